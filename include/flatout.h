@@ -11,15 +11,15 @@
  *
  * Build with `pkg-config --cflags --libs flatout`. Plain C99 and C++; no types but those below.
  *
- * Units: FLOP are counts, FLOP/s rates (1e12 of them are a TFLOP/s); seconds; tokens. An MFU is a fraction: 0.5 is 50 %.
- * Errors: functions that can fail return a flatout_status, 0 for success, and set outputs only then (handles become NULL
- *   otherwise). Functions that return a double give NaN instead. Both leave a sentence in flatout_error(). The library
- *   never prints. One exception: if the system refuses the few kilobytes of bookkeeping that a call needs, a line goes to
- *   standard error and the process ends with exit code 3.
- * Ownership: what ..._load, ..._parse and ..._create give is the caller's, to be given to the matching ..._free, which
- *   takes NULL too. Strings that the library returns are its own: do not free them.
- * Threads: any thread may call anything. A model may be used by many threads at once; a meter by one at a time.
- * Binary interface: libflatout.so.0 keeps these functions with these types. Enumerations may gain names at their end. */
+ * Units: FLOP are counts, FLOP/s rates (1e12 of them are a TFLOP/s); seconds; tokens. An MFU is a fraction: 0.5 is 50
+ * %. Errors: functions that can fail return a flatout_status, 0 for success, and set outputs only then (handles become
+ * NULL otherwise). Functions that return a double give NaN instead. Both leave a sentence in flatout_error(). The
+ * library never prints. One exception: if the system refuses the few kilobytes of bookkeeping that a call needs, a line
+ * goes to standard error and the process ends with exit code 3. Ownership: what ..._load, ..._parse and ..._create give
+ * is the caller's, to be given to the matching ..._free, which takes NULL too. Strings that the library returns are its
+ * own: do not free them. Threads: any thread may call anything. A model may be used by many threads at once; a meter by
+ * one at a time. Binary interface: libflatout.so.0 keeps these functions with these types. Enumerations may gain names
+ * at their end. */
 #ifndef FLATOUT_H
 #define FLATOUT_H
 
@@ -63,8 +63,9 @@ typedef struct flatout_model flatout_model;
 FLATOUT_API int flatout_preset_count(void);
 FLATOUT_API const char *flatout_preset_name(int i);
 
-/* `name` is a preset, the path of a Hugging Face config.json, or of a folder that holds one. FLATOUT_EARG for an unknown
- * name (flatout_hint() has the nearest presets), FLATOUT_EIO for an unreadable file, FLATOUT_EFORMAT for a bad one. */
+/* `name` is a preset, the path of a Hugging Face config.json, or of a folder that holds one. FLATOUT_EARG for an
+ * unknown name (flatout_hint() has the nearest presets), FLATOUT_EIO for an unreadable file, FLATOUT_EFORMAT for a bad
+ * one. */
 FLATOUT_API flatout_status flatout_model_load(const char *name, flatout_model **out);
 /* From the text of a config.json, `bytes` long (no NUL needed; at most 1 MiB). */
 FLATOUT_API flatout_status flatout_model_parse(const char *json, size_t bytes, flatout_model **out);
@@ -74,9 +75,10 @@ FLATOUT_API void flatout_model_free(flatout_model *model);
 FLATOUT_API const char *flatout_model_name(const flatout_model *model);
 
 typedef enum flatout_parameters {
-	FLATOUT_TOTAL = 0,    /* every trainable weight, a tied head once */
-	FLATOUT_ACTIVE = 1,   /* those that one token uses; less than the total in a mixture of experts */
-	FLATOUT_MATMUL = 2,   /* N_mm, those that multiply a token: active, without the embedding's look-up, with the head */
+	FLATOUT_TOTAL = 0,  /* every trainable weight, a tied head once */
+	FLATOUT_ACTIVE = 1, /* those that one token uses; less than the total in a mixture of experts */
+	FLATOUT_MATMUL =
+		2, /* N_mm, those that multiply a token: active, without the embedding's look-up, with the head */
 	FLATOUT_EMBEDDING = 3 /* the input embedding (and learned positions) */
 } flatout_parameters;
 /* A number of weights, exact up to 2^53. */
@@ -94,11 +96,11 @@ FLATOUT_API double flatout_model_flop_per_token(const flatout_model *model, int6
 /* ---- devices ---- */
 
 /* The published dense peak of one accelerator in FLOP/s. `device`: a name or alias of the catalogue ("h100", "mi300x";
- * `flatout devices` lists them), upper and lower case alike. `dtype`: fp32, tf32, fp16, bf16, fp8 or fp4. Where the figure
- * comes from is written to `source` ("NVIDIA H100 data sheet, 2026-08-22"), cut to `source_bytes` with its NUL; source
- * may be NULL. FLATOUT_EARG for an unknown device or type, or a peak that is not published: never a guess.
- * Reads the catalogue on each call (milliseconds): the built-in table, then $FLATOUT_DATA/devices.csv where that variable is set,
- * then $FLATOUT_DEVICES, a file of the caller's own rows. */
+ * `flatout devices` lists them), upper and lower case alike. `dtype`: fp32, tf32, fp16, bf16, fp8 or fp4. Where the
+ * figure comes from is written to `source` ("NVIDIA H100 data sheet, 2026-08-22"), cut to `source_bytes` with its NUL;
+ * source may be NULL. FLATOUT_EARG for an unknown device or type, or a peak that is not published: never a guess. Reads
+ * the catalogue on each call (milliseconds): the built-in table, then $FLATOUT_DATA/devices.csv where that variable is
+ * set, then $FLATOUT_DEVICES, a file of the caller's own rows. */
 FLATOUT_API flatout_status flatout_device_peak(const char *device, const char *dtype, double *peak_flop_s, char *source,
 					       size_t source_bytes);
 
@@ -107,8 +109,8 @@ FLATOUT_API flatout_status flatout_device_peak(const char *device, const char *d
 typedef struct flatout_meter flatout_meter;
 
 /* A meter for one training run: sequence length in tokens (1 to 2^30), dense peak of one device in FLOP/s (from
- * flatout_device_peak or measured; above 0), number of devices (1 to 2^30) that work on a step. Keeps nothing of `model`,
- * which may be freed. */
+ * flatout_device_peak or measured; above 0), number of devices (1 to 2^30) that work on a step. Keeps nothing of
+ * `model`, which may be freed. */
 FLATOUT_API flatout_status flatout_meter_create(const flatout_model *model, int64_t seq, double peak_flop_s,
 						int64_t devices, flatout_meter **out);
 FLATOUT_API void flatout_meter_free(flatout_meter *meter);
@@ -126,7 +128,8 @@ typedef enum flatout_figure {
 	FLATOUT_LAST = 0,   /* the newest step */
 	FLATOUT_SMOOTH = 1, /* the newest steps: sums of tokens and of seconds that fade by 1/20 per step */
 	FLATOUT_MEAN = 2,   /* all steps: the sum of tokens over the sum of seconds */
-	FLATOUT_MEDIAN = 3  /* the middle of all steps' own rates, unfiltered; takes time in proportion to n log n steps */
+	FLATOUT_MEDIAN =
+		3 /* the middle of all steps' own rates, unfiltered; takes time in proportion to n log n steps */
 } flatout_figure;
 /* MFU as a fraction of devices x peak. NaN (and FLATOUT_EARG's sentence) before the first step. A figure above 1 means
  * that tokens, seconds, devices or peak are wrong. */

@@ -1,16 +1,19 @@
 /* Attention forward and backward against the register-only rate of the same threads at the same time.
  *
- *   bench_attention [--seq N] [--heads N] [--kv N] [--dim N] [--docs N] [--threads N] [--dtype f32|bf16] [--isa avx2|avx512|avx512bf16]
+ *   bench_attention [--seq N] [--heads N] [--kv N] [--dim N] [--docs N] [--threads N] [--dtype f32|bf16] [--isa
+ * avx2|avx512|avx512bf16]
  *                   [--rounds N] [--eager yes]
  *
  * One JSON line per direction. FLOP are useful ones: 4 Q per visible pair and head forward, 10 Q backward (of which 2 Q
  * recompute the scores: they are executed, not model FLOP). Each round times the kernel between two bursts
- * (kernel/measure.h); fma_ratio is the kernel's rate over the mean of the two register-only rates of fp32 multiply-adds. For bf16
- * operands as many rounds again have bursts of the unit that products of bf16 run on (`unit`: the set it belongs to): unit_ratio is
- * the fraction that an MFU counts. Where there is no such unit the two are the same.
+ * (kernel/measure.h); fma_ratio is the kernel's rate over the mean of the two register-only rates of fp32
+ * multiply-adds. For bf16 operands as many rounds again have bursts of the unit that products of bf16 run on (`unit`:
+ * the set it belongs to): unit_ratio is the fraction that an MFU counts. Where there is no such unit the two are the
+ * same.
  *
- * --eager yes: the tiled kernel and the eager one (probabilities in memory, full squares) in turn on the same shape; one line per
- * direction with seconds of each (median, best) and the ratio of their times in the same round (median), and of their bests. */
+ * --eager yes: the tiled kernel and the eager one (probabilities in memory, full squares) in turn on the same shape;
+ * one line per direction with seconds of each (median, best) and the ratio of their times in the same round (median),
+ * and of their bests. */
 #include "base/clock.h"
 #include "base/json.h"
 #include "kernel/calibrate.h"
@@ -62,7 +65,8 @@ static void print_rates(struct fo_json *j, const char *name, const struct fo_wor
 	}
 }
 
-static void print(const struct options *o, const struct fo_work *w, const struct fo_measured *r, const struct fo_measured *unit)
+static void print(const struct options *o, const struct fo_work *w, const struct fo_measured *r,
+		  const struct fo_measured *unit)
 {
 	struct fo_str s = { 0 };
 	struct fo_json j;
@@ -123,7 +127,8 @@ static fo_status compare(const struct options *o, bool backward)
 	struct fo_work_data d = { 0 };
 	int64_t rounds = o->rounds < ROUNDS_MAX ? o->rounds : ROUNDS_MAX;
 	fo_work_attention(&w[0], o->isa, backward, o->seq, o->docs, o->heads, o->kv, o->dim, o->dtype, (int)o->threads);
-	fo_work_attention_eager(&w[1], o->isa, backward, o->seq, o->seq, o->heads, o->kv, o->dim, o->dtype, (int)o->threads);
+	fo_work_attention_eager(&w[1], o->isa, backward, o->seq, o->seq, o->heads, o->kv, o->dim, o->dtype,
+				(int)o->threads);
 	for (int i = 0; i < 2; i++)
 		fo_work_data_need(&d, &w[i]);
 	FO_TRY(fo_work_data_new(&d));
@@ -138,13 +143,17 @@ static fo_status compare(const struct options *o, bool backward)
 		}
 	for (int64_t r = 0; r < rounds; r++)
 		ratio[r] = seconds[1][r] / seconds[0][r];
-	double best[2] = { fo_stats_quantile(seconds[0], (size_t)rounds, 0), fo_stats_quantile(seconds[1], (size_t)rounds, 0) };
-	printf("{\"kernel\":\"%s\",\"isa\":\"%s\",\"dtype\":\"%s\",\"seq\":%lld,\"heads\":%lld,\"kv\":%lld,\"dim\":%lld,\"threads\":%lld,"
-	       "\"rounds\":%lld,\"flash\":{\"median\":%.5f,\"best\":%.5f},\"eager\":{\"median\":%.5f,\"best\":%.5f},\"ratio_median\":%.3f,"
+	double best[2] = { fo_stats_quantile(seconds[0], (size_t)rounds, 0),
+			   fo_stats_quantile(seconds[1], (size_t)rounds, 0) };
+	printf("{\"kernel\":\"%s\",\"isa\":\"%s\",\"dtype\":\"%s\",\"seq\":%lld,\"heads\":%lld,\"kv\":%lld,\"dim\":%"
+	       "lld,\"threads\":%lld,"
+	       "\"rounds\":%lld,\"flash\":{\"median\":%.5f,\"best\":%.5f},\"eager\":{\"median\":%.5f,\"best\":%.5f},"
+	       "\"ratio_median\":%.3f,"
 	       "\"ratio_best\":%.3f}\n",
-	       fo_op_info(w[0].call.kind)->name, w[1].set->name, fo_dtype_name[o->dtype], (long long)o->seq, (long long)o->heads,
-	       (long long)o->kv, (long long)o->dim, (long long)o->threads, (long long)rounds, fo_stats_median(seconds[0], (size_t)rounds),
-	       best[0], fo_stats_median(seconds[1], (size_t)rounds), best[1], fo_stats_median(ratio, (size_t)rounds), best[1] / best[0]);
+	       fo_op_info(w[0].call.kind)->name, w[1].set->name, fo_dtype_name[o->dtype], (long long)o->seq,
+	       (long long)o->heads, (long long)o->kv, (long long)o->dim, (long long)o->threads, (long long)rounds,
+	       fo_stats_median(seconds[0], (size_t)rounds), best[0], fo_stats_median(seconds[1], (size_t)rounds),
+	       best[1], fo_stats_median(ratio, (size_t)rounds), best[1] / best[0]);
 	fflush(stdout);
 	fo_work_data_free(&d);
 	return FO_OK;

@@ -1,12 +1,13 @@
-/* What fusing row operations gives: the fused operation against the plain pair on the same data, in turns, and against copying
- * as many bytes; and the most that an operation could gain in the epilogue of the product in front of it.
+/* What fusing row operations gives: the fused operation against the plain pair on the same data, in turns, and against
+ * copying as many bytes; and the most that an operation could gain in the epilogue of the product in front of it.
  *
  *   bench_fusion [--tokens T] [--hidden D] [--ffn F] [--dtype f32|bf16] [--threads N] [--rounds N]
  *
- * Each sample finds its operands outside the caches: a walk over four times their size comes first, as in a step other layers
- * do. One JSON line per comparison: best and median times of both, the median and best of the ratios of one round. Lines
- * "epilogue" compare an operation with the same work on a block of rows that stays in L2: what is left when its operands cost
- * nothing, so that (1 - ratio) x plain_ms is more than an epilogue can save. product_ms is the product itself, best. */
+ * Each sample finds its operands outside the caches: a walk over four times their size comes first, as in a step other
+ * layers do. One JSON line per comparison: best and median times of both, the median and best of the ratios of one
+ * round. Lines "epilogue" compare an operation with the same work on a block of rows that stays in L2: what is left
+ * when its operands cost nothing, so that (1 - ratio) x plain_ms is more than an epilogue can save. product_ms is the
+ * product itself, best. */
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -34,7 +35,9 @@ struct bench {
 
 static struct fo_tensor tensor(struct bench *b, int64_t rows, int64_t cols, int dtype)
 {
-	struct fo_tensor t = { .data = b->memory + b->used, .rows = rows, .cols = cols, .ld = cols, .dtype = (uint8_t)dtype };
+	struct fo_tensor t = {
+		.data = b->memory + b->used, .rows = rows, .cols = cols, .ld = cols, .dtype = (uint8_t)dtype
+	};
 	size_t n = (size_t)(rows * cols);
 	b->used += (n * fo_dtype_bytes(dtype) + 4095) / 4096 * 4096;
 	if (b->used > b->room) {
@@ -116,7 +119,8 @@ struct times {
 	double plain[ROUNDS_MAX], fused[ROUNDS_MAX], ratio[ROUNDS_MAX], copy[ROUNDS_MAX];
 };
 
-static void print(const struct bench *b, const char *kind, const char *op, struct times *t, double bytes, double product_s)
+static void print(const struct bench *b, const char *kind, const char *op, struct times *t, double bytes,
+		  double product_s)
 {
 	struct fo_str s = { 0 };
 	struct fo_json j;
@@ -173,21 +177,24 @@ static void norms(struct bench *b)
 	int64_t n = b->tokens, d = b->hidden;
 	int w = b->dtype;
 	b->used = 0;
-	struct fo_tensor x = tensor(b, n, d, w), ao = tensor(b, n, d, w), g = tensor(b, 1, d, w), sum = tensor(b, n, d, w),
-			 y = tensor(b, n, d, w), rstd = tensor(b, n, 1, FO_F32), dg = tensor(b, 1, d, FO_F32);
+	struct fo_tensor x = tensor(b, n, d, w), ao = tensor(b, n, d, w), g = tensor(b, 1, d, w),
+			 sum = tensor(b, n, d, w), y = tensor(b, n, d, w), rstd = tensor(b, n, 1, FO_F32),
+			 dg = tensor(b, 1, d, FO_F32);
 	double token = (double)(n * d) * (double)fo_dtype_bytes(w);
 	struct fo_call forward[] = {
 		call(b, FO_OP_add, 1u << 2, 3, (struct fo_tensor[]){ x, ao, sum }),
 		call(b, FO_OP_rmsnorm, 3u << 2, 4, (struct fo_tensor[]){ sum, g, y, rstd }),
 	};
-	struct fo_call add_norm = call(b, FO_OP_add_rmsnorm, 7u << 3, 6, (struct fo_tensor[]){ x, ao, g, sum, y, rstd });
+	struct fo_call add_norm = call(b, FO_OP_add_rmsnorm, 7u << 3, 6,
+				       (struct fo_tensor[]){ x, ao, g, sum, y, rstd });
 	pair(b, forward, &add_norm, 4 * token);
 	/* dx takes the place of dy, as the memory plan has it. */
 	struct fo_call backward[] = {
 		call(b, FO_OP_rmsnorm_dg, 1u << 3, 4, (struct fo_tensor[]){ x, rstd, ao, dg }),
 		call(b, FO_OP_rmsnorm_dx, 1u << 4, 6, (struct fo_tensor[]){ x, rstd, g, ao, ao, sum }),
 	};
-	struct fo_call both = call(b, FO_OP_rmsnorm_bwd, 3u << 4, 7, (struct fo_tensor[]){ x, rstd, g, ao, ao, dg, sum });
+	struct fo_call both = call(b, FO_OP_rmsnorm_bwd, 3u << 4, 7,
+				   (struct fo_tensor[]){ x, rstd, g, ao, ao, dg, sum });
 	pair(b, backward, &both, 4 * token);
 }
 
@@ -201,8 +208,8 @@ static struct fo_call rows_of(struct fo_call c, int64_t rows)
 	return c;
 }
 
-/* c on all its rows from memory, and on blocks of rows that stay in L2, as many times. row_bytes: of all its operands. One
- * thread: a block of rows belongs to one. */
+/* c on all its rows from memory, and on blocks of rows that stay in L2, as many times. row_bytes: of all its operands.
+ * One thread: a block of rows belongs to one. */
 static void epilogue(struct bench *b, struct fo_call c, double row_bytes, const struct fo_call *product)
 {
 	static struct times t;
@@ -233,7 +240,8 @@ static void epilogues(struct bench *b)
 	int w = b->dtype;
 	double size = (double)fo_dtype_bytes(w);
 	b->used = 0;
-	struct fo_tensor x = tensor(b, n, d, w), wide = tensor(b, 2 * f > 3 * d ? 2 * f : 3 * d, d, w), s = tensor(b, n, f, w);
+	struct fo_tensor x = tensor(b, n, d, w), wide = tensor(b, 2 * f > 3 * d ? 2 * f : 3 * d, d, w),
+			 s = tensor(b, n, f, w);
 	struct fo_tensor out = tensor(b, n, 2 * f > 3 * d ? 2 * f : 3 * d, w), position = tensor(b, n, 1, FO_I32),
 			 table = tensor(b, n, 64, FO_F32), bias = tensor(b, 1, 3 * d, w);
 	struct fo_tensor gate = out, up = out, qkv = out, turned, weight = wide;
@@ -245,7 +253,8 @@ static void epilogues(struct bench *b)
 	weight.rows = 3 * d;
 	struct fo_call product = call(b, FO_OP_matmul, 1u << 2, 3, (struct fo_tensor[]){ x, weight, qkv });
 	product.attr.tb = gate_up.attr.tb = 1;
-	epilogue(b, call(b, FO_OP_swiglu, 1u << 2, 3, (struct fo_tensor[]){ gate, up, s }), 3 * size * (double)f, &gate_up);
+	epilogue(b, call(b, FO_OP_swiglu, 1u << 2, 3, (struct fo_tensor[]){ gate, up, s }), 3 * size * (double)f,
+		 &gate_up);
 	struct fo_call rope = call(b, FO_OP_rope, 0, 3, (struct fo_tensor[]){ turned, position, table });
 	rope.attr.head_dim = 64, rope.attr.sign = 1;
 	struct fo_tensor *angles = &rope.arg[2];
@@ -256,7 +265,8 @@ static void epilogues(struct bench *b)
 
 static int usage(void)
 {
-	fputs("usage: bench_fusion [--tokens T] [--hidden D] [--ffn F] [--dtype f32|bf16] [--threads N] [--rounds N]\n", stderr);
+	fputs("usage: bench_fusion [--tokens T] [--hidden D] [--ffn F] [--dtype f32|bf16] [--threads N] [--rounds N]\n",
+	      stderr);
 	return 2;
 }
 
@@ -266,8 +276,11 @@ int main(int argc, char **argv)
 	const struct {
 		const char *name;
 		int64_t *to, most;
-	} number[] = { { "--tokens", &b.tokens, 1 << 20 }, { "--hidden", &b.hidden, 1 << 16 }, { "--ffn", &b.ffn, 1 << 18 },
-		       { "--threads", &b.threads, 1024 },  { "--rounds", &b.rounds, ROUNDS_MAX } };
+	} number[] = { { "--tokens", &b.tokens, 1 << 20 },
+		       { "--hidden", &b.hidden, 1 << 16 },
+		       { "--ffn", &b.ffn, 1 << 18 },
+		       { "--threads", &b.threads, 1024 },
+		       { "--rounds", &b.rounds, ROUNDS_MAX } };
 	for (int i = 1; i < argc; i += 2) {
 		size_t k = 0, n = sizeof number / sizeof *number;
 		if (i + 1 == argc)
@@ -286,7 +299,8 @@ int main(int argc, char **argv)
 	b.room = (size_t)768 << 20;
 	b.ws_bytes = (size_t)256 << 20;
 	void *memory = NULL;
-	if (fo_isa_choose(&b.isa) != FO_OK || fo_pages_new(b.room, &memory) != FO_OK || fo_pages_new(b.ws_bytes, &b.ws) != FO_OK ||
+	if (fo_isa_choose(&b.isa) != FO_OK || fo_pages_new(b.room, &memory) != FO_OK ||
+	    fo_pages_new(b.ws_bytes, &b.ws) != FO_OK ||
 	    fo_traffic_data_new(&b.lines, fo_cache_bytes(), (int)b.threads) != FO_OK) {
 		fprintf(stderr, "bench_fusion: %s\n", fo_err_text());
 		return 3;

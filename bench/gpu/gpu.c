@@ -56,7 +56,8 @@ static const struct fo_opt extra[] = {
 		    "that each operation then runs without a pause; 0: not"),
 	FO_OPT_REAL(struct bench, sustain, "bench.sustain", "S", "0", 0, 3600, "s",
 		    "only the square product, without a pause; 0: not"),
-	FO_OPT_TEXT(struct bench, only, "bench.only", "TEXT", "", "the operations with this in their names; empty: all"),
+	FO_OPT_TEXT(struct bench, only, "bench.only", "TEXT", "",
+		    "the operations with this in their names; empty: all"),
 	FO_OPT_BYTES(struct bench, plan, "bench.plan", "SIZE", NULL, 0, 0x1p53,
 		     "the step's memory on a device of this size, which need not be there"),
 	FO_OPT_END
@@ -224,14 +225,16 @@ static void collect(struct bench *b)
 		const struct fo_op *o = fo_instance_op(p, &b->unrolled, i);
 		struct fo_work w;
 		size_t k = 0;
-		if (fo_op_info(o->kind)->cls == FO_CLASS_HOST || o->phase == FO_DERIVE || !strstr(fo_op_info(o->kind)->name, b->only))
+		if (fo_op_info(o->kind)->cls == FO_CLASS_HOST || o->phase == FO_DERIVE ||
+		    !strstr(fo_op_info(o->kind)->name, b->only))
 			continue;
 		fo_work_of_op(&w, FO_ISA_REF, p, o, b->unrolled.first[i], 1);
 		while (k < b->entries && !same(&b->entry[k].work.call, &w.call))
 			k++;
 		if (k == b->entries) {
 			fo_array_room(&b->entry, &b->entry_cap, b->entries, sizeof *b->entry);
-			b->entry[b->entries++] = (struct entry){ .work = w, .key = fo_op_signature(p, o, b->unrolled.first[i]) };
+			b->entry[b->entries++] = (struct entry){ .work = w,
+								 .key = fo_op_signature(p, o, b->unrolled.first[i]) };
 		}
 		b->entry[k].count++;
 	}
@@ -340,7 +343,8 @@ static fo_status make_step(struct bench *b)
 	FO_TRY(fo_room_step_open(&b->step, &b->run, &o, NULL, NULL));
 	FO_TRY(fo_unroll(&b->step.program, &b->unrolled));
 	collect(b);
-	return b->entries ? check_all(b) : fo_fail(FO_EARG, "no operation of this step has '%s' in its name (bench.only)", b->only);
+	return b->entries ? check_all(b)
+			  : fo_fail(FO_EARG, "no operation of this step has '%s' in its name (bench.only)", b->only);
 }
 
 static fo_status prepare(struct bench *b)

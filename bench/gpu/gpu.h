@@ -41,7 +41,8 @@ struct launch {
 };
 /* Puts it into b's stream. */
 FO_CHECKED fo_status bench_enqueue(struct bench *b, const struct launch *l);
-/* Operands of w on the device, its plan made (tuned as the run says), its code loaded: *l can be put into b's stream. */
+/* Operands of w on the device, its plan made (tuned as the run says), its code loaded: *l can be put into b's stream.
+ */
 FO_CHECKED fo_status bench_ready(struct bench *b, struct fo_work *w, struct launch *l);
 
 /* ---- sustain.c ---- */

@@ -18,7 +18,8 @@
 
 enum { DEPTH = 8, BURSTS = 5 };
 #define BATCH_S \
-	0.02 /* 8 of them in the queue: 0.16 s, far more than the host ever takes to put the next; less where all is short */
+	0.02 /* 8 of them in the queue: 0.16 s, far more than the host ever takes to put the next; less where all is \
+		short */
 #define BURST_S 0.014 /* bursts that are known from other measurements of such cards took 14 ms */
 #define REST_S 0.3    /* between bursts: some periods of the power control */
 #define WINDOW_S 1.0
@@ -26,11 +27,10 @@ enum { DEPTH = 8, BURSTS = 5 };
 struct queue {
 	struct bench *b;
 	const struct launch *l;
-	fo_cuda_event end
-		[DEPTH +
-		 1]; /* of the newest batches, a ring; one more: a batch's time begins where the one before it ends */
-	int64_t put, done; /* batches */
-	int64_t calls;     /* in a batch */
+	fo_cuda_event end[DEPTH + 1]; /* of the newest batches, a ring; one more: a batch's time begins where the one
+					 before it ends */
+	int64_t put, done;            /* batches */
+	int64_t calls;                /* in a batch */
 };
 
 static fo_status queue_open(struct queue *q, struct bench *b, const struct launch *l, double seconds)

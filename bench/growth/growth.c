@@ -1,17 +1,19 @@
 /* MFU of whole training steps at one point of a growth curve: one JSON line.
  *
- *   bench_growth [--bench.curve NAME] [--bench.rounds 5] [--bench.warm 1] [--bench.document 0] [--model.layers 12] [--data.seq N] ...
+ *   bench_growth [--bench.curve NAME] [--bench.rounds 5] [--bench.warm 1] [--bench.document 0] [--model.layers 12]
+ * [--data.seq N] ...
  *
  * All options of a run work (flatout train --help); by default the benchmark Llama on one row of 2,048 random tokens.
- * --bench.document D cuts each row into packed documents of D tokens (0: whole rows). `sweep` runs the points of all curves,
- * `curves.py` draws them.
+ * --bench.document D cuts each row into packed documents of D tokens (0: whole rows). `sweep` runs the points of all
+ * curves, `curves.py` draws them.
  *
- * In front of the first round and behind every round stands a burst of the register-only loop on the same threads. MFU is quoted
- * twice, median and best of all rounds, unfiltered: over the highest rate that these threads were seen to reach, in a burst of
- * this run or in calibration (median, best: the stricter ones), and each round over the mean of the two bursts beside it
- * (adjacent_*: what slows both cancels out; where burst_worst_share is far below 1 the bursts themselves were disturbed). With packed documents mfu and mfu_causal
- * still take the closed formulas of whole rows (docs/metrics.md), so mfu_document is the one to read there. `parts` are shares
- * of the time of the rounds by category. */
+ * In front of the first round and behind every round stands a burst of the register-only loop on the same threads. MFU
+ * is quoted twice, median and best of all rounds, unfiltered: over the highest rate that these threads were seen to
+ * reach, in a burst of this run or in calibration (median, best: the stricter ones), and each round over the mean of
+ * the two bursts beside it (adjacent_*: what slows both cancels out; where burst_worst_share is far below 1 the bursts
+ * themselves were disturbed). With packed documents mfu and mfu_causal still take the closed formulas of whole rows
+ * (docs/metrics.md), so mfu_document is the one to read there. `parts` are shares of the time of the rounds by
+ * category. */
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"

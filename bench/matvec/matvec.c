@@ -1,6 +1,6 @@
-/* Products of few rows, y = x W', against a plain loop that reads as many bytes: what share of the memory's speed they get.
- * Kernel and loop take turns, so that a busy machine slows both; the figures are the median and the best of the pairs.
- *   bench_matvec [THREADS]                                                                                                  */
+/* Products of few rows, y = x W', against a plain loop that reads as many bytes: what share of the memory's speed they
+ * get. Kernel and loop take turns, so that a busy machine slows both; the figures are the median and the best of the
+ * pairs. bench_matvec [THREADS] */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "kernel/calibrate.h"
@@ -40,9 +40,10 @@ static void run(enum fo_isa isa, int dtype, int64_t m, int threads)
 		best = rate[i] > best ? rate[i] : best;
 		best_read = read > best_read ? read : best_read;
 	}
-	printf("%-6s %-4s m=%lld threads=%d: median %.2f GB/s, best %.2f, of reading: median %.2f, best over best %.2f\n",
-	       fo_isa_name[isa], fo_dtype_name[dtype], (long long)m, threads, 1e-9 * fo_stats_median(rate, PAIRS), 1e-9 * best,
-	       fo_stats_median(share, PAIRS), best / best_read);
+	printf("%-6s %-4s m=%lld threads=%d: median %.2f GB/s, best %.2f, of reading: median %.2f, best over best "
+	       "%.2f\n",
+	       fo_isa_name[isa], fo_dtype_name[dtype], (long long)m, threads, 1e-9 * fo_stats_median(rate, PAIRS),
+	       1e-9 * best, fo_stats_median(share, PAIRS), best / best_read);
 	fo_pages_free(c.ws, c.ws_bytes + 64);
 	fo_pages_free(w, BYTES);
 	free(x);

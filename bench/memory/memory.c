@@ -1,13 +1,14 @@
 /* Memory-bound kernels against this machine's own copy rate.
  *
- *   bench_memory [--threads N] [--tokens T] [--seconds S] [--dtype f32|bf16] [--only OPERATION] [--isa ref|avx2|avx512|avx512bf16]
+ *   bench_memory [--threads N] [--tokens T] [--seconds S] [--dtype f32|bf16] [--only OPERATION] [--isa
+ * ref|avx2|avx512|avx512bf16]
  *
- * For every memory-bound operation of the benchmark Llama's training step (768 wide, ffn 2048, vocabulary 32,000; the largest
- * of its kind) the kernel and a copy of 32 MiB run in turn, each between two bursts (kernel/measure.h). Bytes are what the
- * program's cost rule says that the operation moves, so fetching a line to overwrite it counts for nothing in either. The ratio
- * is the kernel's bytes/s over the copy's (the faster of ordinary and non-temporal stores) right beside it. With --tokens 2048
- * many operands fit a large third-level cache and the ratio may exceed 1; --tokens 16384 is beyond every cache. One JSON line
- * per operation. */
+ * For every memory-bound operation of the benchmark Llama's training step (768 wide, ffn 2048, vocabulary 32,000; the
+ * largest of its kind) the kernel and a copy of 32 MiB run in turn, each between two bursts (kernel/measure.h). Bytes
+ * are what the program's cost rule says that the operation moves, so fetching a line to overwrite it counts for nothing
+ * in either. The ratio is the kernel's bytes/s over the copy's (the faster of ordinary and non-temporal stores) right
+ * beside it. With --tokens 2048 many operands fit a large third-level cache and the ratio may exceed 1; --tokens 16384
+ * is beyond every cache. One JSON line per operation. */
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"

@@ -2,11 +2,11 @@
  *
  *   bench_passes [--layers 12] [--tied yes|no] [--seq 2048] [--micro-batches 1] [--threads N] [--rounds 7] CHOICE...
  *
- * A CHOICE is a list of passes and values as program dumps have them, "merge-qkv=1,fuse-loss=512" ("none": no pass). All
- * choices run on one store, so they must agree in what they do to weights. The model is the 134M Llama (768 wide, vocabulary
- * 32,000), bf16 with fp32 master weights, one row of random tokens; the first round warms up and does not count. One JSON line
- * per choice: planned bytes of the arena, seconds (median, best), and the median over rounds of each part's ratio to the first
- * choice in the same round. Machines are noisy: read the ratios, not the seconds. */
+ * A CHOICE is a list of passes and values as program dumps have them, "merge-qkv=1,fuse-loss=512" ("none": no pass).
+ * All choices run on one store, so they must agree in what they do to weights. The model is the 134M Llama (768 wide,
+ * vocabulary 32,000), bf16 with fp32 master weights, one row of random tokens; the first round warms up and does not
+ * count. One JSON line per choice: planned bytes of the arena, seconds (median, best), and the median over rounds of
+ * each part's ratio to the first choice in the same round. Machines are noisy: read the ratios, not the seconds. */
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -47,9 +47,14 @@ static fo_status port(void *ctx, enum fo_port p, int mb, const struct fo_tensor 
 		((int32_t *)arg[3].data)[i] = 0;
 	}
 	if (p == FO_PORT_HYPER) {
-		const double v[FO_HYPER_COUNT] = { [FO_HYPER_LR] = 1e-4,     [FO_HYPER_BETA1] = 0.9,  [FO_HYPER_BETA2] = 0.95,
-						   [FO_HYPER_EPS] = 1e-8,    [FO_HYPER_DECAY] = 0.1,  [FO_HYPER_CORR1] = 0.1,
-						   [FO_HYPER_CORR2] = 0.05, [FO_HYPER_CLIP] = 1,
+		const double v[FO_HYPER_COUNT] = { [FO_HYPER_LR] = 1e-4,
+						   [FO_HYPER_BETA1] = 0.9,
+						   [FO_HYPER_BETA2] = 0.95,
+						   [FO_HYPER_EPS] = 1e-8,
+						   [FO_HYPER_DECAY] = 0.1,
+						   [FO_HYPER_CORR1] = 0.1,
+						   [FO_HYPER_CORR2] = 0.05,
+						   [FO_HYPER_CLIP] = 1,
 						   [FO_HYPER_INV_TOKENS] = 1.0 / (double)(b->seq * b->micro_batches) };
 		memcpy(arg[0].data, v, sizeof v);
 	}
@@ -79,7 +84,9 @@ static fo_status set_up(struct bench *b, struct fo_store **store)
 {
 	struct fo_model m;
 	struct fo_exec_options o = { .threads = (int)b->threads, .timeline_steps = 2 };
-	struct fo_lowering low = { .seq = b->seq, .rows = 1, .micro_batches = b->micro_batches, .precision = FO_PRECISION_BF16 };
+	struct fo_lowering low = {
+		.seq = b->seq, .rows = 1, .micro_batches = b->micro_batches, .precision = FO_PRECISION_BF16
+	};
 	FO_TRY(fo_model_load("flatout-134m", &m));
 	m.layers = b->layers;
 	m.tied = b->tied;
@@ -170,8 +177,11 @@ int main(int argc, char **argv)
 	struct {
 		const char *name;
 		int64_t *to;
-	} flag[] = { { "--layers", &b.layers },   { "--seq", &b.seq },         { "--micro-batches", &b.micro_batches },
-		     { "--threads", &b.threads }, { "--rounds", &b.rounds } };
+	} flag[] = { { "--layers", &b.layers },
+		     { "--seq", &b.seq },
+		     { "--micro-batches", &b.micro_batches },
+		     { "--threads", &b.threads },
+		     { "--rounds", &b.rounds } };
 	b.threads = fo_cpu_threads();
 	for (int i = 1; i < argc; i++) {
 		size_t k = 0;
@@ -186,8 +196,8 @@ int main(int argc, char **argv)
 		else
 			b.n = CHOICES_MAX + 1;
 	}
-	if (b.n < 1 || b.n > CHOICES_MAX || b.layers < 1 || b.seq < 2 || b.micro_batches < 1 || b.threads < 1 || b.rounds < 1 ||
-	    b.rounds > ROUNDS_MAX) {
+	if (b.n < 1 || b.n > CHOICES_MAX || b.layers < 1 || b.seq < 2 || b.micro_batches < 1 || b.threads < 1 ||
+	    b.rounds < 1 || b.rounds > ROUNDS_MAX) {
 		fprintf(stderr, "bench_passes: see the top of bench/passes/passes.c for the arguments\n");
 		return 2;
 	}

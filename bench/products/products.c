@@ -1,11 +1,12 @@
 /* Matrix products by shape, as the kernels of one instruction set run them, against the rate of its multiply-add unit.
  *
- *   bench_products [--isa ref|avx2|avx512|avx512bf16|amx] [--threads N] [--seconds S] [--tokens T] [--dtype f32|bf16] [--only OUTxIN]
+ *   bench_products [--isa ref|avx2|avx512|avx512bf16|amx] [--threads N] [--seconds S] [--tokens T] [--dtype f32|bf16]
+ * [--only OUTxIN]
  *
- * A sample is one call of the product (packing, tails and all) between two bursts on the same threads (kernel/measure.h); its
- * ratio is the product's rate over the mean of the two register-only rates. A machine that slows down or is shared slows both,
- * so the ratio says how good the kernel is. One JSON line per product: median and best of all samples, medians of the quiet
- * ones. --seconds is the time given to each line. */
+ * A sample is one call of the product (packing, tails and all) between two bursts on the same threads
+ * (kernel/measure.h); its ratio is the product's rate over the mean of the two register-only rates. A machine that
+ * slows down or is shared slows both, so the ratio says how good the kernel is. One JSON line per product: median and
+ * best of all samples, medians of the quiet ones. --seconds is the time given to each line. */
 #include "base/json.h"
 #include "kernel/measure.h"
 #include "kernel/work.h"

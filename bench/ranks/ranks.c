@@ -1,10 +1,11 @@
-/* Many ranks at once: traces of the PyTorch profiler's form are written below a folder and read, matched, aligned and divided into
- * waiting and transfer as flatout diagnose does.
+/* Many ranks at once: traces of the PyTorch profiler's form are written below a folder and read, matched, aligned and
+ * divided into waiting and transfer as flatout diagnose does.
  *
  *   bench_ranks [RANKS 64] [STEPS 40] [FOLDER /tmp]
  *
- * A rank's step is 200 operators with a launch and a kernel each and 20 collectives with recorded groups; rank 5's clock is 3 ms
- * ahead, and each rank is late by its own amount. One JSON line: MB/s of text over all threads, seconds by part, peak memory. */
+ * A rank's step is 200 operators with a launch and a kernel each and 20 collectives with recorded groups; rank 5's
+ * clock is 3 ms ahead, and each rank is late by its own amount. One JSON line: MB/s of text over all threads, seconds
+ * by part, peak memory. */
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/str.h"
@@ -22,16 +23,24 @@ static const char reduce[] = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKe
 static void operation(FILE *f, int id, double us, double late, int collective, int ranks)
 {
 	fprintf(f,
-		",\n{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"aten::mm\",\"pid\":7,\"tid\":7,\"ts\":%.3f,\"dur\":20.5,\"args\":{\"External id\":%d,\"Input "
-		"Dims\":[[4096,4096],[4096,11008]],\"Input type\":[\"c10::BFloat16\",\"c10::BFloat16\"]}}",
+		",\n{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"aten::mm\",\"pid\":7,\"tid\":7,\"ts\":%.3f,\"dur\":20."
+		"5,\"args\":{\"External id\":%d,\"Input Dims\":[[4096,4096],[4096,11008]],\"Input "
+		"type\":[\"c10::BFloat16\",\"c10::BFloat16\"]}}",
 		us, id);
-	fprintf(f, ",\n{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaLaunchKernel\",\"pid\":7,\"tid\":7,\"ts\":%.3f,\"dur\":5.25,\"args\":{\"correlation\":%d}}",
+	fprintf(f,
+		",\n{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaLaunchKernel\",\"pid\":7,\"tid\":7,\"ts\":%."
+		"3f,\"dur\":5.25,\"args\":{\"correlation\":%d}}",
 		us + 3, id);
-	fprintf(f, ",\n{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"%s\",\"pid\":0,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"device\":0,\"stream\":%d,\"correlation\":%d",
-		collective >= 0 ? reduce : gemm, collective >= 0 ? 9 : 7, us + 30 + (collective >= 0 ? late : 0), collective >= 0 ? 40 - late : 18.125,
-		collective >= 0 ? 9 : 7, id);
+	fprintf(f,
+		",\n{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"%s\",\"pid\":0,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,"
+		"\"args\":{\"device\":0,\"stream\":%d,\"correlation\":%d",
+		collective >= 0 ? reduce : gemm, collective >= 0 ? 9 : 7, us + 30 + (collective >= 0 ? late : 0),
+		collective >= 0 ? 40 - late : 18.125, collective >= 0 ? 9 : 7, id);
 	if (collective >= 0)
-		fprintf(f, ",\"Collective name\":\"allreduce\",\"Process Group Name\":\"0\",\"Process Group Ranks\":\"[]\",\"Group size\":%d,\"Seq\":%d,\"In msg nelems\":1048576,\"Out msg nelems\":1048576,\"dtype\":\"BFloat16\",\"In split size\":\"[]\",\"Out split size\":\"[]\"",
+		fprintf(f,
+			",\"Collective name\":\"allreduce\",\"Process Group Name\":\"0\",\"Process Group "
+			"Ranks\":\"[]\",\"Group size\":%d,\"Seq\":%d,\"In msg nelems\":1048576,\"Out msg "
+			"nelems\":1048576,\"dtype\":\"BFloat16\",\"In split size\":\"[]\",\"Out split size\":\"[]\"",
 			ranks, collective);
 	fputs("}}", f);
 }
@@ -43,12 +52,19 @@ static int64_t write_rank(const char *path, int rank, int ranks, int steps)
 		return -1;
 	int id = 1, collective = 0;
 	double clock = rank == 5 ? 3000 : 0, us = 1000;
-	fprintf(f, "{\"schemaVersion\":1,\"baseTimeNanoseconds\":1700000000000000000,\"distributedInfo\":{\"backend\":\"nccl\",\"rank\":%d,\"world_size\":%d},\"traceEvents\":[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":7,\"args\":{\"name\":\"python\"}}",
+	fprintf(f,
+		"{\"schemaVersion\":1,\"baseTimeNanoseconds\":1700000000000000000,\"distributedInfo\":{\"backend\":"
+		"\"nccl\",\"rank\":%d,\"world_size\":%d},\"traceEvents\":[\n{\"ph\":\"M\",\"name\":\"process_name\","
+		"\"pid\":7,\"args\":{\"name\":\"python\"}}",
 		rank, ranks);
 	for (int s = 0; s < steps; s++) {
-		fprintf(f, ",\n{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#%d\",\"pid\":7,\"tid\":7,\"ts\":%.3f,\"dur\":10990}", s, us + clock);
+		fprintf(f,
+			",\n{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#%d\",\"pid\":7,\"tid\":7,"
+			"\"ts\":%.3f,\"dur\":10990}",
+			s, us + clock);
 		for (int i = 0; i < 220; i++, us += 50)
-			operation(f, id++, us + clock, 20 * fo_rng_uniform((uint64_t)rank, (uint64_t)(s * 220 + i)), i % 11 == 10 ? collective++ : -1, ranks);
+			operation(f, id++, us + clock, 20 * fo_rng_uniform((uint64_t)rank, (uint64_t)(s * 220 + i)),
+				  i % 11 == 10 ? collective++ : -1, ranks);
 	}
 	fputs("]}\n", f);
 	long size = ftell(f);
@@ -82,9 +98,12 @@ int main(int argc, char **argv)
 	struct rusage u;
 	getrusage(RUSAGE_SELF, &u);
 	if (st == FO_OK) {
-		printf("{\"ranks\":%d,\"mb\":%.1f,\"read_s\":%.3f,\"mb_per_s\":%.0f,\"diagnose_s\":%.3f,\"matches\":%lld,\"clock_of_5_us\":%.1f,\"residual_us\":%.2f,\"peak_mb\":%.0f}\n",
-		       ranks, (double)bytes / 1e6, (double)(t1 - t0) * 1e-9, (double)bytes / 1e6 / ((double)(t1 - t0) * 1e-9), (double)(t2 - t1) * 1e-9,
-		       (long long)s.matches, ranks > 5 ? (double)s.offset_ns[5] / 1e3 : 0, (double)s.residual_ns / 1e3, (double)u.ru_maxrss / 1024);
+		printf("{\"ranks\":%d,\"mb\":%.1f,\"read_s\":%.3f,\"mb_per_s\":%.0f,\"diagnose_s\":%.3f,\"matches\":%"
+		       "lld,\"clock_of_5_us\":%.1f,\"residual_us\":%.2f,\"peak_mb\":%.0f}\n",
+		       ranks, (double)bytes / 1e6, (double)(t1 - t0) * 1e-9,
+		       (double)bytes / 1e6 / ((double)(t1 - t0) * 1e-9), (double)(t2 - t1) * 1e-9, (long long)s.matches,
+		       ranks > 5 ? (double)s.offset_ns[5] / 1e3 : 0, (double)s.residual_ns / 1e3,
+		       (double)u.ru_maxrss / 1024);
 		fo_diagnosis_fini(&d);
 	}
 	fo_trace_set_fini(&s);

@@ -1,9 +1,10 @@
-/* What the always-on timeline costs: the time to record one operation (two clock reads and a store), and its share of a training
- * step of the benchmark Llama (12 layers, 768, one row), which is timed beside it.
+/* What the always-on timeline costs: the time to record one operation (two clock reads and a store), and its share of a
+ * training step of the benchmark Llama (12 layers, 768, one row), which is timed beside it.
  *
  *   bench_recorder [--seq 512] [--rounds 5]
  *
- * One JSON line. The share is operations per step x nanoseconds per record / nanoseconds per step (median of rounds). */
+ * One JSON line. The share is operations per step x nanoseconds per record / nanoseconds per step (median of rounds).
+ */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "kernel/calibrate.h"
@@ -44,7 +45,9 @@ static fo_status run(int64_t seq, int rounds)
 	double step[64], record[64];
 	FO_TRY(fo_model_load("flatout-134m", &m));
 	FO_TRY(fo_isa_choose(&o.isa));
-	FO_TRY(fo_program_lower(&p, &m, &(struct fo_lowering){ .seq = seq, .rows = 1, .micro_batches = 1, .precision = FO_PRECISION_BF16 }));
+	FO_TRY(fo_program_lower(
+		&p, &m,
+		&(struct fo_lowering){ .seq = seq, .rows = 1, .micro_batches = 1, .precision = FO_PRECISION_BF16 }));
 	FO_TRY(fo_store_new(&store, &p));
 	fo_store_init(store, &p, 1);
 	FO_TRY(fo_exec_new(&e, &p, store, &o, port, NULL, NULL));

@@ -215,8 +215,7 @@ static void device(struct fo_json *j, const struct bench *b, double round_s, con
 {
 	const struct fo_cuda_device *d = fo_cuda_info(b->cuda);
 	const struct fo_mfu f = mfu(b, round_s);
-	const struct fo_mfu_split split = fo_device_split(d, b->step.program.run.precision, &f, b->peak_flop_s,
-							  u);
+	const struct fo_mfu_split split = fo_device_split(d, b->step.program.run.precision, &f, b->peak_flop_s, u);
 	struct fo_exec_code code[FO_EXEC_CODES_MAX];
 	struct fo_nvml_library nvml;
 	struct fo_cuda_tuned tuned;
@@ -433,7 +432,7 @@ int main(int argc, char **argv)
 	fo_opt_init(&s, rows, &b);
 	b.run.micro_batches = 1; /* unless asked for */
 	fo_opt_read_args(&s, &argc, argv);
-	fo_status st = argc > 1			 ? fo_fail(FO_EARG, "unexpected argument '%s'", argv[1])
+	fo_status st = argc > 1               ? fo_fail(FO_EARG, "unexpected argument '%s'", argv[1])
 		       : b.peer && !b.peer[0] ? fo_fail(FO_EARG, "behind '--' stands no command")
 					      : fo_run_check(&s, &b.run);
 	if (!b.run.threads)

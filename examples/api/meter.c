@@ -22,7 +22,8 @@ int main(void)
 	flatout_meter *meter = NULL;
 	double peak;
 	char source[120];
-	if (flatout_model_load("llama-3.1-8b", &model) || flatout_device_peak("h100", "bf16", &peak, source, sizeof(source)) ||
+	if (flatout_model_load("llama-3.1-8b", &model) ||
+	    flatout_device_peak("h100", "bf16", &peak, source, sizeof(source)) ||
 	    flatout_meter_create(model, 8192, peak, 64, &meter)) {
 		fprintf(stderr, "meter: %s\n", flatout_error());
 		return 2;
@@ -30,9 +31,11 @@ int main(void)
 	for (int i = 0; i < 20; i++) { /* their loop; the three lines with `begin` and the meter are new */
 		double begin = now(), tokens = step();
 		if (flatout_meter_step(meter, tokens, now() - begin) == FLATOUT_OK && i % 5 == 4)
-			printf("step %2d  MFU %.1f %%\n", i + 1, 100 * flatout_meter_mfu(meter, FLATOUT_MFU, FLATOUT_SMOOTH));
+			printf("step %2d  MFU %.1f %%\n", i + 1,
+			       100 * flatout_meter_mfu(meter, FLATOUT_MFU, FLATOUT_SMOOTH));
 	}
-	printf("median MFU %.1f %% by rule mfu, %.1f %% mfu_causal\n", 100 * flatout_meter_mfu(meter, FLATOUT_MFU, FLATOUT_MEDIAN),
+	printf("median MFU %.1f %% by rule mfu, %.1f %% mfu_causal\n",
+	       100 * flatout_meter_mfu(meter, FLATOUT_MFU, FLATOUT_MEDIAN),
 	       100 * flatout_meter_mfu(meter, FLATOUT_MFU_CAUSAL, FLATOUT_MEDIAN));
 	printf("of %.0f TFLOP/s bf16 dense x 64 (%s)\n", peak / 1e12, source);
 	flatout_meter_free(meter);

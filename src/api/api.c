@@ -1,5 +1,5 @@
-/* include/flatout.h but the meter: errors, models, peaks. Each function checks what comes from outside and hands the work
- * to the module that also serves the commands. */
+/* include/flatout.h but the meter: errors, models, peaks. Each function checks what comes from outside and hands the
+ * work to the module that also serves the commands. */
 #include "api/api_int.h"
 
 #include "base/mem.h"
@@ -112,8 +112,8 @@ double flatout_model_flop_per_token(const flatout_model *model, int64_t seq, fla
 	if (!model)
 		return fo_api_nan("flatout_model_flop_per_token: 'model' is NULL");
 	if (seq < 1 || seq > FO_API_MAX)
-		return fo_api_nan("flatout_model_flop_per_token: seq is %lld, expected 1 to %lld tokens", (long long)seq,
-				  (long long)FO_API_MAX);
+		return fo_api_nan("flatout_model_flop_per_token: seq is %lld, expected 1 to %lld tokens",
+				  (long long)seq, (long long)FO_API_MAX);
 	struct fo_flop f = fo_model_flop_per_token(&model->m, seq);
 	return fo_api_by_rule("flatout_model_flop_per_token", rule, f.mfu, f.mfu_causal, f.mfu_6n);
 }
@@ -127,7 +127,9 @@ flatout_status flatout_device_peak(const char *device, const char *dtype, double
 	double tflop_s;
 	if (!device || !dtype || !peak_flop_s)
 		return fo_api_failed(fo_fail(FO_EARG, "flatout_device_peak: '%s' is NULL",
-					     !device ? "device" : !dtype ? "dtype" : "peak_flop_s"));
+					     !device  ? "device"
+					     : !dtype ? "dtype"
+						      : "peak_flop_s"));
 	fo_status st = fo_precision_parse(dtype, &precision);
 	if (st != FO_OK)
 		return fo_api_failed(st);

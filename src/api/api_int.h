@@ -6,7 +6,9 @@
 #include "flatout.h"
 #include "model/model.h"
 
-struct flatout_model { struct fo_model m; };
+struct flatout_model {
+	struct fo_model m;
+};
 
 /* Longest sequence and most devices: the same bounds as the commands have. */
 #define FO_API_MAX ((int64_t)1 << 30)

@@ -8,17 +8,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* FLATOUT_SMOOTH: what a step keeps of its weight per later step. The last 20 steps then carry 64 % of the figure: short
- * enough to show a slow-down within a minute of usual steps, long enough to hide the step that wrote a checkpoint. */
+/* FLATOUT_SMOOTH: what a step keeps of its weight per later step. The last 20 steps then carry 64 % of the figure:
+ * short enough to show a slow-down within a minute of usual steps, long enough to hide the step that wrote a
+ * checkpoint. */
 #define FADE (1 - 1.0 / 20)
 
-struct rate { double tokens, seconds; };
+struct rate {
+	double tokens, seconds;
+};
 
 struct flatout_meter {
-	struct fo_flop flop;   /* per token */
-	double peak_flop_s;    /* of all devices */
+	struct fo_flop flop; /* per token */
+	double peak_flop_s;  /* of all devices */
 	struct rate last, smooth, all;
-	double *per_second;    /* tokens per second of each step */
+	double *per_second; /* tokens per second of each step */
 	size_t cap;
 	int64_t steps;
 };
@@ -61,11 +64,11 @@ flatout_status flatout_meter_step(flatout_meter *meter, double tokens, double se
 	if (!meter)
 		return fo_api_failed(fo_fail(FO_EARG, "flatout_meter_step: 'meter' is NULL"));
 	if (!(tokens > 0 && tokens <= 1e18))
-		return fo_api_failed(fo_fail(FO_EARG, "flatout_meter_step: %g tokens, expected above 0 up to 1e18",
-					     tokens));
+		return fo_api_failed(
+			fo_fail(FO_EARG, "flatout_meter_step: %g tokens, expected above 0 up to 1e18", tokens));
 	if (!(seconds > 0 && seconds <= 1e9))
-		return fo_api_failed(fo_fail(FO_EARG, "flatout_meter_step: %g seconds, expected above 0 up to 1e9",
-					     seconds));
+		return fo_api_failed(
+			fo_fail(FO_EARG, "flatout_meter_step: %g seconds, expected above 0 up to 1e9", seconds));
 	fo_array_room(&meter->per_second, &meter->cap, (size_t)meter->steps, sizeof(double));
 	meter->per_second[meter->steps++] = tokens / seconds;
 	meter->last = (struct rate){ tokens, seconds };

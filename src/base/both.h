@@ -1,4 +1,5 @@
-/* Functions that the processor and CUDA devices run from one source: their headers are included by .c and .cu files alike. */
+/* Functions that the processor and CUDA devices run from one source: their headers are included by .c and .cu files
+ * alike. */
 #ifndef FO_BASE_BOTH_H
 #define FO_BASE_BOTH_H
 

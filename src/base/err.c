@@ -84,9 +84,17 @@ int fo_status_exit_code(fo_status st)
 const char *fo_status_name(fo_status st)
 {
 	static const char *const name[] = {
-		[FO_OK] = "ok", [FO_EARG] = "argument", [FO_EFORMAT] = "format", [FO_EIO] = "io", [FO_ENOMEM] = "memory",
-		[FO_EUNSUPPORTED] = "unsupported", [FO_EDEVICE] = "device", [FO_ECOMM] = "communication",
-		[FO_ENUMERIC] = "numeric", [FO_EINTERRUPT] = "interrupted", [FO_EBUG] = "bug",
+		[FO_OK] = "ok",
+		[FO_EARG] = "argument",
+		[FO_EFORMAT] = "format",
+		[FO_EIO] = "io",
+		[FO_ENOMEM] = "memory",
+		[FO_EUNSUPPORTED] = "unsupported",
+		[FO_EDEVICE] = "device",
+		[FO_ECOMM] = "communication",
+		[FO_ENUMERIC] = "numeric",
+		[FO_EINTERRUPT] = "interrupted",
+		[FO_EBUG] = "bug",
 	};
 	return name[st];
 }

@@ -38,17 +38,30 @@ const char *fo_err_hint(void); /* never NULL; "" when there is no hint */
 void fo_err_clear(void);
 /* Hands an error from a worker to the thread that joins it: copy in the worker, raise in the joiner. */
 /* Both hold a path of 4095 bytes with what is said of it, the text two. */
-struct fo_err { fo_status st; char text[9216], hint[4608]; };
+struct fo_err {
+	fo_status st;
+	char text[9216], hint[4608];
+};
 void fo_err_save(struct fo_err *e, fo_status st);
 fo_status fo_err_raise(const struct fo_err *e);
 
-int fo_status_exit_code(fo_status st);       /* 0 ok, 1 check failed, 2 usage, 3 environment, 4 bug, 130 interrupted */
-const char *fo_status_name(fo_status st);    /* "argument", "format", ... for --json */
+int fo_status_exit_code(fo_status st);    /* 0 ok, 1 check failed, 2 usage, 3 environment, 4 bug, 130 interrupted */
+const char *fo_status_name(fo_status st); /* "argument", "format", ... for --json */
 
 /* Called now and then during long work; done and total in `unit`s, total 0: not known. May be NULL. */
 typedef void fo_progress_fn(void *ctx, const char *what, const char *unit, double done, double total);
 
-#define FO_TRY(call) do { fo_status s_ = (call); if (s_ != FO_OK) return s_; } while (0)
-#define FO_TRY_OR(st, call, label) do { (st) = (call); if ((st) != FO_OK) goto label; } while (0)
+#define FO_TRY(call)                   \
+	do {                           \
+		fo_status s_ = (call); \
+		if (s_ != FO_OK)       \
+			return s_;     \
+	} while (0)
+#define FO_TRY_OR(st, call, label)  \
+	do {                        \
+		(st) = (call);      \
+		if ((st) != FO_OK)  \
+			goto label; \
+	} while (0)
 
 #endif

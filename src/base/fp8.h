@@ -1,10 +1,11 @@
 /* fp8 numbers of the Open Compute Project's OFP8 specification (revision 1.0, 2023).
  *
- * E4M3: sign, 4 bits of exponent (bias 7), 3 of mantissa; largest 448, smallest 2^-9; no infinity, NaN is 0x7f and 0xff.
- * E5M2: 5 bits of exponent (bias 15), 2 of mantissa; largest 57344, smallest 2^-16; infinity 0x7c, NaN above it.
+ * E4M3: sign, 4 bits of exponent (bias 7), 3 of mantissa; largest 448, smallest 2^-9; no infinity, NaN is 0x7f and
+ * 0xff. E5M2: 5 bits of exponent (bias 15), 2 of mantissa; largest 57344, smallest 2^-16; infinity 0x7c, NaN above it.
  *
- * Rounding is to nearest even. A finite number beyond the largest becomes the largest; what is not finite stays so (in E4M3 infinity
- * becomes NaN): the saturating conversion of GPUs makes the largest of an infinity, and a step that went wrong would look well. */
+ * Rounding is to nearest even. A finite number beyond the largest becomes the largest; what is not finite stays so (in
+ * E4M3 infinity becomes NaN): the saturating conversion of GPUs makes the largest of an infinity, and a step that went
+ * wrong would look well. */
 #ifndef FO_BASE_FP8_H
 #define FO_BASE_FP8_H
 

@@ -29,14 +29,15 @@ fo_status fo_fs_refuse(const char *verb, const char *path, int error)
 	reason[0] = (char)tolower((unsigned char)reason[0]);
 	fo_status st = fo_fail(error == ENOMEM ? FO_ENOMEM : FO_EIO, "cannot %s '%s': %s", verb, path, reason);
 	if (error == EFBIG)
-		return fo_hint(st, "files may not become larger here: 'ulimit -f' shows the shell's limit, "
-				   "else it is the file system's");
+		return fo_hint(st, "files may not become larger here: 'ulimit -f' shows the shell's limit, else it is "
+				   "the file system's");
 	if (error == EMFILE)
 		return fo_hint(st, "a process may not open more files here: 'ulimit -n' shows and sets the limit");
 	return st;
 }
 
-/* wait: opening a pipe without a writer blocks, as `flatout config <(...)` needs; without it a pipe is only looked at. */
+/* wait: opening a pipe without a writer blocks, as `flatout config <(...)` needs; without it a pipe is only looked at.
+ */
 static fo_status open_for_reading(const char *path, bool wait, int *out, struct stat *st)
 {
 	int fd = fo_open(path, O_RDONLY | O_CLOEXEC | (wait ? 0 : O_NONBLOCK), 0);
@@ -56,8 +57,8 @@ static fo_status too_large(const char *path, size_t cap)
 	return fo_fail(FO_EFORMAT, "cannot read '%s': larger than the limit of %zu bytes", path, cap);
 }
 
-/* Reads fd to its end into memory that the caller frees. The size that the file system reports is only a first guess: pipes
- * and /proc report 0, and a file may grow while it is read. */
+/* Reads fd to its end into memory that the caller frees. The size that the file system reports is only a first guess:
+ * pipes and /proc report 0, and a file may grow while it is read. */
 static fo_status read_all(int fd, const char *path, size_t guess, size_t cap, char **out, size_t *len)
 {
 	size_t room = guess < cap ? guess : cap, used = 0;
@@ -105,16 +106,21 @@ fo_status fo_fs_open_regular(const char *path, int *fd)
 		return FO_OK;
 	close(*fd);
 	fo_status status = fo_fail(FO_EIO, "cannot read '%s': not a regular file", path);
-	return S_ISFIFO(st.st_mode) ? fo_hint(status, "a pipe (\"<(command)\") can be read once only: write what it gives to a file first") : status;
+	return S_ISFIFO(st.st_mode)
+		       ? fo_hint(status,
+				 "a pipe (\"<(command)\") can be read once only: write what it gives to a file first")
+		       : status;
 }
 
 /* Closes fd. */
-static fo_status read_opened(struct fo_arena *a, int fd, const struct stat *st, const char *path, size_t cap, char **out, size_t *len)
+static fo_status read_opened(struct fo_arena *a, int fd, const struct stat *st, const char *path, size_t cap,
+			     char **out, size_t *len)
 {
 	char *p = NULL;
 	size_t n = 0;
 	fo_status status = S_ISREG(st->st_mode) && (uintmax_t)st->st_size > cap
-		? too_large(path, cap) : read_all(fd, path, (size_t)st->st_size, cap, &p, &n);
+				   ? too_large(path, cap)
+				   : read_all(fd, path, (size_t)st->st_size, cap, &p, &n);
 	close(fd);
 	if (status != FO_OK)
 		return status;
@@ -268,7 +274,10 @@ bool fo_fs_is_dir(const char *path)
 	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-struct names { char **v; size_t n, room; };
+struct names {
+	char **v;
+	size_t n, room;
+};
 
 static void names_add(struct names *list, char *name)
 {
@@ -315,10 +324,7 @@ static fo_status list_one(struct fo_arena *a, const char *path, size_t cap, stru
 	return status;
 }
 
-static int compare_names(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
+static int compare_names(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 fo_status fo_fs_list(struct fo_arena *a, const char *path, size_t cap, char ***out, size_t *n)
 {

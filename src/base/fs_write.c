@@ -77,8 +77,8 @@ static bool is_beside(const char *name, const char *begin)
 	       !strcmp(name + n + RANDOM_DIGITS, BESIDE_SUFFIX);
 }
 
-/* Removes what a killed process left of the same target: its writer holds a lock for as long as it lives. What is no file of ours
- * (another's, a pipe, a second name of some file) stays. */
+/* Removes what a killed process left of the same target: its writer holds a lock for as long as it lives. What is no
+ * file of ours (another's, a pipe, a second name of some file) stays. */
 static void sweep(const char *dir, const char *begin)
 {
 	DIR *d = opendir(dir);
@@ -141,7 +141,7 @@ static fo_status begin(struct fo_new_file *f, const char *path, int now)
 	if (!error)
 		return FO_OK;
 	fo_status st = now && error == ENXIO ? fo_fail(FO_EIO, "cannot write '%s': nobody reads this pipe", path)
-					      : fo_fs_refuse("write", path, error);
+					     : fo_fs_refuse("write", path, error);
 	free(f->beside);
 	free(f->path);
 	*f = (struct fo_new_file){ .fd = -1 };

@@ -121,7 +121,8 @@ fo_status fo_pages_reserve(size_t bytes, void **out) { return map_pages(bytes, P
 
 fo_status fo_pages_take(void *p, size_t bytes)
 {
-	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)p / page * page, to = ((uintptr_t)p + bytes + page - 1) / page * page;
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)p / page * page,
+			to = ((uintptr_t)p + bytes + page - 1) / page * page;
 	atomic_fetch_add(&count, 1);
 	if (mprotect((void *)from, to - from, PROT_READ | PROT_WRITE))
 		return fo_fail(FO_ENOMEM, "cannot allocate %.3f GiB: the system refused", (double)bytes / 1073741824.0);

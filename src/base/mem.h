@@ -13,8 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-void *fo_xmalloc(size_t bytes);              /* zeroed */
-void *fo_xrealloc(void *p, size_t bytes);    /* as realloc; new bytes are not zeroed */
+void *fo_xmalloc(size_t bytes);           /* zeroed */
+void *fo_xrealloc(void *p, size_t bytes); /* as realloc; new bytes are not zeroed */
 char *fo_xstrdup(const char *s);
 
 /* Number of fo_xmalloc/fo_xrealloc/arena-block/pages allocations so far in this process: the "no malloc after the
@@ -22,8 +22,10 @@ char *fo_xstrdup(const char *s);
 uint64_t fo_mem_count(void);
 
 struct fo_arena_block;
-struct fo_arena { struct fo_arena_block *head; };  /* zero-initialised is ready for use */
-void *fo_arena_alloc(struct fo_arena *a, size_t bytes);      /* zeroed, 16-byte aligned; lives until fini */
+struct fo_arena {
+	struct fo_arena_block *head;
+};                                                      /* zero-initialised is ready for use */
+void *fo_arena_alloc(struct fo_arena *a, size_t bytes); /* zeroed, 16-byte aligned; lives until fini */
 char *fo_arena_strdup(struct fo_arena *a, const char *s);
 char *fo_arena_printf(struct fo_arena *a, const char *fmt, ...) FO_PRINTF(2, 3);
 void fo_arena_fini(struct fo_arena *a);
@@ -31,11 +33,12 @@ void fo_arena_fini(struct fo_arena *a);
 /* bytes of zeroed pages, 2 MiB aligned, huge pages advised; not touched yet. Freed with fo_pages_free(p, bytes). */
 FO_CHECKED fo_status fo_pages_new(size_t bytes, void **out);
 void fo_pages_free(void *p, size_t bytes);
-/* Addresses alone: nothing may be read or written there, and no memory is set aside for them, whatever the system's accounting. Freed as
- * pages. fo_pages_take makes [p, p + bytes), which lies in them, zeroed memory (in whole pages; what was taken stays as it is). */
+/* Addresses alone: nothing may be read or written there, and no memory is set aside for them, whatever the system's
+ * accounting. Freed as pages. fo_pages_take makes [p, p + bytes), which lies in them, zeroed memory (in whole pages;
+ * what was taken stays as it is). */
 FO_CHECKED fo_status fo_pages_reserve(size_t bytes, void **out);
 FO_CHECKED fo_status fo_pages_take(void *p, size_t bytes);
-size_t fo_pages_size(size_t bytes);   /* what fo_pages_new(bytes) takes from the system: whole huge pages */
+size_t fo_pages_size(size_t bytes); /* what fo_pages_new(bytes) takes from the system: whole huge pages */
 
 /* a * b with overflow reported as FO_EFORMAT ("size overflows"); *out is set only on success. */
 FO_CHECKED fo_status fo_mul_size(size_t a, size_t b, size_t *out);

@@ -37,7 +37,10 @@ const char *fo_opt_last_part(const char *key)
 	return dot ? dot + 1 : key;
 }
 
-static bool is_own(const struct fo_opt *row) { return !strncmp(row->key, FO_OPT_OWN_GROUP ".", sizeof FO_OPT_OWN_GROUP); }
+static bool is_own(const struct fo_opt *row)
+{
+	return !strncmp(row->key, FO_OPT_OWN_GROUP ".", sizeof FO_OPT_OWN_GROUP);
+}
 
 const char *fo_opt_short(const struct fo_opt *rows, int i)
 {
@@ -66,7 +69,8 @@ char *fo_opt_env_name(char buf[128], const char *key)
 	return buf;
 }
 
-/* The distance where it can be below `least`: lengths alone rule most keys out, and a hostile file asks for thousands. */
+/* The distance where it can be below `least`: lengths alone rule most keys out, and a hostile file asks for thousands.
+ */
 static int distance_below(const char *name, int len, const char *key, int least)
 {
 	return abs(len - (int)strlen(key)) < least ? fo_str_distance(name, key) : least;
@@ -136,7 +140,8 @@ static void note_taken(struct fo_opt_set *s, int i, const char *text, size_t len
 		return;
 	const void *field = (const char *)s->target + row->offset;
 	double v = row->type == FO_OPT_T_REAL ? *(const double *)field : (double)*(const int64_t *)field;
-	fo_str_printf(&s->notes, "%s%s: %s is taken as %.0f %s", s->notes.len ? "\n" : "", name, fo_opt_shown(shown, text, len), v, row->unit);
+	fo_str_printf(&s->notes, "%s%s: %s is taken as %.0f %s", s->notes.len ? "\n" : "", name,
+		      fo_opt_shown(shown, text, len), v, row->unit);
 }
 
 void fo_opt_assign(struct fo_opt_set *s, int i, const char *text, size_t len, enum fo_opt_origin from,
@@ -242,7 +247,8 @@ void fo_opt_read_env(struct fo_opt_set *s)
 	}
 }
 
-/* Row of a flag's name: a full key, or a last part that only one key has, or only one of the command's own. -1: none; -2: several (both in `other`). */
+/* Row of a flag's name: a full key, or a last part that only one key has, or only one of the command's own. -1: none;
+ * -2: several (both in `other`). */
 static int find_flag(const struct fo_opt *rows, const char *name, size_t len, int other[2])
 {
 	int found = fo_opt_find(rows, name, len);

@@ -2,12 +2,14 @@
  *
  * A row names a field of a plain struct. Precedence: default < file < environment < flag, in whatever order they are
  * read; each value remembers where it came from. All mistakes are reported at once. Values:
- * - integers: 1000, 1e9, 4k, 1.5M, 8B, 15T, 2Ki (k, M, B or G, T are powers of 1000, in either case; Ki, Mi, Gi, Ti of 1024);
- *   lengths of sequences and tokens of a step (LENGTH): k and M are of 1024, because 8k is 8192 to everybody; a note says so;
+ * - integers: 1000, 1e9, 4k, 1.5M, 8B, 15T, 2Ki (k, M, B or G, T are powers of 1000, in either case; Ki, Mi, Gi, Ti of
+ * 1024); lengths of sequences and tokens of a step (LENGTH): k and M are of 1024, because 8k is 8192 to everybody; a
+ * note says so;
  * - numbers (REAL): as integers, with fractions; with unit "s" they are durations: 30, 250ms, 30s, 5m, 2h;
- * - sizes (BYTES): 80GiB, 1.5 MiB, 4096, 4096B, 80GB (KiB, MiB, GiB, TiB of 1024; kB, MB, GB, TB of 1000); 16G is 16 GiB, and a
- *   note says so;
- * - paths: a leading "~/" or "~" alone is the home, as shells have it ("--out=~/x" reaches us unexpanded); "~user" is a mistake;
+ * - sizes (BYTES): 80GiB, 1.5 MiB, 4096, 4096B, 80GB (KiB, MiB, GiB, TiB of 1024; kB, MB, GB, TB of 1000); 16G is 16
+ * GiB, and a note says so;
+ * - paths: a leading "~/" or "~" alone is the home, as shells have it ("--out=~/x" reaches us unexpanded); "~user" is a
+ * mistake;
  * - booleans: true/false/yes/no/on/off; enumerations: their names; texts: any UTF-8, empty too.
  * Not-a-number, infinities, overflow and trailing bytes are mistakes.
  *
@@ -15,9 +17,9 @@
  *       FO_OPT_INT(struct run, steps, "train.steps", "N", "1000", 1, 1e9, "steps", "optimizer steps to run"),
  *       FO_OPT_END
  *   };
- * The key "train.steps" is the flag --train.steps=N (short form --steps=N when `steps` is unique in the table), the YAML
- * entry "train: {steps: N}" and the environment variable FLATOUT_TRAIN_STEPS. In a table that joins a command's own rows (group
- * FO_OPT_OWN_GROUP) to those of a run, the short form is the command's where both have the name. */
+ * The key "train.steps" is the flag --train.steps=N (short form --steps=N when `steps` is unique in the table), the
+ * YAML entry "train: {steps: N}" and the environment variable FLATOUT_TRAIN_STEPS. In a table that joins a command's
+ * own rows (group FO_OPT_OWN_GROUP) to those of a run, the short form is the command's where both have the name. */
 #ifndef FO_BASE_OPT_H
 #define FO_BASE_OPT_H
 
@@ -35,61 +37,95 @@ enum fo_opt_type { FO_OPT_T_INT, FO_OPT_T_REAL, FO_OPT_T_BOOL, FO_OPT_T_TEXT, FO
 #define FO_OPT_OWN_GROUP "cli"
 
 struct fo_opt {
-	const char *key;      /* "group.name"; NULL ends the table */
-	const char *arg;      /* placeholder in help: "N", "PATH" */
-	const char *dfl;      /* default as text; NULL: none, the field starts as NULL, 0, false or -1 (ENUM) */
-	double lo, hi;        /* inclusive range for INT, REAL, BYTES; either may be infinite; lo == hi: no range */
-	const char *unit;     /* "tokens", "", ... */
-	const char *help;     /* one line */
-	const char *names;    /* ENUM: "a|b|c": the value is the index (int); INT: one word that stands for -1, or NULL */
+	const char *key;   /* "group.name"; NULL ends the table */
+	const char *arg;   /* placeholder in help: "N", "PATH" */
+	const char *dfl;   /* default as text; NULL: none, the field starts as NULL, 0, false or -1 (ENUM) */
+	double lo, hi;     /* inclusive range for INT, REAL, BYTES; either may be infinite; lo == hi: no range */
+	const char *unit;  /* "tokens", "", ... */
+	const char *help;  /* one line */
+	const char *names; /* ENUM: "a|b|c": the value is the index (int); INT: one word that stands for -1, or NULL */
 	enum fo_opt_type type;
 	size_t offset, size;
-	const char *refused;  /* ENUM: "name: why": a value that people ask for and get this answer to; NULL: none */
-	bool path;            /* TEXT: names a file or a folder, or may: "~/" is expanded */
+	const char *refused;   /* ENUM: "name: why": a value that people ask for and get this answer to; NULL: none */
+	bool path;             /* TEXT: names a file or a folder, or may: "~/" is expanded */
 	enum fo_output output; /* TEXT: what the command writes there; FO_OUTPUT_NONE: it only reads */
-	const char *bare;     /* TEXT: the value of the flag alone ("--json" is "--json=-"); NULL: a value must follow */
-	bool binary;          /* INT, REAL: k and M are powers of 1024 */
+	const char *bare; /* TEXT: the value of the flag alone ("--json" is "--json=-"); NULL: a value must follow */
+	bool binary;      /* INT, REAL: k and M are powers of 1024 */
 };
 
-#define FO_OPT_ROW(S, f, T, TYPE, key, arg, dfl, lo, hi, unit, help, names) \
-	{ key, arg, dfl, lo, hi, unit, help, names, TYPE, offsetof(S, f), \
-	  sizeof(struct { _Static_assert(_Generic(((S *)0)->f, T: 1, default: 0), "option type is not the type of " #f); char c; }), NULL, \
-	  false, FO_OUTPUT_NONE, NULL, false }
+#define FO_OPT_ROW(S, f, T, TYPE, key, arg, dfl, lo, hi, unit, help, names)                     \
+	{                                                                                       \
+		key, arg, dfl, lo, hi, unit, help, names, TYPE, offsetof(S, f), sizeof(struct { \
+			_Static_assert(_Generic(((S *)0)->f, T : 1, default : 0),               \
+				       "option type is not the type of " #f);                   \
+			char c;                                                                 \
+		}),                                                                             \
+			NULL, false, FO_OUTPUT_NONE, NULL, false                                \
+	}
 /* A text row with what is special about it. */
-#define FO_OPT_ROW_TEXT(S, f, key, arg, dfl, help, path, output, bare) \
-	{ key, arg, dfl, 0, 0, "", help, NULL, FO_OPT_T_TEXT, offsetof(S, f), \
-	  sizeof(struct { _Static_assert(_Generic(((S *)0)->f, const char *: 1, default: 0), "option type is not the type of " #f); char c; }), NULL, \
-	  path, output, bare, false }
-#define FO_OPT_INT(S, f, key, arg, dfl, lo, hi, unit, help)  FO_OPT_ROW(S, f, int64_t, FO_OPT_T_INT, key, arg, dfl, lo, hi, unit, help, NULL)
+#define FO_OPT_ROW_TEXT(S, f, key, arg, dfl, help, path, output, bare)                              \
+	{                                                                                           \
+		key, arg, dfl, 0, 0, "", help, NULL, FO_OPT_T_TEXT, offsetof(S, f), sizeof(struct { \
+			_Static_assert(_Generic(((S *)0)->f, const char * : 1, default : 0),        \
+				       "option type is not the type of " #f);                       \
+			char c;                                                                     \
+		}),                                                                                 \
+			NULL, path, output, bare, false                                             \
+	}
+#define FO_OPT_INT(S, f, key, arg, dfl, lo, hi, unit, help) \
+	FO_OPT_ROW(S, f, int64_t, FO_OPT_T_INT, key, arg, dfl, lo, hi, unit, help, NULL)
 /* An integer that is not negative, or the word `auto_`, which the field has as -1. */
-#define FO_OPT_INT_OR(S, f, key, arg, dfl, lo, hi, unit, help, auto_) FO_OPT_ROW(S, f, int64_t, FO_OPT_T_INT, key, arg, dfl, lo, hi, unit, help, auto_)
-#define FO_OPT_REAL(S, f, key, arg, dfl, lo, hi, unit, help) FO_OPT_ROW(S, f, double, FO_OPT_T_REAL, key, arg, dfl, lo, hi, unit, help, NULL)
-#define FO_OPT_BYTES(S, f, key, arg, dfl, lo, hi, help)      FO_OPT_ROW(S, f, int64_t, FO_OPT_T_BYTES, key, arg, dfl, lo, hi, "bytes", help, NULL)
-#define FO_OPT_BOOL(S, f, key, dfl, help)                    FO_OPT_ROW(S, f, bool, FO_OPT_T_BOOL, key, "BOOL", dfl, 0, 1, "", help, NULL)
-#define FO_OPT_TEXT(S, f, key, arg, dfl, help)               FO_OPT_ROW(S, f, const char *, FO_OPT_T_TEXT, key, arg, dfl, 0, 0, "", help, NULL)
+#define FO_OPT_INT_OR(S, f, key, arg, dfl, lo, hi, unit, help, auto_) \
+	FO_OPT_ROW(S, f, int64_t, FO_OPT_T_INT, key, arg, dfl, lo, hi, unit, help, auto_)
+#define FO_OPT_REAL(S, f, key, arg, dfl, lo, hi, unit, help) \
+	FO_OPT_ROW(S, f, double, FO_OPT_T_REAL, key, arg, dfl, lo, hi, unit, help, NULL)
+#define FO_OPT_BYTES(S, f, key, arg, dfl, lo, hi, help) \
+	FO_OPT_ROW(S, f, int64_t, FO_OPT_T_BYTES, key, arg, dfl, lo, hi, "bytes", help, NULL)
+#define FO_OPT_BOOL(S, f, key, dfl, help) FO_OPT_ROW(S, f, bool, FO_OPT_T_BOOL, key, "BOOL", dfl, 0, 1, "", help, NULL)
+#define FO_OPT_TEXT(S, f, key, arg, dfl, help) \
+	FO_OPT_ROW(S, f, const char *, FO_OPT_T_TEXT, key, arg, dfl, 0, 0, "", help, NULL)
 /* A path that is read, or a name that may be one. */
-#define FO_OPT_PATH(S, f, key, arg, dfl, help)               FO_OPT_ROW_TEXT(S, f, key, arg, dfl, help, true, FO_OUTPUT_NONE, NULL)
+#define FO_OPT_PATH(S, f, key, arg, dfl, help) FO_OPT_ROW_TEXT(S, f, key, arg, dfl, help, true, FO_OUTPUT_NONE, NULL)
 /* A path that is written: a table with such a row has one of FO_OPT_FORCE. */
-#define FO_OPT_OUTPUT(S, f, key, arg, dfl, help, kind)       FO_OPT_ROW_TEXT(S, f, key, arg, dfl, help, true, kind, NULL)
+#define FO_OPT_OUTPUT(S, f, key, arg, dfl, help, kind) FO_OPT_ROW_TEXT(S, f, key, arg, dfl, help, true, kind, NULL)
 /* --json, --json=-, --json=PATH; the field is NULL where no JSON is wanted. `--json PATH` is --json and an argument. */
-#define FO_OPT_JSON(S, f, key, help)                         FO_OPT_ROW_TEXT(S, f, key, "PATH", NULL, help, true, FO_OUTPUT_JSON, "-")
-#define FO_OPT_JSON_OF(S, f, key, help, kind)                FO_OPT_ROW_TEXT(S, f, key, "PATH", NULL, help, true, kind, "-")
-#define FO_OPT_FORCE(S, f, key)                              FO_OPT_BOOL(S, f, key, "false", "write over what other programs or people wrote")
+#define FO_OPT_JSON(S, f, key, help) FO_OPT_ROW_TEXT(S, f, key, "PATH", NULL, help, true, FO_OUTPUT_JSON, "-")
+#define FO_OPT_JSON_OF(S, f, key, help, kind) FO_OPT_ROW_TEXT(S, f, key, "PATH", NULL, help, true, kind, "-")
+#define FO_OPT_FORCE(S, f, key) FO_OPT_BOOL(S, f, key, "false", "write over what other programs or people wrote")
 /* The length of a sequence or the tokens of a step. */
-#define FO_OPT_LENGTH(S, f, key, arg, dfl, lo, hi, help) \
-	{ key, arg, dfl, lo, hi, "tokens", help, NULL, FO_OPT_T_INT, offsetof(S, f), \
-	  sizeof(struct { _Static_assert(_Generic(((S *)0)->f, int64_t: 1, default: 0), "option type is not the type of " #f); char c; }), NULL, \
-	  false, FO_OUTPUT_NONE, NULL, true }
-#define FO_OPT_LENGTH_REAL(S, f, key, arg, dfl, lo, hi, help) \
-	{ key, arg, dfl, lo, hi, "tokens", help, NULL, FO_OPT_T_REAL, offsetof(S, f), \
-	  sizeof(struct { _Static_assert(_Generic(((S *)0)->f, double: 1, default: 0), "option type is not the type of " #f); char c; }), NULL, \
-	  false, FO_OUTPUT_NONE, NULL, true }
-#define FO_OPT_ENUM(S, f, key, dfl, help, names)             FO_OPT_ROW(S, f, int, FO_OPT_T_ENUM, key, "NAME", dfl, 0, 0, "", help, names)
-#define FO_OPT_ENUM_REFUSED(S, f, key, dfl, help, names, refused) \
-	{ key, "NAME", dfl, 0, 0, "", help, names, FO_OPT_T_ENUM, offsetof(S, f), \
-	  sizeof(struct { _Static_assert(_Generic(((S *)0)->f, int: 1, default: 0), "option type is not the type of " #f); char c; }), refused, \
-	  false, FO_OUTPUT_NONE, NULL, false }
-#define FO_OPT_END { 0 }
+#define FO_OPT_LENGTH(S, f, key, arg, dfl, lo, hi, help)                                                   \
+	{                                                                                                  \
+		key, arg, dfl, lo, hi, "tokens", help, NULL, FO_OPT_T_INT, offsetof(S, f), sizeof(struct { \
+			_Static_assert(_Generic(((S *)0)->f, int64_t : 1, default : 0),                    \
+				       "option type is not the type of " #f);                              \
+			char c;                                                                            \
+		}),                                                                                        \
+			NULL, false, FO_OUTPUT_NONE, NULL, true                                            \
+	}
+#define FO_OPT_LENGTH_REAL(S, f, key, arg, dfl, lo, hi, help)                                               \
+	{                                                                                                   \
+		key, arg, dfl, lo, hi, "tokens", help, NULL, FO_OPT_T_REAL, offsetof(S, f), sizeof(struct { \
+			_Static_assert(_Generic(((S *)0)->f, double : 1, default : 0),                      \
+				       "option type is not the type of " #f);                               \
+			char c;                                                                             \
+		}),                                                                                         \
+			NULL, false, FO_OUTPUT_NONE, NULL, true                                             \
+	}
+#define FO_OPT_ENUM(S, f, key, dfl, help, names) \
+	FO_OPT_ROW(S, f, int, FO_OPT_T_ENUM, key, "NAME", dfl, 0, 0, "", help, names)
+#define FO_OPT_ENUM_REFUSED(S, f, key, dfl, help, names, refused)                                       \
+	{                                                                                               \
+		key, "NAME", dfl, 0, 0, "", help, names, FO_OPT_T_ENUM, offsetof(S, f), sizeof(struct { \
+			_Static_assert(_Generic(((S *)0)->f, int : 1, default : 0),                     \
+				       "option type is not the type of " #f);                           \
+			char c;                                                                         \
+		}),                                                                                     \
+			refused, false, FO_OUTPUT_NONE, NULL, false                                     \
+	}
+#define FO_OPT_END \
+	{          \
+		0  \
+	}
 
 enum fo_opt_origin { FO_ORIGIN_DEFAULT, FO_ORIGIN_FILE, FO_ORIGIN_ENV, FO_ORIGIN_FLAG };
 
@@ -98,17 +134,20 @@ struct fo_opt_set {
 	const struct fo_opt *rows;
 	void *target;
 	struct fo_arena arena;
-	struct { enum fo_opt_origin from; const char *where; } *origin;  /* per row; where: "run.yaml:12", a variable's name, "" */
-	char **argv;                 /* what fo_opt_read_args left: the command's name and its arguments */
+	struct {
+		enum fo_opt_origin from;
+		const char *where;
+	} * origin;  /* per row; where: "run.yaml:12", a variable's name, "" */
+	char **argv; /* what fo_opt_read_args left: the command's name and its arguments */
 	int argc;
-	struct fo_str notes;         /* one line per value that could have meant something else ("--seq=8k": 8,192) */
-	struct fo_str problems;      /* one line per mistake found so far */
-	int problem_count;           /* all of them; only the first FO_OPT_PROBLEMS_MAX are written out */
+	struct fo_str notes;    /* one line per value that could have meant something else ("--seq=8k": 8,192) */
+	struct fo_str problems; /* one line per mistake found so far */
+	int problem_count;      /* all of them; only the first FO_OPT_PROBLEMS_MAX are written out */
 };
 enum { FO_OPT_PROBLEMS_MAX = 100 };
 #define FO_OPT_FILE_BYTES_MAX ((size_t)1 << 20) /* a run file of people is a few KiB */
 
-void fo_opt_init(struct fo_opt_set *s, const struct fo_opt *rows, void *target);   /* sets every default */
+void fo_opt_init(struct fo_opt_set *s, const struct fo_opt *rows, void *target); /* sets every default */
 /* Each returns FO_OK even when it noted mistakes in `problems`; only an unreadable file is an error of its own. */
 FO_CHECKED fo_status fo_opt_read_yaml(struct fo_opt_set *s, const char *path);
 FO_CHECKED fo_status fo_opt_read_yaml_text(struct fo_opt_set *s, const char *text, size_t len, const char *where);
@@ -117,8 +156,9 @@ void fo_opt_read_env(struct fo_opt_set *s);
 /* Takes "--key=value", "--key value" and "--flag" (BOOL) out of argv; what is left (positional) is compacted to the
  * front and *argc updated. "--" ends options. BOOL also takes "--no-flag". A flag given twice: the last one counts. */
 void fo_opt_read_args(struct fo_opt_set *s, int *argc, char **argv);
-void fo_opt_set_text(struct fo_opt_set *s, const char *key, const char *value, enum fo_opt_origin from, const char *where);
-void fo_opt_problem(struct fo_opt_set *s, const char *fmt, ...) FO_PRINTF(2, 3);   /* a cross-field mistake */
+void fo_opt_set_text(struct fo_opt_set *s, const char *key, const char *value, enum fo_opt_origin from,
+		     const char *where);
+void fo_opt_problem(struct fo_opt_set *s, const char *fmt, ...) FO_PRINTF(2, 3); /* a cross-field mistake */
 /* Was it given anywhere (file, environment, flag)? An unknown key is false. */
 bool fo_opt_given(const struct fo_opt_set *s, const char *key);
 /* FO_EARG whose text has one line per mistake (as many whole lines as fit, then their number) if there are any. */
@@ -126,15 +166,17 @@ FO_CHECKED fo_status fo_opt_finish(struct fo_opt_set *s);
 void fo_opt_fini(struct fo_opt_set *s);
 
 int fo_opt_count(const struct fo_opt *rows);
-const char *fo_opt_origin_name(enum fo_opt_origin from);   /* "default", "file", "environment", "flag" */
+const char *fo_opt_origin_name(enum fo_opt_origin from); /* "default", "file", "environment", "flag" */
 /* The value of row i as text in canonical form (arena of s); it reads back to the same value. "" when not set. */
 const char *fo_opt_value_text(struct fo_opt_set *s, int i);
-/* The flag of row i as help shows it, without dashes: the key, or only its last part when all rows have the same group. */
+/* The flag of row i as help shows it, without dashes: the key, or only its last part when all rows have the same group.
+ */
 const char *fo_opt_flag_name(const struct fo_opt *rows, int i);
 /* "FLATOUT_TRAIN_STEPS" for "train.steps"; buf is returned. */
 char *fo_opt_env_name(char buf[128], const char *key);
 /* Help text, 80 columns, grouped by the key's first part; a commented YAML file with every row and its present value
- * (rows without a value are commented out, and values that follow from other options: FO_ORIGIN_DEFAULT with a `where`). */
+ * (rows without a value are commented out, and values that follow from other options: FO_ORIGIN_DEFAULT with a
+ * `where`). */
 void fo_opt_help(const struct fo_opt *rows, struct fo_str *out);
 void fo_opt_sample_yaml(struct fo_opt_set *s, struct fo_str *out);
 /* The OPTIONS section of a man page in mdoc; nothing for an empty table. */

@@ -62,16 +62,32 @@ static const struct suffix count_suffixes[] = {
 	{ "", 1 },        { "k", 1e3 },     { "M", 1e6 },     { "G", 1e9 },     { "B", 1e9 }, { "T", 1e12 },
 	{ "Ki", 0x1p10 }, { "Mi", 0x1p20 }, { "Gi", 0x1p30 }, { "Ti", 0x1p40 }, { 0 },
 };
-/* Lengths of sequences and batches are powers of two by custom: a context of 8k, a batch of 4M tokens. Billions and more are not. */
+/* Lengths of sequences and batches are powers of two by custom: a context of 8k, a batch of 4M tokens. Billions and
+ * more are not. */
 static const struct suffix length_suffixes[] = {
 	{ "", 1 },        { "k", 0x1p10 },  { "M", 0x1p20 },  { "B", 1e9 }, { "T", 1e12 },
 	{ "Ki", 0x1p10 }, { "Mi", 0x1p20 }, { "Gi", 0x1p30 }, { 0 },
 };
 static const struct suffix size_suffixes[] = {
-	{ "", 1 },         { "B", 1 },       { "KiB", 0x1p10 }, { "MiB", 0x1p20 }, { "GiB", 0x1p30 },
-	{ "TiB", 0x1p40 }, { "Ki", 0x1p10 }, { "Mi", 0x1p20 },  { "Gi", 0x1p30 },  { "Ti", 0x1p40 },
-	{ "kB", 1e3 },     { "MB", 1e6 },    { "GB", 1e9 },     { "TB", 1e12 },
-	{ "k", 0x1p10 },   { "M", 0x1p20 },  { "G", 0x1p30 },   { "T", 0x1p40 },   { 0 }, /* as Slurm, Docker and the JVM take them */
+	{ "", 1 },
+	{ "B", 1 },
+	{ "KiB", 0x1p10 },
+	{ "MiB", 0x1p20 },
+	{ "GiB", 0x1p30 },
+	{ "TiB", 0x1p40 },
+	{ "Ki", 0x1p10 },
+	{ "Mi", 0x1p20 },
+	{ "Gi", 0x1p30 },
+	{ "Ti", 0x1p40 },
+	{ "kB", 1e3 },
+	{ "MB", 1e6 },
+	{ "GB", 1e9 },
+	{ "TB", 1e12 },
+	{ "k", 0x1p10 },
+	{ "M", 0x1p20 },
+	{ "G", 0x1p30 },
+	{ "T", 0x1p40 },
+	{ 0 }, /* as Slurm, Docker and the JVM take them */
 };
 static const struct suffix time_suffixes[] = {
 	{ "", 1 }, { "s", 1 }, { "ms", 1e-3 }, { "m", 60 }, { "h", 3600 }, { 0 },
@@ -136,7 +152,8 @@ bool fo_opt_is_taken(const struct fo_opt *row, const char *text)
 	struct decimal d;
 	const char *end = row->binary || row->type == FO_OPT_T_BYTES ? scan_decimal(text, &d) : NULL;
 	end += end && *end == ' ';
-	return end && end[0] && strchr("kKmMgGtT", end[0]) && !end[1] && (row->type == FO_OPT_T_BYTES || !strchr("tT", end[0]));
+	return end && end[0] && strchr("kKmMgGtT", end[0]) && !end[1] &&
+	       (row->type == FO_OPT_T_BYTES || !strchr("tT", end[0]));
 }
 
 static bool parse_number(const struct fo_opt *row, void *field, const char *text)
@@ -312,7 +329,8 @@ const char *fo_opt_refused(const struct fo_opt *row, const char *text, size_t le
 	const char *r = row->refused;
 	if (row->path && len && *text == '~')
 		return len == 1 || text[1] == '/' ? "'~' is the folder in HOME, which is not set"
-						  : "only '~/' is expanded, no other user's home: write the whole path, or ./~... for that very name";
+						  : "only '~/' is expanded, no other user's home: write the whole "
+						    "path, or ./~... for that very name";
 	return r && !strncmp(r, text, len) && !strncmp(r + len, ": ", 2) ? r + len + 2 : "";
 }
 

@@ -30,7 +30,9 @@ static const struct {
 			    { { "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ",
 				"\" role=\"img\" aria-labelledby=\"t d\">\n<title id=\"t\">Roofline of " } },
 			    false },
-	[FO_OUTPUT_SLICES] = { "slices", { { "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"program\":\"flatout\"},", "" } }, true },
+	[FO_OUTPUT_SLICES] = { "slices",
+			       { { "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"program\":\"flatout\"},", "" } },
+			       true },
 	[FO_OUTPUT_CSV] = { "csv", { { "rank,device,stream,step,begin_us,duration_us,kind,class,", "" } }, true },
 	[FO_OUTPUT_PROMETHEUS] = { "prometheus", { { "# HELP flatout_", "" } }, false },
 	[FO_OUTPUT_PROGRAM] = { "program", { { "flatout-program ", "" } }, false },
@@ -47,19 +49,23 @@ static const struct {
 };
 
 /* The first keys after the schema in our other JSON files. --json prints none of these files. */
-static const char *const other_json[] = { "\"run\": {", "\"run\":{",     "\"fingerprint\":", "\"files\":",
-					  "\"cpu\":",   "\"dir\":",      "\"version\":",     "\"step\":" };
+static const char *const other_json[] = { "\"run\": {", "\"run\":{", "\"fingerprint\":", "\"files\":",
+					  "\"cpu\":",   "\"dir\":",  "\"version\":",     "\"step\":" };
 
-/* The folders: a file that begins as in `mark` says that what lies there is ours; without one none of `file` may be there. */
+/* The folders: a file that begins as in `mark` says that what lies there is ours; without one none of `file` may be
+ * there. */
 static const struct {
 	enum fo_output kind;
-	struct { const char *file; struct signature is; } mark[2];
+	struct {
+		const char *file;
+		struct signature is;
+	} mark[2];
 	const char *file[13];
 } folders[] = {
 	{ FO_OUTPUT_RUN,
 	  { { "run.json", { JSON_HEAD, "\"run\":" } }, { "data/source.txt", { "data.path ", "" } } },
-	  { "run.json", "program.txt", "log.jsonl", "timeline.fot", "metered.fom", "kernels.jsonl", "checkpoints", "report.html", "data/source.txt",
-	    "data/tokenizer.json", "data/train.shard", "data/val.shard" } },
+	  { "run.json", "program.txt", "log.jsonl", "timeline.fot", "metered.fom", "kernels.jsonl", "checkpoints",
+	    "report.html", "data/source.txt", "data/tokenizer.json", "data/train.shard", "data/val.shard" } },
 	{ FO_OUTPUT_LADDER_FOLDER,
 	  { { "plan.json", { JSON_HEAD, "\"version\":" } }, { "ladder.json", { JSON_HEAD, "\"dir\":" } } },
 	  { "ladder.json", "ladder.html", "plan.json" } },
@@ -72,7 +78,8 @@ const char *fo_output_name(enum fo_output kind) { return kinds[kind].name; }
 
 enum { LOOKED_AT = 512 }; /* longer than every signature */
 
-/* The first bytes, unpacked where that is the kind's custom; a NUL behind them. None of what is no regular file: a pipe would wait. */
+/* The first bytes, unpacked where that is the kind's custom; a NUL behind them. None of what is no regular file: a pipe
+ * would wait. */
 static void first_bytes(const char *path, bool packed, char out[LOOKED_AT + 1])
 {
 	int fd;
@@ -130,10 +137,12 @@ static bool is_ours(enum fo_output kind, const char *path)
 	return false;
 }
 
-/* A kind without a signature may be what this command wrote and somebody changed since: of it no more is said than that. */
+/* A kind without a signature may be what this command wrote and somebody changed since: of it no more is said than
+ * that. */
 static fo_status refuse(enum fo_output kind, const char *path, const char *in)
 {
-	const char *why = kind < FO_OUTPUT_RUN && !kinds[kind].is[0].begin ? "may hold somebody's changes" : "is nothing that this command wrote";
+	const char *why = kind < FO_OUTPUT_RUN && !kinds[kind].is[0].begin ? "may hold somebody's changes"
+									   : "is nothing that this command wrote";
 	fo_status st = in ? fo_fail(FO_EARG, "'%s/%s' is there and %s: not replaced", path, in, why)
 			  : fo_fail(FO_EARG, "'%s' is there and %s: not replaced", path, why);
 	return fo_hint(st, "another name, or --force writes there all the same");
@@ -161,7 +170,8 @@ static fo_status may_fill(enum fo_output kind, const char *dir)
 	if (kind == FO_OUTPUT_DEMO)
 		return is_there(dir, FO_OUTPUT_DEMO_MARK)
 			       ? FO_OK
-			       : fo_hint(fo_fail(FO_EARG, "'%s' exists and is not an earlier demo's folder", dir), "choose another: flatout demo --dir=PATH");
+			       : fo_hint(fo_fail(FO_EARG, "'%s' exists and is not an earlier demo's folder", dir),
+					 "choose another: flatout demo --dir=PATH");
 	for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
 		if (folders[i].kind != kind)
 			continue;
@@ -201,7 +211,8 @@ fo_status fo_output_is_no_input(enum fo_output kind, const char *path, const cha
 	if (stat(path, &out) || stat(input, &in) || !S_ISREG(out.st_mode))
 		return FO_OK;
 	if (out.st_dev == in.st_dev && out.st_ino == in.st_ino)
-		return fo_hint(fo_fail(FO_EARG, "'%s' is read by this very command: not replaced", path), "another name for what is written");
+		return fo_hint(fo_fail(FO_EARG, "'%s' is read by this very command: not replaced", path),
+			       "another name for what is written");
 	if (!S_ISDIR(in.st_mode) || !out.st_size || is_ours(kind, path))
 		return FO_OK;
 	char *whole = realpath(path, NULL), *folder = realpath(input, NULL);
@@ -209,7 +220,8 @@ fo_status fo_output_is_no_input(enum fo_output kind, const char *path, const cha
 	bool within = whole && folder && !strncmp(whole, folder, n) && (whole[n] == '/' || n == 1);
 	free(whole);
 	free(folder);
-	return within ? fo_hint(fo_fail(FO_EARG, "'%s' lies in '%s', which this command reads: not replaced", path, input),
+	return within ? fo_hint(fo_fail(FO_EARG, "'%s' lies in '%s', which this command reads: not replaced", path,
+					input),
 				"another name for what is written")
 		      : FO_OK;
 }

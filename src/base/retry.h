@@ -1,6 +1,6 @@
-/* System calls that a signal may break off before they have done anything (EINTR), taken up again. Handlers of our own restart calls
- * (SA_RESTART), but not every file system does, nor every handler that a library brings. read stands in loops of its own, which go on
- * behind what was read. rename, mkdir, unlink and stat are never broken off on Linux. */
+/* System calls that a signal may break off before they have done anything (EINTR), taken up again. Handlers of our own
+ * restart calls (SA_RESTART), but not every file system does, nor every handler that a library brings. read stands in
+ * loops of its own, which go on behind what was read. rename, mkdir, unlink and stat are never broken off on Linux. */
 #ifndef FO_BASE_RETRY_H
 #define FO_BASE_RETRY_H
 

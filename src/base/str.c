@@ -94,7 +94,11 @@ char *fo_str_si(char buf[32], double value, const char *unit)
 		value /= 1000;
 		i++;
 	}
-	snprintf(buf, 32, "%.*f %s%s", i == 0 && value == floor(value) ? 0 : fabs(value) < 9.995 ? 2 : fabs(value) < 99.95 ? 1 : 0,
+	snprintf(buf, 32, "%.*f %s%s",
+		 i == 0 && value == floor(value) ? 0
+		 : fabs(value) < 9.995           ? 2
+		 : fabs(value) < 99.95           ? 1
+						 : 0,
 		 value, prefix[i], unit);
 	return buf;
 }
@@ -107,7 +111,12 @@ char *fo_str_bytes(char buf[32], double bytes)
 		bytes /= 1024;
 		i++;
 	}
-	snprintf(buf, 32, "%.*f %s", i == 0 ? 0 : fabs(bytes) < 9.995 ? 2 : fabs(bytes) < 99.95 ? 1 : 0, bytes, prefix[i]);
+	snprintf(buf, 32, "%.*f %s",
+		 i == 0                ? 0
+		 : fabs(bytes) < 9.995 ? 2
+		 : fabs(bytes) < 99.95 ? 1
+				       : 0,
+		 bytes, prefix[i]);
 	return buf;
 }
 

@@ -9,7 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct fo_str { char *data; size_t len, cap; };
+struct fo_str {
+	char *data;
+	size_t len, cap;
+};
 
 void fo_str_append(struct fo_str *s, const void *bytes, size_t n);
 void fo_str_puts(struct fo_str *s, const char *text);
@@ -24,11 +27,11 @@ char *fo_str_si(char buf[32], double value, const char *unit);
 char *fo_str_bytes(char buf[32], double bytes);
 /* For printing: what is no number has no sign, and "-nan" reads like a value. */
 static inline double fo_unsigned_nan(double v) { return v != v ? __builtin_nan("") : v; }
-/* The UTF-8 sequence at s[0..n): its length, 0 where it is broken (overlong, surrogate, cut, above U+10FFFF); *code, which
- * may be NULL, is its code point. n >= 1. */
+/* The UTF-8 sequence at s[0..n): its length, 0 where it is broken (overlong, surrogate, cut, above U+10FFFF); *code,
+ * which may be NULL, is its code point. n >= 1. */
 size_t fo_utf8_decode(const void *s, size_t n, uint32_t *code);
-/* Controls, and what reorders or hides the text around it (bidirectional marks, embeddings, overrides and isolates; line and
- * paragraph separators): no string from a file may bring these to a terminal or into a page. */
+/* Controls, and what reorders or hides the text around it (bidirectional marks, embeddings, overrides and isolates;
+ * line and paragraph separators): no string from a file may bring these to a terminal or into a page. */
 bool fo_utf8_unsafe(uint32_t code);
 
 /* Three sinks for strings that come from files or users: a terminal, XML (text or attribute of HTML or SVG), and JSON

@@ -23,7 +23,8 @@ static inline bool fo_text_has_word(const char *s, const char *word)
 {
 	size_t n = strlen(word);
 	for (const char *p = s; *p; p++)
-		if (strncasecmp(p, word, n) == 0 && (p == s || !isalpha((unsigned char)p[-1])) && !isalpha((unsigned char)p[n]))
+		if (strncasecmp(p, word, n) == 0 && (p == s || !isalpha((unsigned char)p[-1])) &&
+		    !isalpha((unsigned char)p[n]))
 			return true;
 	return false;
 }

@@ -69,8 +69,8 @@ static char *training_json(struct fo_arena *a, const struct fo_ckpt_meta *m)
 	return text;
 }
 
-/* What was handed to the file system: the manifest vouches for the bytes that were meant. To read them back would make a write
- * that went wrong look right. */
+/* What was handed to the file system: the manifest vouches for the bytes that were meant. To read them back would make
+ * a write that went wrong look right. */
 struct sum {
 	uint64_t hash, bytes;
 	bool there;
@@ -238,7 +238,8 @@ fo_status fo_ckpt_save(const char *dir, const struct fo_ckpt_content *c, const s
 	FO_TRY_OR(st, fo_fs_remove_tree(tmp), done);
 	FO_TRY_OR(st, fo_fs_mkdirs(tmp), done);
 	FO_TRY_OR(st, write_files(&a, tmp, c, meta), done);
-	/* The same step again (a run that was resumed and interrupted at once) changes places with the old folder in one step. */
+	/* The same step again (a run that was resumed and interrupted at once) changes places with the old folder in
+	 * one step. */
 	if (renameat2(AT_FDCWD, tmp, AT_FDCWD, path, fo_fs_exists(path) ? RENAME_EXCHANGE : 0)) {
 		st = fo_fail(FO_EIO, "cannot rename '%s' to '%s': %s", tmp, path, strerror(errno));
 		goto done;
@@ -247,8 +248,8 @@ fo_status fo_ckpt_save(const char *dir, const struct fo_ckpt_content *c, const s
 	saved = true;
 	FO_TRY_OR(st, fo_fs_remove_tree(tmp), done);
 	FO_TRY_OR(st, list_steps(&a, dir, true, &steps, &n), done);
-	/* Later ones than this are damaged (a run goes on from the newest whole one): they neither count nor go, or the count
-	 * would remove what is whole. */
+	/* Later ones than this are damaged (a run goes on from the newest whole one): they neither count nor go, or the
+	 * count would remove what is whole. */
 	int64_t kept = 0;
 	for (size_t i = 0; keep > 0 && i < n && st == FO_OK; i++)
 		if (steps[i] <= meta->step && kept++ >= keep)
@@ -265,8 +266,9 @@ done:
 	fo_arena_fini(&a);
 	if (st == FO_OK)
 		return st;
-	return fo_wrap(st, saved ? "the checkpoint of step %lld is saved, but what is older cannot be removed"
-				 : "cannot save the checkpoint of step %lld",
+	return fo_wrap(st,
+		       saved ? "the checkpoint of step %lld is saved, but what is older cannot be removed"
+			     : "cannot save the checkpoint of step %lld",
 		       (long long)meta->step);
 }
 
@@ -323,7 +325,8 @@ fo_status fo_ckpt_pick(struct fo_arena *a, const char *dir, int64_t every, fo_ck
 		return FO_OK;
 	if (newest.hint[0])
 		return fo_err_raise(&newest);
-	return fo_hint(fo_err_raise(&newest), "no checkpoint in '%s' is whole: restore one, or choose another run.dir", dir);
+	return fo_hint(fo_err_raise(&newest), "no checkpoint in '%s' is whole: restore one, or choose another run.dir",
+		       dir);
 }
 
 fo_status fo_ckpt_forget(const char *dir, int64_t step)
@@ -419,13 +422,14 @@ static fo_status read_meta(const char *dir, json_t *t, struct fo_ckpt_meta *m)
 	m->skipped = json_integer_value(json_object_get(t, "skipped"));
 	m->rewinds = json_integer_value(json_object_get(t, "rewinds"));
 	m->losses = (int64_t)json_array_size(losses);
-	m->grad_norm = json_number_value(json_object_get(t, "grad_norm")); /* nor this */
+	m->grad_norm = json_number_value(json_object_get(t, "grad_norm"));    /* nor this */
 	m->first_step = json_integer_value(json_object_get(t, "first_step")); /* nor these */
 	m->first_loss = json_number_value(json_object_get(t, "first_loss"));
 	if (!(m->grad_norm >= 0) || !isfinite(m->grad_norm))
 		return fo_fail(FO_EFORMAT, "'%s/training.json' has a gradient norm of %g", dir, m->grad_norm);
 	if (m->first_step < 0 || m->first_step > m->step)
-		return fo_fail(FO_EFORMAT, "'%s/training.json' has a first step of %lld", dir, (long long)m->first_step);
+		return fo_fail(FO_EFORMAT, "'%s/training.json' has a first step of %lld", dir,
+			       (long long)m->first_step);
 	if (m->losses > FO_CKPT_LOSSES || m->skipped < 0 || m->skipped > m->step || m->rewinds < 0)
 		return fo_fail(FO_EFORMAT, "'%s/training.json' has %lld recent losses and %lld skipped steps of %lld",
 			       dir, (long long)m->losses, (long long)m->skipped, (long long)m->step);
@@ -434,8 +438,8 @@ static fo_status read_meta(const char *dir, json_t *t, struct fo_ckpt_meta *m)
 	return FO_OK;
 }
 
-/* A folder that is named like a checkpoint is that of its step: one that was renamed or copied over another would be taken for the
- * newest, and its state go on under a wrong count. */
+/* A folder that is named like a checkpoint is that of its step: one that was renamed or copied over another would be
+ * taken for the newest, and its state go on under a wrong count. */
 static fo_status check_name(const char *path, int64_t step)
 {
 	char name[64];
@@ -447,8 +451,8 @@ static fo_status check_name(const char *path, int64_t step)
 	snprintf(name, sizeof name, "%.*s", (int)(end - begin), path + begin);
 	if (end - begin >= sizeof name || step_of(name) < 0 || step_of(name) == step)
 		return FO_OK;
-	return fo_hint(fo_fail(FO_EFORMAT, "the folder is named after step %lld and holds step %lld", (long long)step_of(name),
-			       (long long)step),
+	return fo_hint(fo_fail(FO_EFORMAT, "the folder is named after step %lld and holds step %lld",
+			       (long long)step_of(name), (long long)step),
 		       "name it step-%08lld if it is that one, or remove it", (long long)step);
 }
 
@@ -495,8 +499,9 @@ static fo_status read_file(const char *dir, const char *file, const struct fo_st
 		for (size_t i = 0; i < n; i++)
 			want += !t[i].optional;
 		if (have != want)
-			st = fo_hint(fo_fail(FO_EFORMAT, "'%s' has %zu tensors, this model has %zu", path, have, want),
-				     "another model needs another run.dir; --model.weights=DIR starts from weights alone");
+			st = fo_hint(
+				fo_fail(FO_EFORMAT, "'%s' has %zu tensors, this model has %zu", path, have, want),
+				"another model needs another run.dir; --model.weights=DIR starts from weights alone");
 		for (size_t i = 0; i < n && st == FO_OK; i++)
 			st = read_tensor(&f, path, &t[i]);
 		fo_st_close(&f);

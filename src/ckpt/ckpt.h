@@ -1,9 +1,9 @@
 /* Checkpoints: Hugging Face layout plus training state, checksummed, atomic.
  *
- * A checkpoint is a folder "step-00000100" with config.json, model.safetensors (Hugging Face names: transformers loads it),
- * tokenizer.json, state.safetensors (master weights or their low halves, and AdamW moments), training.json and manifest.json (size and
- * XXH3-64 of every other file). It is written under a temporary name, every file and the folder are fsynced, then it is
- * renamed: a folder of that name is always whole. docs/formats.md describes the files. */
+ * A checkpoint is a folder "step-00000100" with config.json, model.safetensors (Hugging Face names: transformers loads
+ * it), tokenizer.json, state.safetensors (master weights or their low halves, and AdamW moments), training.json and
+ * manifest.json (size and XXH3-64 of every other file). It is written under a temporary name, every file and the folder
+ * are fsynced, then it is renamed: a folder of that name is always whole. docs/formats.md describes the files. */
 #ifndef FO_CKPT_CKPT_H
 #define FO_CKPT_CKPT_H
 
@@ -15,9 +15,9 @@
 
 /* ---- safetensors ---- */
 
-/* Memory that this process cannot touch, a device's, under addresses of its own: what lies there passes through a piece of host memory.
- * get: the bytes at `at` in the piece (`fetch` false: whatever is in it); put: what the piece holds to `at`. Two pieces, 0 and 1; one caller
- * at a time. */
+/* Memory that this process cannot touch, a device's, under addresses of its own: what lies there passes through a piece
+ * of host memory. get: the bytes at `at` in the piece (`fetch` false: whatever is in it); put: what the piece holds to
+ * `at`. Two pieces, 0 and 1; one caller at a time. */
 struct fo_st_memory {
 	void *ctx;
 	int64_t piece_bytes; /* at most so many at a time; at least 8 */
@@ -34,11 +34,12 @@ struct fo_st_tensor {
 	int64_t rows, cols, ld;
 	void *data;
 	const struct fo_st_memory *memory; /* in which data and low lie; NULL: this process's */
-	int16_t *low; /* not NULL, for reading into bf16: data becomes the upper, this (of the same ld) the low halves of the fp32
-		       * numbers of the file (kernel/round.h) */
+	int16_t *low; /* not NULL, for reading into bf16: data becomes the upper, this (of the same ld) the low halves
+		       * of the fp32 numbers of the file (kernel/round.h) */
 };
 
-/* Streams the tensors into a new file and fsyncs it. *checksum: XXH3-64 of the whole file. metadata_json may be NULL. */
+/* Streams the tensors into a new file and fsyncs it. *checksum: XXH3-64 of the whole file. metadata_json may be NULL.
+ */
 FO_CHECKED fo_status fo_st_write(const char *path, const struct fo_st_tensor *t, size_t n, const char *metadata_json,
 				 uint64_t *checksum);
 
@@ -60,7 +61,8 @@ struct fo_st_file {
 FO_CHECKED fo_status fo_st_open(struct fo_st_file *f, const char *path);
 void fo_st_close(struct fo_st_file *f);
 const struct fo_st_entry *fo_st_find(const struct fo_st_file *f, const char *name); /* NULL: none */
-/* Copies an entry into t (shape must agree), converting F32, BF16, F16 and F64 as t->dtype asks (BF16 rounds to nearest even). */
+/* Copies an entry into t (shape must agree), converting F32, BF16, F16 and F64 as t->dtype asks (BF16 rounds to nearest
+ * even). */
 FO_CHECKED fo_status fo_st_copy(const struct fo_st_file *f, const char *path, const struct fo_st_tensor *t);
 /* The same for an entry of f that was found already. */
 FO_CHECKED fo_status fo_st_copy_entry(const struct fo_st_file *f, const char *path, const struct fo_st_entry *e,
@@ -71,20 +73,21 @@ bool fo_st_fits(const struct fo_st_entry *e, const struct fo_st_tensor *t); /* t
 
 /* ---- weights of a Hugging Face folder ---- */
 
-/* Fills t[0..n) from the weights in folder `dir`: model.safetensors, or the shards that model.safetensors.index.json names.
- * Tensors are found by name, whichever shard holds them; a name may occur several times in t (a weight and its fp32 master
- * copy), each is filled from the file. F32, BF16, F16 and F64 are converted to what t asks for.
+/* Fills t[0..n) from the weights in folder `dir`: model.safetensors, or the shards that model.safetensors.index.json
+ * names. Tensors are found by name, whichever shard holds them; a name may occur several times in t (a weight and its
+ * fp32 master copy), each is filled from the file. F32, BF16, F16 and F64 are converted to what t asks for.
  *
- * Every tensor of t must be there with its shape and every tensor there must be in t; FO_EFORMAT names all that are missing,
- * too many or of another shape or type at once, before anything is copied. Two exceptions, as in transformers: the table
- * "...rotary_emb.inv_freq" of old Llama files is skipped, and with `tied` an "lm_head.weight" that equals the embedding.
- * A config.json with a quantization_config is refused (FO_EFORMAT), whatever the tensors are.
- * Shards must be plain file names in `dir` ("." and "/" lead nowhere else); sizes and counts are capped. */
+ * Every tensor of t must be there with its shape and every tensor there must be in t; FO_EFORMAT names all that are
+ * missing, too many or of another shape or type at once, before anything is copied. Two exceptions, as in transformers:
+ * the table
+ * "...rotary_emb.inv_freq" of old Llama files is skipped, and with `tied` an "lm_head.weight" that equals the
+ * embedding. A config.json with a quantization_config is refused (FO_EFORMAT), whatever the tensors are. Shards must be
+ * plain file names in `dir` ("." and "/" lead nowhere else); sizes and counts are capped. */
 FO_CHECKED fo_status fo_hf_read(const char *dir, bool tied, const struct fo_st_tensor *t, size_t n);
 /* fo_hf_read without copying anything: t's data is not looked at. Reads headers alone, so it is fast. */
 FO_CHECKED fo_status fo_hf_check(const char *dir, bool tied, const struct fo_st_tensor *t, size_t n);
-/* The distinct shards that the text of an index names, in its order, arena-owned: plain file names. `where` names the text in
- * errors. */
+/* The distinct shards that the text of an index names, in its order, arena-owned: plain file names. `where` names the
+ * text in errors. */
 FO_CHECKED fo_status fo_hf_index_parse(struct fo_arena *a, const char *json, size_t len, const char *where,
 				       char ***shard, size_t *n);
 
@@ -99,16 +102,17 @@ struct fo_ckpt_meta {
 		packing; /* what a step's batch depends on beside the loader's state; packing: enum fo_packing */
 	uint64_t tokenizer_checksum;
 	uint64_t seed;
-	double loss; /* of the last step */
+	double loss;        /* of the last step */
 	int64_t first_step; /* the first step of the whole run that was taken; 0: not known */
 	double first_loss;  /* and its loss */
-	double grad_norm; /* of the last step that was taken, which optim.clip-norm=previous bounds the next one by; 0: none */
+	double grad_norm; /* of the last step that was taken, which optim.clip-norm=previous bounds the next one by; 0:
+			     none */
 	char precision[8];
 	char master[8], moments[8]; /* fo_master_name, fo_moments_name: the formats of state.safetensors */
-	int64_t skipped;  /* steps of `step` in which the optimizer changed nothing */
-	int64_t rewinds;  /* times the run went back to a checkpoint */
-	/* What the spike guard looks back at: losses of the newest steps, oldest first. Part of the state, or a resumed run would
-	 * judge otherwise than one that nobody stopped. */
+	int64_t skipped;            /* steps of `step` in which the optimizer changed nothing */
+	int64_t rewinds;            /* times the run went back to a checkpoint */
+	/* What the spike guard looks back at: losses of the newest steps, oldest first. Part of the state, or a resumed
+	 * run would judge otherwise than one that nobody stopped. */
 	int64_t losses;
 	double recent_loss[FO_CKPT_LOSSES];
 };
@@ -125,18 +129,20 @@ struct fo_ckpt_content {
 	const char *run_config_json; /* effective options with origins; may be NULL */
 };
 
-/* Writes dir/step-%08d; then removes all but the newest `keep` checkpoints up to this step (0: keeps all); later ones are damaged
- * leftovers, which neither count nor go. The manifest's checksums are those of the bytes that were handed to the system. A
- * failure leaves the other checkpoints as they were. */
+/* Writes dir/step-%08d; then removes all but the newest `keep` checkpoints up to this step (0: keeps all); later ones
+ * are damaged leftovers, which neither count nor go. The manifest's checksums are those of the bytes that were handed
+ * to the system. A failure leaves the other checkpoints as they were. */
 FO_CHECKED fo_status fo_ckpt_save(const char *dir, const struct fo_ckpt_content *c, const struct fo_ckpt_meta *meta,
 				  int keep);
-/* The newest checkpoint folder in dir (arena-owned), NULL when there is none. Left-over temporary folders are removed. */
+/* The newest checkpoint folder in dir (arena-owned), NULL when there is none. Left-over temporary folders are removed.
+ */
 FO_CHECKED fo_status fo_ckpt_latest(struct fo_arena *a, const char *dir, char **path);
 /* The same for those who only read: a process that trains there may be writing one of the temporary folders. */
 FO_CHECKED fo_status fo_ckpt_newest(struct fo_arena *a, const char *dir, char **path);
-/* The newest whole checkpoint of dir (arena-owned) and its meta; *path NULL when there is none at all. every > 0: only steps that
- * it divides. Damaged or unreadable ones are passed over, and refused(ctx, why the newest cannot be used, the path taken
- * instead) is called once; when none is whole, the newest one's error is returned. Hashes the files it looks at. */
+/* The newest whole checkpoint of dir (arena-owned) and its meta; *path NULL when there is none at all. every > 0: only
+ * steps that it divides. Damaged or unreadable ones are passed over, and refused(ctx, why the newest cannot be used,
+ * the path taken instead) is called once; when none is whole, the newest one's error is returned. Hashes the files it
+ * looks at. */
 typedef void fo_ckpt_refused_fn(void *ctx, const char *why, const char *instead);
 FO_CHECKED fo_status fo_ckpt_pick(struct fo_arena *a, const char *dir, int64_t every, fo_ckpt_refused_fn *refused,
 				  void *ctx, char **path, struct fo_ckpt_meta *meta);
@@ -144,8 +150,8 @@ FO_CHECKED fo_status fo_ckpt_pick(struct fo_arena *a, const char *dir, int64_t e
 int64_t fo_ckpt_count(const char *dir);
 /* Removes the checkpoints of steps after `step`: a run that went back writes them anew. */
 FO_CHECKED fo_status fo_ckpt_forget(const char *dir, int64_t step);
-/* Checks the manifest (every file present, of its size and checksum), reads training.json, and holds a folder named after a step to
- * that step. */
+/* Checks the manifest (every file present, of its size and checksum), reads training.json, and holds a folder named
+ * after a step to that step. */
 FO_CHECKED fo_status fo_ckpt_open(const char *path, struct fo_ckpt_meta *meta);
 /* Fills the tensors from the checkpoint's files. fo_ckpt_open must have succeeded. */
 FO_CHECKED fo_status fo_ckpt_read(const char *path, const struct fo_st_tensor *weight, size_t weights,

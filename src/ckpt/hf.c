@@ -10,8 +10,8 @@
 #define SINGLE "model.safetensors"
 #define INDEX "model.safetensors.index.json"
 #define MAX_INDEX ((size_t)64 << 20) /* one with 60,000 tensors has 6 MiB */
-#define MAX_CONFIG ((size_t)1 << 20)  /* a config.json is a few KiB */
-#define MAX_SHARDS 4096               /* Llama 3.1 405B has 191 */
+#define MAX_CONFIG ((size_t)1 << 20) /* a config.json is a few KiB */
+#define MAX_SHARDS 4096              /* Llama 3.1 405B has 191 */
 #define EMBEDDING "model.embed_tokens.weight"
 #define HEAD "lm_head.weight"
 
@@ -309,8 +309,9 @@ static fo_status check_fit(struct folder *f, bool tied, const struct fo_st_tenso
 	return st;
 }
 
-/* A file that says its weights are quantised means other numbers than its tensors hold, also where those are plain floats: transformers
- * quantises such as it loads them. Using them as they are is for whoever owns the file to decide. */
+/* A file that says its weights are quantised means other numbers than its tensors hold, also where those are plain
+ * floats: transformers quantises such as it loads them. Using them as they are is for whoever owns the file to decide.
+ */
 static fo_status refuse_quantised(struct folder *f)
 {
 	char *text, shown[64];
@@ -324,10 +325,12 @@ static fo_status refuse_quantised(struct folder *f)
 	const char *method = json_string_value(json_object_get(q, "quant_method"));
 	fo_status st = FO_OK;
 	if (q && !json_is_null(q))
-		st = fo_hint(fo_fail(FO_EFORMAT, "'%s' has a quantization_config (%s%s%s): quantised weights are not supported", path,
-				     method ? "quant_method '" : "without a quant_method", method ? fo_str_visible(shown, sizeof shown, method) : "",
-				     method ? "'" : ""),
-			     "where the tensors are plain floats, take that key out of config.json: then they are used as they are");
+		st = fo_hint(fo_fail(FO_EFORMAT,
+				     "'%s' has a quantization_config (%s%s%s): quantised weights are not supported",
+				     path, method ? "quant_method '" : "without a quant_method",
+				     method ? fo_str_visible(shown, sizeof shown, method) : "", method ? "'" : ""),
+			     "where the tensors are plain floats, take that key out of config.json: then they are used "
+			     "as they are");
 	json_decref(root);
 	return st;
 }

@@ -42,10 +42,12 @@ static unsigned char *element(const void *data, const struct fo_st_tensor *t, in
 	return (unsigned char *)(uintptr_t)data + (row * t->ld + col) * (int64_t)fo_dtype_bytes(t->dtype);
 }
 
-static fo_status do_part(const struct fo_st_tensor *t, int64_t row, int64_t col, int64_t rows, int64_t cols, bool writes, part_fn *fn, void *ctx)
+static fo_status do_part(const struct fo_st_tensor *t, int64_t row, int64_t col, int64_t rows, int64_t cols,
+			 bool writes, part_fn *fn, void *ctx)
 {
 	const struct fo_st_memory *m = t->memory;
-	int64_t bytes = ((rows - 1) * t->ld + cols) * (int64_t)fo_dtype_bytes(t->dtype); /* a low half is as large as its weight */
+	int64_t bytes = ((rows - 1) * t->ld + cols) *
+			(int64_t)fo_dtype_bytes(t->dtype); /* a low half is as large as its weight */
 	unsigned char *at = element(t->data, t, row, col), *low = t->low ? element(t->low, t, row, col) : NULL;
 	bool fetch = !writes || (rows > 1 && t->ld != t->cols); /* what lies between rows stays as it is */
 	struct fo_st_tensor part = *t;
@@ -69,10 +71,12 @@ static fo_status by_parts(const struct fo_st_tensor *t, bool writes, part_fn *fn
 {
 	if (!t->memory)
 		return fn(ctx, t, 0, 0);
-	int64_t room = t->memory->piece_bytes / (int64_t)fo_dtype_bytes(t->dtype), rows = room < t->cols ? 1 : 1 + (room - t->cols) / t->ld;
+	int64_t room = t->memory->piece_bytes / (int64_t)fo_dtype_bytes(t->dtype),
+		rows = room < t->cols ? 1 : 1 + (room - t->cols) / t->ld;
 	for (int64_t r = 0; r < t->rows; r += rows)
 		for (int64_t c = 0; c < t->cols; c += room)
-			FO_TRY(do_part(t, r, c, r + rows < t->rows ? rows : t->rows - r, c + room < t->cols ? room : t->cols - c, writes, fn, ctx));
+			FO_TRY(do_part(t, r, c, r + rows < t->rows ? rows : t->rows - r,
+				       c + room < t->cols ? room : t->cols - c, writes, fn, ctx));
 	return FO_OK;
 }
 
@@ -370,8 +374,8 @@ static bool is_integer(int dtype) { return dtype == FO_I32 || dtype == FO_I16; }
 
 struct copying {
 	const struct fo_st_tensor *t; /* the part */
-	const unsigned char *src; /* in the map: the tensor's first element, later the part's */
-	int64_t cols;             /* of the whole tensor */
+	const unsigned char *src;     /* in the map: the tensor's first element, later the part's */
+	int64_t cols;                 /* of the whole tensor */
 	int from;
 };
 
@@ -429,8 +433,8 @@ fo_status fo_st_copy_entry(const struct fo_st_file *f, const char *path, const s
 			       t->name, (long long)t->rows, (long long)t->cols);
 	int from = element_type(e);
 	if (from < 0 || (from != t->dtype && (is_integer(from) || is_integer(t->dtype))))
-		return fo_fail(FO_EFORMAT, "'%s': tensor '%s' is %s, expected F32, BF16, F16 or F64", path,
-			       t->name, e->dtype);
+		return fo_fail(FO_EFORMAT, "'%s': tensor '%s' is %s, expected F32, BF16, F16 or F64", path, t->name,
+			       e->dtype);
 	return by_parts(t, true, copy_part, &(struct copying){ NULL, f->data + e->begin, t->cols, from });
 }
 

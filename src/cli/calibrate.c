@@ -27,11 +27,12 @@ static const struct fo_opt extra[] = {
 	FO_OPT_REAL(struct calibrate, seconds, "cli.seconds", "S", "0", 0, 86400, "s",
 		    "how long to measure; 0: 120 s, with --quick 10 s; of a run what it takes, at least 60 s"),
 	FO_OPT_LENGTH_REAL(struct calibrate, documents, "cli.documents", "N", "0", 0, 1e9,
-		    "of a run: attention in documents of this mean length too; 0: in unbroken rows alone"),
-	FO_OPT_PATH(struct calibrate, of, "cli.for", "RUN", "", "the operations of this run folder, with its threads and documents"),
+			   "of a run: attention in documents of this mean length too; 0: in unbroken rows alone"),
+	FO_OPT_PATH(struct calibrate, of, "cli.for", "RUN", "",
+		    "the operations of this run folder, with its threads and documents"),
 	FO_OPT_BOOL(struct calibrate, quick, "cli.quick", "false", "fewer shapes"),
 	FO_OPT_OUTPUT(struct calibrate, out, "cli.out", "FILE", NULL,
-		    "write the profile to FILE instead of the user's cache", FO_OUTPUT_PROFILE),
+		      "write the profile to FILE instead of the user's cache", FO_OUTPUT_PROFILE),
 	FO_OPT_BOOL(struct calibrate, show, "cli.show", "false", "show a profile; measure nothing"),
 	FO_OPT_BOOL(struct calibrate, all, "cli.all", "false", "list every shape, not only a line per kind"),
 	FO_OPT_OUTPUT(struct calibrate, svg, "cli.svg", "FILE", NULL, "also write the picture as SVG", FO_OUTPUT_SVG),
@@ -345,7 +346,9 @@ static fo_status measure_folder(const struct calibrate *in, const char *path, st
 		if (!c.threads && start && start->threads > 0)
 			c.threads = (int)start->threads;
 		c.program = &r.program;
-		c.pairs = in->documents > 0 ? (double)r.program.run.rows * fo_sim_pairs(r.program.run.seq, in->documents) : fo_sim_load_of_run(&r).pairs;
+		c.pairs = in->documents > 0
+				  ? (double)r.program.run.rows * fo_sim_pairs(r.program.run.seq, in->documents)
+				  : fo_sim_load_of_run(&r).pairs;
 		st = fo_cli_calibrate(path, &c);
 	}
 	fo_record_fini(&r);
@@ -375,13 +378,19 @@ static fo_status act(const struct calibrate *in, const struct fo_opt_set *s, con
 	} else {
 		const char *path = in->out ? in->out : kept;
 		bool run = names_run(s, file != NULL), folder = *in->of;
-		struct fo_cli_calibration c = { .threads = (int)in->run.threads, .quick = in->quick, .live = !in->json };
+		struct fo_cli_calibration c = { .threads = (int)in->run.threads,
+						.quick = in->quick,
+						.live = !in->json };
 		c.seconds = in->seconds > 0 || run || folder ? in->seconds : in->quick ? 10 : 120;
 		if (run && folder)
-			st = fo_hint(fo_fail(FO_EARG, "--for=%s says which run: a run file or options of one would say it twice", in->of),
+			st = fo_hint(fo_fail(FO_EARG,
+					     "--for=%s says which run: a run file or options of one would say it twice",
+					     in->of),
 				     "leave one of them out");
 		else
-			st = folder ? measure_folder(in, path, c) : run ? measure_run(in, path, c) : fo_cli_calibrate(path, &c);
+			st = folder ? measure_folder(in, path, c)
+			     : run  ? measure_run(in, path, c)
+				    : fo_cli_calibrate(path, &c);
 		if (st == FO_OK)
 			st = show_file(in, path);
 		if (st == FO_OK && !in->json)
@@ -419,7 +428,8 @@ const struct fo_command fo_cmd_calibrate = {
 	.text = "Measures the kernels of training by shape, memory by threads and the executor's own cost, each run\n"
 		"between two bursts of known work that tell whether the machine was quiet. Figures are medians of\n"
 		"quiet runs and of all. The profile stays in the user's cache; 'train' takes its peak from there.\n"
-		"With a run file (or options of one) it measures the operations of that run instead, as they come in its\n"
+		"With a run file (or options of one) it measures the operations of that run instead, as they come in "
+		"its\n"
 		"step, and adds them to the profile: 'predict' then goes by these.\n"
 		"\n"
 		"  flatout calibrate\n"

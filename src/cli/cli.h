@@ -10,39 +10,42 @@
 #include <stdio.h>
 
 struct fo_command {
-	const char *name;             /* one word, or the two of a part: "data prepare" */
-	const char *group;            /* "measure", "train", "improve", "diagnose", "plan" */
-	const char *usage;            /* "flatout flops --model M --seq S [--json]" */
-	const char *summary;          /* one line */
-	const char *text;             /* what --help says below the options: description and examples */
-	const struct fo_opt *opts;    /* NULL: none */
-	const struct fo_opt *own;     /* of a command that takes a run: opts are the run's options and behind them these,
-				       * which no run file and no variable sets */
-	fo_status (*run)(int argc, char **argv);   /* argv[0] is the subcommand's name */
-	enum fo_output writes;        /* of a command that takes a run: what its run.dir becomes; FO_OUTPUT_NONE: the run's outputs are
-				       * not written */
-	bool json_beside;             /* writes the file of --json=PATH itself, beside its text; else what it prints goes there */
+	const char *name;          /* one word, or the two of a part: "data prepare" */
+	const char *group;         /* "measure", "train", "improve", "diagnose", "plan" */
+	const char *usage;         /* "flatout flops --model M --seq S [--json]" */
+	const char *summary;       /* one line */
+	const char *text;          /* what --help says below the options: description and examples */
+	const struct fo_opt *opts; /* NULL: none */
+	const struct fo_opt *own;  /* of a command that takes a run: opts are the run's options and behind them these,
+				    * which no run file and no variable sets */
+	fo_status (*run)(int argc, char **argv); /* argv[0] is the subcommand's name */
+	enum fo_output writes; /* of a command that takes a run: what its run.dir becomes; FO_OUTPUT_NONE: the run's
+				* outputs are not written */
+	bool json_beside; /* writes the file of --json=PATH itself, beside its text; else what it prints goes there */
 };
-extern const struct fo_command *const fo_commands[];   /* NULL-terminated */
+extern const struct fo_command *const fo_commands[]; /* NULL-terminated */
 
-extern const struct fo_command fo_cmd_flops, fo_cmd_mfu, fo_cmd_devices, fo_cmd_ops, fo_cmd_program, fo_cmd_passes, fo_cmd_predict, fo_cmd_init,
-	fo_cmd_config, fo_cmd_calibrate, fo_cmd_machine, fo_cmd_export, fo_cmd_compare, fo_cmd_report, fo_cmd_ladder, fo_cmd_diagnose;
+extern const struct fo_command fo_cmd_flops, fo_cmd_mfu, fo_cmd_devices, fo_cmd_ops, fo_cmd_program, fo_cmd_passes,
+	fo_cmd_predict, fo_cmd_init, fo_cmd_config, fo_cmd_calibrate, fo_cmd_machine, fo_cmd_export, fo_cmd_compare,
+	fo_cmd_report, fo_cmd_ladder, fo_cmd_diagnose;
 #ifndef FO_NO_ENGINE
 extern const struct fo_command fo_cmd_verify, fo_cmd_train, fo_cmd_demo, fo_cmd_data, fo_cmd_data_prepare,
 	fo_cmd_data_train_tokenizer, fo_cmd_data_inspect, fo_cmd_generate, fo_cmd_eval;
 /* Starts the process again with an OpenMP spin of so many turns unless the user chose one (engine/threads.c). */
 #define FO_SPIN_TRAINING "30000"
-#define FO_SPIN_NONE "0" /* where nobody waits for speed: more threads than processors, as the self-check has, sleep at once */
+#define FO_SPIN_NONE \
+	"0" /* where nobody waits for speed: more threads than processors, as the self-check has, sleep at once */
 void fo_cli_tune_threads(char **argv, const char *turns);
 #endif
 struct fo_catalogue;
 struct fo_program;
 struct fo_cli_calibration {
-	int threads;                      /* 0: all */
-	double seconds;                   /* 0: as long as it takes */
-	bool quick, live;                 /* live: progress may be drawn */
-	const struct fo_program *program; /* NULL: shapes in general; else what this run needs, with attention of these pairs */
-	double pairs;                     /* per micro-batch; < 0: unbroken rows */
+	int threads;      /* 0: all */
+	double seconds;   /* 0: as long as it takes */
+	bool quick, live; /* live: progress may be drawn */
+	const struct fo_program
+		*program; /* NULL: shapes in general; else what this run needs, with attention of these pairs */
+	double pairs;     /* per micro-batch; < 0: unbroken rows */
 };
 #ifndef FO_NO_ENGINE
 /* flatout devices --local (engine/devices.c): fo_cli_found() where there is no device to train on. */
@@ -61,8 +64,8 @@ FO_CHECKED fo_status fo_cli_calibrate(const char *path, const struct fo_cli_cali
 /* Reads flags (and FLATOUT_* variables) of one command into target; positional arguments stay in argv. Handles nothing
  * but options: --help was served by main. Initialises s; the caller ends it with fo_opt_fini() also after an error. */
 void fo_cli_options_read(const struct fo_command *c, struct fo_opt_set *s, void *target, int *argc, char **argv);
-/* Between options and work: may every output that s names be written, and where does --json send what is printed? Part of
- * fo_cli_options_finish. */
+/* Between options and work: may every output that s names be written, and where does --json send what is printed? Part
+ * of fo_cli_options_finish. */
 FO_CHECKED fo_status fo_cli_output_begin(const struct fo_command *c, const struct fo_opt_set *s, enum fo_output writes);
 /* Ends what --json=PATH began: what was printed becomes the file, which stays away where nothing was. */
 FO_CHECKED fo_status fo_cli_output_end(void);
@@ -81,24 +84,32 @@ FO_CHECKED fo_status fo_cli_options_yaml(const struct fo_command *c, struct fo_o
 FO_CHECKED fo_status fo_cli_no_more_args(const struct fo_command *c, int argc, char **argv, int most);
 
 /* Pages; `list` is fo_commands. They only fill out; main prints. */
-void fo_help_tasks(const struct fo_command *const *list, struct fo_str *out);      /* `flatout` alone */
-void fo_help_overview(const struct fo_command *const *list, struct fo_str *out);   /* `flatout --help` */
-void fo_help_command(const struct fo_command *c, struct fo_str *out);              /* `flatout CMD --help` */
-void fo_man_command(const struct fo_command *c, struct fo_str *out);               /* mdoc */
-void fo_man_overview(const struct fo_command *const *list, struct fo_str *out);    /* mdoc of flatout(1) */
+void fo_help_tasks(const struct fo_command *const *list, struct fo_str *out);    /* `flatout` alone */
+void fo_help_overview(const struct fo_command *const *list, struct fo_str *out); /* `flatout --help` */
+void fo_help_command(const struct fo_command *c, struct fo_str *out);            /* `flatout CMD --help` */
+void fo_man_command(const struct fo_command *c, struct fo_str *out);             /* mdoc */
+void fo_man_overview(const struct fo_command *const *list, struct fo_str *out);  /* mdoc of flatout(1) */
 /* A completion script; shell is "bash", "zsh" or "fish", anything else FO_EARG. */
 FO_CHECKED fo_status fo_completion(const struct fo_command *const *list, const char *shell, struct fo_str *out);
-void fo_version_text(struct fo_str *out, bool json);                               /* `flatout --version` */
-extern const char fo_version_number[];                                             /* "0.4.0" */
+void fo_version_text(struct fo_str *out, bool json); /* `flatout --version` */
+extern const char fo_version_number[];               /* "0.4.0" */
 /* NULL when there is none of that name; *nearest (may be NULL) is then the most similar one or NULL. */
 const struct fo_command *fo_command_find(const struct fo_command *const *list, const char *name, const char **nearest);
 
 /* A table at 80 columns: columns are padded to their widest cell; align is one of 'l', 'r' per column. Width counts
  * code points. A last column that is left-aligned is wrapped at words when the line would pass 80 columns. */
-struct fo_table { struct fo_arena arena; char ***row; size_t rows, cap; int cols; const char *align; bool has_head; size_t gap; };
+struct fo_table {
+	struct fo_arena arena;
+	char ***row;
+	size_t rows, cap;
+	int cols;
+	const char *align;
+	bool has_head;
+	size_t gap;
+};
 void fo_table_init(struct fo_table *t, const char *align);
-void fo_table_row(struct fo_table *t, ...);      /* cols C strings; copied, controls made visible; NULL is "" */
-void fo_table_print(struct fo_table *t, FILE *f, const char *indent, bool head);   /* head: underline the first row */
+void fo_table_row(struct fo_table *t, ...); /* cols C strings; copied, controls made visible; NULL is "" */
+void fo_table_print(struct fo_table *t, FILE *f, const char *indent, bool head); /* head: underline the first row */
 void fo_table_fini(struct fo_table *t);
 /* Prints `first` and behind it the text, wrapped at 80 columns; further lines stand behind `lead`. A figure and its
  * unit ("244 MiB", "5.0 % of") stay on one line. */
@@ -107,14 +118,20 @@ void fo_cli_put(FILE *f, const char *first, const char *lead, const char *fmt, .
 FO_CHECKED const char *fo_cli_seen(const char *text);
 /* Renews the line that a terminal shows with as many of text's words as fit: one that wraps could not be renewed. */
 void fo_cli_live(FILE *f, const char *text);
-size_t fo_cli_fit(const char *text, size_t width);   /* bytes of the whole words that fit; of a single long one what fits */
+size_t fo_cli_fit(const char *text,
+		  size_t width); /* bytes of the whole words that fit; of a single long one what fits */
 struct fo_program;
 struct fo_run;
-/* A program that was read (program.file) says everything that an option could: FO_EARG unless those that were given in s say the
- * same (program.c). */
-FO_CHECKED fo_status fo_cli_same_program(const struct fo_program *p, const struct fo_opt_set *s, const struct fo_run *r);
+/* A program that was read (program.file) says everything that an option could: FO_EARG unless those that were given in
+ * s say the same (program.c). */
+FO_CHECKED fo_status fo_cli_same_program(const struct fo_program *p, const struct fo_opt_set *s,
+					 const struct fo_run *r);
 /* Ends a command with exit code 1 and without an error: what it printed says why. */
-static inline fo_status fo_cli_found(void) { fo_err_clear(); return FO_ENUMERIC; }
+static inline fo_status fo_cli_found(void)
+{
+	fo_err_clear();
+	return FO_ENUMERIC;
+}
 static inline const char *fo_cli_plural(int64_t n, const char *one, const char *many) { return n == 1 ? one : many; }
 
 #endif

@@ -18,11 +18,13 @@ static const struct fo_opt rows[] = {
 	FO_OPT_BOOL(struct compare, all, "compare.all", "false", "every operation and every option that differs"),
 	FO_OPT_JSON(struct compare, json, "compare.json", "print JSON"),
 	FO_OPT_FORCE(struct compare, force, "compare.force"),
-	FO_OPT_PATH(struct compare, model, "compare.model", "M", NULL, "of traces, for MFU: preset, name on Hugging Face, config.json, or a folder with one"),
+	FO_OPT_PATH(struct compare, model, "compare.model", "M", NULL,
+		    "of traces, for MFU: preset, name on Hugging Face, config.json, or a folder with one"),
 	FO_OPT_LENGTH(struct compare, seq, "compare.seq", "S", NULL, 1, 1 << 30, "of traces, for MFU: sequence length"),
 	FO_OPT_LENGTH(struct compare, tokens_per_step, "compare.tokens-per-step", "N", NULL, 1, 1e15,
-		   "of traces, for MFU: tokens of a step of the whole job"),
-	FO_OPT_TEXT(struct compare, device, "compare.device", "D", NULL, "of traces, for MFU: the device, where the trace does not name it"),
+		      "of traces, for MFU: tokens of a step of the whole job"),
+	FO_OPT_TEXT(struct compare, device, "compare.device", "D", NULL,
+		    "of traces, for MFU: the device, where the trace does not name it"),
 	FO_OPT_END
 };
 
@@ -33,7 +35,8 @@ enum { OPERATIONS = 10, OPTIONS = 12 }; /* that a screen shows */
 static bool is_same_run(const struct fo_versus *v)
 {
 	struct stat a, b;
-	return !stat(v->side[0].record->dir, &a) && !stat(v->side[1].record->dir, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+	return !stat(v->side[0].record->dir, &a) && !stat(v->side[1].record->dir, &b) && a.st_dev == b.st_dev &&
+	       a.st_ino == b.st_ino;
 }
 
 /* ---- text ---- */
@@ -75,8 +78,8 @@ static bool step_resolved(const struct fo_versus *v)
 	return fo_spread_apart(&v->side[0].figure[FO_VERSUS_STEP_SECONDS], &v->side[1].figure[FO_VERSUS_STEP_SECONDS]);
 }
 
-/* Parts and operations are of the newest steps only, which may differ where all steps do not: of a difference that the whole run
- * does not show, none explains any. Where the step times are not known the parts stand for themselves. */
+/* Parts and operations are of the newest steps only, which may differ where all steps do not: of a difference that the
+ * whole run does not show, none explains any. Where the step times are not known the parts stand for themselves. */
 static bool parts_resolved(const struct fo_versus *v)
 {
 	bool known = v->side[0].figure[FO_VERSUS_STEP_SECONDS].n && v->side[1].figure[FO_VERSUS_STEP_SECONDS].n;
@@ -89,7 +92,10 @@ static bool op_resolved(const struct fo_versus *v, const struct fo_versus_op *o)
 	return o->apart && (parts_resolved(v) || !o->in[0] || !o->in[1]);
 }
 
-static const char *mark(double difference, bool resolved) { return difference == 0 ? "the same" : resolved ? "" : UNRESOLVED; }
+static const char *mark(double difference, bool resolved)
+{
+	return difference == 0 ? "the same" : resolved ? "" : UNRESOLVED;
+}
 
 static void figure_row(struct fo_versus *v, struct fo_table *t, const char *name, enum fo_versus_figure_id id,
 		       char *(*text)(struct fo_arena *, double), bool quartiles)
@@ -98,7 +104,8 @@ static void figure_row(struct fo_versus *v, struct fo_table *t, const char *name
 	const struct fo_spread *x = &v->side[0].figure[id], *y = &v->side[1].figure[id];
 	if (!x->n && !y->n)
 		return;
-	fo_table_row(t, name, text(a, x->median), text(a, y->median), change(a, x->median, y->median, fo_spread_apart(x, y)));
+	fo_table_row(t, name, text(a, x->median), text(a, y->median),
+		     change(a, x->median, y->median, fo_spread_apart(x, y)));
 	if (quartiles) {
 		fo_table_row(t, "  lower quartile", text(a, x->low), text(a, y->low), "");
 		fo_table_row(t, "  upper quartile", text(a, x->high), text(a, y->high), "");
@@ -121,7 +128,8 @@ static void print_figures(struct fo_versus *v)
 	fo_table_row(&t, "", "A", "B", "B against A");
 	figure_row(v, &t, "step time, median", FO_VERSUS_STEP_SECONDS, ms, true);
 	if (!isnan(s[0].quiet_s) || !isnan(s[1].quiet_s))
-		fo_table_row(&t, "quiet step time", ms(a, s[0].quiet_s), ms(a, s[1].quiet_s), change(a, s[0].quiet_s, s[1].quiet_s, true));
+		fo_table_row(&t, "quiet step time", ms(a, s[0].quiet_s), ms(a, s[1].quiet_s),
+			     change(a, s[0].quiet_s, s[1].quiet_s, true));
 	figure_row(v, &t, "waiting for data", FO_VERSUS_DATA_SECONDS, ms, false);
 	figure_row(v, &t, "tokens/s", FO_VERSUS_TOKENS_PER_SECOND, count, false);
 	figure_row(v, &t, "MFU, rule mfu", FO_VERSUS_MFU, percent, false);
@@ -134,7 +142,8 @@ static void print_figures(struct fo_versus *v)
 		     change(a, s[0].planned_bytes, s[1].planned_bytes, true));
 	fo_table_row(&t, "memory measured", bytes(a, s[0].measured_bytes), bytes(a, s[1].measured_bytes),
 		     change(a, s[0].measured_bytes, s[1].measured_bytes, true));
-	fo_table_row(&t, "steps", fo_arena_printf(a, "%lld", (long long)x->step.n), fo_arena_printf(a, "%lld", (long long)y->step.n), "");
+	fo_table_row(&t, "steps", fo_arena_printf(a, "%lld", (long long)x->step.n),
+		     fo_arena_printf(a, "%lld", (long long)y->step.n), "");
 	fo_table_row(&t, "clock", isnan(s[0].clock_hz) ? "-" : fo_arena_printf(a, "%.2f GHz", s[0].clock_hz * 1e-9),
 		     isnan(s[1].clock_hz) ? "-" : fo_arena_printf(a, "%.2f GHz", s[1].clock_hz * 1e-9), "");
 	fo_table_row(&t, "steal", percent(a, s[0].steal), percent(a, s[1].steal), "");
@@ -158,19 +167,21 @@ static void print_parts(struct fo_versus *v)
 		return;
 	}
 	if (spans)
-		printf("\nWhere a step's time goes: each operation's median of the newest %lld and %lld\nsteps\n\n", (long long)s[0].covered.n,
-		       (long long)s[1].covered.n);
+		printf("\nWhere a step's time goes: each operation's median of the newest %lld and %lld\nsteps\n\n",
+		       (long long)s[0].covered.n, (long long)s[1].covered.n);
 	else
 		printf("\nWhere a step's time goes: means (no timeline of both runs, so no spread)\n\n");
 	bool resolved = parts_resolved(v), same = is_same_run(v);
 	if (!resolved && !same) {
-		fo_cli_put(stdout, "", "", "The step times are not resolved, so no difference of parts or operations is.");
+		fo_cli_put(stdout, "", "",
+			   "The step times are not resolved, so no difference of parts or operations is.");
 		printf("\n");
 	}
 	fo_table_init(&t, "lrrrl");
 	fo_table_row(&t, "part", "A", "B", "B - A", "");
 	for (int p = 0; p < FO_PART_COUNT; p++) {
-		double x = spans ? s[0].part[p].median : s[0].mean_part[p], y = spans ? s[1].part[p].median : s[1].mean_part[p];
+		double x = spans ? s[0].part[p].median : s[0].mean_part[p],
+		       y = spans ? s[1].part[p].median : s[1].mean_part[p];
 		if (x == 0 && y == 0)
 			continue;
 		total += y - x;
@@ -183,7 +194,8 @@ static void print_parts(struct fo_versus *v)
 	if (spans)
 		fo_table_row(&t, "whole step", ms(a, s[0].covered.median), ms(a, s[1].covered.median),
 			     fo_arena_printf(a, "%+.3f ms", (s[1].covered.median - s[0].covered.median) * 1e3),
-			     mark(s[1].covered.median - s[0].covered.median, resolved && fo_spread_apart(&s[0].covered, &s[1].covered)));
+			     mark(s[1].covered.median - s[0].covered.median,
+				  resolved && fo_spread_apart(&s[0].covered, &s[1].covered)));
 	else
 		fo_table_row(&t, "sum", "", "", fo_arena_printf(a, "%+.3f ms", total * 1e3), "");
 	fo_table_print(&t, stdout, "  ", true);
@@ -214,8 +226,8 @@ static void print_operations(struct fo_versus *v, bool all)
 			     fo_arena_printf(a, "%+.3f", o->difference * 1e3), mark(o->difference, op_resolved(v, o)));
 	}
 	if (left)
-		fo_table_row(&t, fo_arena_printf(a, "%lld more", (long long)left), "", "", "", "", fo_arena_printf(a, "%+.3f", rest * 1e3),
-			     "--all");
+		fo_table_row(&t, fo_arena_printf(a, "%lld more", (long long)left), "", "", "", "",
+			     fo_arena_printf(a, "%+.3f", rest * 1e3), "--all");
 	fo_table_print(&t, stdout, "  ", true);
 	fo_table_fini(&t);
 }
@@ -224,8 +236,9 @@ static void print_options(struct fo_versus *v, bool all)
 {
 	struct fo_table t;
 	if (!v->options) {
-		printf("\n%s\n", v->side[0].record->options && v->side[1].record->options ? "No option differs."
-											   : "The options of both runs are not known.");
+		printf("\n%s\n", v->side[0].record->options && v->side[1].record->options
+					 ? "No option differs."
+					 : "The options of both runs are not known.");
 		return;
 	}
 	printf("\nOptions that differ\n\n");
@@ -250,12 +263,15 @@ static void print_losses(struct fo_versus *v)
 	} else if (v->identical_steps == v->common_steps) {
 		fo_str_printf(&s, "the same bits in all %lld common steps", (long long)v->common_steps);
 	} else {
-		fo_str_printf(&s, "%lld common steps, the first %lld with the same bits; largest difference %.3g at step %lld; at step %lld %.4f "
-				  "and %.4f", (long long)v->common_steps, (long long)v->identical_steps, v->largest_loss_difference,
+		fo_str_printf(&s,
+			      "%lld common steps, the first %lld with the same bits; largest difference %.3g at step "
+			      "%lld; at step %lld %.4f and %.4f",
+			      (long long)v->common_steps, (long long)v->identical_steps, v->largest_loss_difference,
 			      (long long)v->largest_at, (long long)v->last_common, v->last_loss[0], v->last_loss[1]);
 	}
 	if (v->eval_step >= 0)
-		fo_str_printf(&s, "; held-out at step %lld %.4f and %.4f", (long long)v->eval_step, v->eval_loss[0], v->eval_loss[1]);
+		fo_str_printf(&s, "; held-out at step %lld %.4f and %.4f", (long long)v->eval_step, v->eval_loss[0],
+			      v->eval_loss[1]);
 	if (v->common_steps && !v->same_data)
 		fo_str_puts(&s, "; not of the same data");
 	printf("\n");
@@ -265,16 +281,20 @@ static void print_losses(struct fo_versus *v)
 
 static void print_verdict(struct fo_versus *v)
 {
-	const struct fo_spread *x = &v->side[0].figure[FO_VERSUS_STEP_SECONDS], *y = &v->side[1].figure[FO_VERSUS_STEP_SECONDS];
+	const struct fo_spread *x = &v->side[0].figure[FO_VERSUS_STEP_SECONDS],
+			       *y = &v->side[1].figure[FO_VERSUS_STEP_SECONDS];
 	if (is_same_run(v))
 		fo_cli_put(stdout, "", "", "A and B are the same run: nothing differs.");
 	else if (!x->n || !y->n)
 		fo_cli_put(stdout, "", "", "Step times are not known of both runs.");
 	else if (!fo_spread_apart(x, y))
-		fo_cli_put(stdout, "", "", "Step time: not resolved. The quartiles of both runs overlap: the machine varied by as much as "
-					   "they differ.");
+		fo_cli_put(
+			stdout, "", "",
+			"Step time: not resolved. The quartiles of both runs overlap: the machine varied by as much as "
+			"they differ.");
 	else
-		fo_cli_put(stdout, "", "", "B's step takes %.3f times as long as A's; the quartiles of both are apart.", y->median / x->median);
+		fo_cli_put(stdout, "", "", "B's step takes %.3f times as long as A's; the quartiles of both are apart.",
+			   y->median / x->median);
 	for (int64_t i = 0; i < v->causes && !is_same_run(v); i++) {
 		fo_cli_put(stdout, "- ", "  ", "%s", fo_cli_seen(v->cause[i]));
 	}
@@ -287,7 +307,8 @@ static void print_head(const struct fo_versus *v)
 		const struct fo_record *r = v->side[i].record;
 		const char *model = fo_record_model(r);
 		fo_cli_put(stdout, i ? "B  " : "A  ", "   ", "%s: %s, begun %s", fo_cli_seen(r->dir),
-			   fo_cli_seen(*model ? model : "model not known"), *r->started ? r->started : "at a time that is not known");
+			   fo_cli_seen(*model ? model : "model not known"),
+			   *r->started ? r->started : "at a time that is not known");
 	}
 	printf("\n");
 	bool damaged = false;
@@ -450,8 +471,9 @@ static fo_status run(int argc, char **argv)
 	FO_TRY_OR(st, fo_cli_options(&fo_cmd_compare, &s, &in, &argc, argv), done);
 	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_compare, argc, argv, 2), done);
 	if (argc < 3) {
-		st = fo_hint(fo_fail(FO_EARG, "'flatout compare' takes two run directories or two traces, got %d", argc - 1),
-			     "usage: flatout compare A B");
+		st = fo_hint(
+			fo_fail(FO_EARG, "'flatout compare' takes two run directories or two traces, got %d", argc - 1),
+			"usage: flatout compare A B");
 		goto done;
 	}
 	if (!is_run(argv[1]) && !is_run(argv[2])) {
@@ -459,7 +481,8 @@ static fo_status run(int argc, char **argv)
 		goto done;
 	}
 	if (in.model || in.device || in.seq || in.tokens_per_step) {
-		st = fo_hint(fo_fail(FO_EARG, "--model, --seq, --tokens-per-step and --device are for traces; a run says itself what it trained"),
+		st = fo_hint(fo_fail(FO_EARG, "--model, --seq, --tokens-per-step and --device are for traces; a run "
+					      "says itself what it trained"),
 			     "leave them out");
 		goto done;
 	}

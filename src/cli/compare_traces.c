@@ -8,13 +8,22 @@
 #include <math.h>
 #include <string.h>
 
-enum { KERNELS = 8, APPEARED = 6, PRODUCTS = 8, COLLECTIVES = 8, CAUSES = 6, RANKS = 16, NAME = 28,
-       KERNEL_NAME = 22 /* beside a verdict: 80 columns up to 999 ms */ };
+enum {
+	KERNELS = 8,
+	APPEARED = 6,
+	PRODUCTS = 8,
+	COLLECTIVES = 8,
+	CAUSES = 6,
+	RANKS = 16,
+	NAME = 28,
+	KERNEL_NAME = 22 /* beside a verdict: 80 columns up to 999 ms */
+};
 #define UNRESOLVED "not resolved"
 
 /* ---- text ---- */
 
-/* Decimals that leave a value in the columns of 999.999, and of 9999.9 where one is the most: tables keep to 80 columns. */
+/* Decimals that leave a value in the columns of 999.999, and of 9999.9 where one is the most: tables keep to 80
+ * columns. */
 static int decimals(double value, int most)
 {
 	double from = most < 3 ? 1e5 : 1e3;
@@ -63,7 +72,8 @@ static char *change(struct fo_arena *a, double x, double y, bool resolved)
 		return fo_arena_strdup(a, "");
 	if (x == y)
 		return fo_arena_strdup(a, "the same");
-	return fo_arena_printf(a, y / x < 100 ? "%+.1f %%%s" : "%+.2g %%%s", 100 * (y / x - 1), resolved ? "" : ", " UNRESOLVED);
+	return fo_arena_printf(a, y / x < 100 ? "%+.1f %%%s" : "%+.2g %%%s", 100 * (y / x - 1),
+			       resolved ? "" : ", " UNRESOLVED);
 }
 
 static char *us(struct fo_arena *a, double seconds)
@@ -71,7 +81,10 @@ static char *us(struct fo_arena *a, double seconds)
 	return fo_arena_printf(a, "%.*f", decimals(seconds * 1e6, 1), seconds * 1e6);
 }
 
-static char *calls(struct fo_arena *a, double n) { return n > 0 ? fo_arena_printf(a, "%.4g", n) : fo_arena_strdup(a, "none"); }
+static char *calls(struct fo_arena *a, double n)
+{
+	return n > 0 ? fo_arena_printf(a, "%.4g", n) : fo_arena_strdup(a, "none");
+}
 
 /* As much of a name as the column has. */
 static char *shown_in(struct fo_arena *a, const char *name, int most)
@@ -88,22 +101,27 @@ static void print_found(struct fo_traces_versus *v, int side)
 	char text[1024];
 	int n = fo_found_of(v->side[side].d, &v->arena, &line);
 	for (int i = 0; i < n; i++)
-		fo_cli_put(stdout, "   ", "   ", "%s%s", fo_str_visible(text, sizeof text, line[i]), i + 1 < n ? ";" : "");
+		fo_cli_put(stdout, "   ", "   ", "%s%s", fo_str_visible(text, sizeof text, line[i]),
+			   i + 1 < n ? ";" : "");
 }
 
 static void print_head(struct fo_traces_versus *v, const char *const path[2])
 {
 	for (int k = 0; k < 2; k++) {
 		const struct fo_traces_side *s = &v->side[k];
-		const char *of = s->d->ranks > 1 ? fo_arena_printf(&v->arena, ", the slowest of %d ranks", s->d->ranks) : "";
+		const char *of = s->d->ranks > 1 ? fo_arena_printf(&v->arena, ", the slowest of %d ranks", s->d->ranks)
+						 : "";
 		const char *gpu = s->rank->devices > 1
-					  ? fo_arena_printf(&v->arena, ", GPU %lld", (long long)s->rank->trace->device[s->device->device].id)
+					  ? fo_arena_printf(&v->arena, ", GPU %lld",
+							    (long long)s->rank->trace->device[s->device->device].id)
 					  : "";
-		const char *rank = s->rank->rank >= 0 ? fo_arena_printf(&v->arena, "rank %d", s->rank->rank) : "rank not recorded";
+		const char *rank = s->rank->rank >= 0 ? fo_arena_printf(&v->arena, "rank %d", s->rank->rank)
+						      : "rank not recorded";
 		fo_cli_put(stdout, k ? "B  " : "A  ", "   ", "%s: %s%s%s, %s", fo_cli_seen(path[k]), rank, gpu, of,
-			   s->device->from == FO_WINDOW_WHOLE ? "no steps: the whole trace"
-							      : fo_arena_printf(&v->arena, "%lld step%s", (long long)s->device->steps,
-										s->device->steps == 1 ? "" : "s"));
+			   s->device->from == FO_WINDOW_WHOLE
+				   ? "no steps: the whole trace"
+				   : fo_arena_printf(&v->arena, "%lld step%s", (long long)s->device->steps,
+						     s->device->steps == 1 ? "" : "s"));
 		print_found(v, k);
 	}
 	printf("\n");
@@ -113,17 +131,21 @@ static void print_verdict(struct fo_traces_versus *v)
 {
 	const struct fo_traces_figure *f = &v->part[0].f;
 	if (!v->windows)
-		fo_cli_put(stdout, "", "", "Without steps on both sides only shares can be compared: what stands below are windows of %.3f and %.3f ms.",
+		fo_cli_put(stdout, "", "",
+			   "Without steps on both sides only shares can be compared: what stands below are windows of "
+			   "%.3f and %.3f ms.",
 			   f->mean[0] * 1e3, f->mean[1] * 1e3);
 	else if (f->difference == 0 && f->time[0].median == f->time[1].median)
 		fo_cli_put(stdout, "", "", "Both take the same time to the nanosecond.");
 	else if (!f->resolved)
-		fo_cli_put(stdout, "", "", "Step time: not resolved (medians %.3f and %.3f ms). %s", f->time[0].median * 1e3, f->time[1].median * 1e3,
+		fo_cli_put(stdout, "", "", "Step time: not resolved (medians %.3f and %.3f ms). %s",
+			   f->time[0].median * 1e3, f->time[1].median * 1e3,
 			   f->time[0].n < FO_TRACES_STEPS || f->time[1].n < FO_TRACES_STEPS
 				   ? "There are too few steps to know their spread."
 				   : "The quartiles of both overlap: the steps vary by as much as they differ.");
 	else
-		fo_cli_put(stdout, "", "", "B's step takes %.3f times as long as A's (medians); the quartiles of both are apart.",
+		fo_cli_put(stdout, "", "",
+			   "B's step takes %.3f times as long as A's (medians); the quartiles of both are apart.",
 			   f->time[1].median / f->time[0].median);
 	for (int64_t i = 0; i < v->causes; i++) {
 		fo_cli_put(stdout, "- ", "  ", "%s", fo_cli_seen(v->cause[i]));
@@ -145,16 +167,16 @@ static void print_explanation(struct fo_traces_versus *v, bool all)
 	fo_table_row(&t, "B - A", "of it", "part", "");
 	for (int i = 0; i < v->ordered; i++) {
 		const struct fo_traces_part *p = &v->part[v->order[i]];
-		const char *above = !strncmp(p->id, "idle", 4)		? "idle: "
+		const char *above = !strncmp(p->id, "idle", 4)            ? "idle: "
 				    : !strncmp(p->id, "exposed_comm", 12) ? "communication: "
-				    : !strncmp(p->id, "exposed_mem", 11)	? "copies: "
-										: "kernels: ";
+				    : !strncmp(p->id, "exposed_mem", 11)  ? "copies: "
+									  : "kernels: ";
 		if (i >= n) {
 			rest += p->f.difference;
 			continue;
 		}
-		fo_table_row(&t, signed_ms(a, p->f.difference), percent(a, p->f.difference / step->difference), fo_arena_printf(a, "%s%s", above, p->name),
-			     p->f.resolved ? "" : UNRESOLVED);
+		fo_table_row(&t, signed_ms(a, p->f.difference), percent(a, p->f.difference / step->difference),
+			     fo_arena_printf(a, "%s%s", above, p->name), p->f.resolved ? "" : UNRESOLVED);
 	}
 	if (n < v->ordered)
 		fo_table_row(&t, signed_ms(a, rest), percent(a, rest / step->difference),
@@ -182,9 +204,10 @@ static void print_figures(struct fo_traces_versus *v)
 	}
 	if (isfinite(x->mfu) || isfinite(y->mfu))
 		fo_table_row(&t, "MFU", percent(a, x->mfu), percent(a, y->mfu), points(a, x->mfu, y->mfu));
-	fo_table_row(&t, "utilisation", percent(a, x->utilisation), percent(a, y->utilisation), points(a, x->utilisation, y->utilisation));
-	fo_table_row(&t, v->windows ? "GPU operations" : "GPU operations in all", fo_arena_printf(a, "%.0f", x->ops), fo_arena_printf(a, "%.0f", y->ops),
-		     "");
+	fo_table_row(&t, "utilisation", percent(a, x->utilisation), percent(a, y->utilisation),
+		     points(a, x->utilisation, y->utilisation));
+	fo_table_row(&t, v->windows ? "GPU operations" : "GPU operations in all", fo_arena_printf(a, "%.0f", x->ops),
+		     fo_arena_printf(a, "%.0f", y->ops), "");
 	fo_table_print(&t, stdout, "", true);
 	fo_table_fini(&t);
 }
@@ -194,7 +217,8 @@ static void print_parts(struct fo_traces_versus *v)
 	struct fo_arena *a = &v->arena;
 	const struct fo_traces_figure *step = &v->part[0].f;
 	struct fo_table t;
-	printf("\nWhere a %s\n\n", v->windows ? "step's time goes: means; parts sum to the step" : "window's time goes");
+	printf("\nWhere a %s\n\n",
+	       v->windows ? "step's time goes: means; parts sum to the step" : "window's time goes");
 	fo_table_init(&t, v->windows ? "lrrrl" : "lrrrrr");
 	if (v->windows)
 		fo_table_row(&t, "part", "A", "B", "B - A", "");
@@ -204,12 +228,17 @@ static void print_parts(struct fo_traces_versus *v)
 		const struct fo_traces_part *p = &v->part[i < v->parts ? i : 0];
 		const struct fo_traces_figure *f = &p->f;
 		double s[2] = { f->mean[0] / step->mean[0], f->mean[1] / step->mean[1] };
-		const char *name = fo_arena_printf(a, "%s%s", p->level > 1 ? "  " : "", p->level ? p->name : v->windows ? "whole step" : "whole window");
+		const char *name = fo_arena_printf(a, "%s%s", p->level > 1 ? "  " : "",
+						   p->level     ? p->name
+						   : v->windows ? "whole step"
+								: "whole window");
 		if (f->mean[0] == 0 && f->mean[1] == 0)
 			continue;
 		if (v->windows)
 			fo_table_row(&t, name, ms(a, f->mean[0]), ms(a, f->mean[1]), signed_ms(a, f->difference),
-				     f->difference == 0 ? "the same" : f->resolved ? "" : UNRESOLVED);
+				     f->difference == 0 ? "the same"
+				     : f->resolved      ? ""
+							: UNRESOLVED);
 		else
 			fo_table_row(&t, name, ms(a, f->mean[0]), ms(a, f->mean[1]), percent(a, s[0]), percent(a, s[1]),
 				     p->level ? fo_arena_printf(a, "%+.1f", 100 * (s[1] - s[0])) : "");
@@ -231,13 +260,15 @@ static void print_kernels(struct fo_traces_versus *v, bool all)
 		if (k->f.difference == 0 || (!all && (alone ? only >= APPEARED : most >= KERNELS)))
 			continue;
 		alone ? only++ : most++;
-		fo_table_row(&t, shown_in(a, k->name, KERNEL_NAME), calls(a, k->calls[0]), calls(a, k->calls[1]), bare_ms(a, k->f.mean[0]),
-			     bare_ms(a, k->f.mean[1]), signed_bare_ms(a, k->f.difference),
-			     alone ? (k->calls[0] > 0 ? "gone" : "new") : k->f.resolved || !v->windows ? "" : UNRESOLVED);
+		fo_table_row(&t, shown_in(a, k->name, KERNEL_NAME), calls(a, k->calls[0]), calls(a, k->calls[1]),
+			     bare_ms(a, k->f.mean[0]), bare_ms(a, k->f.mean[1]), signed_bare_ms(a, k->f.difference),
+			     alone                          ? (k->calls[0] > 0 ? "gone" : "new")
+			     : k->f.resolved || !v->windows ? ""
+							    : UNRESOLVED);
 	}
 	if (most + only)
-		printf("\nKernels and copies by name, %s, largest difference first%s\n\n", v->windows ? "of a step" : "in all",
-		       all ? "" : " (--all)");
+		printf("\nKernels and copies by name, %s, largest difference first%s\n\n",
+		       v->windows ? "of a step" : "in all", all ? "" : " (--all)");
 	if (most + only)
 		fo_table_print(&t, stdout, "  ", true);
 	fo_table_fini(&t);
@@ -255,8 +286,11 @@ static void print_collectives(struct fo_traces_versus *v, bool all)
 	fo_table_row(&t, "collective", "calls A", "B", "bytes A", "B", "ms A", "B");
 	for (int64_t i = 0; i < v->collectives && (all || i < COLLECTIVES); i++) {
 		const struct fo_traces_collective *c = &v->collective[i];
-		const char *name = c->group_size > 0 ? fo_arena_printf(a, "%.*s of %d", NAME - 10, c->name, c->group_size) : shown(a, c->name);
-		fo_table_row(&t, name, calls(a, c->calls[0]), calls(a, c->calls[1]), c->bytes[0] > 0 ? fo_str_bytes(x, c->bytes[0]) : "-",
+		const char *name = c->group_size > 0
+					   ? fo_arena_printf(a, "%.*s of %d", NAME - 10, c->name, c->group_size)
+					   : shown(a, c->name);
+		fo_table_row(&t, name, calls(a, c->calls[0]), calls(a, c->calls[1]),
+			     c->bytes[0] > 0 ? fo_str_bytes(x, c->bytes[0]) : "-",
 			     c->bytes[1] > 0 ? fo_str_bytes(y, c->bytes[1]) : "-", bare_ms(a, c->time[0]),
 			     bare_ms(a, c->time[1]));
 	}
@@ -277,12 +311,12 @@ static void print_products(struct fo_traces_versus *v, bool all)
 		const struct fo_traces_product *p = &v->product[i];
 		const struct fo_product *q = p->in[0] ? p->in[0] : p->in[1];
 		fo_table_row(&t,
-			     fo_arena_printf(a, q->batch > 1 ? "%lldx%lldx%lld, %lld" : "%lldx%lldx%lld", (long long)q->m, (long long)q->n,
-					     (long long)q->k, (long long)q->batch),
+			     fo_arena_printf(a, q->batch > 1 ? "%lldx%lldx%lld, %lld" : "%lldx%lldx%lld",
+					     (long long)q->m, (long long)q->n, (long long)q->k, (long long)q->batch),
 			     q->dtype, p->in[0] ? fo_arena_printf(a, "%lld", (long long)p->in[0]->calls) : "none",
 			     p->in[1] ? fo_arena_printf(a, "%lld", (long long)p->in[1]->calls) : "none",
-			     p->in[0] ? us(a, p->call_s[0]) : "-",
-			     p->in[1] ? us(a, p->call_s[1]) : "-", change(a, p->call_s[0], p->call_s[1], true));
+			     p->in[0] ? us(a, p->call_s[0]) : "-", p->in[1] ? us(a, p->call_s[1]) : "-",
+			     change(a, p->call_s[0], p->call_s[1], true));
 	}
 	fo_table_print(&t, stdout, "  ", true);
 	fo_table_fini(&t);
@@ -308,7 +342,8 @@ static void wait_row(struct fo_arena *a, struct fo_table *t, const struct fo_ran
 		cell[2 + k] = w[k] ? ms(a, (double)w[k]->transfer_ns * 1e-9) : "-";
 		cell[4 + k] = w[k] ? fo_arena_printf(a, "%lld", (long long)w[k]->last) : "-";
 	}
-	fo_table_row(t, fo_arena_printf(a, "%d.%d", one->rank, one->device), cell[0], cell[1], cell[2], cell[3], cell[4], cell[5]);
+	fo_table_row(t, fo_arena_printf(a, "%d.%d", one->rank, one->device), cell[0], cell[1], cell[2], cell[3],
+		     cell[4], cell[5]);
 }
 
 static void print_ranks(struct fo_traces_versus *v, bool all)
@@ -471,7 +506,8 @@ static void print_json(const struct fo_traces_versus *v, const char *const path[
 
 /* ---- both ---- */
 
-static fo_status compare(const struct fo_diagnosis *a, const struct fo_diagnosis *b, const char *const path[2], bool all, bool json)
+static fo_status compare(const struct fo_diagnosis *a, const struct fo_diagnosis *b, const char *const path[2],
+			 bool all, bool json)
 {
 	struct fo_traces_versus v;
 	fo_traces_versus_make(&v, a, b);

@@ -1,5 +1,5 @@
-/* Shell completion made from the command rows, so that it cannot differ from --help: commands, flags, and values where a
- * row tells them: names of an enumeration, files, presets, devices, precisions. */
+/* Shell completion made from the command rows, so that it cannot differ from --help: commands, flags, and values where
+ * a row tells them: names of an enumeration, files, presets, devices, precisions. */
 #include "cli/cli.h"
 
 #include "hw/catalogue.h"
@@ -66,13 +66,14 @@ static void put_words(enum value v, const struct fo_opt *row, struct fo_str *out
 		break;
 	case VALUE_NONE:
 	case VALUE_ANY:
-	case VALUE_FILE:
-		break;
+	case VALUE_FILE: break;
 	}
 }
 
 /* The options of a command in the order of its help: its own, then those of a run. */
-struct flags { const struct fo_opt *table[2]; };
+struct flags {
+	const struct fo_opt *table[2];
+};
 static struct flags flags_of(const struct fo_command *c)
 {
 	return (struct flags){ { c->own ? c->own : c->opts, c->own ? fo_run_options : NULL } };
@@ -141,7 +142,11 @@ static void bash_flags(const struct fo_command *c, struct fo_str *out)
 		for (int i = 0; f.table[t] && f.table[t][i].key; i++) {
 			const char *name = fo_opt_flag_name(f.table[t], i);
 			bool on_off = f.table[t][i].type == FO_OPT_T_BOOL;
-			fo_str_printf(out, on_off ? " --%s --no-%s" : f.table[t][i].bare ? " --%s --%s=" : " --%s=", name, name);
+			fo_str_printf(out,
+				      on_off               ? " --%s --no-%s"
+				      : f.table[t][i].bare ? " --%s --%s="
+							   : " --%s=",
+				      name, name);
 		}
 	fo_str_puts(out, "' ;;\n");
 }
@@ -313,7 +318,8 @@ static void fish_seen(struct fo_str *out, const char *command)
 {
 	fo_str_puts(out, "__fish_seen_subcommand_from ");
 	for (; *command; command++)
-		*command == ' ' ? fo_str_puts(out, "; and __fish_seen_subcommand_from ") : fo_str_append(out, command, 1);
+		*command == ' ' ? fo_str_puts(out, "; and __fish_seen_subcommand_from ")
+				: fo_str_append(out, command, 1);
 }
 
 static void fish_flag(const char *command, const struct fo_opt *row, const char *name, struct fo_str *out)
@@ -368,9 +374,9 @@ static void fish(const struct fo_command *const *list, struct fo_str *out)
 
 /* ---- for tests ---- */
 
-/* Every option of every command, a line each: command, flag, placeholder, and what it is about: "flag", "value", "input", or "output"
- * with its kind. A test goes through all that read or write files, so that none is forgotten. Options of a run are only "run" where the
- * command writes nothing that a run writes. */
+/* Every option of every command, a line each: command, flag, placeholder, and what it is about: "flag", "value",
+ * "input", or "output" with its kind. A test goes through all that read or write files, so that none is forgotten.
+ * Options of a run are only "run" where the command writes nothing that a run writes. */
 static void list_options(const struct fo_command *const *list, struct fo_str *out)
 {
 	for (; *list; list++) {
@@ -378,11 +384,16 @@ static void list_options(const struct fo_command *const *list, struct fo_str *ou
 		for (int t = 0; t < 2; t++)
 			for (const struct fo_opt *row = f.table[t]; row && row->key; row++) {
 				bool unused = t == 1 && !(*list)->writes;
-				enum fo_output kind = unused			     ? FO_OUTPUT_NONE
+				enum fo_output kind = unused                         ? FO_OUTPUT_NONE
 						      : row->output == FO_OUTPUT_RUN ? (*list)->writes
 										     : row->output;
-				fo_str_printf(out, "%s\t--%s\t%s\t%s%s\n", (*list)->name, fo_opt_flag_name(f.table[t], (int)(row - f.table[t])), row->arg,
-					      unused ? "run" : row->type == FO_OPT_T_BOOL ? "flag" : kind ? "output " : row->path ? "input" : "value",
+				fo_str_printf(out, "%s\t--%s\t%s\t%s%s\n", (*list)->name,
+					      fo_opt_flag_name(f.table[t], (int)(row - f.table[t])), row->arg,
+					      unused                       ? "run"
+					      : row->type == FO_OPT_T_BOOL ? "flag"
+					      : kind                       ? "output "
+					      : row->path                  ? "input"
+									   : "value",
 					      kind ? fo_output_name(kind) : "");
 			}
 	}
@@ -399,7 +410,6 @@ fo_status fo_completion(const struct fo_command *const *list, const char *shell,
 	else if (!strcmp(shell, "options"))
 		list_options(list, out);
 	else
-		return fo_fail(FO_EARG, "unknown shell '%s', expected bash, zsh or fish",
-			       fo_cli_seen(shell));
+		return fo_fail(FO_EARG, "unknown shell '%s', expected bash, zsh or fish", fo_cli_seen(shell));
 	return FO_OK;
 }

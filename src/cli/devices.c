@@ -18,8 +18,7 @@ static const struct fo_opt rows[] = {
 	FO_OPT_BOOL(struct devices, local, "devices.local", "false",
 		    "what this machine has: devices, NVIDIA's libraries, and what is missing"),
 	FO_OPT_JSON(struct devices, json, "devices.json", "JSON on standard output"),
-	FO_OPT_FORCE(struct devices, force, "devices.force"),
-	FO_OPT_END
+	FO_OPT_FORCE(struct devices, force, "devices.force"), FO_OPT_END
 };
 
 /* What is shown of a device besides peaks and texts; one table for both forms of output. */
@@ -154,7 +153,8 @@ static fo_status local(const struct fo_catalogue *c, bool json)
 {
 #ifdef FO_NO_ENGINE
 	(void)c, (void)json;
-	return fo_hint(fo_fail(FO_EUNSUPPORTED, "this build has no engine: it cannot look for devices"), "build with -DFLATOUT_ENGINE=ON");
+	return fo_hint(fo_fail(FO_EUNSUPPORTED, "this build has no engine: it cannot look for devices"),
+		       "build with -DFLATOUT_ENGINE=ON");
 #else
 	return fo_cli_devices_local(c, json);
 #endif

@@ -17,22 +17,27 @@ struct diagnose {
 };
 
 static const struct fo_opt rows[] = {
-	FO_OPT_JSON(struct diagnose, json, "diagnose.json", "JSON on standard output instead of text; into a file beside it"),
-	FO_OPT_OUTPUT(struct diagnose, html, "diagnose.html", "PATH", NULL, "one self-contained page into a file", FO_OUTPUT_PAGE),
+	FO_OPT_JSON(struct diagnose, json, "diagnose.json",
+		    "JSON on standard output instead of text; into a file beside it"),
+	FO_OPT_OUTPUT(struct diagnose, html, "diagnose.html", "PATH", NULL, "one self-contained page into a file",
+		      FO_OUTPUT_PAGE),
 	FO_OPT_PATH(struct diagnose, model, "diagnose.model", "M", NULL,
 		    "what was trained, for MFU: preset, name on Hugging Face, config.json, or a folder with one"),
 	FO_OPT_LENGTH(struct diagnose, seq, "diagnose.seq", "S", NULL, 1, 1 << 30, "sequence length (with --model)"),
 	FO_OPT_LENGTH(struct diagnose, tokens_per_step, "diagnose.tokens-per-step", "N", NULL, 1, 1e15,
-		   "tokens of one step of the whole job (with --model)"),
-	FO_OPT_REAL(struct diagnose, steps, "diagnose.steps", "N", NULL, 1e-6, 1e12, "", "of a trace that shows no steps: how many it covers, for MFU"),
+		      "tokens of one step of the whole job (with --model)"),
+	FO_OPT_REAL(struct diagnose, steps, "diagnose.steps", "N", NULL, 1e-6, 1e12, "",
+		    "of a trace that shows no steps: how many it covers, for MFU"),
 	FO_OPT_REAL(struct diagnose, step_seconds, "diagnose.step-seconds", "T", NULL, 1e-9, 1e9, "s",
 		    "the same by the time of one step, as the trainer logs it"),
 	FO_OPT_TEXT(struct diagnose, device, "diagnose.device", "D", NULL,
 		    "accelerator: 'flatout devices' lists them; without it by the trace's own name"),
 	FO_OPT_TEXT(struct diagnose, dtype, "diagnose.dtype", "TYPE", NULL,
 		    "precision of the dense peak: fp32, tf32, fp16, bf16, fp8, fp4; without it that of most products"),
-	FO_OPT_REAL(struct diagnose, price, "diagnose.price", "USD", NULL, 1e-6, 1e6, "USD/h", "of one device, for what losses cost"),
-	FO_OPT_BOOL(struct diagnose, brief, "diagnose.brief", "false", "only the answer, and the findings' titles with what they are worth"),
+	FO_OPT_REAL(struct diagnose, price, "diagnose.price", "USD", NULL, 1e-6, 1e6, "USD/h",
+		    "of one device, for what losses cost"),
+	FO_OPT_BOOL(struct diagnose, brief, "diagnose.brief", "false",
+		    "only the answer, and the findings' titles with what they are worth"),
 	FO_OPT_BOOL(struct diagnose, whole_trace, "diagnose.whole-trace", "false",
 		    "no steps: every GPU operation from the first to the last, kinds as recorded"),
 	FO_OPT_BOOL(struct diagnose, exclude_unlinked, "diagnose.exclude-unlinked", "false",
@@ -100,13 +105,17 @@ static fo_status run(int argc, char **argv)
 	}
 	bool page = in.html && !strcmp(in.html, "-");
 	if (page && in.json && !strcmp(in.json, "-"))
-		FO_TRY_OR(st, fo_fail(FO_EARG, "--html=- and --json both write to standard output: give one of them a file"), done);
+		FO_TRY_OR(
+			st,
+			fo_fail(FO_EARG, "--html=- and --json both write to standard output: give one of them a file"),
+			done);
 	if (fo_schedule_is(argv[1])) {
 		if (in.html)
 			st = fo_fail(FO_EARG, "a pipeline schedule's log has no page: not with '--html'");
 		for (int i = 2; st == FO_OK && i < argc; i++)
 			if (!fo_schedule_same(argv[1], argv[i]))
-				st = fo_fail(FO_EARG, "'%s' and '%s' are not one pipeline schedule's log", argv[1], argv[i]);
+				st = fo_fail(FO_EARG, "'%s' and '%s' are not one pipeline schedule's log", argv[1],
+					     argv[i]);
 		if (st != FO_OK)
 			goto done;
 		FO_TRY_OR(st, fo_cli_diagnose_schedule(argv[1], in.json, &serious), done);
@@ -116,8 +125,13 @@ static fo_status run(int argc, char **argv)
 		FO_TRY_OR(st, fo_fail(FO_EARG, "--steps and --step-seconds say the same: give one of them"), done);
 	struct fo_diagnose_options with = {
 		.ledger = { .whole_trace = in.whole_trace, .exclude_unlinked = in.exclude_unlinked },
-		.model = in.model, .seq = in.seq, .tokens_per_step = in.tokens_per_step, .steps = in.steps,
-		.step_s = in.step_seconds, .device = in.device, .dtype = in.dtype,
+		.model = in.model,
+		.seq = in.seq,
+		.tokens_per_step = in.tokens_per_step,
+		.steps = in.steps,
+		.step_s = in.step_seconds,
+		.device = in.device,
+		.dtype = in.dtype,
 		.price_per_hour = in.price > 0 ? in.price : NAN,
 	};
 	FO_TRY_OR(st, fo_trace_set_open(&set, (const char *const *)argv + 1, argc - 1), done);
@@ -139,8 +153,9 @@ done:
 const struct fo_command fo_cmd_diagnose = {
 	.name = "diagnose",
 	.group = "diagnose",
-	.usage = "flatout diagnose TRACE... [--model M --seq S --tokens-per-step N [--steps N|--step-seconds T]] [--device D] [--dtype TYPE] [--price USD] "
-		 "[--json[=PATH]] [--html PATH|-] [--force] [--brief] [--whole-trace] [--exclude-unlinked]",
+	.usage = "flatout diagnose TRACE... [--model M --seq S --tokens-per-step N [--steps N|--step-seconds T]] "
+		 "[--device D] [--dtype TYPE] [--price USD] [--json[=PATH]] [--html PATH|-] [--force] [--brief] "
+		 "[--whole-trace] [--exclude-unlinked]",
 	.summary = "where the time of a profiler's trace went, and what would help",
 	.text = "Reads what PyTorch's profiler (.json, .json.gz, .json.zst) or Nsight Systems (its\n"
 		"SQLite export) recorded of a training run, a file, several, or a folder, and\n"

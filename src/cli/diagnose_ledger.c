@@ -5,10 +5,13 @@
 
 #include <string.h>
 
-static const char *const format_name[] = { [FO_TRACE_KINETO] = "Kineto", [FO_TRACE_NSYS] = "Nsight Systems", [FO_TRACE_OWN] = "Flatout" };
+static const char *const format_name[] = {
+	[FO_TRACE_KINETO] = "Kineto", [FO_TRACE_NSYS] = "Nsight Systems", [FO_TRACE_OWN] = "Flatout"
+};
 static const char *const steps_from[FO_WINDOW_ORIGIN_COUNT] = {
 	[FO_WINDOW_LAUNCHED_STEPS] = "what was launched in each of the host's steps",
-	[FO_WINDOW_HOST_STEP] = "on the host from its begin to its end, or to that of the last operation that it launched",
+	[FO_WINDOW_HOST_STEP] =
+		"on the host from its begin to its end, or to that of the last operation that it launched",
 	[FO_WINDOW_GPU_STEPS] = "by the steps' annotations on the GPU",
 	[FO_WINDOW_NVTX] = "what was launched in each annotated iteration",
 	[FO_WINDOW_OPTIMIZER] = "by the optimizer's kernels, which recur",
@@ -38,7 +41,9 @@ static void put_parts(struct table *t, const char *const *name, const int64_t *n
 {
 	for (int i = 0; i < n; i++)
 		if (ns[i])
-			t->row[t->n++] = (struct row){ .name = name[i], .ns = ns[i], .level = 1, .class = classes ? i : -1 };
+			t->row[t->n++] = (struct row){
+				.name = name[i], .ns = ns[i], .level = 1, .class = classes ? i : -1
+			};
 }
 
 static void lay_out(struct table *t, const struct fo_ledger *l)
@@ -68,13 +73,17 @@ static const char *device_name(struct fo_arena *a, const struct fo_trace *t, con
 	return fo_arena_printf(a, "device %lld%s%s", (long long)hardware->id, *name ? ": " : "", name);
 }
 
-static void print_steps(FILE *f, const struct fo_trace *t, const struct fo_device_ledger *d, const struct fo_ledger_options *o)
+static void print_steps(FILE *f, const struct fo_trace *t, const struct fo_device_ledger *d,
+			const struct fo_ledger_options *o)
 {
-	const char *from = t->format == FO_TRACE_OWN ? "each from its first operation to the next one's first" : steps_from[d->from];
+	const char *from = t->format == FO_TRACE_OWN ? "each from its first operation to the next one's first"
+						     : steps_from[d->from];
 	if (d->from == FO_WINDOW_WHOLE) {
 		fo_cli_put(f, "  ", "  ", "The whole trace, as one step%s%s.",
 			   o->whole_trace || o->exclude_unlinked ? "" : ": it does not show two that follow each other",
-			   d->lead_ns ? "; from the host's first recorded work on" : d->start_ns ? "; without a start at the front" : "");
+			   d->lead_ns    ? "; from the host's first recorded work on"
+			   : d->start_ns ? "; without a start at the front"
+					 : "");
 		return;
 	}
 	long long first = d->step[0].number, last = d->step[d->steps - 1].number;
@@ -83,7 +92,8 @@ static void print_steps(FILE *f, const struct fo_trace *t, const struct fo_devic
 	else
 		fo_cli_put(f, "  ", "  ", "%lld steps (%lld to %lld): %s.", (long long)d->steps, first, last, from);
 	if (d->dropped_steps)
-		fo_cli_put(f, "  ", "  ", "%lld more at the end left out: the trace does not show where it ends.", (long long)d->dropped_steps);
+		fo_cli_put(f, "  ", "  ", "%lld more at the end left out: the trace does not show where it ends.",
+			   (long long)d->dropped_steps);
 }
 
 static void print_ledger(FILE *f, struct fo_arena *a, const struct fo_trace *x, const struct fo_device_ledger *d)
@@ -104,8 +114,8 @@ static void print_ledger(FILE *f, struct fo_arena *a, const struct fo_trace *x, 
 			     counted ? fo_arena_printf(a, "%lld", (long long)s.l.class_ops[r->class]) : "",
 			     counted ? ms(a, (double)s.l.class_sum_ns[r->class]) : "");
 	}
-	fo_table_row(&t, d->from == FO_WINDOW_WHOLE ? "all" : "step", s.l.span_ns > 0 ? "100.0 %" : "0.0 %", ms(a, (double)s.l.span_ns),
-		     fo_arena_printf(a, "%lld", (long long)s.l.ops), "");
+	fo_table_row(&t, d->from == FO_WINDOW_WHOLE ? "all" : "step", s.l.span_ns > 0 ? "100.0 %" : "0.0 %",
+		     ms(a, (double)s.l.span_ns), fo_arena_printf(a, "%lld", (long long)s.l.ops), "");
 	fo_table_print(&t, f, "  ", true);
 	fo_table_fini(&t);
 }
@@ -117,13 +127,15 @@ static void print_overlays(FILE *f, const struct fo_trace *t, const struct fo_de
 	fo_shown_step_of(d, &s);
 	const struct fo_ledger *l = &s.l;
 	if (t->format == FO_TRACE_OWN)
-		fo_cli_put(f, "  ", "  ", "An operation ran for %.1f %% of the time.", percent(l->resident_ns, l->span_ns));
+		fo_cli_put(f, "  ", "  ", "An operation ran for %.1f %% of the time.",
+			   percent(l->resident_ns, l->span_ns));
 	else
-		fo_cli_put(f, "  ", "  ", "A kernel was resident for %.1f %% of the time, waiting communication included.",
+		fo_cli_put(f, "  ", "  ",
+			   "A kernel was resident for %.1f %% of the time, waiting communication included.",
 			   percent(l->resident_ns, l->span_ns));
 	if (l->comm_ns)
-		fo_cli_put(f, "  ", "  ", "Communication: %.3f ms, of which %.1f %% lies under computation.", (double)l->comm_ns / 1e6,
-			   percent(l->comm_ns - l->exposed_comm_ns, l->comm_ns));
+		fo_cli_put(f, "  ", "  ", "Communication: %.3f ms, of which %.1f %% lies under computation.",
+			   (double)l->comm_ns / 1e6, percent(l->comm_ns - l->exposed_comm_ns, l->comm_ns));
 	if (l->recompute_ns)
 		fo_cli_put(f, "  ", "  ", "Forward work done again for the backward pass: %.1f %% of the time.",
 			   percent(l->recompute_ns, l->span_ns));
@@ -131,8 +143,8 @@ static void print_overlays(FILE *f, const struct fo_trace *t, const struct fo_de
 
 static void print_host(FILE *f, struct fo_arena *a, const struct fo_rank_ledger *r)
 {
-	static const char *const text[FO_HOST_PART_COUNT] = { "kernel", "memcpy", "memset", "communication", "runtime", "data loader", "CPU exec",
-							      "other" };
+	static const char *const text[FO_HOST_PART_COUNT] = { "kernel",  "memcpy",      "memset",   "communication",
+							      "runtime", "data loader", "CPU exec", "other" };
 	double span = 0, part[FO_HOST_PART_COUNT] = { 0 };
 	struct fo_table t;
 	if (!r->hosts)
@@ -143,8 +155,10 @@ static void print_host(FILE *f, struct fo_arena *a, const struct fo_rank_ledger 
 			part[k] += (double)r->host[i].part_ns[k];
 	}
 	fprintf(f, "\n");
-	fo_cli_put(f, "", "", "The host's step, mean of %lld. Where several went on at once the time is counted for the one that stands first "
-		   "below, as the PyTorch profiler's own view does.", (long long)r->hosts);
+	fo_cli_put(f, "", "",
+		   "The host's step, mean of %lld. Where several went on at once the time is counted for the one that "
+		   "stands first below, as the PyTorch profiler's own view does.",
+		   (long long)r->hosts);
 	fprintf(f, "\n");
 	fo_table_init(&t, "lrr");
 	fo_table_row(&t, "part", "share", "ms");
@@ -168,9 +182,11 @@ static void print_doubts(FILE *f, const struct fo_rank_ledger *r)
 		{ v->truncated, "The file ends inside an event: what came behind is not in the figures." },
 		{ v->malformed, "events could not be read and were left out." },
 		{ v->dropped_by_profiler, "records were lost by the profiler, as it says itself." },
-		{ v->clipped, "GPU operations had an end beyond reason, and were cut where the next one on their stream begins." },
+		{ v->clipped,
+		  "GPU operations had an end beyond reason, and were cut where the next one on their stream begins." },
 		{ v->negative_duration, "GPU operations had a negative duration, taken as zero." },
-		{ v->shared_correlations, "GPU operations share their launch record with others: what the host did for each of them is unknown." },
+		{ v->shared_correlations, "GPU operations share their launch record with others: what the host did for "
+					  "each of them is unknown." },
 	};
 	for (size_t i = 0; i < sizeof line / sizeof *line; i++)
 		if (line[i].n > 0 && i == 0)
@@ -180,10 +196,13 @@ static void print_doubts(FILE *f, const struct fo_rank_ledger *r)
 	for (int64_t i = 0; i < r->devices; i++) {
 		const struct fo_device_ledger *d = &r->device[i];
 		if (d->leftover_ops)
-			fo_cli_put(f, "  ", "  ", "%lld GPU operations at the front have no launch record: left over from before, in no step.",
+			fo_cli_put(f, "  ", "  ",
+				   "%lld GPU operations at the front have no launch record: left over from before, in "
+				   "no step.",
 				   (long long)d->leftover_ops);
 		if (d->excluded_ops)
-			fo_cli_put(f, "  ", "  ", "%lld GPU operations without a launch record are left out, as demanded.",
+			fo_cli_put(f, "  ", "  ",
+				   "%lld GPU operations without a launch record are left out, as demanded.",
 				   (long long)d->excluded_ops);
 	}
 }
@@ -196,7 +215,8 @@ static void print_slowest(FILE *f, const struct fo_diagnosis *d)
 	if (!v)
 		return;
 	fo_shown_step_of(v, &s);
-	fo_cli_put(f, "\nThe slowest rank, ", "  ", "without waiting for others: %.3f ms of its own work in a step of %.3f ms",
+	fo_cli_put(f, "\nThe slowest rank, ", "  ",
+		   "without waiting for others: %.3f ms of its own work in a step of %.3f ms",
 		   (double)(s.l.span_ns - s.l.exposed_wait_ns) / 1e6, (double)s.l.span_ns / 1e6);
 }
 
@@ -215,7 +235,8 @@ static void print_rank(FILE *f, struct fo_arena *a, const struct fo_rank_ledger 
 		fo_cli_put(f, "  ", "  ", "No GPU operation is in it: nothing to divide.");
 	for (int64_t i = 0; i < r->devices; i++) {
 		const struct fo_device_ledger *d = &r->device[i];
-		shown = fo_cli_seen(all->own.is && *all->own.device ? fo_arena_printf(a, "device: %s", all->own.device) : device_name(a, t, d));
+		shown = fo_cli_seen(all->own.is && *all->own.device ? fo_arena_printf(a, "device: %s", all->own.device)
+								    : device_name(a, t, d));
 		fprintf(f, "\n");
 		fprintf(f, "%s\n", shown);
 		print_steps(f, t, d, &all->with.ledger);
@@ -225,8 +246,9 @@ static void print_rank(FILE *f, struct fo_arena *a, const struct fo_rank_ledger 
 		print_overlays(f, t, d);
 	}
 	if (r->devices)
-		fo_cli_put(f, "  ", "  ", "Shares are rounded, so that parts may add up to 0.1 more or less; \"if one by one\": durations added up, "
-			   "overlapping or not.");
+		fo_cli_put(f, "  ", "  ",
+			   "Shares are rounded, so that parts may add up to 0.1 more or less; \"if one by one\": "
+			   "durations added up, overlapping or not.");
 	print_doubts(f, r);
 	if (t->format != FO_TRACE_OWN) /* such a timeline has no host apart from its lanes */
 		print_host(f, a, r);
@@ -246,8 +268,8 @@ static void print_ranks(FILE *f, struct fo_arena *a, const struct fo_diagnosis *
 			fo_shown_step_of(v, &s);
 			const struct fo_ledger *l = &s.l;
 			fo_table_row(&t, r->rank < 0 ? "-" : fo_arena_printf(a, "%d", r->rank),
-				     fo_arena_printf(a, "%lld", (long long)r->trace->device[v->device].id), fo_arena_printf(a, "%lld", (long long)v->steps),
-				     ms(a, (double)l->span_ns),
+				     fo_arena_printf(a, "%lld", (long long)r->trace->device[v->device].id),
+				     fo_arena_printf(a, "%lld", (long long)v->steps), ms(a, (double)l->span_ns),
 				     fo_arena_printf(a, "%.1f %%", percent(l->comp_ns, l->span_ns)),
 				     fo_arena_printf(a, "%.1f %%", percent(l->exposed_comm_ns, l->span_ns)),
 				     fo_arena_printf(a, "%.1f %%", percent(l->exposed_mem_ns, l->span_ns)),

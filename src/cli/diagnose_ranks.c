@@ -13,10 +13,7 @@ static const char *percent(struct fo_arena *a, double share)
 {
 	return isnan(share) ? "-" : fo_arena_printf(a, "%.1f %%", 100 * share);
 }
-static const char *ms(struct fo_arena *a, double ns)
-{
-	return fo_arena_printf(a, "%.3f", ns / 1e6);
-}
+static const char *ms(struct fo_arena *a, double ns) { return fo_arena_printf(a, "%.3f", ns / 1e6); }
 
 /* ---- several ranks ---- */
 
@@ -35,7 +32,8 @@ static const char *who(struct fo_arena *a, const struct fo_diagnosis *d, const s
 		return rank;
 	for (int i = 0; i < d->ranks; i++)
 		if (d->rank[i].rank == w->rank)
-			return fo_arena_printf(a, "%s%sGPU %lld", rank, *rank ? ", " : "", (long long)d->rank[i].trace->device[w->device].id);
+			return fo_arena_printf(a, "%s%sGPU %lld", rank, *rank ? ", " : "",
+					       (long long)d->rank[i].trace->device[w->device].id);
 	return rank;
 }
 
@@ -58,23 +56,28 @@ static void print_waits(FILE *f, const struct fo_diagnosis *d, struct fo_arena *
 			fo_table_row(&t, who(a, d, w), "-", "-", "-", "-", "-", ms(a, (double)w->unmatched_ns));
 			continue;
 		}
-		fo_table_row(&t, who(a, d, w), ms(a, (double)w->wait_ns), ms(a, (double)w->transfer_ns), ms(a, (double)w->end_skew_ns),
-			     fo_arena_printf(a, "%lld", (long long)w->last), ms(a, (double)w->caused_ns), ms(a, (double)w->unmatched_ns));
+		fo_table_row(&t, who(a, d, w), ms(a, (double)w->wait_ns), ms(a, (double)w->transfer_ns),
+			     ms(a, (double)w->end_skew_ns), fo_arena_printf(a, "%lld", (long long)w->last),
+			     ms(a, (double)w->caused_ns), ms(a, (double)w->unmatched_ns));
 	}
-	fo_cli_put(f, "", "", "Communication over ranks, whole trace, ms: %lld of %lld kernels matched", (long long)matched, (long long)(matched + unmatched));
+	fo_cli_put(f, "", "", "Communication over ranks, whole trace, ms: %lld of %lld kernels matched",
+		   (long long)matched, (long long)(matched + unmatched));
 	fputc('\n', f);
 	fo_table_print(&t, f, "  ", true);
 	if (d->waits > SHOWN)
 		fprintf(f, "  ... %d ranks in all: --json has each\n", d->waits);
 	fo_table_fini(&t);
-	fo_cli_put(f, "  ", "  ", "uneven end: of transfer, after the first rank was through; last: how often it arrived last; waited for: what the others "
-		   "waited then; unknown: not on all members, point to point, or of unequal parts");
+	fo_cli_put(f, "  ", "  ",
+		   "uneven end: of transfer, after the first rank was through; last: how often it arrived last; waited "
+		   "for: what the others waited then; unknown: not on all members, point to point, or of unequal "
+		   "parts");
 	if (unknown_ns > 0)
 		fo_cli_put(f, "  ", "  ", "Of the unknown %.3f ms between 0 and %.3f ms are waiting.",
 			   (double)unknown_ns / 1e6, (double)most_ns / 1e6);
 	int world = d->ranks ? d->rank[0].trace->world_size : 0;
 	if (unmatched && world > d->ranks)
-		fo_cli_put(f, "  ", "  ", "These are the traces of %d of the job's %d ranks: give the others' too.", d->ranks, world);
+		fo_cli_put(f, "  ", "  ", "These are the traces of %d of the job's %d ranks: give the others' too.",
+			   d->ranks, world);
 }
 
 /* Is part of some rank's exposed communication in its median step neither waiting nor transfer? */
@@ -96,10 +99,14 @@ static void print_culprit(FILE *f, const struct fo_diagnosis *d, struct fo_arena
 	fputc('\n', f);
 	const char *rank = w->rank >= 0 && !several_devices(d) ? "Rank " : "", *row = d->culprit.row;
 	double excess = (double)d->culprit.excess_ns / 1e6;
-	const char *why = !row			     ? "No row of its ledger is longer than the others'." :
-			  strcmp(row, "late_begin") == 0 ? fo_arena_printf(a, "Its step began %.3f ms after the others' (median).", excess) :
-							   fo_arena_printf(a, "Its median step has %.3f ms more of \"%s\" than the others' (median).", excess, fo_row_words(row));
-	fo_cli_put(f, "", "", "%s%s is who the others wait for: %.0f %% of all waiting. %s", rank, name, 100 * d->culprit.share, why);
+	const char *why = !row ? "No row of its ledger is longer than the others'."
+			  : strcmp(row, "late_begin") == 0
+				  ? fo_arena_printf(a, "Its step began %.3f ms after the others' (median).", excess)
+				  : fo_arena_printf(
+					    a, "Its median step has %.3f ms more of \"%s\" than the others' (median).",
+					    excess, fo_row_words(row));
+	fo_cli_put(f, "", "", "%s%s is who the others wait for: %.0f %% of all waiting. %s", rank, name,
+		   100 * d->culprit.share, why);
 }
 
 static void print_skew(FILE *f, const struct fo_diagnosis *d, struct fo_arena *a)
@@ -112,7 +119,8 @@ static void print_skew(FILE *f, const struct fo_diagnosis *d, struct fo_arena *a
 	/* Communication of which nothing is known may be waiting: own work is at most that, then. */
 	bool at_most = waits_unknown(d);
 	fo_cli_put(f, "\n", "", "%s: the slowest takes %.1f %% more than %s",
-		   at_most ? "Ranks by their step, communication of unknown kind in it (some may be waiting)" : "Ranks by their own work, without waiting for others",
+		   at_most ? "Ranks by their step, communication of unknown kind in it (some may be waiting)"
+			   : "Ranks by their own work, without waiting for others",
 		   100 * d->step_skew, d->ranks == 2 ? "the other" : "the median");
 	fputc('\n', f);
 	fo_table_init(&t, "lrrr");
@@ -124,13 +132,14 @@ static void print_skew(FILE *f, const struct fo_diagnosis *d, struct fo_arena *a
 			continue;
 		fo_shown_step_of(v, &s);
 		int rank = d->rank[at[i]].rank;
-		fo_table_row(&t, name[i], rank < 0 ? "-" : fo_arena_printf(a, "%d", rank), ms(a, (double)(s.l.span_ns - s.l.exposed_wait_ns)),
-			     ms(a, (double)s.l.span_ns));
+		fo_table_row(&t, name[i], rank < 0 ? "-" : fo_arena_printf(a, "%d", rank),
+			     ms(a, (double)(s.l.span_ns - s.l.exposed_wait_ns)), ms(a, (double)s.l.span_ns));
 	}
 	fo_table_print(&t, f, "  ", true);
 	fo_table_fini(&t);
 	if (d->set->residual_ns >= 0)
-		fo_cli_put(f, "", "", "Clocks: the ends of one collective differ by %.1f us (median)", (double)d->set->residual_ns / 1e3);
+		fo_cli_put(f, "", "", "Clocks: the ends of one collective differ by %.1f us (median)",
+			   (double)d->set->residual_ns / 1e3);
 }
 
 /* Numbers that nobody recorded must not look as if somebody had. */
@@ -140,7 +149,9 @@ static void print_order(FILE *f, const struct fo_diagnosis *d)
 	for (int i = 0; i < d->ranks; i++)
 		ordered |= d->rank[i].trace->rank_from == FO_RANK_ORDER;
 	if (ordered)
-		fo_cli_put(f, "", "", "\nRanks by the order of the files: neither the traces nor their names say which rank each is.");
+		fo_cli_put(f, "", "",
+			   "\nRanks by the order of the files: neither the traces nor their names say which rank each "
+			   "is.");
 }
 
 static void print_pipeline(FILE *f, const struct fo_diagnosis *d, struct fo_arena *a)
@@ -148,13 +159,16 @@ static void print_pipeline(FILE *f, const struct fo_diagnosis *d, struct fo_aren
 	const struct fo_pipeline *p = &d->pipeline;
 	if (!p->stages)
 		return;
-	fo_cli_put(f, "", "", "\nPipeline: %d stages%s%s", p->stages, p->chunks ? fo_arena_printf(a, ", %d %s", p->chunks, fo_cli_plural(p->chunks, "chunk", "chunks")) : "",
+	fo_cli_put(f, "", "", "\nPipeline: %d stages%s%s", p->stages,
+		   p->chunks ? fo_arena_printf(a, ", %d %s", p->chunks, fo_cli_plural(p->chunks, "chunk", "chunks"))
+			     : "",
 		   p->microbatches ? fo_arena_printf(a, ", %d microbatches", p->microbatches) : "");
 	for (int i = 0; i < p->stages && i < 64; i++)
 		if (!isnan(p->bubble[i]))
 			fprintf(f, "  stage %-3d bubble %s\n", i, percent(a, p->bubble[i]));
 	if (!isnan(p->ideal))
-		fo_cli_put(f, "", "", "Even stages would leave (p - 1) / (v m) of the work: %s of the step", percent(a, p->ideal / (1 + p->ideal)));
+		fo_cli_put(f, "", "", "Even stages would leave (p - 1) / (v m) of the work: %s of the step",
+			   percent(a, p->ideal / (1 + p->ideal)));
 }
 
 void fo_cli_diagnose_ranks(FILE *f, const struct fo_diagnosis *d)
@@ -181,17 +195,19 @@ static void print_stages(const struct fo_schedule_diagnosis *d, struct fo_arena 
 	fo_table_init(&t, "rrrrrr");
 	fo_table_row(&t, "stage", "passes ms", "empty", "last step", "whole step", "slows by");
 	for (int i = 0; i < s->stages; i++)
-		fo_table_row(&t, fo_arena_printf(a, "%d", i), fo_arena_printf(a, "%.1f", 1e3 * d->work_s[i]), percent(a, d->bubble[i]), percent(a, last[i]),
-			     percent(a, d->bubble_of_step[i]), d->whatif.known ? fo_arena_printf(a, "x %.3f", d->whatif.by_stage[i]) : "-");
+		fo_table_row(&t, fo_arena_printf(a, "%d", i), fo_arena_printf(a, "%.1f", 1e3 * d->work_s[i]),
+			     percent(a, d->bubble[i]), percent(a, last[i]), percent(a, d->bubble_of_step[i]),
+			     d->whatif.known ? fo_arena_printf(a, "x %.3f", d->whatif.by_stage[i]) : "-");
 	fo_table_print(&t, stdout, "  ", true);
 	fo_table_fini(&t);
 	fo_cli_put(stdout, "", "",
-		   "Passes: time in forward and backward passes, median step. Empty (the bubble): of the stage's own time, from the step's "
-		   "begin to its last pass, the share without a pass; in the median step, and in the last one recorded. Whole step: the same "
-		   "as a share of the time until the slowest stage is done. Slows by: the step if only this stage were as recorded and all "
-		   "others even, over the step with all even.");
-	fo_cli_put(stdout, "", "", "Even stages would leave (p - 1) / (v m) = %d / %d of the work: %s of the step", s->stages - 1, s->chunks * s->microbatches,
-		   percent(a, d->ideal_of_step));
+		   "Passes: time in forward and backward passes, median step. Empty (the bubble): of the stage's own "
+		   "time, from the step's begin to its last pass, the share without a pass; in the median step, and in "
+		   "the last one recorded. Whole step: the same as a share of the time until the slowest stage is "
+		   "done. Slows by: the step if only this stage were as recorded and all others even, over the step "
+		   "with all even.");
+	fo_cli_put(stdout, "", "", "Even stages would leave (p - 1) / (v m) = %d / %d of the work: %s of the step",
+		   s->stages - 1, s->chunks * s->microbatches, percent(a, d->ideal_of_step));
 }
 
 static void print_what_if(const struct fo_schedule_diagnosis *d)
@@ -210,13 +226,17 @@ static void print_what_if(const struct fo_schedule_diagnosis *d)
 		return;
 	printf("Of that slowdown would go\n");
 	printf("  %7.2f %%  if the last stage's operations took the mean of all stages\n", 100 * w->last_stage);
-	printf("  %7.2f %%  if those of the worst worker (stage %d, replica %d) did\n", 100 * w->worst_workers, w->worker_stage, w->worker_replica);
+	printf("  %7.2f %%  if those of the worst worker (stage %d, replica %d) did\n", 100 * w->worst_workers,
+	       w->worker_stage, w->worker_replica);
 	printf("  %7.2f %%  if every operation took the mean of its kind on its own stage\n", 100 * w->unevenness);
 	if (fmax(w->last_stage, w->worst_workers) > 1)
-		fo_cli_put(stdout, "", "", "More than 100 %%: the others, as recorded, are faster than that mean, which counts the slow one. Its work has to "
-			   "go to them, so that the findings promise no more than the even step.");
-	fo_cli_put(stdout, "", "", "Slowed most by one stage: %d (x %.5f); by one kind of operation: %s (x %.5f)", w->worst_stage, w->by_stage[w->worst_stage],
-		   fo_schedule_kind_name[w->worst_kind], w->by_kind[w->worst_kind]);
+		fo_cli_put(stdout, "", "",
+			   "More than 100 %%: the others, as recorded, are faster than that mean, which counts the "
+			   "slow one. Its work has to go to them, so that the findings promise no more than the even "
+			   "step.");
+	fo_cli_put(stdout, "", "", "Slowed most by one stage: %d (x %.5f); by one kind of operation: %s (x %.5f)",
+		   w->worst_stage, w->by_stage[w->worst_stage], fo_schedule_kind_name[w->worst_kind],
+		   w->by_kind[w->worst_kind]);
 }
 
 static void print_schedule(const struct fo_schedule_diagnosis *d)
@@ -224,10 +244,12 @@ static void print_schedule(const struct fo_schedule_diagnosis *d)
 	const struct fo_schedule_log *s = d->schedule;
 	struct fo_arena a = { 0 };
 	fo_cli_put(stdout, "Pipeline schedule: ", "  ", "%s", fo_cli_seen(s->path));
-	fo_cli_put(stdout, "  ", "  ", "%d stages, %d %s, %d microbatches, %d %s; %lld steps, %.3f ms the median", s->stages, s->chunks,
-		   fo_cli_plural(s->chunks, "chunk", "chunks"), s->microbatches, s->replicas, fo_cli_plural(s->replicas, "replica", "replicas"), (long long)s->steps, 1e3 * d->step_s);
+	fo_cli_put(stdout, "  ", "  ", "%d stages, %d %s, %d microbatches, %d %s; %lld steps, %.3f ms the median",
+		   s->stages, s->chunks, fo_cli_plural(s->chunks, "chunk", "chunks"), s->microbatches, s->replicas,
+		   fo_cli_plural(s->replicas, "replica", "replicas"), (long long)s->steps, 1e3 * d->step_s);
 	if (d->warm_up)
-		printf("  the first %s left out: warm-up\n", d->warm_up == 1 ? "step is" : fo_arena_printf(&a, "%lld steps are", (long long)d->warm_up));
+		printf("  the first %s left out: warm-up\n",
+		       d->warm_up == 1 ? "step is" : fo_arena_printf(&a, "%lld steps are", (long long)d->warm_up));
 	if (s->also)
 		fo_cli_put(stdout, "  left alone: ", "    ", "%s, which a simulation wrote", fo_cli_seen(s->also));
 	fputc('\n', stdout);

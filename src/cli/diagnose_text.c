@@ -8,7 +8,12 @@
 #include <math.h>
 #include <string.h>
 
-enum { PRODUCTS = 8, SHOWN = 1024, KERNEL = 30, /* bytes of a kernel's name, where the other columns leave them room */ LINE = 80 };
+enum {
+	PRODUCTS = 8,
+	SHOWN = 1024,
+	KERNEL = 30,
+	/* bytes of a kernel's name, where the other columns leave them room */ LINE = 80
+};
 
 /* Texts of findings may hold names from the trace. */
 static const char *seen(char buf[SHOWN], const char *text) { return fo_str_visible(buf, SHOWN, text); }
@@ -50,15 +55,16 @@ static const char *losses(struct fo_arena *a, const struct fo_bridge *b)
 {
 	const char *all = "";
 	for (int i = 0; i < b->losses; i++)
-		all = fo_arena_printf(a, "%s%s%s (%.1f points)", all, i ? ", " : "; most is lost to ", b->row[b->loss[i]].name, 100 * b->row[b->loss[i]].share);
+		all = fo_arena_printf(a, "%s%s%s (%.1f points)", all, i ? ", " : "; most is lost to ",
+				      b->row[b->loss[i]].name, 100 * b->row[b->loss[i]].share);
 	return all;
 }
 
 static void print_setting(FILE *f, const char *first, const char *lead, const struct fo_setting *s)
 {
 	char key[SHOWN], now[SHOWN], to[SHOWN];
-	fo_cli_put(f, first, lead, "%s: %s%s%s%s -> %s", s->framework, seen(key, s->key), *s->now ? " (now " : "", seen(now, s->now),
-		   *s->now ? ")" : "", seen(to, s->proposed));
+	fo_cli_put(f, first, lead, "%s: %s%s%s%s -> %s", s->framework, seen(key, s->key), *s->now ? " (now " : "",
+		   seen(now, s->now), *s->now ? ")" : "", seen(to, s->proposed));
 }
 
 /* The note that holds the reason; it stands in the answer and not a second time behind the findings. */
@@ -95,25 +101,27 @@ void fo_cli_diagnose_answer(FILE *f, const struct fo_diagnosis *d)
 	if (busy)
 		fo_cli_put(f, "Machine:     ", "             ", "%s; figures may be of the busy machine", busy);
 	if (first)
-		fo_cli_put(f, "Bottleneck:  ", "             ", "%s%s%s", seen(text, first->title), fo_finding_worth(first) ? ". Worth " : "",
-			   gain(&a, first));
+		fo_cli_put(f, "Bottleneck:  ", "             ", "%s%s%s", seen(text, first->title),
+			   fo_finding_worth(first) ? ". Worth " : "", gain(&a, first));
 	else
 		fo_cli_put(f, "Bottleneck:  ", "             ", "none that these traces show");
 	if (first && first->settings && fo_finding_worth(first)) /* what gains nothing is nothing to begin with */
 		print_setting(f, "Try first:   ", "             ", &first->setting[0]);
 	if (second)
-		fo_cli_put(f, "Runner-up:   ", "             ", "%s%s%s", seen(text, second->title), fo_finding_worth(second) ? ". Worth " : "",
-			   gain(&a, second));
+		fo_cli_put(f, "Runner-up:   ", "             ", "%s%s%s", seen(text, second->title),
+			   fo_finding_worth(second) ? ". Worth " : "", gain(&a, second));
 	const char *rule = strcmp(d->bridge.rule, "shapes") ? "rule mfu" : "FLOP counted from recorded shapes";
 	if (d->bridge.known)
-		fo_cli_put(f, "MFU:         ", "             ", "%.*f %% (%s%s%s%s%s)%s", fo_mfu_decimals(d->bridge.mfu),
-			   100 * d->bridge.mfu, rule, *d->bridge.dtype ? ", " : "",
-			   d->bridge.dtype, *d->bridge.note ? "; " : "", seen(text, d->bridge.note), losses(&a, &d->bridge));
+		fo_cli_put(f, "MFU:         ", "             ", "%.*f %% (%s%s%s%s%s)%s",
+			   fo_mfu_decimals(d->bridge.mfu), 100 * d->bridge.mfu, rule, *d->bridge.dtype ? ", " : "",
+			   d->bridge.dtype, *d->bridge.note ? "; " : "", seen(text, d->bridge.note),
+			   losses(&a, &d->bridge));
 	else if (d->own.known)
 		fo_cli_put(f, "MFU:         ", "             ", "%s", seen(text, fo_own_mfu_text(&d->own, own)));
 	else
 		fo_cli_put(f, "MFU:         ", "             ", "not known: %s",
-			   *d->bridge.why_not ? seen(text, d->bridge.why_not) : "give --model, --seq and --tokens-per-step");
+			   *d->bridge.why_not ? seen(text, d->bridge.why_not)
+					      : "give --model, --seq and --tokens-per-step");
 	if (*d->utilisation.sentence)
 		fo_cli_put(f, "Utilisation: ", "             ", "%s", seen(text, d->utilisation.sentence));
 	fo_arena_fini(&a);
@@ -126,7 +134,8 @@ void fo_cli_diagnose_found(FILE *f, const struct fo_diagnosis *d)
 	char text[SHOWN];
 	int n = fo_found_of(d, &a, &line);
 	for (int i = 0; i < n; i++)
-		fo_cli_put(f, i ? "             " : "Traces:      ", "             ", "%s%s", seen(text, line[i]), i + 1 < n ? ";" : "");
+		fo_cli_put(f, i ? "             " : "Traces:      ", "             ", "%s%s", seen(text, line[i]),
+			   i + 1 < n ? ";" : "");
 	fo_arena_fini(&a);
 }
 
@@ -143,20 +152,23 @@ void fo_cli_diagnose_bridge(FILE *f, const struct fo_diagnosis *d)
 	fprintf(f, "\n");
 	for (int i = 0; i < b->rows && i < FO_BRIDGE_MAX; i++)
 		price = price || isfinite(b->row[i].dollars_per_hour);
-	fo_cli_put(f, "From 100 % to MFU: ", "  ", "peak %s %s%s%s, %d device%s", fo_str_si(si, b->peak_flop_s, "FLOP/s"), b->dtype,
-		   *b->device ? " of " : "", seen(text, b->device), b->devices, b->devices == 1 ? "" : "s");
+	fo_cli_put(f, "From 100 % to MFU: ", "  ", "peak %s %s%s%s, %d device%s",
+		   fo_str_si(si, b->peak_flop_s, "FLOP/s"), b->dtype, *b->device ? " of " : "", seen(text, b->device),
+		   b->devices, b->devices == 1 ? "" : "s");
 	fprintf(f, "\n");
 	fo_table_init(&t, "lrrrr");
 	char label[48];
 	const struct fo_device_ledger *shown = fo_shown_device(d, d->worst);
-	fo_table_row(&t, shown ? fo_shown_step_words(label, shown) : "", "points", "left", price ? "an hour" : "", price ? "a day" : "");
+	fo_table_row(&t, shown ? fo_shown_step_words(label, shown) : "", "points", "left", price ? "an hour" : "",
+		     price ? "a day" : "");
 	fo_table_row(&t, "the peak", "", "100.0 %", "", "");
 	for (int i = 1; i <= b->rows && i < FO_BRIDGE_MAX; i++) {
 		const struct fo_bridge_row *r = &b->row[i < b->rows ? i : 0]; /* MFU, the first, is what is left */
 		if (i < b->rows)
 			left -= r->share;
-		fo_table_row(&t, r->name, i < b->rows ? fo_arena_printf(&a, "%+.1f", -100 * r->share) : "", percent(&a, i < b->rows ? left : r->share),
-			     money(&a, r->dollars_per_hour), money(&a, 24 * r->dollars_per_hour));
+		fo_table_row(&t, r->name, i < b->rows ? fo_arena_printf(&a, "%+.1f", -100 * r->share) : "",
+			     percent(&a, i < b->rows ? left : r->share), money(&a, r->dollars_per_hour),
+			     money(&a, 24 * r->dollars_per_hour));
 	}
 	fo_table_print(&t, f, "  ", true);
 	fo_table_fini(&t);
@@ -227,7 +239,8 @@ static void print_evidence(FILE *f, struct fo_arena *a, const struct fo_diagnosi
 			if (d->rank[r].rank == e->rank && d->rank[r].trace)
 				origin = d->rank[r].trace->begin_ns;
 		const char *more = line[i].count > 1 ? fo_arena_printf(a, ", and %d more", line[i].count - 1) : "";
-		fo_table_row(&t, e->rank < 0 ? "?" : fo_arena_printf(a, "%d", e->rank), fo_arena_printf(a, "%.3f ms", (double)(e->begin_ns - origin) * 1e-6),
+		fo_table_row(&t, e->rank < 0 ? "?" : fo_arena_printf(a, "%d", e->rank),
+			     fo_arena_printf(a, "%.3f ms", (double)(e->begin_ns - origin) * 1e-6),
 			     ms(a, e->duration_ns), fo_arena_printf(a, "%s%s", line[i].text, more));
 	}
 	fo_table_print(&t, f, "     ", false);
@@ -240,7 +253,8 @@ static char *savings(struct fo_arena *a, const struct fo_diagnosis *d, double do
 	int n = d->bridge.devices;
 	if (!isfinite(dollars))
 		return fo_arena_strdup(a, "");
-	return fo_arena_printf(a, "; %s an hour of %d device%s, %s a day", money(a, dollars), n, n == 1 ? "" : "s", money(a, 24 * dollars));
+	return fo_arena_printf(a, "; %s an hour of %d device%s, %s a day", money(a, dollars), n, n == 1 ? "" : "s",
+			       money(a, 24 * dollars));
 }
 
 static void print_settings(FILE *f, const struct fo_finding *x)
@@ -261,7 +275,8 @@ static void print_notes(FILE *f, const struct fo_diagnosis *d, bool doubt, bool 
 		if (!any)
 			fprintf(f, "\n");
 		any = true;
-		fo_cli_put(f, "Note: ", "      ", "%s%s%s", seen(text, x->title), brief ? "" : ". ", brief ? "" : seen(why, x->why));
+		fo_cli_put(f, "Note: ", "      ", "%s%s%s", seen(text, x->title), brief ? "" : ". ",
+			   brief ? "" : seen(why, x->why));
 	}
 }
 
@@ -319,8 +334,9 @@ void fo_cli_diagnose_kernels(FILE *f, const struct fo_diagnosis *d)
 	}
 	for (int64_t i = 0; i < top.n && i < FO_KERNELS_SHOWN; i++) {
 		const struct fo_kernel_sum *k = &top.v[i];
-		fo_table_row(&t, fo_arena_printf(&a, strlen(k->name) > room ? "%.*s..." : "%.*s", (int)room, k->name), fo_class_words[k->class],
-			     fo_arena_printf(&a, "%.6g", k->calls), percent(&a, (double)k->ns / (double)top.span_ns),
+		fo_table_row(&t, fo_arena_printf(&a, strlen(k->name) > room ? "%.*s..." : "%.*s", (int)room, k->name),
+			     fo_class_words[k->class], fo_arena_printf(&a, "%.6g", k->calls),
+			     percent(&a, (double)k->ns / (double)top.span_ns),
 			     fo_arena_printf(&a, "%.3f", (double)k->ns * 1e-6));
 	}
 	if (top.n) {
@@ -345,11 +361,14 @@ void fo_cli_diagnose_products(FILE *f, const struct fo_diagnosis *d)
 	for (int64_t i = 0; i < d->products && i < PRODUCTS; i++) {
 		const struct fo_product *q = &d->product[i];
 		fo_table_row(&t,
-			     fo_arena_printf(&a, q->batch > 1 ? "%lldx%lldx%lld, %lld times" : "%lldx%lldx%lld", (long long)q->m, (long long)q->n,
-					     (long long)q->k, (long long)q->batch),
+			     fo_arena_printf(&a, q->batch > 1 ? "%lldx%lldx%lld, %lld times" : "%lldx%lldx%lld",
+					     (long long)q->m, (long long)q->n, (long long)q->k, (long long)q->batch),
 			     q->dtype, fo_arena_printf(&a, "%lld", (long long)q->calls), ms(&a, q->time_ns),
 			     isfinite(q->flop_s) ? fo_arena_printf(&a, "%.1f", q->flop_s * 1e-12) : "-",
-			     percent(&a, q->flop_s / q->attainable_flop_s), q->memory_bound ? "memory" : isfinite(q->attainable_flop_s) ? "arithmetic" : "-");
+			     percent(&a, q->flop_s / q->attainable_flop_s),
+			     q->memory_bound                  ? "memory"
+			     : isfinite(q->attainable_flop_s) ? "arithmetic"
+							      : "-");
 	}
 	fo_table_print(&t, f, "  ", true);
 	fo_table_fini(&t);

@@ -1,4 +1,5 @@
-/* flatout export: a run for other tools: TensorBoard, Perfetto, Prometheus; traces as tables and slices (export_traces.c). */
+/* flatout export: a run for other tools: TensorBoard, Perfetto, Prometheus; traces as tables and slices
+ * (export_traces.c). */
 #define _GNU_SOURCE /* flock */
 #include "cli/cli.h"
 #include "cli/export.h"
@@ -20,23 +21,32 @@
 #include <unistd.h>
 #include <zlib.h>
 
-struct export {
+struct export
+{
 	const char *tensorboard, *trace, *prometheus, *predicted, *program, *chrome, *csv;
 	const char *json;
 	bool force;
 };
 
 static const struct fo_opt rows[] = {
-	FO_OPT_OUTPUT(struct export, tensorboard, "export.tensorboard", "DIR", "", "scalars as a TensorBoard event file in this folder", FO_OUTPUT_NEW_NAMES),
-	FO_OPT_OUTPUT(struct export, trace, "export.trace", "FILE", "",
-		    "timeline as a trace for ui.perfetto.dev or chrome://tracing (JSON; compressed when it ends in .gz)", FO_OUTPUT_SLICES),
-	FO_OPT_OUTPUT(struct export, prometheus, "export.prometheus", "FILE", "", "figures as node_exporter's textfile collector reads them", FO_OUTPUT_PROMETHEUS),
+	FO_OPT_OUTPUT(struct export, tensorboard, "export.tensorboard", "DIR", "",
+		      "scalars as a TensorBoard event file in this folder", FO_OUTPUT_NEW_NAMES),
+	FO_OPT_OUTPUT(
+		struct export, trace, "export.trace", "FILE", "",
+		"timeline as a trace for ui.perfetto.dev or chrome://tracing (JSON; compressed when it ends in .gz)",
+		FO_OUTPUT_SLICES),
+	FO_OPT_OUTPUT(struct export, prometheus, "export.prometheus", "FILE", "",
+		      "figures as node_exporter's textfile collector reads them", FO_OUTPUT_PROMETHEUS),
 	FO_OPT_PATH(struct export, predicted, "export.predicted", "FILE", "",
 		    "trace: also this timeline of the same program (flatout predict --timeline), as a second process"),
-	FO_OPT_PATH(struct export, program, "export.program", "FILE", "", "trace of --predicted without a run: its step program"),
-	FO_OPT_OUTPUT(struct export, chrome, "export.chrome", "FILE", "",
-		    "operations of traces with class, step, pass and idle causes, for ui.perfetto.dev (.gz: compressed)", FO_OUTPUT_SLICES),
-	FO_OPT_OUTPUT(struct export, csv, "export.csv", "FILE", "", "the same as a table, one line for each operation (.gz: compressed)", FO_OUTPUT_CSV),
+	FO_OPT_PATH(struct export, program, "export.program", "FILE", "",
+		    "trace of --predicted without a run: its step program"),
+	FO_OPT_OUTPUT(
+		struct export, chrome, "export.chrome", "FILE", "",
+		"operations of traces with class, step, pass and idle causes, for ui.perfetto.dev (.gz: compressed)",
+		FO_OUTPUT_SLICES),
+	FO_OPT_OUTPUT(struct export, csv, "export.csv", "FILE", "",
+		      "the same as a table, one line for each operation (.gz: compressed)", FO_OUTPUT_CSV),
 	FO_OPT_JSON(struct export, json, "export.json", "say as JSON what was written"),
 	FO_OPT_FORCE(struct export, force, "export.force"),
 	FO_OPT_END
@@ -54,7 +64,9 @@ static fo_status out_write(void *ctx, const void *bytes, size_t n)
 {
 	struct out *o = ctx;
 	if (o->gz)
-		return gzwrite(o->gz, bytes, (unsigned)n) == (int)n ? FO_OK : fo_fs_refuse("write", o->file.path, errno ? errno : ENOSPC);
+		return gzwrite(o->gz, bytes, (unsigned)n) == (int)n
+			       ? FO_OK
+			       : fo_fs_refuse("write", o->file.path, errno ? errno : ENOSPC);
 	return fwrite(bytes, 1, n, o->f) == n ? FO_OK : fo_fs_refuse("write", o->file.path, errno ? errno : ENOSPC);
 }
 
@@ -88,7 +100,8 @@ static fo_status out_close(struct out *o, fo_status st)
 	return fo_fs_new_end(&o->file, st, false);
 }
 
-fo_status fo_cli_export_file(const char *path, fo_status (*fill)(const struct fo_trace_sink *sink, void *ctx), void *ctx, int64_t *bytes)
+fo_status fo_cli_export_file(const char *path, fo_status (*fill)(const struct fo_trace_sink *sink, void *ctx),
+			     void *ctx, int64_t *bytes)
 {
 	struct out o;
 	fo_status st = out_open(&o, path);
@@ -113,7 +126,8 @@ static fo_status fill_trace(const struct fo_trace_sink *sink, void *ctx)
 	return fo_trace_events_write(from->v, from->n, sink);
 }
 
-static fo_status read_predicted(const char *path, const struct fo_program *p, const char *what, struct fo_timeline_file *out)
+static fo_status read_predicted(const char *path, const struct fo_program *p, const char *what,
+				struct fo_timeline_file *out)
 {
 	FO_TRY(fo_timeline_read(out, path));
 	if (out->program_hash == fo_program_hash(p))
@@ -128,8 +142,8 @@ static fo_status write_trace(const char *path, const struct fo_trace_source *sou
 	return fo_cli_export_file(path, fill_trace, &(struct sources){ source, n }, bytes);
 }
 
-/* A training process holds the lock of its folder. We ask for a share of it and give it back at once; where locks are not to be had
- * nobody is known to train. */
+/* A training process holds the lock of its folder. We ask for a share of it and give it back at once; where locks are
+ * not to be had nobody is known to train. */
 static bool still_training(const char *dir)
 {
 	struct fo_arena a = { 0 };
@@ -149,8 +163,10 @@ static fo_status want_file(const struct fo_record *r, const struct fo_record_fil
 	if (f->state != FO_RECORD_ABSENT)
 		return fo_fail(FO_EFORMAT, "%s", f->why);
 	if (still_training(r->dir))
-		return fo_hint(fo_fail(FO_EARG, "there is no '%s' yet: the run is still training", f->path), "training writes it at its end");
-	return fo_hint(fo_fail(FO_EARG, "there is no '%s'", f->path), "training writes it at its end; was the run killed?");
+		return fo_hint(fo_fail(FO_EARG, "there is no '%s' yet: the run is still training", f->path),
+			       "training writes it at its end");
+	return fo_hint(fo_fail(FO_EARG, "there is no '%s'", f->path),
+		       "training writes it at its end; was the run killed?");
 }
 
 /* Could a file be made there? */
@@ -199,7 +215,8 @@ static fo_status trace_of_run(const struct export *in, const struct fo_record *r
 					       .steps = &r->step } };
 	fo_status st = FO_OK;
 	if (*in->predicted) {
-		FO_TRY_OR(st, read_predicted(in->predicted, &r->program, r->file[FO_RECORD_PROGRAM].path, &predicted), done);
+		FO_TRY_OR(st, read_predicted(in->predicted, &r->program, r->file[FO_RECORD_PROGRAM].path, &predicted),
+			  done);
 		source[n++] = (struct fo_trace_source){ .name = fo_arena_printf(&a, "predicted: %s", in->predicted),
 							.program = &r->program,
 							.unrolled = &r->unrolled,
@@ -244,7 +261,8 @@ done:
 
 /* ---- all ---- */
 
-static void say(const struct export *in, struct fo_json *j, const char *key, const char *path, const char *fmt, ...) FO_PRINTF(5, 6);
+static void say(const struct export *in, struct fo_json *j, const char *key, const char *path, const char *fmt, ...)
+	FO_PRINTF(5, 6);
 static void say(const struct export *in, struct fo_json *j, const char *key, const char *path, const char *fmt, ...)
 {
 	char what[128];
@@ -267,8 +285,8 @@ static fo_status export_run(const struct export *in, const struct fo_record *r, 
 	FO_TRY(want_all(in, r));
 	if (*in->tensorboard) {
 		FO_TRY(fo_tensorboard_export(r, in->tensorboard, &path));
-		say(in, j, "tensorboard", path, "%lld step%s, %lld evaluation%s", (long long)r->step.n, r->step.n == 1 ? "" : "s", (long long)r->evals,
-		    r->evals == 1 ? "" : "s");
+		say(in, j, "tensorboard", path, "%lld step%s, %lld evaluation%s", (long long)r->step.n,
+		    r->step.n == 1 ? "" : "s", (long long)r->evals, r->evals == 1 ? "" : "s");
 		free(path);
 	}
 	if (*in->prometheus) {
@@ -288,13 +306,16 @@ static fo_status check(const struct export *in, const char *run)
 {
 	if (*in->chrome || *in->csv) {
 		if (*in->tensorboard || *in->trace || *in->prometheus || *in->predicted || *in->program)
-			return fo_fail(FO_EARG, "--chrome and --csv are for traces, the other outputs for a run: two commands");
+			return fo_fail(FO_EARG,
+				       "--chrome and --csv are for traces, the other outputs for a run: two commands");
 		return run ? FO_OK : fo_fail(FO_EARG, "which traces? name their files or folder");
 	}
 	if (!*in->tensorboard && !*in->trace && !*in->prometheus)
-		return fo_hint(fo_fail(FO_EARG, "nothing to write: say --tensorboard DIR, --trace FILE or --prometheus FILE of a run, "
-						"--chrome FILE or --csv FILE of traces"),
-			       "'flatout export --help' has examples");
+		return fo_hint(
+			fo_fail(FO_EARG,
+				"nothing to write: say --tensorboard DIR, --trace FILE or --prometheus FILE of a run, "
+				"--chrome FILE or --csv FILE of traces"),
+			"'flatout export --help' has examples");
 	if (!run && (*in->tensorboard || *in->prometheus || !*in->predicted || !*in->program))
 		return fo_hint(fo_fail(FO_EARG, "which run? name its folder (run.dir)"),
 			       "only a trace of --predicted goes without, with --program");
@@ -324,15 +345,22 @@ static fo_status run(int argc, char **argv)
 	fo_json_object(&j, NULL);
 	fo_json_int(&j, "schema", 1);
 	if (*in.chrome || *in.csv) {
-		st = fo_cli_export_traces(in.chrome, in.csv, (const char *const *)argv + 1, argc - 1, in.json ? &j : NULL);
+		st = fo_cli_export_traces(in.chrome, in.csv, (const char *const *)argv + 1, argc - 1,
+					  in.json ? &j : NULL);
 	} else if (dir) {
-		FO_TRY_OR(st, fo_record_open(&r, dir, *in.trace ? FO_RECORD_WITH_TIMELINE : *in.prometheus ? FO_RECORD_WITH_PROGRAM : 0), done);
+		FO_TRY_OR(st,
+			  fo_record_open(&r, dir,
+					 *in.trace        ? FO_RECORD_WITH_TIMELINE
+					 : *in.prometheus ? FO_RECORD_WITH_PROGRAM
+							  : 0),
+			  done);
 		st = export_run(&in, &r, &j);
 		fo_record_fini(&r);
 	} else {
 		st = trace_of_prediction(&in, &bytes);
 		if (st == FO_OK)
-			say(&in, &j, "trace", in.trace, "%s; open it in ui.perfetto.dev", fo_str_bytes(size, (double)bytes));
+			say(&in, &j, "trace", in.trace, "%s; open it in ui.perfetto.dev",
+			    fo_str_bytes(size, (double)bytes));
 	}
 	fo_json_close(&j);
 	if (st == FO_OK && in.json)
@@ -346,7 +374,8 @@ done:
 const struct fo_command fo_cmd_export = {
 	.name = "export",
 	.group = "diagnose",
-	.usage = "flatout export RUN [--tensorboard DIR] [--trace FILE [--predicted FILE]] [--prometheus FILE] [--json]\n"
+	.usage = "flatout export RUN [--tensorboard DIR] [--trace FILE [--predicted FILE]] [--prometheus FILE] "
+		 "[--json]\n"
 		 "flatout export TRACE... [--chrome FILE] [--csv FILE] [--json]",
 	.summary = "a run or traces for other tools: TensorBoard, Perfetto, CSV",
 	.text = "RUN is a run directory (run.dir). Training writes the first and the last by itself\n"

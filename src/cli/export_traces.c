@@ -28,13 +28,15 @@ static fo_status is_no_input(const char *path, const struct fo_trace_set *s)
 {
 	struct stat out, in;
 	for (int i = 0; i < s->count; i++)
-		if (!stat(path, &out) && !stat(s->rank[i]->path, &in) && out.st_dev == in.st_dev && out.st_ino == in.st_ino)
-			return fo_hint(fo_fail(FO_EARG, "'%s' is one of the traces: not replaced", path), "another name for what is written");
+		if (!stat(path, &out) && !stat(s->rank[i]->path, &in) && out.st_dev == in.st_dev &&
+		    out.st_ino == in.st_ino)
+			return fo_hint(fo_fail(FO_EARG, "'%s' is one of the traces: not replaced", path),
+				       "another name for what is written");
 	return FO_OK;
 }
 
-static fo_status write_one(const char *key, const char *path, fo_status (*fill)(const struct fo_trace_sink *, void *), const struct fo_trace_set *s,
-			   struct fo_json *j)
+static fo_status write_one(const char *key, const char *path, fo_status (*fill)(const struct fo_trace_sink *, void *),
+			   const struct fo_trace_set *s, struct fo_json *j)
 {
 	struct job job = { s, 0 };
 	int64_t bytes;
@@ -43,8 +45,8 @@ static fo_status write_one(const char *key, const char *path, fo_status (*fill)(
 	if (j)
 		fo_json_text(j, key, path);
 	else
-		fo_cli_put(stdout, "wrote ", "      ", "%s: %lld operations of %d rank%s, %s", fo_cli_seen(path), (long long)job.rows,
-			   s->count, s->count == 1 ? "" : "s", fo_str_bytes(size, (double)bytes));
+		fo_cli_put(stdout, "wrote ", "      ", "%s: %lld operations of %d rank%s, %s", fo_cli_seen(path),
+			   (long long)job.rows, s->count, s->count == 1 ? "" : "s", fo_str_bytes(size, (double)bytes));
 	return FO_OK;
 }
 

@@ -16,7 +16,8 @@ struct flops {
 };
 
 static const struct fo_opt rows[] = {
-	FO_OPT_PATH(struct flops, model, "flops.model", "M", NULL, "preset, name on Hugging Face, config.json, or a folder with one"),
+	FO_OPT_PATH(struct flops, model, "flops.model", "M", NULL,
+		    "preset, name on Hugging Face, config.json, or a folder with one"),
 	FO_OPT_LENGTH(struct flops, seq, "flops.seq", "S", NULL, 1, 1 << 30, "sequence length"),
 	FO_OPT_REAL(struct flops, tokens, "flops.tokens", "D", NULL, 1, 1e18, "tokens",
 		    "training budget: adds totals and device-days"),

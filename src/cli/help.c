@@ -17,14 +17,16 @@ static const struct {
 static const struct {
 	const char *command, *task, *example;
 } tasks[] = {
-	{ "diagnose", "Find out why a training run is slow, from a profiler's trace", "flatout diagnose trace.json.gz" },
+	{ "diagnose", "Find out why a training run is slow, from a profiler's trace",
+	  "flatout diagnose trace.json.gz" },
 	{ "mfu", "Judge a training speed that somebody reports",
 	  "flatout mfu --model llama-3.1-8b --seq 8192 --device b200 --devices 1 \\\n"
 	  "          --tokens-per-second 21111" },
 	{ "demo", "Train a small model on this machine, in minutes", "flatout demo" },
 	{ "train", "Train on your own text, interrupt it, go on", "flatout init run.yaml && flatout train run.yaml" },
 	{ "data", "Turn text, JSON lines or C4's archives into tokens", "flatout data" },
-	{ "compare", "See what a change did, by a trace before and one after", "flatout compare before.json.gz after.json.gz" },
+	{ "compare", "See what a change did, by a trace before and one after",
+	  "flatout compare before.json.gz after.json.gz" },
 	{ "flops", "Count the work of a model", "flatout flops --model llama-3.1-8b --seq 8192 --tokens 15T" },
 	{ "devices", "Look up the peaks of an accelerator", "flatout devices h100" },
 	{ "program", "See every operation of a training step", "flatout program run.yaml" },
@@ -52,7 +54,8 @@ const struct fo_command *fo_command_find(const struct fo_command *const *list, c
 
 void fo_help_tasks(const struct fo_command *const *list, struct fo_str *out)
 {
-	fo_str_puts(out, "Flatout says why training is slow, tells whether an MFU is true, and trains\nsmall Llamas at most of what a CPU can do.\n");
+	fo_str_puts(out, "Flatout says why training is slow, tells whether an MFU is true, and trains\nsmall Llamas at "
+			 "most of what a CPU can do.\n");
 	int shown = 0;
 	for (size_t i = 0; i < sizeof tasks / sizeof tasks[0] && shown < 5; i++) {
 		if (!fo_command_find(list, tasks[i].command, NULL))
@@ -179,7 +182,9 @@ void fo_help_command(const struct fo_command *c, struct fo_str *out)
 		while (rows[i].key && (rows[i].type == FO_OPT_T_BOOL || rows[i].bare))
 			i++;
 		if (rows[i].key)
-			fo_str_printf(out, "\nEach option%s can also be set by an environment variable:\n%s=%s is --%s=%s.\n", c->own ? " of a run" : "",
-				      fo_opt_env_name(env, rows[i].key), rows[i].arg, fo_opt_flag_name(rows, i), rows[i].arg);
+			fo_str_printf(
+				out, "\nEach option%s can also be set by an environment variable:\n%s=%s is --%s=%s.\n",
+				c->own ? " of a run" : "", fo_opt_env_name(env, rows[i].key), rows[i].arg,
+				fo_opt_flag_name(rows, i), rows[i].arg);
 	}
 }

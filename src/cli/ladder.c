@@ -7,12 +7,16 @@
 #include <string.h>
 
 static const struct fo_opt extra[] = {
-	FO_OPT_PATH(struct fo_cli_ladder, rungs, "ladder.rungs", "FILE", "", "rungs of your own (YAML); empty: the built-in ones"),
-	FO_OPT_INT(struct fo_cli_ladder, rounds, "ladder.rounds", "N", "5", FO_LADDER_MIN_ROUNDS, FO_LADDER_MAX_ROUNDS, "rounds",
-		   "in each of which every rung trains its share of the steps"),
-	FO_OPT_BOOL(struct fo_cli_ladder, show, "ladder.show", "false", "print the ladder in DIR as it is; run nothing"),
-	FO_OPT_BOOL(struct fo_cli_ladder, brief, "ladder.brief", "false", "print only the first table: MFU, useful tokens/s, gains"),
-	FO_OPT_JSON_OF(struct fo_cli_ladder, json, "ladder.json", "print ladder.json, progress on standard error", FO_OUTPUT_LADDER),
+	FO_OPT_PATH(struct fo_cli_ladder, rungs, "ladder.rungs", "FILE", "",
+		    "rungs of your own (YAML); empty: the built-in ones"),
+	FO_OPT_INT(struct fo_cli_ladder, rounds, "ladder.rounds", "N", "5", FO_LADDER_MIN_ROUNDS, FO_LADDER_MAX_ROUNDS,
+		   "rounds", "in each of which every rung trains its share of the steps"),
+	FO_OPT_BOOL(struct fo_cli_ladder, show, "ladder.show", "false",
+		    "print the ladder in DIR as it is; run nothing"),
+	FO_OPT_BOOL(struct fo_cli_ladder, brief, "ladder.brief", "false",
+		    "print only the first table: MFU, useful tokens/s, gains"),
+	FO_OPT_JSON_OF(struct fo_cli_ladder, json, "ladder.json", "print ladder.json, progress on standard error",
+		       FO_OUTPUT_LADDER),
 	FO_OPT_FORCE(struct fo_cli_ladder, force, "ladder.force"),
 	FO_OPT_END
 };
@@ -23,7 +27,10 @@ static const char lead[] = "           "; /* below the words in front */
 
 /* ---- tables ---- */
 
-static const char *percent(struct fo_arena *a, double v) { return isfinite(v) ? fo_arena_printf(a, "%.1f", 100 * v) : "-"; }
+static const char *percent(struct fo_arena *a, double v)
+{
+	return isfinite(v) ? fo_arena_printf(a, "%.1f", 100 * v) : "-";
+}
 static const char *range(struct fo_arena *a, const char *form, double low, double high)
 {
 	char one[32], two[32];
@@ -88,8 +95,8 @@ static void print_rest(const struct fo_ladder *l, struct fo_arena *a, FILE *f)
 	for (int i = 0; i < l->rungs; i++) {
 		const struct fo_ladder_rung *g = &l->rung[i];
 		fo_table_row(&t, g->name, factor(a, g->predicted_gain),
-			     isfinite(g->step_s.median) ? fo_arena_printf(a, "%.1f", 1e3 * g->step_s.median) : "-", bytes(a, g->measured_bytes),
-			     percent(a, g->padding), fo_ladder_share(a, g->text_seen),
+			     isfinite(g->step_s.median) ? fo_arena_printf(a, "%.1f", 1e3 * g->step_s.median) : "-",
+			     bytes(a, g->measured_bytes), percent(a, g->padding), fo_ladder_share(a, g->text_seen),
 			     isfinite(g->val_loss) ? fo_arena_printf(a, "%.3f", g->val_loss) : "-", losses(a, g));
 	}
 	fo_table_print(&t, f, "", true);
@@ -113,15 +120,18 @@ static void print_parts(const struct fo_ladder *l, struct fo_arena *a, FILE *f)
 	if (!g[1] || !(total(g[0]) > 0) || !(total(g[1]) > 0))
 		return;
 	fo_table_init(&t, "lrrrr");
-	fo_table_row(&t, "where a step's time goes", fo_arena_printf(a, "%s %%", g[0]->name), fo_arena_printf(a, "%s %%", g[1]->name), "mean ms", "mean ms");
+	fo_table_row(&t, "where a step's time goes", fo_arena_printf(a, "%s %%", g[0]->name),
+		     fo_arena_printf(a, "%s %%", g[1]->name), "mean ms", "mean ms");
 	for (int k = 0; k < FO_PART_COUNT; k++) {
 		if (g[0]->part_s[k] + g[1]->part_s[k] == 0)
 			continue;
 		char *name = fo_arena_strdup(a, fo_part_name[k]);
 		for (char *c = name; *c; c++)
 			*c = *c == '_' ? ' ' : *c;
-		fo_table_row(&t, name, percent(a, g[0]->part_s[k] / total(g[0])), percent(a, g[1]->part_s[k] / total(g[1])),
-			     fo_arena_printf(a, "%.1f", 1e3 * g[0]->part_s[k]), fo_arena_printf(a, "%.1f", 1e3 * g[1]->part_s[k]));
+		fo_table_row(&t, name, percent(a, g[0]->part_s[k] / total(g[0])),
+			     percent(a, g[1]->part_s[k] / total(g[1])),
+			     fo_arena_printf(a, "%.1f", 1e3 * g[0]->part_s[k]),
+			     fo_arena_printf(a, "%.1f", 1e3 * g[1]->part_s[k]));
 	}
 	fputc('\n', f);
 	fo_table_print(&t, f, "", true);
@@ -160,10 +170,11 @@ static void print_peaks(const struct fo_ladder *l, FILE *f)
 		const struct fo_ladder_rung *g = &l->rung[i];
 		bool told = !(g->peak_flop_s > 0);
 		for (int k = 0; k < i && !told; k++)
-			told = l->rung[k].peak_flop_s == g->peak_flop_s && !strcmp(l->rung[k].peak_dtype, g->peak_dtype);
+			told = l->rung[k].peak_flop_s == g->peak_flop_s &&
+			       !strcmp(l->rung[k].peak_dtype, g->peak_dtype);
 		if (!told)
-			fo_cli_put(f, "peak       ", lead, "%s/s %s (%s)", fo_str_si(peak, g->peak_flop_s, "FLOP"), g->peak_dtype,
-				   fo_cli_seen(g->peak_source));
+			fo_cli_put(f, "peak       ", lead, "%s/s %s (%s)", fo_str_si(peak, g->peak_flop_s, "FLOP"),
+				   g->peak_dtype, fo_cli_seen(g->peak_source));
 	}
 }
 
@@ -180,9 +191,12 @@ static void print_gain_note(const struct fo_ladder *l, FILE *f)
 		fo_cli_put(f, "gain       ", lead, "not before a rung and the one it starts from have done all rounds");
 		return;
 	}
-	fo_cli_put(f, "gain       ", lead, "tok/s over those of the rung it starts from, paired by round; interval of level %.1f %% from %d rounds: one rung "
-		   "in %.0f that does nothing is still called a gain or a loss; of ladders with %d such rungs, %.0f %% call one or more so",
-		   100 * level, l->rounds, level < 1 ? 1 / (1 - level) : INFINITY, compared, 100 * (1 - pow(level, compared)));
+	fo_cli_put(f, "gain       ", lead,
+		   "tok/s over those of the rung it starts from, paired by round; interval of level %.1f %% from %d "
+		   "rounds: one rung in %.0f that does nothing is still called a gain or a loss; of ladders with %d "
+		   "such rungs, %.0f %% call one or more so",
+		   100 * level, l->rounds, level < 1 ? 1 / (1 - level) : INFINITY, compared,
+		   100 * (1 - pow(level, compared)));
 }
 
 /* How sure predictions are: of the rung of which the profile knows least. */
@@ -192,23 +206,32 @@ static void print_prediction_note(const struct fo_ladder *l, FILE *f)
 	if (l->predict_hint)
 		fo_cli_put(f, "predicted  ", lead, "%s", fo_cli_seen(l->predict_hint));
 	for (int i = 0; i < l->rungs; i++)
-		if (isfinite(l->rung[i].sure[FO_SURE_EXACT]) && (!worst || l->rung[i].sure[FO_SURE_EXACT] < worst->sure[FO_SURE_EXACT]))
+		if (isfinite(l->rung[i].sure[FO_SURE_EXACT]) &&
+		    (!worst || l->rung[i].sure[FO_SURE_EXACT] < worst->sure[FO_SURE_EXACT]))
 			worst = &l->rung[i];
 	if (worst)
-		fo_cli_put(f, "predicted  ", lead, "least sure of '%s': %.0f %% of its time is of operations measured as they are, %.0f %% interpolated, %.0f %% "
-			   "guessed; 'flatout calibrate --for %s' measures them", worst->name, 100 * worst->sure[FO_SURE_EXACT],
-			   100 * worst->sure[FO_SURE_NEAR], 100 * worst->sure[FO_SURE_GUESS], fo_cli_seen(worst->dir));
+		fo_cli_put(f, "predicted  ", lead,
+			   "least sure of '%s': %.0f %% of its time is of operations measured as they are, %.0f %% "
+			   "interpolated, %.0f %% guessed; 'flatout calibrate --for %s' measures them",
+			   worst->name, 100 * worst->sure[FO_SURE_EXACT], 100 * worst->sure[FO_SURE_NEAR],
+			   100 * worst->sure[FO_SURE_GUESS], fo_cli_seen(worst->dir));
 }
 
 static void print_notes(const struct fo_ladder *l, FILE *f)
 {
 	fputc('\n', f);
-	fo_cli_put(f, "MFU        ", lead, "rule mfu; median and quartiles of all timed steps, unfiltered; quiet: of the step composed from undisturbed spans");
+	fo_cli_put(f, "MFU        ", lead,
+		   "rule mfu; median and quartiles of all timed steps, unfiltered; quiet: of the step composed from "
+		   "undisturbed spans");
 	print_peaks(l, f);
-	fo_cli_put(f, "tok/s      ", lead, "useful ones: padding does not count; pad: share of the tokens processed that is padding; text: share of the text's tokens that its steps hold");
+	fo_cli_put(f, "tok/s      ", lead,
+		   "useful ones: padding does not count; pad: share of the tokens processed that is padding; text: "
+		   "share of the text's tokens that its steps hold");
 	print_gain_note(l, f);
 	print_prediction_note(l, f);
-	fo_cli_put(f, "losses     ", lead, "distance from the reference's, median of tenths of the run or of its last three; compare new data by held-out loss");
+	fo_cli_put(f, "losses     ", lead,
+		   "distance from the reference's, median of tenths of the run or of its last three; compare new data "
+		   "by held-out loss");
 }
 
 void fo_cli_ladder_print(const struct fo_ladder *l, bool brief, FILE *f)
@@ -219,14 +242,15 @@ void fo_cli_ladder_print(const struct fo_ladder *l, bool brief, FILE *f)
 	int done = 0;
 	for (int i = 0; i < l->rungs; i++)
 		done += l->rung[i].rounds_done;
-	fo_cli_put(f, "ladder     ", "           ", "%s: %sparameters, %lld tokens per step, rows of %lld", *l->model ? l->model : "not begun",
-		   fo_str_si(params, l->params, " "), (long long)l->tokens_per_step, (long long)l->seq);
+	fo_cli_put(f, "ladder     ", "           ", "%s: %sparameters, %lld tokens per step, rows of %lld",
+		   *l->model ? l->model : "not begun", fo_str_si(params, l->params, " "), (long long)l->tokens_per_step,
+		   (long long)l->seq);
 	if (l->device && *l->device)
 		fo_cli_put(f, "device     ", "           ", "%s: all times are its", fo_cli_seen(l->device));
 	fo_cli_put(f, "machine    ", "           ", "%s, %s, %d %s", fo_cli_seen(l->cpu), l->isa, l->threads,
 		   fo_cli_plural(l->threads, "thread", "threads"));
-	fo_cli_put(f, "measured   ", "           ", "%lld steps of each rung in %d rounds; %d of %d turns done", (long long)l->steps, l->rounds, done,
-		   l->rounds * l->rungs);
+	fo_cli_put(f, "measured   ", "           ", "%lld steps of each rung in %d rounds; %d of %d turns done",
+		   (long long)l->steps, l->rounds, done, l->rounds * l->rungs);
 	if (text)
 		fo_cli_put(f, "text       ", lead, "%s", fo_cli_seen(text));
 	if (not_quiet)
@@ -264,16 +288,21 @@ static fo_status conclude(const struct fo_ladder *l)
 {
 	for (int i = 0; i < l->rungs; i++)
 		if (l->rung[i].check == FO_LADDER_LEFT)
-			return fo_hint(fo_fail(FO_ENUMERIC, "the losses of rung '%s' left those of '%s': %.2f %% away, %.1f %% are allowed",
-					       l->rung[i].name, l->rung[l->rung[i].reference].name, 100 * l->rung[i].deviation,
-					       100 * l->rung[i].tolerance),
-				       "a change that only makes steps faster keeps the losses: look at what the rung changes");
+			return fo_hint(
+				fo_fail(FO_ENUMERIC,
+					"the losses of rung '%s' left those of '%s': %.2f %% away, %.1f %% are allowed",
+					l->rung[i].name, l->rung[l->rung[i].reference].name, 100 * l->rung[i].deviation,
+					100 * l->rung[i].tolerance),
+				"a change that only makes steps faster keeps the losses: look at what the rung "
+				"changes");
 	int failed = 0;
 	for (int i = 1; i < l->rungs; i++)
 		failed += l->rung[i].reason != NULL;
 	/* Then no gain was measured. */
 	if (l->rung[0].reason || (l->rungs > 1 && failed == l->rungs - 1))
-		return fo_fail(FO_EIO, l->rung[0].reason ? "rung '%s', the baseline, failed" : "every rung but '%s' failed", l->rung[0].name);
+		return fo_fail(FO_EIO,
+			       l->rung[0].reason ? "rung '%s', the baseline, failed" : "every rung but '%s' failed",
+			       l->rung[0].name);
 	return FO_OK;
 }
 
@@ -292,7 +321,8 @@ fo_status fo_cli_ladder_report(const char *dir, const struct fo_cli_ladder *in, 
 	/* Hours of turns were printed before anything could fail. */
 	fflush(stdout);
 	struct fo_arena a = { 0 };
-	fo_status st = in->force ? FO_OK : fo_output_may_replace(FO_OUTPUT_PAGE, fo_arena_printf(&a, "%s/ladder.html", dir));
+	fo_status st = in->force ? FO_OK
+				 : fo_output_may_replace(FO_OUTPUT_PAGE, fo_arena_printf(&a, "%s/ladder.html", dir));
 	fo_arena_fini(&a);
 	if (st == FO_OK)
 		st = fo_cli_ladder_write(&l);
@@ -321,7 +351,8 @@ static fo_status show(int argc, char **argv)
 		st = fo_cli_no_more_args(&fo_cmd_ladder, argc, argv, 1);
 	/* What is shown is what was measured: an option that would change it would be ignored. */
 	for (int i = 0; st == FO_OK && rows[i].key; i++)
-		if (s.origin[i].from == FO_ORIGIN_FLAG && strncmp(rows[i].key, "ladder.", 7) && (argc > 1 || strcmp(rows[i].key, "run.dir")))
+		if (s.origin[i].from == FO_ORIGIN_FLAG && strncmp(rows[i].key, "ladder.", 7) &&
+		    (argc > 1 || strcmp(rows[i].key, "run.dir")))
 			st = fo_hint(fo_fail(FO_EARG, "'--%s' says nothing to --show, which runs nothing", rows[i].key),
 				     "flatout ladder DIR --show prints the ladder in DIR as it was measured");
 	if (st == FO_OK)
@@ -347,7 +378,8 @@ static void own_defaults(struct fo_opt_set *s, const struct fo_cli_ladder *in)
 	if (s->origin[option_row("train.steps")].from != FO_ORIGIN_FLAG)
 		fo_opt_set_text(s, "train.steps", steps, FO_ORIGIN_FLAG, "flatout ladder");
 	if (s->origin[option_row("run.dir")].from != FO_ORIGIN_FLAG)
-		fo_opt_set_text(s, "run.dir", fo_arena_printf(&s->arena, "%s-ladder", in->run.dir), FO_ORIGIN_FLAG, "flatout ladder");
+		fo_opt_set_text(s, "run.dir", fo_arena_printf(&s->arena, "%s-ladder", in->run.dir), FO_ORIGIN_FLAG,
+				"flatout ladder");
 	if (in->run.warmup > in->run.steps / 10) {
 		snprintf(steps, sizeof steps, "%lld", (long long)(in->run.steps / 10));
 		fo_opt_set_text(s, "optim.warmup", steps, FO_ORIGIN_FLAG, "flatout ladder");
@@ -387,8 +419,14 @@ static fo_status run_ladder(int argc, char **argv)
 	fo_cpu_name(cpu, sizeof cpu);
 	fo_version_text(&version, false);
 	version.data[strcspn(version.data, "\n")] = 0;
-	p = (struct fo_ladder_plan){ .base = &s, .dir = in.run.dir, .run_file = argc > 1 ? argv[1] : "", .version = version.data, .cpu = cpu,
-				     .steps = in.run.steps, .rounds = in.rounds, .seed = (uint64_t)in.run.seed };
+	p = (struct fo_ladder_plan){ .base = &s,
+				     .dir = in.run.dir,
+				     .run_file = argc > 1 ? argv[1] : "",
+				     .version = version.data,
+				     .cpu = cpu,
+				     .steps = in.run.steps,
+				     .rounds = in.rounds,
+				     .seed = (uint64_t)in.run.seed };
 	FO_TRY_OR(st, *in.rungs ? fo_ladder_plan_file(&p, in.rungs) : fo_ladder_plan_default(&p), done);
 	/* Else every rung would say so in its turn. */
 	FO_TRY_OR(st, trainable(&in.run), done);
@@ -409,7 +447,8 @@ static fo_status run(int argc, char **argv)
 	if (shows)
 		return show(argc, argv);
 #ifdef FO_NO_ENGINE
-	return fo_hint(fo_fail(FO_EUNSUPPORTED, "this build cannot train: it has no engine"), "flatout ladder DIR --show prints one that was measured elsewhere");
+	return fo_hint(fo_fail(FO_EUNSUPPORTED, "this build cannot train: it has no engine"),
+		       "flatout ladder DIR --show prints one that was measured elsewhere");
 #else
 	return run_ladder(argc, argv);
 #endif
@@ -418,15 +457,17 @@ static fo_status run(int argc, char **argv)
 const struct fo_command fo_cmd_ladder = {
 	.name = "ladder",
 	.group = "improve",
-	.usage = "flatout ladder run.yaml [--steps=N] [--rounds=N] [--rungs=FILE] [--run.dir=DIR] [--KEY=VALUE ...] [--brief] [--json]\nflatout ladder DIR --show [--brief] [--json]",
+	.usage = "flatout ladder run.yaml [--steps=N] [--rounds=N] [--rungs=FILE] [--run.dir=DIR] [--KEY=VALUE ...] "
+		 "[--brief] [--json]\nflatout ladder DIR --show [--brief] [--json]",
 	.summary = "one change at a time: what each gains, with an interval",
-	.text = "Trains the run without optimisations and then with one more after the other, 500 steps each, in at least five rounds in which every "
-		"rung trains its share, so that a machine that drifts does so for all alike. Shows MFU with its spread, useful tokens/s, the gain of each "
-		"change with an interval (\"not resolved\" where it holds none), memory, where the time went, and whether the losses stayed. Ctrl-C saves; the "
-		"same command goes on. Everything lies in DIR (run.dir, by default that of the run file with -ladder behind it): ladder.json, ladder.html, a run "
-		"directory per rung.\n\n"
-		"  flatout ladder run.yaml\n  flatout ladder run.yaml --steps=100 --rungs=mine.yaml --run.dir=try\n  flatout ladder run-ladder --show   (prints it "
-		"again, runs nothing)\n",
+	.text = "Trains the run without optimisations and then with one more after the other, 500 steps each, in at "
+		"least five rounds in which every rung trains its share, so that a machine that drifts does so for all "
+		"alike. Shows MFU with its spread, useful tokens/s, the gain of each change with an interval (\"not "
+		"resolved\" where it holds none), memory, where the time went, and whether the losses stayed. Ctrl-C "
+		"saves; the same command goes on. Everything lies in DIR (run.dir, by default that of the run file "
+		"with -ladder behind it): ladder.json, ladder.html, a run directory per rung.\n\n"
+		"  flatout ladder run.yaml\n  flatout ladder run.yaml --steps=100 --rungs=mine.yaml --run.dir=try\n  "
+		"flatout ladder run-ladder --show   (prints it again, runs nothing)\n",
 	.opts = rows,
 	.own = extra,
 	.writes = FO_OUTPUT_LADDER_FOLDER,

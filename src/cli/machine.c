@@ -11,11 +11,8 @@ struct machine {
 	bool force;
 };
 
-static const struct fo_opt rows[] = {
-	FO_OPT_JSON(struct machine, json, "machine.json", "JSON on standard output"),
-	FO_OPT_FORCE(struct machine, force, "machine.force"),
-	FO_OPT_END
-};
+static const struct fo_opt rows[] = { FO_OPT_JSON(struct machine, json, "machine.json", "JSON on standard output"),
+				      FO_OPT_FORCE(struct machine, force, "machine.force"), FO_OPT_END };
 
 #define LEAD "            " /* below "huge pages  " */
 #define UNREADABLE "not readable"
@@ -49,7 +46,10 @@ static void print_processors(const struct fo_machine *m)
 	for (int i = 0; i < m->caches; i++) {
 		char type = m->cache[i].type[0];
 		fo_str_printf(&s, "%sL%d%s %s", i ? ", " : "", m->cache[i].level,
-			      type == 'D' ? "d" : type == 'I' ? "i" : "", fo_str_bytes(a, (double)m->cache[i].bytes));
+			      type == 'D'   ? "d"
+			      : type == 'I' ? "i"
+					    : "",
+			      fo_str_bytes(a, (double)m->cache[i].bytes));
 		if (m->cache[i].shared > 1)
 			fo_str_printf(&s, " shared by %d", m->cache[i].shared);
 	}
@@ -66,8 +66,7 @@ static void print_memory(const struct fo_machine *m)
 		fo_str_printf(&s, ", %s available", fo_str_bytes(a, (double)m->available_bytes));
 	line("memory", &s);
 	if (*m->thp)
-		fo_str_printf(&s, "%s%s%s",
-			      m->huge_page_bytes > 0 ? fo_str_bytes(a, (double)m->huge_page_bytes) : "",
+		fo_str_printf(&s, "%s%s%s", m->huge_page_bytes > 0 ? fo_str_bytes(a, (double)m->huge_page_bytes) : "",
 			      m->huge_page_bytes > 0 ? ", transparent: " : "transparent: ", m->thp);
 	if (!strcmp(m->thp, "never"))
 		fo_str_puts(&s, " (training asks for them and gets none)");

@@ -17,34 +17,17 @@
 #include <unistd.h>
 
 const struct fo_command *const fo_commands[] = {
-	&fo_cmd_flops,
-	&fo_cmd_mfu,
-	&fo_cmd_devices,
-	&fo_cmd_machine,
-	&fo_cmd_calibrate,
+	&fo_cmd_flops,        &fo_cmd_mfu,          &fo_cmd_devices,
+	&fo_cmd_machine,      &fo_cmd_calibrate,
 #ifndef FO_NO_ENGINE
-	&fo_cmd_verify,
-	&fo_cmd_train,
-	&fo_cmd_demo,
-	&fo_cmd_data,
-	&fo_cmd_data_prepare,
-	&fo_cmd_data_train_tokenizer,
-	&fo_cmd_data_inspect,
-	&fo_cmd_generate,
-	&fo_cmd_eval,
+	&fo_cmd_verify,       &fo_cmd_train,        &fo_cmd_demo,
+	&fo_cmd_data,         &fo_cmd_data_prepare, &fo_cmd_data_train_tokenizer,
+	&fo_cmd_data_inspect, &fo_cmd_generate,     &fo_cmd_eval,
 #endif
-	&fo_cmd_init,
-	&fo_cmd_config,
-	&fo_cmd_ops,
-	&fo_cmd_program,
-	&fo_cmd_passes,
-	&fo_cmd_predict,
-	&fo_cmd_report,
-	&fo_cmd_compare,
-	&fo_cmd_ladder,
-	&fo_cmd_diagnose,
-	&fo_cmd_export,
-	NULL,
+	&fo_cmd_init,         &fo_cmd_config,       &fo_cmd_ops,
+	&fo_cmd_program,      &fo_cmd_passes,       &fo_cmd_predict,
+	&fo_cmd_report,       &fo_cmd_compare,      &fo_cmd_ladder,
+	&fo_cmd_diagnose,     &fo_cmd_export,       NULL,
 };
 
 /* A descriptor 0, 1 or 2 that is closed would be given to the next file opened, and our messages would go into that
@@ -56,8 +39,9 @@ static void occupy_standard_files(void)
 			_exit(3);
 }
 
-/* Text on standard error is for people who may not be reading: a pipe that is full, a terminal that is stopped. Nothing waits for
- * them, least of all a training run that has something to save. Opened anew, because a descriptor's flags belong to all who share it. */
+/* Text on standard error is for people who may not be reading: a pipe that is full, a terminal that is stopped. Nothing
+ * waits for them, least of all a training run that has something to save. Opened anew, because a descriptor's flags
+ * belong to all who share it. */
 static void never_wait_for_stderr(void)
 {
 	struct stat info;
@@ -78,12 +62,12 @@ static void give_stderr_a_second(void)
 		;
 }
 
-/* What a thread is given, the first one too: Linux gives as much where nobody says otherwise, and what libraries need of it (OpenMP,
- * regular expressions, compression) is not in our hands. */
+/* What a thread is given, the first one too: Linux gives as much where nobody says otherwise, and what libraries need
+ * of it (OpenMP, regular expressions, compression) is not in our hands. */
 #define STACK_BYTES ((rlim_t)8 << 20)
 
-/* Makes up for a small limit on stacks (ulimit -s): it is raised as far as it may be, and threads, which it does not bind, do not take
- * their size from it. true: the first thread's stays too small. */
+/* Makes up for a small limit on stacks (ulimit -s): it is raised as far as it may be, and threads, which it does not
+ * bind, do not take their size from it. true: the first thread's stays too small. */
 static bool stack_is_small(void)
 {
 	struct rlimit limit;
@@ -179,7 +163,9 @@ static fo_status unknown_command(const char *name)
 	static const char *const left_out[] = { "train", "demo", "data", "generate", "eval", "verify" };
 	for (size_t i = 0; i < sizeof left_out / sizeof left_out[0]; i++)
 		if (!strcmp(name, left_out[i]))
-			return fo_hint(fo_fail(FO_EUNSUPPORTED, "'%s' is not in this program: it was built without the training engine", name),
+			return fo_hint(fo_fail(FO_EUNSUPPORTED,
+					       "'%s' is not in this program: it was built without the training engine",
+					       name),
 				       "'make' in the source tree builds the whole; this one knows but does not train");
 #endif
 	if (nearest)
@@ -251,8 +237,7 @@ static fo_status dispatch(int argc, char **argv, struct fo_str *out)
 		return FO_OK;
 	}
 	if (name[0] == '-') {
-		fo_fail(FO_EARG, "unknown option '%s' in front of a command",
-			fo_cli_seen(name));
+		fo_fail(FO_EARG, "unknown option '%s' in front of a command", fo_cli_seen(name));
 		return fo_hint(FO_EARG, "usage: flatout COMMAND [--OPTION=VALUE ...]");
 	}
 	return unknown_command(name);
@@ -270,7 +255,8 @@ static void *run_program(void *arguments)
 	struct fo_str out = { 0 };
 	int argc = a->argc;
 	char **argv = a->argv;
-	bool json = has_flag(argc, argv, "--json") || has_flag(argc, argv, "--json=-"); /* asked now: commands take their options out of argv */
+	bool json = has_flag(argc, argv, "--json") ||
+		    has_flag(argc, argv, "--json=-"); /* asked now: commands take their options out of argv */
 	fo_status st = dispatch(argc, argv, &out);
 	if (out.len)
 		fwrite(out.data, 1, out.len, stdout);
@@ -310,9 +296,10 @@ int main(int argc, char **argv)
 	const struct {
 		const struct fo_command *command;
 		const char *turns;
-	} spin[] = { { &fo_cmd_verify, FO_SPIN_NONE },       { &fo_cmd_train, FO_SPIN_TRAINING },
-		     { &fo_cmd_demo, FO_SPIN_TRAINING },     { &fo_cmd_calibrate, FO_SPIN_TRAINING },
-		     { &fo_cmd_ladder, FO_SPIN_TRAINING },   { &fo_cmd_generate, FO_SPIN_TRAINING }, { &fo_cmd_eval, FO_SPIN_TRAINING } };
+	} spin[] = { { &fo_cmd_verify, FO_SPIN_NONE },     { &fo_cmd_train, FO_SPIN_TRAINING },
+		     { &fo_cmd_demo, FO_SPIN_TRAINING },   { &fo_cmd_calibrate, FO_SPIN_TRAINING },
+		     { &fo_cmd_ladder, FO_SPIN_TRAINING }, { &fo_cmd_generate, FO_SPIN_TRAINING },
+		     { &fo_cmd_eval, FO_SPIN_TRAINING } };
 	for (size_t i = 0; argc > 1 && i < sizeof spin / sizeof *spin; i++)
 		if (!strcmp(argv[1], spin[i].command->name))
 			fo_cli_tune_threads(argv, spin[i].turns);

@@ -18,7 +18,8 @@ struct mfu {
 };
 
 static const struct fo_opt rows[] = {
-	FO_OPT_PATH(struct mfu, model, "mfu.model", "M", NULL, "preset, name on Hugging Face, config.json, or a folder with one"),
+	FO_OPT_PATH(struct mfu, model, "mfu.model", "M", NULL,
+		    "preset, name on Hugging Face, config.json, or a folder with one"),
 	FO_OPT_LENGTH(struct mfu, seq, "mfu.seq", "S", NULL, 1, 1 << 30, "sequence length (with --model)"),
 	FO_OPT_REAL(struct mfu, params, "mfu.params", "N", NULL, 1, 1e16, "weights",
 		    "instead of --model: weights that multiply a token"),
@@ -31,7 +32,7 @@ static const struct fo_opt rows[] = {
 		    "or of one device"),
 	FO_OPT_REAL(struct mfu, step_seconds, "mfu.step-seconds", "T", NULL, 1e-9, 1e9, "s", "or: time of one step"),
 	FO_OPT_LENGTH_REAL(struct mfu, tokens_per_step, "mfu.tokens-per-step", "K", NULL, 1, 1e18,
-		    "with the tokens of all devices in it"),
+			   "with the tokens of all devices in it"),
 	FO_OPT_TEXT(struct mfu, dtype, "mfu.dtype", "TYPE", "bf16",
 		    "precision of the dense peak: fp32, tf32, fp16, bf16, fp8, fp4"),
 	FO_OPT_PATH(struct mfu, devices_file, "mfu.devices-file", "PATH", NULL,
@@ -83,8 +84,7 @@ static fo_status check_inputs(const struct mfu *in)
 			     "'--step-seconds' with '--tokens-per-step'");
 	if (ways > 1)
 		return usage("more than one throughput: give one of '--tokens-per-second', "
-			     "'--tokens-per-second-per-device' and "
-			     "'--step-seconds' with '--tokens-per-step'");
+			     "'--tokens-per-second-per-device' and '--step-seconds' with '--tokens-per-step'");
 	if (step && in->step_seconds == 0)
 		return usage("'--tokens-per-step' needs '--step-seconds'");
 	if (step && in->tokens_per_step == 0)
@@ -104,8 +104,8 @@ static double rate(const struct result *r, double flop)
 	return r->tokens_per_second * flop / (double)r->in.devices / 1e12;
 }
 
-/* The rule whose figure stands first: the full one; the causal one where the full one counts more than the devices can do, which long
- * sequences make possible; 6N when only a weight count is known. */
+/* The rule whose figure stands first: the full one; the causal one where the full one counts more than the devices can
+ * do, which long sequences make possible; 6N when only a weight count is known. */
 static const char *headline_rule(const struct result *r)
 {
 	return isnan(r->flop.mfu) ? "mfu_6n" : rate(r, r->flop.mfu) > r->peak ? "mfu_causal" : "mfu";
@@ -119,7 +119,10 @@ static double headline(const struct result *r)
 
 /* ---- more than the devices can do ---- */
 
-static const char *plain(struct result *r, double v) { return fo_arena_printf(&r->arena, v >= 100 && v < 1e9 ? "%.0f" : "%.4g", v >= 100 ? floor(v) : v); }
+static const char *plain(struct result *r, double v)
+{
+	return fo_arena_printf(&r->arena, v >= 100 && v < 1e9 ? "%.0f" : "%.4g", v >= 100 ? floor(v) : v);
+}
 
 /* The precisions whose peak would allow it, as "fp8" or "fp8 or fp4"; "" where none does. */
 static const char *wider(struct result *r, double rate_each)
@@ -138,14 +141,15 @@ static const char *doubts(struct result *r, double share)
 	double most = r->tokens_per_second / share;
 	struct fo_str s = { 0 };
 	if (in->per_device > 0 && in->devices > 1 && share <= (double)in->devices)
-		fo_str_printf(&s, "is %s the throughput of all %lld devices? then it is --tokens-per-second; else ", plain(r, in->per_device),
-			      (long long)in->devices);
+		fo_str_printf(&s, "is %s the throughput of all %lld devices? then it is --tokens-per-second; else ",
+			      plain(r, in->per_device), (long long)in->devices);
 	fo_str_puts(&s, "doubt ");
 	if (in->step_seconds > 0)
-		fo_str_printf(&s, "--step-seconds (at least %.3g s) or --tokens-per-step (at most %s)", in->step_seconds * share,
-			      plain(r, in->tokens_per_step / share));
+		fo_str_printf(&s, "--step-seconds (at least %.3g s) or --tokens-per-step (at most %s)",
+			      in->step_seconds * share, plain(r, in->tokens_per_step / share));
 	else
-		fo_str_printf(&s, "%s (at most %s)", in->total > 0 ? "--tokens-per-second" : "--tokens-per-second-per-device",
+		fo_str_printf(&s, "%s (at most %s)",
+			      in->total > 0 ? "--tokens-per-second" : "--tokens-per-second-per-device",
 			      plain(r, in->total > 0 ? most : most / (double)in->devices));
 	if (in->total > 0 || in->step_seconds > 0)
 		fo_str_printf(&s, ", --devices (at least %.0f)", ceil(share * (double)in->devices));
@@ -165,9 +169,12 @@ static fo_status check_share(struct result *r)
 	double share = rate(r, headline(r)) / r->peak;
 	if (share <= 1)
 		return FO_OK;
-	return fo_hint(fo_fail(FO_EARG, "an MFU of %.2f %% (rule %s) cannot be: %lld x %s in %s %s at most %s tokens/s of this model, not %s", 100 * share,
-			       headline_rule(r), (long long)r->in.devices, r->device->name, fo_precision_name[r->precision],
-			       r->in.devices == 1 ? "does" : "do", plain(r, r->tokens_per_second / share), plain(r, r->tokens_per_second)),
+	return fo_hint(fo_fail(FO_EARG,
+			       "an MFU of %.2f %% (rule %s) cannot be: %lld x %s in %s %s at most %s tokens/s of this "
+			       "model, not %s",
+			       100 * share, headline_rule(r), (long long)r->in.devices, r->device->name,
+			       fo_precision_name[r->precision], r->in.devices == 1 ? "does" : "do",
+			       plain(r, r->tokens_per_second / share), plain(r, r->tokens_per_second)),
 		       "%s", doubts(r, share));
 }
 
@@ -180,8 +187,9 @@ static void add_notes(struct result *r)
 					 "mfu and mfu_causal need --model and --seq: a weight count says nothing about "
 					 "attention"));
 	if (rate(r, r->flop.mfu) > r->peak)
-		add_note(r, fo_arena_printf(&r->arena, "rule mfu counts attention over all pairs of tokens, causal kernels do half of them: at this "
-							"length its %.2f %% says nothing",
+		add_note(r, fo_arena_printf(&r->arena,
+					    "rule mfu counts attention over all pairs of tokens, causal kernels do "
+					    "half of them: at this length its %.2f %% says nothing",
 					    100 * rate(r, r->flop.mfu) / r->peak));
 	if (!isnan(sparse))
 		add_note(r,
@@ -292,8 +300,7 @@ static void print_text(struct result *r)
 {
 	double share = rate(r, headline(r)) / r->peak;
 	struct fo_table t;
-	printf("MFU %.2f %% (rule %s, %s)\n\n", 100 * share, headline_rule(r),
-	       fo_precision_name[r->precision]);
+	printf("MFU %.2f %% (rule %s, %s)\n\n", 100 * share, headline_rule(r), fo_precision_name[r->precision]);
 	fo_table_init(&t, "lrrrl");
 	fo_table_row(&t, "rule", "MFU", "TFLOP/s each", "GFLOP/token", "counts");
 	print_rule(&t, r, "mfu", r->flop.mfu, "weights, full attention");
@@ -360,7 +367,9 @@ static fo_status measure(const struct mfu *in)
 	if (in->model) {
 		fo_status loaded = fo_model_load(in->model, &m);
 		if (loaded != FO_OK)
-			return *fo_err_hint() ? loaded : fo_hint(loaded, "of a model that is not counted here, '--params N' in place of '--model' and '--seq' tells mfu_6n");
+			return *fo_err_hint() ? loaded
+					      : fo_hint(loaded, "of a model that is not counted here, '--params N' in "
+								"place of '--model' and '--seq' tells mfu_6n");
 		r.flop = fo_model_flop_per_token(&m, in->seq);
 	}
 	r.tokens_per_second = in->total > 0        ? in->total

@@ -8,11 +8,8 @@ struct ops {
 	bool force;
 };
 
-static const struct fo_opt rows[] = {
-	FO_OPT_JSON(struct ops, json, "ops.json", "JSON on standard output"),
-	FO_OPT_FORCE(struct ops, force, "ops.force"),
-	FO_OPT_END
-};
+static const struct fo_opt rows[] = { FO_OPT_JSON(struct ops, json, "ops.json", "JSON on standard output"),
+				      FO_OPT_FORCE(struct ops, force, "ops.force"), FO_OPT_END };
 
 /* The modes an operand may have: "read", "def|part|acc". */
 static const char *modes(struct fo_arena *a, int bits)
@@ -64,13 +61,16 @@ static void print_table(struct fo_arena *a)
 	for (int k = 0; k < FO_OP_COUNT; k++) {
 		const struct fo_op_info *f = fo_op_info(k);
 		struct fo_str line = { 0 };
-		printf("%s%s  (%s, %s)\n", k ? "\n" : "", f->name, fo_class_name[f->cls], fo_category_name[f->category]);
+		printf("%s%s  (%s, %s)\n", k ? "\n" : "", f->name, fo_class_name[f->cls],
+		       fo_category_name[f->category]);
 		fo_str_puts(&line, "  ");
 		fo_opt_wrapped(&line, f->doc, 2, "  ", 80);
 		fo_str_puts(&line, "  ");
 		struct fo_str args = { 0 };
 		for (int i = 0; i < f->max_operands; i++)
-			fo_str_printf(&args, "%s%s%s:%s%s", i ? " " : "", i == f->common ? "per tensor " : "", f->operand[i].name, modes(a, f->operand[i].modes), i >= f->min_operands ? "?" : "");
+			fo_str_printf(&args, "%s%s%s:%s%s", i ? " " : "", i == f->common ? "per tensor " : "",
+				      f->operand[i].name, modes(a, f->operand[i].modes),
+				      i >= f->min_operands ? "?" : "");
 		fo_opt_wrapped(&line, args.data, 2, "    ", 80);
 		fputs(line.data, stdout);
 		fo_str_fini(&args);
@@ -97,9 +97,14 @@ done:
 }
 
 const struct fo_command fo_cmd_ops = {
-	.name = "ops", .group = "improve", .usage = "flatout ops [--json]", .summary = "the operations that step programs are made of",
-	.text = "Every operation declares itself once: its class (tensor, memory, comm, host), the row of the step profile its time "
-		"belongs to, its operands with their access modes, and its shapes. T tokens of a micro-batch, D hidden, HQ heads x "
-		"head dimension, KQ kv heads x head dimension, F ffn, V vocabulary.\n",
-	.opts = rows, .run = run,
+	.name = "ops",
+	.group = "improve",
+	.usage = "flatout ops [--json]",
+	.summary = "the operations that step programs are made of",
+	.text = "Every operation declares itself once: its class (tensor, memory, comm, host), the row of the step "
+		"profile its time belongs to, its operands with their access modes, and its shapes. T tokens of a "
+		"micro-batch, D hidden, HQ heads x head dimension, KQ kv heads x head dimension, F ffn, V "
+		"vocabulary.\n",
+	.opts = rows,
+	.run = run,
 };

@@ -22,7 +22,10 @@ void fo_cli_options_read(const struct fo_command *c, struct fo_opt_set *s, void 
 
 /* ---- outputs ---- */
 
-static const char *text_at(const struct fo_opt_set *s, int i) { return *(const char *const *)((const char *)s->target + s->rows[i].offset); }
+static const char *text_at(const struct fo_opt_set *s, int i)
+{
+	return *(const char *const *)((const char *)s->target + s->rows[i].offset);
+}
 
 static bool forced(const struct fo_opt_set *s)
 {
@@ -45,12 +48,14 @@ static fo_status is_no_input(const struct fo_opt_set *s, enum fo_output kind, co
 	return FO_OK;
 }
 
-static fo_status check_output(const struct fo_opt_set *s, const struct fo_opt *row, enum fo_output kind, const char *path, bool force)
+static fo_status check_output(const struct fo_opt_set *s, const struct fo_opt *row, enum fo_output kind,
+			      const char *path, bool force)
 {
 	if (!strcmp(path, "-")) {
 		if (row->bare || kind == FO_OUTPUT_PAGE)
 			return FO_OK;
-		return fo_hint(fo_fail(FO_EARG, "'%s' wants the name of a file, got '-'", row->key), "/dev/stdout is the standard output, ./- a file of that name");
+		return fo_hint(fo_fail(FO_EARG, "'%s' wants the name of a file, got '-'", row->key),
+			       "/dev/stdout is the standard output, ./- a file of that name");
 	}
 	if (kind == FO_OUTPUT_NEW_NAMES)
 		return FO_OK;
@@ -70,7 +75,8 @@ static fo_status is_no_other(const struct fo_opt_set *s, int first, int i, const
 /* Every output that the options name, before the work. */
 static fo_status check_outputs(const struct fo_command *c, const struct fo_opt_set *s, enum fo_output writes)
 {
-	int first = c->own && !writes ? fo_opt_count(fo_run_options) : 0; /* what a run would write, this command does not */
+	int first = c->own && !writes ? fo_opt_count(fo_run_options)
+				      : 0; /* what a run would write, this command does not */
 	bool force = forced(s);
 	for (int i = first; s->rows[i].key; i++) {
 		const struct fo_opt *row = &s->rows[i];
@@ -113,7 +119,8 @@ fo_status fo_cli_output_end(void)
 {
 	if (captured.standard < 0)
 		return FO_OK;
-	/* A write that failed before the last one leaves its mark and no reason; what is behind it may have gone through. */
+	/* A write that failed before the last one leaves its mark and no reason; what is behind it may have gone
+	 * through. */
 	errno = 0;
 	int error = fflush(stdout) || ferror(stdout) ? (errno ? errno : EIO) : 0;
 	/* One more byte tells why, of a file that is thrown away. */

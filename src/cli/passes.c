@@ -11,11 +11,8 @@ struct passes {
 	const char *json;
 	bool force;
 };
-static const struct fo_opt extra[] = {
-	FO_OPT_JSON(struct passes, json, "cli.json", "print JSON"),
-	FO_OPT_FORCE(struct passes, force, "cli.force"),
-	FO_OPT_END
-};
+static const struct fo_opt extra[] = { FO_OPT_JSON(struct passes, json, "cli.json", "print JSON"),
+				       FO_OPT_FORCE(struct passes, force, "cli.force"), FO_OPT_END };
 static struct fo_opt rows[FO_RUN_ROWS_MAX];
 __attribute__((constructor)) static void make_rows(void) { fo_run_options_with(rows, extra); }
 
@@ -33,7 +30,8 @@ static fo_status measure(const struct fo_model *m, struct fo_lowering low, struc
 	fo_status st = fo_unroll(&p, &u);
 	if (st == FO_OK) {
 		fo_plan(&p, &u);
-		*out = (struct figures){ fo_program_cost(&p, -1), u.n, u.arena_bytes, u.persistent_bytes, u.host_arena_bytes };
+		*out = (struct figures){ fo_program_cost(&p, -1), u.n, u.arena_bytes, u.persistent_bytes,
+					 u.host_arena_bytes };
 		fo_unrolled_fini(&u);
 	}
 	fo_program_fini(&p);
@@ -47,7 +45,8 @@ struct entry {
 	const struct fo_pass *pass;
 	enum state state;
 	int64_t value;
-	struct figures f; /* ON: with it and those before it; OFF: as if it were on too, after all others; REFUSED: nothing */
+	struct figures
+		f; /* ON: with it and those before it; OFF: as if it were on too, after all others; REFUSED: nothing */
 	const char *why;
 };
 
@@ -68,7 +67,8 @@ static fo_status make_report(struct report *r, const struct fo_model *m, const s
 	for (int i = 0; i < fo_pass_count; i++) {
 		struct entry *e = &r->entry[i];
 		struct fo_passes choice = want->pass;
-		*e = (struct entry){ .pass = &fo_pass_table[i], .value = fo_passes_get(&choice, fo_pass_table[i].choice) };
+		*e = (struct entry){ .pass = &fo_pass_table[i],
+				     .value = fo_passes_get(&choice, fo_pass_table[i].choice) };
 		if (e->value) {
 			fo_passes_set(&low.pass, e->pass->choice, e->value);
 			FO_TRY(measure(m, low, &e->f));
@@ -112,9 +112,10 @@ static void print_report(const struct report *r, const struct fo_model *m, const
 	int n[3] = { 0 };
 	for (int i = 0; i < fo_pass_count; i++)
 		n[r->entry[i].state]++;
-	fo_cli_put(stdout, "", "    ", "passes of %s: %lld %s x %lld %s x %lld tokens, %s", m->name, (long long)low->micro_batches,
-		   fo_cli_plural(low->micro_batches, "micro-batch", "micro-batches"), (long long)low->rows,
-		   fo_cli_plural(low->rows, "row", "rows"), (long long)low->seq, fo_numerics_name[low->precision]);
+	fo_cli_put(stdout, "", "    ", "passes of %s: %lld %s x %lld %s x %lld tokens, %s", m->name,
+		   (long long)low->micro_batches, fo_cli_plural(low->micro_batches, "micro-batch", "micro-batches"),
+		   (long long)low->rows, fo_cli_plural(low->rows, "row", "rows"), (long long)low->seq,
+		   fo_numerics_name[low->precision]);
 	printf("\n");
 	fo_table_init(&t, "lrrrrr");
 	fo_table_row(&t, "one after the other", "ops", "moved", "executed", "activations", "weights, state");
@@ -132,17 +133,18 @@ static void print_report(const struct report *r, const struct fo_model *m, const
 	}
 	for (int i = 0; i < fo_pass_count; i++) {
 		char host[32];
-		if (r->entry[i].state != REFUSED && r->entry[i].f.host && r->entry[i].pass->choice == offsetof(struct fo_passes, offload))
-			fo_cli_put(stdout, "\n", "  ", "%s: beside that %s of activations wait in host memory", r->entry[i].pass->name,
-				   fo_str_bytes(host, (double)r->entry[i].f.host));
+		if (r->entry[i].state != REFUSED && r->entry[i].f.host &&
+		    r->entry[i].pass->choice == offsetof(struct fo_passes, offload))
+			fo_cli_put(stdout, "\n", "  ", "%s: beside that %s of activations wait in host memory",
+				   r->entry[i].pass->name, fo_str_bytes(host, (double)r->entry[i].f.host));
 	}
 	for (int i = 0; i < fo_pass_count; i++)
 		if (r->entry[i].state == REFUSED)
 			fo_cli_put(stdout, "\n", "  ", "not here: %s", r->entry[i].why);
 	printf("\n");
 	for (int i = 0; i < fo_pass_count; i++)
-		fo_cli_put(stdout, "", "    ", "%s (%s): %s", r->entry[i].pass->name, fo_pass_kind_name[r->entry[i].pass->kind],
-			   r->entry[i].pass->doc);
+		fo_cli_put(stdout, "", "    ", "%s (%s): %s", r->entry[i].pass->name,
+			   fo_pass_kind_name[r->entry[i].pass->kind], r->entry[i].pass->doc);
 }
 
 static void json_figures(struct fo_json *j, const struct figures *f)
@@ -202,7 +204,9 @@ static fo_status run(int argc, char **argv)
 	FO_TRY_OR(st, fo_cli_options_file(&fo_cmd_passes, &s, &in, &argc, argv), done);
 	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_passes, argc, argv, 1), done);
 	if (*in.run.program_file) {
-		st = fo_hint(fo_fail(FO_EARG, "passes are applied to a model: program.file ('%s') holds a program that is made already",
+		st = fo_hint(fo_fail(FO_EARG,
+				     "passes are applied to a model: program.file ('%s') holds a program that is made "
+				     "already",
 				     in.run.program_file),
 			     "'flatout program --program.file=%s' shows it", in.run.program_file);
 		goto done;
@@ -227,11 +231,11 @@ const struct fo_command fo_cmd_passes = {
 	.group = "improve",
 	.usage = "flatout passes [run.yaml] [--KEY=VALUE ...] [--json]",
 	.summary = "the optimisations and what each does to a run's step program",
-	.text = "A pass rewrites the step program and keeps its mathematics. The first table adds those that the run has on, in the "
-		"order in which they are applied: operations per step, bytes that all operands take when each is read and written "
-		"once, FLOP that run, and the planned memory of activations and gradients and of weights and optimizer state. "
-		"The second shows what each of the others would make of the whole. Reasons stand beside those that this run cannot "
-		"have.\n\n"
+	.text = "A pass rewrites the step program and keeps its mathematics. The first table adds those that the run "
+		"has on, in the order in which they are applied: operations per step, bytes that all operands take "
+		"when each is read and written once, FLOP that run, and the planned memory of activations and "
+		"gradients and of weights and optimizer state. The second shows what each of the others would make of "
+		"the whole. Reasons stand beside those that this run cannot have.\n\n"
 		"  flatout passes run.yaml\n"
 		"  flatout passes --model.name=llama-3.2-1b --data.seq=8192 --pass.merge-qkv=no\n",
 	.opts = rows,

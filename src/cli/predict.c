@@ -13,13 +13,18 @@
 
 static const struct fo_opt extra[] = {
 	FO_OPT_PATH(struct predict, profile, "cli.profile", "FILE", "",
-		    "a profile of flatout calibrate; empty: this machine's; with --device what 'bench/gpu/run ceilings' left"),
-	FO_OPT_TEXT(struct predict, device, "cli.device", "D", "", "an accelerator instead of this machine: 'flatout devices' lists them"),
-	FO_OPT_BOOL(struct predict, budget, "cli.budget", "false", "with --device: the parts of a micro-batch as a table for a document, nothing else"),
+		    "a profile of flatout calibrate; empty: this machine's; with --device what 'bench/gpu/run "
+		    "ceilings' left"),
+	FO_OPT_TEXT(struct predict, device, "cli.device", "D", "",
+		    "an accelerator instead of this machine: 'flatout devices' lists them"),
+	FO_OPT_BOOL(struct predict, budget, "cli.budget", "false",
+		    "with --device: the parts of a micro-batch as a table for a document, nothing else"),
 	FO_OPT_LENGTH_REAL(struct predict, documents, "cli.documents", "N", "0", 0, 1e9,
-		    "mean length of documents: attention ends at their bounds; 0: rows are unbroken"),
-	FO_OPT_PATH(struct predict, compare, "cli.compare", "RUN", "", "predict what this run folder ran, beside what was measured there"),
-	FO_OPT_OUTPUT(struct predict, timeline, "cli.timeline", "FILE", "", "write the predicted timeline", FO_OUTPUT_TIMELINE),
+			   "mean length of documents: attention ends at their bounds; 0: rows are unbroken"),
+	FO_OPT_PATH(struct predict, compare, "cli.compare", "RUN", "",
+		    "predict what this run folder ran, beside what was measured there"),
+	FO_OPT_OUTPUT(struct predict, timeline, "cli.timeline", "FILE", "", "write the predicted timeline",
+		      FO_OUTPUT_TIMELINE),
 	FO_OPT_BOOL(struct predict, all, "cli.all", "false", "list every operation"),
 	FO_OPT_JSON(struct predict, json, "cli.json", "print JSON"),
 	FO_OPT_FORCE(struct predict, force, "cli.force"),
@@ -32,7 +37,7 @@ struct report {
 	struct fo_arena arena;
 	struct predict in;
 	const struct fo_opt_set *options; /* where `in` came from */
-	const char *file; /* the run file; NULL: none was given */
+	const char *file;                 /* the run file; NULL: none was given */
 	struct fo_limits limits;
 	struct fo_rates rates;
 	struct fo_program own; /* of the run file; with --compare the record's */
@@ -54,7 +59,8 @@ struct report {
 static fo_status not_of_a_device(const char *what)
 {
 	return fo_hint(fo_fail(FO_EUNSUPPORTED, "%s is not predicted: profiles are of processors", what),
-		       "--device=h200 predicts the run on such a device, from published figures; train.device=cpu on this machine's processor");
+		       "--device=h200 predicts the run on such a device, from published figures; train.device=cpu on "
+		       "this machine's processor");
 }
 
 static bool options_given(const struct report *r)
@@ -70,12 +76,14 @@ static const char *how_to_measure(const struct report *r)
 {
 	struct fo_str s = { 0 };
 	if (*r->in.compare)
-		fo_str_printf(&s, "'flatout calibrate --for %s' measures what that run needs", fo_cli_seen(r->in.compare));
+		fo_str_printf(&s, "'flatout calibrate --for %s' measures what that run needs",
+			      fo_cli_seen(r->in.compare));
 	else if (r->file)
 		fo_str_printf(&s, "'flatout calibrate %s'%s measures what this run needs", fo_cli_seen(r->file),
-			 options_given(r) ? " with the options given here" : "");
+			      options_given(r) ? " with the options given here" : "");
 	else
-		fo_str_printf(&s, "'flatout calibrate' with a run file, or with the options given here, measures what the run needs");
+		fo_str_printf(&s, "'flatout calibrate' with a run file, or with the options given here, measures what "
+				  "the run needs");
 	const char *text = fo_cli_seen(s.data);
 	fo_str_fini(&s);
 	return text;
@@ -91,15 +99,17 @@ static fo_status load_profile(struct report *r)
 	fo_cpu_name(cpu, sizeof cpu);
 	const char *path = *r->in.profile ? r->in.profile : fo_limits_path(&r->arena, cpu);
 	if (!*r->in.profile && !fo_fs_exists(path))
-		return fo_hint(fo_fail(FO_EUNSUPPORTED, "this machine has not been measured: there is no profile '%s'", path),
-			       "'flatout calibrate' makes one; --profile=FILE takes another machine's");
+		return fo_hint(
+			fo_fail(FO_EUNSUPPORTED, "this machine has not been measured: there is no profile '%s'", path),
+			"'flatout calibrate' makes one; --profile=FILE takes another machine's");
 	fo_status st = fo_limits_read(path, &r->limits);
 	if (st == FO_EFORMAT && *r->in.profile)
 		return fo_hint(st, "what 'bench/gpu/run ceilings' left of a device is read with --device");
 	FO_TRY(st);
 	int64_t threads = r->in.run.threads;
 	if (!threads && *r->in.compare)
-		threads = fo_record_last_start(&r->record) ? fo_record_last_start(&r->record)->threads : r->record.threads;
+		threads = fo_record_last_start(&r->record) ? fo_record_last_start(&r->record)->threads
+							   : r->record.threads;
 	/* On this machine as many as training takes: a prediction with others would be of another run. */
 	if (threads < 1)
 		threads = *r->in.profile ? fo_rates_threads(&r->limits) : fo_cpu_threads();
@@ -111,21 +121,24 @@ static fo_status load_profile(struct report *r)
 static fo_status open_record(struct report *r)
 {
 	struct fo_record record;
-	FO_TRY(fo_record_open(&record, r->in.compare, FO_RECORD_WITH_PROGRAM | FO_RECORD_WITH_TIMELINE | FO_RECORD_WITH_METERED));
+	FO_TRY(fo_record_open(&record, r->in.compare,
+			      FO_RECORD_WITH_PROGRAM | FO_RECORD_WITH_TIMELINE | FO_RECORD_WITH_METERED));
 	r->record = record;
 	if (record.starts && *record.start[record.starts - 1].device)
 		return not_of_a_device("a run on a CUDA device");
 	const struct fo_record_file *f = &r->record.file[FO_RECORD_PROGRAM];
 	if (f->state == FO_RECORD_WHOLE)
 		return FO_OK;
-	return f->state == FO_RECORD_ABSENT ? fo_fail(FO_EFORMAT, "'%s' has no program.txt: nothing tells what it ran", r->in.compare)
-					    : fo_fail(FO_EFORMAT, "%s", f->why);
+	return f->state == FO_RECORD_ABSENT
+		       ? fo_fail(FO_EFORMAT, "'%s' has no program.txt: nothing tells what it ran", r->in.compare)
+		       : fo_fail(FO_EFORMAT, "%s", f->why);
 }
 
 /* Metered steps say what a quiet machine takes; the timeline what this one took. */
 static fo_status compare(struct report *r)
 {
-	const struct fo_record_file *metered = &r->record.file[FO_RECORD_METERED], *timeline = &r->record.file[FO_RECORD_TIMELINE];
+	const struct fo_record_file *metered = &r->record.file[FO_RECORD_METERED],
+				    *timeline = &r->record.file[FO_RECORD_TIMELINE];
 	if (metered->state == FO_RECORD_WHOLE && r->record.metered.n) {
 		struct fo_burst best = { 0 };
 		struct fo_composed c;
@@ -139,7 +152,9 @@ static fo_status compare(struct report *r)
 	}
 	if (timeline->state != FO_RECORD_WHOLE)
 		return timeline->state == FO_RECORD_ABSENT
-			       ? fo_fail(FO_EARG, "'%s' has neither metered steps nor a timeline: nothing to compare with", r->in.compare)
+			       ? fo_fail(FO_EARG,
+					 "'%s' has neither metered steps nor a timeline: nothing to compare with",
+					 r->in.compare)
 			       : fo_fail(FO_EFORMAT, "%s", timeline->why);
 	FO_TRY(fo_sim_table_timeline(&r->table, r->program, &r->record.timeline, timeline->path));
 	r->compared = true;
@@ -167,7 +182,8 @@ static fo_status load_program(struct report *r)
 	return FO_OK;
 }
 
-fo_status fo_cli_predict_timeline(const struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u, const char *path)
+fo_status fo_cli_predict_timeline(const struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u,
+				  const char *path)
 {
 	struct fo_timeline t;
 	FO_TRY(fo_sim_timeline(s, p, u, &t));
@@ -189,14 +205,17 @@ static const char *seconds(char buf[32], double s)
 /* Of a step: without padding where that is known. */
 static double tokens(const struct report *r)
 {
-	return isnan(r->load.tokens) ? (double)r->program->tokens * (double)r->program->run.micro_batches : r->load.tokens;
+	return isnan(r->load.tokens) ? (double)r->program->tokens * (double)r->program->run.micro_batches
+				     : r->load.tokens;
 }
 
 static struct fo_mfu mfu(const struct report *r)
 {
 	const struct fo_program *p = r->program;
-	double s = (double)p->run.seq, pairs = r->load.pairs >= 0 ? r->load.pairs : (double)p->run.rows * s * (s + 1) / 2;
-	return fo_mfu_of_step(p, tokens(r), pairs * (double)p->run.micro_batches, r->sim.step_s, r->peak ? r->peak->best_flop_s : NAN);
+	double s = (double)p->run.seq,
+	       pairs = r->load.pairs >= 0 ? r->load.pairs : (double)p->run.rows * s * (s + 1) / 2;
+	return fo_mfu_of_step(p, tokens(r), pairs * (double)p->run.micro_batches, r->sim.step_s,
+			      r->peak ? r->peak->best_flop_s : NAN);
 }
 
 /* The share that part_s has in the time of all kernels on compute lanes. */
@@ -214,15 +233,20 @@ static bool mostly_guessed(const struct report *r) { return share(r, FO_SURE_GUE
 
 static void print_sure(const struct report *r, const char *lead)
 {
-	fo_cli_put(stdout, "sure     ", lead, "%.0f %% of the time is of operations that were measured as they are, %.0f %% interpolated, %.0f %% guessed",
+	fo_cli_put(stdout, "sure     ", lead,
+		   "%.0f %% of the time is of operations that were measured as they are, %.0f %% interpolated, %.0f %% "
+		   "guessed",
 		   100 * share(r, FO_SURE_EXACT), 100 * share(r, FO_SURE_NEAR), 100 * share(r, FO_SURE_GUESS));
 	if (share(r, FO_SURE_GUESS) > 0.05 && !mostly_guessed(r))
 		fo_cli_put(stdout, lead, lead, "nothing near to some of this was measured: %s", how_to_measure(r));
 	if (share_of(r, r->sim.busy_s) > 0.05)
-		fo_cli_put(stdout, lead, lead, "%.0f %% comes from rows without one quiet span: the machine was busy when it was calibrated",
-			   100 * share_of(r, r->sim.busy_s));
+		fo_cli_put(
+			stdout, lead, lead,
+			"%.0f %% comes from rows without one quiet span: the machine was busy when it was calibrated",
+			100 * share_of(r, r->sim.busy_s));
 	if (r->sim.unknown)
-		fo_cli_put(stdout, lead, lead, "%d operations of a step are not in it at all: nothing is known of them", r->sim.unknown);
+		fo_cli_put(stdout, lead, lead, "%d operations of a step are not in it at all: nothing is known of them",
+			   r->sim.unknown);
 }
 
 static void print_head(const struct report *r)
@@ -233,33 +257,41 @@ static void print_head(const struct report *r)
 	const char *about = mostly_guessed(r) ? "~" : "";
 	struct fo_mfu f = mfu(r);
 	if (mostly_guessed(r))
-		fo_cli_put(stdout, "guessed  ", lead, "%.0f %% of the step time: nothing near to it was measured; %s", 100 * share(r, FO_SURE_GUESS),
-			   how_to_measure(r));
+		fo_cli_put(stdout, "guessed  ", lead, "%.0f %% of the step time: nothing near to it was measured; %s",
+			   100 * share(r, FO_SURE_GUESS), how_to_measure(r));
 	fo_cli_put(stdout, "predict  ", lead, "%s: %lld %s x %lld %s x %lld tokens, %s", fo_cli_seen(p->model.name),
-		   (long long)p->run.micro_batches, fo_cli_plural(p->run.micro_batches, "micro-batch", "micro-batches"), (long long)p->run.rows,
-		   fo_cli_plural(p->run.rows, "row", "rows"), (long long)p->run.seq, fo_numerics_name[p->run.precision]);
+		   (long long)p->run.micro_batches, fo_cli_plural(p->run.micro_batches, "micro-batch", "micro-batches"),
+		   (long long)p->run.rows, fo_cli_plural(p->run.rows, "row", "rows"), (long long)p->run.seq,
+		   fo_numerics_name[p->run.precision]);
 	fo_cli_put(stdout, "machine  ", lead, "%s, %d %s, calibrated %s", fo_cli_seen(r->limits.cpu), r->rates.threads,
 		   fo_cli_plural(r->rates.threads, "thread", "threads"), r->limits.date);
 	if (isnan(r->load.loss_tokens))
-		fo_cli_put(stdout, "step     ", lead, "%s%s, %s", about, seconds(a, r->sim.step_s), fo_str_si(b, tokens(r) / r->sim.step_s, "tok/s"));
+		fo_cli_put(stdout, "step     ", lead, "%s%s, %s", about, seconds(a, r->sim.step_s),
+			   fo_str_si(b, tokens(r) / r->sim.step_s, "tok/s"));
 	else
-		fo_cli_put(stdout, "step     ", lead, "%s%s, %s, %s with loss as in that run", about, seconds(a, r->sim.step_s),
-			   fo_str_si(b, tokens(r) / r->sim.step_s, "tok/s"), fo_str_si(c, r->load.loss_tokens / r->sim.step_s, "tok/s"));
+		fo_cli_put(stdout, "step     ", lead, "%s%s, %s, %s with loss as in that run", about,
+			   seconds(a, r->sim.step_s), fo_str_si(b, tokens(r) / r->sim.step_s, "tok/s"),
+			   fo_str_si(c, r->load.loss_tokens / r->sim.step_s, "tok/s"));
 	if (r->peak)
-		fo_cli_put(stdout, "MFU      ", lead, "%.1f %% mfu, %.1f %% mfu_causal, %.1f %% mfu_document, %.1f %% mfu_6n, HFU %.1f %%, of %s/s (%s)",
+		fo_cli_put(stdout, "MFU      ", lead,
+			   "%.1f %% mfu, %.1f %% mfu_causal, %.1f %% mfu_document, %.1f %% mfu_6n, HFU %.1f %%, of "
+			   "%s/s (%s)",
 			   100 * f.mfu, 100 * f.mfu_causal, 100 * f.mfu_document, 100 * f.mfu_6n, 100 * f.hfu,
 			   fo_str_si(a, r->peak->best_flop_s, "FLOP"), r->peak->dtype);
 	else
-		fo_cli_put(stdout, "MFU      ", lead, "not known: the profile has no peak of this type with %d %s", r->rates.threads,
-			   fo_cli_plural(r->rates.threads, "thread", "threads"));
-	fo_cli_put(stdout, "memory   ", lead, "%s of the step alone: activations and gradients %s, weights and optimizer state %s",
-		   fo_str_bytes(a, (double)(r->u->arena_bytes + r->u->persistent_bytes)), fo_str_bytes(b, (double)r->u->arena_bytes),
-		   fo_str_bytes(c, (double)r->u->persistent_bytes));
+		fo_cli_put(stdout, "MFU      ", lead, "not known: the profile has no peak of this type with %d %s",
+			   r->rates.threads, fo_cli_plural(r->rates.threads, "thread", "threads"));
+	fo_cli_put(stdout, "memory   ", lead,
+		   "%s of the step alone: activations and gradients %s, weights and optimizer state %s",
+		   fo_str_bytes(a, (double)(r->u->arena_bytes + r->u->persistent_bytes)),
+		   fo_str_bytes(b, (double)r->u->arena_bytes), fo_str_bytes(c, (double)r->u->persistent_bytes));
 	if (r->u->host_arena_bytes)
 		fo_cli_put(stdout, lead, lead, "beside that %s of activations wait for backward in host memory",
 			   fo_str_bytes(a, (double)r->u->host_arena_bytes));
-	fo_cli_put(stdout, lead, lead, "a process needs more: workspace of the kernels, loader, evaluation, recorder, the checkpoint's copy; "
-				       "'flatout train --dry-run' with the same run plans all of it");
+	fo_cli_put(
+		stdout, lead, lead,
+		"a process needs more: workspace of the kernels, loader, evaluation, recorder, the checkpoint's copy; "
+		"'flatout train --dry-run' with the same run plans all of it");
 	print_sure(r, lead);
 }
 
@@ -281,7 +313,10 @@ static void print_parts(const struct report *r)
 	fo_table_fini(&t);
 }
 
-static const struct fo_op *op_of(const struct fo_program *p, const struct fo_sim_line *l) { return &p->block[l->block].op[l->op]; }
+static const struct fo_op *op_of(const struct fo_program *p, const struct fo_sim_line *l)
+{
+	return &p->block[l->block].op[l->op];
+}
 
 /* What tells an operation from others of its kind: the weight it reads, else what it writes. NULL: neither. */
 static const char *operand_of(const struct fo_program *p, const struct fo_sim_line *l)
@@ -298,10 +333,12 @@ static const char *operand_of(const struct fo_program *p, const struct fo_sim_li
 	return written ? written->name : NULL;
 }
 
-const char *fo_cli_predict_operation(struct fo_arena *a, const struct fo_program *p, const struct fo_sim_table *t, const struct fo_sim_line *l)
+const char *fo_cli_predict_operation(struct fo_arena *a, const struct fo_program *p, const struct fo_sim_table *t,
+				     const struct fo_sim_line *l)
 {
 	const struct fo_op *o = op_of(p, l);
-	const char *block = p->block[l->block].name, *kind = fo_op_info(o->kind)->name, *phase = fo_phase_name[o->phase];
+	const char *block = p->block[l->block].name, *kind = fo_op_info(o->kind)->name,
+		   *phase = fo_phase_name[o->phase];
 	int alike = 0;
 	for (int i = 0; i < t->lines; i++)
 		alike += t->line[i].block == l->block && op_of(p, &t->line[i])->kind == o->kind &&
@@ -309,7 +346,8 @@ const char *fo_cli_predict_operation(struct fo_arena *a, const struct fo_program
 	const char *operand = alike > 1 ? operand_of(p, l) : NULL;
 	if (operand && o->phase == FO_OPTIMIZER) /* their names are long, and they have no other phase */
 		return fo_arena_printf(a, "%s %s %s", block, kind, operand);
-	return operand ? fo_arena_printf(a, "%s %s.%s %s", block, kind, phase, operand) : fo_arena_printf(a, "%s %s.%s", block, kind, phase);
+	return operand ? fo_arena_printf(a, "%s %s.%s %s", block, kind, phase, operand)
+		       : fo_arena_printf(a, "%s %s.%s", block, kind, phase);
 }
 
 /* Operations, the longest first, or where predicted and measured are furthest apart. */
@@ -332,11 +370,16 @@ static void print_lines(const struct report *r)
 			continue;
 		const char *count = fo_arena_printf(&t.arena, "%d", l->times), *sure = fo_sure_name[l->sure];
 		if (r->compared)
-			fo_table_row(&t, fo_cli_predict_operation(&t.arena, r->program, x, l), isnan(l->measured_s) ? "-" : seconds(a, l->measured_s), seconds(b, l->predicted_s),
-				     isnan(l->measured_s) ? "-" : fo_arena_printf(&t.arena, "%+.1f", 100 * (l->predicted_s - l->measured_s) / x->measured_s),
+			fo_table_row(&t, fo_cli_predict_operation(&t.arena, r->program, x, l),
+				     isnan(l->measured_s) ? "-" : seconds(a, l->measured_s), seconds(b, l->predicted_s),
+				     isnan(l->measured_s)
+					     ? "-"
+					     : fo_arena_printf(&t.arena, "%+.1f",
+							       100 * (l->predicted_s - l->measured_s) / x->measured_s),
 				     sure);
 		else
-			fo_table_row(&t, fo_cli_predict_operation(&t.arena, r->program, x, l), count, seconds(a, l->predicted_s),
+			fo_table_row(&t, fo_cli_predict_operation(&t.arena, r->program, x, l), count,
+				     seconds(a, l->predicted_s),
 				     fo_arena_printf(&t.arena, "%.1f %%", 100 * l->predicted_s / r->sim.step_s), sure);
 	}
 	fo_table_print(&t, stdout, "", true);
@@ -348,14 +391,18 @@ static void print_compare(const struct report *r)
 	char a[32], b[32];
 	const struct fo_sim_table *x = &r->table;
 	printf("\n");
-	fo_cli_put(stdout, "compared ", "         ", "a step's operations took %s (%d %s), predicted %s: %+.1f %%", seconds(a, x->measured_s), x->steps,
-		   fo_cli_plural(x->steps, r->metered ? "metered step" : "step of the timeline", r->metered ? "metered steps" : "steps of the timeline"),
+	fo_cli_put(stdout, "compared ", "         ", "a step's operations took %s (%d %s), predicted %s: %+.1f %%",
+		   seconds(a, x->measured_s), x->steps,
+		   fo_cli_plural(x->steps, r->metered ? "metered step" : "step of the timeline",
+				 r->metered ? "metered steps" : "steps of the timeline"),
 		   seconds(b, x->predicted_s), 100 * (x->predicted_s / x->measured_s - 1));
 	if (r->metered)
-		fo_cli_put(stdout, "         ", "         ", "each at the median of its quiet spans: %.0f %% of the time is of operations that had one",
+		fo_cli_put(stdout, "         ", "         ",
+			   "each at the median of its quiet spans: %.0f %% of the time is of operations that had one",
 			   100 * r->quiet_share);
 	else
-		fo_cli_put(stdout, "         ", "         ", "all spans, whatever else ran; train.metered-every=N tells quiet ones apart");
+		fo_cli_put(stdout, "         ", "         ",
+			   "all spans, whatever else ran; train.metered-every=N tells quiet ones apart");
 	print_lines(r);
 	printf("\n");
 	fo_cli_put(stdout, "", "", "off: predicted less measured, as a share of the measured step.");
@@ -473,8 +520,10 @@ static fo_status run(int argc, char **argv)
 	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_predict, argc, argv, 1), done);
 	r.file = argc > 1 ? argv[1] : NULL;
 	if (*r.in.compare && argc > 1)
-		st = fo_hint(fo_fail(FO_EARG, "--compare predicts the program of '%s': the run file '%s' beside it would say it twice", r.in.compare,
-				     argv[1]),
+		st = fo_hint(fo_fail(FO_EARG,
+				     "--compare predicts the program of '%s': the run file '%s' beside it would say it "
+				     "twice",
+				     r.in.compare, argv[1]),
 			     "leave one of them out");
 	else
 		st = *r.in.device || r.in.budget ? fo_cli_predict_device(&r.in, &s) : report(&r);
@@ -493,16 +542,19 @@ done:
 const struct fo_command fo_cmd_predict = {
 	.name = "predict",
 	.group = "improve",
-	.usage = "flatout predict [run.yaml] [--KEY=VALUE ...] [--profile FILE] [--documents N] [--timeline FILE] [--all] [--json]\n"
-		 "flatout predict [run.yaml] --device D [--KEY=VALUE ...] [--profile FILE] [--documents N] [--budget] [--all] [--json]\n"
+	.usage = "flatout predict [run.yaml] [--KEY=VALUE ...] [--profile FILE] [--documents N] [--timeline FILE] "
+		 "[--all] [--json]\n"
+		 "flatout predict [run.yaml] --device D [--KEY=VALUE ...] [--profile FILE] [--documents N] [--budget] "
+		 "[--all] [--json]\n"
 		 "flatout predict --compare RUN [--run.threads=N] [--profile FILE] [--all] [--json]",
 	.summary = "step time, MFU and memory of a run, without running it",
-	.text = "The simulator runs the same step program as the engine: the time of each operation comes from the machine profile "
-		"of 'flatout calibrate', their order from the program's lanes and waits, the memory from its plan. What was not "
-		"measured as it is gets interpolated, and the report says how much of the step that is. --compare sets the program "
-		"of a run beside what was measured there and lists where the model is wrong.\n\n"
-		"--device predicts a step on an accelerator by parts, as an interval: from its published figures, or from what "
-		"'bench/gpu/run ceilings' measured on it (--profile).\n\n"
+	.text = "The simulator runs the same step program as the engine: the time of each operation comes from the "
+		"machine profile of 'flatout calibrate', their order from the program's lanes and waits, the memory "
+		"from its plan. What was not measured as it is gets interpolated, and the report says how much of the "
+		"step that is. --compare sets the program of a run beside what was measured there and lists where the "
+		"model is wrong.\n\n"
+		"--device predicts a step on an accelerator by parts, as an interval: from its published figures, or "
+		"from what 'bench/gpu/run ceilings' measured on it (--profile).\n\n"
 		"  flatout calibrate && flatout predict run.yaml\n"
 		"  flatout predict run.yaml --pass.merge-qkv=no --run.threads=1\n"
 		"  flatout predict run.yaml --device h200\n"

@@ -34,7 +34,8 @@ static fo_status check(const struct predict *in, const struct fo_opt_set *option
 		return fo_hint(fo_fail(FO_EARG, "--budget is of a device, and none is named"),
 			       "--device=h200, or another that 'flatout devices' lists");
 	if (*in->compare)
-		return fo_hint(fo_fail(FO_EARG, "--device and --compare contradict: what a run measured is set beside the machine that it ran on"),
+		return fo_hint(fo_fail(FO_EARG, "--device and --compare contradict: what a run measured is set beside "
+						"the machine that it ran on"),
 			       "leave one of them out");
 	if (in->budget && in->json)
 		return fo_hint(fo_fail(FO_EARG, "--budget and --json both say what is printed"),
@@ -43,7 +44,8 @@ static fo_status check(const struct predict *in, const struct fo_opt_set *option
 		if (!strcmp(fo_run_options[i].key, "train.device") && options->origin[i].from == FO_ORIGIN_FLAG &&
 		    !strcmp(in->run.device, "cpu"))
 			return fo_hint(fo_fail(FO_EARG,
-					       "--device=%s and train.device=cpu contradict: one is an accelerator, one this machine's processor",
+					       "--device=%s and train.device=cpu contradict: one is an accelerator, "
+					       "one this machine's processor",
 					       fo_cli_seen(in->device)),
 				       "leave one of them out");
 	return FO_OK;
@@ -60,7 +62,8 @@ static fo_status load_rates(struct report *r)
 		return FO_OK;
 	fo_status st = fo_device_profile_read(r->in->profile, &r->profile);
 	if (st == FO_EFORMAT)
-		return fo_hint(st, "a profile of 'flatout calibrate' is of a processor; without --profile the device's published figures count");
+		return fo_hint(st, "a profile of 'flatout calibrate' is of a processor; without --profile the device's "
+				   "published figures count");
 	FO_TRY(st);
 	return fo_device_rates_measured(&r->rates, &r->catalogue, &r->profile);
 }
@@ -318,11 +321,12 @@ static void print_worth(const struct report *r, const char *lead)
 			stdout, "rests on ", lead, "%s; unproven on hardware",
 			r->rates.published
 				? "published rates of single kernels on such a device, not on a step that was measured"
-				: "the device's published peaks and shares of them that others reached elsewhere: little is published of "
-				  "these kernels on this device, so the interval is wide");
+				: "the device's published peaks and shares of them that others reached elsewhere: "
+				  "little is published of these kernels on this device, so the interval is wide");
 	else
 		fo_cli_put(stdout, "rests on ", lead,
-			   "%s: %.0f %% of the time is of operations that were measured alone on %s%s; no whole step was measured",
+			   "%s: %.0f %% of the time is of operations that were measured alone on %s%s; no whole step "
+			   "was measured",
 			   fo_cli_seen(r->in->profile), 100 * r->step.measured_share, fo_cli_seen(f->device),
 			   r->step.measured_share < 0.995 ? ", the rest follows from rates" : "");
 	if (f->rows && f->rows < (size_t)f->expected)

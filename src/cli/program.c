@@ -17,9 +17,8 @@ struct program {
 static const struct fo_opt extra[] = {
 	FO_OPT_BOOL(struct program, operations, "cli.operations", "true", "list the operations of every block"),
 	FO_OPT_OUTPUT(struct program, dump, "cli.dump", "FILE", "",
-		    "write the program as text; --program.file=FILE reads it back", FO_OUTPUT_PROGRAM),
-	FO_OPT_JSON(struct program, json, "cli.json", "print JSON"),
-	FO_OPT_FORCE(struct program, force, "cli.force"),
+		      "write the program as text; --program.file=FILE reads it back", FO_OUTPUT_PROGRAM),
+	FO_OPT_JSON(struct program, json, "cli.json", "print JSON"), FO_OPT_FORCE(struct program, force, "cli.force"),
 	FO_OPT_END
 };
 static struct fo_opt rows[FO_RUN_ROWS_MAX];

@@ -14,13 +14,11 @@ struct report {
 	bool force;
 };
 
-static const struct fo_opt rows[] = {
-	FO_OPT_OUTPUT(struct report, html, "report.html", "FILE", NULL,
-		    "where the page goes; default: report.html in the run directory", FO_OUTPUT_PAGE),
-	FO_OPT_JSON(struct report, json, "report.json", "JSON on standard output"),
-	FO_OPT_FORCE(struct report, force, "report.force"),
-	FO_OPT_END
-};
+static const struct fo_opt rows[] = { FO_OPT_OUTPUT(struct report, html, "report.html", "FILE", NULL,
+						    "where the page goes; default: report.html in the run directory",
+						    FO_OUTPUT_PAGE),
+				      FO_OPT_JSON(struct report, json, "report.json", "JSON on standard output"),
+				      FO_OPT_FORCE(struct report, force, "report.force"), FO_OPT_END };
 
 enum { PHASES_SHOWN = 8, GUARDS_SHOWN = 5, RULES = FO_STEP_HFU - FO_STEP_MFU + 1 };
 
@@ -61,9 +59,11 @@ static void print_steps(struct fo_report *o, struct fo_table *t, struct fo_arena
 	fo_str_fini(&line);
 	if (isfinite(o->step_s.median))
 		fo_table_row(t, "step",
-			     fo_arena_printf(a, "%s (quartiles %s to %s)%s", seconds(a, o->step_s.median), seconds(a, o->step_s.low),
-					     seconds(a, o->step_s.high),
-					     isfinite(o->tokens_s.median) ? fo_arena_printf(a, ", %.0f tokens/s", o->tokens_s.median) : ""));
+			     fo_arena_printf(a, "%s (quartiles %s to %s)%s", seconds(a, o->step_s.median),
+					     seconds(a, o->step_s.low), seconds(a, o->step_s.high),
+					     isfinite(o->tokens_s.median)
+						     ? fo_arena_printf(a, ", %.0f tokens/s", o->tokens_s.median)
+						     : ""));
 	for (int k = 0; k < RULES; k++)
 		if (isfinite(o->mfu[k].median))
 			fo_str_printf(&line, "%s%s %.1f %% (%.1f to %.1f)", line.len ? ", " : "",
@@ -105,7 +105,8 @@ static void print_time(struct fo_report *o, struct fo_table *t, struct fo_arena 
 				fo_str_printf(&line, ", %s %.1f %%", fo_report_gap_name[k],
 					      100 * o->gap_s[k] / o->wall_s);
 		if (o->clock_set)
-			fo_str_printf(&line, "; " FO_REPORT_CLOCK_SET, (long long)o->clock_set, o->clock_set == 1 ? "" : "s");
+			fo_str_printf(&line, "; " FO_REPORT_CLOCK_SET, (long long)o->clock_set,
+				      o->clock_set == 1 ? "" : "s");
 		fo_table_row(t, "between", line.data);
 		fo_str_fini(&line);
 	}
@@ -128,11 +129,11 @@ static void print_time(struct fo_report *o, struct fo_table *t, struct fo_arena 
 				     seconds(a, o->lost_s)));
 	for (int i = 0; i < o->phases && i < PHASES_SHOWN; i++) {
 		const struct fo_report_phase *p = &o->phase[i];
-		fo_table_row(t, "",
-			     fo_arena_printf(a, "steps %lld to %lld, %.2f times the median: %s%s%s%s", (long long)p->first,
-					     (long long)p->last, p->times,
-					     *p->cause ? p->cause : "the log shows no cause",
-					     *p->beside ? " (between its steps: " : "", p->beside, *p->beside ? ")" : ""));
+		fo_table_row(
+			t, "",
+			fo_arena_printf(a, "steps %lld to %lld, %.2f times the median: %s%s%s%s", (long long)p->first,
+					(long long)p->last, p->times, *p->cause ? p->cause : "the log shows no cause",
+					*p->beside ? " (between its steps: " : "", p->beside, *p->beside ? ")" : ""));
 	}
 	if (o->phases > PHASES_SHOWN)
 		fo_table_row(t, "", fo_arena_printf(a, "and %d more in the page", o->phases - PHASES_SHOWN));
@@ -203,7 +204,8 @@ static void print_rest(struct fo_report *o, struct fo_table *t, struct fo_arena 
 	if (*r->cpu)
 		fo_str_printf(&line, ", %s", r->cpu);
 	if (r->threads > 0)
-		fo_str_printf(&line, ", %lld %s", (long long)r->threads, fo_cli_plural(r->threads, "thread", "threads"));
+		fo_str_printf(&line, ", %lld %s", (long long)r->threads,
+			      fo_cli_plural(r->threads, "thread", "threads"));
 	if (isfinite(u->clock_hz))
 		fo_str_printf(&line, ", %.2f GHz", u->clock_hz / 1e9);
 	if (isfinite(u->steal))
@@ -287,7 +289,8 @@ static fo_status report(const struct report *in, const char *dir)
 			fwrite(html.data, 1, html.len, stdout);
 		else
 			st = fo_fs_write_atomic(page, html.data, html.len);
-		/* Whoever may only read the directory gets the figures all the same, and the reason why there is no page. */
+		/* Whoever may only read the directory gets the figures all the same, and the reason why there is no
+		 * page. */
 		if (shown)
 			; /* the page alone */
 		else if (in->json)
@@ -312,7 +315,9 @@ static fo_status run(int argc, char **argv)
 	FO_TRY_OR(st, fo_cli_options(&fo_cmd_report, &s, &in, &argc, argv), done);
 	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_report, argc, argv, 1), done);
 	if (in.html && !strcmp(in.html, "-") && in.json)
-		FO_TRY_OR(st, fo_fail(FO_EARG, "--html=- and --json both write: give one of them a file, or two commands"), done);
+		FO_TRY_OR(st,
+			  fo_fail(FO_EARG, "--html=- and --json both write: give one of them a file, or two commands"),
+			  done);
 	st = argc < 2 ? fo_hint(fo_fail(FO_EARG, "no run directory"), "usage: %s", fo_cmd_report.usage)
 		      : report(&in, argv[1]);
 done:

@@ -13,11 +13,8 @@ struct init {
 	const char *json;
 	bool force;
 };
-static const struct fo_opt init_extra[] = {
-	FO_OPT_JSON(struct init, json, "cli.json", "print JSON"),
-	FO_OPT_FORCE(struct init, force, "cli.force"),
-	FO_OPT_END
-};
+static const struct fo_opt init_extra[] = { FO_OPT_JSON(struct init, json, "cli.json", "print JSON"),
+					    FO_OPT_FORCE(struct init, force, "cli.force"), FO_OPT_END };
 static struct fo_opt init_rows[FO_RUN_ROWS_MAX];
 
 /* A first run that any machine finishes in minutes: about 7M parameters. What the user gives replaces it. */
@@ -87,9 +84,9 @@ const struct fo_command fo_cmd_init = {
 	.group = "train",
 	.usage = "flatout init [FILE] [--KEY=VALUE ...] [--force] [--json]",
 	.summary = "write a commented run file that runs",
-	.text = "FILE is run.yaml unless named; an existing file is overwritten with --force alone. Without --model.name the file "
-		"holds a model of about 7M parameters that any machine trains in minutes. Any option given here goes "
-		"into the file:\n\n"
+	.text = "FILE is run.yaml unless named; an existing file is overwritten with --force alone. Without "
+		"--model.name the file holds a model of about 7M parameters that any machine trains in minutes. Any "
+		"option given here goes into the file:\n\n"
 		"  flatout init --data.path=books/ --train.steps=2000\n",
 	.opts = init_rows,
 	.own = init_extra,
@@ -103,12 +100,10 @@ struct config {
 	bool all, force;
 	const char *json;
 };
-static const struct fo_opt config_extra[] = {
-	FO_OPT_BOOL(struct config, all, "cli.all", "true", "show values that are defaults too"),
-	FO_OPT_JSON(struct config, json, "cli.json", "print JSON"),
-	FO_OPT_FORCE(struct config, force, "cli.force"),
-	FO_OPT_END
-};
+static const struct fo_opt config_extra[] = { FO_OPT_BOOL(struct config, all, "cli.all", "true",
+							  "show values that are defaults too"),
+					      FO_OPT_JSON(struct config, json, "cli.json", "print JSON"),
+					      FO_OPT_FORCE(struct config, force, "cli.force"), FO_OPT_END };
 static struct fo_opt config_rows[FO_RUN_ROWS_MAX];
 
 __attribute__((constructor)) static void make_rows(void)

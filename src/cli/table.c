@@ -6,7 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDTH = 80, GAP = 2, NARROW_GAP = 1 /* where values are longer than usual */, LEAST_WRAP = 16 /* narrower columns of words cannot be read */ };
+enum {
+	WIDTH = 80,
+	GAP = 2,
+	NARROW_GAP = 1 /* where values are longer than usual */,
+	LEAST_WRAP = 16 /* narrower columns of words cannot be read */
+};
 
 static size_t columns(const char *s, size_t bytes)
 {
@@ -43,8 +48,9 @@ static void spaces(FILE *f, size_t n)
 		fputc(' ', f);
 }
 
-/* How many bytes of a word that is too long for a line go onto one of `width` columns: up to behind a sign that parts a name, as those
- * of kernels have, else as many as fit. No blank comes in: whoever copies the name finds its parts as they are. */
+/* How many bytes of a word that is too long for a line go onto one of `width` columns: up to behind a sign that parts a
+ * name, as those of kernels have, else as many as fit. No blank comes in: whoever copies the name finds its parts as
+ * they are. */
 static size_t piece_of(const char *word, size_t n, size_t width)
 {
 	size_t fits = 0, bound = 0;

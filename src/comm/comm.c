@@ -80,7 +80,8 @@ fo_status fo_comm_place_env(struct fo_comm_place *p)
 		char *end;
 		p->wait_s = strtod(wait, &end);
 		if (*end || !(p->wait_s > 0 && p->wait_s <= WAIT_MOST_S))
-			return fo_fail(FO_EARG, "FLATOUT_WAIT is '%s': expected seconds, at most %.0f", wait, WAIT_MOST_S);
+			return fo_fail(FO_EARG, "FLATOUT_WAIT is '%s': expected seconds, at most %.0f", wait,
+				       WAIT_MOST_S);
 	}
 	return env_job(p);
 }
@@ -143,9 +144,12 @@ fo_status fo_comm_meet(const struct fo_comm_place *p, void *bytes, size_t n)
 		fo_arena_fini(&a);
 		fo_err_clear(); /* a file that was replaced while it was read is read again */
 		if (!good && fo_now_ns() > until)
-			return fo_hint(fo_fail(FO_ECOMM, "rank %d of %d waited %.0f s for '%s': %s", p->rank, p->ranks, p->wait_s, p->meet,
-					       seen ? "it is there, but of another job or number of ranks" : "rank 0 did not write it"),
-				       "look at rank 0's messages; all ranks need the same FLATOUT_MEET, FLATOUT_JOB and FLATOUT_RANKS");
+			return fo_hint(fo_fail(FO_ECOMM, "rank %d of %d waited %.0f s for '%s': %s", p->rank, p->ranks,
+					       p->wait_s, p->meet,
+					       seen ? "it is there, but of another job or number of ranks"
+						    : "rank 0 did not write it"),
+				       "look at rank 0's messages; all ranks need the same FLATOUT_MEET, FLATOUT_JOB "
+				       "and FLATOUT_RANKS");
 		if (!good)
 			usleep((useconds_t)(POLL_S * 1e6));
 	}
@@ -160,25 +164,31 @@ void fo_comm_met(const struct fo_comm_place *p)
 
 /* ---- calls ---- */
 
-static fo_status bad_call(const struct fo_comm *c, const char *what, int64_t n, int dtype, bool reduces, const void *a, const void *b)
+static fo_status bad_call(const struct fo_comm *c, const char *what, int64_t n, int dtype, bool reduces, const void *a,
+			  const void *b)
 {
 	if (n < 0 || dtype < 0 || dtype >= FO_DTYPE_COUNT)
-		return fo_fail(FO_EARG, "%s of %lld elements of type %d over %s", what, (long long)n, dtype, c->transport->name);
+		return fo_fail(FO_EARG, "%s of %lld elements of type %d over %s", what, (long long)n, dtype,
+			       c->transport->name);
 	if (reduces && dtype != FO_BF16 && dtype != FO_F32 && dtype != FO_F64)
-		return fo_fail(FO_EARG, "%s over %s adds bf16, f32 and f64, not %s", what, c->transport->name, fo_dtype_name[dtype]);
+		return fo_fail(FO_EARG, "%s over %s adds bf16, f32 and f64, not %s", what, c->transport->name,
+			       fo_dtype_name[dtype]);
 	if (n && (!a || !b))
-		return fo_fail(FO_EARG, "%s of %lld elements over %s without memory", what, (long long)n, c->transport->name);
+		return fo_fail(FO_EARG, "%s of %lld elements over %s without memory", what, (long long)n,
+			       c->transport->name);
 	return FO_OK;
 }
 
 static fo_status bad_peer(const struct fo_comm *c, const char *what, int peer, bool other)
 {
 	if (peer < 0 || peer >= c->ranks || (other && peer == c->rank))
-		return fo_fail(FO_EARG, "%s: there is no %srank %d among %d", what, other ? "other " : "", peer, c->ranks);
+		return fo_fail(FO_EARG, "%s: there is no %srank %d among %d", what, other ? "other " : "", peer,
+			       c->ranks);
 	return FO_OK;
 }
 
-fo_status fo_comm_all_reduce(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype, enum fo_comm_op op, fo_comm_stream s)
+fo_status fo_comm_all_reduce(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype, enum fo_comm_op op,
+			     fo_comm_stream s)
 {
 	FO_TRY(bad_call(c, "all-reduce", n, dtype, true, from, to));
 	return n ? c->transport->all_reduce(c, from, to, n, dtype, op, s) : FO_OK;
@@ -188,7 +198,8 @@ fo_status fo_comm_all_gather(struct fo_comm *c, const void *from, void *to, int6
 	FO_TRY(bad_call(c, "all-gather", n, dtype, false, from, to));
 	return n ? c->transport->all_gather(c, from, to, n, dtype, s) : FO_OK;
 }
-fo_status fo_comm_reduce_scatter(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype, enum fo_comm_op op, fo_comm_stream s)
+fo_status fo_comm_reduce_scatter(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype,
+				 enum fo_comm_op op, fo_comm_stream s)
 {
 	FO_TRY(bad_call(c, "reduce-scatter", n, dtype, true, from, to));
 	return n ? c->transport->reduce_scatter(c, from, to, n, dtype, op, s) : FO_OK;
@@ -224,7 +235,10 @@ fo_status fo_comm_group_end(struct fo_comm *c)
 	c->groups--;
 	return c->transport->group(c, true);
 }
-fo_status fo_comm_alloc(struct fo_comm *c, size_t bytes, void **out) { return c->transport->alloc(c, bytes ? bytes : 1, out); }
+fo_status fo_comm_alloc(struct fo_comm *c, size_t bytes, void **out)
+{
+	return c->transport->alloc(c, bytes ? bytes : 1, out);
+}
 void fo_comm_release(struct fo_comm *c, void *memory)
 {
 	if (memory)

@@ -1,15 +1,17 @@
-/* Ranks that work together: a group's collective operations, whatever carries them (NCCL: nccl.h; one file per transport).
+/* Ranks that work together: a group's collective operations, whatever carries them (NCCL: nccl.h; one file per
+ * transport).
  *
- * A communicator is one rank's end of a group of `ranks`. Every rank of it calls the same collectives in the same order with the same
- * counts and types; calls put work into a stream and return, as kernels do (stream: a CUstream where memory is a device's). Nothing is
- * allocated or synchronised by them, so that they can be captured into a graph where the transport can.
+ * A communicator is one rank's end of a group of `ranks`. Every rank of it calls the same collectives in the same order
+ * with the same counts and types; calls put work into a stream and return, as kernels do (stream: a CUstream where
+ * memory is a device's). Nothing is allocated or synchronised by them, so that they can be captured into a graph where
+ * the transport can.
  *
- * Threads: a communicator belongs to one thread at a time; fo_comm_check and fo_comm_abort may be called from another one while that
- * thread waits.
+ * Threads: a communicator belongs to one thread at a time; fo_comm_check and fo_comm_abort may be called from another
+ * one while that thread waits.
  *
- * Meeting. How ranks find each other needs no launcher of a certain kind: rank 0 writes what a newcomer must know (NCCL: an id of 128
- * bytes) into a file that all ranks can see, the others wait for it; when the group stands, rank 0 removes it. A file of another job,
- * left by one that ended badly, is not taken for one's own: `job` is in it. */
+ * Meeting. How ranks find each other needs no launcher of a certain kind: rank 0 writes what a newcomer must know
+ * (NCCL: an id of 128 bytes) into a file that all ranks can see, the others wait for it; when the group stands, rank 0
+ * removes it. A file of another job, left by one that ended badly, is not taken for one's own: `job` is in it. */
 #ifndef FO_COMM_COMM_H
 #define FO_COMM_COMM_H
 
@@ -25,11 +27,13 @@ enum { FO_COMM_RANKS_MAX = 1 << 16 };
 struct fo_comm_place {
 	int rank, ranks;
 	char meet[512]; /* path of the file; needed where ranks > 1 */
-	char job[64];   /* the same in all ranks of this start and in no other: letters, digits, '.', '_', '-'; may be "" */
-	double wait_s;  /* how long rank 0 is waited for */
+	char job[64];  /* the same in all ranks of this start and in no other: letters, digits, '.', '_', '-'; may be ""
+			*/
+	double wait_s; /* how long rank 0 is waited for */
 };
-/* From FLATOUT_RANK and FLATOUT_RANKS (else SLURM_PROCID and SLURM_NTASKS; none of them: one rank), FLATOUT_MEET, FLATOUT_JOB (else
- * job, step and restart count of SLURM), FLATOUT_WAIT (seconds; 300). FO_EARG names the variable that makes no sense. */
+/* From FLATOUT_RANK and FLATOUT_RANKS (else SLURM_PROCID and SLURM_NTASKS; none of them: one rank), FLATOUT_MEET,
+ * FLATOUT_JOB (else job, step and restart count of SLURM), FLATOUT_WAIT (seconds; 300). FO_EARG names the variable that
+ * makes no sense. */
 FO_CHECKED fo_status fo_comm_place_env(struct fo_comm_place *out);
 /* Rank 0's `n` bytes to all: it gives, the others get. FO_ECOMM: they did not come in time. n at most 4096. */
 FO_CHECKED fo_status fo_comm_meet(const struct fo_comm_place *place, void *bytes, size_t n);
@@ -42,9 +46,11 @@ struct fo_comm;
 /* What a transport does. dtype is an enum fo_dtype, counts are elements. */
 struct fo_comm_transport {
 	const char *name; /* "NCCL" */
-	fo_status (*all_reduce)(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype, enum fo_comm_op op, fo_comm_stream s);
+	fo_status (*all_reduce)(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype, enum fo_comm_op op,
+				fo_comm_stream s);
 	fo_status (*all_gather)(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype, fo_comm_stream s);
-	fo_status (*reduce_scatter)(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype, enum fo_comm_op op, fo_comm_stream s);
+	fo_status (*reduce_scatter)(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype,
+				    enum fo_comm_op op, fo_comm_stream s);
 	fo_status (*broadcast)(struct fo_comm *c, void *data, int64_t n, int dtype, int root, fo_comm_stream s);
 	fo_status (*send)(struct fo_comm *c, const void *from, int64_t n, int dtype, int peer, fo_comm_stream s);
 	fo_status (*recv)(struct fo_comm *c, void *to, int64_t n, int dtype, int peer, fo_comm_stream s);
@@ -64,27 +70,33 @@ struct fo_comm {
 static inline int fo_comm_rank(const struct fo_comm *c) { return c->rank; }
 static inline int fo_comm_ranks(const struct fo_comm *c) { return c->ranks; }
 
-/* Reductions take bf16, fp32 and fp64 (fp32 sums of bf16 are the transport's affair: NCCL rounds to bf16 after each addition, so gradients
- * travel as fp32 where that matters); what only moves takes any type. Memory that does not overlap, or is the very same as said below.
- * FO_EARG: a call that cannot be; FO_ECOMM: a rank or the transport failed. */
+/* Reductions take bf16, fp32 and fp64 (fp32 sums of bf16 are the transport's affair: NCCL rounds to bf16 after each
+ * addition, so gradients travel as fp32 where that matters); what only moves takes any type. Memory that does not
+ * overlap, or is the very same as said below. FO_EARG: a call that cannot be; FO_ECOMM: a rank or the transport failed.
+ */
 
 /* to[i] = over all ranks of from[i]; from == to allowed. */
-FO_CHECKED fo_status fo_comm_all_reduce(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype, enum fo_comm_op op, fo_comm_stream s);
+FO_CHECKED fo_status fo_comm_all_reduce(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype,
+					enum fo_comm_op op, fo_comm_stream s);
 /* to[r n + i] = from[i] of rank r; from may be its own part of to. */
-FO_CHECKED fo_status fo_comm_all_gather(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype, fo_comm_stream s);
+FO_CHECKED fo_status fo_comm_all_gather(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype,
+					fo_comm_stream s);
 /* to[i] = over all ranks of from[rank n + i]; to may be its own part of from. */
-FO_CHECKED fo_status fo_comm_reduce_scatter(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype, enum fo_comm_op op, fo_comm_stream s);
+FO_CHECKED fo_status fo_comm_reduce_scatter(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype,
+					    enum fo_comm_op op, fo_comm_stream s);
 /* data of rank `root` to all. */
 FO_CHECKED fo_status fo_comm_broadcast(struct fo_comm *c, void *data, int64_t n, int dtype, int root, fo_comm_stream s);
-/* To and from another rank; both block the stream until the other one came. Two ranks that send to each other do so in a group. */
-FO_CHECKED fo_status fo_comm_send(struct fo_comm *c, const void *from, int64_t n, int dtype, int peer, fo_comm_stream s);
+/* To and from another rank; both block the stream until the other one came. Two ranks that send to each other do so in
+ * a group. */
+FO_CHECKED fo_status fo_comm_send(struct fo_comm *c, const void *from, int64_t n, int dtype, int peer,
+				  fo_comm_stream s);
 FO_CHECKED fo_status fo_comm_recv(struct fo_comm *c, void *to, int64_t n, int dtype, int peer, fo_comm_stream s);
 /* Calls between begin and end start together, in whatever order suits the transport. */
 FO_CHECKED fo_status fo_comm_group_begin(struct fo_comm *c);
 FO_CHECKED fo_status fo_comm_group_end(struct fo_comm *c);
 
-/* Memory that the transport likes best (NCCL: registered as a window of all ranks where it can), else the device's own. Every rank calls it
- * alike, in the same order with the same size. Freed before the communicator is. */
+/* Memory that the transport likes best (NCCL: registered as a window of all ranks where it can), else the device's own.
+ * Every rank calls it alike, in the same order with the same size. Freed before the communicator is. */
 FO_CHECKED fo_status fo_comm_alloc(struct fo_comm *c, size_t bytes, void **out);
 void fo_comm_release(struct fo_comm *c, void *memory);
 

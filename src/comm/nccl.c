@@ -31,13 +31,14 @@ static fo_status failed(const struct group *g, ncclResult_t r, const char *doing
 	const char *detail = g->comm ? g->nccl->ncclGetLastError(g->comm) : NULL;
 	if (r == ncclSuccess)
 		return FO_OK;
-	return fo_fail(FO_ECOMM, "rank %d of %d: %s: NCCL says \"%s\"%s%s", g->base.rank, g->base.ranks, doing, g->nccl->ncclGetErrorString(r),
-		       detail && *detail ? ": " : "", detail ? detail : "");
+	return fo_fail(FO_ECOMM, "rank %d of %d: %s: NCCL says \"%s\"%s%s", g->base.rank, g->base.ranks, doing,
+		       g->nccl->ncclGetErrorString(r), detail && *detail ? ": " : "", detail ? detail : "");
 }
 
 static fo_status alive(const struct group *g)
 {
-	return g->comm ? FO_OK : fo_fail(FO_ECOMM, "rank %d of %d: the group was given up", g->base.rank, g->base.ranks);
+	return g->comm ? FO_OK
+		       : fo_fail(FO_ECOMM, "rank %d of %d: the group was given up", g->base.rank, g->base.ranks);
 }
 
 /* What is only moved goes as bytes where NCCL has no such type or only newer versions do. */
@@ -53,7 +54,8 @@ static ncclDataType_t type_of(int dtype, size_t *n)
 }
 static ncclRedOp_t op_of(enum fo_comm_op op) { return op == FO_COMM_SUM ? ncclSum : ncclMax; }
 
-static fo_status all_reduce(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype, enum fo_comm_op op, fo_comm_stream s)
+static fo_status all_reduce(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype, enum fo_comm_op op,
+			    fo_comm_stream s)
 {
 	struct group *g = of(c);
 	size_t count = (size_t)n;
@@ -69,7 +71,8 @@ static fo_status all_gather(struct fo_comm *c, const void *from, void *to, int64
 	FO_TRY(alive(g));
 	return failed(g, g->nccl->ncclAllGather(from, to, count, type, g->comm, s), "all-gather");
 }
-static fo_status reduce_scatter(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype, enum fo_comm_op op, fo_comm_stream s)
+static fo_status reduce_scatter(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype, enum fo_comm_op op,
+				fo_comm_stream s)
 {
 	struct group *g = of(c);
 	size_t count = (size_t)n;
@@ -105,7 +108,8 @@ static fo_status group_call(struct fo_comm *c, bool end)
 {
 	struct group *g = of(c);
 	FO_TRY(alive(g));
-	return end ? failed(g, g->nccl->ncclGroupEnd(), "start a group of calls") : failed(g, g->nccl->ncclGroupStart(), "begin a group of calls");
+	return end ? failed(g, g->nccl->ncclGroupEnd(), "start a group of calls")
+		   : failed(g, g->nccl->ncclGroupStart(), "begin a group of calls");
 }
 
 /* ---- memory ---- */
@@ -116,7 +120,8 @@ static bool has_windows(const struct group *g)
 	return n->ncclMemAlloc && n->ncclMemFree && n->ncclCommWindowRegister && n->ncclCommWindowDeregister;
 }
 
-/* A window needs all ranks; where the devices cannot share one NCCL says so to all of them alike, and its memory serves without. */
+/* A window needs all ranks; where the devices cannot share one NCCL says so to all of them alike, and its memory serves
+ * without. */
 static fo_status alloc(struct fo_comm *c, size_t bytes, void **out)
 {
 	struct group *g = of(c);
@@ -128,7 +133,8 @@ static fo_status alloc(struct fo_comm *c, size_t bytes, void **out)
 		FO_TRY(fo_cuda_alloc(g->cuda, bytes, &w.memory));
 	else
 		FO_TRY(failed(g, g->nccl->ncclMemAlloc(&w.memory, bytes), "allocate memory for a window"));
-	if (w.own && g->nccl->ncclCommWindowRegister(g->comm, w.memory, bytes, &w.handle, NCCL_WIN_COLL_SYMMETRIC) != ncclSuccess)
+	if (w.own && g->nccl->ncclCommWindowRegister(g->comm, w.memory, bytes, &w.handle, NCCL_WIN_COLL_SYMMETRIC) !=
+			     ncclSuccess)
 		w.handle = NULL;
 	fo_array_room(&g->window, &g->cap, (size_t)g->windows, sizeof *g->window);
 	g->window[g->windows++] = w;
@@ -239,7 +245,9 @@ fo_status fo_comm_nccl_open(struct fo_comm **out, struct fo_cuda *cuda, const st
 	if (!nccl)
 		return fo_fail(FO_EUNSUPPORTED, "no NCCL for %d ranks: %s", place->ranks, found.why);
 	struct group *g = fo_xmalloc(sizeof *g);
-	*g = (struct group){ .base = { .transport = &transport, .rank = place->rank, .ranks = place->ranks }, .nccl = nccl, .cuda = cuda };
+	*g = (struct group){ .base = { .transport = &transport, .rank = place->rank, .ranks = place->ranks },
+			     .nccl = nccl,
+			     .cuda = cuda };
 	fo_status st = meet(g, place);
 	if (st != FO_OK) {
 		close_group(&g->base);
@@ -252,7 +260,8 @@ fo_status fo_comm_nccl_open(struct fo_comm **out, struct fo_cuda *cuda, const st
 fo_status fo_comm_nccl_open(struct fo_comm **out, struct fo_cuda *cuda, const struct fo_comm_place *place)
 {
 	(void)out, (void)cuda, (void)place;
-	return fo_hint(fo_fail(FO_EUNSUPPORTED, "this build has no NCCL"), "install NCCL with its header (nccl.h) and build again");
+	return fo_hint(fo_fail(FO_EUNSUPPORTED, "this build has no NCCL"),
+		       "install NCCL with its header (nccl.h) and build again");
 }
 int fo_comm_nccl_windows(const struct fo_comm *c)
 {

@@ -5,8 +5,8 @@
 #include "comm/comm.h"
 
 struct fo_cuda;
-/* Waits for all ranks of `place`. The communicator works on `cuda`, which stays open longer. FO_EUNSUPPORTED: built without NCCL's header,
- * or no NCCL here; FO_ECOMM: the ranks did not come together. */
+/* Waits for all ranks of `place`. The communicator works on `cuda`, which stays open longer. FO_EUNSUPPORTED: built
+ * without NCCL's header, or no NCCL here; FO_ECOMM: the ranks did not come together. */
 FO_CHECKED fo_status fo_comm_nccl_open(struct fo_comm **out, struct fo_cuda *cuda, const struct fo_comm_place *place);
 /* Windows of memory that all ranks share now; 0 where this NCCL has none (before 2.27) or the devices cannot. */
 int fo_comm_nccl_windows(const struct fo_comm *c);

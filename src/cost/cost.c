@@ -8,8 +8,8 @@
 
 const char *const fo_sure_name[FO_SURE_COUNT] = { "exact", "interpolated", "guessed", "unknown" };
 
-/* A row one doubling away counts a sixteenth of one that fits: rates change by a few percent per doubling where shapes are
- * large, so near rows shall decide and far ones only stand in. */
+/* A row one doubling away counts a sixteenth of one that fits: rates change by a few percent per doubling where shapes
+ * are large, so near rows shall decide and far ones only stand in. */
 #define NEAR 0.0625
 #define SHARPNESS 4
 /* Rows are of the same work where it differs by no more than this: shares of bytes, relative FLOP. */
@@ -19,7 +19,10 @@ const char *const fo_sure_name[FO_SURE_COUNT] = { "exact", "interpolated", "gues
 
 /* As a step is composed from metered spans: the median of the quiet ones however few, of all where none was. */
 static bool was_quiet(const struct fo_limits_row *row) { return row->time.quiet > 0; }
-static double seconds_of(const struct fo_limits_row *row) { return was_quiet(row) ? row->time.quiet_median_s : row->time.median_s; }
+static double seconds_of(const struct fo_limits_row *row)
+{
+	return was_quiet(row) ? row->time.quiet_median_s : row->time.median_s;
+}
 
 /* ---- what an operation is ---- */
 
@@ -61,7 +64,9 @@ static const char *dtype_of(const struct fo_program *p, const struct fo_op *o)
 {
 	if (is_tensor(o))
 		return fo_dtype_name[p->buf[o->arg[0].buf].dtype];
-	return fo_dtype_name[p->run.precision == FO_PRECISION_BF16 ? FO_BF16 : p->run.precision == FO_PRECISION_F64 ? FO_F64 : FO_F32];
+	return fo_dtype_name[p->run.precision == FO_PRECISION_BF16  ? FO_BF16
+			     : p->run.precision == FO_PRECISION_F64 ? FO_F64
+								    : FO_F32];
 }
 
 static const char *variant_of(const struct fo_op *o)
@@ -94,13 +99,16 @@ static void shape_of(const struct fo_program *p, const struct fo_op *o, int64_t 
 	}
 }
 
-fo_status fo_op_row(const struct fo_program *p, const struct fo_op *o, uint32_t first, double pairs, struct fo_limits_row *row)
+fo_status fo_op_row(const struct fo_program *p, const struct fo_op *o, uint32_t first, double pairs,
+		    struct fo_limits_row *row)
 {
 	const struct fo_op_info *info = fo_op_info(o->kind);
 	if (info->cls != FO_CLASS_TENSOR && info->cls != FO_CLASS_MEMORY)
 		return fo_fail(FO_EARG, "operation '%s' is computed by no kernel", info->name);
 	struct fo_cost c = fo_op_cost(p, o, pairs);
-	*row = (struct fo_limits_row){ .key = fo_op_signature(p, o, first), .flop = c.exec, .bytes = c.bytes, .cold = NAN };
+	*row = (struct fo_limits_row){
+		.key = fo_op_signature(p, o, first), .flop = c.exec, .bytes = c.bytes, .cold = NAN
+	};
 	snprintf(row->kind, sizeof row->kind, "%s", info->name);
 	snprintf(row->variant, sizeof row->variant, "%s", variant_of(o));
 	snprintf(row->dtype, sizeof row->dtype, "%s", dtype_of(p, o));
@@ -129,12 +137,14 @@ fo_status fo_rates_init(struct fo_rates *r, const struct fo_limits *l, int threa
 			r->overhead_s = seconds_of(&l->row[i]);
 	if (mean_rate(r, "matmul", NULL) > 0 && r->copy_byte_s > 0)
 		return FO_OK;
-	fo_status st = fo_fail(FO_EUNSUPPORTED, "the machine profile has no times of products and memory with %d %s", threads,
-			       threads == 1 ? "thread" : "threads");
+	fo_status st = fo_fail(FO_EUNSUPPORTED, "the machine profile has no times of products and memory with %d %s",
+			       threads, threads == 1 ? "thread" : "threads");
 	int most = fo_rates_threads(l);
-	return most && most != threads ? fo_hint(st, "'flatout calibrate --threads=%d' measures them; there are times with run.threads=%d",
-						 threads, most)
-				       : fo_hint(st, "'flatout calibrate --threads=%d' measures them", threads);
+	return most && most != threads
+		       ? fo_hint(st,
+				 "'flatout calibrate --threads=%d' measures them; there are times with run.threads=%d",
+				 threads, most)
+		       : fo_hint(st, "'flatout calibrate --threads=%d' measures them", threads);
 }
 
 /* ---- exact ---- */
@@ -144,9 +154,10 @@ struct at {
 	bool found, quiet;
 };
 
-/* Rows of this signature, by the share of cold bytes, or of attention by FLOP (documents): the one that fits, else between two.
- * false: there is none. */
-static bool exact(const struct fo_rates *r, const struct fo_program *p, const struct fo_op *o, const struct fo_op_use *use, struct fo_op_time *t)
+/* Rows of this signature, by the share of cold bytes, or of attention by FLOP (documents): the one that fits, else
+ * between two. false: there is none. */
+static bool exact(const struct fo_rates *r, const struct fo_program *p, const struct fo_op *o,
+		  const struct fo_op_use *use, struct fo_op_time *t)
 {
 	uint64_t key = fo_op_signature(p, o, use->first);
 	bool pairs = is_attention(o);
@@ -156,7 +167,10 @@ static bool exact(const struct fo_rates *r, const struct fo_program *p, const st
 		const struct fo_limits_row *row = &r->limits->row[i];
 		if (row->key != key || row->threads != r->threads)
 			continue;
-		struct at here = { pairs ? row->flop : isnan(row->cold) ? want : row->cold, seconds_of(row), true, was_quiet(row) };
+		struct at here = { pairs              ? row->flop
+				   : isnan(row->cold) ? want
+						      : row->cold,
+				   seconds_of(row), true, was_quiet(row) };
 		if (here.x <= want && (!low.found || here.x >= low.x))
 			low = here;
 		if (here.x >= want && (!high.found || here.x <= high.x))
@@ -180,7 +194,8 @@ static bool exact(const struct fo_rates *r, const struct fo_program *p, const st
 
 /* ---- interpolated ---- */
 
-static bool is_of(const struct fo_limits_row *row, const char *kind, const char *variant, const char *dtype, int threads)
+static bool is_of(const struct fo_limits_row *row, const char *kind, const char *variant, const char *dtype,
+		  int threads)
 {
 	return row->threads == threads && !strcmp(row->kind, kind) && (!variant || !strcmp(row->variant, variant)) &&
 	       (!dtype || !strcmp(row->dtype, dtype));
@@ -215,7 +230,8 @@ static double mean_rate(const struct fo_rates *r, const char *kind, const char *
 	return mean_of(&m);
 }
 
-static struct fo_op_time tensor_time(const struct fo_rates *r, const struct fo_program *p, const struct fo_op *o, const struct fo_op_use *use)
+static struct fo_op_time tensor_time(const struct fo_rates *r, const struct fo_program *p, const struct fo_op *o,
+				     const struct fo_op_use *use)
 {
 	struct fo_cost c = fo_op_cost(p, o, use->pairs);
 	const char *kind = fo_op_info(o->kind)->name, *variant = variant_of(o), *dtype = dtype_of(p, o);
@@ -233,8 +249,10 @@ static struct fo_op_time tensor_time(const struct fo_rates *r, const struct fo_p
 		mean_add(&m, row, row->flop, d);
 	}
 	if (m.weight > 0)
-		return (struct fo_op_time){ c.exec / mean_of(&m), m.nearest <= FO_COST_NEAR ? FO_SURE_NEAR : FO_SURE_GUESS, m.quiet };
-	/* Of another pass or type (fp8 factors are widened when they are packed): any row of the kind, then any product. */
+		return (struct fo_op_time){ c.exec / mean_of(&m),
+					    m.nearest <= FO_COST_NEAR ? FO_SURE_NEAR : FO_SURE_GUESS, m.quiet };
+	/* Of another pass or type (fp8 factors are widened when they are packed): any row of the kind, then any
+	 * product. */
 	double rate = mean_rate(r, kind, NULL);
 	rate = rate > 0 ? rate : mean_rate(r, "matmul", dtype);
 	rate = rate > 0 ? rate : mean_rate(r, "matmul", NULL);
@@ -247,7 +265,8 @@ static double row_share(const struct fo_rates *r, const struct fo_limits_row *ro
 	return isnan(row->cold) ? row->bytes > (double)r->limits->cache_bytes : row->cold;
 }
 
-static struct fo_op_time memory_time(const struct fo_rates *r, const struct fo_program *p, const struct fo_op *o, const struct fo_op_use *use)
+static struct fo_op_time memory_time(const struct fo_rates *r, const struct fo_program *p, const struct fo_op *o,
+				     const struct fo_op_use *use)
 {
 	double bytes = fo_op_cost(p, o, use->pairs).bytes, share = fo_reuse_share(p, o, use->cold);
 	const struct fo_op_info *info = fo_op_info(o->kind);
@@ -259,14 +278,17 @@ static struct fo_op_time memory_time(const struct fo_rates *r, const struct fo_p
 			const struct fo_limits_row *row = &r->limits->row[i];
 			if (is_of(row, kinds[k], NULL, dtype, r->threads) && row->bytes > 0)
 				mean_add(&m, row, row->bytes,
-					 fabs(log2((bytes > 1 ? bytes : 1) / row->bytes)) + COLD_DOUBLINGS * fabs(share - row_share(r, row)));
+					 fabs(log2((bytes > 1 ? bytes : 1) / row->bytes)) +
+						 COLD_DOUBLINGS * fabs(share - row_share(r, row)));
 		}
 	if (!(m.weight > 0))
 		return (struct fo_op_time){ bytes / r->copy_byte_s, FO_SURE_GUESS, false };
-	return (struct fo_op_time){ bytes / mean_of(&m), m.nearest <= FO_COST_NEAR ? FO_SURE_NEAR : FO_SURE_GUESS, m.quiet };
+	return (struct fo_op_time){ bytes / mean_of(&m), m.nearest <= FO_COST_NEAR ? FO_SURE_NEAR : FO_SURE_GUESS,
+				    m.quiet };
 }
 
-struct fo_op_time fo_rates_op(const struct fo_rates *r, const struct fo_program *p, const struct fo_op *o, const struct fo_op_use *use)
+struct fo_op_time fo_rates_op(const struct fo_rates *r, const struct fo_program *p, const struct fo_op *o,
+			      const struct fo_op_use *use)
 {
 	struct fo_op_time t = { 0, FO_SURE_EXACT, true };
 	switch (fo_op_info(o->kind)->cls) {

@@ -1,26 +1,29 @@
 /* How long an operation takes on a machine that was measured (hw/profile.h).
  *
- * Rows of a profile that `flatout calibrate RUN` has made carry a signature: kind, shapes, data types and all else that decides
- * the time of a call. An operation whose signature has rows takes their time: exact. Else its rate is interpolated between the
- * rows of its kind, type and number of threads:
- *   products, attention    FLOP/s; the geometric mean of the rows' rates, weighted by nearness in doublings of the dimensions
- *   what moves memory      bytes/s; the same, by doublings of the bytes moved and by the share of them that no cache holds
- *                          (cost/reuse.h): all of them instead of none is two doublings away
- * A row's time is the median of its quiet spans, of all where none was quiet: as metered steps are composed (timeline/metered.h).
- * A kind without any row runs at the machine's rate of copying, or of products: a guess, and marked as one. */
+ * Rows of a profile that `flatout calibrate RUN` has made carry a signature: kind, shapes, data types and all else that
+ * decides the time of a call. An operation whose signature has rows takes their time: exact. Else its rate is
+ * interpolated between the rows of its kind, type and number of threads: products, attention    FLOP/s; the geometric
+ * mean of the rows' rates, weighted by nearness in doublings of the dimensions what moves memory      bytes/s; the
+ * same, by doublings of the bytes moved and by the share of them that no cache holds (cost/reuse.h): all of them
+ * instead of none is two doublings away A row's time is the median of its quiet spans, of all where none was quiet: as
+ * metered steps are composed (timeline/metered.h). A kind without any row runs at the machine's rate of copying, or of
+ * products: a guess, and marked as one. */
 #ifndef FO_COST_COST_H
 #define FO_COST_COST_H
 
 #include "hw/profile.h"
 #include "program/program.h"
 
-/* Of a call: kind, transposition, head dimension, window, rounding; of each operand rows, columns, leading dimension, data type,
- * access. first: bit i of an operand that is added to (ACC) tells that this call stores (struct fo_unrolled). Never 0. */
+/* Of a call: kind, transposition, head dimension, window, rounding; of each operand rows, columns, leading dimension,
+ * data type, access. first: bit i of an operand that is added to (ACC) tells that this call stores (struct
+ * fo_unrolled). Never 0. */
 uint64_t fo_op_signature(const struct fo_program *p, const struct fo_op *o, uint32_t first);
 
-/* The row that an operation would be measured as: kind, variant, data type and shape as in hw/profile.h, its signature, FLOP and
- * bytes of fo_op_cost. threads, set, date, times and the cold share are the measurer's. FO_EARG for what no kernel computes. */
-FO_CHECKED fo_status fo_op_row(const struct fo_program *p, const struct fo_op *o, uint32_t first, double pairs, struct fo_limits_row *row);
+/* The row that an operation would be measured as: kind, variant, data type and shape as in hw/profile.h, its signature,
+ * FLOP and bytes of fo_op_cost. threads, set, date, times and the cold share are the measurer's. FO_EARG for what no
+ * kernel computes. */
+FO_CHECKED fo_status fo_op_row(const struct fo_program *p, const struct fo_op *o, uint32_t first, double pairs,
+			       struct fo_limits_row *row);
 
 struct fo_rates {
 	const struct fo_limits *limits; /* outlives this */
@@ -28,7 +31,8 @@ struct fo_rates {
 	double copy_byte_s;             /* from memory to memory: where a kind has no row */
 	double overhead_s;              /* of the executor, for each operation; 0: not measured */
 };
-/* FO_EUNSUPPORTED, saying what was measured and what to do, when the profile has no product or no copy with so many threads. */
+/* FO_EUNSUPPORTED, saying what was measured and what to do, when the profile has no product or no copy with so many
+ * threads. */
 FO_CHECKED fo_status fo_rates_init(struct fo_rates *r, const struct fo_limits *l, int threads);
 /* The most threads that a profile has products of; 0: it has none. */
 int fo_rates_threads(const struct fo_limits *l);
@@ -39,16 +43,18 @@ struct fo_op_use {
 	uint32_t cold;  /* bit i: operand i is in no cache */
 	double pairs;   /* as in fo_op_cost */
 };
-/* How well a time is known. NEAR: interpolated, the nearest row within FO_COST_NEAR doublings (of all dimensions together).
- * GUESS: further away, or a stand-in for a kind that has no row. NONE: nothing is known, 0 s (communication). */
+/* How well a time is known. NEAR: interpolated, the nearest row within FO_COST_NEAR doublings (of all dimensions
+ * together). GUESS: further away, or a stand-in for a kind that has no row. NONE: nothing is known, 0 s
+ * (communication). */
 enum fo_sure { FO_SURE_EXACT, FO_SURE_NEAR, FO_SURE_GUESS, FO_SURE_NONE, FO_SURE_COUNT };
 extern const char *const fo_sure_name[FO_SURE_COUNT];
 #define FO_COST_NEAR 2.0
 struct fo_op_time {
-	double seconds;    /* without the executor's overhead; 0 for the host's operations, which are EXACT */
+	double seconds; /* without the executor's overhead; 0 for the host's operations, which are EXACT */
 	enum fo_sure sure;
-	bool quiet;        /* the row it comes from, or the nearest one, had quiet spans (hw/quiet.h); false for stand-ins */
+	bool quiet; /* the row it comes from, or the nearest one, had quiet spans (hw/quiet.h); false for stand-ins */
 };
-struct fo_op_time fo_rates_op(const struct fo_rates *r, const struct fo_program *p, const struct fo_op *o, const struct fo_op_use *use);
+struct fo_op_time fo_rates_op(const struct fo_rates *r, const struct fo_program *p, const struct fo_op *o,
+			      const struct fo_op_use *use);
 
 #endif

@@ -38,9 +38,11 @@ static const struct family {
 	      "of 989; 769 to 798 were seen in bursts of 14 ms on random numbers; at the 1,376 MHz that an H100 of the "
 	      "same power held in training, 744 is all that tensor cores can do" },
 	    { { 1150 / 1979., 1250 / 1979., 1350 / 1979. },
-	      "of 1,979; Transformer Engine's page has 1.9 times bf16 on an H200 NVL, 1.7 with casts; nothing is published of this card" },
+	      "of 1,979; Transformer Engine's page has 1.9 times bf16 on an H200 NVL, 1.7 with casts; nothing is "
+	      "published of this card" },
 	    { { 704 / 1.065 / 989, 704 / 1.03 / 989, 704 / 989. },
-	      "cuDNN 9.19's own table for an H200, 64 heads: 644 TFLOP/s at 8,192 tokens; up to 6.5 % less with 32 heads, unmeasured" },
+	      "cuDNN 9.19's own table for an H200, 64 heads: 644 TFLOP/s at 8,192 tokens; up to 6.5 % less with 32 "
+	      "heads, unmeasured" },
 	    { { 596 / 1.065 / 989, 596 / 1.03 / 989, 596 / 989. }, "the same table: 541 TFLOP/s at 8,192 tokens" },
 	    { { 3.7 / 4.8, 3.85 / 4.8, 4.0 / 4.8 }, "of 4.8; a copy reaches 4.3, kernels that compute a little less" },
 	    { { 4.0 / 4.8, 4.15 / 4.8, 4.3 / 4.8 }, "of 4.8; a copy reaches 4.3" } } },
@@ -48,10 +50,11 @@ static const struct family {
 	  true,
 	  { 763, 828 },
 	  { { { 0.64, 0.73, 790 / 989. },
-	      "0.73 of the peak fits published runs on this card best; 0.80 is the best product that was measured (794.5 TFLOP/s, "
-	      "stas00/ml-engineering); 0.64: as far below" },
+	      "0.73 of the peak fits published runs on this card best; 0.80 is the best product that was measured "
+	      "(794.5 TFLOP/s, stas00/ml-engineering); 0.64: as far below" },
 	    { { 0.52, 0.60, 0.70 },
-	      "0.60 to 0.67 of the peak fit published fp8 runs; the best product reached 0.71 (stas00/ml-engineering)" },
+	      "0.60 to 0.67 of the peak fit published fp8 runs; the best product reached 0.71 "
+	      "(stas00/ml-engineering)" },
 	    { { 0.58, 0.65, 704 / 989. },
 	      "as an H200, which has the same multiprocessors; FlashAttention 3's paper has 0.65 on an H100" },
 	    { { 0.48, 0.56, 596 / 989. }, "the same; 0.57 in that paper" },
@@ -72,7 +75,8 @@ static const struct family {
 	  false,
 	  { 300, 300 },
 	  { { { 0.42, 0.54, 0.76 },
-	      "0.54 of the peak fits published runs on GB200, where power limits; the best single product reached 0.78 (stas00/ml-engineering)" },
+	      "0.54 of the peak fits published runs on GB200, where power limits; the best single product reached 0.78 "
+	      "(stas00/ml-engineering)" },
 	    { { 0.42, 0.54, 0.74 }, "the same; the best single product reached 0.76" },
 	    { { 0.35, 0.46, 0.71 }, "0.46 fits published runs; FlashAttention 4's paper has 0.71 forward" },
 	    { { 0.30, 0.40, 0.60 }, "0.40 as the whole of attention fits; 0.60: a guess" },
@@ -121,9 +125,9 @@ static const struct {
 /* Passes over the logits for two in fo_op_cost (read, written): the second reading comes from the level-two cache, or
  * half of it, or rows are lost from it too. */
 static const struct fo_interval loss_passes = { 1, 1.5, 2 };
-/* A measurement cannot exceed what is published by more than this. Tensor cores: peaks are of the published boost clock,
- * and cards run above it where power allows (an H200 up to 1,980 MHz of 1,830; an RTX 4090 some 3,000 of 2,520: 1.19).
- * Memory: what lies in the level-two cache is read at 2 to 3 times the memory's rate. */
+/* A measurement cannot exceed what is published by more than this. Tensor cores: peaks are of the published boost
+ * clock, and cards run above it where power allows (an H200 up to 1,980 MHz of 1,830; an RTX 4090 some 3,000 of
+ * 2,520: 1.19). Memory: what lies in the level-two cache is read at 2 to 3 times the memory's rate. */
 static const double above[FO_DEVICE_CLASSES] = { 1.25, 1.25, 1.25, 1.25, 4, 4 };
 /* A driver shows a little less than the vendor's figure, in GiB: 139.8 of an H200's 141, 179.1 of a B200's 180. */
 #define SHOWN 0.99
@@ -157,11 +161,11 @@ fo_status fo_device_rates_init(struct fo_device_rates *r, const struct fo_device
 	double tflops, fp8 = d->dense[FO_PREC_FP8];
 	bool gpu = !strcmp(d->kind, "gpu");
 	if (!*d->kind)
-		return fo_hint(
-			fo_fail(FO_EUNSUPPORTED,
-				"the step time on %s is not known from this: its row of the catalogue does not say what kind of device it is",
-				d->name),
-			"'gpu' in the row's column 'kind' says that it is a GPU");
+		return fo_hint(fo_fail(FO_EUNSUPPORTED,
+				       "the step time on %s is not known from this: its row of the catalogue does not "
+				       "say what kind of device it is",
+				       d->name),
+			       "'gpu' in the row's column 'kind' says that it is a GPU");
 	if (!gpu || !strncmp(d->name, "MI", 2)) /* AMD's names */
 		return fo_hint(fo_fail(FO_EUNSUPPORTED,
 				       "the step time on %s is not known from this: Flatout has no kernels for a%s",
@@ -302,8 +306,8 @@ struct fo_device_time fo_device_op_seconds(const struct fo_device_rates *r, cons
 		return (struct fo_device_time){ .known = true };
 	if (o->kind == FO_OP_matmul)
 		t = product(r, p, o, first);
-	/* What rounds and turns the gradients (attention_bwd_rope) moves the bytes of what rounds them in attention_bwd, which its rate
-	 * has in it: only the walk of a rotation by itself is gone. */
+	/* What rounds and turns the gradients (attention_bwd_rope) moves the bytes of what rounds them in
+	 * attention_bwd, which its rate has in it: only the walk of a rotation by itself is gone. */
 	else if (o->kind == FO_OP_attention || o->kind == FO_OP_attention_bwd || o->kind == FO_OP_attention_bwd_rope)
 		t = attention(r, p, o, pairs);
 	else if (fo_op_info(o->kind)->cls == FO_CLASS_MEMORY)

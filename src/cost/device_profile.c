@@ -198,12 +198,12 @@ fo_status fo_device_rates_measured(struct fo_device_rates *r, const struct fo_ca
 			continue;
 		const struct fo_interval t = f->class_sum[k].seconds;
 		if (!(t.low > 0) || work / t.low > r->most[k])
-			return fo_hint(
-				fo_fail(FO_EFORMAT,
-					"the profile's %s reach %.4g %s, and %s has %.4g at most: its figures cannot be right",
-					fo_device_class_name[k], work / t.low * 1e-12,
-					k < FO_DEVICE_FUSED ? "TFLOP/s" : "TB/s", r->name, r->most[k] * 1e-12),
-				"measure it anew ('bench/gpu/run ceilings'), or predict without that file");
+			return fo_hint(fo_fail(FO_EFORMAT,
+					       "the profile's %s reach %.4g %s, and %s has %.4g at most: its figures "
+					       "cannot be right",
+					       fo_device_class_name[k], work / t.low * 1e-12,
+					       k < FO_DEVICE_FUSED ? "TFLOP/s" : "TB/s", r->name, r->most[k] * 1e-12),
+				       "measure it anew ('bench/gpu/run ceilings'), or predict without that file");
 		if (attention) /* of rows of this length; the class's is of rows without end */
 			work *= 1 + (f->seq > 0 ? keys0 / (double)f->seq : 0);
 		r->rate[k] = (struct fo_interval){ work / t.high, work / t.mid, work / t.low };

@@ -42,8 +42,8 @@ double fo_reuse_share(const struct fo_program *p, const struct fo_op *o, uint32_
 
 /* First and last piece that an operand of an instance lies in. What persists lies behind the arena, what
  * waits in host memory behind that. */
-static void pieces_of(const struct fo_program *p, const struct fo_unrolled *u, const struct memory *m, int instance, int i, int64_t *first,
-		      int64_t *last)
+static void pieces_of(const struct fo_program *p, const struct fo_unrolled *u, const struct memory *m, int instance,
+		      int i, int64_t *first, int64_t *last)
 {
 	const struct fo_operand *a = &fo_instance_op(p, u, instance)->arg[i];
 	const struct fo_life *l = &u->life[u->life_of[u->arg_begin[instance] + i]];
@@ -56,7 +56,8 @@ static void pieces_of(const struct fo_program *p, const struct fo_unrolled *u, c
 		*last = m->pieces - 1;
 }
 
-static bool is_cold(const struct fo_program *p, const struct fo_unrolled *u, const struct memory *m, int instance, int i)
+static bool is_cold(const struct fo_program *p, const struct fo_unrolled *u, const struct memory *m, int instance,
+		    int i)
 {
 	const struct fo_op *o = fo_instance_op(p, u, instance);
 	int64_t first, last, old = 0;

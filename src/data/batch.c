@@ -10,9 +10,11 @@ const char *const fo_packing_name[FO_PACK_COUNT] = { "packed", "padded", "bestfi
 struct epoch_order epoch_order_of(const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed)
 {
 	bool split = shape->packing == FO_PACK_SPLIT;
-	return (struct epoch_order){
-		.shard = s, .seed = seed, .epoch = -1, .seq = split ? shape->seq : 0, .rows = split ? pack_pieces(s, shape->seq) : 0
-	};
+	return (struct epoch_order){ .shard = s,
+				     .seed = seed,
+				     .epoch = -1,
+				     .seq = split ? shape->seq : 0,
+				     .rows = split ? pack_pieces(s, shape->seq) : 0 };
 }
 
 /* Lays out epoch `epoch`: a permutation of the documents (Fisher and Yates; the draws depend on seed, epoch and place
@@ -90,8 +92,8 @@ static void put_padding(struct fo_batch *b, int64_t micro, int64_t width, int64_
 
 #define ROWS_STREAM 0x726f7773u /* "rows": apart from the documents' stream */
 
-/* A bijection of [0, n): four Feistel rounds over the next even number of bits, repeated until the result is below n (on
- * average at most four times). No memory, any element at once. */
+/* A bijection of [0, n): four Feistel rounds over the next even number of bits, repeated until the result is below n
+ * (on average at most four times). No memory, any element at once. */
 static int64_t permute(uint64_t stream, int64_t n, int64_t i)
 {
 	int half = 1;
@@ -119,8 +121,8 @@ struct piece {
 typedef void piece_fn(void *ctx, const struct piece *p);
 
 /* Row `row` of a batch from token `first` of the endless row of epochs on. */
-static void walk_row(struct epoch_order *orders, const struct fo_batch_shape *shape, int64_t row, int64_t first, piece_fn *fn,
-		     void *ctx)
+static void walk_row(struct epoch_order *orders, const struct fo_batch_shape *shape, int64_t row, int64_t first,
+		     piece_fn *fn, void *ctx)
 {
 	const struct fo_shard *s = orders[0].shard;
 	int64_t at = first % s->tokens, epoch = first / s->tokens;
@@ -140,21 +142,24 @@ static void walk_row(struct epoch_order *orders, const struct fo_batch_shape *sh
 	}
 }
 
-/* Rows are drawn in random order too, block by block of about an epoch: neighbouring rows are often one long document, and a step
- * made of one document is a bad sample of the text. */
-static void walk_packed(struct epoch_order *orders, const struct fo_batch_shape *shape, int64_t step, piece_fn *fn, void *ctx)
+/* Rows are drawn in random order too, block by block of about an epoch: neighbouring rows are often one long document,
+ * and a step made of one document is a bad sample of the text. */
+static void walk_packed(struct epoch_order *orders, const struct fo_batch_shape *shape, int64_t step, piece_fn *fn,
+			void *ctx)
 {
 	const struct fo_shard *s = orders[0].shard;
-	int64_t rows = shape->micro_batches * shape->rows, block_rows = s->tokens / shape->seq > 0 ? s->tokens / shape->seq : 1;
+	int64_t rows = shape->micro_batches * shape->rows,
+		block_rows = s->tokens / shape->seq > 0 ? s->tokens / shape->seq : 1;
 	for (int64_t row = 0; row < rows; row++) {
 		int64_t global = step * rows + row, block = global / block_rows;
 		uint64_t stream = fo_rng_u64(orders[0].seed ^ ROWS_STREAM, (uint64_t)block);
-		walk_row(orders, shape, row, (block * block_rows + permute(stream, block_rows, global % block_rows)) * shape->seq,
-			 fn, ctx);
+		walk_row(orders, shape, row,
+			 (block * block_rows + permute(stream, block_rows, global % block_rows)) * shape->seq, fn, ctx);
 	}
 }
 
-static void walk_padded(struct epoch_order *orders, const struct fo_batch_shape *shape, int64_t step, piece_fn *fn, void *ctx)
+static void walk_padded(struct epoch_order *orders, const struct fo_batch_shape *shape, int64_t step, piece_fn *fn,
+			void *ctx)
 {
 	const struct fo_shard *s = orders[0].shard;
 	int64_t rows = shape->micro_batches * shape->rows, first = step * rows;
@@ -166,9 +171,10 @@ static void walk_padded(struct epoch_order *orders, const struct fo_batch_shape 
 	}
 }
 
-/* Documents in the epoch's order, each cut into rows; then the rows are drawn as packed ones are, with the same draws: where every
- * document fills its rows, the batches are those of packed rows. */
-static void walk_split(struct epoch_order *orders, const struct fo_batch_shape *shape, int64_t step, piece_fn *fn, void *ctx)
+/* Documents in the epoch's order, each cut into rows; then the rows are drawn as packed ones are, with the same draws:
+ * where every document fills its rows, the batches are those of packed rows. */
+static void walk_split(struct epoch_order *orders, const struct fo_batch_shape *shape, int64_t step, piece_fn *fn,
+		       void *ctx)
 {
 	const struct fo_shard *s = orders[0].shard;
 	int64_t rows = shape->micro_batches * shape->rows, all = orders[0].rows;
@@ -184,8 +190,8 @@ static void walk_split(struct epoch_order *orders, const struct fo_batch_shape *
 }
 
 /* An epoch is the plan's rows in random order. */
-static void walk_bestfit(const struct fo_shard *s, uint64_t seed, const struct pack_plan *plan, const struct fo_batch_shape *shape,
-			 int64_t step, piece_fn *fn, void *ctx)
+static void walk_bestfit(const struct fo_shard *s, uint64_t seed, const struct pack_plan *plan,
+			 const struct fo_batch_shape *shape, int64_t step, piece_fn *fn, void *ctx)
 {
 	int64_t rows = shape->micro_batches * shape->rows;
 	for (int64_t row = 0; row < rows; row++) {
@@ -193,15 +199,16 @@ static void walk_bestfit(const struct fo_shard *s, uint64_t seed, const struct p
 		int64_t r = permute(fo_rng_u64(seed ^ ROWS_STREAM, (uint64_t)epoch), plan->rows, global % plan->rows);
 		for (int64_t i = plan->row_at[r]; i < plan->row_at[r + 1]; i++) {
 			int64_t doc = plan->piece[i].doc, from = plan->piece[i].from;
-			int64_t left = s->doc_at[doc + 1] - s->doc_at[doc] - from, n = left < shape->seq ? left : shape->seq;
+			int64_t left = s->doc_at[doc + 1] - s->doc_at[doc] - from,
+				n = left < shape->seq ? left : shape->seq;
 			fn(ctx, &(struct piece){ row, at, doc, from, n });
 			at += n;
 		}
 	}
 }
 
-static void walk(struct epoch_order *orders, const struct pack_plan *plan, const struct fo_batch_shape *shape, int64_t step,
-		 piece_fn *fn, void *ctx)
+static void walk(struct epoch_order *orders, const struct pack_plan *plan, const struct fo_batch_shape *shape,
+		 int64_t step, piece_fn *fn, void *ctx)
 {
 	if (shape->packing == FO_PACK_PACKED)
 		walk_packed(orders, shape, step, fn, ctx);
@@ -243,7 +250,10 @@ fo_status batch_fill(struct fo_batch *b, struct epoch_order *orders, const struc
 	if (__builtin_add_overflow(b->step, 2, &end) || __builtin_mul_overflow(end, unit, &end) ||
 	    __builtin_add_overflow(end, orders[0].shard->tokens, &end))
 		return fo_fail(FO_EARG, "step %lld of %lld %s each is beyond what can be counted", (long long)b->step,
-			       (long long)unit, packed ? "tokens" : shape->packing == FO_PACK_PADDED ? "documents" : "rows");
+			       (long long)unit,
+			       packed                             ? "tokens"
+			       : shape->packing == FO_PACK_PADDED ? "documents"
+								  : "rows");
 	b->loss_tokens = b->real_tokens = b->truncated = 0;
 	for (int64_t m = 0; m < shape->micro_batches; m++)
 		b->micro_loss_tokens[m] = b->pairs[m] = 0;
@@ -285,8 +295,8 @@ static fo_status ask(void *ctx)
 	return FO_OK;
 }
 
-fo_status batch_pieces(const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed, int64_t first, int64_t steps,
-		       batch_piece_fn *fn, void *ctx)
+fo_status batch_pieces(const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed, int64_t first,
+		       int64_t steps, batch_piece_fn *fn, void *ctx)
 {
 	struct asking a = { .shape = shape, .first = first, .steps = steps, .fn = fn, .ctx = ctx };
 	struct pack_plan plan = { 0 };

@@ -222,7 +222,8 @@ static void push_touched(struct trainer *t)
 	t->touched_n = 0;
 }
 
-/* The most frequent pair that occurs at least twice, NULL if none is left: a merge that occurs once shortens nothing. */
+/* The most frequent pair that occurs at least twice, NULL if none is left: a merge that occurs once shortens nothing.
+ */
 static struct pair *best_pair(struct trainer *t)
 {
 	while (t->heap_n) {
@@ -299,7 +300,8 @@ static void merge_best(struct trainer *t, const struct pair *best)
 	int32_t a = best->a, b = best->b, out = token_join(t, a, b);
 	fo_array_room(&t->merge, &t->merge_cap, t->merges, sizeof *t->merge);
 	t->merge[t->merges++] = (struct tok_merge){ a, b, out };
-	/* `best` moves when pairs grow; nodes that are added meanwhile go to other pairs' lists, or to this one's front. */
+	/* `best` moves when pairs grow; nodes that are added meanwhile go to other pairs' lists, or to this one's
+	 * front. */
 	for (uint32_t at = best->words; at; at = t->node[at - 1].next)
 		merge_in_word(t, t->node[at - 1].word, a, b, out);
 	push_touched(t);
@@ -334,7 +336,8 @@ static fo_status trainer_start(struct trainer *t, int64_t want, const volatile s
 	return FO_OK;
 }
 
-/* Early merges visit most words, late ones few: progress is told every so many tokens, the stop asked for before each. */
+/* Early merges visit most words, late ones few: progress is told every so many tokens, the stop asked for before each.
+ */
 static fo_status trainer_merge(struct trainer *t, fo_progress_fn *progress, void *ctx,
 			       const volatile sig_atomic_t *stop)
 {
@@ -380,14 +383,14 @@ static size_t block_start(const char *text, size_t len, size_t at)
 	return at;
 }
 
-/* Every stride-th block of all texts. When they pass the limit, every second one of them goes and the stride doubles, so that
- * a stream of unknown length is sampled evenly. */
+/* Every stride-th block of all texts. When they pass the limit, every second one of them goes and the stride doubles,
+ * so that a stream of unknown length is sampled evenly. */
 struct sample {
 	char *text;
 	size_t len, cap, limit;
 	struct block {
 		size_t index, at, len;
-	} *block;
+	} * block;
 	size_t n, block_cap, stride, seen; /* seen: blocks so far */
 };
 
@@ -450,7 +453,8 @@ static fo_status sample_text(struct sample *s, struct fo_text *source, const cha
 			continue;
 		document = p.begins ? s->seen : document;
 		for (size_t at = 0; at < p.len; at += SAMPLE_BYTES) {
-			size_t from = block_start(p.bytes, p.len, at), to = block_start(p.bytes, p.len, at + SAMPLE_BYTES);
+			size_t from = block_start(p.bytes, p.len, at),
+			       to = block_start(p.bytes, p.len, at + SAMPLE_BYTES);
 			sample_add(s, p.bytes + from, to - from);
 		}
 		fo_text_progress(source, &done, &total);

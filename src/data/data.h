@@ -20,20 +20,21 @@
 
 struct fo_tokenizer;
 
-/* Trains on the inputs' text (as fo_text_open takes them; o NULL: its defaults), read as a stream: of more than `max_bytes`
- * an even sample of 64 KiB blocks, between half of that and that much. The Llama-3 pattern cuts it into pieces, merges go by
- * pair frequency, ties by the smaller pair of ids; ids 0..255 are the bytes in GPT-2's byte-to-unicode order, then merges,
- * then the special tokens <|begin_of_text|>, <|end_of_text|>. vocab is the total including specials (258 to 2^20); the
- * result has fewer when no pair is left that occurs twice: ask fo_tokenizer_vocab. The same input gives the same tokenizer.
- * Memory: the sample and some 100 bytes per distinct pair and word. stop (may be NULL): as soon as it is not 0 (a signal
- * handler may set it), FO_EINTERRUPT; nothing is kept. FO_EARG: range, no text. */
+/* Trains on the inputs' text (as fo_text_open takes them; o NULL: its defaults), read as a stream: of more than
+ * `max_bytes` an even sample of 64 KiB blocks, between half of that and that much. The Llama-3 pattern cuts it into
+ * pieces, merges go by pair frequency, ties by the smaller pair of ids; ids 0..255 are the bytes in GPT-2's
+ * byte-to-unicode order, then merges, then the special tokens <|begin_of_text|>, <|end_of_text|>. vocab is the total
+ * including specials (258 to 2^20); the result has fewer when no pair is left that occurs twice: ask
+ * fo_tokenizer_vocab. The same input gives the same tokenizer. Memory: the sample and some 100 bytes per distinct pair
+ * and word. stop (may be NULL): as soon as it is not 0 (a signal handler may set it), FO_EINTERRUPT; nothing is kept.
+ * FO_EARG: range, no text. */
 FO_CHECKED fo_status fo_tokenizer_train(char *const *inputs, size_t n, const struct fo_text_options *o, int64_t vocab,
 					size_t max_bytes, fo_progress_fn *progress, void *ctx,
 					const volatile sig_atomic_t *stop, struct fo_tokenizer **out);
 /* BPE merges settle long before this much text; more only costs time. */
 #define FO_TOKENIZER_SAMPLE_BYTES ((size_t)32 << 20)
-/* Reads what fo_tokenizer_save writes and Hugging Face's BPE files in the styles of Llama 3, GPT-2 and Qwen2 (bytes) and
- * of Llama 2 and Mistral 7B (SentencePiece's, with byte fallback); docs/data.md lists the fields. FO_EFORMAT names
+/* Reads what fo_tokenizer_save writes and Hugging Face's BPE files in the styles of Llama 3, GPT-2 and Qwen2 (bytes)
+ * and of Llama 2 and Mistral 7B (SentencePiece's, with byte fallback); docs/data.md lists the fields. FO_EFORMAT names
  * whatever would change the ids and is not supported. */
 FO_CHECKED fo_status fo_tokenizer_load(const char *path, struct fo_tokenizer **out);
 /* Writes a tokenizer.json that Hugging Face tokenizers loads and that gives the same ids there. */
@@ -44,16 +45,16 @@ int64_t fo_tokenizer_vocab(const struct fo_tokenizer *t);
 int32_t fo_tokenizer_bos(const struct fo_tokenizer *t);
 int32_t fo_tokenizer_eos(const struct fo_tokenizer *t);
 uint64_t fo_tokenizer_checksum(const struct fo_tokenizer *t); /* XXH3 of the saved text */
-/* Appends the ids of text[0..len) to *ids (grown with fo_array_room; count in *n; the caller frees). Any bytes are legal.
- * Decoding gives them back, but for what the file's own rules change: normalization (Qwen2), U+2581 read as a space and
- * one leading space (SentencePiece's style). Special tokens are never read from a text: it cannot inject them. BOS and
- * EOS are not added. Threads that share a tokenizer take turns: give each an encoder of its own instead. Fails only when a
- * foreign file's pattern runs into its match limit. */
+/* Appends the ids of text[0..len) to *ids (grown with fo_array_room; count in *n; the caller frees). Any bytes are
+ * legal. Decoding gives them back, but for what the file's own rules change: normalization (Qwen2), U+2581 read as a
+ * space and one leading space (SentencePiece's style). Special tokens are never read from a text: it cannot inject
+ * them. BOS and EOS are not added. Threads that share a tokenizer take turns: give each an encoder of its own instead.
+ * Fails only when a foreign file's pattern runs into its match limit. */
 FO_CHECKED fo_status fo_tokenizer_encode(const struct fo_tokenizer *t, const char *text, size_t len, int32_t **ids,
 					 size_t *n, size_t *cap);
 
-/* One thread's encoder: cache and scratch of its own (some 10 MiB once it has seen text) on a tokenizer that any number of
- * them read at once. The tokenizer must outlive it. */
+/* One thread's encoder: cache and scratch of its own (some 10 MiB once it has seen text) on a tokenizer that any number
+ * of them read at once. The tokenizer must outlive it. */
 struct fo_encoder;
 FO_CHECKED fo_status fo_encoder_new(const struct fo_tokenizer *t, struct fo_encoder **out);
 void fo_encoder_free(struct fo_encoder *e);
@@ -77,33 +78,33 @@ void fo_tokenizer_decode_text(const struct fo_tokenizer *t, const int32_t *ids, 
 
 /* Texts to DIR/train.shard and val.shard, with train.src and val.src that say where each document came from.
  *
- * A document is BOS, its tokens, EOS. Of every `holdout_every` (>= 2) successive documents one, chosen by a hash, goes to
- * val. With fewer documents in all than that, the last 1/holdout_every part of each is held out as a document of its own.
- * All threads encode; the files depend on inputs, options and tokenizer only. Memory: a few MiB per thread and 64 bytes per
- * file, however long the inputs; the disk needs 24 bytes per document more than the shards until the end.
+ * A document is BOS, its tokens, EOS. Of every `holdout_every` (>= 2) successive documents one, chosen by a hash, goes
+ * to val. With fewer documents in all than that, the last 1/holdout_every part of each is held out as a document of its
+ * own. All threads encode; the files depend on inputs, options and tokenizer only. Memory: a few MiB per thread and 64
+ * bytes per file, however long the inputs; the disk needs 24 bytes per document more than the shards until the end.
  *
- * What is done is made durable every save_every_ns, so that the same call goes on after a kill at any moment, with the same
- * result; where all is done already, it does nothing. Standard input must then begin with the same bytes again.
+ * What is done is made durable every save_every_ns, so that the same call goes on after a kill at any moment, with the
+ * same result; where all is done already, it does nothing. Standard input must then begin with the same bytes again.
  * FO_EARG: no text, too little to hold any out, or DIR holds what was made from something else (unless `replace`). */
 struct fo_prepare {
 	char *const *inputs; /* as fo_text_open takes them */
 	size_t n;
-	const char *dir;     /* made if needed */
+	const char *dir; /* made if needed */
 	const struct fo_tokenizer *tokenizer;
 	struct fo_text_options text; /* its cut is set here; leave_out NULL: dir */
 	int64_t holdout_every;
-	int threads;          /* that encode; at least 1 */
+	int threads;           /* that encode; at least 1 */
 	int64_t save_every_ns; /* 0: 5 s */
-	uint64_t also;        /* whatever else the caller's result depends on: another value is another preparation */
+	uint64_t also;         /* whatever else the caller's result depends on: another value is another preparation */
 	bool replace;
 	fo_progress_fn *progress; /* bytes of the files on disk; total 0: not known */
 	void *ctx;
 	const volatile sig_atomic_t *stop; /* not NULL and not 0: saves and returns FO_EINTERRUPT */
 };
 struct fo_prepare_stats {
-	int64_t files, skipped_binary, skipped_empty, skipped_bad; /* bad: lines and files, with text.skip_bad */
+	int64_t files, skipped_binary, skipped_empty, skipped_bad;     /* bad: lines and files, with text.skip_bad */
 	int64_t bytes, train_docs, train_tokens, val_docs, val_tokens; /* bytes: text encoded */
-	int64_t resumed_bytes; /* of `bytes`, done before this call */
+	int64_t resumed_bytes;                                         /* of `bytes`, done before this call */
 };
 FO_CHECKED fo_status fo_data_prepare(const struct fo_prepare *p, struct fo_prepare_stats *stats);
 
@@ -136,8 +137,8 @@ void fo_documents_free(struct fo_documents *d);
 FO_CHECKED fo_status fo_shard_open(struct fo_shard *s, const char *path);
 void fo_shard_close(struct fo_shard *s);
 
-/* Where each document of a shard came from: DIR/train.src beside DIR/train.shard, written by fo_data_prepare. Sixteen bytes
- * per document, mapped; records are checked when they are asked for. */
+/* Where each document of a shard came from: DIR/train.src beside DIR/train.shard, written by fo_data_prepare. Sixteen
+ * bytes per document, mapped; records are checked when they are asked for. */
 struct fo_shard_sources {
 	int64_t docs, files;
 	const void *record, *name_at; /* in the map */
@@ -145,9 +146,10 @@ struct fo_shard_sources {
 	size_t names_len;
 	struct fo_map map;
 };
-/* `shard_path` names the shard that `s` was opened from. A folder without the file (shards of version 0.1) gives docs = 0:
- * FO_OK. FO_EFORMAT: damaged, or of another shard. */
-FO_CHECKED fo_status fo_shard_sources_open(struct fo_shard_sources *o, const struct fo_shard *s, const char *shard_path);
+/* `shard_path` names the shard that `s` was opened from. A folder without the file (shards of version 0.1) gives docs =
+ * 0: FO_OK. FO_EFORMAT: damaged, or of another shard. */
+FO_CHECKED fo_status fo_shard_sources_open(struct fo_shard_sources *o, const struct fo_shard *s,
+					   const char *shard_path);
 /* Reads all of it: the checksum and every record. FO_EFORMAT. */
 FO_CHECKED fo_status fo_shard_sources_verify(const struct fo_shard_sources *o);
 void fo_shard_sources_close(struct fo_shard_sources *o);
@@ -159,10 +161,10 @@ struct fo_doc_source {
 /* FO_EARG: the shard has no such document or no sources; FO_EFORMAT: the record is damaged. out->path lives with o. */
 FO_CHECKED fo_status fo_shard_source(const struct fo_shard_sources *o, int64_t doc, struct fo_doc_source *out);
 
-/* Cross-entropy (nats per token) that a bigram model of train's tokens reaches on val: what a language model has to beat.
- * p(b | a) = (c(ab) + k p(b)) / (c(a) + k), p(b) = (c(b) + 1) / (N + V); k is chosen on a tenth of train that the counts
- * for the choice do not see. Predicted are the tokens that follow another one in their document: those whose loss a
- * model is charged with, too. Memory: at most 72 bytes per distinct bigram. */
+/* Cross-entropy (nats per token) that a bigram model of train's tokens reaches on val: what a language model has to
+ * beat. p(b | a) = (c(ab) + k p(b)) / (c(a) + k), p(b) = (c(b) + 1) / (N + V); k is chosen on a tenth of train that the
+ * counts for the choice do not see. Predicted are the tokens that follow another one in their document: those whose
+ * loss a model is charged with, too. Memory: at most 72 bytes per distinct bigram. */
 FO_CHECKED fo_status fo_data_bigram_loss(const struct fo_shard *train, const struct fo_shard *val, double *nats);
 
 /* ---- batches ---- */
@@ -180,16 +182,14 @@ struct fo_batch_shape {
 struct fo_batch {
 	int32_t *token;  /* input ids; padding is the EOS id */
 	int32_t *target; /* the document's next token, also where that lies in the next row or was cut off; -1 where no
-			      * loss is taken: padding, a document's last token */
-	int32_t *position; /* index - doc_start: restarts with each document and each row */
-	int32_t *
-		doc_start; /* flat index in [0, T) of the first token of this token's document within this row; a padding
-			      * token is a document of its own */
-	int64_t loss_tokens;        /* targets >= 0 over all micro-batches */
+			  * loss is taken: padding, a document's last token */
+	int32_t *position;   /* index - doc_start: restarts with each document and each row */
+	int32_t *doc_start;  /* flat index in [0, T) of the first token of this token's document within this row; a
+			      * padding  token is a document of its own */
+	int64_t loss_tokens; /* targets >= 0 over all micro-batches */
 	int64_t *micro_loss_tokens; /* per micro-batch */
-	int64_t *
-		pairs; /* per micro-batch: sum over tokens of (index - doc_start + 1), at most the window: attention pairs,
-			* padding not counted */
+	int64_t *pairs; /* per micro-batch: sum over tokens of (index - doc_start + 1), at most the window: attention
+			 * pairs, padding not counted */
 	int64_t real_tokens; /* tokens that are not padding */
 	int64_t truncated;   /* tokens dropped because a document exceeded a padded row, in this step */
 	int64_t step;        /* 0-based */
@@ -202,8 +202,9 @@ struct fo_piece {
 	int64_t from, tokens;
 };
 typedef void fo_piece_fn(void *ctx, const struct fo_piece *p);
-/* Visits what step `step` (0-based, as the loader counts) is made of, row by row: the same pure function as the batch itself.
- * seed is the loader's. Allocates 32 bytes per document of the shard (best fit: the plan too); for reports, not for steps. */
+/* Visits what step `step` (0-based, as the loader counts) is made of, row by row: the same pure function as the batch
+ * itself. seed is the loader's. Allocates 32 bytes per document of the shard (best fit: the plan too); for reports, not
+ * for steps. */
 FO_CHECKED fo_status fo_batch_pieces(const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed,
 				     int64_t step, fo_piece_fn *fn, void *ctx);
 
@@ -211,12 +212,13 @@ FO_CHECKED fo_status fo_batch_pieces(const struct fo_shard *s, const struct fo_b
 struct fo_text_seen {
 	int64_t served;   /* tokens of rows, padding left out: what comes twice counts twice */
 	int64_t distinct; /* of the shard's tokens, those that came at least once */
-	int64_t reached;  /* those that come at some time, however many steps there are: all, but for what padded rows cut off */
+	int64_t reached;  /* those that come at some time, however many steps there are: all, but for what padded rows
+			     cut off */
 };
-/* The same pure function as the batches. Memory: as fo_batch_pieces, and 16 bytes per piece (of more than a million pieces those that
- * touch are joined now and then). stop (may be NULL): FO_EINTERRUPT as soon as it is not 0. */
-FO_CHECKED fo_status fo_text_seen(const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed, int64_t steps,
-				  const volatile sig_atomic_t *stop, struct fo_text_seen *out);
+/* The same pure function as the batches. Memory: as fo_batch_pieces, and 16 bytes per piece (of more than a million
+ * pieces those that touch are joined now and then). stop (may be NULL): FO_EINTERRUPT as soon as it is not 0. */
+FO_CHECKED fo_status fo_text_seen(const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed,
+				  int64_t steps, const volatile sig_atomic_t *stop, struct fo_text_seen *out);
 
 /* What must be stored to go on: `next_step` alone determines the rest. */
 struct fo_loader_state {
@@ -228,19 +230,21 @@ struct fo_loader_state {
 struct fo_loader;
 /* Documents are shuffled per epoch by seed (counter-based), laid end to end and cut into full rows (PACKED: a document
  * that does not fit goes on in the next row with positions restarting; the next epoch begins in the row in which one
- * ends, so no token is dropped; rows then come in random order, block by block of about an epoch) or one document per row, truncated and padded (PADDED), or
- * documents that fit together into a row, padded (BESTFIT: longer ones are cut into full rows and a rest, nothing is dropped and
- * no other document cut; an epoch is all rows in random order) or a part of one document per row (SPLIT: each document is cut into
- * full rows and a rest, the rest padded; nothing is dropped. Rows in the order of PACKED: the same ones where every document fills its rows). A prefetch thread keeps up to two
- * steps ready. The shard must outlive the loader. state->shard_checksum 0 takes any shard, else it must be this one's. */
+ * ends, so no token is dropped; rows then come in random order, block by block of about an epoch) or one document per
+ * row, truncated and padded (PADDED), or documents that fit together into a row, padded (BESTFIT: longer ones are cut
+ * into full rows and a rest, nothing is dropped and no other document cut; an epoch is all rows in random order) or a
+ * part of one document per row (SPLIT: each document is cut into full rows and a rest, the rest padded; nothing is
+ * dropped. Rows in the order of PACKED: the same ones where every document fills its rows). A prefetch thread keeps up
+ * to two steps ready. The shard must outlive the loader. state->shard_checksum 0 takes any shard, else it must be this
+ * one's. */
 FO_CHECKED fo_status fo_loader_open(struct fo_loader **out, const struct fo_shard *s,
 				    const struct fo_batch_shape *shape, const struct fo_loader_state *state,
 				    int32_t pad_id);
-/* The next step's batch; valid until the next call. *wait_ns: how long the caller had to wait, 0 when the batch was ready.
- * Allocates nothing. An error of the thread is raised here, again at each call. */
+/* The next step's batch; valid until the next call. *wait_ns: how long the caller had to wait, 0 when the batch was
+ * ready. Allocates nothing. An error of the thread is raised here, again at each call. */
 FO_CHECKED fo_status fo_loader_next(struct fo_loader *l, const struct fo_batch **out, int64_t *wait_ns);
-/* The batch that the next call of fo_loader_next gives, if it is ready: NULL otherwise. It stays what it is until the call behind that
- * one; looking changes nothing. */
+/* The batch that the next call of fo_loader_next gives, if it is ready: NULL otherwise. It stays what it is until the
+ * call behind that one; looking changes nothing. */
 const struct fo_batch *fo_loader_peek(struct fo_loader *l);
 struct fo_loader_state fo_loader_state(const struct fo_loader *l); /* after the batch last returned */
 void fo_loader_close(struct fo_loader *l);
@@ -249,17 +253,18 @@ int64_t fo_loader_order_bytes(const struct fo_shard *s, const struct fo_batch_sh
 
 /* What a packing costs in one epoch of rows of seq tokens. */
 struct fo_packing_cost {
-	double rows;        /* PACKED: with a fraction, for the last one goes on with the next epoch */
-	double padding;     /* places without a token */
-	int64_t truncated;  /* tokens dropped */
-	int64_t long_docs;  /* longer than a row: no packing keeps them whole */
-	int64_t cut_docs;   /* that fit into a row and are cut all the same; PACKED: counted in the order of seed and epoch 0 */
+	double rows;       /* PACKED: with a fraction, for the last one goes on with the next epoch */
+	double padding;    /* places without a token */
+	int64_t truncated; /* tokens dropped */
+	int64_t long_docs; /* longer than a row: no packing keeps them whole */
+	int64_t cut_docs;  /* that fit into a row and are cut all the same; PACKED: counted in the order of seed and
+			      epoch 0 */
 };
 FO_CHECKED fo_status fo_packing_measure(const struct fo_shard *s, int64_t seq, enum fo_packing packing, uint64_t seed,
 					struct fo_packing_cost *out);
 
-/* The same rows without shuffling, each token once: documents end to end in shard order, cut as PACKED; the last batch is
- * padded (each padding token a document of its own, id 0, no target). The shard must outlive it. */
+/* The same rows without shuffling, each token once: documents end to end in shard order, cut as PACKED; the last batch
+ * is padded (each padding token a document of its own, id 0, no target). The shard must outlive it. */
 struct fo_rows {
 	const struct fo_shard *shard;
 	struct fo_batch_shape shape; /* one micro-batch */

@@ -159,8 +159,8 @@ size_t tok_sentence_piece(const struct fo_tokenizer *t, const char *text, size_t
 /* The symbols that its merges begin with: at most `len` ids. */
 size_t tok_sentence_symbols(const struct fo_tokenizer *t, const char *piece, size_t len, int32_t *ids);
 
-/* Encodes in portions of at most a few thousand ids; `done`: bytes of text behind the portion's end. Not with threads that
- * share a tokenizer: those take turns. */
+/* Encodes in portions of at most a few thousand ids; `done`: bytes of text behind the portion's end. Not with threads
+ * that share a tokenizer: those take turns. */
 typedef fo_status tok_sink_fn(void *ctx, const int32_t *ids, size_t n, size_t done);
 FO_CHECKED fo_status tok_encode(const struct fo_tokenizer *t, const char *text, size_t len, tok_sink_fn *sink,
 				void *ctx);
@@ -241,8 +241,8 @@ struct pack_plan {
 	void *memory;
 	size_t memory_bytes;
 };
-/* A pure function of (shard, seq), seq in 1..INT32_MAX; O(tokens / seq + docs) time, 24 bytes per piece and as many until
- * it returns. */
+/* A pure function of (shard, seq), seq in 1..INT32_MAX; O(tokens / seq + docs) time, 24 bytes per piece and as many
+ * until it returns. */
 FO_CHECKED fo_status pack_plan_new(struct pack_plan *plan, const struct fo_shard *s, int64_t seq);
 void pack_plan_free(struct pack_plan *plan);
 int64_t pack_pieces(const struct fo_shard *s, int64_t seq); /* of all documents, each cut into rows and a rest */
@@ -253,8 +253,8 @@ void batch_put_piece(struct fo_batch *b, int64_t micro, const struct fo_batch_sh
 
 /* Visits the pieces of `steps` steps from `first` on; fn returns false to end. As fo_batch_pieces. */
 typedef bool batch_piece_fn(void *ctx, const struct fo_piece *p);
-FO_CHECKED fo_status batch_pieces(const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed, int64_t first,
-				  int64_t steps, batch_piece_fn *fn, void *ctx);
+FO_CHECKED fo_status batch_pieces(const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed,
+				  int64_t first, int64_t steps, batch_piece_fn *fn, void *ctx);
 
 /* orders: two; plan: of best-fit packing, else NULL. Fills *b (arrays allocated, b->step set) from the pure function of
  * (shard, seed, shape, step). Allocates nothing. */

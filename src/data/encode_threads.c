@@ -7,7 +7,8 @@
 #include <string.h>
 
 #define PART \
-	((size_t)1 << 20) /* much work against starting a part, little against what the slowest thread has left over */
+	((size_t)1 << 20) /* much work against starting a part, little against what the slowest thread has left over \
+			   */
 #define MAX_THREADS 1024
 
 struct part {
@@ -53,8 +54,8 @@ static void cut(struct team *team, size_t len)
 	}
 }
 
-/* Runs members 1 .. n - 1 in threads of their own and member 0 here; those that cannot be started leave their share to the
- * others. */
+/* Runs members 1 .. n - 1 in threads of their own and member 0 here; those that cannot be started leave their share to
+ * the others. */
 static fo_status run(struct member *m, int n)
 {
 	int started = 1;

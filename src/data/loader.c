@@ -1,7 +1,8 @@
 /* The loader: one thread fills a ring of three batches, of which the caller holds one.
  *
  * Step k (counted from the first) lies in slot k % 3. The thread fills it when k < released + 3; the caller gets it
- * when k < made. Both counts are guarded by the lock; a batch's contents need no lock, for only one side owns a slot. */
+ * when k < made. Both counts are guarded by the lock; a batch's contents need no lock, for only one side owns a slot.
+ */
 #define _POSIX_C_SOURCE 200809L
 
 #include "data/data_int.h"
@@ -46,12 +47,13 @@ static fo_status fill(void *ctx)
 	return batch_fill(j->b, l->order, l->plan.rows ? &l->plan : NULL, &l->shape, l->pad_id);
 }
 
-/* A shard that is cut or overwritten while it is mapped must neither end the process nor feed it other text: the batch counts
- * only if the file is still as it was after the batch was read. */
+/* A shard that is cut or overwritten while it is mapped must neither end the process nor feed it other text: the batch
+ * counts only if the file is still as it was after the batch was read. */
 static fo_status fill_safely(struct fo_loader *l, struct fo_batch *b)
 {
 	struct job j = { l, b };
-	fo_status st = fo_map_guard(fill, &j), changed = st == FO_OK || st == FO_EIO ? fo_map_check(l->order[0].shard->map) : FO_OK;
+	fo_status st = fo_map_guard(fill, &j),
+		  changed = st == FO_OK || st == FO_EIO ? fo_map_check(l->order[0].shard->map) : FO_OK;
 	if (st == FO_OK)
 		st = changed;
 	return st == FO_EIO ? fo_hint(st, "put the file back as it was; the same command goes on") : st;
@@ -125,7 +127,8 @@ int64_t fo_loader_order_bytes(const struct fo_shard *s, const struct fo_batch_sh
 /* Carves the arrays from one piece of memory, 64-byte aligned; with memory NULL only counts the bytes. */
 static fo_status carve(struct fo_loader *l, size_t *bytes)
 {
-	size_t used = 0, width, docs = orders_documents(l->order[0].shard, &l->shape), micro = (size_t)l->shape.micro_batches;
+	size_t used = 0, width, docs = orders_documents(l->order[0].shard, &l->shape),
+	       micro = (size_t)l->shape.micro_batches;
 	FO_TRY(fo_mul_size((size_t)l->shape.rows * (size_t)l->shape.seq, micro * sizeof(int32_t), &width));
 	struct {
 		void *slot;

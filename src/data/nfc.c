@@ -1,4 +1,5 @@
-/* Unicode's normalization form C (Unicode Standard Annex 15): take characters apart, order their marks, put them together. */
+/* Unicode's normalization form C (Unicode Standard Annex 15): take characters apart, order their marks, put them
+ * together. */
 #include "data/data_int.h"
 #include "data/unicode.h"
 #include "data/unicode_table.h"
@@ -154,7 +155,8 @@ static void add_decomposed(struct run *r, uint32_t c)
 		add(r, second[--n]);
 }
 
-/* Marks between two characters of class 0 go by class, equal ones stay in order. By counting: a text may have millions. */
+/* Marks between two characters of class 0 go by class, equal ones stay in order. By counting: a text may have millions.
+ */
 static void order_marks(struct run *r)
 {
 	for (size_t from = 0, to; from < r->n; from = to + (to == from)) {

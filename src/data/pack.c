@@ -1,14 +1,16 @@
-/* Best-fit decreasing (Ding et al. 2024, "Fewer Truncations Improve Language Modeling"): documents longer than a row are cut
- * into full rows and a rest; rests and all other documents go, longest first, into the row that has the least room for
- * them. Every token lies in one row, and no document that fits into a row is cut.
+/* Best-fit decreasing (Ding et al. 2024, "Fewer Truncations Improve Language Modeling"): documents longer than a row
+ * are cut into full rows and a rest; rests and all other documents go, longest first, into the row that has the least
+ * room for them. Every token lies in one row, and no document that fits into a row is cut.
  *
- * The rows are those of the whole shard and the same in every epoch, which only draws them in another order: documents do
- * not see each other, so that company matters little, and the batch of any step is known without packing those before. */
+ * The rows are those of the whole shard and the same in every epoch, which only draws them in another order: documents
+ * do not see each other, so that company matters little, and the batch of any step is known without packing those
+ * before. */
 #include "data/data_int.h"
 
 #include <string.h>
 
-/* ---- a set of numbers below n that finds the next member: 64 bits to a word, a level above says which are not zero ---- */
+/* ---- a set of numbers below n that finds the next member: 64 bits to a word, a level above says which are not zero
+ * ---- */
 
 enum { LEVELS = 6 }; /* 64^6 is beyond any row's length */
 
@@ -79,10 +81,11 @@ int64_t pack_pieces(const struct fo_shard *s, int64_t seq)
 struct packer {
 	const struct fo_shard *shard;
 	int64_t seq, rows;
-	int64_t *order;    /* short pieces' documents, longest first */
-	int64_t *row;      /* the row of each of them */
-	int64_t *next_row; /* rows of equal room, a list: row + 1, 0 ends */
-	int64_t *with_room; /* seq + 1: the list's first row + 1 by the room that is left; before that counts by length */
+	int64_t *order;     /* short pieces' documents, longest first */
+	int64_t *row;       /* the row of each of them */
+	int64_t *next_row;  /* rows of equal room, a list: row + 1, 0 ends */
+	int64_t *with_room; /* seq + 1: the list's first row + 1 by the room that is left; before that counts by length
+			     */
 	struct numbers rooms;
 };
 
@@ -149,8 +152,8 @@ static void lay_out(struct pack_plan *plan, const struct packer *p, int64_t full
 	memset(p->next_row, 0, (size_t)p->rows * sizeof *p->next_row);
 	for (int64_t i = 0; i < rests; i++) {
 		int64_t d = p->order[i], r = p->row[i];
-		plan->piece[at[r] + p->next_row[r]++] =
-			(struct pack_piece){ d, doc_length(p->shard, d) - rest_length(p, d) };
+		plan->piece[at[r] + p->next_row[r]++] = (struct pack_piece){ d, doc_length(p->shard, d) -
+											rest_length(p, d) };
 	}
 	plan->rows = p->rows;
 	plan->pieces = at[p->rows];
@@ -201,7 +204,9 @@ static fo_status count_cuts(const struct fo_shard *s, int64_t seq, uint64_t seed
 	size_t bytes = (size_t)(2 * s->docs + 1) * sizeof(int64_t);
 	void *memory;
 	FO_TRY(fo_pages_new(bytes, &memory));
-	struct epoch_order o = { .shard = s, .seed = seed, .epoch = -1, .doc = memory, .start = (int64_t *)memory + s->docs };
+	struct epoch_order o = {
+		.shard = s, .seed = seed, .epoch = -1, .doc = memory, .start = (int64_t *)memory + s->docs
+	};
 	epoch_order_build(&o, 0);
 	for (int64_t i = 0; i < s->docs; i++)
 		*cut += o.start[i + 1] - o.start[i] <= seq && o.start[i] / seq != (o.start[i + 1] - 1) / seq;

@@ -1,5 +1,5 @@
-/* From texts to the two shards: one thread reads batches of parts, all encode, and the batches are written in the order in
- * which they were read. So the files do not depend on the number of threads, and after any batch a short record, the
+/* From texts to the two shards: one thread reads batches of parts, all encode, and the batches are written in the order
+ * in which they were read. So the files do not depend on the number of threads, and after any batch a short record, the
  * journal, tells where everything stands. */
 #include "data/prepare_int.h"
 
@@ -114,7 +114,8 @@ static void encode_piece(struct job *j, struct fo_encoder *e, struct batch *b, s
 			return;
 		}
 		if (st != FO_OK) {
-			b->failed = fo_wrap(st, "'%s':%lld", fo_text_file(j->text, p->part.file), (long long)p->part.line);
+			b->failed = fo_wrap(st, "'%s':%lld", fo_text_file(j->text, p->part.file),
+					    (long long)p->part.line);
 			fo_err_save(&b->error, st);
 			return;
 		}
@@ -282,7 +283,8 @@ static fo_status write_batch(struct job *j, struct batch *b)
 	if (j->p->progress)
 		j->p->progress(j->p->ctx, "encoding", "bytes", b->packed, j->total);
 	if (b->n && b->piece[b->n - 1].part.dropped) {
-		/* The journal on the disk may know of the document that was taken back: its bytes go only when a newer one does not. */
+		/* The journal on the disk may know of the document that was taken back: its bytes go only when a newer
+		 * one does not. */
 		FO_TRY(save(j));
 		FO_TRY(shard_writer_trim(&j->writer[0]));
 		FO_TRY(shard_writer_trim(&j->writer[1]));
@@ -352,9 +354,10 @@ static int32_t id_at(const struct ids_map *m, int64_t i)
 	return (int32_t)id;
 }
 
-/* Where in tokens from..to of a document the held-out tail begins: behind a line end near 1 - 1/every of the bytes, else
- * between two characters; `to` when it is too short. */
-static int64_t tail_start(const struct fo_tokenizer *t, const struct ids_map *m, int64_t from, int64_t to, int64_t every)
+/* Where in tokens from..to of a document the held-out tail begins: behind a line end near 1 - 1/every of the bytes,
+ * else between two characters; `to` when it is too short. */
+static int64_t tail_start(const struct fo_tokenizer *t, const struct ids_map *m, int64_t from, int64_t to,
+			  int64_t every)
 {
 	struct fo_str s = { 0 };
 	int64_t total = 0, done = 0, found = to;
@@ -377,8 +380,8 @@ static int64_t tail_start(const struct fo_tokenizer *t, const struct ids_map *m,
 	return found;
 }
 
-static fo_status copy_part(const struct job *j, struct shard_writer *w, const struct ids_map *m, int64_t from, int64_t to,
-			   const struct sources_record *r)
+static fo_status copy_part(const struct job *j, struct shard_writer *w, const struct ids_map *m, int64_t from,
+			   int64_t to, const struct sources_record *r)
 {
 	const struct fo_tokenizer *t = j->p->tokenizer;
 	int32_t block[1024];
@@ -582,10 +585,15 @@ static void read_result(struct job *j, bool *found)
 	const struct {
 		const char *key;
 		int64_t *value;
-	} field[] = { { "files", &s->files }, { "skipped_binary", &s->skipped_binary },
-		      { "skipped_empty", &s->skipped_empty }, { "skipped_bad", &s->skipped_bad }, { "bytes", &s->bytes },
-		      { "train_docs", &s->train_docs }, { "train_tokens", &s->train_tokens },
-		      { "val_docs", &s->val_docs }, { "val_tokens", &s->val_tokens } };
+	} field[] = { { "files", &s->files },
+		      { "skipped_binary", &s->skipped_binary },
+		      { "skipped_empty", &s->skipped_empty },
+		      { "skipped_bad", &s->skipped_bad },
+		      { "bytes", &s->bytes },
+		      { "train_docs", &s->train_docs },
+		      { "train_tokens", &s->train_tokens },
+		      { "val_docs", &s->val_docs },
+		      { "val_tokens", &s->val_tokens } };
 	for (size_t i = 0; *found && i < sizeof field / sizeof *field; i++)
 		*field[i].value = json_integer_value(json_object_get(root, field[i].key));
 	s->resumed_bytes = s->bytes;
@@ -641,7 +649,8 @@ static fo_status lock(struct job *j)
 	j->folder = fo_open(j->p->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 	if (j->folder < 0)
 		return fo_fs_refuse("read", j->p->dir, errno);
-	if (fo_flock(j->folder, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) /* a file system without locks stops nobody */
+	if (fo_flock(j->folder, LOCK_EX | LOCK_NB) &&
+	    errno == EWOULDBLOCK) /* a file system without locks stops nobody */
 		return fo_fail(FO_EIO, "another process prepares data in '%s'", j->p->dir);
 	return FO_OK;
 }
@@ -662,8 +671,8 @@ static fo_status run(struct job *j)
 	if (st != FO_OK) {
 		struct fo_err e;
 		fo_err_save(&e, st);
-		/* What was done is not lost; the first error is the one to tell. With nothing done, nothing must keep whoever
-		 * mends the input from beginning anew. */
+		/* What was done is not lost; the first error is the one to tell. With nothing done, nothing must keep
+		 * whoever mends the input from beginning anew. */
 		if (!j->now.mark[0].docs && !j->now.mark[1].docs)
 			remove_all(j->p->dir);
 		else if (save(j) != FO_OK)

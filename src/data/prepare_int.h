@@ -35,14 +35,14 @@ FO_CHECKED fo_status shard_writer_open(struct shard_writer *w, const char *dir, 
 				       const struct fo_tokenizer *t, const struct shard_mark *mark);
 FO_CHECKED fo_status shard_writer_document(struct shard_writer *w, int64_t file, int64_t line); /* begins one */
 FO_CHECKED fo_status shard_writer_ids(struct shard_writer *w, const int32_t *ids, size_t n);
-/* Takes the last document back, in two steps: an older journal may count on its bytes. Between them nothing may be written,
- * and a journal must be. */
+/* Takes the last document back, in two steps: an older journal may count on its bytes. Between them nothing may be
+ * written, and a journal must be. */
 FO_CHECKED fo_status shard_writer_drop(struct shard_writer *w);
 FO_CHECKED fo_status shard_writer_trim(struct shard_writer *w);
 FO_CHECKED fo_status shard_writer_sync(struct shard_writer *w); /* all of it to the disk */
 /* Makes NAME.shard.tmp and NAME.src.tmp complete and durable. names(ctx, i) is the path of file i < files. */
-FO_CHECKED fo_status shard_writer_finish(struct shard_writer *w, int64_t files, const char *(*names)(const void *, int64_t),
-					 const void *ctx);
+FO_CHECKED fo_status shard_writer_finish(struct shard_writer *w, int64_t files,
+					 const char *(*names)(const void *, int64_t), const void *ctx);
 void shard_writer_close(struct shard_writer *w);
 /* DIR/NAME.shard.tmp and .src.tmp to DIR/AS.shard and .src, where they are there; .docs.tmp goes. Repeatable. */
 FO_CHECKED fo_status shard_writer_publish(const char *dir, const char *name, const char *as);

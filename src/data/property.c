@@ -39,7 +39,8 @@ static int find_name(const char *name, size_t len)
 static void mark_ours(unsigned char *has, int32_t of)
 {
 	const uint32_t *at = of > 0 ? property_category : property_script;
-	size_t n = of > 0 ? sizeof property_category / sizeof *property_category : sizeof property_script / sizeof *property_script;
+	size_t n = of > 0 ? sizeof property_category / sizeof *property_category
+			  : sizeof property_script / sizeof *property_script;
 	for (size_t i = 0; i < n; i++) {
 		uint32_t from = at[i] >> 8, to = i + 1 < n ? at[i + 1] >> 8 : CHARS, v = at[i] & 255;
 		if (of > 0 ? of >> v & 1 : (int32_t)v == -of)
@@ -70,7 +71,8 @@ static uint32_t char_at(const unsigned char *s)
 	return *s < 0x80   ? *s
 	       : *s < 0xe0 ? (uint32_t)(s[0] & 31) << 6 | (s[1] & 63)
 	       : *s < 0xf0 ? (uint32_t)(s[0] & 15) << 12 | (uint32_t)(s[1] & 63) << 6 | (s[2] & 63)
-			   : (uint32_t)(s[0] & 7) << 18 | (uint32_t)(s[1] & 63) << 12 | (uint32_t)(s[2] & 63) << 6 | (s[3] & 63);
+			   : (uint32_t)(s[0] & 7) << 18 | (uint32_t)(s[1] & 63) << 12 | (uint32_t)(s[2] & 63) << 6 |
+				     (s[3] & 63);
 }
 
 /* Marks what the library's own property holds; false where it knows no such property (a script newer than it). */
@@ -80,14 +82,18 @@ static bool mark_theirs(struct properties *p, const char *pcre, unsigned char *h
 	int code, rc = PCRE2_ERROR_NOMEMORY;
 	PCRE2_SIZE at = 0;
 	snprintf(pattern, sizeof pattern, "\\p{%s}+", pcre);
-	pcre2_code *re = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &code, &at, NULL);
+	pcre2_code *re = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &code, &at,
+				       NULL);
 	if (!re)
 		return false;
 	(void)pcre2_jit_compile(re, PCRE2_JIT_COMPLETE);
 	pcre2_match_data *data = pcre2_match_data_create_from_pattern(re, NULL);
 	for (at = 0; data && (rc = pcre2_match(re, p->all, p->all_len, at, PCRE2_NO_UTF_CHECK, data, NULL)) > 0;) {
 		const PCRE2_SIZE *v = pcre2_get_ovector_pointer(data);
-		for (PCRE2_SIZE i = v[0]; i < v[1]; i += p->all[i] < 0x80 ? 1 : p->all[i] < 0xe0 ? 2 : p->all[i] < 0xf0 ? 3 : 4)
+		for (PCRE2_SIZE i = v[0]; i < v[1]; i += p->all[i] < 0x80   ? 1
+							 : p->all[i] < 0xe0 ? 2
+							 : p->all[i] < 0xf0 ? 3
+									    : 4)
 			has[char_at(p->all + i)] |= THEIRS;
 		at = v[1];
 	}
@@ -132,7 +138,8 @@ static void spell(struct properties *p, int k, const char *pcre, unsigned char *
 		put_ranges(out, has, OURS, 0);
 }
 
-fo_status property_class(struct properties *p, const char *name, size_t len, bool negated, struct fo_str *out, bool *known)
+fo_status property_class(struct properties *p, const char *name, size_t len, bool negated, struct fo_str *out,
+			 bool *known)
 {
 	int i = find_name(name, len), k = 0;
 	*known = i >= 0;

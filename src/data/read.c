@@ -13,7 +13,8 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
-/* Long enough that threads have something to do and a cut is rare, short enough that dozens of parts fit into memory. */
+/* Long enough that threads have something to do and a cut is rare, short enough that dozens of parts fit into memory.
+ */
 #define PART_BYTES ((size_t)1 << 20)
 
 struct file {
@@ -27,14 +28,14 @@ struct fo_text {
 	struct fo_arena arena;
 	struct file *file;
 	size_t files, file_cap;
-	bool standard_input, left_out; /* left_out: some of the caller's own output */
+	bool standard_input, left_out;       /* left_out: some of the caller's own output */
 	int64_t packed_total, packed_before; /* packed_before: of the files that are done */
 	struct unpack *in;                   /* of the present file; NULL: between files */
 	bool json;
 	char *buffer;
 	size_t cap, from, to;
-	bool in_end;          /* nothing comes behind buffer[from..to) */
-	fo_status in_failed;  /* or this: the damage behind it, told when it is reached */
+	bool in_end;         /* nothing comes behind buffer[from..to) */
+	fo_status in_failed; /* or this: the damage behind it, told when it is reached */
 	struct fo_err in_error;
 	XXH3_state_t *digest;
 	struct fo_text_place place; /* digest is filled in when asked for */
@@ -54,10 +55,11 @@ static fo_status add_file(struct fo_text *t, const char *path)
 		return fo_fail(FO_EARG, "standard input ('-') is named twice");
 	t->standard_input |= standard;
 	fo_array_room(&t->file, &t->file_cap, t->files, sizeof *t->file);
-	t->file[t->files++] = (struct file){ .path = fo_arena_strdup(&t->arena, path),
-					     .bytes = S_ISREG(s.st_mode) ? s.st_size : 0,
-					     .changed_ns = S_ISREG(s.st_mode) ? (int64_t)s.st_mtim.tv_sec * 1000000000 +
-										       s.st_mtim.tv_nsec : 0 };
+	t->file[t->files++] = (struct file){
+		.path = fo_arena_strdup(&t->arena, path),
+		.bytes = S_ISREG(s.st_mode) ? s.st_size : 0,
+		.changed_ns = S_ISREG(s.st_mode) ? (int64_t)s.st_mtim.tv_sec * 1000000000 + s.st_mtim.tv_nsec : 0
+	};
 	t->packed_total += t->file[t->files - 1].bytes;
 	return FO_OK;
 }
@@ -71,12 +73,13 @@ static bool lies_in(const char *path, const char *folder, const char **rest)
 	return !strncmp(path, folder, n) && (!path[n] || path[n] == '/');
 }
 
-/* What a folder that is being read calls the output inside it; "": it is the output or lies in it; NULL: they have nothing in
- * common. */
+/* What a folder that is being read calls the output inside it; "": it is the output or lies in it; NULL: they have
+ * nothing in common. */
 static char *output_below(const struct fo_text *t, struct fo_arena *a, const char *path)
 {
 	const char *rest;
-	char *out = t->o.leave_out ? realpath(t->o.leave_out, NULL) : NULL, *in = out ? realpath(path, NULL) : NULL, *name = NULL;
+	char *out = t->o.leave_out ? realpath(t->o.leave_out, NULL) : NULL, *in = out ? realpath(path, NULL) : NULL,
+	     *name = NULL;
 	size_t n = strlen(path);
 	if (in && lies_in(in, out, &rest))
 		name = "";
@@ -177,8 +180,8 @@ uint64_t fo_text_fingerprint(const struct fo_text *t)
 	XXH3_state_t x;
 	XXH3_INITSTATE(&x);
 	XXH3_64bits_reset(&x);
-	/* Not skip_bad and max_expand: until something bad is met they change nothing, and who then asks for it to be left
-	 * out wants to go on, not to begin anew. */
+	/* Not skip_bad and max_expand: until something bad is met they change nothing, and who then asks for it to be
+	 * left out wants to go on, not to begin anew. */
 	const int64_t option[] = { t->o.format, t->o.max_document, (int64_t)t->files, (int64_t)PART_BYTES };
 	XXH3_64bits_update(&x, option, sizeof option);
 	XXH3_64bits_update(&x, t->field, strlen(t->field) + 1);
@@ -329,7 +332,8 @@ static size_t part_length(struct fo_text *t)
 	}
 }
 
-/* The damage behind the last good byte of the file: an error, or counted and left behind. *dropped: a document is open. */
+/* The damage behind the last good byte of the file: an error, or counted and left behind. *dropped: a document is open.
+ */
 static fo_status meet_damage(struct fo_text *t, bool *dropped)
 {
 	*dropped = t->place.open;
@@ -350,8 +354,9 @@ static fo_status next_of_text(struct fo_text *t, struct fo_text_part *out, bool 
 {
 	size_t n = part_length(t);
 	bool last = n == left(t) && t->in_end;
-	*out = (struct fo_text_part){ .bytes = t->buffer + t->from, .len = n, .file = t->place.file,
-				      .begins = !t->place.open, .ends = last };
+	*out = (struct fo_text_part){
+		.bytes = t->buffer + t->from, .len = n, .file = t->place.file, .begins = !t->place.open, .ends = last
+	};
 	if (last && t->in_failed != FO_OK) {
 		bool dropped;
 		*out = drop(out);
@@ -380,7 +385,8 @@ static fo_status too_long(struct fo_text *t)
 	if (!t->o.skip_bad) {
 		fo_fail(FO_EFORMAT, "'%s':%lld: the line is longer than %lld bytes", t->file[t->place.file].path,
 			(long long)t->place.line + 1, (long long)t->o.max_document);
-		return fo_hint(FO_EFORMAT, "'flatout data prepare --max-document=SIZE' takes longer ones, with --on-error=skip it leaves them out");
+		return fo_hint(FO_EFORMAT, "'flatout data prepare --max-document=SIZE' takes longer ones, with "
+					   "--on-error=skip it leaves them out");
 	}
 	t->place.counts.bad++;
 	t->place.line++;
@@ -424,8 +430,13 @@ static fo_status next_of_lines(struct fo_text *t, struct fo_text_part *out, bool
 	if (n > most)
 		return too_long(t);
 	t->place.line++;
-	*out = (struct fo_text_part){ .bytes = t->buffer + t->from, .len = n, .file = t->place.file,
-				      .line = t->place.line, .json = true, .begins = true, .ends = true };
+	*out = (struct fo_text_part){ .bytes = t->buffer + t->from,
+				      .len = n,
+				      .file = t->place.file,
+				      .line = t->place.line,
+				      .json = true,
+				      .begins = true,
+				      .ends = true };
 	*got = !blank(out->bytes, n);
 	consume(t, n + (end != NULL));
 	return FO_OK;
@@ -462,7 +473,8 @@ struct fo_text_place fo_text_place(const struct fo_text *t)
 
 fo_status fo_text_seek(struct fo_text *t, const struct fo_text_place *p)
 {
-	if (p->file < 0 || p->file > (int64_t)t->files || p->offset < -1 || (p->file == (int64_t)t->files && p->offset >= 0))
+	if (p->file < 0 || p->file > (int64_t)t->files || p->offset < -1 ||
+	    (p->file == (int64_t)t->files && p->offset >= 0))
 		return fo_fail(FO_EARG, "there is no file %lld to go on in", (long long)p->file);
 	for (t->packed_before = t->place.file = 0; t->place.file < p->file; t->place.file++)
 		t->packed_before += t->file[t->place.file].bytes;
@@ -479,7 +491,8 @@ fo_status fo_text_seek(struct fo_text *t, const struct fo_text_place *p)
 		}
 		uint64_t digest = p->offset > 0 ? XXH3_64bits_digest(t->digest) : 0;
 		if (t->place.offset != p->offset || digest != p->digest)
-			return fo_fail(FO_EARG, "'%s' is not the input that was read before: its first %lld bytes differ",
+			return fo_fail(FO_EARG,
+				       "'%s' is not the input that was read before: its first %lld bytes differ",
 				       t->file[p->file].path, (long long)p->offset);
 	}
 	t->place = *p;

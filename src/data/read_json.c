@@ -28,7 +28,10 @@ static int hex4(const char *p)
 	int v = 0;
 	for (int i = 0; i < 4; i++) {
 		char c = p[i];
-		int d = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+		int d = c >= '0' && c <= '9'   ? c - '0'
+			: c >= 'a' && c <= 'f' ? c - 'a' + 10
+			: c >= 'A' && c <= 'F' ? c - 'A' + 10
+					       : -1;
 		if (d < 0)
 			return -1;
 		v = v << 4 | d;
@@ -214,7 +217,11 @@ static fo_status skip_value(struct line *l)
 
 static const char *kind_of(char c)
 {
-	return c == '{' ? "an object" : c == '[' ? "a list" : c == 'n' ? "null" : c == 't' || c == 'f' ? "true or false" : "a number";
+	return c == '{'               ? "an object"
+	       : c == '['             ? "a list"
+	       : c == 'n'             ? "null"
+	       : c == 't' || c == 'f' ? "true or false"
+				      : "a number";
 }
 
 fo_status fo_text_field(char *line, size_t len, const char *field, char **text, size_t *text_len)

@@ -1,5 +1,5 @@
-/* Plain, gzip and Zstandard files as one stream of bytes. Hostile files cost at most two buffers, the decompressor's window
- * and max_expand times their own length. */
+/* Plain, gzip and Zstandard files as one stream of bytes. Hostile files cost at most two buffers, the decompressor's
+ * window and max_expand times their own length. */
 #include "data/read_int.h"
 
 #include "base/fs.h"
@@ -33,9 +33,9 @@ struct unpack {
 	enum packing packing;
 	double max_expand;
 	int64_t packed, unpacked;
-	bool file_end;   /* nothing more comes from the file */
-	bool inside;     /* a gzip member or Zstandard frame has begun and not ended */
-	bool ended;      /* nothing more comes out */
+	bool file_end; /* nothing more comes from the file */
+	bool inside;   /* a gzip member or Zstandard frame has begun and not ended */
+	bool ended;    /* nothing more comes out */
 	z_stream z;
 	ZSTD_DStream *zstd;
 	size_t from, to; /* what is left in packed_bytes */
@@ -175,7 +175,8 @@ static fo_status zstd_some(struct unpack *u, char *buf, size_t n, size_t *got)
 	u->from += in.pos;
 	*got = out.pos;
 	if (ZSTD_isError(code) && ZSTD_getErrorCode(code) == ZSTD_error_frameParameter_windowTooLarge)
-		return fo_hint(fo_fail(FO_EFORMAT, "'%s' needs a window of more than %d MiB to unpack", u->name, 1 << (ZSTD_WINDOW_LOG - 20)),
+		return fo_hint(fo_fail(FO_EFORMAT, "'%s' needs a window of more than %d MiB to unpack", u->name,
+				       1 << (ZSTD_WINDOW_LOG - 20)),
 			       "pack it again with zstd, without its --long or with --long=%d", ZSTD_WINDOW_LOG);
 	if (ZSTD_isError(code))
 		return fo_fail(FO_EFORMAT, "'%s' is damaged: Zstandard says '%s' near byte %lld", u->name,
@@ -236,7 +237,8 @@ static fo_status unpack_some(struct unpack *u, char *buf, size_t n, size_t *got)
 		fo_fail(FO_EFORMAT, "'%s' expands from %s to over %s, more than %g times", u->name,
 			fo_str_bytes(a, (double)unpack_packed_bytes(u)), fo_str_bytes(b, (double)u->unpacked),
 			u->max_expand);
-		return fo_hint(FO_EFORMAT, "where that is meant, a higher 'flatout data prepare --max-expand' allows it");
+		return fo_hint(FO_EFORMAT,
+			       "where that is meant, a higher 'flatout data prepare --max-expand' allows it");
 	}
 	return FO_OK;
 }

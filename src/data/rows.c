@@ -15,7 +15,8 @@ static void append_id(struct fo_documents *d, int32_t id)
 }
 
 /* One part of a document; the document begun lies behind doc_at[docs]. */
-static fo_status append_part(struct fo_documents *d, struct fo_text_part *p, struct fo_encoder *e, const struct fo_tokenizer *t)
+static fo_status append_part(struct fo_documents *d, struct fo_text_part *p, struct fo_encoder *e,
+			     const struct fo_tokenizer *t)
 {
 	if (p->dropped) { /* it was no text after all */
 		d->n = (size_t)d->doc_at[d->shard.docs];
@@ -41,8 +42,8 @@ static fo_status append_part(struct fo_documents *d, struct fo_text_part *p, str
 	return FO_OK;
 }
 
-static fo_status read_documents(struct fo_documents *d, struct fo_text *text, struct fo_encoder *e, const struct fo_tokenizer *t,
-				fo_progress_fn *progress, void *ctx)
+static fo_status read_documents(struct fo_documents *d, struct fo_text *text, struct fo_encoder *e,
+				const struct fo_tokenizer *t, fo_progress_fn *progress, void *ctx)
 {
 	for (;;) {
 		struct fo_text_part p;
@@ -61,8 +62,8 @@ static fo_status read_documents(struct fo_documents *d, struct fo_text *text, st
 	}
 }
 
-fo_status fo_documents_read(struct fo_documents *d, const char *input, const struct fo_tokenizer *t, fo_progress_fn *progress,
-			    void *ctx)
+fo_status fo_documents_read(struct fo_documents *d, const char *input, const struct fo_tokenizer *t,
+			    fo_progress_fn *progress, void *ctx)
 {
 	char *inputs[] = { (char *)(uintptr_t)input };
 	const struct fo_text_options o = { .cut = tok_text_cut, .cut_ctx = t };
@@ -134,8 +135,8 @@ static fo_status fill_rows(void *ctx)
 	b->loss_tokens = b->real_tokens = r->loss_tokens = r->pairs = 0;
 	b->step = r->steps++;
 	while (i < width && r->doc < s->docs) {
-		int64_t left = s->doc_at[r->doc + 1] - s->doc_at[r->doc] - r->at, room = r->shape.seq - i % r->shape.seq,
-			n = left < room ? left : room;
+		int64_t left = s->doc_at[r->doc + 1] - s->doc_at[r->doc] - r->at,
+			room = r->shape.seq - i % r->shape.seq, n = left < room ? left : room;
 		batch_put_piece(b, 0, &r->shape, s, r->doc, r->at, n, i);
 		i += n;
 		r->at += n;

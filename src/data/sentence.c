@@ -1,8 +1,9 @@
 /* SentencePiece's style of BPE: merges over the whole text, no pattern that cuts it first.
  *
- * A merge joins two neighbouring symbols. Where no merge has a first symbol that ends with the character before a place and a
- * second one that begins with the character behind it, no merge can ever cross the place, and what happens on one side does
- * not depend on the other. So the text is cut at all such places: same ids, short pieces, which the encoder's cache knows. */
+ * A merge joins two neighbouring symbols. Where no merge has a first symbol that ends with the character before a place
+ * and a second one that begins with the character behind it, no merge can ever cross the place, and what happens on one
+ * side does not depend on the other. So the text is cut at all such places: same ids, short pieces, which the encoder's
+ * cache knows. */
 #include "data/data_int.h"
 
 #include <string.h>

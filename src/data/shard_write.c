@@ -1,5 +1,5 @@
-/* Writing a shard and the list of its sources. Nothing is held in memory but buffers: offsets and sources lie in files of
- * their own until the end. */
+/* Writing a shard and the list of its sources. Nothing is held in memory but buffers: offsets and sources lie in files
+ * of their own until the end. */
 #include "data/prepare_int.h"
 
 #include "base/fs.h"
@@ -14,10 +14,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-static fo_status cannot_write(const struct sink *k, int error)
-{
-	return fo_fs_refuse("write", k->path, error);
-}
+static fo_status cannot_write(const struct sink *k, int error) { return fo_fs_refuse("write", k->path, error); }
 
 static fo_status write_at(const struct sink *k, const void *bytes, size_t n, int64_t at)
 {
@@ -216,7 +213,8 @@ static fo_status append_offsets(struct shard_writer *w)
 	static const unsigned char zeros[8];
 	unsigned char block[1 << 14];
 	FO_TRY(sink_flush(&w->at));
-	FO_TRY(sink_put(&w->ids, zeros, shard_ids_bytes(w->mark.tokens, w->id_bytes) - (size_t)w->mark.tokens * w->id_bytes));
+	FO_TRY(sink_put(&w->ids, zeros,
+			shard_ids_bytes(w->mark.tokens, w->id_bytes) - (size_t)w->mark.tokens * w->id_bytes));
 	for (int64_t at = 0; at < w->at.size;) {
 		ssize_t n = pread(w->at.fd, block, sizeof block, at);
 		if (n < 0 && errno == EINTR)

@@ -49,7 +49,8 @@ struct translation {
 };
 
 /* The property that `name` names, at character `at` of the pattern. */
-static fo_status put_property(struct translation *t, const char *name, size_t len, bool negated, size_t at, bool in_class)
+static fo_status put_property(struct translation *t, const char *name, size_t len, bool negated, size_t at,
+			      bool in_class)
 {
 	bool known;
 	char shown[128], cut[32];
@@ -61,7 +62,9 @@ static fo_status put_property(struct translation *t, const char *name, size_t le
 	if (known)
 		return FO_OK;
 	snprintf(cut, sizeof cut, "%.*s", (int)(len < 31 ? len : 31), name);
-	return fo_hint(fo_fail(FO_EFORMAT, "the split pattern uses the property '%s%s' at character %zu, which is neither a general category nor a script",
+	return fo_hint(fo_fail(FO_EFORMAT,
+			       "the split pattern uses the property '%s%s' at character %zu, which is neither a "
+			       "general category nor a script",
 			       fo_str_visible(shown, sizeof shown, cut), len > 31 ? "..." : "", at + 1),
 		       "categories (L, Lu, Letter, Nd, ...) and scripts (Han, Greek, ...) are supported");
 }

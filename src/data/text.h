@@ -1,12 +1,13 @@
 /* Streams of documents from text, JSON lines and their compressed forms, in bounded memory.
  *
- * Inputs are files, folders (every regular file below, hidden ones left out), patterns ("c4-*.json.gz") and "-", standard
- * input. What a file is, its bytes say: gzip (of any number of members) and Zstandard are unpacked as they are read; a
- * first line that is a JSON object with the text field makes a file JSON lines, a document per line, and so does a name
- * that ends in .jsonl or .ndjson; every other file is one document, a file with NUL bytes is no text and skipped.
+ * Inputs are files, folders (every regular file below, hidden ones left out), patterns ("c4-*.json.gz") and "-",
+ * standard input. What a file is, its bytes say: gzip (of any number of members) and Zstandard are unpacked as they are
+ * read; a first line that is a JSON object with the text field makes a file JSON lines, a document per line, and so
+ * does a name that ends in .jsonl or .ndjson; every other file is one document, a file with NUL bytes is no text and
+ * skipped.
  *
- * A document comes in parts of about a mebibyte, so that its length is bounded by nothing but the disk; a line of JSON is
- * one part and bounded by max_document. */
+ * A document comes in parts of about a mebibyte, so that its length is bounded by nothing but the disk; a line of JSON
+ * is one part and bounded by max_document. */
 #ifndef FO_DATA_TEXT_H
 #define FO_DATA_TEXT_H
 
@@ -24,7 +25,8 @@ struct fo_text_options {
 	bool skip_bad;        /* a bad line or damaged file is counted and left out; else it is an error */
 	int64_t max_document; /* bytes of a JSON line; 0: 64 MiB */
 	double max_expand;    /* what a compressed file may grow by, once it passes 64 MiB; 0: 200 */
-	const char *leave_out; /* a folder, whether there or not: nothing in it is read, it is our own output; NULL: none */
+	const char *
+		leave_out; /* a folder, whether there or not: nothing in it is read, it is our own output; NULL: none */
 	/* Where a part may end: a place in (at, len], len when there is none; NULL: behind a line end. */
 	size_t (*cut)(const void *ctx, const char *text, size_t len, size_t at);
 	const void *cut_ctx;
@@ -65,8 +67,8 @@ FO_CHECKED fo_status fo_text_open(struct fo_text **out, char *const *inputs, siz
 void fo_text_close(struct fo_text *t);
 /* The next part. Errors name the file and, of JSON lines, the line. */
 FO_CHECKED fo_status fo_text_next(struct fo_text *t, struct fo_text_part *out);
-/* The text of a JSON line, unescaped in place: *text lies in line[0..len). "\u0000" gives a NUL byte, half a surrogate pair
- * U+FFFD; broken UTF-8 stays. FO_EFORMAT: no JSON object (at most 128 levels deep) or no such text in it. */
+/* The text of a JSON line, unescaped in place: *text lies in line[0..len). "\u0000" gives a NUL byte, half a surrogate
+ * pair U+FFFD; broken UTF-8 stays. FO_EFORMAT: no JSON object (at most 128 levels deep) or no such text in it. */
 FO_CHECKED fo_status fo_text_field(char *line, size_t len, const char *field, char **text, size_t *text_len);
 
 size_t fo_text_files(const struct fo_text *t);
@@ -77,8 +79,8 @@ struct fo_text_place fo_text_place(const struct fo_text *t); /* behind the part 
 FO_CHECKED fo_status fo_text_seek(struct fo_text *t, const struct fo_text_place *p);
 /* Bytes read of all files as they lie on disk; *total 0 when standard input is among them. */
 void fo_text_progress(const struct fo_text *t, double *done, double *total);
-/* XXH3-64 of the files' names, lengths and times of change, and of the options that decide about documents (not skip_bad and
- * max_expand). */
+/* XXH3-64 of the files' names, lengths and times of change, and of the options that decide about documents (not
+ * skip_bad and max_expand). */
 uint64_t fo_text_fingerprint(const struct fo_text *t);
 
 #endif

@@ -1,5 +1,5 @@
-/* Reading tokenizer.json: our own files, Hugging Face's byte-level BPE and its SentencePiece-style BPE with byte fallback.
- * Whatever would change the ids and is not implemented is refused by name. */
+/* Reading tokenizer.json: our own files, Hugging Face's byte-level BPE and its SentencePiece-style BPE with byte
+ * fallback. Whatever would change the ids and is not implemented is refused by name. */
 #include "data/data_int.h"
 
 #include "base/fs.h"
@@ -460,8 +460,8 @@ static fo_status read_merge(const struct reader *r, const json_t *v, size_t i, s
 	return FO_OK;
 }
 
-/* A merge by which a text could spell an added token is left out: those are not read from texts, or are found before any
- * merging. Files that were converted from SentencePiece's have such merges. */
+/* A merge by which a text could spell an added token is left out: those are not read from texts, or are found before
+ * any merging. Files that were converted from SentencePiece's have such merges. */
 static fo_status read_merges(const struct reader *r, struct fo_tokenizer *t)
 {
 	const json_t *merges = json_object_get(r->model, "merges");
@@ -509,13 +509,17 @@ fo_status fo_tokenizer_load(const char *path, struct fo_tokenizer **out)
 	json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &error);
 	fo_arena_fini(&arena);
 	/* Of a key, and of any other text: the library reads neither. */
-	if (!root && (json_error_code(&error) == json_error_null_byte_in_key || json_error_code(&error) == json_error_null_character))
-		return fo_hint(fo_fail(FO_EFORMAT, "cannot use the tokenizer '%s': line %d: a token or a text holds the character U+0000, which is not supported",
+	if (!root && (json_error_code(&error) == json_error_null_byte_in_key ||
+		      json_error_code(&error) == json_error_null_character))
+		return fo_hint(fo_fail(FO_EFORMAT,
+				       "cannot use the tokenizer '%s': line %d: a token or a text holds the character "
+				       "U+0000, which is not supported",
 				       path, error.line),
-			       "the byte 0 is written as U+0100 in a byte-level vocabulary and as <0x00> in SentencePiece's style");
+			       "the byte 0 is written as U+0100 in a byte-level vocabulary and as <0x00> in "
+			       "SentencePiece's style");
 	if (!root)
-		return fo_fail(FO_EFORMAT, "cannot read the tokenizer '%s': it is not JSON, line %d: %s", path, error.line,
-			       fo_str_visible(why, sizeof why, error.text));
+		return fo_fail(FO_EFORMAT, "cannot read the tokenizer '%s': it is not JSON, line %d: %s", path,
+			       error.line, fo_str_visible(why, sizeof why, error.text));
 	struct reader r = { .root = root };
 	struct fo_tokenizer *t = fo_xmalloc(sizeof *t);
 	st = build(&r, t);

@@ -305,8 +305,8 @@ bool fo_tokenizer_is_saved(const struct fo_tokenizer *t, const char *path)
 	char *there;
 	size_t len;
 	tok_text(t, &text);
-	bool same = fo_fs_exists(path) && fo_fs_read_regular(&a, path, text.len + 1, &there, &len) == FO_OK && len == text.len &&
-		    !memcmp(there, text.data, len);
+	bool same = fo_fs_exists(path) && fo_fs_read_regular(&a, path, text.len + 1, &there, &len) == FO_OK &&
+		    len == text.len && !memcmp(there, text.data, len);
 	fo_err_clear();
 	fo_arena_fini(&a);
 	fo_str_fini(&text);

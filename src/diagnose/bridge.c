@@ -1,5 +1,6 @@
-/* 100 % of a step = MFU + what each loss took: the ledger's own parts, with the ideal time of the model's products taken out of the time
- * that products and attention had. Integer parts of one ledger, so the shares sum to 1 but for the rounding of doubles. */
+/* 100 % of a step = MFU + what each loss took: the ledger's own parts, with the ideal time of the model's products
+ * taken out of the time that products and attention had. Integer parts of one ledger, so the shares sum to 1 but for
+ * the rounding of doubles. */
 #include "diagnose/products_int.h"
 
 #include "base/mem.h"
@@ -15,13 +16,15 @@
 
 /* What the window needs, for one device. */
 struct need {
-	double product_flop, attention_flop, causal_flop; /* of the window; causal_flop: all of it by the causal rule; NaN */
+	double product_flop, attention_flop,
+		causal_flop; /* of the window; causal_flop: all of it by the causal rule; NaN */
 	double coverage;
 	double attention_coverage; /* of the time of attention alone */
 	const char *rule;
 };
 
-/* Shapes must cover this share of the time. Less leaves a tenth of MFU unknown, more than most rows of the bridge hold. */
+/* Shapes must cover this share of the time. Less leaves a tenth of MFU unknown, more than most rows of the bridge hold.
+ */
 #define SHAPES_LEAST 0.9
 
 /* 1 %: rounding of times to the profiler's ticks. */
@@ -44,7 +47,8 @@ static bool blank(const char *name)
 }
 
 /* NULL, with the reason in why_not, where the catalogue has no row that fits. */
-static fo_status find_device(struct fo_diagnosis *d, const struct fo_subject *s, const struct fo_catalogue *c, const struct fo_device **out)
+static fo_status find_device(struct fo_diagnosis *d, const struct fo_subject *s, const struct fo_catalogue *c,
+			     const struct fo_device **out)
 {
 	struct fo_bridge *b = &d->bridge;
 	const struct fo_trace *t = s->t;
@@ -53,7 +57,8 @@ static fo_status find_device(struct fo_diagnosis *d, const struct fo_subject *s,
 		FO_TRY(fo_catalogue_find(c, d->with.device, out));
 		return FO_OK;
 	}
-	if (t->format == FO_TRACE_OWN) { /* of the run's own FLOP and the machine's own peak, which no timeline carries */
+	if (t->format ==
+	    FO_TRACE_OWN) { /* of the run's own FLOP and the machine's own peak, which no timeline carries */
 		missing(b, "'flatout report RUN' has it by each rule");
 		return FO_OK;
 	}
@@ -73,7 +78,8 @@ static fo_status find_device(struct fo_diagnosis *d, const struct fo_subject *s,
 	if (*out)
 		return FO_OK;
 	char text[160];
-	snprintf(text, sizeof(text), "no row of the catalogue is surely '%s': --device D ('flatout devices' lists them)", name);
+	snprintf(text, sizeof(text),
+		 "no row of the catalogue is surely '%s': --device D ('flatout devices' lists them)", name);
 	missing(b, text);
 	return FO_OK;
 }
@@ -113,7 +119,8 @@ static void find_dtype(struct fo_diagnosis *d, const struct fo_subject *s)
 		best = seen[k].ns > seen[best].ns ? k : best;
 	snprintf(d->bridge.dtype, sizeof(d->bridge.dtype), "%.7s", n ? seen[best].name : "");
 	if (!d->bridge.dtype[0])
-		missing(&d->bridge, "neither shapes nor kernels' names tell the precision of the products: --dtype TYPE");
+		missing(&d->bridge,
+			"neither shapes nor kernels' names tell the precision of the products: --dtype TYPE");
 }
 
 static fo_status find_peak(struct fo_diagnosis *d, const struct fo_device *v)
@@ -132,9 +139,11 @@ static fo_status find_peak(struct fo_diagnosis *d, const struct fo_device *v)
 		tflops = fo_peak_of(v, b->dtype, false) / 1e12;
 	}
 	if (isnan(tflops))
-		missing(b, "the catalogue has no dense peak of this device for the precision of its products: --dtype TYPE");
+		missing(b, "the catalogue has no dense peak of this device for the precision of its products: --dtype "
+			   "TYPE");
 	else
-		snprintf(b->peak_source, sizeof(b->peak_source), "%.4g TFLOP/s %s dense, %s", tflops, b->dtype, v->source);
+		snprintf(b->peak_source, sizeof(b->peak_source), "%.4g TFLOP/s %s dense, %s", tflops, b->dtype,
+			 v->source);
 	b->peak_flop_s = tflops * 1e12;
 	double measured = fo_peak_of(v, b->dtype, true);
 	b->measured_flop_s = measured < b->peak_flop_s ? measured : NAN;
@@ -165,13 +174,18 @@ static fo_status need_of_model(const struct fo_diagnosis *d, struct need *out)
 	FO_TRY(fo_model_load(d->with.model, &m));
 	struct fo_flop f = fo_model_flop_per_token(&m, d->with.seq);
 	double tokens = (double)d->with.tokens_per_step / (double)d->bridge.devices, all = 0, causal = 0;
-	double scores = f.component[FO_COMP_SCORES].forward + (d->forward_only ? 0 : f.component[FO_COMP_SCORES].backward);
+	double scores = f.component[FO_COMP_SCORES].forward +
+			(d->forward_only ? 0 : f.component[FO_COMP_SCORES].backward);
 	for (int i = 0; i < FO_COMP_COUNT; i++) {
 		all += f.component[i].forward + (d->forward_only ? 0 : f.component[i].backward);
 		causal += f.component[i].forward_causal + (d->forward_only ? 0 : f.component[i].backward_causal);
 	}
-	*out = (struct need){ .product_flop = tokens * (all - scores), .attention_flop = tokens * scores,
-			      .causal_flop = tokens * causal, .coverage = 1, .attention_coverage = 1, .rule = "mfu" };
+	*out = (struct need){ .product_flop = tokens * (all - scores),
+			      .attention_flop = tokens * scores,
+			      .causal_flop = tokens * causal,
+			      .coverage = 1,
+			      .attention_coverage = 1,
+			      .rule = "mfu" };
 	return FO_OK;
 }
 
@@ -250,8 +264,8 @@ static struct kernels kernels_of(const struct fo_subject *s)
 	struct kernels k;
 	recompute_by_class(s, k.again);
 	k.products = (double)(ns[FO_K_GEMM] + ns[FO_K_GEMM_FP8]) - k.again[FO_K_GEMM] - k.again[FO_K_GEMM_FP8];
-	k.attention = (double)(ns[FO_K_ATTENTION_FORWARD] + ns[FO_K_ATTENTION_BACKWARD]) - k.again[FO_K_ATTENTION_FORWARD] -
-		      k.again[FO_K_ATTENTION_BACKWARD];
+	k.attention = (double)(ns[FO_K_ATTENTION_FORWARD] + ns[FO_K_ATTENTION_BACKWARD]) -
+		      k.again[FO_K_ATTENTION_FORWARD] - k.again[FO_K_ATTENTION_BACKWARD];
 	return k;
 }
 
@@ -264,7 +278,8 @@ static void fill_attention(struct fo_diagnosis *d, const struct fo_subject *s, c
 		return;
 	a->efficiency = need->attention_flop / d->bridge.peak_flop_s / (k.attention / 1e9);
 	a->flop = need->attention_flop * (double)a->time_ns / k.attention;
-	if (a->efficiency > 2 * OVER) /* twice the peak is possible under a causal mask, more is not: the device or the type is wrong */
+	if (a->efficiency >
+	    2 * OVER) /* twice the peak is possible under a causal mask, more is not: the device or the type is wrong */
 		a->efficiency = NAN;
 }
 
@@ -275,12 +290,14 @@ static void compute_rows(struct fo_bridge *b, const struct fo_subject *s, const 
 	struct kernels k = kernels_of(s);
 	for (int c = 0; c < FO_K_COMPUTE_COUNT; c++)
 		recompute += k.again[c];
-	double ideal_products = need->product_flop / b->peak_flop_s * 1e9, ideal_attention = need->attention_flop / b->peak_flop_s * 1e9;
+	double ideal_products = need->product_flop / b->peak_flop_s * 1e9,
+	       ideal_attention = need->attention_flop / b->peak_flop_s * 1e9;
 	if (k.attention > 0) {
 		add_row(b, (k.products - ideal_products) / T, money, "%s", "matrix products above their ideal");
 		add_row(b, (k.attention - ideal_attention) / T, money, "%s", "attention above its ideal");
 	} else { /* written out: its products are products */
-		add_row(b, (k.products - ideal_products - ideal_attention) / T, money, "%s", "products and attention above ideal");
+		add_row(b, (k.products - ideal_products - ideal_attention) / T, money, "%s",
+			"products and attention above ideal");
 	}
 	add_row(b, recompute / T, money, "%s", "recomputation");
 	for (int c = 0; c < FO_K_COMPUTE_COUNT; c++)
@@ -315,25 +332,29 @@ static void fill_utilisation(struct fo_diagnosis *d, const struct fo_subject *s)
 	u->computing = (double)l->comp_ns / T;
 	if (s->t->format == FO_TRACE_OWN)
 		return; /* lanes of threads: no driver looks at them */
-	int n = snprintf(u->sentence, sizeof(u->sentence), "%s would have shown %.0f %% utilisation: it counts the time with any "
-			 "kernel on the device", fo_vendor_words(fo_vendor_of(s->t, s->id))->tool, 100 * u->resident);
+	int n = snprintf(u->sentence, sizeof(u->sentence),
+			 "%s would have shown %.0f %% utilisation: it counts the time with any kernel on the device",
+			 fo_vendor_words(fo_vendor_of(s->t, s->id))->tool, 100 * u->resident);
 	if (l->exposed_comm_ns > 0 && n > 0 && (size_t)n < sizeof(u->sentence))
-		n += snprintf(u->sentence + n, sizeof(u->sentence) - (size_t)n, ", %.1f %% in which only communication ran%s",
-			      100 * (double)l->exposed_comm_ns / T, l->exposed_wait_ns > 0 ? ", waiting for other ranks included" : "");
+		n += snprintf(u->sentence + n, sizeof(u->sentence) - (size_t)n,
+			      ", %.1f %% in which only communication ran%s", 100 * (double)l->exposed_comm_ns / T,
+			      l->exposed_wait_ns > 0 ? ", waiting for other ranks included" : "");
 	if (n < 0 || (size_t)n >= sizeof(u->sentence))
 		return;
 	if (d->bridge.known)
 		snprintf(u->sentence + n, sizeof(u->sentence) - (size_t)n,
-			 "; compute kernels ran %.0f %% of the step. MFU is %.*f %%: the part of the step that its arithmetic would need at peak.",
+			 "; compute kernels ran %.0f %% of the step. MFU is %.*f %%: the part of the step that its "
+			 "arithmetic would need at peak.",
 			 100 * u->computing, fo_mfu_decimals(d->bridge.mfu), 100 * d->bridge.mfu);
 	else
-		snprintf(u->sentence + n, sizeof(u->sentence) - (size_t)n, "; how fast those kernels were it does not say.");
+		snprintf(u->sentence + n, sizeof(u->sentence) - (size_t)n,
+			 "; how fast those kernels were it does not say.");
 }
 
 /* ---- all of it ---- */
 
-/* What cannot be: a rate above the peak. Shapes and times are the trace's own, so it is the peak (device, precision), or, with a model,
- * the tokens that are wrong. */
+/* What cannot be: a rate above the peak. Shapes and times are the trace's own, so it is the peak (device, precision),
+ * or, with a model, the tokens that are wrong. */
 static void doubt_products(struct fo_diagnosis *d, const struct fo_device *v)
 {
 	struct fo_bridge *b = &d->bridge;
@@ -342,8 +363,10 @@ static void doubt_products(struct fo_diagnosis *d, const struct fo_device *v)
 		double peak = d->with.dtype ? b->peak_flop_s : fo_peak_of(v, p->dtype, false);
 		if (!(p->flop_s > OVER * peak))
 			continue;
-		snprintf(b->why_not, sizeof(b->why_not), "products of %lld x %lld x %lld ran at %.0f %% of the %s peak of %s, which cannot be "
-			 "right: --device D or --dtype TYPE", (long long)p->m, (long long)p->n, (long long)p->k, 100 * p->flop_s / peak,
+		snprintf(b->why_not, sizeof(b->why_not),
+			 "products of %lld x %lld x %lld ran at %.0f %% of the %s peak of %s, which cannot be right: "
+			 "--device D or --dtype TYPE",
+			 (long long)p->m, (long long)p->n, (long long)p->k, 100 * p->flop_s / peak,
 			 d->with.dtype ? b->dtype : p->dtype, b->device);
 	}
 }
@@ -351,24 +374,31 @@ static void doubt_products(struct fo_diagnosis *d, const struct fo_device *v)
 static void doubt_share(struct fo_bridge *b, const char *what, double ideal_s, double took_s, bool model)
 {
 	if (!b->why_not[0] && ideal_s > OVER * took_s)
-		snprintf(b->why_not, sizeof(b->why_not), "%s would take %.4g ms at the %s peak of %s, and its kernels ran for %.4g ms: %s%s cannot be "
-			 "right", what, 1e3 * ideal_s, b->dtype, b->device, 1e3 * took_s, model ? "--tokens-per-step, --model, " : "",
-			 "--device or --dtype");
+		snprintf(b->why_not, sizeof(b->why_not),
+			 "%s would take %.4g ms at the %s peak of %s, and its kernels ran for %.4g ms: %s%s cannot be "
+			 "right",
+			 what, 1e3 * ideal_s, b->dtype, b->device, 1e3 * took_s,
+			 model ? "--tokens-per-step, --model, " : "", "--device or --dtype");
 }
 
-static void doubt(struct fo_diagnosis *d, const struct fo_subject *s, const struct need *need, const struct fo_device *v)
+static void doubt(struct fo_diagnosis *d, const struct fo_subject *s, const struct need *need,
+		  const struct fo_device *v)
 {
 	struct fo_bridge *b = &d->bridge;
 	struct kernels k = kernels_of(s);
 	double peak = b->peak_flop_s;
 	doubt_products(d, v);
-	doubt_share(b, "what the window needs", (need->product_flop + need->attention_flop) / peak, (double)s->l.comp_ns / 1e9, d->with.model != NULL);
+	doubt_share(b, "what the window needs", (need->product_flop + need->attention_flop) / peak,
+		    (double)s->l.comp_ns / 1e9, d->with.model != NULL);
 	if (k.attention > 0) {
-		doubt_share(b, "what the window's products need", need->product_flop / peak, k.products / 1e9, d->with.model != NULL);
+		doubt_share(b, "what the window's products need", need->product_flop / peak, k.products / 1e9,
+			    d->with.model != NULL);
 		/* Counted in full, computed by half: a causal mask. */
-		doubt_share(b, "half of what attention needs", need->attention_flop / 2 / peak, k.attention / 1e9, d->with.model != NULL);
+		doubt_share(b, "half of what attention needs", need->attention_flop / 2 / peak, k.attention / 1e9,
+			    d->with.model != NULL);
 	} else {
-		doubt_share(b, "what products and attention need", (need->product_flop + need->attention_flop) / peak, k.products / 1e9, d->with.model != NULL);
+		doubt_share(b, "what products and attention need", (need->product_flop + need->attention_flop) / peak,
+			    k.products / 1e9, d->with.model != NULL);
 	}
 }
 
@@ -376,17 +406,22 @@ static void doubt(struct fo_diagnosis *d, const struct fo_subject *s, const stru
 static double steps_given(struct fo_diagnosis *d, const struct fo_subject *s)
 {
 	struct fo_bridge *b = &d->bridge;
-	double span = (double)s->l.span_ns / 1e9, n = d->with.steps > 0 ? d->with.steps : d->with.step_s > 0 ? span / d->with.step_s : 0;
+	double span = (double)s->l.span_ns / 1e9, n = d->with.steps > 0    ? d->with.steps
+						      : d->with.step_s > 0 ? span / d->with.step_s
+									   : 0;
 	if (n > 0 && n < 1) { /* the window is shorter than a step, so its parts are not a step's */
 		char text[200];
-		snprintf(text, sizeof(text), "a step of %.4g s is longer than the %.4g s that the trace shows: 'flatout mfu' has MFU by a step's time",
+		snprintf(text, sizeof(text),
+			 "a step of %.4g s is longer than the %.4g s that the trace shows: 'flatout mfu' has MFU by a "
+			 "step's time",
 			 d->with.step_s, span);
 		missing(b, text);
 	}
 	return n;
 }
 
-/* Tokens per step say nothing of a span that is no step, unless somebody says how many it covers; recorded shapes do. */
+/* Tokens per step say nothing of a span that is no step, unless somebody says how many it covers; recorded shapes do.
+ */
 static fo_status find_need(struct fo_diagnosis *d, const struct fo_subject *s, struct need *need)
 {
 	struct fo_bridge *b = &d->bridge;
@@ -405,7 +440,8 @@ static fo_status find_need(struct fo_diagnosis *d, const struct fo_subject *s, s
 			need->attention_flop *= n;
 			need->causal_flop *= n;
 			if (no_step)
-				snprintf(b->note, sizeof(b->note), "the window is taken as %.4g step%s, as given", n, n == 1 ? "" : "s");
+				snprintf(b->note, sizeof(b->note), "the window is taken as %.4g step%s, as given", n,
+					 n == 1 ? "" : "s");
 			else if (given)
 				snprintf(b->note, sizeof(b->note), "the trace shows its own steps: %s is not used",
 					 d->with.steps > 0 ? "--steps" : "--step-seconds");
@@ -415,16 +451,21 @@ static fo_status find_need(struct fo_diagnosis *d, const struct fo_subject *s, s
 	need_of_shapes(s, need);
 	double flop = need->product_flop + need->attention_flop; /* a trace may hold attention alone */
 	if (d->with.model && (flop == 0 || need->coverage < SHAPES_LEAST))
-		missing(b, "the trace shows no steps, so tokens per step say nothing of its span: --steps N (how many it covers) or --step-seconds S, "
-			   "or record steps (profiler.step())");
+		missing(b, "the trace shows no steps, so tokens per step say nothing of its span: --steps N (how many "
+			   "it covers) or --step-seconds S, or record steps (profiler.step())");
 	else if (d->with.model)
-		snprintf(b->note, sizeof(b->note), "%s, so --tokens-per-step says nothing of this span without --steps or --step-seconds: FLOP are of "
-			 "the recorded shapes", d->with.ledger.whole_trace || d->with.ledger.exclude_unlinked ? "the whole trace is no single step" :
-														  "the trace shows no steps");
+		snprintf(b->note, sizeof(b->note),
+			 "%s, so --tokens-per-step says nothing of this span without --steps or --step-seconds: FLOP "
+			 "are of the recorded shapes",
+			 d->with.ledger.whole_trace || d->with.ledger.exclude_unlinked
+				 ? "the whole trace is no single step"
+				 : "the trace shows no steps");
 	else if (flop == 0)
-		missing(b, "what the step computes is not known: --model M --seq S --tokens-per-step N, or record_shapes=True");
+		missing(b, "what the step computes is not known: --model M --seq S --tokens-per-step N, or "
+			   "record_shapes=True");
 	else if (need->coverage < SHAPES_LEAST)
-		missing(b, "shapes are recorded for less than 90 % of the time of products, attention and convolutions");
+		missing(b,
+			"shapes are recorded for less than 90 % of the time of products, attention and convolutions");
 	return FO_OK;
 }
 
@@ -432,17 +473,21 @@ static fo_status find_need(struct fo_diagnosis *d, const struct fo_subject *s, s
 static fo_status refuse(const struct fo_diagnosis *d, const struct fo_subject *s, const struct need *need)
 {
 	const struct fo_bridge *b = &d->bridge;
-	double span = (double)s->l.span_ns / 1e9, mfu = (need->product_flop + need->attention_flop) / (span * b->peak_flop_s);
+	double span = (double)s->l.span_ns / 1e9,
+	       mfu = (need->product_flop + need->attention_flop) / (span * b->peak_flop_s);
 	char steps[80] = "", text[160];
 	if (!d->with.model || !(mfu > OVER))
 		return FO_OK;
 	if (b->steps != 1)
 		snprintf(steps, sizeof(steps), "%s, ", d->with.steps > 0 ? "--steps" : "--step-seconds");
-	snprintf(text, sizeof(text), "--tokens-per-step %lld is of the whole job, here %d device%s", (long long)d->with.tokens_per_step, b->devices,
-		 b->devices == 1 ? "" : "s");
-	return fo_hint(fo_fail(FO_EARG, "an MFU of %.4g %% cannot be: at the %s peak of %s the step would take %.4g ms, and it takes %.4g ms; doubt "
-				       "%s--tokens-per-step, --model, --device or --dtype", 100 * mfu, b->dtype, b->device,
-			       1e3 * mfu * span / b->steps, 1e3 * span / b->steps, steps), "%s", text);
+	snprintf(text, sizeof(text), "--tokens-per-step %lld is of the whole job, here %d device%s",
+		 (long long)d->with.tokens_per_step, b->devices, b->devices == 1 ? "" : "s");
+	return fo_hint(fo_fail(FO_EARG,
+			       "an MFU of %.4g %% cannot be: at the %s peak of %s the step would take %.4g ms, and it "
+			       "takes %.4g ms; doubt %s--tokens-per-step, --model, --device or --dtype",
+			       100 * mfu, b->dtype, b->device, 1e3 * mfu * span / b->steps, 1e3 * span / b->steps,
+			       steps),
+		       "%s", text);
 }
 
 static void greatest_losses(struct fo_bridge *b)
@@ -498,14 +543,17 @@ fo_status fo_diagnose_bridge(struct fo_diagnosis *d)
 	struct fo_subject s;
 	struct fo_catalogue c;
 	const struct fo_device *v = NULL;
-	d->bridge = (struct fo_bridge){ .mfu = NAN, .mfu_causal = NAN, .peak_flop_s = NAN, .measured_flop_s = NAN,
-				      .devices = devices_of(d) };
+	d->bridge = (struct fo_bridge){
+		.mfu = NAN, .mfu_causal = NAN, .peak_flop_s = NAN, .measured_flop_s = NAN, .devices = devices_of(d)
+	};
 	if (!fo_subject_of(d, &s) || s.l.span_ns < 1) {
 		missing(&d->bridge, "the trace has no GPU work");
 		return FO_OK;
 	}
-	d->attention = (struct fo_attention_rate){ .time_ns = s.l.class_ns[FO_K_ATTENTION_FORWARD] + s.l.class_ns[FO_K_ATTENTION_BACKWARD],
-					      .flop = NAN, .efficiency = NAN };
+	d->attention = (struct fo_attention_rate){ .time_ns = s.l.class_ns[FO_K_ATTENTION_FORWARD] +
+							      s.l.class_ns[FO_K_ATTENTION_BACKWARD],
+						   .flop = NAN,
+						   .efficiency = NAN };
 	fo_status st = fo_catalogue_load(&c, NULL);
 	if (st != FO_OK && d->with.device)
 		return st;

@@ -1,5 +1,5 @@
-/* Neighbours on a stream. A kernel's class says what it does; its neighbours say whether a compiler could merge it with another, and
- * whether a softmax belongs to attention. */
+/* Neighbours on a stream. A kernel's class says what it does; its neighbours say whether a compiler could merge it with
+ * another, and whether a softmax belongs to attention. */
 #include "diagnose/products_int.h"
 
 #include "base/mem.h"
@@ -53,19 +53,20 @@ static int64_t link_streams(const struct fo_subject *s, struct link **out)
 
 /* ---- one operator each ---- */
 
-#define MERGED                                                                                                                         \
-	(1u << FO_K_NORM | 1u << FO_K_LOSS | 1u << FO_K_SOFTMAX | 1u << FO_K_ROPE | 1u << FO_K_CAST | 1u << FO_K_ELEMENTWISE |            \
-	 1u << FO_K_COPY | 1u << FO_K_REDUCE | 1u << FO_K_RNG)
+#define MERGED                                                                                        \
+	(1u << FO_K_NORM | 1u << FO_K_LOSS | 1u << FO_K_SOFTMAX | 1u << FO_K_ROPE | 1u << FO_K_CAST | \
+	 1u << FO_K_ELEMENTWISE | 1u << FO_K_COPY | 1u << FO_K_REDUCE | 1u << FO_K_RNG)
 
-/* PyTorch's own kernels are one operator each, but for those over lists of tensors, and so is what a library does for an operator of
- * PyTorch's (a batch norm of cuDNN's). Kernels of other operators are there because somebody fused them: activation and product, norm and
- * residual. */
+/* PyTorch's own kernels are one operator each, but for those over lists of tensors, and so is what a library does for
+ * an operator of PyTorch's (a batch norm of cuDNN's). Kernels of other operators are there because somebody fused them:
+ * activation and product, norm and residual. */
 static bool one_operator(const struct fo_trace *t, const struct fo_gpu_op *g)
 {
 	const char *name = fo_trace_text(t, g->name), *op = g->op >= 0 ? fo_trace_text(t, t->op[g->op].name) : "";
 	bool pytorch = strstr(name, "at::native") || strstr(name, "softmax_warp") || strstr(name, "cunn_SoftMax") ||
 		       (strncmp(op, "aten::", 6) == 0 && !strstr(op, "_fused"));
-	return g->class < FO_K_COMPUTE_COUNT && (MERGED >> g->class & 1) && g->class_by_name != FO_K_FUSED && !strstr(name, "multi_tensor") && pytorch;
+	return g->class < FO_K_COMPUTE_COUNT && (MERGED >> g->class & 1) && g->class_by_name != FO_K_FUSED &&
+	       !strstr(name, "multi_tensor") && pytorch;
 }
 
 /* ---- attention that is written out ---- */
@@ -73,16 +74,18 @@ static bool one_operator(const struct fo_trace *t, const struct fo_gpu_op *g)
 /* At most so many kernels lie between a softmax and its product: scaling, masking, dropout, casts, a copy. */
 enum { BETWEEN_MOST = 8 };
 
-/* Walks along the stream from a softmax and returns how many products of attention it finds, at most `products` (one on each side, two
- * in the backward pass). With `mark` it marks them and the kernels between. */
+/* Walks along the stream from a softmax and returns how many products of attention it finds, at most `products` (one on
+ * each side, two in the backward pass). With `mark` it marks them and the kernels between. */
 static int walk(const struct fo_trace *t, struct link *v, int64_t from, bool back, int products, bool mark)
 {
 	int found = 0, between = 0;
-	for (int64_t i = back ? v[from].before : v[from].behind; i >= 0 && found < products; i = back ? v[i].before : v[i].behind) {
+	for (int64_t i = back ? v[from].before : v[from].behind; i >= 0 && found < products;
+	     i = back ? v[i].before : v[i].behind) {
 		uint8_t class = v[i].g->class;
 		if (class == FO_K_GEMM && fo_trace_batched(t, v[i].g->op) != FO_BATCHED_NO)
 			found++;
-		else if (class >= FO_K_COMPUTE_COUNT || !(MERGED >> class & 1) || class == FO_K_SOFTMAX || ++between > BETWEEN_MOST)
+		else if (class >= FO_K_COMPUTE_COUNT || !(MERGED >> class & 1) || class == FO_K_SOFTMAX ||
+			 ++between > BETWEEN_MOST)
 			break;
 		if (mark)
 			v[i].attention = true;
@@ -95,8 +98,10 @@ static void find_attention(const struct fo_subject *s, struct link *v, int64_t n
 	for (int64_t i = 0; i < n; i++) {
 		if (v[i].g->class != FO_K_SOFTMAX)
 			continue;
-		bool backward = (v[i].g->flags & FO_GPU_BACKWARD) != 0 || strstr(fo_trace_text(s->t, v[i].g->name), "ackward");
-		int products = backward ? 2 : 1, before = walk(s->t, v, i, true, products, false), behind = walk(s->t, v, i, false, products, false);
+		bool backward = (v[i].g->flags & FO_GPU_BACKWARD) != 0 ||
+				strstr(fo_trace_text(s->t, v[i].g->name), "ackward");
+		int products = backward ? 2 : 1, before = walk(s->t, v, i, true, products, false),
+		    behind = walk(s->t, v, i, false, products, false);
 		if (before + behind == 0)
 			continue;
 		v[i].attention = true;
@@ -132,7 +137,8 @@ void fo_chains_of(const struct fo_subject *s, struct fo_chains *out)
 		const struct fo_gpu_op *g = v[i].g;
 		if (g->class >= FO_K_COMPUTE_COUNT)
 			continue;
-		bool beside = (v[i].before >= 0 && one_operator(s->t, v[v[i].before].g)) || (v[i].behind >= 0 && one_operator(s->t, v[v[i].behind].g));
+		bool beside = (v[i].before >= 0 && one_operator(s->t, v[v[i].before].g)) ||
+			      (v[i].behind >= 0 && one_operator(s->t, v[v[i].behind].g));
 		double ns = exclusive_ns(s, g);
 		int32_t where;
 		struct fo_product_shape shape;
@@ -153,8 +159,13 @@ void fo_chains_of(const struct fo_subject *s, struct fo_chains *out)
 	}
 	double steps = (double)s->steps;
 	bool known = 2 * told > fusable + softmax + between;
-	*out = (struct fo_chains){ .fusable_ns = (int64_t)(fusable / steps), .fusable_ops = ops / s->steps, .alone_ns = (int64_t)(alone / steps),
-				   .softmax_ns = (int64_t)(softmax / steps), .between_ns = (int64_t)(between / steps),
-				   .product_ns = (int64_t)(product / steps), .operators_known = known, .product_flop = product > 0 ? flop / steps : NAN };
+	*out = (struct fo_chains){ .fusable_ns = (int64_t)(fusable / steps),
+				   .fusable_ops = ops / s->steps,
+				   .alone_ns = (int64_t)(alone / steps),
+				   .softmax_ns = (int64_t)(softmax / steps),
+				   .between_ns = (int64_t)(between / steps),
+				   .product_ns = (int64_t)(product / steps),
+				   .operators_known = known,
+				   .product_flop = product > 0 ? flop / steps : NAN };
 	free(v);
 }

@@ -1,5 +1,6 @@
-/* Did the clock fall? A lower clock makes every product slower, of whatever shape, for as long as it lasts; anything else that makes equal
- * calls unequal (a cache, an operand's values, a neighbour) does not do so to all shapes at once. */
+/* Did the clock fall? A lower clock makes every product slower, of whatever shape, for as long as it lasts; anything
+ * else that makes equal calls unequal (a cache, an operand's values, a neighbour) does not do so to all shapes at once.
+ */
 #include "diagnose/findings_int.h"
 
 #include "base/mem.h"
@@ -42,7 +43,8 @@ static int64_t collect(const struct fo_subject *s, struct call **out)
 	*out = NULL;
 	for (int64_t i = 0; i < t->gpu_count; i++) {
 		const struct fo_gpu_op *g = &t->gpu[i];
-		if (g->device != s->id || g->class != FO_K_GEMM || g->op < 0 || t->op[g->op].shapes < 0 || g->end_ns - g->begin_ns < LONG_ENOUGH_NS)
+		if (g->device != s->id || g->class != FO_K_GEMM || g->op < 0 || t->op[g->op].shapes < 0 ||
+		    g->end_ns - g->begin_ns < LONG_ENOUGH_NS)
 			continue;
 		fo_array_room(out, &cap, (size_t)n, sizeof **out);
 		(*out)[n++] = (struct call){ g->name, t->op[g->op].shapes, g->begin_ns, g->end_ns - g->begin_ns, 0 };
@@ -61,7 +63,8 @@ static int compare_calls(struct call *v, int64_t n)
 		if (end - i < CALLS_ENOUGH)
 			continue;
 		kinds++;
-		int64_t fast = v[i + (end - i) / 20].ns; /* not the very fastest: that may be a slip of the clock that times them */
+		int64_t fast = v[i + (end - i) / 20]
+				       .ns; /* not the very fastest: that may be a slip of the clock that times them */
 		for (int64_t k = i; k < end; k++)
 			v[k].slow = (double)v[k].ns / (double)fast;
 	}

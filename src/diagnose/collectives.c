@@ -11,8 +11,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* The ends of one collective lie closer together than this, whatever its size: 27 us on two H100s, 7 us on eight V100s. Ends
- * further apart belong to different collectives, or the members did not depend on each other. */
+/* The ends of one collective lie closer together than this, whatever its size: 27 us on two H100s, 7 us on eight V100s.
+ * Ends further apart belong to different collectives, or the members did not depend on each other. */
 static const int64_t SAME_END_NS = 1000000;
 /* Sends and receives of unknown partners are taken for one exchange of all only when they end together. */
 static const int64_t EXCHANGE_END_NS = 100000;
@@ -73,8 +73,8 @@ static const struct fo_collective *collective_of(const struct fo_trace *t, const
 	return g->collective >= 0 && g->collective < t->collective_count ? &t->collective[g->collective] : NULL;
 }
 
-/* Every rank gives and gets as much, on every member's word? A send has its receive, so that the one moves while the other only
- * waits; what was batched may be either. */
+/* Every rank gives and gets as much, on every member's word? A send has its receive, so that the one moves while the
+ * other only waits; what was batched may be either. */
 static bool equal_exchange(const struct fo_trace_set *s, const struct fo_match *m)
 {
 	for (int i = 0; i < m->parts; i++) {
@@ -86,14 +86,15 @@ static bool equal_exchange(const struct fo_trace_set *s, const struct fo_match *
 		bool all_to_all = fo_text_mentions(name, "alltoall") || fo_text_mentions(name, "all_to_all");
 		if (!c || (all_to_all && !c->equal_parts))
 			return false;
-		if (!all_to_all && (fo_text_mentions(name, "send") || fo_text_mentions(name, "recv") || fo_text_mentions(fo_trace_text(t, g->name), "SendRecv")))
+		if (!all_to_all && (fo_text_mentions(name, "send") || fo_text_mentions(name, "recv") ||
+				    fo_text_mentions(fo_trace_text(t, g->name), "SendRecv")))
 			return false;
 	}
 	return true;
 }
 
-/* Does nobody go on before everybody is there? A member that ended before the last began did not wait (small sends, the root of a
- * broadcast). Exchanges of unequal parts end when their own data is there, between two as among many. */
+/* Does nobody go on before everybody is there? A member that ended before the last began did not wait (small sends, the
+ * root of a broadcast). Exchanges of unequal parts end when their own data is there, between two as among many. */
 static bool is_meeting(const struct fo_trace_set *s, const struct fo_match *m, const struct meeting *k)
 {
 	const struct fo_match_part *p = &s->match_part[m->first];
@@ -102,7 +103,8 @@ static bool is_meeting(const struct fo_trace_set *s, const struct fo_match *m, c
 	if (k->first_end < k->last_begin || apart(k->first_end, k->last_end) > SAME_END_NS)
 		return false;
 	/* Tokens to experts and back: whoever has its own goes on. */
-	if (fo_text_mentions(fo_trace_text(t, g->name), "::ep::") || fo_text_mentions(fo_trace_text(t, g->name), "deep_ep"))
+	if (fo_text_mentions(fo_trace_text(t, g->name), "::ep::") ||
+	    fo_text_mentions(fo_trace_text(t, g->name), "deep_ep"))
 		return false;
 	const struct fo_collective *c = collective_of(t, g);
 	if (c && *fo_trace_text(t, c->group))
@@ -138,10 +140,12 @@ static void account(struct fo_diagnosis *d, struct split *x, const struct fo_mat
 /* ---- rows of the ledger ---- */
 
 /* An instant in which anything is transferred is transfer, then waiting, then unknown. */
-static void divide_device(struct fo_device_ledger *l, const struct fo_trace *t, const int64_t *wait, const struct fo_ledger_options *o)
+static void divide_device(struct fo_device_ledger *l, const struct fo_trace *t, const int64_t *wait,
+			  const struct fo_ledger_options *o)
 {
 	enum fo_kinds kinds = fo_kinds_of(o);
-	struct fo_intervals compute = { 0 }, waiting = { 0 }, moving = { 0 }, bare = { 0 }, exposed_wait = { 0 }, exposed_move = { 0 };
+	struct fo_intervals compute = { 0 }, waiting = { 0 }, moving = { 0 }, bare = { 0 }, exposed_wait = { 0 },
+			    exposed_move = { 0 };
 	for (int64_t i = 0; i < t->gpu_count; i++) {
 		const struct fo_gpu_op *g = &t->gpu[i];
 		if (g->device != l->device || !fo_ledger_counts(t, g, kinds))
@@ -207,7 +211,8 @@ static const struct fo_device_ledger *ledger_of(const struct fo_diagnosis *d, co
 }
 
 /* How much later its median step began than that step did on the others: late before the step's first operation. */
-static int64_t late_begin(const struct fo_diagnosis *d, const struct fo_rank_wait *w, const struct fo_device_ledger *own)
+static int64_t late_begin(const struct fo_diagnosis *d, const struct fo_rank_wait *w,
+			  const struct fo_device_ledger *own)
 {
 	int64_t at = fo_device_ledger_median(own), begin = 0;
 	double *v = fo_xmalloc((size_t)d->waits * sizeof *v);
@@ -301,7 +306,8 @@ static void find_devices(struct fo_diagnosis *d, struct split *x)
 }
 
 /* What all links of a device of the trace move in one direction, bytes/s; 0 where the catalogue has no such row. */
-static double link_of(const struct fo_diagnosis *d, const struct fo_trace *t, int16_t device, const struct fo_catalogue *c)
+static double link_of(const struct fo_diagnosis *d, const struct fo_trace *t, int16_t device,
+		      const struct fo_catalogue *c)
 {
 	const struct fo_device *v = NULL;
 	if (d->with.device && fo_catalogue_find(c, d->with.device, &v) != FO_OK)
@@ -312,14 +318,15 @@ static double link_of(const struct fo_diagnosis *d, const struct fo_trace *t, in
 	return v && v->scaleup_gb_s > 0 ? v->scaleup_gb_s * 1e9 : 0;
 }
 
-/* How long it may have waited at most: what it moves needs the links' peak at least. Only of a transfer between two the bytes on the
- * wire are known. */
+/* How long it may have waited at most: what it moves needs the links' peak at least. Only of a transfer between two the
+ * bytes on the wire are known. */
 static int64_t wait_most(const struct fo_trace *t, const struct fo_gpu_op *g, double link)
 {
 	const struct fo_collective *c = collective_of(t, g);
 	int64_t length = g->end_ns - g->begin_ns;
 	const char *name = c ? fo_trace_text(t, c->name) : "";
-	if (!c || link <= 0 || c->bytes <= 0 || fo_text_mentions(name, "all") || !(fo_text_mentions(name, "send") || fo_text_mentions(name, "recv")))
+	if (!c || link <= 0 || c->bytes <= 0 || fo_text_mentions(name, "all") ||
+	    !(fo_text_mentions(name, "send") || fo_text_mentions(name, "recv")))
 		return length;
 	double moves = (double)c->bytes / link * 1e9;
 	return moves < (double)length ? length - (int64_t)moves : 0;

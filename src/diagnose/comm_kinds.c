@@ -13,12 +13,15 @@ static enum fo_comm_kind kind_of(const struct fo_trace *t, const struct fo_gpu_o
 		const char *part;
 		enum fo_comm_kind kind;
 	} known[] = {
-		{ "allreduce", FO_COMM_ALL_REDUCE },	   { "all_reduce", FO_COMM_ALL_REDUCE },     { "reduce_scatter", FO_COMM_REDUCE_SCATTER },
-		{ "reducescatter", FO_COMM_REDUCE_SCATTER }, { "allgather", FO_COMM_ALL_GATHER },      { "all_gather", FO_COMM_ALL_GATHER },
-		{ "alltoall", FO_COMM_ALL_TO_ALL },	   { "all_to_all", FO_COMM_ALL_TO_ALL },     { "dispatch", FO_COMM_ALL_TO_ALL },
-		{ "combine", FO_COMM_ALL_TO_ALL },	   { "send", FO_COMM_POINT_TO_POINT },	     { "recv", FO_COMM_POINT_TO_POINT },
+		{ "allreduce", FO_COMM_ALL_REDUCE },          { "all_reduce", FO_COMM_ALL_REDUCE },
+		{ "reduce_scatter", FO_COMM_REDUCE_SCATTER }, { "reducescatter", FO_COMM_REDUCE_SCATTER },
+		{ "allgather", FO_COMM_ALL_GATHER },          { "all_gather", FO_COMM_ALL_GATHER },
+		{ "alltoall", FO_COMM_ALL_TO_ALL },           { "all_to_all", FO_COMM_ALL_TO_ALL },
+		{ "dispatch", FO_COMM_ALL_TO_ALL },           { "combine", FO_COMM_ALL_TO_ALL },
+		{ "send", FO_COMM_POINT_TO_POINT },           { "recv", FO_COMM_POINT_TO_POINT },
 	};
-	const char *text[2] = { g->collective >= 0 ? fo_trace_text(t, t->collective[g->collective].name) : "", fo_trace_text(t, g->name) };
+	const char *text[2] = { g->collective >= 0 ? fo_trace_text(t, t->collective[g->collective].name) : "",
+				fo_trace_text(t, g->name) };
 	for (int k = 0; k < 2; k++)
 		for (size_t i = 0; *text[k] && i < sizeof known / sizeof *known; i++)
 			if (fo_text_mentions(text[k], known[i].part))
@@ -35,8 +38,10 @@ static int by_length(const void *a, const void *b)
 /* A tensor-parallel group reduces activations layer by layer, which no bucket can gather. */
 static bool tensor_parallel(const struct fo_trace *t, const struct fo_collective *c)
 {
-	return fo_text_mentions(fo_trace_text(t, c->group), "tensor") || fo_text_mentions(fo_trace_text(t, c->purpose), "tensor") ||
-	       fo_text_has_word(fo_trace_text(t, c->group), "tp") || fo_text_has_word(fo_trace_text(t, c->purpose), "tp");
+	return fo_text_mentions(fo_trace_text(t, c->group), "tensor") ||
+	       fo_text_mentions(fo_trace_text(t, c->purpose), "tensor") ||
+	       fo_text_has_word(fo_trace_text(t, c->group), "tp") ||
+	       fo_text_has_word(fo_trace_text(t, c->purpose), "tp");
 }
 
 void fo_comm_kinds_of(const struct fo_subject *s, struct fo_comm_kinds *out)
@@ -59,7 +64,9 @@ void fo_comm_kinds_of(const struct fo_subject *s, struct fo_comm_kinds *out)
 		if (kind != FO_COMM_ALL_REDUCE || tp)
 			continue;
 		length[n++] = ns;
-		out->reduce_bytes += g->collective >= 0 && t->collective[g->collective].bytes > 0 ? t->collective[g->collective].bytes : 0;
+		out->reduce_bytes += g->collective >= 0 && t->collective[g->collective].bytes > 0
+					     ? t->collective[g->collective].bytes
+					     : 0;
 	}
 	qsort(length, (size_t)n, sizeof *length, by_length);
 	out->reduces = n / s->steps;

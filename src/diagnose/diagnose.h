@@ -1,6 +1,6 @@
-/* From traces to findings: where each step's time went (parts that sum exactly to it), why the GPU idled, who waited for whom, what
- * it costs, what to change and what that would gain. Definitions: docs/metrics.md. Everything is int64 nanoseconds; shares and
- * money are computed from them when they are shown. */
+/* From traces to findings: where each step's time went (parts that sum exactly to it), why the GPU idled, who waited
+ * for whom, what it costs, what to change and what that would gain. Definitions: docs/metrics.md. Everything is int64
+ * nanoseconds; shares and money are computed from them when they are shown. */
 #ifndef FO_DIAGNOSE_DIAGNOSE_H
 #define FO_DIAGNOSE_DIAGNOSE_H
 
@@ -11,9 +11,9 @@
 struct fo_interval {
 	int64_t begin, end;
 };
-/* Half-open, disjoint, ascending, none empty and none touching the next; only between fo_intervals_add and fo_intervals_unite any
- * others. A zeroed struct is an empty set; fo_intervals_fini frees it. Each operation below is linear in its operands, but
- * fo_intervals_unite, which sorts what is not ascending (n log n). */
+/* Half-open, disjoint, ascending, none empty and none touching the next; only between fo_intervals_add and
+ * fo_intervals_unite any others. A zeroed struct is an empty set; fo_intervals_fini frees it. Each operation below is
+ * linear in its operands, but fo_intervals_unite, which sorts what is not ascending (n log n). */
 struct fo_intervals {
 	struct fo_interval *v;
 	size_t n, cap;
@@ -39,17 +39,19 @@ enum fo_idle_cause {
 	FO_IDLE_HOST_DATA,         /* the launching thread had not launched; meanwhile the data loader ran */
 	FO_IDLE_HOST_SYNC,         /* ... it waited for the GPU, allocated or freed */
 	FO_IDLE_HOST_LAUNCH_BOUND, /* ... it was busy with operators and launches all the time */
-	FO_IDLE_HOST_OTHER,        /* ... Python, garbage collection, logging, checkpoints: nothing that the trace shows */
-	FO_IDLE_LAUNCH_LATENCY,    /* from the launch to the begin */
-	FO_IDLE_LONG_CALL,         /* ... more than a millisecond inside one launching or loading call: code is loaded or compiled */
-	FO_IDLE_KERNEL_GAP,        /* launched before the gap, at most 10 us of it */
-	FO_IDLE_DEPENDENCY,        /* launched before the gap, longer: another stream, an event, a queue */
-	FO_IDLE_UNKNOWN,           /* no launch record */
+	FO_IDLE_HOST_OTHER,     /* ... Python, garbage collection, logging, checkpoints: nothing that the trace shows */
+	FO_IDLE_LAUNCH_LATENCY, /* from the launch to the begin */
+	FO_IDLE_LONG_CALL,      /* ... more than a millisecond inside one launching or loading call: code is loaded or
+				   compiled */
+	FO_IDLE_KERNEL_GAP,     /* launched before the gap, at most 10 us of it */
+	FO_IDLE_DEPENDENCY,     /* launched before the gap, longer: another stream, an event, a queue */
+	FO_IDLE_UNKNOWN,        /* no launch record */
 	FO_IDLE_COUNT
 };
 extern const char *const fo_idle_name[FO_IDLE_COUNT]; /* "host_data", ... */
 
-/* Words for the ledger's rows (words.c): kernels by class (copies and communication too), copies, idling, exposed communication. */
+/* Words for the ledger's rows (words.c): kernels by class (copies and communication too), copies, idling, exposed
+ * communication. */
 extern const char *const fo_class_words[FO_K_COUNT];
 extern const char *const fo_copy_words[FO_COPY_COUNT];
 extern const char *const fo_idle_words[FO_IDLE_COUNT];
@@ -57,8 +59,8 @@ extern const char *const fo_wait_words, *const fo_transfer_words, *const fo_wait
 /* Of a culprit's row ("host_data": "data loading"). */
 const char *fo_row_words(const char *row);
 
-/* Exact: span = comp + exposed_comm + exposed_mem + idle; comp = sum of class_ns; exposed_comm = wait + transfer + unknown;
- * exposed_mem = sum of copy_ns; idle = sum of idle_ns. */
+/* Exact: span = comp + exposed_comm + exposed_mem + idle; comp = sum of class_ns; exposed_comm = wait + transfer +
+ * unknown; exposed_mem = sum of copy_ns; idle = sum of idle_ns. */
 struct fo_ledger {
 	int64_t begin_ns, end_ns, span_ns;
 	int64_t busy_ns, idle_total_ns;
@@ -68,10 +70,10 @@ struct fo_ledger {
 	int64_t comm_ns, exposed_comm_ns;
 	int64_t exposed_wait_ns, exposed_transfer_ns, exposed_comm_unknown_ns;
 	int64_t mem_ns, exposed_mem_ns, copy_ns[FO_COPY_COUNT]; /* exposed, by direction; [FO_COPY_NONE]: fills */
-	int64_t exposed_pageable_ns;                             /* of exposed_mem */
+	int64_t exposed_pageable_ns;                            /* of exposed_mem */
 	int64_t idle_ns[FO_IDLE_COUNT];
 	/* Overlays, in no sum. */
-	int64_t resident_ns;   /* any kernel, communication included: what nvidia-smi calls utilisation */
+	int64_t resident_ns; /* any kernel, communication included: what nvidia-smi calls utilisation */
 	int64_t recompute_ns, backward_ns, forward_ns; /* compute so marked; forward_ns -1: not marked */
 	int64_t blocking_comm_ns; /* exposed and the next compute kernel began at its end (within 10 us) */
 	int64_t ops;
@@ -81,15 +83,16 @@ struct fo_step_ledger {
 	int64_t number; /* -1: the whole trace */
 	struct fo_ledger l;
 	int64_t host_begin_ns, host_end_ns; /* the host's step of that number; -1: not in the trace */
-	int64_t launch_busy_ns; /* the launching threads' time inside operators and calls that do not wait: the floor of the step when
-				 * everything else is free; -1 unknown */
+	int64_t launch_busy_ns; /* the launching threads' time inside operators and calls that do not wait: the floor of
+				 * the step when everything else is free; -1 unknown */
 	int64_t loader_ns;      /* the data loader's time, and the part of it in which a launching thread was busy */
 	int64_t loader_busy_ns;
 };
 
-/* A step as the host sees it, from its begin (or the end of the one before, if its GPU work lasted longer) to the end of its last GPU
- * operation, in exclusive parts that sum to it: the first of these that was going on anywhere. The definition is that of the PyTorch
- * profiler's TensorBoard view (overall_parser.py, event_parser.py of pytorch/kineto 94979607^), so that its figures can be compared. */
+/* A step as the host sees it, from its begin (or the end of the one before, if its GPU work lasted longer) to the end
+ * of its last GPU operation, in exclusive parts that sum to it: the first of these that was going on anywhere. The
+ * definition is that of the PyTorch profiler's TensorBoard view (overall_parser.py, event_parser.py of pytorch/kineto
+ * 94979607^), so that its figures can be compared. */
 enum fo_host_part {
 	FO_HOST_PART_KERNEL,
 	FO_HOST_PART_MEMCPY,
@@ -108,7 +111,8 @@ struct fo_host_step {
 
 enum fo_window_origin {
 	FO_WINDOW_LAUNCHED_STEPS, /* the host's steps, by the GPU operations that were launched in them */
-	FO_WINDOW_HOST_STEP,      /* the only marked step, as the host has it: to its end, or that of the last operation launched in it */
+	FO_WINDOW_HOST_STEP,      /* the only marked step, as the host has it: to its end, or that of the last operation
+				     launched in it */
 	FO_WINDOW_GPU_STEPS,      /* the GPU's copy of their annotation */
 	FO_WINDOW_NVTX,           /* recurring annotations of iterations */
 	FO_WINDOW_OPTIMIZER,      /* from the end of one optimizer update to the end of the next */
@@ -122,22 +126,24 @@ struct fo_device_ledger {
 	enum fo_window_origin from; /* how steps were found */
 	struct fo_step_ledger *step;
 	int64_t steps;
-	struct fo_ledger total;     /* sum of the steps (or the whole trace): what JSON's device carries */
+	struct fo_ledger total;       /* sum of the steps (or the whole trace): what JSON's device carries */
 	struct fo_step_ledger median; /* the step of median span: what findings and pictures speak of */
-	struct fo_ledger once;      /* with exclude_unlinked, where there is any recomputation: the trace without it, as TraceLens shows it;
-				     * span 0: none */
-	int64_t leftover_ops;       /* at the front, without a launch record, in no window */
-	int64_t outside_ops;        /* others that are in no window: before the first step, in the last one, which was dropped */
-	int64_t excluded_ops;       /* without a launch record, left out on demand (exclude_unlinked) */
-	int64_t dropped_steps;      /* at the end, of which the trace does not show where they end */
-	int64_t empty_steps;        /* in `step`, that hold no operation */
-	int64_t unseen_steps;       /* that launched nothing and are not in `step`: the device was still busy with those before */
+	struct fo_ledger once; /* with exclude_unlinked, where there is any recomputation: the trace without it, as
+				* TraceLens shows it; span 0: none */
+	int64_t leftover_ops;  /* at the front, without a launch record, in no window */
+	int64_t outside_ops;  /* others that are in no window: before the first step, in the last one, which was dropped
+			       */
+	int64_t excluded_ops; /* without a launch record, left out on demand (exclude_unlinked) */
+	int64_t dropped_steps; /* at the end, of which the trace does not show where they end */
+	int64_t empty_steps;   /* in `step`, that hold no operation */
+	int64_t unseen_steps;  /* that launched nothing and are not in `step`: the device was still busy with those
+				  before */
 	/* Of FO_WINDOW_WHOLE, which spans the GPU's operations but for these (window_start.c): */
-	int64_t lead_ns;            /* in front of the first operation: the host's recorded work */
-	int64_t start_ns;           /* left out at the front: a gap in which the profiler or the job started */
-	int64_t start_ops;          /* operations that lie before that gap */
-	int32_t start_call;         /* text: the longest operator or call in start_ns */
-	int64_t start_call_ns;      /* how much of it lies there; 0: none is recorded */
+	int64_t lead_ns;       /* in front of the first operation: the host's recorded work */
+	int64_t start_ns;      /* left out at the front: a gap in which the profiler or the job started */
+	int64_t start_ops;     /* operations that lie before that gap */
+	int32_t start_call;    /* text: the longest operator or call in start_ns */
+	int64_t start_call_ns; /* how much of it lies there; 0: none is recorded */
 };
 
 struct fo_rank_ledger {
@@ -149,31 +155,38 @@ struct fo_rank_ledger {
 	int64_t hosts;
 };
 
-/* Either takes kinds as others do and as host_sync only calls that wait for the GPU, neither allocations nor frees but cudaFree: so the
- * figures can be compared with ref.py's (kinds as recorded: a copy that AMD's runtime does with a kernel is a kernel) and TraceLens'. */
+/* Either takes kinds as others do and as host_sync only calls that wait for the GPU, neither allocations nor frees but
+ * cudaFree: so the figures can be compared with ref.py's (kinds as recorded: a copy that AMD's runtime does with a
+ * kernel is a kernel) and TraceLens'. */
 struct fo_ledger_options {
 	bool whole_trace;      /* no steps: every GPU operation of the trace */
-	bool exclude_unlinked; /* the same without GPU operations that have no launch record, and fills as computation, as TraceLens has it */
+	bool exclude_unlinked; /* the same without GPU operations that have no launch record, and fills as computation,
+				  as TraceLens has it */
 };
 
 /* ---- collectives over ranks ---- */
 
-/* One device's matched collectives over the whole trace: its own begin to the last member's begin, and from there to its own end. */
+/* One device's matched collectives over the whole trace: its own begin to the last member's begin, and from there to
+ * its own end. */
 struct fo_rank_wait {
 	int rank;
-	int16_t device;             /* in the trace's device[] */
+	int16_t device; /* in the trace's device[] */
 	int64_t wait_ns, transfer_ns;
-	int64_t end_skew_ns;        /* of transfer_ns: behind the first member's end */
-	int64_t last, caused_ns;    /* how often it arrived last, and what the others waited for it then */
-	int64_t matched, unmatched; /* kernels; unmatched: not on all members, no barrier by nature, or of unequal parts */
-	int64_t unmatched_ns;       /* their durations */
-	int64_t wait_most_ns;       /* of that at most waiting, at least none: less what the bytes of a send or receive take at the links' peak */
+	int64_t end_skew_ns;     /* of transfer_ns: behind the first member's end */
+	int64_t last, caused_ns; /* how often it arrived last, and what the others waited for it then */
+	int64_t matched,
+		unmatched;    /* kernels; unmatched: not on all members, no barrier by nature, or of unequal parts */
+	int64_t unmatched_ns; /* their durations */
+	int64_t wait_most_ns; /* of that at most waiting, at least none: less what the bytes of a send or receive take
+				 at the links' peak */
 };
-/* Who makes the others wait, and what it does longer than they: its median step's rows minus the median of the others' rows. */
+/* Who makes the others wait, and what it does longer than they: its median step's rows minus the median of the others'
+ * rows. */
 struct fo_culprit {
-	int at;           /* in wait[]; -1: nobody waits */
-	double share;     /* of all waiting, what others spent waiting for it */
-	const char *row;  /* of the ledger: "gemm", "host_data", "exposed_mem", ...; "late_begin": the step itself began so much later; NULL: none */
+	int at;          /* in wait[]; -1: nobody waits */
+	double share;    /* of all waiting, what others spent waiting for it */
+	const char *row; /* of the ledger: "gemm", "host_data", "exposed_mem", ...; "late_begin": the step itself began
+			    so much later; NULL: none */
 	int64_t excess_ns;
 };
 
@@ -181,9 +194,9 @@ struct fo_culprit {
 
 struct fo_pipeline {
 	int stages, chunks, microbatches; /* stages 0: no pipeline seen; the others 0: unknown */
-	double *bubble;                   /* by stage: share of its span (pipeline.c) without work; NaN: nobody's trace was given */
-	int *stage;                       /* by ranks[]: its stage; -1 */
-	double ideal;                     /* (p - 1) / (v m), as a share of the ideal compute time; NaN unknown */
+	double *bubble; /* by stage: share of its span (pipeline.c) without work; NaN: nobody's trace was given */
+	int *stage;     /* by ranks[]: its stage; -1 */
+	double ideal;   /* (p - 1) / (v m), as a share of the ideal compute time; NaN unknown */
 };
 
 /* ---- the bridge to MFU ---- */
@@ -195,14 +208,17 @@ struct fo_bridge_row {
 	double dollars;          /* per step over all devices; NaN without a price */
 	double dollars_per_hour; /* of the job; NaN */
 };
-/* Rows are of the critical rank's median step. One row may be negative: that of attention, because the rule counts the masked half
- * that kernels skip. Where anything else came out above its peak, the bridge is not known (docs/metrics.md). */
+/* Rows are of the critical rank's median step. One row may be negative: that of attention, because the rule counts the
+ * masked half that kernels skip. Where anything else came out above its peak, the bridge is not known
+ * (docs/metrics.md). */
 struct fo_bridge {
 	bool known;
-	double mfu, mfu_causal, peak_flop_s, step_s, flop_per_step; /* flop of one device's share; mfu_causal NaN: not told */
-	double steps; /* in the window: 1, but where it has none of its own and their number was given */
+	double mfu, mfu_causal, peak_flop_s, step_s,
+		flop_per_step;  /* flop of one device's share; mfu_causal NaN: not told */
+	double steps;           /* in the window: 1, but where it has none of its own and their number was given */
 	double measured_flop_s; /* the best product that the catalogue's source measured in that precision; NaN */
-	double coverage; /* of the products' and attention's time, the share whose shapes are known; 1 with a model given */
+	double coverage; /* of the products' and attention's time, the share whose shapes are known; 1 with a model
+			    given */
 	int devices;     /* that share the step */
 	char rule[32];   /* "mfu", "shapes" */
 	char dtype[8], device[48];
@@ -215,15 +231,15 @@ struct fo_bridge {
 	int losses;
 };
 
-/* "GPU utilisation" as the driver's tool would have shown it, beside MFU: the share of time with any kernel resident, one that only
- * waits for another rank included. */
+/* "GPU utilisation" as the driver's tool would have shown it, beside MFU: the share of time with any kernel resident,
+ * one that only waits for another rank included. */
 struct fo_utilisation {
 	double resident, computing; /* shares of the step; computing: compute kernels alone */
 	char sentence[400];         /* why it is not MFU; "" without GPU work */
 };
 
-/* Attention in fused kernels, of a step. The rule counts every pair of tokens; a causal mask halves the work, so that up to 200 % of the
- * peak are possible by it. */
+/* Attention in fused kernels, of a step. The rule counts every pair of tokens; a causal mask halves the work, so that
+ * up to 200 % of the peak are possible by it. */
 struct fo_attention_rate {
 	int64_t time_ns;   /* recomputed work included */
 	double flop;       /* that time's, all pairs counted; NaN: neither shapes nor a model tell */
@@ -239,11 +255,13 @@ struct fo_product {
 	double fill;       /* estimate: share of tiles and waves that hold work; NaN: the device is unknown */
 	double contended;  /* median time while a communication kernel was live over that without; NaN: not both seen */
 	bool memory_bound; /* intensity below the ridge of the device */
-	bool tiny;         /* a call is so short that what every kernel costs hides its rate: nothing is said of what is attainable */
+	bool tiny;         /* a call is so short that what every kernel costs hides its rate: nothing is said of what is
+			      attainable */
 	int64_t warm_up;   /* first calls that are left out, where no step is marked: much slower than those behind */
 	/* What its shape costs, where that is worth a finding of its own (padding.c). */
 	int64_t pad[3];       /* m, n, k as they would be; 0: as it is */
-	double padded_flop_s; /* estimate: of the same useful FLOP with them; NaN: there is nothing to pad, or no ceiling known */
+	double padded_flop_s; /* estimate: of the same useful FLOP with them; NaN: there is nothing to pad, or no
+				 ceiling known */
 	double tiles;         /* of the result, over the batch; NaN: the device is unknown */
 	bool splits_k;        /* some kernel divides k over units */
 	bool few_tiles;       /* fewer than half of the units have one, k is long, and nothing divides it */
@@ -280,10 +298,11 @@ struct fo_evidence {
 	int16_t device; /* -1: of none */
 	int64_t begin_ns, duration_ns;
 	char name[160];
-	char of[FO_EVIDENCE_OF]; /* a kernel's operator and module: "aten::mul in LlamaRMSNorm_3"; "": not in the trace */
+	char of[FO_EVIDENCE_OF]; /* a kernel's operator and module: "aten::mul in LlamaRMSNorm_3"; "": not in the trace
+				  */
 };
 struct fo_setting {
-	char framework[24]; /* "PyTorch", "TorchTitan", "Megatron-LM", "NCCL" */
+	char framework[24];                  /* "PyTorch", "TorchTitan", "Megatron-LM", "NCCL" */
 	char key[96], now[64], proposed[96]; /* now: "" where the trace does not tell */
 	char paste[128];                     /* code, flag or command line as it is typed; "": there is no one line */
 };
@@ -291,17 +310,19 @@ enum { FO_EVIDENCE_MAX = 5, FO_SETTINGS_MAX = 6 };
 struct fo_finding {
 	const char *id; /* stable: "data-loading", ... (docs/diagnosis-rules.md) */
 	enum fo_finding_kind kind;
-	bool serious;          /* makes the exit code 1 */
+	bool serious; /* makes the exit code 1 */
 	bool is_bottleneck, is_runner_up;
 	char title[160], why[640];
-	int64_t loss_ns;       /* of the median step: what would go away at best */
-	double ceiling;        /* step time before / after, if all of that went: x 1.50 */
-	double gain, gain_low, gain_high; /* discounted estimate with its interval, as ceiling; all four NaN: it promises nothing */
-	bool up_to;            /* the interval is so wide that its middle means nothing: "up to x gain_high; how much cannot be told from
-				* this trace" is all that may be said of its worth */
-	bool nearly_all;       /* the loss is more than nine tenths of the step: no factor is said, and all four are NaN */
-	bool later;            /* alone it gains nothing yet: the launching thread needs the step for its own work; all four are NaN */
-	double dollars;        /* per hour of the job at `gain`; NaN without a price */
+	int64_t loss_ns; /* of the median step: what would go away at best */
+	double ceiling;  /* step time before / after, if all of that went: x 1.50 */
+	double gain, gain_low,
+		gain_high; /* discounted estimate with its interval, as ceiling; all four NaN: it promises nothing */
+	bool up_to; /* the interval is so wide that its middle means nothing: "up to x gain_high; how much cannot be
+		     * told from this trace" is all that may be said of its worth */
+	bool nearly_all; /* the loss is more than nine tenths of the step: no factor is said, and all four are NaN */
+	bool later; /* alone it gains nothing yet: the launching thread needs the step for its own work; all four are
+		       NaN */
+	double dollars; /* per hour of the job at `gain`; NaN without a price */
 	struct fo_setting setting[FO_SETTINGS_MAX];
 	int settings;
 	struct fo_evidence evidence[FO_EVIDENCE_MAX];
@@ -318,12 +339,13 @@ struct fo_unknown {
 
 struct fo_diagnose_options {
 	struct fo_ledger_options ledger;
-	const char *model;      /* preset or config.json; NULL */
+	const char *model;            /* preset or config.json; NULL */
 	int64_t seq, tokens_per_step; /* 0: not given; tokens of the whole job's step */
-	double steps, step_s;   /* of a window without marked steps: how many it covers, or how long one lasts; 0: not given */
-	const char *device;     /* of the catalogue; NULL: the trace's own */
-	const char *dtype;      /* NULL: from kernels and shapes */
-	double price_per_hour;  /* US dollars for one device; NaN */
+	double steps,
+		step_s; /* of a window without marked steps: how many it covers, or how long one lasts; 0: not given */
+	const char *device;    /* of the catalogue; NULL: the trace's own */
+	const char *dtype;     /* NULL: from kernels and shapes */
+	double price_per_hour; /* US dollars for one device; NaN */
 };
 
 /* The one judgement that text, JSON, page and exit code follow. */
@@ -333,21 +355,21 @@ enum fo_judgement {
 	FO_JUDGED_NO_GPU,     /* not diagnosed: the trace has no GPU work; exit code 1 too, for health was not shown */
 	FO_JUDGED_TOO_LITTLE, /* not diagnosed: too little GPU work for a verdict; 1 too */
 	FO_JUDGED_WARM_UP,    /* not diagnosed: the trace shows a start, not steps; 1 too */
-	FO_JUDGED_THINNED,    /* not diagnosed: most events were taken out of the file, and their time looks idle; 1 too */
+	FO_JUDGED_THINNED, /* not diagnosed: most events were taken out of the file, and their time looks idle; 1 too */
 	FO_JUDGED_COUNT
 };
-extern const char *const fo_judgement_name[FO_JUDGED_COUNT]; /* "healthy", "serious", "no_gpu_work", "too_little_gpu_work", "thinned",
-									  * "warm_up" */
+extern const char *const fo_judgement_name[FO_JUDGED_COUNT]; /* "healthy", "serious", "no_gpu_work",
+							      * "too_little_gpu_work", "thinned", "warm_up" */
 
 /* A run of our own engine: what its record (run.json, log.jsonl beside the timeline) tells (own_run.c). */
 enum { FO_OWN_OPTIONS = 6 };
 struct fo_own_run {
-	bool is;        /* the trace is of our engine */
-	bool known;     /* MFU and peak are recorded */
-	bool processor; /* it ran on the processor, as far as the record tells */
+	bool is;                             /* the trace is of our engine */
+	bool known;                          /* MFU and peak are recorded */
+	bool processor;                      /* it ran on the processor, as far as the record tells */
 	double mfu, mfu_causal, peak_flop_s; /* medians over the steps; NaN */
-	double load;        /* highest load average of the record; NaN */
-	int64_t processors; /* of the machine; -1: not told */
+	double load;                         /* highest load average of the record; NaN */
+	int64_t processors;                  /* of the machine; -1: not told */
 	int64_t steps, threads;
 	char dtype[8], device[96], peak_source[200];
 	const char *key[FO_OWN_OPTIONS]; /* options that findings speak of, with their values */
@@ -359,9 +381,11 @@ struct fo_diagnosis {
 	struct fo_trace_set *set; /* not owned */
 	struct fo_rank_ledger *rank;
 	int ranks;
-	int worst, middle, best; /* ranks[] by the median step's span without waiting for others: slowest, median, fastest */
-	double step_skew;        /* (max - median) / median of the ranks' own work */
-	struct fo_rank_wait *wait; /* by rank, then device, those that communicate; NULL where only one does: waiting is unknown */
+	int worst, middle,
+		best;     /* ranks[] by the median step's span without waiting for others: slowest, median, fastest */
+	double step_skew; /* (max - median) / median of the ranks' own work */
+	struct fo_rank_wait
+		*wait; /* by rank, then device, those that communicate; NULL where only one does: waiting is unknown */
 	int waits;
 	struct fo_culprit culprit;
 	struct fo_pipeline pipeline;
@@ -370,10 +394,12 @@ struct fo_diagnosis {
 	struct fo_utilisation utilisation;
 	struct fo_attention_rate attention;
 	struct fo_moving_rate moving;
-	bool forward_only; /* operators are recorded, and neither a backward pass nor an optimizer is among them: FLOP are of the forward pass */
+	bool forward_only;  /* operators are recorded, and neither a backward pass nor an optimizer is among them: FLOP
+			       are of the forward pass */
 	char framework[24]; /* of the settings: "PyTorch", "TorchTitan", ...; "" where nothing was found */
 	enum fo_judgement judged;
-	char cannot[160];   /* why no bottleneck can be named: "no GPU work in this trace"; "": it can, and none found means none */
+	char cannot[160]; /* why no bottleneck can be named: "no GPU work in this trace"; "": it can, and none found
+			     means none */
 	struct fo_product *product; /* by time, greatest first */
 	int64_t products;
 	struct fo_finding *finding; /* validity first, then by gain */
@@ -395,17 +421,22 @@ static inline int fo_mfu_decimals(double mfu)
 	return n;
 }
 
-/* Does this note make the figures doubtful (lost events, impossible durations, a start)? Then it stands in front of the findings. */
+/* Does this note make the figures doubtful (lost events, impossible durations, a start)? Then it stands in front of the
+ * findings. */
 bool fo_finding_doubtful(const struct fo_finding *f);
 /* Can a bottleneck be named? Otherwise d->cannot says why not. */
-static inline bool fo_diagnosed(const struct fo_diagnosis *d) { return d->judged == FO_JUDGED_HEALTHY || d->judged == FO_JUDGED_SERIOUS; }
+static inline bool fo_diagnosed(const struct fo_diagnosis *d)
+{
+	return d->judged == FO_JUDGED_HEALTHY || d->judged == FO_JUDGED_SERIOUS;
+}
 
 /* ---- what figures are shown of ---- */
 
-/* Where the mean step is so much longer than the median one that the median hides what some steps wait for (a loader that delivers every
- * tenth batch late), the mean of all steps is shown. */
+/* Where the mean step is so much longer than the median one that the median hides what some steps wait for (a loader
+ * that delivers every tenth batch late), the mean of all steps is shown. */
 #define FO_STEPS_UNEVEN 1.1
-/* Bridge, findings, ledgers on a terminal and pages speak of the same step of a device: the median one, or that mean. */
+/* Bridge, findings, ledgers on a terminal and pages speak of the same step of a device: the median one, or that mean.
+ */
 struct fo_shown_step {
 	struct fo_ledger l;       /* of one step; its parts sum to span_ns, which is end - begin only for the median */
 	int64_t steps;            /* 1 but for the mean */
@@ -415,11 +446,11 @@ struct fo_shown_step {
 void fo_shown_step_of(const struct fo_device_ledger *v, struct fo_shown_step *out);
 /* "median step (12)", its number, "mean of 5 steps", "step 3" where there is only one, "whole trace". Returns buf. */
 char *fo_shown_step_words(char buf[48], const struct fo_device_ledger *v);
-/* What findings, bridge and utilisation speak of: "step 7 as the host has it, 391 ms", "the median step (5), 176 ms", "the whole trace from
- * the first GPU operation to the last, 124 ms"; "" without GPU work. Returns buf. */
+/* What findings, bridge and utilisation speak of: "step 7 as the host has it, 391 ms", "the median step (5), 176 ms",
+ * "the whole trace from the first GPU operation to the last, 124 ms"; "" without GPU work. Returns buf. */
 char *fo_window_words(char buf[160], const struct fo_diagnosis *d);
-/* Of ranks[rank] the device with the longest step once waiting for others is taken off, among those that hold at least a tenth of the
- * operations of the fullest; NULL: none has any. */
+/* Of ranks[rank] the device with the longest step once waiting for others is taken off, among those that hold at least
+ * a tenth of the operations of the fullest; NULL: none has any. */
 const struct fo_device_ledger *fo_shown_device(const struct fo_diagnosis *d, int rank);
 
 /* ---- kernels by name ---- */
@@ -444,7 +475,8 @@ struct fo_kernels {
 /* Of the subject of bridge and findings: the slowest rank's fo_shown_device. n 0 without GPU work. */
 void fo_kernels_of(const struct fo_diagnosis *d, struct fo_kernels *out);
 void fo_kernels_fini(struct fo_kernels *k);
-/* The operator or module that launched a GPU operation which is evidence; NULL: it is none, or the trace does not tell. */
+/* The operator or module that launched a GPU operation which is evidence; NULL: it is none, or the trace does not tell.
+ */
 const char *fo_evidence_place(const struct fo_diagnosis *d, const struct fo_evidence *e);
 
 /* ---- runs of our own (own_run.c) ---- */
@@ -458,14 +490,15 @@ struct fo_str;
 void fo_own_words(struct fo_str *s);
 struct fo_json;
 void fo_own_run_json(struct fo_json *j, const struct fo_diagnosis *d); /* the key "own_run" */
-void fo_own_run_of(struct fo_diagnosis *d); /* fills own */
+void fo_own_run_of(struct fo_diagnosis *d);                            /* fills own */
 void fo_own_reword(struct fo_diagnosis *d); /* findings in words of a processor, where it is one */
 
 /* ---- what was given and what of it was taken (found.c) ---- */
 
 struct fo_arena;
-/* Sentences without a full stop, for every output: the recording that was taken of several, ranks that are missing, files that are cut or
- * thinned, what was left out. How many; they and the list are in arena memory. Of a single whole trace: none. */
+/* Sentences without a full stop, for every output: the recording that was taken of several, ranks that are missing,
+ * files that are cut or thinned, what was left out. How many; they and the list are in arena memory. Of a single whole
+ * trace: none. */
 int fo_found_of(const struct fo_diagnosis *d, struct fo_arena *a, const char ***line);
 /* Ranks of the job that have no trace, ascending: how many. Unknown numbers count as missing nowhere. */
 int fo_found_missing(const struct fo_diagnosis *d, struct fo_arena *a, int **missing);
@@ -487,18 +520,21 @@ void fo_diagnosis_findings_json(struct fo_json *j, const struct fo_diagnosis *d)
 
 /* ledger.c, idle.c */
 FO_CHECKED fo_status fo_ledger_rank(struct fo_rank_ledger *r, struct fo_trace *t, const struct fo_ledger_options *o);
-/* r[0..n) from t[0..n), on as many threads as there are processors; what each is does not depend on how many. The first rank's error;
- * all of r[] can be finished then too. */
-FO_CHECKED fo_status fo_ledger_ranks(struct fo_rank_ledger *r, struct fo_trace *const *t, size_t n, const struct fo_ledger_options *o);
+/* r[0..n) from t[0..n), on as many threads as there are processors; what each is does not depend on how many. The first
+ * rank's error; all of r[] can be finished then too. */
+FO_CHECKED fo_status fo_ledger_ranks(struct fo_rank_ledger *r, struct fo_trace *const *t, size_t n,
+				     const struct fo_ledger_options *o);
 void fo_ledger_rank_fini(struct fo_rank_ledger *r);
 /* total and median anew, after somebody changed what the steps' exposed communication consists of. */
 void fo_device_ledger_sum(struct fo_device_ledger *d);
-int64_t fo_device_ledger_median(const struct fo_device_ledger *d); /* in step[], of those that hold operations if any does: of the two in the middle the shorter; -1: no step */
+int64_t
+fo_device_ledger_median(const struct fo_device_ledger *d); /* in step[], of those that hold operations if any does: of
+							      the two in the middle the shorter; -1: no step */
 /* collectives.c: divides every exposed part; needs all ranks' ledgers. */
 FO_CHECKED fo_status fo_diagnose_collectives(struct fo_diagnosis *d);
 FO_CHECKED fo_status fo_diagnose_pipeline(struct fo_diagnosis *d);
-/* bridge.c, products.c: fills bridge, product and utilisation; needs the collectives' division. FO_EARG for a model, device or precision
- * that is not known, or a model without sequence and tokens. */
+/* bridge.c, products.c: fills bridge, product and utilisation; needs the collectives' division. FO_EARG for a model,
+ * device or precision that is not known, or a model without sequence and tokens. */
 FO_CHECKED fo_status fo_diagnose_bridge(struct fo_diagnosis *d);
 /* findings.c: last of all. */
 FO_CHECKED fo_status fo_diagnose_findings(struct fo_diagnosis *d);

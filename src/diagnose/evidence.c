@@ -11,8 +11,8 @@
 
 void fo_subject_ops(const struct fo_trace *t, int16_t device, int64_t begin, int64_t end, int64_t *first, int64_t *last)
 {
-	/* Sorted by device, then begin; ends are not sorted, so what reaches into the window from before it is found by walking back
-	 * over the few operations that can: those that began before it are as many as streams. */
+	/* Sorted by device, then begin; ends are not sorted, so what reaches into the window from before it is found by
+	 * walking back over the few operations that can: those that began before it are as many as streams. */
 	int64_t low = 0, high = t->gpu_count;
 	while (low < high) {
 		int64_t mid = low + (high - low) / 2;
@@ -33,13 +33,15 @@ void fo_subject_ops(const struct fo_trace *t, int16_t device, int64_t begin, int
 
 /* ---- gaps ---- */
 
-static void add_gap(const struct fo_subject *s, const struct fo_idle *h, struct fo_idle_gap **v, size_t *cap, int64_t *n, int64_t begin,
-		    int64_t end, int64_t op)
+static void add_gap(const struct fo_subject *s, const struct fo_idle *h, struct fo_idle_gap **v, size_t *cap,
+		    int64_t *n, int64_t begin, int64_t end, int64_t op)
 {
 	fo_array_room(v, cap, (size_t)*n, sizeof(**v));
 	struct fo_idle_gap g = { .begin_ns = begin, .end_ns = end, .op = op };
-	const struct fo_gpu_op *first = op >= 0 ? &s->t->gpu[op] : NULL; /* it begins behind `end` where the window ends inside the gap */
-	fo_idle_divide(h, s->id, first, begin, first && first->begin_ns > end ? first->begin_ns : end, begin, end, g.idle_ns);
+	const struct fo_gpu_op *first =
+		op >= 0 ? &s->t->gpu[op] : NULL; /* it begins behind `end` where the window ends inside the gap */
+	fo_idle_divide(h, s->id, first, begin, first && first->begin_ns > end ? first->begin_ns : end, begin, end,
+		       g.idle_ns);
 	(*v)[(*n)++] = g;
 }
 
@@ -83,7 +85,8 @@ char *fo_ns_text(char buf[24], int64_t ns)
 static bool alike(const struct fo_evidence *a, const struct fo_evidence *b)
 {
 	size_t n = strcspn(a->name, "<");
-	return strncmp(a->name, b->name, n) == 0 && (b->name[n] == '\0' || b->name[n] == '<') && strcmp(a->of, b->of) == 0;
+	return strncmp(a->name, b->name, n) == 0 && (b->name[n] == '\0' || b->name[n] == '<') &&
+	       strcmp(a->of, b->of) == 0;
 }
 
 static void take_out(struct fo_finding *f, int at)
@@ -102,7 +105,8 @@ static int repeated(const struct fo_finding *f)
 }
 
 /* Keeps the longest; of those alike at most two, and of them the second only until another kind needs its place. */
-void fo_evidence_add(struct fo_finding *f, int rank, int16_t device, int64_t begin_ns, int64_t duration_ns, const char *name, const char *of)
+void fo_evidence_add(struct fo_finding *f, int rank, int16_t device, int64_t begin_ns, int64_t duration_ns,
+		     const char *name, const char *of)
 {
 	struct fo_evidence e = { .rank = rank, .device = device, .begin_ns = begin_ns, .duration_ns = duration_ns };
 	fo_str_visible(e.name, sizeof(e.name), name);
@@ -131,7 +135,8 @@ void fo_evidence_add(struct fo_finding *f, int rank, int16_t device, int64_t beg
 	f->evidence[at] = e;
 }
 
-/* "aten::mul in LlamaRMSNorm_3": the innermost operator and the innermost module around the launch, as far as the trace has them. */
+/* "aten::mul in LlamaRMSNorm_3": the innermost operator and the innermost module around the launch, as far as the trace
+ * has them. */
 static const char *around(char *buf, size_t size, const struct fo_subject *s, const struct fo_gpu_op *o)
 {
 	const char *op = NULL, *module = NULL;
@@ -150,7 +155,8 @@ static const char *around(char *buf, size_t size, const struct fo_subject *s, co
 static void add_gpu(struct fo_finding *f, const struct fo_subject *s, const struct fo_gpu_op *o)
 {
 	char of[FO_EVIDENCE_OF];
-	fo_evidence_add(f, s->rank->rank, s->id, o->begin_ns, o->end_ns - o->begin_ns, fo_trace_text(s->t, o->name), around(of, sizeof(of), s, o));
+	fo_evidence_add(f, s->rank->rank, s->id, o->begin_ns, o->end_ns - o->begin_ns, fo_trace_text(s->t, o->name),
+			around(of, sizeof(of), s, o));
 }
 
 void fo_evidence_kernels(struct fo_finding *f, const struct fo_subject *s, uint64_t classes)
@@ -164,7 +170,8 @@ void fo_evidence_kernels(struct fo_finding *f, const struct fo_subject *s, uint6
 
 void fo_evidence_gpu(struct fo_finding *f, const struct fo_subject *s, const struct fo_gpu_op *o, const char *of)
 {
-	fo_evidence_add(f, s->rank->rank, o->device, o->begin_ns, o->end_ns - o->begin_ns, fo_trace_text(s->t, o->name), of);
+	fo_evidence_add(f, s->rank->rank, o->device, o->begin_ns, o->end_ns - o->begin_ns, fo_trace_text(s->t, o->name),
+			of);
 }
 
 void fo_evidence_kernel(struct fo_finding *f, const struct fo_subject *s, const struct fo_gpu_op *o)
@@ -173,7 +180,9 @@ void fo_evidence_kernel(struct fo_finding *f, const struct fo_subject *s, const 
 		return;
 	struct fo_evidence *e = &f->evidence[f->evidences++];
 	char of[FO_EVIDENCE_OF];
-	*e = (struct fo_evidence){ .rank = s->rank->rank, .device = s->id, .begin_ns = o->begin_ns, .duration_ns = o->end_ns - o->begin_ns };
+	*e = (struct fo_evidence){
+		.rank = s->rank->rank, .device = s->id, .begin_ns = o->begin_ns, .duration_ns = o->end_ns - o->begin_ns
+	};
 	fo_str_visible(e->name, sizeof(e->name), fo_trace_text(s->t, o->name));
 	fo_str_visible(e->of, sizeof(e->of), around(of, sizeof(of), s, o));
 }
@@ -194,7 +203,8 @@ void fo_evidence_recomputed(struct fo_finding *f, const struct fo_subject *s)
 
 static void add_host(struct fo_finding *f, const struct fo_subject *s, const struct fo_host_op *o)
 {
-	fo_evidence_add(f, s->rank->rank, s->id, o->begin_ns, o->end_ns - o->begin_ns, fo_trace_text(s->t, o->name), NULL);
+	fo_evidence_add(f, s->rank->rank, s->id, o->begin_ns, o->end_ns - o->begin_ns, fo_trace_text(s->t, o->name),
+			NULL);
 }
 
 void fo_evidence_host(struct fo_finding *f, const struct fo_subject *s, enum fo_host_kind kind)
@@ -219,11 +229,13 @@ static bool fills_gap(const struct fo_host_op *o, int64_t begin, int64_t end)
 	int64_t from = o->begin_ns > begin ? o->begin_ns : begin, to = o->end_ns < end ? o->end_ns : end;
 	/* An annotation that reaches beyond the gap is of the step or a pass, and does not explain the gap. */
 	bool note = o->kind == FO_HOST_NOTE && o->begin_ns >= begin && o->end_ns <= end;
-	return (note || o->kind == FO_HOST_OP || o->kind == FO_HOST_SYNC || o->kind == FO_HOST_DATA || o->kind == FO_HOST_CALL) &&
+	return (note || o->kind == FO_HOST_OP || o->kind == FO_HOST_SYNC || o->kind == FO_HOST_DATA ||
+		o->kind == FO_HOST_CALL) &&
 	       10 * (to - from) >= 7 * (end - begin);
 }
 
-/* Finds the operator whose calls fill a gap together. Returns the longest of its calls in op[first..last), which began in it; -1: none. */
+/* Finds the operator whose calls fill a gap together. Returns the longest of its calls in op[first..last), which began
+ * in it; -1: none. */
 static int32_t repeated_operator(const struct fo_trace *t, int64_t first, int64_t last, int64_t begin, int64_t end)
 {
 	enum { NAMES = 32 /* what is not among the first of them does not fill the gap alone */ };
@@ -260,7 +272,8 @@ static int32_t repeated_operator(const struct fo_trace *t, int64_t first, int64_
 	return -1;
 }
 
-/* What a thread has on top of its stack: operators nest, so of those that cover most of the gap the one that began last is innermost. */
+/* What a thread has on top of its stack: operators nest, so of those that cover most of the gap the one that began last
+ * is innermost. */
 int32_t fo_idle_gap_operator(const struct fo_subject *s, const struct fo_idle_gap *g)
 {
 	const struct fo_trace *t = s->t;
@@ -269,7 +282,7 @@ int32_t fo_idle_gap_operator(const struct fo_subject *s, const struct fo_idle_ga
 	const struct fo_launch *l = &t->launch[t->gpu[g->op].launch];
 	int64_t until = l->begin_ns < g->end_ns ? l->begin_ns : g->end_ns, low = 0, high = t->op_count, i;
 	if (until <= g->begin_ns)
-		return -1; /* launched before the gap: what the host did in it explains nothing */
+		return -1;   /* launched before the gap: what the host did in it explains nothing */
 	while (low < high) { /* the thread's first operator that begins at or after `until` */
 		int64_t mid = low + (high - low) / 2;
 		const struct fo_host_op *o = &t->op[mid];
@@ -278,8 +291,8 @@ int32_t fo_idle_gap_operator(const struct fo_subject *s, const struct fo_idle_ga
 		else
 			high = mid;
 	}
-	/* Those that began inside the gap, which no other gap looks at, then what was open when it began: all gaps together look at every
-	 * operator about once. */
+	/* Those that began inside the gap, which no other gap looks at, then what was open when it began: all gaps
+	 * together look at every operator about once. */
 	for (i = low - 1; i >= 0 && t->op[i].thread == l->thread && t->op[i].begin_ns > g->begin_ns; i--)
 		if (fills_gap(&t->op[i], g->begin_ns, until))
 			return (int32_t)i;
@@ -301,15 +314,16 @@ int64_t fo_idle_gap_call(const struct fo_subject *s, const struct fo_idle_gap *g
 	enum { BACK = 64 };
 	for (int64_t i = own; i >= 0 && i > own - BACK && t->launch[i].thread == t->launch[own].thread; i--) {
 		const struct fo_launch *l = &t->launch[i];
-		int64_t from = l->begin_ns > g->begin_ns ? l->begin_ns : g->begin_ns, to = l->end_ns < g->end_ns ? l->end_ns : g->end_ns;
+		int64_t from = l->begin_ns > g->begin_ns ? l->begin_ns : g->begin_ns,
+			to = l->end_ns < g->end_ns ? l->end_ns : g->end_ns;
 		if (10 * (to - from) >= 7 * (g->end_ns - g->begin_ns))
 			return i;
 	}
 	return -1;
 }
 
-void fo_evidence_gaps(struct fo_finding *f, const struct fo_subject *s, const struct fo_idle_gap *gap, int64_t gaps, unsigned causes,
-		      int64_t least, int64_t most)
+void fo_evidence_gaps(struct fo_finding *f, const struct fo_subject *s, const struct fo_idle_gap *gap, int64_t gaps,
+		      unsigned causes, int64_t least, int64_t most)
 {
 	for (int64_t i = 0; i < gaps; i++) {
 		int64_t length = gap[i].end_ns - gap[i].begin_ns, part = 0;
@@ -322,10 +336,12 @@ void fo_evidence_gaps(struct fo_finding *f, const struct fo_subject *s, const st
 		int32_t op = fo_idle_gap_operator(s, &gap[i]);
 		int64_t call = fo_idle_gap_call(s, &gap[i]);
 		if (call >= 0)
-			snprintf(name, sizeof(name), "idle, driver in %s, before %s", fo_trace_text(s->t, s->t->launch[call].name),
+			snprintf(name, sizeof(name), "idle, driver in %s, before %s",
+				 fo_trace_text(s->t, s->t->launch[call].name),
 				 fo_trace_text(s->t, s->t->gpu[gap[i].op].name));
 		else if (op >= 0)
-			snprintf(name, sizeof(name), "idle, host in %s, before %s", fo_trace_text(s->t, s->t->op[op].name),
+			snprintf(name, sizeof(name), "idle, host in %s, before %s",
+				 fo_trace_text(s->t, s->t->op[op].name),
 				 fo_trace_text(s->t, s->t->gpu[gap[i].op].name));
 		else if (gap[i].op >= 0)
 			snprintf(name, sizeof(name), "idle before %s", fo_trace_text(s->t, s->t->gpu[gap[i].op].name));

@@ -19,15 +19,18 @@ static bool has_any(const char *text, const char *const *part)
 
 /* ---- products without matrix units ---- */
 
-/* What the libraries write into the names of kernels that use matrix units: instruction shapes of mma (884, 1688, 16816), Hopper's and
- * Blackwell's generated products. The PyTorch profiler's old plug-in went by a list like it. */
-static const char *const matrix_units[] = { "884", "1688", "16816", "hmma", "imma", "gmma", "tensorop", "nvjet", "xmma_gemm",
-					    "xmma_implicit_gemm", "tcgen05", "mfma", "bf16", "fp16", "f16", "float16", "half", "e4m3", NULL };
+/* What the libraries write into the names of kernels that use matrix units: instruction shapes of mma (884, 1688,
+ * 16816), Hopper's and Blackwell's generated products. The PyTorch profiler's old plug-in went by a list like it. */
+static const char *const matrix_units[] = { "884",     "1688",     "16816", "hmma",      "imma",
+					    "gmma",    "tensorop", "nvjet", "xmma_gemm", "xmma_implicit_gemm",
+					    "tcgen05", "mfma",     "bf16",  "fp16",      "f16",
+					    "float16", "half",     "e4m3",  NULL };
 static const char *const single[] = { "sgemm", "scudnn", "simt", "_f32f32_f32f32", "sgemv", NULL };
 /* The C++ type of an operand or of the sum: a kernel that works on TF32 or a mixed one may have it just so. */
 static const char *const perhaps_single[] = { "<float", NULL };
 
-/* Tensile's names (AMD): "Cijk_Ailk_Bjlk_SB_MT64x64...": behind the two operands' layouts stand the types, S for single. */
+/* Tensile's names (AMD): "Cijk_Ailk_Bjlk_SB_MT64x64...": behind the two operands' layouts stand the types, S for
+ * single. */
 static bool tensile_single(const char *name)
 {
 	const char *p = strstr(name, "Cijk_");
@@ -47,7 +50,8 @@ static bool is_single(const char *name)
 
 static bool is_perhaps_single(const char *name)
 {
-	return !has(name, "Cijk_") && has_any(name, perhaps_single) && !has_any(name, single) && !has_any(name, matrix_units);
+	return !has(name, "Cijk_") && has_any(name, perhaps_single) && !has_any(name, single) &&
+	       !has_any(name, matrix_units);
 }
 
 /* ---- names, each once ---- */
@@ -67,8 +71,9 @@ static bool first_time(struct names *n, int32_t id)
 
 static void framework_by_name(struct fo_facts *f, const char *name)
 {
-	/* Names that only this framework gives to annotations, operators, modules or kernels. DeepSpeed wraps its engine's methods in
-	 * ranges of their qualified names; Megatron's ranges and frames carry its package; TorchTitan's frames its own. */
+	/* Names that only this framework gives to annotations, operators, modules or kernels. DeepSpeed wraps its
+	 * engine's methods in ranges of their qualified names; Megatron's ranges and frames carry its package;
+	 * TorchTitan's frames its own. */
 	static const struct {
 		const char *framework;
 		const char *part[4];
@@ -76,7 +81,8 @@ static void framework_by_name(struct fo_facts *f, const char *name)
 		{ "Megatron-LM", { "megatron", "Megatron", "forward_backward_func", NULL } },
 		{ "TorchTitan", { "torchtitan", NULL } },
 		{ "DeepSpeed", { "deepspeed", "DeepSpeed", "PartitionedParameterCoordinator", NULL } },
-		{ "vLLM", { "vllm/", "vllm::unified", "vllm::model", NULL } }, /* its operators; others use its kernels */
+		{ "vLLM",
+		  { "vllm/", "vllm::unified", "vllm::model", NULL } }, /* its operators; others use its kernels */
 	};
 	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
 		if (has_any(name, known[i].part))
@@ -95,24 +101,31 @@ static void optimizer_name(struct fo_facts *f, const char *name)
 		memcpy(f->optimizer, at, n);
 }
 
-/* Names that mark it: PyTorch's profiler ("Python GC"), TorchTitan's and Megatron-LM's ranges, frames of the modules that do it. What is
- * called "checkpoint" alone recomputes activations. */
-static const char *const collection[] = { "gc.collect", "Python GC", "<built-in function collect>", "gc_collect", "garbage collection", "Garbage collection", NULL };
-static const char *const saving[] = { "save_checkpoint", "torch.save", "checkpoint_save", "checkpoint.save", "Checkpointer.save", "dcp.save",
-				      "save_state", "save_pretrained", "checkpoint write", "async_save", "write checkpoint", NULL };
+/* Names that mark it: PyTorch's profiler ("Python GC"), TorchTitan's and Megatron-LM's ranges, frames of the modules
+ * that do it. What is called "checkpoint" alone recomputes activations. */
+static const char *const collection[] = { "gc.collect", "Python GC",          "<built-in function collect>",
+					  "gc_collect", "garbage collection", "Garbage collection",
+					  NULL };
+static const char *const saving[] = { "save_checkpoint",   "torch.save", "checkpoint_save",  "checkpoint.save",
+				      "Checkpointer.save", "dcp.save",   "save_state",       "save_pretrained",
+				      "checkpoint write",  "async_save", "write checkpoint", NULL };
 
 bool fo_marks(enum fo_mark m, const char *name)
 {
-	return m == FO_MARK_COLLECTION ? has_any(name, collection) : m == FO_MARK_SAVING ? has_any(name, saving) : false;
+	return m == FO_MARK_COLLECTION ? has_any(name, collection)
+	       : m == FO_MARK_SAVING   ? has_any(name, saving)
+				       : false;
 }
 
 static void host_name(struct fo_facts *f, const char *name)
 {
 	framework_by_name(f, name);
-	f->compiled |= has(name, "Torch-Compiled Region") || has(name, "CompiledFxGraph") || has(name, "CompiledFunction");
+	f->compiled |= has(name, "Torch-Compiled Region") || has(name, "CompiledFxGraph") ||
+		       has(name, "CompiledFunction");
 	optimizer_name(f, name);
-	f->transformers |= has(name, "ForCausalLM") || has(name, "ForMaskedLM") || has(name, "ForSequenceClassification") ||
-			   has(name, "ForConditionalGeneration") || has(name, "LMHeadModel");
+	f->transformers |= has(name, "ForCausalLM") || has(name, "ForMaskedLM") ||
+			   has(name, "ForSequenceClassification") || has(name, "ForConditionalGeneration") ||
+			   has(name, "LMHeadModel");
 	f->gc |= fo_marks(FO_MARK_COLLECTION, name);
 	f->saves |= fo_marks(FO_MARK_SAVING, name);
 	f->optimizer_foreach |= has(name, "_foreach_add") || has(name, "_foreach_mul") || has(name, "_foreach_lerp");
@@ -152,7 +165,8 @@ static void scan_host(struct fo_facts *f, const struct fo_trace *t, struct names
 			continue;
 		}
 		if (o->kind == FO_HOST_DATA) {
-			/* The iterator's class says how many workers there are: PyTorch has one class for none, one for some. */
+			/* The iterator's class says how many workers there are: PyTorch has one class for none, one for
+			 * some. */
 			bool own = o->thread >= 0 && o->thread < t->thread_count && launches[o->thread];
 			f->loader = true;
 			f->loader_inline |= has(name, "_SingleProcessDataLoaderIter") ||
@@ -163,8 +177,8 @@ static void scan_host(struct fo_facts *f, const struct fo_trace *t, struct names
 	free(launches);
 }
 
-/* An operator that normalises by itself: aten::native_layer_norm, aten::miopen_batch_norm, NativeBatchNormBackward0, FusedRMSNorm.
- * A module's frame says only what its kernels are for. */
+/* An operator that normalises by itself: aten::native_layer_norm, aten::miopen_batch_norm, NativeBatchNormBackward0,
+ * FusedRMSNorm. A module's frame says only what its kernels are for. */
 static bool is_norm_operator(const struct fo_trace *t, const struct fo_host_op *o)
 {
 	const char *name = fo_trace_text(t, o->name);
@@ -184,10 +198,16 @@ static bool in_norm_operator(const struct fo_trace *t, const struct fo_gpu_op *g
 
 static bool is_product(uint8_t class) { return class == FO_K_GEMM || class == FO_K_CONV; }
 
-enum { NAME_SINGLE = 1 << 0, NAME_COMPILED = 1 << 1, NAME_OPERATOR = 1 << 2, NAME_PRODUCT = 1 << 3, NAME_PERHAPS = 1 << 4 };
+enum {
+	NAME_SINGLE = 1 << 0,
+	NAME_COMPILED = 1 << 1,
+	NAME_OPERATOR = 1 << 2,
+	NAME_PRODUCT = 1 << 3,
+	NAME_PERHAPS = 1 << 4
+};
 
-/* The recorded type of the operand decides, then the kernel's name. Where neither tells, the product does not count as 32 bit. *perhaps:
- * no type is recorded, and the name does not settle it. */
+/* The recorded type of the operand decides, then the kernel's name. Where neither tells, the product does not count as
+ * 32 bit. *perhaps: no type is recorded, and the name does not settle it. */
 static bool computes_single(const struct fo_trace *t, const struct fo_gpu_op *o, uint8_t name, bool *perhaps)
 {
 	const char *dtype = fo_dtype_of_gpu(t, o);
@@ -202,14 +222,19 @@ static uint8_t kernel_name(struct fo_facts *f, const struct fo_gpu_op *o, const 
 	framework_by_name(f, name);
 	f->nccl |= o->class == FO_K_COMMUNICATION && (has(name, "nccl") || has(name, "rccl"));
 	f->optimizer_fused |= has(name, "FusedAdam") || has(name, "FusedOptimizer") || has(name, "FusedSgd");
-	unsigned product = is_product(o->class_by_name) ? NAME_PRODUCT | (is_single(name) ? NAME_SINGLE : 0) | (is_perhaps_single(name) ? NAME_PERHAPS : 0) : 0;
+	unsigned product = is_product(o->class_by_name) ? NAME_PRODUCT | (is_single(name) ? NAME_SINGLE : 0) |
+								  (is_perhaps_single(name) ? NAME_PERHAPS : 0)
+							: 0;
 	return (uint8_t)(product | (strncmp(name, "triton_", 7) == 0 ? NAME_COMPILED : 0) |
-	       ((merged >> o->class_by_name & 1) && has(name, "at::native") && !has(name, "multi_tensor") ? NAME_OPERATOR : 0));
+			 ((merged >> o->class_by_name & 1) && has(name, "at::native") && !has(name, "multi_tensor")
+				  ? NAME_OPERATOR
+				  : 0));
 }
 
 static void scan_gpu(struct fo_facts *f, const struct fo_trace *t, int16_t device, struct names *n, uint8_t *kernel)
 {
-	int64_t single_ns = 0, perhaps_ns = 0, scores_ns = 0, attention_ns = 0, written_norm_ns = 0, norm_ns = 0, pageable_ns = 0, upload_ns = 0;
+	int64_t single_ns = 0, perhaps_ns = 0, scores_ns = 0, attention_ns = 0, written_norm_ns = 0, norm_ns = 0,
+		pageable_ns = 0, upload_ns = 0;
 	int64_t compiled_ns = 0, operator_ns = 0, download_ns = 0, copied_ns = 0;
 	for (int64_t i = 0; i < t->gpu_count; i++) {
 		const struct fo_gpu_op *o = &t->gpu[i];
@@ -224,7 +249,9 @@ static void scan_gpu(struct fo_facts *f, const struct fo_trace *t, int16_t devic
 		compiled_ns = fo_plus(compiled_ns, name & NAME_COMPILED ? dur : 0);
 		operator_ns = fo_plus(operator_ns, name & NAME_OPERATOR ? dur : 0);
 		scores_ns = fo_plus(scores_ns, o->class == FO_K_SOFTMAX && (o->flags & FO_GPU_SCORES) ? dur : 0);
-		attention_ns = fo_plus(attention_ns, o->class == FO_K_ATTENTION_FORWARD || o->class == FO_K_ATTENTION_BACKWARD ? dur : 0);
+		attention_ns = fo_plus(attention_ns,
+				       o->class == FO_K_ATTENTION_FORWARD || o->class == FO_K_ATTENTION_BACKWARD ? dur
+														 : 0);
 		copied_ns = fo_plus(copied_ns, o->kind == FO_GPU_MEMCPY ? dur : 0);
 		download_ns = fo_plus(download_ns, o->kind == FO_GPU_MEMCPY && o->copy == FO_COPY_D2H ? dur : 0);
 		if (o->kind == FO_GPU_MEMCPY && o->copy == FO_COPY_H2D) {
@@ -244,7 +271,8 @@ static void scan_gpu(struct fo_facts *f, const struct fo_trace *t, int16_t devic
 		}
 	}
 	f->norm_written_share = norm_ns ? (double)written_norm_ns / (double)norm_ns : 0;
-	f->norm_written_out = f->norm_written_share > 0.5; /* a few scalings beside a fused norm are not a norm written out */
+	f->norm_written_out = f->norm_written_share >
+			      0.5; /* a few scalings beside a fused norm are not a norm written out */
 	/* Of the copies that a loader feeds; where most are pinned already, what is left is not the loader's. */
 	f->pageable = pageable_ns > 0 && 2 * pageable_ns > upload_ns;
 	/* Fused attention beside it (another model, the first layers) does not excuse what is written out. */
@@ -254,7 +282,8 @@ static void scan_gpu(struct fo_facts *f, const struct fo_trace *t, int16_t devic
 	f->fp32_by_name = f->product_ns && 2 * (double)single_ns <= (double)f->product_ns && perhaps_ns > 0;
 	double fp32_ns = (double)single_ns + (f->fp32_by_name ? (double)perhaps_ns : 0);
 	f->fp32_product_share = f->product_ns ? fp32_ns / (double)f->product_ns : 0;
-	/* One compiled function among a thousand operators does not make a compiled program; a compiled region with nothing left to merge does. */
+	/* One compiled function among a thousand operators does not make a compiled program; a compiled region with
+	 * nothing left to merge does. */
 	double merged = (double)(compiled_ns + operator_ns);
 	f->compiled_share = merged > 0 ? (double)compiled_ns / merged : f->compiled ? 1 : 0;
 	f->compiled = f->compiled_share > 0.5;
@@ -262,7 +291,8 @@ static void scan_gpu(struct fo_facts *f, const struct fo_trace *t, int16_t devic
 
 bool fo_trace_forward_only(const struct fo_trace *t, int16_t device)
 {
-	static const char *const training[] = { "autograd::engine", "Backward", "backward", "Optimizer.", "_foreach_", "_fused_adam", "_fused_sgd", NULL };
+	static const char *const training[] = { "autograd::engine", "Backward",    "backward",   "Optimizer.",
+						"_foreach_",        "_fused_adam", "_fused_sgd", NULL };
 	bool operators = t->format == FO_TRACE_OWN, kernels = false;
 	for (int64_t i = 0; i < t->gpu_count; i++) {
 		const struct fo_gpu_op *o = &t->gpu[i];
@@ -279,10 +309,12 @@ bool fo_trace_forward_only(const struct fo_trace *t, int16_t device)
 	return operators && kernels;
 }
 
-/* torch.optim has fused updates for GPUs of Adam, AdamW and SGD; that of Adagrad is for processors alone (its documentation). */
+/* torch.optim has fused updates for GPUs of Adam, AdamW and SGD; that of Adagrad is for processors alone (its
+ * documentation). */
 bool fo_optimizer_can_fuse(const struct fo_facts *f)
 {
-	return !f->optimizer[0] || !strcmp(f->optimizer, "Adam") || !strcmp(f->optimizer, "AdamW") || !strcmp(f->optimizer, "SGD");
+	return !f->optimizer[0] || !strcmp(f->optimizer, "Adam") || !strcmp(f->optimizer, "AdamW") ||
+	       !strcmp(f->optimizer, "SGD");
 }
 
 static int64_t text_cap(const struct fo_trace *t)
@@ -297,13 +329,15 @@ static int64_t text_cap(const struct fo_trace *t)
 	return (int64_t)most + 1;
 }
 
-/* Compute capability where the header does not tell, from the libraries' own names: a volta_ kernel runs on a Volta or later. */
+/* Compute capability where the header does not tell, from the libraries' own names: a volta_ kernel runs on a Volta or
+ * later. */
 static int capability_by_kernels(const struct fo_trace *t)
 {
 	static const struct {
 		const char *prefix;
 		int capability;
-	} known[] = { { "sm100_", 100 }, { "sm90_", 90 }, { "ampere_", 80 }, { "sm80_", 80 }, { "turing_", 75 }, { "volta_", 70 } };
+	} known[] = { { "sm100_", 100 }, { "sm90_", 90 },   { "ampere_", 80 },
+		      { "sm80_", 80 },   { "turing_", 75 }, { "volta_", 70 } };
 	int best = 0;
 	for (int64_t i = 0; i < t->gpu_count; i++)
 		for (size_t k = 0; k < sizeof(known) / sizeof(*known); k++)
@@ -323,9 +357,16 @@ enum fo_culprit_cause fo_culprit_cause(const struct fo_diagnosis *d)
 		const char *row;
 		enum fo_culprit_cause cause;
 	} known[] = {
-		{ "host_data", FO_CULPRIT_LOADS },   { "host_sync", FO_CULPRIT_WAITS },      { "host_launch_bound", FO_CULPRIT_LAUNCHES },
-		{ "host_other", FO_CULPRIT_HOST },   { "launch_latency", FO_CULPRIT_LAUNCHES }, { "kernel_gap", FO_CULPRIT_MOVES },
-		{ "long_call", FO_CULPRIT_HOST },    { "dependency", FO_CULPRIT_MOVES },  { "unknown", FO_CULPRIT_MOVES },	       { "exposed_mem", FO_CULPRIT_MOVES },
+		{ "host_data", FO_CULPRIT_LOADS },
+		{ "host_sync", FO_CULPRIT_WAITS },
+		{ "host_launch_bound", FO_CULPRIT_LAUNCHES },
+		{ "host_other", FO_CULPRIT_HOST },
+		{ "launch_latency", FO_CULPRIT_LAUNCHES },
+		{ "kernel_gap", FO_CULPRIT_MOVES },
+		{ "long_call", FO_CULPRIT_HOST },
+		{ "dependency", FO_CULPRIT_MOVES },
+		{ "unknown", FO_CULPRIT_MOVES },
+		{ "exposed_mem", FO_CULPRIT_MOVES },
 		{ "exposed_transfer", FO_CULPRIT_MOVES },
 	};
 	if (x->at < 0 || x->at >= d->waits || !x->row)
@@ -333,7 +374,8 @@ enum fo_culprit_cause fo_culprit_cause(const struct fo_diagnosis *d)
 	if (strcmp(x->row, "late_begin") == 0) {
 		for (int i = 0; i < d->ranks; i++)
 			for (int64_t k = 0; d->rank[i].rank == d->wait[x->at].rank && k < d->rank[i].devices; k++)
-				if (d->rank[i].device[k].device == d->wait[x->at].device && d->rank[i].device[k].steps > 1)
+				if (d->rank[i].device[k].device == d->wait[x->at].device &&
+				    d->rank[i].device[k].steps > 1)
 					return FO_CULPRIT_HOST;
 		return FO_CULPRIT_ONCE;
 	}
@@ -366,7 +408,8 @@ void fo_facts_of(const struct fo_trace *t, int16_t device, struct fo_facts *out)
 	if (device < 0 || device >= t->device_count)
 		return;
 	const struct fo_trace_device *v = &t->device[device];
-	out->capability = v->capability_major ? 10 * v->capability_major + v->capability_minor : fo_capability_of_name(fo_trace_text(t, v->name));
+	out->capability = v->capability_major ? 10 * v->capability_major + v->capability_minor
+					      : fo_capability_of_name(fo_trace_text(t, v->name));
 	if (!out->capability)
 		out->capability = capability_by_kernels(t);
 }

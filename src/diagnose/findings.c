@@ -24,18 +24,16 @@ const char *const fo_finding_kind_name[FO_FIND_COUNT] = {
 };
 
 const char *const fo_judgement_name[FO_JUDGED_COUNT] = {
-	[FO_JUDGED_HEALTHY] = "healthy",
-	[FO_JUDGED_SERIOUS] = "serious",
-	[FO_JUDGED_NO_GPU] = "no_gpu_work",
-	[FO_JUDGED_TOO_LITTLE] = "too_little_gpu_work",
-	[FO_JUDGED_WARM_UP] = "warm_up",
-	[FO_JUDGED_THINNED] = "thinned",
+	[FO_JUDGED_HEALTHY] = "healthy",    [FO_JUDGED_SERIOUS] = "serious",
+	[FO_JUDGED_NO_GPU] = "no_gpu_work", [FO_JUDGED_TOO_LITTLE] = "too_little_gpu_work",
+	[FO_JUDGED_WARM_UP] = "warm_up",    [FO_JUDGED_THINNED] = "thinned",
 };
 
 bool fo_finding_doubtful(const struct fo_finding *f)
 {
-	static const char *const id[] = { "warm-up", "start-left-out", "host-lead-in", "lost-events", "impossible-durations", "profiler-overhead",
-				   "own-others-ran" };
+	static const char *const id[] = { "warm-up",       "start-left-out",       "host-lead-in",
+					  "lost-events",   "impossible-durations", "profiler-overhead",
+					  "own-others-ran" };
 	for (size_t i = 0; i < sizeof(id) / sizeof(*id); i++)
 		if (strcmp(f->id, id[i]) == 0)
 			return true;
@@ -45,7 +43,8 @@ bool fo_finding_doubtful(const struct fo_finding *f)
 /* Share of the step that the estimate saves. */
 static double saved(const struct fo_finding *f) { return f->gain > 1 ? 1 - 1 / f->gain : 0; }
 
-/* What findings are ordered by: what promises nothing stands with half of what it costs, where an estimate from nothing to all is. */
+/* What findings are ordered by: what promises nothing stands with half of what it costs, where an estimate from nothing
+ * to all is. */
 static double weight(const struct fo_finding *f, int64_t span_ns)
 {
 	if (f->later)
@@ -53,8 +52,8 @@ static double weight(const struct fo_finding *f, int64_t span_ns)
 	return isnan(f->gain) ? (double)f->loss_ns / ((f->nearly_all ? 1 : 2) * (double)span_ns) : saved(f);
 }
 
-/* Kernels that nobody waits for: while the launching thread needs the whole step, faster ones wait for it. Without a gain to be had
- * none is printed. */
+/* Kernels that nobody waits for: while the launching thread needs the whole step, faster ones wait for it. Without a
+ * gain to be had none is printed. */
 static void hold_back(struct fo_finding *f, const struct fo_rule_context *c)
 {
 	char a[24];
@@ -67,7 +66,8 @@ static void hold_back(struct fo_finding *f, const struct fo_rule_context *c)
 		return;
 	f->later = true;
 	size_t n = strlen(f->why);
-	snprintf(f->why + n, sizeof(f->why) - n, " Alone it gains nothing yet: the launching thread needs %s of each step for its own work.",
+	snprintf(f->why + n, sizeof(f->why) - n,
+		 " Alone it gains nothing yet: the launching thread needs %s of each step for its own work.",
 		 fo_ns_text(a, c->floor_ns < c->s->l.span_ns ? c->floor_ns : c->s->l.span_ns));
 }
 
@@ -81,7 +81,9 @@ static void put(struct fo_diagnosis *d, const struct fo_finding *f)
 static void name_trace(char *text, size_t size)
 {
 	static const char *const word[][2] = {
-		{ "of the step", "of the trace" }, { "of each step", "of the trace" }, { "of a step", "of the trace" },
+		{ "of the step", "of the trace" },
+		{ "of each step", "of the trace" },
+		{ "of a step", "of the trace" },
 		{ "The step has", "The trace has" },
 	};
 	for (size_t i = 0; i < sizeof(word) / sizeof(*word); i++) {
@@ -93,8 +95,8 @@ static void name_trace(char *text, size_t size)
 	}
 }
 
-/* Rules write of the step. Where no step is marked their window is the whole trace, and the text says so; but a note explains what a
- * step is. */
+/* Rules write of the step. Where no step is marked their window is the whole trace, and the text says so; but a note
+ * explains what a step is. */
 static void name_window(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	if (c->s->device->from != FO_WINDOW_WHOLE)
@@ -159,16 +161,20 @@ static void add_healthy(struct fo_diagnosis *d, const struct fo_rule_context *c)
 			return;
 	if (2 * l->comp_ns < l->span_ns)
 		return;
-	double most = fmax(fo_share(c, l->idle_total_ns), fmax(fo_share(c, l->exposed_comm_ns), fo_share(c, l->exposed_mem_ns)));
+	double most = fmax(fo_share(c, l->idle_total_ns),
+			   fmax(fo_share(c, l->exposed_comm_ns), fo_share(c, l->exposed_mem_ns)));
 	bool alone = most <= FO_SHARE_SERIOUS;
 	snprintf(f.title, sizeof(f.title), "compute takes %.1f %% of the step, and %s", 100 * fo_share(c, l->comp_ns),
-		 alone ? "neither host, communication nor copies stand in its way" : "of the rest this trace shows no sure cure");
+		 alone ? "neither host, communication nor copies stand in its way"
+		       : "of the rest this trace shows no sure cure");
 	char rates[240];
 	fo_compute_words(c, rates, sizeof(rates));
 	snprintf(f.why, sizeof(f.why), "Idling %.1f %%, communication that nothing hides %.1f %%, copies %.1f %%: %s%s",
-		 100 * fo_share(c, l->idle_total_ns), 100 * fo_share(c, l->exposed_comm_ns), 100 * fo_share(c, l->exposed_mem_ns),
+		 100 * fo_share(c, l->idle_total_ns), 100 * fo_share(c, l->exposed_comm_ns),
+		 100 * fo_share(c, l->exposed_mem_ns),
 		 alone ? "none of them above the mark. What is left is in the kernels themselves."
-		       : "the findings below say what each of them is.", rates);
+		       : "the findings below say what each of them is.",
+		 rates);
 	name_window(c, &f);
 	fo_evidence_kernels(&f, c->s, ((uint64_t)1 << FO_K_COMPUTE_COUNT) - 1);
 	if (f.evidences == 0)
@@ -182,8 +188,8 @@ static void add_healthy(struct fo_diagnosis *d, const struct fo_rule_context *c)
 	d->finding[at] = f;
 }
 
-/* Two findings whose savings differ by less than a tenth are a tie. Then the cause of idling comes first, for what kernels cost shows
- * once the GPU is fed; so does a late rank, whose slow kernels are why the others wait. */
+/* Two findings whose savings differ by less than a tenth are a tie. Then the cause of idling comes first, for what
+ * kernels cost shows once the GPU is fed; so does a late rank, whose slow kernels are why the others wait. */
 static void break_tie(struct fo_diagnosis *d, int64_t span_ns)
 {
 	int64_t i = 0;
@@ -192,7 +198,8 @@ static void break_tie(struct fo_diagnosis *d, int64_t span_ns)
 	if (i + 1 >= d->findings || !d->finding[i + 1].serious)
 		return;
 	struct fo_finding *a = &d->finding[i], *b = a + 1;
-	bool host = b->kind == FO_FIND_HOST || b->kind == FO_FIND_DATA || b->kind == FO_FIND_COMM_WAIT, other = a->kind == FO_FIND_COMPUTE || a->kind == FO_FIND_MEMORY_BOUND;
+	bool host = b->kind == FO_FIND_HOST || b->kind == FO_FIND_DATA || b->kind == FO_FIND_COMM_WAIT,
+	     other = a->kind == FO_FIND_COMPUTE || a->kind == FO_FIND_MEMORY_BOUND;
 	if (host && other && weight(b, span_ns) > 0.9 * weight(a, span_ns)) {
 		struct fo_finding t = *a;
 		*a = *b;
@@ -249,9 +256,9 @@ static int by_length(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* What of a step's launch calls is waiting for the device, and so no floor. A call counts whose operation begins only long after it
- * returned (a millisecond: hundreds of launches ahead, the queue is full), and one that returns only when its copy is done (from or to
- * pageable memory), as far as it takes longer than the median call. */
+/* What of a step's launch calls is waiting for the device, and so no floor. A call counts whose operation begins only
+ * long after it returned (a millisecond: hundreds of launches ahead, the queue is full), and one that returns only when
+ * its copy is done (from or to pageable memory), as far as it takes longer than the median call. */
 static int64_t launch_wait(const struct fo_subject *s)
 {
 	const struct fo_trace *t = s->t;
@@ -276,10 +283,12 @@ static int64_t launch_wait(const struct fo_subject *s)
 	return sum / s->steps;
 }
 
-/* Sums the Python in short gaps, and the idling before kernels of an unfused update, which a fused one would not have. */
+/* Sums the Python in short gaps, and the idling before kernels of an unfused update, which a fused one would not have.
+ */
 static void divide_gaps(struct fo_rule_context *c, struct fo_idle_gap *gap)
 {
-	static const enum fo_idle_cause small[] = { FO_IDLE_HOST_LAUNCH_BOUND, FO_IDLE_LAUNCH_LATENCY, FO_IDLE_KERNEL_GAP };
+	static const enum fo_idle_cause small[] = { FO_IDLE_HOST_LAUNCH_BOUND, FO_IDLE_LAUNCH_LATENCY,
+						    FO_IDLE_KERNEL_GAP };
 	bool eager = fo_optimizer_is_eager(c->facts);
 	for (int64_t i = 0; i < c->gaps; i++) {
 		bool brief = gap[i].end_ns - gap[i].begin_ns <= FO_GAP_SHORT_NS;
@@ -313,8 +322,8 @@ static void without_gpu_work(struct fo_diagnosis *d)
 
 static void run_causes(struct fo_diagnosis *d, const struct fo_rule_context *c)
 {
-	static const struct fo_rule_row *const gpu[] = { fo_rules_host, fo_rules_marked, fo_rules_comm,    fo_rules_small,
-							  fo_rules_gpu,  fo_rules_compute, fo_rules_shape };
+	static const struct fo_rule_row *const gpu[] = { fo_rules_host, fo_rules_marked,  fo_rules_comm, fo_rules_small,
+							 fo_rules_gpu,  fo_rules_compute, fo_rules_shape };
 	if (c->s->t->format == FO_TRACE_OWN) {
 		run_rules(d, c, fo_rules_own);
 		return;
@@ -352,7 +361,8 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 	fo_marks_find(&c, gap);
 	divide_gaps(&c, gap);
 	facts.merges = fo_merges(&c);
-	/* What one thread does cannot be shorter than what it does: operators and calls, its data loading, its Python. */
+	/* What one thread does cannot be shorter than what it does: operators and calls, its data loading, its Python.
+	 */
 	c.launch_ns = s.launch_busy_ns > 0 ? s.launch_busy_ns - launch_wait(&s) : 0;
 	c.loader_ns = facts.loader_inline ? s.loader_ns - s.loader_busy_ns : 0;
 	if (c.launch_ns > 0)

@@ -1,5 +1,5 @@
-/* Inside the files that turn ledgers into advice: bridge.c, products.c, device.c, evidence.c, facts.c, settings.c, gain.c, rules*.c,
- * unknowns.c, findings.c. */
+/* Inside the files that turn ledgers into advice: bridge.c, products.c, device.c, evidence.c, facts.c, settings.c,
+ * gain.c, rules*.c, unknowns.c, findings.c. */
 #ifndef FO_DIAGNOSE_FINDINGS_INT_H
 #define FO_DIAGNOSE_FINDINGS_INT_H
 
@@ -13,18 +13,20 @@ struct fo_subject {
 	const struct fo_rank_ledger *rank;
 	const struct fo_device_ledger *device;
 	const struct fo_trace *t;
-	int16_t id; /* of the device in the trace's device[] */
-	struct fo_ledger l;         /* of one step; its parts sum to span_ns, which is end - begin only for the median */
-	int64_t begin_ns, end_ns;   /* where its events are: the median step, or all of them */
-	int64_t steps;              /* in it: 1 but for the mean */
+	int16_t id;               /* of the device in the trace's device[] */
+	struct fo_ledger l;       /* of one step; its parts sum to span_ns, which is end - begin only for the median */
+	int64_t begin_ns, end_ns; /* where its events are: the median step, or all of them */
+	int64_t steps;            /* in it: 1 but for the mean */
 	int64_t launch_busy_ns, loader_ns, loader_busy_ns; /* of a step; launch_busy_ns -1 unknown */
 };
 /* fo_shown_device of the slowest rank and its fo_shown_step. false: no device with GPU operations. */
 bool fo_subject_of(const struct fo_diagnosis *d, struct fo_subject *out);
-void fo_subject_device(struct fo_subject *out, const struct fo_diagnosis *d, const struct fo_rank_ledger *r, const struct fo_device_ledger *v);
-/* The GPU operations of a device that begin before `end` and are not over by `begin`: first and one past the last of t->gpu (others of
- * the same device may lie between whose end comes earlier). */
-void fo_subject_ops(const struct fo_trace *t, int16_t device, int64_t begin, int64_t end, int64_t *first, int64_t *last);
+void fo_subject_device(struct fo_subject *out, const struct fo_diagnosis *d, const struct fo_rank_ledger *r,
+		       const struct fo_device_ledger *v);
+/* The GPU operations of a device that begin before `end` and are not over by `begin`: first and one past the last of
+ * t->gpu (others of the same device may lie between whose end comes earlier). */
+void fo_subject_ops(const struct fo_trace *t, int16_t device, int64_t begin, int64_t end, int64_t *first,
+		    int64_t *last);
 
 /* ---- gaps of a window ---- */
 
@@ -33,14 +35,18 @@ struct fo_idle_gap {
 	int64_t idle_ns[FO_IDLE_COUNT]; /* sums to it */
 	int64_t op;                     /* in t->gpu: what ended it; -1: nothing did */
 };
-/* Where no operation of the device runs in the subject's step, divided as the ledger divides; *out is freed with free(). */
+/* Where no operation of the device runs in the subject's step, divided as the ledger divides; *out is freed with
+ * free(). */
 int64_t fo_idle_gaps(const struct fo_subject *s, struct fo_idle_gap **out);
 
 /* ---- evidence ---- */
 
-/* Each fills f->evidence with at most FO_EVIDENCE_MAX events, the longest first, those of different kernels or operators preferred. */
-void fo_evidence_kernels(struct fo_finding *f, const struct fo_subject *s, uint64_t classes); /* bits 1 << fo_kernel_class */
-void fo_evidence_kernel(struct fo_finding *f, const struct fo_subject *s, const struct fo_gpu_op *o); /* behind those there are, in any order */
+/* Each fills f->evidence with at most FO_EVIDENCE_MAX events, the longest first, those of different kernels or
+ * operators preferred. */
+void fo_evidence_kernels(struct fo_finding *f, const struct fo_subject *s,
+			 uint64_t classes); /* bits 1 << fo_kernel_class */
+void fo_evidence_kernel(struct fo_finding *f, const struct fo_subject *s,
+			const struct fo_gpu_op *o); /* behind those there are, in any order */
 void fo_evidence_copies(struct fo_finding *f, const struct fo_subject *s);
 void fo_evidence_recomputed(struct fo_finding *f, const struct fo_subject *s);
 void fo_evidence_host(struct fo_finding *f, const struct fo_subject *s, enum fo_host_kind kind);
@@ -48,20 +54,21 @@ void fo_evidence_host(struct fo_finding *f, const struct fo_subject *s, enum fo_
 int32_t fo_idle_gap_operator(const struct fo_subject *s, const struct fo_idle_gap *g);
 /* The launching call (in t->launch) that held that thread for most of the gap; -1: none did. */
 int64_t fo_idle_gap_call(const struct fo_subject *s, const struct fo_idle_gap *g);
-/* Gaps of which at least half has one of these causes (bits 1 << fo_idle_cause), those of a length between `least` and `most` ns. */
-void fo_evidence_gaps(struct fo_finding *f, const struct fo_subject *s, const struct fo_idle_gap *gap, int64_t gaps, unsigned causes,
-		      int64_t least, int64_t most);
+/* Gaps of which at least half has one of these causes (bits 1 << fo_idle_cause), those of a length between `least` and
+ * `most` ns. */
+void fo_evidence_gaps(struct fo_finding *f, const struct fo_subject *s, const struct fo_idle_gap *gap, int64_t gaps,
+		      unsigned causes, int64_t least, int64_t most);
 /* Host operators of any kind whose name contains this, anywhere in the trace. */
 void fo_evidence_named(struct fo_finding *f, const struct fo_subject *s, const char *part);
-void fo_evidence_add(struct fo_finding *f, int rank, int16_t device, int64_t begin_ns, int64_t duration_ns, const char *name,
-		     const char *of); /* of: NULL or the operator and module */
+void fo_evidence_add(struct fo_finding *f, int rank, int16_t device, int64_t begin_ns, int64_t duration_ns,
+		     const char *name, const char *of); /* of: NULL or the operator and module */
 
 /* ---- what a trace shows of the program ---- */
 
 /* Why the rank that others wait for is late, as far as its ledger beyond the others' tells. */
 enum fo_culprit_cause {
-	FO_CULPRIT_NONE,     /* nobody waits, or nothing tells */
-	FO_CULPRIT_ONCE,     /* it began later, in a trace of one step */
+	FO_CULPRIT_NONE, /* nobody waits, or nothing tells */
+	FO_CULPRIT_ONCE, /* it began later, in a trace of one step */
 	FO_CULPRIT_LOADS,
 	FO_CULPRIT_LAUNCHES,
 	FO_CULPRIT_WAITS,    /* for its GPU, or allocates */
@@ -93,11 +100,20 @@ int fo_capability_of_name(const char *name);
 
 /* ---- kinds of communication (comm_kinds.c) ---- */
 
-enum fo_comm_kind { FO_COMM_ALL_REDUCE, FO_COMM_REDUCE_SCATTER, FO_COMM_ALL_GATHER, FO_COMM_ALL_TO_ALL, FO_COMM_POINT_TO_POINT, FO_COMM_OTHER, FO_COMM_KINDS };
+enum fo_comm_kind {
+	FO_COMM_ALL_REDUCE,
+	FO_COMM_REDUCE_SCATTER,
+	FO_COMM_ALL_GATHER,
+	FO_COMM_ALL_TO_ALL,
+	FO_COMM_POINT_TO_POINT,
+	FO_COMM_OTHER,
+	FO_COMM_KINDS
+};
 struct fo_comm_kinds {
 	int64_t ns[FO_COMM_KINDS], all_ns; /* durations over all steps of the subject */
 	bool tensor_parallel;
-	int64_t reduces, reduce_ns, reduce_median_ns, reduce_bytes; /* all-reduces of a step that are not tensor-parallel; bytes 0: unknown */
+	int64_t reduces, reduce_ns, reduce_median_ns,
+		reduce_bytes; /* all-reduces of a step that are not tensor-parallel; bytes 0: unknown */
 };
 void fo_comm_kinds_of(const struct fo_subject *s, struct fo_comm_kinds *out);
 
@@ -105,62 +121,63 @@ struct fo_facts {
 	const char *framework; /* "PyTorch", "TorchTitan", "Megatron-LM", "DeepSpeed", "vLLM" */
 	enum fo_vendor vendor;
 	const struct fo_vendor_words *words; /* of that vendor */
-	bool loader, loader_inline; /* a data loader is annotated; on a thread that launches GPU work */
-	bool frames;                /* Python's, recorded with_stack */
-	bool compiled, graphs;      /* most of what a compiler merges comes from one; replayed graphs */
-	bool merges;                /* what a compiler could merge takes enough of the step (fo_merges) */
-	double compiled_share;      /* of the time of compiled kernels and of operators that a compiler would merge */
+	bool loader, loader_inline;          /* a data loader is annotated; on a thread that launches GPU work */
+	bool frames;                         /* Python's, recorded with_stack */
+	bool compiled, graphs;               /* most of what a compiler merges comes from one; replayed graphs */
+	bool merges;                         /* what a compiler could merge takes enough of the step (fo_merges) */
+	double compiled_share; /* of the time of compiled kernels and of operators that a compiler would merge */
 	bool optimizer_foreach, optimizer_loop, optimizer_fused;
-	char optimizer[24];         /* "AdamW"; "" where the trace does not name it */
+	char optimizer[24]; /* "AdamW"; "" where the trace does not name it */
 	bool ddp, fsdp, data_parallel, moe;
-	bool uploads, offloads;     /* copies to the device are most of all copies; much goes either way */
-	bool transformers;          /* modules are named as Hugging Face's library names its models */
-	bool loss;                  /* kernels of the loss take a fortieth of the step or more */
-	bool gc, saves;             /* garbage collection or the writing of a checkpoint is marked in the trace */
+	bool uploads, offloads; /* copies to the device are most of all copies; much goes either way */
+	bool transformers;      /* modules are named as Hugging Face's library names its models */
+	bool loss;              /* kernels of the loss take a fortieth of the step or more */
+	bool gc, saves;         /* garbage collection or the writing of a checkpoint is marked in the trace */
 	struct fo_comm_kinds comm;
 	bool pageable, blocking_copies, sync_calls, alloc_calls;
 	bool nvidia, amd, nccl;
 	bool norm_written_out, attention_written_out;
 	bool hidden_ragged, tokens_ragged; /* dimensions that cost products time, and what they are (rules_shape.c) */
-	double norm_written_share;  /* of the normalisations' time: kernels of elementwise operators, not of a norm's */
-	bool before_pytorch_2;      /* the trace was recorded before its release */
+	double norm_written_share; /* of the normalisations' time: kernels of elementwise operators, not of a norm's */
+	bool before_pytorch_2;     /* the trace was recorded before its release */
 	enum fo_culprit_cause culprit;
-	int capability;             /* 10 x major + minor; 0 unknown */
-	double fp32_product_share;  /* of the products' and convolutions' time: kernels of 32 bit without matrix units */
-	bool fp32_by_name;          /* not without those of which only a type in the kernel's name says so */
-	int64_t product_ns;         /* their time, durations added up */
+	int capability;            /* 10 x major + minor; 0 unknown */
+	double fp32_product_share; /* of the products' and convolutions' time: kernels of 32 bit without matrix units */
+	bool fp32_by_name;         /* not without those of which only a type in the kernel's name says so */
+	int64_t product_ns;        /* their time, durations added up */
 };
 /* PyTorch has a fused update of this optimizer for GPUs, or the trace does not name it. */
 bool fo_optimizer_can_fuse(const struct fo_facts *f);
 void fo_facts_of(const struct fo_trace *t, int16_t device, struct fo_facts *out);
-/* Operators are recorded, and neither a backward pass nor an optimizer is among them or among the device's kernels. A trace of our own
- * (FO_TRACE_OWN) has no operators: its kernels tell. */
+/* Operators are recorded, and neither a backward pass nor an optimizer is among them or among the device's kernels. A
+ * trace of our own (FO_TRACE_OWN) has no operators: its kernels tell. */
 bool fo_trace_forward_only(const struct fo_trace *t, int16_t device);
 
 /* Rows of data/settings.tsv for a finding: those of the framework in use, else PyTorch's; NCCL's behind them. */
-void fo_settings_add(struct fo_finding *f, const char *finding, const struct fo_facts *facts, const struct fo_pipeline *p);
+void fo_settings_add(struct fo_finding *f, const char *finding, const struct fo_facts *facts,
+		     const struct fo_pipeline *p);
 
-/* Of settings in the order in which they are shown: what is typed as one call with several arguments is typed once, where it stands
- * first; the others keep their words. */
+/* Of settings in the order in which they are shown: what is typed as one call with several arguments is typed once,
+ * where it stands first; the others keep their words. */
 void fo_settings_join(struct fo_setting *const *setting, int n);
 
 /* ---- gain ---- */
 
-/* What removing a cause could do to a step. The loss is `most` R, the ceiling T / (T - most R). The estimate lies between two new step
- * times:
- *   best   T - most R,                 not below best_floor
- *   worst  T - least R, not below floor, and reappear on top; not below best, not above T
- * and its middle is the mean of the two. docs/diagnosis-rules.md says where `least`, `most` and `reappear` come from per finding. */
+/* What removing a cause could do to a step. The loss is `most` R, the ceiling T / (T - most R). The estimate lies
+ * between two new step times: best   T - most R,                 not below best_floor worst  T - least R, not below
+ * floor, and reappear on top; not below best, not above T and its middle is the mean of the two.
+ * docs/diagnosis-rules.md says where `least`, `most` and `reappear` come from per finding. */
 struct fo_gain {
 	int64_t step_ns, removable_ns; /* T, R */
 	double least, most;            /* shares of R that go away in the worst and in the best case */
 	int64_t reappear_ns;           /* what may come back elsewhere */
 	int64_t floor_ns;              /* no step is shorter: the launching thread's own work; 0 unknown */
-	int64_t best_floor_ns;         /* the same in the best case, where the cure shortens that work too; 0: as floor_ns */
-	bool at_most;                  /* nothing but names speaks for it: only "up to" the best case is said */
+	int64_t best_floor_ns; /* the same in the best case, where the cure shortens that work too; 0: as floor_ns */
+	bool at_most;          /* nothing but names speaks for it: only "up to" the best case is said */
 };
-/* Above this ceiling no factor is said. What is left then is less than a tenth of the step, and a step is known to a fiftieth of itself
- * (FO_GAIN_NONE): such a quotient would be wrong by a fifth and more, and by any factor where nearly nothing is left. */
+/* Above this ceiling no factor is said. What is left then is less than a tenth of the step, and a step is known to a
+ * fiftieth of itself (FO_GAIN_NONE): such a quotient would be wrong by a fifth and more, and by any factor where nearly
+ * nothing is left. */
 #define FO_CEILING_MOST 10.0
 /* Below this even the best case of the estimate is within what one step differs from the next. */
 #define FO_GAIN_NONE 1.02
@@ -172,23 +189,28 @@ void fo_gain_none(struct fo_finding *f);
 
 /* The share of the peak that the best published attention kernels reach (rules_compute.c). */
 #define FO_ATTENTION_BEST 0.75
-/* Above this share of the step a cause is worth a line: the TensorBoard plug-in of the PyTorch profiler named data loading from 5 % on
- * (tb_plugin profiler/data.py), Ascend's advisor every cause. */
+/* Above this share of the step a cause is worth a line: the TensorBoard plug-in of the PyTorch profiler named data
+ * loading from 5 % on (tb_plugin profiler/data.py), Ascend's advisor every cause. */
 #define FO_SHARE_ADVICE 0.05
-/* Above this one it is serious, and may be the bottleneck: the plug-in's mark for communication, ours for idling, copies and products. */
+/* Above this one it is serious, and may be the bottleneck: the plug-in's mark for communication, ours for idling,
+ * copies and products. */
 #define FO_SHARE_SERIOUS 0.10
-/* Where nothing better is known, at least half of what could go is assumed to go. Not calibrated: docs/diagnosis-rules.md. */
+/* Where nothing better is known, at least half of what could go is assumed to go. Not calibrated:
+ * docs/diagnosis-rules.md. */
 #define FO_GAIN_HALF 0.5
 
-/* What stands beside what on a stream (chains.c): which kernels a compiler could take together, and attention that is written out. Of
- * one step, and exclusive as the ledger's classes are. */
+/* What stands beside what on a stream (chains.c): which kernels a compiler could take together, and attention that is
+ * written out. Of one step, and exclusive as the ledger's classes are. */
 struct fo_chains {
-	int64_t fusable_ns, fusable_ops; /* kernels that each do one operator, with another such beside them; attention's not */
-	int64_t alone_ns;                /* kernels that only move bytes and have none beside them, or are several operators already */
-	int64_t softmax_ns, between_ns;  /* attention written out: its softmax, and what stands between that and its products */
-	int64_t product_ns;              /* its products */
-	double product_flop;             /* of product_ns; NaN: shapes are not recorded */
-	bool operators_known;            /* operators are recorded for most of the time that could be merged, not kernels' names alone */
+	int64_t fusable_ns,
+		fusable_ops; /* kernels that each do one operator, with another such beside them; attention's not */
+	int64_t alone_ns; /* kernels that only move bytes and have none beside them, or are several operators already */
+	int64_t softmax_ns,
+		between_ns;   /* attention written out: its softmax, and what stands between that and its products */
+	int64_t product_ns;   /* its products */
+	double product_flop;  /* of product_ns; NaN: shapes are not recorded */
+	bool operators_known; /* operators are recorded for most of the time that could be merged, not kernels' names
+				 alone */
 };
 void fo_chains_of(const struct fo_subject *s, struct fo_chains *out);
 
@@ -214,23 +236,27 @@ struct fo_rule_context {
 	int64_t gaps;
 	double host_data_share; /* of the host's steps: the data loader's exclusive part; 0 unknown */
 	double host_step_ns;    /* their mean length; 0 unknown */
-	int64_t floor_ns;       /* the launching thread's own work in a step, its data loading and Python included; 0 unknown */
-	int64_t launch_ns;      /* of it: inside operators and calls */
-	int64_t loader_ns;      /* of it: in the data loader beside operators; 0 where that has processes of its own */
-	bool no_training_step;  /* the window is something else: what a step would gain is not to be had from it */
+	int64_t floor_ns;  /* the launching thread's own work in a step, its data loading and Python included; 0 unknown
+			    */
+	int64_t launch_ns; /* of it: inside operators and calls */
+	int64_t loader_ns; /* of it: in the data loader beside operators; 0 where that has processes of its own */
+	bool no_training_step; /* the window is something else: what a step would gain is not to be had from it */
 	int64_t marked_ns[FO_MARK_COUNT][FO_IDLE_COUNT]; /* idling of a step that lies in what is marked */
 	int64_t optimizer_idle_ns[FO_IDLE_COUNT];        /* idling of a step that a kernel of an unfused update ended */
-	int64_t other_short_ns; /* idle[HOST_OTHER] in gaps that are not longer than FO_GAP_SHORT_NS: Python between operators */
+	int64_t other_short_ns; /* idle[HOST_OTHER] in gaps that are not longer than FO_GAP_SHORT_NS: Python between
+				   operators */
 };
 /* The usual gain: between `least` (a share) and all of `ns` goes, and the floor holds. */
 void fo_gain_usual(const struct fo_rule_context *c, struct fo_finding *f, int64_t ns, double least);
 /* Exposed communication of a step that is small all-reduces, where they are worth a line (rules_small.c). */
 int64_t fo_small_reduces(const struct fo_rule_context *c);
-/* Does the kernel rearrange an operand of a matrix product? Does it turn a layout around anywhere else, as for a convolution? */
+/* Does the kernel rearrange an operand of a matrix product? Does it turn a layout around anywhere else, as for a
+ * convolution? */
 bool fo_product_rearranges(const struct fo_trace *t, const struct fo_gpu_op *g);
 bool fo_turns_layout(const struct fo_trace *t, const struct fo_gpu_op *g);
 /* Time of such kernels in a step, exclusive as the ledger has it, with the longest as evidence. */
-int64_t fo_layout_ns(const struct fo_rule_context *c, bool (*wanted)(const struct fo_trace *t, const struct fo_gpu_op *g), struct fo_finding *f,
+int64_t fo_layout_ns(const struct fo_rule_context *c,
+		     bool (*wanted)(const struct fo_trace *t, const struct fo_gpu_op *g), struct fo_finding *f,
 		     int64_t *kernels);
 /* The mean bubble over the stages that were given; 0: no pipeline. */
 double fo_pipeline_bubble(const struct fo_pipeline *p);
@@ -243,37 +269,43 @@ static inline int64_t fo_idle_of(const struct fo_rule_context *c, enum fo_idle_c
 {
 	return c->s->l.idle_ns[cause] - fo_marked(c, cause) - c->optimizer_idle_ns[cause];
 }
-/* The step's time in kernels that a compiler could merge, without what attention-eager speaks of. Is it enough to propose a compiler? */
+/* The step's time in kernels that a compiler could merge, without what attention-eager speaks of. Is it enough to
+ * propose a compiler? */
 int64_t fo_merging_ns(const struct fo_rule_context *c);
 bool fo_merges(const struct fo_rule_context *c);
 /* An update of many kernels, and what it takes: their time and the idling before them (rules_gpu.c). */
 bool fo_optimizer_is_eager(const struct fo_facts *f);
 bool fo_optimizer_counts(const struct fo_rule_context *c);
-/* What an operator's way through Python and the framework costs is 10 to 100 us, and several may fall together; what holds the launching
- * thread longer is something else: garbage collection, a log line, a checkpoint, one operator on the processor. */
+/* What an operator's way through Python and the framework costs is 10 to 100 us, and several may fall together; what
+ * holds the launching thread longer is something else: garbage collection, a log line, a checkpoint, one operator on
+ * the processor. */
 #define FO_GAP_SHORT_NS INT64_C(1000000)
 /* Of all operations, the share that a compiler could merge with a neighbour. */
 static inline double fo_fusable(const struct fo_rule_context *c)
 {
 	return c->s->l.ops > 0 ? (double)c->chain->fusable_ops / (double)c->s->l.ops : 0;
 }
-static inline double fo_share(const struct fo_rule_context *c, int64_t ns) { return (double)ns / (double)c->s->l.span_ns; }
+static inline double fo_share(const struct fo_rule_context *c, int64_t ns)
+{
+	return (double)ns / (double)c->s->l.span_ns;
+}
 /* The kernels that move bytes rather than compute, as bits; a compiler's fused ones are not among them. */
-#define FO_MOVING_CLASSES                                                                                                              \
-	(1u << FO_K_NORM | 1u << FO_K_OPTIMIZER | 1u << FO_K_LOSS | 1u << FO_K_SOFTMAX | 1u << FO_K_ROPE | 1u << FO_K_EMBEDDING |        \
-	 1u << FO_K_POOL | 1u << FO_K_CAST | 1u << FO_K_ELEMENTWISE | 1u << FO_K_COPY | 1u << FO_K_REDUCE | 1u << FO_K_RNG)
+#define FO_MOVING_CLASSES                                                                                      \
+	(1u << FO_K_NORM | 1u << FO_K_OPTIMIZER | 1u << FO_K_LOSS | 1u << FO_K_SOFTMAX | 1u << FO_K_ROPE |     \
+	 1u << FO_K_EMBEDDING | 1u << FO_K_POOL | 1u << FO_K_CAST | 1u << FO_K_ELEMENTWISE | 1u << FO_K_COPY | \
+	 1u << FO_K_REDUCE | 1u << FO_K_RNG)
 int64_t fo_class_time(const struct fo_ledger *l, uint64_t classes);
 
-/* Fills *f (all but id, kind, settings, dollars) and returns true where the finding holds. `f->serious` where it passes the mark at which a
- * bottleneck is named. */
+/* Fills *f (all but id, kind, settings, dollars) and returns true where the finding holds. `f->serious` where it passes
+ * the mark at which a bottleneck is named. */
 typedef bool fo_rule(const struct fo_rule_context *c, struct fo_finding *f);
 struct fo_rule_row {
 	const char *id;
 	enum fo_finding_kind kind;
 	fo_rule *holds;
 };
-extern const struct fo_rule_row fo_rules_validity[], fo_rules_window[], fo_rules_host[], fo_rules_gpu[], fo_rules_comm[], fo_rules_compute[],
-	fo_rules_marked[], fo_rules_small[], fo_rules_shape[], fo_rules_warm[],
+extern const struct fo_rule_row fo_rules_validity[], fo_rules_window[], fo_rules_host[], fo_rules_gpu[],
+	fo_rules_comm[], fo_rules_compute[], fo_rules_marked[], fo_rules_small[], fo_rules_shape[], fo_rules_warm[],
 	fo_rules_own[]; /* end with id NULL; own: all there are for a timeline of our own */
 /* The note that other programs ran beside one, by the load of its record. */
 bool fo_own_others_ran(const struct fo_rule_context *c, struct fo_finding *f);
@@ -299,8 +331,8 @@ int fo_without_gpu_work(const struct fo_diagnosis *d, struct fo_finding out[2]);
 
 /* rules_shape.c: hidden_ragged and tokens_ragged. */
 void fo_shape_facts(const struct fo_subject *s, struct fo_facts *facts);
-/* rates.c: sentences with a blank in front, "" where the trace does not tell: what elementwise operators move, how fast copies are, what
- * products and attention reach. */
+/* rates.c: sentences with a blank in front, "" where the trace does not tell: what elementwise operators move, how fast
+ * copies are, what products and attention reach. */
 void fo_moving_words(const struct fo_diagnosis *d, char *out, size_t size);
 void fo_copy_words_of(const struct fo_rule_context *c, char *out, size_t size);
 void fo_compute_words(const struct fo_rule_context *c, char *out, size_t size);

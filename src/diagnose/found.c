@@ -10,7 +10,8 @@
 
 enum { SHOWN = 4 }; /* of one kind; JSON has all */
 
-/* The begin and end of a recording cut off a few kernels; where a hundredth of the launches lack theirs, events were left out. */
+/* The begin and end of a recording cut off a few kernels; where a hundredth of the launches lack theirs, events were
+ * left out. */
 #define THIN 0.01
 
 struct lines {

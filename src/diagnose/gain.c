@@ -26,7 +26,8 @@ void fo_gain_solve(const struct fo_gain *g, struct fo_finding *f)
 		return;
 	}
 	int64_t floor = bounded(g->floor_ns, 1, step);
-	int64_t best = bounded(step - removable, g->best_floor_ns > 0 ? bounded(g->best_floor_ns, 1, floor) : floor, step);
+	int64_t best = bounded(step - removable, g->best_floor_ns > 0 ? bounded(g->best_floor_ns, 1, floor) : floor,
+			       step);
 	int64_t least = bounded(step - (int64_t)(g->least * (double)all), floor, step);
 	int64_t worst = bounded(least + bounded(g->reappear_ns, 0, step), best, step);
 	f->ceiling = (double)step / (double)(step - removable);

@@ -7,14 +7,10 @@
 #include <string.h>
 
 const char *const fo_host_part_name[FO_HOST_PART_COUNT] = {
-	[FO_HOST_PART_KERNEL] = "kernel",
-	[FO_HOST_PART_MEMCPY] = "memcpy",
-	[FO_HOST_PART_MEMSET] = "memset",
-	[FO_HOST_PART_COMMUNICATION] = "communication",
-	[FO_HOST_PART_RUNTIME] = "runtime",
-	[FO_HOST_PART_DATA] = "data_loader",
-	[FO_HOST_PART_CPU] = "cpu_exec",
-	[FO_HOST_PART_OTHER] = "other",
+	[FO_HOST_PART_KERNEL] = "kernel",   [FO_HOST_PART_MEMCPY] = "memcpy",
+	[FO_HOST_PART_MEMSET] = "memset",   [FO_HOST_PART_COMMUNICATION] = "communication",
+	[FO_HOST_PART_RUNTIME] = "runtime", [FO_HOST_PART_DATA] = "data_loader",
+	[FO_HOST_PART_CPU] = "cpu_exec",    [FO_HOST_PART_OTHER] = "other",
 };
 
 /* A step and the GPU operations whose launch lies wholly inside it. */
@@ -41,8 +37,8 @@ static struct step *around(struct step *s, int64_t n, const struct fo_launch *l)
 	return low && l->end_ns <= s[low - 1].end ? &s[low - 1] : NULL;
 }
 
-/* A step lasts until its last GPU operation ends, and the next one begins then if that is behind the host's begin. Returns how many
- * steps are whole: of the last one the profiler may have missed operations. */
+/* A step lasts until its last GPU operation ends, and the next one begins then if that is behind the host's begin.
+ * Returns how many steps are whole: of the last one the profiler may have missed operations. */
 static int64_t stretch(const struct fo_trace *t, struct step *s, int64_t n)
 {
 	int64_t matched = 0;
@@ -66,7 +62,8 @@ static int64_t stretch(const struct fo_trace *t, struct step *s, int64_t n)
 	/* What was launched in no step and ended before the first one's operations began belongs to no step. */
 	for (int64_t i = 0; s[0].launched && i < t->gpu_count; i++) {
 		const struct fo_gpu_op *g = &t->gpu[i];
-		if (g->end_ns < s[0].gpu_begin && g->end_ns > before && (g->launch < 0 || !around(s, n, &t->launch[g->launch])))
+		if (g->end_ns < s[0].gpu_begin && g->end_ns > before &&
+		    (g->launch < 0 || !around(s, n, &t->launch[g->launch])))
 			before = g->end_ns;
 	}
 	for (int64_t i = 0; i < n; i++) {
@@ -141,7 +138,9 @@ void fo_host_steps(struct fo_rank_ledger *r)
 	int64_t n = 0;
 	for (int64_t i = 0; i < t->step_count; i++)
 		if (t->step[i].thread >= 0)
-			s[n++] = (struct step){ .number = t->step[i].number, .begin = t->step[i].begin_ns, .end = t->step[i].end_ns };
+			s[n++] = (struct step){ .number = t->step[i].number,
+						.begin = t->step[i].begin_ns,
+						.end = t->step[i].end_ns };
 	qsort(s, (size_t)n, sizeof *s, by_begin);
 	n = n ? stretch(t, s, n) : 0;
 	r->host = fo_xmalloc((size_t)(n + 1) * sizeof *r->host);

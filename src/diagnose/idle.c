@@ -1,4 +1,5 @@
-/* Why a device idled. The operation that ends the gap tells: when it was launched, and what its thread did until then. */
+/* Why a device idled. The operation that ends the gap tells: when it was launched, and what its thread did until then.
+ */
 #include "diagnose/ledger_int.h"
 
 #include "base/mem.h"
@@ -19,25 +20,30 @@ const char *const fo_idle_name[FO_IDLE_COUNT] = {
 	[FO_IDLE_UNKNOWN] = "unknown",
 };
 
-/* Between two operators of a busy thread lies the interpreter: on the public traces of docs/traces.md most such holes are shorter than
- * this, and those that are longer (a logger, garbage collection, a checkpoint) mostly exceed it many times. */
+/* Between two operators of a busy thread lies the interpreter: on the public traces of docs/traces.md most such holes
+ * are shorter than this, and those that are longer (a logger, garbage collection, a checkpoint) mostly exceed it many
+ * times. */
 #define HOLE_NS INT64_C(50000)
 
 /* Does the host wait inside this call until the GPU has done something? */
 static bool waits(const char *name)
 {
-	return strstr(name, "StreamSynchronize") || strstr(name, "DeviceSynchronize") || strstr(name, "EventSynchronize") ||
-	       strstr(name, "CtxSynchronize") || strstr(name, "StreamWaitValue") || fo_text_ends(name, "cudaMemcpy") ||
-	       fo_text_ends(name, "hipMemcpy") || fo_text_ends(name, "hipMemcpyWithStream") || fo_text_ends(name, "cudaFree");
+	return strstr(name, "StreamSynchronize") || strstr(name, "DeviceSynchronize") ||
+	       strstr(name, "EventSynchronize") || strstr(name, "CtxSynchronize") || strstr(name, "StreamWaitValue") ||
+	       fo_text_ends(name, "cudaMemcpy") || fo_text_ends(name, "hipMemcpy") ||
+	       fo_text_ends(name, "hipMemcpyWithStream") || fo_text_ends(name, "cudaFree");
 }
 
-/* Calls that load code onto the device: cuModuleLoadData, cuLibraryLoadData, hipModuleLoad, cuLinkComplete, cudaGraphInstantiate. */
+/* Calls that load code onto the device: cuModuleLoadData, cuLibraryLoadData, hipModuleLoad, cuLinkComplete,
+ * cudaGraphInstantiate. */
 static bool loads(const char *name)
 {
-	return strstr(name, "ModuleLoad") || strstr(name, "LibraryLoad") || strstr(name, "cuLink") || strstr(name, "GraphInstantiate");
+	return strstr(name, "ModuleLoad") || strstr(name, "LibraryLoad") || strstr(name, "cuLink") ||
+	       strstr(name, "GraphInstantiate");
 }
 
-/* What a thread does while it captures a graph runs nothing on the GPU: a preparation, as loading is. op[] is by thread, then begin. */
+/* What a thread does while it captures a graph runs nothing on the GPU: a preparation, as loading is. op[] is by
+ * thread, then begin. */
 static void captures(struct fo_idle *h)
 {
 	const struct fo_trace *t = h->t;
@@ -96,7 +102,10 @@ static void collect(struct fo_idle *h, bool recorded)
 void fo_idle_init(struct fo_idle *h, const struct fo_trace *t, bool recorded)
 {
 	size_t n = (size_t)t->thread_count + 1; /* + 1: none is empty */
-	*h = (struct fo_idle){ .t = t, .recorded = recorded, .sync = fo_xmalloc(n * sizeof *h->sync), .busy = fo_xmalloc(n * sizeof *h->busy),
+	*h = (struct fo_idle){ .t = t,
+			       .recorded = recorded,
+			       .sync = fo_xmalloc(n * sizeof *h->sync),
+			       .busy = fo_xmalloc(n * sizeof *h->busy),
 			       .load = fo_xmalloc(n * sizeof *h->load),
 			       .last_thread = fo_xmalloc((size_t)(t->device_count + 1) * sizeof *h->last_thread) };
 	collect(h, recorded);
@@ -131,7 +140,10 @@ struct cursor {
 	const struct fo_intervals *s;
 	size_t i;
 };
-static struct cursor cursor_at(const struct fo_intervals *s, int64_t at) { return (struct cursor){ s, fo_intervals_find(s, at) }; }
+static struct cursor cursor_at(const struct fo_intervals *s, int64_t at)
+{
+	return (struct cursor){ s, fo_intervals_find(s, at) };
+}
 /* Is `at` inside? *until is lowered to the next time at which the answer changes. */
 static bool cursor_inside(struct cursor *c, int64_t at, int64_t *until)
 {
@@ -146,14 +158,16 @@ static bool cursor_inside(struct cursor *c, int64_t at, int64_t *until)
 }
 
 /* [from, to) before the launch on thread `thread`. */
-static void divide_host(const struct fo_idle *h, int32_t thread, int64_t from, int64_t to, int64_t idle_ns[FO_IDLE_COUNT])
+static void divide_host(const struct fo_idle *h, int32_t thread, int64_t from, int64_t to,
+			int64_t idle_ns[FO_IDLE_COUNT])
 {
-	struct cursor data = cursor_at(&h->data, from), sync = cursor_at(&h->sync[thread], from), load = cursor_at(&h->load[thread], from),
-		      busy = cursor_at(&h->busy[thread], from);
+	struct cursor data = cursor_at(&h->data, from), sync = cursor_at(&h->sync[thread], from),
+		      load = cursor_at(&h->load[thread], from), busy = cursor_at(&h->busy[thread], from);
 	while (from < to) {
 		int64_t until = to;
 		bool in_data = cursor_inside(&data, from, &until), in_sync = cursor_inside(&sync, from, &until),
-		     in_load = cursor_inside(&load, from, &until), in_busy = cursor_inside(&busy, from, &until) && h->t->defect.has_host_ops;
+		     in_load = cursor_inside(&load, from, &until),
+		     in_busy = cursor_inside(&busy, from, &until) && h->t->defect.has_host_ops;
 		enum fo_idle_cause cause = in_data   ? FO_IDLE_HOST_DATA
 					   : in_sync ? FO_IDLE_HOST_SYNC
 					   : in_load ? FO_IDLE_LONG_CALL
@@ -168,7 +182,8 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t greatest(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* [from, to) between the begin of a call and that of the operation which it launched. */
-static void divide_launch(const struct fo_idle *h, const struct fo_launch *l, int64_t from, int64_t to, int64_t end, int64_t idle_ns[FO_IDLE_COUNT])
+static void divide_launch(const struct fo_idle *h, const struct fo_launch *l, int64_t from, int64_t to, int64_t end,
+			  int64_t idle_ns[FO_IDLE_COUNT])
 {
 	/* The published values (h->recorded) count all of it as launch latency. */
 	bool lasts = !h->recorded && l->end_ns - l->begin_ns > FO_LAUNCH_LATENCY_NS;
@@ -176,11 +191,13 @@ static void divide_launch(const struct fo_idle *h, const struct fo_launch *l, in
 	if (lasts && from < left)
 		idle_ns[l->blocking ? FO_IDLE_HOST_SYNC : FO_IDLE_LONG_CALL] += least(to, left) - from;
 	if (to > left)
-		idle_ns[h->recorded || end - left <= FO_LAUNCH_LATENCY_NS ? FO_IDLE_LAUNCH_LATENCY : FO_IDLE_DEPENDENCY] += to - greatest(from, left);
+		idle_ns[h->recorded || end - left <= FO_LAUNCH_LATENCY_NS ? FO_IDLE_LAUNCH_LATENCY
+									  : FO_IDLE_DEPENDENCY] += to -
+												   greatest(from, left);
 }
 
-void fo_idle_divide(const struct fo_idle *h, int16_t device, const struct fo_gpu_op *first, int64_t begin, int64_t end, int64_t from, int64_t to,
-		    int64_t idle_ns[FO_IDLE_COUNT])
+void fo_idle_divide(const struct fo_idle *h, int16_t device, const struct fo_gpu_op *first, int64_t begin, int64_t end,
+		    int64_t from, int64_t to, int64_t idle_ns[FO_IDLE_COUNT])
 {
 	const struct fo_launch *l = first && first->launch >= 0 ? &h->t->launch[first->launch] : NULL;
 	int32_t last = device >= 0 && device < h->t->device_count ? h->last_thread[device] : -1;
@@ -199,7 +216,8 @@ void fo_idle_divide(const struct fo_idle *h, int16_t device, const struct fo_gpu
 	}
 }
 
-int64_t fo_idle_launch_busy(const struct fo_idle *h, const bool *launches, int64_t begin, int64_t end, int64_t *loader, int64_t *both)
+int64_t fo_idle_launch_busy(const struct fo_idle *h, const bool *launches, int64_t begin, int64_t end, int64_t *loader,
+			    int64_t *both)
 {
 	struct fo_intervals all = { 0 }, one = { 0 };
 	*loader = begin < end ? fo_intervals_within(&h->data, begin, end) : 0;
@@ -211,8 +229,10 @@ int64_t fo_idle_launch_busy(const struct fo_idle *h, const bool *launches, int64
 		if (!launches[k])
 			continue;
 		struct fo_intervals busy = { 0 };
-		for (size_t i = fo_intervals_find(&h->busy[k], begin); i < h->busy[k].n && h->busy[k].v[i].begin < end; i++)
-			fo_intervals_add(&busy, greatest(begin, h->busy[k].v[i].begin), least(end, h->busy[k].v[i].end));
+		for (size_t i = fo_intervals_find(&h->busy[k], begin); i < h->busy[k].n && h->busy[k].v[i].begin < end;
+		     i++)
+			fo_intervals_add(&busy, greatest(begin, h->busy[k].v[i].begin),
+					 least(end, h->busy[k].v[i].end));
 		fo_intervals_subtract(&one, &busy, &h->sync[k]);
 		for (size_t i = 0; i < one.n; i++)
 			fo_intervals_add(&all, one.v[i].begin, one.v[i].end);

@@ -35,7 +35,8 @@ static void sort(struct fo_intervals *s)
 			size_t middle = run_end(s->v, at, n), end = middle < n ? run_end(s->v, middle, n) : n;
 			size_t i = at, k = middle;
 			while (i < middle || k < end)
-				spare[to++] = k == end || (i < middle && s->v[i].begin <= s->v[k].begin) ? s->v[i++] : s->v[k++];
+				spare[to++] = k == end || (i < middle && s->v[i].begin <= s->v[k].begin) ? s->v[i++]
+													 : s->v[k++];
 			at = end;
 		}
 		struct fo_interval *sorted = spare;
@@ -76,7 +77,8 @@ void fo_intervals_union(struct fo_intervals *out, const struct fo_intervals *a, 
 	size_t i = 0, k = 0;
 	out->n = 0;
 	while (i < a->n || k < b->n) {
-		const struct fo_interval *x = k == b->n || (i < a->n && a->v[i].begin <= b->v[k].begin) ? &a->v[i++] : &b->v[k++];
+		const struct fo_interval *x = k == b->n || (i < a->n && a->v[i].begin <= b->v[k].begin) ? &a->v[i++]
+													: &b->v[k++];
 		append(out, x->begin, x->end);
 	}
 }

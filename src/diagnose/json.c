@@ -5,8 +5,12 @@
 
 #include <math.h>
 
-static const char *const rank_from[] = { [FO_RANK_RECORDED] = "recorded", [FO_RANK_FILE_NAME] = "file_name", [FO_RANK_ORDER] = "order" };
-static const char *const format_name[] = { [FO_TRACE_KINETO] = "kineto", [FO_TRACE_NSYS] = "nsys", [FO_TRACE_OWN] = "flatout" };
+static const char *const rank_from[] = {
+	[FO_RANK_RECORDED] = "recorded", [FO_RANK_FILE_NAME] = "file_name", [FO_RANK_ORDER] = "order"
+};
+static const char *const format_name[] = {
+	[FO_TRACE_KINETO] = "kineto", [FO_TRACE_NSYS] = "nsys", [FO_TRACE_OWN] = "flatout"
+};
 
 static void text_of(struct fo_json *j, const char *key, const struct fo_trace *t, int32_t id)
 {

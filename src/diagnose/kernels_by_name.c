@@ -10,18 +10,22 @@
 
 /* ---- names ---- */
 
-/* Templates that launch what their argument names: CUTLASS's entry points and FlashAttention 3's guard around a device function. */
+/* Templates that launch what their argument names: CUTLASS's entry points and FlashAttention 3's guard around a device
+ * function. */
 static bool says_nothing(const char *name, size_t n)
 {
-	static const char *const word[] = { "Kernel", "Kernel2", "device_kernel", "enable_sm80_to_sm89", "enable_sm90", "enable_sm90_or_later", "kernel" };
+	static const char *const word[] = { "Kernel",        "Kernel2",
+					    "device_kernel", "enable_sm80_to_sm89",
+					    "enable_sm90",   "enable_sm90_or_later",
+					    "kernel" };
 	for (size_t i = 0; i < sizeof word / sizeof *word; i++)
 		if (strlen(word[i]) == n && !strncmp(name, word[i], n))
 			return true;
 	return false;
 }
 
-/* Names look like "void at::native::(anonymous namespace)::kernel<4, at::native::CUDAFunctor_add<float>>(int, float)". argument: the text
- * begins inside angle brackets, so a comma or the bracket ends it. */
+/* Names look like "void at::native::(anonymous namespace)::kernel<4, at::native::CUDAFunctor_add<float>>(int, float)".
+ * argument: the text begins inside angle brackets, so a comma or the bracket ends it. */
 static char *short_name(char *buf, size_t size, const char *name, bool argument)
 {
 	const char *from = strncmp(name, "void ", 5) ? name : name + 5, *p = from;
@@ -92,7 +96,8 @@ void fo_kernels_of(const struct fo_diagnosis *d, struct fo_kernels *out)
 	fo_subject_ops(t, s.id, s.begin_ns, s.end_ns, &first, &last);
 	for (int64_t i = first; i < last; i++)
 		most = t->gpu[i].name > most ? t->gpu[i].name : most;
-	/* By the name's number: 1 + where it was put last; 0: not met. Attribution gives few names more than one class. */
+	/* By the name's number: 1 + where it was put last; 0: not met. Attribution gives few names more than one class.
+	 */
 	size_t *place = fo_xmalloc((size_t)(most + 2) * sizeof(*place));
 	for (int64_t i = first; i < last; i++) {
 		const struct fo_gpu_op *o = &t->gpu[i];
@@ -119,7 +124,8 @@ void fo_kernels_fini(struct fo_kernels *k)
 
 /* ---- evidence ---- */
 
-/* An operator's module, where the trace has modules, says more than the operator; that arguments were recorded says nothing. */
+/* An operator's module, where the trace has modules, says more than the operator; that arguments were recorded says
+ * nothing. */
 static const char *place_of(const struct fo_trace *t, int32_t op)
 {
 	for (int32_t i = op; i >= 0; i = t->op[i].parent)
@@ -142,8 +148,9 @@ const char *fo_evidence_place(const struct fo_diagnosis *d, const struct fo_evid
 			continue;
 		fo_subject_ops(t, e->device, e->begin_ns, e->begin_ns + 1, &first, &last);
 		for (int64_t i = first; i < last; i++)
-			if (t->gpu[i].begin_ns == e->begin_ns && t->gpu[i].end_ns - t->gpu[i].begin_ns == e->duration_ns &&
-			    t->gpu[i].op >= 0 && t->gpu[i].op < t->op_count)
+			if (t->gpu[i].begin_ns == e->begin_ns &&
+			    t->gpu[i].end_ns - t->gpu[i].begin_ns == e->duration_ns && t->gpu[i].op >= 0 &&
+			    t->gpu[i].op < t->op_count)
 				return place_of(t, t->gpu[i].op);
 	}
 	return NULL;

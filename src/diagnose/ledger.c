@@ -1,4 +1,5 @@
-/* The ledger: one walk over a device's operations in order of time, in which every nanosecond of every window goes to exactly one row. */
+/* The ledger: one walk over a device's operations in order of time, in which every nanosecond of every window goes to
+ * exactly one row. */
 #include "diagnose/ledger_int.h"
 
 #include "base/mem.h"
@@ -11,12 +12,9 @@
 #include <unistd.h>
 
 const char *const fo_window_origin_name[FO_WINDOW_ORIGIN_COUNT] = {
-	[FO_WINDOW_LAUNCHED_STEPS] = "launched_steps",
-	[FO_WINDOW_HOST_STEP] = "host_step",
-	[FO_WINDOW_GPU_STEPS] = "gpu_steps",
-	[FO_WINDOW_NVTX] = "nvtx",
-	[FO_WINDOW_OPTIMIZER] = "optimizer",
-	[FO_WINDOW_WHOLE] = "whole",
+	[FO_WINDOW_LAUNCHED_STEPS] = "launched_steps", [FO_WINDOW_HOST_STEP] = "host_step",
+	[FO_WINDOW_GPU_STEPS] = "gpu_steps",           [FO_WINDOW_NVTX] = "nvtx",
+	[FO_WINDOW_OPTIMIZER] = "optimizer",           [FO_WINDOW_WHOLE] = "whole",
 };
 
 /* ---- what runs at one moment ---- */
@@ -34,11 +32,12 @@ struct walk {
 	struct running *heap;
 	size_t n, cap;
 	int64_t active[FO_K_COUNT], copy[FO_COPY_COUNT], pageable, kernels, backward, recomputed, forward;
-	uint32_t mask;    /* of the classes in `active` */
+	uint32_t mask; /* of the classes in `active` */
 	struct fo_step_ledger *step;
 	const struct fo_window *window;
-	size_t windows, at; /* the first window that ends behind the present */
-	int64_t (*filling)[FO_K_COUNT]; /* by window: how many operations more than in the one before fill it wholly; one more than windows */
+	size_t windows, at;             /* the first window that ends behind the present */
+	int64_t (*filling)[FO_K_COUNT]; /* by window: how many operations more than in the one before fill it wholly;
+					   one more than windows */
 	/* The exposed communication that a computation may be waiting for. */
 	int64_t run_begin, run_end, comm_end;
 	struct fo_intervals blocking;
@@ -61,7 +60,8 @@ bool fo_ledger_counts(const struct fo_trace *t, const struct fo_gpu_op *g, enum 
 {
 	if (kinds != FO_KINDS_LINKED)
 		return true;
-	return g->launch >= 0 && (g->kind != FO_GPU_MEMSET || strncmp(fo_trace_text(t, t->launch[g->launch].name), "hip", 3));
+	return g->launch >= 0 &&
+	       (g->kind != FO_GPU_MEMSET || strncmp(fo_trace_text(t, t->launch[g->launch].name), "hip", 3));
 }
 
 uint8_t fo_ledger_class(const struct fo_trace *t, const struct fo_gpu_op *g, enum fo_kinds kinds)
@@ -141,7 +141,9 @@ _Static_assert(FO_K_COUNT <= 32, "classes are bits of a word");
 
 static void charge_copy(const struct walk *w, struct fo_ledger *l, int64_t ns)
 {
-	static const uint8_t order[] = { FO_COPY_H2D, FO_COPY_D2H, FO_COPY_D2D, FO_COPY_P2P, FO_COPY_OTHER, FO_COPY_NONE };
+	static const uint8_t order[] = {
+		FO_COPY_H2D, FO_COPY_D2H, FO_COPY_D2D, FO_COPY_P2P, FO_COPY_OTHER, FO_COPY_NONE
+	};
 	l->exposed_mem_ns += ns;
 	l->exposed_pageable_ns += w->pageable ? ns : 0;
 	for (size_t i = 0; i < sizeof order; i++)
@@ -184,12 +186,14 @@ static void follow_blocking(struct walk *w, int64_t from, int64_t to)
 	} else if (compute) {
 		/* Of what was exposed until a collective ended that this followed at once. */
 		if (w->comm_end > w->run_begin && from - w->comm_end <= FO_KERNEL_GAP_NS)
-			fo_intervals_add(&w->blocking, w->run_begin, w->run_end < w->comm_end ? w->run_end : w->comm_end);
+			fo_intervals_add(&w->blocking, w->run_begin,
+					 w->run_end < w->comm_end ? w->run_end : w->comm_end);
 		w->run_begin = w->run_end = INT64_MAX;
 	}
 }
 
-/* Everything in [from, to), in which what runs stays the same; `first`: the operation at its end, where nothing runs. */
+/* Everything in [from, to), in which what runs stays the same; `first`: the operation at its end, where nothing runs.
+ */
 static void pass(struct walk *w, int64_t from, int64_t to, const struct fo_gpu_op *first)
 {
 	if (w->mask)
@@ -197,7 +201,8 @@ static void pass(struct walk *w, int64_t from, int64_t to, const struct fo_gpu_o
 	while (w->at < w->windows && w->window[w->at].end <= from)
 		w->at++;
 	for (size_t i = w->at; i < w->windows && w->window[i].begin < to; i++) {
-		int64_t a = from > w->window[i].begin ? from : w->window[i].begin, b = to < w->window[i].end ? to : w->window[i].end;
+		int64_t a = from > w->window[i].begin ? from : w->window[i].begin,
+			b = to < w->window[i].end ? to : w->window[i].end;
 		if (a >= b)
 			continue;
 		struct fo_ledger *l = &w->step[i].l;
@@ -254,8 +259,8 @@ static void tally_part(struct walk *w, const struct fo_gpu_op *g, uint8_t class,
 	*sum = b > a ? add_saturated(*sum, b - a) : *sum;
 }
 
-/* Counts an operation where it begins, its duration clipped to that window, added up whether or not others ran beside it. The windows
- * that it fills wholly are only noted: every operation may fill every window. */
+/* Counts an operation where it begins, its duration clipped to that window, added up whether or not others ran beside
+ * it. The windows that it fills wholly are only noted: every operation may fill every window. */
 static void tally(struct walk *w, const struct fo_gpu_op *g, uint8_t class)
 {
 	size_t first = window_at(w, g->begin_ns);
@@ -289,8 +294,8 @@ static void tally_filled(struct walk *w)
 		}
 }
 
-/* Of all that begin with op[i] the one that ends first, even if it lasts no time, and of those the one launched first: it tells why
- * nothing began before. */
+/* Of all that begin with op[i] the one that ends first, even if it lasts no time, and of those the one launched first:
+ * it tells why nothing began before. */
 static const struct fo_gpu_op *first_at(const struct fo_device_ops *d, int64_t i)
 {
 	const struct fo_gpu_op *first = &d->op[i];
@@ -298,7 +303,8 @@ static const struct fo_gpu_op *first_at(const struct fo_device_ops *d, int64_t i
 	for (int64_t k = i - 1; k >= 0 && d->op[k].begin_ns == begin; k--)
 		if (fo_device_op_counts(d, &d->op[k]))
 			first = &d->op[k];
-	for (int64_t k = first - d->op + 1; k < d->n && d->op[k].begin_ns == begin && d->op[k].end_ns == first->end_ns; k++)
+	for (int64_t k = first - d->op + 1; k < d->n && d->op[k].begin_ns == begin && d->op[k].end_ns == first->end_ns;
+	     k++)
 		if (fo_device_op_counts(d, &d->op[k]) && d->op[k].correlation < first->correlation)
 			first = &d->op[k];
 	return first;
@@ -320,8 +326,11 @@ static void walk_ops(struct walk *w)
 		if (!w->n && g->begin_ns > now)
 			pass(w, now, g->begin_ns, first_at(d, i));
 		now = g->begin_ns > now ? g->begin_ns : now;
-		push(w, (struct running){ .end = g->end_ns, .class = class, .copy = class == FO_K_MEMORY ? copy_of(d->t, g) : FO_COPY_NONE,
-					  .flags = g->flags, .kernel = g->kind == FO_GPU_KERNEL });
+		push(w, (struct running){ .end = g->end_ns,
+					  .class = class,
+					  .copy = class == FO_K_MEMORY ? copy_of(d->t, g) : FO_COPY_NONE,
+					  .flags = g->flags,
+					  .kernel = g->kind == FO_GPU_KERNEL });
 	}
 	tally_filled(w);
 	advance(w, &now, INT64_MAX);
@@ -331,7 +340,8 @@ static void walk_ops(struct walk *w)
 
 /* ---- windows to ledgers ---- */
 
-static void close_ledger(struct fo_ledger *l, const struct fo_window *v, const struct fo_intervals *blocking, bool marked)
+static void close_ledger(struct fo_ledger *l, const struct fo_window *v, const struct fo_intervals *blocking,
+			 bool marked)
 {
 	l->begin_ns = v->begin;
 	l->end_ns = v->end;
@@ -431,13 +441,23 @@ static void divide(struct fo_device_ledger *out, const struct fo_device_ops *d, 
 	struct fo_windows w;
 	bool marked = false;
 	fo_windows_find(&w, d, d->kinds != FO_KINDS_BY_NAME);
-	*out = (struct fo_device_ledger){ .device = d->device, .from = w.from, .steps = (int64_t)w.n, .dropped_steps = w.dropped,
+	*out = (struct fo_device_ledger){ .device = d->device,
+					  .from = w.from,
+					  .steps = (int64_t)w.n,
+					  .dropped_steps = w.dropped,
 					  .unseen_steps = w.unseen };
 	if (w.from == FO_WINDOW_WHOLE && w.n == 1 && d->kinds == FO_KINDS_BY_NAME)
 		fo_window_start(&w.v[0], d, idle, out);
 	out->step = fo_xmalloc((w.n + 1) * sizeof *out->step);
-	struct walk k = { .d = d, .idle = idle, .step = out->step, .window = w.v, .windows = w.n, .run_begin = INT64_MAX, .run_end = INT64_MAX,
-			  .comm_end = INT64_MIN, .filling = fo_xmalloc((w.n + 1) * sizeof *k.filling) };
+	struct walk k = { .d = d,
+			  .idle = idle,
+			  .step = out->step,
+			  .window = w.v,
+			  .windows = w.n,
+			  .run_begin = INT64_MAX,
+			  .run_end = INT64_MAX,
+			  .comm_end = INT64_MIN,
+			  .filling = fo_xmalloc((w.n + 1) * sizeof *k.filling) };
 	walk_ops(&k);
 	free(k.filling);
 	fo_intervals_unite(&k.blocking);
@@ -467,12 +487,13 @@ static void one_device(struct fo_device_ledger *out, struct fo_device_ops *d, co
 			launches[d->t->launch[d->op[i].launch].thread] = true;
 	for (int64_t i = 0; i < out->steps; i++) {
 		struct fo_step_ledger *s = &out->step[i];
-		/* The host's step says what the thread needs for one, unless it is another length of time than what is divided here: then
-		 * no share of it is one of this. */
+		/* The host's step says what the thread needs for one, unless it is another length of time than what is
+		 * divided here: then no share of it is one of this. */
 		int64_t host = s->host_end_ns - s->host_begin_ns;
 		bool known = host > 0 && (double)host <= FO_STEP_MATCHES * (double)s->l.span_ns;
 		s->launch_busy_ns = fo_idle_launch_busy(idle, launches, known ? s->host_begin_ns : s->l.begin_ns,
-							known ? s->host_end_ns : s->l.end_ns, &s->loader_ns, &s->loader_busy_ns);
+							known ? s->host_end_ns : s->l.end_ns, &s->loader_ns,
+							&s->loader_busy_ns);
 	}
 	fo_device_ledger_sum(out);
 	free(launches);
@@ -493,7 +514,9 @@ fo_status fo_ledger_rank(struct fo_rank_ledger *r, struct fo_trace *t, const str
 	r->device = fo_xmalloc((size_t)(t->device_count + 1) * sizeof *r->device);
 	fo_idle_init(&idle, t, fo_kinds_of(o) != FO_KINDS_BY_NAME);
 	for (int64_t i = 0; i < t->gpu_count;) {
-		struct fo_device_ops d = { .t = t, .op = &t->gpu[i], .device = t->gpu[i].device, .kinds = fo_kinds_of(o) };
+		struct fo_device_ops d = {
+			.t = t, .op = &t->gpu[i], .device = t->gpu[i].device, .kinds = fo_kinds_of(o)
+		};
 		while (i < t->gpu_count && t->gpu[i].device == d.device) {
 			i++;
 			d.n++;
@@ -526,7 +549,8 @@ static void *work_some(void *arg)
 	return NULL;
 }
 
-fo_status fo_ledger_ranks(struct fo_rank_ledger *r, struct fo_trace *const *t, size_t n, const struct fo_ledger_options *o)
+fo_status fo_ledger_ranks(struct fo_rank_ledger *r, struct fo_trace *const *t, size_t n,
+			  const struct fo_ledger_options *o)
 {
 	struct rank_work w = { .rank = r, .trace = t, .o = o, .n = n, .err = fo_xmalloc((n + 1) * sizeof *w.err) };
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);

@@ -4,22 +4,25 @@
 
 #include "diagnose/diagnose.h"
 
-/* The longest gap behind an operation that was launched before it which is the hardware's own turn-around, and the longest time in
- * which what follows a communication counts as waiting for it (facts: docs/metrics.md, "the ledger"). */
+/* The longest gap behind an operation that was launched before it which is the hardware's own turn-around, and the
+ * longest time in which what follows a communication counts as waiting for it (facts: docs/metrics.md, "the ledger").
+ */
 #define FO_KERNEL_GAP_NS INT64_C(10000)
-/* From a launch on an idle device to the operation pass microseconds, under a profiler some tens. Beyond this the call itself lasted (the
- * driver loads or compiles the kernel's code at its first use), or what it launched waited on the device. */
+/* From a launch on an idle device to the operation pass microseconds, under a profiler some tens. Beyond this the call
+ * itself lasted (the driver loads or compiles the kernel's code at its first use), or what it launched waited on the
+ * device. */
 #define FO_LAUNCH_LATENCY_NS INT64_C(1000000)
 
-/* 3 %: how far a step of the host and one of the GPU may differ by the definition of the latter alone (docs/metrics.md). */
+/* 3 %: how far a step of the host and one of the GPU may differ by the definition of the latter alone
+ * (docs/metrics.md). */
 #define FO_STEP_MATCHES 1.03
 
 /* What counts, and as what. */
 enum fo_kinds {
 	FO_KINDS_BY_NAME,  /* a copy is a copy, whichever way the trace calls it */
 	FO_KINDS_RECORDED, /* of ref.py: as the trace calls it; a copy is no communication, a kernel no copy */
-	FO_KINDS_LINKED,   /* of TraceLens: with a launch record only; fills are computation, and those of ROCm, of whose launches the
-			    * trace shows no flow to the GPU, are left out */
+	FO_KINDS_LINKED, /* of TraceLens: with a launch record only; fills are computation, and those of ROCm, of whose
+			  * launches the trace shows no flow to the GPU, are left out */
 };
 static inline enum fo_kinds fo_kinds_of(const struct fo_ledger_options *o)
 {
@@ -40,11 +43,12 @@ struct fo_device_ops {
 };
 static inline bool fo_device_op_counts(const struct fo_device_ops *d, const struct fo_gpu_op *g)
 {
-	return (d->kinds != FO_KINDS_LINKED || fo_ledger_counts(d->t, g, d->kinds)) && !(d->once && (g->flags & FO_GPU_RECOMPUTED));
+	return (d->kinds != FO_KINDS_LINKED || fo_ledger_counts(d->t, g, d->kinds)) &&
+	       !(d->once && (g->flags & FO_GPU_RECOMPUTED));
 }
 
 struct fo_window {
-	int64_t number, begin, end; /* number -1: none */
+	int64_t number, begin, end;   /* number -1: none */
 	int64_t host_begin, host_end; /* -1: unknown */
 };
 /* Each window begins where the one before ends. */
@@ -60,25 +64,29 @@ void fo_windows_find(struct fo_windows *w, const struct fo_device_ops *d, bool w
 void fo_windows_fini(struct fo_windows *w);
 /* window_start.c: where a window without steps begins. Fills lead_ns, start_ns and start_ops of *out. */
 struct fo_idle;
-void fo_window_start(struct fo_window *v, const struct fo_device_ops *d, const struct fo_idle *idle, struct fo_device_ledger *out);
+void fo_window_start(struct fo_window *v, const struct fo_device_ops *d, const struct fo_idle *idle,
+		     struct fo_device_ledger *out);
 
 /* What the host did while a device idled: by thread, unions. */
 struct fo_idle {
 	const struct fo_trace *t;
-	bool recorded;                   /* fo_idle_init's */
-	struct fo_intervals data;        /* the data loader's, whichever thread it ran on */
-	struct fo_intervals *sync, *busy; /* by thread: waits for the GPU; operators and calls with short holes closed */
-	struct fo_intervals *load;       /* by thread: calls in which code is loaded; none with `recorded` */
-	int32_t *last_thread;            /* by device: that of its last launch; -1 */
+	bool recorded;            /* fo_idle_init's */
+	struct fo_intervals data; /* the data loader's, whichever thread it ran on */
+	struct fo_intervals *sync,
+		*busy;             /* by thread: waits for the GPU; operators and calls with short holes closed */
+	struct fo_intervals *load; /* by thread: calls in which code is loaded; none with `recorded` */
+	int32_t *last_thread;      /* by device: that of its last launch; -1 */
 };
 void fo_idle_init(struct fo_idle *h, const struct fo_trace *t, bool recorded);
-/* Adds the part [from, to) of a device's gap [begin, end) to the causes; `first` is the operation that ends the gap. NULL: none does, as
- * the host had launched nothing more: what its thread of the last launch did is the cause. */
-void fo_idle_divide(const struct fo_idle *h, int16_t device, const struct fo_gpu_op *first, int64_t begin, int64_t end, int64_t from, int64_t to,
-		    int64_t idle_ns[FO_IDLE_COUNT]);
-/* The time in [begin, end) in which one of these threads (by thread: does it launch for the device?) was inside operators or calls that
- * do not wait; -1 where the trace has no host operators. *loader: that of the data loader in it; *both: that of both at once. */
-int64_t fo_idle_launch_busy(const struct fo_idle *h, const bool *launches, int64_t begin, int64_t end, int64_t *loader, int64_t *both);
+/* Adds the part [from, to) of a device's gap [begin, end) to the causes; `first` is the operation that ends the gap.
+ * NULL: none does, as the host had launched nothing more: what its thread of the last launch did is the cause. */
+void fo_idle_divide(const struct fo_idle *h, int16_t device, const struct fo_gpu_op *first, int64_t begin, int64_t end,
+		    int64_t from, int64_t to, int64_t idle_ns[FO_IDLE_COUNT]);
+/* The time in [begin, end) in which one of these threads (by thread: does it launch for the device?) was inside
+ * operators or calls that do not wait; -1 where the trace has no host operators. *loader: that of the data loader in
+ * it; *both: that of both at once. */
+int64_t fo_idle_launch_busy(const struct fo_idle *h, const bool *launches, int64_t begin, int64_t end, int64_t *loader,
+			    int64_t *both);
 void fo_idle_fini(struct fo_idle *h);
 
 /* Fills r->host, r->hosts. */

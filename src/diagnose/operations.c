@@ -20,10 +20,10 @@ struct row {
 	const struct fo_trace *t;
 	const struct fo_gpu_op *g;
 	int rank;
-	int64_t device, step;         /* step -1: in none */
-	int64_t begin_ns, gap_ns;     /* begin: since the first of all */
+	int64_t device, step;     /* step -1: in none */
+	int64_t begin_ns, gap_ns; /* begin: since the first of all */
 	int64_t idle_ns[FO_IDLE_COUNT];
-	int cause;                    /* -1: no gap */
+	int cause; /* -1: no gap */
 };
 
 struct writer {
@@ -70,7 +70,8 @@ static void explain_gap(struct row *r, const struct fo_idle *idle, int64_t begin
 			r->cause = c;
 }
 
-static fo_status walk_device(struct writer *w, struct row *r, const struct fo_rank_ledger *l, const struct fo_idle *idle, int16_t device, int64_t offset)
+static fo_status walk_device(struct writer *w, struct row *r, const struct fo_rank_ledger *l,
+			     const struct fo_idle *idle, int16_t device, int64_t offset)
 {
 	const struct fo_trace *t = r->t;
 	const struct fo_device_ledger *d = NULL;
@@ -95,7 +96,9 @@ static fo_status walk_device(struct writer *w, struct row *r, const struct fo_ra
 		r->step = s ? s->number : -1;
 		r->begin_ns = fo_minus(fo_plus(g->begin_ns, offset), w->origin_ns);
 		r->cause = -1;
-		r->gap_ns = busy_until != INT64_MIN && g->begin_ns > busy_until && g->end_ns > g->begin_ns ? fo_minus(g->begin_ns, busy_until) : 0;
+		r->gap_ns = busy_until != INT64_MIN && g->begin_ns > busy_until && g->end_ns > g->begin_ns
+				    ? fo_minus(g->begin_ns, busy_until)
+				    : 0;
 		if (r->gap_ns > 0)
 			explain_gap(r, idle, busy_until);
 		if (g->end_ns > busy_until && g->end_ns > g->begin_ns)
@@ -193,8 +196,8 @@ static void csv_operation(struct writer *w, const struct row *r)
 	if (r->step >= 0)
 		fo_str_printf(&w->out, "%" PRId64, r->step);
 	fo_str_printf(&w->out, ",%s", us(text, r->begin_ns));
-	fo_str_printf(&w->out, ",%s,%s,%s,%s,%s", us(text, fo_minus(g->end_ns, g->begin_ns)), kind_of(g), fo_kernel_class_name[g->class],
-		      fo_kernel_class_name[g->class_by_name], pass_of(g));
+	fo_str_printf(&w->out, ",%s,%s,%s,%s,%s", us(text, fo_minus(g->end_ns, g->begin_ns)), kind_of(g),
+		      fo_kernel_class_name[g->class], fo_kernel_class_name[g->class_by_name], pass_of(g));
 	quoted(&w->out, fo_trace_text(r->t, g->name));
 	quoted(&w->out, operator_of(r));
 	quoted(&w->out, collective_of(r));
@@ -203,14 +206,16 @@ static void csv_operation(struct writer *w, const struct row *r)
 		fo_str_printf(&w->out, "%" PRId64, g->bytes);
 	fo_str_puts(&w->out, ",");
 	if (g->launch >= 0)
-		fo_str_puts(&w->out, us(text, fo_minus(r->begin_ns, fo_minus(g->begin_ns, r->t->launch[g->launch].begin_ns))));
+		fo_str_puts(&w->out,
+			    us(text, fo_minus(r->begin_ns, fo_minus(g->begin_ns, r->t->launch[g->launch].begin_ns))));
 	fo_str_printf(&w->out, ",%s,%s\r\n", us(text, r->gap_ns), r->cause < 0 ? "" : fo_idle_name[r->cause]);
 }
 
 fo_status fo_operations_csv(const struct fo_trace_set *s, const struct fo_trace_sink *sink, int64_t *rows)
 {
 	struct writer w = { .sink = sink, .operation = csv_operation };
-	fo_str_puts(&w.out, "rank,device,stream,step,begin_us,duration_us,kind,class,class_by_name,pass,name,operator,collective,bytes,launch_us,gap_us,"
+	fo_str_puts(&w.out, "rank,device,stream,step,begin_us,duration_us,kind,class,class_by_name,pass,name,operator,"
+			    "collective,bytes,launch_us,gap_us,"
 			    "idle_cause\r\n");
 	fo_status st = walk(&w, s);
 	if (st == FO_OK)
@@ -222,7 +227,11 @@ fo_status fo_operations_csv(const struct fo_trace_set *s, const struct fo_trace_
 
 /* ---- Trace Event Format ---- */
 
-enum { STREAMS = 1000000, STEPS = STREAMS - 1, GAPS = STREAMS - 2 }; /* a device's threads; no stream has so high a number in use */
+enum {
+	STREAMS = 1000000,
+	STEPS = STREAMS - 1,
+	GAPS = STREAMS - 2
+}; /* a device's threads; no stream has so high a number in use */
 
 static int64_t thread_of(const struct row *r, int64_t which)
 {
@@ -280,7 +289,8 @@ static void chrome_rank(struct writer *w, const struct fo_trace *t, int rank)
 	free(seen);
 }
 
-static void slice(struct writer *w, const struct row *r, int64_t which, const char *name, const char *category, int64_t begin_ns, int64_t duration_ns)
+static void slice(struct writer *w, const struct row *r, int64_t which, const char *name, const char *category,
+		  int64_t begin_ns, int64_t duration_ns)
 {
 	char text[40];
 	begin(w, "X", name, r->rank, thread_of(r, which));
@@ -320,7 +330,10 @@ static void chrome_operation(struct writer *w, const struct row *r)
 	if (r->cause >= 0)
 		chrome_gap(w, r);
 	/* Categories and arguments of the PyTorch profiler: what reads its traces reads these. */
-	slice(w, r, g->stream, fo_trace_text(r->t, g->name), g->kind == FO_GPU_KERNEL ? "kernel" : g->kind == FO_GPU_MEMCPY ? "gpu_memcpy" : "gpu_memset",
+	slice(w, r, g->stream, fo_trace_text(r->t, g->name),
+	      g->kind == FO_GPU_KERNEL   ? "kernel"
+	      : g->kind == FO_GPU_MEMCPY ? "gpu_memcpy"
+					 : "gpu_memset",
 	      r->begin_ns, fo_minus(g->end_ns, g->begin_ns));
 	fo_json_int(&w->j, "device", r->device);
 	fo_json_int(&w->j, "stream", g->stream);
@@ -346,7 +359,9 @@ fo_status fo_operations_chrome(const struct fo_trace_set *s, const struct fo_tra
 	fo_json_begin(&w.j, &w.out, false);
 	fo_json_object(&w.j, NULL);
 	fo_json_text(&w.j, "displayTimeUnit", "ns");
-	fo_json_object(&w.j, "otherData"); /* marks the file as ours, so that --force is not needed to replace it (base/output.c) */
+	fo_json_object(
+		&w.j,
+		"otherData"); /* marks the file as ours, so that --force is not needed to replace it (base/output.c) */
 	fo_json_text(&w.j, "program", "flatout");
 	fo_json_close(&w.j);
 	fo_json_array(&w.j, "traceEvents");

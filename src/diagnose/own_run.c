@@ -1,4 +1,5 @@
-/* Timelines of our own engine: what the run's record says beside them, rules that speak of its options, words for a processor. */
+/* Timelines of our own engine: what the run's record says beside them, rules that speak of its options, words for a
+ * processor. */
 #include "diagnose/findings_int.h"
 
 #include "base/fs.h"
@@ -48,7 +49,9 @@ void fo_own_run_of(struct fo_diagnosis *d)
 {
 	struct fo_own_run *x = &d->own;
 	struct fo_record r;
-	*x = (struct fo_own_run){ .mfu = NAN, .mfu_causal = NAN, .peak_flop_s = NAN, .load = NAN, .processors = -1, .processor = true };
+	*x = (struct fo_own_run){
+		.mfu = NAN, .mfu_causal = NAN, .peak_flop_s = NAN, .load = NAN, .processors = -1, .processor = true
+	};
 	if (!d->ranks || d->rank[0].trace->format != FO_TRACE_OWN)
 		return;
 	x->is = true;
@@ -188,10 +191,11 @@ bool fo_own_others_ran(const struct fo_rule_context *c, struct fo_finding *f)
 		return false;
 	snprintf(f->title, sizeof f->title, "%s", text);
 	snprintf(f->why, sizeof f->why,
-		 "That is the highest load of the run's record. While another program has the processor, the time counts as that of the "
-		 "operation that was interrupted, so times and MFU may be of the busy machine and not of the model. Record it again on a "
-		 "quiet machine before you change anything.");
-	fo_evidence_add(f, s->rank->rank, s->id, s->begin_ns, s->end_ns - s->begin_ns, "the window that is spoken of", NULL);
+		 "That is the highest load of the run's record. While another program has the processor, the time "
+		 "counts as that of the operation that was interrupted, so times and MFU may be of the busy machine "
+		 "and not of the model. Record it again on a quiet machine before you change anything.");
+	fo_evidence_add(f, s->rank->rank, s->id, s->begin_ns, s->end_ns - s->begin_ns, "the window that is spoken of",
+			NULL);
 	return true;
 }
 

@@ -1,17 +1,18 @@
 /* Pipeline parallelism in GPU traces: which rank is which stage, and how much of a stage's time no microbatch fills.
  *
- * Ranks that send to each other are no pipeline yet: rings of context parallelism do, too. One is taken for a pipeline by PyTorch's
- * schedule annotations ("PP:1F3": microbatch 3 forward through the model's part 1), by what its process group is called, or because
- * more than two ranks send along a chain whose ends do not send to each other; never by a group that is called context parallel.
+ * Ranks that send to each other are no pipeline yet: rings of context parallelism do, too. One is taken for a pipeline
+ * by PyTorch's schedule annotations ("PP:1F3": microbatch 3 forward through the model's part 1), by what its process
+ * group is called, or because more than two ranks send along a chain whose ends do not send to each other; never by a
+ * group that is called context parallel.
  *
- * A stage is told from the members of that group (the i-th member is stage i) or from the annotations. Microbatches are counted by the
- * annotations' own numbers, else by passes annotated in a step, else by receives of the first stage in a step, which gets each
- * microbatch's gradients once; the median over steps.
+ * A stage is told from the members of that group (the i-th member is stage i) or from the annotations. Microbatches are
+ * counted by the annotations' own numbers, else by passes annotated in a step, else by receives of the first stage in a
+ * step, which gets each microbatch's gradients once; the median over steps.
  *
- * A stage's span in a step: from its first compute to its last before the optimizer. Its bubble: the share of this in which there was
- * neither compute, nor a copy, nor a collective, while a transfer between stages was going on (its wait and its transfer cannot be told
- * apart) or the next operation, launched already, waited on the device. Time in which the host was late is no bubble. The median
- * over steps. */
+ * A stage's span in a step: from its first compute to its last before the optimizer. Its bubble: the share of this in
+ * which there was neither compute, nor a copy, nor a collective, while a transfer between stages was going on (its wait
+ * and its transfer cannot be told apart) or the next operation, launched already, waited on the device. Time in which
+ * the host was late is no bubble. The median over steps. */
 #include "diagnose/ledger_int.h"
 
 #include "base/clock.h"
@@ -29,30 +30,29 @@ enum { MAX_STAGES = 4096, MAX_CHUNKS = 1024 };
 
 /* What one rank shows. */
 struct place {
-	int stage, stages;      /* -1, 0: unknown */
-	int parts;              /* of the model on this rank, by annotations; 0 none */
-	int64_t forwards;       /* annotated forward passes per step and part; 0 none */
-	int64_t receives;       /* recorded receives per step; 0 none */
-	bool named;             /* annotations or the group's name say that it is a pipeline */
-	bool wraps;             /* it sends from the last stage to the first: a ring, or several chunks */
-	bool unpaired;          /* a transfer does not tell its partner */
+	int stage, stages; /* -1, 0: unknown */
+	int parts;         /* of the model on this rank, by annotations; 0 none */
+	int64_t forwards;  /* annotated forward passes per step and part; 0 none */
+	int64_t receives;  /* recorded receives per step; 0 none */
+	bool named;        /* annotations or the group's name say that it is a pipeline */
+	bool wraps;        /* it sends from the last stage to the first: a ring, or several chunks */
+	bool unpaired;     /* a transfer does not tell its partner */
 };
 
-static bool starts_with(const char *s, const char *word)
-{
-	return strncasecmp(s, word, strlen(word)) == 0;
-}
+static bool starts_with(const char *s, const char *word) { return strncasecmp(s, word, strlen(word)) == 0; }
 static bool called(const struct fo_trace *t, const struct fo_collective *c, const char *name, const char *word)
 {
 	const char *group = fo_trace_text(t, c->group), *purpose = fo_trace_text(t, c->purpose);
-	return fo_text_mentions(group, name) || fo_text_mentions(purpose, name) || fo_text_has_word(group, word) || fo_text_has_word(purpose, word);
+	return fo_text_mentions(group, name) || fo_text_mentions(purpose, name) || fo_text_has_word(group, word) ||
+	       fo_text_has_word(purpose, word);
 }
 
-/* A transfer that may be one between stages. Batched sends and receives are recorded as "coalesced" in a kernel that sends and
- * receives. */
+/* A transfer that may be one between stages. Batched sends and receives are recorded as "coalesced" in a kernel that
+ * sends and receives. */
 static bool is_transfer(const struct fo_trace *t, const struct fo_gpu_op *g)
 {
-	if (g->kind != FO_GPU_KERNEL || g->class != FO_K_COMMUNICATION || g->collective < 0 || g->collective >= t->collective_count)
+	if (g->kind != FO_GPU_KERNEL || g->class != FO_K_COMMUNICATION || g->collective < 0 ||
+	    g->collective >= t->collective_count)
 		return false;
 	const struct fo_collective *c = &t->collective[g->collective];
 	const char *name = fo_trace_text(t, c->name);
@@ -86,7 +86,8 @@ static const struct fo_device_ledger *steps_of(const struct fo_rank_ledger *r)
 	return r->devices && r->device[0].steps > 0 ? &r->device[0] : NULL;
 }
 
-/* The median over the steps of how many of at[0..n) each holds, by its time on the device or on the host; 0 where that is unknown. */
+/* The median over the steps of how many of at[0..n) each holds, by its time on the device or on the host; 0 where that
+ * is unknown. */
 static int64_t count_by_step(const struct fo_device_ledger *l, const int64_t *at, size_t n, bool host)
 {
 	double *v = fo_xmalloc((size_t)(l->steps + 1) * sizeof *v);
@@ -94,7 +95,8 @@ static int64_t count_by_step(const struct fo_device_ledger *l, const int64_t *at
 	for (int64_t i = 0; i < l->steps; i++) {
 		const struct fo_step_ledger *s = &l->step[i];
 		bool whole = host && l->from == FO_WINDOW_WHOLE;
-		int64_t begin = host ? s->host_begin_ns : s->l.begin_ns, end = host ? s->host_end_ns : s->l.end_ns, in = 0;
+		int64_t begin = host ? s->host_begin_ns : s->l.begin_ns, end = host ? s->host_end_ns : s->l.end_ns,
+			in = 0;
 		if (!whole && begin >= end)
 			continue;
 		for (size_t k = 0; k < n; k++)
@@ -138,14 +140,16 @@ static void read_transfers(struct place *p, const struct fo_rank_ledger *r)
 /* "PP:1F3" */
 static bool schedule_note(const char *name, int *part, char *what, int *microbatch)
 {
-	return starts_with(name, "PP:") && sscanf(name + 3, "%d%c%d", part, what, microbatch) == 3 && *part >= 0 && *part < MAX_STAGES * 4;
+	return starts_with(name, "PP:") && sscanf(name + 3, "%d%c%d", part, what, microbatch) == 3 && *part >= 0 &&
+	       *part < MAX_STAGES * 4;
 }
-/* "Forward 3" of PyTorch's plain schedules, "forward_step" of Megatron-LM's, "ForwardPass" of DeepSpeed's. They are written without a
- * pipeline, too. */
+/* "Forward 3" of PyTorch's plain schedules, "forward_step" of Megatron-LM's, "ForwardPass" of DeepSpeed's. They are
+ * written without a pipeline, too. */
 static bool forward_note(const char *name)
 {
-	return (starts_with(name, "Forward ") && isdigit((unsigned char)name[8])) || starts_with(name, "forward_step") ||
-	       starts_with(name, "ForwardPass") || starts_with(name, "forward-compute");
+	return (starts_with(name, "Forward ") && isdigit((unsigned char)name[8])) ||
+	       starts_with(name, "forward_step") || starts_with(name, "ForwardPass") ||
+	       starts_with(name, "forward-compute");
 }
 
 static void read_notes(struct place *p, const struct fo_rank_ledger *r)
@@ -175,23 +179,25 @@ static void read_notes(struct place *p, const struct fo_rank_ledger *r)
 	p->named |= p->parts > 0;
 	p->forwards = scheduled || !steps_of(r) ? scheduled : count_by_step(steps_of(r), plain, plains, true);
 	free(plain);
-	/* Parts are dealt out in turn: the least number is the stage; with one rank's notes alone their count stays unknown. */
+	/* Parts are dealt out in turn: the least number is the stage; with one rank's notes alone their count stays
+	 * unknown. */
 	if (p->stage < 0 && p->parts)
 		p->stage = least;
 }
 
 /* `waits`: nothing but transfers between stages, or idle until something that was launched already. */
-static double bubble_in(const struct fo_intervals *waits, const struct fo_intervals *compute, const struct fo_intervals *optimizer,
-			const struct fo_ledger *w)
+static double bubble_in(const struct fo_intervals *waits, const struct fo_intervals *compute,
+			const struct fo_intervals *optimizer, const struct fo_ledger *w)
 {
 	size_t first = fo_intervals_find(compute, w->begin_ns);
 	if (first == compute->n || compute->v[first].begin >= w->end_ns)
 		return NAN;
 	int64_t begin = compute->v[first].begin > w->begin_ns ? compute->v[first].begin : w->begin_ns, end = begin;
 	size_t update = fo_intervals_find(optimizer, begin);
-	int64_t limit = update < optimizer->n && optimizer->v[update].begin > begin && optimizer->v[update].begin < w->end_ns ?
-				optimizer->v[update].begin :
-				w->end_ns;
+	int64_t limit = update < optimizer->n && optimizer->v[update].begin > begin &&
+					optimizer->v[update].begin < w->end_ns
+				? optimizer->v[update].begin
+				: w->end_ns;
 	for (size_t i = first; i < compute->n && compute->v[i].begin < limit; i++)
 		end = compute->v[i].end < limit ? compute->v[i].end : limit;
 	return end > begin ? (double)fo_intervals_within(waits, begin, end) / (double)(end - begin) : NAN;
@@ -262,7 +268,8 @@ static void fill_bubbles(struct fo_diagnosis *d)
 	int *n = fo_xmalloc((size_t)p->stages * sizeof *n);
 	p->bubble = fo_xmalloc((size_t)p->stages * sizeof *p->bubble);
 	for (int r = 0; r < d->ranks; r++) {
-		double b = p->stage[r] >= 0 && d->rank[r].devices ? bubble_of(d->rank[r].trace, &d->rank[r].device[0]) : NAN;
+		double b = p->stage[r] >= 0 && d->rank[r].devices ? bubble_of(d->rank[r].trace, &d->rank[r].device[0])
+								  : NAN;
 		if (isnan(b))
 			continue;
 		p->bubble[p->stage[r]] += b;

@@ -30,8 +30,9 @@ static const struct {
 	int a, b;
 	bool b_by_row; /* b is (n, k), as a layer keeps its weight */
 } operator[] = {
-	{ "aten::mm", 0, 1, false },          { "aten::addmm", 1, 2, false },  { "aten::bmm", 0, 1, false },
-	{ "aten::baddbmm", 1, 2, false },     { "aten::linear", 0, 1, true },  { "aten::_scaled_mm", 0, 1, false },
+	{ "aten::mm", 0, 1, false },          { "aten::addmm", 1, 2, false },
+	{ "aten::bmm", 0, 1, false },         { "aten::baddbmm", 1, 2, false },
+	{ "aten::linear", 0, 1, true },       { "aten::_scaled_mm", 0, 1, false },
 	{ "aten::_grouped_mm", 0, 1, false }, { "aten::_scaled_grouped_mm", 0, 1, false },
 };
 
@@ -48,7 +49,8 @@ static bool product_of(int which, const struct fo_shapes *s, struct fo_product_s
 	int a = operator[which].a, b = operator[which].b;
 	if (s->n <= b || s->rank[a] < 2 || s->rank[b] < 2)
 		return false;
-	bool grouped = strstr(operator[which].name, "grouped") != NULL; /* each group of b takes its own rows of a, so every row is used once */
+	bool grouped = strstr(operator[which].name, "grouped") !=
+		       NULL; /* each group of b takes its own rows of a, so every row is used once */
 	bool batched = s->rank[a] >= 3 && s->rank[b] >= 3 && !grouped;
 	out->batch = batched ? leading(s, a, 2) : 1;
 	out->m = batched ? last(s, a, 2) : leading(s, a, 1);
@@ -59,16 +61,21 @@ static bool product_of(int which, const struct fo_shapes *s, struct fo_product_s
 
 static bool is_attention(const char *name)
 {
-	static const char *const part[] = { "scaled_dot_product_", "_flash_attention_forward", "_flash_attention_backward", "_flash_attn_",
-					    "FlashAttnFunc", "_efficient_attention_", NULL };
+	static const char *const part[] = { "scaled_dot_product_",
+					    "_flash_attention_forward",
+					    "_flash_attention_backward",
+					    "_flash_attn_",
+					    "FlashAttnFunc",
+					    "_efficient_attention_",
+					    NULL };
 	for (int i = 0; part[i]; i++)
 		if (strstr(name, part[i]))
 			return true;
 	return false;
 }
 
-/* Queries (batch, heads, queries, dim), keys (batch, kv heads, keys, dim), values; heads behind the sequence in the libraries' own
- * operators; (batch, queries, dim) where there is one head. */
+/* Queries (batch, heads, queries, dim), keys (batch, kv heads, keys, dim), values; heads behind the sequence in the
+ * libraries' own operators; (batch, queries, dim) where there is one head. */
 static bool attention_shape(const char *name, const struct fo_shapes *s, struct fo_attention_shape *out)
 {
 	bool heads_first = strstr(name, "scaled_dot_product_") != NULL, backward = strstr(name, "ackward") != NULL;
@@ -77,18 +84,25 @@ static bool attention_shape(const char *name, const struct fo_shapes *s, struct 
 		return false;
 	const int64_t *a = s->dim[q], *b = s->dim[q + 1], *c = s->dim[q + 2];
 	int sequence = rank == 3 || !heads_first ? 1 : 2;
-	*out = (struct fo_attention_shape){ .batch = a[0], .heads = rank == 3 ? 1 : a[3 - sequence], .queries = a[sequence], .keys = b[sequence],
-					    .dim = a[rank - 1], .value_dim = c[rank - 1], .backward = backward };
+	*out = (struct fo_attention_shape){ .batch = a[0],
+					    .heads = rank == 3 ? 1 : a[3 - sequence],
+					    .queries = a[sequence],
+					    .keys = b[sequence],
+					    .dim = a[rank - 1],
+					    .value_dim = c[rank - 1],
+					    .backward = backward };
 	return true;
 }
 
-/* Both products over all pairs, so that a causal mask counts in full, as the rule mfu has it; backward counts twice the forward. */
+/* Both products over all pairs, so that a causal mask counts in full, as the rule mfu has it; backward counts twice the
+ * forward. */
 static double attention_of(const char *name, const struct fo_shapes *s)
 {
 	struct fo_attention_shape a;
 	if (!attention_shape(name, s, &a))
 		return 0;
-	return (a.backward ? 2.0 : 1.0) * 2 * (double)a.batch * (double)a.heads * (double)a.queries * (double)a.keys * (double)(a.dim + a.value_dim);
+	return (a.backward ? 2.0 : 1.0) * 2 * (double)a.batch * (double)a.heads * (double)a.queries * (double)a.keys *
+	       (double)(a.dim + a.value_dim);
 }
 
 bool fo_attention_of_op(const struct fo_trace *t, int32_t op, struct fo_attention_shape *out)
@@ -97,7 +111,8 @@ bool fo_attention_of_op(const struct fo_trace *t, int32_t op, struct fo_attentio
 	for (int depth = 0; op >= 0 && depth < 64; op = t->op[op].parent, depth++) {
 		const struct fo_host_op *o = &t->op[op];
 		const char *name = fo_trace_text(t, o->name);
-		if (o->shapes >= 0 && is_attention(name) && fo_shapes_parse(&s, fo_trace_text(t, o->shapes)) && attention_shape(name, &s, out))
+		if (o->shapes >= 0 && is_attention(name) && fo_shapes_parse(&s, fo_trace_text(t, o->shapes)) &&
+		    attention_shape(name, &s, out))
 			return true;
 	}
 	return false;
@@ -109,14 +124,14 @@ static void type_of(const struct fo_trace *t, const struct fo_host_op *o, int ar
 	snprintf(dtype, 12, "%s", o->types < 0 ? "" : fo_dtype_of_arg(fo_trace_text(t, o->types), arg));
 }
 
-/* Tensile's names (AMD): behind the two operands' layouts stand the types, "Cijk_Alik_Bljk_BBS_BH", "Cijk_Ailk_Bljk_S_B_Bias",
- * "Cijk_Alik_Bljk_F8BS": the first is the operands'. X: single precision on XF32 units. */
+/* Tensile's names (AMD): behind the two operands' layouts stand the types, "Cijk_Alik_Bljk_BBS_BH",
+ * "Cijk_Ailk_Bljk_S_B_Bias", "Cijk_Alik_Bljk_F8BS": the first is the operands'. X: single precision on XF32 units. */
 static const char *dtype_of_tensile(const char *name)
 {
 	static const struct {
 		const char *begin, *dtype;
-	} known[] = { { "F8", "fp8" }, { "B8", "fp8" }, { "H", "fp16" }, { "B", "bf16" }, { "S_MX", "tf32" },
-		      { "S", "fp32" }, { "D", "fp64" } };
+	} known[] = { { "F8", "fp8" },    { "B8", "fp8" }, { "H", "fp16" }, { "B", "bf16" },
+		      { "S_MX", "tf32" }, { "S", "fp32" }, { "D", "fp64" } };
 	const char *p = strstr(name, "Cijk_");
 	for (int words = 0; p && words < 3; words++) {
 		p = strchr(p, '_');
@@ -128,12 +143,13 @@ static const char *dtype_of_tensile(const char *name)
 	return "";
 }
 
-/* cuBLAS's generated products: "nvjet_tst_192x192_64x4_...": types of operands, sum and result; t: bf16, h: fp16, q: fp8. Single
- * operands (s) have no unit of their own: TF32 or parts of bf16, which the name does not tell. */
+/* cuBLAS's generated products: "nvjet_tst_192x192_64x4_...": types of operands, sum and result; t: bf16, h: fp16, q:
+ * fp8. Single operands (s) have no unit of their own: TF32 or parts of bf16, which the name does not tell. */
 static const char *dtype_of_nvjet(const char *name)
 {
 	const char *p = strstr(name, "nvjet_") + strlen("nvjet_");
-	if (strncmp(p, "sm", 2) == 0 && isdigit((unsigned char)p[2])) { /* "nvjet_sm100_qqtst_mma_...": the chip first */
+	if (strncmp(p, "sm", 2) == 0 &&
+	    isdigit((unsigned char)p[2])) { /* "nvjet_sm100_qqtst_mma_...": the chip first */
 		p = strchr(p, '_');
 		p = p ? p + 1 : "";
 	}
@@ -142,16 +158,21 @@ static const char *dtype_of_nvjet(const char *name)
 
 const char *fo_dtype_of_kernel(const char *name)
 {
-	/* In this order: what names a type first, then instruction shapes. m16n8k8 ("1688") of 16 bit operands says so beside it
-	 * ("turing_fp16_s1688gemm_fp16", "cutlass_75_tensorop_bf16_s1688gemm_bf16"); with nothing beside it its operands are TF32
-	 * ("cutlass_80_tensorop_s1688gemm_64x64_16x6_nt_align4": s is what it sums in). m8n8k4 ("884") and m16n8k16 take 16 bit only. */
+	/* In this order: what names a type first, then instruction shapes. m16n8k8 ("1688") of 16 bit operands says so
+	 * beside it
+	 * ("turing_fp16_s1688gemm_fp16", "cutlass_75_tensorop_bf16_s1688gemm_bf16"); with nothing beside it its
+	 * operands are TF32
+	 * ("cutlass_80_tensorop_s1688gemm_64x64_16x6_nt_align4": s is what it sums in). m8n8k4 ("884") and m16n8k16
+	 * take 16 bit only. */
 	static const struct {
 		const char *part, *dtype;
-	} known[] = { { "e4m3", "fp8" },      { "e5m2", "fp8" },     { "fp8", "fp8" },      { "tf32", "tf32" },      { "xf32", "tf32" },
-		      { "bf16", "bf16" },     { "BFloat16", "bf16" }, { "bfloat16", "bf16" }, { "fp16", "fp16" },     { "f16", "fp16" },
-		      { "d884", "fp64" },     { "dgemm", "fp64" },    { "f64f64", "fp64" },   { "h884", "fp16" },     { "s884", "fp16" },
-		      { "h1688", "fp16" },    { "i16816", "" },	     { "16816", "fp16" },    { "s161616", "fp16" },  { "s1688", "tf32" },
-		      { "half", "fp16" },     { "sgemm", "fp32" },    { "scudnn", "fp32" },   { "f32f32_f32f32", "fp32" }, { "<float", "fp32" } };
+	} known[] = { { "e4m3", "fp8" },    { "e5m2", "fp8" },   { "fp8", "fp8" },       { "tf32", "tf32" },
+		      { "xf32", "tf32" },   { "bf16", "bf16" },  { "BFloat16", "bf16" }, { "bfloat16", "bf16" },
+		      { "fp16", "fp16" },   { "f16", "fp16" },   { "d884", "fp64" },     { "dgemm", "fp64" },
+		      { "f64f64", "fp64" }, { "h884", "fp16" },  { "s884", "fp16" },     { "h1688", "fp16" },
+		      { "i16816", "" },     { "16816", "fp16" }, { "s161616", "fp16" },  { "s1688", "tf32" },
+		      { "half", "fp16" },   { "sgemm", "fp32" }, { "scudnn", "fp32" },   { "f32f32_f32f32", "fp32" },
+		      { "<float", "fp32" } };
 	if (strstr(name, "Cijk_"))
 		return dtype_of_tensile(name);
 	if (strstr(name, "nvjet_"))
@@ -169,7 +190,8 @@ bool fo_call_of_op(const struct fo_trace *t, int32_t op, int32_t *where, struct 
 		const struct fo_host_op *o = &t->op[op];
 		const char *name = fo_trace_text(t, o->name);
 		int which = product_operator(name);
-		if (o->shapes < 0 || (which < 0 && !is_attention(name)) || !fo_shapes_parse(&s, fo_trace_text(t, o->shapes)))
+		if (o->shapes < 0 || (which < 0 && !is_attention(name)) ||
+		    !fo_shapes_parse(&s, fo_trace_text(t, o->shapes)))
 			continue;
 		*where = op;
 		*shape = (struct fo_product_shape){ 0 };
@@ -203,7 +225,8 @@ static const char *recorded_type(const struct fo_trace *t, const struct fo_gpu_o
 	return "";
 }
 
-/* The operand's recorded type decides. 32 bit operands may run on TF32 or 16 bit units, and the kernel's name tells which. */
+/* The operand's recorded type decides. 32 bit operands may run on TF32 or 16 bit units, and the kernel's name tells
+ * which. */
 static const char *type_beside(const char *recorded, const char *kernel)
 {
 	const char *by_name = fo_dtype_of_kernel(kernel);
@@ -223,7 +246,7 @@ const char *fo_dtype_of_gpu(const struct fo_trace *t, const struct fo_gpu_op *g)
 struct call {
 	struct fo_product_shape shape;
 	int64_t op, begin_ns, time_ns, live_ns; /* live: under communication */
-	int32_t kernel; /* name of the longest */
+	int32_t kernel;                         /* name of the longest */
 	int64_t kernel_ns;
 	bool splits; /* some kernel of it divides k over units */
 };
@@ -261,7 +284,8 @@ static int64_t under(const struct fo_intervals *comm, int64_t begin, int64_t end
 {
 	int64_t ns = 0;
 	for (size_t i = fo_intervals_find(comm, begin); i < comm->n && comm->v[i].begin < end; i++) {
-		int64_t a = comm->v[i].begin > begin ? comm->v[i].begin : begin, b = comm->v[i].end < end ? comm->v[i].end : end;
+		int64_t a = comm->v[i].begin > begin ? comm->v[i].begin : begin,
+			b = comm->v[i].end < end ? comm->v[i].end : end;
 		ns += b > a ? b - a : 0;
 	}
 	return ns;
@@ -277,7 +301,8 @@ static void type_of_call(const struct fo_trace *t, struct call *c)
 /* Split k, stream k: such a kernel fills waves that tiles alone would not. */
 static bool splits_k(const char *kernel)
 {
-	return strstr(kernel, "plitK") || strstr(kernel, "splitk") || strstr(kernel, "streamk") || strstr(kernel, "StreamK") || strstr(kernel, "_SK3");
+	return strstr(kernel, "plitK") || strstr(kernel, "splitk") || strstr(kernel, "streamk") ||
+	       strstr(kernel, "StreamK") || strstr(kernel, "_SK3");
 }
 
 static int64_t collect(const struct fo_subject *s, struct call **out)
@@ -296,8 +321,8 @@ static int64_t collect(const struct fo_subject *s, struct call **out)
 		struct call c = { .kernel = o->name, .kernel_ns = o->end_ns - o->begin_ns, .begin_ns = o->begin_ns };
 		int32_t where;
 		double flop;
-		if (o->device != s->id || (o->class != FO_K_GEMM && o->class != FO_K_GEMM_FP8) || o->end_ns <= o->begin_ns ||
-		    !fo_call_of_op(t, o->op, &where, &c.shape, &flop) || c.shape.m == 0)
+		if (o->device != s->id || (o->class != FO_K_GEMM && o->class != FO_K_GEMM_FP8) ||
+		    o->end_ns <= o->begin_ns || !fo_call_of_op(t, o->op, &where, &c.shape, &flop) || c.shape.m == 0)
 			continue;
 		c.op = where;
 		c.splits = splits_k(fo_trace_text(t, o->name));
@@ -333,7 +358,8 @@ int fo_product_of_gpu(const struct fo_diagnosis *d, const struct fo_trace *t, co
 {
 	struct fo_product_shape s;
 	double flop;
-	if ((g->class != FO_K_GEMM && g->class != FO_K_GEMM_FP8) || !fo_call_of_op(t, g->op, where, &s, &flop) || s.m == 0)
+	if ((g->class != FO_K_GEMM && g->class != FO_K_GEMM_FP8) || !fo_call_of_op(t, g->op, where, &s, &flop) ||
+	    s.m == 0)
 		return -1;
 	const char *dtype = type_beside(s.dtype, fo_trace_text(t, g->name));
 	for (int i = 0; i < d->products && i < FO_PRODUCTS_LOOKED_AT; i++) {
@@ -346,8 +372,9 @@ int fo_product_of_gpu(const struct fo_diagnosis *d, const struct fo_trace *t, co
 
 /* ---- what is attainable ---- */
 
-/* Two numbers joined by x in a kernel's name are its tile ("nvjet_tst_192x192_64x4", "sm80_xmma_gemm_..._tilesize128x128x32",
- * "MT256x192x64"); 128 x 128, the libraries' usual one, where the name has none. */
+/* Two numbers joined by x in a kernel's name are its tile ("nvjet_tst_192x192_64x4",
+ * "sm80_xmma_gemm_..._tilesize128x128x32", "MT256x192x64"); 128 x 128, the libraries' usual one, where the name has
+ * none. */
 static void tile_of(const char *name, int64_t *m, int64_t *n)
 {
 	*m = *n = 128;
@@ -359,7 +386,8 @@ static void tile_of(const char *name, int64_t *m, int64_t *n)
 		if (*end != 'x' || !isdigit((unsigned char)end[1]))
 			continue;
 		long b = strtol(end + 1, &stop, 10);
-		/* Instruction shapes (16x16x1, 16x8x16) come with smaller numbers than any tile of a product worth a diagnosis. */
+		/* Instruction shapes (16x16x1, 16x8x16) come with smaller numbers than any tile of a product worth a
+		 * diagnosis. */
 		if (a < 32 || b < 32 || a > 512 || b > 512)
 			continue;
 		*m = a;
@@ -398,7 +426,9 @@ double fo_peak_of(const struct fo_device *v, const char *dtype, bool measured)
 		;
 	if (p == FO_PREC_COUNT)
 		return NAN;
-	double ceiling = p == FO_PREC_BF16 || p == FO_PREC_FP16 ? v->measured_bf16 : p == FO_PREC_FP8 ? v->measured_fp8 : NAN;
+	double ceiling = p == FO_PREC_BF16 || p == FO_PREC_FP16 ? v->measured_bf16
+			 : p == FO_PREC_FP8                     ? v->measured_fp8
+								: NAN;
 	double peak = measured && !isnan(ceiling) ? fmin(ceiling, v->dense[p]) : v->dense[p];
 	return peak * 1e12;
 }
@@ -418,13 +448,14 @@ double fo_product_attainable(const struct fo_product_shape *s, const char *kerne
 	return isnan(peak) ? NAN : fmin(isnan(fill) ? peak : peak * fill, isnan(memory) ? peak : memory);
 }
 
-/* Launch, prologue and epilogue of any kernel take 2 to 4 us on current devices: a call that is not longer than twice that says nothing
- * of arithmetic. */
+/* Launch, prologue and epilogue of any kernel take 2 to 4 us on current devices: a call that is not longer than twice
+ * that says nothing of arithmetic. */
 #define TINY_NS 5000
 
 static double median_of(const struct call *c, int64_t n, int live)
 {
-	/* Calls of a shape are sorted by time. Live: communication covers more than half of it; otherwise less than a tenth. */
+	/* Calls of a shape are sorted by time. Live: communication covers more than half of it; otherwise less than a
+	 * tenth. */
 	int64_t hits = 0, at = 0;
 	for (int64_t i = 0; i < n; i++)
 		hits += live ? 2 * c[i].live_ns > c[i].time_ns : 10 * c[i].live_ns < c[i].time_ns;
@@ -459,8 +490,8 @@ static struct fo_product summary(const struct fo_trace *t, const struct call *c,
 	return p;
 }
 
-/* Without steps the first call of a shape stands among the others: libraries choose a kernel and load it, caches and clocks are cold. What
- * takes more than twice the median of those behind it is put last and left out. */
+/* Without steps the first call of a shape stands among the others: libraries choose a kernel and load it, caches and
+ * clocks are cold. What takes more than twice the median of those behind it is put last and left out. */
 static int64_t leave_out_first(struct call *c, int64_t n)
 {
 	int64_t first = 0;

@@ -170,7 +170,8 @@ void fo_copy_words_of(const struct fo_rule_context *c, char *out, size_t size)
 	for (int k = 0; k < FO_COPY_COUNT && n < size; k++) {
 		bool host = k == FO_COPY_H2D || k == FO_COPY_D2H;
 		double rate = ns[k] > 0 ? (double)bytes[k] / (double)ns[k] : 0;
-		if (rate <= 0 || (host && link > 0 && rate > link * 1.05)) /* faster than that link can be: the device has another one */
+		if (rate <= 0 || (host && link > 0 &&
+				  rate > link * 1.05)) /* faster than that link can be: the device has another one */
 			continue;
 		n += (size_t)snprintf(out + n, size - n, "%s%s %.1f GB/s", n ? ", " : " Rates: ", fo_copy_words[k],
 				      rate);

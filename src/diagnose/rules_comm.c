@@ -6,8 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A collective of NCCL holds 16 to 32 thread blocks, one per unit and channel (nccl 5067397c src/graph/connect.cc: channels are doubled up
- * to 16 of themselves, users may ask for 32), of the 132 units of an H100: what is hidden slows the compute above it by at most that. */
+/* A collective of NCCL holds 16 to 32 thread blocks, one per unit and channel (nccl 5067397c src/graph/connect.cc:
+ * channels are doubled up to 16 of themselves, users may ask for 32), of the 132 units of an H100: what is hidden slows
+ * the compute above it by at most that. */
 #define CONTENTION_SHARE (32.0 / 132.0)
 
 /* ---- a device of any rank ---- */
@@ -70,13 +71,14 @@ static void name_culprit(const struct fo_rule_context *c, char *out, size_t size
 	if (x->at < 0 || x->at >= d->waits)
 		return;
 	const struct fo_rank_wait *w = &d->wait[x->at];
-	int n = snprintf(out, size, " %.0f %% of all waiting is for rank %d. It was last in %lld of %lld collectives.", 100 * x->share, w->rank,
-			 (long long)w->last, (long long)w->matched);
+	int n = snprintf(out, size, " %.0f %% of all waiting is for rank %d. It was last in %lld of %lld collectives.",
+			 100 * x->share, w->rank, (long long)w->last, (long long)w->matched);
 	if (x->row && strcmp(x->row, "late_begin") == 0)
-		snprintf(out + n, size - (size_t)n, " Its step began %s after the others'.%s", fo_ns_text(a, x->excess_ns), cure[c->facts->culprit]);
+		snprintf(out + n, size - (size_t)n, " Its step began %s after the others'.%s",
+			 fo_ns_text(a, x->excess_ns), cure[c->facts->culprit]);
 	else if (x->row)
-		snprintf(out + n, size - (size_t)n, " It has %s a step more than the median in: %s.%s", fo_ns_text(a, x->excess_ns),
-			 fo_row_words(x->row), cure[c->facts->culprit]);
+		snprintf(out + n, size - (size_t)n, " It has %s a step more than the median in: %s.%s",
+			 fo_ns_text(a, x->excess_ns), fo_row_words(x->row), cure[c->facts->culprit]);
 }
 
 static bool comm_wait(const struct fo_rule_context *c, struct fo_finding *f)
@@ -87,15 +89,20 @@ static bool comm_wait(const struct fo_rule_context *c, struct fo_finding *f)
 		return false;
 	char text[320], a[24];
 	f->serious = w.greatest > FO_SHARE_SERIOUS;
-	/* If all arrived when the average rank does, what the ranks wait on average would go; if only the one that is late most often
-	 * were as the others, its part of that. */
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = w.mean_ns,
-					 .least = d->culprit.at >= 0 ? d->culprit.share : 0, .most = 1 }, f);
+	/* If all arrived when the average rank does, what the ranks wait on average would go; if only the one that is
+	 * late most often were as the others, its part of that. */
+	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns,
+					 .removable_ns = w.mean_ns,
+					 .least = d->culprit.at >= 0 ? d->culprit.share : 0,
+					 .most = 1 },
+		      f);
 	name_culprit(c, text, sizeof(text));
-	snprintf(f->title, sizeof(f->title), "ranks wait for a late one: up to %.1f %% of a step, %.1f %% on average", 100 * w.greatest,
-		 100 * w.mean);
-	snprintf(f->why, sizeof(f->why), "On rank %d communication kernels ran alone for %s of a step because another rank had not arrived. A faster "
-		 "network would not change it.%s", w.most.rank->rank, fo_ns_text(a, w.most.l.exposed_wait_ns), text);
+	snprintf(f->title, sizeof(f->title), "ranks wait for a late one: up to %.1f %% of a step, %.1f %% on average",
+		 100 * w.greatest, 100 * w.mean);
+	snprintf(f->why, sizeof(f->why),
+		 "On rank %d communication kernels ran alone for %s of a step because another rank had not arrived. A "
+		 "faster network would not change it.%s",
+		 w.most.rank->rank, fo_ns_text(a, w.most.l.exposed_wait_ns), text);
 	fo_evidence_kernels(f, &w.most, (uint64_t)1 << FO_K_COMMUNICATION);
 	return true;
 }
@@ -113,8 +120,12 @@ static int64_t blocking(const struct fo_ledger *l, int64_t ns)
 static const char *kind_words(const struct fo_rule_context *c)
 {
 	static const char *const words[FO_COMM_KINDS] = {
-		[FO_COMM_ALL_REDUCE] = "all-reduces", [FO_COMM_REDUCE_SCATTER] = "reduce-scatters",  [FO_COMM_ALL_GATHER] = "all-gathers",
-		[FO_COMM_ALL_TO_ALL] = "all-to-alls", [FO_COMM_POINT_TO_POINT] = "sends and receives", [FO_COMM_OTHER] = "communication",
+		[FO_COMM_ALL_REDUCE] = "all-reduces",
+		[FO_COMM_REDUCE_SCATTER] = "reduce-scatters",
+		[FO_COMM_ALL_GATHER] = "all-gathers",
+		[FO_COMM_ALL_TO_ALL] = "all-to-alls",
+		[FO_COMM_POINT_TO_POINT] = "sends and receives",
+		[FO_COMM_OTHER] = "communication",
 	};
 	const struct fo_comm_kinds *x = &c->facts->comm;
 	for (int i = 0; i < FO_COMM_KINDS; i++)
@@ -123,7 +134,8 @@ static const char *kind_words(const struct fo_rule_context *c)
 	return "communication";
 }
 
-/* The part of `ns` exposed communication that neither comm-small nor pipeline speaks of: in a pipeline's bubble stages wait to receive. */
+/* The part of `ns` exposed communication that neither comm-small nor pipeline speaks of: in a pipeline's bubble stages
+ * wait to receive. */
 static int64_t besides(const struct fo_rule_context *c, int64_t ns)
 {
 	const struct fo_ledger *l = &c->s->l;
@@ -146,13 +158,20 @@ static bool comm_transfer(const struct fo_rule_context *c, struct fo_finding *f)
 	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
 	/* No more can hide than there is compute to hide under. */
 	int64_t removable = ns < l->comp_ns ? ns : l->comp_ns;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = removable,
-					 .least = FO_GAIN_HALF * (double)blocking(l, removable) / (double)(removable ? removable : 1), .most = 1,
-					 .reappear_ns = (int64_t)(CONTENTION_SHARE * (double)removable) / 2, .floor_ns = c->floor_ns }, f);
-	snprintf(f->title, sizeof(f->title), "%s that nothing hides: %.1f %% of the step is transfer", kind_words(c), 100 * fo_share(c, ns));
-	snprintf(f->why, sizeof(f->why), "Communication takes %s of a step. %s of it lie under no compute, and in %s of those data moves while all "
-		 "ranks are there. Overlap it (prefetch%s), send less, or look at the links.", fo_ns_text(a, l->comm_ns),
-		 fo_ns_text(b, l->exposed_comm_ns), fo_ns_text(t, l->exposed_transfer_ns),
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns,
+					 .removable_ns = removable,
+					 .least = FO_GAIN_HALF * (double)blocking(l, removable) /
+						  (double)(removable ? removable : 1),
+					 .most = 1,
+					 .reappear_ns = (int64_t)(CONTENTION_SHARE * (double)removable) / 2,
+					 .floor_ns = c->floor_ns },
+		      f);
+	snprintf(f->title, sizeof(f->title), "%s that nothing hides: %.1f %% of the step is transfer", kind_words(c),
+		 100 * fo_share(c, ns));
+	snprintf(f->why, sizeof(f->why),
+		 "Communication takes %s of a step. %s of it lie under no compute, and in %s of those data moves while "
+		 "all ranks are there. Overlap it (prefetch%s), send less, or look at the links.",
+		 fo_ns_text(a, l->comm_ns), fo_ns_text(b, l->exposed_comm_ns), fo_ns_text(t, l->exposed_transfer_ns),
 		 c->facts->comm.reduces > 2 ? ", larger or fewer collectives" : "");
 	fo_evidence_kernels(f, c->s, (uint64_t)1 << FO_K_COMMUNICATION);
 	return true;
@@ -167,13 +186,17 @@ static bool comm_unknown(const struct fo_rule_context *c, struct fo_finding *f)
 		return false;
 	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
 	fo_gain_usual(c, f, ns, 0);
-	snprintf(f->title, sizeof(f->title), "%s that nothing hides: %.1f %% of the step", kind_words(c), 100 * fo_share(c, ns));
+	snprintf(f->title, sizeof(f->title), "%s that nothing hides: %.1f %% of the step", kind_words(c),
+		 100 * fo_share(c, ns));
 	bool all = c->s->d->ranks > 1 && c->s->d->ranks >= c->s->t->world_size && c->s->t->rank_from != FO_RANK_ORDER;
-	snprintf(f->why, sizeof(f->why), "Communication takes %s of a step, and %s of it lie under no compute. %s Waiting calls for an even load, "
-		 "transfer for overlap or faster links.", fo_ns_text(a, l->comm_ns), fo_ns_text(b, l->exposed_comm_unknown_ns),
-		 all ? "Traces do not say whether a rank waited or data moved where not all ranks take part, nor point to point or with unequal parts."
-		     : "One rank's trace does not say whether this rank waited there for a late one or data moved. Give the traces of the "
-		       "other ranks too, from the same steps.");
+	snprintf(f->why, sizeof(f->why),
+		 "Communication takes %s of a step, and %s of it lie under no compute. %s Waiting calls for an even "
+		 "load, transfer for overlap or faster links.",
+		 fo_ns_text(a, l->comm_ns), fo_ns_text(b, l->exposed_comm_unknown_ns),
+		 all ? "Traces do not say whether a rank waited or data moved where not all ranks take part, nor point "
+		       "to point or with unequal parts."
+		     : "One rank's trace does not say whether this rank waited there for a late one or data moved. "
+		       "Give the traces of the other ranks too, from the same steps.");
 	fo_evidence_kernels(f, c->s, (uint64_t)1 << FO_K_COMMUNICATION);
 	return true;
 }
@@ -183,7 +206,9 @@ static const char *pageable_text(char buf[160], double pageable)
 {
 	if (pageable < FO_SHARE_SERIOUS)
 		return "";
-	snprintf(buf, 160, " %.0f %% of it is from or to pageable host memory. Such copies pass a second buffer and make the host wait.",
+	snprintf(buf, 160,
+		 " %.0f %% of it is from or to pageable host memory. Such copies pass a second buffer and make the "
+		 "host wait.",
 		 100 * pageable);
 	return buf;
 }
@@ -196,21 +221,27 @@ static bool copies(const struct fo_rule_context *c, struct fo_finding *f)
 	if (fo_share(c, l->exposed_mem_ns) <= FO_SHARE_ADVICE)
 		return false;
 	f->serious = fo_share(c, l->exposed_mem_ns) > FO_SHARE_SERIOUS;
-	/* Pageable memory is copied twice by the processor's side, first into a pinned buffer (CUDA best practices guide, 9.1.1): pinning
-	 * saves half of those at least; a copy on another stream while compute runs saves all of it, as far as there is compute. */
+	/* Pageable memory is copied twice by the processor's side, first into a pinned buffer (CUDA best practices
+	 * guide, 9.1.1): pinning saves half of those at least; a copy on another stream while compute runs saves all of
+	 * it, as far as there is compute. */
 	double pageable = l->exposed_mem_ns ? (double)l->exposed_pageable_ns / (double)l->exposed_mem_ns : 0;
 	double hidden = l->exposed_mem_ns < l->comp_ns ? 1 : (double)l->comp_ns / (double)l->exposed_mem_ns;
 	double least = FO_GAIN_HALF * pageable;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = l->exposed_mem_ns, .least = least,
-					 .most = hidden > least ? hidden : least, .floor_ns = c->floor_ns }, f);
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns,
+					 .removable_ns = l->exposed_mem_ns,
+					 .least = least,
+					 .most = hidden > least ? hidden : least,
+					 .floor_ns = c->floor_ns },
+		      f);
 	for (int i = 0; i < FO_COPY_COUNT; i++)
 		if (l->copy_ns[i] * 100 > l->exposed_mem_ns && n < sizeof(parts))
 			n += (size_t)snprintf(parts + n, sizeof(parts) - n, "%s%s %s", n ? ", " : "", fo_copy_words[i],
 					      fo_ns_text(a, l->copy_ns[i]));
-	snprintf(f->title, sizeof(f->title), "copies%s that nothing hides: %.1f %% of the step", pageable > 0.5 ? " of pageable memory" : "",
-		 100 * fo_share(c, l->exposed_mem_ns));
+	snprintf(f->title, sizeof(f->title), "copies%s that nothing hides: %.1f %% of the step",
+		 pageable > 0.5 ? " of pageable memory" : "", 100 * fo_share(c, l->exposed_mem_ns));
 	fo_copy_words_of(c, rates, sizeof(rates));
-	snprintf(f->why, sizeof(f->why), "The device only copied: %s.%s%s", parts, rates, pageable_text(text, pageable));
+	snprintf(f->why, sizeof(f->why), "The device only copied: %s.%s%s", parts, rates,
+		 pageable_text(text, pageable));
 	fo_evidence_copies(f, c->s);
 	return true;
 }
@@ -219,16 +250,19 @@ static bool backend(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const char *name = fo_trace_text(c->s->t, c->s->t->backend);
 	/* Those that move data between GPUs themselves; gloo and mpi without CUDA go through host memory. */
-	if (!name[0] || !c->s->t->defect.has_host_ops || strstr(name, "nccl") || strstr(name, "ucc") || strstr(name, "xccl") ||
-	    c->s->l.comm_ns > 0)
+	if (!name[0] || !c->s->t->defect.has_host_ops || strstr(name, "nccl") || strstr(name, "ucc") ||
+	    strstr(name, "xccl") || c->s->l.comm_ns > 0)
 		return false;
 	char shown[24];
 	fo_evidence_named(f, c->s, "gloo:");
 	fo_evidence_named(f, c->s, "mpi:");
 	fo_gain_none(f); /* the trace does not show what it costs */
-	snprintf(f->title, sizeof(f->title), "collectives go through the host: backend '%s'", fo_str_visible(shown, sizeof(shown), name));
-	snprintf(f->why, sizeof(f->why), "With GPUs that backend copies to host memory and back for each collective. %s moves data between "
-		 "GPUs.", c->facts->words->collectives);
+	snprintf(f->title, sizeof(f->title), "collectives go through the host: backend '%s'",
+		 fo_str_visible(shown, sizeof(shown), name));
+	snprintf(f->why, sizeof(f->why),
+		 "With GPUs that backend copies to host memory and back for each collective. %s moves data between "
+		 "GPUs.",
+		 c->facts->words->collectives);
 	return true;
 }
 
@@ -237,9 +271,11 @@ static bool data_parallel(const struct fo_rule_context *c, struct fo_finding *f)
 	if (!c->facts->data_parallel || c->s->rank->devices < 2)
 		return false;
 	fo_gain_none(f); /* the trace does not show what it costs */
-	snprintf(f->title, sizeof(f->title), "torch.nn.DataParallel drives %lld GPUs from one process", (long long)c->s->rank->devices);
-	snprintf(f->why, sizeof(f->why), "One Python process launches for all devices, copies the model to each in every step and gathers on one. "
-		 "DistributedDataParallel has one process per GPU.");
+	snprintf(f->title, sizeof(f->title), "torch.nn.DataParallel drives %lld GPUs from one process",
+		 (long long)c->s->rank->devices);
+	snprintf(f->why, sizeof(f->why),
+		 "One Python process launches for all devices, copies the model to each in every step and gathers on "
+		 "one. DistributedDataParallel has one process per GPU.");
 	fo_evidence_named(f, c->s, "DataParallel.forward");
 	return true;
 }

@@ -1,5 +1,5 @@
-/* How fast the kernels are that compute: attention and products against the peak. Never serious: that a faster kernel exists for the
- * device at hand is not for a trace to say, so the least gain is none. */
+/* How fast the kernels are that compute: attention and products against the peak. Never serious: that a faster kernel
+ * exists for the device at hand is not for a trace to say, so the least gain is none. */
 #include "diagnose/products_int.h"
 
 #include <math.h>
@@ -8,22 +8,26 @@
 #define ATTENTION (1u << FO_K_ATTENTION_FORWARD | 1u << FO_K_ATTENTION_BACKWARD)
 #define PRODUCTS (1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8)
 
-/* Published: FlashAttention-2 (arXiv:2307.08691) 50 to 73 % of an A100's peak, FlashAttention-3 (arXiv:2407.08608) up to 75 % of an
- * H100's. Below the least of them there is room; more than the best of them is not promised. */
+/* Published: FlashAttention-2 (arXiv:2307.08691) 50 to 73 % of an A100's peak, FlashAttention-3 (arXiv:2407.08608) up
+ * to 75 % of an H100's. Below the least of them there is room; more than the best of them is not promised. */
 
 static bool attention_efficiency(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_attention_rate *a = &c->s->d->attention;
 	const struct fo_bridge *b = &c->s->d->bridge;
-	if (!(a->efficiency < FO_ATTENTION_LEAST) || a->efficiency < FO_RATE_LEAST || fo_share(c, a->time_ns) <= FO_SHARE_ADVICE)
+	if (!(a->efficiency < FO_ATTENTION_LEAST) || a->efficiency < FO_RATE_LEAST ||
+	    fo_share(c, a->time_ns) <= FO_SHARE_ADVICE)
 		return false;
 	int64_t above = (int64_t)((1 - a->efficiency / FO_ATTENTION_BEST) * (double)a->time_ns);
 	fo_gain_usual(c, f, above, 0);
-	snprintf(f->title, sizeof(f->title), "attention reaches %.0f %% of the peak and takes %.1f %% of the step", 100 * a->efficiency,
-		 100 * fo_share(c, a->time_ns));
-	snprintf(f->why, sizeof(f->why), "%.0f of %.0f TFLOP/s, every pair of tokens counted; under a causal mask half of that is computed, and it "
-		 "is %.0f %%. Published fused kernels reach %.0f to %.0f %% of what they compute (FlashAttention-2 and 3).",
-		 a->efficiency * b->peak_flop_s / 1e12, b->peak_flop_s / 1e12, 50 * a->efficiency, 100 * FO_ATTENTION_LEAST, 100 * FO_ATTENTION_BEST);
+	snprintf(f->title, sizeof(f->title), "attention reaches %.0f %% of the peak and takes %.1f %% of the step",
+		 100 * a->efficiency, 100 * fo_share(c, a->time_ns));
+	snprintf(f->why, sizeof(f->why),
+		 "%.0f of %.0f TFLOP/s, every pair of tokens counted; under a causal mask half of that is computed, "
+		 "and it is %.0f %%. Published fused kernels reach %.0f to %.0f %% of what they compute "
+		 "(FlashAttention-2 and 3).",
+		 a->efficiency * b->peak_flop_s / 1e12, b->peak_flop_s / 1e12, 50 * a->efficiency,
+		 100 * FO_ATTENTION_LEAST, 100 * FO_ATTENTION_BEST);
 	fo_evidence_kernels(f, c->s, ATTENTION);
 	return true;
 }
@@ -31,22 +35,27 @@ static bool attention_efficiency(const struct fo_rule_context *c, struct fo_find
 static bool attention_unknown(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_attention_rate *a = &c->s->d->attention;
-	if (!isnan(a->efficiency) || c->s->d->bridge.known || fo_share(c, a->time_ns) <= FO_SHARE_SERIOUS || c->s->t->format == FO_TRACE_OWN)
+	if (!isnan(a->efficiency) || c->s->d->bridge.known || fo_share(c, a->time_ns) <= FO_SHARE_SERIOUS ||
+	    c->s->t->format == FO_TRACE_OWN)
 		return false;
 	fo_gain_none(f);
-	snprintf(f->title, sizeof(f->title), "attention takes %.1f %% of the step; how fast it is this trace does not say",
+	snprintf(f->title, sizeof(f->title),
+		 "attention takes %.1f %% of the step; how fast it is this trace does not say",
 		 100 * fo_share(c, a->time_ns));
 	if (c->s->t->defect.has_shapes || c->s->d->with.model)
 		snprintf(f->why, sizeof(f->why), "Its share of the peak is not known: %s.", c->s->d->bridge.why_not);
 	else
-		snprintf(f->why, sizeof(f->why), "Its shapes are not recorded. --model M --seq S --tokens-per-step N with --device D tell what it computes "
-			 "and at which share of the peak; so does %s.", c->s->t->format == FO_TRACE_NSYS
-			 ? "a trace of the PyTorch profiler with record_shapes=True" : "record_shapes=True");
+		snprintf(f->why, sizeof(f->why),
+			 "Its shapes are not recorded. --model M --seq S --tokens-per-step N with --device D tell what "
+			 "it computes and at which share of the peak; so does %s.",
+			 c->s->t->format == FO_TRACE_NSYS ? "a trace of the PyTorch profiler with record_shapes=True"
+							  : "record_shapes=True");
 	fo_evidence_kernels(f, c->s, ATTENTION);
 	return true;
 }
 
-/* FLOP/s over all products with a known ceiling, without those of shape-padding and split-k and those too short for a rate. */
+/* FLOP/s over all products with a known ceiling, without those of shape-padding and split-k and those too short for a
+ * rate. */
 struct reached {
 	double flop_s, attainable_flop_s, fill;
 	double part; /* of all products' time */
@@ -58,7 +67,8 @@ static struct reached products_reached(const struct fo_diagnosis *d)
 		const struct fo_product *p = &d->product[i];
 		double n = p->flop_s * (double)p->time_ns / 1e9;
 		all_s += (double)p->time_ns / 1e9;
-		if (isnan(p->attainable_flop_s) || isnan(p->fill) || p->attainable_flop_s <= 0 || p->tiny || fo_product_claimed(p))
+		if (isnan(p->attainable_flop_s) || isnan(p->fill) || p->attainable_flop_s <= 0 || p->tiny ||
+		    fo_product_claimed(p))
 			continue;
 		flop += n;
 		s += (double)p->time_ns / 1e9;
@@ -68,25 +78,31 @@ static struct reached products_reached(const struct fo_diagnosis *d)
 	return (struct reached){ flop / s, flop / best_s, filled / flop, s / all_s };
 }
 
-/* Products that do what can be done, and are yet far below the peak: the difference is the device's, and the points of MFU it costs are
- * nobody's to fix. 0.6: below it they are a finding of their own (gemm-efficiency). */
+/* Products that do what can be done, and are yet far below the peak: the difference is the device's, and the points of
+ * MFU it costs are nobody's to fix. 0.6: below it they are a finding of their own (gemm-efficiency). */
 static bool product_ceiling(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_bridge *b = &c->s->d->bridge;
 	struct reached r = products_reached(c->s->d);
-	double share = r.part * fo_share(c, fo_class_time(&c->s->l, PRODUCTS)), lost = share * (1 - r.flop_s / b->peak_flop_s);
-	if (!b->known || !(r.attainable_flop_s >= FO_RATE_LEAST * b->peak_flop_s) || !(r.flop_s >= 0.6 * r.attainable_flop_s) || !(lost > FO_SHARE_ADVICE))
+	double share = r.part * fo_share(c, fo_class_time(&c->s->l, PRODUCTS)),
+	       lost = share * (1 - r.flop_s / b->peak_flop_s);
+	if (!b->known || !(r.attainable_flop_s >= FO_RATE_LEAST * b->peak_flop_s) ||
+	    !(r.flop_s >= 0.6 * r.attainable_flop_s) || !(lost > FO_SHARE_ADVICE))
 		return false;
 	char measured[120] = "no measured ceiling of this device is known";
 	if (!isnan(b->measured_flop_s))
-		snprintf(measured, sizeof(measured), "%.0f is the best product measured on this device", b->measured_flop_s / 1e12);
+		snprintf(measured, sizeof(measured), "%.0f is the best product measured on this device",
+			 b->measured_flop_s / 1e12);
 	fo_gain_none(f);
-	snprintf(f->title, sizeof(f->title), "products reach %.0f %% of what is attainable, which is %.0f %% of the peak",
+	snprintf(f->title, sizeof(f->title),
+		 "products reach %.0f %% of what is attainable, which is %.0f %% of the peak",
 		 100 * r.flop_s / r.attainable_flop_s, 100 * r.attainable_flop_s / b->peak_flop_s);
-	snprintf(f->why, sizeof(f->why), "%.0f TFLOP/s of a peak of %.0f costs %.1f points of MFU. Attainable are %.0f: %s, and tiles and waves are %.0f %% "
-		 "full. Only the way from %.0f to %.0f is the program's: other shapes, another precision.", r.flop_s / 1e12,
-		 b->peak_flop_s / 1e12, 100 * lost, r.attainable_flop_s / 1e12, measured, 100 * r.fill, r.flop_s / 1e12,
-		 r.attainable_flop_s / 1e12);
+	snprintf(f->why, sizeof(f->why),
+		 "%.0f TFLOP/s of a peak of %.0f costs %.1f points of MFU. Attainable are %.0f: %s, and tiles and "
+		 "waves are %.0f %% full. Only the way from %.0f to %.0f is the program's: other shapes, another "
+		 "precision.",
+		 r.flop_s / 1e12, b->peak_flop_s / 1e12, 100 * lost, r.attainable_flop_s / 1e12, measured, 100 * r.fill,
+		 r.flop_s / 1e12, r.attainable_flop_s / 1e12);
 	fo_evidence_kernels(f, c->s, PRODUCTS);
 	return true;
 }

@@ -13,19 +13,19 @@ int64_t fo_class_time(const struct fo_ledger *l, uint64_t classes)
 	return ns;
 }
 
-/* Bytes per element that fusing saves. Least: SwiGLU written out (silu reads 2, writes 2; the product reads 4, writes 2: 10) against one
- * kernel (6). Most: RMSNorm written out in fp32 as the models of transformers have it (cast 6, square 8, mean 4, scaling 8, cast back 6,
- * weight 4: 36) against one kernel (4). */
+/* Bytes per element that fusing saves. Least: SwiGLU written out (silu reads 2, writes 2; the product reads 4, writes
+ * 2: 10) against one kernel (6). Most: RMSNorm written out in fp32 as the models of transformers have it (cast 6,
+ * square 8, mean 4, scaling 8, cast back 6, weight 4: 36) against one kernel (4). */
 #define FUSION_LEAST (1 - 6.0 / 10)
 #define FUSION_MOST (1 - 4.0 / 36)
-/* AdamW over lists of fp32 tensors: decay 8, first moment 12, second 8 + 12, root 8, division 8, epsilon 8, update 16: 80 bytes per weight;
- * fused: weight, gradient and both moments read, three written: 28. */
+/* AdamW over lists of fp32 tensors: decay 8, first moment 12, second 8 + 12, root 8, division 8, epsilon 8, update 16:
+ * 80 bytes per weight; fused: weight, gradient and both moments read, three written: 28. */
 #define FUSED_OPTIMIZER_MOST (1 - 28.0 / 80)
 
-/* A fused kernel keeps the scores on chip: softmax and what stands around it are no kernels any more, and it skips what a causal mask
- * hides, half of the pairs. Its products run at the rate of published kernels (FO_ATTENTION_BEST of the peak), where those that write
- * the scores to memory are bound by that: with a head of 64 they do 64 FLOP per byte, and an H100 could do 295. Without shapes only
- * the masked half of the products is counted. */
+/* A fused kernel keeps the scores on chip: softmax and what stands around it are no kernels any more, and it skips what
+ * a causal mask hides, half of the pairs. Its products run at the rate of published kernels (FO_ATTENTION_BEST of the
+ * peak), where those that write the scores to memory are bound by that: with a head of 64 they do 64 FLOP per byte, and
+ * an H100 could do 295. Without shapes only the masked half of the products is counted. */
 static int64_t attention_fused_saves(const struct fo_rule_context *c)
 {
 	const struct fo_chains *x = c->chain;
@@ -38,7 +38,8 @@ static int64_t attention_fused_saves(const struct fo_rule_context *c)
 /* No fused attention runs, and softmax stands beside batched products. */
 static bool attention_is_eager(const struct fo_rule_context *c)
 {
-	return c->facts->attention_written_out && fo_share(c, c->chain->softmax_ns + c->chain->between_ns) > FO_SHARE_ADVICE;
+	return c->facts->attention_written_out &&
+	       fo_share(c, c->chain->softmax_ns + c->chain->between_ns) > FO_SHARE_ADVICE;
 }
 
 static bool attention_eager(const struct fo_rule_context *c, struct fo_finding *f)
@@ -49,20 +50,31 @@ static bool attention_eager(const struct fo_rule_context *c, struct fo_finding *
 		return false;
 	f->serious = c->chain->operators_known && fo_share(c, ns) > FO_SHARE_SERIOUS;
 	/* At least half of the softmax's own time goes: it is computed once, where it was read and written again. */
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = ns, .most = 1, .floor_ns = c->floor_ns,
+	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns,
+					 .removable_ns = ns,
+					 .most = 1,
+					 .floor_ns = c->floor_ns,
 					 .least = FO_GAIN_HALF * (double)(x->softmax_ns + x->between_ns) / (double)ns,
-					 .at_most = !c->chain->operators_known }, f);
-	snprintf(f->title, sizeof(f->title), "attention is written out: %.1f %% of the step, %.1f %% in its softmax and what stands around it",
+					 .at_most = !c->chain->operators_known },
+		      f);
+	snprintf(f->title, sizeof(f->title),
+		 "attention is written out: %.1f %% of the step, %.1f %% in its softmax and what stands around it",
 		 100 * fo_share(c, all), 100 * fo_share(c, x->softmax_ns + x->between_ns));
-	snprintf(f->why, sizeof(f->why), "No fused attention kernel runs, but softmax kernels do. The scores of every pair of tokens go to memory and "
-		 "back several times. A fused kernel keeps them on chip, and under a causal mask it computes half of them.%s",
-		 isnan(x->product_flop * c->s->d->bridge.peak_flop_s) ? " How fast its products are is not known, so at best half of their time goes."
-								      : "");
+	snprintf(f->why, sizeof(f->why),
+		 "No fused attention kernel runs, but softmax kernels do. The scores of every pair of tokens go to "
+		 "memory and back several times. A fused kernel keeps them on chip, and under a causal mask it "
+		 "computes half of them.%s",
+		 isnan(x->product_flop * c->s->d->bridge.peak_flop_s)
+			 ? " How fast its products are is not known, so at best half of their time goes."
+			 : "");
 	fo_evidence_kernels(f, c->s, (uint64_t)1 << FO_K_SOFTMAX);
 	return true;
 }
 
-bool fo_optimizer_is_eager(const struct fo_facts *f) { return (f->optimizer_foreach || f->optimizer_loop) && !f->optimizer_fused; }
+bool fo_optimizer_is_eager(const struct fo_facts *f)
+{
+	return (f->optimizer_foreach || f->optimizer_loop) && !f->optimizer_fused;
+}
 
 static int64_t optimizer_idle(const struct fo_rule_context *c)
 {
@@ -74,7 +86,8 @@ static int64_t optimizer_idle(const struct fo_rule_context *c)
 
 bool fo_optimizer_counts(const struct fo_rule_context *c)
 {
-	return fo_optimizer_is_eager(c->facts) && fo_share(c, c->s->l.class_ns[FO_K_OPTIMIZER] + optimizer_idle(c)) > FO_SHARE_ADVICE;
+	return fo_optimizer_is_eager(c->facts) &&
+	       fo_share(c, c->s->l.class_ns[FO_K_OPTIMIZER] + optimizer_idle(c)) > FO_SHARE_ADVICE;
 }
 
 static bool optimizer(const struct fo_rule_context *c, struct fo_finding *f)
@@ -84,23 +97,34 @@ static bool optimizer(const struct fo_rule_context *c, struct fo_finding *f)
 	if (!fo_optimizer_counts(c))
 		return false;
 	f->serious = fo_share(c, all) > FO_SHARE_SERIOUS;
-	/* One kernel in the place of many: the idling between them goes, and of the bytes those that are moved again and again. The launching
-	 * thread's own work is less by what it did there. */
+	/* One kernel in the place of many: the idling between them goes, and of the bytes those that are moved again
+	 * and again. The launching thread's own work is less by what it did there. */
 	bool fuses = fo_optimizer_can_fuse(c->facts);
-	/* Without a fused update there are lists of tensors, in the place of one after the other: they save launches, no bytes. */
-	int64_t goes = fuses ? (int64_t)(FUSED_OPTIMIZER_MOST * (double)ns) + idle : c->facts->optimizer_loop ? idle : 0, stays = c->floor_ns - idle;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = goes, .least = FO_GAIN_HALF, .most = 1,
-					 .floor_ns = stays > 0 ? stays : 0 }, f);
+	/* Without a fused update there are lists of tensors, in the place of one after the other: they save launches,
+	 * no bytes. */
+	int64_t goes = fuses                      ? (int64_t)(FUSED_OPTIMIZER_MOST * (double)ns) + idle
+		       : c->facts->optimizer_loop ? idle
+						  : 0,
+		stays = c->floor_ns - idle;
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns,
+					 .removable_ns = goes,
+					 .least = FO_GAIN_HALF,
+					 .most = 1,
+					 .floor_ns = stays > 0 ? stays : 0 },
+		      f);
 	if (goes == 0) {
 		fo_gain_none(f);
 		f->loss_ns = all;
 		f->serious = false;
 	}
-	snprintf(f->title, sizeof(f->title), "%s: %.1f %% of the step in %lld kernels%s", fuses ? "the optimizer is not fused"
-		 : "the optimizer's update is many kernels", 100 * fo_share(c, all),
-		 (long long)l->class_ops[FO_K_OPTIMIZER], 2 * idle > ns ? " and between them" : "");
-	snprintf(f->why, sizeof(f->why), "They walk over the weights, one for each operation of the update%s. %s", c->facts->optimizer_loop ? " and each tensor"
-		 : "", fuses ? "A fused one reads and writes each weight once." : "PyTorch has no fused update of this optimizer for GPUs.");
+	snprintf(f->title, sizeof(f->title), "%s: %.1f %% of the step in %lld kernels%s",
+		 fuses ? "the optimizer is not fused" : "the optimizer's update is many kernels",
+		 100 * fo_share(c, all), (long long)l->class_ops[FO_K_OPTIMIZER],
+		 2 * idle > ns ? " and between them" : "");
+	snprintf(f->why, sizeof(f->why), "They walk over the weights, one for each operation of the update%s. %s",
+		 c->facts->optimizer_loop ? " and each tensor" : "",
+		 fuses ? "A fused one reads and writes each weight once."
+		       : "PyTorch has no fused update of this optimizer for GPUs.");
 	fo_evidence_kernels(f, c->s, (uint64_t)1 << FO_K_OPTIMIZER);
 	return true;
 }
@@ -113,7 +137,8 @@ static void greatest_classes(const struct fo_ledger *l, uint64_t classes, char *
 	for (int round = 0; round < 3 && n < size; round++) {
 		int best = -1;
 		for (int i = 0; i < FO_K_COMPUTE_COUNT; i++)
-			if ((classes >> i & 1) && l->class_ns[i] > 0 && (best < 0 || l->class_ns[i] > l->class_ns[best]))
+			if ((classes >> i & 1) && l->class_ns[i] > 0 &&
+			    (best < 0 || l->class_ns[i] > l->class_ns[best]))
 				best = i;
 		if (best < 0)
 			return;
@@ -123,8 +148,8 @@ static void greatest_classes(const struct fo_ledger *l, uint64_t classes, char *
 	}
 }
 
-/* A compiler can merge chains of kernels that do one operator each. Of other kernels, as those of a library that fused them, the finding
- * says only what they cost. */
+/* A compiler can merge chains of kernels that do one operator each. Of other kernels, as those of a library that fused
+ * them, the finding says only what they cost. */
 static void memory_bound_gain(const struct fo_rule_context *c, struct fo_finding *f, int64_t merges)
 {
 	bool known = c->chain->operators_known;
@@ -135,11 +160,18 @@ static void memory_bound_gain(const struct fo_rule_context *c, struct fo_finding
 	f->serious = known && !c->facts->compiled && fo_share(c, merges) > FO_SHARE_SERIOUS;
 	/* Merged kernels are launches saved as well. */
 	int64_t stays = c->floor_ns - (int64_t)(fo_fusable(c) * (double)c->launch_ns);
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = merges, .least = c->facts->compiled || !known ? 0 : FUSION_LEAST,
-					 .most = FUSION_MOST, .floor_ns = c->floor_ns, .best_floor_ns = stays, .at_most = !known }, f);
+	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns,
+					 .removable_ns = merges,
+					 .least = c->facts->compiled || !known ? 0 : FUSION_LEAST,
+					 .most = FUSION_MOST,
+					 .floor_ns = c->floor_ns,
+					 .best_floor_ns = stays,
+					 .at_most = !known },
+		      f);
 }
 
-/* The classes that memory-bound speaks of. Each nanosecond is promised once: attention-eager and optimizer-unfused have theirs. */
+/* The classes that memory-bound speaks of. Each nanosecond is promised once: attention-eager and optimizer-unfused have
+ * theirs. */
 static uint64_t moving_classes(const struct fo_rule_context *c)
 {
 	uint64_t classes = FO_MOVING_CLASSES;
@@ -158,7 +190,8 @@ static int64_t moving_ns(const struct fo_rule_context *c)
 int64_t fo_merging_ns(const struct fo_rule_context *c)
 {
 	int64_t ns = moving_ns(c);
-	int64_t merges = c->chain->fusable_ns + (attention_is_eager(c) ? 0 : c->chain->softmax_ns + c->chain->between_ns);
+	int64_t merges = c->chain->fusable_ns +
+			 (attention_is_eager(c) ? 0 : c->chain->softmax_ns + c->chain->between_ns);
 	return merges < ns ? merges : ns;
 }
 
@@ -178,28 +211,35 @@ static bool memory_bound(const struct fo_rule_context *c, struct fo_finding *f)
 	greatest_classes(l, classes, text, sizeof(text));
 	fo_moving_words(c->s->d, rate, sizeof(rate));
 	if (isnan(f->gain) && !f->nearly_all)
-		snprintf(more, sizeof(more), " Hardly any of them has another beside it that is one operator alone, so there is nothing to merge.");
+		snprintf(more, sizeof(more),
+			 " Hardly any of them has another beside it that is one operator alone, so there is nothing to "
+			 "merge.");
 	else if (norms)
-		snprintf(more, sizeof(more), " Normalisation is written out: elementwise operators take %.0f %% of its time%s.",
-			 100 * c->facts->norm_written_share, c->facts->norm_written_share < 0.995 ? ", fused kernels the rest" : "");
+		snprintf(more, sizeof(more),
+			 " Normalisation is written out: elementwise operators take %.0f %% of its time%s.",
+			 100 * c->facts->norm_written_share,
+			 c->facts->norm_written_share < 0.995 ? ", fused kernels the rest" : "");
 	else if (2 * merges < ns)
-		snprintf(more, sizeof(more), " That is so for %.1f %% of the step; the rest stands alone or is fused already.",
+		snprintf(more, sizeof(more),
+			 " That is so for %.1f %% of the step; the rest stands alone or is fused already.",
 			 100 * fo_share(c, merges));
 	snprintf(f->title, sizeof(f->title), "kernels that only move bytes: %.0f %% of compute, %.1f %% of the step",
 		 100 * (double)ns / (double)l->comp_ns, 100 * fo_share(c, ns));
 	snprintf(f->why, sizeof(f->why), "Of the step: %s. Memory bandwidth limits them, not arithmetic.%s%s%s", text,
-		 isnan(f->gain) ? "" : " Fused with their neighbours they read and write memory once instead of once each.", more, rate);
+		 isnan(f->gain) ? ""
+				: " Fused with their neighbours they read and write memory once instead of once each.",
+		 more, rate);
 	fo_evidence_kernels(f, c->s, classes);
 	return true;
 }
 
-/* Time of products and convolutions in 32 bit on a device that has matrix units (NVIDIA's from 7.0 on, AMD's in its data centre parts,
- * gfx908 on: 9.0); 0: it does not hold. */
+/* Time of products and convolutions in 32 bit on a device that has matrix units (NVIDIA's from 7.0 on, AMD's in its
+ * data centre parts, gfx908 on: 9.0); 0: it does not hold. */
 static int64_t single_precision(const struct fo_rule_context *c)
 {
 	int64_t products = fo_class_time(&c->s->l, 1u << FO_K_GEMM | 1u << FO_K_CONV);
-	if ((c->facts->amd ? c->facts->capability < 90 : c->facts->capability < 70) || c->facts->fp32_product_share <= 0.5 ||
-	    fo_share(c, products) <= FO_SHARE_ADVICE)
+	if ((c->facts->amd ? c->facts->capability < 90 : c->facts->capability < 70) ||
+	    c->facts->fp32_product_share <= 0.5 || fo_share(c, products) <= FO_SHARE_ADVICE)
 		return 0;
 	int64_t other = attention_is_eager(c) ? c->chain->product_ns : 0; /* promised there */
 	return (int64_t)(c->facts->fp32_product_share * (double)(products - (other < products ? other : products)));
@@ -213,28 +253,40 @@ static bool precision(const struct fo_rule_context *c, struct fo_finding *f)
 		return false;
 	bool by_name = c->facts->fp32_by_name; /* of a kernel that may be TF32 or mixed */
 	f->serious = !by_name && fo_share(c, ns) > FO_SHARE_SERIOUS;
-	/* Half the bytes at least; at most the ratio of the peaks, which is 8 or more on all data centre parts of the catalogue. */
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = ns, .least = by_name ? 0 : FO_GAIN_HALF, .most = 1 - 1.0 / 8,
-					 .floor_ns = c->floor_ns, .at_most = by_name }, f);
+	/* Half the bytes at least; at most the ratio of the peaks, which is 8 or more on all data centre parts of the
+	 * catalogue. */
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns,
+					 .removable_ns = ns,
+					 .least = by_name ? 0 : FO_GAIN_HALF,
+					 .most = 1 - 1.0 / 8,
+					 .floor_ns = c->floor_ns,
+					 .at_most = by_name },
+		      f);
 	if (by_name)
-		snprintf(f->title, sizeof(f->title), "by the kernels' names products may run in fp32 without matrix units: up to %.0f %% of their time",
+		snprintf(f->title, sizeof(f->title),
+			 "by the kernels' names products may run in fp32 without matrix units: up to %.0f %% of their "
+			 "time",
 			 100 * c->facts->fp32_product_share);
 	else
 		snprintf(f->title, sizeof(f->title), "products run in fp32 without matrix units: %.0f %% of their time",
 			 100 * c->facts->fp32_product_share);
 	if (by_name)
-		snprintf(f->why, sizeof(f->why), "Products and convolutions take %.1f %% of the step. Their operands' types are not recorded, and the "
-			 "kernels' names only hold the type float, as kernels on TF32 and mixed ones may, too. Record shapes to tell.",
+		snprintf(f->why, sizeof(f->why),
+			 "Products and convolutions take %.1f %% of the step. Their operands' types are not recorded, "
+			 "and the kernels' names only hold the type float, as kernels on TF32 and mixed ones may, too. "
+			 "Record shapes to tell.",
 			 100 * fo_share(c, products));
 	else
-		snprintf(f->why, sizeof(f->why), "Products and convolutions take %.1f %% of the step in kernels of 32 bit, on a device whose matrix units "
-			 "do 16 bit at least eight times as fast.", 100 * fo_share(c, products));
+		snprintf(f->why, sizeof(f->why),
+			 "Products and convolutions take %.1f %% of the step in kernels of 32 bit, on a device whose "
+			 "matrix units do 16 bit at least eight times as fast.",
+			 100 * fo_share(c, products));
 	fo_evidence_kernels(f, c->s, 1u << FO_K_GEMM | 1u << FO_K_CONV);
 	return true;
 }
 
-/* Time that the products would have taken at what is attainable for their shapes, over what they took; NaN: no ceiling known. What is a
- * finding of its own (rules_shape.c) and what is too short for a rate is taken as done well. */
+/* Time that the products would have taken at what is attainable for their shapes, over what they took; NaN: no ceiling
+ * known. What is a finding of its own (rules_shape.c) and what is too short for a rate is taken as done well. */
 static double products_efficiency(const struct fo_diagnosis *d)
 {
 	double took = 0, ideal = 0;
@@ -243,13 +295,14 @@ static double products_efficiency(const struct fo_diagnosis *d)
 		if (!p->tiny && !(p->attainable_flop_s > 0))
 			continue;
 		took += (double)p->time_ns;
-		ideal += (double)p->time_ns * (fo_product_claimed(p) || p->tiny ? 1 : fmin(1, p->flop_s / p->attainable_flop_s));
+		ideal += (double)p->time_ns *
+			 (fo_product_claimed(p) || p->tiny ? 1 : fmin(1, p->flop_s / p->attainable_flop_s));
 	}
 	return took > 0 ? ideal / took : NAN;
 }
 
-/* Without shapes, with a model: the best products that were measured reach about 0.8 of the dense peak (data/devices.csv: H100 794.5 of
- * 989, B200 1745 of 2250). */
+/* Without shapes, with a model: the best products that were measured reach about 0.8 of the dense peak
+ * (data/devices.csv: H100 794.5 of 989, B200 1745 of 2250). */
 static double bridge_efficiency(const struct fo_diagnosis *d, const struct fo_ledger *l)
 {
 	int64_t products = fo_class_time(l, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
@@ -340,23 +393,31 @@ static bool gemm_efficiency(const struct fo_rule_context *c, struct fo_finding *
 		return false;
 	f->serious = fo_share(c, products) > FO_SHARE_SERIOUS;
 	/* Each nanosecond is promised once: not what another precision or fused attention would take away. */
-	int64_t promised = single_precision(c) + (attention_is_eager(c) ? c->chain->product_ns : 0) + (int64_t)(clocks->lost * (double)products) +
-			   excess_of_culprit(c);
+	int64_t promised = single_precision(c) + (attention_is_eager(c) ? c->chain->product_ns : 0) +
+			   (int64_t)(clocks->lost * (double)products) + excess_of_culprit(c);
 	double left = (double)(promised < products ? products - promised : 0);
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = (int64_t)((1 - fmin(fmax(reached, 0), 1)) * left), .least = 0,
-					 .most = 1, .floor_ns = c->floor_ns }, f);
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns,
+					 .removable_ns = (int64_t)((1 - fmin(fmax(reached, 0), 1)) * left),
+					 .least = 0,
+					 .most = 1,
+					 .floor_ns = c->floor_ns },
+		      f);
 	snprintf(f->title, sizeof(f->title), "matrix products reach %.0f %% of what is attainable%s", 100 * reached,
 		 by_shape ? " for their shapes" : "");
 	const struct fo_product *p = by_shape ? most_lost(d) : NULL;
 	char reached_at[24], may_reach[24];
 	if (p)
-		snprintf(f->why, sizeof(f->why), "Most is lost in %lld x %lld x %lld in %s: %s of %s TFLOP/s attainable (%s by its intensity%s). "
-			 "Try shapes that fill tiles and waves, another layout, or another library's kernel.", (long long)p->m, (long long)p->n,
-			 (long long)p->k, p->dtype, tera(reached_at, p->flop_s), tera(may_reach, p->attainable_flop_s),
-			 p->memory_bound ? "memory-bound" : "compute-bound", p->fill < 0.8 ? "; much of its tiles or waves is empty" : "");
+		snprintf(f->why, sizeof(f->why),
+			 "Most is lost in %lld x %lld x %lld in %s: %s of %s TFLOP/s attainable (%s by its "
+			 "intensity%s). Try shapes that fill tiles and waves, another layout, or another library's "
+			 "kernel.",
+			 (long long)p->m, (long long)p->n, (long long)p->k, p->dtype, tera(reached_at, p->flop_s),
+			 tera(may_reach, p->attainable_flop_s), p->memory_bound ? "memory-bound" : "compute-bound",
+			 p->fill < 0.8 ? "; much of its tiles or waves is empty" : "");
 	else
-		snprintf(f->why, sizeof(f->why), "Their time is compared with the model's FLOP at 0.8 of the dense peak, which the best measured "
-			 "products reach. Record shapes to see which are slow.");
+		snprintf(f->why, sizeof(f->why),
+			 "Their time is compared with the model's FLOP at 0.8 of the dense peak, which the best "
+			 "measured products reach. Record shapes to see which are slow.");
 	if (by_shape)
 		evidence_of_loss(f, c->s);
 	else
@@ -381,17 +442,23 @@ static bool contention(const struct fo_rule_context *c, struct fo_finding *f)
 	int64_t ns = all > 0 ? (int64_t)((double)products * slow / all) : 0;
 	if (fo_share(c, ns) <= FO_SHARE_ADVICE / 2)
 		return false;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = ns, .least = 0, .most = FO_GAIN_HALF, .floor_ns = c->floor_ns },
+	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns,
+					 .removable_ns = ns,
+					 .least = 0,
+					 .most = FO_GAIN_HALF,
+					 .floor_ns = c->floor_ns },
 		      f);
 	snprintf(f->title, sizeof(f->title), "products are slower beside communication: up to %.2f times", worst);
-	snprintf(f->why, sizeof(f->why), "Products of one shape take longer while a communication kernel runs. It holds some of the units and of the "
-		 "memory's bandwidth. Hidden communication is not free.");
+	snprintf(f->why, sizeof(f->why),
+		 "Products of one shape take longer while a communication kernel runs. It holds some of the units and "
+		 "of the memory's bandwidth. Hidden communication is not free.");
 	fo_evidence_kernels(f, c->s, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
 	return true;
 }
 
-/* The same shape, on average a quarter slower than its fastest call: clocks that fall under load, or something beside it. Where all
- * shapes are slow at the same time, for as long as several steps or a large part of one, it is the clock (clocks.c). */
+/* The same shape, on average a quarter slower than its fastest call: clocks that fall under load, or something beside
+ * it. Where all shapes are slow at the same time, for as long as several steps or a large part of one, it is the clock
+ * (clocks.c). */
 static bool throttled(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_diagnosis *d = c->s->d;
@@ -404,19 +471,26 @@ static bool throttled(const struct fo_rule_context *c, struct fo_finding *f)
 			slow += (double)p->time_ns * (1 - p->flop_s / p->best_flop_s);
 	}
 	int64_t products = fo_class_time(&c->s->l, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
-	int64_t ns = clocks->fell ? (int64_t)(clocks->lost * (double)products) : all > 0 ? (int64_t)((double)products * slow / all) : 0;
+	int64_t ns = clocks->fell ? (int64_t)(clocks->lost * (double)products)
+		     : all > 0    ? (int64_t)((double)products * slow / all)
+				  : 0;
 	if (fo_share(c, ns) <= FO_SHARE_ADVICE)
 		return false;
 	f->serious = clocks->fell && fo_share(c, ns) > FO_SHARE_SERIOUS;
 	fo_gain_usual(c, f, ns, clocks->fell ? FO_GAIN_HALF : 0);
 	if (clocks->fell)
-		snprintf(f->title, sizeof(f->title), "the clock falls: products of every shape are %.2f times slower for %.0f %% of the trace", clocks->ratio,
-			 100 * clocks->share);
+		snprintf(f->title, sizeof(f->title),
+			 "the clock falls: products of every shape are %.2f times slower for %.0f %% of the trace",
+			 clocks->ratio, 100 * clocks->share);
 	else
-		snprintf(f->title, sizeof(f->title), "equal products take unequal time: %.1f %% of the step above their fastest calls",
+		snprintf(f->title, sizeof(f->title),
+			 "equal products take unequal time: %.1f %% of the step above their fastest calls",
 			 100 * fo_share(c, ns));
-	snprintf(f->why, sizeof(f->why), "%s (see %s)%s", clocks->fell ? "All of them at the same time: a limit of power or heat lowers the clock" :
-		 "Calls of one shape and type differ by more than a quarter. Clocks may fall at a limit of power or heat", c->facts->words->clocks,
+	snprintf(f->why, sizeof(f->why), "%s (see %s)%s",
+		 clocks->fell ? "All of them at the same time: a limit of power or heat lowers the clock"
+			      : "Calls of one shape and type differ by more than a quarter. Clocks may fall at a limit "
+				"of power or heat",
+		 c->facts->words->clocks,
 		 clocks->fell ? "." : ", operands may be in cache or not, or other work runs on the device.");
 	fo_evidence_kernels(f, c->s, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
 	return true;
@@ -427,11 +501,14 @@ static bool recompute(const struct fo_rule_context *c, struct fo_finding *f)
 	const struct fo_ledger *l = &c->s->l;
 	if (fo_share(c, l->recompute_ns) <= FO_SHARE_ADVICE)
 		return false;
-	/* Selective recomputation keeps the products and repeats the rest, which is the cheap part; half is a guess within it. */
+	/* Selective recomputation keeps the products and repeats the rest, which is the cheap part; half is a guess
+	 * within it. */
 	fo_gain_usual(c, f, l->recompute_ns, FO_GAIN_HALF);
-	snprintf(f->title, sizeof(f->title), "the forward pass runs twice: recomputation takes %.1f %% of the step", 100 * fo_share(c, l->recompute_ns));
-	snprintf(f->why, sizeof(f->why), "It buys memory. Where memory is left over, recompute less: keep products and attention, and repeat what is "
-		 "cheap. MFU does not count it.");
+	snprintf(f->title, sizeof(f->title), "the forward pass runs twice: recomputation takes %.1f %% of the step",
+		 100 * fo_share(c, l->recompute_ns));
+	snprintf(f->why, sizeof(f->why),
+		 "It buys memory. Where memory is left over, recompute less: keep products and attention, and repeat "
+		 "what is cheap. MFU does not count it.");
 	fo_evidence_recomputed(f, c->s);
 	return true;
 }
@@ -456,19 +533,27 @@ static bool pipeline(const struct fo_rule_context *c, struct fo_finding *f)
 		return false;
 	f->serious = mean > FO_SHARE_SERIOUS;
 	double ideal = isnan(p->ideal) ? 0 : p->ideal / (1 + p->ideal); /* of the ideal work -> of the step */
-	/* At best twice as many chunks or microbatches: half of the ideal bubble, and what is above the ideal goes. What is seen of it may be
-	 * less than the ideal: a stage's wait for its first input is in no window between two of its kernels. */
+	/* At best twice as many chunks or microbatches: half of the ideal bubble, and what is above the ideal goes.
+	 * What is seen of it may be less than the ideal: a stage's wait for its first input is in no window between two
+	 * of its kernels. */
 	double stays = (ideal > 0 && ideal < mean ? ideal : mean) / 2;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = (int64_t)(mean * (double)c->s->l.span_ns),
-					 .least = mean > ideal ? (mean - ideal) / mean * FO_GAIN_HALF : 0, .most = 1 - stays / mean }, f);
-	snprintf(f->title, sizeof(f->title), "pipeline bubbles: %.1f %% of the step over %d stages", 100 * mean, p->stages);
+	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns,
+					 .removable_ns = (int64_t)(mean * (double)c->s->l.span_ns),
+					 .least = mean > ideal ? (mean - ideal) / mean * FO_GAIN_HALF : 0,
+					 .most = 1 - stays / mean },
+		      f);
+	snprintf(f->title, sizeof(f->title), "pipeline bubbles: %.1f %% of the step over %d stages", 100 * mean,
+		 p->stages);
 	if (isnan(p->ideal))
-		snprintf(f->why, sizeof(f->why), "Stages wait for each other. How much of it the schedule costs at least, (p - 1) / (v m) of the work, "
-			 "needs the number of microbatches, which the traces do not show.");
+		snprintf(f->why, sizeof(f->why),
+			 "Stages wait for each other. How much of it the schedule costs at least, (p - 1) / (v m) of "
+			 "the work, needs the number of microbatches, which the traces do not show.");
 	else
-		snprintf(f->why, sizeof(f->why), "%d stages, %d chunk%s each, %d microbatches: %.1f %% of the step is empty even if all stages are equal, "
-			 "(p - 1) / (v m) of the work. More microbatches or chunks shrink it; what is above it is unequal stages or late "
-			 "transfers.", p->stages, p->chunks, p->chunks == 1 ? "" : "s", p->microbatches, 100 * ideal);
+		snprintf(f->why, sizeof(f->why),
+			 "%d stages, %d chunk%s each, %d microbatches: %.1f %% of the step is empty even if all stages "
+			 "are equal, (p - 1) / (v m) of the work. More microbatches or chunks shrink it; what is above "
+			 "it is unequal stages or late transfers.",
+			 p->stages, p->chunks, p->chunks == 1 ? "" : "s", p->microbatches, 100 * ideal);
 	fo_evidence_gaps(f, c->s, c->gap, c->gaps, ~0u, 0, INT64_MAX);
 	fo_evidence_kernels(f, c->s, (uint64_t)1 << FO_K_COMMUNICATION);
 	return true;

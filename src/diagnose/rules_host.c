@@ -8,7 +8,8 @@
 
 static int64_t host_exposed(const struct fo_ledger *l)
 {
-	return l->idle_ns[FO_IDLE_HOST_LAUNCH_BOUND] + l->idle_ns[FO_IDLE_HOST_OTHER] + l->idle_ns[FO_IDLE_LAUNCH_LATENCY];
+	return l->idle_ns[FO_IDLE_HOST_LAUNCH_BOUND] + l->idle_ns[FO_IDLE_HOST_OTHER] +
+	       l->idle_ns[FO_IDLE_LAUNCH_LATENCY];
 }
 
 /* Above the serious mark alone, or the greatest of the causes where all idling together is above it. */
@@ -18,10 +19,14 @@ static bool serious(const struct fo_rule_context *c, int64_t ns)
 	int64_t greatest = 0;
 	for (int i = 0; i < FO_IDLE_COUNT; i++)
 		greatest = l->idle_ns[i] > greatest ? l->idle_ns[i] : greatest;
-	return fo_share(c, ns) > FO_SHARE_SERIOUS || (fo_share(c, l->idle_total_ns) > FO_SHARE_SERIOUS && ns >= greatest);
+	return fo_share(c, ns) > FO_SHARE_SERIOUS ||
+	       (fo_share(c, l->idle_total_ns) > FO_SHARE_SERIOUS && ns >= greatest);
 }
 
-static bool worth_it(const struct fo_rule_context *c, int64_t ns) { return ns > 0 && (fo_share(c, ns) > FO_SHARE_ADVICE || serious(c, ns)); }
+static bool worth_it(const struct fo_rule_context *c, int64_t ns)
+{
+	return ns > 0 && (fo_share(c, ns) > FO_SHARE_ADVICE || serious(c, ns));
+}
 
 static bool data_loading(const struct fo_rule_context *c, struct fo_finding *f)
 {
@@ -31,26 +36,40 @@ static bool data_loading(const struct fo_rule_context *c, struct fo_finding *f)
 	if (!worth_it(c, idle) && c->host_data_share <= FO_SHARE_ADVICE)
 		return false;
 	f->serious = serious(c, idle);
-	/* Workers take the loader's processor time along; where they share cores with the launching thread (two hardware threads of a core
-	 * do at best half each) what it still shows doubles. Its own work stays the floor. */
+	/* Workers take the loader's processor time along; where they share cores with the launching thread (two
+	 * hardware threads of a core do at best half each) what it still shows doubles. Its own work stays the floor.
+	 */
 	int64_t stays = c->floor_ns - c->loader_ns;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = 1, .most = 1,
-					 .reappear_ns = host_exposed(l), .floor_ns = stays > 0 ? stays : 0 }, f);
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns,
+					 .removable_ns = idle,
+					 .least = 1,
+					 .most = 1,
+					 .reappear_ns = host_exposed(l),
+					 .floor_ns = stays > 0 ? stays : 0 },
+		      f);
 	if (fo_share(c, idle) > FO_SHARE_ADVICE / 5)
-		snprintf(f->title, sizeof(f->title), "the GPU waits for data: %.1f %% of the step", 100 * fo_share(c, idle));
+		snprintf(f->title, sizeof(f->title), "the GPU waits for data: %.1f %% of the step",
+			 100 * fo_share(c, idle));
 	else
-		snprintf(f->title, sizeof(f->title), "data loading takes %.1f %% of the host's step, hidden behind GPU work",
+		snprintf(f->title, sizeof(f->title),
+			 "data loading takes %.1f %% of the host's step, hidden behind GPU work",
 			 100 * c->host_data_share);
 	char idles[80] = "", own[80] = "", grows[160] = "";
 	if (idle > 0)
-		snprintf(idles, sizeof(idles), "While the data loader worked, the GPU idled %s of each step. ", fo_ns_text(a, idle));
+		snprintf(idles, sizeof(idles), "While the data loader worked, the GPU idled %s of each step. ",
+			 fo_ns_text(a, idle));
 	if (c->host_data_share > 0) /* 0: the host's steps are not marked */
 		snprintf(own, sizeof(own), "The loader takes %.1f %% of the host's step. ", 100 * c->host_data_share);
 	if (host_exposed(l) > 0)
-		snprintf(grows, sizeof(grows), " The GPU waits %.1f %% of the step for the host's other work already, and that part may grow.",
-			 100 * fo_share(c, host_exposed(l)));
+		snprintf(
+			grows, sizeof(grows),
+			" The GPU waits %.1f %% of the step for the host's other work already, and that part may grow.",
+			100 * fo_share(c, host_exposed(l)));
 	snprintf(f->why, sizeof(f->why), "%s%s%sWorker processes need processor time too.%s", idles, own,
-		 c->facts->loader_inline ? "It runs on the thread that launches GPU work: there are no worker processes. " : "", grows);
+		 c->facts->loader_inline
+			 ? "It runs on the thread that launches GPU work: there are no worker processes. "
+			 : "",
+		 grows);
 	fo_evidence_host(f, c->s, FO_HOST_DATA);
 	if (f->evidences == 0)
 		fo_evidence_named(f, c->s, "DataLoader");
@@ -66,11 +85,13 @@ static const char *kernels_text(const struct fo_ledger *l, char buf[80])
 		ops += l->class_ops[i];
 		ns += l->class_sum_ns[i];
 	}
-	snprintf(buf, 80, "%lld compute kernel%s of %s on average", (long long)ops, ops == 1 ? "" : "s", fo_ns_text(a, ops ? ns / ops : 0));
+	snprintf(buf, 80, "%lld compute kernel%s of %s on average", (long long)ops, ops == 1 ? "" : "s",
+		 fo_ns_text(a, ops ? ns / ops : 0));
 	return buf;
 }
 
-/* The operator on the processor inside which long gaps lie, if it holds a quarter of the idling: then launches are not what takes time. */
+/* The operator on the processor inside which long gaps lie, if it holds a quarter of the idling: then launches are not
+ * what takes time. */
 static int32_t long_operator(const struct fo_rule_context *c, int64_t idle, int64_t *ns)
 {
 	enum { NAMES = 64 };
@@ -81,7 +102,9 @@ static int32_t long_operator(const struct fo_rule_context *c, int64_t idle, int6
 	int n = 0, best = -1;
 	for (int64_t i = 0; i < c->gaps; i++) {
 		int64_t length = c->gap[i].end_ns - c->gap[i].begin_ns;
-		int32_t op = length > FO_GAP_SHORT_NS && fo_idle_gap_call(c->s, &c->gap[i]) < 0 ? fo_idle_gap_operator(c->s, &c->gap[i]) : -1;
+		int32_t op = length > FO_GAP_SHORT_NS && fo_idle_gap_call(c->s, &c->gap[i]) < 0
+				     ? fo_idle_gap_operator(c->s, &c->gap[i])
+				     : -1;
 		if (op < 0)
 			continue;
 		int k = 0;
@@ -111,7 +134,8 @@ static int64_t in_driver(const struct fo_rule_context *c, const char **name)
 		int64_t length = g->end_ns - g->begin_ns, call = length > 100000 ? fo_idle_gap_call(c->s, g) : -1;
 		if (call < 0)
 			continue;
-		sum += g->idle_ns[FO_IDLE_HOST_LAUNCH_BOUND] + g->idle_ns[FO_IDLE_LAUNCH_LATENCY] + g->idle_ns[FO_IDLE_HOST_OTHER];
+		sum += g->idle_ns[FO_IDLE_HOST_LAUNCH_BOUND] + g->idle_ns[FO_IDLE_LAUNCH_LATENCY] +
+		       g->idle_ns[FO_IDLE_HOST_OTHER];
 		if (length > longest)
 			*name = fo_trace_text(c->s->t, c->s->t->launch[call].name);
 		longest = length > longest ? length : longest;
@@ -127,7 +151,8 @@ static const char *launching_text(const struct fo_rule_context *c)
 	if (latency >= busy && latency >= c->other_short_ns)
 		return "Most of the idling lies between a launch and the begin of its kernel.";
 	if (!c->s->t->defect.has_host_ops)
-		return "Launches come late. No operator is recorded, so the trace does not show what the host did before them.";
+		return "Launches come late. No operator is recorded, so the trace does not show what the host did "
+		       "before them.";
 	if (c->other_short_ns > busy)
 		return "Most of the idling lies between two operators: the launching thread was in Python.";
 	return "The launching thread is busy with operators and calls, and does not keep the GPU fed.";
@@ -138,8 +163,8 @@ static int64_t launch_idle(const struct fo_rule_context *c)
 	return fo_idle_of(c, FO_IDLE_HOST_LAUNCH_BOUND) + fo_idle_of(c, FO_IDLE_LAUNCH_LATENCY) + c->other_short_ns;
 }
 
-/* The part of launch_idle inside one operator on the processor, if that is most of it and enough for host-work: fewer launches would not
- * change it. 0: there is no such operator. */
+/* The part of launch_idle inside one operator on the processor, if that is most of it and enough for host-work: fewer
+ * launches would not change it. 0: there is no such operator. */
 static int64_t work_on_processor(const struct fo_rule_context *c, int32_t *op)
 {
 	int64_t idle = launch_idle(c), inside;
@@ -147,7 +172,8 @@ static int64_t work_on_processor(const struct fo_rule_context *c, int32_t *op)
 	return *op >= 0 && 2 * inside > idle && worth_it(c, inside) ? inside : 0;
 }
 
-/* Does the operator launch work itself? Then its time is not one of host tensors alone: it may allocate, load or prepare. */
+/* Does the operator launch work itself? Then its time is not one of host tensors alone: it may allocate, load or
+ * prepare. */
 static bool launches_itself(const struct fo_trace *t, int32_t op)
 {
 	const struct fo_host_op *o = &t->op[op];
@@ -174,15 +200,23 @@ static bool host_work(const struct fo_rule_context *c, struct fo_finding *f)
 	fo_str_visible(name, sizeof(name), fo_trace_text(c->s->t, c->s->t->op[op].name));
 	int64_t stays = c->floor_ns - inside; /* the floor counts it */
 	bool launches = launches_itself(c->s->t, op);
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = inside, .least = launches ? 0 : FO_GAIN_HALF, .most = 1,
-					 .floor_ns = stays > 0 ? stays : 0 }, f);
-	snprintf(f->title, sizeof(f->title), "work on the processor holds up the launches, in '%.60s': the GPU idles %.1f %% of the step", name,
+	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns,
+					 .removable_ns = inside,
+					 .least = launches ? 0 : FO_GAIN_HALF,
+					 .most = 1,
+					 .floor_ns = stays > 0 ? stays : 0 },
+		      f);
+	snprintf(f->title, sizeof(f->title),
+		 "work on the processor holds up the launches, in '%.60s': the GPU idles %.1f %% of the step", name,
 		 100 * fo_share(c, inside));
-	snprintf(f->why, sizeof(f->why), "For %s of the step the thread that launches is in this operator%s, and the GPU has nothing to do. %s",
+	snprintf(f->why, sizeof(f->why),
+		 "For %s of the step the thread that launches is in this operator%s, and the GPU has nothing to do. %s",
 		 fo_ns_text(a, inside), launches ? "" : ", on tensors in the host's memory",
-		 launches ? "The operator launches work itself: before that it converts data, allocates, compiles or loads. Which of them the trace does not "
-			    "say. What happens at the first call alone is a warm-up and no loss of later steps."
-			  : "Move that work to the GPU, to the data loader's workers or another thread, or out of the step.");
+		 launches ? "The operator launches work itself: before that it converts data, allocates, compiles or "
+			    "loads. Which of them the trace does not say. What happens at the first call alone is a "
+			    "warm-up and no loss of later steps."
+			  : "Move that work to the GPU, to the data loader's workers or another thread, or out of the "
+			    "step.");
 	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_HOST_LAUNCH_BOUND, FO_GAP_SHORT_NS, INT64_MAX);
 	return true;
 }
@@ -202,25 +236,37 @@ static bool launch_bound(const struct fo_rule_context *c, struct fo_finding *f)
 	const char *call = "";
 	int64_t driver = in_driver(c, &call);
 	bool driven = op < 0 && 4 * driver > idle;
-	/* At best graphs replay the step without a launch per kernel; at worst a compiler merges every other one of what it can merge. One
-	 * long operator on the processor neither of them touches. */
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = op >= 0 || driven ? 0 : fo_fusable(c) / 2, .most = 1 }, f);
-	snprintf(f->title, sizeof(f->title), "the host launches too slowly: the GPU idles %.1f %% of the step for it", 100 * fo_share(c, idle));
+	/* At best graphs replay the step without a launch per kernel; at worst a compiler merges every other one of
+	 * what it can merge. One long operator on the processor neither of them touches. */
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns,
+					 .removable_ns = idle,
+					 .least = op >= 0 || driven ? 0 : fo_fusable(c) / 2,
+					 .most = 1 },
+		      f);
+	snprintf(f->title, sizeof(f->title), "the host launches too slowly: the GPU idles %.1f %% of the step for it",
+		 100 * fo_share(c, idle));
 	if (op >= 0)
 		snprintf(f->why, sizeof(f->why), "%s of it lie inside '%s'%s The rest lies between %s.",
-			 fo_ns_text(a, inside), fo_str_visible(name, sizeof(name), fo_trace_text(c->s->t, c->s->t->op[op].name)),
-			 launches_itself(c->s->t, op) ? ", before it launches work." : ", which runs on the processor. Move that work to the GPU, to another "
-										       "thread, or out of the step.",
+			 fo_ns_text(a, inside),
+			 fo_str_visible(name, sizeof(name), fo_trace_text(c->s->t, c->s->t->op[op].name)),
+			 launches_itself(c->s->t, op)
+				 ? ", before it launches work."
+				 : ", which runs on the processor. Move that work to the GPU, to another thread, or "
+				   "out of the step.",
 			 kernels_text(l, b));
 	else if (driven)
-		snprintf(f->why, sizeof(f->why), "%s of it lie inside '%s', calls of the driver that took long to return. The driver was busy: it "
-			 "loaded kernels for the first time, its queue was full, or another thread or process held it. The rest lies between "
-			 "%s.", fo_ns_text(a, driver), fo_str_visible(name, sizeof(name), call), kernels_text(l, b));
+		snprintf(f->why, sizeof(f->why),
+			 "%s of it lie inside '%s', calls of the driver that took long to return. The driver was busy: "
+			 "it loaded kernels for the first time, its queue was full, or another thread or process held "
+			 "it. The rest lies between %s.",
+			 fo_ns_text(a, driver), fo_str_visible(name, sizeof(name), call), kernels_text(l, b));
 	else
-		snprintf(f->why, sizeof(f->why), "%s The step has %s. Fewer or larger launches help: compiled kernels, %s, more work per step.",
+		snprintf(f->why, sizeof(f->why),
+			 "%s The step has %s. Fewer or larger launches help: compiled kernels, %s, more work per step.",
 			 launching_text(c), kernels_text(l, b), c->facts->words->graphs);
 	fo_evidence_gaps(f, c->s, c->gap, c->gaps,
-			 1u << FO_IDLE_HOST_LAUNCH_BOUND | 1u << FO_IDLE_LAUNCH_LATENCY | 1u << FO_IDLE_HOST_OTHER, 0, INT64_MAX);
+			 1u << FO_IDLE_HOST_LAUNCH_BOUND | 1u << FO_IDLE_LAUNCH_LATENCY | 1u << FO_IDLE_HOST_OTHER, 0,
+			 INT64_MAX);
 	return true;
 }
 
@@ -240,7 +286,8 @@ static int32_t waiting_operator(const struct fo_subject *s)
 		if (o->kind != FO_HOST_SYNC || o->end_ns <= s->begin_ns || o->begin_ns >= s->end_ns)
 			continue;
 		int32_t in = o->parent, name = -1;
-		for (; in >= 0; in = t->op[in].parent) /* the outermost operator is what was written: aten::item, not what it calls */
+		for (; in >= 0; in = t->op[in].parent) /* the outermost operator is what was written: aten::item, not
+							  what it calls */
 			name = t->op[in].kind == FO_HOST_OP ? t->op[in].name : name;
 		all += o->end_ns - o->begin_ns;
 		int k = 0;
@@ -269,10 +316,14 @@ static bool synchronised(const struct fo_rule_context *c, struct fo_finding *f)
 	int32_t op = waiting_operator(c->s);
 	if (op >= 0)
 		snprintf(in, sizeof(in), ", in %s", fo_str_visible(name, sizeof(name), fo_trace_text(c->s->t, op)));
-	snprintf(f->title, sizeof(f->title), "the host waits for the GPU inside the step%s: %.1f %% idle behind it", in, 100 * fo_share(c, idle));
-	snprintf(f->why, sizeof(f->why), "The host waits inside a call: synchronisation, a blocking copy, .item(). Meanwhile it launches nothing, so the "
-		 "GPU runs out of work.%s", op < 0 ? "" : " A value that is read on the host (a loss to be logged, a size) waits for all that was "
-						       "launched before it: read it every so many steps, or after the next step was launched.");
+	snprintf(f->title, sizeof(f->title), "the host waits for the GPU inside the step%s: %.1f %% idle behind it", in,
+		 100 * fo_share(c, idle));
+	snprintf(f->why, sizeof(f->why),
+		 "The host waits inside a call: synchronisation, a blocking copy, .item(). Meanwhile it launches "
+		 "nothing, so the GPU runs out of work.%s",
+		 op < 0 ? ""
+			: " A value that is read on the host (a loss to be logged, a size) waits for all that was "
+			  "launched before it: read it every so many steps, or after the next step was launched.");
 	fo_evidence_host(f, c->s, FO_HOST_SYNC);
 	if (f->evidences == 0)
 		fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_HOST_SYNC, 0, INT64_MAX);
@@ -288,14 +339,21 @@ static bool host_other(const struct fo_rule_context *c, struct fo_finding *f)
 		return false;
 	f->serious = serious(c, idle);
 	int64_t stays = c->floor_ns - idle; /* the floor counts it */
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = FO_GAIN_HALF, .most = 1,
-					 .floor_ns = stays > 0 ? stays : 0 }, f);
-	snprintf(f->title, sizeof(f->title), "the host does something else: the GPU idles %.1f %% of the step", 100 * fo_share(c, idle));
-	snprintf(f->why, sizeof(f->why), "%sFor more than a millisecond each time the launching thread was in %s. It may be "
-		 "garbage collection, logging, a checkpoint, a data loader without annotation, or other Python.%s",
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns,
+					 .removable_ns = idle,
+					 .least = FO_GAIN_HALF,
+					 .most = 1,
+					 .floor_ns = stays > 0 ? stays : 0 },
+		      f);
+	snprintf(f->title, sizeof(f->title), "the host does something else: the GPU idles %.1f %% of the step",
+		 100 * fo_share(c, idle));
+	snprintf(f->why, sizeof(f->why),
+		 "%sFor more than a millisecond each time the launching thread was in %s. It may be garbage "
+		 "collection, logging, a checkpoint, a data loader without annotation, or other Python.%s",
 		 c->s->t->defect.has_host_ops ? "" : "The trace has no host operators. ",
 		 frames ? "no operator and no call" : "nothing that the trace shows",
-		 frames ? " The trace has Python's frames: Perfetto (ui.perfetto.dev) shows them at the times below." : "");
+		 frames ? " The trace has Python's frames: Perfetto (ui.perfetto.dev) shows them at the times below."
+			: "");
 	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_HOST_OTHER, FO_GAP_SHORT_NS, INT64_MAX);
 	return true;
 }
@@ -308,11 +366,18 @@ static bool kernel_gaps(const struct fo_rule_context *c, struct fo_finding *f)
 	if (!worth_it(c, idle))
 		return false;
 	f->serious = serious(c, idle);
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = fo_fusable(c) / 2, .most = fo_fusable(c),
-					 .floor_ns = c->floor_ns }, f);
-	snprintf(f->title, sizeof(f->title), "many small kernels: %.1f %% of the step lies between them", 100 * fo_share(c, idle));
-	snprintf(f->why, sizeof(f->why), "%s were all launched in time. Between two of them the hardware needs a few "
-		 "microseconds. Fewer kernels leave fewer gaps.", kernels_text(l, a));
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns,
+					 .removable_ns = idle,
+					 .least = fo_fusable(c) / 2,
+					 .most = fo_fusable(c),
+					 .floor_ns = c->floor_ns },
+		      f);
+	snprintf(f->title, sizeof(f->title), "many small kernels: %.1f %% of the step lies between them",
+		 100 * fo_share(c, idle));
+	snprintf(f->why, sizeof(f->why),
+		 "%s were all launched in time. Between two of them the hardware needs a few microseconds. Fewer "
+		 "kernels leave fewer gaps.",
+		 kernels_text(l, a));
 	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_KERNEL_GAP, 0, INT64_MAX);
 	return true;
 }
@@ -325,16 +390,20 @@ static bool dependency(const struct fo_rule_context *c, struct fo_finding *f)
 		return false;
 	f->serious = serious(c, idle);
 	fo_gain_usual(c, f, idle, 0);
-	snprintf(f->title, sizeof(f->title), "launched work waits for something else: %.1f %% of the step", 100 * fo_share(c, idle));
-	snprintf(f->why, sizeof(f->why), "The next operation was in the queue before the gap began, and the gap is longer than the hardware needs. It "
-		 "waited for an event, another stream or device, or for memory of the host.%s",
+	snprintf(f->title, sizeof(f->title), "launched work waits for something else: %.1f %% of the step",
+		 100 * fo_share(c, idle));
+	snprintf(f->why, sizeof(f->why),
+		 "The next operation was in the queue before the gap began, and the gap is longer than the hardware "
+		 "needs. It waited for an event, another stream or device, or for memory of the host.%s",
 		 c->facts->graphs ? " Kernels of a replayed graph wait for others of it, and the host was not late."
-		 : c->s->t->defect.has_gpu_waits ? "" : " The trace does not record which.");
+		 : c->s->t->defect.has_gpu_waits ? ""
+						 : " The trace does not record which.");
 	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_DEPENDENCY, 0, INT64_MAX);
 	return true;
 }
 
-/* At the first use of a kernel it is a warm-up, which one recorded step cannot tell from what every step does (rules_window.c). */
+/* At the first use of a kernel it is a warm-up, which one recorded step cannot tell from what every step does
+ * (rules_window.c). */
 static bool code_loading(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_ledger *l = &c->s->l;
@@ -342,11 +411,18 @@ static bool code_loading(const struct fo_rule_context *c, struct fo_finding *f)
 	if (fo_one_window(c) || !worth_it(c, idle))
 		return false;
 	f->serious = serious(c, idle);
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns, .removable_ns = idle, .least = FO_GAIN_HALF, .most = 1, .floor_ns = c->launch_ns }, f);
-	snprintf(f->title, sizeof(f->title), "code is loaded or compiled in every step: the GPU idles %.1f %% for it", 100 * fo_share(c, idle));
-	snprintf(f->why, sizeof(f->why), "Calls that launch a kernel or load a module take more than a millisecond each while the GPU has nothing to do. "
-		 "After the first steps no kernel should be new: shapes that change from step to step make a compiler or an algorithm's search "
-		 "begin again.");
+	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns,
+					 .removable_ns = idle,
+					 .least = FO_GAIN_HALF,
+					 .most = 1,
+					 .floor_ns = c->launch_ns },
+		      f);
+	snprintf(f->title, sizeof(f->title), "code is loaded or compiled in every step: the GPU idles %.1f %% for it",
+		 100 * fo_share(c, idle));
+	snprintf(f->why, sizeof(f->why),
+		 "Calls that launch a kernel or load a module take more than a millisecond each while the GPU has "
+		 "nothing to do. After the first steps no kernel should be new: shapes that change from step to step "
+		 "make a compiler or an algorithm's search begin again.");
 	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_LONG_CALL, 0, INT64_MAX);
 	return true;
 }
@@ -361,23 +437,20 @@ static bool unknown(const struct fo_rule_context *c, struct fo_finding *f)
 	f->serious = serious(c, idle);
 	f->loss_ns = idle;
 	fo_gain_none(f); /* without a cause there is no cure */
-	snprintf(f->title, sizeof(f->title), "the GPU idles %.1f %% of the step, and the trace cannot say why", 100 * fo_share(c, idle));
+	snprintf(f->title, sizeof(f->title), "the GPU idles %.1f %% of the step, and the trace cannot say why",
+		 100 * fo_share(c, idle));
 	snprintf(f->why, sizeof(f->why), "%s",
 		 !x->has_launches ? "The trace has no launch records, so it does not show whether the host was late."
-				    : "What ended the gaps has no launch record: it was launched before the profiler started, or its record was lost.");
+				  : "What ended the gaps has no launch record: it was launched before the profiler "
+				    "started, or its record was lost.");
 	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_UNKNOWN, 0, INT64_MAX);
 	return true;
 }
 
 const struct fo_rule_row fo_rules_host[] = {
-	{ "data-loading", FO_FIND_DATA, data_loading },
-	{ "host-work", FO_FIND_HOST, host_work },
-	{ "host-launch", FO_FIND_HOST, launch_bound },
-	{ "host-sync", FO_FIND_HOST, synchronised },
-	{ "host-other", FO_FIND_HOST, host_other },
-	{ "code-loading", FO_FIND_HOST, code_loading },
-	{ "kernel-gaps", FO_FIND_IDLE, kernel_gaps },
-	{ "dependency", FO_FIND_IDLE, dependency },
-	{ "idle-unknown", FO_FIND_IDLE, unknown },
-	{ NULL, FO_FIND_VALIDITY, NULL },
+	{ "data-loading", FO_FIND_DATA, data_loading }, { "host-work", FO_FIND_HOST, host_work },
+	{ "host-launch", FO_FIND_HOST, launch_bound },  { "host-sync", FO_FIND_HOST, synchronised },
+	{ "host-other", FO_FIND_HOST, host_other },     { "code-loading", FO_FIND_HOST, code_loading },
+	{ "kernel-gaps", FO_FIND_IDLE, kernel_gaps },   { "dependency", FO_FIND_IDLE, dependency },
+	{ "idle-unknown", FO_FIND_IDLE, unknown },      { NULL, FO_FIND_VALIDITY, NULL },
 };

@@ -1,5 +1,5 @@
-/* Causes that the trace marks by name: garbage collection, the writing of a checkpoint, allocation inside the step. Without the name they
- * are time in which the host waits or does something else, and are told as that. */
+/* Causes that the trace marks by name: garbage collection, the writing of a checkpoint, allocation inside the step.
+ * Without the name they are time in which the host waits or does something else, and are told as that. */
 #include "diagnose/findings_int.h"
 
 #include "base/str.h"
@@ -9,7 +9,10 @@
 
 /* ---- what is marked ---- */
 
-static bool allocates(const char *name) { return strstr(name, "Malloc") || strstr(name, "MemAlloc") || strstr(name, "Free") || strstr(name, "HostAlloc"); }
+static bool allocates(const char *name)
+{
+	return strstr(name, "Malloc") || strstr(name, "MemAlloc") || strstr(name, "Free") || strstr(name, "HostAlloc");
+}
 
 /* Where ranges of one kind lie, on any thread: a collection holds all of them up. */
 static void gather(const struct fo_subject *s, enum fo_mark mark, struct fo_intervals *out)
@@ -20,8 +23,9 @@ static void gather(const struct fo_subject *s, enum fo_mark mark, struct fo_inte
 		const char *name = fo_trace_text(t, o->name);
 		if (o->end_ns <= s->begin_ns || o->begin_ns >= s->end_ns)
 			continue;
-		bool is = mark == FO_MARK_ALLOCATION ? o->kind == FO_HOST_SYNC && allocates(name)
-						     : o->kind != FO_HOST_SYNC && o->kind != FO_HOST_CALL && fo_marks(mark, name);
+		bool is = mark == FO_MARK_ALLOCATION
+				  ? o->kind == FO_HOST_SYNC && allocates(name)
+				  : o->kind != FO_HOST_SYNC && o->kind != FO_HOST_CALL && fo_marks(mark, name);
 		if (is)
 			fo_intervals_add(out, o->begin_ns, o->end_ns);
 	}
@@ -30,8 +34,10 @@ static void gather(const struct fo_subject *s, enum fo_mark mark, struct fo_inte
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Moves the host's part of every gap inside such ranges to c->marked_ns. A later mark does not get what an earlier one took. */
-static void of_gaps(struct fo_rule_context *c, struct fo_idle_gap *gap, enum fo_mark mark, const struct fo_intervals *where)
+/* Moves the host's part of every gap inside such ranges to c->marked_ns. A later mark does not get what an earlier one
+ * took. */
+static void of_gaps(struct fo_rule_context *c, struct fo_idle_gap *gap, enum fo_mark mark,
+		    const struct fo_intervals *where)
 {
 	static const enum fo_idle_cause cause[] = { FO_IDLE_HOST_OTHER, FO_IDLE_HOST_SYNC, FO_IDLE_HOST_LAUNCH_BOUND };
 	for (int64_t i = 0; i < c->gaps; i++) {
@@ -65,7 +71,8 @@ void fo_marks_find(struct fo_rule_context *c, struct fo_idle_gap *gap)
 		fo_intervals_fini(&where);
 		for (int i = 0; i < FO_IDLE_COUNT; i++)
 			c->marked_ns[m][i] /= c->s->steps;
-		if (fo_share(c, marked_of(c, m)) <= FO_SHARE_ADVICE) /* too little for a finding: it stays with the other idling */
+		if (fo_share(c, marked_of(c, m)) <=
+		    FO_SHARE_ADVICE) /* too little for a finding: it stays with the other idling */
 			memset(c->marked_ns[m], 0, sizeof(c->marked_ns[m]));
 	}
 }
@@ -88,7 +95,8 @@ static void evidence(const struct fo_rule_context *c, struct fo_finding *f, enum
 		const char *name = fo_trace_text(t, o->name);
 		if (o->end_ns > c->s->begin_ns && o->begin_ns < c->s->end_ns &&
 		    (m == FO_MARK_ALLOCATION ? o->kind == FO_HOST_SYNC && allocates(name) : fo_marks(m, name)))
-			fo_evidence_add(f, c->s->rank->rank, c->s->id, o->begin_ns, o->end_ns - o->begin_ns, name, NULL);
+			fo_evidence_add(f, c->s->rank->rank, c->s->id, o->begin_ns, o->end_ns - o->begin_ns, name,
+					NULL);
 	}
 }
 
@@ -100,7 +108,11 @@ static bool holds(const struct fo_rule_context *c, struct fo_finding *f, enum fo
 	if (fo_share(c, ns) <= FO_SHARE_ADVICE)
 		return false;
 	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = ns, .least = part, .most = 1, .floor_ns = stays > 0 ? stays : 0 },
+	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns,
+					 .removable_ns = ns,
+					 .least = part,
+					 .most = 1,
+					 .floor_ns = stays > 0 ? stays : 0 },
 		      f);
 	evidence(c, f, m);
 	return true;
@@ -116,8 +128,10 @@ static bool garbage(const struct fo_rule_context *c, struct fo_finding *f)
 		return false;
 	snprintf(f->title, sizeof(f->title), "Python collects garbage while the GPU idles: %.1f %% of the step",
 		 100 * fo_share(c, marked_of(c, FO_MARK_COLLECTION)));
-	snprintf(f->why, sizeof(f->why), "The interpreter stops all its threads for %s of a step to look for unreachable objects. Collect by hand, every "
-		 "so many steps, on all ranks in the same one.", fo_ns_text(a, marked_of(c, FO_MARK_COLLECTION)));
+	snprintf(f->why, sizeof(f->why),
+		 "The interpreter stops all its threads for %s of a step to look for unreachable objects. Collect by "
+		 "hand, every so many steps, on all ranks in the same one.",
+		 fo_ns_text(a, marked_of(c, FO_MARK_COLLECTION)));
 	return true;
 }
 
@@ -128,8 +142,10 @@ static bool checkpoint(const struct fo_rule_context *c, struct fo_finding *f)
 		return false;
 	snprintf(f->title, sizeof(f->title), "a checkpoint is written while the GPU idles: %.1f %% of the step",
 		 100 * fo_share(c, marked_of(c, FO_MARK_SAVING)));
-	snprintf(f->why, sizeof(f->why), "The launching thread writes for %s%s. Copy the state to pinned host memory, and let another thread write it while "
-		 "training goes on; or save less often.", fo_ns_text(a, marked_of(c, FO_MARK_SAVING)),
+	snprintf(f->why, sizeof(f->why),
+		 "The launching thread writes for %s%s. Copy the state to pinned host memory, and let another thread "
+		 "write it while training goes on; or save less often.",
+		 fo_ns_text(a, marked_of(c, FO_MARK_SAVING)),
 		 c->s->steps > 1 ? " on average, some steps all of it" : " of the step");
 	return true;
 }
@@ -139,10 +155,13 @@ static bool allocator(const struct fo_rule_context *c, struct fo_finding *f)
 	char a[24];
 	if (!holds(c, f, FO_MARK_ALLOCATION, FO_GAIN_HALF))
 		return false;
-	snprintf(f->title, sizeof(f->title), "memory is allocated and freed inside the step: the GPU idles %.1f %% of it behind those calls",
+	snprintf(f->title, sizeof(f->title),
+		 "memory is allocated and freed inside the step: the GPU idles %.1f %% of it behind those calls",
 		 100 * fo_share(c, marked_of(c, FO_MARK_ALLOCATION)));
-	snprintf(f->why, sizeof(f->why), "Allocating from the driver, and above all freeing, makes the host wait (%s of a step). In a steady step the "
-		 "caching allocator needs neither: memory is nearly full or fragmented, shapes change, or empty_cache() is called.",
+	snprintf(f->why, sizeof(f->why),
+		 "Allocating from the driver, and above all freeing, makes the host wait (%s of a step). In a steady "
+		 "step the caching allocator needs neither: memory is nearly full or fragmented, shapes change, or "
+		 "empty_cache() is called.",
 		 fo_ns_text(a, marked_of(c, FO_MARK_ALLOCATION)));
 	return true;
 }

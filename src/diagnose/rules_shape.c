@@ -423,10 +423,13 @@ static bool expert_loop(const struct fo_rule_context *c, struct fo_finding *f)
 	if (!most || share <= FO_SHARE_ADVICE)
 		return false;
 	fo_gain_none(f);
-	snprintf(f->title, sizeof(f->title), "experts run one after the other: their products take %.1f %% of the step", 100 * share);
-	snprintf(f->why, sizeof(f->why), "Tokens are routed, and %lld products with weights of %lld x %lld have %lld different numbers of rows: a loop over "
-		 "experts. Each product alone is small. A grouped product, or a fused kernel of experts, runs them at once; what that gains "
-		 "this trace cannot say.", (long long)calls, (long long)most->k, (long long)most->n, (long long)rows);
+	snprintf(f->title, sizeof(f->title), "experts run one after the other: their products take %.1f %% of the step",
+		 100 * share);
+	snprintf(f->why, sizeof(f->why),
+		 "Tokens are routed, and %lld products with weights of %lld x %lld have %lld different numbers of "
+		 "rows: a loop over experts. Each product alone is small. A grouped product, or a fused kernel of "
+		 "experts, runs them at once; what that gains this trace cannot say.",
+		 (long long)calls, (long long)most->k, (long long)most->n, (long long)rows);
 	fo_evidence_kernels(f, c->s, PRODUCTS);
 	return true;
 }

@@ -1,4 +1,5 @@
-/* Much of something small: all-reduces that are each too short for their links, kernels that only turn layouts around. */
+/* Much of something small: all-reduces that are each too short for their links, kernels that only turn layouts around.
+ */
 #include "diagnose/findings_int.h"
 
 #include <stdio.h>
@@ -6,8 +7,9 @@
 
 /* ---- many small all-reduces ---- */
 
-/* So many a step that gathering them is worth while, each so short that it is latency: an all-reduce over eight GPUs takes 10 to 30 us
- * however few its bytes (nccl-tests: flat up to about 256 KB), and in 50 us links of 100 GB/s move 5 MB, a fifth of DDP's bucket. */
+/* So many a step that gathering them is worth while, each so short that it is latency: an all-reduce over eight GPUs
+ * takes 10 to 30 us however few its bytes (nccl-tests: flat up to about 256 KB), and in 50 us links of 100 GB/s move 5
+ * MB, a fifth of DDP's bucket. */
 enum { SMALL_REDUCES = 16 };
 #define SMALL_NS INT64_C(50000)
 #define BUCKET_BYTES INT64_C(25000000) /* DistributedDataParallel(bucket_cap_mb=25), the default */
@@ -17,7 +19,8 @@ int64_t fo_small_reduces(const struct fo_rule_context *c)
 {
 	const struct fo_comm_kinds *x = &c->facts->comm;
 	const struct fo_ledger *l = &c->s->l;
-	if (x->reduces < SMALL_REDUCES || x->reduce_median_ns > SMALL_NS || c->s->d->forward_only || x->reduce_ns <= 0 || l->comm_ns <= 0)
+	if (x->reduces < SMALL_REDUCES || x->reduce_median_ns > SMALL_NS || c->s->d->forward_only ||
+	    x->reduce_ns <= 0 || l->comm_ns <= 0)
 		return 0;
 	double share = (double)x->reduce_ns * (double)c->s->steps / (double)x->all_ns;
 	int64_t ns = (int64_t)(share * (double)(l->exposed_transfer_ns + l->exposed_comm_unknown_ns));
@@ -37,14 +40,20 @@ static bool small_reduces(const struct fo_rule_context *c, struct fo_finding *f)
 		snprintf(bytes, sizeof(bytes), " All together move %.3g MB.", (double)x->reduce_bytes / 1e6);
 	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
 	/* Where sizes are recorded it is known that a few would do. */
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns, .removable_ns = ns, .least = x->reduce_bytes > 0 ? FO_GAIN_HALF * most : 0,
-					 .most = most, .floor_ns = c->floor_ns }, f);
-	snprintf(f->title, sizeof(f->title), "%lld small all-reduces a step, %s each: %.1f %% of the step that nothing hides", (long long)x->reduces,
-		 fo_ns_text(a, x->reduce_median_ns), 100 * fo_share(c, ns));
-	snprintf(f->why, sizeof(f->why), "So short a one is latency, not transfer: its time hardly depends on its bytes.%s %s", bytes,
+	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns,
+					 .removable_ns = ns,
+					 .least = x->reduce_bytes > 0 ? FO_GAIN_HALF * most : 0,
+					 .most = most,
+					 .floor_ns = c->floor_ns },
+		      f);
+	snprintf(f->title, sizeof(f->title),
+		 "%lld small all-reduces a step, %s each: %.1f %% of the step that nothing hides",
+		 (long long)x->reduces, fo_ns_text(a, x->reduce_median_ns), 100 * fo_share(c, ns));
+	snprintf(f->why, sizeof(f->why),
+		 "So short a one is latency, not transfer: its time hardly depends on its bytes.%s %s", bytes,
 		 c->facts->ddp ? "DistributedDataParallel is there: raise bucket_cap_mb."
-			       : "No DistributedDataParallel is in the trace. Gather gradients in buckets: it does that, as does one all-reduce of a "
-				 "flattened buffer.");
+			       : "No DistributedDataParallel is in the trace. Gather gradients in buckets: it does "
+				 "that, as does one all-reduce of a flattened buffer.");
 	fo_evidence_kernels(f, c->s, (uint64_t)1 << FO_K_COMMUNICATION);
 	return true;
 }
@@ -59,10 +68,12 @@ static bool conv_layout(const struct fo_rule_context *c, struct fo_finding *f)
 		return false;
 	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
 	fo_gain_usual(c, f, ns, FO_GAIN_HALF);
-	snprintf(f->title, sizeof(f->title), "convolutions turn their layout around: %.1f %% of the step in %lld kernels", 100 * fo_share(c, ns),
+	snprintf(f->title, sizeof(f->title),
+		 "convolutions turn their layout around: %.1f %% of the step in %lld kernels", 100 * fo_share(c, ns),
 		 (long long)n);
-	snprintf(f->why, sizeof(f->why), "The matrix units take images with their channels last (NHWC); tensors are stored as NCHW and are converted "
-		 "around each convolution. Stored with channels last they need no conversion.");
+	snprintf(f->why, sizeof(f->why),
+		 "The matrix units take images with their channels last (NHWC); tensors are stored as NCHW and are "
+		 "converted around each convolution. Stored with channels last they need no conversion.");
 	return true;
 }
 

@@ -1,4 +1,5 @@
-/* What has to be known before a trace's figures are believed. None of these is serious: they say how far to trust the others. */
+/* What has to be known before a trace's figures are believed. None of these is serious: they say how far to trust the
+ * others. */
 #include "diagnose/findings_int.h"
 
 #include "base/str.h"
@@ -24,21 +25,29 @@ static bool steps(const struct fo_rule_context *c, struct fo_finding *f)
 		return false; /* asked for */
 	if (v->from == FO_WINDOW_WHOLE && c->s->t->step_count > 0) {
 		snprintf(f->title, sizeof(f->title), "too few steps are marked: the whole trace is taken as one");
-		snprintf(f->why, sizeof(f->why), "A step is marked, but where it ends on the GPU is not in the trace: a step ends where the GPU begins "
-			 "the next one. Record several steps in a row (active=5 in the profiler's schedule).");
+		snprintf(f->why, sizeof(f->why),
+			 "A step is marked, but where it ends on the GPU is not in the trace: a step ends where the "
+			 "GPU begins the next one. Record several steps in a row (active=5 in the profiler's "
+			 "schedule).");
 	} else if (v->from == FO_WINDOW_WHOLE) {
 		snprintf(f->title, sizeof(f->title), "no steps: the whole trace is taken as one");
-		snprintf(f->why, sizeof(f->why), "Nothing in the trace marks steps, so that what happens once (the start, a checkpoint) weighs as "
-			 "much as what happens in each step.");
+		snprintf(f->why, sizeof(f->why),
+			 "Nothing in the trace marks steps, so that what happens once (the start, a checkpoint) weighs "
+			 "as much as what happens in each step.");
 	} else if (v->from == FO_WINDOW_HOST_STEP) {
 		snprintf(f->title, sizeof(f->title), "one complete step: too few for a median");
-		snprintf(f->why, sizeof(f->why), "It is taken as the host has it, from its begin to its end or that of the last operation it launched. "
-			 "How far the host runs ahead, and how steps differ, shows only with several in a row: active=5 in the profiler's schedule.");
+		snprintf(f->why, sizeof(f->why),
+			 "It is taken as the host has it, from its begin to its end or that of the last operation it "
+			 "launched. How far the host runs ahead, and how steps differ, shows only with several in a "
+			 "row: active=5 in the profiler's schedule.");
 	} else if (v->steps < STEPS_ENOUGH) {
-		snprintf(f->title, sizeof(f->title), "%lld complete step%s: too few for a median", (long long)v->steps, v->steps == 1 ? "" : "s");
-		snprintf(f->why, sizeof(f->why), "Steps differ from each other, and a median needs at least three: record more. "
-			 "%lld step%s at the end of the trace %s left out, for it does not show where %s.", (long long)v->dropped_steps,
-			 v->dropped_steps == 1 ? "" : "s", v->dropped_steps == 1 ? "was" : "were", v->dropped_steps == 1 ? "it ends" : "they end");
+		snprintf(f->title, sizeof(f->title), "%lld complete step%s: too few for a median", (long long)v->steps,
+			 v->steps == 1 ? "" : "s");
+		snprintf(f->why, sizeof(f->why),
+			 "Steps differ from each other, and a median needs at least three: record more. %lld step%s at "
+			 "the end of the trace %s left out, for it does not show where %s.",
+			 (long long)v->dropped_steps, v->dropped_steps == 1 ? "" : "s",
+			 v->dropped_steps == 1 ? "was" : "were", v->dropped_steps == 1 ? "it ends" : "they end");
 	} else {
 		return false;
 	}
@@ -53,12 +62,15 @@ static bool empty(const struct fo_rule_context *c, struct fo_finding *f)
 	int64_t n = v->empty_steps + v->unseen_steps;
 	if (n == 0)
 		return false;
-	snprintf(f->title, sizeof(f->title), "%lld step%s launched nothing on the GPU", (long long)n, n == 1 ? "" : "s");
-	snprintf(f->why, sizeof(f->why), "Of %lld steps. Sums and means are over all of them; the median step is one of the others.",
+	snprintf(f->title, sizeof(f->title), "%lld step%s launched nothing on the GPU", (long long)n,
+		 n == 1 ? "" : "s");
+	snprintf(f->why, sizeof(f->why),
+		 "Of %lld steps. Sums and means are over all of them; the median step is one of the others.",
 		 (long long)(v->steps + v->unseen_steps));
 	for (int64_t i = 0; i < v->steps; i++)
 		if (v->step[i].l.ops == 0)
-			fo_evidence_add(f, c->s->rank->rank, c->s->id, v->step[i].l.begin_ns, v->step[i].l.span_ns, "a step without GPU work", NULL);
+			fo_evidence_add(f, c->s->rank->rank, c->s->id, v->step[i].l.begin_ns, v->step[i].l.span_ns,
+					"a step without GPU work", NULL);
 	if (!f->evidences)
 		window_event(c, f, "the step that is spoken of");
 	return true;
@@ -80,10 +92,13 @@ static bool unsteady(const struct fo_rule_context *c, struct fo_finding *f)
 		return false;
 	char a[24], b[24], m[24];
 	snprintf(f->title, sizeof(f->title), "steps differ: %s to %s", fo_ns_text(a, low), fo_ns_text(b, high));
-	snprintf(f->why, sizeof(f->why), "The step spoken of is the %s, %s. A longer one may hold a checkpoint, an evaluation, garbage "
-		 "collection or other requests: see what its ledger has more.", c->s->steps > 1 ? "mean of all, for the median would hide what the long ones wait for" : "median",
+	snprintf(f->why, sizeof(f->why),
+		 "The step spoken of is the %s, %s. A longer one may hold a checkpoint, an evaluation, garbage "
+		 "collection or other requests: see what its ledger has more.",
+		 c->s->steps > 1 ? "mean of all, for the median would hide what the long ones wait for" : "median",
 		 fo_ns_text(m, c->s->l.span_ns));
-	fo_evidence_add(f, c->s->rank->rank, c->s->id, v->step[at].l.begin_ns, v->step[at].l.span_ns, "the longest step", NULL);
+	fo_evidence_add(f, c->s->rank->rank, c->s->id, v->step[at].l.begin_ns, v->step[at].l.span_ns,
+			"the longest step", NULL);
 	return true;
 }
 
@@ -93,14 +108,18 @@ static bool lost_of(const struct fo_trace *t, int rank, int16_t device, struct f
 	if (!x->truncated && x->malformed == 0 && x->dropped_by_profiler <= 0)
 		return false;
 	if (x->truncated)
-		snprintf(f->title, sizeof(f->title), "the file ends inside an event: %lld events read, the rest is lost", (long long)x->events);
+		snprintf(f->title, sizeof(f->title),
+			 "the file ends inside an event: %lld events read, the rest is lost", (long long)x->events);
 	else
 		snprintf(f->title, sizeof(f->title), "events are missing from the trace");
-	snprintf(f->why, sizeof(f->why), "Of %lld events %lld could not be read.", (long long)x->events, (long long)x->malformed);
+	snprintf(f->why, sizeof(f->why), "Of %lld events %lld could not be read.", (long long)x->events,
+		 (long long)x->malformed);
 	size_t n = strlen(f->why);
 	if (x->dropped_by_profiler > 0)
-		n += (size_t)snprintf(f->why + n, sizeof(f->why) - n, " The profiler itself lost %lld.", (long long)x->dropped_by_profiler);
-	snprintf(f->why + n, sizeof(f->why) - n, " What is missing counts as idle.%s", x->truncated ? " Copy or record the file again." : "");
+		n += (size_t)snprintf(f->why + n, sizeof(f->why) - n, " The profiler itself lost %lld.",
+				      (long long)x->dropped_by_profiler);
+	snprintf(f->why + n, sizeof(f->why) - n, " What is missing counts as idle.%s",
+		 x->truncated ? " Copy or record the file again." : "");
 	fo_evidence_add(f, rank, device, t->begin_ns, t->end_ns - t->begin_ns, t->path ? t->path : "the trace", NULL);
 	return true;
 }
@@ -112,24 +131,25 @@ static bool lost(const struct fo_rule_context *c, struct fo_finding *f)
 
 /* ---- nothing to diagnose ---- */
 
-/* Where more GPU operations have no usable times than have some, or most events could not be read, that is why so little is left. Says so,
- * with the words that go on; "" otherwise. */
+/* Where more GPU operations have no usable times than have some, or most events could not be read, that is why so
+ * little is left. Says so, with the words that go on; "" otherwise. */
 static const char *unusable(const struct fo_trace *t, char *out, size_t size)
 {
 	const struct fo_trace_defects *x = &t->defect;
 	int64_t sound = t->gpu_count - x->negative_duration, bad = x->malformed_gpu + x->negative_duration;
 	out[0] = '\0';
 	if (bad > sound)
-		snprintf(out, size, "%lld of %lld GPU operations have negative or unreadable times, which leaves ", (long long)bad,
-			 (long long)(t->gpu_count + x->malformed_gpu));
+		snprintf(out, size, "%lld of %lld GPU operations have negative or unreadable times, which leaves ",
+			 (long long)bad, (long long)(t->gpu_count + x->malformed_gpu));
 	else if (2 * x->malformed > x->events)
-		snprintf(out, size, "%lld of %lld events could not be read, which leaves ", (long long)x->malformed, (long long)x->events);
+		snprintf(out, size, "%lld of %lld events could not be read, which leaves ", (long long)x->malformed,
+			 (long long)x->events);
 	return out;
 }
 
-/* All GPU work of a trace together below one operator's way through Python (100 us) is a test of the profiler, however many operations it
- * is: any of them begins as late as a single call of the host makes it. Under a hundredth of the host's step what the GPU did says nothing
- * of that step, unless its own step is as long and so shows why it idled. */
+/* All GPU work of a trace together below one operator's way through Python (100 us) is a test of the profiler, however
+ * many operations it is: any of them begins as late as a single call of the host makes it. Under a hundredth of the
+ * host's step what the GPU did says nothing of that step, unless its own step is as long and so shows why it idled. */
 #define WORK_ENOUGH_NS INT64_C(100000)
 #define WORK_SHARE_ENOUGH 0.01
 
@@ -137,17 +157,19 @@ void fo_too_little_work(const struct fo_rule_context *c, char *out, size_t size)
 {
 	const struct fo_ledger *all = &c->s->device->total;
 	const struct fo_trace *t = c->s->t;
-	bool whole = c->s->device->from == FO_WINDOW_WHOLE; /* else the trace is many steps, and theirs of the host are not marked */
+	bool whole = c->s->device->from ==
+		     FO_WINDOW_WHOLE; /* else the trace is many steps, and theirs of the host are not marked */
 	double around = c->host_step_ns > 0 ? c->host_step_ns : whole ? (double)(t->end_ns - t->begin_ns) : 0;
 	char a[24], b[24], why[120];
 	out[0] = '\0';
 	if (all->busy_ns < WORK_ENOUGH_NS)
-		snprintf(out, size, "%stoo little GPU work to diagnose: %lld operation%s, %s", unusable(t, why, sizeof(why)), (long long)all->ops,
-			 all->ops == 1 ? "" : "s", fo_ns_text(a, all->busy_ns));
+		snprintf(out, size, "%stoo little GPU work to diagnose: %lld operation%s, %s",
+			 unusable(t, why, sizeof(why)), (long long)all->ops, all->ops == 1 ? "" : "s",
+			 fo_ns_text(a, all->busy_ns));
 	else if ((double)c->s->l.busy_ns < WORK_SHARE_ENOUGH * around &&
 		 (2 * (double)c->s->l.span_ns < around || c->s->l.busy_ns < WORK_ENOUGH_NS))
-		snprintf(out, size, "%stoo little GPU work to diagnose: %s in %s of the host's", unusable(t, why, sizeof(why)),
-			 fo_ns_text(a, c->s->l.busy_ns), fo_ns_text(b, (int64_t)around));
+		snprintf(out, size, "%stoo little GPU work to diagnose: %s in %s of the host's",
+			 unusable(t, why, sizeof(why)), fo_ns_text(a, c->s->l.busy_ns), fo_ns_text(b, (int64_t)around));
 }
 
 /* Of the host's own steps; "" where none are marked or nothing was loaded. */
@@ -161,8 +183,8 @@ static void loader_text(const struct fo_rank_ledger *r, char *out, size_t size)
 		data += r->host[i].part_ns[FO_HOST_PART_DATA];
 	}
 	if (data > 0 && span > 0)
-		snprintf(out, size, " The host's step takes %s; data loading is %.1f %% of it.", fo_ns_text(a, span / r->hosts),
-			 100 * (double)data / (double)span);
+		snprintf(out, size, " The host's step takes %s; data loading is %.1f %% of it.",
+			 fo_ns_text(a, span / r->hosts), 100 * (double)data / (double)span);
 }
 
 static bool too_little(const struct fo_rule_context *c, struct fo_finding *f)
@@ -172,7 +194,8 @@ static bool too_little(const struct fo_rule_context *c, struct fo_finding *f)
 		return false;
 	loader_text(c->s->rank, loads, sizeof(loads));
 	snprintf(f->title, sizeof(f->title), "%s", c->s->d->cannot);
-	snprintf(f->why, sizeof(f->why), "What so little work waits for is no bottleneck.%s Record whole steps, after a warm-up%s.", loads,
+	snprintf(f->why, sizeof(f->why),
+		 "What so little work waits for is no bottleneck.%s Record whole steps, after a warm-up%s.", loads,
 		 c->s->t->format == FO_TRACE_NSYS ? "" : ": torch.profiler.schedule(wait=1, warmup=2, active=5)");
 	fo_evidence_kernels(f, c->s, ~(uint64_t)0);
 	return true;
@@ -182,7 +205,8 @@ static bool too_little(const struct fo_rule_context *c, struct fo_finding *f)
 bool fo_no_training_step(const struct fo_rule_context *c)
 {
 	const struct fo_ledger *l = &c->s->l;
-	return c->s->device->from == FO_WINDOW_WHOLE && fo_share(c, l->comp_ns) < FO_SHARE_ADVICE && l->copy_ns[FO_COPY_H2D] > l->comp_ns;
+	return c->s->device->from == FO_WINDOW_WHOLE && fo_share(c, l->comp_ns) < FO_SHARE_ADVICE &&
+	       l->copy_ns[FO_COPY_H2D] > l->comp_ns;
 }
 
 static bool no_training(const struct fo_rule_context *c, struct fo_finding *f)
@@ -192,8 +216,10 @@ static bool no_training(const struct fo_rule_context *c, struct fo_finding *f)
 		return false;
 	snprintf(f->title, sizeof(f->title), "this window is not a training step: compute takes %.1f %% of it",
 		 100 * fo_share(c, c->s->l.comp_ns));
-	snprintf(f->why, sizeof(f->why), "No step is marked, and copies from the host take %s, more than all kernels: it looks like weights being "
-		 "loaded. What a step would gain cannot be told from it. Record some steps in the middle of training.",
+	snprintf(f->why, sizeof(f->why),
+		 "No step is marked, and copies from the host take %s, more than all kernels: it looks like weights "
+		 "being loaded. What a step would gain cannot be told from it. Record some steps in the middle of "
+		 "training.",
 		 fo_ns_text(a, c->s->l.copy_ns[FO_COPY_H2D]));
 	window_event(c, f, "the whole trace");
 	return true;
@@ -212,13 +238,16 @@ int fo_without_gpu_work(const struct fo_diagnosis *d, struct fo_finding out[2])
 	loader_text(r, loads, sizeof(loads));
 	/* What was lost may be all there was of the GPU: recording otherwise is no cure. */
 	if (t->defect.truncated)
-		snprintf(f->title, sizeof(f->title), "the file ends inside its events, and what is left holds no GPU work");
+		snprintf(f->title, sizeof(f->title),
+			 "the file ends inside its events, and what is left holds no GPU work");
 	else
 		snprintf(f->title, sizeof(f->title), "%sno GPU work in this trace", unusable(t, why, sizeof(why)));
 	snprintf(f->why, sizeof(f->why), "There is nothing to say what a GPU did. %s%s.%s",
 		 t->defect.truncated ? "Copy the file again, or record with " : "Record with ",
-		 t->format == FO_TRACE_NSYS ? "nsys profile --trace=cuda,nvtx"
-					    : "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])", loads);
+		 t->format == FO_TRACE_NSYS
+			 ? "nsys profile --trace=cuda,nvtx"
+			 : "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
+		 loads);
 	fo_evidence_add(f, r->rank, -1, t->begin_ns, t->end_ns - t->begin_ns, t->path ? t->path : "the trace", NULL);
 	for (int i = 0; i < n; i++)
 		fo_gain_none(&out[i]);
@@ -231,10 +260,12 @@ static bool unlinked(const struct fo_rule_context *c, struct fo_finding *f)
 	const struct fo_trace *t = c->s->t;
 	if (t->defect.unlinked * 100 <= t->gpu_count || !t->defect.has_launches)
 		return false;
-	snprintf(f->title, sizeof(f->title), "%lld of %lld GPU operations have no launch record", (long long)t->defect.unlinked,
-		 (long long)t->gpu_count);
-	snprintf(f->why, sizeof(f->why), "They were launched before the profiler started, or their records were lost. Those at the front "
-		 "(%lld) are in no step; why the GPU idled before the others is unknown.", (long long)c->s->device->leftover_ops);
+	snprintf(f->title, sizeof(f->title), "%lld of %lld GPU operations have no launch record",
+		 (long long)t->defect.unlinked, (long long)t->gpu_count);
+	snprintf(f->why, sizeof(f->why),
+		 "They were launched before the profiler started, or their records were lost. Those at the front "
+		 "(%lld) are in no step; why the GPU idled before the others is unknown.",
+		 (long long)c->s->device->leftover_ops);
 	for (int64_t i = 0; i < t->gpu_count; i++)
 		if (t->gpu[i].launch < 0 && t->gpu[i].device == c->s->id)
 			fo_evidence_gpu(f, c->s, &t->gpu[i], NULL);
@@ -246,9 +277,11 @@ static bool clipped(const struct fo_rule_context *c, struct fo_finding *f)
 	const struct fo_trace *t = c->s->t;
 	if (t->defect.clipped == 0)
 		return false;
-	snprintf(f->title, sizeof(f->title), "%lld GPU operation%s had an impossible duration", (long long)t->defect.clipped,
-		 t->defect.clipped == 1 ? "" : "s");
-	snprintf(f->why, sizeof(f->why), "Each was cut to the begin of what follows it on its stream: an error of the profiler, not of the run.");
+	snprintf(f->title, sizeof(f->title), "%lld GPU operation%s had an impossible duration",
+		 (long long)t->defect.clipped, t->defect.clipped == 1 ? "" : "s");
+	snprintf(f->why, sizeof(f->why),
+		 "Each was cut to the begin of what follows it on its stream: an error of the profiler, not of the "
+		 "run.");
 	for (int64_t i = 0; i < t->gpu_count; i++)
 		if (t->gpu[i].flags & FO_GPU_CLIPPED)
 			fo_evidence_gpu(f, c->s, &t->gpu[i], NULL);
@@ -272,9 +305,12 @@ static bool overhead(const struct fo_rule_context *c, struct fo_finding *f)
 	if (window <= 0 || (double)ns <= FO_SHARE_ADVICE * (double)window)
 		return false;
 	char a[24], b[24];
-	snprintf(f->title, sizeof(f->title), "the profiler's own work goes on for %.0f %% of the window", 100 * (double)ns / (double)window);
-	snprintf(f->why, sizeof(f->why), "%s of %s, on any of its threads (\"overhead\" events). The run without a profiler is faster, above all where "
-		 "the host is the bottleneck: compare with the step time that the trainer logs.", fo_ns_text(a, ns), fo_ns_text(b, window));
+	snprintf(f->title, sizeof(f->title), "the profiler's own work goes on for %.0f %% of the window",
+		 100 * (double)ns / (double)window);
+	snprintf(f->why, sizeof(f->why),
+		 "%s of %s, on any of its threads (\"overhead\" events). The run without a profiler is faster, above "
+		 "all where the host is the bottleneck: compare with the step time that the trainer logs.",
+		 fo_ns_text(a, ns), fo_ns_text(b, window));
 	window_event(c, f, "the window that is spoken of");
 	return true;
 }
@@ -289,11 +325,12 @@ static bool host_differs(const struct fo_rule_context *c, struct fo_finding *f)
 	if (fabs(off) <= 0.03)
 		return false;
 	char a[24], b[24];
-	snprintf(f->title, sizeof(f->title), "a step of the GPU takes %s, one of the host %s", fo_ns_text(a, (int64_t)mean),
-		 fo_ns_text(b, (int64_t)c->host_step_ns));
-	snprintf(f->why, sizeof(f->why), "Over many steps both are the same; in a trace of a few the one that runs ahead shows fewer of them, or "
-		 "the profiler disturbs the run. Shares are of the GPU's step; nothing is scaled. Compare with the step time that the trainer "
-		 "logs.");
+	snprintf(f->title, sizeof(f->title), "a step of the GPU takes %s, one of the host %s",
+		 fo_ns_text(a, (int64_t)mean), fo_ns_text(b, (int64_t)c->host_step_ns));
+	snprintf(f->why, sizeof(f->why),
+		 "Over many steps both are the same; in a trace of a few the one that runs ahead shows fewer of them, "
+		 "or the profiler disturbs the run. Shares are of the GPU's step; nothing is scaled. Compare with the "
+		 "step time that the trainer logs.");
 	window_event(c, f, "the step that is spoken of");
 	return true;
 }
@@ -303,8 +340,9 @@ static bool forward_only(const struct fo_rule_context *c, struct fo_finding *f)
 	if (!c->s->d->forward_only)
 		return false;
 	snprintf(f->title, sizeof(f->title), "forward only: this looks like inference");
-	snprintf(f->why, sizeof(f->why), "Neither a backward pass nor an optimizer is in the trace. FLOP, and MFU where it is known, are of the forward "
-		 "pass alone; advice for training may not apply.");
+	snprintf(f->why, sizeof(f->why),
+		 "Neither a backward pass nor an optimizer is in the trace. FLOP, and MFU where it is known, are of "
+		 "the forward pass alone; advice for training may not apply.");
 	window_event(c, f, "the window that is spoken of");
 	return true;
 }

@@ -15,10 +15,7 @@ static void reals(struct fo_json *j, const char *key, const double *v, int n)
 }
 
 /* NaN where unknown, which JSON has as null. */
-static double told(int64_t n)
-{
-	return n > 0 ? (double)n : NAN;
-}
+static double told(int64_t n) { return n > 0 ? (double)n : NAN; }
 
 /* Of a place in d->rank: NaN where the trace has no number for it or nothing ran on its devices. */
 static double rank_of(const struct fo_diagnosis *d, int at)

@@ -26,22 +26,30 @@ static void cut(const char *line, const char *field[COLUMNS], int len[COLUMNS])
 	}
 }
 
-static bool is(const char *field, int len, const char *text) { return strlen(text) == (size_t)len && memcmp(field, text, (size_t)len) == 0; }
+static bool is(const char *field, int len, const char *text)
+{
+	return strlen(text) == (size_t)len && memcmp(field, text, (size_t)len) == 0;
+}
 
 /* Below a tenth of the communication's time a setting is not worth changing. */
 static bool much(const struct fo_comm_kinds *x, enum fo_comm_kind kind) { return 10 * x->ns[kind] > x->all_ns; }
 
 /* Does DDP reduce in buckets, and in more than two, so that larger ones would make fewer? */
-static bool buckets(const struct fo_facts *f) { return f->ddp && f->comm.reduces > 2 && 2 * f->comm.ns[FO_COMM_ALL_REDUCE] > f->comm.all_ns; }
+static bool buckets(const struct fo_facts *f)
+{
+	return f->ddp && f->comm.reduces > 2 && 2 * f->comm.ns[FO_COMM_ALL_REDUCE] > f->comm.all_ns;
+}
 
-/* Compute capability 8.0 is the first of NVIDIA's with bf16 matrix units, 8.9 the first with fp8 (CUDA C++ programming guide, compute
- * capabilities); AMD's CDNA has bf16 from the first, fp8 from gfx940 (9.4) on. */
+/* Compute capability 8.0 is the first of NVIDIA's with bf16 matrix units, 8.9 the first with fp8 (CUDA C++ programming
+ * guide, compute capabilities); AMD's CDNA has bf16 from the first, fp8 from gfx940 (9.4) on. */
 static bool holds(const char *when, int len, const struct fo_facts *f, const struct fo_pipeline *p)
 {
-	bool device = f->amd || f->capability > 0, bf16 = f->amd || f->capability >= 80, single = f->fp32_product_share > 0.5;
+	bool device = f->amd || f->capability > 0, bf16 = f->amd || f->capability >= 80,
+	     single = f->fp32_product_share > 0.5;
 	bool eager_optimizer = fo_optimizer_is_eager(f);
 	const struct fo_comm_kinds *x = &f->comm;
-	bool reduces = much(x, FO_COMM_ALL_REDUCE) || much(x, FO_COMM_REDUCE_SCATTER), gathers = much(x, FO_COMM_ALL_GATHER);
+	bool reduces = much(x, FO_COMM_ALL_REDUCE) || much(x, FO_COMM_REDUCE_SCATTER),
+	     gathers = much(x, FO_COMM_ALL_GATHER);
 	const struct {
 		const char *name;
 		bool value;
@@ -107,14 +115,20 @@ static bool holds(const char *when, int len, const struct fo_facts *f, const str
 /* torch.compile came with PyTorch 2.0, and the fused update of most optimizers with it or later (release notes). */
 static bool needs_pytorch_2(const char *key) { return strncmp(key, "torch.compile", 13) == 0 || strstr(key, "fused="); }
 
-static const struct fo_vendor_words *words_of(const struct fo_facts *f) { return f->words ? f->words : fo_vendor_words(FO_VENDOR_NVIDIA); }
+static const struct fo_vendor_words *words_of(const struct fo_facts *f)
+{
+	return f->words ? f->words : fo_vendor_words(FO_VENDOR_NVIDIA);
+}
 
 /* Replaces NVIDIA's words of the table by those of the device's maker. */
 static void in_words_of(const struct fo_vendor_words *to, char *text, size_t size)
 {
 	const struct fo_vendor_words *from = fo_vendor_words(FO_VENDOR_NVIDIA);
-	const char *word[][2] = { { from->graphs, to->graphs }, { from->units, to->units }, { from->links, to->links },
-				  { from->type, to->type }, { from->allocator, to->allocator } };
+	const char *word[][2] = { { from->graphs, to->graphs },
+				  { from->units, to->units },
+				  { from->links, to->links },
+				  { from->type, to->type },
+				  { from->allocator, to->allocator } };
 	for (size_t i = 0; to != from && i < sizeof(word) / sizeof(*word); i++) {
 		char whole[256];
 		char *at = strstr(text, word[i][0]);
@@ -130,10 +144,12 @@ static void fill_now(struct fo_setting *s, const char *now, int len, const struc
 {
 	snprintf(s->now, sizeof(s->now), "%.*s", len, now);
 	if (strcmp(s->now, "not compiled") == 0 && facts->compiled_share > 0)
-		snprintf(s->now, sizeof(s->now), "compiled in part: %.2g %% of what it could merge", 100 * facts->compiled_share);
+		snprintf(s->now, sizeof(s->now), "compiled in part: %.2g %% of what it could merge",
+			 100 * facts->compiled_share);
 }
 
-static int add(struct fo_finding *f, const char *finding, const char *framework, const struct fo_facts *facts, const struct fo_pipeline *p)
+static int add(struct fo_finding *f, const char *finding, const char *framework, const struct fo_facts *facts,
+	       const struct fo_pipeline *p)
 {
 	int added = 0;
 	bool header = true;
@@ -152,7 +168,8 @@ static int add(struct fo_finding *f, const char *finding, const char *framework,
 		if (strcmp(facts->framework, "vLLM") == 0 && strncmp(field[KEY], "torch.compile", 13) == 0)
 			continue;
 		struct fo_setting *s = &f->setting[f->settings++];
-		snprintf(s->framework, sizeof(s->framework), "%s", strcmp(framework, "NCCL") == 0 ? words_of(facts)->collectives : framework);
+		snprintf(s->framework, sizeof(s->framework), "%s",
+			 strcmp(framework, "NCCL") == 0 ? words_of(facts)->collectives : framework);
 		snprintf(s->key, sizeof(s->key), "%.*s", len[KEY], field[KEY]);
 		fill_now(s, field[NOW], len[NOW], facts);
 		snprintf(s->proposed, sizeof(s->proposed), "%.*s%s", len[PROPOSED], field[PROPOSED],
@@ -166,7 +183,8 @@ static int add(struct fo_finding *f, const char *finding, const char *framework,
 	return added;
 }
 
-void fo_settings_add(struct fo_finding *f, const char *finding, const struct fo_facts *facts, const struct fo_pipeline *p)
+void fo_settings_add(struct fo_finding *f, const char *finding, const struct fo_facts *facts,
+		     const struct fo_pipeline *p)
 {
 	if (add(f, finding, facts->framework, facts, p) == 0 && strcmp(facts->framework, "PyTorch") != 0)
 		add(f, finding, "PyTorch", facts, p);
@@ -208,7 +226,8 @@ void fo_settings_join(struct fo_setting *const *setting, int n)
 	for (int i = 0; i < n; i++) {
 		size_t same = call_of(setting[i]->paste);
 		for (int k = 0; same > 0 && k < i; k++)
-			if (call_of(setting[k]->paste) == same && strncmp(setting[k]->paste, setting[i]->paste, same) == 0) {
+			if (call_of(setting[k]->paste) == same &&
+			    strncmp(setting[k]->paste, setting[i]->paste, same) == 0) {
 				join(setting[k], setting[i]);
 				break;
 			}

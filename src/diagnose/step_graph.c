@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Clocks of workers differ by some microseconds when a transfer is compared with a pass (the recordings' own tolerance). */
+/* Clocks of workers differ by some microseconds when a transfer is compared with a pass (the recordings' own
+ * tolerance). */
 static const int64_t CLOCK_NS = 50000;
 /* A member that ended this long before the last one began did not take part: it counts as no transfer. */
 static const int64_t ABSENT_NS = 10000000;
@@ -23,9 +24,9 @@ struct fo_step_graph {
 	int32_t *group, groups; /* by operation; -1: alone */
 	int32_t *first;         /* by operation: its predecessors in before[] */
 	int32_t *before;
-	int32_t *order;         /* topological */
+	int32_t *order; /* topological */
 	double *end, *group_begin;
-	int32_t *waiting;       /* by group: members that have not begun */
+	int32_t *waiting;               /* by group: members that have not begun */
 	int32_t *member, *member_first; /* by group */
 	double *own;
 };
@@ -39,8 +40,8 @@ struct list {
 struct worker {
 	struct list kind[FO_SCHED_COUNT]; /* by begin */
 	struct list passes;
-	int32_t *feeds[4];                /* by transfer of forward-send + k: the number of its pass; -1 none */
-	struct list between[4];           /* transfers that have a partner on another stage, in order */
+	int32_t *feeds[4];      /* by transfer of forward-send + k: the number of its pass; -1 none */
+	struct list between[4]; /* transfers that have a partner on another stage, in order */
 };
 
 static void list_add(struct list *l, int32_t v)
@@ -58,13 +59,11 @@ static void chain(struct fo_step_graph *g, const struct list *l)
 	for (size_t i = 1; i < l->n; i++)
 		depend(g, l->v[i], l->v[i - 1]);
 }
-static bool is_pass(int kind)
-{
-	return kind <= FO_SCHED_WEIGHT;
-}
+static bool is_pass(int kind) { return kind <= FO_SCHED_WEIGHT; }
 
 /* Where the data of chunk `c` on stage `st` goes or comes from; false: outside the model. */
-static bool neighbour(const struct fo_schedule_log *s, const struct fo_schedule_op *pass, int step, int *chunk, int *stage)
+static bool neighbour(const struct fo_schedule_log *s, const struct fo_schedule_op *pass, int step, int *chunk,
+		      int *stage)
 {
 	int64_t at = (int64_t)pass->chunk * s->stages + pass->stage + step;
 	if (at < 0 || at >= (int64_t)s->chunks * s->stages)
@@ -74,9 +73,9 @@ static bool neighbour(const struct fo_schedule_log *s, const struct fo_schedule_
 	return true;
 }
 
-/* Pairs the transfers of one kind with the passes they feed or come from: the i-th with the i-th, except that some profilers record
- * transfers which were never launched (receives after the last pass has begun, sends before the first has ended) and leave out the
- * very first receive. */
+/* Pairs the transfers of one kind with the passes they feed or come from: the i-th with the i-th, except that some
+ * profilers record transfers which were never launched (receives after the last pass has begun, sends before the first
+ * has ended) and leave out the very first receive. */
 static fo_status pair_with_passes(struct fo_step_graph *g, struct worker *w, int k)
 {
 	int kind = FO_SCHED_FORWARD_SEND + k;
@@ -99,8 +98,8 @@ static fo_status pair_with_passes(struct fo_step_graph *g, struct worker *w, int
 		real += launched;
 	}
 	if (real != passes->n && real + 1 != passes->n && real != 0)
-		return fo_fail(FO_EFORMAT, "stage %d has %zu passes and %zu of '%s'", g->op[moves->v[0]].stage, passes->n, real,
-			       fo_schedule_kind_name[kind]);
+		return fo_fail(FO_EFORMAT, "stage %d has %zu passes and %zu of '%s'", g->op[moves->v[0]].stage,
+			       passes->n, real, fo_schedule_kind_name[kind]);
 	int32_t next = recv && real + 1 == passes->n ? 1 : 0;
 	for (size_t i = 0; i < moves->n; i++)
 		if (w->feeds[k][i] == 0)
@@ -111,7 +110,8 @@ static fo_status pair_with_passes(struct fo_step_graph *g, struct worker *w, int
 static void transfers(struct fo_step_graph *g, struct worker *w, int k)
 {
 	bool recv = k % 2 == 1, forward = k < 2;
-	const struct list *moves = &w->kind[FO_SCHED_FORWARD_SEND + k], *passes = &w->kind[forward ? FO_SCHED_FORWARD : FO_SCHED_BACKWARD];
+	const struct list *moves = &w->kind[FO_SCHED_FORWARD_SEND + k],
+			  *passes = &w->kind[forward ? FO_SCHED_FORWARD : FO_SCHED_BACKWARD];
 	chain(g, moves);
 	for (size_t i = 0; i < moves->n; i++) {
 		int32_t number = w->feeds[k][i];
@@ -176,7 +176,8 @@ static void sharded(struct fo_step_graph *g, const struct worker *w, bool overla
 		for (size_t i = 0; i < in->n; i++)
 			if (g->op[in->v[i]].chunk == c)
 				last_in = in->v[i];
-		int32_t pass = first_of_chunk(g, &w->kind[FO_SCHED_FORWARD], c), back = last_of_chunk(g, &w->kind[FO_SCHED_BACKWARD], c);
+		int32_t pass = first_of_chunk(g, &w->kind[FO_SCHED_FORWARD], c),
+			back = last_of_chunk(g, &w->kind[FO_SCHED_BACKWARD], c);
 		if (last_in >= 0 && pass >= 0)
 			depend(g, pass, last_in);
 		if (overlapped && first_out >= 0 && back >= 0)
@@ -186,8 +187,9 @@ static void sharded(struct fo_step_graph *g, const struct worker *w, bool overla
 
 static void tail(struct fo_step_graph *g, const struct worker *w, bool overlapped)
 {
-	static const uint8_t order[] = { FO_SCHED_PAUSE, FO_SCHED_GRADS_NORM, FO_SCHED_GRADS_EMBEDDING, FO_SCHED_GRADS_SEPARATE,
-					 FO_SCHED_GRADS_SCATTER, FO_SCHED_CLIP, FO_SCHED_OPTIMIZER };
+	static const uint8_t order[] = { FO_SCHED_PAUSE,          FO_SCHED_GRADS_NORM,    FO_SCHED_GRADS_EMBEDDING,
+					 FO_SCHED_GRADS_SEPARATE, FO_SCHED_GRADS_SCATTER, FO_SCHED_CLIP,
+					 FO_SCHED_OPTIMIZER };
 	int32_t last = -1;
 	for (size_t i = 0; i < w->passes.n; i++)
 		if (last < 0 || g->op[w->passes.v[i]].end_ns > g->op[last].end_ns)
@@ -236,10 +238,13 @@ static fo_status pair_transfers(struct fo_step_graph *g, const struct worker *w)
 		for (int st = 0; st < s->stages; st++) {
 			for (int k = 0; k < 4; k += 2) {
 				int to = k == 0 ? (st + 1) % s->stages : (st + s->stages - 1) % s->stages;
-				const struct list *send = &w[r * s->stages + st].between[k], *recv = &w[r * s->stages + to].between[k + 1];
+				const struct list *send = &w[r * s->stages + st].between[k],
+						  *recv = &w[r * s->stages + to].between[k + 1];
 				if (send->n != recv->n)
-					return fo_fail(FO_EFORMAT, "replica %d: stage %d sends %zu times to stage %d, which receives %zu times", r, st,
-						       send->n, to, recv->n);
+					return fo_fail(FO_EFORMAT,
+						       "replica %d: stage %d sends %zu times to stage %d, which "
+						       "receives %zu times",
+						       r, st, send->n, to, recv->n);
 				for (size_t i = 0; i < send->n; i++)
 					together(g, (int32_t[]){ send->v[i], recv->v[i] }, 2);
 			}
@@ -249,7 +254,8 @@ static fo_status pair_transfers(struct fo_step_graph *g, const struct worker *w)
 }
 
 /* The operations `kind` number i of every replica's stages first, first + step, ... are one collective. */
-static void gather(struct fo_step_graph *g, const struct worker *w, int kind, size_t i, int r0, int r1, int first, int last, int step)
+static void gather(struct fo_step_graph *g, const struct worker *w, int kind, size_t i, int r0, int r1, int first,
+		   int last, int step)
 {
 	struct list l = { 0 };
 	for (int r = r0; r < r1; r++)
@@ -271,7 +277,8 @@ static size_t most(const struct fo_step_graph *g, const struct worker *w, int ki
 
 static void collectives(struct fo_step_graph *g, const struct worker *w)
 {
-	static const uint8_t over_replicas[] = { FO_SCHED_PARAMS_GATHER, FO_SCHED_GRADS_SCATTER, FO_SCHED_GRADS_SEPARATE };
+	static const uint8_t over_replicas[] = { FO_SCHED_PARAMS_GATHER, FO_SCHED_GRADS_SCATTER,
+						 FO_SCHED_GRADS_SEPARATE };
 	int last = g->s->stages - 1, all = g->s->replicas;
 	for (size_t k = 0; k < sizeof over_replicas; k++)
 		for (size_t i = 0, n = most(g, w, over_replicas[k]); i < n; i++)
@@ -301,14 +308,16 @@ static int by_pass(const void *a, const void *b)
 	return x->stage < y->stage ? -1 : x->stage > y->stage;
 }
 
-/* Without recorded transfers: forward after the stage before, backward after the stage behind, the first backward after its forward. */
+/* Without recorded transfers: forward after the stage before, backward after the stage behind, the first backward after
+ * its forward. */
 static void data_flow(struct fo_step_graph *g)
 {
 	struct pass_key *v = fo_xmalloc(((size_t)g->n + 1) * sizeof *v);
 	size_t n = 0;
 	for (int32_t i = 0; i < g->n; i++)
 		if (g->op[i].kind <= FO_SCHED_BACKWARD)
-			v[n++] = (struct pass_key){ g->op[i].replica, g->op[i].kind, g->op[i].microbatch, g->op[i].chunk, g->op[i].stage, i };
+			v[n++] = (struct pass_key){ g->op[i].replica, g->op[i].kind,  g->op[i].microbatch,
+						    g->op[i].chunk,   g->op[i].stage, i };
 	qsort(v, n, sizeof *v, by_pass);
 	for (size_t i = 0; i < n; i++) {
 		struct pass_key key = v[i];
@@ -374,7 +383,8 @@ static fo_status sort(struct fo_step_graph *g)
 	g->first = fo_xmalloc(room * sizeof *g->first);
 	g->before = fo_xmalloc((g->edges + 1) * sizeof *g->before);
 	bucket(to, from, g->edges, g->n, g->first, g->before);
-	struct sorting k = { .missing = fo_xmalloc(room * sizeof(int32_t)), .after_first = fo_xmalloc(room * sizeof(int32_t)) };
+	struct sorting k = { .missing = fo_xmalloc(room * sizeof(int32_t)),
+			     .after_first = fo_xmalloc(room * sizeof(int32_t)) };
 	k.after = fo_xmalloc((g->edges + 1) * sizeof(int32_t));
 	bucket(from, to, g->edges, g->n, k.after_first, k.after);
 	int32_t *every = fo_xmalloc(room * sizeof *every);
@@ -399,7 +409,9 @@ static fo_status sort(struct fo_step_graph *g)
 			for (int32_t m = g->member_first[group]; m < g->member_first[group + 1]; m++)
 				ended(&k, g->member[m]);
 	}
-	fo_status st = k.queued == g->n ? FO_OK : fo_fail(FO_EFORMAT, "%d of %d operations wait for each other", g->n - k.queued, g->n);
+	fo_status st = k.queued == g->n
+			       ? FO_OK
+			       : fo_fail(FO_EFORMAT, "%d of %d operations wait for each other", g->n - k.queued, g->n);
 	free(from);
 	free(to);
 	free(every);
@@ -496,10 +508,7 @@ void fo_step_graph_free(struct fo_step_graph *g)
 	free(g);
 }
 
-double fo_step_graph_own_ns(const struct fo_step_graph *g, int64_t op)
-{
-	return g->own[op];
-}
+double fo_step_graph_own_ns(const struct fo_step_graph *g, int64_t op) { return g->own[op]; }
 
 double fo_step_graph_run(struct fo_step_graph *g, const double *own_ns)
 {

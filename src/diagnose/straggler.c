@@ -15,7 +15,7 @@ static const int WORST_PERCENT = 3;
 
 struct study {
 	const struct fo_schedule_log *s;
-	int64_t from;                 /* the first step that counts, and its first operation */
+	int64_t from; /* the first step that counts, and its first operation */
 	int64_t from_op;
 	struct fo_step_graph **graph; /* by step */
 	double *own, *even;           /* by op: as recorded, and without stragglers */
@@ -24,8 +24,8 @@ struct study {
 
 static bool is_communication(int kind)
 {
-	return kind != FO_SCHED_FORWARD && kind != FO_SCHED_BACKWARD && kind != FO_SCHED_WEIGHT && kind != FO_SCHED_OPTIMIZER &&
-	       kind != FO_SCHED_PAUSE;
+	return kind != FO_SCHED_FORWARD && kind != FO_SCHED_BACKWARD && kind != FO_SCHED_WEIGHT &&
+	       kind != FO_SCHED_OPTIMIZER && kind != FO_SCHED_PAUSE;
 }
 
 /* Whose durations are taken as recorded; the others are even. NULL: nobody's. */
@@ -54,22 +54,10 @@ static bool everyone(const struct fo_schedule_op *o, const void *what)
 	(void)o, (void)what;
 	return true;
 }
-static bool of_stage(const struct fo_schedule_op *o, const void *what)
-{
-	return o->stage == *(const int *)what;
-}
-static bool not_of_stage(const struct fo_schedule_op *o, const void *what)
-{
-	return !of_stage(o, what);
-}
-static bool of_replica(const struct fo_schedule_op *o, const void *what)
-{
-	return o->replica == *(const int *)what;
-}
-static bool of_kind(const struct fo_schedule_op *o, const void *what)
-{
-	return o->kind == *(const int *)what;
-}
+static bool of_stage(const struct fo_schedule_op *o, const void *what) { return o->stage == *(const int *)what; }
+static bool not_of_stage(const struct fo_schedule_op *o, const void *what) { return !of_stage(o, what); }
+static bool of_replica(const struct fo_schedule_op *o, const void *what) { return o->replica == *(const int *)what; }
+static bool of_kind(const struct fo_schedule_op *o, const void *what) { return o->kind == *(const int *)what; }
 
 struct workers {
 	const bool *chosen; /* [replica][stage] */
@@ -195,7 +183,10 @@ static void compare(struct study *y, struct fo_whatif *w)
 
 static void what_if(struct fo_whatif *w, const struct fo_schedule_log *s, int64_t from)
 {
-	struct study y = { .s = s, .from = from, .from_op = s->step[from].first, .graph = fo_xmalloc((size_t)s->steps * sizeof *y.graph) };
+	struct study y = { .s = s,
+			   .from = from,
+			   .from_op = s->step[from].first,
+			   .graph = fo_xmalloc((size_t)s->steps * sizeof *y.graph) };
 	int64_t longest = 0;
 	y.own = fo_xmalloc(((size_t)s->ops + 1) * sizeof *y.own);
 	y.even = fo_xmalloc(((size_t)s->ops + 1) * sizeof *y.even);
@@ -246,7 +237,8 @@ static void find_bubbles(struct fo_schedule_diagnosis *d)
 {
 	const struct fo_schedule_log *s = d->schedule;
 	size_t all = (size_t)s->steps, from = (size_t)d->warm_up, stages = (size_t)s->stages;
-	double *work = fo_xmalloc(all * stages * sizeof *work), *v = fo_xmalloc(all * sizeof *v), *whole = fo_xmalloc(all * sizeof *whole);
+	double *work = fo_xmalloc(all * stages * sizeof *work), *v = fo_xmalloc(all * sizeof *v),
+	       *whole = fo_xmalloc(all * sizeof *whole);
 	for (size_t k = 0; k < all; k++) {
 		add_work(s, (int64_t)k, work + k * stages);
 		for (size_t i = 0; i < stages; i++) {
@@ -310,8 +302,8 @@ static const char *share_text(char *s, size_t cap, double share)
 	return s;
 }
 
-/* The step before over the step after. Work taken off one stage goes to the others, so that no more than the even step is promised
- * where a share is above 1 (the others, as recorded, are faster than the mean that counts the slow one). */
+/* The step before over the step after. Work taken off one stage goes to the others, so that no more than the even step
+ * is promised where a share is above 1 (the others, as recorded, are faster than the mean that counts the slow one). */
 static double ceiling_of(const struct fo_whatif *w, double share)
 {
 	return w->no_delay_s / (w->no_delay_s - fmin(share, 1) * (w->no_delay_s - w->ideal_s));
@@ -325,12 +317,14 @@ static void find_last_stage(struct fo_schedule_diagnosis *d)
 	struct fo_schedule_finding *f = new_finding(d, "pipeline-last-stage", ceiling_of(w, w->last_stage));
 	snprintf(f->title, sizeof f->title, "the last stage (%d) has more work than the others", last);
 	snprintf(f->why, sizeof f->why,
-		 "its passes take %.3f s of a step, a stage's median is %.3f s: output layer and loss come on top of its layers; with its "
-		 "operations as the others' %s of the slowdown of %.3f would go",
-		 d->work_s[last], fo_stats_median(d->work_s, (size_t)d->schedule->stages), share_text(share, sizeof share, w->last_stage), w->slowdown);
+		 "its passes take %.3f s of a step, a stage's median is %.3f s: output layer and loss come on top of "
+		 "its layers; with its operations as the others' %s of the slowdown of %.3f would go",
+		 d->work_s[last], fo_stats_median(d->work_s, (size_t)d->schedule->stages),
+		 share_text(share, sizeof share, w->last_stage), w->slowdown);
 	snprintf(f->proposal, sizeof f->proposal,
-		 "fewer layers there: Megatron-LM and Primus --decoder-last-pipeline-num-layers, or --account-for-loss-in-pipeline-split; "
-		 "TorchTitan --parallelism.pipeline_parallel_last_stage_less_layers");
+		 "fewer layers there: Megatron-LM and Primus --decoder-last-pipeline-num-layers, or "
+		 "--account-for-loss-in-pipeline-split; TorchTitan "
+		 "--parallelism.pipeline_parallel_last_stage_less_layers");
 }
 
 static void find_worker(struct fo_schedule_diagnosis *d)
@@ -338,11 +332,13 @@ static void find_worker(struct fo_schedule_diagnosis *d)
 	const struct fo_whatif *w = &d->whatif;
 	char share[16];
 	struct fo_schedule_finding *f = new_finding(d, "pipeline-worker", ceiling_of(w, w->worst_workers));
-	snprintf(f->title, sizeof f->title, "stage %d of replica %d holds the job up", w->worker_stage, w->worker_replica);
+	snprintf(f->title, sizeof f->title, "stage %d of replica %d holds the job up", w->worker_stage,
+		 w->worker_replica);
 	snprintf(f->why, sizeof f->why, "with its operations as the others' %s of the slowdown of %.3f would go",
 		 share_text(share, sizeof share, w->worst_workers), w->slowdown);
 	snprintf(f->proposal, sizeof f->proposal,
-		 "look at this machine's clocks, temperature and links (nvidia-smi -q -d PERFORMANCE, or amd-smi metric --clock); run without it");
+		 "look at this machine's clocks, temperature and links (nvidia-smi -q -d PERFORMANCE, or amd-smi "
+		 "metric --clock); run without it");
 }
 
 static void find_unevenness(struct fo_schedule_diagnosis *d)
@@ -350,15 +346,18 @@ static void find_unevenness(struct fo_schedule_diagnosis *d)
 	const struct fo_whatif *w = &d->whatif;
 	char share[16];
 	struct fo_schedule_finding *f = new_finding(d, "pipeline-uneven", ceiling_of(w, w->unevenness));
-	snprintf(f->title, sizeof f->title, "the same pass takes unevenly long: %s most", fo_schedule_kind_name[w->worst_kind]);
+	snprintf(f->title, sizeof f->title, "the same pass takes unevenly long: %s most",
+		 fo_schedule_kind_name[w->worst_kind]);
 	snprintf(f->why, sizeof f->why,
-		 "with every operation as long as the mean of its kind on its stage %s of the slowdown of %.3f would go; what differs "
-		 "from microbatch to microbatch is mostly the sequences' lengths",
+		 "with every operation as long as the mean of its kind on its stage %s of the slowdown of %.3f would "
+		 "go; what differs from microbatch to microbatch is mostly the sequences' lengths",
 		 share_text(share, sizeof share, w->unevenness), w->slowdown);
-	snprintf(f->proposal, sizeof f->proposal, "deal sequences out so that every microbatch has as much attention to compute");
+	snprintf(f->proposal, sizeof f->proposal,
+		 "deal sequences out so that every microbatch has as much attention to compute");
 }
 
-/* One worker explains an uneven stage, an uneven stage not one worker. Of the other two the one that explains more comes first. */
+/* One worker explains an uneven stage, an uneven stage not one worker. Of the other two the one that explains more
+ * comes first. */
 static void find_straggler(struct fo_schedule_diagnosis *d)
 {
 	const struct fo_whatif *w = &d->whatif;
@@ -385,16 +384,20 @@ static void find_bubble(struct fo_schedule_diagnosis *d)
 	if (rounds <= 0 || (rounds + wait) / rounds < STRAGGLING)
 		return;
 	struct fo_schedule_finding *f = new_finding(d, "pipeline-bubble", (rounds + wait) / (rounds + wait / 2));
-	snprintf(f->title, sizeof f->title, "the schedule leaves %.1f %% of the step empty on every stage", 100 * d->ideal_of_step);
+	snprintf(f->title, sizeof f->title, "the schedule leaves %.1f %% of the step empty on every stage",
+		 100 * d->ideal_of_step);
 	snprintf(f->why, sizeof f->why,
-		 "(p - 1) / (v m) = %d / (%d x %d) of the work, however even the stages are; twice as many chunks or microbatches leave %.1f %%",
+		 "(p - 1) / (v m) = %d / (%d x %d) of the work, however even the stages are; twice as many chunks or "
+		 "microbatches leave %.1f %%",
 		 s->stages - 1, s->chunks, s->microbatches, 100 * wait / (2 * rounds + wait));
 	/* Who has chunks already has the interleaved schedule: what is left is more of them. */
-	snprintf(f->proposal, sizeof f->proposal, s->chunks > 1 ?
-		 "more microbatches per step, or more than %d chunks per stage: Megatron-LM and Primus fewer layers in "
-		 "--num-layers-per-virtual-pipeline-stage; TorchTitan fewer in --parallelism.pipeline_parallel_layers_per_stage" :
-		 "more microbatches per step, or more than %d chunk per stage: Megatron-LM and Primus --num-layers-per-virtual-pipeline-stage; "
-		 "TorchTitan --parallelism.pipeline_parallel_schedule Interleaved1F1B",
+	snprintf(f->proposal, sizeof f->proposal,
+		 s->chunks > 1 ? "more microbatches per step, or more than %d chunks per stage: Megatron-LM and Primus "
+				 "fewer layers in --num-layers-per-virtual-pipeline-stage; TorchTitan fewer in "
+				 "--parallelism.pipeline_parallel_layers_per_stage"
+			       : "more microbatches per step, or more than %d chunk per stage: Megatron-LM and Primus "
+				 "--num-layers-per-virtual-pipeline-stage; TorchTitan "
+				 "--parallelism.pipeline_parallel_schedule Interleaved1F1B",
 		 s->chunks);
 }
 

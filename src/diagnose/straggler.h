@@ -1,17 +1,19 @@
-/* What a job's steps would take without stragglers: the recorded operations of a pipeline schedule are run again in their
- * dependencies, with other durations. (The method is that of "Understanding Stragglers in Large Model Training Using What-if
- * Analysis", Lin et al. 2025; equation numbers are theirs.)
+/* What a job's steps would take without stragglers: the recorded operations of a pipeline schedule are run again in
+ * their dependencies, with other durations. (The method is that of "Understanding Stragglers in Large Model Training
+ * Using What-if Analysis", Lin et al. 2025; equation numbers are theirs.)
  *
- * Dependencies of one step. On a worker (one stage of one replica): passes in their recorded order; each kind of transfer in its
- * own order; a pass after the receive that feeds it, a send after the pass that made it, a receive after the pass before the one
- * it feeds; the first backward transfers after the last forward pass but one before the first backward pass; the parameters'
- * gathering before the first forward pass of their chunk; after the last pass, in this order: pause, norms' gradients,
- * embedding's, scattering of gradients, clipping, optimizer (scattering right after the chunk's last backward pass where there is a
- * separate all-reduce). Between workers: a send and its receive, a collective's members, begin to move data when the last is there.
- * Logs without transfers: a pass after the same microbatch's on the neighbour.
+ * Dependencies of one step. On a worker (one stage of one replica): passes in their recorded order; each kind of
+ * transfer in its own order; a pass after the receive that feeds it, a send after the pass that made it, a receive
+ * after the pass before the one it feeds; the first backward transfers after the last forward pass but one before the
+ * first backward pass; the parameters' gathering before the first forward pass of their chunk; after the last pass, in
+ * this order: pause, norms' gradients, embedding's, scattering of gradients, clipping, optimizer (scattering right
+ * after the chunk's last backward pass where there is a separate all-reduce). Between workers: a send and its receive,
+ * a collective's members, begin to move data when the last is there. Logs without transfers: a pass after the same
+ * microbatch's on the neighbour.
  *
- * An operation's own time: its duration; a collective's: from its last member's begin to its end. Without stragglers each
- * operation takes the mean (passes, optimizer) or median (communication) of its kind over stages, replicas and steps. */
+ * An operation's own time: its duration; a collective's: from its last member's begin to its end. Without stragglers
+ * each operation takes the mean (passes, optimizer) or median (communication) of its kind over stages, replicas and
+ * steps. */
 #ifndef FO_DIAGNOSE_STRAGGLER_H
 #define FO_DIAGNOSE_STRAGGLER_H
 
@@ -21,17 +23,20 @@ struct fo_str;
 
 struct fo_whatif {
 	bool known;
-	char why[192];   /* it is not */
-	double measured_s, no_delay_s, ideal_s; /* mean step: as recorded; every operation begins when it can; and without stragglers */
+	char why[192]; /* it is not */
+	double measured_s, no_delay_s,
+		ideal_s;        /* mean step: as recorded; every operation begins when it can; and without stragglers */
 	double slowdown;        /* eq. 1: no_delay / ideal */
 	double launch_slowdown; /* measured / no_delay */
-	double *by_stage, *by_replica, by_kind[FO_SCHED_COUNT]; /* the ideal step with only these as recorded / the ideal step; 0: none */
-	double *step_slowdown;  /* [step]; 0: left out */
+	double *by_stage, *by_replica,
+		by_kind[FO_SCHED_COUNT]; /* the ideal step with only these as recorded / the ideal step; 0: none */
+	double *step_slowdown;           /* [step]; 0: left out */
 	int worst_stage, worst_replica, worst_kind;
-	double worst_workers;   /* eq. 5: the share of the slowdown that goes when the 3 % worst workers are as the others */
-	double last_stage;      /* the same for the last stage */
-	double unevenness;      /* the same when each operation takes the mean or median of its kind on its stage: what differs from
-				 * microbatch to microbatch and replica to replica */
+	double worst_workers; /* eq. 5: the share of the slowdown that goes when the 3 % worst workers are as the others
+			       */
+	double last_stage;    /* the same for the last stage */
+	double unevenness;    /* the same when each operation takes the mean or median of its kind on its stage: what
+			       * differs from    microbatch to microbatch and replica to replica */
 	int worker_stage, worker_replica; /* the worst */
 };
 
@@ -45,8 +50,9 @@ enum { FO_SCHEDULE_FINDINGS_MAX = 3 };
 
 struct fo_schedule_diagnosis {
 	struct fo_schedule_log *schedule; /* not owned */
-	int64_t warm_up;        /* leading steps longer than 1.5 medians, left out of everything below: compilation, allocation */
-	double *bubble;         /* [stage]: share of the stage's span without a pass; median over steps */
+	int64_t warm_up; /* leading steps longer than 1.5 medians, left out of everything below: compilation, allocation
+			  */
+	double *bubble;  /* [stage]: share of the stage's span without a pass; median over steps */
 	double *bubble_of_step; /* [stage]: of the whole step's */
 	double *step_bubble;    /* [step][stage]: as bubble, warm-up too */
 	double *work_s;         /* [stage]: time inside passes, median */

@@ -3,11 +3,21 @@
 
 #include <stdio.h>
 
-/* A sum over steps to one step. The leaves are divided and their sums built anew, so that parts still add up exactly. */
+/* A sum over steps to one step. The leaves are divided and their sums built anew, so that parts still add up exactly.
+ */
 static void divide(struct fo_ledger *l, int64_t n)
 {
-	int64_t *overlay[] = { &l->comm_ns, &l->exposed_wait_ns, &l->exposed_transfer_ns, &l->exposed_comm_unknown_ns, &l->mem_ns,
-			       &l->exposed_pageable_ns, &l->resident_ns, &l->recompute_ns, &l->backward_ns, &l->blocking_comm_ns, &l->ops };
+	int64_t *overlay[] = { &l->comm_ns,
+			       &l->exposed_wait_ns,
+			       &l->exposed_transfer_ns,
+			       &l->exposed_comm_unknown_ns,
+			       &l->mem_ns,
+			       &l->exposed_pageable_ns,
+			       &l->resident_ns,
+			       &l->recompute_ns,
+			       &l->backward_ns,
+			       &l->blocking_comm_ns,
+			       &l->ops };
 	for (size_t i = 0; i < sizeof(overlay) / sizeof(*overlay); i++)
 		*overlay[i] /= n;
 	l->forward_ns = l->forward_ns < 0 ? -1 : l->forward_ns / n;
@@ -30,8 +40,12 @@ static void divide(struct fo_ledger *l, int64_t n)
 void fo_shown_step_of(const struct fo_device_ledger *v, struct fo_shown_step *out)
 {
 	const struct fo_ledger *m = &v->median.l;
-	*out = (struct fo_shown_step){ .l = *m, .steps = 1, .begin_ns = m->begin_ns, .end_ns = m->end_ns,
-				       .launch_busy_ns = v->median.launch_busy_ns, .loader_ns = v->median.loader_ns,
+	*out = (struct fo_shown_step){ .l = *m,
+				       .steps = 1,
+				       .begin_ns = m->begin_ns,
+				       .end_ns = m->end_ns,
+				       .launch_busy_ns = v->median.launch_busy_ns,
+				       .loader_ns = v->median.loader_ns,
 				       .loader_busy_ns = v->median.loader_busy_ns };
 	if (v->steps < 2 || (double)v->total.span_ns <= FO_STEPS_UNEVEN * (double)v->steps * (double)m->span_ns)
 		return;
@@ -78,9 +92,11 @@ char *fo_window_words(char buf[160], const struct fo_diagnosis *d)
 	fo_ns_text(ns, s.l.span_ns);
 	fo_shown_step_words(step, v);
 	if (v->from == FO_WINDOW_WHOLE)
-		snprintf(buf, 160, "the whole trace %s, %s", v->lead_ns ? "from the host's first work to the last GPU operation"
-							     : v->start_ns ? "behind a start that is left out"
-									   : "from the first GPU operation to the last", ns);
+		snprintf(buf, 160, "the whole trace %s, %s",
+			 v->lead_ns    ? "from the host's first work to the last GPU operation"
+			 : v->start_ns ? "behind a start that is left out"
+				       : "from the first GPU operation to the last",
+			 ns);
 	else if (v->from == FO_WINDOW_HOST_STEP)
 		snprintf(buf, 160, "%s as the host has it, %s", step, ns);
 	else
@@ -117,11 +133,21 @@ bool fo_subject_of(const struct fo_diagnosis *d, struct fo_subject *out)
 	return true;
 }
 
-void fo_subject_device(struct fo_subject *out, const struct fo_diagnosis *d, const struct fo_rank_ledger *r, const struct fo_device_ledger *v)
+void fo_subject_device(struct fo_subject *out, const struct fo_diagnosis *d, const struct fo_rank_ledger *r,
+		       const struct fo_device_ledger *v)
 {
 	struct fo_shown_step s;
 	fo_shown_step_of(v, &s);
-	*out = (struct fo_subject){ .d = d, .rank = r, .device = v, .t = r->trace, .id = v->device, .l = s.l, .begin_ns = s.begin_ns,
-				    .end_ns = s.end_ns, .steps = s.steps, .launch_busy_ns = s.launch_busy_ns, .loader_ns = s.loader_ns,
+	*out = (struct fo_subject){ .d = d,
+				    .rank = r,
+				    .device = v,
+				    .t = r->trace,
+				    .id = v->device,
+				    .l = s.l,
+				    .begin_ns = s.begin_ns,
+				    .end_ns = s.end_ns,
+				    .steps = s.steps,
+				    .launch_busy_ns = s.launch_busy_ns,
+				    .loader_ns = s.loader_ns,
 				    .loader_busy_ns = s.loader_busy_ns };
 }

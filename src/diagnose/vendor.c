@@ -1,5 +1,5 @@
-/* The makers' names for tools and libraries, in one table, so that no rule has its own. Names of PyTorch's interface stay as
- * they are: ROCm's builds call theirs torch.cuda, device_type="cuda", backend="nccl" too. */
+/* The makers' names for tools and libraries, in one table, so that no rule has its own. Names of PyTorch's interface
+ * stay as they are: ROCm's builds call theirs torch.cuda, device_type="cuda", backend="nccl" too. */
 #include "diagnose/findings_int.h"
 
 #include <string.h>
@@ -22,7 +22,8 @@ static const struct fo_vendor_words words[FO_VENDOR_COUNT] = {
 			    .links = "xGMI",
 			    .type = "device_type=\"cuda\"",
 			    .allocator = "PYTORCH_HIP_ALLOC_CONF" },
-	/* Intel's documentation: XPU manager, oneCCL, XMX engines, Xe Link. PyTorch calls its graphs torch.xpu.XPUGraph. */
+	/* Intel's documentation: XPU manager, oneCCL, XMX engines, Xe Link. PyTorch calls its graphs
+	   torch.xpu.XPUGraph. */
 	[FO_VENDOR_INTEL] = { .tool = "xpu-smi",
 			      .clocks = "xpu-smi stats",
 			      .graphs = "XPU graphs",
@@ -44,7 +45,10 @@ static const struct fo_vendor_words words[FO_VENDOR_COUNT] = {
 const struct fo_vendor_words *fo_vendor_words(enum fo_vendor v) { return &words[v]; }
 
 /* Boards for slots and modules of AMD: "AMD Instinct MI300X", "AMD Radeon PRO W7900", "gfx942". */
-static bool amd_device(const char *name) { return strstr(name, "AMD") || strstr(name, "Radeon") || strstr(name, "Instinct") || !strncmp(name, "gfx", 3); }
+static bool amd_device(const char *name)
+{
+	return strstr(name, "AMD") || strstr(name, "Radeon") || strstr(name, "Instinct") || !strncmp(name, "gfx", 3);
+}
 
 /* Calls of Intel's runtimes: urEnqueueKernelLaunch (Unified Runtime), zeCommandListAppendLaunchKernel (Level Zero). */
 static bool level_zero(const char *call) { return !strncmp(call, "urEnqueue", 9) || !strncmp(call, "zeCommand", 9); }
@@ -73,18 +77,18 @@ enum fo_vendor fo_vendor_of(const struct fo_trace *t, int16_t device)
 
 /* ---- compute capability ---- */
 
-/* 10 x major + minor of NVIDIA's (developer.nvidia.com/cuda-gpus) and of AMD's gfx names (rocm.docs.amd.com, accelerator
- * specifications); the longer of two names that begin alike stands first. */
+/* 10 x major + minor of NVIDIA's (developer.nvidia.com/cuda-gpus) and of AMD's gfx names (rocm.docs.amd.com,
+ * accelerator specifications); the longer of two names that begin alike stands first. */
 static const struct {
 	const char *chip;
 	int capability;
 } chips[] = {
-	{ "GB300", 103 }, { "B300", 103 },  { "GB200", 100 }, { "B200", 100 },	{ "B100", 100 },   { "GH200", 90 },   { "H100", 90 },
-	{ "H200", 90 },	  { "H800", 90 },   { "H20", 90 },    { "L40", 89 },	{ "L4", 89 },	   { "RTX 40", 89 },  { "RTX 50", 120 },
-	{ "A100", 80 },	  { "A800", 80 },   { "A30", 80 },    { "A10", 86 },	{ "A16", 86 },	   { "A40", 86 },     { "A2", 86 },
-	{ "RTX A", 86 },  { "RTX 30", 86 }, { "T4", 75 },     { "RTX 20", 75 }, { "V100", 70 },	   { "TITAN V", 70 }, { "P100", 60 },
-	{ "MI355", 95 },  { "MI350", 95 },  { "MI325", 94 },  { "MI300", 94 },	{ "MI308", 94 },   { "MI250", 90 },   { "MI210", 90 },
-	{ "MI100", 90 },
+	{ "GB300", 103 }, { "B300", 103 },   { "GB200", 100 },  { "B200", 100 }, { "B100", 100 },  { "GH200", 90 },
+	{ "H100", 90 },   { "H200", 90 },    { "H800", 90 },    { "H20", 90 },   { "L40", 89 },    { "L4", 89 },
+	{ "RTX 40", 89 }, { "RTX 50", 120 }, { "A100", 80 },    { "A800", 80 },  { "A30", 80 },    { "A10", 86 },
+	{ "A16", 86 },    { "A40", 86 },     { "A2", 86 },      { "RTX A", 86 }, { "RTX 30", 86 }, { "T4", 75 },
+	{ "RTX 20", 75 }, { "V100", 70 },    { "TITAN V", 70 }, { "P100", 60 },  { "MI355", 95 },  { "MI350", 95 },
+	{ "MI325", 94 },  { "MI300", 94 },   { "MI308", 94 },   { "MI250", 90 }, { "MI210", 90 },  { "MI100", 90 },
 };
 
 static bool alnum(char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }

@@ -1,9 +1,11 @@
-/* Where a window without marked steps begins. The GPU's first operation is not always the answer: the host may have worked for it in the
- * trace, and that is a part of what is looked at; or the profiler, the driver or the job was starting up, and that is not. */
+/* Where a window without marked steps begins. The GPU's first operation is not always the answer: the host may have
+ * worked for it in the trace, and that is a part of what is looked at; or the profiler, the driver or the job was
+ * starting up, and that is not. */
 #include "diagnose/ledger_int.h"
 
-/* The time in [from, to) that a thread spent in what shows work for the GPU: operators, the data loader, annotations, each over before `to`
- * (one that goes on is what launches, and its time before is often a library's own start), without calls in which it waits or loads code. */
+/* The time in [from, to) that a thread spent in what shows work for the GPU: operators, the data loader, annotations,
+ * each over before `to` (one that goes on is what launches, and its time before is often a library's own start),
+ * without calls in which it waits or loads code. */
 static int64_t recorded_work(const struct fo_idle *h, int32_t thread, int64_t from, int64_t to, int64_t *first)
 {
 	const struct fo_trace *t = h->t;
@@ -30,7 +32,8 @@ static int64_t recorded_work(const struct fo_idle *h, int32_t thread, int64_t fr
 /* Is the part at least half of the whole? */
 static bool mostly(int64_t part, int64_t whole) { return part >= whole - part; }
 
-static void lead_in(struct fo_window *v, const struct fo_device_ops *d, const struct fo_idle *h, struct fo_device_ledger *out)
+static void lead_in(struct fo_window *v, const struct fo_device_ops *d, const struct fo_idle *h,
+		    struct fo_device_ledger *out)
 {
 	const struct fo_trace *t = d->t;
 	int64_t first;
@@ -39,7 +42,8 @@ static void lead_in(struct fo_window *v, const struct fo_device_ops *d, const st
 		if (g->begin_ns != v->begin || g->launch < 0)
 			continue;
 		const struct fo_launch *l = &t->launch[g->launch];
-		int64_t to = l->begin_ns < v->begin ? l->begin_ns : v->begin, work = recorded_work(h, l->thread, t->begin_ns, to, &first);
+		int64_t to = l->begin_ns < v->begin ? l->begin_ns : v->begin,
+			work = recorded_work(h, l->thread, t->begin_ns, to, &first);
 		if (work <= FO_LAUNCH_LATENCY_NS || !mostly(work, to - first))
 			return;
 		out->lead_ns = v->begin - first;
@@ -48,7 +52,8 @@ static void lead_in(struct fo_window *v, const struct fo_device_ops *d, const st
 	}
 }
 
-static void keep_longest(struct fo_device_ledger *out, int32_t name, int64_t begin, int64_t end, int64_t from, int64_t to)
+static void keep_longest(struct fo_device_ledger *out, int32_t name, int64_t begin, int64_t end, int64_t from,
+			 int64_t to)
 {
 	int64_t ns = (end < to ? end : to) - (begin > from ? begin : from);
 	if (ns <= out->start_call_ns)
@@ -57,9 +62,10 @@ static void keep_longest(struct fo_device_ledger *out, int32_t name, int64_t beg
 	out->start_call = name;
 }
 
-/* The one operator or call that takes most of [from, to) on a thread (-1: on any): what waits there is no work for the job, and is
- * recorded all the same. Annotations are no such thing: they may lie around anything. */
-static void longest_call(const struct fo_trace *t, int32_t thread, int64_t from, int64_t to, struct fo_device_ledger *out)
+/* The one operator or call that takes most of [from, to) on a thread (-1: on any): what waits there is no work for the
+ * job, and is recorded all the same. Annotations are no such thing: they may lie around anything. */
+static void longest_call(const struct fo_trace *t, int32_t thread, int64_t from, int64_t to,
+			 struct fo_device_ledger *out)
 {
 	out->start_call_ns = 0;
 	for (int64_t i = 0; i < t->launch_count; i++)
@@ -67,15 +73,17 @@ static void longest_call(const struct fo_trace *t, int32_t thread, int64_t from,
 			keep_longest(out, t->launch[i].name, t->launch[i].begin_ns, t->launch[i].end_ns, from, to);
 	for (int64_t i = 0; i < t->op_count; i++) {
 		const struct fo_host_op *o = &t->op[i];
-		bool call = o->kind == FO_HOST_OP || o->kind == FO_HOST_DATA || o->kind == FO_HOST_CALL || o->kind == FO_HOST_SYNC;
+		bool call = o->kind == FO_HOST_OP || o->kind == FO_HOST_DATA || o->kind == FO_HOST_CALL ||
+			    o->kind == FO_HOST_SYNC;
 		if (call && (thread < 0 || o->thread == thread))
 			keep_longest(out, o->name, o->begin_ns, o->end_ns, from, to);
 	}
 }
 
-/* A gap is the start of something where next to nothing ran before it, it would be named as a bottleneck, and for most of it nothing is
- * recorded of what the host did for the job. */
-static void skip_start(struct fo_window *v, const struct fo_device_ops *d, const struct fo_idle *h, struct fo_device_ledger *out)
+/* A gap is the start of something where next to nothing ran before it, it would be named as a bottleneck, and for most
+ * of it nothing is recorded of what the host did for the job. */
+static void skip_start(struct fo_window *v, const struct fo_device_ops *d, const struct fo_idle *h,
+		       struct fo_device_ledger *out)
 {
 	enum { HUNDREDTH = 100, TENTH = 10 };
 	const struct fo_trace *t = d->t;
@@ -105,7 +113,8 @@ static void skip_start(struct fo_window *v, const struct fo_device_ops *d, const
 	v->begin += out->start_ns;
 }
 
-void fo_window_start(struct fo_window *v, const struct fo_device_ops *d, const struct fo_idle *idle, struct fo_device_ledger *out)
+void fo_window_start(struct fo_window *v, const struct fo_device_ops *d, const struct fo_idle *idle,
+		     struct fo_device_ledger *out)
 {
 	lead_in(v, d, idle, out);
 	if (!out->lead_ns)

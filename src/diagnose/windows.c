@@ -1,5 +1,5 @@
-/* Where steps begin and end on a device. The host runs ahead of it, so a step is what was launched in it: from the begin of the first
- * operation launched in step k to that of the first launched in step k + 1. */
+/* Where steps begin and end on a device. The host runs ahead of it, so a step is what was launched in it: from the
+ * begin of the first operation launched in step k to that of the first launched in step k + 1. */
 #include "diagnose/ledger_int.h"
 
 #include "base/mem.h"
@@ -24,7 +24,8 @@ struct host_step {
 static int by_begin(const void *a, const void *b)
 {
 	const struct host_step *x = a, *y = b;
-	return x->begin != y->begin ? (x->begin > y->begin) - (x->begin < y->begin) : (x->number > y->number) - (x->number < y->number);
+	return x->begin != y->begin ? (x->begin > y->begin) - (x->begin < y->begin)
+				    : (x->number > y->number) - (x->number < y->number);
 }
 
 /* The last step that begins at or before `at`; -1: none. */
@@ -41,8 +42,8 @@ static int64_t step_at(const struct host_step *s, int64_t n, int64_t at)
 	return low - 1;
 }
 
-/* The windows of step `from`, and of those behind it up to `to` that launched nothing: each of these begins when the device has done what
- * was launched before it and the host is there. */
+/* The windows of step `from`, and of those behind it up to `to` that launched nothing: each of these begins when the
+ * device has done what was launched before it and the host is there. */
 static void add_steps(struct fo_windows *w, const struct host_step *s, int64_t from, int64_t to, int64_t done)
 {
 	int64_t at = s[from].first, open = from;
@@ -54,7 +55,8 @@ static void add_steps(struct fo_windows *w, const struct host_step *s, int64_t f
 		if (begin > at)
 			add(w, (struct fo_window){ s[open].number, at, begin, s[open].begin, s[open].end });
 		else
-			w->unseen++; /* the one that is open, or this one where `from` has operations of no length only */
+			w->unseen++; /* the one that is open, or this one where `from` has operations of no length only
+				      */
 		open = begin > at || open != from ? i : open;
 		at = begin;
 	}
@@ -70,7 +72,9 @@ static bool from_host(struct fo_windows *w, const struct fo_device_ops *d, struc
 		s[i].first = INT64_MAX;
 		s[i].last = INT64_MIN;
 	}
-	s[n] = (struct host_step){ .number = -1, .begin = s[n - 1].end, .end = INT64_MAX, .first = INT64_MAX, .last = INT64_MIN };
+	s[n] = (struct host_step){
+		.number = -1, .begin = s[n - 1].end, .end = INT64_MAX, .first = INT64_MAX, .last = INT64_MIN
+	};
 	for (int64_t i = 0; i < d->n; i++) {
 		const struct fo_gpu_op *g = &d->op[i];
 		if (g->launch < 0 || !fo_device_op_counts(d, g))
@@ -81,7 +85,8 @@ static bool from_host(struct fo_windows *w, const struct fo_device_ops *d, struc
 		s[k].first = g->begin_ns < s[k].first ? g->begin_ns : s[k].first;
 		s[k].last = g->end_ns > s[k].last ? g->end_ns : s[k].last;
 	}
-	int64_t before = -1, done = INT64_MIN; /* the last step seen that launched something; when all of these so far were done */
+	int64_t before = -1,
+		done = INT64_MIN; /* the last step seen that launched something; when all of these so far were done */
 	for (int64_t i = 0; i <= n; i++) {
 		if (s[i].first == INT64_MAX)
 			continue;
@@ -104,14 +109,17 @@ static bool from_steps(struct fo_windows *w, const struct fo_device_ops *d)
 	int64_t n = 0;
 	for (int64_t i = 0; i < t->step_count; i++)
 		if (t->step[i].thread >= 0)
-			s[n++] = (struct host_step){ .number = t->step[i].number, .begin = t->step[i].begin_ns, .end = t->step[i].end_ns };
+			s[n++] = (struct host_step){ .number = t->step[i].number,
+						     .begin = t->step[i].begin_ns,
+						     .end = t->step[i].end_ns };
 	bool found = from_host(w, d, s, n);
 	free(s);
 	w->from = t->format == FO_TRACE_NSYS ? FO_WINDOW_NVTX : FO_WINDOW_LAUNCHED_STEPS;
 	return found;
 }
 
-/* The begin of a host's step, or the end of the work that earlier ones left over if that is later: as host_step.c has it. */
+/* The begin of a host's step, or the end of the work that earlier ones left over if that is later: as host_step.c has
+ * it. */
 static int64_t begin_behind_leftovers(const struct fo_device_ops *d, int64_t begin, int64_t first)
 {
 	int64_t at = begin;
@@ -124,8 +132,8 @@ static int64_t begin_behind_leftovers(const struct fo_device_ops *d, int64_t beg
 	return at;
 }
 
-/* The only step that is marked and launched something. Where it ends on the GPU is not in the trace; on the host it is, and what the host
- * did before the first kernel is a part of it. */
+/* The only step that is marked and launched something. Where it ends on the GPU is not in the trace; on the host it is,
+ * and what the host did before the first kernel is a part of it. */
 static bool from_one_step(struct fo_windows *w, const struct fo_device_ops *d)
 {
 	const struct fo_trace *t = d->t;
@@ -133,12 +141,16 @@ static bool from_one_step(struct fo_windows *w, const struct fo_device_ops *d)
 	int64_t n = 0;
 	for (int64_t i = 0; i < t->step_count; i++)
 		if (t->step[i].thread >= 0)
-			s[n++] = (struct host_step){ .number = t->step[i].number, .begin = t->step[i].begin_ns, .end = t->step[i].end_ns,
-						     .first = INT64_MAX, .last = INT64_MIN };
+			s[n++] = (struct host_step){ .number = t->step[i].number,
+						     .begin = t->step[i].begin_ns,
+						     .end = t->step[i].end_ns,
+						     .first = INT64_MAX,
+						     .last = INT64_MIN };
 	qsort(s, (size_t)n, sizeof *s, by_begin);
 	for (int64_t i = 0; i < d->n; i++) {
 		const struct fo_gpu_op *g = &d->op[i];
-		int64_t at = g->launch >= 0 ? d->t->launch[g->launch].begin_ns : 0, k = g->launch >= 0 ? step_at(s, n, at) : -1;
+		int64_t at = g->launch >= 0 ? d->t->launch[g->launch].begin_ns : 0,
+			k = g->launch >= 0 ? step_at(s, n, at) : -1;
 		if (k < 0 || at >= s[k].end || !fo_device_op_counts(d, g))
 			continue;
 		s[k].first = g->begin_ns < s[k].first ? g->begin_ns : s[k].first;
@@ -154,7 +166,8 @@ static bool from_one_step(struct fo_windows *w, const struct fo_device_ops *d)
 		const struct host_step *k = &s[only];
 		int64_t begin = begin_behind_leftovers(d, k->begin, k->first);
 		if (k->last > begin)
-			add(w, (struct fo_window){ k->number, begin, k->last > k->end ? k->last : k->end, k->begin, k->end });
+			add(w, (struct fo_window){ k->number, begin, k->last > k->end ? k->last : k->end, k->begin,
+						   k->end });
 	}
 	free(s);
 	w->from = FO_WINDOW_HOST_STEP;
@@ -177,7 +190,8 @@ static int64_t first_from(const struct fo_device_ops *d, int64_t at)
 	return low < d->n ? d->op[low].begin_ns : INT64_MAX;
 }
 
-/* By the profiler's copies of the steps on the GPU, whose begins alone are believed: their lengths are wrong on some devices. */
+/* By the profiler's copies of the steps on the GPU, whose begins alone are believed: their lengths are wrong on some
+ * devices. */
 static bool from_gpu_steps(struct fo_windows *w, const struct fo_device_ops *d)
 {
 	const struct fo_trace *t = d->t;
@@ -185,7 +199,9 @@ static bool from_gpu_steps(struct fo_windows *w, const struct fo_device_ops *d)
 	int64_t n = 0;
 	for (int64_t i = 0; i < t->step_count; i++)
 		if (t->step[i].thread < 0 && t->step[i].device == d->device)
-			s[n++] = (struct host_step){ .number = t->step[i].number, .begin = t->step[i].begin_ns, .end = t->step[i].end_ns };
+			s[n++] = (struct host_step){ .number = t->step[i].number,
+						     .begin = t->step[i].begin_ns,
+						     .end = t->step[i].end_ns };
 	qsort(s, (size_t)n, sizeof *s, by_begin);
 	bool sane = true;
 	int64_t kept = 0;
@@ -225,7 +241,8 @@ struct notes {
 /* "iteration 12", "train_step", "step12", but not an optimizer's or a scheduler's step, which is a part of one. */
 static bool names_iteration(const char *name)
 {
-	static const char *const part[] = { "optimizer", "scheduler", "scaler", "lr", "grad", "engine", "adam", "adamw", "sgd" };
+	static const char *const part[] = { "optimizer", "scheduler", "scaler", "lr", "grad",
+					    "engine",    "adam",      "adamw",  "sgd" };
 	static const char *const whole[] = { "iteration", "iter", "step", "minibatch", "training_batch" };
 	for (size_t i = 0; i < sizeof part / sizeof *part; i++)
 		if (fo_text_has_word(name, part[i]))
@@ -300,7 +317,9 @@ static bool from_notes(struct fo_windows *w, const struct fo_device_ops *d)
 			continue;
 		int64_t number = split_name(name, fo_trace_text(t, o->name));
 		if (!strcmp(name, best->name)) {
-			s[n] = (struct host_step){ .number = number >= 0 ? number : n, .begin = o->begin_ns, .end = o->end_ns };
+			s[n] = (struct host_step){ .number = number >= 0 ? number : n,
+						   .begin = o->begin_ns,
+						   .end = o->end_ns };
 			n++;
 		}
 	}
@@ -314,13 +333,14 @@ static bool from_notes(struct fo_windows *w, const struct fo_device_ops *d)
 
 static bool is_product(const struct fo_gpu_op *g)
 {
-	return g->class == FO_K_GEMM || g->class == FO_K_GEMM_FP8 || g->class == FO_K_ATTENTION_FORWARD || g->class == FO_K_ATTENTION_BACKWARD ||
-	       g->class == FO_K_CONV;
+	return g->class == FO_K_GEMM || g->class == FO_K_GEMM_FP8 || g->class == FO_K_ATTENTION_FORWARD ||
+	       g->class == FO_K_ATTENTION_BACKWARD || g->class == FO_K_CONV;
 }
 
-/* A step ends where the optimizer's kernels do: the next matrix product belongs to the next step, and so does what stands in front of
- * it and behind the last of these kernels. Where updates lie inside the backward pass there are several groups of them in a step: then
- * the steps so found differ in their number of operations, and none of them is believed. */
+/* A step ends where the optimizer's kernels do: the next matrix product belongs to the next step, and so does what
+ * stands in front of it and behind the last of these kernels. Where updates lie inside the backward pass there are
+ * several groups of them in a step: then the steps so found differ in their number of operations, and none of them is
+ * believed. */
 static bool from_optimizer(struct fo_windows *w, const struct fo_device_ops *d)
 {
 	int64_t after = INT64_MIN, at = INT64_MIN, ops = 0, least = INT64_MAX, most = 0;
@@ -361,8 +381,8 @@ static bool from_optimizer(struct fo_windows *w, const struct fo_device_ops *d)
 
 /* ---- without steps ---- */
 
-/* From the first operation to the last end. Operations left over from before the profiler looked have no launch record: they begin the
- * window only where nothing is linked at all. */
+/* From the first operation to the last end. Operations left over from before the profiler looked have no launch record:
+ * they begin the window only where nothing is linked at all. */
 static void whole(struct fo_windows *w, const struct fo_device_ops *d, bool leftovers)
 {
 	int64_t begin = INT64_MAX, linked = INT64_MAX, end = INT64_MIN;
@@ -384,8 +404,9 @@ static void whole(struct fo_windows *w, const struct fo_device_ops *d, bool left
 
 void fo_windows_find(struct fo_windows *w, const struct fo_device_ops *d, bool take_all)
 {
-	static bool (*const way[])(struct fo_windows *, const struct fo_device_ops *) = { from_steps, from_one_step, from_gpu_steps, from_notes,
-											   from_optimizer };
+	static bool (*const way[])(struct fo_windows *, const struct fo_device_ops *) = { from_steps, from_one_step,
+											  from_gpu_steps, from_notes,
+											  from_optimizer };
 	*w = (struct fo_windows){ 0 };
 	for (size_t i = 0; !take_all && i < sizeof way / sizeof *way; i++) {
 		if (way[i](w, d))

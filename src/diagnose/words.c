@@ -30,7 +30,7 @@ const char *const fo_class_words[FO_K_COUNT] = {
 };
 
 const char *const fo_copy_words[FO_COPY_COUNT] = {
-	[FO_COPY_NONE] = "fills",	 [FO_COPY_H2D] = "host to device",  [FO_COPY_D2H] = "device to host",
+	[FO_COPY_NONE] = "fills",        [FO_COPY_H2D] = "host to device",  [FO_COPY_D2H] = "device to host",
 	[FO_COPY_D2D] = "on the device", [FO_COPY_P2P] = "between devices", [FO_COPY_OTHER] = "direction not told",
 };
 
@@ -59,5 +59,7 @@ const char *fo_row_words(const char *row)
 			return fo_idle_words[i];
 	if (!strcmp(row, "late_begin"))
 		return "a late begin";
-	return !strcmp(row, "exposed_mem") ? "exposed copies" : !strcmp(row, "exposed_transfer") ? fo_transfer_words : row;
+	return !strcmp(row, "exposed_mem")        ? "exposed copies"
+	       : !strcmp(row, "exposed_transfer") ? fo_transfer_words
+						  : row;
 }

@@ -14,7 +14,7 @@ static double zero_of(const struct fo_axis *a) { return a->unit == FO_DRAW_FACTO
 /* The end of a whisker: a cap, or an arrow where the axis is too short for it. */
 static void whisker_end(struct fo_str *out, const struct fo_axis *a, double v, int mid, int cap)
 {
-	bool left = v < a->lo, right = v > a->hi;
+	bool left = v<a->lo, right = v> a->hi;
 	int x = across(a, v), back = left ? ARROW : -ARROW;
 	if (left || right)
 		fo_str_printf(out, "M%d %dL%d %dL%d %d", x + back, mid - 2 * cap, x, mid, x + back, mid + 2 * cap);
@@ -164,8 +164,8 @@ static void stack_marks(struct fo_str *out, const struct fo_draw_stacks *c, size
 		if (!(share > 0))
 			continue;
 		int from = (int)lround(at * FO_PLOT_WIDTH), to = (int)lround((at + share) * FO_PLOT_WIDTH);
-		fo_str_printf(out, "<rect class=\"part p%zu\" x=\"%d\" y=\"0\" width=\"%d\" height=\"%d\">", tone_of(c, i), from,
-			      to - from, TRACK);
+		fo_str_printf(out, "<rect class=\"part p%zu\" x=\"%d\" y=\"0\" width=\"%d\" height=\"%d\">",
+			      tone_of(c, i), from, to - from, TRACK);
 		fo_draw_escaped(out, "<title>", c->part_name[i], ", ");
 		fo_draw_escaped(out, "", fo_draw_number(text, share / length, FO_DRAW_SHARE), "</title></rect>\n");
 	}
@@ -185,8 +185,8 @@ static void stack_bar(struct fo_str *out, const struct fo_draw_stacks *c, size_t
 		share = part_of(s, i) / sum * length;
 		if (share < 0.06)
 			continue;
-		fo_str_printf(out, "<b class=\"p%zu%s\" style=\"left:%.2f%%\" aria-hidden=\"true\">%s</b>", tone_of(c, i),
-			      share < 0.16 ? " wide" : "", 100 * (at + share / 2),
+		fo_str_printf(out, "<b class=\"p%zu%s\" style=\"left:%.2f%%\" aria-hidden=\"true\">%s</b>",
+			      tone_of(c, i), share < 0.16 ? " wide" : "", 100 * (at + share / 2),
 			      fo_draw_number(text, share / length, FO_DRAW_SHARE));
 	}
 	fo_str_puts(out, "</div>\n");
@@ -222,7 +222,8 @@ static void table_by_part(struct fo_str *out, const struct fo_draw_stacks *c, si
 	fo_str_puts(out, "<table class=\"slim\">");
 	fo_str_puts(out, "<thead><tr><th scope=\"col\">part</th>");
 	for (size_t k = 0; k < c->stacks; k++)
-		fo_draw_escaped(out, "<th scope=\"col\" class=\"r\">", c->head ? c->head[k] : c->stack[k].name, "</th>");
+		fo_draw_escaped(out, "<th scope=\"col\" class=\"r\">", c->head ? c->head[k] : c->stack[k].name,
+				"</th>");
 	fo_str_puts(out, "</tr></thead>\n<tbody>\n");
 	for (size_t i = 0; i < parts; i++) {
 		if (!anyone_has(c, i))
@@ -277,7 +278,10 @@ static void parts_legend(struct fo_str *out, const struct fo_draw_stacks *c, siz
 			fo_draw_swatch(out, tone_of(c, i));
 			fo_draw_escaped(out, "", c->part_name[i], "");
 			if (shares)
-				fo_draw_escaped(out, "<b>\u00a0", fo_draw_number(text, part_of(c->stack, i) / whole(c->stack, parts), FO_DRAW_SHARE), "</b>");
+				fo_draw_escaped(out, "<b>\u00a0",
+						fo_draw_number(text, part_of(c->stack, i) / whole(c->stack, parts),
+							       FO_DRAW_SHARE),
+						"</b>");
 			fo_str_puts(out, "</li>\n");
 		}
 	fo_str_puts(out, "</ul>\n");

@@ -1,13 +1,16 @@
-/* Pages and pictures for people: one HTML file that needs nothing else. No network, no script, no font; dark and light as the
- * reader's system says; readable on a telephone (390 px), on a desk and on paper.
+/* Pages and pictures for people: one HTML file that needs nothing else. No network, no script, no font; dark and light
+ * as the reader's system says; readable on a telephone (390 px), on a desk and on paper.
  *
- * Text is HTML and keeps its size at every width; SVG carries marks only and stretches with the page. What fo_draw_page_begin
- * to fo_draw_page_end append is HTML and well-formed XML at once. A policy in the head forbids whatever a browser might fetch.
+ * Text is HTML and keeps its size at every width; SVG carries marks only and stretches with the page. What
+ * fo_draw_page_begin to fo_draw_page_end append is HTML and well-formed XML at once. A policy in the head forbids
+ * whatever a browser might fetch.
  *
- * Every string that is given is escaped here (fo_str_xml); NULL is the empty string. Nothing is kept: all pointers are only read
- * during the call. Numbers that are not finite are left out. Nothing fails: what has no finite number says so in its place.
+ * Every string that is given is escaped here (fo_str_xml); NULL is the empty string. Nothing is kept: all pointers are
+ * only read during the call. Numbers that are not finite are left out. Nothing fails: what has no finite number says so
+ * in its place.
  *
- * Nothing is told by colour alone: lines have dashes, marks and a legend, parts of a bar stand in the order of their table. */
+ * Nothing is told by colour alone: lines have dashes, marks and a legend, parts of a bar stand in the order of their
+ * table. */
 #ifndef FO_DRAW_DRAW_H
 #define FO_DRAW_DRAW_H
 
@@ -32,19 +35,20 @@ void fo_draw_code(struct fo_str *out, const char *text);
 /* What opens on demand, until fo_draw_details_end. */
 void fo_draw_details_begin(struct fo_str *out, const char *summary, bool open);
 void fo_draw_details_end(struct fo_str *out);
-/* A frame with a heading of its own, until fo_draw_card_end; tag: a few words above the heading, that say of what kind it is. */
+/* A frame with a heading of its own, until fo_draw_card_end; tag: a few words above the heading, that say of what kind
+ * it is. */
 void fo_draw_card_begin(struct fo_str *out, const char *title, const char *tag, bool serious);
 void fo_draw_card_end(struct fo_str *out);
 
-/* Figures side by side: a large value (words are set smaller), its name above, a remark below (may be NULL). Rows are filled: of 5, 6
- * and 9 three stand in a row, of other counts above 4 four, and the last row's are wider. */
+/* Figures side by side: a large value (words are set smaller), its name above, a remark below (may be NULL). Rows are
+ * filled: of 5, 6 and 9 three stand in a row, of other counts above 4 four, and the last row's are wider. */
 struct fo_draw_fact {
 	const char *name, *value, *note;
 };
 void fo_draw_facts(struct fo_str *out, const struct fo_draw_fact *fact, size_t n);
 
-/* A table. align has 'l' or 'r' for each column. On narrow pages a table of three or more columns becomes a list: each cell
- * on its own line behind the name of its column. caption may be NULL. */
+/* A table. align has 'l' or 'r' for each column. On narrow pages a table of three or more columns becomes a list: each
+ * cell on its own line behind the name of its column. caption may be NULL. */
 enum { FO_DRAW_COLUMNS = 16 };
 struct fo_draw_table {
 	struct fo_str *out;
@@ -55,10 +59,11 @@ struct fo_draw_table {
 };
 void fo_draw_table_begin(struct fo_draw_table *t, struct fo_str *out, const char *caption, const char *align,
 			 const char *const *head);
-/* As wide as its text; as wide as the page; as wide as its text with columns that stay columns on a narrow page (three, two of them short). */
+/* As wide as its text; as wide as the page; as wide as its text with columns that stay columns on a narrow page (three,
+ * two of them short). */
 enum fo_draw_shape { FO_DRAW_FITTED, FO_DRAW_FULL, FO_DRAW_SLIM };
-void fo_draw_table_shaped(struct fo_draw_table *t, struct fo_str *out, enum fo_draw_shape shape, const char *caption, const char *align,
-			  const char *const *head);
+void fo_draw_table_shaped(struct fo_draw_table *t, struct fo_str *out, enum fo_draw_shape shape, const char *caption,
+			  const char *align, const char *const *head);
 void fo_draw_table_row(struct fo_draw_table *t, const char *const *cell); /* one for each column */
 /* title (may be NULL): what a pointer that rests on the first cell shows. */
 void fo_draw_table_row_titled(struct fo_draw_table *t, const char *title, const char *const *cell);
@@ -66,17 +71,17 @@ void fo_draw_table_end(struct fo_draw_table *t);
 
 /* ---- numbers ---- */
 
-/* What an axis counts. SHARE: a fraction, shown in percent; CHANGE: the same with its sign; FACTOR: times something, 1 is no
- * change. */
+/* What an axis counts. SHARE: a fraction, shown in percent; CHANGE: the same with its sign; FACTOR: times something, 1
+ * is no change. */
 enum fo_draw_unit { FO_DRAW_NUMBER, FO_DRAW_SHARE, FO_DRAW_CHANGE, FO_DRAW_BYTES, FO_DRAW_SECONDS, FO_DRAW_FACTOR };
 /* "54.3 %", "+1.2 %", "1.50 GiB", "12.5 ms", "x 1.118", "3.25"; "-" when not finite. buf is returned. */
 char *fo_draw_number(char buf[32], double v, enum fo_draw_unit unit);
 
 /* ---- lines ---- */
 
-/* A run of points. x ascends (points that go back are left out); a y that is not finite (with y_log: not above 0) interrupts the
- * line. Long runs are thinned to the first, least, greatest and last point of each column of the picture (M4: Jugel and others,
- * VLDB 2014), so that no peak is lost. x NULL: 0, 1, 2, ... */
+/* A run of points. x ascends (points that go back are left out); a y that is not finite (with y_log: not above 0)
+ * interrupts the line. Long runs are thinned to the first, least, greatest and last point of each column of the picture
+ * (M4: Jugel and others, VLDB 2014), so that no peak is lost. x NULL: 0, 1, 2, ... */
 enum { FO_DRAW_STYLES = 6 };
 struct fo_draw_series {
 	const char *name; /* in the legend; NULL: not there */
@@ -104,24 +109,26 @@ struct fo_draw_lines {
 	const char *x_name, *y_name;
 	enum fo_draw_unit y_unit;
 	bool y_log;
-	/* The y axis holds at least this (NaN: nothing said) and all that is drawn. An axis of shares of a peak ends at 1. */
+	/* The y axis holds at least this (NaN: nothing said) and all that is drawn. An axis of shares of a peak ends
+	 * at 1. */
 	double y_lo, y_hi;
 	const struct fo_draw_series *series;
 	size_t n;
 	const struct fo_draw_band *band;
 	size_t bands;
 	const char *band_name[FO_DRAW_BANDS]; /* in the legend; NULL: not there */
-	const struct fo_draw_level *level;     /* the y axis holds them */
+	const struct fo_draw_level *level;    /* the y axis holds them */
 	size_t levels;
 };
 void fo_draw_lines(struct fo_str *out, const struct fo_draw_lines *c);
 
 /* ---- areas on top of each other ---- */
 
-/* Of the style sheet's colours the first 16 can be told apart by everybody; the others are for charts that give each part its tone. */
+/* Of the style sheet's colours the first 16 can be told apart by everybody; the others are for charts that give each
+ * part its tone. */
 enum { FO_DRAW_PARTS = 28 };
-/* layer[l][i], all >= 0, stands at x = i; layers are stacked, the first at the bottom. Thinned to the point with the greatest sum
- * of each column, so that the peak is exact. At most FO_DRAW_PARTS layers. */
+/* layer[l][i], all >= 0, stands at x = i; layers are stacked, the first at the bottom. Thinned to the point with the
+ * greatest sum of each column, so that the peak is exact. At most FO_DRAW_PARTS layers. */
 struct fo_draw_areas {
 	const char *title, *desc, *x_name, *y_name;
 	enum fo_draw_unit y_unit;
@@ -133,11 +140,12 @@ void fo_draw_areas(struct fo_str *out, const struct fo_draw_areas *c);
 
 /* ---- bars ---- */
 
-/* Rows of one bar (or of two, one below the other: measured and predicted) from zero to value, with whiskers lo to hi. The second
- * bar is hollow.
+/* Rows of one bar (or of two, one below the other: measured and predicted) from zero to value, with whiskers lo to hi.
+ * The second bar is hollow.
  *
- * Factors stand on a logarithmic axis and begin at 1, so that a half is as long as a double. It holds all bars; a whisker that
- * would take more room than they do, as that of a gain that nothing resolves, is cut at its end with an arrow. */
+ * Factors stand on a logarithmic axis and begin at 1, so that a half is as long as a double. It holds all bars; a
+ * whisker that would take more room than they do, as that of a gain that nothing resolves, is cut at its end with an
+ * arrow. */
 enum fo_draw_tone { FO_DRAW_PLAIN, FO_DRAW_DOUBTFUL /* hatched */, FO_DRAW_BAD /* another colour */ };
 struct fo_draw_bar {
 	double value, lo, hi; /* NaN value: no bar; NaN lo or hi: no whiskers */
@@ -161,8 +169,8 @@ void fo_draw_bars(struct fo_str *out, const struct fo_draw_bars *c);
 
 /* ---- bars of parts ---- */
 
-/* What a whole is made of, one bar for each whole, and below a table with every part of every whole, which is the legend too. Parts
- * below 0 count as 0. At most FO_DRAW_PARTS parts. */
+/* What a whole is made of, one bar for each whole, and below a table with every part of every whole, which is the
+ * legend too. Parts below 0 count as 0. At most FO_DRAW_PARTS parts. */
 struct fo_draw_stack {
 	const char *name, *total; /* "before", "2.47 s" (may be NULL) */
 	const double *part;       /* as many as part names; in one unit */
@@ -174,10 +182,12 @@ struct fo_draw_stacks {
 	size_t parts;
 	const struct fo_draw_stack *stack;
 	size_t stacks;
-	const char *const *head; /* their columns in the table, short enough for three on a telephone; NULL: their names */
+	const char *const
+		*head; /* their columns in the table, short enough for three on a telephone; NULL: their names */
 	bool to_scale; /* lengths as the wholes are to each other; else each is as long as the page */
-	bool legend;   /* of one whole: a legend with each part's share instead of a table, which would leave most of the page empty */
-	bool dense;    /* thin bars, one line each, with a legend instead of labels and table: for many wholes */
+	bool legend; /* of one whole: a legend with each part's share instead of a table, which would leave most of the
+			page empty */
+	bool dense;  /* thin bars, one line each, with a legend instead of labels and table: for many wholes */
 };
 void fo_draw_stacks(struct fo_str *out, const struct fo_draw_stacks *c);
 
@@ -205,12 +215,13 @@ void fo_draw_waterfall(struct fo_str *out, const struct fo_draw_waterfall *c);
 enum { FO_DRAW_LANES = 24, FO_DRAW_LANE_ROWS = 5 };
 /* What is drawn lies in [from, to); what lies outside is cut or left out. */
 struct fo_draw_span {
-	double from, to; /* seconds, as the chart's */
-	int tone;        /* colour and legend: 0 to FO_DRAW_PARTS - 1, others count around */
-	const char *name;  /* inside where it has room, shortened; the pointer shows all of it */
+	double from, to;  /* seconds, as the chart's */
+	int tone;         /* colour and legend: 0 to FO_DRAW_PARTS - 1, others count around */
+	const char *name; /* inside where it has room, shortened; the pointer shows all of it */
 };
 /* Spans by begin, then longest first. Those that overlap or lie in others are put on rows below each other, at most
- * FO_DRAW_LANE_ROWS; what is deeper is not drawn. Neighbours of one tone that are too narrow to be told apart become one mark. */
+ * FO_DRAW_LANE_ROWS; what is deeper is not drawn. Neighbours of one tone that are too narrow to be told apart become
+ * one mark. */
 struct fo_draw_lane {
 	const char *name;
 	const struct fo_draw_span *span;
@@ -230,9 +241,9 @@ struct fo_draw_lanes {
 	const char *title, *desc;
 	double from, to; /* of the picture; its axis begins at 0 */
 	const struct fo_draw_lane *lane;
-	size_t lanes; /* at most FO_DRAW_LANES */
+	size_t lanes;                         /* at most FO_DRAW_LANES */
 	const char *tone_name[FO_DRAW_PARTS]; /* legend, of the tones that are drawn; NULL: not there */
-	const struct fo_draw_mark *mark; /* may be NULL */
+	const struct fo_draw_mark *mark;      /* may be NULL */
 	const struct fo_draw_arrow *arrow;
 	size_t arrows;
 };

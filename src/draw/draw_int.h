@@ -4,7 +4,8 @@
 
 #include "draw/draw.h"
 
-/* The view box of every plot; it is stretched to the page, so marks never scale their strokes (class k of the style sheet). */
+/* The view box of every plot; it is stretched to the page, so marks never scale their strokes (class k of the style
+ * sheet). */
 enum { FO_PLOT_WIDTH = 4000, FO_PLOT_HEIGHT = 1000 };
 /* Columns that long runs are thinned to: about the points that a plot of a page of 1,280 px has. */
 enum { FO_PLOT_COLUMNS = 1000 };
@@ -18,8 +19,8 @@ struct fo_axis {
 	double tick[FO_AXIS_TICKS];
 	int ticks;
 };
-/* An axis that holds [lo, hi] with about `want` ticks. tight: it ends exactly there, else at a tick. Without finite numbers: 0 to
- * 1. */
+/* An axis that holds [lo, hi] with about `want` ticks. tight: it ends exactly there, else at a tick. Without finite
+ * numbers: 0 to 1. */
 void fo_axis_fit(struct fo_axis *a, double lo, double hi, int want, bool tight);
 double fo_axis_at(const struct fo_axis *a, double v); /* 0 to 1, clamped; NaN stays */
 char *fo_axis_label(const struct fo_axis *a, double v, char buf[32]);
@@ -35,7 +36,8 @@ void fo_figure_end(struct fo_str *out);
 void fo_draw_swatch(struct fo_str *out, size_t part);
 /* The svg that stretches over its frame, with title and description; ends with </svg>, which the caller writes. */
 void fo_svg_begin(struct fo_str *out, const char *title, const char *desc, int width, int height);
-/* Frame of a plot with both axes: y labels, name, the svg with its grid; after the marks fo_plot_end draws the x labels. */
+/* Frame of a plot with both axes: y labels, name, the svg with its grid; after the marks fo_plot_end draws the x
+ * labels. */
 void fo_plot_begin(struct fo_str *out, const struct fo_axis *x, const struct fo_axis *y, const char *title,
 		   const char *desc, const char *y_name);
 void fo_plot_end(struct fo_str *out, const struct fo_axis *x, const char *x_name);

@@ -9,10 +9,10 @@
 #include <string.h>
 
 enum {
-	ROW = 22, /* px of a row of spans; the style sheet's labels are 20 high */
-	NAME = 24, /* px that a lane's name takes, with the room above it */
-	HEAD = 20, /* px above the first lane, for the name of the mark */
-	NAME_LETTERS = 42, /* that fit beside each other on a telephone */
+	ROW = 22,                               /* px of a row of spans; the style sheet's labels are 20 high */
+	NAME = 24,                              /* px that a lane's name takes, with the room above it */
+	HEAD = 20,                              /* px above the first lane, for the name of the mark */
+	NAME_LETTERS = 42,                      /* that fit beside each other on a telephone */
 	FINE = FO_PLOT_WIDTH / FO_PLOT_COLUMNS, /* narrower than this is less than a pixel */
 };
 /* Pixels of the narrowest lane of either layout. */
@@ -52,8 +52,9 @@ static void put_mark(struct lane *l, int r, const struct mark *m)
 	if (!m->spans)
 		return;
 	/* An outline would hide what is as narrow as it. */
-	fo_str_printf(&l->marks, "<rect class=\"part p%d%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"><title>", m->tone, width < 4 * FINE ? " fine" : "", m->from,
-		      r * ROW + 1, width < FINE / 2 ? FINE / 2 : width, ROW - 2);
+	fo_str_printf(&l->marks, "<rect class=\"part p%d%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"><title>",
+		      m->tone, width < 4 * FINE ? " fine" : "", m->from, r * ROW + 1,
+		      width < FINE / 2 ? FINE / 2 : width, ROW - 2);
 	if (m->spans == 1)
 		fo_draw_escaped(&l->marks, "", m->name, ", ");
 	else
@@ -61,14 +62,17 @@ static void put_mark(struct lane *l, int r, const struct mark *m)
 	fo_draw_escaped(&l->marks, "", fo_draw_number(text, m->seconds, FO_DRAW_SECONDS), "</title></rect>\n");
 }
 
-/* Pixels of a letter at 12 px in the widest of the usual fonts (DejaVu Sans), rounded up; what is not ASCII counts as a capital. */
+/* Pixels of a letter at 12 px in the widest of the usual fonts (DejaVu Sans), rounded up; what is not ASCII counts as a
+ * capital. */
 static double letter_px(const char *s)
 {
 	if (strchr("mwMW@%", *s))
 		return 12;
 	if (strchr("ijlftrI.,:;'|!()[]- ", *s))
 		return 6;
-	return strchr("acesxzvyk", *s) ? 7.6 : (*s >= 'b' && *s <= 'z') || (*s >= '0' && *s <= '9') || *s == '_' ? 8 : 10.2;
+	return strchr("acesxzvyk", *s)                                             ? 7.6
+	       : (*s >= 'b' && *s <= 'z') || (*s >= '0' && *s <= '9') || *s == '_' ? 8
+										   : 10.2;
 }
 
 /* As much of the name as the pixels hold, dots behind it where that is not all; less than two letters say nothing. */
@@ -91,8 +95,9 @@ static void put_label(struct lane *l, int r, const struct mark *m, const char *c
 	if (!at || (s[at] && n < 3))
 		return;
 	snprintf(text, sizeof text, "%.*s%s", (int)at, s, s[at] ? "…" : "");
-	fo_str_printf(&l->labels, "<b class=\"p%d %s\" style=\"left:%.3f%%;width:%.3f%%;top:%dpx\" aria-hidden=\"true\">", m->tone, cls,
-		      100.0 * m->from / FO_PLOT_WIDTH, 100 * share, r * ROW + 1);
+	fo_str_printf(&l->labels,
+		      "<b class=\"p%d %s\" style=\"left:%.3f%%;width:%.3f%%;top:%dpx\" aria-hidden=\"true\">", m->tone,
+		      cls, 100.0 * m->from / FO_PLOT_WIDTH, 100 * share, r * ROW + 1);
 	fo_draw_escaped(&l->labels, "", text, "</b>\n");
 }
 
@@ -150,20 +155,24 @@ static void legend(struct picture *p)
 static void overlay(struct picture *p, int height)
 {
 	const struct fo_draw_mark *m = p->c->mark;
-	fo_str_printf(p->out, "<div class=\"over\"><svg viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" aria-hidden=\"true\">", FO_PLOT_WIDTH,
-		      height);
+	fo_str_printf(
+		p->out,
+		"<div class=\"over\"><svg viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" aria-hidden=\"true\">",
+		FO_PLOT_WIDTH, height);
 	if (m && m->to >= m->from)
-		fo_str_printf(p->out, "<path class=\"gap\" d=\"M%d %dH%dV%dH%dz\"/>", across(p, m->from), HEAD, across(p, m->to), height,
-			      across(p, m->from));
+		fo_str_printf(p->out, "<path class=\"gap\" d=\"M%d %dH%dV%dH%dz\"/>", across(p, m->from), HEAD,
+			      across(p, m->to), height, across(p, m->from));
 	for (size_t i = 0; i < p->c->arrows; i++) {
 		const struct fo_draw_arrow *a = &p->c->arrow[i];
-		if (a->from_lane >= p->c->lanes || a->to_lane >= p->c->lanes || !isfinite(share_of(p, a->from)) || !isfinite(share_of(p, a->to)))
+		if (a->from_lane >= p->c->lanes || a->to_lane >= p->c->lanes || !isfinite(share_of(p, a->from)) ||
+		    !isfinite(share_of(p, a->to)))
 			continue;
 		const struct lane *l = &p->lane[a->from_lane], *to = &p->lane[a->to_lane];
 		bool down = to->top > l->top;
 		int x = across(p, a->to), y = down ? to->top : to->top + to->rows * ROW, head = down ? -7 : 7;
-		fo_str_printf(p->out, "<path class=\"arrow\" d=\"M%d %dL%d %dM%d %dL%d %dL%d %d\"/>", across(p, a->from),
-			      down ? l->top + l->rows * ROW : l->top, x, y, x - 4 * FINE, y + head, x, y, x + 4 * FINE, y + head);
+		fo_str_printf(p->out, "<path class=\"arrow\" d=\"M%d %dL%d %dM%d %dL%d %dL%d %d\"/>",
+			      across(p, a->from), down ? l->top + l->rows * ROW : l->top, x, y, x - 4 * FINE, y + head,
+			      x, y, x + 4 * FINE, y + head);
 	}
 	fo_str_puts(p->out, "</svg></div>\n");
 	if (!m || !(m->to >= m->from))

@@ -106,10 +106,14 @@ static bool is_number(const char *s)
 void fo_draw_facts(struct fo_str *out, const struct fo_draw_fact *fact, size_t n)
 {
 	int across = n == 5 || n == 6 || n == 9 ? 3 : n > 4 ? 4 : 0;
-	fo_str_puts(out, across == 3 ? "<dl class=\"facts c3\">\n" : across ? "<dl class=\"facts c4\">\n" : "<dl class=\"facts\">\n");
+	fo_str_puts(out, across == 3 ? "<dl class=\"facts c3\">\n"
+			 : across    ? "<dl class=\"facts c4\">\n"
+				     : "<dl class=\"facts\">\n");
 	for (size_t i = 0; i < n; i++) {
 		fo_draw_escaped(out, "<div><dt>", fact[i].name, "</dt>");
-		fo_draw_escaped(out, is_number(fact[i].value ? fact[i].value : "") ? "<dd class=\"v\">" : "<dd class=\"v w\">", fact[i].value, "</dd>");
+		fo_draw_escaped(
+			out, is_number(fact[i].value ? fact[i].value : "") ? "<dd class=\"v\">" : "<dd class=\"v w\">",
+			fact[i].value, "</dd>");
 		if (fact[i].note)
 			fo_draw_escaped(out, "<dd class=\"n\">", fact[i].note, "</dd>");
 		fo_str_puts(out, "</div>\n");
@@ -123,17 +127,20 @@ void fo_draw_table_begin(struct fo_draw_table *t, struct fo_str *out, const char
 	fo_draw_table_shaped(t, out, FO_DRAW_FITTED, caption, align, head);
 }
 
-void fo_draw_table_shaped(struct fo_draw_table *t, struct fo_str *out, enum fo_draw_shape shape, const char *caption, const char *align,
-			  const char *const *head)
+void fo_draw_table_shaped(struct fo_draw_table *t, struct fo_str *out, enum fo_draw_shape shape, const char *caption,
+			  const char *align, const char *const *head)
 {
 	size_t cols = strlen(align);
-	struct fo_draw_table made = { .out = out, .align = align, .cols = cols < FO_DRAW_COLUMNS ? (int)cols : FO_DRAW_COLUMNS };
+	struct fo_draw_table made = { .out = out,
+				      .align = align,
+				      .cols = cols < FO_DRAW_COLUMNS ? (int)cols : FO_DRAW_COLUMNS };
 	made.list = made.cols >= LIST && shape != FO_DRAW_SLIM;
 	*t = made;
-	fo_str_puts(out, shape == FO_DRAW_SLIM			? "<table class=\"slim\">\n"
+	fo_str_puts(out, shape == FO_DRAW_SLIM              ? "<table class=\"slim\">\n"
 			 : shape == FO_DRAW_FULL && t->list ? "<table class=\"list full\">\n"
-			 : shape == FO_DRAW_FULL	     ? "<table class=\"slim full\">\n"
-			 : t->list ? "<table class=\"list\">\n" : "<table>\n");
+			 : shape == FO_DRAW_FULL            ? "<table class=\"slim full\">\n"
+			 : t->list                          ? "<table class=\"list\">\n"
+							    : "<table>\n");
 	if (caption)
 		fo_draw_escaped(out, "<caption>", caption, "</caption>\n");
 	fo_str_puts(out, "<thead><tr>");

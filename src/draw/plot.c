@@ -182,8 +182,9 @@ static void draw_levels(struct fo_str *out, const struct fo_draw_lines *c, const
 		const struct fo_draw_level *v = &c->level[i];
 		if (!isfinite(fo_axis_at(y, v->lo)) || !isfinite(fo_axis_at(y, v->hi)))
 			continue;
-		fo_str_printf(out, "<path class=\"%s\" d=\"M0 %dV%dH%dV%dz\"/>\n", level_class(v), down(fo_axis_at(y, v->lo)),
-			      down(fo_axis_at(y, v->hi)), FO_PLOT_WIDTH, down(fo_axis_at(y, v->lo)));
+		fo_str_printf(out, "<path class=\"%s\" d=\"M0 %dV%dH%dV%dz\"/>\n", level_class(v),
+			      down(fo_axis_at(y, v->lo)), down(fo_axis_at(y, v->hi)), FO_PLOT_WIDTH,
+			      down(fo_axis_at(y, v->lo)));
 	}
 }
 
@@ -210,7 +211,8 @@ static void legend(struct fo_str *out, const struct fo_draw_lines *c)
 		}
 	for (size_t i = 0; i < c->levels; i++)
 		if (isfinite(c->level[i].lo) && isfinite(c->level[i].hi)) {
-			fo_str_printf(out, sample, level_class(&c->level[i]), c->level[i].hi > c->level[i].lo ? "M2 1H32V13H2z" : "M2 7H32");
+			fo_str_printf(out, sample, level_class(&c->level[i]),
+				      c->level[i].hi > c->level[i].lo ? "M2 1H32V13H2z" : "M2 7H32");
 			fo_draw_escaped(out, "", c->level[i].name, "</li>\n");
 		}
 	fo_str_puts(out, "</ul>\n");

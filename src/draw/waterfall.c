@@ -9,7 +9,8 @@ static int across(const struct fo_axis *a, double v) { return (int)lround(fo_axi
 
 static double taken(const struct fo_draw_fall *f) { return isfinite(f->amount) ? f->amount : 0; }
 
-static void row_begin(struct fo_str *out, const struct fo_axis *a, const char *name, const char *note, const char *value)
+static void row_begin(struct fo_str *out, const struct fo_axis *a, const char *name, const char *note,
+		      const char *value)
 {
 	fo_draw_escaped(out, "<div class=\"row\"><div class=\"n\">", name, "");
 	if (note && *note)
@@ -31,8 +32,8 @@ static void row_end(struct fo_str *out, const struct fo_axis *a, const char *val
 static void mark(struct fo_str *out, const struct fo_axis *a, const char *cls, double x, double y)
 {
 	int from = across(a, fmin(x, y)), to = across(a, fmax(x, y));
-	fo_str_printf(out, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>", cls, from, TOP, to - from,
-		      BOTTOM - TOP);
+	fo_str_printf(out, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>", cls, from, TOP,
+		      to - from, BOTTOM - TOP);
 }
 
 /* The level that a row hands on: from its mark down to the next one. */

@@ -244,7 +244,8 @@ static fo_status add_file(struct fo_catalogue *c, const char *name)
 	return st;
 }
 
-/* data/devices.csv as it was when this was built (cmake/FlatoutSources.cmake, fo_embed): a copied program needs no file beside it. */
+/* data/devices.csv as it was when this was built (cmake/FlatoutSources.cmake, fo_embed): a copied program needs no file
+ * beside it. */
 static const char builtin[] = {
 #include "devices.inc"
 };
@@ -257,8 +258,10 @@ fo_status fo_catalogue_load(struct fo_catalogue *c, const char *user_file)
 	if (st == FO_OK && folder && *folder) {
 		st = add_file(c, fo_arena_printf(&c->arena, "%s/devices.csv", folder));
 		if (st == FO_EIO)
-			st = fo_hint(st, "FLATOUT_DATA names a folder with a devices.csv of your own; without it the built-in "
-					 "table is taken");
+			st = fo_hint(
+				st,
+				"FLATOUT_DATA names a folder with a devices.csv of your own; without it the built-in "
+				"table is taken");
 	}
 	if (!user_file || !*user_file)
 		user_file = getenv("FLATOUT_DEVICES");
@@ -278,7 +281,8 @@ void fo_catalogue_fini(struct fo_catalogue *c)
 
 /* ---- queries ---- */
 
-/* Smallest edit distance between `word` and the name or an alias of d; 0 where the name begins with it, as "gb" does of GB200-NVL72. */
+/* Smallest edit distance between `word` and the name or an alias of d; 0 where the name begins with it, as "gb" does of
+ * GB200-NVL72. */
 static int nearness(const struct fo_device *d, const char *word)
 {
 	if (*word && !strncasecmp(d->name, word, strlen(word)))

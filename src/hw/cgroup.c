@@ -1,5 +1,5 @@
-/* What the process's own control group and those above it grant. A group deep in the tree is bound by each of its ancestors, and
- * a container may show its own group at the mount's top: files that are not there say nothing. */
+/* What the process's own control group and those above it grant. A group deep in the tree is bound by each of its
+ * ancestors, and a container may show its own group at the mount's top: files that are not there say nothing. */
 #include "hw/state_int.h"
 
 #include "base/mem.h"
@@ -33,7 +33,8 @@ static bool own_path(const char *text, const char *controller, char *path)
 		if (*names++ != ':')
 			continue;
 		end = names + strcspn(names, ":\n");
-		if (*end != ':' || (controller ? !lists(names, (size_t)(end - names), controller) : line[0] != '0' || end != names))
+		if (*end != ':' ||
+		    (controller ? !lists(names, (size_t)(end - names), controller) : line[0] != '0' || end != names))
 			continue;
 		snprintf(path, FO_CGROUP_PATH, "%.*s", (int)strcspn(end + 1, "\n"), end + 1);
 		/* Another namespace's path ("/../x") leads nowhere here. */
@@ -63,8 +64,8 @@ static bool walk(const char *root, const char *mount, char *path, bool v1, visit
 	return done;
 }
 
-/* A controller is in one hierarchy: version 1's where a line names it, else version 2's. Without a line for either, what stands at the
- * usual places is taken. */
+/* A controller is in one hierarchy: version 1's where a line names it, else version 2's. Without a line for either,
+ * what stands at the usual places is taken. */
 static void each_group(const char *root, const char *controller, visit_fn *fn, void *ctx)
 {
 	char *text = fo_xmalloc(LINES), *path = fo_xmalloc(FO_CGROUP_PATH), mount[64];
@@ -98,7 +99,8 @@ static bool take_file(void *ctx, const char *root, const char *dir, bool v1)
 	return w->found = fo_state_text(w->buf, w->size, root, "%s/%s", dir, v1 ? w->v1_file : w->file);
 }
 
-bool fo_state_cgroup(char *buf, size_t size, const char *root, const char *controller, const char *file, const char *v1_file)
+bool fo_state_cgroup(char *buf, size_t size, const char *root, const char *controller, const char *file,
+		     const char *v1_file)
 {
 	struct wanted w = { buf, size, file, v1_file, false };
 	*buf = 0;
@@ -108,11 +110,13 @@ bool fo_state_cgroup(char *buf, size_t size, const char *root, const char *contr
 
 /* ---- memory ---- */
 
-/* The least room of all groups. What files' pages take that nobody has used lately is given back when memory runs short, as the
- * system's own MemAvailable has it. "max", and the huge number by which version 1 says that there is none, are no limits. */
+/* The least room of all groups. What files' pages take that nobody has used lately is given back when memory runs
+ * short, as the system's own MemAvailable has it. "max", and the huge number by which version 1 says that there is
+ * none, are no limits. */
 static bool least_room(void *ctx, const char *root, const char *dir, bool v1)
 {
-	static const char *const limit_file[2][3] = { { "memory.max", "memory.high", NULL }, { "memory.limit_in_bytes", NULL } };
+	static const char *const limit_file[2][3] = { { "memory.max", "memory.high", NULL },
+						      { "memory.limit_in_bytes", NULL } };
 	double *room = ctx, used = fo_state_number(root, "%s/%s", dir, v1 ? "memory.usage_in_bytes" : "memory.current");
 	char *stat = fo_xmalloc(FO_CGROUP_PATH + 64);
 	snprintf(stat, FO_CGROUP_PATH + 64, "%s/memory.stat", dir);
@@ -142,7 +146,8 @@ static bool least_processors(void *ctx, const char *root, const char *dir, bool 
 {
 	double *least = ctx, quota, period;
 	char text[128], *end;
-	if (!fo_state_text(text, sizeof text, root, "%s/%s", dir, v1 ? "cpu.cfs_quota_us" : "cpu.max") || !isdigit((unsigned char)*text))
+	if (!fo_state_text(text, sizeof text, root, "%s/%s", dir, v1 ? "cpu.cfs_quota_us" : "cpu.max") ||
+	    !isdigit((unsigned char)*text))
 		return false;
 	quota = strtod(text, &end);
 	period = v1 ? fo_state_number(root, "%s/cpu.cfs_period_us", dir) : strtod(end, NULL);

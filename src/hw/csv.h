@@ -12,8 +12,15 @@
 /* Far above our own file (33 columns, 30 rows, fields under 400 bytes), far below what would hurt. */
 enum { FO_CSV_MAX_BYTES = 1 << 22, FO_CSV_MAX_COLUMNS = 64, FO_CSV_MAX_ROWS = 4096, FO_CSV_MAX_FIELD = 4096 };
 
-struct fo_csv_row { int line; char **field; };
-struct fo_csv { int columns; size_t rows; struct fo_csv_row head, *row; };
+struct fo_csv_row {
+	int line;
+	char **field;
+};
+struct fo_csv {
+	int columns;
+	size_t rows;
+	struct fo_csv_row head, *row;
+};
 
 /* All memory comes from `a`. `where` names the text in errors. */
 FO_CHECKED fo_status fo_csv_parse(struct fo_arena *a, const char *text, size_t len, const char *where,

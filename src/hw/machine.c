@@ -9,9 +9,9 @@
 #include <string.h>
 
 /* Of the hundred flags that a processor names: those that decide which kernels run, or could. */
-static const char *const interesting[] = { "avx2",	  "fma",     "f16c",	 "avx512f", "avx512bw", "avx512vl",
-					   "avx512dq",	  "avx512_bf16", "amx_tile", "amx_bf16", "asimd", "asimddp",
-					   "bf16",	  "i8mm",    "sve",	 "sve2" };
+static const char *const interesting[] = { "avx2",     "fma",         "f16c",     "avx512f",  "avx512bw", "avx512vl",
+					   "avx512dq", "avx512_bf16", "amx_tile", "amx_bf16", "asimd",    "asimddp",
+					   "bf16",     "i8mm",        "sve",      "sve2" };
 
 static bool has_word(const char *list, const char *word)
 {
@@ -27,7 +27,8 @@ static void add_isa(struct fo_machine *m, const char *flags)
 	size_t len = 0;
 	for (size_t i = 0; i < sizeof interesting / sizeof *interesting; i++)
 		if (has_word(flags, interesting[i]) && len < sizeof m->isa)
-			len += (size_t)snprintf(m->isa + len, sizeof m->isa - len, "%s%s", len ? " " : "", interesting[i]);
+			len += (size_t)snprintf(m->isa + len, sizeof m->isa - len, "%s%s", len ? " " : "",
+						interesting[i]);
 }
 
 /* The first processor's name and flags: "model name" and "flags" on x86, numbers and "Features" on arm. */
@@ -71,15 +72,16 @@ static void read_topology(struct fo_machine *m, const char *root)
 	for (int cpu = 0; cpu < FO_CPUS_MAX; cpu++) {
 		if (!fo_cpus_have(&online, cpu))
 			continue;
-		if (!fo_state_text(text, sizeof text, root, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
-				   cpu) ||
+		if (!fo_state_text(text, sizeof text, root,
+				   "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu) ||
 		    !fo_cpus_parse(text, &sharing))
 			return;
 		int first = 0;
 		while (first < FO_CPUS_MAX && !fo_cpus_have(&sharing, first))
 			first++;
 		cores += first == cpu;
-		double package = fo_state_number(root, "/sys/devices/system/cpu/cpu%d/topology/physical_package_id", cpu);
+		double package = fo_state_number(root, "/sys/devices/system/cpu/cpu%d/topology/physical_package_id",
+						 cpu);
 		if (!(package < FO_CPUS_MAX))
 			return;
 		sockets += !fo_cpus_have(&seen, (int)package);
@@ -157,9 +159,9 @@ static void read_state(struct fo_machine *m, const char *root)
 	m->steal = s.cpu_ticks > 0 ? s.steal_ticks / s.cpu_ticks : NAN;
 	m->energy = s.domains > 0;
 	if (!m->energy)
-		m->energy_why = fo_state_text(text, sizeof text, root, "/sys/class/powercap/intel-rapl:0/name") ?
-					"its counters may be read by root only" :
-					"this machine shows no counters";
+		m->energy_why = fo_state_text(text, sizeof text, root, "/sys/class/powercap/intel-rapl:0/name")
+					? "its counters may be read by root only"
+					: "this machine shows no counters";
 }
 
 void fo_machine_read(struct fo_machine *m, const char *root)

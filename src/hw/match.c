@@ -43,8 +43,8 @@ static bool is_memory(const char *word)
 	return n > 0 && strcasecmp(word + n, "GB") == 0;
 }
 
-/* The form that a word names, in the vendors' spellings; NULL: none. SXM2, SXM4, SXM5 are one form, told apart by the chip; NVL is a pair
- * of boards, NVL72 a rack. */
+/* The form that a word names, in the vendors' spellings; NULL: none. SXM2, SXM4, SXM5 are one form, told apart by the
+ * chip; NVL is a pair of boards, NVL72 a rack. */
 static const char *form_of(const char *word)
 {
 	static const char *const form[] = { "SXM", "PCIe", "NVL", "HGX", "DGXS" };
@@ -64,7 +64,8 @@ static const char *form_in(const struct words *w)
 	return NULL;
 }
 
-/* Words that make another product of a name that is otherwise the same: RTX 4090 D, RTX 4090 Laptop GPU, a slice of an A100. */
+/* Words that make another product of a name that is otherwise the same: RTX 4090 D, RTX 4090 Laptop GPU, a slice of an
+ * A100. */
 static bool another_product(const struct words *name, const struct words *row)
 {
 	static const char *const word[] = { "D", "Ti", "SUPER", "Laptop", "Max", "MIG", "GRID", "vGPU", "Mobile" };
@@ -87,16 +88,16 @@ static bool fits(const struct fo_device *d, const struct words *name, int32_t sm
 	/* A DGX Station's V100 runs at the SXM2's clocks (NVIDIA DGX Station data sheet: 500 TFLOP/s of four). */
 	if (its && strcmp(its, "DGXS") == 0)
 		its = "SXM";
-	/* NVIDIA's boards for slots have their form in their name ("NVIDIA H100 PCIe", "NVIDIA H100 NVL"), modules may not ("NVIDIA H100
-	 * 80GB HBM3", "NVIDIA H200"). */
+	/* NVIDIA's boards for slots have their form in their name ("NVIDIA H100 PCIe", "NVIDIA H100 NVL"), modules may
+	 * not ("NVIDIA H100 80GB HBM3", "NVIDIA H200"). */
 	if (mine && !its && (strcmp(mine, "PCIe") == 0 || strcmp(mine, "NVL") == 0))
 		return false;
 	if (mine && its && strcmp(mine, its) != 0 && strcmp(mine, "HGX") != 0)
 		return false;
 	if (sm_count > 0 && !isnan(d->units) && (double)sm_count != d->units)
 		return false;
-	/* Peak does not hang on the memory, but the bandwidth does: rows that differ in it alone are told apart by size. Programs see a
-	 * little less, or in GiB a little more, than the label says. */
+	/* Peak does not hang on the memory, but the bandwidth does: rows that differ in it alone are told apart by
+	 * size. Programs see a little less, or in GiB a little more, than the label says. */
 	if (memory_bytes > 0 && !isnan(d->memory_gb)) {
 		double ratio = (double)memory_bytes / (d->memory_gb * 1e9);
 		return ratio > 0.85 && ratio < 1.15;
@@ -104,7 +105,8 @@ static bool fits(const struct fo_device *d, const struct words *name, int32_t sm
 	return true;
 }
 
-const struct fo_device *fo_device_match(const struct fo_catalogue *c, const char *name, int32_t sm_count, int64_t memory_bytes)
+const struct fo_device *fo_device_match(const struct fo_catalogue *c, const char *name, int32_t sm_count,
+					int64_t memory_bytes)
 {
 	struct words words;
 	const struct fo_device *found = NULL;
@@ -116,7 +118,8 @@ const struct fo_device *fo_device_match(const struct fo_catalogue *c, const char
 			if (!(found->dense[p] == c->device[i].dense[p] ||
 			      (isnan(found->dense[p]) && isnan(c->device[i].dense[p]))))
 				return NULL;
-		/* Of rows with one peak the slower memory: what is attainable is then promised too low rather than too high. */
+		/* Of rows with one peak the slower memory: what is attainable is then promised too low rather than too
+		 * high. */
 		if (!found || c->device[i].memory_tb_s < found->memory_tb_s)
 			found = &c->device[i];
 	}

@@ -7,10 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* nvmlReturn_t is an int and 0 is success; nvmlDevice_t a pointer; nvmlClockType_t: SM 1, memory 2; nvmlTemperatureSensors_t: the chip 0. */
+/* nvmlReturn_t is an int and 0 is success; nvmlDevice_t a pointer; nvmlClockType_t: SM 1, memory 2;
+ * nvmlTemperatureSensors_t: the chip 0. */
 enum { SUCCESS = 0, CLOCK_SM = 1, CLOCK_MEMORY = 2, SENSOR_CHIP = 0, TEXT = 80 };
-struct memory { unsigned long long total, free, used; };
-struct utilisation { unsigned gpu, memory; };
+struct memory {
+	unsigned long long total, free, used;
+};
+struct utilisation {
+	unsigned gpu, memory;
+};
 
 static struct {
 	int (*init)(void);
@@ -18,14 +23,14 @@ static struct {
 	int (*driver_version)(char *, unsigned);
 	int (*version)(char *, unsigned);
 	int (*by_pci)(const char *, void **);
-	int (*power)(void *, unsigned *);                  /* mW */
-	int (*limit)(void *, unsigned *);                  /* mW */
-	int (*energy)(void *, unsigned long long *);       /* mJ */
-	int (*clock)(void *, int, unsigned *);             /* MHz */
-	int (*clock_max)(void *, int, unsigned *);         /* MHz */
+	int (*power)(void *, unsigned *);            /* mW */
+	int (*limit)(void *, unsigned *);            /* mW */
+	int (*energy)(void *, unsigned long long *); /* mJ */
+	int (*clock)(void *, int, unsigned *);       /* MHz */
+	int (*clock_max)(void *, int, unsigned *);   /* MHz */
 	int (*reasons)(void *, unsigned long long *);
-	int (*temperature)(void *, int, unsigned *);       /* degrees Celsius */
-	int (*utilisation)(void *, struct utilisation *);  /* per cent */
+	int (*temperature)(void *, int, unsigned *);      /* degrees Celsius */
+	int (*utilisation)(void *, struct utilisation *); /* per cent */
 	int (*memory)(void *, struct memory *);
 } nvml;
 static void *handle;

@@ -1,9 +1,11 @@
 /* What an NVIDIA device does while something runs on it: clocks, power, energy, what holds its clock back. Through NVML
- * (libnvidia-ml.so.1, which comes with the driver), loaded at run time; no header of NVIDIA's is needed. Names, constants and units
- * are those of NVIDIA's "NVML API Reference" (version 13.0; all of them are in every driver since 470).
+ * (libnvidia-ml.so.1, which comes with the driver), loaded at run time; no header of NVIDIA's is needed. Names,
+ * constants and units are those of NVIDIA's "NVML API Reference" (version 13.0; all of them are in every driver since
+ * 470).
  *
- * Nothing is guessed: what the driver does not tell is NAN or -1. The library is looked for in $FLATOUT_NVML (a file), in the folders of
- * $FLATOUT_CUDA_LIBRARIES, then where the system's loader finds it. Nothing is ever set or reset. Any thread may call. */
+ * Nothing is guessed: what the driver does not tell is NAN or -1. The library is looked for in $FLATOUT_NVML (a file),
+ * in the folders of $FLATOUT_CUDA_LIBRARIES, then where the system's loader finds it. Nothing is ever set or reset. Any
+ * thread may call. */
 #ifndef FO_HW_NVML_H
 #define FO_HW_NVML_H
 
@@ -30,7 +32,8 @@ void fo_nvml_symbol(const char *name, void *to);
 const char *fo_nvml_error(int result);
 
 typedef void *fo_nvml_device; /* nvmlDevice_t: valid as long as the process lives */
-/* By PCI address, "0000:1b:00.0": CUDA's numbers of devices are others than NVML's. NULL: no library, or it does not know the device. */
+/* By PCI address, "0000:1b:00.0": CUDA's numbers of devices are others than NVML's. NULL: no library, or it does not
+ * know the device. */
 fo_nvml_device fo_nvml_find(const char *pci);
 
 /* Bits of nvmlDeviceGetCurrentClocksEventReasons, by what they mean for a measurement. */
@@ -45,12 +48,13 @@ struct fo_nvml_now {
 	double energy_j; /* since the driver was loaded */
 	double sm_hz, sm_max_hz, memory_hz, memory_max_hz;
 	double temperature_c;
-	double busy;     /* share of the last sampling period in which a kernel ran */
+	double busy;                             /* share of the last sampling period in which a kernel ran */
 	int64_t memory_used_bytes, memory_bytes; /* -1 */
-	int64_t reasons; /* bits; -1 */
+	int64_t reasons;                         /* bits; -1 */
 };
 void fo_nvml_read(fo_nvml_device d, struct fo_nvml_now *out);
-/* "power limit, thermal slowdown (hardware)"; "none"; "not readable" for -1. Bits that the reference does not name are given as a number. */
+/* "power limit, thermal slowdown (hardware)"; "none"; "not readable" for -1. Bits that the reference does not name are
+ * given as a number. */
 void fo_nvml_reasons_text(int64_t reasons, struct fo_str *out);
 
 /* What share of a time something of the device was active, by its performance counters (nvml_gpm.h). */
@@ -83,13 +87,13 @@ struct fo_nvml_use {
 	double sm_hz, memory_hz; /* means over the samples in which the device was not idle; NAN */
 	double joules, watts;    /* the energy counter's difference, and that over the seconds; NAN */
 	double power_share, thermal_share, other_share; /* of those samples: the clock was held back by ...; NAN */
-	double hottest_c; /* NAN */
+	double hottest_c;                               /* NAN */
 	struct fo_nvml_active active;
 };
 struct fo_nvml_watch;
 /* NULL where the thread cannot be started, or d is NULL. */
 struct fo_nvml_watch *fo_nvml_watch_start(fo_nvml_device d);
-void fo_nvml_watch_stop(struct fo_nvml_watch *w); /* NULL: nothing */
+void fo_nvml_watch_stop(struct fo_nvml_watch *w);    /* NULL: nothing */
 void fo_nvml_watch_restart(struct fo_nvml_watch *w); /* forgets what it saw */
 /* Whether the time from now on counts for `active`: yes from the start. Waits for nothing: cheap enough for each step.
  * w NULL: nothing. */
@@ -98,9 +102,9 @@ void fo_nvml_watch_count(struct fo_nvml_watch *w, bool on);
 struct fo_nvml_use fo_nvml_watch_sample(struct fo_nvml_watch *w);
 /* Since the start, up to now. */
 struct fo_nvml_use fo_nvml_watch_total(struct fo_nvml_watch *w);
-/* Fields of an open JSON object: seconds, samples, sm_clock_hz, memory_clock_hz, joules, watts, throttled_power, throttled_thermal,
- * throttled_other, hottest_c, those of fo_nvml_share_name, active_seconds, active_clock_hz, active_why; null where not
- * readable. */
+/* Fields of an open JSON object: seconds, samples, sm_clock_hz, memory_clock_hz, joules, watts, throttled_power,
+ * throttled_thermal, throttled_other, hottest_c, those of fo_nvml_share_name, active_seconds, active_clock_hz,
+ * active_why; null where not readable. */
 void fo_nvml_use_json(const struct fo_nvml_use *u, struct fo_json *j);
 
 #endif

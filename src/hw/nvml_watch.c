@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* The driver renews power and clocks some ten to fifty times a second (nvidia-smi's dmon reads once a second): more would read the same
- * value twice, less would miss what happens within a step. */
+/* The driver renews power and clocks some ten to fifty times a second (nvidia-smi's dmon reads once a second): more
+ * would read the same value twice, less would miss what happens within a step. */
 #define PERIOD_NS 100000000
 /* Two reads of counters: more than the 100 ms that NVIDIA's header asks for, so every second look. */
 #define COUNTERS_NS 150000000
@@ -36,8 +36,8 @@ struct fo_nvml_watch {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
-	bool quit;          /* this and below guarded by lock */
-	double energy_j;    /* of the newest sample */
+	bool quit;       /* this and below guarded by lock */
+	double energy_j; /* of the newest sample */
 	int64_t when_ns;
 	struct sums all, part;
 	char why[160]; /* of what went wrong last with counters; "" */
@@ -154,7 +154,10 @@ static void *watch(void *arg)
 	return NULL;
 }
 
-static struct sums fresh(double energy_j) { return (struct sums){ .begin_ns = fo_now_ns(), .hottest_c = NAN, .energy_begin_j = energy_j }; }
+static struct sums fresh(double energy_j)
+{
+	return (struct sums){ .begin_ns = fo_now_ns(), .hottest_c = NAN, .energy_begin_j = energy_j };
+}
 
 static void discard(struct fo_nvml_watch *w)
 {

@@ -42,9 +42,9 @@ char *fo_cache_path(struct fo_arena *a, const char *name)
 	const char *dir = getenv("FLATOUT_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 	/* A relative XDG_CACHE_HOME is to be ignored (XDG Base Directory Specification 0.8). */
 	char *own = dir && *dir ? fo_fs_home_path(a, dir) : NULL;
-	char *base = own                 ? own
+	char *base = own                  ? own
 		     : xdg && *xdg == '/' ? fo_arena_printf(a, "%s/flatout", xdg)
-				   : fo_arena_printf(a, "%s/.cache/flatout", home && *home ? home : "/tmp");
+					  : fo_arena_printf(a, "%s/.cache/flatout", home && *home ? home : "/tmp");
 	return fo_arena_printf(a, "%s/%s", base, name);
 }
 
@@ -74,8 +74,9 @@ void fo_limits_row_add(struct fo_limits *m, const struct fo_limits_row *r)
 static bool same_work(const struct fo_limits_row *a, const struct fo_limits_row *b)
 {
 	bool cold = isnan(a->cold) ? isnan(b->cold) : fabs(a->cold - b->cold) < COLD_ALIKE;
-	return cold && a->threads == b->threads && a->key == b->key && a->flop == b->flop && !strcmp(a->kind, b->kind) &&
-	       !strcmp(a->variant, b->variant) && !strcmp(a->dtype, b->dtype) && !memcmp(a->dim, b->dim, sizeof a->dim);
+	return cold && a->threads == b->threads && a->key == b->key && a->flop == b->flop &&
+	       !strcmp(a->kind, b->kind) && !strcmp(a->variant, b->variant) && !strcmp(a->dtype, b->dtype) &&
+	       !memcmp(a->dim, b->dim, sizeof a->dim);
 }
 
 const struct fo_limits_row *fo_limits_row_find(const struct fo_limits *m, const struct fo_limits_row *r)

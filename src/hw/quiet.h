@@ -1,9 +1,9 @@
 /* Which of many timed spans nobody disturbed.
  *
- * On a shared machine a time says as much about the neighbours as about the code. So each span is timed between two short
- * bursts of known work on the same threads: a loop on registers alone, and a walk through the second-level cache. A neighbour
- * on the sibling of a core hardly slows the first, but takes a third and more from the second (docs/metrics.md has figures); a
- * lower clock slows both. A span is quiet when
+ * On a shared machine a time says as much about the neighbours as about the code. So each span is timed between two
+ * short bursts of known work on the same threads: a loop on registers alone, and a walk through the second-level cache.
+ * A neighbour on the sibling of a core hardly slows the first, but takes a third and more from the second
+ * (docs/metrics.md has figures); a lower clock slows both. A span is quiet when
  *   - its threads did not wait for a processor for more than FO_QUIET_LOST of its time, where the system tells,
  *   - every thread had its processor for FO_QUIET_SHARE of both bursts,
  *   - both bursts ran at FO_QUIET_REGISTER and FO_QUIET_CACHE of the best rates seen with that many threads.
@@ -20,8 +20,8 @@
  * millisecond and more) always shows. */
 #define FO_QUIET_SHARE 0.97
 #define FO_QUIET_LOST 0.03
-/* In slow phases the register loop falls to 0.84-0.88 of its best and reading the second-level cache to 0.60-0.67 (2 virtual
- * cores of Emerald Rapids, November 2026); between two quiet bursts rates differ by a few percent. */
+/* In slow phases the register loop falls to 0.84-0.88 of its best and reading the second-level cache to 0.60-0.67 (2
+ * virtual cores of Emerald Rapids, November 2026); between two quiet bursts rates differ by a few percent. */
 #define FO_QUIET_REGISTER 0.90
 #define FO_QUIET_CACHE 0.85
 /* So many quiet spans make a quiet median that can be relied on. */
@@ -34,7 +34,8 @@ struct fo_burst {
 };
 struct fo_quiet_span {
 	double seconds;
-	double lost; /* of the span's time, that the thread worst off waited for a processor; 0 where the system does not tell */
+	double lost; /* of the span's time, that the thread worst off waited for a processor; 0 where the system does
+			not tell */
 	struct fo_burst before, after;
 };
 /* Raises each rate of *best to that of b, where b is higher. Starts from zeros. */

@@ -52,7 +52,8 @@ static double number_at(const char *text, const char **end)
 	v = strtod(text, &e);
 	if (end)
 		*end = e;
-	/* 2^53: beyond that a double counts no longer one by one, and no counter gets there. "0x1" is not a number here. */
+	/* 2^53: beyond that a double counts no longer one by one, and no counter gets there. "0x1" is not a number
+	 * here. */
 	return (*e && !isspace((unsigned char)*e)) || !(v <= 0x1p53) || text[1] == 'x' || text[1] == 'X' ? NAN : v;
 }
 
@@ -145,7 +146,8 @@ bool fo_state_allowed(const char *root, struct fo_cpus *set)
 
 /* ---- a snapshot ---- */
 
-/* /proc/stat, "cpuN user nice system idle iowait irq softirq steal ...": guest time is part of user, so eight columns are all. */
+/* /proc/stat, "cpuN user nice system idle iowait irq softirq steal ...": guest time is part of user, so eight columns
+ * are all. */
 static void read_steal(struct fo_state *s, const char *root, const struct fo_cpus *cpus)
 {
 	char path[PATH_BYTES], line[512];
@@ -182,8 +184,9 @@ static void read_steal(struct fo_state *s, const char *root, const struct fo_cpu
 	s->steal_ticks = seen ? steal : NAN;
 }
 
-/* cpufreq where there is one; else "cpu MHz" of /proc/cpuinfo, for processors whose counters of running cycles the system can read
- * (aperfmperf). Without them, as in most virtual machines, that line holds the nominal frequency whatever the clock does. */
+/* cpufreq where there is one; else "cpu MHz" of /proc/cpuinfo, for processors whose counters of running cycles the
+ * system can read (aperfmperf). Without them, as in most virtual machines, that line holds the nominal frequency
+ * whatever the clock does. */
 static double read_clock(const char *root, const struct fo_cpus *cpus)
 {
 	double sum = 0;
@@ -215,7 +218,8 @@ static double read_clock(const char *root, const struct fo_cpus *cpus)
 			mhz = 0;
 		} else if (!strncmp(line, "cpu MHz", 7)) {
 			mhz = number_at(p, NULL);
-		} else if (!strncmp(line, "flags", 5) && mhz > 0 && fo_cpus_have(cpus, cpu) && strstr(p, " aperfmperf")) {
+		} else if (!strncmp(line, "flags", 5) && mhz > 0 && fo_cpus_have(cpus, cpu) &&
+			   strstr(p, " aperfmperf")) {
 			sum += mhz * 1e6;
 			n++;
 		}
@@ -225,7 +229,8 @@ static double read_clock(const char *root, const struct fo_cpus *cpus)
 	return n && sum > 0 ? sum / n : NAN;
 }
 
-/* Cores count their own events, a package's stand with each of its processors: the largest is taken once per package. */
+/* Cores count their own events, a package's stand with each of its processors: the largest is taken once per package.
+ */
 static double read_throttles(const char *root, const struct fo_cpus *cpus)
 {
 	enum { PACKAGES = 64 };
@@ -252,8 +257,8 @@ static double read_throttles(const char *root, const struct fo_cpus *cpus)
 	return seen ? sum : NAN;
 }
 
-/* powercap: a domain per package, below it parts; DRAM is a part that the package does not contain. All or nothing: a sum
- * without one of the packages would be wrong without looking so. */
+/* powercap: a domain per package, below it parts; DRAM is a part that the package does not contain. All or nothing: a
+ * sum without one of the packages would be wrong without looking so. */
 static void read_energy(struct fo_state *s, const char *root)
 {
 	enum { ZONES = 16, PARTS = 8 };
@@ -296,9 +301,12 @@ void fo_state_read(struct fo_state *s, const char *root)
 {
 	struct fo_cpus cpus;
 	char text[128];
-	*s = (struct fo_state){
-		.when_ns = fo_now_ns(), .steal_ticks = NAN, .cpu_ticks = NAN, .clock_hz = NAN, .throttles = NAN, .load = NAN
-	};
+	*s = (struct fo_state){ .when_ns = fo_now_ns(),
+				.steal_ticks = NAN,
+				.cpu_ticks = NAN,
+				.clock_hz = NAN,
+				.throttles = NAN,
+				.load = NAN };
 	if (fo_state_allowed(root, &cpus)) {
 		read_steal(s, root, &cpus);
 		s->clock_hz = read_clock(root, &cpus);
@@ -323,8 +331,8 @@ static double energy_between(const struct fo_state *a, const struct fo_state *b)
 		uint64_t from = a->energy_uj[i], to = b->energy_uj[i], range = b->energy_range_uj[i];
 		if (range != a->energy_range_uj[i] || from > range || to > range)
 			return NAN;
-		/* The counter goes from `range` to 0: once, as long as snapshots are closer than it takes to fill (Intel
-		 * states 60 s under load as the shortest; powercap widens it to minutes). */
+		/* The counter goes from `range` to 0: once, as long as snapshots are closer than it takes to fill
+		 * (Intel states 60 s under load as the shortest; powercap widens it to minutes). */
 		joules += (double)(to >= from ? to - from : range - from + to) * 1e-6;
 	}
 	return joules;
@@ -373,7 +381,8 @@ struct fo_state_use fo_state_watch_total(const struct fo_state_watch *w)
 	struct fo_state_use u = w->sum;
 	if (!w->parts || !(u.seconds > 0))
 		return (struct fo_state_use){ 0, NAN, NAN, NAN, NAN, NAN, NAN };
-	/* Not summed from parts: of a part shorter than the clock's tick (10 ms) nothing is known, of the whole it is. */
+	/* Not summed from parts: of a part shorter than the clock's tick (10 ms) nothing is known, of the whole it is.
+	 */
 	u.steal = fo_state_between(&w->first, &w->last).steal;
 	u.clock_hz /= u.seconds;
 	return u;
@@ -383,7 +392,8 @@ const char *fo_state_others_text(double load, int64_t processors, char buf[96])
 {
 	if (!fo_state_others_ran(load, processors))
 		return NULL;
-	snprintf(buf, 96, "load %.1f on %lld %s: other programs ran too", load, (long long)processors, processors == 1 ? "processor" : "processors");
+	snprintf(buf, 96, "load %.1f on %lld %s: other programs ran too", load, (long long)processors,
+		 processors == 1 ? "processor" : "processors");
 	return buf;
 }
 

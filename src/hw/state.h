@@ -1,10 +1,10 @@
 /* What this machine is, and what state it is in while something is measured on it (Linux: /proc and /sys).
  *
- * Nothing is guessed: what cannot be read is NAN or -1 here, null in JSON and "not readable" on a screen, never zero. Files of
- * /proc and /sys are treated as input from outside: lengths are capped, numbers are checked, a missing or odd file makes its
- * own figure unreadable and no other. `root` stands in front of every path ("" for this machine; tests pass a fake tree).
- * Counters are of the processors that this process may use ("Cpus_allowed_list" of /proc/self/status), energy and throttling of
- * the cgroup apart. Nothing here keeps state: call it from any thread. */
+ * Nothing is guessed: what cannot be read is NAN or -1 here, null in JSON and "not readable" on a screen, never zero.
+ * Files of /proc and /sys are treated as input from outside: lengths are capped, numbers are checked, a missing or odd
+ * file makes its own figure unreadable and no other. `root` stands in front of every path ("" for this machine; tests
+ * pass a fake tree). Counters are of the processors that this process may use ("Cpus_allowed_list" of
+ * /proc/self/status), energy and throttling of the cgroup apart. Nothing here keeps state: call it from any thread. */
 #ifndef FO_HW_STATE_H
 #define FO_HW_STATE_H
 
@@ -31,13 +31,13 @@ static inline bool fo_cpus_have(const struct fo_cpus *s, int cpu)
 
 enum { FO_ENERGY_DOMAINS = 16 };
 struct fo_state {
-	int64_t when_ns;                   /* monotonic */
-	double steal_ticks, cpu_ticks;     /* /proc/stat: time that the hypervisor gave to others, and all time; NAN */
-	double clock_hz;                   /* mean of the processors now; NAN */
-	double throttles;                  /* thermal throttle events of cores and packages; NAN */
-	double limited_s;                  /* time that the cgroup's processor limit held this group back; NAN */
-	double load;                       /* load average over one minute; NAN */
-	int domains;                       /* energy counters (RAPL packages and DRAM); 0: not readable */
+	int64_t when_ns;               /* monotonic */
+	double steal_ticks, cpu_ticks; /* /proc/stat: time that the hypervisor gave to others, and all time; NAN */
+	double clock_hz;               /* mean of the processors now; NAN */
+	double throttles;              /* thermal throttle events of cores and packages; NAN */
+	double limited_s;              /* time that the cgroup's processor limit held this group back; NAN */
+	double load;                   /* load average over one minute; NAN */
+	int domains;                   /* energy counters (RAPL packages and DRAM); 0: not readable */
 	uint64_t energy_uj[FO_ENERGY_DOMAINS], energy_range_uj[FO_ENERGY_DOMAINS];
 };
 void fo_state_read(struct fo_state *s, const char *root);
@@ -52,12 +52,17 @@ struct fo_state_use {
 	double joules;    /* packages and DRAM, everything that ran on them included; NAN */
 	double load;      /* at the end; NAN */
 };
-/* Whether programs beside a run computed, by the machine's load average. It counts who computes or waits for a processor; a run has at
- * most a thread per processor, and what loads and saves beside them is less than one more. NaN or no processors: not known, so false. */
-static inline bool fo_state_others_ran(double load, int64_t processors) { return processors > 0 && load > (double)processors + 1; }
+/* Whether programs beside a run computed, by the machine's load average. It counts who computes or waits for a
+ * processor; a run has at most a thread per processor, and what loads and saves beside them is less than one more. NaN
+ * or no processors: not known, so false. */
+static inline bool fo_state_others_ran(double load, int64_t processors)
+{
+	return processors > 0 && load > (double)processors + 1;
+}
 /* "load 6.2 on 2 processors: other programs ran too", in buf; NULL: nothing says so. */
 const char *fo_state_others_text(double load, int64_t processors, char buf[96]);
-/* Between a and the later b. A counter that went back has wrapped once where its range is known (RAPL), else it is NAN. */
+/* Between a and the later b. A counter that went back has wrapped once where its range is known (RAPL), else it is NAN.
+ */
 struct fo_state_use fo_state_between(const struct fo_state *a, const struct fo_state *b);
 
 /* A run watched by snapshots: energy counters wrap within minutes, clocks move, so two are not enough for long. */
@@ -72,7 +77,8 @@ void fo_state_watch_start(struct fo_state_watch *w, const char *root);
 struct fo_state_use fo_state_watch_sample(struct fo_state_watch *w);
 /* Everything since the start up to the last sample; all NAN before the first. */
 struct fo_state_use fo_state_watch_total(const struct fo_state_watch *w);
-/* Fields of an open JSON object: seconds, steal, clock_hz, throttles, limited_seconds, joules, load; null where not readable. */
+/* Fields of an open JSON object: seconds, steal, clock_hz, throttles, limited_seconds, joules, load; null where not
+ * readable. */
 void fo_state_use_json(const struct fo_state_use *u, struct fo_json *j);
 
 /* Share of this process's anonymous memory that lies in transparent huge pages; NAN. */
@@ -89,16 +95,16 @@ double fo_state_processors(const char *root);
 
 enum { FO_CACHES_MAX = 8 };
 struct fo_machine {
-	char cpu[96];      /* as the system tells it; "" unknown */
-	char isa[160];     /* of the extensions that matter for products: "avx2 fma f16c"; "" none or unknown */
-	int cpus, allowed; /* online, and those this process may use; -1 */
+	char cpu[96];              /* as the system tells it; "" unknown */
+	char isa[160];             /* of the extensions that matter for products: "avx2 fma f16c"; "" none or unknown */
+	int cpus, allowed;         /* online, and those this process may use; -1 */
 	int cores, sockets, nodes; /* -1 */
 	int caches;
 	struct {
 		int level, shared; /* by so many hardware threads */
 		char type[16];     /* "Data", "Instruction", "Unified" */
 		int64_t bytes;
-	} cache[FO_CACHES_MAX]; /* of the first processor */
+	} cache[FO_CACHES_MAX];                /* of the first processor */
 	int64_t memory_bytes, available_bytes; /* -1 */
 	int64_t huge_page_bytes;               /* -1 */
 	char thp[16];                          /* transparent huge pages: "always", "madvise", "never"; "" unknown */

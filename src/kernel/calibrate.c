@@ -10,14 +10,14 @@
 #define BURST_NS \
 	500000 /* long enough that starting together costs little, short enough to fall between neighbours' loads */
 #define MAX_BURSTS 4096
-/* A burst is clean when every thread had its processor for FO_QUIET_SHARE of it. Fewer clean bursts than FO_PEAK_ENOUGH and the
- * machine was too busy to tell its peak: the result is used, with a warning in its source, but not kept. */
-/* A set that reaches less than half of the best so far in its first ten bursts is not looked at for longer: instruction sets
- * differ by factors, and every second of this is a second before training starts. */
+/* A burst is clean when every thread had its processor for FO_QUIET_SHARE of it. Fewer clean bursts than FO_PEAK_ENOUGH
+ * and the machine was too busy to tell its peak: the result is used, with a warning in its source, but not kept. */
+/* A set that reaches less than half of the best so far in its first ten bursts is not looked at for longer: instruction
+ * sets differ by factors, and every second of this is a second before training starts. */
 #define LOOKS 10
 #define HOPELESS 0.5
-/* A kept peak is looked at again and may only rise. The look ends with FO_PEAK_ENOUGH clean bursts of which none is higher: that a
- * lower one was kept by mistake would show in them, and every run starts with this. */
+/* A kept peak is looked at again and may only rise. The look ends with FO_PEAK_ENOUGH clean bursts of which none is
+ * higher: that a lower one was kept by mistake would show in them, and every run starts with this. */
 #define REFRESH_SECONDS 0.2
 #define METHOD "register-only loop, random data, all threads at once, best of 0.5 ms bursts"
 
@@ -92,10 +92,10 @@ static void raise_peak(struct fo_limits *m, void *ctx)
 {
 	const struct fo_calibration *c = ctx;
 	struct fo_limits_peak p = { .threads = c->threads,
-				     .bursts = c->bursts,
-				     .clean_bursts = c->clean_bursts,
-				     .best_flop_s = c->best_flop_s,
-				     .median_flop_s = c->median_flop_s };
+				    .bursts = c->bursts,
+				    .clean_bursts = c->clean_bursts,
+				    .best_flop_s = c->best_flop_s,
+				    .median_flop_s = c->median_flop_s };
 	snprintf(p.dtype, sizeof p.dtype, "%s", c->dtype);
 	snprintf(p.set, sizeof p.set, "%s", c->set);
 	snprintf(p.date, sizeof p.date, "%s", c->date);

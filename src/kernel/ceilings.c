@@ -16,8 +16,9 @@ enum { ROUNDS = 3 };
 /* Where nobody says how long. */
 #define USUAL_SECONDS 60
 #define MOST_SECONDS 600
-#define METHOD                                                                                                         \
-	"each span between two bursts (registers, second-level cache); quiet: bursts near their best and no thread waited " \
+#define METHOD                                                                                                       \
+	"each span between two bursts (registers, second-level cache); quiet: bursts near their best and no thread " \
+	"waited "                                                                                                    \
 	"for its processor; rows with a key: operands fetched into the caches or put out of them before each span"
 
 static double spent(const struct fo_grid *g) { return (double)(fo_now_ns() - g->begin) * 1e-9; }
@@ -51,8 +52,8 @@ static double least_of_all(const struct fo_grid *g)
 	return s;
 }
 
-/* Leaves out the most expensive shapes until every round of the rest has room for a warm run and a measured one. The cheapest
- * product of each number of threads stays: a profile without any says nothing. */
+/* Leaves out the most expensive shapes until every round of the rest has room for a warm run and a measured one. The
+ * cheapest product of each number of threads stays: a profile without any says nothing. */
 static void fit(struct fo_grid *g, double seconds)
 {
 	double need = 0;
@@ -118,7 +119,8 @@ static void visit_first(struct fo_grid *g, int t)
 	bool product = false;
 	for (size_t i = 0; i < g->n; i++) {
 		struct fo_grid_item *it = &g->item[i];
-		bool copy = it->fn == fo_traffic_run && it->traffic.kind == FO_MEMORY_COPY, first = is_product(it) && !product;
+		bool copy = it->fn == fo_traffic_run && it->traffic.kind == FO_MEMORY_COPY,
+		     first = is_product(it) && !product;
 		if (it->row.threads != g->group[t] || (!copy && !first))
 			continue;
 		product |= first;
@@ -133,8 +135,8 @@ static void round_of(struct fo_grid *g, int round, size_t *order)
 		order[i - 1] = order[k];
 		order[k] = x;
 	}
-	/* One number of threads after the other: changing it makes the runtime start threads. Each has its share of what is
-	 * left; on a machine too busy for all of its rows some wait for the next round and its other order. */
+	/* One number of threads after the other: changing it makes the runtime start threads. Each has its share of
+	 * what is left; on a machine too busy for all of its rows some wait for the next round and its other order. */
 	size_t todo = g->n * (size_t)(ROUNDS - round);
 	for (int t = 0; t < g->groups; t++) {
 		size_t mine = 0;
@@ -156,9 +158,9 @@ static void round_of(struct fo_grid *g, int round, size_t *order)
 	}
 }
 
-/* The operations of a run, one span of each in the order of its step, over and over: so each finds the processor as a step leaves it,
- * its code and branches as well as its operands (a kernel that runs again and again is some microseconds faster). What is no
- * operation, memory and the executor, comes before, on a fifth of the time. */
+/* The operations of a run, one span of each in the order of its step, over and over: so each finds the processor as a
+ * step leaves it, its code and branches as well as its operands (a kernel that runs again and again is some
+ * microseconds faster). What is no operation, memory and the executor, comes before, on a fifth of the time. */
 #define OTHERS_SHARE 0.2
 static void sweep(struct fo_grid *g)
 {
@@ -196,7 +198,8 @@ static fo_status open_meters(struct fo_grid *g)
 {
 	for (int t = 0; t < g->groups; t++)
 		for (int d = 0; d < 2; d++)
-			FO_TRY(fo_meter_init(&g->meter[t][d], fo_kernel_sets[g->o->isa], d ? FO_BF16 : FO_F32, g->group[t]));
+			FO_TRY(fo_meter_init(&g->meter[t][d], fo_kernel_sets[g->o->isa], d ? FO_BF16 : FO_F32,
+					     g->group[t]));
 	return FO_OK;
 }
 
@@ -207,13 +210,12 @@ static fo_status measure_peaks(struct fo_grid *g, struct fo_limits *m)
 		for (int d = 0; d < 2; d++) {
 			struct fo_calibration c;
 			progress(g, "peak");
-			FO_TRY(fo_calibrate_peak(d ? FO_BF16 : FO_F32, threads[t], PEAK_SHARE * g->seconds, false,
-						 &c));
+			FO_TRY(fo_calibrate_peak(d ? FO_BF16 : FO_F32, threads[t], PEAK_SHARE * g->seconds, false, &c));
 			struct fo_limits_peak p = { .threads = c.threads,
-						     .bursts = c.bursts,
-						     .clean_bursts = c.clean_bursts,
-						     .best_flop_s = c.best_flop_s,
-						     .median_flop_s = c.median_flop_s };
+						    .bursts = c.bursts,
+						    .clean_bursts = c.clean_bursts,
+						    .best_flop_s = c.best_flop_s,
+						    .median_flop_s = c.median_flop_s };
 			memcpy(p.dtype, c.dtype, sizeof p.dtype);
 			memcpy(p.set, c.set, sizeof p.set);
 			memcpy(p.date, c.date, sizeof p.date);
@@ -236,7 +238,8 @@ static bool is_replaced(const struct fo_grid *g, const struct fo_limits *new, co
 	return g->o->program && fo_limits_row_find(new, old);
 }
 
-/* What was measured becomes rows, in place of those of the same work: but a row that had quiet spans stays where the new one has none. */
+/* What was measured becomes rows, in place of those of the same work: but a row that had quiet spans stays where the
+ * new one has none. */
 static void rows_of(struct fo_grid *g, const struct fo_limits *m, struct fo_limits *new, struct fo_ceilings_result *r)
 {
 	for (size_t i = 0; i < g->n; i++) {
@@ -282,7 +285,8 @@ static void result_of(struct fo_grid *g, struct fo_limits *m, struct fo_ceilings
 /* In the file: by kind, then threads, then shape. */
 static int by_name(const void *x, const void *y)
 {
-	const struct fo_limits_row *a = &((const struct fo_grid_item *)x)->row, *b = &((const struct fo_grid_item *)y)->row;
+	const struct fo_limits_row *a = &((const struct fo_grid_item *)x)->row,
+				   *b = &((const struct fo_grid_item *)y)->row;
 	int c = strcmp(a->kind, b->kind);
 	c = c ? c : strcmp(a->dtype, b->dtype);
 	c = c ? c : strcmp(a->variant, b->variant);
@@ -319,7 +323,11 @@ fo_status fo_ceilings_measure(const struct fo_ceilings_options *o, struct fo_lim
 			      struct fo_ceilings_result *result)
 {
 	struct fo_grid *g = fo_xmalloc(sizeof *g);
-	*g = (struct fo_grid){ .o = o, .have = m, .begin = fo_now_ns(), .cache_bytes = fo_cache_bytes(), .seconds = o->seconds > 0 ? o->seconds : USUAL_SECONDS };
+	*g = (struct fo_grid){ .o = o,
+			       .have = m,
+			       .begin = fo_now_ns(),
+			       .cache_bytes = fo_cache_bytes(),
+			       .seconds = o->seconds > 0 ? o->seconds : USUAL_SECONDS };
 	*result = (struct fo_ceilings_result){ 0 };
 	fo_status st = run(g, m);
 	if (st == FO_OK) {

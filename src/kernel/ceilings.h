@@ -1,12 +1,12 @@
 /* What this machine's kernels and memory reach: the rows of a machine profile (hw/profile.h), measured.
  *
- * Every row is visited once in each of several rounds, in a new order each time, so that a machine that slows down or warms up
- * does so for all alike. A visit runs the work once to warm it and then as often as its share of the time allows, each run
- * between two bursts (kernel/measure.h).
+ * Every row is visited once in each of several rounds, in a new order each time, so that a machine that slows down or
+ * warms up does so for all alike. A visit runs the work once to warm it and then as often as its share of the time
+ * allows, each run between two bursts (kernel/measure.h).
  *
- * Products and attention of general shapes find their operands where the run before left them: in the caches where they fit.
- * Operations of programs are rows with a signature (cost/cost.h): before each span their operands are fetched into the caches or put
- * out of them, as the row's `cold` says. */
+ * Products and attention of general shapes find their operands where the run before left them: in the caches where they
+ * fit. Operations of programs are rows with a signature (cost/cost.h): before each span their operands are fetched into
+ * the caches or put out of them, as the row's `cold` says. */
 #ifndef FO_KERNEL_CEILINGS_H
 #define FO_KERNEL_CEILINGS_H
 
@@ -22,16 +22,19 @@ struct fo_ceilings_extra {
 };
 struct fo_ceilings_options {
 	enum fo_isa isa;
-	int threads;      /* 1 thread and this many are measured; memory by powers of two between, too */
-	double seconds;   /* in all, peaks included; the last visit may run over. 0: a minute, or what the rounds take at least */
-	bool quick;       /* a smaller grid of shapes */
-	/* Not NULL: the operations of this program, and memory and extras only where the profile lacks them, with o->threads, in the states of the caches that they meet in its
-	 * step (cost/reuse.h); pairs as in fo_op_cost: attention in documents too, unless < 0. */
+	int threads;    /* 1 thread and this many are measured; memory by powers of two between, too */
+	double seconds; /* in all, peaks included; the last visit may run over. 0: a minute, or what the rounds take at
+			   least */
+	bool quick;     /* a smaller grid of shapes */
+	/* Not NULL: the operations of this program, and memory and extras only where the profile lacks them, with
+	 * o->threads, in the states of the caches that they meet in its step (cost/reuse.h); pairs as in fo_op_cost:
+	 * attention in documents too, unless < 0. */
 	const struct fo_program *program;
 	double pairs;
 	const struct fo_ceilings_extra *extra;
 	int extras;
-	void (*progress)(void *ctx, const char *what, double share); /* may be NULL; share of the time that is over: 0 to 1 */
+	void (*progress)(void *ctx, const char *what,
+			 double share); /* may be NULL; share of the time that is over: 0 to 1 */
 	void *ctx;
 };
 struct fo_ceilings_result {
@@ -40,9 +43,10 @@ struct fo_ceilings_result {
 	int64_t spans, quiet;
 	double seconds;
 };
-/* Measures peaks (fo_calibrate_peak: kept in the user's profile as always) and rows, and puts them into *m. All rows of the same
- * numbers of threads are dropped before; with a program only those that it replaces: of the same work, shape, signature, state of the
- * caches and threads. In either case a row without a quiet span leaves one of the same work that had some (fo_limits_row_keep). */
+/* Measures peaks (fo_calibrate_peak: kept in the user's profile as always) and rows, and puts them into *m. All rows of
+ * the same numbers of threads are dropped before; with a program only those that it replaces: of the same work, shape,
+ * signature, state of the caches and threads. In either case a row without a quiet span leaves one of the same work
+ * that had some (fo_limits_row_keep). */
 FO_CHECKED fo_status fo_ceilings_measure(const struct fo_ceilings_options *o, struct fo_limits *m,
 					 struct fo_ceilings_result *result);
 

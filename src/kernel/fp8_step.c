@@ -1,6 +1,7 @@
-/* On a processor: casts by the scale of the step (fp8_cast_step), and operations that make numbers and cast them at once, out of the
- * kernels of what they stand for, one whole tensor after the other. The bits are those of these operations by themselves; memory is
- * what the operations apart move, for a processor gains nothing by these (pass fp8-fuse). */
+/* On a processor: casts by the scale of the step (fp8_cast_step), and operations that make numbers and cast them at
+ * once, out of the kernels of what they stand for, one whole tensor after the other. The bits are those of these
+ * operations by themselves; memory is what the operations apart move, for a processor gains nothing by these (pass
+ * fp8-fuse). */
 #include "kernel/kernel.h"
 #include "kernel/ref/ref.h"
 
@@ -53,7 +54,8 @@ static void cast(const struct fo_call *c, enum fo_isa isa, void *ws)
 {
 	const struct fo_tensor *x = &c->arg[0], own = numbers(x->dtype == FO_F64 ? FO_F64 : FO_F32, 1, 1, ws);
 	bool both = c->n > 4, f64 = x->dtype == FO_F64;
-	struct fo_call most = begin(c, FO_OP_amax), scale = begin(c, FO_OP_fp8_cast_step), to = begin(c, both ? FO_OP_fp8_cast_t : FO_OP_fp8_cast);
+	struct fo_call most = begin(c, FO_OP_amax), scale = begin(c, FO_OP_fp8_cast_step),
+		       to = begin(c, both ? FO_OP_fp8_cast_t : FO_OP_fp8_cast);
 	add(&most, *x, false);
 	add(&most, own, true);
 	run(&most, isa, NULL);
@@ -79,10 +81,10 @@ bool fo_call_fp8_make(const struct fo_call *c, void *room, struct fo_call *make,
 		return false;
 	}
 	*x = fo_call_fp8_wide(c) ? c->arg[at + 3] : numbers(c->arg[0].dtype, q->rows, q->cols, room);
-	*make = begin(c, c->kind == FO_OP_rmsnorm_fp8     ? FO_OP_rmsnorm :
-			 c->kind == FO_OP_add_rmsnorm_fp8 ? FO_OP_add_rmsnorm :
-			 c->kind == FO_OP_swiglu_fp8      ? FO_OP_swiglu :
-							    FO_OP_swiglu_bwd);
+	*make = begin(c, c->kind == FO_OP_rmsnorm_fp8       ? FO_OP_rmsnorm
+			 : c->kind == FO_OP_add_rmsnorm_fp8 ? FO_OP_add_rmsnorm
+			 : c->kind == FO_OP_swiglu_fp8      ? FO_OP_swiglu
+							    : FO_OP_swiglu_bwd);
 	if (make->kind == FO_OP_rmsnorm || make->kind == FO_OP_add_rmsnorm)
 		outputs--; /* rstd stands behind y */
 	for (int i = 0; i < outputs; i++)

@@ -15,11 +15,14 @@
 #define REGION_MOST ((size_t)256 << 20)
 #define RUN_REGION_MOST ((size_t)1 << 30)
 
-static struct fo_grid_item *item_add(struct fo_grid *g, const char *kind, const char *variant, const char *dtype, int threads)
+static struct fo_grid_item *item_add(struct fo_grid *g, const char *kind, const char *variant, const char *dtype,
+				     int threads)
 {
 	fo_array_room(&g->item, &g->cap, g->n, sizeof *g->item);
 	struct fo_grid_item *it = &g->item[g->n++];
-	*it = (struct fo_grid_item){ .units = 1, .docs = 1, .at = (int)g->n, .row = { .threads = threads, .cold = NAN } };
+	*it = (struct fo_grid_item){
+		.units = 1, .docs = 1, .at = (int)g->n, .row = { .threads = threads, .cold = NAN }
+	};
 	snprintf(it->row.kind, sizeof it->row.kind, "%s", kind);
 	snprintf(it->row.variant, sizeof it->row.variant, "%s", variant);
 	snprintf(it->row.dtype, sizeof it->row.dtype, "%s", dtype);
@@ -71,8 +74,8 @@ static void add_products(struct fo_grid *g, int dtype, int threads)
 								       : t };
 				if (g->o->quick && !(layer[l].quick && size[s].quick))
 					continue;
-				struct fo_grid_item *it = item_add(g, "matmul", fo_work_pass_name[p], fo_dtype_name[dtype],
-							   threads);
+				struct fo_grid_item *it = item_add(g, "matmul", fo_work_pass_name[p],
+								   fo_dtype_name[dtype], threads);
 				fo_work_linear(&it->work, g->o->isa, p, t, out, in, dtype, threads);
 				take_work(g, it, dtype, dim, 3);
 			}
@@ -85,8 +88,8 @@ static void add_attention(struct fo_grid *g, int dtype, int threads)
 		for (size_t s = 0; s < (g->o->quick ? 2 : 3); s++)
 			for (int backward = 0; backward < 2; backward++) {
 				int64_t dim[] = { tokens[s], heads[h][0], heads[h][0], heads[h][1] };
-				struct fo_grid_item *it = item_add(g, backward ? "attention_bwd" : "attention", "causal",
-							   fo_dtype_name[dtype], threads);
+				struct fo_grid_item *it = item_add(g, backward ? "attention_bwd" : "attention",
+								   "causal", fo_dtype_name[dtype], threads);
 				fo_work_attention(&it->work, g->o->isa, backward, dim[0], 1, dim[1], dim[2], dim[3],
 						  dtype, threads);
 				take_work(g, it, dtype, dim, 4);
@@ -97,11 +100,12 @@ static void add_attention(struct fo_grid *g, int dtype, int threads)
 
 static bool is_attention(int kind) { return kind == FO_OP_attention || kind == FO_OP_attention_bwd; }
 
-/* Documents of equal length that a micro-batch is divided into so that about `pairs` see each other: N in a row of S leave
- * S (S / N + 1) / 2. Rows are apart in any case. */
+/* Documents of equal length that a micro-batch is divided into so that about `pairs` see each other: N in a row of S
+ * leave S (S / N + 1) / 2. Rows are apart in any case. */
 static int64_t documents_of(const struct fo_program *p, double pairs)
 {
-	double s = (double)p->run.seq, rows = (double)p->run.rows, each = 2 * pairs / rows - s, n = each > 0 ? s * s / each : s;
+	double s = (double)p->run.seq, rows = (double)p->run.rows, each = 2 * pairs / rows - s,
+	       n = each > 0 ? s * s / each : s;
 	n = n < 1 ? 1 : n > s ? s : floor(n + 0.5);
 	return p->run.rows * (int64_t)n;
 }
@@ -115,7 +119,8 @@ static double pairs_of(const struct fo_program *p, int64_t docs)
 	return pairs;
 }
 
-static void add_call(struct fo_grid *g, const struct fo_program *p, const struct fo_op *o, uint32_t first, uint32_t cold, int64_t docs, int threads)
+static void add_call(struct fo_grid *g, const struct fo_program *p, const struct fo_op *o, uint32_t first,
+		     uint32_t cold, int64_t docs, int threads)
 {
 	struct fo_limits_row row;
 	int dtype = p->run.precision == FO_PRECISION_BF16 ? FO_BF16 : FO_F32;
@@ -127,7 +132,8 @@ static void add_call(struct fo_grid *g, const struct fo_program *p, const struct
 	row.cold = fo_reuse_share(p, o, cold);
 	for (size_t i = 0; i < g->n; i++) {
 		const struct fo_limits_row *have = &g->item[i].row;
-		if (have->key == row.key && have->threads == threads && fabs(have->cold - row.cold) < 0.01 && have->flop == row.flop)
+		if (have->key == row.key && have->threads == threads && fabs(have->cold - row.cold) < 0.01 &&
+		    have->flop == row.flop)
 			return;
 	}
 	struct fo_grid_item *it = item_add(g, row.kind, row.variant, row.dtype, threads);
@@ -142,8 +148,8 @@ static void add_call(struct fo_grid *g, const struct fo_program *p, const struct
 	it->row.bytes = row.bytes; /* of the operation's cost: what predictions multiply rates with */
 }
 
-/* How a program's operations are measured: as the caches are when they come (exact), or with none and with all of their operands
- * cold, for other programs to interpolate between. */
+/* How a program's operations are measured: as the caches are when they come (exact), or with none and with all of their
+ * operands cold, for other programs to interpolate between. */
 enum { AS_THEY_COME = 1, PRODUCTS = 2 };
 static fo_status add_program(struct fo_grid *g, const struct fo_program *p, double pairs, int how, int threads)
 {
@@ -160,7 +166,8 @@ static fo_status add_program(struct fo_grid *g, const struct fo_program *p, doub
 		if (!(how & AS_THEY_COME) && !product)
 			add_call(g, p, o, u.first[i], UINT32_MAX, p->run.rows, threads);
 		if (is_attention(o->kind) && pairs >= 0)
-			add_call(g, p, o, u.first[i], how & AS_THEY_COME ? cold[i] : 0, documents_of(p, pairs), threads);
+			add_call(g, p, o, u.first[i], how & AS_THEY_COME ? cold[i] : 0, documents_of(p, pairs),
+				 threads);
 	}
 	free(cold);
 	fo_unrolled_fini(&u);
@@ -168,12 +175,15 @@ static fo_status add_program(struct fo_grid *g, const struct fo_program *p, doub
 }
 
 /* A Llama of some layers, so that what the caches hold is what they hold in a large one, as lowered and with passes. */
-static fo_status add_model(struct fo_grid *g, int64_t hidden, int64_t ffn, int64_t tokens, int dtype, const struct fo_passes *pass, int how,
-			   int threads)
+static fo_status add_model(struct fo_grid *g, int64_t hidden, int64_t ffn, int64_t tokens, int dtype,
+			   const struct fo_passes *pass, int how, int threads)
 {
 	struct fo_program p;
 	struct fo_model m;
-	struct fo_lowering low = { .seq = tokens, .rows = 1, .micro_batches = 2, .pass = *pass,
+	struct fo_lowering low = { .seq = tokens,
+				   .rows = 1,
+				   .micro_batches = 2,
+				   .pass = *pass,
 				   .precision = dtype == FO_BF16 ? FO_PRECISION_BF16 : FO_PRECISION_F32 };
 	FO_TRY(fo_model_load("flatout-134m", &m));
 	m.layers = 4;
@@ -190,21 +200,32 @@ static fo_status add_model(struct fo_grid *g, int64_t hidden, int64_t ffn, int64
 static fo_status add_models(struct fo_grid *g, int dtype, int threads)
 {
 	static const struct fo_passes plain = { .previous_norm = 0 },
-				      usual = { .merge_qkv = 1, .merge_gate_up = 1, .fuse_loss = 512, .fuse_elementwise = 1, .fused_optimizer = 1 },
-				      small = { .master = FO_MASTER_SPLIT, .moments = FO_MOMENTS_BF16, .rounding = FO_ROUND_STOCHASTIC, .fused_optimizer = 1 };
+				      usual = { .merge_qkv = 1,
+						.merge_gate_up = 1,
+						.fuse_loss = 512,
+						.fuse_elementwise = 1,
+						.fused_optimizer = 1 },
+				      small = { .master = FO_MASTER_SPLIT,
+						.moments = FO_MOMENTS_BF16,
+						.rounding = FO_ROUND_STOCHASTIC,
+						.fused_optimizer = 1 };
 	static const struct {
 		int64_t hidden, ffn, tokens;
 		const struct fo_passes *pass;
 		int how;
 		bool quick, one_thread, f32;
 	} want[] = {
-		{ 768, 2048, 512, &usual, 0, true, false, true },       { 768, 2048, 2048, &usual, PRODUCTS, false, true, true },
-		{ 768, 2048, 2048, &plain, 0, false, true, false },     { 768, 2048, 2048, &small, 0, false, false, false },
+		{ 768, 2048, 512, &usual, 0, true, false, true },
+		{ 768, 2048, 2048, &usual, PRODUCTS, false, true, true },
+		{ 768, 2048, 2048, &plain, 0, false, true, false },
+		{ 768, 2048, 2048, &small, 0, false, false, false },
 		{ 2048, 8192, 2048, &usual, 0, false, false, false },
 	};
 	for (size_t i = 0; i < sizeof want / sizeof *want; i++)
-		if ((want[i].quick || !g->o->quick) && (want[i].one_thread || threads == g->o->threads) && (want[i].f32 || dtype == FO_BF16))
-			FO_TRY(add_model(g, want[i].hidden, want[i].ffn, want[i].tokens, dtype, want[i].pass, want[i].how, threads));
+		if ((want[i].quick || !g->o->quick) && (want[i].one_thread || threads == g->o->threads) &&
+		    (want[i].f32 || dtype == FO_BF16))
+			FO_TRY(add_model(g, want[i].hidden, want[i].ffn, want[i].tokens, dtype, want[i].pass,
+					 want[i].how, threads));
 	return FO_OK;
 }
 
@@ -224,7 +245,8 @@ static void add_traffic(struct fo_grid *g, int threads)
 			};
 			if (!fo_traffic_can(&t))
 				continue;
-			struct fo_grid_item *it = item_add(g, fo_memory_kind_name[k], past ? "nt" : "plain", "-", threads);
+			struct fo_grid_item *it = item_add(g, fo_memory_kind_name[k], past ? "nt" : "plain", "-",
+							   threads);
 			it->traffic = t;
 			it->fn = fo_traffic_run;
 			it->row.bytes = fo_traffic_bytes(&t);

@@ -13,11 +13,7 @@ const char *const fo_isa_name[FO_ISA_COUNT] = { "ref", "avx2", "avx512", "avx512
 
 /* Sets by instruction set; a row that a set leaves out falls to the next lower one. */
 const struct fo_kernel_set *const fo_kernel_sets[FO_ISA_COUNT] = {
-	&fo_kernels_ref,
-	&fo_kernels_avx2,
-	&fo_kernels_avx512,
-	&fo_kernels_avx512bf16,
-	&fo_kernels_amx,
+	&fo_kernels_ref, &fo_kernels_avx2, &fo_kernels_avx512, &fo_kernels_avx512bf16, &fo_kernels_amx,
 };
 
 /* Intel SDM volume 1, 13.3: the parts of the register state that the system saves. */
@@ -137,8 +133,8 @@ struct fo_call fo_call_one(const struct fo_call *c, int k)
 	return one;
 }
 
-const struct fo_kernel *fo_kernel_pick_of(const struct fo_kernel_set *const *sets, enum fo_isa isa, const struct fo_call *shape,
-					  const struct fo_kernel_set **set)
+const struct fo_kernel *fo_kernel_pick_of(const struct fo_kernel_set *const *sets, enum fo_isa isa,
+					  const struct fo_call *shape, const struct fo_kernel_set **set)
 {
 	const struct fo_kernel_set *found = sets[FO_ISA_REF];
 

@@ -174,7 +174,8 @@ static void read_streams(const line *p, size_t n)
 		__asm__ volatile("" : : "m"(sum[k]));
 }
 
-/* The empty assembler keeps the compiler from making memset and memcpy of these loops: those choose their stores themselves. */
+/* The empty assembler keeps the compiler from making memset and memcpy of these loops: those choose their stores
+ * themselves. */
 static inline void move(const struct fo_traffic *t, size_t begin, size_t end, bool past_caches)
 {
 	const line *from = (const line *)(t->data->from + begin), *stop = (const line *)(t->data->from + end);

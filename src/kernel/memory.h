@@ -1,5 +1,5 @@
-/* Memory traffic that does nothing else: what memory-bound operations are held against. Arrays are four times the last-level
- * caches, each span takes the next piece of them, so what it touches has long left the caches. */
+/* Memory traffic that does nothing else: what memory-bound operations are held against. Arrays are four times the
+ * last-level caches, each span takes the next piece of them, so what it touches has long left the caches. */
 #ifndef FO_KERNEL_MEMORY_H
 #define FO_KERNEL_MEMORY_H
 
@@ -19,8 +19,8 @@ struct fo_traffic_data {
 };
 /* Bytes of all last-level caches together; 0: the system does not say. */
 int64_t fo_cache_bytes(void);
-/* Reads every cache line of a rectangle of `rows` rows of `bytes` bytes, `stride` bytes apart: the first rows by the first of
- * `threads` threads, and so on. */
+/* Reads every cache line of a rectangle of `rows` rows of `bytes` bytes, `stride` bytes apart: the first rows by the
+ * first of `threads` threads, and so on. */
 void fo_cache_fetch(const void *data, size_t rows, size_t bytes, size_t stride, int threads);
 /* Puts the same lines out of all caches, writing back what was changed. false where the processor offers no way to. */
 bool fo_cache_evict(const void *data, size_t rows, size_t bytes, size_t stride, int threads);

@@ -10,7 +10,10 @@
 #include <string.h>
 
 /* The system's own form: a bit per hardware thread, least first (sched_setaffinity(2)). */
-static int bind_to(const struct fo_cpus *set) { return sched_setaffinity(0, sizeof set->word, (const cpu_set_t *)set->word); }
+static int bind_to(const struct fo_cpus *set)
+{
+	return sched_setaffinity(0, sizeof set->word, (const cpu_set_t *)set->word);
+}
 
 static struct fo_cpus only(int cpu)
 {
@@ -34,8 +37,8 @@ static int pu_of_core(hwloc_obj_t core, const struct fo_cpus *allowed, int n)
 	return -1;
 }
 
-/* Cores in hwloc's logical order: those of one package and NUMA node stand together. First a thread on each core, then the
- * second ones. */
+/* Cores in hwloc's logical order: those of one package and NUMA node stand together. First a thread on each core, then
+ * the second ones. */
 static void spread(struct fo_place *p, int threads, hwloc_topology_t t)
 {
 	int cores = hwloc_get_nbobjs_by_type(t, HWLOC_OBJ_CORE);
@@ -89,9 +92,9 @@ static fo_status plan_list(struct fo_place *p, const char *list, int threads)
 		if (!fo_cpus_have(&all, cpu))
 			continue;
 		if (!fo_cpus_have(&p->allowed, cpu))
-			return fo_hint(fo_fail(FO_EARG, "run.affinity is '%s', but this process may not use %d", shown,
-					       cpu),
-				       "'flatout machine' tells how many it may use");
+			return fo_hint(
+				fo_fail(FO_EARG, "run.affinity is '%s', but this process may not use %d", shown, cpu),
+				"'flatout machine' tells how many it may use");
 		if (p->threads < threads)
 			p->cpu[p->threads++] = cpu;
 	}

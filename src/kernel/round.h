@@ -1,20 +1,20 @@
 /* fp32 numbers in 16 bits: split in two halves, or rounded at random.
  *
- * Split. A bf16 number is the upper half of an fp32 one. high is the fp32 number rounded to bf16, low what is left, in units of
- * high's last bit / 2^16, from -2^15 to 2^15 - 1: fp32 = (high << 16) + low as integers, always exactly. Ties are rounded away
- * from zero: rounding them to even would let 65,537 fp32 numbers share an even high half, one more than low can tell apart.
- * So high differs from fo_bf16_from_f32 only at exact ties whose upper half is even, one fp32 number in 131,072. A NaN keeps
- * its sign and upper half alone.
+ * Split. A bf16 number is the upper half of an fp32 one. high is the fp32 number rounded to bf16, low what is left, in
+ * units of high's last bit / 2^16, from -2^15 to 2^15 - 1: fp32 = (high << 16) + low as integers, always exactly. Ties
+ * are rounded away from zero: rounding them to even would let 65,537 fp32 numbers share an even high half, one more
+ * than low can tell apart. So high differs from fo_bf16_from_f32 only at exact ties whose upper half is even, one fp32
+ * number in 131,072. A NaN keeps its sign and upper half alone.
  *
- * At random. A number between two neighbours in bf16 becomes the upper one (in magnitude) with the probability that the mean
- * is the number itself: uniform noise is added to the lower half, which is then cut off. What is a bf16 number already does
- * not change. Small steps are thus taken now and then instead of never (Gupta et al. 2015, "Deep Learning with Limited
- * Numerical Precision"; Zamirai et al. 2020 for bf16 weights).
+ * At random. A number between two neighbours in bf16 becomes the upper one (in magnitude) with the probability that the
+ * mean is the number itself: uniform noise is added to the lower half, which is then cut off. What is a bf16 number
+ * already does not change. Small steps are thus taken now and then instead of never (Gupta et al. 2015, "Deep Learning
+ * with Limited Numerical Precision"; Zamirai et al. 2020 for bf16 weights).
  *
- * The noise is a function of (run's seed, step, layer, what is rounded, number of the element), so it does not depend on
- * threads, on how tensors lie in buffers, or on whether the run was resumed. Elements are numbered through all parameters in the
- * order of the program's list, those of layers and those outside them each for themselves, row by row: tensors that a pass
- * laid beside each other keep their numbers. */
+ * The noise is a function of (run's seed, step, layer, what is rounded, number of the element), so it does not depend
+ * on threads, on how tensors lie in buffers, or on whether the run was resumed. Elements are numbered through all
+ * parameters in the order of the program's list, those of layers and those outside them each for themselves, row by
+ * row: tensors that a pass laid beside each other keep their numbers. */
 #ifndef FO_KERNEL_ROUND_H
 #define FO_KERNEL_ROUND_H
 
@@ -50,7 +50,8 @@ FO_BOTH float fo_split_join(uint16_t high, int16_t low)
 	return fo_f32_of_bits(((uint32_t)high << 16) + (uint32_t)(int32_t)low);
 }
 
-/* What is rounded: weights take the lower 16 bits of their word, first moments the lower and second ones the upper of theirs. */
+/* What is rounded: weights take the lower 16 bits of their word, first moments the lower and second ones the upper of
+ * theirs. */
 enum fo_noise { FO_NOISE_WEIGHT, FO_NOISE_MOMENTS };
 struct fo_noise_key {
 	uint32_t a, b;
@@ -64,9 +65,9 @@ FO_BOTH struct fo_noise_key fo_noise_key(uint64_t seed, uint64_t step, int32_t l
 	key.b = (uint32_t)(k >> 32);
 	return key;
 }
-/* 32 uniform bits for element n: the finaliser of MurmurHash3 (Appleby 2011, public domain), which every input bit changes
- * every output bit of with probability about one half, with the key xored in before and between its multiplications.
- * Five or six vector instructions per word where multiplications are 32 bits wide. */
+/* 32 uniform bits for element n: the finaliser of MurmurHash3 (Appleby 2011, public domain), which every input bit
+ * changes every output bit of with probability about one half, with the key xored in before and between its
+ * multiplications. Five or six vector instructions per word where multiplications are 32 bits wide. */
 #define FO_NOISE_MULTIPLY_1 0x85ebca6bu
 #define FO_NOISE_MULTIPLY_2 0xc2b2ae35u
 FO_BOTH uint32_t fo_noise(struct fo_noise_key key, uint32_t n)

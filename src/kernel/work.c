@@ -87,8 +87,8 @@ void fo_work_attention(struct fo_work *w, enum fo_isa isa, bool backward, int64_
 	finish(w, isa, UINT32_MAX, threads);
 }
 
-void fo_work_attention_eager(struct fo_work *w, enum fo_isa isa, bool backward, int64_t tokens, int64_t seq, int64_t heads,
-			     int64_t kv_heads, int64_t head_dim, int dtype, int threads)
+void fo_work_attention_eager(struct fo_work *w, enum fo_isa isa, bool backward, int64_t tokens, int64_t seq,
+			     int64_t heads, int64_t kv_heads, int64_t head_dim, int dtype, int threads)
 {
 	int64_t hq = heads * head_dim, kq = kv_heads * head_dim;
 	*w = (struct fo_work){ .call = { .kind = backward ? FO_OP_attention_eager_bwd : FO_OP_attention_eager },
@@ -112,7 +112,8 @@ void fo_work_attention_eager(struct fo_work *w, enum fo_isa isa, bool backward, 
 	finish(w, isa, UINT32_MAX, threads);
 }
 
-void fo_work_of_op(struct fo_work *w, enum fo_isa isa, const struct fo_program *p, const struct fo_op *o, uint32_t first, int threads)
+void fo_work_of_op(struct fo_work *w, enum fo_isa isa, const struct fo_program *p, const struct fo_op *o,
+		   uint32_t first, int threads)
 {
 	struct fo_cost cost = fo_op_cost(p, o, -1);
 	*w = (struct fo_work){ .call = { .kind = o->kind, .attr = o->attr } };
@@ -146,7 +147,7 @@ static int region_of(const struct fo_work *w, int i)
 	bool writes = fo_access_writes(w->access[i]);
 	switch (w->call.arg[i].dtype) {
 	case FO_F32: return writes ? FO_WORK_WRITE_F32 : FO_WORK_READ_F32;
-	case FO_I16: /* any bits are a low half */
+	case FO_I16:  /* any bits are a low half */
 	case FO_E4M3: /* or a small number, seldom NaN, which takes no longer */
 	case FO_E5M2:
 	case FO_BF16: return writes ? FO_WORK_WRITE_BF16 : FO_WORK_READ_BF16;
@@ -208,7 +209,8 @@ fo_status fo_work_data_new(struct fo_work_data *d)
 		d->at[r] = p;
 	}
 	/* The regions to write are touched as well: no page is to be found by a kernel's first run. */
-	int64_t singles = (int64_t)(d->bytes[FO_WORK_READ_F32] / 4), halves = (int64_t)(d->bytes[FO_WORK_READ_BF16] / 2);
+	int64_t singles = (int64_t)(d->bytes[FO_WORK_READ_F32] / 4),
+		halves = (int64_t)(d->bytes[FO_WORK_READ_BF16] / 2);
 #pragma omp parallel
 	{
 #pragma omp for nowait
@@ -297,8 +299,10 @@ void fo_work_bind(struct fo_work *w, const struct fo_work_data *d, int64_t docs)
 		t->data = d->at[r] + used[r];
 		/* Positions count up, tokens and targets come as they like. */
 		for (int64_t k = 0; r == FO_WORK_INDEX && k < t->rows; k++)
-			((int32_t *)t->data)[k] = (int32_t)(w->call.kind == FO_OP_rope || w->call.kind == FO_OP_attention_bwd_rope ? k % index_limit(w)
-										       : (int64_t)(fo_rng_u64(4, (uint64_t)k) % (uint64_t)index_limit(w)));
+			((int32_t *)t->data)[k] =
+				(int32_t)(w->call.kind == FO_OP_rope || w->call.kind == FO_OP_attention_bwd_rope
+						  ? k % index_limit(w)
+						  : (int64_t)(fo_rng_u64(4, (uint64_t)k) % (uint64_t)index_limit(w)));
 		if (r == FO_WORK_DOCS)
 			for (int64_t k = 0; k < t->rows; k++)
 				((int32_t *)t->data)[k] = (int32_t)document_start(k, t->rows, docs);
@@ -317,7 +321,8 @@ bool fo_work_arrange(const struct fo_work *w, uint32_t cold, int64_t cache_bytes
 	for (int evict = 0; evict < 2; evict++)
 		for (int i = 0; i < w->call.n; i++) {
 			const struct fo_tensor *t = &w->call.arg[i];
-			size_t row = (size_t)t->cols * fo_dtype_bytes(t->dtype), stride = (size_t)t->ld * fo_dtype_bytes(t->dtype);
+			size_t row = (size_t)t->cols * fo_dtype_bytes(t->dtype),
+			       stride = (size_t)t->ld * fo_dtype_bytes(t->dtype);
 			bool is_cold = cold >> i & 1;
 			if (is_cold != evict || row * (size_t)t->rows > 2 * (size_t)cache_bytes)
 				continue;

@@ -1,5 +1,5 @@
-/* A ladder as one page: who doubts a figure finds beside it its spread, its peak, what was predicted, and the command that makes
- * it again. */
+/* A ladder as one page: who doubts a figure finds beside it its spread, its peak, what was predicted, and the command
+ * that makes it again. */
 #include "ladder/ladder.h"
 
 #include "draw/draw.h"
@@ -62,34 +62,41 @@ static const char *level_text(struct fo_arena *a, const struct fo_ladder *l, dou
 {
 	static const char *const word[] = { "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve" };
 	int k = l->rounds - 5;
-	return k >= 0 && k < (int)(sizeof word / sizeof *word) ? fo_arena_printf(a, "about %.0f %%, %s rounds", 100 * level, word[k])
-							       : fo_arena_printf(a, "about %.0f %%, %d rounds", 100 * level, l->rounds);
+	return k >= 0 && k < (int)(sizeof word / sizeof *word)
+		       ? fo_arena_printf(a, "about %.0f %%, %s rounds", 100 * level, word[k])
+		       : fo_arena_printf(a, "about %.0f %%, %d rounds", 100 * level, l->rounds);
 }
 
-static void top_facts(const struct fo_ladder *l, struct fo_arena *a, int from, int to, struct fo_draw_fact *fact, size_t *n)
+static void top_facts(const struct fo_ladder *l, struct fo_arena *a, int from, int to, struct fo_draw_fact *fact,
+		      size_t *n)
 {
 	const struct fo_ladder_rung *r = &l->rung[to];
 	char mfu[32], step[32];
 	struct fo_ladder_interval v = fo_ladder_over(l, to, from, NULL);
 	if (to != from && isfinite(v.estimate))
-		fact[(*n)++] = (struct fo_draw_fact){ "gain over the baseline",
-						      fo_ladder_unsteady(&v) ? "not known" : fo_arena_printf(a, "x %.2f", v.estimate),
-						      fo_arena_printf(a, "useful tokens/s; between %.2f and %.2f (%s)%s", v.low, v.high,
-								      level_text(a, l, v.level),
-								      fo_ladder_unsteady(&v)	   ? ": unsteady"
-								      : v.low > 1 || v.high < 1 ? ""
-												: ": not resolved") };
+		fact[(*n)++] = (struct fo_draw_fact){
+			"gain over the baseline",
+			fo_ladder_unsteady(&v) ? "not known" : fo_arena_printf(a, "x %.2f", v.estimate),
+			fo_arena_printf(a, "useful tokens/s; between %.2f and %.2f (%s)%s", v.low, v.high,
+					level_text(a, l, v.level),
+					fo_ladder_unsteady(&v)    ? ": unsteady"
+					: v.low > 1 || v.high < 1 ? ""
+								  : ": not resolved")
+		};
 	fact[(*n)++] = (struct fo_draw_fact){ to == from ? "baseline" : "all changes together", r->name,
-					      r->check == FO_LADDER_LEFT ? "its losses left the reference's: see below" : r->what };
+					      r->check == FO_LADDER_LEFT ? "its losses left the reference's: see below"
+									 : r->what };
 	fact[(*n)++] = (struct fo_draw_fact){
 		"its MFU", fo_arena_strdup(a, fo_draw_number(mfu, r->mfu[FO_LADDER_MFU].median, FO_DRAW_SHARE)),
-		fo_arena_printf(a, "rule mfu, %s; by mfu_causal %s; baseline %.1f %%", r->peak_dtype ? r->peak_dtype : "?",
+		fo_arena_printf(a, "rule mfu, %s; by mfu_causal %s; baseline %.1f %%",
+				r->peak_dtype ? r->peak_dtype : "?",
 				fo_draw_number(step, r->mfu[FO_LADDER_MFU_CAUSAL].median, FO_DRAW_SHARE),
 				100 * l->rung[from].mfu[FO_LADDER_MFU].median)
 	};
-	fact[(*n)++] = (struct fo_draw_fact){ "its step",
-					      fo_arena_strdup(a, fo_draw_number(step, r->step_s.median, FO_DRAW_SECONDS)),
-					      fo_arena_printf(a, "%.0f useful tokens/s", r->tokens_s.median) };
+	fact[(*n)++] = (struct fo_draw_fact){
+		"its step", fo_arena_strdup(a, fo_draw_number(step, r->step_s.median, FO_DRAW_SECONDS)),
+		fo_arena_printf(a, "%.0f useful tokens/s", r->tokens_s.median)
+	};
 }
 
 static void summary(const struct fo_ladder *l, struct fo_arena *a, struct fo_str *out)
@@ -109,7 +116,8 @@ static enum fo_draw_tone tone_of(const struct fo_ladder_rung *r)
 {
 	if (r->verdict == FO_LADDER_LOSS)
 		return FO_DRAW_BAD;
-	return stands(r) && r->verdict != FO_LADDER_UNRESOLVED && r->verdict != FO_LADDER_UNSTEADY ? FO_DRAW_PLAIN : FO_DRAW_DOUBTFUL;
+	return stands(r) && r->verdict != FO_LADDER_UNRESOLVED && r->verdict != FO_LADDER_UNSTEADY ? FO_DRAW_PLAIN
+												   : FO_DRAW_DOUBTFUL;
 }
 
 static void draw_mfu(const struct fo_ladder *l, struct fo_arena *a, struct fo_str *out)
@@ -179,15 +187,17 @@ static void draw_gains(const struct fo_ladder *l, struct fo_arena *a, struct fo_
 	if (!n)
 		return;
 	fo_draw_heading(out, "What each change gains");
-	fo_draw_bars(out,
-		     &(struct fo_draw_bars){ .title = "Useful tokens per second over those of the rung it starts from",
-					     .desc = "Logarithmic; x 1 is no change. Dashed bars are not resolved or not known, or their "
-						     "time does not count; bars of the other colour are losses. A whisker "
-						     "that ends in an arrow goes on: its numbers stand beside it.",
-					     .unit = FO_DRAW_FACTOR,
-					     .bar_name = { "measured", predicted ? "predicted" : NULL },
-					     .row = row,
-					     .rows = n });
+	fo_draw_bars(
+		out,
+		&(struct fo_draw_bars){
+			.title = "Useful tokens per second over those of the rung it starts from",
+			.desc = "Logarithmic; x 1 is no change. Dashed bars are not resolved or not known, or their "
+				"time does not count; bars of the other colour are losses. A whisker that ends in an "
+				"arrow goes on: its numbers stand beside it.",
+			.unit = FO_DRAW_FACTOR,
+			.bar_name = { "measured", predicted ? "predicted" : NULL },
+			.row = row,
+			.rows = n });
 	if (isfinite(level))
 		fo_draw_remark(out,
 			       "Whiskers are the interval of the gain: %s (Hodges and Lehmann's estimate, over pairs "
@@ -276,8 +286,8 @@ static double *tokens_so_far(const struct fo_ladder *l, struct fo_arena *a, cons
 static bool compared(const struct fo_ladder *l, int i)
 {
 	const struct fo_ladder_rung *r = &l->rung[i];
-	return r->loss && r->reference >= 0 && r->reference < l->rungs && r->reference != i && l->rung[r->reference].loss &&
-	       (r->check == FO_LADDER_HELD || r->check == FO_LADDER_LEFT);
+	return r->loss && r->reference >= 0 && r->reference < l->rungs && r->reference != i &&
+	       l->rung[r->reference].loss && (r->check == FO_LADDER_HELD || r->check == FO_LADDER_LEFT);
 }
 
 static bool is_reference(const struct fo_ladder *l, int i)
@@ -303,7 +313,8 @@ static void draw_overlay(const struct fo_ladder *l, struct fo_arena *a, struct f
 	size_t n = 0;
 	for (int i = 0; i < l->rungs; i++)
 		if (compared(l, i) && !is_reference(l, i)) {
-			s[n++] = (struct fo_draw_series){ .name = told ? NULL : "rungs that are compared with a reference",
+			s[n++] = (struct fo_draw_series){ .name = told ? NULL
+								       : "rungs that are compared with a reference",
 							  .x = same ? step : tokens_so_far(l, a, &l->rung[i]),
 							  .y = l->rung[i].loss,
 							  .n = (size_t)l->steps,
@@ -315,7 +326,8 @@ static void draw_overlay(const struct fo_ladder *l, struct fo_arena *a, struct f
 		if (l->rung[i].loss && (is_reference(l, i) || !compared(l, i))) {
 			bool faint = !is_reference(l, i);
 			s[n++] = (struct fo_draw_series){
-				.name = faint ? fo_arena_printf(a, "%s (not compared: other data, or its own)", l->rung[i].name)
+				.name = faint ? fo_arena_printf(a, "%s (not compared: other data, or its own)",
+								l->rung[i].name)
 					      : fo_arena_printf(a, "%s (reference)", l->rung[i].name),
 				.x = same ? step : tokens_so_far(l, a, &l->rung[i]),
 				.y = l->rung[i].loss,
@@ -324,7 +336,8 @@ static void draw_overlay(const struct fo_ladder *l, struct fo_arena *a, struct f
 				.faint = faint
 			};
 		}
-	fo_draw_lines(out, &(struct fo_draw_lines){ .title = text ? fo_arena_printf(a, "Training losses: %s", text) : "Training losses",
+	fo_draw_lines(out, &(struct fo_draw_lines){ .title = text ? fo_arena_printf(a, "Training losses: %s", text)
+								  : "Training losses",
 						    .desc = "Where numbers hold, lines lie on that of their reference.",
 						    .x_name = same ? "step" : "tokens trained on",
 						    .y_name = "nats per token",
@@ -334,11 +347,13 @@ static void draw_overlay(const struct fo_ladder *l, struct fo_arena *a, struct f
 						    .n = n });
 }
 
-/* What fo_ladder_deviation takes the median of: the relative difference of mean losses, by equal stretches of the steps. */
+/* What fo_ladder_deviation takes the median of: the relative difference of mean losses, by equal stretches of the
+ * steps. */
 static struct fo_draw_series apart(const struct fo_ladder *l, struct fo_arena *a, int i)
 {
 	const double *v = l->rung[i].loss, *ref = l->rung[l->rung[i].reference].loss;
-	double *x = fo_arena_alloc(a, 2 * FO_LADDER_WINDOWS * sizeof *x), *y = x + FO_LADDER_WINDOWS, sum = 0, ref_sum = 0;
+	double *x = fo_arena_alloc(a, 2 * FO_LADDER_WINDOWS * sizeof *x), *y = x + FO_LADDER_WINDOWS, sum = 0,
+	       ref_sum = 0;
 	int64_t common = 0, seen = 0;
 	size_t n = 0;
 	for (int64_t k = 0; k < l->steps; k++)
@@ -358,7 +373,8 @@ static struct fo_draw_series apart(const struct fo_ladder *l, struct fo_arena *a
 }
 
 /* One picture: as many rungs as there are styles of lines. */
-static void draw_apart(const struct fo_ladder *l, struct fo_arena *a, struct fo_str *out, const int *rung, size_t n, bool more)
+static void draw_apart(const struct fo_ladder *l, struct fo_arena *a, struct fo_str *out, const int *rung, size_t n,
+		       bool more)
 {
 	struct fo_draw_series s[FO_DRAW_STYLES];
 	struct fo_draw_level level[FO_DRAW_STYLES];
@@ -371,23 +387,25 @@ static void draw_apart(const struct fo_ladder *l, struct fo_arena *a, struct fo_
 		for (size_t j = 0; j < levels; j++)
 			told = told || level[j].hi == tolerance;
 		if (!told)
-			level[levels++] = (struct fo_draw_level){ -tolerance, tolerance,
-								  fo_arena_printf(a, "allowed: %.2g %%", 100 * tolerance) };
+			level[levels++] = (struct fo_draw_level){
+				-tolerance, tolerance, fo_arena_printf(a, "allowed: %.2g %%", 100 * tolerance)
+			};
 	}
-	fo_draw_lines(out, &(struct fo_draw_lines){
-				   .title = more ? fo_arena_printf(a, "How far losses are from the reference's: %s to %s", s[0].name,
-								   s[n - 1].name)
-						 : "How far losses are from the reference's",
-				   .desc = "Relative difference of the mean losses of each tenth of the steps; zero is none.",
-				   .x_name = "step",
-				   .y_name = "difference of mean losses, by tenths of the steps",
-				   .y_unit = FO_DRAW_CHANGE,
-				   .y_lo = NAN,
-				   .y_hi = NAN,
-				   .series = s,
-				   .n = n,
-				   .level = level,
-				   .levels = levels });
+	fo_draw_lines(
+		out, &(struct fo_draw_lines){
+			     .title = more ? fo_arena_printf(a, "How far losses are from the reference's: %s to %s",
+							     s[0].name, s[n - 1].name)
+					   : "How far losses are from the reference's",
+			     .desc = "Relative difference of the mean losses of each tenth of the steps; zero is none.",
+			     .x_name = "step",
+			     .y_name = "difference of mean losses, by tenths of the steps",
+			     .y_unit = FO_DRAW_CHANGE,
+			     .y_lo = NAN,
+			     .y_hi = NAN,
+			     .series = s,
+			     .n = n,
+			     .level = level,
+			     .levels = levels });
 }
 
 static void draw_losses(const struct fo_ladder *l, struct fo_arena *a, struct fo_str *out)
@@ -405,19 +423,22 @@ static void draw_losses(const struct fo_ladder *l, struct fo_arena *a, struct fo
 	for (int first = 0; first < n; first += FO_DRAW_STYLES)
 		draw_apart(l, a, out, rung + first, (size_t)(n - first < FO_DRAW_STYLES ? n - first : FO_DRAW_STYLES),
 			   n > FO_DRAW_STYLES);
-	fo_draw_remark(out, "A rung is held or not by its deviation: the median of these stretches, or of the last three where that is larger. A "
-			    "single unstable stretch magnifies rounding and decides nothing.");
+	fo_draw_remark(out, "A rung is held or not by its deviation: the median of these stretches, or of the last "
+			    "three where that is larger. A single unstable stretch magnifies rounding and decides "
+			    "nothing.");
 	fo_draw_table_begin(&t, out, "deviation: how far the losses are from those of the reference, relative",
 			    "lllrrr", head);
 	for (int i = 0; i < l->rungs; i++) {
 		const struct fo_ladder_rung *r = &l->rung[i];
 		bool other = r->reference >= 0 && r->reference < l->rungs && r->reference != i;
-		const char *cell[] = { r->name,
-				       other ? l->rung[r->reference].name : "-",
-				       r->check < FO_LADDER_CHECK_COUNT ? fo_ladder_check_name[r->check] : "?",
-				       isfinite(r->deviation) && other ? fo_arena_printf(a, "%.2f %%", 100 * r->deviation) : "-",
-				       isfinite(r->tolerance) && other ? fo_arena_printf(a, "%.1f %%", 100 * r->tolerance) : "-",
-				       isfinite(r->val_loss) ? fo_arena_printf(a, "%.4f", r->val_loss) : "-" };
+		const char *cell[] = {
+			r->name,
+			other ? l->rung[r->reference].name : "-",
+			r->check < FO_LADDER_CHECK_COUNT ? fo_ladder_check_name[r->check] : "?",
+			isfinite(r->deviation) && other ? fo_arena_printf(a, "%.2f %%", 100 * r->deviation) : "-",
+			isfinite(r->tolerance) && other ? fo_arena_printf(a, "%.1f %%", 100 * r->tolerance) : "-",
+			isfinite(r->val_loss) ? fo_arena_printf(a, "%.4f", r->val_loss) : "-"
+		};
 		fo_draw_table_row(&t, cell);
 	}
 	fo_draw_table_end(&t);
@@ -425,17 +446,20 @@ static void draw_losses(const struct fo_ladder *l, struct fo_arena *a, struct fo
 
 static void draw_table(const struct fo_ladder *l, struct fo_arena *a, struct fo_str *out)
 {
-	static const char *const head[] = { "rung",   "MFU",     "HFU",  "useful tokens/s", "step",
-					    "memory", "padding", "text", "gain", "verdict" };
+	static const char *const head[] = { "rung",    "MFU",  "HFU",  "useful tokens/s", "step", "memory",
+					    "padding", "text", "gain", "verdict" };
 	const char *seen = fo_ladder_text_title(l, a);
 	static const char *const rules[] = { "rung", "mfu", "mfu_causal", "mfu_document", "mfu_6n", "hfu" };
 	struct fo_draw_table t;
 	char text[32];
 	fo_draw_heading(out, "All rungs");
-	fo_draw_table_begin(
-		&t, out, fo_arena_printf(a, "Medians over all timed steps, unfiltered; memory is the most that a turn was seen to take; text: share of "
-				 "the text's tokens that the steps hold%s%s.", seen ? ": " : "", seen ? seen : ""),
-		"lrrrrrrrrl", head);
+	fo_draw_table_begin(&t, out,
+			    fo_arena_printf(a,
+					    "Medians over all timed steps, unfiltered; memory is the most that a turn "
+					    "was seen to take; text: share of the text's tokens that the steps "
+					    "hold%s%s.",
+					    seen ? ": " : "", seen ? seen : ""),
+			    "lrrrrrrrrl", head);
 	for (int i = 0; i < l->rungs; i++) {
 		const struct fo_ladder_rung *r = &l->rung[i];
 		const char *cell[] = {
@@ -506,7 +530,10 @@ static const char *version(const struct fo_ladder *l)
 	return strncmp(l->version, name, strlen(name)) ? l->version : l->version + strlen(name);
 }
 
-static const char *machine(const struct fo_ladder *l) { return l->device && *l->device ? l->device : l->cpu ? l->cpu : "?"; }
+static const char *machine(const struct fo_ladder *l)
+{
+	return l->device && *l->device ? l->device : l->cpu ? l->cpu : "?";
+}
 
 static const char *weights(const struct fo_ladder *l, char buf[32])
 {
@@ -526,19 +553,20 @@ static void draw_method(const struct fo_ladder *l, struct fo_str *out)
 		     "%s, %s weights, %s per token (rule mfu), rows of %lld tokens, %lld tokens per step. %s, %d "
 		     "thread%s, kernels up to %s. Begun %s, flatout %s.",
 		     l->model ? l->model : "?", weights(l, params), fo_str_si(flop, l->flop_per_token, "FLOP"),
-		     (long long)l->seq,
-		     (long long)l->tokens_per_step, machine(l), l->threads, l->threads == 1 ? "" : "s",
-		     l->isa ? l->isa : "?", l->started ? l->started : "?", version(l));
+		     (long long)l->seq, (long long)l->tokens_per_step, machine(l), l->threads,
+		     l->threads == 1 ? "" : "s", l->isa ? l->isa : "?", l->started ? l->started : "?", version(l));
 	fo_draw_text(out,
 		     "Each rung trains %lld steps in all, in %d turns: every round gives each rung one turn, in an "
 		     "order drawn anew (seed %llu), so that neighbours, clocks and temperature hit all alike. The "
 		     "first step of a turn is not timed. Nothing is filtered; where quiet figures stand beside, they "
 		     "are composed from operations between two bursts of known work that no neighbour disturbed.",
 		     (long long)l->steps, l->rounds, (unsigned long long)l->seed);
-	fo_draw_text(out, "A gain is resolved when its whole interval lies on one side of 1. \"Not resolved\" means "
-			  "that these rounds cannot tell the change from none; a loss is reported as one. \"Not known "
-			  "(unsteady)\" means that the rounds differ by more than %g times, and by more than the gain "
-			  "itself.", FO_LADDER_STEADY);
+	fo_draw_text(out,
+		     "A gain is resolved when its whole interval lies on one side of 1. \"Not resolved\" means that "
+		     "these rounds cannot tell the change from none; a loss is reported as one. \"Not known "
+		     "(unsteady)\" means that the rounds differ by more than %g times, and by more than the gain "
+		     "itself.",
+		     FO_LADDER_STEADY);
 	for (int i = 0; i < l->rungs; i++)
 		numerics = numerics || l->rung[i].numerics_only;
 	if (numerics)
@@ -550,7 +578,8 @@ static void draw_method(const struct fo_ladder *l, struct fo_str *out)
 			  "stand together.");
 }
 
-/* A rung whose rows cut documents off learns their beginnings by heart: its training loss falls faster, and is no better. */
+/* A rung whose rows cut documents off learns their beginnings by heart: its training loss falls faster, and is no
+ * better. */
 static void warn_of_cuts(const struct fo_ladder *l, struct fo_str *out)
 {
 	struct fo_str names = { 0 };
@@ -559,9 +588,10 @@ static void warn_of_cuts(const struct fo_ladder *l, struct fo_str *out)
 			fo_str_printf(&names, "%s%s", names.len ? ", " : "", l->rung[i].name);
 	if (names.len)
 		fo_draw_warning(out,
-				"Rows of %s cut documents off (data.packing=padded): that part of the text is never trained on, and what is left comes "
-				"more often. Its training losses are of other text than the others': compare held-out losses. data.packing=split pads as "
-				"well and cuts nothing off.",
+				"Rows of %s cut documents off (data.packing=padded): that part of the text is never "
+				"trained on, and what is left comes more often. Its training losses are of other text "
+				"than the others': compare held-out losses. data.packing=split pads as well and cuts "
+				"nothing off.",
 				names.data);
 	fo_str_fini(&names);
 }
@@ -576,8 +606,9 @@ void fo_ladder_html(const struct fo_ladder *l, struct fo_str *out)
 		l->model && *l->model && strcmp(l->model, "custom") ? fo_arena_printf(&a, "Ladder of %s", l->model)
 		: l->params > 0 ? fo_arena_printf(&a, "Ladder of a model of %s weights", weights(l, params))
 				: "Ladder of a run",
-		fo_arena_printf(&a, "One change at a time, measured against the rung it starts from. %s, %d thread%s%s%s.",
-				machine(l), l->threads, l->threads == 1 ? "" : "s", text ? "; " : "", text ? text : ""));
+		fo_arena_printf(
+			&a, "One change at a time, measured against the rung it starts from. %s, %d thread%s%s%s.",
+			machine(l), l->threads, l->threads == 1 ? "" : "s", text ? "; " : "", text ? text : ""));
 	warn_of_cuts(l, out);
 	const char *not_quiet = fo_ladder_not_quiet(l, &a);
 	if (not_quiet)

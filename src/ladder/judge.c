@@ -23,8 +23,8 @@ static void judge_gain(struct fo_ladder *l, struct fo_ladder_rung *g)
 	g->gain_high = v.high;
 	g->gain_level = v.level;
 	g->verdict = fo_ladder_unsteady(&v) ? FO_LADDER_UNSTEADY
-		     : v.low > 1	    ? FO_LADDER_GAIN
-		     : v.high < 1	    ? FO_LADDER_LOSS
+		     : v.low > 1            ? FO_LADDER_GAIN
+		     : v.high < 1           ? FO_LADDER_LOSS
 					    : FO_LADDER_UNRESOLVED;
 }
 
@@ -33,7 +33,8 @@ static double tolerance_of(const struct fo_ladder_rung *g, const struct fo_ladde
 {
 	if (g->numerics_only)
 		return FO_LADDER_TOLERANCE_FP8;
-	return !strcmp(g->peak_dtype, "f32") && !strcmp(reference->peak_dtype, "f32") ? FO_LADDER_TOLERANCE_F32 : FO_LADDER_TOLERANCE_BF16;
+	return !strcmp(g->peak_dtype, "f32") && !strcmp(reference->peak_dtype, "f32") ? FO_LADDER_TOLERANCE_F32
+										      : FO_LADDER_TOLERANCE_BF16;
 }
 
 static void judge_losses(struct fo_ladder *l, int i)
@@ -71,10 +72,15 @@ const char *fo_ladder_not_quiet(const struct fo_ladder *l, struct fo_arena *a)
 	for (int i = 0; i < l->rungs; i++)
 		unsteady += l->rung[i].verdict == FO_LADDER_UNSTEADY;
 	if (!unsteady)
-		return load ? fo_arena_printf(a, "the machine was not quiet (%s); intervals are narrower on a quiet one", load) : NULL;
-	const char *why = load ? fo_arena_printf(a, "the machine was not quiet (%s)", load) : "the machine was not quiet, or the turns are too short";
-	return fo_arena_printf(a, "%s: the rounds of %d %s differ by more than %g times, so %s not known (unsteady). Repeat it on a quiet machine, "
-			       "or with more steps (--steps)", why, unsteady, unsteady == 1 ? "rung" : "rungs", FO_LADDER_STEADY,
+		return load ? fo_arena_printf(
+				      a, "the machine was not quiet (%s); intervals are narrower on a quiet one", load)
+			    : NULL;
+	const char *why = load ? fo_arena_printf(a, "the machine was not quiet (%s)", load)
+			       : "the machine was not quiet, or the turns are too short";
+	return fo_arena_printf(a,
+			       "%s: the rounds of %d %s differ by more than %g times, so %s not known (unsteady). "
+			       "Repeat it on a quiet machine, or with more steps (--steps)",
+			       why, unsteady, unsteady == 1 ? "rung" : "rungs", FO_LADDER_STEADY,
 			       unsteady == 1 ? "its gain is" : "their gains are");
 }
 
@@ -104,7 +110,8 @@ int fo_ladder_top(const struct fo_ladder *l)
 	int top = fo_ladder_bottom(l);
 	if (top < 0)
 		return -1;
-	int *height = fo_xmalloc((size_t)l->rungs * sizeof *height); /* rungs of the longest chain that starts from it */
+	int *height = fo_xmalloc((size_t)l->rungs *
+				 sizeof *height); /* rungs of the longest chain that starts from it */
 	for (int i = l->rungs - 1; i > 0; i--) {
 		int from = l->rung[i].from;
 		if (from >= 0 && from < i && !l->rung[i].numerics_only && height[i] >= height[from])

@@ -64,13 +64,16 @@ static fo_status differs(const char *dir, const char *subject, const json_t *was
 		/* A rung's options follow from the base and its changes, which are told apart one by one. */
 		if (json_is_object(value) || json_is_array(value) || !strcmp(key, "options") || json_equal(old, value))
 			continue;
-		char *a = old ? json_dumps(old, JSON_ENCODE_ANY) : NULL, *b = json_dumps(value, JSON_ENCODE_ANY), shown[2][600];
-		fo_status st = fo_fail(FO_EARG, "'%s' holds a ladder with another configuration: %s%s was %s, is %s now", dir, subject, key,
-				       fo_str_visible(shown[0], sizeof shown[0], a ? a : "not there"),
+		char *a = old ? json_dumps(old, JSON_ENCODE_ANY) : NULL, *b = json_dumps(value, JSON_ENCODE_ANY),
+		     shown[2][600];
+		fo_status st = fo_fail(FO_EARG,
+				       "'%s' holds a ladder with another configuration: %s%s was %s, is %s now", dir,
+				       subject, key, fo_str_visible(shown[0], sizeof shown[0], a ? a : "not there"),
 				       fo_str_visible(shown[1], sizeof shown[1], b));
 		free(a);
 		free(b);
-		return fo_hint(st, "figures of two configurations do not mix: go back to what it was, or choose another --run.dir");
+		return fo_hint(st, "figures of two configurations do not mix: go back to what it was, or choose "
+				   "another --run.dir");
 	}
 	return FO_OK;
 }
@@ -88,22 +91,27 @@ static fo_status compare_rungs(const char *dir, const json_t *was, const json_t 
 		FO_TRY(differs(dir, subject, old, rung));
 		json_array_foreach(json_object_get(rung, "change"), k, change)
 		{
-			snprintf(subject, sizeof subject, "rung '%.40s', change %zu: ", json_string_value(json_object_get(rung, "name")), k + 1);
+			snprintf(subject, sizeof subject,
+				 "rung '%.40s', change %zu: ", json_string_value(json_object_get(rung, "name")), k + 1);
 			FO_TRY(differs(dir, subject, json_array_get(of_old, k), change));
 		}
 		if (json_array_size(of_old) != k)
-			return fo_hint(fo_fail(FO_EARG, "'%s' holds a ladder with another configuration: rung '%.40s' changed %zu options, changes %zu now", dir,
-					       json_string_value(json_object_get(rung, "name")), json_array_size(of_old), k),
+			return fo_hint(fo_fail(FO_EARG,
+					       "'%s' holds a ladder with another configuration: rung '%.40s' changed "
+					       "%zu options, changes %zu now",
+					       dir, json_string_value(json_object_get(rung, "name")),
+					       json_array_size(of_old), k),
 				       "choose another --run.dir");
 	}
 	if (json_array_size(was) != json_array_size(now))
-		return fo_hint(fo_fail(FO_EARG, "'%s' holds a ladder of %zu rungs, this one has %zu", dir, json_array_size(was),
-				       json_array_size(now)),
+		return fo_hint(fo_fail(FO_EARG, "'%s' holds a ladder of %zu rungs, this one has %zu", dir,
+				       json_array_size(was), json_array_size(now)),
 			       "choose another --run.dir");
 	return FO_OK;
 }
 
-static fo_status compare(const struct fo_ladder_plan *p, const char *old, size_t len, const char *path, const struct fo_str *text)
+static fo_status compare(const struct fo_ladder_plan *p, const char *old, size_t len, const char *path,
+			 const struct fo_str *text)
 {
 	json_error_t e;
 	json_t *was = json_loadb(old, len, 0, &e), *now = json_loadb(text->data, text->len, 0, NULL);
@@ -178,7 +186,8 @@ static bool parse_rung(struct fo_ladder *l, int i, const json_t *o)
 				      .what = text_of(l, o, "what"),
 				      .options = text_of(l, o, "options"),
 				      .numerics_only = json_is_true(json_object_get(o, "numerics_only")) };
-	if (!fo_ladder_name_ok(g->name) || n > FO_LADDER_MAX_CHANGES || !count_of(o, "from", -1, i - 1, &from) || !count_of(o, "reference", 0, i, &reference))
+	if (!fo_ladder_name_ok(g->name) || n > FO_LADDER_MAX_CHANGES || !count_of(o, "from", -1, i - 1, &from) ||
+	    !count_of(o, "reference", 0, i, &reference))
 		return false;
 	struct fo_ladder_change *c = fo_arena_alloc(&l->arena, (n + 1) * sizeof *c);
 	for (size_t k = 0; k < n; k++) {
@@ -201,8 +210,10 @@ static fo_status parse_plan(struct fo_ladder *l, const json_t *o, const char *wh
 	if (!count_of(o, "schema", SCHEMA, SCHEMA, &schema))
 		return fo_fail(FO_EFORMAT, "'%s' is no plan of a ladder: 'schema' is not %d", where, SCHEMA);
 	if (!count_of(o, "threads", 1, 1 << 16, &threads) || !count_of(o, "steps", 1, 10000000, &l->steps) ||
-	    !count_of(o, "rounds", FO_LADDER_MIN_ROUNDS, FO_LADDER_MAX_ROUNDS, &rounds) || !count_of(o, "seed", 0, INT64_MAX, &seed))
-		return fo_fail(FO_EFORMAT, "'%s': threads, steps, rounds or seed of the ladder is missing or cannot be", where);
+	    !count_of(o, "rounds", FO_LADDER_MIN_ROUNDS, FO_LADDER_MAX_ROUNDS, &rounds) ||
+	    !count_of(o, "seed", 0, INT64_MAX, &seed))
+		return fo_fail(FO_EFORMAT, "'%s': threads, steps, rounds or seed of the ladder is missing or cannot be",
+			       where);
 	l->threads = (int)threads;
 	l->rounds = (int)rounds;
 	l->seed = (uint64_t)seed;
@@ -215,7 +226,8 @@ static fo_status parse_plan(struct fo_ladder *l, const json_t *o, const char *wh
 	l->rung = fo_arena_alloc(&l->arena, n * sizeof *l->rung);
 	for (l->rungs = 0; (size_t)l->rungs < n; l->rungs++)
 		if (!parse_rung(l, l->rungs, json_array_get(rungs, (size_t)l->rungs)))
-			return fo_fail(FO_EFORMAT, "'%s': rung %d has no name, starting rung or changes that can be", where, l->rungs + 1);
+			return fo_fail(FO_EFORMAT, "'%s': rung %d has no name, starting rung or changes that can be",
+				       where, l->rungs + 1);
 	return FO_OK;
 }
 
@@ -225,7 +237,8 @@ fo_status fo_ladder_plan_parse(struct fo_ladder *l, const char *text, size_t len
 	json_t *o = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
 	char shown[300];
 	if (!o)
-		return fo_fail(FO_EFORMAT, "'%s' is no plan of a ladder: line %d: %s", where, e.line, fo_str_visible(shown, sizeof shown, e.text));
+		return fo_fail(FO_EFORMAT, "'%s' is no plan of a ladder: line %d: %s", where, e.line,
+			       fo_str_visible(shown, sizeof shown, e.text));
 	fo_status st = parse_plan(l, o, where);
 	json_decref(o);
 	return st;

@@ -1,8 +1,8 @@
 /* A ladder: one run configuration, changed one thing at a time, each change measured against the rung it starts from.
  *
- * src/ladder/engine trains the rungs in turns and leaves everything in run directories (docs/commands/ladder.md); this header is
- * the result that is read back from them, and what is made of it: text for a terminal, ladder.json, ladder.html. No engine is
- * needed to read and show one.
+ * src/ladder/engine trains the rungs in turns and leaves everything in run directories (docs/commands/ladder.md); this
+ * header is the result that is read back from them, and what is made of it: text for a terminal, ladder.json,
+ * ladder.html. No engine is needed to read and show one.
  *
  * Ownership: a result owns what it points to, in its arena, until fo_ladder_fini. NaN stands for "not measured". */
 #ifndef FO_LADDER_LADDER_H
@@ -31,10 +31,12 @@ enum fo_ladder_verdict {
 };
 extern const char *const fo_ladder_verdict_name[FO_LADDER_VERDICT_COUNT];
 
-/* Whether the losses stay on those of the rung they are compared with: see docs/metrics.md for the measure and its bounds. */
+/* Whether the losses stay on those of the rung they are compared with: see docs/metrics.md for the measure and its
+ * bounds. */
 enum fo_ladder_check {
 	FO_LADDER_REFERENCE, /* others are compared with this one */
-	FO_LADDER_NEW_DATA,  /* other batches (packing): compared with its reference by held-out loss alone, and itself a reference */
+	FO_LADDER_NEW_DATA, /* other batches (packing): compared with its reference by held-out loss alone, and itself a
+			       reference */
 	FO_LADDER_HELD,
 	FO_LADDER_LEFT,
 	FO_LADDER_UNCHECKED, /* failed, or no common steps yet */
@@ -42,7 +44,14 @@ enum fo_ladder_check {
 };
 extern const char *const fo_ladder_check_name[FO_LADDER_CHECK_COUNT];
 
-enum fo_ladder_rule { FO_LADDER_MFU, FO_LADDER_MFU_CAUSAL, FO_LADDER_MFU_DOCUMENT, FO_LADDER_MFU_6N, FO_LADDER_HFU, FO_LADDER_RULES };
+enum fo_ladder_rule {
+	FO_LADDER_MFU,
+	FO_LADDER_MFU_CAUSAL,
+	FO_LADDER_MFU_DOCUMENT,
+	FO_LADDER_MFU_6N,
+	FO_LADDER_HFU,
+	FO_LADDER_RULES
+};
 extern const char *const fo_ladder_rule_name[FO_LADDER_RULES];
 
 struct fo_ladder_change {
@@ -50,30 +59,33 @@ struct fo_ladder_change {
 };
 
 struct fo_ladder_rung {
-	const char *name, *what; /* what: one sentence */
-	int from;                /* index of an earlier rung; -1: baseline */
+	const char *name, *what;               /* what: one sentence */
+	int from;                              /* index of an earlier rung; -1: baseline */
 	const struct fo_ladder_change *change; /* against `from` */
 	int changes;
-	const char *options;     /* behind `flatout train RUN.yaml`: what makes this rung of the run file, but for run.dir; for a shell */
-	const char *dir;         /* its run directory */
+	const char *options; /* behind `flatout train RUN.yaml`: what makes this rung of the run file, but for run.dir;
+				for a shell */
+	const char *dir;     /* its run directory */
 	bool numerics_only;
 
 	int64_t steps_done;
 	int rounds_done;
-	const char *reason;      /* why it failed; NULL */
-	double peak_flop_s;      /* what its MFU divides by, of this dtype */
+	const char *reason; /* why it failed; NULL */
+	double peak_flop_s; /* what its MFU divides by, of this dtype */
 	const char *peak_dtype, *peak_source;
 
-	/* Time and throughput. The first step of each turn (cold memory) and metered steps are not among the timed ones. */
+	/* Time and throughput. The first step of each turn (cold memory) and metered steps are not among the timed
+	 * ones. */
 	int64_t timed_steps;
-	double *round_step_s;    /* per round: median step time; NaN: not done */
-	double *round_tokens_s;  /* per round: mean useful tokens of a step over that time */
-	struct fo_spread step_s, tokens_s; /* over the timed steps of all rounds, unfiltered; useful tokens */
-	double step_tokens;      /* mean useful tokens of a timed step */
+	double *round_step_s;                  /* per round: median step time; NaN: not done */
+	double *round_tokens_s;                /* per round: mean useful tokens of a step over that time */
+	struct fo_spread step_s, tokens_s;     /* over the timed steps of all rounds, unfiltered; useful tokens */
+	double step_tokens;                    /* mean useful tokens of a timed step */
 	struct fo_spread mfu[FO_LADDER_RULES]; /* fractions of the peak */
-	double padding;          /* share of processed tokens that carry no loss */
-	/* Of the text, in all steps that are planned; NaN: not known. Tokens that came at least once; tokens in all (2: everything came
-	 * twice); what comes at some time, however long it trains: less than 1 where rows cut documents off. */
+	double padding;                        /* share of processed tokens that carry no loss */
+	/* Of the text, in all steps that are planned; NaN: not known. Tokens that came at least once; tokens in all (2:
+	 * everything came twice); what comes at some time, however long it trains: less than 1 where rows cut documents
+	 * off. */
 	double text_seen, text_passes, text_reached;
 
 	/* Beside it: the step time composed from quiet spans (timeline/metered.h). */
@@ -81,19 +93,22 @@ struct fo_ladder_rung {
 	double quiet_mfu[FO_LADDER_RULES];
 	int64_t metered_steps;
 
-	double part_s[FO_PART_COUNT]; /* mean over timed steps; sums to the mean step time */
+	double part_s[FO_PART_COUNT];          /* mean over timed steps; sums to the mean step time */
 	int64_t planned_bytes, measured_bytes; /* largest over the turns; 0: unknown */
 
-	/* Gain: useful tokens/s over those of `from`, by pairs of one round (fo_ladder_interval); NaN until both have all rounds. */
+	/* Gain: useful tokens/s over those of `from`, by pairs of one round (fo_ladder_interval); NaN until both have
+	 * all rounds. */
 	enum fo_ladder_verdict verdict;
-	double gain, gain_low, gain_high, gain_level; /* 1.10 is ten percent more; level: of the interval, 0.9375 with five rounds */
-	double predicted_step_s, predicted_gain;      /* NaN: no machine profile */
-	double sure[FO_SURE_COUNT]; /* shares of the predicted operations' time: how it is known */
+	double gain, gain_low, gain_high,
+		gain_level; /* 1.10 is ten percent more; level: of the interval, 0.9375 with five rounds */
+	double predicted_step_s, predicted_gain; /* NaN: no machine profile */
+	double sure[FO_SURE_COUNT];              /* shares of the predicted operations' time: how it is known */
 
-	/* Numbers. loss[i]: training loss of step i + 1, NaN where the step is not done, INFINITY where it is and its loss is none. */
-	double *loss, *tokens;   /* tokens[i]: that carried the loss; NaN: the step is not done */
-	double val_loss;         /* held out, after the last step */
-	int reference;           /* rung whose losses these are compared with; itself: none */
+	/* Numbers. loss[i]: training loss of step i + 1, NaN where the step is not done, INFINITY where it is and its
+	 * loss is none. */
+	double *loss, *tokens; /* tokens[i]: that carried the loss; NaN: the step is not done */
+	double val_loss;       /* held out, after the last step */
+	int reference;         /* rung whose losses these are compared with; itself: none */
 	enum fo_ladder_check check;
 	double deviation, tolerance; /* relative; docs/metrics.md */
 };
@@ -101,19 +116,19 @@ struct fo_ladder_rung {
 struct fo_ladder {
 	struct fo_arena arena;
 	const char *dir, *started, *version; /* started: UTC */
-	const char *model;       /* "flatout-134m", "custom" */
-	double params, flop_per_token; /* by rule mfu */
-	int64_t seq, tokens_per_step;  /* padding included */
-	int64_t text_tokens;     /* of the text that is trained on; 0: not known */
+	const char *model;                   /* "flatout-134m", "custom" */
+	double params, flop_per_token;       /* by rule mfu */
+	int64_t seq, tokens_per_step;        /* padding included */
+	int64_t text_tokens;                 /* of the text that is trained on; 0: not known */
 	const char *cpu, *isa;
-	const char *device;      /* that the rungs were trained on; "": the processor */
+	const char *device; /* that the rungs were trained on; "": the processor */
 	int threads;
-	double load;             /* highest load average that a turn recorded; NaN: none did */
-	int64_t processors;      /* that the load is of; -1: not told */
-	const char *run_file;    /* as given on the command line */
-	int64_t steps;           /* of each rung, in all */
+	double load;          /* highest load average that a turn recorded; NaN: none did */
+	int64_t processors;   /* that the load is of; -1: not told */
+	const char *run_file; /* as given on the command line */
+	int64_t steps;        /* of each rung, in all */
 	int rounds;
-	uint64_t seed;           /* of the order of turns */
+	uint64_t seed;            /* of the order of turns */
 	const char *predict_hint; /* why there is no predicted gain, and how to get it; NULL: there is one */
 	struct fo_ladder_rung *rung;
 	int rungs;
@@ -131,7 +146,8 @@ enum { FO_LADDER_MIN_TURN = 4 };
 
 struct fo_ladder_plan {
 	struct fo_arena arena;
-	struct fo_opt_set *base; /* of the run file and the command line; borrowed, its rows begin with fo_run_options */
+	struct fo_opt_set
+		*base; /* of the run file and the command line; borrowed, its rows begin with fo_run_options */
 	const char *dir, *run_file, *version, *cpu;
 	int threads;
 	int64_t steps, rounds;
@@ -141,40 +157,46 @@ struct fo_ladder_plan {
 };
 /* Options that belong to the ladder, not to a rung: where it lives, what it reads, when it saves and looks. */
 bool fo_ladder_key_reserved(const char *key);
-/* The ladder of docs/commands/ladder.md, of this run; a rung that cannot be (half of one micro-batch, the precision that it
- * has) is left out. FO_EARG as fo_ladder_plan_file. */
+/* The ladder of docs/commands/ladder.md, of this run; a rung that cannot be (half of one micro-batch, the precision
+ * that it has) is left out. FO_EARG as fo_ladder_plan_file. */
 FO_CHECKED fo_status fo_ladder_plan_default(struct fo_ladder_plan *p);
-/* Rungs from a YAML file (docs/formats.md). FO_EARG whose text has one line per mistake: unknown keys with the nearest one, values
- * out of range, options that do not go together in some rung. */
+/* Rungs from a YAML file (docs/formats.md). FO_EARG whose text has one line per mistake: unknown keys with the nearest
+ * one, values out of range, options that do not go together in some rung. */
 FO_CHECKED fo_status fo_ladder_plan_file(struct fo_ladder_plan *p, const char *path);
 FO_CHECKED fo_status fo_ladder_plan_text(struct fo_ladder_plan *p, const char *text, size_t len, const char *where);
-/* The run of rung i: the base, its changes and those of the rungs that it builds on, the ladder's own options; `data`: the folder
- * of shards that all rungs share, NULL: the base's text. s is initialised in any case; ends with fo_opt_fini. */
-FO_CHECKED fo_status fo_ladder_plan_run(const struct fo_ladder_plan *p, int i, const char *data, struct fo_opt_set *s, struct fo_run *r);
+/* The run of rung i: the base, its changes and those of the rungs that it builds on, the ladder's own options; `data`:
+ * the folder of shards that all rungs share, NULL: the base's text. s is initialised in any case; ends with
+ * fo_opt_fini. */
+FO_CHECKED fo_status fo_ladder_plan_run(const struct fo_ladder_plan *p, int i, const char *data, struct fo_opt_set *s,
+					struct fo_run *r);
 /* Whether the shards that all rungs share are made by the ladder (false: data.path is a prepared folder). */
 bool fo_ladder_plan_prepares(const struct fo_ladder_plan *p);
 /* Last step of round `round`, from 0. */
-static inline int64_t fo_ladder_round_end(int64_t steps, int64_t rounds, int64_t round) { return steps * (round + 1) / rounds; }
+static inline int64_t fo_ladder_round_end(int64_t steps, int64_t rounds, int64_t round)
+{
+	return steps * (round + 1) / rounds;
+}
 /* The order of a round's turns: a permutation of 0..rungs-1 drawn from the seed. */
 void fo_ladder_order(uint64_t seed, int round, int rungs, int *order);
 void fo_ladder_plan_fini(struct fo_ladder_plan *p);
 
-/* DIR/plan.json: written at the first start. When it is there, everything in it must be what the plan says, or FO_EARG names the
- * first thing that is not: figures of two configurations do not mix. */
+/* DIR/plan.json: written at the first start. When it is there, everything in it must be what the plan says, or FO_EARG
+ * names the first thing that is not: figures of two configurations do not mix. */
 FO_CHECKED fo_status fo_ladder_plan_keep(const struct fo_ladder_plan *p);
 
 /* ---- the result ---- */
 
-/* Reads DIR/plan.json and what its rungs' directories hold by now. FO_EFORMAT, FO_EIO: no plan; whatever is missing or damaged
- * in a rung is that rung's: unmeasured. */
+/* Reads DIR/plan.json and what its rungs' directories hold by now. FO_EFORMAT, FO_EIO: no plan; whatever is missing or
+ * damaged in a rung is that rung's: unmeasured. */
 FO_CHECKED fo_status fo_ladder_read(struct fo_ladder *l, const char *dir);
 void fo_ladder_fini(struct fo_ladder *l);
 
 /* The first rung that starts from nothing and says something about time; -1: none. */
 int fo_ladder_bottom(const struct fo_ladder *l);
-/* The top of the chain of rungs that build on each other from the baseline: what all the changes make together. Several rungs that
- * start from one, and nothing from them, are set beside the chain, not on it (another precision, say), and so is whatever is
- * numerics only. The last rung of it that all rounds have measured; the baseline itself where there is no other; -1: none. */
+/* The top of the chain of rungs that build on each other from the baseline: what all the changes make together. Several
+ * rungs that start from one, and nothing from them, are set beside the chain, not on it (another precision, say), and
+ * so is whatever is numerics only. The last rung of it that all rounds have measured; the baseline itself where there
+ * is no other; -1: none. */
 int fo_ladder_top(const struct fo_ladder *l);
 /* Whether all rungs saw as much of the text, as often; failed ones do not count. True where nothing is known. */
 bool fo_ladder_same_text(const struct fo_ladder *l);
@@ -194,27 +216,29 @@ void fo_ladder_html(const struct fo_ladder *l, struct fo_str *out);
 struct fo_ladder_interval {
 	double estimate, low, high, level;
 };
-/* Of n paired ratios, all above 0: the Hodges-Lehmann estimate of their logarithms' centre and the interval that belongs to
- * Wilcoxon's signed-rank test (Hollander, Wolfe, Chicken 2014, section 3.2 and 3.3), back from the logarithms. Exact for any distribution
- * that is symmetric, as the difference of two turns that are disturbed alike is. The narrowest interval of at least
- * `level`; the widest there is (smallest to largest ratio) where n is too small for that, as it is for 0.95 and n = 5: its
- * true level, 1 - 2^(1-n), is in .level. n = 0: NaN. */
+/* Of n paired ratios, all above 0: the Hodges-Lehmann estimate of their logarithms' centre and the interval that
+ * belongs to Wilcoxon's signed-rank test (Hollander, Wolfe, Chicken 2014, section 3.2 and 3.3), back from the
+ * logarithms. Exact for any distribution that is symmetric, as the difference of two turns that are disturbed alike is.
+ * The narrowest interval of at least `level`; the widest there is (smallest to largest ratio) where n is too small for
+ * that, as it is for 0.95 and n = 5: its true level, 1 - 2^(1-n), is in .level. n = 0: NaN. */
 struct fo_ladder_interval fo_ladder_interval(const double *ratio, int n, double level);
 #define FO_LADDER_LEVEL 0.95
-/* Whether an interval is too wide for a verdict: its ends are more than FO_LADDER_STEADY times apart, and it is not further from 1
- * than it is wide. What disturbs a whole round divides out, so such an interval means turns that were disturbed one by one. The
- * widest interval of bench/results/2026-11-21-ladder.json, of a shared machine with nothing else of ours running, is 1.45 times. */
+/* Whether an interval is too wide for a verdict: its ends are more than FO_LADDER_STEADY times apart, and it is not
+ * further from 1 than it is wide. What disturbs a whole round divides out, so such an interval means turns that were
+ * disturbed one by one. The widest interval of bench/results/2026-11-21-ladder.json, of a shared machine with nothing
+ * else of ours running, is 1.45 times. */
 bool fo_ladder_unsteady(const struct fo_ladder_interval *v);
 #define FO_LADDER_STEADY 2.0
 /* Useful tokens/s of rung `to` over those of `from`, by the rounds that both have done; *n (may be NULL): how many. */
 struct fo_ladder_interval fo_ladder_over(const struct fo_ladder *l, int to, int from, int *n);
-/* How far losses are from a reference's: |mean(a) - mean(b)| / mean(b) of FO_LADDER_WINDOWS equal stretches of the steps that both
- * have (fewer where there are fewer steps; NaN: a step that is not done); the median of all stretches, or of the last
- * FO_LADDER_LATE where that is more. NaN without common steps; INFINITY where a loss of either is infinite. docs/metrics.md tells why
- * not the largest. */
+/* How far losses are from a reference's: |mean(a) - mean(b)| / mean(b) of FO_LADDER_WINDOWS equal stretches of the
+ * steps that both have (fewer where there are fewer steps; NaN: a step that is not done); the median of all stretches,
+ * or of the last FO_LADDER_LATE where that is more. NaN without common steps; INFINITY where a loss of either is
+ * infinite. docs/metrics.md tells why not the largest. */
 double fo_ladder_deviation(const double *a, const double *b, int64_t n);
 enum { FO_LADDER_WINDOWS = 10, FO_LADDER_LATE = 3 };
-/* What the deviation may be, by the precision of both runs and for emulated fp8: docs/metrics.md tells how these were measured. */
+/* What the deviation may be, by the precision of both runs and for emulated fp8: docs/metrics.md tells how these were
+ * measured. */
 #define FO_LADDER_TOLERANCE_F32 0.001
 #define FO_LADDER_TOLERANCE_BF16 0.01
 #define FO_LADDER_TOLERANCE_FP8 0.02

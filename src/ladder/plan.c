@@ -9,11 +9,12 @@
 const char *const fo_ladder_verdict_name[FO_LADDER_VERDICT_COUNT] = {
 	"baseline", "gain", "loss", "not resolved", "not known (unsteady)", "numerics only", "failed", "not measured",
 };
-const char *const fo_ladder_check_name[FO_LADDER_CHECK_COUNT] = { "reference", "new data", "held", "left", "not checked" };
+const char *const fo_ladder_check_name[FO_LADDER_CHECK_COUNT] = { "reference", "new data", "held", "left",
+								  "not checked" };
 const char *const fo_ladder_rule_name[FO_LADDER_RULES] = { "mfu", "mfu_causal", "mfu_document", "mfu_6n", "hfu" };
 
-/* The built-in ladder. Each row starts from the one before it, but branches, which start from the top of the climb. "*2" and "/2"
- * change what the rung before has. */
+/* The built-in ladder. Each row starts from the one before it, but branches, which start from the top of the climb.
+ * "*2" and "/2" change what the rung before has. */
 struct built_in {
 	const char *name, *what;
 	bool branch, numerics_only;
@@ -22,31 +23,66 @@ struct built_in {
 	} set[16];
 };
 static const struct built_in built_in[] = {
-	{ "baseline", "an untuned stack: rows of one document each, every operation by itself, layers made again in backward", false, false,
-	  { { "data.packing", "split" },	  { "pass.merge-qkv", "no" },	{ "pass.merge-gate-up", "no" },
-	    { "pass.fuse-loss", "0" },		  { "pass.fuse-elementwise", "no" },	{ "pass.recompute", "full" },
-	    { "pass.fused-optimizer", "no" },	  { "pass.optimizer-in-backward", "no" }, { "pass.fp8", "off" },
+	{ "baseline",
+	  "an untuned stack: rows of one document each, every operation by itself, layers made again in backward",
+	  false,
+	  false,
+	  { { "data.packing", "split" },
+	    { "pass.merge-qkv", "no" },
+	    { "pass.merge-gate-up", "no" },
+	    { "pass.fuse-loss", "0" },
+	    { "pass.fuse-elementwise", "no" },
+	    { "pass.recompute", "full" },
+	    { "pass.fused-optimizer", "no" },
+	    { "pass.optimizer-in-backward", "no" },
+	    { "pass.fp8", "off" },
 	    { "pass.attention", "eager" } } },
 	{ "packing", "documents end to end in full rows", false, false, { { "data.packing", "packed" } } },
 	{ "keep", "backward makes again only what memory cannot keep", false, false, { { "pass.recompute", "auto" } } },
 	{ "merge-qkv", "queries, keys and values from one product", false, false, { { "pass.merge-qkv", "yes" } } },
 	{ "merge-gate-up", "gate and up from one product", false, false, { { "pass.merge-gate-up", "yes" } } },
-	{ "flash", "attention by tiles: scores never leave the caches", false, false, { { "pass.attention", "flash" } } },
-	{ "elementwise", "additions with the norms behind them in one walk over memory", false, false,
+	{ "flash",
+	  "attention by tiles: scores never leave the caches",
+	  false,
+	  false,
+	  { { "pass.attention", "flash" } } },
+	{ "elementwise",
+	  "additions with the norms behind them in one walk over memory",
+	  false,
+	  false,
 	  { { "pass.fuse-elementwise", "yes" } } },
-	{ "fuse-loss", "head and loss by chunks: the logits never exist", false, false, { { "pass.fuse-loss", "512" } } },
+	{ "fuse-loss",
+	  "head and loss by chunks: the logits never exist",
+	  false,
+	  false,
+	  { { "pass.fuse-loss", "512" } } },
 	{ "optimizer", "one operation steps many tensors", false, false, { { "pass.fused-optimizer", "yes" } } },
-	{ "micro-batch", "half as many micro-batches of twice the rows", false, false, { { "train.micro-batches", "/2" }, { "train.rows", "*2" } } },
-	{ "fp32", "weights and activations in fp32 instead of bf16", true, false, { { "train.precision", "fp32" }, { "optim.master", "fp32" } } },
+	{ "micro-batch",
+	  "half as many micro-batches of twice the rows",
+	  false,
+	  false,
+	  { { "train.micro-batches", "/2" }, { "train.rows", "*2" } } },
+	{ "fp32",
+	  "weights and activations in fp32 instead of bf16",
+	  true,
+	  false,
+	  { { "train.precision", "fp32" }, { "optim.master", "fp32" } } },
 	{ "bf16", "weights and activations in bf16 instead of fp32", true, false, { { "train.precision", "bf16" } } },
-	{ "fp8", "factors of the layers' products rounded to fp8; a processor computes them in a wider type", true, true, { { "pass.fp8", "current" } } },
+	{ "fp8",
+	  "factors of the layers' products rounded to fp8; a processor computes them in a wider type",
+	  true,
+	  true,
+	  { { "pass.fp8", "current" } } },
 };
 enum { BUILT_IN = sizeof built_in / sizeof *built_in };
 
 bool fo_ladder_key_reserved(const char *key)
 {
-	static const char *const own[] = { "run.dir", "run.seed", "run.verify", "data.path", "data.tokenizer", "data.vocab", "data.holdout",
-					   "train.steps", "train.metered-every", "model.", "checkpoint.", "eval.", "log.", "sample.", "guard." };
+	static const char *const own[] = { "run.dir",      "run.seed",       "run.verify",
+					   "data.path",    "data.tokenizer", "data.vocab",
+					   "data.holdout", "train.steps",    "train.metered-every",
+					   "model.",       "checkpoint.",    "eval.",
+					   "log.",         "sample.",        "guard." };
 	for (size_t i = 0; i < sizeof own / sizeof *own; i++)
 		if (!strncmp(key, own[i], strlen(own[i])))
 			return true;
@@ -85,7 +121,8 @@ static void apply_changes(const struct fo_ladder_plan *p, int i, struct fo_opt_s
 		return;
 	apply_changes(p, p->rung[i].from, s);
 	for (int k = 0; k < p->rung[i].changes; k++)
-		fo_opt_set_text(s, p->rung[i].change[k].key, p->rung[i].change[k].value, FO_ORIGIN_FLAG, p->rung[i].name);
+		fo_opt_set_text(s, p->rung[i].change[k].key, p->rung[i].change[k].value, FO_ORIGIN_FLAG,
+				p->rung[i].name);
 }
 
 /* Metered steps cost time and say the most when they are spread: the last of a turn, of a long one three. */
@@ -125,14 +162,15 @@ static void apply_own(const struct fo_ladder_plan *p, int i, const char *data, s
 	fo_opt_set_text(s, "data.vocab", "0", FO_ORIGIN_FLAG, "flatout ladder");
 }
 
-fo_status fo_ladder_plan_run(const struct fo_ladder_plan *p, int i, const char *data, struct fo_opt_set *s, struct fo_run *r)
+fo_status fo_ladder_plan_run(const struct fo_ladder_plan *p, int i, const char *data, struct fo_opt_set *s,
+			     struct fo_run *r)
 {
 	char steps[24];
 	fo_opt_init(s, fo_run_options, r);
 	for (int k = 0; fo_run_options[k].key; k++)
 		if (p->base->origin[k].from != FO_ORIGIN_DEFAULT)
-			fo_opt_set_text(s, fo_run_options[k].key, fo_opt_value_text(p->base, k), p->base->origin[k].from,
-					p->base->origin[k].where);
+			fo_opt_set_text(s, fo_run_options[k].key, fo_opt_value_text(p->base, k),
+					p->base->origin[k].from, p->base->origin[k].where);
 	snprintf(steps, sizeof steps, "%lld", (long long)p->steps);
 	fo_opt_set_text(s, "train.steps", steps, FO_ORIGIN_FLAG, "flatout ladder");
 	apply_changes(p, i, s);
@@ -165,12 +203,13 @@ static bool same_batches(const struct fo_ladder_plan *p, int a, int b)
 		if (!rows[i])
 			rows[i] = number(p, of[i], "train.rows") * number(p, of[i], "train.micro-batches");
 	}
-	return rows[0] == rows[1] && !strcmp(fo_ladder_value(p, a, "data.packing"), fo_ladder_value(p, b, "data.packing")) &&
+	return rows[0] == rows[1] &&
+	       !strcmp(fo_ladder_value(p, a, "data.packing"), fo_ladder_value(p, b, "data.packing")) &&
 	       !strcmp(fo_ladder_value(p, a, "data.seq"), fo_ladder_value(p, b, "data.seq"));
 }
 
-/* What `flatout train RUN.yaml` needs behind it to be this rung, but for the folder: of the command line, of this rung and those that it
- * builds on, and the ladder's own. */
+/* What `flatout train RUN.yaml` needs behind it to be this rung, but for the folder: of the command line, of this rung
+ * and those that it builds on, and the ladder's own. */
 static void options_text(const struct fo_ladder_plan *p, int i, struct fo_str *out)
 {
 	struct fo_opt_set s;
@@ -180,9 +219,11 @@ static void options_text(const struct fo_ladder_plan *p, int i, struct fo_str *o
 		fo_err_clear();
 	for (int k = 0; fo_run_options[k].key; k++) {
 		const char *key = fo_run_options[k].key, *value = fo_opt_value_text(&s, k);
-		/* A flag may stand before a line of the run file that says otherwise; a default of which nobody spoke goes without saying. */
+		/* A flag may stand before a line of the run file that says otherwise; a default of which nobody spoke
+		 * goes without saying. */
 		bool named = p->base->origin[k].from != FO_ORIGIN_DEFAULT;
-		if (!strcmp(key, "run.dir") || s.origin[k].from == FO_ORIGIN_DEFAULT || s.origin[k].from == FO_ORIGIN_FILE ||
+		if (!strcmp(key, "run.dir") || s.origin[k].from == FO_ORIGIN_DEFAULT ||
+		    s.origin[k].from == FO_ORIGIN_FILE ||
 		    (!named && fo_run_options[k].dfl && !strcmp(value, fo_run_options[k].dfl)))
 			continue;
 		fo_str_printf(out, "%s--%s=", out->len ? " " : "", key);
@@ -196,7 +237,8 @@ void fo_ladder_plan_derive(struct fo_ladder_plan *p, int i)
 	struct fo_ladder_rung *g = &p->rung[i];
 	struct fo_ladder_change *c = (struct fo_ladder_change *)g->change;
 	for (int k = 0; k < g->changes; k++)
-		c[k].was = fo_arena_strdup(&p->arena, g->from < 0 ? base_value(p, c[k].key) : fo_ladder_value(p, g->from, c[k].key));
+		c[k].was = fo_arena_strdup(&p->arena, g->from < 0 ? base_value(p, c[k].key)
+								  : fo_ladder_value(p, g->from, c[k].key));
 	g->dir = fo_arena_printf(&p->arena, "%s/%s", p->dir, g->name);
 	g->reference = i;
 	g->check = g->from < 0 ? FO_LADDER_REFERENCE : FO_LADDER_NEW_DATA;
@@ -215,8 +257,8 @@ fo_status fo_ladder_plan_check(const struct fo_ladder_plan *p, struct fo_opt_set
 	int64_t least = p->rounds * FO_LADDER_MIN_TURN;
 	if (p->steps < least)
 		fo_opt_problem(problems,
-			       "%lld rounds of %lld steps in all: a turn needs %d (one is cold, one metered, two are timed), so --steps must be "
-			       "at least %lld",
+			       "%lld rounds of %lld steps in all: a turn needs %d (one is cold, one metered, two are "
+			       "timed), so --steps must be at least %lld",
 			       (long long)p->rounds, (long long)p->steps, FO_LADDER_MIN_TURN, (long long)least);
 	for (int i = 0; i < p->rungs && !problems->problem_count; i++) {
 		struct fo_opt_set s;
@@ -235,7 +277,9 @@ static void add_built_in(struct fo_ladder_plan *p, const struct built_in *b, int
 {
 	struct fo_ladder_rung *g = &p->rung[p->rungs];
 	struct fo_ladder_change *c = fo_arena_alloc(&p->arena, sizeof b->set / sizeof *b->set * sizeof *c);
-	*g = (struct fo_ladder_rung){ .name = b->name, .what = b->what, .from = from, .change = c, .numerics_only = b->numerics_only };
+	*g = (struct fo_ladder_rung){
+		.name = b->name, .what = b->what, .from = from, .change = c, .numerics_only = b->numerics_only
+	};
 	for (size_t k = 0; k < sizeof b->set / sizeof *b->set && b->set[k].key; k++) {
 		const char *v = b->set[k].value, *key = b->set[k].key;
 		/* The baseline takes what is not optimised from the run file, the rungs what they optimise. */
@@ -262,7 +306,8 @@ fo_status fo_ladder_plan_default(struct fo_ladder_plan *p)
 	for (int i = 0; i < BUILT_IN; i++) {
 		const char *name = built_in[i].name;
 		bool branch = built_in[i].branch;
-		if (!strcmp(name, "micro-batch") && (number(p, top, "train.batch-rows") || number(p, top, "train.micro-batches") % 2))
+		if (!strcmp(name, "micro-batch") &&
+		    (number(p, top, "train.batch-rows") || number(p, top, "train.micro-batches") % 2))
 			continue;
 		if (!strcmp(name, base_value(p, "train.precision")))
 			continue;

@@ -9,7 +9,8 @@
 #define FO_LADDER_TEXT_FILE "text.json"
 #define FO_LADDER_FAILED_FILE "failed.txt" /* in a rung's directory: why its last turn failed */
 
-/* A name becomes a folder's beside the ladder's own files: 1 to FO_LADDER_NAME_MAX letters, digits, '-', '_' and '.'. */
+/* A name becomes a folder's beside the ladder's own files: 1 to FO_LADDER_NAME_MAX letters, digits, '-', '_' and '.'.
+ */
 bool fo_ladder_name_ok(const char *name);
 /* Value of an option in a rung (-1: in the base). */
 const char *fo_ladder_value(const struct fo_ladder_plan *p, int rung, const char *key);

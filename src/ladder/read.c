@@ -19,8 +19,8 @@ struct rung_read {
 	size_t n;
 };
 
-static const enum fo_step_field rule_field[FO_LADDER_RULES] = { FO_STEP_MFU, FO_STEP_MFU_CAUSAL, FO_STEP_MFU_DOCUMENT, FO_STEP_MFU_6N,
-								FO_STEP_HFU };
+static const enum fo_step_field rule_field[FO_LADDER_RULES] = { FO_STEP_MFU, FO_STEP_MFU_CAUSAL, FO_STEP_MFU_DOCUMENT,
+								FO_STEP_MFU_6N, FO_STEP_HFU };
 
 static int round_of(const struct fo_ladder *l, int64_t step)
 {
@@ -31,7 +31,8 @@ static int round_of(const struct fo_ladder *l, int64_t step)
 }
 
 /* Timed: neither the first of a process (on a device, the first two) nor metered. */
-static void collect_steps(const struct fo_ladder *l, const struct fo_ladder_rung *g, struct rung_read *v, struct fo_arena *a)
+static void collect_steps(const struct fo_ladder *l, const struct fo_ladder_rung *g, struct rung_read *v,
+			  struct fo_arena *a)
 {
 	const struct fo_record *r = &v->record;
 	size_t most = (size_t)r->step.n + 1;
@@ -52,7 +53,8 @@ static void collect_steps(const struct fo_ladder *l, const struct fo_ladder_rung
 		g->loss[step - 1] = isfinite(loss) ? loss : INFINITY;
 		g->tokens[step - 1] = fo_record_value(&r->step, FO_STEP_LOSS_TOKENS, i);
 		/* A device captures what it replays in the second. */
-		if (!start || step <= start->step + (*start->device ? 2 : 1) || fo_record_value(&r->step, FO_STEP_METERED, i) == 1 || !(s > 0))
+		if (!start || step <= start->step + (*start->device ? 2 : 1) ||
+		    fo_record_value(&r->step, FO_STEP_METERED, i) == 1 || !(s > 0))
 			continue;
 		v->step_s[v->n] = s;
 		v->useful[v->n] = fo_record_value(&r->step, FO_STEP_LOSS_TOKENS, i);
@@ -177,15 +179,18 @@ static void predict_all(struct fo_ladder *l, struct rung_read *v)
 	}
 	st = fo_rates_init(&rates, &limits, l->threads);
 	if (st != FO_OK)
-		l->predict_hint = fo_arena_printf(&l->arena, "%s: 'flatout calibrate --for %s' measures what its rungs need, then --show predicts",
-						  fo_err_text(), l->rungs ? l->rung[0].dir : l->dir);
+		l->predict_hint = fo_arena_printf(
+			&l->arena,
+			"%s: 'flatout calibrate --for %s' measures what its rungs need, then --show predicts",
+			fo_err_text(), l->rungs ? l->rung[0].dir : l->dir);
 	for (int i = 0; i < l->rungs && st == FO_OK; i++)
 		if (v[i].open)
 			predict(&l->rung[i], &v[i], &rates);
 	fo_limits_fini(&limits);
 }
 
-/* The largest peak of the dtype that any turn of any rung knew: the machine's peak only rises, and one denominator serves all. */
+/* The largest peak of the dtype that any turn of any rung knew: the machine's peak only rises, and one denominator
+ * serves all. */
 static void share_peaks(struct fo_ladder *l)
 {
 	for (int i = 0; i < l->rungs; i++)
@@ -242,7 +247,8 @@ static void fill_quiet(struct fo_ladder *l, const struct rung_read *v)
 
 /* ---- the whole ---- */
 
-/* The highest load of all turns; the processors are the machine's, so they are the same in every record that tells them. */
+/* The highest load of all turns; the processors are the machine's, so they are the same in every record that tells
+ * them. */
 static void take_load(struct fo_ladder *l, const struct fo_record *r)
 {
 	l->load = fmax(l->load, fo_record_load(r)); /* NaN gives way */
@@ -268,7 +274,8 @@ static void blank(struct fo_ladder *l, struct fo_ladder_rung *g)
 		g->part_s[k] = NAN;
 	for (int k = 0; k < FO_SURE_COUNT; k++)
 		g->sure[k] = NAN;
-	g->step_tokens = g->padding = g->text_seen = g->text_passes = g->text_reached = g->quiet_s = g->quiet_share = g->enough_share = g->quiet_spans_share = NAN;
+	g->step_tokens = g->padding = g->text_seen = g->text_passes = g->text_reached = g->quiet_s = g->quiet_share =
+		g->enough_share = g->quiet_spans_share = NAN;
 	g->gain = g->gain_low = g->gain_high = g->gain_level = g->predicted_step_s = g->predicted_gain = NAN;
 	g->val_loss = g->deviation = g->tolerance = g->peak_flop_s = NAN;
 	g->peak_dtype = g->peak_source = "";
@@ -319,7 +326,9 @@ fo_status fo_ladder_read(struct fo_ladder *l, const char *dir)
 	for (int i = 0; i < l->rungs; i++) {
 		struct fo_ladder_rung *g = &l->rung[i];
 		blank(l, g);
-		v[i].open = fo_fs_is_dir(g->dir) && fo_record_open(&v[i].record, g->dir, FO_RECORD_WITH_PROGRAM | FO_RECORD_WITH_METERED) == FO_OK;
+		v[i].open = fo_fs_is_dir(g->dir) &&
+			    fo_record_open(&v[i].record, g->dir, FO_RECORD_WITH_PROGRAM | FO_RECORD_WITH_METERED) ==
+				    FO_OK;
 		read_failure(l, g);
 		if (v[i].open) {
 			fill_rung(l, g, &v[i], &l->arena);

@@ -1,5 +1,5 @@
-/* Rungs from a YAML file: a mapping of rung names to `from`, `what`, `numerics-only` and options of a run, nested as in a run
- * file or with dots. */
+/* Rungs from a YAML file: a mapping of rung names to `from`, `what`, `numerics-only` and options of a run, nested as in
+ * a run file or with dots. */
 #include "ladder/plan_int.h"
 
 #include "base/fs.h"
@@ -31,7 +31,10 @@ static const char *shown(struct reader *r, const char *text)
 }
 
 #define WRONG(r, line, ...) wrong(r, line, fo_arena_printf(&(r)->problems.arena, __VA_ARGS__))
-static void wrong(struct reader *r, int line, const char *text) { fo_opt_problem(&r->problems, "%s:%d: %s", r->where, line, text); }
+static void wrong(struct reader *r, int line, const char *text)
+{
+	fo_opt_problem(&r->problems, "%s:%d: %s", r->where, line, text);
+}
 
 static struct fo_ladder_rung *rung(struct reader *r) { return &r->p->rung[r->p->rungs]; }
 
@@ -45,7 +48,8 @@ static int find(const struct fo_ladder_plan *p, const char *name)
 
 bool fo_ladder_name_ok(const char *name)
 {
-	static const char *const ours[] = { "data", "lock", FO_LADDER_PLAN_FILE, FO_LADDER_TEXT_FILE, "ladder.json", "ladder.html" };
+	static const char *const ours[] = { "data",        "lock",       FO_LADDER_PLAN_FILE, FO_LADDER_TEXT_FILE,
+					    "ladder.json", "ladder.html" };
 	size_t n = strlen(name);
 	for (size_t i = 0; i < n; i++)
 		if (!isalnum((unsigned char)name[i]) && (!i || !strchr("-_.", name[i])))
@@ -60,8 +64,10 @@ static void begin_rung(struct reader *r, int line)
 {
 	struct fo_ladder_plan *p = r->p;
 	if (!fo_ladder_name_ok(r->key))
-		WRONG(r, line, "'%s' cannot be a rung's name: 1 to %d letters, digits, '-', '_' and '.', no file of the ladder's own (data, lock, ...)", shown(r, r->key),
-		      FO_LADDER_NAME_MAX);
+		WRONG(r, line,
+		      "'%s' cannot be a rung's name: 1 to %d letters, digits, '-', '_' and '.', no file of the "
+		      "ladder's own (data, lock, ...)",
+		      shown(r, r->key), FO_LADDER_NAME_MAX);
 	else if (find(p, r->key) >= 0)
 		WRONG(r, line, "there is a rung '%s' already", r->key);
 	if (p->rungs == FO_LADDER_MAX_RUNGS) {
@@ -69,7 +75,9 @@ static void begin_rung(struct reader *r, int line)
 		r->stop = true;
 		return;
 	}
-	*rung(r) = (struct fo_ladder_rung){ .name = fo_arena_strdup(&p->arena, r->key), .what = "", .from = p->rungs - 1 };
+	*rung(r) = (struct fo_ladder_rung){ .name = fo_arena_strdup(&p->arena, r->key),
+					    .what = "",
+					    .from = p->rungs - 1 };
 }
 
 static void end_rung(struct reader *r, int line)
@@ -95,7 +103,8 @@ static void set_option(struct reader *r, const char *key, const char *value, int
 			return;
 		}
 	if (fo_ladder_key_reserved(key)) {
-		WRONG(r, line, "'%s' is the same for all rungs: set it in the run file or on the command line", shown(r, key));
+		WRONG(r, line, "'%s' is the same for all rungs: set it in the run file or on the command line",
+		      shown(r, key));
 		return;
 	}
 	if (g->changes == FO_LADDER_MAX_CHANGES) {
@@ -103,15 +112,16 @@ static void set_option(struct reader *r, const char *key, const char *value, int
 		return;
 	}
 	int before = r->problems.problem_count;
-	fo_opt_set_text(&r->problems, key, value, FO_ORIGIN_FILE, fo_arena_printf(&r->problems.arena, "%s:%d", r->where, line));
+	fo_opt_set_text(&r->problems, key, value, FO_ORIGIN_FILE,
+			fo_arena_printf(&r->problems.arena, "%s:%d", r->where, line));
 	if (r->problems.problem_count > before)
 		return;
 	/* In canonical form, so that "no" and "false" are one value. */
 	for (int i = 0; fo_run_options[i].key; i++)
 		if (!strcmp(fo_run_options[i].key, key))
 			value = fo_opt_value_text(&r->problems, i);
-	r->change[g->changes++] =
-		(struct fo_ladder_change){ fo_arena_strdup(&r->p->arena, key), fo_arena_strdup(&r->p->arena, value), NULL };
+	r->change[g->changes++] = (struct fo_ladder_change){ fo_arena_strdup(&r->p->arena, key),
+							     fo_arena_strdup(&r->p->arena, value), NULL };
 }
 
 static void set_value(struct reader *r, const char *key, const char *value, int line)
@@ -120,7 +130,8 @@ static void set_value(struct reader *r, const char *key, const char *value, int 
 	if (!strcmp(key, "from")) {
 		g->from = find(r->p, value);
 		if (g->from < 0)
-			WRONG(r, line, "rung '%s' starts from '%s', which is no rung above it", g->name, shown(r, value));
+			WRONG(r, line, "rung '%s' starts from '%s', which is no rung above it", g->name,
+			      shown(r, value));
 	} else if (!strcmp(key, "what")) {
 		g->what = fo_arena_strdup(&r->p->arena, value);
 	} else if (!strcmp(key, "numerics-only")) {
@@ -155,7 +166,8 @@ static void on_scalar(struct reader *r, const yaml_event_t *e)
 		else if (r->depth > 1)
 			set_value(r, r->key, text, line);
 		else if (*text)
-			WRONG(r, line, "rung '%s' takes a mapping of options, got '%s'", shown(r, r->key), shown(r, text));
+			WRONG(r, line, "rung '%s' takes a mapping of options, got '%s'", shown(r, r->key),
+			      shown(r, text));
 		else { /* a rung that changes nothing: a baseline that is the run file as it stands */
 			begin_rung(r, line);
 			if (!r->stop)
@@ -183,10 +195,12 @@ static void on_mapping(struct reader *r, int line)
 static void on_event(struct reader *r, const yaml_event_t *e)
 {
 	int line = (int)e->start_mark.line + 1;
-	const yaml_char_t *anchor = e->type == YAML_SCALAR_EVENT ? e->data.scalar.anchor
-				    : e->type == YAML_MAPPING_START_EVENT ? e->data.mapping_start.anchor : NULL;
-	const yaml_char_t *tag = e->type == YAML_SCALAR_EVENT ? e->data.scalar.tag
-				 : e->type == YAML_MAPPING_START_EVENT ? e->data.mapping_start.tag : NULL;
+	const yaml_char_t *anchor = e->type == YAML_SCALAR_EVENT          ? e->data.scalar.anchor
+				    : e->type == YAML_MAPPING_START_EVENT ? e->data.mapping_start.anchor
+									  : NULL;
+	const yaml_char_t *tag = e->type == YAML_SCALAR_EVENT          ? e->data.scalar.tag
+				 : e->type == YAML_MAPPING_START_EVENT ? e->data.mapping_start.tag
+								       : NULL;
 	if (anchor || tag || e->type == YAML_ALIAS_EVENT || e->type == YAML_SEQUENCE_START_EVENT) {
 		WRONG(r, line, "anchors, aliases, tags and lists are not allowed in a file of rungs");
 		r->stop = true;
@@ -213,7 +227,8 @@ static void parse(struct reader *r, const char *text, size_t len)
 	while (!r->stop) {
 		yaml_event_t e;
 		if (!yaml_parser_parse(&parser, &e)) {
-			WRONG(r, (int)parser.problem_mark.line + 1, "not valid YAML: %s", parser.problem ? parser.problem : "cannot be parsed");
+			WRONG(r, (int)parser.problem_mark.line + 1, "not valid YAML: %s",
+			      parser.problem ? parser.problem : "cannot be parsed");
 			break;
 		}
 		on_event(r, &e);

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Number of subsets of {1..n} whose sum is at most `most`, over 2^n: the distribution of the signed-rank statistic when every
- * sign is a fair coin. */
+/* Number of subsets of {1..n} whose sum is at most `most`, over 2^n: the distribution of the signed-rank statistic when
+ * every sign is a fair coin. */
 static double signed_rank_below(int n, int most)
 {
 	int top = n * (n + 1) / 2;
@@ -31,7 +31,8 @@ struct fo_ladder_interval fo_ladder_interval(const double *ratio, int n, double 
 		for (int j = i; j < n; j++)
 			walsh[k++] = (log(ratio[i]) + log(ratio[j])) / 2;
 	r.estimate = exp(fo_stats_quantile(walsh, means, 0.5)); /* sorts */
-	/* Means below the rank c are cut off on either side: as many as the statistic is below c with half of what is left. */
+	/* Means below the rank c are cut off on either side: as many as the statistic is below c with half of what is
+	 * left. */
 	int c = 1;
 	while ((size_t)c < means / 2 && 1 - 2 * signed_rank_below(n, c) >= level)
 		c++;
@@ -92,7 +93,8 @@ double fo_ladder_deviation(const double *a, const double *b, int64_t n)
 		common += !isnan(a[i]) && !isnan(b[i]);
 	if (!common)
 		return NAN;
-	int w = common < FO_LADDER_WINDOWS ? (int)common : FO_LADDER_WINDOWS, late = w < FO_LADDER_LATE ? w : FO_LADDER_LATE;
+	int w = common < FO_LADDER_WINDOWS ? (int)common : FO_LADDER_WINDOWS,
+	    late = w < FO_LADDER_LATE ? w : FO_LADDER_LATE;
 	if (!stretches(a, b, n, common, w, d))
 		return INFINITY;
 	double end = fo_stats_quantile(d + w - late, (size_t)late, 0.5); /* sorts these alone */
@@ -105,7 +107,9 @@ void fo_ladder_order(uint64_t seed, int round, int rungs, int *order)
 		order[i] = i;
 	/* Fisher and Yates */
 	for (int i = rungs - 1; i > 0; i--) {
-		int k = (int)(fo_rng_u64(seed + (uint64_t)round * FO_LADDER_MAX_RUNGS, (uint64_t)i) % (uint64_t)(i + 1)), t = order[i];
+		int k = (int)(fo_rng_u64(seed + (uint64_t)round * FO_LADDER_MAX_RUNGS, (uint64_t)i) %
+			      (uint64_t)(i + 1)),
+		    t = order[i];
 		order[i] = order[k];
 		order[k] = t;
 	}

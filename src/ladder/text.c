@@ -46,10 +46,13 @@ void fo_ladder_text_read(struct fo_ladder *l)
 	const char *path = fo_arena_printf(&l->arena, "%s/" FO_LADDER_TEXT_FILE, l->dir);
 	if (!fo_fs_exists(path))
 		return;
-	json_t *root = fo_fs_read(&l->arena, path, (size_t)1 << 20, &text, &len) == FO_OK ? json_loadb(text, len, 0, NULL) : NULL;
+	json_t *root = fo_fs_read(&l->arena, path, (size_t)1 << 20, &text, &len) == FO_OK
+			       ? json_loadb(text, len, 0, NULL)
+			       : NULL;
 	const json_t *rungs = json_object_get(root, "rungs");
 	double tokens = (double)json_integer_value(json_object_get(root, "tokens"));
-	if (tokens > 0 && json_integer_value(json_object_get(root, "steps")) == l->steps && json_array_size(rungs) == (size_t)l->rungs) {
+	if (tokens > 0 && json_integer_value(json_object_get(root, "steps")) == l->steps &&
+	    json_array_size(rungs) == (size_t)l->rungs) {
 		l->text_tokens = (int64_t)tokens;
 		json_array_foreach((json_t *)rungs, i, rung)
 		{
@@ -121,7 +124,8 @@ bool fo_ladder_same_text(const struct fo_ladder *l)
 		if (!counts(g))
 			continue;
 		first = first ? first : g;
-		if (g->text_passes != first->text_passes || g->text_seen != first->text_seen || g->text_reached != first->text_reached)
+		if (g->text_passes != first->text_passes || g->text_seen != first->text_seen ||
+		    g->text_reached != first->text_reached)
 			return false;
 	}
 	return true;

@@ -1,5 +1,5 @@
-/* What other architectures have that keeps them from loading, for the refusal's one sentence. From transformers' modeling
- * files; only types of which this was looked up are listed. */
+/* What other architectures have that keeps them from loading, for the refusal's one sentence. From transformers'
+ * modeling files; only types of which this was looked up are listed. */
 #include "model/model_int.h"
 
 #include <stddef.h>
@@ -24,7 +24,8 @@ static const struct {
 	{ "gemma3", "norm weights stored as w - 1, norms behind the blocks, windows in some layers and GeGLU" },
 	{ "gemma3_text", "norm weights stored as w - 1, norms behind the blocks, windows in some layers and GeGLU" },
 	{ "glm", "fused gate_up_proj tensors and interleaved rotary pairs on part of a head" },
-	{ "glm4", "fused gate_up_proj tensors, norms behind the blocks and interleaved rotary pairs on part of a head" },
+	{ "glm4",
+	  "fused gate_up_proj tensors, norms behind the blocks and interleaved rotary pairs on part of a head" },
 	{ "gpt_neo", "LayerNorm, learned positions and a feed-forward without gate" },
 	{ "gpt_neox", "LayerNorm, rotary positions on part of a head and a feed-forward without gate" },
 	{ "gpt_oss", "mixture-of-experts layers and attention sinks" },

@@ -2,7 +2,10 @@
 
 /* In the order of dumps (docs/formats.md). */
 const struct fo_model_field fo_model_field[] = {
-#define FIELD(f, said, t) { #f, said, offsetof(struct fo_model, f), t }
+#define FIELD(f, said, t)                                 \
+	{                                                 \
+#f, said, offsetof(struct fo_model, f), t \
+	}
 	FIELD(layers, "model.layers", 'i'),
 	FIELD(hidden, "model.hidden", 'i'),
 	FIELD(heads, "model.heads", 'i'),

@@ -1,5 +1,6 @@
-/* Names on Hugging Face of models whose config.json is that of a preset, dimension for dimension. Ones that differ in anything that is
- * counted or shown (positions, vocabulary) are left out: their names get the nearest presets as an answer. */
+/* Names on Hugging Face of models whose config.json is that of a preset, dimension for dimension. Ones that differ in
+ * anything that is counted or shown (positions, vocabulary) are left out: their names get the nearest presets as an
+ * answer. */
 #include "model/model.h"
 
 #include <string.h>

@@ -301,8 +301,10 @@ static fo_status unknown(const char *name)
 	fo_status st = fo_fail(FO_EARG, "unknown model '%s': neither a preset nor a config.json nor a folder with one",
 			       fo_str_visible(shown, sizeof(shown), name));
 	if (last != name)
-		return fo_hint(st, "nearest presets: %s, and %s on Hugging Face; of another model name its config.json, as fetched", list,
-			       nearest_id(name));
+		return fo_hint(st,
+			       "nearest presets: %s, and %s on Hugging Face; of another model name its config.json, as "
+			       "fetched",
+			       list, nearest_id(name));
 	return fo_hint(st, "nearest presets: %s; 'flatout flops --list' shows all", list);
 }
 

@@ -33,15 +33,16 @@ struct fo_model {
 	char name[64];
 	enum fo_family family;
 	int64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab;
-	int64_t max_position;          /* 0: not stated */
-	bool tied;                     /* the head shares the embedding's weights */
-	bool gated;                    /* SwiGLU-like feed-forward (three matrices) rather than two */
-	bool attention_bias, mlp_bias; /* biases of q, k, v (Qwen2, GPT) and of the feed-forward matrices (GPT; Llama) */
-	bool output_bias;              /* bias of the attention's output projection (GPT; Llama with attention_bias) */
-	bool norm_bias;                /* LayerNorm with shift (GPT) rather than RMSNorm */
-	bool qk_norm;                  /* Qwen3 */
-	bool learned_position;         /* GPT: a position table */
-	int64_t sliding_window;        /* keys that a query sees at most; 0: all */
+	int64_t max_position; /* 0: not stated */
+	bool tied;            /* the head shares the embedding's weights */
+	bool gated;           /* SwiGLU-like feed-forward (three matrices) rather than two */
+	bool attention_bias,
+		mlp_bias;       /* biases of q, k, v (Qwen2, GPT) and of the feed-forward matrices (GPT; Llama) */
+	bool output_bias;       /* bias of the attention's output projection (GPT; Llama with attention_bias) */
+	bool norm_bias;         /* LayerNorm with shift (GPT) rather than RMSNorm */
+	bool qk_norm;           /* Qwen3 */
+	bool learned_position;  /* GPT: a position table */
+	int64_t sliding_window; /* keys that a query sees at most; 0: all */
 	double norm_eps;
 	struct fo_rope rope;
 	/* Mixture of experts (family MOE, DEEPSEEK): */
@@ -62,18 +63,19 @@ extern const int fo_model_fields;
 
 /* ---- where a model comes from ---- */
 
-/* name is a preset ("llama-3.1-8b"), a path to a Hugging Face config.json or to a folder that holds one, or the name of a preset's
- * model on Hugging Face ("meta-llama/Llama-3.1-8B"; nothing is fetched). An unknown name is FO_EARG with the nearest of them. */
+/* name is a preset ("llama-3.1-8b"), a path to a Hugging Face config.json or to a folder that holds one, or the name of
+ * a preset's model on Hugging Face ("meta-llama/Llama-3.1-8B"; nothing is fetched). An unknown name is FO_EARG with the
+ * nearest of them. */
 FO_CHECKED fo_status fo_model_load(const char *name, struct fo_model *out);
 /* Parses the text of a config.json; `where` names it in errors. Caps every dimension; refuses unknown model_type with
  * what is supported. */
 FO_CHECKED fo_status fo_model_parse(const char *json, size_t len, const char *where, struct fo_model *out);
-/* The model_type under which transformers knows this architecture: "llama", "mistral", "qwen2" or "qwen3", the first that has
- * its biases, norms and window; NULL: none has. */
+/* The model_type under which transformers knows this architecture: "llama", "mistral", "qwen2" or "qwen3", the first
+ * that has its biases, norms and window; NULL: none has. */
 const char *fo_model_type(const struct fo_model *m);
-/* The config.json of a trainable model as fo_model_type's class of transformers reads it (4.x and 5), arena-owned. dtype is
- * "float32" or "bfloat16"; bos and eos are token ids, < 0: none (written as null: transformers' own defaults are ids of
- * Llama's tokenizer). */
+/* The config.json of a trainable model as fo_model_type's class of transformers reads it (4.x and 5), arena-owned.
+ * dtype is "float32" or "bfloat16"; bos and eos are token ids, < 0: none (written as null: transformers' own defaults
+ * are ids of Llama's tokenizer). */
 char *fo_model_config_json(struct fo_arena *a, const struct fo_model *m, const char *dtype, int64_t bos, int64_t eos);
 /* Checks that dimensions agree with each other (heads divisible by kv_heads, head_dim even, all positive, caps). */
 FO_CHECKED fo_status fo_model_check(const struct fo_model *m);

@@ -3,13 +3,14 @@
 #ifndef FO_MODEL_MODEL_INT_H
 #define FO_MODEL_MODEL_INT_H
 
-#define FO_MODEL_MAX_LAYERS   10000
-#define FO_MODEL_MAX_DIM      (1 << 24)
-#define FO_MODEL_MAX_EXPERTS  65536
+#define FO_MODEL_MAX_LAYERS 10000
+#define FO_MODEL_MAX_DIM (1 << 24)
+#define FO_MODEL_MAX_EXPERTS 65536
 #define FO_MODEL_MAX_POSITION (1 << 30)
-#define FO_MODEL_MAX_CONFIG   (1 << 20)   /* bytes of a config.json; real ones have 1 to 30 KiB */
+#define FO_MODEL_MAX_CONFIG (1 << 20) /* bytes of a config.json; real ones have 1 to 30 KiB */
 
-/* What an architecture that fo_model_parse does not know has that keeps it out ("LayerNorm and ..."); NULL: not looked up. */
+/* What an architecture that fo_model_parse does not know has that keeps it out ("LayerNorm and ..."); NULL: not looked
+ * up. */
 const char *fo_model_type_differs(const char *model_type);
 
 #endif

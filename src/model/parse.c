@@ -229,7 +229,8 @@ static void read_mistral(struct reader *r, struct fo_model *m)
 	read_mistral_window(r, m, 4096); /* MistralConfig's default */
 }
 
-/* How many of the layers have a window: "layer_types" says it layer by layer, else it holds from max_window_layers on. */
+/* How many of the layers have a window: "layer_types" says it layer by layer, else it holds from max_window_layers on.
+ */
 static int64_t windowed_layers(struct reader *r, const struct fo_model *m)
 {
 	const json_t *types = get(r, r->root, "layer_types");
@@ -306,8 +307,9 @@ static int64_t experts_of(struct reader *r, const char *usual)
 		n[i] = has[i] ? integer(r, key[i], REQUIRED, 1, FO_MODEL_MAX_EXPERTS) : 0;
 	}
 	if (r->st == FO_OK && has[0] && has[1] && n[0] != n[1])
-		r->st = fo_fail(FO_EFORMAT, "'%s': num_local_experts is %lld and num_experts is %lld, expected one number", r->where,
-				(long long)n[0], (long long)n[1]);
+		r->st = fo_fail(FO_EFORMAT,
+				"'%s': num_local_experts is %lld and num_experts is %lld, expected one number",
+				r->where, (long long)n[0], (long long)n[1]);
 	else if (!has[0] && !has[1])
 		missing(r, usual);
 	return has[0] ? n[0] : n[1];
@@ -416,9 +418,12 @@ fo_status fo_model_parse(const char *json, size_t len, const char *where, struct
 	struct reader r = { .root = json_loadb(json, len, JSON_REJECT_DUPLICATES, &e), .where = where };
 	if (!r.root) {
 		char shown[JSON_ERROR_TEXT_LENGTH * 4];
-		if (json_error_code(&e) == json_error_null_byte_in_key || json_error_code(&e) == json_error_null_character)
-			return fo_fail(FO_EFORMAT, "'%s' line %d column %d: a key or a text holds the character U+0000, which no model's has", where, e.line,
-				       e.column);
+		if (json_error_code(&e) == json_error_null_byte_in_key ||
+		    json_error_code(&e) == json_error_null_character)
+			return fo_fail(FO_EFORMAT,
+				       "'%s' line %d column %d: a key or a text holds the character U+0000, which no "
+				       "model's has",
+				       where, e.line, e.column);
 		return fo_fail(FO_EFORMAT, "'%s' line %d column %d: not JSON: %s", where, e.line, e.column,
 			       fo_str_visible(shown, sizeof(shown), e.text));
 	}

@@ -1,8 +1,8 @@
 /* attention: the baseline that the tiled kernels are measured against.
  *
- * Each attention becomes attention_eager, whose probabilities are a tensor of the program: written forward, read backward,
- * S columns per token and head. Backward needs them and neither the output nor its log sums, which go. A text's cached
- * attention stays: one query's scores are a row either way. */
+ * Each attention becomes attention_eager, whose probabilities are a tensor of the program: written forward, read
+ * backward, S columns per token and head. Backward needs them and neither the output nor its log sums, which go. A
+ * text's cached attention stays: one query's scores are a row either way. */
 #include "pass/pass.h"
 
 /* Operands that both directions begin with: q, k, v. */
@@ -12,10 +12,12 @@ fo_status fo_pass_attention_legal(const struct fo_program *p)
 {
 	int64_t heads = p->model.heads, seq = p->run.seq;
 	if (p->run.pass.attention < 0 || p->run.pass.attention >= FO_ATTENTION_COUNT)
-		return fo_fail(FO_EARG, "attention is 0 (flash) or 1 (eager), not %lld", (long long)p->run.pass.attention);
+		return fo_fail(FO_EARG, "attention is 0 (flash) or 1 (eager), not %lld",
+			       (long long)p->run.pass.attention);
 	/* Rectangles have 32-bit columns. */
 	if (p->run.mode != FO_MODE_DECODE && heads > INT32_MAX / seq)
-		return fo_hint(fo_fail(FO_EARG, "probabilities of %lld heads x %lld tokens are %lld columns, at most %d can be",
+		return fo_hint(fo_fail(FO_EARG,
+				       "probabilities of %lld heads x %lld tokens are %lld columns, at most %d can be",
 				       (long long)heads, (long long)seq, (long long)(heads * seq), INT32_MAX),
 			       "use pass.attention=flash, or shorter rows");
 	return FO_OK;
@@ -28,7 +30,8 @@ static int add_probabilities(struct fo_program *p, int lse, int q)
 	if (have >= 0)
 		return have;
 	const struct fo_buffer b = p->buf[lse];
-	return fo_buffer_add(p, "prob", p->buf[q].dtype, b.home, b.axes, b.rows, b.row_axis, b.cols * p->run.seq, b.col_axis);
+	return fo_buffer_add(p, "prob", p->buf[q].dtype, b.home, b.axes, b.rows, b.row_axis, b.cols * p->run.seq,
+			     b.col_axis);
 }
 
 static void put(struct fo_op *o, const struct fo_op *from, int arg) { o->arg[o->n++] = from->arg[arg]; }

@@ -1,12 +1,13 @@
 /* auto: the fastest plan of a step that fits into a memory budget.
  *
- * Candidates are what may be chosen: how the step's rows are split into micro-batches, and which sets of operations backward
- * repeats (recompute.c): sets A in the first n layers and B, a part of A, in the rest. They are ordered by the time that the model
- * below gives their step, and the first one that fits is taken, so no cheaper one fits and more memory never means more work.
+ * Candidates are what may be chosen: how the step's rows are split into micro-batches, and which sets of operations
+ * backward repeats (recompute.c): sets A in the first n layers and B, a part of A, in the rest. They are ordered by the
+ * time that the model below gives their step, and the first one that fits is taken, so no cheaper one fits and more
+ * memory never means more work.
  *
- * Whether one fits is read off its own program, unrolled and planned. Most need not be: what layers hold between forward and
- * backward is all that recomputing can give back, so the plain program's bytes at each boundary less these tensors bound the
- * candidate's from below. */
+ * Whether one fits is read off its own program, unrolled and planned. Most need not be: what layers hold between
+ * forward and backward is all that recomputing can give back, so the plain program's bytes at each boundary less these
+ * tensors bound the candidate's from below. */
 #include "pass/pass.h"
 
 #include "hw/catalogue.h"
@@ -16,10 +17,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Seconds by the model: FLOP over a rate plus bytes over a rate. Only their ratios matter for a choice: attention runs at about
- * half the rate of products, and processors without a bf16 unit do about ten FLOP in the time of moving a byte (with one, two to
- * four times as many). Fixed, so that the same run file makes the same choice wherever it runs. */
-const struct fo_choose_rates fo_choose_processor = { .product_flop_s = 1e11, .attention_flop_s = 5e10, .memory_bytes_s = 1e10 };
+/* Seconds by the model: FLOP over a rate plus bytes over a rate. Only their ratios matter for a choice: attention runs
+ * at about half the rate of products, and processors without a bf16 unit do about ten FLOP in the time of moving a byte
+ * (with one, two to four times as many). Fixed, so that the same run file makes the same choice wherever it runs. */
+const struct fo_choose_rates fo_choose_processor = { .product_flop_s = 1e11,
+						     .attention_flop_s = 5e10,
+						     .memory_bytes_s = 1e10 };
 
 /* FLOP of attention forward and backward: two products over the visible pairs and five. */
 #define FORWARD_PRODUCTS 2.0
@@ -39,7 +42,8 @@ static bool rates_of(const struct fo_device *row, enum fo_numerics precision, st
 	const double of = precision == FO_PRECISION_BF16 || !(fp32 > 0) ? 1 : fp32;
 	r->product_flop_s = of * rate[FO_DEVICE_PRODUCT].mid;
 	r->attention_flop_s = of * (FORWARD_PRODUCTS + BACKWARD_PRODUCTS) /
-			      (FORWARD_PRODUCTS / rate[FO_DEVICE_ATTENTION].mid + BACKWARD_PRODUCTS / rate[FO_DEVICE_ATTENTION_BACKWARD].mid);
+			      (FORWARD_PRODUCTS / rate[FO_DEVICE_ATTENTION].mid +
+			       BACKWARD_PRODUCTS / rate[FO_DEVICE_ATTENTION_BACKWARD].mid);
 	r->memory_bytes_s = rate[FO_DEVICE_FUSED].mid;
 	r->on_device = true;
 	r->device = d;
@@ -63,9 +67,10 @@ struct fo_choose_rates fo_choose_device(const struct fo_device *row, enum fo_num
 
 enum {
 	MASKS = 1 << FO_RECOMPUTE_SETS,
-	PLANNED_MICRO_BATCHES = 3, /* the third holds what every further one does: gradients exist, the next batch is there */
-	SHORTEST = 128,            /* tokens: nobody is told to train on less */
-	MOST_PLANS = 400,          /* failed ones; then only what is the same in all layers is tried */
+	PLANNED_MICRO_BATCHES =
+		3,        /* the third holds what every further one does: gradients exist, the next batch is there */
+	SHORTEST = 128,   /* tokens: nobody is told to train on less */
+	MOST_PLANS = 400, /* failed ones; then only what is the same in all layers is tried */
 };
 
 static int64_t sets_of(int mask) { return mask == MASKS - 1 ? FO_RECOMPUTE_FULL : mask; }
@@ -100,7 +105,8 @@ double fo_program_seconds(const struct fo_program *p, const struct fo_choose_rat
 
 double fo_program_gain_of_more(const struct fo_program *p, const struct fo_choose_rates *rates, int64_t most)
 {
-	double all = seconds_of(p, rates, -1), once = seconds_of(p, rates, FO_OPTIMIZER), n = (double)p->run.micro_batches;
+	double all = seconds_of(p, rates, -1), once = seconds_of(p, rates, FO_OPTIMIZER),
+	       n = (double)p->run.micro_batches;
 	return n < (double)most && all > 0 ? once * (1 - n / (double)most) / all : 0;
 }
 
@@ -109,11 +115,11 @@ double fo_program_gain_of_more(const struct fo_program *p, const struct fo_choos
 struct split {
 	struct fo_lowering run;
 	int tier;
-	double seconds;              /* of a step */
-	int64_t bytes, persistent;   /* planned */
-	int64_t *top;                /* [layers + 1]: most that lives where the first c layers wait for backward */
-	double repeat[MASKS];        /* seconds of one layer's repeated operations in one micro-batch */
-	int64_t drop[MASKS];         /* bytes less that a layer keeps for backward */
+	double seconds;            /* of a step */
+	int64_t bytes, persistent; /* planned */
+	int64_t *top;              /* [layers + 1]: most that lives where the first c layers wait for backward */
+	double repeat[MASKS];      /* seconds of one layer's repeated operations in one micro-batch */
+	int64_t drop[MASKS];       /* bytes less that a layer keeps for backward */
 };
 
 /* Bytes of lives that begin at or before instance i and end after it. */
@@ -157,7 +163,8 @@ static struct fo_lowering planned(struct fo_lowering run)
 }
 
 /* Builds and plans; *bytes: arena, what persists, and what lies in host memory where that is the same memory. */
-static fo_status plan(const struct fo_model *m, struct fo_lowering run, bool host_apart, struct fo_program *p, struct fo_unrolled *u, int64_t *bytes)
+static fo_status plan(const struct fo_model *m, struct fo_lowering run, bool host_apart, struct fo_program *p,
+		      struct fo_unrolled *u, int64_t *bytes)
 {
 	FO_TRY(fo_pass_build(p, m, &run));
 	fo_status st = fo_unroll(p, u);
@@ -205,21 +212,24 @@ static int64_t kept(const struct fo_program *p, const struct fo_unrolled *u)
 	int64_t sum = 0;
 	for (int i = 0; i < u->nlife; i++) {
 		const struct fo_life *l = &u->life[i];
-		const struct fo_block *first = &p->block[p->slot[u->slot[l->first]].block], *last = &p->block[p->slot[u->slot[l->last]].block];
-		if (!l->persists && first->unit == FO_UNIT_LAYER && first->role == FO_ROLE_FORWARD && last->unit == FO_UNIT_LAYER &&
-		    last->role == FO_ROLE_BACKWARD)
+		const struct fo_block *first = &p->block[p->slot[u->slot[l->first]].block],
+				      *last = &p->block[p->slot[u->slot[l->last]].block];
+		if (!l->persists && first->unit == FO_UNIT_LAYER && first->role == FO_ROLE_FORWARD &&
+		    last->unit == FO_UNIT_LAYER && last->role == FO_ROLE_BACKWARD)
 			sum += l->bytes;
 	}
 	return sum;
 }
 
 /* All sets, on a model of one layer: a layer's share depends neither on their number nor on that of micro-batches. */
-static fo_status measure_layer(const struct fo_model *m, struct fo_lowering run, const struct fo_choose_rates *rates, double *repeat, int64_t *drop)
+static fo_status measure_layer(const struct fo_model *m, struct fo_lowering run, const struct fo_choose_rates *rates,
+			       double *repeat, int64_t *drop)
 {
 	struct fo_model one = *m;
 	one.layers = run.micro_batches = 1;
 	run.pass.fuse_loss = 0; /* nor on the head's chunks: thousands of them in millions of tokens */
-	run.pass.fp8_first = run.pass.fp8_last = run.pass.offload = 0; /* what waits in host memory drops less: the bound stays one */
+	run.pass.fp8_first = run.pass.fp8_last = run.pass.offload =
+		0; /* what waits in host memory drops less: the bound stays one */
 	for (int mask = 0; mask < MASKS; mask++) {
 		struct fo_program p;
 		struct fo_unrolled u;
@@ -249,7 +259,8 @@ static fo_status measure_sets(const struct fo_model *m, const struct fo_choose_r
 	FO_TRY(measure_layer(m, s->run, rates, s->repeat, s->drop));
 	if (!plain.pass.fp8_first && !plain.pass.fp8_last)
 		return FO_OK;
-	plain.pass.fp8 = plain.pass.fp8_history = plain.pass.fp8_precompute = plain.pass.fp8_wgrad = plain.pass.fp8_transposed = 0;
+	plain.pass.fp8 = plain.pass.fp8_history = plain.pass.fp8_precompute = plain.pass.fp8_wgrad =
+		plain.pass.fp8_transposed = 0;
 	plain.pass.fp8_fuse = 0;
 	FO_TRY(measure_layer(m, plain, rates, repeat, drop));
 	for (int mask = 0; mask < MASKS; mask++)
@@ -271,7 +282,8 @@ static int by_time(const void *a, const void *b)
 	if (x->seconds != y->seconds)
 		return x->seconds < y->seconds ? -1 : 1;
 	/* Equal: the larger micro-batch, then fewer layers. */
-	return x->split != y->split ? (x->split < y->split ? -1 : 1) : (x->layers > y->layers) - (x->layers < y->layers);
+	return x->split != y->split ? (x->split < y->split ? -1 : 1)
+				    : (x->layers > y->layers) - (x->layers < y->layers);
 }
 
 struct search {
@@ -416,12 +428,15 @@ static fo_status refuse(struct search *s)
 	for (int i = 0; i < s->splits; i++)
 		for (int mask = 0; mask < MASKS; mask += MASKS - 1)
 			if (s->want->recompute || !mask) {
-				struct candidate c = { .split = i, .layers = (int32_t)s->m->layers, .first = (uint8_t)mask, .rest = (uint8_t)mask };
+				struct candidate c = { .split = i,
+						       .layers = (int32_t)s->m->layers,
+						       .first = (uint8_t)mask,
+						       .rest = (uint8_t)mask };
 				FO_TRY(try_plan(s, &c, &fits));
 			}
 	struct fo_lowering run = s->out->run = s->least_run;
-	snprintf(what, sizeof what, "micro-batches of %lld %s of %lld tokens", (long long)run.rows, run.rows == 1 ? "row" : "rows",
-		 (long long)run.seq);
+	snprintf(what, sizeof what, "micro-batches of %lld %s of %lld tokens", (long long)run.rows,
+		 run.rows == 1 ? "row" : "rows", (long long)run.seq);
 	snprintf(would, sizeof would, "no shorter rows would fit: choose a smaller model");
 	while (run.rows > 1 || run.seq > SHORTEST) {
 		struct fo_program p;
@@ -434,13 +449,16 @@ static fo_status refuse(struct search *s)
 		fo_program_fini(&p);
 		if (bytes > s->budget)
 			continue;
-		snprintf(would, sizeof would, "%s=%lld would fit", rows ? "train.rows" : "data.seq", (long long)(rows ? run.rows : run.seq));
+		snprintf(would, sizeof would, "%s=%lld would fit", rows ? "train.rows" : "data.seq",
+			 (long long)(rows ? run.rows : run.seq));
 		break;
 	}
-	return fo_hint(fo_fail(FO_ENOMEM, "no plan of this step fits into %s: the least that was tried takes %s (%s%s); %s",
-			       say_bytes(have, s->want->budget_bytes), say_bytes(least, s->least + s->want->reserve_bytes), what,
-			       s->least_run.pass.recompute ? ", recomputing" : "", would),
-		       "give memory.budget (memory.limit) more if the machine has it, or let pass.recompute and optim.state be auto");
+	return fo_hint(
+		fo_fail(FO_ENOMEM, "no plan of this step fits into %s: the least that was tried takes %s (%s%s); %s",
+			say_bytes(have, s->want->budget_bytes), say_bytes(least, s->least + s->want->reserve_bytes),
+			what, s->least_run.pass.recompute ? ", recomputing" : "", would),
+		"give memory.budget (memory.limit) more if the machine has it, or let pass.recompute and optim.state "
+		"be auto");
 }
 
 static fo_status measure_splits(struct search *s, const struct fo_ask *ask, int asks)
@@ -451,7 +469,8 @@ static fo_status measure_splits(struct search *s, const struct fo_ask *ask, int 
 		for (int64_t mb = 1; mb <= (batch_rows ? batch_rows : 1) && mb <= 1 << 16; mb++) {
 			struct fo_lowering run = ask[i].run;
 			/* What lowering takes: 2^28 tokens in a micro-batch, 2^20 layers in all of them. */
-			if (batch_rows && (batch_rows % mb || batch_rows / mb * run.seq > 1 << 28 || (s->m->layers + 1) * mb > 1 << 20))
+			if (batch_rows && (batch_rows % mb || batch_rows / mb * run.seq > 1 << 28 ||
+					   (s->m->layers + 1) * mb > 1 << 20))
 				continue;
 			if (batch_rows)
 				run.rows = batch_rows / mb, run.micro_batches = mb;
@@ -462,19 +481,21 @@ static fo_status measure_splits(struct search *s, const struct fo_ask *ask, int 
 			sp->tier = ask[i].tier;
 			FO_TRY(measure_split(s->m, s->want, sp));
 		}
-	return s->splits ? FO_OK
-			 : fo_fail(FO_EARG, "no split of a step of %lld rows gives micro-batches of at most 2^28 tokens", (long long)batch_rows);
+	return s->splits
+		       ? FO_OK
+		       : fo_fail(FO_EARG, "no split of a step of %lld rows gives micro-batches of at most 2^28 tokens",
+				 (long long)batch_rows);
 }
 
 /* ---- chunks of the loss ---- */
 
-/* Every chunk reads and writes the fp32 gradient of the head's weights: 8 V D bytes beside 6 N V D FLOP. On an H200 and a vocabulary of 128,256
- * that is 1.0 ms for each chunk, of 0.7 ms of product at 512 tokens. Larger ones cost memory for their logits. A doubling is worth
- * its memory where it saves a thousandth of the step's time. */
+/* Every chunk reads and writes the fp32 gradient of the head's weights: 8 V D bytes beside 6 N V D FLOP. On an H200 and
+ * a vocabulary of 128,256 that is 1.0 ms for each chunk, of 0.7 ms of product at 512 tokens. Larger ones cost memory
+ * for their logits. A doubling is worth its memory where it saves a thousandth of the step's time. */
 #define CHUNK_GAIN 1e-3
 
-/* The largest chunk, up to the whole micro-batch, that fits beside what was chosen, which stays as it is: nothing is recomputed for it. From
- * the ask's upwards: the first doubling that is not worth it, or does not fit, ends it. */
+/* The largest chunk, up to the whole micro-batch, that fits beside what was chosen, which stays as it is: nothing is
+ * recomputed for it. From the ask's upwards: the first doubling that is not worth it, or does not fit, ends it. */
 static fo_status choose_chunk(struct search *s)
 {
 	struct fo_choice *out = s->out;
@@ -508,15 +529,18 @@ static fo_status choose_chunk(struct search *s)
 	return FO_OK;
 }
 
-/* The fastest of a tier where chunks are chosen too: each split by itself, with the chunk that it leaves room for. A larger micro-batch that
- * has to recompute and keeps small chunks may be slower than a smaller one with large chunks. */
+/* The fastest of a tier where chunks are chosen too: each split by itself, with the chunk that it leaves room for. A
+ * larger micro-batch that has to recompute and keeps small chunks may be slower than a smaller one with large chunks.
+ */
 static fo_status search_with_chunks(struct search *s, int tier, bool *found)
 {
 	struct fo_choice best = { 0 };
 	fo_status st = FO_OK;
 	for (int i = 0; i < s->splits && st == FO_OK; i++) {
 		struct fo_choice own = { 0 };
-		struct search one = { .m = s->m, .want = s->want, .budget = s->budget, .split = &s->split[i], .splits = 1, .out = &own };
+		struct search one = {
+			.m = s->m, .want = s->want, .budget = s->budget, .split = &s->split[i], .splits = 1, .out = &own
+		};
 		bool fits = false;
 		if (s->split[i].tier != tier)
 			continue;
@@ -538,7 +562,8 @@ static fo_status search_with_chunks(struct search *s, int tier, bool *found)
 	return st;
 }
 
-fo_status fo_pass_choose(const struct fo_model *m, const struct fo_ask *ask, int asks, const struct fo_choose *want, struct fo_choice *out)
+fo_status fo_pass_choose(const struct fo_model *m, const struct fo_ask *ask, int asks, const struct fo_choose *want,
+			 struct fo_choice *out)
 {
 	struct fo_choose with = *want;
 	struct search s = { .m = m, .want = &with, .budget = INT64_MAX, .out = out };
@@ -562,8 +587,8 @@ fo_status fo_pass_choose(const struct fo_model *m, const struct fo_ask *ask, int
 	return st;
 }
 
-/* Formats that the run allows, from those that lose nothing on: a split master is the fp32 one, bf16 moments are rounded, and
- * without a master the weights are too. */
+/* Formats that the run allows, from those that lose nothing on: a split master is the fp32 one, bf16 moments are
+ * rounded, and without a master the weights are too. */
 enum { STATE_FORMATS = 4 };
 static int asks_of(const struct fo_run *r, struct fo_ask *ask)
 {
@@ -585,13 +610,14 @@ static int asks_of(const struct fo_run *r, struct fo_ask *ask)
 		with.master = format[i].master;
 		with.moments = format[i].moments;
 		if (r->state >= format[i].least)
-			ask[n++] = (struct fo_ask){ .run = fo_run_lowering(&with, FO_MODE_TRAIN), .tier = format[i].tier };
+			ask[n++] = (struct fo_ask){ .run = fo_run_lowering(&with, FO_MODE_TRAIN),
+						    .tier = format[i].tier };
 	}
 	return n;
 }
 
-static fo_status choose_open(const struct fo_run *r, const struct fo_model *m, int64_t budget_bytes, int64_t reserve_bytes,
-			     const struct fo_choose_rates *device, struct fo_choice *out)
+static fo_status choose_open(const struct fo_run *r, const struct fo_model *m, int64_t budget_bytes,
+			     int64_t reserve_bytes, const struct fo_choose_rates *device, struct fo_choice *out)
 {
 	struct fo_ask ask[STATE_FORMATS];
 	int asks = asks_of(r, ask);
@@ -610,7 +636,8 @@ static fo_status choose_open(const struct fo_run *r, const struct fo_model *m, i
 	return fo_pass_choose(m, ask, asks, &want, out);
 }
 
-static fo_status fits(const struct fo_model *m, const struct fo_choice *c, int64_t budget_bytes, int64_t reserve_bytes, bool *out)
+static fo_status fits(const struct fo_model *m, const struct fo_choice *c, int64_t budget_bytes, int64_t reserve_bytes,
+		      bool *out)
 {
 	struct fo_program p;
 	struct fo_unrolled u;
@@ -625,8 +652,8 @@ static fo_status fits(const struct fo_model *m, const struct fo_choice *c, int64
 	return FO_OK;
 }
 
-/* The second lane holds more bytes at a time. Where that leaves no plan, or makes backward repeat so much that the lane's gain is lost, the
- * run goes without it. */
+/* The second lane holds more bytes at a time. Where that leaves no plan, or makes backward repeat so much that the
+ * lane's gain is lost, the run goes without it. */
 static fo_status choose_lane(struct fo_run *r, const struct fo_model *m, int64_t budget_bytes, int64_t reserve_bytes,
 			     const struct fo_choose_rates *device, struct fo_predicted *lane, struct fo_choice *out)
 {
@@ -653,8 +680,8 @@ static fo_status choose_lane(struct fo_run *r, const struct fo_model *m, int64_t
 	return st;
 }
 
-fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, int64_t budget_bytes, int64_t reserve_bytes,
-			     const struct fo_choose_rates *device, struct fo_choice *out)
+fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, int64_t budget_bytes,
+			     int64_t reserve_bytes, const struct fo_choose_rates *device, struct fo_choice *out)
 {
 	struct fo_predicted predicted[FO_PREDICTED_PASSES] = { 0 };
 	struct fo_predicted *lane = NULL;
@@ -680,5 +707,6 @@ static bool is_for_device(const struct fo_run *r)
 fo_status fo_pass_choose_said(const struct fo_run *r, const struct fo_model *m, struct fo_choice *out)
 {
 	const struct fo_choose_rates rates = fo_choose_device(NULL, fo_run_precision(r));
-	return fo_pass_choose_run(r, m, r->memory_budget ? r->memory_budget : r->memory_limit, 0, is_for_device(r) ? &rates : NULL, out);
+	return fo_pass_choose_run(r, m, r->memory_budget ? r->memory_budget : r->memory_limit, 0,
+				  is_for_device(r) ? &rates : NULL, out);
 }

@@ -1,10 +1,10 @@
 /* fp8: the products of the layers take factors in fp8; and fp8-scale-precompute: weights are cast once per step.
  *
- * A factor is cast where it was made, once for all products that read it: an activation in forward, where its weight gradient finds
- * it again; a gradient in backward; a weight in front of its product. Scales are per tensor (`current`, `delayed`), or per line
- * that the sum runs along (`rowwise`): those of x(T,K) for y = x w' belong to rows, for dw = dy' x to columns, so rowwise x is
- * cast twice. Head, embedding and attention keep their precision, and so may the first and last layers, whose blocks are then
- * others, and the weight gradients. docs/passes/fp8.md. */
+ * A factor is cast where it was made, once for all products that read it: an activation in forward, where its weight
+ * gradient finds it again; a gradient in backward; a weight in front of its product. Scales are per tensor (`current`,
+ * `delayed`), or per line that the sum runs along (`rowwise`): those of x(T,K) for y = x w' belong to rows, for dw =
+ * dy' x to columns, so rowwise x is cast twice. Head, embedding and attention keep their precision, and so may the
+ * first and last layers, whose blocks are then others, and the weight gradients. docs/passes/fp8.md. */
 #include "pass/pass.h"
 #include "base/fp8.h"
 
@@ -68,8 +68,8 @@ static bool is_apart(const struct fo_program *p, int b)
 /* Forward and backward of a layer, but for one that keeps its precision. */
 static bool layer_block(const struct fo_program *p, int b)
 {
-	return p->block[b].unit == FO_UNIT_LAYER && (p->block[b].role == FO_ROLE_FORWARD || p->block[b].role == FO_ROLE_BACKWARD) &&
-	       !is_apart(p, b);
+	return p->block[b].unit == FO_UNIT_LAYER &&
+	       (p->block[b].role == FO_ROLE_FORWARD || p->block[b].role == FO_ROLE_BACKWARD) && !is_apart(p, b);
 }
 
 /* Layers that keep their precision get blocks of this role of their own, as they are. */
@@ -129,8 +129,8 @@ static int find_op(const struct fo_program *p, int block, uint32_t id)
 	return -1;
 }
 
-/* The block whose operations make x before operation `at` of `block` reads it: itself, or a layer's forward; -1: neither. A cast that
- * backward alone reads is not made in forward where backward makes x again. */
+/* The block whose operations make x before operation `at` of `block` reads it: itself, or a layer's forward; -1:
+ * neither. A cast that backward alone reads is not made in forward where backward makes x again. */
 static int maker(const struct fo_program *p, int block, int at, const struct spec *s)
 {
 	const struct fo_operand *x = &s->x;
@@ -164,7 +164,8 @@ static const struct made *find_made(const struct work *w, int block, int at, con
 	return NULL;
 }
 
-static int add_buffer(struct fo_program *p, const struct spec *s, const char *suffix, int dtype, int64_t rows, int64_t cols)
+static int add_buffer(struct fo_program *p, const struct spec *s, const char *suffix, int dtype, int64_t rows,
+		      int64_t cols)
 {
 	static const char *const axis[] = { "", ".r", ".c" };
 	const struct fo_buffer src = p->buf[s->x.buf];
@@ -282,7 +283,8 @@ static void put_begin(struct work *w)
 {
 	struct fo_program *p = w->p;
 	const struct fo_op_info *f = fo_op_info(FO_OP_fp8_begin_many);
-	int from = p->layer_begin, to = p->layer_end, most = FO_MAX_OPERANDS / f->per_tensor, old = p->nslot, of[FO_MAX_OPERANDS + 1] = { 0 };
+	int from = p->layer_begin, to = p->layer_end, most = FO_MAX_OPERANDS / f->per_tensor, old = p->nslot,
+	    of[FO_MAX_OPERANDS + 1] = { 0 };
 	while (from < to && keeps_precision(p, from))
 		from++;
 	while (to > from && keeps_precision(p, to - 1))
@@ -293,8 +295,8 @@ static void put_begin(struct work *w)
 			char name[sizeof p->block->name];
 			snprintf(name, sizeof name, "step.fp8.%d", n);
 			of[n] = fo_block_add(p, name, FO_ROLE_FORWARD, FO_UNIT_STEP);
-			struct fo_op *o = fo_op_insert(p, of[n], 0, n > 1 ? FO_OP_fp8_begin_many : FO_OP_fp8_begin, FO_FORWARD,
-						       FO_LANE_COMPUTE);
+			struct fo_op *o = fo_op_insert(p, of[n], 0, n > 1 ? FO_OP_fp8_begin_many : FO_OP_fp8_begin,
+						       FO_FORWARD, FO_LANE_COMPUTE);
 			for (int k = 0; k < n; k++) {
 				fo_op_arg(p, o, w->history, k, FO_READ);
 				fo_op_arg(p, o, w->amax, k, FO_DEF);
@@ -331,15 +333,20 @@ fo_status fo_pass_fp8_legal(const struct fo_program *p)
 		return fo_fail(FO_EARG, "fp8 is no part of fp64 programs: they are the measure of rounding");
 	if (p->run.pass.fp8 < 0 || p->run.pass.fp8 >= FO_FP8_COUNT)
 		return fo_fail(FO_EARG, "there is no fp8 recipe %lld", (long long)p->run.pass.fp8);
-	if (p->run.pass.fp8 == FO_FP8_DELAYED && (p->run.pass.fp8_history < 1 || p->run.pass.fp8_history > FO_FP8_HISTORY_MAX))
+	if (p->run.pass.fp8 == FO_FP8_DELAYED &&
+	    (p->run.pass.fp8_history < 1 || p->run.pass.fp8_history > FO_FP8_HISTORY_MAX))
 		return fo_fail(FO_EARG, "a history of %lld steps: delayed scaling takes 1 to %d",
 			       (long long)p->run.pass.fp8_history, FO_FP8_HISTORY_MAX);
 	const struct fo_passes *c = &p->run.pass;
 	if (c->fp8_wgrad < 0 || c->fp8_wgrad >= FO_FP8_WGRAD_COUNT)
-		return fo_fail(FO_EARG, "factors of weight gradients are 0 (fp8) or 1 (bf16), not %lld", (long long)c->fp8_wgrad);
-	if (c->fp8_first < 0 || c->fp8_last < 0 || c->fp8_first >= p->model.layers || c->fp8_last >= p->model.layers - c->fp8_first)
-		return fo_fail(FO_EARG, "the first %lld and the last %lld of %lld layers keep their precision: none is left for fp8",
-			       (long long)c->fp8_first, (long long)c->fp8_last, (long long)p->model.layers);
+		return fo_fail(FO_EARG, "factors of weight gradients are 0 (fp8) or 1 (bf16), not %lld",
+			       (long long)c->fp8_wgrad);
+	if (c->fp8_first < 0 || c->fp8_last < 0 || c->fp8_first >= p->model.layers ||
+	    c->fp8_last >= p->model.layers - c->fp8_first)
+		return fo_fail(
+			FO_EARG,
+			"the first %lld and the last %lld of %lld layers keep their precision: none is left for fp8",
+			(long long)c->fp8_first, (long long)c->fp8_last, (long long)p->model.layers);
 	return FO_OK;
 }
 
@@ -406,7 +413,8 @@ static void put_behind_step(struct fo_program *p, const struct chain *c)
 	int weight = c->op[0].arg[0].buf, block = -1, at = -1;
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++)
-			if (p->block[b].op[i].kind == FO_OP_adamw && p->block[b].op[i].arg[5].buf == weight && !is_apart(p, b))
+			if (p->block[b].op[i].kind == FO_OP_adamw && p->block[b].op[i].arg[5].buf == weight &&
+			    !is_apart(p, b))
 				block = b, at = i;
 	for (int k = 0; k < 3; k++) {
 		struct fo_op *o = fo_op_clone(p, block, at + 1 + k, &c->op[k]);

@@ -1,10 +1,10 @@
 /* fp8-fuse: what a norm, SwiGLU or its backward makes is cast to fp8 by the operation that makes it.
  *
- * With delayed scaling the scale is known before the numbers are. An operation that makes numbers and the cast of them (fp8_cast_step)
- * become one, where nothing between them touches what both do: numbers go from registers into fp8, and into the transposed copy where
- * there is one. They are stored themselves only where somebody else reads them (weight gradients of plain factors), and then there is no
- * transposed copy: where both are wanted nothing is fused. After fuse-elementwise, whose norms add; after recompute, whose clones are
- * fused like the rest. docs/passes/fp8-fuse.md. */
+ * With delayed scaling the scale is known before the numbers are. An operation that makes numbers and the cast of them
+ * (fp8_cast_step) become one, where nothing between them touches what both do: numbers go from registers into fp8, and
+ * into the transposed copy where there is one. They are stored themselves only where somebody else reads them (weight
+ * gradients of plain factors), and then there is no transposed copy: where both are wanted nothing is fused. After
+ * fuse-elementwise, whose norms add; after recompute, whose clones are fused like the rest. docs/passes/fp8-fuse.md. */
 #include "pass/pass.h"
 
 #include <string.h>
@@ -32,7 +32,8 @@ static bool makes(const struct fo_op *make, const struct product *is, const stru
 	const struct fo_operand *y = &make->arg[is->y];
 	struct fo_operand all = *y;
 	if (is->n == 2) {
-		if (y[0].buf != y[1].buf || y[0].dlayer != y[1].dlayer || y[0].r0 != y[1].r0 || y[0].c0 + y[0].nc != y[1].c0)
+		if (y[0].buf != y[1].buf || y[0].dlayer != y[1].dlayer || y[0].r0 != y[1].r0 ||
+		    y[0].c0 + y[0].nc != y[1].c0)
 			return false;
 		all.nc += y[1].nc;
 	}
@@ -40,7 +41,8 @@ static bool makes(const struct fo_op *make, const struct product *is, const stru
 }
 
 /* Do operand x of one block and operand a of another name the same layer's instance somewhere? */
-static bool meet(const struct fo_program *p, int block, const struct fo_operand *x, int other, const struct fo_operand *a)
+static bool meet(const struct fo_program *p, int block, const struct fo_operand *x, int other,
+		 const struct fo_operand *a)
 {
 	if (!(p->buf[x->buf].axes & FO_PER_LAYER))
 		return true;
@@ -51,8 +53,8 @@ static bool meet(const struct fo_program *p, int block, const struct fo_operand 
 	return false;
 }
 
-/* Does somebody but operation `cast` read the generation of x that operation `make` of the block begins? In other blocks what is read in
- * front of a DEF comes from elsewhere, so perhaps from here. */
+/* Does somebody but operation `cast` read the generation of x that operation `make` of the block begins? In other
+ * blocks what is read in front of a DEF comes from elsewhere, so perhaps from here. */
 static bool has_reader(const struct fo_program *p, int block, int make, int cast, const struct fo_operand *x)
 {
 	for (int b = 0; b < p->nblock; b++)
@@ -97,8 +99,9 @@ static bool fuse(struct fo_program *p, int block, int i, int k)
 {
 	struct fo_op *o = p->block[block].op;
 	const struct product is = product_of(&o[i]);
-	if (is.fused == FO_OP_COUNT || o[k].kind != FO_OP_fp8_cast_step || o[i].phase != o[k].phase || o[i].lane != o[k].lane ||
-	    o[i].group != o[k].group || !makes(&o[i], &is, &o[k].arg[0]) || p->buf[o[i].arg[is.y].buf].dtype != p->buf[o[i].arg[0].buf].dtype)
+	if (is.fused == FO_OP_COUNT || o[k].kind != FO_OP_fp8_cast_step || o[i].phase != o[k].phase ||
+	    o[i].lane != o[k].lane || o[i].group != o[k].group || !makes(&o[i], &is, &o[k].arg[0]) ||
+	    p->buf[o[i].arg[is.y].buf].dtype != p->buf[o[i].arg[0].buf].dtype)
 		return false;
 	bool keeps = has_reader(p, block, i, k, &o[k].arg[0]);
 	if (keeps && o[k].n > 4)
@@ -109,8 +112,9 @@ static bool fuse(struct fo_program *p, int block, int i, int k)
 
 fo_status fo_pass_fp8_fuse_legal(const struct fo_program *p)
 {
-	return p->run.pass.fp8 == FO_FP8_DELAYED ? FO_OK :
-						   fo_fail(FO_EARG, "only delayed scales are known before what they scale: fp8 is not delayed");
+	return p->run.pass.fp8 == FO_FP8_DELAYED
+		       ? FO_OK
+		       : fo_fail(FO_EARG, "only delayed scales are known before what they scale: fp8 is not delayed");
 }
 
 fo_status fo_pass_fp8_fuse(struct fo_program *p)

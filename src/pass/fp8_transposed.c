@@ -1,9 +1,9 @@
 /* fp8-transposed: every fp8 product sums along the rows of both factors.
  *
- * Hopper's fp8 products take a (m,k) and b (n,k) and nothing else. Forward products lie so; the input's gradient wants the weight
- * transposed, a weight gradient both of its factors. Where the scale is one for the whole tensor, a transposed copy has the same
- * numbers: the cast writes it from the one read (fp8_cast_t), and the product takes it. Weights are cast once per step
- * (fp8-scale-precompute), both forms. docs/passes/fp8-transposed.md. */
+ * Hopper's fp8 products take a (m,k) and b (n,k) and nothing else. Forward products lie so; the input's gradient wants
+ * the weight transposed, a weight gradient both of its factors. Where the scale is one for the whole tensor, a
+ * transposed copy has the same numbers: the cast writes it from the one read (fp8_cast_t), and the product takes it.
+ * Weights are cast once per step (fp8-scale-precompute), both forms. docs/passes/fp8-transposed.md. */
 #include "pass/pass.h"
 
 #include <stdio.h>
@@ -41,9 +41,11 @@ fo_status fo_pass_fp8_transposed_legal(const struct fo_program *p)
 {
 	const struct fo_passes *c = &p->run.pass;
 	if (c->fp8 != FO_FP8_CURRENT && c->fp8 != FO_FP8_DELAYED)
-		return fo_fail(FO_EARG, "transposed copies have the same numbers where scales are per tensor: fp8 is not current or delayed");
+		return fo_fail(FO_EARG, "transposed copies have the same numbers where scales are per tensor: fp8 is "
+					"not current or delayed");
 	return c->fp8_precompute ? FO_OK
-				 : fo_fail(FO_EARG, "without fp8-scale-precompute each product would have a cast of the weight in one form alone");
+				 : fo_fail(FO_EARG, "without fp8-scale-precompute each product would have a cast of "
+						    "the weight in one form alone");
 }
 
 fo_status fo_pass_fp8_transposed(struct fo_program *p)
@@ -65,7 +67,13 @@ fo_status fo_pass_fp8_transposed(struct fo_program *p)
 				if (fresh)
 					cast_both(p, q, t);
 				const struct fo_operand x = o->arg[k];
-				o->arg[k] = (struct fo_operand){ .buf = (int16_t)t, .dlayer = x.dlayer, .access = x.access, .r0 = x.c0, .nr = x.nc, .c0 = x.r0, .nc = x.nr };
+				o->arg[k] = (struct fo_operand){ .buf = (int16_t)t,
+								 .dlayer = x.dlayer,
+								 .access = x.access,
+								 .r0 = x.c0,
+								 .nr = x.nc,
+								 .c0 = x.r0,
+								 .nc = x.nr };
 				if (k)
 					o->attr.tb = 1;
 				else

@@ -1,8 +1,8 @@
 /* fuse-elementwise: operations that follow each other over the same rows become one, which reads these rows once.
  *
- * - An addition to the residual stream and the norm of the sum (add_rmsnorm), inside a block and across the border of two:
- *   there the addition first moves to the front of the block that norms its sum. A block that does so in some of its slots
- *   only (the first layer follows the embedding, not a layer) is cloned.
+ * - An addition to the residual stream and the norm of the sum (add_rmsnorm), inside a block and across the border of
+ * two: there the addition first moves to the front of the block that norms its sum. A block that does so in some of its
+ * slots only (the first layer follows the embedding, not a layer) is cloned.
  * - The two gradients of a norm (rmsnorm_bwd).
  *
  * Fusion into products would not pay here: docs/passes/fuse-elementwise.md has the figures. */
@@ -26,8 +26,8 @@ static const struct fo_op *first_norm(const struct fo_program *p, int block)
 	return b->n && b->op[0].kind == FO_OP_rmsnorm && !b->op[0].attr.head_dim ? &b->op[0] : NULL;
 }
 
-/* The last addition of slot s as slot s + 1 would name its operands; false where it has none, where slot s + 1 does not norm the
- * sum, or where it cannot name them. */
+/* The last addition of slot s as slot s + 1 would name its operands; false where it has none, where slot s + 1 does not
+ * norm the sum, or where it cannot name them. */
 static bool next_slots_add(const struct fo_program *p, int s, struct fo_op *out)
 {
 	if (s < 0 || s + 1 >= p->nslot)
@@ -57,9 +57,9 @@ struct crossing {
 	bool passes;      /* hands on what it ends with */
 };
 
-/* takes[s]: slot s begins with the addition of the slot before. All slots of a block that ends with an addition must hand it on,
- * because the block is written once; all that take one must take the same. Whoever fails this changes his neighbours: again
- * until nothing changes, which is at most once per block. */
+/* takes[s]: slot s begins with the addition of the slot before. All slots of a block that ends with an addition must
+ * hand it on, because the block is written once; all that take one must take the same. Whoever fails this changes his
+ * neighbours: again until nothing changes, which is at most once per block. */
 static void find_takers(const struct fo_program *p, struct crossing *of, bool *takes)
 {
 	struct fo_op add;

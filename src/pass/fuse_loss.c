@@ -1,10 +1,10 @@
 /* fuse-loss: the head's product and the cross entropy by chunks of tokens, forward and backward together.
  *
- * The loss is a sum over tokens and its scale, 1 / targets of the global batch, is known before the step, so a chunk's logits
- * can become their own gradient at once and go into both backward products while the chunk is all that exists: the (T,V) logits,
- * of a small model its largest tensor, shrink to (chunk,V). In evaluation the same without the backward products.
- * Apple's "Cut Your Losses" (Wijmans et al. 2024), Liger Kernel (Hsu et al. 2024) and torchtune's chunked cross entropy do the
- * same on GPUs. */
+ * The loss is a sum over tokens and its scale, 1 / targets of the global batch, is known before the step, so a chunk's
+ * logits can become their own gradient at once and go into both backward products while the chunk is all that exists:
+ * the (T,V) logits, of a small model its largest tensor, shrink to (chunk,V). In evaluation the same without the
+ * backward products. Apple's "Cut Your Losses" (Wijmans et al. 2024), Liger Kernel (Hsu et al. 2024) and torchtune's
+ * chunked cross entropy do the same on GPUs. */
 #include "pass/pass.h"
 
 /* Operations of a block have 16-bit numbers when unrolled (fo_unrolled). */
@@ -117,8 +117,8 @@ fo_status fo_pass_fuse_loss_legal(const struct fo_program *p)
 	return FO_OK;
 }
 
-/* One chunk's clone of `from` before operation `at`; arg: which of its operands are rows of all tokens, as a bit set. The
- * logits' rectangle begins at row 0: each chunk overwrites the one before it. */
+/* One chunk's clone of `from` before operation `at`; arg: which of its operands are rows of all tokens, as a bit set.
+ * The logits' rectangle begins at row 0: each chunk overwrites the one before it. */
 static void clone_rows(struct fo_program *p, int block, int at, const struct fo_op *from, int logits, uint32_t rows,
 		       int64_t begin, int64_t n)
 {

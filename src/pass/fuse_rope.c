@@ -1,8 +1,8 @@
 /* fuse-rope: the rotation of attention's gradients is part of the operation that gives them (attention_bwd_rope).
  *
- * Behind attention_bwd stands a rotation of dq and one of dk, or one of both where they lie side by side (merge-qkv). Each goes where
- * nothing between it and attention_bwd uses what it turns. The rotation of queries and keys forward stays: it stands between a
- * library's product and a library's attention. */
+ * Behind attention_bwd stands a rotation of dq and one of dk, or one of both where they lie side by side (merge-qkv).
+ * Each goes where nothing between it and attention_bwd uses what it turns. The rotation of queries and keys forward
+ * stays: it stands between a library's product and a library's attention. */
 #include "pass/pass.h"
 
 /* Operands of attention_bwd and of rope. */
@@ -13,7 +13,8 @@ static bool covers(const struct fo_operand *x, const struct fo_operand *a, const
 {
 	return x->buf == a->buf && x->dlayer == a->dlayer && x->r0 == a->r0 && x->nr == a->nr && x->c0 == a->c0 &&
 	       x->nc == a->nc + (b ? b->nc : 0) &&
-	       (!b || (b->buf == a->buf && b->dlayer == a->dlayer && b->r0 == a->r0 && b->nr == a->nr && b->c0 == a->c0 + a->nc));
+	       (!b || (b->buf == a->buf && b->dlayer == a->dlayer && b->r0 == a->r0 && b->nr == a->nr &&
+		       b->c0 == a->c0 + a->nc));
 }
 
 /* The rotation of a (and b) behind operation i that may move up to it; -1: there is none. */
@@ -22,8 +23,9 @@ static int find(const struct fo_program *p, int block, int i, const struct fo_op
 	const struct fo_block *k = &p->block[block];
 	for (int j = i + 1; j < k->n; j++) {
 		const struct fo_op *o = &k->op[j];
-		if (o->kind == FO_OP_rope && o->phase == k->op[i].phase && o->lane == k->op[i].lane && o->group == k->op[i].group &&
-		    o->attr.head_dim == k->op[i].attr.head_dim && covers(&o->arg[X], a, b))
+		if (o->kind == FO_OP_rope && o->phase == k->op[i].phase && o->lane == k->op[i].lane &&
+		    o->group == k->op[i].group && o->attr.head_dim == k->op[i].attr.head_dim &&
+		    covers(&o->arg[X], a, b))
 			return fo_edit_can_move(p, block, j, i + 1) ? j : -1;
 	}
 	return -1;
@@ -35,7 +37,8 @@ static void fuse(struct fo_program *p, int block, int i)
 	const int both = find(p, block, i, &o[i].arg[DQ], &o[i].arg[DK]);
 	const int q = both >= 0 ? both : find(p, block, i, &o[i].arg[DQ], NULL);
 	const int k = both >= 0 ? both : find(p, block, i, &o[i].arg[DK], NULL);
-	if (q < 0 || k < 0 || o[q].attr.sign != o[k].attr.sign || !fo_edit_same(&o[q].arg[POSITION], &o[k].arg[POSITION]) ||
+	if (q < 0 || k < 0 || o[q].attr.sign != o[k].attr.sign ||
+	    !fo_edit_same(&o[q].arg[POSITION], &o[k].arg[POSITION]) ||
 	    !fo_edit_same(&o[q].arg[TABLE], &o[k].arg[TABLE]))
 		return;
 	struct fo_op fused = o[i];

@@ -1,9 +1,9 @@
 /* fused-optimizer: one operation updates many tensors, and one sums the squares of many gradients.
  *
- * Of a block's tensors those whose steps differ in nothing but the tensor: decaying matrices together, norm weights and biases
- * together. An operation forks its threads once and shares them evenly over all its tensors, instead of once for each of them,
- * where small tensors leave threads idle. Bit for bit the same numbers: a tensor's own sums keep their order.
- * As apex's and PyTorch's multi-tensor optimizers. */
+ * Of a block's tensors those whose steps differ in nothing but the tensor: decaying matrices together, norm weights and
+ * biases together. An operation forks its threads once and shares them evenly over all its tensors, instead of once for
+ * each of them, where small tensors leave threads idle. Bit for bit the same numbers: a tensor's own sums keep their
+ * order. As apex's and PyTorch's multi-tensor optimizers. */
 #include "pass/pass.h"
 
 #include <string.h>
@@ -28,7 +28,8 @@ static bool alike(const struct fo_program *p, int many, const struct fo_op *x, c
 	for (int i = 0; i < x->n; i++) {
 		const struct fo_operand *a = &x->arg[i], *b = &y->arg[i];
 		bool common = fo_op_operand_of((enum fo_op_kind)many, 0, i) < fo_op_info((enum fo_op_kind)many)->common;
-		if (a->access != b->access || (common ? !fo_edit_same(a, b) : p->buf[a->buf].dtype != p->buf[b->buf].dtype))
+		if (a->access != b->access ||
+		    (common ? !fo_edit_same(a, b) : p->buf[a->buf].dtype != p->buf[b->buf].dtype))
 			return false;
 	}
 	return true;
@@ -62,8 +63,10 @@ fo_status fo_pass_fused_optimizer(struct fo_program *p)
 			if (many < 0)
 				continue;
 			struct fo_op o = begin_many(&x, many);
-			/* Behind x: what has joined already has no order with what follows but through x's own operands. */
-			for (int k = i + 1; k < p->block[b].n && o.n + fo_op_info(many)->per_tensor <= FO_MAX_OPERANDS; k++) {
+			/* Behind x: what has joined already has no order with what follows but through x's own
+			 * operands. */
+			for (int k = i + 1; k < p->block[b].n && o.n + fo_op_info(many)->per_tensor <= FO_MAX_OPERANDS;
+			     k++) {
 				if (!alike(p, many, &x, &p->block[b].op[k]) || !fo_edit_can_move(p, b, k, i + 1))
 					continue;
 				append(&o, &p->block[b].op[k]);

@@ -1,9 +1,9 @@
 /* merge-qkv and merge-gate-up: products that read the same input become one.
  *
- * Forward the input is packed and read once and the product is wider; backward the gradient of the input is one product over
- * the joint depth instead of several that add to each other, and the weight gradient is one product too. The merged tensors are
- * buffers of their own (wqkv, gateup, ...); what was a tensor is a rectangle of it, for checkpoints as for attention.
- * NVIDIA Megatron-LM and many others; the seeds' document 001 names both. */
+ * Forward the input is packed and read once and the product is wider; backward the gradient of the input is one product
+ * over the joint depth instead of several that add to each other, and the weight gradient is one product too. The
+ * merged tensors are buffers of their own (wqkv, gateup, ...); what was a tensor is a rectangle of it, for checkpoints
+ * as for attention. NVIDIA Megatron-LM and many others; the seeds' document 001 names both. */
 #include "pass/pass.h"
 
 #include <stdio.h>
@@ -53,7 +53,8 @@ fo_status fo_pass_merge_qkv(struct fo_program *p)
 
 fo_status fo_pass_merge_gate_up(struct fo_program *p)
 {
-	static const char *const weight[] = { "wg", "wu" }, *const bias[] = { "bg", "bu" }, *const value[] = { "gate", "up" };
+	static const char *const weight[] = { "wg", "wu" }, *const bias[] = { "bg", "bu" },
+				 *const value[] = { "gate", "up" };
 	concat_parameters(p, weight, 2, "wgu", true);
 	concat_parameters(p, bias, 2, "bgu", false);
 	concat_values(p, value, 2, "gateup");

@@ -1,14 +1,14 @@
 /* offload: what the first layers keep for backward waits in host memory.
  *
- * A layer's kept activations are copied out on the copy lane as soon as they are made, and back for its backward, while compute
- * goes on. An activation's bytes are free for others from where its copy out is listed, and taken again where its copy back is: so
- * where copies are listed says how long nobody waits for them. Memory is short where forward ends and backward begins, not
- * before and after. So of L layers, N of which wait elsewhere, layer l's copy out is listed behind the forward of layer l + D, its copy
- * back in front of that layer's backward, with D = L - 1 - N (at least 1): L - N layers' activations are on the device at any time, as
- * many as while the head runs, and each copy has the time of D layers. In backward that holds where gradients are there already or
- * leave at once; where one micro-batch's backward makes them, they take the place of the activations that leave, and a copy back is
- * listed one layer ahead. It defines a new generation, as recomputation does: nothing is renamed, and unroll and plan find the
- * waits.
+ * A layer's kept activations are copied out on the copy lane as soon as they are made, and back for its backward, while
+ * compute goes on. An activation's bytes are free for others from where its copy out is listed, and taken again where
+ * its copy back is: so where copies are listed says how long nobody waits for them. Memory is short where forward ends
+ * and backward begins, not before and after. So of L layers, N of which wait elsewhere, layer l's copy out is listed
+ * behind the forward of layer l + D, its copy back in front of that layer's backward, with D = L - 1 - N (at least 1):
+ * L - N layers' activations are on the device at any time, as many as while the head runs, and each copy has the time
+ * of D layers. In backward that holds where gradients are there already or leave at once; where one micro-batch's
+ * backward makes them, they take the place of the activations that leave, and a copy back is listed one layer ahead. It
+ * defines a new generation, as recomputation does: nothing is renamed, and unroll and plan find the waits.
  *
  * Rhu et al. 2016, "vDNN". docs/passes/offload.md. */
 #include "pass/pass.h"
@@ -17,17 +17,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is less than this share of all that a layer keeps stays: reciprocal deviations, log sums. A copy of its own would cost more
- * than its bytes are worth. */
+/* What is less than this share of all that a layer keeps stays: reciprocal deviations, log sums. A copy of its own
+ * would cost more than its bytes are worth. */
 #define LEAST_SHARE 0.01
 
-/* The blocks of a layer, and what of it moves, in the order in which forward makes it and in which backward asks for it. */
+/* The blocks of a layer, and what of it moves, in the order in which forward makes it and in which backward asks for
+ * it. */
 struct layer {
 	int forward, backward, n;
 	int *out, *in;
 };
 
-static bool is_layer(const struct fo_program *p, int b, int role) { return p->block[b].unit == FO_UNIT_LAYER && p->block[b].role == role; }
+static bool is_layer(const struct fo_program *p, int b, int role)
+{
+	return p->block[b].unit == FO_UNIT_LAYER && p->block[b].role == role;
+}
 
 /* What the block reads of a layer's activations before it writes to them; mark[buf] of those. In order into list. */
 static int find_reads(const struct fo_program *p, const struct fo_block *b, uint8_t *mark, int *list)
@@ -67,7 +71,8 @@ static void find_kept(const struct fo_program *p, struct layer *l)
 	for (int i = 0; i < f->n; i++)
 		for (int k = 0; k < f->op[i].n; k++) {
 			const struct fo_operand *a = &f->op[i].arg[k];
-			if (a->dlayer || reads[a->buf] != 1 || moves[a->buf] || (double)fo_buffer_bytes(&p->buf[a->buf]) < LEAST_SHARE * all)
+			if (a->dlayer || reads[a->buf] != 1 || moves[a->buf] ||
+			    (double)fo_buffer_bytes(&p->buf[a->buf]) < LEAST_SHARE * all)
 				continue;
 			moves[a->buf] = 1;
 			l->out[l->n++] = a->buf;
@@ -103,15 +108,17 @@ static void put_copies(struct fo_program *p, int block, const struct layer *l, i
 {
 	for (int i = 0; i < l->n; i++) {
 		int buf = out ? l->out[i] : l->in[i], host = host_buffer(p, buf);
-		struct fo_op *o = fo_op_insert(p, block, out ? p->block[block].n : i, out ? FO_OP_offload : FO_OP_fetch, FO_TRANSFER, FO_LANE_COPY);
+		struct fo_op *o = fo_op_insert(p, block, out ? p->block[block].n : i, out ? FO_OP_offload : FO_OP_fetch,
+					       FO_TRANSFER, FO_LANE_COPY);
 		fo_op_arg(p, o, out ? buf : host, -distance, FO_READ);
 		fo_op_arg(p, o, out ? host : buf, -distance, FO_DEF);
 	}
 }
 
-/* The slots of a layer block that copy for another layer get a block that does so: another for each pair of blocks that such a layer
- * has; the block itself, where all of its slots want the same. */
-static void split_block(struct fo_program *p, int block, const struct layer *layer, int64_t layers, int distance, bool out)
+/* The slots of a layer block that copy for another layer get a block that does so: another for each pair of blocks that
+ * such a layer has; the block itself, where all of its slots want the same. */
+static void split_block(struct fo_program *p, int block, const struct layer *layer, int64_t layers, int distance,
+			bool out)
 {
 	int *target = fo_xmalloc((size_t)(p->nslot + 1) * sizeof *target), made = 0, same = -1;
 	bool all = true;
@@ -133,15 +140,16 @@ static void split_block(struct fo_program *p, int block, const struct layer *lay
 		int to = block;
 		if (!all) {
 			char name[sizeof p->block->name];
-			snprintf(name, sizeof name, made ? "%.16s.%s%d" : "%.16s.%s", p->block[block].name, out ? "out" : "in", made + 1);
+			snprintf(name, sizeof name, made ? "%.16s.%s%d" : "%.16s.%s", p->block[block].name,
+				 out ? "out" : "in", made + 1);
 			to = fo_block_clone(p, block, name);
 			made++;
 		}
 		put_copies(p, to, &layer[l], distance, out);
 		for (int k = s; k < p->nslot; k++) {
 			int other = p->slot[k].layer - distance;
-			if (p->slot[k].block == block && other >= 0 && other < layers && layer[other].forward == layer[l].forward &&
-			    layer[other].backward == layer[l].backward)
+			if (p->slot[k].block == block && other >= 0 && other < layers &&
+			    layer[other].forward == layer[l].forward && layer[other].backward == layer[l].backward)
 				target[k] = to;
 		}
 	}
@@ -155,8 +163,11 @@ fo_status fo_pass_offload_legal(const struct fo_program *p)
 {
 	int64_t n = p->run.pass.offload;
 	if (n < 0 || (p->run.mode == FO_MODE_TRAIN && n >= p->model.layers))
-		return fo_fail(FO_EARG, "activations of %lld of %lld %s: backward begins with the last layer's, so at most those of %lld can wait elsewhere",
-			       (long long)n, (long long)p->model.layers, p->model.layers == 1 ? "layer" : "layers", (long long)p->model.layers - 1);
+		return fo_fail(FO_EARG,
+			       "activations of %lld of %lld %s: backward begins with the last layer's, so at most "
+			       "those of %lld can wait elsewhere",
+			       (long long)n, (long long)p->model.layers, p->model.layers == 1 ? "layer" : "layers",
+			       (long long)p->model.layers - 1);
 	return FO_OK;
 }
 

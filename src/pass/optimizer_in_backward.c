@@ -1,10 +1,11 @@
-/* optimizer-in-backward: a parameter is updated as soon as its gradient is complete, and the gradient's bytes are free again.
+/* optimizer-in-backward: a parameter is updated as soon as its gradient is complete, and the gradient's bytes are free
+ * again.
  *
- * Slots move, operations stay: behind the last slot that uses what an optimizer slot changes or takes, which is its layer's
- * backward of the last micro-batch (the embedding's, where the head shares its weights). The decision whether the step is taken
- * moves in front of the first update: the loss is known there, the gradient norm is not. So the bound must be on the norm of the step
- * before (clip's attribute), and a gradient that is not finite is seen only when weights have changed.
- * As PyTorch's "optimizer step in backward" and LOMO (Lv et al. 2023). */
+ * Slots move, operations stay: behind the last slot that uses what an optimizer slot changes or takes, which is its
+ * layer's backward of the last micro-batch (the embedding's, where the head shares its weights). The decision whether
+ * the step is taken moves in front of the first update: the loss is known there, the gradient norm is not. So the bound
+ * must be on the norm of the step before (clip's attribute), and a gradient that is not finite is seen only when
+ * weights have changed. As PyTorch's "optimizer step in backward" and LOMO (Lv et al. 2023). */
 #include "pass/pass.h"
 
 #include <stdlib.h>
@@ -35,7 +36,8 @@ fo_status fo_pass_optimizer_in_backward_legal(const struct fo_program *p)
 	FO_TRY(find_clip(p, &block, &at));
 	if (p->block[block].op[at].attr.value == 1)
 		return FO_OK;
-	return fo_hint(fo_fail(FO_EARG, "clipping by the norm of all gradients needs the last of them before the first update"),
+	return fo_hint(fo_fail(FO_EARG,
+			       "clipping by the norm of all gradients needs the last of them before the first update"),
 		       "optim.clip-norm=previous bounds by the norm of the step before; optim.clip=0 does not clip");
 }
 
@@ -46,7 +48,8 @@ struct uses {
 	int *last;  /* [buffer][layer]: the newest slot of forward and backward; -1: none */
 };
 
-static int *last_use(const struct fo_program *p, const struct uses *u, const struct fo_slot *s, const struct fo_operand *a)
+static int *last_use(const struct fo_program *p, const struct uses *u, const struct fo_slot *s,
+		     const struct fo_operand *a)
 {
 	int layer = p->buf[a->buf].axes & FO_PER_LAYER ? s->layer + a->dlayer : 0;
 	return &u->last[a->buf * u->layers + layer];
@@ -90,14 +93,16 @@ static enum what place_of(const struct fo_program *p, const struct uses *u, cons
 	return what;
 }
 
-/* The slots in their new order. `ahead`: the decision, whose slot stands in front of the first update; `known`: the slot behind which
- * the loss is complete. */
+/* The slots in their new order. `ahead`: the decision, whose slot stands in front of the first update; `known`: the
+ * slot behind which the loss is complete. */
 static struct fo_slot *reorder(const struct fo_program *p, const struct uses *u, struct fo_slot ahead, int known)
 {
 	struct fo_slot *to = fo_xmalloc((size_t)(p->nslot + 1) * sizeof *to);
-	int *behind = fo_xmalloc((size_t)p->nslot * sizeof *behind), *what = fo_xmalloc((size_t)p->nslot * sizeof *what);
+	int *behind = fo_xmalloc((size_t)p->nslot * sizeof *behind),
+	    *what = fo_xmalloc((size_t)p->nslot * sizeof *what);
 	/* Moved slots by the slot in front of them, in their old order. */
-	int *first = fo_xmalloc((size_t)p->nslot * sizeof *first), *next = fo_xmalloc((size_t)p->nslot * sizeof *next), n = 0;
+	int *first = fo_xmalloc((size_t)p->nslot * sizeof *first), *next = fo_xmalloc((size_t)p->nslot * sizeof *next),
+	    n = 0;
 	bool decided = false;
 	memset(first, -1, (size_t)p->nslot * sizeof *first);
 	for (int s = p->nslot - 1; s >= 0; s--) {

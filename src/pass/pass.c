@@ -5,9 +5,11 @@
 
 const char *const fo_pass_kind_name[] = { "shard", "rewrite", "schedule" };
 
-#define PASS(field, name_, kind_, on_, legal_, apply_, text)                                                           \
-	{ .name = name_, .kind = FO_PASS_##kind_, .doc = text, .choice = offsetof(struct fo_passes, field), .on = on_, \
-	  .legal = legal_, .apply = apply_ }
+#define PASS(field, name_, kind_, on_, legal_, apply_, text)                                                      \
+	{                                                                                                         \
+		.name = name_, .kind = FO_PASS_##kind_, .doc = text, .choice = offsetof(struct fo_passes, field), \
+		.on = on_, .legal = legal_, .apply = apply_                                                       \
+	}
 /* In order of application. */
 const struct fo_pass fo_pass_table[] = {
 	PASS(merge_qkv, "merge-qkv", REWRITE, 1, NULL, fo_pass_merge_qkv,
@@ -15,9 +17,11 @@ const struct fo_pass fo_pass_table[] = {
 	PASS(merge_gate_up, "merge-gate-up", REWRITE, 1, NULL, fo_pass_merge_gate_up,
 	     "gate and up come from one product: their input is read once, forward and backward"),
 	PASS(attention, "attention", REWRITE, FO_ATTENTION_EAGER, fo_pass_attention_legal, fo_pass_attention,
-	     "attention keeps the probabilities of whole rows in memory, as an untuned stack does: a baseline, it gives nothing"),
+	     "attention keeps the probabilities of whole rows in memory, as an untuned stack does: a baseline, it "
+	     "gives nothing"),
 	PASS(master, "master", REWRITE, 1, fo_pass_master_legal, fo_pass_master,
-	     "the fp32 number that a bf16 weight is rounded from is stored as that weight and a low half (split), or not at all (none)"),
+	     "the fp32 number that a bf16 weight is rounded from is stored as that weight and a low half (split), or "
+	     "not at all (none)"),
 	PASS(moments, "moments", REWRITE, 1, fo_pass_moments_legal, fo_pass_moments,
 	     "AdamW's moments are stored in bf16, half the bytes"),
 	PASS(fp8, "fp8", REWRITE, 1, fo_pass_fp8_legal, fo_pass_fp8,
@@ -25,7 +29,8 @@ const struct fo_pass fo_pass_table[] = {
 	PASS(fp8_precompute, "fp8-scale-precompute", REWRITE, 1, fo_pass_fp8_precompute_legal, fo_pass_fp8_precompute,
 	     "weights are scaled and cast to fp8 once per step, behind their optimizer step"),
 	PASS(fp8_transposed, "fp8-transposed", REWRITE, 1, fo_pass_fp8_transposed_legal, fo_pass_fp8_transposed,
-	     "casts to fp8 write transposed copies too: every fp8 product sums along the rows of both factors, as Hopper's do"),
+	     "casts to fp8 write transposed copies too: every fp8 product sums along the rows of both factors, as "
+	     "Hopper's do"),
 	PASS(fuse_loss, "fuse-loss", REWRITE, 512, fo_pass_fuse_loss_legal, fo_pass_fuse_loss,
 	     "head, loss and their gradients by chunks of tokens: the logits never exist in full"),
 	PASS(recompute, "recompute", REWRITE, FO_RECOMPUTE_SELECTIVE, fo_pass_recompute_legal, fo_pass_recompute,
@@ -33,18 +38,22 @@ const struct fo_pass fo_pass_table[] = {
 	PASS(fuse_elementwise, "fuse-elementwise", REWRITE, 1, NULL, fo_pass_fuse_elementwise,
 	     "an addition and the norm of its sum, and both gradients of a norm, are one walk over memory each"),
 	PASS(fuse_rope, "fuse-rope", REWRITE, 1, NULL, fo_pass_fuse_rope,
-	     "attention's gradients are turned back by rope before they are stored: dq and dk are not read and written again"),
+	     "attention's gradients are turned back by rope before they are stored: dq and dk are not read and written "
+	     "again"),
 	PASS(fp8_fuse, "fp8-fuse", REWRITE, 1, fo_pass_fp8_fuse_legal, fo_pass_fp8_fuse,
-	     "norms, SwiGLU and its backward cast what they make to fp8 by the delayed scale; what only casts read is never stored"),
+	     "norms, SwiGLU and its backward cast what they make to fp8 by the delayed scale; what only casts read is "
+	     "never stored"),
 	PASS(offload, "offload", REWRITE, 1, fo_pass_offload_legal, fo_pass_offload,
-	     "activations of the first layers wait for backward in host memory, copied beside compute: for devices, on a CPU it only moves bytes"),
+	     "activations of the first layers wait for backward in host memory, copied beside compute: for devices, on "
+	     "a CPU it only moves bytes"),
 	PASS(fused_optimizer, "fused-optimizer", REWRITE, 1, NULL, fo_pass_fused_optimizer,
 	     "one operation steps many tensors: threads start once and share them evenly"),
 	PASS(optimizer_in_backward, "optimizer-in-backward", SCHEDULE, 1, fo_pass_optimizer_in_backward_legal,
 	     fo_pass_optimizer_in_backward,
 	     "a parameter is updated as soon as its gradient is complete, and the gradient's bytes are free"),
 	PASS(wgrad_lane, "wgrad-lane", SCHEDULE, 1, NULL, fo_pass_wgrad_lane,
-	     "weight-gradient products run on a lane of their own beside the rest of backward: for devices, to fill what kernels leave idle"),
+	     "weight-gradient products run on a lane of their own beside the rest of backward: for devices, to fill "
+	     "what kernels leave idle"),
 };
 #undef PASS
 const int fo_pass_count = sizeof fo_pass_table / sizeof *fo_pass_table;

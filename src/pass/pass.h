@@ -1,13 +1,13 @@
-/* Passes: optimisations that rewrite a step program. One file each; every pass keeps the mathematics, but for those that are about
- * precision (master, moments, fp8): losses, gradients and updated weights are those of the plain program up to rounding (tests/step/test_passes.c).
- * Model FLOP are the same for all.
+/* Passes: optimisations that rewrite a step program. One file each; every pass keeps the mathematics, but for those
+ * that are about precision (master, moments, fp8): losses, gradients and updated weights are those of the plain program
+ * up to rounding (tests/step/test_passes.c). Model FLOP are the same for all.
  *
- * What a program asks for stands in its p->run.pass (struct fo_passes, program.h): 0 means off. Programs that share a store
- * (training, evaluation, a sample) are built with the same choice, because some passes change weights and their state; a pass
- * does of its work what applies to the program's mode.
+ * What a program asks for stands in its p->run.pass (struct fo_passes, program.h): 0 means off. Programs that share a
+ * store (training, evaluation, a sample) are built with the same choice, because some passes change weights and their
+ * state; a pass does of its work what applies to the program's mode.
  *
- * The order of the table is the order of application. It is fixed: shapes before rectangles, recompute before fusion of what
- * it clones, schedules last (docs/passes/README.md). The verifier runs after each pass. */
+ * The order of the table is the order of application. It is fixed: shapes before rectangles, recompute before fusion of
+ * what it clones, schedules last (docs/passes/README.md). The verifier runs after each pass. */
 #ifndef FO_PASS_PASS_H
 #define FO_PASS_PASS_H
 
@@ -22,9 +22,9 @@ extern const char *const fo_pass_kind_name[];
 struct fo_pass {
 	const char *name; /* as in options, messages and docs/passes/NAME.md */
 	enum fo_pass_kind kind;
-	const char *doc;  /* one line: what it does to the program and what that gives */
-	size_t choice;    /* offset of its int64_t in struct fo_passes; 0 there: off */
-	int64_t on;       /* a usual value where it is on, for `flatout passes` */
+	const char *doc; /* one line: what it does to the program and what that gives */
+	size_t choice;   /* offset of its int64_t in struct fo_passes; 0 there: off */
+	int64_t on;      /* a usual value where it is on, for `flatout passes` */
 	/* FO_OK, or FO_EARG with the reason why this program cannot have it. NULL: always legal. */
 	fo_status (*legal)(const struct fo_program *p);
 	/* Rewrites; called only where legal. */
@@ -33,32 +33,32 @@ struct fo_pass {
 extern const struct fo_pass fo_pass_table[];
 extern const int fo_pass_count;
 
-/* Applies to a lowered program what p->run.pass asks for, in order, and verifies after each. FO_EARG: a pass is not legal here;
- * the message names it. The program is finished (fo_program_fini) on failure. */
+/* Applies to a lowered program what p->run.pass asks for, in order, and verifies after each. FO_EARG: a pass is not
+ * legal here; the message names it. The program is finished (fo_program_fini) on failure. */
 FO_CHECKED fo_status fo_passes_apply(struct fo_program *p);
 /* fo_program_lower and then fo_passes_apply: how programs are made everywhere. */
 FO_CHECKED fo_status fo_pass_build(struct fo_program *p, const struct fo_model *m, const struct fo_lowering *run);
 
-/* The training program of a run without running it: read from program.file, else lowered, with what is left open chosen for
- * memory.budget (memory.limit; without either nothing is limited). */
+/* The training program of a run without running it: read from program.file, else lowered, with what is left open chosen
+ * for memory.budget (memory.limit; without either nothing is limited). */
 FO_CHECKED fo_status fo_pass_build_run(struct fo_program *p, const struct fo_run *r);
 
 /* ---- helpers that passes share (edit.c) ---- */
 
-/* One buffer instead of `n` (at least 2) of equal rows (by_rows: columns), data type, home and axes, in this order: every
- * operand becomes a rectangle of it, the parameters' rectangles too. The first DEF of a block stays one, later ones become
- * PART, but for what persists. Returns its index; the old buffers stand empty until fo_edit_sweep. */
+/* One buffer instead of `n` (at least 2) of equal rows (by_rows: columns), data type, home and axes, in this order:
+ * every operand becomes a rectangle of it, the parameters' rectangles too. The first DEF of a block stays one, later
+ * ones become PART, but for what persists. Returns its index; the old buffers stand empty until fo_edit_sweep. */
 int fo_edit_concat(struct fo_program *p, const char *name, const int *ids, int n, bool by_rows);
-/* Operations of one kind on adjacent rectangles become one: products over m, n or k, rotations, biases, sums of squares,
- * optimizer steps. Only where the later one may move up to the earlier one. Returns how many were joined. */
+/* Operations of one kind on adjacent rectangles become one: products over m, n or k, rotations, biases, sums of
+ * squares, optimizer steps. Only where the later one may move up to the earlier one. Returns how many were joined. */
 int fo_edit_join(struct fo_program *p);
 /* Drops buffers that neither operand nor parameter names; indices change. */
 void fo_edit_sweep(struct fo_program *p);
-/* May operation `from` of a block stand at `to` < `from` (to > from) instead? It does not touch what those between write, nor
- * they what it writes. */
+/* May operation `from` of a block stand at `to` < `from` (to > from) instead? It does not touch what those between
+ * write, nor they what it writes. */
 bool fo_edit_can_move(const struct fo_program *p, int block, int from, int to);
-/* Operations i < k of a block become `fused`, at either place: at i where k may move up to it, else at k where i may move down. False:
- * neither may move, nothing is changed. Operations behind the one that went move up by one. */
+/* Operations i < k of a block become `fused`, at either place: at i where k may move up to it, else at k where i may
+ * move down. False: neither may move, nothing is changed. Operations behind the one that went move up by one. */
 bool fo_edit_fuse(struct fo_program *p, int block, int i, int k, const struct fo_op *fused);
 /* Does the order of the two operations of one block matter? */
 bool fo_edit_conflict(const struct fo_op *x, const struct fo_op *y);
@@ -100,23 +100,25 @@ fo_status fo_pass_recompute(struct fo_program *p);
 
 /* ---- choosing (choose.c) ---- */
 
-/* What choices go by: FLOP/s of products and of attention, bytes/s of memory. Their ratios decide; fixed for a kind of machine, so that the same
- * run file makes the same choice on the same one. */
+/* What choices go by: FLOP/s of products and of attention, bytes/s of memory. Their ratios decide; fixed for a kind of
+ * machine, so that the same run file makes the same choice on the same one. */
 struct fo_choose_rates {
 	double product_flop_s, attention_flop_s, memory_bytes_s;
 	bool on_device;                /* what follows is known */
 	struct fo_device_rates device; /* its profile is NULL: the same run file makes the same choice */
 };
 extern const struct fo_choose_rates fo_choose_processor;
-/* Of a device with this row of the catalogue: the middle of its rates (cost/device.h), those of fp32 in proportion to the peaks. NULL, or a
- * row of which nothing is known: an H200. */
+/* Of a device with this row of the catalogue: the middle of its rates (cost/device.h), those of fp32 in proportion to
+ * the peaks. NULL, or a row of which nothing is known: an H200. */
 struct fo_choose_rates fo_choose_device(const struct fo_device *row, enum fo_numerics precision);
 
-/* Seconds by the model that choices go by: FLOP over a rate plus bytes over a rate. For comparing plans, no prediction. */
+/* Seconds by the model that choices go by: FLOP over a rate plus bytes over a rate. For comparing plans, no prediction.
+ */
 double fo_op_seconds(const struct fo_program *p, const struct fo_op *o, const struct fo_choose_rates *rates);
 /* Of a step; repeated: only of what is recomputed. */
 double fo_program_seconds(const struct fo_program *p, const struct fo_choose_rates *rates, bool repeated);
-/* Share of a step's time by that model that more micro-batches in a step would save, were there `most`: the optimizer runs once a step. */
+/* Share of a step's time by that model that more micro-batches in a step would save, were there `most`: the optimizer
+ * runs once a step. */
 double fo_program_gain_of_more(const struct fo_program *p, const struct fo_choose_rates *rates, int64_t most);
 
 /* Passes that pay on a device only, and are taken there by prediction (predicted.c). */
@@ -128,12 +130,16 @@ extern const struct fo_predicted_pass {
 } fo_predicted_pass[FO_PREDICTED_PASSES];
 struct fo_predicted {
 	bool open, taken; /* the run left it open; and it is done */
-	double gain;      /* share of a step's time that it saves, the middle of the prediction; NAN: not known, then it is not taken */
+	double gain; /* share of a step's time that it saves, the middle of the prediction; NAN: not known, then it is
+			not taken */
 };
-/* Decides each pass that *r leaves open for a device with these rates: yes where it is predicted to save a thousandth of the step's time. */
-void fo_pass_predict(struct fo_run *r, const struct fo_model *m, const struct fo_choose_rates *device, struct fo_predicted *out);
+/* Decides each pass that *r leaves open for a device with these rates: yes where it is predicted to save a thousandth
+ * of the step's time. */
+void fo_pass_predict(struct fo_run *r, const struct fo_model *m, const struct fo_choose_rates *device,
+		     struct fo_predicted *out);
 
-/* One way to train that the user allows. Asks of a lower tier are preferred whatever they cost; within a tier the faster one. */
+/* One way to train that the user allows. Asks of a lower tier are preferred whatever they cost; within a tier the
+ * faster one. */
 struct fo_ask {
 	struct fo_lowering run;
 	int tier; /* from 0 */
@@ -141,30 +147,38 @@ struct fo_ask {
 struct fo_choose {
 	int64_t budget_bytes;  /* for all that the run takes; 0: no limit */
 	int64_t reserve_bytes; /* of it, what the run takes beside its arena and what persists */
-	int64_t batch_rows;   /* rows of a step, to be split into equal micro-batches; 0: as the ask says */
-	bool recompute;       /* choose what is recomputed; else as the ask says */
-	bool host_apart;      /* the budget is a device's: what waits in host memory (pass offload) is no part of it */
-	bool fuse_loss;       /* choose the chunk of pass fuse-loss; else as the ask says, which is the smallest one that is chosen */
+	int64_t batch_rows;    /* rows of a step, to be split into equal micro-batches; 0: as the ask says */
+	bool recompute;        /* choose what is recomputed; else as the ask says */
+	bool host_apart;       /* the budget is a device's: what waits in host memory (pass offload) is no part of it */
+	bool fuse_loss; /* choose the chunk of pass fuse-loss; else as the ask says, which is the smallest one that is
+			   chosen */
 	const struct fo_choose_rates *rates; /* NULL: fo_choose_processor */
 };
 struct fo_choice {
 	struct fo_lowering run;         /* with everything chosen */
-	double seconds, repeat_seconds; /* of a step by the model, and what of it is recomputation; 0: nothing was chosen, or nothing fits */
+	double seconds, repeat_seconds; /* of a step by the model, and what of it is recomputation; 0: nothing was
+					   chosen, or nothing fits */
 	int64_t bytes;                  /* planned: arena, what persists, and host memory unless host_apart */
 	int candidates, planned;        /* how many there were, how many had to be planned */
-	struct fo_predicted predicted[FO_PREDICTED_PASSES]; /* of a run on a device, in the order of fo_predicted_pass */
-	bool fuse_loss;                 /* the chunk was chosen, and by how much of a step's time the model says it is faster than the smallest: */
+	struct fo_predicted
+		predicted[FO_PREDICTED_PASSES]; /* of a run on a device, in the order of fo_predicted_pass */
+	bool fuse_loss; /* the chunk was chosen, and by how much of a step's time the model says it is faster than the
+			   smallest: */
 	double fuse_loss_gain;
 };
-/* The plan of least time that fits. FO_ENOMEM: none does; the message names the least, which out->run is, and what would fit. */
-FO_CHECKED fo_status fo_pass_choose(const struct fo_model *m, const struct fo_ask *ask, int asks, const struct fo_choose *want, struct fo_choice *out);
-/* What a run leaves open (pass.recompute=auto, train.batch-rows, optim.state), chosen within budget_bytes (0: no limit), of which
- * reserve_bytes are for other things than the program. device: rates of the device that computes, whose memory the budget is of and where
- * pass.fuse-loss=auto and the passes of fo_predicted_pass are open too; NULL: a processor. */
-FO_CHECKED fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, int64_t budget_bytes, int64_t reserve_bytes,
-					const struct fo_choose_rates *device, struct fo_choice *out);
-/* The same for a run of which nothing is open yet: its budget is what it says itself, and where train.device names a device (auto: no) it is
- * taken for an H200. */
+/* The plan of least time that fits. FO_ENOMEM: none does; the message names the least, which out->run is, and what
+ * would fit. */
+FO_CHECKED fo_status fo_pass_choose(const struct fo_model *m, const struct fo_ask *ask, int asks,
+				    const struct fo_choose *want, struct fo_choice *out);
+/* What a run leaves open (pass.recompute=auto, train.batch-rows, optim.state), chosen within budget_bytes (0: no
+ * limit), of which reserve_bytes are for other things than the program. device: rates of the device that computes,
+ * whose memory the budget is of and where pass.fuse-loss=auto and the passes of fo_predicted_pass are open too; NULL: a
+ * processor. */
+FO_CHECKED fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, int64_t budget_bytes,
+					int64_t reserve_bytes, const struct fo_choose_rates *device,
+					struct fo_choice *out);
+/* The same for a run of which nothing is open yet: its budget is what it says itself, and where train.device names a
+ * device (auto: no) it is taken for an H200. */
 FO_CHECKED fo_status fo_pass_choose_said(const struct fo_run *r, const struct fo_model *m, struct fo_choice *out);
 
 #endif

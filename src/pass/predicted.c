@@ -1,17 +1,21 @@
 /* auto of passes that pay on a device only: taken where the step is predicted to be faster with them (cost/device.h).
  *
- * Each is decided by itself, in the order of the table, beside what was decided before it. All keep the mathematics, so a wrong prediction
- * costs time and nothing else. */
+ * Each is decided by itself, in the order of the table, beside what was decided before it. All keep the mathematics, so
+ * a wrong prediction costs time and nothing else. */
 #include "pass/pass.h"
 
 #include <math.h>
 
 /* Less than a thousandth of a step is below what rates of the catalogue can tell apart (and CHUNK_GAIN of choose.c). */
 #define LEAST_GAIN 1e-3
-/* The optimizer's share of a step shrinks with micro-batches; with so many it is that of most runs (docs/performance.md has 16). */
+/* The optimizer's share of a step shrinks with micro-batches; with so many it is that of most runs (docs/performance.md
+ * has 16). */
 enum { MICRO_BATCHES = 8 };
 
-#define ROW(key, field) { key, offsetof(struct fo_run, field), offsetof(struct fo_passes, field) }
+#define ROW(key, field)                                                                \
+	{                                                                              \
+		key, offsetof(struct fo_run, field), offsetof(struct fo_passes, field) \
+	}
 const struct fo_predicted_pass fo_predicted_pass[FO_PREDICTED_PASSES] = {
 	ROW("pass.fuse-rope", fuse_rope),
 	ROW("pass.fp8-fuse", fp8_fuse),
@@ -20,7 +24,8 @@ const struct fo_predicted_pass fo_predicted_pass[FO_PREDICTED_PASSES] = {
 #undef ROW
 
 /* NAN: such a program is not legal, or an operation of it not known. */
-static double seconds_of(const struct fo_run *r, const struct fo_model *m, const struct fo_device_rates *d, int64_t *value, size_t at)
+static double seconds_of(const struct fo_run *r, const struct fo_model *m, const struct fo_device_rates *d,
+			 int64_t *value, size_t at)
 {
 	struct fo_lowering run = fo_run_lowering(r, FO_MODE_TRAIN);
 	struct fo_interval s = { NAN, NAN, NAN };
@@ -37,7 +42,8 @@ static double seconds_of(const struct fo_run *r, const struct fo_model *m, const
 	return st == FO_OK ? s.mid : NAN;
 }
 
-void fo_pass_predict(struct fo_run *r, const struct fo_model *m, const struct fo_choose_rates *device, struct fo_predicted *out)
+void fo_pass_predict(struct fo_run *r, const struct fo_model *m, const struct fo_choose_rates *device,
+		     struct fo_predicted *out)
 {
 	for (int i = 0; i < FO_PREDICTED_PASSES; i++) {
 		const struct fo_predicted_pass *row = &fo_predicted_pass[i];

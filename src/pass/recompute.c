@@ -1,12 +1,12 @@
 /* recompute: backward makes values again that forward would have to keep.
  *
- * Forward operations of a layer are cloned into its backward block, each as late as its readers allow. A clone's DEF begins a
- * new generation, so the first one dies in forward by itself: nothing is renamed. Only what backward reads, and what that is
- * made from, is cloned (early stop: the layer's last product is not); an UPDATE comes with the DEF of its buffer. Clones have
- * phase recompute: work that runs and that no model needs.
+ * Forward operations of a layer are cloned into its backward block, each as late as its readers allow. A clone's DEF
+ * begins a new generation, so the first one dies in forward by itself: nothing is renamed. Only what backward reads,
+ * and what that is made from, is cloned (early stop: the layer's last product is not); an UPDATE comes with the DEF of
+ * its buffer. Clones have phase recompute: work that runs and that no model needs.
  *
- * All of a layer from its input: Chen et al. 2016, "Training deep nets with sublinear memory cost". Only the cheap operations:
- * Korthikanti et al. 2022, "Reducing activation recomputation in large transformer models". */
+ * All of a layer from its input: Chen et al. 2016, "Training deep nets with sublinear memory cost". Only the cheap
+ * operations: Korthikanti et al. 2022, "Reducing activation recomputation in large transformer models". */
 #include "pass/pass.h"
 
 #include <stdio.h>
@@ -103,7 +103,8 @@ static bool is_needed(const struct fo_program *p, const struct fo_op *o, const b
 {
 	for (int k = 0; k < o->n; k++) {
 		const struct fo_operand *a = &o->arg[k];
-		if (fo_access_writes(a->access) && a->access != FO_ACC && !a->dlayer && need[a->buf] && p->buf[a->buf].home == FO_HOME_ACT)
+		if (fo_access_writes(a->access) && a->access != FO_ACC && !a->dlayer && need[a->buf] &&
+		    p->buf[a->buf].home == FO_HOME_ACT)
 			return true;
 	}
 	return false;
@@ -168,8 +169,8 @@ static int forward_of(const struct fo_program *p, const struct fo_slot *of)
 	return -1;
 }
 
-/* Backward block b repeats c->recompute in its layers below `layers`, c->recompute_rest in the others; where it has both, the first
- * ones get a block of their own. */
+/* Backward block b repeats c->recompute in its layers below `layers`, c->recompute_rest in the others; where it has
+ * both, the first ones get a block of their own. */
 static void repeat_in(struct fo_program *p, int b, int64_t layers)
 {
 	const struct fo_passes c = p->run.pass;
@@ -202,7 +203,8 @@ fo_status fo_pass_recompute_legal(const struct fo_program *p)
 	const struct fo_passes *c = &p->run.pass;
 	if (c->recompute < 0 || c->recompute > FO_RECOMPUTE_FULL || c->recompute_rest < 0 ||
 	    c->recompute_rest > FO_RECOMPUTE_FULL || c->recompute_layers < 0)
-		return fo_fail(FO_EARG, "what to repeat is a number of 0 to %d, not %lld in %lld layers and %lld in the rest",
+		return fo_fail(FO_EARG,
+			       "what to repeat is a number of 0 to %d, not %lld in %lld layers and %lld in the rest",
 			       FO_RECOMPUTE_FULL, (long long)c->recompute, (long long)c->recompute_layers,
 			       (long long)c->recompute_rest);
 	return FO_OK;
@@ -214,7 +216,8 @@ fo_status fo_pass_recompute(struct fo_program *p)
 	if (p->run.mode != FO_MODE_TRAIN)
 		return FO_OK;
 	/* The first layers' activations live longest; later ones keep theirs, or repeat less. */
-	int64_t layers = c->recompute_layers && c->recompute_layers < p->model.layers ? c->recompute_layers : p->model.layers;
+	int64_t layers = c->recompute_layers && c->recompute_layers < p->model.layers ? c->recompute_layers
+										      : p->model.layers;
 	for (int b = 0, blocks = p->nblock; b < blocks; b++)
 		if (p->block[b].unit == FO_UNIT_LAYER && p->block[b].role == FO_ROLE_BACKWARD)
 			repeat_in(p, b, layers);

@@ -1,22 +1,23 @@
 /* master and moments: what the optimizer keeps, in fewer bytes.
  *
- * A bf16 run keeps per parameter a weight (2 bytes), an fp32 master (4) and two fp32 moments (8); gradients (4) come and go.
- * master=split stores of the master only what the weight does not already say, its low half (2): the pair is the fp32 number,
- * updated in fp32. master=none has the weight alone. moments=bf16 halves the moments. kernel/round.h has the arithmetic of all
- * three; where nothing keeps what rounding cuts off, rounding=1 rounds at random so that the mean is right.
+ * A bf16 run keeps per parameter a weight (2 bytes), an fp32 master (4) and two fp32 moments (8); gradients (4) come
+ * and go. master=split stores of the master only what the weight does not already say, its low half (2): the pair is
+ * the fp32 number, updated in fp32. master=none has the weight alone. moments=bf16 halves the moments. kernel/round.h
+ * has the arithmetic of all three; where nothing keeps what rounding cuts off, rounding=1 rounds at random so that the
+ * mean is right.
  *
- * Only the types of buffers and the operands of adamw change. Split: "Split-SGD-BF16" of Kalamkar et al. 2020 ("Optimizing Deep
- * Learning Recommender Systems' Training on CPU Cluster Architectures"), whose weight is the upper half cut off, not rounded.
- * Rounding at random: kernel/round.h. */
+ * Only the types of buffers and the operands of adamw change. Split: "Split-SGD-BF16" of Kalamkar et al. 2020
+ * ("Optimizing Deep Learning Recommender Systems' Training on CPU Cluster Architectures"), whose weight is the upper
+ * half cut off, not rounded. Rounding at random: kernel/round.h. */
 #include "pass/pass.h"
 
 #include <string.h>
 
 /* ---- numbers of elements, for rounding at random ---- */
 
-/* Elements are counted through the parameters in the list's order, those of layers and those outside them each for themselves.
- * Number of the first element of buffer `buf`, as though all of it were numbered: element (r, c) has first + r cols + c.
- * False where its parameters do not follow each other like that, or where numbers exceed 32 bits. */
+/* Elements are counted through the parameters in the list's order, those of layers and those outside them each for
+ * themselves. Number of the first element of buffer `buf`, as though all of it were numbered: element (r, c) has first
+ * + r cols + c. False where its parameters do not follow each other like that, or where numbers exceed 32 bits. */
 static bool first_element(const struct fo_program *p, int buf, int64_t *first)
 {
 	int64_t next[2] = { 0, 0 };
@@ -29,7 +30,8 @@ static bool first_element(const struct fo_program *p, int buf, int64_t *first)
 			return false;
 		if (q->weight != buf)
 			continue;
-		int64_t cols = p->buf[buf].cols, at = base + q->global_r0 * q->cols + q->global_c0 - (q->r0 * cols + q->c0);
+		int64_t cols = p->buf[buf].cols,
+			at = base + q->global_r0 * q->cols + q->global_c0 - (q->r0 * cols + q->c0);
 		if ((q->nr > 1 && q->cols != cols) || (found && at != *first) || at < 0)
 			return false;
 		*first = at;
@@ -46,8 +48,9 @@ static fo_status check_numbers(const struct fo_program *p)
 	for (int i = 0; i < p->nparam; i++)
 		if (!first_element(p, p->param[i].weight, &first))
 			return fo_fail(FO_EARG,
-				       "the elements of '%s' cannot be numbered: a layer, or what lies outside the layers, has more than "
-				       "2^32 of them, or its tensors do not lie in their order; rounding at random needs the numbers",
+				       "the elements of '%s' cannot be numbered: a layer, or what lies outside the "
+				       "layers, has more than 2^32 of them, or its tensors do not lie in their order; "
+				       "rounding at random needs the numbers",
 				       p->buf[p->param[i].weight].name);
 	return FO_OK;
 }

@@ -1,5 +1,5 @@
-/* Programs as text: one line per thing, words separated by single spaces, floating point with 17 significant digits so that a
- * reloaded program is the same program. docs/formats.md describes it. Reading trusts nothing. */
+/* Programs as text: one line per thing, words separated by single spaces, floating point with 17 significant digits so
+ * that a reloaded program is the same program. docs/formats.md describes it. Reading trusts nothing. */
 #include "program/program.h"
 
 #include <errno.h>
@@ -79,7 +79,8 @@ static void put_recompute(int64_t sets, struct fo_str *out)
 
 void fo_pass_value_text(size_t offset, int64_t value, struct fo_str *out)
 {
-	if (value && (offset == offsetof(struct fo_passes, recompute) || offset == offsetof(struct fo_passes, recompute_rest))) {
+	if (value &&
+	    (offset == offsetof(struct fo_passes, recompute) || offset == offsetof(struct fo_passes, recompute_rest))) {
 		put_recompute(value, out);
 		return;
 	}
@@ -150,10 +151,11 @@ void fo_program_dump(const struct fo_program *p, struct fo_str *out)
 		fo_str_printf(out, "block %s %s %s\n", b->name, fo_role_name[b->role], fo_unit_name[b->unit]);
 		for (int k = 0; k < b->n; k++) {
 			const struct fo_op *o = &b->op[k];
-			fo_str_printf(out, "op %u %u %s %s %s %d %d %d %d %d %d %d %.17g %d %" PRId64 "\n", o->id, o->origin,
-				      fo_op_info(o->kind)->name, fo_phase_name[o->phase], fo_lane_name[o->lane],
-				      o->group, o->attr.ta, o->attr.tb, o->attr.sign, o->attr.port, o->attr.head_dim,
-				      o->attr.window, o->attr.value, o->attr.stochastic, o->attr.element);
+			fo_str_printf(out, "op %u %u %s %s %s %d %d %d %d %d %d %d %.17g %d %" PRId64 "\n", o->id,
+				      o->origin, fo_op_info(o->kind)->name, fo_phase_name[o->phase],
+				      fo_lane_name[o->lane], o->group, o->attr.ta, o->attr.tb, o->attr.sign,
+				      o->attr.port, o->attr.head_dim, o->attr.window, o->attr.value, o->attr.stochastic,
+				      o->attr.element);
 			for (int a = 0; a < o->n; a++) {
 				const struct fo_operand *r = &o->arg[a];
 				fo_str_printf(out, "arg %s %d %s %d %d %d %d\n", p->buf[r->buf].name, r->dlayer,
@@ -363,7 +365,8 @@ static fo_status read_line(struct reader *r)
 	if (!strcmp(what, "model"))
 		return read_model(r);
 	if (!strcmp(what, "run")) {
-		p->run = (struct fo_lowering){ integer(r, 1, 1, 1 << 24), integer(r, 2, 1, 1 << 20),
+		p->run = (struct fo_lowering){ integer(r, 1, 1, 1 << 24),
+					       integer(r, 2, 1, 1 << 20),
 					       integer(r, 3, 1, 1 << 16),
 					       (enum fo_numerics)integer(r, 4, 0, FO_PRECISION_COUNT - 1),
 					       (enum fo_mode)integer(r, 5, 0, FO_MODE_DECODE),

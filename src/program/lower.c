@@ -1,8 +1,8 @@
 /* Lowering: a Llama-family model and a run become the plain step program. Passes make it fast; nothing here is clever.
  *
- * Naming: x[l] is the residual stream before layer l, xm[l] the one between attention and feed-forward; n1, n2, nf are norm
- * outputs, r1, r2, rf their reciprocal standard deviations; qp, kp are queries and keys before their own norms, where the model
- * has these; d.X is the gradient of X. */
+ * Naming: x[l] is the residual stream before layer l, xm[l] the one between attention and feed-forward; n1, n2, nf are
+ * norm outputs, r1, r2, rf their reciprocal standard deviations; qp, kp are queries and keys before their own norms,
+ * where the model has these; d.X is the gradient of X. */
 #include "program/program.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ struct lowering {
 	int act, stat, weight, state; /* data types: activations, lse and rstd, weights, fp32 things */
 	int token, target, position, doc, span, hyper, rope, loss, acc, scale;
 	int x, n1, r1, q, k, v, o, lse, ao, xm, n2, r2, gate, up, s, down, nf, rf, logits;
-	int cache_k, cache_v, xl; /* decode: keys and values so far; the residual stream of the last token */
+	int cache_k, cache_v, xl;     /* decode: keys and values so far; the residual stream of the last token */
 	int qp, kp, rq, rk, dqp, dkp; /* with query and key norms */
 	int dx, dxm, dn1, dq, dk, dv, dout, dn2, ds, dgate, dup, dnf;
 	struct weight wte, g1, wq, wk, wv, wo, g2, wg, wu, wd, gf, wh;
@@ -93,8 +93,8 @@ static void add_biases(struct lowering *c)
 	}
 }
 
-/* N(0, 2 / (5 D)): "SmallInit" (Nguyen and Salazar 2019), 0.023 at the width of GPT-2 where the usual 0.02 comes from, larger for
- * the narrow models that a CPU trains. Outputs into the residual stream are divided by sqrt(2 L) (GPT-2). */
+/* N(0, 2 / (5 D)): "SmallInit" (Nguyen and Salazar 2019), 0.023 at the width of GPT-2 where the usual 0.02 comes from,
+ * larger for the narrow models that a CPU trains. Outputs into the residual stream are divided by sqrt(2 L) (GPT-2). */
 static void add_weights(struct lowering *c)
 {
 	const struct fo_model *m = c->m;
@@ -127,10 +127,10 @@ static void add_decode_buffers(struct lowering *c)
 	const struct fo_model *m = c->m;
 	int64_t kq = m->kv_heads * m->head_dim;
 	int M = FO_PER_MICRO_BATCH, one = FO_AXIS_ONE;
-	c->cache_k = fo_buffer_add(p, "cache.k", c->act, FO_HOME_STATE, FO_PER_LAYER, p->run.context, FO_AXIS_TOKENS, kq,
-				   FO_AXIS_KV);
-	c->cache_v = fo_buffer_add(p, "cache.v", c->act, FO_HOME_STATE, FO_PER_LAYER, p->run.context, FO_AXIS_TOKENS, kq,
-				   FO_AXIS_KV);
+	c->cache_k = fo_buffer_add(p, "cache.k", c->act, FO_HOME_STATE, FO_PER_LAYER, p->run.context, FO_AXIS_TOKENS,
+				   kq, FO_AXIS_KV);
+	c->cache_v = fo_buffer_add(p, "cache.v", c->act, FO_HOME_STATE, FO_PER_LAYER, p->run.context, FO_AXIS_TOKENS,
+				   kq, FO_AXIS_KV);
 	c->span = fo_buffer_add(p, "span", FO_I32, FO_HOME_ACT, M, 1, one, 2, one);
 	c->xl = fo_buffer_add(p, "xl", c->act, FO_HOME_ACT, M, 1, one, m->hidden, FO_AXIS_HIDDEN);
 	c->nf = fo_buffer_add(p, "nf", c->act, FO_HOME_ACT, M, 1, one, m->hidden, FO_AXIS_HIDDEN);
@@ -259,8 +259,8 @@ static void put_norm(struct lowering *c, int block, int x, int g, int y, int r, 
 	o->attr.head_dim = (int32_t)head_dim;
 	A(x, FO_READ), A(g, FO_READ), A(y, FO_DEF), A(r, FO_DEF);
 }
-/* The weight's columns say whether rows or heads are normed. dres < 0: no residual passes by; its instance is dlayer layers
- * on. */
+/* The weight's columns say whether rows or heads are normed. dres < 0: no residual passes by; its instance is dlayer
+ * layers on. */
 static void put_norm_bwd(struct lowering *c, int block, int x, int r, struct weight g, int dy, int dx, int dres,
 			 int dlayer)
 {
@@ -548,10 +548,11 @@ fo_status fo_program_lower(struct fo_program *p, const struct fo_model *m, const
 			       (long long)run->micro_batches, (long long)run->rows, (long long)run->seq);
 	if (run->mode == FO_MODE_DECODE &&
 	    (run->rows != 1 || run->micro_batches != 1 || run->context < run->seq || run->context > 1 << 24))
-		return fo_fail(FO_EARG,
-			       "cannot lower a chunk of %lld rows x %lld tokens with a cache of %lld: one row, and a cache "
-			       "of at least its tokens and at most 2^24",
-			       (long long)run->rows, (long long)run->seq, (long long)run->context);
+		return fo_fail(
+			FO_EARG,
+			"cannot lower a chunk of %lld rows x %lld tokens with a cache of %lld: one row, and a cache of "
+			"at least its tokens and at most 2^24",
+			(long long)run->rows, (long long)run->seq, (long long)run->context);
 	if ((double)(m->layers + 1) * (double)run->micro_batches > 1 << 20)
 		return fo_fail(FO_EARG,
 			       "cannot lower %lld layers x %lld micro-batches: a step has at most 2^20 of them",

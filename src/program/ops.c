@@ -11,12 +11,11 @@ const char *const fo_category_name[FO_CAT_COUNT] = {
 const char *const fo_access_name[] = { "read", "def", "part", "update", "acc", "take" };
 const char *const fo_dtype_name[FO_DTYPE_COUNT] = { "f32", "bf16", "f64", "i32", "i16", "e4m3", "e5m2" };
 const char *const fo_lane_name[FO_LANE_COUNT] = {
-	"compute",      "host",          "copy",          "tp", "gather", "reduce", "recv_forward",
+	"compute",      "host",          "copy",          "tp",    "gather", "reduce", "recv_forward",
 	"send_forward", "recv_backward", "send_backward", "wgrad",
 };
-const char *const fo_phase_name[FO_PHASE_COUNT] = {
-	"forward", "backward", "wgrad", "recompute", "optimizer", "transfer", "derive"
-};
+const char *const fo_phase_name[FO_PHASE_COUNT] = { "forward",   "backward", "wgrad", "recompute",
+						    "optimizer", "transfer", "derive" };
 const char *const fo_port_name[FO_PORT_COUNT] = { "none", "batch", "hyper", "loss", "logits", "chunk" };
 const char *const fo_role_name[FO_ROLE_COUNT] = { "forward", "backward", "wgrad", "optimizer",
 						  "gather",  "reduce",   "p2p",   "host" };
@@ -87,8 +86,8 @@ static struct fo_cost cost_matmul(const struct fo_program *p, const struct fo_op
 }
 
 /* By convention a norm's weight counts like any weight: 2 FLOP per parameter and token forward, 4 backward, so that the
- * program's sum equals 6 N_mm + 12 L H Q S. It is also what runs, when only sums are counted: one multiply-add per element in
- * each of the three reductions. */
+ * program's sum equals 6 N_mm + 12 L H Q S. It is also what runs, when only sums are counted: one multiply-add per
+ * element in each of the three reductions. */
 static struct fo_cost cost_norm(const struct fo_program *p, const struct fo_op *o, double pairs)
 {
 	struct fo_cost c = cost_bytes(p, o, pairs);
@@ -109,8 +108,8 @@ static struct fo_cost cost_norm_bwd(const struct fo_program *p, const struct fo_
 	return c;
 }
 
-/* A bias counts as a weight of its matrix: 2 FLOP per element and token forward, 4 backward. What runs is one addition into a
- * sum each way. */
+/* A bias counts as a weight of its matrix: 2 FLOP per element and token forward, 4 backward. What runs is one addition
+ * into a sum each way. */
 static struct fo_cost cost_bias(const struct fo_program *p, const struct fo_op *o, double pairs)
 {
 	struct fo_cost c = cost_bytes(p, o, pairs);
@@ -159,8 +158,8 @@ static struct fo_cost cost_attention(const struct fo_program *p, const struct fo
 	return c;
 }
 
-/* As cost_attention, over the cache. Only rows that a query sees are read: of T queries without a window the last one sees
- * pairs / T + (T - 1) / 2 keys (with one, for T > 1, a few more rows are read than this says). */
+/* As cost_attention, over the cache. Only rows that a query sees are read: of T queries without a window the last one
+ * sees pairs / T + (T - 1) / 2 keys (with one, for T > 1, a few more rows are read than this says). */
 static struct fo_cost cost_attention_cached(const struct fo_program *p, const struct fo_op *o, double pairs)
 {
 	const struct fo_operand *q = &o->arg[0], *k = &o->arg[1];
@@ -196,8 +195,8 @@ static struct fo_cost cost_attention_bwd(const struct fo_program *p, const struc
 	return c;
 }
 
-/* What is not seen is computed like the rest: two products of S x S per row and head forward, four backward; the scores are not
- * made again. The model needs what it needs of cost_attention and cost_attention_bwd. */
+/* What is not seen is computed like the rest: two products of S x S per row and head forward, four backward; the scores
+ * are not made again. The model needs what it needs of cost_attention and cost_attention_bwd. */
 static struct fo_cost cost_attention_eager(const struct fo_program *p, const struct fo_op *o, double pairs)
 {
 	const struct fo_operand *q = &o->arg[0];
@@ -481,7 +480,9 @@ static const char *check_host_memory(const struct fo_program *p, const struct fo
 		return NULL;
 	const struct fo_operand *x = &o->arg[0], *y = &o->arg[1];
 	const struct fo_buffer *a = &p->buf[x->buf], *b = &p->buf[y->buf];
-	return same(x, y) && a->dtype == b->dtype && x->nc == a->cols && y->nc == b->cols ? NULL : "x and y disagree, or are no whole rows";
+	return same(x, y) && a->dtype == b->dtype && x->nc == a->cols && y->nc == b->cols
+		       ? NULL
+		       : "x and y disagree, or are no whole rows";
 }
 
 int fo_op_fp8_step(enum fo_op_kind kind)
@@ -506,7 +507,8 @@ static bool is_cast_result(const struct fo_op *o, int i, bool *must)
 	return y || yt;
 }
 
-/* fp8 numbers are operands of products, each with its scale, what casts make, and what is moved; scales are f32. Kernels rely on it. */
+/* fp8 numbers are operands of products, each with its scale, what casts make, and what is moved; scales are f32.
+ * Kernels rely on it. */
 static const char *check_fp8(const struct fo_program *p, const struct fo_op *o)
 {
 #define TYPE(i) (p->buf[o->arg[i].buf].dtype)
@@ -551,7 +553,9 @@ static const char *check_fp8_step(const struct fo_program *p, const struct fo_op
 		return NULL;
 	int type = p->buf[a[3].buf].dtype;
 	if (!fo_dtype_fp8(type))
-		return is(&a[3], rows, cols) && type == p->buf[o->arg[0].buf].dtype ? NULL : "what is stored beside its cast is not of x's type or shape";
+		return is(&a[3], rows, cols) && type == p->buf[o->arg[0].buf].dtype
+			       ? NULL
+			       : "what is stored beside its cast is not of x's type or shape";
 	return is(&a[3], cols, rows) ? NULL : "the transpose disagrees";
 }
 
@@ -563,11 +567,13 @@ static const char *check_made_fp8(const struct fo_program *p, const struct fo_op
 	switch ((enum fo_op_kind)o->kind) {
 	case FO_OP_rmsnorm_fp8: fits = !o->attr.head_dim && is(&a[1], 1, a[0].nc) && is(&a[2], a[0].nr, 1); break;
 	case FO_OP_add_rmsnorm_fp8:
-		fits = !o->attr.head_dim && same(&a[0], &a[1]) && is(&a[2], 1, a[0].nc) && same(&a[0], &a[3]) && is(&a[4], a[0].nr, 1);
+		fits = !o->attr.head_dim && same(&a[0], &a[1]) && is(&a[2], 1, a[0].nc) && same(&a[0], &a[3]) &&
+		       is(&a[4], a[0].nr, 1);
 		break;
 	default: fits = same(&a[0], &a[1]) && (!both || same(&a[0], &a[2])); break;
 	}
-	return fits ? check_fp8_step(p, o, a[0].nr, (both ? 2 : 1) * (int64_t)a[0].nc) : "what is cast cannot be made of these shapes";
+	return fits ? check_fp8_step(p, o, a[0].nr, (both ? 2 : 1) * (int64_t)a[0].nc)
+		    : "what is cast cannot be made of these shapes";
 }
 
 static const char *check_shapes(const struct fo_program *p, const struct fo_op *o)
@@ -581,14 +587,17 @@ static const char *check_shapes(const struct fo_program *p, const struct fo_op *
 			return "the largest number of a format is above 0";
 		return same(&a[0], &a[1]) ? NULL : "amax and sx disagree";
 	case FO_OP_fp8_cast: return is_scale(&a[1], &a[0]) && same(&a[0], &a[2]) ? NULL : "x, sx, y disagree";
-	case FO_OP_fp8_cast_t: return is(&a[1], 1, 1) && same(&a[0], &a[2]) && is(&a[3], a[0].nc, a[0].nr) ? NULL : "x, sx, y, yt disagree";
+	case FO_OP_fp8_cast_t:
+		return is(&a[1], 1, 1) && same(&a[0], &a[2]) && is(&a[3], a[0].nc, a[0].nr) ? NULL
+											    : "x, sx, y, yt disagree";
 	case FO_OP_fp8_begin: return is(&a[1], a[0].nr, FO_FP8_AMAX_COLS) ? NULL : "history and amax disagree";
 	case FO_OP_fp8_cast_step: return check_fp8_step(p, o, a[0].nr, a[0].nc);
 	case FO_OP_rmsnorm_fp8:
 	case FO_OP_add_rmsnorm_fp8:
 	case FO_OP_swiglu_fp8:
 	case FO_OP_swiglu_bwd_fp8: return check_made_fp8(p, o);
-	case FO_OP_fp8_push: return is(&a[0], a[1].nr, 1) && is(&a[2], 1, 2) ? NULL : "amax, history and scale disagree";
+	case FO_OP_fp8_push:
+		return is(&a[0], a[1].nr, 1) && is(&a[2], 1, 2) ? NULL : "amax, history and scale disagree";
 	case FO_OP_attention:
 	case FO_OP_attention_bwd:
 	case FO_OP_attention_bwd_rope: return check_attention(o);
@@ -597,10 +606,11 @@ static const char *check_shapes(const struct fo_program *p, const struct fo_op *
 	case FO_OP_attention_cached: return check_attention_cached(o);
 	case FO_OP_cache_put:
 		return a[0].nc == a[2].nc && is(&a[1], 1, 2) && a[0].nr <= a[2].nr ? NULL
-										  : "x, span and cache disagree";
+										   : "x, span and cache disagree";
 	case FO_OP_last_row: return is(&a[1], 1, 2) && is(&a[2], 1, a[0].nc) ? NULL : "x, span and y disagree";
 	case FO_OP_embed: return is(&a[0], a[2].nr, 1) && a[1].nc == a[2].nc ? NULL : "tokens, table and x disagree";
-	case FO_OP_embed_bwd: return is(&a[0], a[1].nr, 1) && a[2].nc == a[1].nc ? NULL : "tokens, dx and dtable disagree";
+	case FO_OP_embed_bwd:
+		return is(&a[0], a[1].nr, 1) && a[2].nc == a[1].nc ? NULL : "tokens, dx and dtable disagree";
 	case FO_OP_rmsnorm:
 	case FO_OP_rmsnorm_dx:
 	case FO_OP_rmsnorm_dg:
@@ -632,7 +642,9 @@ static const char *check_shapes(const struct fo_program *p, const struct fo_op *
 			       ? NULL
 			       : "acc, hyper, scale, loss disagree";
 	case FO_OP_clip_ahead:
-		return is(&a[0], 1, FO_HYPER_COUNT) && is(&a[1], 1, 2) && is(&a[2], 1, 1) ? NULL : "hyper, scale, loss disagree";
+		return is(&a[0], 1, FO_HYPER_COUNT) && is(&a[1], 1, 2) && is(&a[2], 1, 1)
+			       ? NULL
+			       : "hyper, scale, loss disagree";
 	case FO_OP_global_norm: return is(&a[0], 1, 1) && is(&a[1], 1, 2) ? NULL : "acc and scale disagree";
 	case FO_OP_adamw:
 		return same(&a[0], &a[1]) && same(&a[0], &a[2]) && same(&a[0], &a[5]) &&
@@ -659,7 +671,8 @@ static bool is_index_operand(const struct fo_op *o, int i)
 	const char *n = info[o->kind].operand[i].name;
 	if (o->kind == FO_OP_host_in)
 		return o->attr.port == FO_PORT_BATCH || o->attr.port == FO_PORT_CHUNK;
-	return !strcmp(n, "span") || !strcmp(n, "token") || !strcmp(n, "target") || !strcmp(n, "position") || !strcmp(n, "doc_start");
+	return !strcmp(n, "span") || !strcmp(n, "token") || !strcmp(n, "target") || !strcmp(n, "position") ||
+	       !strcmp(n, "doc_start");
 }
 
 /* Numbers that are f64 in every precision; of the others none or all are. */
@@ -669,8 +682,8 @@ static bool always_f64(const struct fo_op *o, int i)
 	return !strcmp(n, "hyper") || !strcmp(n, "acc") || !strcmp(n, "scale") || !strcmp(n, "loss");
 }
 
-/* Low halves stand beside the bf16 weight that they complete, and a weight is read unless all of it comes from an fp32 master:
- * kernels rely on both. */
+/* Low halves stand beside the bf16 weight that they complete, and a weight is read unless all of it comes from an fp32
+ * master: kernels rely on both. */
 static const char *check_state(const struct fo_program *p, const struct fo_op *o)
 {
 	bool adamw = o->kind == FO_OP_adamw, split = false;
@@ -686,8 +699,9 @@ static const char *check_state(const struct fo_program *p, const struct fo_op *o
 		return NULL;
 	if (split && p->buf[o->arg[5].buf].dtype != FO_BF16)
 		return "low halves complete bf16 weights";
-	return (o->arg[5].access == FO_DEF) == (o->n > 6 && !split) ? NULL
-								    : "a weight is updated where no fp32 master defines it";
+	return (o->arg[5].access == FO_DEF) == (o->n > 6 && !split)
+		       ? NULL
+		       : "a weight is updated where no fp32 master defines it";
 }
 
 /* What the loop's ports copy: they trust these shapes. */
@@ -736,7 +750,9 @@ static const char *check_index_range(const struct fo_program *p, const struct fo
 	    (o->kind == FO_OP_cache_put && a[2].nr != p->run.context))
 		return "the cache has other rows than the run's context";
 	int64_t positions = p->run.mode == FO_MODE_DECODE ? p->run.context : p->run.seq;
-	const struct fo_operand *table = o->kind == FO_OP_rope ? &a[2] : o->kind == FO_OP_attention_bwd_rope ? &a[11] : NULL;
+	const struct fo_operand *table = o->kind == FO_OP_rope                 ? &a[2]
+					 : o->kind == FO_OP_attention_bwd_rope ? &a[11]
+									       : NULL;
 	return table && table->nr < positions ? "the table has fewer rows than there are positions" : NULL;
 }
 

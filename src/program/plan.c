@@ -1,22 +1,23 @@
-/* The memory plan: one walk in issue order, best fit among free ranges, offsets known before the first step. What waits in host
- * memory has an arena of its own, planned the same way.
+/* The memory plan: one walk in issue order, best fit among free ranges, offsets known before the first step. What waits
+ * in host memory has an arena of its own, planned the same way.
  *
  * A generation placed over the bytes of a dead one must not start before the dead one's last access on every lane. Free
- * ranges carry those lane vectors, and taking one adds them to the waits. Without them a shuffled run computes wrong numbers
- * (tests/step/test_lanes.c shows it).
+ * ranges carry those lane vectors, and taking one adds them to the waits. Without them a shuffled run computes wrong
+ * numbers (tests/step/test_lanes.c shows it).
  *
- * Such a wait is cheap where the other lane is far ahead, and ruins a second compute lane: what the compute lane lists behind a
- * weight gradient would take the bytes that this has just been listed to read, and wait for its end. So what the second lane reads
- * keeps its bytes until the compute lane has listed WGRAD_SLACK more operations that multiply. That is also how far the second lane may
- * fall behind, and what its bytes cost. */
+ * Such a wait is cheap where the other lane is far ahead, and ruins a second compute lane: what the compute lane lists
+ * behind a weight gradient would take the bytes that this has just been listed to read, and wait for its end. So what
+ * the second lane reads keeps its bytes until the compute lane has listed WGRAD_SLACK more operations that multiply.
+ * That is also how far the second lane may fall behind, and what its bytes cost. */
 #include "program/program.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define ALIGN 64 /* a cache line and a 512-bit vector */
-/* One would do: while a lane runs a product, the other has its next one waiting behind it. With the second a product that takes longer
- * than the one it runs beside (gate and up beside the attention's output) is not waited for at once. */
+/* One would do: while a lane runs a product, the other has its next one waiting behind it. With the second a product
+ * that takes longer than the one it runs beside (gate and up beside the attention's output) is not waited for at once.
+ */
 enum { WGRAD_SLACK = 2 };
 
 struct range {
@@ -53,8 +54,8 @@ static void newest(int32_t *into, const int32_t *from)
 
 static bool same_rectangle(const struct fo_program *p, const struct fo_operand *a, const struct fo_operand *b)
 {
-	return a->r0 == b->r0 && a->nr == b->nr && a->c0 == b->c0 && a->nc == b->nc && p->buf[a->buf].cols == p->buf[b->buf].cols &&
-	       p->buf[a->buf].dtype == p->buf[b->buf].dtype;
+	return a->r0 == b->r0 && a->nr == b->nr && a->c0 == b->c0 && a->nc == b->nc &&
+	       p->buf[a->buf].cols == p->buf[b->buf].cols && p->buf[a->buf].dtype == p->buf[b->buf].dtype;
 }
 
 /* The operand that output i may overwrite with life `in`: ops.def allows the pair and the rectangles are the same. */
@@ -69,9 +70,9 @@ static bool pairs_with(struct plan *s, int id, const struct fo_op *o, int i, int
 	return false;
 }
 
-/* Gives the new life of output i of instance id the bytes of an input that dies here, if ops.def allows it. Where several
- * outputs are rectangles of the new life, or several inputs of the dying one (gate and up side by side), each input must be the
- * partner of an output: an output that lay elsewhere would overwrite what is still to be read. */
+/* Gives the new life of output i of instance id the bytes of an input that dies here, if ops.def allows it. Where
+ * several outputs are rectangles of the new life, or several inputs of the dying one (gate and up side by side), each
+ * input must be the partner of an output: an output that lay elsewhere would overwrite what is still to be read. */
 static bool place_in_place(struct plan *s, int id, const struct fo_op *o, int i, struct fo_life *l)
 {
 	const int32_t *life_of = &s->u->life_of[s->u->arg_begin[id]];
@@ -86,7 +87,8 @@ static bool place_in_place(struct plan *s, int id, const struct fo_op *o, int i,
 			bool partner = life_of[k] != life_of[in];
 			for (int j = 0; !partner && j < o->n; j++)
 				partner = life_of[j] == life_of[i] && fo_access_writes(o->arg[j].access) &&
-					  same_rectangle(s->p, &o->arg[j], &o->arg[k]) && pairs_with(s, id, o, j, life_of[in]);
+					  same_rectangle(s->p, &o->arg[j], &o->arg[k]) &&
+					  pairs_with(s, id, o, j, life_of[in]);
 			fits = partner;
 		}
 		if (!fits)

@@ -1,10 +1,10 @@
 /* The step program: what one rank does in one training step, written once and read by everybody.
  *
- * Blocks are operation lists (layer forward, layer backward, head, ...), each written once. Slots put them in issue order:
- * block x layer x micro-batch. Operands are rectangles of buffers with an access mode. Dimensions, dependencies, lifetimes
- * and costs are derived from operands and never stored a second time. Passes edit blocks or reorder slots; the verifier
- * runs after each. fo_unroll() makes instances, live ranges and waits; fo_plan() places live ranges in one arena and adds the
- * waits that the reuse of bytes makes necessary; executor and simulator obey the same waits.
+ * Blocks are operation lists (layer forward, layer backward, head, ...), each written once. Slots put them in issue
+ * order: block x layer x micro-batch. Operands are rectangles of buffers with an access mode. Dimensions, dependencies,
+ * lifetimes and costs are derived from operands and never stored a second time. Passes edit blocks or reorder slots;
+ * the verifier runs after each. fo_unroll() makes instances, live ranges and waits; fo_plan() places live ranges in one
+ * arena and adds the waits that the reuse of bytes makes necessary; executor and simulator obey the same waits.
  *
  * Ownership: a program owns everything it points to (fo_program_fini). Ids are indices; nobody keeps pointers across an
  * insertion. Threads: a program is plain data, read it from anywhere, change it from one thread. */
@@ -42,9 +42,9 @@ enum fo_category {
 extern const char *const fo_class_name[], *const fo_category_name[FO_CAT_COUNT];
 
 enum fo_access { FO_READ, FO_DEF, FO_PART, FO_UPDATE, FO_ACC, FO_TAKE };
-/* READ. DEF starts a generation: the old contents are dead. PART writes a rectangle of the live generation. UPDATE reads and
- * writes. ACC adds, and stores where this rectangle has not been written in this generation (it starts one if none lives).
- * TAKE reads and ends the generation. */
+/* READ. DEF starts a generation: the old contents are dead. PART writes a rectangle of the live generation. UPDATE
+ * reads and writes. ACC adds, and stores where this rectangle has not been written in this generation (it starts one if
+ * none lives). TAKE reads and ends the generation. */
 static inline bool fo_access_writes(int a) { return a == FO_DEF || a == FO_PART || a == FO_UPDATE || a == FO_ACC; }
 static inline bool fo_access_reads(int a) { return a == FO_READ || a == FO_UPDATE || a == FO_TAKE; }
 extern const char *const fo_access_name[];
@@ -59,8 +59,8 @@ struct fo_op_info {
 		char name[12];
 		uint8_t modes;
 	} operand[FO_MAX_OPERANDS]; /* modes: bit set of 1 << fo_access */
-	/* An operation on many tensors does what `base` does to each: operands [0, common) belong to all of them, the per_tensor ones
-	 * behind come again for each tensor. Of one tensor: per_tensor 0, base the kind itself. */
+	/* An operation on many tensors does what `base` does to each: operands [0, common) belong to all of them, the
+	 * per_tensor ones behind come again for each tensor. Of one tensor: per_tensor 0, base the kind itself. */
 	int common, per_tensor;
 	enum fo_op_kind base;
 	int8_t base_operand[FO_MAX_OPERANDS]; /* row above that operand i of base has */
@@ -71,8 +71,8 @@ int fo_op_kind_find(const char *name); /* -1: no such operation */
 int fo_op_tensors(enum fo_op_kind kind, int n);
 /* Where operand i of the base operation on tensor k stands. */
 int fo_op_operand_of(enum fo_op_kind kind, int k, int i);
-/* Operations that cast to fp8 by the scale of the step have the operands sx, y, amax and perhaps one more from here on; -1: no such
- * operation. */
+/* Operations that cast to fp8 by the scale of the step have the operands sx, y, amax and perhaps one more from here on;
+ * -1: no such operation. */
 int fo_op_fp8_step(enum fo_op_kind kind);
 enum { FO_FP8_AMAX_COLS = 4 }; /* of their amax: ops.def, fp8_cast_step */
 /* Row of the operand table that operand i has. */
@@ -89,12 +89,12 @@ static inline size_t fo_dtype_bytes(int t)
 	return fo_dtype_fp8(t) ? 1 : t == FO_BF16 || t == FO_I16 ? 2 : t == FO_F64 ? 8 : 4;
 }
 
-/* How a buffer's elements lie in memory. Another layout of the same values is another buffer. Only row-major exists so far;
- * panel, VNNI and transposed forms come with the layout pass. */
+/* How a buffer's elements lie in memory. Another layout of the same values is another buffer. Only row-major exists so
+ * far; panel, VNNI and transposed forms come with the layout pass. */
 enum fo_layout { FO_ROW_MAJOR, FO_LAYOUT_COUNT };
 
-/* ACT and GRAD live in the planned arena; PARAM, STATE and CONST persist from step to step. HOST: in a second planned arena, in the
- * host's memory, which only offload and fetch reach (on the CPU it is memory like any other). */
+/* ACT and GRAD live in the planned arena; PARAM, STATE and CONST persist from step to step. HOST: in a second planned
+ * arena, in the host's memory, which only offload and fetch reach (on the CPU it is memory like any other). */
 enum fo_home { FO_HOME_ACT, FO_HOME_GRAD, FO_HOME_PARAM, FO_HOME_STATE, FO_HOME_CONST, FO_HOME_HOST, FO_HOME_COUNT };
 static inline bool fo_home_persists(int h) { return h >= FO_HOME_PARAM && h <= FO_HOME_CONST; }
 enum { FO_PER_LAYER = 1, FO_PER_MICRO_BATCH = 2 }; /* loop indices that a buffer carries */
@@ -110,8 +110,8 @@ enum fo_axis {
 	FO_AXIS_COUNT
 };
 
-/* In-order queues. CPU engines give each used lane a thread, CUDA a stream. Point-to-point transfers have one lane for each
- * direction and end: a receive waiting in front of a send on one lane deadlocks 1F1B. */
+/* In-order queues. CPU engines give each used lane a thread, CUDA a stream. Point-to-point transfers have one lane for
+ * each direction and end: a receive waiting in front of a send on one lane deadlocks 1F1B. */
 enum fo_lane {
 	FO_LANE_COMPUTE,
 	FO_LANE_HOST,
@@ -145,15 +145,15 @@ struct fo_operand {
 
 /* What an operation needs beside its operands; zero where it means nothing. Never dimensions. */
 struct fo_attr {
-	uint8_t ta, tb;   /* matmul: first, second operand transposed */
-	int8_t sign;      /* rope: +1 forward, -1 backward */
-	uint8_t port;     /* host_in, host_out: enum fo_port */
-	int32_t head_dim; /* attention, rope: columns of one head; rmsnorm*: of what is normed, 0: whole rows */
-	int32_t window;   /* attention*: newest keys that a query sees at most, its own included; 0: all */
+	uint8_t ta, tb;     /* matmul: first, second operand transposed */
+	int8_t sign;        /* rope: +1 forward, -1 backward */
+	uint8_t port;       /* host_in, host_out: enum fo_port */
+	int32_t head_dim;   /* attention, rope: columns of one head; rmsnorm*: of what is normed, 0: whole rows */
+	int32_t window;     /* attention*: newest keys that a query sees at most, its own included; 0: all */
 	int32_t stochastic; /* adamw: 1: moments, and weights without a master, that are bf16 are rounded at random */
-	int64_t element;  /* adamw, stochastic: number of the weight buffer's first element (kernel/round.h) */
-	double value;     /* rmsnorm*: eps; attention*: score scale; adamw: 1 where weight decay applies, else 0;
-			   * clip: 1 where the norm of the step before counts */
+	int64_t element;    /* adamw, stochastic: number of the weight buffer's first element (kernel/round.h) */
+	double value;       /* rmsnorm*: eps; attention*: score scale; adamw: 1 where weight decay applies, else 0;
+			     * clip: 1 where the norm of the step before counts */
 };
 enum fo_port { FO_PORT_NONE, FO_PORT_BATCH, FO_PORT_HYPER, FO_PORT_LOSS, FO_PORT_LOGITS, FO_PORT_CHUNK, FO_PORT_COUNT };
 extern const char *const fo_port_name[FO_PORT_COUNT];
@@ -219,11 +219,11 @@ struct fo_param {
 	char name[64];      /* Hugging Face name; "{}" stands for the layer where per_layer */
 	int64_t rows, cols; /* logical, global */
 	bool per_layer, decay;
-	double init_std;                    /* or FO_INIT_ONES (norm weights), FO_INIT_ZEROS (biases) */
-	/* Buffers; master -1 when the weight itself is the master copy. A master of I16 is the low half of the split one whose
-	 * high half is the weight. */
+	double init_std; /* or FO_INIT_ONES (norm weights), FO_INIT_ZEROS (biases) */
+	/* Buffers; master -1 when the weight itself is the master copy. A master of I16 is the low half of the split
+	 * one whose high half is the weight. */
 	int16_t weight, master, m, v, grad;
-	int32_t r0, c0, nr, nc;             /* rectangle in the buffers */
+	int32_t r0, c0, nr, nc; /* rectangle in the buffers */
 	int64_t global_r0, global_c0;
 };
 
@@ -234,66 +234,68 @@ enum fo_numerics {
 	FO_PRECISION_COUNT
 }; /* BF16: fp32 master, m, v (unless passes change that), gradients. F64: tests */
 extern const char *const fo_numerics_name[FO_PRECISION_COUNT];
-/* Whole step; forward and loss; forward and logits out; forward of a chunk of `seq` tokens of one text whose keys and values
- * so far lie in a cache of `context` rows, and the logits of its last token. */
+/* Whole step; forward and loss; forward and logits out; forward of a chunk of `seq` tokens of one text whose keys and
+ * values so far lie in a cache of `context` rows, and the logits of its last token. */
 enum fo_mode { FO_MODE_TRAIN, FO_MODE_EVAL, FO_MODE_LOGITS, FO_MODE_DECODE };
 
-/* Which operations of a layer backward repeats (src/pass/recompute.c), a sum of these sets. An operation that writes into a buffer
- * in place (rotation, bias) belongs to the set of the one that makes the buffer. */
+/* Which operations of a layer backward repeats (src/pass/recompute.c), a sum of these sets. An operation that writes
+ * into a buffer in place (rotation, bias) belongs to the set of the one that makes the buffer. */
 enum fo_recompute {
-	FO_RECOMPUTE_NORM = 1,      /* norms, query and key norms too: their outputs are not kept */
-	FO_RECOMPUTE_SWIGLU = 2,    /* the input of the down product */
-	FO_RECOMPUTE_GATE_UP = 4,   /* the products gate and up */
-	FO_RECOMPUTE_QKV = 8,       /* the products q, k, v with their rotation */
+	FO_RECOMPUTE_NORM = 1,    /* norms, query and key norms too: their outputs are not kept */
+	FO_RECOMPUTE_SWIGLU = 2,  /* the input of the down product */
+	FO_RECOMPUTE_GATE_UP = 4, /* the products gate and up */
+	FO_RECOMPUTE_QKV = 8,     /* the products q, k, v with their rotation */
 	FO_RECOMPUTE_ATTENTION = 16,
-	FO_RECOMPUTE_OUT = 32,      /* the attention's output product and the residual behind it */
-	FO_RECOMPUTE_REST = 64,     /* operations that other passes made */
+	FO_RECOMPUTE_OUT = 32,  /* the attention's output product and the residual behind it */
+	FO_RECOMPUTE_REST = 64, /* operations that other passes made */
 	FO_RECOMPUTE_SELECTIVE = FO_RECOMPUTE_NORM | FO_RECOMPUTE_SWIGLU,
-	FO_RECOMPUTE_FULL = 127,    /* all that backward needs, from the layer's input */
+	FO_RECOMPUTE_FULL = 127, /* all that backward needs, from the layer's input */
 };
 enum { FO_RECOMPUTE_SETS = 6 }; /* with a name */
 extern const char *const fo_recompute_name[FO_RECOMPUTE_SETS];
 /* The sets' names with `sep` between them; nothing where no set has a name. */
 void fo_recompute_sets_text(int64_t sets, const char *sep, struct fo_str *out);
-/* What bf16 weights are rounded from: an fp32 copy (4 bytes per parameter beside the weight's 2), the same number split into
- * the weight and a low half (2 bytes), or nothing. What the moments of AdamW are stored in. How what is stored in bf16
- * alone is rounded. */
+/* What bf16 weights are rounded from: an fp32 copy (4 bytes per parameter beside the weight's 2), the same number split
+ * into the weight and a low half (2 bytes), or nothing. What the moments of AdamW are stored in. How what is stored in
+ * bf16 alone is rounded. */
 enum fo_master { FO_MASTER_FP32, FO_MASTER_SPLIT, FO_MASTER_NONE, FO_MASTER_COUNT };
 enum fo_moments { FO_MOMENTS_FP32, FO_MOMENTS_BF16, FO_MOMENTS_COUNT };
 enum fo_rounding { FO_ROUND_NEAREST, FO_ROUND_STOCHASTIC, FO_ROUND_COUNT };
 extern const char *const fo_master_name[FO_MASTER_COUNT], *const fo_moments_name[FO_MOMENTS_COUNT];
 
-/* What the passes (src/pass) shall do, or have done; 0: off. It travels with the program so that programs which share weights
- * are built alike. fo_pass_field has their names in dumps. */
+/* What the passes (src/pass) shall do, or have done; 0: off. It travels with the program so that programs which share
+ * weights are built alike. fo_pass_field has their names in dumps. */
 struct fo_passes {
 	int64_t merge_qkv, merge_gate_up; /* 1: yes */
 	int64_t fuse_loss;                /* tokens of a chunk */
 	int64_t fuse_elementwise;         /* 1: yes */
 	int64_t fuse_rope;                /* 1: yes */
-	/* What backward repeats: a sum of enum fo_recompute in the first recompute_layers layers (0: in all), another in the
-	 * rest of them. */
+	/* What backward repeats: a sum of enum fo_recompute in the first recompute_layers layers (0: in all), another
+	 * in the rest of them. */
 	int64_t recompute, recompute_layers, recompute_rest;
-	int64_t master, moments;          /* enum fo_master, fo_moments */
-	int64_t rounding;                 /* enum fo_rounding: of weights with FO_MASTER_NONE and moments with FO_MOMENTS_BF16 */
-	int64_t fused_optimizer;          /* 1: yes */
-	int64_t optimizer_in_backward;    /* 1: yes */
-	/* Not a pass, lowering does it. 1: the bound on the gradient norm applies to that of the step before (FO_HYPER_LAST_NORM). */
+	int64_t master, moments; /* enum fo_master, fo_moments */
+	int64_t rounding;        /* enum fo_rounding: of weights with FO_MASTER_NONE and moments with FO_MOMENTS_BF16 */
+	int64_t fused_optimizer; /* 1: yes */
+	int64_t optimizer_in_backward; /* 1: yes */
+	/* Not a pass, lowering does it. 1: the bound on the gradient norm applies to that of the step before
+	 * (FO_HYPER_LAST_NORM). */
 	int64_t previous_norm;
-	int64_t fp8;                      /* enum fo_fp8 */
-	int64_t fp8_history;              /* delayed: steps that are remembered */
-	int64_t fp8_precompute;           /* 1: yes */
-	int64_t fp8_wgrad;                /* enum fo_fp8_wgrad */
-	int64_t fp8_transposed;           /* 1: yes */
-	int64_t fp8_fuse;                 /* 1: yes */
-	int64_t fp8_first, fp8_last;      /* so many layers at each end keep their precision */
-	int64_t offload;                  /* layers whose activations wait in host memory */
-	int64_t attention;                /* enum fo_attention */
-	int64_t wgrad_lane;               /* 1: yes */
+	int64_t fp8;                 /* enum fo_fp8 */
+	int64_t fp8_history;         /* delayed: steps that are remembered */
+	int64_t fp8_precompute;      /* 1: yes */
+	int64_t fp8_wgrad;           /* enum fo_fp8_wgrad */
+	int64_t fp8_transposed;      /* 1: yes */
+	int64_t fp8_fuse;            /* 1: yes */
+	int64_t fp8_first, fp8_last; /* so many layers at each end keep their precision */
+	int64_t offload;             /* layers whose activations wait in host memory */
+	int64_t attention;           /* enum fo_attention */
+	int64_t wgrad_lane;          /* 1: yes */
 };
-/* Tiled: scores of some queries and keys at a time. Eager: the probabilities of whole rows, in memory from forward to backward. */
+/* Tiled: scores of some queries and keys at a time. Eager: the probabilities of whole rows, in memory from forward to
+ * backward. */
 enum fo_attention { FO_ATTENTION_FLASH, FO_ATTENTION_EAGER, FO_ATTENTION_COUNT };
-/* Scales of fp8 factors: per tensor, of the numbers themselves or of the maxima of past steps; or per row (column). ROWWISE_HP: weight
- * gradients are products of unrounded factors. */
+/* Scales of fp8 factors: per tensor, of the numbers themselves or of the maxima of past steps; or per row (column).
+ * ROWWISE_HP: weight gradients are products of unrounded factors. */
 enum fo_fp8 { FO_FP8_OFF, FO_FP8_CURRENT, FO_FP8_DELAYED, FO_FP8_ROWWISE, FO_FP8_ROWWISE_HP, FO_FP8_COUNT };
 enum { FO_FP8_HISTORY_MAX = 65536 };
 /* Factors of weight gradients: fp8 like the others, or as they are (of every recipe what ROWWISE_HP has anyhow). */
@@ -312,7 +314,8 @@ static inline void fo_passes_set(struct fo_passes *c, size_t offset, int64_t val
 	*(int64_t *)((char *)c + offset) = value;
 }
 extern const int fo_pass_fields;
-/* The value of the field at `offset` as it stands behind its name: "=split", "=512", or nothing where it is merely on. */
+/* The value of the field at `offset` as it stands behind its name: "=split", "=512", or nothing where it is merely on.
+ */
 void fo_pass_value_text(size_t offset, int64_t value, struct fo_str *out);
 /* "merge-qkv, fuse-loss=512", or "none". */
 void fo_passes_text(const struct fo_passes *c, struct fo_str *out);
@@ -388,8 +391,9 @@ struct fo_life { /* one generation of one buffer instance */
 	int32_t buf, layer, mb;
 	int32_t first, last; /* instances of its first write and last use */
 	int32_t last_on_lane[FO_LANE_COUNT];
-	int32_t until; /* set by fo_plan: the instance behind which its bytes are free; `last`, or later where the wgrad lane reads it */
-	int64_t bytes, offset;       /* offset: in the arena, in the host's arena (home HOST), or in the persistent area */
+	int32_t until; /* set by fo_plan: the instance behind which its bytes are free; `last`, or later where the wgrad
+			  lane reads it */
+	int64_t bytes, offset; /* offset: in the arena, in the host's arena (home HOST), or in the persistent area */
 	bool persists, taken, moved; /* moved: its bytes went on to an output in place */
 	int32_t reads;
 	bool again; /* a recomputed generation took its place */
@@ -405,10 +409,12 @@ struct fo_unrolled {
 	struct fo_life *life;
 	int nlife;
 	size_t life_cap;
-	int32_t *slot_begin;                                   /* nslot + 1: first instance of a slot */
-	int64_t arena_bytes, persistent_bytes, max_live_bytes; /* set by fo_plan; of home HOST there is nothing in them ... */
-	int64_t host_arena_bytes;                              /* ... but all of it here */
-	int dead_stores; /* values never read, but for a second output of what is recomputed: its clone writes it again */
+	int32_t *slot_begin; /* nslot + 1: first instance of a slot */
+	int64_t arena_bytes, persistent_bytes,
+		max_live_bytes;   /* set by fo_plan; of home HOST there is nothing in them ... */
+	int64_t host_arena_bytes; /* ... but all of it here */
+	int dead_stores; /* values never read, but for a second output of what is recomputed: its clone writes it again
+			  */
 };
 /* FO_EBUG (naming block, op, buffer) when the program is not well formed: this is the verifier's core. */
 FO_CHECKED fo_status fo_unroll(const struct fo_program *p, struct fo_unrolled *u);
@@ -423,9 +429,9 @@ void fo_prune_waits(const struct fo_program *p, struct fo_unrolled *u);
 /* Time-ordered best fit, in two arenas; 64-byte aligned offsets; adds the waits that reuse needs. */
 void fo_plan(const struct fo_program *p, struct fo_unrolled *u);
 
-/* Shapes per kind, rectangles, definitions before uses, every gradient taken, no dead stores, each parameter element owned
- * by exactly one optimizer rectangle (TRAIN), model FLOPs equal to the closed formula. `after` names the pass for the
- * message. Run on a shrunk program where the caller needs speed. */
+/* Shapes per kind, rectangles, definitions before uses, every gradient taken, no dead stores, each parameter element
+ * owned by exactly one optimizer rectangle (TRAIN), model FLOPs equal to the closed formula. `after` names the pass for
+ * the message. Run on a shrunk program where the caller needs speed. */
 FO_CHECKED fo_status fo_program_verify(const struct fo_program *p, const char *after);
 /* NULL, or why the operands of this op do not fit together. */
 const char *fo_op_check(const struct fo_program *p, const struct fo_op *o);

@@ -32,40 +32,53 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_INT(R, tokenizer_vocab, "data.vocab", "N", "0", 0, 1 << 20, "tokens",
 		   "size of the tokenizer to train; 0: the model's vocabulary"),
 	FO_OPT_LENGTH(R, seq, "data.seq", "N", "2048", 2, 1 << 20, "length of one row"),
-	FO_OPT_ENUM(R, packing, "data.packing", "packed", "packed: end to end in full rows; padded: one document per row, cut at its end; bestfit: documents that fit together; "
-		    "split: one document per row, what is longer goes on in further ones",
+	FO_OPT_ENUM(R, packing, "data.packing", "packed",
+		    "packed: end to end in full rows; padded: one document per row, cut at its end; bestfit: documents "
+		    "that fit together; split: one document per row, what is longer goes on in further ones",
 		    "packed|padded|bestfit|split"),
 	FO_OPT_INT(R, holdout, "data.holdout", "N", "50", 2, 1000000, "documents",
 		   "one document in N is held out for evaluation"),
-	FO_OPT_OUTPUT(R, dir, "run.dir", "PATH", "run", "where shards, logs and checkpoints go; the same folder resumes", FO_OUTPUT_RUN),
+	FO_OPT_OUTPUT(R, dir, "run.dir", "PATH", "run",
+		      "where shards, logs and checkpoints go; the same folder resumes", FO_OUTPUT_RUN),
 	FO_OPT_INT(R, seed, "run.seed", "N", "1", 0, 9e15, "", "initial weights and order of documents"),
 	FO_OPT_INT(R, threads, "run.threads", "N", "0", 0, 1024, "threads",
 		   "of the compute lane; 0: all this process may use"),
 	FO_OPT_TEXT(R, affinity, "run.affinity", "HOW", "none",
 		    "binds compute threads: none, cores (one per physical core), or a list: 0,2,4-7"),
-	FO_OPT_ENUM(R, verify, "run.verify", "off", "self-check ('flatout verify') before the first step", "off|short|full"),
+	FO_OPT_ENUM(R, verify, "run.verify", "off", "self-check ('flatout verify') before the first step",
+		    "off|short|full"),
 	FO_OPT_INT(R, steps, "train.steps", "N", "1000", 1, 1e9, "steps", "optimizer steps of the whole run"),
 	FO_OPT_INT(R, rows, "train.rows", "N", "1", 1, 65536, "rows", "rows in a micro-batch"),
 	FO_OPT_INT(R, micro_batches, "train.micro-batches", "N", "4", 1, 65536, "",
 		   "micro-batches accumulated in a step"),
 	FO_OPT_INT(R, batch_rows, "train.batch-rows", "N", "0", 0, 65536, "rows",
-		   "rows in a step, in micro-batches as fit memory.budget, whatever train.rows and train.micro-batches say; 0: as they say"),
+		   "rows in a step, in micro-batches as fit memory.budget, whatever train.rows and train.micro-batches "
+		   "say; 0: as they say"),
 	FO_OPT_INT(R, metered_every, "train.metered-every", "N", "0", 0, 1e9, "steps",
-		   "every N-th step is timed operation by operation between bursts of known work, for a quiet step time; the same numbers, but slower; 0: none"),
-	FO_OPT_ENUM_REFUSED(R, precision, "train.precision", "bf16", "of weights and activations; sums and gradients of weights are fp32", "bf16|fp32",
-			    "fp16: numbers below 6e-8 are lost in its five bits of exponent, so that gradients need a loss scale that is searched for and "
-			    "steps that are thrown away; bf16 takes the same bytes, has the range of fp32 and needs neither"),
+		   "every N-th step is timed operation by operation between bursts of known work, for a quiet step "
+		   "time; the same numbers, but slower; 0: none"),
+	FO_OPT_ENUM_REFUSED(
+		R, precision, "train.precision", "bf16",
+		"of weights and activations; sums and gradients of weights are fp32", "bf16|fp32",
+		"fp16: numbers below 6e-8 are lost in its five bits of exponent, so that gradients need a loss scale "
+		"that is searched for and steps that are thrown away; bf16 takes the same bytes, has the range of fp32 "
+		"and needs neither"),
 	FO_OPT_TEXT(R, device, "train.device", "HOW", "auto",
-		    "what computes: cpu; cuda, or cuda:N of several; auto: a CUDA device where one opens, else the processor"),
+		    "what computes: cpu; cuda, or cuda:N of several; auto: a CUDA device where one opens, else the "
+		    "processor"),
 	FO_OPT_INT(R, timed_every, "train.timed-every", "N", "16", 0, 1e9, "steps",
-		   "on a device the operations of every N-th step are timed, to say where time went; 0: of none. The processor times all"),
+		   "on a device the operations of every N-th step are timed, to say where time went; 0: of none. The "
+		   "processor times all"),
 	FO_OPT_ENUM(R, inputs_ahead, "train.inputs-ahead", "yes",
-		    "on a device: the next step's batch is copied there while a step runs. The processor copies none", "yes|no"),
+		    "on a device: the next step's batch is copied there while a step runs. The processor copies none",
+		    "yes|no"),
 	FO_OPT_INT(R, kernel_times, "train.kernel-times", "N", "0", 0, 1e6, "steps",
-		   "on a device every kernel of a process's first N steps is timed by CUPTI, into kernels.jsonl; the steps take longer; 0: of none"),
+		   "on a device every kernel of a process's first N steps is timed by CUPTI, into kernels.jsonl; the "
+		   "steps take longer; 0: of none"),
 	FO_OPT_ENUM(R, tune, "train.tune", "on",
-		    "on a device: algorithms of products are measured once and kept in the cache; kept: what the cache has, nothing is measured; off: "
-		    "the library's first proposals; long: those that are close run for seconds, as in a step",
+		    "on a device: algorithms of products are measured once and kept in the cache; kept: what the cache "
+		    "has, nothing is measured; off: the library's first proposals; long: those that are close run for "
+		    "seconds, as in a step",
 		    "on|kept|off|long"), /* enum fo_run_tune */
 	FO_OPT_REAL(R, lr, "optim.lr", "X", "6e-4", 0, 10, "", "peak learning rate of AdamW"),
 	FO_OPT_ENUM(R, schedule, "optim.schedule", "cosine", "how the learning rate falls after warm-up",
@@ -80,34 +93,42 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_REAL(R, eps, "optim.eps", "X", "1e-8", 0, 1, "", "AdamW: added to the root of the second moment"),
 	FO_OPT_REAL(R, weight_decay, "optim.weight-decay", "X", "0.1", 0, 10, "", "AdamW: decoupled decay of matrices"),
 	FO_OPT_ENUM(R, master, "optim.master", "fp32",
-		    "what bf16 weights are rounded from: an fp32 copy; that number split into the weight and a low half; or nothing", "fp32|split|none"),
+		    "what bf16 weights are rounded from: an fp32 copy; that number split into the weight and a low "
+		    "half; or nothing",
+		    "fp32|split|none"),
 	FO_OPT_ENUM(R, moments, "optim.moments", "fp32", "what AdamW's moments are stored in", "fp32|bf16"),
 	FO_OPT_ENUM(R, state, "optim.state", "given",
-		    "given: as optim.master and optim.moments say; else in their place exact: fp32 or split masters, the same numbers, as fits "
-		    "memory.budget; auto: then bf16 moments, then no masters too",
+		    "given: as optim.master and optim.moments say; else in their place exact: fp32 or split masters, "
+		    "the same numbers, as fits memory.budget; auto: then bf16 moments, then no masters too",
 		    "given|exact|auto"),
 	FO_OPT_ENUM(R, rounding, "optim.rounding", "stochastic",
-		    "of weights without a master and of bf16 moments: at random so that the mean is right, or nearest", "stochastic|nearest"),
+		    "of weights without a master and of bf16 moments: at random so that the mean is right, or nearest",
+		    "stochastic|nearest"),
 	FO_OPT_REAL(R, clip, "optim.clip", "X", "1.0", 0, 1e9, "", "bound on the global gradient norm; 0: none"),
 	FO_OPT_ENUM(R, clip_norm, "optim.clip-norm", "exact",
-		    "the norm that is bounded: this step's, or the step's before (no clipping in the first)", "exact|previous"),
+		    "the norm that is bounded: this step's, or the step's before (no clipping in the first)",
+		    "exact|previous"),
 	FO_OPT_INT(R, eval_every, "eval.every", "N", "100", 0, 1e9, "steps",
 		   "held-out loss every N steps and at the end; 0: never"),
 	FO_OPT_INT(R, eval_batches, "eval.batches", "N", "8", 1, 1e6, "micro-batches",
 		   "how much held-out text each evaluation reads"),
 	FO_OPT_ENUM(R, eval_packing, "eval.packing", "data",
-		    "how held-out documents are put into rows: as data.packing says, or one way for runs that shall be compared",
+		    "how held-out documents are put into rows: as data.packing says, or one way for runs that shall be "
+		    "compared",
 		    "data|packed|padded|bestfit|split"),
 	FO_OPT_INT(R, ckpt_every, "checkpoint.every", "N", "500", 0, 1e9, "steps",
 		   "checkpoint every N steps, and at the end (checkpoint.last); 0: only at the end"),
 	FO_OPT_INT(R, ckpt_keep, "checkpoint.keep", "N", "2", 0, 1e6, "", "newest checkpoints to keep; 0: all"),
 	FO_OPT_ENUM(R, ckpt_last, "checkpoint.last", "yes",
-		    "checkpoint at the end and when the run is stopped; no: those of checkpoint.every alone, so that with 0 no weights are ever saved",
+		    "checkpoint at the end and when the run is stopped; no: those of checkpoint.every alone, so that "
+		    "with 0 no weights are ever saved",
 		    "yes|no"),
 	FO_OPT_ENUM(R, ckpt_async, "checkpoint.async", "yes",
-		    "copy the state and write it while training goes on; no, or no memory for the copy: wait", "yes|no"),
+		    "copy the state and write it while training goes on; no, or no memory for the copy: wait",
+		    "yes|no"),
 	FO_OPT_ENUM(R, guard_nonfinite, "guard.nonfinite", "stop",
-		    "a loss or gradient that is not finite: stop, or leave the weights as they are and go on", "stop|skip"),
+		    "a loss or gradient that is not finite: stop, or leave the weights as they are and go on",
+		    "stop|skip"),
 	FO_OPT_ENUM(R, guard_spike, "guard.spike", "warn",
 		    "a loss far above the last ones: say so, skip the step, or go back and around its data",
 		    "off|warn|skip|rewind"),
@@ -119,10 +140,13 @@ const struct fo_opt fo_run_options[] = {
 		   "stop after this many skipped steps in a row, or returns to one checkpoint"),
 	FO_OPT_INT(R, log_every, "log.every", "N", "1", 1, 1e9, "steps",
 		   "a line every N steps where the output is no terminal"),
-	FO_OPT_OUTPUT(R, tensorboard, "report.tensorboard", "DIR", "",
-		    "scalars for TensorBoard into this folder; yes: into DIR/tensorboard of run.dir; empty or no: none", FO_OUTPUT_NEW_NAMES),
+	FO_OPT_OUTPUT(
+		R, tensorboard, "report.tensorboard", "DIR", "",
+		"scalars for TensorBoard into this folder; yes: into DIR/tensorboard of run.dir; empty or no: none",
+		FO_OUTPUT_NEW_NAMES),
 	FO_OPT_OUTPUT(R, prometheus, "report.prometheus", "FILE", "",
-		    "figures for Prometheus (node_exporter's textfile collector), renewed every second; empty: none", FO_OUTPUT_PROMETHEUS),
+		      "figures for Prometheus (node_exporter's textfile collector), renewed every second; empty: none",
+		      FO_OUTPUT_PROMETHEUS),
 	FO_OPT_TEXT(R, prompt, "sample.prompt", "TEXT", "",
 		    "what the sample at the end begins with; empty: the start of a document"),
 	FO_OPT_INT(R, sample_tokens, "sample.tokens", "N", "0", 0, 4096, "tokens",
@@ -134,50 +158,60 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_ENUM(R, merge_qkv, "pass.merge-qkv", "yes", "queries, keys and values from one product", "yes|no"),
 	FO_OPT_ENUM(R, merge_gate_up, "pass.merge-gate-up", "yes", "gate and up from one product", "yes|no"),
 	FO_OPT_INT_OR(R, fuse_loss, "pass.fuse-loss", "N|auto", "auto", 0, 1 << 24, "tokens",
-		      "head and loss by chunks of N tokens, so that all logits never exist; 0: at once; auto: 512 on the processor, on a device up to the whole "
-		      "micro-batch, as its memory allows",
+		      "head and loss by chunks of N tokens, so that all logits never exist; 0: at once; auto: 512 on "
+		      "the processor, on a device up to the whole micro-batch, as its memory allows",
 		      "auto"),
 	FO_OPT_ENUM(R, fuse_elementwise, "pass.fuse-elementwise", "yes",
-		    "additions with the norms behind them, and both gradients of a norm, in one walk over memory", "yes|no"),
+		    "additions with the norms behind them, and both gradients of a norm, in one walk over memory",
+		    "yes|no"),
 	FO_OPT_ENUM(R, fuse_rope, "pass.fuse-rope", "auto",
-		    "attention's gradients are turned back by rope before they are stored; auto: on a device, where that is predicted to be faster",
+		    "attention's gradients are turned back by rope before they are stored; auto: on a device, where "
+		    "that is predicted to be faster",
 		    "no|yes|auto"), /* enum fo_run_pass, here and where auto stands below */
-	FO_OPT_ENUM(R, recompute, "pass.recompute", "auto",
-		    "activations made again in backward: none, selective (norms, SwiGLU), full (a layer from its input), "
-		    "auto (the least work that fits memory.budget)",
-		    "auto|none|selective|full"),
+	FO_OPT_ENUM(
+		R, recompute, "pass.recompute", "auto",
+		"activations made again in backward: none, selective (norms, SwiGLU), full (a layer from its input), "
+		"auto (the least work that fits memory.budget)",
+		"auto|none|selective|full"),
 	FO_OPT_INT(R, recompute_layers, "pass.recompute-layers", "N", "0", 0, 10000, "layers",
 		   "selective and full: only in the first N layers; 0: in all"),
 	FO_OPT_INT(R, offload, "pass.offload", "N", "0", 0, 10000, "layers",
-		   "activations of the first N layers wait for backward in host memory; 0: none. For devices; auto does not choose it"),
+		   "activations of the first N layers wait for backward in host memory; 0: none. For devices; auto "
+		   "does not choose it"),
 	FO_OPT_ENUM(R, fused_optimizer, "pass.fused-optimizer", "yes", "one operation steps many tensors", "yes|no"),
 	FO_OPT_ENUM(R, optimizer_in_backward, "pass.optimizer-in-backward", "no",
 		    "update a layer's weights as soon as its gradients are complete: less memory", "yes|no"),
 	FO_OPT_ENUM(R, wgrad_lane, "pass.wgrad-lane", "auto",
-		    "products of weight gradients on a lane of their own beside the rest of backward: the same numbers. auto: on a device, where that is "
-		    "predicted to be faster",
+		    "products of weight gradients on a lane of their own beside the rest of backward: the same "
+		    "numbers. auto: on a device, where that is predicted to be faster",
 		    "no|yes|auto"),
 	FO_OPT_ENUM(R, fp8, "pass.fp8", "off",
-		    "factors of the layers' products in fp8: scales per tensor (current, or delayed by past maxima) or per row (hp: weight gradients keep their precision)",
+		    "factors of the layers' products in fp8: scales per tensor (current, or delayed by past maxima) or "
+		    "per row (hp: weight gradients keep their precision)",
 		    "off|current|delayed|rowwise|rowwise-hp"),
 	FO_OPT_INT(R, fp8_history, "pass.fp8-history", "N", "1024", 1, FO_FP8_HISTORY_MAX, "steps",
 		   "delayed: whose largest maximum makes the scale"),
 	FO_OPT_ENUM(R, fp8_precompute, "pass.fp8-scale-precompute", "no",
 		    "fp8: weights are scaled and cast once, behind their optimizer step, and kept", "no|yes"),
 	FO_OPT_ENUM(R, fp8_wgrad, "pass.fp8-wgrad", "fp8",
-		    "fp8: factors of weight gradients; bf16: as they are, unrounded (rowwise-hp has them so anyhow)", "fp8|bf16"),
+		    "fp8: factors of weight gradients; bf16: as they are, unrounded (rowwise-hp has them so anyhow)",
+		    "fp8|bf16"),
 	FO_OPT_ENUM(R, fp8_transposed, "pass.fp8-transposed", "no",
-		    "fp8, scales per tensor: casts write transposed copies too, so that every product has the form that Hopper's fp8 takes; "
-		    "wants pass.fp8-scale-precompute=yes",
+		    "fp8, scales per tensor: casts write transposed copies too, so that every product has the form "
+		    "that Hopper's fp8 takes; wants pass.fp8-scale-precompute=yes",
 		    "no|yes"),
 	FO_OPT_ENUM(R, fp8_fuse, "pass.fp8-fuse", "auto",
-		    "fp8=delayed: norms, SwiGLU and its backward cast what they make, which is then not stored by itself. auto: on a device, where that is "
-		    "predicted to be faster",
+		    "fp8=delayed: norms, SwiGLU and its backward cast what they make, which is then not stored by "
+		    "itself. auto: on a device, where that is predicted to be faster",
 		    "no|yes|auto"),
-	FO_OPT_INT(R, fp8_first, "pass.fp8-skip-first", "N", "0", 0, 10000, "layers", "fp8: the first N layers keep their precision"),
-	FO_OPT_INT(R, fp8_last, "pass.fp8-skip-last", "N", "0", 0, 10000, "layers", "fp8: the last N layers keep their precision"),
+	FO_OPT_INT(R, fp8_first, "pass.fp8-skip-first", "N", "0", 0, 10000, "layers",
+		   "fp8: the first N layers keep their precision"),
+	FO_OPT_INT(R, fp8_last, "pass.fp8-skip-last", "N", "0", 0, 10000, "layers",
+		   "fp8: the last N layers keep their precision"),
 	FO_OPT_ENUM(R, attention, "pass.attention", "flash",
-		    "flash: tiles, scores never leave the caches; eager: whole rows of probabilities in memory, what an untuned stack does", "flash|eager"),
+		    "flash: tiles, scores never leave the caches; eager: whole rows of probabilities in memory, what "
+		    "an untuned stack does",
+		    "flash|eager"),
 	FO_OPT_PATH(R, program_file, "program.file", "PATH", "",
 		    "run this dumped step program instead of lowering the model"),
 	FO_OPT_END
@@ -195,7 +229,8 @@ bool fo_run_device_parse(const char *text, enum fo_run_device *kind, int *index)
 	}
 	if (!strcmp(text, "cuda"))
 		return true;
-	if (strncmp(text, "cuda:", 5) || !*digits || strspn(digits, "0123456789") != strlen(digits) || strlen(digits) > 4)
+	if (strncmp(text, "cuda:", 5) || !*digits || strspn(digits, "0123456789") != strlen(digits) ||
+	    strlen(digits) > 4)
 		return false;
 	*index = atoi(digits);
 	return true;
@@ -220,44 +255,59 @@ fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 		fo_arena_fini(&a);
 	}
 	if (r->warmup > r->steps)
-		fo_opt_problem(s, "optim.warmup is %lld steps, longer than train.steps (%lld): shorten the warm-up, or leave it out for a tenth of the run",
+		fo_opt_problem(s,
+			       "optim.warmup is %lld steps, longer than train.steps (%lld): shorten the warm-up, or "
+			       "leave it out for a tenth of the run",
 			       (long long)r->warmup, (long long)r->steps);
 	enum fo_run_device kind;
 	int index;
 	if (!fo_run_device_parse(r->device, &kind, &index)) {
 		char shown[64];
-		fo_opt_problem(s, "train.device must be " FO_RUN_DEVICES ", got '%s'", fo_str_visible(shown, sizeof shown, r->device));
+		fo_opt_problem(s, "train.device must be " FO_RUN_DEVICES ", got '%s'",
+			       fo_str_visible(shown, sizeof shown, r->device));
 	}
 	if (r->metered_every == 1)
-		fo_opt_problem(s, "train.metered-every=1 leaves no step to be timed as it is: take 2 or more, or 0 for none");
+		fo_opt_problem(
+			s, "train.metered-every=1 leaves no step to be timed as it is: take 2 or more, or 0 for none");
 	if (r->precision == 1 && r->master != FO_MASTER_FP32)
-		fo_opt_problem(s, "optim.master=%s is about bf16 weights: with train.precision=fp32 the weights are the master",
-			       fo_master_name[r->master]);
+		fo_opt_problem(
+			s,
+			"optim.master=%s is about bf16 weights: with train.precision=fp32 the weights are the master",
+			fo_master_name[r->master]);
 	if (r->precision == 1 && r->state != FO_RUN_STATE_GIVEN)
-		fo_opt_problem(s, "optim.state=%s chooses what is stored beside bf16 weights: with train.precision=fp32 leave it out, and set "
-				  "optim.moments=bf16 where memory is short",
+		fo_opt_problem(s,
+			       "optim.state=%s chooses what is stored beside bf16 weights: with train.precision=fp32 "
+			       "leave it out, and set optim.moments=bf16 where memory is short",
 			       r->state == FO_RUN_STATE_AUTO ? "auto" : "exact");
 	if (r->fp8_precompute && !r->fp8)
-		fo_opt_problem(s, "pass.fp8-scale-precompute=yes is about fp8 products: choose a recipe with pass.fp8, or leave it out");
+		fo_opt_problem(s, "pass.fp8-scale-precompute=yes is about fp8 products: choose a recipe with pass.fp8, "
+				  "or leave it out");
 	if (r->fp8_transposed && ((r->fp8 != FO_FP8_CURRENT && r->fp8 != FO_FP8_DELAYED) || !r->fp8_precompute))
-		fo_opt_problem(s, "pass.fp8-transposed=yes is about scales per tensor and weights that are cast once: set pass.fp8=current or delayed, and "
-				  "pass.fp8-scale-precompute=yes");
+		fo_opt_problem(s, "pass.fp8-transposed=yes is about scales per tensor and weights that are cast once: "
+				  "set pass.fp8=current or delayed, and pass.fp8-scale-precompute=yes");
 	if (r->fp8_fuse == FO_RUN_PASS_YES && r->fp8 != FO_FP8_DELAYED)
-		fo_opt_problem(s, "pass.fp8-fuse=yes is about scales that are known before what is cast: set pass.fp8=delayed, or leave it out");
+		fo_opt_problem(s, "pass.fp8-fuse=yes is about scales that are known before what is cast: set "
+				  "pass.fp8=delayed, or leave it out");
 	if ((r->fp8_wgrad || r->fp8_first || r->fp8_last) && !r->fp8)
 		fo_opt_problem(s, "%s is about fp8 products: choose a recipe with pass.fp8, or leave it out",
-			       r->fp8_wgrad ? "pass.fp8-wgrad" : r->fp8_first ? "pass.fp8-skip-first" : "pass.fp8-skip-last");
+			       r->fp8_wgrad   ? "pass.fp8-wgrad"
+			       : r->fp8_first ? "pass.fp8-skip-first"
+					      : "pass.fp8-skip-last");
 	if (r->recompute_layers && r->recompute != FO_RUN_RECOMPUTE_SELECTIVE && r->recompute != FO_RUN_RECOMPUTE_FULL)
-		fo_opt_problem(s, "pass.recompute-layers says where pass.recompute=selective or full applies: choose one of them, or leave it out");
+		fo_opt_problem(s, "pass.recompute-layers says where pass.recompute=selective or full applies: choose "
+				  "one of them, or leave it out");
 	if (r->rows * r->seq > 1 << 28)
 		fo_opt_problem(s, "train.rows x data.seq is %lld tokens, at most 2^28 fit into a micro-batch",
 			       (long long)(r->rows * r->seq));
 	if (!r->optimizer_in_backward && r->clip > 0 && r->clip_norm == 0)
-		fo_opt_problem(s, "pass.optimizer-in-backward updates weights before this step's gradient norm is known: set "
-				  "optim.clip-norm=previous, or optim.clip=0");
+		fo_opt_problem(
+			s, "pass.optimizer-in-backward updates weights before this step's gradient norm is known: set "
+			   "optim.clip-norm=previous, or optim.clip=0");
 	if (!r->optimizer_in_backward && r->guard_nonfinite == FO_NONFINITE_SKIP)
-		fo_opt_problem(s, "pass.optimizer-in-backward updates weights before a gradient that is not finite is seen, so "
-				  "guard.nonfinite=skip cannot leave them as they were: set guard.nonfinite=stop");
+		fo_opt_problem(
+			s,
+			"pass.optimizer-in-backward updates weights before a gradient that is not finite is seen, so "
+			"guard.nonfinite=skip cannot leave them as they were: set guard.nonfinite=stop");
 	return fo_opt_finish(s);
 }
 
@@ -315,7 +365,9 @@ enum fo_numerics fo_run_precision(const struct fo_run *r)
 
 static struct fo_passes passes_of(const struct fo_run *r)
 {
-	static const int64_t recompute[] = { [FO_RUN_RECOMPUTE_SELECTIVE] = FO_RECOMPUTE_SELECTIVE, [FO_RUN_RECOMPUTE_FULL] = FO_RECOMPUTE_FULL };
+	static const int64_t recompute[] = {
+		[FO_RUN_RECOMPUTE_SELECTIVE] = FO_RECOMPUTE_SELECTIVE, [FO_RUN_RECOMPUTE_FULL] = FO_RECOMPUTE_FULL
+	};
 	bool rounds = r->master == FO_MASTER_NONE || r->moments == FO_MOMENTS_BF16;
 	struct fo_passes c = {
 		.merge_qkv = !r->merge_qkv,
@@ -373,10 +425,12 @@ static void put_value(size_t offset, int64_t value, bool is_switch, struct fo_st
 	fo_str_fini(&text);
 }
 
-void fo_run_contradicts(const struct fo_opt_set *s, const struct fo_run *r, const struct fo_passes *has, struct fo_str *out)
+void fo_run_contradicts(const struct fo_opt_set *s, const struct fo_run *r, const struct fo_passes *has,
+			struct fo_str *out)
 {
 #define AT(f) offsetof(struct fo_passes, f)
-	const bool given = r->state == FO_RUN_STATE_GIVEN, rounds = has->master == FO_MASTER_NONE || has->moments == FO_MOMENTS_BF16,
+	const bool given = r->state == FO_RUN_STATE_GIVEN,
+		   rounds = has->master == FO_MASTER_NONE || has->moments == FO_MOMENTS_BF16,
 		   repeats = r->recompute != FO_RUN_RECOMPUTE_AUTO;
 	const struct {
 		const char *key;
@@ -428,8 +482,8 @@ void fo_run_contradicts(const struct fo_opt_set *s, const struct fo_run *r, cons
 		put_value(row[i].at, asked, row[i].is_switch, out);
 	}
 	if (fo_opt_given(s, "optim.clip-norm") && r->clip > 0 && (r->clip_norm == 1) != (has->previous_norm != 0))
-		fo_str_printf(out, "%soptim.clip-norm is %s there, not %s", out->len ? "; " : "", has->previous_norm ? "previous" : "exact",
-			      r->clip_norm == 1 ? "previous" : "exact");
+		fo_str_printf(out, "%soptim.clip-norm is %s there, not %s", out->len ? "; " : "",
+			      has->previous_norm ? "previous" : "exact", r->clip_norm == 1 ? "previous" : "exact");
 }
 
 double fo_run_lr(const struct fo_run *r, int64_t step)

@@ -11,12 +11,19 @@ enum fo_schedule { FO_SCHEDULE_COSINE, FO_SCHEDULE_LINEAR, FO_SCHEDULE_WSD, FO_S
 enum fo_verify_at_start { FO_VERIFY_AT_START_OFF, FO_VERIFY_AT_START_SHORT, FO_VERIFY_AT_START_FULL };
 enum fo_nonfinite { FO_NONFINITE_STOP, FO_NONFINITE_SKIP };
 enum fo_run_state { FO_RUN_STATE_GIVEN, FO_RUN_STATE_EXACT, FO_RUN_STATE_AUTO };
-enum fo_run_recompute { FO_RUN_RECOMPUTE_AUTO, FO_RUN_RECOMPUTE_NONE, FO_RUN_RECOMPUTE_SELECTIVE, FO_RUN_RECOMPUTE_FULL };
+enum fo_run_recompute {
+	FO_RUN_RECOMPUTE_AUTO,
+	FO_RUN_RECOMPUTE_NONE,
+	FO_RUN_RECOMPUTE_SELECTIVE,
+	FO_RUN_RECOMPUTE_FULL
+};
 enum fo_run_tune { FO_RUN_TUNE_ON, FO_RUN_TUNE_KEPT, FO_RUN_TUNE_OFF, FO_RUN_TUNE_LONG };
 enum fo_run_device { FO_RUN_DEVICE_AUTO, FO_RUN_DEVICE_CPU, FO_RUN_DEVICE_CUDA };
-/* Of pass.fuse-loss: what is chosen (src/pass/choose.c), and the tokens of a chunk where nothing is to be chosen from, a processor. */
+/* Of pass.fuse-loss: what is chosen (src/pass/choose.c), and the tokens of a chunk where nothing is to be chosen from,
+ * a processor. */
 enum { FO_RUN_FUSE_LOSS_AUTO = -1, FO_RUN_FUSE_LOSS = 512 };
-/* Of passes that pay on a device only. Auto: no on the processor, on a device what is predicted to be faster (fo_pass_choose_run). */
+/* Of passes that pay on a device only. Auto: no on the processor, on a device what is predicted to be faster
+ * (fo_pass_choose_run). */
 enum fo_run_pass { FO_RUN_PASS_NO, FO_RUN_PASS_YES, FO_RUN_PASS_AUTO };
 #define FO_RUN_DEVICES "auto, cpu, cuda or cuda:N"
 enum fo_spike { FO_SPIKE_OFF, FO_SPIKE_WARN, FO_SPIKE_SKIP, FO_SPIKE_REWIND };
@@ -31,24 +38,24 @@ struct fo_run {
 	const char *dir;
 	int64_t seed, steps, rows, micro_batches, threads;
 	int64_t metered_every; /* 0: never */
-	int precision; /* 0 bf16, 1 fp32 */
-	const char *device;  /* FO_RUN_DEVICES */
-	int64_t timed_every; /* on a device; 0: never */
-	int64_t kernel_times; /* on a device: steps of a process; 0: none */
-	int tune;            /* on a device: enum fo_run_tune */
-	int inputs_ahead;    /* on a device: 0 yes, 1 no */
-	const char *affinity; /* "none", "cores", or a list of hardware threads */
-	int verify;    /* self-check at the start: enum fo_verify_at_start */
-	int master, moments; /* enum fo_master, fo_moments */
-	int rounding;        /* 0 stochastic, 1 nearest */
+	int precision;         /* 0 bf16, 1 fp32 */
+	const char *device;    /* FO_RUN_DEVICES */
+	int64_t timed_every;   /* on a device; 0: never */
+	int64_t kernel_times;  /* on a device: steps of a process; 0: none */
+	int tune;              /* on a device: enum fo_run_tune */
+	int inputs_ahead;      /* on a device: 0 yes, 1 no */
+	const char *affinity;  /* "none", "cores", or a list of hardware threads */
+	int verify;            /* self-check at the start: enum fo_verify_at_start */
+	int master, moments;   /* enum fo_master, fo_moments */
+	int rounding;          /* 0 stochastic, 1 nearest */
 	double lr, final_lr, decay_share, beta1, beta2, eps, weight_decay, clip;
 	int clip_norm; /* 0 exact, 1 previous */
 	int schedule;
 	int64_t warmup;
 	int eval_packing; /* 0 as packing, else 1 + packing */
 	int64_t eval_every, eval_batches, ckpt_every, ckpt_keep, log_every;
-	int ckpt_async;                  /* 0 yes, 1 no */
-	int ckpt_last;                   /* 0 yes, 1 no */
+	int ckpt_async;                   /* 0 yes, 1 no */
+	int ckpt_last;                    /* 0 yes, 1 no */
 	int guard_nonfinite, guard_spike; /* enum fo_nonfinite, fo_spike */
 	double guard_spike_z;
 	int64_t guard_spike_window, guard_limit;
@@ -57,19 +64,20 @@ struct fo_run {
 	int64_t sample_tokens;
 	const char *program_file;
 	int64_t memory_limit;
-	int state;                    /* enum fo_run_state: who says master and moments */
-	int64_t memory_budget;        /* 0: as memory_limit and the machine say */
-	int64_t batch_rows;           /* 0: rows x micro_batches; else the step's rows, whose split is chosen (src/pass/choose.c) */
+	int state;             /* enum fo_run_state: who says master and moments */
+	int64_t memory_budget; /* 0: as memory_limit and the machine say */
+	int64_t batch_rows; /* 0: rows x micro_batches; else the step's rows, whose split is chosen (src/pass/choose.c)
+			     */
 	int merge_qkv, merge_gate_up; /* passes: 0 yes, 1 no */
 	int64_t fuse_loss;            /* tokens of a chunk; 0: no; FO_RUN_FUSE_LOSS_AUTO */
 	int fuse_elementwise;
-	int fuse_rope;                /* enum fo_run_pass */
-	int recompute;                /* enum fo_run_recompute */
-	int64_t recompute_layers;     /* the first ones; 0: all */
-	int fused_optimizer;          /* 0 yes, 1 no */
-	int optimizer_in_backward;    /* 0 yes, 1 no */
-	int wgrad_lane;               /* enum fo_run_pass */
-	int fp8;                      /* enum fo_fp8 */
+	int fuse_rope;             /* enum fo_run_pass */
+	int recompute;             /* enum fo_run_recompute */
+	int64_t recompute_layers;  /* the first ones; 0: all */
+	int fused_optimizer;       /* 0 yes, 1 no */
+	int optimizer_in_backward; /* 0 yes, 1 no */
+	int wgrad_lane;            /* enum fo_run_pass */
+	int fp8;                   /* enum fo_fp8 */
 	int64_t fp8_history;
 	int fp8_precompute; /* 0 no, 1 yes */
 	int fp8_wgrad;      /* enum fo_fp8_wgrad */
@@ -77,13 +85,13 @@ struct fo_run {
 	int fp8_fuse;       /* enum fo_run_pass */
 	int64_t fp8_first, fp8_last;
 	int64_t offload; /* layers */
-	int attention;      /* enum fo_attention */
+	int attention;   /* enum fo_attention */
 };
 
 extern const struct fo_opt fo_run_options[];
 
-/* A command's own flags behind the run's: fills `rows` (FO_RUN_ROWS_MAX of them) with fo_run_options and then `extra`. The
- * command's struct begins with a struct fo_run. */
+/* A command's own flags behind the run's: fills `rows` (FO_RUN_ROWS_MAX of them) with fo_run_options and then `extra`.
+ * The command's struct begins with a struct fo_run. */
 enum { FO_RUN_ROWS_MAX = 128 };
 void fo_run_options_with(struct fo_opt *rows, const struct fo_opt *extra);
 /* FO_RUN_DEVICES; false for another text. index: N, 0 where none is named. */
@@ -95,11 +103,14 @@ FO_CHECKED fo_status fo_run_model(const struct fo_run *r, struct fo_model *m);
 enum fo_numerics fo_run_precision(const struct fo_run *r);
 /* What is left to choose (auto) is as if nothing had to be saved: fo_pass_choose_run (src/pass) chooses. */
 struct fo_lowering fo_run_lowering(const struct fo_run *r, enum fo_mode mode);
-/* Appends to `out` what options that were given say against the passes of a program made elsewhere: "pass.fp8 is rowwise there, not
- * off; ...". Choices that are left open (auto), and what says nothing about these passes, contradict nothing. */
-void fo_run_contradicts(const struct fo_opt_set *s, const struct fo_run *r, const struct fo_passes *has, struct fo_str *out);
-/* Learning rate of step `step` (0-based): linear warm-up to lr, then the schedule down to lr x final_lr at the last step.
- * cosine: Loshchilov and Hutter 2017; wsd (warm-up, stable, decay): constant, then linear over the last decay_share. */
+/* Appends to `out` what options that were given say against the passes of a program made elsewhere: "pass.fp8 is
+ * rowwise there, not off; ...". Choices that are left open (auto), and what says nothing about these passes, contradict
+ * nothing. */
+void fo_run_contradicts(const struct fo_opt_set *s, const struct fo_run *r, const struct fo_passes *has,
+			struct fo_str *out);
+/* Learning rate of step `step` (0-based): linear warm-up to lr, then the schedule down to lr x final_lr at the last
+ * step. cosine: Loshchilov and Hutter 2017; wsd (warm-up, stable, decay): constant, then linear over the last
+ * decay_share. */
 double fo_run_lr(const struct fo_run *r, int64_t step);
 
 #endif

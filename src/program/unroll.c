@@ -1,8 +1,8 @@
 /* Unrolling: operation instances in issue order, live ranges, and the waits that data demands.
  *
- * Each buffer instance has at most one live generation. Its accesses so far (rectangle, lane, reads or writes) are kept in a
- * list; a new access waits for every overlapping one that it conflicts with. Lanes are in order, so one number per lane, the
- * newest instance there, is enough. */
+ * Each buffer instance has at most one live generation. Its accesses so far (rectangle, lane, reads or writes) are kept
+ * in a list; a new access waits for every overlapping one that it conflicts with. Lanes are in order, so one number per
+ * lane, the newest instance there, is enough. */
 #include "program/program.h"
 
 #include <stdlib.h>
@@ -253,7 +253,8 @@ static fo_status visit_all(struct walk *w)
 				       p->buf[l->buf].name, l->layer);
 		const struct fo_op *first = fo_instance_op(p, u, l->first);
 		/* Of the two forms that a repeated cast writes backward may want one. */
-		bool other = first->phase == FO_RECOMPUTE && (first->kind == FO_OP_fp8_cast_t || fo_op_fp8_step(first->kind) >= 0);
+		bool other = first->phase == FO_RECOMPUTE &&
+			     (first->kind == FO_OP_fp8_cast_t || fo_op_fp8_step(first->kind) >= 0);
 		if (!l->persists && !l->reads && !l->again && !other)
 			u->dead_stores++;
 	}
@@ -290,8 +291,8 @@ void fo_unrolled_fini(struct fo_unrolled *u)
 
 void fo_prune_waits(const struct fo_program *p, struct fo_unrolled *u)
 {
-	/* known[l]: the newest instance of each lane that is certain to have finished once lane l has reached the present. at[i]:
-	 * the same once instance i has finished. */
+	/* known[l]: the newest instance of each lane that is certain to have finished once lane l has reached the
+	 * present. at[i]: the same once instance i has finished. */
 	int32_t(*at)[FO_LANE_COUNT] = fo_xmalloc((size_t)(u->n + 1) * sizeof *at), known[FO_LANE_COUNT][FO_LANE_COUNT];
 	memset(known, -1, sizeof known);
 	for (int i = 0; i < u->n; i++) {

@@ -108,8 +108,10 @@ static fo_status check_homes(const struct fo_program *p)
 		const int16_t buf[] = { pr->weight, pr->master, pr->m, pr->v, pr->grad };
 		for (int k = 0; k < 5; k++) {
 			int home = k == 0 ? FO_HOME_PARAM : k < 4 ? FO_HOME_STATE : FO_HOME_GRAD;
-			if (buf[k] < 0 ? k == 0 : p->buf[buf[k]].home != home || p->buf[buf[k]].dtype == FO_I32 ||
-						 (k != 1 && p->buf[buf[k]].dtype == FO_I16) || fo_dtype_fp8(p->buf[buf[k]].dtype))
+			if (buf[k] < 0 ? k == 0
+				       : p->buf[buf[k]].home != home || p->buf[buf[k]].dtype == FO_I32 ||
+						 (k != 1 && p->buf[buf[k]].dtype == FO_I16) ||
+						 fo_dtype_fp8(p->buf[buf[k]].dtype))
 				return fo_fail(FO_EBUG,
 					       "parameter '%s': its weight, state or gradient has no buffer, or one of "
 					       "another kind",

@@ -13,10 +13,22 @@
 
 void fo_prometheus_init(struct fo_prometheus *p)
 {
-	*p = (struct fo_prometheus){ .threads = -1, .steps_planned = -1, .eval_loss = NAN, .eval_step = NAN, .planned_bytes = NAN,
-				     .measured_bytes = NAN, .peak_flop_s = NAN, .checkpoint_time = NAN, .checkpoint_step = NAN,
-				     .machine = { .seconds = NAN, .steal = NAN, .clock_hz = NAN, .throttles = NAN, .limited_s = NAN,
-						  .joules = NAN, .load = NAN } };
+	*p = (struct fo_prometheus){ .threads = -1,
+				     .steps_planned = -1,
+				     .eval_loss = NAN,
+				     .eval_step = NAN,
+				     .planned_bytes = NAN,
+				     .measured_bytes = NAN,
+				     .peak_flop_s = NAN,
+				     .checkpoint_time = NAN,
+				     .checkpoint_step = NAN,
+				     .machine = { .seconds = NAN,
+						  .steal = NAN,
+						  .clock_hz = NAN,
+						  .throttles = NAN,
+						  .limited_s = NAN,
+						  .joules = NAN,
+						  .load = NAN } };
 }
 
 void fo_prometheus_step(struct fo_prometheus *p, int64_t step, const double value[FO_STEP_FIELD_COUNT])
@@ -74,7 +86,8 @@ static void head(struct fo_str *out, const char *name, const char *type, const c
 }
 
 /* label: a second label's name and value; NULL: only the run's. */
-static void sample(struct fo_str *out, const struct fo_prometheus *p, const char *name, const char *label, const char *text, double v)
+static void sample(struct fo_str *out, const struct fo_prometheus *p, const char *name, const char *label,
+		   const char *text, double v)
 {
 	fo_str_printf(out, "flatout_%s{run=", name);
 	put_value(out, p->run);
@@ -89,7 +102,8 @@ static void sample(struct fo_str *out, const struct fo_prometheus *p, const char
 	fo_str_puts(out, "\n");
 }
 
-static void one(struct fo_str *out, const struct fo_prometheus *p, const char *name, const char *type, const char *help, double v)
+static void one(struct fo_str *out, const struct fo_prometheus *p, const char *name, const char *type, const char *help,
+		double v)
 {
 	if (!isfinite(v))
 		return;
@@ -102,7 +116,7 @@ static void put_info(struct fo_str *out, const struct fo_prometheus *p)
 	const struct {
 		const char *key, *text;
 	} label[] = { { "version", p->version }, { "commit", p->commit }, { "model", p->model },
-		      { "cpu", p->cpu },	 { "isa", p->isa },	  { "dtype", p->dtype } };
+		      { "cpu", p->cpu },         { "isa", p->isa },       { "dtype", p->dtype } };
 	head(out, "run_info", "gauge", "What runs; always 1.");
 	fo_str_puts(out, "flatout_run_info{run=");
 	put_value(out, p->run);
@@ -118,21 +132,28 @@ void fo_prometheus_text(const struct fo_prometheus *p, struct fo_str *out)
 	static const struct {
 		enum fo_step_field field;
 		const char *rule;
-	} rule[] = { { FO_STEP_MFU, "mfu" },	   { FO_STEP_MFU_CAUSAL, "mfu_causal" }, { FO_STEP_MFU_DOCUMENT, "mfu_document" },
-		     { FO_STEP_MFU_6N, "mfu_6n" }, { FO_STEP_HFU, "hfu" } };
+	} rule[] = { { FO_STEP_MFU, "mfu" },
+		     { FO_STEP_MFU_CAUSAL, "mfu_causal" },
+		     { FO_STEP_MFU_DOCUMENT, "mfu_document" },
+		     { FO_STEP_MFU_6N, "mfu_6n" },
+		     { FO_STEP_HFU, "hfu" } };
 	put_info(out, p);
 	/* A run that goes back to a checkpoint has done fewer steps than before: no counter. */
 	one(out, p, "step", "gauge", "Optimizer steps done.", (double)p->step);
-	one(out, p, "steps_planned", "gauge", "Optimizer steps of the whole run.", p->steps_planned < 0 ? NAN : (double)p->steps_planned);
+	one(out, p, "steps_planned", "gauge", "Optimizer steps of the whole run.",
+	    p->steps_planned < 0 ? NAN : (double)p->steps_planned);
 	one(out, p, "threads", "gauge", "Threads of the compute lane.", p->threads < 0 ? NAN : (double)p->threads);
 	one(out, p, "tokens", "gauge", "Tokens with loss that the weights were trained on.", p->tokens);
 	one(out, p, "loss_nats", "gauge", "Training loss of the last step, nats per token.", last_of(p, FO_STEP_LOSS));
-	one(out, p, "held_out_loss_nats", "gauge", "Held-out loss of the last evaluation, nats per token.", p->eval_loss);
+	one(out, p, "held_out_loss_nats", "gauge", "Held-out loss of the last evaluation, nats per token.",
+	    p->eval_loss);
 	one(out, p, "held_out_step", "gauge", "Step of the last evaluation.", p->eval_step);
-	one(out, p, "gradient_norm", "gauge", "Global gradient norm of the last step, before clipping.", last_of(p, FO_STEP_GRAD_NORM));
+	one(out, p, "gradient_norm", "gauge", "Global gradient norm of the last step, before clipping.",
+	    last_of(p, FO_STEP_GRAD_NORM));
 	one(out, p, "learning_rate", "gauge", "Learning rate of the last step.", last_of(p, FO_STEP_LR));
 	one(out, p, "last_step_seconds", "gauge", "Time of the last step.", last_of(p, FO_STEP_SECONDS));
-	one(out, p, "median_step_seconds", "gauge", "Median time of the newest 64 steps, unfiltered.", median_of(p, FO_STEP_SECONDS));
+	one(out, p, "median_step_seconds", "gauge", "Median time of the newest 64 steps, unfiltered.",
+	    median_of(p, FO_STEP_SECONDS));
 	one(out, p, "tokens_per_second", "gauge", "Tokens with loss per second, median of the newest 64 steps.",
 	    median_of(p, FO_STEP_TOKENS_PER_SECOND));
 	bool headed = false;
@@ -141,19 +162,22 @@ void fo_prometheus_text(const struct fo_prometheus *p, struct fo_str *out)
 		if (isnan(v))
 			continue;
 		if (!headed)
-			head(out, "mfu_ratio", "gauge", "Model FLOPs utilisation by rule, median of the newest 64 steps.");
+			head(out, "mfu_ratio", "gauge",
+			     "Model FLOPs utilisation by rule, median of the newest 64 steps.");
 		headed = true;
 		sample(out, p, "mfu_ratio", "rule", rule[i].rule, v);
 	}
 	one(out, p, "peak_flop_per_second", "gauge", "Denominator of the utilisation.", p->peak_flop_s);
 	one(out, p, "memory_planned_bytes", "gauge", "Memory that the run planned.", p->planned_bytes);
-	one(out, p, "memory_measured_bytes", "gauge", "Peak anonymous resident memory beyond what the process had before.",
-	    p->measured_bytes);
+	one(out, p, "memory_measured_bytes", "gauge",
+	    "Peak anonymous resident memory beyond what the process had before.", p->measured_bytes);
 	one(out, p, "checkpoint_step", "gauge", "Step of the newest whole checkpoint.", p->checkpoint_step);
-	one(out, p, "checkpoint_timestamp_seconds", "gauge", "Unix time of the newest whole checkpoint.", p->checkpoint_time);
+	one(out, p, "checkpoint_timestamp_seconds", "gauge", "Unix time of the newest whole checkpoint.",
+	    p->checkpoint_time);
 	one(out, p, "skipped_steps", "gauge", "Steps that a guard refused.", p->skipped);
 	one(out, p, "rewinds", "gauge", "Times that a guard went back to a checkpoint.", p->rewinds);
-	one(out, p, "machine_steal_ratio", "gauge", "Share of the processors' time that went to other guests.", p->machine.steal);
+	one(out, p, "machine_steal_ratio", "gauge", "Share of the processors' time that went to other guests.",
+	    p->machine.steal);
 	one(out, p, "machine_clock_hertz", "gauge", "Mean clock of the processors.", p->machine.clock_hz);
 	one(out, p, "step_timestamp_seconds", "gauge", "Unix time of the last step's end.", last_of(p, FO_STEP_TIME));
 }

@@ -1,9 +1,11 @@
-/* A run's figures as a text file for Prometheus: what node_exporter's textfile collector reads (a folder of *.prom files).
+/* A run's figures as a text file for Prometheus: what node_exporter's textfile collector reads (a folder of *.prom
+ * files).
  *
- * The format is Prometheus' text exposition format 0.0.4 (prometheus.io/docs/instrumenting/exposition_formats): HELP and TYPE
- * before each metric, base units in names, label values escaped. The file is written beside its place and renamed, so that a
- * reader sees the old or the new one and never half of one. It is not flushed to the disk: after a power cut its figures would be
- * of no use. Times are Unix times, as Prometheus wants them: an age is `time() - metric` where it is asked for. */
+ * The format is Prometheus' text exposition format 0.0.4 (prometheus.io/docs/instrumenting/exposition_formats): HELP
+ * and TYPE before each metric, base units in names, label values escaped. The file is written beside its place and
+ * renamed, so that a reader sees the old or the new one and never half of one. It is not flushed to the disk: after a
+ * power cut its figures would be of no use. Times are Unix times, as Prometheus wants them: an age is `time() - metric`
+ * where it is asked for. */
 #ifndef FO_RECORD_PROMETHEUS_H
 #define FO_RECORD_PROMETHEUS_H
 
@@ -16,17 +18,17 @@ enum { FO_PROMETHEUS_STEPS = 64 };
 struct fo_prometheus {
 	/* What the labels of flatout_run_info say; run is a label of every metric. Borrowed, NULL is "". */
 	const char *run, *version, *commit, *model, *cpu, *isa, *dtype;
-	int64_t threads, steps_planned;   /* -1: not known */
-	int64_t step;                     /* done */
-	double tokens;                    /* with loss, in all */
-	double eval_loss, eval_step;      /* NAN: none yet */
+	int64_t threads, steps_planned;                    /* -1: not known */
+	int64_t step;                                      /* done */
+	double tokens;                                     /* with loss, in all */
+	double eval_loss, eval_step;                       /* NAN: none yet */
 	double planned_bytes, measured_bytes, peak_flop_s; /* NAN: not known */
 	double checkpoint_time, checkpoint_step;           /* NAN: none yet */
 	double skipped, rewinds;
-	struct fo_state_use machine;      /* since the last look */
+	struct fo_state_use machine; /* since the last look */
 	/* Rows of the newest steps, a ring. */
 	double recent[FO_PROMETHEUS_STEPS][FO_STEP_FIELD_COUNT];
-	int64_t seen;                     /* steps ever put there */
+	int64_t seen; /* steps ever put there */
 };
 void fo_prometheus_init(struct fo_prometheus *p); /* everything unknown */
 void fo_prometheus_step(struct fo_prometheus *p, int64_t step, const double value[FO_STEP_FIELD_COUNT]);

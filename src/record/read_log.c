@@ -1,5 +1,5 @@
-/* log.jsonl, line by line. Lines of steps, of which there may be millions, are scanned by hand: one pass, no allocation. The few
- * others are read with jansson. */
+/* log.jsonl, line by line. Lines of steps, of which there may be millions, are scanned by hand: one pass, no
+ * allocation. The few others are read with jansson. */
 #include "record/record.h"
 #include "base/fs.h"
 
@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 const char *const fo_step_field_name[FO_STEP_FIELD_COUNT] = {
-	"loss",     "grad_norm",    "lr",           "seconds", "data_seconds", "tokens",  "loss_tokens", "tokens_per_second",
-	"mfu",      "mfu_causal",   "mfu_document", "mfu_6n",  "hfu",          "metered", "time",        "clock",
+	"loss", "grad_norm",  "lr",           "seconds", "data_seconds", "tokens",  "loss_tokens", "tokens_per_second",
+	"mfu",  "mfu_causal", "mfu_document", "mfu_6n",  "hfu",          "metered", "time",        "clock",
 };
 
 enum { LINE_BYTES = 1 << 20, STEPS_MAX = 1 << 24, EVENTS_MAX = 1 << 20 };
@@ -58,11 +58,12 @@ static bool string(struct scan *s, const char **text, size_t *len)
 	return true;
 }
 
-/* Up to 19 digits and a power of ten up to 22, when the digits are below 2^53: both are exact doubles, so one multiplication or
- * division rounds right (W. D. Clinger, How to read floating point numbers accurately, 1990). Else the C library reads it. */
+/* Up to 19 digits and a power of ten up to 22, when the digits are below 2^53: both are exact doubles, so one
+ * multiplication or division rounds right (W. D. Clinger, How to read floating point numbers accurately, 1990). Else
+ * the C library reads it. */
 static bool number(struct scan *s, double *out)
 {
-	static const double ten[] = { 1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,	1e7,  1e8,  1e9,  1e10, 1e11,
+	static const double ten[] = { 1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
 				      1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22 };
 	const char *begin = s->p, *p = begin, *end = s->end;
 	bool minus = p < end && *p == '-';
@@ -275,8 +276,10 @@ static const char *text_of(struct fo_record *r, const json_t *o, const char *key
 }
 
 /* Room for one more of an array of events; false: there are too many. */
-#define ADD(r, list, n, cap) \
-	((r)->n < EVENTS_MAX ? (fo_array_room(&(r)->list, &(r)->cap, (size_t)(r)->n, sizeof *(r)->list), &(r)->list[(r)->n++]) : NULL)
+#define ADD(r, list, n, cap)                                                                                       \
+	((r)->n < EVENTS_MAX                                                                                       \
+		 ? (fo_array_room(&(r)->list, &(r)->cap, (size_t)(r)->n, sizeof *(r)->list), &(r)->list[(r)->n++]) \
+		 : NULL)
 
 static bool add_eval(struct fo_record *r, const json_t *o, int64_t step)
 {
@@ -460,7 +463,8 @@ static fo_status one_line(struct fo_record *r, const char *text, size_t n)
 {
 	struct line l;
 	r->lines++;
-	if (!scan_line(text, n, &l) || !l.event || !(l.step >= 0 && l.step <= STEP_NUMBER_MAX && l.step == floor(l.step))) {
+	if (!scan_line(text, n, &l) || !l.event ||
+	    !(l.step >= 0 && l.step <= STEP_NUMBER_MAX && l.step == floor(l.step))) {
 		note_bad(r);
 		return FO_OK;
 	}
@@ -484,8 +488,8 @@ static fo_status one_line(struct fo_record *r, const char *text, size_t n)
 
 /* ---- the file ---- */
 
-/* Takes whole lines off the front of buf; returns the bytes that are left, moved to its front. *skip: inside a line that is too
- * long, which has been counted already. */
+/* Takes whole lines off the front of buf; returns the bytes that are left, moved to its front. *skip: inside a line
+ * that is too long, which has been counted already. */
 static fo_status take_lines(struct fo_record *r, char *buf, size_t *have, bool *skip)
 {
 	size_t at = 0;

@@ -61,7 +61,8 @@ double fo_record_mean_flop(const struct fo_record *r, enum fo_step_field f)
 	double sum = 0;
 	int64_t n = 0;
 	for (int64_t i = 0; i < r->step.n; i++) {
-		double flop = fo_record_value(&r->step, f, i) * fo_record_value(&r->step, FO_STEP_SECONDS, i) * fo_record_peak_of(r, i);
+		double flop = fo_record_value(&r->step, f, i) * fo_record_value(&r->step, FO_STEP_SECONDS, i) *
+			      fo_record_peak_of(r, i);
 		sum += flop > 0 ? flop : 0;
 		n += flop > 0;
 	}
@@ -100,7 +101,8 @@ static void read_options(struct fo_record *r, const json_t *options)
 	r->option = fo_arena_alloc(&r->arena, (json_object_size(options) + 1) * sizeof *r->option);
 	json_object_foreach((json_t *)options, key, o)
 		r->option[r->options++] = (struct fo_record_option){ .key = fo_arena_strdup(&r->arena, key),
-								     .value = value_text(r, json_object_get(o, "value")),
+								     .value = value_text(r,
+											 json_object_get(o, "value")),
 								     .origin = text_at(r, o, "origin"),
 								     .where = text_at(r, o, "where") };
 }
@@ -185,7 +187,8 @@ static fo_status read_log(struct fo_record *r, const char *path)
 	fo_status st = fo_record_read_log(r, fd, path);
 	close(fd);
 	if (st == FO_OK && r->bad_lines && r->bad_lines == r->lines)
-		st = fo_fail(FO_EFORMAT, "'%s' is no log: none of its %lld lines is an event", path, (long long)r->lines);
+		st = fo_fail(FO_EFORMAT, "'%s' is no log: none of its %lld lines is an event", path,
+			     (long long)r->lines);
 	return st;
 }
 
@@ -211,9 +214,10 @@ static fo_status read_program(struct fo_record *r, const char *path)
 static fo_status needs_program(const struct fo_record *r, const char *path)
 {
 	const struct fo_record_file *p = &r->file[FO_RECORD_PROGRAM];
-	return p->state == FO_RECORD_WHOLE ? FO_OK
-					   : fo_fail(FO_EFORMAT, "'%s' cannot be read without its program: '%s' is %s", path, p->path,
-						     p->state == FO_RECORD_ABSENT ? "not there" : "damaged");
+	return p->state == FO_RECORD_WHOLE
+		       ? FO_OK
+		       : fo_fail(FO_EFORMAT, "'%s' cannot be read without its program: '%s' is %s", path, p->path,
+				 p->state == FO_RECORD_ABSENT ? "not there" : "damaged");
 }
 
 static fo_status another_program(const struct fo_record *r, const char *path)
@@ -243,7 +247,8 @@ static fo_status read_metered(struct fo_record *r, const char *path)
 }
 
 /* A file that is not there is no mistake; one that cannot be read, or is not what it should be, keeps its sentence. */
-static void open_file(struct fo_record *r, enum fo_record_file_id id, fo_status (*read_it)(struct fo_record *, const char *))
+static void open_file(struct fo_record *r, enum fo_record_file_id id,
+		      fo_status (*read_it)(struct fo_record *, const char *))
 {
 	struct fo_record_file *f = &r->file[id];
 	struct stat st;
@@ -261,13 +266,28 @@ static void open_file(struct fo_record *r, enum fo_record_file_id id, fo_status 
 static void begin(struct fo_record *r, const char *dir)
 {
 	static const char *const name[] = { "run.json", "log.jsonl", "program.txt", "timeline.fot", FO_METERED_FILE };
-	*r = (struct fo_record){ .started = "", .version = "", .commit = "", .compiler = "", .passes = "", .cpu = "", .isa = "",
-				 .peak_source = "", .affinity = "", .governor = "", .tokenizer_checksum = "",
-				 .train_checksum = "", .val_checksum = "", .program_hash = "", .threads = -1, .processors = -1, .seed = -1,
+	*r = (struct fo_record){ .started = "",
+				 .version = "",
+				 .commit = "",
+				 .compiler = "",
+				 .passes = "",
+				 .cpu = "",
+				 .isa = "",
+				 .peak_source = "",
+				 .affinity = "",
+				 .governor = "",
+				 .tokenizer_checksum = "",
+				 .train_checksum = "",
+				 .val_checksum = "",
+				 .program_hash = "",
+				 .threads = -1,
+				 .processors = -1,
+				 .seed = -1,
 				 .peak_flop_s = NAN };
 	r->dir = fo_arena_strdup(&r->arena, dir);
 	for (int i = 0; i < FO_RECORD_FILES; i++)
-		r->file[i] = (struct fo_record_file){ .path = fo_arena_printf(&r->arena, "%s/%s", dir, name[i]), .why = "" };
+		r->file[i] = (struct fo_record_file){ .path = fo_arena_printf(&r->arena, "%s/%s", dir, name[i]),
+						      .why = "" };
 }
 
 fo_status fo_record_open(struct fo_record *r, const char *dir, unsigned with)
@@ -276,10 +296,12 @@ fo_status fo_record_open(struct fo_record *r, const char *dir, unsigned with)
 	if (stat(dir, &st))
 		return fo_fs_refuse("open", dir, errno);
 	begin(r, dir);
-	if (!S_ISDIR(st.st_mode) || (!fo_fs_exists(r->file[FO_RECORD_RUN_JSON].path) && !fo_fs_exists(r->file[FO_RECORD_LOG].path))) {
+	if (!S_ISDIR(st.st_mode) ||
+	    (!fo_fs_exists(r->file[FO_RECORD_RUN_JSON].path) && !fo_fs_exists(r->file[FO_RECORD_LOG].path))) {
 		fo_record_fini(r);
-		return fo_hint(fo_fail(FO_EARG, "'%s' is not a run directory: it has neither run.json nor log.jsonl", dir),
-			       "name the folder that run.dir said");
+		return fo_hint(
+			fo_fail(FO_EARG, "'%s' is not a run directory: it has neither run.json nor log.jsonl", dir),
+			"name the folder that run.dir said");
 	}
 	open_file(r, FO_RECORD_RUN_JSON, read_run);
 	open_file(r, FO_RECORD_LOG, read_log);
@@ -338,7 +360,8 @@ bool fo_record_profile_total(const struct fo_record *r, struct fo_profile *out)
 	for (uint64_t from = 0, to; from < all.n; from = to) {
 		for (to = from; to < all.n && all.span[to].step == all.span[from].step;)
 			to++;
-		if (fo_timeline_ran(&r->timeline.t, all.span[from].step, all.span[from].begin_ns, all.span[to - 1].end_ns) != whole)
+		if (fo_timeline_ran(&r->timeline.t, all.span[from].step, all.span[from].begin_ns,
+				    all.span[to - 1].end_ns) != whole)
 			continue;
 		c->n = to;
 		fo_profile_add_step(out, &t, &r->program, &r->unrolled, all.span[from].step, all.span[from].begin_ns,

@@ -1,16 +1,18 @@
 /* A run directory, read: what a training run left about itself (docs/formats.md has the files).
  *
- * Everything here comes from outside: files may be cut, damaged or from another version. Each file is told apart as absent,
- * whole or damaged (struct fo_record_file); a damaged one is no error of fo_record_open, its sentence is kept. Unknown events
- * and fields are ignored, a field of the wrong type is as if it were not there. Figures that are not there are NAN.
+ * Everything here comes from outside: files may be cut, damaged or from another version. Each file is told apart as
+ * absent, whole or damaged (struct fo_record_file); a damaged one is no error of fo_record_open, its sentence is kept.
+ * Unknown events and fields are ignored, a field of the wrong type is as if it were not there. Figures that are not
+ * there are NAN.
  *
- * The log repeats steps: a run that was resumed goes on from its last checkpoint, one that went back (guard.spike=rewind) from
- * an earlier one. Here the newest wins: when step s comes again, what the log said of s and later steps before is dropped,
- * and counted (undone_steps, undone_seconds). Guard events, starts, ends and machine states are history and stay. So steps are strictly
- * ascending, and a step that was skipped has no row.
+ * The log repeats steps: a run that was resumed goes on from its last checkpoint, one that went back
+ * (guard.spike=rewind) from an earlier one. Here the newest wins: when step s comes again, what the log said of s and
+ * later steps before is dropped, and counted (undone_steps, undone_seconds). Guard events, starts, ends and machine
+ * states are history and stay. So steps are strictly ascending, and a step that was skipped has no row.
  *
- * The log is read line by line in pieces of 1 MiB: memory is 8 bytes per step and field that occurs. A line without its line
- * feed at the end is what a kill or power cut leaves (or a run that is writing just now): it is ignored and `torn` is set.
+ * The log is read line by line in pieces of 1 MiB: memory is 8 bytes per step and field that occurs. A line without its
+ * line feed at the end is what a kill or power cut leaves (or a run that is writing just now): it is ignored and `torn`
+ * is set.
  *
  * Ownership: the record owns everything it points to (fo_record_fini). Threads: plain data, read it from anywhere. */
 #ifndef FO_RECORD_RECORD_H
@@ -30,12 +32,12 @@
 /* ---- steps ---- */
 
 enum fo_step_field {
-	FO_STEP_LOSS,              /* nats per token */
-	FO_STEP_GRAD_NORM,         /* before clipping */
+	FO_STEP_LOSS,      /* nats per token */
+	FO_STEP_GRAD_NORM, /* before clipping */
 	FO_STEP_LR,
-	FO_STEP_SECONDS,           /* waiting for data included */
-	FO_STEP_DATA_SECONDS,      /* of which: waiting for the loader */
-	FO_STEP_TOKENS,            /* padding included */
+	FO_STEP_SECONDS,      /* waiting for data included */
+	FO_STEP_DATA_SECONDS, /* of which: waiting for the loader */
+	FO_STEP_TOKENS,       /* padding included */
 	FO_STEP_LOSS_TOKENS,
 	FO_STEP_TOKENS_PER_SECOND, /* of tokens with loss */
 	FO_STEP_MFU,               /* fractions of the peak, docs/metrics.md */
@@ -43,18 +45,18 @@ enum fo_step_field {
 	FO_STEP_MFU_DOCUMENT,
 	FO_STEP_MFU_6N,
 	FO_STEP_HFU,
-	FO_STEP_METERED,           /* 1: timed operation by operation, so its seconds are no figure of the run; NAN or 0: not */
-	FO_STEP_TIME,              /* Unix time at its end, seconds */
-	FO_STEP_CLOCK,             /* the same by a clock that nobody sets; of use within one process */
+	FO_STEP_METERED, /* 1: timed operation by operation, so its seconds are no figure of the run; NAN or 0: not */
+	FO_STEP_TIME,    /* Unix time at its end, seconds */
+	FO_STEP_CLOCK,   /* the same by a clock that nobody sets; of use within one process */
 	FO_STEP_FIELD_COUNT
 };
 extern const char *const fo_step_field_name[FO_STEP_FIELD_COUNT]; /* as in the log */
 
 struct fo_record_steps {
 	int64_t n;
-	int64_t *step;                     /* ascending, from 1 */
+	int64_t *step;                      /* ascending, from 1 */
 	double *value[FO_STEP_FIELD_COUNT]; /* n each, NAN where a line lacks it; NULL: no line has it */
-	int32_t *start;                    /* index of the process that did it, -1: the log does not say */
+	int32_t *start;                     /* index of the process that did it, -1: the log does not say */
 	size_t cap;
 };
 /* Field f of row i (0 <= i < n); NAN. */
@@ -91,17 +93,17 @@ struct fo_record_profile { /* where the time of `profile.steps` steps up to `ste
 enum fo_record_guard_kind { FO_GUARD_NONFINITE, FO_GUARD_SPIKE };
 struct fo_record_guard {
 	enum fo_record_guard_kind kind;
-	int64_t step, back_to;                     /* back_to -1: not a rewind */
-	const char *action, *where;                /* "" where the log has none */
+	int64_t step, back_to;      /* back_to -1: not a rewind */
+	const char *action, *where; /* "" where the log has none */
 	double loss, grad_norm, median, deviation, z, time;
-	int64_t documents;                         /* that the log lists */
+	int64_t documents; /* that the log lists */
 };
 /* One process: it began behind `step` steps. */
 struct fo_record_start {
 	int64_t step;
 	double time;
-	double peak_flop_s;                        /* NAN: not known */
-	int64_t threads;                           /* -1: not told */
+	double peak_flop_s;                                   /* NAN: not known */
+	int64_t threads;                                      /* -1: not told */
 	const char *isa, *peak_dtype, *program_hash, *device; /* "" not told; device: the processor */
 	double arena_bytes, persistent_bytes, workspace_bytes, other_bytes, checkpoint_bytes; /* planned; NAN */
 };
@@ -116,18 +118,25 @@ extern const struct fo_record_device fo_record_no_device; /* not told, each figu
 /* What a process said when it ended by itself. */
 struct fo_record_end {
 	int64_t step;
-	const char *how;                           /* "done", "interrupted", "failed"; "" not told */
+	const char *how; /* "done", "interrupted", "failed"; "" not told */
 	double time;
-	int64_t steps;                             /* of this process; 0 not told */
-	struct fo_profile profile;                 /* of those that were neither metered nor the first; steps 0: not told */
+	int64_t steps;             /* of this process; 0 not told */
+	struct fo_profile profile; /* of those that were neither metered nor the first; steps 0: not told */
 	double planned_bytes, measured_bytes, joules_per_token, huge_page_share;
 	struct fo_record_device device;
-	double padding_share, truncated_share;     /* of the tokens processed; of those and what was cut off documents */
+	double padding_share, truncated_share; /* of the tokens processed; of those and what was cut off documents */
 };
 
 /* ---- the files ---- */
 
-enum fo_record_file_id { FO_RECORD_RUN_JSON, FO_RECORD_LOG, FO_RECORD_PROGRAM, FO_RECORD_TIMELINE, FO_RECORD_METERED, FO_RECORD_FILES };
+enum fo_record_file_id {
+	FO_RECORD_RUN_JSON,
+	FO_RECORD_LOG,
+	FO_RECORD_PROGRAM,
+	FO_RECORD_TIMELINE,
+	FO_RECORD_METERED,
+	FO_RECORD_FILES
+};
 enum fo_record_state { FO_RECORD_ABSENT, FO_RECORD_WHOLE, FO_RECORD_DAMAGED };
 struct fo_record_file {
 	enum fo_record_state state;
@@ -161,46 +170,52 @@ struct fo_record {
 	struct fo_record_end *end;
 	int64_t evals, checkpoints, machines, profiles, guards, starts, ends;
 	size_t eval_cap, checkpoint_cap, machine_cap, profile_cap, guard_cap, start_cap, end_cap;
-	int64_t undone_steps;  /* that a resume or a rewind made worthless */
-	double undone_seconds; /* their time */
+	int64_t undone_steps;                     /* that a resume or a rewind made worthless */
+	double undone_seconds;                    /* their time */
 	int64_t lines, bad_lines, first_bad_line; /* bad: not JSON, or over 1 MiB; numbered from 1 */
 	bool torn;
-	/* program.txt, timeline.fot and metered.fom, where FO_RECORD_WITH_... asked for them and their state is FO_RECORD_WHOLE. A
-	 * timeline, or metered spans, of another program than program.txt are damaged. */
+	/* program.txt, timeline.fot and metered.fom, where FO_RECORD_WITH_... asked for them and their state is
+	 * FO_RECORD_WHOLE. A timeline, or metered spans, of another program than program.txt are damaged. */
 	struct fo_program program;
 	struct fo_unrolled unrolled; /* planned: offsets and sizes are set */
 	struct fo_timeline_file timeline;
 	struct fo_metered metered;
 };
 
-enum { FO_RECORD_WITH_PROGRAM = 1, FO_RECORD_WITH_TIMELINE = 2, FO_RECORD_WITH_METERED = 4 /* both with the program, which they need */ };
+enum {
+	FO_RECORD_WITH_PROGRAM = 1,
+	FO_RECORD_WITH_TIMELINE = 2,
+	FO_RECORD_WITH_METERED = 4 /* both with the program, which they need */
+};
 
-/* Opens run directory `dir`. FO_EIO: there is no such folder; FO_EARG: it has neither run.json nor log.jsonl. Every other trouble is
- * in file[]. A log is damaged when no line of it is an event, or when it has more than 2^24 steps or 2^20 other events of a kind.
- * Undone by fo_record_fini, which must not be called after an error. */
+/* Opens run directory `dir`. FO_EIO: there is no such folder; FO_EARG: it has neither run.json nor log.jsonl. Every
+ * other trouble is in file[]. A log is damaged when no line of it is an event, or when it has more than 2^24 steps or
+ * 2^20 other events of a kind. Undone by fo_record_fini, which must not be called after an error. */
 FO_CHECKED fo_status fo_record_open(struct fo_record *r, const char *dir, unsigned with);
 void fo_record_fini(struct fo_record *r);
 
 /* The process that did the step of row `row` (0 <= row < step.n); NULL: the log does not say. */
 const struct fo_record_start *fo_record_start_of(const struct fo_record *r, int64_t row);
-/* FLOP/s that the MFU of that row was divided by: each process knew its own peak, which a later one may have measured anew. Where
- * the log does not say, run.json's; NAN. */
+/* FLOP/s that the MFU of that row was divided by: each process knew its own peak, which a later one may have measured
+ * anew. Where the log does not say, run.json's; NAN. */
 double fo_record_peak_of(const struct fo_record *r, int64_t row);
-/* FLOP of a step by rule f (FO_STEP_MFU to FO_STEP_HFU): the mean over the rows that tell it of MFU x seconds x that peak; NAN where
- * none does. A mean of products: padding, and so the work of a step, differs from step to step. */
+/* FLOP of a step by rule f (FO_STEP_MFU to FO_STEP_HFU): the mean over the rows that tell it of MFU x seconds x that
+ * peak; NAN where none does. A mean of products: padding, and so the work of a step, differs from step to step. */
 double fo_record_mean_flop(const struct fo_record *r, enum fo_step_field f);
 
-/* What the run trained: its program's model ("custom" where options changed a named one), or, of a record without a program, what
- * option model.name asked for; "" where nothing tells. */
+/* What the run trained: its program's model ("custom" where options changed a named one), or, of a record without a
+ * program, what option model.name asked for; "" where nothing tells. */
 const char *fo_record_model(const struct fo_record *r);
 /* The highest load average that the log tells; NaN: it tells none. fo_state_others_ran says what it means. */
 double fo_record_load(const struct fo_record *r);
 /* NULL: no such option in run.json. */
 const struct fo_record_option *fo_record_option(const struct fo_record *r, const char *key);
-/* Whether steps were done and none of their weights saved, because of checkpoint.last=no: there is nothing to go on from. */
+/* Whether steps were done and none of their weights saved, because of checkpoint.last=no: there is nothing to go on
+ * from. */
 bool fo_record_saves_none(const struct fo_record *r);
-/* Sums the profile events (of steps that counted) into *out. Without any, and with a timeline, its whole steps, from the first to
- * the last span of the compute lane (what lies between two steps, waiting for the loader too, is not in them). false: neither. */
+/* Sums the profile events (of steps that counted) into *out. Without any, and with a timeline, its whole steps, from
+ * the first to the last span of the compute lane (what lies between two steps, waiting for the loader too, is not in
+ * them). false: neither. */
 bool fo_record_profile_total(const struct fo_record *r, struct fo_profile *out);
 /* The newest start or end, NULL: none. */
 static inline const struct fo_record_start *fo_record_last_start(const struct fo_record *r)

@@ -139,7 +139,8 @@ fo_status fo_tensorboard_open(struct fo_tensorboard *t, const char *dir, int64_t
 	second = second > (int64_t)time ? second : (int64_t)time;
 	if (gethostname(host, sizeof host - 1))
 		snprintf(host, sizeof host, "localhost");
-	if (snprintf(name, sizeof name, "%s/" PREFIX "%010lld.%s.%d.0", dir, (long long)second, host, (int)getpid()) >= (int)sizeof name)
+	if (snprintf(name, sizeof name, "%s/" PREFIX "%010lld.%s.%d.0", dir, (long long)second, host, (int)getpid()) >=
+	    (int)sizeof name)
 		return fo_fail(FO_EARG, "the name of the folder '%.64s...' is too long", dir);
 	t->fd = fo_open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 	if (t->fd < 0)

@@ -1,13 +1,14 @@
 /* TensorBoard event files: scalars of a run, written as it goes or afterwards.
  *
- * A file is a row of records (TFRecord: length, its masked CRC-32C, bytes, their masked CRC-32C), each one Event message in
- * protocol buffers' wire format. Both are so small that they are written by hand. Sources: tensorflow.org/tutorials/load_data/
- * tfrecord (the framing and the mask), tensorboard/compat/proto/event.proto and summary.proto (field numbers),
- * protobuf.dev/programming-guides/encoding (the wire format), RFC 3720 appendix B.4 (check values of CRC-32C).
+ * A file is a row of records (TFRecord: length, its masked CRC-32C, bytes, their masked CRC-32C), each one Event
+ * message in protocol buffers' wire format. Both are so small that they are written by hand. Sources:
+ * tensorflow.org/tutorials/load_data/ tfrecord (the framing and the mask), tensorboard/compat/proto/event.proto and
+ * summary.proto (field numbers), protobuf.dev/programming-guides/encoding (the wire format), RFC 3720 appendix B.4
+ * (check values of CRC-32C).
  *
- * Each writer begins a new file of its folder, named so that it sorts behind those that are there, as TensorBoard wants it; a
- * restart at step s is told by a SessionLog message, upon which TensorBoard drops what earlier files say of step s and later.
- * A record is written with one call, so that a file which is being written ends in whole records. */
+ * Each writer begins a new file of its folder, named so that it sorts behind those that are there, as TensorBoard wants
+ * it; a restart at step s is told by a SessionLog message, upon which TensorBoard drops what earlier files say of step
+ * s and later. A record is written with one call, so that a file which is being written ends in whole records. */
 #ifndef FO_RECORD_TENSORBOARD_H
 #define FO_RECORD_TENSORBOARD_H
 
@@ -16,19 +17,22 @@
 
 struct fo_tensorboard {
 	int fd;
-	char *path;          /* of the file; heap */
+	char *path;           /* of the file; heap */
 	struct fo_str record; /* the one that is being made */
 };
 
 /* CRC-32C (Castagnoli) of n bytes, going on from `crc` (0 at the start). */
 uint32_t fo_crc32c(uint32_t crc, const void *bytes, size_t n);
 
-/* Begins a file in folder `dir`, which is made where it does not exist. `time` is Unix time; the first step will be `step`. */
+/* Begins a file in folder `dir`, which is made where it does not exist. `time` is Unix time; the first step will be
+ * `step`. */
 FO_CHECKED fo_status fo_tensorboard_open(struct fo_tensorboard *t, const char *dir, int64_t step, double time);
 /* From here on step `step` and later ones come again. */
 FO_CHECKED fo_status fo_tensorboard_restart(struct fo_tensorboard *t, int64_t step, double time);
-/* The scalars of one step: value[f] by enum fo_step_field, those that are not finite are left out, time is value[FO_STEP_TIME]. */
-FO_CHECKED fo_status fo_tensorboard_step(struct fo_tensorboard *t, int64_t step, const double value[FO_STEP_FIELD_COUNT]);
+/* The scalars of one step: value[f] by enum fo_step_field, those that are not finite are left out, time is
+ * value[FO_STEP_TIME]. */
+FO_CHECKED fo_status fo_tensorboard_step(struct fo_tensorboard *t, int64_t step,
+					 const double value[FO_STEP_FIELD_COUNT]);
 FO_CHECKED fo_status fo_tensorboard_eval(struct fo_tensorboard *t, int64_t step, double loss, double time);
 void fo_tensorboard_close(struct fo_tensorboard *t);
 

@@ -28,7 +28,8 @@ static fo_status flush(struct writer *w, size_t least)
 static void put_us(struct writer *w, const char *key, int64_t ns)
 {
 	char text[40];
-	snprintf(text, sizeof text, "%s%" PRId64 ".%03" PRId64, ns < 0 ? "-" : "", (ns < 0 ? -ns : ns) / 1000, (ns < 0 ? -ns : ns) % 1000);
+	snprintf(text, sizeof text, "%s%" PRId64 ".%03" PRId64, ns < 0 ? "-" : "", (ns < 0 ? -ns : ns) / 1000,
+		 (ns < 0 ? -ns : ns) % 1000);
 	fo_json_raw(&w->j, key, text);
 }
 
@@ -58,8 +59,8 @@ static void shapes_text(const struct fo_program *p, const struct fo_op *o, struc
 {
 	out->len = 0;
 	for (int i = 0; i < o->n; i++)
-		fo_str_printf(out, "%s%s %dx%d %s", i ? ", " : "", p->buf[o->arg[i].buf].name, o->arg[i].nr, o->arg[i].nc,
-			      fo_dtype_name[p->buf[o->arg[i].buf].dtype]);
+		fo_str_printf(out, "%s%s %dx%d %s", i ? ", " : "", p->buf[o->arg[i].buf].name, o->arg[i].nr,
+			      o->arg[i].nc, fo_dtype_name[p->buf[o->arg[i].buf].dtype]);
 }
 
 static void operation(struct writer *w, const struct fo_span *s, int lane, struct fo_str *shapes)
@@ -120,7 +121,8 @@ static void counter(struct writer *w, const char *name, int64_t ns, const struct
 
 static void one_step(struct writer *w, int32_t step, int64_t from_ns, int64_t to_ns)
 {
-	static const enum fo_step_field mfu[] = { FO_STEP_MFU, FO_STEP_MFU_CAUSAL, FO_STEP_MFU_DOCUMENT, FO_STEP_MFU_6N, FO_STEP_HFU },
+	static const enum fo_step_field mfu[] = { FO_STEP_MFU, FO_STEP_MFU_CAUSAL, FO_STEP_MFU_DOCUMENT, FO_STEP_MFU_6N,
+						  FO_STEP_HFU },
 					speed[] = { FO_STEP_TOKENS_PER_SECOND }, loss[] = { FO_STEP_LOSS };
 	char name[32];
 	int64_t row = w->from->steps ? fo_record_row(w->from->steps, (int64_t)step + 1) : -1;
@@ -133,7 +135,8 @@ static void one_step(struct writer *w, int32_t step, int64_t from_ns, int64_t to
 		fo_json_object(&w->j, "args");
 		for (int f = 0; f < FO_STEP_FIELD_COUNT; f++)
 			if (isfinite(fo_record_value(w->from->steps, (enum fo_step_field)f, row)))
-				fo_json_real(&w->j, fo_step_field_name[f], fo_record_value(w->from->steps, (enum fo_step_field)f, row));
+				fo_json_real(&w->j, fo_step_field_name[f],
+					     fo_record_value(w->from->steps, (enum fo_step_field)f, row));
 		fo_json_close(&w->j);
 	}
 	fo_json_close(&w->j);

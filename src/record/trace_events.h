@@ -1,10 +1,11 @@
-/* Timelines as a trace that Perfetto and Chrome show: JSON in the Trace Event Format ("Trace Event Format", Google, the document
- * that chrome://tracing refers to; what Perfetto takes of it: perfetto.dev/docs/getting-started/other-formats).
+/* Timelines as a trace that Perfetto and Chrome show: JSON in the Trace Event Format ("Trace Event Format", Google, the
+ * document that chrome://tracing refers to; what Perfetto takes of it:
+ * perfetto.dev/docs/getting-started/other-formats).
  *
- * One process per timeline (measured, predicted), in it one thread per lane that has spans and one, "steps", with a slice from
- * the first to the last span of each step. Operations and waits are complete events ("X": begin and duration in microseconds,
- * three decimals: nanoseconds), named after the operation, with block, layer, micro-batch, phase, shapes and cost as arguments.
- * Times count from the first span of each timeline, so that two lie over each other. */
+ * One process per timeline (measured, predicted), in it one thread per lane that has spans and one, "steps", with a
+ * slice from the first to the last span of each step. Operations and waits are complete events ("X": begin and duration
+ * in microseconds, three decimals: nanoseconds), named after the operation, with block, layer, micro-batch, phase,
+ * shapes and cost as arguments. Times count from the first span of each timeline, so that two lie over each other. */
 #ifndef FO_RECORD_TRACE_EVENTS_H
 #define FO_RECORD_TRACE_EVENTS_H
 
@@ -12,11 +13,11 @@
 #include "record/record.h"
 
 struct fo_trace_source {
-	const char *name;                        /* of the process: "measured: run" */
+	const char *name; /* of the process: "measured: run" */
 	const struct fo_program *program;
-	const struct fo_unrolled *unrolled;      /* of it */
+	const struct fo_unrolled *unrolled; /* of it */
 	const struct fo_timeline *timeline;
-	const struct fo_record_steps *steps;     /* counters of MFU and tokens/s by step; NULL: none */
+	const struct fo_record_steps *steps; /* counters of MFU and tokens/s by step; NULL: none */
 };
 
 struct fo_trace_sink {
@@ -24,8 +25,9 @@ struct fo_trace_sink {
 	fo_status (*write)(void *ctx, const void *bytes, size_t n);
 };
 
-/* Writes the trace of `n` timelines in pieces; stops at the sink's first error. Spans of instances that a program does not have are
- * left out. */
-FO_CHECKED fo_status fo_trace_events_write(const struct fo_trace_source *source, int n, const struct fo_trace_sink *sink);
+/* Writes the trace of `n` timelines in pieces; stops at the sink's first error. Spans of instances that a program does
+ * not have are left out. */
+FO_CHECKED fo_status fo_trace_events_write(const struct fo_trace_source *source, int n,
+					   const struct fo_trace_sink *sink);
 
 #endif

@@ -1,4 +1,5 @@
-/* The worst gap of a step: where it lies, who launched late and what that thread did meanwhile, and the picture of it. */
+/* The worst gap of a step: where it lies, who launched late and what that thread did meanwhile, and the picture of it.
+ */
 #include "report/diagnose_html.h"
 
 #include "base/mem.h"
@@ -11,9 +12,9 @@
 #include <string.h>
 
 enum {
-	STREAMS = 8,	   /* lanes of a picture, the busiest */
-	SPANS = 20000,	   /* of one lane: what is beyond is left out (a pixel holds a hundred) */
-	OP_DEPTH = 2,	   /* operators inside operators that a lane shows */
+	STREAMS = 8,   /* lanes of a picture, the busiest */
+	SPANS = 20000, /* of one lane: what is beyond is left out (a pixel holds a hundred) */
+	OP_DEPTH = 2,  /* operators inside operators that a lane shows */
 };
 
 static char *seconds(char buf[32], int64_t ns) { return fo_draw_number(buf, (double)ns * 1e-9, FO_DRAW_SECONDS); }
@@ -22,7 +23,8 @@ static char *seconds(char buf[32], int64_t ns) { return fo_draw_number(buf, (dou
 
 static bool is_communication(const struct fo_gpu_op *o) { return o->class == FO_K_COMMUNICATION; }
 
-/* [begin, end) without operations (of other classes than communication, where that may run) and what lies at its ends. */
+/* [begin, end) without operations (of other classes than communication, where that may run) and what lies at its ends.
+ */
 struct stretch {
 	int64_t begin, end, before, after;
 };
@@ -33,7 +35,8 @@ static void longest(struct stretch *best, int64_t begin, int64_t end, int64_t be
 		*best = (struct stretch){ begin, end, before, after };
 }
 
-static void sweep(const struct fo_trace *t, int16_t device, int64_t from, int64_t to, struct stretch *idle, struct stretch *alone)
+static void sweep(const struct fo_trace *t, int16_t device, int64_t from, int64_t to, struct stretch *idle,
+		  struct stretch *alone)
 {
 	int64_t end[2] = { from, from }, before[2] = { -1, -1 };
 	bool any = false;
@@ -75,7 +78,7 @@ struct doings {
 		int32_t name;
 		bool call;
 		int64_t ns;
-	} *v;
+	} * v;
 	size_t n, cap;
 };
 
@@ -110,7 +113,8 @@ static void keep_longest(struct fo_gap *g, struct doings *d)
 	}
 }
 
-/* Own time, without the operators and calls that lie inside: a launch that does not return is the driver's doing, not the operator's. */
+/* Own time, without the operators and calls that lie inside: a launch that does not return is the driver's doing, not
+ * the operator's. */
 static void what_thread_did(struct fo_gap *g, int32_t thread, int64_t from, int64_t to)
 {
 	const struct fo_trace *t = g->trace;
@@ -151,19 +155,24 @@ static int32_t last_thread(const struct fo_trace *t, int16_t device)
 	return last < 0 ? -1 : t->launch[last].thread;
 }
 
-void fo_gap_worst(struct fo_gap *g, const struct fo_rank_ledger *r, const struct fo_device_ledger *d, enum fo_gap_kind kind)
+void fo_gap_worst(struct fo_gap *g, const struct fo_rank_ledger *r, const struct fo_device_ledger *d,
+		  enum fo_gap_kind kind)
 {
 	struct fo_shown_step shown;
 	struct stretch idle = { 0, 0, -1, -1 }, alone = idle;
-	*g = (struct fo_gap){ .trace = r->trace, .rank = r->rank, .before = -1, .after = -1, .launch = -1, .thread = -1 };
+	*g = (struct fo_gap){
+		.trace = r->trace, .rank = r->rank, .before = -1, .after = -1, .launch = -1, .thread = -1
+	};
 	if (!d || !r->trace)
 		return;
 	g->device = d->device;
 	g->whole = d->from == FO_WINDOW_WHOLE;
 	fo_shown_step_of(d, &shown);
 	sweep(r->trace, d->device, shown.begin_ns, shown.end_ns, &idle, &alone);
-	/* A stretch with communication in it holds the idle ones beside it, so it is never shorter: it counts when most of it is. */
-	g->communication = kind != FO_GAP_IDLE && alone.end - alone.begin > (kind == FO_GAP_ANY ? 2 : 1) * (idle.end - idle.begin);
+	/* A stretch with communication in it holds the idle ones beside it, so it is never shorter: it counts when most
+	 * of it is. */
+	g->communication = kind != FO_GAP_IDLE &&
+			   alone.end - alone.begin > (kind == FO_GAP_ANY ? 2 : 1) * (idle.end - idle.begin);
 	const struct stretch *s = g->communication ? &alone : &idle;
 	g->begin_ns = s->begin;
 	g->end_ns = s->end;
@@ -195,10 +204,12 @@ static const char *thread_name(const struct fo_trace *t, int32_t thread, char *b
 {
 	if (thread < 0 || thread >= t->thread_count)
 		snprintf(buf, size, "a thread that is not known");
-	else if (!strncmp(fo_trace_text(t, t->thread[thread].name), "thread ", 7)) /* Kineto's own: "thread 17 (python)" */
+	else if (!strncmp(fo_trace_text(t, t->thread[thread].name), "thread ",
+			  7)) /* Kineto's own: "thread 17 (python)" */
 		snprintf(buf, size, "%.80s", fo_trace_text(t, t->thread[thread].name));
 	else if (*fo_trace_text(t, t->thread[thread].name))
-		snprintf(buf, size, "thread %lld (%.60s)", (long long)t->thread[thread].tid, fo_trace_text(t, t->thread[thread].name));
+		snprintf(buf, size, "thread %lld (%.60s)", (long long)t->thread[thread].tid,
+			 fo_trace_text(t, t->thread[thread].name));
 	else
 		snprintf(buf, size, "thread %lld", (long long)t->thread[thread].tid);
 	return buf;
@@ -209,11 +220,13 @@ static void meanwhile(const struct fo_gap *g, const char *first, struct fo_str *
 {
 	char b[32];
 	for (int i = 0; i < g->dids && i < 2; i++)
-		fo_str_printf(out, "%s'%.80s'%s for %s", i ? " and in " : first, fo_trace_text(g->trace, g->did[i].name),
-			      g->did[i].call ? ", a call of the driver," : "", seconds(b, g->did[i].ns));
+		fo_str_printf(out, "%s'%.80s'%s for %s", i ? " and in " : first,
+			      fo_trace_text(g->trace, g->did[i].name), g->did[i].call ? ", a call of the driver," : "",
+			      seconds(b, g->did[i].ns));
 	if (g->meanwhile_ns - g->did_ns > g->meanwhile_ns / 10)
-		fo_str_printf(out, "%s for %s of it nothing is recorded of that thread (Python, another program, a lock)", g->dids ? ";" : ":",
-			      seconds(b, g->meanwhile_ns - g->did_ns));
+		fo_str_printf(out,
+			      "%s for %s of it nothing is recorded of that thread (Python, another program, a lock)",
+			      g->dids ? ";" : ":", seconds(b, g->meanwhile_ns - g->did_ns));
 }
 
 void fo_gap_words(const struct fo_gap *g, struct fo_str *out)
@@ -225,41 +238,53 @@ void fo_gap_words(const struct fo_gap *g, struct fo_str *out)
 		return;
 	}
 	fo_str_printf(out, "For %s, from %s after the trace's begin, %s. ", seconds(a, g->end_ns - g->begin_ns),
-		      seconds(b, g->begin_ns - t->begin_ns), g->communication ? "only communication ran" : "the GPU did nothing");
+		      seconds(b, g->begin_ns - t->begin_ns),
+		      g->communication ? "only communication ran" : "the GPU did nothing");
 	if (g->after < 0) {
 		fo_str_puts(out, "Nothing came behind it");
 		if (g->thread >= 0)
-			fo_str_printf(out, ": %s had launched nothing more", thread_name(t, g->thread, thread, sizeof thread));
+			fo_str_printf(out, ": %s had launched nothing more",
+				      thread_name(t, g->thread, thread, sizeof thread));
 		meanwhile(g, ", and was in ", out);
 		fo_str_puts(out, ".");
 		return;
 	}
 	fo_kernel_short_name(name, sizeof name, fo_trace_text(t, t->gpu[g->after].name));
 	if (g->launch < 0) {
-		fo_str_printf(out, "What ended it, '%s', has no record of its launch: the trace cannot tell who was late.", name);
+		fo_str_printf(out,
+			      "What ended it, '%s', has no record of its launch: the trace cannot tell who was late.",
+			      name);
 		return;
 	}
 	const struct fo_launch *l = &t->launch[g->launch];
 	const char *waits_for = g->communication ? "the communication" : "another stream, an event or the queue";
 	if (l->begin_ns <= g->begin_ns) {
-		fo_str_printf(out, "What ended it, '%s', had been launched %s before: it waited on the GPU, for %s.", name,
-			      seconds(a, g->begin_ns - l->begin_ns), waits_for);
+		fo_str_printf(out, "What ended it, '%s', had been launched %s before: it waited on the GPU, for %s.",
+			      name, seconds(a, g->begin_ns - l->begin_ns), waits_for);
 		return;
 	}
 	if (t->gpu[g->after].flags & (FO_GPU_SHARED | FO_GPU_GRAPH)) {
-		fo_str_printf(out, "What ended it, '%s', was replayed from a graph or shares its launch with others: the trace cannot tell who was late.",
+		fo_str_printf(out,
+			      "What ended it, '%s', was replayed from a graph or shares its launch with others: the "
+			      "trace cannot tell who was late.",
 			      name);
 		return;
 	}
 	int64_t calling = overlap(l->begin_ns, l->end_ns, g->begin_ns, g->end_ns);
 	if (2 * calling > g->end_ns - g->begin_ns) {
-		fo_str_printf(out, "What ended it, '%s', was launched %s after its begin by '%.80s', a call of the driver that took %s of it to return.",
-			      name, seconds(a, l->begin_ns - g->begin_ns), fo_trace_text(t, l->name), seconds(b, calling));
+		fo_str_printf(out,
+			      "What ended it, '%s', was launched %s after its begin by '%.80s', a call of the driver "
+			      "that took %s of it to return.",
+			      name, seconds(a, l->begin_ns - g->begin_ns), fo_trace_text(t, l->name),
+			      seconds(b, calling));
 		return;
 	}
 	if (g->end_ns - l->begin_ns > l->begin_ns - g->begin_ns) {
-		fo_str_printf(out, "What ended it, '%s', was launched %s after its begin, but began only %s later: it waited on the GPU, for %s.", name,
-			      seconds(a, l->begin_ns - g->begin_ns), seconds(b, g->end_ns - l->begin_ns), waits_for);
+		fo_str_printf(out,
+			      "What ended it, '%s', was launched %s after its begin, but began only %s later: it "
+			      "waited on the GPU, for %s.",
+			      name, seconds(a, l->begin_ns - g->begin_ns), seconds(b, g->end_ns - l->begin_ns),
+			      waits_for);
 		return;
 	}
 	fo_str_printf(out, "What ended it, '%s', was launched only %s after the gap began, by %s", name,
@@ -301,7 +326,10 @@ static int by_begin(const void *a, const void *b)
 
 static int tone_of_host(uint8_t kind)
 {
-	return kind == FO_HOST_DATA ? FO_LEDGER_TONE_DATA : kind == FO_HOST_SYNC ? FO_LEDGER_TONE_SYNC : kind == FO_HOST_NOTE ? FO_LEDGER_TONE_NOTE : FO_LEDGER_TONE_OP;
+	return kind == FO_HOST_DATA   ? FO_LEDGER_TONE_DATA
+	       : kind == FO_HOST_SYNC ? FO_LEDGER_TONE_SYNC
+	       : kind == FO_HOST_NOTE ? FO_LEDGER_TONE_NOTE
+				      : FO_LEDGER_TONE_OP;
 }
 
 /* Operators around it, its own kind only. */
@@ -324,14 +352,17 @@ static void host_lane(struct view *v, int32_t thread, int64_t gap_ns)
 		bool deep = o->kind == FO_HOST_OP && depth_of(t, i) >= OP_DEPTH;
 		/* What is around the whole picture says nothing about a part of it. */
 		bool around = o->kind == FO_HOST_NOTE && o->end_ns - o->begin_ns > 4 * gap_ns;
-		if (o->thread != thread || o->kind == FO_HOST_MODULE || deep || around || !overlap(o->begin_ns, o->end_ns, v->from, v->to))
+		if (o->thread != thread || o->kind == FO_HOST_MODULE || deep || around ||
+		    !overlap(o->begin_ns, o->end_ns, v->from, v->to))
 			continue;
 		span[n++] = (struct fo_draw_span){ at(o->begin_ns), at(o->end_ns), tone_of_host(o->kind),
 						   fo_arena_strdup(v->a, fo_trace_text(t, o->name)) };
 	}
 	for (int64_t i = 0; i < t->launch_count && n < SPANS; i++)
-		if (t->launch[i].thread == thread && overlap(t->launch[i].begin_ns, t->launch[i].end_ns, v->from, v->to))
-			span[n++] = (struct fo_draw_span){ at(t->launch[i].begin_ns), at(t->launch[i].end_ns), FO_LEDGER_TONE_LAUNCH,
+		if (t->launch[i].thread == thread &&
+		    overlap(t->launch[i].begin_ns, t->launch[i].end_ns, v->from, v->to))
+			span[n++] = (struct fo_draw_span){ at(t->launch[i].begin_ns), at(t->launch[i].end_ns),
+							   FO_LEDGER_TONE_LAUNCH,
 							   fo_arena_strdup(v->a, fo_trace_text(t, t->launch[i].name)) };
 	qsort(span, n, sizeof *span, by_begin);
 	add_lane(v, fo_arena_printf(v->a, "host, %s", thread_name(t, thread, name, sizeof name)), span, n);
@@ -388,8 +419,11 @@ static void stream_lane(struct view *v, int16_t device, const struct stream *s)
 	for (int64_t i = 0; i < v->t->gpu_count && n < most; i++) {
 		const struct fo_gpu_op *o = &v->t->gpu[i];
 		if (o->device == device && o->stream == s->id && overlap(o->begin_ns, o->end_ns, v->from, v->to))
-			span[n++] = (struct fo_draw_span){ at(o->begin_ns), at(o->end_ns),
-							   fo_ledger_part_tone[fo_ledger_part_of((enum fo_kernel_class)o->class)], short_text(v, o->name) };
+			span[n++] = (struct fo_draw_span){
+				at(o->begin_ns), at(o->end_ns),
+				fo_ledger_part_tone[fo_ledger_part_of((enum fo_kernel_class)o->class)],
+				short_text(v, o->name)
+			};
 	}
 	add_lane(v, fo_arena_printf(v->a, "GPU %lld, stream %d", (long long)v->t->device[device].id, s->id), span, n);
 }
@@ -428,7 +462,8 @@ void fo_gap_draw(const struct fo_gap *g, const char *title, struct fo_arena *a, 
 		fo_draw_lanes(out, &c);
 		return;
 	}
-	int64_t gap = g->end_ns - g->begin_ns, beside = gap / 2 > 10000 ? gap / 2 : 10000; /* 10 us: a few short kernels */
+	int64_t gap = g->end_ns - g->begin_ns,
+		beside = gap / 2 > 10000 ? gap / 2 : 10000; /* 10 us: a few short kernels */
 	struct view v = { .t = t, .a = a, .from = g->begin_ns - beside, .to = g->end_ns + beside };
 	v.from = v.from < t->begin_ns ? t->begin_ns : v.from; /* nothing is known of what lies outside */
 	v.to = v.to > t->end_ns ? t->end_ns : v.to;
@@ -440,13 +475,15 @@ void fo_gap_draw(const struct fo_gap *g, const char *title, struct fo_arena *a, 
 		stream_lane(&v, g->device, &s[k]);
 	int to = g->after >= 0 ? lane_of_stream(s, n, t->gpu[g->after].stream) : -1;
 	if (g->launch >= 0 && to >= 0 && t->launch[g->launch].begin_ns >= v.from) {
-		arrow = (struct fo_draw_arrow){ 0, first + (size_t)to, at(t->launch[g->launch].begin_ns), at(t->gpu[g->after].begin_ns) };
+		arrow = (struct fo_draw_arrow){ 0, first + (size_t)to, at(t->launch[g->launch].begin_ns),
+						at(t->gpu[g->after].begin_ns) };
 		c.arrow = &arrow;
 		c.arrows = 1;
 	}
 	free(s);
 	mark = (struct fo_draw_mark){ at(g->begin_ns), at(g->end_ns),
-				      fo_arena_printf(a, "%s %s", g->communication ? "exposed" : "idle", seconds(text, gap)) };
+				      fo_arena_printf(a, "%s %s", g->communication ? "exposed" : "idle",
+						      seconds(text, gap)) };
 	fo_gap_words(g, &words);
 	c.desc = words.data;
 	c.from = at(v.from);

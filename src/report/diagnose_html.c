@@ -44,7 +44,9 @@ static const char *dollars(struct page *p, double v)
 /* "rank 3", "rank 3, GPU 1" where a rank has several. */
 static const char *unit_name(struct page *p, const struct fo_rank_ledger *r, const struct fo_device_ledger *d)
 {
-	long long gpu = r->trace && d && d->device >= 0 && d->device < r->trace->device_count ? r->trace->device[d->device].id : 0;
+	long long gpu = r->trace && d && d->device >= 0 && d->device < r->trace->device_count
+				? r->trace->device[d->device].id
+				: 0;
 	if (r->rank < 0) /* the trace does not say */
 		return TEXT("GPU %lld", gpu);
 	return r->devices > 1 ? TEXT("rank %d, GPU %lld", r->rank, gpu) : TEXT("rank %d", r->rank);
@@ -53,12 +55,18 @@ static const char *unit_name(struct page *p, const struct fo_rank_ledger *r, con
 static const char *kind_words(enum fo_finding_kind k)
 {
 	static const char *const words[FO_FIND_COUNT] = {
-		[FO_FIND_VALIDITY] = "validity",	     [FO_FIND_COMPUTE] = "computation itself",
-		[FO_FIND_MEMORY_BOUND] = "memory bandwidth", [FO_FIND_COMM_WAIT] = "waiting for a rank",
-		[FO_FIND_COMM_TRANSFER] = "network",	     [FO_FIND_COPIES] = "copies",
-		[FO_FIND_HOST] = "the host is late", [FO_FIND_DATA] = "data loading",
-		[FO_FIND_RECOMPUTE] = "recomputation",	     [FO_FIND_PIPELINE] = "pipeline",
-		[FO_FIND_COMM] = "communication",	     [FO_FIND_IDLE] = "idling",
+		[FO_FIND_VALIDITY] = "validity",
+		[FO_FIND_COMPUTE] = "computation itself",
+		[FO_FIND_MEMORY_BOUND] = "memory bandwidth",
+		[FO_FIND_COMM_WAIT] = "waiting for a rank",
+		[FO_FIND_COMM_TRANSFER] = "network",
+		[FO_FIND_COPIES] = "copies",
+		[FO_FIND_HOST] = "the host is late",
+		[FO_FIND_DATA] = "data loading",
+		[FO_FIND_RECOMPUTE] = "recomputation",
+		[FO_FIND_PIPELINE] = "pipeline",
+		[FO_FIND_COMM] = "communication",
+		[FO_FIND_IDLE] = "idling",
 	};
 	return k < FO_FIND_COUNT && words[k] ? words[k] : "finding";
 }
@@ -80,10 +88,7 @@ static const struct fo_finding *the_bottleneck(const struct fo_diagnosis *d, boo
 	return NULL;
 }
 
-static const struct fo_device_ledger *slowest(const struct fo_diagnosis *d)
-{
-	return fo_shown_device(d, d->worst);
-}
+static const struct fo_device_ledger *slowest(const struct fo_diagnosis *d) { return fo_shown_device(d, d->worst); }
 
 /* One step of it: what every part of the page speaks of. */
 static const struct fo_ledger *shown(struct page *p, const struct fo_device_ledger *d)
@@ -113,10 +118,13 @@ static struct fo_spread step_spread(struct page *p, const struct fo_device_ledge
 static struct fo_draw_fact estimate(struct page *p, const char *name, const struct fo_finding *f)
 {
 	if (f->nearly_all)
-		return (struct fo_draw_fact){ name, "nearly all of the step", "so little is left that no factor can be told" };
+		return (struct fo_draw_fact){ name, "nearly all of the step",
+					      "so little is left that no factor can be told" };
 	if (f->up_to)
-		return (struct fo_draw_fact){ name, TEXT("up to x %.2f", f->gain_high), "how much cannot be told from this trace" };
-	return (struct fo_draw_fact){ name, TEXT("x %.2f", f->gain), TEXT("estimate, x %.2f to x %.2f", f->gain_low, f->gain_high) };
+		return (struct fo_draw_fact){ name, TEXT("up to x %.2f", f->gain_high),
+					      "how much cannot be told from this trace" };
+	return (struct fo_draw_fact){ name, TEXT("x %.2f", f->gain),
+				      TEXT("estimate, x %.2f to x %.2f", f->gain_low, f->gain_high) };
 }
 
 static void fact_step(struct page *p, struct fo_draw_fact *f, const struct fo_device_ledger *d)
@@ -127,8 +135,8 @@ static void fact_step(struct page *p, struct fo_draw_fact *f, const struct fo_de
 	f->note = "taken as one step";
 	if (!whole) {
 		struct fo_spread s = step_spread(p, d);
-		f->note = d->steps > 1 ? TEXT("%s of %lld; quartiles %s to %s", shown_words(p, d), (long long)d->steps, number(p, s.low, FO_DRAW_SECONDS),
-					      number(p, s.high, FO_DRAW_SECONDS))
+		f->note = d->steps > 1 ? TEXT("%s of %lld; quartiles %s to %s", shown_words(p, d), (long long)d->steps,
+					      number(p, s.low, FO_DRAW_SECONDS), number(p, s.high, FO_DRAW_SECONDS))
 				       : "one step: no spread";
 	}
 }
@@ -136,8 +144,10 @@ static void fact_step(struct page *p, struct fo_draw_fact *f, const struct fo_de
 static const char *mfu_note(struct page *p)
 {
 	const struct fo_bridge *b = &p->d->bridge;
-	const char *causal = isfinite(b->mfu_causal) ? TEXT("; causal %s", number(p, b->mfu_causal, FO_DRAW_SHARE)) : "";
-	return TEXT("rule %s%s%s%s%s%s", b->rule, *b->dtype ? ", " : "", b->dtype, causal, *b->note ? "; " : "", b->note);
+	const char *causal = isfinite(b->mfu_causal) ? TEXT("; causal %s", number(p, b->mfu_causal, FO_DRAW_SHARE))
+						     : "";
+	return TEXT("rule %s%s%s%s%s%s", b->rule, *b->dtype ? ", " : "", b->dtype, causal, *b->note ? "; " : "",
+		    b->note);
 }
 
 static const char *why_no_mfu(const struct fo_diagnosis *d)
@@ -152,12 +162,14 @@ static const char *a_window(struct page *p)
 	return v && v->from == FO_WINDOW_WHOLE ? "the trace" : "a step";
 }
 
-/* Of what and of when: "NVIDIA H100 80GB HBM3, 8 ranks, PyTorch, recorded 2026-03-05; step 7 as the host has it, 391 ms." */
+/* Of what and of when: "NVIDIA H100 80GB HBM3, 8 ranks, PyTorch, recorded 2026-03-05; step 7 as the host has it, 391
+ * ms." */
 static const char *of_what(struct page *p)
 {
 	const struct fo_diagnosis *d = p->d;
 	const struct fo_device_ledger *v = slowest(d);
-	const struct fo_trace *t = d->ranks > 0 ? d->rank[d->worst >= 0 && d->worst < d->ranks ? d->worst : 0].trace : NULL;
+	const struct fo_trace *t = d->ranks > 0 ? d->rank[d->worst >= 0 && d->worst < d->ranks ? d->worst : 0].trace
+						: NULL;
 	char words[160], device[80] = "a GPU", date[32] = "";
 	if (!t)
 		return "";
@@ -168,14 +180,17 @@ static const char *of_what(struct page *p)
 	if (t->origin_unix_ns > 0 && gmtime_r(&at, &tm))
 		strftime(date, sizeof date, ", recorded %Y-%m-%d", &tm);
 	const char *ranks = d->ranks > 1 || t->world_size > 1
-				    ? TEXT("%d%s rank%s", d->ranks, t->world_size > d->ranks ? TEXT(" of %d", t->world_size) : "", d->ranks == 1 && t->world_size < 2 ? "" : "s")
+				    ? TEXT("%d%s rank%s", d->ranks,
+					   t->world_size > d->ranks ? TEXT(" of %d", t->world_size) : "",
+					   d->ranks == 1 && t->world_size < 2 ? "" : "s")
 				    : "one process";
 	fo_window_words(words, d);
-	return sentence(p, TEXT("%s, %s%s%s%s%s%s.", v ? device : "no GPU work", ranks, *d->framework ? ", " : "", d->framework, date, *words ? "; figures are of " : "",
-				words));
+	return sentence(p, TEXT("%s, %s%s%s%s%s%s.", v ? device : "no GPU work", ranks, *d->framework ? ", " : "",
+				d->framework, date, *words ? "; figures are of " : "", words));
 }
 
-/* At most six: rows that are full on a desk and on a telephone. What is not known is left out, but MFU, whose absence has a cure. */
+/* At most six: rows that are full on a desk and on a telephone. What is not known is left out, but MFU, whose absence
+ * has a cure. */
 static void answer(struct page *p)
 {
 	const struct fo_diagnosis *d = p->d;
@@ -186,7 +201,9 @@ static void answer(struct page *p)
 	if (s || f)
 		fact[n++] = (struct fo_draw_fact){ "bottleneck", f ? kind_words(f->kind) : "none",
 						   !f ? "nothing is worth a change by what these traces show"
-						   : f->loss_ns > 0 ? TEXT("%s of %s", time_text(p, f->loss_ns), a_window(p)) : NULL };
+						   : f->loss_ns > 0
+							   ? TEXT("%s of %s", time_text(p, f->loss_ns), a_window(p))
+							   : NULL };
 	if (f && fo_finding_worth(f)) {
 		fact[n] = estimate(p, "its removal is worth", f);
 		if (!f->up_to && !f->nearly_all)
@@ -196,7 +213,8 @@ static void answer(struct page *p)
 	if (d->bridge.known)
 		fact[n++] = (struct fo_draw_fact){ "MFU", number(p, d->bridge.mfu, FO_DRAW_SHARE), mfu_note(p) };
 	else if (s && d->own.known)
-		fact[n++] = (struct fo_draw_fact){ "MFU", number(p, d->own.mfu, FO_DRAW_SHARE), fo_own_mfu_text(&d->own, fo_arena_alloc(p->a, 400)) };
+		fact[n++] = (struct fo_draw_fact){ "MFU", number(p, d->own.mfu, FO_DRAW_SHARE),
+						   fo_own_mfu_text(&d->own, fo_arena_alloc(p->a, 400)) };
 	else if (s)
 		fact[n++] = (struct fo_draw_fact){ "MFU", "not known", why_no_mfu(d) };
 	if (s && isfinite(d->utilisation.resident) && !d->own.is)
@@ -205,7 +223,8 @@ static void answer(struct page *p)
 	if (s && s->median.l.span_ns > 0) {
 		const struct fo_ledger *l = shown(p, s);
 		fact_step(p, &fact[n++], s);
-		fact[n++] = (struct fo_draw_fact){ "GPU idle", share(p, l->idle_total_ns, l->span_ns), time_text(p, l->idle_total_ns) };
+		fact[n++] = (struct fo_draw_fact){ "GPU idle", share(p, l->idle_total_ns, l->span_ns),
+						   time_text(p, l->idle_total_ns) };
 	}
 	if (n)
 		fo_draw_facts(p->out, fact, n);
@@ -258,7 +277,8 @@ static int64_t units_of(const struct fo_diagnosis *d)
 }
 
 /* head: the columns of its table; NULL: thin bars and no table. */
-static void draw_stacks(struct page *p, const char *title, const struct fo_draw_stack *stack, size_t n, const char *const *head)
+static void draw_stacks(struct page *p, const char *title, const struct fo_draw_stack *stack, size_t n,
+			const char *const *head)
 {
 	fold(stack, n);
 	fo_draw_stacks(p->out, &(struct fo_draw_stacks){ .title = title,
@@ -282,7 +302,8 @@ static void draw_every(struct page *p, int64_t units)
 	size_t n = 0;
 	for (int r = 0; r < d->ranks; r++)
 		for (int64_t k = 0; k < d->rank[r].devices; k++)
-			stack_of(p, &stack[n++], unit_name(p, &d->rank[r], &d->rank[r].device[k]), true, shown(p, &d->rank[r].device[k]));
+			stack_of(p, &stack[n++], unit_name(p, &d->rank[r], &d->rank[r].device[k]), true,
+				 shown(p, &d->rank[r].device[k]));
 	draw_stacks(p, "Every rank, lengths to scale", stack, n, NULL);
 }
 
@@ -303,7 +324,8 @@ static size_t main_stacks(struct page *p, struct fo_draw_stack stack[FEW], const
 		return n;
 	}
 	for (int i = 0; i < 3; i++) {
-		if (which[i] < 0 || which[i] >= d->ranks || (i == 1 && which[1] == which[2]) || (i && which[i] == which[0]))
+		if (which[i] < 0 || which[i] >= d->ranks || (i == 1 && which[1] == which[2]) ||
+		    (i && which[i] == which[0]))
 			continue;
 		const struct fo_rank_ledger *r = &d->rank[which[i]];
 		const struct fo_device_ledger *l = fo_shown_device(d, which[i]);
@@ -317,23 +339,32 @@ static size_t main_stacks(struct page *p, struct fo_draw_stack stack[FEW], const
 
 static void class_table(struct page *p, const struct fo_ledger *l)
 {
-	static const char *const head[] = { "class of kernel", "exclusive", "of the step", "durations added up", "operations" };
+	static const char *const head[] = { "class of kernel", "exclusive", "of the step", "durations added up",
+					    "operations" };
 	struct fo_draw_table t;
 	fo_draw_details_begin(p->out, "Classes of kernels on the slowest rank", false);
-	fo_draw_table_begin(&t, p->out, "Exclusive: an instant in which several run counts for the class that stands first.", "lrrrr", head);
+	fo_draw_table_begin(&t, p->out,
+			    "Exclusive: an instant in which several run counts for the class that stands first.",
+			    "lrrrr", head);
 	for (int k = 0; k < FO_K_COUNT; k++)
 		if (l->class_ops[k] || l->class_sum_ns[k]) {
 			bool compute = k < FO_K_COMPUTE_COUNT;
-			int64_t own = compute ? l->class_ns[k] : k == FO_K_COMMUNICATION ? l->exposed_comm_ns : l->exposed_mem_ns;
-			fo_draw_table_row(&t, (const char *const[]){ fo_class_words[k], time_text(p, own), share(p, own, l->span_ns),
-								     time_text(p, l->class_sum_ns[k]), TEXT("%lld", (long long)l->class_ops[k]) });
+			int64_t own = compute                   ? l->class_ns[k]
+				      : k == FO_K_COMMUNICATION ? l->exposed_comm_ns
+								: l->exposed_mem_ns;
+			fo_draw_table_row(&t, (const char *const[]){ fo_class_words[k], time_text(p, own),
+								     share(p, own, l->span_ns),
+								     time_text(p, l->class_sum_ns[k]),
+								     TEXT("%lld", (long long)l->class_ops[k]) });
 		}
 	fo_draw_table_end(&t);
 	if (l->comm_ns > 0)
-		fo_draw_remark(p->out, "Communication %s in all, of which %s under compute (%s).", time_text(p, l->comm_ns),
-		       time_text(p, l->comm_ns - l->exposed_comm_ns), share(p, l->comm_ns - l->exposed_comm_ns, l->comm_ns));
+		fo_draw_remark(p->out, "Communication %s in all, of which %s under compute (%s).",
+			       time_text(p, l->comm_ns), time_text(p, l->comm_ns - l->exposed_comm_ns),
+			       share(p, l->comm_ns - l->exposed_comm_ns, l->comm_ns));
 	if (l->recompute_ns > 0)
-		fo_draw_remark(p->out, "Recomputed: %s (%s of the step).", time_text(p, l->recompute_ns), share(p, l->recompute_ns, l->span_ns));
+		fo_draw_remark(p->out, "Recomputed: %s (%s of the step).", time_text(p, l->recompute_ns),
+			       share(p, l->recompute_ns, l->span_ns));
 	fo_draw_details_end(p->out);
 }
 
@@ -341,7 +372,9 @@ static const char *origin_words(enum fo_window_origin from)
 {
 	switch (from) {
 	case FO_WINDOW_LAUNCHED_STEPS: return "the host's, by the GPU operations that were launched in them";
-	case FO_WINDOW_HOST_STEP: return "the only one that is marked, as the host has it: to its end, or that of the last operation launched in it";
+	case FO_WINDOW_HOST_STEP:
+		return "the only one that is marked, as the host has it: to its end, or that of the last operation "
+		       "launched in it";
 	case FO_WINDOW_GPU_STEPS: return "the GPU's copy of the profiler's annotation";
 	case FO_WINDOW_NVTX: return "recurring annotations";
 	case FO_WINDOW_OPTIMIZER: return "from one optimizer update to the next";
@@ -353,9 +386,11 @@ static const char *origin_words(enum fo_window_origin from)
 static void host_table(struct page *p, bool open)
 {
 	static const char *const head[] = { "part of the host's step", "share", "time" };
-	static const char *const name[FO_HOST_PART_COUNT] = { "kernel", "memcpy", "memset", "communication", "runtime", "data loader", "CPU exec", "other" };
+	static const char *const name[FO_HOST_PART_COUNT] = { "kernel",  "memcpy",      "memset",   "communication",
+							      "runtime", "data loader", "CPU exec", "other" };
 	const struct fo_diagnosis *d = p->d;
-	const struct fo_rank_ledger *r = d->ranks > 0 ? &d->rank[d->worst >= 0 && d->worst < d->ranks ? d->worst : 0] : NULL;
+	const struct fo_rank_ledger *r = d->ranks > 0 ? &d->rank[d->worst >= 0 && d->worst < d->ranks ? d->worst : 0]
+						      : NULL;
 	int64_t span = 0, part[FO_HOST_PART_COUNT] = { 0 };
 	struct fo_draw_table t;
 	if (!r || r->hosts <= 0 || d->own.is)
@@ -366,10 +401,13 @@ static void host_table(struct page *p, bool open)
 			part[k] += r->host[i].part_ns[k];
 	}
 	fo_draw_details_begin(p->out, TEXT("The host's step, mean of %lld", (long long)r->hosts), open);
-	fo_draw_table_shaped(&t, p->out, FO_DRAW_SLIM, "The first of these that went on anywhere, as the PyTorch profiler's view has it", "lrr", head);
+	fo_draw_table_shaped(&t, p->out, FO_DRAW_SLIM,
+			     "The first of these that went on anywhere, as the PyTorch profiler's view has it", "lrr",
+			     head);
 	for (int k = 0; k < FO_HOST_PART_COUNT; k++)
 		if (part[k] > 0)
-			fo_draw_table_row(&t, (const char *const[]){ name[k], share(p, part[k], span), time_text(p, part[k] / r->hosts) });
+			fo_draw_table_row(&t, (const char *const[]){ name[k], share(p, part[k], span),
+								     time_text(p, part[k] / r->hosts) });
 	fo_draw_table_row(&t, (const char *const[]){ "step", share(p, span, span), time_text(p, span / r->hosts) });
 	fo_draw_table_end(&t);
 	fo_draw_details_end(p->out);
@@ -389,16 +427,20 @@ static void draw_ledger(struct page *p)
 		host_table(p, true);
 		return;
 	}
-	draw_stacks(p, units == 1 && s ? sentence(p, TEXT("%s; parts sum to it", shown_words(p, s)))
-				       : s && s->from == FO_WINDOW_WHOLE ? "Whole traces; parts sum to each" : "Steps; parts sum to each",
+	draw_stacks(p,
+		    units == 1 && s                   ? sentence(p, TEXT("%s; parts sum to it", shown_words(p, s)))
+		    : s && s->from == FO_WINDOW_WHOLE ? "Whole traces; parts sum to each"
+						      : "Steps; parts sum to each",
 		    stack, n, head);
 	if (units > FEW)
-		fo_draw_remark(p->out, "Ranks are ordered by their own work, the step without waiting for others: the slowest has most of it, even "
-				       "where the others' steps last as long because they wait.");
+		fo_draw_remark(p->out, "Ranks are ordered by their own work, the step without waiting for others: the "
+				       "slowest has most of it, even where the others' steps last as long because they "
+				       "wait.");
 	if (units > FEW && units <= DENSE)
 		draw_every(p, units);
 	if (units > DENSE)
-		fo_draw_remark(p->out, "%lld devices: the slowest, the median and the fastest rank stand for them.", (long long)units);
+		fo_draw_remark(p->out, "%lld devices: the slowest, the median and the fastest rank stand for them.",
+			       (long long)units);
 	if (s) {
 		class_table(p, shown(p, s));
 		host_table(p, false);
@@ -427,11 +469,14 @@ static void gap_table(struct page *p, const struct fo_gap *g)
 	char name[160];
 	fo_draw_table_shaped(&t, p->out, FO_DRAW_SLIM, NULL, "lrr", head);
 	for (int i = 0; i < g->dids; i++) {
-		snprintf(name, sizeof name, "%.120s%s", fo_trace_text(g->trace, g->did[i].name), g->did[i].call ? " (a call of the driver)" : "");
-		fo_draw_table_row(&t, (const char *const[]){ name, time_text(p, g->did[i].ns), share(p, g->did[i].ns, g->meanwhile_ns) });
+		snprintf(name, sizeof name, "%.120s%s", fo_trace_text(g->trace, g->did[i].name),
+			 g->did[i].call ? " (a call of the driver)" : "");
+		fo_draw_table_row(&t, (const char *const[]){ name, time_text(p, g->did[i].ns),
+							     share(p, g->did[i].ns, g->meanwhile_ns) });
 	}
-	fo_draw_table_row(&t, (const char *const[]){ "nothing that is recorded", time_text(p, g->meanwhile_ns - g->did_ns),
-						     share(p, g->meanwhile_ns - g->did_ns, g->meanwhile_ns) });
+	fo_draw_table_row(&t,
+			  (const char *const[]){ "nothing that is recorded", time_text(p, g->meanwhile_ns - g->did_ns),
+						 share(p, g->meanwhile_ns - g->did_ns, g->meanwhile_ns) });
 	fo_draw_table_end(&t);
 }
 
@@ -448,19 +493,25 @@ static void draw_gap(struct page *p)
 	const struct fo_ledger *l = shown(p, s);
 	fo_gap_worst(&g, &p->d->rank[p->d->worst], s, kind);
 	const char *where = TEXT("the %s", shown_words(p, s));
-	fo_draw_heading(p->out, g.communication ? TEXT("The longest communication alone in %s", where) : TEXT("The longest idle gap of %s", where));
+	fo_draw_heading(p->out, g.communication ? TEXT("The longest communication alone in %s", where)
+						: TEXT("The longest idle gap of %s", where));
 	if (g.end_ns - g.begin_ns <= TURN_AROUND_NS) {
-		fo_draw_text(p->out, "On the slowest rank the GPU was never without work for longer than %s.", time_text(p, g.end_ns - g.begin_ns));
+		fo_draw_text(p->out, "On the slowest rank the GPU was never without work for longer than %s.",
+			     time_text(p, g.end_ns - g.begin_ns));
 		return;
 	}
 	if (!g.communication && (double)l->busy_ns > busy * (double)l->span_ns) {
-		fo_draw_text(p->out, "The GPU is busy for %s of it; the longest gap lasts %s. No picture: nothing is lost there.",
-			     share(p, l->busy_ns, l->span_ns), time_text(p, g.end_ns - g.begin_ns));
+		fo_draw_text(
+			p->out,
+			"The GPU is busy for %s of it; the longest gap lasts %s. No picture: nothing is lost there.",
+			share(p, l->busy_ns, l->span_ns), time_text(p, g.end_ns - g.begin_ns));
 		return;
 	}
 	if (f && kind != FO_GAP_ANY && g.communication == (kind == FO_GAP_COMMUNICATION))
-		fo_draw_text(p->out, "The bottleneck is %s; this is where the GPU %s longest for it or the like: %s at once.", kind_words(f->kind),
-			     g.communication ? "only communicates" : "idles", time_text(p, g.end_ns - g.begin_ns));
+		fo_draw_text(p->out,
+			     "The bottleneck is %s; this is where the GPU %s longest for it or the like: %s at once.",
+			     kind_words(f->kind), g.communication ? "only communicates" : "idles",
+			     time_text(p, g.end_ns - g.begin_ns));
 	else if (f)
 		fo_draw_text(p->out, "Beside the bottleneck (%s).", kind_words(f->kind));
 	fo_gap_draw(&g, "What the launching thread and the GPU's streams did around it", p->a, p->out);
@@ -479,10 +530,13 @@ static const char *bridge_money(struct page *p)
 		step += b->row[i].dollars;
 		hour += b->row[i].dollars_per_hour;
 	}
-	return isfinite(step) && isfinite(hour) ? TEXT("; 1000 steps cost %s, an hour %s", dollars(p, 1000 * step), dollars(p, hour)) : "";
+	return isfinite(step) && isfinite(hour)
+		       ? TEXT("; 1000 steps cost %s, an hour %s", dollars(p, 1000 * step), dollars(p, hour))
+		       : "";
 }
 
-/* All but MFU, the greatest loss first; those below half a point are one, unless that is one row alone. Returns how many. */
+/* All but MFU, the greatest loss first; those below half a point are one, unless that is one row alone. Returns how
+ * many. */
 static int sorted_rows(struct page *p, struct fo_bridge_row out[FO_BRIDGE_MAX])
 {
 	const double least = 0.005;
@@ -528,13 +582,15 @@ static void draw_bridge(struct page *p)
 	for (int i = 0; i < rows; i++) {
 		const struct fo_bridge_row *r = &row[i];
 		const char *cost = isfinite(r->dollars_per_hour) ? TEXT(", %s/h", dollars(p, r->dollars_per_hour)) : "";
-		fall[n++] = (struct fo_draw_fall){ r->name, NULL, TEXT("%+.1f points%s", -100 * r->share, cost), r->share };
+		fall[n++] = (struct fo_draw_fall){ r->name, NULL, TEXT("%+.1f points%s", -100 * r->share, cost),
+						   r->share };
 	}
 	fo_draw_waterfall(p->out,
 			  &(struct fo_draw_waterfall){
 				  .title = "What the step's time is lost to, in points of MFU",
-				  .desc = TEXT("Peak: %s%s%s. A step takes %s on %d device%s%s.", b->device, *b->device ? ", " : "",
-					       *b->peak_source ? b->peak_source : "dense", number(p, b->step_s, FO_DRAW_SECONDS), b->devices,
+				  .desc = TEXT("Peak: %s%s%s. A step takes %s on %d device%s%s.", b->device,
+					       *b->device ? ", " : "", *b->peak_source ? b->peak_source : "dense",
+					       number(p, b->step_s, FO_DRAW_SECONDS), b->devices,
 					       b->devices == 1 ? "" : "s", bridge_money(p)),
 				  .unit = FO_DRAW_SHARE,
 				  .whole = 1,
@@ -543,7 +599,8 @@ static void draw_bridge(struct page *p)
 				  .fall = fall,
 				  .falls = n,
 				  .rest_name = "MFU",
-				  .rest_value = TEXT("%s, rule %s%s%s", number(p, b->mfu, FO_DRAW_SHARE), b->rule, *b->dtype ? ", " : "", b->dtype) });
+				  .rest_value = TEXT("%s, rule %s%s%s", number(p, b->mfu, FO_DRAW_SHARE), b->rule,
+						     *b->dtype ? ", " : "", b->dtype) });
 }
 
 /* ---- findings ---- */
@@ -557,7 +614,8 @@ static void settings(struct page *p, const struct fo_finding *f)
 	fo_draw_table_shaped(&t, p->out, FO_DRAW_FULL, NULL, "llll", head);
 	for (int i = 0; i < f->settings && i < FO_SETTINGS_MAX; i++) {
 		const struct fo_setting *s = &f->setting[i];
-		fo_draw_table_row(&t, (const char *const[]){ s->framework, s->key, *s->now ? s->now : "not in the trace", s->proposed });
+		fo_draw_table_row(&t, (const char *const[]){ s->framework, s->key,
+							     *s->now ? s->now : "not in the trace", s->proposed });
 	}
 	fo_draw_table_end(&t);
 	struct fo_str paste = { 0 };
@@ -600,7 +658,9 @@ static const char *evidence_place(struct page *p, const struct fo_evidence *e)
 	const struct fo_trace *t = NULL;
 	for (int r = 0; r < p->d->ranks && !t; r++)
 		t = p->d->rank[r].rank == e->rank ? p->d->rank[r].trace : NULL;
-	const char *gpu = t && e->device >= 0 && e->device < t->device_count ? TEXT("GPU %lld, ", (long long)t->device[e->device].id) : "";
+	const char *gpu = t && e->device >= 0 && e->device < t->device_count
+				  ? TEXT("GPU %lld, ", (long long)t->device[e->device].id)
+				  : "";
 	const char *rank = e->rank >= 0 ? TEXT("rank %d, ", e->rank) : "";
 	return TEXT("%s%sat %.3f ms", rank, *rank ? "" : gpu, (double)(e->begin_ns - (t ? t->begin_ns : 0)) * 1e-6);
 }
@@ -631,8 +691,9 @@ static void evidence(struct page *p, const struct fo_finding *f)
 		if (before)
 			continue;
 		const char *takes = time_text(p, sum);
-		fo_draw_table_row_titled(&t, e->name, (const char *const[]){ evidence_name(p, e, evidence_place(p, first)),
-									     same > 1 ? TEXT("%s, %d times", takes, same) : takes });
+		fo_draw_table_row_titled(&t, e->name,
+					 (const char *const[]){ evidence_name(p, e, evidence_place(p, first)),
+								same > 1 ? TEXT("%s, %d times", takes, same) : takes });
 	}
 	fo_draw_table_end(&t);
 	fo_draw_details_end(p->out);
@@ -644,19 +705,24 @@ static void finding_card(struct page *p, const struct fo_finding *f)
 	const char *role = f->is_bottleneck ? ", the bottleneck" : f->is_runner_up ? ", the runner-up" : "";
 	struct fo_draw_fact fact[4];
 	size_t n = 0;
-	fo_draw_card_begin(p->out, sentence(p, f->title), TEXT("%s%s%s", kind_words(f->kind), role, f->serious ? ", serious" : ""), f->serious);
+	fo_draw_card_begin(p->out, sentence(p, f->title),
+			   TEXT("%s%s%s", kind_words(f->kind), role, f->serious ? ", serious" : ""), f->serious);
 	fo_draw_text(p->out, "%s", f->why);
 	if (fo_finding_worth(f))
 		fact[n++] = estimate(p, "worth", f);
 	if (isfinite(f->ceiling))
-		fact[n++] = (struct fo_draw_fact){ "ceiling", TEXT("x %.2f", f->ceiling), "if all of it went and nothing took its place" };
+		fact[n++] = (struct fo_draw_fact){ "ceiling", TEXT("x %.2f", f->ceiling),
+						   "if all of it went and nothing took its place" };
 	if (f->loss_ns > 0)
 		fact[n++] = (struct fo_draw_fact){ TEXT("of %s", a_window(p)), time_text(p, f->loss_ns),
-						    fo_finding_worth(f) || isfinite(f->ceiling) ? "would go at best" : "is what it takes" };
+						   fo_finding_worth(f) || isfinite(f->ceiling) ? "would go at best"
+											       : "is what it takes" };
 	if (isfinite(f->dollars))
 		fact[n++] = (struct fo_draw_fact){ "saved per hour of the job", dollars(p, f->dollars),
-						   d->bridge.devices > 0 ? TEXT("at the estimate, %d device%s", d->bridge.devices, d->bridge.devices == 1 ? "" : "s")
-									 : "at the estimate, all devices" };
+						   d->bridge.devices > 0
+							   ? TEXT("at the estimate, %d device%s", d->bridge.devices,
+								  d->bridge.devices == 1 ? "" : "s")
+							   : "at the estimate, all devices" };
 	settings(p, f);
 	if (n)
 		fo_draw_facts(p->out, fact, n);
@@ -664,7 +730,8 @@ static void finding_card(struct page *p, const struct fo_finding *f)
 	fo_draw_card_end(p->out);
 }
 
-/* What has to be known of the traces: in a frame where it makes the figures doubtful, else behind the findings on demand. */
+/* What has to be known of the traces: in a frame where it makes the figures doubtful, else behind the findings on
+ * demand. */
 static void draw_notes(struct page *p, bool doubt)
 {
 	const struct fo_diagnosis *d = p->d;
@@ -735,22 +802,27 @@ static const char *product_note(struct page *p, const struct fo_product *q)
 
 static void draw_products(struct page *p)
 {
-	static const char *const head[] = { "product", "type", "calls", "time", "TFLOP/s", "best call", "attainable", "of it", "note" };
+	static const char *const head[] = { "product",   "type",       "calls", "time", "TFLOP/s",
+					    "best call", "attainable", "of it", "note" };
 	const struct fo_diagnosis *d = p->d;
 	struct fo_draw_table t;
 	if (!d->products)
 		return;
 	fo_draw_heading(p->out, "Matrix products by shape");
-	fo_draw_table_shaped(&t, p->out, FO_DRAW_FULL, "m x n x k, by time. Attainable: what this device reaches on such a shape, where that is known.",
-			     "llrrrrrrl", head);
+	fo_draw_table_shaped(
+		&t, p->out, FO_DRAW_FULL,
+		"m x n x k, by time. Attainable: what this device reaches on such a shape, where that is known.",
+		"llrrrrrrl", head);
 	for (int64_t i = 0; i < d->products && i < PRODUCTS; i++) {
 		const struct fo_product *q = &d->product[i];
 		const char *batch = q->batch > 1 ? TEXT(", %lld of them", (long long)q->batch) : "";
-		fo_draw_table_row(&t, (const char *const[]){
-					      TEXT("%lld x %lld x %lld%s", (long long)q->m, (long long)q->n, (long long)q->k, batch), q->dtype,
-					      TEXT("%lld", (long long)q->calls), time_text(p, q->time_ns), tera(p, q->flop_s),
-					      tera(p, q->best_flop_s), tera(p, q->attainable_flop_s),
-					      number(p, q->flop_s / q->attainable_flop_s, FO_DRAW_SHARE), product_note(p, q) });
+		fo_draw_table_row(&t, (const char *const[]){ TEXT("%lld x %lld x %lld%s", (long long)q->m,
+								  (long long)q->n, (long long)q->k, batch),
+							     q->dtype, TEXT("%lld", (long long)q->calls),
+							     time_text(p, q->time_ns), tera(p, q->flop_s),
+							     tera(p, q->best_flop_s), tera(p, q->attainable_flop_s),
+							     number(p, q->flop_s / q->attainable_flop_s, FO_DRAW_SHARE),
+							     product_note(p, q) });
 	}
 	fo_draw_table_end(&t);
 	if (d->products > PRODUCTS)
@@ -765,11 +837,16 @@ static void draw_pipeline(struct page *p)
 	struct fo_draw_bar_row *row = fo_arena_alloc(p->a, (size_t)l->stages * sizeof *row);
 	for (int i = 0; i < l->stages; i++)
 		row[i] = (struct fo_draw_bar_row){ .name = TEXT("stage %d", i),
-						   .value = isfinite(l->bubble[i]) ? number(p, l->bubble[i], FO_DRAW_SHARE) : "no trace of it",
+						   .value = isfinite(l->bubble[i])
+								    ? number(p, l->bubble[i], FO_DRAW_SHARE)
+								    : "no trace of it",
 						   .bar = { { l->bubble[i], NAN, NAN }, { NAN, NAN, NAN } } };
-	const char *ideal = isfinite(l->ideal) ? TEXT(" with %d micro-batches of %d chunk%s (p - 1) / (v m) is %s of the ideal time", l->microbatches,
-						      l->chunks, l->chunks == 1 ? "" : "s", number(p, l->ideal, FO_DRAW_SHARE))
-					       : " the micro-batches are not known, so neither is the bubble that the schedule must have";
+	const char *ideal =
+		isfinite(l->ideal)
+			? TEXT(" with %d micro-batches of %d chunk%s (p - 1) / (v m) is %s of the ideal time",
+			       l->microbatches, l->chunks, l->chunks == 1 ? "" : "s",
+			       number(p, l->ideal, FO_DRAW_SHARE))
+			: " the micro-batches are not known, so neither is the bubble that the schedule must have";
 	fo_draw_bars(p->out, &(struct fo_draw_bars){ .title = "Pipeline bubble by stage, share of the stage's time",
 						     .desc = TEXT("%d stages;%s.", l->stages, ideal),
 						     .unit = FO_DRAW_SHARE,
@@ -791,30 +868,39 @@ static void draw_culprit(struct page *p)
 	const struct fo_culprit *c = &d->culprit;
 	if (!d->wait || c->at < 0 || c->at >= d->waits)
 		return;
-	fo_draw_text(p->out, "%s of all waiting is for rank %d, which arrived last %lld times%s.", number(p, c->share, FO_DRAW_SHARE), d->wait[c->at].rank,
-		     (long long)d->wait[c->at].last,
-		     c->row ? TEXT("; beside the other ranks it spends %s more in '%s'", time_text(p, c->excess_ns), fo_row_words(c->row)) : "");
+	fo_draw_text(p->out, "%s of all waiting is for rank %d, which arrived last %lld times%s.",
+		     number(p, c->share, FO_DRAW_SHARE), d->wait[c->at].rank, (long long)d->wait[c->at].last,
+		     c->row ? TEXT("; beside the other ranks it spends %s more in '%s'", time_text(p, c->excess_ns),
+				   fo_row_words(c->row))
+			    : "");
 }
 
 /* All of them while a reader can look at them. */
 static void waits_table(struct page *p)
 {
 	enum { ROWS = 128 };
-	static const char *const head[] = { "rank", "step", "busy", "waits", "transfer", "arrives last", "others wait for it", "matched" };
+	static const char *const head[] = {
+		"rank", "step", "busy", "waits", "transfer", "arrives last", "others wait for it", "matched"
+	};
 	const struct fo_diagnosis *d = p->d;
 	struct fo_draw_table t;
 	int n = 0;
-	fo_draw_table_begin(&t, p->out, "Waits and transfer are of matched collectives, over the whole trace", "lrrrrrrr", head);
+	fo_draw_table_begin(&t, p->out, "Waits and transfer are of matched collectives, over the whole trace",
+			    "lrrrrrrr", head);
 	for (int r = 0; r < d->ranks; r++)
 		for (int64_t i = 0; i < d->rank[r].devices && n < ROWS; i++, n++) {
 			const struct fo_device_ledger *l = &d->rank[r].device[i];
 			const struct fo_rank_wait *w = wait_of(d, d->rank[r].rank, l->device);
 			fo_draw_table_row(&t, (const char *const[]){
 						      unit_name(p, &d->rank[r], l), time_text(p, shown(p, l)->span_ns),
-						      share(p, shown(p, l)->busy_ns, shown(p, l)->span_ns), w ? time_text(p, w->wait_ns) : "-",
-						      w ? time_text(p, w->transfer_ns) : "-", w ? TEXT("%lld", (long long)w->last) : "-",
+						      share(p, shown(p, l)->busy_ns, shown(p, l)->span_ns),
+						      w ? time_text(p, w->wait_ns) : "-",
+						      w ? time_text(p, w->transfer_ns) : "-",
+						      w ? TEXT("%lld", (long long)w->last) : "-",
 						      w ? time_text(p, w->caused_ns) : "-",
-						      w ? TEXT("%lld of %lld", (long long)w->matched, (long long)(w->matched + w->unmatched)) : "-" });
+						      w ? TEXT("%lld of %lld", (long long)w->matched,
+							       (long long)(w->matched + w->unmatched))
+							: "-" });
 		}
 	fo_draw_table_end(&t);
 	if (n < units_of(d))
@@ -832,12 +918,13 @@ static void draw_ranks(struct page *p)
 	if (!several)
 		return;
 	if (d->ranks > 1 && d->worst >= 0 && d->worst < d->ranks)
-		fo_draw_text(p->out, "The own work of the slowest, rank %d, is %s above the median's.", d->rank[d->worst].rank,
-			     number(p, d->step_skew, FO_DRAW_SHARE));
+		fo_draw_text(p->out, "The own work of the slowest, rank %d, is %s above the median's.",
+			     d->rank[d->worst].rank, number(p, d->step_skew, FO_DRAW_SHARE));
 	draw_culprit(p);
 	waits_table(p);
 	if (d->set && d->set->residual_ns >= 0)
-		fo_draw_remark(p->out, "Clocks were aligned on the ends of collectives; they agree within %s.", time_text(p, d->set->residual_ns));
+		fo_draw_remark(p->out, "Clocks were aligned on the ends of collectives; they agree within %s.",
+			       time_text(p, d->set->residual_ns));
 }
 
 /* ---- what is not known, and what words mean ---- */
@@ -875,7 +962,8 @@ static void draw_traces(struct page *p)
 	for (int r = 0; r < d->ranks; r++) {
 		const struct fo_trace *x = d->rank[r].trace;
 		if (x)
-			fo_draw_table_row(&t, (const char *const[]){ x->path, TEXT("%d", d->rank[r].rank), TEXT("%lld", (long long)x->gpu_count),
+			fo_draw_table_row(&t, (const char *const[]){ x->path, TEXT("%d", d->rank[r].rank),
+								     TEXT("%lld", (long long)x->gpu_count),
 								     TEXT("%lld", (long long)x->defect.unlinked),
 								     TEXT("%lld", (long long)x->defect.events) });
 	}
@@ -886,16 +974,22 @@ static void draw_traces(struct page *p)
 static void definitions(struct page *p)
 {
 	static const char *const word[][2] = {
-		{ "step", "on the GPU: from the first operation that step k launched to the first that step k + 1 launched; the only one that is marked: as the host has it" },
-		{ "compute", "any kernel that is neither communication nor a copy; where several classes run at once, the first in the table counts" },
+		{ "step", "on the GPU: from the first operation that step k launched to the first that step k + 1 "
+			  "launched; the only one that is marked: as the host has it" },
+		{ "compute", "any kernel that is neither communication nor a copy; where several classes run at once, "
+			     "the first in the table counts" },
 		{ "communication, copies", "only what nothing computes beside: what is hidden costs nothing here" },
-		{ "waiting for a late rank", "from a rank's arrival at a collective to the last one's; of several ranks' traces only" },
+		{ "waiting for a late rank",
+		  "from a rank's arrival at a collective to the last one's; of several ranks' traces only" },
 		{ "transfer", "the rest of the collective: the data on the wire" },
-		{ "idle", "no kernel, no copy on the whole device; its cause is what the launching thread did, or what the operation waited for" },
+		{ "idle", "no kernel, no copy on the whole device; its cause is what the launching thread did, or what "
+			  "the operation waited for" },
 		{ "utilisation", "share of the step in which any kernel is on the device: what the driver counts" },
 		{ "MFU", "the model's arithmetic in a step over what the dense peak would have done in that time" },
 		{ "ceiling", "step time before and after if all of the loss went and nothing took its place" },
-		{ "estimate", "the ceiling, less what may come back and never below the time the launching thread itself needs: rules of docs/diagnosis-rules.md, conventions among them, checked on a published pair of runs and not derived from it" },
+		{ "estimate", "the ceiling, less what may come back and never below the time the launching thread "
+			      "itself needs: rules of docs/diagnosis-rules.md, conventions among them, checked on a "
+			      "published pair of runs and not derived from it" },
 	};
 	static const char *const head[] = { "word", "what it means here" };
 	struct fo_draw_table t;
@@ -912,12 +1006,14 @@ void fo_diagnose_html(const struct fo_diagnosis *d, struct fo_str *out)
 	struct fo_arena a = { 0 };
 	struct page page = { d, &a, out }, *p = &page;
 	const struct fo_finding *f = the_bottleneck(d, false);
-	const char *path = d->ranks > 0 && d->rank[0].trace && d->rank[0].trace->path ? d->rank[0].trace->path : "no trace";
+	const char *path = d->ranks > 0 && d->rank[0].trace && d->rank[0].trace->path ? d->rank[0].trace->path
+										      : "no trace";
 	const char *file = strrchr(path, '/') && strrchr(path, '/')[1] ? strrchr(path, '/') + 1 : path;
-	fo_draw_page_begin(out, d->ranks > 1 ? TEXT("Diagnosis of %d ranks, %s", d->ranks, file) : TEXT("Diagnosis of %s", file),
-			   !fo_diagnosed(d) ? TEXT("This cannot be diagnosed: %s.", d->cannot)
-			   : f		    ? of_what(p)
-					    : "No bottleneck: nothing that these traces show is worth a change.");
+	fo_draw_page_begin(
+		out, d->ranks > 1 ? TEXT("Diagnosis of %d ranks, %s", d->ranks, file) : TEXT("Diagnosis of %s", file),
+		!fo_diagnosed(d) ? TEXT("This cannot be diagnosed: %s.", d->cannot)
+		: f              ? of_what(p)
+				 : "No bottleneck: nothing that these traces show is worth a change.");
 	if (!fo_diagnosed(d) || !f)
 		fo_draw_remark(p->out, "%s", of_what(p));
 	if (!fo_diagnosed(d)) {

@@ -27,23 +27,25 @@ const char *const fo_ledger_part_name[FO_LEDGER_PARTS] = {
 	[FO_LEDGER_IDLE_UNKNOWN] = "idle: the trace cannot tell",
 };
 
-/* Families: computation blue, green and yellow, communication orange and red, copies brown, idleness violet, rose and grey, the host's
- * own lanes sand. */
+/* Families: computation blue, green and yellow, communication orange and red, copies brown, idleness violet, rose and
+ * grey, the host's own lanes sand. */
 const unsigned char fo_ledger_part_tone[FO_LEDGER_PARTS] = {
-	[FO_LEDGER_GEMM] = 0,	   [FO_LEDGER_ATTENTION] = 12,	 [FO_LEDGER_CONV] = 2,	       [FO_LEDGER_NORM] = 15,
-	[FO_LEDGER_ELEMENTWISE] = 10, [FO_LEDGER_CAST] = 18,	 [FO_LEDGER_FUSED] = 4,	       [FO_LEDGER_LOSS] = 19,
-	[FO_LEDGER_MOE] = 27,	   [FO_LEDGER_OTHER] = 16,	 [FO_LEDGER_OPTIMIZER] = 5,    [FO_LEDGER_WAIT] = 14,
-	[FO_LEDGER_TRANSFER] = 6,  [FO_LEDGER_COMM_UNKNOWN] = 1, [FO_LEDGER_COPIES] = 11,      [FO_LEDGER_IDLE_DATA] = 9,
-	[FO_LEDGER_IDLE_SYNC] = 3, [FO_LEDGER_IDLE_BUSY] = 17,	 [FO_LEDGER_IDLE_HOST] = 20,   [FO_LEDGER_IDLE_LAUNCH] = 8,
-	[FO_LEDGER_IDLE_DEPENDENCY] = 7, [FO_LEDGER_IDLE_UNKNOWN] = 21,
+	[FO_LEDGER_GEMM] = 0,          [FO_LEDGER_ATTENTION] = 12,   [FO_LEDGER_CONV] = 2,
+	[FO_LEDGER_NORM] = 15,         [FO_LEDGER_ELEMENTWISE] = 10, [FO_LEDGER_CAST] = 18,
+	[FO_LEDGER_FUSED] = 4,         [FO_LEDGER_LOSS] = 19,        [FO_LEDGER_MOE] = 27,
+	[FO_LEDGER_OTHER] = 16,        [FO_LEDGER_OPTIMIZER] = 5,    [FO_LEDGER_WAIT] = 14,
+	[FO_LEDGER_TRANSFER] = 6,      [FO_LEDGER_COMM_UNKNOWN] = 1, [FO_LEDGER_COPIES] = 11,
+	[FO_LEDGER_IDLE_DATA] = 9,     [FO_LEDGER_IDLE_SYNC] = 3,    [FO_LEDGER_IDLE_BUSY] = 17,
+	[FO_LEDGER_IDLE_HOST] = 20,    [FO_LEDGER_IDLE_LAUNCH] = 8,  [FO_LEDGER_IDLE_DEPENDENCY] = 7,
+	[FO_LEDGER_IDLE_UNKNOWN] = 21,
 };
 
 static const enum fo_ledger_part idle_part[FO_IDLE_COUNT] = {
-	[FO_IDLE_HOST_DATA] = FO_LEDGER_IDLE_DATA,	      [FO_IDLE_HOST_SYNC] = FO_LEDGER_IDLE_SYNC,
-	[FO_IDLE_HOST_LAUNCH_BOUND] = FO_LEDGER_IDLE_BUSY,    [FO_IDLE_HOST_OTHER] = FO_LEDGER_IDLE_HOST,
-	[FO_IDLE_LAUNCH_LATENCY] = FO_LEDGER_IDLE_LAUNCH,     [FO_IDLE_KERNEL_GAP] = FO_LEDGER_IDLE_LAUNCH,
-	[FO_IDLE_LONG_CALL] = FO_LEDGER_IDLE_LAUNCH,
-	[FO_IDLE_DEPENDENCY] = FO_LEDGER_IDLE_DEPENDENCY,     [FO_IDLE_UNKNOWN] = FO_LEDGER_IDLE_UNKNOWN,
+	[FO_IDLE_HOST_DATA] = FO_LEDGER_IDLE_DATA,         [FO_IDLE_HOST_SYNC] = FO_LEDGER_IDLE_SYNC,
+	[FO_IDLE_HOST_LAUNCH_BOUND] = FO_LEDGER_IDLE_BUSY, [FO_IDLE_HOST_OTHER] = FO_LEDGER_IDLE_HOST,
+	[FO_IDLE_LAUNCH_LATENCY] = FO_LEDGER_IDLE_LAUNCH,  [FO_IDLE_KERNEL_GAP] = FO_LEDGER_IDLE_LAUNCH,
+	[FO_IDLE_LONG_CALL] = FO_LEDGER_IDLE_LAUNCH,       [FO_IDLE_DEPENDENCY] = FO_LEDGER_IDLE_DEPENDENCY,
+	[FO_IDLE_UNKNOWN] = FO_LEDGER_IDLE_UNKNOWN,
 };
 
 enum fo_ledger_part fo_ledger_part_of(enum fo_kernel_class k)

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* No kernel comes near (a product of three 4096 x 4096 bf16 matrices has 1365), and what a file claims must not stretch the
- * picture out of shape. */
+/* No kernel comes near (a product of three 4096 x 4096 bf16 matrices has 1365), and what a file claims must not stretch
+ * the picture out of shape. */
 #define INTENSITY_MOST 1e5
 
 bool fo_roofline_is_product(const struct fo_limits_row *r)

@@ -1,5 +1,5 @@
-/* The roofline as SVG. Sizes are in units of the view box; where the picture is shown narrow (a telephone), a media query makes
- * text and marks larger and leaves out what then has no room. */
+/* The roofline as SVG. Sizes are in units of the view box; where the picture is shown narrow (a telephone), a media
+ * query makes text and marks larger and leaves out what then has no room. */
 #include "report/roofline.h"
 
 #include <math.h>
@@ -17,8 +17,8 @@ static double down(const struct fo_roofline *r, double y)
 	return Y1 - (Y1 - Y0) * log(y / r->y0) / log(r->y1 / r->y0);
 }
 
-/* Blue, vermilion and green of Okabe and Ito's palette, which colour-blind readers tell apart; lighter on dark ground. Viewers
- * that know no variables (librsvg) drop those declarations and keep the plain ones before them. */
+/* Blue, vermilion and green of Okabe and Ito's palette, which colour-blind readers tell apart; lighter on dark ground.
+ * Viewers that know no variables (librsvg) drop those declarations and keep the plain ones before them. */
 static const char style[] =
 	"<style>\n"
 	":root{--ground:#fff;--ink:#1b1f24;--soft:#5b6570;--grid:#e4e7eb;--roof:#3d4650;--p:#0072b2;--a:#d55e00;--e:#"
@@ -26,8 +26,10 @@ static const char style[] =
 	"@media (prefers-color-scheme:dark){:root{--ground:#14181d;--ink:#e8ebef;--soft:#a3adb8;--grid:#2a3139;"
 	"--roof:#c3cad2;--p:#56b4e9;--a:#ff9a4d;--e:#3ecf9f}}\n"
 	"text{font:15px system-ui,sans-serif;fill:#1b1f24;fill:var(--ink)}.ground{fill:#fff;fill:var(--ground)}\n"
-	".title{font-size:21px;font-weight:600}.soft{fill:#5b6570;fill:var(--soft)}.grid{stroke:#e4e7eb;stroke:var(--grid)}\n"
-	".roof{stroke:#3d4650;stroke:var(--roof);stroke-width:2.5;fill:none}.end{text-anchor:end}.mid{text-anchor:middle}\n"
+	".title{font-size:21px;font-weight:600}.soft{fill:#5b6570;fill:var(--soft)}.grid{stroke:#e4e7eb;stroke:var(--"
+	"grid)}\n"
+	".roof{stroke:#3d4650;stroke:var(--roof);stroke-width:2.5;fill:none}.end{text-anchor:end}.mid{text-anchor:"
+	"middle}\n"
 	".p{--c:var(--p);stroke:#0072b2}.a{--c:var(--a);stroke:#d55e00}.e{--c:var(--e);stroke:#008a63}\n"
 	".p.h{fill:#0072b2}.a.h{fill:#d55e00}.e.h{fill:#008a63}\n"
 	".m{stroke:var(--c);stroke-width:1.8;fill:#fff;fill:var(--ground);fill-opacity:.75}\n"
@@ -91,7 +93,8 @@ static void ceilings(const struct fo_roofline *r, struct fo_str *out)
 			continue;
 		double from = bw > 0 ? fmin(fmax(peak / bw, r->x0), r->x1) : r->x0;
 		fo_str_printf(out, "<path class=\"roof\" d=\"M%.1f %.1fH%d\"/>\n", across(r, from), down(r, peak), X1);
-		snprintf(label, sizeof label, "%s%s", two ? (d ? "bf16 " : "f32 ") : "peak ", fo_str_si(si, peak, "FLOP/s"));
+		snprintf(label, sizeof label, "%s%s", two ? (d ? "bf16 " : "f32 ") : "peak ",
+			 fo_str_si(si, peak, "FLOP/s"));
 		fo_str_printf(out, "<text class=\"end\" x=\"%d\" y=\"%.1f\">%s", X1, down(r, peak) - 9,
 			      r->unsure ? "<tspan class=\"wide\">busy machine,</tspan> may be low: " : "");
 		fo_str_xml(out, label);

@@ -235,7 +235,8 @@ const char *fo_report_missing(const struct fo_report *o, int i, char *text)
 	if (r->torn && at++ == i)
 		return "the log's last line is cut, as a kill leaves it or a run that writes just now: it is left out";
 	if (r->bad_lines && at++ == i) {
-		snprintf(text, FO_REPORT_MISSING, "%lld lines of the log cannot be read, the first is line %lld: they are left out",
+		snprintf(text, FO_REPORT_MISSING,
+			 "%lld lines of the log cannot be read, the first is line %lld: they are left out",
 			 (long long)r->bad_lines, (long long)r->first_bad_line);
 		return text;
 	}

@@ -1,8 +1,9 @@
-/* A run directory, looked at: what src/record read of it becomes figures, for a terminal (src/cli/report.c), a page and JSON.
+/* A run directory, looked at: what src/record read of it becomes figures, for a terminal (src/cli/report.c), a page and
+ * JSON.
  *
- * Nothing is filtered but steps that were metered, whose time is no figure of the run. What the run left nothing about is NaN, 0
- * or NULL, never a guess. Ownership: an fo_report owns what it points to until fo_report_fini, but for the record, which must
- * outlive it. */
+ * Nothing is filtered but steps that were metered, whose time is no figure of the run. What the run left nothing about
+ * is NaN, 0 or NULL, never a guess. Ownership: an fo_report owns what it points to until fo_report_fini, but for the
+ * record, which must outlive it. */
 #ifndef FO_REPORT_RUN_H
 #define FO_REPORT_RUN_H
 
@@ -11,11 +12,12 @@
 #include "base/fs.h"
 #include "record/record.h"
 
-/* A slow phase: a stretch of steps whose time, as a running median of FO_SLOW_WINDOW steps, is more than FO_SLOW_TIMES the median
- * of all the run's steps. The window lets single slow steps pass: at least half of it must be slow. Phases less than a window apart
- * are one. The median of the whole run, not of the neighbourhood, because a phase may last for thousands of steps; a run of which
- * more than half is slow therefore shows none. 1.25: on a shared machine the quartiles of undisturbed runs lie within 10 % of the
- * median, and a neighbour on the sibling of a core costs a third and more (docs/metrics.md). */
+/* A slow phase: a stretch of steps whose time, as a running median of FO_SLOW_WINDOW steps, is more than FO_SLOW_TIMES
+ * the median of all the run's steps. The window lets single slow steps pass: at least half of it must be slow. Phases
+ * less than a window apart are one. The median of the whole run, not of the neighbourhood, because a phase may last for
+ * thousands of steps; a run of which more than half is slow therefore shows none. 1.25: on a shared machine the
+ * quartiles of undisturbed runs lie within 10 % of the median, and a neighbour on the sibling of a core costs a third
+ * and more (docs/metrics.md). */
 #define FO_SLOW_TIMES 1.25
 enum { FO_SLOW_WINDOW = 9 };
 struct fo_report_phase {
@@ -47,10 +49,10 @@ struct fo_report_buffer { /* of those alive at the peak, all layers and micro-ba
 	int64_t copies, bytes;
 };
 struct fo_report_memory {
-	double *live
-		[FO_LIFE_COUNT]; /* bytes at each point of the step; NULL: more than 2^22 operations, or no program */
-	int64_t points;          /* operations in issue order */
-	int64_t peak;            /* the operation with the most */
+	double *live[FO_LIFE_COUNT]; /* bytes at each point of the step; NULL: more than 2^22 operations, or no program
+				      */
+	int64_t points;              /* operations in issue order */
+	int64_t peak;                /* the operation with the most */
 	double peak_bytes[FO_LIFE_COUNT];
 	double arena_bytes;              /* planned for all that does not persist; NaN without a program */
 	struct fo_report_buffer *buffer; /* the largest first */
@@ -58,16 +60,18 @@ struct fo_report_memory {
 };
 
 /* Takes fo_report.clock_set and "s" behind other numbers than 1. */
-#define FO_REPORT_CLOCK_SET "the system's clock was set %lld time%s while the run was logged: what passed there may be told wrong or not at all"
+#define FO_REPORT_CLOCK_SET                                                                                            \
+	"the system's clock was set %lld time%s while the run was logged: what passed there may be told wrong or not " \
+	"at all"
 struct fo_report {
 	struct fo_arena arena;
 	const struct fo_record *r;
 	/* Steps. Medians and quartiles over all that were not metered. */
 	struct fo_spread step_s, tokens_s, mfu[FO_STEP_HFU - FO_STEP_MFU + 1];
 	int64_t metered; /* steps that are left out everywhere below */
-	int64_t window; /* of the running medians below: a fortieth of the steps, 5 to 201 */
-	double *loss_smooth, *mfu_smooth[FO_STEP_HFU - FO_STEP_MFU + 1], *seconds,
-		*seconds_smooth, *mfu_each; /* a number per row, NaN where metered; NULL: none */
+	int64_t window;  /* of the running medians below: a fortieth of the steps, 5 to 201 */
+	double *loss_smooth, *mfu_smooth[FO_STEP_HFU - FO_STEP_MFU + 1], *seconds, *seconds_smooth,
+		*mfu_each;            /* a number per row, NaN where metered; NULL: none */
 	double first_loss, last_loss; /* last: the running median at the end */
 	double best_eval, last_eval;
 	int64_t best_eval_step, last_eval_step;
@@ -75,8 +79,9 @@ struct fo_report {
 	struct fo_report_phase *phase;
 	int phases;
 	double slow_s, lost_s; /* time in phases; of it what is beyond the median */
-	/* Between steps. wall_s: from the first step's begin to the last one's end, which is what steps and gaps add up to; NaN: the log has
-	 * no times. clock_set: times that the system's clock was set back or forth, as far as the log shows; what lies there counts nothing. */
+	/* Between steps. wall_s: from the first step's begin to the last one's end, which is what steps and gaps add up
+	 * to; NaN: the log has no times. clock_set: times that the system's clock was set back or forth, as far as the
+	 * log shows; what lies there counts nothing. */
 	double wall_s, gap_s[FO_GAP_COUNT];
 	int64_t clock_set;
 	int64_t gaps[FO_GAP_COUNT];
@@ -100,8 +105,8 @@ void fo_running_median(const double *v, int64_t n, int64_t window, double *out);
 void fo_report_html(const struct fo_report *o, struct fo_str *out);
 /* Fields of an open JSON object. */
 void fo_report_json(const struct fo_report *o, struct fo_json *j);
-/* What is missing or damaged, a sentence at a time; NULL behind the last. text holds FO_REPORT_MISSING bytes: such a sentence names a
- * path and its error. */
+/* What is missing or damaged, a sentence at a time; NULL behind the last. text holds FO_REPORT_MISSING bytes: such a
+ * sentence names a path and its error. */
 enum { FO_REPORT_MISSING = 2 * FO_PATH_BYTES };
 const char *fo_report_missing(const struct fo_report *o, int i, char *text);
 

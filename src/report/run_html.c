@@ -27,10 +27,7 @@ struct page {
 };
 
 /* Which CUDA device computed last; "": the processor. */
-static const char *device_of(const struct fo_record *r)
-{
-	return r->starts ? r->start[r->starts - 1].device : "";
-}
+static const char *device_of(const struct fo_record *r) { return r->starts ? r->start[r->starts - 1].device : ""; }
 
 static const char *number(struct page *p, double v, enum fo_draw_unit unit)
 {
@@ -53,10 +50,11 @@ static void summary(struct page *p)
 							   : fo_arena_printf(p->a, "%.4g M tokens with loss",
 									     o->tokens / 1e6) };
 	if (isfinite(o->last_loss))
-		fact[n++] = (struct fo_draw_fact){ "training loss", fo_arena_printf(p->a, "%.4f", o->last_loss),
-						   fo_arena_printf(p->a,
-								   "at the end, running median of %lld steps; %.4f at the first",
-								   (long long)o->window, o->first_loss) };
+		fact[n++] = (struct fo_draw_fact){
+			"training loss", fo_arena_printf(p->a, "%.4f", o->last_loss),
+			fo_arena_printf(p->a, "at the end, running median of %lld steps; %.4f at the first",
+					(long long)o->window, o->first_loss)
+		};
 	if (isfinite(o->last_eval))
 		fact[n++] = (struct fo_draw_fact){ "held-out loss", fo_arena_printf(p->a, "%.4f", o->last_eval),
 						   fo_arena_printf(p->a, "step %lld; best %.4f at step %lld",
@@ -68,9 +66,11 @@ static void summary(struct page *p)
 								   spread_text(p, &o->mfu[0], FO_DRAW_SHARE)) };
 	if (isfinite(o->quiet_mfu))
 		fact[n++] = (struct fo_draw_fact){ "quiet MFU", number(p, o->quiet_mfu, FO_DRAW_SHARE),
-						   fo_arena_printf(p->a, "rule mfu, from spans that no neighbour disturbed, of %lld "
-									 "metered steps",
-								   (long long)o->metered_steps) };
+						   fo_arena_printf(
+							   p->a,
+							   "rule mfu, from spans that no neighbour disturbed, of %lld "
+							   "metered steps",
+							   (long long)o->metered_steps) };
 	if (isfinite(o->step_s.median))
 		fact[n++] = (struct fo_draw_fact){ "step", number(p, o->step_s.median, FO_DRAW_SECONDS),
 						   spread_text(p, &o->step_s, FO_DRAW_SECONDS) };
@@ -154,7 +154,8 @@ static void draw_loss(struct page *p)
 						       .y = s->value[FO_STEP_LOSS],
 						       .n = (size_t)s->n,
 						       .faint = true };
-		series[n++] = (struct fo_draw_series){ .name = fo_arena_printf(p->a, "training, running median of %lld steps",
+		series[n++] = (struct fo_draw_series){ .name = fo_arena_printf(p->a,
+									       "training, running median of %lld steps",
 									       (long long)p->o->window),
 						       .x = p->x,
 						       .y = p->o->loss_smooth,
@@ -207,31 +208,28 @@ static void draw_mfu(struct page *p)
 			.name = "each step", .x = p->x, .y = p->o->mfu_each, .n = rows, .faint = true, .join = true
 		};
 	if (p->o->mfu_smooth[0])
-		series[n++] = (struct fo_draw_series){ .name = running_median(p),
-						       .x = p->x,
-						       .y = p->o->mfu_smooth[0],
-						       .n = rows,
-						       .join = true };
+		series[n++] = (struct fo_draw_series){
+			.name = running_median(p), .x = p->x, .y = p->o->mfu_smooth[0], .n = rows, .join = true
+		};
 	fo_draw_heading(p->out, "MFU");
-	fo_draw_lines(
-		p->out,
-		&(struct fo_draw_lines){
-			.title = fo_arena_printf(p->a, "MFU over steps, rule mfu%s", left_out(p)),
-			.desc = fo_arena_printf(p->a, "Median %s by rule mfu. %d slow phases are marked.",
-						number(p, p->o->mfu[0].median, FO_DRAW_SHARE), p->o->phases),
-			.x_name = "step",
-			.y_name = "share of the peak; the axis ends at the peak",
-			.y_unit = FO_DRAW_SHARE,
-			.y_lo = 0,
-			.y_hi = 1,
-			.series = series,
-			.n = n,
-			.band = p->band,
-			.bands = p->bands,
-			.band_name = { p->o->phases ? "slow phase" : NULL, p->r->checkpoints ? "checkpoint" : NULL,
-				       p->r->guards ? "guard" : NULL },
-			.level = &quiet,
-			.levels = isfinite(quiet.lo) });
+	fo_draw_lines(p->out,
+		      &(struct fo_draw_lines){
+			      .title = fo_arena_printf(p->a, "MFU over steps, rule mfu%s", left_out(p)),
+			      .desc = fo_arena_printf(p->a, "Median %s by rule mfu. %d slow phases are marked.",
+						      number(p, p->o->mfu[0].median, FO_DRAW_SHARE), p->o->phases),
+			      .x_name = "step",
+			      .y_name = "share of the peak; the axis ends at the peak",
+			      .y_unit = FO_DRAW_SHARE,
+			      .y_lo = 0,
+			      .y_hi = 1,
+			      .series = series,
+			      .n = n,
+			      .band = p->band,
+			      .bands = p->bands,
+			      .band_name = { p->o->phases ? "slow phase" : NULL,
+					     p->r->checkpoints ? "checkpoint" : NULL, p->r->guards ? "guard" : NULL },
+			      .level = &quiet,
+			      .levels = isfinite(quiet.lo) });
 	if (p->r->peak_flop_s > 0)
 		fo_draw_remark(p->out, "Peak: %s, %s.", fo_str_si(si, p->r->peak_flop_s, "FLOP/s"), p->r->peak_source);
 	if (isfinite(p->o->quiet_mfu))
@@ -342,7 +340,8 @@ static void draw_profile(struct page *p)
 	fo_draw_text(p->out, "%s of the %s from the first step to the last were spent in steps that counted.",
 		     number(p, in / o->wall_s, FO_DRAW_SHARE), number(p, o->wall_s, FO_DRAW_SECONDS));
 	if (o->clock_set)
-		fo_draw_text(p->out, "Note: " FO_REPORT_CLOCK_SET ".", (long long)o->clock_set, o->clock_set == 1 ? "" : "s");
+		fo_draw_text(p->out, "Note: " FO_REPORT_CLOCK_SET ".", (long long)o->clock_set,
+			     o->clock_set == 1 ? "" : "s");
 	fo_draw_table_begin(&t, p->out, NULL, "lrrr", head);
 	for (int k = 0; k < FO_GAP_COUNT; k++)
 		if (o->gaps[k]) {
@@ -412,12 +411,14 @@ static void draw_memory(struct page *p)
 		fo_draw_text(p->out,
 			     "Planned for the %s: %s for activations and gradients, %s for weights and optimizer, %s "
 			     "of workspace, %s of other things, %s for the copy that checkpoints are written from.",
-			     whose, number(p, s->arena_bytes, FO_DRAW_BYTES), number(p, s->persistent_bytes, FO_DRAW_BYTES),
+			     whose, number(p, s->arena_bytes, FO_DRAW_BYTES),
+			     number(p, s->persistent_bytes, FO_DRAW_BYTES),
 			     number(p, s->workspace_bytes, FO_DRAW_BYTES), number(p, s->other_bytes, FO_DRAW_BYTES),
 			     number(p, s->checkpoint_bytes, FO_DRAW_BYTES));
 	if (e && isfinite(e->measured_bytes))
 		fo_draw_text(p->out, "Measured at the end: %s beyond what the %s had in use before; planned %s.",
-			     number(p, e->measured_bytes, FO_DRAW_BYTES), whose, number(p, e->planned_bytes, FO_DRAW_BYTES));
+			     number(p, e->measured_bytes, FO_DRAW_BYTES), whose,
+			     number(p, e->planned_bytes, FO_DRAW_BYTES));
 }
 
 /* Whether a picture says more than its figure in the table: clocks that differ by less are one flat line. */
@@ -444,18 +445,20 @@ static void draw_load(struct page *p, const double *step, size_t n)
 	if (!any)
 		return;
 	struct fo_draw_level level = { threads, threads, "threads of this run" };
-	fo_draw_lines(p->out, &(struct fo_draw_lines){
-				      .title = "Load of the whole machine",
-				      .desc = "Tasks that run or want to, mean over a minute. What is above the run's threads is "
-					      "others' work.",
-				      .x_name = "step",
-				      .y_name = "tasks",
-				      .y_lo = 0,
-				      .y_hi = NAN,
-				      .series = &(struct fo_draw_series){ .name = "load", .x = step, .y = load, .n = n },
-				      .n = 1,
-				      .level = &level,
-				      .levels = threads > 0 });
+	fo_draw_lines(
+		p->out,
+		&(struct fo_draw_lines){
+			.title = "Load of the whole machine",
+			.desc = "Tasks that run or want to, mean over a minute. What is above the run's threads is "
+				"others' work.",
+			.x_name = "step",
+			.y_name = "tasks",
+			.y_lo = 0,
+			.y_hi = NAN,
+			.series = &(struct fo_draw_series){ .name = "load", .x = step, .y = load, .n = n },
+			.n = 1,
+			.level = &level,
+			.levels = threads > 0 });
 }
 
 static void machine_table(struct page *p)
@@ -490,7 +493,8 @@ static void machine_table(struct page *p)
 	fo_draw_table_end(&t);
 }
 
-/* What computed, where it was not the processor: by NVML, over the last process; what it could not read has no row but the clock's. */
+/* What computed, where it was not the processor: by NVML, over the last process; what it could not read has no row but
+ * the clock's. */
 static void device_table(struct page *p, const char *name)
 {
 	const struct fo_record_end *e = fo_record_last_end(p->r);
@@ -499,16 +503,21 @@ static void device_table(struct page *p, const char *name)
 	struct fo_str ofu = { 0 };
 	struct fo_draw_table t;
 	fo_draw_table_begin(&t, p->out, NULL, "lr", (const char *const[]){ "device", name });
-	fo_draw_table_row(&t, (const char *const[]){ "mean clock", isfinite(d->sm_hz) ? fo_arena_printf(p->a, "%.2f GHz", d->sm_hz / 1e9)
-										      : "not readable" });
+	fo_draw_table_row(&t,
+			  (const char *const[]){ "mean clock",
+						 isfinite(d->sm_hz) ? fo_arena_printf(p->a, "%.2f GHz", d->sm_hz / 1e9)
+								    : "not readable" });
 	if (isfinite(d->watts))
 		fo_draw_table_row(&t, (const char *const[]){ "power", fo_arena_printf(p->a, "%.0f W", d->watts) });
 	if (isfinite(d->joules_per_token))
-		fo_draw_table_row(&t, (const char *const[]){ "energy", fo_arena_printf(p->a, "%.3g J/token", d->joules_per_token) });
+		fo_draw_table_row(&t, (const char *const[]){
+					      "energy", fo_arena_printf(p->a, "%.3g J/token", d->joules_per_token) });
 	if (isfinite(d->power_share))
-		fo_draw_table_row(&t, (const char *const[]){ "clock held back by power", number(p, d->power_share, FO_DRAW_SHARE) });
+		fo_draw_table_row(&t, (const char *const[]){ "clock held back by power",
+							     number(p, d->power_share, FO_DRAW_SHARE) });
 	if (isfinite(d->thermal_share))
-		fo_draw_table_row(&t, (const char *const[]){ "clock held back by heat", number(p, d->thermal_share, FO_DRAW_SHARE) });
+		fo_draw_table_row(&t, (const char *const[]){ "clock held back by heat",
+							     number(p, d->thermal_share, FO_DRAW_SHARE) });
 	const struct {
 		const char *what;
 		double share;
@@ -545,12 +554,15 @@ static void draw_machine(struct page *p)
 		clock[i] = m->clock_hz / 1e9;
 	}
 	fo_draw_heading(p->out, "Machine");
-	const char *threads = r->threads > 0 ? fo_arena_printf(p->a, ", %lld thread%s", (long long)r->threads, r->threads == 1 ? "" : "s") : "";
+	const char *threads = r->threads > 0 ? fo_arena_printf(p->a, ", %lld thread%s", (long long)r->threads,
+							       r->threads == 1 ? "" : "s")
+					     : "";
 	const char *device = device_of(r);
 	if (*device)
 		device_table(p, device);
 	if (*r->cpu || *threads || *r->isa)
-		fo_draw_text(p->out, "%s%s%s%s%s%s%s.", *device ? "Its host: " : "", *r->cpu ? r->cpu : "Processor not known", threads, *r->isa ? ", kernels up to " : "",
+		fo_draw_text(p->out, "%s%s%s%s%s%s%s.", *device ? "Its host: " : "",
+			     *r->cpu ? r->cpu : "Processor not known", threads, *r->isa ? ", kernels up to " : "",
 			     r->isa, *r->governor ? ", governor " : "", r->governor);
 	if (!n) {
 		fo_draw_text(p->out, "The log has no samples of its state.");

@@ -1,4 +1,5 @@
-/* Memory by lifetime: what the plan has alive at each operation of a step; what waits in host memory is not among it. */
+/* Memory by lifetime: what the plan has alive at each operation of a step; what waits in host memory is not among it.
+ */
 #include "report/run_int.h"
 
 #include <math.h>
@@ -37,7 +38,8 @@ static enum fo_report_life life_of(const struct fo_program *p, const struct fo_u
 	return from == FO_ROLE_FORWARD && to != FO_ROLE_FORWARD ? FO_LIFE_KEPT : FO_LIFE_PASSED;
 }
 
-/* The last operation at which its bytes are its own: bytes that were handed on in place belong to the output from there on. */
+/* The last operation at which its bytes are its own: bytes that were handed on in place belong to the output from there
+ * on. */
 static int32_t end_of(const struct fo_life *l) { return l->moved ? l->last - 1 : l->until; }
 
 static int by_bytes(const void *a, const void *b)
@@ -52,7 +54,8 @@ static void list_buffers(struct fo_report *o, const struct fo_program *p, const 
 	struct fo_report_buffer *all = fo_xmalloc((size_t)(p->nbuf + 1) * sizeof *all);
 	for (int i = 0; i < u->nlife; i++) {
 		const struct fo_life *l = &u->life[i];
-		if ((!l->persists && (l->first > m->peak || end_of(l) < m->peak)) || p->buf[l->buf].home == FO_HOME_HOST)
+		if ((!l->persists && (l->first > m->peak || end_of(l) < m->peak)) ||
+		    p->buf[l->buf].home == FO_HOME_HOST)
 			continue;
 		struct fo_report_buffer *b = &all[l->buf];
 		b->name = p->buf[l->buf].name;

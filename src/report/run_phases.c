@@ -35,7 +35,8 @@ static struct conditions conditions_of(const struct fo_record *r, int64_t first,
 	int64_t before = 0;
 	for (int64_t i = 0; i < r->machines; i++) {
 		const struct fo_record_machine *m = &r->machine[i];
-		/* The event tells of the steps (before, m->step]; it counts with its share of them that lies inside (outside). */
+		/* The event tells of the steps (before, m->step]; it counts with its share of them that lies inside
+		 * (outside). */
 		double lo = fmax((double)before, (double)first - 1), hi = fmin((double)m->step, (double)last);
 		double steps = (double)m->step - (double)before;
 		double part = steps > 0 ? fmax(hi - lo, 0) / steps : (double)(m->step >= first && m->step <= last);
@@ -80,8 +81,8 @@ static void say(char *text, size_t size, const char *fmt, ...)
 	va_end(ap);
 }
 
-/* What was different then. A share counts from two points more than elsewhere, a clock from 5 % less: below that every minute
- * differs from every other. */
+/* What was different then. A share counts from two points more than elsewhere, a clock from 5 % less: below that every
+ * minute differs from every other. */
 static const char *cause_of(struct fo_report *o, const struct fo_report_phase *p, double waited_all)
 {
 	const struct fo_record *r = o->r;
@@ -201,7 +202,8 @@ static double blocked_at(const struct fo_record *r, int64_t step, int64_t *at)
 }
 
 #define LOG_TIME 0.001 /* seconds: the log's times are cut to milliseconds */
-/* A clock that is slewed gains at most 500 ppm (adjtime): within the hour that a step may take, under two seconds. What is more was set. */
+/* A clock that is slewed gains at most 500 ppm (adjtime): within the hour that a step may take, under two seconds. What
+ * is more was set. */
 #define CLOCK_SET 2.0
 #define CLOCK_SLEW 0.0005
 
@@ -219,8 +221,8 @@ struct moment {
 	int32_t process;
 };
 
-/* Seconds between the end of one step and the begin of the next. The system's clock may be set meanwhile, so the steady one is asked
- * within a process; without it a gap less than none shows that, and counts nothing. */
+/* Seconds between the end of one step and the begin of the next. The system's clock may be set meanwhile, so the steady
+ * one is asked within a process; without it a gap less than none shows that, and counts nothing. */
 static double gap_between(const struct moment *a, const struct moment *b, int64_t *set)
 {
 	double by_time = b->time - b->seconds - a->time, by_clock = b->clock - b->seconds - a->clock;

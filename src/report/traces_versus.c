@@ -15,7 +15,8 @@ static int64_t steps_of(const struct fo_traces_side *s) { return s->device ? s->
 
 static bool same_figure(const struct fo_traces_versus *v, const struct fo_traces_figure *f)
 {
-	return !v->windows || f->time[0].n < FO_TRACES_STEPS || f->time[1].n < FO_TRACES_STEPS || !fo_spread_apart(&f->time[0], &f->time[1]);
+	return !v->windows || f->time[0].n < FO_TRACES_STEPS || f->time[1].n < FO_TRACES_STEPS ||
+	       !fo_spread_apart(&f->time[0], &f->time[1]);
 }
 
 /* value: seconds, of each step of each side; sorted in place. */
@@ -67,8 +68,8 @@ static void add_parts(struct fo_traces_versus *v)
 	add_part(v, "step", "step", 0, false, AT(span_ns));
 	add_part(v, "compute", "compute", 1, false, AT(comp_ns));
 	for (int k = 0; k < FO_K_COMPUTE_COUNT; k++)
-		add_part(v, fo_class_words[k], fo_arena_printf(&v->arena, "compute.%s", fo_kernel_class_name[k]), 2, true,
-			 AT(class_ns) + (size_t)k * sizeof(int64_t));
+		add_part(v, fo_class_words[k], fo_arena_printf(&v->arena, "compute.%s", fo_kernel_class_name[k]), 2,
+			 true, AT(class_ns) + (size_t)k * sizeof(int64_t));
 	add_part(v, "exposed communication", "exposed_comm", 1, false, AT(exposed_comm_ns));
 	add_part(v, fo_wait_words, "exposed_comm.wait", 2, true, AT(exposed_wait_ns));
 	add_part(v, fo_transfer_words, "exposed_comm.transfer", 2, true, AT(exposed_transfer_ns));
@@ -128,7 +129,8 @@ static size_t find_name(struct fo_traces_versus *v, struct names *l, const char 
 	fo_array_room(&l->v, &l->cap, l->n, sizeof *l->v);
 	fo_array_room(&l->seconds, &l->cap_seconds, l->n, sizeof *l->seconds);
 	l->v[l->n] = (struct fo_traces_kernel){ .name = fo_arena_strdup(&v->arena, name), .class = class };
-	l->seconds[l->n] = fo_arena_alloc(&v->arena, (size_t)(steps_of(&v->side[0]) + steps_of(&v->side[1]) + 1) * sizeof(double));
+	l->seconds[l->n] = fo_arena_alloc(&v->arena,
+					  (size_t)(steps_of(&v->side[0]) + steps_of(&v->side[1]) + 1) * sizeof(double));
 	return l->n++;
 }
 
@@ -201,16 +203,19 @@ static void compare_collectives(struct fo_traces_versus *v)
 		double steps = (double)s->device->steps;
 		for (int64_t i = 0; i < t->gpu_count; i++) {
 			const struct fo_gpu_op *o = &t->gpu[i];
-			if (o->class != FO_K_COMMUNICATION || o->device != s->device->device || step_at(s->device, o->begin_ns) < 0)
+			if (o->class != FO_K_COMMUNICATION || o->device != s->device->device ||
+			    step_at(s->device, o->begin_ns) < 0)
 				continue;
 			const struct fo_collective *c = o->collective >= 0 ? &t->collective[o->collective] : NULL;
 			int32_t size = c ? c->group_size : -1;
-			fo_kernel_short_name(name, sizeof name, fo_trace_text(t, c && c->name >= 0 ? c->name : o->name));
+			fo_kernel_short_name(name, sizeof name,
+					     fo_trace_text(t, c && c->name >= 0 ? c->name : o->name));
 			for (at = 0; at < n && (l[at].group_size != size || strcmp(l[at].name, name)); at++)
 				;
 			if (at == n) {
 				fo_array_room(&l, &cap, n, sizeof *l);
-				l[n++] = (struct fo_traces_collective){ .name = fo_arena_strdup(&v->arena, name), .group_size = size };
+				l[n++] = (struct fo_traces_collective){ .name = fo_arena_strdup(&v->arena, name),
+									.group_size = size };
 			}
 			l[at].calls[k] += 1 / steps;
 			l[at].bytes[k] += c && c->bytes >= 0 ? (double)c->bytes / steps : NAN;
@@ -238,7 +243,8 @@ static double product_seconds(const struct fo_product *p) { return p ? (double)p
 static int by_product(const void *a, const void *b)
 {
 	const struct fo_traces_product *x = a, *y = b;
-	double p = fabs(product_seconds(x->in[1]) - product_seconds(x->in[0])), q = fabs(product_seconds(y->in[1]) - product_seconds(y->in[0]));
+	double p = fabs(product_seconds(x->in[1]) - product_seconds(x->in[0])),
+	       q = fabs(product_seconds(y->in[1]) - product_seconds(y->in[0]));
 	return (p < q) - (p > q);
 }
 
@@ -288,13 +294,16 @@ static void say(struct fo_traces_versus *v, const char *fmt, ...)
 static const char *device_name(const struct fo_traces_side *s)
 {
 	const struct fo_trace *t = s->rank->trace;
-	return s->device->device >= 0 && s->device->device < t->device_count ? fo_trace_text(t, t->device[s->device->device].name) : "";
+	return s->device->device >= 0 && s->device->device < t->device_count
+		       ? fo_trace_text(t, t->device[s->device->device].name)
+		       : "";
 }
 
 /* ---- is it one job? ---- */
 
-/* Of two versions of one job most work is the same by name or shape; below this share on both sides nothing speaks for one job. Another
- * batch size, another split over ranks or a compiler change the one or the other, so shapes decide where both sides have them. */
+/* Of two versions of one job most work is the same by name or shape; below this share on both sides nothing speaks for
+ * one job. Another batch size, another split over ranks or a compiler change the one or the other, so shapes decide
+ * where both sides have them. */
 static const double one_job_least = 0.1;
 
 /* Another batch size or split over ranks changes one of the three sizes. */
@@ -320,8 +329,8 @@ static double related_share(const struct fo_diagnosis *d, const struct fo_diagno
 /* The classes whose kernels a job's shapes choose; those of the others are everybody's. */
 static bool is_heavy(enum fo_kernel_class class)
 {
-	return class == FO_K_GEMM || class == FO_K_GEMM_FP8 || class == FO_K_ATTENTION_FORWARD || class == FO_K_ATTENTION_BACKWARD ||
-	       class == FO_K_CONV;
+	return class == FO_K_GEMM || class == FO_K_GEMM_FP8 || class == FO_K_ATTENTION_FORWARD ||
+	       class == FO_K_ATTENTION_BACKWARD || class == FO_K_CONV;
 }
 
 static double named_share(const struct fo_traces_versus *v, int side)
@@ -345,12 +354,16 @@ static void explain_jobs(struct fo_traces_versus *v)
 	double name[2] = { named_share(v, 0), named_share(v, 1) };
 	if (!isnan(shape[0]) && !isnan(shape[1])) {
 		if (shape[0] < one_job_least && shape[1] < one_job_least)
-			say(v, "these look like different jobs: matrix products with two of their three sizes in common take %.1f %% of the products' "
-			       "time in A, %.1f %% in B", 100 * shape[0], 100 * shape[1]);
+			say(v,
+			    "these look like different jobs: matrix products with two of their three sizes in common "
+			    "take %.1f %% of the products' time in A, %.1f %% in B",
+			    100 * shape[0], 100 * shape[1]);
 	} else if (name[0] < one_job_least && name[1] < one_job_least && (!*x || !*y || !strcmp(x, y))) {
 		/* Another device has other kernels for the same work. */
-		say(v, "these look like different jobs: kernels of products, convolutions and attention that both run take %.1f %% of such "
-		       "kernels' time in A, %.1f %% in B", 100 * name[0], 100 * name[1]);
+		say(v,
+		    "these look like different jobs: kernels of products, convolutions and attention that both run "
+		    "take %.1f %% of such kernels' time in A, %.1f %% in B",
+		    100 * name[0], 100 * name[1]);
 	}
 }
 
@@ -360,7 +373,8 @@ static void explain_setting(struct fo_traces_versus *v)
 	const char *x = device_name(a), *y = device_name(b);
 	for (int k = 0; k < 2; k++)
 		if (!fo_diagnosed(v->side[k].d))
-			say(v, "%s cannot be diagnosed: %.150s; what stands beside it says nothing of the job", k ? "B" : "A", v->side[k].d->cannot);
+			say(v, "%s cannot be diagnosed: %.150s; what stands beside it says nothing of the job",
+			    k ? "B" : "A", v->side[k].d->cannot);
 	if (*x && *y && strcmp(x, y))
 		say(v, "other devices: %.80s in A, %.80s in B", x, y);
 	if (a->d->ranks != b->d->ranks)
@@ -370,13 +384,14 @@ static void explain_setting(struct fo_traces_versus *v)
 	if (v->windows && a->device->from != b->device->from)
 		say(v, "steps were found in different ways: their ends need not be the same place of the program");
 	if (!v->windows)
-		say(v, "%s no steps: windows of arbitrary length stand beside each other, so only shares can be compared",
+		say(v,
+		    "%s no steps: windows of arbitrary length stand beside each other, so only shares can be compared",
 		    a->device->from == FO_WINDOW_WHOLE && b->device->from == FO_WINDOW_WHOLE ? "the traces have"
-		    : a->device->from == FO_WINDOW_WHOLE				      ? "A has"
-											      : "B has");
+		    : a->device->from == FO_WINDOW_WHOLE                                     ? "A has"
+											     : "B has");
 	else if (a->device->steps < FO_TRACES_STEPS || b->device->steps < FO_TRACES_STEPS)
-		say(v, "%lld step%s in A, %lld in B: too few for a spread, so nothing is resolved", (long long)a->device->steps,
-		    a->device->steps == 1 ? "" : "s", (long long)b->device->steps);
+		say(v, "%lld step%s in A, %lld in B: too few for a spread, so nothing is resolved",
+		    (long long)a->device->steps, a->device->steps == 1 ? "" : "s", (long long)b->device->steps);
 }
 
 /* What only one side runs, beyond this share of its step, is a change of the program. */
@@ -391,25 +406,28 @@ static void explain_program(struct fo_traces_versus *v)
 			if (v->kernel[i].calls[k] > 0 && !(v->kernel[i].calls[!k] > 0))
 				only += v->kernel[i].f.mean[k], names++;
 		if (only > program_least * step)
-			say(v, "%lld name%s of kernels that only %s runs: %.3f ms of its step", (long long)names, names == 1 ? "" : "s", k ? "B" : "A",
-			    only * 1e3);
+			say(v, "%lld name%s of kernels that only %s runs: %.3f ms of its step", (long long)names,
+			    names == 1 ? "" : "s", k ? "B" : "A", only * 1e3);
 	}
 	double x = v->side[0].ops, y = v->side[1].ops;
 	if (v->windows && x > 0 && fabs(y / x - 1) > program_least)
 		say(v, "%.0f GPU operations in a step of A, %.0f in B", x, y);
 	const struct fo_ledger *a = &v->side[0].device->total, *b = &v->side[1].device->total;
 	if (v->windows && (a->recompute_ns > 0) != (b->recompute_ns > 0))
-		say(v, "%s repeats forward work in the backward pass, the other does not", a->recompute_ns > 0 ? "A" : "B");
+		say(v, "%s repeats forward work in the backward pass, the other does not",
+		    a->recompute_ns > 0 ? "A" : "B");
 	if (v->side[0].d->ranks > 1 && v->side[1].d->ranks > 1)
-		say(v, "the slowest rank's own work was %.1f %% above the median's in A, %.1f %% in B", 100 * v->side[0].d->step_skew,
-		    100 * v->side[1].d->step_skew);
+		say(v, "the slowest rank's own work was %.1f %% above the median's in A, %.1f %% in B",
+		    100 * v->side[0].d->step_skew, 100 * v->side[1].d->step_skew);
 }
 
 /* ---- all ---- */
 
 static void read_side(struct fo_traces_side *s, const struct fo_diagnosis *d)
 {
-	*s = (struct fo_traces_side){ .d = d, .utilisation = NAN, .mfu = d->bridge.known ? d->bridge.mfu : NAN, .ops = NAN };
+	*s = (struct fo_traces_side){
+		.d = d, .utilisation = NAN, .mfu = d->bridge.known ? d->bridge.mfu : NAN, .ops = NAN
+	};
 	if (d->ranks < 1 || d->worst < 0 || d->worst >= d->ranks)
 		return;
 	s->device = fo_shown_device(d, d->worst);

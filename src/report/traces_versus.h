@@ -1,10 +1,11 @@
 /* Two jobs' traces beside each other, and what explains the difference of their steps.
  *
- * Of each side the slowest rank's fo_shown_device stands for the job (the job's step is one number: the others wait for it). Every
- * figure is of one step, in seconds: the mean over the steps, so that parts sum to the step and the parts' differences to the step's
- * difference exactly, and beside it median and quartiles. A difference is resolved when both sides have at least FO_TRACES_STEPS steps
- * and the quartile ranges are apart; else the steps vary by as much as they differ. Where a side has no steps (the whole trace is one
- * window) nothing is resolved, and shares are what can be compared.
+ * Of each side the slowest rank's fo_shown_device stands for the job (the job's step is one number: the others wait for
+ * it). Every figure is of one step, in seconds: the mean over the steps, so that parts sum to the step and the parts'
+ * differences to the step's difference exactly, and beside it median and quartiles. A difference is resolved when both
+ * sides have at least FO_TRACES_STEPS steps and the quartile ranges are apart; else the steps vary by as much as they
+ * differ. Where a side has no steps (the whole trace is one window) nothing is resolved, and shares are what can be
+ * compared.
  *
  * Texts belong to the comparison (arena); diagnoses must outlive it. */
 #ifndef FO_REPORT_TRACES_VERSUS_H
@@ -40,21 +41,21 @@ struct fo_traces_kernel {
 };
 struct fo_traces_collective {
 	const char *name;
-	int32_t group_size; /* -1 unknown */
+	int32_t group_size;        /* -1 unknown */
 	double calls[2], bytes[2]; /* in a step; bytes NaN where the traces do not tell */
-	double time[2]; /* seconds in a step, durations added up */
+	double time[2];            /* seconds in a step, durations added up */
 };
 struct fo_traces_product {
 	const struct fo_product *in[2]; /* NULL: not there */
-	double call_s[2]; /* seconds of a call; NaN */
+	double call_s[2];               /* seconds of a call; NaN */
 };
 
 struct fo_traces_side {
 	const struct fo_diagnosis *d;
-	const struct fo_rank_ledger *rank;     /* NULL: no trace with GPU operations */
+	const struct fo_rank_ledger *rank; /* NULL: no trace with GPU operations */
 	const struct fo_device_ledger *device;
 	double utilisation, mfu; /* NaN */
-	double ops; /* GPU operations in a step */
+	double ops;              /* GPU operations in a step */
 };
 struct fo_traces_versus {
 	struct fo_arena arena;

@@ -10,8 +10,9 @@ const char *const fo_versus_figure_name[FO_VERSUS_FIGURES] = {
 	"step_seconds", "tokens_per_second", "mfu", "mfu_causal", "mfu_document", "mfu_6n", "hfu", "data_seconds",
 };
 static const enum fo_step_field field_of[FO_VERSUS_FIGURES] = {
-	FO_STEP_SECONDS,      FO_STEP_TOKENS_PER_SECOND, FO_STEP_MFU, FO_STEP_MFU_CAUSAL,
-	FO_STEP_MFU_DOCUMENT, FO_STEP_MFU_6N,		 FO_STEP_HFU, FO_STEP_DATA_SECONDS,
+	FO_STEP_SECONDS,    FO_STEP_TOKENS_PER_SECOND, FO_STEP_MFU,
+	FO_STEP_MFU_CAUSAL, FO_STEP_MFU_DOCUMENT,      FO_STEP_MFU_6N,
+	FO_STEP_HFU,        FO_STEP_DATA_SECONDS,
 };
 
 bool fo_spread_apart(const struct fo_spread *a, const struct fo_spread *b)
@@ -50,7 +51,8 @@ static struct fo_spread field_spread(const struct fo_record *r, const bool *cold
 static void read_machine(struct fo_versus_side *s)
 {
 	const struct fo_record *r = s->record;
-	double clock = 0, clock_s = 0, steal = 0, steal_s = 0, limited = 0, *load = fo_xmalloc((size_t)(r->machines + 1) * sizeof *load);
+	double clock = 0, clock_s = 0, steal = 0, steal_s = 0, limited = 0,
+	       *load = fo_xmalloc((size_t)(r->machines + 1) * sizeof *load);
 	bool limits = false;
 	size_t loads = 0;
 	for (int64_t i = 0; i < r->machines; i++) {
@@ -128,7 +130,8 @@ static struct whole *whole_steps(const struct fo_record *r, int64_t *n)
 	for (uint64_t from = 0, to; from < c->n; from = to) {
 		for (to = from; to < c->n && c->span[to].step == c->span[from].step;)
 			to++;
-		int ran = fo_timeline_ran(&r->timeline.t, c->span[from].step, c->span[from].begin_ns, c->span[to - 1].end_ns);
+		int ran = fo_timeline_ran(&r->timeline.t, c->span[from].step, c->span[from].begin_ns,
+					  c->span[to - 1].end_ns);
 		/* The first step of a process is cold here, too. */
 		if (ran != all || (r->starts && c->span[from].step == fo_record_last_start(r)->step))
 			continue;
@@ -147,14 +150,16 @@ static void add_to(struct fo_spread *sum, const struct fo_spread *x)
 	sum->n = x->n;
 }
 
-/* seconds: of instance i in whole step k at [i * steps + k]; first the operations, then the compute lane's waits for them. */
+/* seconds: of instance i in whole step k at [i * steps + k]; first the operations, then the compute lane's waits for
+ * them. */
 static double *collect(const struct fo_record *r, const struct whole *w, int64_t steps, struct fo_spread *covered)
 {
 	const struct fo_timeline *t = &r->timeline.t;
 	const struct fo_ring *wgrad = &t->lane[FO_LANE_WGRAD];
 	const struct fo_span *span = t->lane[FO_LANE_COMPUTE].span;
 	size_t n = (size_t)steps, instances = (size_t)r->unrolled.n;
-	double *seconds = fo_xmalloc((2 * instances * n + 1) * sizeof *seconds), *whole = fo_xmalloc((n + 1) * sizeof *whole);
+	double *seconds = fo_xmalloc((2 * instances * n + 1) * sizeof *seconds),
+	       *whole = fo_xmalloc((n + 1) * sizeof *whole);
 	for (size_t k = 0; k < n; k++) {
 		whole[k] = (double)(span[w[k].to - 1].end_ns - span[w[k].from].begin_ns) * 1e-9;
 		for (uint64_t i = w[k].from; i < w[k].to; i++) {
@@ -164,7 +169,8 @@ static double *collect(const struct fo_record *r, const struct whole *w, int64_t
 					fo_timeline_own_ns(t, FO_LANE_COMPUTE, &span[i]) * 1e-9;
 		}
 		const struct fo_span *first = &span[w[k].from], *last = &span[w[k].to - 1];
-		for (uint64_t i = fo_ring_from(wgrad, first->begin_ns); i < wgrad->n && wgrad->span[i].begin_ns <= last->end_ns; i++) {
+		for (uint64_t i = fo_ring_from(wgrad, first->begin_ns);
+		     i < wgrad->n && wgrad->span[i].begin_ns <= last->end_ns; i++) {
 			const struct fo_span *s = &wgrad->span[i];
 			if (s->step == first->step && s->instance >= 0 && (size_t)s->instance < instances)
 				seconds[(size_t)s->instance * n + k] += fo_timeline_own_ns(t, FO_LANE_WGRAD, s) * 1e-9;
@@ -185,7 +191,8 @@ static void read_timeline(struct fo_versus_side *s, int which, struct ops *l)
 		const struct fo_op *o = fo_instance_op(&r->program, &r->unrolled, i);
 		enum fo_part part = fo_part_of_op((enum fo_op_kind)o->kind);
 		struct fo_spread ran = fo_stats_spread(seconds + (int64_t)i * steps, (size_t)steps),
-				 waited = fo_stats_spread(seconds + ((int64_t)r->unrolled.n + i) * steps, (size_t)steps);
+				 waited = fo_stats_spread(seconds + ((int64_t)r->unrolled.n + i) * steps,
+							  (size_t)steps);
 		/* As in the step profile: waiting for another lane's compute is neither compute nor communication. */
 		add_to(&s->part[part < FO_PART_COMMUNICATION ? FO_PART_UNATTRIBUTED : part], &waited);
 		sum += waited.median;
@@ -209,7 +216,8 @@ static void read_timeline(struct fo_versus_side *s, int which, struct ops *l)
 
 static int by_difference(const void *a, const void *b)
 {
-	double x = fabs(((const struct fo_versus_op *)a)->difference), y = fabs(((const struct fo_versus_op *)b)->difference);
+	double x = fabs(((const struct fo_versus_op *)a)->difference),
+	       y = fabs(((const struct fo_versus_op *)b)->difference);
 	return (x < y) - (x > y);
 }
 
@@ -238,8 +246,8 @@ static void compare_quiet(struct fo_versus *v)
 	struct fo_burst best = { 0 };
 	const struct fo_record *a = v->side[0].record, *b = v->side[1].record;
 	bool alike = a->metered.threads == b->metered.threads && !strcmp(a->metered.dtype, b->metered.dtype);
-	if (a->file[FO_RECORD_METERED].state != FO_RECORD_WHOLE || b->file[FO_RECORD_METERED].state != FO_RECORD_WHOLE ||
-	    !alike || strcmp(a->cpu, b->cpu))
+	if (a->file[FO_RECORD_METERED].state != FO_RECORD_WHOLE ||
+	    b->file[FO_RECORD_METERED].state != FO_RECORD_WHOLE || !alike || strcmp(a->cpu, b->cpu))
 		return;
 	fo_metered_best(&a->metered, &best);
 	fo_metered_best(&b->metered, &best);
@@ -258,11 +266,14 @@ static void compare_quiet(struct fo_versus *v)
 
 static void add_option(struct fo_versus *v, const char *key)
 {
-	const struct fo_record_option *a = fo_record_option(v->side[0].record, key), *b = fo_record_option(v->side[1].record, key);
+	const struct fo_record_option *a = fo_record_option(v->side[0].record, key),
+				      *b = fo_record_option(v->side[1].record, key);
 	const char *va = a ? a->value : "", *vb = b ? b->value : "";
 	if (!strcmp(va, vb))
 		return;
-	v->option[v->options++] = (struct fo_versus_option){ key, { va, vb }, { a ? a->origin : "", b ? b->origin : "" } };
+	v->option[v->options++] = (struct fo_versus_option){ key,
+							     { va, vb },
+							     { a ? a->origin : "", b ? b->origin : "" } };
 }
 
 static void compare_options(struct fo_versus *v)
@@ -366,17 +377,23 @@ static void explain_passes(struct fo_versus *v)
 	static const struct {
 		const char *name; /* of fo_pass_field */
 		enum fo_part part;
-	} concerns[] = { { "merge-qkv", FO_PART_MATMUL },	 { "merge-gate-up", FO_PART_MATMUL },
-			 { "fuse-loss", FO_PART_LOSS },		 { "fuse-elementwise", FO_PART_ELEMENTWISE },
-			 { "fused-optimizer", FO_PART_OPTIMIZER }, { "optimizer-in-backward", FO_PART_OPTIMIZER },
-			 { "fp8", FO_PART_MATMUL },		 { "attention", FO_PART_ATTENTION_FORWARD },
-			 { "attention", FO_PART_ATTENTION_BACKWARD }, { "master", FO_PART_OPTIMIZER },
-			 { "moments", FO_PART_OPTIMIZER },	 { "offload", FO_PART_COMMUNICATION } };
+	} concerns[] = { { "merge-qkv", FO_PART_MATMUL },
+			 { "merge-gate-up", FO_PART_MATMUL },
+			 { "fuse-loss", FO_PART_LOSS },
+			 { "fuse-elementwise", FO_PART_ELEMENTWISE },
+			 { "fused-optimizer", FO_PART_OPTIMIZER },
+			 { "optimizer-in-backward", FO_PART_OPTIMIZER },
+			 { "fp8", FO_PART_MATMUL },
+			 { "attention", FO_PART_ATTENTION_FORWARD },
+			 { "attention", FO_PART_ATTENTION_BACKWARD },
+			 { "master", FO_PART_OPTIMIZER },
+			 { "moments", FO_PART_OPTIMIZER },
+			 { "offload", FO_PART_COMMUNICATION } };
 	const struct fo_passes *a = &v->side[0].record->program.run.pass, *b = &v->side[1].record->program.run.pass;
 	const struct fo_spread *pa = &v->side[0].phase[FO_RECOMPUTE], *pb = &v->side[1].phase[FO_RECOMPUTE];
 	if (v->operations && pa->n && pb->n)
-		say(v, "both recompute activations: %+.3f ms in operations that backward repeats%s", (pb->median - pa->median) * 1e3,
-		    doubt(pa, pb));
+		say(v, "both recompute activations: %+.3f ms in operations that backward repeats%s",
+		    (pb->median - pa->median) * 1e3, doubt(pa, pb));
 	else if (v->operations && (pa->n || pb->n))
 		say(v, "%s: %+.3f ms in operations that backward repeats",
 		    pa->n ? "A recomputes activations, B keeps them" : "B recomputes activations, A keeps them",
@@ -404,13 +421,15 @@ static void explain_work(struct fo_versus *v)
 	double fa = fo_program_cost(a, -1).exec, fb = fo_program_cost(b, -1).exec;
 	if (fo_model_flop_per_token(&a->model, a->run.seq).mfu != fo_model_flop_per_token(&b->model, b->run.seq).mfu)
 		say(v, "other work per token: %.4g GFLOP in A, %.4g in B (model or sequence length)",
-		    fo_model_flop_per_token(&a->model, a->run.seq).mfu / 1e9, fo_model_flop_per_token(&b->model, b->run.seq).mfu / 1e9);
+		    fo_model_flop_per_token(&a->model, a->run.seq).mfu / 1e9,
+		    fo_model_flop_per_token(&b->model, b->run.seq).mfu / 1e9);
 	if (ta != tb)
 		say(v, "another step: %.0f tokens in A, %.0f in B (padding included)", ta, tb);
 	if (fa > 0 && fb > 0 && fabs(fb / fa - 1) > 1e-9)
 		say(v, "B executes %.4g times the FLOP of A's step", fb / fa);
 	if (a->run.precision != b->run.precision)
-		say(v, "precision: %s in A, %s in B", fo_numerics_name[a->run.precision], fo_numerics_name[b->run.precision]);
+		say(v, "precision: %s in A, %s in B", fo_numerics_name[a->run.precision],
+		    fo_numerics_name[b->run.precision]);
 }
 
 /* What no operation's own median has: stalls that hit now one, now another, and gaps. */
@@ -423,8 +442,10 @@ static void explain_stalls(struct fo_versus *v)
 	if (x->n && y->n && !fo_spread_apart(x, y))
 		return;
 	if (v->operations && fo_spread_apart(&a->covered, &b->covered) && beyond / difference > 0.5)
-		say(v, "%.3f of %+.3f ms are beyond the operations' own medians (stalls that hit now this one, now that, and gaps): the "
-		       "machine was shared or disturbed, and not alike in both runs", beyond * 1e3, difference * 1e3);
+		say(v,
+		    "%.3f of %+.3f ms are beyond the operations' own medians (stalls that hit now this one, now that, "
+		    "and gaps): the machine was shared or disturbed, and not alike in both runs",
+		    beyond * 1e3, difference * 1e3);
 }
 
 /* The state of the machine, where it goes the way the step time went. */
@@ -441,22 +462,26 @@ static void explain_machine(struct fo_versus *v)
 	if (strcmp(ra->isa, rb->isa))
 		say(v, "kernels of %.40s in A, of %.40s in B", ra->isa, rb->isa);
 	if (fabs(b->clock_hz / a->clock_hz - 1) > clock_least)
-		say(v, "the clock was %.2f GHz in A, %.2f in B: %+.1f %% for what is bound by it", a->clock_hz * 1e-9, b->clock_hz * 1e-9,
-		    100 * (b->clock_hz / a->clock_hz - 1));
+		say(v, "the clock was %.2f GHz in A, %.2f in B: %+.1f %% for what is bound by it", a->clock_hz * 1e-9,
+		    b->clock_hz * 1e-9, 100 * (b->clock_hz / a->clock_hz - 1));
 	if (fabs(b->steal - a->steal) > steal_least)
-		say(v, "other guests took %.1f %% of the processors' time in A, %.1f %% in B", 100 * a->steal, 100 * b->steal);
+		say(v, "other guests took %.1f %% of the processors' time in A, %.1f %% in B", 100 * a->steal,
+		    100 * b->steal);
 	if (a->limited_s > 0 || b->limited_s > 0)
 		say(v, "the cgroup held A back for %.1f s, B for %.1f s", a->limited_s, b->limited_s);
 	if (isfinite(a->load) && isfinite(b->load) && fabs(b->load - a->load) > 1)
 		say(v, "load average %.1f in A, %.1f in B", a->load, b->load);
-	if (isfinite(ra->peak_flop_s) && isfinite(rb->peak_flop_s) && fabs(rb->peak_flop_s / ra->peak_flop_s - 1) > 1e-3)
-		say(v, "MFU divides by other peaks: %.4g GFLOP/s in A, %.4g in B", ra->peak_flop_s / 1e9, rb->peak_flop_s / 1e9);
+	if (isfinite(ra->peak_flop_s) && isfinite(rb->peak_flop_s) &&
+	    fabs(rb->peak_flop_s / ra->peak_flop_s - 1) > 1e-3)
+		say(v, "MFU divides by other peaks: %.4g GFLOP/s in A, %.4g in B", ra->peak_flop_s / 1e9,
+		    rb->peak_flop_s / 1e9);
 }
 
 static void explain(struct fo_versus *v)
 {
 	const struct fo_record *a = v->side[0].record, *b = v->side[1].record;
-	bool programs = a->file[FO_RECORD_PROGRAM].state == FO_RECORD_WHOLE && b->file[FO_RECORD_PROGRAM].state == FO_RECORD_WHOLE;
+	bool programs = a->file[FO_RECORD_PROGRAM].state == FO_RECORD_WHOLE &&
+			b->file[FO_RECORD_PROGRAM].state == FO_RECORD_WHOLE;
 	if (programs && !v->same_program) {
 		explain_work(v);
 		explain_passes(v);
@@ -465,21 +490,26 @@ static void explain(struct fo_versus *v)
 	explain_machine(v);
 	bool built_alike = !strcmp(a->commit, b->commit) && !strcmp(a->version, b->version);
 	if (!built_alike)
-		say(v, "another build: %.20s %.12s in A, %.20s %.12s in B", a->version, a->commit, b->version, b->commit);
-	if (v->same_program && !strcmp(a->cpu, b->cpu) && a->threads == b->threads && !strcmp(a->isa, b->isa) && built_alike)
-		say(v, "the same program on the same processor by the same kernels: what differs between the runs is the machine's state, not what they do");
+		say(v, "another build: %.20s %.12s in A, %.20s %.12s in B", a->version, a->commit, b->version,
+		    b->commit);
+	if (v->same_program && !strcmp(a->cpu, b->cpu) && a->threads == b->threads && !strcmp(a->isa, b->isa) &&
+	    built_alike)
+		say(v, "the same program on the same processor by the same kernels: what differs between the runs is "
+		       "the machine's state, not what they do");
 }
 
 /* ---- all ---- */
 
 void fo_versus_make(struct fo_versus *v, const struct fo_record *a, const struct fo_record *b)
 {
-	*v = (struct fo_versus){ .side = { { .record = a, .quiet_s = NAN, .beyond_s = NAN }, { .record = b, .quiet_s = NAN, .beyond_s = NAN } } };
+	*v = (struct fo_versus){ .side = { { .record = a, .quiet_s = NAN, .beyond_s = NAN },
+					   { .record = b, .quiet_s = NAN, .beyond_s = NAN } } };
 	for (int i = 0; i < 2; i++)
 		read_log(&v->side[i]);
 	v->same_program = *a->program_hash && !strcmp(a->program_hash, b->program_hash);
 	v->same_data = *a->train_checksum && !strcmp(a->train_checksum, b->train_checksum);
-	v->operations = a->file[FO_RECORD_TIMELINE].state == FO_RECORD_WHOLE && b->file[FO_RECORD_TIMELINE].state == FO_RECORD_WHOLE;
+	v->operations = a->file[FO_RECORD_TIMELINE].state == FO_RECORD_WHOLE &&
+			b->file[FO_RECORD_TIMELINE].state == FO_RECORD_WHOLE;
 	if (v->operations)
 		compare_operations(v);
 	compare_quiet(v);

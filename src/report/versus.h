@@ -1,12 +1,13 @@
 /* Two runs beside each other, and what explains that one is faster.
  *
- * Figures are medians with quartiles over the steps that were neither metered nor the first of a process. A difference is
- * resolved when the quartile ranges do not overlap; else the runs' own spread is as large as what they differ by, and it is said
- * so. Parts and operations come from the timelines (the newest steps, whole ones). There each operation instance counts with its
- * own median over the steps: on a shared machine a stall hits another instance in each step, so that sums by step all hold some
- * while no instance's median does. What the whole step takes beyond the sum of these medians stands apart. Instances are put
- * together over layers and micro-batches by block, kind and phase. Causes are only named where something recorded differs (an option, a pass, the
- * machine's state), each with the time of the operations that it concerns; none of it is a model.
+ * Figures are medians with quartiles over the steps that were neither metered nor the first of a process. A difference
+ * is resolved when the quartile ranges do not overlap; else the runs' own spread is as large as what they differ by,
+ * and it is said so. Parts and operations come from the timelines (the newest steps, whole ones). There each operation
+ * instance counts with its own median over the steps: on a shared machine a stall hits another instance in each step,
+ * so that sums by step all hold some while no instance's median does. What the whole step takes beyond the sum of these
+ * medians stands apart. Instances are put together over layers and micro-batches by block, kind and phase. Causes are
+ * only named where something recorded differs (an option, a pass, the machine's state), each with the time of the
+ * operations that it concerns; none of it is a model.
  *
  * Texts belong to the versus (arena) or to the records, which must outlive it. */
 #ifndef FO_REPORT_VERSUS_H
@@ -31,12 +32,12 @@ enum fo_versus_figure_id {
 };
 extern const char *const fo_versus_figure_name[FO_VERSUS_FIGURES];
 
-struct fo_versus_op { /* seconds of one step */
-	char block[24];       /* "layer.f": variants of a block ("layer.f.first") count as it */
+struct fo_versus_op {   /* seconds of one step */
+	char block[24]; /* "layer.f": variants of a block ("layer.f.first") count as it */
 	int kind, phase;
 	bool in[2];
 	struct fo_spread time[2];
-	double difference;    /* of the medians, B - A; one that is absent takes no time */
+	double difference; /* of the medians, B - A; one that is absent takes no time */
 	bool apart;
 };
 struct fo_versus_option {
@@ -45,26 +46,27 @@ struct fo_versus_option {
 struct fo_versus_side {
 	const struct fo_record *record;
 	struct fo_spread figure[FO_VERSUS_FIGURES];
-	struct fo_spread part[FO_PART_COUNT]; /* seconds of one step: sums of instances' quartiles; n 0 without a timeline */
-	struct fo_spread covered;             /* a step from the first to the last span of the compute lane */
-	double beyond_s;                      /* median of that less all parts' medians: stalls, gaps; NAN */
+	struct fo_spread
+		part[FO_PART_COUNT]; /* seconds of one step: sums of instances' quartiles; n 0 without a timeline */
+	struct fo_spread covered;    /* a step from the first to the last span of the compute lane */
+	double beyond_s;             /* median of that less all parts' medians: stalls, gaps; NAN */
 	struct fo_spread once[FO_PART_COUNT]; /* part without what backward repeats */
 	struct fo_spread phase[FO_PHASE_COUNT];
-	double mean_part[FO_PART_COUNT];      /* from the log, for runs without a timeline; NAN */
-	double planned_bytes, measured_bytes; /* NAN */
-	double tokens;                        /* with loss, of a step, median; NAN */
+	double mean_part[FO_PART_COUNT];         /* from the log, for runs without a timeline; NAN */
+	double planned_bytes, measured_bytes;    /* NAN */
+	double tokens;                           /* with loss, of a step, median; NAN */
 	double clock_hz, steal, limited_s, load; /* time-weighted over the run, load the median; NAN */
-	double quiet_s;                       /* quiet step time of metered steps; NAN */
-	double quiet_share;                   /* of it, from operations with a quiet span */
+	double quiet_s;                          /* quiet step time of metered steps; NAN */
+	double quiet_share;                      /* of it, from operations with a quiet span */
 };
 struct fo_versus {
 	struct fo_arena arena;
 	struct fo_versus_side side[2];
-	bool same_program;     /* both known and alike */
-	bool same_data;        /* both known and alike: training shard */
-	bool operations;       /* both have a timeline */
+	bool same_program; /* both known and alike */
+	bool same_data;    /* both known and alike: training shard */
+	bool operations;   /* both have a timeline */
 	struct fo_versus_op *op;
-	int64_t ops;           /* largest difference first */
+	int64_t ops; /* largest difference first */
 	struct fo_versus_option *option;
 	int64_t options;
 	/* losses at equal steps */

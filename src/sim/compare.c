@@ -5,7 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-void fo_sim_table_init(struct fo_sim_table *t, const struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u)
+void fo_sim_table_init(struct fo_sim_table *t, const struct fo_sim *s, const struct fo_program *p,
+		       const struct fo_unrolled *u)
 {
 	int *begin = fo_xmalloc((size_t)(p->nblock + 1) * sizeof *begin), ops = 0;
 	*t = (struct fo_sim_table){ .instances = u->n, .measured_s = NAN };
@@ -44,8 +45,8 @@ void fo_sim_table_fini(struct fo_sim_table *t)
 	*t = (struct fo_sim_table){ 0 };
 }
 
-/* Steps that a ring's compute spans are of, in order; *out is to be freed. Those timed otherwise (metered, repeated to find a
- * fault) are not recorded, so numbers may be missing. */
+/* Steps that a ring's compute spans are of, in order; *out is to be freed. Those timed otherwise (metered, repeated to
+ * find a fault) are not recorded, so numbers may be missing. */
 static fo_status steps_of(const struct fo_ring *r, const char *where, int32_t **out, int *n)
 {
 	size_t cap = 0;
@@ -66,7 +67,8 @@ static fo_status steps_of(const struct fo_ring *r, const char *where, int32_t **
 }
 
 /* Sums of each line in each of the steps but the first, in ascending order. */
-static void sum_spans(const struct fo_sim_table *t, const struct fo_timeline *from, int lane, const int32_t *step, int steps, double *sum)
+static void sum_spans(const struct fo_sim_table *t, const struct fo_timeline *from, int lane, const int32_t *step,
+		      int steps, double *sum)
 {
 	const struct fo_ring *r = &from->lane[lane];
 	int k = 0;
@@ -74,8 +76,10 @@ static void sum_spans(const struct fo_sim_table *t, const struct fo_timeline *fr
 		const struct fo_span *s = &r->span[i % r->cap];
 		while (k + 1 < steps && step[k] < s->step)
 			k++;
-		if (k && s->step == step[k] && s->instance >= 0 && s->instance < t->instances && t->line_of[s->instance] >= 0)
-			sum[(size_t)(k - 1) * (size_t)t->lines + (size_t)t->line_of[s->instance]] += fo_timeline_own_ns(from, lane, s) * 1e-9;
+		if (k && s->step == step[k] && s->instance >= 0 && s->instance < t->instances &&
+		    t->line_of[s->instance] >= 0)
+			sum[(size_t)(k - 1) * (size_t)t->lines + (size_t)t->line_of[s->instance]] +=
+				fo_timeline_own_ns(from, lane, s) * 1e-9;
 	}
 }
 
@@ -95,12 +99,14 @@ static void take_medians(struct fo_sim_table *t, const double *sum, int steps)
 	free(v);
 }
 
-fo_status fo_sim_table_timeline(struct fo_sim_table *t, const struct fo_program *p, const struct fo_timeline_file *f, const char *where)
+fo_status fo_sim_table_timeline(struct fo_sim_table *t, const struct fo_program *p, const struct fo_timeline_file *f,
+				const char *where)
 {
 	int32_t *step;
 	int steps;
 	if (f->program_hash != fo_program_hash(p))
-		return fo_fail(FO_EFORMAT, "'%s' was recorded with another program than the one it is compared with", where);
+		return fo_fail(FO_EFORMAT, "'%s' was recorded with another program than the one it is compared with",
+			       where);
 	FO_TRY(steps_of(&f->t.lane[FO_LANE_COMPUTE], where, &step, &steps));
 	fo_status st = FO_OK;
 	int gone = 0; /* steps of which the ring of the other lane that computes has lost spans */
@@ -160,7 +166,8 @@ struct fo_sim_load fo_sim_load_of_run(const struct fo_record *r)
 		return load;
 	load.tokens = fo_record_mean_flop(r, FO_STEP_MFU_6N) / fo_model_flop_per_token(&p->model, p->run.seq).mfu_6n;
 	/* Executed FLOP grow by the same for each pair. */
-	double none = fo_program_cost(p, 0).exec, one = fo_program_cost(p, 1).exec, most = (double)p->run.rows * seq * (seq + 1) / 2;
+	double none = fo_program_cost(p, 0).exec, one = fo_program_cost(p, 1).exec,
+	       most = (double)p->run.rows * seq * (seq + 1) / 2;
 	double pairs = (fo_record_mean_flop(r, FO_STEP_HFU) - none) / (one - none);
 	if (pairs >= 0 && pairs <= 1.001 * most)
 		load.pairs = fmin(pairs, most);

@@ -8,7 +8,8 @@ static fo_status unknown(const struct fo_program *p, const struct fo_device_rate
 	const char *name = fo_op_info(o->kind)->name;
 	if (fo_op_info(o->kind)->category == FO_CAT_COMMUNICATION)
 		return fo_hint(fo_fail(FO_EUNSUPPORTED,
-				       "what moves between %s and the host ('%s') is not known from this: no source has the rate of that link",
+				       "what moves between %s and the host ('%s') is not known from this: no source "
+				       "has the rate of that link",
 				       r->name, name),
 			       "pass.offload=0 predicts the run without it");
 	if (o->kind == FO_OP_attention_eager || o->kind == FO_OP_attention_eager_bwd)
@@ -40,7 +41,8 @@ static fo_status possible(const struct fo_device_rates *r, const struct fo_progr
 	if (!t.measured || fo_op_info(o->kind)->cls != FO_CLASS_TENSOR || !(rate > r->most[c]))
 		return FO_OK;
 	return fo_hint(fo_fail(FO_EFORMAT,
-			       "by the profile '%s' reaches %.4g TFLOP/s, and %s has %.4g at most: its figures cannot be right",
+			       "by the profile '%s' reaches %.4g TFLOP/s, and %s has %.4g at most: its figures cannot "
+			       "be right",
 			       fo_op_info(o->kind)->name, rate * 1e-12, r->name, r->most[c] * 1e-12),
 		       "measure it anew ('bench/gpu/run ceilings'), or predict without that file");
 }

@@ -16,8 +16,8 @@ struct ways {
 	size_t n, cap;
 };
 
-static struct fo_op_time time_of(struct ways *w, const struct fo_rates *r, const struct fo_program *p, const struct fo_op *o,
-				 const struct fo_op_use *use)
+static struct fo_op_time time_of(struct ways *w, const struct fo_rates *r, const struct fo_program *p,
+				 const struct fo_op *o, const struct fo_op_use *use)
 {
 	for (size_t i = 0; i < w->n; i++)
 		if (w->way[i].first == use->first && w->way[i].cold == use->cold)
@@ -27,7 +27,8 @@ static struct fo_op_time time_of(struct ways *w, const struct fo_rates *r, const
 	return w->way[w->n++].time;
 }
 
-static void time_instances(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u, const struct fo_rates *r, double pairs)
+static void time_instances(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u,
+			   const struct fo_rates *r, double pairs)
 {
 	uint32_t *cold = fo_reuse_cold(p, u, r->limits->cache_bytes);
 	int *begin = fo_xmalloc((size_t)(p->nblock + 1) * sizeof *begin), ops = 0;
@@ -51,7 +52,8 @@ static void time_instances(struct fo_sim *s, const struct fo_program *p, const s
 	free(cold);
 }
 
-/* What the time in which nothing computes before, or after, an operation of another lane belongs to (as in fo_profile_add_step). */
+/* What the time in which nothing computes before, or after, an operation of another lane belongs to (as in
+ * fo_profile_add_step). */
 static enum fo_part part_of_wait(const struct fo_op *o)
 {
 	enum fo_part part = fo_part_of_op((enum fo_op_kind)o->kind);
@@ -62,10 +64,11 @@ static enum fo_part part_of_wait(const struct fo_op *o)
 
 /* A lane's operation and what is left of it. */
 struct lane {
-	int next;      /* its first instance that has not begun; -1: none */
-	int runs;      /* -1: none */
-	double free_s; /* its last one ended */
-	double at_s, left_s; /* what was left of the one that runs, at this time, in seconds of a lane that has the cores alone */
+	int next;            /* its first instance that has not begun; -1: none */
+	int runs;            /* -1: none */
+	double free_s;       /* its last one ended */
+	double at_s, left_s; /* what was left of the one that runs, at this time, in seconds of a lane that has the
+				cores alone */
 };
 struct walk {
 	struct fo_sim *s;
@@ -73,11 +76,14 @@ struct walk {
 	const struct fo_unrolled *u;
 	double idle_s; /* since when no lane computes */
 	struct lane lane[FO_LANE_COUNT];
-	int *after; /* the next instance of the same lane; -1: none */
+	int *after;          /* the next instance of the same lane; -1: none */
 	int computing, last; /* lanes that compute now; the instance that ended last */
 };
 
-static double share(const struct walk *w, int lane) { return fo_lane_computes(lane) && w->computing > 1 ? w->computing : 1; }
+static double share(const struct walk *w, int lane)
+{
+	return fo_lane_computes(lane) && w->computing > 1 ? w->computing : 1;
+}
 
 /* Lanes that compute share the cores: when one begins or ends, what the others have left takes another time. */
 static void change_computing(struct walk *w, int by, double now)
@@ -189,7 +195,8 @@ void fo_sim_walk(struct fo_sim *s, const struct fo_program *p, const struct fo_u
 	free(w.after);
 }
 
-void fo_sim_step(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u, const struct fo_rates *r, double pairs)
+void fo_sim_step(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u, const struct fo_rates *r,
+		 double pairs)
 {
 	fo_sim_init(s, u, r->overhead_s);
 	time_instances(s, p, u, r, pairs);
@@ -206,13 +213,15 @@ void fo_sim_fini(struct fo_sim *s)
 	*s = (struct fo_sim){ 0 };
 }
 
-fo_status fo_sim_timeline(const struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u, struct fo_timeline *t)
+fo_status fo_sim_timeline(const struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u,
+			  struct fo_timeline *t)
 {
 	int64_t free_at[FO_LANE_COUNT] = { 0 };
 	FO_TRY(fo_timeline_init(t, p, u, 1));
 	for (int i = 0; i < s->n; i++) {
 		int lane = fo_instance_op(p, u, i)->lane;
-		double end_s = s->end_s[i] - s->overhead_s > s->begin_s[i] ? s->end_s[i] - s->overhead_s : s->begin_s[i];
+		double end_s = s->end_s[i] - s->overhead_s > s->begin_s[i] ? s->end_s[i] - s->overhead_s
+									   : s->begin_s[i];
 		int64_t begin = llround(s->begin_s[i] * 1e9), end = llround(end_s * 1e9);
 		if (s->waited[i] >= 0)
 			fo_timeline_record(t, lane, 0, ~s->waited[i], free_at[lane], begin);
@@ -224,8 +233,8 @@ fo_status fo_sim_timeline(const struct fo_sim *s, const struct fo_program *p, co
 
 double fo_sim_pairs(int64_t seq, double document)
 {
-	/* Token i of a row stands at a place o of its document, any of [0, document) alike, and sees min(o, i) tokens and itself:
-	 * in the mean over o that is i - i^2 / 2N for i < N, N / 2 behind. */
+	/* Token i of a row stands at a place o of its document, any of [0, document) alike, and sees min(o, i) tokens
+	 * and itself: in the mean over o that is i - i^2 / 2N for i < N, N / 2 behind. */
 	double n = document < 1 ? 1 : document, pairs = (double)seq;
 	for (int64_t i = 0; i < seq; i++) {
 		double at = (double)i;

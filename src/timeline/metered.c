@@ -174,9 +174,11 @@ static fo_status read_header(struct fo_metered *m, const struct fo_map *f, const
 		return fo_fail(FO_EFORMAT, "'%s' holds no metered steps: it does not begin with '" MAGIC "'", path);
 	memcpy(&h, f->data, sizeof h);
 	if (XXH3_64bits(&h, offsetof(struct header, checksum)) != h.checksum)
-		return fo_fail(FO_EFORMAT, "metered steps '%s' are damaged: the header's checksum does not match", path);
+		return fo_fail(FO_EFORMAT, "metered steps '%s' are damaged: the header's checksum does not match",
+			       path);
 	if (h.threads < 1 || h.threads > MAX_THREADS || !memchr(h.dtype, 0, sizeof h.dtype))
-		return fo_fail(FO_EFORMAT, "metered steps '%s' are of %u threads, expected 1 to %d, or name no data type", path,
+		return fo_fail(FO_EFORMAT,
+			       "metered steps '%s' are of %u threads, expected 1 to %d, or name no data type", path,
 			       (unsigned)h.threads, MAX_THREADS);
 	*m = (struct fo_metered){ .program_hash = h.program_hash, .threads = (int)h.threads };
 	memcpy(m->dtype, h.dtype, sizeof m->dtype);
@@ -202,10 +204,13 @@ static fo_status read_piece(struct fo_metered *m, const unsigned char *data, con
 		struct record r;
 		memcpy(&r, data + i * sizeof r, sizeof r);
 		if (!record_ok(&r) || r.instance <= last)
-			return fo_fail(FO_EFORMAT, "metered steps '%s': span %u of step %d has no time, rate or place that can be", path,
-				       (unsigned)i, p->step);
+			return fo_fail(FO_EFORMAT,
+				       "metered steps '%s': span %u of step %d has no time, rate or place that can be",
+				       path, (unsigned)i, p->step);
 		last = r.instance;
-		struct fo_quiet_span s = { r.seconds, r.lost, { r.before[0], r.before[1], r.before[2] },
+		struct fo_quiet_span s = { r.seconds,
+					   r.lost,
+					   { r.before[0], r.before[1], r.before[2] },
 					   { r.after[0], r.after[1], r.after[2] } };
 		fo_array_room(&m->span, &m->cap, m->n, sizeof *m->span);
 		m->span[m->n++] = (struct fo_metered_span){ p->step, r.instance, s };
@@ -214,9 +219,9 @@ static fo_status read_piece(struct fo_metered *m, const unsigned char *data, con
 	return FO_OK;
 }
 
-/* A piece that is not whole ends the file: what a kill or a power cut leaves. Whole ones behind it mean damage. So do many that only
- * look whole until they are summed: spans hold next to none by chance, and a file full of them would take time that grows with the
- * square of its length. Eight times the bytes is far beyond chance. */
+/* A piece that is not whole ends the file: what a kill or a power cut leaves. Whole ones behind it mean damage. So do
+ * many that only look whole until they are summed: spans hold next to none by chance, and a file full of them would
+ * take time that grows with the square of its length. Eight times the bytes is far beyond chance. */
 static bool ends_here(const unsigned char *data, size_t len)
 {
 	struct piece p;
@@ -245,7 +250,9 @@ fo_status fo_metered_read(struct fo_metered *m, const char *path)
 		if (!n) {
 			m->torn = true;
 			if (!ends_here(f.data + at, f.len - at))
-				st = fo_fail(FO_EFORMAT, "metered steps '%s' are damaged at byte %zu: more pieces begin behind it", path, at);
+				st = fo_fail(FO_EFORMAT,
+					     "metered steps '%s' are damaged at byte %zu: more pieces begin behind it",
+					     path, at);
 			break;
 		}
 		st = read_piece(m, f.data + at + sizeof p, &p, path);
@@ -268,7 +275,8 @@ void fo_metered_best(const struct fo_metered *m, struct fo_burst *best)
 }
 
 /* Spans by operation: counted, then put side by side. */
-static void sort_spans(const struct fo_metered *m, const int *group_of, int groups, struct fo_quiet_span *out, size_t *begin)
+static void sort_spans(const struct fo_metered *m, const int *group_of, int groups, struct fo_quiet_span *out,
+		       size_t *begin)
 {
 	for (size_t i = 0; i < m->n; i++)
 		begin[group_of[m->span[i].instance] + 1]++;
@@ -308,21 +316,28 @@ static fo_status check_program(const struct fo_metered *m, const struct fo_progr
 {
 	uint64_t want = fo_program_hash(p);
 	if (m->program_hash != want)
-		return fo_fail(FO_EFORMAT, "the metered steps are of another program: hash %016llx, this one has %016llx",
+		return fo_fail(FO_EFORMAT,
+			       "the metered steps are of another program: hash %016llx, this one has %016llx",
 			       (unsigned long long)m->program_hash, (unsigned long long)want);
 	for (size_t i = 0; i < m->n; i++)
 		if (m->span[i].instance >= u->n)
-			return fo_fail(FO_EFORMAT, "a metered span is of instance %d, the program has %d", m->span[i].instance, u->n);
+			return fo_fail(FO_EFORMAT, "a metered span is of instance %d, the program has %d",
+				       m->span[i].instance, u->n);
 	return FO_OK;
 }
 
-fo_status fo_compose(struct fo_composed *c, const struct fo_metered *m, const struct fo_program *p, const struct fo_unrolled *u,
-		     const struct fo_burst *best)
+fo_status fo_compose(struct fo_composed *c, const struct fo_metered *m, const struct fo_program *p,
+		     const struct fo_unrolled *u, const struct fo_burst *best)
 {
-	*c = (struct fo_composed){ .steps = m->steps, .seconds = NAN, .median_s = NAN, .quiet_share = NAN, .enough_share = NAN,
+	*c = (struct fo_composed){ .steps = m->steps,
+				   .seconds = NAN,
+				   .median_s = NAN,
+				   .quiet_share = NAN,
+				   .enough_share = NAN,
 				   .quiet_spans_share = NAN };
 	FO_TRY(check_program(m, p, u));
-	int *begin = fo_xmalloc((size_t)(p->nblock + 1) * sizeof *begin), *group_of = fo_xmalloc((size_t)(u->n + 1) * sizeof *group_of);
+	int *begin = fo_xmalloc((size_t)(p->nblock + 1) * sizeof *begin),
+	    *group_of = fo_xmalloc((size_t)(u->n + 1) * sizeof *group_of);
 	for (int b = 0; b < p->nblock; b++) {
 		begin[b] = c->ops;
 		c->ops += p->block[b].n;

@@ -64,7 +64,8 @@ double fo_timeline_own_ns(const struct fo_timeline *t, int lane, const struct fo
 		return length;
 	for (uint64_t i = fo_ring_from(r, s->begin_ns); i < r->n && span_of(r, i)->begin_ns < s->end_ns; i++) {
 		const struct fo_span *x = span_of(r, i);
-		int64_t begin = x->begin_ns > s->begin_ns ? x->begin_ns : s->begin_ns, end = x->end_ns < s->end_ns ? x->end_ns : s->end_ns;
+		int64_t begin = x->begin_ns > s->begin_ns ? x->begin_ns : s->begin_ns,
+			end = x->end_ns < s->end_ns ? x->end_ns : s->end_ns;
 		both += x->instance >= 0 ? (double)(end - begin) : 0;
 	}
 	return length - (s->instance >= 0 ? both / 2 : both);
@@ -75,7 +76,8 @@ int fo_timeline_ran(const struct fo_timeline *t, int32_t step, int64_t begin_ns,
 	int ran = 0;
 	for (int l = 0; l < FO_LANE_COUNT; l++) {
 		const struct fo_ring *r = &t->lane[l];
-		for (uint64_t i = fo_lane_computes(l) ? fo_ring_from(r, begin_ns) : r->n; i < r->n && span_of(r, i)->begin_ns <= end_ns; i++)
+		for (uint64_t i = fo_lane_computes(l) ? fo_ring_from(r, begin_ns) : r->n;
+		     i < r->n && span_of(r, i)->begin_ns <= end_ns; i++)
 			ran += span_of(r, i)->step == step && span_of(r, i)->instance >= 0;
 	}
 	return ran;
@@ -115,8 +117,8 @@ static enum fo_part part_of_span(const struct fo_op *o, bool waited)
 }
 
 /* Spans that were read from a file may belong to another program. Returns the time covered. */
-static double add_span(struct fo_profile *f, const struct fo_timeline *t, const struct fo_program *p, const struct fo_unrolled *u, int lane,
-		       const struct fo_span *s)
+static double add_span(struct fo_profile *f, const struct fo_timeline *t, const struct fo_program *p,
+		       const struct fo_unrolled *u, int lane, const struct fo_span *s)
 {
 	int id = s->instance >= 0 ? s->instance : ~s->instance;
 	if (id >= u->n)
@@ -206,7 +208,10 @@ fo_status fo_timeline_write(const struct fo_timeline *t, const struct fo_program
 	return st;
 }
 
-bool fo_timeline_begins(const void *head, size_t n) { return n >= 8 && (!memcmp(head, MAGIC, 8) || !memcmp(head, MAGIC_1, 8)); }
+bool fo_timeline_begins(const void *head, size_t n)
+{
+	return n >= 8 && (!memcmp(head, MAGIC, 8) || !memcmp(head, MAGIC_1, 8));
+}
 
 /* *head: bytes of the header. */
 static fo_status check_file(const struct fo_map *m, const char *path, struct header *h, size_t *head)
@@ -215,7 +220,8 @@ static fo_status check_file(const struct fo_map *m, const char *path, struct hea
 	*head = offsetof(struct header, spans) + (size_t)(first ? LANES_1 : FO_LANE_COUNT) * sizeof *h->spans;
 	*h = (struct header){ 0 };
 	if (m->len < *head || !fo_timeline_begins(m->data, m->len))
-		return fo_fail(FO_EFORMAT, "'%s' is not a timeline: it does not begin with '" MAGIC "' (or '" MAGIC_1 "')", path);
+		return fo_fail(FO_EFORMAT,
+			       "'%s' is not a timeline: it does not begin with '" MAGIC "' (or '" MAGIC_1 "')", path);
 	memcpy(h, m->data, *head);
 	uint64_t spans = 0;
 	for (int l = 0; l < FO_LANE_COUNT; l++) {

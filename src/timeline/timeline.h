@@ -42,13 +42,14 @@ static inline void fo_timeline_record(struct fo_timeline *t, int lane, int32_t s
 	r->span[r->n++ % r->cap] = (struct fo_span){ begin_ns, end_ns, step, instance };
 }
 
-/* Of a span on a lane that computes: the time that counts as its own. Two such lanes share the cores, so a moment in which both run an
- * operation is half of each; one in which a lane waits and the other runs belongs to the one that runs. Own times and the time in
- * which neither runs sum to the time. Other lanes: the span's length. */
+/* Of a span on a lane that computes: the time that counts as its own. Two such lanes share the cores, so a moment in
+ * which both run an operation is half of each; one in which a lane waits and the other runs belongs to the one that
+ * runs. Own times and the time in which neither runs sum to the time. Other lanes: the span's length. */
 double fo_timeline_own_ns(const struct fo_timeline *t, int lane, const struct fo_span *s);
 /* The first span of the ring, by number in [0, n), that does not end before ns; n: none. */
 uint64_t fo_ring_from(const struct fo_ring *r, int64_t ns);
-/* Operations that lanes which compute ran in the step that lasted [begin, end]; of a whole step: fo_instances_computing. */
+/* Operations that lanes which compute ran in the step that lasted [begin, end]; of a whole step:
+ * fo_instances_computing. */
 int fo_timeline_ran(const struct fo_timeline *t, int32_t step, int64_t begin_ns, int64_t end_ns);
 int fo_instances_computing(const struct fo_program *p, const struct fo_unrolled *u);
 
@@ -61,9 +62,11 @@ enum fo_part {
 	FO_PART_ELEMENTWISE,
 	FO_PART_LOSS,
 	FO_PART_OPTIMIZER,
-	FO_PART_COMMUNICATION, /* exposed: the compute lane waited for a communication lane, and no other lane computed */
+	FO_PART_COMMUNICATION, /* exposed: the compute lane waited for a communication lane, and no other lane computed
+				*/
 	FO_PART_DATA,          /* waited for the loader or the host lane */
-	FO_PART_UNATTRIBUTED,  /* dispatch between operations, which no span covers; waiting for another lane's compute */
+	FO_PART_UNATTRIBUTED,  /* dispatch between operations, which no span covers; waiting for another lane's compute
+				*/
 	FO_PART_COUNT
 };
 extern const char *const fo_part_name[FO_PART_COUNT];
@@ -74,13 +77,15 @@ struct fo_profile {
 	double part_ns[FO_PART_COUNT];
 	double total_ns; /* = sum of part_ns */
 	int64_t steps;
-	/* Steps whose operations were not timed (a device's, exec.h) have no parts: they are in neither of the above. */
+	/* Steps whose operations were not timed (a device's, exec.h) have no parts: they are in neither of the above.
+	 */
 	double untimed_ns;
 	int64_t untimed_steps;
 };
-/* Adds one step, as an untimed one where the compute lane has no span of it: its spans in the rings of t and its wall time [begin, end), which includes loader_wait_ns spent waiting for
- * the loader. Operations of lanes that compute count with their own time (fo_timeline_own_ns), waits are the compute lane's. Exact by
- * construction: what neither covers is unattributed. */
+/* Adds one step, as an untimed one where the compute lane has no span of it: its spans in the rings of t and its wall
+ * time [begin, end), which includes loader_wait_ns spent waiting for the loader. Operations of lanes that compute count
+ * with their own time (fo_timeline_own_ns), waits are the compute lane's. Exact by construction: what neither covers is
+ * unattributed. */
 void fo_profile_add_step(struct fo_profile *f, const struct fo_timeline *t, const struct fo_program *p,
 			 const struct fo_unrolled *u, int32_t step, int64_t begin_ns, int64_t end_ns,
 			 int64_t loader_wait_ns);
@@ -101,8 +106,8 @@ struct fo_mfu {
  * devices) are above 0. mfu_document and hfu, which take a program, are NaN. */
 struct fo_mfu fo_mfu_of_tokens(const struct fo_flop *f, double tokens, double seconds, double peak_flop_s);
 /* tokens of the step without padding, attention pairs summed over its micro-batches, and its time. mfu* take
- * the closed formulas per token (docs/metrics.md); mfu_document uses the true pairs: 6 N_mm + 12 L H Q pairs / tokens; hfu sums what the
- * program executed. */
+ * the closed formulas per token (docs/metrics.md); mfu_document uses the true pairs: 6 N_mm + 12 L H Q pairs / tokens;
+ * hfu sums what the program executed. */
 struct fo_mfu fo_mfu_of_step(const struct fo_program *p, double tokens, double pairs, double seconds,
 			     double peak_flop_s);
 
@@ -111,7 +116,8 @@ struct fo_mfu fo_mfu_of_step(const struct fo_program *p, double tokens, double p
 struct fo_mfu_split {
 	double clock; /* mean SM clock / clock at which the device reaches its peak */
 	double work;  /* FLOP that ran / FLOP that this clock gives: hfu / clock */
-	/* FLOP that the rule counts / FLOP that ran: mfu / hfu; less than 1 by recomputation, more by causal attention */
+	/* FLOP that the rule counts / FLOP that ran: mfu / hfu; less than 1 by recomputation, more by causal attention
+	 */
 	double counted;
 	double hz, peak_hz; /* the two clocks */
 	double pipes;       /* share of cycles in which a tensor pipe was active */

@@ -1,8 +1,9 @@
-/* What a kernel's name does not tell, the host around its launch does: an eager RMSNorm is five elementwise kernels, an optimizer's
- * arithmetic looks like anybody's, and the forward work that the backward pass repeats is the same kernels once more.
+/* What a kernel's name does not tell, the host around its launch does: an eager RMSNorm is five elementwise kernels, an
+ * optimizer's arithmetic looks like anybody's, and the forward work that the backward pass repeats is the same kernels
+ * once more.
  *
- * Parents stand before their children in op[], so one pass hands everything down. Classes of operators and modules replace the name's
- * only where the name says little (elementwise, reductions, copies); class_by_name keeps it. */
+ * Parents stand before their children in op[], so one pass hands everything down. Classes of operators and modules
+ * replace the name's only where the name says little (elementwise, reductions, copies); class_by_name keeps it. */
 #define _GNU_SOURCE /* strcasestr */
 #include "trace/trace_int.h"
 
@@ -24,10 +25,11 @@ struct state {
 /* What a name says; worked out once per distinct text. */
 struct meaning {
 	bool known;
-	uint8_t class;                     /* NO_CLASS */
-	bool weak;                         /* only where nothing around it says more: casts, copies */
-	bool node, checkpoint, backward;   /* a frame of the autograd engine; one that repeats a checkpointed forward; named ...Backward0 */
-	uint8_t word;                      /* enum word: of the patterns */
+	uint8_t class;                   /* NO_CLASS */
+	bool weak;                       /* only where nothing around it says more: casts, copies */
+	bool node, checkpoint, backward; /* a frame of the autograd engine; one that repeats a checkpointed forward;
+					    named ...Backward0 */
+	uint8_t word;                    /* enum word: of the patterns */
 };
 
 enum word { W_NONE, W_POW, W_MEAN, W_ADD, W_RSQRT, W_MUL, W_CAST, W_NEG, W_CAT };
@@ -39,9 +41,14 @@ struct work {
 	uint8_t *pattern;        /* by host operator: the class that a pattern gives it */
 	int32_t *before, *after; /* by host operator: its neighbours under the same parent that launch something; -1 */
 	bool *works;             /* by host operator: something was launched in it */
-	struct forward { int64_t sequence; int32_t thread; uint8_t class; bool used, ambiguous; } *forward; /* by sequence number */
+	struct forward {
+		int64_t sequence;
+		int32_t thread;
+		uint8_t class;
+		bool used, ambiguous;
+	} * forward; /* by sequence number */
 	size_t slots;
-	bool repeats;            /* forward operators in the backward pass are recomputation, not a graph of it */
+	bool repeats; /* forward operators in the backward pass are recomputation, not a graph of it */
 };
 
 /* ---- names ---- */
@@ -62,7 +69,8 @@ static uint8_t first_of(const char *name, const struct rule *r, bool *weak)
 	return NO_CLASS;
 }
 
-/* Operators of PyTorch and nodes of its autograd: "aten::native_layer_norm", "...evaluate_function: NativeLayerNormBackward0". */
+/* Operators of PyTorch and nodes of its autograd: "aten::native_layer_norm", "...evaluate_function:
+ * NativeLayerNormBackward0". */
 static const struct rule operator_rules[] = {
 	{ "_foreach_copy", FO_K_COPY, false },
 	{ "_foreach_", FO_K_OPTIMIZER, false },
@@ -109,29 +117,23 @@ static const struct rule operator_rules[] = {
 
 /* Classes of modules: "nn.Module: LlamaRMSNorm_3", and NVTX ranges named after one: "layers.3.input_layernorm". */
 static const struct rule module_rules[] = {
-	{ "rmsnorm", FO_K_NORM, false },
-	{ "rms_norm", FO_K_NORM, false },
-	{ "layernorm", FO_K_NORM, false },
-	{ "layer_norm", FO_K_NORM, false },
-	{ "batchnorm", FO_K_NORM, false },
-	{ "groupnorm", FO_K_NORM, false },
-	{ "rotaryemb", FO_K_ROPE, false },
-	{ "rotary_emb", FO_K_ROPE, false },
-	{ "rotarypos", FO_K_ROPE, false },
-	{ "topkrouter", FO_K_MOE, false },
-	{ "topkgate", FO_K_MOE, false },
-	{ "moegate", FO_K_MOE, false },
-	{ "crossentropy", FO_K_LOSS, false },
-	{ "embedding", FO_K_EMBEDDING, false },
-	{ NULL, 0, false },
+	{ "rmsnorm", FO_K_NORM, false },      { "rms_norm", FO_K_NORM, false },       { "layernorm", FO_K_NORM, false },
+	{ "layer_norm", FO_K_NORM, false },   { "batchnorm", FO_K_NORM, false },      { "groupnorm", FO_K_NORM, false },
+	{ "rotaryemb", FO_K_ROPE, false },    { "rotary_emb", FO_K_ROPE, false },     { "rotarypos", FO_K_ROPE, false },
+	{ "topkrouter", FO_K_MOE, false },    { "topkgate", FO_K_MOE, false },        { "moegate", FO_K_MOE, false },
+	{ "crossentropy", FO_K_LOSS, false }, { "embedding", FO_K_EMBEDDING, false }, { NULL, 0, false },
 };
 
 static uint8_t word_of(const char *name)
 {
-	static const struct { const char *name; uint8_t word; } known[] = {
-		{ "aten::pow", W_POW },	   { "aten::square", W_POW }, { "aten::mean", W_MEAN },	    { "aten::add", W_ADD },
-		{ "aten::add_", W_ADD },   { "aten::rsqrt", W_RSQRT }, { "aten::mul", W_MUL },	    { "aten::to", W_CAST },
-		{ "aten::_to_copy", W_CAST }, { "aten::type_as", W_CAST }, { "aten::neg", W_NEG },  { "aten::cat", W_CAT },
+	static const struct {
+		const char *name;
+		uint8_t word;
+	} known[] = {
+		{ "aten::pow", W_POW },      { "aten::square", W_POW }, { "aten::mean", W_MEAN },
+		{ "aten::add", W_ADD },      { "aten::add_", W_ADD },   { "aten::rsqrt", W_RSQRT },
+		{ "aten::mul", W_MUL },      { "aten::to", W_CAST },    { "aten::_to_copy", W_CAST },
+		{ "aten::type_as", W_CAST }, { "aten::neg", W_NEG },    { "aten::cat", W_CAT },
 	};
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
 		if (strcmp(name, known[i].name) == 0)
@@ -173,7 +175,8 @@ static void find_neighbours(struct work *w)
 	for (int64_t i = 0; i < t->launch_count; i++)
 		for (int32_t o = t->launch[i].op; o >= 0 && !w->works[o]; o = t->op[o].parent)
 			w->works[o] = true;
-	int32_t *last = fo_xmalloc((size_t)(t->op_count + 1) * sizeof(*last)); /* by parent + 1: its last child seen, + 1 */
+	int32_t *last = fo_xmalloc((size_t)(t->op_count + 1) *
+				   sizeof(*last)); /* by parent + 1: its last child seen, + 1 */
 	int32_t thread = -1;
 	for (int32_t i = 0; i < t->op_count; i++) {
 		const struct fo_host_op *o = &t->op[i];
@@ -193,12 +196,10 @@ static void find_neighbours(struct work *w)
 	free(last);
 }
 
-static uint8_t word_at(struct work *w, int32_t i)
-{
-	return i < 0 ? W_NONE : meaning_of(w, &w->t->op[i])->word;
-}
+static uint8_t word_at(struct work *w, int32_t i) { return i < 0 ? W_NONE : meaning_of(w, &w->t->op[i])->word; }
 
-/* x * rsqrt(mean(x^2) + eps) * weight, with casts to single precision and back: RMSNorm as every implementation in Python has it. */
+/* x * rsqrt(mean(x^2) + eps) * weight, with casts to single precision and back: RMSNorm as every implementation in
+ * Python has it. */
 static void mark_norm(struct work *w, int32_t rsqrt)
 {
 	int32_t add = w->before[rsqrt], mean = word_at(w, add) == W_ADD ? w->before[add] : add;
@@ -217,8 +218,10 @@ static void mark_norm(struct work *w, int32_t rsqrt)
 /* x cos + rotate_half(x) sin: mul, neg, cat, mul, add. */
 static void mark_rope(struct work *w, int32_t neg)
 {
-	int32_t first = w->before[neg], cat = w->after[neg], mul = cat < 0 ? -1 : w->after[cat], add = mul < 0 ? -1 : w->after[mul];
-	if (word_at(w, first) != W_MUL || word_at(w, cat) != W_CAT || word_at(w, mul) != W_MUL || word_at(w, add) != W_ADD)
+	int32_t first = w->before[neg], cat = w->after[neg], mul = cat < 0 ? -1 : w->after[cat],
+		add = mul < 0 ? -1 : w->after[mul];
+	if (word_at(w, first) != W_MUL || word_at(w, cat) != W_CAT || word_at(w, mul) != W_MUL ||
+	    word_at(w, add) != W_ADD)
 		return;
 	for (int32_t i = first; i != w->after[add] && i >= 0; i = w->after[i])
 		w->pattern[i] = FO_K_ROPE;
@@ -272,7 +275,8 @@ static void note_forwards(struct work *w)
 
 /* ---- handing down ---- */
 
-/* What prepares operands for attention or a convolution, or adds a bias to the result, is neither: there a kernel's own class stays. */
+/* What prepares operands for attention or a convolution, or adds a bias to the result, is neither: there a kernel's own
+ * class stays. */
 static bool keeps_clear(uint8_t around)
 {
 	return around == FO_K_ATTENTION_FORWARD || around == FO_K_ATTENTION_BACKWARD || around == FO_K_CONV;
@@ -294,14 +298,16 @@ static void inherit(struct work *w)
 		if (class == FO_K_ATTENTION_FORWARD && m->backward)
 			class = FO_K_ATTENTION_BACKWARD;
 		bool weak = m->weak && s.class != NO_CLASS && !keeps_clear(s.class);
-		/* A module's own class or none: not that of the module around it. An optimizer's step is its own whatever it calls. */
+		/* A module's own class or none: not that of the module around it. An optimizer's step is its own
+		 * whatever it calls. */
 		if (s.class != FO_K_OPTIMIZER && (o->kind == FO_HOST_MODULE || m->node || (class != NO_CLASS && !weak)))
 			s.class = class;
 		if (m->node)
 			s.pass = m->checkpoint ? CHECKPOINT : BACKWARD;
 		else if (m->backward)
 			s.pass = m->checkpoint ? CHECKPOINT : s.pass == FORWARD ? BACKWARD : s.pass;
-		else if (o->kind == FO_HOST_OP && (s.pass == CHECKPOINT || (s.pass == BACKWARD && w->repeats && is_forward(w, o))))
+		else if (o->kind == FO_HOST_OP &&
+			 (s.pass == CHECKPOINT || (s.pass == BACKWARD && w->repeats && is_forward(w, o))))
 			s.pass = RECOMPUTED;
 		w->state[i] = s;
 	}
@@ -320,8 +326,8 @@ static bool backward_repeats(struct work *w)
 			nodes++;
 			node = i;
 			counted = false;
-		} else if (node >= 0 && !counted && o->thread == t->op[node].thread && o->begin_ns < t->op[node].end_ns && w->works[i] &&
-			   is_forward(w, o)) {
+		} else if (node >= 0 && !counted && o->thread == t->op[node].thread &&
+			   o->begin_ns < t->op[node].end_ns && w->works[i] && is_forward(w, o)) {
 			with_forward++;
 			counted = true;
 		}
@@ -333,8 +339,8 @@ static bool backward_repeats(struct work *w)
 
 static bool says_little(uint8_t class)
 {
-	return class == FO_K_ELEMENTWISE || class == FO_K_REDUCE || class == FO_K_CAST || class == FO_K_COPY || class == FO_K_RNG ||
-	       class == FO_K_OTHER;
+	return class == FO_K_ELEMENTWISE || class == FO_K_REDUCE || class == FO_K_CAST || class == FO_K_COPY ||
+	       class == FO_K_RNG || class == FO_K_OTHER;
 }
 
 static uint8_t class_in(uint8_t by_name, uint8_t around)
@@ -355,8 +361,17 @@ static uint8_t class_in(uint8_t by_name, uint8_t around)
 
 static bool is_product(const char *name)
 {
-	static const char *const product[] = { "aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::linear", "aten::matmul", "aten::einsum",
-					       "aten::_scaled_mm", "aten::_grouped_mm", "aten::_scaled_grouped_mm", NULL };
+	static const char *const product[] = { "aten::mm",
+					       "aten::addmm",
+					       "aten::bmm",
+					       "aten::baddbmm",
+					       "aten::linear",
+					       "aten::matmul",
+					       "aten::einsum",
+					       "aten::_scaled_mm",
+					       "aten::_grouped_mm",
+					       "aten::_scaled_grouped_mm",
+					       NULL };
 	for (int i = 0; product[i]; i++)
 		if (strcmp(name, product[i]) == 0)
 			return true;
@@ -369,10 +384,12 @@ static bool rearranges(struct work *w, const struct fo_gpu_op *g, uint8_t class,
 	const struct fo_trace *t = w->t;
 	enum { DEEP = 16 };
 	const char *name = fo_trace_text(t, g->name);
-	bool plain = strstr(name, "direct_copy") || strstr(name, "copy_device_to_device"); /* a cast, says the table: it may be either */
+	bool plain = strstr(name, "direct_copy") ||
+		     strstr(name, "copy_device_to_device"); /* a cast, says the table: it may be either */
 	bool copies = class == FO_K_COPY || (class == FO_K_CAST && around != FO_K_CAST && plain);
 	int32_t op = g->op;
-	for (int depth = 0; copies && op >= 0 && depth < DEEP && t->op[op].kind == FO_HOST_OP; op = t->op[op].parent, depth++)
+	for (int depth = 0; copies && op >= 0 && depth < DEEP && t->op[op].kind == FO_HOST_OP;
+	     op = t->op[op].parent, depth++)
 		if (is_product(fo_trace_text(t, t->op[op].name)))
 			return true;
 	return false;
@@ -417,9 +434,9 @@ void fo_trace_attribute(struct fo_trace *t)
 	find_neighbours(&w);
 	find_patterns(&w);
 	w.repeats = backward_repeats(&w);
-	inherit(&w);      /* the forward pass */
+	inherit(&w); /* the forward pass */
 	note_forwards(&w);
-	inherit(&w);      /* and what the backward pass has from it */
+	inherit(&w); /* and what the backward pass has from it */
 	attribute_gpu(&w);
 	free(w.meaning);
 	free(w.state);

@@ -61,13 +61,21 @@ int32_t fo_trace_intern(struct fo_trace_build *b, const char *text, size_t n)
 
 /* ---- arrays ---- */
 
-#define ROOM(b, name) fo_array_room(&(b)->t->name, &(b)->name##_cap, (size_t)(b)->t->name##_count, sizeof(*(b)->t->name))
+#define ROOM(b, name) \
+	fo_array_room(&(b)->t->name, &(b)->name##_cap, (size_t)(b)->t->name##_count, sizeof(*(b)->t->name))
 
 struct fo_gpu_op *fo_trace_add_gpu(struct fo_trace_build *b)
 {
 	ROOM(b, gpu);
 	struct fo_gpu_op *g = &b->t->gpu[b->t->gpu_count++];
-	*g = (struct fo_gpu_op){ .bytes = -1, .correlation = -1, .name = -1, .launch = -1, .op = -1, .collective = -1, .device = -1, .external = -1 };
+	*g = (struct fo_gpu_op){ .bytes = -1,
+				 .correlation = -1,
+				 .name = -1,
+				 .launch = -1,
+				 .op = -1,
+				 .collective = -1,
+				 .device = -1,
+				 .external = -1 };
 	return g;
 }
 
@@ -83,7 +91,13 @@ struct fo_host_op *fo_trace_add_op(struct fo_trace_build *b)
 {
 	ROOM(b, op);
 	struct fo_host_op *o = &b->t->op[b->t->op_count++];
-	*o = (struct fo_host_op){ .name = -1, .thread = -1, .parent = -1, .shapes = -1, .types = -1, .external = -1, .sequence = -1,
+	*o = (struct fo_host_op){ .name = -1,
+				  .thread = -1,
+				  .parent = -1,
+				  .shapes = -1,
+				  .types = -1,
+				  .external = -1,
+				  .sequence = -1,
 				  .collective = -1 };
 	return o;
 }
@@ -93,8 +107,18 @@ struct fo_collective *fo_trace_add_collective(struct fo_trace_build *b, int32_t 
 	ROOM(b, collective);
 	*index = (int32_t)b->t->collective_count;
 	struct fo_collective *c = &b->t->collective[b->t->collective_count++];
-	*c = (struct fo_collective){ .name = -1, .group = -1, .members = -1, .purpose = -1, .dtype = -1, .group_size = -1, .sequence = -1, .in_elements = -1,
-				     .out_elements = -1, .bytes = -1, .peer_from = -1, .peer_to = -1 };
+	*c = (struct fo_collective){ .name = -1,
+				     .group = -1,
+				     .members = -1,
+				     .purpose = -1,
+				     .dtype = -1,
+				     .group_size = -1,
+				     .sequence = -1,
+				     .in_elements = -1,
+				     .out_elements = -1,
+				     .bytes = -1,
+				     .peer_from = -1,
+				     .peer_to = -1 };
 	return c;
 }
 
@@ -130,7 +154,8 @@ struct fo_trace_step *fo_trace_add_step(struct fo_trace_build *b)
 
 static size_t thread_hash(int64_t pid, int64_t tid, size_t slots)
 {
-	uint64_t h = ((uint64_t)pid * 0x9e3779b97f4a7c15u ^ (uint64_t)tid) * 0xff51afd7ed558ccdu; /* odd multipliers spread the bits */
+	uint64_t h = ((uint64_t)pid * 0x9e3779b97f4a7c15u ^ (uint64_t)tid) *
+		     0xff51afd7ed558ccdu; /* odd multipliers spread the bits */
 	return (size_t)(h ^ h >> 32) & (slots - 1);
 }
 
@@ -190,20 +215,28 @@ static bool any_of(const char *name, const char *const *part)
 	return false;
 }
 
-/* CUDA's runtime and driver, HIP's: cudaLaunchKernelExC, cuLaunchKernel, hipExtModuleLaunchKernel, cudaMemcpy2DAsync, hipMemcpyWithStream,
- * cudaMemsetAsync, cudaGraphLaunch. Without "Async" a copy returns when it is done (CUDA runtime API, "API synchronization behavior"). */
+/* CUDA's runtime and driver, HIP's: cudaLaunchKernelExC, cuLaunchKernel, hipExtModuleLaunchKernel, cudaMemcpy2DAsync,
+ * hipMemcpyWithStream, cudaMemsetAsync, cudaGraphLaunch. Without "Async" a copy returns when it is done (CUDA runtime
+ * API, "API synchronization behavior"). */
 enum fo_call fo_trace_call(const char *name)
 {
-	static const char *const launch[] = { "LaunchKernel", "LaunchCooperative", "LaunchHostFunc", "LaunchGrid", "cuLaunch", "cudaLaunch", "hipLaunch", NULL };
-	static const char *const sync[] = { "Synchronize", "StreamWaitValue", "cudaFree", "hipFree", "cuMemFree", "cudaMalloc", "hipMalloc",
-					    "cuMemAlloc", "cudaHostAlloc", "cuMemHostAlloc", "hipHostMalloc", "hipHostFree", NULL };
+	static const char *const launch[] = { "LaunchKernel", "LaunchCooperative", "LaunchHostFunc", "LaunchGrid",
+					      "cuLaunch",     "cudaLaunch",        "hipLaunch",      NULL };
+	static const char *const sync[] = {
+		"Synchronize",   "StreamWaitValue", "cudaFree",   "hipFree",       "cuMemFree",
+		"cudaMalloc",    "hipMalloc",       "cuMemAlloc", "cudaHostAlloc", "cuMemHostAlloc",
+		"hipHostMalloc", "hipHostFree",     NULL
+	};
 	if (strstr(name, "GraphLaunch"))
 		return FO_CALL_LAUNCH_GRAPH;
 	if (any_of(name, launch))
 		return FO_CALL_LAUNCH;
-	/* Copies to and from symbols, arrays, peers too; not cudaMemcpyToSymbol's address queries, which have no such names. */
+	/* Copies to and from symbols, arrays, peers too; not cudaMemcpyToSymbol's address queries, which have no such
+	 * names. */
 	if (strstr(name, "Memcpy") || strstr(name, "Memset"))
-		return strstr(name, "Async") || strstr(name, "Memset") || strstr(name, "Node") ? FO_CALL_LAUNCH : FO_CALL_LAUNCH_BLOCKING;
+		return strstr(name, "Async") || strstr(name, "Memset") || strstr(name, "Node")
+			       ? FO_CALL_LAUNCH
+			       : FO_CALL_LAUNCH_BLOCKING;
 	if (any_of(name, sync) && !fo_text_ends(name, "Async"))
 		return FO_CALL_SYNC;
 	return FO_CALL_OTHER;
@@ -215,7 +248,8 @@ bool fo_trace_ends_capture(const char *name) { return strstr(name, "StreamEndCap
 
 enum fo_host_kind fo_trace_host_kind(const char *name, enum fo_host_kind otherwise)
 {
-	static const char *const data[] = { "DataLoader", "dataloader", "data_loader", "next_batch", "get_batch", "dataloading", "data_loading", NULL };
+	static const char *const data[] = { "DataLoader", "dataloader",  "data_loader",  "next_batch",
+					    "get_batch",  "dataloading", "data_loading", NULL };
 	if (!strncmp(name, "nn.Module: ", 11))
 		return FO_HOST_MODULE;
 	return any_of(name, data) ? FO_HOST_DATA : otherwise;

@@ -135,7 +135,8 @@ static bool shapes_of(const struct fo_trace *t, int32_t op, bool (*wanted)(const
 
 static bool multiplies(const char *name) { return !strcmp(name, "aten::bmm"); }
 
-/* index(weights (experts, k, n), ...), then a product of one row with each of what came out, a matrix for each token. */
+/* index(weights (experts, k, n), ...), then a product of one row with each of what came out, a matrix for each token.
+ */
 static bool feeds_rows(const struct fo_trace *t, int64_t i)
 {
 	struct fo_shapes from, into;

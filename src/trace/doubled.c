@@ -1,4 +1,5 @@
-/* Events that a file holds twice, as a merge of a trace with itself leaves them: the second of each is dropped and counted. */
+/* Events that a file holds twice, as a merge of a trace with itself leaves them: the second of each is dropped and
+ * counted. */
 #include "trace/trace_int.h"
 
 #include "base/mem.h"
@@ -16,7 +17,9 @@ struct key {
 static struct key gpu_key(const void *event)
 {
 	const struct fo_gpu_op *g = event;
-	return (struct key){ g->begin_ns, g->end_ns, g->correlation, g->device, g->name, g->stream, g->external, g->kind };
+	return (struct key){
+		g->begin_ns, g->end_ns, g->correlation, g->device, g->name, g->stream, g->external, g->kind
+	};
 }
 
 static struct key launch_key(const void *event)
@@ -37,7 +40,8 @@ static struct key wait_key(const void *event)
 	return (struct key){ w->begin_ns, w->end_ns, w->device, -1, w->kind, w->stream, w->on_stream, 0 };
 }
 
-/* Of events[0..n) keeps the first of each key, in their order. Events without an extent stay: there may be many at one instant. */
+/* Of events[0..n) keeps the first of each key, in their order. Events without an extent stay: there may be many at one
+ * instant. */
 static int64_t drop(void *events, int64_t *n, size_t size, struct key (*key_of)(const void *event))
 {
 	size_t slots = 16, kept = 0;
@@ -71,8 +75,8 @@ static int64_t drop(void *events, int64_t *n, size_t size, struct key (*key_of)(
 
 void fo_trace_drop_doubled(struct fo_trace *t)
 {
-	/* No stream runs a kernel twice at one time. An operator may call another of its name at its own time, so the host's events are
-	 * looked at only where the GPU's tell that the file holds things twice. */
+	/* No stream runs a kernel twice at one time. An operator may call another of its name at its own time, so the
+	 * host's events are looked at only where the GPU's tell that the file holds things twice. */
 	int64_t dropped = drop(t->gpu, &t->gpu_count, sizeof *t->gpu, gpu_key);
 	if (dropped) {
 		dropped += drop(t->launch, &t->launch_count, sizeof *t->launch, launch_key);

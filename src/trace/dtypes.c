@@ -28,8 +28,9 @@ static const struct {
 static const struct {
 	const char *begin, *dtype;
 } family[] = {
-	{ "float8_", "fp8" }, { "fp8_", "fp8" },      { "fp8e", "fp8" },    { "__nv_fp8_", "fp8" }, { "float_e4m3", "fp8" }, { "float_e5m2", "fp8" },
-	{ "e4m3", "fp8" },    { "e5m2", "fp8" },      { "float4_", "fp4" }, { "e2m1", "fp4" },	    { "float_e2m1", "fp4" },
+	{ "float8_", "fp8" },    { "fp8_", "fp8" },       { "fp8e", "fp8" },       { "__nv_fp8_", "fp8" },
+	{ "float_e4m3", "fp8" }, { "float_e5m2", "fp8" }, { "e4m3", "fp8" },       { "e5m2", "fp8" },
+	{ "float4_", "fp4" },    { "e2m1", "fp4" },       { "float_e2m1", "fp4" },
 };
 
 static bool same(const char *a, size_t n, const char *b) { return strlen(b) == n && memcmp(a, b, n) == 0; }

@@ -8,8 +8,8 @@
 
 /* ---- sorting ----
  *
- * A stable merge sort of indices: what is in order already, as most of a profiler's output is, costs one comparison per element and no
- * memory for a second copy of the elements. */
+ * A stable merge sort of indices: what is in order already, as most of a profiler's output is, costs one comparison per
+ * element and no memory for a second copy of the elements. */
 
 struct order {
 	uint32_t *v, *half;
@@ -53,7 +53,7 @@ static void gather(void *array, const struct order *o, size_t n, size_t size)
 {
 	char **old = array, *new = fo_xrealloc(NULL, n * size + 1);
 	for (size_t i = 0; i < n; i++)
-		memcpy(new + i * size, *old + (size_t)o->v[i] * size, size);
+		memcpy(new + i *size, *old + (size_t)o->v[i] * size, size);
 	free(*old);
 	*old = new;
 }
@@ -185,9 +185,11 @@ static int64_t median_duration(const struct fo_trace *t, int16_t device)
 }
 
 enum {
-	CLIP_MEDIANS = 10, /* facts: docs/metrics.md, "the ledger": beyond this many medians an overlap on one stream is no overlap */
+	CLIP_MEDIANS = 10, /* facts: docs/metrics.md, "the ledger": beyond this many medians an overlap on one stream is
+			      no overlap */
 };
-/* Nothing on a GPU runs a day: communication gives up after 10 to 30 minutes. For an operation without a successor on its stream. */
+/* Nothing on a GPU runs a day: communication gives up after 10 to 30 minutes. For an operation without a successor on
+ * its stream. */
 #define ABSURD_NS (24 * 3600 * (int64_t)1000000000)
 
 /* An end so many times the length of the rest of the trace behind that rest was not measured in the same run. */
@@ -202,8 +204,8 @@ static void reach_to(struct reach *r, int64_t begin, int64_t last)
 	r->last = last > r->last ? last : r->last;
 }
 
-/* The last end of a GPU operation that is believed: INT64_MAX where none lies far behind everything else. Of a handful of operations one
- * that lasts may be what was measured: those that are not believed are at most a tenth of all. */
+/* The last end of a GPU operation that is believed: INT64_MAX where none lies far behind everything else. Of a handful
+ * of operations one that lasts may be what was measured: those that are not believed are at most a tenth of all. */
 static int64_t last_believed(const struct fo_trace *t)
 {
 	struct reach r = { INT64_MAX, INT64_MIN };
@@ -231,8 +233,8 @@ static int64_t last_believed(const struct fo_trace *t)
 	return believed;
 }
 
-/* The end of an operation cannot lie far behind the begin of the next on its stream. What a graph replays keeps its stream's number
- * though it runs on others. */
+/* The end of an operation cannot lie far behind the begin of the next on its stream. What a graph replays keeps its
+ * stream's number though it runs on others. */
 static void clip(struct fo_trace *t)
 {
 	struct order o;
@@ -253,7 +255,8 @@ static void clip(struct fo_trace *t)
 		if (next && !(g->flags & FO_GPU_GRAPH) && g->end_ns > next->begin_ns &&
 		    (g->end_ns - next->begin_ns) / CLIP_MEDIANS > median)
 			end = next->begin_ns;
-		else if (g->end_ns > believed || (!next && (g->end_ns == FO_TRACE_TIME_MAX || g->end_ns - g->begin_ns > ABSURD_NS)))
+		else if (g->end_ns > believed ||
+			 (!next && (g->end_ns == FO_TRACE_TIME_MAX || g->end_ns - g->begin_ns > ABSURD_NS)))
 			end = g->begin_ns; /* how long it ran nobody knows */
 		if (end != g->end_ns) {
 			g->end_ns = end;
@@ -266,7 +269,9 @@ static void clip(struct fo_trace *t)
 
 static void bound(int64_t *begin, int64_t *end)
 {
-	*begin = *begin < FO_TRACE_TIME_MIN ? FO_TRACE_TIME_MIN : *begin > FO_TRACE_TIME_MAX ? FO_TRACE_TIME_MAX : *begin;
+	*begin = *begin < FO_TRACE_TIME_MIN   ? FO_TRACE_TIME_MIN
+		 : *begin > FO_TRACE_TIME_MAX ? FO_TRACE_TIME_MAX
+					      : *begin;
 	*end = *end > FO_TRACE_TIME_MAX ? FO_TRACE_TIME_MAX : *end < *begin ? *begin : *end;
 }
 
@@ -276,7 +281,8 @@ static void straighten(struct fo_trace *t)
 		struct fo_gpu_op *g = &t->gpu[i];
 		t->defect.negative_duration += g->end_ns < g->begin_ns;
 		t->defect.zero_duration += g->end_ns == g->begin_ns;
-		t->defect.out_of_order += i && g->begin_ns < g[-1].begin_ns && g->device == g[-1].device && g->stream == g[-1].stream;
+		t->defect.out_of_order += i && g->begin_ns < g[-1].begin_ns && g->device == g[-1].device &&
+					  g->stream == g[-1].stream;
 		bound(&g->begin_ns, &g->end_ns);
 	}
 	for (int64_t i = 0; i < t->op_count; i++)
@@ -344,7 +350,8 @@ static void sort_out_calls(struct fo_trace_build *b, const struct ties *m, uint8
 		uint8_t none = FO_CALL_OTHER, *known = l.name < 0 ? &none : &calls[l.name];
 		if (*known == UINT8_MAX)
 			*known = (uint8_t)fo_trace_call(fo_trace_text(t, l.name));
-		if (tie_found(m, l.correlation) || *known == FO_CALL_LAUNCH || *known == FO_CALL_LAUNCH_BLOCKING || *known == FO_CALL_LAUNCH_GRAPH) {
+		if (tie_found(m, l.correlation) || *known == FO_CALL_LAUNCH || *known == FO_CALL_LAUNCH_BLOCKING ||
+		    *known == FO_CALL_LAUNCH_GRAPH) {
 			l.graph |= *known == FO_CALL_LAUNCH_GRAPH;
 			l.blocking |= *known == FO_CALL_LAUNCH_BLOCKING;
 			t->launch[kept++] = l;
@@ -370,7 +377,8 @@ static void link_launches(struct fo_trace *t, struct ties *m, const uint8_t *cal
 		/* Two calls of one correlation: the one that launches by its name, else the later. */
 		const struct fo_launch *old = tie->launch < 0 ? NULL : &t->launch[tie->launch];
 		bool launches = l->name >= 0 && calls[l->name] != FO_CALL_OTHER && calls[l->name] != FO_CALL_SYNC;
-		bool old_launches = old && old->name >= 0 && calls[old->name] != FO_CALL_OTHER && calls[old->name] != FO_CALL_SYNC;
+		bool old_launches = old && old->name >= 0 && calls[old->name] != FO_CALL_OTHER &&
+				    calls[old->name] != FO_CALL_SYNC;
 		if (!old || launches > old_launches || (launches == old_launches && l->begin_ns >= old->begin_ns))
 			tie->launch = (int32_t)i;
 	}
@@ -391,8 +399,8 @@ static void link_launches(struct fo_trace *t, struct ties *m, const uint8_t *cal
 	}
 }
 
-/* Is the launch made while its thread captures a graph? It then runs nothing. Called with launches in their order: *next and *open keep
- * the place in op[], which has the same order. */
+/* Is the launch made while its thread captures a graph? It then runs nothing. Called with launches in their order:
+ * *next and *open keep the place in op[], which has the same order. */
 static bool captured(const struct fo_trace *t, const struct fo_launch *l, int64_t *next, int32_t *open)
 {
 	for (; *next < t->op_count; ++*next) {
@@ -408,7 +416,8 @@ static bool captured(const struct fo_trace *t, const struct fo_launch *l, int64_
 	return *open == l->thread;
 }
 
-/* Launches of kernels that lie between launches with operations, and have none: what was recorded of the GPU was thinned, or lost. */
+/* Launches of kernels that lie between launches with operations, and have none: what was recorded of the GPU was
+ * thinned, or lost. */
 static void count_unanswered(struct fo_trace *t, const struct ties *m)
 {
 	int64_t first = INT64_MAX, last = INT64_MIN, next = 0;
@@ -425,7 +434,8 @@ static void count_unanswered(struct fo_trace *t, const struct ties *m)
 		const struct fo_launch *l = &t->launch[i];
 		if (captured(t, l, &next, &open))
 			continue;
-		t->defect.unanswered += l->correlation >= 0 && l->begin_ns > first && l->begin_ns < last && !tie_found(m, l->correlation) &&
+		t->defect.unanswered += l->correlation >= 0 && l->begin_ns > first && l->begin_ns < last &&
+					!tie_found(m, l->correlation) &&
 					strstr(fo_trace_text(t, l->name), "LaunchKernel");
 	}
 }
@@ -453,8 +463,8 @@ static void add_number(struct numbers *v, int64_t number)
 	v->n++;
 }
 
-/* With few numbers, one jump (another thread's work, a part that was not recorded) makes them thin. A sampled file has holes nearly
- * everywhere. A hole is half of the mean step at which operators count as thin. */
+/* With few numbers, one jump (another thread's work, a part that was not recorded) makes them thin. A sampled file has
+ * holes nearly everywhere. A hole is half of the mean step at which operators count as thin. */
 static bool holes_everywhere(struct numbers *v)
 {
 	int64_t holes = 0;
@@ -467,12 +477,14 @@ static bool holes_everywhere(struct numbers *v)
 /* Is at most one number in `ratio` left? */
 static bool are_thin(struct numbers *v, int64_t ratio)
 {
-	return v->n >= TAKEN_LEAST && (v->last - v->first) / ratio >= v->n && (v->n >= TAKEN_MANY || holes_everywhere(v));
+	return v->n >= TAKEN_LEAST && (v->last - v->first) / ratio >= v->n &&
+	       (v->n >= TAKEN_MANY || holes_everywhere(v));
 }
 
-/* The profiler numbers operators one after the other: of 50 public traces none holds fewer than one in eight. CUPTI numbers
- * every call, and where there are a hundred operations on the GPU they are one in 32 of these at least. Where both
- * are far thinner, somebody sampled the file. (Operators alone may be filtered by their length; that leaves the GPU's time whole.) */
+/* The profiler numbers operators one after the other: of 50 public traces none holds fewer than one in eight. CUPTI
+ * numbers every call, and where there are a hundred operations on the GPU they are one in 32 of these at least. Where
+ * both are far thinner, somebody sampled the file. (Operators alone may be filtered by their length; that leaves the
+ * GPU's time whole.) */
 static void count_taken_out(struct fo_trace *t)
 {
 	struct numbers op = { .first = INT64_MAX, .last = INT64_MIN }, gpu = op;
@@ -490,8 +502,8 @@ static void count_taken_out(struct fo_trace *t)
 
 /* ---- host operators ---- */
 
-/* Sorts them; keeps what launches, what is no operator of the framework, and the outermost operators: the time in which a thread is
- * inside any operator stays the same. */
+/* Sorts them; keeps what launches, what is no operator of the framework, and the outermost operators: the time in which
+ * a thread is inside any operator stays the same. */
 static void keep_ops(struct fo_trace *t)
 {
 	struct order o;
@@ -507,9 +519,12 @@ static void keep_ops(struct fo_trace *t)
 		if (p->thread != thread)
 			covered = INT64_MIN;
 		thread = p->thread;
-		while (at < t->launch_count && (t->launch[at].thread < thread || (t->launch[at].thread == thread && t->launch[at].begin_ns < p->begin_ns)))
+		while (at < t->launch_count &&
+		       (t->launch[at].thread < thread ||
+			(t->launch[at].thread == thread && t->launch[at].begin_ns < p->begin_ns)))
 			at++;
-		bool launches = at < t->launch_count && t->launch[at].thread == thread && t->launch[at].begin_ns <= p->end_ns;
+		bool launches = at < t->launch_count && t->launch[at].thread == thread &&
+				t->launch[at].begin_ns <= p->end_ns;
 		if (launches || p->kind != FO_HOST_OP || p->collective >= 0 || p->end_ns > covered)
 			kept[keep++] = index;
 		if (p->kind == FO_HOST_OP && p->end_ns > covered)
@@ -525,7 +540,8 @@ static void keep_ops(struct fo_trace *t)
 }
 
 enum {
-	ROUNDING_NS = 1000, /* begin and duration were each cut to whole microseconds until 2023: an inner end may lie so much behind the outer one */
+	ROUNDING_NS = 1000, /* begin and duration were each cut to whole microseconds until 2023: an inner end may lie
+			       so much behind the outer one */
 };
 
 /* The open operations of one thread, outermost first, each ending before the one around it. */
@@ -549,14 +565,16 @@ static void open_op(struct fo_trace *t, struct nest *s, int32_t i)
 {
 	struct fo_host_op *p = &t->op[i];
 	p->parent = innermost(t, s, p->begin_ns, p->end_ns);
-	/* Whatever an operation that ends no later than p is still around, p is around too. Without them each is looked at once. */
+	/* Whatever an operation that ends no later than p is still around, p is around too. Without them each is looked
+	 * at once. */
 	while (s->n && t->op[s->v[s->n - 1]].end_ns <= p->end_ns)
 		s->n--;
 	fo_array_room(&s->v, &s->cap, s->n, sizeof(*s->v));
 	s->v[s->n++] = i;
 }
 
-/* The innermost operator of the framework among i and what is around it; without one, the innermost module or annotation. */
+/* The innermost operator of the framework among i and what is around it; without one, the innermost module or
+ * annotation. */
 static int32_t operator_around(const struct fo_trace *t, int32_t i)
 {
 	int32_t other = -1;
@@ -575,7 +593,9 @@ static void nest_ops(struct fo_trace *t)
 	int32_t at = 0, thread = -1;
 	for (int64_t i = 0; i <= t->launch_count; i++) {
 		struct fo_launch *l = i < t->launch_count ? &t->launch[i] : NULL;
-		for (; at < t->op_count && (!l || t->op[at].thread < l->thread || (t->op[at].thread == l->thread && t->op[at].begin_ns <= l->begin_ns)); at++) {
+		for (; at < t->op_count && (!l || t->op[at].thread < l->thread ||
+					    (t->op[at].thread == l->thread && t->op[at].begin_ns <= l->begin_ns));
+		     at++) {
 			if (t->op[at].thread != thread)
 				s.n = 0;
 			thread = t->op[at].thread;
@@ -620,7 +640,8 @@ static void one_of_each_step(struct fo_trace *t)
 	int64_t kept = 0;
 	for (int64_t i = 0; i < t->step_count; i++) {
 		struct fo_trace_step *s = &t->step[i], *last = kept ? &t->step[kept - 1] : NULL;
-		if (!last || last->number != s->number || (last->thread < 0) != (s->thread < 0) || last->device != s->device) {
+		if (!last || last->number != s->number || (last->thread < 0) != (s->thread < 0) ||
+		    last->device != s->device) {
 			t->step[kept++] = *s;
 			continue;
 		}

@@ -180,7 +180,8 @@ static void sort_recordings(struct fo_folder *f, int slots)
 	free(old);
 }
 
-/* Finds recordings: where a worker has several files whose paths differ only in an iteration's number or a time, each number is one. */
+/* Finds recordings: where a worker has several files whose paths differ only in an iteration's number or a time, each
+ * number is one. */
 static void find_recordings(struct fo_folder *f)
 {
 	struct numbered *v = fo_xmalloc((f->files + 1) * sizeof *v);

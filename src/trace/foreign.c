@@ -1,4 +1,5 @@
-/* Names known formats that have no reader here. One table says how each is recognised, what it is called and what to do instead. */
+/* Names known formats that have no reader here. One table says how each is recognised, what it is called and what to do
+ * instead. */
 #define _GNU_SOURCE /* memmem */
 #include "trace/foreign.h"
 
@@ -88,7 +89,8 @@ static bool is_packets(const struct head *h)
 	return packets > 1;
 }
 
-/* XSpace of XLA and TensorFlow: its planes are named "/host:CPU", "/device:GPU:0", and a name stands at a plane's front. */
+/* XSpace of XLA and TensorFlow: its planes are named "/host:CPU", "/device:GPU:0", and a name stands at a plane's
+ * front. */
 static bool is_xplane(const struct head *h)
 {
 	enum { FRONT = 64 }; /* tag and length of the first plane, its id, tag and length of its name */
@@ -130,7 +132,8 @@ static bool is_toml(const struct head *h)
 	return assigned;
 }
 
-/* Counts the words of a training loop in the line that have a figure behind them: "step 5", "lm loss: 10.5", "iter=3". */
+/* Counts the words of a training loop in the line that have a figure behind them: "step 5", "lm loss: 10.5", "iter=3".
+ */
 static int figures_in(const char *line)
 {
 	static const char *const word[] = { "loss", "step", "iter", "iteration", "epoch", "tokens", "lr", "samples" };
@@ -163,7 +166,8 @@ static bool has_log_line(const struct head *h)
 	return false;
 }
 
-/* Lines of text; where the first begins with a bracket, as "[2026-01-31 12:00:00] step 5", a word stands behind the closing one. */
+/* Lines of text; where the first begins with a bracket, as "[2026-01-31 12:00:00] step 5", a word stands behind the
+ * closing one. */
 static bool is_log(const struct head *h)
 {
 	const char *p = (const char *)h->p, *stop = line_end(p, p + h->n);
@@ -234,7 +238,8 @@ static bool is_tar(const struct head *h)
 
 static const char mtia[] = "\"mtia_";
 
-/* The first row that fits names the file, so special rows stand in front of general ones. docs/commands/diagnose.md has the same list. */
+/* The first row that fits names the file, so special rows stand in front of general ones. docs/commands/diagnose.md has
+ * the same list. */
 static const struct row rows[] = {
 	{ { "an archive (tar)", "unpack it and give its traces, or their folder: tar -xf FILE" },
 	  BINARY,
@@ -379,7 +384,8 @@ const struct fo_foreign *fo_foreign_at(int i)
 
 /* ---- looking ---- */
 
-/* JSON is what begins with a bracket, with a value or a key behind it; a log may begin with one too, and is told by its rows. */
+/* JSON is what begins with a bracket, with a value or a key behind it; a log may begin with one too, and is told by its
+ * rows. */
 static int kind_of(const struct head *h)
 {
 	size_t at = 0;

@@ -11,13 +11,14 @@ struct fo_foreign {
 	const char *instead; /* what to do, as a hint; NULL: it depends on the path */
 };
 
-/* What the file is: told by what stands in it (unpacked, where it is packed), then by its name. NULL: none of the known ones. Never fails:
- * what cannot be read is unknown. */
+/* What the file is: told by what stands in it (unpacked, where it is packed), then by its name. NULL: none of the known
+ * ones. Never fails: what cannot be read is unknown. */
 const struct fo_foreign *fo_foreign_of(const char *path);
 /* By the file's name alone, for a folder's listing, which opens nothing. */
 const struct fo_foreign *fo_foreign_by_name(const char *path);
-/* The error of a reader that could make nothing of the file, or found nothing of its own in it, made better: "'r.pickle' is a memory
- * snapshot of PyTorch, no trace of GPU work". Without a known format the error stays as it is. Returns FO_EFORMAT then, st else. */
+/* The error of a reader that could make nothing of the file, or found nothing of its own in it, made better:
+ * "'r.pickle' is a memory snapshot of PyTorch, no trace of GPU work". Without a known format the error stays as it is.
+ * Returns FO_EFORMAT then, st else. */
 fo_status fo_foreign_refuse(const char *path, fo_status st);
 
 /* Does the file begin as a trace that is read here? Only its first bytes are looked at. */

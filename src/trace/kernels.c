@@ -65,7 +65,8 @@ static enum fo_kernel_class class_by_word(const char *word, size_t n)
 	return FO_K_OTHER;
 }
 
-/* ASCII only, whatever the locale. Rules and names are both brought to lower case: REG_ICASE takes more than twice the time. */
+/* ASCII only, whatever the locale. Rules and names are both brought to lower case: REG_ICASE takes more than twice the
+ * time. */
 static void lower(char *out, const char *in, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -106,8 +107,8 @@ static void blank_library(char *text)
 		memset(at, '_', sizeof(library) - 1);
 }
 
-/* Where the list of parameters of "void f<4>(float*, std::array<char*, 3ul>)" begins: at the parenthesis that the last one closes. A name
- * without one, and one that is nothing else, is all name. */
+/* Where the list of parameters of "void f<4>(float*, std::array<char*, 3ul>)" begins: at the parenthesis that the last
+ * one closes. A name without one, and one that is nothing else, is all name. */
 static size_t name_length(const char *text, size_t n)
 {
 	int depth = 0;
@@ -144,9 +145,14 @@ static enum fo_kernel_class match(const char *name)
 	return class == FO_K_OTHER && next ? first_rule(text) : class;
 }
 
-/* Names seen before. A job's ranks have the same kernels, and forty expressions over a long name take tens of microseconds. */
+/* Names seen before. A job's ranks have the same kernels, and forty expressions over a long name take tens of
+ * microseconds. */
 static struct {
-	struct entry { char *name; uint64_t hash; enum fo_kernel_class class; } *slot;
+	struct entry {
+		char *name;
+		uint64_t hash;
+		enum fo_kernel_class class;
+	} * slot;
 	size_t count, cap; /* cap: a power of two, at least twice count */
 	pthread_mutex_t lock;
 } seen = { .lock = PTHREAD_MUTEX_INITIALIZER };

@@ -14,10 +14,11 @@
 #include <xxhash.h>
 
 enum {
-	WINDOW_BYTES = 1 << 20,       /* of the file in memory at once: larger reads leave the second-level cache */
-	EVENT_MAX_BYTES = 256 << 20,  /* one event or header value: more is no profiler's, and the window does not grow for it */
-	BORDER_BYTES = 4096,          /* "}, {" and the first key of the next event, white space included */
-	ARGS_MAX = 96,                /* members of one "args": kernels have about 20, collectives 12 more */
+	WINDOW_BYTES = 1 << 20, /* of the file in memory at once: larger reads leave the second-level cache */
+	EVENT_MAX_BYTES =
+		256 << 20,   /* one event or header value: more is no profiler's, and the window does not grow for it */
+	BORDER_BYTES = 4096, /* "}, {" and the first key of the next event, white space included */
+	ARGS_MAX = 96,       /* members of one "args": kernels have about 20, collectives 12 more */
 };
 
 struct reader {
@@ -28,9 +29,9 @@ struct reader {
 	uint64_t offset; /* of window[0] in the unpacked file */
 	bool last;       /* nothing follows the window */
 	bool events_seen;
-	bool profiler;   /* the file has a category or a header member that only PyTorch's profiler writes */
-	bool mtia;       /* categories of Meta's accelerator */
-	char *scratch;   /* unescaped texts */
+	bool profiler; /* the file has a category or a header member that only PyTorch's profiler writes */
+	bool mtia;     /* categories of Meta's accelerator */
+	char *scratch; /* unescaped texts */
 	size_t scratch_cap;
 	int64_t base_unix_ns;
 	struct fo_scan_member arg[ARGS_MAX];
@@ -108,7 +109,9 @@ static int32_t intern(struct reader *r, const struct fo_scan_text *v)
 static int64_t id_of(const struct fo_scan_text *v)
 {
 	int64_t id;
-	return fo_scan_int(v, &id) ? id : v->first == '"' ? (int64_t)(XXH3_64bits(v->p, v->n) >> 1) | (int64_t)1 << 62 : 0;
+	return fo_scan_int(v, &id) ? id
+	       : v->first == '"'   ? (int64_t)(XXH3_64bits(v->p, v->n) >> 1) | (int64_t)1 << 62
+				   : 0;
 }
 
 static inline __attribute__((always_inline)) const struct fo_scan_text *arg(const struct reader *r, const char *key)
@@ -144,12 +147,10 @@ static int32_t arg_stream(const struct reader *r, const struct fo_scan_event *e)
 	return fo_scan_int(&number, &id) && id >= INT32_MIN && id <= INT32_MAX ? (int32_t)id : (int32_t)id_of(t);
 }
 
-static int32_t to_int32(int64_t x)
-{
-	return x < -1 || x > INT32_MAX ? -1 : (int32_t)x;
-}
+static int32_t to_int32(int64_t x) { return x < -1 || x > INT32_MAX ? -1 : (int32_t)x; }
 
-/* The number of the operator that an event belongs to ("external id" until 2022); -1: none. Zero belongs to no operator. */
+/* The number of the operator that an event belongs to ("external id" until 2022); -1: none. Zero belongs to no
+ * operator. */
 static int32_t arg_external(const struct reader *r)
 {
 	int32_t id = to_int32(arg_int(r, "External id", 0));
@@ -180,10 +181,7 @@ enum category {
 	CAT_MTIA,
 };
 
-static char lower(char c)
-{
-	return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
-}
+static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c; }
 
 /* ActivityType.h of libkineto; before 2022 Operator, Runtime, Kernel, Memcpy, Memset, python. */
 static enum category category_of(const struct fo_scan_text *cat)
@@ -192,12 +190,27 @@ static enum category category_of(const struct fo_scan_text *cat)
 		const char *name;
 		enum category category;
 	} known[] = {
-		{ "cpu_op", CAT_OP },           { "kernel", CAT_KERNEL },      { "cuda_runtime", CAT_CALL },     { "python_function", CAT_PYTHON },
-		{ "cuda_driver", CAT_CALL },    { "gpu_memcpy", CAT_MEMCPY },  { "gpu_memset", CAT_MEMSET },     { "user_annotation", CAT_NOTE },
-		{ "overhead", CAT_OVERHEAD },   { "cuda_sync", CAT_GPU_WAIT }, { "gpu_user_annotation", CAT_GPU_NOTE },
-		{ "operator", CAT_OP },         { "runtime", CAT_CALL },       { "memcpy", CAT_MEMCPY },         { "memset", CAT_MEMSET },
-		{ "python", CAT_PYTHON },       { "driver", CAT_CALL },        { "xpu_runtime", CAT_CALL },      { "xpu_driver", CAT_CALL },
-		{ "privateuse1_runtime", CAT_CALL }, { "privateuse1_driver", CAT_CALL },
+		{ "cpu_op", CAT_OP },
+		{ "kernel", CAT_KERNEL },
+		{ "cuda_runtime", CAT_CALL },
+		{ "python_function", CAT_PYTHON },
+		{ "cuda_driver", CAT_CALL },
+		{ "gpu_memcpy", CAT_MEMCPY },
+		{ "gpu_memset", CAT_MEMSET },
+		{ "user_annotation", CAT_NOTE },
+		{ "overhead", CAT_OVERHEAD },
+		{ "cuda_sync", CAT_GPU_WAIT },
+		{ "gpu_user_annotation", CAT_GPU_NOTE },
+		{ "operator", CAT_OP },
+		{ "runtime", CAT_CALL },
+		{ "memcpy", CAT_MEMCPY },
+		{ "memset", CAT_MEMSET },
+		{ "python", CAT_PYTHON },
+		{ "driver", CAT_CALL },
+		{ "xpu_runtime", CAT_CALL },
+		{ "xpu_driver", CAT_CALL },
+		{ "privateuse1_runtime", CAT_CALL },
+		{ "privateuse1_driver", CAT_CALL },
 	};
 	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
 		size_t n = strlen(known[i].name), at = 0;
@@ -221,9 +234,11 @@ static bool times(const struct fo_scan_event *e, int64_t *begin, int64_t *end)
 {
 	bool saturated;
 	int64_t dur = 0;
-	if (!fo_scan_thousandths(&e->ts, begin, &saturated) || *begin >= FO_TRACE_TIME_MAX || *begin < FO_TRACE_TIME_MIN)
+	if (!fo_scan_thousandths(&e->ts, begin, &saturated) || *begin >= FO_TRACE_TIME_MAX ||
+	    *begin < FO_TRACE_TIME_MIN)
 		return false;
-	if (e->dur.first && !fo_scan_thousandths(&e->dur, &dur, &saturated) && !fo_scan_is(&e->dur, "N/A") && e->dur.first != 'n')
+	if (e->dur.first && !fo_scan_thousandths(&e->dur, &dur, &saturated) && !fo_scan_is(&e->dur, "N/A") &&
+	    e->dur.first != 'n')
 		return false;
 	if (__builtin_add_overflow(*begin, dur, end) || *end > FO_TRACE_TIME_MAX)
 		*end = dur < 0 ? *begin : FO_TRACE_TIME_MAX;
@@ -247,7 +262,9 @@ static void set_copy(struct reader *r, struct fo_gpu_op *g, const struct fo_scan
 	static const struct {
 		const char *part;
 		enum fo_copy copy;
-	} known[] = { { "HtoD", FO_COPY_H2D }, { "DtoH", FO_COPY_D2H }, { "DtoD", FO_COPY_D2D }, { "PtoP", FO_COPY_P2P } };
+	} known[] = {
+		{ "HtoD", FO_COPY_H2D }, { "DtoH", FO_COPY_D2H }, { "DtoD", FO_COPY_D2D }, { "PtoP", FO_COPY_P2P }
+	};
 	g->copy = FO_COPY_OTHER;
 	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
 		if (contains(name, known[i].part) || contains(kind, known[i].part)) {
@@ -317,8 +334,12 @@ static void read_gpu(struct reader *r, const struct fo_scan_event *e, enum fo_gp
 	}
 }
 
-/* Shapes say how much an operator computes or moves. Operators over lists of tensors have thousands, which no rule uses. */
-static bool wants_shapes(const struct fo_scan_text *name) { return !contains(name, "_foreach") && !contains(name, "Optimizer"); }
+/* Shapes say how much an operator computes or moves. Operators over lists of tensors have thousands, which no rule
+ * uses. */
+static bool wants_shapes(const struct fo_scan_text *name)
+{
+	return !contains(name, "_foreach") && !contains(name, "Optimizer");
+}
 
 static uint8_t name_is(struct reader *r, int32_t id, const struct fo_scan_text *name)
 {
@@ -333,9 +354,10 @@ static uint8_t name_is(struct reader *r, int32_t id, const struct fo_scan_text *
 	const char *text = fo_trace_text(r->b->t, id);
 	enum fo_host_kind kind = fo_trace_host_kind(text, FO_HOST_OP);
 	int64_t number;
-	*is = (uint8_t)(NAME_KNOWN | (wants_shapes(name) ? NAME_SHAPES : 0) | (fo_trace_step_number(text, strlen(text), &number) ? NAME_STEP : 0) |
-			(!strcmp(text, "record_param_comms") ? NAME_COLLECTIVE : 0) | (kind == FO_HOST_DATA ? NAME_DATA : 0) |
-			(kind == FO_HOST_MODULE ? NAME_MODULE : 0));
+	*is = (uint8_t)(NAME_KNOWN | (wants_shapes(name) ? NAME_SHAPES : 0) |
+			(fo_trace_step_number(text, strlen(text), &number) ? NAME_STEP : 0) |
+			(!strcmp(text, "record_param_comms") ? NAME_COLLECTIVE : 0) |
+			(kind == FO_HOST_DATA ? NAME_DATA : 0) | (kind == FO_HOST_MODULE ? NAME_MODULE : 0));
 	return *is;
 }
 
@@ -384,7 +406,12 @@ static void read_call(struct reader *r, const struct fo_scan_event *e, int64_t b
 	read_args(r, e);
 	int32_t thread = thread_of(r, e), name = intern(r, &e->name);
 	struct fo_launch *l = fo_trace_add_launch(r->b);
-	*l = (struct fo_launch){ .begin_ns = begin, .end_ns = end, .correlation = arg_int(r, "correlation", -1), .name = name, .thread = thread, .op = -1,
+	*l = (struct fo_launch){ .begin_ns = begin,
+				 .end_ns = end,
+				 .correlation = arg_int(r, "correlation", -1),
+				 .name = name,
+				 .thread = thread,
+				 .op = -1,
 				 .external = arg_external(r) };
 }
 
@@ -408,7 +435,10 @@ static void read_gpu_wait(struct reader *r, const struct fo_scan_event *e, int64
 	int32_t kind = intern(r, &e->name);
 	int16_t where = fo_trace_device(r->b, id_of(device ? device : &e->pid));
 	struct fo_gpu_wait *w = fo_trace_add_wait(r->b);
-	*w = (struct fo_gpu_wait){ begin, end < begin ? begin : end, kind, arg_stream(r, e), to_int32(arg_int(r, "wait_on_stream", -1)), where };
+	*w = (struct fo_gpu_wait){
+		begin, end < begin ? begin : end, kind, arg_stream(r, e), to_int32(arg_int(r, "wait_on_stream", -1)),
+		where
+	};
 }
 
 static void read_metadata(struct reader *r, const struct fo_scan_event *e)
@@ -470,7 +500,8 @@ static void read_event(struct reader *r, const struct fo_scan_event *e)
 	}
 }
 
-/* "ac2g": from a launch to its operation. The tokenizer passes over arrows, so that all of the event is looked at again. */
+/* "ac2g": from a launch to its operation. The tokenizer passes over arrows, so that all of the event is looked at
+ * again. */
 static void read_arrow(struct reader *r, const struct fo_scan_event *e, const char *p, const char *after)
 {
 	bool begins = e->ph.n == 1 && *e->ph.p == 's';
@@ -479,7 +510,8 @@ static void read_arrow(struct reader *r, const struct fo_scan_event *e, const ch
 	struct fo_scan_event whole = { .ph = e->ph };
 	struct fo_scan_text none = { 0 };
 	r->args = fo_scan_members(p, after, r->arg, ARGS_MAX);
-	const struct fo_scan_text *cat = arg(r, "cat"), *id = arg(r, "id"), *ts = arg(r, "ts"), *tid = arg(r, "tid"), *pid = arg(r, "pid");
+	const struct fo_scan_text *cat = arg(r, "cat"), *id = arg(r, "id"), *ts = arg(r, "ts"), *tid = arg(r, "tid"),
+				  *pid = arg(r, "pid");
 	if (!cat || !fo_scan_is(cat, "ac2g") || !id || !ts)
 		return;
 	whole.ts = *ts;
@@ -635,7 +667,8 @@ static void read_devices(struct reader *r, const struct fo_scan_text *v)
 
 static void read_header(struct reader *r, const struct fo_scan_text *key, const struct fo_scan_text *v)
 {
-	static const char *const ours[] = { "schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds" };
+	static const char *const ours[] = { "schemaVersion", "deviceProperties", "distributedInfo",
+					    "baseTimeNanoseconds" };
 	int64_t base;
 	for (size_t i = 0; i < sizeof(ours) / sizeof(*ours); i++)
 		r->profiler |= fo_scan_is(key, ours[i]);
@@ -650,8 +683,9 @@ static void read_header(struct reader *r, const struct fo_scan_text *key, const 
 static fo_status not_a_trace(struct reader *r, const char *what)
 {
 	char shown[300];
-	return fo_hint(fo_fail(FO_EFORMAT, "'%s' is no trace of the PyTorch profiler: %s at byte %llu", fo_str_visible(shown, sizeof(shown), r->b->t->path),
-			       what, (unsigned long long)(r->offset + r->at)),
+	return fo_hint(fo_fail(FO_EFORMAT, "'%s' is no trace of the PyTorch profiler: %s at byte %llu",
+			       fo_str_visible(shown, sizeof(shown), r->b->t->path), what,
+			       (unsigned long long)(r->offset + r->at)),
 		       "a trace is what prof.export_chrome_trace(FILE) writes: JSON with a list \"traceEvents\"");
 }
 
@@ -663,9 +697,11 @@ static fo_status not_of_the_profiler(struct reader *r)
 		return fo_foreign_refuse_mtia(r->b->t->path);
 	if (r->b->t->defect.truncated && r->events_seen && !r->b->t->defect.events && !r->b->t->defect.malformed)
 		return not_a_trace(r, "its list of events ends before the first one,");
-	return fo_hint(fo_fail(FO_EFORMAT, "'%s' is no trace of the PyTorch profiler: nothing in its %lld events is of that profiler",
-			       fo_str_visible(shown, sizeof(shown), r->b->t->path), (long long)r->b->t->defect.events),
-		       "a trace is what prof.export_chrome_trace(FILE) writes; docs/traces.md says how to record one");
+	return fo_hint(
+		fo_fail(FO_EFORMAT,
+			"'%s' is no trace of the PyTorch profiler: nothing in its %lld events is of that profiler",
+			fo_str_visible(shown, sizeof(shown), r->b->t->path), (long long)r->b->t->defect.events),
+		"a trace is what prof.export_chrome_trace(FILE) writes; docs/traces.md says how to record one");
 }
 
 /* The members of the outermost object, at its '{'. */
@@ -713,7 +749,8 @@ static fo_status read_object(struct reader *r)
 			return FO_OK;
 		}
 		if (events && !r->events_seen)
-			return not_a_trace(r, value.first == 'n' ? "\"traceEvents\" is null, not a list" : "\"traceEvents\" is not a list");
+			return not_a_trace(r, value.first == 'n' ? "\"traceEvents\" is null, not a list"
+								 : "\"traceEvents\" is not a list");
 		read_header(r, &(struct fo_scan_text){ kept, strlen(kept), '"', false }, &value);
 	}
 }
@@ -759,8 +796,8 @@ static void set_origin(struct reader *r)
 		shift(&t->step[i].begin_ns, &t->step[i].end_ns, first);
 }
 
-/* On ROCm the frames of Python stand on process 0, thread 0, apart from the operators that they call: they belong to the thread with
- * the most operators that no backward pass ran. */
+/* On ROCm the frames of Python stand on process 0, thread 0, apart from the operators that they call: they belong to
+ * the thread with the most operators that no backward pass ran. */
 static void place_frames(struct fo_trace *t)
 {
 	int64_t *ops = fo_xmalloc((size_t)t->thread_count * sizeof(*ops) + 1);

@@ -14,10 +14,10 @@
 struct entry {
 	uint64_t key;
 	int64_t begin_ns, gpu;
-	int64_t bytes;            /* -1: not the same on all members, or unknown */
-	int32_t trace, member;    /* member: (trace, device), counted through */
-	int32_t group_size;       /* -1 unknown */
-	bool recorded;            /* the trace names the group */
+	int64_t bytes;         /* -1: not the same on all members, or unknown */
+	int32_t trace, member; /* member: (trace, device), counted through */
+	int32_t group_size;    /* -1 unknown */
+	bool recorded;         /* the trace names the group */
 };
 
 struct entries {
@@ -34,10 +34,7 @@ static uint64_t mix(uint64_t h, const void *bytes, size_t n)
 		h = (h ^ b[i]) * 0x100000001b3u;
 	return (h ^ 0xff) * 0x100000001b3u; /* ends a field */
 }
-static uint64_t mix_int(uint64_t h, int64_t v)
-{
-	return mix(h, &v, sizeof v);
-}
+static uint64_t mix_int(uint64_t h, int64_t v) { return mix(h, &v, sizeof v); }
 
 /* "_allgather_base" and "ALLGATHER_BASE" are one name. */
 static uint64_t mix_name(uint64_t h, const char *s)
@@ -50,8 +47,8 @@ static uint64_t mix_name(uint64_t h, const char *s)
 	return mix(h, low, n);
 }
 
-/* What a kernel does, from its name: "AllReduce" of "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(...)". Algorithm, protocol and type
- * stay out: NCCL maps all variants onto few kernels. */
+/* What a kernel does, from its name: "AllReduce" of "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(...)". Algorithm,
+ * protocol and type stay out: NCCL maps all variants onto few kernels. */
 static uint64_t mix_kernel(uint64_t h, const char *name)
 {
 	const char *nccl = strstr(name, "nccl"), *p = nccl ? strstr(nccl, "ernel_") : NULL;
@@ -76,14 +73,16 @@ static bool transfer_ends(const struct fo_collective *c, const char *name, int r
 
 static void describe(struct entry *e, const struct fo_trace *t, const struct fo_gpu_op *g)
 {
-	const struct fo_collective *c = g->collective >= 0 && g->collective < t->collective_count ? &t->collective[g->collective] : NULL;
+	const struct fo_collective *c = g->collective >= 0 && g->collective < t->collective_count
+						? &t->collective[g->collective]
+						: NULL;
 	const char *group = c ? fo_trace_text(t, c->group) : "";
 	uint64_t h = 0xcbf29ce484222325u;
 	e->bytes = -1;
 	e->group_size = -1;
 	e->recorded = c && *group;
-	/* Files of which nothing says that they are one job are numbered by their order: two runs would be matched as well as two ranks.
-	 * What one file holds is one job. */
+	/* Files of which nothing says that they are one job are numbered by their order: two runs would be matched as
+	 * well as two ranks. What one file holds is one job. */
 	bool ordered = t->rank_from == FO_RANK_ORDER;
 	if (!e->recorded) {
 		h = ordered ? mix(h, t->path, strlen(t->path)) : h;
@@ -201,10 +200,11 @@ static void sort_matches(struct fo_trace_set *s)
 
 /* ---- clocks ---- */
 
-/* What the ends of one collective differ by on one clock: 27 us on two H100s, 7 us on eight V100s. An offset below is no sign of
- * a wrong clock, and to correct it would falsify the waits by as much. */
+/* What the ends of one collective differ by on one clock: 27 us on two H100s, 7 us on eight V100s. An offset below is
+ * no sign of a wrong clock, and to correct it would falsify the waits by as much. */
 static const double SAME_CLOCK_NS = 50e3;
-/* A collective whose ends lie further from the median offset than this was matched wrongly, or a kernel was preempted. */
+/* A collective whose ends lie further from the median offset than this was matched wrongly, or a kernel was preempted.
+ */
 static const double OUTLIER_NS = 1e6;
 
 static int64_t whole_ns(double v)
@@ -225,7 +225,8 @@ static const struct fo_match_part *part_of(const struct fo_trace_set *s, const s
 	return NULL;
 }
 
-/* By how much `trace`'s ends are late against those of the traces that are aligned already; NaN without common collectives. */
+/* By how much `trace`'s ends are late against those of the traces that are aligned already; NaN without common
+ * collectives. */
 static double lateness(const struct fo_trace_set *s, int trace, const bool *aligned, double *d)
 {
 	size_t n = 0, kept = 0;
@@ -271,7 +272,8 @@ static void align(struct fo_trace_set *s)
 	for (int i = 1; i < s->count; i++) {
 		const struct fo_trace *t = s->rank[i];
 		int64_t by;
-		if (first->origin_unix_ns && t->origin_unix_ns && !__builtin_sub_overflow(t->origin_unix_ns, first->origin_unix_ns, &by))
+		if (first->origin_unix_ns && t->origin_unix_ns &&
+		    !__builtin_sub_overflow(t->origin_unix_ns, first->origin_unix_ns, &by))
 			s->offset_ns[i] = by;
 	}
 	aligned[0] = true;

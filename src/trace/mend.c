@@ -72,7 +72,8 @@ static bool among(const int32_t *v, size_t n, int32_t number)
 	return number >= 0 && bsearch(&number, v, n, sizeof *v, by_int32) != NULL;
 }
 
-/* GPU operations without a launch, and the calls and operators that may have launched them. False: no such operation has a number. */
+/* GPU operations without a launch, and the calls and operators that may have launched them. False: no such operation
+ * has a number. */
 static bool gather(const struct fo_trace *t, struct pieces *p)
 {
 	bool *used = fo_xmalloc((size_t)t->launch_count * sizeof *used + 1);
@@ -111,7 +112,8 @@ static void tie(struct fo_trace *t, int64_t gpu, int64_t call, int64_t *made)
 	t->gpu[gpu].correlation = l->correlation;
 }
 
-/* No call is recorded: the operator launched, at the latest when it ended. That it was at work until then is the host's time. */
+/* No call is recorded: the operator launched, at the latest when it ended. That it was at work until then is the host's
+ * time. */
 static void launch_from(struct fo_trace_build *b, int64_t gpu, int64_t op, int64_t *made)
 {
 	static const char text[] = "(launch not recorded)";
@@ -130,8 +132,9 @@ static void launch_from(struct fo_trace_build *b, int64_t gpu, int64_t op, int64
 	l->correlation = g->correlation = FO_MADE_CORRELATION + (*made)++;
 }
 
-/* One operator's kernels, or its copies: v[0..n) are GPU operations, then calls, then the operator. As many calls as operations: each its
- * own, in their order. Fewer or more: which is whose is unknown, all share the first (FO_GPU_SHARED says so). */
+/* One operator's kernels, or its copies: v[0..n) are GPU operations, then calls, then the operator. As many calls as
+ * operations: each its own, in their order. Fewer or more: which is whose is unknown, all share the first
+ * (FO_GPU_SHARED says so). */
 static void tie_group(struct fo_trace_build *b, const struct piece *v, size_t n, int64_t *made)
 {
 	size_t gpu = 0, calls = 0;
@@ -194,7 +197,8 @@ static int64_t find(const struct place *v, size_t n, int64_t at_ns, int32_t wher
 	return p ? p->index : -1;
 }
 
-/* An arrow's begin has the time of the call, its end that of the operation. Without a call the arrow itself is the launch. */
+/* An arrow's begin has the time of the call, its end that of the operation. Without a call the arrow itself is the
+ * launch. */
 static void follow(struct fo_trace_build *b, const struct fo_trace_arrow *from, struct fo_gpu_op *g,
 		   const struct place *calls, size_t n, int64_t *made)
 {
@@ -265,8 +269,9 @@ static void insert(const struct fo_trace *t, int64_t *v, int64_t n, int64_t i)
 	v[n] = i;
 }
 
-/* ROCm numbers agents, processors among them, so that GPU 0 does its work as device 2 or 9. Where all that are named are of one model, all
- * are it. Else, where as many without work are named as work without a name, they belong together in their order; else nothing is known. */
+/* ROCm numbers agents, processors among them, so that GPU 0 does its work as device 2 or 9. Where all that are named
+ * are of one model, all are it. Else, where as many without work are named as work without a name, they belong together
+ * in their order; else nothing is known. */
 void fo_trace_name_devices(struct fo_trace *t)
 {
 	enum { MOST = 1024 }; /* fo_trace_device makes no more */

@@ -1,7 +1,7 @@
 /* Nsight Systems' SQLite exports, schemas 3.17 to 3.25 (docs: "Nsight Systems User Guide", SQLite schema reference).
  *
- * A file holds every process that was watched. Those that share a GPU become one trace, the others one each, linked by `next`, in the
- * order of their GPUs. Host events of processes without GPU work are left out, unless none has any. */
+ * A file holds every process that was watched. Those that share a GPU become one trace, the others one each, linked by
+ * `next`, in the order of their GPUs. Host events of processes without GPU work are left out, unless none has any. */
 #include "trace/nsys_int.h"
 
 #include "base/mem.h"
@@ -126,7 +126,8 @@ static fo_status read_cuda_devices(struct nsys *x)
 	fo_status st = fo_nsys_rows_begin(&r, &x->db, "TARGET_INFO_CUDA_DEVICE", columns, 3);
 	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more)
 		for (size_t i = 0; i < x->pairs; i++)
-			if ((x->pair[i].process & 0xffffff) == fo_nsys_int(&r, 2, -1) && x->pair[i].device == fo_nsys_int(&r, 1, -1))
+			if ((x->pair[i].process & 0xffffff) == fo_nsys_int(&r, 2, -1) &&
+			    x->pair[i].device == fo_nsys_int(&r, 1, -1))
 				x->pair[i].board = fo_nsys_int(&r, 0, -1);
 	fo_nsys_rows_end(&r);
 	return st;
@@ -148,8 +149,9 @@ static int by_group(const void *a, const void *b)
 	return by_process(a, b);
 }
 
-/* Sets gpu of every pair: the number by which its GPU is told from others in this file. That is the process's own number unless two processes
- * mean different GPUs by one. Where no table tells, two that both communicate do: NCCL refuses two ranks on one GPU. */
+/* Sets gpu of every pair: the number by which its GPU is told from others in this file. That is the process's own
+ * number unless two processes mean different GPUs by one. Where no table tells, two that both communicate do: NCCL
+ * refuses two ranks on one GPU. */
 static void tell_gpus(struct nsys *x)
 {
 	bool told = true, ambiguous = false;
@@ -161,7 +163,8 @@ static void tell_gpus(struct nsys *x)
 	for (size_t i = 0; i < x->pairs; i++)
 		for (size_t j = 0; j < i; j++)
 			if (x->pair[i].device == x->pair[j].device && x->pair[i].process != x->pair[j].process)
-				ambiguous |= told ? x->pair[i].board != x->pair[j].board : x->pair[i].communicates && x->pair[j].communicates;
+				ambiguous |= told ? x->pair[i].board != x->pair[j].board
+						  : x->pair[i].communicates && x->pair[j].communicates;
 	for (size_t i = 0; i < x->pairs; i++) {
 		struct pair *p = &x->pair[i];
 		p->gpu = !ambiguous ? p->device : told ? p->board : (int64_t)i;
@@ -240,8 +243,8 @@ int64_t nsys_correlation(const struct nsys *x, int64_t process, int64_t correlat
 
 static fo_status find_groups(struct nsys *x)
 {
-	static const char *const work[] = { "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET",
-					    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", NULL };
+	static const char *const work[] = { "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY",
+					    "CUPTI_ACTIVITY_KIND_MEMSET", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", NULL };
 	for (int i = 0; work[i]; i++) {
 		bool before = x->one_process;
 		FO_TRY(find_pairs(x, work[i]));
@@ -269,15 +272,16 @@ static fo_status find_groups(struct nsys *x)
 
 static fo_status check(const struct nsys *x)
 {
-	static const char *const signs[] = { "META_DATA_EXPORT", "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME",
-					     "TARGET_INFO_SESSION_START_TIME", NULL };
+	static const char *const signs[] = { "META_DATA_EXPORT", "CUPTI_ACTIVITY_KIND_KERNEL",
+					     "CUPTI_ACTIVITY_KIND_RUNTIME", "TARGET_INFO_SESSION_START_TIME", NULL };
 	bool some = false;
 	for (int i = 0; signs[i]; i++)
 		some |= fo_nsys_db_table(&x->db, signs[i]) != NULL;
 	if (some && fo_nsys_db_table(&x->db, "StringIds"))
 		return FO_OK;
-	return fo_hint(fo_fail(FO_EFORMAT, "'%s' is an SQLite database, but no export of Nsight Systems: it has no table '%s'", x->db.path,
-			       some ? "StringIds" : "META_DATA_EXPORT"),
+	return fo_hint(fo_fail(FO_EFORMAT,
+			       "'%s' is an SQLite database, but no export of Nsight Systems: it has no table '%s'",
+			       x->db.path, some ? "StringIds" : "META_DATA_EXPORT"),
 		       "make one with: nsys export --type=sqlite --output=REPORT.sqlite REPORT.nsys-rep");
 }
 

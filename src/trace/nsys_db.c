@@ -21,14 +21,11 @@ static fo_status refuse(const struct fo_nsys_db *d, int code)
 {
 	char why[256];
 	switch (code & 0xff) {
-	case SQLITE_NOTADB:
-		return fo_fail(FO_EFORMAT, "'%s' is no SQLite database", d->path);
+	case SQLITE_NOTADB: return fo_fail(FO_EFORMAT, "'%s' is no SQLite database", d->path);
 	case SQLITE_CANTOPEN:
 	case SQLITE_IOERR:
-	case SQLITE_PERM:
-		return fo_fail(FO_EIO, "cannot read '%s': %s", d->path, sqlite3_errstr(code));
-	case SQLITE_NOMEM:
-		return fo_fail(FO_ENOMEM, "cannot read '%s': %s", d->path, sqlite3_errstr(code));
+	case SQLITE_PERM: return fo_fail(FO_EIO, "cannot read '%s': %s", d->path, sqlite3_errstr(code));
+	case SQLITE_NOMEM: return fo_fail(FO_ENOMEM, "cannot read '%s': %s", d->path, sqlite3_errstr(code));
 	}
 	fo_str_visible(why, sizeof(why), d->h ? sqlite3_errmsg(d->h) : sqlite3_errstr(code));
 	return fo_hint(fo_fail(FO_EFORMAT, "'%s' is damaged: %s", d->path, why), "export the report again");
@@ -36,8 +33,8 @@ static fo_status refuse(const struct fo_nsys_db *d, int code)
 
 static fo_status too_much(const struct fo_nsys_db *d, const char *what)
 {
-	return fo_hint(fo_fail(FO_EFORMAT, "'%s' is damaged: it has more %s than its %lld bytes can hold", d->path, what,
-			       (long long)d->bytes),
+	return fo_hint(fo_fail(FO_EFORMAT, "'%s' is damaged: it has more %s than its %lld bytes can hold", d->path,
+			       what, (long long)d->bytes),
 		       "export the report again");
 }
 
@@ -72,7 +69,8 @@ static void guard(sqlite3 *h)
 static fo_status list_tables(struct fo_nsys_db *d)
 {
 	sqlite3_stmt *s = NULL;
-	int code = sqlite3_prepare_v2(d->h, "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0", -1, &s, NULL);
+	int code = sqlite3_prepare_v2(d->h, "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0", -1,
+				      &s, NULL);
 	fo_status st = code == SQLITE_OK ? FO_OK : refuse(d, code);
 	while (st == FO_OK && (code = sqlite3_step(s)) == SQLITE_ROW) {
 		const char *name = (const char *)sqlite3_column_text(s, 0);
@@ -130,7 +128,8 @@ const char *fo_nsys_db_table(const struct fo_nsys_db *d, const char *name)
 		if (strncasecmp(t, name, n) != 0)
 			continue;
 		int v = t[n] == '\0' ? 1 : 0;
-		if (strncasecmp(t + n, "_V", 2) == 0 && t[n + 2] >= '2' && t[n + 2] <= '0' + NEWEST_VERSION && t[n + 3] == '\0')
+		if (strncasecmp(t + n, "_V", 2) == 0 && t[n + 2] >= '2' && t[n + 2] <= '0' + NEWEST_VERSION &&
+		    t[n + 3] == '\0')
 			v = t[n + 2] - '0';
 		if (v > version) {
 			version = v;
@@ -160,7 +159,8 @@ static fo_status find_columns(struct fo_nsys_rows *r, const char *const *columns
 	return code == SQLITE_DONE ? FO_OK : refuse(r->d, code);
 }
 
-fo_status fo_nsys_rows_begin(struct fo_nsys_rows *r, struct fo_nsys_db *d, const char *table, const char *const *columns, int needed)
+fo_status fo_nsys_rows_begin(struct fo_nsys_rows *r, struct fo_nsys_db *d, const char *table,
+			     const char *const *columns, int needed)
 {
 	*r = (struct fo_nsys_rows){ .d = d, .table = fo_nsys_db_table(d, table) };
 	for (int i = 0; i < FO_NSYS_COLUMNS; i++)
@@ -174,7 +174,8 @@ fo_status fo_nsys_rows_begin(struct fo_nsys_rows *r, struct fo_nsys_db *d, const
 	for (int i = 0; columns[i]; i++) {
 		if (r->at[i] < 0 && i < needed) {
 			fo_str_fini(&sql);
-			return fo_fail(FO_EFORMAT, "'%s': table '%s' has no column '%s'", d->path, r->table, columns[i]);
+			return fo_fail(FO_EFORMAT, "'%s': table '%s' has no column '%s'", d->path, r->table,
+				       columns[i]);
 		}
 		if (r->at[i] < 0)
 			continue;
@@ -216,10 +217,7 @@ void fo_nsys_rows_end(struct fo_nsys_rows *r)
 	r->stmt = NULL;
 }
 
-bool fo_nsys_has(const struct fo_nsys_rows *r, int column)
-{
-	return r->stmt && r->at[column] >= 0;
-}
+bool fo_nsys_has(const struct fo_nsys_rows *r, int column) { return r->stmt && r->at[column] >= 0; }
 
 int64_t fo_nsys_int(const struct fo_nsys_rows *r, int column, int64_t otherwise)
 {
@@ -227,7 +225,8 @@ int64_t fo_nsys_int(const struct fo_nsys_rows *r, int column, int64_t otherwise)
 		return otherwise;
 	int type = sqlite3_column_type(r->stmt, r->at[column]);
 	/* SQLite saturates what a real number holds beyond 64 bits. */
-	return type == SQLITE_INTEGER || type == SQLITE_FLOAT ? sqlite3_column_int64(r->stmt, r->at[column]) : otherwise;
+	return type == SQLITE_INTEGER || type == SQLITE_FLOAT ? sqlite3_column_int64(r->stmt, r->at[column])
+							      : otherwise;
 }
 
 const char *fo_nsys_text(const struct fo_nsys_rows *r, int column, size_t *n)

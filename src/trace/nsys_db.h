@@ -1,8 +1,8 @@
 /* Inside src/trace: reading tables of an SQLite file that a stranger may have made.
  *
- * The file is opened read-only and immutable (no locks, no journal), with views, triggers and extensions off. Tables are read in one
- * pass each, without their indexes, column by column as far as they exist. A row takes bytes of the file and so does its text: a
- * file whose pages lead in circles is told by rows or text beyond its size. */
+ * The file is opened read-only and immutable (no locks, no journal), with views, triggers and extensions off. Tables
+ * are read in one pass each, without their indexes, column by column as far as they exist. A row takes bytes of the
+ * file and so does its text: a file whose pages lead in circles is told by rows or text beyond its size. */
 #ifndef FO_TRACE_NSYS_DB_H
 #define FO_TRACE_NSYS_DB_H
 
@@ -16,7 +16,7 @@
 struct fo_nsys_db {
 	sqlite3 *h;
 	const char *path;
-	char **table; /* names of its real tables */
+	char **table;                      /* names of its real tables */
 	int64_t tables, bytes, text_bytes; /* the file's; of the texts read so far */
 	size_t cap;
 };
@@ -29,13 +29,15 @@ enum { FO_NSYS_COLUMNS = 16 };
 struct fo_nsys_rows {
 	struct fo_nsys_db *d;
 	const char *table;
-	sqlite3_stmt *stmt;        /* NULL: there is no such table */
-	int at[FO_NSYS_COLUMNS];   /* where a column stands in the statement; -1: the table does not have it */
+	sqlite3_stmt *stmt;      /* NULL: there is no such table */
+	int at[FO_NSYS_COLUMNS]; /* where a column stands in the statement; -1: the table does not have it */
 	int64_t read;
 };
-/* Begins to read a table; columns: names that end with NULL. Without the table, or when a column among the first `needed` is missing,
- * there are no rows (missing columns are an error of the file: FO_EFORMAT). Ended by fo_nsys_rows_end, also after an error. */
-FO_CHECKED fo_status fo_nsys_rows_begin(struct fo_nsys_rows *r, struct fo_nsys_db *d, const char *table, const char *const *columns, int needed);
+/* Begins to read a table; columns: names that end with NULL. Without the table, or when a column among the first
+ * `needed` is missing, there are no rows (missing columns are an error of the file: FO_EFORMAT). Ended by
+ * fo_nsys_rows_end, also after an error. */
+FO_CHECKED fo_status fo_nsys_rows_begin(struct fo_nsys_rows *r, struct fo_nsys_db *d, const char *table,
+					const char *const *columns, int needed);
 /* *more: there is a row to look at. */
 FO_CHECKED fo_status fo_nsys_rows_next(struct fo_nsys_rows *r, bool *more);
 void fo_nsys_rows_end(struct fo_nsys_rows *r);

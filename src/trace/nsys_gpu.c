@@ -14,7 +14,8 @@ static int64_t process_of_row(const struct nsys *x, const struct fo_nsys_rows *r
 	return x->one_process ? 0 : nsys_process(fo_nsys_int(r, PROCESS, 0));
 }
 
-/* The operation of this row, filled but for what its own table tells. *g: whose trace. NULL: a row without times is left out. */
+/* The operation of this row, filled but for what its own table tells. *g: whose trace. NULL: a row without times is
+ * left out. */
 static struct fo_gpu_op *common(struct nsys *x, const struct fo_nsys_rows *r, struct group **g)
 {
 	int64_t process = process_of_row(x, r), start = nsys_time(r, START), end = nsys_time(r, END);
@@ -105,12 +106,13 @@ static enum fo_copy copy_of(int64_t kind)
 static int32_t copy_name(struct group *g, enum fo_copy copy, int64_t from, int64_t to)
 {
 	static const char *const way[FO_COPY_COUNT] = { "", "HtoD", "DtoH", "DtoD", "PtoP", "Other" };
-	static const char *const memory[] = { "Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static" };
+	static const char *const memory[] = { "Pageable", "Pinned",        "Device",        "Array",
+					      "Managed",  "Device Static", "Managed Static" };
 	enum { MEMORIES = sizeof(memory) / sizeof(memory[0]) };
 	char text[96];
-	int n = from >= 0 && from < MEMORIES && to >= 0 && to < MEMORIES ?
-			snprintf(text, sizeof(text), "Memcpy %s (%s -> %s)", way[copy], memory[from], memory[to]) :
-			snprintf(text, sizeof(text), "Memcpy %s", way[copy]);
+	int n = from >= 0 && from < MEMORIES && to >= 0 && to < MEMORIES
+			? snprintf(text, sizeof(text), "Memcpy %s (%s -> %s)", way[copy], memory[from], memory[to])
+			: snprintf(text, sizeof(text), "Memcpy %s", way[copy]);
 	return fo_trace_intern(&g->b, text, (size_t)n);
 }
 
@@ -160,7 +162,8 @@ static fo_status read_fills(struct nsys *x)
 	return st;
 }
 
-/* Graphs traced as a whole, the profiler's default: their kernels are not in the file (--cuda-graph-trace=node has them). */
+/* Graphs traced as a whole, the profiler's default: their kernels are not in the file (--cuda-graph-trace=node has
+ * them). */
 static fo_status read_graphs(struct nsys *x)
 {
 	static const char *const columns[] = { COMMON, "graphId", NULL };
@@ -237,7 +240,8 @@ static fo_status read_waits(struct nsys *x)
 		const struct context *c = context_of(x, process, fo_nsys_int(&r, FIRST_OWN + 2, -1));
 		int16_t device = -1;
 		struct group *g = nsys_group_of_pair(x, process, c ? c->device : fo_nsys_int(&r, DEVICE, 0), &device);
-		if (!g || device < 0 || kind <= 0 || kind >= (int64_t)(sizeof(kinds) / sizeof(kinds[0])) || start == NSYS_NO_TIME || end < start)
+		if (!g || device < 0 || kind <= 0 || kind >= (int64_t)(sizeof(kinds) / sizeof(kinds[0])) ||
+		    start == NSYS_NO_TIME || end < start)
 			continue;
 		g->b.t->defect.events++;
 		struct fo_gpu_wait *w = fo_trace_add_wait(&g->b);
@@ -254,15 +258,13 @@ static fo_status read_waits(struct nsys *x)
 
 /* ---- devices ---- */
 
-static int32_t small(int64_t v)
-{
-	return v > 0 && v < 1 << 20 ? (int32_t)v : 0;
-}
+static int32_t small(int64_t v) { return v > 0 && v < 1 << 20 ? (int32_t)v : 0; }
 
 /* Every trace gets what the file says of its GPUs. */
 static fo_status read_devices(struct nsys *x)
 {
-	static const char *const columns[] = { "id", "name", "totalMemory", "smCount", "computeMajor", "computeMinor", NULL };
+	static const char *const columns[] = { "id",           "name",         "totalMemory", "smCount",
+					       "computeMajor", "computeMinor", NULL };
 	struct fo_nsys_rows r;
 	bool more;
 	fo_status st = fo_nsys_rows_begin(&r, &x->db, "TARGET_INFO_GPU", columns, 1);

@@ -1,5 +1,5 @@
-/* What the hosts did: calls of the runtime and driver, NVTX ranges and the steps among them, threads; what the profiler says of
- * itself. */
+/* What the hosts did: calls of the runtime and driver, NVTX ranges and the steps among them, threads; what the profiler
+ * says of itself. */
 #define _GNU_SOURCE /* strcasestr */
 #include "trace/nsys_int.h"
 
@@ -19,7 +19,8 @@ static size_t without_version(const char *name, size_t n)
 	return at < n && at > 2 && name[at - 1] == 'v' && name[at - 2] == '_' ? at - 2 : n;
 }
 
-static struct group *group_of_thread(struct nsys *x, const struct fo_nsys_rows *r, int column, int64_t *process, int32_t *thread)
+static struct group *group_of_thread(struct nsys *x, const struct fo_nsys_rows *r, int column, int64_t *process,
+				     int32_t *thread)
 {
 	int64_t global = fo_nsys_int(r, column, 0);
 	*process = x->one_process ? 0 : nsys_process(global);
@@ -65,17 +66,33 @@ static fo_status read_calls(struct nsys *x)
 /* Words that trainers put on a step's range (Megatron-LM, NeMo, torchtitan, Lightning and plain loops). */
 static bool names_a_step(const char *word, size_t n)
 {
-	static const char *const known[] = { "step", "iteration", "iter", "train_step", "train step", "training_step", "training step", "train_iter",
-					     "train_iteration", "train iteration", "training_iteration", "training iteration", "global_step",
-					     "global step", "trainstep", "profilerstep", "profiler_step", "train_batch", "run_training_batch" };
+	static const char *const known[] = { "step",
+					     "iteration",
+					     "iter",
+					     "train_step",
+					     "train step",
+					     "training_step",
+					     "training step",
+					     "train_iter",
+					     "train_iteration",
+					     "train iteration",
+					     "training_iteration",
+					     "training iteration",
+					     "global_step",
+					     "global step",
+					     "trainstep",
+					     "profilerstep",
+					     "profiler_step",
+					     "train_batch",
+					     "run_training_batch" };
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
 		if (strlen(known[i]) == n && strncasecmp(word, known[i], n) == 0)
 			return true;
 	return false;
 }
 
-/* "iteration 12", "Step: 3", "ProfilerStep#7", "train_step_4", "[step 9]", "iteration": *stem is the length of the words in front of the
- * number, which is -1 without. */
+/* "iteration 12", "Step: 3", "ProfilerStep#7", "train_step_4", "[step 9]", "iteration": *stem is the length of the
+ * words in front of the number, which is -1 without. */
 static bool step_text(const char *text, size_t n, size_t *from, size_t *stem, int64_t *number)
 {
 	while (n && strchr(")] \t", text[n - 1]))
@@ -108,8 +125,11 @@ static void offer_step(struct group *g, const char *text, size_t n, int64_t begi
 	if (!step_text(text, n, &from, &stem, &number))
 		return;
 	fo_array_room(&g->candidate, &g->candidate_cap, g->candidates, sizeof(*g->candidate));
-	g->candidate[g->candidates++] =
-		(struct candidate){ .number = number, .begin_ns = begin, .end_ns = end, .stem = fo_trace_intern(&g->b, text + from, stem), .thread = thread };
+	g->candidate[g->candidates++] = (struct candidate){ .number = number,
+							    .begin_ns = begin,
+							    .end_ns = end,
+							    .stem = fo_trace_intern(&g->b, text + from, stem),
+							    .thread = thread };
 }
 
 static int by_kind(const void *a, const void *b)
@@ -127,7 +147,8 @@ static double span(const struct candidate *c)
 	return c->end_ns > c->begin_ns ? (double)c->end_ns - (double)c->begin_ns : 0;
 }
 
-/* Ranges of one text on one thread: of several kinds that which covers the most time is the step, what lies inside it a part of one. */
+/* Ranges of one text on one thread: of several kinds that which covers the most time is the step, what lies inside it a
+ * part of one. */
 static void choose_steps(struct group *g)
 {
 	size_t best = 0, best_n = 0, n;
@@ -176,29 +197,28 @@ static size_t brackets(const char *text)
 	return 0;
 }
 
-static bool starts_with(const char *text, const char *with)
-{
-	return strncmp(text, with, strlen(with)) == 0;
-}
+static bool starts_with(const char *text, const char *with) { return strncmp(text, with, strlen(with)) == 0; }
 
-/* torch.autograd.profiler.emit_nvtx and nsys' --pytorch: "aten::mm, seq = 12, op_id = 33, sizes = [[2, 4], [4, 8]], ...". */
+/* torch.autograd.profiler.emit_nvtx and nsys' --pytorch: "aten::mm, seq = 12, op_id = 33, sizes = [[2, 4], [4, 8]],
+ * ...". */
 static void describe(struct group *g, struct fo_host_op *o, const char *text, size_t n)
 {
 	static const char *const fields[] = { ", seq = ", ", op_id = ", ", sizes = ", ", input_op_ids = " };
-	static const char *const framework[] = { "aten::", "c10d::", "autograd::", "torch::", "prims::", "_c10d_functional::" };
+	static const char *const framework[] = { "aten::",  "c10d::",  "autograd::",
+						 "torch::", "prims::", "_c10d_functional::" };
 	static const char *const shaped[] = { "mm", "matmul", "linear", "conv", "attention", "einsum" };
 	size_t name = n;
-	bool operator = false;
+	bool operator= false;
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
 		const char *at = strstr(text, fields[i]);
 		if (at && (size_t)(at - text) < name)
 			name = (size_t)(at - text);
 	}
-	operator = name < n;
+	operator= name<n;
 	for (size_t i = 0; i < sizeof(framework) / sizeof(framework[0]); i++)
-		operator |= starts_with(text, framework[i]);
+		operator|= starts_with(text, framework[i]);
 	o->name = fo_trace_intern(&g->b, text, name);
-	o->kind = (uint8_t)fo_trace_host_kind(fo_trace_text(g->b.t, o->name), operator ? FO_HOST_OP : FO_HOST_NOTE);
+	o->kind = (uint8_t)fo_trace_host_kind(fo_trace_text(g->b.t, o->name), operator? FO_HOST_OP : FO_HOST_NOTE);
 	if (!operator)
 		return;
 	const char *sequence = value_of(text, fields[0]), *sizes = value_of(text, fields[2]);
@@ -268,7 +288,8 @@ static fo_status read_thread_names(struct nsys *x)
 		size_t n;
 		const char *name = nsys_string(x, fo_nsys_int(&r, 1, -1), &n);
 		for (int64_t i = 0; g && name && i < g->b.t->thread_count; i++)
-			if (g->b.t->thread[i].tid == nsys_thread(global) && g->b.t->thread[i].pid == (nsys_process(global) & 0xffffff))
+			if (g->b.t->thread[i].tid == nsys_thread(global) &&
+			    g->b.t->thread[i].pid == (nsys_process(global) & 0xffffff))
 				g->b.t->thread[i].name = fo_trace_intern(&g->b, name, n);
 	}
 	fo_nsys_rows_end(&r);
@@ -309,7 +330,8 @@ static fo_status read_overhead(struct nsys *x)
 	return st;
 }
 
-/* How many events a message says were lost: its greatest number if it counts them, else 1; 0: it speaks of something else. */
+/* How many events a message says were lost: its greatest number if it counts them, else 1; 0: it speaks of something
+ * else. */
 static int64_t lost_by(const char *text)
 {
 	static const char *const counted[] = { "dropped", "lost", "discarded" };

@@ -10,16 +10,20 @@
 enum { MOST_PAIRS = 1024 }; /* of process and GPU in one file; searched in a row */
 
 struct strings {
-	struct string { int64_t id; const char *text; size_t n; } *v; /* open addressing; text NULL: empty */
+	struct string {
+		int64_t id;
+		const char *text;
+		size_t n;
+	} * v; /* open addressing; text NULL: empty */
 	size_t count, slots;
 	struct fo_arena arena;
 };
 
 struct pair {
-	int64_t process; /* nsys_process() */
-	int64_t device;  /* as the process numbers it */
-	int64_t board;   /* as TARGET_INFO_GPU numbers it; -1: not told */
-	int64_t gpu;     /* device id in the trace */
+	int64_t process;   /* nsys_process() */
+	int64_t device;    /* as the process numbers it */
+	int64_t board;     /* as TARGET_INFO_GPU numbers it; -1: not told */
+	int64_t gpu;       /* device id in the trace */
 	int group, number; /* number: the same for all pairs of a process */
 	bool communicates;
 };
@@ -46,24 +50,23 @@ struct nsys {
 	struct group *group;
 	int groups;
 	bool one_process; /* GPU operations do not say whose they are */
-	struct context { int64_t process, id, device; } *context; /* of kernels: records of waits name device 0 whichever it is */
+	struct context {
+		int64_t process, id, device;
+	} * context; /* of kernels: records of waits name device 0 whichever it is */
 	size_t contexts, context_cap, last_context;
-	struct event { int64_t process, id; int32_t stream; } *event; /* CUDA events by id: the stream that recorded them */
+	struct event {
+		int64_t process, id;
+		int32_t stream;
+	} * event; /* CUDA events by id: the stream that recorded them */
 	size_t events, event_cap;
 };
 
 /* globalPid and globalTid hold the machine, the process (24 bits) and the thread (24 bits). */
-static inline int64_t nsys_process(int64_t global)
-{
-	return (int64_t)((uint64_t)global >> 24);
-}
-static inline int64_t nsys_thread(int64_t global)
-{
-	return global & 0xffffff;
-}
+static inline int64_t nsys_process(int64_t global) { return (int64_t)((uint64_t)global >> 24); }
+static inline int64_t nsys_thread(int64_t global) { return global & 0xffffff; }
 
-/* A time column; NSYS_NO_TIME for one that is absent or no time: nothing was recorded 36 years from the begin of its session, and sums
- * of two times must fit. */
+/* A time column; NSYS_NO_TIME for one that is absent or no time: nothing was recorded 36 years from the begin of its
+ * session, and sums of two times must fit. */
 #define NSYS_NO_TIME INT64_MIN
 static inline int64_t nsys_time(const struct fo_nsys_rows *r, int column)
 {
@@ -79,7 +82,8 @@ struct group *nsys_group_of_process(struct nsys *x, int64_t process);
 /* Correlations are unique within a process; -1 for none. */
 int64_t nsys_correlation(const struct nsys *x, int64_t process, int64_t correlation);
 
-FO_CHECKED fo_status nsys_read_gpu(struct nsys *x);  /* nsys_gpu.c: kernels, copies, fills, graphs, waits, devices */
-FO_CHECKED fo_status nsys_read_host(struct nsys *x); /* nsys_host.c: calls, ranges, steps, threads, what the profiler says of itself */
+FO_CHECKED fo_status nsys_read_gpu(struct nsys *x); /* nsys_gpu.c: kernels, copies, fills, graphs, waits, devices */
+FO_CHECKED fo_status
+nsys_read_host(struct nsys *x); /* nsys_host.c: calls, ranges, steps, threads, what the profiler says of itself */
 
 #endif

@@ -1,7 +1,7 @@
 /* Our own timelines (docs/formats.md): the program beside one says what its numbers mean.
  *
- * Lanes become streams of one device, spans operations. Nobody launches them: a lane takes the next when the one before is done, so a
- * launch begins where the lane was free and the wait for it, if there is one, is over. */
+ * Lanes become streams of one device, spans operations. Nobody launches them: a lane takes the next when the one before
+ * is done, so a launch begins where the lane was free and the wait for it, if there is one, is over. */
 #include "trace/trace_int.h"
 
 #include "base/fs.h"
@@ -22,8 +22,9 @@ struct own {
 
 enum {
 	MOST_PROGRAM_BYTES = 256 << 20, /* as of a run's record */
-	/* Between two operations of a lane lies its dispatch, of a microsecond; behind more than this the lane had nothing to take: the
-	 * training loop works between its steps. The limit is that of gaps between kernels (docs/metrics.md, "the ledger"). */
+	/* Between two operations of a lane lies its dispatch, of a microsecond; behind more than this the lane had
+	 * nothing to take: the training loop works between its steps. The limit is that of gaps between kernels
+	 * (docs/metrics.md, "the ledger"). */
 	DISPATCH_NS = 10000,
 };
 
@@ -77,10 +78,7 @@ static uint8_t flags_of_phase(int phase)
 	}
 }
 
-static int32_t text(struct fo_trace_build *b, const char *s)
-{
-	return fo_trace_intern(b, s, strlen(s));
-}
+static int32_t text(struct fo_trace_build *b, const char *s) { return fo_trace_intern(b, s, strlen(s)); }
 
 /* The host's side of a span: it fetched a batch, read a loss, or waited for another lane. */
 static void add_host(struct fo_trace_build *b, const struct fo_span *s, const struct fo_op *o, int lane, int32_t thread)
@@ -107,8 +105,8 @@ static void add_host(struct fo_trace_build *b, const struct fo_span *s, const st
 	w->device = fo_trace_device(b, 0);
 }
 
-static void add_operation(struct fo_trace_build *b, const struct own *x, const struct fo_span *s, const struct fo_op *o, int lane, int32_t thread,
-			  int64_t free_at)
+static void add_operation(struct fo_trace_build *b, const struct own *x, const struct fo_span *s, const struct fo_op *o,
+			  int lane, int32_t thread, int64_t free_at)
 {
 	int64_t number = b->t->gpu_count;
 	int32_t name = text(b, fo_op_info((enum fo_op_kind)o->kind)->name);
@@ -176,7 +174,8 @@ static fo_status read_program(struct own *x, const char *path)
 	char *bytes;
 	size_t n;
 	if (!fo_fs_exists(beside))
-		return fo_hint(fo_fail(FO_EFORMAT, "timeline '%s' is numbers without its program: there is no '%s'", path, beside),
+		return fo_hint(fo_fail(FO_EFORMAT, "timeline '%s' is numbers without its program: there is no '%s'",
+				       path, beside),
 			       "put the program.txt of its run beside it");
 	FO_TRY(fo_fs_read_regular(&x->arena, beside, MOST_PROGRAM_BYTES, &bytes, &n));
 	FO_TRY(fo_program_parse(&x->program, bytes, n, beside));

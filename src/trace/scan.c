@@ -8,7 +8,9 @@
 
 /* ---- what all instruction sets share ---- */
 
-struct marks { uint64_t quote, back, open, close, control; };
+struct marks {
+	uint64_t quote, back, open, close, control;
+};
 
 static inline uint64_t odd_quotes_portable(uint64_t x)
 {
@@ -17,8 +19,9 @@ static inline uint64_t odd_quotes_portable(uint64_t x)
 	return x;
 }
 
-/* The characters behind a backslash that is not itself escaped. In a run of backslashes every second one escapes: a run that begins at an
- * even place ends in an escape exactly when adding 1 at its begin carries out to an odd place, and the other way round. */
+/* The characters behind a backslash that is not itself escaped. In a run of backslashes every second one escapes: a run
+ * that begins at an even place ends in an escape exactly when adding 1 at its begin carries out to an odd place, and
+ * the other way round. */
 static inline uint64_t escaped_bits(uint64_t back, uint64_t *carry)
 {
 	const uint64_t even = 0x5555555555555555u;
@@ -35,7 +38,8 @@ static inline uint64_t escaped_bits(uint64_t back, uint64_t *carry)
 
 static inline bool in_scalar(char c)
 {
-	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-' || c == '+';
+	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-' ||
+	       c == '+';
 }
 
 static inline const char *blank(const char *p, const char *end)
@@ -45,17 +49,17 @@ static inline const char *blank(const char *p, const char *end)
 	return p;
 }
 
-const char *fo_scan_blank(const char *p, const char *end)
-{
-	return blank(p, end);
-}
+const char *fo_scan_blank(const char *p, const char *end) { return blank(p, end); }
 
 static inline struct fo_scan_text *slot_of(struct fo_scan_event *e, const struct fo_scan_text *key)
 {
 	const char *k = key->p;
 	switch (key->n) {
 	case 2:
-		return k[0] == 'p' && k[1] == 'h' ? &e->ph : k[0] == 't' && k[1] == 's' ? &e->ts : k[0] == 'i' && k[1] == 'd' ? &e->id : NULL;
+		return k[0] == 'p' && k[1] == 'h'   ? &e->ph
+		       : k[0] == 't' && k[1] == 's' ? &e->ts
+		       : k[0] == 'i' && k[1] == 'd' ? &e->id
+						    : NULL;
 	case 3:
 		if (!memcmp(k, "cat", 3))
 			return &e->cat;
@@ -64,14 +68,13 @@ static inline struct fo_scan_text *slot_of(struct fo_scan_event *e, const struct
 		if (!memcmp(k, "tid", 3))
 			return &e->tid;
 		return memcmp(k, "dur", 3) ? NULL : &e->dur;
-	case 4:
-		return !memcmp(k, "name", 4) ? &e->name : !memcmp(k, "args", 4) ? &e->args : NULL;
-	default:
-		return NULL;
+	case 4: return !memcmp(k, "name", 4) ? &e->name : !memcmp(k, "args", 4) ? &e->args : NULL;
+	default: return NULL;
 	}
 }
 
-/* The same from the text itself, p being at the key's opening quote: *n bytes with both quotes. NULL: slot_of must look. */
+/* The same from the text itself, p being at the key's opening quote: *n bytes with both quotes. NULL: slot_of must
+ * look. */
 static inline struct fo_scan_text *known_key(struct fo_scan_event *e, const char *p, size_t *n)
 {
 #define FOUR(a, b, c, d) ((uint32_t)(a) | (uint32_t)(b) << 8 | (uint32_t)(c) << 16 | (uint32_t)(d) << 24)
@@ -91,13 +94,15 @@ static inline struct fo_scan_text *known_key(struct fo_scan_event *e, const char
 #undef FOUR
 }
 
-/* Frames of Python that are kept: modules, and garbage collection as the profiler marks it (record_python_gc_info) or as it is called. */
+/* Frames of Python that are kept: modules, and garbage collection as the profiler marks it (record_python_gc_info) or
+ * as it is called. */
 enum { FRAME_LONGEST = sizeof("<built-in function collect>") - 1 };
 static inline bool kept_frame(const char *p, size_t n)
 {
 	return n >= 9 && (*p == 'n'   ? n > 11 && !memcmp(p, "nn.Module: ", 11)
 			  : *p == 'P' ? !memcmp(p, "Python GC", 9)
-				      : *p == '<' && n >= FRAME_LONGEST && !memcmp(p, "<built-in function collect>", FRAME_LONGEST));
+				      : *p == '<' && n >= FRAME_LONGEST &&
+						!memcmp(p, "<built-in function collect>", FRAME_LONGEST));
 }
 
 /* "python_function", until 2022 "python" */
@@ -106,8 +111,8 @@ static inline bool is_python(const struct fo_scan_event *e)
 	return e->cat.n >= 6 && e->cat.first == '"' && !memcmp(e->cat.p, "python", 6);
 }
 
-/* Whether it was this member (slot) that showed an event of which nothing is kept: an arrow, an instant, a counter, a frame of Python that
- * is not kept. (A frame whose category stands before its name is known from the name's begin.) */
+/* Whether it was this member (slot) that showed an event of which nothing is kept: an arrow, an instant, a counter, a
+ * frame of Python that is not kept. (A frame whose category stands before its name is known from the name's begin.) */
 static inline bool tells_nothing(const struct fo_scan_event *e, const struct fo_scan_text *slot)
 {
 	if (slot == &e->ph)
@@ -169,7 +174,9 @@ static inline uint32_t string_stops_sse2(const char *p)
 	for (int i = 0; i < 2; i++) {
 		__m128i x = _mm_loadu_si128((const __m128i *)(p + 16 * i));
 		__m128i low = _mm_cmpeq_epi8(_mm_max_epu8(x, _mm_set1_epi8(' ' - 1)), _mm_set1_epi8(' ' - 1));
-		__m128i hit = _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(x, _mm_set1_epi8('"')), _mm_cmpeq_epi8(x, _mm_set1_epi8('\\'))), low);
+		__m128i hit = _mm_or_si128(
+			_mm_or_si128(_mm_cmpeq_epi8(x, _mm_set1_epi8('"')), _mm_cmpeq_epi8(x, _mm_set1_epi8('\\'))),
+			low);
 		stops |= (uint32_t)_mm_movemask_epi8(hit) << 16 * i;
 	}
 	return stops;
@@ -180,7 +187,8 @@ static inline uint32_t scalar_stops_sse2(const char *p)
 	__m128i x = _mm_loadu_si128((const __m128i *)p), blank = _mm_set1_epi8(' ');
 	__m128i low = _mm_cmpeq_epi8(_mm_max_epu8(x, blank), blank);
 	__m128i close = _mm_cmpeq_epi8(_mm_or_si128(x, _mm_set1_epi8(0x20)), _mm_set1_epi8('}'));
-	return (uint32_t)_mm_movemask_epi8(_mm_or_si128(_mm_or_si128(low, close), _mm_cmpeq_epi8(x, _mm_set1_epi8(','))));
+	return (uint32_t)_mm_movemask_epi8(
+		_mm_or_si128(_mm_or_si128(low, close), _mm_cmpeq_epi8(x, _mm_set1_epi8(','))));
 }
 
 static inline uint32_t blank_stops_sse2(const char *p)
@@ -194,7 +202,8 @@ static inline void look_sse2(const char *p, struct marks *m)
 	*m = (struct marks){ 0 };
 	for (int i = 0; i < 4; i++) {
 		__m128i x = _mm_loadu_si128((const __m128i *)(p + 16 * i));
-		__m128i bent = _mm_or_si128(x, _mm_set1_epi8(0x20)); /* '[' and '{' differ in this bit, ']' and '}' too */
+		__m128i bent = _mm_or_si128(x,
+					    _mm_set1_epi8(0x20)); /* '[' and '{' differ in this bit, ']' and '}' too */
 		m->quote |= (uint64_t)(uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(x, _mm_set1_epi8('"'))) << 16 * i;
 		m->back |= (uint64_t)(uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(x, _mm_set1_epi8('\\'))) << 16 * i;
 		m->open |= (uint64_t)(uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(bent, _mm_set1_epi8('{'))) << 16 * i;
@@ -204,10 +213,7 @@ static inline void look_sse2(const char *p, struct marks *m)
 	}
 }
 
-static inline uint64_t odd_quotes_sse2(uint64_t x)
-{
-	return odd_quotes_portable(x);
-}
+static inline uint64_t odd_quotes_sse2(uint64_t x) { return odd_quotes_portable(x); }
 
 #define FO_SCAN_NAME(x) x##_sse2
 #define FO_SCAN_TARGET
@@ -223,20 +229,15 @@ FO_SCAN_TARGET static inline uint32_t string_stops_avx2(const char *p)
 {
 	__m256i x = _mm256_loadu_si256((const __m256i *)p);
 	__m256i low = _mm256_cmpeq_epi8(_mm256_max_epu8(x, _mm256_set1_epi8(' ' - 1)), _mm256_set1_epi8(' ' - 1));
-	__m256i hit = _mm256_or_si256(_mm256_cmpeq_epi8(x, _mm256_set1_epi8('"')), _mm256_cmpeq_epi8(x, _mm256_set1_epi8('\\')));
+	__m256i hit = _mm256_or_si256(_mm256_cmpeq_epi8(x, _mm256_set1_epi8('"')),
+				      _mm256_cmpeq_epi8(x, _mm256_set1_epi8('\\')));
 	return (uint32_t)_mm256_movemask_epi8(_mm256_or_si256(hit, low));
 }
 
 /* Short things: 16 bytes are enough, in the encoding of AVX. */
-FO_SCAN_TARGET static inline uint32_t scalar_stops_avx2(const char *p)
-{
-	return scalar_stops_sse2(p);
-}
+FO_SCAN_TARGET static inline uint32_t scalar_stops_avx2(const char *p) { return scalar_stops_sse2(p); }
 
-FO_SCAN_TARGET static inline uint32_t blank_stops_avx2(const char *p)
-{
-	return blank_stops_sse2(p);
-}
+FO_SCAN_TARGET static inline uint32_t blank_stops_avx2(const char *p) { return blank_stops_sse2(p); }
 
 FO_SCAN_TARGET static inline uint64_t bits_avx2(__m256i a, __m256i b)
 {
@@ -250,7 +251,8 @@ FO_SCAN_TARGET static inline void look_avx2(const char *p, struct marks *m)
 	__m256i open = _mm256_set1_epi8('{'), close = _mm256_set1_epi8('}'), bend = _mm256_set1_epi8(0x20);
 	m->quote = bits_avx2(_mm256_cmpeq_epi8(a, quote), _mm256_cmpeq_epi8(b, quote));
 	m->back = bits_avx2(_mm256_cmpeq_epi8(a, back), _mm256_cmpeq_epi8(b, back));
-	m->control = bits_avx2(_mm256_cmpeq_epi8(_mm256_max_epu8(a, last), last), _mm256_cmpeq_epi8(_mm256_max_epu8(b, last), last));
+	m->control = bits_avx2(_mm256_cmpeq_epi8(_mm256_max_epu8(a, last), last),
+			       _mm256_cmpeq_epi8(_mm256_max_epu8(b, last), last));
 	a = _mm256_or_si256(a, bend);
 	b = _mm256_or_si256(b, bend);
 	m->open = bits_avx2(_mm256_cmpeq_epi8(a, open), _mm256_cmpeq_epi8(b, open));
@@ -292,7 +294,8 @@ static bool runs(const struct isa *i)
 {
 #if defined(__x86_64__)
 	if (!strcmp(i->name, "avx2"))
-		return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("pclmul");
+		return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+		       __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("pclmul");
 #endif
 	return i->name != NULL;
 }
@@ -316,14 +319,13 @@ static inline const struct isa *isa(void)
 	return atomic_load_explicit(&chosen, memory_order_acquire);
 }
 
-const char *fo_scan_chosen(void)
-{
-	return isa()->name;
-}
+const char *fo_scan_chosen(void) { return isa()->name; }
 
 /* ---- the kinder rules ---- */
 
-static const char *const event_keys[] = { "ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "args", "bp", "s", NULL };
+static const char *const event_keys[] = {
+	"ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "args", "bp", "s", NULL
+};
 
 /* The key of events that stands with its colon at p, a quote; NULL: none. */
 static const char *event_key_at(const char *p, const char *end)
@@ -365,7 +367,8 @@ const char *fo_scan_next_event(const char *p, const char *end)
 	return NULL;
 }
 
-/* Whether a quote before p ends a member's string: an object's end follows, or a comma and the next key with its colon. */
+/* Whether a quote before p ends a member's string: an object's end follows, or a comma and the next key with its colon.
+ */
 static bool ends_member(const char *p, const char *end)
 {
 	p = blank(p, end);
@@ -396,7 +399,8 @@ static const char *kind_string_end(const char *p, const char *end, bool escapes)
 	return NULL;
 }
 
-/* The end of an object or array whose texts hold stray quotes: the first closing bracket behind which a member or an event can follow. */
+/* The end of an object or array whose texts hold stray quotes: the first closing bracket behind which a member or an
+ * event can follow. */
 static const char *kind_skip(const char *p, const char *end)
 {
 	int64_t depth = 0;
@@ -404,7 +408,8 @@ static const char *kind_skip(const char *p, const char *end)
 	for (; p < end; p++) {
 		if (*p == '"') {
 			const char *q = blank(p + 1, end);
-			/* A quote that closes stands before one of these; one that opens, behind a colon, comma or bracket. */
+			/* A quote that closes stands before one of these; one that opens, behind a colon, comma or
+			 * bracket. */
 			if (text)
 				text = !(q < end && (*q == ',' || *q == ':' || *q == '}' || *q == ']'));
 			else
@@ -431,7 +436,8 @@ static enum fo_scan kind_event(const char *p, const char *end, struct fo_scan_ev
 		const char *quote = *p == '"' ? memchr(p + 1, '"', (size_t)(end - p - 1)) : NULL;
 		if (!quote)
 			return FO_SCAN_BAD;
-		struct fo_scan_text key = { p + 1, (size_t)(quote - p - 1), '"', false }, ignored, *slot = slot_of(e, &key);
+		struct fo_scan_text key = { p + 1, (size_t)(quote - p - 1), '"', false }, ignored,
+				    *slot = slot_of(e, &key);
 		struct fo_scan_text *v = slot ? slot : &ignored;
 		p = blank(quote + 1, end);
 		if (p >= end || *p != ':')
@@ -447,11 +453,13 @@ static enum fo_scan kind_event(const char *p, const char *end, struct fo_scan_ev
 				close = other;
 			if (!close)
 				return FO_SCAN_BAD;
-			*v = (struct fo_scan_text){ p + 1, (size_t)(close - p - 1), '"', memchr(p + 1, '\\', (size_t)(close - p - 1)) != NULL };
+			*v = (struct fo_scan_text){ p + 1, (size_t)(close - p - 1), '"',
+						    memchr(p + 1, '\\', (size_t)(close - p - 1)) != NULL };
 			p = close + 1;
 		} else if (*p == '{' || *p == '[') {
 			const char *close;
-			if (isa()->value(p, end, true, v, &close) != FO_SCAN_OK || !(close = blank(close, end), close < end && (*close == ',' || *close == '}')))
+			if (isa()->value(p, end, true, v, &close) != FO_SCAN_OK ||
+			    !(close = blank(close, end), close < end && (*close == ',' || *close == '}')))
 				close = kind_skip(p, end);
 			if (!close)
 				return FO_SCAN_BAD;
@@ -508,7 +516,10 @@ static int hex4(const char *p)
 {
 	int v = 0;
 	for (int i = 0; i < 4; i++) {
-		int c = p[i], d = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+		int c = p[i], d = c >= '0' && c <= '9'   ? c - '0'
+				  : c >= 'a' && c <= 'f' ? c - 'a' + 10
+				  : c >= 'A' && c <= 'F' ? c - 'A' + 10
+							 : -1;
 		if (d < 0)
 			return -1;
 		v = v * 16 + d;
@@ -559,7 +570,8 @@ size_t fo_scan_unescape(const struct fo_scan_text *value, char *out)
 		}
 		p += 6;
 		uint32_t code = (uint32_t)high;
-		int low = high >= 0xd800 && high < 0xdc00 && end - p >= 6 && p[0] == '\\' && p[1] == 'u' ? hex4(p + 2) : -1;
+		int low = high >= 0xd800 && high < 0xdc00 && end - p >= 6 && p[0] == '\\' && p[1] == 'u' ? hex4(p + 2)
+													 : -1;
 		if (low >= 0xdc00 && low < 0xe000) {
 			code = 0x10000 + ((uint32_t)(high - 0xd800) << 10) + (uint32_t)(low - 0xdc00);
 			p += 6;
@@ -622,7 +634,11 @@ static int64_t scale_decimal(const struct decimal *d, int shift, bool *saturated
 	size_t total = d->n[0] + d->n[1];
 	*saturated = false;
 	for (int64_t i = 0; i < places; i++) {
-		unsigned digit = (size_t)i >= total ? 0 : (unsigned)((size_t)i < d->n[0] ? d->digit[0][i] : d->digit[1][(size_t)i - d->n[0]]) - '0';
+		unsigned digit = (size_t)i >= total
+					 ? 0
+					 : (unsigned)((size_t)i < d->n[0] ? d->digit[0][i]
+									  : d->digit[1][(size_t)i - d->n[0]]) -
+						   '0';
 		if ((size_t)i >= total && !v)
 			break;
 		if (v > (limit - digit) / 10) {

@@ -1,4 +1,5 @@
-/* The part of the tokenizer that looks at many bytes at once, included once for each instruction set (scan.c), which defines before
+/* The part of the tokenizer that looks at many bytes at once, included once for each instruction set (scan.c), which
+ * defines before
  *
  *   FO_SCAN_NAME(x)   the name of x for that instruction set
  *   FO_SCAN_TARGET    the function attribute that allows its instructions
@@ -9,7 +10,8 @@
  *   odd_quotes(bits)  bit i: the number of bits up to and with i is odd
  */
 
-/* The next character above ' ': what JSON calls white space, and control characters, which can stand nowhere else either. */
+/* The next character above ' ': what JSON calls white space, and control characters, which can stand nowhere else
+ * either. */
 FO_SCAN_TARGET static inline const char *FO_SCAN_NAME(blank)(const char *p, const char *end)
 {
 	if ((unsigned char)*p > ' ' || p >= end)
@@ -26,9 +28,10 @@ FO_SCAN_TARGET static inline const char *FO_SCAN_NAME(blank)(const char *p, cons
 	return p < end ? p : end;
 }
 
-/* Where the string whose content begins at p ends: its quote. NULL: end comes first, or a control character (which JSON forbids inside
- * a string and which so shows that a quote was missed); *control tells them apart. */
-FO_SCAN_TARGET static inline const char *FO_SCAN_NAME(string_end)(const char *p, const char *end, bool *escaped, bool *control)
+/* Where the string whose content begins at p ends: its quote. NULL: end comes first, or a control character (which JSON
+ * forbids inside a string and which so shows that a quote was missed); *control tells them apart. */
+FO_SCAN_TARGET static inline const char *FO_SCAN_NAME(string_end)(const char *p, const char *end, bool *escaped,
+								  bool *control)
 {
 	*escaped = *control = false;
 	while (p < end) {
@@ -88,8 +91,8 @@ FO_SCAN_TARGET static enum fo_scan FO_SCAN_NAME(skip)(const char *p, const char 
 }
 
 /* The value at p by JSON's rules alone. */
-FO_SCAN_TARGET static inline enum fo_scan FO_SCAN_NAME(value)(const char *p, const char *end, bool last, struct fo_scan_text *v,
-							      const char **after)
+FO_SCAN_TARGET static inline enum fo_scan FO_SCAN_NAME(value)(const char *p, const char *end, bool last,
+							      struct fo_scan_text *v, const char **after)
 {
 	v->first = *p;
 	v->escaped = false;
@@ -125,7 +128,8 @@ FO_SCAN_TARGET static inline enum fo_scan FO_SCAN_NAME(value)(const char *p, con
 }
 
 /* Key and colon at p; *at: the value's first character. */
-FO_SCAN_TARGET static inline enum fo_scan FO_SCAN_NAME(key)(const char *p, const char *end, struct fo_scan_text *key, const char **at)
+FO_SCAN_TARGET static inline enum fo_scan FO_SCAN_NAME(key)(const char *p, const char *end, struct fo_scan_text *key,
+							    const char **at)
 {
 	bool control;
 	if (p >= end)
@@ -148,7 +152,8 @@ FO_SCAN_TARGET static inline enum fo_scan FO_SCAN_NAME(key)(const char *p, const
 	return p >= end ? FO_SCAN_MORE : FO_SCAN_OK;
 }
 
-FO_SCAN_TARGET static enum fo_scan FO_SCAN_NAME(event)(const char *p, const char *end, bool last, struct fo_scan_event *e, const char **after)
+FO_SCAN_TARGET static enum fo_scan FO_SCAN_NAME(event)(const char *p, const char *end, bool last,
+						       struct fo_scan_event *e, const char **after)
 {
 	struct fo_scan_text key, ignored;
 	for (p = FO_SCAN_NAME(blank)(p + 1, end); p < end && *p != '}';) {
@@ -165,7 +170,8 @@ FO_SCAN_TARGET static enum fo_scan FO_SCAN_NAME(event)(const char *p, const char
 				return r;
 			slot = slot_of(e, &key);
 		}
-		if (slot == &e->name && is_python(e) && end - at > FRAME_LONGEST && *at == '"' && !kept_frame(at + 1, (size_t)(end - at) - 1)) {
+		if (slot == &e->name && is_python(e) && end - at > FRAME_LONGEST && *at == '"' &&
+		    !kept_frame(at + 1, (size_t)(end - at) - 1)) {
 			e->skipped = true;
 			return FO_SCAN_NAME(skip)(at, end, 1, after);
 		}
@@ -179,7 +185,8 @@ FO_SCAN_TARGET static enum fo_scan FO_SCAN_NAME(event)(const char *p, const char
 			return FO_SCAN_BAD;
 		if (tells_nothing(e, slot)) {
 			e->skipped = true;
-			return p < end && *p == '}' ? (*after = p + 1, FO_SCAN_OK) : FO_SCAN_NAME(skip)(p, end, 1, after);
+			return p < end && *p == '}' ? (*after = p + 1, FO_SCAN_OK)
+						    : FO_SCAN_NAME(skip)(p, end, 1, after);
 		}
 	}
 	*after = p + 1;
@@ -191,7 +198,8 @@ FO_SCAN_TARGET static int FO_SCAN_NAME(members)(const char *p, const char *end, 
 	int n = 0;
 	for (p = FO_SCAN_NAME(blank)(p + 1, end); n < cap && p < end && *p != '}';) {
 		const char *at;
-		if (FO_SCAN_NAME(key)(p, end, &m[n].key, &at) != FO_SCAN_OK || FO_SCAN_NAME(value)(at, end, true, &m[n].value, &p) != FO_SCAN_OK)
+		if (FO_SCAN_NAME(key)(p, end, &m[n].key, &at) != FO_SCAN_OK ||
+		    FO_SCAN_NAME(value)(at, end, true, &m[n].value, &p) != FO_SCAN_OK)
 			break;
 		n++;
 		p = FO_SCAN_NAME(blank)(p, end);

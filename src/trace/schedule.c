@@ -118,10 +118,7 @@ static bool named_json(const char *name)
 	return (n > 5 && strcmp(name + n - 5, ".json") == 0) || (n > 8 && strcmp(name + n - 8, ".json.gz") == 0);
 }
 
-static int by_text(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
+static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 /* The timelines of a folder, by name; the caller frees each and the list. */
 static char **timelines(const char *folder, size_t *n)
@@ -194,7 +191,8 @@ bool fo_schedule_same(const char *a, const char *b)
 	return same;
 }
 
-/* What an analysis writes beside the timeline it was made from: ideal-timeline-ST.json.gz beside timeline-ST.json.gz. */
+/* What an analysis writes beside the timeline it was made from: ideal-timeline-ST.json.gz beside timeline-ST.json.gz.
+ */
 static bool simulated_from(const char *path, char *const *v, size_t n)
 {
 	const char *name = strrchr(path, '/') + 1;
@@ -247,7 +245,8 @@ static int by_place(const void *a, const void *b)
 	return x->sequence < y->sequence ? -1 : x->sequence > y->sequence;
 }
 
-/* How many forward passes a worker did per chunk in the step that starts at op `at`; the greatest over workers and steps. */
+/* How many forward passes a worker did per chunk in the step that starts at op `at`; the greatest over workers and
+ * steps. */
 static void count_microbatches(struct fo_schedule_log *s)
 {
 	int64_t run = 0;

@@ -1,8 +1,9 @@
 /* Logs of pipeline schedules: not what a GPU ran but which stage worked at which microbatch when. Two kinds are read:
  *
- * - timelines of what-if analyses (Chrome JSON, plain or gzip; categories forward-compute, backward-compute, forward-send, ...;
- *   processes are data-parallel replicas, threads are named "PP rank 2, TP rank 0, compute"). Communication is drawn from the
- *   last participant's arrival on. Steps are laid out one after the other, each 1.1 x its length after the one before;
+ * - timelines of what-if analyses (Chrome JSON, plain or gzip; categories forward-compute, backward-compute,
+ * forward-send, ...; processes are data-parallel replicas, threads are named "PP rank 2, TP rank 0, compute").
+ * Communication is drawn from the last participant's arrival on. Steps are laid out one after the other, each 1.1 x its
+ * length after the one before;
  * - Primus: a folder with config.json and pp_rank_<stage>.json (milliseconds since the stage entered the schedule).
  *
  * Times are int64 ns since the begin of the step. */
@@ -38,7 +39,7 @@ struct fo_schedule_op {
 	int64_t begin_ns, end_ns; /* end < begin: by so much a member of a collective ended before the last one began */
 	int32_t step;             /* in step[] */
 	int32_t replica, stage, chunk, microbatch; /* chunk and microbatch of compute; -1 */
-	int32_t sequence;         /* of its kind on its worker in its step */
+	int32_t sequence;                          /* of its kind on its worker in its step */
 	uint8_t kind;
 };
 
@@ -54,17 +55,19 @@ struct fo_schedule_log {
 	enum fo_schedule_format format;
 	char *path;
 	int stages, replicas, chunks, microbatches; /* microbatches: of one stage's chunk in one step, the greatest */
-	struct fo_schedule_op *op; /* by step, replica, stage, begin, kind, sequence */
+	struct fo_schedule_op *op;                  /* by step, replica, stage, begin, kind, sequence */
 	int64_t ops;
 	struct fo_schedule_step *step;
 	int64_t steps;
-	int64_t *span_ns;     /* [step][stage]: from the step's first compute to the stage's last; Primus: the stage's own total */
-	int64_t left_out;     /* events of other categories */
-	bool has_transfers;   /* sends and receives are recorded */
-	char *also;           /* another timeline that lay beside it and was left alone; NULL */
+	int64_t *span_ns;   /* [step][stage]: from the step's first compute to the stage's last; Primus: the stage's own
+			       total */
+	int64_t left_out;   /* events of other categories */
+	bool has_transfers; /* sends and receives are recorded */
+	char *also;         /* another timeline that lay beside it and was left alone; NULL */
 };
 
-/* Is it such a log? A folder without traces, or files of one; looks at names and first bytes. Never fails: what it cannot read is no schedule. */
+/* Is it such a log? A folder without traces, or files of one; looks at names and first bytes. Never fails: what it
+ * cannot read is no schedule. */
 bool fo_schedule_is(const char *path);
 /* Are both files of one Primus folder? */
 bool fo_schedule_same(const char *a, const char *b);

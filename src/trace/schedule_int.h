@@ -10,7 +10,8 @@
 /* More of either is no log of a job that exists. */
 enum { FO_SCHEDULE_MAX_STAGES = 4096, FO_SCHEDULE_MAX_CHUNKS = 1024 };
 
-/* Packed or plain, regular files only: a pipe would wait for its writer. The caller gzcloses *f; FO_EIO names the path. */
+/* Packed or plain, regular files only: a pipe would wait for its writer. The caller gzcloses *f; FO_EIO names the path.
+ */
 FO_CHECKED fo_status fo_schedule_text_open(const char *path, gzFile *f);
 /* Does one of the first events of a timeline, as text, have a category of such logs? */
 bool fo_schedule_begins(const char *text);

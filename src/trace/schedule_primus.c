@@ -31,7 +31,8 @@ static fo_status load(const char *folder, const char *name, json_t **out, char *
 	json_error_t e;
 	char why[4 * JSON_ERROR_TEXT_LENGTH + 8]; /* it quotes the file */
 	if (st == FO_OK && !(*out = json_loadb(text, len, 0, &e)))
-		st = fo_fail(FO_EFORMAT, "'%s' is no JSON: line %d: %s", full.data, e.line, fo_str_visible(why, sizeof why, e.text));
+		st = fo_fail(FO_EFORMAT, "'%s' is no JSON: line %d: %s", full.data, e.line,
+			     fo_str_visible(why, sizeof why, e.text));
 	fo_arena_fini(&a);
 	*path = full.data;
 	return st;
@@ -46,7 +47,8 @@ static int config_number(const json_t *config, const char *key, const char *othe
 	return n >= 1 && n <= most ? (int)n : -1;
 }
 
-/* The place of the i-th pass in Megatron-LM's interleaved schedule: p microbatches through one chunk, then through the next. */
+/* The place of the i-th pass in Megatron-LM's interleaved schedule: p microbatches through one chunk, then through the
+ * next. */
 static void interleave(struct fo_schedule_op *o, int64_t i, int stages, int chunks, bool backward)
 {
 	int64_t round = (int64_t)stages * chunks;
@@ -81,18 +83,22 @@ static fo_status read_pass(struct stage_log *l, const json_t *iteration, const s
 	}
 	size_t n = json_array_size(list[0]);
 	if (json_array_size(list[1]) != n)
-		return fo_fail(FO_EFORMAT, "'%s', iteration %lld: %zu of '%s' and %zu of '%s'", l->path, (long long)l->s->step[l->step].number, n, key[0],
-			       json_array_size(list[1]), key[1]);
+		return fo_fail(FO_EFORMAT, "'%s', iteration %lld: %zu of '%s' and %zu of '%s'", l->path,
+			       (long long)l->s->step[l->step].number, n, key[0], json_array_size(list[1]), key[1]);
 	bool placed = n && json_array_size(list[2]) == n && json_array_size(list[3]) == n;
 	for (size_t i = 0; i < n; i++) {
 		fo_array_room(&l->s->op, l->cap, (size_t)l->s->ops, sizeof *l->s->op);
 		struct fo_schedule_op *o = &l->s->op[l->s->ops++];
-		*o = (struct fo_schedule_op){ .kind = (uint8_t)p->kind, .stage = l->stage, .step = l->step, .sequence = (int32_t)i };
-		if (!milliseconds(list[0], i, &o->begin_ns) || !milliseconds(list[1], i, &o->end_ns) || o->end_ns < o->begin_ns)
-			return fo_fail(FO_EFORMAT, "'%s', iteration %lld: entry %zu of '%s' and '%s' is no interval", l->path,
-				       (long long)l->s->step[l->step].number, i, key[0], key[1]);
+		*o = (struct fo_schedule_op){
+			.kind = (uint8_t)p->kind, .stage = l->stage, .step = l->step, .sequence = (int32_t)i
+		};
+		if (!milliseconds(list[0], i, &o->begin_ns) || !milliseconds(list[1], i, &o->end_ns) ||
+		    o->end_ns < o->begin_ns)
+			return fo_fail(FO_EFORMAT, "'%s', iteration %lld: entry %zu of '%s' and '%s' is no interval",
+				       l->path, (long long)l->s->step[l->step].number, i, key[0], key[1]);
 		interleave(o, (int64_t)i, l->s->stages, l->chunks, p->kind != FO_SCHED_FORWARD);
-		int64_t mb = json_integer_value(json_array_get(list[2], i)), chunk = json_integer_value(json_array_get(list[3], i));
+		int64_t mb = json_integer_value(json_array_get(list[2], i)),
+			chunk = json_integer_value(json_array_get(list[3], i));
 		if (placed && mb >= 0 && mb < INT32_MAX && chunk >= 0 && chunk < l->chunks) {
 			o->microbatch = (int32_t)mb;
 			o->chunk = (int32_t)chunk;
@@ -135,15 +141,18 @@ static fo_status list_steps(struct fo_schedule_log *s, const json_t *log, const 
 	if (!n)
 		return fo_fail(FO_EFORMAT, "'%s' has no iterations", path);
 	if (n > MAX_SPANS / (size_t)s->stages)
-		return fo_fail(FO_EFORMAT, "'%s' has %zu iterations of %d stages, at most %zu spans are read", path, n, s->stages, MAX_SPANS);
+		return fo_fail(FO_EFORMAT, "'%s' has %zu iterations of %d stages, at most %zu spans are read", path, n,
+			       s->stages, MAX_SPANS);
 	s->step = fo_xmalloc(n * sizeof *s->step);
 	const char *key;
 	json_t *value;
-	json_object_foreach((json_t *)log, key, value) {
+	json_object_foreach((json_t *)log, key, value)
+	{
 		char *end, shown[64];
 		long long number = strtoll(key, &end, 10);
 		if (*end || end == key)
-			return fo_fail(FO_EFORMAT, "'%s': \"%s\" is no iteration", path, fo_str_visible(shown, sizeof shown, key));
+			return fo_fail(FO_EFORMAT, "'%s': \"%s\" is no iteration", path,
+				       fo_str_visible(shown, sizeof shown, key));
 		s->step[s->steps++].number = number;
 	}
 	qsort(s->step, (size_t)s->steps, sizeof *s->step, by_number);
@@ -172,7 +181,9 @@ fo_status fo_schedule_read_primus(struct fo_schedule_log *s, const char *folder)
 		st = load(folder, name, &log, &path);
 		if (st == FO_OK && i == 0)
 			st = list_steps(s, log, path);
-		struct stage_log l = { .s = s, .path = path, .cap = &cap, .stage = i, .chunks = chunks > 0 ? chunks : 1 };
+		struct stage_log l = {
+			.s = s, .path = path, .cap = &cap, .stage = i, .chunks = chunks > 0 ? chunks : 1
+		};
 		if (st == FO_OK)
 			st = read_stage(&l, log);
 		json_decref(log);

@@ -79,7 +79,8 @@ static int32_t small(const json_t *args, const char *key)
 static void name_thread(struct reader *r, const json_t *event, const json_t *args)
 {
 	const char *name = json_string_value(json_object_get(args, "name"));
-	struct place p = { .pid = whole(json_object_get(event, "pid"), -1), .tid = whole(json_object_get(event, "tid"), -1) };
+	struct place p = { .pid = whole(json_object_get(event, "pid"), -1),
+			   .tid = whole(json_object_get(event, "tid"), -1) };
 	if (!name || sscanf(name, "PP rank %d, TP rank %d", &p.stage, &p.tensor) != 2 || p.stage < 0 || p.tensor < 0)
 		return;
 	fo_array_room(&r->place, &r->place_cap, r->places, sizeof *r->place);
@@ -89,13 +90,15 @@ static void name_thread(struct reader *r, const json_t *event, const json_t *arg
 static void take(struct reader *r, const json_t *event)
 {
 	const json_t *args = json_object_get(event, "args");
-	const char *ph = json_string_value(json_object_get(event, "ph")), *cat = json_string_value(json_object_get(event, "cat"));
+	const char *ph = json_string_value(json_object_get(event, "ph")),
+		   *cat = json_string_value(json_object_get(event, "cat"));
 	if (ph && strcmp(ph, "M") == 0)
 		name_thread(r, event, args);
 	if (!ph || strcmp(ph, "X") != 0 || !cat)
 		return;
 	int kind = fo_schedule_kind_of(cat, strlen(cat));
-	double ts = json_number_value(json_object_get(event, "ts")), dur = json_number_value(json_object_get(event, "dur"));
+	double ts = json_number_value(json_object_get(event, "ts")),
+	       dur = json_number_value(json_object_get(event, "dur"));
 	json_t *step = json_object_get(args, "step");
 	if (kind < 0 || !json_is_integer(step) || !(fabs(ts) < MAX_US && fabs(dur) < MAX_US)) {
 		r->left_out++;
@@ -109,7 +112,10 @@ static void take(struct reader *r, const json_t *event)
 		.tid = whole(json_object_get(event, "tid"), -1),
 		.begin_us = ts,
 		.end_us = ts + dur,
-		.op = { .kind = (uint8_t)kind, .chunk = small(args, "model_chunk"), .microbatch = small(args, "mb_id"), .sequence = small(args, "seq_id") },
+		.op = { .kind = (uint8_t)kind,
+			.chunk = small(args, "model_chunk"),
+			.microbatch = small(args, "mb_id"),
+			.sequence = small(args, "seq_id") },
 	};
 	if (x->op.chunk >= FO_SCHEDULE_MAX_CHUNKS)
 		x->op.chunk = -1;
@@ -146,10 +152,7 @@ static fo_status read_events(struct reader *r, const char *text, size_t len)
 
 /* ---- where and when ---- */
 
-static int compare(int64_t a, int64_t b)
-{
-	return a < b ? -1 : a > b;
-}
+static int compare(int64_t a, int64_t b) { return a < b ? -1 : a > b; }
 static int by_thread(const void *a, const void *b)
 {
 	const struct place *x = a, *y = b;
@@ -171,7 +174,10 @@ static int by_process(const void *a, const void *b)
 static fo_status find_places(struct reader *r, struct fo_schedule_log *s)
 {
 	if (!r->places)
-		return fo_fail(FO_EFORMAT, "'%s' does not say which stage is which: no thread is named \"PP rank 0, TP rank 0, ...\"", r->path);
+		return fo_fail(
+			FO_EFORMAT,
+			"'%s' does not say which stage is which: no thread is named \"PP rank 0, TP rank 0, ...\"",
+			r->path);
 	struct place *replica = fo_xmalloc(r->places * sizeof *replica);
 	size_t replicas = 0;
 	memcpy(replica, r->place, r->places * sizeof *replica);
@@ -187,8 +193,8 @@ static fo_status find_places(struct reader *r, struct fo_schedule_log *s)
 		struct place key = { .pid = r->raw[i].pid, .tid = r->raw[i].tid };
 		const struct place *p = bsearch(&key, r->place, r->places, sizeof *p, by_thread);
 		if (!p || p->stage >= FO_SCHEDULE_MAX_STAGES) {
-			st = fo_fail(FO_EFORMAT, "'%s' does not say which stage thread %lld of process %lld is", r->path, (long long)key.tid,
-				     (long long)key.pid);
+			st = fo_fail(FO_EFORMAT, "'%s' does not say which stage thread %lld of process %lld is",
+				     r->path, (long long)key.tid, (long long)key.pid);
 			break;
 		}
 		const struct place *at = bsearch(p, replica, replicas, sizeof *at, by_process);
@@ -212,8 +218,9 @@ struct extent {
 	double low, high, begin; /* us */
 };
 
-/* A step's begin is the begin of its first operation's wait, which the drawing leaves out; but the layout keeps it: the first step
- * begins at 0, each other one 1.1 lengths after the one before. Where the file is not laid out so, the first event is the begin. */
+/* A step's begin is the begin of its first operation's wait, which the drawing leaves out; but the layout keeps it: the
+ * first step begins at 0, each other one 1.1 lengths after the one before. Where the file is not laid out so, the first
+ * event is the begin. */
 static void find_begins(struct extent *e, int64_t n)
 {
 	double grid = 0;
@@ -221,7 +228,8 @@ static void find_begins(struct extent *e, int64_t n)
 	for (int64_t i = 0; i < n; i++) {
 		e[i].begin = grid;
 		double slack = e[i].low - grid, length = e[i].high - grid;
-		fits &= slack >= -1 && slack <= 0.05 * length; /* 1 us: doubles of hours; a twentieth: far below the tenth between steps */
+		fits &= slack >= -1 && slack <= 0.05 * length; /* 1 us: doubles of hours; a twentieth: far below the
+								  tenth between steps */
 		grid += 1.1 * length;
 	}
 	for (int64_t i = 0; i < n && !fits; i++)

@@ -23,8 +23,8 @@
 enum {
 	MAX_THREADS = 64,
 };
-/* Two ranks of one job record the same steps, so their windows overlap but for what clocks are wrong. An hour of disagreement is
- * taken for another run. */
+/* Two ranks of one job record the same steps, so their windows overlap but for what clocks are wrong. An hour of
+ * disagreement is taken for another run. */
 static const int64_t APART_NS = 3600LL * 1000000000;
 
 const char *const fo_left_name[FO_LEFT_COUNT] = {
@@ -53,7 +53,11 @@ struct files {
 static void add(struct files *f, const char *path, bool listed, int folder, int recording)
 {
 	fo_array_room(&f->v, &f->cap, f->n, sizeof *f->v);
-	f->v[f->n++] = (struct file){ .path = fo_xstrdup(path), .listed = listed, .folder = folder, .recording = recording, .wanted = recording < 0 };
+	f->v[f->n++] = (struct file){ .path = fo_xstrdup(path),
+				      .listed = listed,
+				      .folder = folder,
+				      .recording = recording,
+				      .wanted = recording < 0 };
 }
 
 static fo_status add_folder(struct files *f, struct fo_trace_set *s, const char *path)
@@ -84,7 +88,8 @@ static fo_status add_path(struct files *f, struct fo_trace_set *s, const char *p
 	else if (g.gl_pathc > FO_FOLDER_FILES)
 		st = fo_fail(FO_EARG, "'%s' matches %zu files, at most %d are read", path, g.gl_pathc, FO_FOLDER_FILES);
 	for (size_t i = 0; st == FO_OK && i < g.gl_pathc; i++)
-		st = fo_fs_is_dir(g.gl_pathv[i]) ? add_folder(f, s, g.gl_pathv[i]) : (add(f, g.gl_pathv[i], false, -1, -1), FO_OK);
+		st = fo_fs_is_dir(g.gl_pathv[i]) ? add_folder(f, s, g.gl_pathv[i])
+						 : (add(f, g.gl_pathv[i], false, -1, -1), FO_OK);
 	globfree(&g);
 	return st;
 }
@@ -117,8 +122,9 @@ static fo_status refuse_twice(const struct files *f)
 	for (size_t i = 1; st == FO_OK && i < n; i++) {
 		if (by_identity(&v[i - 1], &v[i]) != 0)
 			continue;
-		st = strcmp(v[i - 1].path, v[i].path) == 0 ? fo_fail(FO_EARG, "'%s' is given twice", v[i].path) :
-							     fo_fail(FO_EARG, "'%s' and '%s' are one file", v[i - 1].path, v[i].path);
+		st = strcmp(v[i - 1].path, v[i].path) == 0
+			     ? fo_fail(FO_EARG, "'%s' is given twice", v[i].path)
+			     : fo_fail(FO_EARG, "'%s' and '%s' are one file", v[i - 1].path, v[i].path);
 		st = fo_hint(st, "give one recording of each rank; two runs are compared with: flatout compare A B");
 	}
 	free(v);
@@ -157,10 +163,7 @@ static void read_all(struct files *f)
 		pthread_join(thread[i], NULL);
 }
 
-static bool holds_nothing(const struct fo_trace *t)
-{
-	return !t->gpu_count && !t->op_count && !t->launch_count;
-}
+static bool holds_nothing(const struct fo_trace *t) { return !t->gpu_count && !t->op_count && !t->launch_count; }
 
 static void forget(struct file *file)
 {
@@ -176,7 +179,9 @@ static const char *fault(const struct file *file)
 {
 	if (file->err.st != FO_OK)
 		return "cannot be read";
-	return holds_nothing(file->trace) ? "holds nothing of a GPU or a host" : file->trace->defect.truncated ? "ends inside its events" : NULL;
+	return holds_nothing(file->trace)      ? "holds nothing of a GPU or a host"
+	       : file->trace->defect.truncated ? "ends inside its events"
+					       : NULL;
 }
 
 static bool is_of(const struct file *file, size_t folder, int recording)
@@ -197,7 +202,8 @@ static const struct file *try_recording(struct files *f, size_t folder, int reco
 	return bad;
 }
 
-/* The newest recording that is whole; where none is, the newest in which nobody is missing, else the newest. The others are told. */
+/* The newest recording that is whole; where none is, the newest in which nobody is missing, else the newest. The others
+ * are told. */
 static void choose_recording(struct fo_trace_set *s, struct files *f, size_t folder)
 {
 	const struct fo_folder *d = &f->folder[folder];
@@ -302,13 +308,15 @@ static bool hash_file(const char *path, uint64_t *hash)
 	return good;
 }
 
-/* The files that were read and have their size in common with another; only those are worth reading again. Returns how many. */
+/* The files that were read and have their size in common with another; only those are worth reading again. Returns how
+ * many. */
 static size_t same_sizes(struct files *f, struct content *v)
 {
 	size_t n = 0, kept = 0;
 	struct stat st;
 	for (size_t i = 0; i < f->n; i++)
-		if (f->v[i].read && f->v[i].trace && stat(f->v[i].path, &st) == 0 && S_ISREG(st.st_mode)) /* a pipe is read once */
+		if (f->v[i].read && f->v[i].trace && stat(f->v[i].path, &st) == 0 &&
+		    S_ISREG(st.st_mode)) /* a pipe is read once */
 			v[n++] = (struct content){ &f->v[i], i, st.st_size, 0 };
 	qsort(v, n, sizeof *v, by_content);
 	for (size_t i = 0, end; i < n; i = end) {
@@ -322,7 +330,8 @@ static size_t same_sizes(struct files *f, struct content *v)
 	return kept;
 }
 
-/* Two ranks never record the same bytes: a copy under another name is no rank. In a folder it is left out, given by name it is refused. */
+/* Two ranks never record the same bytes: a copy under another name is no rank. In a folder it is left out, given by
+ * name it is refused. */
 static fo_status leave_copies(struct fo_trace_set *s, struct files *f)
 {
 	struct content *v = fo_xmalloc((f->n + 1) * sizeof *v);
@@ -339,14 +348,16 @@ static fo_status leave_copies(struct fo_trace_set *s, struct files *f)
 		if (v[i].file->listed)
 			skip(s, v[i].file, FO_LEFT_COPY, why.data);
 		else
-			st = fo_hint(fo_fail(FO_EARG, "'%s' %s", v[i].file->path, why.data), "give one recording of each rank");
+			st = fo_hint(fo_fail(FO_EARG, "'%s' %s", v[i].file->path, why.data),
+				     "give one recording of each rank");
 		fo_str_fini(&why);
 	}
 	free(v);
 	return st;
 }
 
-/* Keeps what was read; what lies in a folder without being a trace is told and left out, unless nothing else is there. */
+/* Keeps what was read; what lies in a folder without being a trace is told and left out, unless nothing else is there.
+ */
 static fo_status keep(struct fo_trace_set *s, struct files *f)
 {
 	size_t good = 0;
@@ -429,7 +440,8 @@ static fo_status find_ranks(struct fo_trace_set *s)
 		if (t->rank >= 0)
 			continue;
 		/* One name cannot say the ranks of several processes. */
-		bool shared = (i && strcmp(s->rank[i - 1]->path, t->path) == 0) || (i + 1 < s->count && strcmp(s->rank[i + 1]->path, t->path) == 0);
+		bool shared = (i && strcmp(s->rank[i - 1]->path, t->path) == 0) ||
+			      (i + 1 < s->count && strcmp(s->rank[i + 1]->path, t->path) == 0);
 		t->rank = shared ? -1 : rank_from_path(t->path);
 		t->rank_from = FO_RANK_FILE_NAME;
 		unknown += t->rank < 0;
@@ -438,7 +450,9 @@ static fo_status find_ranks(struct fo_trace_set *s)
 		return FO_OK;
 	for (int i = 0; i < s->count; i++) {
 		if (s->rank[i]->rank < 0 && unknown < s->count) {
-			fo_status st = fo_fail(FO_EARG, "whose is '%s'? other traces name their rank, this one does not", s->rank[i]->path);
+			fo_status st = fo_fail(FO_EARG,
+					       "whose is '%s'? other traces name their rank, this one does not",
+					       s->rank[i]->path);
 			return fo_hint(st, "put the number into its name: rank3.json");
 		}
 	}
@@ -472,19 +486,22 @@ static fo_status check_one_job(const struct fo_trace_set *s)
 	for (int i = 0; i < s->count; i++) {
 		const struct fo_trace *t = s->rank[i], *first = s->rank[0];
 		if (i && t->rank == s->rank[i - 1]->rank) {
-			fo_status st = fo_fail(FO_EARG, "two traces of rank %d: '%s' and '%s'", t->rank, s->rank[i - 1]->path, t->path);
-			return fo_hint(st, "give one recording of each rank; two runs are compared with: flatout compare A B");
+			fo_status st = fo_fail(FO_EARG, "two traces of rank %d: '%s' and '%s'", t->rank,
+					       s->rank[i - 1]->path, t->path);
+			return fo_hint(
+				st, "give one recording of each rank; two runs are compared with: flatout compare A B");
 		}
 		if (t->format != first->format)
-			return fo_fail(FO_EARG, "not one job: '%s' is %s, '%s' is %s", first->path, format[first->format], t->path,
-				       format[t->format]);
+			return fo_fail(FO_EARG, "not one job: '%s' is %s, '%s' is %s", first->path,
+				       format[first->format], t->path, format[t->format]);
 		if (world && t->world_size > 0 && t->world_size != world->world_size)
-			return fo_fail(FO_EARG, "not one job: '%s' is of %d ranks, '%s' of %d", world->path, world->world_size, t->path,
-				       t->world_size);
+			return fo_fail(FO_EARG, "not one job: '%s' is of %d ranks, '%s' of %d", world->path,
+				       world->world_size, t->path, t->world_size);
 		if (t->world_size > 0)
 			world = t;
 		if (!overlap(first, t)) {
-			fo_status st = fo_fail(FO_EARG, "not one job: '%s' and '%s' were recorded hours apart", first->path, t->path);
+			fo_status st = fo_fail(FO_EARG, "not one job: '%s' and '%s' were recorded hours apart",
+					       first->path, t->path);
 			return fo_hint(st, "two runs are compared with: flatout compare A B");
 		}
 	}
@@ -512,7 +529,8 @@ static bool beside(const struct fo_trace *a, const struct fo_trace *b)
 static bool may_join(const struct job *j, const struct fo_trace *t)
 {
 	return j->first->format == t->format && j->first->world_size == t->world_size &&
-	       !j->first->origin_unix_ns == !t->origin_unix_ns && overlap(j->first, t) && (t->rank < 0 || t->rank != j->last_rank);
+	       !j->first->origin_unix_ns == !t->origin_unix_ns && overlap(j->first, t) &&
+	       (t->rank < 0 || t->rank != j->last_rank);
 }
 
 static int most_first(const void *a, const void *b)
@@ -554,7 +572,9 @@ static void describe_job(struct fo_str *out, const struct job *j)
 	if (t->origin_unix_ns && gmtime_r(&at, &utc) && strftime(when, sizeof when, "%Y-%m-%d %H:%M UTC", &utc))
 		fo_str_printf(out, ", %s", when);
 	fo_str_printf(out, " ('%s'%s)", fo_str_visible(shown, sizeof shown, t->path),
-		      j->traces == 1 ? "" : j->one_folder ? " and others there" : " and others");
+		      j->traces == 1  ? ""
+		      : j->one_folder ? " and others there"
+				      : " and others");
 }
 
 /* Of many files the first pair that does not fit says little: the hint says what was found. */
@@ -565,7 +585,8 @@ static fo_status tell_jobs(const struct fo_trace_set *s, fo_status st)
 	struct job *job = fo_xmalloc((size_t)(s->count + 1) * sizeof *job);
 	int n = find_jobs(s, job);
 	if (s->count > 2 && n > 1) {
-		fo_str_printf(&found, "%s%sfound: ", fo_err_hint(), *fo_err_hint() ? "; " : "give the traces of one job; ");
+		fo_str_printf(&found, "%s%sfound: ", fo_err_hint(),
+			      *fo_err_hint() ? "; " : "give the traces of one job; ");
 		for (int i = 0; i < n && i < SHOWN; i++) {
 			fo_str_puts(&found, i ? "; " : "");
 			describe_job(&found, &job[i]);

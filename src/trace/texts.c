@@ -74,10 +74,7 @@ int32_t fo_trace_texts_add(struct fo_trace_texts *x, const char *text, size_t n)
 	return (int32_t)x->n - 1;
 }
 
-int32_t fo_trace_texts_count(const struct fo_trace_texts *x)
-{
-	return (int32_t)x->n;
-}
+int32_t fo_trace_texts_count(const struct fo_trace_texts *x) { return (int32_t)x->n; }
 
 const char *fo_trace_text(const struct fo_trace *t, int32_t id)
 {

@@ -4,19 +4,20 @@
 
 #include "trace/trace.h"
 
-/* An empty trace to fill; arrays grow through the add functions, which return the new element (valid until the next call): zeroed, but
- * every index, id and unknown count is -1. Indices that the finish finds (launch, op, parent) need not be set. */
+/* An empty trace to fill; arrays grow through the add functions, which return the new element (valid until the next
+ * call): zeroed, but every index, id and unknown count is -1. Indices that the finish finds (launch, op, parent) need
+ * not be set. */
 struct fo_trace_build {
 	struct fo_trace *t;
 	size_t gpu_cap, launch_cap, op_cap, thread_cap, collective_cap, wait_cap, overhead_cap, step_cap, device_cap;
 	int32_t *thread_slot; /* hash of (pid, tid) to index + 1 */
 	size_t thread_slots;
-	int32_t thread_last;  /* found last: most events come in runs of one thread */
+	int32_t thread_last; /* found last: most events come in runs of one thread */
 };
 void fo_trace_build_init(struct fo_trace_build *b, const char *path);
 struct fo_gpu_op *fo_trace_add_gpu(struct fo_trace_build *b);
-/* Any call of the runtime or driver: the finish tells by name and by the correlations of GPU operations whether it launched (launch[]),
- * made the host wait or was neither (op[], FO_HOST_SYNC and FO_HOST_CALL). */
+/* Any call of the runtime or driver: the finish tells by name and by the correlations of GPU operations whether it
+ * launched (launch[]), made the host wait or was neither (op[], FO_HOST_SYNC and FO_HOST_CALL). */
 struct fo_launch *fo_trace_add_launch(struct fo_trace_build *b);
 struct fo_host_op *fo_trace_add_op(struct fo_trace_build *b);
 struct fo_collective *fo_trace_add_collective(struct fo_trace_build *b, int32_t *index);
@@ -35,13 +36,14 @@ void fo_trace_drop_doubled(struct fo_trace *t);
 #define FO_TRACE_TIME_MAX ((int64_t)1 << 62)
 #define FO_TRACE_TIME_MIN (-((int64_t)1 << 61))
 
-/* What a call of the runtime or driver is, by its name ("cudaLaunchKernel", "hipMemcpyWithStream", "cuLaunchKernelEx"). */
+/* What a call of the runtime or driver is, by its name ("cudaLaunchKernel", "hipMemcpyWithStream", "cuLaunchKernelEx").
+ */
 enum fo_call {
 	FO_CALL_OTHER,
 	FO_CALL_LAUNCH,
 	FO_CALL_LAUNCH_BLOCKING, /* puts work on the GPU and returns when it is done: cudaMemcpy */
 	FO_CALL_LAUNCH_GRAPH,
-	FO_CALL_SYNC,            /* waits for the GPU, or frees or allocates, which may */
+	FO_CALL_SYNC, /* waits for the GPU, or frees or allocates, which may */
 };
 enum fo_call fo_trace_call(const char *name);
 /* FO_HOST_DATA for the data loader's names, FO_HOST_MODULE for modules' frames, else `otherwise`. */
@@ -49,17 +51,19 @@ enum fo_host_kind fo_trace_host_kind(const char *name, enum fo_host_kind otherwi
 /* "ProfilerStep#12": true and *number = 12. */
 bool fo_trace_step_number(const char *name, size_t n, int64_t *number);
 
-/* Sorts everything, links kernels to launches (by correlation), launches to host operators (by thread and time), sets parents, classes
- * by name, collectives of the operators around their launches, drops host operators that lie in another and neither launch nor mark
- * anything, counts defects; then fo_trace_attribute(). The trace is the caller's; the build is empty afterwards, also on failure. */
+/* Sorts everything, links kernels to launches (by correlation), launches to host operators (by thread and time), sets
+ * parents, classes by name, collectives of the operators around their launches, drops host operators that lie in
+ * another and neither launch nor mark anything, counts defects; then fo_trace_attribute(). The trace is the caller's;
+ * the build is empty afterwards, also on failure. */
 FO_CHECKED fo_status fo_trace_build_finish(struct fo_trace_build *b, struct fo_trace **out);
 void fo_trace_build_drop(struct fo_trace_build *b);
 
 /* Correlations that mend.c makes begin here, above all that a profiler gives. */
 #define FO_MADE_CORRELATION ((int64_t)1 << 61)
-/* mend.c: what some profilers leave out. Launches that no correlation ties to their GPU operations are tied by the number of the operator
- * around both; where no call was recorded the operator itself launched. GPU operations without a launch (launch < 0) alone are touched,
- * and calls that launched nothing else. True: correlations changed or launches came, and the links are to be made anew. */
+/* mend.c: what some profilers leave out. Launches that no correlation ties to their GPU operations are tied by the
+ * number of the operator around both; where no call was recorded the operator itself launched. GPU operations without a
+ * launch (launch < 0) alone are touched, and calls that launched nothing else. True: correlations changed or launches
+ * came, and the links are to be made anew. */
 bool fo_trace_link_by_operator(struct fo_trace_build *b);
 /* The same by arrows from the host's thread to the GPU's stream ("ac2g"). */
 struct fo_trace_arrow {
@@ -68,10 +72,12 @@ struct fo_trace_arrow {
 	int32_t stream; /* of its end */
 };
 void fo_trace_link_by_arrow(struct fo_trace_build *b, struct fo_trace_arrow *v, size_t n);
-/* Devices are named where the profiler numbers them otherwise than their work (ROCm). Called before devices are sorted. */
+/* Devices are named where the profiler numbers them otherwise than their work (ROCm). Called before devices are sorted.
+ */
 void fo_trace_name_devices(struct fo_trace *t);
 
-/* attribute.c: backward and recompute marks, classes by operator or module, on a trace whose arrays are sorted and linked. */
+/* attribute.c: backward and recompute marks, classes by operator or module, on a trace whose arrays are sorted and
+ * linked. */
 void fo_trace_attribute(struct fo_trace *t);
 /* context.c: what the kernels beside it say of a softmax or a gather; after fo_trace_attribute. */
 void fo_trace_place(struct fo_trace *t);

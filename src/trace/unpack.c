@@ -91,7 +91,8 @@ static fo_status fill_gzip(struct fo_unpack *u, struct block *b, bool *end)
 		} else if (r != Z_OK && r != Z_BUF_ERROR) {
 			/* What came before the damage is there already. */
 			if (!u->produced && u->gz.avail_out == BLOCK_BYTES)
-				return fo_fail(FO_EFORMAT, "cannot unpack '%s': %s", u->path, u->gz.msg ? u->gz.msg : "bad gzip data");
+				return fo_fail(FO_EFORMAT, "cannot unpack '%s': %s", u->path,
+					       u->gz.msg ? u->gz.msg : "bad gzip data");
 			*end = u->broken = true;
 		}
 	}
@@ -245,10 +246,7 @@ fo_status fo_unpack_read(struct fo_unpack *u, char *to, size_t room, size_t *n)
 	return FO_OK;
 }
 
-bool fo_unpack_broken(const struct fo_unpack *u)
-{
-	return u->broken;
-}
+bool fo_unpack_broken(const struct fo_unpack *u) { return u->broken; }
 
 void fo_unpack_close(struct fo_unpack *u)
 {

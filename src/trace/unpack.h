@@ -1,5 +1,5 @@
-/* A file as a stream of bytes, whether plain, gzip or Zstandard (told by its first bytes); what is packed is unpacked by a second thread
- * while the caller works on the part before. Memory: a few blocks, whatever the file's size. */
+/* A file as a stream of bytes, whether plain, gzip or Zstandard (told by its first bytes); what is packed is unpacked
+ * by a second thread while the caller works on the part before. Memory: a few blocks, whatever the file's size. */
 #ifndef FO_TRACE_UNPACK_H
 #define FO_TRACE_UNPACK_H
 
@@ -12,8 +12,8 @@
 struct fo_unpack;
 
 FO_CHECKED fo_status fo_unpack_open(struct fo_unpack **out, const char *path);
-/* Up to `room` of the next bytes into `to`; *n = 0: the end. A packed file that breaks off gives what can be had and then ends, with
- * fo_unpack_broken() true; bytes that are no such packing are FO_EFORMAT. */
+/* Up to `room` of the next bytes into `to`; *n = 0: the end. A packed file that breaks off gives what can be had and
+ * then ends, with fo_unpack_broken() true; bytes that are no such packing are FO_EFORMAT. */
 FO_CHECKED fo_status fo_unpack_read(struct fo_unpack *u, char *to, size_t room, size_t *n);
 bool fo_unpack_broken(const struct fo_unpack *u);
 void fo_unpack_close(struct fo_unpack *u);

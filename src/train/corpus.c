@@ -8,8 +8,7 @@
 #include <string.h>
 
 static fo_status open_tokenizer(struct fo_arena *a, struct fo_corpus *c, const struct fo_run *r, const char *dir,
-				int64_t vocab, fo_progress_fn *progress, void *ctx,
-				const volatile sig_atomic_t *stop)
+				int64_t vocab, fo_progress_fn *progress, void *ctx, const volatile sig_atomic_t *stop)
 {
 	char *own = fo_arena_printf(a, "%s/tokenizer.json", dir);
 	if (*r->tokenizer)
@@ -38,8 +37,8 @@ static char *source_text(struct fo_arena *a, const struct fo_run *r, int64_t voc
 								: vocab));
 }
 
-/* Shards that were made from something else than this run names would be used in silence: they are refused. What was left half
- * made by other settings is made anew. */
+/* Shards that were made from something else than this run names would be used in silence: they are refused. What was
+ * left half made by other settings is made anew. */
 static fo_status check_source(struct fo_arena *a, const struct fo_run *r, const char *dir, int64_t vocab, bool made)
 {
 	char *path = fo_arena_printf(a, "%s/source.txt", dir), *want = source_text(a, r, vocab), *have = "";
@@ -111,8 +110,10 @@ static fo_status check_vocab(const struct fo_corpus *c, int64_t vocab)
 	int64_t have = fo_tokenizer_vocab(c->tokenizer);
 	if (have <= vocab)
 		return FO_OK;
-	fo_fail(FO_EARG, "the tokenizer has %lld tokens, the model's vocabulary %lld", (long long)have, (long long)vocab);
-	return fo_hint(FO_EARG, "set --model.vocab=%lld or train a smaller tokenizer with --data.vocab", (long long)have);
+	fo_fail(FO_EARG, "the tokenizer has %lld tokens, the model's vocabulary %lld", (long long)have,
+		(long long)vocab);
+	return fo_hint(FO_EARG, "set --model.vocab=%lld or train a smaller tokenizer with --data.vocab",
+		       (long long)have);
 }
 
 static fo_status open_all(struct fo_arena *a, struct fo_corpus *c, const struct fo_run *r, int64_t vocab,
@@ -124,10 +125,12 @@ static fo_status open_all(struct fo_arena *a, struct fo_corpus *c, const struct 
 	c->dir = fo_xstrdup(dir);
 	if (!*r->data && !fo_fs_exists(train))
 		return fo_hint(fo_fail(FO_EARG, "data.path is empty and '%s' holds no shards", dir),
-			       "say what to train on: --data.path=FILE_OR_FOLDER, or name a run file (flatout init writes one)");
+			       "say what to train on: --data.path=FILE_OR_FOLDER, or name a run file (flatout init "
+			       "writes one)");
 	if (!strcmp(r->data, "-"))
-		return fo_hint(fo_fail(FO_EARG, "a run cannot read its text from standard input: it reads it more than once"),
-			       "flatout data prepare - --out=DIR makes a folder of it that data.path can name");
+		return fo_hint(
+			fo_fail(FO_EARG, "a run cannot read its text from standard input: it reads it more than once"),
+			"flatout data prepare - --out=DIR makes a folder of it that data.path can name");
 	if (prepared) {
 		FO_TRY(open_prepared(a, c, r));
 	} else {
@@ -142,8 +145,8 @@ static fo_status open_all(struct fo_arena *a, struct fo_corpus *c, const struct 
 	FO_TRY(fo_shard_open(&c->val, val));
 	if (c->train.tokenizer_checksum != fo_tokenizer_checksum(c->tokenizer))
 		return fo_hint(fo_fail(FO_EARG, "the shards in '%s' were made with another tokenizer", dir),
-			       "%s '%s' or choose another %s", prepared ? "leave data.tokenizer out for" : "remove", dir,
-			       prepared ? "data.path" : "run.dir");
+			       "%s '%s' or choose another %s", prepared ? "leave data.tokenizer out for" : "remove",
+			       dir, prepared ? "data.path" : "run.dir");
 	/* Only names of documents come from there: without it a run goes on as before. */
 	if (fo_shard_sources_open(&c->train_sources, &c->train, train) != FO_OK)
 		fo_err_clear();

@@ -34,14 +34,17 @@ fo_status fo_device_open(const char *text, struct fo_cuda **out, char *why, size
 	*why = 0;
 	if (!fo_run_device_parse(text, &kind, &index)) {
 		char shown[64];
-		return fo_fail(FO_EARG, "the device must be " FO_RUN_DEVICES ", got '%s'", fo_str_visible(shown, sizeof shown, text));
+		return fo_fail(FO_EARG, "the device must be " FO_RUN_DEVICES ", got '%s'",
+			       fo_str_visible(shown, sizeof shown, text));
 	}
 	if (kind == FO_RUN_DEVICE_AUTO)
 		*out = first_that_opens(why, size);
 	if (kind != FO_RUN_DEVICE_CUDA)
 		return FO_OK;
 	fo_status st = fo_cuda_open(out, index);
-	return st == FO_OK || *fo_err_hint() ? st : fo_hint(st, "'flatout devices --local' says what is there and what is missing");
+	return st == FO_OK || *fo_err_hint()
+		       ? st
+		       : fo_hint(st, "'flatout devices --local' says what is there and what is missing");
 }
 
 /* By the names of train.tune. */
@@ -94,7 +97,8 @@ void fo_device_find_peak(const struct fo_cuda_device *d, enum fo_numerics precis
 	}
 	const struct fo_device *row = fo_device_match(&c, d->name, d->multiprocessors, d->memory_bytes);
 	if (!row || isnan(row->dense[p])) {
-		snprintf(out->source, sizeof out->source, "%s is not in the catalogue%s: name a file with its peak in FLATOUT_DEVICES", d->name,
+		snprintf(out->source, sizeof out->source,
+			 "%s is not in the catalogue%s: name a file with its peak in FLATOUT_DEVICES", d->name,
 			 row ? " with such a peak" : "");
 	} else {
 		out->flop_s = row->dense[p] * 1e12;
@@ -110,7 +114,8 @@ struct fo_choose_rates fo_device_choose_rates(const struct fo_cuda_device *d, en
 		fo_err_clear();
 		return fo_choose_device(NULL, precision);
 	}
-	struct fo_choose_rates rates = fo_choose_device(fo_device_match(&c, d->name, d->multiprocessors, d->memory_bytes), precision);
+	struct fo_choose_rates rates = fo_choose_device(
+		fo_device_match(&c, d->name, d->multiprocessors, d->memory_bytes), precision);
 	fo_catalogue_fini(&c);
 	return rates;
 }
@@ -122,13 +127,15 @@ double fo_device_clock_of_peak(const struct fo_cuda_device *d, enum fo_numerics 
 		double bf16, fp32;
 	} row[] = { { 8, 0, 2048, 128 }, { 9, 0, 4096, 256 }, { 10, 0, 8192, 256 } };
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++)
-		if (row[i].major == d->cc_major && row[i].minor == d->cc_minor && d->multiprocessors > 0 && flop_s > 0 && !d->software)
-			return flop_s / (d->multiprocessors * (precision == FO_PRECISION_BF16 ? row[i].bf16 : row[i].fp32));
+		if (row[i].major == d->cc_major && row[i].minor == d->cc_minor && d->multiprocessors > 0 &&
+		    flop_s > 0 && !d->software)
+			return flop_s /
+			       (d->multiprocessors * (precision == FO_PRECISION_BF16 ? row[i].bf16 : row[i].fp32));
 	return NAN;
 }
 
-struct fo_mfu_split fo_device_split(const struct fo_cuda_device *d, enum fo_numerics precision, const struct fo_mfu *mfu, double peak_flop_s,
-				    const struct fo_nvml_use *u)
+struct fo_mfu_split fo_device_split(const struct fo_cuda_device *d, enum fo_numerics precision,
+				    const struct fo_mfu *mfu, double peak_flop_s, const struct fo_nvml_use *u)
 {
 	return fo_mfu_split_of(mfu, u, fo_device_clock_of_peak(d, precision, peak_flop_s),
 			       precision == FO_PRECISION_BF16 ? NULL : "the peak of fp32 is that of the vector units");

@@ -1,4 +1,5 @@
-/* Which device something runs on: what train.device (and --device of other commands) names, opened; and the peak that a device has. */
+/* Which device something runs on: what train.device (and --device of other commands) names, opened; and the peak that a
+ * device has. */
 #ifndef FO_TRAIN_DEVICE_H
 #define FO_TRAIN_DEVICE_H
 
@@ -10,9 +11,10 @@
 #include "program/run.h"
 #include "timeline/timeline.h"
 
-/* text: fo_run_device_parse. *out: the device, closed by the caller with fo_cuda_close after everything that uses it; NULL: the processor.
- * `auto` takes the first device that opens and is one (never a software device); where a driver shows devices and none of them opens, why
- * says so in a sentence (of `size` bytes; else it is ""). FO_EARG for other texts, and fo_cuda_open's errors for a device that was asked for. */
+/* text: fo_run_device_parse. *out: the device, closed by the caller with fo_cuda_close after everything that uses it;
+ * NULL: the processor. `auto` takes the first device that opens and is one (never a software device); where a driver
+ * shows devices and none of them opens, why says so in a sentence (of `size` bytes; else it is ""). FO_EARG for other
+ * texts, and fo_cuda_open's errors for a device that was asked for. */
 FO_CHECKED fo_status fo_device_open(const char *text, struct fo_cuda **out, char *why, size_t size);
 
 /* How its products' algorithms are chosen from now on, with the user's cache (fo_cuda_tune_set): as train.tune of the
@@ -22,21 +24,23 @@ FO_CHECKED fo_status fo_device_tune(struct fo_cuda *c, const struct fo_run *r);
  * fo_cuda_tuned). */
 void fo_device_tuned_json(const struct fo_cuda_tuned *t, const struct fo_run *r, struct fo_json *j);
 
-/* Dense peak of the device's row in the catalogue (fo_device_match) for products of this precision: bf16 products, whatever part of them
- * is fp8; fp32 of the vector units. flop_s 0 and the reason in source where there is none, and for a software device. */
+/* Dense peak of the device's row in the catalogue (fo_device_match) for products of this precision: bf16 products,
+ * whatever part of them is fp8; fp32 of the vector units. flop_s 0 and the reason in source where there is none, and
+ * for a software device. */
 void fo_device_find_peak(const struct fo_cuda_device *d, enum fo_numerics precision, struct fo_peak *out);
 
 /* What choices on this device go by: of its row in the catalogue (fo_choose_device). */
 struct fo_choose_rates fo_device_choose_rates(const struct fo_cuda_device *d, enum fo_numerics precision);
 
-/* SM clock at which the device would reach `flop_s` dense: flop_s / (multiprocessors x FLOP that one does per cycle). FLOP per cycle and
- * multiprocessor: of dense bf16 products 2048 (compute capability 8.0), 4096 (9.0), 8192 (10.0), of fp32 128 (8.0), 256 (9.0, 10.0): the
- * vendor's peaks over its units and boost clocks (NVIDIA's architecture papers). NAN for others. */
+/* SM clock at which the device would reach `flop_s` dense: flop_s / (multiprocessors x FLOP that one does per cycle).
+ * FLOP per cycle and multiprocessor: of dense bf16 products 2048 (compute capability 8.0), 4096 (9.0), 8192 (10.0), of
+ * fp32 128 (8.0), 256 (9.0, 10.0): the vendor's peaks over its units and boost clocks (NVIDIA's architecture papers).
+ * NAN for others. */
 double fo_device_clock_of_peak(const struct fo_cuda_device *d, enum fo_numerics precision, double flop_s);
 
 /* MFU in factors (timeline.h). peak_flop_s: that mfu stands against; u: what the device did meanwhile. */
-struct fo_mfu_split fo_device_split(const struct fo_cuda_device *d, enum fo_numerics precision, const struct fo_mfu *mfu, double peak_flop_s,
-				    const struct fo_nvml_use *u);
+struct fo_mfu_split fo_device_split(const struct fo_cuda_device *d, enum fo_numerics precision,
+				    const struct fo_mfu *mfu, double peak_flop_s, const struct fo_nvml_use *u);
 
 /* Fields of an open JSON object: those of fo_nvml_use_json, joules_per_token, and MFU in factors. */
 void fo_device_use_json(const struct fo_nvml_use *u, double joules_per_token, const struct fo_mfu_split *f,

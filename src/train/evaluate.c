@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_SEQ 2048     /* more positions than most texts need; attention of longer rows only costs memory */
-#define BATCH_TOKENS 4096    /* of a micro-batch when the run does not say: enough for products to run at full speed */
+#define DEFAULT_SEQ 2048  /* more positions than most texts need; attention of longer rows only costs memory */
+#define BATCH_TOKENS 4096 /* of a micro-batch when the run does not say: enough for products to run at full speed */
 #define CALIBRATION_SECONDS 1.0
 #define MAX_LINE ((size_t)256 << 20) /* of log.jsonl: a line of 300 bytes for a million steps */
 
@@ -17,8 +17,8 @@
 struct run_values {
 	int64_t seq, rows, batches;
 	enum fo_packing packing;
-	char *data;         /* data.path; "": unknown */
-	char val_sum[17];   /* of the shard of held-out text, in hexadecimal; "": unknown */
+	char *data;       /* data.path; "": unknown */
+	char val_sum[17]; /* of the shard of held-out text, in hexadecimal; "": unknown */
 };
 
 struct session {
@@ -26,13 +26,14 @@ struct session {
 	const struct fo_eval_options *o;
 	struct fo_eval_result *out;
 	struct fo_arena arena;
-	struct fo_shard shard;      /* opened or made */
-	struct fo_documents text;   /* where it was made of text */
+	struct fo_shard shard;    /* opened or made */
+	struct fo_documents text; /* where it was made of text */
 	struct fo_program program;
 	struct fo_store *store;
 	struct fo_exec *exec;
 	struct fo_ports ports;
-	int32_t *length, *first_length; /* bytes that a token stands for, by id; at a document's start; NULL: no tokenizer */
+	int32_t *length,
+		*first_length; /* bytes that a token stands for, by id; at a document's start; NULL: no tokenizer */
 	double sum, count, pairs;
 };
 
@@ -50,7 +51,8 @@ static void read_run(struct session *s, struct run_values *r)
 	json_t *root = json_load_file(fo_arena_printf(&s->arena, "%s/run.json", s->p->dir), 0, NULL);
 	r->rows = json_integer_value(option(root, "train.rows"));
 	r->batches = json_integer_value(option(root, "eval.batches"));
-	const char *packing = json_string_value(option(root, "data.packing")), *data = json_string_value(option(root, "data.path")),
+	const char *packing = json_string_value(option(root, "data.packing")),
+		   *data = json_string_value(option(root, "data.path")),
 		   *sum = json_string_value(json_object_get(root, "val_shard_checksum"));
 	for (int i = 0; packing && i < FO_PACK_COUNT; i++)
 		if (!strcmp(packing, fo_packing_name[i]))
@@ -86,16 +88,19 @@ static fo_status open_held_out(struct session *s, const struct run_values *r)
 		path = fo_arena_printf(&s->arena, "%s/val.shard", r->data);
 	if (!fo_fs_exists(path)) {
 		char run[FO_PATH_BYTES], seen[FO_PATH_BYTES];
-		return fo_hint(fo_fail(FO_EIO, "the text that the run in '%s' held out is not in '%s', nor in the run's folder 'data'",
-				       fo_str_visible(run, sizeof run, s->p->run_dir), fo_str_visible(seen, sizeof seen, r->data)),
-			       "put it back (a relative path counts from the current folder), or say what to read: "
-			       "--data=FILE_OR_FOLDER");
+		return fo_hint(
+			fo_fail(FO_EIO,
+				"the text that the run in '%s' held out is not in '%s', nor in the run's folder 'data'",
+				fo_str_visible(run, sizeof run, s->p->run_dir),
+				fo_str_visible(seen, sizeof seen, r->data)),
+			"put it back (a relative path counts from the current folder), or say what to read: "
+			"--data=FILE_OR_FOLDER");
 	}
 	fo_status st = open_shard(s, path);
 	snprintf(sum, sizeof sum, "%016llx", (unsigned long long)s->shard.checksum);
 	if (st == FO_OK && *r->val_sum && strcmp(sum, r->val_sum) != 0)
-		st = fo_fail(FO_EARG, "'%s' is not what the run in '%s' held out: its checksum is %s, expected %s", path,
-			     s->p->run_dir, sum, r->val_sum);
+		st = fo_fail(FO_EARG, "'%s' is not what the run in '%s' held out: its checksum is %s, expected %s",
+			     path, s->p->run_dir, sum, r->val_sum);
 	return st == FO_OK ? st : fo_hint(st, "say what to read: --data=FILE_OR_FOLDER");
 }
 
@@ -113,8 +118,9 @@ static fo_status open_data(struct session *s, const struct run_values *r)
 		} else {
 			snprintf(s->out->data, sizeof s->out->data, "%s", data);
 			if (!s->p->tokenizer)
-				return fo_hint(fo_fail(FO_EARG, "'%s' has no tokenizer.json to read text with", s->p->dir),
-					       "give a shard, or put the model's tokenizer.json there");
+				return fo_hint(
+					fo_fail(FO_EARG, "'%s' has no tokenizer.json to read text with", s->p->dir),
+					"give a shard, or put the model's tokenizer.json there");
 			FO_TRY(fo_documents_read(&s->text, data, s->p->tokenizer, s->o->progress, s->o->ctx));
 			s->shard = s->text.shard;
 		}
@@ -185,15 +191,15 @@ static fo_status one_batch(struct session *s, const struct fo_batch *b, int64_t 
 		if (b->target[k] >= 0)
 			s->out->bytes += (b->token[k] == fo_tokenizer_bos(s->p->tokenizer) ? s->first_length
 											   : s->length)[b->target[k]];
-	return s->o->stop && *s->o->stop ? fo_fail(FO_EINTERRUPT, "stopped after %lld batches", (long long)i + 1) : FO_OK;
+	return s->o->stop && *s->o->stop ? fo_fail(FO_EINTERRUPT, "stopped after %lld batches", (long long)i + 1)
+					 : FO_OK;
 }
 
 static fo_status run_in_order(struct session *s, int64_t most)
 {
-	const struct fo_batch_shape shape = { .seq = s->out->seq,
-					      .rows = s->out->rows,
-					      .micro_batches = 1,
-					      .window = s->p->model.sliding_window };
+	const struct fo_batch_shape shape = {
+		.seq = s->out->seq, .rows = s->out->rows, .micro_batches = 1, .window = s->p->model.sliding_window
+	};
 	struct fo_rows rows;
 	const struct fo_batch *b;
 	fo_status st = fo_rows_open(&rows, &s->shard, &shape);
@@ -244,14 +250,17 @@ static double logged_loss(struct session *s)
 	size_t len;
 	double found = NAN;
 	char *path = fo_arena_printf(&s->arena, "%s/log.jsonl", s->p->run_dir ? s->p->run_dir : "");
-	if (!s->p->run_dir || !fo_fs_exists(path) || fo_fs_read_regular(&s->arena, path, MAX_LINE, &text, &len) != FO_OK) {
+	if (!s->p->run_dir || !fo_fs_exists(path) ||
+	    fo_fs_read_regular(&s->arena, path, MAX_LINE, &text, &len) != FO_OK) {
 		fo_err_clear(); /* a run without a log can be evaluated all the same */
 		return NAN;
 	}
 	for (char *line = text, *end; *line; line = end) {
 		end = line + strcspn(line, "\n");
-		json_t *j = strncmp(line, "{\"event\":\"eval\"", 15) ? NULL : json_loadb(line, (size_t)(end - line), 0, NULL);
-		if (json_integer_value(json_object_get(j, "step")) == s->p->step && json_is_number(json_object_get(j, "loss")))
+		json_t *j = strncmp(line, "{\"event\":\"eval\"", 15) ? NULL
+								     : json_loadb(line, (size_t)(end - line), 0, NULL);
+		if (json_integer_value(json_object_get(j, "step")) == s->p->step &&
+		    json_is_number(json_object_get(j, "loss")))
 			found = json_number_value(json_object_get(j, "loss"));
 		json_decref(j);
 		end += *end == '\n';
@@ -298,8 +307,8 @@ static fo_status evaluate(struct session *s)
 	FO_TRY(open_data(s, &run));
 	out->seq = s->o->seq ? s->o->seq : run.seq ? run.seq : limit && limit < DEFAULT_SEQ ? limit : DEFAULT_SEQ;
 	if (limit && out->seq > limit)
-		return fo_fail(FO_EARG, "rows of %lld tokens are longer than the model's %lld positions", (long long)out->seq,
-			       (long long)limit);
+		return fo_fail(FO_EARG, "rows of %lld tokens are longer than the model's %lld positions",
+			       (long long)out->seq, (long long)limit);
 	/* The run's own rows: its held-out text in the shape that it was evaluated with. */
 	bool own = !s->o->data && run.rows && out->seq == run.seq && batches;
 	if (own && batches < 0)
@@ -316,7 +325,8 @@ static fo_status evaluate(struct session *s)
 	return isfinite(out->loss) ? FO_OK : fo_fail(FO_ENUMERIC, "the loss is %g", out->loss);
 }
 
-fo_status fo_pretrained_evaluate(const struct fo_pretrained *p, const struct fo_eval_options *o, struct fo_eval_result *out)
+fo_status fo_pretrained_evaluate(const struct fo_pretrained *p, const struct fo_eval_options *o,
+				 struct fo_eval_result *out)
 {
 	struct session s = { .p = p, .o = o, .out = out };
 	*out = (struct fo_eval_result){ .logged = NAN };

@@ -11,12 +11,13 @@
 #include <signal.h>
 
 struct fo_eval_options {
-	const char *data;  /* text (a file, or a folder of files), a shard, or a folder with val.shard; NULL: what the run held out */
-	int64_t seq;       /* tokens in a row; 0: as trained, else the model's positions, at most 2048 */
-	int64_t batches;   /* micro-batches; 0: everything once, in order; -1: as the run evaluates, else everything */
-	int threads;       /* 0: all */
+	const char *data; /* text (a file, or a folder of files), a shard, or a folder with val.shard; NULL: what the
+			     run held out */
+	int64_t seq;      /* tokens in a row; 0: as trained, else the model's positions, at most 2048 */
+	int64_t batches;  /* micro-batches; 0: everything once, in order; -1: as the run evaluates, else everything */
+	int threads;      /* 0: all */
 	struct fo_cuda *cuda; /* NULL: the processor */
-	bool measure_peak; /* for MFU: takes a second once per machine */
+	bool measure_peak;    /* for MFU: takes a second once per machine */
 	fo_progress_fn *progress;
 	void *ctx;
 	volatile sig_atomic_t *stop; /* may be NULL; not 0: FO_EINTERRUPT */
@@ -39,7 +40,7 @@ struct fo_eval_result {
 	enum fo_isa isa;
 	int threads;
 	char device[96]; /* "": the processor */
-	double logged; /* what the run logged at this checkpoint's step; NAN: nothing */
+	double logged;   /* what the run logged at this checkpoint's step; NAN: nothing */
 };
 
 /* ln 2: nats to bits */

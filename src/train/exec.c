@@ -111,7 +111,9 @@ static void make_calls(struct fo_exec *e)
 			for (int k = 0; k < o->n; k++) {
 				const struct fo_operand *a = &o->arg[k];
 				const struct fo_buffer *buf = &p->buf[a->buf];
-				c->arg[k] = (struct fo_tensor){ .rows = a->nr, .cols = a->nc, .ld = buf->cols, .dtype = buf->dtype };
+				c->arg[k] = (struct fo_tensor){
+					.rows = a->nr, .cols = a->nc, .ld = buf->cols, .dtype = buf->dtype
+				};
 				e->changes |= fo_access_writes(a->access) && fo_home_persists(buf->home);
 			}
 		}

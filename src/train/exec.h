@@ -1,8 +1,8 @@
-/* The executor: runs a step program's instances on this machine. It names no operation: kernels come from the kernel sets,
- * host operations are ports that the caller serves.
+/* The executor: runs a step program's instances on this machine. It names no operation: kernels come from the kernel
+ * sets, host operations are ports that the caller serves.
  *
- * One thread per used lane (the caller's is the compute lane); an instance starts when the newest instance it waits for on
- * each other lane has finished. Nothing is allocated after fo_exec_new. */
+ * One thread per used lane (the caller's is the compute lane); an instance starts when the newest instance it waits for
+ * on each other lane has finished. Nothing is allocated after fo_exec_new. */
 #ifndef FO_TRAIN_EXEC_H
 #define FO_TRAIN_EXEC_H
 
@@ -16,12 +16,12 @@
 struct fo_store;
 /* Memory for every PARAM, STATE and CONST buffer of p; rope tables are filled, the rest is zero. */
 FO_CHECKED fo_status fo_store_new(struct fo_store **out, const struct fo_program *p);
-/* The same, of which the device holds the only copy: the host's addresses name what lies there and have no memory, until fo_exec_fetch takes
- * as much. It is filled by fo_store_init_device, fo_store_load and what reads through fo_store_tensors; executors on this device alone may
- * use it. c NULL: fo_store_new. */
+/* The same, of which the device holds the only copy: the host's addresses name what lies there and have no memory,
+ * until fo_exec_fetch takes as much. It is filled by fo_store_init_device, fo_store_load and what reads through
+ * fo_store_tensors; executors on this device alone may use it. c NULL: fo_store_new. */
 FO_CHECKED fo_status fo_store_new_on(struct fo_store **out, const struct fo_program *p, struct fo_cuda *c);
-/* Adds the persistent buffers of p that s lacks, zeroed; a table that is too short for p is made longer. What executors hold
- * stays where it is. FO_EBUG when s has a buffer of the same name and another shape or type. */
+/* Adds the persistent buffers of p that s lacks, zeroed; a table that is too short for p is made longer. What executors
+ * hold stays where it is. FO_EBUG when s has a buffer of the same name and another shape or type. */
 FO_CHECKED fo_status fo_store_add(struct fo_store *s, const struct fo_program *p);
 void fo_store_free(struct fo_store *s);
 int64_t fo_store_bytes(const struct fo_store *s);
@@ -29,16 +29,17 @@ int64_t fo_store_bytes(const struct fo_store *s);
 const unsigned char *fo_store_memory(const struct fo_store *s, int64_t *bytes);
 /* Memory of a buffer's layer instance by buffer name; NULL when there is none. Row-major, *b describes it. */
 void *fo_store_find(const struct fo_store *s, const char *buffer, int layer, const struct fo_buffer **b);
-/* Weights from the parameter list: N(0, init_std) by counter (seed, parameter, global element), norm weights 1; the same
- * for every sharding. Master copies first, weights rounded from them. */
+/* Weights from the parameter list: N(0, init_std) by counter (seed, parameter, global element), norm weights 1; the
+ * same for every sharding. Master copies first, weights rounded from them. */
 void fo_store_init(struct fo_store *s, const struct fo_program *p, uint64_t seed);
-/* The same on a device, for executors there: the host's pages are not touched. Its logarithms may differ in the last bit: so may one
- * weight in hundreds of millions, by one unit of fp32. FO_ENOMEM; FO_EUNSUPPORTED for fp64. */
-FO_CHECKED fo_status fo_store_init_device(struct fo_store *s, const struct fo_program *p, uint64_t seed, struct fo_cuda *c);
-/* Visits each logical tensor of each layer: weight, master, m, v. name has the layer's number filled in. which: 0 weight, 1
- * master (of dtype I16: the low halves that complete the weight), 2 m, 3 v; data is the rectangle's first element, ld its row length in
- * elements. Then (4) what a training step remembers beside them, "fp8.history.3" of layer 3: buffers of state that belong to no
- * parameter and are not derived from weights. */
+/* The same on a device, for executors there: the host's pages are not touched. Its logarithms may differ in the last
+ * bit: so may one weight in hundreds of millions, by one unit of fp32. FO_ENOMEM; FO_EUNSUPPORTED for fp64. */
+FO_CHECKED fo_status fo_store_init_device(struct fo_store *s, const struct fo_program *p, uint64_t seed,
+					  struct fo_cuda *c);
+/* Visits each logical tensor of each layer: weight, master, m, v. name has the layer's number filled in. which: 0
+ * weight, 1 master (of dtype I16: the low halves that complete the weight), 2 m, 3 v; data is the rectangle's first
+ * element, ld its row length in elements. Then (4) what a training step remembers beside them, "fp8.history.3" of layer
+ * 3: buffers of state that belong to no parameter and are not derived from weights. */
 struct fo_store_tensor {
 	char name[80];
 	int which;
@@ -56,47 +57,54 @@ FO_CHECKED fo_status fo_store_visit(struct fo_store *s, const struct fo_program 
 /* Serves a host operation: fills (host_in) or reads (host_out) the operands. Runs on the host lane's thread. */
 typedef fo_status fo_port_fn(void *ctx, enum fo_port port, int mb, const struct fo_tensor *arg, int n);
 
-/* The number of the batch that FO_PORT_BATCH serves in this step: batches of one number are the same for the executor's whole life. next: of
- * the step behind it, and from now on the port serves that one, until this is called again; -1: there is none, or it is not ready.
- * ctx is the port's. */
+/* The number of the batch that FO_PORT_BATCH serves in this step: batches of one number are the same for the executor's
+ * whole life. next: of the step behind it, and from now on the port serves that one, until this is called again; -1:
+ * there is none, or it is not ready. ctx is the port's. */
 typedef int64_t fo_exec_batch_fn(void *ctx, bool next);
 
 struct fo_exec_options {
 	enum fo_isa isa;
-	bool null_kernels;   /* every kernel returns at once: loops and schedules without arithmetic */
-	int threads;         /* of kernels on lanes that compute (fo_lane_computes), one of which does at a time; other lanes' kernels use one */
-	bool poison;         /* fill each new generation with NaN first (tests, debug builds) */
+	bool null_kernels; /* every kernel returns at once: loops and schedules without arithmetic */
+	int threads; /* of kernels on lanes that compute (fo_lane_computes), one of which does at a time; other lanes'
+			kernels use one */
+	bool poison; /* fill each new generation with NaN first (tests, debug builds) */
 	uint64_t delay_seed; /* not 0: random delays before operations (tests) */
 	double *mac;         /* not NULL: `ref` counts multiply-accumulates here (tests) */
 	int timeline_steps;  /* steps that the span rings hold; 0: 64 */
-	/* Not NULL: the program runs on this device, which the caller opened and closes later than executors and store; isa, threads,
-	 * delay_seed and mac mean nothing there. What persists has a copy on the device, one for all executors of a store. */
+	/* Not NULL: the program runs on this device, which the caller opened and closes later than executors and store;
+	 * isa, threads, delay_seed and mac mean nothing there. What persists has a copy on the device, one for all
+	 * executors of a store. */
 	struct fo_cuda *cuda;
-	/* Device: every how many steps operations are timed, by events (0: never, 1: all). Other steps leave no spans: they belong to a
-	 * profile as untimed ones (timeline.h). On the processor every step is timed. */
+	/* Device: every how many steps operations are timed, by events (0: never, 1: all). Other steps leave no spans:
+	 * they belong to a profile as untimed ones (timeline.h). On the processor every step is timed. */
 	int timed_every;
-	fo_exec_batch_fn *batch; /* device: not NULL: the next step's batch is filled in and copied to the device while a step runs */
+	fo_exec_batch_fn *batch; /* device: not NULL: the next step's batch is filled in and copied to the device while
+				    a step runs */
 	bool eager; /* device: operations are launched one by one in each step, never replayed as a graph */
 };
 
 struct fo_exec;
-/* The program, the store and `share` must outlive it. `share` (may be NULL): an executor that never runs at the same time; its arena is
- * used when it is large enough. On a device memory is taken before the first step, which may be FO_ENOMEM and be tried again. FO_EUNSUPPORTED, all reasons at once, where the device cannot run some operations of the program. */
+/* The program, the store and `share` must outlive it. `share` (may be NULL): an executor that never runs at the same
+ * time; its arena is used when it is large enough. On a device memory is taken before the first step, which may be
+ * FO_ENOMEM and be tried again. FO_EUNSUPPORTED, all reasons at once, where the device cannot run some operations of
+ * the program. */
 FO_CHECKED fo_status fo_exec_new(struct fo_exec **out, const struct fo_program *p, struct fo_store *s,
 				 const struct fo_exec_options *o, fo_port_fn *port, void *ctx, struct fo_exec *share);
 void fo_exec_free(struct fo_exec *e);
 FO_CHECKED fo_status fo_exec_step(struct fo_exec *e, int32_t step);
-/* Weights were changed from outside (initialised, loaded) since the last step: the next one makes first what is kept of them in
- * another form (phase derive). The first step of an executor does so in any case. */
+/* Weights were changed from outside (initialised, loaded) since the last step: the next one makes first what is kept of
+ * them in another form (phase derive). The first step of an executor does so in any case. */
 void fo_exec_weights_changed(struct fo_exec *e);
-/* Makes the host copy of what persists (fo_store_find, fo_store_visit, fo_store_memory) that of the last step. On the processor it is that
- * at any time. On a device: before checkpoints, before weights leave, before only some of them are changed from outside. */
+/* Makes the host copy of what persists (fo_store_find, fo_store_visit, fo_store_memory) that of the last step. On the
+ * processor it is that at any time. On a device: before checkpoints, before weights leave, before only some of them are
+ * changed from outside. */
 FO_CHECKED fo_status fo_exec_fetch(struct fo_exec *e);
-/* Runs the instances in this order (a permutation) on the calling thread, ignoring waits: how tests prove that waits matter. */
+/* Runs the instances in this order (a permutation) on the calling thread, ignoring waits: how tests prove that waits
+ * matter. */
 FO_CHECKED fo_status fo_exec_step_in_order(struct fo_exec *e, const int *order);
 
-/* Runs the step in issue order on the calling thread; each instance that computes goes through `around`, which calls run(arg)
- * exactly once. How benchmarks put a clock around every operation. */
+/* Runs the step in issue order on the calling thread; each instance that computes goes through `around`, which calls
+ * run(arg) exactly once. How benchmarks put a clock around every operation. */
 typedef void fo_exec_around_fn(void *ctx, int instance, void (*run)(void *arg), void *arg);
 FO_CHECKED fo_status fo_exec_step_around(struct fo_exec *e, fo_exec_around_fn *around, void *ctx);
 /* Device: seconds between the events before and behind the operation that run(arg) ran last; NaN on the processor. */
@@ -104,34 +112,38 @@ double fo_exec_around_seconds(const struct fo_exec *e);
 
 /* Where numbers first went wrong. */
 struct fo_exec_fault {
-	int instance;      /* -1: every value of the step is finite */
-	int operand;       /* of its operation, which holds the value */
-	bool read;         /* the operation found the value in what it read (a weight, say); else it made it */
-	int64_t row, col;  /* within the operand's rectangle */
+	int instance;     /* -1: every value of the step is finite */
+	int operand;      /* of its operation, which holds the value */
+	bool read;        /* the operation found the value in what it read (a weight, say); else it made it */
+	int64_t row, col; /* within the operand's rectangle */
 	double value;
-	char text[320];    /* "matmul of layer 7 (forward, micro-batch 2) made ...", for people */
+	char text[320]; /* "matmul of layer 7 (forward, micro-batch 2) made ...", for people */
 };
-/* Repeats the step that was just refused (the ports serve the same batch), on the calling thread in issue order, and looks at
- * every number that an operation reads and writes until one is not finite. Kernels are deterministic, so these are the
- * step's own bits; instances that would write what persists are not run. Slow: two more passes over memory. */
+/* Repeats the step that was just refused (the ports serve the same batch), on the calling thread in issue order, and
+ * looks at every number that an operation reads and writes until one is not finite. Kernels are deterministic, so these
+ * are the step's own bits; instances that would write what persists are not run. Slow: two more passes over memory. */
 FO_CHECKED fo_status fo_exec_find_fault(struct fo_exec *e, struct fo_exec_fault *out);
 
 const struct fo_unrolled *fo_exec_unrolled(const struct fo_exec *e);
 struct fo_timeline *fo_exec_timeline(struct fo_exec *e);
-/* What the memory plan promises, in bytes, rounded up to the huge pages it takes; on a device arena, persistent and workspace are device
- * memory, rounded up as it is allocated (each executor has workspaces of its own). */
+/* What the memory plan promises, in bytes, rounded up to the huge pages it takes; on a device arena, persistent and
+ * workspace are device memory, rounded up as it is allocated (each executor has workspaces of its own). */
 struct fo_memory {
 	int64_t arena, persistent, workspace, max_live;
-	int64_t host_arena; /* of home HOST, beside the arena: on a device page-locked host memory, here memory like the rest */
-	int64_t staging; /* device: page-locked host memory of this executor, through which batches and losses pass; else 0 */
-	/* Device: the host copy of what persists, once it was filled there or fetched (of a store on the device its tables alone: a copy that
-	 * fo_exec_fetch took is fo_store_bytes more), and the page-locked pieces through which it goes; all executors of a store share it. Else 0. */
+	int64_t host_arena; /* of home HOST, beside the arena: on a device page-locked host memory, here memory like the
+			       rest */
+	int64_t staging;    /* device: page-locked host memory of this executor, through which batches and losses pass;
+			       else 0 */
+	/* Device: the host copy of what persists, once it was filled there or fetched (of a store on the device its
+	 * tables alone: a copy that fo_exec_fetch took is fo_store_bytes more), and the page-locked pieces through
+	 * which it goes; all executors of a store share it. Else 0. */
 	int64_t host;
 };
 struct fo_memory fo_exec_memory(const struct fo_exec *e);
 /* Which set runs how many of the step's instances: index by fo_isa. All 0 on a device. */
 void fo_exec_kernels(const struct fo_exec *e, int count[FO_ISA_COUNT]);
-/* Whose code runs how many of them: "amx", "avx2", ... or, on a device, "cuBLASLt", "cuDNN", "flatout". Returns the entries filled. */
+/* Whose code runs how many of them: "amx", "avx2", ... or, on a device, "cuBLASLt", "cuDNN", "flatout". Returns the
+ * entries filled. */
 struct fo_exec_code {
 	const char *by; /* static */
 	int instances;

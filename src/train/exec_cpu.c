@@ -1,4 +1,5 @@
-/* The engine of this machine: one thread per used lane, kernels of the kernel sets. Of the lanes that compute one does at a time. */
+/* The engine of this machine: one thread per used lane, kernels of the kernel sets. Of the lanes that compute one does
+ * at a time. */
 #include "train/exec_int.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -33,7 +34,8 @@ struct lane {
 struct fo_exec_cpu {
 	struct prepared **op; /* [block][op] */
 	struct lane lane[FO_LANE_COUNT];
-	/* Held by the lane that computes, of those that do: so that the run has the threads that its peak counts, and no more. */
+	/* Held by the lane that computes, of those that do: so that the run has the threads that its peak counts, and
+	 * no more. */
 	pthread_mutex_t cores;
 	/* Lanes sleep on `wake` until what they wait for has moved. */
 	pthread_mutex_t lock;
@@ -69,7 +71,10 @@ static fo_status run_on(struct fo_exec *e, struct lane *ln, int id)
 }
 
 /* On the threads and workspace of its own lane: that is what was asked for its kernel. */
-static fo_status run(struct fo_exec *e, int id) { return run_on(e, &e->cpu->lane[fo_instance_op(e->p, &e->u, id)->lane], id); }
+static fo_status run(struct fo_exec *e, int id)
+{
+	return run_on(e, &e->cpu->lane[fo_instance_op(e->p, &e->u, id)->lane], id);
+}
 
 /* ---- lanes ---- */
 
@@ -83,9 +88,9 @@ static void fail(struct fo_exec *e, fo_status st)
 	pthread_mutex_unlock(&e->cpu->lock);
 }
 
-/* Returns when instance `id` of lane `l` has finished, or the step has failed. A sleeper says first what it wants and looks at
- * `done` again; the other side stores `done` first and then looks at `wanted`, all in sequentially consistent order: either the
- * sleeper sees the new value or it is woken. */
+/* Returns when instance `id` of lane `l` has finished, or the step has failed. A sleeper says first what it wants and
+ * looks at `done` again; the other side stores `done` first and then looks at `wanted`, all in sequentially consistent
+ * order: either the sleeper sees the new value or it is woken. */
 static void wait_for(struct fo_exec *e, int l, int32_t id)
 {
 	struct lane *ln = &e->cpu->lane[l];
@@ -225,7 +230,8 @@ static void assign_lanes(struct fo_exec *e)
 		struct lane *ln = &e->cpu->lane[l];
 		ln->e = e;
 		ln->id = l;
-		ln->threads = fo_lane_computes(l) ? e->o.threads : 1; /* a kernel's bits may depend on them: on both lanes the same */
+		ln->threads = fo_lane_computes(l) ? e->o.threads
+						  : 1; /* a kernel's bits may depend on them: on both lanes the same */
 		ln->instance = fo_xmalloc((size_t)(e->u.n + 1) * sizeof *ln->instance);
 	}
 	for (int i = 0; i < e->u.n; i++) {

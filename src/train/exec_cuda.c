@@ -1,7 +1,7 @@
 /* The engine of a device: a stream per lane, kernels of the device's table, ports through page-locked memory.
  *
- * Memory is planned when the executor is made and taken before its first step: a plan that does not fit can be looked at and made again.
- * How a whole step is put together from operations stands in exec_graph.c. */
+ * Memory is planned when the executor is made and taken before its first step: a plan that does not fit can be looked
+ * at and made again. How a whole step is put together from operations stands in exec_graph.c. */
 #include "base/mem.h"
 #include "base/str.h"
 #include "train/exec_cuda.h"
@@ -13,8 +13,8 @@
 #include <string.h>
 
 enum {
-	STAGE_ALIGN = 64,  /* a cache line */
-	WS_ALIGN = 256,    /* what struct fo_cuda_queue promises */
+	STAGE_ALIGN = 64, /* a cache line */
+	WS_ALIGN = 256,   /* what struct fo_cuda_queue promises */
 	SCRATCH_BYTES = 64
 };
 
@@ -53,13 +53,17 @@ static fo_status enqueue(struct fo_exec *e, int id)
 	struct fo_call c = fo_exec_call(e, id);
 	const int32_t *life_of = &e->u.life_of[e->u.arg_begin[id]];
 	for (int i = 0; e->o.poison && i < c.n; i++)
-		if (fo_exec_begins(e, id, i) && e->p->buf[o->arg[i].buf].home != FO_HOME_HOST) /* NaN in every floating-point type, -1 as an index */
-			FO_TRY(fo_cuda_fill(x->c, e->data[life_of[i]], 0xff, (size_t)e->u.life[life_of[i]].bytes, lane->stream));
+		if (fo_exec_begins(e, id, i) &&
+		    e->p->buf[o->arg[i].buf].home !=
+			    FO_HOME_HOST) /* NaN in every floating-point type, -1 as an index */
+			FO_TRY(fo_cuda_fill(x->c, e->data[life_of[i]], 0xff, (size_t)e->u.life[life_of[i]].bytes,
+					    lane->stream));
 	for (int i = 0; !d->kernel && i < c.n; i++) {
 		int64_t at = x->stage[e->u.arg_begin[id] + i];
 		void *staged = x->staging + at;
 		if (x->inputs.now && x->whole_step && fo_exec_is_batch(o))
-			FO_TRY(fo_cuda_copy(x->c, c.arg[i].data, x->inputs.now + at, tensor_bytes(&c.arg[i]), lane->stream));
+			FO_TRY(fo_cuda_copy(x->c, c.arg[i].data, x->inputs.now + at, tensor_bytes(&c.arg[i]),
+					    lane->stream));
 		else if (fo_access_writes(o->arg[i].access))
 			FO_TRY(fo_cuda_copy_in(x->c, c.arg[i].data, staged, tensor_bytes(&c.arg[i]), lane->stream));
 		else
@@ -67,7 +71,9 @@ static fo_status enqueue(struct fo_exec *e, int id)
 	}
 	if (!d->kernel || e->o.null_kernels)
 		return FO_OK;
-	struct fo_cuda_queue q = { .cuda = x->c, .stream = lane->stream, .ws = x->workspace + lane->ws_at, .ws_bytes = lane->ws_bytes };
+	struct fo_cuda_queue q = {
+		.cuda = x->c, .stream = lane->stream, .ws = x->workspace + lane->ws_at, .ws_bytes = lane->ws_bytes
+	};
 	return d->kernel->run(&q, &c, d->variant >= 0 ? x->variant[d->variant] : 0);
 }
 
@@ -79,7 +85,8 @@ fo_status fo_exec_enqueue(struct fo_exec *e, int id)
 	return st == FO_OK ? FO_OK : fo_exec_failed(e, id, st);
 }
 
-/* A port that reads comes after what it reads; a port that fills comes first, and what it filled may ask for other plans. */
+/* A port that reads comes after what it reads; a port that fills comes first, and what it filled may ask for other
+ * plans. */
 static fo_status run(struct fo_exec *e, int id)
 {
 	struct fo_exec_cuda *x = e->cuda;
@@ -113,7 +120,8 @@ static fo_status find(struct fo_exec *e, const struct fo_tensor *t, int64_t *at,
 	struct fo_cuda_queue q = { .cuda = x->c, .stream = x->lane[FO_LANE_COMPUTE].stream };
 	size_t bytes = fo_dtype_bytes(t->dtype);
 	const unsigned char *host = e->host_arena;
-	if (host && (const unsigned char *)t->data >= host && (const unsigned char *)t->data < host + e->u.host_arena_bytes)
+	if (host && (const unsigned char *)t->data >= host &&
+	    (const unsigned char *)t->data < host + e->u.host_arena_bytes)
 		return fo_exec_engine_cpu.find(e, t, at, value); /* nothing runs meanwhile */
 	FO_TRY(fo_cuda_find_nonfinite(&q, t, x->found));
 	FO_TRY(fo_cuda_copy_out(x->c, scratch, x->found, sizeof *x->found, q.stream));
@@ -199,7 +207,8 @@ fo_status fo_exec_prepare(struct fo_exec *e)
 		return FO_OK;
 	for (int b = 0; b < e->p->nblock; b++)
 		for (int i = 0; i < e->p->block[b].n; i++)
-			if (first || (x->op[b][i].variant >= 0 && x->variant[x->op[b][i].variant] != x->prepared[x->op[b][i].variant]))
+			if (first || (x->op[b][i].variant >= 0 &&
+				      x->variant[x->op[b][i].variant] != x->prepared[x->op[b][i].variant]))
 				FO_TRY(prepare_op(e, b, i, &larger));
 	if (first)
 		x->prepared = fo_xmalloc(bytes + 1);
@@ -244,8 +253,10 @@ static fo_status find_kernels(struct fo_exec *e)
 	}
 	fo_status st = FO_OK;
 	if (bad.len)
-		st = fo_hint(fo_fail(FO_EUNSUPPORTED, "the device cannot run these operations of the program: %s", bad.data),
-			     "change train.precision or the passes (pass.*) that make them, or train on the processor: train.device=cpu");
+		st = fo_hint(
+			fo_fail(FO_EUNSUPPORTED, "the device cannot run these operations of the program: %s", bad.data),
+			"change train.precision or the passes (pass.*) that make them, or train on the processor: "
+			"train.device=cpu");
 	fo_str_fini(&bad);
 	return st;
 }
@@ -259,7 +270,9 @@ static fo_status find_firsts(struct fo_exec *e)
 		while (k < d->firsts && d->first[k] != e->u.first[id])
 			k++;
 		if (k == room)
-			return fo_exec_failed(e, id, fo_fail(FO_EUNSUPPORTED, "its instances store and add in more than %d ways", room));
+			return fo_exec_failed(
+				e, id,
+				fo_fail(FO_EUNSUPPORTED, "its instances store and add in more than %d ways", room));
 		if (k == d->firsts)
 			d->first[d->firsts++] = e->u.first[id];
 	}
@@ -279,10 +292,13 @@ static fo_status plan_staging(struct fo_exec *e)
 				const struct fo_operand *a = &o->arg[i];
 				const struct fo_buffer *b = &e->p->buf[a->buf];
 				if (a->nc != b->cols)
-					return fo_fail(FO_EUNSUPPORTED, "port '%s' has columns of '%s' alone: on a device it must have whole rows",
+					return fo_fail(FO_EUNSUPPORTED,
+						       "port '%s' has columns of '%s' alone: on a device it must have "
+						       "whole rows",
 						       fo_port_name[o->attr.port], b->name);
 				x->stage[e->u.arg_begin[id] + i] = (int64_t)x->staging_bytes;
-				x->staging_bytes += aligned((size_t)(a->nr * b->cols) * fo_dtype_bytes(b->dtype), STAGE_ALIGN);
+				x->staging_bytes += aligned((size_t)(a->nr * b->cols) * fo_dtype_bytes(b->dtype),
+							    STAGE_ALIGN);
 			}
 		}
 		x->inputs.bytes = others ? x->inputs.bytes : x->staging_bytes;
@@ -305,7 +321,8 @@ static void add_site(struct fo_exec *e, int id, const void *const *filled)
 		x->inputs.looks_beyond |= host && (size_t)(host - x->staging) >= x->inputs.bytes;
 	}
 	for (int k = x->sites; k-- > 0;)
-		if (x->site[k].block == s.block && x->site[k].op == s.op && !memcmp(x->site[k].host, s.host, sizeof s.host))
+		if (x->site[k].block == s.block && x->site[k].op == s.op &&
+		    !memcmp(x->site[k].host, s.host, sizeof s.host))
 			return;
 	fo_array_room(&x->site, &x->site_cap, (size_t)x->sites, sizeof s);
 	x->site[x->sites++] = s;
@@ -355,7 +372,10 @@ static fo_status open_engine(struct fo_exec *e)
 	return fo_exec_prepare(e);
 }
 
-static fo_status arena_new(struct fo_exec *e, size_t bytes, void **out) { return fo_cuda_alloc(e->cuda->c, fo_device_size(bytes), out); }
+static fo_status arena_new(struct fo_exec *e, size_t bytes, void **out)
+{
+	return fo_cuda_alloc(e->cuda->c, fo_device_size(bytes), out);
+}
 
 static void arena_free(struct fo_exec *e, void *arena, size_t bytes)
 {
@@ -363,7 +383,10 @@ static void arena_free(struct fo_exec *e, void *arena, size_t bytes)
 	fo_cuda_free(e->cuda->c, arena);
 }
 
-static fo_status host_new(struct fo_exec *e, size_t bytes, void **out) { return fo_cuda_host_alloc(e->cuda->c, bytes, out); }
+static fo_status host_new(struct fo_exec *e, size_t bytes, void **out)
+{
+	return fo_cuda_host_alloc(e->cuda->c, bytes, out);
+}
 
 static void host_free(struct fo_exec *e, void *arena, size_t bytes)
 {
@@ -427,7 +450,8 @@ static void memory(const struct fo_exec *e, struct fo_memory *m)
 	m->arena = (int64_t)fo_device_size((size_t)e->u.arena_bytes);
 	m->persistent = fo_store_device_bytes(e->store);
 	m->host_arena = e->u.host_arena_bytes;
-	m->workspace = (int64_t)(e->cuda->workspace_bytes + (e->o.batch && e->cuda->inputs.bytes ? fo_device_size(2 * e->cuda->inputs.bytes) : 0));
+	m->workspace = (int64_t)(e->cuda->workspace_bytes +
+				 (e->o.batch && e->cuda->inputs.bytes ? fo_device_size(2 * e->cuda->inputs.bytes) : 0));
 	m->staging = (int64_t)e->cuda->staging_bytes;
 	m->host = fo_store_host_bytes(e->store) + fo_store_pinned_bytes();
 }

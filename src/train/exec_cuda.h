@@ -4,10 +4,11 @@
 
 #include "train/exec_int.h"
 
-struct fo_exec_device_op { /* of a block */
+struct fo_exec_device_op {                   /* of a block */
 	const struct fo_cuda_kernel *kernel; /* NULL: a port */
-	int variant;                         /* where fo_exec_cuda's variant has its number; -1: nothing depends on contents */
-	/* Values of fo_call's first that its instances have: most store always, a sum is stored once and then added to. */
+	int variant; /* where fo_exec_cuda's variant has its number; -1: nothing depends on contents */
+	/* Values of fo_call's first that its instances have: most store always, a sum is stored once and then added to.
+	 */
 	uint32_t first[4];
 	int firsts;
 };
@@ -27,9 +28,10 @@ struct fo_exec_inputs {
 	size_t bytes;              /* of the staging's front, which ports of batches fill */
 	unsigned char *now, *next; /* device; NULL: batches come from the staging within the step */
 	fo_cuda_stream stream;
-	fo_cuda_event copied, taken; /* into `next`; out of it, once was_taken */
+	fo_cuda_event copied, taken;  /* into `next`; out of it, once was_taken */
 	bool was_taken, looks_beyond; /* looks_beyond: plans depend on what other ports fill, too */
-	int64_t held; /* number of the batch that the staging's front has and `next` has, or will have behind `copied`; -1: none's */
+	int64_t held; /* number of the batch that the staging's front has and `next` has, or will have behind `copied`;
+			 -1: none's */
 };
 enum { FO_EXEC_GRAPHS_MAX = 8 };
 struct fo_exec_graph { /* of one variant */
@@ -44,9 +46,9 @@ struct fo_exec_cuda {
 	struct fo_exec_stream lane[FO_LANE_COUNT];
 	unsigned char *workspace; /* device: every lane's, then `found` */
 	size_t workspace_bytes;
-	int64_t *found;           /* device */
-	/* Page-locked: what ports fill and read, then 8 bytes for what is looked for. stage[k]: of operand k (arg_begin) of a host
-	 * operation, else -1. */
+	int64_t *found; /* device */
+	/* Page-locked: what ports fill and read, then 8 bytes for what is looked for. stage[k]: of operand k
+	 * (arg_begin) of a host operation, else -1. */
 	unsigned char *staging;
 	size_t staging_bytes, scratch_at;
 	int64_t *stage;
@@ -59,8 +61,8 @@ struct fo_exec_cuda {
 	int64_t *variant, *prepared; /* of the step that is about to run; that workspaces and plans are there for */
 	struct fo_exec_graph graph[FO_EXEC_GRAPHS_MAX];
 	int graphs;
-	/* Per instance: that somebody on another lane waits for it; where its time begins (else at the end of the one before it on its
-	 * lane) and ends. NULL where there is none. */
+	/* Per instance: that somebody on another lane waits for it; where its time begins (else at the end of the one
+	 * before it on its lane) and ends. NULL where there is none. */
 	fo_cuda_event *done, *begins, *ends, base, fork;
 	int64_t *end_ns; /* per instance, of a timed step */
 	int64_t steps;   /* run so far */
@@ -80,11 +82,13 @@ FO_CHECKED fo_status fo_exec_prepare(struct fo_exec *e);
 /* x->variant from what the ports have filled. */
 void fo_exec_look(struct fo_exec *e);
 bool fo_exec_is_batch(const struct fo_op *o);
-FO_CHECKED fo_status fo_exec_inputs_open(struct fo_exec *e); /* where the executor's options want inputs ahead: `now` is not NULL then */
+FO_CHECKED fo_status
+fo_exec_inputs_open(struct fo_exec *e); /* where the executor's options want inputs ahead: `now` is not NULL then */
 void fo_exec_inputs_close(struct fo_exec *e);
 /* The staging's front may be filled with something else. */
 FO_CHECKED fo_status fo_exec_inputs_drop(struct fo_exec *e);
-/* Before a step: its batch is in `next`, or on its way there. Then into `now`, on the compute lane's stream, and the next one's behind it. */
+/* Before a step: its batch is in `next`, or on its way there. Then into `now`, on the compute lane's stream, and the
+ * next one's behind it. */
 FO_CHECKED fo_status fo_exec_inputs_ready(struct fo_exec *e);
 FO_CHECKED fo_status fo_exec_inputs_take(struct fo_exec *e);
 FO_CHECKED fo_status fo_exec_inputs_ahead(struct fo_exec *e);

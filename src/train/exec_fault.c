@@ -12,10 +12,13 @@ void fo_exec_where(const struct fo_exec *e, int id, char *out, size_t size)
 	if (b->unit == FO_UNIT_LAYER)
 		snprintf(out, size, "layer %d", s->layer);
 	else
-		snprintf(out, size, "the %s", b->unit == FO_UNIT_EMBED ? "embedding" : b->unit == FO_UNIT_HEAD ? "head" : "step");
+		snprintf(out, size, "the %s",
+			 b->unit == FO_UNIT_EMBED  ? "embedding"
+			 : b->unit == FO_UNIT_HEAD ? "head"
+						   : "step");
 	if (b->role != FO_ROLE_OPTIMIZER && b->unit != FO_UNIT_STEP)
-		snprintf(out + strlen(out), size - strlen(out), " (%s, micro-batch %d)",
-			 fo_phase_name[o->phase], s->mb + 1);
+		snprintf(out + strlen(out), size - strlen(out), " (%s, micro-batch %d)", fo_phase_name[o->phase],
+			 s->mb + 1);
 }
 
 /* "weight 'model.layers.3.mlp.up_proj.weight'" for a parameter's buffers, else "gate". */
@@ -50,9 +53,10 @@ static void describe_fault(const struct fo_exec *e, struct fo_exec_fault *f)
 	name_operand(e, o, f->operand, l->layer, what, sizeof what);
 	snprintf(f->text, sizeof f->text,
 		 f->read ? "%s of %s read the first value that is not finite: %s[row %lld, column %lld] = %g"
-			 : "%s of %s made the first value that is not finite: %s[row %lld, column %lld] = %g; all it read "
-			   "was finite",
-		 fo_op_info(o->kind)->name, where, what, (long long)f->row, (long long)f->col, fo_unsigned_nan(f->value));
+			 : "%s of %s made the first value that is not finite: %s[row %lld, column %lld] = %g; all it "
+			   "read was finite",
+		 fo_op_info(o->kind)->name, where, what, (long long)f->row, (long long)f->col,
+		 fo_unsigned_nan(f->value));
 }
 
 /* The operands' rectangles as run_instance gives them to a kernel. */
@@ -71,7 +75,8 @@ static bool find(struct fo_exec *e, int id, const struct fo_op *o, bool read, st
 	for (int i = 0; i < o->n && *st == FO_OK; i++) {
 		struct fo_tensor t = operand_of(e, id, o, i);
 		int64_t at = -1;
-		if (!(read ? fo_access_reads(o->arg[i].access) : fo_access_writes(o->arg[i].access)) || t.dtype == FO_I32 || t.dtype == FO_I16)
+		if (!(read ? fo_access_reads(o->arg[i].access) : fo_access_writes(o->arg[i].access)) ||
+		    t.dtype == FO_I32 || t.dtype == FO_I16)
 			continue;
 		*st = e->engine->find(e, &t, &at, &f->value);
 		if (*st != FO_OK || at < 0)
@@ -97,7 +102,8 @@ fo_status fo_exec_find_fault(struct fo_exec *e, struct fo_exec_fault *out)
 		const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
 		bool changes = false;
 		for (int i = 0; i < o->n; i++)
-			changes |= fo_access_writes(o->arg[i].access) && fo_home_persists(e->p->buf[o->arg[i].buf].home);
+			changes |= fo_access_writes(o->arg[i].access) &&
+				   fo_home_persists(e->p->buf[o->arg[i].buf].home);
 		if (changes)
 			continue;
 		/* What it adds to is its own output's past: looked at when it was made. */

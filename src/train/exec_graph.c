@@ -1,14 +1,15 @@
-/* A whole step on a device: instances in issue order into their lanes' streams, events where the program waits, all of it captured into a
- * graph and replayed.
+/* A whole step on a device: instances in issue order into their lanes' streams, events where the program waits, all of
+ * it captured into a graph and replayed.
  *
- * A graph holds plans that may depend on what the ports filled (how many documents there are, say): there is one for each combination that
- * comes up. What comes up for the first time is launched operation by operation, which also loads what libraries load late and names the
- * operation that fails; the second time it is captured. Hyper-parameters, step number and seed are device memory that a copy from the
- * staging fills, so replaying is right. The step ends when the host has what came out: until then nobody fills the staging again but for
- * the next step's batch, which has a way of its own (exec_inputs.c): one of it is enough.
+ * A graph holds plans that may depend on what the ports filled (how many documents there are, say): there is one for
+ * each combination that comes up. What comes up for the first time is launched operation by operation, which also loads
+ * what libraries load late and names the operation that fails; the second time it is captured. Hyper-parameters, step
+ * number and seed are device memory that a copy from the staging fills, so replaying is right. The step ends when the
+ * host has what came out: until then nobody fills the staging again but for the next step's batch, which has a way of
+ * its own (exec_inputs.c): one of it is enough.
  *
- * Timed steps are graphs of their own, with an event behind each operation, and one before it where it is the first of its lane or has
- * waited. Events cost the device 1 to 2 us each: they lengthen timed steps a little, and no others. */
+ * Timed steps are graphs of their own, with an event behind each operation, and one before it where it is the first of
+ * its lane or has waited. Events cost the device 1 to 2 us each: they lengthen timed steps a little, and no others. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "train/exec_cuda.h"
@@ -198,9 +199,9 @@ static fo_status at_ns(const struct fo_exec_cuda *x, fo_cuda_event event, int64_
 	return FO_OK;
 }
 
-/* Spans in host time: the first event counts as the time of the launch, so that no span lies outside its step. An operation's span begins
- * where the one before it on its lane ended, unless it waited: then there is one for the wait, for whom it waited longest. The compute lane
- * waits for the first port, too, while the ports are filled. */
+/* Spans in host time: the first event counts as the time of the launch, so that no span lies outside its step. An
+ * operation's span begins where the one before it on its lane ended, unless it waited: then there is one for the wait,
+ * for whom it waited longest. The compute lane waits for the first port, too, while the ports are filled. */
 static fo_status record_spans(struct fo_exec *e, int32_t step, int64_t filled_ns, int64_t base_ns)
 {
 	struct fo_exec_cuda *x = e->cuda;
@@ -226,7 +227,8 @@ static fo_status record_spans(struct fo_exec *e, int32_t step, int64_t filled_ns
 		begin = begin > at[o->lane] ? begin : at[o->lane];
 		end[id] = end[id] > begin ? end[id] : begin;
 		newest = newest < 0 && o->lane == FO_LANE_COMPUTE && at[o->lane] == filled_ns ? first : newest;
-		int64_t until = newest >= 0 && end[newest] < begin ? end[newest] : begin; /* what is left is the launch */
+		int64_t until = newest >= 0 && end[newest] < begin ? end[newest]
+								   : begin; /* what is left is the launch */
 		if (newest >= 0 && until > at[o->lane] && st == FO_OK)
 			fo_timeline_record(&e->timeline, o->lane, step, ~newest, at[o->lane], until);
 		if (st == FO_OK)
@@ -274,7 +276,8 @@ static fo_status launch_and_wait(struct fo_exec *e, bool timed)
 	return st == FO_OK ? fo_cuda_stream_wait(x->c, x->lane[FO_LANE_COMPUTE].stream) : st;
 }
 
-/* The third step of a run is the first to be timed where not all are: the first loads what is loaded late, the second captures. */
+/* The third step of a run is the first to be timed where not all are: the first loads what is loaded late, the second
+ * captures. */
 static bool is_timed(const struct fo_exec *e)
 {
 	int64_t every = e->o.timed_every;

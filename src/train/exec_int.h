@@ -1,21 +1,22 @@
 /* Private to the executor: what all engines share, and what an engine is.
  *
- * exec.c unrolls, plans and places; an engine has the memory and the kernels and runs instances: exec_cpu.c on this machine,
- * exec_cuda.c on a device. Neither knows an operation. */
+ * exec.c unrolls, plans and places; an engine has the memory and the kernels and runs instances: exec_cpu.c on this
+ * machine, exec_cuda.c on a device. Neither knows an operation. */
 #ifndef FO_TRAIN_EXEC_INT_H
 #define FO_TRAIN_EXEC_INT_H
 
 #include "train/exec.h"
 
 struct fo_exec_engine {
-	bool late; /* memory is taken before the first step, not by fo_exec_new: what is planned may still be too much */
-	/* In this order: kernels of the operations, whose calls are there, and what they need; memory for the arena; what runs them, once
-	 * every life has its place. */
+	bool late; /* memory is taken before the first step, not by fo_exec_new: what is planned may still be too much
+		    */
+	/* In this order: kernels of the operations, whose calls are there, and what they need; memory for the arena;
+	 * what runs them, once every life has its place. */
 	fo_status (*open)(struct fo_exec *e);
 	fo_status (*arena_new)(struct fo_exec *e, size_t bytes, void **out);
 	fo_status (*host_new)(struct fo_exec *e, size_t bytes, void **out); /* memory for the arena of home HOST */
 	fo_status (*start)(struct fo_exec *e); /* of a late engine: once more where it failed */
-	void (*stop)(struct fo_exec *e); /* before anything is freed; also of what open left half done */
+	void (*stop)(struct fo_exec *e);       /* before anything is freed; also of what open left half done */
 	void (*close)(struct fo_exec *e);
 	void (*arena_free)(struct fo_exec *e, void *arena, size_t bytes);
 	void (*host_free)(struct fo_exec *e, void *arena, size_t bytes);
@@ -42,12 +43,12 @@ struct fo_exec {
 	struct fo_call **call; /* [block][op]: without places */
 	void **data;           /* per life: where it lies */
 	unsigned char *arena;
-	size_t arena_bytes;    /* of its own arena; 0: it uses that of `share` */
+	size_t arena_bytes; /* of its own arena; 0: it uses that of `share` */
 	struct fo_exec *share;
 	unsigned char *host_arena; /* of home HOST; NULL: nothing is */
-	bool placed, started;  /* every life has its place; what runs instances is there */
-	bool derived; /* what is made of weights alone is up to date */
-	bool changes; /* the program writes what persists */
+	bool placed, started;      /* every life has its place; what runs instances is there */
+	bool derived;              /* what is made of weights alone is up to date */
+	bool changes;              /* the program writes what persists */
 	struct fo_exec_cpu *cpu;
 	struct fo_exec_cuda *cuda;
 };

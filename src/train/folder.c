@@ -1,5 +1,5 @@
-/* The run's folder while a process trains in it: locked, and looked for before each checkpoint. Who moves or removes it has not stopped
- * the process, and what stands at its path by then may be somebody else's. */
+/* The run's folder while a process trains in it: locked, and looked for before each checkpoint. Who moves or removes it
+ * has not stopped the process, and what stands at its path by then may be somebody else's. */
 #include "train/train_int.h"
 #include "base/fs.h"
 #include "base/retry.h"
@@ -39,7 +39,8 @@ fo_status fo_session_folder_lock(struct fo_session *s)
 	if (!held)
 		return fo_hint(fo_fail(FO_EIO, "another process is training in '%s'", s->r->dir),
 			       "stop that one or choose another run.dir");
-	s->folder = fo_open(s->r->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0); /* a folder that may not be listed: nothing to compare with */
+	s->folder = fo_open(s->r->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC,
+			    0); /* a folder that may not be listed: nothing to compare with */
 	return FO_OK;
 }
 
@@ -52,7 +53,8 @@ void fo_session_folder_close(struct fo_session *s)
 	s->lock = s->folder = -1;
 }
 
-/* Is what stands at path the file behind fd? *gone: nothing is there. Whatever cannot be asked counts as unchanged: writing will tell. */
+/* Is what stands at path the file behind fd? *gone: nothing is there. Whatever cannot be asked counts as unchanged:
+ * writing will tell. */
 static bool is_same(const char *path, int fd, bool *gone)
 {
 	struct stat there, ours;
@@ -93,7 +95,8 @@ static char *place_beside(struct fo_session *s)
 		if (!mkdir(path, 0777)) {
 			/* By which a run's folder is known; without it that folder wants --force. */
 			const char *run = s->run_json ? s->run_json : "";
-			if (fo_fs_write_atomic(fo_arena_printf(&s->arena, "%s/run.json", path), run, strlen(run)) != FO_OK)
+			if (fo_fs_write_atomic(fo_arena_printf(&s->arena, "%s/run.json", path), run, strlen(run)) !=
+			    FO_OK)
 				fo_err_clear();
 			return path;
 		}
@@ -123,10 +126,15 @@ fo_status fo_session_folder_check(struct fo_session *s)
 	if (!is_same(dir, s->folder, &gone)) {
 		char *now = moved_to(s);
 		if (now)
-			return lost(s, now, fo_arena_printf(&s->arena, "the run's folder '%s' was moved to '%s' while it trained", dir, now));
+			return lost(s, now,
+				    fo_arena_printf(&s->arena,
+						    "the run's folder '%s' was moved to '%s' while it trained", dir,
+						    now));
 		return lost(s, place_beside(s),
-			    fo_arena_printf(&s->arena, gone ? "the run's folder '%s' was removed while it trained"
-							    : "the run's folder '%s' was removed while it trained, and another stands in its place",
+			    fo_arena_printf(&s->arena,
+					    gone ? "the run's folder '%s' was removed while it trained"
+						 : "the run's folder '%s' was removed while it trained, and another "
+						   "stands in its place",
 					    dir));
 	}
 	if (is_same(lock_path(s), s->lock, &gone))
@@ -138,7 +146,8 @@ fo_status fo_session_folder_check(struct fo_session *s)
 	}
 	if (!held)
 		return lost(s, place_beside(s),
-			    fo_arena_printf(&s->arena, "the lock in '%s' was removed, and another process trains there now", dir));
+			    fo_arena_printf(&s->arena,
+					    "the lock in '%s' was removed, and another process trains there now", dir));
 	close(s->lock);
 	s->lock = fd;
 	return FO_OK;

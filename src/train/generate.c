@@ -27,13 +27,16 @@ static fo_status set_up(struct fo_generator *g, const struct fo_model *m, struct
 }
 
 fo_status fo_generator_new(struct fo_generator **out, const struct fo_model *m, enum fo_numerics precision,
-			   const struct fo_passes *passes, struct fo_store *s, const struct fo_exec_options *o, int64_t context, int64_t chunk,
-			   struct fo_exec *share)
+			   const struct fo_passes *passes, struct fo_store *s, const struct fo_exec_options *o,
+			   int64_t context, int64_t chunk, struct fo_exec *share)
 {
 	struct fo_generator *g = fo_xmalloc(sizeof *g);
-	struct fo_lowering low = {
-		.seq = chunk, .rows = 1, .micro_batches = 1, .precision = precision, .mode = FO_MODE_DECODE, .context = context
-	};
+	struct fo_lowering low = { .seq = chunk,
+				   .rows = 1,
+				   .micro_batches = 1,
+				   .precision = precision,
+				   .mode = FO_MODE_DECODE,
+				   .context = context };
 	if (passes)
 		low.pass = *passes;
 	fo_status st = set_up(g, m, low, s, o, share);
@@ -65,8 +68,8 @@ fo_status fo_generator_push(struct fo_generator *g, const int32_t *ids, int64_t 
 			       (long long)g->length, (long long)n, (long long)context);
 	for (int64_t i = 0; i < n; i++)
 		if (ids[i] < 0 || ids[i] >= g->many.model.vocab)
-			return fo_fail(FO_EARG, "token %lld is id %d, the model's vocabulary has %lld", (long long)i, ids[i],
-				       (long long)g->many.model.vocab);
+			return fo_fail(FO_EARG, "token %lld is id %d, the model's vocabulary has %lld", (long long)i,
+				       ids[i], (long long)g->many.model.vocab);
 	while (n) {
 		int64_t take = n < chunk ? n : chunk;
 		g->ports.chunk = ids;
@@ -133,8 +136,8 @@ fo_status fo_session_sample(struct fo_session *s, char **text)
 	struct fo_generator *g;
 	struct fo_sampler draw;
 	int64_t context = s->r->seq, vocab = fo_tokenizer_vocab(s->corpus.tokenizer);
-	FO_TRY(fo_generator_new(&g, &s->model, s->program.run.precision, &s->program.run.pass, s->store, &s->options, context,
-				context < SAMPLE_CHUNK ? context : SAMPLE_CHUNK, s->exec));
+	FO_TRY(fo_generator_new(&g, &s->model, s->program.run.precision, &s->program.run.pass, s->store, &s->options,
+				context, context < SAMPLE_CHUNK ? context : SAMPLE_CHUNK, s->exec));
 	fo_sampler_init(&draw, &how, vocab < s->model.vocab ? vocab : s->model.vocab);
 	fo_status st = continue_prompt(s, g, &draw, text);
 	fo_sampler_fini(&draw);

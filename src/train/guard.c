@@ -1,8 +1,8 @@
 /* Guards: a step whose loss or gradient is not finite, and a step whose loss is far above the last ones.
  *
- * Whether a step is taken is decided inside the program, by the operation that knows loss and norm before any weight is touched
- * (clip, ops.def): the limit is part of the step's numbers, so no lane waits for the host. Here the decision is prepared and,
- * afterwards, explained. */
+ * Whether a step is taken is decided inside the program, by the operation that knows loss and norm before any weight is
+ * touched (clip, ops.def): the limit is part of the step's numbers, so no lane waits for the host. Here the decision is
+ * prepared and, afterwards, explained. */
 #include "train/train_int.h"
 
 #include <math.h>
@@ -179,10 +179,12 @@ static fo_status judge_nonfinite(struct fo_session *s, const struct fo_train_ste
 	log_documents(s, &j, data_step, &d);
 	FO_TRY(fo_session_log_end(s, &j));
 	if (!skip)
-		return fo_hint(fo_fail(FO_ENUMERIC, "step %lld: the loss is %g and the gradient norm %g: %s; the batch was %s",
-				       (long long)t->step, t->loss, t->grad_norm, where, named),
-			       "lower optim.lr, and if it comes again remove that checkpoint to go on from the one before%s",
-			       s->program.run.pass.optimizer_in_backward ? "" : "; guard.nonfinite=skip goes on without the step");
+		return fo_hint(
+			fo_fail(FO_ENUMERIC, "step %lld: the loss is %g and the gradient norm %g: %s; the batch was %s",
+				(long long)t->step, t->loss, t->grad_norm, where, named),
+			"lower optim.lr, and if it comes again remove that checkpoint to go on from the one before%s",
+			s->program.run.pass.optimizer_in_backward ? ""
+								  : "; guard.nonfinite=skip goes on without the step");
 	fo_session_warn(s, "step %lld skipped: the loss is %g and the gradient norm %g: %s; the batch was %s",
 			(long long)t->step, t->loss, t->grad_norm, where, named);
 	return skip_step(s, t, out);
@@ -219,8 +221,8 @@ static fo_status judge_spike(struct fo_session *s, const struct fo_train_step *t
 	char named[2048], what[512];
 	FO_TRY(list_documents(s, data_step, &d));
 	say_documents(s, &d, named, sizeof named);
-	snprintf(what, sizeof what, "the loss %.4f is %.1f deviations above %.4f, the median of the last steps", t->loss,
-		 (t->loss - median) / deviation, median);
+	snprintf(what, sizeof what, "the loss %.4f is %.1f deviations above %.4f, the median of the last steps",
+		 t->loss, (t->loss - median) / deviation, median);
 	if (mode == FO_SPIKE_REWIND)
 		FO_TRY(rewind_run(s, data_step, &back));
 	if (mode == FO_SPIKE_REWIND && !back)
@@ -262,8 +264,8 @@ fo_status fo_guard_judge(struct fo_session *s, const struct fo_train_step *t, en
 		if (refused)
 			return judge_nonfinite(s, t, out);
 		s->torn = true;
-		return fo_hint(fo_fail(FO_ENUMERIC, "step %lld: the loss is %g and the gradient norm %g, and %s", (long long)t->step,
-				       t->loss, t->grad_norm,
+		return fo_hint(fo_fail(FO_ENUMERIC, "step %lld: the loss is %g and the gradient norm %g, and %s",
+				       (long long)t->step, t->loss, t->grad_norm,
 				       s->program.run.pass.optimizer_in_backward
 					       ? "weights were updated before that was known (optimizer-in-backward)"
 					       : "the program of program.file does not refuse such a step"),

@@ -1,4 +1,5 @@
-/* DIR/kernels.jsonl (docs/formats.md): what ran on the device in the first steps of a process, kernel by kernel, by CUPTI. */
+/* DIR/kernels.jsonl (docs/formats.md): what ran on the device in the first steps of a process, kernel by kernel, by
+ * CUPTI. */
 #include "base/json.h"
 #include "train/train_int.h"
 
@@ -6,13 +7,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Before programs run: graphs that were captured earlier have kernels that nobody knows. What is not there is a warning. */
+/* Before programs run: graphs that were captured earlier have kernels that nobody knows. What is not there is a
+ * warning. */
 void fo_session_kernels_open(struct fo_session *s)
 {
 	if (!s->r->kernel_times || s->h->dry_run)
 		return;
 	if (!s->cuda) {
-		fo_session_warn(s, "no kernel is timed: train.kernel-times is for a CUDA device, and the processor computes");
+		fo_session_warn(
+			s, "no kernel is timed: train.kernel-times is for a CUDA device, and the processor computes");
 		return;
 	}
 	if (fo_cuda_trace_start() != FO_OK)

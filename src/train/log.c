@@ -59,7 +59,8 @@ void fo_session_log_begin(struct fo_session *s, struct fo_json *j, const char *e
 	fo_json_int(j, "step", step);
 }
 
-/* Writes what waits; what could not be written goes on waiting, from the byte where it stopped. Returns an errno value. */
+/* Writes what waits; what could not be written goes on waiting, from the byte where it stopped. Returns an errno value.
+ */
 static int flush_lines(struct fo_session *s)
 {
 	size_t done;
@@ -100,7 +101,8 @@ fo_status fo_session_log_close(struct fo_session *s)
 	int error = s->log < 0 ? 0 : flush_lines(s);
 	if (!error)
 		return FO_OK;
-	return fo_hint(fo_fail(FO_EIO, "cannot write '%s': %s", s->log_path, strerror(error)), "%swhat the log lacks are its last lines",
+	return fo_hint(fo_fail(FO_EIO, "cannot write '%s': %s", s->log_path, strerror(error)),
+		       "%swhat the log lacks are its last lines",
 		       fo_session_unsaved(s) ? "" : "the training itself is saved; ");
 }
 

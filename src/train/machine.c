@@ -1,10 +1,12 @@
-/* The state of the machine beside a run: sampled between steps, logged with what the time went to meanwhile, summed up. */
+/* The state of the machine beside a run: sampled between steps, logged with what the time went to meanwhile, summed up.
+ */
 #include "train/train_int.h"
 
 #include "base/clock.h"
 
-/* Often enough that an energy counter does not wrap unseen (hw/state.c), and seldom enough to cost nothing: a sample may take a
- * millisecond and more where there are hundreds of processors, so the next one waits for 2000 times what this one took. */
+/* Often enough that an energy counter does not wrap unseen (hw/state.c), and seldom enough to cost nothing: a sample
+ * may take a millisecond and more where there are hundreds of processors, so the next one waits for 2000 times what
+ * this one took. */
 #define SAMPLE_NS 5000000000
 #define COST_SHARE 2000
 

@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-/* A kernel set without a register-only loop has nothing to compare spans with: the run goes on without metered steps. */
+/* A kernel set without a register-only loop has nothing to compare spans with: the run goes on without metered steps.
+ */
 fo_status fo_session_meter_open(struct fo_session *s)
 {
 	int dtype = fo_run_precision(s->r) == FO_PRECISION_BF16 ? FO_BF16 : FO_F32;
@@ -11,7 +12,8 @@ fo_status fo_session_meter_open(struct fo_session *s)
 		return FO_OK;
 	if (s->cuda) {
 		if (!s->meta.step) /* once a run: a ladder's goes on many times */
-			fo_session_warn(s, "no step is metered: bursts of known work are the processor's; on a device train.timed-every times operations");
+			fo_session_warn(s, "no step is metered: bursts of known work are the processor's; on a device "
+					   "train.timed-every times operations");
 		return FO_OK;
 	}
 	fo_status st = fo_meter_init(&m->meter, fo_kernel_sets[s->options.isa], dtype, s->options.threads);

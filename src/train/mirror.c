@@ -1,14 +1,14 @@
 /* The store's copy on a device; of a resident store (fo_store_new_on) the only one.
  *
- * Who wrote last is known for each block as a whole: a step on the device makes the device's copy newer, whoever changes the host's copy
- * says so (fo_exec_weights_changed), and bytes move when the other side needs them. */
+ * Who wrote last is known for each block as a whole: a step on the device makes the device's copy newer, whoever
+ * changes the host's copy says so (fo_exec_weights_changed), and bytes move when the other side needs them. */
 #include "base/mem.h"
 #include "train/store_int.h"
 
 #include <string.h>
 
-/* Two pieces in turn: one is filled or read while the other is under way. 8 MiB take 0.15 ms over PCIe 5: waits between them are lost in
- * that. */
+/* Two pieces in turn: one is filled or read while the other is under way. 8 MiB take 0.15 ms over PCIe 5: waits between
+ * them are lost in that. */
 enum { PIECES = 2, PIECE_BYTES = 8 << 20 };
 
 static fo_status open_copies(struct fo_store *s)
@@ -35,7 +35,8 @@ static fo_status clear(struct fo_store *s, struct fo_store_block *b)
 		for (int64_t at = 0; at < bytes; at += n) {
 			n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
 			memcpy(s->piece[0], e->memory + e->offset + at, (size_t)n);
-			FO_TRY(fo_cuda_copy_in(s->cuda, b->device + e->offset + at, s->piece[0], (size_t)n, s->stream[0]));
+			FO_TRY(fo_cuda_copy_in(s->cuda, b->device + e->offset + at, s->piece[0], (size_t)n,
+					       s->stream[0]));
 			FO_TRY(fo_cuda_stream_wait(s->cuda, s->stream[0]));
 		}
 	}
@@ -121,13 +122,16 @@ static fo_status fetch(struct fo_store *s, struct fo_store_block *b)
 	int64_t pieces = (b->bytes + PIECE_BYTES - 1) / PIECE_BYTES;
 	for (int64_t i = 0; i < pieces + PIECES; i++) {
 		int k = (int)(i % PIECES);
-		int64_t was = (i - PIECES) * PIECE_BYTES, at = i * PIECE_BYTES; /* what the piece holds, what it takes next */
+		int64_t was = (i - PIECES) * PIECE_BYTES,
+			at = i * PIECE_BYTES; /* what the piece holds, what it takes next */
 		FO_TRY(fo_cuda_stream_wait(s->cuda, s->stream[k]));
 		if (was >= 0)
-			memcpy((unsigned char *)b->memory + was, s->piece[k], (size_t)(b->bytes - was < PIECE_BYTES ? b->bytes - was : PIECE_BYTES));
+			memcpy((unsigned char *)b->memory + was, s->piece[k],
+			       (size_t)(b->bytes - was < PIECE_BYTES ? b->bytes - was : PIECE_BYTES));
 		if (at < b->bytes)
 			FO_TRY(fo_cuda_copy_out(s->cuda, s->piece[k], b->device + at,
-						(size_t)(b->bytes - at < PIECE_BYTES ? b->bytes - at : PIECE_BYTES), s->stream[k]));
+						(size_t)(b->bytes - at < PIECE_BYTES ? b->bytes - at : PIECE_BYTES),
+						s->stream[k]));
 	}
 	return FO_OK;
 }
@@ -238,7 +242,8 @@ static struct fo_tensor rectangle(const struct fo_store *s, const struct fo_para
 	const struct fo_buffer *b = NULL;
 	const void *host = fo_store_find(s, buffer, layer, &b);
 	struct fo_tensor t = { .rows = pr->nr, .cols = pr->nc, .ld = b->cols, .dtype = b->dtype };
-	t.data = (unsigned char *)fo_store_on_device(s, host) + (pr->r0 * b->cols + pr->c0) * (int64_t)fo_dtype_bytes(b->dtype);
+	t.data = (unsigned char *)fo_store_on_device(s, host) +
+		 (pr->r0 * b->cols + pr->c0) * (int64_t)fo_dtype_bytes(b->dtype);
 	return t;
 }
 
@@ -246,7 +251,8 @@ static fo_status init_param(struct fo_store *s, const struct fo_program *p, int 
 {
 	const struct fo_param *pr = &p->param[param];
 	struct fo_cuda_queue q = { .cuda = s->cuda, .stream = s->stream[0] };
-	struct fo_cuda_init in = { .first = pr->global_r0 * pr->cols + pr->global_c0, .global_cols = pr->cols,
+	struct fo_cuda_init in = { .first = pr->global_r0 * pr->cols + pr->global_c0,
+				   .global_cols = pr->cols,
 				   .stream = fo_store_stream(seed, param, layer),
 				   .std = pr->init_std == FO_INIT_ZEROS ? -1 : pr->init_std };
 	in.weight = rectangle(s, pr, p->buf[pr->weight].name, layer);

@@ -16,7 +16,8 @@ fo_status fo_ports_serve(void *ctx, enum fo_port port, int mb, const struct fo_t
 	case FO_PORT_CHUNK: {
 		int32_t *token = arg[0].data, *position = arg[1].data, *span = arg[2].data;
 		for (int64_t i = 0; i < arg[0].rows; i++) {
-			token[i] = i < p->chunk_tokens ? p->chunk[i] : 0; /* what stands behind the chunk reaches nobody */
+			token[i] = i < p->chunk_tokens ? p->chunk[i]
+						       : 0; /* what stands behind the chunk reaches nobody */
 			position[i] = i < p->chunk_tokens ? (int32_t)(p->chunk_begin + i) : 0;
 		}
 		span[0] = (int32_t)p->chunk_begin;

@@ -7,7 +7,8 @@
 
 struct fo_ports {
 	const struct fo_batch *batch; /* the step's tokens */
-	struct fo_loader *loader;     /* whose next batch is the next step's; NULL: there is no next step, or nobody may look ahead */
+	struct fo_loader *
+		loader; /* whose next batch is the next step's; NULL: there is no next step, or nobody may look ahead */
 	const struct fo_batch *ahead; /* what is served while an executor fills in the next step */
 	double hyper[FO_HYPER_COUNT];
 	double loss[2], scale[2]; /* what came out */

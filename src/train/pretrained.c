@@ -21,7 +21,10 @@ static fo_status no_checkpoint(const char *path, const char *seen)
 		fo_err_clear();
 	}
 	if (none)
-		return fo_hint(fo_fail(FO_EARG, "the run in '%s' has no checkpoint: with checkpoint.last=no none of its weights were saved", seen),
+		return fo_hint(fo_fail(FO_EARG,
+				       "the run in '%s' has no checkpoint: with checkpoint.last=no none of its weights "
+				       "were saved",
+				       seen),
 			       "train it again in another run.dir with checkpoint.last=yes");
 	return fo_hint(fo_fail(FO_EARG, "the run in '%s' has no checkpoint yet", seen),
 		       "training saves one at its end and every checkpoint.every steps");
@@ -46,7 +49,7 @@ static fo_status resolve(struct fo_pretrained *p, const char *path)
 		return no_checkpoint(path, seen);
 	if (!fo_fs_is_dir(checkpoints))
 		return fo_hint(fo_fail(FO_EARG, "'%s' is %s", seen,
-				       fo_fs_is_dir(path)  ? "a folder without config.json or checkpoints"
+				       fo_fs_is_dir(path)   ? "a folder without config.json or checkpoints"
 				       : fo_fs_exists(path) ? "a file, not the folder of a model"
 							    : "not there"),
 			       "name a run directory, a checkpoint or a folder with config.json and model.safetensors");
@@ -70,7 +73,7 @@ static fo_status stored_precision(struct fo_pretrained *p)
 	if (!name)
 		name = json_string_value(json_object_get(j, "dtype"));
 	p->precision = name && (!strcmp(name, "bfloat16") || !strcmp(name, "float16")) ? FO_PRECISION_BF16
-										     : FO_PRECISION_F32;
+										       : FO_PRECISION_F32;
 	json_decref(j);
 	return FO_OK;
 }
@@ -106,7 +109,8 @@ void fo_pretrained_close(struct fo_pretrained *p)
 	*p = (struct fo_pretrained){ 0 };
 }
 
-fo_status fo_pretrained_store(const struct fo_pretrained *p, const struct fo_program *program, struct fo_cuda *cuda, struct fo_store **out)
+fo_status fo_pretrained_store(const struct fo_pretrained *p, const struct fo_program *program, struct fo_cuda *cuda,
+			      struct fo_store **out)
 {
 	double need = 0, have = (double)fo_memory_available();
 	char a[32], b[32];

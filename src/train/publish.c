@@ -1,5 +1,5 @@
-/* Figures of a run for other tools while it goes on: TensorBoard's event files, a text file for Prometheus. Nothing here stops a
- * run: what cannot be written is a warning, once, and is tried again. */
+/* Figures of a run for other tools while it goes on: TensorBoard's event files, a text file for Prometheus. Nothing
+ * here stops a run: what cannot be written is a warning, once, and is tried again. */
 #include "train/train_int.h"
 #include "base/clock.h"
 #include "base/fs.h"
@@ -55,7 +55,8 @@ void fo_session_publish_open(struct fo_session *s, const struct fo_train_plan *p
 	fo_prometheus_init(&p->figures);
 	p->figures.run = s->r->dir;
 	p->figures.version = s->h->version;
-	p->figures.model = *s->program.model.name ? s->program.model.name : "custom"; /* as it is, not as it was named */
+	p->figures.model = *s->program.model.name ? s->program.model.name
+						  : "custom"; /* as it is, not as it was named */
 	fo_cpu_name(p->cpu, sizeof p->cpu);
 	p->figures.cpu = p->cpu;
 	p->figures.isa = fo_isa_name[s->options.isa];
@@ -64,7 +65,8 @@ void fo_session_publish_open(struct fo_session *s, const struct fo_train_plan *p
 	p->figures.steps_planned = s->r->steps;
 	p->figures.step = s->meta.step;
 	p->figures.peak_flop_s = s->peak.flop_s > 0 ? s->peak.flop_s : NAN;
-	p->figures.planned_bytes = (double)(m->arena + m->persistent + m->workspace + plan->memory_other + plan->memory_checkpoint);
+	p->figures.planned_bytes = (double)(m->arena + m->persistent + m->workspace + plan->memory_other +
+					    plan->memory_checkpoint);
 	write_prometheus(s, true); /* that it cannot be written is told before the first step */
 }
 

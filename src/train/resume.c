@@ -4,7 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define OWN(name, rule, kind, offset, data, options, why) { name, rule, kind, offset, data, options, why }
+#define OWN(name, rule, kind, offset, data, options, why)    \
+	{                                                    \
+		name, rule, kind, offset, data, options, why \
+	}
 #define META(f) offsetof(struct fo_ckpt_meta, f)
 #define PASS(f) offsetof(struct fo_passes, f)
 #define SAME FO_RESUME_SAME
@@ -24,14 +27,18 @@ static const struct fo_resume_row own[] = {
 	OWN("data.seq", SAME, FO_RESUME_META_INT, META(seq), false, NULL, NULL),
 	OWN("data.packing", SAME, FO_RESUME_META_PACKING, META(packing), false, NULL, NULL),
 	OWN("run.seed", SAME, FO_RESUME_META_SEED, META(loader.seed), false, NULL, NULL),
-	OWN("checksum of the tokenizer", SAME, FO_RESUME_META_CHECKSUM, META(tokenizer_checksum), true, "data.tokenizer data.vocab", NULL),
-	OWN("checksum of train.shard", SAME, FO_RESUME_META_CHECKSUM, META(loader.shard_checksum), true, "data.path data.holdout", NULL),
+	OWN("checksum of the tokenizer", SAME, FO_RESUME_META_CHECKSUM, META(tokenizer_checksum), true,
+	    "data.tokenizer data.vocab", NULL),
+	OWN("checksum of train.shard", SAME, FO_RESUME_META_CHECKSUM, META(loader.shard_checksum), true,
+	    "data.path data.holdout", NULL),
 	OWN("checksum of val.shard", SAME, FO_RESUME_VAL_CHECKSUM, 0, true, "", NULL),
-	OWN("rows in a step", FO_RESUME_WARNED, FO_RESUME_META_INT, META(rows_per_step), false, "train.rows train.micro-batches train.batch-rows",
+	OWN("rows in a step", FO_RESUME_WARNED, FO_RESUME_META_INT, META(rows_per_step), false,
+	    "train.rows train.micro-batches train.batch-rows",
 	    "the text goes on behind what was seen, and steps are of another size"),
-	OWN("optim.rounding", FO_RESUME_WARNED, FO_RESUME_PASS, PASS(rounding), false, NULL, "weights and moments are rounded otherwise from here on"),
-	/* The same bits are promised for the same kernels. Which ones a processor takes may change with the machine, with FLATOUT_ISA, and
-	 * where two sets are timed against each other. */
+	OWN("optim.rounding", FO_RESUME_WARNED, FO_RESUME_PASS, PASS(rounding), false, NULL,
+	    "weights and moments are rounded otherwise from here on"),
+	/* The same bits are promised for the same kernels. Which ones a processor takes may change with the machine,
+	 * with FLATOUT_ISA, and where two sets are timed against each other. */
 	OWN("kernels", FO_RESUME_WARNED, FO_RESUME_KERNELS, 0, false, "",
 	    "the same up to rounding, not to the bit (FLATOUT_ISA chooses)"),
 };
@@ -42,18 +49,20 @@ const char *const fo_resume_free[] = {
 	/* They show in the model's fields, or the checkpoint takes their place. */
 	"model.name", "model.weights", "program.file",
 	/* Where and with what. */
-	"run.dir", "run.threads", "run.affinity", "run.verify", "train.device", "train.tune", "memory.limit", "memory.budget",
+	"run.dir", "run.threads", "run.affinity", "run.verify", "train.device", "train.tune", "memory.limit",
+	"memory.budget",
 	/* How long, how fast, how far. */
-	"train.steps", "optim.lr", "optim.schedule", "optim.warmup", "optim.final-lr", "optim.decay-share", "optim.beta1", "optim.beta2",
-	"optim.eps", "optim.weight-decay", "optim.clip", "optim.clip-norm",
+	"train.steps", "optim.lr", "optim.schedule", "optim.warmup", "optim.final-lr", "optim.decay-share",
+	"optim.beta1", "optim.beta2", "optim.eps", "optim.weight-decay", "optim.clip", "optim.clip-norm",
 	/* What is looked at, kept and told. */
-	"eval.every", "eval.batches", "eval.packing", "checkpoint.every", "checkpoint.keep", "checkpoint.async", "checkpoint.last", "guard.nonfinite",
-	"guard.spike", "guard.spike-z", "guard.spike-window", "guard.limit", "log.every", "report.tensorboard", "report.prometheus",
-	"sample.prompt", "sample.tokens", "train.metered-every", "train.timed-every", "train.kernel-times", "train.inputs-ahead",
+	"eval.every", "eval.batches", "eval.packing", "checkpoint.every", "checkpoint.keep", "checkpoint.async",
+	"checkpoint.last", "guard.nonfinite", "guard.spike", "guard.spike-z", "guard.spike-window", "guard.limit",
+	"log.every", "report.tensorboard", "report.prometheus", "sample.prompt", "sample.tokens", "train.metered-every",
+	"train.timed-every", "train.kernel-times", "train.inputs-ahead",
 	/* The same numbers up to rounding. */
-	"pass.merge-qkv", "pass.merge-gate-up", "pass.fuse-loss", "pass.fuse-elementwise", "pass.fuse-rope", "pass.recompute",
-	"pass.recompute-layers", "pass.offload", "pass.fused-optimizer", "pass.optimizer-in-backward", "pass.attention", "pass.fp8-scale-precompute",
-	"pass.fp8-transposed", "pass.fp8-fuse", "pass.wgrad-lane", NULL
+	"pass.merge-qkv", "pass.merge-gate-up", "pass.fuse-loss", "pass.fuse-elementwise", "pass.fuse-rope",
+	"pass.recompute", "pass.recompute-layers", "pass.offload", "pass.fused-optimizer", "pass.optimizer-in-backward",
+	"pass.attention", "pass.fp8-scale-precompute", "pass.fp8-transposed", "pass.fp8-fuse", "pass.wgrad-lane", NULL
 };
 
 int fo_resume_rows(void) { return fo_model_fields + OWN_ROWS; }
@@ -63,7 +72,8 @@ struct fo_resume_row fo_resume_row(int i)
 	if (i >= fo_model_fields)
 		return own[i - fo_model_fields];
 	const struct fo_model_field *f = &fo_model_field[i];
-	bool length = f->offset == offsetof(struct fo_model, max_position); /* a statement about the model that nothing computes with */
+	bool length = f->offset == offsetof(struct fo_model,
+					    max_position); /* a statement about the model that nothing computes with */
 	return (struct fo_resume_row){ .name = f->said,
 				       .rule = length ? FO_RESUME_FREE : FO_RESUME_SAME,
 				       .kind = f->type == 'i'   ? FO_RESUME_MODEL_INT
@@ -118,7 +128,8 @@ static bool meta_value(const struct fo_resume_row *row, const struct fo_ckpt_met
 	switch (row->kind) {
 	case FO_RESUME_META_INT: snprintf(buf, size, "%" PRId64, *(const int64_t *)(const void *)at); break;
 	case FO_RESUME_META_PACKING:
-		snprintf(buf, size, "%s", m->packing >= 0 && m->packing < FO_PACK_COUNT ? fo_packing_name[m->packing] : "unknown");
+		snprintf(buf, size, "%s",
+			 m->packing >= 0 && m->packing < FO_PACK_COUNT ? fo_packing_name[m->packing] : "unknown");
 		break;
 	case FO_RESUME_META_TEXT: fo_str_visible(buf, size, at); break;
 	case FO_RESUME_META_SEED: snprintf(buf, size, "%" PRIu64, *(const uint64_t *)(const void *)at); break;
@@ -127,7 +138,8 @@ static bool meta_value(const struct fo_resume_row *row, const struct fo_ckpt_met
 	return true;
 }
 
-/* One item of "merge-qkv, fuse-loss=512, ...": its value behind "=", 1 without one; what 0 is called where it is not there. */
+/* One item of "merge-qkv, fuse-loss=512, ...": its value behind "=", 1 without one; what 0 is called where it is not
+ * there. */
 static void pass_value(size_t offset, const char *passes, char *buf, size_t size)
 {
 	const char *name = "";
@@ -178,7 +190,8 @@ bool fo_resume_value(const struct fo_resume_row *row, const struct fo_resume_sid
 	}
 }
 
-void fo_resume_compare(const struct fo_resume_side *was, const struct fo_resume_side *is, struct fo_resume_differences *out)
+void fo_resume_compare(const struct fo_resume_side *was, const struct fo_resume_side *is,
+		       struct fo_resume_differences *out)
 {
 	*out = (struct fo_resume_differences){ 0 };
 	for (int i = 0; i < fo_resume_rows(); i++) {
@@ -194,10 +207,12 @@ void fo_resume_compare(const struct fo_resume_side *was, const struct fo_resume_
 		if (!strcmp(there, here))
 			continue;
 		if (row.rule == FO_RESUME_WARNED) {
-			fo_str_printf(&out->warned, "%s: %s in the checkpoint, %s from here on: %s\n", row.name, there, here, row.why);
+			fo_str_printf(&out->warned, "%s: %s in the checkpoint, %s from here on: %s\n", row.name, there,
+				      here, row.why);
 			continue;
 		}
-		fo_str_printf(&out->refused, "%s%s is %s there and %s here", out->refused.len ? "; " : "", row.name, there, here);
+		fo_str_printf(&out->refused, "%s%s is %s there and %s here", out->refused.len ? "; " : "", row.name,
+			      there, here);
 		/* Only the fields that are options are called as those. */
 		bool is_model = row.kind <= FO_RESUME_ROPE_TYPE;
 		if (row.data)

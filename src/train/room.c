@@ -23,7 +23,8 @@ static fo_status does_not_fit(const struct fo_program *p, int64_t need, int64_t 
 		fo_fail(FO_ENOMEM, "the run plans at least %s of the device's memory and may use %s",
 			fo_str_bytes(a, (double)need), fo_str_bytes(b, (double)have)),
 		p->run.rows > 1
-			? "halve train.rows and double train.micro-batches, or let pass.recompute and optim.state be auto"
+			? "halve train.rows and double train.micro-batches, or let pass.recompute and optim.state be "
+			  "auto"
 			: "shorten data.seq, choose a smaller model, or let pass.recompute and optim.state be auto");
 }
 
@@ -85,8 +86,11 @@ static fo_status step_make(void *ctx, int64_t reserve)
 	struct fo_room_step *s = ctx;
 	fo_room_step_close(s);
 	const enum fo_numerics precision = fo_run_precision(s->run);
-	struct fo_choose_rates rates = s->options.cuda ? fo_device_choose_rates(fo_cuda_info(s->options.cuda), precision) : fo_choose_processor;
-	FO_TRY(fo_pass_choose_run(s->run, &s->model, step_budget(s), reserve, s->options.cuda ? &rates : NULL, &s->choice));
+	struct fo_choose_rates rates = s->options.cuda
+					       ? fo_device_choose_rates(fo_cuda_info(s->options.cuda), precision)
+					       : fo_choose_processor;
+	FO_TRY(fo_pass_choose_run(s->run, &s->model, step_budget(s), reserve, s->options.cuda ? &rates : NULL,
+				  &s->choice));
 	FO_TRY(fo_pass_build(&s->program, &s->model, &s->choice.run));
 	if (s->options.cuda)
 		FO_TRY(fo_room_fits(s->run, &s->program, 0, s->have));

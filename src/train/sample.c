@@ -41,8 +41,8 @@ static void sink(int32_t *heap, int64_t n, int64_t at, const float *logits)
 	heap[at] = x;
 }
 
-/* Takes candidates in rank order until there are k, or their weights reach top_p of `mass` (< 0: of the k together). Returns the
- * weight of those kept. A heap, not a sort: few of a large vocabulary are wanted. */
+/* Takes candidates in rank order until there are k, or their weights reach top_p of `mass` (< 0: of the k together).
+ * Returns the weight of those kept. A heap, not a sort: few of a large vocabulary are wanted. */
 static double rank(struct fo_sampler *s, const float *logits, float top, int64_t k, double mass)
 {
 	int64_t n = s->vocab;

@@ -13,8 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The writer yields to the threads that compute: weight 110 against their 1024 in Linux's fair scheduler (nice 10 against 0), so
- * that it takes a tenth of one core while all are busy and still ends. */
+/* The writer yields to the threads that compute: weight 110 against their 1024 in Linux's fair scheduler (nice 10
+ * against 0), so that it takes a tenth of one core while all are busy and still ends. */
 #define WRITER_NICE 10
 /* Pieces in which threads copy the state: large against a page, small against the state. */
 #define COPY_BYTES ((int64_t)4 << 20)
@@ -52,7 +52,8 @@ static struct fo_ckpt_content content_of(struct fo_session *s)
 	};
 }
 
-/* The log reaches the disk before the checkpoint that it leads to. A log that cannot is no reason to lose the checkpoint. */
+/* The log reaches the disk before the checkpoint that it leads to. A log that cannot is no reason to lose the
+ * checkpoint. */
 static fo_status write_checkpoint(struct fo_session *s, const struct fo_ckpt_content *c,
 				  const struct fo_ckpt_meta *meta, int keep)
 {
@@ -68,7 +69,8 @@ static void *writer(void *arg)
 	struct fo_session *s = arg;
 	struct fo_saver *v = s->saver;
 	setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), WRITER_NICE); /* without it: merely slower training */
-	/* The system hands out the copy's pages here, not while a step waits for the first copy. What is in them stays: a device's tables. */
+	/* The system hands out the copy's pages here, not while a step waits for the first copy. What is in them stays:
+	 * a device's tables. */
 	for (int64_t at = 0; at < v->copy_bytes; at += sysconf(_SC_PAGESIZE)) {
 		volatile unsigned char *byte = (unsigned char *)v->copy + at;
 		*byte = *byte;
@@ -116,7 +118,8 @@ static fo_status start_writer(struct fo_session *s)
 {
 	struct fo_saver *v = s->saver;
 	sigset_t all, before;
-	/* A device trains on its own memory: the store's host memory is the copy, and the next fetch waits until it is written. */
+	/* A device trains on its own memory: the store's host memory is the copy, and the next fetch waits until it is
+	 * written. */
 	const unsigned char *own = fo_store_memory(s->store, &v->copy_bytes);
 	v->copy = (void *)(uintptr_t)own;
 	fo_status st = s->cuda ? fo_store_take(s->store) : fo_pages_new((size_t)v->copy_bytes, &v->copy);
@@ -263,8 +266,8 @@ static fo_status save_if_lost(struct fo_session *s)
 	}
 	fo_session_saved(s, path, sizeof path);
 	fo_err_raise(&cause);
-	return fo_hint(st, "the state after step %lld is saved in '%s'; --run.dir=%s goes on from there", (long long)s->meta.step, path,
-		       s->rescue_dir);
+	return fo_hint(st, "the state after step %lld is saved in '%s'; --run.dir=%s goes on from there",
+		       (long long)s->meta.step, path, s->rescue_dir);
 }
 
 fo_status fo_session_save(struct fo_session *s, int keep)
@@ -324,7 +327,8 @@ fo_status fo_session_rescue(struct fo_session *s, fo_status why)
 		s->saver->saved_step = -1; /* what was saved before lies elsewhere */
 	int64_t unsaved = fo_session_unsaved(s);
 	if (unsaved)
-		fo_session_warn(s, "no weights of the last %lld %s were saved: checkpoint.last=no", (long long)unsaved, unsaved == 1 ? "step" : "steps");
+		fo_session_warn(s, "no weights of the last %lld %s were saved: checkpoint.last=no", (long long)unsaved,
+				unsaved == 1 ? "step" : "steps");
 	else if (s->meta.step > s->saver->saved_step && s->meta.step > 0 && fo_session_save(s, 0) != FO_OK)
 		fo_session_warn(s, "%s", fo_err_text());
 	fo_session_saved(s, path, sizeof path);
@@ -332,8 +336,8 @@ fo_status fo_session_rescue(struct fo_session *s, fo_status why)
 	if (!*path)
 		return why;
 	if (cause.hint[0])
-		return fo_hint(why, "the state after step %lld is saved in '%s'; %s", (long long)s->saver->saved_step, path,
-			       cause.hint);
+		return fo_hint(why, "the state after step %lld is saved in '%s'; %s", (long long)s->saver->saved_step,
+			       path, cause.hint);
 	return fo_hint(why, "the state after step %lld is saved in '%s'; the same command goes on from there",
 		       (long long)s->saver->saved_step, path);
 }
@@ -345,8 +349,8 @@ fo_status fo_session_go_back(struct fo_session *s, bool *found)
 	char *path;
 	settle(s, true);
 	FO_TRY(fo_session_folder_check(s)); /* none of another run's is taken, or removed */
-	/* A checkpoint that an interruption left does not count where there is a periodic one: a run that nobody stopped would go
-	 * back further, and the two must stay the same. */
+	/* A checkpoint that an interruption left does not count where there is a periodic one: a run that nobody
+	 * stopped would go back further, and the two must stay the same. */
 	fo_status st = fo_ckpt_pick(&a, s->ckpt_dir, s->r->ckpt_every, NULL, NULL, &path, &m);
 	if (st == FO_OK && !path)
 		st = fo_ckpt_pick(&a, s->ckpt_dir, 0, NULL, NULL, &path, &m);

@@ -10,7 +10,10 @@ fo_status fo_session_device_open(struct fo_session *s)
 	int64_t total;
 	FO_TRY(fo_device_open(s->r->device, &s->cuda, why, sizeof why));
 	if (*why)
-		fo_session_warn(s, "a CUDA device is there but cannot be used: %s; the processor computes (train.device=cpu says so at once)", why);
+		fo_session_warn(s,
+				"a CUDA device is there but cannot be used: %s; the processor computes "
+				"(train.device=cpu says so at once)",
+				why);
 	if (!s->cuda)
 		return FO_OK;
 	FO_TRY(fo_device_tune(s->cuda, s->r));
@@ -25,7 +28,8 @@ fo_status fo_session_device_open(struct fo_session *s)
 
 void fo_session_device_attention(struct fo_session *s)
 {
-	const char *why = s->cuda && fo_run_precision(s->r) == FO_PRECISION_BF16 ? fo_cuda_attention_note(s->cuda) : NULL;
+	const char *why = s->cuda && fo_run_precision(s->r) == FO_PRECISION_BF16 ? fo_cuda_attention_note(s->cuda)
+										 : NULL;
 	if (!why || s->attention_told)
 		return;
 	s->attention_told = true;

@@ -36,10 +36,12 @@ fo_status fo_session_has_weights(struct fo_session *s)
 	fo_record_fini(&r);
 	if (!none)
 		return FO_OK;
-	return fo_hint(fo_fail(FO_EARG, "the run in '%s' did %lld steps and has no checkpoint to go on from: with checkpoint.last=no none of its weights were "
-					"saved",
+	return fo_hint(fo_fail(FO_EARG,
+			       "the run in '%s' did %lld steps and has no checkpoint to go on from: with "
+			       "checkpoint.last=no none of its weights were saved",
 			       s->r->dir, (long long)steps),
-		       "choose another run.dir, or remove this one to train it from the start; checkpoint.last=yes or checkpoint.every saves weights");
+		       "choose another run.dir, or remove this one to train it from the start; checkpoint.last=yes or "
+		       "checkpoint.every saves weights");
 }
 
 /* What the checkpoint says of the run that made it; what it does not say stays NULL. */
@@ -52,8 +54,10 @@ struct record {
 
 static void read_record(struct fo_session *s, const char *path, struct record *r)
 {
-	json_t *root = json_load_file(fo_arena_printf(&s->arena, "%s/run.json", path), 0, NULL), *machine = json_object_get(root, "machine");
-	const char *passes = json_string_value(json_object_get(root, "passes")), *isa = json_string_value(json_object_get(machine, "isa")),
+	json_t *root = json_load_file(fo_arena_printf(&s->arena, "%s/run.json", path), 0, NULL),
+	       *machine = json_object_get(root, "machine");
+	const char *passes = json_string_value(json_object_get(root, "passes")),
+		   *isa = json_string_value(json_object_get(machine, "isa")),
 		   *val = json_string_value(json_object_get(root, "val_shard_checksum"));
 	char *end = "?";
 
@@ -84,7 +88,8 @@ static void hint_what_to_do(struct fo_session *s, fo_status st, const struct fo_
 		fo_str_puts(&todo, "let model.name be a copy of that checkpoint's config.json, ");
 	if (d->data)
 		fo_str_printf(&todo, "restore the files in '%s', ", s->corpus.dir);
-	fo_hint(st, "%.*s or choose another run.dir; docs/safety.md lists what may change", (int)todo.len - 2, todo.data);
+	fo_hint(st, "%.*s or choose another run.dir; docs/safety.md lists what may change", (int)todo.len - 2,
+		todo.data);
 	fo_str_fini(&todo);
 }
 
@@ -114,7 +119,8 @@ static fo_status compare_record(struct fo_session *s, const char *path)
 			fo_session_warn(s, "%s", line);
 		}
 		if (d.unknown.len)
-			fo_session_warn(s, "checkpoint '%s' does not record %s: not compared with this run", path, d.unknown.data);
+			fo_session_warn(s, "checkpoint '%s' does not record %s: not compared with this run", path,
+					d.unknown.data);
 	}
 	fo_resume_differences_fini(&d);
 	fo_str_fini(&passes);

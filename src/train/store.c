@@ -51,9 +51,12 @@ static fo_status check_added(const struct fo_store *s, const struct fo_program *
 			  (b->home != FO_HOME_CONST && h->rows != b->rows) ||
 			  s->entry[i].layers != (b->axes & FO_PER_LAYER ? p->model.layers : 1)))
 			return fo_fail(FO_EBUG, "the store has a buffer '%s' of another shape or type", b->name);
-		/* Weights that nobody has filled in would be zeros: a program built with other passes than the store's first. */
+		/* Weights that nobody has filled in would be zeros: a program built with other passes than the store's
+		 * first. */
 		if (!h && s->blocks && b->home == FO_HOME_PARAM)
-			return fo_fail(FO_EBUG, "the store has no weight '%s': it holds those of a program with other passes", b->name);
+			return fo_fail(FO_EBUG,
+				       "the store has no weight '%s': it holds those of a program with other passes",
+				       b->name);
 	}
 	return FO_OK;
 }
@@ -90,10 +93,10 @@ fo_status fo_store_add(struct fo_store *s, const struct fo_program *p)
 		}
 		struct fo_store_entry *e = &s->entry[i];
 		*e = (struct fo_store_entry){ .buf = *b,
-				     .layers = b->axes & FO_PER_LAYER ? (int)p->model.layers : 1,
-				     .memory = block->memory,
-				     .offset = offset,
-				     .stride = (fo_buffer_bytes(b) + 63) & ~(int64_t)63 };
+					      .layers = b->axes & FO_PER_LAYER ? (int)p->model.layers : 1,
+					      .memory = block->memory,
+					      .offset = offset,
+					      .stride = (fo_buffer_bytes(b) + 63) & ~(int64_t)63 };
 		offset += e->stride * e->layers;
 		if (b->home == FO_HOME_CONST && s->resident)
 			FO_TRY(fo_pages_take(e->memory + e->offset, (size_t)fo_buffer_bytes(b)));
@@ -185,8 +188,8 @@ void fo_store_init(struct fo_store *s, const struct fo_program *p, uint64_t seed
 					/* Rounded to float first: every precision starts from the same weights. */
 					double v = pr->init_std > 0
 							   ? (float)(pr->init_std * fo_rng_normal(stream, global))
-							   : pr->init_std == FO_INIT_ZEROS ? 0
-											   : 1;
+						   : pr->init_std == FO_INIT_ZEROS ? 0
+										   : 1;
 					int64_t at = (pr->r0 + r) * bw->cols + pr->c0 + c; /* in both */
 					if (m && bm->dtype == FO_I16)
 						((uint16_t *)w)[at] = fo_split_high((float)v);

@@ -34,8 +34,8 @@ static int64_t checkpoints_added(const struct fo_session *s)
 	return most > there ? most - there : 1;
 }
 
-/* Hours of training are not to end at a disk that was too small from the start. That later ones do not fit beside each other is a warning:
- * what is there stays, and the disk may be larger by then. */
+/* Hours of training are not to end at a disk that was too small from the start. That later ones do not fit beside each
+ * other is a warning: what is there stays, and the disk may be larger by then. */
 static fo_status disk_fits(struct fo_session *s, const struct fo_train_plan *p)
 {
 	char one[32], all[32], have[32];
@@ -44,21 +44,28 @@ static fo_status disk_fits(struct fo_session *s, const struct fo_train_plan *p)
 	if (!p->save_count || !p->save_bytes || p->disk_free < 0 || p->save_count <= p->disk_free / p->save_bytes)
 		return FO_OK;
 	if (p->save_bytes > p->disk_free)
-		return fo_hint(fo_fail(FO_EIO, "a checkpoint of this run takes %s, and the disk of '%s' has %s free", one, s->r->dir, have),
-			       "make room, choose another run.dir or a smaller state (optim.state=auto), or save no weights: checkpoint.last=no and "
-			       "checkpoint.every=0");
-	fo_session_warn(s, "the disk of '%s' has %s free, and the run writes checkpoints of %s, %s at one time: not all will fit%s", s->r->dir, have, one,
-			fo_str_bytes(all, (double)p->save_count * (double)p->save_bytes), s->r->ckpt_keep ? "" : " (checkpoint.keep=0 keeps all)");
+		return fo_hint(fo_fail(FO_EIO, "a checkpoint of this run takes %s, and the disk of '%s' has %s free",
+				       one, s->r->dir, have),
+			       "make room, choose another run.dir or a smaller state (optim.state=auto), or save no "
+			       "weights: checkpoint.last=no and checkpoint.every=0");
+	fo_session_warn(s,
+			"the disk of '%s' has %s free, and the run writes checkpoints of %s, %s at one time: not all "
+			"will fit%s",
+			s->r->dir, have, one, fo_str_bytes(all, (double)p->save_count * (double)p->save_bytes),
+			s->r->ckpt_keep ? "" : " (checkpoint.keep=0 keeps all)");
 	return FO_OK;
 }
 
 /* What the run may take; 0: not known. */
 static int64_t memory_allowed(const struct fo_session *s) { return fo_room_allowed(s->r, memory_free(s)); }
 
-static int *predicted_option(struct fo_run *r, int i) { return (int *)(void *)((char *)r + fo_predicted_pass[i].of_run); }
+static int *predicted_option(struct fo_run *r, int i)
+{
+	return (int *)(void *)((char *)r + fo_predicted_pass[i].of_run);
+}
 
-/* Sums round as the step is split and as the loss is chunked, and the state is stored as it is: a run that goes on keeps all of it, whatever
- * memory is free. */
+/* Sums round as the step is split and as the loss is chunked, and the state is stored as it is: a run that goes on
+ * keeps all of it, whatever memory is free. */
 static void keep_choice(struct fo_session *s, struct fo_run *r)
 {
 	struct fo_program p;
@@ -72,7 +79,8 @@ static void keep_choice(struct fo_session *s, struct fo_run *r)
 	for (int i = 0; i < FO_PREDICTED_PASSES; i++)
 		open |= *predicted_option(r, i) == FO_RUN_PASS_AUTO;
 	if (!open || !fo_fs_exists(path) ||
-	    fo_fs_read_regular(&s->arena, path, (size_t)256 << 20, &text, &len) != FO_OK || fo_program_parse(&p, text, len, path) != FO_OK)
+	    fo_fs_read_regular(&s->arena, path, (size_t)256 << 20, &text, &len) != FO_OK ||
+	    fo_program_parse(&p, text, len, path) != FO_OK)
 		return;
 	if (r->batch_rows && p.run.seq == r->seq && p.run.rows * p.run.micro_batches == r->batch_rows)
 		r->rows = p.run.rows, r->micro_batches = p.run.micro_batches, r->batch_rows = 0;
@@ -80,7 +88,9 @@ static void keep_choice(struct fo_session *s, struct fo_run *r)
 		r->fuse_loss = p.run.pass.fuse_loss;
 	for (int i = 0; i < FO_PREDICTED_PASSES; i++)
 		if (*predicted_option(r, i) == FO_RUN_PASS_AUTO)
-			*predicted_option(r, i) = fo_passes_get(&p.run.pass, fo_predicted_pass[i].of_pass) ? FO_RUN_PASS_YES : FO_RUN_PASS_NO;
+			*predicted_option(r, i) = fo_passes_get(&p.run.pass, fo_predicted_pass[i].of_pass)
+							  ? FO_RUN_PASS_YES
+							  : FO_RUN_PASS_NO;
 	bool exact = p.run.pass.master != FO_MASTER_NONE && p.run.pass.moments == FO_MOMENTS_FP32;
 	if (r->state == FO_RUN_STATE_AUTO || (r->state && exact))
 		r->master = (int)p.run.pass.master, r->moments = (int)p.run.pass.moments, r->state = FO_RUN_STATE_GIVEN;
@@ -123,8 +133,9 @@ static fo_status check_options(const struct fo_session *s)
 	if (s->h->options)
 		fo_run_contradicts(s->h->options, s->r, &s->program.run.pass, &text);
 	if (text.len)
-		st = fo_hint(fo_fail(FO_EARG, "options contradict the program in '%s': %s", s->r->program_file, text.data),
-			     "leave them out, or leave program.file out");
+		st = fo_hint(
+			fo_fail(FO_EARG, "options contradict the program in '%s': %s", s->r->program_file, text.data),
+			"leave them out, or leave program.file out");
 	fo_str_fini(&text);
 	return st;
 }
@@ -142,8 +153,9 @@ static fo_status make_programs(struct fo_session *s, int64_t reserve)
 		if (s->program.run.seq != train.seq || !is_split(s->r, &s->program.run) ||
 		    s->program.run.precision != train.precision || s->program.run.mode != FO_MODE_TRAIN)
 			return fo_hint(fo_fail(FO_EARG,
-					       "the program in '%s' was made for train.micro-batches=%lld, train.rows=%lld, data.seq=%lld, "
-					       "train.precision=%s, this run says otherwise",
+					       "the program in '%s' was made for train.micro-batches=%lld, "
+					       "train.rows=%lld, data.seq=%lld, train.precision=%s, this run says "
+					       "otherwise",
 					       s->r->program_file, (long long)s->program.run.micro_batches,
 					       (long long)s->program.run.rows, (long long)s->program.run.seq,
 					       fo_numerics_name[s->program.run.precision]),
@@ -207,8 +219,9 @@ static int64_t other_bytes(const struct fo_session *s)
 	return (s->cuda ? 0 : loader_bytes(s)) + fo_room_evaluation(s->exec, s->eval);
 }
 
-/* What a run on a device takes of the host: tables, the pieces that its state passes through, staging, the loader, activations that wait
- * there, and where checkpoints are written while training goes on the copy that they are written from. */
+/* What a run on a device takes of the host: tables, the pieces that its state passes through, staging, the loader,
+ * activations that wait there, and where checkpoints are written while training goes on the copy that they are written
+ * from. */
 static int64_t host_bytes(const struct fo_session *s)
 {
 	struct fo_memory m = fo_exec_memory(s->exec), e = fo_exec_memory(s->eval);
@@ -303,16 +316,18 @@ static fo_status host_fits(const struct fo_session *s)
 	int64_t need = host_bytes(s), have = host_available();
 	if (!s->cuda || !have || need <= have)
 		return FO_OK;
-	return fo_hint(fo_fail(FO_ENOMEM, "beside the device the run takes %s of this machine's memory, of which %s are free",
-			       fo_str_bytes(a, (double)need), fo_str_bytes(b, (double)have)),
-		       s->program.run.pass.offload ? "lower pass.offload, whose activations wait in host memory"
-						   : "end other programs, or shorten the batch, which the loader holds");
+	return fo_hint(
+		fo_fail(FO_ENOMEM, "beside the device the run takes %s of this machine's memory, of which %s are free",
+			fo_str_bytes(a, (double)need), fo_str_bytes(b, (double)have)),
+		s->program.run.pass.offload ? "lower pass.offload, whose activations wait in host memory"
+					    : "end other programs, or shorten the batch, which the loader holds");
 }
 
 /* A checkpoint is written while training goes on where there is memory for a copy of the state. */
 static void decide_async(struct fo_session *s, int64_t need)
 {
-	int64_t budget = memory_budget(s), copy = (int64_t)fo_pages_size((size_t)fo_store_bytes(s->store)), have = host_available();
+	int64_t budget = memory_budget(s), copy = (int64_t)fo_pages_size((size_t)fo_store_bytes(s->store)),
+		have = host_available();
 	s->async = copies_checkpoints(s);
 	if (s->cuda)
 		s->async = s->async && (!have || host_bytes(s) + copy <= have);
@@ -334,8 +349,9 @@ static fo_status announce(struct fo_session *s)
 	fo_session_device_attention(s);
 	if (copies_checkpoints(s) && !s->async && need <= have) {
 		char copy[32];
-		fo_session_warn(s, "no memory %sfor a copy of the state (%s): training waits while a checkpoint is written",
-				s->cuda ? "on the host " : "", fo_str_bytes(copy, (double)p.memory.persistent));
+		fo_session_warn(
+			s, "no memory %sfor a copy of the state (%s): training waits while a checkpoint is written",
+			s->cuda ? "on the host " : "", fo_str_bytes(copy, (double)p.memory.persistent));
 	}
 	if (!have || need <= have) {
 		FO_TRY(host_fits(s));
@@ -421,7 +437,8 @@ static fo_status open_session(struct fo_session *s)
 	fo_session_kernels_open(s);
 	FO_TRY(make_programs(s, 0));
 	if (!s->h->dry_run)
-		FO_TRY(fo_session_folder_lock(s)); /* two processes in one folder would take each other's files for left-overs */
+		FO_TRY(fo_session_folder_lock(
+			s)); /* two processes in one folder would take each other's files for left-overs */
 	if (!s->h->dry_run)
 		FO_TRY(fo_session_has_weights(s));
 	FO_TRY(check_weights(s));
@@ -440,7 +457,8 @@ static fo_status open_session(struct fo_session *s)
 		FO_TRY(open_data(s));
 	s->options.threads = s->r->threads ? (int)s->r->threads : fo_cpu_threads();
 	FO_TRY(fo_place_plan(&s->place, s->r->affinity, s->options.threads, NULL, NULL));
-	FO_TRY(fo_place_others(&s->place)); /* lanes and loader, which start from here on, leave the compute threads alone */
+	FO_TRY(fo_place_others(
+		&s->place)); /* lanes and loader, which start from here on, leave the compute threads alone */
 	FO_TRY(make_executors_that_fit(s));
 	s->meta = (struct fo_ckpt_meta){ .seed = (uint64_t)s->r->seed,
 					 .tokenizer_checksum = s->corpus.tokenizer
@@ -651,7 +669,8 @@ static fo_status one_step(struct fo_session *s, struct fo_train_result *out, enu
 	s->meta.loader = fo_loader_state(s->loader);
 	/* The running mean is enough for an ETA; the median is taken once, at the end. */
 	const struct fo_profile *f = &out->profile;
-	t.eta_seconds = (f->total_ns + f->untimed_ns) * 1e-9 / (double)(f->steps + f->untimed_steps) * (double)(t.steps - t.step);
+	t.eta_seconds = (f->total_ns + f->untimed_ns) * 1e-9 / (double)(f->steps + f->untimed_steps) *
+			(double)(t.steps - t.step);
 	if (!out->loss_tokens)
 		out->first_step = t.step, out->first_loss = t.loss;
 	out->last_loss = t.loss;
@@ -731,9 +750,13 @@ static fo_status run_loop(struct fo_session *s, struct fo_train_result *out)
 	fo_session_saved(s, out->checkpoint, sizeof out->checkpoint);
 	int64_t unsaved = fo_session_unsaved(s);
 	if (stopped && s->meta.step < s->r->steps && unsaved)
-		return fo_hint(fo_fail(FO_EINTERRUPT, "stopped after step %lld of %lld; no weights of the last %lld %s were saved: checkpoint.last=no",
-				       (long long)s->meta.step, (long long)s->r->steps, (long long)unsaved, unsaved == 1 ? "step" : "steps"),
-			       *out->checkpoint ? "the same command goes on from the newest checkpoint, '%s'" : "%schoose another run.dir to train it again",
+		return fo_hint(fo_fail(FO_EINTERRUPT,
+				       "stopped after step %lld of %lld; no weights of the last %lld %s were saved: "
+				       "checkpoint.last=no",
+				       (long long)s->meta.step, (long long)s->r->steps, (long long)unsaved,
+				       unsaved == 1 ? "step" : "steps"),
+			       *out->checkpoint ? "the same command goes on from the newest checkpoint, '%s'"
+						: "%schoose another run.dir to train it again",
 			       out->checkpoint);
 	if (stopped && s->meta.step < s->r->steps)
 		return fo_hint(fo_fail(FO_EINTERRUPT, "stopped after step %lld of %lld; the state is saved in '%s'",
@@ -749,7 +772,8 @@ static void summarise(struct fo_session *s, struct fo_train_result *out)
 	out->tokens = s->stepped_tokens;
 	out->seconds = (out->profile.total_ns + out->profile.untimed_ns) * 1e-9;
 	out->peak = s->peak;
-	out->planned_bytes = m.arena + (s->cuda ? 0 : m.host_arena) + m.persistent + m.workspace + other_bytes(s) + fo_saver_bytes(s);
+	out->planned_bytes = m.arena + (s->cuda ? 0 : m.host_arena) + m.persistent + m.workspace + other_bytes(s) +
+			     fo_saver_bytes(s);
 	fo_session_saved(s, out->checkpoint, sizeof out->checkpoint);
 	out->steps_unsaved = fo_session_unsaved(s);
 	/* A checkpoint of an earlier version does not know how the run began. */
@@ -807,7 +831,8 @@ fo_status fo_train(const struct fo_run *r, const struct fo_train_hooks *h, struc
 		}
 		if (st == FO_OK)
 			st = fo_session_log_close(&s);
-		fo_place_undo(&s.place); /* the sample's lanes would inherit the one processor that this thread computes on */
+		fo_place_undo(
+			&s.place); /* the sample's lanes would inherit the one processor that this thread computes on */
 		if (st == FO_OK && r->sample_tokens)
 			st = fo_session_sample(&s, &out->sample);
 	}

@@ -34,38 +34,41 @@ enum { FO_TRAIN_MICRO_BATCHES = 32 };
 struct fo_train_plan {
 	const struct fo_run *run;
 	const struct fo_program *program;
-	struct fo_memory memory; /* of the training step */
-	int64_t memory_other;    /* evaluation's arena beyond the step's, loader, recorder */
+	struct fo_memory memory;   /* of the training step */
+	int64_t memory_other;      /* evaluation's arena beyond the step's, loader, recorder */
 	int64_t memory_checkpoint; /* the copy that is written while training goes on; 0: checkpoints are waited for */
 	int64_t memory_available;
-	/* On a device `memory`, memory_other and memory_available are of its memory, the last one without the reserve. */
-	int64_t save_bytes;  /* of one checkpoint on the disk */
-	int64_t save_count;  /* so many more of them at once, while the run goes on; 0: none is written */
-	int64_t disk_free;   /* of the file system of run.dir; -1: not known */
+	/* On a device `memory`, memory_other and memory_available are of its memory, the last one without the reserve.
+	 */
+	int64_t save_bytes; /* of one checkpoint on the disk */
+	int64_t save_count; /* so many more of them at once, while the run goes on; 0: none is written */
+	int64_t disk_free;  /* of the file system of run.dir; -1: not known */
 	const struct fo_cuda_device *device; /* NULL: the processor */
 	int64_t memory_reserve;              /* free device memory that is not planned on */
-	int64_t memory_host;      /* device: tables, pieces, staging, loader, activations that wait there, and the copy: */
-	int64_t memory_host_copy; /* device: of the state, which is written while training goes on; 0: checkpoints are waited for */
+	int64_t memory_host; /* device: tables, pieces, staging, loader, activations that wait there, and the copy: */
+	int64_t memory_host_copy; /* device: of the state, which is written while training goes on; 0: checkpoints are
+				     waited for */
 	struct fo_exec_code code[FO_EXEC_CODES_MAX]; /* whose code runs how many operations */
 	int codes;
 	struct fo_cuda_tuned tuned; /* device: how products' algorithms were chosen */
-	struct fo_peak peak; /* flop_s 0: unknown, see peak.source */
+	struct fo_peak peak;        /* flop_s 0: unknown, see peak.source */
 	enum fo_isa isa;
 	int threads;
 	int kernels[FO_ISA_COUNT];
 	int64_t resumed_step;             /* 0: from the start */
 	int64_t train_tokens, val_tokens; /* in the shards */
 	struct fo_params params;
-	double gain_of_more;     /* device: share of a step's time that FO_TRAIN_MICRO_BATCHES would save, by the model that chooses */
+	double gain_of_more; /* device: share of a step's time that FO_TRAIN_MICRO_BATCHES would save, by the model that
+				chooses */
 	struct fo_choice choice; /* planned 0: nothing was left to choose */
 };
 
 struct fo_train_step {
 	int64_t step, steps; /* 1-based: steps done */
-	bool metered; /* every operation between two bursts: seconds holds those too, so rates and MFU are NaN */
+	bool metered;        /* every operation between two bursts: seconds holds those too, so rates and MFU are NaN */
 	double loss, grad_norm, lr, seconds, data_seconds; /* data_seconds: part of seconds, waiting for the loader */
-	int64_t loss_tokens, tokens; /* useful; with padding */
-	double tokens_per_second;    /* useful */
+	int64_t loss_tokens, tokens;                       /* useful; with padding */
+	double tokens_per_second;                          /* useful */
 	struct fo_mfu mfu;
 	double eta_seconds;
 };
@@ -76,19 +79,22 @@ struct fo_train_hooks {
 	void (*plan)(void *ctx, const struct fo_train_plan *p); /* before anything is allocated for good */
 	void (*step)(void *ctx, const struct fo_train_step *s);
 	void (*eval)(void *ctx, int64_t step, double loss);
-	/* A checkpoint is whole on the disk: seconds of writing, of which training waited `blocked`. Called between steps. */
+	/* A checkpoint is whole on the disk: seconds of writing, of which training waited `blocked`. Called between
+	 * steps. */
 	void (*checkpoint)(void *ctx, int64_t step, const char *path, double seconds, double blocked);
 	void (*warn)(void *ctx, const char *text); /* one sentence: the run goes on, but its owner should know */
-	volatile sig_atomic_t *stop; /* not 0: checkpoint and return FO_EINTERRUPT */
-	bool dry_run;                /* return after plan() */
-	const char *run_json;        /* JSON that goes into run.json: options, version; may be NULL */
-	const struct fo_opt_set *options; /* those of the run: what was given may not contradict program.file; may be NULL */
-	const char *version;         /* of the program, as other tools shall name it; may be NULL */
+	volatile sig_atomic_t *stop;               /* not 0: checkpoint and return FO_EINTERRUPT */
+	bool dry_run;                              /* return after plan() */
+	const char *run_json;                      /* JSON that goes into run.json: options, version; may be NULL */
+	const struct fo_opt_set
+		*options;    /* those of the run: what was given may not contradict program.file; may be NULL */
+	const char *version; /* of the program, as other tools shall name it; may be NULL */
 };
 
 struct fo_train_result {
-	int64_t steps, tokens, loss_tokens;      /* of this process */
-	int64_t first_step; /* whose loss first_loss is: the whole run's first that was taken; where a checkpoint does not tell, this process's */
+	int64_t steps, tokens, loss_tokens; /* of this process */
+	int64_t first_step; /* whose loss first_loss is: the whole run's first that was taken; where a checkpoint does
+			       not tell, this process's */
 	double first_loss, last_loss, mean_loss; /* training; mean over the last tenth of the steps */
 	double val_loss, bigram_loss;            /* nats per token; NAN when not computed */
 	double seconds;                          /* spent in steps */
@@ -98,36 +104,37 @@ struct fo_train_result {
 	struct fo_peak peak;
 	int64_t skipped, rewinds; /* steps refused by a guard; times the run went back */
 	int64_t planned_bytes,
-		measured_bytes; /* peak resident memory: promised and seen, both beyond what the process had before; of a device its
-				 * memory, seen as what became less free meanwhile */
+		measured_bytes; /* peak resident memory: promised and seen, both beyond what the process had before; of
+				 * a device its memory, seen as what became less free meanwhile */
 	struct fo_state_use machine; /* of the loop: evaluations and checkpoints included; NAN where not readable */
 	double joules_per_token;     /* of those with loss; NAN */
 	bool on_device;
-	char device[96];              /* its name */
-	struct fo_nvml_use device_use; /* of the loop, as `machine`; NAN where not readable or no device */
+	char device[96];                /* its name */
+	struct fo_nvml_use device_use;  /* of the loop, as `machine`; NAN where not readable or no device */
 	double device_joules_per_token; /* of those with loss; NAN */
 	struct fo_mfu_split split;
-	double huge_share;           /* of the process's anonymous memory in huge pages; NAN */
+	double huge_share;              /* of the process's anonymous memory in huge pages; NAN */
 	char checkpoint[FO_PATH_BYTES]; /* the newest that is whole; "": none */
-	int64_t steps_unsaved;          /* behind it, or without one since the start: checkpoint.last=no saved no weights of them */
-	char *sample;            /* heap; NULL: none */
+	int64_t steps_unsaved; /* behind it, or without one since the start: checkpoint.last=no saved no weights of them
+				*/
+	char *sample;          /* heap; NULL: none */
 	double waste, truncated; /* shares of processed tokens: padding; dropped by truncation */
 };
 
 FO_CHECKED fo_status fo_train(const struct fo_run *r, const struct fo_train_hooks *h, struct fo_train_result *out);
 void fo_train_result_fini(struct fo_train_result *r);
 
-/* Fills every weight of the store, and where it has them the fp32 master copies or low halves, from a folder in Hugging Face's layout
- * (fo_hf_read says what it may hold); optimizer moments are left alone. p is the program that the store was made for, in any
- * mode; its model must be that of dir/config.json in every dimension (fo_model_load(dir) gives it), else FO_EFORMAT names all
- * tensors that do not fit and nothing is copied. */
+/* Fills every weight of the store, and where it has them the fp32 master copies or low halves, from a folder in Hugging
+ * Face's layout (fo_hf_read says what it may hold); optimizer moments are left alone. p is the program that the store
+ * was made for, in any mode; its model must be that of dir/config.json in every dimension (fo_model_load(dir) gives
+ * it), else FO_EFORMAT names all tensors that do not fit and nothing is copied. */
 FO_CHECKED fo_status fo_store_load(struct fo_store *s, const struct fo_program *p, const char *dir);
 /* Whether fo_store_load would succeed, from the files' headers: before hours of preparation. */
 FO_CHECKED fo_status fo_weights_check(const struct fo_program *p, const char *dir);
 
-/* The store's tensors as a checkpoint names them: weights by their Hugging Face names, what the optimizer keeps with the
- * prefixes "master." (or "low.": low halves), "m." and "v.". They point into the store; of one on a device they are reached through
- * pieces, between steps, which takes its device memory. */
+/* The store's tensors as a checkpoint names them: weights by their Hugging Face names, what the optimizer keeps with
+ * the prefixes "master." (or "low.": low halves), "m." and "v.". They point into the store; of one on a device they are
+ * reached through pieces, between steps, which takes its device memory. */
 struct fo_tensors {
 	struct fo_st_tensor *weight, *state;
 	size_t weights, states, weight_cap, state_cap;
@@ -139,8 +146,8 @@ int64_t fo_store_checkpoint_bytes(struct fo_store *s, const struct fo_program *p
 
 #define FO_EVAL_SEED 1 /* of the held-out rows: the same in every run, so that runs compare */
 
-/* Opens the run's tokenizer and shards: those of data.path when that is a folder that `flatout data prepare` made, else those
- * of DIR/data, which are made once, from data.path, and kept. stop as with fo_tokenizer_train. */
+/* Opens the run's tokenizer and shards: those of data.path when that is a folder that `flatout data prepare` made, else
+ * those of DIR/data, which are made once, from data.path, and kept. stop as with fo_tokenizer_train. */
 struct fo_corpus {
 	char *dir; /* that holds the shards */
 	struct fo_tokenizer *tokenizer;

@@ -74,8 +74,8 @@ struct list {
 	size_t n, cap;
 };
 
-/* Weights and master copies (which 0 and 1) under the weight's name; low halves are filled with the weight, which was visited
- * just before. Moments stay what they are. Never fails. */
+/* Weights and master copies (which 0 and 1) under the weight's name; low halves are filled with the weight, which was
+ * visited just before. Moments stay what they are. Never fails. */
 static fo_status collect(void *ctx, const struct fo_store_tensor *s)
 {
 	struct list *l = ctx;

@@ -1,39 +1,40 @@
-/* A libcuda.so.1 that has no device and runs nothing, for test_cudnn_graphs alone: with it cuDNN chooses engines, compiles kernels and
- * makes plans on a machine without a GPU. (The software device is no help there: cuDNN would bring its own machine code.)
+/* A libcuda.so.1 that has no device and runs nothing, for test_cudnn_graphs alone: with it cuDNN chooses engines,
+ * compiles kernels and makes plans on a machine without a GPU. (The software device is no help there: cuDNN would bring
+ * its own machine code.)
  *
- * cuDNN asks for these functions by name and calls them with the arguments of the driver's interface; the ones below ignore what they are
- * given but where a result goes. Numbers are CUresult: 0 success, 100 no device. */
+ * cuDNN asks for these functions by name and calls them with the arguments of the driver's interface; the ones below
+ * ignore what they are given but where a result goes. Numbers are CUresult: 0 success, 100 no device. */
 #include <stddef.h>
 
 static int token;
 
-#define SUCCEEDS(name)                                                                                                 \
-	int name(void);                                                                                                \
+#define SUCCEEDS(name)  \
+	int name(void); \
 	int name(void) { return 0; }
-#define NO_DEVICE(name)                                                                                                \
-	int name(void);                                                                                                \
+#define NO_DEVICE(name) \
+	int name(void); \
 	int name(void) { return 100; }
-#define GIVES_TOKEN(name)                                                                                              \
-	int name(void **out);                                                                                          \
-	int name(void **out)                                                                                           \
-	{                                                                                                              \
-		*out = &token;                                                                                         \
-		return 0;                                                                                              \
+#define GIVES_TOKEN(name)      \
+	int name(void **out);  \
+	int name(void **out)   \
+	{                      \
+		*out = &token; \
+		return 0;      \
 	}
-#define GIVES(name, number)                                                                                            \
-	int name(int *out);                                                                                            \
-	int name(int *out)                                                                                             \
-	{                                                                                                              \
-		*out = number;                                                                                         \
-		return 0;                                                                                              \
+#define GIVES(name, number)    \
+	int name(int *out);    \
+	int name(int *out)     \
+	{                      \
+		*out = number; \
+		return 0;      \
 	}
-#define GIVES_TEXT(name)                                                                                               \
-	int name(int code, const char **out);                                                                          \
-	int name(int code, const char **out)                                                                           \
-	{                                                                                                              \
-		(void)code;                                                                                            \
-		*out = "a driver without a device";                                                                    \
-		return 0;                                                                                              \
+#define GIVES_TEXT(name)                            \
+	int name(int code, const char **out);       \
+	int name(int code, const char **out)        \
+	{                                           \
+		(void)code;                         \
+		*out = "a driver without a device"; \
+		return 0;                           \
 	}
 
 NO_DEVICE(cuInit)

@@ -12,8 +12,10 @@
 
 enum {
 	STACK_BYTES = 64 << 10,
-	STAGGER = 832, STAGGER_MOST = 16 << 10, /* bytes: stacks that end at the same place of a page would share one set of the cache */
-	GUARD = 256, /* bytes of a pattern on each side of dynamic shared memory */
+	STAGGER = 832,
+	STAGGER_MOST =
+		16 << 10, /* bytes: stacks that end at the same place of a page would share one set of the cache */
+	GUARD = 256,      /* bytes of a pattern on each side of dynamic shared memory */
 	PATTERN = 0xa5,
 	POISON = 0xff, /* NaN in every floating-point type, -1 as an integer */
 };
@@ -98,34 +100,37 @@ static void *first_frame(unsigned char *stack, void (*entry)(void))
 
 static void where(const struct thread *t)
 {
-	static const char *const kinds[] = { "__syncthreads", "__syncthreads_or", "__syncthreads_and", "__syncthreads_count", "__syncwarp",
-					     "__shfl_sync", "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync", "__ballot_sync",
-					     "__reduce_add_sync", "__reduce_min_sync", "__reduce_max_sync", "__reduce_and_sync", "__reduce_or_sync" };
+	static const char *const kinds[] = { "__syncthreads",       "__syncthreads_or",  "__syncthreads_and",
+					     "__syncthreads_count", "__syncwarp",        "__shfl_sync",
+					     "__shfl_up_sync",      "__shfl_down_sync",  "__shfl_xor_sync",
+					     "__ballot_sync",       "__reduce_add_sync", "__reduce_min_sync",
+					     "__reduce_max_sync",   "__reduce_and_sync", "__reduce_or_sync" };
 	if (t->state == ENDED)
 		fprintf(stderr, "  thread %d has ended\n", (int)(t - thread));
 	else
-		fprintf(stderr, "  thread %d waits at %s, %s:%d, mask %08x\n", (int)(t - thread), kinds[t->kind], t->file, t->line,
-			t->state == AT_BLOCK ? 0xffffffffu : t->mask);
+		fprintf(stderr, "  thread %d waits at %s, %s:%d, mask %08x\n", (int)(t - thread), kinds[t->kind],
+			t->file, t->line, t->state == AT_BLOCK ? 0xffffffffu : t->mask);
 }
 
 static void broken(const char *what)
 {
-	fprintf(stderr, "software CUDA device: kernel %s, block %u,%u,%u of %u threads: %s\n", kernel->name, fo_simt_block.x, fo_simt_block.y,
-		fo_simt_block.z, fo_simt_threads.x, what);
+	fprintf(stderr, "software CUDA device: kernel %s, block %u,%u,%u of %u threads: %s\n", kernel->name,
+		fo_simt_block.x, fo_simt_block.y, fo_simt_block.z, fo_simt_threads.x, what);
 }
 
 static _Noreturn void diverged(const struct thread *a, const struct thread *b)
 {
 	fflush(stdout);
-	fprintf(stderr, "software CUDA device: kernel %s, block %u,%u,%u of %u threads: threads that should meet do not\n", kernel->name,
-		fo_simt_block.x, fo_simt_block.y, fo_simt_block.z, fo_simt_threads.x);
+	fprintf(stderr,
+		"software CUDA device: kernel %s, block %u,%u,%u of %u threads: threads that should meet do not\n",
+		kernel->name, fo_simt_block.x, fo_simt_block.y, fo_simt_block.z, fo_simt_threads.x);
 	where(a);
 	where(b);
 	abort();
 }
 
-/* Traps of a kernel (an access that is not aligned, an index beyond an array, an address that is not there) are told before whoever
- * handles the signal gets it. */
+/* Traps of a kernel (an access that is not aligned, an index beyond an array, an address that is not there) are told
+ * before whoever handles the signal gets it. */
 static const int signals[] = { SIGILL, SIGSEGV, SIGBUS };
 enum { SIGNALS = sizeof signals / sizeof *signals };
 static struct sigaction before[SIGNALS];
@@ -135,10 +140,12 @@ static void trapped(int sig, siginfo_t *info, void *context)
 	char text[256];
 	(void)info;
 	(void)context;
-	int n = snprintf(text, sizeof text, "software CUDA device: kernel %s, block %u,%u,%u, thread %u: %s\n", kernel->name, fo_simt_block.x,
-			 fo_simt_block.y, fo_simt_block.z, fo_simt_thread.x,
-			 sig == SIGILL ? "an access that is not aligned to its size, an index beyond its array, or a shift by too much" :
-					 "an address where no memory is");
+	int n = snprintf(
+		text, sizeof text, "software CUDA device: kernel %s, block %u,%u,%u, thread %u: %s\n", kernel->name,
+		fo_simt_block.x, fo_simt_block.y, fo_simt_block.z, fo_simt_thread.x,
+		sig == SIGILL
+			? "an access that is not aligned to its size, an index beyond its array, or a shift by too much"
+			: "an address where no memory is");
 	if (write(2, text, (size_t)n) < 0)
 		_exit(1);
 	for (int i = 0; i < SIGNALS; i++)
@@ -179,8 +186,8 @@ static uint64_t of_all(const struct thread *lanes, uint32_t mask)
 			all &= v;
 		else if (one->kind == FO_SIMT_OR_BITS)
 			all |= v;
-		else if (one->width ? (as_signed(v, one->by) < as_signed(all, one->by)) == (one->kind == FO_SIMT_MIN) :
-				      (v < all) == (one->kind == FO_SIMT_MIN))
+		else if (one->width ? (as_signed(v, one->by) < as_signed(all, one->by)) == (one->kind == FO_SIMT_MIN)
+				    : (v < all) == (one->kind == FO_SIMT_MIN))
 			all = v;
 	}
 	return all;
@@ -388,13 +395,14 @@ static bool intact(const unsigned char *p)
 
 static uint64_t gcd(uint64_t a, uint64_t b) { return b ? gcd(b, a % b) : a; }
 
-void fo_simt_launch(const struct fo_simt_kernel *k, const void *args, const uint32_t grid[3], uint32_t threads, uint32_t shared_bytes,
-		    uint64_t seed)
+void fo_simt_launch(const struct fo_simt_kernel *k, const void *args, const uint32_t grid[3], uint32_t threads,
+		    uint32_t shared_bytes, uint64_t seed)
 {
 	const uint64_t blocks = (uint64_t)grid[0] * grid[1] * grid[2];
 	unsigned char *shared = aligned_alloc(GUARD, ((size_t)shared_bytes + 3 * GUARD - 1) / GUARD * GUARD);
 	if (!stacks) {
-		stacks = mmap(NULL, (size_t)FO_SIMT_THREADS * STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		stacks = mmap(NULL, (size_t)FO_SIMT_THREADS * STACK_BYTES, PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		for (int i = 0; i < FO_SIMT_THREADS; i++)
 			free_stack[free_stacks++] = stacks + (size_t)i * STACK_BYTES;
 	}
@@ -414,7 +422,8 @@ void fo_simt_launch(const struct fo_simt_kernel *k, const void *args, const uint
 		step++;
 	for (uint64_t i = 0; i < blocks; i++) {
 		uint64_t b = (step * i + begin) % blocks;
-		fo_simt_block = (struct fo_simt_index){ (uint32_t)(b % grid[0]), (uint32_t)(b / grid[0] % grid[1]), (uint32_t)(b / grid[0] / grid[1]) };
+		fo_simt_block = (struct fo_simt_index){ (uint32_t)(b % grid[0]), (uint32_t)(b / grid[0] % grid[1]),
+							(uint32_t)(b / grid[0] / grid[1]) };
 		memset(fo_simt_dynamic, POISON, shared_bytes);
 		if (k->shared)
 			memset(k->shared, POISON, (size_t)(k->end - k->shared));

@@ -1,12 +1,14 @@
-/* CUDA C for a C++ compiler: with this in front, the .cu files of src/kernel/cuda run on the processor, by a software multiprocessor (simt.c).
+/* CUDA C for a C++ compiler: with this in front, the .cu files of src/kernel/cuda run on the processor, by a software
+ * multiprocessor (simt.c).
  *
- * Kernels need no change: FO_KERNEL and its like of device.cuh are defined here, and so is the part of CUDA C that kernels use. Threads
- * of a block are coroutines of one thread of the system: they switch where they meet (__syncthreads, __shfl_*_sync and others). So
- * atomic functions need no atomicity. Blocks run one after another, each to its end.
+ * Kernels need no change: FO_KERNEL and its like of device.cuh are defined here, and so is the part of CUDA C that
+ * kernels use. Threads of a block are coroutines of one thread of the system: they switch where they meet
+ * (__syncthreads, __shfl_*_sync and others). So atomic functions need no atomicity. Blocks run one after another, each
+ * to its end.
  *
- * FO_SIMT_FILE is the name of the .cu file. The only variables of such a file are shared ones: its .bss, which the build renames to
- * fo_shared_<file> (a section attribute does not reach into templates), is filled with 0xff before each block, as dynamic shared
- * memory is. */
+ * FO_SIMT_FILE is the name of the .cu file. The only variables of such a file are shared ones: its .bss, which the
+ * build renames to fo_shared_<file> (a section attribute does not reach into templates), is filled with 0xff before
+ * each block, as dynamic shared memory is. */
 #ifndef FO_TESTS_CUDA_SIMT_H
 #define FO_TESTS_CUDA_SIMT_H
 
@@ -28,12 +30,12 @@
 /* The linker's names for the section; none where the file has no shared variables. */
 extern "C" __attribute__((weak)) unsigned char FO_SIMT_BEGIN[], FO_SIMT_END[];
 
-#define FO_KERNEL(name, type, threads)                                                                                 \
-	static void fo_simt_body_##name(const type &p);                                                                \
-	static void fo_simt_call_##name(const void *args) { fo_simt_body_##name(*(const type *)args); }                \
-	extern "C" const struct fo_simt_kernel fo_simt_kernel_##name;                                                  \
-	const struct fo_simt_kernel fo_simt_kernel_##name = { #name, fo_simt_call_##name, sizeof(type), threads,       \
-							      FO_SIMT_BEGIN, FO_SIMT_END };                            \
+#define FO_KERNEL(name, type, threads)                                                                     \
+	static void fo_simt_body_##name(const type &p);                                                    \
+	static void fo_simt_call_##name(const void *args) { fo_simt_body_##name(*(const type *)args); }    \
+	extern "C" const struct fo_simt_kernel fo_simt_kernel_##name;                                      \
+	const struct fo_simt_kernel fo_simt_kernel_##name = { #name,   fo_simt_call_##name, sizeof(type),  \
+							      threads, FO_SIMT_BEGIN,       FO_SIMT_END }; \
 	static void fo_simt_body_##name(const type &p)
 #define FO_KERNEL_BLOCKS(name, type, threads, blocks) FO_KERNEL(name, type, threads)
 #define FO_DEVICE [[maybe_unused]] static inline
@@ -79,7 +81,8 @@ static inline void fo_simt_sync(const char *file, int line, unsigned mask = 0xff
 {
 	fo_simt_meet(FO_SIMT_SYNC, mask, 0, 0, 0, file, line);
 }
-template <typename T> static inline T fo_simt_shuffle(int kind, const char *file, int line, unsigned mask, T x, int by, int width = 32)
+template <typename T>
+static inline T fo_simt_shuffle(int kind, const char *file, int line, unsigned mask, T x, int by, int width = 32)
 {
 	static_assert(sizeof(T) <= 8, "a shuffle moves up to 8 bytes");
 	uint64_t v = 0;
@@ -97,25 +100,25 @@ static inline void __threadfence_block(void) {}
 
 /* ---- integer atomic functions: nothing interrupts a coroutine ---- */
 
-#define FO_SIMT_ATOMIC(name, T, expression)                                                                            \
-	static inline T name(T *p, T x)                                                                                \
-	{                                                                                                              \
-		T old = *p;                                                                                            \
-		*p = (expression);                                                                                     \
-		return old;                                                                                            \
+#define FO_SIMT_ATOMIC(name, T, expression) \
+	static inline T name(T *p, T x)     \
+	{                                   \
+		T old = *p;                 \
+		*p = (expression);          \
+		return old;                 \
 	}
-#define FO_SIMT_ATOMICS(T)                                                                                             \
-	FO_SIMT_ATOMIC(atomicAdd, T, old + x)                                                                          \
-	FO_SIMT_ATOMIC(atomicMax, T, old > x ? old : x)                                                                \
-	FO_SIMT_ATOMIC(atomicMin, T, old < x ? old : x)                                                                \
-	FO_SIMT_ATOMIC(atomicExch, T, x)                                                                               \
-	FO_SIMT_ATOMIC(atomicOr, T, old | x)                                                                           \
-	FO_SIMT_ATOMIC(atomicAnd, T, old &x)                                                                           \
-	static inline T atomicCAS(T *p, T expected, T x)                                                               \
-	{                                                                                                              \
-		T old = *p;                                                                                            \
-		*p = old == expected ? x : old;                                                                        \
-		return old;                                                                                            \
+#define FO_SIMT_ATOMICS(T)                               \
+	FO_SIMT_ATOMIC(atomicAdd, T, old + x)            \
+	FO_SIMT_ATOMIC(atomicMax, T, old > x ? old : x)  \
+	FO_SIMT_ATOMIC(atomicMin, T, old < x ? old : x)  \
+	FO_SIMT_ATOMIC(atomicExch, T, x)                 \
+	FO_SIMT_ATOMIC(atomicOr, T, old | x)             \
+	FO_SIMT_ATOMIC(atomicAnd, T, old &x)             \
+	static inline T atomicCAS(T *p, T expected, T x) \
+	{                                                \
+		T old = *p;                              \
+		*p = old == expected ? x : old;          \
+		return old;                              \
 	}
 FO_SIMT_ATOMICS(int)
 FO_SIMT_ATOMICS(unsigned)
@@ -126,12 +129,12 @@ FO_SIMT_ATOMIC(atomicDec, unsigned, old == 0 || old > x ? x : old - 1)
 
 /* ---- numbers ---- */
 
-#define FO_SIMT_BITS(name, from, to)                                                                                   \
-	static inline to name(from x)                                                                                  \
-	{                                                                                                              \
-		to y;                                                                                                  \
-		memcpy(&y, &x, sizeof y);                                                                              \
-		return y;                                                                                              \
+#define FO_SIMT_BITS(name, from, to)      \
+	static inline to name(from x)     \
+	{                                 \
+		to y;                     \
+		memcpy(&y, &x, sizeof y); \
+		return y;                 \
 	}
 FO_SIMT_BITS(__float_as_uint, float, unsigned)
 FO_SIMT_BITS(__uint_as_float, unsigned, float)
@@ -181,10 +184,16 @@ static inline unsigned long long __umul64hi(unsigned long long a, unsigned long 
 {
 	return (unsigned long long)((unsigned __int128)a * b >> 64);
 }
-static inline unsigned __funnelshift_l(unsigned lo, unsigned hi, unsigned n) { return (unsigned)(((uint64_t)hi << 32 | lo) << (n & 31) >> 32); }
-static inline unsigned __funnelshift_r(unsigned lo, unsigned hi, unsigned n) { return (unsigned)(((uint64_t)hi << 32 | lo) >> (n & 31)); }
-#define FO_SIMT_MINMAX(T)                                                                                              \
-	static inline T min(T a, T b) { return a < b ? a : b; }                                                        \
+static inline unsigned __funnelshift_l(unsigned lo, unsigned hi, unsigned n)
+{
+	return (unsigned)(((uint64_t)hi << 32 | lo) << (n & 31) >> 32);
+}
+static inline unsigned __funnelshift_r(unsigned lo, unsigned hi, unsigned n)
+{
+	return (unsigned)(((uint64_t)hi << 32 | lo) >> (n & 31));
+}
+#define FO_SIMT_MINMAX(T)                                       \
+	static inline T min(T a, T b) { return a < b ? a : b; } \
 	static inline T max(T a, T b) { return a > b ? a : b; }
 FO_SIMT_MINMAX(int)
 FO_SIMT_MINMAX(unsigned)
@@ -204,12 +213,24 @@ template <typename T> static inline T __ldcs(const T *p) { return *p; }
 template <typename T> static inline T __ldcg(const T *p) { return *p; }
 template <typename T> static inline void __stcs(T *p, T x) { *p = x; }
 template <typename T> static inline void __stcg(T *p, T x) { *p = x; }
-struct alignas(8) float2 { float x, y; };
-struct alignas(16) float4 { float x, y, z, w; };
-struct alignas(8) uint2 { unsigned x, y; };
-struct alignas(16) uint4 { unsigned x, y, z, w; };
-struct alignas(8) int2 { int x, y; };
-struct alignas(16) int4 { int x, y, z, w; };
+struct alignas(8) float2 {
+	float x, y;
+};
+struct alignas(16) float4 {
+	float x, y, z, w;
+};
+struct alignas(8) uint2 {
+	unsigned x, y;
+};
+struct alignas(16) uint4 {
+	unsigned x, y, z, w;
+};
+struct alignas(8) int2 {
+	int x, y;
+};
+struct alignas(16) int4 {
+	int x, y, z, w;
+};
 static inline float2 make_float2(float x, float y) { return { x, y }; }
 static inline float4 make_float4(float x, float y, float z, float w) { return { x, y, z, w }; }
 static inline uint2 make_uint2(unsigned x, unsigned y) { return { x, y }; }

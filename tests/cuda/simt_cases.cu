@@ -1,4 +1,5 @@
-/* Kernels that keep and that break the rules of a multiprocessor: what the software one (simt.c) is itself tested with. */
+/* Kernels that keep and that break the rules of a multiprocessor: what the software one (simt.c) is itself tested with.
+ */
 #include "cuda/simt_cases.h"
 #include "kernel/cuda/device.cuh"
 

@@ -20,12 +20,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FO_SOFT_COUNTERS(X)                                                                                            \
-	X(launches)      /* of kernels of ours, also as nodes of graphs */                                             \
-	X(library_calls) /* products and what else other software libraries put into streams */                       \
-	X(copies_in) X(copies_out) X(copies) X(fills) X(records) X(waits)                                              \
-	X(captures) X(graph_launches) X(graph_nodes) /* nodes that ran */                                              \
-	X(synchronisations) X(allocations) X(frees) X(live_bytes) X(peak_bytes) X(host_bytes)
+#define FO_SOFT_COUNTERS(X)                                                                     \
+	X(launches)      /* of kernels of ours, also as nodes of graphs */                      \
+	X(library_calls) /* products and what else other software libraries put into streams */ \
+	X(copies_in)                                                                            \
+	X(copies_out)                                                                           \
+	X(copies)                                                                               \
+	X(fills)                                                                                \
+	X(records)                                                                              \
+	X(waits)                                                                                \
+	X(captures)                                                                             \
+	X(graph_launches)                                                                       \
+	X(graph_nodes) /* nodes that ran */                                                     \
+	X(synchronisations)                                                                     \
+	X(allocations)                                                                          \
+	X(frees)                                                                                \
+	X(live_bytes)                                                                           \
+	X(peak_bytes)                                                                           \
+	X(host_bytes)
 struct fo_soft_counters {
 #define FO_SOFT_COUNTER(name) int64_t name;
 	FO_SOFT_COUNTERS(FO_SOFT_COUNTER)

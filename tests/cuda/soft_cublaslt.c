@@ -1,8 +1,9 @@
 /* libcublasLt of the tests: products on the software device, by the rules of the real one on Hopper.
  *
- * D (m,n) = alpha op(A) op(B) + beta C, column-major. Factors in fp32, bf16 or fp8, sums in fp32. fp8 wants A transposed and B not, 16-byte
- * steps everywhere, at most one factor in e5m2; scales of whole factors or of each row of op(A) and column of op(B). What the real one
- * would refuse or would do wrong is refused. Three algorithms, of which one needs a workspace; they add in different orders. */
+ * D (m,n) = alpha op(A) op(B) + beta C, column-major. Factors in fp32, bf16 or fp8, sums in fp32. fp8 wants A
+ * transposed and B not, 16-byte steps everywhere, at most one factor in e5m2; scales of whole factors or of each row of
+ * op(A) and column of op(B). What the real one would refuse or would do wrong is refused. Three algorithms, of which
+ * one needs a workspace; they add in different orders. */
 #define _GNU_SOURCE
 #include "cuda/soft.h"
 #include "kernel/kernel.h"
@@ -46,8 +47,10 @@ struct algorithm {
 	uint64_t magic;
 	int32_t id, split, reduction;
 };
-_Static_assert(sizeof(struct desc) <= sizeof(cublasLtMatmulDescOpaque_t) && sizeof(struct layout) <= sizeof(cublasLtMatrixLayoutOpaque_t) &&
-		       sizeof(struct preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t) && sizeof(struct algorithm) <= sizeof(cublasLtMatmulAlgo_t),
+_Static_assert(sizeof(struct desc) <= sizeof(cublasLtMatmulDescOpaque_t) &&
+		       sizeof(struct layout) <= sizeof(cublasLtMatrixLayoutOpaque_t) &&
+		       sizeof(struct preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t) &&
+		       sizeof(struct algorithm) <= sizeof(cublasLtMatmulAlgo_t),
 	       "they fit into what callers hold");
 static struct desc *desc_of(cublasLtMatmulDesc_t d) { return (struct desc *)(void *)d; }
 static struct layout *layout_of(cublasLtMatrixLayout_t l) { return (struct layout *)(void *)l; }
@@ -81,13 +84,19 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t h)
 }
 size_t cublasLtGetVersion(void) { return CUBLAS_VERSION; }
 size_t cublasLtGetCudartVersion(void) { return CUBLAS_VERSION / 10000 * 1000; }
-const char *cublasLtGetStatusName(cublasStatus_t st) { return st == CUBLAS_STATUS_SUCCESS ? "CUBLAS_STATUS_SUCCESS" : "CUBLAS_STATUS_OTHER"; }
+const char *cublasLtGetStatusName(cublasStatus_t st)
+{
+	return st == CUBLAS_STATUS_SUCCESS ? "CUBLAS_STATUS_SUCCESS" : "CUBLAS_STATUS_OTHER";
+}
 const char *cublasLtGetStatusString(cublasStatus_t st)
 {
-	return st == CUBLAS_STATUS_SUCCESS ? "success" : st == CUBLAS_STATUS_NOT_SUPPORTED ? "not supported" : "failure";
+	return st == CUBLAS_STATUS_SUCCESS         ? "success"
+	       : st == CUBLAS_STATUS_NOT_SUPPORTED ? "not supported"
+						   : "failure";
 }
 
-cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t d, size_t size, cublasComputeType_t compute, cudaDataType_t scale)
+cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t d, size_t size, cublasComputeType_t compute,
+					       cudaDataType_t scale)
 {
 	memset(d, 0, size);
 	*desc_of(d) = (struct desc){ .compute = compute, .scale_type = scale, .epilogue = CUBLASLT_EPILOGUE_DEFAULT };
@@ -131,7 +140,8 @@ static struct field desc_field(struct desc *d, cublasLtMatmulDescAttributes_t a)
 static cublasStatus_t set(struct field f, const void *from, size_t bytes)
 {
 	if (!f.at || bytes != f.bytes)
-		return refuse(CUBLAS_STATUS_INVALID_VALUE, "an attribute that is not known here, or of %zu bytes instead of %zu", bytes, f.bytes);
+		return refuse(CUBLAS_STATUS_INVALID_VALUE,
+			      "an attribute that is not known here, or of %zu bytes instead of %zu", bytes, f.bytes);
 	memcpy(f.at, from, bytes);
 	return CUBLAS_STATUS_SUCCESS;
 }
@@ -145,25 +155,30 @@ static cublasStatus_t get(struct field f, void *to, size_t bytes, size_t *writte
 		memcpy(to, f.at, bytes);
 	return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t a, const void *from, size_t bytes)
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t a,
+					      const void *from, size_t bytes)
 {
 	return set(desc_field(desc_of(d), a), from, bytes);
 }
-cublasStatus_t cublasLtMatmulDescGetAttribute(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t a, void *to, size_t bytes, size_t *written)
+cublasStatus_t cublasLtMatmulDescGetAttribute(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t a, void *to,
+					      size_t bytes, size_t *written)
 {
 	return get(desc_field(desc_of(d), a), to, bytes, written);
 }
 
-cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t l, size_t size, cudaDataType type, uint64_t rows, uint64_t cols, int64_t ld)
+cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t l, size_t size, cudaDataType type,
+						 uint64_t rows, uint64_t cols, int64_t ld)
 {
 	memset(l, 0, size);
 	*layout_of(l) = (struct layout){ .type = type, .rows = rows, .cols = cols, .ld = ld, .batch = 1 };
 	return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *l, cudaDataType type, uint64_t rows, uint64_t cols, int64_t ld)
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *l, cudaDataType type, uint64_t rows, uint64_t cols,
+					  int64_t ld)
 {
 	*l = malloc(sizeof **l);
-	return *l ? cublasLtMatrixLayoutInit_internal(*l, sizeof **l, type, rows, cols, ld) : CUBLAS_STATUS_ALLOC_FAILED;
+	return *l ? cublasLtMatrixLayoutInit_internal(*l, sizeof **l, type, rows, cols, ld)
+		  : CUBLAS_STATUS_ALLOC_FAILED;
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l)
 {
@@ -182,11 +197,13 @@ static struct field layout_field(struct layout *l, cublasLtMatrixLayoutAttribute
 	default: return (struct field){ NULL, 0 };
 	}
 }
-cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l, cublasLtMatrixLayoutAttribute_t a, const void *from, size_t bytes)
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l, cublasLtMatrixLayoutAttribute_t a,
+						const void *from, size_t bytes)
 {
 	return set(layout_field(layout_of(l), a), from, bytes);
 }
-cublasStatus_t cublasLtMatrixLayoutGetAttribute(cublasLtMatrixLayout_t l, cublasLtMatrixLayoutAttribute_t a, void *to, size_t bytes, size_t *written)
+cublasStatus_t cublasLtMatrixLayoutGetAttribute(cublasLtMatrixLayout_t l, cublasLtMatrixLayoutAttribute_t a, void *to,
+						size_t bytes, size_t *written)
 {
 	return get(layout_field(layout_of(l), a), to, bytes, written);
 }
@@ -195,7 +212,8 @@ static struct preference *preference_of(cublasLtMatmulPreference_t p) { return (
 cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t p, size_t size)
 {
 	memset(p, 0, size);
-	*preference_of(p) = (struct preference){ .reduction = CUBLASLT_REDUCTION_SCHEME_MASK, .align = { 256, 256, 256, 256 } };
+	*preference_of(p) = (struct preference){ .reduction = CUBLASLT_REDUCTION_SCHEME_MASK,
+						 .align = { 256, 256, 256, 256 } };
 	return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *p)
@@ -223,7 +241,9 @@ static struct field preference_field(struct preference *p, cublasLtMatmulPrefere
 	default: return (struct field){ NULL, 0 };
 	}
 }
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttributes_t a, const void *from, size_t bytes)
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p,
+						    cublasLtMatmulPreferenceAttributes_t a, const void *from,
+						    size_t bytes)
 {
 	return set(preference_field(preference_of(p), a), from, bytes);
 }
@@ -254,58 +274,83 @@ static bool is_fp8(cudaDataType t) { return type_bytes(t) == 1; }
 static cublasStatus_t check_types(const struct desc *d, const struct product *p)
 {
 	bool fp8 = is_fp8(p->type_a), out = p->type_d == CUDA_R_32F || p->type_d == CUDA_R_16BF;
-	if (d->compute != CUBLAS_COMPUTE_32F && !(d->compute == CUBLAS_COMPUTE_32F_FAST_TF32 && p->type_a == CUDA_R_32F))
+	if (d->compute != CUBLAS_COMPUTE_32F &&
+	    !(d->compute == CUBLAS_COMPUTE_32F_FAST_TF32 && p->type_a == CUDA_R_32F))
 		return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "sums of type %d", (int)d->compute);
 	if (d->scale_type != CUDA_R_32F || d->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
 		return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "alpha and beta that are not fp32, or an epilogue");
-	if (!type_bytes(p->type_a) || !out || p->type_c != p->type_d || (p->type_a == CUDA_R_32F && p->type_d != CUDA_R_32F) ||
+	if (!type_bytes(p->type_a) || !out || p->type_c != p->type_d ||
+	    (p->type_a == CUDA_R_32F && p->type_d != CUDA_R_32F) ||
 	    (p->type_a != p->type_b && !(fp8 && is_fp8(p->type_b))))
-		return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "types %d x %d, %d to %d", (int)p->type_a, (int)p->type_b, (int)p->type_c, (int)p->type_d);
+		return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "types %d x %d, %d to %d", (int)p->type_a, (int)p->type_b,
+			      (int)p->type_c, (int)p->type_d);
 	if (!fp8)
-		return p->scale_a || p->scale_b ? refuse(CUBLAS_STATUS_NOT_SUPPORTED, "scales of factors that are not fp8") : CUBLAS_STATUS_SUCCESS;
+		return p->scale_a || p->scale_b
+			       ? refuse(CUBLAS_STATUS_NOT_SUPPORTED, "scales of factors that are not fp8")
+			       : CUBLAS_STATUS_SUCCESS;
 	if (p->type_a == CUDA_R_8F_E5M2 && p->type_b == CUDA_R_8F_E5M2)
 		return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "both factors in e5m2");
 	if (!p->ta || p->tb)
 		return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "fp8 where A is not transposed or B is");
 	if (p->m % FP8_STEP || p->n % FP8_STEP || p->k % FP8_STEP || p->lda % FP8_STEP || p->ldb % FP8_STEP ||
 	    (size_t)p->ldd * type_bytes(p->type_d) % 16 || (size_t)p->ldc * type_bytes(p->type_c) % 16)
-		return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "fp8 of %lld x %lld x %lld, ld %lld, %lld, %lld", (long long)p->m, (long long)p->n, (long long)p->k,
-			      (long long)p->lda, (long long)p->ldb, (long long)p->ldd);
-	if (d->mode[0] != d->mode[1] ||
-	    (d->mode[0] != CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F && d->mode[0] != CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F))
+		return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "fp8 of %lld x %lld x %lld, ld %lld, %lld, %lld",
+			      (long long)p->m, (long long)p->n, (long long)p->k, (long long)p->lda, (long long)p->ldb,
+			      (long long)p->ldd);
+	if (d->mode[0] != d->mode[1] || (d->mode[0] != CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F &&
+					 d->mode[0] != CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F))
 		return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "scale modes %d and %d", d->mode[0], d->mode[1]);
 	if (p->outer && (!p->scale_a || !p->scale_b))
 		return refuse(CUBLAS_STATUS_INVALID_VALUE, "scales of lines that are not given");
 	return CUBLAS_STATUS_SUCCESS;
 }
 
-static cublasStatus_t describe(const struct desc *d, const struct layout *a, const struct layout *b, const struct layout *c, const struct layout *o,
-			       struct product *p)
+static cublasStatus_t describe(const struct desc *d, const struct layout *a, const struct layout *b,
+			       const struct layout *c, const struct layout *o, struct product *p)
 {
-	*p = (struct product){ .type_a = a->type, .type_b = b->type, .type_c = c->type, .type_d = o->type, .ta = d->transpose[0] != CUBLAS_OP_N,
-			       .tb = d->transpose[1] != CUBLAS_OP_N, .m = (int64_t)o->rows, .n = (int64_t)o->cols, .lda = a->ld, .ldb = b->ld,
-			       .ldc = c->ld, .ldd = o->ld, .scale_a = d->scale[0], .scale_b = d->scale[1],
+	*p = (struct product){ .type_a = a->type,
+			       .type_b = b->type,
+			       .type_c = c->type,
+			       .type_d = o->type,
+			       .ta = d->transpose[0] != CUBLAS_OP_N,
+			       .tb = d->transpose[1] != CUBLAS_OP_N,
+			       .m = (int64_t)o->rows,
+			       .n = (int64_t)o->cols,
+			       .lda = a->ld,
+			       .ldb = b->ld,
+			       .ldc = c->ld,
+			       .ldd = o->ld,
+			       .scale_a = d->scale[0],
+			       .scale_b = d->scale[1],
 			       .outer = d->mode[0] == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F };
 	p->k = (int64_t)(p->ta ? a->rows : a->cols);
 	const struct layout *all[] = { a, b, c, o };
 	for (int i = 0; i < 4; i++)
-		if (all[i]->order != CUBLASLT_ORDER_COL || all[i]->batch != 1 || !all[i]->rows || !all[i]->cols || all[i]->ld < (int64_t)all[i]->rows)
-			return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "a layout in rows, of a batch, empty, or with ld %lld of %llu rows", (long long)all[i]->ld,
-				      (unsigned long long)all[i]->rows);
+		if (all[i]->order != CUBLASLT_ORDER_COL || all[i]->batch != 1 || !all[i]->rows || !all[i]->cols ||
+		    all[i]->ld < (int64_t)all[i]->rows)
+			return refuse(CUBLAS_STATUS_NOT_SUPPORTED,
+				      "a layout in rows, of a batch, empty, or with ld %lld of %llu rows",
+				      (long long)all[i]->ld, (unsigned long long)all[i]->rows);
 	if ((int64_t)(p->ta ? a->cols : a->rows) != p->m || (int64_t)(p->tb ? b->cols : b->rows) != p->k ||
 	    (int64_t)(p->tb ? b->rows : b->cols) != p->n || c->rows != o->rows || c->cols != o->cols)
-		return refuse(CUBLAS_STATUS_INVALID_VALUE, "shapes that do not fit each other: m %lld n %lld k %lld", (long long)p->m, (long long)p->n, (long long)p->k);
+		return refuse(CUBLAS_STATUS_INVALID_VALUE, "shapes that do not fit each other: m %lld n %lld k %lld",
+			      (long long)p->m, (long long)p->n, (long long)p->k);
 	return check_types(d, p);
 }
 
-static size_t workspace_of(int algorithm, const struct product *p) { return algorithm == SPLIT ? (size_t)(2 * p->m * p->n) * sizeof(float) : 0; }
+static size_t workspace_of(int algorithm, const struct product *p)
+{
+	return algorithm == SPLIT ? (size_t)(2 * p->m * p->n) * sizeof(float) : 0;
+}
 
 static void set_algorithm(cublasLtMatmulAlgo_t *to, int id)
 {
 	memset(to, 0, sizeof *to);
 	struct algorithm *own = (struct algorithm *)(void *)to;
-	*own = (struct algorithm){ .magic = MAGIC, .id = id, .split = id == SPLIT ? 2 : 1,
-								      .reduction = id == SPLIT ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : 0 };
+	*own = (struct algorithm){ .magic = MAGIC,
+				   .id = id,
+				   .split = id == SPLIT ? 2 : 1,
+				   .reduction = id == SPLIT ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : 0 };
 }
 static int algorithm_of(const cublasLtMatmulAlgo_t *from)
 {
@@ -313,9 +358,10 @@ static int algorithm_of(const cublasLtMatmulAlgo_t *from)
 	return a->magic == MAGIC && a->id >= 0 && a->id < ALGORITHMS ? a->id : -1;
 }
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
-					       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t o, cublasLtMatmulPreference_t pref, int most,
-					       cublasLtMatmulHeuristicResult_t out[], int *found)
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
+					      cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
+					      cublasLtMatrixLayout_t o, cublasLtMatmulPreference_t pref, int most,
+					      cublasLtMatmulHeuristicResult_t out[], int *found)
 {
 	struct product p;
 	const struct preference *want = preference_of(pref);
@@ -328,17 +374,20 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmul
 		if (is_fp8(p.type_a) && want->align[i] < 16)
 			return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "fp8 aligned to %u bytes", want->align[i]);
 	for (int id = 0; id < ALGORITHMS && *found < most; id++) {
-		if (workspace_of(id, &p) > want->workspace || (id == SPLIT && (p.k < 2 || !(want->reduction & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE))))
+		if (workspace_of(id, &p) > want->workspace ||
+		    (id == SPLIT && (p.k < 2 || !(want->reduction & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE))))
 			continue;
 		cublasLtMatmulHeuristicResult_t *r = &out[(*found)++];
-		*r = (cublasLtMatmulHeuristicResult_t){ .workspaceSize = workspace_of(id, &p), .state = CUBLAS_STATUS_SUCCESS, .wavesCount = 1 };
+		*r = (cublasLtMatmulHeuristicResult_t){ .workspaceSize = workspace_of(id, &p),
+							.state = CUBLAS_STATUS_SUCCESS,
+							.wavesCount = 1 };
 		set_algorithm(&r->algo, id);
 	}
 	return *found ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
-cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t h, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
-				       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t o, const cublasLtMatmulAlgo_t *algo,
-				       cublasLtMatmulHeuristicResult_t *out)
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t h, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
+				       cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t o,
+				       const cublasLtMatmulAlgo_t *algo, cublasLtMatmulHeuristicResult_t *out)
 {
 	struct product p;
 	cublasStatus_t st = describe(desc_of(d), layout_of(a), layout_of(b), layout_of(c), layout_of(o), &p);
@@ -348,10 +397,13 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t h, cublasLtMatmulDesc_t 
 		return st;
 	if (id < 0 || (id == SPLIT && p.k < 2))
 		return CUBLAS_STATUS_NOT_SUPPORTED;
-	*out = (cublasLtMatmulHeuristicResult_t){ .algo = *algo, .workspaceSize = workspace_of(id, &p), .state = CUBLAS_STATUS_SUCCESS, .wavesCount = 1 };
+	*out = (cublasLtMatmulHeuristicResult_t){
+		.algo = *algo, .workspaceSize = workspace_of(id, &p), .state = CUBLAS_STATUS_SUCCESS, .wavesCount = 1
+	};
 	return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t a, void *to, size_t bytes,
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo,
+						    cublasLtMatmulAlgoConfigAttributes_t a, void *to, size_t bytes,
 						    size_t *written)
 {
 	struct algorithm *own = (struct algorithm *)(void *)(uintptr_t)algo;
@@ -359,7 +411,8 @@ cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *
 	switch (a) {
 	case CUBLASLT_ALGO_CONFIG_ID: return get((struct field){ &own->id, 4 }, to, bytes, written);
 	case CUBLASLT_ALGO_CONFIG_SPLITK_NUM: return get((struct field){ &own->split, 4 }, to, bytes, written);
-	case CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME: return get((struct field){ &own->reduction, 4 }, to, bytes, written);
+	case CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME:
+		return get((struct field){ &own->reduction, 4 }, to, bytes, written);
 	default: return get((struct field){ &zero, 4 }, to, bytes, written);
 	}
 }
@@ -386,7 +439,8 @@ static float number(const void *at, cudaDataType type, int64_t i)
 }
 
 /* lines x k, each line padded with zeros to whole lanes; element (i, l) lies at i step_i + l step_l. */
-static float *unpack(const void *from, cudaDataType type, int64_t lines, int64_t k, int64_t step_i, int64_t step_l, int64_t padded)
+static float *unpack(const void *from, cudaDataType type, int64_t lines, int64_t k, int64_t step_i, int64_t step_l,
+		     int64_t padded)
 {
 	float *to = aligned_alloc(64, ((size_t)(lines * padded) * sizeof *to + 63) / 64 * 64);
 	if (!to)
@@ -406,7 +460,8 @@ FAST static void dots(const float *a, int64_t stride, const float *b, int64_t k,
 	lanes s[ROWS] = { 0 };
 	for (int64_t l = 0; l < k; l += LANES)
 		for (int r = 0; r < ROWS; r++)
-			s[r] += *(const lanes *)(const void *)(a + r * stride + l) * *(const lanes *)(const void *)(b + l);
+			s[r] += *(const lanes *)(const void *)(a + r * stride + l) *
+				*(const lanes *)(const void *)(b + l);
 	for (int r = 0; r < ROWS; r++)
 		out[r] = ((s[r][0] + s[r][4]) + (s[r][2] + s[r][6])) + ((s[r][1] + s[r][5]) + (s[r][3] + s[r][7]));
 }
@@ -453,9 +508,11 @@ static void product(void *args)
 {
 	const struct product *p = args;
 	take_time(p->algorithm);
-	const float alpha = p->alpha_at ? *(const float *)p->alpha_at : p->alpha, beta = p->beta_at ? *(const float *)p->beta_at : p->beta;
+	const float alpha = p->alpha_at ? *(const float *)p->alpha_at : p->alpha,
+		    beta = p->beta_at ? *(const float *)p->beta_at : p->beta;
 	/* Halves of the depth begin at whole lanes. */
-	const int64_t half = (p->k + 2 * LANES - 1) / (2 * LANES) * LANES, padded = 2 * half, lines = (p->m + ROWS - 1) / ROWS * ROWS;
+	const int64_t half = (p->k + 2 * LANES - 1) / (2 * LANES) * LANES, padded = 2 * half,
+		      lines = (p->m + ROWS - 1) / ROWS * ROWS;
 	float *a = unpack(p->a, p->type_a, p->m, p->k, p->ta ? p->lda : 1, p->ta ? 1 : p->lda, padded);
 	float *b = unpack(p->b, p->type_b, p->n, p->k, p->tb ? 1 : p->ldb, p->tb ? p->ldb : 1, padded);
 	float *part = p->workspace;
@@ -472,7 +529,8 @@ static void product(void *args)
 			float sum[ROWS] = { 0 }, one[ROWS];
 			int64_t step = p->algorithm == CHUNKS ? CHUNK : p->algorithm == SPLIT ? half : padded;
 			for (int64_t l = 0; l < padded; l += step) {
-				dots(a + i * padded + l, padded, b + j * padded + l, l + step < padded ? step : padded - l, one);
+				dots(a + i * padded + l, padded, b + j * padded + l,
+				     l + step < padded ? step : padded - l, one);
 				for (int r = 0; r < ROWS && i + r < p->m; r++) {
 					if (part)
 						part[(l / half * p->n + j) * p->m + i + r] = one[r];
@@ -480,18 +538,28 @@ static void product(void *args)
 				}
 			}
 			for (int r = 0; r < ROWS && i + r < p->m; r++)
-				finish(p, i + r, j, part ? part[j * p->m + i + r] + part[(p->n + j) * p->m + i + r] : sum[r], alpha, beta);
+				finish(p, i + r, j,
+				       part ? part[j * p->m + i + r] + part[(p->n + j) * p->m + i + r] : sum[r], alpha,
+				       beta);
 		}
 	free(a);
 	free(b);
 }
 
 static bool aligned(const void *p, size_t to) { return (uintptr_t)p % to == 0; }
-static size_t extent(const struct layout *l) { return ((size_t)l->ld * (size_t)(l->cols - 1) + (size_t)l->rows) * type_bytes(l->type); }
-
-static cublasStatus_t check_memory(const struct product *p, const struct layout *a, const struct layout *b, const struct layout *c, const struct layout *o)
+static size_t extent(const struct layout *l)
 {
-	const struct { const void *at; const struct layout *l; const char *name; } all[] = { { p->a, a, "A" }, { p->b, b, "B" }, { p->c, c, "C" }, { p->d, o, "D" } };
+	return ((size_t)l->ld * (size_t)(l->cols - 1) + (size_t)l->rows) * type_bytes(l->type);
+}
+
+static cublasStatus_t check_memory(const struct product *p, const struct layout *a, const struct layout *b,
+				   const struct layout *c, const struct layout *o)
+{
+	const struct {
+		const void *at;
+		const struct layout *l;
+		const char *name;
+	} all[] = { { p->a, a, "A" }, { p->b, b, "B" }, { p->c, c, "C" }, { p->d, o, "D" } };
 	for (int i = 0; i < 4; i++) {
 		if (i == 2 && p->beta == 0 && !p->beta_at)
 			continue; /* C is not read */
@@ -508,9 +576,11 @@ static cublasStatus_t check_memory(const struct product *p, const struct layout 
 	return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t desc, const void *alpha, const void *A, cublasLtMatrixLayout_t a, const void *B,
-			      cublasLtMatrixLayout_t b, const void *beta, const void *C, cublasLtMatrixLayout_t c, void *D, cublasLtMatrixLayout_t o,
-			      const cublasLtMatmulAlgo_t *algo, void *workspace, size_t workspace_bytes, cudaStream_t stream)
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t desc, const void *alpha, const void *A,
+			      cublasLtMatrixLayout_t a, const void *B, cublasLtMatrixLayout_t b, const void *beta,
+			      const void *C, cublasLtMatrixLayout_t c, void *D, cublasLtMatrixLayout_t o,
+			      const cublasLtMatmulAlgo_t *algo, void *workspace, size_t workspace_bytes,
+			      cudaStream_t stream)
 {
 	struct product p;
 	(void)h;
@@ -532,11 +602,15 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t desc, con
 	if (p.algorithm < 0 || (p.algorithm == SPLIT && p.k < 2))
 		return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "an algorithm that is not of this library");
 	size_t need = workspace_of(p.algorithm, &p);
-	if (need > workspace_bytes || (need && (!aligned(workspace, WORKSPACE_ALIGN) || !fo_software_holds(workspace, workspace_bytes))))
-		return refuse(CUBLAS_STATUS_INVALID_VALUE, "a workspace of %zu bytes, not aligned, or not in device memory: %zu are needed", workspace_bytes, need);
+	if (need > workspace_bytes ||
+	    (need && (!aligned(workspace, WORKSPACE_ALIGN) || !fo_software_holds(workspace, workspace_bytes))))
+		return refuse(CUBLAS_STATUS_INVALID_VALUE,
+			      "a workspace of %zu bytes, not aligned, or not in device memory: %zu are needed",
+			      workspace_bytes, need);
 	p.workspace = need ? workspace : NULL;
 	st = check_memory(&p, layout_of(a), layout_of(b), layout_of(c), layout_of(o));
 	if (st != CUBLAS_STATUS_SUCCESS)
 		return st;
-	return fo_software_enqueue(stream, product, &p, sizeof p, "product") ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
+	return fo_software_enqueue(stream, product, &p, sizeof p, "product") ? CUBLAS_STATUS_EXECUTION_FAILED
+									     : CUBLAS_STATUS_SUCCESS;
 }

@@ -1,21 +1,24 @@
 /* libcudnn of the tests: runs the graphs that a program describes, operation by operation, on the software device.
  *
- * Knows what attention is composed of: products, pointwise operations, reductions, exchanges of the last two dimensions, lengths and
- * ragged offsets. It does not recognise attention: whatever the operations say is computed, in double precision, rounded where the
- * description gives a tensor another type than fp32, so that a mask the wrong way round, or in the wrong place, gives wrong numbers.
+ * Knows what attention is composed of: products, pointwise operations, reductions, exchanges of the last two
+ * dimensions, lengths and ragged offsets. It does not recognise attention: whatever the operations say is computed, in
+ * double precision, rounded where the description gives a tensor another type than fp32, so that a mask the wrong way
+ * round, or in the wrong place, gives wrong numbers.
  *
- * Behind a document's length. The real engines compute whole tiles, and what they find behind the length is nowhere documented. Here:
+ * Behind a document's length. The real engines compute whole tiles, and what they find behind the length is nowhere
+ * documented. Here:
  *   - a document has rows up to the next multiple of TILE, and all operations are done on all of them;
  *   - matrices in bf16 are zero there, as loads by tiles with bounds give it;
  *   - fp32 numbers per row that the caller supplies (the log-sum-exp) are NaN there;
  *   - what the graph itself computed is what it computed; nothing is stored there.
  * The second is an assumption that is kind, the third one that is not; only a device shows what is so.
  *
- * FLATOUT_SOFT_CUDNN=adds: a product into fp32 memory that no operation reads again is added to what lies there, which is not a number.
- * Whether the real one sets such a tensor to zero first is not documented. =adds-later: from a plan's second run on.
+ * FLATOUT_SOFT_CUDNN=adds: a product into fp32 memory that no operation reads again is added to what lies there, which
+ * is not a number. Whether the real one sets such a tensor to zero first is not documented. =adds-later: from a plan's
+ * second run on.
  *
- * A product into fp32 memory (dQ before it is rounded) is a sum of blocks of TILE keys in fp32 in an order that is drawn anew in every run:
- * the real one adds them as its blocks end, and nobody may count on the same bits twice. */
+ * A product into fp32 memory (dQ before it is rounded) is a sum of blocks of TILE keys in fp32 in an order that is
+ * drawn anew in every run: the real one adds them as its blocks end, and nobody may count on the same bits twice. */
 #include "base/rng.h"
 #include "cuda/soft.h"
 #include "kernel/kernel.h"
@@ -33,8 +36,9 @@ enum {
 	ATTRIBUTES = 24,
 	TENSORS = 160,
 	OPS = 64,
-	WORKSPACE = 4096,    /* bytes that a plan asks for: filled with 0xff, never used */
-	WHOLE = 128,         /* without lengths, documents are of a multiple: Hopper's backward gives NaN where S % 128 = 64 (pytorch 196678) */
+	WORKSPACE = 4096, /* bytes that a plan asks for: filled with 0xff, never used */
+	WHOLE = 128, /* without lengths, documents are of a multiple: Hopper's backward gives NaN where S % 128 = 64
+			(pytorch 196678) */
 	ALIGNMENT = 16,
 };
 
@@ -64,8 +68,8 @@ struct tensor {
 	int64_t dim[4], stride[4];
 	cudnnDataType_t type;
 	bool is_virtual, by_value, made; /* made: by an operation */
-	bool seq[4];         /* dimensions 2 and 3: of a document's length */
-	int last;            /* operation that uses it last */
+	bool seq[4];                     /* dimensions 2 and 3: of a document's length */
+	int last;                        /* operation that uses it last */
 };
 enum op_kind { POINTWISE, REDUCTION, PRODUCT, RESHAPE };
 struct op {
@@ -141,13 +145,19 @@ static struct program *keep(struct program *p)
 
 /* ---- tensors and operations of a graph ---- */
 
-static int64_t uid_of(const struct descriptor *d) { return *(const int64_t *)find(d, CUDNN_ATTR_TENSOR_UNIQUE_ID)->values; }
+static int64_t uid_of(const struct descriptor *d)
+{
+	return *(const int64_t *)find(d, CUDNN_ATTR_TENSOR_UNIQUE_ID)->values;
+}
 
 static cudnnStatus_t check_tensor(const struct descriptor *d)
 {
-	const struct attribute *dim = find(d, CUDNN_ATTR_TENSOR_DIMENSIONS), *stride = find(d, CUDNN_ATTR_TENSOR_STRIDES);
-	if (!dim || !stride || dim->n != 4 || stride->n != 4 || !find(d, CUDNN_ATTR_TENSOR_UNIQUE_ID) || !find(d, CUDNN_ATTR_TENSOR_DATA_TYPE))
-		return refuse(CUDNN_STATUS_BAD_PARAM, "a tensor without type, identifier, or four dimensions and strides");
+	const struct attribute *dim = find(d, CUDNN_ATTR_TENSOR_DIMENSIONS),
+			       *stride = find(d, CUDNN_ATTR_TENSOR_STRIDES);
+	if (!dim || !stride || dim->n != 4 || stride->n != 4 || !find(d, CUDNN_ATTR_TENSOR_UNIQUE_ID) ||
+	    !find(d, CUDNN_ATTR_TENSOR_DATA_TYPE))
+		return refuse(CUDNN_STATUS_BAD_PARAM,
+			      "a tensor without type, identifier, or four dimensions and strides");
 	for (int i = 0; i < 4; i++)
 		if (((const int64_t *)dim->values)[i] < 1 || ((const int64_t *)stride->values)[i] < 1)
 			return refuse(CUDNN_STATUS_BAD_PARAM, "a tensor with a dimension or stride below 1");
@@ -186,7 +196,8 @@ static bool read_op(struct program *p, const struct descriptor *d, struct op *o)
 		const struct descriptor *w = child(d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
 		o->kind = POINTWISE;
 		o->mode = integer(w, CUDNN_ATTR_POINTWISE_MODE);
-		o->axis = find(w, CUDNN_ATTR_POINTWISE_AXIS) ? *(int64_t *)find(w, CUDNN_ATTR_POINTWISE_AXIS)->values : 0;
+		o->axis = find(w, CUDNN_ATTR_POINTWISE_AXIS) ? *(int64_t *)find(w, CUDNN_ATTR_POINTWISE_AXIS)->values
+							     : 0;
 		o->x = TENSOR_OF(POINTWISE_XDESC);
 		o->b = TENSOR_OF(POINTWISE_BDESC);
 		o->t = TENSOR_OF(POINTWISE_TDESC);
@@ -220,9 +231,12 @@ static bool read_op(struct program *p, const struct descriptor *d, struct op *o)
 
 static bool known(const struct op *o)
 {
-	static const int pointwise[] = { CUDNN_POINTWISE_ADD, CUDNN_POINTWISE_SUB, CUDNN_POINTWISE_MUL, CUDNN_POINTWISE_DIV, CUDNN_POINTWISE_EXP,
-					 CUDNN_POINTWISE_LOG, CUDNN_POINTWISE_IDENTITY, CUDNN_POINTWISE_GEN_INDEX, CUDNN_POINTWISE_CMP_LT,
-					 CUDNN_POINTWISE_CMP_GE, CUDNN_POINTWISE_CMP_GT, CUDNN_POINTWISE_LOGICAL_AND,
+	static const int pointwise[] = { CUDNN_POINTWISE_ADD,          CUDNN_POINTWISE_SUB,
+					 CUDNN_POINTWISE_MUL,          CUDNN_POINTWISE_DIV,
+					 CUDNN_POINTWISE_EXP,          CUDNN_POINTWISE_LOG,
+					 CUDNN_POINTWISE_IDENTITY,     CUDNN_POINTWISE_GEN_INDEX,
+					 CUDNN_POINTWISE_CMP_LT,       CUDNN_POINTWISE_CMP_GE,
+					 CUDNN_POINTWISE_CMP_GT,       CUDNN_POINTWISE_LOGICAL_AND,
 					 CUDNN_POINTWISE_BINARY_SELECT };
 	if (o->kind == REDUCTION)
 		return o->mode == CUDNN_REDUCE_TENSOR_ADD || o->mode == CUDNN_REDUCE_TENSOR_MAX;
@@ -232,7 +246,10 @@ static bool known(const struct op *o)
 	return o->kind == PRODUCT || o->kind == RESHAPE;
 }
 
-static bool swapped(const struct tensor *x, const struct tensor *y) { return x->stride[2] == y->stride[3] && x->stride[3] == y->stride[2]; }
+static bool swapped(const struct tensor *x, const struct tensor *y)
+{
+	return x->stride[2] == y->stride[3] && x->stride[3] == y->stride[2];
+}
 
 static bool mark(bool *to, bool yes)
 {
@@ -243,10 +260,13 @@ static bool mark(bool *to, bool yes)
 /* Where an operand's dimension is the length of a document, that of its neighbours is. True: something was learnt. */
 static bool spread(struct program *p, const struct op *o)
 {
-	struct tensor *x = &p->tensor[o->x], *y = &p->tensor[o->y], *b = o->b >= 0 ? &p->tensor[o->b] : NULL, *t = o->t >= 0 ? &p->tensor[o->t] : NULL;
+	struct tensor *x = &p->tensor[o->x], *y = &p->tensor[o->y], *b = o->b >= 0 ? &p->tensor[o->b] : NULL,
+		      *t = o->t >= 0 ? &p->tensor[o->t] : NULL;
 	bool is_new = false;
 	if (o->kind == PRODUCT) {
-		bool *const named[3][2] = { { &x->seq[2], &y->seq[2] }, { &b->seq[3], &y->seq[3] }, { &x->seq[3], &b->seq[2] } };
+		bool *const named[3][2] = { { &x->seq[2], &y->seq[2] },
+					    { &b->seq[3], &y->seq[3] },
+					    { &x->seq[3], &b->seq[2] } };
 		for (int i = 0; i < 6; i++)
 			is_new |= mark(named[i / 2][i % 2], o->lengths[i / 2] >= 0);
 		return is_new;
@@ -271,12 +291,14 @@ static bool spread(struct program *p, const struct op *o)
 static cudnnStatus_t check_product(const struct program *p, const struct op *o)
 {
 	const struct tensor *a = &p->tensor[o->x], *b = &p->tensor[o->b], *c = &p->tensor[o->y];
-	if (a->dim[3] != b->dim[2] || a->dim[2] != c->dim[2] || b->dim[3] != c->dim[3] || a->dim[0] != b->dim[0] || a->dim[0] != c->dim[0])
+	if (a->dim[3] != b->dim[2] || a->dim[2] != c->dim[2] || b->dim[3] != c->dim[3] || a->dim[0] != b->dim[0] ||
+	    a->dim[0] != c->dim[0])
 		return refuse(CUDNN_STATUS_BAD_PARAM, "a product of shapes that do not fit each other");
 	if ((a->type != CUDNN_DATA_BFLOAT16 && a->type != CUDNN_DATA_FLOAT) || b->type != CUDNN_DATA_BFLOAT16)
 		return refuse(CUDNN_STATUS_NOT_SUPPORTED, "a product of types %d and %d", (int)a->type, (int)b->type);
 	if (a->dim[1] % b->dim[1] && b->dim[1] % a->dim[1])
-		return refuse(CUDNN_STATUS_NOT_SUPPORTED, "%lld heads do not share %lld", (long long)a->dim[1], (long long)b->dim[1]);
+		return refuse(CUDNN_STATUS_NOT_SUPPORTED, "%lld heads do not share %lld", (long long)a->dim[1],
+			      (long long)b->dim[1]);
 	return CUDNN_STATUS_SUCCESS;
 }
 
@@ -292,7 +314,8 @@ static cudnnStatus_t check_program(struct program *p)
 				p->tensor[used[k]].last = i;
 		p->tensor[o->y].made = true;
 		if (!known(o))
-			return refuse(CUDNN_STATUS_NOT_SUPPORTED, "an operation that is not known here: %d, %d", o->kind, o->mode);
+			return refuse(CUDNN_STATUS_NOT_SUPPORTED, "an operation that is not known here: %d, %d",
+				      o->kind, o->mode);
 		if (o->kind != PRODUCT)
 			continue;
 		cudnnStatus_t st = check_product(p, o);
@@ -316,7 +339,8 @@ static cudnnStatus_t check_program(struct program *p)
 	}
 	for (int i = 0; i < p->ops; i++)
 		if (p->length < 0 && p->op[i].kind == PRODUCT && p->tensor[p->op[i].y].dim[2] % WHOLE)
-			return refuse(CUDNN_STATUS_NOT_SUPPORTED, "documents of %lld tokens without lengths", (long long)p->tensor[p->op[i].y].dim[2]);
+			return refuse(CUDNN_STATUS_NOT_SUPPORTED, "documents of %lld tokens without lengths",
+				      (long long)p->tensor[p->op[i].y].dim[2]);
 	return CUDNN_STATUS_SUCCESS;
 }
 
@@ -330,8 +354,10 @@ static cudnnStatus_t compose(struct descriptor *d)
 	d->program = p;
 	for (int64_t i = 0; a && i < a->n; i++) {
 		/* an operation has at most seven tensors, each with offsets */
-		if (p->ops == OPS || p->tensors + 14 > TENSORS || !read_op(p, of(((cudnnBackendDescriptor_t *)a->values)[i]), &p->op[p->ops]))
-			return refuse(CUDNN_STATUS_NOT_SUPPORTED, "too many operations, or one of a kind that is not known here");
+		if (p->ops == OPS || p->tensors + 14 > TENSORS ||
+		    !read_op(p, of(((cudnnBackendDescriptor_t *)a->values)[i]), &p->op[p->ops]))
+			return refuse(CUDNN_STATUS_NOT_SUPPORTED,
+				      "too many operations, or one of a kind that is not known here");
 		p->ops++;
 	}
 	return p->ops ? check_program(p) : refuse(CUDNN_STATUS_BAD_PARAM, "a graph without operations");
@@ -341,7 +367,7 @@ static cudnnStatus_t compose(struct descriptor *d)
 
 struct run {
 	struct program *p;
-	void *at[TENSORS];      /* by tensor, where the caller has put it */
+	void *at[TENSORS]; /* by tensor, where the caller has put it */
 	double scalar[TENSORS];
 	void *workspace;
 	uint64_t draw;
@@ -394,7 +420,8 @@ static int64_t offset_of(const struct run *r, int t, int64_t doc)
 		if (p->tensor[i].ragged == x->ragged && !p->tensor[i].is_virtual && p->tensor[i].dim[1] < fewest)
 			fewest = p->tensor[i].dim[1];
 	const int offsets = find_uid(p, x->ragged);
-	const int64_t at = p->tensor[offsets].type == CUDNN_DATA_INT64 ? ((const int64_t *)r->at[offsets])[doc] : ((const int32_t *)r->at[offsets])[doc];
+	const int64_t at = p->tensor[offsets].type == CUDNN_DATA_INT64 ? ((const int64_t *)r->at[offsets])[doc]
+								       : ((const int32_t *)r->at[offsets])[doc];
 	return at * (x->dim[1] / fewest);
 }
 
@@ -424,7 +451,8 @@ static void move(struct part *w, int t, bool store)
 	for (int64_t g = 0; g < slices(w, t); g++)
 		for (int64_t i = 0; i < inside(w, t, 2); i++)
 			for (int64_t j = 0; j < inside(w, t, 3); j++) {
-				const int64_t at = base + head(w, t, g) * x->stride[1] + i * x->stride[2] + j * x->stride[3];
+				const int64_t at = base + head(w, t, g) * x->stride[1] + i * x->stride[2] +
+						   j * x->stride[3];
 				double *v = &w->value[t][(g * e2 + i) * e3 + j];
 				if (!store)
 					*v = get(x->type, w->r->at[t], at);
@@ -487,7 +515,8 @@ static void pointwise(struct part *w, const struct op *o, const double *x, const
 				if (o->mode == CUDNN_POINTWISE_GEN_INDEX)
 					v = (double)(o->axis == 2 ? i : j);
 				else
-					v = apply(o->mode, x[element(w, o->x, g, i, j)], b ? b[element(w, o->b, g, i, j)] : 0,
+					v = apply(o->mode, x[element(w, o->x, g, i, j)],
+						  b ? b[element(w, o->b, g, i, j)] : 0,
 						  t ? t[element(w, o->t, g, i, j)] : 0);
 				y[(g * n2 + i) * n3 + j] = rounded(type, v);
 			}
@@ -509,8 +538,8 @@ static void reduction(struct part *w, const struct op *o, const double *x, doubl
 		y[i] = rounded(tensor_at(w, o->y)->type, y[i]);
 }
 /* to[0 .. n) += row i of a, elements from .. until, times b */
-static void add_block(const struct part *w, const struct op *o, const double *a, const double *b, int64_t g, int64_t i, int64_t from, int64_t until,
-		      double *to, int64_t n)
+static void add_block(const struct part *w, const struct op *o, const double *a, const double *b, int64_t g, int64_t i,
+		      int64_t from, int64_t until, double *to, int64_t n)
 {
 	for (int64_t l = from; l < until; l++) {
 		const double f = a[element(w, o->x, g, i, l)], *row = b + element(w, o->b, g, l, 0);
@@ -553,7 +582,8 @@ static void reshape(struct part *w, const struct op *o, const double *x, double 
 	for (int64_t g = 0; g < slices(w, o->y); g++)
 		for (int64_t i = 0; i < n2; i++)
 			for (int64_t j = 0; j < n3; j++)
-				y[(g * n2 + i) * n3 + j] = rounded(tensor_at(w, o->y)->type, x[g * n2 * n3 + (turn ? j * n2 + i : i * n3 + j)]);
+				y[(g * n2 + i) * n3 + j] = rounded(tensor_at(w, o->y)->type,
+								   x[g * n2 * n3 + (turn ? j * n2 + i : i * n3 + j)]);
 }
 
 static void run_part(struct part *w)
@@ -597,7 +627,10 @@ static int64_t reach(const struct run *r, int t)
 		n += (x->dim[i] - 1) * x->stride[i];
 	return n;
 }
-static int64_t bytes_of(const struct run *r, int t) { return reach(r, t) * (r->p->tensor[t].type == CUDNN_DATA_BFLOAT16 ? 2 : 4); }
+static int64_t bytes_of(const struct run *r, int t)
+{
+	return reach(r, t) * (r->p->tensor[t].type == CUDNN_DATA_BFLOAT16 ? 2 : 4);
+}
 static bool scratch(const struct program *p, int t)
 {
 	const struct tensor *x = &p->tensor[t];
@@ -606,7 +639,8 @@ static bool scratch(const struct program *p, int t)
 		read |= p->op[i].x == t || p->op[i].b == t;
 	return x->made && read && !x->is_virtual;
 }
-/* What is written on the way, all of it, where the description says that it lies: too little memory, or memory of another, shows. */
+/* What is written on the way, all of it, where the description says that it lies: too little memory, or memory of
+ * another, shows. */
 static void scribble(const struct run *r)
 {
 	const struct program *p = r->p;
@@ -616,15 +650,18 @@ static void scribble(const struct run *r)
 			continue;
 		for (int k = 0; k < p->tensors; k++) {
 			const struct tensor *other = &p->tensor[k];
-			if (k == i || !r->at[k] || other->by_value || (other->type != CUDNN_DATA_BFLOAT16 && other->type != CUDNN_DATA_FLOAT))
+			if (k == i || !r->at[k] || other->by_value ||
+			    (other->type != CUDNN_DATA_BFLOAT16 && other->type != CUDNN_DATA_FLOAT))
 				continue;
-			if ((char *)r->at[i] < (char *)r->at[k] + bytes_of(r, k) && (char *)r->at[k] < (char *)r->at[i] + bytes_of(r, i))
+			if ((char *)r->at[i] < (char *)r->at[k] + bytes_of(r, k) &&
+			    (char *)r->at[k] < (char *)r->at[i] + bytes_of(r, i))
 				fault("a tensor that is made on the way lies in another's memory", -1);
 		}
 		memset(r->at[i], 0xff, (size_t)bytes_of(r, i));
 	}
 }
-/* Documents of a ragged tensor lie one behind another, none beyond the last offset; a single token is no document for the real one. */
+/* Documents of a ragged tensor lie one behind another, none beyond the last offset; a single token is no document for
+ * the real one. */
 static void check_documents(const struct run *r)
 {
 	const struct program *p = r->p;
@@ -655,7 +692,9 @@ static void run(void *args)
 	for (int64_t b = 0; b < p->batch; b++) {
 		const int64_t length = p->length >= 0 ? ((const int32_t *)r->at[p->length])[b] : -1;
 		for (int64_t h = 0; length != 0 && h < p->kv; h++) {
-			struct part w = { .r = r, .doc = b, .kv = h, .length = length, .tile = (length + TILE - 1) / TILE * TILE };
+			struct part w = {
+				.r = r, .doc = b, .kv = h, .length = length, .tile = (length + TILE - 1) / TILE * TILE
+			};
 			run_part(&w);
 		}
 	}
@@ -714,8 +753,8 @@ cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t d)
 	free(d);
 	return CUDNN_STATUS_SUCCESS;
 }
-cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t n,
-				       const void *values)
+cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+				       cudnnBackendAttributeType_t type, int64_t n, const void *values)
 {
 	struct descriptor *o = of(d);
 	struct attribute *a = (struct attribute *)(uintptr_t)find(o, name);
@@ -723,8 +762,10 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t d, cudnnBackendA
 	if (o->final)
 		return refuse(CUDNN_STATUS_BAD_PARAM, "attribute %d of a descriptor that is final", (int)name);
 	for (int64_t i = 0; type == CUDNN_TYPE_BACKEND_DESCRIPTOR && i < n; i++)
-		if (!((const cudnnBackendDescriptor_t *)values)[i] || !of(((const cudnnBackendDescriptor_t *)values)[i])->final)
-			return refuse(CUDNN_STATUS_BAD_PARAM, "attribute %d is a descriptor that is not final", (int)name);
+		if (!((const cudnnBackendDescriptor_t *)values)[i] ||
+		    !of(((const cudnnBackendDescriptor_t *)values)[i])->final)
+			return refuse(CUDNN_STATUS_BAD_PARAM, "attribute %d is a descriptor that is not final",
+				      (int)name);
 	if (!a) {
 		if (o->attributes == ATTRIBUTES)
 			return refuse(CUDNN_STATUS_NOT_SUPPORTED, "more than %d attributes", (int)ATTRIBUTES);
@@ -754,8 +795,8 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t d)
 	o->final = st == CUDNN_STATUS_SUCCESS;
 	return st;
 }
-cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
-				       int64_t room, int64_t *n, void *values)
+cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const d, cudnnBackendAttributeName_t name,
+				       cudnnBackendAttributeType_t type, int64_t room, int64_t *n, void *values)
 {
 	static const char json[] = "{\"kernels\":[{\"kernelName\":\"software\"}]}";
 	struct descriptor *made;
@@ -782,7 +823,8 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const d, cudnnBa
 
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack)
 {
-	const struct attribute *at = find(of(pack), CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS), *id = find(of(pack), CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS),
+	const struct attribute *at = find(of(pack), CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS),
+			       *id = find(of(pack), CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS),
 			       *ws = find(of(pack), CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
 	struct run r = { .p = of(plan)->program };
 	if (!at || !id || !ws || at->n != id->n)
@@ -793,7 +835,8 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t plan
 	for (int64_t i = 0; i < id->n; i++) {
 		const int t = find_uid(r.p, ((int64_t *)id->values)[i]);
 		if (t < 0 || r.p->tensor[t].is_virtual)
-			return refuse(CUDNN_STATUS_BAD_PARAM, "tensor %lld is not asked for", (long long)((int64_t *)id->values)[i]);
+			return refuse(CUDNN_STATUS_BAD_PARAM, "tensor %lld is not asked for",
+				      (long long)((int64_t *)id->values)[i]);
 		r.at[t] = ((void **)at->values)[i];
 		if (r.p->tensor[t].by_value)
 			r.scalar[t] = *(float *)r.at[t];
@@ -809,9 +852,13 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t plan
 			continue;
 		if ((uintptr_t)r.at[t] % ALIGNMENT && number)
 			return refuse(CUDNN_STATUS_BAD_PARAM, "tensor %lld is not aligned", (long long)x->uid);
-		if (!fo_software_holds(r.at[t], x->ragged ? 1 : number ? (size_t)bytes_of(&r, t) : (size_t)x->dim[0] * 4))
-			return refuse(CUDNN_STATUS_BAD_PARAM, "tensor %lld does not lie in device memory", (long long)x->uid);
+		if (!fo_software_holds(r.at[t], x->ragged ? 1
+						: number  ? (size_t)bytes_of(&r, t)
+							  : (size_t)x->dim[0] * 4))
+			return refuse(CUDNN_STATUS_BAD_PARAM, "tensor %lld does not lie in device memory",
+				      (long long)x->uid);
 	}
-	return fo_software_enqueue(((struct handle *)(void *)h)->stream, run, &r, sizeof r, "attention") ? CUDNN_STATUS_EXECUTION_FAILED :
-													   CUDNN_STATUS_SUCCESS;
+	return fo_software_enqueue(((struct handle *)(void *)h)->stream, run, &r, sizeof r, "attention")
+		       ? CUDNN_STATUS_EXECUTION_FAILED
+		       : CUDNN_STATUS_SUCCESS;
 }

@@ -38,7 +38,8 @@ CUptiResult cuptiGetTimestamp(uint64_t *t)
 }
 CUptiResult cuptiGetResultString(CUptiResult r, const char **text)
 {
-	*text = r == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED ? "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED" : "CUPTI_ERROR";
+	*text = r == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED ? "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"
+								    : "CUPTI_ERROR";
 	return CUPTI_SUCCESS;
 }
 CUptiResult cuptiSubscribe(CUpti_SubscriberHandle *out, CUpti_CallbackFunc f, void *user)
@@ -108,7 +109,8 @@ CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext c, uint32_t stream, size
 
 static size_t size_of(const CUpti_Activity *r)
 {
-	return r->kind == CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION ? sizeof(CUpti_ActivityExternalCorrelation) : sizeof(CUpti_ActivityKernel10);
+	return r->kind == CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION ? sizeof(CUpti_ActivityExternalCorrelation)
+								   : sizeof(CUpti_ActivityKernel10);
 }
 CUptiResult cuptiActivityGetNextRecord(uint8_t *from, size_t bytes, CUpti_Activity **r)
 {
@@ -154,13 +156,18 @@ void fo_software_cupti_kernel(const char *name, int64_t begin_ns, int64_t end_ns
 	if (depth && enabled[CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION] && enabled[CUPTI_ACTIVITY_KIND_DRIVER]) {
 		const CUpti_ActivityExternalCorrelation e = { .kind = CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
 							      .externalKind = CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0,
-							      .externalId = id[depth - 1], .correlationId = correlation };
+							      .externalId = id[depth - 1],
+							      .correlationId = correlation };
 		put(&e, sizeof e);
 	}
 	if (enabled[CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL]) {
-		const CUpti_ActivityKernel10 k = { .kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, .name = name,
-						   .start = (uint64_t)(begin_ns - CLOCK_BEHIND_NS), .end = (uint64_t)(end_ns - CLOCK_BEHIND_NS),
-						   .correlationId = correlation, .graphNodeId = node, .streamId = 3 };
+		const CUpti_ActivityKernel10 k = { .kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
+						   .name = name,
+						   .start = (uint64_t)(begin_ns - CLOCK_BEHIND_NS),
+						   .end = (uint64_t)(end_ns - CLOCK_BEHIND_NS),
+						   .correlationId = correlation,
+						   .graphNodeId = node,
+						   .streamId = 3 };
 		put(&k, sizeof k);
 	}
 	pthread_mutex_unlock(&lock);

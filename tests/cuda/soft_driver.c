@@ -15,11 +15,11 @@ enum {
 	EVENT = 0xe7e274a1,
 	GRAPH = 0x67a94001,
 	EXEC = 0xe8ec0002,
-	MULTIPROCESSORS = 4, /* few: kernels that stride over blocks do it at small shapes */
+	MULTIPROCESSORS = 4,       /* few: kernels that stride over blocks do it at small shapes */
 	SHARED_PER_BLOCK = 232448, /* of compute capability 9.0, as an H100 reports */
 	SHARED_WITHOUT_ASKING = 48 << 10,
-	/* What kernels that take dynamic shared memory have of their own beside it counts in both limits. Host compilers do not tell how much
-	 * that is: more than ptxas tells of any of them (norm_fp8_bf16, 1,152 bytes). */
+	/* What kernels that take dynamic shared memory have of their own beside it counts in both limits. Host
+	 * compilers do not tell how much that is: more than ptxas tells of any of them (norm_fp8_bf16, 1,152 bytes). */
 	SHARED_STATIC = 2 << 10,
 	L2_BYTES = 1 << 20,
 	REGISTERS = 65536,
@@ -65,9 +65,9 @@ static CUresult leave(CUresult r)
 	pthread_mutex_unlock(&soft_lock);
 	return r;
 }
-#define ENTER                                                                                                          \
-	CUresult entered = enter_context();                                                                            \
-	if (entered != CUDA_SUCCESS)                                                                                   \
+#define ENTER                               \
+	CUresult entered = enter_context(); \
+	if (entered != CUDA_SUCCESS)        \
 	return leave(entered)
 
 int fo_software_device(void) { return 1; }
@@ -77,7 +77,8 @@ void fo_software_counters(struct fo_soft_counters *out, bool reset)
 	pthread_mutex_lock(&soft_lock);
 	*out = soft_count;
 	if (reset)
-		soft_count = (struct fo_soft_counters){ .live_bytes = soft_count.live_bytes, .peak_bytes = soft_count.live_bytes,
+		soft_count = (struct fo_soft_counters){ .live_bytes = soft_count.live_bytes,
+							.peak_bytes = soft_count.live_bytes,
 							.host_bytes = soft_count.host_bytes };
 	pthread_mutex_unlock(&soft_lock);
 }
@@ -108,8 +109,14 @@ CUresult cuDriverGetVersion(int *v)
 	return CUDA_SUCCESS;
 }
 
-static const struct { CUresult r; const char *name, *text; } words[] = {
-#define WORD(name, text) { name, #name, text }
+static const struct {
+	CUresult r;
+	const char *name, *text;
+} words[] = {
+#define WORD(name, text)          \
+	{                         \
+		name, #name, text \
+	}
 	WORD(CUDA_SUCCESS, "no error"),
 	WORD(CUDA_ERROR_INVALID_VALUE, "invalid argument"),
 	WORD(CUDA_ERROR_OUT_OF_MEMORY, "out of memory"),
@@ -131,7 +138,8 @@ static const struct { CUresult r; const char *name, *text; } words[] = {
 	WORD(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "capturing stream has unjoined work"),
 	WORD(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, "dependency created on uncaptured work in another stream"),
 	WORD(CUDA_ERROR_CAPTURED_EVENT, "operation not permitted on an event last recorded in a capturing stream"),
-	WORD(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, "attempt to terminate a thread-local capture sequence from another thread"),
+	WORD(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD,
+	     "attempt to terminate a thread-local capture sequence from another thread"),
 #undef WORD
 };
 static const char *word(CUresult r, bool name)
@@ -242,7 +250,8 @@ static bool forbidden(void)
 {
 	bool mine = false;
 	for (size_t i = 0; capturing_here && i < sizeof captures / sizeof *captures; i++)
-		if (captures[i] && pthread_equal(captures[i]->thread, pthread_self()) && captures[i]->mode != CU_STREAM_CAPTURE_MODE_RELAXED)
+		if (captures[i] && pthread_equal(captures[i]->thread, pthread_self()) &&
+		    captures[i]->mode != CU_STREAM_CAPTURE_MODE_RELAXED)
 			captures[i]->invalid = mine = true;
 	return mine;
 }
@@ -327,8 +336,9 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *out)
 		return leave(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
 	if (c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && !pthread_equal(c->thread, pthread_self()))
 		return leave(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
-	CUresult r = c->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED :
-		     !joined(c->graph, s) ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED : CUDA_SUCCESS;
+	CUresult r = c->invalid             ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+		     : !joined(c->graph, s) ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED
+					    : CUDA_SUCCESS;
 	for (size_t i = 0; i < sizeof captures / sizeof *captures; i++)
 		if (captures[i] == c)
 			captures[i] = NULL;
@@ -348,8 +358,9 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
 	struct soft_stream *s = stream_of(stream);
 	if (!s)
 		return leave(CUDA_ERROR_INVALID_HANDLE);
-	*status = !s->capture ? CU_STREAM_CAPTURE_STATUS_NONE :
-		  s->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+	*status = !s->capture           ? CU_STREAM_CAPTURE_STATUS_NONE
+		  : s->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+					: CU_STREAM_CAPTURE_STATUS_ACTIVE;
 	return leave(CUDA_SUCCESS);
 }
 
@@ -439,7 +450,9 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)
 {
 	ENTER;
-	return leave(!graph_of(exec, EXEC) ? CUDA_ERROR_INVALID_VALUE : !stream_of(stream) ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS);
+	return leave(!graph_of(exec, EXEC) ? CUDA_ERROR_INVALID_VALUE
+		     : !stream_of(stream)  ? CUDA_ERROR_INVALID_HANDLE
+					   : CUDA_SUCCESS);
 }
 
 /* ---- modules and launches ---- */
@@ -493,8 +506,9 @@ CUresult cuFuncGetAttribute(int *v, CUfunction_attribute a, CUfunction f)
 	const struct function *own = function_of(f);
 	if (!own)
 		return leave(CUDA_ERROR_INVALID_HANDLE);
-	*v = a == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? own->kernel->threads :
-	     a == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ? own->shared_most : 0;
+	*v = a == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK           ? own->kernel->threads
+	     : a == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ? own->shared_most
+								    : 0;
 	return leave(CUDA_SUCCESS);
 }
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, CUfunction f, int threads, size_t shared)
@@ -523,14 +537,15 @@ static bool bad_argument(const struct function *f, const void *args)
 		const char *what = soft_not_a_device_address(value);
 		if (!what)
 			continue;
-		soft_say("kernel %s: byte %zu of its arguments is the address %#llx of %s", f->name, at, (unsigned long long)value, what);
+		soft_say("kernel %s: byte %zu of its arguments is the address %#llx of %s", f->name, at,
+			 (unsigned long long)value, what);
 		return true;
 	}
 	return false;
 }
 
-/* The software libcupti, once somebody loaded it, learns of each kernel that is launched by itself. Its times are made up: a kernel runs
- * later, at no moment of its own. Nodes of graphs it is not told of. */
+/* The software libcupti, once somebody loaded it, learns of each kernel that is launched by itself. Its times are made
+ * up: a kernel runs later, at no moment of its own. Nodes of graphs it is not told of. */
 static void tell_cupti(const char *name)
 {
 #ifdef SOFT_CUPTI
@@ -548,8 +563,8 @@ static void tell_cupti(const char *name)
 #endif
 }
 
-CUresult cuLaunchKernel(CUfunction fn, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
-			CUstream stream, void **params, void **extra)
+CUresult cuLaunchKernel(CUfunction fn, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+			unsigned shared, CUstream stream, void **params, void **extra)
 {
 	ENTER;
 	struct function *f = function_of(fn);
@@ -558,10 +573,11 @@ CUresult cuLaunchKernel(CUfunction fn, unsigned gx, unsigned gy, unsigned gz, un
 		return leave(CUDA_ERROR_INVALID_HANDLE);
 	if (by != 1 || bz != 1)
 		return leave(CUDA_ERROR_NOT_SUPPORTED); /* blocks of the program have one dimension */
-	if (extra || !params || !params[0] || !gx || !gy || !gz || gx > INT32_MAX || gy > GRID_YZ_MOST || gz > GRID_YZ_MOST || !bx ||
-	    bx > FO_SIMT_THREADS || shared > (unsigned)f->shared_most) {
-		soft_say("kernel %s cannot be launched with a grid of %u,%u,%u, %u threads, %u bytes of shared memory (at most %d)", f->name, gx, gy,
-			 gz, bx, shared, f->shared_most);
+	if (extra || !params || !params[0] || !gx || !gy || !gz || gx > INT32_MAX || gy > GRID_YZ_MOST ||
+	    gz > GRID_YZ_MOST || !bx || bx > FO_SIMT_THREADS || shared > (unsigned)f->shared_most) {
+		soft_say("kernel %s cannot be launched with a grid of %u,%u,%u, %u threads, %u bytes of shared memory "
+			 "(at most %d)",
+			 f->name, gx, gy, gz, bx, shared, f->shared_most);
 		return leave(CUDA_ERROR_INVALID_VALUE);
 	}
 	if (bx > (unsigned)f->kernel->threads) {
@@ -572,8 +588,13 @@ CUresult cuLaunchKernel(CUfunction fn, unsigned gx, unsigned gy, unsigned gz, un
 		return leave(CUDA_ERROR_ILLEGAL_ADDRESS);
 	if (!s->capture)
 		tell_cupti(f->name);
-	return leave(soft_put(s, (struct soft_work){ .kind = SOFT_LAUNCH, .name = f->name, .kernel = f->kernel, .grid = { gx, gy, gz }, .threads = bx,
-						     .shared_bytes = shared, .args = args_new(params[0], f->kernel->args_bytes),
+	return leave(soft_put(s, (struct soft_work){ .kind = SOFT_LAUNCH,
+						     .name = f->name,
+						     .kernel = f->kernel,
+						     .grid = { gx, gy, gz },
+						     .threads = bx,
+						     .shared_bytes = shared,
+						     .args = args_new(params[0], f->kernel->args_bytes),
 						     .bytes = f->kernel->args_bytes }));
 }
 
@@ -583,7 +604,10 @@ int fo_software_enqueue(void *stream, void (*run)(void *args), const void *args,
 	struct soft_stream *s = stream_of(stream);
 	if (!s)
 		return (int)leave(CUDA_ERROR_INVALID_HANDLE);
-	return (int)leave(soft_put(s, (struct soft_work){ .kind = SOFT_CALL, .name = name, .run = run, .args = args_new(args, bytes), .bytes = bytes }));
+	return (int)leave(soft_put(
+		s,
+		(struct soft_work){
+			.kind = SOFT_CALL, .name = name, .run = run, .args = args_new(args, bytes), .bytes = bytes }));
 }
 
 /* ---- memory ---- */
@@ -640,7 +664,8 @@ CUresult cuMemGetInfo(size_t *have, size_t *all)
 	return leave(CUDA_SUCCESS);
 }
 
-static CUresult copy(void *to, const void *from, size_t bytes, CUstream stream, enum soft_where to_in, enum soft_where from_in)
+static CUresult copy(void *to, const void *from, size_t bytes, CUstream stream, enum soft_where to_in,
+		     enum soft_where from_in)
 {
 	struct soft_stream *s = stream_of(stream);
 	const char *const name[] = { "nowhere", "device memory", "page-locked memory" };
@@ -649,14 +674,15 @@ static CUresult copy(void *to, const void *from, size_t bytes, CUstream stream, 
 	if (!bytes)
 		return CUDA_SUCCESS;
 	if (soft_where(to, bytes) != to_in || soft_where(from, bytes) != from_in) {
-		soft_say("a copy of %zu bytes from %s to %s: it goes from %s to %s", bytes, name[from_in], name[to_in], name[soft_where(from, bytes)],
-			 name[soft_where(to, bytes)]);
+		soft_say("a copy of %zu bytes from %s to %s: it goes from %s to %s", bytes, name[from_in], name[to_in],
+			 name[soft_where(from, bytes)], name[soft_where(to, bytes)]);
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	soft_count.copies_in += from_in == SOFT_HOST;
 	soft_count.copies_out += to_in == SOFT_HOST;
 	soft_count.copies += to_in == from_in;
-	return soft_put(s, (struct soft_work){ .kind = SOFT_COPY, .name = "copy", .to = to, .from = from, .bytes = bytes });
+	return soft_put(
+		s, (struct soft_work){ .kind = SOFT_COPY, .name = "copy", .to = to, .from = from, .bytes = bytes });
 }
 #define POINTER(p) ((void *)(uintptr_t)(p))
 CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream s)
@@ -694,7 +720,9 @@ CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char byte, size_t bytes, CUstr
 		return leave(CUDA_ERROR_INVALID_VALUE);
 	}
 	soft_count.fills++;
-	return leave(soft_put(s, (struct soft_work){ .kind = SOFT_FILL, .name = "fill", .to = POINTER(to), .byte = byte, .bytes = bytes }));
+	return leave(soft_put(
+		s, (struct soft_work){
+			   .kind = SOFT_FILL, .name = "fill", .to = POINTER(to), .byte = byte, .bytes = bytes }));
 }
 
 /* ---- streams and events ---- */
@@ -813,7 +841,10 @@ CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags)
 	t->refs++;
 	return leave(soft_put(s, (struct soft_work){ .kind = SOFT_RECORD, .name = "record", .ticket = t }));
 }
-CUresult cuEventRecord(CUevent event, CUstream stream) { return cuEventRecordWithFlags(event, stream, CU_EVENT_RECORD_DEFAULT); }
+CUresult cuEventRecord(CUevent event, CUstream stream)
+{
+	return cuEventRecordWithFlags(event, stream, CU_EVENT_RECORD_DEFAULT);
+}
 
 /* The stream's next node waits for the event's, too; a stream that captures nothing joins the capture. */
 static CUresult wait_captured(struct soft_stream *s, const struct soft_event *e)

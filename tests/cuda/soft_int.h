@@ -1,4 +1,5 @@
-/* Private to the software driver: its memory and its queues. All functions but those of the driver itself want the lock held. */
+/* Private to the software driver: its memory and its queues. All functions but those of the driver itself want the lock
+ * held. */
 #ifndef FO_TESTS_CUDA_SOFT_INT_H
 #define FO_TESTS_CUDA_SOFT_INT_H
 
@@ -27,7 +28,8 @@ CUresult soft_host_register(void *p, size_t bytes, bool add);
 size_t soft_total(void);
 /* In whose memory all of p[0 .. bytes) lies. */
 enum soft_where soft_where(const void *p, size_t bytes);
-/* What a word among a kernel's arguments is the address of, where it cannot be meant; NULL: nothing is known against it. */
+/* What a word among a kernel's arguments is the address of, where it cannot be meant; NULL: nothing is known against
+ * it. */
 const char *soft_not_a_device_address(uint64_t word);
 /* Ends the process where somebody wrote behind an allocation. */
 void soft_check_guards(const char *after);
@@ -44,8 +46,9 @@ struct soft_ticket {
 struct soft_event {
 	uint32_t magic;
 	bool timed;
-	struct soft_ticket *ticket;   /* of the last record; NULL: never recorded */
-	struct soft_capture *capture; /* not NULL: the last record was captured, and these were the stream's last nodes */
+	struct soft_ticket *ticket; /* of the last record; NULL: never recorded */
+	struct soft_capture
+		*capture; /* not NULL: the last record was captured, and these were the stream's last nodes */
 	int *front, fronts;
 };
 struct soft_work {
@@ -103,9 +106,9 @@ void soft_stream_drop(struct soft_stream *s); /* an idle one */
 /* Takes over what `w` owns. */
 CUresult soft_put(struct soft_stream *s, struct soft_work w);
 CUresult soft_put_graph(struct soft_stream *s, struct soft_graph *g);
-void soft_drain(struct soft_stream *s);             /* NULL: all */
+void soft_drain(struct soft_stream *s); /* NULL: all */
 void soft_drain_until(const struct soft_ticket *t);
-void soft_some(void);                               /* a few steps, or none, as the order wants */
+void soft_some(void); /* a few steps, or none, as the order wants */
 struct soft_ticket *soft_ticket_new(void);
 void soft_ticket_drop(struct soft_ticket *t);
 void soft_graph_drop(struct soft_graph *g);

@@ -1,5 +1,5 @@
-/* Memory of the software device: a range of addresses of its own, so that host pointers are recognised; each allocation ends at a page
- * that cannot be touched. */
+/* Memory of the software device: a range of addresses of its own, so that host pointers are recognised; each allocation
+ * ends at a page that cannot be touched. */
 #define _GNU_SOURCE
 #include "cuda/soft_int.h"
 
@@ -76,9 +76,9 @@ enum soft_where soft_where(const void *p, size_t bytes)
 	return holds(&device, p, bytes) ? SOFT_DEVICE : holds(&host, p, bytes) ? SOFT_HOST : SOFT_NOWHERE;
 }
 
-/* Structs of arguments have padding, and what lies there is left over from anything: a 32-bit number with half of an old address beside
- * it looks like an address. So only what is known to be wrong counts: memory that was given back, page-locked memory, the caller's
- * stack; and never where the lower half looks like a small number. */
+/* Structs of arguments have padding, and what lies there is left over from anything: a 32-bit number with half of an
+ * old address beside it looks like an address. So only what is known to be wrong counts: memory that was given back,
+ * page-locked memory, the caller's stack; and never where the lower half looks like a small number. */
 const char *soft_not_a_device_address(uint64_t word)
 {
 	const unsigned char *p = (const unsigned char *)(uintptr_t)word, *here = __builtin_frame_address(0);
@@ -100,7 +100,8 @@ size_t soft_total(void)
 
 static size_t up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-/* Room for `bytes` with an untouchable page on each side, after the last one; from the start again where the range ends. */
+/* Room for `bytes` with an untouchable page on each side, after the last one; from the start again where the range
+ * ends. */
 static unsigned char *place(size_t bytes)
 {
 	for (int turn = 0; turn < 2; turn++) {
@@ -126,8 +127,10 @@ CUresult soft_alloc(CUdeviceptr *out, size_t bytes)
 	if (!bytes)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!range) {
-		/* Away from all else, where the system has no objection. Shared, so that a limit on the process's own data leaves it out. */
-		range = mmap((void *)(uintptr_t)0x200000000000, RANGE, PROT_NONE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		/* Away from all else, where the system has no objection. Shared, so that a limit on the process's own
+		 * data leaves it out. */
+		range = mmap((void *)(uintptr_t)0x200000000000, RANGE, PROT_NONE,
+			     MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		if (range == MAP_FAILED)
 			abort();
 	}
@@ -136,7 +139,8 @@ CUresult soft_alloc(CUdeviceptr *out, size_t bytes)
 	unsigned char *page = place(pages);
 	if (!page || mprotect(page, pages, PROT_READ | PROT_WRITE))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	/* At the end of its pages: 256-byte aligned and no better, and what runs behind it by much is caught at once. */
+	/* At the end of its pages: 256-byte aligned and no better, and what runs behind it by much is caught at once.
+	 */
 	unsigned char *p = page + pages - own;
 	memset(page, PATTERN, pages - own);
 	memset(p, POISON, bytes);
@@ -155,12 +159,14 @@ static void check_piece(const struct piece *p, const char *after)
 	size_t own = up(p->bytes, ALIGN), pages = up(own, PAGE);
 	for (size_t i = 0; i < pages - own; i++)
 		if (p->at[-1 - (ptrdiff_t)i] != PATTERN) {
-			soft_say("byte %zu in front of %zu bytes of device memory was written; noticed after %s", i + 1, p->bytes, after);
+			soft_say("byte %zu in front of %zu bytes of device memory was written; noticed after %s", i + 1,
+				 p->bytes, after);
 			abort();
 		}
 	for (size_t i = p->bytes; i < own; i++)
 		if (p->at[i] != PATTERN) {
-			soft_say("byte %zu behind %zu bytes of device memory was written; noticed after %s", i - p->bytes, p->bytes, after);
+			soft_say("byte %zu behind %zu bytes of device memory was written; noticed after %s",
+				 i - p->bytes, p->bytes, after);
 			abort();
 		}
 }
@@ -190,7 +196,8 @@ CUresult soft_free(CUdeviceptr ptr)
 	return CUDA_SUCCESS;
 }
 
-/* An address that does not look like a small number (soft_not_a_device_address): those of an allocator may, some always do. */
+/* An address that does not look like a small number (soft_not_a_device_address): those of an allocator may, some always
+ * do. */
 static unsigned char *pages(size_t bytes)
 {
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *other;

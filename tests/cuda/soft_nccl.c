@@ -1,9 +1,10 @@
 /* libnccl of the tests: groups of ranks that are threads of one process, on the software device.
  *
- * One rank: its calls become work of the stream, which can be captured. More: a call waits for its stream, then for the other ranks, in
- * the calling thread; the last one to come does the arithmetic for all, in the order of ranks, rounding to the type after each addition.
- * What real ranks must agree on (kind, count, type, operation) is compared, memory must be the device's and may not overlap but where
- * NCCL allows it. FLATOUT_SOFT_NCCL_NO_WINDOWS=1: devices that cannot share windows. */
+ * One rank: its calls become work of the stream, which can be captured. More: a call waits for its stream, then for the
+ * other ranks, in the calling thread; the last one to come does the arithmetic for all, in the order of ranks, rounding
+ * to the type after each addition. What real ranks must agree on (kind, count, type, operation) is compared, memory
+ * must be the device's and may not overlap but where NCCL allows it. FLATOUT_SOFT_NCCL_NO_WINDOWS=1: devices that
+ * cannot share windows. */
 #define _GNU_SOURCE
 #include "cuda/soft.h"
 #include "kernel/kernel.h"
@@ -61,8 +62,13 @@ ncclResult_t ncclGetVersion(int *v)
 }
 const char *ncclGetErrorString(ncclResult_t r)
 {
-	static const char *const text[ncclNumResults] = { "no error", "unhandled cuda error", "unhandled system error", "internal error",
-							  "invalid argument", "invalid usage", "remote process exited or there was a network error",
+	static const char *const text[ncclNumResults] = { "no error",
+							  "unhandled cuda error",
+							  "unhandled system error",
+							  "internal error",
+							  "invalid argument",
+							  "invalid usage",
+							  "remote process exited or there was a network error",
 							  "NCCL operation in progress" };
 	return r >= 0 && r < ncclNumResults ? text[r] : "unknown result code";
 }
@@ -92,7 +98,10 @@ ncclResult_t ncclMemAlloc(void **out, size_t bytes)
 	*out = (void *)at;
 	return ncclSuccess;
 }
-ncclResult_t ncclMemFree(void *p) { return cuMemFree(((CUdeviceptr *)p)[-1]) == CUDA_SUCCESS ? ncclSuccess : ncclUnhandledCudaError; }
+ncclResult_t ncclMemFree(void *p)
+{
+	return cuMemFree(((CUdeviceptr *)p)[-1]) == CUDA_SUCCESS ? ncclSuccess : ncclUnhandledCudaError;
+}
 
 /* ---- arithmetic ---- */
 
@@ -155,7 +164,8 @@ static void carry_out(const struct world *w)
 	default: break;
 	}
 	for (int r = 0; r < w->ranks && c->kind != WINDOW; r++)
-		memcpy(w->slot[r].to, result + (c->kind == REDUCE_SCATTER ? (size_t)r * bytes : 0), c->kind == ALL_GATHER ? all : bytes);
+		memcpy(w->slot[r].to, result + (c->kind == REDUCE_SCATTER ? (size_t)r * bytes : 0),
+		       c->kind == ALL_GATHER ? all : bytes);
 	free(result);
 }
 
@@ -173,8 +183,9 @@ static bool overlap(const char *a, size_t n, const char *b, size_t m) { return a
 static ncclResult_t check(const struct call *c)
 {
 	const struct world *w = c->comm->w;
-	size_t part = c->count * size_of(c->type), all = part * (size_t)w->ranks, in = c->kind == REDUCE_SCATTER ? all : part,
-	       out = c->kind == ALL_GATHER ? all : part, own = (size_t)c->comm->rank * part;
+	size_t part = c->count * size_of(c->type), all = part * (size_t)w->ranks,
+	       in = c->kind == REDUCE_SCATTER ? all : part, out = c->kind == ALL_GATHER ? all : part,
+	       own = (size_t)c->comm->rank * part;
 	bool reads = c->kind != RECV && c->kind != WINDOW, writes = c->kind != SEND && c->kind != WINDOW;
 	if (c->comm->finalized || w->gone)
 		return ncclInvalidUsage;
@@ -195,7 +206,8 @@ static bool agree(const struct world *w)
 {
 	for (int r = 1; r < w->ranks; r++) {
 		const struct call *a = &w->slot[0], *b = &w->slot[r];
-		if (a->kind != b->kind || a->count != b->count || a->type != b->type || a->op != b->op || (a->kind == BROADCAST && a->peer != b->peer))
+		if (a->kind != b->kind || a->count != b->count || a->type != b->type || a->op != b->op ||
+		    (a->kind == BROADCAST && a->peer != b->peer))
 			return false;
 	}
 	return true;
@@ -276,7 +288,8 @@ static ncclResult_t start(struct call c)
 	if (r != ncclSuccess)
 		return r;
 	if (c.comm->w->ranks == 1 && c.kind < SEND && c.kind != WINDOW)
-		return fo_software_enqueue(c.stream, alone, &c, sizeof c, "collective") ? ncclUnhandledCudaError : ncclSuccess;
+		return fo_software_enqueue(c.stream, alone, &c, sizeof c, "collective") ? ncclUnhandledCudaError
+											: ncclSuccess;
 	if (!depth)
 		return carry_out_all(&c, 1);
 	if (calls == CALLS_MOST)
@@ -301,29 +314,56 @@ ncclResult_t ncclGroupEnd(void)
 	return carry_out_all(queued, n);
 }
 
-ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c, cudaStream_t s)
+ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c,
+			   cudaStream_t s)
 {
-	return start((struct call){ .kind = ALL_REDUCE, .from = from, .to = to, .count = n, .type = t, .op = op, .comm = c, .stream = (CUstream)s });
+	return start((struct call){ .kind = ALL_REDUCE,
+				    .from = from,
+				    .to = to,
+				    .count = n,
+				    .type = t,
+				    .op = op,
+				    .comm = c,
+				    .stream = (CUstream)s });
 }
 ncclResult_t ncclAllGather(const void *from, void *to, size_t n, ncclDataType_t t, ncclComm_t c, cudaStream_t s)
 {
-	return start((struct call){ .kind = ALL_GATHER, .from = from, .to = to, .count = n, .type = t, .comm = c, .stream = (CUstream)s });
+	return start((struct call){
+		.kind = ALL_GATHER, .from = from, .to = to, .count = n, .type = t, .comm = c, .stream = (CUstream)s });
 }
-ncclResult_t ncclReduceScatter(const void *from, void *to, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c, cudaStream_t s)
+ncclResult_t ncclReduceScatter(const void *from, void *to, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c,
+			       cudaStream_t s)
 {
-	return start((struct call){ .kind = REDUCE_SCATTER, .from = from, .to = to, .count = n, .type = t, .op = op, .comm = c, .stream = (CUstream)s });
+	return start((struct call){ .kind = REDUCE_SCATTER,
+				    .from = from,
+				    .to = to,
+				    .count = n,
+				    .type = t,
+				    .op = op,
+				    .comm = c,
+				    .stream = (CUstream)s });
 }
-ncclResult_t ncclBroadcast(const void *from, void *to, size_t n, ncclDataType_t t, int root, ncclComm_t c, cudaStream_t s)
+ncclResult_t ncclBroadcast(const void *from, void *to, size_t n, ncclDataType_t t, int root, ncclComm_t c,
+			   cudaStream_t s)
 {
-	return start((struct call){ .kind = BROADCAST, .from = from, .to = to, .count = n, .type = t, .peer = root, .comm = c, .stream = (CUstream)s });
+	return start((struct call){ .kind = BROADCAST,
+				    .from = from,
+				    .to = to,
+				    .count = n,
+				    .type = t,
+				    .peer = root,
+				    .comm = c,
+				    .stream = (CUstream)s });
 }
 ncclResult_t ncclSend(const void *from, size_t n, ncclDataType_t t, int peer, ncclComm_t c, cudaStream_t s)
 {
-	return start((struct call){ .kind = SEND, .from = from, .count = n, .type = t, .peer = peer, .comm = c, .stream = (CUstream)s });
+	return start((struct call){
+		.kind = SEND, .from = from, .count = n, .type = t, .peer = peer, .comm = c, .stream = (CUstream)s });
 }
 ncclResult_t ncclRecv(void *to, size_t n, ncclDataType_t t, int peer, ncclComm_t c, cudaStream_t s)
 {
-	return start((struct call){ .kind = RECV, .to = to, .count = n, .type = t, .peer = peer, .comm = c, .stream = (CUstream)s });
+	return start((struct call){
+		.kind = RECV, .to = to, .count = n, .type = t, .peer = peer, .comm = c, .stream = (CUstream)s });
 }
 
 /* All ranks, the same size; memory of ncclMemAlloc begins at pages. */

@@ -65,10 +65,14 @@ static void dump(void)
 
 __attribute__((constructor)) static void begin(void)
 {
-	const char *seed = getenv("FLATOUT_SOFT_SEED"), *how = getenv("FLATOUT_SOFT_ORDER"), *trace = getenv("FLATOUT_SOFT_TRACE"),
-		   *check = getenv("FLATOUT_SOFT_CHECK"), *file = getenv("FLATOUT_SOFT_COUNTERS");
+	const char *seed = getenv("FLATOUT_SOFT_SEED"), *how = getenv("FLATOUT_SOFT_ORDER"),
+		   *trace = getenv("FLATOUT_SOFT_TRACE"), *check = getenv("FLATOUT_SOFT_CHECK"),
+		   *file = getenv("FLATOUT_SOFT_COUNTERS");
 	fo_software_seed(seed && *seed ? strtoull(seed, NULL, 0) : 1);
-	order = !how ? FO_SOFT_RANDOM : !strcmp(how, "lazy") ? FO_SOFT_LAZY : !strcmp(how, "eager") ? FO_SOFT_EAGER : FO_SOFT_RANDOM;
+	order = !how                    ? FO_SOFT_RANDOM
+		: !strcmp(how, "lazy")  ? FO_SOFT_LAZY
+		: !strcmp(how, "eager") ? FO_SOFT_EAGER
+					: FO_SOFT_RANDOM;
 	soft_trace = trace && !strcmp(trace, "1");
 	soft_check = check && !strcmp(check, "1");
 	if (file && *file)
@@ -129,10 +133,12 @@ void soft_set_front(int **front, int *fronts, const int *from, int n)
 static void run(const struct soft_work *w, struct soft_ticket *ticket)
 {
 	if (soft_trace)
-		fprintf(stderr, "soft: %s %zu bytes, %u blocks of %u\n", w->name, w->bytes, w->grid[0] * w->grid[1] * w->grid[2], w->threads);
+		fprintf(stderr, "soft: %s %zu bytes, %u blocks of %u\n", w->name, w->bytes,
+			w->grid[0] * w->grid[1] * w->grid[2], w->threads);
 	switch (w->kind) {
 	case SOFT_LAUNCH:
-		fo_simt_launch(w->kernel, w->args, w->grid, w->threads, w->shared_bytes, (uint64_t)soft_draw(UINT32_MAX) + 1);
+		fo_simt_launch(w->kernel, w->args, w->grid, w->threads, w->shared_bytes,
+			       (uint64_t)soft_draw(UINT32_MAX) + 1);
 		soft_count.launches++;
 		break;
 	case SOFT_CALL:
@@ -324,7 +330,8 @@ CUresult soft_put(struct soft_stream *s, struct soft_work w)
 CUresult soft_put_graph(struct soft_stream *s, struct soft_graph *g)
 {
 	if (s->capture)
-		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* the driver would make it a child; nobody here needs that */
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* the driver would make it a child; nobody here needs
+								 that */
 	struct soft_entry *e = append(s);
 	e->work = (struct soft_work){ .kind = SOFT_GRAPH, .name = "graph" };
 	e->graph = g;

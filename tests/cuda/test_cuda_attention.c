@@ -1,6 +1,7 @@
-/* What surrounds cuDNN: the choice of a plan by documents, lengths and offsets made on the device, documents of one token, rows without
- * gaps, workspace; and the graphs themselves, in every bucket, beside memory that is not a number. On the software device its cuDNN computes
- * what the graphs say (soft_cudnn.c), on a real one NVIDIA's does. Results are held to the reference in double precision. */
+/* What surrounds cuDNN: the choice of a plan by documents, lengths and offsets made on the device, documents of one
+ * token, rows without gaps, workspace; and the graphs themselves, in every bucket, beside memory that is not a number.
+ * On the software device its cuDNN computes what the graphs say (soft_cudnn.c), on a real one NVIDIA's does. Results
+ * are held to the reference in double precision. */
 #include "support/cuda.h"
 
 #ifdef FO_CUDA_HEADERS
@@ -47,7 +48,8 @@ static void ok(fo_status st)
 static void make(struct data *x, int i, int64_t cols, int64_t ld, int dtype, double sigma)
 {
 	const int64_t n = x->l.tokens * ld;
-	const size_t width = fo_dtype_bytes((enum fo_dtype)dtype), bytes = (size_t)(x->l.tokens + TAIL) * (size_t)ld * width;
+	const size_t width = fo_dtype_bytes((enum fo_dtype)dtype),
+		     bytes = (size_t)(x->l.tokens + TAIL) * (size_t)ld * width;
 	const bool poisoned = x->l.poison == ALL || (x->l.poison == ROWS && (i == O || i == LSE));
 	ok(fo_cuda_alloc(cuda, bytes, &x->block[i]));
 	ok(fo_cuda_host_alloc(cuda, bytes, &x->host[i]));
@@ -55,10 +57,13 @@ static void make(struct data *x, int i, int64_t cols, int64_t ld, int dtype, dou
 	if (!poisoned)
 		memset((char *)x->host[i] + (size_t)n * width, 0, bytes - (size_t)n * width);
 	for (int64_t k = 0; sigma > 0 && k < n; k++)
-		((uint16_t *)x->host[i])[k] = fo_bf16_from_f32((float)(sigma * fo_rng_normal((uint64_t)i + 7, (uint64_t)k)));
+		((uint16_t *)x->host[i])[k] = fo_bf16_from_f32(
+			(float)(sigma * fo_rng_normal((uint64_t)i + 7, (uint64_t)k)));
 	x->bytes[i] = bytes;
 	x->in[i] = i;
-	x->t[i] = (struct fo_tensor){ .data = x->block[i], .rows = x->l.tokens, .cols = cols, .ld = ld, .dtype = (uint8_t)dtype };
+	x->t[i] = (struct fo_tensor){
+		.data = x->block[i], .rows = x->l.tokens, .cols = cols, .ld = ld, .dtype = (uint8_t)dtype
+	};
 }
 static void data_new(struct data *x, struct layout l)
 {
@@ -103,8 +108,8 @@ static void move(const struct data *x, bool in)
 {
 	for (int i = 0; i < OPERANDS; i++)
 		if (x->block[i])
-			ok(in ? fo_cuda_copy_in(cuda, x->block[i], x->host[i], x->bytes[i], stream) :
-				fo_cuda_copy_out(cuda, x->host[i], x->block[i], x->bytes[i], stream));
+			ok(in ? fo_cuda_copy_in(cuda, x->block[i], x->host[i], x->bytes[i], stream)
+			      : fo_cuda_copy_out(cuda, x->host[i], x->block[i], x->bytes[i], stream));
 	ok(fo_cuda_stream_wait(cuda, stream));
 }
 /* Documents of these lengths, the last one again and again. */
@@ -121,8 +126,10 @@ static void set_documents(struct data *x, const int *length, int n)
 }
 static struct fo_call call_of(const struct data *x, enum kind backward)
 {
-	static const int forward_at[] = { Q, K, V, DOC, O, LSE }, backward_at[] = { Q, K, V, O, LSE, DO, DOC, DQ, DK, DV, POSITION, TABLE };
-	static const int kind[] = { FO_OP_attention, FO_OP_attention_bwd, FO_OP_attention_bwd_rope }, operands[] = { 6, 10, 12 };
+	static const int forward_at[] = { Q, K, V, DOC, O, LSE },
+			 backward_at[] = { Q, K, V, O, LSE, DO, DOC, DQ, DK, DV, POSITION, TABLE };
+	static const int kind[] = { FO_OP_attention, FO_OP_attention_bwd, FO_OP_attention_bwd_rope },
+			 operands[] = { 6, 10, 12 };
 	struct fo_call c = { .kind = (uint8_t)kind[backward], .n = (uint8_t)operands[backward] };
 	for (int i = 0; i < c.n; i++)
 		c.arg[i] = x->t[backward ? backward_at[i] : forward_at[i]];
@@ -147,7 +154,8 @@ static void run(const struct data *x, const struct fo_call *c, int64_t variant, 
 		shape.arg[i].data = NULL;
 	ok(k->prepare(cuda, &shape, variant, &q.ws_bytes));
 	if (strcmp(fo_cuda_by(cuda, c), by) != 0)
-		fail_msg("%s takes it: %s", fo_cuda_by(cuda, c), fo_cuda_dnn_why(cuda, c) ? fo_cuda_dnn_why(cuda, c) : "no reason given");
+		fail_msg("%s takes it: %s", fo_cuda_by(cuda, c),
+			 fo_cuda_dnn_why(cuda, c) ? fo_cuda_dnn_why(cuda, c) : "no reason given");
 	ok(fo_cuda_alloc(cuda, q.ws_bytes, &q.ws));
 	ok(fo_cuda_fill(cuda, q.ws, 0xff, q.ws_bytes, stream));
 	move(x, true);
@@ -209,15 +217,16 @@ static void held_to(const struct want *w, const struct data *x, const char *what
 				worst = isfinite(got) ? fmax(worst, fabs(got - want)) : INFINITY;
 				largest = fmax(largest, fabs(want));
 				if (!isfinite(got))
-					fail_msg("%s: operand %d of token %lld, column %lld is %g, not %g", what, i, (long long)r, (long long)c, got, want);
+					fail_msg("%s: operand %d of token %lld, column %lld is %g, not %g", what, i,
+						 (long long)r, (long long)c, got, want);
 			}
 		if (worst > 0x1p-6 * largest) /* two roundings to bf16, o's enters the gradients */
 			fail_msg("%s: operand %d is %g apart of %g", what, i, worst, largest);
 	}
 }
 
-/* Both directions under `forced` (0: the variant of the contents) by cuDNN; where neither plan nor poison is what is asked about, by our own
- * kernels too. */
+/* Both directions under `forced` (0: the variant of the contents) by cuDNN; where neither plan nor poison is what is
+ * asked about, by our own kernels too. */
 static void compare_as(struct layout l, const int *length, int n, int64_t forced, enum kind gradients)
 {
 	cudnnHandle_t handle = cuda->dnn_handle;
@@ -233,8 +242,8 @@ static void compare_as(struct layout l, const int *length, int n, int64_t forced
 			const struct fo_call c = call_of(&x, backward ? gradients : FORWARD);
 			run(&x, &c, forced ? forced : variant_of(&x, &c), own ? "flatout" : "cuDNN");
 		}
-		snprintf(what, sizeof what, "%s, %d tokens, documents of %d, %d, ..., plan %llx", own ? "our own" : "cuDNN", l.tokens, length[0],
-			 length[n > 1], (unsigned long long)forced);
+		snprintf(what, sizeof what, "%s, %d tokens, documents of %d, %d, ..., plan %llx",
+			 own ? "our own" : "cuDNN", l.tokens, length[0], length[n > 1], (unsigned long long)forced);
 		cuda->dnn_handle = handle;
 		held_to(&w, &x, what);
 	}
@@ -242,7 +251,10 @@ static void compare_as(struct layout l, const int *length, int n, int64_t forced
 	data_free(&x);
 }
 
-static void compare(struct layout l, const int *length, int n, int64_t forced) { compare_as(l, length, n, forced, BACKWARD); }
+static void compare(struct layout l, const int *length, int n, int64_t forced)
+{
+	compare_as(l, length, n, forced, BACKWARD);
+}
 
 static const struct layout plain = { 256, 4, 2, 16, 0, false, NOTHING }, fused = { 256, 4, 2, 16, 0, true, NOTHING },
 			   alone = { 200, 2, 2, 32, 0, true, NOTHING };
@@ -266,11 +278,12 @@ static void test_ragged(void **state)
 	compare(alone, (const int[]){ 1 }, 1, 0); /* nothing for cuDNN */
 	compare((struct layout){ 256, 4, 2, 16, 40, true, NOTHING }, mixed, 9, 0);
 }
-/* Behind the last document lies memory of others: with NaN in it, whatever a tile reads there must not reach a result. Lengths that end
- * at a tile's border, one behind it and one before it. */
+/* Behind the last document lies memory of others: with NaN in it, whatever a tile reads there must not reach a result.
+ * Lengths that end at a tile's border, one behind it and one before it. */
 static void test_poisoned(void **state)
 {
-	static const int lengths[][2] = { { 200, 0 }, { 128, 72 }, { 129, 71 }, { 127, 73 }, { 136, 64 }, { 2, 198 }, { 198, 2 } };
+	static const int lengths[][2] = { { 200, 0 },  { 128, 72 }, { 129, 71 }, { 127, 73 },
+					  { 136, 64 }, { 2, 198 },  { 198, 2 } };
 	(void)state;
 	for (int p = ROWS; p <= ALL; p++)
 		for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
@@ -282,7 +295,8 @@ static void test_poisoned(void **state)
 		}
 }
 
-/* Every number of documents that a plan is made for, each with the shortest and the longest longest document; most are empty. */
+/* Every number of documents that a plan is made for, each with the shortest and the longest longest document; most are
+ * empty. */
 static void test_buckets(void **state)
 {
 	enum { LEAST = 4, MOST = 14, SHORT = 7, LONG = 9 };
@@ -367,13 +381,25 @@ static void *on_device(const void *from, size_t bytes)
 }
 static void run_plan(const struct data *x, bool backward, const int32_t *length, int64_t batch, int64_t seq)
 {
-	static const int8_t operand[] = { [FO_DNN_Q] = Q, [FO_DNN_K] = K, [FO_DNN_V] = V, [FO_DNN_O] = O, [FO_DNN_LSE] = LSE, [FO_DNN_DO] = DO,
-					  [FO_DNN_DQ] = DQ, [FO_DNN_DK] = DK, [FO_DNN_DV] = DV };
+	static const int8_t operand[] = {
+		[FO_DNN_Q] = Q,   [FO_DNN_K] = K,   [FO_DNN_V] = V,   [FO_DNN_O] = O,  [FO_DNN_LSE] = LSE,
+		[FO_DNN_DO] = DO, [FO_DNN_DQ] = DQ, [FO_DNN_DK] = DK, [FO_DNN_DV] = DV
+	};
 	const int64_t row = x->l.heads * x->l.dim, rows = x->l.tokens + TAIL;
-	struct fo_dnn_shape d = { .batch = batch, .seq = seq, .tokens = x->l.tokens, .heads = x->l.heads, .kv = x->l.kv, .dim = x->l.dim,
-				  .ragged = true, .backward = backward };
+	struct fo_dnn_shape d = { .batch = batch,
+				  .seq = seq,
+				  .tokens = x->l.tokens,
+				  .heads = x->l.heads,
+				  .kv = x->l.kv,
+				  .dim = x->l.dim,
+				  .ragged = true,
+				  .backward = backward };
 	float scale = 1 / sqrtf((float)x->l.dim), minus_inf = -INFINITY, one = 1;
-	void *at[FO_DNN_IDS] = { [FO_DNN_SCALE] = &scale, [FO_DNN_MINUS_INF] = &minus_inf, [FO_DNN_ONE] = &one, [FO_DNN_WINDOW] = &one }, *ws;
+	void *at[FO_DNN_IDS] = { [FO_DNN_SCALE] = &scale,
+				 [FO_DNN_MINUS_INF] = &minus_inf,
+				 [FO_DNN_ONE] = &one,
+				 [FO_DNN_WINDOW] = &one },
+	     *ws;
 	const struct fo_cuda_plan *p;
 	struct fo_cuda_queue q = { .cuda = cuda, .stream = stream };
 	bool is_new;
@@ -408,8 +434,11 @@ static void run_plan(const struct data *x, bool backward, const int32_t *length,
 /* Documents without a token in front, between others and behind them. */
 static void test_empty(void **state)
 {
-	static const int32_t lengths[][8] = { { 0, 0, 90, 60, 50, 0, 0, 0 }, { 90, 0, 0, 60, 0, 50, 0, 0 }, { 0, 90, 0, 60, 0, 50, 0, 0 },
-					      { 0, 0, 0, 0, 0, 90, 60, 50 }, { 90, 60, 50, 0, 0, 0, 0, 0 } };
+	static const int32_t lengths[][8] = { { 0, 0, 90, 60, 50, 0, 0, 0 },
+					      { 90, 0, 0, 60, 0, 50, 0, 0 },
+					      { 0, 90, 0, 60, 0, 50, 0, 0 },
+					      { 0, 0, 0, 0, 0, 90, 60, 50 },
+					      { 90, 60, 50, 0, 0, 0, 0, 0 } };
 	(void)state;
 	for (int kv = 1; kv <= 2; kv++)
 		for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
@@ -426,7 +455,8 @@ static void test_empty(void **state)
 		}
 }
 
-/* Gradients that are turned as they are rounded: fixed and ragged, heads of their own and shared ones, rows with gaps, lone tokens. */
+/* Gradients that are turned as they are rounded: fixed and ragged, heads of their own and shared ones, rows with gaps,
+ * lone tokens. */
 static void turned(void)
 {
 	compare_as(plain, (const int[]){ 128 }, 1, 0, TURNED);
@@ -469,8 +499,8 @@ static void test_turned(void **state)
 	fo_cuda_plans_free(cuda);
 }
 
-/* What runs twice and compares bits must know when cuDNN's gradients were at work. The last run of a check is on rows without gaps, which
- * cuDNN takes. */
+/* What runs twice and compares bits must know when cuDNN's gradients were at work. The last run of a check is on rows
+ * without gaps, which cuDNN takes. */
 static void test_same_bits(void **state)
 {
 	enum { CASES = 512 };
@@ -502,9 +532,10 @@ static void test_same_bits(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_fixed),    cmocka_unit_test(test_poisoned), cmocka_unit_test(test_empty),
-					    cmocka_unit_test(test_buckets),  cmocka_unit_test(test_ragged),   cmocka_unit_test(test_variants),
-					    cmocka_unit_test(test_unfit),    cmocka_unit_test(test_same_bits),
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_fixed),  cmocka_unit_test(test_poisoned),
+					    cmocka_unit_test(test_empty),  cmocka_unit_test(test_buckets),
+					    cmocka_unit_test(test_ragged), cmocka_unit_test(test_variants),
+					    cmocka_unit_test(test_unfit),  cmocka_unit_test(test_same_bits),
 					    cmocka_unit_test(test_turned) };
 	int status;
 

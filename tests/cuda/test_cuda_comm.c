@@ -1,4 +1,5 @@
-/* Groups of devices over NCCL (src/comm): a rank alone on any device, several as threads where the device and NCCL are the software ones. */
+/* Groups of devices over NCCL (src/comm): a rank alone on any device, several as threads where the device and NCCL are
+ * the software ones. */
 #include "comm/nccl.h"
 #include "base/mem.h"
 #include "support/cuda.h"
@@ -54,7 +55,10 @@ static void pair_free(struct fo_cuda *c, struct pair *p)
 	fo_cuda_free(c, p->device);
 	fo_cuda_host_free(c, p->host);
 }
-static void in(struct fo_cuda *c, struct pair *p, fo_cuda_stream s) { ok(fo_cuda_copy_in(c, p->device, p->host, p->bytes, s)); }
+static void in(struct fo_cuda *c, struct pair *p, fo_cuda_stream s)
+{
+	ok(fo_cuda_copy_in(c, p->device, p->host, p->bytes, s));
+}
 static void out(struct fo_cuda *c, struct pair *p, fo_cuda_stream s)
 {
 	memset(p->host, 0x77, p->bytes);
@@ -146,10 +150,10 @@ static void test_memory(void **state)
 	fo_comm_close(comm); /* what was not released goes too */
 }
 
-#define REFUSED(call, text)                                                                                            \
-	do {                                                                                                           \
-		assert_int_equal(call, FO_EARG);                                                                       \
-		assert_non_null(strstr(fo_err_text(), text));                                                          \
+#define REFUSED(call, text)                                   \
+	do {                                                  \
+		assert_int_equal(call, FO_EARG);              \
+		assert_non_null(strstr(fo_err_text(), text)); \
 	} while (0)
 
 static void test_refused(void **state)
@@ -343,8 +347,9 @@ static void test_give_up(void **state)
 
 /* ---- meeting ---- */
 
-static const char *const variables[] = { "FLATOUT_RANK", "FLATOUT_RANKS", "FLATOUT_MEET", "FLATOUT_JOB", "FLATOUT_WAIT", "SLURM_PROCID",
-					 "SLURM_NTASKS", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT" };
+static const char *const variables[] = { "FLATOUT_RANK",  "FLATOUT_RANKS",      "FLATOUT_MEET", "FLATOUT_JOB",
+					 "FLATOUT_WAIT",  "SLURM_PROCID",       "SLURM_NTASKS", "SLURM_JOB_ID",
+					 "SLURM_STEP_ID", "SLURM_RESTART_COUNT" };
 static void forget(void)
 {
 	for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
@@ -427,9 +432,11 @@ static void test_meet(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_alone), cmocka_unit_test(test_memory), cmocka_unit_test(test_refused),
-					    cmocka_unit_test(test_collectives), cmocka_unit_test(test_ring), cmocka_unit_test(test_disagree),
-					    cmocka_unit_test(test_give_up), cmocka_unit_test(test_env), cmocka_unit_test(test_meet) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_alone),   cmocka_unit_test(test_memory),
+					    cmocka_unit_test(test_refused), cmocka_unit_test(test_collectives),
+					    cmocka_unit_test(test_ring),    cmocka_unit_test(test_disagree),
+					    cmocka_unit_test(test_give_up), cmocka_unit_test(test_env),
+					    cmocka_unit_test(test_meet) };
 	const struct fo_comm_place place = { .ranks = 1 };
 	struct fo_comm *comm;
 	int status;

@@ -1,6 +1,6 @@
-/* Streams, events, graphs and memory of a CUDA device: what the program builds on (src/kernel/cuda/device.c), on a real device or the
- * software one. Where it is the software one, also that it notices what it is there for: a forgotten event, a copy whose source is used
- * again too early. */
+/* Streams, events, graphs and memory of a CUDA device: what the program builds on (src/kernel/cuda/device.c), on a real
+ * device or the software one. Where it is the software one, also that it notices what it is there for: a forgotten
+ * event, a copy whose source is used again too early. */
 #include "support/cuda.h"
 
 #include <pthread.h>
@@ -241,7 +241,8 @@ static void test_graph(void **state)
 	ok(fo_cuda_capture_end(cuda, r.s[0], &g));
 	for (int i = 0; i < 30; i++) {
 		assert_true(launch(&r, g, (float)i));
-		ok(fo_cuda_event_ms(cuda, r.e[2], r.e[3], &ms)); /* events that are nodes have the time of this launch */
+		ok(fo_cuda_event_ms(cuda, r.e[2], r.e[3],
+				    &ms)); /* events that are nodes have the time of this launch */
 		assert_true(ms >= 0 && ms < 60000);
 	}
 	/* Launches of one graph follow each other, in whatever streams. */
@@ -361,11 +362,15 @@ static void test_addresses(void **state)
 	for (int k = 0; k < 2; k++) {
 		float *const p[] = { r.a, wrong[k], r.c };
 		for (int i = 0; i < 3; i++)
-			call.arg[i] = (struct fo_tensor){ .data = p[i], .rows = N / 64, .cols = 64, .ld = 64, .dtype = FO_F32 };
+			call.arg[i] = (struct fo_tensor){
+				.data = p[i], .rows = N / 64, .cols = 64, .ld = 64, .dtype = FO_F32
+			};
 		refused(fo_cuda_kernel_of(FO_OP_add)->run(&q, &call, 0), "illegal memory access");
 	}
-	refused(fo_cuda_copy_in(cuda, r.a, ordinary, N * sizeof(float), r.s[0]), "invalid argument"); /* not page-locked */
-	refused(fo_cuda_copy_in(cuda, r.a + 1, r.host, N * sizeof(float), r.s[0]), "invalid argument"); /* beyond its end */
+	refused(fo_cuda_copy_in(cuda, r.a, ordinary, N * sizeof(float), r.s[0]),
+		"invalid argument"); /* not page-locked */
+	refused(fo_cuda_copy_in(cuda, r.a + 1, r.host, N * sizeof(float), r.s[0]),
+		"invalid argument"); /* beyond its end */
 	refused(fo_cuda_fill(cuda, gone, 0, 1, r.s[0]), "invalid argument");
 	refused(fo_cuda_copy(cuda, r.a, ordinary, 4, r.s[0]), "invalid argument");
 	ok(fo_cuda_stream_wait(cuda, r.s[0]));
@@ -433,7 +438,8 @@ static void test_counters(void **state)
 	soft->counters(&before, true);
 	assert_true(launch(&r, g, 1));
 	soft->counters(&after, false);
-	assert_true(after.graph_launches == 1 && after.graph_nodes == 7 && after.launches == 3 && after.fills == 2 && after.synchronisations == 1);
+	assert_true(after.graph_launches == 1 && after.graph_nodes == 7 && after.launches == 3 && after.fills == 2 &&
+		    after.synchronisations == 1);
 	assert_true(after.live_bytes == before.live_bytes && after.allocations == 0);
 	fo_cuda_graph_free(cuda, g);
 	end(&r);
@@ -465,18 +471,12 @@ static void test_orders(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_stream),
-		cmocka_unit_test(test_events),
-		cmocka_unit_test(test_early_reuse),
-		cmocka_unit_test(test_event_records),
-		cmocka_unit_test(test_graph),
-		cmocka_unit_test(test_graph_joins),
-		cmocka_unit_test(test_capture_refuses),
-		cmocka_unit_test(test_memory),
-		cmocka_unit_test(test_addresses),
-		cmocka_unit_test(test_threads),
-		cmocka_unit_test(test_counters),
-		cmocka_unit_test(test_orders),
+		cmocka_unit_test(test_stream),          cmocka_unit_test(test_events),
+		cmocka_unit_test(test_early_reuse),     cmocka_unit_test(test_event_records),
+		cmocka_unit_test(test_graph),           cmocka_unit_test(test_graph_joins),
+		cmocka_unit_test(test_capture_refuses), cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_addresses),       cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_counters),        cmocka_unit_test(test_orders),
 	};
 	int status;
 	cuda = fo_test_cuda_open(&status);

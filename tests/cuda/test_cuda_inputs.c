@@ -1,6 +1,6 @@
-/* The next step's batch goes to the device while a step runs: the same bits as without, whatever the order of streams, for steps that are
- * repeated, reached again or run operation by operation, and for batches that are not ready in time. The software device draws when a copy
- * reads the host's memory, so a wait that is missing shows. */
+/* The next step's batch goes to the device while a step runs: the same bits as without, whatever the order of streams,
+ * for steps that are repeated, reached again or run operation by operation, and for batches that are not ready in time.
+ * The software device draws when a copy reads the host's memory, so a wait that is missing shows. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "pass/pass.h"
@@ -28,8 +28,8 @@ static void must(fo_status st)
 		fail_msg("%s; %s", fo_err_text(), fo_err_hint());
 }
 
-/* Steps take these batches in turn; the loop goes back once (4 after 6, with 4 itself as a step before had it), as a rewind does. A
- * batch whose bit of `late` is set is not ready while the step before it runs. */
+/* Steps take these batches in turn; the loop goes back once (4 after 6, with 4 itself as a step before had it), as a
+ * rewind does. A batch whose bit of `late` is set is not ready while the step before it runs. */
 static const int order[STEPS] = { 0, 1, 2, 3, 2, 1, 1, 0, 3 };
 static int at, filled, looked; /* the step that runs; batches that were found ahead of it */
 static unsigned late;
@@ -91,8 +91,8 @@ static void expect(const struct outcome *got, const struct outcome *want, const 
 {
 	for (int i = 0; i < STEPS; i++)
 		if (got->loss[i] != want->loss[i] || got->norm[i] != want->norm[i])
-			fail_msg("%s, seed %d, step %d: loss %.17g, norm %.17g, expected %.17g and %.17g", what, seed, i, got->loss[i], got->norm[i],
-				 want->loss[i], want->norm[i]);
+			fail_msg("%s, seed %d, step %d: loss %.17g, norm %.17g, expected %.17g and %.17g", what, seed,
+				 i, got->loss[i], got->norm[i], want->loss[i], want->norm[i]);
 	assert_true(got->hash == want->hash);
 }
 
@@ -105,7 +105,11 @@ static void test_same_bits(void **state)
 	assert_int_equal(looked, 0);
 	for (int seed = 0; seed < SEEDS; seed++)
 		for (int eager = 0; eager < 2; eager++) {
-			o = (struct fo_exec_options){ .cuda = cuda, .timeline_steps = 8, .eager = eager, .batch = number_of, .poison = seed % 2 };
+			o = (struct fo_exec_options){ .cuda = cuda,
+						      .timeline_steps = 8,
+						      .eager = eager,
+						      .batch = number_of,
+						      .poison = seed % 2 };
 			o.timed_every = seed % 3;
 			late = seed < 2 ? 0 : (unsigned)fo_rng_u64(7, (uint64_t)seed);
 			struct outcome got = outcome_of(&o, 50 + (uint64_t)seed, -1);
@@ -119,7 +123,8 @@ static void test_same_bits(void **state)
 	late = 0;
 }
 
-/* The ports fill each batch once: what is there when its step begins is not filled again, and what is not asked for costs nothing. */
+/* The ports fill each batch once: what is there when its step begins is not filled again, and what is not asked for
+ * costs nothing. */
 static void test_filled_once(void **state)
 {
 	(void)state;
@@ -141,8 +146,8 @@ static void test_filled_once(void **state)
 	step_rig_free(&r);
 }
 
-/* The step that is repeated to find where a number went wrong has the batch of that step, not the one that was filled in ahead; and
- * going on from there gives what it would have given. */
+/* The step that is repeated to find where a number went wrong has the batch of that step, not the one that was filled
+ * in ahead; and going on from there gives what it would have given. */
 static void fault_of(uint64_t seed, bool ahead, struct fo_exec_fault *f, double *loss)
 {
 	struct step_rig r;
@@ -157,7 +162,9 @@ static void fault_of(uint64_t seed, bool ahead, struct fo_exec_fault *f, double 
 	}
 	/* A row of the embedding that this step reads. */
 	must(fo_exec_fetch(r.exec));
-	uint16_t *w = (uint16_t *)fo_store_find(r.store, "wte", 0, NULL) + batch[order[2]].token[0] * r.program.model.hidden, keep = *w;
+	uint16_t *w = (uint16_t *)fo_store_find(r.store, "wte", 0, NULL) +
+		      batch[order[2]].token[0] * r.program.model.hidden,
+		 keep = *w;
 	*w = 0x7f80; /* infinity */
 	fo_exec_weights_changed(r.exec);
 	r.batch = &batch[order[2]];
@@ -225,12 +232,14 @@ static void test_memory(void **state)
 			assert_int_equal(after.live_bytes, before.live_bytes);
 		}
 	}
-	int64_t bytes = 2 * batch[0].seq * batch[0].rows * batch[0].micro_batches * 4 * 4; /* token, target, position, document, twice */
-	assert_true(m[1].workspace - m[0].workspace >= bytes && m[1].arena == m[0].arena && m[1].staging == m[0].staging);
+	int64_t bytes = 2 * batch[0].seq * batch[0].rows * batch[0].micro_batches * 4 *
+			4; /* token, target, position, document, twice */
+	assert_true(m[1].workspace - m[0].workspace >= bytes && m[1].arena == m[0].arena &&
+		    m[1].staging == m[0].staging);
 }
 
-/* Somebody else holds the device's memory when the first step wants it: an error at whatever piece it ends, and once it is given back the
- * same executor runs. */
+/* Somebody else holds the device's memory when the first step wants it: an error at whatever piece it ends, and once it
+ * is given back the same executor runs. */
 static void test_no_memory(void **state)
 {
 	(void)state;
@@ -275,11 +284,8 @@ static void test_no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_same_bits),
-		cmocka_unit_test(test_filled_once),
-		cmocka_unit_test(test_fault),
-		cmocka_unit_test(test_memory),
-		cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_same_bits), cmocka_unit_test(test_filled_once), cmocka_unit_test(test_fault),
+		cmocka_unit_test(test_memory),    cmocka_unit_test(test_no_memory),
 	};
 	int status;
 	setenv("FLATOUT_SOFT_MEMORY", "67108864", 0); /* a software device fills what is taken of it, here all */

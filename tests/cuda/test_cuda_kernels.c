@@ -1,5 +1,5 @@
-/* Every operation that has a CUDA kernel, against double precision: the contract of kernel.h, as tests/num holds the processor's
- * kernels to it. */
+/* Every operation that has a CUDA kernel, against double precision: the contract of kernel.h, as tests/num holds the
+ * processor's kernels to it. */
 #include "support/cuda.h"
 
 #include <setjmp.h>
@@ -61,12 +61,18 @@ static struct fo_num_case rows(int kind, int dtype, int64_t t, int64_t d, const 
 {
 	struct fo_num_case c;
 	fo_num_case_init(&c, kind);
-	/* modes: r read, d defined, u updated, a accumulated (stored first); shapes: m (t,d), g (1,d), s (t,1) fp32, G (1,d) fp32 */
+	/* modes: r read, d defined, u updated, a accumulated (stored first); shapes: m (t,d), g (1,d), s (t,1) fp32, G
+	 * (1,d) fp32 */
 	for (int i = 0; modes[i]; i++) {
-		int access = modes[i] == 'r' ? FO_READ : modes[i] == 'd' ? FO_DEF : modes[i] == 'u' ? FO_UPDATE : FO_ACC;
+		int access = modes[i] == 'r'   ? FO_READ
+			     : modes[i] == 'd' ? FO_DEF
+			     : modes[i] == 'u' ? FO_UPDATE
+					       : FO_ACC;
 		int64_t r = shapes[i] == 'm' || shapes[i] == 's' ? t : 1, w = shapes[i] == 's' ? 1 : d;
 		int type = shapes[i] == 's' || shapes[i] == 'G' ? FO_F32 : dtype;
-		int fills = modes[i] == 'd' || modes[i] == 'a' ? FO_NUM_NAN : shapes[i] == 's' ? FO_NUM_POSITIVE : FO_NUM_NORMAL;
+		int fills = modes[i] == 'd' || modes[i] == 'a' ? FO_NUM_NAN
+			    : shapes[i] == 's'                 ? FO_NUM_POSITIVE
+							       : FO_NUM_NORMAL;
 		fo_num_case_arg(&c, type, r, w, access, fills, 1, 0);
 		if (modes[i] == 'a')
 			c.call.first |= 1u << i;
@@ -96,9 +102,12 @@ static void test_wide(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof op / sizeof *op; i++)
 		for (int dtype = FO_F32; dtype <= FO_BF16; dtype++) {
-			static const struct { int rows, cols; } shape[] = { { 33, 4096 }, { 5, 14336 }, { 700, 64 } };
+			static const struct {
+				int rows, cols;
+			} shape[] = { { 33, 4096 }, { 5, 14336 }, { 700, 64 } };
 			for (size_t s = 0; s < sizeof shape / sizeof *shape; s++) {
-				struct fo_num_case c = rows(op[i].kind, dtype, shape[s].rows, shape[s].cols, op[i].modes, op[i].shapes);
+				struct fo_num_case c = rows(op[i].kind, dtype, shape[s].rows, shape[s].cols,
+							    op[i].modes, op[i].shapes);
 				if (fo_num_cuda_cannot(&c))
 					continue;
 				checked++;
@@ -110,7 +119,8 @@ static void test_wide(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_f32), cmocka_unit_test(test_bf16), cmocka_unit_test(test_wide) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_f32), cmocka_unit_test(test_bf16),
+					    cmocka_unit_test(test_wide) };
 	int status;
 
 	cuda = fo_test_cuda_open(&status);

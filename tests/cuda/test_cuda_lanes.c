@@ -1,5 +1,6 @@
-/* Two lanes that compute, on a CUDA device: streams and events keep every bit, whatever else the program does and however the device
- * takes work up; without one of the waits between them numbers change. On the software device under many seeds. */
+/* Two lanes that compute, on a CUDA device: streams and events keep every bit, whatever else the program does and
+ * however the device takes work up; without one of the waits between them numbers change. On the software device under
+ * many seeds. */
 #include "base/mem.h"
 #include "pass/pass.h"
 #include "support/cuda.h"
@@ -34,20 +35,37 @@ static const struct {
 	struct fo_passes pass;
 } cases[] = {
 	{ "plain", { 0 } },
-	{ "fused", { .merge_qkv = 1, .merge_gate_up = 1, .fuse_elementwise = 1, .fuse_loss = 7, .fused_optimizer = 1 } },
-	{ "recomputing", { .merge_qkv = 1, .merge_gate_up = 1, .fuse_elementwise = 1, .fuse_loss = 8, .recompute = FO_RECOMPUTE_FULL } },
+	{ "fused",
+	  { .merge_qkv = 1, .merge_gate_up = 1, .fuse_elementwise = 1, .fuse_loss = 7, .fused_optimizer = 1 } },
+	{ "recomputing",
+	  { .merge_qkv = 1,
+	    .merge_gate_up = 1,
+	    .fuse_elementwise = 1,
+	    .fuse_loss = 8,
+	    .recompute = FO_RECOMPUTE_FULL } },
 	{ "offloading", { .merge_qkv = 1, .fuse_elementwise = 1, .offload = 1, .recompute = FO_RECOMPUTE_SELECTIVE } },
-	{ "optimizer in backward", { .merge_gate_up = 1, .fused_optimizer = 1, .optimizer_in_backward = 1, .previous_norm = 1 } },
-	{ "norm of the step before", { .merge_qkv = 1, .fused_optimizer = 1, .previous_norm = 1, .master = FO_MASTER_SPLIT } },
-	{ "fp8", { .merge_gate_up = 1, .fp8 = FO_FP8_DELAYED, .fp8_history = 4, .fp8_precompute = 1, .fp8_transposed = 1 } },
+	{ "optimizer in backward",
+	  { .merge_gate_up = 1, .fused_optimizer = 1, .optimizer_in_backward = 1, .previous_norm = 1 } },
+	{ "norm of the step before",
+	  { .merge_qkv = 1, .fused_optimizer = 1, .previous_norm = 1, .master = FO_MASTER_SPLIT } },
+	{ "fp8",
+	  { .merge_gate_up = 1, .fp8 = FO_FP8_DELAYED, .fp8_history = 4, .fp8_precompute = 1, .fp8_transposed = 1 } },
 	{ "fused casts",
-	  { .merge_qkv = 1, .fuse_elementwise = 1, .fuse_rope = 1, .fp8 = FO_FP8_DELAYED, .fp8_history = 4,
-	    .fp8_precompute = 1, .fp8_transposed = 1, .fp8_fuse = 1, .recompute = FO_RECOMPUTE_SELECTIVE } },
+	  { .merge_qkv = 1,
+	    .fuse_elementwise = 1,
+	    .fuse_rope = 1,
+	    .fp8 = FO_FP8_DELAYED,
+	    .fp8_history = 4,
+	    .fp8_precompute = 1,
+	    .fp8_transposed = 1,
+	    .fp8_fuse = 1,
+	    .recompute = FO_RECOMPUTE_SELECTIVE } },
 	{ "fp8 rows", { .merge_qkv = 1, .fp8 = FO_FP8_ROWWISE } },
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
-static void make(struct step_rig *r, struct fo_passes pass, bool tied, const struct step_batch *b, const struct fo_exec_options *o)
+static void make(struct step_rig *r, struct fo_passes pass, bool tied, const struct step_batch *b,
+		 const struct fo_exec_options *o)
 {
 	struct fo_model m = step_model(2, 32, 2, 1, 48, 48, tied);
 	struct fo_lowering low = step_lowering(b, FO_PRECISION_BF16, FO_MODE_TRAIN);
@@ -72,8 +90,8 @@ static struct outcome run_steps(struct step_rig *r, const struct step_batch *b, 
 	return out;
 }
 
-static struct outcome outcome_of(struct fo_passes pass, bool tied, const struct step_batch *b, int batches, uint64_t seed,
-				 const struct fo_exec_options *o)
+static struct outcome outcome_of(struct fo_passes pass, bool tied, const struct step_batch *b, int batches,
+				 uint64_t seed, const struct fo_exec_options *o)
 {
 	struct step_rig r;
 	if (soft)
@@ -106,17 +124,18 @@ static void test_same_bits(void **state)
 				o.poison = seed % 2 == 0;
 				struct outcome got = outcome_of(pass, tied, b, batches, 100 + seed, &o);
 				if (memcmp(&got, &want, sizeof got))
-					fail_msg("%s, seed %d, %s, timed every %d: losses %.17g %.17g, expected %.17g %.17g, or other weights", cases[k].name,
-						 (int)seed, eager ? "eager" : "replayed", o.timed_every, got.loss[0], got.loss[STEPS - 1], want.loss[0],
-						 want.loss[STEPS - 1]);
+					fail_msg("%s, seed %d, %s, timed every %d: losses %.17g %.17g, expected %.17g "
+						 "%.17g, or other weights",
+						 cases[k].name, (int)seed, eager ? "eager" : "replayed", o.timed_every,
+						 got.loss[0], got.loss[STEPS - 1], want.loss[0], want.loss[STEPS - 1]);
 			}
 	}
 	for (int i = 0; i < BATCHES; i++)
 		step_batch_free(&b[i]);
 }
 
-/* Each wait between the two lanes, gone: some seed shows it. Every operand is initialised memory at any time, so nothing can lead
- * outside, as a missing batch could. */
+/* Each wait between the two lanes, gone: some seed shows it. Every operand is initialised memory at any time, so
+ * nothing can lead outside, as a missing batch could. */
 static void test_waits_are_needed(void **state)
 {
 	(void)state;
@@ -141,7 +160,8 @@ static void test_waits_are_needed(void **state)
 			struct fo_unrolled *u = (struct fo_unrolled *)(uintptr_t)fo_exec_unrolled(r.exec);
 			int k = 0;
 			for (int i = 0; i < u->n; i++) {
-				int lane = fo_instance_op(&r.program, u, i)->lane, of = lane == FO_LANE_COMPUTE ? FO_LANE_WGRAD : FO_LANE_COMPUTE;
+				int lane = fo_instance_op(&r.program, u, i)->lane,
+				    of = lane == FO_LANE_COMPUTE ? FO_LANE_WGRAD : FO_LANE_COMPUTE;
 				if (fo_lane_computes(lane) && u->wait[i][of] >= 0 && k++ == drop)
 					u->wait[i][of] = -1, there = 1;
 			}

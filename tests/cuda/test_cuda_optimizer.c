@@ -1,5 +1,5 @@
-/* What the general cases (test_cuda_kernels.c) do not ask of losses, AdamW, norms and fp8 on a device: the bits of `ref`, steps that are
- * refused, rows longer than a block's turn, numbers that are not finite. */
+/* What the general cases (test_cuda_kernels.c) do not ask of losses, AdamW, norms and fp8 on a device: the bits of
+ * `ref`, steps that are refused, rows longer than a block's turn, numbers that are not finite. */
 #include "base/clock.h"
 #include "kernel/round.h"
 #include "support/cuda.h"
@@ -19,13 +19,14 @@ static struct fo_cuda *cuda;
 
 static const struct fo_kernel *ref(const struct fo_num_data *d) { return &fo_kernels_ref.kernel[d->call.kind]; }
 
-static void check_same(const struct fo_num_case *c, const struct fo_num_data *a, const struct fo_num_data *b, const char *what)
+static void check_same(const struct fo_num_case *c, const struct fo_num_data *a, const struct fo_num_data *b,
+		       const char *what)
 {
 	for (int i = 0; i < c->call.n; i++)
 		for (size_t k = 0; k < a->bytes[i]; k++)
 			if (a->block[i][k] != b->block[i][k])
-				fail_msg("%s: %s: operand %d, byte %zu of its block: 0x%02x, expected 0x%02x", c->name, what, i, k,
-					 a->block[i][k], b->block[i][k]);
+				fail_msg("%s: %s: operand %d, byte %zu of its block: 0x%02x, expected 0x%02x", c->name,
+					 what, i, k, a->block[i][k], b->block[i][k]);
 }
 
 /* ---- AdamW ---- */
@@ -44,7 +45,8 @@ static void adamw_case(struct fo_num_case *c, int64_t rows, int64_t cols, struct
 	fo_num_case_arg(c, FO_F64, 1, 2, FO_READ, FO_NUM_POSITIVE, 1, 0);
 	fo_num_case_arg(c, f.weight, rows, cols, FO_UPDATE, FO_NUM_NORMAL, 1, 0);
 	if (f.master >= 0)
-		fo_num_case_arg(c, f.master, rows, cols, FO_UPDATE, f.master == FO_I16 ? FO_NUM_INDEX : FO_NUM_NORMAL, 1, 1 << 15);
+		fo_num_case_arg(c, f.master, rows, cols, FO_UPDATE, f.master == FO_I16 ? FO_NUM_INDEX : FO_NUM_NORMAL,
+				1, 1 << 15);
 	c->call.attr.value = cols & 1;
 	c->call.attr.stochastic = stochastic;
 	c->call.attr.element = ((int64_t)1 << 33) + 12345; /* numbers of elements are 32 bits of it */
@@ -52,8 +54,8 @@ static void adamw_case(struct fo_num_case *c, int64_t rows, int64_t cols, struct
 	c->call.arg[5].first = 777;
 }
 
-/* The processor's arithmetic, rounding for rounding: every format and layout gives ref's bits, also where a gradient is 0, huge or not a
- * number. */
+/* The processor's arithmetic, rounding for rounding: every format and layout gives ref's bits, also where a gradient is
+ * 0, huge or not a number. */
 static void adamw_check(int64_t rows, int64_t cols, struct format f, bool stochastic, bool tight)
 {
 	struct fo_num_case c;
@@ -83,12 +85,17 @@ static void adamw_check(int64_t rows, int64_t cols, struct format f, bool stocha
 static void test_adamw_bits(void **state)
 {
 	(void)state;
-	static const struct { int64_t rows, cols; } shape[] = { { 1, 5 }, { 17, 33 }, { 3, 9000 } };
-	static const int weights[][2] = { { FO_BF16, -1 }, { FO_F32, -1 }, { FO_BF16, FO_F32 }, { FO_F32, FO_F32 }, { FO_BF16, FO_I16 } };
+	static const struct {
+		int64_t rows, cols;
+	} shape[] = { { 1, 5 }, { 17, 33 }, { 3, 9000 } };
+	static const int weights[][2] = {
+		{ FO_BF16, -1 }, { FO_F32, -1 }, { FO_BF16, FO_F32 }, { FO_F32, FO_F32 }, { FO_BF16, FO_I16 }
+	};
 	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++)
 		for (int w = 0; w < 5; w++)
 			for (int k = 0; k < 16; k++) {
-				struct format f = { k & 1 ? FO_BF16 : FO_F32, weights[w][0], weights[w][1], k & 2 ? FO_BF16 : FO_F32 };
+				struct format f = { k & 1 ? FO_BF16 : FO_F32, weights[w][0], weights[w][1],
+						    k & 2 ? FO_BF16 : FO_F32 };
 				if (shape[s].cols < 9000 || (k & 8))
 					adamw_check(shape[s].rows, shape[s].cols, f, k & 4, k & 8);
 			}
@@ -98,7 +105,8 @@ static void test_adamw_bits(void **state)
 static void test_adamw_many(void **state)
 {
 	(void)state;
-	static const int moments[] = { FO_F32, FO_BF16, FO_F32, FO_BF16 }, weights[] = { FO_BF16, FO_BF16, FO_F32, FO_BF16 };
+	static const int moments[] = { FO_F32, FO_BF16, FO_F32, FO_BF16 },
+			 weights[] = { FO_BF16, FO_BF16, FO_F32, FO_BF16 };
 	struct fo_num_case c;
 	struct fo_num_data in, got;
 	fo_num_case_init(&c, FO_OP_adamw_many);
@@ -225,14 +233,16 @@ static double off_by(const struct fo_num_data *got, const struct fo_num_data *ex
 	double sum = 0, norm = 0;
 	for (int64_t r = 0; r < got->call.arg[arg].rows; r++)
 		for (int64_t j = 0; j < got->call.arg[arg].cols; j++) {
-			double x = fo_num_get(&exact->call.arg[arg], r, j), off = fo_num_get(&got->call.arg[arg], r, j) - x;
+			double x = fo_num_get(&exact->call.arg[arg], r, j),
+			       off = fo_num_get(&got->call.arg[arg], r, j) - x;
 			sum += off * off;
 			norm += x * x;
 		}
 	return sqrt(sum / norm);
 }
 
-/* Rows that take every thread of a block several turns, more rows than blocks run at once, columns that a mask took out. */
+/* Rows that take every thread of a block several turns, more rows than blocks run at once, columns that a mask took
+ * out. */
 static void xent_check(int dtype, int64_t rows, int64_t cols, bool forward)
 {
 	struct fo_num_case c;
@@ -276,15 +286,17 @@ static void test_xent(void **state)
 static uint8_t byte_at(const struct fo_num_data *d, int64_t j) { return ((uint8_t *)d->call.arg[2].data)[j]; }
 static bool is_nan(uint8_t b, int type) { return type == FO_E4M3 ? (b & 0x7f) == 0x7f : (b & 0x7f) > 0x7c; }
 
-static void check_byte(const struct fo_num_case *c, const struct fo_num_data *got, const struct fo_num_data *want, int64_t i, int type)
+static void check_byte(const struct fo_num_case *c, const struct fo_num_data *got, const struct fo_num_data *want,
+		       int64_t i, int type)
 {
 	uint8_t a = byte_at(got, i), b = byte_at(want, i);
 	if (a != b && !(is_nan(a, type) && is_nan(b, type)))
-		fail_msg("%s: scale %g: %a becomes 0x%02x, expected 0x%02x", c->name, fo_num_get(&got->call.arg[1], 0, 0),
-			 fo_num_get(&got->call.arg[0], 0, i), a, b);
+		fail_msg("%s: scale %g: %a becomes 0x%02x, expected 0x%02x", c->name,
+			 fo_num_get(&got->call.arg[1], 0, 0), fo_num_get(&got->call.arg[0], 0, i), a, b);
 }
 
-/* Every bf16 number and its neighbours in fp32, by several scales: ref's bytes, and NaN for NaN (its sign is the device's own). */
+/* Every bf16 number and its neighbours in fp32, by several scales: ref's bytes, and NaN for NaN (its sign is the
+ * device's own). */
 static void test_fp8_bytes(void **state)
 {
 	(void)state;
@@ -303,7 +315,8 @@ static void test_fp8_bytes(void **state)
 				if (bf16)
 					((uint16_t *)got.call.arg[0].data)[i] = (uint16_t)i;
 				else
-					((uint32_t *)got.call.arg[0].data)[i] = (i << 16) + (uint32_t)fo_rng_u64(k, i) % 0x10000;
+					((uint32_t *)got.call.arg[0].data)[i] = (i << 16) +
+										(uint32_t)fo_rng_u64(k, i) % 0x10000;
 			((float *)got.call.arg[1].data)[0] = scales[k / 2];
 			fo_num_data_copy(&want, &got);
 			fo_num_run(&fo_test_cuda_kernel, &got, 1);
@@ -317,9 +330,10 @@ static void test_fp8_bytes(void **state)
 
 enum max { ALONE, HISTORY, EMPTY, CASTS };
 
-/* The cast that writes its transpose: the bytes of the cast alone, twice. By 16 elements at once, at tiles' ends too (tight, multiples
- * of 16), and in odd layouts; with numbers that are not finite. By the scale of the step, with the transpose and without: ref's bits,
- * maxima and scale too; two words are left as they were found, in several steps on end. */
+/* The cast that writes its transpose: the bytes of the cast alone, twice. By 16 elements at once, at tiles' ends too
+ * (tight, multiples of 16), and in odd layouts; with numbers that are not finite. By the scale of the step, with the
+ * transpose and without: ref's bits, maxima and scale too; two words are left as they were found, in several steps on
+ * end. */
 static void check_cast_t(int from, int type, int64_t rows, int64_t cols, bool tight, enum max max, bool both)
 {
 	struct fo_num_case c;
@@ -352,13 +366,17 @@ static void check_cast_t(int from, int type, int64_t rows, int64_t cols, bool ti
 				fo_num_set(&want.call.arg[0], r, j, fo_num_get(&got.call.arg[0], r, j));
 		fo_num_run(&fo_test_cuda_kernel, &got, 1);
 		fo_num_run(ref(&want), &want, 1);
-		const struct fo_tensor *y = &got.call.arg[out], *of = &want.call.arg[out], *yt = &got.call.arg[got.call.n - 1];
+		const struct fo_tensor *y = &got.call.arg[out], *of = &want.call.arg[out],
+				       *yt = &got.call.arg[got.call.n - 1];
 		for (int64_t r = 0; r < rows; r++)
 			for (int64_t j = 0; j < cols; j++) {
-				uint8_t w = ((uint8_t *)of->data)[r * of->ld + j], a = ((uint8_t *)y->data)[r * y->ld + j];
+				uint8_t w = ((uint8_t *)of->data)[r * of->ld + j],
+					a = ((uint8_t *)y->data)[r * y->ld + j];
 				uint8_t b = both ? ((uint8_t *)yt->data)[j * yt->ld + r] : a;
 				if ((a != w && !(is_nan(a, type) && is_nan(w, type))) || b != a)
-					fail_msg("%s: (%d,%d): 0x%02x and, transposed, 0x%02x; the cast alone gives 0x%02x", c.name, (int)r, (int)j, a, b, w);
+					fail_msg("%s: (%d,%d): 0x%02x and, transposed, 0x%02x; the cast alone gives "
+						 "0x%02x",
+						 c.name, (int)r, (int)j, a, b, w);
 			}
 		for (int i = 0; in_step && i < FO_FP8_AMAX_COLS; i++) {
 			double a = fo_num_get(&got.call.arg[3], 0, i), w = fo_num_get(&want.call.arg[3], 0, i);
@@ -376,12 +394,14 @@ static void test_fp8_transposed(void **state)
 	static const int64_t shape[][2] = { { 256, 384 }, { 16, 144 }, { 176, 16 }, { 130, 70 }, { 1, 300 } };
 	for (int s = 0; s < 5; s++)
 		for (int k = 0; k < 4 * CASTS; k++) {
-			check_cast_t(k & 1 ? FO_BF16 : FO_F32, k & 2 ? FO_E4M3 : FO_E5M2, shape[s][0], shape[s][1], s != 4 && k % 3, k / 4, true);
+			check_cast_t(k & 1 ? FO_BF16 : FO_F32, k & 2 ? FO_E4M3 : FO_E5M2, shape[s][0], shape[s][1],
+				     s != 4 && k % 3, k / 4, true);
 			if (k >= 4)
-				check_cast_t(k & 1 ? FO_BF16 : FO_F32, k & 2 ? FO_E4M3 : FO_E5M2, shape[s][0], shape[s][1], k % 3, k / 4, false);
+				check_cast_t(k & 1 ? FO_BF16 : FO_F32, k & 2 ? FO_E4M3 : FO_E5M2, shape[s][0],
+					     shape[s][1], k % 3, k / 4, false);
 		}
-	/* More tiles than blocks that are on a device at once: maxima of some are joined before others begin. The software device has
-	 * one block at a time whatever the size. */
+	/* More tiles than blocks that are on a device at once: maxima of some are joined before others begin. The
+	 * software device has one block at a time whatever the size. */
 	for (int max = HISTORY; max < CASTS && !fo_cuda_info(cuda)->software; max++)
 		check_cast_t(FO_BF16, FO_E4M3, 4096, 2048, true, max, true);
 }
@@ -393,21 +413,28 @@ static void copy_numbers(const struct fo_tensor *to, int64_t c0, const struct fo
 		for (int64_t j = 0; j < from->cols; j++)
 			fo_num_set(to, r, c0 + j, fo_num_get(from, r, j));
 }
-static void check_numbers(const struct fo_num_case *c, const struct fo_tensor *got, int64_t c0, const struct fo_tensor *want)
+static void check_numbers(const struct fo_num_case *c, const struct fo_tensor *got, int64_t c0,
+			  const struct fo_tensor *want)
 {
 	for (int64_t r = 0; r < want->rows; r++)
 		for (int64_t j = 0; j < want->cols; j++)
 			if (fo_num_get(got, r, c0 + j) != fo_num_get(want, r, j))
-				fail_msg("%s: (%d,%d) is %a, apart %a", c->name, (int)r, (int)(c0 + j), fo_num_get(got, r, c0 + j), fo_num_get(want, r, j));
+				fail_msg("%s: (%d,%d) is %a, apart %a", c->name, (int)r, (int)(c0 + j),
+					 fo_num_get(got, r, c0 + j), fo_num_get(want, r, j));
 }
 
 enum { NO_MORE, TRANSPOSE, NUMBERS, BESIDE };
 
-/* What is made and cast at once, by one kernel: the bits of the two kernels apart, twice on end, where the history is empty too. */
+/* What is made and cast at once, by one kernel: the bits of the two kernels apart, twice on end, where the history is
+ * empty too. */
 static void check_made(enum fo_op_kind fused, enum fo_op_kind apart, int64_t rows, int64_t cols, int z, bool empty)
 {
-	const bool norm = apart == FO_OP_rmsnorm || apart == FO_OP_add_rmsnorm, adds = apart == FO_OP_add_rmsnorm, bwd = apart == FO_OP_swiglu_bwd;
-	const int at = fo_op_fp8_step(fused), format = bwd ? FO_E5M2 : FO_E4M3, inputs = apart == FO_OP_rmsnorm ? 1 : bwd ? 3 : 2;
+	const bool norm = apart == FO_OP_rmsnorm || apart == FO_OP_add_rmsnorm, adds = apart == FO_OP_add_rmsnorm,
+		   bwd = apart == FO_OP_swiglu_bwd;
+	const int at = fo_op_fp8_step(fused), format = bwd ? FO_E5M2 : FO_E4M3,
+		  inputs = apart == FO_OP_rmsnorm ? 1
+			   : bwd                  ? 3
+						  : 2;
 	const int made = inputs + norm + adds;
 	const int64_t width = bwd ? 2 * cols : cols;
 	struct fo_num_case c[3];
@@ -468,14 +495,18 @@ static void check_made(enum fo_op_kind fused, enum fo_op_kind apart, int64_t row
 static void test_made(void **state)
 {
 	(void)state;
-	static const enum fo_op_kind fused[] = { FO_OP_rmsnorm_fp8, FO_OP_add_rmsnorm_fp8, FO_OP_swiglu_fp8, FO_OP_swiglu_bwd_fp8 },
+	static const enum fo_op_kind fused[] = { FO_OP_rmsnorm_fp8, FO_OP_add_rmsnorm_fp8, FO_OP_swiglu_fp8,
+						 FO_OP_swiglu_bwd_fp8 },
 				     apart[] = { FO_OP_rmsnorm, FO_OP_add_rmsnorm, FO_OP_swiglu, FO_OP_swiglu_bwd };
-	/* a strip of 3,072 columns is 48 KiB: more than may be had unasked with the shared memory that the kernel has beside it */
-	static const int64_t norm[][2] = { { 16, 3072 }, { 32, 272 }, { 48, 1024 }, { 16, 4096 }, { 32, 4112 } }, tile[][2] = { { 16, 16 }, { 144, 272 }, { 256, 128 } };
+	/* a strip of 3,072 columns is 48 KiB: more than may be had unasked with the shared memory that the kernel has
+	 * beside it */
+	static const int64_t norm[][2] = { { 16, 3072 }, { 32, 272 }, { 48, 1024 }, { 16, 4096 }, { 32, 4112 } },
+			     tile[][2] = { { 16, 16 }, { 144, 272 }, { 256, 128 } };
 	for (int k = 0; k < 4; k++)
 		for (int s = 0; s < (k < 2 ? 5 : 3); s++)
 			for (int z = 0; z < BESIDE; z++)
-				check_made(fused[k], apart[k], (k < 2 ? norm : tile)[s][0], (k < 2 ? norm : tile)[s][1], z, (s + z) & 1);
+				check_made(fused[k], apart[k], (k < 2 ? norm : tile)[s][0], (k < 2 ? norm : tile)[s][1],
+					   z, (s + z) & 1);
 }
 
 /* Maxima with what is not finite in them, of all, rows and columns of a tensor wider and higher than a block. */
@@ -552,10 +583,11 @@ static void test_fp8_history(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_adamw_bits), cmocka_unit_test(test_adamw_many), cmocka_unit_test(test_sumsq_turns),
-		cmocka_unit_test(test_nonfinite),  cmocka_unit_test(test_xent),       cmocka_unit_test(test_fp8_bytes),
-		cmocka_unit_test(test_amax_nan),   cmocka_unit_test(test_fp8_history), cmocka_unit_test(test_fp8_transposed),
-		cmocka_unit_test(test_made),
+		cmocka_unit_test(test_adamw_bits),     cmocka_unit_test(test_adamw_many),
+		cmocka_unit_test(test_sumsq_turns),    cmocka_unit_test(test_nonfinite),
+		cmocka_unit_test(test_xent),           cmocka_unit_test(test_fp8_bytes),
+		cmocka_unit_test(test_amax_nan),       cmocka_unit_test(test_fp8_history),
+		cmocka_unit_test(test_fp8_transposed), cmocka_unit_test(test_made),
 	};
 	int status;
 	cuda = fo_test_cuda_open(&status);

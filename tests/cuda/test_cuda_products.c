@@ -1,4 +1,5 @@
-/* Products on a device beyond the cases that every kernel set is held to: fp8 that the library takes as it is, and which algorithm runs. */
+/* Products on a device beyond the cases that every kernel set is held to: fp8 that the library takes as it is, and
+ * which algorithm runs. */
 #include "base/fs.h"
 #include "base/mem.h"
 #include "hw/nvml.h"
@@ -38,8 +39,10 @@ static struct fo_num_case fp8_case(const struct fp8 *f)
 	fo_num_case_arg(&c, f->a, f->ta ? f->k : f->m, f->ta ? f->m : f->k, FO_READ, FO_NUM_NORMAL, 64, 0);
 	fo_num_case_arg(&c, FO_E4M3, f->tb ? f->n : f->k, f->tb ? f->k : f->n, FO_READ, FO_NUM_NORMAL, 64, 0);
 	fo_num_case_arg(&c, f->out, f->m, f->n, f->acc ? FO_ACC : FO_DEF, f->acc ? FO_NUM_NORMAL : FO_NUM_NAN, 1, 0);
-	fo_num_case_arg(&c, FO_F32, f->lines_a && !f->ta ? f->m : 1, f->lines_a && f->ta ? f->m : 1, FO_READ, FO_NUM_POSITIVE, 1, 0);
-	fo_num_case_arg(&c, FO_F32, f->lines_b && f->tb ? f->n : 1, f->lines_b && !f->tb ? f->n : 1, FO_READ, FO_NUM_POSITIVE, 1, 0);
+	fo_num_case_arg(&c, FO_F32, f->lines_a && !f->ta ? f->m : 1, f->lines_a && f->ta ? f->m : 1, FO_READ,
+			FO_NUM_POSITIVE, 1, 0);
+	fo_num_case_arg(&c, FO_F32, f->lines_b && f->tb ? f->n : 1, f->lines_b && !f->tb ? f->n : 1, FO_READ,
+			FO_NUM_POSITIVE, 1, 0);
 	c.call.attr.ta = (uint8_t)f->ta;
 	c.call.attr.tb = (uint8_t)f->tb;
 	c.call.first = f->acc ? 0 : 1u << 2;
@@ -50,14 +53,23 @@ static struct fo_num_case fp8_case(const struct fp8 *f)
 static const int64_t fp8_shape[][3] = { { 16, 16, 16 }, { 48, 144, 272 }, { 160, 32, 144 } };
 static struct fp8 fp8_mode(const int64_t *shape, int t)
 {
-	return (struct fp8){ shape[0], shape[1], shape[2], t & 1, t >> 1 & 1, t >> 2 & 1 ? FO_E5M2 : FO_E4M3,
-			     t & 1 ? FO_F32 : FO_BF16, t >> 1 & 1, t >> 3 & 1, t >> 4 & 1 };
+	return (struct fp8){ shape[0],
+			     shape[1],
+			     shape[2],
+			     t & 1,
+			     t >> 1 & 1,
+			     t >> 2 & 1 ? FO_E5M2 : FO_E4M3,
+			     t & 1 ? FO_F32 : FO_BF16,
+			     t >> 1 & 1,
+			     t >> 3 & 1,
+			     t >> 4 & 1 };
 }
 
-/* What Hopper's tensor cores may lose. They add 32 products and the sum so far in one instruction: all are shifted to the exponent of the
- * largest and cut 13 bits behind its first (DeepSeek-V3, arXiv 2412.19437, section 3.5.2), so each of the 33 terms loses less than 2^-13 of the
- * largest. Fast sums go on like that to the end. Others begin anew after 128 products (four instructions, what CUTLASS promotes after)
- * and those parts are added in fp32. Then the scales (two roundings), what is added to, and the rounding of the result. */
+/* What Hopper's tensor cores may lose. They add 32 products and the sum so far in one instruction: all are shifted to
+ * the exponent of the largest and cut 13 bits behind its first (DeepSeek-V3, arXiv 2412.19437, section 3.5.2), so each
+ * of the 33 terms loses less than 2^-13 of the largest. Fast sums go on like that to the end. Others begin anew after
+ * 128 products (four instructions, what CUTLASS promotes after) and those parts are added in fp32. Then the scales (two
+ * roundings), what is added to, and the rounding of the result. */
 static double fp8_bound(const struct fo_call *c, int64_t i, int64_t j, bool fast, double *exact)
 {
 	enum { STEP = 32, PART = 128 };
@@ -67,7 +79,8 @@ static double fp8_bound(const struct fo_call *c, int64_t i, int64_t j, bool fast
 	for (int64_t l = 0; l < k; l += STEP) {
 		double largest = fabs(part);
 		for (int64_t s = l; s < l + STEP && s < k; s++) {
-			double x = (c->attr.ta ? fo_num_get(a, s, i) : fo_num_get(a, i, s)) * (c->attr.tb ? fo_num_get(b, j, s) : fo_num_get(b, s, j));
+			double x = (c->attr.ta ? fo_num_get(a, s, i) : fo_num_get(a, i, s)) *
+				   (c->attr.tb ? fo_num_get(b, j, s) : fo_num_get(b, s, j));
 			largest = fmax(largest, fabs(x));
 			part += x;
 		}
@@ -80,7 +93,8 @@ static double fp8_bound(const struct fo_call *c, int64_t i, int64_t j, bool fast
 		}
 	}
 	lost += (double)(k / PART + 1) * 0x1p-24 * absolute;
-	const double scale = fo_num_get(sa, sa->rows > 1 ? i : 0, sa->cols > 1 ? i : 0) * fo_num_get(sb, sb->rows > 1 ? j : 0, sb->cols > 1 ? j : 0);
+	const double scale = fo_num_get(sa, sa->rows > 1 ? i : 0, sa->cols > 1 ? i : 0) *
+			     fo_num_get(sb, sb->rows > 1 ? j : 0, sb->cols > 1 ? j : 0);
 	const double before = c->first & 1u << 2 ? 0 : fo_num_get(&c->arg[2], i, j);
 	*exact = sum * scale + before;
 	lost = lost * scale + 3 * 0x1p-24 * (fabs(sum * scale) + fabs(before));
@@ -93,7 +107,8 @@ static void test_fp8_bound(void **state)
 	(void)state;
 	for (size_t s = 0; s <= sizeof fp8_shape / sizeof *fp8_shape; s++)
 		for (int t = 0; t < 32; t++) {
-			const struct fp8 f = fp8_mode(s < sizeof fp8_shape / sizeof *fp8_shape ? fp8_shape[s] : deep, t);
+			const struct fp8 f = fp8_mode(s < sizeof fp8_shape / sizeof *fp8_shape ? fp8_shape[s] : deep,
+						      t);
 			const struct fo_num_case c = fp8_case(&f);
 			struct fo_num_data in, got;
 			double worst = 0;
@@ -103,14 +118,18 @@ static void test_fp8_bound(void **state)
 			for (int64_t i = 0; i < f.m; i++)
 				for (int64_t j = 0; j < f.n; j++) {
 					const bool fast = f.a == FO_E4M3 && !f.ta && f.tb && !f.acc;
-					double want, bound = fp8_bound(&in.call, i, j, fast, &want), x = fo_num_get(&got.call.arg[2], i, j);
+					double want, bound = fp8_bound(&in.call, i, j, fast, &want),
+						     x = fo_num_get(&got.call.arg[2], i, j);
 					if (!(fabs(x - want) <= bound))
-						fail_msg("%s, ta=%d tb=%d lines %d %d: element %lld, %lld is %g, not %g (at most %g apart)", c.name, f.ta, f.tb,
-							 f.lines_a, f.lines_b, (long long)i, (long long)j, x, want, bound);
+						fail_msg("%s, ta=%d tb=%d lines %d %d: element %lld, %lld is %g, not "
+							 "%g (at most %g apart)",
+							 c.name, f.ta, f.tb, f.lines_a, f.lines_b, (long long)i,
+							 (long long)j, x, want, bound);
 					worst = fmax(worst, fabs(x - want) / bound);
 				}
 			if (!soft)
-				print_message("%s ta=%d tb=%d lines %d %d: %.3f of the bound\n", c.name, f.ta, f.tb, f.lines_a, f.lines_b, worst);
+				print_message("%s ta=%d tb=%d lines %d %d: %.3f of the bound\n", c.name, f.ta, f.tb,
+					      f.lines_a, f.lines_b, worst);
 			fo_num_data_free(&in);
 			fo_num_data_free(&got);
 		}
@@ -133,7 +152,8 @@ static void test_fp8(void **state)
 		}
 }
 
-/* Kernels of ours that a product launches: what the library takes as it is needs none, what lies the other way one transposition each. */
+/* Kernels of ours that a product launches: what the library takes as it is needs none, what lies the other way one
+ * transposition each. */
 static int64_t launches_of(const struct fp8 *f)
 {
 	struct fo_num_case c = fp8_case(f);
@@ -222,10 +242,7 @@ static int lines_of(const char *text)
 		n += *text == '\n';
 	return n;
 }
-static void put_text(const char *text)
-{
-	ok(fo_fs_write_atomic(cache, text, strlen(text)));
-}
+static void put_text(const char *text) { ok(fo_fs_write_atomic(cache, text, strlen(text))); }
 
 static void test_off(void **state)
 {
@@ -283,8 +300,20 @@ static void test_damaged(void **state)
 {
 	struct fo_arena a = { 0 };
 	const char *good = text_of(&a);
-	const char *const from[] = { "\"m\":64", "\"schema\":\"flatout-product-1\"", "\"bf16\"", "\"us\":", "\"algorithm\":\"", "\"accumulate\":false", "{" };
-	const char *const to[] = { "\"m\":-4", "\"schema\":\"flatout-product-2\"", "\"bf17\"", "\"uz\":", "\"algorithm\":\"x\":", "\"accumulate\": null", " " };
+	const char *const from[] = { "\"m\":64",
+				     "\"schema\":\"flatout-product-1\"",
+				     "\"bf16\"",
+				     "\"us\":",
+				     "\"algorithm\":\"",
+				     "\"accumulate\":false",
+				     "{" };
+	const char *const to[] = { "\"m\":-4",
+				   "\"schema\":\"flatout-product-2\"",
+				   "\"bf17\"",
+				   "\"uz\":",
+				   "\"algorithm\":\"x\":",
+				   "\"accumulate\": null",
+				   " " };
 	(void)state;
 	for (size_t i = 0; i < sizeof from / sizeof *from; i++) {
 		if (strlen(from[i]) != strlen(to[i]))
@@ -366,7 +395,8 @@ static void test_no_memory(void **state)
 	void *all[64];
 	int n = 0;
 	(void)state;
-	/* What is reported as free cannot be had to the last byte, nor in one piece: ever smaller pieces until the smallest is refused. */
+	/* What is reported as free cannot be had to the last byte, nor in one piece: ever smaller pieces until the
+	 * smallest is refused. */
 	for (size_t bytes = (size_t)1 << 40; bytes >= 256; bytes /= 2)
 		while (n < 64 && fo_cuda_alloc(c, bytes, &all[n]) == FO_OK)
 			n++;

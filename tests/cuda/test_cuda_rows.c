@@ -1,6 +1,7 @@
-/* Kernels over rows at the shapes of real models, which the cases of audit/engine/num_cases.c are too small for: wide rows, heads inside
- * merged buffers, more pieces than blocks, words that occur often, operands of differing types. Each against `ref` in double precision,
- * allowed what fo_num_check allows; bytes around the rectangles stay; a second run, in another order of blocks, gives the same bits. */
+/* Kernels over rows at the shapes of real models, which the cases of audit/engine/num_cases.c are too small for: wide
+ * rows, heads inside merged buffers, more pieces than blocks, words that occur often, operands of differing types. Each
+ * against `ref` in double precision, allowed what fo_num_check allows; bytes around the rectangles stay; a second run,
+ * in another order of blocks, gives the same bits. */
 #include "support/cuda.h"
 
 #include <math.h>
@@ -34,7 +35,8 @@ static struct one *new_one(int kind)
 	return &o;
 }
 /* cols columns of a buffer that has `ld`, from column `at` on. */
-static void arg_in(struct one *o, int dtype, int64_t rows, int64_t cols, int64_t ld, int64_t at, int access, int fill, int64_t limit)
+static void arg_in(struct one *o, int dtype, int64_t rows, int64_t cols, int64_t ld, int64_t at, int access, int fill,
+		   int64_t limit)
 {
 	o->part[o->c.call.n] = (struct part){ at, cols };
 	o->c.call.first |= (uint32_t)(access == FO_DEF) << o->c.call.n;
@@ -72,7 +74,8 @@ static bool inside(const struct fo_tensor *t, const unsigned char *byte)
 	size_t item = fo_dtype_bytes(t->dtype), line = (size_t)t->ld * item;
 	if (byte < begin)
 		return false;
-	return (size_t)(byte - begin) / line < (size_t)t->rows && (size_t)(byte - begin) % line < (size_t)t->cols * item;
+	return (size_t)(byte - begin) / line < (size_t)t->rows &&
+	       (size_t)(byte - begin) % line < (size_t)t->cols * item;
 }
 
 static void run(const struct one *o, struct fo_num_data *d)
@@ -105,7 +108,8 @@ static void check(struct one *o)
 	for (int i = 0; i < in.call.n; i++) {
 		apart[i] = got.call.arg[i];
 		if (o->over[i])
-			got.call.arg[i] = got.call.arg[o->over[i] - 1], again.call.arg[i] = again.call.arg[o->over[i] - 1],
+			got.call.arg[i] = got.call.arg[o->over[i] - 1],
+			again.call.arg[i] = again.call.arg[o->over[i] - 1],
 			snprintf(note + strlen(note), sizeof note - strlen(note), ", %d over %d", i, o->over[i] - 1);
 	}
 	cannot = fo_num_cuda_cannot(&o->c);
@@ -131,10 +135,11 @@ static void check(struct one *o)
 		error_of(&naive.call.arg[i], &exact.call.arg[i], &n[0], &n[1]);
 		for (int k = 0; k < 2; k++)
 			if (!(e[k] <= 2 * n[k] + FO_NUM_FLOOR))
-				fail_msg("%s%s: operand %d: %s %.3g, naive %.3g", o->c.name, note, i, k ? "worst element" : "relative error", e[k],
-					 n[k]);
+				fail_msg("%s%s: operand %d: %s %.3g, naive %.3g", o->c.name, note, i,
+					 k ? "worst element" : "relative error", e[k], n[k]);
 	}
-	fo_num_data_free(&in), fo_num_data_free(&exact), fo_num_data_free(&naive), fo_num_data_free(&got), fo_num_data_free(&again);
+	fo_num_data_free(&in), fo_num_data_free(&exact), fo_num_data_free(&naive), fo_num_data_free(&got),
+		fo_num_data_free(&again);
 }
 
 static const int types[] = { FO_BF16, FO_F32 };
@@ -190,13 +195,16 @@ static void test_fused_bits(void **state)
 	struct one *o = new_one(FO_OP_add_rmsnorm);
 	struct fo_num_data fused, apart;
 	for (int i = 0; i < 5; i++)
-		arg(o, FO_BF16, i == 2 ? 1 : ROWS, COLS, i < 3 ? FO_READ : FO_DEF, i < 3 ? FO_NUM_NORMAL : FO_NUM_NAN, 0);
+		arg(o, FO_BF16, i == 2 ? 1 : ROWS, COLS, i < 3 ? FO_READ : FO_DEF, i < 3 ? FO_NUM_NORMAL : FO_NUM_NAN,
+		    0);
 	arg(o, FO_F32, ROWS, 1, FO_DEF, FO_NUM_NAN, 0);
 	fo_num_data_new(&fused, &o->c, 3, true), fo_num_data_copy(&apart, &fused);
 	fo_test_cuda_run(&fused.call, fused.block, fused.bytes);
 	const struct fo_tensor *a = apart.call.arg;
 	struct fo_call add = { .kind = FO_OP_add, .n = 3, .first = 4, .arg = { a[0], a[1], a[3] } };
-	struct fo_call norm = { .kind = FO_OP_rmsnorm, .n = 4, .attr = o->c.call.attr, .first = 12, .arg = { a[3], a[2], a[4], a[5] } };
+	struct fo_call norm = {
+		.kind = FO_OP_rmsnorm, .n = 4, .attr = o->c.call.attr, .first = 12, .arg = { a[3], a[2], a[4], a[5] }
+	};
 	fo_test_cuda_kernel.run(&add);
 	fo_test_cuda_kernel.run(&norm);
 	for (int i = 3; i < 6; i++)
@@ -206,7 +214,8 @@ static void test_fused_bits(void **state)
 
 static const struct {
 	int rows, cols, heads;
-} norm_shape[] = { { 37, 4096, 1 }, { 5, 3072, 1 }, { 300, 264, 1 }, { 9, 8448, 1 }, { 2, 16384, 1 }, { 2, 16392, 1 }, { 61, 1280, 10 } };
+} norm_shape[] = { { 37, 4096, 1 }, { 5, 3072, 1 },  { 300, 264, 1 }, { 9, 8448, 1 },
+		   { 2, 16384, 1 }, { 2, 16392, 1 }, { 61, 1280, 10 } };
 enum { NORM_SHAPES = sizeof norm_shape / sizeof *norm_shape };
 
 static void test_norm(void **state)
@@ -214,7 +223,8 @@ static void test_norm(void **state)
 	(void)state;
 	for (int k = 0; k < 2 * NORM_SHAPES; k++) {
 		const int t = types[k & 1];
-		const int64_t rows = norm_shape[k / 2].rows, cols = norm_shape[k / 2].cols, heads = norm_shape[k / 2].heads, width = cols / heads;
+		const int64_t rows = norm_shape[k / 2].rows, cols = norm_shape[k / 2].cols,
+			      heads = norm_shape[k / 2].heads, width = cols / heads;
 		struct one *o = new_one(FO_OP_rmsnorm);
 		arg_in(o, t, rows, cols, cols + 64, 8, FO_READ, FO_NUM_NORMAL, 0);
 		arg(o, t, 1, width, FO_READ, FO_NUM_NORMAL, 0);
@@ -243,7 +253,8 @@ static void test_norm_backward(void **state)
 	for (int k = 0; k < 8 * NORM_SHAPES; k++) {
 		const int t = types[k & 1];
 		const bool residual = k & 2, store = k & 4;
-		const int64_t rows = norm_shape[k / 8].rows, cols = norm_shape[k / 8].cols, heads = norm_shape[k / 8].heads, width = cols / heads;
+		const int64_t rows = norm_shape[k / 8].rows, cols = norm_shape[k / 8].cols,
+			      heads = norm_shape[k / 8].heads, width = cols / heads;
 		struct one *o = new_one(FO_OP_rmsnorm_bwd);
 		arg(o, t, rows, cols, FO_READ, FO_NUM_NORMAL, 0);
 		arg(o, FO_F32, rows, heads, FO_READ, FO_NUM_POSITIVE, 0);
@@ -301,10 +312,12 @@ static void test_embedding(void **state)
 	(void)state;
 	static const struct {
 		int tokens, vocabulary, cols;
-	} shape[] = { { 300, 1, 264 }, { 300, 7, 264 }, { 200, 20, 2056 }, { 60, 2000, 520 }, { 1100, 40, 8 }, { 1100, 3, 7 }, { 17, 1, 8 }, { 16, 1, 8 } };
+	} shape[] = { { 300, 1, 264 }, { 300, 7, 264 }, { 200, 20, 2056 }, { 60, 2000, 520 },
+		      { 1100, 40, 8 }, { 1100, 3, 7 },  { 17, 1, 8 },      { 16, 1, 8 } };
 	for (size_t k = 0; k < 2 * sizeof shape / sizeof *shape; k++) {
 		const int t = types[k & 1];
-		const int64_t tokens = shape[k / 2].tokens, vocabulary = shape[k / 2].vocabulary, cols = shape[k / 2].cols;
+		const int64_t tokens = shape[k / 2].tokens, vocabulary = shape[k / 2].vocabulary,
+			      cols = shape[k / 2].cols;
 		struct one *o = new_one(FO_OP_embed);
 		arg(o, FO_I32, tokens, 1, FO_READ, FO_NUM_INDEX, vocabulary);
 		arg_in(o, t, vocabulary, cols, cols + 8, 8, FO_READ, FO_NUM_NORMAL, 0);
@@ -359,9 +372,10 @@ static void test_mixed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_swiglu), cmocka_unit_test(test_rope),      cmocka_unit_test(test_norm),  cmocka_unit_test(test_norm_backward),
-		cmocka_unit_test(test_bias),   cmocka_unit_test(test_embedding), cmocka_unit_test(test_mixed),
-		cmocka_unit_test(test_fused_bits),
+		cmocka_unit_test(test_swiglu), cmocka_unit_test(test_rope),
+		cmocka_unit_test(test_norm),   cmocka_unit_test(test_norm_backward),
+		cmocka_unit_test(test_bias),   cmocka_unit_test(test_embedding),
+		cmocka_unit_test(test_mixed),  cmocka_unit_test(test_fused_bits),
 	};
 	int status;
 	cuda = fo_test_cuda_open(&status);

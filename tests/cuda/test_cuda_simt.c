@@ -1,4 +1,5 @@
-/* The software multiprocessor itself: it computes what the language says, and it notices kernels that break its rules. */
+/* The software multiprocessor itself: it computes what the language says, and it notices kernels that break its rules.
+ */
 #include "cuda/simt_cases.h"
 #include "cuda/simt_int.h"
 
@@ -14,12 +15,13 @@
 
 #include <cmocka.h>
 
-extern const struct fo_simt_kernel fo_simt_kernel_case_warp, fo_simt_kernel_case_grid_sum, fo_simt_kernel_case_fresh, fo_simt_kernel_case_race,
-	fo_simt_kernel_case_order, fo_simt_kernel_case_broken;
+extern const struct fo_simt_kernel fo_simt_kernel_case_warp, fo_simt_kernel_case_grid_sum, fo_simt_kernel_case_fresh,
+	fo_simt_kernel_case_race, fo_simt_kernel_case_order, fo_simt_kernel_case_broken;
 
 enum { SEEDS = 20 };
 
-static void launch(const struct fo_simt_kernel *k, int *out, int n, uint32_t blocks, uint32_t threads, uint32_t shared, uint64_t seed)
+static void launch(const struct fo_simt_kernel *k, int *out, int n, uint32_t blocks, uint32_t threads, uint32_t shared,
+		   uint64_t seed)
 {
 	struct simt_args args = { out, n, (int32_t)shared };
 	fo_simt_launch(k, &args, (uint32_t[]){ blocks, 1, 1 }, threads, shared, seed);
@@ -131,7 +133,8 @@ static void test_broken(void **state)
 		assert_true(WIFSIGNALED(status));
 		for (int i = 0; i < 3; i++)
 			if (!strstr(text, broken[b].says[i]))
-				fail_msg("broken kernel %d: '%s' does not say '%s'", broken[b].how, text, broken[b].says[i]);
+				fail_msg("broken kernel %d: '%s' does not say '%s'", broken[b].how, text,
+					 broken[b].says[i]);
 	}
 }
 

@@ -1,6 +1,6 @@
-/* Whole steps on a CUDA device, a real one or the software one, against the processor's: losses, gradients, state. And what only the
- * device's executor has: graphs, events, staging, the store's copy, the memory plan. The software device runs what streams and events leave
- * open in any order, so that a wait that is missing shows. */
+/* Whole steps on a CUDA device, a real one or the software one, against the processor's: losses, gradients, state. And
+ * what only the device's executor has: graphs, events, staging, the store's copy, the memory plan. The software device
+ * runs what streams and events leave open in any order, so that a wait that is missing shows. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "pass/pass.h"
@@ -58,8 +58,8 @@ static void run_steps(struct step_rig *r, int first, int steps, struct sample *o
 	must(fo_exec_fetch(r->exec));
 }
 
-static void make(struct step_rig *r, const struct fo_model *m, const struct fo_lowering *low, const struct step_batch *b,
-		 const struct fo_exec_options *o)
+static void make(struct step_rig *r, const struct fo_model *m, const struct fo_lowering *low,
+		 const struct step_batch *b, const struct fo_exec_options *o)
 {
 	step_rig_lower(r, m, low, b, o);
 	r->hyper[FO_HYPER_EPS] = 1e-4; /* a step does not blow rounding up to the size of a gradient */
@@ -79,8 +79,8 @@ static fo_status collect(void *ctx, const struct fo_store_tensor *t)
 	return FO_OK;
 }
 
-/* |a - b| in the 2-norm of tensors `which`, over the larger of |b| and a thousandth of all such tensors: the gradient of a key's bias
- * is 0 in exact arithmetic. The worst; *name: whose. */
+/* |a - b| in the 2-norm of tensors `which`, over the larger of |b| and a thousandth of all such tensors: the gradient
+ * of a key's bias is 0 in exact arithmetic. The worst; *name: whose. */
 static double furthest(struct step_rig *a, struct step_rig *b, int which, const char **name)
 {
 	static struct tensors x, y;
@@ -127,9 +127,10 @@ static const struct shape *shapes(void)
 	return s;
 }
 
-/* What a sum of n terms in another order may differ by grows with their number and the type's last bit: 2e-6 and 2e-2 are what
- * tests/step/test_passes.c allows between two orders of the same step in fp32 and bf16. */
-static void against(const char *what, const struct shape *s, enum fo_numerics precision, struct fo_passes pass, double eps)
+/* What a sum of n terms in another order may differ by grows with their number and the type's last bit: 2e-6 and 2e-2
+ * are what tests/step/test_passes.c allows between two orders of the same step in fp32 and bf16. */
+static void against(const char *what, const struct shape *s, enum fo_numerics precision, struct fo_passes pass,
+		    double eps)
 {
 	struct step_batch b;
 	struct step_rig d, p;
@@ -146,14 +147,16 @@ static void against(const char *what, const struct shape *s, enum fo_numerics pr
 	run_steps(&p, 0, STEPS, &want);
 	assert_true(want.loss[STEPS - 1] < want.loss[0]); /* it learns this batch: the numbers mean something */
 	for (int i = 0; i < STEPS; i++)
-		if (!(fabs(got.loss[i] / want.loss[i] - 1) <= eps) || !(fabs(got.norm[i] / want.norm[i] - 1) <= 4 * eps))
-			fail_msg("%s, %s: step %d: loss %.9g, gradient norm %.9g; on the processor %.9g and %.9g", s->name, what, i, got.loss[i],
-				 got.norm[i], want.loss[i], want.norm[i]);
+		if (!(fabs(got.loss[i] / want.loss[i] - 1) <= eps) ||
+		    !(fabs(got.norm[i] / want.norm[i] - 1) <= 4 * eps))
+			fail_msg("%s, %s: step %d: loss %.9g, gradient norm %.9g; on the processor %.9g and %.9g",
+				 s->name, what, i, got.loss[i], got.norm[i], want.loss[i], want.norm[i]);
 	/* First moments are means of gradients, tensor by tensor. */
 	for (int which = 0; which < 3; which += 2) {
 		double far = furthest(&d, &p, which, &name);
 		if (!(far <= 8 * eps))
-			fail_msg("%s, %s: %s '%s' is off by %.3g", s->name, what, which ? "first moment" : "weight", name, far);
+			fail_msg("%s, %s: %s '%s' is off by %.3g", s->name, what, which ? "first moment" : "weight",
+				 name, far);
 	}
 	step_rig_free(&d);
 	step_rig_free(&p);
@@ -166,7 +169,8 @@ static const struct {
 } pass_case[] = {
 	{ "plain", { 0 } },
 	{ "merged", { .merge_qkv = 1, .merge_gate_up = 1, .fuse_elementwise = 1 } },
-	{ "fused", { .merge_qkv = 1, .merge_gate_up = 1, .fuse_elementwise = 1, .fuse_loss = 7, .fused_optimizer = 1 } },
+	{ "fused",
+	  { .merge_qkv = 1, .merge_gate_up = 1, .fuse_elementwise = 1, .fuse_loss = 7, .fused_optimizer = 1 } },
 	{ "rope fused", { .merge_qkv = 1, .fuse_elementwise = 1, .fuse_rope = 1 } },
 	{ "rope fused, alone", { .fuse_rope = 1 } },
 	{ "recomputing", { .merge_gate_up = 1, .fuse_elementwise = 1, .recompute = FO_RECOMPUTE_SELECTIVE } },
@@ -180,8 +184,8 @@ static void test_against_processor(void **state)
 	const struct shape *s = shapes();
 	for (int k = 0; k < SHAPES; k++)
 		for (int i = 0; i < PASS_CASES; i++) {
-			against(pass_case[i].name, &s[k], (i + k) % 2 ? FO_PRECISION_F32 : FO_PRECISION_BF16, pass_case[i].pass,
-				(i + k) % 2 ? 2e-6 : 1e-2);
+			against(pass_case[i].name, &s[k], (i + k) % 2 ? FO_PRECISION_F32 : FO_PRECISION_BF16,
+				pass_case[i].pass, (i + k) % 2 ? 2e-6 : 1e-2);
 		}
 }
 
@@ -196,18 +200,38 @@ static void test_formats(void **state)
 		double eps;
 	} c[] = {
 		{ "split master", { .master = FO_MASTER_SPLIT }, 1e-2 },
-		{ "split master, bf16 moments", { .master = FO_MASTER_SPLIT, .moments = FO_MOMENTS_BF16, .fused_optimizer = 1 }, 1e-2 },
+		{ "split master, bf16 moments",
+		  { .master = FO_MASTER_SPLIT, .moments = FO_MOMENTS_BF16, .fused_optimizer = 1 },
+		  1e-2 },
 		{ "stochastic",
-		  { .master = FO_MASTER_NONE, .moments = FO_MOMENTS_BF16, .rounding = FO_ROUND_STOCHASTIC, .fused_optimizer = 1 }, 1e-2 },
+		  { .master = FO_MASTER_NONE,
+		    .moments = FO_MOMENTS_BF16,
+		    .rounding = FO_ROUND_STOCHASTIC,
+		    .fused_optimizer = 1 },
+		  1e-2 },
 		{ "offloading", { .offload = 1, .merge_qkv = 1, .fuse_elementwise = 1 }, 1e-2 },
 		{ "optimizer in backward", { .optimizer_in_backward = 1, .previous_norm = 1 }, 1e-2 },
 		{ "fp8 current", { .fp8 = FO_FP8_CURRENT }, 4e-2 },
 		{ "fp8 delayed", { .fp8 = FO_FP8_DELAYED, .fp8_history = 4, .fp8_precompute = 1 }, 4e-2 },
-		{ "fp8 delayed, transposed", { .fp8 = FO_FP8_DELAYED, .fp8_history = 4, .fp8_precompute = 1, .fp8_transposed = 1 }, 4e-2 },
+		{ "fp8 delayed, transposed",
+		  { .fp8 = FO_FP8_DELAYED, .fp8_history = 4, .fp8_precompute = 1, .fp8_transposed = 1 },
+		  4e-2 },
 		{ "fp8 delayed, fused",
-		  { .fp8 = FO_FP8_DELAYED, .fp8_history = 4, .fp8_precompute = 1, .fp8_transposed = 1, .fp8_fuse = 1, .merge_gate_up = 1, .fuse_elementwise = 1 }, 4e-2 },
+		  { .fp8 = FO_FP8_DELAYED,
+		    .fp8_history = 4,
+		    .fp8_precompute = 1,
+		    .fp8_transposed = 1,
+		    .fp8_fuse = 1,
+		    .merge_gate_up = 1,
+		    .fuse_elementwise = 1 },
+		  4e-2 },
 		{ "fp8 delayed, fused, plain weight gradients",
-		  { .fp8 = FO_FP8_DELAYED, .fp8_history = 4, .fp8_wgrad = FO_FP8_WGRAD_PLAIN, .fp8_fuse = 1, .merge_gate_up = 1 }, 4e-2 },
+		  { .fp8 = FO_FP8_DELAYED,
+		    .fp8_history = 4,
+		    .fp8_wgrad = FO_FP8_WGRAD_PLAIN,
+		    .fp8_fuse = 1,
+		    .merge_gate_up = 1 },
+		  4e-2 },
 		{ "fp8 rows", { .fp8 = FO_FP8_ROWWISE }, 4e-2 },
 	};
 	for (size_t i = 0; i < sizeof c / sizeof *c; i++)
@@ -226,7 +250,8 @@ static void scatter(struct fo_program *p, uint64_t seed)
 				p->block[b].op[i].lane = lane[fo_rng_u64(seed, k++) % 4];
 }
 
-static void make_scattered(struct step_rig *r, const struct step_batch *b, uint64_t seed, const struct fo_exec_options *o)
+static void make_scattered(struct step_rig *r, const struct step_batch *b, uint64_t seed,
+			   const struct fo_exec_options *o)
 {
 	struct fo_program p;
 	struct fo_model m = step_model(2, 32, 4, 2, 48, 64, false);
@@ -254,7 +279,8 @@ static struct outcome outcome_of(const struct step_batch *b, uint64_t seed, cons
 	return out;
 }
 
-/* Eager or replayed, timed or not, on one lane or scattered over four, however the device takes work up: the same bits. */
+/* Eager or replayed, timed or not, on one lane or scattered over four, however the device takes work up: the same bits.
+ */
 static void test_same_bits(void **state)
 {
 	(void)state;
@@ -272,14 +298,16 @@ static void test_same_bits(void **state)
 			o.poison = seed % 2;
 			struct outcome got = outcome_of(&b, seed, &o);
 			if (memcmp(&got, &want, sizeof got))
-				fail_msg("seed %d, %s, timed every %d: losses %.17g %.17g, expected %.17g %.17g, or other weights", (int)seed,
-					 o.eager ? "eager" : "replayed", o.timed_every, got.s.loss[0], got.s.loss[STEPS - 1], want.s.loss[0],
-					 want.s.loss[STEPS - 1]);
+				fail_msg("seed %d, %s, timed every %d: losses %.17g %.17g, expected %.17g %.17g, or "
+					 "other weights",
+					 (int)seed, o.eager ? "eager" : "replayed", o.timed_every, got.s.loss[0],
+					 got.s.loss[STEPS - 1], want.s.loss[0], want.s.loss[STEPS - 1]);
 		}
 	step_batch_free(&b);
 }
 
-/* Batches whose documents ask for other plans, in turn: each finds its own graph again, or none, and the bits are those of eager steps. */
+/* Batches whose documents ask for other plans, in turn: each finds its own graph again, or none, and the bits are those
+ * of eager steps. */
 static void test_other_documents(void **state)
 {
 	(void)state;
@@ -310,8 +338,8 @@ static void test_other_documents(void **state)
 		step_batch_free(&b[i]);
 }
 
-/* The rig's steps in a process of their own: an index that has not arrived yet may well lead outside. False: they did not come to an
- * end. The store was filled here: OpenMP's threads do not survive a fork. */
+/* The rig's steps in a process of their own: an index that has not arrived yet may well lead outside. False: they did
+ * not come to an end. The store was filled here: OpenMP's threads do not survive a fork. */
 static bool run_apart(struct step_rig *r, uint64_t seed, struct outcome *shared)
 {
 	memset(shared, 0, sizeof *shared);
@@ -459,7 +487,8 @@ static void test_around_and_in_order(void **state)
 			order[i] = i;
 		for (int i = 0; i < STEPS; i++) {
 			step_rig_at(&r, i + 1);
-			must(how ? fo_exec_step_in_order(r.exec, order) : fo_exec_step_around(r.exec, count_seconds, &ran));
+			must(how ? fo_exec_step_in_order(r.exec, order)
+				 : fo_exec_step_around(r.exec, count_seconds, &ran));
 			got.s.loss[i] = r.loss[0], got.s.norm[i] = r.scale[1];
 			assert_true(fo_exec_around_seconds(r.exec) >= 0);
 		}
@@ -497,15 +526,16 @@ static void test_memory_is_planned(void **state)
 		must(fo_cuda_memory(cuda, &left, &all));
 		struct fo_memory n = fo_exec_memory(r.exec);
 		assert_memory_equal(&m, &n, sizeof m);
-		assert_true(m.arena >= fo_exec_unrolled(r.exec)->arena_bytes && m.persistent >= fo_store_bytes(r.store));
+		assert_true(m.arena >= fo_exec_unrolled(r.exec)->arena_bytes &&
+			    m.persistent >= fo_store_bytes(r.store));
 		if (soft) {
 			soft->counters(&after, false);
 			assert_int_equal(after.peak_bytes - before.live_bytes, m.arena + m.persistent + m.workspace);
 			assert_int_equal(after.live_bytes, after.peak_bytes);
 		} else if (have - left > m.arena + m.persistent + m.workspace) {
 			/* A real device takes memory for graphs and modules, too. */
-			print_message("planned %lld bytes, the device has %lld less\n", (long long)(m.arena + m.persistent + m.workspace),
-				      (long long)(have - left));
+			print_message("planned %lld bytes, the device has %lld less\n",
+				      (long long)(m.arena + m.persistent + m.workspace), (long long)(have - left));
 		}
 		step_rig_free(&r);
 		if (soft) {
@@ -516,7 +546,8 @@ static void test_memory_is_planned(void **state)
 	}
 }
 
-/* Evaluation beside training: one copy of the weights on the device, one arena; no bytes go through the host between them. */
+/* Evaluation beside training: one copy of the weights on the device, one arena; no bytes go through the host between
+ * them. */
 static void test_shared_store(void **state)
 {
 	(void)state;
@@ -530,7 +561,9 @@ static void test_shared_store(void **state)
 	for (int k = 0; k < 2; k++) {
 		struct fo_exec_options o = k ? on_processor() : on_device();
 		struct step_rig e = { .batch = &b };
-		const struct fo_batch held = { .token = b.token, .target = b.target, .position = b.position, .doc_start = b.doc_start };
+		const struct fo_batch held = {
+			.token = b.token, .target = b.target, .position = b.position, .doc_start = b.doc_start
+		};
 		struct fo_ports ports = { .batch = &held };
 		make(&r[k], &s->model, &low, &b, &o);
 		must(fo_pass_build(&e.program, &s->model, &eval));
@@ -599,8 +632,8 @@ static void test_made_on_device(void **state)
 		must(fo_exec_fetch(d.exec));
 		for (int which = 0; which < 4; which++)
 			if (soft ? furthest(&d, &p, which, &name) != 0 : furthest(&d, &p, which, &name) > 1e-7)
-				fail_msg("master %s: '%s' (%d) is not what the processor makes: off by %.3g", fo_master_name[master], name,
-					 which, furthest(&d, &p, which, &name));
+				fail_msg("master %s: '%s' (%d) is not what the processor makes: off by %.3g",
+					 fo_master_name[master], name, which, furthest(&d, &p, which, &name));
 		run_steps(&d, 0, 1, NULL);
 		run_steps(&p, 0, 1, NULL);
 		assert_true(!soft || (step_rig_hash(&d) == step_rig_hash(&p) && d.loss[0] == p.loss[0]));
@@ -622,7 +655,9 @@ static void test_generation(void **state)
 		text[i] = (int32_t)(fo_rng_u64(3, (uint64_t)i) % 80);
 	for (int k = 0; k < 2; k++) {
 		struct fo_exec_options o = k ? on_processor() : on_device();
-		struct fo_lowering low = { .seq = 20, .rows = 1, .micro_batches = 1, .precision = FO_PRECISION_F32, .mode = FO_MODE_LOGITS };
+		struct fo_lowering low = {
+			.seq = 20, .rows = 1, .micro_batches = 1, .precision = FO_PRECISION_F32, .mode = FO_MODE_LOGITS
+		};
 		struct fo_program p;
 		struct fo_store *s;
 		struct fo_generator *g;
@@ -642,7 +677,8 @@ static void test_generation(void **state)
 	for (int i = 9; i < 20; i++)
 		for (int v = 0; v < 80; v++)
 			if (!(fabsf(logits[0][i][v] - logits[1][i][v]) <= 2e-6f * (1 + fabsf(logits[1][i][v]))))
-				fail_msg("token %d: logit %d is %.9g, on the processor %.9g", i, v, logits[0][i][v], logits[1][i][v]);
+				fail_msg("token %d: logit %d is %.9g, on the processor %.9g", i, v, logits[0][i][v],
+					 logits[1][i][v]);
 }
 
 /* The same words as the processor's search. */
@@ -678,7 +714,9 @@ static void test_what_cannot_run(void **state)
 {
 	(void)state;
 	struct fo_model m = step_model(1, 32, 4, 2, 48, 64, false);
-	struct fo_lowering low = { .seq = 8, .rows = 1, .micro_batches = 1, .precision = FO_PRECISION_F64, .mode = FO_MODE_TRAIN };
+	struct fo_lowering low = {
+		.seq = 8, .rows = 1, .micro_batches = 1, .precision = FO_PRECISION_F64, .mode = FO_MODE_TRAIN
+	};
 	struct fo_exec_options o = on_device();
 	struct fo_program p;
 	struct fo_store *s;
@@ -686,7 +724,8 @@ static void test_what_cannot_run(void **state)
 	must(fo_program_lower(&p, &m, &low));
 	must(fo_store_new(&s, &p));
 	assert_int_equal(fo_exec_new(&e, &p, s, &o, NULL, NULL, NULL), FO_EUNSUPPORTED);
-	if (!strstr(fo_err_text(), "matmul (") || !strstr(fo_err_text(), "rmsnorm (") || !strstr(fo_err_hint(), "train.device=cpu"))
+	if (!strstr(fo_err_text(), "matmul (") || !strstr(fo_err_text(), "rmsnorm (") ||
+	    !strstr(fo_err_hint(), "train.device=cpu"))
 		fail_msg("%s; %s", fo_err_text(), fo_err_hint());
 	fo_store_free(s);
 	fo_program_fini(&p);
@@ -719,14 +758,16 @@ static void test_whose_code(void **state)
 	step_batch_free(&b);
 }
 
-/* Casts inside of what makes their numbers (pass fp8-fuse): whole steps have the bits of those with casts by themselves. Rows are wide
- * enough for the kernels that do both at once; in the first step histories are empty, in both micro-batches. */
+/* Casts inside of what makes their numbers (pass fp8-fuse): whole steps have the bits of those with casts by
+ * themselves. Rows are wide enough for the kernels that do both at once; in the first step histories are empty, in both
+ * micro-batches. */
 static void test_fused_casts(void **state)
 {
 	(void)state;
 	struct step_batch b;
 	step_batch_random(&b, 16, 2, 2, 64, 2, 7);
-	for (int k = 0; k < 3; k++) { /* with transposed copies, with plain weight gradients, with activations made twice */
+	for (int k = 0; k < 3;
+	     k++) { /* with transposed copies, with plain weight gradients, with activations made twice */
 		struct result {
 			struct sample s;
 			uint64_t hash;
@@ -736,9 +777,15 @@ static void test_fused_casts(void **state)
 			struct fo_lowering low = step_lowering(&b, FO_PRECISION_BF16, FO_MODE_TRAIN);
 			struct fo_exec_options o = on_device();
 			struct step_rig r;
-			low.pass = (struct fo_passes){ .merge_gate_up = 1, .fuse_elementwise = 1, .fp8 = FO_FP8_DELAYED, .fp8_history = 2, .fp8_precompute = 1,
-						       .fp8_transposed = k != 1, .fp8_wgrad = k == 1 ? FO_FP8_WGRAD_PLAIN : FO_FP8_WGRAD_FP8,
-						       .recompute = k == 2 ? FO_RECOMPUTE_SELECTIVE : 0, .fp8_fuse = fused };
+			low.pass = (struct fo_passes){ .merge_gate_up = 1,
+						       .fuse_elementwise = 1,
+						       .fp8 = FO_FP8_DELAYED,
+						       .fp8_history = 2,
+						       .fp8_precompute = 1,
+						       .fp8_transposed = k != 1,
+						       .fp8_wgrad = k == 1 ? FO_FP8_WGRAD_PLAIN : FO_FP8_WGRAD_FP8,
+						       .recompute = k == 2 ? FO_RECOMPUTE_SELECTIVE : 0,
+						       .fp8_fuse = fused };
 			o.poison = true;
 			memset(&out[fused], 0, sizeof out[fused]);
 			make(&r, &m, &low, &b, &o);
@@ -755,12 +802,22 @@ static void test_fused_casts(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_same_bits),	  cmocka_unit_test(test_against_processor), cmocka_unit_test(test_formats),
-		cmocka_unit_test(test_waits_are_needed),  cmocka_unit_test(test_spans),		    cmocka_unit_test(test_around_and_in_order),
-		cmocka_unit_test(test_memory_is_planned), cmocka_unit_test(test_shared_store),	    cmocka_unit_test(test_goes_on),
-		cmocka_unit_test(test_generation),	  cmocka_unit_test(test_fault_is_named),    cmocka_unit_test(test_what_cannot_run),
-		cmocka_unit_test(test_whose_code),	  cmocka_unit_test(test_made_on_device),
-		cmocka_unit_test(test_other_documents),	  cmocka_unit_test(test_fused_casts),
+		cmocka_unit_test(test_same_bits),
+		cmocka_unit_test(test_against_processor),
+		cmocka_unit_test(test_formats),
+		cmocka_unit_test(test_waits_are_needed),
+		cmocka_unit_test(test_spans),
+		cmocka_unit_test(test_around_and_in_order),
+		cmocka_unit_test(test_memory_is_planned),
+		cmocka_unit_test(test_shared_store),
+		cmocka_unit_test(test_goes_on),
+		cmocka_unit_test(test_generation),
+		cmocka_unit_test(test_fault_is_named),
+		cmocka_unit_test(test_what_cannot_run),
+		cmocka_unit_test(test_whose_code),
+		cmocka_unit_test(test_made_on_device),
+		cmocka_unit_test(test_other_documents),
+		cmocka_unit_test(test_fused_casts),
 	};
 	int status;
 	cuda = fo_test_cuda_open(&status);

@@ -24,7 +24,10 @@ static void ok(fo_status st)
 	if (st != FO_OK)
 		fail_msg("%s; %s", fo_err_text(), fo_err_hint());
 }
-static void ran(const char *name, int64_t begin, int64_t end, uint64_t of) { kernel(name, start_ns + begin, start_ns + end, of); }
+static void ran(const char *name, int64_t begin, int64_t end, uint64_t of)
+{
+	kernel(name, start_ns + begin, start_ns + end, of);
+}
 
 enum { SLACK_NS = 50000000 /* between two readings of the clock, on a busy machine */ };
 static void is(const struct fo_cuda_traced *t, int64_t instance, const char *name, int64_t begin, int64_t end)
@@ -138,8 +141,8 @@ static void test_busy(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_launches), cmocka_unit_test(test_graph), cmocka_unit_test(test_many),
-					    cmocka_unit_test(test_busy) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_launches), cmocka_unit_test(test_graph),
+					    cmocka_unit_test(test_many), cmocka_unit_test(test_busy) };
 	struct fo_cuda_survey s;
 	fo_cuda_survey(&s);
 	const struct fo_cuda_found *f = &s.lib[FO_CUDA_CUPTI];

@@ -1,12 +1,12 @@
 /* Step 2: causal attention through cuDNN's graph API, from plain C. Small shapes, forward and backward, against double
- * precision on the host: heads of their own, grouped queries, one fused QKV buffer, packed documents. Then times at 8,192 and
- * 32,768 tokens. Exit 77 without a CUDA device.
+ * precision on the host: heads of their own, grouped queries, one fused QKV buffer, packed documents. Then times at
+ * 8,192 and 32,768 tokens. Exit 77 without a CUDA device.
  *
- *   probe_attention [DEVICEPROP-OUT.json]     prints the device's properties as cuDNN sees them, for use without a device
- *   probe_attention --plan DEVICEPROP.json    no device: builds every graph and asks the heuristic for an engine
+ *   probe_attention [DEVICEPROP-OUT.json]     prints the device's properties as cuDNN sees them, for use without a
+ * device probe_attention --plan DEVICEPROP.json    no device: builds every graph and asks the heuristic for an engine
  *
- * The graphs are composed of products, pointwise operations, reductions and reshapes, the form that cuDNN's own front end
- * emits and its engines recognise as attention. K goes in transposed, in the backward graph V too. */
+ * The graphs are composed of products, pointwise operations, reductions and reshapes, the form that cuDNN's own front
+ * end emits and its engines recognise as attention. K goes in transposed, in the backward graph V too. */
 #include "probe_util.h"
 
 #include <cudnn.h>
@@ -14,9 +14,11 @@
 #include <time.h>
 
 typedef cudnnBackendDescriptor_t desc;
-enum { MIN_CUDNN = 91800 }; /* before 9.18, packed backward left NaN on this generation (transformer-engine issue 2186) */
+enum {
+	MIN_CUDNN = 91800
+}; /* before 9.18, packed backward left NaN on this generation (transformer-engine issue 2186) */
 static int failures;
-static cudnnHandle_t handle;  /* NULL with --plan */
+static cudnnHandle_t handle;   /* NULL with --plan */
 static desc device_properties; /* NULL with a device */
 
 #define DNN(call) dnn((call), #call, __LINE__)
@@ -37,18 +39,59 @@ static desc make(cudnnBackendDescriptorType_t type)
 	DNN(cudnnBackendCreateDescriptor(type, &d));
 	return d;
 }
-#define SET(d, name, type, count, values) DNN(cudnnBackendSetAttribute(d, CUDNN_ATTR_##name, CUDNN_TYPE_##type, count, values))
-#define SET_DESC(d, name, value) do { desc v_ = (value); SET(d, name, BACKEND_DESCRIPTOR, 1, &v_); } while (0)
+#define SET(d, name, type, count, values) \
+	DNN(cudnnBackendSetAttribute(d, CUDNN_ATTR_##name, CUDNN_TYPE_##type, count, values))
+#define SET_DESC(d, name, value)                          \
+	do {                                              \
+		desc v_ = (value);                        \
+		SET(d, name, BACKEND_DESCRIPTOR, 1, &v_); \
+	} while (0)
 
 /* Identifiers that host and graph share; intermediates count from FIRST_FREE. */
-enum { Q_ = 1, K_, V_, O_, STATS, DO_, DQ_, DK_, DV_, ROWSUM, DQ_SUM, DK_FULL, DV_FULL, SCALE, MINUS_INF, ONE,
-	LENGTH, OFFSET_Q, OFFSET_K, OFFSET_STATS, IDS, FIRST_FREE = 100 };
+enum {
+	Q_ = 1,
+	K_,
+	V_,
+	O_,
+	STATS,
+	DO_,
+	DQ_,
+	DK_,
+	DV_,
+	ROWSUM,
+	DQ_SUM,
+	DK_FULL,
+	DV_FULL,
+	SCALE,
+	MINUS_INF,
+	ONE,
+	LENGTH,
+	OFFSET_Q,
+	OFFSET_K,
+	OFFSET_STATS,
+	IDS,
+	FIRST_FREE = 100
+};
 
-struct shape { int64_t b, h, k, s, d; bool fused, packed; };
-struct tensor { desc d; int64_t dim[4], stride[4]; };
-struct graph { desc op[48]; int ops; int64_t next; struct shape at; desc plan; int64_t workspace; };
+struct shape {
+	int64_t b, h, k, s, d;
+	bool fused, packed;
+};
+struct tensor {
+	desc d;
+	int64_t dim[4], stride[4];
+};
+struct graph {
+	desc op[48];
+	int ops;
+	int64_t next;
+	struct shape at;
+	desc plan;
+	int64_t workspace;
+};
 
-static struct tensor tensor(struct graph *g, cudnnDataType_t type, int64_t id, const int64_t dim[4], const int64_t stride[4], desc ragged)
+static struct tensor tensor(struct graph *g, cudnnDataType_t type, int64_t id, const int64_t dim[4],
+			    const int64_t stride[4], desc ragged)
 {
 	struct tensor t = { .d = make(CUDNN_BACKEND_TENSOR_DESCRIPTOR) };
 	bool yes = true;
@@ -74,7 +117,10 @@ static struct tensor tensor(struct graph *g, cudnnDataType_t type, int64_t id, c
 #define BF16 CUDNN_DATA_BFLOAT16
 static const int64_t unit[4] = { 1, 1, 1, 1 };
 
-static struct tensor like(struct graph *g, struct tensor t, cudnnDataType_t type) { return tensor(g, type, 0, t.dim, t.stride, NULL); }
+static struct tensor like(struct graph *g, struct tensor t, cudnnDataType_t type)
+{
+	return tensor(g, type, 0, t.dim, t.stride, NULL);
+}
 static struct tensor column(struct graph *g) /* one value per query and head */
 {
 	struct shape s = g->at;
@@ -163,7 +209,8 @@ static struct tensor reshape(struct graph *g, struct tensor x, struct tensor y)
 struct operands {
 	struct tensor q, k, kt, v, vt, o, stats, scale, minus_inf, length;
 	desc rag_q, rag_k, rag_stats, len;
-	int64_t q_dim[4], q_stride[4], k_dim[4], k_stride[4], t_dim[4], t_stride[4], out_stride[4], stats_dim[4], stats_stride[4];
+	int64_t q_dim[4], q_stride[4], k_dim[4], k_stride[4], t_dim[4], t_stride[4], out_stride[4], stats_dim[4],
+		stats_stride[4];
 };
 
 static struct operands operands(struct graph *g)
@@ -173,11 +220,15 @@ static struct operands operands(struct graph *g)
 	if (s.fused)
 		q_row = k_row = (s.h + 2 * s.k) * s.d;
 	struct operands x = {
-		.q_dim = { s.b, s.h, s.s, s.d }, .q_stride = { s.s * q_row, s.d, q_row, 1 },
-		.k_dim = { s.b, s.k, s.s, s.d }, .k_stride = { s.s * k_row, s.d, k_row, 1 },
-		.t_dim = { s.b, s.k, s.d, s.s }, .t_stride = { s.s * k_row, s.d, 1, k_row },
+		.q_dim = { s.b, s.h, s.s, s.d },
+		.q_stride = { s.s * q_row, s.d, q_row, 1 },
+		.k_dim = { s.b, s.k, s.s, s.d },
+		.k_stride = { s.s * k_row, s.d, k_row, 1 },
+		.t_dim = { s.b, s.k, s.d, s.s },
+		.t_stride = { s.s * k_row, s.d, 1, k_row },
 		.out_stride = { s.s * s.h * s.d, s.d, s.h * s.d, 1 },
-		.stats_dim = { s.b, s.h, s.s, 1 }, .stats_stride = { s.h * s.s, s.s, 1, 1 },
+		.stats_dim = { s.b, s.h, s.s, 1 },
+		.stats_stride = { s.h * s.s, s.s, 1, 1 },
 	};
 	if (s.packed) {
 		int64_t per_document[4] = { s.b, 1, 1, 1 }, offsets[4] = { s.b + 1, 1, 1, 1 };
@@ -257,17 +308,20 @@ static void compose_forward(struct graph *g)
 }
 
 /* sum over the query heads that share a kv head */
-static void product_by_kv_head(struct graph *g, const struct operands *x, struct tensor a, struct tensor b, int64_t full_id, struct tensor out)
+static void product_by_kv_head(struct graph *g, const struct operands *x, struct tensor a, struct tensor b,
+			       int64_t full_id, struct tensor out)
 {
 	struct shape s = g->at;
 	if (s.h == s.k) {
 		product(g, a, b, out, x->len, NULL, x->len);
 		return;
 	}
-	/* Packed: a real buffer, so that its size follows the tokens and not documents x longest document. It takes the offsets of
-	 * K; cuDNN multiplies them by h / k itself, as it does for its front end. */
-	int64_t row = s.h * s.d, flat[4] = { s.h * s.s * s.d, s.s * s.d, s.d, 1 }, by_token[4] = { s.s * row, s.d, row, 1 };
-	struct tensor full = s.packed ? tensor(g, BF16, full_id, x->q_dim, by_token, x->rag_k) : tensor(g, BF16, 0, x->q_dim, flat, NULL);
+	/* Packed: a real buffer, so that its size follows the tokens and not documents x longest document. It takes the
+	 * offsets of K; cuDNN multiplies them by h / k itself, as it does for its front end. */
+	int64_t row = s.h * s.d, flat[4] = { s.h * s.s * s.d, s.s * s.d, s.d, 1 },
+		by_token[4] = { s.s * row, s.d, row, 1 };
+	struct tensor full = s.packed ? tensor(g, BF16, full_id, x->q_dim, by_token, x->rag_k)
+				      : tensor(g, BF16, 0, x->q_dim, flat, NULL);
 	product(g, a, b, full, x->len, NULL, x->len);
 	reduce(g, CUDNN_REDUCE_TENSOR_ADD, full, out);
 }
@@ -278,9 +332,12 @@ static void compose_backward(struct graph *g)
 	struct operands x = operands(g);
 	int64_t flat[4] = { s.h * s.s * s.d, s.s * s.d, s.d, 1 }, across_dim[4] = { s.b, s.h, s.s, s.s };
 	int64_t across_stride[4] = { s.h * s.s * s.s, s.s * s.s, 1, s.s };
-	struct tensor vt = tensor(g, BF16, V_, x.t_dim, x.t_stride, x.rag_k), d_o = tensor(g, BF16, DO_, x.q_dim, x.out_stride, x.rag_q);
-	struct tensor dq = tensor(g, BF16, DQ_, x.q_dim, x.q_stride, x.rag_q), dk = tensor(g, BF16, DK_, x.k_dim, x.k_stride, x.rag_k);
-	struct tensor dv = tensor(g, BF16, DV_, x.k_dim, x.k_stride, x.rag_k), one = tensor(g, F32, ONE, unit, unit, NULL);
+	struct tensor vt = tensor(g, BF16, V_, x.t_dim, x.t_stride, x.rag_k),
+		      d_o = tensor(g, BF16, DO_, x.q_dim, x.out_stride, x.rag_q);
+	struct tensor dq = tensor(g, BF16, DQ_, x.q_dim, x.q_stride, x.rag_q),
+		      dk = tensor(g, BF16, DK_, x.k_dim, x.k_stride, x.rag_k);
+	struct tensor dv = tensor(g, BF16, DV_, x.k_dim, x.k_stride, x.rag_k),
+		      one = tensor(g, F32, ONE, unit, unit, NULL);
 
 	/* row sums of dO o O */
 	struct tensor sum = column(g), rowsum = tensor(g, F32, ROWSUM, x.stats_dim, x.stats_stride, x.rag_stats);
@@ -298,7 +355,9 @@ static void compose_backward(struct graph *g)
 	/* dS = P o (dO V' - row sum) scale; dK = dS' Q */
 	struct tensor dp = like(g, p, F32);
 	product(g, d_o, vt, dp, x.len, x.len, NULL);
-	struct tensor ds = binary(g, CUDNN_POINTWISE_MUL, binary(g, CUDNN_POINTWISE_MUL, binary(g, CUDNN_POINTWISE_SUB, dp, rowsum), p), x.scale);
+	struct tensor ds = binary(g, CUDNN_POINTWISE_MUL,
+				  binary(g, CUDNN_POINTWISE_MUL, binary(g, CUDNN_POINTWISE_SUB, dp, rowsum), p),
+				  x.scale);
 	struct tensor dst = reshape(g, ds, tensor(g, BF16, 0, across_dim, across_stride, NULL));
 	product_by_kv_head(g, &x, dst, x.q, DK_FULL, dk);
 
@@ -313,7 +372,8 @@ static void compose_backward(struct graph *g)
 static bool build(struct graph *g, const char *name)
 {
 	int before = failures;
-	desc graph = make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR), heuristic = make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+	desc graph = make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR),
+	     heuristic = make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
 	SET(graph, OPERATIONGRAPH_OPS, BACKEND_DESCRIPTOR, g->ops, g->op);
 	if (handle)
 		SET(graph, OPERATIONGRAPH_HANDLE, HANDLE, 1, &handle);
@@ -328,12 +388,15 @@ static bool build(struct graph *g, const char *name)
 		return false;
 	desc config = make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR), engine = make(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
 	int64_t n = 0, index = -1;
-	if (!DNN(cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &config)) || n < 1) {
+	if (!DNN(cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+					  &n, &config)) ||
+	    n < 1) {
 		printf("    %s: no engine for this graph\n", name);
 		failures++;
 		return false;
 	}
-	DNN(cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine));
+	DNN(cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n,
+				     &engine));
 	DNN(cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &n, &index));
 	g->plan = make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
 	SET_DESC(g->plan, EXECUTION_PLAN_ENGINE_CONFIG, config);
@@ -341,8 +404,10 @@ static bool build(struct graph *g, const char *name)
 		SET(g->plan, EXECUTION_PLAN_HANDLE, HANDLE, 1, &handle);
 	if (!DNN(cudnnBackendFinalize(g->plan)))
 		return false;
-	DNN(cudnnBackendGetAttribute(g->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &n, &g->workspace));
-	printf("    %s: %d operations, engine %lld, workspace %.1f MiB\n", name, g->ops, (long long)index, (double)g->workspace / 1048576);
+	DNN(cudnnBackendGetAttribute(g->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &n,
+				     &g->workspace));
+	printf("    %s: %d operations, engine %lld, workspace %.1f MiB\n", name, g->ops, (long long)index,
+	       (double)g->workspace / 1048576);
 	return failures == before;
 }
 
@@ -357,7 +422,12 @@ static bool build_both(struct shape s, struct graph *forward, struct graph *back
 
 /* ---- running ---- */
 
-struct call { struct graph *g; void *pointer[IDS]; void *workspace; desc pack; };
+struct call {
+	struct graph *g;
+	void *pointer[IDS];
+	void *workspace;
+	desc pack;
+};
 
 static void prepare(struct call *c, const int *ids, int n)
 {
@@ -383,15 +453,16 @@ static void run_call(void *arg)
 /* Host and device copies of everything; rows are tokens. */
 struct data {
 	struct shape s;
-	int64_t tokens, q_row, k_row;    /* elements from one token to the next */
-	const int *start;                /* documents: tokens start[i] to start[i + 1] */
+	int64_t tokens, q_row, k_row; /* elements from one token to the next */
+	const int *start;             /* documents: tokens start[i] to start[i + 1] */
 	int documents;
-	uint16_t *q, *k, *v, *d_o;       /* host, row strides q_row, k_row, k_row, h d */
+	uint16_t *q, *k, *v, *d_o; /* host, row strides q_row, k_row, k_row, h d */
 	void *device[IDS];
 	float scale, minus_inf, one;
 };
 
-/* Not a number, with as much behind it: what tiles read behind the last document, or before it was written, must not reach a result. */
+/* Not a number, with as much behind it: what tiles read behind the last document, or before it was written, must not
+ * reach a result. */
 enum { TAIL = 256 /* rows: the longest tile, and then some */ };
 static void *on_device(size_t bytes)
 {
@@ -427,7 +498,8 @@ static void fill(struct data *x)
 		x->q = random_bf16(t * x->q_row, 1);
 		x->k = x->q + qn;
 		x->v = x->k + kn;
-		uint16_t *all = p[Q_] = on_device((size_t)(t * x->q_row) * 2), *grad = p[DQ_] = on_device((size_t)((t + TAIL) * x->q_row) * 2);
+		uint16_t *all = p[Q_] = on_device((size_t)(t * x->q_row) * 2),
+			 *grad = p[DQ_] = on_device((size_t)((t + TAIL) * x->q_row) * 2);
 		p[K_] = all + qn;
 		p[V_] = all + qn + kn;
 		p[DK_] = grad + qn;
@@ -497,11 +569,14 @@ static void release(struct data *x)
 
 static double rounded(double x, bool naive) { return naive ? from_bf16(to_bf16((float)x)) : x; }
 
-struct gradients { double *o, *dq, *dk, *dv; }; /* dense: tokens x h d, tokens x k d */
+struct gradients {
+	double *o, *dq, *dk, *dv;
+}; /* dense: tokens x h d, tokens x k d */
 
 /* One query row of one head, forward and backward, in double precision; with `naive`, every tensor that a plain bf16
  * implementation would store is rounded to bf16. p and dp have one element per key. */
-static void reference_row(const struct data *x, struct gradients *r, int64_t first, int64_t i, int64_t head, bool naive, double *p, double *dp)
+static void reference_row(const struct data *x, struct gradients *r, int64_t first, int64_t i, int64_t head, bool naive,
+			  double *p, double *dp)
 {
 	struct shape s = x->s;
 	int64_t kv = head / (s.h / s.k), at = i * s.h * s.d + head * s.d;
@@ -574,15 +649,17 @@ static void free_gradients(struct gradients *r)
 	free(r->dv);
 }
 
-/* ||got - want|| / ||want|| of rows of `width` elements; device rows are `row` apart; got from the device or, with device
- * NULL, from `other`. */
-static double distance(const void *device, int64_t row, const double *other, const double *want, int64_t tokens, int64_t width)
+/* ||got - want|| / ||want|| of rows of `width` elements; device rows are `row` apart; got from the device or, with
+ * device NULL, from `other`. */
+static double distance(const void *device, int64_t row, const double *other, const double *want, int64_t tokens,
+		       int64_t width)
 {
 	double error = 0, size = 0;
 	uint16_t *host = malloc((size_t)width * 2);
 	for (int64_t t = 0; t < tokens; t++) {
 		if (device)
-			CUDA(cudaMemcpy(host, (const uint16_t *)device + t * row, (size_t)width * 2, cudaMemcpyDeviceToHost));
+			CUDA(cudaMemcpy(host, (const uint16_t *)device + t * row, (size_t)width * 2,
+					cudaMemcpyDeviceToHost));
 		for (int64_t c = 0; c < width; c++) {
 			double w = want[t * width + c], g = device ? from_bf16(host[c]) : other[t * width + c];
 			error += (g - w) * (g - w);
@@ -617,9 +694,16 @@ static void compare_with_reference(const struct data *x)
 {
 	struct shape s = x->s;
 	struct gradients want = reference(x, false), naive = reference(x, true);
-	const struct { const char *name; int id; int64_t row, width; double *want, *naive; } row[] = {
-		{ "o", O_, s.h * s.d, s.h * s.d, want.o, naive.o }, { "dq", DQ_, x->q_row, s.h * s.d, want.dq, naive.dq },
-		{ "dk", DK_, x->k_row, s.k * s.d, want.dk, naive.dk }, { "dv", DV_, x->k_row, s.k * s.d, want.dv, naive.dv },
+	const struct {
+		const char *name;
+		int id;
+		int64_t row, width;
+		double *want, *naive;
+	} row[] = {
+		{ "o", O_, s.h * s.d, s.h * s.d, want.o, naive.o },
+		{ "dq", DQ_, x->q_row, s.h * s.d, want.dq, naive.dq },
+		{ "dk", DK_, x->k_row, s.k * s.d, want.dk, naive.dk },
+		{ "dv", DV_, x->k_row, s.k * s.d, want.dv, naive.dv },
 	};
 	for (int i = 0; i < 4; i++) {
 		double got = distance(x->device[row[i].id], row[i].row, NULL, row[i].want, x->tokens, row[i].width);
@@ -634,8 +718,8 @@ static void compare_with_reference(const struct data *x)
 
 static void test_case(const char *name, struct shape s, const int *start, int documents)
 {
-	printf("  %s: %lld x %lld tokens, %lld query and %lld kv heads of %lld\n", name, (long long)s.b, (long long)s.s, (long long)s.h,
-	       (long long)s.k, (long long)s.d);
+	printf("  %s: %lld x %lld tokens, %lld query and %lld kv heads of %lld\n", name, (long long)s.b, (long long)s.s,
+	       (long long)s.h, (long long)s.k, (long long)s.d);
 	struct graph forward, backward;
 	if (!build_both(s, &forward, &backward) || !handle)
 		return;
@@ -676,12 +760,13 @@ static void time_case(int64_t length)
 			if (r >= 0)
 				ms[i][r] = t;
 		}
-	/* visible pairs of a causal row block, (S + 1) S / 2; two products forward, five backward (scores are made again) */
+	/* visible pairs of a causal row block, (S + 1) S / 2; two products forward, five backward (scores are made
+	 * again) */
 	double pair = 2.0 * 32 * 128 * (double)length * (double)(length + 1) / 2;
 	for (int i = 0; i < 2; i++) {
 		double mid = median(ms[i], ROUNDS);
-		printf("    %-8s median %8.3f ms, best %8.3f ms: %6.1f TFLOP/s of visible pairs\n", i ? "backward" : "forward", mid, ms[i][0],
-		       (i ? 5 : 2) * pair / mid * 1e-9);
+		printf("    %-8s median %8.3f ms, best %8.3f ms: %6.1f TFLOP/s of visible pairs\n",
+		       i ? "backward" : "forward", mid, ms[i][0], (i ? 5 : 2) * pair / mid * 1e-9);
 		CUDA(cudaFree(call[i].workspace));
 	}
 	release(&x);
@@ -702,7 +787,8 @@ static bool load_properties(const char *path)
 	size_t n = fread(text, 1, sizeof text - 1, f);
 	fclose(f);
 	device_properties = make(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
-	return SET(device_properties, DEVICEPROP_JSON_REPRESENTATION, CHAR, (int64_t)n, text) && DNN(cudnnBackendFinalize(device_properties));
+	return SET(device_properties, DEVICEPROP_JSON_REPRESENTATION, CHAR, (int64_t)n, text) &&
+	       DNN(cudnnBackendFinalize(device_properties));
 }
 
 static void save_properties(const char *path)
@@ -740,15 +826,22 @@ int main(int argc, char **argv)
 		return 1;
 	if (!plan_only && argc > 1)
 		save_properties(argv[1]);
-	test_case("heads of their own", (struct shape){ 2, 4, 4, 256, 64, false, false }, (const int[]){ 0, 256, 512 }, 2);
-	test_case("grouped queries", (struct shape){ 2, 8, 2, 256, 128, false, false }, (const int[]){ 0, 256, 512 }, 2);
-	test_case("grouped, fused QKV", (struct shape){ 2, 8, 2, 256, 128, true, false }, (const int[]){ 0, 256, 512 }, 2);
-	test_case("packed documents", (struct shape){ 5, 4, 4, 256, 128, false, true }, (const int[]){ 0, 256, 300, 302, 500 }, 4);
-	test_case("packed, grouped", (struct shape){ 5, 8, 2, 256, 128, false, true }, (const int[]){ 0, 256, 300, 302, 500 }, 4);
+	test_case("heads of their own", (struct shape){ 2, 4, 4, 256, 64, false, false }, (const int[]){ 0, 256, 512 },
+		  2);
+	test_case("grouped queries", (struct shape){ 2, 8, 2, 256, 128, false, false }, (const int[]){ 0, 256, 512 },
+		  2);
+	test_case("grouped, fused QKV", (struct shape){ 2, 8, 2, 256, 128, true, false }, (const int[]){ 0, 256, 512 },
+		  2);
+	test_case("packed documents", (struct shape){ 5, 4, 4, 256, 128, false, true },
+		  (const int[]){ 0, 256, 300, 302, 500 }, 4);
+	test_case("packed, grouped", (struct shape){ 5, 8, 2, 256, 128, false, true },
+		  (const int[]){ 0, 256, 300, 302, 500 }, 4);
 	static const int empty[] = { 0, 0, 0, 200, 200, 329, 456, 456, 600 };
-	test_case("empty documents in front, between and behind", (struct shape){ 16, 4, 4, 256, 128, false, true }, empty, 8);
+	test_case("empty documents in front, between and behind", (struct shape){ 16, 4, 4, 256, 128, false, true },
+		  empty, 8);
 	test_case("... grouped", (struct shape){ 16, 8, 2, 256, 128, false, true }, empty, 8);
-	test_case("... smallest plan", (struct shape){ 16, 8, 2, 128, 128, false, true }, (const int[]){ 0, 0, 100, 101 + 126 }, 3);
+	test_case("... smallest plan", (struct shape){ 16, 8, 2, 128, 128, false, true },
+		  (const int[]){ 0, 0, 100, 101 + 126 }, 3);
 	test_case("... largest plan", (struct shape){ 16384, 8, 2, 512, 128, false, true }, empty, 8);
 	time_case(8192);
 	time_case(32768);

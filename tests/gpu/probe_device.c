@@ -5,7 +5,9 @@
 
 enum { REPEATS = 30 };
 static const size_t copy_bytes = (size_t)1 << 30; /* far larger than any cache */
-struct copy { void *from, *to; };
+struct copy {
+	void *from, *to;
+};
 
 static void run_copy(void *arg)
 {
@@ -34,9 +36,10 @@ static void measure_copy(void)
 	for (int i = 0; i < REPEATS; i++)
 		ms[i] = time_once(run_copy, &c);
 	double mid = median(ms, REPEATS);
-	printf("copy: median %.0f GB/s, best %.0f GB/s, worst %.0f GB/s (read + written, 1 GiB random data, %d copies)\n",
-	       2e-6 * (double)copy_bytes / mid, 2e-6 * (double)copy_bytes / ms[0], 2e-6 * (double)copy_bytes / ms[REPEATS - 1],
-	       REPEATS);
+	printf("copy: median %.0f GB/s, best %.0f GB/s, worst %.0f GB/s (read + written, 1 GiB random data, %d "
+	       "copies)\n",
+	       2e-6 * (double)copy_bytes / mid, 2e-6 * (double)copy_bytes / ms[0],
+	       2e-6 * (double)copy_bytes / ms[REPEATS - 1], REPEATS);
 	free(host);
 	CUDA(cudaFree(c.from));
 	CUDA(cudaFree(c.to));
@@ -55,8 +58,8 @@ int main(void)
 	CUDA(cudaDriverGetVersion(&driver));
 	CUDA(cudaDeviceGetAttribute(&sm_khz, cudaDevAttrClockRate, 0));
 	CUDA(cudaDeviceGetAttribute(&mem_khz, cudaDevAttrMemoryClockRate, 0));
-	printf("devices: %d; first: %s, compute capability %d.%d, %d SMs at up to %d MHz\n", n, p.name, p.major, p.minor,
-	       p.multiProcessorCount, sm_khz / 1000);
+	printf("devices: %d; first: %s, compute capability %d.%d, %d SMs at up to %d MHz\n", n, p.name, p.major,
+	       p.minor, p.multiProcessorCount, sm_khz / 1000);
 	printf("memory: %.2f GiB, %d bit at %d MHz, L2 %.0f MiB, shared per block %zu bytes (opt-in)\n",
 	       (double)p.totalGlobalMem / 1073741824.0, p.memoryBusWidth, mem_khz / 1000, p.l2CacheSize / 1048576.0,
 	       p.sharedMemPerBlockOptin);

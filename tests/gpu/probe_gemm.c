@@ -1,6 +1,7 @@
 /* Step 3: matrix products of Llama-3.1-8B at 8,192 tokens with cublasLt: five shapes, forward, data gradient and weight
- * gradient (accumulated into fp32), bf16 and fp8 with one scale per tensor and one per row. Every algorithm that the heuristic
- * names (at most 32) is timed, then the best four alternate for half a second each. Sampled elements are checked on the host. */
+ * gradient (accumulated into fp32), bf16 and fp8 with one scale per tensor and one per row. Every algorithm that the
+ * heuristic names (at most 32) is timed, then the best four alternate for half a second each. Sampled elements are
+ * checked on the host. */
 #include "probe_util.h"
 
 #include <cublasLt.h>
@@ -21,7 +22,7 @@ static const char *const mode_name[] = { "bf16", "fp8-tensor", "fp8-row" };
 
 struct problem {
 	enum mode mode;
-	int64_t m, n, k;          /* D(m,n) = op(A) op(B), column-major as cublas has it */
+	int64_t m, n, k; /* D(m,n) = op(A) op(B), column-major as cublas has it */
 	int transpose_a, transpose_b, accumulate;
 	cudaDataType_t type_a, type_b, type_d;
 	void *a, *b, *d, *workspace;
@@ -42,7 +43,7 @@ static float decode_fp8(uint8_t c, int e5m2)
 	int mantissa_bits = e5m2 ? 2 : 3, bias = e5m2 ? 15 : 7;
 	int mantissa = c & ((1 << mantissa_bits) - 1), exponent = (c & 0x7f) >> mantissa_bits;
 	float x = exponent ? ldexpf(1 + ldexpf((float)mantissa, -mantissa_bits), exponent - bias)
-		: ldexpf((float)mantissa, 1 - bias - mantissa_bits);
+			   : ldexpf((float)mantissa, 1 - bias - mantissa_bits);
 	return c & 0x80 ? -x : x;
 }
 
@@ -80,7 +81,7 @@ static void *device_operand(cudaDataType_t type, int64_t count)
 static double host_element(cudaDataType_t type, int64_t i)
 {
 	return type == CUDA_R_16BF ? from_bf16(bf16_pattern[i % PATTERN])
-		: decode_fp8(fp8_pattern[i % PATTERN], type == CUDA_R_8F_E5M2);
+				   : decode_fp8(fp8_pattern[i % PATTERN], type == CUDA_R_8F_E5M2);
 }
 
 static double row_scale(int64_t i) { return 1 + (double)(i % 7) / 8; } /* not all one, so that a dropped scale shows */
@@ -104,7 +105,8 @@ static float *device_scales(int64_t n, int rows)
 
 static int describe(struct problem *p)
 {
-	cublasOperation_t op_a = p->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, op_b = p->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+	cublasOperation_t op_a = p->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N,
+			  op_b = p->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
 	uint64_t rows_a = (uint64_t)(p->transpose_a ? p->k : p->m), cols_a = (uint64_t)(p->transpose_a ? p->m : p->k);
 	uint64_t rows_b = (uint64_t)(p->transpose_b ? p->n : p->k), cols_b = (uint64_t)(p->transpose_b ? p->k : p->n);
 	if (!LT(cublasLtMatmulDescCreate(&p->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F)) ||
@@ -116,8 +118,9 @@ static int describe(struct problem *p)
 	if (ok && p->mode != BF16) {
 		/* fast accumulation is for the forward product only: gradients need the split sums */
 		int8_t fast = !p->accumulate && p->type_b == CUDA_R_8F_E4M3;
-		ok = SET(CUBLASLT_MATMUL_DESC_FAST_ACCUM, fast) && SET(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p->scale_a) &&
-			SET(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p->scale_b);
+		ok = SET(CUBLASLT_MATMUL_DESC_FAST_ACCUM, fast) &&
+		     SET(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p->scale_a) &&
+		     SET(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p->scale_b);
 	}
 	if (ok && p->mode == FP8_ROW) {
 		cublasLtMatmulMatrixScale_t outer = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
@@ -130,12 +133,13 @@ static void run_problem(void *arg)
 {
 	struct problem *p = arg;
 	float one = 1, beta = p->accumulate ? 1 : 0;
-	if (cublasLtMatmul(p->handle, p->desc, &one, p->a, p->layout_a, p->b, p->layout_b, &beta, p->d, p->layout_d, p->d,
-			   p->layout_d, &p->algo, p->workspace, workspace_bytes, 0) != CUBLAS_STATUS_SUCCESS)
+	if (cublasLtMatmul(p->handle, p->desc, &one, p->a, p->layout_a, p->b, p->layout_b, &beta, p->d, p->layout_d,
+			   p->d, p->layout_d, &p->algo, p->workspace, workspace_bytes, 0) != CUBLAS_STATUS_SUCCESS)
 		p->failed = 1;
 }
 
-/* Largest error of the sampled elements, in units of the root mean square that random products have, sqrt(k) rms(a) rms(b). */
+/* Largest error of the sampled elements, in units of the root mean square that random products have, sqrt(k) rms(a)
+ * rms(b). */
 static double check(struct problem *p)
 {
 	CUDA(cudaMemset(p->d, 0, (size_t)(p->m * p->n * element_bytes(p->type_d))));
@@ -144,11 +148,12 @@ static double check(struct problem *p)
 	uint64_t seed = 3;
 	double worst = 0;
 	for (int s = 0; s < SAMPLES; s++) {
-		int64_t i = (int64_t)(next_random(&seed) % (uint64_t)p->m), j = (int64_t)(next_random(&seed) % (uint64_t)p->n);
+		int64_t i = (int64_t)(next_random(&seed) % (uint64_t)p->m),
+			j = (int64_t)(next_random(&seed) % (uint64_t)p->n);
 		double want = 0, squares = 0;
 		for (int64_t k = 0; k < p->k; k++) {
 			double x = host_element(p->type_a, p->transpose_a ? i * p->k + k : k * p->m + i) *
-				host_element(p->type_b, p->transpose_b ? k * p->n + j : j * p->k + k);
+				   host_element(p->type_b, p->transpose_b ? k * p->n + j : j * p->k + k);
 			want += x;
 			squares += x * x;
 		}
@@ -169,7 +174,11 @@ static double check(struct problem *p)
 	return worst;
 }
 
-struct result { cublasLtMatmulAlgo_t algo; double ms; int id; };
+struct result {
+	cublasLtMatmulAlgo_t algo;
+	double ms;
+	int id;
+};
 
 static int faster(const void *a, const void *b)
 {
@@ -186,8 +195,8 @@ static int find_algorithms(struct problem *p, struct result *found)
 		return 0;
 	LT(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes,
 						sizeof workspace_bytes));
-	cublasStatus_t s = cublasLtMatmulAlgoGetHeuristic(p->handle, p->desc, p->layout_a, p->layout_b, p->layout_d, p->layout_d,
-							  preference, ALGORITHMS, answer, &n);
+	cublasStatus_t s = cublasLtMatmulAlgoGetHeuristic(p->handle, p->desc, p->layout_a, p->layout_b, p->layout_d,
+							  p->layout_d, preference, ALGORITHMS, answer, &n);
 	cublasLtMatmulPreferenceDestroy(preference);
 	for (int i = 0; s == CUBLAS_STATUS_SUCCESS && i < n; i++) {
 		double ms[3];
@@ -208,7 +217,8 @@ static int measure(struct problem *p, const char *shape, const char *pass)
 {
 	struct result found[ALGORITHMS];
 	int n = find_algorithms(p, found), finalists = n < FINALISTS ? n : FINALISTS;
-	printf("%-8s %-6s %-10s %7lld %7lld %6lld ", shape, pass, mode_name[p->mode], (long long)p->m, (long long)p->n, (long long)p->k);
+	printf("%-8s %-6s %-10s %7lld %7lld %6lld ", shape, pass, mode_name[p->mode], (long long)p->m, (long long)p->n,
+	       (long long)p->k);
 	if (!n) {
 		printf("  no algorithm\n");
 		return 0;
@@ -226,33 +236,46 @@ static int measure(struct problem *p, const char *shape, const char *pass)
 		if (median(ms[f], rounds) < median(ms[best], rounds))
 			best = f;
 	p->algo = found[best].algo;
-	double mid = median(ms[best], rounds), flop = 2.0 * (double)p->m * (double)p->n * (double)p->k, error = check(p);
-	/* bf16 output: half a unit in the last place of values up to about five times the rms is 5 x 2^-9 = 0.01; fp32 output of
-	 * fp8 products is kept with about 13 bits by this hardware's accumulator, below that as well */
+	double mid = median(ms[best], rounds), flop = 2.0 * (double)p->m * (double)p->n * (double)p->k,
+	       error = check(p);
+	/* bf16 output: half a unit in the last place of values up to about five times the rms is 5 x 2^-9 = 0.01; fp32
+	 * output of fp8 products is kept with about 13 bits by this hardware's accumulator, below that as well */
 	int wrong = !(error < 0.02);
-	printf("%8.3f ms %7.1f TFLOP/s  (%d algorithms, heuristic's rank %d; error %.1e%s)\n", mid, flop / mid * 1e-9, n,
-	       found[best].id, error, wrong ? " WRONG" : "");
+	printf("%8.3f ms %7.1f TFLOP/s  (%d algorithms, heuristic's rank %d; error %.1e%s)\n", mid, flop / mid * 1e-9,
+	       n, found[best].id, error, wrong ? " WRONG" : "");
 	return wrong;
 }
 
 /* One product of one pass. Row-major Y(T,N) = X(T,K) W(N,K)' is column-major Y'(N,T) = (W')' X'. */
-static int product(cublasLtHandle_t handle, void *workspace, const char *shape, int64_t n_out, int64_t n_in, int pass, enum mode mode)
+static int product(cublasLtHandle_t handle, void *workspace, const char *shape, int64_t n_out, int64_t n_in, int pass,
+		   enum mode mode)
 {
 	static const char *const pass_name[] = { "fprop", "dgrad", "wgrad" };
-	struct problem p = { .mode = mode, .handle = handle, .workspace = workspace, .accumulate = pass == 2,
-		.m = pass == 0 ? n_out : n_in, .n = pass == 2 ? n_out : TOKENS, .k = pass == 0 ? n_in : pass == 1 ? n_out : TOKENS,
-		.transpose_a = pass == 0 || mode != BF16, /* fp8 on this hardware takes K-major operands only */
-		.transpose_b = pass == 2 && mode == BF16,
-		.type_a = mode == BF16 ? CUDA_R_16BF : CUDA_R_8F_E4M3,
-		.type_b = mode == BF16 ? CUDA_R_16BF : pass == 0 ? CUDA_R_8F_E4M3 : CUDA_R_8F_E5M2,
-		.type_d = pass == 2 ? CUDA_R_32F : CUDA_R_16BF };
+	struct problem p = { .mode = mode,
+			     .handle = handle,
+			     .workspace = workspace,
+			     .accumulate = pass == 2,
+			     .m = pass == 0 ? n_out : n_in,
+			     .n = pass == 2 ? n_out : TOKENS,
+			     .k = pass == 0   ? n_in
+				  : pass == 1 ? n_out
+					      : TOKENS,
+			     .transpose_a = pass == 0 ||
+					    mode != BF16, /* fp8 on this hardware takes K-major operands only */
+			     .transpose_b = pass == 2 && mode == BF16,
+			     .type_a = mode == BF16 ? CUDA_R_16BF : CUDA_R_8F_E4M3,
+			     .type_b = mode == BF16 ? CUDA_R_16BF
+				       : pass == 0  ? CUDA_R_8F_E4M3
+						    : CUDA_R_8F_E5M2,
+			     .type_d = pass == 2 ? CUDA_R_32F : CUDA_R_16BF };
 	p.a = device_operand(p.type_a, p.m * p.k);
 	p.b = device_operand(p.type_b, p.n * p.k);
 	p.scale_a = device_scales(p.m, mode == FP8_ROW);
 	p.scale_b = device_scales(p.n, mode == FP8_ROW);
 	int wrong = 0;
 	if (!p.a || !p.b || cudaMalloc(&p.d, (size_t)(p.m * p.n * element_bytes(p.type_d))) != cudaSuccess) {
-		printf("%-8s %-6s %-10s does not fit into the device's memory\n", shape, pass_name[pass], mode_name[mode]);
+		printf("%-8s %-6s %-10s does not fit into the device's memory\n", shape, pass_name[pass],
+		       mode_name[mode]);
 		cudaGetLastError();
 	} else {
 		CUDA(cudaMemset(p.d, 0, (size_t)(p.m * p.n * element_bytes(p.type_d))));
@@ -277,8 +300,12 @@ static int product(cublasLtHandle_t handle, void *workspace, const char *shape, 
 int main(void)
 {
 	/* Llama-3.1-8B: hidden 4,096, 32 heads and 8 kv heads of 128, ffn 14,336, vocabulary 128,256 */
-	static const struct { const char *name; int64_t out, in; } shape[] = {
-		{ "qkv", 6144, 4096 }, { "out", 4096, 4096 }, { "gate-up", 28672, 4096 }, { "down", 4096, 14336 }, { "head", 128256, 4096 },
+	static const struct {
+		const char *name;
+		int64_t out, in;
+	} shape[] = {
+		{ "qkv", 6144, 4096 },   { "out", 4096, 4096 },    { "gate-up", 28672, 4096 },
+		{ "down", 4096, 14336 }, { "head", 128256, 4096 },
 	};
 	int n = 0, wrong = 0;
 	if (cudaGetDeviceCount(&n) != cudaSuccess || n == 0) {
@@ -294,11 +321,14 @@ int main(void)
 		return 1;
 	CUDA(cudaMalloc(&workspace, workspace_bytes));
 	make_patterns();
-	printf("shape    pass   mode             m       n      k   median of alternating runs, random data, %d tokens\n", TOKENS);
+	printf("shape    pass   mode             m       n      k   median of alternating runs, random data, %d "
+	       "tokens\n",
+	       TOKENS);
 	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++)
 		for (int pass = 0; pass < 3; pass++)
 			for (enum mode mode = BF16; mode <= (fp8 ? FP8_ROW : BF16); mode++)
-				wrong += product(handle, workspace, shape[s].name, shape[s].out, shape[s].in, pass, mode);
+				wrong += product(handle, workspace, shape[s].name, shape[s].out, shape[s].in, pass,
+						 mode);
 	printf("products: %d wrong\n", wrong);
 	return wrong != 0;
 }

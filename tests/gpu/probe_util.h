@@ -1,4 +1,5 @@
-/* What the probe programs share: checks, bf16, random data and event timing. Header only, so each program is one file. */
+/* What the probe programs share: checks, bf16, random data and event timing. Header only, so each program is one file.
+ */
 #ifndef PROBE_UTIL_H
 #define PROBE_UTIL_H
 
@@ -9,18 +10,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CUDA(call) do { cudaError_t e_ = (call); if (e_ != cudaSuccess) { \
-	printf("failed: %s: %s\n", #call, cudaGetErrorString(e_)); exit(1); } } while (0)
+#define CUDA(call)                                                                 \
+	do {                                                                       \
+		cudaError_t e_ = (call);                                           \
+		if (e_ != cudaSuccess) {                                           \
+			printf("failed: %s: %s\n", #call, cudaGetErrorString(e_)); \
+			exit(1);                                                   \
+		}                                                                  \
+	} while (0)
 
 static inline float from_bf16(uint16_t h)
 {
-	union { uint32_t u; float f; } v = { .u = (uint32_t)h << 16 };
+	union {
+		uint32_t u;
+		float f;
+	} v = { .u = (uint32_t)h << 16 };
 	return v.f;
 }
 
 static inline uint16_t to_bf16(float f) /* round to nearest even */
 {
-	union { float f; uint32_t u; } v = { .f = f };
+	union {
+		float f;
+		uint32_t u;
+	} v = { .f = f };
 	return (uint16_t)((v.u + 0x7fff + (v.u >> 16 & 1)) >> 16);
 }
 

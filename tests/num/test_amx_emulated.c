@@ -1,6 +1,7 @@
 /* The AMX products on a software model of the tile instructions: the same source, right on machines without AMX too. */
 #ifdef __x86_64__
-/* 64-byte vectors without AVX-512: their calling convention would differ, but every function that takes one is inlined. */
+/* 64-byte vectors without AVX-512: their calling convention would differ, but every function that takes one is inlined.
+ */
 #pragma GCC diagnostic ignored "-Wpsabi"
 #define FO_LANES 16
 #define FO_AMX_EMULATED
@@ -25,7 +26,8 @@ static void check(int64_t m, int64_t n, int64_t k, int ta, int tb, int dtype, in
 	char why[512];
 
 	fo_num_case_matmul(&c, m, n, k, ta, tb, FO_BF16, dtype, access, first);
-	assert_true(kernel.can(&c.call) || (m <= FEW_ROWS && !ta && tb)); /* what it leaves to others it can all the same */
+	assert_true(kernel.can(&c.call) ||
+		    (m <= FEW_ROWS && !ta && tb)); /* what it leaves to others it can all the same */
 	if (!fo_num_check(&c, &kernel, NULL, why, sizeof why))
 		fail_msg("%s", why);
 }

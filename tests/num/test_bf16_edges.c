@@ -1,5 +1,5 @@
-/* bf16 at its edges, in every set of this machine: rounding of ties, denormals, infinities and NaN bit by bit; exponentials over their
- * whole range. tests/num/test_sets.c holds the error of ordinary numbers. */
+/* bf16 at its edges, in every set of this machine: rounding of ties, denormals, infinities and NaN bit by bit;
+ * exponentials over their whole range. tests/num/test_sets.c holds the error of ordinary numbers. */
 #include "base/rng.h"
 #include "kernel/kernel.h"
 
@@ -131,11 +131,13 @@ static void test_swiglu(void **state)
 		c.arg[2] = tensor(y, FO_BF16);
 		k->run(&c);
 		for (int i = 0; i < N; i++) {
-			double g = (double)fo_bf16_to_f32(a[i]), exact = g / (1 + exp(-g)) * (double)fo_bf16_to_f32(b[i]);
+			double g = (double)fo_bf16_to_f32(a[i]),
+			       exact = g / (1 + exp(-g)) * (double)fo_bf16_to_f32(b[i]);
 			double got = (double)fo_bf16_to_f32(y[i]);
 
 			/* Some sets take no exponential above e^88 or below e^-87. */
-			if (isnan(exact) ? !isnan(got) : !(fabs(got - exact) <= fabs(exact) / 128 + fabs(g) * exp(-86.9)))
+			if (isnan(exact) ? !isnan(got)
+					 : !(fabs(got - exact) <= fabs(exact) / 128 + fabs(g) * exp(-86.9)))
 				fail_msg("%s, swiglu(%g): %g, not %g", fo_isa_name[isa], g, got, exact);
 		}
 	}
@@ -166,7 +168,9 @@ static void test_xent(void **state)
 		exact += (log(sum) + max - (double)fo_bf16_to_f32(a[r * COLS + target[r]])) / ROWS;
 	}
 	for (int isa = 0; isa < FO_ISA_COUNT; isa++) {
-		struct fo_call c = { .kind = FO_OP_xent, .n = 4, .first = UINT32_MAX, .threads = 2, .ws = space, .ws_bytes = SPACE };
+		struct fo_call c = {
+			.kind = FO_OP_xent, .n = 4, .first = UINT32_MAX, .threads = 2, .ws = space, .ws_bytes = SPACE
+		};
 		const struct fo_kernel *k = kernel_of(isa, FO_OP_xent);
 
 		for (int round = 0; k && round < 2; round++) {
@@ -174,8 +178,12 @@ static void test_xent(void **state)
 			if (round)
 				y[5 * COLS + 40] = 0xffc0;
 			c.arg[0] = tensor(y, FO_BF16);
-			c.arg[1] = (struct fo_tensor){ .data = target, .rows = ROWS, .cols = 1, .ld = 1, .dtype = FO_I32 };
-			c.arg[2] = (struct fo_tensor){ .data = hyper, .rows = 1, .cols = FO_HYPER_COUNT, .ld = FO_HYPER_COUNT, .dtype = FO_F64 };
+			c.arg[1] = (struct fo_tensor){
+				.data = target, .rows = ROWS, .cols = 1, .ld = 1, .dtype = FO_I32
+			};
+			c.arg[2] = (struct fo_tensor){
+				.data = hyper, .rows = 1, .cols = FO_HYPER_COUNT, .ld = FO_HYPER_COUNT, .dtype = FO_F64
+			};
 			c.arg[3] = (struct fo_tensor){ .data = &loss, .rows = 1, .cols = 1, .ld = 1, .dtype = FO_F64 };
 			assert_true(!k->ws || k->ws(&c) <= SPACE);
 			k->run(&c);

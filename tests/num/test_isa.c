@@ -75,16 +75,24 @@ static void test_pick(void **state)
 /* Sets of other machines: which of them gains, and what each has, is up to the test. */
 static bool gains, takes;
 static bool gain(void) { return gains; }
-static bool take(const struct fo_call *shape) { (void)shape; return takes; }
+static bool take(const struct fo_call *shape)
+{
+	(void)shape;
+	return takes;
+}
 static void nothing(const struct fo_call *c) { (void)c; }
 
 static void test_passed_over(void **state)
 {
-	static const struct fo_kernel all[FO_OP_COUNT] = { [FO_OP_matmul] = { .run = nothing }, [FO_OP_add] = { .run = nothing } },
-				      some[FO_OP_COUNT] = { [FO_OP_matmul] = { .run = nothing, .can = take } }, none[FO_OP_COUNT];
+	static const struct fo_kernel
+		all[FO_OP_COUNT] = { [FO_OP_matmul] = { .run = nothing }, [FO_OP_add] = { .run = nothing } },
+		some[FO_OP_COUNT] = { [FO_OP_matmul] = { .run = nothing, .can = take } }, none[FO_OP_COUNT];
 	const struct fo_kernel_set ref = { .name = "ref", .isa = FO_ISA_REF, .kernel = all },
 				   avx2 = { .name = "avx2", .isa = FO_ISA_AVX2, .kernel = all },
-				   pairs = { .name = "avx512bf16", .isa = FO_ISA_AVX512BF16, .worth = gain, .kernel = some },
+				   pairs = { .name = "avx512bf16",
+					     .isa = FO_ISA_AVX512BF16,
+					     .worth = gain,
+					     .kernel = some },
 				   amx = { .name = "amx", .isa = FO_ISA_AMX, .kernel = none };
 	/* There is no avx512. */
 	const struct fo_kernel_set *const sets[FO_ISA_COUNT] = {
@@ -102,7 +110,8 @@ static void test_passed_over(void **state)
 		assert_int_equal(fo_isa_best_of(sets, FO_ISA_AMX), FO_ISA_AMX);
 		assert_int_equal(fo_isa_best_of(sets, FO_ISA_AVX2), FO_ISA_AVX2);
 		/* From above it is fallen to only where it gains; who asked for it by name gets it. */
-		assert_ptr_equal(fo_kernel_pick_of(sets, FO_ISA_AMX, &product, &set), g ? &some[FO_OP_matmul] : &all[FO_OP_matmul]);
+		assert_ptr_equal(fo_kernel_pick_of(sets, FO_ISA_AMX, &product, &set),
+				 g ? &some[FO_OP_matmul] : &all[FO_OP_matmul]);
 		assert_ptr_equal(set, g ? &pairs : &avx2);
 		assert_ptr_equal(fo_kernel_pick_of(sets, FO_ISA_AVX512BF16, &product, &set), &some[FO_OP_matmul]);
 		assert_ptr_equal(set, &pairs);
@@ -139,8 +148,7 @@ static void test_bf16(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_choose), cmocka_unit_test(test_pick),
-					    cmocka_unit_test(test_passed_over),
-					    cmocka_unit_test(test_bf16) };
+					    cmocka_unit_test(test_passed_over), cmocka_unit_test(test_bf16) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

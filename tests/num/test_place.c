@@ -73,8 +73,12 @@ static void test_lists(void **state)
 	assert_true(fo_cpus_have(&p.others, 0) && fo_cpus_have(&p.others, 2) && fo_cpus_count(&p.others) == 2);
 	static const struct {
 		const char *how, *says;
-	} bad[] = { { "", "no list" },	     { "core", "no list" }, { "1-", "no list" }, { "0,9", "may not use 9" },
-		    { "2", "1 hardware threads for 2" }, { "\x1b[2J", "no list" } };
+	} bad[] = { { "", "no list" },
+		    { "core", "no list" },
+		    { "1-", "no list" },
+		    { "0,9", "may not use 9" },
+		    { "2", "1 hardware threads for 2" },
+		    { "\x1b[2J", "no list" } };
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		assert_int_equal(fo_place_plan(&p, bad[i].how, 2, &all, NULL), FO_EARG);
 		if (!strstr(fo_err_text(), bad[i].says) || strchr(fo_err_text(), '\x1b'))

@@ -1,5 +1,5 @@
-/* The reference set in double precision against mathematics: central differences, <J u, y> = <u, J' y>, textbook loops, and
- * the count of multiply-accumulates. */
+/* The reference set in double precision against mathematics: central differences, <J u, y> = <u, J' y>, textbook loops,
+ * and the count of multiply-accumulates. */
 #include "audit/engine/num.h"
 
 #include "base/clock.h"
@@ -70,7 +70,8 @@ static double shifted(const struct fo_num_data *in, int arg, const double *u, do
 	return value;
 }
 
-/* gradient = J' y of operand `out` by operand `arg`: along random directions (<J u, y> = <u, J' y>) and along single elements. */
+/* gradient = J' y of operand `out` by operand `arg`: along random directions (<J u, y> = <u, J' y>) and along single
+ * elements. */
 static void check_gradient(const struct fo_num_data *in, int arg, int out, const double *y, const double *gradient)
 {
 	int64_t n = count(in, arg);
@@ -319,14 +320,20 @@ static void check_rmsnorm(int heads)
 
 	fo_num_case_init(&c, FO_OP_rmsnorm_dx);
 	for (int i = 0; i < 5; i++)
-		fo_num_case_arg(&c, FO_F64, i == 2 ? 1 : T, i == 1 ? heads : i == 2 ? D : W, i == 4 ? FO_DEF : FO_READ,
-			     FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(&c, FO_F64, i == 2 ? 1 : T,
+				i == 1   ? heads
+				: i == 2 ? D
+					 : W,
+				i == 4 ? FO_DEF : FO_READ, FO_NUM_NORMAL, 1, 0);
 	c.call.attr.head_dim = heads > 1 ? D : 0;
 	fo_num_data_new(&dx, &c, 4, true);
 	fo_num_case_init(&c, FO_OP_rmsnorm_dg);
 	for (int i = 0; i < 4; i++)
-		fo_num_case_arg(&c, FO_F64, i == 3 ? 1 : T, i == 1 ? heads : i == 3 ? D : W, i == 3 ? FO_ACC : FO_READ,
-			     FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(&c, FO_F64, i == 3 ? 1 : T,
+				i == 1   ? heads
+				: i == 3 ? D
+					 : W,
+				i == 3 ? FO_ACC : FO_READ, FO_NUM_NORMAL, 1, 0);
 	c.call.attr.head_dim = heads > 1 ? D : 0;
 	c.call.first = 1 << 3;
 	fo_num_data_new(&dg, &c, 4, true);
@@ -396,7 +403,8 @@ static void test_rmsnorm_residual(void **state)
 	(void)state;
 	fo_num_case_init(&c, FO_OP_rmsnorm_dx);
 	for (int i = 0; i < 6; i++)
-		fo_num_case_arg(&c, FO_F64, i == 2 ? 1 : T, i == 1 ? 1 : D, i == 4 ? FO_DEF : FO_READ, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(&c, FO_F64, i == 2 ? 1 : T, i == 1 ? 1 : D, i == 4 ? FO_DEF : FO_READ, FO_NUM_NORMAL, 1,
+				0);
 	fo_num_data_new(&with, &c, 2, true);
 	fo_num_data_copy(&without, &with);
 	assert_true(fo_num_run(ref(FO_OP_rmsnorm_dx), &with, 1));
@@ -571,7 +579,8 @@ static void test_norm_and_clip(void **state)
 	assert_true(numbers(&k, 2)[0] == 2 / (norm + 1e-6));
 	numbers(&k, 0)[0] = NAN;
 	assert_true(fo_num_run(ref(FO_OP_clip), &k, 1));
-	assert_true(numbers(&k, 2)[0] == -1 && isnan(numbers(&k, 2)[1])); /* a broken gradient must not look like a small one */
+	assert_true(numbers(&k, 2)[0] == -1 &&
+		    isnan(numbers(&k, 2)[1])); /* a broken gradient must not look like a small one */
 	numbers(&k, 0)[0] = INFINITY;
 	assert_true(fo_num_run(ref(FO_OP_clip), &k, 1));
 	assert_true(numbers(&k, 2)[0] == -1);
@@ -583,7 +592,9 @@ static void test_norm_and_clip(void **state)
 	static const struct {
 		double loss, limit;
 		bool refused;
-	} step[] = { { NAN, 0, true }, { INFINITY, 0, true }, { 3.5, 3.4, true }, { 3.4, 3.4, false }, { 1e9, 0, false } };
+	} step[] = {
+		{ NAN, 0, true }, { INFINITY, 0, true }, { 3.5, 3.4, true }, { 3.4, 3.4, false }, { 1e9, 0, false }
+	};
 	for (size_t i = 0; i < sizeof step / sizeof *step; i++) {
 		numbers(&l, 0)[0] = 0.25;
 		numbers(&l, 1)[FO_HYPER_CLIP] = 1;
@@ -597,7 +608,8 @@ static void test_norm_and_clip(void **state)
 	fo_num_data_free(&k);
 }
 
-/* The update as the paper writes it (Loshchilov and Hutter 2019, algorithm 2, decay by the scheduled rate as torch does). */
+/* The update as the paper writes it (Loshchilov and Hutter 2019, algorithm 2, decay by the scheduled rate as torch
+ * does). */
 static void test_adamw(void **state)
 {
 	enum { R = 3, C = 21 };
@@ -638,13 +650,13 @@ static void test_adamw(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_matmul),           cmocka_unit_test(test_matmul_gradients),
-		cmocka_unit_test(test_attention),        cmocka_unit_test(test_attention_gradients),
-		cmocka_unit_test(test_embed_gradient),   cmocka_unit_test(test_rmsnorm_gradients),
-		cmocka_unit_test(test_bias_gradient),
-		cmocka_unit_test(test_rmsnorm_residual), cmocka_unit_test(test_rope),
-		cmocka_unit_test(test_swiglu_gradients), cmocka_unit_test(test_xent),
-		cmocka_unit_test(test_norm_and_clip),    cmocka_unit_test(test_adamw),
+		cmocka_unit_test(test_matmul),         cmocka_unit_test(test_matmul_gradients),
+		cmocka_unit_test(test_attention),      cmocka_unit_test(test_attention_gradients),
+		cmocka_unit_test(test_embed_gradient), cmocka_unit_test(test_rmsnorm_gradients),
+		cmocka_unit_test(test_bias_gradient),  cmocka_unit_test(test_rmsnorm_residual),
+		cmocka_unit_test(test_rope),           cmocka_unit_test(test_swiglu_gradients),
+		cmocka_unit_test(test_xent),           cmocka_unit_test(test_norm_and_clip),
+		cmocka_unit_test(test_adamw),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* fp32 numbers in 16 bits: splitting is exact, rounding at random has the right mean, its noise looks uniform and independent,
- * and the update that uses them gives the same bits in any set of kernels, number of threads and lie of the tensors. */
+/* fp32 numbers in 16 bits: splitting is exact, rounding at random has the right mean, its noise looks uniform and
+ * independent, and the update that uses them gives the same bits in any set of kernels, number of threads and lie of
+ * the tensors. */
 #include "base/clock.h"
 #include "kernel/kernel.h"
 #include "kernel/round.h"
@@ -23,7 +24,8 @@ static void test_split(void **state)
 	int ties = 0;
 	for (uint32_t upper = 0; upper < 1 << 16; upper++)
 		for (uint32_t i = 0; i < 12; i++) {
-			uint32_t lower = i < 6 ? border[i] : (uint32_t)fo_rng_u64(upper, i) & 0xffff, bits = upper << 16 | lower;
+			uint32_t lower = i < 6 ? border[i] : (uint32_t)fo_rng_u64(upper, i) & 0xffff,
+				 bits = upper << 16 | lower;
 			float f = fo_f32_of_bits(bits);
 			uint16_t high = fo_split_high(f);
 			int16_t low = fo_split_low(f);
@@ -48,7 +50,8 @@ static void test_split(void **state)
 static void test_exact_probability(void **state)
 {
 	(void)state;
-	static const uint32_t number[] = { 0x3f800000, 0x3f800001, 0x3f804000, 0xbf80c123, 0x3f7fffff, 0x00000123, 0xc2ff8001 };
+	static const uint32_t number[] = { 0x3f800000, 0x3f800001, 0x3f804000, 0xbf80c123,
+					   0x3f7fffff, 0x00000123, 0xc2ff8001 };
 	for (size_t i = 0; i < sizeof number / sizeof *number; i++) {
 		uint32_t up = 0, upper = number[i] >> 16;
 		for (uint32_t bits = 0; bits < 1 << 16; bits++) {
@@ -62,7 +65,8 @@ static void test_exact_probability(void **state)
 	assert_true(isinf(fo_bf16_to_f32(fo_bf16_at_random(-INFINITY, 0xffff))));
 }
 
-/* Correlation of two streams of 16-bit numbers; their deviation from uniform in 256 bins as chi-square is added to *chi. */
+/* Correlation of two streams of 16-bit numbers; their deviation from uniform in 256 bins as chi-square is added to
+ * *chi. */
 enum { N = 1 << 18 };
 static double correlation(const uint16_t *a, const uint16_t *b, double *chi, double *mean)
 {
@@ -98,9 +102,9 @@ static void test_noise(void **state)
 			int shift;
 			uint32_t from;
 		} other[] = {
-			{ key, 0, 1 },         /* the element beside it */
-			{ key, 0, 768 },       /* the element below it */
-			{ key, 16, 0 },        /* the word's other half */
+			{ key, 0, 1 },   /* the element beside it */
+			{ key, 0, 768 }, /* the element below it */
+			{ key, 16, 0 },  /* the word's other half */
 			{ fo_noise_key(seed, step + 1, k % 3, FO_NOISE_WEIGHT), 0, 0 },
 			{ fo_noise_key(seed + 1, step, k % 3, FO_NOISE_WEIGHT), 0, 0 },
 			{ fo_noise_key(seed, step, k % 3 + 1, FO_NOISE_WEIGHT), 0, 0 },
@@ -112,11 +116,14 @@ static void test_noise(void **state)
 				fill(a, key, k % 2 ? 16 : 0, 12345, stride);
 				fill(b, other[i].key, (k % 2 ? 16 : 0) ^ other[i].shift, 12345 + other[i].from, stride);
 				c = correlation(a, b, &chi, &mean);
-				/* Five deviations of a correlation of N independent pairs (1 / sqrt N) and of a mean; chi-square with 255
-				 * degrees has mean 255 and deviation 22.6. The seeds are fixed: this passes or it does not. */
-				if (fabs(c) > 5 / sqrt(N) || fabs(mean - 0.5) > 5 / sqrt(12.0 * N) || fabs(chi - 255) > 5 * 22.6)
-					fail_msg("key %d, stream %zu, stride %u: correlation %.4f, mean %.5f, chi-square %.0f", k, i, stride, c,
-						 mean, chi);
+				/* Five deviations of a correlation of N independent pairs (1 / sqrt N) and of a mean;
+				 * chi-square with 255 degrees has mean 255 and deviation 22.6. The seeds are fixed:
+				 * this passes or it does not. */
+				if (fabs(c) > 5 / sqrt(N) || fabs(mean - 0.5) > 5 / sqrt(12.0 * N) ||
+				    fabs(chi - 255) > 5 * 22.6)
+					fail_msg("key %d, stream %zu, stride %u: correlation %.4f, mean %.5f, "
+						 "chi-square %.0f",
+						 k, i, stride, c, mean, chi);
 			}
 	}
 	free(a);
@@ -141,13 +148,14 @@ static void *room(size_t bytes)
 	return p;
 }
 
-static void update_new(struct update *u, int64_t rows, int64_t cols, int moments, int weight, int master, bool stochastic)
+static void update_new(struct update *u, int64_t rows, int64_t cols, int moments, int weight, int master,
+		       bool stochastic)
 {
 	const int dtype[] = { moments, moments, FO_F32, FO_F64, FO_F64, weight, master };
 	*u = (struct update){ .n = rows * cols, .scale = { 1, 1 } };
-	const double hyper[FO_HYPER_COUNT] = { [FO_HYPER_LR] = 1e-3,   [FO_HYPER_BETA1] = 0.9, [FO_HYPER_BETA2] = 0.95,
-					       [FO_HYPER_EPS] = 1e-8,  [FO_HYPER_DECAY] = 0.1, [FO_HYPER_CORR1] = 1,
-					       [FO_HYPER_CORR2] = 1,   [FO_HYPER_SEED] = 3,    [FO_HYPER_STEP] = 0 };
+	const double hyper[FO_HYPER_COUNT] = { [FO_HYPER_LR] = 1e-3,  [FO_HYPER_BETA1] = 0.9, [FO_HYPER_BETA2] = 0.95,
+					       [FO_HYPER_EPS] = 1e-8, [FO_HYPER_DECAY] = 0.1, [FO_HYPER_CORR1] = 1,
+					       [FO_HYPER_CORR2] = 1,  [FO_HYPER_SEED] = 3,    [FO_HYPER_STEP] = 0 };
 	memcpy(u->hyper, hyper, sizeof hyper);
 	u->call = (struct fo_call){ .kind = FO_OP_adamw, .n = master >= 0 ? 7 : 6, .threads = 1 };
 	u->call.attr.value = 1;
@@ -155,10 +163,15 @@ static void update_new(struct update *u, int64_t rows, int64_t cols, int moments
 	u->start = room((size_t)u->n * sizeof *u->start);
 	for (int i = 0; i < u->call.n; i++) {
 		struct fo_tensor *t = &u->call.arg[i];
-		*t = (struct fo_tensor){ .rows = i == 3 || i == 4 ? 1 : rows, .cols = i == 3 ? FO_HYPER_COUNT : i == 4 ? 2 : cols };
+		*t = (struct fo_tensor){ .rows = i == 3 || i == 4 ? 1 : rows,
+					 .cols = i == 3   ? FO_HYPER_COUNT
+						 : i == 4 ? 2
+							  : cols };
 		t->ld = t->cols;
 		t->dtype = (uint8_t)dtype[i];
-		t->data = i == 3 ? (void *)u->hyper : i == 4 ? (void *)u->scale : room((size_t)(rows * cols) * fo_dtype_bytes(dtype[i]));
+		t->data = i == 3   ? (void *)u->hyper
+			  : i == 4 ? (void *)u->scale
+				   : room((size_t)(rows * cols) * fo_dtype_bytes(dtype[i]));
 	}
 	for (int64_t i = 0; i < u->n; i++)
 		u->start[i] = (float)fo_rng_normal(11, (uint64_t)i);
@@ -173,7 +186,8 @@ static void update_begin(struct update *u)
 		if (w->dtype == FO_F32)
 			((float *)w->data)[i] = f;
 		else
-			((uint16_t *)w->data)[i] = master && master->dtype == FO_I16 ? fo_split_high(f) : fo_bf16_from_f32(f);
+			((uint16_t *)w->data)[i] = master && master->dtype == FO_I16 ? fo_split_high(f)
+										     : fo_bf16_from_f32(f);
 		if (master && master->dtype == FO_I16)
 			((int16_t *)master->data)[i] = fo_split_low(f);
 		else if (master)
@@ -191,7 +205,8 @@ static void update_free(struct update *u)
 
 static double get(const struct fo_tensor *t, int64_t i)
 {
-	return t->dtype == FO_BF16 ? (double)fo_bf16_to_f32(((const uint16_t *)t->data)[i]) : (double)((const float *)t->data)[i];
+	return t->dtype == FO_BF16 ? (double)fo_bf16_to_f32(((const uint16_t *)t->data)[i])
+				   : (double)((const float *)t->data)[i];
 }
 
 static void gradient(struct update *u, int step)
@@ -208,7 +223,8 @@ static void test_split_is_master(void **state)
 {
 	(void)state;
 	enum { R = 3, C = 2051 };
-	EACH_SET(s) {
+	EACH_SET(s)
+	{
 		struct update copy, split;
 		if (!adamw(s)->run)
 			continue;
@@ -216,7 +232,8 @@ static void test_split_is_master(void **state)
 		update_new(&split, R, C, FO_F32, FO_BF16, FO_I16, false);
 		/* Some that stay ties: their gradients are 0, and nothing decays. */
 		for (int64_t i = 0; i < copy.n; i += 7)
-			split.start[i] = copy.start[i] = fo_f32_of_bits((fo_f32_bits(copy.start[i]) & 0xffff0000) | 0x8000);
+			split.start[i] = copy.start[i] = fo_f32_of_bits((fo_f32_bits(copy.start[i]) & 0xffff0000) |
+									0x8000);
 		copy.call.attr.value = split.call.attr.value = 0;
 		update_begin(&copy);
 		update_begin(&split);
@@ -229,7 +246,8 @@ static void test_split_is_master(void **state)
 			adamw(s)->run(&copy.call);
 			adamw(s)->run(&split.call);
 			for (int64_t i = 0; i < copy.n; i++) {
-				uint16_t h = ((uint16_t *)split.call.arg[5].data)[i], plain = ((uint16_t *)copy.call.arg[5].data)[i];
+				uint16_t h = ((uint16_t *)split.call.arg[5].data)[i],
+					 plain = ((uint16_t *)copy.call.arg[5].data)[i];
 				float master = ((float *)copy.call.arg[6].data)[i];
 				float joined = fo_split_join(h, ((int16_t *)split.call.arg[6].data)[i]);
 				assert_true(fo_f32_bits(joined) == fo_f32_bits(master));
@@ -250,7 +268,8 @@ static void test_same_bits(void **state)
 {
 	(void)state;
 	enum { R = 37, C = 1111, CUT = 14 }; /* large enough that threads share it */
-	EACH_SET(s) {
+	EACH_SET(s)
+	{
 		struct update whole, other;
 		if (!adamw(s)->run)
 			continue;
@@ -274,7 +293,8 @@ static void test_same_bits(void **state)
 						c.arg[i].rows = piece ? R - CUT : CUT;
 						c.arg[i].first = piece ? CUT * C : 0;
 						c.arg[i].data = (char *)other.call.arg[i].data +
-								(piece ? CUT * C : 0) * (int)fo_dtype_bytes(c.arg[i].dtype);
+								(piece ? CUT * C : 0) *
+									(int)fo_dtype_bytes(c.arg[i].dtype);
 					}
 					adamw(s)->run(&c);
 				}
@@ -301,9 +321,11 @@ static void test_same_bits(void **state)
 				gradient(&other, 1);
 				adamw(s)->run(&other.call);
 				bool random_weight = master == NONE;
-				assert_int_equal(random_weight, !!memcmp(other.call.arg[5].data, whole.call.arg[5].data, (size_t)whole.n * 2));
+				assert_int_equal(random_weight, !!memcmp(other.call.arg[5].data, whole.call.arg[5].data,
+									 (size_t)whole.n * 2));
 				if (form)
-					assert_true(memcmp(other.call.arg[1].data, whole.call.arg[1].data, (size_t)whole.n * 2));
+					assert_true(memcmp(other.call.arg[1].data, whole.call.arg[1].data,
+							   (size_t)whole.n * 2));
 				update_free(&other);
 			}
 			update_free(&whole);
@@ -322,7 +344,8 @@ static void test_sets_agree(void **state)
 	/* beta 0: the moments are the gradient and its square, rounded once. */
 	want.hyper[FO_HYPER_BETA1] = want.hyper[FO_HYPER_BETA2] = want.hyper[FO_HYPER_LR] = 0;
 	adamw(0)->run(&want.call);
-	EACH_SET(s) {
+	EACH_SET(s)
+	{
 		if (!s || !adamw(s)->run)
 			continue;
 		update_new(&got, R, C, FO_BF16, FO_BF16, NONE, true);
@@ -335,7 +358,8 @@ static void test_sets_agree(void **state)
 	}
 	int moved = 0;
 	for (int64_t i = 0; i < want.n; i++)
-		moved += ((uint16_t *)want.call.arg[0].data)[i] != fo_bf16_from_f32(((float *)want.call.arg[2].data)[i]);
+		moved += ((uint16_t *)want.call.arg[0].data)[i] !=
+			 fo_bf16_from_f32(((float *)want.call.arg[2].data)[i]);
 	assert_true(moved > want.n / 8); /* it is no rounding to nearest */
 	update_free(&want);
 }
@@ -402,7 +426,8 @@ static double second_moment(int set, double beta2, int moments, bool stochastic,
 	return mean;
 }
 
-/* Rounded to nearest, a second moment stops where a step is below half a unit in the last place; at random it does not. */
+/* Rounded to nearest, a second moment stops where a step is below half a unit in the last place; at random it does not.
+ */
 static void test_second_moment(void **state)
 {
 	(void)state;
@@ -415,11 +440,13 @@ static void test_second_moment(void **state)
 		double exact = second_moment(set, beta2[i], FO_F32, false, steps);
 		double nearest = second_moment(set, beta2[i], FO_BF16, false, steps);
 		double random = second_moment(set, beta2[i], FO_BF16, true, steps);
-		print_message("beta2 %g, %d steps after g^2 falls from 1 to 1/4: v %.4f, bf16 nearest %.4f (%+.1f %%), at random %.4f "
-			      "(%+.2f %%)\n",
-			      beta2[i], steps, exact, nearest, 100 * (nearest / exact - 1), random, 100 * (random / exact - 1));
+		print_message("beta2 %g, %d steps after g^2 falls from 1 to 1/4: v %.4f, bf16 nearest %.4f (%+.1f %%), "
+			      "at random %.4f (%+.2f %%)\n",
+			      beta2[i], steps, exact, nearest, 100 * (nearest / exact - 1), random,
+			      100 * (random / exact - 1));
 		assert_true(fabs(exact - 0.255) < 0.002);
-		/* Its elements walk by about 2^-9 sqrt(1 / (2 (1 - beta2))) of v; the mean of 4096 is 64 times as close. */
+		/* Its elements walk by about 2^-9 sqrt(1 / (2 (1 - beta2))) of v; the mean of 4096 is 64 times as
+		 * close. */
 		assert_true(fabs(random / exact - 1) < 5 * 0x1p-8 / sqrt(2 * (1 - beta2[i])) / 64 + 1e-3);
 		assert_true(beta2[i] < 0.999 ? nearest > 1.03 * exact : nearest == 1);
 	}
@@ -428,9 +455,10 @@ static void test_second_moment(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_split),        cmocka_unit_test(test_exact_probability), cmocka_unit_test(test_noise),
-		cmocka_unit_test(test_split_is_master), cmocka_unit_test(test_same_bits),      cmocka_unit_test(test_sets_agree),
-		cmocka_unit_test(test_weights_drift),   cmocka_unit_test(test_second_moment),
+		cmocka_unit_test(test_split),         cmocka_unit_test(test_exact_probability),
+		cmocka_unit_test(test_noise),         cmocka_unit_test(test_split_is_master),
+		cmocka_unit_test(test_same_bits),     cmocka_unit_test(test_sets_agree),
+		cmocka_unit_test(test_weights_drift), cmocka_unit_test(test_second_moment),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,7 +39,8 @@ static void check_dtype(int dtype)
 			if (!takes(&fo_kernel_sets[s]->kernel[list[i].call.kind], &list[i]))
 				continue;
 			checked++;
-			if (!fo_num_check(&list[i], &fo_kernel_sets[s]->kernel[list[i].call.kind], NULL, why, sizeof why))
+			if (!fo_num_check(&list[i], &fo_kernel_sets[s]->kernel[list[i].call.kind], NULL, why,
+					  sizeof why))
 				fail_msg("set %s: %s", fo_kernel_sets[s]->name, why);
 		}
 		print_message("%s: %d of %zu cases checked\n", fo_kernel_sets[s]->name, checked, n);
@@ -64,7 +65,8 @@ static void test_f64(void **state)
 	check_dtype(FO_F64);
 }
 
-/* A refused step (scale -1): not a bit of moments, weights and master copies changes, in any set, whatever the gradient holds. */
+/* A refused step (scale -1): not a bit of moments, weights and master copies changes, in any set, whatever the gradient
+ * holds. */
 static void test_refused_step(void **state)
 {
 	(void)state;
@@ -114,7 +116,7 @@ static void test_long_products(void **state)
 			char why[512];
 
 			fo_num_case_matmul(&c, shape[i].m, shape[i].n, shape[i].k, shape[i].ta, shape[i].tb, FO_BF16,
-					shape[i].cc, shape[i].access, false);
+					   shape[i].cc, shape[i].access, false);
 			if (takes(k, &c) && !fo_num_check(&c, k, NULL, why, sizeof why))
 				fail_msg("set %s: %s", fo_kernel_sets[s]->name, why);
 		}
@@ -151,7 +153,8 @@ static void test_peak_burst(void **state)
 {
 	(void)state;
 	for (int s = 0; s < FO_ISA_COUNT && fo_kernel_sets[s]; s++)
-		for (int dtype = FO_F32; dtype <= FO_F64 && fo_isa_have(fo_kernel_sets[s]->isa) && fo_kernel_sets[s]->peak_burst; dtype++) {
+		for (int dtype = FO_F32;
+		     dtype <= FO_F64 && fo_isa_have(fo_kernel_sets[s]->isa) && fo_kernel_sets[s]->peak_burst; dtype++) {
 			double flop = fo_kernel_sets[s]->peak_burst(dtype, 100);
 
 			assert_true(flop >= 0);

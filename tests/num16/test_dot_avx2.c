@@ -1,5 +1,6 @@
-/* The products of bf16 pairs on machines without VDPBF16PS: the same source on dot.h's model, 16 lanes lowered to pairs of 8. What
- * this cannot see are the instruction itself and the few 512-bit intrinsics of vec.h; tests/num runs those where they are. */
+/* The products of bf16 pairs on machines without VDPBF16PS: the same source on dot.h's model, 16 lanes lowered to pairs
+ * of 8. What this cannot see are the instruction itself and the few 512-bit intrinsics of vec.h; tests/num runs those
+ * where they are. */
 #pragma GCC diagnostic ignored "-Wpsabi" /* 64-byte vectors are passed between static functions of this file only */
 
 #define FO_LANES 16
@@ -18,7 +19,9 @@ FO_X86_DOT(dot_model)
 
 #include <cmocka.h>
 
-static const struct fo_kernel kernel = { .run = fo_matmul_dot_model, .can = fo_matmul_can_dot_model, .ws = fo_matmul_ws_dot_model };
+static const struct fo_kernel kernel = { .run = fo_matmul_dot_model,
+					 .can = fo_matmul_can_dot_model,
+					 .ws = fo_matmul_ws_dot_model };
 
 static void check(int64_t m, int64_t n, int64_t k, int t, int dtype, int access, bool first)
 {
@@ -42,16 +45,15 @@ static void check_once(int64_t m, int64_t n, int64_t k, int t, int dtype, bool f
 		fail_msg("%s", why);
 }
 
-/* All transpositions, outputs and edges: less than a micro-tile, one, several and rests of each; even and odd k, whole and partial
- * cache lines of it. */
+/* All transpositions, outputs and edges: less than a micro-tile, one, several and rests of each; even and odd k, whole
+ * and partial cache lines of it. */
 static void test_shapes(void **state)
 {
 	static const struct {
 		int m, n, k;
 	} shape[] = {
-		{ 1, 1, 1 },    { 1, 1, 2 },   { 8, 48, 32 },   { 8, 48, 33 },  { 7, 47, 31 },
-		{ 9, 49, 64 },  { 16, 96, 3 }, { 17, 50, 100 }, { 5, 130, 77 }, { 129, 3, 40 },
-		{ 40, 60, 511 },
+		{ 1, 1, 1 },   { 1, 1, 2 },     { 8, 48, 32 },  { 8, 48, 33 },  { 7, 47, 31 },   { 9, 49, 64 },
+		{ 16, 96, 3 }, { 17, 50, 100 }, { 5, 130, 77 }, { 129, 3, 40 }, { 40, 60, 511 },
 	};
 
 	(void)state;

@@ -1,5 +1,6 @@
-/* The 16-lane kernels on machines without AVX-512: the same sources, lowered by the compiler to pairs of 8-lane vectors, held to
- * the contract like every set. What this cannot see are the few 512-bit intrinsics of vec.h and optimizer.inc. */
+/* The 16-lane kernels on machines without AVX-512: the same sources, lowered by the compiler to pairs of 8-lane
+ * vectors, held to the contract like every set. What this cannot see are the few 512-bit intrinsics of vec.h and
+ * optimizer.inc. */
 #pragma GCC diagnostic ignored "-Wpsabi" /* 64-byte vectors are passed between static functions of this file only */
 
 #define FO_LANES 16
@@ -54,8 +55,16 @@ static void check_dtype(int dtype)
 	free(list);
 }
 
-static void test_f32(void **state) { (void)state; check_dtype(FO_F32); }
-static void test_bf16(void **state) { (void)state; check_dtype(FO_BF16); }
+static void test_f32(void **state)
+{
+	(void)state;
+	check_dtype(FO_F32);
+}
+static void test_bf16(void **state)
+{
+	(void)state;
+	check_dtype(FO_BF16);
+}
 
 /* Whole and partial micro-tiles, several depth blocks, all transpositions, all dtypes. */
 static void test_products(void **state)
@@ -68,14 +77,15 @@ static void test_products(void **state)
 			struct fo_num_case c;
 
 			fo_num_case_matmul(&c, size[s][0], size[s][1], size[s][2], mask & 1, mask >> 1 & 1,
-					mask >> 2 & 1 ? FO_BF16 : FO_F32, mask >> 3 & 1 ? FO_BF16 : FO_F32,
-					mask >> 4 & 1 ? FO_ACC : FO_DEF, false);
+					   mask >> 2 & 1 ? FO_BF16 : FO_F32, mask >> 3 & 1 ? FO_BF16 : FO_F32,
+					   mask >> 4 & 1 ? FO_ACC : FO_DEF, false);
 			check(&c);
 		}
 }
 
-/* So many columns that their blocks, rounded up to whole panels, leave one panel for the last, and so few rows that threads share a
- * block: it has fewer panels than parts. Blocks are 1024 columns where a bf16 result needs several of depth and L3 is 8 MiB or more. */
+/* So many columns that their blocks, rounded up to whole panels, leave one panel for the last, and so few rows that
+ * threads share a block: it has fewer panels than parts. Blocks are 1024 columns where a bf16 result needs several of
+ * depth and L3 is 8 MiB or more. */
 static void test_last_block(void **state)
 {
 	struct fo_num_case c;
@@ -106,8 +116,11 @@ static void test_doubles_are_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_f32), cmocka_unit_test(test_bf16), cmocka_unit_test(test_products),
-		cmocka_unit_test(test_last_block), cmocka_unit_test(test_doubles_are_refused),
+		cmocka_unit_test(test_f32),
+		cmocka_unit_test(test_bf16),
+		cmocka_unit_test(test_products),
+		cmocka_unit_test(test_last_block),
+		cmocka_unit_test(test_doubles_are_refused),
 	};
 
 	return fo_isa_have(FO_ISA_AVX2) ? cmocka_run_group_tests(tests, NULL, NULL) : 77;

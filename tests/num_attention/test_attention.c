@@ -1,14 +1,15 @@
-/* Attention of the x86 sets against plain loops in double, with 8 lanes, 16 lanes where the processor has them, and the 16-lane
- * code lowered by the compiler to what this file is built for. What works on pairs of bf16 runs on hardware that has such products and,
- * with a model of them, on AVX2; it takes bf16 and head dimensions of whole multiples of 16.
+/* Attention of the x86 sets against plain loops in double, with 8 lanes, 16 lanes where the processor has them, and the
+ * 16-lane code lowered by the compiler to what this file is built for. What works on pairs of bf16 runs on hardware
+ * that has such products and, with a model of them, on AVX2; it takes bf16 and head dimensions of whole multiples
+ * of 16.
  *
- * Bound: the largest error of a tensor is at most twice that of the same plain loops in float, plus a floor of 1e-6 (f32) or
- * 2^-9 (bf16: half a unit in the last place of the result) of the tensor's largest value. dq and dk are made from differences
- * of two sums of dim products of order 1, which may cancel (a document of one token has dq = 0): their floor has at least
- * 1e-6 of dim x scale x the size of q. */
+ * Bound: the largest error of a tensor is at most twice that of the same plain loops in float, plus a floor of 1e-6
+ * (f32) or 2^-9 (bf16: half a unit in the last place of the result) of the tensor's largest value. dq and dk are made
+ * from differences of two sums of dim products of order 1, which may cancel (a document of one token has dq = 0): their
+ * floor has at least 1e-6 of dim x scale x the size of q. */
 #if defined __x86_64__
 #ifdef __GNUC__
-#pragma GCC diagnostic ignored "-Wpsabi"   /* vectors wider than the target's registers never leave this file */
+#pragma GCC diagnostic ignored "-Wpsabi" /* vectors wider than the target's registers never leave this file */
 #endif
 #define FO_LANES 16
 #define FO_NAME(x) x##_wide
@@ -34,9 +35,13 @@ struct variant {
 	size_t (*forward_ws)(const struct fo_call *), (*backward_ws)(const struct fo_call *);
 };
 FO_ATTENTION_DECLARE(pairs) /* tests/support/attention_pairs_avx2.c */
-#define VARIANT(isa) \
-	{ #isa, fo_attention_##isa, fo_attention_bwd_##isa, fo_attention_can_##isa, fo_attention_ws_##isa, fo_attention_bwd_ws_##isa }
-static const struct variant variants[] = { VARIANT(wide), VARIANT(avx2), VARIANT(avx512), VARIANT(pairs), VARIANT(avx512bf16) };
+#define VARIANT(isa)                                                                                             \
+	{                                                                                                        \
+#isa, fo_attention_##isa, fo_attention_bwd_##isa, fo_attention_can_##isa, fo_attention_ws_##isa, \
+			fo_attention_bwd_ws_##isa                                                                \
+	}
+static const struct variant variants[] = { VARIANT(wide), VARIANT(avx2), VARIANT(avx512), VARIANT(pairs),
+					   VARIANT(avx512bf16) };
 static int usable(const struct variant *v)
 {
 	if (!strcmp(v->name, "avx512bf16"))
@@ -44,20 +49,26 @@ static int usable(const struct variant *v)
 	if (!strcmp(v->name, "avx2") || !strcmp(v->name, "pairs"))
 		return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 	if (!strcmp(v->name, "avx512"))
-		return __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+		return __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+		       __builtin_cpu_supports("avx512vl");
 	return 1;
 }
 static int on_pairs(const struct variant *v) { return !strcmp(v->name, "pairs") || !strcmp(v->name, "avx512bf16"); }
 
-/* doc: tokens per document; 0: one document; -1: lengths 1, 2, 3, ... 9, 1, ...; window: keys that a query sees at most, 0: all */
-struct problem { int t, heads, kv, dim, doc, dtype; double spread, scale; int pad, threads, window; };
+/* doc: tokens per document; 0: one document; -1: lengths 1, 2, 3, ... 9, 1, ...; window: keys that a query sees at
+ * most, 0: all */
+struct problem {
+	int t, heads, kv, dim, doc, dtype;
+	double spread, scale;
+	int pad, threads, window;
+};
 
 /* Is this a problem for it? What works on pairs must refuse the others: test_can. */
 static int serves(const struct variant *v, const struct problem *p)
 {
 	return usable(v) && (!on_pairs(v) || (p->dtype == FO_BF16 && p->dim % 16 == 0));
 }
-#define EACH_VARIANT(v, p) \
+#define EACH_VARIANT(v, p)                                                                               \
 	for (const struct variant *v = variants; v < variants + sizeof variants / sizeof *variants; v++) \
 		if (serves(v, p))
 
@@ -65,8 +76,15 @@ enum { Q_, K_, V_, O_, LSE, DO_, DOC, DQ, DK, DV_, TENSORS };
 enum { GUARD = 256, SENTINEL = 0xa5 };
 
 /* A tensor with `pad` columns and GUARD bytes behind it that nobody may touch. */
-struct buffer { struct fo_tensor t; unsigned char *memory; size_t bytes; };
-struct world { struct problem p; struct buffer b[TENSORS]; };
+struct buffer {
+	struct fo_tensor t;
+	unsigned char *memory;
+	size_t bytes;
+};
+struct world {
+	struct problem p;
+	struct buffer b[TENSORS];
+};
 
 static double get(const struct fo_tensor *t, int64_t r, int64_t c)
 {
@@ -91,7 +109,8 @@ static void fill(struct world *w, int which, double spread)
 {
 	for (int64_t r = 0; r < w->b[which].t.rows; r++)
 		for (int64_t c = 0; c < w->b[which].t.cols; c++)
-			put(&w->b[which].t, r, c, spread * fo_rng_normal((uint64_t)which + 7, (uint64_t)(r * 4096 + c)));
+			put(&w->b[which].t, r, c,
+			    spread * fo_rng_normal((uint64_t)which + 7, (uint64_t)(r * 4096 + c)));
 }
 
 static void world_new(struct world *w, const struct problem *p)
@@ -101,8 +120,12 @@ static void world_new(struct world *w, const struct problem *p)
 		struct buffer *b = &w->b[i];
 		bool kv = i == K_ || i == V_ || i == DK || i == DV_;
 		int64_t cols = i == LSE ? p->heads : i == DOC ? 1 : (kv ? p->kv : p->heads) * (int64_t)p->dim;
-		b->t = (struct fo_tensor){ .rows = p->t, .cols = cols, .ld = cols + p->pad,
-			.dtype = (uint8_t)(i == LSE ? FO_F32 : i == DOC ? FO_I32 : p->dtype) };
+		b->t = (struct fo_tensor){ .rows = p->t,
+					   .cols = cols,
+					   .ld = cols + p->pad,
+					   .dtype = (uint8_t)(i == LSE   ? FO_F32
+							      : i == DOC ? FO_I32
+									 : p->dtype) };
 		b->bytes = (size_t)(b->t.rows * b->t.ld) * fo_dtype_bytes(b->t.dtype) + GUARD;
 		b->memory = malloc(b->bytes);
 		memset(b->memory, SENTINEL, b->bytes);
@@ -123,71 +146,75 @@ static void world_free(struct world *w)
 		free(w->b[i].memory);
 }
 
-/* Plain loops, in double and in float. x[i] (T x cols each) hold every tensor; LSE, O_ are written forward, D* backward. */
-#define PLAIN(type, EXP, LOG) \
-	static void plain_forward_##type(const struct world *w, type **x) \
-	{ \
-		const struct problem *p = &w->p; \
-		int hq = p->heads * p->dim, kq = p->kv * p->dim; \
-		type *s = malloc(sizeof(type) * (size_t)p->t); \
-		for (int h = 0; h < p->heads; h++) { \
-			int g = h / (p->heads / p->kv) * p->dim; \
-			for (int i = 0; i < p->t; i++) { \
-				type max = -INFINITY, sum = 0; \
-				for (int j = first_of(w, i); j <= i; j++) { \
-					type dot = 0; \
-					for (int d = 0; d < p->dim; d++) \
-						dot += x[Q_][i * hq + h * p->dim + d] * x[K_][j * kq + g + d]; \
-					s[j] = dot * (type)p->scale; \
-					max = s[j] > max ? s[j] : max; \
-				} \
-				for (int j = first_of(w, i); j <= i; j++) \
-					sum += s[j] = EXP(s[j] - max); \
-				for (int d = 0; d < p->dim; d++) { \
-					type o = 0; \
-					for (int j = first_of(w, i); j <= i; j++) \
-						o += s[j] * x[V_][j * kq + g + d]; \
-					x[O_][i * hq + h * p->dim + d] = o / sum; \
-				} \
-				x[LSE][i * p->heads + h] = max + LOG(sum); \
-			} \
-		} \
-		free(s); \
-	} \
-	static void plain_backward_##type(const struct world *w, type **x) \
-	{ \
-		const struct problem *p = &w->p; \
-		int hq = p->heads * p->dim, kq = p->kv * p->dim; \
-		memset(x[DQ], 0, sizeof(type) * (size_t)(p->t * hq)); \
-		memset(x[DK], 0, sizeof(type) * (size_t)(p->t * kq)); \
-		memset(x[DV_], 0, sizeof(type) * (size_t)(p->t * kq)); \
-		for (int h = 0; h < p->heads; h++) { \
-			int g = h / (p->heads / p->kv) * p->dim; \
-			for (int i = 0; i < p->t; i++) { \
+/* Plain loops, in double and in float. x[i] (T x cols each) hold every tensor; LSE, O_ are written forward, D*
+ * backward. */
+#define PLAIN(type, EXP, LOG)                                                                                      \
+	static void plain_forward_##type(const struct world *w, type **x)                                          \
+	{                                                                                                          \
+		const struct problem *p = &w->p;                                                                   \
+		int hq = p->heads * p->dim, kq = p->kv * p->dim;                                                   \
+		type *s = malloc(sizeof(type) * (size_t)p->t);                                                     \
+		for (int h = 0; h < p->heads; h++) {                                                               \
+			int g = h / (p->heads / p->kv) * p->dim;                                                   \
+			for (int i = 0; i < p->t; i++) {                                                           \
+				type max = -INFINITY, sum = 0;                                                     \
+				for (int j = first_of(w, i); j <= i; j++) {                                        \
+					type dot = 0;                                                              \
+					for (int d = 0; d < p->dim; d++)                                           \
+						dot += x[Q_][i * hq + h * p->dim + d] * x[K_][j * kq + g + d];     \
+					s[j] = dot * (type)p->scale;                                               \
+					max = s[j] > max ? s[j] : max;                                             \
+				}                                                                                  \
+				for (int j = first_of(w, i); j <= i; j++)                                          \
+					sum += s[j] = EXP(s[j] - max);                                             \
+				for (int d = 0; d < p->dim; d++) {                                                 \
+					type o = 0;                                                                \
+					for (int j = first_of(w, i); j <= i; j++)                                  \
+						o += s[j] * x[V_][j * kq + g + d];                                 \
+					x[O_][i * hq + h * p->dim + d] = o / sum;                                  \
+				}                                                                                  \
+				x[LSE][i * p->heads + h] = max + LOG(sum);                                         \
+			}                                                                                          \
+		}                                                                                                  \
+		free(s);                                                                                           \
+	}                                                                                                          \
+	static void plain_backward_##type(const struct world *w, type **x)                                         \
+	{                                                                                                          \
+		const struct problem *p = &w->p;                                                                   \
+		int hq = p->heads * p->dim, kq = p->kv * p->dim;                                                   \
+		memset(x[DQ], 0, sizeof(type) * (size_t)(p->t * hq));                                              \
+		memset(x[DK], 0, sizeof(type) * (size_t)(p->t * kq));                                              \
+		memset(x[DV_], 0, sizeof(type) * (size_t)(p->t * kq));                                             \
+		for (int h = 0; h < p->heads; h++) {                                                               \
+			int g = h / (p->heads / p->kv) * p->dim;                                                   \
+			for (int i = 0; i < p->t; i++) {                                                           \
 				const type *q = x[Q_] + i * hq + h * p->dim, *dout = x[DO_] + i * hq + h * p->dim; \
-				type delta = 0, *dq = x[DQ] + i * hq + h * p->dim; \
-				for (int d = 0; d < p->dim; d++) \
-					delta += dout[d] * x[O_][i * hq + h * p->dim + d]; \
-				for (int j = first_of(w, i); j <= i; j++) { \
-					const type *k = x[K_] + j * kq + g, *v = x[V_] + j * kq + g; \
-					type s = 0, dp = 0; \
-					for (int d = 0; d < p->dim; d++) \
-						s += q[d] * k[d], dp += dout[d] * v[d]; \
-					type prob = EXP(s * (type)p->scale - x[LSE][i * p->heads + h]); \
-					type ds = prob * (dp - delta) * (type)p->scale; \
-					for (int d = 0; d < p->dim; d++) { \
-						x[DV_][j * kq + g + d] += prob * dout[d]; \
-						dq[d] += ds * k[d]; \
-						x[DK][j * kq + g + d] += ds * q[d]; \
-					} \
-				} \
-			} \
-		} \
+				type delta = 0, *dq = x[DQ] + i * hq + h * p->dim;                                 \
+				for (int d = 0; d < p->dim; d++)                                                   \
+					delta += dout[d] * x[O_][i * hq + h * p->dim + d];                         \
+				for (int j = first_of(w, i); j <= i; j++) {                                        \
+					const type *k = x[K_] + j * kq + g, *v = x[V_] + j * kq + g;               \
+					type s = 0, dp = 0;                                                        \
+					for (int d = 0; d < p->dim; d++)                                           \
+						s += q[d] * k[d], dp += dout[d] * v[d];                            \
+					type prob = EXP(s * (type)p->scale - x[LSE][i * p->heads + h]);            \
+					type ds = prob * (dp - delta) * (type)p->scale;                            \
+					for (int d = 0; d < p->dim; d++) {                                         \
+						x[DV_][j * kq + g + d] += prob * dout[d];                          \
+						dq[d] += ds * k[d];                                                \
+						x[DK][j * kq + g + d] += ds * q[d];                                \
+					}                                                                          \
+				}                                                                                  \
+			}                                                                                          \
+		}                                                                                                  \
 	}
 PLAIN(double, exp, log)
 PLAIN(float, expf, logf)
 
-struct plain { double *d[TENSORS]; float *f[TENSORS]; };
+struct plain {
+	double *d[TENSORS];
+	float *f[TENSORS];
+};
 
 static void plain_new(struct plain *x, const struct world *w)
 {
@@ -223,11 +250,11 @@ static void check(const struct world *w, const struct plain *x, int which, const
 	double cancelled = which == DQ || which == DK ? w->p.dim * fabs(w->p.scale) * fmax(w->p.spread, 1) : 0;
 	double bound = 2 * naive + fmax((t->dtype == FO_BF16 ? 0x1p-9 : 1e-6) * largest, 1e-6 * cancelled);
 	if (getenv("FLATOUT_TEST_VERBOSE"))
-		print_message("%-6s %-3s t %d dim %d: error %.3g, plain float %.3g, largest %.3g\n", variant, name[which], w->p.t, w->p.dim,
-			error, naive, largest);
+		print_message("%-6s %-3s t %d dim %d: error %.3g, plain float %.3g, largest %.3g\n", variant,
+			      name[which], w->p.t, w->p.dim, error, naive, largest);
 	if (!(error <= bound))
-		fail_msg("%s: %s, t %d heads %d kv %d dim %d doc %d dtype %d: error %g, bound %g", variant, name[which], w->p.t, w->p.heads,
-			w->p.kv, w->p.dim, w->p.doc, w->p.dtype, error, bound);
+		fail_msg("%s: %s, t %d heads %d kv %d dim %d doc %d dtype %d: error %g, bound %g", variant, name[which],
+			 w->p.t, w->p.heads, w->p.kv, w->p.dim, w->p.doc, w->p.dtype, error, bound);
 }
 
 /* Nothing beside the rectangle was written. */
@@ -254,8 +281,11 @@ static uint64_t inputs_hash(const struct world *w)
 
 static struct fo_call call_of(const struct world *w, bool forward, int threads)
 {
-	static const int order[2][10] = { { Q_, K_, V_, O_, LSE, DO_, DOC, DQ, DK, DV_ }, { Q_, K_, V_, DOC, O_, LSE } };
-	struct fo_call c = { .kind = forward ? FO_OP_attention : FO_OP_attention_bwd, .n = forward ? 6 : 10, .threads = threads };
+	static const int order[2][10] = { { Q_, K_, V_, O_, LSE, DO_, DOC, DQ, DK, DV_ },
+					  { Q_, K_, V_, DOC, O_, LSE } };
+	struct fo_call c = { .kind = forward ? FO_OP_attention : FO_OP_attention_bwd,
+			     .n = forward ? 6 : 10,
+			     .threads = threads };
 	c.attr.head_dim = w->p.dim;
 	c.attr.value = w->p.scale;
 	c.attr.window = w->p.window;
@@ -289,7 +319,8 @@ static void test_problem(const struct problem *p)
 	plain_new(&x, &w);
 	plain_forward_double(&w, x.d);
 	plain_forward_float(&w, x.f);
-	EACH_VARIANT(v, p) {
+	EACH_VARIANT(v, p)
+	{
 		run(&w, v, true, p->threads);
 		check(&w, &x, O_, v->name);
 		check(&w, &x, LSE, v->name);
@@ -304,7 +335,8 @@ static void test_problem(const struct problem *p)
 	}
 	plain_backward_double(&w, x.d);
 	plain_backward_float(&w, x.f);
-	EACH_VARIANT(v, p) {
+	EACH_VARIANT(v, p)
+	{
 		run(&w, v, false, p->threads);
 		for (int i = DQ; i <= DV_; i++)
 			check(&w, &x, i, v->name);
@@ -384,7 +416,7 @@ static void test_score_range(void **state)
 		test_problem(&p);
 		p.doc = 77, p.spread = 60;
 		test_problem(&p);
-		p.spread = 0;  /* all scores equal */
+		p.spread = 0; /* all scores equal */
 		test_problem(&p);
 		p.spread = 1, p.scale = 0;
 		test_problem(&p);
@@ -414,7 +446,8 @@ static void test_bits(void **state)
 	static const int threads[] = { 1, 2, 2, 2, 3, 5, 8 }, out[] = { O_, LSE, DQ, DK, DV_ };
 	for (int dtype = FO_F32; dtype <= FO_BF16; dtype++) {
 		struct problem p = { 700, 2, 1, dtype == FO_BF16 ? 48 : 40, 333, dtype, 1, 0.3, 0, 1, 0 };
-		EACH_VARIANT(v, &p) {
+		EACH_VARIANT(v, &p)
+		{
 			struct world w;
 			unsigned char *want[TENSORS] = { 0 };
 			world_new(&w, &p);
@@ -454,20 +487,23 @@ static void test_finite_differences(void **state)
 	struct plain x;
 	world_new(&w, &p);
 	plain_new(&x, &w);
-	EACH_VARIANT(v, &p) {
+	EACH_VARIANT(v, &p)
+	{
 		run(&w, v, true, 2);
 		run(&w, v, false, 2);
 		for (int i = 0; i < 3; i++) {
 			const struct fo_tensor *t = &w.b[DQ + i].t;
 			for (int n = 0; n < 40; n++) {
-				int64_t at = (int64_t)(fo_rng_u64(99, (uint64_t)(i * 40 + n)) % (uint64_t)(t->rows * t->cols));
+				int64_t at = (int64_t)(fo_rng_u64(99, (uint64_t)(i * 40 + n)) %
+						       (uint64_t)(t->rows * t->cols));
 				double *e = &x.d[Q_ + i][at], old = *e, h = 1e-5;
 				*e = old + h;
 				double up = loss(&w, x.d);
 				*e = old - h;
 				double down = loss(&w, x.d);
 				*e = old;
-				/* fp32 arithmetic on values of order 1 to 10: 1e-5; the difference itself is good to about 1e-9 */
+				/* fp32 arithmetic on values of order 1 to 10: 1e-5; the difference itself is good to
+				 * about 1e-9 */
 				assert_true(fabs(get(t, at / t->cols, at % t->cols) - (up - down) / (2 * h)) < 1e-5);
 			}
 		}
@@ -480,7 +516,8 @@ static void test_finite_differences(void **state)
 static void check_skips_of(int dtype)
 {
 	struct problem p = { 600, 1, 1, 16, 200, dtype, 1, 0.25, 0, 2, 0 };
-	EACH_VARIANT(v, &p) {
+	EACH_VARIANT(v, &p)
+	{
 		struct world w;
 		world_new(&w, &p);
 		for (int i = 250; i < 350; i++)
@@ -489,14 +526,15 @@ static void check_skips_of(int dtype)
 		run(&w, v, true, 2);
 		run(&w, v, false, 2);
 		for (int i = 0; i < p.t; i++) {
-			bool near = i >= 192 && i < 432;   /* the document, and what shares a panel with it */
+			bool near = i >= 192 && i < 432; /* the document, and what shares a panel with it */
 			for (int d = 0; d < p.dim && !near; d++) {
 				assert_true(isfinite(get(&w.b[O_].t, i, d)) && isfinite(get(&w.b[DQ].t, i, d)));
 				assert_true(isfinite(get(&w.b[DK].t, i, d)) && isfinite(get(&w.b[DV_].t, i, d)));
 			}
 		}
-		for (int i = 250; i < 400; i++)   /* and are not hidden where they count */
-			assert_true(isnan(get(&w.b[O_].t, i, 0)) && isnan(get(&w.b[LSE].t, i, 0)) && isnan(get(&w.b[DQ].t, i, 0)));
+		for (int i = 250; i < 400; i++) /* and are not hidden where they count */
+			assert_true(isnan(get(&w.b[O_].t, i, 0)) && isnan(get(&w.b[LSE].t, i, 0)) &&
+				    isnan(get(&w.b[DQ].t, i, 0)));
 		world_free(&w);
 	}
 }
@@ -507,13 +545,14 @@ static void test_skips(void **state)
 	check_skips_of(FO_BF16);
 }
 
-/* A NaN in one query leaves another one of its panel alone, whose largest score, of a later block, is far above those before: it
- * must not hide that the maximum has grown. Lanes of all vectors of a panel (8 or 16 lanes) meet. */
+/* A NaN in one query leaves another one of its panel alone, whose largest score, of a later block, is far above those
+ * before: it must not hide that the maximum has grown. Lanes of all vectors of a panel (8 or 16 lanes) meet. */
 static void check_nan_hides_nothing_of(int dtype)
 {
 	struct problem p = { 300, 1, 1, 16, 0, dtype, 1, 1, 0, 2, 0 };
 	enum { SEES = 192, KEY = 150 }; /* the first query of a panel, and a key of the block before it */
-	EACH_VARIANT(v, &p) {
+	EACH_VARIANT(v, &p)
+	{
 		for (int bad = SEES + 8; bad < SEES + 48; bad += 8) {
 			struct world w;
 			world_new(&w, &p);
@@ -524,7 +563,8 @@ static void check_nan_hides_nothing_of(int dtype)
 				}
 			run(&w, v, true, 2);
 			for (int d = 0; d < p.dim; d++) {
-				assert_true(get(&w.b[O_].t, SEES, d) == get(&w.b[V_].t, KEY, d)); /* e^400 against 192 times 1 */
+				assert_true(get(&w.b[O_].t, SEES, d) ==
+					    get(&w.b[V_].t, KEY, d)); /* e^400 against 192 times 1 */
 				assert_true(isnan(get(&w.b[O_].t, bad, d)));
 			}
 			world_free(&w);
@@ -538,11 +578,13 @@ static void test_nan_hides_nothing(void **state)
 	check_nan_hides_nothing_of(FO_BF16);
 }
 
-/* Neither do blocks that a window hides from each other: 100 poisoned keys leave queries alone that lie a window behind them. */
+/* Neither do blocks that a window hides from each other: 100 poisoned keys leave queries alone that lie a window behind
+ * them. */
 static void check_window_skips_of(int dtype)
 {
 	struct problem p = { 1100, 1, 1, 16, 0, dtype, 1, 0.25, 0, 2, 100 };
-	EACH_VARIANT(v, &p) {
+	EACH_VARIANT(v, &p)
+	{
 		struct world w;
 		world_new(&w, &p);
 		for (int i = 250; i < 350; i++)
@@ -554,7 +596,7 @@ static void check_window_skips_of(int dtype)
 		for (int i = 0; i < p.t; i++)
 			for (int d = 0; d < p.dim && (i < 250 - 192 || i >= 449 + 192); d++)
 				assert_true(isfinite(get(&w.b[O_].t, i, d)) && isfinite(get(&w.b[DQ].t, i, d)) &&
-					isfinite(get(&w.b[DK].t, i, d)) && isfinite(get(&w.b[DV_].t, i, d)));
+					    isfinite(get(&w.b[DK].t, i, d)) && isfinite(get(&w.b[DV_].t, i, d)));
 		for (int i = 250; i < 449; i++)
 			assert_true(isnan(get(&w.b[O_].t, i, 0)));
 		world_free(&w);
@@ -571,7 +613,8 @@ static void test_window_skips(void **state)
 static void check_bad_documents_of(int dtype)
 {
 	struct problem p = { 300, 2, 1, 16, 0, dtype, 1, 0.3, 0, 3, 0 };
-	EACH_VARIANT(v, &p) {
+	EACH_VARIANT(v, &p)
+	{
 		struct world w;
 		world_new(&w, &p);
 		for (int i = 0; i < p.t; i++)
@@ -595,7 +638,8 @@ static void test_can(void **state)
 	struct problem p = { 10, 4, 2, 16, 0, FO_BF16, 1, 0.3, 0, 1, 0 };
 	struct world w;
 	world_new(&w, &p);
-	EACH_VARIANT(v, &p) {
+	EACH_VARIANT(v, &p)
+	{
 		for (int forward = 0; forward < 2; forward++) {
 			struct fo_call good = call_of(&w, forward, 1), c = good;
 			assert_true(v->can(&c));
@@ -639,10 +683,20 @@ static void test_can(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_head_dims), cmocka_unit_test(test_lengths), cmocka_unit_test(test_groups),
-		cmocka_unit_test(test_documents), cmocka_unit_test(test_windows), cmocka_unit_test(test_window_skips), cmocka_unit_test(test_score_range), cmocka_unit_test(test_rounds),
-		cmocka_unit_test(test_bits), cmocka_unit_test(test_nan_hides_nothing), cmocka_unit_test(test_finite_differences), cmocka_unit_test(test_skips),
-		cmocka_unit_test(test_bad_documents), cmocka_unit_test(test_can),
+		cmocka_unit_test(test_head_dims),
+		cmocka_unit_test(test_lengths),
+		cmocka_unit_test(test_groups),
+		cmocka_unit_test(test_documents),
+		cmocka_unit_test(test_windows),
+		cmocka_unit_test(test_window_skips),
+		cmocka_unit_test(test_score_range),
+		cmocka_unit_test(test_rounds),
+		cmocka_unit_test(test_bits),
+		cmocka_unit_test(test_nan_hides_nothing),
+		cmocka_unit_test(test_finite_differences),
+		cmocka_unit_test(test_skips),
+		cmocka_unit_test(test_bad_documents),
+		cmocka_unit_test(test_can),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

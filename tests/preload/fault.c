@@ -1,21 +1,19 @@
 /* A library for LD_PRELOAD: makes the file system fail, or ends the process, at a chosen operation.
  *
- * Counted are the calls that change files whose path contains $FAULT_UNDER: open for writing, write, ftruncate, fsync, fdatasync,
- * rename, mkdir, unlink, rmdir. Which one fails is chosen by number: a test that runs through all numbers has stopped the
- * program at every point at which the disk's state can differ.
+ * Counted are the calls that change files whose path contains $FAULT_UNDER: open for writing, write, ftruncate, fsync,
+ * fdatasync, rename, mkdir, unlink, rmdir. Which one fails is chosen by number: a test that runs through all numbers
+ * has stopped the program at every point at which the disk's state can differ.
  *
  *   FAULT_UNDER   part of the path; without it nothing happens
  *   FAULT_AT      number of the operation, from 1; 0: none
  *   FAULT_HOW     kill      SIGKILL before it; of a write one half is done
- *                 power     SIGKILL before it, and what was not flushed is gone: files have the size of their last fsync
- *                 powerless as power, and renames whose folder was not flushed have not happened either
- *                 full      it and all later writes, files and folders: ENOSPC, after half of the write
- *                 once      as full, but only it and the next one
+ *                 power     SIGKILL before it, and what was not flushed is gone: files have the size of their last
+ * fsync powerless as power, and renames whose folder was not flushed have not happened either full      it and all
+ * later writes, files and folders: ENOSPC, after half of the write once      as full, but only it and the next one
  *                 readonly  it and all later ones: EROFS
  *                 io        it and all later ones: EIO
- *                 signals   every other open, write, ftruncate and flush, from it on: EINTR, as if a signal had come; a write does a
- *                           part of its bytes each other time it is let through
- *   FAULT_FREE    bytes that statvfs says are free
+ *                 signals   every other open, write, ftruncate and flush, from it on: EINTR, as if a signal had come; a
+ * write does a part of its bytes each other time it is let through FAULT_FREE    bytes that statvfs says are free
  *   FAULT_COUNT   file that gets the number of operations when the process ends
  *
  * System calls are made directly, because a sanitizer takes over the names. */
@@ -40,7 +38,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static long count, at;
 static const char *under, *how = "kill";
 
-/* Files written to: name, and the size that the last fsync made safe. Renames whose folder has not been flushed since. */
+/* Files written to: name, and the size that the last fsync made safe. Renames whose folder has not been flushed since.
+ */
 static struct {
 	char path[PATH];
 	long safe;
@@ -245,7 +244,8 @@ ssize_t write(int fd, const void *bytes, size_t n)
 		done = syscall(SYS_write, fd, bytes, n);
 		error = done < 0 ? errno : 0;
 	} else if (error == ENOSPC && n > 1 && count == at) {
-		return (ssize_t)leave((long)(n / 2), 0); /* as a disk that becomes full: a short count, the error with the next call */
+		return (ssize_t)leave((long)(n / 2),
+				      0); /* as a disk that becomes full: a short count, the error with the next call */
 	}
 	return (ssize_t)leave(done, error);
 }

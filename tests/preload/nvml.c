@@ -23,7 +23,9 @@
 #include <string.h>
 #include <time.h>
 
-struct list { int at; };
+struct list {
+	int at;
+};
 
 static const char *item(const char *p, struct list *l)
 {

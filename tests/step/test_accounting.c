@@ -1,5 +1,5 @@
-/* The accounting is what runs: `ref` counts its multiply-accumulates while it computes, and twice that is exactly the program's
- * executed FLOP; the program's model FLOP is exactly the closed formula. */
+/* The accounting is what runs: `ref` counts its multiply-accumulates while it computes, and twice that is exactly the
+ * program's executed FLOP; the program's model FLOP is exactly the closed formula. */
 #include "support/step.h"
 
 #include <setjmp.h>
@@ -48,12 +48,9 @@ static void test_counted(void **state)
 {
 	(void)state;
 	struct fo_model model[] = {
-		step_model(2, 32, 4, 4, 48, 64, false),
-		step_model(3, 32, 4, 2, 40, 50, true),
-		step_model(1, 24, 2, 1, 33, 37, false),
-		step_model(2, 24, 2, 1, 33, 37, false),
-		step_model(2, 32, 4, 2, 40, 50, true),
-		step_model(2, 32, 4, 2, 40, 50, false),
+		step_model(2, 32, 4, 4, 48, 64, false), step_model(3, 32, 4, 2, 40, 50, true),
+		step_model(1, 24, 2, 1, 33, 37, false), step_model(2, 24, 2, 1, 33, 37, false),
+		step_model(2, 32, 4, 2, 40, 50, true),  step_model(2, 32, 4, 2, 40, 50, false),
 		step_model(1, 24, 2, 2, 33, 37, false),
 	};
 	model[2].head_dim = 10; /* not hidden / heads */
@@ -84,8 +81,9 @@ static void test_counted(void **state)
 			for (int mode = FO_MODE_TRAIN; mode <= FO_MODE_LOGITS; mode++)
 				check_counted(&model[i], &b, (enum fo_mode)mode, FO_PRECISION_BF16,
 					      (struct fo_passes){ .attention = FO_ATTENTION_EAGER });
-			check_counted(&model[i], &b, FO_MODE_TRAIN, FO_PRECISION_F32,
-				      (struct fo_passes){ .attention = FO_ATTENTION_EAGER, .recompute = FO_RECOMPUTE_FULL });
+			check_counted(
+				&model[i], &b, FO_MODE_TRAIN, FO_PRECISION_F32,
+				(struct fo_passes){ .attention = FO_ATTENTION_EAGER, .recompute = FO_RECOMPUTE_FULL });
 			step_batch_free(&b);
 		}
 }
@@ -102,7 +100,8 @@ static double closed(const struct fo_model *m, double seq, double per_weight, do
 	return per_weight * weights + per_attention * (double)m->layers * hq * seq;
 }
 
-/* What runs beyond the weights' convention: a q/k norm's weight works once per head, a bias is added up once, not twice. */
+/* What runs beyond the weights' convention: a q/k norm's weight works once per head, a bias is added up once, not
+ * twice. */
 static double beyond(const struct fo_model *m, int mode)
 {
 	double hq = (double)(m->heads * m->head_dim), kq = (double)(m->kv_heads * m->head_dim), q = (double)m->head_dim;

@@ -201,8 +201,8 @@ static fo_status ports(void *ctx, enum fo_port port, int mb, const struct fo_ten
 	return FO_OK;
 }
 
-/* A damaged buffer may have any size, as long as it holds the rectangles that are used: flatout train refuses what plans more than
- * there is, and this test would fill it all under sanitizers, where fresh memory is poisoned. */
+/* A damaged buffer may have any size, as long as it holds the rectangles that are used: flatout train refuses what
+ * plans more than there is, and this test would fill it all under sanitizers, where fresh memory is poisoned. */
 static bool plans_much(const struct fo_program *p)
 {
 	struct fo_unrolled u;
@@ -214,7 +214,8 @@ static bool plans_much(const struct fo_program *p)
 	return much;
 }
 
-/* What passes the verifier may compute anything, but it must not touch memory that is not its own: run under sanitizers. */
+/* What passes the verifier may compute anything, but it must not touch memory that is not its own: run under
+ * sanitizers. */
 static bool try_to_run(struct fo_program *p, const struct step_batch *b)
 {
 	struct fo_store *s;

@@ -1,6 +1,7 @@
-/* Checkpoints are models in Hugging Face's layout: for every architecture, a few steps are trained, the checkpoint is saved, read
- * back by its config.json as a folder of anybody's would be, and holds the same weights and model. With FLATOUT_EXPORT_DIR the
- * checkpoints stay there, each beside the tokens and logits that tests/golden/check_export.py holds transformers to. */
+/* Checkpoints are models in Hugging Face's layout: for every architecture, a few steps are trained, the checkpoint is
+ * saved, read back by its config.json as a folder of anybody's would be, and holds the same weights and model. With
+ * FLATOUT_EXPORT_DIR the checkpoints stay there, each beside the tokens and logits that tests/golden/check_export.py
+ * holds transformers to. */
 #include "support/step.h"
 #include "base/fs.h"
 #include "train/train.h"

@@ -1,6 +1,6 @@
-/* What the optimizer keeps, in fewer bytes: the memory plan falls by exactly what is promised, a split master is the fp32 master,
- * rounding at random gives the same bits whatever the threads, the merges and the interruptions, foreign weights fill every
- * format alike, and a small training run ends where it does with an fp32 master. */
+/* What the optimizer keeps, in fewer bytes: the memory plan falls by exactly what is promised, a split master is the
+ * fp32 master, rounding at random gives the same bits whatever the threads, the merges and the interruptions, foreign
+ * weights fill every format alike, and a small training run ends where it does with an fp32 master. */
 #include "kernel/round.h"
 #include "pass/pass.h"
 #include "support/step.h"
@@ -21,7 +21,10 @@ static void must(fo_status st)
 		fail_msg("%s", fo_err_text());
 }
 
-#define FORMAT(m, s, r) { .master = FO_MASTER_##m, .moments = FO_MOMENTS_##s, .rounding = FO_ROUND_##r }
+#define FORMAT(m, s, r)                                                                      \
+	{                                                                                    \
+		.master = FO_MASTER_##m, .moments = FO_MOMENTS_##s, .rounding = FO_ROUND_##r \
+	}
 static const struct format {
 	struct fo_passes pass;
 	int bytes; /* per parameter: weight, master, moments */
@@ -44,7 +47,9 @@ static void test_promises(void **state)
 	double n = fo_model_params(&m).total;
 	int64_t arena = 0, table = 0;
 	for (int i = 0; i < FORMATS; i++) {
-		struct fo_lowering low = { .seq = 64, .rows = 1, .micro_batches = 2, .precision = FO_PRECISION_BF16, .pass = format[i].pass };
+		struct fo_lowering low = {
+			.seq = 64, .rows = 1, .micro_batches = 2, .precision = FO_PRECISION_BF16, .pass = format[i].pass
+		};
 		struct fo_program p;
 		struct fo_unrolled u;
 		struct fo_store *s;
@@ -56,7 +61,8 @@ static void test_promises(void **state)
 			for (int k = 0; k < p.block[b].n; k++)
 				if (p.block[b].op[k].kind == FO_OP_adamw) /* hyper and scale beside the numbers */
 					moved += (double)(p.block[b].unit == FO_UNIT_LAYER ? m.layers : 1) *
-						 (fo_op_cost(&p, &p.block[b].op[k], -1).bytes - (FO_HYPER_COUNT + 2) * 8.0);
+						 (fo_op_cost(&p, &p.block[b].op[k], -1).bytes -
+						  (FO_HYPER_COUNT + 2) * 8.0);
 		assert_true(moved == format[i].moved * n);
 		if (!i) {
 			arena = u.arena_bytes;
@@ -88,9 +94,12 @@ static void test_legal(void **state)
 {
 	(void)state;
 	struct fo_model m = step_model(1, 32, 2, 2, 48, 64, false);
-	refused(&m, FO_PRECISION_F32, (struct fo_passes){ .master = FO_MASTER_SPLIT }, "pass master: weights in fp32 are the master");
-	refused(&m, FO_PRECISION_F64, (struct fo_passes){ .master = FO_MASTER_NONE }, "pass master: weights in fp64 are the master");
-	refused(&m, FO_PRECISION_F64, (struct fo_passes){ .moments = FO_MOMENTS_BF16 }, "pass moments: moments of a program in fp64");
+	refused(&m, FO_PRECISION_F32, (struct fo_passes){ .master = FO_MASTER_SPLIT },
+		"pass master: weights in fp32 are the master");
+	refused(&m, FO_PRECISION_F64, (struct fo_passes){ .master = FO_MASTER_NONE },
+		"pass master: weights in fp64 are the master");
+	refused(&m, FO_PRECISION_F64, (struct fo_passes){ .moments = FO_MOMENTS_BF16 },
+		"pass moments: moments of a program in fp64");
 	refused(&m, FO_PRECISION_BF16, (struct fo_passes){ .master = 3 }, "3 names no format of master weights");
 	refused(&m, FO_PRECISION_BF16, (struct fo_passes){ .moments = 7 }, "7 names no format of moments");
 	/* 2^32 elements can be numbered, more cannot; without rounding at random it does not matter. */
@@ -99,7 +108,9 @@ static void test_legal(void **state)
 	refused(&m, FO_PRECISION_BF16, none, "cannot be numbered");
 	for (int mode = FO_MODE_TRAIN; mode <= FO_MODE_DECODE; mode++)
 		for (int i = 0; i < FORMATS; i++) {
-			struct fo_lowering low = { .seq = 8, .rows = 1, .micro_batches = 1, .mode = (enum fo_mode)mode };
+			struct fo_lowering low = {
+				.seq = 8, .rows = 1, .micro_batches = 1, .mode = (enum fo_mode)mode
+			};
 			struct fo_program p, plain;
 			low.precision = FO_PRECISION_BF16;
 			low.context = mode == FO_MODE_DECODE ? 16 : 0;
@@ -112,7 +123,8 @@ static void test_legal(void **state)
 			for (int k = 0; k < plain.nbuf && !low.pass.merge_qkv; k++) {
 				int same = fo_buffer_find(&p, plain.buf[k].name);
 				if (plain.buf[k].home == FO_HOME_PARAM)
-					assert_true(same >= 0 && !memcmp(&p.buf[same], &plain.buf[k], sizeof plain.buf[k]));
+					assert_true(same >= 0 &&
+						    !memcmp(&p.buf[same], &plain.buf[k], sizeof plain.buf[k]));
 			}
 			fo_program_fini(&p);
 			fo_program_fini(&plain);
@@ -126,15 +138,16 @@ static void test_dump(void **state)
 	static const struct {
 		const char *from, *to;
 	} damage[] = {
-		{ "buffer low.wo i16", "buffer low.wo bf16" }, /* that is another master: then the weight is not defined */
-		{ "buffer wo bf16", "buffer wo f32" },
-		{ "buffer m.wo bf16", "buffer m.wo i16" },
-		{ "buffer d.wo f32", "buffer d.wo i16" },
-		{ "arg wo 0 update", "arg wo 0 def" },
+		{ "buffer low.wo i16", "buffer low.wo bf16" }, /* that is another master: then the weight is not defined
+								*/
+		{ "buffer wo bf16", "buffer wo f32" },         { "buffer m.wo bf16", "buffer m.wo i16" },
+		{ "buffer d.wo f32", "buffer d.wo i16" },      { "arg wo 0 update", "arg wo 0 def" },
 	};
 	struct fo_model m = step_model(2, 32, 2, 2, 48, 64, false);
 	for (int i = 0; i < FORMATS; i++) {
-		struct fo_lowering low = { .seq = 8, .rows = 1, .micro_batches = 1, .precision = FO_PRECISION_BF16, .pass = format[i].pass };
+		struct fo_lowering low = {
+			.seq = 8, .rows = 1, .micro_batches = 1, .precision = FO_PRECISION_BF16, .pass = format[i].pass
+		};
 		struct fo_program p, q;
 		struct fo_str s = { 0 };
 		must(fo_pass_build(&p, &m, &low));
@@ -183,7 +196,8 @@ static fo_status keep(void *ctx, const struct fo_store_tensor *s)
 	t->data = malloc((size_t)t->n * item);
 	assert_non_null(t->data);
 	for (int64_t r = 0; r < s->rows; r++)
-		memcpy((char *)t->data + (size_t)(r * s->cols) * item, (char *)s->data + (size_t)(r * s->ld) * item, (size_t)s->cols * item);
+		memcpy((char *)t->data + (size_t)(r * s->cols) * item, (char *)s->data + (size_t)(r * s->ld) * item,
+		       (size_t)s->cols * item);
 	return FO_OK;
 }
 
@@ -209,8 +223,8 @@ static const struct tensor *find(const struct tensors *l, const char *name, int 
 }
 
 /* The rig after `steps` steps of the format; merges as in `pass`. */
-static void train(struct step_rig *r, const struct fo_model *m, const struct step_batch *b, struct fo_passes pass, enum fo_isa isa, int threads,
-		  int steps)
+static void train(struct step_rig *r, const struct fo_model *m, const struct step_batch *b, struct fo_passes pass,
+		  enum fo_isa isa, int threads, int steps)
 {
 	struct fo_exec_options o = { .isa = isa, .threads = threads, .timeline_steps = 1 };
 	struct fo_lowering low = step_lowering(b, FO_PRECISION_BF16, FO_MODE_TRAIN);
@@ -222,7 +236,8 @@ static void train(struct step_rig *r, const struct fo_model *m, const struct ste
 	}
 }
 
-/* Of two runs, one with an fp32 master and one with a split one: the number of weights at a tie. Everything else is the same bits. */
+/* Of two runs, one with an fp32 master and one with a split one: the number of weights at a tie. Everything else is the
+ * same bits. */
 static int compare_split(const struct tensors *copy, const struct tensors *split)
 {
 	int ties = 0;
@@ -233,7 +248,8 @@ static int compare_split(const struct tensors *copy, const struct tensors *split
 			if (t->which == 1) {
 				float master = ((const float *)t->data)[k];
 				assert_int_equal(s->dtype, FO_I16);
-				assert_true(fo_f32_bits(fo_split_join(((const uint16_t *)w->data)[k], ((const int16_t *)s->data)[k])) ==
+				assert_true(fo_f32_bits(fo_split_join(((const uint16_t *)w->data)[k],
+								      ((const int16_t *)s->data)[k])) ==
 					    fo_f32_bits(master));
 				ties += (fo_f32_bits(master) & 0x1ffff) == 0x8000; /* half-way above an even number */
 			} else if (t->which > 1) {
@@ -243,7 +259,8 @@ static int compare_split(const struct tensors *copy, const struct tensors *split
 	}
 	for (int i = 0; i < copy->n && !ties; i++)
 		if (!copy->t[i].which)
-			assert_memory_equal(copy->t[i].data, find(split, copy->t[i].name, 0)->data, (size_t)copy->t[i].n * 2);
+			assert_memory_equal(copy->t[i].data, find(split, copy->t[i].name, 0)->data,
+					    (size_t)copy->t[i].n * 2);
 	return ties;
 }
 
@@ -321,14 +338,15 @@ static void test_same_bits(void **state)
 	step_batch_free(&batch);
 }
 
-/* Merged tensors are rounded with the noise of those they were merged from. In `ref` sums do not depend on the width of a
- * product, so after one step without clipping every tensor whose gradient does not come through the merged product has the same
- * bits: all of a one-layer model but what lies before it. */
+/* Merged tensors are rounded with the noise of those they were merged from. In `ref` sums do not depend on the width of
+ * a product, so after one step without clipping every tensor whose gradient does not come through the merged product
+ * has the same bits: all of a one-layer model but what lies before it. */
 static void test_merged(void **state)
 {
 	(void)state;
 	static const char *const before[2][7] = { { "embed_tokens", "input_layernorm" },
-						  { "embed_tokens", "input_layernorm", "self_attn", "post_attention" } };
+						  { "embed_tokens", "input_layernorm", "self_attn",
+						    "post_attention" } };
 	static struct tensors plain, merged;
 	struct fo_model m = step_model(1, 32, 4, 2, 48, 64, false);
 	struct fo_passes pass = FORMAT(NONE, BF16, STOCHASTIC);
@@ -356,7 +374,8 @@ static void test_merged(void **state)
 				fail_msg("'%s' (%d) has other bits with merge %d", t->name, t->which, form);
 			same++;
 		}
-		/* 4 projections with biases, 3 of the feed-forward, its norm, the last norm, the head: weight, m and v. */
+		/* 4 projections with biases, 3 of the feed-forward, its norm, the last norm, the head: weight, m and v.
+		 */
 		if (form)
 			assert_int_equal(same, 3 * (form == 1 ? 8 + 6 + 3 : 6 + 2));
 		tensors_free(&merged);
@@ -392,7 +411,8 @@ static void test_filled_alike(void **state)
 				step_rig_load(&r, dir);
 			tensors_take(&other, &r);
 			for (int k = 0; k < copy.n; k++) {
-				const struct tensor *t = &copy.t[k], *w = find(&other, t->name, 0), *low = find(&other, t->name, 1);
+				const struct tensor *t = &copy.t[k], *w = find(&other, t->name, 0),
+						    *low = find(&other, t->name, 1);
 				assert_non_null(w);
 				if (t->which != 1)
 					continue;
@@ -474,7 +494,8 @@ static void test_training(void **state)
 		}
 		want = i ? want : r.loss[0];
 		print_message("master %s, moments %s%s: loss %.5f after %.5f\n", fo_master_name[format[i].pass.master],
-			      fo_moments_name[format[i].pass.moments], format[i].pass.rounding ? ", at random" : "", r.loss[0], first);
+			      fo_moments_name[format[i].pass.moments], format[i].pass.rounding ? ", at random" : "",
+			      r.loss[0], first);
 		/* Formats that round at random are within a fiftieth of the way that the fp32 master went. */
 		assert_true(want < 0.5 * first);
 		if (i < FORMATS - 1)
@@ -487,9 +508,11 @@ static void test_training(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_promises),     cmocka_unit_test(test_legal),     cmocka_unit_test(test_dump),
-		cmocka_unit_test(test_split_trains_alike), cmocka_unit_test(test_same_bits), cmocka_unit_test(test_merged),
-		cmocka_unit_test(test_filled_alike), cmocka_unit_test(test_ties_are_loaded), cmocka_unit_test(test_training),
+		cmocka_unit_test(test_promises),     cmocka_unit_test(test_legal),
+		cmocka_unit_test(test_dump),         cmocka_unit_test(test_split_trains_alike),
+		cmocka_unit_test(test_same_bits),    cmocka_unit_test(test_merged),
+		cmocka_unit_test(test_filled_alike), cmocka_unit_test(test_ties_are_loaded),
+		cmocka_unit_test(test_training),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

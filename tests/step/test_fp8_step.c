@@ -1,5 +1,6 @@
-/* fp8 in whole training steps: which operations the passes insert and what they move, gradients against the plain program within
- * what the formats' rounding allows, weights cast once per step to the same bits, histories, refused steps, resuming. */
+/* fp8 in whole training steps: which operations the passes insert and what they move, gradients against the plain
+ * program within what the formats' rounding allows, weights cast once per step to the same bits, histories, refused
+ * steps, resuming. */
 #include "base/clock.h"
 #include "pass/pass.h"
 #include "support/step.h"
@@ -83,23 +84,33 @@ static void test_programs(void **state)
 		for (int recipe = FO_FP8_CURRENT; recipe < FO_FP8_COUNT; recipe++)
 			for (int precompute = 0; precompute < 2; precompute++) {
 				struct fo_program p, q;
-				struct fo_lowering low = { .seq = 8, .rows = 2, .micro_batches = 2, .precision = draw(2) ? FO_PRECISION_BF16 : FO_PRECISION_F32 };
+				struct fo_lowering low = { .seq = 8,
+							   .rows = 2,
+							   .micro_batches = 2,
+							   .precision = draw(2) ? FO_PRECISION_BF16
+										: FO_PRECISION_F32 };
 				low.pass = passes(recipe, precompute, draw(2));
 				bool plain_wgrad = (round + precompute) & 1;
-				int64_t first = m.layers > 1 ? round / 2 % m.layers : 0, last = first + 1 < m.layers ? round / 4 % 2 : 0;
+				int64_t first = m.layers > 1 ? round / 2 % m.layers : 0,
+					last = first + 1 < m.layers ? round / 4 % 2 : 0;
 				low.pass = apart(low.pass, plain_wgrad, first, last);
 				must(fo_pass_build(&p, &m, &low));
-				/* Every product of a layer is one of fp8 factors, but where layers or weight gradients are apart; no other is. */
+				/* Every product of a layer is one of fp8 factors, but where layers or weight gradients
+				 * are apart; no other is. */
 				for (int s = 0; s < p.nslot; s++) {
 					const struct fo_block *b = &p.block[p.slot[s].block];
-					bool fp8 = b->unit == FO_UNIT_LAYER && p.slot[s].layer >= first && p.slot[s].layer < m.layers - last;
+					bool fp8 = b->unit == FO_UNIT_LAYER && p.slot[s].layer >= first &&
+						   p.slot[s].layer < m.layers - last;
 					for (int i = 0; i < b->n; i++) {
 						const struct fo_op *o = &b->op[i];
-						bool wgrad = o->phase == FO_WGRAD && (plain_wgrad || recipe == FO_FP8_ROWWISE_HP);
+						bool wgrad = o->phase == FO_WGRAD &&
+							     (plain_wgrad || recipe == FO_FP8_ROWWISE_HP);
 						if (o->kind == FO_OP_matmul)
 							assert_int_equal(o->n, fp8 && !wgrad ? 5 : 3);
 						/* Nothing is cast for nobody. */
-						assert_true(fp8 || (o->kind != FO_OP_fp8_cast && o->kind != FO_OP_amax && o->kind != FO_OP_fp8_push));
+						assert_true(fp8 ||
+							    (o->kind != FO_OP_fp8_cast && o->kind != FO_OP_amax &&
+							     o->kind != FO_OP_fp8_push));
 					}
 				}
 				/* A dump holds all of it. */
@@ -151,7 +162,8 @@ static void test_refusals(void **state)
 	assert_non_null(strstr(fo_err_text(), "history"));
 	low.pass = apart(passes(FO_FP8_CURRENT, false, true), false, 1, 0);
 	assert_int_equal(fo_pass_build(&p, &m, &low), FO_EARG);
-	assert_non_null(strstr(fo_err_text(), "the first 1 and the last 0 of 1 layers keep their precision: none is left for fp8"));
+	assert_non_null(strstr(fo_err_text(),
+			       "the first 1 and the last 0 of 1 layers keep their precision: none is left for fp8"));
 	low.pass.fp8_first = -1;
 	assert_int_equal(fo_pass_build(&p, &m, &low), FO_EARG);
 	low.pass = passes(FO_FP8_CURRENT, false, true);
@@ -174,7 +186,8 @@ static void test_checks(void **state)
 		for (int i = 0; i < p.block[b].n; i++) {
 			struct fo_op o = p.block[b].op[i];
 			assert_null(fo_op_check(&p, &o));
-			for (int k = 0; k < o.n; k++) { /* any operand in fp8 where it was not, or wide where it was fp8 */
+			for (int k = 0; k < o.n;
+			     k++) { /* any operand in fp8 where it was not, or wide where it was fp8 */
 				uint8_t *type = &p.buf[o.arg[k].buf].dtype, keep = *type;
 				if (o.kind == FO_OP_matmul && k < 2 && fo_dtype_fp8(keep))
 					continue; /* wide factors with scales are the next check */
@@ -204,7 +217,8 @@ static void test_checks(void **state)
 			*ta = a, *tb = c;
 		}
 	assert_true(changed > 100);
-	p.buf[p.param[0].weight].dtype = FO_E4M3; /* of an embedding alone: no operation may read it, no store could fill it */
+	p.buf[p.param[0].weight].dtype =
+		FO_E4M3; /* of an embedding alone: no operation may read it, no store could fill it */
 	assert_int_equal(fo_program_verify(&p, "a change"), FO_EBUG);
 	fo_program_fini(&p);
 }
@@ -235,8 +249,8 @@ static fo_status keep_moment(void *ctx, const struct fo_store_tensor *t)
 	return FO_OK;
 }
 
-static void gradients_of(struct gradients *o, const struct fo_model *m, const struct step_batch *b, enum fo_numerics precision,
-			 struct fo_passes p, enum fo_isa isa)
+static void gradients_of(struct gradients *o, const struct fo_model *m, const struct step_batch *b,
+			 enum fo_numerics precision, struct fo_passes p, enum fo_isa isa)
 {
 	struct step_rig r;
 	*o = (struct gradients){ 0 };
@@ -254,10 +268,11 @@ static void gradients_free(struct gradients *o)
 		free(o->g[i].v);
 }
 
-/* A factor in E4M3 is off by at most 2^-4 of itself, in E5M2 by 2^-3. A weight gradient is a product of a gradient and an
- * activation: to first order 2^-3 + 2^-4 from its own factors (2 x 2^-4 rowwise), and as much as the products before it have left in
- * them: forward 2 x 2^-4 per product, backward 2^-3 + 2^-4. Errors of elements are independent, so over a tensor they add in squares:
- * with d products on the way, at most sqrt(d) of one. The way through a layer has 4 products forward and 4 backward. */
+/* A factor in E4M3 is off by at most 2^-4 of itself, in E5M2 by 2^-3. A weight gradient is a product of a gradient and
+ * an activation: to first order 2^-3 + 2^-4 from its own factors (2 x 2^-4 rowwise), and as much as the products before
+ * it have left in them: forward 2 x 2^-4 per product, backward 2^-3 + 2^-4. Errors of elements are independent, so over
+ * a tensor they add in squares: with d products on the way, at most sqrt(d) of one. The way through a layer has 4
+ * products forward and 4 backward. */
 static double allowed(const struct fo_model *m, int recipe)
 {
 	double forward = 2 * 0x1p-4, backward = recipe >= FO_FP8_ROWWISE ? 2 * 0x1p-4 : 0x1p-3 + 0x1p-4;
@@ -265,7 +280,8 @@ static double allowed(const struct fo_model *m, int recipe)
 }
 
 /* Returns the mean of the tensors' errors. */
-static double compare(const char *label, const struct gradients *got, const struct gradients *want, double bound, double *worst)
+static double compare(const char *label, const struct gradients *got, const struct gradients *want, double bound,
+		      double *worst)
 {
 	double all = 0, mean = 0;
 	assert_int_equal(got->n, want->n);
@@ -280,8 +296,8 @@ static double compare(const char *label, const struct gradients *got, const stru
 			off += (a->v[k] - b->v[k]) * (a->v[k] - b->v[k]);
 			size += b->v[k] * b->v[k];
 		}
-		/* Gradients that are 0 in exact arithmetic (a key's bias) or nearly (queries and keys of a fresh model) have no relative error:
-		 * a hundredth of all counts at least. */
+		/* Gradients that are 0 in exact arithmetic (a key's bias) or nearly (queries and keys of a fresh model)
+		 * have no relative error: a hundredth of all counts at least. */
 		double e = sqrt(off / fmax(size, 1e-4 * all));
 		*worst = fmax(*worst, e);
 		mean += e / want->n;
@@ -304,8 +320,10 @@ static void test_gradients(void **state)
 		gradients_of(&plain, &m, &b, precision, (struct fo_passes){ 0 }, best_isa());
 		for (int recipe = FO_FP8_CURRENT; recipe < FO_FP8_COUNT; recipe++) {
 			char label[64];
-			snprintf(label, sizeof label, "round %d, recipe %d, %s", round, recipe, fo_numerics_name[precision]);
-			gradients_of(&got, &m, &b, precision, passes(recipe, draw(2), draw(2)), draw(2) ? best_isa() : FO_ISA_REF);
+			snprintf(label, sizeof label, "round %d, recipe %d, %s", round, recipe,
+				 fo_numerics_name[precision]);
+			gradients_of(&got, &m, &b, precision, passes(recipe, draw(2), draw(2)),
+				     draw(2) ? best_isa() : FO_ISA_REF);
 			double part = compare(label, &got, &plain, allowed(&m, recipe), &worst[recipe]);
 			double off = fabs(got.loss / plain.loss - 1);
 			assert_true(off <= 2 * 0x1p-4);
@@ -313,7 +331,9 @@ static void test_gradients(void **state)
 			gradients_free(&got);
 			/* Weight gradients of factors as they are: what forward and the way back have lost, no more. */
 			bool ends = m.layers > 1 && round & 2;
-			gradients_of(&got, &m, &b, precision, apart(passes(recipe, round & 1, round & 4), true, ends && round & 4, ends && !(round & 4)),
+			gradients_of(&got, &m, &b, precision,
+				     apart(passes(recipe, round & 1, round & 4), true, ends && round & 4,
+					   ends && !(round & 4)),
 				     best_isa());
 			fp8[recipe] += part;
 			less[recipe] += compare(label, &got, &plain, allowed(&m, recipe), &worst_apart);
@@ -322,8 +342,9 @@ static void test_gradients(void **state)
 		gradients_free(&plain);
 		step_batch_free(&b);
 	}
-	print_message("largest relative error of a gradient: current %.3f, delayed %.3f, rowwise %.3f, rowwise-hp %.3f\n", worst[1],
-		      worst[2], worst[3], worst[4]);
+	print_message(
+		"largest relative error of a gradient: current %.3f, delayed %.3f, rowwise %.3f, rowwise-hp %.3f\n",
+		worst[1], worst[2], worst[3], worst[4]);
 	print_message("largest with plain weight gradients %.3f; mean error with and without them:", worst_apart);
 	for (int recipe = FO_FP8_CURRENT; recipe < FO_FP8_COUNT; recipe++) {
 		print_message(" %.4f %.4f", less[recipe] / 16, fp8[recipe] / 16);
@@ -346,11 +367,13 @@ static void test_flop(void **state)
 		step_batch_random(&b, 16, 2, 2, m.vocab, 1, 5);
 		low = step_lowering(&b, FO_PRECISION_BF16, FO_MODE_TRAIN);
 		must(fo_program_lower(&plain, &m, &low));
-		begin(&r, &m, &b, FO_PRECISION_BF16, apart(passes(recipe, recipe & 1, true), recipe & 1, recipe & 1, 0), FO_ISA_REF, &mac);
+		begin(&r, &m, &b, FO_PRECISION_BF16, apart(passes(recipe, recipe & 1, true), recipe & 1, recipe & 1, 0),
+		      FO_ISA_REF, &mac);
 		step(&r, 0);
 		struct fo_cost have = fo_program_cost(&r.program, -1), want = fo_program_cost(&plain, -1);
 		assert_true(2 * mac == have.exec);
-		assert_true(have.exec == want.exec && have.model == want.model && have.model_causal == want.model_causal);
+		assert_true(have.exec == want.exec && have.model == want.model &&
+			    have.model_causal == want.model_causal);
 		step_rig_free(&r);
 		fo_program_fini(&plain);
 		step_batch_free(&b);
@@ -373,7 +396,8 @@ static void test_precompute(void **state)
 		for (int pre = 0; pre < 2; pre++) {
 			struct step_rig r;
 			bool ends = m.layers > 1 && round & 4;
-			begin(&r, &m, &b, precision, apart(passes(recipe, pre, merges), round & 8, ends, 0), best_isa(), NULL);
+			begin(&r, &m, &b, precision, apart(passes(recipe, pre, merges), round & 8, ends, 0), best_isa(),
+			      NULL);
 			void *start = step_rig_save(&r);
 			for (int s = 0; s < 3; s++)
 				step(&r, s);
@@ -391,8 +415,8 @@ static void test_precompute(void **state)
 	}
 }
 
-/* Transposed copies: the same bits, whatever is repeated and wherever activations wait; every fp8 product sums along rows; the forms
- * that nobody reads are not kept. */
+/* Transposed copies: the same bits, whatever is repeated and wherever activations wait; every fp8 product sums along
+ * rows; the forms that nobody reads are not kept. */
 static void test_transposed(void **state)
 {
 	(void)state;
@@ -429,7 +453,8 @@ static void test_transposed(void **state)
 			step_rig_free(&r);
 		}
 		if (hash[0] != hash[1] || loss[0] != loss[1])
-			fail_msg("round %d: other bits with transposed copies: loss %.17g, not %.17g", round, loss[1], loss[0]);
+			fail_msg("round %d: other bits with transposed copies: loss %.17g, not %.17g", round, loss[1],
+				 loss[0]);
 		step_batch_free(&b);
 	}
 	struct fo_model m = step_model(1, 16, 2, 1, 24, 30, false);
@@ -439,7 +464,8 @@ static void test_transposed(void **state)
 		low.pass = passes(k ? FO_FP8_ROWWISE : FO_FP8_CURRENT, k, true);
 		low.pass.fp8_transposed = 1;
 		assert_int_equal(fo_pass_build(&p, &m, &low), FO_EARG);
-		assert_non_null(strstr(fo_err_text(), k ? "pass fp8-transposed: transposed copies" : "pass fp8-transposed: without fp8-scale-precompute"));
+		assert_non_null(strstr(fo_err_text(), k ? "pass fp8-transposed: transposed copies"
+							: "pass fp8-transposed: without fp8-scale-precompute"));
 	}
 }
 
@@ -452,8 +478,8 @@ static int count(const struct fo_program *p, enum fo_op_kind kind)
 	return n;
 }
 
-/* Every operation that makes what is cast and casts it does both as the two by themselves do: the same bits, with whatever else is
- * chosen, when a run goes on in the middle of a history too. A dump holds all of it. */
+/* Every operation that makes what is cast and casts it does both as the two by themselves do: the same bits, with
+ * whatever else is chosen, when a run goes on in the middle of a history too. A dump holds all of it. */
 static void test_fuse(void **state)
 {
 	(void)state;
@@ -463,7 +489,8 @@ static void test_fuse(void **state)
 		struct step_batch b;
 		enum fo_numerics precision = round & 1 ? FO_PRECISION_BF16 : FO_PRECISION_F32;
 		bool plain_wgrad = draw(3) == 0, ends = m.layers > 1 && draw(2), both = !plain_wgrad && draw(2);
-		struct fo_passes p = apart(passes(FO_FP8_DELAYED, both || draw(2), true), plain_wgrad, ends && round & 2, ends && !(round & 2));
+		struct fo_passes p = apart(passes(FO_FP8_DELAYED, both || draw(2), true), plain_wgrad,
+					   ends && round & 2, ends && !(round & 2));
 		uint64_t hash[2];
 		double loss[2];
 		enum fo_isa isa = draw(2) ? best_isa() : FO_ISA_REF;
@@ -475,7 +502,8 @@ static void test_fuse(void **state)
 		p.optimizer_in_backward = p.previous_norm = draw(2);
 		step_batch_random(&b, 8 + draw(8), 1, 1 + draw(3), m.vocab, 1, 17 + draws);
 		for (int fused = 0; fused < 2; fused++) {
-			static const enum fo_op_kind kind[] = { FO_OP_rmsnorm_fp8, FO_OP_add_rmsnorm_fp8, FO_OP_swiglu_fp8, FO_OP_swiglu_bwd_fp8 };
+			static const enum fo_op_kind kind[] = { FO_OP_rmsnorm_fp8, FO_OP_add_rmsnorm_fp8,
+								FO_OP_swiglu_fp8, FO_OP_swiglu_bwd_fp8 };
 			struct step_rig r, q;
 			struct fo_program again;
 			struct fo_str text = { 0 };
@@ -509,7 +537,8 @@ static void test_fuse(void **state)
 			step_rig_free(&q);
 		}
 		if (hash[0] != hash[1] || loss[0] != loss[1])
-			fail_msg("round %d: other bits where casts are fused: loss %.17g, not %.17g", round, loss[1], loss[0]);
+			fail_msg("round %d: other bits where casts are fused: loss %.17g, not %.17g", round, loss[1],
+				 loss[0]);
 		step_batch_free(&b);
 	}
 	assert_true(seen[0] && seen[1] && seen[2] && seen[3]);
@@ -522,7 +551,8 @@ static void test_fuse(void **state)
 	assert_non_null(strstr(fo_err_text(), "pass fp8-fuse: only delayed scales"));
 }
 
-/* Activations, casts with them, that backward makes again are the same bits, and a maximum that is taken twice is the same maximum. */
+/* Activations, casts with them, that backward makes again are the same bits, and a maximum that is taken twice is the
+ * same maximum. */
 static void test_recompute(void **state)
 {
 	(void)state;
@@ -562,8 +592,8 @@ static float *history_of(struct step_rig *r, int layer, int64_t *sites)
 	return h;
 }
 
-/* The first step has no history: its scales are of its own numbers, so it is a step of `current` scaling. Each step then moves in
- * front; the oldest leaves. */
+/* The first step has no history: its scales are of its own numbers, so it is a step of `current` scaling. Each step
+ * then moves in front; the oldest leaves. */
 static void test_delayed(void **state)
 {
 	(void)state;
@@ -598,7 +628,8 @@ static void test_delayed(void **state)
 	/* From the second step on scales are another recipe's. */
 	step(&now, 1);
 	assert_true(now.loss[0] != r.loss[0]);
-	/* A history that is far too small: numbers saturate, and the step says nothing that is not finite; one step later it has grown. */
+	/* A history that is far too small: numbers saturate, and the step says nothing that is not finite; one step
+	 * later it has grown. */
 	for (int l = 0; l < 2; l++) {
 		float *h = history_of(&r, l, &sites);
 		for (int64_t i = 0; i < sites * HISTORY; i++)
@@ -688,8 +719,8 @@ static fo_status spoil_weight(void *ctx, const struct fo_store_tensor *t)
 	return FO_OK;
 }
 
-/* A number that is not finite does not vanish in a cast or a scale: the step is refused, state and history stay, and the search
- * finds where it came from. */
+/* A number that is not finite does not vanish in a cast or a scale: the step is refused, state and history stay, and
+ * the search finds where it came from. */
 static void test_not_finite(void **state)
 {
 	(void)state;
@@ -730,7 +761,9 @@ struct size {
 static struct size size_of(struct fo_passes passes, int micro_batches)
 {
 	struct fo_model m = step_model(12, 768, 12, 12, 2048, 32000, false);
-	struct fo_lowering low = { .seq = 2048, .rows = 1, .micro_batches = micro_batches, .precision = FO_PRECISION_BF16, .pass = passes };
+	struct fo_lowering low = {
+		.seq = 2048, .rows = 1, .micro_batches = micro_batches, .precision = FO_PRECISION_BF16, .pass = passes
+	};
 	struct fo_program p;
 	struct fo_unrolled u;
 	must(fo_pass_build(&p, &m, &low));
@@ -752,40 +785,51 @@ static void test_promises(void **state)
 {
 	(void)state;
 	const double L = 12, T = 2048, D = 768, F = 2048;
-	const double weights = 4 * D * D + 3 * D * F, acts = 3 * D + F, grads = 3 * D + D + 2 * F + D; /* elements; columns */
+	const double weights = 4 * D * D + 3 * D * F, acts = 3 * D + F,
+		     grads = 3 * D + D + 2 * F + D; /* elements; columns */
 	struct size plain = size_of(passes(0, false, true), 1), now = size_of(passes(FO_FP8_CURRENT, false, true), 1);
-	struct size late = size_of(passes(FO_FP8_DELAYED, false, true), 1), pre = size_of(passes(FO_FP8_CURRENT, true, true), 1);
+	struct size late = size_of(passes(FO_FP8_DELAYED, false, true), 1),
+		    pre = size_of(passes(FO_FP8_CURRENT, true, true), 1);
 	assert_true(now.cost.model == plain.cost.model && now.cost.exec == plain.cost.exec);
 	assert_true(pre.cost.model == plain.cost.model && late.cost.exec == plain.cost.exec);
-	/* Factors take one byte instead of two, in forward, both gradients: each is read twice of three; 12 products have two scales. */
+	/* Factors take one byte instead of two, in forward, both gradients: each is read twice of three; 12 products
+	 * have two scales. */
 	double read = 2 * (T * acts + T * grads + weights);
 	assert_true(plain.matmul.bytes - now.matmul.bytes == L * (read - 12 * 8));
-	/* A cast reads twice and writes once: 5 bytes per number; weights twice. 16 casts of 16 bytes of maxima and scales. */
-	assert_true(now.elementwise.bytes - plain.elementwise.bytes == L * (5 * (T * (acts + grads) + 2 * weights) + 16 * 16));
-	/* Delayed: activations and gradients are read once, by one operation instead of three, with a scale and maxima of 4 numbers that it
-	 * adds to instead of 16 bytes. Histories are looked at once per step, by one operation for up to 16 layers. */
+	/* A cast reads twice and writes once: 5 bytes per number; weights twice. 16 casts of 16 bytes of maxima and
+	 * scales. */
+	assert_true(now.elementwise.bytes - plain.elementwise.bytes ==
+		    L * (5 * (T * (acts + grads) + 2 * weights) + 16 * 16));
+	/* Delayed: activations and gradients are read once, by one operation instead of three, with a scale and maxima
+	 * of 4 numbers that it adds to instead of 16 bytes. Histories are looked at once per step, by one operation for
+	 * up to 16 layers. */
 	assert_true(now.elementwise.bytes - late.elementwise.bytes ==
 		    L * (2 * T * (acts + grads) + 8 * 16 - 8 * (4 + 2 * 16) - 8 * (4 * HISTORY + 16)));
-	struct size late4 = size_of(passes(FO_FP8_DELAYED, false, true), 4), now4l = size_of(passes(FO_FP8_CURRENT, false, true), 4);
+	struct size late4 = size_of(passes(FO_FP8_DELAYED, false, true), 4),
+		    now4l = size_of(passes(FO_FP8_CURRENT, false, true), 4);
 	assert_int_equal(now.operations - late.operations, 12 * 8 * 2 - 1 - 12);
 	assert_int_equal(now4l.operations - late4.operations, 4 * 12 * 8 * 2 - 1 - 12);
 	assert_true(late.optimizer.bytes - plain.optimizer.bytes == L * (8 * 4 + 2 * 8 * 4 * HISTORY + 16));
-	/* Precomputed: once instead of twice a micro-batch, and the weights' fp8 copies stay, with a scale in 64 bytes each. */
+	/* Precomputed: once instead of twice a micro-batch, and the weights' fp8 copies stay, with a scale in 64 bytes
+	 * each. */
 	assert_true(now.elementwise.bytes - pre.elementwise.bytes == L * (5 * weights + 4 * 16));
 	assert_true(pre.persistent - now.persistent == (int64_t)(L * (weights + 4 * 64)));
-	struct size now4 = size_of(passes(FO_FP8_CURRENT, false, true), 4), pre4 = size_of(passes(FO_FP8_CURRENT, true, true), 4);
+	struct size now4 = size_of(passes(FO_FP8_CURRENT, false, true), 4),
+		    pre4 = size_of(passes(FO_FP8_CURRENT, true, true), 4);
 	assert_true(now4.elementwise.bytes - pre4.elementwise.bytes == 7 * L * (5 * weights + 4 * 16));
 	assert_int_equal(now4.operations - pre4.operations, 12 * 7 * 4 * 3);
 	assert_true(late.persistent - now.persistent == (int64_t)(L * ((8 * 4 * HISTORY + 63) / 64 * 64)));
-	/* Between forward and backward norms and SwiGLU's product are kept in fp8 alone, what attention made in both. */
+	/* Between forward and backward norms and SwiGLU's product are kept in fp8 alone, what attention made in both.
+	 */
 	assert_true(plain.live - now.live == (int64_t)(L * (T * (D + F) - 4 * 64)));
-	/* Weight gradients of plain factors: their 4 products read two bytes per number, no scale; casts are the same; what forward keeps is
-	 * what it keeps without fp8. */
+	/* Weight gradients of plain factors: their 4 products read two bytes per number, no scale; casts are the same;
+	 * what forward keeps is what it keeps without fp8. */
 	struct size wide = size_of(apart(passes(FO_FP8_CURRENT, false, true), true, 0, 0), 1);
 	assert_true(wide.matmul.bytes - now.matmul.bytes == L * (T * (acts + grads) - 4 * 8));
 	assert_true(wide.elementwise.bytes == now.elementwise.bytes && wide.cost.exec == plain.cost.exec);
 	assert_true(wide.operations == now.operations && wide.live == plain.live);
-	/* Transposed copies: a byte more for each number that is cast, no operation more, and between forward and backward one form. */
+	/* Transposed copies: a byte more for each number that is cast, no operation more, and between forward and
+	 * backward one form. */
 	struct fo_passes with = passes(FO_FP8_CURRENT, true, true);
 	with.fp8_transposed = 1;
 	struct size both = size_of(with, 1);
@@ -796,15 +840,16 @@ static void test_promises(void **state)
 	/* Two layers that keep their precision are two layers of the plain program. */
 	struct size ends = size_of(apart(passes(FO_FP8_CURRENT, true, true), false, 1, 1), 1);
 	assert_true(ends.matmul.bytes - plain.matmul.bytes == (pre.matmul.bytes - plain.matmul.bytes) * (L - 2) / L);
-	assert_true(ends.elementwise.bytes - plain.elementwise.bytes == (pre.elementwise.bytes - plain.elementwise.bytes) * (L - 2) / L);
+	assert_true(ends.elementwise.bytes - plain.elementwise.bytes ==
+		    (pre.elementwise.bytes - plain.elementwise.bytes) * (L - 2) / L);
 	assert_true(ends.persistent - plain.persistent == (pre.persistent - plain.persistent) / 12 * 10);
 	assert_true(ends.cost.model == plain.cost.model && ends.cost.exec == plain.cost.exec);
 	/* Per layer 16 casts of three operations. */
 	assert_int_equal(now.operations - plain.operations, 12 * 16 * 3);
 }
 
-/* A layer of Llama-3.1-8B on one row of 8,192 tokens: what fp8-fuse saves is one write and one read of two bytes for each number that
- * norms, SwiGLU and its backward make, and the figures are those of docs/passes/fp8-fuse.md. */
+/* A layer of Llama-3.1-8B on one row of 8,192 tokens: what fp8-fuse saves is one write and one read of two bytes for
+ * each number that norms, SwiGLU and its backward make, and the figures are those of docs/passes/fp8-fuse.md. */
 static void test_fuse_bytes(void **state)
 {
 	(void)state;
@@ -825,26 +870,34 @@ static void test_fuse_bytes(void **state)
 				const struct fo_op *o = &p.block[p.slot[s].block].op[i];
 				double moved = fo_op_cost(&p, o, -1).bytes;
 				casts += o->kind == FO_OP_fp8_cast_step ? moved : 0;
-				made += p.slot[s].layer < 2 && (o->kind == FO_OP_rmsnorm || o->kind == FO_OP_add_rmsnorm || o->kind == FO_OP_swiglu ||
-								o->kind == FO_OP_swiglu_bwd) ? moved : 0;
+				made += p.slot[s].layer < 2 &&
+							(o->kind == FO_OP_rmsnorm || o->kind == FO_OP_add_rmsnorm ||
+							 o->kind == FO_OP_swiglu || o->kind == FO_OP_swiglu_bwd)
+						? moved
+						: 0;
 			}
 		fo_program_fini(&p);
 	}
 	double saved = (bytes[0] - bytes[1]) / 2;
-	print_message("per layer: casts %.3f GB, what makes their numbers %.3f GB, saved %.3f GB\n", casts / 2e9, made / 2e9, saved / 1e9);
+	print_message("per layer: casts %.3f GB, what makes their numbers %.3f GB, saved %.3f GB\n", casts / 2e9,
+		      made / 2e9, saved / 1e9);
 	assert_true(saved == 4 * T * (2 * D + F + 2 * F));
-	assert_true(fabs((casts + made) / 2e9 - 4.63) < 0.005 && fabs((casts + made) / 2e9 - saved / 1e9 - 2.95) < 0.005);
+	assert_true(fabs((casts + made) / 2e9 - 4.63) < 0.005 &&
+		    fabs((casts + made) / 2e9 - saved / 1e9 - 2.95) < 0.005);
 	assert_true(fabs(casts / 2 / (4 * T * (5 * D + 2 * KV + D + F + 2 * F)) - 1) < 1e-6);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_programs),   cmocka_unit_test(test_refusals),      cmocka_unit_test(test_checks),
-		cmocka_unit_test(test_gradients),  cmocka_unit_test(test_flop),          cmocka_unit_test(test_precompute),
-		cmocka_unit_test(test_recompute),  cmocka_unit_test(test_transposed), cmocka_unit_test(test_fuse), cmocka_unit_test(test_fuse_bytes),
-		cmocka_unit_test(test_delayed),    cmocka_unit_test(test_micro_batches), cmocka_unit_test(test_resume),
-		cmocka_unit_test(test_not_finite), cmocka_unit_test(test_promises),
+		cmocka_unit_test(test_programs),  cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_checks),    cmocka_unit_test(test_gradients),
+		cmocka_unit_test(test_flop),      cmocka_unit_test(test_precompute),
+		cmocka_unit_test(test_recompute), cmocka_unit_test(test_transposed),
+		cmocka_unit_test(test_fuse),      cmocka_unit_test(test_fuse_bytes),
+		cmocka_unit_test(test_delayed),   cmocka_unit_test(test_micro_batches),
+		cmocka_unit_test(test_resume),    cmocka_unit_test(test_not_finite),
+		cmocka_unit_test(test_promises),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,7 +70,8 @@ static double follow(struct fo_generator *g, const struct fo_st_file *f, const c
 	for (int64_t t = 0; t < tokens; t++) {
 		const float *have = fo_generator_logits(g);
 		for (int64_t i = 0; i < vocab; i++) {
-			worst = fmax(worst, isfinite(have[i]) ? fabs((double)have[i] - logits[t * vocab + i]) : INFINITY);
+			worst = fmax(worst,
+				     isfinite(have[i]) ? fabs((double)have[i] - logits[t * vocab + i]) : INFINITY);
 			top = fmax(top, fabs((double)logits[t * vocab + i]));
 		}
 		int32_t id = (int32_t)likeliest(have, vocab);
@@ -94,9 +95,9 @@ static void test_transformers_generate(void **state)
 		must(fo_st_open(&f, step_golden(path, golden[m], "generate.safetensors")));
 		must(fo_pretrained_open(&p, step_golden(path, golden[m], ""), -1));
 		assert_int_equal(p.precision, !strncmp(golden[m], "qwen", 4) && strcmp(golden[m], "qwen2_window")
-								      ? FO_PRECISION_BF16
-								      : FO_PRECISION_F32); /* fp16, bf16: stored so */
-		p.precision = FO_PRECISION_F32; /* as transformers computed */
+						      ? FO_PRECISION_BF16
+						      : FO_PRECISION_F32); /* fp16, bf16: stored so */
+		p.precision = FO_PRECISION_F32;                            /* as transformers computed */
 		for (int isa = 0; isa < FO_ISA_COUNT; isa++)
 			for (int c = 0; c < 3 && fo_isa_have((enum fo_isa)isa); c++) {
 				struct fo_exec_options o = options(isa);
@@ -113,7 +114,8 @@ static void test_transformers_generate(void **state)
 				fo_generator_free(g);
 				fo_store_free(s);
 			}
-		print_message("%-12s: 32 greedy tokens the same, logits within %.1e of the largest\n", golden[m], worst);
+		print_message("%-12s: 32 greedy tokens the same, logits within %.1e of the largest\n", golden[m],
+			      worst);
 		assert_true(worst <= TIGHT_F32);
 		fo_pretrained_close(&p);
 		fo_st_close(&f);
@@ -212,7 +214,9 @@ static double *recompute(const struct fo_model *m, const int32_t *ids, enum fo_n
 static double *with_cache(const struct fo_model *m, const int32_t *ids, int prompt, int64_t chunk,
 			  enum fo_numerics precision, int isa)
 {
-	const struct fo_lowering low = { .seq = TEXT, .rows = 1, .micro_batches = 1, .precision = precision, .mode = FO_MODE_EVAL };
+	const struct fo_lowering low = {
+		.seq = TEXT, .rows = 1, .micro_batches = 1, .precision = precision, .mode = FO_MODE_EVAL
+	};
 	struct fo_program p;
 	struct fo_store *s;
 	struct fo_generator *g;
@@ -268,15 +272,16 @@ static void test_recomputing(void **state)
 		for (int isa = 0; isa < FO_ISA_COUNT; isa++) {
 			if (!fo_isa_have((enum fo_isa)isa))
 				continue;
-			double *f32 = recompute(&m, ids, FO_PRECISION_F32, isa), *bf16 = recompute(&m, ids, FO_PRECISION_BF16, isa);
+			double *f32 = recompute(&m, ids, FO_PRECISION_F32, isa),
+			       *bf16 = recompute(&m, ids, FO_PRECISION_BF16, isa);
 			for (size_t k = 0; k < sizeof how / sizeof *how; k++) {
 				int from = how[k].prompt - 1;
 				double *a = with_cache(&m, ids, how[k].prompt, how[k].chunk, FO_PRECISION_F32, isa),
 				       *b = with_cache(&m, ids, how[k].prompt, how[k].chunk, FO_PRECISION_BF16, isa);
 				double d32 = difference(a, f32, from), mine = difference(b, exact, from),
 				       theirs = difference(bf16, exact, from);
-				print_message("window %2d, %-6s prompt %2d in chunks of %2d: fp32 within %.1e; bf16 %.1e from "
-					      "exact, without cache %.1e\n",
+				print_message("window %2d, %-6s prompt %2d in chunks of %2d: fp32 within %.1e; bf16 "
+					      "%.1e from exact, without cache %.1e\n",
 					      window, fo_isa_name[isa], how[k].prompt, how[k].chunk, d32, mine, theirs);
 				assert_true(d32 <= TIGHT_F32);
 				if (isa == FO_ISA_REF) /* the same sums in the same order */
@@ -291,7 +296,8 @@ static void test_recomputing(void **state)
 	}
 }
 
-/* A chunk's queries give the same bits however the text before was cut: attention and single rows depend on their own keys. */
+/* A chunk's queries give the same bits however the text before was cut: attention and single rows depend on their own
+ * keys. */
 static void test_single_steps_repeat(void **state)
 {
 	struct fo_model m = step_model(2, 64, 4, 2, 96, VOCAB, true);
@@ -302,7 +308,8 @@ static void test_single_steps_repeat(void **state)
 	for (int isa = 0; isa < FO_ISA_COUNT; isa++) {
 		if (!fo_isa_have((enum fo_isa)isa))
 			continue;
-		double *a = with_cache(&m, ids, 50, 16, FO_PRECISION_BF16, isa), *b = with_cache(&m, ids, 50, 16, FO_PRECISION_BF16, isa);
+		double *a = with_cache(&m, ids, 50, 16, FO_PRECISION_BF16, isa),
+		       *b = with_cache(&m, ids, 50, 16, FO_PRECISION_BF16, isa);
 		assert_memory_equal(a + 49 * VOCAB, b + 49 * VOCAB, 25 * VOCAB * sizeof *a);
 		free(a), free(b);
 	}
@@ -336,7 +343,9 @@ static void test_accounting(void **state)
 	(void)state;
 	for (int window = 0; window <= 9; window += 9)
 		for (size_t k = 0; k < sizeof at / sizeof *at; k++) {
-			const struct fo_lowering low = { .seq = at[k].count, .rows = 1, .micro_batches = 1, .mode = FO_MODE_DECODE, .context = 40 };
+			const struct fo_lowering low = {
+				.seq = at[k].count, .rows = 1, .micro_batches = 1, .mode = FO_MODE_DECODE, .context = 40
+			};
 			struct fo_program p;
 			struct fo_store *s;
 			struct fo_exec *e;
@@ -399,9 +408,10 @@ static void fill_logits(float *logits, uint64_t seed)
 
 static void test_cuts(void **state)
 {
-	static const struct fo_sampling how[] = { { 0.8, 40, 1, 1 },  { 1, 5, 1, 1 },    { 2, 1, 1, 1 },       { 1, 0, 0.9, 1 },
-						  { 0.5, 0, 0.3, 1 }, { 1, 7, 0.5, 1 },  { 1.3, 60, 0.99, 1 }, { 1, 0, 1e-9, 1 },
-						  { 1, 1000, 1, 1 },  { 0.7, 0, 1, 1 } };
+	static const struct fo_sampling how[] = { { 0.8, 40, 1, 1 },    { 1, 5, 1, 1 },     { 2, 1, 1, 1 },
+						  { 1, 0, 0.9, 1 },     { 0.5, 0, 0.3, 1 }, { 1, 7, 0.5, 1 },
+						  { 1.3, 60, 0.99, 1 }, { 1, 0, 1e-9, 1 },  { 1, 1000, 1, 1 },
+						  { 0.7, 0, 1, 1 } };
 	float logits[IDS];
 	(void)state;
 	for (size_t k = 0; k < sizeof how / sizeof *how; k++)
@@ -432,7 +442,9 @@ static void test_cuts(void **state)
  * sqrt(2 (n - 1)); seeds are fixed, so five deviations either hold for good or do not. */
 static void test_distribution(void **state)
 {
-	static const struct fo_sampling how[] = { { 0.8, 40, 1, 11 }, { 1.5, 0, 0.95, 12 }, { 3, 0, 1, 13 }, { 1, 9, 0.8, 14 } };
+	static const struct fo_sampling how[] = {
+		{ 0.8, 40, 1, 11 }, { 1.5, 0, 0.95, 12 }, { 3, 0, 1, 13 }, { 1, 9, 0.8, 14 }
+	};
 	enum { DRAWS = 20000 };
 	float logits[IDS];
 	(void)state;
@@ -459,8 +471,8 @@ static void test_distribution(void **state)
 			chi += (rare_count - rare) * (rare_count - rare) / rare;
 			cells++;
 		}
-		print_message("temperature %g, top-k %lld, top-p %g: chi-square %.1f in %lld cells\n", how[k].temperature,
-			      (long long)how[k].top_k, how[k].top_p, chi, (long long)cells);
+		print_message("temperature %g, top-k %lld, top-p %g: chi-square %.1f in %lld cells\n",
+			      how[k].temperature, (long long)how[k].top_k, how[k].top_p, chi, (long long)cells);
 		assert_true(cells > 2 && chi < (double)(cells - 1) + 5 * sqrt(2.0 * (double)(cells - 1)));
 		fo_sampler_fini(&s);
 	}
@@ -491,10 +503,14 @@ static void test_drawing_bounds(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_transformers_generate), cmocka_unit_test(test_transformers_loss),
-		cmocka_unit_test(test_recomputing),           cmocka_unit_test(test_single_steps_repeat),
-		cmocka_unit_test(test_accounting),            cmocka_unit_test(test_cuts),
-		cmocka_unit_test(test_distribution),          cmocka_unit_test(test_drawing_bounds),
+		cmocka_unit_test(test_transformers_generate),
+		cmocka_unit_test(test_transformers_loss),
+		cmocka_unit_test(test_recomputing),
+		cmocka_unit_test(test_single_steps_repeat),
+		cmocka_unit_test(test_accounting),
+		cmocka_unit_test(test_cuts),
+		cmocka_unit_test(test_distribution),
+		cmocka_unit_test(test_drawing_bounds),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* Logits, loss and every gradient, and ten training steps, against Hugging Face transformers (tests/golden/README.md).
  *
- * Gradients are taken by the optimizer inside the step. With beta1 0, rate 0 and no clipping AdamW's first moment is the
- * gradient itself, so one ordinary training step shows them all. */
+ * Gradients are taken by the optimizer inside the step. With beta1 0, rate 0 and no clipping AdamW's first moment is
+ * the gradient itself, so one ordinary training step shows them all. */
 #include "support/step.h"
 
 #include <math.h>
@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
-/* The stored values are fp32. They differ from the same model in double precision by at most 2.0e-6 of each tensor's largest
- * value (README of tests/golden); twice that where we compute in double, and our own fp32 error, of the same size, on top
- * where we do not. */
+/* The stored values are fp32. They differ from the same model in double precision by at most 2.0e-6 of each tensor's
+ * largest value (README of tests/golden); twice that where we compute in double, and our own fp32 error, of the same
+ * size, on top where we do not. */
 #define TIGHT_F64 4e-6
 #define TIGHT_F32 8e-6
 
@@ -232,10 +232,10 @@ static void check_case(const char *dir, enum fo_numerics precision, int isa)
 static void test_transformers(void **state)
 {
 	(void)state;
-	/* As Llama 2, 3 and 3.1; the others by name. Of these, mistral and qwen3 are in shards, llama32 and qwen3 in bf16, qwen2 in
-	 * fp16 (tests/golden/README.md). */
-	const char *const dir[] = { "mha",        "gqa",     "gqa_tied", "rope_llama3",  "odd",  "packed", "llama32",
-				    "llama_bias", "mistral", "qwen2",    "qwen2_window", "qwen3" };
+	/* As Llama 2, 3 and 3.1; the others by name. Of these, mistral and qwen3 are in shards, llama32 and qwen3 in
+	 * bf16, qwen2 in fp16 (tests/golden/README.md). */
+	const char *const dir[] = { "mha",     "gqa",        "gqa_tied", "rope_llama3", "odd",          "packed",
+				    "llama32", "llama_bias", "mistral",  "qwen2",       "qwen2_window", "qwen3" };
 	for (size_t i = 0; i < sizeof dir / sizeof *dir; i++) {
 		check_case(dir[i], FO_PRECISION_F64, FO_ISA_REF);
 		for (int isa = 0; isa < FO_ISA_COUNT; isa++)
@@ -275,8 +275,8 @@ static void test_rope_tables(void **state)
 		double have[64], *want = values(&f, k ? "inv_freq_llama3" : "inv_freq_default", &n);
 		assert_int_equal(n, 64);
 		fo_model_rope_frequencies(k ? &scaled : &plain, 128, have);
-		/* PyTorch computes theta^(2i/Q) in fp32: an exponent off by half a unit moves the power by ln(theta) = 13 times that, and
-		 * power, quotient and blend round: 18 roundings of 2^-24. */
+		/* PyTorch computes theta^(2i/Q) in fp32: an exponent off by half a unit moves the power by ln(theta) =
+		 * 13 times that, and power, quotient and blend round: 18 roundings of 2^-24. */
 		for (int i = 0; i < 64; i++)
 			assert_true(fabs(have[i] - want[i]) <= 18 * 0x1p-24 * want[i]);
 		free(want);
@@ -310,8 +310,8 @@ static void check_bf16(int isa)
 	free(f32), free(bf16);
 	step_rig_free(&r);
 	run_gradients(&r, &m, &b, FO_PRECISION_BF16, isa, "bf16");
-	/* The loss is one number and its bf16 error may be near zero by chance; it is a mean over tokens of errors of the logits,
-	 * whose rms bounds what is typical. */
+	/* The loss is one number and its bf16 error may be near zero by chance; it is a mean over tokens of errors of
+	 * the logits, whose rms bounds what is typical. */
 	f32 = values(&e, "loss_fp32", &n), bf16 = values(&e, "loss_bf16", &n);
 	check_twice("loss", isa, fabs(r.loss[0] - f32[0]), fmax(fabs(bf16[0] - f32[0]), f32[0] * 0x1p-9));
 	free(f32), free(bf16);

@@ -1,5 +1,5 @@
-/* Guards: a step that must not be taken changes nothing, its cause is named, and going on is the same with and without an
- * interruption. */
+/* Guards: a step that must not be taken changes nothing, its cause is named, and going on is the same with and without
+ * an interruption. */
 #define _GNU_SOURCE /* sched_getaffinity; mkdtemp, setenv */
 
 #include "support/step.h"
@@ -62,13 +62,16 @@ static void test_first_fault(void **state)
 {
 	(void)state;
 	static const struct poison poison[] = {
-		{ "wq", 1, 5, INFINITY, "matmul of layer 1 (forward, micro-batch 1) read the first value that is not finite: the "
-					"weight 'model.layers.1.self_attn.q_proj.weight'[row 0, column 5] = inf" },
-		{ "g2", 0, 3, NAN, "rmsnorm of layer 0 (forward, micro-batch 1) read the first value that is not finite: the weight "
-				   "'model.layers.0.post_attention_layernorm.weight'[row 0, column 3] = nan" },
+		{ "wq", 1, 5, INFINITY,
+		  "matmul of layer 1 (forward, micro-batch 1) read the first value that is not finite: the weight "
+		  "'model.layers.1.self_attn.q_proj.weight'[row 0, column 5] = inf" },
+		{ "g2", 0, 3, NAN,
+		  "rmsnorm of layer 0 (forward, micro-batch 1) read the first value that is not finite: the weight "
+		  "'model.layers.0.post_attention_layernorm.weight'[row 0, column 3] = nan" },
 		{ "g2", 0, 3, -NAN, "'model.layers.0.post_attention_layernorm.weight'[row 0, column 3] = nan" },
-		{ "wte", 0, 1, -INFINITY, "embed of the embedding (forward, micro-batch 1) read the first value that is not finite: the "
-					  "weight 'model.embed_tokens.weight'[row 0, column 1] = -inf" },
+		{ "wte", 0, 1, -INFINITY,
+		  "embed of the embedding (forward, micro-batch 1) read the first value that is not finite: the weight "
+		  "'model.embed_tokens.weight'[row 0, column 1] = -inf" },
 	};
 	struct fo_model m = step_model(3, 32, 4, 2, 40, 50, false);
 	struct step_batch b;
@@ -122,7 +125,9 @@ static void test_overflow_is_named(void **state)
 	must(fo_exec_step(r.exec, 1));
 	assert_true(r.scale[0] == -1 && step_rig_hash(&r) == before);
 	must(fo_exec_find_fault(r.exec, &f));
-	if (strncmp(f.text, "matmul of layer 2 (forward, micro-batch 1) made the first value that is not finite: 'gate'[row ", 95) ||
+	if (strncmp(f.text,
+		    "matmul of layer 2 (forward, micro-batch 1) made the first value that is not finite: 'gate'[row ",
+		    95) ||
 	    !strstr(f.text, "all it read was finite"))
 		fail_msg("%s", f.text);
 	step_rig_free(&r);
@@ -175,7 +180,8 @@ static void test_limit_formula(void **state)
 		assert_true(i < 4 ? limit == 0 : limit > 3);
 		fo_guard_remember(&r, &m, loss[i]);
 	}
-	/* The 9 has left the window. Median of 8: between 3.1 and 3.2; distances .15 .05 .25 .35 .05 .15 .35 .25: median .2. */
+	/* The 9 has left the window. Median of 8: between 3.1 and 3.2; distances .15 .05 .25 .35 .05 .15 .35 .25:
+	 * median .2. */
 	double limit = fo_guard_limit(&r, &m, &median, &deviation);
 	assert_int_equal(m.losses, 8);
 	assert_true(fabs(median - 3.15) < 1e-12 && fabs(deviation - 1.4826 * 0.2) < 1e-12);
@@ -340,8 +346,8 @@ static void update_in_backward(struct setup *s)
 	s->run.clip_norm = 1;
 }
 
-/* Each way to meet a spike; then the same run interrupted at several steps ends the same. The last two once more with updates
- * inside backward: the loss is known before the first of them. */
+/* Each way to meet a spike; then the same run interrupted at several steps ends the same. The last two once more with
+ * updates inside backward: the loss is known before the first of them. */
 static void test_spikes(void **state)
 {
 	(void)state;
@@ -364,8 +370,8 @@ static void test_spikes(void **state)
 		assert_true((r.skipped > 0) == (mode == FO_SPIKE_SKIP) && (r.rewinds > 0) == (mode == FO_SPIKE_REWIND));
 		assert_true(mode != FO_SPIKE_SKIP || w.steps == STEPS - r.skipped);
 		assert_true(mode != FO_SPIKE_REWIND || w.steps > STEPS);
-		print_message("%s: %d spikes, %lld skipped, %lld rewinds: %s\n", name[i], w.spikes, (long long)r.skipped,
-			      (long long)r.rewinds, w.warning);
+		print_message("%s: %d spikes, %lld skipped, %lld rewinds: %s\n", name[i], w.spikes,
+			      (long long)r.skipped, (long long)r.rewinds, w.warning);
 		fo_train_result_fini(&r);
 		char dir[64];
 		snprintf(dir, sizeof dir, "%s_cut", name[i]);
@@ -386,7 +392,8 @@ static void test_spikes(void **state)
 	}
 }
 
-/* A spike in a folder that was prepared beforehand: its documents' files are named all the same, and where the shard lies. */
+/* A spike in a folder that was prepared beforehand: its documents' files are named all the same, and where the shard
+ * lies. */
 static void test_prepared_documents(void **state)
 {
 	(void)state;
@@ -456,8 +463,8 @@ static void test_nonfinite(void **state)
 		s.run.ckpt_every = 0;
 		memset(&w, 0, sizeof w);
 		assert_int_equal(train(&s, &w, &r), FO_ENUMERIC);
-		if (!strstr(fo_err_text(), "the first value that is not finite") || !strstr(fo_err_text(), "document") ||
-		    !strstr(fo_err_hint(), "is saved in"))
+		if (!strstr(fo_err_text(), "the first value that is not finite") ||
+		    !strstr(fo_err_text(), "document") || !strstr(fo_err_hint(), "is saved in"))
 			fail_msg("%s / %s", fo_err_text(), fo_err_hint());
 		print_message("%s\n", fo_err_text());
 		/* What was good is saved, and finite. */
@@ -473,7 +480,8 @@ static void test_nonfinite(void **state)
 		w.warnings = 0;
 		assert_int_equal(train(&s, &w, &r), FO_ENUMERIC);
 		assert_non_null(strstr(fo_err_text(), "3 steps in a row"));
-		if (w.warnings != r.skipped || !strstr(w.warning, "skipped") || r.skipped < 3) /* some batches may pass */
+		if (w.warnings != r.skipped || !strstr(w.warning, "skipped") ||
+		    r.skipped < 3) /* some batches may pass */
 			fail_msg("%d warnings, %lld skipped: %s", w.warnings, (long long)r.skipped, w.warning);
 		fo_train_result_fini(&r);
 		fo_opt_fini(&s.options);
@@ -505,7 +513,8 @@ static void test_nonfinite_in_backward(void **state)
 	assert_non_null(path);
 	must(fo_ckpt_open(path, &m));
 	fo_arena_fini(&a);
-	assert_true(isfinite(m.loss) && isfinite(m.grad_norm) && (late ? m.step % 2 == 0 && m.step <= w.steps : m.step == w.steps));
+	assert_true(isfinite(m.loss) && isfinite(m.grad_norm) &&
+		    (late ? m.step % 2 == 0 && m.step <= w.steps : m.step == w.steps));
 	fo_train_result_fini(&r);
 	fo_opt_fini(&s.options);
 }
@@ -514,7 +523,8 @@ static void test_nonfinite_in_backward(void **state)
 
 static void write_text(const char *dir, int file, bool garbage)
 {
-	static const char *const word[] = { "the ", "quick ", "brown ", "fox ", "jumps ", "over ", "a ", "lazy ", "dog.\n" };
+	static const char *const word[] = { "the ",  "quick ", "brown ", "fox ",  "jumps ",
+					    "over ", "a ",     "lazy ",  "dog.\n" };
 	char path[512], text[1200];
 	size_t n = 0;
 	snprintf(path, sizeof path, "%s/%s/%02d.txt", folder, dir, file);
@@ -555,9 +565,14 @@ static int remove_folder(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_first_fault), cmocka_unit_test(test_overflow_is_named), cmocka_unit_test(test_loss_limit),
-		cmocka_unit_test(test_limit_formula), cmocka_unit_test(test_spikes), cmocka_unit_test(test_prepared_documents),
-		cmocka_unit_test(test_rewind_leaves_others_free), cmocka_unit_test(test_nonfinite),
+		cmocka_unit_test(test_first_fault),
+		cmocka_unit_test(test_overflow_is_named),
+		cmocka_unit_test(test_loss_limit),
+		cmocka_unit_test(test_limit_formula),
+		cmocka_unit_test(test_spikes),
+		cmocka_unit_test(test_prepared_documents),
+		cmocka_unit_test(test_rewind_leaves_others_free),
+		cmocka_unit_test(test_nonfinite),
 		cmocka_unit_test(test_nonfinite_in_backward),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);

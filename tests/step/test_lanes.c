@@ -1,9 +1,9 @@
 /* The waits are enough, and each is needed.
  *
- * Programs whose operations are scattered at random over four lanes, with random delays, give the bits of the plain program. An
- * oracle of this file, which knows nothing of unroll and plan, lists every pair of instances that touch the same bytes and
- * checks that lane order and waits put each in order. Then each wait is dropped in turn: instances run in the worst order that
- * is legal without it, and the numbers must change. */
+ * Programs whose operations are scattered at random over four lanes, with random delays, give the bits of the plain
+ * program. An oracle of this file, which knows nothing of unroll and plan, lists every pair of instances that touch the
+ * same bytes and checks that lane order and waits put each in order. Then each wait is dropped in turn: instances run
+ * in the worst order that is legal without it, and the numbers must change. */
 #include "support/step.h"
 #include "base/clock.h"
 #include "pass/pass.h"
@@ -118,7 +118,8 @@ static void test_scattered(void **state)
 		for (uint64_t seed = 1; seed <= 20; seed++) {
 			o.delay_seed = seed;
 			/* Every fifth time only delays: the host lane alone runs beside compute. */
-			make(&r, &b, model, precision, seed % 5 ? seed : 0, (struct fo_passes){ .offload = seed % 2, .wgrad_lane = seed % 3 == 0 }, &o);
+			make(&r, &b, model, precision, seed % 5 ? seed : 0,
+			     (struct fo_passes){ .offload = seed % 2, .wgrad_lane = seed % 3 == 0 }, &o);
 			run_steps(&r, &other);
 			if (memcmp(&plain, &other, sizeof plain))
 				fail_msg("case %d seed %d: losses %.17g %.17g, expected %.17g %.17g, or other weights",
@@ -134,9 +135,9 @@ static void test_scattered(void **state)
 struct graph {
 	const struct fo_program *p;
 	const struct fo_unrolled *u;
-	int *previous; /* of the same lane; -1 none */
-	int (*before)
-		[FO_LANE_COUNT]; /* the newest instance of each lane that is certain to have finished before i begins */
+	int *previous;                /* of the same lane; -1 none */
+	int (*before)[FO_LANE_COUNT]; /* the newest instance of each lane that is certain to have finished before i
+					 begins */
 	struct pair {
 		int i, j;
 		bool reuse, accumulate;
@@ -173,7 +174,10 @@ static const struct fo_life *life_of(const struct graph *g, int i, int k)
 	return &g->u->life[g->u->life_of[g->u->arg_begin[i] + k]];
 }
 
-static bool in_host_memory(const struct graph *g, const struct fo_life *l) { return g->p->buf[l->buf].home == FO_HOME_HOST; }
+static bool in_host_memory(const struct graph *g, const struct fo_life *l)
+{
+	return g->p->buf[l->buf].home == FO_HOME_HOST;
+}
 
 static bool rectangles_meet(const struct fo_operand *x, const struct fo_operand *y)
 {
@@ -192,8 +196,10 @@ static bool conflict(const struct graph *g, int i, int j, struct pair *out)
 				continue;
 			bool same = p->persists ? q->persists && p->buf == q->buf && p->layer == q->layer : p == q;
 			bool meet = same ? rectangles_meet(&a->arg[x], &b->arg[y])
-					 : !p->persists && !q->persists && in_host_memory(g, p) == in_host_memory(g, q) &&
-						    p->offset < q->offset + q->bytes && q->offset < p->offset + p->bytes;
+					 : !p->persists && !q->persists &&
+						    in_host_memory(g, p) == in_host_memory(g, q) &&
+						    p->offset < q->offset + q->bytes &&
+						    q->offset < p->offset + p->bytes;
 			if (!meet)
 				continue;
 			found = true;
@@ -267,7 +273,8 @@ static void test_enough(void **state)
 
 /* ---- dropping each wait ---- */
 
-/* Everything that instance j needs when the wait (skip_at, skip_lane) is gone, then j, then the rest: legal without it. */
+/* Everything that instance j needs when the wait (skip_at, skip_lane) is gone, then j, then the rest: legal without it.
+ */
 static void worst_order(const struct graph *g, int j, int skip_at, int skip_lane, int *order)
 {
 	const struct fo_unrolled *u = g->u;
@@ -426,8 +433,9 @@ static void test_each_needed(void **state)
 		      "order nothing\n",
 		      t.waits, t.data - t.commuting, t.reuse, t.commuting, t.idle);
 	assert_true(t.data > 50 && t.reuse > 5);
-	/* A sum of doubles may come out the same in another order (the oracle of test_enough still misses its order). A free range carries the accesses of all the generations that it was made
-	 * of, so a small one placed there may wait for neighbours that it does not touch. Both must stay rare. */
+	/* A sum of doubles may come out the same in another order (the oracle of test_enough still misses its order). A
+	 * free range carries the accesses of all the generations that it was made of, so a small one placed there may
+	 * wait for neighbours that it does not touch. Both must stay rare. */
 	assert_true(t.commuting * 10 <= t.waits);
 	assert_true(t.idle * 5 <= t.waits);
 }
@@ -439,8 +447,8 @@ static void test_offload_needed(void **state)
 	struct tally t = { 0 };
 	struct fo_model m = step_model(4, 16, 2, 1, 24, 24, false);
 	drop_each(0, (struct fo_passes){ .offload = 3 }, &m, &t);
-	print_message("%d waits dropped one by one: noticed %d of data, %d of reused bytes; %d commuting sums, %d that order nothing, %d whose "
-		      "numbers lay there already\n",
+	print_message("%d waits dropped one by one: noticed %d of data, %d of reused bytes; %d commuting sums, %d that "
+		      "order nothing, %d whose numbers lay there already\n",
 		      t.waits, t.data - t.commuting - t.stale, t.reuse, t.commuting, t.idle, t.stale);
 	assert_true(t.data > 20 && t.reuse > 0 && t.stale * 5 <= t.waits && t.idle * 5 <= t.waits);
 }
@@ -453,10 +461,18 @@ static void test_wgrad_needed(void **state)
 	m.attention_bias = true;
 	for (int k = 0; k < 2; k++) {
 		struct tally t = { 0 };
-		drop_each(0, (struct fo_passes){ .wgrad_lane = 1, .merge_qkv = 1, .merge_gate_up = k, .fuse_loss = 5 * k, .fuse_elementwise = k }, &m, &t);
-		print_message("%d waits dropped one by one: noticed %d of data, %d of reused bytes; %d commuting sums, %d that order nothing\n", t.waits,
-			      t.data - t.commuting, t.reuse, t.commuting, t.idle);
-		assert_true(t.data - t.commuting > 10 && t.reuse > 10 && t.commuting * 10 <= t.waits && t.idle * 5 <= t.waits);
+		drop_each(0,
+			  (struct fo_passes){ .wgrad_lane = 1,
+					      .merge_qkv = 1,
+					      .merge_gate_up = k,
+					      .fuse_loss = 5 * k,
+					      .fuse_elementwise = k },
+			  &m, &t);
+		print_message("%d waits dropped one by one: noticed %d of data, %d of reused bytes; %d commuting sums, "
+			      "%d that order nothing\n",
+			      t.waits, t.data - t.commuting, t.reuse, t.commuting, t.idle);
+		assert_true(t.data - t.commuting > 10 && t.reuse > 10 && t.commuting * 10 <= t.waits &&
+			    t.idle * 5 <= t.waits);
 	}
 }
 

@@ -23,8 +23,8 @@ static struct fo_exec_options options(void)
 	return o;
 }
 
-/* In issue order: a life's bytes belong to nobody else from its first to its last instance, in-place successors apart, which
- * begin where their input ends. */
+/* In issue order: a life's bytes belong to nobody else from its first to its last instance, in-place successors apart,
+ * which begin where their input ends. */
 static void test_no_overlap(void **state)
 {
 	(void)state;
@@ -53,8 +53,8 @@ static void test_no_overlap(void **state)
 			*most = a->offset + a->bytes > *most ? a->offset + a->bytes : *most;
 			for (int j = 0; j < u.nlife; j++) {
 				const struct fo_life *b = &u.life[j];
-				if (i == j || b->persists || in_host != (p.buf[b->buf].home == FO_HOME_HOST) || a->first > b->first || b->first > a->last ||
-				    (a->first == b->first && i > j))
+				if (i == j || b->persists || in_host != (p.buf[b->buf].home == FO_HOME_HOST) ||
+				    a->first > b->first || b->first > a->last || (a->first == b->first && i > j))
 					continue;
 				bool meet = a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
 				shared += meet;
@@ -109,7 +109,8 @@ static void test_measured(void **state)
 	check_measured((struct fo_passes){ 0 });
 	check_measured((struct fo_passes){ .merge_qkv = 1, .merge_gate_up = 1 });
 	check_measured((struct fo_passes){ .fuse_loss = 48 });
-	check_measured((struct fo_passes){ .fuse_loss = 48, .fused_optimizer = 1, .optimizer_in_backward = 1, .previous_norm = 1 });
+	check_measured((struct fo_passes){
+		.fuse_loss = 48, .fused_optimizer = 1, .optimizer_in_backward = 1, .previous_norm = 1 });
 }
 
 static void test_no_allocation(void **state)

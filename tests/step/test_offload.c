@@ -1,6 +1,6 @@
-/* Activations that wait in host memory, and weight gradients on a lane of their own: the same bits whatever else is on and however late
- * other lanes run. Of the first: memory that falls by exactly
- * what waits elsewhere, copies that have a layer's time, programs from files that reach for host memory. */
+/* Activations that wait in host memory, and weight gradients on a lane of their own: the same bits whatever else is on
+ * and however late other lanes run. Of the first: memory that falls by exactly what waits elsewhere, copies that have a
+ * layer's time, programs from files that reach for host memory. */
 #include "support/step.h"
 #include "base/clock.h"
 #include "pass/pass.h"
@@ -29,8 +29,8 @@ struct outcome {
 	uint64_t hash;
 };
 
-static void train(struct outcome *out, const struct fo_model *m, const struct step_batch *b, enum fo_numerics precision, struct fo_passes passes,
-		  int threads, uint64_t delays)
+static void train(struct outcome *out, const struct fo_model *m, const struct step_batch *b, enum fo_numerics precision,
+		  struct fo_passes passes, int threads, uint64_t delays)
 {
 	struct step_rig r;
 	struct fo_exec_options o = { .threads = threads, .poison = true, .delay_seed = delays, .timeline_steps = 1 };
@@ -58,8 +58,13 @@ static void train(struct outcome *out, const struct fo_model *m, const struct st
 
 static struct fo_passes random_passes(int layers)
 {
-	static const int64_t sets[] = { 0, FO_RECOMPUTE_SELECTIVE, FO_RECOMPUTE_FULL, FO_RECOMPUTE_QKV | FO_RECOMPUTE_ATTENTION };
-	struct fo_passes p = { .merge_qkv = draw(2), .merge_gate_up = draw(2), .fuse_loss = draw(2) * 5, .fuse_elementwise = draw(2), .fused_optimizer = draw(2) };
+	static const int64_t sets[] = { 0, FO_RECOMPUTE_SELECTIVE, FO_RECOMPUTE_FULL,
+					FO_RECOMPUTE_QKV | FO_RECOMPUTE_ATTENTION };
+	struct fo_passes p = { .merge_qkv = draw(2),
+			       .merge_gate_up = draw(2),
+			       .fuse_loss = draw(2) * 5,
+			       .fuse_elementwise = draw(2),
+			       .fused_optimizer = draw(2) };
 	p.recompute = sets[draw(4)];
 	p.recompute_layers = draw(2) * (1 + draw(layers));
 	p.recompute_rest = draw(2) ? FO_RECOMPUTE_NORM : 0;
@@ -94,8 +99,10 @@ static void test_same_bits(void **state)
 			if (memcmp(&got, &plain, sizeof plain)) {
 				struct fo_str text = { 0 };
 				fo_passes_text(&passes, &text);
-				fail_msg("round %d, %d layers, %s: losses %.17g %.17g, expected %.17g %.17g, or other weights", round, layers,
-					 text.data, got.loss[0], got.loss[1], plain.loss[0], plain.loss[1]);
+				fail_msg("round %d, %d layers, %s: losses %.17g %.17g, expected %.17g %.17g, or other "
+					 "weights",
+					 round, layers, text.data, got.loss[0], got.loss[1], plain.loss[0],
+					 plain.loss[1]);
 			}
 		}
 		step_batch_free(&b);
@@ -107,12 +114,14 @@ static void test_same_bits(void **state)
 static void build(struct step_built *b, struct fo_passes passes, int micro_batches)
 {
 	struct fo_model m = step_model(12, 768, 12, 12, 2048, 32000, false);
-	struct fo_lowering low = { .seq = 2048, .rows = 4, .micro_batches = micro_batches, .precision = FO_PRECISION_BF16, .pass = passes };
+	struct fo_lowering low = {
+		.seq = 2048, .rows = 4, .micro_batches = micro_batches, .precision = FO_PRECISION_BF16, .pass = passes
+	};
 	step_build(b, &m, &low);
 }
 
-/* The peak is where the head runs and every layer's activations are there: it falls by those that are elsewhere. Norms' reciprocal
- * deviations and attention's log sums stay, one number per row and head. */
+/* The peak is where the head runs and every layer's activations are there: it falls by those that are elsewhere. Norms'
+ * reciprocal deviations and attention's log sums stay, one number per row and head. */
 static void test_promises(void **state)
 {
 	(void)state;
@@ -138,7 +147,8 @@ static void test_promises(void **state)
 		step_built_free(&some);
 	}
 	step_built_free(&none);
-	/* With full recomputation the layer's input alone is kept, and moves. Micro-batches one after the other take the same bytes. */
+	/* With full recomputation the layer's input alone is kept, and moves. Micro-batches one after the other take
+	 * the same bytes. */
 	passes = (struct fo_passes){ .recompute = FO_RECOMPUTE_FULL, .offload = 6 };
 	build(&some, passes, 3);
 	assert_true((double)some.u.host_arena_bytes == 6 * T * D * bf16);
@@ -148,8 +158,8 @@ static void test_promises(void **state)
 
 static bool transfers(const struct fo_op *o) { return o->kind == FO_OP_offload || o->kind == FO_OP_fetch; }
 
-/* A copy waits for nothing that its own layer's neighbour computes, and no layer waits for a copy that was listed in its own slot: so
- * each has at least the time of one layer. Copies alone are on their lane. */
+/* A copy waits for nothing that its own layer's neighbour computes, and no layer waits for a copy that was listed in
+ * its own slot: so each has at least the time of one layer. Copies alone are on their lane. */
 static void test_overlap(void **state)
 {
 	(void)state;
@@ -178,7 +188,8 @@ static void test_refuses(void **state)
 	struct fo_lowering low = { .seq = 8, .rows = 1, .micro_batches = 1, .pass = { .offload = 2 } };
 	struct fo_program p, q;
 	assert_int_equal(fo_pass_build(&p, &m, &low), FO_EARG);
-	assert_non_null(strstr(fo_err_text(), "pass offload: activations of 2 of 2 layers: backward begins with the last layer's, so at most those of 1"));
+	assert_non_null(strstr(fo_err_text(), "pass offload: activations of 2 of 2 layers: backward begins with the "
+					      "last layer's, so at most those of 1"));
 	low.pass.offload = -1;
 	assert_int_equal(fo_pass_build(&p, &m, &low), FO_EARG);
 	low.pass.offload = 1;
@@ -226,12 +237,17 @@ static void test_refuses(void **state)
 	}
 }
 
-/* What waits in host memory counts in a budget of one memory and not in a device's; auto takes the layers as it was told. */
+/* What waits in host memory counts in a budget of one memory and not in a device's; auto takes the layers as it was
+ * told. */
 static void test_choice(void **state)
 {
 	(void)state;
 	struct fo_model m = step_model(4, 64, 4, 2, 160, 256, false);
-	struct fo_ask ask = { .run = { .seq = 256, .rows = 2, .micro_batches = 1, .precision = FO_PRECISION_BF16, .pass = { .offload = 3 } } };
+	struct fo_ask ask = { .run = { .seq = 256,
+				       .rows = 2,
+				       .micro_batches = 1,
+				       .precision = FO_PRECISION_BF16,
+				       .pass = { .offload = 3 } } };
 	int64_t bytes[2];
 	for (int apart = 0; apart < 2; apart++) {
 		struct fo_choose want = { .budget_bytes = (int64_t)1 << 40, .recompute = true, .host_apart = apart };
@@ -256,7 +272,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_same_bits), cmocka_unit_test(test_promises), cmocka_unit_test(test_overlap),
-		cmocka_unit_test(test_refuses),	  cmocka_unit_test(test_choice),
+		cmocka_unit_test(test_refuses),   cmocka_unit_test(test_choice),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

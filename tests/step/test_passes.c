@@ -1,9 +1,10 @@
-/* Passes keep the mathematics: random small models x random legal subsets of passes x precisions against the plain program.
+/* Passes keep the mathematics: random small models x random legal subsets of passes x precisions against the plain
+ * program.
  *
- * In fp64 nothing but the order of sums may differ; in fp32 and bf16 the error against the plain fp64 program is at most twice
- * the plain program's own in that precision. Compared are the loss of each of three steps, the global gradient norm, every
- * gradient (through the first moment after the first step, which is (1 - beta1) scale gradient), and every weight and moment
- * after three steps. */
+ * In fp64 nothing but the order of sums may differ; in fp32 and bf16 the error against the plain fp64 program is at
+ * most twice the plain program's own in that precision. Compared are the loss of each of three steps, the global
+ * gradient norm, every gradient (through the first moment after the first step, which is (1 - beta1) scale gradient),
+ * and every weight and moment after three steps. */
 #include "base/clock.h"
 #include "pass/pass.h"
 #include "support/step.h"
@@ -56,8 +57,8 @@ static fo_status keep(void *ctx, const struct fo_store_tensor *t)
 	return FO_OK;
 }
 
-static void train(struct outcome *out, const struct fo_model *m, const struct fo_lowering *low, const struct step_batch *b,
-		  enum fo_isa isa)
+static void train(struct outcome *out, const struct fo_model *m, const struct fo_lowering *low,
+		  const struct step_batch *b, enum fo_isa isa)
 {
 	struct step_rig r;
 	struct fo_exec_options o = { .isa = isa, .threads = 2, .timeline_steps = 1 };
@@ -95,8 +96,8 @@ static const struct item *find(const struct outcome *o, const struct item *like)
 	return NULL;
 }
 
-/* |a - b| / |b| in the 2-norm, where |b| counts as at least 1e-3 of all tensors of its kind together: the gradient of a key's
- * bias is 0 in exact arithmetic, and nothing but rounding in any other. */
+/* |a - b| / |b| in the 2-norm, where |b| counts as at least 1e-3 of all tensors of its kind together: the gradient of a
+ * key's bias is 0 in exact arithmetic, and nothing but rounding in any other. */
 static double distance(const struct item *a, const struct item *b, const struct outcome *all)
 {
 	double d = 0, n = 0, total = 0;
@@ -112,19 +113,19 @@ static double distance(const struct item *a, const struct item *b, const struct 
 }
 
 /* Error of `got` against `truth`, at most `times` that of `plain` plus eps, in everything. */
-static void compare(const char *label, const struct outcome *got, const struct outcome *plain, const struct outcome *truth,
-		    double times, double eps)
+static void compare(const char *label, const struct outcome *got, const struct outcome *plain,
+		    const struct outcome *truth, double times, double eps)
 {
 	static const char *const kind[] = { "weight", "master", "m", "v", "gradient" };
 	for (int s = 0; s < STEPS; s++) {
 		double e = fabs(got->loss[s] / truth->loss[s] - 1), p = fabs(plain->loss[s] / truth->loss[s] - 1);
 		if (!(e <= times * p + eps))
-			fail_msg("%s: loss of step %d is %.17g, plain %.17g, fp64 %.17g", label, s, got->loss[s], plain->loss[s],
-				 truth->loss[s]);
+			fail_msg("%s: loss of step %d is %.17g, plain %.17g, fp64 %.17g", label, s, got->loss[s],
+				 plain->loss[s], truth->loss[s]);
 		e = fabs(got->norm[s] / truth->norm[s] - 1), p = fabs(plain->norm[s] / truth->norm[s] - 1);
 		if (!(e <= times * p + eps))
-			fail_msg("%s: gradient norm of step %d is %.17g, plain %.17g, fp64 %.17g", label, s, got->norm[s],
-				 plain->norm[s], truth->norm[s]);
+			fail_msg("%s: gradient norm of step %d is %.17g, plain %.17g, fp64 %.17g", label, s,
+				 got->norm[s], plain->norm[s], truth->norm[s]);
 	}
 	assert_int_equal(got->n, plain->n);
 	for (int i = 0; i < got->n; i++) {
@@ -168,9 +169,13 @@ static const struct {
 	{ offsetof(struct fo_passes, merge_gate_up), { 1 }, 1 },
 	{ offsetof(struct fo_passes, fuse_loss), { 5, 1, 8, 64 }, 4 },
 	{ offsetof(struct fo_passes, fuse_elementwise), { 1 }, 1 },
-	{ offsetof(struct fo_passes, recompute), { FO_RECOMPUTE_SELECTIVE, FO_RECOMPUTE_FULL, FO_RECOMPUTE_OUT, FO_RECOMPUTE_QKV | FO_RECOMPUTE_ATTENTION }, 4 },
+	{ offsetof(struct fo_passes, recompute),
+	  { FO_RECOMPUTE_SELECTIVE, FO_RECOMPUTE_FULL, FO_RECOMPUTE_OUT, FO_RECOMPUTE_QKV | FO_RECOMPUTE_ATTENTION },
+	  4 },
 	{ offsetof(struct fo_passes, recompute_layers), { 1, 2 }, 2 },
-	{ offsetof(struct fo_passes, recompute_rest), { FO_RECOMPUTE_NORM, FO_RECOMPUTE_GATE_UP | FO_RECOMPUTE_SWIGLU }, 2 },
+	{ offsetof(struct fo_passes, recompute_rest),
+	  { FO_RECOMPUTE_NORM, FO_RECOMPUTE_GATE_UP | FO_RECOMPUTE_SWIGLU },
+	  2 },
 	{ offsetof(struct fo_passes, fused_optimizer), { 1 }, 1 },
 	{ offsetof(struct fo_passes, optimizer_in_backward), { 1 }, 1 },
 	{ offsetof(struct fo_passes, attention), { FO_ATTENTION_EAGER }, 1 },
@@ -186,7 +191,8 @@ static struct fo_passes random_passes(const struct fo_model *m)
 	p.offload = (int64_t)(fo_rng_u64(seed + 2, draws) % (uint64_t)m->layers); /* apart, as attention */
 	p.wgrad_lane = (int64_t)(fo_rng_u64(seed + 3, draws) % 2);
 	p.fuse_rope = (int64_t)(fo_rng_u64(seed + 4, draws) % 2);
-	p.attention = (int64_t)(fo_rng_u64(seed + 1, draws) % FO_ATTENTION_COUNT); /* apart: it does not move the other draws */
+	p.attention = (int64_t)(fo_rng_u64(seed + 1, draws) %
+				FO_ATTENTION_COUNT); /* apart: it does not move the other draws */
 	for (int i = 0; i < ATTENTION; i++)
 		if (draw(2))
 			*(int64_t *)((char *)&p + choice[i].field) = choice[i].value[draw(choice[i].n)];
@@ -196,10 +202,11 @@ static struct fo_passes random_passes(const struct fo_model *m)
 
 static void describe(char *text, size_t size, const struct fo_model *m, const struct fo_lowering *low)
 {
-	int n = snprintf(text, size, "%s, layers %d hidden %d heads %d/%d ffn %d%s%s%s%s%s", fo_numerics_name[low->precision],
-			 (int)m->layers, (int)m->hidden, (int)m->heads, (int)m->kv_heads, (int)m->ffn, m->tied ? " tied" : "",
-			 m->attention_bias ? " attention-bias" : "", m->mlp_bias ? " mlp-bias" : "", m->qk_norm ? " qk-norm" : "",
-			 m->sliding_window ? " window" : "");
+	int n = snprintf(text, size, "%s, layers %d hidden %d heads %d/%d ffn %d%s%s%s%s%s",
+			 fo_numerics_name[low->precision], (int)m->layers, (int)m->hidden, (int)m->heads,
+			 (int)m->kv_heads, (int)m->ffn, m->tied ? " tied" : "",
+			 m->attention_bias ? " attention-bias" : "", m->mlp_bias ? " mlp-bias" : "",
+			 m->qk_norm ? " qk-norm" : "", m->sliding_window ? " window" : "");
 	for (int i = 0; i < fo_pass_fields; i++) {
 		int64_t v = fo_passes_get(&low->pass, fo_pass_field[i].offset);
 		if (v && n < (int)size)
@@ -208,7 +215,8 @@ static void describe(char *text, size_t size, const struct fo_model *m, const st
 }
 
 /* attention: of the plain program in bf16. The others have flash. */
-static void check(const struct fo_model *m, const struct step_batch *b, struct fo_passes passes, int64_t attention, enum fo_isa isa)
+static void check(const struct fo_model *m, const struct step_batch *b, struct fo_passes passes, int64_t attention,
+		  enum fo_isa isa)
 {
 	static struct outcome truth, plain, got;
 	char label[512];
@@ -224,8 +232,12 @@ static void check(const struct fo_model *m, const struct step_batch *b, struct f
 		low.pass = passes;
 		describe(label, sizeof label, m, &low);
 		train(&got, m, &low, b, isa);
-		/* fp64: sums in another order. Narrower: twice the plain program's error; eps is where chance decides it. */
-		compare(label, &got, &plain, &truth, 2, precision == FO_PRECISION_F64 ? 1e-11 : precision == FO_PRECISION_F32 ? 2e-6 : 2e-2);
+		/* fp64: sums in another order. Narrower: twice the plain program's error; eps is where chance decides
+		 * it. */
+		compare(label, &got, &plain, &truth, 2,
+			precision == FO_PRECISION_F64   ? 1e-11
+			: precision == FO_PRECISION_F32 ? 2e-6
+							: 2e-2);
 		outcome_free(&got);
 		outcome_free(&plain);
 	}
@@ -250,8 +262,8 @@ static void test_each_alone(void **state)
 	}
 }
 
-/* Eager attention rounds probabilities and the gradients of scores to bf16 where flash does not, which a bias of eight numbers can
- * feel: there a subset with it is held to the program with it alone. */
+/* Eager attention rounds probabilities and the gradients of scores to bf16 where flash does not, which a bias of eight
+ * numbers can feel: there a subset with it is held to the program with it alone. */
 static void test_random_subsets(void **state)
 {
 	(void)state;
@@ -307,7 +319,9 @@ struct size {
 static struct size size_of_run(struct fo_passes passes, int layers, bool tied, int seq, int micro_batches)
 {
 	struct fo_model m = step_model(layers, 768, 12, 12, 2048, 32000, tied);
-	struct fo_lowering low = { .seq = seq, .rows = 1, .micro_batches = micro_batches, .precision = FO_PRECISION_BF16, .pass = passes };
+	struct fo_lowering low = {
+		.seq = seq, .rows = 1, .micro_batches = micro_batches, .precision = FO_PRECISION_BF16, .pass = passes
+	};
 	struct fo_program p;
 	struct fo_unrolled u;
 	must(fo_pass_build(&p, &m, &low));
@@ -332,22 +346,25 @@ static void test_merge_promises(void **state)
 	struct size qkv = size_of((struct fo_passes){ .merge_qkv = 1 });
 	struct size gate = size_of((struct fo_passes){ .merge_gate_up = 1 });
 	const double token = 2048 * 768 * 2.0; /* bytes of one (T,D) tensor */
-	const double rope = 2048 * (64 * 4 + 4.0), step = (FO_HYPER_COUNT + 2) * 8.0, sum = 2 * 8.0; /* table and positions; hyper and scale; sumsq */
-	/* qkv: the input is read once instead of three times in the product and in the weight gradient; its gradient is written
-	 * once instead of written once and updated twice (an update reads and writes). gate-up: two instead of three. */
+	const double rope = 2048 * (64 * 4 + 4.0), step = (FO_HYPER_COUNT + 2) * 8.0,
+		     sum = 2 * 8.0; /* table and positions; hyper and scale; sumsq */
+	/* qkv: the input is read once instead of three times in the product and in the weight gradient; its gradient is
+	 * written once instead of written once and updated twice (an update reads and writes). gate-up: two instead of
+	 * three. */
 	assert_true(plain.cost.bytes - qkv.cost.bytes == 12 * (8 * token + 2 * rope + 2 * step + 2 * sum));
 	assert_true(plain.cost.bytes - gate.cost.bytes == 12 * (4 * token + step + sum));
 	assert_true(qkv.cost.model == plain.cost.model && qkv.cost.exec == plain.cost.exec);
 	assert_true(gate.cost.model == plain.cost.model && gate.cost.exec == plain.cost.exec);
 	assert_true(qkv.persistent == plain.persistent && gate.persistent == plain.persistent);
 	assert_true(qkv.arena <= plain.arena && gate.arena <= plain.arena);
-	/* Per layer: two products forward, two backward, two weight gradients, two rotations, two norms and steps each. */
+	/* Per layer: two products forward, two backward, two weight gradients, two rotations, two norms and steps each.
+	 */
 	assert_int_equal(plain.operations - qkv.operations, 12 * (2 + 2 + 2 + 1 + 1 + 2 + 2));
 	assert_int_equal(plain.operations - gate.operations, 12 * (1 + 1 + 1 + 1 + 1));
 }
 
-/* Chunk after chunk uses the same bytes: logits shrink to one chunk's, and where the peak is at the head (one layer, tied) it falls by
- * just that. The head's weights are read, and their gradient is added to, once per chunk. */
+/* Chunk after chunk uses the same bytes: logits shrink to one chunk's, and where the peak is at the head (one layer,
+ * tied) it falls by just that. The head's weights are read, and their gradient is added to, once per chunk. */
 static void test_fuse_loss_promises(void **state)
 {
 	(void)state;
@@ -359,8 +376,10 @@ static void test_fuse_loss_promises(void **state)
 		assert_int_equal(plain.arena - s.arena, (2048 - chunk) * 32000 * 2);
 		assert_true(s.persistent == plain.persistent);
 		assert_true(s.cost.model == plain.cost.model && s.cost.exec == plain.cost.exec);
-		/* Forward and input gradient read bf16 weights, fp32 sums are read and written; hyper-parameters and the loss. */
-		assert_true(s.cost.bytes - plain.cost.bytes == again * (2 * 2 * weight + 2 * 4 * weight + 8 * FO_HYPER_COUNT + 16));
+		/* Forward and input gradient read bf16 weights, fp32 sums are read and written; hyper-parameters and
+		 * the loss. */
+		assert_true(s.cost.bytes - plain.cost.bytes ==
+			    again * (2 * 2 * weight + 2 * 4 * weight + 8 * FO_HYPER_COUNT + 16));
 		assert_int_equal(s.operations - plain.operations, 4 * (int)again);
 	}
 	/* Twelve layers, as `flatout train` runs them. */
@@ -385,7 +404,8 @@ static void test_fuse_loss_refuses(void **state)
 	must(fo_pass_build(&p, &m, &low));
 	/* A second time: the logits are in pieces. */
 	assert_int_equal(fo_passes_apply(&p), FO_EARG);
-	assert_non_null(strstr(fo_err_text(), "pass fuse-loss: the loss cannot be computed by chunks: the program has more than one"));
+	assert_non_null(strstr(fo_err_text(),
+			       "pass fuse-loss: the loss cannot be computed by chunks: the program has more than one"));
 	assert_int_equal(p.nblock, 0);
 }
 
@@ -397,16 +417,18 @@ static int count_kind(const struct fo_program *p, int block, int kind)
 	return n;
 }
 
-/* Of each layer T x H x S probabilities wait for backward, in the place of T x H log sums; backward reads them instead of these and
- * of its output, and no documents.
- * Whole squares run, which is what rule mfu counts; recomputation keeps one layer's at a time. */
+/* Of each layer T x H x S probabilities wait for backward, in the place of T x H log sums; backward reads them instead
+ * of these and of its output, and no documents. Whole squares run, which is what rule mfu counts; recomputation keeps
+ * one layer's at a time. */
 static void test_attention_promises(void **state)
 {
 	(void)state;
-	const double square = 2048.0 * 12 * 2048 * 64, seen = 2048.0 * 2049 / 2 * 12 * 64; /* multiply-adds of a layer's product */
+	const double square = 2048.0 * 12 * 2048 * 64,
+		     seen = 2048.0 * 2049 / 2 * 12 * 64; /* multiply-adds of a layer's product */
 	const int64_t prob = 2048LL * 12 * 2048 * 2, lse = 2048 * 12 * 4, token = 2048 * 768 * 2, doc = 2048 * 4;
 	struct fo_passes passes = { .fuse_loss = 512 };
-	struct size flash = size_of_model(passes, 12, true), s; /* tied: the peak is at the head in every one of these */
+	struct size flash = size_of_model(passes, 12, true),
+		    s; /* tied: the peak is at the head in every one of these */
 	passes.attention = FO_ATTENTION_EAGER;
 	s = size_of_model(passes, 12, true);
 	assert_int_equal(s.arena - flash.arena, 12 * (prob - lse) - doc); /* nobody asks for documents any more */
@@ -430,10 +452,13 @@ static void test_attention_refuses(void **state)
 {
 	(void)state;
 	struct fo_model m = step_model(1, 4096, 256, 1, 24, 30, false);
-	struct fo_lowering low = { .seq = 1 << 23, .rows = 1, .micro_batches = 1, .pass = { .attention = FO_ATTENTION_EAGER } };
+	struct fo_lowering low = {
+		.seq = 1 << 23, .rows = 1, .micro_batches = 1, .pass = { .attention = FO_ATTENTION_EAGER }
+	};
 	struct fo_program p;
 	assert_int_equal(fo_pass_build(&p, &m, &low), FO_EARG);
-	assert_non_null(strstr(fo_err_text(), "pass attention: probabilities of 256 heads x 8388608 tokens are 2147483648 columns"));
+	assert_non_null(strstr(fo_err_text(),
+			       "pass attention: probabilities of 256 heads x 8388608 tokens are 2147483648 columns"));
 	low.seq = 8;
 	low.pass.attention = FO_ATTENTION_COUNT;
 	assert_int_equal(fo_pass_build(&p, &m, &low), FO_EARG);
@@ -447,12 +472,14 @@ static void test_attention_refuses(void **state)
 		assert_int_equal(count_kind(&p, layer, FO_OP_attention), 0);
 		assert_int_equal(count_kind(&p, layer, FO_OP_attention_eager), mode != FO_MODE_DECODE);
 		assert_int_equal(count_kind(&p, layer, FO_OP_attention_cached), mode == FO_MODE_DECODE);
-		assert_true(fo_buffer_find(&p, "lse") < 0 && (fo_buffer_find(&p, "prob") >= 0) == (mode != FO_MODE_DECODE));
+		assert_true(fo_buffer_find(&p, "lse") < 0 &&
+			    (fo_buffer_find(&p, "prob") >= 0) == (mode != FO_MODE_DECODE));
 		fo_program_fini(&p);
 	}
 }
 
-/* Neither the number of threads nor recomputation changes a bit: heads go to threads one by one or each to all of them. */
+/* Neither the number of threads nor recomputation changes a bit: heads go to threads one by one or each to all of them.
+ */
 static void test_attention_bits(void **state)
 {
 	(void)state;
@@ -487,15 +514,16 @@ static void test_fuse_promises(void **state)
 	struct size plain = size_of((struct fo_passes){ 0 });
 	struct size fused = size_of((struct fo_passes){ .fuse_elementwise = 1 });
 	const double token = 2048 * 768 * 2.0, rstd = 2048 * 4.0;
-	/* Forward the sum of each of 24 additions is not read again by its norm; backward x, rstd and the norm's gradient are read
-	 * once instead of twice by 25 norms. */
+	/* Forward the sum of each of 24 additions is not read again by its norm; backward x, rstd and the norm's
+	 * gradient are read once instead of twice by 25 norms. */
 	assert_true(plain.cost.bytes - fused.cost.bytes == 24 * token + 25 * (2 * token + rstd));
 	assert_true(fused.cost.model == plain.cost.model && fused.cost.exec == plain.cost.exec);
 	assert_true(fused.persistent == plain.persistent && fused.arena <= plain.arena);
 	assert_int_equal(plain.operations - fused.operations, 24 + 25);
 }
 
-/* dq and dk are not read and written again; positions and the table are read once instead of twice, or, merged, as often. */
+/* dq and dk are not read and written again; positions and the table are read once instead of twice, or, merged, as
+ * often. */
 static void test_fuse_rope_promises(void **state)
 {
 	(void)state;
@@ -560,8 +588,8 @@ static void test_fuse_across(void **state)
 		}
 		fo_program_fini(&p);
 	}
-	/* One layer out of three does not end with the addition: nobody can take it from there, nor from the block of the others
-	 * unless all of its slots are followed by one who does. */
+	/* One layer out of three does not end with the addition: nobody can take it from there, nor from the block of
+	 * the others unless all of its slots are followed by one who does. */
 	low.mode = FO_MODE_TRAIN, low.context = 0, low.micro_batches = 2;
 	low.pass.fuse_elementwise = 0;
 	must(fo_pass_build(&p, &m, &low));
@@ -579,8 +607,8 @@ static void test_fuse_across(void **state)
 	fo_program_fini(&p);
 }
 
-/* Forward alone. Additions and norms fused give the very bits of the plain pair, in every precision: what recomputation makes
- * with the plain operations in backward is then what forward had. */
+/* Forward alone. Additions and norms fused give the very bits of the plain pair, in every precision: what recomputation
+ * makes with the plain operations in backward is then what forward had. */
 static void test_fuse_bits(void **state)
 {
 	(void)state;
@@ -597,7 +625,8 @@ static void test_fuse_bits(void **state)
 		step_rig_lower(&fused, &m, &low, &b, &o);
 		must(fo_exec_step(plain.exec, 0));
 		must(fo_exec_step(fused.exec, 0));
-		assert_memory_equal(plain.logits, fused.logits, (size_t)(b.rows * b.seq * m.vocab) * sizeof *plain.logits);
+		assert_memory_equal(plain.logits, fused.logits,
+				    (size_t)(b.rows * b.seq * m.vocab) * sizeof *plain.logits);
 		step_rig_free(&plain);
 		step_rig_free(&fused);
 	}
@@ -627,8 +656,8 @@ static void test_logits(void **state)
 	step_batch_free(&b);
 }
 
-/* Bit for bit what one operation per tensor gives; of a Llama's layer one operation per kind of tensor is left, no byte moves
- * twice, and the step's numbers are read once. */
+/* Bit for bit what one operation per tensor gives; of a Llama's layer one operation per kind of tensor is left, no byte
+ * moves twice, and the step's numbers are read once. */
 static void test_fused_optimizer_promises(void **state)
 {
 	(void)state;
@@ -642,7 +671,9 @@ static void test_fused_optimizer_promises(void **state)
 		struct fo_lowering low = step_lowering(&b, (enum fo_numerics)(k % 3), FO_MODE_TRAIN);
 		for (int fused = 0; fused < 2; fused++) {
 			struct step_rig r;
-			struct fo_exec_options o = { .isa = k % 2 ? isa : FO_ISA_REF, .threads = 2, .timeline_steps = 1 };
+			struct fo_exec_options o = { .isa = k % 2 ? isa : FO_ISA_REF,
+						     .threads = 2,
+						     .timeline_steps = 1 };
 			low.pass.fused_optimizer = fused;
 			step_rig_lower(&r, &m, &low, &b, &o);
 			for (int s = 0; s < 3; s++) {
@@ -665,8 +696,8 @@ static void test_fused_optimizer_promises(void **state)
 	assert_true(s.cost.model == plain.cost.model && s.arena == plain.arena && s.persistent == plain.persistent);
 }
 
-/* Of one micro-batch one layer's gradients live at a time, beside the head's or the embedding's; of several all of them, until the
- * last one's backward. */
+/* Of one micro-batch one layer's gradients live at a time, beside the head's or the embedding's; of several all of
+ * them, until the last one's backward. */
 static void test_optimizer_in_backward_promises(void **state)
 {
 	(void)state;
@@ -678,10 +709,12 @@ static void test_optimizer_in_backward_promises(void **state)
 			struct size plain = size_of_run(passes, layers, false, 64, micro_batches), s;
 			passes.optimizer_in_backward = 1;
 			s = size_of_run(passes, layers, false, 64, micro_batches);
-			assert_true(s.cost.model == plain.cost.model && s.cost.exec == plain.cost.exec && s.persistent == plain.persistent);
+			assert_true(s.cost.model == plain.cost.model && s.cost.exec == plain.cost.exec &&
+				    s.persistent == plain.persistent);
 			assert_int_equal(s.operations, plain.operations + 1);
 			/* A row of 64 tokens: activations are less than a layer's gradients. */
-			assert_true(plain.arena > 2 * table + layers * layer && plain.arena < 2 * table + (layers + 1) * layer);
+			assert_true(plain.arena > 2 * table + layers * layer &&
+				    plain.arena < 2 * table + (layers + 1) * layer);
 			if (micro_batches > 1)
 				assert_true(s.arena <= plain.arena);
 			else
@@ -697,14 +730,15 @@ static void test_optimizer_in_backward_refuses(void **state)
 	struct fo_lowering low = { .seq = 8, .rows = 1, .micro_batches = 1, .pass = { .optimizer_in_backward = 1 } };
 	struct fo_program p;
 	assert_int_equal(fo_pass_build(&p, &m, &low), FO_EARG);
-	assert_non_null(strstr(fo_err_text(), "pass optimizer-in-backward: clipping by the norm of all gradients needs"));
+	assert_non_null(
+		strstr(fo_err_text(), "pass optimizer-in-backward: clipping by the norm of all gradients needs"));
 	low.pass.previous_norm = 1;
 	must(fo_pass_build(&p, &m, &low));
 	assert_int_equal(fo_passes_apply(&p), FO_EARG); /* what is moved already */
 }
 
-/* A loss that is refused leaves every weight as it was, though updates begin before the gradient norm is known; and the norm
- * that is logged is the step's own. */
+/* A loss that is refused leaves every weight as it was, though updates begin before the gradient norm is known; and the
+ * norm that is logged is the step's own. */
 static void test_optimizer_in_backward_steps(void **state)
 {
 	(void)state;
@@ -746,7 +780,9 @@ int main(void)
 		cmocka_unit_test(test_attention_promises),
 		cmocka_unit_test(test_attention_refuses),
 		cmocka_unit_test(test_attention_bits),
-		cmocka_unit_test(test_fuse_promises), cmocka_unit_test(test_fuse_rope_promises), cmocka_unit_test(test_fuse_rope_bits),
+		cmocka_unit_test(test_fuse_promises),
+		cmocka_unit_test(test_fuse_rope_promises),
+		cmocka_unit_test(test_fuse_rope_bits),
 		cmocka_unit_test(test_fuse_across),
 		cmocka_unit_test(test_fuse_bits),
 		cmocka_unit_test(test_logits),

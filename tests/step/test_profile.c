@@ -43,7 +43,8 @@ static void test_real_steps(void **state)
 	for (int i = 0; i < 6; i++) {
 		int64_t t0 = fo_now_ns();
 		must(fo_exec_step(r.exec, i));
-		fo_profile_add_step(&f, fo_exec_timeline(r.exec), &r.program, fo_exec_unrolled(r.exec), i, t0, fo_now_ns(), 0);
+		fo_profile_add_step(&f, fo_exec_timeline(r.exec), &r.program, fo_exec_unrolled(r.exec), i, t0,
+				    fo_now_ns(), 0);
 	}
 	assert_true(fabs(sum_parts(&f) - f.total_ns) <= 1e-9 * f.total_ns);
 	for (int i = 0; i < FO_PART_COUNT; i++)

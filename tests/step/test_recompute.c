@@ -19,7 +19,8 @@ static void must(fo_status st)
 
 /* ---- the same bits ---- */
 
-static uint64_t hash_of(const struct fo_model *m, const struct step_batch *b, enum fo_numerics precision, struct fo_passes passes, double *loss)
+static uint64_t hash_of(const struct fo_model *m, const struct step_batch *b, enum fo_numerics precision,
+			struct fo_passes passes, double *loss)
 {
 	struct step_rig r;
 	struct fo_exec_options o = { .threads = 1, .timeline_steps = 1, .poison = precision == FO_PRECISION_BF16 };
@@ -52,19 +53,28 @@ static void test_same_bits(void **state)
 			struct fo_passes c = { .merge_qkv = merged, .merge_gate_up = merged };
 			double plain_loss, loss;
 			uint64_t plain = hash_of(&m, &b, (enum fo_numerics)precision, c, &plain_loss);
-			static const int64_t sets[][3] = { /* in the first layers, how many, in the rest */
-				{ FO_RECOMPUTE_NORM, 0, 0 },    { FO_RECOMPUTE_SWIGLU, 0, 0 }, { FO_RECOMPUTE_GATE_UP, 0, 0 },
-				{ FO_RECOMPUTE_QKV, 0, 0 },     { FO_RECOMPUTE_ATTENTION, 0, 0 },  { FO_RECOMPUTE_OUT, 0, 0 },
-				{ FO_RECOMPUTE_FULL, 0, 0 },    { FO_RECOMPUTE_FULL, 1, 0 },
-				{ FO_RECOMPUTE_FULL, 2, FO_RECOMPUTE_SELECTIVE }, { 63 - FO_RECOMPUTE_ATTENTION, 0, 0 },
+			static const int64_t sets[][3] = {
+				/* in the first layers, how many, in the rest */
+				{ FO_RECOMPUTE_NORM, 0, 0 },
+				{ FO_RECOMPUTE_SWIGLU, 0, 0 },
+				{ FO_RECOMPUTE_GATE_UP, 0, 0 },
+				{ FO_RECOMPUTE_QKV, 0, 0 },
+				{ FO_RECOMPUTE_ATTENTION, 0, 0 },
+				{ FO_RECOMPUTE_OUT, 0, 0 },
+				{ FO_RECOMPUTE_FULL, 0, 0 },
+				{ FO_RECOMPUTE_FULL, 1, 0 },
+				{ FO_RECOMPUTE_FULL, 2, FO_RECOMPUTE_SELECTIVE },
+				{ 63 - FO_RECOMPUTE_ATTENTION, 0, 0 },
 			};
 			for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
-				c.recompute = sets[i][0], c.recompute_layers = sets[i][1], c.recompute_rest = sets[i][2];
+				c.recompute = sets[i][0], c.recompute_layers = sets[i][1],
+				c.recompute_rest = sets[i][2];
 				uint64_t hash = hash_of(&m, &b, (enum fo_numerics)precision, c, &loss);
 				if (hash != plain || loss != plain_loss)
-					fail_msg("model %d, %s, merged %d: recompute %d in %d layers, %d in the rest changes bits", k,
-						 fo_numerics_name[precision], merged, (int)c.recompute, (int)c.recompute_layers,
-						 (int)c.recompute_rest);
+					fail_msg("model %d, %s, merged %d: recompute %d in %d layers, %d in the rest "
+						 "changes bits",
+						 k, fo_numerics_name[precision], merged, (int)c.recompute,
+						 (int)c.recompute_layers, (int)c.recompute_rest);
 			}
 		}
 		step_batch_free(&b);
@@ -104,7 +114,8 @@ static int64_t waiting(const struct built *b, int l, int *buffers)
 	*buffers = 0;
 	for (int i = 0; i < b->u.nlife; i++) {
 		const struct fo_life *v = &b->u.life[i];
-		if (v->persists || v->layer != l || !(b->p.buf[v->buf].axes & FO_PER_LAYER) || v->first >= head || v->last <= head)
+		if (v->persists || v->layer != l || !(b->p.buf[v->buf].axes & FO_PER_LAYER) || v->first >= head ||
+		    v->last <= head)
 			continue;
 		sum += v->bytes;
 		++*buffers;
@@ -114,7 +125,10 @@ static int64_t waiting(const struct built *b, int l, int *buffers)
 
 static struct fo_lowering lowering_134m(int64_t recompute, int64_t layers)
 {
-	return (struct fo_lowering){ .seq = 2048, .rows = 4, .micro_batches = 1, .precision = FO_PRECISION_BF16,
+	return (struct fo_lowering){ .seq = 2048,
+				     .rows = 4,
+				     .micro_batches = 1,
+				     .precision = FO_PRECISION_BF16,
 				     .pass = { .recompute = recompute, .recompute_layers = layers } };
 }
 
@@ -145,7 +159,8 @@ static void test_promises(void **state)
 	}
 	assert_true(selective.cost.exec - none.cost.exec == 12 * norms);
 	assert_true(some.cost.exec - none.cost.exec == 5 * norms);
-	assert_true(full.cost.exec - none.cost.exec == 12 * (norms + qkv + attention + out + gate_up)); /* no down product */
+	assert_true(full.cost.exec - none.cost.exec ==
+		    12 * (norms + qkv + attention + out + gate_up)); /* no down product */
 	assert_true(full.cost.model == none.cost.model && full.cost.model_causal == none.cost.model_causal);
 	assert_true(selective.cost.model == none.cost.model && some.cost.model == none.cost.model);
 	assert_true(full.u.persistent_bytes == none.u.persistent_bytes);
@@ -168,7 +183,8 @@ static struct plan plan_of(const struct fo_model *m, struct fo_lowering low)
 {
 	struct built b;
 	build(&b, m, low);
-	struct plan p = { fo_program_seconds(&b.p, &fo_choose_processor, false), b.u.arena_bytes + b.u.persistent_bytes };
+	struct plan p = { fo_program_seconds(&b.p, &fo_choose_processor, false),
+			  b.u.arena_bytes + b.u.persistent_bytes };
 	built_free(&b);
 	return p;
 }
@@ -203,7 +219,10 @@ static void test_best(void **state)
 	static struct plan plan[1024];
 	for (int k = 0; k < 2; k++) { /* activations decide; gradients do */
 		struct fo_model m = k ? step_model(2, 64, 4, 2, 160, 96, false) : step_model(2, 32, 4, 2, 80, 64, true);
-		struct fo_lowering low = { .seq = k ? 32 : 256, .rows = 1, .micro_batches = 2, .precision = FO_PRECISION_BF16,
+		struct fo_lowering low = { .seq = k ? 32 : 256,
+					   .rows = 1,
+					   .micro_batches = 2,
+					   .precision = FO_PRECISION_BF16,
 					   .pass = { .merge_qkv = 1, .merge_gate_up = 1 } };
 		const struct fo_ask ask = { .run = low };
 		int n = all_plans(&m, &low, plan);
@@ -252,13 +271,15 @@ static void test_split(void **state)
 		least = least && least < bytes ? least : bytes;
 	}
 	for (int i = 0; i <= 10; i++) {
-		struct fo_choose want = { .budget_bytes = least + (most - least) * i / 10, .recompute = true, .batch_rows = 12 };
+		struct fo_choose want = { .budget_bytes = least + (most - least) * i / 10,
+					  .recompute = true,
+					  .batch_rows = 12 };
 		struct fo_choice got, alone;
 		double best = INFINITY;
 		must(fo_pass_choose(&m, &ask, 1, &want, &got));
 		assert_true(got.run.rows * got.run.micro_batches == 12);
 		struct plan have = plan_of(&m, got.run);
-	
+
 		assert_true(have.bytes == got.bytes && got.bytes <= want.budget_bytes && got.seconds <= last);
 		splits += got.run.micro_batches > 1;
 		last = got.seconds;
@@ -297,11 +318,15 @@ static void test_split(void **state)
 static struct fo_lowering large_head(struct fo_model *m)
 {
 	*m = step_model(1, 64, 4, 2, 96, 6000, false);
-	return (struct fo_lowering){ .seq = 3000, .rows = 1, .micro_batches = 2, .precision = FO_PRECISION_BF16,
+	return (struct fo_lowering){ .seq = 3000,
+				     .rows = 1,
+				     .micro_batches = 2,
+				     .precision = FO_PRECISION_BF16,
 				     .pass = { .merge_qkv = 1, .merge_gate_up = 1, .fuse_loss = FO_RUN_FUSE_LOSS } };
 }
 
-/* The chunk grows while memory allows, up to the whole micro-batch; nothing is recomputed for it; its gain is what the plans' times say. */
+/* The chunk grows while memory allows, up to the whole micro-batch; nothing is recomputed for it; its gain is what the
+ * plans' times say. */
 static void test_chunk(void **state)
 {
 	(void)state;
@@ -340,7 +365,8 @@ static void test_chunk(void **state)
 	want.budget_bytes = bytes[0] - 1;
 	must(fo_pass_choose(&m, &ask, 1, &want, &got));
 	assert_true(got.run.pass.recompute && got.bytes <= want.budget_bytes);
-	/* No limit: the whole micro-batch. A doubling that saves less than a thousandth of the step is left: here the head is next to nothing. */
+	/* No limit: the whole micro-batch. A doubling that saves less than a thousandth of the step is left: here the
+	 * head is next to nothing. */
 	want.budget_bytes = 0;
 	must(fo_pass_choose(&m, &ask, 1, &want, &got));
 	assert_int_equal(got.run.pass.fuse_loss, 3000);
@@ -352,7 +378,11 @@ static void test_chunk(void **state)
 	m = step_model(4, 64, 4, 2, 96, 4000, false);
 	for (int i = 1; i <= 12; i++) {
 		struct fo_ask rows = { .run = low };
-		struct fo_choose split = { .recompute = true, .fuse_loss = true, .host_apart = true, .rates = &rates, .batch_rows = 4,
+		struct fo_choose split = { .recompute = true,
+					   .fuse_loss = true,
+					   .host_apart = true,
+					   .rates = &rates,
+					   .batch_rows = 4,
 					   .budget_bytes = (int64_t)i << 23 };
 		double best = INFINITY;
 		rows.run.seq = 1024;
@@ -371,7 +401,11 @@ static void test_chunk(void **state)
 	assert_true(with_chunk > 0);
 	m = step_model(1, 64, 4, 2, 96, 6000, false);
 	/* Of a run: a processor takes 512 whatever memory there is; a device what was given. */
-	struct fo_run r = { .seq = 3000, .rows = 1, .micro_batches = 2, .fuse_loss = FO_RUN_FUSE_LOSS_AUTO, .recompute = FO_RUN_RECOMPUTE_NONE };
+	struct fo_run r = { .seq = 3000,
+			    .rows = 1,
+			    .micro_batches = 2,
+			    .fuse_loss = FO_RUN_FUSE_LOSS_AUTO,
+			    .recompute = FO_RUN_RECOMPUTE_NONE };
 	must(fo_pass_choose_run(&r, &m, 0, 0, NULL, &got));
 	assert_true(got.run.pass.fuse_loss == FO_RUN_FUSE_LOSS && !got.fuse_loss);
 	must(fo_pass_choose_run(&r, &m, 0, 0, &rates, &got));
@@ -389,18 +423,22 @@ static void test_rates(void **state)
 	const struct fo_device *row;
 	must(fo_catalogue_load(&c, NULL));
 	must(fo_catalogue_find(&c, "h200", &row));
-	struct fo_choose_rates none = fo_choose_device(NULL, FO_PRECISION_BF16), h200 = fo_choose_device(row, FO_PRECISION_BF16),
+	struct fo_choose_rates none = fo_choose_device(NULL, FO_PRECISION_BF16),
+			       h200 = fo_choose_device(row, FO_PRECISION_BF16),
 			       fp32 = fo_choose_device(row, FO_PRECISION_F32);
 	assert_memory_equal(&none, &h200, sizeof none);
 	assert_true(h200.on_device && h200.product_flop_s == h200.device.rate[FO_DEVICE_PRODUCT].mid);
-	assert_true(h200.product_flop_s > 700e12 && h200.product_flop_s < 798e12); /* bursts on such a card: 769 to 798 */
-	assert_true(h200.memory_bytes_s > 3.7e12 && h200.memory_bytes_s < 4.2e12 && h200.attention_flop_s < h200.product_flop_s);
+	assert_true(h200.product_flop_s > 700e12 &&
+		    h200.product_flop_s < 798e12); /* bursts on such a card: 769 to 798 */
+	assert_true(h200.memory_bytes_s > 3.7e12 && h200.memory_bytes_s < 4.2e12 &&
+		    h200.attention_flop_s < h200.product_flop_s);
 	assert_true(fp32.product_flop_s < h200.product_flop_s / 10 && fp32.memory_bytes_s == h200.memory_bytes_s);
 	must(fo_catalogue_find(&c, "a100", &row));
 	struct fo_choose_rates a100 = fo_choose_device(row, FO_PRECISION_BF16);
 	struct fo_device_rates own;
 	must(fo_device_rates_init(&own, row));
-	assert_true(a100.product_flop_s == own.rate[FO_DEVICE_PRODUCT].mid && a100.memory_bytes_s == own.rate[FO_DEVICE_FUSED].mid);
+	assert_true(a100.product_flop_s == own.rate[FO_DEVICE_PRODUCT].mid &&
+		    a100.memory_bytes_s == own.rate[FO_DEVICE_FUSED].mid);
 	assert_true(a100.product_flop_s < h200.product_flop_s / 2 && a100.memory_bytes_s < h200.memory_bytes_s / 2);
 	fo_catalogue_fini(&c);
 	/* A byte costs a device far more FLOP than it costs a processor: what only moves memory weighs more there. */
@@ -415,8 +453,10 @@ static void test_rates(void **state)
 				norm = &b.p.block[k].op[i];
 	assert_non_null(norm);
 	assert_true(fo_op_seconds(&b.p, norm, &h200) / fo_program_seconds(&b.p, &h200, false) >
-		    2 * fo_op_seconds(&b.p, norm, &fo_choose_processor) / fo_program_seconds(&b.p, &fo_choose_processor, false));
-	/* More micro-batches share the optimizer: of m of them a step 1 - m/32 of its time is saved, and nothing from 32 on. */
+		    2 * fo_op_seconds(&b.p, norm, &fo_choose_processor) /
+			    fo_program_seconds(&b.p, &fo_choose_processor, false));
+	/* More micro-batches share the optimizer: of m of them a step 1 - m/32 of its time is saved, and nothing from
+	 * 32 on. */
 	double two = fo_program_gain_of_more(&b.p, &h200, 32), most = fo_program_gain_of_more(&b.p, &h200, 2);
 	assert_true(two > 0 && two < 1 && most == 0);
 	built_free(&b);
@@ -491,7 +531,8 @@ static void test_measured(void **state)
 				same &= r.arena[x] == 0x5b;
 			touched += same ? 0 : 64;
 		}
-		print_message("recompute %d: planned %zu bytes, touched %zu\n", (int)low.pass.recompute, planned, touched);
+		print_message("recompute %d: planned %zu bytes, touched %zu\n", (int)low.pass.recompute, planned,
+			      touched);
 		assert_true((double)touched >= 0.97 * (double)planned && touched <= planned + 63);
 		assert_true(planned < before);
 		before = planned;
@@ -503,8 +544,14 @@ static void test_measured(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_same_bits), cmocka_unit_test(test_promises), cmocka_unit_test(test_best),
-		cmocka_unit_test(test_split), cmocka_unit_test(test_chunk), cmocka_unit_test(test_rates), cmocka_unit_test(test_split_is_invariant), cmocka_unit_test(test_measured),
+		cmocka_unit_test(test_same_bits),
+		cmocka_unit_test(test_promises),
+		cmocka_unit_test(test_best),
+		cmocka_unit_test(test_split),
+		cmocka_unit_test(test_chunk),
+		cmocka_unit_test(test_rates),
+		cmocka_unit_test(test_split_is_invariant),
+		cmocka_unit_test(test_measured),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

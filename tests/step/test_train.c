@@ -1,5 +1,5 @@
-/* The training loop as a whole: stopping and going on leaves no trace in the bits, steps allocate nothing, a dumped program
- * is the program, and what the loop reports about itself adds up. */
+/* The training loop as a whole: stopping and going on leaves no trace in the bits, steps allocate nothing, a dumped
+ * program is the program, and what the loop reports about itself adds up. */
 #define _XOPEN_SOURCE 700 /* mkdtemp, setenv */
 
 #include "base/clock.h"
@@ -226,8 +226,8 @@ static void test_refusals(void **state)
 	fo_opt_fini(&s.options);
 }
 
-/* Checkpoints that are written beside training: the bits of those that are waited for, as many as are asked for, and a copy that
- * the memory plan has promised. Without memory for the copy training waits. */
+/* Checkpoints that are written beside training: the bits of those that are waited for, as many as are asked for, and a
+ * copy that the memory plan has promised. Without memory for the copy training waits. */
 static void test_async(void **state)
 {
 	(void)state;
@@ -242,7 +242,8 @@ static void test_async(void **state)
 		s[i].run.ckpt_async = i == 1;
 		if (i == 2) { /* room for the run, not for the copy */
 			const struct fo_train_plan *p = &w[1].plan;
-			s[i].run.memory_limit = p->memory.arena + p->memory.persistent + p->memory.workspace + p->memory_other;
+			s[i].run.memory_limit = p->memory.arena + p->memory.persistent + p->memory.workspace +
+						p->memory_other;
 		}
 		train_all(&s[i], &w[i]);
 		assert_true((w[i].plan.memory_checkpoint > 0) == (i == 0));
@@ -264,8 +265,9 @@ static void test_async(void **state)
 
 /* ---- damaged tensors ---- */
 
-/* The manifest catches accidents; whoever edits it as well must still not reach memory that is not his. Bytes of the header are
- * replaced by what upsets parsers and sums; opening refuses or every tensor copies within its bounds (a sanitizer would tell). */
+/* The manifest catches accidents; whoever edits it as well must still not reach memory that is not his. Bytes of the
+ * header are replaced by what upsets parsers and sums; opening refuses or every tensor copies within its bounds (a
+ * sanitizer would tell). */
 static void test_hostile_tensors(void **state)
 {
 	(void)state;
@@ -407,7 +409,8 @@ static void test_reloaded_program(void **state)
 
 /* ---- figures ---- */
 
-/* Planned and measured memory differ by at most 3 % where the plan is large against huge pages (2 MiB) and thread stacks. */
+/* Planned and measured memory differ by at most 3 % where the plan is large against huge pages (2 MiB) and thread
+ * stacks. */
 static void test_memory_plan(void **state)
 {
 	(void)state;
@@ -429,8 +432,8 @@ static void test_memory_plan(void **state)
 	s.run.eval_every = 4;
 	must(train(&s, &w, &r));
 	assert_true(r.planned_bytes >= (int64_t)64 << 20);
-	/* The plan counts whole huge pages of 2 MiB; where the system has none to give, the last one of each of up to eight regions
-	 * is only touched in part and less is measured. More than planned is never right. */
+	/* The plan counts whole huge pages of 2 MiB; where the system has none to give, the last one of each of up to
+	 * eight regions is only touched in part and less is measured. More than planned is never right. */
 	double planned = (double)r.planned_bytes, measured = (double)r.measured_bytes, granules = 8.0 * (2 << 20);
 	if (measured > 1.03 * planned || measured < 0.97 * planned - granules)
 		fail_msg("planned %.1f MiB, measured %.1f MiB: %+.1f %%", planned / 1048576, measured / 1048576,
@@ -551,15 +554,11 @@ static int remove_folder(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_resume),
-		cmocka_unit_test(test_async), cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_no_allocation),
-		cmocka_unit_test(test_memory_limit),
-		cmocka_unit_test(test_reloaded_program),
-		cmocka_unit_test(test_result),
-		cmocka_unit_test(test_hostile_tensors),
-		cmocka_unit_test(test_memory_plan),
-		cmocka_unit_test(test_tail_after_resume),
+		cmocka_unit_test(test_resume),       cmocka_unit_test(test_async),
+		cmocka_unit_test(test_refusals),     cmocka_unit_test(test_no_allocation),
+		cmocka_unit_test(test_memory_limit), cmocka_unit_test(test_reloaded_program),
+		cmocka_unit_test(test_result),       cmocka_unit_test(test_hostile_tensors),
+		cmocka_unit_test(test_memory_plan),  cmocka_unit_test(test_tail_after_resume),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

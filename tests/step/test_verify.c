@@ -56,7 +56,8 @@ static void test_passes_here(void **state)
 		/* A measured pass lies within its bound; something was measured. */
 		if (c->result == FO_VERIFY_PASS && !isnan(c->bound))
 			/* Twice the error of a cast to E5M2, whose two bits leave 2^-3. */
-			assert_true(c->error >= 0 && c->error <= c->bound && c->bound < (strstr(c->name, "fp8_cast") ? 0.26 : 0.1));
+			assert_true(c->error >= 0 && c->error <= c->bound &&
+				    c->bound < (strstr(c->name, "fp8_cast") ? 0.26 : 0.1));
 	}
 	assert_memory_equal(count, r.count, sizeof count);
 	assert_int_equal(r.count[FO_VERIFY_FAIL], 0);
@@ -112,11 +113,13 @@ static void test_mistakes_show(void **state)
 	struct fo_verify_rig g;
 	int32_t shifted[24 * 4];
 	(void)state;
-	must(fo_verify_rig_init(&g, FO_PRECISION_F32, &(struct fo_exec_options){ .isa = FO_ISA_REF, .threads = 1 }, NULL));
+	must(fo_verify_rig_init(&g, FO_PRECISION_F32, &(struct fo_exec_options){ .isa = FO_ISA_REF, .threads = 1 },
+				NULL));
 	must(fo_verify_rig_steps(&g, 1, 3, loss, norm));
 	fo_verify_rig_fini(&g);
 	for (int mistake = 0; mistake < 4; mistake++) {
-		must(fo_verify_rig_init(&g, FO_PRECISION_F32, &(struct fo_exec_options){ .isa = FO_ISA_REF, .threads = 1 }, NULL));
+		must(fo_verify_rig_init(&g, FO_PRECISION_F32,
+					&(struct fo_exec_options){ .isa = FO_ISA_REF, .threads = 1 }, NULL));
 		int first = 1;
 		if (mistake == 0)
 			first = 2; /* bias correction of the wrong step */
@@ -140,8 +143,10 @@ static void test_mistakes_show(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_every_operation_has_a_case), cmocka_unit_test(test_passes_here),
-		cmocka_unit_test(test_no_folder_is_not_checked),   cmocka_unit_test(test_not_a_number_fails),
+		cmocka_unit_test(test_every_operation_has_a_case),
+		cmocka_unit_test(test_passes_here),
+		cmocka_unit_test(test_no_folder_is_not_checked),
+		cmocka_unit_test(test_not_a_number_fails),
 		cmocka_unit_test(test_mistakes_show),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

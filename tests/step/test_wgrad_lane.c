@@ -1,6 +1,6 @@
-/* Weight gradients on a lane of their own: which operations change lanes, what that costs in memory, and that the compute lane is never
- * made to wait for a product that was just begun. That every bit stays is in test_offload, test_lanes and, on a device, in
- * tests/cuda/test_cuda_lanes. */
+/* Weight gradients on a lane of their own: which operations change lanes, what that costs in memory, and that the
+ * compute lane is never made to wait for a product that was just begun. That every bit stays is in test_offload,
+ * test_lanes and, on a device, in tests/cuda/test_cuda_lanes. */
 #include "pass/pass.h"
 #include "support/step.h"
 
@@ -22,7 +22,9 @@ static void build(struct step_built *b, struct fo_passes passes, int micro_batch
 {
 	struct fo_model m = step_model(12, 768, 12, 12, 2048, 32000, false);
 	m.attention_bias = biases;
-	struct fo_lowering low = { .seq = 2048, .rows = 4, .micro_batches = micro_batches, .precision = FO_PRECISION_BF16, .pass = passes };
+	struct fo_lowering low = {
+		.seq = 2048, .rows = 4, .micro_batches = micro_batches, .precision = FO_PRECISION_BF16, .pass = passes
+	};
 	step_build(b, &m, &low);
 }
 
@@ -30,14 +32,31 @@ static const struct {
 	const char *name;
 	struct fo_passes pass;
 } others[] = {
-	{ "merged", { .merge_qkv = 1, .merge_gate_up = 1, .fuse_elementwise = 1, .fuse_loss = 1024, .fused_optimizer = 1 } },
+	{ "merged",
+	  { .merge_qkv = 1, .merge_gate_up = 1, .fuse_elementwise = 1, .fuse_loss = 1024, .fused_optimizer = 1 } },
 	{ "plain", { 0 } },
 	{ "recomputing", { .merge_qkv = 1, .recompute = FO_RECOMPUTE_FULL, .fuse_loss = 1024 } },
-	{ "fp8", { .merge_qkv = 1, .merge_gate_up = 1, .fuse_loss = 1024, .fp8 = FO_FP8_DELAYED, .fp8_history = 4, .fp8_precompute = 1, .fp8_transposed = 1 } },
+	{ "fp8",
+	  { .merge_qkv = 1,
+	    .merge_gate_up = 1,
+	    .fuse_loss = 1024,
+	    .fp8 = FO_FP8_DELAYED,
+	    .fp8_history = 4,
+	    .fp8_precompute = 1,
+	    .fp8_transposed = 1 } },
 	{ "fused casts",
-	  { .merge_qkv = 1, .merge_gate_up = 1, .fuse_elementwise = 1, .fuse_rope = 1, .fuse_loss = 1024,
-	    .fp8 = FO_FP8_DELAYED, .fp8_history = 4, .fp8_precompute = 1, .fp8_transposed = 1, .fp8_fuse = 1 } },
-	{ "optimizer in backward", { .merge_qkv = 1, .fuse_loss = 1024, .optimizer_in_backward = 1, .previous_norm = 1 } },
+	  { .merge_qkv = 1,
+	    .merge_gate_up = 1,
+	    .fuse_elementwise = 1,
+	    .fuse_rope = 1,
+	    .fuse_loss = 1024,
+	    .fp8 = FO_FP8_DELAYED,
+	    .fp8_history = 4,
+	    .fp8_precompute = 1,
+	    .fp8_transposed = 1,
+	    .fp8_fuse = 1 } },
+	{ "optimizer in backward",
+	  { .merge_qkv = 1, .fuse_loss = 1024, .optimizer_in_backward = 1, .previous_norm = 1 } },
 };
 enum { OTHERS = sizeof others / sizeof *others };
 
@@ -69,9 +88,9 @@ static void test_which(void **state)
 	}
 }
 
-/* What the lane reads stays for two more operations of the compute lane that multiply: what overwrites it, or stands in its place, is
- * listed behind them. Two, so that each lane has a product waiting behind the one that runs (src/program/plan.c). Not so for who reads
- * the gradients, and what shares a generation with them. */
+/* What the lane reads stays for two more operations of the compute lane that multiply: what overwrites it, or stands in
+ * its place, is listed behind them. Two, so that each lane has a product waiting behind the one that runs
+ * (src/program/plan.c). Not so for who reads the gradients, and what shares a generation with them. */
 static void test_slack(void **state)
 {
 	(void)state;
@@ -92,20 +111,22 @@ static void test_slack(void **state)
 				gradient |= b.p.buf[o->arg[a].buf].home == FO_HOME_GRAD;
 			for (int j = need + 1; j < i; j++) {
 				const struct fo_op *x = fo_instance_op(&b.p, &b.u, j);
-				between += x->lane == FO_LANE_COMPUTE && fo_op_info((enum fo_op_kind)x->kind)->cls == FO_CLASS_TENSOR;
+				between += x->lane == FO_LANE_COMPUTE &&
+					   fo_op_info((enum fo_op_kind)x->kind)->cls == FO_CLASS_TENSOR;
 			}
 			waits += !gradient;
 			if (!gradient && between < 2)
-				fail_msg("%s: %s (%d) waits for weight gradient %d, with %d operations between that multiply", others[k].name,
-					 fo_op_info((enum fo_op_kind)o->kind)->name, i, need, between);
+				fail_msg("%s: %s (%d) waits for weight gradient %d, with %d operations between that "
+					 "multiply",
+					 others[k].name, fo_op_info((enum fo_op_kind)o->kind)->name, i, need, between);
 		}
 		assert_true(waits > 12); /* the lane cannot fall behind without bound */
 		step_built_free(&b);
 	}
 }
 
-/* Memory grows by what three products read at most: the one that has been listed last and those that ran into the two further ones.
- * The largest such reads are the logits of three chunks, or gate and up with what lies around them. */
+/* Memory grows by what three products read at most: the one that has been listed last and those that ran into the two
+ * further ones. The largest such reads are the logits of three chunks, or gate and up with what lies around them. */
 static void test_memory(void **state)
 {
 	(void)state;
@@ -121,8 +142,8 @@ static void test_memory(void **state)
 		double grown = (double)(with.u.max_live_bytes - none.u.max_live_bytes);
 		assert_true(grown >= 0 && grown <= (logits > layer ? logits : layer));
 		assert_true((double)with.u.arena_bytes <= 1.1 * (double)with.u.max_live_bytes);
-		print_message("%s: %.0f MB more of %.0f live, arena %.0f MB\n", others[k].name, grown / 1e6, (double)none.u.max_live_bytes / 1e6,
-			      (double)with.u.arena_bytes / 1e6);
+		print_message("%s: %.0f MB more of %.0f live, arena %.0f MB\n", others[k].name, grown / 1e6,
+			      (double)none.u.max_live_bytes / 1e6, (double)with.u.arena_bytes / 1e6);
 		step_built_free(&none);
 		step_built_free(&with);
 	}

@@ -13,7 +13,8 @@
 struct fo_cuda *fo_test_cuda_open(int *status)
 {
 	static struct fo_cuda_survey s;
-	const char *index = getenv("FLATOUT_CUDA_DEVICE"), *named = getenv("FLATOUT_CUDA_LIBRARIES"), *soft = getenv("FLATOUT_SOFT_CUDA");
+	const char *index = getenv("FLATOUT_CUDA_DEVICE"), *named = getenv("FLATOUT_CUDA_LIBRARIES"),
+		   *soft = getenv("FLATOUT_SOFT_CUDA");
 	struct fo_cuda *c = NULL;
 	bool promised = named && soft && *soft && !strcmp(named, soft);
 	*status = 0;
@@ -44,7 +45,8 @@ const struct fo_test_soft *fo_test_soft(const struct fo_cuda *c)
 		struct fo_test_soft call;
 		void *at[4];
 	} soft;
-	static const char *const name[] = { "fo_software_counters", "fo_software_seed", "fo_software_order", "fo_software_enqueue" };
+	static const char *const name[] = { "fo_software_counters", "fo_software_seed", "fo_software_order",
+					    "fo_software_enqueue" };
 	if (!fo_cuda_info(c)->software)
 		return NULL;
 	void *h = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);

@@ -1,4 +1,5 @@
-/* Tests on a CUDA device: a real one, or the software one (docs/cuda-testing.md) whose libraries FLATOUT_CUDA_LIBRARIES names. */
+/* Tests on a CUDA device: a real one, or the software one (docs/cuda-testing.md) whose libraries FLATOUT_CUDA_LIBRARIES
+ * names. */
 #ifndef FO_TESTS_SUPPORT_CUDA_H
 #define FO_TESTS_SUPPORT_CUDA_H
 
@@ -6,8 +7,9 @@
 #include "cuda/soft.h"
 #include "kernel/cuda/cuda.h"
 
-/* Opens the device that FLATOUT_CUDA_DEVICE numbers (0). NULL where there is none: it has printed "skipped: no CUDA device", and the
- * test's status is *status: 77, or 1 where CTest promised the software device or a device there cannot be opened. */
+/* Opens the device that FLATOUT_CUDA_DEVICE numbers (0). NULL where there is none: it has printed "skipped: no CUDA
+ * device", and the test's status is *status: 77, or 1 where CTest promised the software device or a device there cannot
+ * be opened. */
 struct fo_cuda *fo_test_cuda_open(int *status);
 
 /* The software device's own functions; NULL on a real device. */

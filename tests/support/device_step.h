@@ -1,4 +1,5 @@
-/* A run's step on a device of the catalogue, for tests of predictions. Each function fails the test where the code fails. */
+/* A run's step on a device of the catalogue, for tests of predictions. Each function fails the test where the code
+ * fails. */
 #ifndef TESTS_SUPPORT_DEVICE_STEP_H
 #define TESTS_SUPPORT_DEVICE_STEP_H
 

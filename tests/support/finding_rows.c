@@ -28,13 +28,17 @@ int64_t finding_rows(const char *id, const struct fo_ledger *l, bool *alone)
 		int64_t ns;
 	} known[] = {
 		{ "data-loading", true, idle(l, 1u << FO_IDLE_HOST_DATA) },
-		{ "host-launch", true, idle(l, 1u << FO_IDLE_HOST_LAUNCH_BOUND | 1u << FO_IDLE_LAUNCH_LATENCY | 1u << FO_IDLE_HOST_OTHER) },
-		{ "host-work", true, idle(l, 1u << FO_IDLE_HOST_LAUNCH_BOUND | 1u << FO_IDLE_LAUNCH_LATENCY | 1u << FO_IDLE_HOST_OTHER) },
+		{ "host-launch", true,
+		  idle(l, 1u << FO_IDLE_HOST_LAUNCH_BOUND | 1u << FO_IDLE_LAUNCH_LATENCY | 1u << FO_IDLE_HOST_OTHER) },
+		{ "host-work", true,
+		  idle(l, 1u << FO_IDLE_HOST_LAUNCH_BOUND | 1u << FO_IDLE_LAUNCH_LATENCY | 1u << FO_IDLE_HOST_OTHER) },
 		{ "code-loading", true, idle(l, 1u << FO_IDLE_LONG_CALL) },
 		{ "host-sync", true, idle(l, 1u << FO_IDLE_HOST_SYNC) },
 		{ "host-other", true, idle(l, 1u << FO_IDLE_HOST_OTHER) },
-		{ "garbage-collection", true, idle(l, 1u << FO_IDLE_HOST_OTHER | 1u << FO_IDLE_HOST_SYNC | 1u << FO_IDLE_HOST_LAUNCH_BOUND) },
-		{ "checkpoint", true, idle(l, 1u << FO_IDLE_HOST_OTHER | 1u << FO_IDLE_HOST_SYNC | 1u << FO_IDLE_HOST_LAUNCH_BOUND) },
+		{ "garbage-collection", true,
+		  idle(l, 1u << FO_IDLE_HOST_OTHER | 1u << FO_IDLE_HOST_SYNC | 1u << FO_IDLE_HOST_LAUNCH_BOUND) },
+		{ "checkpoint", true,
+		  idle(l, 1u << FO_IDLE_HOST_OTHER | 1u << FO_IDLE_HOST_SYNC | 1u << FO_IDLE_HOST_LAUNCH_BOUND) },
 		{ "allocator", true, idle(l, 1u << FO_IDLE_HOST_SYNC) },
 		{ "kernel-gaps", true, idle(l, 1u << FO_IDLE_KERNEL_GAP) },
 		{ "dependency", true, idle(l, 1u << FO_IDLE_DEPENDENCY) },
@@ -51,21 +55,23 @@ int64_t finding_rows(const char *id, const struct fo_ledger *l, bool *alone)
 		{ "gemm-efficiency", true, fo_class_time(l, products) },
 		{ "shape-padding", true, fo_class_time(l, products) },
 		{ "split-k", true, fo_class_time(l, products) },
-		{ "attention-padding", true, fo_class_time(l, BIT(FO_K_ATTENTION_FORWARD) | BIT(FO_K_ATTENTION_BACKWARD)) },
+		{ "attention-padding", true,
+		  fo_class_time(l, BIT(FO_K_ATTENTION_FORWARD) | BIT(FO_K_ATTENTION_BACKWARD)) },
 		{ "product-layout", true, fo_class_time(l, BIT(FO_K_LAYOUT)) },
 		{ "expert-gather", true, fo_class_time(l, BIT(FO_K_MOE)) },
 		{ "expert-loop", false, 0 },
 		{ "elementwise-rate", false, 0 },
 		{ "conv-layout", true, fo_class_time(l, BIT(FO_K_LAYOUT)) },
-		{ "attention-efficiency", true, fo_class_time(l, BIT(FO_K_ATTENTION_FORWARD) | BIT(FO_K_ATTENTION_BACKWARD)) },
+		{ "attention-efficiency", true,
+		  fo_class_time(l, BIT(FO_K_ATTENTION_FORWARD) | BIT(FO_K_ATTENTION_BACKWARD)) },
 		{ "attention-unknown", false, 0 },
 		{ "product-ceiling", false, 0 },
 		{ "compute-bound", false, 0 },
 		{ "comm-backend", false, 0 },
 		{ "data-parallel", false, 0 },
-		{ "contention", false, fo_class_time(l, products) },	/* part of what gemm-efficiency speaks of */
+		{ "contention", false, fo_class_time(l, products) },    /* part of what gemm-efficiency speaks of */
 		{ "unequal-calls", false, fo_class_time(l, products) }, /* as well */
-		{ "recompute", false, l->recompute_ns },		/* its kernels are in their classes too */
+		{ "recompute", false, l->recompute_ns },                /* its kernels are in their classes too */
 		{ "pipeline", false, l->span_ns },
 	};
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)

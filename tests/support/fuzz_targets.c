@@ -152,7 +152,8 @@ static void tokenizer_again(const struct fo_tokenizer *t)
 
 static void tokenizer(const void *bytes, size_t n)
 {
-	static const char text[] = "Hello, w\xc3\xb6rld!  123\n\n\xff\xfe  don't e\xcc\xa3\xcc\x81 \xe2\x96\x81\xe4\xb8\xad\xe6\x96\x87 foo foo_bar";
+	static const char text[] = "Hello, w\xc3\xb6rld!  123\n\n\xff\xfe  don't e\xcc\xa3\xcc\x81 "
+				   "\xe2\x96\x81\xe4\xb8\xad\xe6\x96\x87 foo foo_bar";
 	char path[64];
 	struct fo_tokenizer *t;
 	int fd = as_file(path, bytes, n);
@@ -214,7 +215,8 @@ static void timeline_file(const void *bytes, size_t n)
 	close(fd);
 }
 
-/* As it is, then with its checksum made right (8 bytes at 16, over all behind the header): or nothing else would be tried. */
+/* As it is, then with its checksum made right (8 bytes at 16, over all behind the header): or nothing else would be
+ * tried. */
 static void timeline(const void *bytes, size_t n)
 {
 	enum { HEADER = 24 + 8 * FO_LANE_COUNT };
@@ -277,7 +279,14 @@ static void rungs(const void *bytes, size_t n)
 	struct fo_opt_set base;
 	struct fo_str text = { 0 };
 	fo_opt_init(&base, fo_run_options, &r);
-	struct fo_ladder_plan p = { .base = &base, .dir = "x", .run_file = "", .version = "", .cpu = "", .threads = 1, .steps = 20, .rounds = 5 };
+	struct fo_ladder_plan p = { .base = &base,
+				    .dir = "x",
+				    .run_file = "",
+				    .version = "",
+				    .cpu = "",
+				    .threads = 1,
+				    .steps = 20,
+				    .rounds = 5 };
 	fo_err_clear();
 	fo_status st = fo_ladder_plan_text(&p, bytes, n, "fuzz");
 	if (st != FO_OK && !fo_err_text()[0])
@@ -345,7 +354,8 @@ static void json_line(const void *bytes, size_t n)
 	explained(st);
 	if (st == FO_OK && (value < copy || len > n || value + len > copy + n))
 		abort();
-	if (json_is_string(want) && (st != FO_OK || len != json_string_length(want) || memcmp(value, json_string_value(want), len)))
+	if (json_is_string(want) &&
+	    (st != FO_OK || len != json_string_length(want) || memcmp(value, json_string_value(want), len)))
 		if (st == FO_OK || !strstr(fo_err_text(), "nested"))
 			abort();
 	json_decref(root);
@@ -387,7 +397,8 @@ static void device_profile(const void *bytes, size_t n)
 	if (st != FO_OK)
 		return;
 	for (size_t i = 0; i < f.rows; i++)
-		if (!fo_device_profile_find(&f, f.row[i].key, &seconds) || !(seconds.low > 0 && seconds.low <= seconds.mid && seconds.mid <= seconds.high))
+		if (!fo_device_profile_find(&f, f.row[i].key, &seconds) ||
+		    !(seconds.low > 0 && seconds.low <= seconds.mid && seconds.mid <= seconds.high))
 			abort();
 	fo_device_profile_fini(&f);
 }
@@ -411,7 +422,8 @@ static void log_file(const void *bytes, size_t n)
 		fo_record_quantile(&r.step, (enum fo_step_field)k, 0, r.step.n, 0.5);
 	fo_record_profile_total(&r, &f);
 	/* As fo_record_open leaves it where there is no run.json. */
-	r.dir = r.started = r.version = r.commit = r.compiler = r.passes = r.cpu = r.isa = r.peak_source = r.affinity = r.governor = "";
+	r.dir = r.started = r.version = r.commit = r.compiler = r.passes = r.cpu = r.isa = r.peak_source = r.affinity =
+		r.governor = "";
 	for (int i = 0; i < FO_RECORD_FILES; i++)
 		r.file[i].path = r.file[i].why = "";
 	fo_report_make(&o, &r);
@@ -461,10 +473,7 @@ static void hold(bool true_of_every_trace, const char *what)
 	abort();
 }
 
-static bool index_in(int64_t i, int64_t n)
-{
-	return i >= -1 && i < n;
-}
+static bool index_in(int64_t i, int64_t n) { return i >= -1 && i < n; }
 
 /* What everything behind the readers relies on; a number that stands for all of it. */
 static uint64_t check_trace(const struct fo_trace *t)
@@ -474,21 +483,29 @@ static uint64_t check_trace(const struct fo_trace *t)
 		const struct fo_gpu_op *g = &t->gpu[i];
 		hold(g->end_ns >= g->begin_ns, "operation ends before it begins");
 		hold(g->device >= 0 && g->device < t->device_count, "operation has no device");
-		hold(index_in(g->launch, t->launch_count) && index_in(g->op, t->op_count) && index_in(g->collective, t->collective_count),
+		hold(index_in(g->launch, t->launch_count) && index_in(g->op, t->op_count) &&
+			     index_in(g->collective, t->collective_count),
 		     "operation points outside");
-		hold(!i || g->device > g[-1].device || (g->device == g[-1].device && g->begin_ns >= g[-1].begin_ns), "operations are out of order");
+		hold(!i || g->device > g[-1].device || (g->device == g[-1].device && g->begin_ns >= g[-1].begin_ns),
+		     "operations are out of order");
 		hold(g->class < FO_K_COUNT && g->copy < FO_COPY_COUNT, "operation has no class");
-		sum = sum * 31 + ((uint64_t)g->begin_ns ^ (uint64_t)g->end_ns << 1) + (uint64_t)g->launch + strlen(fo_trace_text(t, g->name));
+		sum = sum * 31 + ((uint64_t)g->begin_ns ^ (uint64_t)g->end_ns << 1) + (uint64_t)g->launch +
+		      strlen(fo_trace_text(t, g->name));
 	}
 	for (int64_t i = 0; i < t->launch_count; i++) {
 		const struct fo_launch *l = &t->launch[i];
-		hold(l->end_ns >= l->begin_ns && index_in(l->op, t->op_count) && l->thread >= 0 && l->thread < t->thread_count, "launch is wrong");
+		hold(l->end_ns >= l->begin_ns && index_in(l->op, t->op_count) && l->thread >= 0 &&
+			     l->thread < t->thread_count,
+		     "launch is wrong");
 		sum = sum * 31 + (uint64_t)l->begin_ns + (uint64_t)l->op;
 	}
 	for (int64_t i = 0; i < t->op_count; i++) {
 		const struct fo_host_op *o = &t->op[i];
-		hold(o->end_ns >= o->begin_ns && index_in(o->parent, i) && o->thread >= 0 && o->thread < t->thread_count, "host operator is wrong");
-		hold(!i || o->thread > o[-1].thread || (o->thread == o[-1].thread && o->begin_ns >= o[-1].begin_ns), "host operators are out of order");
+		hold(o->end_ns >= o->begin_ns && index_in(o->parent, i) && o->thread >= 0 &&
+			     o->thread < t->thread_count,
+		     "host operator is wrong");
+		hold(!i || o->thread > o[-1].thread || (o->thread == o[-1].thread && o->begin_ns >= o[-1].begin_ns),
+		     "host operators are out of order");
 		sum = sum * 31 + (uint64_t)o->begin_ns + (uint64_t)o->parent + strlen(fo_trace_text(t, o->name));
 	}
 	return sum;
@@ -522,10 +539,7 @@ static void trace(const void *bytes, size_t n)
 
 /* SQLite looks for its file by name, so this one lies on a disk; the same for every input. */
 static char nsys_path[] = P_tmpdir "/flatout-fuzz-nsys.XXXXXX";
-static void nsys_remove(void)
-{
-	unlink(nsys_path);
-}
+static void nsys_remove(void) { unlink(nsys_path); }
 
 static void nsys(const void *bytes, size_t n)
 {
@@ -534,7 +548,8 @@ static void nsys(const void *bytes, size_t n)
 	struct fo_trace *t = NULL;
 	if (fd < 0 && (fd = mkstemp(nsys_path)) >= 0)
 		atexit(nsys_remove);
-	if (n < sizeof magic || fd < 0 || ftruncate(fd, 0) || pwrite(fd, bytes, n, 0) != (ssize_t)n || pwrite(fd, magic, sizeof magic, 0) < 0)
+	if (n < sizeof magic || fd < 0 || ftruncate(fd, 0) || pwrite(fd, bytes, n, 0) != (ssize_t)n ||
+	    pwrite(fd, magic, sizeof magic, 0) < 0)
 		return;
 	fo_err_clear();
 	explained(fo_trace_open(&t, nsys_path));
@@ -544,24 +559,15 @@ static void nsys(const void *bytes, size_t n)
 }
 
 const struct fuzz_target fuzz_target[] = {
-	{ "program", program },
-	{ "safetensors", safetensors },
-	{ "config", config },
-	{ "index", hf_index },
-	{ "yaml", yaml },
-	{ "tokenizer", tokenizer },
-	{ "shard", shard },
-	{ "timeline", timeline },
-	{ "metered", metered },
-	{ "rungs", rungs },
-	{ "plan", plan },
-	{ "text", text },
-	{ "json_line", json_line },
-	{ "device_profile", device_profile },
-	{ "profile", profile },
-	{ "log", log_file },
-	{ "schedule", schedule },
-	{ "trace", trace },
+	{ "program", program },     { "safetensors", safetensors },
+	{ "config", config },       { "index", hf_index },
+	{ "yaml", yaml },           { "tokenizer", tokenizer },
+	{ "shard", shard },         { "timeline", timeline },
+	{ "metered", metered },     { "rungs", rungs },
+	{ "plan", plan },           { "text", text },
+	{ "json_line", json_line }, { "device_profile", device_profile },
+	{ "profile", profile },     { "log", log_file },
+	{ "schedule", schedule },   { "trace", trace },
 	{ "nsys", nsys },
 };
 const int fuzz_targets = sizeof fuzz_target / sizeof *fuzz_target;

@@ -6,8 +6,8 @@
 #include <stddef.h>
 
 struct fuzz_target {
-	const char *name;                            /* folder of fuzz/corpus */
-	void (*run)(const void *bytes, size_t n);    /* any bytes: an error or a result, never a crash, never a hang */
+	const char *name;                         /* folder of fuzz/corpus */
+	void (*run)(const void *bytes, size_t n); /* any bytes: an error or a result, never a crash, never a hang */
 };
 extern const struct fuzz_target fuzz_target[];
 extern const int fuzz_targets;

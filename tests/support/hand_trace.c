@@ -86,8 +86,9 @@ struct fo_gpu_op *hand_kernel(struct hand *h, const char *name, double at, doubl
 
 struct fo_gpu_op *hand_copy(struct hand *h, enum fo_copy copy, bool pageable, double at, double begin, double end)
 {
-	struct fo_gpu_op *g = hand_kernel(h, copy == FO_COPY_H2D ? "Memcpy HtoD (Pageable -> Device)" : "Memcpy DtoH (Device -> Pinned)", at,
-					  begin, end);
+	struct fo_gpu_op *g = hand_kernel(
+		h, copy == FO_COPY_H2D ? "Memcpy HtoD (Pageable -> Device)" : "Memcpy DtoH (Device -> Pinned)", at,
+		begin, end);
 	g->kind = FO_GPU_MEMCPY;
 	g->copy = copy;
 	g->flags |= pageable ? FO_GPU_PAGEABLE : 0;
@@ -100,7 +101,8 @@ void hand_finish(struct hand *h)
 		fail_msg("%s", fo_err_text());
 }
 
-void hand_diagnose(struct hand *h, struct fo_diagnosis *d, struct fo_trace_set *set, const struct fo_diagnose_options *o)
+void hand_diagnose(struct hand *h, struct fo_diagnosis *d, struct fo_trace_set *set,
+		   const struct fo_diagnose_options *o)
 {
 	static int64_t offset[1];
 	*set = (struct fo_trace_set){ .rank = &h->t, .offset_ns = offset, .residual_ns = -1, .count = 1 };

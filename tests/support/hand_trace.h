@@ -1,4 +1,5 @@
-/* Traces built by hand, times in us: what a reader would have filled, finished as any other. For tests of what follows the readers. */
+/* Traces built by hand, times in us: what a reader would have filled, finished as any other. For tests of what follows
+ * the readers. */
 #ifndef FO_TESTS_HAND_TRACE_H
 #define FO_TESTS_HAND_TRACE_H
 
@@ -26,7 +27,8 @@ void hand_finish(struct hand *h);
 void hand_steps(struct hand *h, int n, double length);
 
 /* The whole diagnosis of this one trace. */
-void hand_diagnose(struct hand *h, struct fo_diagnosis *d, struct fo_trace_set *set, const struct fo_diagnose_options *o);
+void hand_diagnose(struct hand *h, struct fo_diagnosis *d, struct fo_trace_set *set,
+		   const struct fo_diagnose_options *o);
 void hand_done(struct hand *h, struct fo_diagnosis *d);
 
 const struct fo_finding *hand_finding(const struct fo_diagnosis *d, const char *id); /* NULL: not there */

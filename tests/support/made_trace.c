@@ -18,25 +18,29 @@ void made_begin(struct made *m) { *m = (struct made){ .thread = 1, .stream = 7 }
 
 void made_device(struct made *m, const char *name, int sms, int major, int minor, double memory_gib)
 {
-	fo_str_printf(&m->head,
-		      "\"deviceProperties\": [{\"id\": %d, \"name\": \"%s\", \"totalGlobalMem\": %.0f, \"computeMajor\": %d, "
-		      "\"computeMinor\": %d, \"numSms\": %d}],\n",
-		      m->device, name, memory_gib * 1073741824.0, major, minor, sms);
+	fo_str_printf(
+		&m->head,
+		"\"deviceProperties\": [{\"id\": %d, \"name\": \"%s\", \"totalGlobalMem\": %.0f, \"computeMajor\": %d, "
+		"\"computeMinor\": %d, \"numSms\": %d}],\n",
+		m->device, name, memory_gib * 1073741824.0, major, minor, sms);
 }
 
 void made_rank(struct made *m, int rank, int world)
 {
-	fo_str_printf(&m->head, "\"distributedInfo\": {\"backend\": \"nccl\", \"rank\": %d, \"world_size\": %d},\n", rank, world);
+	fo_str_printf(&m->head, "\"distributedInfo\": {\"backend\": \"nccl\", \"rank\": %d, \"world_size\": %d},\n",
+		      rank, world);
 }
 
 /* An event with the builder's `args` behind its own. */
-static void event(struct made *m, const char *category, const char *name, int pid, int tid, double begin, double duration, const char *own)
+static void event(struct made *m, const char *category, const char *name, int pid, int tid, double begin,
+		  double duration, const char *own)
 {
 	const char *comma = *own && m->args ? ", " : "";
 	fo_str_printf(&m->events,
-		      "%s{\"ph\": \"X\", \"cat\": \"%s\", \"name\": \"%s\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, "
-		      "\"args\": {%s%s%s}}",
-		      m->events.len ? ",\n" : "", category, name, pid, tid, begin, duration, own, comma, m->args ? m->args : "");
+		      "%s{\"ph\": \"X\", \"cat\": \"%s\", \"name\": \"%s\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, "
+		      "\"dur\": %.3f, \"args\": {%s%s%s}}",
+		      m->events.len ? ",\n" : "", category, name, pid, tid, begin, duration, own, comma,
+		      m->args ? m->args : "");
 	m->args = NULL;
 }
 
@@ -45,7 +49,10 @@ void made_event(struct made *m, const char *category, const char *name, int pid,
 	event(m, category, name, pid, tid, begin, duration, "");
 }
 
-void made_op(struct made *m, const char *name, double begin, double end) { event(m, "cpu_op", name, HOST, m->thread, begin, end - begin, ""); }
+void made_op(struct made *m, const char *name, double begin, double end)
+{
+	event(m, "cpu_op", name, HOST, m->thread, begin, end - begin, "");
+}
 
 void made_shapes(struct made *m, const char *dims, const char *types)
 {
@@ -72,8 +79,8 @@ void made_call(struct made *m, const char *name, double begin, double end)
 }
 
 /* The launch, if there is one, then the operation with the same correlation. */
-static void on_device(struct made *m, const char *category, const char *call, const char *name, const char *more, double launch, double begin,
-		      double end)
+static void on_device(struct made *m, const char *category, const char *call, const char *name, const char *more,
+		      double launch, double begin, double end)
 {
 	char own[160];
 	const char *args = m->args;
@@ -83,7 +90,8 @@ static void on_device(struct made *m, const char *category, const char *call, co
 		snprintf(own, sizeof own, "\"correlation\": %lld", (long long)m->correlation);
 		event(m, "cuda_runtime", call, HOST, m->thread, launch, 2, own);
 	}
-	snprintf(own, sizeof own, "\"device\": %d, \"stream\": %d, \"correlation\": %lld%s", m->device, m->stream, (long long)m->correlation, more);
+	snprintf(own, sizeof own, "\"device\": %d, \"stream\": %d, \"correlation\": %lld%s", m->device, m->stream,
+		 (long long)m->correlation, more);
 	m->args = args;
 	event(m, category, name, m->device, m->stream, begin, end - begin, own);
 }

@@ -1,5 +1,5 @@
-/* Traces as the PyTorch profiler writes them, made event by event: the whole way from the file to the findings is tested, reader
- * included. Times in us. hand_trace.h builds the same without the reader. */
+/* Traces as the PyTorch profiler writes them, made event by event: the whole way from the file to the findings is
+ * tested, reader included. Times in us. hand_trace.h builds the same without the reader. */
 #ifndef FO_TESTS_MADE_TRACE_H
 #define FO_TESTS_MADE_TRACE_H
 
@@ -12,7 +12,7 @@ struct made {
 	int thread;                 /* of the next host events; 1 at first */
 	int stream;                 /* of the next GPU operations; 7 at first */
 	int device;                 /* 0 at first */
-	const char *args;           /* further members of the next event's "args", without a comma in front; then NULL again */
+	const char *args; /* further members of the next event's "args", without a comma in front; then NULL again */
 };
 
 void made_begin(struct made *m);
@@ -20,10 +20,12 @@ void made_begin(struct made *m);
 void made_device(struct made *m, const char *name, int sms, int major, int minor, double memory_gib);
 void made_rank(struct made *m, int rank, int world);
 /* Any event: phase "X". */
-void made_event(struct made *m, const char *category, const char *name, int pid, int tid, double begin, double duration);
+void made_event(struct made *m, const char *category, const char *name, int pid, int tid, double begin,
+		double duration);
 /* "cpu_op" on the thread. */
 void made_op(struct made *m, const char *name, double begin, double end);
-/* "Input Dims" and "Input type" of the next operator, as the profiler writes them: "[[4, 8], [8, 2]]", "[\"c10::BFloat16\", ...]". */
+/* "Input Dims" and "Input type" of the next operator, as the profiler writes them: "[[4, 8], [8, 2]]",
+ * "[\"c10::BFloat16\", ...]". */
 void made_shapes(struct made *m, const char *dims, const char *types);
 /* "user_annotation": a loader, an optimizer, a step. */
 void made_range(struct made *m, const char *name, double begin, double end);
@@ -42,7 +44,8 @@ struct made_diagnosis {
 	struct fo_trace_set set;
 	struct fo_diagnosis d;
 };
-void made_diagnose(struct made_diagnosis *out, const char *path, const struct fo_diagnose_options *o); /* o NULL: none */
+void made_diagnose(struct made_diagnosis *out, const char *path,
+		   const struct fo_diagnose_options *o); /* o NULL: none */
 void made_close(struct made_diagnosis *v);
 /* The builder's trace, diagnosed without options: written, read and removed again. */
 void made_run(struct made *m, struct made_diagnosis *out);

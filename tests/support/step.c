@@ -170,9 +170,10 @@ void step_built_free(struct step_built *b)
 void step_rig_new(struct step_rig *r, struct fo_program *p, const struct step_batch *b, const struct fo_exec_options *o)
 {
 	*r = (struct step_rig){ .program = *p, .batch = b };
-	const double hyper[] = { [FO_HYPER_LR] = 1e-3,  [FO_HYPER_BETA1] = 0.9, [FO_HYPER_BETA2] = 0.95,
-				 [FO_HYPER_EPS] = 1e-8, [FO_HYPER_DECAY] = 0.1, [FO_HYPER_CLIP] = 1,
-				 [FO_HYPER_SEED] = 42 };
+	const double hyper[] = {
+		[FO_HYPER_LR] = 1e-3,   [FO_HYPER_BETA1] = 0.9, [FO_HYPER_BETA2] = 0.95, [FO_HYPER_EPS] = 1e-8,
+		[FO_HYPER_DECAY] = 0.1, [FO_HYPER_CLIP] = 1,    [FO_HYPER_SEED] = 42
+	};
 	memcpy(r->hyper, hyper, sizeof hyper);
 	step_rig_at(r, 1);
 	if (r->program.run.mode == FO_MODE_LOGITS)

@@ -145,7 +145,8 @@ static void meter_keeps_every_step(void **state)
 	flatout_meter *meter;
 	assert_int_equal(flatout_meter_create(m, 6, 1e9, 1, &meter), FLATOUT_OK);
 	for (int i = 0; i < 10001; i++)
-		assert_int_equal(flatout_meter_step(meter, 1 + (i * 7919) % 10001, 1), FLATOUT_OK); /* 1 to 10001, once each */
+		assert_int_equal(flatout_meter_step(meter, 1 + (i * 7919) % 10001, 1),
+				 FLATOUT_OK); /* 1 to 10001, once each */
 	near(flatout_meter_tokens_per_second(meter, FLATOUT_MEDIAN), 5001);
 	near(flatout_meter_tokens_per_second(meter, FLATOUT_MEAN), 5001);
 	flatout_meter_free(meter);
@@ -214,18 +215,19 @@ static void meters_are_refused_with_a_sentence(void **state)
 	(void)state;
 	flatout_model *m = model();
 	flatout_meter *meter = (flatout_meter *)&meter;
-	static const struct { int64_t seq; double peak; int64_t devices; const char *words; } bad[] = {
-		{ 0, 1, 1, "seq is 0" },
-		{ INT64_MAX, 1, 1, "seq is" },
-		{ 1, 0, 1, "peak is 0" },
-		{ 1, -1, 1, "peak is -1" },
-		{ 1, NAN, 1, "peak is" },
-		{ 1, INFINITY, 1, "peak is inf" },
-		{ 1, 1, 0, "devices is 0" },
-		{ 1, 1, INT64_MIN, "devices is" },
+	static const struct {
+		int64_t seq;
+		double peak;
+		int64_t devices;
+		const char *words;
+	} bad[] = {
+		{ 0, 1, 1, "seq is 0" },     { INT64_MAX, 1, 1, "seq is" },     { 1, 0, 1, "peak is 0" },
+		{ 1, -1, 1, "peak is -1" },  { 1, NAN, 1, "peak is" },          { 1, INFINITY, 1, "peak is inf" },
+		{ 1, 1, 0, "devices is 0" }, { 1, 1, INT64_MIN, "devices is" },
 	};
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		assert_int_equal(flatout_meter_create(m, bad[i].seq, bad[i].peak, bad[i].devices, &meter), FLATOUT_EARG);
+		assert_int_equal(flatout_meter_create(m, bad[i].seq, bad[i].peak, bad[i].devices, &meter),
+				 FLATOUT_EARG);
 		assert_null(meter);
 		says(bad[i].words);
 	}

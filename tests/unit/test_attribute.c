@@ -11,11 +11,17 @@
 
 #include "trace/trace_int.h"
 
-/* Builds one thread after the other: in() opens a range, out() closes it, run() is an operator that launches one kernel. */
+/* Builds one thread after the other: in() opens a range, out() closes it, run() is an operator that launches one
+ * kernel. */
 static struct fo_trace_build b;
 static int64_t now, open_at[32];
 static int depth, thread;
-static struct { const char *name; enum fo_host_kind kind; int64_t sequence; bool other; } open_op[32];
+static struct {
+	const char *name;
+	enum fo_host_kind kind;
+	int64_t sequence;
+	bool other;
+} open_op[32];
 
 static void start(void)
 {
@@ -25,10 +31,7 @@ static void start(void)
 	thread = 1;
 }
 
-static int32_t text(const char *s)
-{
-	return fo_trace_intern(&b, s, strlen(s));
-}
+static int32_t text(const char *s) { return fo_trace_intern(&b, s, strlen(s)); }
 
 static void in(const char *name, enum fo_host_kind kind, int64_t sequence, bool other)
 {
@@ -52,9 +55,13 @@ static void out(void)
 	o->thread = fo_trace_thread(&b, 1, thread);
 }
 
-static const char add_kernel[] = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, at::detail::Array<char*, 3> >";
-static const char copy_kernel[] = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#1}>";
-static const char reduce_kernel[] = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float, float, float, float> > >";
+static const char add_kernel[] = "void at::native::vectorized_elementwise_kernel<4, "
+				 "at::native::CUDAFunctor_add<float>, at::detail::Array<char*, 3> >";
+static const char copy_kernel[] = "void "
+				  "at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::"
+				  "TensorIteratorBase&)::{lambda()#1}>";
+static const char reduce_kernel[] = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, "
+				    "at::native::MeanOps<float, float, float, float> > >";
 
 static void launch(const char *kernel)
 {
@@ -94,7 +101,8 @@ static void classes(const char *expected) /* by launch: "norm norm elementwise" 
 	struct fo_trace *t = done();
 	char got[1024] = "";
 	for (int64_t i = 0; i < t->gpu_count; i++)
-		snprintf(got + strlen(got), sizeof(got) - strlen(got), "%s%s", i ? " " : "", fo_kernel_class_name[t->gpu[i].class]);
+		snprintf(got + strlen(got), sizeof(got) - strlen(got), "%s%s", i ? " " : "",
+			 fo_kernel_class_name[t->gpu[i].class]);
 	fo_trace_free(t);
 	assert_string_equal(got, expected);
 }
@@ -190,10 +198,14 @@ static void test_operators(void **state)
 	(void)state;
 	start();
 	in("aten::cross_entropy_loss", FO_HOST_OP, -1, false);
-	run("aten::_log_softmax", -1, "void at::native::(anonymous namespace)::cunn_SoftMaxForward<4, float, float, float, at::native::SoftMaxForwardEpilogue>");
+	run("aten::_log_softmax", -1,
+	    "void at::native::(anonymous namespace)::cunn_SoftMaxForward<4, float, float, float, "
+	    "at::native::SoftMaxForwardEpilogue>");
 	run("aten::nll_loss_forward", -1, reduce_kernel);
 	out();
-	run("aten::_softmax", -1, "void at::native::(anonymous namespace)::cunn_SoftMaxForward<4, float, float, float, at::native::SoftMaxForwardEpilogue>");
+	run("aten::_softmax", -1,
+	    "void at::native::(anonymous namespace)::cunn_SoftMaxForward<4, float, float, float, "
+	    "at::native::SoftMaxForwardEpilogue>");
 	in("aten::native_layer_norm", FO_HOST_OP, -1, false);
 	run("aten::_to_copy", -1, copy_kernel); /* a norm's cast is the norm's */
 	out();
@@ -214,7 +226,8 @@ static void test_operators(void **state)
 	run("aten::fill_", -1, add_kernel); /* a kernel's own clear class stays */
 	run("aten::_flash_attention_backward", -1, "_bwd_kernel");
 	out();
-	classes("loss loss softmax norm cast copy elementwise optimizer optimizer communication norm elementwise attention_backward");
+	classes("loss loss softmax norm cast copy elementwise optimizer optimizer communication norm elementwise "
+		"attention_backward");
 }
 
 /* What prepares operands is no attention, convolution or product, whatever the operator around it is called. */
@@ -223,7 +236,9 @@ static void test_preparing(void **state)
 	(void)state;
 	start();
 	in("myflash::FlashAttnFunc", FO_HOST_OP, -1, false);
-	run("aten::_to_copy", -1, "void at::native::vectorized_elementwise_kernel<8, at::native::bfloat16_copy_kernel_cuda(at::TensorIteratorBase&)>");
+	run("aten::_to_copy", -1,
+	    "void at::native::vectorized_elementwise_kernel<8, "
+	    "at::native::bfloat16_copy_kernel_cuda(at::TensorIteratorBase&)>");
 	run("aten::contiguous", -1, copy_kernel);
 	run("aten::mul", -1, add_kernel);
 	launch("_fwd_kernel");
@@ -250,10 +265,7 @@ static void test_preparing(void **state)
 	classes("cast copy elementwise attention_forward layout layout conv elementwise cast layout layout gemm copy");
 }
 
-static void node(const char *name, int64_t sequence)
-{
-	in(name, FO_HOST_OP, sequence, true);
-}
+static void node(const char *name, int64_t sequence) { in(name, FO_HOST_OP, sequence, true); }
 
 static void test_passes(void **state)
 {
@@ -319,7 +331,9 @@ static void test_ambiguous(void **state)
 	classes("elementwise norm elementwise");
 }
 
-struct interval { int64_t begin, end; };
+struct interval {
+	int64_t begin, end;
+};
 
 static int by_begin(const void *a, const void *c)
 {
@@ -327,8 +341,9 @@ static int by_begin(const void *a, const void *c)
 	return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-/* TraceLens' golden figures of a trace with checkpoints that are not reentrant: 4.12224 ms of computation recomputed, 15.1119 not.
- * They are sums of doubles that hold microseconds since 1970, so the last of their digits is rounding. */
+/* TraceLens' golden figures of a trace with checkpoints that are not reentrant: 4.12224 ms of computation
+ * recomputed, 15.1119 not. They are sums of doubles that hold microseconds since 1970, so the last of their digits is
+ * rounding. */
 static void test_real(void **state)
 {
 	(void)state;
@@ -346,7 +361,8 @@ static void test_real(void **state)
 		int64_t sum = 0, end = INT64_MIN;
 		for (int64_t i = 0; i < t->gpu_count; i++) {
 			const struct fo_gpu_op *g = &t->gpu[i];
-			if (g->kind == FO_GPU_KERNEL && g->class != FO_K_COMMUNICATION && g->launch >= 0 && !!(g->flags & FO_GPU_RECOMPUTED) == recomputed)
+			if (g->kind == FO_GPU_KERNEL && g->class != FO_K_COMMUNICATION && g->launch >= 0 &&
+			    !!(g->flags & FO_GPU_RECOMPUTED) == recomputed)
 				v[n++] = (struct interval){ g->begin_ns, g->end_ns };
 		}
 		qsort(v, n, sizeof(*v), by_begin);
@@ -364,8 +380,9 @@ static void test_real(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_eager_norm), cmocka_unit_test(test_modules),   cmocka_unit_test(test_operators),
-		cmocka_unit_test(test_preparing),  cmocka_unit_test(test_passes),	   cmocka_unit_test(test_ambiguous), cmocka_unit_test(test_real),
+		cmocka_unit_test(test_eager_norm), cmocka_unit_test(test_modules), cmocka_unit_test(test_operators),
+		cmocka_unit_test(test_preparing),  cmocka_unit_test(test_passes),  cmocka_unit_test(test_ambiguous),
+		cmocka_unit_test(test_real),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,9 +72,13 @@ static void test_error_thread(void **state)
 static void test_error_codes(void **state)
 {
 	(void)state;
-	static const struct { fo_status st; int code; } want[] = {
-		{ FO_OK, 0 }, { FO_EARG, 2 }, { FO_EFORMAT, 2 }, { FO_EIO, 3 }, { FO_ENOMEM, 3 }, { FO_EUNSUPPORTED, 3 },
-		{ FO_EDEVICE, 3 }, { FO_ECOMM, 3 }, { FO_ENUMERIC, 1 }, { FO_EINTERRUPT, 130 }, { FO_EBUG, 4 },
+	static const struct {
+		fo_status st;
+		int code;
+	} want[] = {
+		{ FO_OK, 0 },       { FO_EARG, 2 },         { FO_EFORMAT, 2 }, { FO_EIO, 3 },
+		{ FO_ENOMEM, 3 },   { FO_EUNSUPPORTED, 3 }, { FO_EDEVICE, 3 }, { FO_ECOMM, 3 },
+		{ FO_ENUMERIC, 1 }, { FO_EINTERRUPT, 130 }, { FO_EBUG, 4 },
 	};
 	for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
 		assert_int_equal(fo_status_exit_code(want[i].st), want[i].code);
@@ -210,14 +214,18 @@ static void test_visible(void **state)
 	(void)state;
 	char b[64];
 	assert_string_equal(fo_str_visible(b, sizeof b, "plain \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"),
-		"plain \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80");
+			    "plain \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80");
 	assert_string_equal(fo_str_visible(b, sizeof b, "\x1b[31m\n\x7f"), "\\x1b[31m\\x0a\\x7f");
-	assert_string_equal(fo_str_visible(b, sizeof b, "\xc2\x9b"), "\\xc2\\x9b");         /* an 8-bit control */
+	assert_string_equal(fo_str_visible(b, sizeof b, "\xc2\x9b"), "\\xc2\\x9b");          /* an 8-bit control */
 	assert_string_equal(fo_str_visible(b, sizeof b, "\xc0\xaf\xff"), "\\xc0\\xaf\\xff"); /* overlong, impossible */
-	assert_string_equal(fo_str_visible(b, sizeof b, "\xe2\x82"), "\\xe2\\x82");         /* ends in the middle */
+	assert_string_equal(fo_str_visible(b, sizeof b, "\xe2\x82"), "\\xe2\\x82");          /* ends in the middle */
 	assert_string_equal(fo_str_visible(b, sizeof b, "\xed\xa0\x80"), "\\xed\\xa0\\x80"); /* half a surrogate pair */
 	/* What reorders or hides its surroundings: right-to-left override, isolate, byte order mark, line separator. */
-	assert_string_equal(fo_str_visible(b, sizeof b, "a\xe2\x80\xae" "b"), "a\\xe2\\x80\\xae" "b");
+	assert_string_equal(fo_str_visible(b, sizeof b,
+					   "a\xe2\x80\xae"
+					   "b"),
+			    "a\\xe2\\x80\\xae"
+			    "b");
 	assert_string_equal(fo_str_visible(b, sizeof b, "\xe2\x81\xa6"), "\\xe2\\x81\\xa6");
 	assert_string_equal(fo_str_visible(b, sizeof b, "\xef\xbb\xbf"), "\\xef\\xbb\\xbf");
 	assert_string_equal(fo_str_visible(b, sizeof b, "\xe2\x80\xa8"), "\\xe2\\x80\\xa8");
@@ -243,7 +251,10 @@ static void test_xml(void **state)
 		{ "]]><!--", "]]&#62;&#60;!--" },
 		{ "\x1b[0m\x07", "\xef\xbf\xbd[0m\xef\xbf\xbd" },
 		{ "\xff\xc3", "\xef\xbf\xbd\xef\xbf\xbd" },
-		{ "a\xe2\x80\xae" "b", "a\xef\xbf\xbd" "b" },
+		{ "a\xe2\x80\xae"
+		  "b",
+		  "a\xef\xbf\xbd"
+		  "b" },
 		{ "\xef\xbf\xbe", "\xef\xbf\xbd" }, /* U+FFFE is not a character of XML */
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -319,8 +330,11 @@ static void test_statistics(void **state)
 static void test_shell_word(void **state)
 {
 	(void)state;
-	static const char *const cases[][2] = { { "a/b-c_1.5,x:y+z@w%", "a/b-c_1.5,x:y+z@w%" }, { "", "''" }, { "two words", "'two words'" },
-						{ "it's", "'it'\\''s'" }, { "$(x)`y`\\n", "'$(x)`y`\\n'" } };
+	static const char *const cases[][2] = { { "a/b-c_1.5,x:y+z@w%", "a/b-c_1.5,x:y+z@w%" },
+						{ "", "''" },
+						{ "two words", "'two words'" },
+						{ "it's", "'it'\\''s'" },
+						{ "$(x)`y`\\n", "'$(x)`y`\\n'" } };
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct fo_str s = { 0 };
 		fo_str_shell(&s, cases[i][0]);
@@ -332,12 +346,14 @@ static void test_shell_word(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_shell_word), cmocka_unit_test(test_error_text), cmocka_unit_test(test_error_bounds), cmocka_unit_test(test_error_thread),
-		cmocka_unit_test(test_error_codes), cmocka_unit_test(test_arena), cmocka_unit_test(test_pages),
-		cmocka_unit_test(test_sizes), cmocka_unit_test(test_string), cmocka_unit_test(test_distance),
-		cmocka_unit_test(test_units), cmocka_unit_test(test_visible),
-		cmocka_unit_test(test_xml), cmocka_unit_test(test_clock),
-		cmocka_unit_test(test_random), cmocka_unit_test(test_statistics),
+		cmocka_unit_test(test_shell_word),   cmocka_unit_test(test_error_text),
+		cmocka_unit_test(test_error_bounds), cmocka_unit_test(test_error_thread),
+		cmocka_unit_test(test_error_codes),  cmocka_unit_test(test_arena),
+		cmocka_unit_test(test_pages),        cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_string),       cmocka_unit_test(test_distance),
+		cmocka_unit_test(test_units),        cmocka_unit_test(test_visible),
+		cmocka_unit_test(test_xml),          cmocka_unit_test(test_clock),
+		cmocka_unit_test(test_random),       cmocka_unit_test(test_statistics),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

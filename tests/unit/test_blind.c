@@ -1,5 +1,6 @@
-/* A blind test of the diagnosis: traces of a training job with one planted cause each. The first finding names it, whatever the job's
- * size (layers, widths, tokens and how strong the cause is come from a seed), and a healthy job gets no finding with a gain. */
+/* A blind test of the diagnosis: traces of a training job with one planted cause each. The first finding names it,
+ * whatever the job's size (layers, widths, tokens and how strong the cause is come from a seed), and a healthy job gets
+ * no finding with a gain. */
 #define _GNU_SOURCE /* setenv, mkdtemp */
 #include "support/made_trace.h"
 #include "support/random.h"
@@ -16,9 +17,31 @@
 #include <cmocka.h>
 
 enum cause {
-	HEALTHY, HEALTHY_DDP, HEALTHY_INFERENCE, HEALTHY_GRAPH, HEALTHY_LOADER,
-	HOST_LAUNCH, DATA_LOADER, SYNCHRONISATION, LOGGING_ITEM, SMALL_REDUCES, ALL_GATHER, STRAGGLER, PAGEABLE, THROTTLE, EAGER_SOFTMAX,
-	WRITTEN_NORMS, GRAPH_DEPENDENCY, ALLOCATOR, GARBAGE, CHECKPOINT, OPTIMIZER_LOOP, FP32_PRODUCTS, MISALIGNED, BUBBLE, RECOMPUTATION,
+	HEALTHY,
+	HEALTHY_DDP,
+	HEALTHY_INFERENCE,
+	HEALTHY_GRAPH,
+	HEALTHY_LOADER,
+	HOST_LAUNCH,
+	DATA_LOADER,
+	SYNCHRONISATION,
+	LOGGING_ITEM,
+	SMALL_REDUCES,
+	ALL_GATHER,
+	STRAGGLER,
+	PAGEABLE,
+	THROTTLE,
+	EAGER_SOFTMAX,
+	WRITTEN_NORMS,
+	GRAPH_DEPENDENCY,
+	ALLOCATOR,
+	GARBAGE,
+	CHECKPOINT,
+	OPTIMIZER_LOOP,
+	FP32_PRODUCTS,
+	MISALIGNED,
+	BUBBLE,
+	RECOMPUTATION,
 	CAUSES
 };
 static const struct expected {
@@ -54,20 +77,21 @@ static const struct expected {
 /* ---- a job ---- */
 
 static const char product[] = "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT";
-static const char adding[] = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, at::detail::Array<char*, 3> >(int)";
+static const char adding[] = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, "
+			     "at::detail::Array<char*, 3> >(int)";
 static const char norm[] = "triton_red_fused__to_copy_add_mean_mul_pow_rsqrt_3";
 
 struct job {
 	enum cause cause;
 	struct made m;
-	double host, gpu;      /* the launching thread's time; the end of what the device has */
-	double done[16];       /* by step: the end of its work */
-	double op_us;          /* of the host for an operator */
-	double slow;           /* of all products; 1 */
-	double strength;       /* 0 .. 1, of the cause */
-	double onset;          /* THROTTLE: when clocks fall */
+	double host, gpu; /* the launching thread's time; the end of what the device has */
+	double done[16];  /* by step: the end of its work */
+	double op_us;     /* of the host for an operator */
+	double slow;      /* of all products; 1 */
+	double strength;  /* 0 .. 1, of the cause */
+	double onset;     /* THROTTLE: when clocks fall */
 	int layers, hidden, heads, seq, batch, step;
-	int64_t correlation;   /* of a graph */
+	int64_t correlation; /* of a graph */
 };
 
 static double tokens(const struct job *j) { return (double)j->seq * j->batch; }
@@ -134,17 +158,22 @@ static void attention(struct job *j, bool backward)
 		bmm(j, j->seq, j->seq, d);
 		run(j, "aten::mul", adding, move_us(4 * scores));
 		run(j, "aten::add", adding, move_us(4 * scores));
-		run(j, "aten::softmax", "void (anonymous namespace)::softmax_warp_forward<c10::BFloat16, c10::BFloat16, float, 10, false, false>(int)",
+		run(j, "aten::softmax",
+		    "void (anonymous namespace)::softmax_warp_forward<c10::BFloat16, c10::BFloat16, float, 10, false, "
+		    "false>(int)",
 		    move_us(4 * scores));
 		bmm(j, j->seq, d, j->seq);
 		return;
 	}
-	snprintf(dims, sizeof dims, "[[%d, %d, %d, %.0f], [%d, %d, %d, %.0f], [%d, %d, %d, %.0f]]", j->batch, j->heads, j->seq, d, j->batch, j->heads,
-		 j->seq, d, j->batch, j->heads, j->seq, d);
+	snprintf(dims, sizeof dims, "[[%d, %d, %d, %.0f], [%d, %d, %d, %.0f], [%d, %d, %d, %.0f]]", j->batch, j->heads,
+		 j->seq, d, j->batch, j->heads, j->seq, d, j->batch, j->heads, j->seq, d);
 	if (!backward)
 		made_shapes(&j->m, dims, "[\"c10::BFloat16\", \"c10::BFloat16\", \"c10::BFloat16\"]");
-	run(j, backward ? "aten::_scaled_dot_product_flash_attention_backward" : "aten::_scaled_dot_product_flash_attention",
-	    backward ? "void pytorch_flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<Flash_bwd_kernel_traits<128>>(int)"
+	run(j,
+	    backward ? "aten::_scaled_dot_product_flash_attention_backward"
+		     : "aten::_scaled_dot_product_flash_attention",
+	    backward ? "void "
+		       "pytorch_flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<Flash_bwd_kernel_traits<128>>(int)"
 		     : "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128>>(int)",
 	    fmax(3, (backward ? 2 : 1) * 4e6 * scores * d / 600e12));
 }
@@ -154,7 +183,8 @@ static void normalise(struct job *j)
 {
 	double elements = tokens(j) * j->hidden, begin = j->host;
 	if (j->cause == HEALTHY_INFERENCE) {
-		run(j, "_C::fused_add_rms_norm", "void vllm::fused_add_rms_norm_kernel<c10::BFloat16, 8>(c10::BFloat16*)", move_us(8 * elements));
+		run(j, "_C::fused_add_rms_norm",
+		    "void vllm::fused_add_rms_norm_kernel<c10::BFloat16, 8>(c10::BFloat16*)", move_us(8 * elements));
 		return;
 	}
 	if (j->cause != WRITTEN_NORMS) {
@@ -170,15 +200,22 @@ static void normalise(struct job *j)
 		{ "aten::mean", NULL, 4 },
 		{ "aten::add", "at::native::CUDAFunctorOnSelf_add<float>", 0 },
 		{ "aten::rsqrt", "at::native::rsqrt_kernel_cuda(at::TensorIteratorBase&)", 0 },
-		{ "aten::mul", "at::native::BinaryFunctor<float, float, float, at::native::binary_internal::MulFunctor<float> >", 8 },
+		{ "aten::mul",
+		  "at::native::BinaryFunctor<float, float, float, at::native::binary_internal::MulFunctor<float> >",
+		  8 },
 		{ "aten::_to_copy", "at::native::bfloat16_copy_kernel_cuda(at::TensorIteratorBase&)", 6 },
-		{ "aten::mul", "at::native::BinaryFunctor<c10::BFloat16, c10::BFloat16, c10::BFloat16, at::native::binary_internal::MulFunctor<float> >", 4 },
+		{ "aten::mul",
+		  "at::native::BinaryFunctor<c10::BFloat16, c10::BFloat16, c10::BFloat16, "
+		  "at::native::binary_internal::MulFunctor<float> >",
+		  4 },
 	};
 	j->host += 1;
 	for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
 		char kernel[256];
-		snprintf(kernel, sizeof kernel, part[i].functor ? "void at::native::vectorized_elementwise_kernel<4, %s>(int)" :
-			 "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float, float, float, float> > >(int)%.0s",
+		snprintf(kernel, sizeof kernel,
+			 part[i].functor ? "void at::native::vectorized_elementwise_kernel<4, %s>(int)"
+					 : "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, "
+					   "at::native::MeanOps<float, float, float, float> > >(int)%.0s",
 			 part[i].functor ? part[i].functor : "");
 		run(j, part[i].op, kernel, move_us(part[i].bytes * elements));
 	}
@@ -223,8 +260,8 @@ static void forward(struct job *j)
 {
 	double t = tokens(j), h = j->hidden;
 	if (j->cause == ALL_GATHER)
-		collective(j, "FSDP::all_gather", "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", layer_us(j) * (0.3 + 0.5 * j->strength),
-			   false);
+		collective(j, "FSDP::all_gather", "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+			   layer_us(j) * (0.3 + 0.5 * j->strength), false);
 	normalise(j);
 	mm(j, "aten::mm", t, 3 * h, h);
 	attention(j, false);
@@ -234,7 +271,9 @@ static void forward(struct job *j)
 	normalise(j);
 	mm(j, "aten::mm", t, 4 * h, h);
 	if (j->cause == HEALTHY_INFERENCE)
-		run(j, "_C::silu_and_mul", "void vllm::act_and_mul_kernel<c10::BFloat16, &vllm::silu_kernel<c10::BFloat16>, true>(int)", move_us(8 * t * h));
+		run(j, "_C::silu_and_mul",
+		    "void vllm::act_and_mul_kernel<c10::BFloat16, &vllm::silu_kernel<c10::BFloat16>, true>(int)",
+		    move_us(8 * t * h));
 	mm(j, "aten::mm", t, h, 4 * h);
 	if (j->cause == LOGGING_ITEM)
 		item(j);
@@ -253,8 +292,8 @@ static void backward(struct job *j)
 		begin = j->host;
 	}
 	if (j->cause == ALL_GATHER)
-		collective(j, "FSDP::all_gather", "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", layer_us(j) * (0.3 + 0.5 * j->strength),
-			   false);
+		collective(j, "FSDP::all_gather", "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+			   layer_us(j) * (0.3 + 0.5 * j->strength), false);
 	j->host += 1;
 	mm(j, "aten::mm", t, 4 * h, h);
 	mm(j, "aten::mm", 4 * h, h, t);
@@ -268,7 +307,9 @@ static void backward(struct job *j)
 	made_op(&j->m, "autograd::engine::evaluate_function: MmBackward0", begin, j->host);
 	j->host += 1;
 	if (j->cause == HEALTHY_DDP)
-		collective(j, "c10d::allreduce_", "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 0.5 * layer_us(j), true);
+		collective(j, "c10d::allreduce_",
+			   "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+			   0.5 * layer_us(j), true);
 	if (j->cause == ALLOCATOR)
 		allocate(j);
 }
@@ -278,13 +319,17 @@ static void update(struct job *j)
 	double begin = j->host, weights = 12.0 * j->hidden * j->hidden;
 	j->host += 3;
 	if (j->cause == OPTIMIZER_LOOP) {
-		static const char *const op[] = { "aten::mul_", "aten::lerp_", "aten::mul_", "aten::addcmul_", "aten::sqrt", "aten::div_", "aten::add_", "aten::addcdiv_" };
+		static const char *const op[] = { "aten::mul_", "aten::lerp_", "aten::mul_", "aten::addcmul_",
+						  "aten::sqrt", "aten::div_",  "aten::add_", "aten::addcdiv_" };
 		for (int i = 0; i < 7 * j->layers; i++) /* tensors */
 			for (size_t k = 0; k < sizeof op / sizeof *op; k++)
 				run(j, op[k], adding, move_us(12 * weights / 7));
 	} else {
 		for (int i = 0; i < j->layers; i++)
-			run(j, "aten::_fused_adamw_", "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::FusedOptimizerTensorListMetadata<4>, at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4, (at::native::ADAM_MODE)1, false>>(int)",
+			run(j, "aten::_fused_adamw_",
+			    "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous "
+			    "namespace)::FusedOptimizerTensorListMetadata<4>, at::native::(anonymous "
+			    "namespace)::FusedAdamMathFunctor<float, 4, (at::native::ADAM_MODE)1, false>>(int)",
 			    move_us(2 * weights));
 	}
 	made_range(&j->m, "Optimizer.step#AdamW.step", begin, j->host);
@@ -311,10 +356,13 @@ static void before_step(struct job *j)
 		static char args[120];
 		int64_t id = 2000000 + j->step;
 		made_op(&j->m, "aten::copy_", j->host, begin + us + 10);
-		snprintf(args, sizeof args, "\"correlation\": %lld", (long long)id); /* the call returns when the copy is done */
+		snprintf(args, sizeof args, "\"correlation\": %lld",
+			 (long long)id); /* the call returns when the copy is done */
 		j->m.args = args;
-		made_event(&j->m, "cuda_runtime", "cudaMemcpyAsync", 100, j->m.thread, j->host + 2, begin + us + 4 - j->host);
-		snprintf(args, sizeof args, "\"correlation\": %lld, \"device\": 0, \"stream\": 7, \"bytes\": %.0f", (long long)id, us * 6000);
+		made_event(&j->m, "cuda_runtime", "cudaMemcpyAsync", 100, j->m.thread, j->host + 2,
+			   begin + us + 4 - j->host);
+		snprintf(args, sizeof args, "\"correlation\": %lld, \"device\": 0, \"stream\": 7, \"bytes\": %.0f",
+			 (long long)id, us * 6000);
 		j->m.args = args;
 		made_event(&j->m, "gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 0, 7, begin, us);
 		j->gpu = begin + us;
@@ -324,7 +372,8 @@ static void before_step(struct job *j)
 		static const char *const name[] = { "gc.collect", "Python GC", "<built-in function collect>" };
 		wait_until(j, "cudaStreamSynchronize", at + 8);
 		double us = step_us(j) * (0.2 + 0.5 * j->strength);
-		made_event(&j->m, j->layers % 3 ? "python_function" : "user_annotation", name[j->layers % 3], 100, j->m.thread, j->host, us);
+		made_event(&j->m, j->layers % 3 ? "python_function" : "user_annotation", name[j->layers % 3], 100,
+			   j->m.thread, j->host, us);
 		j->host += us + 1;
 	}
 	if (j->cause == CHECKPOINT && j->step == 3) {
@@ -332,7 +381,8 @@ static void before_step(struct job *j)
 		wait_until(j, "cudaStreamSynchronize", at + 8);
 		for (int i = 0; i < j->layers; i++) {
 			double copy = fmax(j->gpu, j->host + 8);
-			made_copy(&j->m, "Memcpy DtoH (Device -> Pageable)", 1 << 20, j->host, copy, copy + us / 20 / j->layers);
+			made_copy(&j->m, "Memcpy DtoH (Device -> Pageable)", 1 << 20, j->host, copy,
+				  copy + us / 20 / j->layers);
 			j->gpu = copy + us / 20 / j->layers;
 			j->host = j->gpu + 5;
 		}
@@ -345,10 +395,12 @@ static void before_step(struct job *j)
 static void replay(struct job *j, double hole_us)
 {
 	static char args[160];
-	double launch = j->host + 20, at = fmax(j->gpu, launch + 15), h = j->hidden, us = fmax(3, 8e6 * tokens(j) * h * h / 600e12);
+	double launch = j->host + 20, at = fmax(j->gpu, launch + 15), h = j->hidden,
+	       us = fmax(3, 8e6 * tokens(j) * h * h / 600e12);
 	int64_t id = 1000000 + ++j->correlation, n = 12 * j->layers;
 	for (int64_t i = 0; i < n + 1; i++) {
-		snprintf(args, sizeof args, "\"correlation\": %lld, \"device\": 0, \"stream\": 7%s", (long long)id, i ? ", \"graph node id\": 17" : "");
+		snprintf(args, sizeof args, "\"correlation\": %lld, \"device\": 0, \"stream\": 7%s", (long long)id,
+			 i ? ", \"graph node id\": 17" : "");
 		if (i == 0)
 			snprintf(args, sizeof args, "\"correlation\": %lld", (long long)id);
 		j->m.args = args;
@@ -381,7 +433,9 @@ static void step(struct job *j)
 	}
 	if (j->cause == SMALL_REDUCES)
 		for (int i = 0; i < j->layers * pick(8, 14); i++)
-			collective(j, "c10d::allreduce_", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", real(9, 25), false);
+			collective(j, "c10d::allreduce_",
+				   "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+				   real(9, 25), false);
 	if (j->cause != HEALTHY_INFERENCE)
 		update(j);
 	made_step(&j->m, 10 + j->step, begin, j->host);
@@ -392,11 +446,17 @@ static void step(struct job *j)
 /* Sizes are drawn so that kernels are long where the cause is in them, and short where it is in what lies between. */
 static void begin(struct job *j, enum cause cause)
 {
-	bool small = cause == HOST_LAUNCH || cause == SYNCHRONISATION || cause == LOGGING_ITEM || cause == SMALL_REDUCES || cause == ALLOCATOR ||
-		     cause == OPTIMIZER_LOOP;
+	bool small = cause == HOST_LAUNCH || cause == SYNCHRONISATION || cause == LOGGING_ITEM ||
+		     cause == SMALL_REDUCES || cause == ALLOCATOR || cause == OPTIMIZER_LOOP;
 	static const int width[] = { 2048, 3072, 4096, 5120 };
-	*j = (struct job){ .cause = cause, .host = 1000, .gpu = 1000, .slow = 1, .layers = pick(4, 10), .strength = real(0, 1),
-			   .op_us = real(6, 11), .hidden = small ? 1024 : width[pick(0, 3)] };
+	*j = (struct job){ .cause = cause,
+			   .host = 1000,
+			   .gpu = 1000,
+			   .slow = 1,
+			   .layers = pick(4, 10),
+			   .strength = real(0, 1),
+			   .op_us = real(6, 11),
+			   .hidden = small ? 1024 : width[pick(0, 3)] };
 	j->heads = j->hidden / 128;
 	j->seq = small ? 512 : 1024 << pick(0, 2);
 	j->batch = small ? 2 * pick(1, 3) : 8192 / j->seq * pick(1, 2);
@@ -437,8 +497,8 @@ static bool named(enum cause cause, const struct fo_diagnosis *d)
 	}
 	if (!right && getenv("BLIND_SHOW"))
 		for (int64_t i = 0; i < d->findings; i++)
-			print_message("  %s [%s]%s: %s x %.2f\n", e->what, d->finding[i].id, d->finding[i].serious ? " serious" : "", d->finding[i].title,
-				      d->finding[i].gain);
+			print_message("  %s [%s]%s: %s x %.2f\n", e->what, d->finding[i].id,
+				      d->finding[i].serious ? " serious" : "", d->finding[i].title, d->finding[i].gain);
 	if (!right && d->cannot[0])
 		print_message("  %s: %s\n", e->what, d->cannot);
 	return right;
@@ -476,7 +536,8 @@ static bool diagnosed(enum cause cause, int ranks)
 	return right;
 }
 
-/* An all-reduce ends each step on all ranks at once; rank 2's products are slower. It is written first: the others wait for it. */
+/* An all-reduce ends each step on all ranks at once; rank 2's products are slower. It is written first: the others wait
+ * for it. */
 static bool straggler(uint64_t seed)
 {
 	static const int order[4] = { 2, 0, 1, 3 };
@@ -500,7 +561,8 @@ static bool straggler(uint64_t seed)
 			end[j.step] = rank == 2 ? at + 300 : end[j.step];
 			made_op(&j.m, "c10d::allreduce_", j.host, j.host + 8);
 			j.m.stream = 24;
-			made_kernel(&j.m, "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", launch, at, end[j.step]);
+			made_kernel(&j.m, "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+				    launch, at, end[j.step]);
 			j.m.stream = 7;
 			j.gpu = end[j.step];
 			j.host += 9;
@@ -525,19 +587,25 @@ static void fill(struct schedule *s, double begin)
 {
 	for (int i = 0; i < s->microbatches; i++)
 		for (int r = 0; r < STAGES; r++)
-			s->forward[r][i] = fmax(i ? s->forward[r][i - 1] : begin, r ? s->forward[r - 1][i] + 30 : begin) + s->tf;
+			s->forward[r][i] = fmax(i ? s->forward[r][i - 1] : begin,
+						r ? s->forward[r - 1][i] + 30 : begin) +
+					   s->tf;
 	for (int i = 0; i < s->microbatches; i++)
 		for (int r = STAGES - 1; r >= 0; r--)
 			s->backward[r][i] = fmax(i ? s->backward[r][i - 1] : s->forward[r][s->microbatches - 1],
-						 r < STAGES - 1 ? s->backward[r + 1][i] + 30 : 0) + 2 * s->tf;
+						 r < STAGES - 1 ? s->backward[r + 1][i] + 30 : 0) +
+					    2 * s->tf;
 }
 
 static void transfer(struct job *j, const char *what, int from, int to, int sequence, double begin, double end)
 {
 	static char args[400];
-	snprintf(args, sizeof args, "\"Collective name\": \"%s\", \"Process Group Name\": \"3\", \"Process Group Description\": "
-		 "\"PIPELINE_MODEL_PARALLEL_GROUP\", \"Process Group Ranks\": \"[0, 1, 2, 3]\", \"Group size\": 4, \"Seq\": %d, \"Src Rank\": %d, "
-		 "\"Dst Rank\": %d, \"dtype\": \"BFloat16\", \"In msg nelems\": 1048576, \"Out msg nelems\": 1048576", what, sequence, from, to);
+	snprintf(args, sizeof args,
+		 "\"Collective name\": \"%s\", \"Process Group Name\": \"3\", \"Process Group Description\": "
+		 "\"PIPELINE_MODEL_PARALLEL_GROUP\", \"Process Group Ranks\": \"[0, 1, 2, 3]\", \"Group size\": 4, "
+		 "\"Seq\": %d, \"Src Rank\": %d, \"Dst Rank\": %d, \"dtype\": \"BFloat16\", \"In msg nelems\": "
+		 "1048576, \"Out msg nelems\": 1048576",
+		 what, sequence, from, to);
 	made_op(&j->m, "c10d::recv_", j->host, j->host + 6);
 	j->m.stream = 24;
 	j->m.args = args;
@@ -572,7 +640,8 @@ static bool bubble(uint64_t seed)
 			fill(&s, at);
 			for (int i = 0; i < s.microbatches; i++) {
 				if (r)
-					transfer(&j, "recv", r - 1, r, sequence + i, idle_from + 5, s.forward[r][i] - s.tf - 2);
+					transfer(&j, "recv", r - 1, r, sequence + i, idle_from + 5,
+						 s.forward[r][i] - s.tf - 2);
 				stage_pass(&j, "aten::mm", s.forward[r][i], s.tf);
 				idle_from = s.forward[r][i];
 				if (r < STAGES - 1)
@@ -580,11 +649,14 @@ static bool bubble(uint64_t seed)
 			}
 			for (int i = 0; i < s.microbatches; i++) {
 				if (r < STAGES - 1)
-					transfer(&j, "recv", r + 1, r, sequence + 50 + i, idle_from + 5, s.backward[r][i] - 2 * s.tf - 2);
-				stage_pass(&j, "autograd::engine::evaluate_function: MmBackward0", s.backward[r][i], 2 * s.tf);
+					transfer(&j, "recv", r + 1, r, sequence + 50 + i, idle_from + 5,
+						 s.backward[r][i] - 2 * s.tf - 2);
+				stage_pass(&j, "autograd::engine::evaluate_function: MmBackward0", s.backward[r][i],
+					   2 * s.tf);
 				idle_from = s.backward[r][i];
 				if (r)
-					transfer(&j, "send", r, r - 1, sequence + 50 + i, idle_from + 2, idle_from + 25);
+					transfer(&j, "send", r, r - 1, sequence + 50 + i, idle_from + 2,
+						 idle_from + 25);
 			}
 			made_step(&j.m, 10 + j.step, begins, j.host);
 			at = s.backward[0][s.microbatches - 1] + 40;

@@ -27,19 +27,37 @@ static void test_gain(void **state)
 	(void)state;
 	struct fo_finding f = { 0 };
 	/* A third of 300 goes: 1.5; at worst half of it does and 20 come back: 270. */
-	fo_gain_solve(&(struct fo_gain){ .step_ns = 300, .removable_ns = 100, .least = 0.5, .most = 1, .reappear_ns = 20 }, &f);
+	fo_gain_solve(
+		&(struct fo_gain){ .step_ns = 300, .removable_ns = 100, .least = 0.5, .most = 1, .reappear_ns = 20 },
+		&f);
 	assert_int_equal(f.loss_ns, 100);
 	assert_true(fabs(f.ceiling - 1.5) < 1e-12 && fabs(f.gain_high - 1.5) < 1e-12);
 	assert_true(fabs(f.gain_low - 300.0 / 270) < 1e-12 && fabs(f.gain - 600.0 / (200 + 270)) < 1e-12);
 	/* Under a floor of 240 nothing is faster, and what comes back comes on top of it. */
-	fo_gain_solve(&(struct fo_gain){ .step_ns = 300, .removable_ns = 100, .least = 1, .most = 1, .reappear_ns = 20, .floor_ns = 240 }, &f);
-	assert_true(fabs(f.ceiling - 1.5) < 1e-12 && fabs(f.gain_high - 1.25) < 1e-12 && fabs(f.gain_low - 300.0 / 260) < 1e-12);
+	fo_gain_solve(&(struct fo_gain){ .step_ns = 300,
+					 .removable_ns = 100,
+					 .least = 1,
+					 .most = 1,
+					 .reappear_ns = 20,
+					 .floor_ns = 240 },
+		      &f);
+	assert_true(fabs(f.ceiling - 1.5) < 1e-12 && fabs(f.gain_high - 1.25) < 1e-12 &&
+		    fabs(f.gain_low - 300.0 / 260) < 1e-12);
 	/* The cure lowers the floor too, at best. */
-	fo_gain_solve(&(struct fo_gain){ .step_ns = 300, .removable_ns = 100, .least = 0, .most = 1, .floor_ns = 290, .best_floor_ns = 210 }, &f);
+	fo_gain_solve(&(struct fo_gain){ .step_ns = 300,
+					 .removable_ns = 100,
+					 .least = 0,
+					 .most = 1,
+					 .floor_ns = 290,
+					 .best_floor_ns = 210 },
+		      &f);
 	assert_true(fabs(f.gain_high - 300.0 / 210) < 1e-12 && f.gain_low == 1);
 	for (int i = 0; i < 20000; i++) {
-		struct fo_gain g = { .step_ns = draw(1000000), .removable_ns = draw(1200000) - 1000, .reappear_ns = draw(500000),
-				     .floor_ns = draw(2) ? draw(1500000) : 0, .most = (double)draw(1001) / 1000 };
+		struct fo_gain g = { .step_ns = draw(1000000),
+				     .removable_ns = draw(1200000) - 1000,
+				     .reappear_ns = draw(500000),
+				     .floor_ns = draw(2) ? draw(1500000) : 0,
+				     .most = (double)draw(1001) / 1000 };
 		g.least = g.most * (double)draw(1001) / 1000;
 		fo_gain_solve(&g, &f);
 		if (f.nearly_all) { /* almost nothing would be left: no factor is named */
@@ -47,7 +65,8 @@ static void test_gain(void **state)
 			assert_true((double)g.removable_ns * g.most > 0.9 * (double)g.step_ns);
 			continue;
 		}
-		assert_true(f.gain_low >= 1 && f.gain_low <= f.gain && f.gain <= f.gain_high && f.gain_high <= f.ceiling + 1e-12);
+		assert_true(f.gain_low >= 1 && f.gain_low <= f.gain && f.gain <= f.gain_high &&
+			    f.gain_high <= f.ceiling + 1e-12);
 		if (g.floor_ns > 0 && g.floor_ns < g.step_ns)
 			assert_true((double)g.step_ns / f.gain_high >= (double)g.floor_ns - 1e-3);
 	}
@@ -96,7 +115,8 @@ static void test_device(void **state)
 		{ "", 0, 0, NULL },
 	};
 	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
-		const struct fo_device *v = fo_device_match(&c, known[i].name, known[i].sms, (int64_t)(known[i].gib * 1073741824.0));
+		const struct fo_device *v = fo_device_match(&c, known[i].name, known[i].sms,
+							    (int64_t)(known[i].gib * 1073741824.0));
 		const char *got = v ? v->name : "none";
 		if (strcmp(got, known[i].row ? known[i].row : "none") != 0)
 			fail_msg("'%s' is taken for %s", known[i].name, got);
@@ -121,11 +141,13 @@ static void test_shapes(void **state)
 		{ "aten::_scaled_mm", "[[3, 5], [5, 7], [], []]", 2.0 * 3 * 5 * 7 },
 		{ "aten::_grouped_mm", "[[12, 5], [4, 5, 7], [4]]", 2.0 * 12 * 5 * 7 },
 		/* Queries and keys of 16 and 24 tokens, 4 heads of 8: both products of each pair. */
-		{ "aten::_scaled_dot_product_flash_attention", "[[2, 4, 16, 8], [2, 4, 24, 8], [2, 4, 24, 8], [], [], []]",
-		  2.0 * 2 * 4 * 16 * 24 * 16 },
+		{ "aten::_scaled_dot_product_flash_attention",
+		  "[[2, 4, 16, 8], [2, 4, 24, 8], [2, 4, 24, 8], [], [], []]", 2.0 * 2 * 4 * 16 * 24 * 16 },
 		{ "aten::_scaled_dot_product_flash_attention_backward",
-		  "[[2, 4, 16, 8], [2, 4, 16, 8], [2, 4, 24, 8], [2, 4, 24, 8], [2, 4, 16, 8], [2, 4, 16]]", 2 * 2.0 * 2 * 4 * 16 * 24 * 16 },
-		{ "aten::_flash_attention_forward", "[[2, 16, 4, 8], [2, 24, 4, 8], [2, 24, 4, 8]]", 2.0 * 2 * 4 * 16 * 24 * 16 },
+		  "[[2, 4, 16, 8], [2, 4, 16, 8], [2, 4, 24, 8], [2, 4, 24, 8], [2, 4, 16, 8], [2, 4, 16]]",
+		  2 * 2.0 * 2 * 4 * 16 * 24 * 16 },
+		{ "aten::_flash_attention_forward", "[[2, 16, 4, 8], [2, 24, 4, 8], [2, 24, 4, 8]]",
+		  2.0 * 2 * 4 * 16 * 24 * 16 },
 		{ "aten::mm", "[[3, 5], [6, 7]]", 0 },
 		{ "aten::mm", "[[3, 5]]", 0 },
 		{ "aten::mm", "[]", 0 },
@@ -146,7 +168,8 @@ static void test_shapes(void **state)
 		hand_finish(&h);
 		bool got = fo_call_of_op(h.t, h.t->gpu[0].op, &where, &s, &flop);
 		if (got != (known[i].flop > 0) || (got && flop != known[i].flop))
-			fail_msg("%s %s: %g FLOP instead of %g", known[i].name, known[i].shapes, got ? flop : 0, known[i].flop);
+			fail_msg("%s %s: %g FLOP instead of %g", known[i].name, known[i].shapes, got ? flop : 0,
+				 known[i].flop);
 		hand_done(&h, NULL);
 	}
 	/* Numbers that no tensor has: no overflow, a finite count. */
@@ -155,8 +178,9 @@ static void test_shapes(void **state)
 	int32_t where;
 	double flop;
 	hand_begin(&h, 0, 1);
-	hand_op(&h, FO_HOST_OP, "aten::bmm", 0, 10)->shapes =
-		hand_text(&h, "[[99999999999999999999, 9223372036854775807, 9223372036854775807], [9223372036854775807, 9223372036854775807, 5]]");
+	hand_op(&h, FO_HOST_OP, "aten::bmm", 0, 10)->shapes = hand_text(
+		&h, "[[99999999999999999999, 9223372036854775807, 9223372036854775807], [9223372036854775807, "
+		    "9223372036854775807, 5]]");
 	hand_kernel(&h, product, 1, 5, 20);
 	hand_finish(&h);
 	assert_true(fo_call_of_op(h.t, h.t->gpu[0].op, &where, &s, &flop) && isfinite(flop));
@@ -216,7 +240,8 @@ static void test_fill(void **state)
 	assert_true(fabs(fo_product_fill(&s, "x_128x128_", 132) - 134.0 / 264) < 1e-12); /* two tiles begin a second */
 	s.m = 129;
 	s.n = 128 * 132;
-	assert_true(fabs(fo_product_fill(&s, "x_128x128_", 132) - 129.0 / 256) < 1e-12); /* half of the lower tiles is empty */
+	assert_true(fabs(fo_product_fill(&s, "x_128x128_", 132) - 129.0 / 256) <
+		    1e-12); /* half of the lower tiles is empty */
 	s.m = 512;
 	s.n = 256 * 66;
 	assert_true(fabs(fo_product_fill(&s, "Cijk_Alik_Bljk_BBS_BH_MT256x256x64_MI16x16x1_SN", 132) - 1) < 1e-12);
@@ -241,7 +266,9 @@ static struct fo_device_ledger ledger_of(const struct hand *h, struct fo_ledger 
 	l->resident_ns = l->comp_ns + l->exposed_comm_ns;
 	l->end_ns = l->begin_ns + l->span_ns;
 	l->ops = 1;
-	return (struct fo_device_ledger){ .from = FO_WINDOW_LAUNCHED_STEPS, .steps = 1, .total = *l, .median = { .l = *l } };
+	return (struct fo_device_ledger){
+		.from = FO_WINDOW_LAUNCHED_STEPS, .steps = 1, .total = *l, .median = { .l = *l }
+	};
 }
 
 static double sum(const struct fo_bridge *b)
@@ -283,8 +310,11 @@ static void test_random_bridges(void **state)
 		l.exposed_comm_unknown_ns = draw(2) ? draw(30000000) : 0;
 		struct fo_device_ledger v = ledger_of(&h, &l);
 		struct fo_rank_ledger r = { .trace = h.t, .rank = 0, .device = &v, .devices = 1 };
-		struct fo_diagnosis d = { .rank = &r, .ranks = 1,
-					  .with = { .model = "llama-3.2-1b", .seq = 2048, .tokens_per_step = 8 * (1 + draw(8000)),
+		struct fo_diagnosis d = { .rank = &r,
+					  .ranks = 1,
+					  .with = { .model = "llama-3.2-1b",
+						    .seq = 2048,
+						    .tokens_per_step = 8 * (1 + draw(8000)),
 						    .price_per_hour = 2.5 } };
 		assert_int_equal(fo_diagnose_bridge(&d), FO_OK);
 		assert_true(d.bridge.devices == 8);
@@ -297,13 +327,14 @@ static void test_random_bridges(void **state)
 				dollars += b->row[k].dollars_per_hour;
 				/* Only these may be negative: the ideal is taken out of them. */
 				if (b->row[k].share < 0)
-					assert_true(strstr(b->row[k].name, "ideal") != NULL && b->row[k].share > -b->mfu - 0.01);
+					assert_true(strstr(b->row[k].name, "ideal") != NULL &&
+						    b->row[k].share > -b->mfu - 0.01);
 			}
 			assert_true(b->mfu <= 1.01 * d.utilisation.computing);
 			for (int k = 0; k < b->losses; k++)
 				for (int n = 1; n < b->rows; n++) /* greater ones come before */
-					assert_true(b->row[n].share <= b->row[b->loss[k]].share || (k > 0 && n == b->loss[0]) ||
-						    (k > 1 && n == b->loss[1]));
+					assert_true(b->row[n].share <= b->row[b->loss[k]].share ||
+						    (k > 0 && n == b->loss[0]) || (k > 1 && n == b->loss[1]));
 			assert_true(fabs(dollars - 8 * 2.5) < 1e-9);
 			assert_true(fabs(b->row[0].dollars - 20 * b->step_s / 3600 * b->mfu) < 1e-12);
 		} else {
@@ -323,7 +354,8 @@ static void check_steps_given(struct fo_diagnosis *d, double mfu, double causal)
 	d->with.steps = 2;
 	d->with.tokens_per_step /= 2;
 	assert_int_equal(fo_diagnose_bridge(d), FO_OK);
-	assert_true(d->bridge.known && fabs(d->bridge.mfu - mfu) < 1e-9 && fabs(d->bridge.step_s - 0.5) < 1e-12 && fabs(sum(&d->bridge) - 1) < 1e-12);
+	assert_true(d->bridge.known && fabs(d->bridge.mfu - mfu) < 1e-9 && fabs(d->bridge.step_s - 0.5) < 1e-12 &&
+		    fabs(sum(&d->bridge) - 1) < 1e-12);
 	assert_true(fabs(d->bridge.mfu_causal - causal) < 1e-9);
 	assert_non_null(strstr(d->bridge.note, "2 steps, as given"));
 	d->with.steps = 0;
@@ -376,8 +408,11 @@ static void test_bridge_by_hand(void **state)
 	l.idle_ns[FO_IDLE_HOST_DATA] = 300000000;
 	struct fo_device_ledger v = ledger_of(&h, &l);
 	struct fo_rank_ledger r = { .trace = h.t, .rank = 0, .device = &v, .devices = 1 };
-	struct fo_diagnosis d = { .rank = &r, .ranks = 1,
-				  .with = { .model = "llama-3.1-8b", .seq = 8192, .tokens_per_step = 2 * 8192, .price_per_hour = 3 } };
+	struct fo_diagnosis d = {
+		.rank = &r,
+		.ranks = 1,
+		.with = { .model = "llama-3.1-8b", .seq = 8192, .tokens_per_step = 2 * 8192, .price_per_hour = 3 }
+	};
 	assert_int_equal(fo_diagnose_bridge(&d), FO_OK);
 	assert_int_equal(fo_model_load("llama-3.1-8b", &m), FO_OK);
 	struct fo_flop f = fo_model_flop_per_token(&m, 8192);
@@ -386,7 +421,8 @@ static void test_bridge_by_hand(void **state)
 	assert_true(fabs(d.bridge.mfu_causal - 8192 * f.mfu_causal / 989e12) < 1e-9);
 	double scores = 12.0 * 32 * 4096 * 8192 * 8192 / 989e12; /* 12 L H Q S a token */
 	assert_true(fabs(row(&d.bridge, "attention above its ideal")->share - (0.08 - scores)) < 1e-9);
-	assert_true(fabs(row(&d.bridge, "matrix products above their ideal")->share - (0.5 - (d.bridge.mfu - scores))) < 1e-9);
+	assert_true(fabs(row(&d.bridge, "matrix products above their ideal")->share - (0.5 - (d.bridge.mfu - scores))) <
+		    1e-9);
 	assert_true(fabs(row(&d.bridge, "idle: data loading")->share - 0.3) < 1e-12);
 	assert_true(fabs(row(&d.bridge, "idle: data loading")->dollars_per_hour - 1.8) < 1e-12);
 	assert_non_null(strstr(d.utilisation.sentence, "70 % utilisation"));
@@ -414,7 +450,8 @@ static void test_bridge_by_hand(void **state)
 	/* A span that is no step: tokens per step do not help, and there are no shapes. */
 	v.from = FO_WINDOW_WHOLE;
 	assert_int_equal(fo_diagnose_bridge(&d), FO_OK);
-	assert_true(!d.bridge.known && strstr(d.bridge.why_not, "tokens per step say nothing") && strstr(d.bridge.why_not, "--steps N"));
+	assert_true(!d.bridge.known && strstr(d.bridge.why_not, "tokens per step say nothing") &&
+		    strstr(d.bridge.why_not, "--steps N"));
 	/* ... but the number of steps in it, or the time of one, does. */
 	double mfu = 8192 * f.mfu / 989e12;
 	check_steps_given(&d, mfu, 8192 * f.mfu_causal / 989e12);
@@ -428,14 +465,15 @@ static void test_bridge_by_hand(void **state)
 	v.median.l.recompute_ns = 100000000;
 	assert_int_equal(fo_diagnose_bridge(&d), FO_OK);
 	assert_true(fabs(row(&d.bridge, "recomputation")->share - 0.1) < 1e-9 && fabs(sum(&d.bridge) - 1) < 1e-12);
-	assert_true(fabs(row(&d.bridge, "matrix products above their ideal")->share - (0.4 - (d.bridge.mfu - scores))) < 1e-9);
+	assert_true(fabs(row(&d.bridge, "matrix products above their ideal")->share - (0.4 - (d.bridge.mfu - scores))) <
+		    1e-9);
 	check_missing(&h, &d);
 	free(d.product);
 	hand_done(&h, NULL);
 }
 
-/* One product of single operands in a TF32 kernel: 2 x 4096^3 in 1 ms is 137 TFLOP/s, seven times what an A100's vector units do and
- * below its TF32 peak. The same at 10 times the speed is above any. */
+/* One product of single operands in a TF32 kernel: 2 x 4096^3 in 1 ms is 137 TFLOP/s, seven times what an A100's vector
+ * units do and below its TF32 peak. The same at 10 times the speed is above any. */
 static void tf32_product(struct hand *h, double takes)
 {
 	hand_begin(h, 0, 1);
@@ -453,7 +491,9 @@ static void test_shapes_rate(void **state)
 	struct hand h;
 	struct fo_diagnosis d;
 	struct fo_trace_set set;
-	struct fo_diagnose_options o = { .price_per_hour = NAN, .model = "llama-3.1-8b", .seq = 8192, .tokens_per_step = 8192 };
+	struct fo_diagnose_options o = {
+		.price_per_hour = NAN, .model = "llama-3.1-8b", .seq = 8192, .tokens_per_step = 8192
+	};
 	tf32_product(&h, 1000);
 	hand_diagnose(&h, &d, &set, &o);
 	assert_int_equal(d.products, 1);
@@ -469,7 +509,8 @@ static void test_shapes_rate(void **state)
 	o.model = NULL;
 	tf32_product(&h, 100);
 	hand_diagnose(&h, &d, &set, &o);
-	assert_true(!d.bridge.known && strstr(d.bridge.why_not, "4096 x 4096 x 4096") && strstr(d.bridge.why_not, "--dtype"));
+	assert_true(!d.bridge.known && strstr(d.bridge.why_not, "4096 x 4096 x 4096") &&
+		    strstr(d.bridge.why_not, "--dtype"));
 	hand_done(&h, &d);
 	o.dtype = "fp32";
 	tf32_product(&h, 1000);
@@ -522,8 +563,11 @@ int main(void)
 {
 	fo_random_state = 20261122;
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_gain), cmocka_unit_test(test_device),	     cmocka_unit_test(test_shapes),
-		cmocka_unit_test(test_fill), cmocka_unit_test(test_types), cmocka_unit_test(test_shapes_rate), cmocka_unit_test(test_attention), cmocka_unit_test(test_random_bridges), cmocka_unit_test(test_bridge_by_hand),
+		cmocka_unit_test(test_gain),           cmocka_unit_test(test_device),
+		cmocka_unit_test(test_shapes),         cmocka_unit_test(test_fill),
+		cmocka_unit_test(test_types),          cmocka_unit_test(test_shapes_rate),
+		cmocka_unit_test(test_attention),      cmocka_unit_test(test_random_bridges),
+		cmocka_unit_test(test_bridge_by_hand),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

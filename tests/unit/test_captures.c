@@ -1,5 +1,5 @@
-/* What a trace shows and is easily taken for something else: graphs that are captured, operators that prepare their own launch, frames of
- * Python, devices whose driver has no name for them. */
+/* What a trace shows and is easily taken for something else: graphs that are captured, operators that prepare their own
+ * launch, frames of Python, devices whose driver has no name for them. */
 #include "support/hand_trace.h"
 #include "support/made_trace.h"
 
@@ -140,7 +140,8 @@ static void test_frames(void **state)
 	made_close(&v);
 }
 
-/* Casts that stand alone between products: a compiler has nothing to merge, and is not proposed. Written out beside each other it is. */
+/* Casts that stand alone between products: a compiler has nothing to merge, and is not proposed. Written out beside
+ * each other it is. */
 static void moving(int beside)
 {
 	made_begin(&m);
@@ -152,7 +153,9 @@ static void moving(int beside)
 		at += 1000;
 		for (int k = 0; k < beside; k++, at += 600) {
 			made_op(&m, "aten::mul", launch + 10 + 4 * k, launch + 13 + 4 * k);
-			made_kernel(&m, "void at::native::vectorized_elementwise_kernel<4, at::native::MulFunctor<float> >(int)",
+			made_kernel(&m,
+				    "void at::native::vectorized_elementwise_kernel<4, at::native::MulFunctor<float> "
+				    ">(int)",
 				    launch + 10.5 + 4 * k, at, at + 600);
 		}
 	}
@@ -191,7 +194,8 @@ static void sampled(int operators, int calls)
 	diagnose();
 }
 
-/* Operators filtered by length; the profiler numbered half of the launches, the other half is tied by the operator's number. */
+/* Operators filtered by length; the profiler numbered half of the launches, the other half is tied by the operator's
+ * number. */
 static void half_numbered(void)
 {
 	char args[96];
@@ -247,7 +251,8 @@ static void test_unusable_times(void **state)
 		made_kernel(&m, product, 100 * i, 100 * i + 20, 100 * i - 30); /* ends before it begins */
 	diagnose();
 	assert_false(fo_diagnosed(&v.d));
-	assert_int_equal(strncmp(v.d.cannot, "8 of 8 GPU operations have negative or unreadable times, which leaves ", 70), 0);
+	assert_int_equal(
+		strncmp(v.d.cannot, "8 of 8 GPU operations have negative or unreadable times, which leaves ", 70), 0);
 	made_close(&v);
 	made_begin(&m);
 	for (int i = 0; i < 8; i++)
@@ -256,8 +261,8 @@ static void test_unusable_times(void **state)
 	made_kernel(&m, product, 900, 910, 940);
 	diagnose();
 	assert_int_equal(v.set.rank[0]->defect.malformed_gpu, 8);
-	assert_string_equal(v.d.cannot, "8 of 9 GPU operations have negative or unreadable times, which leaves too little GPU work to diagnose: "
-					"1 operation, 30 us");
+	assert_string_equal(v.d.cannot, "8 of 9 GPU operations have negative or unreadable times, which leaves too "
+					"little GPU work to diagnose: 1 operation, 30 us");
 	made_close(&v);
 	/* One host event among many that cannot be read is not the reason. */
 	made_begin(&m);
@@ -387,16 +392,11 @@ static void test_nameless(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_capture),
-		cmocka_unit_test(test_prepares),
-		cmocka_unit_test(test_frames),
-		cmocka_unit_test(test_nothing_to_merge),
-		cmocka_unit_test(test_sampled),
-		cmocka_unit_test(test_unusable_times),
-		cmocka_unit_test(test_little_time),
-		cmocka_unit_test(test_few_left),
-		cmocka_unit_test(test_endless),
-		cmocka_unit_test(test_small_mfu),
+		cmocka_unit_test(test_capture),     cmocka_unit_test(test_prepares),
+		cmocka_unit_test(test_frames),      cmocka_unit_test(test_nothing_to_merge),
+		cmocka_unit_test(test_sampled),     cmocka_unit_test(test_unusable_times),
+		cmocka_unit_test(test_little_time), cmocka_unit_test(test_few_left),
+		cmocka_unit_test(test_endless),     cmocka_unit_test(test_small_mfu),
 		cmocka_unit_test(test_nameless),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

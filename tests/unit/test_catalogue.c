@@ -216,7 +216,8 @@ static void test_caps(void **state)
 	free(text);
 }
 
-/* The built-in table is the file of this tree, byte for byte in what it says; a folder that FLATOUT_DATA names adds to it. */
+/* The built-in table is the file of this tree, byte for byte in what it says; a folder that FLATOUT_DATA names adds to
+ * it. */
 static void test_builtin(void **state)
 {
 	(void)state;
@@ -317,10 +318,9 @@ static void test_mutations(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_peaks),     cmocka_unit_test(test_rows),     cmocka_unit_test(test_unknown),
-		cmocka_unit_test(test_user_file), cmocka_unit_test(test_bad_rows), cmocka_unit_test(test_caps),
-		cmocka_unit_test(test_builtin),
-		cmocka_unit_test(test_mutations),
+		cmocka_unit_test(test_peaks),     cmocka_unit_test(test_rows),      cmocka_unit_test(test_unknown),
+		cmocka_unit_test(test_user_file), cmocka_unit_test(test_bad_rows),  cmocka_unit_test(test_caps),
+		cmocka_unit_test(test_builtin),   cmocka_unit_test(test_mutations),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

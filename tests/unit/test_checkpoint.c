@@ -14,12 +14,15 @@
 
 #include <cmocka.h>
 
-enum { N = 4096 };   /* elements of the tensors: several pages, several writes */
+enum { N = 4096 }; /* elements of the tensors: several pages, several writes */
 
 static char root[] = "test_checkpoint.XXXXXX", dir[64];
 static float weight[N], moment[N];
-static struct fo_st_tensor w = { .name = "model.norm.weight", .dtype = FO_F32, .rows = 64, .cols = N / 64, .ld = N / 64, .data = weight },
-			   s = { .name = "m.model.norm.weight", .dtype = FO_F32, .rows = 64, .cols = N / 64, .ld = N / 64, .data = moment };
+static struct fo_st_tensor
+	w = { .name = "model.norm.weight", .dtype = FO_F32, .rows = 64, .cols = N / 64, .ld = N / 64, .data = weight },
+	s = {
+		.name = "m.model.norm.weight", .dtype = FO_F32, .rows = 64, .cols = N / 64, .ld = N / 64, .data = moment
+	};
 
 static void must(fo_status st)
 {
@@ -37,11 +40,31 @@ static void fill(int64_t step)
 
 static fo_status save(int64_t step, int keep)
 {
-	struct fo_model m = { .name = "tiny", .layers = 1, .hidden = 32, .heads = 4, .kv_heads = 2, .head_dim = 8, .ffn = 48, .vocab = 64, .gated = true, .norm_eps = 1e-5,
+	struct fo_model m = { .name = "tiny",
+			      .layers = 1,
+			      .hidden = 32,
+			      .heads = 4,
+			      .kv_heads = 2,
+			      .head_dim = 8,
+			      .ffn = 48,
+			      .vocab = 64,
+			      .gated = true,
+			      .norm_eps = 1e-5,
 			      .rope = { .theta = 10000 } };
-	struct fo_ckpt_content c = { .model = &m, .weight_dtype = "float32", .weight = &w, .weights = 1, .state = &s, .states = 1, .run_config_json = "{}\n" };
-	struct fo_ckpt_meta meta = { .step = step, .tokens = step * 100, .loader = { step, 0xfedcba9876543210u, 5 }, .tokenizer_checksum = UINT64_MAX, .seed = 42,
-				     .loss = 1.0 / 3, .precision = "fp32" };
+	struct fo_ckpt_content c = { .model = &m,
+				     .weight_dtype = "float32",
+				     .weight = &w,
+				     .weights = 1,
+				     .state = &s,
+				     .states = 1,
+				     .run_config_json = "{}\n" };
+	struct fo_ckpt_meta meta = { .step = step,
+				     .tokens = step * 100,
+				     .loader = { step, 0xfedcba9876543210u, 5 },
+				     .tokenizer_checksum = UINT64_MAX,
+				     .seed = 42,
+				     .loss = 1.0 / 3,
+				     .precision = "fp32" };
 	fill(step);
 	return fo_ckpt_save(dir, &c, &meta, keep);
 }
@@ -87,19 +110,20 @@ static void test_round_trip(void **state)
 	(void)state;
 	struct fo_ckpt_meta m;
 	char path[128];
-	assert_int_equal(newest(), 0);   /* no folder yet */
+	assert_int_equal(newest(), 0); /* no folder yet */
 	must(save(7, 0));
 	assert_int_equal(newest(), 7);
 	snprintf(path, sizeof path, "%s/step-00000007", dir);
 	must(fo_ckpt_open(path, &m));
-	assert_true(m.step == 7 && m.tokens == 700 && m.seed == 42 && m.loss == 1.0 / 3 && m.tokenizer_checksum == UINT64_MAX);
+	assert_true(m.step == 7 && m.tokens == 700 && m.seed == 42 && m.loss == 1.0 / 3 &&
+		    m.tokenizer_checksum == UINT64_MAX);
 	assert_true(m.loader.next_step == 7 && m.loader.seed == 0xfedcba9876543210u && m.loader.shard_checksum == 5);
 	assert_string_equal(m.precision, "fp32");
-	must(save(7, 0));   /* the same step again replaces it */
+	must(save(7, 0)); /* the same step again replaces it */
 	assert_int_equal(newest(), 7);
 	assert_int_equal(count("step-"), 1);
 	struct fo_model back;
-	must(fo_model_load(path, &back));   /* a folder in Hugging Face layout */
+	must(fo_model_load(path, &back)); /* a folder in Hugging Face layout */
 	assert_int_equal(back.ffn, 48);
 	must(fo_fs_remove_tree(dir));
 }
@@ -112,7 +136,7 @@ static void test_keep(void **state)
 		assert_int_equal(count("step-"), i < 3 ? i : 3);
 		assert_int_equal(newest(), i);
 	}
-	must(save(100000000, 3));   /* nine digits sort as numbers */
+	must(save(100000000, 3)); /* nine digits sort as numbers */
 	assert_int_equal(newest(), 100000000);
 	assert_int_equal(count("step-"), 3);
 	assert_int_equal(count(".tmp"), 0);
@@ -123,7 +147,8 @@ static void test_keep(void **state)
 static void test_damaged(void **state)
 {
 	(void)state;
-	static const char *const name[] = { "config.json", "model.safetensors", "state.safetensors", "training.json", "run.json", "manifest.json" };
+	static const char *const name[] = { "config.json",   "model.safetensors", "state.safetensors",
+					    "training.json", "run.json",          "manifest.json" };
 	struct fo_ckpt_meta m;
 	char path[128], file[256];
 	struct fo_arena a = { 0 };
@@ -289,18 +314,25 @@ static void test_manifest_is_of_what_was_written(void **state)
 	must(fo_fs_remove_tree(dir));
 }
 
-static void rewrite(const char *path, const char *text)
-{
-	must(fo_fs_write_atomic(path, text, strlen(text)));
-}
+static void rewrite(const char *path, const char *text) { must(fo_fs_write_atomic(path, text, strlen(text))); }
 
 static void test_hostile_json(void **state)
 {
 	(void)state;
 	static const char *const text[] = {
-		"", "[]", "{}", "{\"schema\":2}", "{\"schema\":1}", "{\"schema\":1,\"files\":7}", "{\"schema\":1,\"files\":{}}", "{\"schema\":\"1\"}", "\xff", "{\"schema\":1",
+		"",
+		"[]",
+		"{}",
+		"{\"schema\":2}",
+		"{\"schema\":1}",
+		"{\"schema\":1,\"files\":7}",
+		"{\"schema\":1,\"files\":{}}",
+		"{\"schema\":\"1\"}",
+		"\xff",
+		"{\"schema\":1",
 		"{\"schema\":1,\"files\":{\"config.json\":{\"bytes\":-1,\"xxh3_64\":\"0000000000000000\"}}}",
-		"{\"schema\":1,\"files\":{\"config.json\":{\"bytes\":1,\"xxh3_64\":\"zz\"}}}", "{\"schema\":1,\"files\":{\"../../etc/passwd\":{}}}",
+		"{\"schema\":1,\"files\":{\"config.json\":{\"bytes\":1,\"xxh3_64\":\"zz\"}}}",
+		"{\"schema\":1,\"files\":{\"../../etc/passwd\":{}}}",
 	};
 	struct fo_ckpt_meta m;
 	char path[128], file[256];
@@ -313,7 +345,8 @@ static void test_hostile_json(void **state)
 	}
 	/* Names that are no checkpoints. */
 	char other[128];
-	static const char *const name[] = { "step-", "step-x", "step-0000000x", "step--0000009", "steps-00000009", "other" };
+	static const char *const name[] = { "step-",         "step-x",         "step-0000000x",
+					    "step--0000009", "steps-00000009", "other" };
 	for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
 		snprintf(other, sizeof other, "%s/%s", dir, name[i]);
 		must(fo_fs_mkdirs(other));
@@ -335,8 +368,8 @@ static void test_refused(void **state)
 	assert_int_equal(unlink(file), 0);
 }
 
-/* A saver killed at a random instant, fifty times: the newest checkpoint is whole and never older than what was reported done;
- * every folder with a checkpoint's name is whole. */
+/* A saver killed at a random instant, fifty times: the newest checkpoint is whole and never older than what was
+ * reported done; every folder with a checkpoint's name is whole. */
 static void test_killed(void **state)
 {
 	(void)state;
@@ -373,7 +406,7 @@ static void test_killed(void **state)
 		interrupted += count(".tmp") > 0;
 		step = newest();
 		assert_true(step >= reported && step <= reported + 1);
-		assert_int_equal(count(".tmp"), 0);   /* cleared away */
+		assert_int_equal(count(".tmp"), 0); /* cleared away */
 		for (int64_t old = step > 3 ? step - 3 : 1; old <= step; old++) {
 			struct fo_ckpt_meta m;
 			char path[128];
@@ -405,9 +438,11 @@ static int remove_dir(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_keep), cmocka_unit_test(test_damaged), cmocka_unit_test(test_hostile_json),
-		cmocka_unit_test(test_pick), cmocka_unit_test(test_readers_remove_nothing), cmocka_unit_test(test_forget), cmocka_unit_test(test_manifest_is_of_what_was_written),
-		cmocka_unit_test(test_refused), cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_keep),
+		cmocka_unit_test(test_damaged),    cmocka_unit_test(test_hostile_json),
+		cmocka_unit_test(test_pick),       cmocka_unit_test(test_readers_remove_nothing),
+		cmocka_unit_test(test_forget),     cmocka_unit_test(test_manifest_is_of_what_was_written),
+		cmocka_unit_test(test_refused),    cmocka_unit_test(test_killed),
 	};
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

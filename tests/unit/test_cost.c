@@ -1,5 +1,5 @@
-/* Times of operations from a machine profile: exact rows by signature, interpolation between others, and what is said of how
- * sure each is; what the caches still hold. */
+/* Times of operations from a machine profile: exact rows by signature, interpolation between others, and what is said
+ * of how sure each is; what the caches still hold. */
 #include "cost/cost.h"
 #include "cost/reuse.h"
 #include "pass/pass.h"
@@ -25,10 +25,14 @@ static void near(double got, double want)
 }
 
 /* A row of so many seconds, all spans alike and quiet. */
-static void row(struct fo_limits *m, const char *kind, const char *variant, const char *dtype, int threads, double flop, double bytes,
-		double seconds, int64_t d0, int64_t d1, int64_t d2, int64_t d3)
+static void row(struct fo_limits *m, const char *kind, const char *variant, const char *dtype, int threads, double flop,
+		double bytes, double seconds, int64_t d0, int64_t d1, int64_t d2, int64_t d3)
 {
-	struct fo_limits_row r = { .threads = threads, .dim = { d0, d1, d2, d3 }, .flop = flop, .bytes = bytes, .cold = NAN,
+	struct fo_limits_row r = { .threads = threads,
+				   .dim = { d0, d1, d2, d3 },
+				   .flop = flop,
+				   .bytes = bytes,
+				   .cold = NAN,
 				   .time = { 40, 40, seconds, seconds, seconds, seconds } };
 	snprintf(r.kind, sizeof r.kind, "%s", kind);
 	snprintf(r.variant, sizeof r.variant, "%s", variant);
@@ -53,9 +57,20 @@ static struct fo_limits machine(void)
 static struct fo_program program(int64_t hidden, int64_t seq, int64_t rows, struct fo_passes pass)
 {
 	struct fo_program p;
-	struct fo_model m = { .name = "tiny", .layers = 2, .hidden = hidden, .heads = 4, .kv_heads = 2, .head_dim = 16, .ffn = 128, .vocab = 128,
-			      .gated = true, .norm_eps = 1e-5, .rope = { .theta = 10000 } };
-	struct fo_lowering low = { .seq = seq, .rows = rows, .micro_batches = 2, .precision = FO_PRECISION_BF16, .pass = pass };
+	struct fo_model m = { .name = "tiny",
+			      .layers = 2,
+			      .hidden = hidden,
+			      .heads = 4,
+			      .kv_heads = 2,
+			      .head_dim = 16,
+			      .ffn = 128,
+			      .vocab = 128,
+			      .gated = true,
+			      .norm_eps = 1e-5,
+			      .rope = { .theta = 10000 } };
+	struct fo_lowering low = {
+		.seq = seq, .rows = rows, .micro_batches = 2, .precision = FO_PRECISION_BF16, .pass = pass
+	};
 	must(fo_pass_build(&p, &m, &low));
 	return p;
 }
@@ -92,7 +107,8 @@ static void test_machine(void **state)
 static void test_signature(void **state)
 {
 	(void)state;
-	struct fo_program p = program(64, 32, 1, (struct fo_passes){ 0 }), q = program(128, 32, 1, (struct fo_passes){ 0 });
+	struct fo_program p = program(64, 32, 1, (struct fo_passes){ 0 }),
+			  q = program(128, 32, 1, (struct fo_passes){ 0 });
 	const struct fo_op *a = find(&p, FO_OP_matmul, 0), *w = NULL;
 	struct fo_op o = *a;
 	uint64_t key = fo_op_signature(&p, a, 0);
@@ -157,7 +173,8 @@ static void test_products(void **state)
 	fo_limits_fini(&m);
 }
 
-static void measured(struct fo_limits *m, const struct fo_program *p, const struct fo_op *o, uint32_t first, double pairs, double cold, double seconds)
+static void measured(struct fo_limits *m, const struct fo_program *p, const struct fo_op *o, uint32_t first,
+		     double pairs, double cold, double seconds)
 {
 	struct fo_limits_row w;
 	must(fo_op_row(p, o, first, pairs, &w));
@@ -173,7 +190,8 @@ static void test_exact(void **state)
 	struct fo_limits m = machine();
 	struct fo_rates r;
 	struct fo_program p = program(64, 32, 1, (struct fo_passes){ 0 });
-	const struct fo_op *mm = find(&p, FO_OP_matmul, 0), *add = find(&p, FO_OP_add, 0), *at = find(&p, FO_OP_attention, 0);
+	const struct fo_op *mm = find(&p, FO_OP_matmul, 0), *add = find(&p, FO_OP_add, 0),
+			   *at = find(&p, FO_OP_attention, 0);
 	must(fo_rates_init(&r, &m, 1));
 	measured(&m, &p, mm, 0, -1, 0, 7e-3);
 	struct fo_op_time t = fo_rates_op(&r, &p, mm, &whole);
@@ -256,7 +274,10 @@ static void test_all_passes(void **state)
 		{ 0 },
 		{ .merge_qkv = 1, .merge_gate_up = 1, .fuse_loss = 16, .fuse_elementwise = 1, .fused_optimizer = 1 },
 		{ .recompute = FO_RECOMPUTE_FULL, .optimizer_in_backward = 1, .previous_norm = 1 },
-		{ .master = FO_MASTER_SPLIT, .moments = FO_MOMENTS_BF16, .rounding = FO_ROUND_STOCHASTIC, .fused_optimizer = 1 },
+		{ .master = FO_MASTER_SPLIT,
+		  .moments = FO_MOMENTS_BF16,
+		  .rounding = FO_ROUND_STOCHASTIC,
+		  .fused_optimizer = 1 },
 		{ .fp8 = FO_FP8_DELAYED, .fp8_history = 16, .fp8_precompute = 1 },
 		{ .fp8 = FO_FP8_ROWWISE, .fuse_elementwise = 1, .recompute = FO_RECOMPUTE_SELECTIVE },
 	};
@@ -301,17 +322,19 @@ static void test_reuse(void **state)
 	for (int i = 0; i < u.n; i++) /* a cache for everything: nothing is, from the second step on, */
 		for (int k = 0; k < fo_instance_op(&p, &u, i)->n; k++)
 			if (c[i] >> k & 1)
-				fail_msg("operand %d of %s is cold", k, fo_op_info(fo_instance_op(&p, &u, i)->kind)->name);
+				fail_msg("operand %d of %s is cold", k,
+					 fo_op_info(fo_instance_op(&p, &u, i)->kind)->name);
 	free(c);
 	fo_unrolled_fini(&u);
-	/* 1 MiB: what was made just now is there; the weights of layer 1 are not, for since its backward that of layer 0 was. */
+	/* 1 MiB: what was made just now is there; the weights of layer 1 are not, for since its backward that of layer
+	 * 0 was. */
 	c = cold_of(&p, &u, 1 << 20);
 	int weights = 0, made = 0;
 	for (int i = 1; i < u.n; i++) {
 		const struct fo_op *o = fo_instance_op(&p, &u, i), *before = fo_instance_op(&p, &u, i - 1);
 		const struct fo_slot *slot = &p.slot[u.slot[i]];
-		if (o->kind == FO_OP_matmul && o->phase == FO_FORWARD && slot->layer == 1 && slot->mb == 1 && o->arg[1].nr * o->arg[1].nc >= 128 * 512 &&
-		    p.block[slot->block].unit == FO_UNIT_LAYER) {
+		if (o->kind == FO_OP_matmul && o->phase == FO_FORWARD && slot->layer == 1 && slot->mb == 1 &&
+		    o->arg[1].nr * o->arg[1].nc >= 128 * 512 && p.block[slot->block].unit == FO_UNIT_LAYER) {
 			assert_true(c[i] >> 1 & 1);
 			weights++;
 		}
@@ -334,8 +357,9 @@ static void test_reuse(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_machine), cmocka_unit_test(test_signature), cmocka_unit_test(test_products),   cmocka_unit_test(test_exact),
-		cmocka_unit_test(test_memory),  cmocka_unit_test(test_all_passes), cmocka_unit_test(test_reuse),
+		cmocka_unit_test(test_machine), cmocka_unit_test(test_signature), cmocka_unit_test(test_products),
+		cmocka_unit_test(test_exact),   cmocka_unit_test(test_memory),    cmocka_unit_test(test_all_passes),
+		cmocka_unit_test(test_reuse),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

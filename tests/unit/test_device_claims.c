@@ -44,7 +44,8 @@ static void test_turned(void **state)
 static void test_fp8_part(void **state)
 {
 	(void)state;
-	static const char *const recipe[] = { "--pass.fp8=delayed --pass.recompute=none", "--pass.fp8=current --pass.recompute=none",
+	static const char *const recipe[] = { "--pass.fp8=delayed --pass.recompute=none",
+					      "--pass.fp8=current --pass.recompute=none",
 					      "--pass.fp8=rowwise --pass.recompute=none" };
 	for (size_t i = 0; i < sizeof recipe / sizeof *recipe; i++) {
 		struct device_rig g;

@@ -190,15 +190,16 @@ static void everything(struct fo_str *o, const char *text)
 							  .falls = 1,
 							  .rest_name = text,
 							  .rest_value = text });
-	fo_draw_lanes(o, &(struct fo_draw_lanes){ .title = text,
-						  .desc = text,
-						  .to = 4,
-						  .lane = &(struct fo_draw_lane){ text, &(struct fo_draw_span){ 0, 3, -1, text }, 1 },
-						  .lanes = 1,
-						  .tone_name = { [FO_DRAW_PARTS - 1] = text },
-						  .mark = &(struct fo_draw_mark){ 1, 2, text },
-						  .arrow = &(struct fo_draw_arrow){ 0, 0, 1, NAN },
-						  .arrows = 1 });
+	fo_draw_lanes(o, &(struct fo_draw_lanes){
+				 .title = text,
+				 .desc = text,
+				 .to = 4,
+				 .lane = &(struct fo_draw_lane){ text, &(struct fo_draw_span){ 0, 3, -1, text }, 1 },
+				 .lanes = 1,
+				 .tone_name = { [FO_DRAW_PARTS - 1] = text },
+				 .mark = &(struct fo_draw_mark){ 1, 2, text },
+				 .arrow = &(struct fo_draw_arrow){ 0, 0, 1, NAN },
+				 .arrows = 1 });
 	fo_draw_page_end(o, text);
 }
 
@@ -398,7 +399,8 @@ static void test_bars(void **state)
 	fo_str_fini(&o);
 }
 
-/* A half is as long as a double, a whisker that would flatten all bars is cut with an arrow, nothing at or below 0 is drawn. */
+/* A half is as long as a double, a whisker that would flatten all bars is cut with an arrow, nothing at or below 0 is
+ * drawn. */
 static void test_factors(void **state)
 {
 	(void)state;
@@ -430,7 +432,9 @@ static void test_levels(void **state)
 	const double y[] = { 0, NAN, 1 };
 	struct fo_draw_series s = { .name = "s", .y = y, .n = 3 };
 	const struct fo_draw_level level[] = { { 0.25, 0.75, "band" }, { 0.5, 0.5, "line" } };
-	struct fo_draw_lines c = { .title = "t", .y_lo = 0, .y_hi = 1, .series = &s, .n = 1, .level = level, .levels = 2 };
+	struct fo_draw_lines c = {
+		.title = "t", .y_lo = 0, .y_hi = 1, .series = &s, .n = 1, .level = level, .levels = 2
+	};
 	fo_draw_lines(&o, &c);
 	assert_xml(&o);
 	assert_non_null(strstr(o.data, "<path class=\"vb\" d=\"M0 750V250H4000V750z\"/>"));
@@ -448,8 +452,17 @@ static void test_waterfall(void **state)
 {
 	(void)state;
 	struct fo_str o = { 0 };
-	const struct fo_draw_fall fall[] = { { "a", NULL, "-30", 0.3 }, { "b", "note", "-50", 0.5 }, { "?", NULL, "-", NAN }, { "c", NULL, "+5", -0.05 } };
-	struct fo_draw_waterfall c = { .title = "t", .unit = FO_DRAW_SHARE, .whole = 1, .whole_name = "all", .fall = fall, .falls = 4, .rest_name = "rest" };
+	const struct fo_draw_fall fall[] = { { "a", NULL, "-30", 0.3 },
+					     { "b", "note", "-50", 0.5 },
+					     { "?", NULL, "-", NAN },
+					     { "c", NULL, "+5", -0.05 } };
+	struct fo_draw_waterfall c = { .title = "t",
+				       .unit = FO_DRAW_SHARE,
+				       .whole = 1,
+				       .whole_name = "all",
+				       .fall = fall,
+				       .falls = 4,
+				       .rest_name = "rest" };
 	fo_draw_waterfall(&o, &c);
 	assert_xml(&o);
 	assert_non_null(strstr(o.data, "class=\"bar\" x=\"0\" y=\"14\" width=\"4000\""));
@@ -477,11 +490,24 @@ static void test_lanes(void **state)
 {
 	(void)state;
 	struct fo_str o = { 0 };
-	const struct fo_draw_span host[] = { { 10, 12, 1, "outer_operator" }, { 10.5, 11.5, 2, "inner" }, { 11, 11.2, 3, "innermost" }, { 12, 13, 1, "next" } },
-				  kernel[] = { { 5, 9, 0, "before" }, { 13, 14, 0, "kernel_name" }, { 19, 30, 4, "cut" }, { NAN, 3, 0, "odd" } };
+	const struct fo_draw_span host[] = { { 10, 12, 1, "outer_operator" },
+					     { 10.5, 11.5, 2, "inner" },
+					     { 11, 11.2, 3, "innermost" },
+					     { 12, 13, 1, "next" } },
+				  kernel[] = { { 5, 9, 0, "before" },
+					       { 13, 14, 0, "kernel_name" },
+					       { 19, 30, 4, "cut" },
+					       { NAN, 3, 0, "odd" } };
 	const struct fo_draw_lane lane[] = { { "host", host, 4 }, { "stream 7", kernel, 4 } };
-	struct fo_draw_lanes c = { .title = "t", .from = 10, .to = 20, .lane = lane, .lanes = 2, .tone_name = { "blue", "one", NULL, "three", NULL, "none" },
-				   .mark = &(struct fo_draw_mark){ 11, 13, "idle 2 s" }, .arrow = &(struct fo_draw_arrow){ 0, 1, 12, 13 }, .arrows = 1 };
+	struct fo_draw_lanes c = { .title = "t",
+				   .from = 10,
+				   .to = 20,
+				   .lane = lane,
+				   .lanes = 2,
+				   .tone_name = { "blue", "one", NULL, "three", NULL, "none" },
+				   .mark = &(struct fo_draw_mark){ 11, 13, "idle 2 s" },
+				   .arrow = &(struct fo_draw_arrow){ 0, 1, 12, 13 },
+				   .arrows = 1 };
 	fo_draw_lanes(&o, &c);
 	assert_xml(&o);
 	/* Inside each other: a row each; the row is free again behind its end. */
@@ -497,9 +523,12 @@ static void test_lanes(void **state)
 	assert_non_null(strstr(o.data, "<path class=\"gap\" d=\"M400 20H1200V156H400z\"/>"));
 	assert_non_null(strstr(o.data, "<path class=\"arrow\" d=\"M800 110L1200 134M"));
 	assert_non_null(strstr(o.data, "idle 2 s"));
-	/* Names as far as there is room: all of it on a desk, some of it on a telephone; the legend has what is drawn. */
-	assert_non_null(strstr(o.data, "wide\" style=\"left:0.000%;width:20.000%;top:1px\" aria-hidden=\"true\">outer_operator</b>"));
-	assert_non_null(strstr(o.data, "narrow\" style=\"left:0.000%;width:20.000%;top:1px\" aria-hidden=\"true\">outer_…</b>"));
+	/* Names as far as there is room: all of it on a desk, some of it on a telephone; the legend has what is drawn.
+	 */
+	assert_non_null(strstr(
+		o.data, "wide\" style=\"left:0.000%;width:20.000%;top:1px\" aria-hidden=\"true\">outer_operator</b>"));
+	assert_non_null(strstr(
+		o.data, "narrow\" style=\"left:0.000%;width:20.000%;top:1px\" aria-hidden=\"true\">outer_…</b>"));
 	assert_int_equal(count(o.data, "<li>"), 3);
 	fo_str_fini(&o);
 	for (size_t i = 0; i < 4; i++) {
@@ -538,7 +567,9 @@ static void test_dense(void **state)
 	double part[] = { 1, 3 };
 	const char *const name[] = { "first", "second" };
 	const struct fo_draw_stack stack[] = { { "rank 0", "4 s", part }, { "rank 1", "4 s", part } };
-	fo_draw_stacks(&o, &(struct fo_draw_stacks){ .title = "t", .part_name = name, .parts = 2, .stack = stack, .stacks = 2, .dense = true });
+	fo_draw_stacks(
+		&o, &(struct fo_draw_stacks){
+			    .title = "t", .part_name = name, .parts = 2, .stack = stack, .stacks = 2, .dense = true });
 	assert_xml(&o);
 	assert_int_equal(count(o.data, "class=\"part p1\" x=\"1000\" y=\"0\" width=\"3000\""), 2);
 	assert_null(strstr(o.data, "<table"));
@@ -595,8 +626,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_checker),   cmocka_unit_test(test_escapes),    cmocka_unit_test(test_lines_place),
 		cmocka_unit_test(test_lines_odd), cmocka_unit_test(test_lines_long), cmocka_unit_test(test_bands),
-		cmocka_unit_test(test_areas),     cmocka_unit_test(test_bars), cmocka_unit_test(test_factors),
-		cmocka_unit_test(test_levels),       cmocka_unit_test(test_stacks), cmocka_unit_test(test_waterfall), cmocka_unit_test(test_lanes), cmocka_unit_test(test_lanes_long), cmocka_unit_test(test_dense),
+		cmocka_unit_test(test_areas),     cmocka_unit_test(test_bars),       cmocka_unit_test(test_factors),
+		cmocka_unit_test(test_levels),    cmocka_unit_test(test_stacks),     cmocka_unit_test(test_waterfall),
+		cmocka_unit_test(test_lanes),     cmocka_unit_test(test_lanes_long), cmocka_unit_test(test_dense),
 		cmocka_unit_test(test_numbers),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,14 +15,38 @@ static void test_spellings(void **state)
 {
 	(void)state;
 	static const char *const pair[][2] = {
-		{ "c10::BFloat16", "bf16" },   { "bfloat16", "bf16" },	    { "torch.bfloat16", "bf16" }, { "BF16", "bf16" },
-		{ "__nv_bfloat16", "bf16" },   { "cutlass::bfloat16_t", "bf16" }, { "c10::Half", "fp16" }, { "half", "fp16" },
-		{ "torch.float16", "fp16" },   { "__half", "fp16" },	    { "float", "fp32" },	  { "Float32", "fp32" },
-		{ "torch.float32", "fp32" },   { "double", "fp64" },	    { "torch.float64", "fp64" },  { "c10::Float8_e4m3fn", "fp8" },
-		{ "torch.float8_e5m2", "fp8" }, { "__nv_fp8_e4m3", "fp8" }, { "Float4_e2m1fn_x2", "fp4" }, { "long int", "int64" },
-		{ "long", "int64" },	       { "int", "int32" },	    { "unsigned char", "int8" },  { "bool", "bool" },
-		{ " float ", "fp32" },	       { "", "" },		    { "Scalar", "" },		  { "GenericList", "" },
-		{ "float17", "" },	       { "unfloat", "" },	    { "std::vector", "" },	  { "c10::", "" },
+		{ "c10::BFloat16", "bf16" },
+		{ "bfloat16", "bf16" },
+		{ "torch.bfloat16", "bf16" },
+		{ "BF16", "bf16" },
+		{ "__nv_bfloat16", "bf16" },
+		{ "cutlass::bfloat16_t", "bf16" },
+		{ "c10::Half", "fp16" },
+		{ "half", "fp16" },
+		{ "torch.float16", "fp16" },
+		{ "__half", "fp16" },
+		{ "float", "fp32" },
+		{ "Float32", "fp32" },
+		{ "torch.float32", "fp32" },
+		{ "double", "fp64" },
+		{ "torch.float64", "fp64" },
+		{ "c10::Float8_e4m3fn", "fp8" },
+		{ "torch.float8_e5m2", "fp8" },
+		{ "__nv_fp8_e4m3", "fp8" },
+		{ "Float4_e2m1fn_x2", "fp4" },
+		{ "long int", "int64" },
+		{ "long", "int64" },
+		{ "int", "int32" },
+		{ "unsigned char", "int8" },
+		{ "bool", "bool" },
+		{ " float ", "fp32" },
+		{ "", "" },
+		{ "Scalar", "" },
+		{ "GenericList", "" },
+		{ "float17", "" },
+		{ "unfloat", "" },
+		{ "std::vector", "" },
+		{ "c10::", "" },
 	};
 	for (size_t i = 0; i < sizeof(pair) / sizeof(pair[0]); i++) {
 		const char *got = fo_dtype_of(pair[i][0], strlen(pair[i][0]));
@@ -54,7 +78,8 @@ static void test_shapes(void **state)
 	assert_int_equal(s.n, 4);
 	assert_int_equal(s.rank[0], 3);
 	assert_int_equal(s.rank[2], 0);
-	assert_true(fo_shapes_elements(&s, 0) == 512 && fo_shapes_elements(&s, 1) == 0 && fo_shapes_elements(&s, 9) == 0);
+	assert_true(fo_shapes_elements(&s, 0) == 512 && fo_shapes_elements(&s, 1) == 0 &&
+		    fo_shapes_elements(&s, 9) == 0);
 	assert_int_equal(fo_shapes_last(&s, 0, 1), 16);
 	assert_int_equal(fo_shapes_last(&s, 0, 4), 0);
 	assert_false(fo_shapes_parse(&s, "[[4"));

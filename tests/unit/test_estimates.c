@@ -1,5 +1,5 @@
-/* What holds of every estimate, whatever the trace: two thousand random traces, each from its own seed. Then the parts of findings that
- * need no trace: the solver, evidence, the table of settings. */
+/* What holds of every estimate, whatever the trace: two thousand random traces, each from its own seed. Then the parts
+ * of findings that need no trace: the solver, evidence, the table of settings. */
 #define _GNU_SOURCE /* setenv */
 #include "support/finding_rows.h"
 #include "support/hand_trace.h"
@@ -40,7 +40,14 @@ static const char *const kernel[] = {
 	"nobody_knows_this",
 };
 enum { KERNELS = sizeof(kernel) / sizeof(*kernel) };
-static const char *const operator[] = { "aten::mm", "aten::bmm", "aten::_scaled_dot_product_flash_attention", "aten::mm", "aten::add", "aten::_foreach_add_", "aten::native_layer_norm", "Optimizer.step#AdamW.step" };
+static const char *const operator[] = { "aten::mm",
+					"aten::bmm",
+					"aten::_scaled_dot_product_flash_attention",
+					"aten::mm",
+					"aten::add",
+					"aten::_foreach_add_",
+					"aten::native_layer_norm",
+					"Optimizer.step#AdamW.step" };
 
 /* What of all this a trace has, it has often: half of the traces are about one or two things. */
 struct taste {
@@ -52,9 +59,15 @@ struct taste {
 static struct taste taste(void)
 {
 	static const double scale[] = { 1, 10, 300, 5000 };
-	struct taste t = { .scale = scale[below(4)], .idle = chance(0.4) ? real(0, 5) : real(0, 0.3), .launched = chance(0.2) ? 0 : real(0.5, 1),
-			   .operators = chance(0.3) ? 0 : 1, .sync = chance(0.3) ? 0.3 : 0.02, .data = chance(0.3) ? 0.2 : 0.01,
-			   .copies = chance(0.3) ? 0.3 : 0.05, .shapes = chance(0.5) ? 0.8 : 0, .graph = chance(0.1) ? 0.5 : 0,
+	struct taste t = { .scale = scale[below(4)],
+			   .idle = chance(0.4) ? real(0, 5) : real(0, 0.3),
+			   .launched = chance(0.2) ? 0 : real(0.5, 1),
+			   .operators = chance(0.3) ? 0 : 1,
+			   .sync = chance(0.3) ? 0.3 : 0.02,
+			   .data = chance(0.3) ? 0.2 : 0.01,
+			   .copies = chance(0.3) ? 0.3 : 0.05,
+			   .shapes = chance(0.5) ? 0.8 : 0,
+			   .graph = chance(0.1) ? 0.5 : 0,
 			   .steps = chance(0.8) };
 	for (int i = 0; i < 3; i++)
 		t.favourite[i] = below(KERNELS);
@@ -69,18 +82,25 @@ static void one(const struct taste *t, double *gpu, double *host)
 	if (t->operators > 0 && at >= 0) {
 		struct fo_host_op *o = hand_op(&hand, FO_HOST_OP, operator[below(8)], at - 1, at + 4);
 		if (chance(t->shapes)) {
-			static const char *const dims[] = { "[[16, 512, 64], [16, 64, 512]]", "[[4096, 4096], [4096, 4096]]", "[[4096, 4097], [4097, 1025]]",
-							    "[[64, 32768], [32768, 64]]", "[[8, 16, 513, 65], [8, 16, 513, 65], [8, 16, 513, 65]]" };
+			static const char *const dims[] = { "[[16, 512, 64], [16, 64, 512]]",
+							    "[[4096, 4096], [4096, 4096]]",
+							    "[[4096, 4097], [4097, 1025]]",
+							    "[[64, 32768], [32768, 64]]",
+							    "[[8, 16, 513, 65], [8, 16, 513, 65], [8, 16, 513, 65]]" };
 			o->shapes = hand_text(&hand, dims[below(5)]);
-			o->types = hand_text(&hand, chance(0.7) ? "[\"c10::BFloat16\", \"c10::BFloat16\"]" : "[\"float\", \"float\"]");
+			o->types = hand_text(&hand, chance(0.7) ? "[\"c10::BFloat16\", \"c10::BFloat16\"]"
+								: "[\"float\", \"float\"]");
 		}
 	}
 	if (chance(t->sync))
-		hand_op(&hand, FO_HOST_SYNC, chance(0.5) ? "cudaStreamSynchronize" : "cudaFree", at + 5, begin + real(0, 5));
+		hand_op(&hand, FO_HOST_SYNC, chance(0.5) ? "cudaStreamSynchronize" : "cudaFree", at + 5,
+			begin + real(0, 5));
 	if (chance(t->sync))
-		hand_op(&hand, FO_HOST_NOTE, chance(0.5) ? "gc.collect" : "save_checkpoint", at + 5, begin + real(0, 5));
+		hand_op(&hand, FO_HOST_NOTE, chance(0.5) ? "gc.collect" : "save_checkpoint", at + 5,
+			begin + real(0, 5));
 	if (chance(t->data))
-		hand_op(&hand, FO_HOST_DATA, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at + 5, begin + real(0, 5));
+		hand_op(&hand, FO_HOST_DATA, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at + 5,
+			begin + real(0, 5));
 	struct fo_gpu_op *g = chance(t->copies) ? hand_copy(&hand, FO_COPY_H2D, chance(0.5), at, begin, begin + length)
 						: hand_kernel(&hand, name, at, begin, begin + length);
 	g->stream = chance(0.8) ? 7 : 7 + below(3);
@@ -114,12 +134,12 @@ static void make(uint64_t seed)
 
 /* ---- what holds ---- */
 
-#define HOLDS(condition)                                                                                                               \
-	do {                                                                                                                           \
-		if (!(condition))                                                                                                      \
-			fail_msg("seed %llu, %s: not so: %s (loss %lld of %lld, x %g, %g to %g, at best %g)", (unsigned long long)seed, \
-				 f->id, #condition, (long long)f->loss_ns, (long long)l->span_ns, f->gain, f->gain_low, f->gain_high,  \
-				 f->ceiling);                                                                                          \
+#define HOLDS(condition)                                                                                      \
+	do {                                                                                                  \
+		if (!(condition))                                                                             \
+			fail_msg("seed %llu, %s: not so: %s (loss %lld of %lld, x %g, %g to %g, at best %g)", \
+				 (unsigned long long)seed, f->id, #condition, (long long)f->loss_ns,          \
+				 (long long)l->span_ns, f->gain, f->gain_low, f->gain_high, f->ceiling);      \
 	} while (0)
 
 /* Returns the number of findings with a gain. */
@@ -133,7 +153,8 @@ static int check(uint64_t seed)
 	const struct fo_ledger *l = &s.l;
 	for (int64_t i = 0; i < diag.findings; i++) {
 		const struct fo_finding *f = &diag.finding[i];
-		bool alone = false, nothing = isnan(f->gain) && isnan(f->gain_low) && isnan(f->gain_high) && isnan(f->ceiling);
+		bool alone = false,
+		     nothing = isnan(f->gain) && isnan(f->gain_low) && isnan(f->gain_high) && isnan(f->ceiling);
 		if (f->kind == FO_FIND_VALIDITY) {
 			HOLDS(nothing && f->loss_ns == 0);
 			continue;
@@ -147,7 +168,8 @@ static int check(uint64_t seed)
 		}
 		gains++;
 		HOLDS(isfinite(f->gain) && isfinite(f->gain_low) && isfinite(f->gain_high) && isfinite(f->ceiling));
-		HOLDS(1 <= f->gain_low && f->gain_low <= f->gain && f->gain <= f->gain_high && f->gain_high <= f->ceiling);
+		HOLDS(1 <= f->gain_low && f->gain_low <= f->gain && f->gain <= f->gain_high &&
+		      f->gain_high <= f->ceiling);
 		HOLDS(f->ceiling == (double)l->span_ns / (double)(l->span_ns - f->loss_ns));
 		HOLDS(f->ceiling <= FO_CEILING_MOST && f->gain_high >= FO_GAIN_NONE);
 		HOLDS(!f->nearly_all && !f->later);
@@ -155,8 +177,8 @@ static int check(uint64_t seed)
 	for (int64_t i = 0; sum > l->span_ns && i < diag.findings; i++)
 		print_message("%s: %lld\n", diag.finding[i].id, (long long)diag.finding[i].loss_ns);
 	if (sum > l->span_ns)
-		fail_msg("seed %llu: findings that exclude each other lose %lld of %lld", (unsigned long long)seed, (long long)sum,
-			 (long long)l->span_ns);
+		fail_msg("seed %llu: findings that exclude each other lose %lld of %lld", (unsigned long long)seed,
+			 (long long)sum, (long long)l->span_ns);
 	return gains;
 }
 
@@ -222,11 +244,12 @@ static void test_worth(void **unused)
 	assert_true(f.loss_ns == 300 && fabs(f.ceiling - 1 / 0.7) < 1e-9);
 }
 
-static const struct fo_rule_row *const rules[] = { fo_rules_host, fo_rules_marked, fo_rules_comm,    fo_rules_small,
+static const struct fo_rule_row *const rules[] = { fo_rules_host, fo_rules_marked,  fo_rules_comm, fo_rules_small,
 						   fo_rules_gpu,  fo_rules_compute, fo_rules_shape };
 static const char *const framework[] = { "PyTorch", "TorchTitan", "Megatron-LM", "DeepSpeed", "vLLM" };
 
-/* Every row can be read, whatever holds of the trace (an unknown test in the table would end the program here), and no word is cut. */
+/* Every row can be read, whatever holds of the trace (an unknown test in the table would end the program here), and no
+ * word is cut. */
 static void test_table(void **unused)
 {
 	(void)unused;
@@ -241,11 +264,18 @@ static void test_table(void **unused)
 				f.words = fo_vendor_words((enum fo_vendor)(k / 20));
 				f.before_pytorch_2 = k % 4 > 1;
 				if (k % 2) {
-					f.loader = f.loader_inline = f.pageable = f.blocking_copies = f.sync_calls = f.alloc_calls = true;
-					f.ddp = f.fsdp = f.moe = f.nccl = f.uploads = f.offloads = f.gc = f.loss = f.transformers = true;
-					f.norm_written_out = f.hidden_ragged = f.tokens_ragged = f.optimizer_loop = f.merges = true;
-					f.comm = (struct fo_comm_kinds){ .reduces = 9, .all_ns = 9, .tensor_parallel = true,
-									 .ns = { [FO_COMM_ALL_REDUCE] = 6, [FO_COMM_ALL_GATHER] = 3 } };
+					f.loader = f.loader_inline = f.pageable = f.blocking_copies = f.sync_calls =
+						f.alloc_calls = true;
+					f.ddp = f.fsdp = f.moe = f.nccl = f.uploads = f.offloads = f.gc = f.loss =
+						f.transformers = true;
+					f.norm_written_out = f.hidden_ragged = f.tokens_ragged = f.optimizer_loop =
+						f.merges = true;
+					f.comm = (struct fo_comm_kinds){
+						.reduces = 9,
+						.all_ns = 9,
+						.tensor_parallel = true,
+						.ns = { [FO_COMM_ALL_REDUCE] = 6, [FO_COMM_ALL_GATHER] = 3 }
+					};
 					f.compiled = k % 4 == 1;
 					f.capability = 90;
 					f.fp32_product_share = 1;
@@ -291,10 +321,8 @@ static void test_rows_are_reached(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_random),
-		cmocka_unit_test(test_worth),
-		cmocka_unit_test(test_evidence),
-		cmocka_unit_test(test_table),
+		cmocka_unit_test(test_random),           cmocka_unit_test(test_worth),
+		cmocka_unit_test(test_evidence),         cmocka_unit_test(test_table),
 		cmocka_unit_test(test_rows_are_reached),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* Findings: for each rule a trace built by hand on which it holds and one on which it does not; evidence, settings, money, the
- * bottleneck. Real traces under FLATOUT_TRACES. */
+/* Findings: for each rule a trace built by hand on which it holds and one on which it does not; evidence, settings,
+ * money, the bottleneck. Real traces under FLATOUT_TRACES. */
 #define _GNU_SOURCE /* popen, setenv */
 #include "support/hand_trace.h"
 
@@ -17,7 +17,8 @@
 #include <cmocka.h>
 
 static const char product[] = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_cublas";
-static const char adding[] = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)";
+static const char adding[] =
+	"void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)";
 static const char reducing[] = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
 static const struct fo_diagnose_options plain = { .price_per_hour = NAN }, priced = { .price_per_hour = 2 };
 
@@ -44,7 +45,8 @@ static void check_all(const struct fo_diagnosis *d)
 			assert_true(isnan(f->gain));
 			assert_true(i == 0 || d->finding[i - 1].kind == FO_FIND_VALIDITY);
 		} else if (!isnan(f->gain)) {
-			assert_true(f->gain_low >= 1 && f->gain_low <= f->gain + 1e-9 && f->gain <= f->gain_high + 1e-9);
+			assert_true(f->gain_low >= 1 && f->gain_low <= f->gain + 1e-9 &&
+				    f->gain <= f->gain_high + 1e-9);
 			assert_true(f->gain_high <= f->ceiling + 1e-9);
 		}
 	}
@@ -134,11 +136,14 @@ static void test_data(void **state)
 	assert_true(fabs(f->dollars - 2 * (1 - 1 / f->gain)) < 1e-12);
 	assert_true(f->ceiling > 1.42 && f->ceiling < 1.46);
 	assert_non_null(strstr(f->why, "of the host's step"));
-	assert_string_equal(f->setting[0].paste, "DataLoader(dataset, num_workers=4, prefetch_factor=4, persistent_workers=True)");
+	assert_string_equal(f->setting[0].paste,
+			    "DataLoader(dataset, num_workers=4, prefetch_factor=4, persistent_workers=True)");
 	/* At worst what the host's other work shows already comes again. */
 	const struct fo_ledger *l = &diag.rank[0].device[0].median.l;
-	int64_t other = l->idle_ns[FO_IDLE_HOST_LAUNCH_BOUND] + l->idle_ns[FO_IDLE_HOST_OTHER] + l->idle_ns[FO_IDLE_LAUNCH_LATENCY];
-	assert_true(other > 0 && fabs((double)l->span_ns / f->gain_low - (double)(l->span_ns - l->idle_ns[FO_IDLE_HOST_DATA] + other)) < 1);
+	int64_t other = l->idle_ns[FO_IDLE_HOST_LAUNCH_BOUND] + l->idle_ns[FO_IDLE_HOST_OTHER] +
+			l->idle_ns[FO_IDLE_LAUNCH_LATENCY];
+	assert_true(other > 0 && fabs((double)l->span_ns / f->gain_low -
+				      (double)(l->span_ns - l->idle_ns[FO_IDLE_HOST_DATA] + other)) < 1);
 	done();
 	run(loads_with_workers, 1000, &plain);
 	f = there("data-loading", true);
@@ -156,7 +161,8 @@ static void launches_slowly(struct hand *h, double at)
 		hand_kernel(h, adding, at + 100 * i + 90, at + 100 * i + 95, at + 100 * i + 103);
 	}
 }
-static void launches_and_waits(struct hand *h, double at) /* and a collective in between, which is no kernel that could be larger */
+static void launches_and_waits(struct hand *h,
+			       double at) /* and a collective in between, which is no kernel that could be larger */
 {
 	launches_slowly(h, at);
 	hand_kernel(h, reducing, at + 195, at + 204, at + 290);
@@ -285,7 +291,8 @@ static void test_device_idle(void **state)
 	there("steps", false);
 	assert_true(diag.unknowns > 0);
 	done();
-	/* Launched into an idle device, the call returned, and nothing for 400 ms: that is no latency, it waited on the device. */
+	/* Launched into an idle device, the call returned, and nothing for 400 ms: that is no latency, it waited on the
+	 * device. */
 	hand_begin(&hand, 0, 1);
 	hand_kernel(&hand, product, 1, 10, 500);
 	hand_kernel(&hand, product, 510, 400000, 401000);
@@ -401,7 +408,8 @@ static void test_old_advice(void **state)
 	for (int i = 0; i < 4; i++) {
 		hand_op(&hand, FO_HOST_NOTE, "DataParallel.forward", 1000 * i, 1000 * i + 50);
 		for (int k = 0; k < 2; k++) {
-			struct fo_gpu_op *g = hand_kernel(&hand, product, 1000 * i + 10 + k, 1000 * i + 20, 1000 * i + 900);
+			struct fo_gpu_op *g = hand_kernel(&hand, product, 1000 * i + 10 + k, 1000 * i + 20,
+							  1000 * i + 900);
 			g->device = fo_trace_device(&hand.b, k);
 		}
 	}
@@ -436,7 +444,8 @@ static void adds_without_operators(struct hand *h, double at)
 static void fused_by_hand(struct hand *h, double at)
 {
 	hand_op(h, FO_HOST_OP, "_C::silu_and_mul", at + 1, at + 9);
-	hand_kernel(h, "void vllm::act_and_mul_kernel<c10::BFloat16, &vllm::silu_kernel<c10::BFloat16>, true>(int)", at + 2, at + 10, at + 260);
+	hand_kernel(h, "void vllm::act_and_mul_kernel<c10::BFloat16, &vllm::silu_kernel<c10::BFloat16>, true>(int)",
+		    at + 2, at + 10, at + 260);
 	hand_kernel(h, "void vllm::fused_add_rms_norm_kernel<c10::BFloat16, 8>(int)", at + 3, at + 260, at + 510);
 	hand_kernel(h, product, at + 5, at + 510, at + 1010);
 }
@@ -449,15 +458,18 @@ static void compiled(struct hand *h, double at)
 static void eager_attention(struct hand *h, double at)
 {
 	hand_op(h, FO_HOST_OP, "aten::bmm", at + 1, at + 9);
-	hand_kernel(h, "void (anonymous namespace)::softmax_warp_forward<c10::BFloat16, c10::BFloat16, float, 10, false, false>(int)", at + 2, at + 10,
-		    at + 310);
+	hand_kernel(h,
+		    "void (anonymous namespace)::softmax_warp_forward<c10::BFloat16, c10::BFloat16, float, 10, false, "
+		    "false>(int)",
+		    at + 2, at + 10, at + 310);
 	hand_kernel(h, product, at + 5, at + 310, at + 1010);
 }
 static void steps_foreach(struct hand *h, double at)
 {
 	hand_op(h, FO_HOST_NOTE, "Optimizer.step#AdamW.step", at + 1, at + 9);
 	hand_op(h, FO_HOST_OP, "aten::_foreach_lerp_", at + 2, at + 8);
-	hand_kernel(h, "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<AdamFunctor>(int)", at + 3, at + 10, at + 310);
+	hand_kernel(h, "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<AdamFunctor>(int)", at + 3,
+		    at + 10, at + 310);
 	hand_kernel(h, product, at + 5, at + 310, at + 1010);
 }
 static void single_precision(struct hand *h, double at)
@@ -474,7 +486,8 @@ static void test_kernels(void **state)
 	assert_true(f->is_bottleneck && has_setting(f, "torch.compile(model)", "not compiled"));
 	assert_int_equal(f->loss_ns, 444444); /* eight ninths of 500 us: the most that merging saves */
 	done();
-	/* One kernel with a product on either side has nothing to be merged with, and what somebody fused already has neither. */
+	/* One kernel with a product on either side has nothing to be merged with, and what somebody fused already has
+	 * neither. */
 	run(adds_alone, 1000, &plain);
 	f = there("memory-bound", false);
 	assert_true(isnan(f->gain) && isnan(f->ceiling) && f->loss_ns == 500000);
@@ -494,8 +507,9 @@ static void test_kernels(void **state)
 	run(eager_attention, 1000, &plain);
 	f = there("attention-eager", true);
 	assert_true(f->settings > 0);
-	assert_null(strstr(f->setting[0].paste, "is_causal")); /* the trace does not show the mask: pasted, it would change the model */
-	absent("memory-bound"); /* each nanosecond is promised once */
+	assert_null(strstr(f->setting[0].paste,
+			   "is_causal")); /* the trace does not show the mask: pasted, it would change the model */
+	absent("memory-bound");           /* each nanosecond is promised once */
 	done();
 	run(steps_foreach, 1000, &plain);
 	f = there("optimizer-unfused", true);
@@ -553,16 +567,21 @@ static void test_marks(void **state)
 	/* Stages that stand still: two of them, a third of the step each. */
 	static double bubble[2] = { 0.3, 0.36 };
 	free(diag.pipeline.bubble);
-	diag.pipeline = (struct fo_pipeline){ .stages = 2, .chunks = 1, .microbatches = 4, .bubble = bubble, .ideal = 0.25 };
+	diag.pipeline = (struct fo_pipeline){
+		.stages = 2, .chunks = 1, .microbatches = 4, .bubble = bubble, .ideal = 0.25
+	};
 	again(0, 0);
 	f = there("pipeline", true);
-	assert_true(fabs(f->ceiling - 1 / (1 - 0.23)) < 1e-3); /* all but half of the ideal bubble, which is a fifth of the step */
+	assert_true(fabs(f->ceiling - 1 / (1 - 0.23)) <
+		    1e-3); /* all but half of the ideal bubble, which is a fifth of the step */
 	diag.pipeline = (struct fo_pipeline){ .ideal = NAN };
 	done();
 	/* The same said of a trace in which nothing stands still: no event shows it, so it is not printed. */
 	run(busy, 1000, &plain);
 	free(diag.pipeline.bubble);
-	diag.pipeline = (struct fo_pipeline){ .stages = 2, .chunks = 1, .microbatches = 4, .bubble = bubble, .ideal = 0.25 };
+	diag.pipeline = (struct fo_pipeline){
+		.stages = 2, .chunks = 1, .microbatches = 4, .bubble = bubble, .ideal = 0.25
+	};
 	again(0, 0);
 	absent("pipeline");
 	diag.pipeline = (struct fo_pipeline){ .ideal = NAN };
@@ -589,7 +608,8 @@ static void test_products(void **state)
 	const struct fo_product *p = &diag.product[0];
 	assert_true(p->m == 4096 && p->n == 4096 && p->k == 4096 && p->calls == 4);
 	assert_string_equal(p->dtype, "bf16");
-	/* 2 x 4096^3 in 1 ms; 1,024 tiles of 128 x 128 fill 8 waves of 132 units to 97 %; the best measured product reaches 794.5. */
+	/* 2 x 4096^3 in 1 ms; 1,024 tiles of 128 x 128 fill 8 waves of 132 units to 97 %; the best measured product
+	 * reaches 794.5. */
 	assert_true(fabs(p->flop_s / 1e12 - 137.4) < 0.1);
 	assert_true(fabs(p->fill - 1024.0 / (8 * 132)) < 1e-9);
 	assert_true(fabs(p->attainable_flop_s / 1e12 - 794.5 * 1024 / (8 * 132)) < 0.1);
@@ -611,8 +631,8 @@ static void test_validity(void **state)
 {
 	(void)state;
 	run(busy, 1000, &plain);
-	static const char *const all[] = { "steps", "empty-steps", "unsteady-steps", "lost-events", "unlinked", "impossible-durations", "profiler-overhead",
-					   "host-step" };
+	static const char *const all[] = { "steps",    "empty-steps",          "unsteady-steps",    "lost-events",
+					   "unlinked", "impossible-durations", "profiler-overhead", "host-step" };
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
 		absent(all[i]);
 	done();
@@ -631,7 +651,8 @@ static void test_validity(void **state)
 	check_all(&diag);
 	there("steps", false);
 	there("lost-events", false);
-	assert_string_equal(there("profiler-overhead", false)->title, "the profiler's own work goes on for 40 % of the window");
+	assert_string_equal(there("profiler-overhead", false)->title,
+			    "the profiler's own work goes on for 40 % of the window");
 	there("impossible-durations", false);
 	assert_false(diag.serious);
 	done();
@@ -791,7 +812,9 @@ static void test_culprit(void **state)
 		run(reduces, 1000, &plain);
 		struct fo_rank_wait *w = calloc(1, sizeof(*w));
 		assert_non_null(w);
-		*w = (struct fo_rank_wait){ .rank = 3, .last = 4, .matched = 5 }; /* of no trace that was given: one step at most */
+		*w = (struct fo_rank_wait){ .rank = 3,
+					    .last = 4,
+					    .matched = 5 }; /* of no trace that was given: one step at most */
 		free(diag.wait);
 		diag.wait = w;
 		diag.waits = 1;
@@ -835,7 +858,8 @@ static void test_frameworks(void **state)
 		const struct fo_finding *f = there("comm-unknown", true);
 		assert_true(has_setting(f, known[i].key, ""));
 		for (int k = 0; k < f->settings; k++)
-			assert_true(strcmp(f->setting[k].framework, known[i].framework) == 0 || strcmp(f->setting[k].framework, "NCCL") == 0);
+			assert_true(strcmp(f->setting[k].framework, known[i].framework) == 0 ||
+				    strcmp(f->setting[k].framework, "NCCL") == 0);
 		done();
 	}
 }
@@ -899,7 +923,8 @@ static void test_real(void **state)
 	open_real("kineto_resnet50_v100_2021", "workers_0");
 	const struct fo_finding *f = there("data-loading", true);
 	/* As the ledger has it; that the loader takes a third of the host's step is in the text. */
-	assert_true(f->is_bottleneck && f->ceiling > 1.47 && f->ceiling < 1.49 && strstr(f->why, "33.4 % of the host's step"));
+	assert_true(f->is_bottleneck && f->ceiling > 1.47 && f->ceiling < 1.49 &&
+		    strstr(f->why, "33.4 % of the host's step"));
 	double real = 177592.0 / 141068;
 	assert_true(f->gain_low < real && real < f->gain_high && f->gain < 1.4);
 	assert_true(has_setting(f, "DataLoader(num_workers=)", "0"));
@@ -931,7 +956,8 @@ static void test_real(void **state)
 	close_real();
 }
 
-/* The median step is shown while the mean is near it; else the mean, whose parts add up and in which "not told" stays that. */
+/* The median step is shown while the mean is near it; else the mean, whose parts add up and in which "not told" stays
+ * that. */
 static void test_shown_step(void **state)
 {
 	(void)state;
@@ -975,13 +1001,15 @@ static void test_shown_step(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_data),	   cmocka_unit_test(test_launches),   cmocka_unit_test(test_host),
-		cmocka_unit_test(test_device_idle), cmocka_unit_test(test_communication), cmocka_unit_test(test_old_advice),
-		cmocka_unit_test(test_kernels),	   cmocka_unit_test(test_marks),      cmocka_unit_test(test_products),
-		cmocka_unit_test(test_validity),   cmocka_unit_test(test_frameworks),
-		cmocka_unit_test(test_shown_step),
-		cmocka_unit_test(test_cannot),	   cmocka_unit_test(test_norms),
-		cmocka_unit_test(test_version),	   cmocka_unit_test(test_culprit),    cmocka_unit_test(test_real),
+		cmocka_unit_test(test_data),          cmocka_unit_test(test_launches),
+		cmocka_unit_test(test_host),          cmocka_unit_test(test_device_idle),
+		cmocka_unit_test(test_communication), cmocka_unit_test(test_old_advice),
+		cmocka_unit_test(test_kernels),       cmocka_unit_test(test_marks),
+		cmocka_unit_test(test_products),      cmocka_unit_test(test_validity),
+		cmocka_unit_test(test_frameworks),    cmocka_unit_test(test_shown_step),
+		cmocka_unit_test(test_cannot),        cmocka_unit_test(test_norms),
+		cmocka_unit_test(test_version),       cmocka_unit_test(test_culprit),
+		cmocka_unit_test(test_real),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Folders: of several recordings one is taken; lost, cut, empty and foreign files, logs of schedules and other runs are told, and why. */
+/* Folders: of several recordings one is taken; lost, cut, empty and foreign files, logs of schedules and other runs are
+ * told, and why. */
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -36,7 +37,8 @@ static void put(const char *name, const char *text)
 	assert_int_equal(fclose(f), 0);
 }
 
-/* A rank with a few kernels, the last launched without one where `lost` says so; cut: the file ends inside its last event. */
+/* A rank with a few kernels, the last launched without one where `lost` says so; cut: the file ends inside its last
+ * event. */
 static void trace(const char *name, int rank, int world, bool cut, int lost)
 {
 	struct fo_str s = { 0 };
@@ -318,7 +320,8 @@ static void copies(void **state)
 	left(&s, FO_LEFT_COPY, "rank1.json", 7, "is a copy of '");
 	says(&s, "rank0.json'");
 	fo_trace_set_fini(&s);
-	assert_int_equal(fo_trace_set_open(&s, (const char *[]){ in("copies/rank0.json"), in("copies/rank1.json") }, 2), FO_EARG);
+	assert_int_equal(fo_trace_set_open(&s, (const char *[]){ in("copies/rank0.json"), in("copies/rank1.json") }, 2),
+			 FO_EARG);
 	assert_non_null(strstr(fo_err_text(), "rank1.json' is a copy of '"));
 }
 
@@ -340,7 +343,8 @@ static void jobs(void **state)
 	assert_int_equal(fo_trace_set_open(&s, (const char *[]){ in("jobs") }, 1), FO_EARG);
 	assert_non_null(strstr(fo_err_hint(), "found: 4 of the PyTorch profiler, of 4 ranks ('"));
 	assert_non_null(strstr(fo_err_hint(), "jobs/a/rank0.json' and others there); 4 of"));
-	assert_non_null(strstr(fo_err_hint(), "jobs/b/rank0.json' and others there); 2 of the PyTorch profiler, of 2 ranks ('"));
+	assert_non_null(strstr(fo_err_hint(),
+			       "jobs/b/rank0.json' and others there); 2 of the PyTorch profiler, of 2 ranks ('"));
 	assert_non_null(strstr(fo_err_hint(), "jobs/c0.json' and others there)"));
 	assert_null(strstr(fo_err_hint(), "more that"));
 	/* Many: the list is short. */
@@ -356,7 +360,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(iterations), cmocka_unit_test(repeats), cmocka_unit_test(lost_and_cut),
-		cmocka_unit_test(others),     cmocka_unit_test(runs),	  cmocka_unit_test(copies),
+		cmocka_unit_test(others),     cmocka_unit_test(runs),    cmocka_unit_test(copies),
 		cmocka_unit_test(jobs),
 	};
 	return cmocka_run_group_tests(tests, scratch_make, scratch_remove);

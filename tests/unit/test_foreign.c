@@ -1,4 +1,5 @@
-/* Files that are no trace: each known format is named, by what stands in it and else by its name, with what to do instead. */
+/* Files that are no trace: each known format is named, by what stands in it and else by its name, with what to do
+ * instead. */
 #include "base/fs.h"
 #include "base/mem.h"
 #include "trace/foreign.h"
@@ -128,7 +129,10 @@ static void archive(void **state)
 {
 	(void)state;
 	char tar[1024] = "rank0_kernel_trace.json";
-	memcpy(tar + 257, "ustar\0" "00", 8);
+	memcpy(tar + 257,
+	       "ustar\0"
+	       "00",
+	       8);
 	snprintf(tar + 512, 512, "{\"traceEvents\": [{\"args\": \"is_cpu_op\"}]}");
 	refused(put("unnamed", tar, sizeof tar, false), "an archive (tar)");
 	refused(put("traces.json.gz", tar, sizeof tar, true), "an archive (tar)");
@@ -141,16 +145,11 @@ static void by_name(void **state)
 	static const struct {
 		const char *name, *says;
 	} rows[] = {
-		{ "r.ncu-rep", "Nsight Compute" },
-		{ "traces.tar.gz", "an archive (tar)" },
-		{ "r.pickle", "pickle" },
-		{ "nccl_trace_rank_3", "flight recorder" },
-		{ "h.xplane.pb", "XLA" },
-		{ "r.pftrace", "Perfetto" },
-		{ "rank0.et", "Chakra" },
-		{ "memory_timeline.raw", "timeline" },
-		{ "r.nsys-rep", "Nsight Sys" },
-		{ "5_kernel_trace.csv", "rocprof" },
+		{ "r.ncu-rep", "Nsight Compute" },  { "traces.tar.gz", "an archive (tar)" },
+		{ "r.pickle", "pickle" },           { "nccl_trace_rank_3", "flight recorder" },
+		{ "h.xplane.pb", "XLA" },           { "r.pftrace", "Perfetto" },
+		{ "rank0.et", "Chakra" },           { "memory_timeline.raw", "timeline" },
+		{ "r.nsys-rep", "Nsight Sys" },     { "5_kernel_trace.csv", "rocprof" },
 		{ "mem_snapshot.bin", "snapshot" },
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -234,8 +233,8 @@ static void documented(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(by_content), cmocka_unit_test(archive),   cmocka_unit_test(by_name),    cmocka_unit_test(nobodys),
-		cmocka_unit_test(still_traces), cmocka_unit_test(documented),
+		cmocka_unit_test(by_content), cmocka_unit_test(archive),      cmocka_unit_test(by_name),
+		cmocka_unit_test(nobodys),    cmocka_unit_test(still_traces), cmocka_unit_test(documented),
 	};
 	return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -1,5 +1,6 @@
-/* fp8 formats, casts and products: all 256 numbers of each format from its definition, every rounding by looking for the nearest
- * number in double, casts and scaled products of PyTorch (tests/golden/make_fp8.py), and what scales do at the edges. */
+/* fp8 formats, casts and products: all 256 numbers of each format from its definition, every rounding by looking for
+ * the nearest number in double, casts and scaled products of PyTorch (tests/golden/make_fp8.py), and what scales do at
+ * the edges. */
 #include "audit/engine/num.h"
 #include "base/clock.h"
 #include "ckpt/ckpt.h"
@@ -30,7 +31,8 @@ static float from_bits(uint32_t u)
 	return f;
 }
 
-/* The specification's table: (-1)^s 2^(e - bias) (1 + m / 2^M), subnormals 2^(1 - bias) m / 2^M. NaN and infinity as NAN, INFINITY. */
+/* The specification's table: (-1)^s 2^(e - bias) (1 + m / 2^M), subnormals 2^(1 - bias) m / 2^M. NaN and infinity as
+ * NAN, INFINITY. */
 static double defined(int dtype, int b)
 {
 	int M = dtype == FO_E4M3 ? 3 : 2, bias = dtype == FO_E4M3 ? 7 : 15, m = b & ((1 << M) - 1), e = (b & 127) >> M;
@@ -81,7 +83,8 @@ static void check_rounding(int dtype, float x)
 	uint8_t want = nearest(dtype, x), got = encode(dtype, x);
 	want |= signbit(x) ? 0x80 : 0;
 	if (got != want)
-		fail_msg("%s of %.9g (%08x): got %02x, the nearest is %02x", fo_dtype_name[dtype], (double)x, bits_of(x), got, want);
+		fail_msg("%s of %.9g (%08x): got %02x, the nearest is %02x", fo_dtype_name[dtype], (double)x,
+			 bits_of(x), got, want);
 }
 
 static void test_rounding(void **state)
@@ -100,7 +103,8 @@ static void test_rounding(void **state)
 		/* fp32 from end to end, subnormals, infinity and NaN too. */
 		for (uint64_t u = 0; u <= UINT32_MAX; u += 262147)
 			check_rounding(format[f], from_bits((uint32_t)u));
-		const float edge[] = { 0, -0.0f, INFINITY, -INFINITY, NAN, 448, 464, 465, 480, 57344, 61440, 65536, 3e38f, 1e-45f };
+		const float edge[] = { 0,   -0.0f, INFINITY, -INFINITY, NAN,   448,   464,
+				       465, 480,   57344,    61440,     65536, 3e38f, 1e-45f };
 		for (size_t i = 0; i < sizeof edge / sizeof *edge; i++)
 			check_rounding(format[f], edge[i]);
 	}
@@ -151,14 +155,18 @@ static void test_casts(void **state)
 					((float *)c.arg[1].data)[i] = axis ? 0.013f * (float)(i + 1) : 0.7f;
 				run(set_at(s), &c);
 				for (int64_t i = 0; i < ROWS * COLS; i++) {
-					float scale = ((float *)c.arg[1].data)[axis == 1 ? i / COLS : axis == 2 ? i % COLS : 0];
+					float scale = ((float *)c.arg[1].data)[axis == 1   ? i / COLS
+									       : axis == 2 ? i % COLS
+											   : 0];
 					uint8_t got = ((uint8_t *)c.arg[2].data)[i],
 						want = encode(format[f], ((float *)c.arg[0].data)[i] / scale);
 					if (got != want && !isnan(((float *)c.arg[0].data)[i]))
-						fail_msg("%s, axis %d: %.9g / %.9g is %02x, expected %02x", set_at(s)->name, axis,
-							 (double)((float *)c.arg[0].data)[i], (double)scale, got, want);
-					assert_true(isnan(((float *)c.arg[0].data)[i]) == isnan(decode(format[f], got)) ||
-						    (format[f] == FO_E4M3 && isinf(((float *)c.arg[0].data)[i] / scale)));
+						fail_msg("%s, axis %d: %.9g / %.9g is %02x, expected %02x",
+							 set_at(s)->name, axis, (double)((float *)c.arg[0].data)[i],
+							 (double)scale, got, want);
+					assert_true(
+						isnan(((float *)c.arg[0].data)[i]) == isnan(decode(format[f], got)) ||
+						(format[f] == FO_E4M3 && isinf(((float *)c.arg[0].data)[i] / scale)));
 				}
 				free(c.arg[1].data);
 				free(c.arg[2].data);
@@ -181,7 +189,9 @@ static float amax_of(int s, const float *v, int64_t rows, int64_t cols)
 
 static float scale_of(float amax, double largest, int power)
 {
-	struct fo_call c = { .kind = FO_OP_fp8_scale, .n = 2, .first = 2, .attr = { .value = largest, .sign = (int8_t)power } };
+	struct fo_call c = {
+		.kind = FO_OP_fp8_scale, .n = 2, .first = 2, .attr = { .value = largest, .sign = (int8_t)power }
+	};
 	c.arg[0] = tensor(FO_F32, 1, 1);
 	c.arg[1] = tensor(FO_F32, 1, 1);
 	*(float *)c.arg[0].data = amax;
@@ -214,7 +224,8 @@ static void test_scales(void **state)
 	assert_true(scale_of(0, 448, 0) == 1 && scale_of(0, 448, 1) == 1);
 	assert_true(isnan(scale_of(NAN, 448, 0)) && isnan(scale_of(INFINITY, 448, 1)));
 	assert_true(scale_of(1e-44f, 448, 0) == 0x1p-126f && scale_of(1e-44f, 448, 1) == 0x1p-126f);
-	assert_true(scale_of(448 * 4, 448, 1) == 4 && scale_of(449 * 4, 448, 1) == 8 && scale_of(3e38f, 448, 1) == 0x1p120f);
+	assert_true(scale_of(448 * 4, 448, 1) == 4 && scale_of(449 * 4, 448, 1) == 8 &&
+		    scale_of(3e38f, 448, 1) == 0x1p120f);
 	/* The largest number of a tensor becomes the largest of the format, and nothing saturates. */
 	for (int i = 0; i < 2000; i++) {
 		float top = (float)exp2(200 * fo_rng_uniform(3, (uint64_t)i) - 100);
@@ -224,7 +235,8 @@ static void test_scales(void **state)
 	}
 }
 
-/* Steps join in front, what is not finite counts as nothing, a refused step changes nothing; a step begins with the largest. */
+/* Steps join in front, what is not finite counts as nothing, a refused step changes nothing; a step begins with the
+ * largest. */
 static void test_history(void **state)
 {
 	(void)state;
@@ -252,7 +264,8 @@ static void test_history(void **state)
 		}
 		run(&fo_kernels_ref, &top);
 		for (int r = 0; r < 2; r++) {
-			const float row[FO_FP8_AMAX_COLS] = { 0, fmaxf(fmaxf(h[3 * r], h[3 * r + 1]), h[3 * r + 2]), 0, 0 };
+			const float row[FO_FP8_AMAX_COLS] = { 0, fmaxf(fmaxf(h[3 * r], h[3 * r + 1]), h[3 * r + 2]), 0,
+							      0 };
 			assert_memory_equal(begun + r * FO_FP8_AMAX_COLS, row, sizeof row);
 		}
 	}
@@ -261,8 +274,8 @@ static void test_history(void **state)
 	free(top.arg[1].data);
 }
 
-/* By the scale of the step: of the history, or where that is empty of x itself. The largest number seen stays, of several tensors the
- * larger, NaN for good. Every set, with the transpose and without. */
+/* By the scale of the step: of the history, or where that is empty of x itself. The largest number seen stays, of
+ * several tensors the larger, NaN for good. Every set, with the transpose and without. */
 static void test_step_scale(void **state)
 {
 	(void)state;
@@ -286,7 +299,9 @@ static void test_step_scale(void **state)
 					x[13] = -top;
 					amax[0] = seen[round], amax[1] = past[round], amax[2] = amax[3] = 0;
 					run(set_at(s), &c);
-					const float scale = past[round] > 0 ? past[round] / largest : round == 3 ? 1 : top / largest;
+					const float scale = past[round] > 0 ? past[round] / largest
+							    : round == 3    ? 1
+									    : top / largest;
 					assert_true(*sx == scale);
 					assert_true(round == 4 ? isnan(amax[0]) : amax[0] == fmaxf(seen[round], top));
 					assert_true(amax[1] == past[round] && amax[2] == 0 && amax[3] == 0);
@@ -313,11 +328,14 @@ static double element(const struct fo_tensor *t, bool across, int64_t line, int6
 	return fo_num_get(t, across ? d : line, across ? line : d);
 }
 
-/* c = (a b) x scales against a double-precision product of what the numbers stand for: off by at most the rounding of fp32 sums,
- * k 2^-24 of the sum of magnitudes (Higham 2002, section 3.1), two roundings of the scaling and the sum with what was there. */
+/* c = (a b) x scales against a double-precision product of what the numbers stand for: off by at most the rounding of
+ * fp32 sums, k 2^-24 of the sum of magnitudes (Higham 2002, section 3.1), two roundings of the scaling and the sum with
+ * what was there. */
 static void check_product(int s, int64_t m, int64_t n, int64_t k, int t, int type_a, int lines, bool acc)
 {
-	struct fo_call c = { .kind = FO_OP_matmul, .n = 5, .first = acc ? 0 : 4, .attr = { .ta = t & 1, .tb = t >> 1 & 1 } };
+	struct fo_call c = {
+		.kind = FO_OP_matmul, .n = 5, .first = acc ? 0 : 4, .attr = { .ta = t & 1, .tb = t >> 1 & 1 }
+	};
 	bool ta = t & 1, tb = t >> 1 & 1;
 	uint64_t seed = (uint64_t)(m * 1000003 + n * 1009 + k * 31 + t);
 	c.arg[0] = tensor(type_a, ta ? k : m, ta ? m : k);
@@ -328,11 +346,13 @@ static void check_product(int s, int64_t m, int64_t n, int64_t k, int t, int typ
 	for (int a = 0; a < 2; a++)
 		for (int64_t i = 0; i < m * k * !a + n * k * a; i++) {
 			uint8_t b = (uint8_t)fo_rng_u64(seed + (uint64_t)a, (uint64_t)i);
-			((uint8_t *)c.arg[a].data)[i] = isfinite(decode(c.arg[a].dtype, b)) ? b : 1; /* subnormals too */
+			((uint8_t *)c.arg[a].data)[i] = isfinite(decode(c.arg[a].dtype, b)) ? b
+											    : 1; /* subnormals too */
 		}
 	for (int a = 3; a < 5; a++)
 		for (int64_t i = 0; i < c.arg[a].rows * c.arg[a].cols; i++)
-			((float *)c.arg[a].data)[i] = (float)exp2(20 * fo_rng_uniform(seed + (uint64_t)a, (uint64_t)i) - 15);
+			((float *)c.arg[a].data)[i] = (float)exp2(20 * fo_rng_uniform(seed + (uint64_t)a, (uint64_t)i) -
+								  15);
 	for (int64_t i = 0; acc && i < m * n; i++)
 		((float *)c.arg[2].data)[i] = (float)fo_rng_normal(seed, (uint64_t)i) * 100;
 	struct fo_tensor before = tensor(FO_F32, m, n);
@@ -341,7 +361,8 @@ static void check_product(int s, int64_t m, int64_t n, int64_t k, int t, int typ
 	for (int64_t i = 0; i < m; i++)
 		for (int64_t j = 0; j < n; j++) {
 			double sum = 0, size = 0, old = fo_num_get(&before, i, j);
-			double sa = ((float *)c.arg[3].data)[lines ? i : 0], sb = ((float *)c.arg[4].data)[lines ? j : 0];
+			double sa = ((float *)c.arg[3].data)[lines ? i : 0],
+			       sb = ((float *)c.arg[4].data)[lines ? j : 0];
 			for (int64_t d = 0; d < k; d++) {
 				double p = element(&c.arg[0], ta, i, d) * sa * (element(&c.arg[1], !tb, j, d) * sb);
 				sum += p;
@@ -350,9 +371,10 @@ static void check_product(int s, int64_t m, int64_t n, int64_t k, int t, int typ
 			double want = sum + old, got = fo_num_get(&c.arg[2], i, j);
 			double bound = 0x1p-24 * (((double)k + 4) * size + 3 * fabs(old) + fabs(want));
 			if (!(fabs(got - want) <= bound))
-				fail_msg("%s %lldx%lldx%lld transposed %d lines %d acc %d: (%lld,%lld) is %.9g, expected %.9g within %.3g",
-					 set_at(s)->name, (long long)m, (long long)n, (long long)k, t, lines, acc, (long long)i,
-					 (long long)j, got, want, bound);
+				fail_msg("%s %lldx%lldx%lld transposed %d lines %d acc %d: (%lld,%lld) is %.9g, "
+					 "expected %.9g within %.3g",
+					 set_at(s)->name, (long long)m, (long long)n, (long long)k, t, lines, acc,
+					 (long long)i, (long long)j, got, want, bound);
 		}
 	for (int i = 0; i < 5; i++)
 		free(c.arg[i].data);
@@ -361,13 +383,14 @@ static void check_product(int s, int64_t m, int64_t n, int64_t k, int t, int typ
 
 static void test_products(void **state)
 {
-	static const int64_t size[][3] = { { 1, 1, 1 }, { 2, 3, 5 }, { 6, 16, 8 }, { 7, 17, 385 }, { 41, 50, 96 }, { 13, 33, 1500 } };
+	static const int64_t size[][3] = { { 1, 1, 1 },    { 2, 3, 5 },    { 6, 16, 8 },
+					   { 7, 17, 385 }, { 41, 50, 96 }, { 13, 33, 1500 } };
 	(void)state;
 	for (int s = 0; set_at(s); s++)
 		for (size_t i = 0; i < sizeof size / sizeof *size; i++)
 			for (int mask = 0; mask < 32; mask++)
-				check_product(s, size[i][0], size[i][1], size[i][2], mask & 3, format[mask >> 2 & 1], mask >> 3 & 1,
-					      mask >> 4);
+				check_product(s, size[i][0], size[i][1], size[i][2], mask & 3, format[mask >> 2 & 1],
+					      mask >> 3 & 1, mask >> 4);
 }
 
 /* ---- PyTorch's numbers ---- */
@@ -400,7 +423,8 @@ static void test_torch(void **state)
 		assert_int_equal(n, 256);
 		for (int b = 0; b < 256; b++) {
 			memcpy(&x, values + 4 * b, 4);
-			assert_true(isnan(x) ? isnan(decode(format[k], (uint8_t)b)) : x == decode(format[k], (uint8_t)b));
+			assert_true(isnan(x) ? isnan(decode(format[k], (uint8_t)b))
+					     : x == decode(format[k], (uint8_t)b));
 		}
 		snprintf(name, sizeof name, "%s.x", fo_dtype_name[format[k]]);
 		const unsigned char *from = golden(&f, name, &n);
@@ -442,8 +466,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_values),   cmocka_unit_test(test_rounding), cmocka_unit_test(test_casts),
-		cmocka_unit_test(test_scales),   cmocka_unit_test(test_history), cmocka_unit_test(test_step_scale),  cmocka_unit_test(test_products),
-		cmocka_unit_test(test_torch),
+		cmocka_unit_test(test_scales),   cmocka_unit_test(test_history),  cmocka_unit_test(test_step_scale),
+		cmocka_unit_test(test_products), cmocka_unit_test(test_torch),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -118,11 +118,13 @@ static int entries(const char *name)
 	return n;
 }
 
-/* What lies under the names that temporary files had or have: a pipe does not hang us, and no link leads the write elsewhere. */
+/* What lies under the names that temporary files had or have: a pipe does not hang us, and no link leads the write
+ * elsewhere. */
 static void test_planted_names(void **state)
 {
 	(void)state;
-	static const char *const name[] = { "plant/target.tmp", "plant/.target.0123456789abcdef.flatout-tmp", "plant/.target.tmp" };
+	static const char *const name[] = { "plant/target.tmp", "plant/.target.0123456789abcdef.flatout-tmp",
+					    "plant/.target.tmp" };
 	assert_int_equal(fo_fs_mkdirs(in("plant")), FO_OK);
 	put("plant/victim", "untouched");
 	for (int kind = 0; kind < 3; kind++) {
@@ -130,7 +132,8 @@ static void test_planted_names(void **state)
 			unlink(in(name[i]));
 			assert_int_equal(kind == 0   ? mkfifo(in(name[i]), 0600)
 					 : kind == 1 ? link(in("plant/victim"), in(name[i]))
-						     : symlink(in("plant/victim"), in(name[i])), 0);
+						     : symlink(in("plant/victim"), in(name[i])),
+					 0);
 		}
 		put("plant/target", "x");
 		assert_text("plant/target", "x");
@@ -141,7 +144,8 @@ static void test_planted_names(void **state)
 	}
 }
 
-/* A writer that was killed leaves a file; the next one of the same target removes it, but not one that is still written. */
+/* A writer that was killed leaves a file; the next one of the same target removes it, but not one that is still
+ * written. */
 static void test_left_over(void **state)
 {
 	(void)state;
@@ -150,7 +154,9 @@ static void test_left_over(void **state)
 		pid_t child = fork();
 		if (!child) {
 			struct fo_new_file f;
-			_exit(fo_fs_new_begin(&f, in("left/target")) == FO_OK && fo_fs_new_write(&f, "half", 4) == FO_OK ? 0 : 1);
+			_exit(fo_fs_new_begin(&f, in("left/target")) == FO_OK && fo_fs_new_write(&f, "half", 4) == FO_OK
+				      ? 0
+				      : 1);
 		}
 		int code;
 		assert_int_equal(waitpid(child, &code, 0), child);
@@ -380,18 +386,12 @@ static void test_map_guard(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_write_read),
-		cmocka_unit_test(test_read_refuses),
-		cmocka_unit_test(test_write_refuses),
-		cmocka_unit_test(test_planted_names),
-		cmocka_unit_test(test_left_over),
-		cmocka_unit_test(test_writers_at_once),
-		cmocka_unit_test(test_home_path),
-		cmocka_unit_test(test_write_special),
-		cmocka_unit_test(test_mkdirs),
-		cmocka_unit_test(test_remove_tree),
-		cmocka_unit_test(test_list),
-		cmocka_unit_test(test_map),
+		cmocka_unit_test(test_write_read),    cmocka_unit_test(test_read_refuses),
+		cmocka_unit_test(test_write_refuses), cmocka_unit_test(test_planted_names),
+		cmocka_unit_test(test_left_over),     cmocka_unit_test(test_writers_at_once),
+		cmocka_unit_test(test_home_path),     cmocka_unit_test(test_write_special),
+		cmocka_unit_test(test_mkdirs),        cmocka_unit_test(test_remove_tree),
+		cmocka_unit_test(test_list),          cmocka_unit_test(test_map),
 		cmocka_unit_test(test_map_guard),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -1,5 +1,5 @@
-/* Every reader of outside bytes on its corpus (fuzz/corpus/<target>/) and on thousands of damaged copies: a quick share of what
- * libFuzzer does at leisure (fuzz/README.md). What crashes there becomes a file of the corpus. */
+/* Every reader of outside bytes on its corpus (fuzz/corpus/<target>/) and on thousands of damaged copies: a quick share
+ * of what libFuzzer does at leisure (fuzz/README.md). What crashes there becomes a file of the corpus. */
 #include "support/fuzz_targets.h"
 #include "base/clock.h"
 #include "base/fs.h"
@@ -31,7 +31,12 @@ static void put(struct fo_str *s, size_t at, size_t drop, const void *bytes, siz
 
 static void damage(struct fo_str *s)
 {
-	static const char *const word[] = { "0", "-1", "18446744073709551616", "4294967295", "1e999", "nan", "null", "{", "}", "[[[[[[[[", "\"", "\\u0000", "\xff\xfe", ": ", "\n", "- ", "&a *a" };
+	static const char *const word[] = { "0",          "-1",    "18446744073709551616",
+					    "4294967295", "1e999", "nan",
+					    "null",       "{",     "}",
+					    "[[[[[[[[",   "\"",    "\\u0000",
+					    "\xff\xfe",   ": ",    "\n",
+					    "- ",         "&a *a" };
 	size_t at = draw(s->len), n = draw(32);
 	if (n > s->len - at)
 		n = s->len - at;
@@ -55,7 +60,7 @@ static void damage(struct fo_str *s)
 	case 5: put(s, at, s->len - at, "", 0); break;
 	case 6: put(s, at, s->len - at < 8 ? s->len - at : 8, &big, 8); break;
 	default:
-		at &= ~(size_t)7;   /* counts in binary headers are aligned */
+		at &= ~(size_t)7; /* counts in binary headers are aligned */
 		put(s, at < s->len ? at : 0, 1, &byte, 1);
 	}
 }

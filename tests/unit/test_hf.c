@@ -1,4 +1,5 @@
-/* Weights of a Hugging Face folder: single and sharded, converted; everything that does not fit named at once; hostile indices. */
+/* Weights of a Hugging Face folder: single and sharded, converted; everything that does not fit named at once; hostile
+ * indices. */
 #include "base/fs.h"
 #include "ckpt/ckpt.h"
 #include "kernel/kernel.h"
@@ -247,12 +248,15 @@ static void test_quantised(void **state)
 {
 	(void)state;
 	struct fo_st_tensor t[3] = { held(EMBED, 0), held(HEAD, 1), held(NORM, 2) };
-	static const char with[] = "{\"model_type\": \"llama\", \"quantization_config\": {\"quant_method\": \"fp8\", \"bits\": 8}}",
-			  bare[] = "{\"quantization_config\": {\"load_in_4bit\": true}}", none[] = "{\"quantization_config\": null}";
+	static const char with[] =
+		"{\"model_type\": \"llama\", \"quantization_config\": {\"quant_method\": \"fp8\", \"bits\": 8}}",
+			  bare[] = "{\"quantization_config\": {\"load_in_4bit\": true}}",
+			  none[] = "{\"quantization_config\": null}";
 	fresh();
 	write_file("model.safetensors", t, 3);
 	spill("config.json", with, sizeof with - 1);
-	REFUSES(false, "take that key out", "config.json' has a quantization_config (quant_method 'fp8'): quantised weights are not supported");
+	REFUSES(false, "take that key out",
+		"config.json' has a quantization_config (quant_method 'fp8'): quantised weights are not supported");
 	spill("config.json", bare, sizeof bare - 1);
 	REFUSES(false, "take that key out", "(without a quant_method)");
 	spill("config.json", none, sizeof none - 1);
@@ -323,7 +327,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_reads),       cmocka_unit_test(test_exceptions), cmocka_unit_test(test_types),
-		cmocka_unit_test(test_all_at_once), cmocka_unit_test(test_folders),    cmocka_unit_test(test_quantised), cmocka_unit_test(test_index),
+		cmocka_unit_test(test_all_at_once), cmocka_unit_test(test_folders),    cmocka_unit_test(test_quantised),
+		cmocka_unit_test(test_index),
 	};
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

@@ -46,7 +46,11 @@ static void test_layout(void **state)
 static void test_strings(void **state)
 {
 	(void)state;
-	static const struct { const char *in; size_t len; const char *out; } cases[] = {
+	static const struct {
+		const char *in;
+		size_t len;
+		const char *out;
+	} cases[] = {
 		{ "a\"b\\c", 5, "\"a\\\"b\\\\c\"" },
 		{ "\n\t\x01\x7f", 4, "\"\\n\\t\\u0001\\u007f\"" },
 		{ "a\0b", 3, "\"a\\u0000b\"" },
@@ -88,7 +92,10 @@ static void test_reals_read_back(void **state)
 	struct fo_str s = { 0 };
 	struct fo_json j;
 	for (uint64_t i = 0; i < 5000; i++) {
-		union { uint64_t u; double d; } v = { .u = fo_rng_u64(7, i) };
+		union {
+			uint64_t u;
+			double d;
+		} v = { .u = fo_rng_u64(7, i) };
 		s.len = 0;
 		fo_json_begin(&j, &s, false);
 		fo_json_real(&j, NULL, v.d);
@@ -97,9 +104,12 @@ static void test_reals_read_back(void **state)
 		else
 			assert_string_equal(s.data, "null");
 	}
-	static const struct { double v; const char *text; } cases[] = {
-		{ 0.5434, "0.5434" }, { 1e21, "1e+21" }, { -0.0, "-0" }, { 3, "3" }, { 57.914e9, "57914000000" },
-		{ INFINITY, "null" }, { NAN, "null" },
+	static const struct {
+		double v;
+		const char *text;
+	} cases[] = {
+		{ 0.5434, "0.5434" },        { 1e21, "1e+21" },    { -0.0, "-0" },  { 3, "3" },
+		{ 57.914e9, "57914000000" }, { INFINITY, "null" }, { NAN, "null" },
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		s.len = 0;

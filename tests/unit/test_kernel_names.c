@@ -1,5 +1,6 @@
-/* Kernels of many libraries by name, each with the class that a person would give it: a table beside that of the rules, so that a rule
- * that is widened for one library shows what it takes from another. Names are shortened, never invented words of a class. */
+/* Kernels of many libraries by name, each with the class that a person would give it: a table beside that of the rules,
+ * so that a rule that is widened for one library shows what it takes from another. Names are shortened, never invented
+ * words of a class. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -165,8 +166,7 @@ static void test_attention(void **state)
 		  "attention_backward" },
 		{ "void flash::flash_bwd_dot_do_o_kernel<true, Flash_bwd_kernel_traits<128>>(flash::Flash_bwd_params)",
 		  "attention_backward" },
-		{ "void "
-		  "cutlass::device_kernel<flash::enable_sm90_or_later<flash::FlashAttnFwdSm90<flash::"
+		{ "void cutlass::device_kernel<flash::enable_sm90_or_later<flash::FlashAttnFwdSm90<flash::"
 		  "CollectiveMainloopFwdSm90<2>>>>",
 		  "attention_forward" },
 		{ "void "

@@ -1,4 +1,5 @@
-/* GPU kernels by name: every example of data/kernel_rules.tsv, pairs that are easily confused, threads, hostile names. */
+/* GPU kernels by name: every example of data/kernel_rules.tsv, pairs that are easily confused, threads, hostile names.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -70,13 +71,19 @@ static void test_confusions(void **state)
 	(void)state;
 	static const char *const pair[][2] = {
 		/* is_log_softmax decides between the loss and eager attention */
-		{ "void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, true, false>(float*)", "loss" },
-		{ "void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, false, true>(float*)", "softmax" },
-		{ "void <unnamed>::softmax_warp_backward<float, float, float, (int)9, (bool)1, (bool)0>(T2 *)", "loss" },
-		{ "void <unnamed>::softmax_warp_backward<float, float, float, (int)9, (bool)0, (bool)0>(T2 *)", "softmax" },
+		{ "void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, true, false>(float*)",
+		  "loss" },
+		{ "void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, false, true>(float*)",
+		  "softmax" },
+		{ "void <unnamed>::softmax_warp_backward<float, float, float, (int)9, (bool)1, (bool)0>(T2 *)",
+		  "loss" },
+		{ "void <unnamed>::softmax_warp_backward<float, float, float, (int)9, (bool)0, (bool)0>(T2 *)",
+		  "softmax" },
 		{ "multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctor<float> >", "optimizer" },
 		{ "multi_tensor_apply_kernel<TensorListMetadata<2>, ScaleFunctor<float, float> >", "optimizer" },
-		{ "at::native::multi_tensor_apply_kernel<at::native::TensorListMetadata<2>, at::native::CopyFunctor<float> >", "copy" },
+		{ "at::native::multi_tensor_apply_kernel<at::native::TensorListMetadata<2>, "
+		  "at::native::CopyFunctor<float> >",
+		  "copy" },
 		{ "sm80_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64", "gemm" },
 		{ "sm80_xmma_dgrad_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc", "conv" },
 		{ "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16", "attention_forward" },
@@ -103,7 +110,11 @@ static void *classify(void *arg)
 {
 	char name[64];
 	for (int i = 0; i < 3000; i++) {
-		snprintf(name, sizeof(name), "%s_%d", i % 3 == 0 ? "nvjet_tst" : i % 3 == 1 ? "ncclDevKernel" : "unheard_of", i % 1500);
+		snprintf(name, sizeof(name), "%s_%d",
+			 i % 3 == 0   ? "nvjet_tst"
+			 : i % 3 == 1 ? "ncclDevKernel"
+				      : "unheard_of",
+			 i % 1500);
 		enum fo_kernel_class c = fo_kernel_class_of(name);
 		if (c != (i % 3 == 0 ? FO_K_GEMM : i % 3 == 1 ? FO_K_COMMUNICATION : FO_K_OTHER))
 			*(int *)arg += 1;

@@ -1,5 +1,5 @@
-/* A ladder without the engine: its statistics, its plans from anywhere, and what is read from directories that were written by
- * hand. */
+/* A ladder without the engine: its statistics, its plans from anywhere, and what is read from directories that were
+ * written by hand. */
 #include "ladder/plan_int.h"
 #include "base/fs.h"
 #include "base/str.h"
@@ -52,10 +52,12 @@ static void test_interval(void **state)
 	assert_true(isnan(fo_ladder_interval(five, 0, 0.95).estimate));
 	/* A lower level asked of ten is narrower, never wider. */
 	struct fo_ladder_interval wide = fo_ladder_interval(ten, 10, 0.95), narrow = fo_ladder_interval(ten, 10, 0.80);
-	assert_true(narrow.level >= 0.80 && narrow.level < wide.level && narrow.low > wide.low && narrow.high < wide.high);
+	assert_true(narrow.level >= 0.80 && narrow.level < wide.level && narrow.low > wide.low &&
+		    narrow.high < wide.high);
 }
 
-/* How often the interval of five rounds holds the truth, when both turns of a pair are disturbed alike: 15 of 16 times. */
+/* How often the interval of five rounds holds the truth, when both turns of a pair are disturbed alike: 15 of 16 times.
+ */
 static void test_coverage(void **state)
 {
 	(void)state;
@@ -140,15 +142,25 @@ static void begin(struct planned *p, int64_t steps)
 {
 	fo_opt_init(&p->base, fo_run_options, &p->run);
 	fo_opt_set_text(&p->base, "data.path", "text", FO_ORIGIN_FLAG, "");
-	p->plan = (struct fo_ladder_plan){ .base = &p->base, .dir = dir, .run_file = "run.yaml", .version = "flatout x", .cpu = "Example",
-					   .threads = 2, .steps = steps, .rounds = 5, .seed = 4 };
+	p->plan = (struct fo_ladder_plan){ .base = &p->base,
+					   .dir = dir,
+					   .run_file = "run.yaml",
+					   .version = "flatout x",
+					   .cpu = "Example",
+					   .threads = 2,
+					   .steps = steps,
+					   .rounds = 5,
+					   .seed = 4 };
 }
 static void end(struct planned *p)
 {
 	fo_ladder_plan_fini(&p->plan);
 	fo_opt_fini(&p->base);
 }
-static fo_status parse(struct planned *p, const char *text) { return fo_ladder_plan_text(&p->plan, text, strlen(text), "mine.yaml"); }
+static fo_status parse(struct planned *p, const char *text)
+{
+	return fo_ladder_plan_text(&p->plan, text, strlen(text), "mine.yaml");
+}
 
 static void test_built_in(void **state)
 {
@@ -169,13 +181,16 @@ static void test_built_in(void **state)
 		/* One change at a time; what is left of the list has the batches of `packing`. */
 		assert_true(g[i].changes >= 1 && g[i].changes <= 2 && g[i].reference == 1 && g[i].from < i);
 		if (!strcmp(g[i].name, "fp8"))
-			fp8 = g[i].numerics_only && strstr(g[i].options, "--pass.fp8=current") && !strstr(g[i].options, "--pass.merge-qkv");
+			fp8 = g[i].numerics_only && strstr(g[i].options, "--pass.fp8=current") &&
+			      !strstr(g[i].options, "--pass.merge-qkv");
 		if (!strcmp(g[i].name, "micro-batch"))
-			micro = strstr(g[i].options, " --train.micro-batches=2 ") && strstr(g[i].options, " --train.rows=2 ");
+			micro = strstr(g[i].options, " --train.micro-batches=2 ") &&
+				strstr(g[i].options, " --train.rows=2 ");
 		fp32 |= !strcmp(g[i].name, "fp32");
 	}
 	assert_true(fp8 && micro && fp32);
-	/* The top of the climb is what the run is by itself: nothing of the optimisations is forgotten or turned down. */
+	/* The top of the climb is what the run is by itself: nothing of the optimisations is forgotten or turned down.
+	 */
 	struct fo_opt_set s, plain;
 	struct fo_run r, alone;
 	int top = p.plan.rungs - 3;
@@ -187,7 +202,8 @@ static void test_built_in(void **state)
 			if (!strncmp(fo_run_options[i].key, same[k], strlen(same[k])))
 				assert_string_equal(fo_opt_value_text(&s, i), fo_opt_value_text(&plain, i));
 	assert_string_equal(r.data, "shards");
-	assert_true(r.steps == 500 && r.ckpt_every == 0 && r.metered_every == 33 && r.eval_every == 500 && r.warmup == 50);
+	assert_true(r.steps == 500 && r.ckpt_every == 0 && r.metered_every == 33 && r.eval_every == 500 &&
+		    r.warmup == 50);
 	fo_opt_fini(&plain);
 	fo_opt_fini(&s);
 	end(&p);
@@ -205,7 +221,8 @@ static void test_built_in(void **state)
 	end(&p);
 }
 
-/* The command that is told makes the same run of the run file: whatever the ladder's command line and the ladder itself set. */
+/* The command that is told makes the same run of the run file: whatever the ladder's command line and the ladder itself
+ * set. */
 static void test_options(void **state)
 {
 	(void)state;
@@ -214,10 +231,14 @@ static void test_options(void **state)
 	static const struct {
 		const char *key, *value;
 		enum fo_opt_origin from;
-	} base[] = { { "data.path", "it's text", FO_ORIGIN_FLAG }, { "model.layers", "3", FO_ORIGIN_FLAG },
+	} base[] = { { "data.path", "it's text", FO_ORIGIN_FLAG },
+		     { "model.layers", "3", FO_ORIGIN_FLAG },
 		     /* over a line of the run file, back to the default */
-		     { "pass.fuse-elementwise", "no", FO_ORIGIN_FILE }, { "pass.fuse-elementwise", "yes", FO_ORIGIN_FLAG },
-		     { "optim.lr", "0.002", FO_ORIGIN_FILE }, { "optim.warmup", "100", FO_ORIGIN_FILE }, { "train.rows", "2", FO_ORIGIN_FILE } };
+		     { "pass.fuse-elementwise", "no", FO_ORIGIN_FILE },
+		     { "pass.fuse-elementwise", "yes", FO_ORIGIN_FLAG },
+		     { "optim.lr", "0.002", FO_ORIGIN_FILE },
+		     { "optim.warmup", "100", FO_ORIGIN_FILE },
+		     { "train.rows", "2", FO_ORIGIN_FILE } };
 	for (size_t i = 0; i < sizeof base / sizeof *base; i++)
 		fo_opt_set_text(&p.base, base[i].key, base[i].value, base[i].from, "");
 	must(parse(&p, "a: {pass.merge-qkv: no}\nb: {pass.merge-qkv: yes, train.rows: 4}\nc: {pass.fuse-loss: 64}\n"));
@@ -238,9 +259,10 @@ static void test_options(void **state)
 				fo_opt_set_text(&told, key + 2, value + 1, FO_ORIGIN_FLAG, "");
 			}
 		for (int k = 0; fo_run_options[k].key; k++)
-			if (strcmp(fo_run_options[k].key, "run.dir") && strcmp(fo_opt_value_text(&told, k), fo_opt_value_text(&want, k)))
-				fail_msg("rung %d, %s: told '%s', is '%s'", i, fo_run_options[k].key, fo_opt_value_text(&told, k),
-					 fo_opt_value_text(&want, k));
+			if (strcmp(fo_run_options[k].key, "run.dir") &&
+			    strcmp(fo_opt_value_text(&told, k), fo_opt_value_text(&want, k)))
+				fail_msg("rung %d, %s: told '%s', is '%s'", i, fo_run_options[k].key,
+					 fo_opt_value_text(&told, k), fo_opt_value_text(&want, k));
 		fo_opt_fini(&told);
 		fo_opt_fini(&want);
 	}
@@ -255,7 +277,8 @@ static void test_held_out(void **state)
 	begin(&p, 20);
 	fo_opt_set_text(&p.base, "train.rows", "2", FO_ORIGIN_FLAG, "");
 	fo_opt_set_text(&p.base, "eval.batches", "8", FO_ORIGIN_FLAG, "");
-	must(parse(&p, "a: {data.packing: padded}\nb: {data.packing: packed}\nc: {train.rows: 4}\nd: {train.rows: 1}\n"));
+	must(parse(&p,
+		   "a: {data.packing: padded}\nb: {data.packing: packed}\nc: {train.rows: 4}\nd: {train.rows: 1}\n"));
 	for (int i = 0; i < p.plan.rungs; i++) {
 		struct fo_opt_set s;
 		struct fo_run r;
@@ -286,7 +309,8 @@ static void test_own_rungs(void **state)
 	assert_string_equal(g[1].change[0].was, "0");
 	assert_true(g[1].from == 0 && g[2].from == 0 && g[3].from == 1 && g[3].numerics_only && !g[1].numerics_only);
 	/* Twice the rows make other batches. */
-	assert_true(g[1].reference == 0 && g[2].reference == 2 && g[2].check == FO_LADDER_NEW_DATA && g[3].reference == 0);
+	assert_true(g[1].reference == 0 && g[2].reference == 2 && g[2].check == FO_LADDER_NEW_DATA &&
+		    g[3].reference == 0);
 	end(&p);
 	begin(&p, 20);
 	must(parse(&p, "as-is:\nother:\n  pass.merge-qkv: no\n"));
@@ -301,10 +325,13 @@ static void test_mistakes(void **state)
 		const char *text, *says[4];
 	} row[] = {
 		{ "", { "no rungs" } },
-		{ "a: {pass.fuse-los: 3}\nb: {train.rows: none}\n", { "mine.yaml:1: unknown key 'pass.fuse-los'; nearest is 'pass.fuse-loss'", "mine.yaml:2:" } },
+		{ "a: {pass.fuse-los: 3}\nb: {train.rows: none}\n",
+		  { "mine.yaml:1: unknown key 'pass.fuse-los'; nearest is 'pass.fuse-loss'", "mine.yaml:2:" } },
 		{ "a: {train.rows: 2}\na: {train.rows: 4}\n", { "there is a rung 'a' already" } },
-		{ "a: {train.rows: 2}\nb: {from: c, train.rows: 4}\nd: {}\n", { "starts from 'c'", "rung 'd' changes nothing" } },
-		{ "a: {run.dir: x, model: {layers: 3}}\n", { "'run.dir' is the same for all rungs", "'model.layers' is the same" } },
+		{ "a: {train.rows: 2}\nb: {from: c, train.rows: 4}\nd: {}\n",
+		  { "starts from 'c'", "rung 'd' changes nothing" } },
+		{ "a: {run.dir: x, model: {layers: 3}}\n",
+		  { "'run.dir' is the same for all rungs", "'model.layers' is the same" } },
 		{ "../a: {train.rows: 2}\n", { "cannot be a rung's name" } },
 		{ "data: {train.rows: 2}\n", { "cannot be a rung's name" } },
 		{ "lock: {train.rows: 2}\n", { "cannot be a rung's name" } },
@@ -335,32 +362,47 @@ static void test_mistakes(void **state)
 
 /* ---- results ---- */
 
-static const char mine[] = "base: {pass.merge-qkv: no}\nfast: {pass.merge-qkv: yes}\nslow: {from: base, pass.fuse-loss: 0}\n"
-			   "same: {from: base, pass.fuse-loss: 64}\nrough: {from: base, numerics-only: yes, pass.fp8: current}\n"
-			   "other: {from: base, data.packing: padded}\nbroken: {from: base, pass.fuse-loss: 32}\nlate: {from: base, pass.fuse-loss: 16}\n"
-			   "skewed: {from: base, data.packing: padded, pass.fuse-loss: 8}\nlost: {from: base, pass.fuse-loss: 4}\n";
+static const char mine[] =
+	"base: {pass.merge-qkv: no}\nfast: {pass.merge-qkv: yes}\nslow: {from: base, pass.fuse-loss: 0}\n"
+	"same: {from: base, pass.fuse-loss: 64}\nrough: {from: base, numerics-only: yes, pass.fp8: current}\n"
+	"other: {from: base, data.packing: padded}\nbroken: {from: base, pass.fuse-loss: 32}\nlate: {from: base, "
+	"pass.fuse-loss: 16}\n"
+	"skewed: {from: base, data.packing: padded, pass.fuse-loss: 8}\nlost: {from: base, pass.fuse-loss: 4}\n";
 
-/* Four steps a round: a cold one that takes ten times as long, two timed ones, a metered one. The peak that the second process
- * knew is higher than the first's. */
+/* Four steps a round: a cold one that takes ten times as long, two timed ones, a metered one. The peak that the second
+ * process knew is higher than the first's. */
 static void write_log(const char *rung, const double factor[5], int rounds, double loss_factor)
 {
 	struct fo_str s = { 0 };
 	char path[128];
 	for (int round = 0; round < rounds; round++) {
 		double peak = round ? 2e12 : 1e12;
-		fo_str_printf(&s, "{\"event\":\"start\",\"step\":%d,\"peak_dtype\":\"bf16\",\"peak_flop_s\":%g}\n", 4 * round, peak);
+		fo_str_printf(&s, "{\"event\":\"start\",\"step\":%d,\"peak_dtype\":\"bf16\",\"peak_flop_s\":%g}\n",
+			      4 * round, peak);
 		for (int k = 1; k <= 4; k++) {
-			double seconds = (k == 1 ? 10 : k == 4 ? 30 : 1) / factor[round], loss = (5 - 0.1 * (4 * round + k)) * loss_factor;
+			double seconds = (k == 1   ? 10
+					  : k == 4 ? 30
+						   : 1) /
+					 factor[round],
+			       loss = (5 - 0.1 * (4 * round + k)) * loss_factor;
 			char text[32];
 			snprintf(text, sizeof text, "%.17g", loss);
-			fo_str_printf(&s, "{\"event\":\"step\",\"step\":%d,\"loss\":%s,\"seconds\":%.17g,\"tokens\":100,\"loss_tokens\":%d,", 4 * round + k,
-				      isnan(loss) ? "null" : text, seconds, k == 2 && !strcmp(rung, "skewed") ? 20 : 80);
+			fo_str_printf(&s,
+				      "{\"event\":\"step\",\"step\":%d,\"loss\":%s,\"seconds\":%.17g,\"tokens\":100,"
+				      "\"loss_tokens\":%d,",
+				      4 * round + k, isnan(loss) ? "null" : text, seconds,
+				      k == 2 && !strcmp(rung, "skewed") ? 20 : 80);
 			/* 5e11 FLOP a step by every rule. */
-			fo_str_printf(&s, "\"mfu\":%.17g,\"mfu_causal\":%.17g%s}\n", 5e11 / seconds / peak, 5e11 / seconds / peak, k == 4 ? ",\"metered\":true" : "");
+			fo_str_printf(&s, "\"mfu\":%.17g,\"mfu_causal\":%.17g%s}\n", 5e11 / seconds / peak,
+				      5e11 / seconds / peak, k == 4 ? ",\"metered\":true" : "");
 		}
-		fo_str_printf(&s, "{\"event\":\"end\",\"step\":%d,\"how\":\"interrupted\",\"steps\":4,\"timed_steps\":2,\"seconds\":2,\"parts\":{\"matmul\":1.5,"
-				  "\"attention_forward\":0,\"attention_backward\":0,\"elementwise\":0,\"loss\":0,\"optimizer\":0,\"communication\":0,\"data\":0,"
-				  "\"unattributed\":0.5},\"planned_bytes\":%d,\"measured_bytes\":900}\n", 4 * round + 4, 1000 + round);
+		fo_str_printf(&s,
+			      "{\"event\":\"end\",\"step\":%d,\"how\":\"interrupted\",\"steps\":4,\"timed_steps\":2,"
+			      "\"seconds\":2,\"parts\":{\"matmul\":1.5,"
+			      "\"attention_forward\":0,\"attention_backward\":0,\"elementwise\":0,\"loss\":0,"
+			      "\"optimizer\":0,\"communication\":0,\"data\":0,"
+			      "\"unattributed\":0.5},\"planned_bytes\":%d,\"measured_bytes\":900}\n",
+			      4 * round + 4, 1000 + round);
 	}
 	if (rounds == 5)
 		fo_str_puts(&s, "{\"event\":\"eval\",\"step\":20,\"loss\":3.5}\n");
@@ -383,7 +425,8 @@ static const struct fo_ladder_rung *rung(const struct fo_ladder *l, const char *
 /* Steps of 20 and of 80 useful tokens by turns hold 50 on average, whatever the median of their rates says. */
 static void test_predicted(struct fo_ladder *l)
 {
-	struct fo_ladder_rung *base = (struct fo_ladder_rung *)rung(l, "base"), *g = (struct fo_ladder_rung *)rung(l, "skewed");
+	struct fo_ladder_rung *base = (struct fo_ladder_rung *)rung(l, "base"),
+			      *g = (struct fo_ladder_rung *)rung(l, "skewed");
 	near(base->step_tokens, 80);
 	near(g->step_tokens, 50);
 	base->predicted_step_s = 2;
@@ -396,8 +439,8 @@ static void test_predicted(struct fo_ladder *l)
 static void test_result(void **state)
 {
 	(void)state;
-	static const double one[] = { 1, 1.1, 0.9, 1, 1.05 }, up[] = { 1.1, 1.21, 0.99, 1.3, 1.155 }, down[] = { 0.9, 0.99, 0.8, 0.95, 0.945 },
-			    even[] = { 1.02, 1.09, 0.91, 0.97, 1.05 };
+	static const double one[] = { 1, 1.1, 0.9, 1, 1.05 }, up[] = { 1.1, 1.21, 0.99, 1.3, 1.155 },
+			    down[] = { 0.9, 0.99, 0.8, 0.95, 0.945 }, even[] = { 1.02, 1.09, 0.91, 0.97, 1.05 };
 	struct planned p;
 	struct fo_ladder l;
 	char path[128];
@@ -455,7 +498,8 @@ static void test_result(void **state)
 	assert_int_equal(rung(&l, "late")->rounds_done, 4);
 	assert_true(isnan(rung(&l, "late")->round_step_s[4]) && isfinite(rung(&l, "late")->round_step_s[3]));
 	/* No gain, interval or level before all rounds. */
-	assert_true(isnan(rung(&l, "late")->gain) && isnan(rung(&l, "late")->gain_low) && isnan(rung(&l, "late")->gain_level));
+	assert_true(isnan(rung(&l, "late")->gain) && isnan(rung(&l, "late")->gain_low) &&
+		    isnan(rung(&l, "late")->gain_level));
 	/* Steps that are done and have no loss are no gap. */
 	assert_int_equal(rung(&l, "lost")->check, FO_LADDER_LEFT);
 	assert_true(isinf(rung(&l, "lost")->deviation));
@@ -482,28 +526,32 @@ static void write_machine(const char *name, double load, int processors)
 	must(fo_fs_write_atomic(path, text, strlen(text)));
 }
 
-/* Turns that were disturbed one by one make no verdict, whatever side of 1 their ratios are on; a slow round of all is no
- * disturbance of a gain, and an effect far beyond the spread is one on any machine. */
+/* Turns that were disturbed one by one make no verdict, whatever side of 1 their ratios are on; a slow round of all is
+ * no disturbance of a gain, and an effect far beyond the spread is one on any machine. */
 static void test_unsteady(void **state)
 {
 	(void)state;
 	/* The third round is slow for all. */
-	static const double one[] = { 1, 1.1, 0.1, 1, 1.05 }, noise[] = { 0.6, 0.1, 0.002, 0.35, 0.02 }, lucky[] = { 8, 1.4, 0.2, 30, 1.5 },
-			    both[] = { 0.3, 3, 0.1, 1, 9 }, steady[] = { 3, 3.4, 0.29, 3.1, 3 }, slow[] = { 0.5, 0.5, 0.055, 0.45, 0.6 },
+	static const double one[] = { 1, 1.1, 0.1, 1, 1.05 }, noise[] = { 0.6, 0.1, 0.002, 0.35, 0.02 },
+			    lucky[] = { 8, 1.4, 0.2, 30, 1.5 }, both[] = { 0.3, 3, 0.1, 1, 9 },
+			    steady[] = { 3, 3.4, 0.29, 3.1, 3 }, slow[] = { 0.5, 0.5, 0.055, 0.45, 0.6 },
 			    far[] = { 10, 25, 1.5, 13, 12 };
 	static const struct {
 		const char *name;
 		const double *speed;
 		enum fo_ladder_verdict want;
-	} row[] = { { "base", one, FO_LADDER_BASELINE },  { "fast", noise, FO_LADDER_UNSTEADY }, { "slow", lucky, FO_LADDER_UNSTEADY },
-		    { "same", both, FO_LADDER_UNSTEADY }, { "other", steady, FO_LADDER_GAIN },	 { "late", slow, FO_LADDER_LOSS },
-		    { "lost", far, FO_LADDER_GAIN },	  { "rough", noise, FO_LADDER_NUMERICS_ONLY } };
+	} row[] = { { "base", one, FO_LADDER_BASELINE },   { "fast", noise, FO_LADDER_UNSTEADY },
+		    { "slow", lucky, FO_LADDER_UNSTEADY }, { "same", both, FO_LADDER_UNSTEADY },
+		    { "other", steady, FO_LADDER_GAIN },   { "late", slow, FO_LADDER_LOSS },
+		    { "lost", far, FO_LADDER_GAIN },       { "rough", noise, FO_LADDER_NUMERICS_ONLY } };
 	static const struct {
 		double load;
 		const char *says;
-	} at[] = { { 2.5, "the machine was not quiet, or the turns are too short: the rounds of 3 rungs differ by more than 2 times, so their gains "
-			  "are not known (unsteady). Repeat it on a quiet machine, or with more steps (--steps)" },
-		   { 6.25, "the machine was not quiet (load 6.2 on 2 processors: other programs ran too): the rounds of 3 rungs" } };
+	} at[] = { { 2.5, "the machine was not quiet, or the turns are too short: the rounds of 3 rungs differ by more "
+			  "than 2 times, so their gains are not known (unsteady). Repeat it on a quiet machine, or "
+			  "with more steps (--steps)" },
+		   { 6.25, "the machine was not quiet (load 6.2 on 2 processors: other programs ran too): the rounds "
+			   "of 3 rungs" } };
 	struct planned p;
 	struct fo_ladder l;
 	char own[32] = "test_ladder.XXXXXX", whole[32];
@@ -522,7 +570,8 @@ static void test_unsteady(void **state)
 		must(fo_ladder_read(&l, dir));
 		for (size_t k = 0; k < sizeof row / sizeof *row; k++)
 			if (rung(&l, row[k].name)->verdict != row[k].want)
-				fail_msg("%s: %s (%g to %g)", row[k].name, fo_ladder_verdict_name[rung(&l, row[k].name)->verdict],
+				fail_msg("%s: %s (%g to %g)", row[k].name,
+					 fo_ladder_verdict_name[rung(&l, row[k].name)->verdict],
 					 rung(&l, row[k].name)->gain_low, rung(&l, row[k].name)->gain_high);
 		assert_true(l.processors == 2 && l.load == at[i].load);
 		const char *says = fo_ladder_not_quiet(&l, &l.arena);
@@ -541,8 +590,9 @@ static void test_unsteady(void **state)
 	assert_null(fo_ladder_not_quiet(&l, &l.arena));
 	l.load = 3.4;
 	l.processors = 2;
-	assert_string_equal(fo_ladder_not_quiet(&l, &l.arena), "the machine was not quiet (load 3.4 on 2 processors: other programs ran too); "
-							       "intervals are narrower on a quiet one");
+	assert_string_equal(fo_ladder_not_quiet(&l, &l.arena),
+			    "the machine was not quiet (load 3.4 on 2 processors: other programs ran too); intervals "
+			    "are narrower on a quiet one");
 	fo_ladder_fini(&l);
 }
 
@@ -555,15 +605,31 @@ static void test_text(void **state)
 		const char *failed, *says;
 		bool same;
 	} row[] = {
-		{ { { 200, 200, 1000 }, { 200, 200, 1000 }, { 200, 200, 1000 } }, NULL, "each rung saw 20.0 % of the text", true },
-		{ { { 150, 150, 1000 }, { 200, 200, 1000 }, { 200, 200, 1000 } }, NULL, "a saw 15.0 % of the text; the others saw 20.0 % of the text", false },
-		{ { { 280, 20, 20 }, { 400, 400, 1000 }, { 400, 400, 1000 } }, NULL,
-		  "a saw 2.0 % of the text, 14 times over (its rows cut 98.0 % off); the others saw 40.0 % of the text", false },
-		{ { { 999, 999, 1000 }, { 2400, 1000, 1000 }, { 999, 999, 1000 } }, NULL, "b saw all of the text, 2.4 times over; the others saw 99.9 % of the text", false },
+		{ { { 200, 200, 1000 }, { 200, 200, 1000 }, { 200, 200, 1000 } },
+		  NULL,
+		  "each rung saw 20.0 % of the text",
+		  true },
+		{ { { 150, 150, 1000 }, { 200, 200, 1000 }, { 200, 200, 1000 } },
+		  NULL,
+		  "a saw 15.0 % of the text; the others saw 20.0 % of the text",
+		  false },
+		{ { { 280, 20, 20 }, { 400, 400, 1000 }, { 400, 400, 1000 } },
+		  NULL,
+		  "a saw 2.0 % of the text, 14 times over (its rows cut 98.0 % off); the others saw 40.0 % of the text",
+		  false },
+		{ { { 999, 999, 1000 }, { 2400, 1000, 1000 }, { 999, 999, 1000 } },
+		  NULL,
+		  "b saw all of the text, 2.4 times over; the others saw 99.9 % of the text",
+		  false },
 		/* A share that rounds to all is not called so; one that failed saw nothing. */
-		{ { { 1000, 1000, 1000 }, { 1000, 1000, 1000 }, { 1, 1, 1000 } }, "c", "each rung saw all of the text", true },
-		{ { { 100, 100, 1000 }, { 200, 200, 1000 }, { 300, 300, 1000 } }, NULL,
-		  "a saw 10.0 % of the text; b saw 20.0 % of the text; c saw 30.0 % of the text", false },
+		{ { { 1000, 1000, 1000 }, { 1000, 1000, 1000 }, { 1, 1, 1000 } },
+		  "c",
+		  "each rung saw all of the text",
+		  true },
+		{ { { 100, 100, 1000 }, { 200, 200, 1000 }, { 300, 300, 1000 } },
+		  NULL,
+		  "a saw 10.0 % of the text; b saw 20.0 % of the text; c saw 30.0 % of the text",
+		  false },
 	};
 	char path[128];
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
@@ -618,8 +684,10 @@ static void test_other_configuration(void **state)
 	} row[] = {
 		{ "optim.lr", "1e-3", mine, "option optim.lr was \"0.0006\", is", 20 },
 		{ NULL, NULL, mine, "steps was 20, is 40 now", 40 },
-		{ NULL, NULL, "base: {pass.merge-qkv: no}\nfast: {pass.fuse-loss: 9}\n", "rung 'fast', change 1: key was", 20 },
-		{ NULL, NULL, "base:\nfast: {pass.merge-qkv: yes}\n", "rung 'base' changed 1 options, changes 0 now", 20 },
+		{ NULL, NULL, "base: {pass.merge-qkv: no}\nfast: {pass.fuse-loss: 9}\n",
+		  "rung 'fast', change 1: key was", 20 },
+		{ NULL, NULL, "base:\nfast: {pass.merge-qkv: yes}\n", "rung 'base' changed 1 options, changes 0 now",
+		  20 },
 		{ NULL, NULL, "base: {pass.merge-qkv: no}\n", "a ladder of 10 rungs, this one has 1", 20 },
 	};
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
@@ -645,8 +713,11 @@ static void test_foreign_plan(void **state)
 	for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
 		struct fo_ladder l = { .dir = "x" };
 		char text[300];
-		snprintf(text, sizeof text, "{\"schema\":1,\"threads\":1,\"steps\":20,\"rounds\":5,\"seed\":1,\"rungs\":[{\"name\":\"%s\",\"from\":-1,"
-			 "\"reference\":0}]}", name[i]);
+		snprintf(text, sizeof text,
+			 "{\"schema\":1,\"threads\":1,\"steps\":20,\"rounds\":5,\"seed\":1,\"rungs\":[{\"name\":\"%s\","
+			 "\"from\":-1,"
+			 "\"reference\":0}]}",
+			 name[i]);
 		assert_int_equal(fo_ladder_plan_parse(&l, text, strlen(text), "p"), i ? FO_EFORMAT : FO_OK);
 		fo_ladder_fini(&l);
 	}
@@ -667,9 +738,13 @@ static int tear_down(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_interval),   cmocka_unit_test(test_coverage), cmocka_unit_test(test_deviation),
-		cmocka_unit_test(test_order),      cmocka_unit_test(test_built_in), cmocka_unit_test(test_own_rungs),
-		cmocka_unit_test(test_mistakes),   cmocka_unit_test(test_options),   cmocka_unit_test(test_held_out),   cmocka_unit_test(test_foreign_plan),   cmocka_unit_test(test_result),   cmocka_unit_test(test_unsteady),   cmocka_unit_test(test_text),   cmocka_unit_test(test_other_configuration),
+		cmocka_unit_test(test_interval),  cmocka_unit_test(test_coverage),
+		cmocka_unit_test(test_deviation), cmocka_unit_test(test_order),
+		cmocka_unit_test(test_built_in),  cmocka_unit_test(test_own_rungs),
+		cmocka_unit_test(test_mistakes),  cmocka_unit_test(test_options),
+		cmocka_unit_test(test_held_out),  cmocka_unit_test(test_foreign_plan),
+		cmocka_unit_test(test_result),    cmocka_unit_test(test_unsteady),
+		cmocka_unit_test(test_text),      cmocka_unit_test(test_other_configuration),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,4 +1,5 @@
-/* ladder.html of a ladder with every kind of rung. `test_ladder_html FILE` writes the page there instead, for tests/cli/html.sh. */
+/* ladder.html of a ladder with every kind of rung. `test_ladder_html FILE` writes the page there instead, for
+ * tests/cli/html.sh. */
 #include "ladder/ladder.h"
 
 #include <setjmp.h>
@@ -137,14 +138,17 @@ static void test_page(void **state)
 	assert_true(has(&out, "100\u00a0%</span>")); /* the axis ends at peak */
 	assert_true(has(&out, "63.0 GFLOP/s, calibrated: avx2 loop"));
 	assert_true(has(&out, "the interval of the gain: about 94\u00a0%, five rounds"));
-	assert_true(strstr(out.data, "gain over the baseline") < strstr(out.data, "all changes together")); /* the first tile */
-	assert_true(strstr(out.data, "class=\"wh\"") < strstr(out.data, "class=\"w\"")); /* below the whisker, so that it shows on its bar */
+	assert_true(strstr(out.data, "gain over the baseline") <
+		    strstr(out.data, "all changes together")); /* the first tile */
+	assert_true(strstr(out.data, "class=\"wh\"") <
+		    strstr(out.data, "class=\"w\"")); /* below the whisker, so that it shows on its bar */
 	assert_true(has(&out, "flatout train run.yaml --run.dir=packing --data.packing=padded"));
 	assert_null(strstr(out.data, "nan"));
 	fo_str_fini(&out);
 }
 
-/* What the rungs were trained on stands in the page's lead and in the titles; losses of other amounts of text stand over tokens. */
+/* What the rungs were trained on stands in the page's lead and in the titles; losses of other amounts of text stand
+ * over tokens. */
 static void test_text(void **state)
 {
 	(void)state;
@@ -152,7 +156,8 @@ static void test_text(void **state)
 	struct fo_str out = { 0 };
 	sample(&l);
 	fo_ladder_html(&l, &out);
-	assert_true(has(&out, "2 threads; baseline saw 12.4\u00a0% of the text; the others saw 18.0\u00a0% of the text."));
+	assert_true(
+		has(&out, "2 threads; baseline saw 12.4\u00a0% of the text; the others saw 18.0\u00a0% of the text."));
 	assert_true(has(&out, "Training losses: baseline saw 12.4\u00a0% of the text; the others saw 18.0\u00a0%"));
 	assert_true(has(&out, "the steps hold: baseline saw 12.4\u00a0%"));
 	assert_true(has(&out, "tokens trained on"));
@@ -168,7 +173,8 @@ static void test_text(void **state)
 	/* A baseline that learns beginnings by heart. */
 	l.rung[0].text_seen = l.rung[0].text_reached = 0.015;
 	fo_ladder_html(&l, &out);
-	assert_true(has(&out, "baseline saw 1.5\u00a0% of the text, 12 times over (its rows cut 98.5\u00a0% off); the others saw 18.0\u00a0%"));
+	assert_true(has(&out, "baseline saw 1.5\u00a0% of the text, 12 times over (its rows cut 98.5\u00a0% off); the "
+			      "others saw 18.0\u00a0%"));
 	assert_true(has(&out, "Rows of baseline cut documents off"));
 	fo_str_fini(&out);
 	/* Of an older folder nothing is known, and nothing is said. */
@@ -194,7 +200,8 @@ static void test_unsteady(void **state)
 		l.rung[4].round_tokens_s[i] *= i + 1;
 	fo_ladder_html(&l, &out);
 	assert_true(has(&out, "not known (unsteady): the rounds differ too much (against no-recompute)"));
-	assert_true(has(&out, "the machine was not quiet (load 6.2 on 2 processors: other programs ran too): the rounds of 1 rung differ"));
+	assert_true(has(&out, "the machine was not quiet (load 6.2 on 2 processors: other programs ran too): the "
+			      "rounds of 1 rung differ"));
 	assert_true(has(&out, "five rounds): unsteady"));
 	assert_null(strstr(out.data, "LOSS"));
 	fo_str_fini(&out);
@@ -232,8 +239,8 @@ static void test_bare(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_page), cmocka_unit_test(test_text), cmocka_unit_test(test_unsteady),
-					    cmocka_unit_test(test_bare) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_page), cmocka_unit_test(test_text),
+					    cmocka_unit_test(test_unsteady), cmocka_unit_test(test_bare) };
 	if (argc == 2) {
 		struct fo_ladder l;
 		struct fo_str out = { 0 };

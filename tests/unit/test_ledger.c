@@ -29,8 +29,15 @@ struct made {
 static void make(struct made *m)
 {
 	memset(m, 0, sizeof *m);
-	m->t = (struct fo_trace){ .gpu = m->gpu, .launch = m->launch, .op = m->op, .thread = m->thread, .step = m->step, .device = m->device,
-				  .rank = -1, .thread_count = 4, .device_count = 2 };
+	m->t = (struct fo_trace){ .gpu = m->gpu,
+				  .launch = m->launch,
+				  .op = m->op,
+				  .thread = m->thread,
+				  .step = m->step,
+				  .device = m->device,
+				  .rank = -1,
+				  .thread_count = 4,
+				  .device_count = 2 };
 	m->t.texts = fo_trace_texts_new();
 	m->device[1].id = 1;
 }
@@ -42,9 +49,16 @@ static int32_t text(struct made *m, const char *s) { return fo_trace_texts_add(m
 static struct fo_gpu_op *gpu(struct made *m, int class, int64_t begin, int64_t end)
 {
 	struct fo_gpu_op *g = &m->gpu[m->t.gpu_count++];
-	*g = (struct fo_gpu_op){ .begin_ns = begin, .end_ns = end, .name = -1, .launch = -1, .op = -1, .collective = -1, .correlation = -1,
-				 .kind = class == FO_K_MEMORY ? FO_GPU_MEMCPY : FO_GPU_KERNEL, .class = (uint8_t)class,
-				 .class_by_name = (uint8_t)class };
+	*g = (struct fo_gpu_op){ .begin_ns = begin,
+				 .end_ns = end,
+				 .name = -1,
+				 .launch = -1,
+				 .op = -1,
+				 .collective = -1,
+				 .correlation = -1,
+				 .kind = class == FO_K_MEMORY ? FO_GPU_MEMCPY : FO_GPU_KERNEL,
+				 .class = (uint8_t) class,
+				 .class_by_name = (uint8_t) class };
 	return g;
 }
 
@@ -52,20 +66,31 @@ static struct fo_gpu_op *gpu(struct made *m, int class, int64_t begin, int64_t e
 static void launched(struct made *m, struct fo_gpu_op *g, int32_t thread, int64_t begin, int64_t end)
 {
 	g->launch = (int32_t)m->t.launch_count;
-	m->launch[m->t.launch_count++] = (struct fo_launch){ .begin_ns = begin, .end_ns = end, .name = text(m, "cudaLaunchKernel"), .thread = thread,
-							     .op = -1 };
+	m->launch[m->t.launch_count++] = (struct fo_launch){
+		.begin_ns = begin, .end_ns = end, .name = text(m, "cudaLaunchKernel"), .thread = thread, .op = -1
+	};
 }
 
 static void host(struct made *m, int kind, const char *name, int32_t thread, int64_t begin, int64_t end)
 {
-	m->op[m->t.op_count++] = (struct fo_host_op){ .begin_ns = begin, .end_ns = end, .name = text(m, name), .thread = thread, .parent = -1,
-						      .shapes = -1, .types = -1, .sequence = -1, .collective = -1, .kind = (uint8_t)kind };
+	m->op[m->t.op_count++] = (struct fo_host_op){ .begin_ns = begin,
+						      .end_ns = end,
+						      .name = text(m, name),
+						      .thread = thread,
+						      .parent = -1,
+						      .shapes = -1,
+						      .types = -1,
+						      .sequence = -1,
+						      .collective = -1,
+						      .kind = (uint8_t)kind };
 	m->t.defect.has_host_ops |= kind == FO_HOST_OP;
 }
 
 static void step(struct made *m, int64_t number, int64_t begin, int64_t end)
 {
-	m->step[m->t.step_count++] = (struct fo_trace_step){ .number = number, .begin_ns = begin, .end_ns = end, .device = -1 };
+	m->step[m->t.step_count++] = (struct fo_trace_step){
+		.number = number, .begin_ns = begin, .end_ns = end, .device = -1
+	};
 }
 
 static void divide(struct made *m, struct fo_rank_ledger *r, bool whole)
@@ -209,7 +234,8 @@ static void test_recorded(void **state)
 	unmake(&m);
 }
 
-/* As TraceLens has it: only what is linked, fills as computation, ROCm's left out; repeated work also left out in a second ledger. */
+/* As TraceLens has it: only what is linked, fills as computation, ROCm's left out; repeated work also left out in a
+ * second ledger. */
 static void test_linked(void **state)
 {
 	(void)state;
@@ -254,7 +280,7 @@ static void test_overlays(void **state)
 	gpu(&m, FO_K_GEMM, 0, 10);
 	gpu(&m, FO_K_GEMM, 10, 30)->flags = FO_GPU_BACKWARD;
 	gpu(&m, FO_K_GEMM, 20, 40)->flags = FO_GPU_RECOMPUTED | FO_GPU_BACKWARD;
-	gpu(&m, FO_K_COMMUNICATION, 40, 100);       /* blocks: a kernel begins 10 us behind its end */
+	gpu(&m, FO_K_COMMUNICATION, 40, 100); /* blocks: a kernel begins 10 us behind its end */
 	gpu(&m, FO_K_GEMM, 10100, 10200);
 	gpu(&m, FO_K_COMMUNICATION, 10200, 10300); /* does not: 1 ns more */
 	gpu(&m, FO_K_GEMM, 20301, 20400);
@@ -288,11 +314,12 @@ static void test_idle(void **state)
 	host(&m, FO_HOST_DATA, "enumerate(DataLoader)#Iter.__next__", 1, 180 * US, 200 * US);
 	host(&m, FO_HOST_DATA, "next_batch", 1, 210 * US, 215 * US);
 	launched(&m, gpu(&m, FO_K_GEMM, 0, 50 * US), 0, -5 * US, -4 * US);
-	launched(&m, gpu(&m, FO_K_GEMM, 60 * US, 80 * US), 0, 10 * US, 11 * US);         /* launched before the gap of 10 us */
+	launched(&m, gpu(&m, FO_K_GEMM, 60 * US, 80 * US), 0, 10 * US, 11 * US); /* launched before the gap of 10 us */
 	launched(&m, gpu(&m, FO_K_GEMM, 80 * US + 10001, 91 * US), 0, 20 * US, 21 * US); /* 1 ns more */
 	launched(&m, gpu(&m, FO_K_GEMM, 320 * US, 400 * US), 0, 305 * US, 306 * US);     /* a gap of the host */
-	launched(&m, gpu(&m, FO_K_GEMM, 500 * US, 510 * US), 0, 505 * US, 506 * US);     /* "launched" behind its begin: no latency */
-	gpu(&m, FO_K_GEMM, 520 * US, 530 * US);                                          /* no launch record */
+	launched(&m, gpu(&m, FO_K_GEMM, 500 * US, 510 * US), 0, 505 * US,
+		 506 * US);                     /* "launched" behind its begin: no latency */
+	gpu(&m, FO_K_GEMM, 520 * US, 530 * US); /* no launch record */
 	launched(&m, gpu(&m, FO_K_GEMM, 540 * US, 550 * US), 0, 531 * US, 532 * US);
 	m.launch[m.t.launch_count - 1].graph = true;
 	divide(&m, &r, false);
@@ -301,10 +328,12 @@ static void test_idle(void **state)
 	assert_int_equal(l->idle_ns[FO_IDLE_KERNEL_GAP], 10 * US);
 	assert_int_equal(l->idle_ns[FO_IDLE_DEPENDENCY], 10001);
 	assert_int_equal(l->idle_ns[FO_IDLE_UNKNOWN], 10 * US);
-	assert_int_equal(l->idle_ns[FO_IDLE_LAUNCH_LATENCY], (15 + 9) * US); /* the graph's launch is what it waited for */
+	assert_int_equal(l->idle_ns[FO_IDLE_LAUNCH_LATENCY],
+			 (15 + 9) * US); /* the graph's launch is what it waited for */
 	assert_int_equal(l->idle_ns[FO_IDLE_HOST_DATA], 25 * US);
 	assert_int_equal(l->idle_ns[FO_IDLE_HOST_SYNC], 25 * US);
-	/* 100 to 130 and, a short hole away, the waits until 175; 300 to the launch at 305; 530 to that at 531, after short holes. */
+	/* 100 to 130 and, a short hole away, the waits until 175; 300 to the launch at 305; 530 to that at 531, after
+	 * short holes. */
 	assert_int_equal(l->idle_ns[FO_IDLE_HOST_LAUNCH_BOUND], (30 + 10 + 10 + 5 + 1) * US);
 	/* 91 to 100, 175 to 300 but for the loader, 400 to 500. */
 	assert_int_equal(l->idle_ns[FO_IDLE_HOST_OTHER], (9 + 5 + 10 + 85 + 100) * US);
@@ -349,14 +378,15 @@ static void test_launched_steps(void **state)
 	step(&m, 7, 100, 200);
 	step(&m, 8, 200, 300);
 	step(&m, 9, 300, 400);
-	gpu(&m, FO_K_GEMM, 20, 90);                                    /* left over */
-	launched(&m, gpu(&m, FO_K_GEMM, 100, 140), 0, 90, 95);         /* launched before the first step */
-	launched(&m, gpu(&m, FO_K_GEMM, 150, 190), 0, 110, 111);       /* step 7 begins here */
-	launched(&m, gpu(&m, FO_K_GEMM, 200, 260), 1, 190, 191);       /* another thread's launch belongs to it too */
-	launched(&m, gpu(&m, FO_K_GEMM, 280, 350), 0, 210, 211);       /* step 8 */
-	launched(&m, gpu(&m, FO_K_GEMM, 500, 700), 0, 390, 391);       /* step 9, of which nobody knows the end */
+	gpu(&m, FO_K_GEMM, 20, 90);                              /* left over */
+	launched(&m, gpu(&m, FO_K_GEMM, 100, 140), 0, 90, 95);   /* launched before the first step */
+	launched(&m, gpu(&m, FO_K_GEMM, 150, 190), 0, 110, 111); /* step 7 begins here */
+	launched(&m, gpu(&m, FO_K_GEMM, 200, 260), 1, 190, 191); /* another thread's launch belongs to it too */
+	launched(&m, gpu(&m, FO_K_GEMM, 280, 350), 0, 210, 211); /* step 8 */
+	launched(&m, gpu(&m, FO_K_GEMM, 500, 700), 0, 390, 391); /* step 9, of which nobody knows the end */
 	divide(&m, &r, false);
-	expect_steps(&r.device[0], FO_WINDOW_LAUNCHED_STEPS, (const int64_t[][3]){ { 7, 150, 280 }, { 8, 280, 500 } }, 2);
+	expect_steps(&r.device[0], FO_WINDOW_LAUNCHED_STEPS, (const int64_t[][3]){ { 7, 150, 280 }, { 8, 280, 500 } },
+		     2);
 	assert_int_equal(r.device[0].leftover_ops, 1);
 	assert_int_equal(r.device[0].outside_ops, 2);
 	assert_int_equal(r.device[0].dropped_steps, 1);
@@ -367,7 +397,8 @@ static void test_launched_steps(void **state)
 	/* Something launched behind the last step tells where it ends. */
 	launched(&m, gpu(&m, FO_K_GEMM, 900, 950), 0, 405, 406);
 	divide(&m, &r, false);
-	expect_steps(&r.device[0], FO_WINDOW_LAUNCHED_STEPS, (const int64_t[][3]){ { 7, 150, 280 }, { 8, 280, 500 }, { 9, 500, 900 } }, 3);
+	expect_steps(&r.device[0], FO_WINDOW_LAUNCHED_STEPS,
+		     (const int64_t[][3]){ { 7, 150, 280 }, { 8, 280, 500 }, { 9, 500, 900 } }, 3);
 	assert_int_equal(r.device[0].dropped_steps, 0);
 	fo_ledger_rank_fini(&r);
 	/* --whole-trace takes all, leftovers too. */
@@ -424,11 +455,14 @@ static void test_empty_steps(void **state)
 		step(&m, k, 100 * k, 100 * k + 100);
 	for (int k = 0; k < 7; k++)
 		if (k != 2 && k != 3 && k != 5)
-			launched(&m, gpu(&m, FO_K_GEMM, 100 * k + 10, k == 4 ? 610 : 100 * k + 80), 0, 100 * k + 5, 100 * k + 6);
+			launched(&m, gpu(&m, FO_K_GEMM, 100 * k + 10, k == 4 ? 610 : 100 * k + 80), 0, 100 * k + 5,
+				 100 * k + 6);
 	divide(&m, &r, false);
 	/* 2 and 3 begin when the host does, for the device idles; at 5 it is busy with 4 until 6 begins. */
 	expect_steps(&r.device[0], FO_WINDOW_LAUNCHED_STEPS,
-		     (const int64_t[][3]){ { 0, 10, 110 }, { 1, 110, 200 }, { 2, 200, 300 }, { 3, 300, 410 }, { 4, 410, 610 } }, 5);
+		     (const int64_t[][3]){
+			     { 0, 10, 110 }, { 1, 110, 200 }, { 2, 200, 300 }, { 3, 300, 410 }, { 4, 410, 610 } },
+		     5);
 	assert_int_equal(r.device[0].empty_steps, 2);
 	assert_int_equal(r.device[0].unseen_steps, 1);
 	assert_int_equal(r.device[0].step[2].host_begin_ns, 200);
@@ -471,10 +505,15 @@ static void test_gpu_steps(void **state)
 	static struct made m;
 	struct fo_rank_ledger r;
 	make(&m);
-	const int64_t begin[][2] = { { 3, 9 }, { 3, 10 }, { 4, 99 }, { 5, 200 } }; /* one twice, one a nanosecond early */
+	const int64_t begin[][2] = {
+		{ 3, 9 }, { 3, 10 }, { 4, 99 }, { 5, 200 }
+	}; /* one twice, one a nanosecond early */
 	for (size_t i = 0; i < sizeof begin / sizeof *begin; i++)
-		m.step[m.t.step_count++] = (struct fo_trace_step){ .number = begin[i][0], .begin_ns = begin[i][1], .end_ns = begin[i][1] + 3,
-								   .thread = -1, .device = 0 };
+		m.step[m.t.step_count++] = (struct fo_trace_step){ .number = begin[i][0],
+								   .begin_ns = begin[i][1],
+								   .end_ns = begin[i][1] + 3,
+								   .thread = -1,
+								   .device = 0 };
 	for (int k = 0; k < 3; k++)
 		gpu(&m, FO_K_GEMM, k ? 100 * k : 10, 100 * k + 50);
 	divide(&m, &r, false);
@@ -498,7 +537,8 @@ static void test_notes(void **state)
 	for (int k = 0; k < 3; k++) {
 		snprintf(name, sizeof name, "iteration %d", 40 + k);
 		host(&m, FO_HOST_NOTE, name, 0, 1000 * k, 1000 * k + 900);
-		host(&m, FO_HOST_NOTE, "Optimizer.step#Lion.step", 0, 1000 * k + 1, 1000 * k + 950); /* a part of a step, however long */
+		host(&m, FO_HOST_NOTE, "Optimizer.step#Lion.step", 0, 1000 * k + 1,
+		     1000 * k + 950); /* a part of a step, however long */
 		launched(&m, gpu(&m, FO_K_GEMM, 1000 * k + 500, 1000 * k + 1100), 0, 1000 * k + 10, 1000 * k + 11);
 	}
 	divide(&m, &r, false);
@@ -607,8 +647,8 @@ struct moment {
 
 static struct moment look(const struct made *m, int64_t at)
 {
-	static const int rank[FO_COPY_COUNT] = { [FO_COPY_H2D] = 0, [FO_COPY_D2H] = 1, [FO_COPY_D2D] = 2, [FO_COPY_P2P] = 3, [FO_COPY_OTHER] = 4,
-						 [FO_COPY_NONE] = 5 };
+	static const int rank[FO_COPY_COUNT] = { [FO_COPY_H2D] = 0, [FO_COPY_D2H] = 1,   [FO_COPY_D2D] = 2,
+						 [FO_COPY_P2P] = 3, [FO_COPY_OTHER] = 4, [FO_COPY_NONE] = 5 };
 	struct moment now = { .class = FO_K_COUNT, .copy = 9 };
 	for (int64_t i = 0; i < m->t.gpu_count; i++) {
 		const struct fo_gpu_op *g = &m->gpu[i];
@@ -633,12 +673,14 @@ static struct moment look(const struct made *m, int64_t at)
 static bool inside(const struct made *m, int kind, int32_t thread, int64_t at)
 {
 	for (int64_t i = 0; i < m->t.op_count; i++)
-		if (m->op[i].kind == kind && (thread < 0 || m->op[i].thread == thread) && covers(m->op[i].begin_ns, m->op[i].end_ns, at))
+		if (m->op[i].kind == kind && (thread < 0 || m->op[i].thread == thread) &&
+		    covers(m->op[i].begin_ns, m->op[i].end_ns, at))
 			return true;
 	return false;
 }
 
-/* Is the thread in an operator or call, or within 50 us between two? Times here are so short that any hole between two is. */
+/* Is the thread in an operator or call, or within 50 us between two? Times here are so short that any hole between two
+ * is. */
 static bool busy(const struct made *m, int32_t thread, int64_t at)
 {
 	int64_t first = INT64_MAX, last = INT64_MIN;
@@ -675,7 +717,8 @@ static int cause(const struct made *m, int64_t at, int64_t window_begin)
 	if (first && first->launch < 0)
 		return FO_IDLE_UNKNOWN;
 	const struct fo_launch *l = first ? &m->launch[first->launch] : NULL;
-	for (int64_t i = 0; !first && i < m->t.gpu_count; i++) /* nothing more was launched: whoever launched last tells */
+	for (int64_t i = 0; !first && i < m->t.gpu_count;
+	     i++) /* nothing more was launched: whoever launched last tells */
 		if (m->gpu[i].launch >= 0 && (!l || m->launch[m->gpu[i].launch].begin_ns > l->begin_ns))
 			l = &m->launch[m->gpu[i].launch];
 	if (!l)
@@ -693,14 +736,16 @@ static int cause(const struct made *m, int64_t at, int64_t window_begin)
 static int gpu_order(const void *a, const void *b)
 {
 	const struct fo_gpu_op *x = a, *y = b;
-	return x->begin_ns != y->begin_ns ? (x->begin_ns > y->begin_ns) - (x->begin_ns < y->begin_ns) : (x->end_ns > y->end_ns) - (x->end_ns < y->end_ns);
+	return x->begin_ns != y->begin_ns ? (x->begin_ns > y->begin_ns) - (x->begin_ns < y->begin_ns)
+					  : (x->end_ns > y->end_ns) - (x->end_ns < y->end_ns);
 }
 
 /* `sparse`: few operations, far apart. */
 static void make_random(struct made *m, int64_t span, bool sparse)
 {
-	static const int classes[] = { FO_K_GEMM, FO_K_ATTENTION_FORWARD, FO_K_NORM, FO_K_ELEMENTWISE, FO_K_OTHER, FO_K_COMMUNICATION, FO_K_COMMUNICATION,
-				       FO_K_MEMORY, FO_K_MEMORY };
+	static const int classes[] = { FO_K_GEMM,  FO_K_ATTENTION_FORWARD, FO_K_NORM,          FO_K_ELEMENTWISE,
+				       FO_K_OTHER, FO_K_COMMUNICATION,     FO_K_COMMUNICATION, FO_K_MEMORY,
+				       FO_K_MEMORY };
 	make(m);
 	m->t.defect.has_host_ops = true;
 	for (int64_t n = sparse ? 6 : 30; n > 0; n--) {
@@ -724,7 +769,8 @@ static void make_random(struct made *m, int64_t span, bool sparse)
 	for (int n = 0; n < 12; n++) {
 		static const int kinds[] = { FO_HOST_OP, FO_HOST_OP, FO_HOST_SYNC, FO_HOST_CALL, FO_HOST_DATA };
 		int64_t begin = 100 + below(span);
-		host(m, kinds[below(5)], "DataLoader, cudaStreamSynchronize", (int32_t)below(2), begin, begin + below(30));
+		host(m, kinds[below(5)], "DataLoader, cudaStreamSynchronize", (int32_t)below(2), begin,
+		     begin + below(30));
 	}
 	if (below(2))
 		for (int k = 0; k < 4; k++)
@@ -733,7 +779,9 @@ static void make_random(struct made *m, int64_t span, bool sparse)
 
 static void check_random(struct made *m, bool whole)
 {
-	static const int rank_copy[] = { FO_COPY_H2D, FO_COPY_D2H, FO_COPY_D2D, FO_COPY_P2P, FO_COPY_OTHER, FO_COPY_NONE };
+	static const int rank_copy[] = {
+		FO_COPY_H2D, FO_COPY_D2H, FO_COPY_D2D, FO_COPY_P2P, FO_COPY_OTHER, FO_COPY_NONE
+	};
 	struct fo_rank_ledger r;
 	divide(m, &r, whole);
 	assert_int_equal(r.devices, 1);
@@ -819,7 +867,8 @@ static void test_ranks(void **state)
 		assert_int_equal(all[i].device[0].steps, one.device[0].steps);
 		assert_memory_equal(&all[i].device[0].total, &one.device[0].total, sizeof one.device[0].total);
 		for (int64_t k = 0; k < one.device[0].steps; k++)
-			assert_memory_equal(&all[i].device[0].step[k].l, &one.device[0].step[k].l, sizeof one.device[0].step[k].l);
+			assert_memory_equal(&all[i].device[0].step[k].l, &one.device[0].step[k].l,
+					    sizeof one.device[0].step[k].l);
 		fo_ledger_rank_fini(&one);
 		fo_ledger_rank_fini(&all[i]);
 		unmake(&m[i]);
@@ -850,12 +899,23 @@ static void test_empty(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sets),          cmocka_unit_test(test_priority),   cmocka_unit_test(test_recorded),
-		cmocka_unit_test(test_overlays),      cmocka_unit_test(test_idle),       cmocka_unit_test(test_launched_steps),
-		cmocka_unit_test(test_devices),       cmocka_unit_test(test_empty_steps), cmocka_unit_test(test_long_operations),
-		cmocka_unit_test(test_gpu_steps),  cmocka_unit_test(test_notes),
-		cmocka_unit_test(test_optimizer_steps), cmocka_unit_test(test_host_steps), cmocka_unit_test(test_random),
-		cmocka_unit_test(test_linked),          cmocka_unit_test(test_empty),      cmocka_unit_test(test_ranks),
+		cmocka_unit_test(test_sets),
+		cmocka_unit_test(test_priority),
+		cmocka_unit_test(test_recorded),
+		cmocka_unit_test(test_overlays),
+		cmocka_unit_test(test_idle),
+		cmocka_unit_test(test_launched_steps),
+		cmocka_unit_test(test_devices),
+		cmocka_unit_test(test_empty_steps),
+		cmocka_unit_test(test_long_operations),
+		cmocka_unit_test(test_gpu_steps),
+		cmocka_unit_test(test_notes),
+		cmocka_unit_test(test_optimizer_steps),
+		cmocka_unit_test(test_host_steps),
+		cmocka_unit_test(test_random),
+		cmocka_unit_test(test_linked),
+		cmocka_unit_test(test_empty),
+		cmocka_unit_test(test_ranks),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

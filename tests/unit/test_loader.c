@@ -88,8 +88,8 @@ static void check_batch(const struct fo_shard *s, const struct fo_batch_shape *s
 			assert_true(start[i] <= i && start[i] / shape->seq == i / shape->seq);
 			assert_int_equal(token[start[i]] - 1, index - (i - start[i]));
 			assert_true(token[start[i]] - 1 >= s->doc_at[doc]);
-			/* A part begins with its document or with the row; of best-fit packing also behind whole rows of a
-			 * document that is longer than one. */
+			/* A part begins with its document or with the row; of best-fit packing also behind whole rows
+			 * of a document that is longer than one. */
 			int64_t behind = token[start[i]] - 1 - s->doc_at[doc];
 			assert_true(behind == 0 || start[i] % shape->seq == 0 ||
 				    (shape->packing == FO_PACK_BESTFIT && behind % shape->seq == 0));
@@ -122,7 +122,9 @@ static void test_packed_serves_every_token_once_per_epoch(void **state)
 {
 	(void)state;
 	struct fo_shard s = make_shard(60, 20, 3);
-	struct fo_batch_shape shape = { .seq = 16, .rows = 3, .micro_batches = 2, .packing = FO_PACK_PACKED, .window = 5 };
+	struct fo_batch_shape shape = {
+		.seq = 16, .rows = 3, .micro_batches = 2, .packing = FO_PACK_PACKED, .window = 5
+	};
 	int64_t per_step = 16 * 3 * 2;
 	int *seen = calloc((size_t)s.tokens, sizeof *seen);
 	struct fo_loader *l = open_at(&s, shape, 0, 5);
@@ -134,8 +136,8 @@ static void test_packed_serves_every_token_once_per_epoch(void **state)
 		assert_int_equal(b->real_tokens, per_step); /* rows are always full */
 		check_batch(&s, &shape, b, seen);
 		served += per_step;
-		/* Where a block of rows ends, every token was seen equally often, give or take one. Within a block rows come in random
-		 * order, and a block may hold the end of one epoch and the beginning of the next. */
+		/* Where a block of rows ends, every token was seen equally often, give or take one. Within a block rows
+		 * come in random order, and a block may hold the end of one epoch and the beginning of the next. */
 		bool whole = (step + 1) * 6 % block_rows == 0;
 		whole_blocks += whole;
 		for (int64_t i = 0; i < s.tokens; i++)
@@ -185,7 +187,9 @@ static void test_padded_counts_waste_and_truncation(void **state)
 {
 	(void)state;
 	struct fo_shard s = make_shard(60, 20, 3);
-	struct fo_batch_shape shape = { .seq = 16, .rows = 5, .micro_batches = 2, .packing = FO_PACK_PADDED, .window = 7 };
+	struct fo_batch_shape shape = {
+		.seq = 16, .rows = 5, .micro_batches = 2, .packing = FO_PACK_PADDED, .window = 7
+	};
 	int *seen = calloc((size_t)s.tokens, sizeof *seen);
 	struct fo_loader *l = open_at(&s, shape, 0, 5);
 	int64_t real = 0, truncated = 0;
@@ -214,7 +218,9 @@ static void test_split_serves_every_token_once_per_epoch(void **state)
 {
 	(void)state;
 	struct fo_shard s = make_shard(60, 20, 3);
-	struct fo_batch_shape shape = { .seq = 16, .rows = 1, .micro_batches = 1, .packing = FO_PACK_SPLIT, .window = 7 };
+	struct fo_batch_shape shape = {
+		.seq = 16, .rows = 1, .micro_batches = 1, .packing = FO_PACK_SPLIT, .window = 7
+	};
 	struct fo_packing_cost cost;
 	ok(fo_packing_measure(&s, 16, FO_PACK_SPLIT, 5, &cost));
 	int64_t rows = 0, padding = 0;
@@ -302,8 +308,8 @@ static void test_text_seen(void **state)
 	drop_shard(&s);
 }
 
-/* Best fit: in each epoch every token once, no document cut that fits into a row, rows no more than a plain packing by hand
- * needs, and the waste as it is told. */
+/* Best fit: in each epoch every token once, no document cut that fits into a row, rows no more than a plain packing by
+ * hand needs, and the waste as it is told. */
 static void test_bestfit_keeps_documents_whole(void **state)
 {
 	(void)state;
@@ -323,14 +329,16 @@ static void test_bestfit_keeps_documents_whole(void **state)
 				check_batch(&s, &shape, b, seen);
 				assert_int_equal(b->truncated, 0);
 				padding += seq - b->real_tokens;
-				for (int64_t i = 0; i < seq; i++) { /* each first token of a part: is the part a whole document? */
+				for (int64_t i = 0; i < seq;
+				     i++) { /* each first token of a part: is the part a whole document? */
 					if (!b->token[i] || b->doc_start[i] != i)
 						continue;
 					int64_t n = 1, d = document_of(&s, b->token[i] - 1);
 					while (i + n < seq && b->token[i + n] && b->doc_start[i + n] == i)
 						n++;
 					whole += n == s.doc_at[d + 1] - s.doc_at[d];
-					cut += n < s.doc_at[d + 1] - s.doc_at[d] && s.doc_at[d + 1] - s.doc_at[d] <= seq;
+					cut += n < s.doc_at[d + 1] - s.doc_at[d] &&
+					       s.doc_at[d + 1] - s.doc_at[d] <= seq;
 				}
 			}
 			for (int64_t i = 0; i < s.tokens; i++)
@@ -486,7 +494,8 @@ static void test_a_batch_stays_until_the_next_call(void **state)
 	drop_shard(&s);
 }
 
-/* The batch behind the one in hand can be looked at as soon as it is there, changes nothing, and is the one that comes. */
+/* The batch behind the one in hand can be looked at as soon as it is there, changes nothing, and is the one that comes.
+ */
 static void test_looking_ahead(void **state)
 {
 	(void)state;
@@ -557,7 +566,9 @@ static void test_pieces_name_the_documents_of_a_batch(void **state)
 	(void)state;
 	struct fo_shard s = make_shard(30, 40, 5);
 	for (int packing = 0; packing < FO_PACK_COUNT; packing++) {
-		struct fo_batch_shape shape = { .seq = 16, .rows = 3, .micro_batches = 2, .packing = (enum fo_packing)packing };
+		struct fo_batch_shape shape = {
+			.seq = 16, .rows = 3, .micro_batches = 2, .packing = (enum fo_packing)packing
+		};
 		struct fo_loader *l = open_at(&s, shape, 0, 9);
 		for (int64_t step = 0; step < 40; step++) { /* several epochs */
 			struct naming n = { .s = &s, .shape = &shape, .b = next(l), .row = -1 };

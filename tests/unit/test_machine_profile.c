@@ -1,5 +1,5 @@
-/* The machine profile: what is written is read, nothing else is believed, what is derived from it is right, quiet spans are told from
- * others, and a picture of it carries no string out of its place. */
+/* The machine profile: what is written is read, nothing else is believed, what is derived from it is right, quiet spans
+ * are told from others, and a picture of it carries no string out of its place. */
 #define _XOPEN_SOURCE 700 /* mkdtemp */
 #include "base/clock.h"
 #include "base/fs.h"
@@ -33,11 +33,11 @@ static void test_quiet(void **state)
 	struct fo_quiet_span v[48];
 	for (int i = 0; i < 40; i++)
 		v[i] = span(1e-3 + i * 1e-7, 97e9, 47e9, 0.995, 0.001);
-	v[40] = span(5e-4, 85e9, 50e9, 1, 0);      /* a lower clock */
-	v[41] = span(5e-4, 100e9, 33e9, 1, 0);     /* a neighbour in the cache: the register loop does not notice */
-	v[42] = span(5e-4, 100e9, 50e9, 0.5, 0);   /* the burst was interrupted */
-	v[43] = span(5e-4, 100e9, 50e9, 1, 0.2);   /* the span itself was */
-	for (int i = 44; i < 48; i++) {            /* the same behind the span */
+	v[40] = span(5e-4, 85e9, 50e9, 1, 0);    /* a lower clock */
+	v[41] = span(5e-4, 100e9, 33e9, 1, 0);   /* a neighbour in the cache: the register loop does not notice */
+	v[42] = span(5e-4, 100e9, 50e9, 0.5, 0); /* the burst was interrupted */
+	v[43] = span(5e-4, 100e9, 50e9, 1, 0.2); /* the span itself was */
+	for (int i = 44; i < 48; i++) {          /* the same behind the span */
 		v[i] = v[i - 4];
 		struct fo_burst b = v[i].before;
 		v[i].before = v[i].after;
@@ -57,7 +57,8 @@ static void test_quiet(void **state)
 	assert_true(fabs(s.quiet_best_s - 1e-3) < 1e-12);
 	assert_true(fabs(s.quiet_median_s - (1e-3 + 19.5e-7)) < 1e-12);
 	assert_true(fabs(s.best_s - 5e-4) < 1e-12);
-	assert_true(fabs(s.median_s - (1e-3 + 15.5e-7)) < 1e-12); /* 8 below, then the 40: between the 16th and 17th of them */
+	assert_true(fabs(s.median_s - (1e-3 + 15.5e-7)) <
+		    1e-12); /* 8 below, then the 40: between the 16th and 17th of them */
 	/* Judged against a better burst elsewhere, nothing was quiet. */
 	struct fo_burst faster = { 130e9, 50e9, 1 };
 	s = fo_quiet_stats(v, 48, &faster);
@@ -72,7 +73,8 @@ static char *corpus(struct fo_arena *a, size_t *len)
 {
 	const char *root = getenv("FLATOUT_SOURCE");
 	char *text;
-	if (fo_fs_read(a, fo_arena_printf(a, "%s/fuzz/corpus/profile/two_cores.json", root ? root : "."), 1 << 20, &text, len))
+	if (fo_fs_read(a, fo_arena_printf(a, "%s/fuzz/corpus/profile/two_cores.json", root ? root : "."), 1 << 20,
+		       &text, len))
 		fail_msg("%s", fo_err_text());
 	return text;
 }
@@ -118,10 +120,14 @@ static void test_state(void **state)
 	struct fo_str text = { 0 };
 	load(&m);
 	assert_true(m.state.use.seconds == 0);
-	m.state = (struct fo_limits_state){
-		.use = { .seconds = 10, .steal = 0.25, .clock_hz = 3e9, .throttles = NAN, .limited_s = NAN, .joules = NAN, .load = 2 },
-		.governor = "performance"
-	};
+	m.state = (struct fo_limits_state){ .use = { .seconds = 10,
+						     .steal = 0.25,
+						     .clock_hz = 3e9,
+						     .throttles = NAN,
+						     .limited_s = NAN,
+						     .joules = NAN,
+						     .load = 2 },
+					    .governor = "performance" };
 	fo_limits_json(&m, &text);
 	if (fo_limits_parse(text.data, text.len, "written", &again))
 		fail_msg("%s", fo_err_text());
@@ -195,7 +201,8 @@ static void test_lookup(void **state)
 	assert_true(fo_limits_row_seconds(&few) == few.time.quiet_median_s);
 	few.time.quiet = FO_QUIET_ENOUGH - 1;
 	assert_true(fo_limits_row_seconds(&few) == few.time.median_s);
-	/* 22 GB/s a thread past the caches, less 8 % (quiet median over best, and the seed's factor of 0.9 and 1.02). */
+	/* 22 GB/s a thread past the caches, less 8 % (quiet median over best, and the seed's factor of 0.9 and 1.02).
+	 */
 	assert_true(fabs(fo_limits_memory(&m, "copy", 2) / (2 * 22e9 * 0.9 / 1.02) - 1) < 1e-6);
 	assert_true(fo_limits_memory(&m, "copy", 3) == 0);
 	fo_limits_fini(&m);
@@ -271,7 +278,8 @@ static const char *malformed(const char *s)
 	size_t len[32];
 	int depth = 0;
 	for (; *s; s++) {
-		if (*s == '&' && (s[1] != '#' || !strspn(s + 2, "0123456789") || s[2 + strspn(s + 2, "0123456789")] != ';'))
+		if (*s == '&' &&
+		    (s[1] != '#' || !strspn(s + 2, "0123456789") || s[2 + strspn(s + 2, "0123456789")] != ';'))
 			return s; /* ours are all numeric */
 		if (*s != '<')
 			continue;
@@ -377,8 +385,16 @@ static void test_operation_rows(void **state)
 {
 	(void)state;
 	struct fo_limits m = { .cpu = "x", .isa = "ref" }, again;
-	struct fo_limits_row r = { .kind = "adamw_master_many", .variant = "-", .dtype = "bf16", .set = "ref", .threads = 2, .dim = { 768, 2048 },
-				   .bytes = 1e6, .key = UINT64_C(0x00fedcba98765432), .cold = 0.625, .time = { 3, 0, 1e-3, 2e-3, NAN, NAN } };
+	struct fo_limits_row r = { .kind = "adamw_master_many",
+				   .variant = "-",
+				   .dtype = "bf16",
+				   .set = "ref",
+				   .threads = 2,
+				   .dim = { 768, 2048 },
+				   .bytes = 1e6,
+				   .key = UINT64_C(0x00fedcba98765432),
+				   .cold = 0.625,
+				   .time = { 3, 0, 1e-3, 2e-3, NAN, NAN } };
 	struct fo_str s = { 0 };
 	fo_limits_row_add(&m, &r);
 	r.key = 0;
@@ -392,7 +408,9 @@ static void test_operation_rows(void **state)
 	assert_true(again.row[1].key == 0 && isnan(again.row[1].cold));
 	fo_limits_fini(&again);
 	/* Neither may be anything else. */
-	static const char *const wrong[][2] = { { "00fedcba98765432", "00fedcba9876543" }, { "00fedcba98765432", "00FEDCBA98765432" }, { "0.625", "1.625" } };
+	static const char *const wrong[][2] = { { "00fedcba98765432", "00fedcba9876543" },
+						{ "00fedcba98765432", "00FEDCBA98765432" },
+						{ "0.625", "1.625" } };
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
 		struct fo_str bad = { 0 };
 		const char *at = strstr(s.data, wrong[i][0]);
@@ -407,13 +425,22 @@ static void test_operation_rows(void **state)
 	fo_limits_fini(&m);
 }
 
-/* A row with quiet spans gives way to a quiet one and to other kernels, not to one without any; and only to one of its own work. */
+/* A row with quiet spans gives way to a quiet one and to other kernels, not to one without any; and only to one of its
+ * own work. */
 static void test_keep(void **state)
 {
 	(void)state;
 	struct fo_limits m = { .cpu = "x", .isa = "ref" };
-	struct fo_limits_row quiet = { .kind = "copy", .variant = "plain", .dtype = "-", .set = "-", .threads = 2, .dim = { 1 << 20 }, .bytes = 1 << 20,
-				       .cold = NAN, .time = { 9, 5, 1e-3, 2e-3, 1e-3, 1.5e-3 } }, busy = quiet, other;
+	struct fo_limits_row quiet = { .kind = "copy",
+				       .variant = "plain",
+				       .dtype = "-",
+				       .set = "-",
+				       .threads = 2,
+				       .dim = { 1 << 20 },
+				       .bytes = 1 << 20,
+				       .cold = NAN,
+				       .time = { 9, 5, 1e-3, 2e-3, 1e-3, 1.5e-3 } },
+			     busy = quiet, other;
 	busy.time = (struct fo_quiet_stats){ 9, 0, 3e-3, 4e-3, NAN, NAN };
 	fo_limits_row_add(&m, &quiet);
 	const struct fo_limits_row *old = fo_limits_row_find(&m, &busy);
@@ -441,9 +468,11 @@ static void test_keep(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_quiet), cmocka_unit_test(test_operation_rows),     cmocka_unit_test(test_round_trip), cmocka_unit_test(test_state),
-					    cmocka_unit_test(test_refusals),  cmocka_unit_test(test_lookup),
-					    cmocka_unit_test(test_update),    cmocka_unit_test(test_svg),
-					    cmocka_unit_test(test_text),      cmocka_unit_test(test_raise), cmocka_unit_test(test_keep) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_quiet),      cmocka_unit_test(test_operation_rows),
+					    cmocka_unit_test(test_round_trip), cmocka_unit_test(test_state),
+					    cmocka_unit_test(test_refusals),   cmocka_unit_test(test_lookup),
+					    cmocka_unit_test(test_update),     cmocka_unit_test(test_svg),
+					    cmocka_unit_test(test_text),       cmocka_unit_test(test_raise),
+					    cmocka_unit_test(test_keep) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

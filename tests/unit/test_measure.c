@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-/* Threads that run one after the other keep their processor all the time and yet say nothing about all processors together: such
- * a burst is not clean. (It once was, and half the peak was kept as the machine's.) */
+/* Threads that run one after the other keep their processor all the time and yet say nothing about all processors
+ * together: such a burst is not clean. (It once was, and half the peak was kept as the machine's.) */
 static void test_share(void **state)
 {
 	(void)state;
@@ -144,7 +144,8 @@ static void test_embedding_bytes(void **state)
 	int seen = 0;
 	assert_int_equal(fo_model_load("flatout-134m", &m), FO_OK);
 	m.layers = 1;
-	assert_int_equal(fo_program_lower(&p, &m, &(struct fo_lowering){ .seq = 64, .rows = 1, .micro_batches = 1 }), FO_OK);
+	assert_int_equal(fo_program_lower(&p, &m, &(struct fo_lowering){ .seq = 64, .rows = 1, .micro_batches = 1 }),
+			 FO_OK);
 	for (int b = 0; b < p.nblock; b++)
 		for (int i = 0; i < p.block[b].n; i++) {
 			struct fo_work w;
@@ -152,9 +153,12 @@ static void test_embedding_bytes(void **state)
 			if (o->kind != FO_OP_embed && o->kind != FO_OP_embed_bwd)
 				continue;
 			fo_work_of_op(&w, FO_ISA_REF, &p, o, UINT32_MAX, 1);
-			double wide = (double)m.hidden * (double)fo_dtype_bytes(w.call.arg[o->kind == FO_OP_embed ? 2 : 1].dtype),
-			       table = (double)m.hidden * (double)fo_dtype_bytes(w.call.arg[o->kind == FO_OP_embed ? 1 : 2].dtype);
-			/* ids, the rows of x, and of the table: read once; or cleared whole, then 64 read and written */
+			double wide = (double)m.hidden *
+				      (double)fo_dtype_bytes(w.call.arg[o->kind == FO_OP_embed ? 2 : 1].dtype),
+			       table = (double)m.hidden *
+				       (double)fo_dtype_bytes(w.call.arg[o->kind == FO_OP_embed ? 1 : 2].dtype);
+			/* ids, the rows of x, and of the table: read once; or cleared whole, then 64 read and written
+			 */
 			double bytes = 64 * 4 + 64 * wide +
 				       (o->kind == FO_OP_embed ? 64 : (double)m.vocab + 2 * 64) * table;
 			assert_true(fabs(w.bytes / bytes - 1) < 1e-12);
@@ -164,12 +168,23 @@ static void test_embedding_bytes(void **state)
 	fo_program_fini(&p);
 }
 
-/* Every operation that training has under any pass can be measured: its operands have their places and it runs, whatever the
- * caches hold. */
+/* Every operation that training has under any pass can be measured: its operands have their places and it runs,
+ * whatever the caches hold. */
 static void measure_all(const struct fo_passes *pass, enum fo_numerics precision, bool bias, uint8_t *seen)
 {
-	struct fo_model m = { .name = "tiny", .layers = 2, .hidden = 64, .heads = 4, .kv_heads = 2, .head_dim = 16, .ffn = 96, .vocab = 48,
-			      .gated = true, .qk_norm = !bias, .attention_bias = bias, .norm_eps = 1e-5, .rope = { .theta = 10000 } };
+	struct fo_model m = { .name = "tiny",
+			      .layers = 2,
+			      .hidden = 64,
+			      .heads = 4,
+			      .kv_heads = 2,
+			      .head_dim = 16,
+			      .ffn = 96,
+			      .vocab = 48,
+			      .gated = true,
+			      .qk_norm = !bias,
+			      .attention_bias = bias,
+			      .norm_eps = 1e-5,
+			      .rope = { .theta = 10000 } };
 	struct fo_lowering low = { .seq = 40, .rows = 2, .micro_batches = 2, .precision = precision, .pass = *pass };
 	struct fo_program p;
 	struct fo_unrolled u;
@@ -192,7 +207,8 @@ static void measure_all(const struct fo_passes *pass, enum fo_numerics precision
 		fo_work_bind(&w, &d, p.run.rows);
 		for (int k = 0; k < w.call.n; k++)
 			assert_non_null(w.call.arg[k].data);
-		(void)fo_work_arrange(&w, (uint32_t)i * 2654435761u, 1 << 20); /* any mask; nothing to evict with is no mistake */
+		(void)fo_work_arrange(&w, (uint32_t)i * 2654435761u,
+				      1 << 20); /* any mask; nothing to evict with is no mistake */
 		fo_work_run(&w);
 		fo_work_data_free(&d);
 	}
@@ -207,7 +223,10 @@ static void test_every_operation(void **state)
 		{ .previous_norm = 0 },
 		{ .merge_qkv = 1, .merge_gate_up = 1, .fuse_loss = 16, .fuse_elementwise = 1, .fused_optimizer = 1 },
 		{ .recompute = FO_RECOMPUTE_FULL, .optimizer_in_backward = 1, .previous_norm = 1 },
-		{ .master = FO_MASTER_SPLIT, .moments = FO_MOMENTS_BF16, .rounding = FO_ROUND_STOCHASTIC, .fused_optimizer = 1 },
+		{ .master = FO_MASTER_SPLIT,
+		  .moments = FO_MOMENTS_BF16,
+		  .rounding = FO_ROUND_STOCHASTIC,
+		  .fused_optimizer = 1 },
 		{ .master = FO_MASTER_NONE, .moments = FO_MOMENTS_BF16, .rounding = FO_ROUND_STOCHASTIC },
 		{ .fp8 = FO_FP8_DELAYED, .fp8_history = 16, .fp8_precompute = 1 },
 		{ .fp8 = FO_FP8_DELAYED, .fp8_history = 16, .fp8_precompute = 1, .fp8_transposed = 1 },
@@ -224,12 +243,13 @@ static void test_every_operation(void **state)
 	measure_all(&pass[1], FO_PRECISION_F32, false, seen);
 	/* All kinds but those of evaluation and generation. */
 	for (int k = 0; k < FO_OP_COUNT; k++)
-		if (!seen[k] && k != FO_OP_xent_fwd && k != FO_OP_attention_cached && k != FO_OP_cache_put && k != FO_OP_last_row)
+		if (!seen[k] && k != FO_OP_xent_fwd && k != FO_OP_attention_cached && k != FO_OP_cache_put &&
+		    k != FO_OP_last_row)
 			fail_msg("no program here has %s", fo_op_info((enum fo_op_kind)k)->name);
 }
 
-/* What was put out of the caches takes longer to read than what was fetched into them: 8 MiB, the best of some trials, which a
- * neighbour may slow but not hasten. */
+/* What was put out of the caches takes longer to read than what was fetched into them: 8 MiB, the best of some trials,
+ * which a neighbour may slow but not hasten. */
 static void test_arrange(void **state)
 {
 	(void)state;
@@ -252,14 +272,18 @@ static void test_arrange(void **state)
 	}
 	free(p);
 	if (best[1] < best[0] + best[0] / 5)
-		fail_msg("8 MiB read in %lld ns from the caches, in %lld from memory", (long long)best[0], (long long)best[1]);
+		fail_msg("8 MiB read in %lld ns from the caches, in %lld from memory", (long long)best[0],
+			 (long long)best[1]);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_share), cmocka_unit_test(test_meter),
-					    cmocka_unit_test(test_work), cmocka_unit_test(test_traffic),
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_share),
+					    cmocka_unit_test(test_meter),
+					    cmocka_unit_test(test_work),
+					    cmocka_unit_test(test_traffic),
 					    cmocka_unit_test(test_embedding_bytes),
-					    cmocka_unit_test(test_every_operation), cmocka_unit_test(test_arrange) };
+					    cmocka_unit_test(test_every_operation),
+					    cmocka_unit_test(test_arrange) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -224,7 +224,7 @@ static void devices(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(by_number), cmocka_unit_test(by_fewer_calls), cmocka_unit_test(by_arrow),
-					    cmocka_unit_test(devices) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(by_number), cmocka_unit_test(by_fewer_calls),
+					    cmocka_unit_test(by_arrow), cmocka_unit_test(devices) };
 	return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

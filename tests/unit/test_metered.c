@@ -158,7 +158,8 @@ static void test_damage(void **state)
 	assert_int_equal(fo_metered_read(&m, "nowhere"), FO_EIO);
 }
 
-/* Headers of pieces, each of which would reach to the end: not all of them are summed. Without a bound it would be 24 GB here. */
+/* Headers of pieces, each of which would reach to the end: not all of them are summed. Without a bound it would be 24
+ * GB here. */
 static void test_many_headers(void **state)
 {
 	(void)state;
@@ -268,9 +269,20 @@ static void test_composition(void **state)
 static int set_up(void **state)
 {
 	(void)state;
-	struct fo_model m = { .family = FO_FAMILY_LLAMA, .layers = 2, .hidden = 32, .heads = 4, .kv_heads = 2, .head_dim = 8,
-			      .ffn = 48, .vocab = 64, .gated = true, .norm_eps = 1e-5, .rope = { .theta = 10000 } };
-	struct fo_lowering low = { .seq = 16, .rows = 2, .micro_batches = 1, .precision = FO_PRECISION_F32, .mode = FO_MODE_TRAIN };
+	struct fo_model m = { .family = FO_FAMILY_LLAMA,
+			      .layers = 2,
+			      .hidden = 32,
+			      .heads = 4,
+			      .kv_heads = 2,
+			      .head_dim = 8,
+			      .ffn = 48,
+			      .vocab = 64,
+			      .gated = true,
+			      .norm_eps = 1e-5,
+			      .rope = { .theta = 10000 } };
+	struct fo_lowering low = {
+		.seq = 16, .rows = 2, .micro_batches = 1, .precision = FO_PRECISION_F32, .mode = FO_MODE_TRAIN
+	};
 	if (!mkdtemp(dir) || fo_program_lower(&p, &m, &low) != FO_OK || fo_unroll(&p, &u) != FO_OK)
 		return 1;
 	snprintf(path, sizeof path, "%s/metered.fom", dir);
@@ -295,9 +307,9 @@ static int tear_down(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(test_file, fresh),	cmocka_unit_test_setup(test_torn, fresh),
-		cmocka_unit_test_setup(test_damage, fresh),	cmocka_unit_test_setup(test_begun_anew, fresh),
-		cmocka_unit_test_setup(test_composition, fresh),	cmocka_unit_test_setup(test_many_headers, fresh),
+		cmocka_unit_test_setup(test_file, fresh),        cmocka_unit_test_setup(test_torn, fresh),
+		cmocka_unit_test_setup(test_damage, fresh),      cmocka_unit_test_setup(test_begun_anew, fresh),
+		cmocka_unit_test_setup(test_composition, fresh), cmocka_unit_test_setup(test_many_headers, fresh),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }

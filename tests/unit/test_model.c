@@ -71,7 +71,8 @@ static void test_parameter_counts(void **state)
 		{ "gpt2-xl", 1557611200 },
 		{ "gpt-neox-20b", 20554567680 }, /* GPT-NeoX-20B (2022), section 2.1: 20,554,567,680 */
 		{ "flatout-134m", 134105856 }, /* 2 x 32000 x 768 + 12 x (4 x 768^2 + 3 x 768 x 2048 + 2 x 768) + 768 */
-		{ "flatout-1b", 999368704 }, /* 2 x 32000 x 2048 + 18 x (4 x 2048^2 + 3 x 2048 x 5120 + 2 x 2048) + 2048 */
+		{ "flatout-1b",
+		  999368704 }, /* 2 x 32000 x 2048 + 18 x (4 x 2048^2 + 3 x 2048 x 5120 + 2 x 2048) + 2048 */
 		/* 671,026,419,200 with the score-correction biases of 58 layers x 256 experts, which no gradient
 		 * moves and which are not counted here. */
 		{ "deepseek-v3", 671026419200.0 - 58 * 256 },
@@ -232,8 +233,8 @@ static void test_trainable(void **state)
 		const char *name, *says;
 	} no[] = {
 		{ "mixtral-8x7b", "it has mixture-of-experts layers" },
-		{ "deepseek-v3", "it has mixture-of-experts layers, multi-head latent attention, rotary positions of kind "
-				 "'yarn'" },
+		{ "deepseek-v3",
+		  "it has mixture-of-experts layers, multi-head latent attention, rotary positions of kind 'yarn'" },
 		{ "gpt2", "it has learned positions, LayerNorm with shift, a feed-forward block without gate" },
 		{ "palm-540b", "rotary positions of kind 'PaLM's'" },
 	};
@@ -273,11 +274,11 @@ static void test_type(void **state)
 		int64_t window;
 		const char *type;
 	} c[] = {
-		{ 0, 0, 0, 0, 0, "llama" },   { 1, 1, 0, 0, 0, "llama" },  { 0, 0, 1, 0, 0, "llama" },
-		{ 1, 1, 1, 0, 0, "llama" },   { 0, 0, 0, 0, 64, "mistral" }, { 1, 0, 0, 0, 0, "qwen2" },
-		{ 1, 0, 0, 0, 64, "qwen2" },  { 0, 0, 0, 1, 0, "qwen3" },  { 1, 1, 0, 1, 64, "qwen3" },
-		{ 0, 1, 0, 0, 0, NULL },      { 1, 0, 1, 0, 0, NULL },     { 1, 1, 0, 0, 64, NULL },
-		{ 0, 0, 1, 0, 64, NULL },     { 0, 0, 1, 1, 0, NULL },     { 1, 0, 0, 1, 0, NULL },
+		{ 0, 0, 0, 0, 0, "llama" },  { 1, 1, 0, 0, 0, "llama" },    { 0, 0, 1, 0, 0, "llama" },
+		{ 1, 1, 1, 0, 0, "llama" },  { 0, 0, 0, 0, 64, "mistral" }, { 1, 0, 0, 0, 0, "qwen2" },
+		{ 1, 0, 0, 0, 64, "qwen2" }, { 0, 0, 0, 1, 0, "qwen3" },    { 1, 1, 0, 1, 64, "qwen3" },
+		{ 0, 1, 0, 0, 0, NULL },     { 1, 0, 1, 0, 0, NULL },       { 1, 1, 0, 0, 64, NULL },
+		{ 0, 0, 1, 0, 64, NULL },    { 0, 0, 1, 1, 0, NULL },       { 1, 0, 0, 1, 0, NULL },
 	};
 	struct fo_arena a = { 0 };
 	for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
@@ -369,10 +370,12 @@ static void test_spellings(void **state)
 {
 	(void)state;
 	struct fo_model m;
-	/* The number of experts in the spelling of transformers 4, of 5, in both, and where they contradict each other. */
-#define MOE(experts)                                                                                                                   \
-	"{\"model_type\": \"qwen3_moe\", \"num_hidden_layers\": 48, \"hidden_size\": 2048, \"num_attention_heads\": 32, "                    \
-	"\"num_key_value_heads\": 4, \"head_dim\": 128, \"intermediate_size\": 6144, \"moe_intermediate_size\": 768, "                      \
+	/* The number of experts in the spelling of transformers 4, of 5, in both, and where they contradict each other.
+	 */
+#define MOE(experts)                                                                                                   \
+	"{\"model_type\": \"qwen3_moe\", \"num_hidden_layers\": 48, \"hidden_size\": 2048, \"num_attention_heads\": "  \
+	"32, "                                                                                                         \
+	"\"num_key_value_heads\": 4, \"head_dim\": 128, \"intermediate_size\": 6144, \"moe_intermediate_size\": 768, " \
 	"\"num_experts_per_tok\": 8, \"vocab_size\": 151936" experts "}"
 	static const char *const moe[] = { MOE(", \"num_experts\": 128"), MOE(", \"num_local_experts\": 128"),
 					   MOE(", \"num_experts\": 128, \"num_local_experts\": 128") };
@@ -416,7 +419,8 @@ static void test_parse(void **state)
 		{ LLAMA(", \"rope_parameters\": {\"rope_type\": \"dynamic\", \"factor\": 2}"), "'dynamic'" },
 		{ LLAMA(", \"rope_scaling\": {\"rope_type\": \"longrope\"}"), "'longrope'" },
 		{ LLAMA(", \"partial_rotary_factor\": 0.5"), "'part of a head'" },
-		{ LLAMA(", \"rope_parameters\": {\"rope_theta\": 1e4, \"partial_rotary_factor\": 0.5}"), "'part of a head'" },
+		{ LLAMA(", \"rope_parameters\": {\"rope_theta\": 1e4, \"partial_rotary_factor\": 0.5}"),
+		  "'part of a head'" },
 		{ LLAMA(", \"rope_parameters\": {\"full_attention\": {\"rope_theta\": 1e4}}"), "'by kind of layer'" },
 	};
 	for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
@@ -478,16 +482,16 @@ static void test_parse_refuses(void **state)
 		{ "[]", "a list, expected an object" },
 		{ "{}", "'model_type' is missing" },
 		{ "{\"model_type\": 3}", "'model_type' is an integer, expected a text" },
-		{ "{\"model_type\": \"mamba\"}",
-		  "model_type 'mamba' is not supported: it has state-space layers in place of attention; expected one of "
-		  "llama, mistral" },
+		{ "{\"model_type\": \"mamba\"}", "model_type 'mamba' is not supported: it has state-space layers in "
+						 "place of attention; expected one of llama, mistral" },
 		{ "{\"model_type\": \"gemma2\"}", "capped logits and GeGLU; expected one of" },
 		{ "{\"model_type\": \"new\"}", "model_type 'new' is not supported; expected one of" },
 		{ QWEN2(", \"use_sliding_window\": true, \"max_window_layers\": 1"), "1 of 2 have one" },
 		{ QWEN2(", \"use_sliding_window\": true, \"layer_types\": [\"sliding_attention\", \"full_attention\"]"),
 		  "1 of 2 have one" },
 		{ QWEN2(", \"layer_types\": [\"full_attention\"]"), "has 1 entries for 2 layers" },
-		{ QWEN2(", \"layer_types\": [\"full_attention\", \"linear\\u001b\"]"), "has 'linear\\x1b' for layer 1" },
+		{ QWEN2(", \"layer_types\": [\"full_attention\", \"linear\\u001b\"]"),
+		  "has 'linear\\x1b' for layer 1" },
 		{ QWEN2(", \"layer_types\": 3"), "'layer_types' is an integer" },
 		{ "{\"model_type\": \"llama\"}", "'num_hidden_layers' is missing" },
 		{ "{\"model_type\": \"llama\", \"model_type\": \"gpt2\"}", "not JSON" },
@@ -727,7 +731,8 @@ int main(void)
 		cmocka_unit_test(test_trainable),
 		cmocka_unit_test(test_type),
 		cmocka_unit_test(test_round_trip),
-		cmocka_unit_test(test_parse), cmocka_unit_test(test_spellings),
+		cmocka_unit_test(test_parse),
+		cmocka_unit_test(test_spellings),
 		cmocka_unit_test(test_parse_windows),
 		cmocka_unit_test(test_parse_refuses),
 		cmocka_unit_test(test_parse_mutations),

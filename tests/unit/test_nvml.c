@@ -1,5 +1,5 @@
-/* NVML through a library of our own (tests/preload/nvml.c): units, what is not readable, reasons in words, means over a time. The library
- * is loaded once per process, so each test is a child. */
+/* NVML through a library of our own (tests/preload/nvml.c): units, what is not readable, reasons in words, means over a
+ * time. The library is loaded once per process, so each test is a child. */
 #include "hw/nvml.h"
 
 #include "base/str.h"
@@ -44,10 +44,11 @@ static bool reads(void)
 	struct fo_nvml_now n;
 	fo_nvml_device d = fo_nvml_find("0000:1b:00.0");
 	fo_nvml_read(d, &n);
-	return fo_nvml_library(&l) && !strcmp(l.driver, "580.65.06") && !strcmp(l.version, "13.580.65.06") && !*l.why && d &&
-	       !fo_nvml_find("0000:1c:00.0") && n.power_w == 698.5 && n.limit_w == 700 && fabs(n.energy_j - 1070) < 1e-9 && n.sm_hz == 1376e6 &&
-	       n.sm_max_hz == 1980e6 && n.memory_hz == 3201e6 && n.temperature_c == 61 && n.busy == 0.97 && n.reasons == 4 &&
-	       n.memory_used_bytes == 1 << 30 && n.memory_bytes == 150754820096;
+	return fo_nvml_library(&l) && !strcmp(l.driver, "580.65.06") && !strcmp(l.version, "13.580.65.06") && !*l.why &&
+	       d && !fo_nvml_find("0000:1c:00.0") && n.power_w == 698.5 && n.limit_w == 700 &&
+	       fabs(n.energy_j - 1070) < 1e-9 && n.sm_hz == 1376e6 && n.sm_max_hz == 1980e6 && n.memory_hz == 3201e6 &&
+	       n.temperature_c == 61 && n.busy == 0.97 && n.reasons == 4 && n.memory_used_bytes == 1 << 30 &&
+	       n.memory_bytes == 150754820096;
 }
 
 static bool reads_nothing(void)
@@ -60,7 +61,8 @@ static bool reads_nothing(void)
 static bool does_not_start(void)
 {
 	struct fo_nvml_library l;
-	return !fo_nvml_library(&l) && strstr(l.why, "Driver Not Loaded") && !fo_nvml_find("0000:1b:00.0") && !fo_nvml_watch_start(NULL);
+	return !fo_nvml_library(&l) && strstr(l.why, "Driver Not Loaded") && !fo_nvml_find("0000:1b:00.0") &&
+	       !fo_nvml_watch_start(NULL);
 }
 
 static bool is_not_there(void)
@@ -78,19 +80,21 @@ static bool watches(void)
 	struct fo_nvml_use u = fo_nvml_watch_sample(w), all = fo_nvml_watch_total(w), none = fo_nvml_watch_sample(NULL);
 	fo_nvml_watch_stop(w);
 	double others = (double)(u.samples - 2); /* one was idle, one at 1,980 */
-	return isnan(none.sm_hz) && u.samples >= 3 && all.samples == u.samples + 1 && fabs(u.sm_hz - (1980e6 + others * 1410e6) / (others + 1)) < 1 &&
-	       fabs(u.power_share - (others - 1) / (others + 1)) < 1e-9 && fabs(u.thermal_share - 1 / (others + 1)) < 1e-9 &&
-	       fabs(u.joules - 70 * (double)u.samples) < 1e-6 && u.watts > 0 && u.hottest_c == 61 && u.seconds > 0.3;
+	return isnan(none.sm_hz) && u.samples >= 3 && all.samples == u.samples + 1 &&
+	       fabs(u.sm_hz - (1980e6 + others * 1410e6) / (others + 1)) < 1 &&
+	       fabs(u.power_share - (others - 1) / (others + 1)) < 1e-9 &&
+	       fabs(u.thermal_share - 1 / (others + 1)) < 1e-9 && fabs(u.joules - 70 * (double)u.samples) < 1e-6 &&
+	       u.watts > 0 && u.hottest_c == 61 && u.seconds > 0.3;
 }
 
 static void test_reads(void **state)
 {
 	(void)state;
 	in_child(reads, (const char *const[]){ NULL });
-	in_child(reads_nothing,
-		 (const char *const[]){ "FAKE_NVML_REFUSES=nvmlDeviceGetPowerUsage,nvmlDeviceGetTotalEnergyConsumption,nvmlDeviceGetClockInfo,"
-					"nvmlDeviceGetCurrentClocksEventReasons",
-					NULL });
+	in_child(reads_nothing, (const char *const[]){ "FAKE_NVML_REFUSES=nvmlDeviceGetPowerUsage,"
+						       "nvmlDeviceGetTotalEnergyConsumption,nvmlDeviceGetClockInfo,"
+						       "nvmlDeviceGetCurrentClocksEventReasons",
+						       NULL });
 }
 
 static void test_does_not_start(void **state)

@@ -41,17 +41,14 @@ static const struct fo_opt rows[] = {
 };
 
 /* Rows whose short form is not unique. */
-static const struct fo_opt twins[] = {
-	FO_OPT_INT(struct run, steps, "train.steps", "N", "1", 1, 9, "steps", "steps"),
-	FO_OPT_INT(struct run, every, "val.steps", "N", "1", 1, 9, "steps", "steps"),
-	FO_OPT_END
-};
+static const struct fo_opt twins[] = { FO_OPT_INT(struct run, steps, "train.steps", "N", "1", 1, 9, "steps", "steps"),
+				       FO_OPT_INT(struct run, every, "val.steps", "N", "1", 1, 9, "steps", "steps"),
+				       FO_OPT_END };
 
 /* The group is a command's name. */
-static const struct fo_opt one_group[] = {
-	FO_OPT_INT(struct run, steps, "cmd.steps", "N", "1", 1, 9, "steps", "steps"),
-	FO_OPT_INT(struct run, seed, "cmd.seed", "N", "1", 1, 9, "", "seed"), FO_OPT_END
-};
+static const struct fo_opt one_group[] = { FO_OPT_INT(struct run, steps, "cmd.steps", "N", "1", 1, 9, "steps", "steps"),
+					   FO_OPT_INT(struct run, seed, "cmd.seed", "N", "1", 1, 9, "", "seed"),
+					   FO_OPT_END };
 
 static void yaml(struct fo_opt_set *s, struct run *r, const char *text)
 {
@@ -104,26 +101,19 @@ static bool set(struct run *r, const char *key, const char *text)
 static void test_integers(void **state)
 {
 	(void)state;
-	static const struct { const char *text; int64_t v;
+	static const struct {
+		const char *text;
+		int64_t v;
 	} good[] = {
-		{ "1", 1 },
-		{ "4k", 4000 },
-		{ "1M", 1000000 },
-		{ "2Ki", 2048 },
-		{ "1.5k", 1500 },
-		{ "1e3", 1000 },
-		{ "+7", 7 },
-		{ "2.50e1", 25 },
-		{ "0.001M", 1000 },
-		{ "1Gi", 0 },
-		{ "12 k", 12000 },
-		{ "000123", 123 },
-		{ "4K", 4000 },
-		{ "1m", 1000000 },
-		{ "1B", 1000000000 },
-		{ "0.5b", 500000000 },
-		{ "1T", 0 },
-		{ "1000000000", 1000000000 },
+		{ "1", 1 },           { "4k", 4000 },
+		{ "1M", 1000000 },    { "2Ki", 2048 },
+		{ "1.5k", 1500 },     { "1e3", 1000 },
+		{ "+7", 7 },          { "2.50e1", 25 },
+		{ "0.001M", 1000 },   { "1Gi", 0 },
+		{ "12 k", 12000 },    { "000123", 123 },
+		{ "4K", 4000 },       { "1m", 1000000 },
+		{ "1B", 1000000000 }, { "0.5b", 500000000 },
+		{ "1T", 0 },          { "1000000000", 1000000000 },
 	};
 	struct run r;
 	for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
@@ -256,7 +246,8 @@ static void test_lengths(void **state)
 	assert_int_equal(fo_opt_finish(&s), FO_OK);
 	assert_int_equal(o.seq, 8192);
 	assert_true(o.batch == 4194304);
-	assert_string_equal(s.notes.data, "--seq: 8k is taken as 8192 tokens\n--tokens-per-step: 4M is taken as 4194304 tokens");
+	assert_string_equal(s.notes.data,
+			    "--seq: 8k is taken as 8192 tokens\n--tokens-per-step: 4M is taken as 4194304 tokens");
 	fo_opt_fini(&s);
 
 	char *plain[] = { "cmd", "--seq=8Ki", "--tokens-per-step=1.5B", NULL };
@@ -311,8 +302,10 @@ static void test_json_flag(void **state)
 		const char *a, *b, *json;
 		int left;
 	} row[] = {
-		{ "--json", "trace.json", "-", 2 }, { "--json", "-", "-", 1 },      { "--json=-", "x", "-", 2 },      { "--json=out.json", "x", "out.json", 2 },
-		{ "--json=yes", "x", "-", 2 },      { "--json=no", "x", NULL, 2 },  { "--no-json", "x", NULL, 2 },    { "--force", "x", NULL, 2 },
+		{ "--json", "trace.json", "-", 2 }, { "--json", "-", "-", 1 },
+		{ "--json=-", "x", "-", 2 },        { "--json=out.json", "x", "out.json", 2 },
+		{ "--json=yes", "x", "-", 2 },      { "--json=no", "x", NULL, 2 },
+		{ "--no-json", "x", NULL, 2 },      { "--force", "x", NULL, 2 },
 	};
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
 		struct fo_opt_set s;
@@ -338,7 +331,8 @@ static void test_yaml(void **state)
 	struct fo_opt_set s;
 	struct run r;
 	yaml(&s, &r,
-	     "# a comment\nseed: 7\r\ntrain:\n  steps: 4k # four thousand\n  memory: \"2 GiB\"\ndata: {path: 'a b', name: \"\"}\n"
+	     "# a comment\nseed: 7\r\ntrain:\n  steps: 4k # four thousand\n  memory: \"2 GiB\"\ndata: {path: 'a b', "
+	     "name: \"\"}\n"
 	     "optim.lr: 1e-3\nval:\n");
 	assert_int_equal(fo_opt_finish(&s), FO_OK);
 	assert_int_equal(r.seed, 7);
@@ -359,16 +353,16 @@ static void test_yaml(void **state)
 static void test_yaml_mistakes_come_together(void **state)
 {
 	(void)state;
-	expect_problems(
-		"train:\n  stpes: 5\n  steps: 0\n  memory: 4Q\n  steps: 7\n  dtype: fp8\noptim: {lr: nan}\nlr: 1\ntrian:\n  a: b\n",
-		"run.yaml:2: unknown key 'train.stpes'; nearest is 'train.steps'\n"
-		"run.yaml:3: 'train.steps' must be an integer from 1 to 1e9 steps, got '0'\n"
-		"run.yaml:4: 'train.memory' must be a size from 1 KiB to 1 PiB, got '4Q'\n"
-		"run.yaml:5: 'train.steps' was already set in line 3\n"
-		"run.yaml:6: 'train.dtype' must be one of fp32, bf16, got 'fp8'\n"
-		"run.yaml:7: 'optim.lr' must be a number from 0 to 1, got 'nan'\n"
-		"run.yaml:8: unknown key 'lr'; nearest is 'optim.lr'\n"
-		"run.yaml:9: unknown key 'trian'; nearest is 'train'");
+	expect_problems("train:\n  stpes: 5\n  steps: 0\n  memory: 4Q\n  steps: 7\n  dtype: fp8\noptim: {lr: nan}\nlr: "
+			"1\ntrian:\n  a: b\n",
+			"run.yaml:2: unknown key 'train.stpes'; nearest is 'train.steps'\n"
+			"run.yaml:3: 'train.steps' must be an integer from 1 to 1e9 steps, got '0'\n"
+			"run.yaml:4: 'train.memory' must be a size from 1 KiB to 1 PiB, got '4Q'\n"
+			"run.yaml:5: 'train.steps' was already set in line 3\n"
+			"run.yaml:6: 'train.dtype' must be one of fp32, bf16, got 'fp8'\n"
+			"run.yaml:7: 'optim.lr' must be a number from 0 to 1, got 'nan'\n"
+			"run.yaml:8: unknown key 'lr'; nearest is 'optim.lr'\n"
+			"run.yaml:9: unknown key 'trian'; nearest is 'train'");
 	expect_problems("val: {every: -1}\n",
 			"run.yaml:1: 'val.every' must be an integer of at least 1 steps, got '-1'");
 	expect_problems("train: {steps: {a: 1}}\n", "run.yaml:1: 'train.steps' takes one value, got a mapping");
@@ -379,7 +373,7 @@ static void test_yaml_mistakes_come_together(void **state)
 	expect_problems("? {a: b}\n: 5\n? [c]\n: {d: e}\n",
 			"run.yaml:1: a mapping cannot be a key\nrun.yaml:3: a list cannot be a key");
 	expect_problems("seed: &a 5\ndata: {path: *a}\n", "run.yaml:1: anchor '&a' is not allowed in a run file\n"
-							    "run.yaml:2: alias '*a' is not allowed in a run file");
+							  "run.yaml:2: alias '*a' is not allowed in a run file");
 	expect_problems("seed: !!int 5\n", "run.yaml:1: tag 'tag:yaml.org,2002:int' is not allowed in a run file");
 	expect_problems("<<: {seed: 1}\n", "run.yaml:1: unknown key '<<'");
 	expect_problems("train: {steps: 1}\ntrain: {steps: 2}\n",
@@ -422,9 +416,9 @@ static void test_yaml_hostile(void **state)
 	size_t size = FO_OPT_FILE_BYTES_MAX;
 	char *text = malloc(size + 1);
 	assert_non_null(text);
-	static const char *const unit[] = { "[",	  "{a: ",	  "- ",	       "? ",   "a: b\n",
-					    "train: {\n", "zz: {x: y}\n", "\"",	       "&a ",  "!a ",
-					    "*a\n",	  "|\n ",	  "seed: 1\n", "%x\n", "---\n" };
+	static const char *const unit[] = { "[",          "{a: ",         "- ",        "? ",   "a: b\n",
+					    "train: {\n", "zz: {x: y}\n", "\"",        "&a ",  "!a ",
+					    "*a\n",       "|\n ",         "seed: 1\n", "%x\n", "---\n" };
 	for (size_t u = 0; u < sizeof unit / sizeof unit[0]; u++) {
 		size_t n = 0, k = strlen(unit[u]), end = size / 4;
 		for (; n + k <= end; n += k)
@@ -490,8 +484,8 @@ static void test_args(void **state)
 	struct run r;
 	fo_opt_init(&s, rows, &r);
 	char *argv[] = { "train",     "--steps=5",  "run.yaml", "--optim.lr", "0.1", "--no-shuffle",
-			 "--json",    "--name",	    "",		"--pause",    "1m",  "-",
-			 "--every=9", "--every=10", "--",	"--seed",     NULL };
+			 "--json",    "--name",     "",         "--pause",    "1m",  "-",
+			 "--every=9", "--every=10", "--",       "--seed",     NULL };
 	int argc = (int)(sizeof argv / sizeof argv[0]) - 1;
 	fo_opt_read_args(&s, &argc, argv);
 	assert_int_equal(fo_opt_finish(&s), FO_OK);
@@ -515,18 +509,17 @@ static void test_arg_mistakes(void **state)
 	struct fo_opt_set s;
 	struct run r;
 	fo_opt_init(&s, rows, &r);
-	char *argv[] = { "train", "--stesp=5",	     "--train.steps", "x",	"--no-steps",
-			 "-q",	  "--shuffle=maybe", "--=",	      "--path", NULL };
+	char *argv[] = { "train", "--stesp=5",       "--train.steps", "x",      "--no-steps",
+			 "-q",    "--shuffle=maybe", "--=",           "--path", NULL };
 	int argc = 9;
 	fo_opt_read_args(&s, &argc, argv);
-	assert_string_equal(s.problems.data,
-			    "unknown option '--stesp'; nearest is '--steps'\n"
-			    "'--train.steps' must be an integer from 1 to 1e9 steps, got 'x'\n"
-			    "unknown option '--no-steps'; nearest is '--steps'\n"
-			    "unknown option '-q'\n"
-			    "'--shuffle' must be true or false, got 'maybe'\n"
-			    "unknown option '--'\n"
-			    "'--path' needs a value: UTF-8 text without NUL");
+	assert_string_equal(s.problems.data, "unknown option '--stesp'; nearest is '--steps'\n"
+					     "'--train.steps' must be an integer from 1 to 1e9 steps, got 'x'\n"
+					     "unknown option '--no-steps'; nearest is '--steps'\n"
+					     "unknown option '-q'\n"
+					     "'--shuffle' must be true or false, got 'maybe'\n"
+					     "unknown option '--'\n"
+					     "'--path' needs a value: UTF-8 text without NUL");
 	assert_int_equal(argc, 1);
 	fo_opt_fini(&s);
 	fo_opt_init(&s, twins, &r);
@@ -620,13 +613,13 @@ static void test_sample(void **state)
 	fo_opt_init(&s, rows, &r);
 	round_trip(&s, &r);
 	static const char *const texts[] = {
-		"",	 "~",	     "null",
-		"- a",	 "a: b # c", "#",
-		"\"q\"", "'",	     "x\ny\t\x01\x7f",
-		"{",	 "*a",	     "&b",
-		"!c",	 "%",	     "\xc3\xa4\xe2\x80\xa8\xef\xbb\xbf\xf0\x9f\x98\x80\xc2\x85",
-		"true",	 "\\",	     " lead",
-		"...",	 "---"
+		"",      "~",        "null",
+		"- a",   "a: b # c", "#",
+		"\"q\"", "'",        "x\ny\t\x01\x7f",
+		"{",     "*a",       "&b",
+		"!c",    "%",        "\xc3\xa4\xe2\x80\xa8\xef\xbb\xbf\xf0\x9f\x98\x80\xc2\x85",
+		"true",  "\\",       " lead",
+		"...",   "---"
 	};
 	for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
 		fo_opt_set_text(&s, "data.path", texts[i], FO_ORIGIN_FLAG, "");
@@ -676,10 +669,9 @@ static void test_mdoc_lints(void **state)
 		skip();
 	struct fo_str out = { 0 };
 	fo_str_puts(&out, ".Dd November 21, 2026\n.Dt TEST 1\n.Os\n.Sh NAME\n.Nm test\n.Nd a test\n.Sh DESCRIPTION\n");
-	fo_opt_mdoc_text(
-		&out,
-		"A first sentence. A second one (really.) And .dots, 'quotes', back\\slashes.\n\n  .literal \\fB\n\n  'two\n\nEnd.\n"
-		"  x\nLast");
+	fo_opt_mdoc_text(&out, "A first sentence. A second one (really.) And .dots, 'quotes', back\\slashes.\n\n  "
+			       ".literal \\fB\n\n  'two\n\nEnd.\n"
+			       "  x\nLast");
 	fo_opt_mdoc(rows, &out);
 	FILE *p = popen("mandoc -T lint", "w");
 	assert_non_null(p);

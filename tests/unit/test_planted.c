@@ -1,5 +1,5 @@
-/* Traces with one planted thing each, from the file to the findings: classes by what stands beside a kernel, rates from recorded shapes,
- * types. */
+/* Traces with one planted thing each, from the file to the findings: classes by what stands beside a kernel, rates from
+ * recorded shapes, types. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -253,8 +253,8 @@ static void expect_none(const struct made_diagnosis *v, const char *id)
 		fail_msg("'%s' not expected: %s. %s", id, f->title, f->why);
 }
 
-/* What is shown is what is judged: neither kernels without shapes, nor those at their limit, nor those of another type. The product that
- * loses most comes first, however long the others' kernels are. */
+/* What is shown is what is judged: neither kernels without shapes, nor those at their limit, nor those of another type.
+ * The product that loses most comes first, however long the others' kernels are. */
 static void test_judged_products(void **state)
 {
 	(void)state;
@@ -263,7 +263,8 @@ static void test_judged_products(void **state)
 	struct made_diagnosis v;
 	begin(&m);
 	run(&m, "aten::mm", "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_unknown", 9000, NULL, NULL);
-	run(&m, "aten::mm", "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_fast", 1400, "[[8192, 8192], [8192, 8192]]", BF16);
+	run(&m, "aten::mm", "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_fast", 1400,
+	    "[[8192, 8192], [8192, 8192]]", BF16);
 	run(&m, "aten::mm", "cublas_dgemm_128x128", 8000, "[[4096, 4096], [4096, 4096]]", "[\"double\", \"double\"]");
 	run(&m, "aten::mm", gemm_name, 1500, "[[8192, 4096], [4096, 4096]]", BF16);
 	for (int i = 0; i < 8; i++)
@@ -438,7 +439,8 @@ static void test_expert_loop(void **state)
 		}
 		made_run(&m, &v);
 		if (routed)
-			expect(&v, "expert-loop", "8 products with weights of 1024 x 4096 have 8 different numbers of rows");
+			expect(&v, "expert-loop",
+			       "8 products with weights of 1024 x 4096 have 8 different numbers of rows");
 		else
 			expect_none(&v, "expert-loop");
 		made_close(&v);
@@ -543,7 +545,8 @@ static void test_capability_by_name(void **state)
 	made_close(&v);
 }
 
-/* A float among a name's template arguments may be that of the sum, or of operands that run as TF32: it is no sure fp32. */
+/* A float among a name's template arguments may be that of the sum, or of operands that run as TF32: it is no sure
+ * fp32. */
 static void test_float_in_name(void **state)
 {
 	(void)state;
@@ -557,7 +560,8 @@ static void test_float_in_name(void **state)
 		struct made_diagnosis v;
 		begin(&m);
 		for (int i = 0; i < 8; i++)
-			run(&m, "aten::mm", known[k].kernel, 1000, known[k].types ? "[[4096, 4096], [4096, 4096]]" : NULL, known[k].types);
+			run(&m, "aten::mm", known[k].kernel, 1000,
+			    known[k].types ? "[[4096, 4096], [4096, 4096]]" : NULL, known[k].types);
 		made_run(&m, &v);
 		const struct fo_finding *f = hand_finding(&v.d, "precision");
 		assert_non_null(f);

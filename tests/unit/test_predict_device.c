@@ -26,7 +26,10 @@ static void within(const char *what, double got, double want, double share)
 static void build(struct device_rig *g, const char *options)
 {
 	char text[1024];
-	snprintf(text, sizeof text, "--optim.master=split --optim.moments=bf16 --train.rows=1 --pass.fuse-loss=2048 --pass.recompute=none %s", options);
+	snprintf(text, sizeof text,
+		 "--optim.master=split --optim.moments=bf16 --train.rows=1 --pass.fuse-loss=2048 --pass.recompute=none "
+		 "%s",
+		 options);
 	device_rig_build(g, text);
 }
 static void step(struct device_rig *g, const char *name, const char *options)
@@ -46,7 +49,8 @@ static struct fo_interval ms(const struct device_rig *g, struct fo_interval x)
 	double by = 1e3 / (double)g->p.run.micro_batches;
 	return (struct fo_interval){ x.low * by, x.mid * by, x.high * by };
 }
-static void part(const struct device_rig *g, const char *what, enum fo_device_part p, double low, double mid, double high)
+static void part(const struct device_rig *g, const char *what, enum fo_device_part p, double low, double mid,
+		 double high)
 {
 	struct fo_interval x = ms(g, g->s.part_s[p]);
 	within(what, x.mid, mid, 0.03);
@@ -90,8 +94,7 @@ static void test_8k(void **state)
 	/* fp8, delayed, all products, transposed copies: 489 ms at 1,250 TFLOP/s. */
 	step(&g, "h200",
 	     "--model.name=llama-3.1-8b --data.seq=8192 --train.micro-batches=16 --pass.fp8=delayed "
-	     "--pass.fp8-scale-precompute=yes "
-	     "--pass.fp8-transposed=yes");
+	     "--pass.fp8-scale-precompute=yes --pass.fp8-transposed=yes");
 	within("fp8", ms(&g, g.s.step_s).mid, 489, 0.03);
 	device_rig_end(&g);
 }

@@ -86,7 +86,7 @@ static void test_threads_do_not_matter(void **state)
 	assert_memory_equal(&s[0], &s[1], sizeof *s);
 	assert_memory_equal(&s[0], &s[2], sizeof *s);
 	assert_int_equal(s[0].files, 4);
-	assert_int_equal(s[0].skipped_bad, 2);    /* a line and a cut archive */
+	assert_int_equal(s[0].skipped_bad, 2); /* a line and a cut archive */
 	assert_int_equal(s[0].skipped_binary, 0);
 	assert_int_equal(s[0].skipped_empty, 1);
 	assert_int_equal(s[0].train_docs + s[0].val_docs, LINES - 2 + 2); /* lines, two texts */
@@ -164,7 +164,8 @@ static void test_killed_at_any_instant(void **state)
 				_exit(st != FO_OK ? 1 : s.resumed_bytes > 0 && s.resumed_bytes < s.bytes ? 2 : 0);
 			}
 			/* Early rounds kill early and often; all come through in the end. */
-			int64_t wait = (int64_t)(fo_rng_u64(round, attempt) % (uint64_t)(duration_ns / 2 + attempt * 10000000));
+			int64_t wait = (int64_t)(fo_rng_u64(round, attempt) %
+						 (uint64_t)(duration_ns / 2 + attempt * 10000000));
 			nanosleep(&(struct timespec){ wait / 1000000000, wait % 1000000000 }, NULL);
 			kill(child, SIGKILL);
 			int status;
@@ -233,7 +234,12 @@ static void test_other_inputs_are_refused(void **state)
 	(void)state;
 	struct fo_prepare_stats s;
 	char *other[] = { inputs[1] };
-	struct fo_prepare p = { .inputs = other, .n = 1, .dir = in_scratch("two"), .tokenizer = tokenizer, .holdout_every = 20, .threads = 1 };
+	struct fo_prepare p = { .inputs = other,
+				.n = 1,
+				.dir = in_scratch("two"),
+				.tokenizer = tokenizer,
+				.holdout_every = 20,
+				.threads = 1 };
 	assert_int_equal(fo_data_prepare(&p, &s), FO_EARG);
 	assert_non_null(strstr(fo_err_text(), "holds data prepared from other inputs"));
 	stop_now = calls = 0;
@@ -276,7 +282,11 @@ static int setup(void **state)
 		return -1;
 	/* Many short documents, one line bad, one empty; a long text; an archive that is cut; a short text. */
 	for (int i = 1; i <= LINES; i++)
-		fo_str_printf(&s, i == 777 ? "{\"text\":}\n" : i == 30000 ? "{\"text\":\"\"}\n" : "{\"text\":\"line %d of many\"}\n", i);
+		fo_str_printf(&s,
+			      i == 777     ? "{\"text\":}\n"
+			      : i == 30000 ? "{\"text\":\"\"}\n"
+					   : "{\"text\":\"line %d of many\"}\n",
+			      i);
 	write_file(0, "lines.jsonl", &s);
 	s.len = 0;
 	for (uint64_t i = 0; s.len < (size_t)2 << 20; i++)
@@ -301,7 +311,8 @@ static int setup(void **state)
 	fo_str_puts(&s, "the end\n");
 	write_file(3, "zz.txt", &s);
 	fo_str_fini(&s);
-	ok(fo_tokenizer_train(inputs, 2, &(struct fo_text_options){ .skip_bad = true }, 400, 1 << 20, NULL, NULL, NULL, &tokenizer));
+	ok(fo_tokenizer_train(inputs, 2, &(struct fo_text_options){ .skip_bad = true }, 400, 1 << 20, NULL, NULL, NULL,
+			      &tokenizer));
 	struct fo_prepare_stats unused;
 	int64_t from = fo_now_ns();
 	ok(prepare("timed", 2, 1, NULL, NULL, &unused));
@@ -319,9 +330,9 @@ static int teardown(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_threads_do_not_matter),    cmocka_unit_test(test_sources),
-		cmocka_unit_test(test_killed_at_any_instant),    cmocka_unit_test(test_stopped_and_gone_on),
-		cmocka_unit_test(test_one_at_a_time),            cmocka_unit_test(test_other_inputs_are_refused),
+		cmocka_unit_test(test_threads_do_not_matter), cmocka_unit_test(test_sources),
+		cmocka_unit_test(test_killed_at_any_instant), cmocka_unit_test(test_stopped_and_gone_on),
+		cmocka_unit_test(test_one_at_a_time),         cmocka_unit_test(test_other_inputs_are_refused),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -17,9 +17,20 @@ static void must(fo_status st)
 
 static void good(struct fo_program *p, enum fo_mode mode)
 {
-	struct fo_model m = { .name = "tiny", .layers = 3, .hidden = 32, .heads = 4, .kv_heads = 2, .head_dim = 8, .ffn = 48, .vocab = 64, .gated = true,
-			      .norm_eps = 1e-5, .rope = { .theta = 10000 } };
-	struct fo_lowering low = { .seq = 8, .rows = 2, .micro_batches = 3, .precision = FO_PRECISION_BF16, .mode = mode };
+	struct fo_model m = { .name = "tiny",
+			      .layers = 3,
+			      .hidden = 32,
+			      .heads = 4,
+			      .kv_heads = 2,
+			      .head_dim = 8,
+			      .ffn = 48,
+			      .vocab = 64,
+			      .gated = true,
+			      .norm_eps = 1e-5,
+			      .rope = { .theta = 10000 } };
+	struct fo_lowering low = {
+		.seq = 8, .rows = 2, .micro_batches = 3, .precision = FO_PRECISION_BF16, .mode = mode
+	};
 	must(fo_program_lower(p, &m, &low));
 }
 
@@ -72,7 +83,8 @@ static void test_dropped_ops(void **state)
 			bool n = noticed(&p);
 			all++;
 			seen += n;
-			/* A rotation in place and one term of a sum leave nothing undefined: only numbers show those. */
+			/* A rotation in place and one term of a sum leave nothing undefined: only numbers show those.
+			 */
 			bool quiet = was.kind == FO_OP_rope || was.kind == FO_OP_sumsq || was.kind == FO_OP_host_out;
 			for (int k = 0; k < was.n; k++)
 				quiet |= was.arg[k].access == FO_ACC;
@@ -104,7 +116,7 @@ static void test_rectangles(void **state)
 					else if (how == 1)
 						a->nc--;
 					else if (how == 2)
-						a->r0++;   /* outside */
+						a->r0++; /* outside */
 					else
 						a->buf = (int16_t)p.nbuf;
 					bool n = noticed(&p);
@@ -141,8 +153,9 @@ static void test_slots(void **state)
 	}
 	print_message("dropped slots: %d of %d noticed\n", seen, p.nslot);
 	assert_true(seen * 10 >= p.nslot * 8);
-	for (int s = 0; s < p.nslot; s++) {   /* an optimizer's slot twice */
-		if (p.block[p.slot[s].block].role != FO_ROLE_OPTIMIZER || p.block[p.slot[s].block].op[0].kind != FO_OP_adamw)
+	for (int s = 0; s < p.nslot; s++) { /* an optimizer's slot twice */
+		if (p.block[p.slot[s].block].role != FO_ROLE_OPTIMIZER ||
+		    p.block[p.slot[s].block].op[0].kind != FO_OP_adamw)
 			continue;
 		fo_slot_add(&p, p.slot[s].block, p.slot[s].layer, p.slot[s].mb);
 		assert_true(noticed(&p));
@@ -162,7 +175,8 @@ static void test_types_and_modes(void **state)
 		uint8_t was = p.buf[i].dtype;
 		p.buf[i].dtype = was == FO_I32 ? FO_F32 : FO_I32;
 		assert_true(noticed(&p));
-		p.buf[i].dtype = was == FO_F64 ? FO_F32 : FO_F64;   /* one wide buffer among narrow ones, or the other way round */
+		p.buf[i].dtype = was == FO_F64 ? FO_F32
+					       : FO_F64; /* one wide buffer among narrow ones, or the other way round */
 		assert_true(noticed(&p));
 		p.buf[i].dtype = was;
 	}
@@ -248,7 +262,7 @@ static void test_parameters(void **state)
 		assert_true(noticed(&p));
 		p.param[q].nr = rows;
 	}
-	p.run.seq++;   /* another closed formula */
+	p.run.seq++; /* another closed formula */
 	assert_true(noticed(&p));
 	p.run.seq--;
 	p.model.layers--;
@@ -292,8 +306,12 @@ static void test_refused_runs(void **state)
 	struct fo_model m = p.model;
 	fo_program_fini(&p);
 	const struct fo_lowering bad[] = {
-		{ .seq = 0, .rows = 1, .micro_batches = 1 }, { .seq = 8, .rows = 0, .micro_batches = 1 }, { .seq = 8, .rows = 1, .micro_batches = 0 },
-		{ .seq = INT64_MAX, .rows = 2, .micro_batches = 1 }, { .seq = 8, .rows = INT64_MAX, .micro_batches = 2 }, { .seq = 1 << 20, .rows = 1 << 10, .micro_batches = 1 },
+		{ .seq = 0, .rows = 1, .micro_batches = 1 },
+		{ .seq = 8, .rows = 0, .micro_batches = 1 },
+		{ .seq = 8, .rows = 1, .micro_batches = 0 },
+		{ .seq = INT64_MAX, .rows = 2, .micro_batches = 1 },
+		{ .seq = 8, .rows = INT64_MAX, .micro_batches = 2 },
+		{ .seq = 1 << 20, .rows = 1 << 10, .micro_batches = 1 },
 		{ .seq = 8, .rows = 1, .micro_batches = 1 << 20 },
 	};
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
@@ -306,9 +324,16 @@ static void test_refused_runs(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_good), cmocka_unit_test(test_dropped_ops), cmocka_unit_test(test_rectangles), cmocka_unit_test(test_slots),
-		cmocka_unit_test(test_types_and_modes), cmocka_unit_test(test_coverage), cmocka_unit_test(test_partial_sum), cmocka_unit_test(test_parameters),
-		cmocka_unit_test(test_building), cmocka_unit_test(test_refused_runs),
+		cmocka_unit_test(test_good),
+		cmocka_unit_test(test_dropped_ops),
+		cmocka_unit_test(test_rectangles),
+		cmocka_unit_test(test_slots),
+		cmocka_unit_test(test_types_and_modes),
+		cmocka_unit_test(test_coverage),
+		cmocka_unit_test(test_partial_sum),
+		cmocka_unit_test(test_parameters),
+		cmocka_unit_test(test_building),
+		cmocka_unit_test(test_refused_runs),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

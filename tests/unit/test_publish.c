@@ -49,7 +49,8 @@ static void test_crc(void **state)
 
 /* ---- event files: a reader of its own ---- */
 
-/* The same checksum by long division of the message, most significant bit first: nothing in common with the table-less loop. */
+/* The same checksum by long division of the message, most significant bit first: nothing in common with the table-less
+ * loop. */
 static uint32_t crc_again(const unsigned char *p, size_t n)
 {
 	uint32_t r = 0;
@@ -98,7 +99,8 @@ static void read_summary(const unsigned char *p, const unsigned char *end, int64
 			uint64_t key = varint(&p);
 			if (key == (1 << 3 | 2)) {
 				uint64_t len = varint(&p);
-				snprintf(s->scalar[s->scalars].tag, sizeof s->scalar[0].tag, "%.*s", (int)len, (const char *)p);
+				snprintf(s->scalar[s->scalars].tag, sizeof s->scalar[0].tag, "%.*s", (int)len,
+					 (const char *)p);
 				p += len;
 			} else {
 				assert_int_equal(key, 2 << 3 | 5);
@@ -117,7 +119,10 @@ static void read_event(const unsigned char *p, size_t n, struct seen *s)
 	while (p < end) {
 		uint64_t key = varint(&p), len;
 		switch (key >> 3) {
-		case 1: memcpy(&s->last_time, p, 8); p += 8; break;
+		case 1:
+			memcpy(&s->last_time, p, 8);
+			p += 8;
+			break;
 		case 2: step = (int64_t)varint(&p); break;
 		default:
 			len = varint(&p);
@@ -224,9 +229,12 @@ static void test_prometheus(void **state)
 		fo_prometheus_step(&p, i, value);
 	}
 	fo_prometheus_text(&p, &s);
-	assert_non_null(strstr(s.data, "# TYPE flatout_step gauge\nflatout_step{run=\"a \\\"run\\\"\\\\of\\nmine\xef\xbf\xbd\"} 100\n"));
+	assert_non_null(strstr(
+		s.data,
+		"# TYPE flatout_step gauge\nflatout_step{run=\"a \\\"run\\\"\\\\of\\nmine\xef\xbf\xbd\"} 100\n"));
 	/* The median of steps 37 to 100 without the metered one. */
-	assert_non_null(strstr(s.data, "\nflatout_median_step_seconds{run=\"a \\\"run\\\"\\\\of\\nmine\xef\xbf\xbd\"} 68\n"));
+	assert_non_null(
+		strstr(s.data, "\nflatout_median_step_seconds{run=\"a \\\"run\\\"\\\\of\\nmine\xef\xbf\xbd\"} 68\n"));
 	assert_non_null(strstr(s.data, "rule=\"mfu\"} 0.25\n"));
 	assert_null(strstr(s.data, "rule=\"hfu\""));
 	assert_null(strstr(s.data, "flatout_checkpoint"));
@@ -312,9 +320,20 @@ static double number(const json_t *o, const char *key)
 static void test_trace(void **state)
 {
 	(void)state;
-	struct fo_model m = { .family = FO_FAMILY_LLAMA, .layers = 2, .hidden = 32, .heads = 4, .kv_heads = 2, .head_dim = 8,
-			      .ffn = 48, .vocab = 64, .gated = true, .norm_eps = 1e-5, .rope = { .theta = 10000 } };
-	struct fo_lowering run = { .seq = 8, .rows = 2, .micro_batches = 2, .precision = FO_PRECISION_BF16, .mode = FO_MODE_TRAIN };
+	struct fo_model m = { .family = FO_FAMILY_LLAMA,
+			      .layers = 2,
+			      .hidden = 32,
+			      .heads = 4,
+			      .kv_heads = 2,
+			      .head_dim = 8,
+			      .ffn = 48,
+			      .vocab = 64,
+			      .gated = true,
+			      .norm_eps = 1e-5,
+			      .rope = { .theta = 10000 } };
+	struct fo_lowering run = {
+		.seq = 8, .rows = 2, .micro_batches = 2, .precision = FO_PRECISION_BF16, .mode = FO_MODE_TRAIN
+	};
 	struct fo_program p;
 	struct fo_unrolled u;
 	struct fo_timeline t;
@@ -331,11 +350,13 @@ static void test_trace(void **state)
 				fo_timeline_record(&t, lane, step, ~(i - 1), b, b + 13);
 			fo_timeline_record(&t, lane, step, i, b + 20, b + 79);
 		}
-	fo_timeline_record(&t, FO_LANE_COMPUTE, 5, u.n + 5, base + 7000000, base + 7000001); /* of no instance: left out */
+	fo_timeline_record(&t, FO_LANE_COMPUTE, 5, u.n + 5, base + 7000000,
+			   base + 7000001); /* of no instance: left out */
 	double mfu[] = { 0.5 };
 	int64_t number_of[] = { 6 };
 	struct fo_record_steps steps = { .n = 1, .step = number_of, .value = { [FO_STEP_MFU] = mfu } };
-	struct fo_trace_source source[2] = { { "measured: \"x\"", &p, &u, &t, &steps }, { "predicted", &p, &u, &t, NULL } };
+	struct fo_trace_source source[2] = { { "measured: \"x\"", &p, &u, &t, &steps },
+					     { "predicted", &p, &u, &t, NULL } };
 	struct fo_str out = { 0 };
 	must(fo_trace_events_write(source, 2, &(struct fo_trace_sink){ &out, gather }));
 	json_error_t why;
@@ -344,8 +365,10 @@ static void test_trace(void **state)
 	size_t k;
 	int ops[3] = { 0 }, waits[3] = { 0 }, counters[3] = { 0 }, processes = 0, step_slices = 0;
 	double end[3][128] = { { 0 } }, flop = 0;
-	json_array_foreach(json_object_get(root, "traceEvents"), k, e) {
-		const char *ph = json_string_value(json_object_get(e, "ph")), *cat = json_string_value(json_object_get(e, "cat"));
+	json_array_foreach(json_object_get(root, "traceEvents"), k, e)
+	{
+		const char *ph = json_string_value(json_object_get(e, "ph")),
+			   *cat = json_string_value(json_object_get(e, "cat"));
 		const json_t *args = json_object_get(e, "args");
 		int pid = (int)number(e, "pid"), tid = (int)number(e, "tid");
 		assert_in_range(pid, 1, 2);

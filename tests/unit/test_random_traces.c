@@ -25,14 +25,20 @@ static int only; /* of what the host does between launches; -1: anything */
 
 static void some_kernel(double launch, double begin, double end)
 {
-	static const char *const name[] = { "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64",
-					    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)",
-					    "void flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4, false, false, cutlass::half_t>>(Flash_fwd_params)",
-					    "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>(int, float)",
-					    "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-					    "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::TensorListMetadata<4>>(int)",
-					    "volta_sgemm_128x64_nn", "what_nobody_knows" };
-	static const char *const copy[] = { "Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Pinned -> Device)", "Memcpy DtoH (Device -> Pinned)" };
+	static const char *const name[] = {
+		"sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64",
+		"void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)",
+		"void flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4, false, false, "
+		"cutlass::half_t>>(Flash_fwd_params)",
+		"void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>(int, float)",
+		"ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+		"void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous "
+		"namespace)::TensorListMetadata<4>>(int)",
+		"volta_sgemm_128x64_nn",
+		"what_nobody_knows"
+	};
+	static const char *const copy[] = { "Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Pinned -> Device)",
+					    "Memcpy DtoH (Device -> Pinned)" };
 	m.stream = 7 + below(3);
 	if (below(6))
 		made_kernel(&m, name[below(8)], launch, begin, end);
@@ -76,7 +82,8 @@ static void graph(double at, double begin, int kernels, int length)
 /* One to five steps, marked or not; the host may be slow or run ahead, launches may be lost or last. */
 static void random_trace(void)
 {
-	int steps = 1 + below(5), marked = below(3), ops = 5 + below(40), length = 1 << (3 + below(9)), most = 1 << (2 + below(11));
+	int steps = 1 + below(5), marked = below(3), ops = 5 + below(40), length = 1 << (3 + below(9)),
+	    most = 1 << (2 + below(11));
 	double now = below(3) ? 100 : 100000, gpu = now;
 	only = below(4) ? -1 : below(9);
 	made_begin(&m);
@@ -130,7 +137,8 @@ static void sums(const struct fo_ledger *l)
 	assert_int_equal(l->idle_total_ns, idle);
 	assert_int_equal(l->exposed_comm_ns, l->exposed_wait_ns + l->exposed_transfer_ns + l->exposed_comm_unknown_ns);
 	assert_true(l->resident_ns <= l->busy_ns && l->busy_ns <= l->span_ns);
-	assert_true(l->recompute_ns <= l->comp_ns && l->blocking_comm_ns <= l->exposed_comm_ns && l->exposed_pageable_ns <= l->exposed_mem_ns);
+	assert_true(l->recompute_ns <= l->comp_ns && l->blocking_comm_ns <= l->exposed_comm_ns &&
+		    l->exposed_pageable_ns <= l->exposed_mem_ns);
 }
 
 /* "57.3 %": of anything, at most all of it. */
@@ -167,7 +175,8 @@ static void check(void)
 	struct fo_shown_step s;
 	fo_shown_step_of(x, &s);
 	sums(&s.l);
-	assert_true(d->utilisation.resident >= 0 && d->utilisation.resident <= 1 && d->utilisation.computing <= d->utilisation.resident);
+	assert_true(d->utilisation.resident >= 0 && d->utilisation.resident <= 1 &&
+		    d->utilisation.computing <= d->utilisation.resident);
 	shares_in(d->utilisation.sentence);
 	for (int64_t i = 0; i < d->findings; i++) {
 		const struct fo_finding *f = &d->finding[i];
@@ -182,7 +191,8 @@ static void check(void)
 		double most = (double)s.l.span_ns / (double)(s.l.span_ns - f->loss_ns);
 		if (!(f->ceiling <= most + 1e-9))
 			fail_msg("'%s': a ceiling of %g, and the ledger allows %g", f->id, f->ceiling, most);
-		assert_true(f->gain_low >= 1 && f->gain_low <= f->gain + 1e-9 && f->gain <= f->gain_high + 1e-9 && f->gain_high <= f->ceiling + 1e-9);
+		assert_true(f->gain_low >= 1 && f->gain_low <= f->gain + 1e-9 && f->gain <= f->gain_high + 1e-9 &&
+			    f->gain_high <= f->ceiling + 1e-9);
 	}
 	assert_int_equal(serious, d->judged == FO_JUDGED_SERIOUS);
 	assert_int_equal(fo_diagnosed(d), d->cannot[0] == '\0');
@@ -199,7 +209,8 @@ static void test_any(void **state)
 	(void)state;
 	int judged[FO_JUDGED_COUNT] = { 0 }, from[FO_WINDOW_ORIGIN_COUNT] = { 0 }, started = 0, led = 0;
 	for (int n = 0; n < TRACES; n++) {
-		fo_random_state = 1000003 * (uint64_t)n; /* far apart: neighbours would draw the same numbers, one later */
+		fo_random_state = 1000003 *
+				  (uint64_t)n; /* far apart: neighbours would draw the same numbers, one later */
 		random_trace();
 		made_run(&m, &v);
 		check();
@@ -213,8 +224,8 @@ static void test_any(void **state)
 		made_close(&v);
 	}
 	/* The traces are of every kind. */
-	assert_true(judged[FO_JUDGED_SERIOUS] && judged[FO_JUDGED_WARM_UP] && from[FO_WINDOW_LAUNCHED_STEPS] && from[FO_WINDOW_HOST_STEP] &&
-		    from[FO_WINDOW_WHOLE] && started && led);
+	assert_true(judged[FO_JUDGED_SERIOUS] && judged[FO_JUDGED_WARM_UP] && from[FO_WINDOW_LAUNCHED_STEPS] &&
+		    from[FO_WINDOW_HOST_STEP] && from[FO_WINDOW_WHOLE] && started && led);
 }
 
 int main(void)

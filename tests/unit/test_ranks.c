@@ -1,4 +1,5 @@
-/* Traces of several ranks: which files, whose they are, which collectives are one, clocks, waiting and transfer, who is last. */
+/* Traces of several ranks: which files, whose they are, which collectives are one, clocks, waiting and transfer, who is
+ * last. */
 #define _XOPEN_SOURCE 700 /* mkdtemp */
 #include "base/fs.h"
 #include "base/json.h"
@@ -51,22 +52,29 @@ static void begin_trace(int rank, int world)
 	serial = 0;
 	fo_str_puts(&out, "{");
 	if (rank >= 0)
-		fo_str_printf(&out, "\"distributedInfo\":{\"backend\":\"nccl\",\"rank\":%d,\"world_size\":%d},", rank, world);
+		fo_str_printf(&out, "\"distributedInfo\":{\"backend\":\"nccl\",\"rank\":%d,\"world_size\":%d},", rank,
+			      world);
 	fo_str_puts(&out, "\"traceEvents\":[");
 }
 static void kernel(const char *name, int stream, double ts, double dur, const char *args)
 {
 	serial++;
-	fo_str_printf(&out, "%s{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaLaunchKernel\",\"pid\":1,\"tid\":1,\"ts\":%.3f,\"dur\":1,\"args\":{"
-		      "\"correlation\":%d}},{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"%s\",\"pid\":0,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"args\":{"
-		      "\"device\":0,\"stream\":%d,\"correlation\":%d%s}}", serial > 1 ? "," : "", 10.0 + serial, serial, name, stream, ts, dur, stream, serial,
-		      args);
+	fo_str_printf(&out,
+		      "%s{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaLaunchKernel\",\"pid\":1,\"tid\":1,"
+		      "\"ts\":%.3f,\"dur\":1,\"args\":{"
+		      "\"correlation\":%d}},{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"%s\",\"pid\":0,\"tid\":%d,"
+		      "\"ts\":%.3f,\"dur\":%.3f,\"args\":{"
+		      "\"device\":0,\"stream\":%d,\"correlation\":%d%s}}",
+		      serial > 1 ? "," : "", 10.0 + serial, serial, name, stream, ts, dur, stream, serial, args);
 }
 static const char *group(const char *name, const char *pg, const char *members, int size, int seq, const char *more)
 {
 	static char text[512];
-	snprintf(text, sizeof text, ",\"Collective name\":\"%s\",\"Process Group Name\":\"%s\",\"Process Group Ranks\":\"%s\",\"Group size\":%d,"
-		 "\"Seq\":%d%s", name, pg, members, size, seq, more);
+	snprintf(text, sizeof text,
+		 ",\"Collective name\":\"%s\",\"Process Group Name\":\"%s\",\"Process Group Ranks\":\"%s\",\"Group "
+		 "size\":%d,"
+		 "\"Seq\":%d%s",
+		 name, pg, members, size, seq, more);
 	return text;
 }
 static char *end_trace(const char *name)
@@ -81,10 +89,7 @@ static const char gemm[] = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128
 static const char reduce[] = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevComm*, unsigned long, ncclWork*)";
 static const char exchange[] = "ncclDevKernel_SendRecv(ncclDevComm*, unsigned long, ncclWork*)";
 
-static void open_set(struct fo_trace_set *s, int n, const char *const *path)
-{
-	must(fo_trace_set_open(s, path, n));
-}
+static void open_set(struct fo_trace_set *s, int n, const char *const *path) { must(fo_trace_set_open(s, path, n)); }
 static void refused(int n, const char *const *path, const char *why)
 {
 	struct fo_trace_set s;
@@ -108,16 +113,17 @@ static struct fo_diagnosis diagnosed_on(struct fo_trace_set *s, const char *devi
 	for (int i = 0; i < d.ranks; i++)
 		for (int64_t k = 0; k < d.rank[i].devices; k++)
 			for (int64_t n = -1; n < d.rank[i].device[k].steps; n++) {
-				const struct fo_ledger *l = n < 0 ? &d.rank[i].device[k].total : &d.rank[i].device[k].step[n].l;
-				assert_true(l->exposed_wait_ns >= 0 && l->exposed_transfer_ns >= 0 && l->exposed_comm_unknown_ns >= 0);
-				assert_int_equal(l->exposed_wait_ns + l->exposed_transfer_ns + l->exposed_comm_unknown_ns, l->exposed_comm_ns);
+				const struct fo_ledger *l = n < 0 ? &d.rank[i].device[k].total
+								  : &d.rank[i].device[k].step[n].l;
+				assert_true(l->exposed_wait_ns >= 0 && l->exposed_transfer_ns >= 0 &&
+					    l->exposed_comm_unknown_ns >= 0);
+				assert_int_equal(l->exposed_wait_ns + l->exposed_transfer_ns +
+							 l->exposed_comm_unknown_ns,
+						 l->exposed_comm_ns);
 			}
 	return d;
 }
-static struct fo_diagnosis diagnosed(struct fo_trace_set *s)
-{
-	return diagnosed_on(s, NULL);
-}
+static struct fo_diagnosis diagnosed(struct fo_trace_set *s) { return diagnosed_on(s, NULL); }
 static void done(struct fo_diagnosis *d, struct fo_trace_set *s)
 {
 	fo_diagnosis_fini(d);
@@ -147,7 +153,8 @@ static void test_whose(void **state)
 	fo_trace_set_fini(&s);
 	/* From names; the last number counts, folders too. */
 	must(fo_fs_mkdirs(in_dir("run/rank12")));
-	const char *named[3] = { plain(-1, 0, "trace_rank_3_of_8.json"), plain(-1, 0, "worker0_step_12.1694.json"), plain(-1, 0, "run/rank12/t.json") };
+	const char *named[3] = { plain(-1, 0, "trace_rank_3_of_8.json"), plain(-1, 0, "worker0_step_12.1694.json"),
+				 plain(-1, 0, "run/rank12/t.json") };
 	open_set(&s, 3, named);
 	assert_int_equal(s.rank[0]->rank, 0);
 	assert_int_equal(s.rank[1]->rank, 3);
@@ -163,7 +170,8 @@ static void test_whose(void **state)
 	open_set(&s, 1, order);
 	assert_int_equal(s.rank[0]->rank, -1);
 	fo_trace_set_fini(&s);
-	const char *mixed[2] = { two[0], order[0] }, *twice[2] = { two[0], two[0] }, *worlds[2] = { two[1], plain(1, 4, "four.json") };
+	const char *mixed[2] = { two[0], order[0] }, *twice[2] = { two[0], two[0] },
+		   *worlds[2] = { two[1], plain(1, 4, "four.json") };
 	refused(2, mixed, "whose is");
 	refused(2, twice, "a.json' is given twice");
 	assert_non_null(strstr(fo_err_hint(), "flatout compare"));
@@ -207,8 +215,8 @@ static void test_folders(void **state)
 
 /* ---- waiting ---- */
 
-/* Three ranks, two collectives by sequence; rank 2 computes longest, the first is hidden behind its compute in part. Rank 1's clock
- * is 5 ms ahead. */
+/* Three ranks, two collectives by sequence; rank 2 computes longest, the first is hidden behind its compute in part.
+ * Rank 1's clock is 5 ms ahead. */
 static void three(const char *const name[3], const char *pg_of_last, int gap)
 {
 	static const double compute[3] = { 100, 130, 190 };
@@ -216,12 +224,14 @@ static void three(const char *const name[3], const char *pg_of_last, int gap)
 		double clock = r == 1 ? 5000 : 0, t = 1000 + clock;
 		begin_trace(r, 3);
 		kernel(gemm, 7, t, compute[r], "");
-		kernel(reduce, 9, t + compute[r], 190 - compute[r] + 40, group("allreduce", "0", "[0, 1, 2]", 3, 5, ""));
+		kernel(reduce, 9, t + compute[r], 190 - compute[r] + 40,
+		       group("allreduce", "0", "[0, 1, 2]", 3, 5, ""));
 		if (r == 0)
 			kernel(gemm, 7, t + 150, 20, ""); /* hides 50 to 70 of its 130 */
 		kernel(gemm, 7, t + 230, 10, "");
 		if (!(gap && r == 1))
-			kernel(reduce, 9, t + 240, 30, group("allreduce", r == 2 ? pg_of_last : "0", "[0, 1, 2]", 3, 6, ""));
+			kernel(reduce, 9, t + 240, 30,
+			       group("allreduce", r == 2 ? pg_of_last : "0", "[0, 1, 2]", 3, 6, ""));
 		end_trace(name[r]);
 	}
 }
@@ -312,7 +322,8 @@ static void by_order(int extra, double shift)
 	for (int r = 0; r < 2; r++) {
 		begin_trace(r, 2);
 		for (int i = 0; i < 3; i++)
-			kernel(exchange, 9, 1000 + 100 * i + (r ? 10 * i : 0) + (r ? shift : 0), 50 - (r ? 10 * i : 0), "");
+			kernel(exchange, 9, 1000 + 100 * i + (r ? 10 * i : 0) + (r ? shift : 0), 50 - (r ? 10 * i : 0),
+			       "");
 		if (r && extra)
 			kernel(exchange, 9, 2000, 10, "");
 		end_trace(r ? "order/rank1.json" : "order/rank0.json");
@@ -338,8 +349,8 @@ static void test_by_order(void **state)
 	fo_trace_set_fini(&s);
 }
 
-/* Two files that say neither rank nor group may be two runs: nobody is told to have waited. Groups that are recorded, or ranks in names,
- * are believed. */
+/* Two files that say neither rank nor group may be two runs: nobody is told to have waited. Groups that are recorded,
+ * or ranks in names, are believed. */
 static void ordered(const char *args, const char *const name[2])
 {
 	for (int r = 0; r < 2; r++) {
@@ -354,8 +365,11 @@ static void test_order(void **state)
 {
 	(void)state;
 	struct fo_trace_set s;
-	static const char *const plain_name[2] = { "one.json", "two.json" }, *const named[2] = { "o_rank0.json", "o_rank1.json" };
-	const char *const path[2] = { in_dir("one.json"), in_dir("two.json") }, *const with[2] = { in_dir("o_rank0.json"), in_dir("o_rank1.json") };
+	static const char *const plain_name[2] = { "one.json", "two.json" }, *const named[2] = { "o_rank0.json",
+												 "o_rank1.json" };
+	const char *const path[2] = { in_dir("one.json"), in_dir("two.json") }, *const with[2] = {
+		in_dir("o_rank0.json"), in_dir("o_rank1.json")
+	};
 	ordered("", plain_name);
 	open_set(&s, 2, path);
 	assert_int_equal(s.matches, 0);
@@ -376,21 +390,27 @@ static void test_order(void **state)
 	done(&d, &s);
 }
 
-/* Between two members as among many: a send and its receive, unequal parts and batches are no barrier; equal parts are. */
+/* Between two members as among many: a send and its receive, unequal parts and batches are no barrier; equal parts are.
+ */
 static void test_two(void **state)
 {
 	(void)state;
 	struct fo_trace_set s;
-	static const char *const send[2] = { ",\"Dst Rank\":1,\"In msg nelems\":5000000,\"Out msg nelems\":5000000,\"dtype\":\"BFloat16\"",
-					     ",\"Src Rank\":0,\"In msg nelems\":5000000,\"Out msg nelems\":5000000,\"dtype\":\"BFloat16\"" };
+	static const char *const send[2] = {
+		",\"Dst Rank\":1,\"In msg nelems\":5000000,\"Out msg nelems\":5000000,\"dtype\":\"BFloat16\"",
+		",\"Src Rank\":0,\"In msg nelems\":5000000,\"Out msg nelems\":5000000,\"dtype\":\"BFloat16\""
+	};
 	must(fo_fs_mkdirs(in_dir("pair")));
 	for (int r = 0; r < 2; r++) {
 		begin_trace(r, 2);
-		kernel(exchange, 9, 1000 + 50 * r, 90 - 50 * r, group(r ? "recv" : "send", "0", "[0, 1]", 2, 1, send[r]));
-		kernel(exchange, 9, 2000 + 50 * r, 90 - 50 * r, group("all_to_allv", "0", "[0, 1]", 2, 2, ",\"In split size\":\"[4, 5]\""));
+		kernel(exchange, 9, 1000 + 50 * r, 90 - 50 * r,
+		       group(r ? "recv" : "send", "0", "[0, 1]", 2, 1, send[r]));
+		kernel(exchange, 9, 2000 + 50 * r, 90 - 50 * r,
+		       group("all_to_allv", "0", "[0, 1]", 2, 2, ",\"In split size\":\"[4, 5]\""));
 		kernel("void deep_ep::internode::combine<4, false>(int, int)", 9, 3000 + 50 * r, 90 - 50 * r, "");
 		kernel(exchange, 9, 4000 + 50 * r, 90 - 50 * r, group("coalesced", "0", "[0, 1]", 2, 3, ""));
-		kernel(exchange, 9, 5000 + 50 * r, 90 - 50 * r, group("all_to_all", "0", "[0, 1]", 2, 4, ",\"In split size\":\"[]\""));
+		kernel(exchange, 9, 5000 + 50 * r, 90 - 50 * r,
+		       group("all_to_all", "0", "[0, 1]", 2, 4, ",\"In split size\":\"[]\""));
 		end_trace(r ? "pair/rank1.json" : "pair/rank0.json");
 	}
 	open_set(&s, 1, (const char *[]){ in_dir("pair") });
@@ -419,8 +439,10 @@ static void test_unequal(void **state)
 		char name[32];
 		snprintf(name, sizeof name, "moe/rank%d.json", r);
 		begin_trace(r, 4);
-		kernel(exchange, 9, 1000 + 10 * r, 90 - 10 * r, group("all_to_allv", "0", "[0, 1, 2, 3]", 4, 1, ",\"In split size\":\"[4, 5, 6, 7]\""));
-		kernel(exchange, 9, 2000 + 10 * r, 90 - 10 * r, group("all_to_all", "0", "[0, 1, 2, 3]", 4, 2, ",\"In split size\":\"[]\""));
+		kernel(exchange, 9, 1000 + 10 * r, 90 - 10 * r,
+		       group("all_to_allv", "0", "[0, 1, 2, 3]", 4, 1, ",\"In split size\":\"[4, 5, 6, 7]\""));
+		kernel(exchange, 9, 2000 + 10 * r, 90 - 10 * r,
+		       group("all_to_all", "0", "[0, 1, 2, 3]", 4, 2, ",\"In split size\":\"[]\""));
 		/* Ends before the last has begun. */
 		kernel(reduce, 9, 3000 + 10 * r, 20, group("broadcast", "0", "[0, 1, 2, 3]", 4, 3, ""));
 		kernel("void dpsk::ep::internode::combine<4, false>(int, int)", 9, 4000 + 10 * r, 90 - 10 * r, "");
@@ -449,10 +471,16 @@ static void test_pipeline(void **state)
 			char peer[128];
 			double t = 1000 + 40 * i + (r ? 12 : 0);
 			kernel(gemm, 7, t, r ? 20 : 10, "");
-			snprintf(peer, sizeof peer, ",\"Process Group Description\":\"mesh_pp\",\"Src Rank\":%d,\"Dst Rank\":%d", r, 1 - r);
-			kernel(exchange, 9, r ? 1032 + 40 * i + 2 : 1010 + 40 * i, 2, group("send", "3", "[0, 1]", 2, 10 + i, peer));
-			snprintf(peer, sizeof peer, ",\"Process Group Description\":\"mesh_pp\",\"Src Rank\":%d,\"Dst Rank\":%d", 1 - r, r);
-			kernel(exchange, 9, r ? 1010 + 40 * i : 1032 + 40 * i + 2, 2, group("recv", "3", "[0, 1]", 2, 10 + i, peer));
+			snprintf(peer, sizeof peer,
+				 ",\"Process Group Description\":\"mesh_pp\",\"Src Rank\":%d,\"Dst Rank\":%d", r,
+				 1 - r);
+			kernel(exchange, 9, r ? 1032 + 40 * i + 2 : 1010 + 40 * i, 2,
+			       group("send", "3", "[0, 1]", 2, 10 + i, peer));
+			snprintf(peer, sizeof peer,
+				 ",\"Process Group Description\":\"mesh_pp\",\"Src Rank\":%d,\"Dst Rank\":%d", 1 - r,
+				 r);
+			kernel(exchange, 9, r ? 1010 + 40 * i : 1032 + 40 * i + 2, 2,
+			       group("recv", "3", "[0, 1]", 2, 10 + i, peer));
 			if (r == 0)
 				kernel(gemm, 7, t + 36, 4, "");
 		}
@@ -476,28 +504,34 @@ static void test_pipeline(void **state)
 static void note(const char *cat, const char *name, double ts, double dur)
 {
 	serial++;
-	fo_str_printf(&out, "%s{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":1,\"tid\":1,\"ts\":%.3f,\"dur\":%.3f,\"args\":{}}",
+	fo_str_printf(&out,
+		      "%s{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":1,\"tid\":1,\"ts\":%.3f,\"dur\":%.3f,"
+		      "\"args\":{}}",
 		      serial > 1 ? "," : "", cat, name, ts, dur);
 }
 static void launched(const char *name, int stream, double launch, double ts, double dur, const char *args)
 {
 	serial++;
-	fo_str_printf(&out, "%s{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaLaunchKernel\",\"pid\":1,\"tid\":1,\"ts\":%.3f,\"dur\":1,\"args\":{"
-		      "\"correlation\":%d}},{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"%s\",\"pid\":0,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"args\":{"
-		      "\"device\":0,\"stream\":%d,\"correlation\":%d%s}}", serial > 1 ? "," : "", launch, serial, name, stream, ts, dur, stream, serial,
-		      args);
+	fo_str_printf(&out,
+		      "%s{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaLaunchKernel\",\"pid\":1,\"tid\":1,"
+		      "\"ts\":%.3f,\"dur\":1,\"args\":{"
+		      "\"correlation\":%d}},{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"%s\",\"pid\":0,\"tid\":%d,"
+		      "\"ts\":%.3f,\"dur\":%.3f,\"args\":{"
+		      "\"device\":0,\"stream\":%d,\"correlation\":%d%s}}",
+		      serial > 1 ? "," : "", launch, serial, name, stream, ts, dur, stream, serial, args);
 }
 static const char *p2p(const char *name, const char *purpose, int ranks, int seq, int from, int to)
 {
 	char more[160], members[32];
-	snprintf(more, sizeof more, ",\"Process Group Description\":\"%s\",\"%s\":%d", purpose, strcmp(name, "send") ? "Src Rank" : "Dst Rank",
-		 strcmp(name, "send") ? from : to);
+	snprintf(more, sizeof more, ",\"Process Group Description\":\"%s\",\"%s\":%d", purpose,
+		 strcmp(name, "send") ? "Src Rank" : "Dst Rank", strcmp(name, "send") ? from : to);
 	snprintf(members, sizeof members, ranks == 3 ? "[0, 1, 2]" : "[0, 1]");
 	return group(name, "7", members, ranks, seq, more);
 }
 
-/* Steps of 1 ms with four microbatches on each of `ranks` stages: forward 60 us, then a receive from the next (the first stage gets
- * gradients) that ends 60 us later. `notes`: annotated passes, else only what was received tells how many. */
+/* Steps of 1 ms with four microbatches on each of `ranks` stages: forward 60 us, then a receive from the next (the
+ * first stage gets gradients) that ends 60 us later. `notes`: annotated passes, else only what was received tells how
+ * many. */
 static void stages(int ranks, int steps, bool notes, const char *purpose)
 {
 	char name[40];
@@ -512,11 +546,15 @@ static void stages(int ranks, int steps, bool notes, const char *purpose)
 					note("user_annotation", name, t + 1, 8);
 				launched(gemm, 7, t + 2, t + 10, 60, "");
 				if (r + 1 < ranks) {
-					launched(exchange, 9, t + 4, t + 70, 2, p2p("send", purpose, ranks, 2 * i, r, r + 1));
-					launched(exchange, 9, t + 6, t + 72, 58, p2p("recv", purpose, ranks, 2 * i + 1, r + 1, r));
+					launched(exchange, 9, t + 4, t + 70, 2,
+						 p2p("send", purpose, ranks, 2 * i, r, r + 1));
+					launched(exchange, 9, t + 6, t + 72, 58,
+						 p2p("recv", purpose, ranks, 2 * i + 1, r + 1, r));
 				} else {
-					launched(exchange, 9, t + 4, t + 70, 2, p2p("send", purpose, ranks, 2 * i, r, r - 1));
-					launched(exchange, 9, t + 6, t + 72, 58, p2p("recv", purpose, ranks, 2 * i + 1, r - 1, r));
+					launched(exchange, 9, t + 4, t + 70, 2,
+						 p2p("send", purpose, ranks, 2 * i, r, r - 1));
+					launched(exchange, 9, t + 6, t + 72, 58,
+						 p2p("recv", purpose, ranks, 2 * i + 1, r - 1, r));
 				}
 			}
 		}
@@ -598,7 +636,10 @@ static void check_waits(const char *path, const int64_t (*want)[3], int n, bool 
 	for (int i = 0; i < n; i++) {
 		int64_t unit = us ? 1000 : 10000; /* as printed: microseconds, or hundredths of a millisecond */
 		assert_int_equal((d.wait[i].wait_ns + unit / 2) / unit, want[i][0]);
-		assert_int_equal(((us ? d.wait[i].transfer_ns : d.wait[i].transfer_ns - d.wait[i].end_skew_ns) + unit / 2) / unit, want[i][1]);
+		assert_int_equal(
+			((us ? d.wait[i].transfer_ns : d.wait[i].transfer_ns - d.wait[i].end_skew_ns) + unit / 2) /
+				unit,
+			want[i][1]);
 		assert_int_equal(d.wait[i].last, want[i][2]);
 		assert_int_equal(d.wait[i].unmatched, 0);
 	}
@@ -613,7 +654,8 @@ static void test_published(void **state)
 	static const int64_t dlrm[8][3] = { { 5580, 218, 0 }, { 11125, 211, 0 }, { 3280, 212, 0 }, { 9571, 203, 0 },
 					    { 6370, 217, 1 }, { 6041, 210, 2 },  { 3342, 216, 0 }, { 1534, 212, 5 } };
 	check_waits("param_dlrm_8rank_v100", dlrm, 8, true);
-	static const int64_t before[2][3] = { { 1090, 574, 11 }, { 248, 574, 22 } }, after[2][3] = { { 427, 548, 15 }, { 1822, 548, 16 } };
+	static const int64_t before[2][3] = { { 1090, 574, 11 }, { 248, 574, 22 } },
+			     after[2][3] = { { 427, 548, 15 }, { 1822, 548, 16 } };
 	check_waits("nsys_h100_mfu_before", before, 2, false);
 	check_waits("nsys_h100_mfu_after", after, 2, false);
 }
@@ -623,9 +665,12 @@ int main(void)
 	if (!mkdtemp(dir))
 		return 1;
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_whose),    cmocka_unit_test(test_folders), cmocka_unit_test(test_waiting),  cmocka_unit_test(test_unmatched),
-		cmocka_unit_test(test_by_order), cmocka_unit_test(test_unequal), cmocka_unit_test(test_pipeline), cmocka_unit_test(test_published),
-		cmocka_unit_test(test_order),    cmocka_unit_test(test_two),     cmocka_unit_test(test_microbatches), cmocka_unit_test(test_no_pipeline),
+		cmocka_unit_test(test_whose),        cmocka_unit_test(test_folders),
+		cmocka_unit_test(test_waiting),      cmocka_unit_test(test_unmatched),
+		cmocka_unit_test(test_by_order),     cmocka_unit_test(test_unequal),
+		cmocka_unit_test(test_pipeline),     cmocka_unit_test(test_published),
+		cmocka_unit_test(test_order),        cmocka_unit_test(test_two),
+		cmocka_unit_test(test_microbatches), cmocka_unit_test(test_no_pipeline),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 	fo_str_fini(&out);

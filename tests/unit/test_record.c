@@ -51,9 +51,12 @@ static void test_fields(void **state)
 {
 	(void)state;
 	struct fo_record r;
-	read_text(&r, "{\"event\":\"step\",\"step\":1,\"loss\":5.5,\"grad_norm\":null,\"lr\":0.00012345678901234567,\"seconds\":1e-3,"
-		      "\"tokens\":4096,\"unknown\":{\"a\":[1,\"}\"]},\"mfu\":\"0.5\",\"hfu\":true,\"time\":1795035054.123}\n"
-		      " { \"step\" : 2 , \"event\" : \"step\" , \"loss\" : -0.25 } \r\n");
+	read_text(
+		&r,
+		"{\"event\":\"step\",\"step\":1,\"loss\":5.5,\"grad_norm\":null,\"lr\":0.00012345678901234567,"
+		"\"seconds\":1e-3,"
+		"\"tokens\":4096,\"unknown\":{\"a\":[1,\"}\"]},\"mfu\":\"0.5\",\"hfu\":true,\"time\":1795035054.123}\n"
+		" { \"step\" : 2 , \"event\" : \"step\" , \"loss\" : -0.25 } \r\n");
 	assert_int_equal(r.step.n, 2);
 	assert_int_equal(r.bad_lines, 0);
 	assert_true(fo_record_value(&r.step, FO_STEP_LOSS, 0) == 5.5);
@@ -90,9 +93,9 @@ static void test_newest_wins(void **state)
 	struct fo_record r;
 	/* Killed behind step 4, resumed from 2; then a spike at 5 that goes back to 3. */
 	read_text(&r, STEP(1, 1) STEP(2, 2) STEP(3, 3) "{\"event\":\"eval\",\"step\":3,\"loss\":9}\n" STEP(4, 4)
-		      STEP(3, 30) "{\"event\":\"eval\",\"step\":3,\"loss\":90}\n" STEP(4, 40)
-		      "{\"event\":\"spike\",\"step\":5,\"action\":\"rewind\",\"loss\":99,\"back_to\":3,\"documents\":[{\"document\":1}]}\n"
-		      STEP(4, 400));
+			      STEP(3, 30) "{\"event\":\"eval\",\"step\":3,\"loss\":90}\n" STEP(
+				      4, 40) "{\"event\":\"spike\",\"step\":5,\"action\":\"rewind\",\"loss\":99,\"back_"
+					     "to\":3,\"documents\":[{\"document\":1}]}\n" STEP(4, 400));
 	assert_int_equal(r.step.n, 4);
 	for (int64_t i = 0; i < 4; i++)
 		assert_int_equal(r.step.step[i], i + 1);
@@ -118,8 +121,10 @@ static void test_damage(void **state)
 {
 	(void)state;
 	struct fo_record r;
-	read_text(&r, STEP(1, 1) "\n{\"event\":\"step\",\"step\":-2}\nnull\n{\"event\":\"step\",\"step\":1.5}\n{\"event\":\"later\",\"step\":1}\n"
-		      "{\"event\":\"eval\",\"step\":1,\"loss\":01}\n{\"event\":\"step\",\"step\":2,\"loss\":nan}\n" STEP(2, 2) "{\"event\":\"step\",\"st");
+	read_text(&r, STEP(1, 1) "\n{\"event\":\"step\",\"step\":-2}\nnull\n{\"event\":\"step\",\"step\":1.5}\n{"
+				 "\"event\":\"later\",\"step\":1}\n"
+				 "{\"event\":\"eval\",\"step\":1,\"loss\":01}\n{\"event\":\"step\",\"step\":2,\"loss\":"
+				 "nan}\n" STEP(2, 2) "{\"event\":\"step\",\"st");
 	assert_int_equal(r.step.n, 2);
 	assert_int_equal(r.lines, 9);
 	assert_int_equal(r.bad_lines, 6);
@@ -146,13 +151,21 @@ static void test_events(void **state)
 	(void)state;
 	struct fo_record r;
 	struct fo_profile f;
-	read_text(&r, "{\"event\":\"start\",\"step\":0,\"peak_flop_s\":1e11,\"arena_bytes\":5,\"time\":1}\n" STEP(1, 1) STEP(2, 2)
-		      "{\"event\":\"profile\",\"step\":2,\"steps\":2,\"parts\":{\"matmul\":0.75,\"data\":0.25,\"later\":7}}\n"
-		      "{\"event\":\"machine\",\"step\":2,\"seconds\":5,\"steal\":0.25,\"clock_hz\":null,\"load\":\"x\"}\n"
-		      "{\"event\":\"checkpoint\",\"step\":2,\"path\":\"a/b\",\"seconds\":2,\"blocked_seconds\":1}\n"
-		      "{\"event\":\"nonfinite\",\"step\":3,\"action\":\"skip\",\"loss\":null,\"where\":\"there\"}\n" STEP(4, 4)
-		      "{\"event\":\"profile\",\"step\":4,\"steps\":1,\"parts\":{\"matmul\":1}}\n"
-		      "{\"event\":\"end\",\"step\":4,\"how\":\"done\",\"steps\":4,\"timed_steps\":3,\"parts\":{\"matmul\":1.5},\"planned_bytes\":10,\"measured_bytes\":11}\n");
+	read_text(
+		&r,
+		"{\"event\":\"start\",\"step\":0,\"peak_flop_s\":1e11,\"arena_bytes\":5,\"time\":1}\n" STEP(1, 1) STEP(
+			2,
+			2) "{\"event\":\"profile\",\"step\":2,\"steps\":2,\"parts\":{\"matmul\":0.75,\"data\":0.25,"
+			   "\"later\":7}}\n"
+			   "{\"event\":\"machine\",\"step\":2,\"seconds\":5,\"steal\":0.25,\"clock_hz\":null,\"load\":"
+			   "\"x\"}\n"
+			   "{\"event\":\"checkpoint\",\"step\":2,\"path\":\"a/"
+			   "b\",\"seconds\":2,\"blocked_seconds\":1}\n"
+			   "{\"event\":\"nonfinite\",\"step\":3,\"action\":\"skip\",\"loss\":null,\"where\":\"there\"}"
+			   "\n" STEP(4,
+				     4) "{\"event\":\"profile\",\"step\":4,\"steps\":1,\"parts\":{\"matmul\":1}}\n"
+					"{\"event\":\"end\",\"step\":4,\"how\":\"done\",\"steps\":4,\"timed_steps\":3,"
+					"\"parts\":{\"matmul\":1.5},\"planned_bytes\":10,\"measured_bytes\":11}\n");
 	assert_int_equal(r.bad_lines, 0);
 	assert_int_equal(r.step.n, 3);
 	assert_true(fo_record_last_start(&r)->peak_flop_s == 1e11 && isnan(fo_record_last_start(&r)->other_bytes));
@@ -170,16 +183,18 @@ static void test_events(void **state)
 	fo_record_fini(&r);
 }
 
-/* Two processes that knew different peaks, a rewind, and a third that knew none: each step's work is of its own process. */
+/* Two processes that knew different peaks, a rewind, and a third that knew none: each step's work is of its own
+ * process. */
 static void test_peak_of_each_process(void **state)
 {
 	(void)state;
 	struct fo_record r;
 #define WORK(n, mfu) "{\"event\":\"step\",\"step\":" #n ",\"seconds\":2,\"mfu\":" #mfu "}\n"
-	read_text(&r, WORK(1, 0.5) "{\"event\":\"start\",\"step\":1,\"peak_flop_s\":100}\n" WORK(2, 0.5) WORK(3, 0.5)
-		      "{\"event\":\"start\",\"step\":3,\"peak_flop_s\":200}\n" WORK(4, 0.25) WORK(5, 0.25)
-		      "{\"event\":\"spike\",\"step\":6,\"action\":\"rewind\",\"back_to\":2}\n" WORK(3, 0.25)
-		      "{\"event\":\"start\",\"step\":3,\"peak_flop_s\":null}\n" WORK(4, null));
+	read_text(&r,
+		  WORK(1, 0.5) "{\"event\":\"start\",\"step\":1,\"peak_flop_s\":100}\n" WORK(2, 0.5) WORK(
+			  3, 0.5) "{\"event\":\"start\",\"step\":3,\"peak_flop_s\":200}\n" WORK(4, 0.25)
+			  WORK(5, 0.25) "{\"event\":\"spike\",\"step\":6,\"action\":\"rewind\",\"back_to\":2}\n" WORK(
+				  3, 0.25) "{\"event\":\"start\",\"step\":3,\"peak_flop_s\":null}\n" WORK(4, null));
 	assert_int_equal(r.step.n, 4);
 	r.peak_flop_s = NAN;
 	assert_null(fo_record_start_of(&r, 0));
@@ -197,7 +212,8 @@ static void test_metered_steps_are_no_figure(void **state)
 {
 	(void)state;
 	struct fo_record r;
-	read_text(&r, STEP(1, 1) "{\"event\":\"step\",\"step\":2,\"loss\":2,\"seconds\":50,\"metered\":true}\n" STEP(3, 3));
+	read_text(&r,
+		  STEP(1, 1) "{\"event\":\"step\",\"step\":2,\"loss\":2,\"seconds\":50,\"metered\":true}\n" STEP(3, 3));
 	assert_true(fo_record_quantile(&r.step, FO_STEP_SECONDS, 0, 3, 1) == 0.5);
 	fo_record_fini(&r);
 }
@@ -208,9 +224,11 @@ static void test_directory(void **state)
 	struct fo_record r;
 	assert_int_equal(fo_record_open(&r, at("missing"), 0), FO_EIO);
 	assert_int_equal(fo_record_open(&r, dir, 0), FO_EARG);
-	put("run.json", "{\"schema\":1,\"run\":{\"started\":\"now\",\"flatout\":{\"version\":\"9\"},\"options\":{\"train.steps\":"
-			"{\"value\":7,\"origin\":\"file\",\"where\":\"run.yaml:3\"},\"optim.lr\":{\"value\":0.0006,\"origin\":\"default\"},"
-			"\"odd\":5}},\"machine\":{\"threads\":2,\"peak_flop_s\":null},\"seed\":4}");
+	put("run.json",
+	    "{\"schema\":1,\"run\":{\"started\":\"now\",\"flatout\":{\"version\":\"9\"},\"options\":{\"train.steps\":"
+	    "{\"value\":7,\"origin\":\"file\",\"where\":\"run.yaml:3\"},\"optim.lr\":{\"value\":0.0006,\"origin\":"
+	    "\"default\"},"
+	    "\"odd\":5}},\"machine\":{\"threads\":2,\"peak_flop_s\":null},\"seed\":4}");
 	assert_int_equal(fo_record_open(&r, dir, FO_RECORD_WITH_TIMELINE), FO_OK);
 	assert_int_equal(r.file[FO_RECORD_RUN_JSON].state, FO_RECORD_WHOLE);
 	assert_int_equal(r.file[FO_RECORD_LOG].state, FO_RECORD_ABSENT);
@@ -241,7 +259,8 @@ static void test_directory(void **state)
 static void test_no_regular_files(void **state)
 {
 	(void)state;
-	static const char *const name[FO_RECORD_FILES] = { "run.json", "log.jsonl", "program.txt", "timeline.fot", "metered.fom" };
+	static const char *const name[FO_RECORD_FILES] = { "run.json", "log.jsonl", "program.txt", "timeline.fot",
+							   "metered.fom" };
 	struct fo_record r;
 	for (int kind = 0; kind < 2; kind++) {
 		for (int i = 0; i < FO_RECORD_FILES; i++) {
@@ -253,7 +272,8 @@ static void test_no_regular_files(void **state)
 		alarm(0);
 		for (int i = 0; i < FO_RECORD_FILES; i++) {
 			assert_int_equal(r.file[i].state, FO_RECORD_DAMAGED);
-			assert_non_null(strstr(r.file[i].why, i < FO_RECORD_TIMELINE ? "not a regular file" : "cannot be read without"));
+			assert_non_null(strstr(r.file[i].why, i < FO_RECORD_TIMELINE ? "not a regular file"
+										     : "cannot be read without"));
 		}
 		fo_record_fini(&r);
 	}
@@ -335,9 +355,21 @@ static void test_timeline(void **state)
 static int setup(void **state)
 {
 	(void)state;
-	struct fo_model m = { .family = FO_FAMILY_LLAMA, .layers = 2, .hidden = 32, .heads = 4, .kv_heads = 2, .head_dim = 8,
-			      .ffn = 48, .vocab = 64, .gated = true, .norm_eps = 1e-5, .max_position = 64, .rope = { .theta = 10000 } };
-	struct fo_lowering run = { .seq = 8, .rows = 2, .micro_batches = 2, .precision = FO_PRECISION_BF16, .mode = FO_MODE_TRAIN };
+	struct fo_model m = { .family = FO_FAMILY_LLAMA,
+			      .layers = 2,
+			      .hidden = 32,
+			      .heads = 4,
+			      .kv_heads = 2,
+			      .head_dim = 8,
+			      .ffn = 48,
+			      .vocab = 64,
+			      .gated = true,
+			      .norm_eps = 1e-5,
+			      .max_position = 64,
+			      .rope = { .theta = 10000 } };
+	struct fo_lowering run = {
+		.seq = 8, .rows = 2, .micro_batches = 2, .precision = FO_PRECISION_BF16, .mode = FO_MODE_TRAIN
+	};
 	snprintf(m.name, sizeof m.name, "small");
 	return !mkdtemp(dir) || fo_program_lower(&p, &m, &run) != FO_OK || fo_unroll(&p, &u) != FO_OK;
 }
@@ -353,12 +385,17 @@ static int teardown(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_fields),	 cmocka_unit_test(test_numbers),
-		cmocka_unit_test(test_newest_wins),	 cmocka_unit_test(test_damage),
-		cmocka_unit_test(test_events),	 cmocka_unit_test(test_metered_steps_are_no_figure),
+		cmocka_unit_test(test_fields),
+		cmocka_unit_test(test_numbers),
+		cmocka_unit_test(test_newest_wins),
+		cmocka_unit_test(test_damage),
+		cmocka_unit_test(test_events),
+		cmocka_unit_test(test_metered_steps_are_no_figure),
 		cmocka_unit_test(test_peak_of_each_process),
-		cmocka_unit_test(test_nul_in_keys),	 cmocka_unit_test(test_no_regular_files),
-		cmocka_unit_test(test_directory),	 cmocka_unit_test(test_timeline),
+		cmocka_unit_test(test_nul_in_keys),
+		cmocka_unit_test(test_no_regular_files),
+		cmocka_unit_test(test_directory),
+		cmocka_unit_test(test_timeline),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

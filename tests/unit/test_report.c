@@ -53,8 +53,9 @@ static void test_running_median(void **state)
 	}
 }
 
-/* 1000 steps of 0.1 s; from 300 to 349 of 0.2 s; single slow ones elsewhere; from 600 to 700 of 0.14 s while the machine steals.
- * An evaluation behind step 500 takes 3 s, a checkpoint behind 800 blocks for 0.5 s, the process is begun again behind 900. */
+/* 1000 steps of 0.1 s; from 300 to 349 of 0.2 s; single slow ones elsewhere; from 600 to 700 of 0.14 s while the
+ * machine steals. An evaluation behind step 500 takes 3 s, a checkpoint behind 800 blocks for 0.5 s, the process is
+ * begun again behind 900. */
 static void write_log(void)
 {
 	FILE *f = fopen(at("log.jsonl"), "w");
@@ -148,8 +149,10 @@ static void test_cut_times(void **state)
 	for (int i = 1; i <= 1000; i++) {
 		double s = 0.03 + 1e-6 * (i * 7919 % 1000);
 		t += s;
-		fprintf(f, "{\"event\":\"step\",\"step\":%d,\"loss\":3,\"seconds\":%.9f,\"loss_tokens\":100,\"time\":%.3f}\n", i, s,
-			floor(t * 1000) / 1000);
+		fprintf(f,
+			"{\"event\":\"step\",\"step\":%d,\"loss\":3,\"seconds\":%.9f,\"loss_tokens\":100,\"time\":%.3f}"
+			"\n",
+			i, s, floor(t * 1000) / 1000);
 	}
 	fclose(f);
 	assert_int_equal(fo_record_open(&r, dir, FO_RECORD_WITH_TIMELINE), FO_OK);
@@ -161,7 +164,8 @@ static void test_cut_times(void **state)
 	fo_record_fini(&r);
 }
 
-/* 100 steps of 0.1 s, ten minutes between two processes behind step 50; `jump` is added to the system's clock behind step `at`. */
+/* 100 steps of 0.1 s, ten minutes between two processes behind step 50; `jump` is added to the system's clock behind
+ * step `at`. */
 static void report_of_jump(struct fo_record *r, struct fo_report *o, int step, double jump, bool steady)
 {
 	double t = 1795000000, c = 5;
@@ -178,7 +182,10 @@ static void report_of_jump(struct fo_record *r, struct fo_report *o, int step, d
 		c += 0.1;
 		if (steady)
 			snprintf(clock, sizeof clock, ",\"clock\":%.3f", c);
-		fprintf(f, "{\"event\":\"step\",\"step\":%d,\"loss\":3,\"seconds\":0.1,\"loss_tokens\":100,\"time\":%.3f%s}\n", i, t, clock);
+		fprintf(f,
+			"{\"event\":\"step\",\"step\":%d,\"loss\":3,\"seconds\":0.1,\"loss_tokens\":100,\"time\":%.3f%"
+			"s}\n",
+			i, t, clock);
 		t += i == step ? jump : 0;
 	}
 	fclose(f);
@@ -197,8 +204,8 @@ static void test_clock_is_set(void **state)
 		double wall;
 		int64_t set, stops;
 	} row[] = {
-		{ 20, 0, true, 610, 0, 1 },	  { 20, -3600, true, 610, 1, 1 },  { 20, 36000, true, 610, 1, 1 },
-		{ 20, -3600, false, 610, 1, 1 }, { 50, -3600, true, 10, 1, 0 },   { 50, -3600, false, 10, 1, 0 },
+		{ 20, 0, true, 610, 0, 1 },       { 20, -3600, true, 610, 1, 1 }, { 20, 36000, true, 610, 1, 1 },
+		{ 20, -3600, false, 610, 1, 1 },  { 50, -3600, true, 10, 1, 0 },  { 50, -3600, false, 10, 1, 0 },
 		{ 100, -3600, false, 610, 0, 1 }, { 1, -1e9, false, 610, 1, 1 },
 	};
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
@@ -212,8 +219,9 @@ static void test_clock_is_set(void **state)
 		}
 		if (fabs(o.wall_s - row[i].wall) > 0.05 || fabs(sum - o.wall_s) > 0.05 || o.clock_set != row[i].set ||
 		    o.gaps[FO_GAP_STOPPED] != row[i].stops || o.gap_s[FO_GAP_OTHER] > 0.05)
-			fail_msg("row %zu: wall %g, sum %g, set %lld times, stopped %lld times for %g s, other %g s", i, o.wall_s, sum,
-				 (long long)o.clock_set, (long long)o.gaps[FO_GAP_STOPPED], o.gap_s[FO_GAP_STOPPED], o.gap_s[FO_GAP_OTHER]);
+			fail_msg("row %zu: wall %g, sum %g, set %lld times, stopped %lld times for %g s, other %g s", i,
+				 o.wall_s, sum, (long long)o.clock_set, (long long)o.gaps[FO_GAP_STOPPED],
+				 o.gap_s[FO_GAP_STOPPED], o.gap_s[FO_GAP_OTHER]);
 		fo_report_fini(&o);
 		fo_record_fini(&r);
 	}
@@ -262,13 +270,25 @@ static void test_memory(void **state)
 	unlink(at("program.txt"));
 }
 
-/* Two processes that knew different peaks, and steps whose rows are full or padded: the work of the mean step in the quiet time. */
+/* Two processes that knew different peaks, and steps whose rows are full or padded: the work of the mean step in the
+ * quiet time. */
 static void test_quiet_mfu(void **state)
 {
 	(void)state;
-	struct fo_model m = { .family = FO_FAMILY_LLAMA, .layers = 2, .hidden = 32, .heads = 4, .kv_heads = 2, .head_dim = 8,
-			      .ffn = 48, .vocab = 64, .gated = true, .norm_eps = 1e-5, .rope = { .theta = 10000 } };
-	struct fo_lowering low = { .seq = 16, .rows = 2, .micro_batches = 1, .precision = FO_PRECISION_F32, .mode = FO_MODE_TRAIN };
+	struct fo_model m = { .family = FO_FAMILY_LLAMA,
+			      .layers = 2,
+			      .hidden = 32,
+			      .heads = 4,
+			      .kv_heads = 2,
+			      .head_dim = 8,
+			      .ffn = 48,
+			      .vocab = 64,
+			      .gated = true,
+			      .norm_eps = 1e-5,
+			      .rope = { .theta = 10000 } };
+	struct fo_lowering low = {
+		.seq = 16, .rows = 2, .micro_batches = 1, .precision = FO_PRECISION_F32, .mode = FO_MODE_TRAIN
+	};
 	struct fo_program p;
 	struct fo_unrolled u;
 	struct fo_str text = { 0 };
@@ -291,8 +311,10 @@ static void test_quiet_mfu(void **state)
 	fo_metered_fini(&spans);
 	/* 60, 60 and 600 FLOP: the median step is not the mean one. */
 	static const char log[] = "{\"event\":\"start\",\"step\":0,\"peak_flop_s\":100}\n"
-				  "{\"event\":\"step\",\"step\":1,\"seconds\":1,\"mfu\":0.6}\n{\"event\":\"step\",\"step\":2,\"seconds\":1,\"mfu\":0.6}\n"
-				  "{\"event\":\"start\",\"step\":2,\"peak_flop_s\":1000}\n{\"event\":\"step\",\"step\":3,\"seconds\":1,\"mfu\":0.6}\n";
+				  "{\"event\":\"step\",\"step\":1,\"seconds\":1,\"mfu\":0.6}\n{\"event\":\"step\","
+				  "\"step\":2,\"seconds\":1,\"mfu\":0.6}\n"
+				  "{\"event\":\"start\",\"step\":2,\"peak_flop_s\":1000}\n{\"event\":\"step\",\"step\":"
+				  "3,\"seconds\":1,\"mfu\":0.6}\n";
 	assert_int_equal(fo_fs_write_atomic(at("log.jsonl"), log, sizeof log - 1), FO_OK);
 	assert_int_equal(fo_record_open(&r, dir, FO_RECORD_WITH_METERED), FO_OK);
 	fo_report_make(&o, &r);
@@ -394,7 +416,8 @@ static int end(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_running_median), cmocka_unit_test(test_phases),
-					    cmocka_unit_test(test_cut_times), cmocka_unit_test(test_clock_is_set), cmocka_unit_test(test_memory), cmocka_unit_test(test_bare),
-					    cmocka_unit_test(test_long), cmocka_unit_test(test_quiet_mfu) };
+					    cmocka_unit_test(test_cut_times),      cmocka_unit_test(test_clock_is_set),
+					    cmocka_unit_test(test_memory),         cmocka_unit_test(test_bare),
+					    cmocka_unit_test(test_long),           cmocka_unit_test(test_quiet_mfu) };
 	return cmocka_run_group_tests(tests, begin, end);
 }

@@ -1,4 +1,5 @@
-/* What a resumed run is compared in: every row of the table alone, every option of a run in it, no false alarm on any model. */
+/* What a resumed run is compared in: every row of the table alone, every option of a run in it, no false alarm on any
+ * model. */
 #include "program/run.h"
 #include "train/resume.h"
 
@@ -22,17 +23,19 @@ struct both {
 
 static struct both sample(void)
 {
-	struct both b = { .meta = { .step = 90,
-				    .seq = 32,
-				    .rows_per_step = 4,
-				    .precision = "bf16",
-				    .master = "fp32",
-				    .moments = "fp32",
-				    .tokenizer_checksum = 11,
-				    .loader = { 90, 1, 12 } },
-			  .passes = { .fp8 = FO_FP8_DELAYED, .fp8_history = 16, .fp8_first = 1, .fp8_last = 2, .fuse_loss = 512 },
-			  .val = 13,
-			  .kernels = "avx2" };
+	struct both b = {
+		.meta = { .step = 90,
+			  .seq = 32,
+			  .rows_per_step = 4,
+			  .precision = "bf16",
+			  .master = "fp32",
+			  .moments = "fp32",
+			  .tokenizer_checksum = 11,
+			  .loader = { 90, 1, 12 } },
+		.passes = { .fp8 = FO_FP8_DELAYED, .fp8_history = 16, .fp8_first = 1, .fp8_last = 2, .fuse_loss = 512 },
+		.val = 13,
+		.kernels = "avx2"
+	};
 	if (fo_model_load("llama-3.1-8b", &b.model) != FO_OK)
 		fail_msg("%s", fo_err_text());
 	return b;
@@ -65,7 +68,9 @@ static void change(const struct fo_resume_row *row, struct both *b)
 	case FO_RESUME_META_TEXT: strcpy(meta, strcmp(meta, "none") ? "none" : "bf16"); break;
 	case FO_RESUME_META_SEED:
 	case FO_RESUME_META_CHECKSUM: ++*(uint64_t *)(void *)meta; break;
-	case FO_RESUME_PASS: fo_passes_set(&b->passes, row->offset, fo_passes_get(&b->passes, row->offset) == 1 ? 0 : 1); break;
+	case FO_RESUME_PASS:
+		fo_passes_set(&b->passes, row->offset, fo_passes_get(&b->passes, row->offset) == 1 ? 0 : 1);
+		break;
 	case FO_RESUME_VAL_CHECKSUM: b->val++; break;
 	case FO_RESUME_KERNELS: b->kernels = "ref"; break;
 	}
@@ -89,22 +94,26 @@ static void test_each_row_alone(void **state)
 		change(&row, &is);
 		compare(&was, &is, &d);
 		bool refused = d.refused.len, warned = d.warned.len;
-		if (refused != (row.rule == FO_RESUME_SAME) || warned != (row.rule == FO_RESUME_WARNED) || d.unknown.len)
-			fail_msg("%s: refused '%s', warned '%s', unknown '%s'", row.name, d.refused.len ? d.refused.data : "",
-				 d.warned.len ? d.warned.data : "", d.unknown.len ? d.unknown.data : "");
+		if (refused != (row.rule == FO_RESUME_SAME) || warned != (row.rule == FO_RESUME_WARNED) ||
+		    d.unknown.len)
+			fail_msg("%s: refused '%s', warned '%s', unknown '%s'", row.name,
+				 d.refused.len ? d.refused.data : "", d.warned.len ? d.warned.data : "",
+				 d.unknown.len ? d.unknown.data : "");
 		const struct fo_resume_side a = { &was.model, &was.meta, "fp8=delayed", &was.val, was.kernels },
 					    b = { &is.model, &is.meta, "fp8=delayed", &is.val, is.kernels };
 		char there[80], here[80];
 		if (refused && row.kind != FO_RESUME_PASS) {
-			assert_true(fo_resume_value(&row, &a, there, sizeof there) && fo_resume_value(&row, &b, here, sizeof here));
+			assert_true(fo_resume_value(&row, &a, there, sizeof there) &&
+				    fo_resume_value(&row, &b, here, sizeof here));
 			if (!strcmp(there, here) || !names(d.refused.data, row.name, there, here))
 				fail_msg("%s: %s", row.name, d.refused.data);
 		}
 		if (warned)
 			assert_non_null(strstr(d.warned.data, row.name));
-		/* One change is one difference, but that biases and norms are the type, too, and one scaling has other numbers than another. */
-		bool one = row.kind != FO_RESUME_MODEL_TYPE && row.kind != FO_RESUME_ROPE_TYPE && row.kind != FO_RESUME_MODEL_FLAG &&
-			   strcmp(row.name, "sliding_window") != 0;
+		/* One change is one difference, but that biases and norms are the type, too, and one scaling has other
+		 * numbers than another. */
+		bool one = row.kind != FO_RESUME_MODEL_TYPE && row.kind != FO_RESUME_ROPE_TYPE &&
+			   row.kind != FO_RESUME_MODEL_FLAG && strcmp(row.name, "sliding_window") != 0;
 		if (refused && one && strchr(d.refused.data, ';'))
 			fail_msg("%s: %s", row.name, d.refused.data);
 		fo_resume_differences_fini(&d);
@@ -150,7 +159,8 @@ static void test_not_recorded(void **state)
 	const struct fo_resume_side is = { &b.model, &b.meta, "none", &b.val, b.kernels }, none = { .meta = &old };
 	fo_resume_compare(&none, &is, &d);
 	assert_true(!d.refused.len && !d.warned.len);
-	static const char *const want[] = { "model.heads", "rope_theta", "pass.fp8", "data.seq", "checksum of val.shard", "rows in a step" };
+	static const char *const want[] = { "model.heads",           "rope_theta",    "pass.fp8", "data.seq",
+					    "checksum of val.shard", "rows in a step" };
 	for (size_t i = 0; i < sizeof want / sizeof *want; i++)
 		assert_non_null(strstr(d.unknown.data, want[i]));
 	assert_null(strstr(d.unknown.data, "train.precision"));
@@ -208,7 +218,8 @@ static void test_every_option(void **state)
 		for (const char *const *f = fo_resume_free; *f; f++)
 			times += !strcmp(*f, o->key);
 		if (times != 1)
-			fail_msg("%s stands %d times in the tables of src/train/resume.c, expected once", o->key, times);
+			fail_msg("%s stands %d times in the tables of src/train/resume.c, expected once", o->key,
+				 times);
 	}
 	for (const char *const *f = fo_resume_free; *f; f++) {
 		bool known = false;
@@ -257,7 +268,8 @@ static void test_place_in_the_text(void **state)
 	assert_int_equal(fo_resume_next_step(90, 4, 8, &left_out), 45);
 	assert_int_equal(left_out, 0);
 	assert_int_equal(fo_resume_next_step(90, 4, 2, &left_out), 180);
-	assert_int_equal(fo_resume_next_step(7, 4, 8, &left_out), 4); /* 28 rows were seen, the fifth step of 8 begins at 32 */
+	assert_int_equal(fo_resume_next_step(7, 4, 8, &left_out),
+			 4); /* 28 rows were seen, the fifth step of 8 begins at 32 */
 	assert_int_equal(left_out, 4);
 	assert_int_equal(fo_resume_next_step(7, 0, 8, &left_out), 7); /* not recorded */
 	assert_int_equal(fo_resume_next_step(INT64_MAX / 2, 4, 8, &left_out), INT64_MAX / 2);
@@ -266,8 +278,9 @@ static void test_place_in_the_text(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_each_row_alone), cmocka_unit_test(test_several),        cmocka_unit_test(test_not_recorded),
-		cmocka_unit_test(test_models_come_back), cmocka_unit_test(test_every_option), cmocka_unit_test(test_every_field),
+		cmocka_unit_test(test_each_row_alone),    cmocka_unit_test(test_several),
+		cmocka_unit_test(test_not_recorded),      cmocka_unit_test(test_models_come_back),
+		cmocka_unit_test(test_every_option),      cmocka_unit_test(test_every_field),
 		cmocka_unit_test(test_place_in_the_text),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

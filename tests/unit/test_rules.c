@@ -1,5 +1,5 @@
-/* Advice only where the trace shows what it would change: settings, words and estimates of findings, each beside a trace that is alike
- * but for that. Every rule on and off: test_findings. */
+/* Advice only where the trace shows what it would change: settings, words and estimates of findings, each beside a
+ * trace that is alike but for that. Every rule on and off: test_findings. */
 #define _GNU_SOURCE /* setenv */
 #include "support/hand_trace.h"
 
@@ -16,8 +16,10 @@
 #include <cmocka.h>
 
 static const char product[] = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_cublas";
-static const char adding[] = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)";
-static const char softmax[] = "void (anonymous namespace)::softmax_warp_forward<c10::BFloat16, c10::BFloat16, float, 10, false, false>(int)";
+static const char adding[] =
+	"void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)";
+static const char softmax[] =
+	"void (anonymous namespace)::softmax_warp_forward<c10::BFloat16, c10::BFloat16, float, 10, false, false>(int)";
 static const char reducing[] = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
 static const char exchanging[] = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)";
 static const struct fo_diagnose_options plain = { .price_per_hour = NAN };
@@ -62,7 +64,8 @@ static void updates(struct hand *h, double at)
 {
 	hand_op(h, FO_HOST_NOTE, optimizer, at + 1, at + 9);
 	hand_op(h, FO_HOST_OP, "aten::_foreach_add_", at + 2, at + 8);
-	hand_kernel(h, "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<AdamFunctor>(int)", at + 3, at + 10, at + 310);
+	hand_kernel(h, "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<AdamFunctor>(int)", at + 3,
+		    at + 10, at + 310);
 	hand_kernel(h, product, at + 5, at + 310, at + 1010);
 }
 
@@ -72,8 +75,9 @@ static void test_fused(void **state)
 	static const struct {
 		const char *name;
 		bool has;
-	} known[] = { { "Optimizer.step#Adam.step", true },    { "Optimizer.step#AdamW.step", true },   { "Optimizer.step#SGD.step", true },
-		      { "Optimizer.step#Adagrad.step", false }, { "Optimizer.step#RMSprop.step", false }, { "Optimizer.step#Muon.step", false } };
+	} known[] = { { "Optimizer.step#Adam.step", true },     { "Optimizer.step#AdamW.step", true },
+		      { "Optimizer.step#SGD.step", true },      { "Optimizer.step#Adagrad.step", false },
+		      { "Optimizer.step#RMSprop.step", false }, { "Optimizer.step#Muon.step", false } };
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
 		optimizer = known[i].name;
 		run(updates, 1000);
@@ -102,7 +106,8 @@ static void communicates(struct hand *h, double at)
 	hand_op(h, FO_HOST_OP, "aten::mm", at + 5, at + 9);
 	hand_kernel(h, product, at + 6, at + 10, at + 510);
 	for (int i = 0; i < reduces; i++)
-		hand_kernel(h, kind, at + 11 + 3 * i, at + 510 + 500.0 / reduces * i, at + 510 + 500.0 / reduces * (i + 1));
+		hand_kernel(h, kind, at + 11 + 3 * i, at + 510 + 500.0 / reduces * i,
+			    at + 510 + 500.0 / reduces * (i + 1));
 }
 static void small_ones(struct hand *h, double at)
 {
@@ -120,7 +125,8 @@ static void test_buckets(void **state)
 	run(communicates, 1010);
 	const struct fo_finding *f = there("comm-unknown");
 	const struct fo_setting *s = setting(f, "bucket_cap_mb");
-	assert_true(s && strcmp(s->paste, "DistributedDataParallel(model, bucket_cap_mb=50, static_graph=True, gradient_as_bucket_view=True)") == 0);
+	assert_true(s && strcmp(s->paste, "DistributedDataParallel(model, bucket_cap_mb=50, static_graph=True, "
+					  "gradient_as_bucket_view=True)") == 0);
 	/* One constructor, once. */
 	int pasted = 0;
 	for (int i = 0; i < f->settings; i++)
@@ -138,7 +144,8 @@ static void test_buckets(void **state)
 	reduces = 10;
 	run(communicates, 1010);
 	f = there("comm-unknown");
-	assert_true(!setting(f, "bucket_cap_mb") && !setting(f, "static_graph") && !setting(f, "no_sync") && strstr(f->title, "sends"));
+	assert_true(!setting(f, "bucket_cap_mb") && !setting(f, "static_graph") && !setting(f, "no_sync") &&
+		    strstr(f->title, "sends"));
 	done();
 }
 
@@ -147,7 +154,8 @@ static void test_small_reduces(void **state)
 	(void)state;
 	run(small_ones, 1000);
 	const struct fo_finding *f = there("comm-small");
-	assert_true(f->is_bottleneck && strstr(f->title, "40 small all-reduces") && strstr(f->why, "No DistributedDataParallel"));
+	assert_true(f->is_bottleneck && strstr(f->title, "40 small all-reduces") &&
+		    strstr(f->why, "No DistributedDataParallel"));
 	assert_true(setting(f, "DistributedDataParallel") && !hand_finding(&diag, "comm-unknown")); /* said once */
 	done();
 	kind = reducing;
@@ -179,7 +187,8 @@ static void test_pageable(void **state)
 	pageable = 200;
 	run(copies, 1000);
 	f = there("copies");
-	assert_true(strstr(f->why, "67 % of it is from or to pageable") && strstr(f->title, "pageable") && setting(f, "pin_memory"));
+	assert_true(strstr(f->why, "67 % of it is from or to pageable") && strstr(f->title, "pageable") &&
+		    setting(f, "pin_memory"));
 	done();
 }
 
@@ -243,7 +252,8 @@ static void apart(struct hand *h, double at)
 		hand_kernel(h, product, at + 0.1 * i, at + 20 + 24 * i, at + 35 + 24 * i);
 }
 
-/* Kernels that were launched in time with much between them, and nothing to merge: "none above the mark" would be untrue. */
+/* Kernels that were launched in time with much between them, and nothing to merge: "none above the mark" would be
+ * untrue. */
 static void test_much_between(void **state)
 {
 	(void)state;
@@ -297,7 +307,8 @@ static void test_attention(void **state)
 	beside = "aten::bmm";
 	run(attends, 1000);
 	const struct fo_finding *f = there("attention-eager");
-	/* 300 us of softmax go, and of 600 us of products what half of 2 x 2 x 64 x 2048 x 2048 x 128 FLOP do not take at 75 % of 989. */
+	/* 300 us of softmax go, and of 600 us of products what half of 2 x 2 x 64 x 2048 x 2048 x 128 FLOP do not take
+	 * at 75 % of 989. */
 	double stays = 2 * 64.0 * 2048 * 2048 * 128 / (0.75 * 989e12) * 1e9;
 	assert_true(fabs((double)f->loss_ns - (900000 - stays)) < 2000);
 	assert_true(f->serious && f->gain_low > 1.15 && f->gain_low < 1.2);
@@ -340,10 +351,21 @@ static void test_device(void **state)
 	static const struct {
 		const char *name;
 		int capability;
-	} known[] = { { "NVIDIA A100-SXM4-80GB", 80 }, { "NVIDIA H100 PCIe", 90 }, { "NVIDIA GH200 480GB", 90 }, { "Tesla V100-DGXS-32GB", 70 },
-		      { "NVIDIA GeForce RTX 4090", 89 }, { "NVIDIA L4", 89 }, { "NVIDIA L40S", 89 }, { "NVIDIA A10G", 86 }, { "Tesla T4", 75 },
-		      { "NVIDIA B200", 100 }, { "AMD Instinct MI300X", 94 }, { "AMD Instinct MI250X / MI250", 90 }, { "NVIDIA GeForce RTX 2080 Ti", 75 },
-		      { "Processor A1000", 0 }, { "", 0 } };
+	} known[] = { { "NVIDIA A100-SXM4-80GB", 80 },
+		      { "NVIDIA H100 PCIe", 90 },
+		      { "NVIDIA GH200 480GB", 90 },
+		      { "Tesla V100-DGXS-32GB", 70 },
+		      { "NVIDIA GeForce RTX 4090", 89 },
+		      { "NVIDIA L4", 89 },
+		      { "NVIDIA L40S", 89 },
+		      { "NVIDIA A10G", 86 },
+		      { "Tesla T4", 75 },
+		      { "NVIDIA B200", 100 },
+		      { "AMD Instinct MI300X", 94 },
+		      { "AMD Instinct MI250X / MI250", 90 },
+		      { "NVIDIA GeForce RTX 2080 Ti", 75 },
+		      { "Processor A1000", 0 },
+		      { "", 0 } };
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (fo_capability_of_name(known[i].name) != known[i].capability)
 			fail_msg("%s: %d", known[i].name, fo_capability_of_name(known[i].name));
@@ -355,8 +377,12 @@ static double turning;
 static void convolves(struct hand *h, double at)
 {
 	hand_op(h, FO_HOST_OP, "aten::cudnn_convolution", at + 1, at + 9);
-	hand_kernel(h, "void cudnn::ops::nchwToNhwcKernel<__half, __half, float, false, true, (cudnnKernelDataType_t)0>(int)", at + 2, at + 10, at + 10 + turning);
-	hand_kernel(h, "sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x32", at + 4, at + 10 + turning, at + 1010);
+	hand_kernel(
+		h,
+		"void cudnn::ops::nchwToNhwcKernel<__half, __half, float, false, true, (cudnnKernelDataType_t)0>(int)",
+		at + 2, at + 10, at + 10 + turning);
+	hand_kernel(h, "sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x32", at + 4,
+		    at + 10 + turning, at + 1010);
 }
 
 static void test_layout(void **state)
@@ -399,10 +425,17 @@ static void test_vllm(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_fused),	 cmocka_unit_test(test_buckets),   cmocka_unit_test(test_small_reduces),
-		cmocka_unit_test(test_pageable), cmocka_unit_test(test_compiled),  cmocka_unit_test(test_attention),
-		cmocka_unit_test(test_device),	 cmocka_unit_test(test_layout),	   cmocka_unit_test(test_vllm),
-		cmocka_unit_test(test_evidence), cmocka_unit_test(test_words_of_window),
+		cmocka_unit_test(test_fused),
+		cmocka_unit_test(test_buckets),
+		cmocka_unit_test(test_small_reduces),
+		cmocka_unit_test(test_pageable),
+		cmocka_unit_test(test_compiled),
+		cmocka_unit_test(test_attention),
+		cmocka_unit_test(test_device),
+		cmocka_unit_test(test_layout),
+		cmocka_unit_test(test_vllm),
+		cmocka_unit_test(test_evidence),
+		cmocka_unit_test(test_words_of_window),
 		cmocka_unit_test(test_much_between),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

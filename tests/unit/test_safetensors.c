@@ -51,8 +51,10 @@ static void test_round_trip(void **state)
 	for (int i = 0; i < 6; i++)
 		half[i] = fo_bf16_from_f32((float)i / 3);
 	const struct fo_st_tensor t[] = {
-		{ .name = "a rectangle", .dtype = FO_F32, .rows = 3, .cols = 4, .ld = 5, .data = wide }, { .name = "v", .dtype = FO_F32, .vector = true, .rows = 1, .cols = 4, .ld = 4, .data = v },
-		{ .name = "h", .dtype = FO_BF16, .rows = 2, .cols = 3, .ld = 3, .data = half }, { .name = "d", .dtype = FO_F64, .vector = true, .rows = 1, .cols = 2, .ld = 2, .data = d },
+		{ .name = "a rectangle", .dtype = FO_F32, .rows = 3, .cols = 4, .ld = 5, .data = wide },
+		{ .name = "v", .dtype = FO_F32, .vector = true, .rows = 1, .cols = 4, .ld = 4, .data = v },
+		{ .name = "h", .dtype = FO_BF16, .rows = 2, .cols = 3, .ld = 3, .data = half },
+		{ .name = "d", .dtype = FO_F64, .vector = true, .rows = 1, .cols = 2, .ld = 2, .data = d },
 		{ .name = "i", .dtype = FO_I32, .vector = true, .rows = 1, .cols = 2, .ld = 2, .data = idx },
 	};
 	uint64_t sum, again;
@@ -63,7 +65,7 @@ static void test_round_trip(void **state)
 	unsigned char *bytes = slurp(&n);
 	uint64_t head;
 	memcpy(&head, bytes, 8);
-	assert_int_equal(head % 8, 0);   /* data aligned as the format asks */
+	assert_int_equal(head % 8, 0); /* data aligned as the format asks */
 	assert_int_equal(n, 8 + head + 3 * 4 * 4 + 16 + 12 + 16 + 8);
 	free(bytes);
 	struct fo_st_file f;
@@ -74,15 +76,19 @@ static void test_round_trip(void **state)
 	assert_int_equal(fo_st_find(&f, "h")->shape[1], 3);
 	float back[3][7];
 	memset(back, 0x55, sizeof back);
-	struct fo_st_tensor to = { .name = "a rectangle", .dtype = FO_F32, .rows = 3, .cols = 4, .ld = 7, .data = back };
+	struct fo_st_tensor to = {
+		.name = "a rectangle", .dtype = FO_F32, .rows = 3, .cols = 4, .ld = 7, .data = back
+	};
 	must(fo_st_copy(&f, path, &to));
 	for (int i = 0; i < 3; i++) {
 		assert_memory_equal(back[i], wide[i], 16);
-		assert_int_equal(((unsigned char *)&back[i][4])[0], 0x55);   /* nothing beside the rectangle */
+		assert_int_equal(((unsigned char *)&back[i][4])[0], 0x55); /* nothing beside the rectangle */
 	}
 	double as64[12];
 	uint16_t as16[12];
-	to = (struct fo_st_tensor){ .name = "a rectangle", .dtype = FO_F64, .rows = 3, .cols = 4, .ld = 4, .data = as64 };
+	to = (struct fo_st_tensor){
+		.name = "a rectangle", .dtype = FO_F64, .rows = 3, .cols = 4, .ld = 4, .data = as64
+	};
 	must(fo_st_copy(&f, path, &to));
 	to.dtype = FO_BF16, to.data = as16;
 	must(fo_st_copy(&f, path, &to));
@@ -90,7 +96,9 @@ static void test_round_trip(void **state)
 		assert_true(as64[i] == (double)wide[i / 4][i % 4]);
 		assert_int_equal(as16[i], fo_bf16_from_f32(wide[i / 4][i % 4]));
 	}
-	to = (struct fo_st_tensor){ .name = "v", .dtype = FO_BF16, .vector = true, .rows = 1, .cols = 4, .ld = 4, .data = as16 };
+	to = (struct fo_st_tensor){
+		.name = "v", .dtype = FO_BF16, .vector = true, .rows = 1, .cols = 4, .ld = 4, .data = as16
+	};
 	must(fo_st_copy(&f, path, &to));
 	assert_int_equal(as16[1], 0x8000);
 	assert_true(isinf(fo_bf16_to_f32(as16[2])) && isnan(fo_bf16_to_f32(as16[3])));
@@ -134,8 +142,8 @@ static fo_status far_put(void *ctx, int piece, void *at, int64_t bytes)
 	return FO_OK;
 }
 
-/* Whatever a piece holds (one element, part of a row, rows, all of it): the file has the same bytes, the tensor gets the same ones, what lies
- * between its rows stays. */
+/* Whatever a piece holds (one element, part of a row, rows, all of it): the file has the same bytes, the tensor gets
+ * the same ones, what lies between its rows stays. */
 static void test_in_pieces(void **state)
 {
 	(void)state;
@@ -148,7 +156,9 @@ static void test_in_pieces(void **state)
 	for (size_t k = 0; k < sizeof size / sizeof *size; k++)
 		for (int ld = COLS; ld <= LD; ld += LD - COLS) {
 			struct fo_st_memory m = { .ctx = &m, .piece_bytes = size[k], .get = far_get, .put = far_put };
-			struct fo_st_tensor t = { .name = "t", .dtype = FO_F32, .rows = ROWS, .cols = COLS, .ld = ld, .data = plain };
+			struct fo_st_tensor t = {
+				.name = "t", .dtype = FO_F32, .rows = ROWS, .cols = COLS, .ld = ld, .data = plain
+			};
 			uint64_t near_sum, far_sum;
 			struct fo_st_file f;
 			largest = 0;
@@ -164,11 +174,18 @@ static void test_in_pieces(void **state)
 				float v, gap;
 				memcpy(&v, far_away + 4 * i, 4);
 				memset(&gap, 0x77, 4);
-				/* Behind the last row nothing is written; between rows what was there is written again. */
+				/* Behind the last row nothing is written; between rows what was there is written again.
+				 */
 				assert_memory_equal(&v, i % ld < COLS ? &plain[i] : &gap, 4);
 			}
 			/* Two destinations of one tensor: the weight and its low half. */
-			struct fo_st_tensor s = { .name = "t", .dtype = FO_BF16, .rows = ROWS, .cols = COLS, .ld = ld, .data = high, .low = (int16_t *)low };
+			struct fo_st_tensor s = { .name = "t",
+						  .dtype = FO_BF16,
+						  .rows = ROWS,
+						  .cols = COLS,
+						  .ld = ld,
+						  .data = high,
+						  .low = (int16_t *)low };
 			memset(high, 0x77, sizeof high);
 			memset(low, 0x77, sizeof low);
 			must(fo_st_copy(&f, path, &s));
@@ -214,20 +231,41 @@ static void test_hostile_headers(void **state)
 	assert_int_equal(open_header(A("\"shape\":[2],\"data_offsets\":[0,8]"), 8), FO_OK);
 	assert_int_equal(open_header("{}", 0), FO_OK);
 	assert_int_equal(open_header("{\"__metadata__\":{\"x\":\"y\"}}  ", 0), FO_OK);
-	assert_int_equal(open_header(A("\"shape\":[],\"data_offsets\":[0,4]"), 4), FO_OK);     /* a scalar */
+	assert_int_equal(open_header(A("\"shape\":[],\"data_offsets\":[0,4]"), 4), FO_OK); /* a scalar */
 	assert_int_equal(open_header(A("\"shape\":[0],\"data_offsets\":[0,0]"), 0), FO_OK);
 	static const char *const bad[] = {
-		"", "[]", "7", "{", "{\"a\":1}", "{\"a\":{}}", "\xff\xfe", "{\"a\":null}",
-		A("\"shape\":[2],\"data_offsets\":[0,9]"), A("\"shape\":[2],\"data_offsets\":[0,4]"), A("\"shape\":[2],\"data_offsets\":[1,9]"),
-		A("\"shape\":[2],\"data_offsets\":[8,0]"), A("\"shape\":[2],\"data_offsets\":[-8,0]"), A("\"shape\":[2],\"data_offsets\":[0]"),
-		A("\"shape\":[2],\"data_offsets\":[0,8,8]"), A("\"shape\":[2],\"data_offsets\":{}"), A("\"shape\":[2.0],\"data_offsets\":[0,8]"),
-		A("\"shape\":[-2],\"data_offsets\":[0,8]"), A("\"shape\":2,\"data_offsets\":[0,8]"), A("\"shape\":[2]"), A("\"data_offsets\":[0,8]"),
-		A("\"shape\":[4611686018427387904,4],\"data_offsets\":[0,8]"), A("\"shape\":[1,1,1,1,1,1,1,1,2],\"data_offsets\":[0,8]"),
-		A("\"shape\":[99999999999999999999],\"data_offsets\":[0,8]"), A("\"shape\":[2],\"data_offsets\":[0,8]") "x",
-		"{\"a\":{\"dtype\":\"F33\",\"shape\":[2],\"data_offsets\":[0,8]}}", "{\"a\":{\"dtype\":4,\"shape\":[2],\"data_offsets\":[0,8]}}",
-		"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
-		"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
-		"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",   /* four bytes belong to nobody */
+		"",
+		"[]",
+		"7",
+		"{",
+		"{\"a\":1}",
+		"{\"a\":{}}",
+		"\xff\xfe",
+		"{\"a\":null}",
+		A("\"shape\":[2],\"data_offsets\":[0,9]"),
+		A("\"shape\":[2],\"data_offsets\":[0,4]"),
+		A("\"shape\":[2],\"data_offsets\":[1,9]"),
+		A("\"shape\":[2],\"data_offsets\":[8,0]"),
+		A("\"shape\":[2],\"data_offsets\":[-8,0]"),
+		A("\"shape\":[2],\"data_offsets\":[0]"),
+		A("\"shape\":[2],\"data_offsets\":[0,8,8]"),
+		A("\"shape\":[2],\"data_offsets\":{}"),
+		A("\"shape\":[2.0],\"data_offsets\":[0,8]"),
+		A("\"shape\":[-2],\"data_offsets\":[0,8]"),
+		A("\"shape\":2,\"data_offsets\":[0,8]"),
+		A("\"shape\":[2]"),
+		A("\"data_offsets\":[0,8]"),
+		A("\"shape\":[4611686018427387904,4],\"data_offsets\":[0,8]"),
+		A("\"shape\":[1,1,1,1,1,1,1,1,2],\"data_offsets\":[0,8]"),
+		A("\"shape\":[99999999999999999999],\"data_offsets\":[0,8]"),
+		A("\"shape\":[2],\"data_offsets\":[0,8]") "x",
+		"{\"a\":{\"dtype\":\"F33\",\"shape\":[2],\"data_offsets\":[0,8]}}",
+		"{\"a\":{\"dtype\":4,\"shape\":[2],\"data_offsets\":[0,8]}}",
+		"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"a\":{\"dtype\":\"F32\",\"shape\":[1]"
+		",\"data_offsets\":[4,8]}}",
+		"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"b\":{\"dtype\":\"F32\",\"shape\":[1]"
+		",\"data_offsets\":[0,4]}}",
+		"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", /* four bytes belong to nobody */
 	};
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
 		if (open_header(bad[i], 8) != FO_EFORMAT)
@@ -276,7 +314,8 @@ static void test_damaged(void **state)
 		if (k % 5 == 0)
 			n = fo_rng_u64(3, (uint64_t)k) % n;
 		for (int w = 0; w <= k % 3 && n; w++)
-			copy[fo_rng_u64(4, (uint64_t)(k * 3 + w)) % (n < head + 8 ? n : head + 8)] = (unsigned char)fo_rng_u64(5, (uint64_t)(k * 3 + w));
+			copy[fo_rng_u64(4, (uint64_t)(k * 3 + w)) % (n < head + 8 ? n : head + 8)] = (unsigned char)
+				fo_rng_u64(5, (uint64_t)(k * 3 + w));
 		spill(copy, n);
 		struct fo_st_file f;
 		fo_status st = fo_st_open(&f, path);
@@ -318,7 +357,9 @@ static void test_cut_while_open(void **state)
 	(void)state;
 	enum { COLS = 1 << 16 }; /* pages beyond the header's */
 	float *data = calloc(COLS, sizeof *data);
-	struct fo_st_tensor t = { .name = "w", .dtype = FO_F32, .vector = true, .rows = 1, .cols = COLS, .ld = COLS, .data = data };
+	struct fo_st_tensor t = {
+		.name = "w", .dtype = FO_F32, .vector = true, .rows = 1, .cols = COLS, .ld = COLS, .data = data
+	};
 	struct fo_st_file f;
 	uint64_t sum;
 	assert_non_null(data);
@@ -334,6 +375,8 @@ static void test_cut_while_open(void **state)
 int main(void)
 {
 	/* The first: fo_map_guard takes SIGBUS once, cmocka anew for each test. */
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_cut_while_open), cmocka_unit_test(test_round_trip), cmocka_unit_test(test_in_pieces), cmocka_unit_test(test_hostile_headers), cmocka_unit_test(test_damaged) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_cut_while_open), cmocka_unit_test(test_round_trip),
+					    cmocka_unit_test(test_in_pieces), cmocka_unit_test(test_hostile_headers),
+					    cmocka_unit_test(test_damaged) };
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

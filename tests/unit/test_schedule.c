@@ -68,15 +68,20 @@ static void begin(void)
 /* pid: replica; tid: 10 x stage; us */
 static void event(const char *cat, int replica, int stage, int step, int chunk, int sequence, double ts, double end)
 {
-	fo_str_printf(&out, "%s{\"name\":\"%s\",\"cat\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%.17g,\"dur\":%.17g,\"ph\":\"X\",\"args\":{\"step\":%d,"
-		      "\"model_chunk\":%d,\"mb_id\":%d,\"seq_id\":%d}}", comma, cat, cat, replica, stage * 10, ts, end - ts, step, chunk, sequence, sequence);
+	fo_str_printf(&out,
+		      "%s{\"name\":\"%s\",\"cat\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%.17g,\"dur\":%.17g,\"ph\":\"X\","
+		      "\"args\":{\"step\":%d,"
+		      "\"model_chunk\":%d,\"mb_id\":%d,\"seq_id\":%d}}",
+		      comma, cat, cat, replica, stage * 10, ts, end - ts, step, chunk, sequence, sequence);
 	comma = ",\n";
 }
 static char *end_timeline(int replicas, int stages, const char *name)
 {
 	for (int r = 0; r < replicas; r++)
 		for (int i = 0; i < stages; i++)
-			fo_str_printf(&out, "%s{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"PP rank %d, TP rank 0, compute\"}}",
+			fo_str_printf(&out,
+				      "%s{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{"
+				      "\"name\":\"PP rank %d, TP rank 0, compute\"}}",
 				      comma, r, i * 10, i);
 	fo_str_puts(&out, "]");
 	char *path = in_dir(name);
@@ -84,8 +89,8 @@ static char *end_timeline(int replicas, int stages, const char *name)
 	return path;
 }
 
-/* Two stages, two microbatches, the second stage's passes twice as long: F 10 / 20, B 20 / 40, transfers of 1, the second of which
- * waits for the pass before the one that it feeds. Computed by hand. */
+/* Two stages, two microbatches, the second stage's passes twice as long: F 10 / 20, B 20 / 40, transfers of 1, the
+ * second of which waits for the pass before the one that it feeds. Computed by hand. */
 static void two_stages(double late)
 {
 	begin();
@@ -133,8 +138,9 @@ static void test_by_hand(void **state)
 	assert_true(d.whatif.known);
 	near(d.whatif.measured_s, 158e-6, 1e-12);
 	near(d.whatif.no_delay_s, 153e-6, 1e-12);
-	/* Means: F 15, B 30, optimizer and transfers 1. F0 0-15, send 15-16, F0' 16-31, B0' 31-61, send 61-62, B0 62-92; F1 15-30,
-	 * its receive waits for F0': 31-32, F1' 61-76, B1' 76-106, send 106-107, B1 107-137, optimizer 138. */
+	/* Means: F 15, B 30, optimizer and transfers 1. F0 0-15, send 15-16, F0' 16-31, B0' 31-61, send 61-62, B0
+	 * 62-92; F1 15-30, its receive waits for F0': 31-32, F1' 61-76, B1' 76-106, send 106-107, B1 107-137, optimizer
+	 * 138. */
 	near(d.whatif.ideal_s, 138e-6, 1e-12);
 	near(d.whatif.slowdown, 153.0 / 138, 1e-9);
 	/* Stage 1 alone as recorded: F0 0-15, 16, F0' 16-36, B0' 36-76, F1' 76-96, B1' 96-136, 137, B1 137-167, 168. */
@@ -145,7 +151,8 @@ static void test_by_hand(void **state)
 	near(d.whatif.unevenness, 0, 1e-9); /* each stage by itself is even */
 	assert_int_equal(d.findings, 2);
 	assert_string_equal(d.finding[0].id, "pipeline-last-stage");
-	near(d.finding[0].ceiling, 153.0 / 138, 1e-9); /* twice the slowdown would go: no more than the even step is promised */
+	near(d.finding[0].ceiling, 153.0 / 138,
+	     1e-9); /* twice the slowdown would go: no more than the even step is promised */
 	assert_non_null(strstr(d.finding[0].why, "as the others' all of the slowdown"));
 	assert_true(d.serious);
 	struct fo_str json = { 0 };
@@ -297,10 +304,14 @@ static void test_primus(void **state)
 	struct fo_schedule_log *s;
 	char *folder = in_dir("primus"), path[300];
 	const char *stage[2] = {
-		"{\"1\":{\"total\":90,\"memory\":1,\"fwd_start\":[0,10],\"fwd_end\":[10,20],\"bwd_start\":[50,75],\"bwd_end\":[65,90]},"
-		" \"2\":{\"total\":90,\"memory\":1,\"fwd_start\":[0,10],\"fwd_end\":[10,20],\"bwd_start\":[50,75],\"bwd_end\":[65,90]}}",
-		"{\"2\":{\"total\":80,\"memory\":1,\"fwd_start\":[10,45],\"fwd_end\":[25,60],\"bwd_start\":[25,60],\"bwd_end\":[45,75]},"
-		" \"1\":{\"total\":80,\"memory\":1,\"fwd_start\":[10,45],\"fwd_end\":[25,60],\"bwd_start\":[25,60],\"bwd_end\":[45,75]}}",
+		"{\"1\":{\"total\":90,\"memory\":1,\"fwd_start\":[0,10],\"fwd_end\":[10,20],\"bwd_start\":[50,75],"
+		"\"bwd_end\":[65,90]},"
+		" \"2\":{\"total\":90,\"memory\":1,\"fwd_start\":[0,10],\"fwd_end\":[10,20],\"bwd_start\":[50,75],"
+		"\"bwd_end\":[65,90]}}",
+		"{\"2\":{\"total\":80,\"memory\":1,\"fwd_start\":[10,45],\"fwd_end\":[25,60],\"bwd_start\":[25,60],"
+		"\"bwd_end\":[45,75]},"
+		" \"1\":{\"total\":80,\"memory\":1,\"fwd_start\":[10,45],\"fwd_end\":[25,60],\"bwd_start\":[25,60],"
+		"\"bwd_end\":[45,75]}}",
 	};
 	primus(folder, "{\"pp_size\": 2, \"vp_size\": 1, \"num_mbs\": 2}", stage, 2);
 	snprintf(path, sizeof path, "%s/pp_rank_1.json", folder);
@@ -335,8 +346,10 @@ static void test_interleaved(void **state)
 	(void)state;
 	struct fo_schedule_log *s;
 	const char *stage[2] = {
-		"{\"1\":{\"total\":100,\"fwd_start\":[0,1,2,3],\"fwd_end\":[1,2,3,4],\"bwd_start\":[10,12,14,16],\"bwd_end\":[11,13,15,17]}}",
-		"{\"1\":{\"total\":100,\"fwd_start\":[1,2,3,4],\"fwd_end\":[2,3,4,5],\"bwd_start\":[9,11,13,15],\"bwd_end\":[10,12,14,16]}}",
+		"{\"1\":{\"total\":100,\"fwd_start\":[0,1,2,3],\"fwd_end\":[1,2,3,4],\"bwd_start\":[10,12,14,16],\"bwd_"
+		"end\":[11,13,15,17]}}",
+		"{\"1\":{\"total\":100,\"fwd_start\":[1,2,3,4],\"fwd_end\":[2,3,4,5],\"bwd_start\":[9,11,13,15],\"bwd_"
+		"end\":[10,12,14,16]}}",
 	};
 	char *folder = in_dir("interleaved");
 	primus(folder, "{\"pp_size\": 2, \"vpp_size\": 2, \"micro_batches\": 2}", stage, 2);
@@ -372,7 +385,8 @@ static void test_published(void **state)
 	near(w->ideal_s, 1.843295824372035, 5e-7);
 	near(w->worst_workers, 0.031404269124045224, 5e-6);
 	near(w->last_stage, 1.2193563788811714, 5e-6);
-	static const double by_stage[4] = { 0.9980450635272368, 0.9830562530894704, 0.9824931309511952, 1.2322559543157936 };
+	static const double by_stage[4] = { 0.9980450635272368, 0.9830562530894704, 0.9824931309511952,
+					    1.2322559543157936 };
 	for (int i = 0; i < 4; i++)
 		near(w->by_stage[i], by_stage[i], 5e-7);
 	near(w->by_replica[0], 1.1730828198099532, 5e-7);
@@ -389,7 +403,8 @@ static void test_published(void **state)
 		double first, last;
 	} primus_log[] = { { "pp8", 0.364, 0.173 }, { "pp8_vpp2", 0.325, 0.086 } };
 	for (size_t i = 0; i < 2; i++) {
-		snprintf(path, sizeof path, "%s/primus_pp_vis/pp_data_example/gpu8_layer64_gbs16/%s", traces, primus_log[i].folder);
+		snprintf(path, sizeof path, "%s/primus_pp_vis/pp_data_example/gpu8_layer64_gbs16/%s", traces,
+			 primus_log[i].folder);
 		d = diagnosed(path, &s);
 		assert_int_equal(s->step[19].number, 20);
 		near(d.step_bubble[19 * 8], primus_log[i].first, 5e-4);
@@ -405,8 +420,9 @@ int main(void)
 	if (!mkdtemp(dir))
 		return 1;
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_by_hand),  cmocka_unit_test(test_layout), cmocka_unit_test(test_replicas),    cmocka_unit_test(test_mistakes),
-		cmocka_unit_test(test_folder),   cmocka_unit_test(test_primus), cmocka_unit_test(test_interleaved), cmocka_unit_test(test_published),
+		cmocka_unit_test(test_by_hand),     cmocka_unit_test(test_layout),    cmocka_unit_test(test_replicas),
+		cmocka_unit_test(test_mistakes),    cmocka_unit_test(test_folder),    cmocka_unit_test(test_primus),
+		cmocka_unit_test(test_interleaved), cmocka_unit_test(test_published),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 	fo_str_fini(&out);

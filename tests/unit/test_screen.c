@@ -18,9 +18,13 @@ static char *screen_at(double load)
 	char *text = NULL;
 	size_t len = 0;
 	struct fo_screen s = { .out = open_memstream(&text, &len) };
-	struct fo_train_result r = { .steps = 10, .tokens = 100, .loss_tokens = 100, .seconds = 1, .val_loss = NAN, .bigram_loss = NAN };
+	struct fo_train_result r = {
+		.steps = 10, .tokens = 100, .loss_tokens = 100, .seconds = 1, .val_loss = NAN, .bigram_loss = NAN
+	};
 	assert_non_null(s.out);
-	r.machine = (struct fo_state_use){ .seconds = 1, .clock_hz = NAN, .throttles = NAN, .limited_s = NAN, .joules = NAN, .load = load };
+	r.machine = (struct fo_state_use){
+		.seconds = 1, .clock_hz = NAN, .throttles = NAN, .limited_s = NAN, .joules = NAN, .load = load
+	};
 	r.joules_per_token = r.huge_share = NAN;
 	fo_screen_summary(&s, &r);
 	fclose(s.out);

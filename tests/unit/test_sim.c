@@ -1,5 +1,5 @@
-/* The simulator on programs small enough to be computed by hand: lanes, waits, parts, the timeline, and a step beside a measured
- * one. */
+/* The simulator on programs small enough to be computed by hand: lanes, waits, parts, the timeline, and a step beside a
+ * measured one. */
 #define _XOPEN_SOURCE 700 /* mkdtemp */
 #include "pass/pass.h"
 #include "sim/compare.h"
@@ -26,9 +26,11 @@ static void near(double got, double want)
 		fail_msg("got %.12g, expected %.12g", got, want);
 }
 
-static void row(struct fo_limits *m, const struct fo_limits_row *like, const char *kind, double flop, double bytes, double seconds)
+static void row(struct fo_limits *m, const struct fo_limits_row *like, const char *kind, double flop, double bytes,
+		double seconds)
 {
-	struct fo_limits_row r = like ? *like : (struct fo_limits_row){ .cold = NAN, .dim = { 8 }, .flop = flop, .bytes = bytes };
+	struct fo_limits_row r =
+		like ? *like : (struct fo_limits_row){ .cold = NAN, .dim = { 8 }, .flop = flop, .bytes = bytes };
 	r.threads = 1;
 	r.time = (struct fo_quiet_stats){ 40, 40, seconds, seconds, seconds, seconds };
 	if (kind) {
@@ -83,7 +85,8 @@ static void add(struct rig *g, int lane, int a, int b, int c, int rows, double m
 /* x = rows of a table that the batch names; the loop hands the batch in. */
 static int embed(struct rig *g, double ms)
 {
-	int token = fo_buffer_add(&g->p, "token", FO_I32, FO_HOME_ACT, 0, 64, FO_AXIS_TOKENS, 1, FO_AXIS_ONE), x = buffer(g, "x", 64);
+	int token = fo_buffer_add(&g->p, "token", FO_I32, FO_HOME_ACT, 0, 64, FO_AXIS_TOKENS, 1, FO_AXIS_ONE),
+	    x = buffer(g, "x", 64);
 	int table = fo_buffer_add(&g->p, "table", FO_BF16, FO_HOME_PARAM, 0, 64, FO_AXIS_ONE, 64, FO_AXIS_ONE);
 	struct fo_op *o = fo_op_insert(&g->p, g->block, 0, FO_OP_host_in, FO_TRANSFER, FO_LANE_HOST);
 	o->attr.port = FO_PORT_BATCH;
@@ -97,7 +100,8 @@ static int embed(struct rig *g, double ms)
 }
 static void out(struct rig *g, int y)
 {
-	struct fo_op *o = fo_op_insert(&g->p, g->block, g->p.block[g->block].n, FO_OP_host_out, FO_TRANSFER, FO_LANE_HOST);
+	struct fo_op *o = fo_op_insert(&g->p, g->block, g->p.block[g->block].n, FO_OP_host_out, FO_TRANSFER,
+				       FO_LANE_HOST);
 	o->attr.port = FO_PORT_LOGITS;
 	fo_op_arg(&g->p, o, y, 0, FO_READ);
 }
@@ -136,14 +140,15 @@ static double sum_parts(const struct fo_sim *s)
 }
 
 /* x (2 ms), then x2 (1 ms) on compute, c on the copy lane from x (4 ms: 2 to 6), y on compute from c (6 to 9),
- * z on compute from x and x2, so that their bytes are nobody else's before (9 to 10): the compute lane waits from 3 to 6, for
- * compute of another lane. */
+ * z on compute from x and x2, so that their bytes are nobody else's before (9 to 10): the compute lane waits from 3 to
+ * 6, for compute of another lane. */
 static void test_lanes(void **state)
 {
 	(void)state;
 	struct rig g;
 	begin(&g, 0);
-	int x = embed(&g, 2), x2 = buffer(&g, "x2", 64), c = buffer(&g, "c", 64), y = buffer(&g, "y", 64), z = buffer(&g, "z", 64);
+	int x = embed(&g, 2), x2 = buffer(&g, "x2", 64), c = buffer(&g, "c", 64), y = buffer(&g, "y", 64),
+	    z = buffer(&g, "z", 64);
 	add(&g, FO_LANE_COMPUTE, x, x, x2, 8, 1);
 	add(&g, FO_LANE_COPY, x, x, c, 16, 4);
 	add(&g, FO_LANE_COMPUTE, c, c, y, 12, 3);
@@ -181,22 +186,24 @@ static void test_lanes(void **state)
 	end(&g);
 }
 
-/* Two lanes that compute share the cores. x (2 ms), then a (4 ms of work) on compute beside w (2 ms of work) on the second lane, both
- * from x: w has had its 2 ms after 4 (2 to 6), a the rest of its own alone (6 to 8). A third lane that copies is not slowed. y
- * on compute waits for both (8 to 9). */
+/* Two lanes that compute share the cores. x (2 ms), then a (4 ms of work) on compute beside w (2 ms of work) on the
+ * second lane, both from x: w has had its 2 ms after 4 (2 to 6), a the rest of its own alone (6 to 8). A third lane
+ * that copies is not slowed. y on compute waits for both (8 to 9). */
 static void test_shared_cores(void **state)
 {
 	(void)state;
 	struct rig g;
 	begin(&g, 0);
-	int x = embed(&g, 2), a = buffer(&g, "a", 64), w = buffer(&g, "w", 64), c = buffer(&g, "c", 64), y = buffer(&g, "y", 64), z = buffer(&g, "z", 64);
+	int x = embed(&g, 2), a = buffer(&g, "a", 64), w = buffer(&g, "w", 64), c = buffer(&g, "c", 64),
+	    y = buffer(&g, "y", 64), z = buffer(&g, "z", 64);
 	add(&g, FO_LANE_COMPUTE, x, x, a, 8, 4);
 	add(&g, FO_LANE_WGRAD, x, x, w, 16, 2);
 	add(&g, FO_LANE_COPY, x, x, c, 12, 5);
 	add(&g, FO_LANE_COMPUTE, a, w, y, 4, 1);
 	add(&g, FO_LANE_COMPUTE, x, c, z, 2, 1);
 	simulate(&g);
-	static const double begin_at[] = { 0, 0, 2e-3, 2e-3, 2e-3, 8e-3, 9e-3 }, end_at[] = { 0, 2e-3, 8e-3, 6e-3, 7e-3, 9e-3, 10e-3 };
+	static const double begin_at[] = { 0, 0, 2e-3, 2e-3, 2e-3, 8e-3, 9e-3 },
+			    end_at[] = { 0, 2e-3, 8e-3, 6e-3, 7e-3, 9e-3, 10e-3 };
 	for (int i = 0; i < 7; i++) {
 		near(g.s.begin_s[i], begin_at[i]);
 		near(g.s.end_s[i], end_at[i]);
@@ -212,13 +219,15 @@ static void test_shared_cores(void **state)
 	for (int i = 0; i < FO_PART_COUNT; i++)
 		near(f.part_ns[i] * 1e-9, g.s.part_s[i]);
 	fo_timeline_fini(&t);
-	/* Beside a recorded step: each operation counts with its own time, which is its work. The first step does not count. */
+	/* Beside a recorded step: each operation counts with its own time, which is its work. The first step does not
+	 * count. */
 	struct fo_timeline_file file = { .program_hash = fo_program_hash(&g.p) };
 	struct fo_sim_table table;
 	must(fo_timeline_init(&file.t, &g.p, &g.u, 2));
 	for (int step = 0; step < 2; step++)
 		for (int i = 0; i < g.u.n; i++)
-			fo_timeline_record(&file.t, fo_instance_op(&g.p, &g.u, i)->lane, step, i, step * 20000000 + llround(g.s.begin_s[i] * 1e9),
+			fo_timeline_record(&file.t, fo_instance_op(&g.p, &g.u, i)->lane, step, i,
+					   step * 20000000 + llround(g.s.begin_s[i] * 1e9),
 					   step * 20000000 + llround(g.s.end_s[i] * 1e9));
 	fo_sim_table_init(&table, &g.s, &g.p, &g.u);
 	must(fo_sim_table_timeline(&table, &g.p, &file, "here"));
@@ -255,20 +264,36 @@ static void test_overhead(void **state)
 	end(&g);
 }
 
-/* A whole training step with its passes: parts sum to the step, work on one lane is its sum, and twice as fast a machine takes
- * half the time. */
+/* A whole training step with its passes: parts sum to the step, work on one lane is its sum, and twice as fast a
+ * machine takes half the time. */
 static void test_step(void **state)
 {
 	(void)state;
-	struct fo_model m = { .name = "tiny", .layers = 3, .hidden = 64, .heads = 4, .kv_heads = 2, .head_dim = 16, .ffn = 128, .vocab = 128,
-			      .gated = true, .norm_eps = 1e-5, .rope = { .theta = 10000 } };
-	struct fo_passes pass = { .merge_qkv = 1, .merge_gate_up = 1, .fuse_loss = 16, .fuse_elementwise = 1, .fused_optimizer = 1,
+	struct fo_model m = { .name = "tiny",
+			      .layers = 3,
+			      .hidden = 64,
+			      .heads = 4,
+			      .kv_heads = 2,
+			      .head_dim = 16,
+			      .ffn = 128,
+			      .vocab = 128,
+			      .gated = true,
+			      .norm_eps = 1e-5,
+			      .rope = { .theta = 10000 } };
+	struct fo_passes pass = { .merge_qkv = 1,
+				  .merge_gate_up = 1,
+				  .fuse_loss = 16,
+				  .fuse_elementwise = 1,
+				  .fused_optimizer = 1,
 				  .recompute = FO_RECOMPUTE_SELECTIVE };
-	struct fo_lowering low = { .seq = 32, .rows = 2, .micro_batches = 3, .precision = FO_PRECISION_BF16, .pass = pass };
+	struct fo_lowering low = {
+		.seq = 32, .rows = 2, .micro_batches = 3, .precision = FO_PRECISION_BF16, .pass = pass
+	};
 	struct fo_program p;
 	struct fo_unrolled u;
 	double step[4];
-	for (int k = 0; k < 4; k++) { /* 0, 1: on one lane; then weight gradients on a second: neither faster nor slower */
+	for (int k = 0; k < 4;
+	     k++) { /* 0, 1: on one lane; then weight gradients on a second: neither faster nor slower */
 		low.pass.wgrad_lane = k > 1;
 		must(fo_pass_build(&p, &m, &low));
 		must(fo_unroll(&p, &u));
@@ -278,8 +303,12 @@ static void test_step(void **state)
 		struct fo_rates r;
 		struct fo_sim s;
 		for (size_t i = 0; k % 2 && i < l.rows; i++)
-			l.row[i].time = (struct fo_quiet_stats){ 40, 40, l.row[i].time.best_s / (i < 2 ? 2 : 1), l.row[i].time.median_s / (i < 2 ? 2 : 1),
-								 l.row[i].time.best_s / (i < 2 ? 2 : 1), l.row[i].time.median_s / (i < 2 ? 2 : 1) };
+			l.row[i].time = (struct fo_quiet_stats){ 40,
+								 40,
+								 l.row[i].time.best_s / (i < 2 ? 2 : 1),
+								 l.row[i].time.median_s / (i < 2 ? 2 : 1),
+								 l.row[i].time.best_s / (i < 2 ? 2 : 1),
+								 l.row[i].time.median_s / (i < 2 ? 2 : 1) };
 		must(fo_rates_init(&r, &l, 1));
 		fo_sim_step(&s, &p, &u, &r, -1);
 		double kernels = 0;
@@ -348,8 +377,8 @@ static void test_compare(void **state)
 	add(&g, FO_LANE_COMPUTE, x, x, y, 64, 0.01);
 	out(&g, y);
 	simulate(&g);
-	/* Four steps, one in between was not recorded: the first does not count; the others took twice, four and three times what is
-	 * predicted. */
+	/* Four steps, one in between was not recorded: the first does not count; the others took twice, four and three
+	 * times what is predicted. */
 	static const int64_t scale[] = { 9, 2, 4, 3 };
 	must(fo_timeline_init(&line, &g.p, &g.u, 4));
 	for (int k = 0; k < 4; k++)
@@ -380,7 +409,8 @@ static void test_compare(void **state)
 	fo_timeline_fini(&line);
 	fo_sim_table_fini(&t);
 	/* By operation from metered steps; one was never measured. */
-	struct fo_composed_op op[] = { { .block = 0, .op = 1, .per_step = 1, .time.spans = 3, .seconds = 0.05e-3 }, { .block = 0, .op = 2, .per_step = 1 } };
+	struct fo_composed_op op[] = { { .block = 0, .op = 1, .per_step = 1, .time.spans = 3, .seconds = 0.05e-3 },
+				       { .block = 0, .op = 2, .per_step = 1 } };
 	struct fo_composed c = { .op = op, .ops = 2, .steps = 5 };
 	fo_sim_table_init(&t, &g.s, &g.p, &g.u);
 	fo_sim_table_composed(&t, &c);
@@ -396,13 +426,25 @@ static void test_compare(void **state)
 	rmdir(dir);
 }
 
-/* A run that was gone on with after its peak was measured anew: 6N of all tokens, half of a row's pairs, whoever did the step. */
+/* A run that was gone on with after its peak was measured anew: 6N of all tokens, half of a row's pairs, whoever did
+ * the step. */
 static void test_load(void **state)
 {
 	(void)state;
-	struct fo_model m = { .family = FO_FAMILY_LLAMA, .layers = 2, .hidden = 32, .heads = 4, .kv_heads = 2, .head_dim = 8,
-			      .ffn = 48, .vocab = 64, .gated = true, .norm_eps = 1e-5, .rope = { .theta = 10000 } };
-	struct fo_lowering low = { .seq = 16, .rows = 2, .micro_batches = 1, .precision = FO_PRECISION_F32, .mode = FO_MODE_TRAIN };
+	struct fo_model m = { .family = FO_FAMILY_LLAMA,
+			      .layers = 2,
+			      .hidden = 32,
+			      .heads = 4,
+			      .kv_heads = 2,
+			      .head_dim = 8,
+			      .ffn = 48,
+			      .vocab = 64,
+			      .gated = true,
+			      .norm_eps = 1e-5,
+			      .rope = { .theta = 10000 } };
+	struct fo_lowering low = {
+		.seq = 16, .rows = 2, .micro_batches = 1, .precision = FO_PRECISION_F32, .mode = FO_MODE_TRAIN
+	};
 	struct fo_record r = { .peak_flop_s = 4e6 };
 	must(fo_program_lower(&r.program, &m, &low));
 	double pairs = 16 * 17 / 2, tokens = 30, seconds[] = { 0.5, 2 }, value[2][2];
@@ -415,8 +457,12 @@ static void test_load(void **state)
 	}
 	r.start = start;
 	r.starts = 2;
-	r.step = (struct fo_record_steps){ .n = 2, .step = step, .start = by,
-					   .value = { [FO_STEP_SECONDS] = seconds, [FO_STEP_MFU_6N] = value[0], [FO_STEP_HFU] = value[1] } };
+	r.step = (struct fo_record_steps){
+		.n = 2,
+		.step = step,
+		.start = by,
+		.value = { [FO_STEP_SECONDS] = seconds, [FO_STEP_MFU_6N] = value[0], [FO_STEP_HFU] = value[1] }
+	};
 	struct fo_sim_load load = fo_sim_load_of_run(&r);
 	near(load.tokens, tokens);
 	near(load.pairs, pairs);
@@ -426,8 +472,9 @@ static void test_load(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_lanes), cmocka_unit_test(test_shared_cores), cmocka_unit_test(test_overhead), cmocka_unit_test(test_step),
-		cmocka_unit_test(test_pairs), cmocka_unit_test(test_compare), cmocka_unit_test(test_load),
+		cmocka_unit_test(test_lanes), cmocka_unit_test(test_shared_cores), cmocka_unit_test(test_overhead),
+		cmocka_unit_test(test_step),  cmocka_unit_test(test_pairs),        cmocka_unit_test(test_compare),
+		cmocka_unit_test(test_load),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* The state of the machine from fake trees of /proc and /sys: real layouts, wrapped counters, hostile and missing files. */
+/* The state of the machine from fake trees of /proc and /sys: real layouts, wrapped counters, hostile and missing
+ * files. */
 #include "base/fs.h"
 #include "hw/state.h"
 
@@ -62,8 +63,9 @@ static void build(void)
 	put("/proc/self/smaps_rollup", "00-ff ---p 0 [rollup]\nAnonymous:  4000 kB\nAnonHugePages:  1000 kB\n");
 	put("/proc/loadavg", "1.25 0.5 0.1 1/99 7\n");
 	put("/proc/meminfo", "MemTotal:       8000000 kB\nMemAvailable:   6000000 kB\nHugepagesize:       2048 kB\n");
-	put("/proc/cpuinfo", "processor\t: 0\nmodel name\t: Some CPU @ 3GHz\ncpu MHz\t\t: 1000.000\nflags\t\t: fpu avx2 fma avx5 "
-			     "f16c xavx512f\n\nprocessor\t: 1\nmodel name\t: Other\n");
+	put("/proc/cpuinfo",
+	    "processor\t: 0\nmodel name\t: Some CPU @ 3GHz\ncpu MHz\t\t: 1000.000\nflags\t\t: fpu avx2 fma avx5 f16c "
+	    "xavx512f\n\nprocessor\t: 1\nmodel name\t: Other\n");
 	put("/proc/stat", "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1000 0 0 0 0 0 0 1000 0 0\ncpu1 10 0 10 70 0 0 0 10 0 0\n"
 			  "cpu2 100 0 0 0 0 0 0 0 5 0\ncpu3 100 0 0 0 0 0 0 0 0 0\nintr 1 2 3\n");
 	put("/sys/fs/cgroup/a/b/cpu.stat", "usage_usec 5\nnr_throttled 3\nthrottled_usec 2500000\n");
@@ -153,7 +155,8 @@ static void test_between(void **state)
 	(void)state;
 	build();
 	fo_state_read(&a, root);
-	put("/proc/stat", "cpu0 0 0 0 0 0 0 0 0\ncpu1 50 0 10 80 0 0 0 60\ncpu2 100 0 0 0 0 0 0 0\ncpu3 200 0 0 0 0 0 0 0\n");
+	put("/proc/stat",
+	    "cpu0 0 0 0 0 0 0 0 0\ncpu1 50 0 10 80 0 0 0 60\ncpu2 100 0 0 0 0 0 0 0\ncpu3 200 0 0 0 0 0 0 0\n");
 	put("/sys/class/powercap/intel-rapl:0/energy_uj", "5000900\n");
 	put("/sys/class/powercap/intel-rapl:0:1/energy_uj", "50\n"); /* wrapped: 1000 - 100 + 50 */
 	put("/sys/devices/system/cpu/cpu2/thermal_throttle/core_throttle_count", "5\n");
@@ -195,7 +198,8 @@ static void test_watch(void **state)
 	near(u.clock_hz, 3e9);
 	/* A part without a tick of the clock does not hide the steal of the whole. */
 	assert_true(isnan(u.steal));
-	put("/proc/stat", "cpu0 0 0 0 0 0 0 0 0\ncpu1 50 0 10 80 0 0 0 60\ncpu2 100 0 0 0 0 0 0 0\ncpu3 200 0 0 0 0 0 0 0\n");
+	put("/proc/stat",
+	    "cpu0 0 0 0 0 0 0 0 0\ncpu1 50 0 10 80 0 0 0 60\ncpu2 100 0 0 0 0 0 0 0\ncpu3 200 0 0 0 0 0 0 0\n");
 	fo_state_watch_sample(&w);
 	assert_true(isnan(fo_state_watch_sample(&w).steal));
 	near(fo_state_watch_total(&w).steal, 0.25);
@@ -256,9 +260,25 @@ static void test_hostile(void **state)
 					    "/sys/class/powercap/intel-rapl:0/energy_uj",
 					    "/sys/class/powercap/intel-rapl:0/max_energy_range_uj" };
 	char *longest = malloc(300001);
-	const char *const text[] = { "",	 "-5\n",	 "nan\n", "inf\n",     "0x10\n",  "1e400\n", "99999999999999999999999\n",
-				     "cpu1 1 2\n", "cpu1 1 2 x 4 5 6 7 8\n", "0-4096\n", "3-1\n", "0-\n", "\n\n\n", "[",
-				     "]\x1b[31m[", "0::/../../etc\n", "\xff\xfe:\n", "Cpus_allowed_list:\n", longest };
+	const char *const text[] = { "",
+				     "-5\n",
+				     "nan\n",
+				     "inf\n",
+				     "0x10\n",
+				     "1e400\n",
+				     "99999999999999999999999\n",
+				     "cpu1 1 2\n",
+				     "cpu1 1 2 x 4 5 6 7 8\n",
+				     "0-4096\n",
+				     "3-1\n",
+				     "0-\n",
+				     "\n\n\n",
+				     "[",
+				     "]\x1b[31m[",
+				     "0::/../../etc\n",
+				     "\xff\xfe:\n",
+				     "Cpus_allowed_list:\n",
+				     longest };
 	(void)state;
 	assert_non_null(longest);
 	memset(longest, '9', 300000);
@@ -348,7 +368,8 @@ static void test_cgroup_memory(void **state)
 	put("/proc/self/cgroup", "");
 	for (int i = 0; i < 8; i++) {
 		size_t n = strlen(deep);
-		snprintf(deep + n, sizeof deep - n, "/pod-%d-of-some-deployment-with-a-name-of-64-bytes-and-a-hash-%d", i, i);
+		snprintf(deep + n, sizeof deep - n, "/pod-%d-of-some-deployment-with-a-name-of-64-bytes-and-a-hash-%d",
+			 i, i);
 	}
 	snprintf(file, sizeof file, "0::%s\n", deep + strlen("/sys/fs/cgroup"));
 	put("/proc/self/cgroup", file);
@@ -361,7 +382,8 @@ static void test_cgroup_memory_v1(void **state)
 {
 	(void)state;
 	build();
-	put("/proc/self/cgroup", "12:cpu,cpuacct:/x\n4:hugetlb,memory:/docker/abc\n1:name=systemd:/s\n0::/user.slice\n");
+	put("/proc/self/cgroup",
+	    "12:cpu,cpuacct:/x\n4:hugetlb,memory:/docker/abc\n1:name=systemd:/s\n0::/user.slice\n");
 	put("/sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes", "9223372036854771712\n");
 	assert_true(isnan(fo_state_memory_room(root)));
 	put("/sys/fs/cgroup/memory/docker/memory.limit_in_bytes", "4000\n");
@@ -424,7 +446,8 @@ static void test_machine(void **state)
 	near(m.max_hz, 3e9);
 	near(m.cpu_limit, 1.5);
 	assert_true(m.energy);
-	put("/proc/cpuinfo", "processor\t: 0\nFeatures\t: fp asimd sve2\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f\n\n");
+	put("/proc/cpuinfo",
+	    "processor\t: 0\nFeatures\t: fp asimd sve2\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f\n\n");
 	fo_machine_read(&m, root);
 	assert_string_equal(m.cpu, "implementer 0x41, part 0xd4f");
 	assert_string_equal(m.isa, "asimd sve2");

@@ -84,9 +84,12 @@ static void test_long_names(void **state)
 	(void)state;
 	static const char *const name[] = {
 		"nvjet_tst_128x256_64x4_2x1_v_bz_coopB_splitK_small_nn_v1_and_more_of_the_same_kind_of_thing_tnt",
-		"void ns::elementwise_kernel<128,4,at::native::gpu_kernel_impl<at::native::BinaryFunctor<float,float>>>(int,T) (backward)",
+		"void "
+		"ns::elementwise_kernel<128,4,at::native::gpu_kernel_impl<at::native::BinaryFunctor<float,float>>>(int,"
+		"T) (backward)",
 		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
-		"\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4",
+		"\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3"
+		"\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4",
 	};
 	for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
 		struct fo_table t;
@@ -94,7 +97,8 @@ static void test_long_names(void **state)
 		fo_table_row(&t, "a first column that leaves little of a line to the other", name[i]);
 		char *text = print(&t, "  ", false), joined[512];
 		size_t n = 0, column = 0;
-		const char *at = strstr(text, name[i][0] == 'v' ? "void" : (char[]){ name[i][0], name[i][1], name[i][2], 0 });
+		const char *at = strstr(text,
+					name[i][0] == 'v' ? "void" : (char[]){ name[i][0], name[i][1], name[i][2], 0 });
 		assert_non_null(at);
 		for (const char *p = text; *p; p++) {
 			column = *p == '\n' ? 0 : column + (((unsigned char)*p & 0xc0) != 0x80);

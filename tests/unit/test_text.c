@@ -198,13 +198,16 @@ static void test_packed_files_are_unpacked(void **state)
 static void test_which_files_are_json_lines(void **state)
 {
 	(void)state;
-	static const char lines[] = "\n{\"text\": \"one\"}\r\n{\"id\":[1,{\"text\":\"inner\"}],\"text\":\"t\\u00e9\\n\"}\n\n{\"text\":\"\"}";
+	static const char lines[] =
+		"\n{\"text\": "
+		"\"one\"}\r\n{\"id\":[1,{\"text\":\"inner\"}],\"text\":\"t\\u00e9\\n\"}\n\n{\"text\":\"\"}";
 	struct all a;
 	ok(read_one(put_text("anyname", lines), NULL, &a));
 	assert_string_equal(a.list.data, "0 2 3\n0 3 4\n0 5 0\n"); /* numbered as an editor does */
 	assert_string_equal(a.text.data, "onet\xc3\xa9\n");
 	all_fini(&a);
-	ok(read_one(put_text("bom", "\xef\xbb\xbf{\"text\":\"x\"}\n"), NULL, &a)); /* a byte order mark hides the brace */
+	ok(read_one(put_text("bom", "\xef\xbb\xbf{\"text\":\"x\"}\n"), NULL,
+		    &a)); /* a byte order mark hides the brace */
 	assert_int_equal(a.docs, 1);
 	all_fini(&a);
 	/* An object without the field is a text like any other, unless the name or the user says what it is. */
@@ -212,13 +215,16 @@ static void test_which_files_are_json_lines(void **state)
 	assert_int_equal(a.docs, 1);
 	assert_string_equal(a.text.data, "{\"a\": 1}\n{\"text\": \"x\"}\n");
 	all_fini(&a);
-	expect(put_text("x.jsonl", "{\"a\": 1, \"body\": \"x\"}\n"), NULL, FO_EFORMAT, "no field 'text'; there are 'a', 'body'");
+	expect(put_text("x.jsonl", "{\"a\": 1, \"body\": \"x\"}\n"), NULL, FO_EFORMAT,
+	       "no field 'text'; there are 'a', 'body'");
 	expect(put_text("x.ndjson.gz", "no json\n"), NULL, FO_EFORMAT, "expected '{'");
-	expect(put_text("y", "{\"a\": 1}"), &(struct fo_text_options){ .format = FO_TEXT_JSONL }, FO_EFORMAT, "no field 'text'");
+	expect(put_text("y", "{\"a\": 1}"), &(struct fo_text_options){ .format = FO_TEXT_JSONL }, FO_EFORMAT,
+	       "no field 'text'");
 	ok(read_one(put_text("y", "{\"a\": 1}"), &(struct fo_text_options){ .format = FO_TEXT_PLAIN }, &a));
 	assert_string_equal(a.text.data, "{\"a\": 1}");
 	all_fini(&a);
-	ok(read_one(put_text("x.jsonl", "{\"a\": 1, \"body\": \"x\"}\n"), &(struct fo_text_options){ .field = "body" }, &a));
+	ok(read_one(put_text("x.jsonl", "{\"a\": 1, \"body\": \"x\"}\n"), &(struct fo_text_options){ .field = "body" },
+		    &a));
 	assert_string_equal(a.text.data, "x");
 	all_fini(&a);
 }
@@ -250,7 +256,8 @@ static void test_json_as_jansson_reads_it(void **state)
 	(void)state;
 	static const char *const line[] = {
 		"{\"text\":\"a\\\"b\\\\c\\/d\\b\\f\\n\\r\\t\\u0041\\u00e9\\u4e2d\\ud83d\\ude00\\u0000.\"}",
-		"  {  \"a\" : [ ] , \"b\":{},\"c\":[[1,-0.5e+7,2E-3],{\"text\":\"no\"}],\"text\" : \"yes\" , \"z\":null } \r",
+		"  {  \"a\" : [ ] , \"b\":{},\"c\":[[1,-0.5e+7,2E-3],{\"text\":\"no\"}],\"text\" : \"yes\" , "
+		"\"z\":null } \r",
 		"{\"te\\u0078t\":\"escaped key\"}",
 		"{\"text\":\"first\",\"text\":\"last\"}",
 		"{\"text\":1,\"text\":\"last\"}",
@@ -365,9 +372,11 @@ static void test_damaged_archives(void **state)
 	(void)state;
 	struct fo_str lines = { 0 }, text = { 0 }, g = { 0 }, z = { 0 }, gt = { 0 };
 	struct all a;
-	const struct fo_text_options skip = { .skip_bad = true, .format = FO_TEXT_JSONL }, stop = { .format = FO_TEXT_JSONL };
+	const struct fo_text_options skip = { .skip_bad = true, .format = FO_TEXT_JSONL },
+				     stop = { .format = FO_TEXT_JSONL };
 	for (int i = 0; i < 200; i++)
-		fo_str_printf(&lines, "{\"text\":\"document %d %016llx\"}\n", i, (unsigned long long)fo_rng_u64(1, (uint64_t)i));
+		fo_str_printf(&lines, "{\"text\":\"document %d %016llx\"}\n", i,
+			      (unsigned long long)fo_rng_u64(1, (uint64_t)i));
 	gz(&g, lines.data, lines.len);
 	zst(&z, lines.data, lines.len);
 	long_text(&text, (size_t)3 << 20);
@@ -509,7 +518,8 @@ static void test_going_on_from_any_place(void **state)
 		assert_int_equal(rest.parts, whole.parts - parts);
 		assert_int_equal(fo_text_counts(again).binary, 1);
 		assert_int_equal(fo_text_counts(again).files, 4);
-		assert_memory_equal(rest.text.data ? rest.text.data : "", whole.text.data + whole.text.len - rest.text.len, rest.text.len);
+		assert_memory_equal(rest.text.data ? rest.text.data : "",
+				    whole.text.data + whole.text.len - rest.text.len, rest.text.len);
 		fo_text_close(again);
 		all_fini(&rest);
 		ok(fo_text_next(t, &p));

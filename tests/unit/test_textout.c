@@ -29,12 +29,13 @@ static void test_pieces(void **state)
 	(void)state;
 	check("", 0, "");
 	check("plain\ttext\n", 11, "plain\ttext\n");
-	check("gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80", 15, "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80");
+	check("gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80", 15,
+	      "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80");
 	check("\x1b[31m\r\x7f", 7, "\\x1b[31m\\x0d\\x7f");
 	check("a\0b", 3, "a\\x00b");
-	check("\xc3", 1, "\\xc3");                 /* never completed */
+	check("\xc3", 1, "\\xc3"); /* never completed */
 	check("\xe2\x82", 2, "\\xe2\\x82");
-	check("\xe2\x82z", 3, "\\xe2\\x82z");      /* completed by nothing */
+	check("\xe2\x82z", 3, "\\xe2\\x82z"); /* completed by nothing */
 	check("\x80\xff\xc0\xaf", 4, "\\x80\\xff\\xc0\\xaf");
 }
 
@@ -46,8 +47,12 @@ static void test_no_delay(void **state)
 	(void)state;
 	fo_textout_put(&t, "ab\xe2\x82", 4, &out);
 	assert_string_equal(out.data, "ab");
-	fo_textout_put(&t, "\xac" "c", 2, &out);
-	assert_string_equal(out.data, "ab\xe2\x82\xac" "c");
+	fo_textout_put(&t,
+		       "\xac"
+		       "c",
+		       2, &out);
+	assert_string_equal(out.data, "ab\xe2\x82\xac"
+				      "c");
 	fo_str_fini(&out);
 }
 

@@ -47,23 +47,28 @@ static void test_profile(void **state)
 	struct fo_timeline t;
 	struct fo_profile f = { 0 };
 	must(fo_timeline_init(&t, &p, &u, 4));
-	int mm = instance_of(FO_OP_matmul), at = instance_of(FO_OP_attention), ab = instance_of(FO_OP_attention_bwd), in = instance_of(FO_OP_host_in), ad = instance_of(FO_OP_adamw);
+	int mm = instance_of(FO_OP_matmul), at = instance_of(FO_OP_attention), ab = instance_of(FO_OP_attention_bwd),
+	    in = instance_of(FO_OP_host_in), ad = instance_of(FO_OP_adamw);
 	for (int step = 0; step < 2; step++) {
 		int64_t b = 1000 * step;
-		fo_timeline_record(&t, FO_LANE_COMPUTE, step, ~in, b, b + 50);   /* waits for the batch */
+		fo_timeline_record(&t, FO_LANE_COMPUTE, step, ~in, b, b + 50); /* waits for the batch */
 		fo_timeline_record(&t, FO_LANE_COMPUTE, step, mm, b + 50, b + 350);
 		fo_timeline_record(&t, FO_LANE_COMPUTE, step, at, b + 350, b + 450);
 		fo_timeline_record(&t, FO_LANE_COMPUTE, step, ab, b + 460, b + 660);
 		fo_timeline_record(&t, FO_LANE_COMPUTE, step, ad, b + 660, b + 700);
-		fo_timeline_record(&t, FO_LANE_COMPUTE, step, ~mm, b + 700, b + 730);   /* waits for a product of another lane */
+		fo_timeline_record(&t, FO_LANE_COMPUTE, step, ~mm, b + 700,
+				   b + 730); /* waits for a product of another lane */
 		fo_timeline_record(&t, FO_LANE_HOST, step, in, b, b + 50);
 		fo_profile_add_step(&f, &t, &p, &u, step, b - 25, b + 800, 25);
 	}
 	assert_int_equal(f.steps, 2);
 	assert_true(f.total_ns == 2 * 825 && sum_parts(&f) == f.total_ns);
-	assert_true(f.part_ns[FO_PART_MATMUL] == 600 && f.part_ns[FO_PART_ATTENTION_FORWARD] == 200 && f.part_ns[FO_PART_ATTENTION_BACKWARD] == 400);
-	assert_true(f.part_ns[FO_PART_OPTIMIZER] == 80 && f.part_ns[FO_PART_DATA] == 2 * 75 && f.part_ns[FO_PART_COMMUNICATION] == 0);
-	/* 80 of each step that no span covers, 30 of waiting for a product of another lane: that is not communication. */
+	assert_true(f.part_ns[FO_PART_MATMUL] == 600 && f.part_ns[FO_PART_ATTENTION_FORWARD] == 200 &&
+		    f.part_ns[FO_PART_ATTENTION_BACKWARD] == 400);
+	assert_true(f.part_ns[FO_PART_OPTIMIZER] == 80 && f.part_ns[FO_PART_DATA] == 2 * 75 &&
+		    f.part_ns[FO_PART_COMMUNICATION] == 0);
+	/* 80 of each step that no span covers, 30 of waiting for a product of another lane: that is not communication.
+	 */
 	assert_true(f.part_ns[FO_PART_UNATTRIBUTED] == 2 * 110);
 	/* A step that was not timed: apart, in no part. */
 	fo_profile_add_step(&f, &t, &p, &u, 99, 9000, 9900, 25);
@@ -78,8 +83,8 @@ static void test_profile(void **state)
 	fo_timeline_fini(&t);
 }
 
-/* Two lanes that compute share a moment in which both run: a half each. One that waits leaves it to the one that runs; other lanes
- * have no part in it. */
+/* Two lanes that compute share a moment in which both run: a half each. One that waits leaves it to the one that runs;
+ * other lanes have no part in it. */
 static void test_shared(void **state)
 {
 	(void)state;
@@ -101,12 +106,13 @@ static void test_shared(void **state)
 		ad = o->kind == FO_OP_adamw ? i : ad;
 		at = o->kind == FO_OP_attention_bwd ? i : at;
 	}
-	assert_true(wg >= 0 && fo_instance_op(&q, &v, wg)->phase == FO_WGRAD && computing == fo_instances_computing(&q, &v));
+	assert_true(wg >= 0 && fo_instance_op(&q, &v, wg)->phase == FO_WGRAD &&
+		    computing == fo_instances_computing(&q, &v));
 	for (int step = 0; step < 2; step++) {
 		struct fo_profile f = { 0 };
 		int64_t b = 1000 * step;
 		fo_timeline_record(&t, FO_LANE_COMPUTE, step, mm, b, b + 100);
-		fo_timeline_record(&t, FO_LANE_WGRAD, step, ~mm, b, b + 100);	     /* nobody's: the other lane runs */
+		fo_timeline_record(&t, FO_LANE_WGRAD, step, ~mm, b, b + 100);        /* nobody's: the other lane runs */
 		fo_timeline_record(&t, FO_LANE_COMPUTE, step, at, b + 100, b + 300); /* beside a product from 150 on */
 		fo_timeline_record(&t, FO_LANE_WGRAD, step, wg, b + 150, b + 350);
 		fo_timeline_record(&t, FO_LANE_WGRAD, step, wg, b + 350, b + 450);
@@ -114,8 +120,10 @@ static void test_shared(void **state)
 		fo_timeline_record(&t, FO_LANE_COMPUTE, step, ad, b + 470, b + 500);
 		fo_profile_add_step(&f, &t, &q, &v, step, b - 10, b + 510, 0);
 		assert_true(f.steps == 1 && f.total_ns == 520 && sum_parts(&f) == 520);
-		assert_true(f.part_ns[FO_PART_ATTENTION_BACKWARD] == 50 + 150 / 2.0 && f.part_ns[FO_PART_OPTIMIZER] == 30);
-		assert_true(f.part_ns[FO_PART_MATMUL] == 100 + 150 / 2.0 + 150 && f.part_ns[FO_PART_UNATTRIBUTED] == 10 + 10 + 20);
+		assert_true(f.part_ns[FO_PART_ATTENTION_BACKWARD] == 50 + 150 / 2.0 &&
+			    f.part_ns[FO_PART_OPTIMIZER] == 30);
+		assert_true(f.part_ns[FO_PART_MATMUL] == 100 + 150 / 2.0 + 150 &&
+			    f.part_ns[FO_PART_UNATTRIBUTED] == 10 + 10 + 20);
 		assert_int_equal(fo_timeline_ran(&t, step, b, b + 500), 5);
 		assert_int_equal(fo_timeline_ran(&t, step + 7, b, b + 500), 0);
 	}
@@ -139,8 +147,10 @@ static void test_shared(void **state)
 	must(fo_fs_write_atomic(path, old, n));
 	must(fo_timeline_read(&file, path));
 	assert_true(file.t.lane[FO_LANE_COMPUTE].n == t.lane[FO_LANE_COMPUTE].n && file.t.lane[FO_LANE_WGRAD].n == 0);
-	assert_memory_equal(file.t.lane[FO_LANE_COMPUTE].span, t.lane[FO_LANE_COMPUTE].span, t.lane[FO_LANE_COMPUTE].n * sizeof(struct fo_span));
-	assert_true(fo_timeline_begins("FOTIMEL1", 8) && !fo_timeline_begins("FOTIMEL3", 8) && !fo_timeline_begins("FOTIMEL1", 7));
+	assert_memory_equal(file.t.lane[FO_LANE_COMPUTE].span, t.lane[FO_LANE_COMPUTE].span,
+			    t.lane[FO_LANE_COMPUTE].n * sizeof(struct fo_span));
+	assert_true(fo_timeline_begins("FOTIMEL1", 8) && !fo_timeline_begins("FOTIMEL3", 8) &&
+		    !fo_timeline_begins("FOTIMEL1", 7));
 	free(old);
 	fo_timeline_fini(&file.t);
 	fo_timeline_fini(&t);
@@ -161,7 +171,7 @@ static void test_ring(void **state)
 	assert_true((int64_t)r->n == n);
 	for (int64_t i = n - r->cap; i < n; i++)
 		assert_true(r->span[i % r->cap].begin_ns == i);
-	assert_int_equal(t.lane[FO_LANE_TP].cap, 0);   /* an unused lane costs nothing */
+	assert_int_equal(t.lane[FO_LANE_TP].cap, 0); /* an unused lane costs nothing */
 	fo_timeline_fini(&t);
 }
 
@@ -172,13 +182,14 @@ static void test_round_trip(void **state)
 	struct fo_timeline_file f;
 	must(fo_timeline_init(&t, &p, &u, 1));
 	t.origin_ns = 1000000;
-	must(fo_timeline_write(&t, &p, path));   /* nothing recorded yet */
+	must(fo_timeline_write(&t, &p, path)); /* nothing recorded yet */
 	must(fo_timeline_read(&f, path));
 	assert_int_equal(f.t.lane[FO_LANE_COMPUTE].n, 0);
 	fo_timeline_fini(&f.t);
 	uint32_t cap = t.lane[FO_LANE_COMPUTE].cap;
 	for (uint32_t i = 0; i < cap + 7; i++)
-		fo_timeline_record(&t, FO_LANE_COMPUTE, (int32_t)i, i % 2 ? (int32_t)i : ~(int32_t)i, t.origin_ns + i, t.origin_ns + i + 1);
+		fo_timeline_record(&t, FO_LANE_COMPUTE, (int32_t)i, i % 2 ? (int32_t)i : ~(int32_t)i, t.origin_ns + i,
+				   t.origin_ns + i + 1);
 	fo_timeline_record(&t, FO_LANE_HOST, 3, 4, t.origin_ns + 5, t.origin_ns + 5);
 	must(fo_timeline_write(&t, &p, path));
 	must(fo_timeline_read(&f, path));
@@ -186,7 +197,8 @@ static void test_round_trip(void **state)
 	for (uint32_t i = 0; i < cap; i++) {
 		const struct fo_span *s = &f.t.lane[FO_LANE_COMPUTE].span[i];
 		uint32_t k = i + 7;
-		assert_true(s->begin_ns == k && s->end_ns == k + 1 && s->step == (int32_t)k && s->instance == (k % 2 ? (int32_t)k : ~(int32_t)k));
+		assert_true(s->begin_ns == k && s->end_ns == k + 1 && s->step == (int32_t)k &&
+			    s->instance == (k % 2 ? (int32_t)k : ~(int32_t)k));
 	}
 	assert_true(f.t.lane[FO_LANE_HOST].n == 1 && f.t.lane[FO_LANE_HOST].span[0].begin_ns == 5);
 	/* Another program's instances do not lead outside this one. */
@@ -237,12 +249,13 @@ static void test_hostile(void **state)
 		memcpy(bad, good, n);
 		bad[i] ^= 0x81;
 		fo_status st = read_bytes(bad, n);
-		assert_true(st == FO_EFORMAT || (i >= 8 && i < 16));   /* those are the program's hash: any will do */
+		assert_true(st == FO_EFORMAT || (i >= 8 && i < 16)); /* those are the program's hash: any will do */
 	}
 	memcpy(bad, good, n);
 	memset(bad + n, 0, 64);
 	assert_int_equal(read_bytes(bad, n + 24), FO_EFORMAT);
-	/* A right checksum over wrong content: spans that end before they begin, or run backwards; counts that overflow. */
+	/* A right checksum over wrong content: spans that end before they begin, or run backwards; counts that
+	 * overflow. */
 	size_t head = n - 9 * sizeof(struct fo_span);
 	for (int how = 0; how < 4; how++) {
 		memcpy(bad, good, n);
@@ -250,7 +263,7 @@ static void test_hostile(void **state)
 		if (how < 3)
 			memcpy(bad + head + 4 * sizeof(struct fo_span) + (how == 2 ? 0 : 8), &v, 8);
 		else
-			memset(bad + 24, 0xff, 8);   /* spans of the first lane */
+			memset(bad + 24, 0xff, 8); /* spans of the first lane */
 		uint64_t sum = XXH3_64bits(bad + head, n - head);
 		memcpy(bad + 16, &sum, 8);
 		assert_int_equal(read_bytes(bad, n), FO_EFORMAT);
@@ -263,7 +276,9 @@ static void test_hostile(void **state)
 static void test_meter(void **state)
 {
 	(void)state;
-	double tokens = (double)(p.tokens * p.run.micro_batches), pairs = (double)p.run.micro_batches * (double)p.run.rows * (double)p.run.seq * (double)(p.run.seq + 1) / 2;
+	double tokens = (double)(p.tokens * p.run.micro_batches), pairs = (double)p.run.micro_batches *
+									  (double)p.run.rows * (double)p.run.seq *
+									  (double)(p.run.seq + 1) / 2;
 	struct fo_flop f = fo_model_flop_per_token(&p.model, p.run.seq);
 	struct fo_mfu m = fo_mfu_of_step(&p, tokens, pairs, 0.5, 1e9);
 	assert_true(fabs(m.mfu / (f.mfu * tokens / 0.5e9) - 1) < 1e-14);
@@ -279,9 +294,20 @@ static void test_meter(void **state)
 static int set_up(void **state)
 {
 	(void)state;
-	struct fo_model m = { .family = FO_FAMILY_LLAMA, .layers = 2, .hidden = 32, .heads = 4, .kv_heads = 2, .head_dim = 8,
-			      .ffn = 48, .vocab = 64, .gated = true, .norm_eps = 1e-5, .rope = { .theta = 10000 } };
-	struct fo_lowering low = { .seq = 8, .rows = 2, .micro_batches = 2, .precision = FO_PRECISION_BF16, .mode = FO_MODE_TRAIN };
+	struct fo_model m = { .family = FO_FAMILY_LLAMA,
+			      .layers = 2,
+			      .hidden = 32,
+			      .heads = 4,
+			      .kv_heads = 2,
+			      .head_dim = 8,
+			      .ffn = 48,
+			      .vocab = 64,
+			      .gated = true,
+			      .norm_eps = 1e-5,
+			      .rope = { .theta = 10000 } };
+	struct fo_lowering low = {
+		.seq = 8, .rows = 2, .micro_batches = 2, .precision = FO_PRECISION_BF16, .mode = FO_MODE_TRAIN
+	};
 	if (!mkdtemp(dir) || fo_program_lower(&p, &m, &low) != FO_OK || fo_unroll(&p, &u) != FO_OK)
 		return 1;
 	fo_plan(&p, &u);
@@ -300,8 +326,8 @@ static int tear_down(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_profile), cmocka_unit_test(test_shared), cmocka_unit_test(test_ring), cmocka_unit_test(test_round_trip),
-		cmocka_unit_test(test_hostile), cmocka_unit_test(test_meter),
+		cmocka_unit_test(test_profile),    cmocka_unit_test(test_shared),  cmocka_unit_test(test_ring),
+		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_hostile), cmocka_unit_test(test_meter),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }

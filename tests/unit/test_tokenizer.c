@@ -246,7 +246,8 @@ static void test_training_input(void **state)
 	assert_int_equal(fo_tokenizer_train(paths, 2, NULL, 257, 1000, NULL, NULL, NULL, &t), FO_EARG);
 	assert_non_null(strstr(fo_err_text(), "257"));
 	assert_int_equal(fo_tokenizer_train(paths, 2, NULL, 300, 1000, NULL, NULL, NULL, &t), FO_EARG);
-	assert_int_equal(fo_tokenizer_train((char *[]){ "/nonexistent/x" }, 1, NULL, 300, 1000, NULL, NULL, NULL, &t), FO_EIO);
+	assert_int_equal(fo_tokenizer_train((char *[]){ "/nonexistent/x" }, 1, NULL, 300, 1000, NULL, NULL, NULL, &t),
+			 FO_EIO);
 	assert_null(t);
 
 	/* A sample of a large text: later parts of it are seen, the whole of it is not. */
@@ -441,18 +442,41 @@ static void test_pieces(void **state)
 static void test_patterns_refused(void **state)
 {
 	(void)state;
-	static const char *const bad[] = { "[a&&b]", "[[:alpha:]]", "^a",           "a$",    "\\w+",  "\\h",
-					   "(?m:.)", "(?<n>a)",     "\\p{N}{1,3}+", "a{2}?", "a{,3}", "(*UTF)a",
-					   "(",      "[a",          "\\",           "\\p",   "\\p{",  "\\p{Nope}",
-					   "\\p{scx:Han}", "\\p{Alphabetic}", "(?i:a\\p{L})", "((?i:a)(?i:(b)\\P{Lu}))",
-					   "\\1",    "\\Ka",        "\\C",          "[]a]",  "a**" };
+	static const char *const bad[] = { "[a&&b]",
+					   "[[:alpha:]]",
+					   "^a",
+					   "a$",
+					   "\\w+",
+					   "\\h",
+					   "(?m:.)",
+					   "(?<n>a)",
+					   "\\p{N}{1,3}+",
+					   "a{2}?",
+					   "a{,3}",
+					   "(*UTF)a",
+					   "(",
+					   "[a",
+					   "\\",
+					   "\\p",
+					   "\\p{",
+					   "\\p{Nope}",
+					   "\\p{scx:Han}",
+					   "\\p{Alphabetic}",
+					   "(?i:a\\p{L})",
+					   "((?i:a)(?i:(b)\\P{Lu}))",
+					   "\\1",
+					   "\\Ka",
+					   "\\C",
+					   "[]a]",
+					   "a**" };
 	struct split *s = NULL;
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
 		if (split_new(bad[i], &s) != FO_EFORMAT)
 			fail_msg("'%s' was accepted", bad[i]);
 	assert_null(s);
-	static const char *const good[] = { "\\p{N}{1,3}", "[^\\s\\p{L}]+", "\\s+(?!\\S)|\\s+", "(?i:'s)",
-					    "(?i:(a)\\d)\\p{L}", "\\p{Han}++",  "a|b?",          "[\\]a-z\\-]+",     "" };
+	static const char *const good[] = { "\\p{N}{1,3}", "[^\\s\\p{L}]+",     "\\s+(?!\\S)|\\s+",
+					    "(?i:'s)",     "(?i:(a)\\d)\\p{L}", "\\p{Han}++",
+					    "a|b?",        "[\\]a-z\\-]+",      "" };
 	for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
 		ok(split_new(good[i], &s));
 		split_free(s);

@@ -1,5 +1,5 @@
-/* The tokenizer's styles: mixed and broken texts against Hugging Face's stored ids (tests/golden/tokenizer_make.py), the
- * matchers of known patterns against PCRE2, SentencePiece's style against merging the whole text, parts of a text
+/* The tokenizer's styles: mixed and broken texts against Hugging Face's stored ids (tests/golden/tokenizer_make.py),
+ * the matchers of known patterns against PCRE2, SentencePiece's style against merging the whole text, parts of a text
  * against the whole, encoders in threads. */
 #include "base/clock.h"
 #include "base/fs.h"
@@ -233,7 +233,8 @@ static size_t random_text(uint64_t seed, char *out)
 	return n;
 }
 
-static void sum_pieces(struct split *s, const char *text, size_t len, size_t *end, unsigned long long *pieces, unsigned long long *hash)
+static void sum_pieces(struct split *s, const char *text, size_t len, size_t *end, unsigned long long *pieces,
+		       unsigned long long *hash)
 {
 	size_t n = ends_of(s, text, len, end), at = 0;
 	for (size_t i = 0; i < n; i++) {
@@ -244,8 +245,8 @@ static void sum_pieces(struct split *s, const char *text, size_t len, size_t *en
 	*pieces += n;
 }
 
-/* Patterns that PCRE2 runs cut as Hugging Face's Oniguruma does: every character of Unicode 16, scripts that are no Script_Extensions,
- * the letters of o200k's kind. */
+/* Patterns that PCRE2 runs cut as Hugging Face's Oniguruma does: every character of Unicode 16, scripts that are no
+ * Script_Extensions, the letters of o200k's kind. */
 static void test_foreign_patterns_against_hugging_face(void **state)
 {
 	(void)state;
@@ -275,8 +276,9 @@ static void test_foreign_patterns_against_hugging_face(void **state)
 			sum_pieces(s, buf, random_text(i, buf), end, &pieces[1], &hash[1]);
 		for (int k = 0; k < 2; k++)
 			if (pieces[k] != want[2 * k] || hash[k] != want[2 * k + 1])
-				fail_msg("'%s': %llu pieces of %s, Hugging Face has %llu%s", line, pieces[k], k ? "random texts" : "all characters",
-					 want[2 * k], pieces[k] == want[2 * k] ? " of other lengths" : "");
+				fail_msg("'%s': %llu pieces of %s, Hugging Face has %llu%s", line, pieces[k],
+					 k ? "random texts" : "all characters", want[2 * k],
+					 pieces[k] == want[2 * k] ? " of other lengths" : "");
 		split_free(s);
 	}
 	assert_true(lines >= 13);

@@ -1,4 +1,5 @@
-/* Two jobs' traces beside each other: parts sum, what explains the difference, what is not resolved, kernels that came and went. */
+/* Two jobs' traces beside each other: parts sum, what explains the difference, what is not resolved, kernels that came
+ * and went. */
 #include "report/traces_versus.h"
 
 #include "trace/trace_int.h"
@@ -18,15 +19,30 @@ enum { US = 1000, MS = 1000 * US, STEPS = 6 };
 
 static int32_t text(struct fo_trace_build *b, const char *s) { return fo_trace_intern(b, s, strlen(s)); }
 
-static void kernel(struct fo_trace_build *b, const char *name, int64_t launched, int64_t begin, int64_t length, int64_t id)
+static void kernel(struct fo_trace_build *b, const char *name, int64_t launched, int64_t begin, int64_t length,
+		   int64_t id)
 {
 	int16_t device = fo_trace_device(b, 0);
 	int32_t thread = fo_trace_thread(b, 1, 1), call = text(b, "cudaLaunchKernel"), own = text(b, name);
 	struct fo_launch *l = fo_trace_add_launch(b);
-	*l = (struct fo_launch){ .begin_ns = launched, .end_ns = launched + US, .correlation = id, .name = call, .thread = thread, .op = -1 };
+	*l = (struct fo_launch){ .begin_ns = launched,
+				 .end_ns = launched + US,
+				 .correlation = id,
+				 .name = call,
+				 .thread = thread,
+				 .op = -1 };
 	struct fo_gpu_op *o = fo_trace_add_gpu(b);
-	*o = (struct fo_gpu_op){ .begin_ns = begin, .end_ns = begin + length, .bytes = -1, .correlation = id, .name = own, .stream = 7,
-				 .launch = -1, .op = -1, .collective = -1, .device = device, .kind = FO_GPU_KERNEL };
+	*o = (struct fo_gpu_op){ .begin_ns = begin,
+				 .end_ns = begin + length,
+				 .bytes = -1,
+				 .correlation = id,
+				 .name = own,
+				 .stream = 7,
+				 .launch = -1,
+				 .op = -1,
+				 .collective = -1,
+				 .device = device,
+				 .kind = FO_GPU_KERNEL };
 }
 
 struct job {
@@ -47,8 +63,10 @@ static void make(struct job *j, bool steps, int64_t loader, int64_t drift, const
 		int32_t thread = fo_trace_thread(&b, 1, 1), name = text(&b, "enumerate(DataLoader)#next");
 		if (load > 0) {
 			struct fo_host_op *o = fo_trace_add_op(&b);
-			*o = (struct fo_host_op){ at, at + load, .name = name, .thread = thread, .parent = -1, .shapes = -1, .types = -1, .sequence = -1,
-						  .kind = FO_HOST_DATA };
+			*o = (struct fo_host_op){
+				at,           at + load,   .name = name,   .thread = thread,    .parent = -1,
+				.shapes = -1, .types = -1, .sequence = -1, .kind = FO_HOST_DATA
+			};
 		}
 		at += load;
 		kernel(&b, "ampere_sgemm_128x64_nn", at, at + 5 * US, 6 * MS, id++);
@@ -60,7 +78,8 @@ static void make(struct job *j, bool steps, int64_t loader, int64_t drift, const
 		}
 	}
 	assert_int_equal(fo_trace_build_finish(&b, &j->trace), FO_OK);
-	assert_int_equal(fo_ledger_rank(&j->rank, j->trace, &(struct fo_ledger_options){ .whole_trace = false }), FO_OK);
+	assert_int_equal(fo_ledger_rank(&j->rank, j->trace, &(struct fo_ledger_options){ .whole_trace = false }),
+			 FO_OK);
 	j->d = (struct fo_diagnosis){ .rank = &j->rank, .ranks = 1 };
 }
 
@@ -136,7 +155,8 @@ static void test_loader(void **state)
 	assert_false(part(&v, "compute.gemm")->f.resolved);
 	assert_true(part(&v, "compute.gemm")->f.difference == 0);
 	assert_null(part(&v, "exposed_comm.wait"));
-	const struct fo_traces_kernel *gone = named(&v, "vectorized_elementwise_kernel"), *came = named(&v, "triton_poi_fused_add_0"),
+	const struct fo_traces_kernel *gone = named(&v, "vectorized_elementwise_kernel"),
+				      *came = named(&v, "triton_poi_fused_add_0"),
 				      *same = named(&v, "ampere_sgemm_128x64_nn");
 	assert_true(gone && gone->calls[0] > 0.99 && gone->calls[0] < 1.01 && gone->calls[1] == 0 && gone->f.resolved);
 	assert_true(came && came->calls[0] == 0 && came->f.resolved && fabs(came->f.mean[1] - 1e-3) < 1e-9);
@@ -255,11 +275,8 @@ static void test_other_job(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_loader),
-		cmocka_unit_test(test_not_resolved),
-		cmocka_unit_test(test_whole),
-		cmocka_unit_test(test_products),
-		cmocka_unit_test(test_other_job),
+		cmocka_unit_test(test_loader),   cmocka_unit_test(test_not_resolved), cmocka_unit_test(test_whole),
+		cmocka_unit_test(test_products), cmocka_unit_test(test_other_job),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

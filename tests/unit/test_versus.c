@@ -38,8 +38,8 @@ struct spec {
 	int64_t jitter_ns;        /* how much instances vary from step to step */
 	double step_seconds, spread;
 	const char *options, *machine;
-	int64_t other_from;       /* losses differ from this step on; 0: never */
-	const char *isa;          /* NULL: avx2 */
+	int64_t other_from; /* losses differ from this step on; 0: never */
+	const char *isa;    /* NULL: avx2 */
 };
 enum { STEPS = 8, UNIT_NS = 1000, WAIT_NS = 500 };
 
@@ -48,9 +48,23 @@ static int layers_ops; /* instances that backward repeats in the run that was ma
 /* A run whose operations take UNIT_NS each. */
 static void make_run(const struct spec *c)
 {
-	struct fo_model m = { .family = FO_FAMILY_LLAMA, .layers = 2, .hidden = 32, .heads = 4, .kv_heads = 2, .head_dim = 8, .ffn = 48,
-			      .vocab = 64, .gated = true, .norm_eps = 1e-5, .max_position = 64, .rope = { .theta = 10000 } };
-	struct fo_lowering low = { .seq = 8, .rows = 2, .micro_batches = 2, .precision = FO_PRECISION_BF16, .mode = FO_MODE_TRAIN,
+	struct fo_model m = { .family = FO_FAMILY_LLAMA,
+			      .layers = 2,
+			      .hidden = 32,
+			      .heads = 4,
+			      .kv_heads = 2,
+			      .head_dim = 8,
+			      .ffn = 48,
+			      .vocab = 64,
+			      .gated = true,
+			      .norm_eps = 1e-5,
+			      .max_position = 64,
+			      .rope = { .theta = 10000 } };
+	struct fo_lowering low = { .seq = 8,
+				   .rows = 2,
+				   .micro_batches = 2,
+				   .precision = FO_PRECISION_BF16,
+				   .mode = FO_MODE_TRAIN,
 				   .pass = { .recompute = c->recompute, .merge_qkv = c->merge } };
 	struct fo_program p;
 	struct fo_unrolled u;
@@ -67,8 +81,8 @@ static void make_run(const struct spec *c)
 		for (int i = 0; i < u.n; i++) {
 			const struct fo_op *o = fo_instance_op(&p, &u, i);
 			const char *block = p.block[p.slot[u.slot[i]].block].name;
-			int64_t ns = UNIT_NS + (strcmp(block, "head.f") ? 0 : c->slow_ns) + (i == 11 * step + 20 ? c->stall_ns : 0) +
-				     (step % 3 - 1) * c->jitter_ns;
+			int64_t ns = UNIT_NS + (strcmp(block, "head.f") ? 0 : c->slow_ns) +
+				     (i == 11 * step + 20 ? c->stall_ns : 0) + (step % 3 - 1) * c->jitter_ns;
 			if (i == u.n / 2) { /* a wait for the host lane's first operation */
 				fo_timeline_record(&t, FO_LANE_COMPUTE, step, ~0, at, at + WAIT_NS);
 				at += WAIT_NS;
@@ -84,18 +98,24 @@ static void make_run(const struct spec *c)
 	must(fo_timeline_write(&t, &p, path));
 	snprintf(hash, sizeof hash, "%016llx", (unsigned long long)fo_program_hash(&p));
 	text.len = 0;
-	fo_str_printf(&text, "{\"schema\":1,\"run\":{\"options\":{%s}},\"machine\":{\"cpu\":\"x\",\"threads\":2,\"isa\":\"%s\"},"
-			     "\"train_shard_checksum\":\"1\",\"program_hash\":\"%s\"}", c->options, c->isa ? c->isa : "avx2", hash);
+	fo_str_printf(
+		&text,
+		"{\"schema\":1,\"run\":{\"options\":{%s}},\"machine\":{\"cpu\":\"x\",\"threads\":2,\"isa\":\"%s\"},"
+		"\"train_shard_checksum\":\"1\",\"program_hash\":\"%s\"}",
+		c->options, c->isa ? c->isa : "avx2", hash);
 	put(c->name, "run.json", text.data);
 	text.len = 0;
 	fo_str_puts(&text, "{\"event\":\"start\",\"step\":-0}\n{\"event\":\"start\",\"step\":0}\n");
 	for (int s = 1; s <= 40; s++)
-		fo_str_printf(&text, "{\"event\":\"step\",\"step\":%d,\"loss\":%.17g,\"seconds\":%.17g,\"loss_tokens\":100}\n", s,
-			      5 - 0.1 * s + (c->other_from && s >= c->other_from ? 0.25 : 0),
+		fo_str_printf(&text,
+			      "{\"event\":\"step\",\"step\":%d,\"loss\":%.17g,\"seconds\":%.17g,\"loss_tokens\":100}\n",
+			      s, 5 - 0.1 * s + (c->other_from && s >= c->other_from ? 0.25 : 0),
 			      s == 1 ? 100 : c->step_seconds + c->spread * (s % 5 - 2));
-	fo_str_printf(&text, "{\"event\":\"eval\",\"step\":40,\"loss\":1.5}\n%s"
-			     "{\"event\":\"end\",\"step\":40,\"how\":\"done\",\"timed_steps\":39,\"parts\":{\"matmul\":3.9},"
-			     "\"planned_bytes\":100,\"measured_bytes\":110}\n", c->machine);
+	fo_str_printf(&text,
+		      "{\"event\":\"eval\",\"step\":40,\"loss\":1.5}\n%s"
+		      "{\"event\":\"end\",\"step\":40,\"how\":\"done\",\"timed_steps\":39,\"parts\":{\"matmul\":3.9},"
+		      "\"planned_bytes\":100,\"measured_bytes\":110}\n",
+		      c->machine);
 	put(c->name, "log.jsonl", text.data);
 	fo_str_fini(&text);
 	fo_timeline_fini(&t);
@@ -137,16 +157,27 @@ static void test_recompute(void **state)
 	struct fo_record r[2];
 	struct fo_versus v;
 	char text[96];
-	make_run(&(struct spec){ .name = "kept", .step_seconds = 0.01, .spread = 1e-4, .machine = QUIET,
-				 .options = "\"pass.recompute\":{\"value\":\"none\"},\"run.dir\":{\"value\":\"same\"}" });
-	make_run(&(struct spec){ .name = "again", .recompute = FO_RECOMPUTE_FULL, .step_seconds = 0.012, .spread = 1e-4, .machine = QUIET,
-				 .other_from = 31, .options = "\"pass.recompute\":{\"value\":\"full\"},\"run.dir\":{\"value\":\"same\"}" });
+	make_run(&(struct spec){
+		.name = "kept",
+		.step_seconds = 0.01,
+		.spread = 1e-4,
+		.machine = QUIET,
+		.options = "\"pass.recompute\":{\"value\":\"none\"},\"run.dir\":{\"value\":\"same\"}" });
+	make_run(&(struct spec){
+		.name = "again",
+		.recompute = FO_RECOMPUTE_FULL,
+		.step_seconds = 0.012,
+		.spread = 1e-4,
+		.machine = QUIET,
+		.other_from = 31,
+		.options = "\"pass.recompute\":{\"value\":\"full\"},\"run.dir\":{\"value\":\"same\"}" });
 	open_two(r, &v, "kept", "again");
 	assert_true(v.operations && !v.same_program && v.same_data);
 	/* The first step, of 100 s, is cold. */
 	assert_int_equal(v.side[0].figure[FO_VERSUS_STEP_SECONDS].n, 39);
 	assert_true(fabs(v.side[0].figure[FO_VERSUS_STEP_SECONDS].median - 0.01) < 1e-12);
-	assert_true(fo_spread_apart(&v.side[0].figure[FO_VERSUS_STEP_SECONDS], &v.side[1].figure[FO_VERSUS_STEP_SECONDS]));
+	assert_true(
+		fo_spread_apart(&v.side[0].figure[FO_VERSUS_STEP_SECONDS], &v.side[1].figure[FO_VERSUS_STEP_SECONDS]));
 	assert_int_equal(v.options, 1);
 	assert_string_equal(v.option[0].key, "pass.recompute");
 	assert_true(layers_ops > 0);
@@ -179,14 +210,21 @@ static void test_stalls_are_no_operations(void **state)
 	(void)state;
 	struct fo_record r[2];
 	struct fo_versus v;
-	make_run(&(struct spec){ .name = "calm", .step_seconds = 0.01, .spread = 1e-4, .options = "", .machine = QUIET });
-	make_run(&(struct spec){ .name = "busy", .stall_ns = 5000000, .step_seconds = 0.015, .spread = 1e-4, .options = "",
-				 .machine = "{\"event\":\"machine\",\"step\":40,\"seconds\":5,\"steal\":0.2,\"clock_hz\":2e9}\n" });
+	make_run(&(struct spec){
+		.name = "calm", .step_seconds = 0.01, .spread = 1e-4, .options = "", .machine = QUIET });
+	make_run(&(struct spec){
+		.name = "busy",
+		.stall_ns = 5000000,
+		.step_seconds = 0.015,
+		.spread = 1e-4,
+		.options = "",
+		.machine = "{\"event\":\"machine\",\"step\":40,\"seconds\":5,\"steal\":0.2,\"clock_hz\":2e9}\n" });
 	open_two(r, &v, "calm", "busy");
 	assert_true(v.same_program);
 	/* A stall of 5 ms in each step, each time in another operation. */
 	/* Beside it the gap of the one operation that the host lane runs in between. */
-	if (fabs(v.side[1].beyond_s - 5e-3 - UNIT_NS * 1e-9) >= 1e-12 || fabs(v.side[0].beyond_s - UNIT_NS * 1e-9) >= 1e-12)
+	if (fabs(v.side[1].beyond_s - 5e-3 - UNIT_NS * 1e-9) >= 1e-12 ||
+	    fabs(v.side[0].beyond_s - UNIT_NS * 1e-9) >= 1e-12)
 		fail_msg("beyond the medians: %g and %g s", v.side[0].beyond_s, v.side[1].beyond_s);
 	for (int64_t i = 0; i < v.ops; i++)
 		assert_true(v.op[i].difference == 0);
@@ -196,7 +234,12 @@ static void test_stalls_are_no_operations(void **state)
 	assert_true(says(&v, "the same program on the same processor"));
 	close_two(r, &v);
 	/* Other kernels do other things. */
-	make_run(&(struct spec){ .name = "wide", .step_seconds = 0.005, .spread = 1e-4, .options = "", .machine = QUIET, .isa = "avx512bf16" });
+	make_run(&(struct spec){ .name = "wide",
+				 .step_seconds = 0.005,
+				 .spread = 1e-4,
+				 .options = "",
+				 .machine = QUIET,
+				 .isa = "avx512bf16" });
 	open_two(r, &v, "calm", "wide");
 	assert_true(v.same_program);
 	assert_true(says(&v, "kernels of avx2 in A, of avx512bf16 in B"));
@@ -209,16 +252,35 @@ static void test_not_resolved(void **state)
 	(void)state;
 	struct fo_record r[2];
 	struct fo_versus v;
-	make_run(&(struct spec){ .name = "one", .jitter_ns = 300, .step_seconds = 0.01, .spread = 1e-3, .options = "", .machine = QUIET });
-	make_run(&(struct spec){ .name = "two", .jitter_ns = 300, .slow_ns = 100, .step_seconds = 0.0105, .spread = 1e-3, .options = "", .machine = QUIET });
-	make_run(&(struct spec){ .name = "three", .jitter_ns = 300, .slow_ns = 2000, .step_seconds = 0.02, .spread = 1e-3, .options = "", .machine = QUIET });
+	make_run(&(struct spec){ .name = "one",
+				 .jitter_ns = 300,
+				 .step_seconds = 0.01,
+				 .spread = 1e-3,
+				 .options = "",
+				 .machine = QUIET });
+	make_run(&(struct spec){ .name = "two",
+				 .jitter_ns = 300,
+				 .slow_ns = 100,
+				 .step_seconds = 0.0105,
+				 .spread = 1e-3,
+				 .options = "",
+				 .machine = QUIET });
+	make_run(&(struct spec){ .name = "three",
+				 .jitter_ns = 300,
+				 .slow_ns = 2000,
+				 .step_seconds = 0.02,
+				 .spread = 1e-3,
+				 .options = "",
+				 .machine = QUIET });
 	open_two(r, &v, "one", "two");
-	assert_false(fo_spread_apart(&v.side[0].figure[FO_VERSUS_STEP_SECONDS], &v.side[1].figure[FO_VERSUS_STEP_SECONDS]));
+	assert_false(
+		fo_spread_apart(&v.side[0].figure[FO_VERSUS_STEP_SECONDS], &v.side[1].figure[FO_VERSUS_STEP_SECONDS]));
 	for (int64_t i = 0; i < v.ops; i++)
 		assert_false(v.op[i].apart);
 	close_two(r, &v);
 	open_two(r, &v, "one", "three");
-	assert_true(fo_spread_apart(&v.side[0].figure[FO_VERSUS_STEP_SECONDS], &v.side[1].figure[FO_VERSUS_STEP_SECONDS]));
+	assert_true(
+		fo_spread_apart(&v.side[0].figure[FO_VERSUS_STEP_SECONDS], &v.side[1].figure[FO_VERSUS_STEP_SECONDS]));
 	for (int64_t i = 0; i < v.ops; i++)
 		assert_int_equal(v.op[i].apart, !strcmp(v.op[i].block, "head.f"));
 	assert_string_equal(v.op[0].block, "head.f");
@@ -233,7 +295,8 @@ static void test_little_is_known(void **state)
 	struct fo_versus v;
 	char path[160];
 	put("bare", "log.jsonl", "{\"event\":\"step\",\"step\":3,\"loss\":1}\n");
-	make_run(&(struct spec){ .name = "merged", .merge = 1, .step_seconds = 0.01, .options = "\"a\":{\"value\":1}", .machine = "" });
+	make_run(&(struct spec){
+		.name = "merged", .merge = 1, .step_seconds = 0.01, .options = "\"a\":{\"value\":1}", .machine = "" });
 	snprintf(path, sizeof path, "%s/bare", dir);
 	must(fo_record_open(&r[0], path, FO_RECORD_WITH_TIMELINE));
 	snprintf(path, sizeof path, "%s/merged", dir);
@@ -263,7 +326,9 @@ static int teardown(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_recompute), cmocka_unit_test(test_stalls_are_no_operations),
-					    cmocka_unit_test(test_not_resolved), cmocka_unit_test(test_little_is_known) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_recompute),
+					    cmocka_unit_test(test_stalls_are_no_operations),
+					    cmocka_unit_test(test_not_resolved),
+					    cmocka_unit_test(test_little_is_known) };
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

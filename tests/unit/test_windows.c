@@ -20,7 +20,8 @@ static struct made m;
 static struct made_diagnosis v;
 
 static const char product[] = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64";
-static const char softmax[] = "void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, false, false>(float*, float const*)";
+static const char softmax[] =
+	"void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, false, false>(float*, float const*)";
 
 static void diagnose(void) { made_run(&m, &v); }
 
@@ -37,7 +38,8 @@ static const struct fo_finding *bottleneck(void)
 static const struct fo_device_ledger *device(void) { return &v.d.rank[0].device[0]; }
 static const struct fo_ledger *ledger(void) { return &v.d.rank[0].device[0].median.l; }
 
-/* Launches of product and softmax in turn, each of `us`, from `at` on; 20 of them behind each other. Returns the last end. */
+/* Launches of product and softmax in turn, each of `us`, from `at` on; 20 of them behind each other. Returns the last
+ * end. */
 static double kernels(double at, double us, int n)
 {
 	for (int i = 0; i < n; i++) {
@@ -47,7 +49,8 @@ static double kernels(double at, double us, int n)
 	return at + 20 + us * n;
 }
 
-/* Of 391 ms on the host 267 ms are preprocessing on the launching thread, before the first kernel; kernels take 117 ms. */
+/* Of 391 ms on the host 267 ms are preprocessing on the launching thread, before the first kernel; kernels take 117 ms.
+ */
 static void preprocessing(bool step)
 {
 	made_begin(&m);
@@ -98,7 +101,8 @@ static void test_one_step(void **state)
 	check_preprocessing();
 }
 
-/* What a step before left over lies in front of the marked one and is none of its work; what runs on behind the host's end is. */
+/* What a step before left over lies in front of the marked one and is none of its work; what runs on behind the host's
+ * end is. */
 static void test_leftovers(void **state)
 {
 	(void)state;
@@ -194,7 +198,8 @@ static void test_start(void **state)
 	kernels(500000, 900, 50);
 	diagnose();
 	assert_non_null(finding("start-left-out"));
-	assert_non_null(strstr(finding("start-left-out")->why, "for 249 ms of these 500 ms the host was in hipMemcpyWithStream"));
+	assert_non_null(strstr(finding("start-left-out")->why,
+			       "for 249 ms of these 500 ms the host was in hipMemcpyWithStream"));
 	assert_null(strstr(finding("start-left-out")->why, "no operator or call"));
 	made_close(&v);
 	made_begin(&m);
@@ -202,7 +207,8 @@ static void test_start(void **state)
 	made_call(&m, "cudaDeviceSynchronize", 1000, 400000);
 	kernels(500000, 900, 50);
 	diagnose();
-	assert_non_null(strstr(finding("start-left-out")->why, "for 399 ms of these 500 ms the host was in cudaDeviceSynchronize"));
+	assert_non_null(strstr(finding("start-left-out")->why,
+			       "for 399 ms of these 500 ms the host was in cudaDeviceSynchronize"));
 	made_close(&v);
 	/* The same gap full of operators is work of the job: it stays. */
 	made_begin(&m);
@@ -299,8 +305,9 @@ static void test_graph(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_one_step), cmocka_unit_test(test_leftovers), cmocka_unit_test(test_host_step_note),
-		cmocka_unit_test(test_start),	 cmocka_unit_test(test_loading),   cmocka_unit_test(test_graph),
+		cmocka_unit_test(test_one_step),       cmocka_unit_test(test_leftovers),
+		cmocka_unit_test(test_host_step_note), cmocka_unit_test(test_start),
+		cmocka_unit_test(test_loading),        cmocka_unit_test(test_graph),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

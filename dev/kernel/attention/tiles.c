@@ -62,8 +62,10 @@ int main(void)
 		int32_t doc[1] = { 0 };
 		struct fo_tensor docs = { .data = doc, .ld = 0 };
 		g.doc = &docs;
-		float *k = room(BK * (size_t)dim * 2), *q = room(PQ * (size_t)dim * BP), *o = room(PQ * (size_t)dim * BP);
-		float *s = room(BP * BK * PQ), *ds = room(BP * BK * PQ), *dsk = room(BP * BK * PQ), *dk = room(BK * (size_t)dim);
+		float *k = room(BK * (size_t)dim * 2), *q = room(PQ * (size_t)dim * BP),
+		      *o = room(PQ * (size_t)dim * BP);
+		float *s = room(BP * BK * PQ), *ds = room(BP * BK * PQ), *dsk = room(BP * BK * PQ),
+		      *dk = room(BK * (size_t)dim);
 		float max[PQ], sum[PQ] = { 0 };
 		struct panel panel = { .q0 = 2048, .qt = q, .ot = o, .max = max, .sum = sum };
 		double all[5][ROUNDS], median[5], pairs = BK * PQ;
@@ -76,7 +78,8 @@ int main(void)
 			t[1] = cpu_s();
 			for (int e = 0; e < REPEATS; e++)
 				for (int64_t d = 0; d < dim; d += MR)
-					tile_values(o + d * PQ, k + BK * words + d * (BK / FO_PAIR), dsk, BK / FO_PAIR, true);
+					tile_values(o + d * PQ, k + BK * words + d * (BK / FO_PAIR), dsk, BK / FO_PAIR,
+						    true);
 			t[2] = cpu_s();
 			for (int e = 0; e < REPEATS; e++)
 				for (int64_t j = 0; j < BK; j += DR)
@@ -87,23 +90,28 @@ int main(void)
 				softmax_block(&g, &panel, s, 0, BK, false);
 			t[4] = cpu_s();
 			for (int e = 0; e < REPEATS; e++) {
-				struct gradient to = { FO_PAIR == 2 ? dsk : s, FO_PAIR == 2 ? dsk + BK * PW : ds, FO_PAIR == 2 ? dsk + 2 * BK * PW : ds };
-				for (int64_t j = 0; j < BK; j += MR, to.p += MR * PW, to.ds += MR * PW, to.dsk += MR * PW)
-					gradient_tile(&g, &to, FO_PAIR == 2 ? s : to.p, FO_PAIR == 2 ? ds : to.ds, max, sum, NULL, 2048, j, false);
+				struct gradient to = { FO_PAIR == 2 ? dsk : s, FO_PAIR == 2 ? dsk + BK * PW : ds,
+						       FO_PAIR == 2 ? dsk + 2 * BK * PW : ds };
+				for (int64_t j = 0; j < BK;
+				     j += MR, to.p += MR * PW, to.ds += MR * PW, to.dsk += MR * PW)
+					gradient_tile(&g, &to, FO_PAIR == 2 ? s : to.p, FO_PAIR == 2 ? ds : to.ds, max,
+						      sum, NULL, 2048, j, false);
 			}
 			t[5] = cpu_s();
 			memset(o, 0, PQ * (size_t)dim * BP * 4), memset(dk, 0, BK * (size_t)dim * 4);
 			for (int i = 0; i < 5; i++) {
 				double flop = i < 3 ? pairs * 2 * (double)dim * (i == 2 ? BP : 1) : pairs;
-				all[i][n] = flop * REPEATS / (t[i + 1] - t[i]) / (i < 3 ? peak : peak / (4 * FO_PAIR * FO_LANES));
+				all[i][n] = flop * REPEATS / (t[i + 1] - t[i]) /
+					    (i < 3 ? peak : peak / (4 * FO_PAIR * FO_LANES));
 			}
 		}
 		for (int i = 0; i < 5; i++) {
 			qsort(all[i], ROUNDS, sizeof all[i][0], ascending);
 			median[i] = all[i][ROUNDS / 2];
 		}
-		printf("dim %ld: scores %.3f values %.3f keys %.3f of the unit's rate; cycles per vector: softmax %.1f gradient %.1f\n", (long)dim,
-			median[0], median[1], median[2], FO_LANES / median[3], FO_LANES / median[4]);
+		printf("dim %ld: scores %.3f values %.3f keys %.3f of the unit's rate; cycles per vector: softmax %.1f "
+		       "gradient %.1f\n",
+		       (long)dim, median[0], median[1], median[2], FO_LANES / median[3], FO_LANES / median[4]);
 		free(k), free(q), free(o), free(s), free(ds), free(dsk), free(dk);
 	}
 	return 0;

@@ -27,7 +27,7 @@ void fo_num_case_init(struct fo_num_case *c, int kind)
 }
 
 void fo_num_case_arg(struct fo_num_case *c, int dtype, int64_t rows, int64_t cols, int access, int fill, double scale,
-		  int64_t limit)
+		     int64_t limit)
 {
 	int i = c->call.n++;
 	size_t len = strlen(c->name);
@@ -83,7 +83,8 @@ static double number(const struct fo_call *call, int i, int64_t r, int64_t c)
 	return fo_split_join(fo_bf16_from_f32((float)fo_num_get(t - 1, r, c)), (int16_t)fo_num_get(t, r, c));
 }
 
-/* Bytes of a block in front of the operand's first element: a row of sentinels, at least, and as much as keeps its alignment. */
+/* Bytes of a block in front of the operand's first element: a row of sentinels, at least, and as much as keeps its
+ * alignment. */
 static size_t front(const struct fo_tensor *t)
 {
 	size_t item = fo_dtype_bytes(t->dtype);
@@ -166,8 +167,9 @@ static void fill_doc_start(const struct fo_tensor *t, uint64_t stream)
 	}
 }
 
-/* attention_bwd and attention_bwd_rope read o and lse, attention_eager_bwd prob: the double-precision forward operation on the same q, k, v, rounded to
- * their dtype. Documents that backward does not read are random, an o that it does not read has the shape of do. */
+/* attention_bwd and attention_bwd_rope read o and lse, attention_eager_bwd prob: the double-precision forward operation
+ * on the same q, k, v, rounded to their dtype. Documents that backward does not read are random, an o that it does not
+ * read has the shape of do. */
 static void fill_forward(struct fo_num_data *d)
 {
 	bool eager = d->call.kind == FO_OP_attention_eager_bwd;
@@ -177,8 +179,10 @@ static void fill_forward(struct fo_num_data *d)
 
 	fo_num_case_init(&c, eager ? FO_OP_attention_eager : FO_OP_attention);
 	for (int i = 0; i < 6; i++)
-		fo_num_case_arg(&c, from[i] < 0 ? FO_I32 : d->call.arg[from[i]].dtype, d->call.arg[from[i] < 0 ? 0 : from[i]].rows,
-				from[i] < 0 ? 1 : d->call.arg[from[i]].cols, FO_READ, from[i] < 0 ? FO_NUM_DOC_START : FO_NUM_NAN, 0, 0);
+		fo_num_case_arg(&c, from[i] < 0 ? FO_I32 : d->call.arg[from[i]].dtype,
+				d->call.arg[from[i] < 0 ? 0 : from[i]].rows,
+				from[i] < 0 ? 1 : d->call.arg[from[i]].cols, FO_READ,
+				from[i] < 0 ? FO_NUM_DOC_START : FO_NUM_NAN, 0, 0);
 	c.call.attr = d->call.attr;
 	fo_num_data_new(&f, &c, 0, true);
 	for (int i = 0; i < (eager ? 3 : 4); i++)
@@ -199,7 +203,8 @@ void fo_num_data_new(struct fo_num_data *d, const struct fo_num_case *c, uint64_
 {
 	memset(d, 0, sizeof *d);
 	d->call = c->call;
-	tight |= c->call.kind == FO_OP_offload || c->call.kind == FO_OP_fetch; /* whole rows, end to end (program/ops.c) */
+	tight |= c->call.kind == FO_OP_offload ||
+		 c->call.kind == FO_OP_fetch; /* whole rows, end to end (program/ops.c) */
 	for (int i = 0; i < c->call.n; i++) {
 		struct fo_tensor *t = &d->call.arg[i];
 
@@ -212,7 +217,8 @@ void fo_num_data_new(struct fo_num_data *d, const struct fo_num_case *c, uint64_
 			for (int64_t j = 0; j < t->cols; j++)
 				fo_num_set(t, r, j, value_at(c, i, seed, r, j));
 	}
-	if (c->call.kind == FO_OP_attention_bwd || c->call.kind == FO_OP_attention_bwd_rope || c->call.kind == FO_OP_attention_eager_bwd)
+	if (c->call.kind == FO_OP_attention_bwd || c->call.kind == FO_OP_attention_bwd_rope ||
+	    c->call.kind == FO_OP_attention_eager_bwd)
 		fill_forward(d);
 }
 
@@ -274,8 +280,8 @@ bool fo_num_run(const struct fo_kernel *k, struct fo_num_data *d, int threads)
 /* ---- checks ---- */
 
 /* Bytes outside the rectangles, and whole operands that are only read, are as before. */
-static bool untouched(const struct fo_num_case *c, const struct fo_num_data *before, const struct fo_num_data *after, char *why,
-		      size_t size)
+static bool untouched(const struct fo_num_case *c, const struct fo_num_data *before, const struct fo_num_data *after,
+		      char *why, size_t size)
 {
 	for (int i = 0; i < c->call.n; i++) {
 		const struct fo_tensor *t = &after->call.arg[i];
@@ -303,7 +309,8 @@ struct fo_num_error {
 	int64_t row, col;
 };
 
-/* Relative errors of operand o of `got` against that of `want`; a value that is not finite where want's is counts as infinite. */
+/* Relative errors of operand o of `got` against that of `want`; a value that is not finite where want's is counts as
+ * infinite. */
 static struct fo_num_error error_of(const struct fo_call *got, const struct fo_call *want, int o)
 {
 	const struct fo_tensor *r = &want->arg[o];
@@ -348,8 +355,8 @@ static bool precise(const struct fo_num_case *c, const struct fo_num_data *got, 
 		e = error_of(&got->call, &exact->call, i);
 		n = error_of(&naive->call, &exact->call, i);
 		if (!(n.worst <= 1e300)) { /* else anything would be within it */
-			snprintf(why, size, "%s: operand %d: the naive implementation's element %lld,%lld is %.9g", c->name, i, (long long)n.row,
-				 (long long)n.col, number(&naive->call, i, n.row, n.col));
+			snprintf(why, size, "%s: operand %d: the naive implementation's element %lld,%lld is %.9g",
+				 c->name, i, (long long)n.row, (long long)n.col, number(&naive->call, i, n.row, n.col));
 			return false;
 		}
 		if (margin) {
@@ -359,7 +366,8 @@ static bool precise(const struct fo_num_case *c, const struct fo_num_data *got, 
 		if (e.l2 <= 2 * n.l2 + FO_NUM_FLOOR && e.worst <= 2 * n.worst + FO_NUM_FLOOR)
 			continue;
 		snprintf(why, size,
-			 "%s: operand %d: relative error %.3g (naive %.3g), worst element %.3g (naive %.3g) at %lld,%lld: got %.9g, expected %.9g",
+			 "%s: operand %d: relative error %.3g (naive %.3g), worst element %.3g (naive %.3g) at "
+			 "%lld,%lld: got %.9g, expected %.9g",
 			 c->name, i, e.l2, n.l2, e.worst, n.worst, (long long)e.row, (long long)e.col,
 			 number(&got->call, i, e.row, e.col), fo_num_get(&exact->call.arg[i], e.row, e.col));
 		return false;
@@ -391,8 +399,8 @@ static bool repeatable(const struct fo_num_case *c, const struct fo_kernel *k, c
 	return same;
 }
 
-/* The "oi" pairs of ops.def: outputs over their inputs give the same bits. `only` >= 0 takes that pair alone, -1 all pairs
- * whose operands are still free. */
+/* The "oi" pairs of ops.def: outputs over their inputs give the same bits. `only` >= 0 takes that pair alone, -1 all
+ * pairs whose operands are still free. */
 static bool in_place(const struct fo_num_case *c, const struct fo_kernel *k, const struct fo_num_data *in,
 		     const struct fo_num_data *want, int only, char *why, size_t size)
 {
@@ -471,8 +479,8 @@ bool fo_num_check_once(const struct fo_num_case *c, const struct fo_kernel *k, i
 }
 
 /* from .. to: numbers of threads. bits: NULL, or asked after a run whether another one must give the same. */
-static bool check(const struct fo_num_case *c, const struct fo_kernel *k, int from, int to, bool (*bits)(void), struct fo_num_margin *margin,
-		  char *why, size_t size)
+static bool check(const struct fo_num_case *c, const struct fo_kernel *k, int from, int to, bool (*bits)(void),
+		  struct fo_num_margin *margin, char *why, size_t size)
 {
 	int pairs = (int)strlen(fo_op_info(c->call.kind)->inplace) / 2;
 	bool ok = true;
@@ -501,8 +509,8 @@ bool fo_num_check(const struct fo_num_case *c, const struct fo_kernel *k, struct
 	return check(c, k, 1, THREADS_MAX, NULL, margin, why, size);
 }
 
-bool fo_num_check_device(const struct fo_num_case *c, const struct fo_kernel *k, bool (*same_bits)(void), struct fo_num_margin *margin,
-			 char *why, size_t size)
+bool fo_num_check_device(const struct fo_num_case *c, const struct fo_kernel *k, bool (*same_bits)(void),
+			 struct fo_num_margin *margin, char *why, size_t size)
 {
 	return check(c, k, 2, 2, same_bits, margin, why, size);
 }
@@ -515,8 +523,8 @@ bool fo_num_check_naive(const struct fo_num_case *c, struct fo_num_margin *margi
 
 	trial_init(&t, c, true);
 	for (int i = 0; i < c->call.n; i++)
-		depth = fmax(depth, (double)(t.in.call.arg[i].rows > t.in.call.arg[i].cols ? t.in.call.arg[i].rows :
-											      t.in.call.arg[i].cols));
+		depth = fmax(depth, (double)(t.in.call.arg[i].rows > t.in.call.arg[i].cols ? t.in.call.arg[i].rows
+											   : t.in.call.arg[i].cols));
 	for (int i = 0; i < c->call.n && ok; i++) {
 		const struct fo_tensor *out = &t.naive.call.arg[i];
 		double unit = out->dtype == FO_E5M2   ? 0x1p-3
@@ -539,8 +547,8 @@ bool fo_num_check_naive(const struct fo_num_case *c, struct fo_num_margin *margi
 		ok = e.l2 <= bound && e.worst <= bound;
 		if (!ok)
 			snprintf(why, size,
-				 "%s: operand %d: relative error %.3g, worst element %.3g, at most %.3g is allowed", c->name,
-				 i, e.l2, e.worst, bound);
+				 "%s: operand %d: relative error %.3g, worst element %.3g, at most %.3g is allowed",
+				 c->name, i, e.l2, e.worst, bound);
 	}
 	trial_fini(&t);
 	return ok;

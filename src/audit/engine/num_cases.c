@@ -35,8 +35,8 @@ static void acc_first(struct fo_num_case *c, int arg, bool first)
 	snprintf(c->name + len, sizeof c->name - len, "%s", first ? " store" : " add");
 }
 
-void fo_num_case_matmul(struct fo_num_case *c, int64_t m, int64_t n, int64_t k, int ta, int tb, int ab, int cc, int access,
-		     bool first)
+void fo_num_case_matmul(struct fo_num_case *c, int64_t m, int64_t n, int64_t k, int ta, int tb, int ab, int cc,
+			int access, bool first)
 {
 	size_t len;
 
@@ -57,38 +57,42 @@ static void list_matmul(struct list *l)
 {
 	static const struct {
 		int m, n, k;
-	} shape[] = { { 1, 1, 1 }, { 1, 71, 1040 }, { 2, 33, 40 }, { 3, 18, 300 }, { 4, 7, 131 }, { 37, 45, 29 }, { 130, 33, 300 }, { 5, 257, 64 }, { 96, 65, 1040 } };
+	} shape[] = { { 1, 1, 1 },    { 1, 71, 1040 },  { 2, 33, 40 },  { 3, 18, 300 },  { 4, 7, 131 },
+		      { 37, 45, 29 }, { 130, 33, 300 }, { 5, 257, 64 }, { 96, 65, 1040 } };
 
 	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++)
 		for (int t = 0; t < 4; t++)
 			fo_num_case_matmul(next(l, FO_OP_matmul), shape[s].m, shape[s].n, shape[s].k, t >> 1, t & 1,
-					l->dtype, l->dtype, FO_DEF, true);
+					   l->dtype, l->dtype, FO_DEF, true);
 	for (int first = 0; first < 2; first++)
 		for (int t = 0; t < 4; t++) {
 			fo_num_case_matmul(next(l, FO_OP_matmul), 67, 70, 131, t >> 1, t & 1, l->dtype, wide(l), FO_ACC,
-					first);
+					   first);
 			fo_num_case_matmul(next(l, FO_OP_matmul), 64, 48, 32, t >> 1, t & 1, l->dtype, l->dtype, FO_ACC,
-					first);
+					   first);
 		}
 }
 
-/* Lists the operands that a cast of (r, d) by the scale of the step writes. first: the history is empty, so the scale is computed from the
- * maximum of the cast tensor itself. */
+/* Lists the operands that a cast of (r, d) by the scale of the step writes. first: the history is empty, so the scale
+ * is computed from the maximum of the cast tensor itself. */
 static void list_step(struct list *l, struct fo_num_case *c, int format, int64_t r, int64_t d, bool first)
 {
 	fo_num_case_arg(c, wide(l), 1, 1, FO_DEF, FO_NUM_NAN, 0, 0);
 	fo_num_case_arg(c, format, r, d, FO_DEF, FO_NUM_NAN, 0, 0);
-	fo_num_case_arg(c, wide(l), 1, FO_FP8_AMAX_COLS, FO_ACC, FO_NUM_NAN, 1000, 0); /* beyond all numbers: double precision saturates nothing */
+	fo_num_case_arg(c, wide(l), 1, FO_FP8_AMAX_COLS, FO_ACC, FO_NUM_NAN, 1000,
+			0); /* beyond all numbers: double precision saturates nothing */
 	acc_first(c, fo_op_fp8_step(c->call.kind) + 2, first);
 	if (!first)
 		c->spec[fo_op_fp8_step(c->call.kind) + 2].fill = FO_NUM_POSITIVE;
 }
 
-/* Norms and SwiGLU of (r, d) that cast what they make. By a history: a scale of their own numbers is of rounded ones, and double precision
- * rounds none (tests/cuda/test_cuda_optimizer.c and tests/step/test_fp8_step.c have these, to the bit). */
+/* Norms and SwiGLU of (r, d) that cast what they make. By a history: a scale of their own numbers is of rounded ones,
+ * and double precision rounds none (tests/cuda/test_cuda_optimizer.c and tests/step/test_fp8_step.c have these, to the
+ * bit). */
 static void list_made(struct list *l, int64_t r, int64_t d, int z)
 {
-	static const enum fo_op_kind kind[] = { FO_OP_rmsnorm_fp8, FO_OP_add_rmsnorm_fp8, FO_OP_swiglu_fp8, FO_OP_swiglu_bwd_fp8 };
+	static const enum fo_op_kind kind[] = { FO_OP_rmsnorm_fp8, FO_OP_add_rmsnorm_fp8, FO_OP_swiglu_fp8,
+						FO_OP_swiglu_bwd_fp8 };
 
 	for (int k = 0; k < 4; k++) {
 		struct fo_num_case *c = next(l, kind[k]);
@@ -112,8 +116,8 @@ static void list_made(struct list *l, int64_t r, int64_t d, int z)
 	}
 }
 
-/* Products of fp8 factors, scales of all or of each line; maxima, scales, casts, histories. In double precision nothing is fp8:
- * numbers are what they stand for, and a cast does not round. */
+/* Products of fp8 factors, scales of all or of each line; maxima, scales, casts, histories. In double precision nothing
+ * is fp8: numbers are what they stand for, and a cast does not round. */
 static void list_fp8(struct list *l)
 {
 	static const struct {
@@ -127,11 +131,18 @@ static void list_fp8(struct list *l)
 			int ta = t >> 1 & 1, tb = t & 1, lines = t >> 2, acc = s & 1;
 			struct fo_num_case *c = next(l, FO_OP_matmul);
 
-			fo_num_case_arg(c, f64 ? FO_F64 : lines ? FO_E4M3 : FO_E5M2, ta ? k : m, ta ? m : k, FO_READ, FO_NUM_NORMAL, 64, 0);
-			fo_num_case_arg(c, f64 ? FO_F64 : FO_E4M3, tb ? n : k, tb ? k : n, FO_READ, FO_NUM_NORMAL, 64, 0);
+			fo_num_case_arg(c,
+					f64     ? FO_F64
+					: lines ? FO_E4M3
+						: FO_E5M2,
+					ta ? k : m, ta ? m : k, FO_READ, FO_NUM_NORMAL, 64, 0);
+			fo_num_case_arg(c, f64 ? FO_F64 : FO_E4M3, tb ? n : k, tb ? k : n, FO_READ, FO_NUM_NORMAL, 64,
+					0);
 			fo_num_case_arg(c, acc ? wide(l) : l->dtype, m, n, acc ? FO_ACC : FO_DEF, FO_NUM_NAN, 1, 0);
-			fo_num_case_arg(c, wide(l), lines && !ta ? m : 1, lines && ta ? m : 1, FO_READ, FO_NUM_POSITIVE, 1, 0);
-			fo_num_case_arg(c, wide(l), lines && tb ? n : 1, lines && !tb ? n : 1, FO_READ, FO_NUM_POSITIVE, 1, 0);
+			fo_num_case_arg(c, wide(l), lines && !ta ? m : 1, lines && ta ? m : 1, FO_READ, FO_NUM_POSITIVE,
+					1, 0);
+			fo_num_case_arg(c, wide(l), lines && tb ? n : 1, lines && !tb ? n : 1, FO_READ, FO_NUM_POSITIVE,
+					1, 0);
 			c->call.attr.ta = (uint8_t)ta;
 			c->call.attr.tb = (uint8_t)tb;
 			c->call.first = 1u << 2;
@@ -147,14 +158,16 @@ static void list_fp8(struct list *l)
 			fo_num_case_arg(c, wide(l), axis == 1 ? r : 1, axis == 2 ? d : 1, FO_DEF, FO_NUM_NAN, 0, 0);
 
 			c = next(l, FO_OP_fp8_scale);
-			fo_num_case_arg(c, wide(l), axis == 1 ? r : 1, axis == 2 ? d : 1, FO_READ, FO_NUM_POSITIVE, 5, 0);
+			fo_num_case_arg(c, wide(l), axis == 1 ? r : 1, axis == 2 ? d : 1, FO_READ, FO_NUM_POSITIVE, 5,
+					0);
 			fo_num_case_arg(c, wide(l), axis == 1 ? r : 1, axis == 2 ? d : 1, FO_DEF, FO_NUM_NAN, 0, 0);
 			c->call.attr.value = FO_E4M3_MAX;
 			c->call.attr.sign = s & 1;
 
 			c = next(l, FO_OP_fp8_cast);
 			fo_num_case_arg(c, l->dtype, r, d, FO_READ, FO_NUM_NORMAL, 3, 0);
-			fo_num_case_arg(c, wide(l), axis == 1 ? r : 1, axis == 2 ? d : 1, FO_READ, FO_NUM_POSITIVE, 1, 0);
+			fo_num_case_arg(c, wide(l), axis == 1 ? r : 1, axis == 2 ? d : 1, FO_READ, FO_NUM_POSITIVE, 1,
+					0);
 			fo_num_case_arg(c, f64 ? FO_F64 : s & 1 ? FO_E5M2 : FO_E4M3, r, d, FO_DEF, FO_NUM_NAN, 0, 0);
 		}
 	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++) {
@@ -166,7 +179,8 @@ static void list_fp8(struct list *l)
 		fo_num_case_arg(c, format, shape[s].m, shape[s].k, FO_DEF, FO_NUM_NAN, 0, 0);
 		fo_num_case_arg(c, format, shape[s].k, shape[s].m, FO_DEF, FO_NUM_NAN, 0, 0);
 	}
-	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++) /* in E4M3, which double precision takes its largest number from */
+	for (size_t s = 0; s < sizeof shape / sizeof *shape;
+	     s++) /* in E4M3, which double precision takes its largest number from */
 		for (int both = 0; both < 2; both++) {
 			struct fo_num_case *c = next(l, FO_OP_fp8_cast_step);
 			int format = f64 ? FO_F64 : FO_E4M3;
@@ -212,8 +226,8 @@ static void list_attention(struct list *l)
 {
 	static const struct {
 		int tokens, heads, kv, dim, window;
-	} shape[] = { { 1, 1, 1, 8, 0 },     { 33, 4, 2, 16, 0 },  { 61, 3, 1, 20, 0 },    { 150, 2, 2, 64, 0 },
-		      { 33, 4, 2, 16, 5 },   { 61, 3, 1, 20, 13 }, { 150, 2, 2, 64, 97 } };
+	} shape[] = { { 1, 1, 1, 8, 0 },   { 33, 4, 2, 16, 0 },  { 61, 3, 1, 20, 0 },  { 150, 2, 2, 64, 0 },
+		      { 33, 4, 2, 16, 5 }, { 61, 3, 1, 20, 13 }, { 150, 2, 2, 64, 97 } };
 
 	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++) {
 		int t = shape[s].tokens, q = shape[s].heads * shape[s].dim, kv = shape[s].kv * shape[s].dim;
@@ -260,13 +274,13 @@ static void list_eager(struct list *l)
 {
 	static const struct {
 		int rows, seq, heads, kv, dim, window;
-	} shape[] = { { 1, 3, 1, 1, 8, 0 }, { 1, 33, 4, 2, 16, 0 },  { 3, 21, 3, 1, 20, 0 },    { 1, 150, 2, 2, 64, 0 },
+	} shape[] = { { 1, 3, 1, 1, 8, 0 }, { 1, 33, 4, 2, 16, 0 }, { 3, 21, 3, 1, 20, 0 },  { 1, 150, 2, 2, 64, 0 },
 		      { 2, 9, 2, 1, 5, 4 }, { 2, 33, 4, 2, 16, 5 }, { 1, 401, 2, 1, 32, 97 } };
 
 	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++)
 		for (int bwd = 0; bwd < 2; bwd++) {
-			int64_t t = shape[s].rows * shape[s].seq, q = shape[s].heads * shape[s].dim, kv = shape[s].kv * shape[s].dim,
-				prob = shape[s].heads * shape[s].seq;
+			int64_t t = shape[s].rows * shape[s].seq, q = shape[s].heads * shape[s].dim,
+				kv = shape[s].kv * shape[s].dim, prob = shape[s].heads * shape[s].seq;
 			struct fo_num_case *c = next(l, bwd ? FO_OP_attention_eager_bwd : FO_OP_attention_eager);
 
 			fo_num_case_arg(c, l->dtype, t, q, FO_READ, FO_NUM_NORMAL, 1, 0);
@@ -289,7 +303,8 @@ static void list_eager(struct list *l)
 		}
 }
 
-/* Chunks at the beginning, in the middle, over several blocks of keys, padded, at the end of the cache; one row or many. */
+/* Chunks at the beginning, in the middle, over several blocks of keys, padded, at the end of the cache; one row or
+ * many. */
 static void list_cached(struct list *l)
 {
 	static const struct {
@@ -485,7 +500,8 @@ static void list_elementwise(struct list *l)
 		} shape[] = { { 1, 1, 2 }, { 9, 3, 10 }, { 21, 2, 64 }, { 5, 1, 34 } };
 		struct fo_num_case *c = next(l, FO_OP_rope);
 
-		fo_num_case_arg(c, l->dtype, shape[s].tokens, shape[s].heads * shape[s].dim, FO_UPDATE, FO_NUM_NORMAL, 1, 0);
+		fo_num_case_arg(c, l->dtype, shape[s].tokens, shape[s].heads * shape[s].dim, FO_UPDATE, FO_NUM_NORMAL,
+				1, 0);
 		fo_num_case_arg(c, FO_I32, shape[s].tokens, 1, FO_READ, FO_NUM_INDEX, 0, 40);
 		fo_num_case_arg(c, wide(l), 40, shape[s].dim, FO_READ, FO_NUM_ROTATION, 0, 0);
 		c->call.attr.head_dim = shape[s].dim;
@@ -566,7 +582,8 @@ static void list_many(struct list *l)
 			c = next(l, FO_OP_sumsq_many);
 			fo_num_case_arg(c, FO_F64, 1, 1, FO_ACC, FO_NUM_NAN, 1, 0);
 			for (int k = 0; k < set[s].tensors; k++)
-				fo_num_case_arg(c, wide(l), set[s].rows[k], set[s].cols[k], FO_READ, FO_NUM_NORMAL, 1, 0);
+				fo_num_case_arg(c, wide(l), set[s].rows[k], set[s].cols[k], FO_READ, FO_NUM_NORMAL, 1,
+						0);
 			acc_first(c, 0, first);
 		}
 		for (int master = 0; master < 2; master++) {

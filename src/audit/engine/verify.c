@@ -179,20 +179,23 @@ void fo_verify_kernels(struct fo_verify_run *v)
 
 /* ---- a device's kernels ---- */
 
-static bool check_device_case(const struct fo_verify_run *v, const struct fo_num_case *c, struct fo_num_margin *m, char *why, size_t size)
+static bool check_device_case(const struct fo_verify_run *v, const struct fo_num_case *c, struct fo_num_margin *m,
+			      char *why, size_t size)
 {
-	bool good = v->o->brief ? fo_num_check_once(c, &fo_num_cuda_kernel, 1, m, why, size) :
-				  fo_num_check_device(c, &fo_num_cuda_kernel, fo_num_cuda_same_bits, m, why, size);
+	bool good = v->o->brief ? fo_num_check_once(c, &fo_num_cuda_kernel, 1, m, why, size)
+				: fo_num_check_device(c, &fo_num_cuda_kernel, fo_num_cuda_same_bits, m, why, size);
 	const char *error = fo_num_cuda_error();
 	if (error)
 		snprintf(why, size, "%s: %s", c->name, error);
 	return good && !error;
 }
 
-static void check_device_op(struct fo_verify_run *v, const char *group, int kind, const struct fo_num_case *list, size_t n)
+static void check_device_op(struct fo_verify_run *v, const char *group, int kind, const struct fo_num_case *list,
+			    size_t n)
 {
 	struct fo_num_margin m = { 0 };
-	const char *name = fo_op_info(kind)->name, *against = "double precision", *cannot = "the device has no kernel for it";
+	const char *name = fo_op_info(kind)->name, *against = "double precision",
+		   *cannot = "the device has no kernel for it";
 	char why[512], detail[64];
 	int done = 0;
 	for (size_t i = 0; i < n; i++) {

@@ -1,15 +1,16 @@
-/* `flatout verify`: holds this machine's kernels, or a CUDA device's, and the engine around them to what they should give.
+/* `flatout verify`: holds this machine's kernels, or a CUDA device's, and the engine around them to what they should
+ * give.
  *
- * - Kernels: every operation of ops.def with every kernel set that has it, fp32 and bf16, against double precision (num.h).
- *   `ref` itself is the naive implementation that the others are measured by, so its bound is a priori: four roundings to the
- *   output's type plus four roundings to fp32 times the root of the longest sum.
+ * - Kernels: every operation of ops.def with every kernel set that has it, fp32 and bf16, against double precision
+ * (num.h). `ref` itself is the naive implementation that the others are measured by, so its bound is a priori: four
+ * roundings to the output's type plus four roundings to fp32 times the root of the longest sum.
  * - Step: losses, gradient norms and every gradient of a small Llama against stored values in double precision
  *   (step_values.inc; tests/golden/make_step.py); the bound is twice the error of transformers in the same precision.
- * - Determinism: the same steps twice, the same bits. Checkpoint: saved, read back, the same bits; damaged, refused. Program:
- *   dumped, read back, the same program and the same bits.
+ * - Determinism: the same steps twice, the same bits. Checkpoint: saved, read back, the same bits; damaged, refused.
+ * Program: dumped, read back, the same program and the same bits.
  *
- * On a device: its kernels, the step, determinism and the checkpoint. Attention by cuDNN adds the gradient of queries in no fixed order:
- * steps with it that give other bits the second time are not checked, not failed.
+ * On a device: its kernels, the step, determinism and the checkpoint. Attention by cuDNN adds the gradient of queries
+ * in no fixed order: steps with it that give other bits the second time are not checked, not failed.
  *
  * What did not run is FO_VERIFY_NOT_CHECKED with its reason in `detail`, never a pass. Threads: one call at a time. */
 #ifndef FO_AUDIT_VERIFY_H
@@ -47,12 +48,13 @@ struct fo_verify_options {
 	void *ctx;
 };
 
-/* Runs everything. An error means that nothing can be said (FLATOUT_ISA is wrong, no memory); a check that fails or cannot run
- * is in the report. The caller ends the report with fo_verify_fini, also after an error. */
+/* Runs everything. An error means that nothing can be said (FLATOUT_ISA is wrong, no memory); a check that fails or
+ * cannot run is in the report. The caller ends the report with fo_verify_fini, also after an error. */
 FO_CHECKED fo_status fo_verify(const struct fo_verify_options *o, struct fo_verify_report *r);
 void fo_verify_fini(struct fo_verify_report *r);
 
-/* Operations that have a kernel but no case for operands of this dtype: names into `out` (at most cap), returns how many. */
+/* Operations that have a kernel but no case for operands of this dtype: names into `out` (at most cap), returns how
+ * many. */
 int fo_verify_uncovered(int dtype, const char **out, int cap);
 
 #endif

@@ -17,7 +17,9 @@
 static fo_status save(struct fo_verify_rig *g, const char *dir)
 {
 	struct fo_tensors t = { 0 };
-	const struct fo_ckpt_meta meta = { .step = 2, .tokens = 2, .seed = 1, .loss = g->ports.loss[0], .precision = "bf16" };
+	const struct fo_ckpt_meta meta = {
+		.step = 2, .tokens = 2, .seed = 1, .loss = g->ports.loss[0], .precision = "bf16"
+	};
 	fo_status st = fo_store_tensors(g->store, &g->program, &t);
 	const struct fo_ckpt_content c = { .model = &g->program.model,
 					   .weight_dtype = "bfloat16",
@@ -75,8 +77,8 @@ static fo_status round_trip(struct fo_verify_run *v, struct fo_arena *a, const c
 	FO_TRY_OR(st, fo_verify_rig_steps(&h, 3, 1, NULL, NULL), done);
 	FO_TRY_OR(st, fo_verify_rig_digest(&g, &end), done);
 	FO_TRY_OR(st, fo_verify_rig_digest(&h, &again), done);
-	fo_verify_add(v, GROUP, "the step after it", "a run without the interruption",
-		      fo_verify_bits(&g, end == again), end == again ? "the same bits" : "other bits");
+	fo_verify_add(v, GROUP, "the step after it", "a run without the interruption", fo_verify_bits(&g, end == again),
+		      end == again ? "the same bits" : "other bits");
 done:
 	fo_verify_rig_fini(&g);
 	fo_verify_rig_fini(&h);

@@ -34,10 +34,11 @@ struct fo_verify_rig {
 	struct fo_ports ports;
 	struct fo_batch batch;
 };
-/* The stored model on the stored tokens with the stored weights, before its first step. Ended with fo_verify_rig_fini, also
- * after an error. how: instruction set and threads, or the device. text: NULL, or a dumped program to run in place of the lowered one. */
-FO_CHECKED fo_status fo_verify_rig_init(struct fo_verify_rig *g, enum fo_numerics precision, const struct fo_exec_options *how,
-					const struct fo_str *text);
+/* The stored model on the stored tokens with the stored weights, before its first step. Ended with fo_verify_rig_fini,
+ * also after an error. how: instruction set and threads, or the device. text: NULL, or a dumped program to run in place
+ * of the lowered one. */
+FO_CHECKED fo_status fo_verify_rig_init(struct fo_verify_rig *g, enum fo_numerics precision,
+					const struct fo_exec_options *how, const struct fo_str *text);
 void fo_verify_rig_fini(struct fo_verify_rig *g);
 /* Optimizer steps `first`.. (1-based), n of them. loss, norm: (n) each; may be NULL. */
 FO_CHECKED fo_status fo_verify_rig_steps(struct fo_verify_rig *g, int first, int n, double *loss, double *norm);

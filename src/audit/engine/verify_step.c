@@ -38,8 +38,8 @@ static fo_status set_weight(void *ctx, const struct fo_store_tensor *t)
 	if (t->which > 1)
 		return FO_OK;
 	if (stream < 0 || t->rows != step_tensor[stream].rows || t->cols != step_tensor[stream].cols)
-		return fo_fail(FO_EBUG, "the step to verify has a weight '%s' (%lld x %lld) that is not stored", t->name,
-			       (long long)t->rows, (long long)t->cols);
+		return fo_fail(FO_EBUG, "the step to verify has a weight '%s' (%lld x %lld) that is not stored",
+			       t->name, (long long)t->rows, (long long)t->cols);
 	*seen += t->which == 0;
 	for (int64_t r = 0; r < t->rows; r++)
 		for (int64_t c = 0; c < t->cols; c++)
@@ -67,7 +67,10 @@ struct fo_exec_options fo_verify_how(const struct fo_verify_run *v, enum fo_isa 
 	return (struct fo_exec_options){ .isa = isa, .threads = v->o->threads, .cuda = v->o->cuda };
 }
 
-const char *fo_verify_where(const struct fo_verify_run *v, enum fo_isa isa) { return v->o->cuda ? "cuda" : fo_isa_name[isa]; }
+const char *fo_verify_where(const struct fo_verify_run *v, enum fo_isa isa)
+{
+	return v->o->cuda ? "cuda" : fo_isa_name[isa];
+}
 
 enum fo_verify_result fo_verify_bits(const struct fo_verify_rig *g, bool same)
 {
@@ -140,7 +143,8 @@ static fo_status add_digest(void *ctx, const struct fo_store_tensor *t)
 	uint64_t *d = ctx;
 	size_t item = fo_dtype_bytes(t->dtype);
 	for (int64_t r = 0; r < t->rows; r++)
-		*d = XXH3_64bits_withSeed((const char *)t->data + (size_t)(r * t->ld) * item, (size_t)t->cols * item, *d);
+		*d = XXH3_64bits_withSeed((const char *)t->data + (size_t)(r * t->ld) * item, (size_t)t->cols * item,
+					  *d);
 	return FO_OK;
 }
 
@@ -187,7 +191,8 @@ static fo_status check_gradient(void *ctx, const struct fo_store_tensor *t)
 	snprintf(name, sizeof name, "gradient of %s", t->name);
 	const char *against = "stored values";
 	if (g->precision == FO_PRECISION_BF16)
-		fo_verify_measured(g->v, g->group, name, against, sqrt(off2 / all2), 2 * step_tensor[at].naive[1], NULL);
+		fo_verify_measured(g->v, g->group, name, against, sqrt(off2 / all2), 2 * step_tensor[at].naive[1],
+				   NULL);
 	else if (g->precision == FO_PRECISION_F32)
 		fo_verify_measured(g->v, g->group, name, against, worst / top,
 				   2 * step_tensor[at].naive[0] + FO_NUM_FLOOR, NULL);
@@ -196,8 +201,8 @@ static fo_status check_gradient(void *ctx, const struct fo_store_tensor *t)
 	return FO_OK;
 }
 
-/* Largest relative difference of the steps, and what is allowed: twice the naive implementation's, plus a rounding of the
- * loss: its error may be near zero by chance. In double precision sums of a few thousand terms: 1e-11. */
+/* Largest relative difference of the steps, and what is allowed: twice the naive implementation's, plus a rounding of
+ * the loss: its error may be near zero by chance. In double precision sums of a few thousand terms: 1e-11. */
 static void check_series(struct fo_verify_run *v, const char *group, const char *name, enum fo_numerics precision,
 			 const double *got, const double *want, const double naive[2])
 {
@@ -226,7 +231,8 @@ static fo_status check_step(struct fo_verify_run *v, const char *group, enum fo_
 	check_series(v, group, "losses of 3 optimizer steps", precision, loss, step_loss, step_loss_naive);
 	check_series(v, group, "gradient norms of 3 steps", precision, norm, step_norm, step_norm_naive);
 	fo_verify_rig_fini(&g);
-	/* Once more from the start, with an optimizer that changes nothing and keeps the gradients in its first moment. */
+	/* Once more from the start, with an optimizer that changes nothing and keeps the gradients in its first moment.
+	 */
 	FO_TRY_OR(st, fo_verify_rig_init(&g, precision, &how, NULL), done);
 	g.ports.hyper[FO_HYPER_LR] = g.ports.hyper[FO_HYPER_BETA1] = g.ports.hyper[FO_HYPER_CLIP] = 0;
 	FO_TRY_OR(st, fo_verify_rig_steps(&g, 1, 1, NULL, NULL), done);
@@ -245,7 +251,8 @@ void fo_verify_steps(struct fo_verify_run *v)
 			/* Only ref computes in double precision. */
 			if (!fo_verify_set_runs(v, isa) || (p == FO_PRECISION_F64 && (isa != FO_ISA_REF || v->o->cuda)))
 				continue;
-			const char *group = fo_verify_group(v, "step %s %s", fo_verify_where(v, isa), precision_name[p]);
+			const char *group = fo_verify_group(v, "step %s %s", fo_verify_where(v, isa),
+							    precision_name[p]);
 			if (check_step(v, group, p, isa) != FO_OK)
 				fo_verify_error(v, group, "a training step", "stored values");
 		}
@@ -254,8 +261,8 @@ void fo_verify_steps(struct fo_verify_run *v)
 /* ---- the same again ---- */
 
 /* if_differs: what it would mean that another run gives other bits; may be NULL. */
-static fo_status digest_of(enum fo_numerics precision, const struct fo_exec_options *how, const struct fo_str *text, uint64_t *digest,
-			   enum fo_verify_result *if_differs)
+static fo_status digest_of(enum fo_numerics precision, const struct fo_exec_options *how, const struct fo_str *text,
+			   uint64_t *digest, enum fo_verify_result *if_differs)
 {
 	struct fo_verify_rig g;
 	fo_status st;
@@ -275,20 +282,24 @@ void fo_verify_repeat(struct fo_verify_run *v)
 		for (int p = 0; p <= FO_PRECISION_BF16; p++) {
 			if (!fo_verify_set_runs(v, isa))
 				continue;
-			const char *group = fo_verify_group(v, "repeat %s %s", fo_verify_where(v, isa), precision_name[p]);
+			const char *group = fo_verify_group(v, "repeat %s %s", fo_verify_where(v, isa),
+							    precision_name[p]);
 			const struct fo_exec_options how = fo_verify_how(v, isa);
 			enum fo_verify_result differs = FO_VERIFY_FAIL;
 			char name[64] = "3 steps";
 			uint64_t a = 0, b = 1;
 			if (!how.cuda)
 				snprintf(name, sizeof name, "3 steps with %d threads", v->o->threads);
-			if (digest_of(p, &how, NULL, &a, NULL) != FO_OK || digest_of(p, &how, NULL, &b, &differs) != FO_OK)
+			if (digest_of(p, &how, NULL, &a, NULL) != FO_OK ||
+			    digest_of(p, &how, NULL, &b, &differs) != FO_OK)
 				fo_verify_error(v, group, name, "the first run");
 			else
-				fo_verify_add(v, group, name, "the first run", a == b ? FO_VERIFY_PASS : differs,
-					      a == b			 ? "the same bits"
-					      : differs == FO_VERIFY_FAIL ? "other bits than the first time"
-									 : "other bits: cuDNN's attention backward adds in no fixed order");
+				fo_verify_add(
+					v, group, name, "the first run", a == b ? FO_VERIFY_PASS : differs,
+					a == b ? "the same bits"
+					: differs == FO_VERIFY_FAIL
+						? "other bits than the first time"
+						: "other bits: cuDNN's attention backward adds in no fixed order");
 		}
 }
 
@@ -315,7 +326,8 @@ void fo_verify_program(struct fo_verify_run *v)
 		fo_program_fini(&back);
 	}
 	fo_verify_rig_fini(&g);
-	if (digest_of(FO_PRECISION_BF16, &how, NULL, &a, NULL) != FO_OK || digest_of(FO_PRECISION_BF16, &how, &text, &b, NULL) != FO_OK)
+	if (digest_of(FO_PRECISION_BF16, &how, NULL, &a, NULL) != FO_OK ||
+	    digest_of(FO_PRECISION_BF16, &how, &text, &b, NULL) != FO_OK)
 		fo_verify_error(v, group, "3 steps of the program read back", against);
 	else
 		fo_verify_add(v, group, "3 steps of the program read back", against,

@@ -1,6 +1,6 @@
-/* Only in the one static file (cmake/FlatoutStatic.cmake): SQLite can load extensions, which a program without a dynamic linker cannot.
- * With the C library's own functions the link would warn, and a call would need the very C library it was built with.
- * The linker puts these in their place (--wrap). */
+/* Only in the one static file (cmake/FlatoutStatic.cmake): SQLite can load extensions, which a program without a
+ * dynamic linker cannot. With the C library's own functions the link would warn, and a call would need the very C
+ * library it was built with. The linker puts these in their place (--wrap). */
 #include <stddef.h>
 
 void *__wrap_dlopen(const char *file, int mode);

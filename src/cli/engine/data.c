@@ -27,13 +27,12 @@ fo_status fo_cli_inputs(const struct fo_command *c, int argc)
 
 static const struct fo_opt none[] = { FO_OPT_END };
 
-static const char parts[] =
-	"  flatout data prepare c4/*.json.gz --vocab=32000 --out=c4.tokens\n"
-	"      text to shards of tokens that a run trains on\n"
-	"  flatout data train-tokenizer books/ --vocab=32000 --out=tokenizer.json\n"
-	"      a byte-level BPE tokenizer in Hugging Face's format\n"
-	"  flatout data inspect c4.tokens --seq=4096\n"
-	"      what is in a shard: documents, lengths, packing\n";
+static const char parts[] = "  flatout data prepare c4/*.json.gz --vocab=32000 --out=c4.tokens\n"
+			    "      text to shards of tokens that a run trains on\n"
+			    "  flatout data train-tokenizer books/ --vocab=32000 --out=tokenizer.json\n"
+			    "      a byte-level BPE tokenizer in Hugging Face's format\n"
+			    "  flatout data inspect c4.tokens --seq=4096\n"
+			    "      what is in a shard: documents, lengths, packing\n";
 
 static fo_status run(int argc, char **argv)
 {
@@ -46,9 +45,10 @@ static fo_status run(int argc, char **argv)
 	for (int i = 1; i < 3; i++)
 		if (fo_str_distance(argv[1], name[i]) < fo_str_distance(argv[1], name[best]))
 			best = i;
-	fo_fail(FO_EARG, "'flatout data' has no part '%s'; nearest is '%s'",
-		fo_cli_seen(argv[1]), name[best]);
-	return fo_hint(FO_EARG, "its parts are 'prepare', 'train-tokenizer' and 'inspect'; 'flatout data' shows an example of each");
+	fo_fail(FO_EARG, "'flatout data' has no part '%s'; nearest is '%s'", fo_cli_seen(argv[1]), name[best]);
+	return fo_hint(
+		FO_EARG,
+		"its parts are 'prepare', 'train-tokenizer' and 'inspect'; 'flatout data' shows an example of each");
 }
 
 const struct fo_command fo_cmd_data = {
@@ -71,7 +71,8 @@ struct tokenizer {
 	bool force;
 };
 static const struct fo_opt tokenizer_rows[] = {
-	FO_OPT_OUTPUT(struct tokenizer, out, "tokenizer.out", "FILE", "tokenizer.json", "the file to write", FO_OUTPUT_TOKENIZER),
+	FO_OPT_OUTPUT(struct tokenizer, out, "tokenizer.out", "FILE", "tokenizer.json", "the file to write",
+		      FO_OUTPUT_TOKENIZER),
 	FO_OPT_INT(struct tokenizer, vocab, "tokenizer.vocab", "N", "32000", 258, 1 << 20, "tokens",
 		   "size of the vocabulary, two special tokens included"),
 	FO_OPT_BYTES(struct tokenizer, sample, "tokenizer.sample", "SIZE", "32MiB", 1, 0x1p36,
@@ -85,8 +86,7 @@ static const struct fo_opt tokenizer_rows[] = {
 static void tokenizer_report(const struct tokenizer *in, const struct fo_tokenizer *t, double seconds)
 {
 	if (!in->json) {
-		printf("%s: %lld tokens, in %.1f s\n", fo_cli_seen(in->out),
-		       (long long)fo_tokenizer_vocab(t), seconds);
+		printf("%s: %lld tokens, in %.1f s\n", fo_cli_seen(in->out), (long long)fo_tokenizer_vocab(t), seconds);
 		if (fo_tokenizer_vocab(t) < in->vocab)
 			printf("fewer than the %lld asked for: no pair of tokens is left that occurs twice\n",
 			       (long long)in->vocab);
@@ -121,8 +121,8 @@ static fo_status tokenizer_run(int argc, char **argv)
 	struct fo_text_options o = fo_cli_text_options(&in.texts);
 	fo_screen_init(&screen, &(struct fo_run){ .log_every = 1 }, in.json);
 	fo_catch_signals();
-	st = fo_tokenizer_train(argv + 1, (size_t)argc - 1, &o, in.vocab, (size_t)in.sample, fo_screen_progress, &screen,
-				&fo_stop_requested, &t);
+	st = fo_tokenizer_train(argv + 1, (size_t)argc - 1, &o, in.vocab, (size_t)in.sample, fo_screen_progress,
+				&screen, &fo_stop_requested, &t);
 	fo_screen_end_line(&screen);
 	if (st == FO_OK)
 		st = fo_tokenizer_save(t, in.out);
@@ -139,8 +139,9 @@ const struct fo_command fo_cmd_data_train_tokenizer = {
 	.group = "train",
 	.usage = "flatout data train-tokenizer INPUT... [--vocab=N] [--out=FILE] [--json]",
 	.summary = "a byte-level BPE tokenizer in Hugging Face's format from texts",
-	.text = "An INPUT is a file, a folder, a quoted pattern or '-' (standard input); gzip and Zstandard are unpacked. The same "
-		"text gives the same file. Hugging Face tokenizers loads it and gives the same ids.\n\n"
+	.text = "An INPUT is a file, a folder, a quoted pattern or '-' (standard input); gzip and Zstandard are "
+		"unpacked. The same text gives the same file. Hugging Face tokenizers loads it and gives the same "
+		"ids.\n\n"
 		"  flatout data train-tokenizer books/ --vocab=32000 --out=tokenizer.json\n"
 		"  zstdcat dump.zst | head -c 1G | flatout data train-tokenizer - --vocab=8192\n",
 	.opts = tokenizer_rows,

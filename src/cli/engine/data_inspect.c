@@ -14,18 +14,19 @@ struct inspect {
 	const char *json;
 	bool force;
 };
-static const struct fo_opt rows[] = {
-	FO_OPT_INT(struct inspect, doc, "inspect.doc", "N", "-1", -1, 0x1p53, "",
-		   "show this document's text, from 0; -1: none"),
-	FO_OPT_LENGTH(struct inspect, seq, "inspect.seq", "N", "2048", 1, 1 << 24,
-		   "length of the rows that the packings are compared at"),
-	FO_OPT_INT(struct inspect, seed, "inspect.seed", "N", "1", 0, 0x1p53, "", "of the order in which 'packed' lays documents"),
-	FO_OPT_ENUM(struct inspect, split, "inspect.split", "train", "which shard of a folder", "train|val"),
-	FO_OPT_PATH(struct inspect, tokenizer, "inspect.tokenizer", "FILE", "", "empty: tokenizer.json beside the shard"),
-	FO_OPT_JSON(struct inspect, json, "inspect.json", "JSON on standard output"),
-	FO_OPT_FORCE(struct inspect, force, "inspect.force"),
-	FO_OPT_END
-};
+static const struct fo_opt rows[] = { FO_OPT_INT(struct inspect, doc, "inspect.doc", "N", "-1", -1, 0x1p53, "",
+						 "show this document's text, from 0; -1: none"),
+				      FO_OPT_LENGTH(struct inspect, seq, "inspect.seq", "N", "2048", 1, 1 << 24,
+						    "length of the rows that the packings are compared at"),
+				      FO_OPT_INT(struct inspect, seed, "inspect.seed", "N", "1", 0, 0x1p53, "",
+						 "of the order in which 'packed' lays documents"),
+				      FO_OPT_ENUM(struct inspect, split, "inspect.split", "train",
+						  "which shard of a folder", "train|val"),
+				      FO_OPT_PATH(struct inspect, tokenizer, "inspect.tokenizer", "FILE", "",
+						  "empty: tokenizer.json beside the shard"),
+				      FO_OPT_JSON(struct inspect, json, "inspect.json", "JSON on standard output"),
+				      FO_OPT_FORCE(struct inspect, force, "inspect.force"),
+				      FO_OPT_END };
 
 enum { BINS = 48 }; /* by powers of two: 2^48 tokens are more than there is text */
 
@@ -57,10 +58,9 @@ static void count_lengths(struct view *v)
 static fo_status open_tokenizer(struct view *v)
 {
 	const char *slash = strrchr(v->path, '/');
-	v->tokenizer_path = *v->in->tokenizer
-				    ? v->in->tokenizer
-				    : fo_arena_printf(&v->arena, "%.*stokenizer.json",
-						      slash ? (int)(slash - v->path) + 1 : 0, v->path);
+	v->tokenizer_path = *v->in->tokenizer ? v->in->tokenizer
+					      : fo_arena_printf(&v->arena, "%.*stokenizer.json",
+								slash ? (int)(slash - v->path) + 1 : 0, v->path);
 	if (!*v->in->tokenizer && !fo_fs_exists(v->tokenizer_path)) {
 		v->tokenizer_note = "none beside the shard";
 		return FO_OK;
@@ -78,9 +78,8 @@ static fo_status open_tokenizer(struct view *v)
 
 static fo_status open_view(struct view *v, const char *path)
 {
-	v->path = fo_fs_is_dir(path)
-			  ? fo_arena_printf(&v->arena, "%s/%s.shard", path, v->in->split ? "val" : "train")
-			  : fo_arena_strdup(&v->arena, path);
+	v->path = fo_fs_is_dir(path) ? fo_arena_printf(&v->arena, "%s/%s.shard", path, v->in->split ? "val" : "train")
+				     : fo_arena_strdup(&v->arena, path);
 	if (fo_fs_is_dir(path) && !fo_fs_exists(v->path))
 		return fo_hint(fo_fail(FO_EARG, "'%s' holds no %s.shard", path, v->in->split ? "val" : "train"),
 			       "'flatout data prepare' makes a folder of shards; a run keeps its own in run.dir/data");
@@ -97,7 +96,8 @@ static fo_status decode(const struct view *v, int64_t doc, struct fo_str *out)
 {
 	const struct fo_shard *s = &v->shard;
 	if (doc >= s->docs)
-		return fo_fail(FO_EARG, "no document %lld: the shard has %lld, from 0", (long long)doc, (long long)s->docs);
+		return fo_fail(FO_EARG, "no document %lld: the shard has %lld, from 0", (long long)doc,
+			       (long long)s->docs);
 	if (!v->tokenizer)
 		return fo_hint(fo_fail(FO_EARG, "no tokenizer to decode with: %s", v->tokenizer_note),
 			       "--tokenizer=FILE names it");
@@ -173,7 +173,8 @@ static void put_lengths(struct view *v)
 		if (v->bin[b])
 			fo_table_row(&t, fo_arena_printf(&v->arena, "%lld..%lld", 1ll << b, (2ll << b) - 1),
 				     fo_arena_printf(&v->arena, "%lld", (long long)v->bin[b]),
-				     fo_arena_printf(&v->arena, "%.1f %%", 100.0 * (double)v->bin[b] / (double)v->shard.docs),
+				     fo_arena_printf(&v->arena, "%.1f %%",
+						     100.0 * (double)v->bin[b] / (double)v->shard.docs),
 				     bar);
 	}
 	fo_table_print(&t, stdout, "  ", true);
@@ -309,8 +310,9 @@ const struct fo_command fo_cmd_data_inspect = {
 	.group = "train",
 	.usage = "flatout data inspect DIR|FILE.shard [--seq=N] [--doc=N] [--split=train|val] [--json]",
 	.summary = "what is in a shard: documents, lengths, packings, texts",
-	.text = "Reads all of the shard and checks it. The last table compares what rows of --seq tokens cost: padding (places "
-		"without a token), tokens dropped, and documents that would fit into a row and are cut all the same.\n\n"
+	.text = "Reads all of the shard and checks it. The last table compares what rows of --seq tokens cost: padding "
+		"(places without a token), tokens dropped, and documents that would fit into a row and are cut all the "
+		"same.\n\n"
 		"  flatout data inspect c4.tokens --seq=4096\n"
 		"  flatout data inspect c4.tokens --doc=17\n"
 		"  flatout data inspect runs/demo/data/val.shard --json\n",

@@ -16,8 +16,10 @@ struct prepare {
 	const char *json;
 };
 static const struct fo_opt rows[] = {
-	FO_OPT_OUTPUT(struct prepare, out, "prepare.out", "DIR", "", "the folder to write; made if needed", FO_OUTPUT_SHARDS),
-	FO_OPT_PATH(struct prepare, tokenizer, "prepare.tokenizer", "FILE", "", "a tokenizer.json; copied into the folder"),
+	FO_OPT_OUTPUT(struct prepare, out, "prepare.out", "DIR", "", "the folder to write; made if needed",
+		      FO_OUTPUT_SHARDS),
+	FO_OPT_PATH(struct prepare, tokenizer, "prepare.tokenizer", "FILE", "",
+		    "a tokenizer.json; copied into the folder"),
 	FO_OPT_INT(struct prepare, vocab, "prepare.vocab", "N", "0", 0, 1 << 20, "tokens",
 		   "train a tokenizer of this size on the text instead"),
 	FO_OPT_INT(struct prepare, holdout, "prepare.holdout", "N", "50", 2, 1000000, "documents",
@@ -46,18 +48,20 @@ static fo_status check(const struct prepare *in, int argc, char **argv)
 	if (!*in->out)
 		return fo_hint(fo_fail(FO_EARG, "no folder to write to is named"), "--out=DIR names it");
 	if (!*in->tokenizer == !in->vocab) {
-		fo_fail(FO_EARG, *in->tokenizer ? "--tokenizer and --vocab exclude each other" : "no tokenizer is named");
+		fo_fail(FO_EARG,
+			*in->tokenizer ? "--tokenizer and --vocab exclude each other" : "no tokenizer is named");
 		return fo_hint(FO_EARG, "--tokenizer=FILE takes one that there is, --vocab=N trains one on the text");
 	}
 	for (int i = 1; in->vocab && i < argc; i++)
 		if (!strcmp(argv[i], "-"))
-			return fo_hint(fo_fail(FO_EARG, "standard input can be read only once, --vocab reads the text twice"),
-				       "train a tokenizer on a part first: flatout data train-tokenizer");
+			return fo_hint(
+				fo_fail(FO_EARG, "standard input can be read only once, --vocab reads the text twice"),
+				"train a tokenizer on a part first: flatout data train-tokenizer");
 	return FO_OK;
 }
 
-static fo_status tokenizer_of(const struct prepare *in, int argc, char **argv, struct fo_arena *a, struct fo_screen *screen,
-			      struct fo_tokenizer **t)
+static fo_status tokenizer_of(const struct prepare *in, int argc, char **argv, struct fo_arena *a,
+			      struct fo_screen *screen, struct fo_tokenizer **t)
 {
 	char *own = fo_arena_printf(a, "%s/tokenizer.json", in->out);
 	if (*in->tokenizer)
@@ -108,11 +112,14 @@ static void report_text(const struct prepare *in, const struct fo_prepare_stats 
 	fo_cli_put(stdout, "text       ", "           ", "%lld %s, %s; left out: %lld binary, %lld empty, %lld bad",
 		   (long long)r->files, fo_cli_plural(r->files, "file", "files"), fo_str_bytes(a, (double)r->bytes),
 		   (long long)r->skipped_binary, (long long)r->skipped_empty, (long long)r->skipped_bad);
-	fo_cli_put(stdout, "tokenizer  ", "           ", "%lld tokens (%s/tokenizer.json)", (long long)fo_tokenizer_vocab(t), dir);
+	fo_cli_put(stdout, "tokenizer  ", "           ", "%lld tokens (%s/tokenizer.json)",
+		   (long long)fo_tokenizer_vocab(t), dir);
 	fo_cli_put(stdout, "train      ", "           ", "%lld %s, %s (%s/train.shard)", (long long)r->train_docs,
-		   fo_cli_plural(r->train_docs, "document", "documents"), fo_str_si(a, (double)r->train_tokens, "tokens"), dir);
+		   fo_cli_plural(r->train_docs, "document", "documents"),
+		   fo_str_si(a, (double)r->train_tokens, "tokens"), dir);
 	fo_cli_put(stdout, "held out   ", "           ", "%lld %s, %s (%s/val.shard)", (long long)r->val_docs,
-		   fo_cli_plural(r->val_docs, "document", "documents"), fo_str_si(a, (double)r->val_tokens, "tokens"), dir);
+		   fo_cli_plural(r->val_docs, "document", "documents"), fo_str_si(a, (double)r->val_tokens, "tokens"),
+		   dir);
 	if (!here)
 		printf("nothing was left to do: all of it was prepared before\n");
 	else
@@ -186,12 +193,12 @@ const struct fo_command fo_cmd_data_prepare = {
 	.group = "train",
 	.usage = "flatout data prepare INPUT... --out=DIR (--tokenizer=FILE | --vocab=N) [--holdout=N] [--json]",
 	.summary = "texts to the shards of tokens that a run trains on",
-	.text = "An INPUT is a file, a folder, a quoted pattern or '-' (standard input), of any length; gzip and Zstandard are "
-		"unpacked as they are read, by what they begin with and not by their names. A file whose first line is a JSON "
-		"object with the text field holds a document per line; any other is one document; files with NUL bytes are "
-		"skipped. What is left out is counted.\n\n"
-		"Killed at any moment, the same command goes on where it was; the result is the same bytes, with any number of "
-		"threads. DIR is then a run's data.path.\n\n"
+	.text = "An INPUT is a file, a folder, a quoted pattern or '-' (standard input), of any length; gzip and "
+		"Zstandard are unpacked as they are read, by what they begin with and not by their names. A file whose "
+		"first line is a JSON object with the text field holds a document per line; any other is one document; "
+		"files with NUL bytes are skipped. What is left out is counted.\n\n"
+		"Killed at any moment, the same command goes on where it was; the result is the same bytes, with any "
+		"number of threads. DIR is then a run's data.path.\n\n"
 		"  flatout data prepare c4/*.json.gz --tokenizer=tokenizer.json --out=c4.tokens\n"
 		"  flatout data prepare books/ --vocab=8192 --out=books.tokens\n"
 		"  zstdcat dump.jsonl.zst | flatout data prepare - --tokenizer=t.json --out=d\n",

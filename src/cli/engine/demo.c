@@ -22,7 +22,7 @@ static const struct fo_opt rows[] = {
 	FO_OPT_PATH(struct demo, text, "demo.text", "PATH", "",
 		    "text to train on: a file or folder; empty: the POD files of Debian's perl-doc"),
 	FO_OPT_OUTPUT(struct demo, dir, "demo.dir", "PATH", "",
-		    "run directory; empty: runs/demo, replaced when it is an earlier demo's", FO_OUTPUT_DEMO),
+		      "run directory; empty: runs/demo, replaced when it is an earlier demo's", FO_OUTPUT_DEMO),
 	FO_OPT_REAL(struct demo, minutes, "demo.minutes", "X", "2", 0.05, 60, "minutes",
 		    "how long to train; preparing takes some seconds more"),
 	FO_OPT_BOOL(struct demo, ladder, "demo.ladder", "true",
@@ -33,8 +33,8 @@ static const struct fo_opt rows[] = {
 	FO_OPT_END
 };
 
-/* Models to choose from. A run of N weights that multiply a token learns best from about 20 N tokens (Hoffmann et al. 2022); a
- * short demo is content with TOKENS_PER_WEIGHT. Shapes keep the width-to-depth ratio of small Llamas. */
+/* Models to choose from. A run of N weights that multiply a token learns best from about 20 N tokens (Hoffmann et al.
+ * 2022); a short demo is content with TOKENS_PER_WEIGHT. Shapes keep the width-to-depth ratio of small Llamas. */
 #define TOKENS_PER_WEIGHT 1.0
 static const struct {
 	int64_t layers, hidden, heads, ffn;
@@ -237,8 +237,8 @@ static fo_status size_run(struct fo_opt_set *s, const struct fo_run *probed, dou
 
 /* ---- running ---- */
 
-/* Rows that a loader serves, as a shard in memory whose documents are the rows' pieces, each with the token that follows it:
- * the very predictions that the model was trained on or is judged by. */
+/* Rows that a loader serves, as a shard in memory whose documents are the rows' pieces, each with the token that
+ * follows it: the very predictions that the model was trained on or is judged by. */
 struct rows {
 	struct fo_shard shard;
 	uint32_t *ids;
@@ -283,7 +283,8 @@ static void rows_close(struct rows *v)
 	free(v->at);
 }
 
-/* A bigram model of the tokens that training saw (the whole text once it saw that much), on the rows of the held-out loss. */
+/* A bigram model of the tokens that training saw (the whole text once it saw that much), on the rows of the held-out
+ * loss. */
 static fo_status bigram(const struct fo_run *r, double *loss)
 {
 	struct fo_corpus c;
@@ -342,7 +343,8 @@ static const char ladder_rungs[] =
 	"baseline:\n"
 	"  what: rows of one document each, layers made again in backward, every operation by itself\n"
 	"  data.packing: split\n"
-	"  pass: {merge-qkv: no, merge-gate-up: no, fuse-loss: 0, fuse-elementwise: no, recompute: full, fused-optimizer: no, attention: eager}\n"
+	"  pass: {merge-qkv: no, merge-gate-up: no, fuse-loss: 0, fuse-elementwise: no, recompute: full, "
+	"fused-optimizer: no, attention: eager}\n"
 	"packing:\n"
 	"  what: documents end to end in full rows\n"
 	"  data.packing: packed\n"
@@ -351,13 +353,15 @@ static const char ladder_rungs[] =
 	"  pass.recompute: none\n"
 	"fused:\n"
 	"  what: flash attention, merged products, fused elementwise work, loss and optimizer\n"
-	"  pass: {merge-qkv: yes, merge-gate-up: yes, fuse-loss: 512, fuse-elementwise: yes, fused-optimizer: yes, attention: flash}\n";
+	"  pass: {merge-qkv: yes, merge-gate-up: yes, fuse-loss: 512, fuse-elementwise: yes, fused-optimizer: yes, "
+	"attention: flash}\n";
 
 /* The arguments of the command that follows. */
-static fo_status plan_ladder(const struct demo *in, const struct fo_run *r, const struct fo_train_result *result, struct fo_arena *a,
-			     char **argv)
+static fo_status plan_ladder(const struct demo *in, const struct fo_run *r, const struct fo_train_result *result,
+			     struct fo_arena *a, char **argv)
 {
-	double step = (double)(SEQ * ROWS) / result->tokens_per_second, budget = in->minutes * 60 * LADDER_SHARE - LADDER_SECONDS;
+	double step = (double)(SEQ * ROWS) / result->tokens_per_second,
+	       budget = in->minutes * 60 * LADDER_SHARE - LADDER_SECONDS;
 	int64_t steps = (int64_t)(budget / (LADDER_RUNGS * LADDER_SLOWER * step)) / 5 * 5;
 	char *rungs = fo_arena_printf(a, "%s/rungs.yaml", r->dir);
 	FO_TRY(fo_fs_write_atomic(rungs, ladder_rungs, sizeof ladder_rungs - 1));
@@ -373,7 +377,8 @@ static fo_status plan_ladder(const struct demo *in, const struct fo_run *r, cons
 	return FO_OK;
 }
 
-/* Takes the place of this process: turns of a ladder are forked, and OpenMP has run here. Returns only when it cannot. */
+/* Takes the place of this process: turns of a ladder are forked, and OpenMP has run here. Returns only when it cannot.
+ */
 static fo_status begin_ladder(const struct demo *in, char **argv)
 {
 	fputc('\n', in->json ? stderr : stdout);

@@ -70,20 +70,25 @@ static void put_device(const struct fo_cuda_survey *s, const struct fo_catalogue
 	struct fo_nvml_now now;
 	fo_nvml_device nvml = d->software ? NULL : fo_nvml_find(d->pci);
 	snprintf(first, sizeof first, "cuda:%-8d", d->index);
-	fo_cli_put(stdout, first, LEAD, "%s, compute capability %d.%d, %d multiprocessors up to %s, %s at %s", d->name, d->cc_major, d->cc_minor,
-		   d->multiprocessors, fo_str_si(a, d->clock_khz * 1e3, "Hz"), fo_str_bytes(b, (double)d->memory_bytes), d->pci);
+	fo_cli_put(stdout, first, LEAD, "%s, compute capability %d.%d, %d multiprocessors up to %s, %s at %s", d->name,
+		   d->cc_major, d->cc_minor, d->multiprocessors, fo_str_si(a, d->clock_khz * 1e3, "Hz"),
+		   fo_str_bytes(b, (double)d->memory_bytes), d->pci);
 	if (d->software)
 		fo_cli_put(stdout, "  software   ", LEAD,
-			   "not a device: the tests' model of one, computed by this machine's processors; nothing measured on it means anything");
+			   "not a device: the tests' model of one, computed by this machine's processors; nothing "
+			   "measured on it means anything");
 	else if (d->has_kernels)
 		fo_cli_put(stdout, "  kernels    ", LEAD, "this build has them (for %s)", s->architectures);
 	else
-		fo_cli_put(stdout, "  kernels    ", LEAD, "none: this build has them for %s; build with -DFLATOUT_CUDA_ARCHITECTURES=%d%d%s",
-			   *s->architectures ? s->architectures : "no device", d->cc_major, d->cc_minor, d->cc_major == 9 ? "a" : "");
+		fo_cli_put(stdout, "  kernels    ", LEAD,
+			   "none: this build has them for %s; build with -DFLATOUT_CUDA_ARCHITECTURES=%d%d%s",
+			   *s->architectures ? s->architectures : "no device", d->cc_major, d->cc_minor,
+			   d->cc_major == 9 ? "a" : "");
 	if (row)
 		put_row(row);
 	else if (!d->software)
-		fo_cli_put(stdout, "  catalogue  ", LEAD, "not in it: runs have no MFU until FLATOUT_DEVICES names a file with its peak");
+		fo_cli_put(stdout, "  catalogue  ", LEAD,
+			   "not in it: runs have no MFU until FLATOUT_DEVICES names a file with its peak");
 	fo_nvml_read(nvml, &now);
 	if (nvml)
 		put_now(&now);
@@ -104,9 +109,11 @@ static void print_text(const struct fo_cuda_survey *s, const struct fo_catalogue
 		const struct fo_cuda_found *f = &s->lib[i];
 		snprintf(first, sizeof first, "%-13s", f->name);
 		if (f->loaded && !f->refused)
-			fo_cli_put(stdout, first, LEAD, "%s (%s), %s", *f->version ? f->version : "version unknown", f->what, f->file);
+			fo_cli_put(stdout, first, LEAD, "%s (%s), %s", *f->version ? f->version : "version unknown",
+				   f->what, f->file);
 		else if (*f->why)
-			fo_cli_put(stdout, first, LEAD, "%s (%s): %s", f->refused ? "refused" : "not loaded", f->what, f->why);
+			fo_cli_put(stdout, first, LEAD, "%s (%s): %s", f->refused ? "refused" : "not loaded", f->what,
+				   f->why);
 	}
 	fo_nvml_library(&nvml);
 	if (*nvml.driver)
@@ -134,7 +141,8 @@ static void now_json(struct fo_json *j, const struct fo_nvml_now *n)
 	fo_json_close(j);
 }
 
-static void device_json(struct fo_json *j, const struct fo_cuda_survey *s, const struct fo_catalogue *c, const struct fo_cuda_device *d)
+static void device_json(struct fo_json *j, const struct fo_cuda_survey *s, const struct fo_catalogue *c,
+			const struct fo_cuda_device *d)
 {
 	const struct fo_device *row = row_of(c, d);
 	char capability[16];
@@ -201,7 +209,8 @@ fo_status fo_cli_device_open(const char *text, struct fo_cuda **out)
 	char why[320];
 	FO_TRY(fo_device_open(text, out, why, sizeof why));
 	if (*why)
-		fprintf(stderr, "warning: a CUDA device is there but cannot be used: %s; the processor computes\n", fo_cli_seen(why));
+		fprintf(stderr, "warning: a CUDA device is there but cannot be used: %s; the processor computes\n",
+			fo_cli_seen(why));
 	return *out ? fo_device_tune(*out, NULL) : FO_OK;
 }
 

@@ -18,13 +18,14 @@ static const struct fo_opt rows[] = {
 	FO_OPT_PATH(struct eval, data, "eval.data", "PATH", NULL,
 		    "text (a file or a folder), a shard, or a folder with val.shard; without it what the run held out"),
 	FO_OPT_LENGTH(struct eval, seq, "eval.seq", "N", "0", 0, 1 << 20,
-		   "length of one row; 0: as trained, else the model's positions, at most 2048"),
+		      "length of one row; 0: as trained, else the model's positions, at most 2048"),
 	FO_OPT_TEXT(struct eval, batches, "eval.batches", "N|all", NULL,
 		    "how many batches of rows, or all of the text; without it as the run evaluated, else all"),
-	FO_OPT_ENUM(struct eval, precision, "eval.precision", "stored", "of weights and activations: as the folder says, or this",
-		    "stored|fp32|bf16"),
+	FO_OPT_ENUM(struct eval, precision, "eval.precision", "stored",
+		    "of weights and activations: as the folder says, or this", "stored|fp32|bf16"),
 	FO_OPT_INT(struct eval, threads, "eval.threads", "N", "0", 0, 1024, "threads", "0: all this process may use"),
-	FO_OPT_TEXT(struct eval, device, "eval.device", "HOW", "auto", "what computes: auto, cpu, cuda or cuda:N, as train.device"),
+	FO_OPT_TEXT(struct eval, device, "eval.device", "HOW", "auto",
+		    "what computes: auto, cpu, cuda or cuda:N, as train.device"),
 	FO_OPT_JSON(struct eval, json, "eval.json", "print JSON"),
 	FO_OPT_FORCE(struct eval, force, "eval.force"),
 	FO_OPT_END
@@ -102,11 +103,11 @@ static void print_text(const struct fo_pretrained *p, const struct fo_eval_resul
 		fo_cli_put(stdout, "logged   ", LEAD, "%.6f at step %lld: %s", r->logged, (long long)p->step,
 			   r->logged == r->loss ? "the same" : "not the same (see flatout help eval)");
 	if (*r->device)
-		fo_cli_put(stdout, "speed    ", LEAD, "%s/s on %s", fo_str_si(b, r->tokens_per_second, "tokens"), r->device);
+		fo_cli_put(stdout, "speed    ", LEAD, "%s/s on %s", fo_str_si(b, r->tokens_per_second, "tokens"),
+			   r->device);
 	else
-		fo_cli_put(stdout, "speed    ", LEAD, "%s/s on %d %s, %s",
-		   fo_str_si(b, r->tokens_per_second, "tokens"), r->threads,
-		   fo_cli_plural(r->threads, "thread", "threads"), fo_isa_name[r->isa]);
+		fo_cli_put(stdout, "speed    ", LEAD, "%s/s on %d %s, %s", fo_str_si(b, r->tokens_per_second, "tokens"),
+			   r->threads, fo_cli_plural(r->threads, "thread", "threads"), fo_isa_name[r->isa]);
 	if (r->peak.flop_s > 0)
 		fo_cli_put(stdout, "MFU      ", LEAD, "%.1f %% of %s/s (forward: a third of the rule mfu), HFU %.1f %%",
 			   100 * r->mfu.mfu, fo_str_si(a, r->peak.flop_s, "FLOP"), 100 * r->mfu.hfu);
@@ -155,10 +156,10 @@ const struct fo_command fo_cmd_eval = {
 	.group = "train",
 	.usage = "flatout eval DIR [--data PATH] [--seq N] [--batches N|all] [--json]",
 	.summary = "loss, perplexity and bits per byte of a trained model",
-	.text = "DIR as for 'flatout generate'. Without --data a run is evaluated on the rows that its training evaluated: "
-		"with the same threads and instruction set the loss is the one that was logged, bit for bit. With --data, or "
-		"with --batches all, the text is read in order, every token once; bits per byte compare models with different "
-		"tokenizers.\n\n"
+	.text = "DIR as for 'flatout generate'. Without --data a run is evaluated on the rows that its training "
+		"evaluated: with the same threads and instruction set the loss is the one that was logged, bit for "
+		"bit. With --data, or with --batches all, the text is read in order, every token once; bits per byte "
+		"compare models with different tokenizers.\n\n"
 		"  flatout eval run\n"
 		"  flatout eval run --data book.txt\n"
 		"  flatout eval llama/ --data val.shard --batches 10\n",

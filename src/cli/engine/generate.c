@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CHUNK 128                         /* tokens of a prompt that go through the model together: more gain little */
+#define CHUNK 128 /* tokens of a prompt that go through the model together: more gain little */
 #define PROMPT_BYTES_MAX ((size_t)64 << 20) /* no model's positions hold the tokens of more */
 
 struct generate {
@@ -26,9 +26,11 @@ struct generate {
 };
 static const struct fo_opt rows[] = {
 	FO_OPT_TEXT(struct generate, prompt, "generate.prompt", "TEXT", NULL,
-		    "what to continue; without it and --prompt-file: standard input, on a terminal the start of a document"),
+		    "what to continue; without it and --prompt-file: standard input, on a terminal the start of a "
+		    "document"),
 	FO_OPT_PATH(struct generate, prompt_file, "generate.prompt-file", "PATH", NULL, "a file to continue"),
-	FO_OPT_INT(struct generate, tokens, "generate.tokens", "N", "128", 1, 1 << 24, "tokens", "how many to generate"),
+	FO_OPT_INT(struct generate, tokens, "generate.tokens", "N", "128", 1, 1 << 24, "tokens",
+		   "how many to generate"),
 	FO_OPT_REAL(struct generate, temperature, "generate.temperature", "T", "0.8", 0, 100, "",
 		    "logits are divided by it; 0: always the likeliest token"),
 	FO_OPT_INT(struct generate, top_k, "generate.top-k", "K", "40", 0, 1 << 24, "tokens",
@@ -38,10 +40,12 @@ static const struct fo_opt rows[] = {
 	FO_OPT_INT(struct generate, seed, "generate.seed", "N", "1", 0, 9e15, "", "of the draws"),
 	FO_OPT_BOOL(struct generate, stop_at_eos, "generate.stop-at-eos", "true",
 		    "end where the model ends the text; --no-stop-at-eos goes on"),
-	FO_OPT_ENUM(struct generate, precision, "generate.precision", "stored", "of weights and cache: as the folder says, or this",
-		    "stored|fp32|bf16"),
-	FO_OPT_INT(struct generate, threads, "generate.threads", "N", "0", 0, 1024, "threads", "0: all this process may use"),
-	FO_OPT_TEXT(struct generate, device, "generate.device", "HOW", "auto", "what computes: auto, cpu, cuda or cuda:N, as train.device"),
+	FO_OPT_ENUM(struct generate, precision, "generate.precision", "stored",
+		    "of weights and cache: as the folder says, or this", "stored|fp32|bf16"),
+	FO_OPT_INT(struct generate, threads, "generate.threads", "N", "0", 0, 1024, "threads",
+		   "0: all this process may use"),
+	FO_OPT_TEXT(struct generate, device, "generate.device", "HOW", "auto",
+		    "what computes: auto, cpu, cuda or cuda:N, as train.device"),
 	FO_OPT_JSON(struct generate, json, "generate.json", "print the result as JSON, nothing as it comes"),
 	FO_OPT_FORCE(struct generate, force, "generate.force"),
 	FO_OPT_END
@@ -58,7 +62,7 @@ struct session {
 	size_t n, cap, prompt;
 	struct fo_textout shown;
 	bool begun;
-	struct fo_str text; /* the continuation */
+	struct fo_str text;                    /* the continuation */
 	double prompt_seconds, seconds, bytes; /* bytes: moved by `steps` single-token steps, which took `seconds` */
 	int64_t steps;
 	const char *stop;
@@ -83,7 +87,8 @@ static fo_status read_stdin(struct fo_arena *a, char **text, size_t *len)
 		fo_str_append(&s, part, (size_t)n);
 		if (s.len > PROMPT_BYTES_MAX) {
 			fo_str_fini(&s);
-			return fo_fail(FO_EARG, "the prompt on standard input is longer than %zu MiB", PROMPT_BYTES_MAX >> 20);
+			return fo_fail(FO_EARG, "the prompt on standard input is longer than %zu MiB",
+				       PROMPT_BYTES_MAX >> 20);
 		}
 	}
 	*len = s.len;
@@ -94,8 +99,8 @@ static fo_status read_stdin(struct fo_arena *a, char **text, size_t *len)
 	return FO_OK;
 }
 
-/* BOS, which begins every document that a model was trained on, then the text. Tokens that mean more than text are not read from
- * it. */
+/* BOS, which begins every document that a model was trained on, then the text. Tokens that mean more than text are not
+ * read from it. */
 static fo_status read_prompt(struct session *s)
 {
 	const struct generate *in = s->in;
@@ -197,11 +202,12 @@ static fo_status open_model(struct session *s, const char *path)
 			       "put the model's tokenizer.json there");
 	int64_t vocab = fo_tokenizer_vocab(s->model.tokenizer), most = s->model.model.max_position;
 	if (fo_tokenizer_bos(s->model.tokenizer) >= s->model.model.vocab)
-		return fo_fail(FO_EARG, "the tokenizer in '%s' has %lld tokens, the model's vocabulary %lld", s->model.dir,
-			       (long long)vocab, (long long)s->model.model.vocab);
+		return fo_fail(FO_EARG, "the tokenizer in '%s' has %lld tokens, the model's vocabulary %lld",
+			       s->model.dir, (long long)vocab, (long long)s->model.model.vocab);
 	FO_TRY(read_prompt(s));
 	if (most && (int64_t)s->n > most)
-		return fo_hint(fo_fail(FO_EARG, "the prompt has %zu tokens, the model has %lld positions", s->n, (long long)most),
+		return fo_hint(fo_fail(FO_EARG, "the prompt has %zu tokens, the model has %lld positions", s->n,
+				       (long long)most),
 			       "shorten the prompt");
 	/* The last token drawn goes through the model no more. */
 	int64_t context = (int64_t)s->n + in->tokens - 1;
@@ -214,10 +220,9 @@ static fo_status open_model(struct session *s, const char *path)
 	FO_TRY(fo_cli_device_open(in->device, &s->exec.cuda));
 	int64_t chunk = (int64_t)s->n < CHUNK ? (int64_t)s->n : CHUNK;
 	FO_TRY(fo_pretrained_generator(&s->model, &s->exec, context, chunk, &s->store, &s->generator));
-	const struct fo_sampling how = { .temperature = in->temperature,
-					 .top_k = in->top_k,
-					 .top_p = in->top_p,
-					 .seed = (uint64_t)in->seed };
+	const struct fo_sampling how = {
+		.temperature = in->temperature, .top_k = in->top_k, .top_p = in->top_p, .seed = (uint64_t)in->seed
+	};
 	fo_sampler_init(&s->sampler, &how, vocab < s->model.model.vocab ? vocab : s->model.model.vocab);
 	return FO_OK;
 }
@@ -247,7 +252,8 @@ static void print_speed(const struct session *s)
 			   fo_cli_plural((int64_t)made, "token", "tokens"), (double)s->steps / s->seconds);
 	double rate = s->bytes / s->seconds, most = read_rate(s);
 	if (most > 0)
-		fo_cli_put(stderr, "memory   ", "         ", "%s per token: %s/s, %.0f %% of the %s/s that a plain loop reads",
+		fo_cli_put(stderr, "memory   ", "         ",
+			   "%s per token: %s/s, %.0f %% of the %s/s that a plain loop reads",
 			   fo_str_bytes(a, s->bytes / (double)s->steps), fo_str_bytes(b, rate), 100 * rate / most,
 			   fo_str_bytes(c, most));
 	if (!strcmp(s->stop, "context"))
@@ -336,9 +342,9 @@ const struct fo_command fo_cmd_generate = {
 	.usage = "flatout generate DIR [--prompt TEXT | --prompt-file PATH] [--tokens N] [--temperature T] [--top-k K] "
 		 "[--top-p P] [--seed N] [--json]",
 	.summary = "continue a text with a trained model",
-	.text = "DIR is a run directory (its newest checkpoint is taken), a checkpoint, or a folder in Hugging Face's layout "
-		"with a tokenizer.json. The text goes to standard output as it comes, speed to standard error. The same seed, "
-		"threads and instruction set give the same text.\n\n"
+	.text = "DIR is a run directory (its newest checkpoint is taken), a checkpoint, or a folder in Hugging Face's "
+		"layout with a tokenizer.json. The text goes to standard output as it comes, speed to standard error. "
+		"The same seed, threads and instruction set give the same text.\n\n"
 		"  flatout generate run --prompt 'The license' --tokens 200\n"
 		"  flatout generate run --temperature 0 < prompt.txt\n",
 	.opts = rows,

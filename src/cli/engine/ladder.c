@@ -32,16 +32,16 @@ static void child_step(void *ctx, const struct fo_train_step *s)
 	w->screen.last_ns = now;
 	if (!s->metered)
 		fo_str_si(rate, s->tokens_per_second, "");
-	snprintf(line, sizeof line, "turn %d/%d %s: step %lld of %lld, loss %.4f, %stok/s", w->t->turn, w->t->turns, w->t->plan->rung[w->t->rung].name,
-		 (long long)s->step, (long long)w->t->end, s->loss, rate);
+	snprintf(line, sizeof line, "turn %d/%d %s: step %lld of %lld, loss %.4f, %stok/s", w->t->turn, w->t->turns,
+		 w->t->plan->rung[w->t->rung].name, (long long)s->step, (long long)w->t->end, s->loss, rate);
 	fo_cli_live(w->screen.out, line);
 }
 
 static void child_warn(void *ctx, const char *text)
 {
 	struct watch *w = ctx;
-	fprintf(stderr, "%swarning: rung '%s': %s\n", w->screen.live ? "\r\033[K" : "", w->t->rung < 0 ? "data" : w->t->plan->rung[w->t->rung].name,
-		fo_cli_seen(text));
+	fprintf(stderr, "%swarning: rung '%s': %s\n", w->screen.live ? "\r\033[K" : "",
+		w->t->rung < 0 ? "data" : w->t->plan->rung[w->t->rung].name, fo_cli_seen(text));
 }
 
 static void child_progress(void *ctx, const char *what, const char *unit, double done, double total)
@@ -55,7 +55,9 @@ static void child(void *ctx, const struct fo_ladder_turn *t, struct fo_train_hoo
 	struct watch *w = ctx;
 	w->t = t;
 	/* The corpus is announced once; the turns only open it again. */
-	*out = (struct fo_train_hooks){ .ctx = w, .step = child_step, .warn = child_warn, .progress = t->rung < 0 ? child_progress : NULL };
+	*out = (struct fo_train_hooks){
+		.ctx = w, .step = child_step, .warn = child_warn, .progress = t->rung < 0 ? child_progress : NULL
+	};
 }
 
 static char *run_json(void *ctx, struct fo_opt_set *s)
@@ -75,8 +77,8 @@ static void turn_done(void *ctx, const struct fo_ladder_turn *t, const char *fai
 	if (failure)
 		fprintf(stderr, "warning: rung '%s' failed and is left out: %s\n", g->name, fo_cli_seen(failure));
 	if (!w->screen.live)
-		fprintf(w->screen.out, "turn %d/%d: round %d, %s, steps %lld to %lld; %.0f s left\n", t->turn, t->turns, t->round + 1, g->name,
-			(long long)t->first + 1, (long long)t->end, left);
+		fprintf(w->screen.out, "turn %d/%d: round %d, %s, steps %lld to %lld; %.0f s left\n", t->turn, t->turns,
+			t->round + 1, g->name, (long long)t->first + 1, (long long)t->end, left);
 	fflush(w->screen.out);
 }
 
@@ -85,7 +87,8 @@ static void turn_begins(void *ctx, const struct fo_ladder_turn *t)
 	struct watch *w = ctx;
 	double seconds = (double)(fo_now_ns() - w->begin_ns) * 1e-9;
 	char line[200];
-	snprintf(line, sizeof line, "turn %d/%d %s: round %d; %.0f s left", t->turn, t->turns, t->plan->rung[t->rung].name, t->round + 1,
+	snprintf(line, sizeof line, "turn %d/%d %s: round %d; %.0f s left", t->turn, t->turns,
+		 t->plan->rung[t->rung].name, t->round + 1,
 		 t->turn > 1 ? seconds / (t->turn - 1) * (t->turns - t->turn + 1) : 0);
 	if (w->screen.live)
 		fo_cli_live(w->screen.out, line);
@@ -97,7 +100,8 @@ static fo_status lock_folder(const char *dir, int *lock)
 	struct fo_arena a = { 0 };
 	const char *path = fo_arena_printf(&a, "%s/lock", dir);
 	fo_status st = fo_fs_exists(fo_arena_printf(&a, "%s/run.json", dir))
-			       ? fo_hint(fo_fail(FO_EARG, "'%s' is the directory of a training run", dir), "a ladder has a folder of its own: choose another --run.dir")
+			       ? fo_hint(fo_fail(FO_EARG, "'%s' is the directory of a training run", dir),
+					 "a ladder has a folder of its own: choose another --run.dir")
 			       : fo_fs_mkdirs(dir);
 	if (st == FO_OK && (*lock = fo_open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666)) < 0)
 		st = fo_fs_refuse("open", path, errno);
@@ -112,7 +116,8 @@ static fo_status lock_folder(const char *dir, int *lock)
 		ours = !fo_flock(*lock, LOCK_EX | LOCK_NB);
 	}
 	if (!ours)
-		return fo_hint(fo_fail(FO_EIO, "another process is running a ladder in '%s'", dir), "stop that one or choose another --run.dir");
+		return fo_hint(fo_fail(FO_EIO, "another process is running a ladder in '%s'", dir),
+			       "stop that one or choose another --run.dir");
 	return FO_OK;
 }
 
@@ -125,7 +130,11 @@ fo_status fo_cli_ladder_run(const struct fo_cli_ladder *in, struct fo_ladder_pla
 	fo_status st = lock_folder(p->dir, &lock);
 	if (st == FO_OK)
 		st = fo_ladder_plan_keep(p);
-	const struct fo_ladder_hooks h = { .ctx = &w, .child = child, .run_json = run_json, .turn = turn_begins, .done = turn_done,
+	const struct fo_ladder_hooks h = { .ctx = &w,
+					   .child = child,
+					   .run_json = run_json,
+					   .turn = turn_begins,
+					   .done = turn_done,
 					   .stop = &fo_stop_requested };
 	fo_catch_signals();
 	if (st == FO_OK)

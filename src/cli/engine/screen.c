@@ -12,14 +12,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#define REDRAW_NS 100000000 /* ten times a second is enough for the eye */
+#define REDRAW_NS 100000000  /* ten times a second is enough for the eye */
 #define PLAIN_NS 10000000000 /* a log wants to see that something moves, no more */
 
 volatile sig_atomic_t fo_stop_requested;
 static volatile sig_atomic_t asked; /* by hand: SIGINT or SIGTERM */
 
-/* A terminal that goes away says so to each process of it, a shell that it ends says it again, and service managers send SIGTERM beside
- * it: none of that is a second, impatient wish. */
+/* A terminal that goes away says so to each process of it, a shell that it ends says it again, and service managers
+ * send SIGTERM beside it: none of that is a second, impatient wish. */
 static void on_signal(int sig)
 {
 	static const char text[] = "\nstopping as soon as all is saved (again: stop at once)\n";
@@ -186,8 +186,9 @@ static void plan_json(const struct fo_train_plan *p, struct fo_str *out)
 	fo_json_close(&j);
 	fo_json_real(&j, "micro_batches_gain", p->device ? p->gain_of_more : NAN);
 	fo_json_object(&j, "memory");
-	fo_json_int(&j, "total_bytes", p->memory.arena + (p->device ? 0 : p->memory.host_arena) + p->memory.persistent +
-						  p->memory.workspace + p->memory_other + p->memory_checkpoint);
+	fo_json_int(&j, "total_bytes",
+		    p->memory.arena + (p->device ? 0 : p->memory.host_arena) + p->memory.persistent +
+			    p->memory.workspace + p->memory_other + p->memory_checkpoint);
 	fo_json_int(&j, "arena_bytes", p->memory.arena);
 	fo_json_int(&j, "host_arena_bytes", p->memory.host_arena);
 	fo_json_int(&j, "persistent_bytes", p->memory.persistent);
@@ -238,22 +239,28 @@ static void put_choice(FILE *f, const struct fo_train_plan *p)
 	fo_str_fini(&text);
 }
 
-/* The chunk that was chosen for a device, and what more micro-batches would gain there: to change the batch is the user's to decide. */
+/* The chunk that was chosen for a device, and what more micro-batches would gain there: to change the batch is the
+ * user's to decide. */
 static void put_device_choices(FILE *f, const struct fo_train_plan *p)
 {
 	const struct fo_lowering *run = &p->program->run;
 	int64_t chunk = run->pass.fuse_loss, tokens = run->rows * run->seq;
 	if (p->choice.fuse_loss && p->choice.fuse_loss_gain > 0)
-		fo_cli_put(f, "auto     ", LEAD, "head and loss %s%lld tokens on this device: up to %.1f %% of a step's time less than by %d, by the model that chose",
-			   chunk < tokens ? "by chunks of " : "at once for all ", (long long)(chunk < tokens ? chunk : tokens),
-			   100 * p->choice.fuse_loss_gain, FO_RUN_FUSE_LOSS);
+		fo_cli_put(f, "auto     ", LEAD,
+			   "head and loss %s%lld tokens on this device: up to %.1f %% of a step's time less than by "
+			   "%d, by the model that chose",
+			   chunk < tokens ? "by chunks of " : "at once for all ",
+			   (long long)(chunk < tokens ? chunk : tokens), 100 * p->choice.fuse_loss_gain,
+			   FO_RUN_FUSE_LOSS);
 	for (int i = 0; i < FO_PREDICTED_PASSES; i++)
 		if (p->choice.predicted[i].taken)
-			fo_cli_put(f, "auto     ", LEAD, "%s=yes on this device: %.1f %% of a step's time less, predicted", fo_predicted_pass[i].key,
-				   100 * p->choice.predicted[i].gain);
+			fo_cli_put(f, "auto     ", LEAD,
+				   "%s=yes on this device: %.1f %% of a step's time less, predicted",
+				   fo_predicted_pass[i].key, 100 * p->choice.predicted[i].gain);
 	if (p->gain_of_more >= 5e-4) /* less would show as 0.0 % */
-		fo_cli_put(f, "hint     ", LEAD, "train.micro-batches=%d would share the optimizer among more tokens: %.1f %% of the time less, by the same model; it "
-						 "makes the batch larger",
+		fo_cli_put(f, "hint     ", LEAD,
+			   "train.micro-batches=%d would share the optimizer among more tokens: %.1f %% of the time "
+			   "less, by the same model; it makes the batch larger",
 			   FO_TRAIN_MICRO_BATCHES, 100 * p->gain_of_more);
 }
 
@@ -261,23 +268,26 @@ static void put_memory(FILE *f, const struct fo_train_plan *p)
 {
 	char a[32], b[32], c[32], d[32], e[32], g[32], h[32];
 	fo_cli_put(f, "memory   ", LEAD,
-		   "%s%s: activations and gradients %s, weights and optimizer %s, workspace %s, other %s%s%s; %s available",
+		   "%s%s: activations and gradients %s, weights and optimizer %s, workspace %s, other %s%s%s; %s "
+		   "available",
 		   p->device ? "of the device " : "",
-		   fo_str_bytes(a, (double)(p->memory.arena + (p->device ? 0 : p->memory.host_arena) + p->memory.persistent +
-					    p->memory.workspace + p->memory_other + p->memory_checkpoint)),
+		   fo_str_bytes(a, (double)(p->memory.arena + (p->device ? 0 : p->memory.host_arena) +
+					    p->memory.persistent + p->memory.workspace + p->memory_other +
+					    p->memory_checkpoint)),
 		   fo_str_bytes(b, (double)p->memory.arena), fo_str_bytes(c, (double)p->memory.persistent),
 		   fo_str_bytes(d, (double)p->memory.workspace), fo_str_bytes(e, (double)p->memory_other),
 		   p->memory_checkpoint ? ", copy for checkpoints " : "",
 		   p->memory_checkpoint ? fo_str_bytes(h, (double)p->memory_checkpoint) : "",
 		   fo_str_bytes(g, (double)p->memory_available));
 	if (p->device)
-		fo_cli_put(f, "         ", LEAD, "%s more of the device are left alone; the host holds %s (tables, staging, loader%s%s)",
+		fo_cli_put(f, "         ", LEAD,
+			   "%s more of the device are left alone; the host holds %s (tables, staging, loader%s%s)",
 			   fo_str_bytes(a, (double)p->memory_reserve), fo_str_bytes(b, (double)p->memory_host),
 			   p->memory_host_copy ? ", copy for checkpoints " : "",
 			   p->memory_host_copy ? fo_str_bytes(c, (double)p->memory_host_copy) : "");
 	if (p->memory.host_arena)
-		fo_cli_put(f, "         ", LEAD, "of %s %s of activations that wait for backward in host memory", p->device ? "the latter" : "it",
-			   fo_str_bytes(a, (double)p->memory.host_arena));
+		fo_cli_put(f, "         ", LEAD, "of %s %s of activations that wait for backward in host memory",
+			   p->device ? "the latter" : "it", fo_str_bytes(a, (double)p->memory.host_arena));
 }
 
 static void put_saves(FILE *f, const struct fo_train_plan *p)
@@ -285,11 +295,13 @@ static void put_saves(FILE *f, const struct fo_train_plan *p)
 	char a[32], b[32];
 	if (!p->save_count) {
 		if (p->run->ckpt_last)
-			fo_cli_put(f, "saves    ", LEAD, "no weights: checkpoint.last=no%s", p->run->ckpt_every ? "" : ", checkpoint.every=0");
+			fo_cli_put(f, "saves    ", LEAD, "no weights: checkpoint.last=no%s",
+				   p->run->ckpt_every ? "" : ", checkpoint.every=0");
 		return;
 	}
-	fo_cli_put(f, "saves    ", LEAD, "checkpoints of %s, %lld more at one time; the disk has %s free%s", fo_str_bytes(a, (double)p->save_bytes),
-		   (long long)p->save_count, p->disk_free < 0 ? "an unknown amount" : fo_str_bytes(b, (double)p->disk_free),
+	fo_cli_put(f, "saves    ", LEAD, "checkpoints of %s, %lld more at one time; the disk has %s free%s",
+		   fo_str_bytes(a, (double)p->save_bytes), (long long)p->save_count,
+		   p->disk_free < 0 ? "an unknown amount" : fo_str_bytes(b, (double)p->disk_free),
 		   p->run->ckpt_last ? "; none at the end: checkpoint.last=no" : "");
 }
 
@@ -298,15 +310,16 @@ static void put_products(FILE *f, const struct fo_cuda_tuned *t)
 {
 	struct fo_str s = { 0 };
 	if (t->measured)
-		fo_str_printf(&s, "%d measured in %.1f s (%.3f times as fast as the first proposals), ", t->measured, t->seconds, t->gain);
+		fo_str_printf(&s, "%d measured in %.1f s (%.3f times as fast as the first proposals), ", t->measured,
+			      t->seconds, t->gain);
 	if (t->by_blocks)
 		fo_str_printf(&s, "%d of them chosen by blocks of a second (%d by their energy), ", t->by_blocks,
 			      t->by_energy);
 	if (t->measured || t->kept)
 		fo_str_printf(&s, "%d from the cache, ", t->kept);
 	if (s.len || *t->note)
-		fo_cli_put(f, "         ", LEAD, "products: %s%d as the library proposes%s%s", s.len ? s.data : "", t->proposed, *t->note ? "; " : "",
-			   t->note);
+		fo_cli_put(f, "         ", LEAD, "products: %s%d as the library proposes%s%s", s.len ? s.data : "",
+			   t->proposed, *t->note ? "; " : "", t->note);
 	fo_str_fini(&s);
 }
 
@@ -320,8 +333,9 @@ static void put_kernels(FILE *f, const struct fo_train_plan *p)
 		if (p->kernels[i])
 			fo_str_printf(&sets, "%s %d %s", sets.len ? "," : "", p->kernels[i], fo_isa_name[i]);
 	if (p->device)
-		fo_cli_put(f, "device   ", LEAD, "cuda:%d, %s%s:%s operations per step", p->device->index, p->device->name,
-			   p->device->software ? " (a model of one: its times mean nothing)" : "", sets.len ? sets.data : " no");
+		fo_cli_put(f, "device   ", LEAD, "cuda:%d, %s%s:%s operations per step", p->device->index,
+			   p->device->name, p->device->software ? " (a model of one: its times mean nothing)" : "",
+			   sets.len ? sets.data : " no");
 	put_products(f, &p->tuned);
 	if (!p->device)
 		fo_cli_put(f, "kernels  ", LEAD, "%s on %d %s:%s operations per step", fo_isa_name[p->isa], p->threads,
@@ -412,7 +426,8 @@ static void on_checkpoint(void *ctx, int64_t step, const char *path, double seco
 		return;
 	fo_screen_end_line(s);
 	if (blocked != seconds) /* written while training went on */
-		fprintf(s->out, "checkpoint %s (%.1f s; training waited %.3f s)\n", fo_cli_seen(path), seconds, blocked);
+		fprintf(s->out, "checkpoint %s (%.1f s; training waited %.3f s)\n", fo_cli_seen(path), seconds,
+			blocked);
 	else
 		fprintf(s->out, "checkpoint %s (%.1f s)\n", fo_cli_seen(path), seconds);
 	fflush(s->out);
@@ -457,7 +472,8 @@ static void print_split(FILE *f, const struct fo_train_result *r)
 	char a[32], b[32];
 	struct fo_str ofu = { 0 };
 	if (isnan(s->clock))
-		fo_cli_put(f, "split    ", LEAD, "MFU by clock and work per clock: not known, the device's clock is not readable");
+		fo_cli_put(f, "split    ", LEAD,
+			   "MFU by clock and work per clock: not known, the device's clock is not readable");
 	else
 		fo_cli_put(f, "split    ", LEAD,
 			   "MFU = clock %.1f %% (%s of %s) x work per clock %.1f %% x %.3f counted per FLOP run",
@@ -481,24 +497,28 @@ static void print_rules(FILE *f, const struct fo_train_result *r)
 		   100 * r->mfu.mfu, 100 * r->mfu.mfu_causal, 100 * r->mfu.mfu_document, 100 * r->mfu.mfu_6n,
 		   100 * r->mfu.hfu);
 	if (r->on_device) {
-		fo_cli_put(f, "peak     ", LEAD, "%s/s %s, %s", fo_str_si(a, r->peak.flop_s, "FLOP"), r->peak.dtype, r->peak.source);
+		fo_cli_put(f, "peak     ", LEAD, "%s/s %s, %s", fo_str_si(a, r->peak.flop_s, "FLOP"), r->peak.dtype,
+			   r->peak.source);
 		print_split(f, r);
 		return;
 	}
 	fo_cli_put(f, "peak     ", LEAD, "%s/s %s (median burst %s/s), %s", fo_str_si(a, r->peak.flop_s, "FLOP"),
 		   r->peak.dtype, fo_str_si(b, r->peak.median_flop_s, "FLOP"), r->peak.source);
 	if (r->mfu.hfu > 1)
-		fo_cli_put(f, "         ", LEAD, "more than 100 %% cannot be: the peak was measured while this machine was busy; train again when it is not");
+		fo_cli_put(f, "         ", LEAD,
+			   "more than 100 %% cannot be: the peak was measured while this machine was busy; train again "
+			   "when it is not");
 }
 
 static void print_profile(FILE *f, const struct fo_profile *p)
 {
 	if (!p->steps) {
-		fo_cli_put(f, "time     ", LEAD, "where it went is not known: no step's operations were timed (train.timed-every)");
+		fo_cli_put(f, "time     ", LEAD,
+			   "where it went is not known: no step's operations were timed (train.timed-every)");
 		return;
 	}
-	fprintf(f, "time     of %lld %s%s, %.1f s, where it went:\n", (long long)p->steps, p->untimed_steps ? "timed " : "",
-		fo_cli_plural(p->steps, "step", "steps"), p->total_ns * 1e-9);
+	fprintf(f, "time     of %lld %s%s, %.1f s, where it went:\n", (long long)p->steps,
+		p->untimed_steps ? "timed " : "", fo_cli_plural(p->steps, "step", "steps"), p->total_ns * 1e-9);
 	for (int i = 0; i < FO_PART_COUNT; i++) {
 		double share = p->part_ns[i] / p->total_ns;
 		char bar[41];
@@ -570,16 +590,16 @@ static void print_machine(FILE *f, const struct fo_train_result *r)
 		     { r->joules_per_token, "%.3g J/token", "energy" } };
 	for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
 		if (isnan(part[i].v) && part[i].name)
-			fo_str_printf(&not, "%s%s", not.len ? ", " : "", part[i].name);
+			fo_str_printf(&not, "%s%s", not .len ? ", " : "", part[i].name);
 		else if (!isnan(part[i].v) && (part[i].name || part[i].v > 0)) {
 			fo_str_puts(&s, s.len ? ", " : "");
 			fo_str_printf(&s, part[i].form, part[i].v);
 		}
 	}
-	fo_cli_put(f, "machine  ", LEAD, "%s%s%s%s", s.len ? s.data : "", not.len && s.len ? "; not readable: " : "",
-		   not.len && !s.len ? "not readable: " : "", not.len ? not.data : "");
+	fo_cli_put(f, "machine  ", LEAD, "%s%s%s%s", s.len ? s.data : "", not .len && s.len ? "; not readable: " : "",
+		   not .len && !s.len ? "not readable: " : "", not .len ? not .data : "");
 	fo_str_fini(&s);
-	fo_str_fini(&not);
+	fo_str_fini(&not );
 }
 
 /* What the device did meanwhile, by NVML. */
@@ -629,8 +649,8 @@ static void print_figures(FILE *f, const struct fo_train_result *r)
 	print_profile(f, &r->profile);
 	if (r->on_device)
 		print_device(f, r);
-	fprintf(f, "memory   %splanned %s, measured %s (%+.1f %%)\n", r->on_device ? "of the device " : "", fo_str_bytes(a, (double)r->planned_bytes),
-		fo_str_bytes(b, (double)r->measured_bytes),
+	fprintf(f, "memory   %splanned %s, measured %s (%+.1f %%)\n", r->on_device ? "of the device " : "",
+		fo_str_bytes(a, (double)r->planned_bytes), fo_str_bytes(b, (double)r->measured_bytes),
 		100 * ((double)r->measured_bytes / (double)r->planned_bytes - 1));
 	print_machine(f, r);
 	fprintf(f, "padding  %.1f %% of the tokens; truncated %.1f %%\n", 100 * r->waste, 100 * r->truncated);
@@ -641,8 +661,9 @@ static void print_figures(FILE *f, const struct fo_train_result *r)
 	if (*r->checkpoint)
 		fprintf(f, "saved    %s\n", fo_cli_seen(r->checkpoint));
 	if (r->steps_unsaved)
-		fo_cli_put(f, *r->checkpoint ? LEAD : "saved    ", LEAD, "no weights of the last %lld %s: checkpoint.last=no",
-			   (long long)r->steps_unsaved, fo_cli_plural(r->steps_unsaved, "step", "steps"));
+		fo_cli_put(f, *r->checkpoint ? LEAD : "saved    ", LEAD,
+			   "no weights of the last %lld %s: checkpoint.last=no", (long long)r->steps_unsaved,
+			   fo_cli_plural(r->steps_unsaved, "step", "steps"));
 }
 
 /* What to do with it. */

@@ -1,5 +1,5 @@
-/* Text that comes in pieces, made safe for a terminal: UTF-8 sequences are held back until they are whole; line feeds and tabs
- * stay, other controls, DEL and broken bytes become \xNN. */
+/* Text that comes in pieces, made safe for a terminal: UTF-8 sequences are held back until they are whole; line feeds
+ * and tabs stay, other controls, DEL and broken bytes become \xNN. */
 #ifndef FO_CLI_ENGINE_TEXTOUT_H
 #define FO_CLI_ENGINE_TEXTOUT_H
 

@@ -14,8 +14,7 @@ static const struct fo_opt extra[] = {
 		    "show the model, the memory plan and the kernels, then stop"),
 	FO_OPT_JSON(struct train, json, "cli.json",
 		    "print the result (of a dry run the plan) as JSON, progress on standard error"),
-	FO_OPT_FORCE(struct train, force, "cli.force"),
-	FO_OPT_END
+	FO_OPT_FORCE(struct train, force, "cli.force"), FO_OPT_END
 };
 static struct fo_opt rows[FO_RUN_ROWS_MAX];
 __attribute__((constructor)) static void make_rows(void) { fo_run_options_with(rows, extra); }
@@ -41,8 +40,10 @@ static fo_status run(int argc, char **argv)
 	hooks.run_json = run_json = fo_screen_run_json(&s);
 	fo_catch_signals();
 	if (in.run.verify != FO_VERIFY_AT_START_OFF && !in.dry_run)
-		FO_TRY_OR(st, fo_cli_verify_at_start(in.run.verify == FO_VERIFY_AT_START_SHORT, (int)in.run.threads,
-						     in.run.device, screen.out), done);
+		FO_TRY_OR(st,
+			  fo_cli_verify_at_start(in.run.verify == FO_VERIFY_AT_START_SHORT, (int)in.run.threads,
+						 in.run.device, screen.out),
+			  done);
 	st = fo_train(&in.run, &hooks, &result);
 	fo_screen_end_line(&screen);
 	if (st == FO_OK && !in.dry_run && !result.steps)

@@ -21,8 +21,9 @@ static const struct fo_opt rows[] = {
 		    "the chosen kernel set only, one run per case: what a training run can do at its start"),
 	FO_OPT_INT(struct verify, threads, "verify.threads", "N", "0", 0, 1024, "threads",
 		   "of the steps; 0: all this process may use"),
-	FO_OPT_TEXT(struct verify, device, "verify.device", "HOW", "cpu",
-		    "what is checked: cpu, the processor's kernels; cuda or cuda:N, that device's; auto, as train.device"),
+	FO_OPT_TEXT(
+		struct verify, device, "verify.device", "HOW", "cpu",
+		"what is checked: cpu, the processor's kernels; cuda or cuda:N, that device's; auto, as train.device"),
 	FO_OPT_JSON(struct verify, json, "verify.json", "JSON on standard output"),
 	FO_OPT_FORCE(struct verify, force, "verify.force"),
 	FO_OPT_END
@@ -31,8 +32,8 @@ static const struct fo_opt rows[] = {
 /* ---- groups of checks: a line each ---- */
 
 struct group {
-	size_t from, to;                          /* checks */
-	size_t worst;                             /* the one nearest its bound; `to` where none measured anything */
+	size_t from, to; /* checks */
+	size_t worst;    /* the one nearest its bound; `to` where none measured anything */
 	int count[FO_VERIFY_RESULTS];
 };
 
@@ -55,7 +56,7 @@ static struct group next_group(const struct fo_verify_report *r, size_t from)
 
 static enum fo_verify_result group_result(const struct group *g)
 {
-	return g->count[FO_VERIFY_FAIL]	  ? FO_VERIFY_FAIL
+	return g->count[FO_VERIFY_FAIL]   ? FO_VERIFY_FAIL
 	       : g->count[FO_VERIFY_PASS] ? FO_VERIFY_PASS
 					  : FO_VERIFY_NOT_CHECKED;
 }
@@ -148,11 +149,13 @@ static fo_status failed(const struct fo_verify_report *r, const struct fo_cuda *
 {
 	if (!r->count[FO_VERIFY_FAIL])
 		return FO_OK;
-	fo_fail(FO_ENUMERIC, "%d of %zu checks failed on this %s", r->count[FO_VERIFY_FAIL], r->n, cuda ? "device" : "machine");
+	fo_fail(FO_ENUMERIC, "%d of %zu checks failed on this %s", r->count[FO_VERIFY_FAIL], r->n,
+		cuda ? "device" : "machine");
 	if (cuda)
-		return fo_hint(FO_ENUMERIC, "train.device=cpu leaves the device alone; please report the output of 'flatout verify --device=cuda --json'");
-	return fo_hint(FO_ENUMERIC, "FLATOUT_ISA=ref avoids the faster kernels; please report the output of "
-				    "'flatout verify --json'");
+		return fo_hint(FO_ENUMERIC, "train.device=cpu leaves the device alone; please report the output of "
+					    "'flatout verify --device=cuda --json'");
+	return fo_hint(FO_ENUMERIC, "FLATOUT_ISA=ref avoids the faster kernels; please report the output of 'flatout "
+				    "verify --json'");
 }
 
 /* ---- a terminal sees what is being done ---- */

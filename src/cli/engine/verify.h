@@ -6,7 +6,8 @@
 
 #include <stdio.h>
 
-/* Runs the self-check and prints one line on f. FO_ENUMERIC when a check failed. threads 0: all this process may use; device: as train.device. */
+/* Runs the self-check and prints one line on f. FO_ENUMERIC when a check failed. threads 0: all this process may use;
+ * device: as train.device. */
 FO_CHECKED fo_status fo_cli_verify_at_start(bool brief, int threads, const char *device, FILE *f);
 
 #endif

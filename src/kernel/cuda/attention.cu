@@ -1,12 +1,13 @@
-/* Attention of our own, for what cuDNN does not take: fp32, odd head sizes, windows it refuses, no cuDNN. Plain arithmetic in fp32, no
- * tensor cores: right in every layout, and the same bits in every run; speed comes from cuDNN.
+/* Attention of our own, for what cuDNN does not take: fp32, odd head sizes, windows it refuses, no cuDNN. Plain
+ * arithmetic in fp32, no tensor cores: right in every layout, and the same bits in every run; speed comes from cuDNN.
  *
- * Three kernels have one form. A block owns ROWS rows of one head (queries; attention_dkv: keys), a warp PER of them, and walks over
- * tiles of COLS columns (keys; attention_dkv: queries) in shared memory. Scores: a thread has one column and the warp's PER rows, so
- * that a value from shared memory serves PER products. Sums over columns: a thread has the elements lane, lane + 32, ... of each row.
+ * Three kernels have one form. A block owns ROWS rows of one head (queries; attention_dkv: keys), a warp PER of them,
+ * and walks over tiles of COLS columns (keys; attention_dkv: queries) in shared memory. Scores: a thread has one column
+ * and the warp's PER rows, so that a value from shared memory serves PER products. Sums over columns: a thread has the
+ * elements lane, lane + 32, ... of each row.
  *
- * Query i sees the keys first .. last of span_of. doc_start does not decrease, so a key's queries end where the first of a tile no
- * longer sees any key of the block. */
+ * Query i sees the keys first .. last of span_of. doc_start does not decrease, so a key's queries end where the first
+ * of a tile no longer sees any key of the block. */
 #include "kernel/cuda/device.cuh"
 
 enum {
@@ -66,7 +67,8 @@ FO_DEVICE tiles tiles_in(unsigned char *shared, int dim)
 	return t;
 }
 /* n rows from row `from` of a head into to, row distance ld; rows outside low .. high as zeros. */
-FO_DEVICE void fetch(float *to, int ld, const fo_cuda_view &v, int head, int dim, int32_t from, int n, int32_t low, int32_t high)
+FO_DEVICE void fetch(float *to, int ld, const fo_cuda_view &v, int head, int dim, int32_t from, int n, int32_t low,
+		     int32_t high)
 {
 	for (int k = threadIdx.x; k < n * dim; k += THREADS) {
 		const int r = k / dim, d = k % dim;
@@ -107,7 +109,8 @@ template <int N> FO_DEVICE void combine(float (*sum)[N], const float *weight, co
 		}
 	}
 }
-template <int N> FO_DEVICE void put_row(const fo_cuda_view &to, int64_t i, int head, int dim, const float *sum, float factor)
+template <int N>
+FO_DEVICE void put_row(const fo_cuda_view &to, int64_t i, int head, int dim, const float *sum, float factor)
 {
 #pragma unroll
 	for (int n = 0; n < N; n++) {
@@ -119,7 +122,8 @@ template <int N> FO_DEVICE void put_row(const fo_cuda_view &to, int64_t i, int h
 
 /* ---- forward ---- */
 
-/* Softmax over tiles as they come: m is the largest score so far, l this thread's share of the sum of exp(score - m). */
+/* Softmax over tiles as they come: m is the largest score so far, l this thread's share of the sum of exp(score - m).
+ */
 template <int N> FO_DEVICE void forward(const fo_cuda_attention_args &p, unsigned char *shared)
 {
 	const tiles t = tiles_in(shared, p.dim);
@@ -191,8 +195,8 @@ FO_KERNEL(attention_8, struct fo_cuda_attention_args, THREADS)
 
 /* ---- few queries over a long cache ---- */
 
-/* A block per query and head; its warps take AHEAD keys in turn, each with a softmax of its own, joined at the end in the order of
- * warps. Reads each kv head's keys and values once per query head: T H dim S (bytes of k + of v). */
+/* A block per query and head; its warps take AHEAD keys in turn, each with a softmax of its own, joined at the end in
+ * the order of warps. Reads each kv head's keys and values once per query head: T H dim S (bytes of k + of v). */
 template <int N> FO_DEVICE void decode(const fo_cuda_attention_args &p)
 {
 	__shared__ float top[DECODE_WARPS], part[DECODE_WARPS], out[DECODE_WARPS * 32 * N];
@@ -265,12 +269,14 @@ FO_KERNEL(attention_decode_8, struct fo_cuda_attention_args, DECODE_THREADS) { d
 
 /* ---- backward ---- */
 
-/* With p = exp(scale q k' - lse), dp = do v', delta = do o' (Dao et al. 2022, section B.4): ds = p (dp - delta) scale, dq = ds k. */
+/* With p = exp(scale q k' - lse), dp = do v', delta = do o' (Dao et al. 2022, section B.4): ds = p (dp - delta) scale,
+ * dq = ds k. */
 template <int N> FO_DEVICE void backward_q(const fo_cuda_attention_bwd_args &p, unsigned char *shared)
 {
 	const tiles t = tiles_in(shared, p.dim);
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, head = blockIdx.y, kv = head / p.group;
-	const int32_t i0 = (int32_t)(gridDim.x - 1 - blockIdx.x) * ROWS, end = (int32_t)p.q.rows, high = at_most(i0 + ROWS, end) - 1;
+	const int32_t i0 = (int32_t)(gridDim.x - 1 - blockIdx.x) * ROWS, end = (int32_t)p.q.rows,
+		      high = at_most(i0 + ROWS, end) - 1;
 	span see[PER];
 	float lse[PER], delta[PER], dq[PER][N];
 	fetch(t.a, p.dim, p.q, head, p.dim, i0, ROWS, 0, end - 1);
@@ -284,12 +290,14 @@ template <int N> FO_DEVICE void backward_q(const fo_cuda_attention_bwd_args &p, 
 		for (int n = 0; n < N; n++)
 			dq[r][n] = 0;
 	}
-	/* Summed by one thread in the order of dots(): who sees one key alone, its own, has dp = delta to the last bit, and ds = 0. */
+	/* Summed by one thread in the order of dots(): who sees one key alone, its own, has dp = delta to the last bit,
+	 * and ds = 0. */
 	float mine = 0;
 	const int32_t i = i0 + warp * PER + lane;
 	if (lane < PER && i < end) {
 		for (int d = 0; d < p.dim; d++)
-			mine += fo_view_get(p.dout, i, (int64_t)head * p.dim + d) * fo_view_get(p.o, i, (int64_t)head * p.dim + d);
+			mine += fo_view_get(p.dout, i, (int64_t)head * p.dim + d) *
+				fo_view_get(p.o, i, (int64_t)head * p.dim + d);
 		p.delta[(int64_t)i * p.heads + head] = mine;
 	}
 #pragma unroll
@@ -307,7 +315,9 @@ template <int N> FO_DEVICE void backward_q(const fo_cuda_attention_bwd_args &p, 
 #pragma unroll
 		for (int r = 0; r < PER; r++) {
 			const bool ok = j0 + lane >= see[r].first && j0 + lane <= see[r].last;
-			t.s[(warp * PER + r) * COLS + lane] = ok ? expf(s[r] * p.scale - lse[r]) * (dp[r] - delta[r]) * p.scale : 0;
+			t.s[(warp * PER + r) * COLS + lane] = ok ? expf(s[r] * p.scale - lse[r]) * (dp[r] - delta[r]) *
+									      p.scale
+								 : 0;
 		}
 		__syncthreads();
 		combine<N>(dq, t.s, t.x, p.dim, t.ld);
@@ -356,7 +366,8 @@ template <int N> FO_DEVICE void backward_kv(const fo_cuda_attention_bwd_args &p,
 			const int32_t i = i0 + lane;
 			const bool there = i < end;
 			const span see = there ? doc_span(p.doc, p.window, i) : span{ 0, -1 };
-			const float lse = there ? fo_view_get(p.lse, i, head) : 0, delta = there ? p.delta[(int64_t)i * p.heads + head] : 0;
+			const float lse = there ? fo_view_get(p.lse, i, head) : 0,
+				    delta = there ? p.delta[(int64_t)i * p.heads + head] : 0;
 #pragma unroll
 			for (int r = 0; r < PER; r++) {
 				const int32_t j = j0 + warp * PER + r;

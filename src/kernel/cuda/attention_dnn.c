@@ -1,26 +1,28 @@
 /* Attention by cuDNN: which plan the documents of a micro-batch take, the workspace around it, and the calls.
  *
- * Documents of equal length that is a multiple of 128 take a fixed plan; all others a ragged one, with room for a number of documents and
- * a length that are rounded up, so that few plans serve all micro-batches. A plan's blocks that find nothing to do cost time (documents x
- * heads x longest / 64 of them), so both are kept near the data. Documents of one token are our own (attention_docs.cu): padding comes as
- * thousands of such. */
+ * Documents of equal length that is a multiple of 128 take a fixed plan; all others a ragged one, with room for a
+ * number of documents and a length that are rounded up, so that few plans serve all micro-batches. A plan's blocks that
+ * find nothing to do cost time (documents x heads x longest / 64 of them), so both are kept near the data. Documents of
+ * one token are our own (attention_docs.cu): padding comes as thousands of such. */
 #include "kernel/cuda/cudnn.h"
 
 #include <math.h>
 #include <string.h>
 
 enum {
-	SEQ_UNIT = 128,     /* of a fixed plan: with S % 128 = 64 and no padding mask, Hopper's backward gave NaN (pytorch issue 196678) */
-	DOCS_LEAST = 16,    /* documents of the smallest ragged plan, then times 4 */
-	DOCS_MOST = 16384,  /* of the largest: a grid's third dimension ends at 65,535 */
-	DIM_UNIT = 16,      /* ragged with sizes by tokens has a known fault elsewhere (cuDNN front end) */
+	SEQ_UNIT = 128,  /* of a fixed plan: with S % 128 = 64 and no padding mask, Hopper's backward gave NaN (pytorch
+			    issue 196678) */
+	DOCS_LEAST = 16, /* documents of the smallest ragged plan, then times 4 */
+	DOCS_MOST = 16384, /* of the largest: a grid's third dimension ends at 65,535 */
+	DIM_UNIT = 16,     /* ragged with sizes by tokens has a known fault elsewhere (cuDNN front end) */
 	DIM_MOST = 256,
-	AMPERE = 8,         /* ... and on this generation */
-	ROW_MARGIN = 256,   /* rows behind a scratch of tokens, for whole tiles */
-	PIECE = 256,        /* alignment of workspace pieces in bytes */
+	AMPERE = 8,       /* ... and on this generation */
+	ROW_MARGIN = 256, /* rows behind a scratch of tokens, for whole tiles */
+	PIECE = 256,      /* alignment of workspace pieces in bytes */
 };
 
-/* ---- variants: 0 own, else bit 0 fixed; fixed: documents above it; ragged: bits 1-7 log2 documents, 8- log2 longest ---- */
+/* ---- variants: 0 own, else bit 0 fixed; fixed: documents above it; ragged: bits 1-7 log2 documents, 8- log2 longest
+ * ---- */
 
 static int log2_up(int64_t n)
 {
@@ -88,7 +90,8 @@ int64_t fo_cuda_docs_merge(const struct fo_call *s, int64_t a, int64_t b)
 		return FO_CUDA_DOCS_OWN;
 	fo_cuda_docs_of(s, a, &documents[0], &longest[0], &ragged);
 	fo_cuda_docs_of(s, b, &documents[1], &longest[1], &ragged);
-	return ragged_variant(documents[0] > documents[1] ? documents[0] : documents[1], longest[0] > longest[1] ? longest[0] : longest[1]);
+	return ragged_variant(documents[0] > documents[1] ? documents[0] : documents[1],
+			      longest[0] > longest[1] ? longest[0] : longest[1]);
 }
 
 /* ---- what cuDNN takes ---- */
@@ -107,8 +110,9 @@ static struct sizes sizes_of(const struct fo_call *s, bool ragged)
 	z.turned = s->kind == FO_OP_attention_bwd_rope;
 	z.heads = a[0].cols / z.dim;
 	z.kv = a[1].cols / z.dim;
-	/* Ragged, the gradient of each query head has rows heads / kv times as long as those of dk: in a row that q, k and v share they
-	 * would take four times the memory (Llama-3.1-8B, 32,768 tokens: 3.2 GB instead of 0.5). Copies take 1 % of attention's time. */
+	/* Ragged, the gradient of each query head has rows heads / kv times as long as those of dk: in a row that q, k
+	 * and v share they would take four times the memory (Llama-3.1-8B, 32,768 tokens: 3.2 GB instead of 0.5).
+	 * Copies take 1 % of attention's time. */
 	z.dense = ragged && z.backward && z.heads != z.kv &&
 		  (a[1].ld != a[1].cols || a[2].ld != a[1].cols || a[8].ld != a[1].cols || a[9].ld != a[1].cols);
 	return z;
@@ -207,7 +211,8 @@ static int64_t finish_items(const struct fo_call *s)
 /* Whether an unfinished plan may serve: its gradients are turned by our kernel as they are rounded. */
 static bool may_be_unfinished(const struct fo_call *s)
 {
-	return s->kind == FO_OP_attention_bwd_rope && s->arg[TABLE].dtype == FO_F32 && s->arg[TABLE].ld % 4 == 0 && finish_items(s) <= INT_MAX;
+	return s->kind == FO_OP_attention_bwd_rope && s->arg[TABLE].dtype == FO_F32 && s->arg[TABLE].ld % 4 == 0 &&
+	       finish_items(s) <= INT_MAX;
 }
 static const struct fo_cuda_plan *plan_of(const struct fo_cuda *c, const struct fo_call *s, int64_t variant)
 {
@@ -225,8 +230,8 @@ static const struct fo_cuda_plan *plan_of(const struct fo_cuda *c, const struct 
 struct scalars {
 	float scale, minus_inf, one, window;
 };
-static void point(void **at, const struct fo_call *s, const struct fo_dnn_shape *d, const struct sizes *z, const struct pieces *w, char *ws,
-		  struct scalars *x)
+static void point(void **at, const struct fo_call *s, const struct fo_dnn_shape *d, const struct sizes *z,
+		  const struct pieces *w, char *ws, struct scalars *x)
 {
 	static const int8_t forward[] = { 0, 1, 2, 4, 5 }, backward[] = { 0, 1, 2, 3, 4, 5, 7, 8, 9 };
 	for (int i = 0; i < (z->backward ? 9 : 5); i++)
@@ -252,7 +257,8 @@ static void point(void **at, const struct fo_call *s, const struct fo_dnn_shape 
 }
 
 /* Two operands from or to the rows without gaps at d0 and d1. */
-static fo_status copy_two(struct fo_cuda_queue *q, const struct fo_tensor *a, const struct fo_tensor *b, void *d0, void *d1, bool in)
+static fo_status copy_two(struct fo_cuda_queue *q, const struct fo_tensor *a, const struct fo_tensor *b, void *d0,
+			  void *d1, bool in)
 {
 	enum { THREADS = 256 };
 	struct fo_cuda_view op[2] = { fo_cuda_view_of(a), fo_cuda_view_of(b) }, dense[2] = { op[0], op[1] };
@@ -267,7 +273,8 @@ static fo_status copy_two(struct fo_cuda_queue *q, const struct fo_tensor *a, co
 	return fo_cuda_launch(q, FO_CUDA_FN_attention_copy, grid, &args);
 }
 
-static fo_status run_docs(struct fo_cuda_queue *q, const struct fo_call *s, const struct fo_dnn_shape *d, const struct pieces *w)
+static fo_status run_docs(struct fo_cuda_queue *q, const struct fo_call *s, const struct fo_dnn_shape *d,
+			  const struct pieces *w)
 {
 	char *ws = q->ws;
 	struct fo_cuda_attention_docs_args args = {
@@ -281,10 +288,12 @@ static fo_status run_docs(struct fo_cuda_queue *q, const struct fo_call *s, cons
 		args.offset[i] = (int64_t *)(void *)(ws + w->offset[i]);
 		args.ld[i] = d->ld[FO_DNN_Q + i];
 	}
-	return fo_cuda_launch(q, FO_CUDA_FN_attention_docs, (struct fo_cuda_grid){ 1, 1, 1, FO_CUDA_DOCS_THREADS, 0 }, &args);
+	return fo_cuda_launch(q, FO_CUDA_FN_attention_docs, (struct fo_cuda_grid){ 1, 1, 1, FO_CUDA_DOCS_THREADS, 0 },
+			      &args);
 }
 
-static fo_status run_lone(struct fo_cuda_queue *q, const struct fo_call *s, const struct sizes *z, const struct pieces *w)
+static fo_status run_lone(struct fo_cuda_queue *q, const struct fo_call *s, const struct sizes *z,
+			  const struct pieces *w)
 {
 	const struct fo_tensor *a = s->arg;
 	const bool b = z->backward;
@@ -308,12 +317,13 @@ static fo_status run_lone(struct fo_cuda_queue *q, const struct fo_call *s, cons
 		args.o = fo_cuda_view_of(&a[4]);
 		args.lse = fo_cuda_view_of(&a[5]);
 	}
-	struct fo_cuda_grid grid = { fo_cuda_blocks(q->cuda, z->tokens, FO_CUDA_LONE_THREADS / 32), 1, 1, FO_CUDA_LONE_THREADS, 0 };
+	struct fo_cuda_grid grid = { fo_cuda_blocks(q->cuda, z->tokens, FO_CUDA_LONE_THREADS / 32), 1, 1,
+				     FO_CUDA_LONE_THREADS, 0 };
 	return fo_cuda_launch(q, b ? FO_CUDA_FN_attention_lone_bwd : FO_CUDA_FN_attention_lone, grid, &args);
 }
 
-static fo_status run_finish(struct fo_cuda_queue *q, const struct fo_call *s, const struct fo_dnn_shape *d, const struct sizes *z,
-			    const struct pieces *w)
+static fo_status run_finish(struct fo_cuda_queue *q, const struct fo_call *s, const struct fo_dnn_shape *d,
+			    const struct sizes *z, const struct pieces *w)
 {
 	const struct fo_tensor *a = s->arg;
 	const int64_t half = z->dim / 2, items = finish_items(s);
@@ -344,7 +354,8 @@ static fo_status run_finish(struct fo_cuda_queue *q, const struct fo_call *s, co
 		.sign = s->attr.sign,
 	};
 	const int64_t blocks = (items + FO_CUDA_FINISH_THREADS - 1) / FO_CUDA_FINISH_THREADS;
-	return fo_cuda_launch(q, FO_CUDA_FN_attention_finish, (struct fo_cuda_grid){ (uint32_t)blocks, 1, 1, FO_CUDA_FINISH_THREADS, 0 }, &args);
+	return fo_cuda_launch(q, FO_CUDA_FN_attention_finish,
+			      (struct fo_cuda_grid){ (uint32_t)blocks, 1, 1, FO_CUDA_FINISH_THREADS, 0 }, &args);
 }
 
 static fo_status run_plan(struct fo_cuda_queue *q, const struct fo_call *s, const struct fo_cuda_plan *p)
@@ -376,13 +387,15 @@ fo_status fo_cuda_dnn_run(struct fo_cuda_queue *q, const struct fo_call *s, int6
 	*taken = p;
 	for (int i = 0; p && i < s->n; i++)
 		if ((uintptr_t)s->arg[i].data % 16 && s->arg[i].dtype != FO_I32)
-			*taken = false; /* cuDNN reads 16 bytes at a time; our own kernels find their workspace in this one */
+			*taken = false; /* cuDNN reads 16 bytes at a time; our own kernels find their workspace in this
+					   one */
 	return *taken ? run_plan(q, s, p) : FO_OK;
 }
 
-/* An unfinished plan's sum is cuDNN's to set to zero first, as it does for a finished one; nowhere is it written that it does. Of operands
- * that are all zero, on workspace that is not a number, the sum is zero if it did. It is looked at itself, for dq of an operand that
- * others share the memory of may be overwritten. Of a ragged plan, the rows of the one document (lay_out). */
+/* An unfinished plan's sum is cuDNN's to set to zero first, as it does for a finished one; nowhere is it written that
+ * it does. Of operands that are all zero, on workspace that is not a number, the sum is zero if it did. It is looked at
+ * itself, for dq of an operand that others share the memory of may be overwritten. Of a ragged plan, the rows of the
+ * one document (lay_out). */
 static fo_status adds_to_nothing(struct fo_cuda_queue *q, const struct fo_call *s, const struct fo_cuda_plan *p)
 {
 	struct fo_cuda *c = q->cuda;
@@ -413,8 +426,8 @@ static fo_status adds_to_nothing(struct fo_cuda_queue *q, const struct fo_call *
 	return st;
 }
 
-/* Operands for a run that is worth nothing: all share one zeroed piece of memory but indices and the table, which no output may touch. One
- * document as long as the plan has them, then lone tokens: so many fit every plan. */
+/* Operands for a run that is worth nothing: all share one zeroed piece of memory but indices and the table, which no
+ * output may touch. One document as long as the plan has them, then lone tokens: so many fit every plan. */
 static fo_status lay_out(struct fo_cuda_queue *q, struct fo_call *c, const struct fo_dnn_shape *d, void **scratch)
 {
 	const int doc = d->backward ? 6 : 3;
@@ -430,7 +443,10 @@ static fo_status lay_out(struct fo_cuda_queue *q, struct fo_call *c, const struc
 	size_t table = piece(&bytes, c->n > TABLE ? c->arg[TABLE].rows * c->arg[TABLE].ld * 4 : 0);
 	FO_TRY(fo_cuda_alloc(q->cuda, bytes, scratch));
 	for (int i = 0; i < c->n; i++)
-		c->arg[i].data = (char *)*scratch + (i == doc ? docs : i == POSITION ? positions : i == TABLE ? table : 0);
+		c->arg[i].data = (char *)*scratch + (i == doc        ? docs
+						     : i == POSITION ? positions
+						     : i == TABLE    ? table
+								     : 0);
 	c->arg[doc].ld = 1;
 	if (c->n > POSITION)
 		c->arg[POSITION].ld = 1;
@@ -439,15 +455,16 @@ static fo_status lay_out(struct fo_cuda_queue *q, struct fo_call *c, const struc
 		start[i] = (int32_t)(i < d->seq ? 0 : i);
 	fo_status st = fo_cuda_fill(q->cuda, *scratch, 0, bytes, q->stream);
 	if (st == FO_OK)
-		st = fo_cuda_copy_in(q->cuda, (char *)*scratch + docs, start, (size_t)tokens * sizeof *start, q->stream);
+		st = fo_cuda_copy_in(q->cuda, (char *)*scratch + docs, start, (size_t)tokens * sizeof *start,
+				     q->stream);
 	if (st == FO_OK)
 		st = fo_cuda_stream_wait(q->cuda, q->stream);
 	fo_cuda_host_free(q->cuda, start);
 	return st;
 }
 
-/* Once, on memory that holds nothing of worth: loads what is loaded at first use, which a capture would not bear. Twice where the sum is
- * looked at: a step runs a plan again and again on the same memory. */
+/* Once, on memory that holds nothing of worth: loads what is loaded at first use, which a capture would not bear. Twice
+ * where the sum is looked at: a step runs a plan again and again on the same memory. */
 static fo_status try_out(struct fo_cuda *c, const struct fo_call *s, const struct fo_cuda_plan *p, size_t ws_bytes)
 {
 	struct fo_cuda_queue q = { .cuda = c, .ws_bytes = ws_bytes };
@@ -480,7 +497,8 @@ static fo_status try_out(struct fo_cuda *c, const struct fo_call *s, const struc
 	return st;
 }
 
-fo_status fo_cuda_dnn_prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes, bool *taken)
+fo_status fo_cuda_dnn_prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes,
+			      bool *taken)
 {
 	const struct fo_cuda_plan *p = NULL;
 	bool is_new = false;
@@ -506,11 +524,12 @@ size_t fo_cuda_dnn_ws_most(const struct fo_call *s)
 	const int64_t ragged = fo_cuda_docs_variant(s, NULL), variant[2] = { 1 << 1 | 1, ragged };
 	size_t most = 0;
 	for (int i = 0; i < 2; i++)
-		for (int unfinished = may_be_unfinished(s); variant[i] != FO_CUDA_DOCS_OWN && unfinished >= 0; unfinished--) {
+		for (int unfinished = may_be_unfinished(s); variant[i] != FO_CUDA_DOCS_OWN && unfinished >= 0;
+		     unfinished--) {
 			const struct fo_dnn_shape d = shape_of(s, variant[i], unfinished);
 			const struct sizes z = sizes_of(s, d.ragged);
-			/* cuDNN 9.19's plans of backward: dk and dv of every query head in bf16; where these are ours, 8 to
-			 * 30 KB. */
+			/* cuDNN 9.19's plans of backward: dk and dv of every query head in bf16; where these are ours,
+			 * 8 to 30 KB. */
 			const bool own = d.ragged || d.unfinished || !z.backward;
 			const int64_t plan = own ? 1 << 20 : 2 * z.tokens * z.heads * z.dim * 2;
 			const size_t bytes = pieces_of(&d, &z, plan).bytes;
@@ -523,8 +542,9 @@ const char *fo_cuda_dnn_why(const struct fo_cuda *c, const struct fo_call *s)
 {
 	const struct fo_cuda_plan *p = NULL;
 	for (int i = 0; (p = fo_cuda_plan_at(c, i)); i++)
-		if (*p->why && !p->shape.unfinished && p->shape.tokens == s->arg[0].rows && p->shape.dim == s->attr.head_dim &&
-		    p->shape.heads * p->shape.dim == s->arg[0].cols && p->shape.backward == (s->kind != FO_OP_attention))
+		if (*p->why && !p->shape.unfinished && p->shape.tokens == s->arg[0].rows &&
+		    p->shape.dim == s->attr.head_dim && p->shape.heads * p->shape.dim == s->arg[0].cols &&
+		    p->shape.backward == (s->kind != FO_OP_attention))
 			return p->why;
 	return NULL;
 }

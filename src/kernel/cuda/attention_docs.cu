@@ -1,5 +1,6 @@
-/* What packed documents need around cuDNN: their lengths and offsets made on the device, so that a captured graph serves other contents;
- * tokens that are a document of their own, which cuDNN does not get; copies where it wants rows without gaps; and the end of its gradients. */
+/* What packed documents need around cuDNN: their lengths and offsets made on the device, so that a captured graph
+ * serves other contents; tokens that are a document of their own, which cuDNN does not get; copies where it wants rows
+ * without gaps; and the end of its gradients. */
 #include "kernel/cuda/rows.cuh"
 
 enum { DOCS_THREADS = FO_CUDA_DOCS_THREADS, DOCS_WARPS = DOCS_THREADS / 32, LONE_THREADS = FO_CUDA_LONE_THREADS };
@@ -12,8 +13,8 @@ FO_DEVICE int32_t start_of(const fo_cuda_view &doc, int32_t i)
 /* Token i is the last of its document. */
 FO_DEVICE bool ends(const fo_cuda_view &doc, int32_t i) { return i + 1 == doc.rows || start_of(doc, i + 1) > i; }
 
-/* Each thread counts the ends of documents in its stretch of tokens; the sums before it say where it writes. Start and length come from
- * the same token, so that whatever doc holds, a document lies within the tokens. */
+/* Each thread counts the ends of documents in its stretch of tokens; the sums before it say where it writes. Start and
+ * length come from the same token, so that whatever doc holds, a document lies within the tokens. */
 FO_KERNEL(attention_docs, struct fo_cuda_attention_docs_args, DOCS_THREADS)
 {
 	__shared__ int32_t total[DOCS_WARPS], unfit;
@@ -95,7 +96,8 @@ FO_KERNEL(attention_lone, struct fo_cuda_attention_lone_args, LONE_THREADS)
 	}
 }
 
-/* One key, its own: its weight is 1 whatever q and k are, so that dq and dk are 0 and dv is the sum of do over the group. */
+/* One key, its own: its weight is 1 whatever q and k are, so that dq and dk are 0 and dv is the sum of do over the
+ * group. */
 FO_KERNEL(attention_lone_bwd, struct fo_cuda_attention_lone_args, LONE_THREADS)
 {
 	const int lane = threadIdx.x % 32;
@@ -131,10 +133,10 @@ FO_KERNEL(attention_copy, struct fo_cuda_attention_copy_args, 256)
 	}
 }
 
-/* Per token of Llama-3.1-8B (32 heads and 8 kv heads of 128) it reads 16 KiB of fp32 and 16 KiB of bf16 and writes 12 KiB: 8,192 tokens are
- * 360 MB, 0.09 ms at 4 TB/s. cuDNN's own end of the gradients and a rotation behind it move the same and 20 KiB of bf16 more, dq and dk
- * once in and once out. A thread has eight pairs, so that eight of them read whole lines of 256 bytes; the terms of a kv head are added in
- * the order of its query heads. */
+/* Per token of Llama-3.1-8B (32 heads and 8 kv heads of 128) it reads 16 KiB of fp32 and 16 KiB of bf16 and writes 12
+ * KiB: 8,192 tokens are 360 MB, 0.09 ms at 4 TB/s. cuDNN's own end of the gradients and a rotation behind it move the
+ * same and 20 KiB of bf16 more, dq and dk once in and once out. A thread has eight pairs, so that eight of them read
+ * whole lines of 256 bytes; the terms of a kv head are added in the order of its query heads. */
 FO_KERNEL(attention_finish, struct fo_cuda_attention_finish_args, FO_CUDA_FINISH_THREADS)
 {
 	const uint32_t i = blockIdx.x * (uint32_t)FO_CUDA_FINISH_THREADS + threadIdx.x;
@@ -149,7 +151,8 @@ FO_KERNEL(attention_finish, struct fo_cuda_attention_finish_args, FO_CUDA_FINISH
 	const bool of_q = (int)h < p.heads, of_v = (int)h >= p.heads + p.kv;
 	if (of_q) {
 		const uint32_t doc = fo_quotient(r, p.rows_per_doc);
-		const float *sum = p.sum + doc * p.sum_doc + (r - doc * p.rows_per_doc.value) * p.sum_row + h * p.sum_head + j;
+		const float *sum = p.sum + doc * p.sum_doc + (r - doc * p.rows_per_doc.value) * p.sum_row +
+				   h * p.sum_head + j;
 		fo_load8(sum, x1);
 		fo_load8(sum + p.half, x2);
 		to = (uint16_t *)p.dq.data + r * p.dq.ld + (int64_t)h * 2 * p.half + j;
@@ -157,7 +160,9 @@ FO_KERNEL(attention_finish, struct fo_cuda_attention_finish_args, FO_CUDA_FINISH
 		const fo_cuda_view &d = of_v ? p.dv : p.dk;
 		const int64_t k = (int64_t)h - p.heads - (of_v ? p.kv : 0);
 		to = (uint16_t *)d.data + r * d.ld + k * 2 * p.half + j;
-		const uint16_t *term = p.group == 1 ? to : (of_v ? p.dv_full : p.dk_full) + ((int64_t)r * p.heads + k * p.group) * 2 * p.half + j;
+		const uint16_t *term = p.group == 1 ? to
+						    : (of_v ? p.dv_full : p.dk_full) +
+							      ((int64_t)r * p.heads + k * p.group) * 2 * p.half + j;
 		fo_load8(term, x1);
 		fo_load8(term + p.half, x2);
 		for (int g = 1; g < p.group; g++) {
@@ -170,7 +175,8 @@ FO_KERNEL(attention_finish, struct fo_cuda_attention_finish_args, FO_CUDA_FINISH
 		}
 	}
 	if (!of_v) {
-		const float *table = (const float *)p.table.data + ((const int32_t *)p.position.data)[r * p.position.ld] * p.table.ld + j;
+		const float *table = (const float *)p.table.data +
+				     ((const int32_t *)p.position.data)[r * p.position.ld] * p.table.ld + j;
 		float cosine[8], sine[8];
 		fo_load8(table, cosine);
 		fo_load8(table + p.half, sine);

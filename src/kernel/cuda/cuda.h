@@ -1,12 +1,12 @@
 /* Kernels for NVIDIA devices, and the device itself: library loading, memory, streams, events, graphs.
  *
- * All of NVIDIA's libraries are loaded when a device is opened, so one program runs with and without them. Kernels of our own
- * lie in the program as machine code (image.h), made by nvcc when it was built. Without the toolkit at build time everything
- * here is there and says FO_EUNSUPPORTED.
+ * All of NVIDIA's libraries are loaded when a device is opened, so one program runs with and without them. Kernels of
+ * our own lie in the program as machine code (image.h), made by nvcc when it was built. Without the toolkit at build
+ * time everything here is there and says FO_EUNSUPPORTED.
  *
- * A CUDA kernel is to the executor what struct fo_kernel is on the processor: it takes the same fo_call, whose data pointers
- * are device memory, and puts work into a stream. Nothing is allocated, synchronised or looked up between prepare and run, so
- * that a whole step can be captured into a graph.
+ * A CUDA kernel is to the executor what struct fo_kernel is on the processor: it takes the same fo_call, whose data
+ * pointers are device memory, and puts work into a stream. Nothing is allocated, synchronised or looked up between
+ * prepare and run, so that a whole step can be captured into a graph.
  *
  * Threads: a device belongs to the thread that opened it; fo_cuda_attach makes it current in another one. */
 #ifndef FO_KERNEL_CUDA_CUDA_H
@@ -33,30 +33,30 @@ enum fo_cuda_lib {
 };
 enum { FO_CUDA_DEVICES_MAX = 16 };
 struct fo_cuda_found {
-	const char *name;   /* "cuBLASLt" */
-	const char *what;   /* "matrix products" */
+	const char *name;     /* "cuBLASLt" */
+	const char *what;     /* "matrix products" */
 	bool loaded, refused; /* refused: it is there, but known to compute wrong results or too old */
-	char file[256];     /* that was loaded; "" */
-	char version[48];   /* "13.1.0"; "" */
-	char why[320];      /* one sentence where it was not loaded or refused, with what to do; "" */
+	char file[256];       /* that was loaded; "" */
+	char version[48];     /* "13.1.0"; "" */
+	char why[320];        /* one sentence where it was not loaded or refused, with what to do; "" */
 };
 struct fo_cuda_device {
 	int index, cc_major, cc_minor, multiprocessors;
-	char name[96];             /* "NVIDIA H200" */
-	char pci[16];              /* "0000:1b:00.0": what other libraries know it by */
+	char name[96]; /* "NVIDIA H200" */
+	char pci[16];  /* "0000:1b:00.0": what other libraries know it by */
 	int64_t memory_bytes, l2_bytes;
-	int64_t shared_per_block;  /* opt-in limit */
-	int clock_khz;             /* highest */
-	bool has_kernels;          /* this build has machine code for it */
-	bool software;             /* not a device: the tests' model of one */
+	int64_t shared_per_block; /* opt-in limit */
+	int clock_khz;            /* highest */
+	bool has_kernels;         /* this build has machine code for it */
+	bool software;            /* not a device: the tests' model of one */
 };
 struct fo_cuda_survey {
-	bool built;              /* with the toolkit */
-	char architectures[64];  /* that kernels were built for: "80 90a 100" */
+	bool built;             /* with the toolkit */
+	char architectures[64]; /* that kernels were built for: "80 90a 100" */
 	struct fo_cuda_found lib[FO_CUDA_LIBS];
 	struct fo_cuda_device device[FO_CUDA_DEVICES_MAX];
 	int devices;
-	char why[320];           /* why there is no device; "" */
+	char why[320]; /* why there is no device; "" */
 };
 /* Looks; changes nothing; never fails. */
 void fo_cuda_survey(struct fo_cuda_survey *out);
@@ -90,14 +90,16 @@ FO_CHECKED fo_status fo_cuda_stream_wait(struct fo_cuda *c, fo_cuda_stream s); /
 /* timed: it carries a time; else it only orders. */
 FO_CHECKED fo_status fo_cuda_event_new(struct fo_cuda *c, bool timed, fo_cuda_event *out);
 void fo_cuda_event_free(struct fo_cuda *c, fo_cuda_event e);
-/* external: in a capture, a record that is a node of the graph, whose time can be read after each launch; elsewhere any record is. */
+/* external: in a capture, a record that is a node of the graph, whose time can be read after each launch; elsewhere any
+ * record is. */
 FO_CHECKED fo_status fo_cuda_event_record(struct fo_cuda *c, fo_cuda_event e, fo_cuda_stream s, bool external);
 FO_CHECKED fo_status fo_cuda_event_after(struct fo_cuda *c, fo_cuda_stream s, fo_cuda_event e); /* s waits for e */
 FO_CHECKED fo_status fo_cuda_event_wait(struct fo_cuda *c, fo_cuda_event e); /* the host waits for it */
 FO_CHECKED fo_status fo_cuda_event_ms(struct fo_cuda *c, fo_cuda_event begin, fo_cuda_event end, float *ms);
 /* Copies in stream order; host memory must be page-locked and stay until the stream has done it. */
 FO_CHECKED fo_status fo_cuda_copy_in(struct fo_cuda *c, void *device, const void *host, size_t bytes, fo_cuda_stream s);
-FO_CHECKED fo_status fo_cuda_copy_out(struct fo_cuda *c, void *host, const void *device, size_t bytes, fo_cuda_stream s);
+FO_CHECKED fo_status fo_cuda_copy_out(struct fo_cuda *c, void *host, const void *device, size_t bytes,
+				      fo_cuda_stream s);
 FO_CHECKED fo_status fo_cuda_copy(struct fo_cuda *c, void *to, const void *from, size_t bytes, fo_cuda_stream s);
 FO_CHECKED fo_status fo_cuda_fill(struct fo_cuda *c, void *device, unsigned char byte, size_t bytes, fo_cuda_stream s);
 
@@ -116,17 +118,20 @@ struct fo_cuda_queue {
 	size_t ws_bytes;
 };
 struct fo_cuda_kernel {
-	const char *by; /* "flatout", "cuBLASLt", "cuDNN": whose code runs; where that depends on the call, the slower choice */
+	const char *by; /* "flatout", "cuBLASLt", "cuDNN": whose code runs; where that depends on the call, the slower
+			   choice */
 	/* NULL: by. Else whose code runs for this call; final only after prepare. */
 	const char *(*by_of)(const struct fo_cuda *c, const struct fo_call *shape);
-	/* NULL, or in one clause why this call cannot run on the device: "operands are fp64". Data pointers are not set yet. */
+	/* NULL, or in one clause why this call cannot run on the device: "operands are fp64". Data pointers are not set
+	 * yet. */
 	const char *(*cannot)(const struct fo_cuda *c, const struct fo_call *shape);
-	/* What depends on the contents of operands that the host filled (host[i] of operand i, NULL elsewhere): a number, 0 or
-	 * above, that is the same for all contents one plan serves; merge gives one that serves both. NULL: nothing does. */
+	/* What depends on the contents of operands that the host filled (host[i] of operand i, NULL elsewhere): a
+	 * number, 0 or above, that is the same for all contents one plan serves; merge gives one that serves both.
+	 * NULL: nothing does. */
 	int64_t (*variant)(const struct fo_call *shape, const void *const *host);
 	int64_t (*merge)(const struct fo_call *shape, int64_t a, int64_t b);
-	/* Plans, tunes, compiles; bytes of workspace that run will find in q->ws. May take seconds; called before every new
-	 * combination of shape and variant, never while capturing. NULL: needs nothing. */
+	/* Plans, tunes, compiles; bytes of workspace that run will find in q->ws. May take seconds; called before every
+	 * new combination of shape and variant, never while capturing. NULL: needs nothing. */
 	fo_status (*prepare)(struct fo_cuda *c, const struct fo_call *shape, int64_t variant, size_t *ws_bytes);
 	/* Bytes of workspace that prepare asks for at most, whatever the call's variant, on a device like c of which
 	 * nothing but fo_cuda_info is there. NULL: prepare needs no more of a device itself. */
@@ -141,11 +146,11 @@ const char *fo_cuda_cannot(const struct fo_cuda *c, const struct fo_call *shape)
  * machines. Arithmetic, but for what cuDNN's own plans take: the gradients of all query heads (documents of one
  * length; test_cudnn_graphs holds the plans to that) or 1 MiB (ragged ones). 0 in a build without CUDA. */
 size_t fo_cuda_ws_most(const struct fo_cuda_device *d, const struct fo_call *shape);
-/* Whose code runs for this call: "flatout", "cuBLASLt", "cuDNN"; for an operation that has a kernel. Final after prepare: where a library
- * turns a call down there, our own takes it. */
+/* Whose code runs for this call: "flatout", "cuBLASLt", "cuDNN"; for an operation that has a kernel. Final after
+ * prepare: where a library turns a call down there, our own takes it. */
 const char *fo_cuda_by(const struct fo_cuda *c, const struct fo_call *shape);
-/* Why bf16 attention of what was prepared so far runs on our own kernels, slower than cuDNN's by a multiple: it is not there, does not start
- * or turned a call down. NULL: nothing of that is known. Lives as long as the device. */
+/* Why bf16 attention of what was prepared so far runs on our own kernels, slower than cuDNN's by a multiple: it is not
+ * there, does not start or turned a call down. NULL: nothing of that is known. Lives as long as the device. */
 const char *fo_cuda_attention_note(const struct fo_cuda *c);
 
 /* ---- products: which of cuBLASLt's algorithms ---- */
@@ -154,23 +159,26 @@ const char *fo_cuda_attention_note(const struct fo_cuda *c);
 enum fo_cuda_tune_mode {
 	FO_CUDA_TUNE_OFF,  /* the library's first proposal: the same on every run of one library */
 	FO_CUDA_TUNE_KEPT, /* what the cache holds, else the first proposal */
-	FO_CUDA_TUNE_ON,   /* what the cache holds, else all proposals are measured and the best is kept: about a second each */
-	/* As ON, and the fastest few, where bursts leave them close, run in blocks of a second each: up to 11 s per product.
-	 * What the cache holds by bursts alone is chosen anew. */
+	FO_CUDA_TUNE_ON,   /* what the cache holds, else all proposals are measured and the best is kept: about a second
+			      each */
+	/* As ON, and the fastest few, where bursts leave them close, run in blocks of a second each: up to 11 s per
+	 * product. What the cache holds by bursts alone is chosen anew. */
 	FO_CUDA_TUNE_LONG,
 };
 struct fo_cuda_tuned {
 	int proposed, kept, measured; /* products by how their algorithm was chosen */
 	double seconds;               /* spent on measuring */
-	double gain;                  /* geometric mean over measured products: time of the first proposal / of the chosen one; 1 without any */
-	char note[320];               /* what was odd: damaged lines, no memory to measure in; "" */
+	double gain; /* geometric mean over measured products: time of the first proposal / of the chosen one; 1 without
+			any */
+	char note[320]; /* what was odd: damaged lines, no memory to measure in; "" */
 	int by_blocks,
 		by_energy; /* of those measured: chosen by blocks of a second; of these by the energy that they took */
 };
-/* Of what is prepared from now on; before: FO_CUDA_TUNE_OFF. cache: a file of JSON lines (docs/formats.md, "Products of CUDA devices"),
- * made when something is kept; NULL: none. Lines that are damaged are noted and left out, those of other devices and libraries stay.
- * A choice decides the order of sums: runs that shall give the same bits need the same choices, so the same cache or mode OFF.
- * Algorithms whose sums depend on the order in which blocks finish are never chosen. Fails where the file is there and cannot be read. */
+/* Of what is prepared from now on; before: FO_CUDA_TUNE_OFF. cache: a file of JSON lines (docs/formats.md, "Products of
+ * CUDA devices"), made when something is kept; NULL: none. Lines that are damaged are noted and left out, those of
+ * other devices and libraries stay. A choice decides the order of sums: runs that shall give the same bits need the
+ * same choices, so the same cache or mode OFF. Algorithms whose sums depend on the order in which blocks finish are
+ * never chosen. Fails where the file is there and cannot be read. */
 FO_CHECKED fo_status fo_cuda_tune_set(struct fo_cuda *c, enum fo_cuda_tune_mode mode, const char *cache);
 /* Measuring may take minutes: progress (NULL: none) is told of each product that is measured, and once *stop (NULL:
  * never) is not 0 nothing more is. Of what is prepared from now on; both live as long as that. */
@@ -193,11 +201,11 @@ struct fo_cuda_trace {
 	size_t unknown;   /* with instance -1 */
 	uint64_t dropped; /* records that were lost */
 };
-/* Begins to trace the whole process. Graphs must be captured after it for their kernels to be known. FO_EUNSUPPORTED: no CUPTI; FO_EDEVICE:
- * another profiler is at work. */
+/* Begins to trace the whole process. Graphs must be captured after it for their kernels to be known. FO_EUNSUPPORTED:
+ * no CUPTI; FO_EDEVICE: another profiler is at work. */
 FO_CHECKED fo_status fo_cuda_trace_start(void);
-/* What this thread puts into streams, or captures, from here to pop belongs to `instance` (>= 0). They do not nest; without a trace
- * both do nothing. */
+/* What this thread puts into streams, or captures, from here to pop belongs to `instance` (>= 0). They do not nest;
+ * without a trace both do nothing. */
 void fo_cuda_trace_push(int64_t instance);
 void fo_cuda_trace_pop(void);
 /* Kernels that finished since start or the last take: wait for the streams first. Freed with fini. */
@@ -210,8 +218,8 @@ void fo_cuda_trace_stop(void);
 /* A parameter's rectangle filled as fo_store_init does it, N(0, std) by counter; std 0: ones, below 0: zeros. */
 struct fo_cuda_init {
 	struct fo_tensor weight, master; /* master: fp32, or the low halves of split numbers; data NULL: none */
-	int64_t first, global_cols;      /* number of the first element in the whole tensor; elements in a row of that */
-	uint64_t stream;                 /* of random numbers */
+	int64_t first, global_cols; /* number of the first element in the whole tensor; elements in a row of that */
+	uint64_t stream;            /* of random numbers */
 	double std;
 };
 FO_CHECKED fo_status fo_cuda_init_weights(struct fo_cuda_queue *q, const struct fo_cuda_init *in);

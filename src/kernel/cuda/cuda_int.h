@@ -14,31 +14,91 @@
 #include <cudnn_backend.h>
 
 /* cuda.h renames some functions by macros (cuMemAlloc is cuMemAlloc_v2): the name that is looked up is the macro's value. */
-#define FO_CUDA_DRIVER_CALLS(X)                                                                                        \
-	X(cuInit) X(cuDriverGetVersion) X(cuGetErrorString) X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName)      \
-	X(cuDeviceTotalMem) X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease)           \
-	X(cuCtxSetCurrent) X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncSetAttribute)          \
-	X(cuFuncGetAttribute) X(cuLaunchKernel) X(cuMemAlloc) X(cuMemFree) X(cuMemAllocHost) X(cuMemFreeHost)          \
-	X(cuMemGetInfo) X(cuMemcpyAsync) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemsetD8Async)                  \
-	X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamWaitEvent) X(cuStreamBeginCapture)       \
-	X(cuStreamEndCapture) X(cuStreamIsCapturing) X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord)               \
-	X(cuEventRecordWithFlags) X(cuEventSynchronize) X(cuEventElapsedTime) X(cuGraphInstantiateWithFlags)           \
-	X(cuGraphLaunch) X(cuGraphExecDestroy) X(cuGraphDestroy) X(cuGraphGetNodes)
-#define FO_CUBLASLT_CALLS(X)                                                                                           \
-	X(cublasLtCreate) X(cublasLtDestroy) X(cublasLtGetVersion) X(cublasLtMatmul) X(cublasLtMatmulDescCreate)       \
-	X(cublasLtMatmulDescDestroy) X(cublasLtMatmulDescSetAttribute) X(cublasLtMatrixLayoutCreate)                   \
-	X(cublasLtMatrixLayoutDestroy) X(cublasLtMatmulPreferenceCreate) X(cublasLtMatmulPreferenceDestroy)            \
-	X(cublasLtMatmulPreferenceSetAttribute) X(cublasLtMatmulAlgoGetHeuristic) X(cublasLtMatmulAlgoCheck)
-#define FO_CUDNN_CALLS(X)                                                                                              \
-	X(cudnnGetVersion) X(cudnnCreate) X(cudnnDestroy) X(cudnnSetStream) X(cudnnGetErrorString)                     \
-	X(cudnnGetLastErrorString) X(cudnnBackendCreateDescriptor) X(cudnnBackendDestroyDescriptor)                    \
-	X(cudnnBackendSetAttribute) X(cudnnBackendGetAttribute) X(cudnnBackendFinalize) X(cudnnBackendExecute)
+#define FO_CUDA_DRIVER_CALLS(X)        \
+	X(cuInit)                      \
+	X(cuDriverGetVersion)          \
+	X(cuGetErrorString)            \
+	X(cuDeviceGetCount)            \
+	X(cuDeviceGet)                 \
+	X(cuDeviceGetName)             \
+	X(cuDeviceTotalMem)            \
+	X(cuDeviceGetAttribute)        \
+	X(cuDevicePrimaryCtxRetain)    \
+	X(cuDevicePrimaryCtxRelease)   \
+	X(cuCtxSetCurrent)             \
+	X(cuModuleLoadData)            \
+	X(cuModuleUnload)              \
+	X(cuModuleGetFunction)         \
+	X(cuFuncSetAttribute)          \
+	X(cuFuncGetAttribute)          \
+	X(cuLaunchKernel)              \
+	X(cuMemAlloc)                  \
+	X(cuMemFree)                   \
+	X(cuMemAllocHost)              \
+	X(cuMemFreeHost)               \
+	X(cuMemGetInfo)                \
+	X(cuMemcpyAsync)               \
+	X(cuMemcpyHtoDAsync)           \
+	X(cuMemcpyDtoHAsync)           \
+	X(cuMemsetD8Async)             \
+	X(cuStreamCreate)              \
+	X(cuStreamDestroy)             \
+	X(cuStreamSynchronize)         \
+	X(cuStreamWaitEvent)           \
+	X(cuStreamBeginCapture)        \
+	X(cuStreamEndCapture)          \
+	X(cuStreamIsCapturing)         \
+	X(cuEventCreate)               \
+	X(cuEventDestroy)              \
+	X(cuEventRecord)               \
+	X(cuEventRecordWithFlags)      \
+	X(cuEventSynchronize)          \
+	X(cuEventElapsedTime)          \
+	X(cuGraphInstantiateWithFlags) \
+	X(cuGraphLaunch)               \
+	X(cuGraphExecDestroy)          \
+	X(cuGraphDestroy)              \
+	X(cuGraphGetNodes)
+#define FO_CUBLASLT_CALLS(X)                    \
+	X(cublasLtCreate)                       \
+	X(cublasLtDestroy)                      \
+	X(cublasLtGetVersion)                   \
+	X(cublasLtMatmul)                       \
+	X(cublasLtMatmulDescCreate)             \
+	X(cublasLtMatmulDescDestroy)            \
+	X(cublasLtMatmulDescSetAttribute)       \
+	X(cublasLtMatrixLayoutCreate)           \
+	X(cublasLtMatrixLayoutDestroy)          \
+	X(cublasLtMatmulPreferenceCreate)       \
+	X(cublasLtMatmulPreferenceDestroy)      \
+	X(cublasLtMatmulPreferenceSetAttribute) \
+	X(cublasLtMatmulAlgoGetHeuristic)       \
+	X(cublasLtMatmulAlgoCheck)
+#define FO_CUDNN_CALLS(X)                \
+	X(cudnnGetVersion)               \
+	X(cudnnCreate)                   \
+	X(cudnnDestroy)                  \
+	X(cudnnSetStream)                \
+	X(cudnnGetErrorString)           \
+	X(cudnnGetLastErrorString)       \
+	X(cudnnBackendCreateDescriptor)  \
+	X(cudnnBackendDestroyDescriptor) \
+	X(cudnnBackendSetAttribute)      \
+	X(cudnnBackendGetAttribute)      \
+	X(cudnnBackendFinalize)          \
+	X(cudnnBackendExecute)
 #define FO_CUDA_MEMBER(f) __typeof__(f) *f;
 /* One struct per library: a field per function, named as NVIDIA names it: c->driver->cuMemAlloc(...). They look at a table of pointers
  * (struct fo_cuda_loaded), hence may_alias. */
-struct __attribute__((may_alias)) fo_cuda_driver_calls { FO_CUDA_DRIVER_CALLS(FO_CUDA_MEMBER) };
-struct __attribute__((may_alias)) fo_cublaslt_calls { FO_CUBLASLT_CALLS(FO_CUDA_MEMBER) };
-struct __attribute__((may_alias)) fo_cudnn_calls { FO_CUDNN_CALLS(FO_CUDA_MEMBER) };
+struct __attribute__((may_alias)) fo_cuda_driver_calls {
+	FO_CUDA_DRIVER_CALLS(FO_CUDA_MEMBER)
+};
+struct __attribute__((may_alias)) fo_cublaslt_calls {
+	FO_CUBLASLT_CALLS(FO_CUDA_MEMBER)
+};
+struct __attribute__((may_alias)) fo_cudnn_calls {
+	FO_CUDNN_CALLS(FO_CUDA_MEMBER)
+};
 
 /* Loaded once per process, by the first who asks; kept. Thread-safe. NULL: found->why says why. */
 const struct fo_cuda_driver_calls *fo_cuda_load_driver(struct fo_cuda_found *found);
@@ -79,7 +139,7 @@ struct fo_cuda {
 	CUmodule *module;
 	int modules;
 	cublasLtHandle_t lt_handle;
-	cudnnHandle_t dnn_handle;    /* NULL: without */
+	cudnnHandle_t dnn_handle; /* NULL: without */
 	struct fo_cuda_tune *tune;
 	struct fo_cuda_plans *plans;
 	char dnn_why[320]; /* why there is no dnn_handle; "" on a software device */
@@ -88,8 +148,12 @@ struct fo_cuda {
 FO_CHECKED fo_status fo_cuda_check(const struct fo_cuda *c, CUresult r, const char *doing);
 
 /* Launches one of our kernels: args is the struct that kernels.h names for it. shared_bytes: dynamic shared memory. */
-struct fo_cuda_grid { uint32_t x, y, z, threads; uint32_t shared_bytes; };
-FO_CHECKED fo_status fo_cuda_launch(struct fo_cuda_queue *q, enum fo_cuda_function f, struct fo_cuda_grid grid, const void *args);
+struct fo_cuda_grid {
+	uint32_t x, y, z, threads;
+	uint32_t shared_bytes;
+};
+FO_CHECKED fo_status fo_cuda_launch(struct fo_cuda_queue *q, enum fo_cuda_function f, struct fo_cuda_grid grid,
+				    const void *args);
 
 struct fo_cuda_view fo_cuda_view_of(const struct fo_tensor *t);
 /* Blocks for n pieces of work of which a block does `per_block`: at most enough to fill the device several times over, for kernels that
@@ -97,26 +161,28 @@ struct fo_cuda_view fo_cuda_view_of(const struct fo_tensor *t);
 uint32_t fo_cuda_blocks(const struct fo_cuda *c, int64_t n, int64_t per_block);
 
 /* Launchers by file: each defines struct fo_cuda_kernel rows that table.c lists. */
-extern const struct fo_cuda_kernel fo_cuda_xent, fo_cuda_xent_fwd;                                              /* launch_loss.c */
-extern const struct fo_cuda_kernel fo_cuda_sumsq, fo_cuda_clip, fo_cuda_clip_ahead, fo_cuda_global_norm, fo_cuda_adamw; /* and on many */
-extern const struct fo_cuda_kernel fo_cuda_amax, fo_cuda_fp8_scale, fo_cuda_fp8_cast, fo_cuda_fp8_cast_t, fo_cuda_fp8_push, fo_cuda_fp8_begin,
-	fo_cuda_fp8_cast_step; /* launch_fp8.c */
-extern const struct fo_cuda_kernel fo_cuda_made_fp8; /* launch_fp8_made.c */
+extern const struct fo_cuda_kernel fo_cuda_xent, fo_cuda_xent_fwd; /* launch_loss.c */
+extern const struct fo_cuda_kernel fo_cuda_sumsq, fo_cuda_clip, fo_cuda_clip_ahead, fo_cuda_global_norm,
+	fo_cuda_adamw; /* and on many */
+extern const struct fo_cuda_kernel fo_cuda_amax, fo_cuda_fp8_scale, fo_cuda_fp8_cast, fo_cuda_fp8_cast_t,
+	fo_cuda_fp8_push, fo_cuda_fp8_begin, fo_cuda_fp8_cast_step; /* launch_fp8.c */
+extern const struct fo_cuda_kernel fo_cuda_made_fp8;                /* launch_fp8_made.c */
 extern const struct fo_cuda_kernel fo_cuda_attention, fo_cuda_attention_bwd, fo_cuda_attention_cached;
-extern const struct fo_cuda_kernel fo_cuda_matmul; /* matmul.c */
+extern const struct fo_cuda_kernel fo_cuda_matmul;   /* matmul.c */
 extern const struct fo_cuda_kernel fo_cuda_transfer; /* launch_transfer.c */
 /* Frees the table of products of a device that closes. */
 void fo_cuda_tune_free(struct fo_cuda *c);
-extern const struct fo_cuda_kernel fo_cuda_add, fo_cuda_add_bias, fo_cuda_swiglu, fo_cuda_swiglu_bwd, fo_cuda_rope, fo_cuda_embed,
-	fo_cuda_embed_bwd, fo_cuda_cache_put, fo_cuda_last_row; /* launch_elementwise.c */
-extern const struct fo_cuda_kernel fo_cuda_rmsnorm, fo_cuda_add_rmsnorm, fo_cuda_rmsnorm_dx, fo_cuda_rmsnorm_dg, fo_cuda_rmsnorm_bwd,
-	fo_cuda_bias_grad; /* launch_norm.c */
+extern const struct fo_cuda_kernel fo_cuda_add, fo_cuda_add_bias, fo_cuda_swiglu, fo_cuda_swiglu_bwd, fo_cuda_rope,
+	fo_cuda_embed, fo_cuda_embed_bwd, fo_cuda_cache_put, fo_cuda_last_row; /* launch_elementwise.c */
+extern const struct fo_cuda_kernel fo_cuda_rmsnorm, fo_cuda_add_rmsnorm, fo_cuda_rmsnorm_dx, fo_cuda_rmsnorm_dg,
+	fo_cuda_rmsnorm_bwd, fo_cuda_bias_grad; /* launch_norm.c */
 
 /* What kernels take of operands sx, y and amax of a call that casts by the scale of the step, in `parts`. */
-FO_CHECKED fo_status fo_cuda_fp8_step_args(struct fo_cuda_queue *q, const struct fo_call *c, uint32_t parts, struct fo_cuda_fp8_step *out);
+FO_CHECKED fo_status fo_cuda_fp8_step_args(struct fo_cuda_queue *q, const struct fo_call *c, uint32_t parts,
+					   struct fo_cuda_fp8_step *out);
 /* Puts both launches of such a kernel into q's stream (fp8.cuh). step lies within args. */
-FO_CHECKED fo_status fo_cuda_fp8_step_launch(struct fo_cuda_queue *q, enum fo_cuda_function f, struct fo_cuda_grid grid, const void *args,
-					     struct fo_cuda_fp8_step *step);
+FO_CHECKED fo_status fo_cuda_fp8_step_launch(struct fo_cuda_queue *q, enum fo_cuda_function f, struct fo_cuda_grid grid,
+					     const void *args, struct fo_cuda_fp8_step *step);
 
 /* What launchers ask of operands. */
 static inline bool fo_cuda_is_float(const struct fo_tensor *t) { return t->dtype == FO_F32 || t->dtype == FO_BF16; }

@@ -33,7 +33,8 @@ static fo_status make(struct fo_cuda *c, struct fo_cuda_plan *p)
 	return st;
 }
 
-fo_status fo_cuda_plan_get(struct fo_cuda *c, const struct fo_dnn_shape *s, const struct fo_cuda_plan **out, bool *is_new)
+fo_status fo_cuda_plan_get(struct fo_cuda *c, const struct fo_dnn_shape *s, const struct fo_cuda_plan **out,
+			   bool *is_new)
 {
 	*out = fo_cuda_plan_find(c, s);
 	*is_new = !*out;
@@ -63,8 +64,8 @@ void fo_cuda_plan_refuse(struct fo_cuda *c, const struct fo_cuda_plan *p, const 
 			snprintf(c->plans->plan[i]->why, sizeof p->why, "%s", why);
 }
 
-static fo_status fill(const struct fo_cudnn_calls *d, cudnnBackendDescriptor_t pack, const struct fo_cuda_plan *p, void *const *pointer,
-		      void *ws)
+static fo_status fill(const struct fo_cudnn_calls *d, cudnnBackendDescriptor_t pack, const struct fo_cuda_plan *p,
+		      void *const *pointer, void *ws)
 {
 	int64_t id[FO_DNN_IDS];
 	void *at[FO_DNN_IDS];

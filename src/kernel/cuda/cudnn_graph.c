@@ -1,7 +1,8 @@
 /* Attention graphs for cuDNN, attribute by attribute. What its engines recognise was found by asking them (tests/cuda/
- * test_cudnn_graphs.c holds it): K comes in transposed, in the backward graph V too; P and what is transposed are bf16, all other
- * intermediates fp32; masks in the order padding, causal, window. Backward subtracts the log-sum-exp before all masks, as NVIDIA's front end
- * does: that of rows behind a document's end is whatever lies in memory, and a mask behind the subtraction takes it out again. */
+ * test_cudnn_graphs.c holds it): K comes in transposed, in the backward graph V too; P and what is transposed are bf16,
+ * all other intermediates fp32; masks in the order padding, causal, window. Backward subtracts the log-sum-exp before
+ * all masks, as NVIDIA's front end does: that of rows behind a document's end is whatever lies in memory, and a mask
+ * behind the subtraction takes it out again. */
 #include "kernel/cuda/cudnn_graph.h"
 
 #include <stdio.h>
@@ -17,7 +18,8 @@ fo_status fo_dnn_check(const struct fo_cudnn_calls *dnn, cudnnStatus_t s, const 
 		return FO_OK;
 	dnn->cudnnGetLastErrorString(text, sizeof text);
 	text[strcspn(text, "\n")] = 0;
-	return fo_fail(FO_EDEVICE, "cannot %s: cuDNN says %s%s%s", doing, dnn->cudnnGetErrorString(s), *text ? ": " : "", text);
+	return fo_fail(FO_EDEVICE, "cannot %s: cuDNN says %s%s%s", doing, dnn->cudnnGetErrorString(s),
+		       *text ? ": " : "", text);
 }
 
 /* ---- descriptors; after the first failure nothing is called any more ---- */
@@ -42,8 +44,8 @@ static desc make(struct fo_dnn_graph *g, cudnnBackendDescriptorType_t type)
 		g->owned[g->owns++] = d;
 	return d;
 }
-static void set(struct fo_dnn_graph *g, desc d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t n,
-		const void *values)
+static void set(struct fo_dnn_graph *g, desc d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+		int64_t n, const void *values)
 {
 	if (g->failed == FO_OK)
 		check(g, g->dnn->cudnnBackendSetAttribute(d, name, type, n, values), "describe attention");
@@ -73,7 +75,8 @@ struct tensor {
 };
 
 /* id 0: an intermediate, that exists nowhere. */
-static struct tensor tensor(struct fo_dnn_graph *g, cudnnDataType_t type, int id, const int64_t *dim, const int64_t *stride, desc ragged)
+static struct tensor tensor(struct fo_dnn_graph *g, cudnnDataType_t type, int id, const int64_t *dim,
+			    const int64_t *stride, desc ragged)
 {
 	struct tensor t = { .d = make(g, CUDNN_BACKEND_TENSOR_DESCRIPTOR) };
 	const int64_t align = ALIGNMENT, uid = id ? id : g->next++;
@@ -112,8 +115,9 @@ static void add(struct fo_dnn_graph *g, desc op)
 	if (g->failed == FO_OK)
 		g->op[g->ops++] = op;
 }
-static struct tensor pointwise_to(struct fo_dnn_graph *g, cudnnPointwiseMode_t mode, cudnnDataType_t math, struct tensor x,
-				  const struct tensor *b, const struct tensor *t, struct tensor y, int64_t axis)
+static struct tensor pointwise_to(struct fo_dnn_graph *g, cudnnPointwiseMode_t mode, cudnnDataType_t math,
+				  struct tensor x, const struct tensor *b, const struct tensor *t, struct tensor y,
+				  int64_t axis)
 {
 	desc p = make(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR), o = make(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
 	SET(g, p, POINTWISE_MODE, POINTWISE_MODE, 1, &mode);
@@ -190,31 +194,37 @@ struct operands {
 };
 
 /* (batch, heads, tokens, dim), or with tokens and dim exchanged; rows lie ld apart */
-static struct tensor rows(struct fo_dnn_graph *g, const struct operands *x, cudnnDataType_t type, int id, int64_t heads, int64_t ld,
-			  desc off, bool transposed)
+static struct tensor rows(struct fo_dnn_graph *g, const struct operands *x, cudnnDataType_t type, int id, int64_t heads,
+			  int64_t ld, desc off, bool transposed)
 {
 	const struct fo_dnn_shape *s = x->s;
 	const int64_t dim[4] = { s->batch, heads, s->seq, s->dim }, stride[4] = { s->seq * ld, s->dim, ld, 1 };
 	const int64_t tdim[4] = { s->batch, heads, s->dim, s->seq }, tstride[4] = { s->seq * ld, s->dim, 1, ld };
 	return tensor(g, type, id, transposed ? tdim : dim, transposed ? tstride : stride, off);
 }
-/* One number per token and head, as the lse lies: (token, head), where NVIDIA's front end has (head, token) unless documents are packed. The
- * kernel that 9.19 makes takes both strides as parameters: with either layout it is the same but for these two numbers. */
+/* One number per token and head, as the lse lies: (token, head), where NVIDIA's front end has (head, token) unless
+ * documents are packed. The kernel that 9.19 makes takes both strides as parameters: with either layout it is the same
+ * but for these two numbers. */
 static struct tensor per_row(struct fo_dnn_graph *g, const struct operands *x, int id, int64_t ld, desc off)
 {
 	const struct fo_dnn_shape *s = x->s;
-	return tensor(g, F32, id, (int64_t[]){ s->batch, s->heads, s->seq, 1 }, (int64_t[]){ s->seq * ld, 1, ld, 1 }, off);
+	return tensor(g, F32, id, (int64_t[]){ s->batch, s->heads, s->seq, 1 }, (int64_t[]){ s->seq * ld, 1, ld, 1 },
+		      off);
 }
 static struct tensor column(struct fo_dnn_graph *g, const struct operands *x)
 {
 	const struct fo_dnn_shape *s = x->s;
-	return tensor(g, F32, 0, (int64_t[]){ s->batch, s->heads, s->seq, 1 }, (int64_t[]){ s->heads * s->seq, s->seq, 1, 1 }, NULL);
+	return tensor(g, F32, 0, (int64_t[]){ s->batch, s->heads, s->seq, 1 },
+		      (int64_t[]){ s->heads * s->seq, s->seq, 1, 1 }, NULL);
 }
 
 static struct operands operands(struct fo_dnn_graph *g, const struct fo_dnn_shape *s)
 {
-	static const int offset[] = { [FO_DNN_Q] = FO_DNN_OFFSET_Q, [FO_DNN_K] = FO_DNN_OFFSET_K, [FO_DNN_V] = FO_DNN_OFFSET_V,
-				      [FO_DNN_O] = FO_DNN_OFFSET_O, [FO_DNN_LSE] = FO_DNN_OFFSET_LSE };
+	static const int offset[] = { [FO_DNN_Q] = FO_DNN_OFFSET_Q,
+				      [FO_DNN_K] = FO_DNN_OFFSET_K,
+				      [FO_DNN_V] = FO_DNN_OFFSET_V,
+				      [FO_DNN_O] = FO_DNN_OFFSET_O,
+				      [FO_DNN_LSE] = FO_DNN_OFFSET_LSE };
 	struct operands x = { .s = s };
 	for (int i = FO_DNN_Q; s->ragged && i <= FO_DNN_LSE; i++)
 		x.off[i] = tensor(g, CUDNN_DATA_INT64, offset[i], (int64_t[]){ s->batch + 1, 1, 1, 1 }, unit, NULL).d;
@@ -238,7 +248,8 @@ static struct tensor keep_where(struct fo_dnn_graph *g, const struct operands *x
 }
 static struct tensor position(struct fo_dnn_graph *g, struct tensor s, int64_t axis)
 {
-	return pointwise_to(g, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_INT32, s, NULL, NULL, like(g, s, CUDNN_DATA_INT32), axis);
+	return pointwise_to(g, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_INT32, s, NULL, NULL, like(g, s, CUDNN_DATA_INT32),
+			    axis);
 }
 static struct tensor compare(struct fo_dnn_graph *g, cudnnPointwiseMode_t mode, struct tensor a, struct tensor b)
 {
@@ -259,7 +270,8 @@ static struct tensor mask_causal(struct fo_dnn_graph *g, const struct operands *
 	if (!x->s->window)
 		return s;
 	row = position(g, s, 2), col = position(g, s, 3);
-	struct tensor reach = pointwise_to(g, CUDNN_POINTWISE_ADD, F32, col, &x->window, NULL, like(g, s, CUDNN_DATA_INT32), 0);
+	struct tensor reach = pointwise_to(g, CUDNN_POINTWISE_ADD, F32, col, &x->window, NULL,
+					   like(g, s, CUDNN_DATA_INT32), 0);
 	return keep_where(g, x, s, compare(g, CUDNN_POINTWISE_CMP_GT, reach, row));
 }
 /* scale Q K', each document by itself */
@@ -295,11 +307,11 @@ static void compose_forward(struct fo_dnn_graph *g, const struct fo_dnn_shape *s
 
 /* ---- backward ---- */
 
-/* a' b, summed over the query heads that share a kv head. Ragged, the sum's terms are a real buffer, whose size then follows the tokens
- * and not documents times the longest one; it takes the offsets of k or v, which cuDNN multiplies by heads / kv itself, as it does for its
- * front end. Unfinished it is the terms that are asked for. */
-static void product_by_kv_head(struct fo_dnn_graph *g, const struct operands *x, struct tensor a, struct tensor b, int id, int full_id,
-			       desc off)
+/* a' b, summed over the query heads that share a kv head. Ragged, the sum's terms are a real buffer, whose size then
+ * follows the tokens and not documents times the longest one; it takes the offsets of k or v, which cuDNN multiplies by
+ * heads / kv itself, as it does for its front end. Unfinished it is the terms that are asked for. */
+static void product_by_kv_head(struct fo_dnn_graph *g, const struct operands *x, struct tensor a, struct tensor b,
+			       int id, int full_id, desc off)
 {
 	const struct fo_dnn_shape *s = x->s;
 	const int64_t ld = s->ld[id];
@@ -309,9 +321,9 @@ static void product_by_kv_head(struct fo_dnn_graph *g, const struct operands *x,
 		product(g, a, b, rows(g, x, BF16, id, s->kv, ld, off, false), x->len, NULL, x->len);
 		return;
 	}
-	struct tensor full = s->ragged	   ? rows(g, x, BF16, full_id, s->heads, ld * (s->heads / s->kv), off, false) :
-			     s->unfinished ? rows(g, x, BF16, full_id, s->heads, s->heads * s->dim, NULL, false) :
-					     tensor(g, BF16, 0, dim, flat, NULL);
+	struct tensor full = s->ragged       ? rows(g, x, BF16, full_id, s->heads, ld * (s->heads / s->kv), off, false)
+			     : s->unfinished ? rows(g, x, BF16, full_id, s->heads, s->heads * s->dim, NULL, false)
+					     : tensor(g, BF16, 0, dim, flat, NULL);
 	product(g, a, b, full, x->len, NULL, x->len);
 	if (!s->unfinished)
 		reduce(g, CUDNN_REDUCE_TENSOR_ADD, full, rows(g, x, BF16, id, s->kv, ld, off, false));
@@ -321,8 +333,10 @@ static void product_by_kv_head(struct fo_dnn_graph *g, const struct operands *x,
 static struct tensor row_sums(struct fo_dnn_graph *g, const struct operands *x, struct tensor d_o)
 {
 	const struct fo_dnn_shape *s = x->s;
-	struct tensor o = rows(g, x, BF16, FO_DNN_O, s->heads, s->ld[FO_DNN_O], x->off[FO_DNN_O], false), one = scalar(g, FO_DNN_ONE);
-	struct tensor both = tensor(g, F32, 0, o.dim, (int64_t[]){ s->heads * s->seq * s->dim, s->seq * s->dim, s->heads * s->dim, 1 },
+	struct tensor o = rows(g, x, BF16, FO_DNN_O, s->heads, s->ld[FO_DNN_O], x->off[FO_DNN_O], false),
+		      one = scalar(g, FO_DNN_ONE);
+	struct tensor both = tensor(g, F32, 0, o.dim,
+				    (int64_t[]){ s->heads * s->seq * s->dim, s->seq * s->dim, s->heads * s->dim, 1 },
 				    NULL);
 	struct tensor sum = column(g, x), out;
 	if (s->ragged)
@@ -354,23 +368,26 @@ static void compose_backward(struct fo_dnn_graph *g, const struct fo_dnn_shape *
 	/* dS = P o (dO V' - D) scale; dK = dS' Q */
 	struct tensor dp = like(g, p, F32);
 	product(g, d_o, vt, dp, x.len, x.len, NULL);
-	struct tensor ds = binary(g, CUDNN_POINTWISE_MUL, binary(g, CUDNN_POINTWISE_MUL, binary(g, CUDNN_POINTWISE_SUB, dp, rowsum), p),
+	struct tensor ds = binary(g, CUDNN_POINTWISE_MUL,
+				  binary(g, CUDNN_POINTWISE_MUL, binary(g, CUDNN_POINTWISE_SUB, dp, rowsum), p),
 				  x.scale);
 	struct tensor dst = reshape(g, ds, tensor(g, BF16, 0, across, across_stride, NULL));
 	product_by_kv_head(g, &x, dst, x.q, FO_DNN_DK, FO_DNN_DK_FULL, x.off[FO_DNN_K]);
 
-	/* dQ = dS K, summed in fp32 over blocks of keys in the order in which they end: not the same bits in every run. The order could be
-	 * fixed by leaving the sum out, for 4.4 GB of workspace at 8,192 tokens and 69 GB at 32,768. */
+	/* dQ = dS K, summed in fp32 over blocks of keys in the order in which they end: not the same bits in every run.
+	 * The order could be fixed by leaving the sum out, for 4.4 GB of workspace at 8,192 tokens and 69 GB at 32,768.
+	 */
 	struct tensor k = reshape(g, x.kt, rows(g, &x, BF16, 0, s->kv, ld[FO_DNN_K], x.off[FO_DNN_K], false));
-	struct tensor sum = s->ragged ? rows(g, &x, F32, FO_DNN_DQ_SUM, s->heads, ld[FO_DNN_DQ], x.off[FO_DNN_Q], false) :
-					tensor(g, F32, FO_DNN_DQ_SUM, x.q.dim, flat, NULL);
+	struct tensor sum = s->ragged ? rows(g, &x, F32, FO_DNN_DQ_SUM, s->heads, ld[FO_DNN_DQ], x.off[FO_DNN_Q], false)
+				      : tensor(g, F32, FO_DNN_DQ_SUM, x.q.dim, flat, NULL);
 	product(g, ds, k, sum, x.len, NULL, x.len);
 	if (!s->unfinished)
 		pointwise_to(g, CUDNN_POINTWISE_IDENTITY, F32, sum, NULL, NULL,
 			     rows(g, &x, BF16, FO_DNN_DQ, s->heads, ld[FO_DNN_DQ], x.off[FO_DNN_Q], false), 0);
 }
 
-fo_status fo_dnn_graph_new(struct fo_dnn_graph *g, const struct fo_cudnn_calls *dnn, cudnnHandle_t handle, const struct fo_dnn_shape *s)
+fo_status fo_dnn_graph_new(struct fo_dnn_graph *g, const struct fo_cudnn_calls *dnn, cudnnHandle_t handle,
+			   const struct fo_dnn_shape *s)
 {
 	*g = (struct fo_dnn_graph){ .dnn = dnn, .next = FIRST_INTERMEDIATE };
 	if (s->backward)
@@ -402,13 +419,13 @@ static void kernel_name(const struct fo_cudnn_calls *dnn, desc plan, char *out, 
 	static const char key[] = "\"kernelName\":\"";
 	int64_t n = 0;
 	*out = 0;
-	if (dnn->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, 0, &n, NULL) !=
-		    CUDNN_STATUS_SUCCESS ||
+	if (dnn->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, 0, &n,
+					  NULL) != CUDNN_STATUS_SUCCESS ||
 	    n <= 0)
 		return;
 	char *text = fo_xmalloc((size_t)n + 1);
-	if (dnn->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, n, &n, text) ==
-	    CUDNN_STATUS_SUCCESS) {
+	if (dnn->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, n, &n,
+					  text) == CUDNN_STATUS_SUCCESS) {
 		text[n] = 0;
 		const char *at = strstr(text, key);
 		if (at) {
@@ -437,41 +454,50 @@ static fo_status choose(struct choice *c, const struct fo_dnn_graph *g, desc pro
 	int64_t n = 0;
 #define TRY(call) FO_TRY(fo_dnn_check(d, d->call, "plan attention"))
 	TRY(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &c->heuristic));
-	TRY(cudnnBackendSetAttribute(c->heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph));
+	TRY(cudnnBackendSetAttribute(c->heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+				     1, &graph));
 	TRY(cudnnBackendSetAttribute(c->heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode));
 	if (properties)
-		TRY(cudnnBackendSetAttribute(c->heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-					     &properties));
+		TRY(cudnnBackendSetAttribute(c->heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP,
+					     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &properties));
 	TRY(cudnnBackendFinalize(c->heuristic));
 	TRY(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &c->config));
 	TRY(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &c->engine));
-	TRY(cudnnBackendGetAttribute(c->heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &c->config));
+	TRY(cudnnBackendGetAttribute(c->heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n,
+				     &c->config));
 	*configs = (int)n;
 	if (n < 1)
 		return fo_fail(FO_EUNSUPPORTED, "cuDNN has no engine for this attention on this device");
-	TRY(cudnnBackendGetAttribute(c->config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &c->engine));
+	TRY(cudnnBackendGetAttribute(c->config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n,
+				     &c->engine));
 	TRY(cudnnBackendGetAttribute(c->engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &n, engine));
 	return FO_OK;
 }
 
-static fo_status compile(struct fo_dnn_plan *p, const struct fo_cudnn_calls *d, desc config, cudnnHandle_t handle, int generation)
+static fo_status compile(struct fo_dnn_plan *p, const struct fo_cudnn_calls *d, desc config, cudnnHandle_t handle,
+			 int generation)
 {
 	TRY(cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &p->plan));
 	if (handle)
 		TRY(cudnnBackendSetAttribute(p->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle));
-	TRY(cudnnBackendSetAttribute(p->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config));
+	TRY(cudnnBackendSetAttribute(p->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+				     &config));
 	TRY(cudnnBackendFinalize(p->plan));
-	TRY(cudnnBackendGetAttribute(p->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, NULL, &p->workspace));
+	TRY(cudnnBackendGetAttribute(p->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, NULL,
+				     &p->workspace));
 	kernel_name(d, p->plan, p->kernel, sizeof p->kernel);
 	int made_for = generation_of(p->kernel);
 	if (made_for && made_for < generation)
-		return fo_fail(FO_EUNSUPPORTED, "cuDNN would run attention by a kernel of generation %d on a device of generation %d: '%s'",
-			       made_for, generation, p->kernel);
+		return fo_fail(
+			FO_EUNSUPPORTED,
+			"cuDNN would run attention by a kernel of generation %d on a device of generation %d: '%s'",
+			made_for, generation, p->kernel);
 	return FO_OK;
 }
 #undef TRY
 
-fo_status fo_dnn_plan_new(struct fo_dnn_plan *p, const struct fo_dnn_graph *g, cudnnHandle_t handle, desc properties, int generation)
+fo_status fo_dnn_plan_new(struct fo_dnn_plan *p, const struct fo_dnn_graph *g, cudnnHandle_t handle, desc properties,
+			  int generation)
 {
 	struct choice c = { 0 };
 	*p = (struct fo_dnn_plan){ .engine = -1 };

@@ -15,11 +15,21 @@
 #if FO_CUPTI
 #include <cupti.h>
 
-#define CUPTI_CALLS(X)                                                                                                 \
-	X(cuptiGetVersion) X(cuptiGetTimestamp) X(cuptiGetResultString) X(cuptiActivityRegisterCallbacks)              \
-	X(cuptiActivityEnable) X(cuptiActivityDisable) X(cuptiActivityFlushAll) X(cuptiActivityGetNextRecord)          \
-	X(cuptiActivityGetNumDroppedRecords) X(cuptiActivityPushExternalCorrelationId)                                 \
-	X(cuptiActivityPopExternalCorrelationId) X(cuptiGetGraphNodeId) X(cuptiSubscribe) X(cuptiUnsubscribe)          \
+#define CUPTI_CALLS(X)                            \
+	X(cuptiGetVersion)                        \
+	X(cuptiGetTimestamp)                      \
+	X(cuptiGetResultString)                   \
+	X(cuptiActivityRegisterCallbacks)         \
+	X(cuptiActivityEnable)                    \
+	X(cuptiActivityDisable)                   \
+	X(cuptiActivityFlushAll)                  \
+	X(cuptiActivityGetNextRecord)             \
+	X(cuptiActivityGetNumDroppedRecords)      \
+	X(cuptiActivityPushExternalCorrelationId) \
+	X(cuptiActivityPopExternalCorrelationId)  \
+	X(cuptiGetGraphNodeId)                    \
+	X(cuptiSubscribe)                         \
+	X(cuptiUnsubscribe)                       \
 	X(cuptiEnableCallback)
 struct __attribute__((may_alias)) calls { /* of a struct fo_cuda_loaded */
 	CUPTI_CALLS(FO_CUDA_MEMBER)
@@ -62,10 +72,7 @@ static size_t place(const struct map *m, uint64_t key)
 		i = (i + 1) & (m->room - 1);
 	return i;
 }
-static int64_t map_get(const struct map *m, uint64_t key)
-{
-	return m->room ? m->value[place(m, key)] : -1;
-}
+static int64_t map_get(const struct map *m, uint64_t key) { return m->room ? m->value[place(m, key)] : -1; }
 static void map_put(struct map *m, uint64_t key, int64_t value)
 {
 	if (4 * (m->n + 1) > 3 * m->room) {
@@ -117,7 +124,11 @@ static struct {
 /* Whose work this thread is putting into streams; -1: nobody's. */
 static __thread int64_t current = -1;
 
-enum { BUFFER = 4 << 20, ALIGN = 8 /* CUPTI's own rule */, MOST = 1 << 24 /* records kept; more are counted as dropped */ };
+enum {
+	BUFFER = 4 << 20,
+	ALIGN = 8 /* CUPTI's own rule */,
+	MOST = 1 << 24 /* records kept; more are counted as dropped */
+};
 
 static void CUPTIAPI want_buffer(uint8_t **buffer, size_t *bytes, size_t *records)
 {
@@ -143,10 +154,13 @@ static void keep_kernel(const CUpti_ActivityKernel10 *k)
 		return;
 	}
 	fo_array_room(&state.seen, &state.cap, state.n, sizeof *state.seen);
-	state.seen[state.n++] = (struct seen){ .t = { .instance = -1, .name = keep_name(k->name ? k->name : "?"),
-						      .begin_ns = (int64_t)k->start + state.offset, .end_ns = (int64_t)k->end + state.offset,
+	state.seen[state.n++] = (struct seen){ .t = { .instance = -1,
+						      .name = keep_name(k->name ? k->name : "?"),
+						      .begin_ns = (int64_t)k->start + state.offset,
+						      .end_ns = (int64_t)k->end + state.offset,
 						      .stream = k->streamId },
-					       .correlation = k->correlationId, .node = k->graphNodeId };
+					       .correlation = k->correlationId,
+					       .node = k->graphNodeId };
 }
 
 static void CUPTIAPI have_buffer(CUcontext context, uint32_t stream, uint8_t *buffer, size_t bytes, size_t used)
@@ -184,7 +198,9 @@ static void CUPTIAPI have_node(void *user, CUpti_CallbackDomain domain, CUpti_Ca
 	if (state.cupti && state.cupti->cuptiGetGraphNodeId(g->node, &id) == CUPTI_SUCCESS) {
 		int64_t whose = current;
 		if (copy)
-			whose = state.cupti->cuptiGetGraphNodeId(g->originalNode, &from) == CUPTI_SUCCESS ? map_get(&state.operation_of_node, from) : -1;
+			whose = state.cupti->cuptiGetGraphNodeId(g->originalNode, &from) == CUPTI_SUCCESS
+					? map_get(&state.operation_of_node, from)
+					: -1;
 		if (whose >= 0)
 			map_put(&state.operation_of_node, id, whose);
 	}
@@ -203,8 +219,9 @@ static fo_status failed(const struct calls *c, CUptiResult r, const char *doing)
 }
 
 /* Calls of both levels: external numbers come with records of calls alone. */
-static const CUpti_ActivityKind kinds[] = { CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
-					    CUPTI_ACTIVITY_KIND_DRIVER, CUPTI_ACTIVITY_KIND_RUNTIME };
+static const CUpti_ActivityKind kinds[] = { CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
+					    CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, CUPTI_ACTIVITY_KIND_DRIVER,
+					    CUPTI_ACTIVITY_KIND_RUNTIME };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static void switch_off(const struct calls *c)
@@ -218,7 +235,8 @@ static void switch_off(const struct calls *c)
 
 static fo_status switch_on(const struct calls *c)
 {
-	static const CUpti_CallbackId node[] = { CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED };
+	static const CUpti_CallbackId node[] = { CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED,
+						 CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED };
 	uint64_t now = 0;
 	CUptiResult r = c->cuptiSubscribe(&state.subscriber, have_node, NULL);
 	if (r != CUPTI_SUCCESS) {
@@ -226,7 +244,8 @@ static fo_status switch_on(const struct calls *c)
 		return fo_hint(failed(c, r, "look at kernels"), "only one profiler can: end the other one");
 	}
 	for (int i = 0; i < 2; i++)
-		FO_TRY(failed(c, c->cuptiEnableCallback(1, state.subscriber, CUPTI_CB_DOMAIN_RESOURCE, node[i]), "hear of graphs"));
+		FO_TRY(failed(c, c->cuptiEnableCallback(1, state.subscriber, CUPTI_CB_DOMAIN_RESOURCE, node[i]),
+			      "hear of graphs"));
 	FO_TRY(failed(c, c->cuptiActivityRegisterCallbacks(want_buffer, have_buffer), "hear of kernels"));
 	FO_TRY(failed(c, c->cuptiGetTimestamp(&now), "read the clock"));
 	state.offset = fo_now_ns() - (int64_t)now;
@@ -260,7 +279,8 @@ void fo_cuda_trace_push(int64_t instance)
 	if (!state.cupti)
 		return;
 	current = instance;
-	(void)state.cupti->cuptiActivityPushExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, (uint64_t)instance);
+	(void)state.cupti->cuptiActivityPushExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0,
+								  (uint64_t)instance);
 }
 
 void fo_cuda_trace_pop(void)
@@ -327,11 +347,13 @@ void fo_cuda_trace_stop(void)
 #else
 static fo_status none(void)
 {
-	return fo_hint(fo_fail(FO_EUNSUPPORTED, "this build has no CUPTI"), "install the CUDA toolkit with its profiling headers (cupti.h) and build again");
+	return fo_hint(fo_fail(FO_EUNSUPPORTED, "this build has no CUPTI"),
+		       "install the CUDA toolkit with its profiling headers (cupti.h) and build again");
 }
 void fo_cuda_survey_cupti(struct fo_cuda_found *found)
 {
-	snprintf(found->why, sizeof found->why, "this build has no CUPTI: install the toolkit with its profiling headers (cupti.h) and build again");
+	snprintf(found->why, sizeof found->why,
+		 "this build has no CUPTI: install the toolkit with its profiling headers (cupti.h) and build again");
 }
 fo_status fo_cuda_trace_start(void) { return none(); }
 void fo_cuda_trace_push(int64_t instance) { (void)instance; }

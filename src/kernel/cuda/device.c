@@ -20,15 +20,18 @@ fo_status fo_cuda_check(const struct fo_cuda *c, CUresult r, const char *doing)
 	if (r == CUDA_SUCCESS)
 		return FO_OK;
 	c->driver->cuGetErrorString(r, &why);
-	return fo_fail(r == CUDA_ERROR_OUT_OF_MEMORY ? FO_ENOMEM : FO_EDEVICE, "cannot %s: the CUDA driver says \"%s\" (%d)", doing,
-		       why ? why : "unknown error", (int)r);
+	return fo_fail(r == CUDA_ERROR_OUT_OF_MEMORY ? FO_ENOMEM : FO_EDEVICE,
+		       "cannot %s: the CUDA driver says \"%s\" (%d)", doing, why ? why : "unknown error", (int)r);
 }
 
 static void describe(const struct fo_cuda_driver_calls *d, CUdevice dev, int index, struct fo_cuda_device *out)
 {
 	size_t bytes = 0;
 	int l2 = 0, shared = 0, domain = 0, bus = 0, slot = 0;
-	const struct { CUdevice_attribute a; int *to; } attr[] = {
+	const struct {
+		CUdevice_attribute a;
+		int *to;
+	} attr[] = {
 		{ CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &out->cc_major },
 		{ CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &out->cc_minor },
 		{ CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &out->multiprocessors },
@@ -71,8 +74,8 @@ static void survey_nvml(struct fo_cuda_found *f)
 void fo_cuda_survey(struct fo_cuda_survey *s)
 {
 	static const char *const name[] = { "CUDA driver", "cuBLASLt", "cuDNN", "NCCL", "CUPTI", "NVML" };
-	static const char *const what[] = { "the device itself", "matrix products", "attention", "several devices", "times of kernels",
-					    "power and clocks" };
+	static const char *const what[] = { "the device itself", "matrix products",  "attention",
+					    "several devices",   "times of kernels", "power and clocks" };
 	*s = (struct fo_cuda_survey){ .built = true };
 	snprintf(s->architectures, sizeof s->architectures, "%s", fo_cuda_architectures);
 	for (int i = 0; i < FO_CUDA_LIBS; i++)
@@ -123,7 +126,9 @@ static fo_status load_kernels(struct fo_cuda *c)
 	n = software ? 1 : n;
 	c->module = fo_xmalloc((size_t)(n + 1) * sizeof *c->module);
 	for (; c->modules < n; c->modules++)
-		FO_TRY(fo_cuda_check(c, c->driver->cuModuleLoadData(&c->module[c->modules], software ? nothing : fo_cuda_images[c->modules].begin),
+		FO_TRY(fo_cuda_check(c,
+				     c->driver->cuModuleLoadData(&c->module[c->modules],
+								 software ? nothing : fo_cuda_images[c->modules].begin),
 				     "load kernels"));
 	for (int f = 0; f < FO_CUDA_FUNCTIONS; f++) {
 		CUresult r = CUDA_ERROR_NOT_FOUND;
@@ -153,7 +158,8 @@ static fo_status open_libraries(struct fo_cuda *c)
 	cudnnStatus_t dnn = c->dnn->cudnnCreate(&c->dnn_handle);
 	if (dnn != CUDNN_STATUS_SUCCESS) {
 		c->dnn_handle = NULL;
-		snprintf(c->dnn_why, sizeof c->dnn_why, "cuDNN %s does not start: %s", found.version, c->dnn->cudnnGetErrorString(dnn));
+		snprintf(c->dnn_why, sizeof c->dnn_why, "cuDNN %s does not start: %s", found.version,
+			 c->dnn->cudnnGetErrorString(dnn));
 	}
 	return FO_OK;
 }
@@ -184,8 +190,10 @@ static fo_status open_device(struct fo_cuda *c, int index)
 	FO_TRY(fo_cuda_check(c, c->driver->cuDeviceGet(&dev, index), "get the device"));
 	describe(c->driver, dev, index, &c->info);
 	if (!c->info.has_kernels)
-		return fo_hint(fo_fail(FO_EUNSUPPORTED, "this build has kernels for compute capability %s, '%s' has %d.%d",
-				       *fo_cuda_architectures ? fo_cuda_architectures : "none", c->info.name, c->info.cc_major, c->info.cc_minor),
+		return fo_hint(fo_fail(FO_EUNSUPPORTED,
+				       "this build has kernels for compute capability %s, '%s' has %d.%d",
+				       *fo_cuda_architectures ? fo_cuda_architectures : "none", c->info.name,
+				       c->info.cc_major, c->info.cc_minor),
 			       "build with -DFLATOUT_CUDA_ARCHITECTURES=%d%d", c->info.cc_major, c->info.cc_minor);
 	FO_TRY(fo_cuda_check(c, c->driver->cuDevicePrimaryCtxRetain(&c->context, dev), "open the device"));
 	FO_TRY(fo_cuda_attach(c));
@@ -231,7 +239,10 @@ void *fo_cuda_nvml(const struct fo_cuda *c)
 }
 
 const struct fo_cuda_device *fo_cuda_info(const struct fo_cuda *c) { return &c->info; }
-fo_status fo_cuda_attach(struct fo_cuda *c) { return fo_cuda_check(c, c->driver->cuCtxSetCurrent(c->context), "make the device current"); }
+fo_status fo_cuda_attach(struct fo_cuda *c)
+{
+	return fo_cuda_check(c, c->driver->cuCtxSetCurrent(c->context), "make the device current");
+}
 
 /* ---- memory ---- */
 
@@ -245,7 +256,8 @@ fo_status fo_cuda_alloc(struct fo_cuda *c, size_t bytes, void **device)
 	if (r == CUDA_ERROR_OUT_OF_MEMORY) {
 		int64_t have = 0, all = 0;
 		FO_TRY(fo_cuda_memory(c, &have, &all));
-		return fo_fail(FO_ENOMEM, "the device cannot hold %s: %s of %s are free", fo_str_bytes(a, (double)bytes), fo_str_bytes(b, (double)have),
+		return fo_fail(FO_ENOMEM, "the device cannot hold %s: %s of %s are free",
+			       fo_str_bytes(a, (double)bytes), fo_str_bytes(b, (double)have),
 			       fo_str_bytes(d, (double)all));
 	}
 	*device = (void *)(uintptr_t)p;
@@ -302,10 +314,15 @@ void fo_cuda_stream_free(struct fo_cuda *c, fo_cuda_stream s)
 	if (s)
 		c->driver->cuStreamDestroy(s);
 }
-fo_status fo_cuda_stream_wait(struct fo_cuda *c, fo_cuda_stream s) { return fo_cuda_check(c, c->driver->cuStreamSynchronize(s), "finish what was begun"); }
+fo_status fo_cuda_stream_wait(struct fo_cuda *c, fo_cuda_stream s)
+{
+	return fo_cuda_check(c, c->driver->cuStreamSynchronize(s), "finish what was begun");
+}
 fo_status fo_cuda_event_new(struct fo_cuda *c, bool timed, fo_cuda_event *out)
 {
-	return fo_cuda_check(c, c->driver->cuEventCreate((CUevent *)out, timed ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING), "make an event");
+	return fo_cuda_check(
+		c, c->driver->cuEventCreate((CUevent *)out, timed ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING),
+		"make an event");
 }
 void fo_cuda_event_free(struct fo_cuda *c, fo_cuda_event e)
 {
@@ -319,8 +336,10 @@ fo_status fo_cuda_event_record(struct fo_cuda *c, fo_cuda_event e, fo_cuda_strea
 	if (external)
 		FO_TRY(fo_cuda_check(c, c->driver->cuStreamIsCapturing(s, &status), "ask for a capture"));
 	external = status != CU_STREAM_CAPTURE_STATUS_NONE;
-	return fo_cuda_check(c, c->driver->cuEventRecordWithFlags(e, s, external ? CU_EVENT_RECORD_EXTERNAL : CU_EVENT_RECORD_DEFAULT),
-			     "record an event");
+	return fo_cuda_check(
+		c,
+		c->driver->cuEventRecordWithFlags(e, s, external ? CU_EVENT_RECORD_EXTERNAL : CU_EVENT_RECORD_DEFAULT),
+		"record an event");
 }
 fo_status fo_cuda_event_after(struct fo_cuda *c, fo_cuda_stream s, fo_cuda_event e)
 {
@@ -340,13 +359,15 @@ fo_status fo_cuda_event_ms(struct fo_cuda *c, fo_cuda_event begin, fo_cuda_event
 /* Of this thread only: other threads may allocate meanwhile. */
 fo_status fo_cuda_capture_begin(struct fo_cuda *c, fo_cuda_stream s)
 {
-	return fo_cuda_check(c, c->driver->cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "begin to capture a graph");
+	return fo_cuda_check(c, c->driver->cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+			     "begin to capture a graph");
 }
 fo_status fo_cuda_capture_end(struct fo_cuda *c, fo_cuda_stream s, fo_cuda_graph *out)
 {
 	CUgraph g = NULL;
 	FO_TRY(fo_cuda_check(c, c->driver->cuStreamEndCapture(s, &g), "end the capture of a graph"));
-	fo_status st = fo_cuda_check(c, c->driver->cuGraphInstantiateWithFlags((CUgraphExec *)out, g, 0), "make a graph ready to run");
+	fo_status st = fo_cuda_check(c, c->driver->cuGraphInstantiateWithFlags((CUgraphExec *)out, g, 0),
+				     "make a graph ready to run");
 	c->driver->cuGraphDestroy(g);
 	return st;
 }

@@ -1,9 +1,10 @@
 /* What every kernel starts from: 16-byte accesses, bf16, sums over warps and blocks.
  *
- * Two compilers read the .cu files: nvcc, and in tests a C++ compiler that includes a software model of a multiprocessor first
- * (tests/cuda/simt.h, which defines FO_SIMT): threads of a block run as coroutines that switch at barriers and shuffles. So a kernel
- * uses only what is here and the plain language: __shared__, __syncthreads, __shfl_*_sync, threadIdx and its like; PTX and types of
- * NVIDIA's headers stay behind functions of this file that have a portable twin. */
+ * Two compilers read the .cu files: nvcc, and in tests a C++ compiler that includes a software model of a
+ * multiprocessor first (tests/cuda/simt.h, which defines FO_SIMT): threads of a block run as coroutines that switch at
+ * barriers and shuffles. So a kernel uses only what is here and the plain language: __shared__, __syncthreads,
+ * __shfl_*_sync, threadIdx and its like; PTX and types of NVIDIA's headers stay behind functions of this file that have
+ * a portable twin. */
 #ifndef FO_KERNEL_CUDA_DEVICE_CUH
 #define FO_KERNEL_CUDA_DEVICE_CUH
 
@@ -18,9 +19,11 @@
 #include <cuda_fp8.h>
 
 /* threads: of a block, all that may be launched; the compiler gives each its registers by it. */
-#define FO_KERNEL(name, type, threads) extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ type p)
-/* blocks: so many at least shall find room on a multiprocessor, whatever registers the compiler would have liked to take. */
-#define FO_KERNEL_BLOCKS(name, type, threads, blocks)                                                                  \
+#define FO_KERNEL(name, type, threads) \
+	extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ type p)
+/* blocks: so many at least shall find room on a multiprocessor, whatever registers the compiler would have liked to
+ * take. */
+#define FO_KERNEL_BLOCKS(name, type, threads, blocks) \
 	extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ type p)
 #define FO_DEVICE static __device__ __forceinline__
 #define FO_DEVICE_MEMBER __device__ __forceinline__
@@ -32,7 +35,8 @@ struct __attribute__((aligned(16))) fo_16 {
 	uint32_t w[4];
 };
 
-/* Four of the eight bytes of a (0 to 3) and b (4 to 7): byte i of the result is the one that hexadecimal digit i of `which` names. */
+/* Four of the eight bytes of a (0 to 3) and b (4 to 7): byte i of the result is the one that hexadecimal digit i of
+ * `which` names. */
 FO_DEVICE uint32_t fo_bytes(uint32_t a, uint32_t b, uint32_t which)
 {
 #ifdef FO_SIMT
@@ -72,7 +76,8 @@ FO_DEVICE uint32_t fo_to_bf16x2(float lo, float hi)
 #endif
 }
 
-/* ---- arithmetic that is rounded operation by operation, as the processor's: nvcc would join products and sums otherwise ---- */
+/* ---- arithmetic that is rounded operation by operation, as the processor's: nvcc would join products and sums
+ * otherwise ---- */
 
 #ifdef FO_SIMT
 FO_DEVICE float fo_add_rn(float a, float b) { return a + b; }
@@ -89,8 +94,9 @@ FO_DEVICE float fo_div_rn(float a, float b) { return __fdiv_rn(a, b); }
 FO_DEVICE float fo_sqrt_rn(float a) { return __fsqrt_rn(a); }
 FO_DEVICE float fo_fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 #endif
-/* a / b with y = 1 / b, rounded: the bits of fo_div_rn without its branch, where neither a nor the quotient is subnormal. Two corrections
- * of a quotient that is off by less than two units make it the nearest number (Markstein 1990). */
+/* a / b with y = 1 / b, rounded: the bits of fo_div_rn without its branch, where neither a nor the quotient is
+ * subnormal. Two corrections of a quotient that is off by less than two units make it the nearest number (Markstein
+ * 1990). */
 FO_DEVICE float fo_div_by(float a, float b, float y)
 {
 	const float q = fo_mul_rn(a, y), p = fo_fma(fo_fma(-q, b, a), y, q), n = fo_fma(fo_fma(-p, b, a), y, p);
@@ -120,8 +126,8 @@ FO_DEVICE uint32_t fo_to_e5m2x2(float lo, float hi)
 /* The larger magnitude, as bits: magnitudes are ordered as integers, with what is not a number above all. */
 FO_DEVICE uint32_t fo_magnitude(float x) { return __float_as_uint(x) & 0x7fffffff; }
 FO_DEVICE uint32_t fo_larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
-/* Any four numbers, the first in the lowest byte. The device's conversion makes the largest number of an infinity: those take the long
- * way. */
+/* Any four numbers, the first in the lowest byte. The device's conversion makes the largest number of an infinity:
+ * those take the long way. */
 template <bool E5M2> FO_DEVICE uint32_t fo_to_fp8x4(const float *x)
 {
 	uint32_t top = 0, w = 0;
@@ -188,7 +194,8 @@ FO_DEVICE void fo_store8(float *p, const float *x)
 
 FO_DEVICE float fo_view_get(const fo_cuda_view &v, int64_t r, int64_t c)
 {
-	return v.dtype == FO_CUDA_BF16 ? fo_from_bf16(((const uint16_t *)v.data)[r * v.ld + c]) : ((const float *)v.data)[r * v.ld + c];
+	return v.dtype == FO_CUDA_BF16 ? fo_from_bf16(((const uint16_t *)v.data)[r * v.ld + c])
+				       : ((const float *)v.data)[r * v.ld + c];
 }
 FO_DEVICE void fo_view_put(const fo_cuda_view &v, int64_t r, int64_t c, float x)
 {

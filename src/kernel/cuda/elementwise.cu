@@ -1,24 +1,31 @@
-/* Element by element. Each kernel has a fast form, eight neighbours at a time by 16-byte accesses, and one for any layout of rows and any
- * mix of bf16 and fp32 ("any"): correctness for odd shapes, not speed.
+/* Element by element. Each kernel has a fast form, eight neighbours at a time by 16-byte accesses, and one for any
+ * layout of rows and any mix of bf16 and fp32 ("any"): correctness for odd shapes, not speed.
  *
- * The fast forms are bound by memory. A thread asks for all it will read before it uses any of it; a block does its share and ends, so that
- * the hardware evens out the load. Times at 4.3 TB/s for Llama-3.1-8B at T = 8,192 tokens stand at each kernel. */
+ * The fast forms are bound by memory. A thread asks for all it will read before it uses any of it; a block does its
+ * share and ends, so that the hardware evens out the load. Times at 4.3 TB/s for Llama-3.1-8B at T = 8,192 tokens stand
+ * at each kernel. */
 #include "kernel/cuda/rows.cuh"
 #include "kernel/cuda/swiglu.cuh"
 
 enum { THREADS = 256 };
 
 /* Any layout: every element of t once, by threads that stride. */
-#define EACH_ELEMENT(r, c, t)                                                                                          \
-	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, r, c;                                         \
-	     i < (t).rows * (t).cols && (r = i / (t).cols, c = i % (t).cols, true); i += (int64_t)gridDim.x * blockDim.x)
+#define EACH_ELEMENT(r, c, t)                                                       \
+	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, r, c;      \
+	     i < (t).rows * (t).cols && (r = i / (t).cols, c = i % (t).cols, true); \
+	     i += (int64_t)gridDim.x * blockDim.x)
 
 /* Group k of a thread's share: neighbours in a warp are neighbours in memory. */
-FO_DEVICE uint32_t group_of(int k, int shares) { return blockIdx.x * (uint32_t)(THREADS * shares) + (uint32_t)(k * THREADS) + threadIdx.x; }
+FO_DEVICE uint32_t group_of(int k, int shares)
+{
+	return blockIdx.x * (uint32_t)(THREADS * shares) + (uint32_t)(k * THREADS) + threadIdx.x;
+}
 
 /* ---- c = a + b: 6 bytes an element in bf16; (8192, 4096): 201 MB, 0.047 ms ---- */
 
-enum { SHARE = 2 }; /* groups of a thread where there are two or three inputs: 4 to 6 accesses of 16 bytes in flight each */
+enum {
+	SHARE = 2
+}; /* groups of a thread where there are two or three inputs: 4 to 6 accesses of 16 bytes in flight each */
 
 template <typename T> FO_DEVICE void add_rows(const fo_cuda_add_args &p)
 {
@@ -51,7 +58,7 @@ FO_KERNEL(add_f32, struct fo_cuda_add_args, THREADS) { add_rows<float>(p); }
 FO_KERNEL(add_any, struct fo_cuda_add_args, THREADS)
 {
 	EACH_ELEMENT(r, c, p.c)
-		fo_view_put(p.c, r, c, fo_view_get(p.a, r, c) + fo_view_get(p.b, r, c));
+	fo_view_put(p.c, r, c, fo_view_get(p.a, r, c) + fo_view_get(p.b, r, c));
 }
 
 /* ---- y += b for every row: 4 bytes an element in bf16, b stays in the caches; (8192, 6144): 201 MB, 0.047 ms ---- */
@@ -89,7 +96,7 @@ FO_KERNEL(add_bias_f32, struct fo_cuda_add_bias_args, THREADS) { add_bias_rows<f
 FO_KERNEL(add_bias_any, struct fo_cuda_add_bias_args, THREADS)
 {
 	EACH_ELEMENT(r, c, p.y)
-		fo_view_put(p.y, r, c, fo_view_get(p.y, r, c) + fo_view_get(p.b, 0, c));
+	fo_view_put(p.y, r, c, fo_view_get(p.y, r, c) + fo_view_get(p.b, 0, c));
 }
 
 /* ---- SwiGLU ----
@@ -128,7 +135,7 @@ FO_KERNEL(swiglu_f32, struct fo_cuda_swiglu_args, THREADS) { swiglu_rows<float>(
 FO_KERNEL(swiglu_any, struct fo_cuda_swiglu_args, THREADS)
 {
 	EACH_ELEMENT(r, c, p.y)
-		fo_view_put(p.y, r, c, fo_view_get(p.up, r, c) * silu(0.0f, fo_view_get(p.gate, r, c)));
+	fo_view_put(p.y, r, c, fo_view_get(p.up, r, c) * silu(0.0f, fo_view_get(p.gate, r, c)));
 }
 
 template <typename T> FO_DEVICE void swiglu_bwd_rows(const fo_cuda_swiglu_bwd_args &p)
@@ -163,7 +170,8 @@ FO_KERNEL(swiglu_bwd_bf16, struct fo_cuda_swiglu_bwd_args, THREADS) { swiglu_bwd
 FO_KERNEL(swiglu_bwd_f32, struct fo_cuda_swiglu_bwd_args, THREADS) { swiglu_bwd_rows<float>(p); }
 FO_KERNEL(swiglu_bwd_any, struct fo_cuda_swiglu_bwd_args, THREADS)
 {
-	EACH_ELEMENT(r, c, p.dgate) {
+	EACH_ELEMENT(r, c, p.dgate)
+	{
 		float g = fo_view_get(p.gate, r, c), u = fo_view_get(p.up, r, c);
 		swiglu_gradient<float>(&g, &u, fo_view_get(p.dy, r, c));
 		fo_view_put(p.dgate, r, c, g);
@@ -173,15 +181,17 @@ FO_KERNEL(swiglu_bwd_any, struct fo_cuda_swiglu_bwd_args, THREADS)
 
 /* ---- rotations: 4 bytes an element in bf16; (8192, 40 heads x 128): 168 MB, 0.039 ms ----
  *
- * A thread turns eight pairs of each of FO_CUDA_ROPE_HEADS heads, so the table is read (from the second-level cache, 512 bytes a token)
- * ten times for 40 heads and not forty. Eight threads read whole lines of 128 bytes at a head size of 128. */
+ * A thread turns eight pairs of each of FO_CUDA_ROPE_HEADS heads, so the table is read (from the second-level cache,
+ * 512 bytes a token) ten times for 40 heads and not forty. Eight threads read whole lines of 128 bytes at a head size
+ * of 128. */
 
 template <typename T> FO_DEVICE void rope_rows(const fo_cuda_rope_args &p)
 {
 	const uint32_t i = blockIdx.x * (uint32_t)THREADS + threadIdx.x;
 	if (i >= p.items)
 		return;
-	const uint32_t r = fo_quotient(i, p.per_row), rest = i - r * p.per_row.value, slab = fo_quotient(rest, p.per_slab);
+	const uint32_t r = fo_quotient(i, p.per_row), rest = i - r * p.per_row.value,
+		       slab = fo_quotient(rest, p.per_slab);
 	const int j = (int)(rest - slab * p.per_slab.value) * 8, first = (int)slab * FO_CUDA_ROPE_HEADS;
 	T *x = (T *)p.x.data + r * p.x.ld + j;
 	fo_pack<T> a[FO_CUDA_ROPE_HEADS], b[FO_CUDA_ROPE_HEADS];
@@ -191,7 +201,8 @@ template <typename T> FO_DEVICE void rope_rows(const fo_cuda_rope_args &p)
 			a[h] = fo_pack_load(x + (first + h) * 2 * p.half);
 			b[h] = fo_pack_load(x + (first + h) * 2 * p.half + p.half);
 		}
-	const float *table = (const float *)p.table.data + ((const int32_t *)p.position.data)[r * p.position.ld] * p.table.ld + j;
+	const float *table = (const float *)p.table.data +
+			     ((const int32_t *)p.position.data)[r * p.position.ld] * p.table.ld + j;
 	float cosine[8], sine[8];
 	fo_load8(table, cosine);
 	fo_load8(table + p.half, sine);
@@ -221,13 +232,15 @@ FO_KERNEL(rope_any, struct fo_cuda_rope_args, THREADS)
 		const int64_t r = i / per_row, j = i % per_row % p.half, at = i % per_row / p.half * 2 * p.half + j;
 		const int64_t position = ((const int32_t *)p.position.data)[r * p.position.ld];
 		float x1 = fo_view_get(p.x, r, at), x2 = fo_view_get(p.x, r, at + p.half);
-		fo_rotate(&x1, &x2, fo_view_get(p.table, position, j), p.sign * fo_view_get(p.table, position, p.half + j));
+		fo_rotate(&x1, &x2, fo_view_get(p.table, position, j),
+			  p.sign * fo_view_get(p.table, position, p.half + j));
 		fo_view_put(p.x, r, at, x1);
 		fo_view_put(p.x, r, at + p.half, x2);
 	}
 }
 
-/* ---- rows from here to there: embedding, key-value cache, the last row; (8192, 4096) in bf16: 134 MB, 0.031 ms ---- */
+/* ---- rows from here to there: embedding, key-value cache, the last row; (8192, 4096) in bf16: 134 MB, 0.031 ms ----
+ */
 
 /* Row of x for row r of the loop, -1: none; *to is the row of y. */
 FO_DEVICE int64_t copy_from(const fo_cuda_copy_args &p, int64_t r, int64_t *to)
@@ -279,22 +292,24 @@ FO_KERNEL(copy_rows_any, struct fo_cuda_copy_args, THREADS)
 
 /* ---- gradient of the embedding ----
  *
- * Every row of the table is summed by whoever finds the first of its tokens, in the order of positions and in fp32: nobody else adds to
- * it, so there is no atomic addition and the bits repeat. Who is first is found by counting: a token's place in the order of (id,
- * position) is the number of tokens that come before it there, T comparisons for each of T tokens (8,192: 0.008 ms, 32,768: 0.13 ms of
- * a device's integer rate). Its rank among its like marks what belongs together: from a token of rank 0 at p, tokens p + j have rank j as
- * long as they are of the same id, and never after.
+ * Every row of the table is summed by whoever finds the first of its tokens, in the order of positions and in fp32:
+ * nobody else adds to it, so there is no atomic addition and the bits repeat. Who is first is found by counting: a
+ * token's place in the order of (id, position) is the number of tokens that come before it there, T comparisons for
+ * each of T tokens (8,192: 0.008 ms, 32,768: 0.13 ms of a device's integer rate). Its rank among its like marks what
+ * belongs together: from a token of rank 0 at p, tokens p + j have rank j as long as they are of the same id, and never
+ * after.
  *
- * Most ids occur a few times: a thread sums them for its 8 columns. More than FO_CUDA_EMBED_FEW are divided among the 8 warps of a
- * block and narrower slabs of columns, or the one most frequent word would be what all wait for. dx is read once, rows of the table
- * that occur are written (where they are added to: read too); T = 8192, D = 4096, bf16, 2,000 different ids: 67 + 33 MB, 0.023 ms. A
- * table that is stored anew is filled with zeros before, 4 bytes an element: (128256, 4096) 2.1 GB, 0.49 ms. Rows that occur, at
- * most T of V, are not left out of it: that would save 6 % of the fill at 8,192 tokens and cost a look at every row. */
+ * Most ids occur a few times: a thread sums them for its 8 columns. More than FO_CUDA_EMBED_FEW are divided among the 8
+ * warps of a block and narrower slabs of columns, or the one most frequent word would be what all wait for. dx is read
+ * once, rows of the table that occur are written (where they are added to: read too); T = 8192, D = 4096, bf16, 2,000
+ * different ids: 67 + 33 MB, 0.023 ms. A table that is stored anew is filled with zeros before, 4 bytes an element:
+ * (128256, 4096) 2.1 GB, 0.49 ms. Rows that occur, at most T of V, are not left out of it: that would save 6 % of the
+ * fill at 8,192 tokens and cost a look at every row. */
 
 FO_KERNEL(zero_any, struct fo_cuda_zero_args, THREADS)
 {
 	EACH_ELEMENT(r, c, p.t)
-		fo_view_put(p.t, r, c, 0);
+	fo_view_put(p.t, r, c, 0);
 }
 
 /* A warp compares 32 positions with one of every eight parts of a tile of tokens. */
@@ -358,7 +373,8 @@ FO_DEVICE int64_t table_row(const fo_cuda_embed_sum_args &p, int32_t at)
 enum { BATCH = 4 }; /* rows that a thread reads at a time */
 
 /* sum[8] += rows j, j + step, ... of the id whose first is at `at`, columns c and on, up to `end` of them. */
-template <typename T> FO_DEVICE void sum_occurrences(const fo_cuda_embed_sum_args &p, int32_t at, int32_t j, int step, int32_t c, float *sum)
+template <typename T>
+FO_DEVICE void sum_occurrences(const fo_cuda_embed_sum_args &p, int32_t at, int32_t j, int step, int32_t c, float *sum)
 {
 	for (;; j += BATCH * step) {
 		int32_t row[BATCH];
@@ -382,7 +398,10 @@ template <typename T> FO_DEVICE void sum_occurrences(const fo_cuda_embed_sum_arg
 		}
 	}
 }
-FO_DEVICE bool many_of(const fo_cuda_embed_sum_args &p, int32_t at) { return occurrence(p, at, FO_CUDA_EMBED_FEW) >= 0; }
+FO_DEVICE bool many_of(const fo_cuda_embed_sum_args &p, int32_t at)
+{
+	return occurrence(p, at, FO_CUDA_EMBED_FEW) >= 0;
+}
 
 /* Block (p, slab of 8 THREADS columns). */
 template <typename T> FO_DEVICE void embed_few(const fo_cuda_embed_sum_args &p)
@@ -408,8 +427,8 @@ template <typename T> FO_DEVICE void embed_few(const fo_cuda_embed_sum_args &p)
 FO_KERNEL(embed_few_bf16, struct fo_cuda_embed_sum_args, THREADS) { embed_few<uint16_t>(p); }
 FO_KERNEL(embed_few_f32, struct fo_cuda_embed_sum_args, THREADS) { embed_few<float>(p); }
 
-/* Block (FO_CUDA_EMBED_FEW places of the order, slab of 256 columns): of an id that occurs more often than that, the token of rank
- * FO_CUDA_EMBED_FEW lies in one block's places and in no other's, and no two ids' lie in one block's. */
+/* Block (FO_CUDA_EMBED_FEW places of the order, slab of 256 columns): of an id that occurs more often than that, the
+ * token of rank FO_CUDA_EMBED_FEW lies in one block's places and in no other's, and no two ids' lie in one block's. */
 template <typename T> FO_DEVICE void embed_many(const fo_cuda_embed_sum_args &p, float (*part)[THREADS])
 {
 	const int32_t n = (int32_t)p.token.rows, place = (int32_t)blockIdx.x * FO_CUDA_EMBED_FEW;
@@ -436,11 +455,11 @@ template <typename T> FO_DEVICE void embed_many(const fo_cuda_embed_sum_args &p,
 		total += part[w][threadIdx.x];
 	fo_view_put(p.table, row, c, p.add ? fo_view_get(p.table, row, c) + total : total);
 }
-#define EMBED_MANY(name, type)                                                                                         \
-	FO_KERNEL(name, struct fo_cuda_embed_sum_args, THREADS)                                                        \
-	{                                                                                                              \
-		__shared__ __align__(16) float part[THREADS / 32][THREADS];                                            \
-		embed_many<type>(p, part);                                                                             \
+#define EMBED_MANY(name, type)                                              \
+	FO_KERNEL(name, struct fo_cuda_embed_sum_args, THREADS)             \
+	{                                                                   \
+		__shared__ __align__(16) float part[THREADS / 32][THREADS]; \
+		embed_many<type>(p, part);                                  \
 	}
 EMBED_MANY(embed_many_bf16, uint16_t)
 EMBED_MANY(embed_many_f32, float)

@@ -1,9 +1,9 @@
 /* fp8: maxima, scales, casts, histories.
  *
- * Memory, for x in bf16: amax 2 B an element, cast 3 B (2 read, 1 written), with or without the maximum. A tensor (8192, 4096): amax
- * 67 MB, 16 us at 4.2 TB/s; cast 101 MB, 24 us; (8192, 14336): 56 and 84 us. The cast's arithmetic, some 12 instructions an element,
- * fills half of what a multiprocessor has while 3 B pass. Scales and
- * histories are a few KB: the launch is their time. */
+ * Memory, for x in bf16: amax 2 B an element, cast 3 B (2 read, 1 written), with or without the maximum. A tensor
+ * (8192, 4096): amax 67 MB, 16 us at 4.2 TB/s; cast 101 MB, 24 us; (8192, 14336): 56 and 84 us. The cast's arithmetic,
+ * some 12 instructions an element, fills half of what a multiprocessor has while 3 B pass. Scales and histories are a
+ * few KB: the launch is their time. */
 #include "kernel/cuda/fp8.cuh"
 
 #include <math.h>
@@ -45,8 +45,8 @@ FO_DEVICE uint32_t few_larger(const float *p, int64_t n, uint32_t *scratch)
 	return block_larger(top, scratch);
 }
 
-/* What a thread looks at in share `part` of `parts`: of one row elements that all shares have in turn, of more rows those that are the
- * share's. */
+/* What a thread looks at in share `part` of `parts`: of one row elements that all shares have in turn, of more rows
+ * those that are the share's. */
 struct share {
 	int64_t row, rows, first, step;
 };
@@ -64,7 +64,8 @@ FO_DEVICE share share_of(int64_t rows, uint32_t part, uint32_t parts)
 /* ---- maxima ---- */
 
 /* Of all: a tensor without gaps comes as one row. */
-template <typename T> FO_DEVICE uint32_t share_larger(const fo_cuda_view &x, bool aligned, uint32_t part, uint32_t parts)
+template <typename T>
+FO_DEVICE uint32_t share_larger(const fo_cuda_view &x, bool aligned, uint32_t part, uint32_t parts)
 {
 	const share w = share_of(x.rows, part, parts);
 	uint32_t top = 0;
@@ -93,8 +94,10 @@ FO_KERNEL(amax_all_f32, struct fo_cuda_amax_args, THREADS)
 template <typename T> FO_DEVICE void amax_rows(const fo_cuda_amax_args &p)
 {
 	const int warps = THREADS / 32;
-	for (int64_t r = (int64_t)blockIdx.x * warps + threadIdx.x / 32; r < p.x.rows; r += (int64_t)gridDim.x * warps) {
-		const uint32_t top = warp_larger(row_larger((const T *)p.x.data + r * p.x.ld, p.x.cols, p.aligned, threadIdx.x % 32, 32));
+	for (int64_t r = (int64_t)blockIdx.x * warps + threadIdx.x / 32; r < p.x.rows;
+	     r += (int64_t)gridDim.x * warps) {
+		const uint32_t top = warp_larger(
+			row_larger((const T *)p.x.data + r * p.x.ld, p.x.cols, p.aligned, threadIdx.x % 32, 32));
 		if (threadIdx.x % 32 == 0)
 			p.out[r * p.out_ld] = __uint_as_float(top);
 	}
@@ -102,12 +105,13 @@ template <typename T> FO_DEVICE void amax_rows(const fo_cuda_amax_args &p)
 FO_KERNEL(amax_rows_bf16, struct fo_cuda_amax_args, THREADS) { amax_rows<uint16_t>(p); }
 FO_KERNEL(amax_rows_f32, struct fo_cuda_amax_args, THREADS) { amax_rows<float>(p); }
 
-/* Of each column: a block takes 8 x 32 columns, a warp's thread eight neighbours; its warps, and the blocks of one grid.x, take rows in
- * turn. */
+/* Of each column: a block takes 8 x 32 columns, a warp's thread eight neighbours; its warps, and the blocks of one
+ * grid.x, take rows in turn. */
 template <typename T> FO_DEVICE void amax_cols(const fo_cuda_amax_args &p, uint32_t (*scratch)[THREADS])
 {
 	const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = THREADS / 32;
-	const int64_t col = ((int64_t)blockIdx.x * 32 + lane) * 8, left = p.x.cols - col, rows = (int64_t)gridDim.y * warps;
+	const int64_t col = ((int64_t)blockIdx.x * 32 + lane) * 8, left = p.x.cols - col,
+		      rows = (int64_t)gridDim.y * warps;
 	const bool wide = p.aligned && left >= 8;
 	uint32_t top[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
 #pragma unroll 4
@@ -175,12 +179,13 @@ FO_KERNEL(fp8_scale, struct fo_cuda_fp8_scale_args, THREADS)
 	const int64_t n = p.out.rows * p.out.cols;
 	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
 		const int64_t r = i / p.out.cols, c = i % p.out.cols;
-		((float *)p.out.data)[r * p.out.ld + c] =
-			scale_of(fo_magnitude(((const float *)p.amax.data)[r * p.amax.ld + c]), p.largest, p.power);
+		((float *)p.out.data)[r * p.out.ld + c] = scale_of(
+			fo_magnitude(((const float *)p.amax.data)[r * p.amax.ld + c]), p.largest, p.power);
 	}
 }
 
-/* The step begins: maxima of histories, of all layers at once. Some 4 KB a block: the launch is its time, once per step. */
+/* The step begins: maxima of histories, of all layers at once. Some 4 KB a block: the launch is its time, once per
+ * step. */
 FO_KERNEL(fp8_begin, struct fo_cuda_fp8_begin_args, THREADS)
 {
 	__shared__ uint32_t scratch[32];
@@ -189,7 +194,8 @@ FO_KERNEL(fp8_begin, struct fo_cuda_fp8_begin_args, THREADS)
 		return;
 	const uint32_t top = few_larger((const float *)h.data + blockIdx.x * h.ld, h.cols, scratch);
 	if (threadIdx.x < FO_CUDA_AMAX_WORDS)
-		((uint32_t *)amax.data)[blockIdx.x * amax.ld + threadIdx.x] = threadIdx.x == FO_CUDA_AMAX_HISTORY ? top : 0;
+		((uint32_t *)amax.data)[blockIdx.x * amax.ld + threadIdx.x] = threadIdx.x == FO_CUDA_AMAX_HISTORY ? top
+														  : 0;
 }
 
 /* ---- casts ---- */
@@ -198,8 +204,8 @@ enum scales { ONE, ROWS, COLS };
 
 /* Where scales lie along columns each has a division of its own; else the reciprocal is taken once and corrected. */
 template <bool E5M2, scales S, typename T>
-FO_DEVICE uint32_t cast16(const fo_cuda_fp8_cast_args &p, const T *x, uint8_t *y, int64_t col, float scale, float inverse, uint32_t top,
-			  bool max)
+FO_DEVICE uint32_t cast16(const fo_cuda_fp8_cast_args &p, const T *x, uint8_t *y, int64_t col, float scale,
+			  float inverse, uint32_t top, bool max)
 {
 	float a[GROUP];
 	fo_16 o;
@@ -218,7 +224,8 @@ FO_DEVICE uint32_t cast16(const fo_cuda_fp8_cast_args &p, const T *x, uint8_t *y
 
 /* Columns [0, n) of one row, by threads first, first + step, ...; returns the maximum. */
 template <bool E5M2, scales S, bool MAX, typename T>
-FO_DEVICE uint32_t cast_row(const fo_cuda_fp8_cast_args &p, const T *x, uint8_t *y, float scale, int64_t first, int64_t step, uint32_t top)
+FO_DEVICE uint32_t cast_row(const fo_cuda_fp8_cast_args &p, const T *x, uint8_t *y, float scale, int64_t first,
+			    int64_t step, uint32_t top)
 {
 	const int64_t n = p.x.cols, groups = p.aligned ? n / GROUP : 0;
 	const float inverse = S == COLS ? 0 : fo_div_rn(1, scale);
@@ -245,34 +252,35 @@ FO_DEVICE uint32_t cast_share(const fo_cuda_fp8_cast_args &p, float one, uint32_
 	return top;
 }
 
-#define CAST(name, e5m2, scales, type)                                                                                 \
-	FO_KERNEL(name, struct fo_cuda_fp8_cast_args, THREADS)                                                         \
-	{                                                                                                              \
-		cast_share<e5m2, scales, false, type>(p, scales == ONE ? *p.scale : 1, blockIdx.x, gridDim.x);         \
+#define CAST(name, e5m2, scales, type)                                                                         \
+	FO_KERNEL(name, struct fo_cuda_fp8_cast_args, THREADS)                                                 \
+	{                                                                                                      \
+		cast_share<e5m2, scales, false, type>(p, scales == ONE ? *p.scale : 1, blockIdx.x, gridDim.x); \
 	}
-#define CAST_STEP(name, e5m2, type, blocks)                                                                                    \
-	FO_KERNEL_BLOCKS(name, struct fo_cuda_fp8_cast_step_args, THREADS, blocks)                                          \
-	{                                                                                                              \
-		__shared__ uint32_t scratch[32];                                                                       \
-		by_step_scale(p.step, scratch, [&](uint32_t part, float scale, bool write) {                            \
-			return write ? cast_share<e5m2, ONE, true, type>(p.cast, scale, part, p.step.parts)            \
-				     : share_larger<type>(p.cast.x, p.cast.aligned, part, p.step.parts);               \
-		});                                                                                                    \
+#define CAST_STEP(name, e5m2, type, blocks)                                                                 \
+	FO_KERNEL_BLOCKS(name, struct fo_cuda_fp8_cast_step_args, THREADS, blocks)                          \
+	{                                                                                                   \
+		__shared__ uint32_t scratch[32];                                                            \
+		by_step_scale(p.step, scratch, [&](uint32_t part, float scale, bool write) {                \
+			return write ? cast_share<e5m2, ONE, true, type>(p.cast, scale, part, p.step.parts) \
+				     : share_larger<type>(p.cast.x, p.cast.aligned, part, p.step.parts);    \
+		});                                                                                         \
 	}
 /* blocks of a multiprocessor: the most whose registers hold a cast without spilling on every architecture */
-#define CASTS(from, type, blocks)                                                                                              \
-	CAST(fp8_cast_##from##_e4m3_one, false, ONE, type)                                                             \
-	CAST(fp8_cast_##from##_e4m3_rows, false, ROWS, type)                                                           \
-	CAST(fp8_cast_##from##_e4m3_cols, false, COLS, type)                                                           \
-	CAST(fp8_cast_##from##_e5m2_one, true, ONE, type)                                                              \
-	CAST(fp8_cast_##from##_e5m2_rows, true, ROWS, type)                                                            \
-	CAST(fp8_cast_##from##_e5m2_cols, true, COLS, type)                                                            \
-	CAST_STEP(fp8_cast_step_##from##_e4m3, false, type, blocks)                                                       \
+#define CASTS(from, type, blocks)                                   \
+	CAST(fp8_cast_##from##_e4m3_one, false, ONE, type)          \
+	CAST(fp8_cast_##from##_e4m3_rows, false, ROWS, type)        \
+	CAST(fp8_cast_##from##_e4m3_cols, false, COLS, type)        \
+	CAST(fp8_cast_##from##_e5m2_one, true, ONE, type)           \
+	CAST(fp8_cast_##from##_e5m2_rows, true, ROWS, type)         \
+	CAST(fp8_cast_##from##_e5m2_cols, true, COLS, type)         \
+	CAST_STEP(fp8_cast_step_##from##_e4m3, false, type, blocks) \
 	CAST_STEP(fp8_cast_step_##from##_e5m2, true, type, blocks)
 CASTS(bf16, uint16_t, 6)
 CASTS(f32, float, 5)
 
-/* ---- histories: a block moves a row on by one column, from its end, so that nothing is overwritten before it was read ---- */
+/* ---- histories: a block moves a row on by one column, from its end, so that nothing is overwritten before it was read
+ * ---- */
 
 FO_KERNEL(fp8_push, struct fo_cuda_fp8_push_args, THREADS)
 {

@@ -1,4 +1,5 @@
-/* What kernels share that make fp8 numbers or turn them: groups of 16 elements, maxima, tiles of bytes that are turned. */
+/* What kernels share that make fp8 numbers or turn them: groups of 16 elements, maxima, tiles of bytes that are turned.
+ */
 #ifndef FO_KERNEL_CUDA_FP8_CUH
 #define FO_KERNEL_CUDA_FP8_CUH
 
@@ -49,13 +50,15 @@ FO_DEVICE float scale_of(uint32_t top, float largest, bool power)
 
 /* ---- casts by the scale of the step ----
  *
- * The scale is known before: every part of the work is done once, and a block's maximum joins the step's by one atomic maximum of the
- * magnitude's bits, which are ordered as integers, what is not a number above all. A maximum has no order, so the bits repeat.
+ * The scale is known before: every part of the work is done once, and a block's maximum joins the step's by one atomic
+ * maximum of the magnitude's bits, which are ordered as integers, what is not a number above all. A maximum has no
+ * order, so the bits repeat.
  *
- * Where the history was empty (a run's first step) the scale is of x's own maximum, which all blocks must have joined before any may cast.
- * Blocks of one launch must not wait for each other: nothing says that all of them find room on the device while some wait. So a second
- * launch of the same kernel stands behind the first (fo_cuda_fp8_step_launch). The first measures, the second casts. Where the history was
- * not empty the first did all and the second returns at once: some 2 us of a step for each tensor. */
+ * Where the history was empty (a run's first step) the scale is of x's own maximum, which all blocks must have joined
+ * before any may cast. Blocks of one launch must not wait for each other: nothing says that all of them find room on
+ * the device while some wait. So a second launch of the same kernel stands behind the first (fo_cuda_fp8_step_launch).
+ * The first measures, the second casts. Where the history was not empty the first did all and the second returns at
+ * once: some 2 us of a step for each tensor. */
 
 FO_DEVICE void join_word(uint32_t *to, uint32_t top)
 {
@@ -63,7 +66,8 @@ FO_DEVICE void join_word(uint32_t *to, uint32_t top)
 		atomicMax(to, top);
 }
 
-/* work(i, scale, write): part i of p.parts, returns the maximum of what is cast; !write: nothing else. The grid may be of any size. */
+/* work(i, scale, write): part i of p.parts, returns the maximum of what is cast; !write: nothing else. The grid may be
+ * of any size. */
 template <typename F> FO_DEVICE void by_step_scale(const fo_cuda_fp8_step &p, uint32_t *scratch, F work)
 {
 	const uint32_t past = p.amax[FO_CUDA_AMAX_HISTORY];
@@ -95,7 +99,11 @@ template <typename F> FO_DEVICE void by_step_scale(const fo_cuda_fp8_step &p, ui
 
 /* ---- tiles: 128 x 128 bytes, turned by 256 threads ---- */
 
-enum { TILE = 128, QUADS = TILE / 4, CHUNKS = TILE / 16 }; /* bytes a side: 16 KiB of shared memory, one 128-byte line a row */
+enum {
+	TILE = 128,
+	QUADS = TILE / 4,
+	CHUNKS = TILE / 16
+}; /* bytes a side: 16 KiB of shared memory, one 128-byte line a row */
 
 FO_DEVICE void store_bytes(unsigned char *p, const fo_16 &v, int64_t n, bool wide)
 {
@@ -110,17 +118,19 @@ FO_DEVICE void store_bytes(unsigned char *p, const fo_16 &v, int64_t n, bool wid
 			p[i] = (unsigned char)(v.w[i / 4] >> i % 4 * 8);
 }
 
-/* A thread has 16 bytes (chunk threadIdx.x % CHUNKS of the columns) of each of four rows (quad threadIdx.x / CHUNKS of them): it turns
- * four squares of 4 x 4 bytes in registers, and puts 16 words, each four rows of one column, into the tile, column by column. Word q of
- * column c lies at q ^ 4 (c / 16): writes of a warp (8 chunks of columns, 4 quads of rows) and tile_out's reads of 16 bytes by 8 threads
- * meet no bank twice. tile: TILE * QUADS words. */
+/* A thread has 16 bytes (chunk threadIdx.x % CHUNKS of the columns) of each of four rows (quad threadIdx.x / CHUNKS of
+ * them): it turns four squares of 4 x 4 bytes in registers, and puts 16 words, each four rows of one column, into the
+ * tile, column by column. Word q of column c lies at q ^ 4 (c / 16): writes of a warp (8 chunks of columns, 4 quads of
+ * rows) and tile_out's reads of 16 bytes by 8 threads meet no bank twice. tile: TILE * QUADS words. */
 FO_DEVICE void tile_in(uint32_t *tile, const fo_16 *row)
 {
 	const int chunk = threadIdx.x % CHUNKS, quad = threadIdx.x / CHUNKS;
 #pragma unroll
 	for (int w = 0; w < 4; w++) {
-		const uint32_t a = fo_bytes(row[0].w[w], row[1].w[w], 0x5140), b = fo_bytes(row[2].w[w], row[3].w[w], 0x5140);
-		const uint32_t d = fo_bytes(row[0].w[w], row[1].w[w], 0x7362), e = fo_bytes(row[2].w[w], row[3].w[w], 0x7362);
+		const uint32_t a = fo_bytes(row[0].w[w], row[1].w[w], 0x5140),
+			       b = fo_bytes(row[2].w[w], row[3].w[w], 0x5140);
+		const uint32_t d = fo_bytes(row[0].w[w], row[1].w[w], 0x7362),
+			       e = fo_bytes(row[2].w[w], row[3].w[w], 0x7362);
 		uint32_t *to = tile + (chunk * 16 + w * 4) * QUADS + (quad ^ chunk * 4);
 		to[0] = fo_bytes(a, b, 0x5410);
 		to[QUADS] = fo_bytes(a, b, 0x7632);
@@ -128,8 +138,10 @@ FO_DEVICE void tile_in(uint32_t *tile, const fo_16 *row)
 		to[3 * QUADS] = fo_bytes(d, e, 0x7632);
 	}
 }
-/* Behind a barrier: the tile whose first element is (r0, c0) of (rows, cols) goes to y, which has a row of `ldy` bytes for each column. */
-FO_DEVICE void tile_out(const uint32_t *tile, unsigned char *y, int64_t ldy, int64_t r0, int64_t c0, int64_t rows, int64_t cols, bool wide)
+/* Behind a barrier: the tile whose first element is (r0, c0) of (rows, cols) goes to y, which has a row of `ldy` bytes
+ * for each column. */
+FO_DEVICE void tile_out(const uint32_t *tile, unsigned char *y, int64_t ldy, int64_t r0, int64_t c0, int64_t rows,
+			int64_t cols, bool wide)
 {
 #pragma unroll
 	for (int i = 0; i < 4; i++) {
@@ -140,15 +152,17 @@ FO_DEVICE void tile_out(const uint32_t *tile, unsigned char *y, int64_t ldy, int
 	}
 }
 
-/* Tile `index` of what `source` makes of (rows, cols): cast into y and, where yt.data is set, its transpose; the numbers themselves, in T,
- * into z where that is set. Rows and columns are multiples of 16, and so is where each row of all operands begins: a thread's 16 elements
- * of a row are inside or outside. Returns the maximum where MAX asks for it; !write: does nothing else.
+/* Tile `index` of what `source` makes of (rows, cols): cast into y and, where yt.data is set, its transpose; the
+ * numbers themselves, in T, into z where that is set. Rows and columns are multiples of 16, and so is where each row of
+ * all operands begins: a thread's 16 elements of a row are inside or outside. Returns the maximum where MAX asks for
+ * it; !write: does nothing else.
  *
- * A source makes RESULTS tensors that lie side by side in y and z (one above the other in yt): load() asks memory for 8 elements of row r
- * from column c on, AT_ONCE times before the first are used; values() makes numbers of them, rounded to T. What is under way stays packed. */
+ * A source makes RESULTS tensors that lie side by side in y and z (one above the other in yt): load() asks memory for 8
+ * elements of row r from column c on, AT_ONCE times before the first are used; values() makes numbers of them, rounded
+ * to T. What is under way stays packed. */
 template <bool E5M2, bool MAX, typename T, typename S>
-FO_DEVICE uint32_t tile_of(const S &source, const fo_cuda_view &y, const fo_cuda_view &yt, const fo_cuda_view &z, int64_t rows, int64_t cols,
-			   uint32_t index, float scale, bool write, uint32_t *tile)
+FO_DEVICE uint32_t tile_of(const S &source, const fo_cuda_view &y, const fo_cuda_view &yt, const fo_cuda_view &z,
+			   int64_t rows, int64_t cols, uint32_t index, float scale, bool write, uint32_t *tile)
 {
 	const uint32_t across = (uint32_t)((cols + TILE - 1) / TILE);
 	const int64_t r0 = (int64_t)(index / across) * TILE, c0 = (int64_t)(index % across) * TILE;
@@ -175,7 +189,9 @@ FO_DEVICE uint32_t tile_of(const S &source, const fo_cuda_view &y, const fo_cuda
 				if (MAX)
 					top = larger_of<8>(top, a[n]);
 				if (z.data && write)
-					fo_store8((T *)z.data + (r + (k + i) / 2) * z.ld + n * cols + c + (k + i) % 2 * 8, a[n]);
+					fo_store8((T *)z.data + (r + (k + i) / 2) * z.ld + n * cols + c +
+							  (k + i) % 2 * 8,
+						  a[n]);
 #pragma unroll
 				for (int j = 0; j < 8; j++)
 					a[n][j] = fo_div_by(a[n][j], scale, inverse);
@@ -191,7 +207,8 @@ FO_DEVICE uint32_t tile_of(const S &source, const fo_cuda_view &y, const fo_cuda
 #pragma unroll
 		for (int i = 0; i < 4; i++)
 			if (inside)
-				*reinterpret_cast<fo_16 *>((unsigned char *)y.data + (r + i) * y.ld + n * cols + c) = row[n][i];
+				*reinterpret_cast<fo_16 *>((unsigned char *)y.data + (r + i) * y.ld + n * cols +
+							   c) = row[n][i];
 		if (!yt.data)
 			continue;
 		if (n)

@@ -1,9 +1,9 @@
 /* fp8: a cast that writes its transpose, too.
  *
- * Memory, for x in bf16: 4 B an element (2 read, 1 + 1 written), with or without the maximum; in fp32 6 B. A tensor (8192, 4096) in bf16:
- * 134 MB, 32 us at 4.2 TB/s; (8192, 14336): 470 MB, 112 us. A cast and a transposition after it move 5 B. Arithmetic is fp8_cast's, whose
- * numbers these are bit for bit, and some two instructions an element for turning. Both results are written in lines of 128 bytes: a
- * tile's side. */
+ * Memory, for x in bf16: 4 B an element (2 read, 1 + 1 written), with or without the maximum; in fp32 6 B. A tensor
+ * (8192, 4096) in bf16: 134 MB, 32 us at 4.2 TB/s; (8192, 14336): 470 MB, 112 us. A cast and a transposition after it
+ * move 5 B. Arithmetic is fp8_cast's, whose numbers these are bit for bit, and some two instructions an element for
+ * turning. Both results are written in lines of 128 bytes: a tile's side. */
 #include "kernel/cuda/fp8.cuh"
 
 enum { THREADS = 256 };
@@ -13,7 +13,10 @@ template <typename T> struct stored {
 	enum { RESULTS = 1, AT_ONCE = 8 / sizeof(T) /* four accesses */ };
 	typedef fo_pack<T> loaded;
 	const fo_cuda_view &x;
-	FO_DEVICE_MEMBER void load(int64_t r, int64_t c, loaded &to) const { to = fo_pack_load((const T *)x.data + r * x.ld + c); }
+	FO_DEVICE_MEMBER void load(int64_t r, int64_t c, loaded &to) const
+	{
+		to = fo_pack_load((const T *)x.data + r * x.ld + c);
+	}
 	FO_DEVICE_MEMBER void values(const loaded &from, float (*a)[8]) const { fo_unpack(from, a[0]); }
 };
 
@@ -25,19 +28,19 @@ FO_DEVICE uint32_t cast_tile(const fo_cuda_fp8_cast_t_args &p, uint32_t index, f
 	return tile_of<E5M2, MAX, T>(stored<T>{ p.x }, p.y, p.yt, none, p.x.rows, p.x.cols, index, scale, write, tile);
 }
 
-#define CAST(name, e5m2, type)                                                                                         \
-	FO_KERNEL(fp8_cast_t_##name, struct fo_cuda_fp8_cast_t_args, THREADS)                                          \
-	{                                                                                                              \
-		__shared__ __align__(16) uint32_t tile[TILE * QUADS];                                                  \
-		cast_tile<e5m2, false, type>(p, blockIdx.x, *p.scale, true, tile);                                     \
-	}                                                                                                              \
-	FO_KERNEL_BLOCKS(fp8_cast_step_t_##name, struct fo_cuda_fp8_cast_step_t_args, THREADS, 3)                      \
-	{                                                                                                              \
-		__shared__ __align__(16) uint32_t tile[TILE * QUADS];                                                  \
-		__shared__ uint32_t scratch[32];                                                                       \
-		by_step_scale(p.step, scratch, [&](uint32_t part, float scale, bool write) {                            \
-			return cast_tile<e5m2, true, type>(p.cast, part, scale, write, tile);                          \
-		});                                                                                                    \
+#define CAST(name, e5m2, type)                                                                    \
+	FO_KERNEL(fp8_cast_t_##name, struct fo_cuda_fp8_cast_t_args, THREADS)                     \
+	{                                                                                         \
+		__shared__ __align__(16) uint32_t tile[TILE * QUADS];                             \
+		cast_tile<e5m2, false, type>(p, blockIdx.x, *p.scale, true, tile);                \
+	}                                                                                         \
+	FO_KERNEL_BLOCKS(fp8_cast_step_t_##name, struct fo_cuda_fp8_cast_step_t_args, THREADS, 3) \
+	{                                                                                         \
+		__shared__ __align__(16) uint32_t tile[TILE * QUADS];                             \
+		__shared__ uint32_t scratch[32];                                                  \
+		by_step_scale(p.step, scratch, [&](uint32_t part, float scale, bool write) {      \
+			return cast_tile<e5m2, true, type>(p.cast, part, scale, write, tile);     \
+		});                                                                               \
 	}
 CAST(bf16_e4m3, false, uint16_t)
 CAST(bf16_e5m2, true, uint16_t)
@@ -47,7 +50,8 @@ CAST(f32_e5m2, true, float)
 /* Any layout, any types: element by element, neighbours of a row to neighbours of a warp. */
 enum { SIDE = TILE + 4 /* neighbours of a row in banks of their own */ };
 
-FO_DEVICE uint32_t cast_tile_any(const fo_cuda_fp8_cast_t_args &p, int64_t index, float scale, bool write, unsigned char *tile)
+FO_DEVICE uint32_t cast_tile_any(const fo_cuda_fp8_cast_t_args &p, int64_t index, float scale, bool write,
+				 unsigned char *tile)
 {
 	const int64_t across = (p.x.cols + TILE - 1) / TILE, r0 = index / across * TILE, c0 = index % across * TILE;
 	const float inverse = fo_div_rn(1, scale);
@@ -79,5 +83,7 @@ FO_KERNEL(fp8_cast_step_t_any, struct fo_cuda_fp8_cast_step_t_args, THREADS)
 {
 	__shared__ unsigned char tile[TILE * SIDE];
 	__shared__ uint32_t scratch[32];
-	by_step_scale(p.step, scratch, [&](uint32_t part, float scale, bool write) { return cast_tile_any(p.cast, part, scale, write, tile); });
+	by_step_scale(p.step, scratch, [&](uint32_t part, float scale, bool write) {
+		return cast_tile_any(p.cast, part, scale, write, tile);
+	});
 }

@@ -1,8 +1,10 @@
-/* fp8: norms, SwiGLU and its backward that cast what they make (pass fp8-fuse), in bf16; norms and SwiGLU into E4M3, gradients into E5M2.
+/* fp8: norms, SwiGLU and its backward that cast what they make (pass fp8-fuse), in bf16; norms and SwiGLU into E4M3,
+ * gradients into E5M2.
  *
- * Memory, with the transposed copy, against the two kernels apart: a norm of (8192, 4096) 134 MB, 32 us at 4.2 TB/s, instead of 268;
- * SwiGLU of (8192, 14336) 705 MB, 168 us, instead of 1,174; its backward 1,174 MB, 280 us, instead of 2,114. Bits are those of the kernels apart:
- * sums have the same teams and the same order, and a cast sees numbers rounded to bf16. */
+ * Memory, with the transposed copy, against the two kernels apart: a norm of (8192, 4096) 134 MB, 32 us at 4.2 TB/s,
+ * instead of 268; SwiGLU of (8192, 14336) 705 MB, 168 us, instead of 1,174; its backward 1,174 MB, 280 us, instead of
+ * 2,114. Bits are those of the kernels apart: sums have the same teams and the same order, and a cast sees numbers
+ * rounded to bf16. */
 #include "kernel/cuda/fp8.cuh"
 #include "kernel/cuda/swiglu.cuh"
 
@@ -15,7 +17,10 @@ FO_DEVICE void as_stored(float *x)
 	fo_packed(v, x);
 	fo_unpack(v, x);
 }
-FO_DEVICE fo_pack<uint16_t> eight(const fo_cuda_view &x, int64_t r, int64_t c) { return fo_pack_load((const uint16_t *)x.data + r * x.ld + c); }
+FO_DEVICE fo_pack<uint16_t> eight(const fo_cuda_view &x, int64_t r, int64_t c)
+{
+	return fo_pack_load((const uint16_t *)x.data + r * x.ld + c);
+}
 
 /* ---- SwiGLU: a tile of 128 x 128 elements at a time (fp8.cuh) ---- */
 
@@ -25,7 +30,10 @@ struct swiglu_source {
 		fo_pack<uint16_t> gate, up;
 	};
 	const fo_cuda_fp8_made_args &p;
-	FO_DEVICE_MEMBER void load(int64_t r, int64_t c, loaded &to) const { to.gate = eight(p.x, r, c), to.up = eight(p.b, r, c); }
+	FO_DEVICE_MEMBER void load(int64_t r, int64_t c, loaded &to) const
+	{
+		to.gate = eight(p.x, r, c), to.up = eight(p.b, r, c);
+	}
 	FO_DEVICE_MEMBER void values(const loaded &from, float (*a)[8]) const
 	{
 		float g[8];
@@ -41,7 +49,8 @@ FO_KERNEL_BLOCKS(swiglu_fp8_bf16, struct fo_cuda_fp8_made_args, THREADS, 3)
 	__shared__ __align__(16) uint32_t tile[TILE * QUADS];
 	__shared__ uint32_t scratch[32];
 	by_step_scale(p.step, scratch, [&](uint32_t part, float scale, bool write) {
-		return tile_of<false, true, uint16_t>(swiglu_source{ p }, p.q, p.qt, p.z, p.x.rows, p.x.cols, part, scale, write, tile);
+		return tile_of<false, true, uint16_t>(swiglu_source{ p }, p.q, p.qt, p.z, p.x.rows, p.x.cols, part,
+						      scale, write, tile);
 	});
 }
 
@@ -71,17 +80,19 @@ FO_KERNEL_BLOCKS(swiglu_bwd_fp8_bf16, struct fo_cuda_fp8_made_args, THREADS, 2)
 	__shared__ __align__(16) uint32_t tile[TILE * QUADS];
 	__shared__ uint32_t scratch[32];
 	by_step_scale(p.step, scratch, [&](uint32_t part, float scale, bool write) {
-		return tile_of<true, true, uint16_t>(swiglu_bwd_source{ p }, p.q, p.qt, p.z, p.x.rows, p.x.cols, part, scale, write, tile);
+		return tile_of<true, true, uint16_t>(swiglu_bwd_source{ p }, p.q, p.qt, p.z, p.x.rows, p.x.cols, part,
+						     scale, write, tile);
 	});
 }
 
 /* ---- norms: a strip of 16 whole rows at a time ----
  *
- * A team of threads takes a row, as norm.cu's wide kernels do: it stays packed in registers while its sum is made, is read once, and goes
- * out as fp8. For the transposed copy the strip's bytes wait in shared memory (16 D of them: 64 KB for D = 4096, so that three blocks find
- * room) until all rows are there. Then a thread takes four columns: 16 words, one of each row, become four accesses of 16 bytes by
- * squares of 4 x 4 bytes turned in registers. Words of neighbours lie in neighbouring banks. An access fills half a sector of 32 bytes;
- * the strip beside it, which runs at the same time, fills the other while the line is in the second-level cache. */
+ * A team of threads takes a row, as norm.cu's wide kernels do: it stays packed in registers while its sum is made, is
+ * read once, and goes out as fp8. For the transposed copy the strip's bytes wait in shared memory (16 D of them: 64 KB
+ * for D = 4096, so that three blocks find room) until all rows are there. Then a thread takes four columns: 16 words,
+ * one of each row, become four accesses of 16 bytes by squares of 4 x 4 bytes turned in registers. Words of neighbours
+ * lie in neighbouring banks. An access fills half a sector of 32 bytes; the strip beside it, which runs at the same
+ * time, fills the other while the line is in the second-level cache. */
 
 enum { NORM_GROUPS = 4 /* of eight columns, for each thread: norm.cu's V */, TEAMS_MOST = 16 };
 
@@ -98,8 +109,8 @@ FO_DEVICE float team_sum(float x, int mine, int lane, int team, float (*scratch)
 
 /* Row `row`, by a team; is: there is such a row. bytes: of the row in shared memory, NULL: not wanted. */
 template <bool ADD>
-FO_DEVICE uint32_t norm_row(const fo_cuda_fp8_made_args &p, int64_t row, bool is, int mine, int lane, float scale, bool write,
-			    unsigned char *bytes, float (*scratch)[16])
+FO_DEVICE uint32_t norm_row(const fo_cuda_fp8_made_args &p, int64_t row, bool is, int mine, int lane, float scale,
+			    bool write, unsigned char *bytes, float (*scratch)[16])
 {
 	const int groups = (int)p.x.cols / 8;
 	fo_pack<uint16_t> x[NORM_GROUPS], b[NORM_GROUPS];
@@ -117,7 +128,9 @@ FO_DEVICE uint32_t norm_row(const fo_cuda_fp8_made_args &p, int64_t row, bool is
 #pragma unroll
 	for (int v = 0; v < NORM_GROUPS; v++) {
 		const int i = lane + v * p.team;
-		fo_norm_group<uint16_t, ADD>(x[v], b[v], ADD && write && is && i < groups ? (uint16_t *)p.c.data + row * p.c.ld + i * 8 : NULL, sum);
+		fo_norm_group<uint16_t, ADD>(
+			x[v], b[v],
+			ADD && write && is && i < groups ? (uint16_t *)p.c.data + row * p.c.ld + i * 8 : NULL, sum);
 	}
 	const float rstd = 1 / sqrtf(team_sum(sum, mine, lane, p.team, scratch) / (float)(int32_t)p.x.cols + p.eps);
 	const float inverse = fo_div_rn(1, scale);
@@ -176,7 +189,8 @@ FO_DEVICE void turn_columns(const fo_cuda_fp8_made_args &p, const uint32_t *word
 }
 
 template <bool ADD>
-FO_DEVICE uint32_t norm_strip(const fo_cuda_fp8_made_args &p, uint32_t strip, float scale, bool write, unsigned char *bytes, float (*scratch)[16])
+FO_DEVICE uint32_t norm_strip(const fo_cuda_fp8_made_args &p, uint32_t strip, float scale, bool write,
+			      unsigned char *bytes, float (*scratch)[16])
 {
 	const int mine = (int)threadIdx.x / p.team, lane = (int)threadIdx.x % p.team;
 	const int64_t r0 = (int64_t)strip * FO_CUDA_FP8_STRIP;
@@ -185,7 +199,8 @@ FO_DEVICE uint32_t norm_strip(const fo_cuda_fp8_made_args &p, uint32_t strip, fl
 	for (int k = 0; k < FO_CUDA_FP8_STRIP; k += p.teams) {
 		const int in = k + mine;
 		const bool is = in < FO_CUDA_FP8_STRIP && r0 + in < p.x.rows;
-		top = fo_larger(top, norm_row<ADD>(p, r0 + in, is, mine, lane, scale, write, p.qt.data ? bytes + in * p.x.cols : NULL, scratch));
+		top = fo_larger(top, norm_row<ADD>(p, r0 + in, is, mine, lane, scale, write,
+						   p.qt.data ? bytes + in * p.x.cols : NULL, scratch));
 	}
 	if (!write || !p.qt.data)
 		return top;
@@ -194,15 +209,15 @@ FO_DEVICE uint32_t norm_strip(const fo_cuda_fp8_made_args &p, uint32_t strip, fl
 		turn_columns(p, (const uint32_t *)bytes, r0, c);
 	return top;
 }
-#define NORM(name, add)                                                                                                \
-	FO_KERNEL_BLOCKS(name, struct fo_cuda_fp8_made_args, THREADS_NORM, 2)                                          \
-	{                                                                                                              \
-		FO_SHARED_DYNAMIC(bytes);                                                                              \
-		__shared__ float sums[TEAMS_MOST][16];                                                                 \
-		__shared__ uint32_t scratch[32];                                                                       \
-		by_step_scale(p.step, scratch, [&](uint32_t part, float scale, bool write) {                           \
-			return norm_strip<add>(p, part, scale, write, bytes, sums);                                    \
-		});                                                                                                    \
+#define NORM(name, add)                                                                      \
+	FO_KERNEL_BLOCKS(name, struct fo_cuda_fp8_made_args, THREADS_NORM, 2)                \
+	{                                                                                    \
+		FO_SHARED_DYNAMIC(bytes);                                                    \
+		__shared__ float sums[TEAMS_MOST][16];                                       \
+		__shared__ uint32_t scratch[32];                                             \
+		by_step_scale(p.step, scratch, [&](uint32_t part, float scale, bool write) { \
+			return norm_strip<add>(p, part, scale, write, bytes, sums);          \
+		});                                                                          \
 	}
 NORM(norm_fp8_bf16, false)
 NORM(add_norm_fp8_bf16, true)

@@ -4,9 +4,9 @@
 
 #if FO_CUDA
 /* 16 bytes: what the driver reads are ELF files behind a header of 64-bit fields. */
-#define FO_CUDA_IMAGE(name, file)                                                                                      \
-	__asm__(".pushsection .rodata\n.balign 16\n.hidden fo_cuda_image_" #name "\n.globl fo_cuda_image_" #name               \
-		"\nfo_cuda_image_" #name ":\n.incbin \"" file "\"\n.balign 16\n.popsection\n");                        \
+#define FO_CUDA_IMAGE(name, file)                                                                                \
+	__asm__(".pushsection .rodata\n.balign 16\n.hidden fo_cuda_image_" #name "\n.globl fo_cuda_image_" #name \
+		"\nfo_cuda_image_" #name ":\n.incbin \"" file "\"\n.balign 16\n.popsection\n");                  \
 	extern const unsigned char fo_cuda_image_##name[] __attribute__((visibility("hidden")));
 #include "cuda_images.inc"
 #undef FO_CUDA_IMAGE

@@ -1,4 +1,5 @@
-/* Machine code of our kernels, as the build made it: one image per .cu file, each for all architectures it was built for. */
+/* Machine code of our kernels, as the build made it: one image per .cu file, each for all architectures it was built
+ * for. */
 #ifndef FO_KERNEL_CUDA_IMAGE_H
 #define FO_KERNEL_CUDA_IMAGE_H
 

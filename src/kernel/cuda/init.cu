@@ -1,13 +1,16 @@
-/* Weights as fo_store_init makes them. Double precision all the way, rounded to fp32 once: the device's log and cos may differ from the
- * processor's in the last of 53 bits, which one number in some hundred million notices.
+/* Weights as fo_store_init makes them. Double precision all the way, rounded to fp32 once: the device's log and cos may
+ * differ from the processor's in the last of 53 bits, which one number in some hundred million notices.
  *
- * Floor: 2 to 6 bytes per weight are written; 8 billion take 4 to 12 ms at 4 TB/s. Logarithms and cosines in fp64, about 100
- * instructions each, take longer: some 50 ms. Once per run: not tuned further. */
+ * Floor: 2 to 6 bytes per weight are written; 8 billion take 4 to 12 ms at 4 TB/s. Logarithms and cosines in fp64,
+ * about 100 instructions each, take longer: some 50 ms. Once per run: not tuned further. */
 #include "kernel/cuda/device.cuh"
 
 #include "base/rng.h"
 
-FO_DEVICE double uniform(uint64_t stream, uint64_t index) { return (double)(fo_rng_u64(stream, index) >> 11) * 0x1p-53; }
+FO_DEVICE double uniform(uint64_t stream, uint64_t index)
+{
+	return (double)(fo_rng_u64(stream, index) >> 11) * 0x1p-53;
+}
 
 FO_KERNEL(init_weights, struct fo_cuda_init_weights_args, 256)
 {

@@ -50,7 +50,10 @@ struct fo_cuda_zero_args {
 };
 /* order[p]: the token that is p-th when tokens are put in order of their id and, of one id, of their position; rank[p]: how many
  * of its id come before it. */
-enum { FO_CUDA_EMBED_ORDERED = 32 /* positions per block of embed_order */, FO_CUDA_EMBED_FEW = 16 /* that one thread sums */ };
+enum {
+	FO_CUDA_EMBED_ORDERED = 32 /* positions per block of embed_order */,
+	FO_CUDA_EMBED_FEW = 16 /* that one thread sums */
+};
 struct fo_cuda_embed_order_args {
 	struct fo_cuda_view token;
 	int32_t *order, *rank;
@@ -60,18 +63,28 @@ struct fo_cuda_embed_sum_args {
 	const int32_t *order, *rank;
 	int32_t add; /* else stored */
 };
-#define FO_CUDA_KERNELS_ELEMENTWISE(X)                                                                                 \
-	X(add_bf16, struct fo_cuda_add_args) X(add_f32, struct fo_cuda_add_args) X(add_any, struct fo_cuda_add_args)   \
-	X(add_bias_bf16, struct fo_cuda_add_bias_args) X(add_bias_f32, struct fo_cuda_add_bias_args)                   \
-	X(add_bias_any, struct fo_cuda_add_bias_args)                                                                  \
-	X(swiglu_bf16, struct fo_cuda_swiglu_args) X(swiglu_f32, struct fo_cuda_swiglu_args)                           \
-	X(swiglu_any, struct fo_cuda_swiglu_args)                                                                      \
-	X(swiglu_bwd_bf16, struct fo_cuda_swiglu_bwd_args) X(swiglu_bwd_f32, struct fo_cuda_swiglu_bwd_args)           \
-	X(swiglu_bwd_any, struct fo_cuda_swiglu_bwd_args)                                                              \
-	X(rope_bf16, struct fo_cuda_rope_args) X(rope_f32, struct fo_cuda_rope_args)                                   \
-	X(rope_any, struct fo_cuda_rope_args)                                                                          \
-	X(copy_rows_16, struct fo_cuda_copy_args) X(copy_rows_any, struct fo_cuda_copy_args)                           \
-	X(zero_any, struct fo_cuda_zero_args) X(embed_order, struct fo_cuda_embed_order_args)                          \
-	X(embed_few_bf16, struct fo_cuda_embed_sum_args) X(embed_few_f32, struct fo_cuda_embed_sum_args)               \
-	X(embed_many_bf16, struct fo_cuda_embed_sum_args) X(embed_many_f32, struct fo_cuda_embed_sum_args)             \
+#define FO_CUDA_KERNELS_ELEMENTWISE(X)                     \
+	X(add_bf16, struct fo_cuda_add_args)               \
+	X(add_f32, struct fo_cuda_add_args)                \
+	X(add_any, struct fo_cuda_add_args)                \
+	X(add_bias_bf16, struct fo_cuda_add_bias_args)     \
+	X(add_bias_f32, struct fo_cuda_add_bias_args)      \
+	X(add_bias_any, struct fo_cuda_add_bias_args)      \
+	X(swiglu_bf16, struct fo_cuda_swiglu_args)         \
+	X(swiglu_f32, struct fo_cuda_swiglu_args)          \
+	X(swiglu_any, struct fo_cuda_swiglu_args)          \
+	X(swiglu_bwd_bf16, struct fo_cuda_swiglu_bwd_args) \
+	X(swiglu_bwd_f32, struct fo_cuda_swiglu_bwd_args)  \
+	X(swiglu_bwd_any, struct fo_cuda_swiglu_bwd_args)  \
+	X(rope_bf16, struct fo_cuda_rope_args)             \
+	X(rope_f32, struct fo_cuda_rope_args)              \
+	X(rope_any, struct fo_cuda_rope_args)              \
+	X(copy_rows_16, struct fo_cuda_copy_args)          \
+	X(copy_rows_any, struct fo_cuda_copy_args)         \
+	X(zero_any, struct fo_cuda_zero_args)              \
+	X(embed_order, struct fo_cuda_embed_order_args)    \
+	X(embed_few_bf16, struct fo_cuda_embed_sum_args)   \
+	X(embed_few_f32, struct fo_cuda_embed_sum_args)    \
+	X(embed_many_bf16, struct fo_cuda_embed_sum_args)  \
+	X(embed_many_f32, struct fo_cuda_embed_sum_args)   \
 	X(embed_any, struct fo_cuda_embed_sum_args)

@@ -33,11 +33,17 @@ struct fo_cuda_fp8_cast_t_args {
 
 /* ---- by the scale of the step: its amax is what ops.def says of fp8_cast_step, as 32-bit words ---- */
 
-enum { FO_CUDA_AMAX_STEP, FO_CUDA_AMAX_HISTORY, FO_CUDA_AMAX_OWN /* of an empty history */, FO_CUDA_AMAX_BLOCKS /* of the second launch that have ended */, FO_CUDA_AMAX_WORDS };
+enum {
+	FO_CUDA_AMAX_STEP,
+	FO_CUDA_AMAX_HISTORY,
+	FO_CUDA_AMAX_OWN /* of an empty history */,
+	FO_CUDA_AMAX_BLOCKS /* of the second launch that have ended */,
+	FO_CUDA_AMAX_WORDS
+};
 struct fo_cuda_fp8_step {
 	uint32_t *amax;
 	float *sx;
-	uint32_t parts; /* of the work */
+	uint32_t parts;  /* of the work */
 	float largest;   /* number of the format */
 	uint32_t second; /* 1: the second launch, which casts where the history was empty */
 	uint32_t zero;
@@ -74,30 +80,53 @@ struct fo_cuda_fp8_push_args {
 	const double *scale;
 };
 /* fp8_cast_<from>_<to>_<scale>: one, rows, cols. */
-#define FO_CUDA_KERNELS_FP8_CAST(X, args)                                                                              \
-	X(fp8_cast_bf16_e4m3_one, args) X(fp8_cast_bf16_e4m3_rows, args) X(fp8_cast_bf16_e4m3_cols, args)              \
-	X(fp8_cast_bf16_e5m2_one, args) X(fp8_cast_bf16_e5m2_rows, args) X(fp8_cast_bf16_e5m2_cols, args)              \
-	X(fp8_cast_f32_e4m3_one, args) X(fp8_cast_f32_e4m3_rows, args) X(fp8_cast_f32_e4m3_cols, args)                 \
-	X(fp8_cast_f32_e5m2_one, args) X(fp8_cast_f32_e5m2_rows, args) X(fp8_cast_f32_e5m2_cols, args)
-#define FO_CUDA_KERNELS_FP8_CAST_STEP(X, args)                                                                         \
-	X(fp8_cast_step_bf16_e4m3, args) X(fp8_cast_step_bf16_e5m2, args) X(fp8_cast_step_f32_e4m3, args)              \
+#define FO_CUDA_KERNELS_FP8_CAST(X, args) \
+	X(fp8_cast_bf16_e4m3_one, args)   \
+	X(fp8_cast_bf16_e4m3_rows, args)  \
+	X(fp8_cast_bf16_e4m3_cols, args)  \
+	X(fp8_cast_bf16_e5m2_one, args)   \
+	X(fp8_cast_bf16_e5m2_rows, args)  \
+	X(fp8_cast_bf16_e5m2_cols, args)  \
+	X(fp8_cast_f32_e4m3_one, args)    \
+	X(fp8_cast_f32_e4m3_rows, args)   \
+	X(fp8_cast_f32_e4m3_cols, args)   \
+	X(fp8_cast_f32_e5m2_one, args)    \
+	X(fp8_cast_f32_e5m2_rows, args)   \
+	X(fp8_cast_f32_e5m2_cols, args)
+#define FO_CUDA_KERNELS_FP8_CAST_STEP(X, args) \
+	X(fp8_cast_step_bf16_e4m3, args)       \
+	X(fp8_cast_step_bf16_e5m2, args)       \
+	X(fp8_cast_step_f32_e4m3, args)        \
 	X(fp8_cast_step_f32_e5m2, args)
 /* fp8_cast_t_<from>_<to>: 16 elements at once; _any: any layout. */
-#define FO_CUDA_KERNELS_FP8_CAST_T(X, args)                                                                            \
-	X(fp8_cast_t_bf16_e4m3, args) X(fp8_cast_t_bf16_e5m2, args) X(fp8_cast_t_f32_e4m3, args)                       \
-	X(fp8_cast_t_f32_e5m2, args) X(fp8_cast_t_any, args)
-#define FO_CUDA_KERNELS_FP8_CAST_STEP_T(X, args)                                                                       \
-	X(fp8_cast_step_t_bf16_e4m3, args) X(fp8_cast_step_t_bf16_e5m2, args) X(fp8_cast_step_t_f32_e4m3, args)        \
-	X(fp8_cast_step_t_f32_e5m2, args) X(fp8_cast_step_t_any, args)
-#define FO_CUDA_KERNELS_FP8(X)                                                                                         \
-	X(amax_all_bf16, struct fo_cuda_amax_args) X(amax_all_f32, struct fo_cuda_amax_args)                           \
-	X(amax_rows_bf16, struct fo_cuda_amax_args) X(amax_rows_f32, struct fo_cuda_amax_args)                         \
-	X(amax_cols_bf16, struct fo_cuda_amax_args) X(amax_cols_f32, struct fo_cuda_amax_args)                         \
-	X(amax_join, struct fo_cuda_amax_join_args) X(fp8_scale, struct fo_cuda_fp8_scale_args)                        \
-	X(swiglu_fp8_bf16, struct fo_cuda_fp8_made_args) X(swiglu_bwd_fp8_bf16, struct fo_cuda_fp8_made_args)          \
-	X(norm_fp8_bf16, struct fo_cuda_fp8_made_args) X(add_norm_fp8_bf16, struct fo_cuda_fp8_made_args)              \
-	X(fp8_begin, struct fo_cuda_fp8_begin_args)                                                                    \
-	FO_CUDA_KERNELS_FP8_CAST(X, struct fo_cuda_fp8_cast_args)                                                      \
-	FO_CUDA_KERNELS_FP8_CAST_STEP(X, struct fo_cuda_fp8_cast_step_args)                                            \
-	FO_CUDA_KERNELS_FP8_CAST_T(X, struct fo_cuda_fp8_cast_t_args)                                                  \
-	FO_CUDA_KERNELS_FP8_CAST_STEP_T(X, struct fo_cuda_fp8_cast_step_t_args) X(fp8_push, struct fo_cuda_fp8_push_args)
+#define FO_CUDA_KERNELS_FP8_CAST_T(X, args) \
+	X(fp8_cast_t_bf16_e4m3, args)       \
+	X(fp8_cast_t_bf16_e5m2, args)       \
+	X(fp8_cast_t_f32_e4m3, args)        \
+	X(fp8_cast_t_f32_e5m2, args)        \
+	X(fp8_cast_t_any, args)
+#define FO_CUDA_KERNELS_FP8_CAST_STEP_T(X, args) \
+	X(fp8_cast_step_t_bf16_e4m3, args)       \
+	X(fp8_cast_step_t_bf16_e5m2, args)       \
+	X(fp8_cast_step_t_f32_e4m3, args)        \
+	X(fp8_cast_step_t_f32_e5m2, args)        \
+	X(fp8_cast_step_t_any, args)
+#define FO_CUDA_KERNELS_FP8(X)                                                  \
+	X(amax_all_bf16, struct fo_cuda_amax_args)                              \
+	X(amax_all_f32, struct fo_cuda_amax_args)                               \
+	X(amax_rows_bf16, struct fo_cuda_amax_args)                             \
+	X(amax_rows_f32, struct fo_cuda_amax_args)                              \
+	X(amax_cols_bf16, struct fo_cuda_amax_args)                             \
+	X(amax_cols_f32, struct fo_cuda_amax_args)                              \
+	X(amax_join, struct fo_cuda_amax_join_args)                             \
+	X(fp8_scale, struct fo_cuda_fp8_scale_args)                             \
+	X(swiglu_fp8_bf16, struct fo_cuda_fp8_made_args)                        \
+	X(swiglu_bwd_fp8_bf16, struct fo_cuda_fp8_made_args)                    \
+	X(norm_fp8_bf16, struct fo_cuda_fp8_made_args)                          \
+	X(add_norm_fp8_bf16, struct fo_cuda_fp8_made_args)                      \
+	X(fp8_begin, struct fo_cuda_fp8_begin_args)                             \
+	FO_CUDA_KERNELS_FP8_CAST(X, struct fo_cuda_fp8_cast_args)               \
+	FO_CUDA_KERNELS_FP8_CAST_STEP(X, struct fo_cuda_fp8_cast_step_args)     \
+	FO_CUDA_KERNELS_FP8_CAST_T(X, struct fo_cuda_fp8_cast_t_args)           \
+	FO_CUDA_KERNELS_FP8_CAST_STEP_T(X, struct fo_cuda_fp8_cast_step_t_args) \
+	X(fp8_push, struct fo_cuda_fp8_push_args)

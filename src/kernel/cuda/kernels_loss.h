@@ -15,9 +15,13 @@ struct fo_cuda_loss_sum_args {
 	double *loss;
 	int32_t stored;
 };
-#define FO_CUDA_KERNELS_LOSS(X)                                                                                        \
-	X(xent_bf16, struct fo_cuda_xent_args) X(xent_f32, struct fo_cuda_xent_args)                                   \
-	X(xent_any_bf16, struct fo_cuda_xent_args) X(xent_any_f32, struct fo_cuda_xent_args)                           \
-	X(xent_fwd_bf16, struct fo_cuda_xent_args) X(xent_fwd_f32, struct fo_cuda_xent_args)                           \
-	X(xent_fwd_any_bf16, struct fo_cuda_xent_args) X(xent_fwd_any_f32, struct fo_cuda_xent_args)                   \
+#define FO_CUDA_KERNELS_LOSS(X)                        \
+	X(xent_bf16, struct fo_cuda_xent_args)         \
+	X(xent_f32, struct fo_cuda_xent_args)          \
+	X(xent_any_bf16, struct fo_cuda_xent_args)     \
+	X(xent_any_f32, struct fo_cuda_xent_args)      \
+	X(xent_fwd_bf16, struct fo_cuda_xent_args)     \
+	X(xent_fwd_f32, struct fo_cuda_xent_args)      \
+	X(xent_fwd_any_bf16, struct fo_cuda_xent_args) \
+	X(xent_fwd_any_f32, struct fo_cuda_xent_args)  \
 	X(loss_sum, struct fo_cuda_loss_sum_args)

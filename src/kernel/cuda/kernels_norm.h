@@ -28,18 +28,30 @@ struct fo_cuda_partials_args {
 	struct fo_cuda_view out;
 	int32_t parts, add;
 };
-#define FO_CUDA_KERNELS_NORM_BWD(X, type)                                                                              \
-	X(norm_dx_##type##_1, struct fo_cuda_norm_bwd_args) X(norm_dg_##type##_1, struct fo_cuda_norm_bwd_args)        \
-	X(norm_bwd_##type##_1, struct fo_cuda_norm_bwd_args) X(norm_dx_##type##_2, struct fo_cuda_norm_bwd_args)       \
-	X(norm_dg_##type##_2, struct fo_cuda_norm_bwd_args) X(norm_bwd_##type##_2, struct fo_cuda_norm_bwd_args)
-#define FO_CUDA_KERNELS_NORM(X)                                                                                        \
-	X(norm_bf16_1, struct fo_cuda_norm_args) X(norm_f32_1, struct fo_cuda_norm_args)                               \
-	X(norm_bf16_4, struct fo_cuda_norm_args) X(norm_f32_4, struct fo_cuda_norm_args)                               \
-	X(add_norm_bf16_1, struct fo_cuda_norm_args) X(add_norm_f32_1, struct fo_cuda_norm_args)                       \
-	X(add_norm_bf16_4, struct fo_cuda_norm_args) X(add_norm_f32_4, struct fo_cuda_norm_args)                       \
-	X(norm_any, struct fo_cuda_norm_args) X(norm_dx_any, struct fo_cuda_norm_bwd_args)                             \
-	FO_CUDA_KERNELS_NORM_BWD(X, bf16) FO_CUDA_KERNELS_NORM_BWD(X, f32)                                             \
-	X(norm_dx_bf16_4, struct fo_cuda_norm_bwd_args) X(norm_dg_bf16_4, struct fo_cuda_norm_bwd_args)                \
-	X(norm_bwd_bf16_4, struct fo_cuda_norm_bwd_args)                                                               \
-	X(columns_bf16, struct fo_cuda_columns_args) X(columns_f32, struct fo_cuda_columns_args)                       \
-	X(columns_any, struct fo_cuda_columns_args) X(sum_partials, struct fo_cuda_partials_args)
+#define FO_CUDA_KERNELS_NORM_BWD(X, type)                    \
+	X(norm_dx_##type##_1, struct fo_cuda_norm_bwd_args)  \
+	X(norm_dg_##type##_1, struct fo_cuda_norm_bwd_args)  \
+	X(norm_bwd_##type##_1, struct fo_cuda_norm_bwd_args) \
+	X(norm_dx_##type##_2, struct fo_cuda_norm_bwd_args)  \
+	X(norm_dg_##type##_2, struct fo_cuda_norm_bwd_args)  \
+	X(norm_bwd_##type##_2, struct fo_cuda_norm_bwd_args)
+#define FO_CUDA_KERNELS_NORM(X)                          \
+	X(norm_bf16_1, struct fo_cuda_norm_args)         \
+	X(norm_f32_1, struct fo_cuda_norm_args)          \
+	X(norm_bf16_4, struct fo_cuda_norm_args)         \
+	X(norm_f32_4, struct fo_cuda_norm_args)          \
+	X(add_norm_bf16_1, struct fo_cuda_norm_args)     \
+	X(add_norm_f32_1, struct fo_cuda_norm_args)      \
+	X(add_norm_bf16_4, struct fo_cuda_norm_args)     \
+	X(add_norm_f32_4, struct fo_cuda_norm_args)      \
+	X(norm_any, struct fo_cuda_norm_args)            \
+	X(norm_dx_any, struct fo_cuda_norm_bwd_args)     \
+	FO_CUDA_KERNELS_NORM_BWD(X, bf16)                \
+	FO_CUDA_KERNELS_NORM_BWD(X, f32)                 \
+	X(norm_dx_bf16_4, struct fo_cuda_norm_bwd_args)  \
+	X(norm_dg_bf16_4, struct fo_cuda_norm_bwd_args)  \
+	X(norm_bwd_bf16_4, struct fo_cuda_norm_bwd_args) \
+	X(columns_bf16, struct fo_cuda_columns_args)     \
+	X(columns_f32, struct fo_cuda_columns_args)      \
+	X(columns_any, struct fo_cuda_columns_args)      \
+	X(sum_partials, struct fo_cuda_partials_args)

@@ -2,7 +2,10 @@
  *
  * Work on tensors is cut into chunks: of a tensor whose operands all lie without gaps as of one long row, else row by row. Chunks of all
  * tensors of a launch are numbered through; those of tensor k begin at begin, a row has per_row of them. */
-enum { FO_CUDA_SUMSQ_TENSORS = 31, FO_CUDA_ADAMW_TENSORS = 7 }; /* as many as operands of sumsq_many, adamw_many are, or more */
+enum {
+	FO_CUDA_SUMSQ_TENSORS = 31,
+	FO_CUDA_ADAMW_TENSORS = 7
+}; /* as many as operands of sumsq_many, adamw_many are, or more */
 enum { FO_CUDA_SUMSQ_CHUNK = 16384, FO_CUDA_ADAMW_CHUNK = 8192 }; /* elements; a sum's order depends on the first */
 
 struct fo_cuda_sumsq_tensor {
@@ -42,17 +45,33 @@ struct fo_cuda_adamw_args {
 	int32_t stochastic;
 };
 /* adamw_<moments>_<weights>_<gradients>; weights: bf16 or f32 alone, copy: bf16 beside an fp32 master, split: bf16 and its low half. */
-#define FO_CUDA_KERNELS_ADAMW(X, args)                                                                                 \
-	X(adamw_f32_bf16_f32, args) X(adamw_f32_f32_f32, args) X(adamw_f32_copy_f32, args) X(adamw_f32_split_f32, args)        \
-	X(adamw_bf16_bf16_f32, args) X(adamw_bf16_f32_f32, args) X(adamw_bf16_copy_f32, args) X(adamw_bf16_split_f32, args)    \
-	X(adamw_f32_bf16_bf16, args) X(adamw_f32_f32_bf16, args) X(adamw_f32_copy_bf16, args) X(adamw_f32_split_bf16, args)    \
-	X(adamw_bf16_bf16_bf16, args) X(adamw_bf16_f32_bf16, args) X(adamw_bf16_copy_bf16, args)                       \
-	X(adamw_bf16_split_bf16, args) X(adamw_any, args)
+#define FO_CUDA_KERNELS_ADAMW(X, args) \
+	X(adamw_f32_bf16_f32, args)    \
+	X(adamw_f32_f32_f32, args)     \
+	X(adamw_f32_copy_f32, args)    \
+	X(adamw_f32_split_f32, args)   \
+	X(adamw_bf16_bf16_f32, args)   \
+	X(adamw_bf16_f32_f32, args)    \
+	X(adamw_bf16_copy_f32, args)   \
+	X(adamw_bf16_split_f32, args)  \
+	X(adamw_f32_bf16_bf16, args)   \
+	X(adamw_f32_f32_bf16, args)    \
+	X(adamw_f32_copy_bf16, args)   \
+	X(adamw_f32_split_bf16, args)  \
+	X(adamw_bf16_bf16_bf16, args)  \
+	X(adamw_bf16_f32_bf16, args)   \
+	X(adamw_bf16_copy_bf16, args)  \
+	X(adamw_bf16_split_bf16, args) \
+	X(adamw_any, args)
 struct fo_cuda_nonfinite_args {
 	struct fo_cuda_view t;
 	uint64_t *found; /* all ones before */
 };
-#define FO_CUDA_KERNELS_OPTIMIZER(X)                                                                                   \
-	X(sumsq, struct fo_cuda_sumsq_args) X(sumsq_sum, struct fo_cuda_sumsq_args)                                    \
-	X(clip, struct fo_cuda_clip_args) X(clip_ahead, struct fo_cuda_clip_args) X(global_norm, struct fo_cuda_clip_args)     \
-	FO_CUDA_KERNELS_ADAMW(X, struct fo_cuda_adamw_args) X(find_nonfinite, struct fo_cuda_nonfinite_args)
+#define FO_CUDA_KERNELS_OPTIMIZER(X)                        \
+	X(sumsq, struct fo_cuda_sumsq_args)                 \
+	X(sumsq_sum, struct fo_cuda_sumsq_args)             \
+	X(clip, struct fo_cuda_clip_args)                   \
+	X(clip_ahead, struct fo_cuda_clip_args)             \
+	X(global_norm, struct fo_cuda_clip_args)            \
+	FO_CUDA_KERNELS_ADAMW(X, struct fo_cuda_adamw_args) \
+	X(find_nonfinite, struct fo_cuda_nonfinite_args)

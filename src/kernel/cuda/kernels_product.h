@@ -30,7 +30,9 @@ struct fo_cuda_product_random_args {
 	uint64_t seed;
 	int32_t dtype;
 };
-#define FO_CUDA_KERNELS_PRODUCT(X)                                                                                     \
-	X(fp8_transpose, struct fo_cuda_fp8_transpose_args) X(fp8_widen, struct fo_cuda_fp8_widen_args)                \
-	X(product_scale, struct fo_cuda_product_scale_args) X(product_lines, struct fo_cuda_product_lines_args)        \
+#define FO_CUDA_KERNELS_PRODUCT(X)                          \
+	X(fp8_transpose, struct fo_cuda_fp8_transpose_args) \
+	X(fp8_widen, struct fo_cuda_fp8_widen_args)         \
+	X(product_scale, struct fo_cuda_product_scale_args) \
+	X(product_lines, struct fo_cuda_product_lines_args) \
 	X(product_random, struct fo_cuda_product_random_args)

@@ -2,9 +2,9 @@
 #include "kernel/cuda/cudnn.h"
 
 enum {
-	DIM_MOST = 256,    /* columns of a head: 8 per thread of a warp (kernels_attention.h) */
-	DIM_NARROW = 128,  /* ... 4 */
-	DECODE_ROWS = 8,   /* up to here a block for each query and head; above, tiles share the keys that they read */
+	DIM_MOST = 256,   /* columns of a head: 8 per thread of a warp (kernels_attention.h) */
+	DIM_NARROW = 128, /* ... 4 */
+	DECODE_ROWS = 8,  /* up to here a block for each query and head; above, tiles share the keys that they read */
 };
 
 /* Which operand is what; -1: the operation has none. */
@@ -40,8 +40,9 @@ static bool wide(const struct fo_call *s) { return s->attr.head_dim > DIM_NARROW
 
 static struct fo_cuda_grid tiles(const struct fo_call *s, int64_t rows, int64_t heads)
 {
-	return (struct fo_cuda_grid){ (uint32_t)((rows + FO_CUDA_ATTENTION_ROWS - 1) / FO_CUDA_ATTENTION_ROWS), (uint32_t)heads, 1,
-				      FO_CUDA_ATTENTION_THREADS, (uint32_t)FO_CUDA_ATTENTION_SHARED(s->attr.head_dim) };
+	return (struct fo_cuda_grid){ (uint32_t)((rows + FO_CUDA_ATTENTION_ROWS - 1) / FO_CUDA_ATTENTION_ROWS),
+				      (uint32_t)heads, 1, FO_CUDA_ATTENTION_THREADS,
+				      (uint32_t)FO_CUDA_ATTENTION_SHARED(s->attr.head_dim) };
 }
 
 static fo_status own_forward(struct fo_cuda_queue *q, const struct fo_call *s)
@@ -66,10 +67,13 @@ static fo_status own_forward(struct fo_cuda_queue *q, const struct fo_call *s)
 	if (!cached)
 		args.lse = fo_cuda_view_of(&a[at.lse]);
 	if (cached && a[at.q].rows <= DECODE_ROWS) {
-		struct fo_cuda_grid grid = { (uint32_t)a[at.q].rows, (uint32_t)args.heads, 1, FO_CUDA_DECODE_THREADS, 0 };
-		return fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_decode_8 : FO_CUDA_FN_attention_decode_4, grid, &args);
+		struct fo_cuda_grid grid = { (uint32_t)a[at.q].rows, (uint32_t)args.heads, 1, FO_CUDA_DECODE_THREADS,
+					     0 };
+		return fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_decode_8 : FO_CUDA_FN_attention_decode_4, grid,
+				      &args);
 	}
-	return fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_8 : FO_CUDA_FN_attention_4, tiles(s, a[at.q].rows, args.heads), &args);
+	return fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_8 : FO_CUDA_FN_attention_4,
+			      tiles(s, a[at.q].rows, args.heads), &args);
 }
 
 static size_t own_backward_bytes(const struct fo_call *s)
@@ -116,8 +120,8 @@ static fo_status own_backward(struct fo_cuda_queue *q, const struct fo_call *s)
 		.group = (int32_t)(a[at.q].cols / a[at.k].cols),
 		.window = s->attr.window,
 	};
-	FO_TRY(fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_dq_8 : FO_CUDA_FN_attention_dq_4, tiles(s, a[at.q].rows, args.heads),
-			      &args));
+	FO_TRY(fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_dq_8 : FO_CUDA_FN_attention_dq_4,
+			      tiles(s, a[at.q].rows, args.heads), &args));
 	FO_TRY(fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_dkv_8 : FO_CUDA_FN_attention_dkv_4,
 			      tiles(s, a[at.k].rows, a[at.k].cols / dim), &args));
 	return s->kind == FO_OP_attention_bwd_rope ? fo_cuda_attention_turn(q, s) : FO_OK;
@@ -132,7 +136,8 @@ static int64_t variant(const struct fo_call *s, const void *const *host)
 }
 static const char *by_of(const struct fo_cuda *c, const struct fo_call *s)
 {
-	/* A ragged plan stands for all: what takes such a one takes a fixed one too, and where (Ampere) it does not, say the slower. */
+	/* A ragged plan stands for all: what takes such a one takes a fixed one too, and where (Ampere) it does not,
+	 * say the slower. */
 	return fo_cuda_dnn_may(c, s, fo_cuda_docs_variant(s, NULL)) && !fo_cuda_dnn_why(c, s) ? "cuDNN" : "flatout";
 }
 

@@ -17,12 +17,15 @@ const char *fo_cuda_floats_only(const struct fo_cuda *c, const struct fo_call *s
 
 struct fo_cuda_divisor fo_cuda_divisor_of(uint32_t value)
 {
-	/* With 2^log >= value: ceil(2^(31 + log) / value) is off by less than 1, and n < 2^31 makes less than 1 / value of it. */
+	/* With 2^log >= value: ceil(2^(31 + log) / value) is off by less than 1, and n < 2^31 makes less than 1 / value
+	 * of it. */
 	uint32_t log = 0;
 	while ((1ull << log) < value)
 		log++;
 	const uint64_t scaled = 1ull << (31 + log);
-	return (struct fo_cuda_divisor){ .value = value, .multiplier = (uint32_t)((scaled + value - 1) / value), .shift = 31 + log };
+	return (struct fo_cuda_divisor){ .value = value,
+					 .multiplier = (uint32_t)((scaled + value - 1) / value),
+					 .shift = 31 + log };
 }
 
 /* The n tensors, of one shape and one type, eight elements at a time; false: one at a time. */
@@ -33,18 +36,21 @@ static bool in_groups(const struct fo_tensor *const *t, int n, struct fo_cuda_gr
 			return false;
 	if (fo_cuda_vector(t, n) != WIDTH || t[0]->rows * (t[0]->cols / WIDTH) > INT_MAX)
 		return false;
-	*out = (struct fo_cuda_groups){ (uint32_t)(t[0]->rows * (t[0]->cols / WIDTH)), fo_cuda_divisor_of((uint32_t)(t[0]->cols / WIDTH)) };
+	*out = (struct fo_cuda_groups){ (uint32_t)(t[0]->rows * (t[0]->cols / WIDTH)),
+					fo_cuda_divisor_of((uint32_t)(t[0]->cols / WIDTH)) };
 	return true;
 }
 
 static uint32_t blocks_for(int64_t n, int64_t per_block) { return (uint32_t)((n + per_block - 1) / per_block); }
 
 /* The kernel of three by layout and type: bf16, fp32, any. */
-static fo_status launch_groups(struct fo_cuda_queue *q, bool wide, const struct fo_tensor *like, const struct fo_cuda_groups *groups, int share,
-			       const enum fo_cuda_function f[3], const void *args)
+static fo_status launch_groups(struct fo_cuda_queue *q, bool wide, const struct fo_tensor *like,
+			       const struct fo_cuda_groups *groups, int share, const enum fo_cuda_function f[3],
+			       const void *args)
 {
 	struct fo_cuda_grid grid = { 0, 1, 1, THREADS, 0 };
-	grid.x = wide ? blocks_for(groups->n, (int64_t)THREADS * share) : fo_cuda_blocks(q->cuda, like->rows * like->cols, THREADS);
+	grid.x = wide ? blocks_for(groups->n, (int64_t)THREADS * share)
+		      : fo_cuda_blocks(q->cuda, like->rows * like->cols, THREADS);
 	return fo_cuda_launch(q, !wide ? f[2] : f[like->dtype != FO_BF16], grid, args);
 }
 
@@ -53,7 +59,9 @@ static fo_status add(struct fo_cuda_queue *q, const struct fo_call *c, int64_t v
 	(void)variant;
 	static const enum fo_cuda_function f[] = { FO_CUDA_FN_add_bf16, FO_CUDA_FN_add_f32, FO_CUDA_FN_add_any };
 	const struct fo_tensor *t[] = { &c->arg[0], &c->arg[1], &c->arg[2] };
-	struct fo_cuda_add_args args = { .a = fo_cuda_view_of(t[0]), .b = fo_cuda_view_of(t[1]), .c = fo_cuda_view_of(t[2]) };
+	struct fo_cuda_add_args args = { .a = fo_cuda_view_of(t[0]),
+					 .b = fo_cuda_view_of(t[1]),
+					 .c = fo_cuda_view_of(t[2]) };
 	bool wide = in_groups(t, 3, &args.groups);
 	return launch_groups(q, wide, t[2], &args.groups, SHARE, f, &args);
 }
@@ -62,7 +70,8 @@ const struct fo_cuda_kernel fo_cuda_add = { .by = "flatout", .cannot = fo_cuda_f
 static fo_status add_bias(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
 	(void)variant;
-	static const enum fo_cuda_function f[] = { FO_CUDA_FN_add_bias_bf16, FO_CUDA_FN_add_bias_f32, FO_CUDA_FN_add_bias_any };
+	static const enum fo_cuda_function f[] = { FO_CUDA_FN_add_bias_bf16, FO_CUDA_FN_add_bias_f32,
+						   FO_CUDA_FN_add_bias_any };
 	const struct fo_tensor *t[] = { &c->arg[0], &c->arg[1] };
 	struct fo_cuda_add_bias_args args = { .y = fo_cuda_view_of(t[0]), .b = fo_cuda_view_of(t[1]) };
 	bool wide = in_groups(t, 2, &args.groups);
@@ -73,9 +82,12 @@ const struct fo_cuda_kernel fo_cuda_add_bias = { .by = "flatout", .cannot = fo_c
 static fo_status swiglu(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
 	(void)variant;
-	static const enum fo_cuda_function f[] = { FO_CUDA_FN_swiglu_bf16, FO_CUDA_FN_swiglu_f32, FO_CUDA_FN_swiglu_any };
+	static const enum fo_cuda_function f[] = { FO_CUDA_FN_swiglu_bf16, FO_CUDA_FN_swiglu_f32,
+						   FO_CUDA_FN_swiglu_any };
 	const struct fo_tensor *t[] = { &c->arg[0], &c->arg[1], &c->arg[2] };
-	struct fo_cuda_swiglu_args args = { .gate = fo_cuda_view_of(t[0]), .up = fo_cuda_view_of(t[1]), .y = fo_cuda_view_of(t[2]) };
+	struct fo_cuda_swiglu_args args = { .gate = fo_cuda_view_of(t[0]),
+					    .up = fo_cuda_view_of(t[1]),
+					    .y = fo_cuda_view_of(t[2]) };
 	bool wide = in_groups(t, 3, &args.groups);
 	return launch_groups(q, wide, t[2], &args.groups, SHARE, f, &args);
 }
@@ -84,10 +96,14 @@ const struct fo_cuda_kernel fo_cuda_swiglu = { .by = "flatout", .cannot = fo_cud
 static fo_status swiglu_bwd(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
 	(void)variant;
-	static const enum fo_cuda_function f[] = { FO_CUDA_FN_swiglu_bwd_bf16, FO_CUDA_FN_swiglu_bwd_f32, FO_CUDA_FN_swiglu_bwd_any };
+	static const enum fo_cuda_function f[] = { FO_CUDA_FN_swiglu_bwd_bf16, FO_CUDA_FN_swiglu_bwd_f32,
+						   FO_CUDA_FN_swiglu_bwd_any };
 	const struct fo_tensor *t[] = { &c->arg[0], &c->arg[1], &c->arg[2], &c->arg[3], &c->arg[4] };
-	struct fo_cuda_swiglu_bwd_args args = { .gate = fo_cuda_view_of(t[0]), .up = fo_cuda_view_of(t[1]), .dy = fo_cuda_view_of(t[2]),
-						.dgate = fo_cuda_view_of(t[3]), .dup = fo_cuda_view_of(t[4]) };
+	struct fo_cuda_swiglu_bwd_args args = { .gate = fo_cuda_view_of(t[0]),
+						.up = fo_cuda_view_of(t[1]),
+						.dy = fo_cuda_view_of(t[2]),
+						.dgate = fo_cuda_view_of(t[3]),
+						.dup = fo_cuda_view_of(t[4]) };
 	bool wide = in_groups(t, 5, &args.groups);
 	return launch_groups(q, wide, t[0], &args.groups, SHARE, f, &args);
 }
@@ -104,9 +120,14 @@ static fo_status rope(struct fo_cuda_queue *q, const struct fo_call *c, int64_t 
 	(void)variant;
 	const struct fo_tensor *x = &c->arg[0], *table = &c->arg[2], *t[] = { x, table };
 	const int64_t half = c->attr.head_dim / 2, heads = x->cols / c->attr.head_dim;
-	const int64_t slabs = (heads + FO_CUDA_ROPE_HEADS - 1) / FO_CUDA_ROPE_HEADS, items = x->rows * slabs * (half / WIDTH);
-	struct fo_cuda_rope_args args = { .x = fo_cuda_view_of(x), .position = fo_cuda_view_of(&c->arg[1]), .table = fo_cuda_view_of(table),
-					  .half = (int32_t)half, .heads = (int32_t)heads, .sign = c->attr.sign };
+	const int64_t slabs = (heads + FO_CUDA_ROPE_HEADS - 1) / FO_CUDA_ROPE_HEADS,
+		      items = x->rows * slabs * (half / WIDTH);
+	struct fo_cuda_rope_args args = { .x = fo_cuda_view_of(x),
+					  .position = fo_cuda_view_of(&c->arg[1]),
+					  .table = fo_cuda_view_of(table),
+					  .half = (int32_t)half,
+					  .heads = (int32_t)heads,
+					  .sign = c->attr.sign };
 	struct fo_cuda_grid grid = { 1, 1, 1, THREADS, 0 };
 	if (half % WIDTH || table->dtype != FO_F32 || fo_cuda_vector(t, 2) != WIDTH || items > INT_MAX) {
 		grid.x = fo_cuda_blocks(q->cuda, x->rows * heads * half, THREADS);
@@ -132,13 +153,18 @@ static const char *copy_cannot(const struct fo_cuda *c, const struct fo_call *s)
 static fo_status copy_rows(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
 	(void)variant;
-	const struct fo_tensor *x = &c->arg[c->kind == FO_OP_embed ? 1 : 0], *index = &c->arg[c->kind == FO_OP_embed ? 0 : 1], *y = &c->arg[2];
+	const struct fo_tensor *x = &c->arg[c->kind == FO_OP_embed ? 1 : 0],
+			       *index = &c->arg[c->kind == FO_OP_embed ? 0 : 1], *y = &c->arg[2];
 	const struct fo_tensor *t[] = { x, y };
 	const int64_t per_row = y->cols * (int64_t)fo_dtype_bytes(y->dtype) / ACCESS_BYTES;
 	/* Into the cache as many rows as there are, which of them count is known on the device alone. */
-	struct fo_cuda_copy_args args = { .x = fo_cuda_view_of(x), .index = fo_cuda_view_of(index), .y = fo_cuda_view_of(y),
+	struct fo_cuda_copy_args args = { .x = fo_cuda_view_of(x),
+					  .index = fo_cuda_view_of(index),
+					  .y = fo_cuda_view_of(y),
 					  .rows = (int32_t)(c->kind == FO_OP_cache_put ? x->rows : y->rows) };
-	args.mode = c->kind == FO_OP_embed ? FO_CUDA_COPY_GATHER : c->kind == FO_OP_cache_put ? FO_CUDA_COPY_PUT : FO_CUDA_COPY_LAST;
+	args.mode = c->kind == FO_OP_embed       ? FO_CUDA_COPY_GATHER
+		    : c->kind == FO_OP_cache_put ? FO_CUDA_COPY_PUT
+						 : FO_CUDA_COPY_LAST;
 	struct fo_cuda_grid grid = { fo_cuda_blocks(q->cuda, args.rows * y->cols, THREADS), 1, 1, THREADS, 0 };
 	if (x->dtype != y->dtype || fo_cuda_vector(t, 2) != WIDTH || args.rows * per_row > INT_MAX)
 		return fo_cuda_launch(q, FO_CUDA_FN_copy_rows_any, grid, &args);
@@ -172,7 +198,8 @@ static fo_status embed_bwd_prepare(struct fo_cuda *c, const struct fo_call *s, i
 static fo_status zero(struct fo_cuda_queue *q, const struct fo_tensor *t)
 {
 	if (t->ld == t->cols)
-		return fo_cuda_fill(q->cuda, t->data, 0, (size_t)(t->rows * t->cols) * fo_dtype_bytes(t->dtype), q->stream);
+		return fo_cuda_fill(q->cuda, t->data, 0, (size_t)(t->rows * t->cols) * fo_dtype_bytes(t->dtype),
+				    q->stream);
 	const struct fo_cuda_zero_args args = { fo_cuda_view_of(t) };
 	const struct fo_cuda_grid grid = { fo_cuda_blocks(q->cuda, t->rows * t->cols, THREADS), 1, 1, THREADS, 0 };
 	return fo_cuda_launch(q, FO_CUDA_FN_zero_any, grid, &args);
@@ -185,8 +212,12 @@ static fo_status embed_bwd(struct fo_cuda_queue *q, const struct fo_call *c, int
 	const bool store = c->first >> 2 & 1, bf16 = dx->dtype == FO_BF16;
 	int32_t *order = q->ws, *rank = order + token->rows;
 	const struct fo_cuda_embed_order_args ordering = { fo_cuda_view_of(token), order, rank };
-	const struct fo_cuda_embed_sum_args args = { .token = fo_cuda_view_of(token), .dx = fo_cuda_view_of(dx), .table = fo_cuda_view_of(table),
-						     .order = order, .rank = rank, .add = !store };
+	const struct fo_cuda_embed_sum_args args = { .token = fo_cuda_view_of(token),
+						     .dx = fo_cuda_view_of(dx),
+						     .table = fo_cuda_view_of(table),
+						     .order = order,
+						     .rank = rank,
+						     .add = !store };
 	struct fo_cuda_grid grid = { blocks_for(token->rows, FO_CUDA_EMBED_ORDERED), 1, 1, THREADS, 0 };
 	if (store)
 		FO_TRY(zero(q, table));
@@ -199,4 +230,6 @@ static fo_status embed_bwd(struct fo_cuda_queue *q, const struct fo_call *c, int
 	grid.x = blocks_for(token->rows, FO_CUDA_EMBED_FEW), grid.y = blocks_for(dx->cols, THREADS);
 	return fo_cuda_launch(q, bf16 ? FO_CUDA_FN_embed_many_bf16 : FO_CUDA_FN_embed_many_f32, grid, &args);
 }
-const struct fo_cuda_kernel fo_cuda_embed_bwd = { .by = "flatout", .cannot = embed_bwd_cannot, .prepare = embed_bwd_prepare, .run = embed_bwd };
+const struct fo_cuda_kernel fo_cuda_embed_bwd = {
+	.by = "flatout", .cannot = embed_bwd_cannot, .prepare = embed_bwd_prepare, .run = embed_bwd
+};

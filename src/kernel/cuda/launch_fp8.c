@@ -3,11 +3,15 @@
 
 enum { THREADS = 256, WARPS = THREADS / 32, GROUP = 16, ACCESS_BYTES = 16 };
 enum { TILE = 128 /* fp8.cuh */ };
-enum { COLUMNS = 256 /* of a block that takes columns' maxima */, ROWS_EACH = 64 /* it sees at least: joining is little beside it */ };
+enum {
+	COLUMNS = 256 /* of a block that takes columns' maxima */,
+	ROWS_EACH = 64 /* it sees at least: joining is little beside it */
+};
 
 static bool aligned(const struct fo_tensor *t, bool whole)
 {
-	return (uintptr_t)t->data % ACCESS_BYTES == 0 && (whole || (size_t)t->ld * fo_dtype_bytes(t->dtype) % ACCESS_BYTES == 0);
+	return (uintptr_t)t->data % ACCESS_BYTES == 0 &&
+	       (whole || (size_t)t->ld * fo_dtype_bytes(t->dtype) % ACCESS_BYTES == 0);
 }
 
 /* As one long row. */
@@ -35,7 +39,8 @@ static uint32_t column_groups(const struct fo_cuda *c, const struct fo_tensor *x
 static fo_status all_launch(struct fo_cuda_queue *q, const struct fo_tensor *x)
 {
 	struct fo_tensor t = x->ld == x->cols ? joined(*x) : *x;
-	const struct fo_cuda_amax_args args = { .x = fo_cuda_view_of(&t), .partial = q->ws,
+	const struct fo_cuda_amax_args args = { .x = fo_cuda_view_of(&t),
+						.partial = q->ws,
 						.aligned = aligned(x, t.rows == 1) };
 	return fo_cuda_launch(q, x->dtype == FO_BF16 ? FO_CUDA_FN_amax_all_bf16 : FO_CUDA_FN_amax_all_f32,
 			      (struct fo_cuda_grid){ all_blocks(q->cuda, x), 1, 1, THREADS, 0 }, &args);
@@ -49,9 +54,9 @@ static fo_status join_launch(struct fo_cuda_queue *q, uint32_t n, float *out)
 static const char *amax_cannot(const struct fo_cuda *c, const struct fo_call *s)
 {
 	(void)c;
-	return !fo_cuda_is_float(&s->arg[0]) ? "the operand is neither bf16 nor fp32" :
-	       s->arg[1].dtype != FO_F32     ? "the maximum is not fp32" :
-					       NULL;
+	return !fo_cuda_is_float(&s->arg[0]) ? "the operand is neither bf16 nor fp32"
+	       : s->arg[1].dtype != FO_F32   ? "the maximum is not fp32"
+					     : NULL;
 }
 static fo_status amax_prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes)
 {
@@ -72,18 +77,24 @@ static fo_status amax(struct fo_cuda_queue *q, const struct fo_call *c, int64_t 
 		FO_TRY(all_launch(q, x));
 		return join_launch(q, all_blocks(q->cuda, x), out->data);
 	}
-	const struct fo_cuda_amax_args args = { .x = fo_cuda_view_of(x), .partial = q->ws, .out = out->data, .out_ld = out->ld,
+	const struct fo_cuda_amax_args args = { .x = fo_cuda_view_of(x),
+						.partial = q->ws,
+						.out = out->data,
+						.out_ld = out->ld,
 						.aligned = aligned(x, x->rows == 1) };
 	if (out->cols == 1)
-		return fo_cuda_launch(q, bf16 ? FO_CUDA_FN_amax_rows_bf16 : FO_CUDA_FN_amax_rows_f32,
-				      (struct fo_cuda_grid){ fo_cuda_blocks(q->cuda, x->rows, WARPS), 1, 1, THREADS, 0 }, &args);
+		return fo_cuda_launch(
+			q, bf16 ? FO_CUDA_FN_amax_rows_bf16 : FO_CUDA_FN_amax_rows_f32,
+			(struct fo_cuda_grid){ fo_cuda_blocks(q->cuda, x->rows, WARPS), 1, 1, THREADS, 0 }, &args);
 	uint32_t stripes = (uint32_t)((x->cols + COLUMNS - 1) / COLUMNS), groups = column_groups(q->cuda, x);
 	const struct fo_cuda_amax_join_args join = { .partial = q->ws, .n = groups, .cols = x->cols, .out = out->data };
 	FO_TRY(fo_cuda_launch(q, bf16 ? FO_CUDA_FN_amax_cols_bf16 : FO_CUDA_FN_amax_cols_f32,
 			      (struct fo_cuda_grid){ stripes, groups, 1, THREADS, 0 }, &args));
 	return fo_cuda_launch(q, FO_CUDA_FN_amax_join, (struct fo_cuda_grid){ stripes, 1, 1, THREADS, 0 }, &join);
 }
-const struct fo_cuda_kernel fo_cuda_amax = { .by = "flatout", .cannot = amax_cannot, .prepare = amax_prepare, .run = amax };
+const struct fo_cuda_kernel fo_cuda_amax = {
+	.by = "flatout", .cannot = amax_cannot, .prepare = amax_prepare, .run = amax
+};
 _Static_assert((int)COLUMNS == (int)THREADS, "a block's columns are its threads where they are joined");
 
 /* ---- scales ---- */
@@ -97,10 +108,14 @@ static fo_status fp8_scale(struct fo_cuda_queue *q, const struct fo_call *c, int
 {
 	(void)variant;
 	const struct fo_tensor *top = &c->arg[0], *out = &c->arg[1];
-	const struct fo_cuda_fp8_scale_args args = { .amax = fo_cuda_view_of(top), .out = fo_cuda_view_of(out), .largest = (float)c->attr.value,
+	const struct fo_cuda_fp8_scale_args args = { .amax = fo_cuda_view_of(top),
+						     .out = fo_cuda_view_of(out),
+						     .largest = (float)c->attr.value,
 						     .power = c->attr.sign != 0 };
-	return fo_cuda_launch(q, FO_CUDA_FN_fp8_scale,
-			      (struct fo_cuda_grid){ fo_cuda_blocks(q->cuda, out->rows * out->cols, THREADS), 1, 1, THREADS, 0 }, &args);
+	return fo_cuda_launch(
+		q, FO_CUDA_FN_fp8_scale,
+		(struct fo_cuda_grid){ fo_cuda_blocks(q->cuda, out->rows * out->cols, THREADS), 1, 1, THREADS, 0 },
+		&args);
 }
 const struct fo_cuda_kernel fo_cuda_fp8_scale = { .by = "flatout", .cannot = scale_cannot, .run = fp8_scale };
 
@@ -125,7 +140,8 @@ static fo_status fp8_begin(struct fo_cuda_queue *q, const struct fo_call *c, int
 		args.amax[k] = fo_cuda_view_of(&one.arg[1]);
 		rows = one.arg[0].rows > rows ? one.arg[0].rows : rows;
 	}
-	return fo_cuda_launch(q, FO_CUDA_FN_fp8_begin, (struct fo_cuda_grid){ (uint32_t)rows, (uint32_t)n, 1, THREADS, 0 }, &args);
+	return fo_cuda_launch(q, FO_CUDA_FN_fp8_begin,
+			      (struct fo_cuda_grid){ (uint32_t)rows, (uint32_t)n, 1, THREADS, 0 }, &args);
 }
 const struct fo_cuda_kernel fo_cuda_fp8_begin = { .by = "flatout", .cannot = begin_cannot, .run = fp8_begin };
 _Static_assert((int)FO_CUDA_FP8_HISTORIES >= (int)FO_MAX_OPERANDS / 2, "room for all tensors of fp8_begin_many");
@@ -147,15 +163,21 @@ static struct fo_cuda_fp8_cast_args cast_args(const struct fo_tensor *x, const s
 {
 	const bool whole = one && x->ld == x->cols && y->ld == y->cols;
 	const struct fo_tensor from = whole ? joined(*x) : *x, to = whole ? joined(*y) : *y;
-	return (struct fo_cuda_fp8_cast_args){ .x = fo_cuda_view_of(&from), .y = fo_cuda_view_of(&to),
+	return (struct fo_cuda_fp8_cast_args){ .x = fo_cuda_view_of(&from),
+					       .y = fo_cuda_view_of(&to),
 					       .aligned = aligned(x, from.rows == 1) && aligned(y, from.rows == 1) };
 }
 static fo_status fp8_cast(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
 	(void)variant;
 	enum { ONE, ROWS, COLS };
-#define CASTS(from, to) { FO_CUDA_FN_fp8_cast_##from##_##to##_one, FO_CUDA_FN_fp8_cast_##from##_##to##_rows, FO_CUDA_FN_fp8_cast_##from##_##to##_cols }
-	static const enum fo_cuda_function functions[2][2][3] = { { CASTS(f32, e4m3), CASTS(f32, e5m2) }, { CASTS(bf16, e4m3), CASTS(bf16, e5m2) } };
+#define CASTS(from, to)                                                                            \
+	{                                                                                          \
+		FO_CUDA_FN_fp8_cast_##from##_##to##_one, FO_CUDA_FN_fp8_cast_##from##_##to##_rows, \
+			FO_CUDA_FN_fp8_cast_##from##_##to##_cols                                   \
+	}
+	static const enum fo_cuda_function functions[2][2][3] = { { CASTS(f32, e4m3), CASTS(f32, e5m2) },
+								  { CASTS(bf16, e4m3), CASTS(bf16, e5m2) } };
 #undef CASTS
 	const struct fo_tensor *x = &c->arg[0], *scale = &c->arg[1], *y = &c->arg[2];
 	int scales = scale->cols > 1 ? COLS : scale->rows > 1 ? ROWS : ONE;
@@ -167,7 +189,10 @@ static fo_status fp8_cast(struct fo_cuda_queue *q, const struct fo_call *c, int6
 }
 const struct fo_cuda_kernel fo_cuda_fp8_cast = { .by = "flatout", .cannot = cast_cannot, .run = fp8_cast };
 
-static int64_t tiles(const struct fo_tensor *x) { return ((x->rows + TILE - 1) / TILE) * ((x->cols + TILE - 1) / TILE); }
+static int64_t tiles(const struct fo_tensor *x)
+{
+	return ((x->rows + TILE - 1) / TILE) * ((x->cols + TILE - 1) / TILE);
+}
 static const char *cast_t_cannot(const struct fo_cuda *c, const struct fo_call *s)
 {
 	if (tiles(&s->arg[0]) > INT32_MAX)
@@ -177,22 +202,29 @@ static const char *cast_t_cannot(const struct fo_cuda *c, const struct fo_call *
 /* 16 elements at once; else any layout. */
 static bool is_wide(const struct fo_tensor *x, const struct fo_tensor *y, const struct fo_tensor *yt)
 {
-	return aligned(x, x->rows == 1) && aligned(y, y->rows == 1) && aligned(yt, yt->rows == 1) && x->rows % GROUP == 0 && x->cols % GROUP == 0;
+	return aligned(x, x->rows == 1) && aligned(y, y->rows == 1) && aligned(yt, yt->rows == 1) &&
+	       x->rows % GROUP == 0 && x->cols % GROUP == 0;
 }
-static struct fo_cuda_fp8_cast_t_args cast_t_args(const struct fo_tensor *x, const struct fo_tensor *y, const struct fo_tensor *yt)
+static struct fo_cuda_fp8_cast_t_args cast_t_args(const struct fo_tensor *x, const struct fo_tensor *y,
+						  const struct fo_tensor *yt)
 {
-	return (struct fo_cuda_fp8_cast_t_args){ .x = fo_cuda_view_of(x), .y = fo_cuda_view_of(y), .yt = fo_cuda_view_of(yt) };
+	return (struct fo_cuda_fp8_cast_t_args){ .x = fo_cuda_view_of(x),
+						 .y = fo_cuda_view_of(y),
+						 .yt = fo_cuda_view_of(yt) };
 }
 static fo_status fp8_cast_t(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
 	(void)variant;
-	static const enum fo_cuda_function functions[2][2] = { { FO_CUDA_FN_fp8_cast_t_f32_e4m3, FO_CUDA_FN_fp8_cast_t_f32_e5m2 },
-							       { FO_CUDA_FN_fp8_cast_t_bf16_e4m3, FO_CUDA_FN_fp8_cast_t_bf16_e5m2 } };
+	static const enum fo_cuda_function functions[2][2] = {
+		{ FO_CUDA_FN_fp8_cast_t_f32_e4m3, FO_CUDA_FN_fp8_cast_t_f32_e5m2 },
+		{ FO_CUDA_FN_fp8_cast_t_bf16_e4m3, FO_CUDA_FN_fp8_cast_t_bf16_e5m2 }
+	};
 	const struct fo_tensor *x = &c->arg[0], *y = &c->arg[2], *yt = &c->arg[3];
 	struct fo_cuda_fp8_cast_t_args args = cast_t_args(x, y, yt);
 	args.scale = c->arg[1].data;
-	return fo_cuda_launch(q, is_wide(x, y, yt) ? functions[x->dtype == FO_BF16][y->dtype == FO_E5M2] : FO_CUDA_FN_fp8_cast_t_any,
-			      (struct fo_cuda_grid){ (uint32_t)tiles(x), 1, 1, THREADS, 0 }, &args);
+	return fo_cuda_launch(
+		q, is_wide(x, y, yt) ? functions[x->dtype == FO_BF16][y->dtype == FO_E5M2] : FO_CUDA_FN_fp8_cast_t_any,
+		(struct fo_cuda_grid){ (uint32_t)tiles(x), 1, 1, THREADS, 0 }, &args);
 }
 const struct fo_cuda_kernel fo_cuda_fp8_cast_t = { .by = "flatout", .cannot = cast_t_cannot, .run = fp8_cast_t };
 
@@ -207,21 +239,29 @@ static const char *cast_step_cannot(const struct fo_cuda *c, const struct fo_cal
 		return "scale or maximum is not fp32";
 	if (tiles(&s->arg[0]) > INT32_MAX)
 		return "the operand has more tiles than a grid has blocks";
-	return fo_dtype_fp8(s->arg[2].dtype) && (s->n < 5 || s->arg[4].dtype == s->arg[2].dtype) ? NULL : "the results are not fp8 of one kind";
+	return fo_dtype_fp8(s->arg[2].dtype) && (s->n < 5 || s->arg[4].dtype == s->arg[2].dtype)
+		       ? NULL
+		       : "the results are not fp8 of one kind";
 }
-fo_status fo_cuda_fp8_step_args(struct fo_cuda_queue *q, const struct fo_call *c, uint32_t parts, struct fo_cuda_fp8_step *out)
+fo_status fo_cuda_fp8_step_args(struct fo_cuda_queue *q, const struct fo_call *c, uint32_t parts,
+				struct fo_cuda_fp8_step *out)
 {
 	const int at = fo_op_fp8_step(c->kind);
 	const struct fo_tensor *amax = &c->arg[at + 2];
-	*out = (struct fo_cuda_fp8_step){ .amax = amax->data, .sx = c->arg[at].data, .parts = parts,
-					  .largest = c->arg[at + 1].dtype == FO_E5M2 ? (float)FO_E5M2_MAX : (float)FO_E4M3_MAX };
+	*out = (struct fo_cuda_fp8_step){ .amax = amax->data,
+					  .sx = c->arg[at].data,
+					  .parts = parts,
+					  .largest = c->arg[at + 1].dtype == FO_E5M2 ? (float)FO_E5M2_MAX
+										     : (float)FO_E4M3_MAX };
 	/* Without fp8_begin before it: no history. */
-	return c->first >> (at + 2) & 1 ? fo_cuda_fill(q->cuda, amax->data, 0, FO_FP8_AMAX_COLS * sizeof(float), q->stream) : FO_OK;
+	return c->first >> (at + 2) & 1
+		       ? fo_cuda_fill(q->cuda, amax->data, 0, FO_FP8_AMAX_COLS * sizeof(float), q->stream)
+		       : FO_OK;
 }
-/* The second launch has a block for each multiprocessor at most: in all steps but the first it has nothing to do, and few blocks end
- * sooner than many. */
-fo_status fo_cuda_fp8_step_launch(struct fo_cuda_queue *q, enum fo_cuda_function f, struct fo_cuda_grid grid, const void *args,
-				  struct fo_cuda_fp8_step *step)
+/* The second launch has a block for each multiprocessor at most: in all steps but the first it has nothing to do, and
+ * few blocks end sooner than many. */
+fo_status fo_cuda_fp8_step_launch(struct fo_cuda_queue *q, enum fo_cuda_function f, struct fo_cuda_grid grid,
+				  const void *args, struct fo_cuda_fp8_step *step)
 {
 	const uint32_t few = (uint32_t)q->cuda->info.multiprocessors;
 	FO_TRY(fo_cuda_launch(q, f, grid, args));
@@ -232,8 +272,13 @@ fo_status fo_cuda_fp8_step_launch(struct fo_cuda_queue *q, enum fo_cuda_function
 static fo_status fp8_cast_step(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
 	(void)variant;
-#define CASTS(from) { { FO_CUDA_FN_fp8_cast_step_##from##_e4m3, FO_CUDA_FN_fp8_cast_step_t_##from##_e4m3 },                    \
-		      { FO_CUDA_FN_fp8_cast_step_##from##_e5m2, FO_CUDA_FN_fp8_cast_step_t_##from##_e5m2 } }
+#define CASTS(from)                                                                                      \
+	{                                                                                                \
+		{ FO_CUDA_FN_fp8_cast_step_##from##_e4m3, FO_CUDA_FN_fp8_cast_step_t_##from##_e4m3 },    \
+		{                                                                                        \
+			FO_CUDA_FN_fp8_cast_step_##from##_e5m2, FO_CUDA_FN_fp8_cast_step_t_##from##_e5m2 \
+		}                                                                                        \
+	}
 	static const enum fo_cuda_function functions[2][2][2] = { CASTS(f32), CASTS(bf16) };
 #undef CASTS
 	const struct fo_tensor *x = &c->arg[0], *y = &c->arg[2], *yt = c->n > 4 ? &c->arg[4] : NULL;
@@ -246,9 +291,12 @@ static fo_status fp8_cast_step(struct fo_cuda_queue *q, const struct fo_call *c,
 	}
 	struct fo_cuda_fp8_cast_step_t_args args = { .cast = cast_t_args(x, y, yt) };
 	FO_TRY(fo_cuda_fp8_step_args(q, c, grid.x, &args.step));
-	return fo_cuda_fp8_step_launch(q, is_wide(x, y, yt) ? f : FO_CUDA_FN_fp8_cast_step_t_any, grid, &args, &args.step);
+	return fo_cuda_fp8_step_launch(q, is_wide(x, y, yt) ? f : FO_CUDA_FN_fp8_cast_step_t_any, grid, &args,
+				       &args.step);
 }
-const struct fo_cuda_kernel fo_cuda_fp8_cast_step = { .by = "flatout", .cannot = cast_step_cannot, .run = fp8_cast_step };
+const struct fo_cuda_kernel fo_cuda_fp8_cast_step = { .by = "flatout",
+						      .cannot = cast_step_cannot,
+						      .run = fp8_cast_step };
 
 /* ---- histories ---- */
 
@@ -260,7 +308,9 @@ static const char *push_cannot(const struct fo_cuda *c, const struct fo_call *s)
 static fo_status fp8_push(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
 	(void)variant;
-	const struct fo_cuda_fp8_push_args args = { c->arg[0].data, c->arg[0].ld, fo_cuda_view_of(&c->arg[1]), c->arg[2].data };
-	return fo_cuda_launch(q, FO_CUDA_FN_fp8_push, (struct fo_cuda_grid){ (uint32_t)c->arg[1].rows, 1, 1, THREADS, 0 }, &args);
+	const struct fo_cuda_fp8_push_args args = { c->arg[0].data, c->arg[0].ld, fo_cuda_view_of(&c->arg[1]),
+						    c->arg[2].data };
+	return fo_cuda_launch(q, FO_CUDA_FN_fp8_push,
+			      (struct fo_cuda_grid){ (uint32_t)c->arg[1].rows, 1, 1, THREADS, 0 }, &args);
 }
 const struct fo_cuda_kernel fo_cuda_fp8_push = { .by = "flatout", .cannot = push_cannot, .run = fp8_push };

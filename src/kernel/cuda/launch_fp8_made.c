@@ -1,5 +1,5 @@
-/* Launches of fp8_made.cu: what is made and cast at once. In other layouts and types it is made into the workspace by the kernel of the
- * operation that makes it, and cast from there. */
+/* Launches of fp8_made.cu: what is made and cast at once. In other layouts and types it is made into the workspace by
+ * the kernel of the operation that makes it, and cast from there. */
 #include "kernel/cuda/cuda_int.h"
 
 /* As in fp8_made.cu, fp8.cuh and norm.cu. */
@@ -12,9 +12,9 @@ enum {
 	TILE = 128,
 	NORM_GROUPS = 4,
 	TEAMS_MOST = 16,
-	NARROW = WARP * WIDTH,                        /* columns that parts of a warp norm */
-	WIDEST = THREADS_NORM * NORM_GROUPS * WIDTH,  /* and a block */
-	STATIC_SHARED = 2048,                         /* bytes of shared memory that the kernels of norms have beside the strip, and more */
+	NARROW = WARP * WIDTH,                       /* columns that parts of a warp norm */
+	WIDEST = THREADS_NORM * NORM_GROUPS * WIDTH, /* and a block */
+	STATIC_SHARED = 2048, /* bytes of shared memory that the kernels of norms have beside the strip, and more */
 	ACCESS_BYTES = 16,
 };
 
@@ -25,32 +25,40 @@ static bool at_16(const struct fo_tensor *t)
 	const size_t bytes = fo_dtype_bytes(t->dtype);
 	return (size_t)t->ld * bytes % ACCESS_BYTES == 0 && (uintptr_t)t->data % ACCESS_BYTES == 0;
 }
-/* Where data is not there yet (prepare) it will begin at 16 bytes: buffers do, and so do rectangles of whole groups. bf16, whole groups of 16, and for norms rows that are as
- * wide as norm.cu's wide kernels take them and whose strip finds room. */
+/* Where data is not there yet (prepare) it will begin at 16 bytes: buffers do, and so do rectangles of whole groups.
+ * bf16, whole groups of 16, and for norms rows that are as wide as norm.cu's wide kernels take them and whose strip
+ * finds room. */
 static bool is_fast(const struct fo_cuda *c, const struct fo_call *s)
 {
 	const int at = fo_op_fp8_step(s->kind);
 	const struct fo_tensor *x = &s->arg[0], *rstd = &s->arg[at - 1];
-	const bool norm = s->kind == FO_OP_rmsnorm_fp8 || s->kind == FO_OP_add_rmsnorm_fp8, turned = s->n > at + 3 && !fo_call_fp8_wide(s);
+	const bool norm = s->kind == FO_OP_rmsnorm_fp8 || s->kind == FO_OP_add_rmsnorm_fp8,
+		   turned = s->n > at + 3 && !fo_call_fp8_wide(s);
 	for (int i = 0; i < s->n; i++) {
 		const struct fo_tensor *t = &s->arg[i];
 		const bool number = i < at && !(norm && i == at - 1);
 		if ((number && t->dtype != FO_BF16) || ((number || i == at + 1 || i == at + 3) && !at_16(t)))
 			return false;
 	}
-	if (s->arg[at + 1].dtype != (s->kind == FO_OP_swiglu_bwd_fp8 ? FO_E5M2 : FO_E4M3) || x->rows % GROUP || x->cols % GROUP)
+	if (s->arg[at + 1].dtype != (s->kind == FO_OP_swiglu_bwd_fp8 ? FO_E5M2 : FO_E4M3) || x->rows % GROUP ||
+	    x->cols % GROUP)
 		return false;
 	return !norm || (rstd->dtype == FO_F32 && x->cols > NARROW && x->cols <= WIDEST &&
 			 (!turned || x->cols * FO_CUDA_FP8_STRIP <= c->info.shared_per_block - STATIC_SHARED));
 }
 
-static int64_t tiles(const struct fo_tensor *x) { return ((x->rows + TILE - 1) / TILE) * ((x->cols + TILE - 1) / TILE); }
+static int64_t tiles(const struct fo_tensor *x)
+{
+	return ((x->rows + TILE - 1) / TILE) * ((x->cols + TILE - 1) / TILE);
+}
 
 static fo_status fast_run(struct fo_cuda_queue *q, const struct fo_call *s)
 {
 	const int at = fo_op_fp8_step(s->kind);
 	const struct fo_tensor *a = s->arg, *z = s->n > at + 3 ? &a[at + 3] : NULL;
-	struct fo_cuda_fp8_made_args args = { .x = fo_cuda_view_of(&a[0]), .q = fo_cuda_view_of(&a[at + 1]), .eps = (float)s->attr.value };
+	struct fo_cuda_fp8_made_args args = { .x = fo_cuda_view_of(&a[0]),
+					      .q = fo_cuda_view_of(&a[at + 1]),
+					      .eps = (float)s->attr.value };
 	struct fo_cuda_grid grid = { (uint32_t)(a[0].rows / FO_CUDA_FP8_STRIP), 1, 1, THREADS, 0 };
 	enum fo_cuda_function f = FO_CUDA_FN_norm_fp8_bf16;
 	if (z)
@@ -123,11 +131,13 @@ static fo_status made_run(struct fo_cuda_queue *q, const struct fo_call *s, int6
 	fo_call_fp8_make(s, q->ws, &make, &x);
 	cast = fo_call_fp8_cast(s, x);
 	if (q->ws_bytes < made_bytes(s))
-		return fo_fail(FO_EBUG, "%s: a rectangle that does not begin at %d bytes", fo_op_info(s->kind)->name, (int)ACCESS_BYTES);
+		return fo_fail(FO_EBUG, "%s: a rectangle that does not begin at %d bytes", fo_op_info(s->kind)->name,
+			       (int)ACCESS_BYTES);
 	behind.ws = (char *)q->ws + made_bytes(s);
 	behind.ws_bytes = q->ws_bytes - made_bytes(s);
 	FO_TRY(fo_cuda_kernel_of(make.kind)->run(&behind, &make, variant));
 	return fo_cuda_kernel_of(FO_OP_fp8_cast_step)->run(q, &cast, variant);
 }
-const struct fo_cuda_kernel fo_cuda_made_fp8 = { .by = "flatout", .cannot = made_cannot, .prepare = made_prepare, .run = made_run };
-
+const struct fo_cuda_kernel fo_cuda_made_fp8 = {
+	.by = "flatout", .cannot = made_cannot, .prepare = made_prepare, .run = made_run
+};

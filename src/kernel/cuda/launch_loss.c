@@ -6,8 +6,8 @@ enum { WIDTH = 8, AT_ONCE = 4 /* accesses of a thread, loss.cu */, THREADS_LEAST
 static const char *cannot(const struct fo_cuda *c, const struct fo_call *s)
 {
 	(void)c;
-	return fo_cuda_is_float(&s->arg[0]) ? s->arg[0].cols < INT32_MAX ? NULL : "a row has 2^31 logits or more" :
-					      "logits are neither bf16 nor fp32";
+	return fo_cuda_is_float(&s->arg[0]) ? s->arg[0].cols < INT32_MAX ? NULL : "a row has 2^31 logits or more"
+					    : "logits are neither bf16 nor fp32";
 }
 
 /* A loss of each row. */
@@ -27,8 +27,8 @@ static uint32_t threads_for(int64_t cols)
 	return threads;
 }
 
-/* As many rows in flight as lie in half of L2, the other half being for what the multiprocessors write meanwhile; one block for each
- * multiprocessor at least, 1024 threads at most. */
+/* As many rows in flight as lie in half of L2, the other half being for what the multiprocessors write meanwhile; one
+ * block for each multiprocessor at least, 1024 threads at most. */
 static uint32_t blocks_for(const struct fo_cuda *c, const struct fo_tensor *logits, uint32_t threads)
 {
 	int64_t row_bytes = logits->cols * (int64_t)fo_dtype_bytes(logits->dtype), processors = c->info.multiprocessors;
@@ -40,16 +40,24 @@ static uint32_t blocks_for(const struct fo_cuda *c, const struct fo_tensor *logi
 static fo_status xent_both(struct fo_cuda_queue *q, const struct fo_call *c, bool gradient)
 {
 	static const enum fo_cuda_function functions[2][2][2] = {
-		{ { FO_CUDA_FN_xent_fwd_any_f32, FO_CUDA_FN_xent_fwd_any_bf16 }, { FO_CUDA_FN_xent_fwd_f32, FO_CUDA_FN_xent_fwd_bf16 } },
-		{ { FO_CUDA_FN_xent_any_f32, FO_CUDA_FN_xent_any_bf16 }, { FO_CUDA_FN_xent_f32, FO_CUDA_FN_xent_bf16 } },
+		{ { FO_CUDA_FN_xent_fwd_any_f32, FO_CUDA_FN_xent_fwd_any_bf16 },
+		  { FO_CUDA_FN_xent_fwd_f32, FO_CUDA_FN_xent_fwd_bf16 } },
+		{ { FO_CUDA_FN_xent_any_f32, FO_CUDA_FN_xent_any_bf16 },
+		  { FO_CUDA_FN_xent_f32, FO_CUDA_FN_xent_bf16 } },
 	};
 	const struct fo_tensor *logits = &c->arg[0], *target = &c->arg[1], *loss = &c->arg[gradient ? 3 : 2];
 	const double *inv_tokens = gradient ? (const double *)c->arg[2].data + FO_HYPER_INV_TOKENS : NULL;
 	bool wide = fo_cuda_vector(&logits, 1) == WIDTH;
 	const struct fo_cuda_xent_args rows = { fo_cuda_view_of(logits), target->data, target->ld, inv_tokens, q->ws };
-	const struct fo_cuda_loss_sum_args sum = { q->ws, target->data, target->ld, logits->rows, inv_tokens, loss->data,
+	const struct fo_cuda_loss_sum_args sum = { q->ws,
+						   target->data,
+						   target->ld,
+						   logits->rows,
+						   inv_tokens,
+						   loss->data,
 						   c->first >> (gradient ? 3 : 2) & 1 };
-	struct fo_cuda_grid grid = { 1, 1, 1, threads_for(logits->cols), 0 }, one = { 1, 1, 1, threads_for(logits->rows * WIDTH), 0 };
+	struct fo_cuda_grid grid = { 1, 1, 1, threads_for(logits->cols), 0 },
+			    one = { 1, 1, 1, threads_for(logits->rows * WIDTH), 0 };
 	grid.x = blocks_for(q->cuda, logits, grid.threads);
 	FO_TRY(fo_cuda_launch(q, functions[gradient][wide][logits->dtype == FO_BF16], grid, &rows));
 	return fo_cuda_launch(q, FO_CUDA_FN_loss_sum, one, &sum);
@@ -66,4 +74,6 @@ static fo_status xent_fwd(struct fo_cuda_queue *q, const struct fo_call *c, int6
 	return xent_both(q, c, false);
 }
 const struct fo_cuda_kernel fo_cuda_xent = { .by = "flatout", .cannot = cannot, .prepare = prepare, .run = xent };
-const struct fo_cuda_kernel fo_cuda_xent_fwd = { .by = "flatout", .cannot = cannot, .prepare = prepare, .run = xent_fwd };
+const struct fo_cuda_kernel fo_cuda_xent_fwd = {
+	.by = "flatout", .cannot = cannot, .prepare = prepare, .run = xent_fwd
+};

@@ -31,22 +31,29 @@ static fo_status sumsq_prepare(struct fo_cuda *c, const struct fo_call *s, int64
 
 static bool aligned(const struct fo_tensor *t, bool whole)
 {
-	return (uintptr_t)t->data % ACCESS_BYTES == 0 && (whole || (size_t)t->ld * fo_dtype_bytes(t->dtype) % ACCESS_BYTES == 0);
+	return (uintptr_t)t->data % ACCESS_BYTES == 0 &&
+	       (whole || (size_t)t->ld * fo_dtype_bytes(t->dtype) % ACCESS_BYTES == 0);
 }
 
 static fo_status sumsq(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
 	(void)variant;
 	struct fo_call one = fo_call_one(c, 0);
-	struct fo_cuda_sumsq_args args = { .n = fo_op_tensors(c->kind, c->n), .partial = q->ws, .acc = one.arg[1].data,
+	struct fo_cuda_sumsq_args args = { .n = fo_op_tensors(c->kind, c->n),
+					   .partial = q->ws,
+					   .acc = one.arg[1].data,
 					   .stored = one.first >> 1 & 1 };
 	for (int k = 0; k < args.n; k++) {
 		const struct fo_tensor *g = &c->arg[fo_op_operand_of(c->kind, k, 0)];
 		bool whole = g->ld == g->cols;
 		struct fo_cuda_sumsq_tensor *t = &args.t[k];
-		*t = (struct fo_cuda_sumsq_tensor){ .data = g->data, .rows = whole ? 1 : g->rows,
-						    .cols = whole ? g->rows * g->cols : g->cols, .ld = g->ld, .dtype = g->dtype,
-						    .aligned = aligned(g, whole), .begin = args.chunks };
+		*t = (struct fo_cuda_sumsq_tensor){ .data = g->data,
+						    .rows = whole ? 1 : g->rows,
+						    .cols = whole ? g->rows * g->cols : g->cols,
+						    .ld = g->ld,
+						    .dtype = g->dtype,
+						    .aligned = aligned(g, whole),
+						    .begin = args.chunks };
 		t->per_row = (uint32_t)((t->cols + FO_CUDA_SUMSQ_CHUNK - 1) / FO_CUDA_SUMSQ_CHUNK);
 		args.chunks += (uint32_t)t->rows * t->per_row;
 	}
@@ -55,7 +62,9 @@ static fo_status sumsq(struct fo_cuda_queue *q, const struct fo_call *c, int64_t
 	FO_TRY(fo_cuda_launch(q, FO_CUDA_FN_sumsq, grid, &args));
 	return fo_cuda_launch(q, FO_CUDA_FN_sumsq_sum, sum, &args);
 }
-const struct fo_cuda_kernel fo_cuda_sumsq = { .by = "flatout", .cannot = sumsq_cannot, .prepare = sumsq_prepare, .run = sumsq };
+const struct fo_cuda_kernel fo_cuda_sumsq = {
+	.by = "flatout", .cannot = sumsq_cannot, .prepare = sumsq_prepare, .run = sumsq
+};
 _Static_assert((int)FO_CUDA_SUMSQ_TENSORS >= (int)FO_MAX_OPERANDS - 1, "room for all tensors of sumsq_many");
 
 /* ---- clipping ---- */
@@ -68,28 +77,33 @@ static fo_status clip(struct fo_cuda_queue *q, const struct fo_call *c, int64_t 
 {
 	(void)variant;
 	return clip_launch(q, FO_CUDA_FN_clip,
-			   &(struct fo_cuda_clip_args){ .acc = c->arg[0].data, .hyper = c->arg[1].data, .scale = c->arg[2].data,
-							.loss = c->n > 3 ? c->arg[3].data : NULL, .last = c->attr.value != 0 });
+			   &(struct fo_cuda_clip_args){ .acc = c->arg[0].data,
+							.hyper = c->arg[1].data,
+							.scale = c->arg[2].data,
+							.loss = c->n > 3 ? c->arg[3].data : NULL,
+							.last = c->attr.value != 0 });
 }
 static fo_status clip_ahead(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
 	(void)variant;
 	return clip_launch(q, FO_CUDA_FN_clip_ahead,
-			   &(struct fo_cuda_clip_args){ .hyper = c->arg[0].data, .scale = c->arg[1].data, .loss = c->arg[2].data });
+			   &(struct fo_cuda_clip_args){
+				   .hyper = c->arg[0].data, .scale = c->arg[1].data, .loss = c->arg[2].data });
 }
 static fo_status global_norm(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
 	(void)variant;
-	return clip_launch(q, FO_CUDA_FN_global_norm, &(struct fo_cuda_clip_args){ .acc = c->arg[0].data, .scale = c->arg[1].data });
+	return clip_launch(q, FO_CUDA_FN_global_norm,
+			   &(struct fo_cuda_clip_args){ .acc = c->arg[0].data, .scale = c->arg[1].data });
 }
 const struct fo_cuda_kernel fo_cuda_clip = { .by = "flatout", .run = clip };
 const struct fo_cuda_kernel fo_cuda_clip_ahead = { .by = "flatout", .run = clip_ahead };
 const struct fo_cuda_kernel fo_cuda_global_norm = { .by = "flatout", .run = global_norm };
 /* optimizer.cu knows them by the same numbers. */
-_Static_assert(FO_HYPER_LR == 0 && FO_HYPER_BETA1 == 1 && FO_HYPER_BETA2 == 2 && FO_HYPER_EPS == 3 && FO_HYPER_DECAY == 4 &&
-		       FO_HYPER_CORR1 == 5 && FO_HYPER_CORR2 == 6 && FO_HYPER_CLIP == 7 && FO_HYPER_INV_TOKENS == 8 &&
-		       FO_HYPER_LOSS_LIMIT == 9 && FO_HYPER_SEED == 10 && FO_HYPER_STEP == 11 && FO_HYPER_LAST_NORM == 12 &&
-		       FO_HYPER_COUNT == 13,
+_Static_assert(FO_HYPER_LR == 0 && FO_HYPER_BETA1 == 1 && FO_HYPER_BETA2 == 2 && FO_HYPER_EPS == 3 &&
+		       FO_HYPER_DECAY == 4 && FO_HYPER_CORR1 == 5 && FO_HYPER_CORR2 == 6 && FO_HYPER_CLIP == 7 &&
+		       FO_HYPER_INV_TOKENS == 8 && FO_HYPER_LOSS_LIMIT == 9 && FO_HYPER_SEED == 10 &&
+		       FO_HYPER_STEP == 11 && FO_HYPER_LAST_NORM == 12 && FO_HYPER_COUNT == 13,
 	       "device code knows the columns of the hyper buffer by the same numbers");
 
 /* ---- AdamW ---- */
@@ -136,8 +150,11 @@ static bool adamw_whole(const struct fo_call *one)
 static enum fo_cuda_function adamw_function(const struct fo_call *one)
 {
 	enum { BF16, F32, COPY, SPLIT };
-#define FUNCTIONS(moments, gradients) { FO_CUDA_FN_adamw_##moments##_bf16_##gradients, FO_CUDA_FN_adamw_##moments##_f32_##gradients,    \
-					FO_CUDA_FN_adamw_##moments##_copy_##gradients, FO_CUDA_FN_adamw_##moments##_split_##gradients }
+#define FUNCTIONS(moments, gradients)                                                                                 \
+	{                                                                                                             \
+		FO_CUDA_FN_adamw_##moments##_bf16_##gradients, FO_CUDA_FN_adamw_##moments##_f32_##gradients,          \
+			FO_CUDA_FN_adamw_##moments##_copy_##gradients, FO_CUDA_FN_adamw_##moments##_split_##gradients \
+	}
 	static const enum fo_cuda_function functions[2][2][4] = { { FUNCTIONS(f32, f32), FUNCTIONS(f32, bf16) },
 								  { FUNCTIONS(bf16, f32), FUNCTIONS(bf16, bf16) } };
 #undef FUNCTIONS
@@ -148,8 +165,10 @@ static enum fo_cuda_function adamw_function(const struct fo_call *one)
 	for (int i = 0, n = adamw_operands(one, t); i < n; i++)
 		if (!aligned(t[i], whole))
 			return FO_CUDA_FN_adamw_any;
-	return functions[one->arg[0].dtype == FO_BF16][one->arg[2].dtype == FO_BF16]
-			[!master ? (bf16 ? BF16 : F32) : one->arg[6].dtype == FO_I16 ? SPLIT : COPY];
+	return functions[one->arg[0].dtype == FO_BF16][one->arg[2].dtype == FO_BF16][!master ? (bf16 ? BF16 : F32)
+										     : one->arg[6].dtype == FO_I16
+											     ? SPLIT
+											     : COPY];
 }
 
 static void adamw_add(struct fo_cuda_adamw_args *args, const struct fo_call *one)
@@ -159,11 +178,25 @@ static void adamw_add(struct fo_cuda_adamw_args *args, const struct fo_call *one
 	bool whole = adamw_whole(one);
 	struct fo_cuda_adamw_tensor *t = &args->t[args->n++];
 	*t = (struct fo_cuda_adamw_tensor){
-		.m = m->data, .v = v->data, .w = w->data, .master = master ? master->data : NULL, .g = g->data,
-		.rows = whole ? 1 : w->rows, .cols = whole ? w->rows * w->cols : w->cols,
-		.ld_m = m->ld, .ld_v = v->ld, .ld_w = w->ld, .ld_master = master ? master->ld : 0, .ld_g = g->ld,
-		.number = one->attr.element + w->first, .layer = w->layer, .begin = args->chunks,
-		.type_moments = m->dtype, .type_g = g->dtype, .type_w = w->dtype, .type_master = master ? master->dtype : FO_F32,
+		.m = m->data,
+		.v = v->data,
+		.w = w->data,
+		.master = master ? master->data : NULL,
+		.g = g->data,
+		.rows = whole ? 1 : w->rows,
+		.cols = whole ? w->rows * w->cols : w->cols,
+		.ld_m = m->ld,
+		.ld_v = v->ld,
+		.ld_w = w->ld,
+		.ld_master = master ? master->ld : 0,
+		.ld_g = g->ld,
+		.number = one->attr.element + w->first,
+		.layer = w->layer,
+		.begin = args->chunks,
+		.type_moments = m->dtype,
+		.type_g = g->dtype,
+		.type_w = w->dtype,
+		.type_master = master ? master->dtype : FO_F32,
 	};
 	t->per_row = (uint32_t)((t->cols + FO_CUDA_ADAMW_CHUNK - 1) / FO_CUDA_ADAMW_CHUNK);
 	args->chunks += (uint32_t)t->rows * t->per_row;
@@ -180,7 +213,9 @@ static fo_status adamw(struct fo_cuda_queue *q, const struct fo_call *c, int64_t
 			continue;
 		struct fo_call one = fo_call_one(c, k);
 		enum fo_cuda_function f = adamw_function(&one);
-		struct fo_cuda_adamw_args args = { .hyper = one.arg[3].data, .scale = one.arg[4].data, .decays = c->attr.value,
+		struct fo_cuda_adamw_args args = { .hyper = one.arg[3].data,
+						   .scale = one.arg[4].data,
+						   .decays = c->attr.value,
 						   .stochastic = c->attr.stochastic };
 		for (int i = k; i < n; i++) {
 			one = fo_call_one(c, i);
@@ -189,7 +224,9 @@ static fo_status adamw(struct fo_cuda_queue *q, const struct fo_call *c, int64_t
 			adamw_add(&args, &one);
 			done |= 1u << i;
 		}
-		FO_TRY(fo_cuda_launch(q, f, (struct fo_cuda_grid){ fo_cuda_blocks(q->cuda, args.chunks, 1), 1, 1, THREADS, 0 }, &args));
+		FO_TRY(fo_cuda_launch(
+			q, f, (struct fo_cuda_grid){ fo_cuda_blocks(q->cuda, args.chunks, 1), 1, 1, THREADS, 0 },
+			&args));
 	}
 	return FO_OK;
 }
@@ -202,6 +239,7 @@ fo_status fo_cuda_find_nonfinite(struct fo_cuda_queue *q, const struct fo_tensor
 {
 	const struct fo_cuda_nonfinite_args args = { fo_cuda_view_of(t), (uint64_t *)found };
 	struct fo_cuda_grid grid = { fo_cuda_blocks(q->cuda, t->rows * t->cols, THREADS), 1, 1, THREADS, 0 };
-	FO_TRY(fo_cuda_fill(q->cuda, found, 0xff, sizeof *found, q->stream)); /* -1, and above every index for an unsigned minimum */
+	FO_TRY(fo_cuda_fill(q->cuda, found, 0xff, sizeof *found,
+			    q->stream)); /* -1, and above every index for an unsigned minimum */
 	return fo_cuda_launch(q, FO_CUDA_FN_find_nonfinite, grid, &args);
 }

@@ -1,7 +1,7 @@
 /* Activations to host memory and back (pass offload): copies in stream order, which the copy engines do beside kernels.
  *
- * The host's side must be page-locked; whole rows lie end to end on both sides (program/ops.c). One copy of the direction that the
- * addresses say: device and page-locked memory share one address space. */
+ * The host's side must be page-locked; whole rows lie end to end on both sides (program/ops.c). One copy of the
+ * direction that the addresses say: device and page-locked memory share one address space. */
 #include "kernel/cuda/cuda_int.h"
 
 static const char *cannot_transfer(const struct fo_cuda *c, const struct fo_call *s)
@@ -17,7 +17,8 @@ static fo_status run_transfer(struct fo_cuda_queue *q, const struct fo_call *cal
 {
 	const struct fo_tensor *x = &call->arg[0], *y = &call->arg[1];
 	(void)variant;
-	return fo_cuda_copy(q->cuda, y->data, x->data, (size_t)(x->rows * x->cols) * fo_dtype_bytes(x->dtype), q->stream);
+	return fo_cuda_copy(q->cuda, y->data, x->data, (size_t)(x->rows * x->cols) * fo_dtype_bytes(x->dtype),
+			    q->stream);
 }
 
 const struct fo_cuda_kernel fo_cuda_transfer = { .by = "CUDA", .cannot = cannot_transfer, .run = run_transfer };

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* name in the folder of which folder[0..len) is the name, or where the system's loader finds it (len 0). NULL: *why says so where it is
- * there, but cannot be loaded. */
+/* name in the folder of which folder[0..len) is the name, or where the system's loader finds it (len 0). NULL: *why
+ * says so where it is there, but cannot be loaded. */
 static void *open_in(const char *folder, size_t len, const char *name, struct fo_cuda_found *f)
 {
 	char path[512];
@@ -58,8 +58,9 @@ static void *find(struct fo_cuda_found *f, const char *const *names, bool only_n
 	}
 	if (!*f->why)
 		snprintf(f->why, sizeof f->why, "'%s' was not found: %s", names[0],
-			 only_named ? "beside a software driver only FLATOUT_CUDA_LIBRARIES is looked at"
-			 : f == &driver.found ? "it comes with the NVIDIA driver; where that lies elsewhere, name its folder in FLATOUT_CUDA_LIBRARIES"
+			 only_named           ? "beside a software driver only FLATOUT_CUDA_LIBRARIES is looked at"
+			 : f == &driver.found ? "it comes with the NVIDIA driver; where that lies elsewhere, name its "
+						"folder in FLATOUT_CUDA_LIBRARIES"
 					      : "name its folder in FLATOUT_CUDA_LIBRARIES");
 	return NULL;
 }
@@ -134,7 +135,10 @@ bool fo_cuda_driver_is_software(void)
 	return driver.software;
 }
 
-void *fo_cuda_dlopen(struct fo_cuda_found *f, const char *const *names) { return find(f, names, fo_cuda_driver_is_software()); }
+void *fo_cuda_dlopen(struct fo_cuda_found *f, const char *const *names)
+{
+	return find(f, names, fo_cuda_driver_is_software());
+}
 
 static void lt_version(struct fo_cuda_loaded *l)
 {
@@ -147,8 +151,9 @@ const struct fo_cublaslt_calls *fo_cuda_load_cublaslt(struct fo_cuda_found *foun
 	return fo_cuda_load(&lt, files, lt_names, LT_CALLS, lt_version, found);
 }
 
-/* cuDNN compiles attention by NVRTC when a plan is made, and NVRTC opens its built-in functions by name alone: the system's loader finds
- * neither in a folder that it was not told of, be it the very one that NVRTC lies in. What is loaded already is found by its name. */
+/* cuDNN compiles attention by NVRTC when a plan is made, and NVRTC opens its built-in functions by name alone: the
+ * system's loader finds neither in a folder that it was not told of, be it the very one that NVRTC lies in. What is
+ * loaded already is found by its name. */
 static void load_compiler(bool only_named)
 {
 	static const char *const files[] = { "libnvrtc.so." FO_CUDA_TEXT(CUBLAS_VER_MAJOR), NULL };
@@ -164,7 +169,8 @@ static void load_compiler(bool only_named)
 	(void)find(&f, builtins, only_named);
 }
 
-/* Versions before 9.18 compute wrong gradients of packed documents on Hopper (TransformerEngine issue 2186), 9.10 wrong ones of all. */
+/* Versions before 9.18 compute wrong gradients of packed documents on Hopper (TransformerEngine issue 2186), 9.10 wrong
+ * ones of all. */
 enum { CUDNN_LEAST = 91800 };
 static void dnn_version(struct fo_cuda_loaded *l)
 {
@@ -175,7 +181,8 @@ static void dnn_version(struct fo_cuda_loaded *l)
 		l->found.refused = true;
 		snprintf(l->found.why, sizeof l->found.why, "NVIDIA's cuDNN cannot run on a software device");
 	} else if (l->found.refused)
-		snprintf(l->found.why, sizeof l->found.why, "cuDNN %s is known to compute wrong gradients: install 9.18 or newer", l->found.version);
+		snprintf(l->found.why, sizeof l->found.why,
+			 "cuDNN %s is known to compute wrong gradients: install 9.18 or newer", l->found.version);
 	else
 		load_compiler(driver.software);
 }

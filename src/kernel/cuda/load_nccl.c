@@ -19,7 +19,8 @@ static void version(struct fo_cuda_loaded *l)
 	if (((const struct fo_nccl_calls *)l->function)->ncclGetVersion(&v) != ncclSuccess)
 		return;
 	wide = v >= 10000;
-	snprintf(l->found.version, sizeof l->found.version, "%d.%d.%d", v / (wide ? 10000 : 1000), v / 100 % (wide ? 100 : 10), v % 100);
+	snprintf(l->found.version, sizeof l->found.version, "%d.%d.%d", v / (wide ? 10000 : 1000),
+		 v / 100 % (wide ? 100 : 10), v % 100);
 }
 
 const struct fo_nccl_calls *fo_cuda_load_nccl(struct fo_cuda_found *found)
@@ -32,6 +33,7 @@ void fo_cuda_survey_nccl(struct fo_cuda_found *found) { (void)fo_cuda_load_nccl(
 #else
 void fo_cuda_survey_nccl(struct fo_cuda_found *found)
 {
-	snprintf(found->why, sizeof found->why, "this build has no NCCL: install it with its header (nccl.h) and build again");
+	snprintf(found->why, sizeof found->why,
+		 "this build has no NCCL: install it with its header (nccl.h) and build again");
 }
 #endif

@@ -1,14 +1,15 @@
 /* Cross entropy of logits with targets, and its gradient in the logits' place.
  *
- * A block takes a row. It reads it once for the maximum and the sum of exponentials together (each thread carries its own maximum and
- * rescales its sum when that grows: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax"), then a second time for the
- * gradient. The second reading goes backwards over the row and each thread meets its own elements again, so what was read last comes out
- * of L1 and the rest out of L2, where a row must therefore stay in between: a row of Llama 3 (128,256 columns of bf16) is 257 KB, 132
- * rows in flight are 34 MB of an H200's 60 MB. The launcher keeps the rows in flight within half of L2, but never below one for each
- * multiprocessor: a block of 1024 threads fills one by its registers.
+ * A block takes a row. It reads it once for the maximum and the sum of exponentials together (each thread carries its
+ * own maximum and rescales its sum when that grows: Milakov and Gimelshein 2018, "Online normalizer calculation for
+ * softmax"), then a second time for the gradient. The second reading goes backwards over the row and each thread meets
+ * its own elements again, so what was read last comes out of L1 and the rest out of L2, where a row must therefore stay
+ * in between: a row of Llama 3 (128,256 columns of bf16) is 257 KB, 132 rows in flight are 34 MB of an H200's 60 MB.
+ * The launcher keeps the rows in flight within half of L2, but never below one for each multiprocessor: a block of 1024
+ * threads fills one by its registers.
  *
- * Memory: one read and one write of the logits, 8,192 x 128,256 x 2 x 2 B = 4.2 GB, 1.0 ms at 4.2 TB/s. Exponentials: two for each
- * logit, 2.1e9 at 16 per clock and multiprocessor, 0.6 ms beside it. */
+ * Memory: one read and one write of the logits, 8,192 x 128,256 x 2 x 2 B = 4.2 GB, 1.0 ms at 4.2 TB/s. Exponentials:
+ * two for each logit, 2.1e9 at 16 per clock and multiprocessor, 0.6 ms beside it. */
 #include "kernel/cuda/device.cuh"
 
 #include <math.h>
@@ -98,7 +99,8 @@ template <int N, typename T> FO_DEVICE softmax_sum softmax_read(const T *row, in
 	return s;
 }
 
-template <int N, typename T> FO_DEVICE void gradient_put(T *row, int i, float *x, int target, float max, float factor, float inv_tokens)
+template <int N, typename T>
+FO_DEVICE void gradient_put(T *row, int i, float *x, int target, float max, float factor, float inv_tokens)
 {
 #pragma unroll
 	for (int k = 0; k < N; k++)
@@ -175,11 +177,11 @@ template <bool GRADIENT, int N, typename T> FO_DEVICE void xent_rows(const fo_cu
 	}
 }
 
-#define XENT(name, gradient, n, type)                                                                                  \
-	FO_KERNEL(name, struct fo_cuda_xent_args, 1024)                                                                \
-	{                                                                                                              \
-		__shared__ softmax_sum scratch[32];                                                                    \
-		xent_rows<gradient, n, type>(p, scratch);                                                              \
+#define XENT(name, gradient, n, type)                     \
+	FO_KERNEL(name, struct fo_cuda_xent_args, 1024)   \
+	{                                                 \
+		__shared__ softmax_sum scratch[32];       \
+		xent_rows<gradient, n, type>(p, scratch); \
 	}
 XENT(xent_bf16, true, 8, uint16_t)
 XENT(xent_f32, true, 8, float)

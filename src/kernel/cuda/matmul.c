@@ -1,24 +1,29 @@
 /* Operation matmul on cuBLASLt.
  *
- * bf16 x bf16 gives bf16 or fp32, fp32 x fp32 gives fp32; sums are fp32 in all of them. fp32 factors are multiplied as fp32, not as TF32:
- * the same program shall give the same losses on the processor and here, and TF32 has the mantissa of fp16.
+ * bf16 x bf16 gives bf16 or fp32, fp32 x fp32 gives fp32; sums are fp32 in all of them. fp32 factors are multiplied as
+ * fp32, not as TF32: the same program shall give the same losses on the processor and here, and TF32 has the mantissa
+ * of fp16.
  *
- * fp8 goes one of two ways. Direct: the library multiplies fp8 and applies the scales. It takes operands whose summed dimension lies along
- * rows only (Hopper, Ada), so one that lies the other way is turned into the workspace first (product.cu): products of a program that
- * stores both copies need no turning. Wide: where the library has no algorithm (dimensions that are no multiples of 16, devices without fp8,
- * scales per line elsewhere than on Hopper), both become bf16, exactly, their product fp32 in the workspace, and a kernel of ours scales it.
- * That is right and slow. */
+ * fp8 goes one of two ways. Direct: the library multiplies fp8 and applies the scales. It takes operands whose summed
+ * dimension lies along rows only (Hopper, Ada), so one that lies the other way is turned into the workspace first
+ * (product.cu): products of a program that stores both copies need no turning. Wide: where the library has no algorithm
+ * (dimensions that are no multiples of 16, devices without fp8, scales per line elsewhere than on Hopper), both become
+ * bf16, exactly, their product fp32 in the workspace, and a kernel of ours scales it. That is right and slow. */
 #include "kernel/cuda/product.h"
 
 #include <string.h>
 
 enum { ALIGNED = 16, WS_ALIGNED = 256, THREADS = 256, TURN_TILE = 128 };
-/* The pointer of a scale while algorithms are asked for: the library refuses lines of scales without one, and does not look behind it. */
+/* The pointer of a scale while algorithms are asked for: the library refuses lines of scales without one, and does not
+ * look behind it. */
 static const uintptr_t any_scale = 256;
 
 static cudaDataType_t type_of(int dtype)
 {
-	return dtype == FO_BF16 ? CUDA_R_16BF : dtype == FO_F32 ? CUDA_R_32F : dtype == FO_E4M3 ? CUDA_R_8F_E4M3 : CUDA_R_8F_E5M2;
+	return dtype == FO_BF16   ? CUDA_R_16BF
+	       : dtype == FO_F32  ? CUDA_R_32F
+	       : dtype == FO_E4M3 ? CUDA_R_8F_E4M3
+				  : CUDA_R_8F_E5M2;
 }
 
 /* cuBLAS, "cublasSetWorkspace": 32 MiB on compute capability 9.0 and 10.x, 12 MiB on 12.x, 4 MiB elsewhere. */
@@ -42,8 +47,10 @@ void fo_cuda_product_fini(const struct fo_cuda *c, struct fo_cuda_product_plan *
 
 static bool set_scales(const struct fo_cuda *c, const struct fo_cuda_product_plan *p, const float *a, const float *b)
 {
-	return c->lt->cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &a, sizeof a) == CUBLAS_STATUS_SUCCESS &&
-	       c->lt->cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &b, sizeof b) == CUBLAS_STATUS_SUCCESS;
+	return c->lt->cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &a, sizeof a) ==
+		       CUBLAS_STATUS_SUCCESS &&
+	       c->lt->cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &b, sizeof b) ==
+		       CUBLAS_STATUS_SUCCESS;
 }
 
 void fo_cuda_product_describe(const struct fo_cuda *c, struct fo_cuda_product_plan *p)
@@ -58,10 +65,13 @@ void fo_cuda_product_describe(const struct fo_cuda *c, struct fo_cuda_product_pl
 	const float *any = (const float *)any_scale;
 #define OK(call) ((call) == CUBLAS_STATUS_SUCCESS)
 #define SET(attribute, value) OK(lt->cublasLtMatmulDescSetAttribute(p->desc, attribute, &(value), sizeof(value)))
-#define LAYOUT(to, type, rows, cols, ld) OK(lt->cublasLtMatrixLayoutCreate(to, type_of(type), (uint64_t)(rows), (uint64_t)(cols), ld))
-	p->good = OK(lt->cublasLtMatmulDescCreate(&p->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F)) && SET(CUBLASLT_MATMUL_DESC_TRANSA, ta) &&
-		  SET(CUBLASLT_MATMUL_DESC_TRANSB, tb) && LAYOUT(&p->a, k->type_a, k->ta ? d : m, k->ta ? m : d, k->lda) &&
-		  LAYOUT(&p->b, k->type_b, k->tb ? n : d, k->tb ? d : n, k->ldb) && LAYOUT(&p->d, k->type_d, m, n, k->ldd);
+#define LAYOUT(to, type, rows, cols, ld) \
+	OK(lt->cublasLtMatrixLayoutCreate(to, type_of(type), (uint64_t)(rows), (uint64_t)(cols), ld))
+	p->good = OK(lt->cublasLtMatmulDescCreate(&p->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F)) &&
+		  SET(CUBLASLT_MATMUL_DESC_TRANSA, ta) && SET(CUBLASLT_MATMUL_DESC_TRANSB, tb) &&
+		  LAYOUT(&p->a, k->type_a, k->ta ? d : m, k->ta ? m : d, k->lda) &&
+		  LAYOUT(&p->b, k->type_b, k->tb ? n : d, k->tb ? d : n, k->ldb) &&
+		  LAYOUT(&p->d, k->type_d, m, n, k->ldd);
 	if (p->good && fp8)
 		p->good = SET(CUBLASLT_MATMUL_DESC_FAST_ACCUM, fast) && set_scales(c, p, any, any);
 	if (p->good && fp8 && k->lines)
@@ -73,14 +83,15 @@ void fo_cuda_product_describe(const struct fo_cuda *c, struct fo_cuda_product_pl
 		fo_cuda_product_fini(c, p);
 }
 
-cublasStatus_t fo_cuda_product_run(const struct fo_cuda *c, struct fo_cuda_product_plan *p, const void *a, const void *b, void *d,
-				   const float *scale_a, const float *scale_b, void *ws, fo_cuda_stream s)
+cublasStatus_t fo_cuda_product_run(const struct fo_cuda *c, struct fo_cuda_product_plan *p, const void *a,
+				   const void *b, void *d, const float *scale_a, const float *scale_b, void *ws,
+				   fo_cuda_stream s)
 {
 	static const float one = 1, zero = 0;
 	if (fo_dtype_fp8(p->key.type_a) && !set_scales(c, p, scale_a, scale_b))
 		return CUBLAS_STATUS_INVALID_VALUE;
-	return c->lt->cublasLtMatmul(c->lt_handle, p->desc, &one, a, p->a, b, p->b, p->key.add ? &one : &zero, d, p->d, d, p->d, &p->algo,
-				     p->ws_bytes ? ws : NULL, p->ws_bytes, s);
+	return c->lt->cublasLtMatmul(c->lt_handle, p->desc, &one, a, p->a, b, p->b, p->key.add ? &one : &zero, d, p->d,
+				     d, p->d, &p->algo, p->ws_bytes ? ws : NULL, p->ws_bytes, s);
 }
 
 /* ---- from the operation to the library's product ---- */
@@ -89,8 +100,9 @@ cublasStatus_t fo_cuda_product_run(const struct fo_cuda *c, struct fo_cuda_produ
 struct route {
 	struct fo_cuda_product key;
 	bool fp8, wide;
-	bool turn[2];                           /* operand a, b of the operation */
-	int64_t copy[2], lines[2], sum, lt, end; /* turned or widened operands, scales side by side, the unscaled product, cuBLASLt's own */
+	bool turn[2]; /* operand a, b of the operation */
+	int64_t copy[2], lines[2], sum, lt,
+		end; /* turned or widened operands, scales side by side, the unscaled product, cuBLASLt's own */
 	int64_t copy_ld[2];
 };
 
@@ -101,7 +113,10 @@ static int64_t take(struct route *r, int64_t bytes)
 	return at;
 }
 
-static bool tn_only(const struct fo_cuda *c) { return c->info.cc_major != 10; } /* Blackwell data centre parts take all layouts */
+static bool tn_only(const struct fo_cuda *c)
+{
+	return c->info.cc_major != 10;
+} /* Blackwell data centre parts take all layouts */
 static bool has_fp8(const struct fo_cuda *c) { return c->info.cc_major * 10 + c->info.cc_minor >= 89; }
 
 static int64_t depth(const struct fo_call *s) { return s->attr.ta ? s->arg[0].rows : s->arg[0].cols; }
@@ -110,8 +125,8 @@ static int64_t depth(const struct fo_call *s) { return s->attr.ta ? s->arg[0].ro
 static bool may_be_direct(const struct fo_cuda *c, const struct fo_call *s)
 {
 	const struct fo_tensor *a = &s->arg[0], *b = &s->arg[1], *d = &s->arg[2];
-	return has_fp8(c) && !(a->dtype == FO_E5M2 && b->dtype == FO_E5M2) && d->cols % 16 == 0 && depth(s) % 16 == 0 && a->ld % 16 == 0 &&
-	       b->ld % 16 == 0 && d->ld * (int64_t)fo_dtype_bytes(d->dtype) % ALIGNED == 0;
+	return has_fp8(c) && !(a->dtype == FO_E5M2 && b->dtype == FO_E5M2) && d->cols % 16 == 0 && depth(s) % 16 == 0 &&
+	       a->ld % 16 == 0 && b->ld % 16 == 0 && d->ld * (int64_t)fo_dtype_bytes(d->dtype) % ALIGNED == 0;
 }
 
 static void fill_direct(const struct fo_cuda *c, const struct fo_call *s, struct route *r)
@@ -134,7 +149,8 @@ static void fill_direct(const struct fo_cuda *c, const struct fo_call *s, struct
 	k->lda = r->turn[1] ? depth_of : b->ld;
 	k->ldb = r->turn[0] ? depth_of : a->ld;
 	k->lines = s->arg[3].rows * s->arg[3].cols > 1 || s->arg[4].rows * s->arg[4].cols > 1;
-	/* Forward alone: gradients need the longer sums (the setting of TransformerEngine and torchao). Forward is y = x w'. */
+	/* Forward alone: gradients need the longer sums (the setting of TransformerEngine and torchao). Forward is y =
+	 * x w'. */
 	k->fast = a->dtype == FO_E4M3 && b->dtype == FO_E4M3 && !s->attr.ta && s->attr.tb && !k->add;
 	/* Always there, although contiguous lines of both are used as they are: run alone sees where they lie. */
 	for (int i = 0; k->lines && i < 2; i++)
@@ -168,9 +184,19 @@ static void route_of(const struct fo_cuda *c, const struct fo_call *s, bool wide
 	r->copy[0] = r->copy[1] = r->lines[0] = r->lines[1] = r->sum = -1;
 	r->fp8 = fo_dtype_fp8(a->dtype);
 	r->wide = r->fp8 && wide;
-	r->key = (struct fo_cuda_product){ .m = d->cols, .n = d->rows, .k = depth(s), .lda = b->ld, .ldb = a->ld, .ldd = d->ld,
-					   .type_a = b->dtype, .type_b = a->dtype, .type_d = d->dtype, .ta = s->attr.tb, .tb = s->attr.ta,
-					   .add = !(s->first >> 2 & 1), .loose = loose && !r->wide };
+	r->key = (struct fo_cuda_product){ .m = d->cols,
+					   .n = d->rows,
+					   .k = depth(s),
+					   .lda = b->ld,
+					   .ldb = a->ld,
+					   .ldd = d->ld,
+					   .type_a = b->dtype,
+					   .type_b = a->dtype,
+					   .type_d = d->dtype,
+					   .ta = s->attr.tb,
+					   .tb = s->attr.ta,
+					   .add = !(s->first >> 2 & 1),
+					   .loose = loose && !r->wide };
 	if (r->wide)
 		fill_wide(s, r);
 	else if (r->fp8)
@@ -178,8 +204,10 @@ static void route_of(const struct fo_cuda *c, const struct fo_call *s, bool wide
 	r->lt = r->end;
 }
 
-/* The plan of a call whose operands are aligned or not, as run will ask for it; *r is its way. FO_OK and *p NULL: was not prepared. */
-static struct fo_cuda_product_plan *planned(const struct fo_cuda *c, const struct fo_call *s, bool loose, struct route *r)
+/* The plan of a call whose operands are aligned or not, as run will ask for it; *r is its way. FO_OK and *p NULL: was
+ * not prepared. */
+static struct fo_cuda_product_plan *planned(const struct fo_cuda *c, const struct fo_call *s, bool loose,
+					    struct route *r)
 {
 	struct fo_cuda_product_plan *p = NULL;
 	bool direct = !fo_dtype_fp8(s->arg[0].dtype) || may_be_direct(c, s);
@@ -215,7 +243,8 @@ static const char *cannot(const struct fo_cuda *c, const struct fo_call *s)
 }
 
 /* One way and alignment: its plan, and the workspace that it needs. */
-static fo_status prepare_one(struct fo_cuda *c, const struct fo_call *s, bool wide, bool loose, size_t *ws_bytes, bool *good)
+static fo_status prepare_one(struct fo_cuda *c, const struct fo_call *s, bool wide, bool loose, size_t *ws_bytes,
+			     bool *good)
 {
 	struct fo_cuda_product_plan *p;
 	struct route r;
@@ -246,9 +275,10 @@ static fo_status prepare(struct fo_cuda *c, const struct fo_call *s, int64_t var
 	if (fp8 && !good)
 		FO_TRY(prepare_one(c, s, true, false, ws_bytes, &good));
 	if (!good)
-		return fo_fail(FO_EUNSUPPORTED, "cuBLASLt has no algorithm for a product (%lld,%lld) = (%lld) of %s and %s on '%s'",
-			       (long long)s->arg[2].rows, (long long)s->arg[2].cols, (long long)depth(s), fo_dtype_name[s->arg[0].dtype],
-			       fo_dtype_name[s->arg[1].dtype], c->info.name);
+		return fo_fail(FO_EUNSUPPORTED,
+			       "cuBLASLt has no algorithm for a product (%lld,%lld) = (%lld) of %s and %s on '%s'",
+			       (long long)s->arg[2].rows, (long long)s->arg[2].cols, (long long)depth(s),
+			       fo_dtype_name[s->arg[0].dtype], fo_dtype_name[s->arg[1].dtype], c->info.name);
 	return FO_OK;
 }
 
@@ -256,10 +286,14 @@ static fo_status prepare(struct fo_cuda *c, const struct fo_call *s, int64_t var
 
 static fo_status turn(struct fo_cuda_queue *q, const struct fo_tensor *t, void *to, int64_t ld)
 {
-	struct fo_cuda_fp8_transpose_args args = { .x = t->data, .y = to, .rows = t->rows, .cols = t->cols, .ldx = t->ld, .ldy = ld };
+	struct fo_cuda_fp8_transpose_args args = {
+		.x = t->data, .y = to, .rows = t->rows, .cols = t->cols, .ldx = t->ld, .ldy = ld
+	};
 	int64_t tiles = (t->rows + TURN_TILE - 1) / TURN_TILE * ((t->cols + TURN_TILE - 1) / TURN_TILE);
-	args.wide = t->rows % 16 == 0 && t->cols % 16 == 0 && t->ld % 16 == 0 && ld % 16 == 0 && (uintptr_t)t->data % ALIGNED == 0;
-	return fo_cuda_launch(q, FO_CUDA_FN_fp8_transpose, (struct fo_cuda_grid){ (uint32_t)tiles, 1, 1, THREADS, 0 }, &args);
+	args.wide = t->rows % 16 == 0 && t->cols % 16 == 0 && t->ld % 16 == 0 && ld % 16 == 0 &&
+		    (uintptr_t)t->data % ALIGNED == 0;
+	return fo_cuda_launch(q, FO_CUDA_FN_fp8_transpose, (struct fo_cuda_grid){ (uint32_t)tiles, 1, 1, THREADS, 0 },
+			      &args);
 }
 
 static fo_status widen(struct fo_cuda_queue *q, const struct fo_tensor *t, void *to, int64_t ld)
@@ -279,7 +313,8 @@ static fo_status scales(struct fo_cuda_queue *q, const struct fo_tensor *t, int6
 	float *to = (float *)((char *)q->ws + at);
 	const struct fo_cuda_product_lines_args args = { fo_cuda_view_of(t), to, n };
 	*out = to;
-	return fo_cuda_launch(q, FO_CUDA_FN_product_lines, (struct fo_cuda_grid){ fo_cuda_blocks(q->cuda, n, THREADS), 1, 1, THREADS, 0 }, &args);
+	return fo_cuda_launch(q, FO_CUDA_FN_product_lines,
+			      (struct fo_cuda_grid){ fo_cuda_blocks(q->cuda, n, THREADS), 1, 1, THREADS, 0 }, &args);
 }
 
 static bool is_loose(const struct fo_call *call)
@@ -300,9 +335,12 @@ static fo_status run(struct fo_cuda_queue *q, const struct fo_call *call, int64_
 	const float *s[2] = { NULL, NULL };
 	(void)variant;
 	if (!p || (size_t)r.end + p->ws_bytes > q->ws_bytes)
-		return fo_fail(FO_EBUG, "a product of shape (%lld,%lld) was not prepared", (long long)call->arg[2].rows, (long long)call->arg[2].cols);
+		return fo_fail(FO_EBUG, "a product of shape (%lld,%lld) was not prepared", (long long)call->arg[2].rows,
+			       (long long)call->arg[2].cols);
 	if (!p->good || (r.fp8 && !r.wide && loose))
-		return fo_fail(FO_EUNSUPPORTED, "cuBLASLt has no algorithm for a product whose operands do not begin at multiples of 16 bytes");
+		return fo_fail(
+			FO_EUNSUPPORTED,
+			"cuBLASLt has no algorithm for a product whose operands do not begin at multiples of 16 bytes");
 	for (int i = 0; i < 2; i++) {
 		char *copy = r.copy[i] >= 0 ? (char *)q->ws + r.copy[i] : NULL;
 		if (r.wide)
@@ -317,12 +355,13 @@ static fo_status run(struct fo_cuda_queue *q, const struct fo_call *call, int64_
 	void *d = r.wide ? (char *)q->ws + r.sum : call->arg[2].data;
 	cublasStatus_t st = fo_cuda_product_run(c, p, x[1], x[0], d, s[1], s[0], (char *)q->ws + r.lt, q->stream);
 	if (st != CUBLAS_STATUS_SUCCESS)
-		return fo_fail(FO_EDEVICE, "a product of shape (%lld,%lld) did not start: cuBLASLt status %d", (long long)call->arg[2].rows,
-			       (long long)call->arg[2].cols, (int)st);
+		return fo_fail(FO_EDEVICE, "a product of shape (%lld,%lld) did not start: cuBLASLt status %d",
+			       (long long)call->arg[2].rows, (long long)call->arg[2].cols, (int)st);
 	if (!r.wide)
 		return FO_OK;
-	const struct fo_cuda_product_scale_args args = { d, fo_cuda_view_of(&call->arg[2]), fo_cuda_view_of(&call->arg[3]),
-							 fo_cuda_view_of(&call->arg[4]), !(call->first >> 2 & 1) };
+	const struct fo_cuda_product_scale_args args = { d, fo_cuda_view_of(&call->arg[2]),
+							 fo_cuda_view_of(&call->arg[3]), fo_cuda_view_of(&call->arg[4]),
+							 !(call->first >> 2 & 1) };
 	struct fo_cuda_grid grid = { fo_cuda_blocks(c, r.key.m * r.key.n, THREADS), 1, 1, THREADS, 0 };
 	return fo_cuda_launch(q, FO_CUDA_FN_product_scale, grid, &args);
 }

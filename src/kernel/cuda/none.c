@@ -5,11 +5,14 @@
 
 static fo_status none(void)
 {
-	return fo_hint(fo_fail(FO_EUNSUPPORTED, "this build has no CUDA backend"), "install the CUDA toolkit with cuDNN and build again");
+	return fo_hint(fo_fail(FO_EUNSUPPORTED, "this build has no CUDA backend"),
+		       "install the CUDA toolkit with cuDNN and build again");
 }
 void fo_cuda_survey(struct fo_cuda_survey *s)
 {
-	*s = (struct fo_cuda_survey){ .why = "this build has no CUDA backend: install the CUDA toolkit with cuDNN and build again" };
+	*s = (struct fo_cuda_survey){
+		.why = "this build has no CUDA backend: install the CUDA toolkit with cuDNN and build again"
+	};
 }
 int fo_cuda_count(void) { return 0; }
 fo_status fo_cuda_open(struct fo_cuda **out, int index)
@@ -17,10 +20,7 @@ fo_status fo_cuda_open(struct fo_cuda **out, int index)
 	(void)out, (void)index;
 	return none();
 }
-void fo_cuda_close(struct fo_cuda *c)
-{
-	(void)c;
-}
+void fo_cuda_close(struct fo_cuda *c) { (void)c; }
 const struct fo_cuda_device *fo_cuda_info(const struct fo_cuda *c)
 {
 	(void)c;
@@ -41,19 +41,13 @@ fo_status fo_cuda_alloc(struct fo_cuda *c, size_t bytes, void **device)
 	(void)c, (void)bytes, (void)device;
 	return none();
 }
-void fo_cuda_free(struct fo_cuda *c, void *device)
-{
-	(void)c, (void)device;
-}
+void fo_cuda_free(struct fo_cuda *c, void *device) { (void)c, (void)device; }
 fo_status fo_cuda_host_alloc(struct fo_cuda *c, size_t bytes, void **host)
 {
 	(void)c, (void)bytes, (void)host;
 	return none();
 }
-void fo_cuda_host_free(struct fo_cuda *c, void *host)
-{
-	(void)c, (void)host;
-}
+void fo_cuda_host_free(struct fo_cuda *c, void *host) { (void)c, (void)host; }
 fo_status fo_cuda_memory(struct fo_cuda *c, int64_t *free_bytes, int64_t *total_bytes)
 {
 	(void)c, (void)free_bytes, (void)total_bytes;
@@ -64,10 +58,7 @@ fo_status fo_cuda_stream_new(struct fo_cuda *c, fo_cuda_stream *out)
 	(void)c, (void)out;
 	return none();
 }
-void fo_cuda_stream_free(struct fo_cuda *c, fo_cuda_stream s)
-{
-	(void)c, (void)s;
-}
+void fo_cuda_stream_free(struct fo_cuda *c, fo_cuda_stream s) { (void)c, (void)s; }
 fo_status fo_cuda_stream_wait(struct fo_cuda *c, fo_cuda_stream s)
 {
 	(void)c, (void)s;
@@ -78,10 +69,7 @@ fo_status fo_cuda_event_new(struct fo_cuda *c, bool timed, fo_cuda_event *out)
 	(void)c, (void)timed, (void)out;
 	return none();
 }
-void fo_cuda_event_free(struct fo_cuda *c, fo_cuda_event e)
-{
-	(void)c, (void)e;
-}
+void fo_cuda_event_free(struct fo_cuda *c, fo_cuda_event e) { (void)c, (void)e; }
 fo_status fo_cuda_event_record(struct fo_cuda *c, fo_cuda_event e, fo_cuda_stream s, bool external)
 {
 	(void)c, (void)e, (void)s, (void)external;
@@ -137,10 +125,7 @@ fo_status fo_cuda_graph_launch(struct fo_cuda *c, fo_cuda_graph g, fo_cuda_strea
 	(void)c, (void)g, (void)s;
 	return none();
 }
-void fo_cuda_graph_free(struct fo_cuda *c, fo_cuda_graph g)
-{
-	(void)c, (void)g;
-}
+void fo_cuda_graph_free(struct fo_cuda *c, fo_cuda_graph g) { (void)c, (void)g; }
 const struct fo_cuda_kernel *fo_cuda_kernel_of(enum fo_op_kind kind)
 {
 	(void)kind;
@@ -175,38 +160,22 @@ void fo_cuda_tune_hooks(struct fo_cuda *c, fo_progress_fn *progress, void *ctx, 
 {
 	(void)c, (void)progress, (void)ctx, (void)stop;
 }
-char *fo_cuda_tune_path(struct fo_arena *a)
-{
-	return fo_cache_path(a, "cuda-products.jsonl");
-}
+char *fo_cuda_tune_path(struct fo_arena *a) { return fo_cache_path(a, "cuda-products.jsonl"); }
 void fo_cuda_tune_result(const struct fo_cuda *c, struct fo_cuda_tuned *out)
 {
 	(void)c;
 	*out = (struct fo_cuda_tuned){ .gain = 1 };
 }
-fo_status fo_cuda_trace_start(void)
-{
-	return none();
-}
-void fo_cuda_trace_push(int64_t instance)
-{
-	(void)instance;
-}
-void fo_cuda_trace_pop(void)
-{
-}
+fo_status fo_cuda_trace_start(void) { return none(); }
+void fo_cuda_trace_push(int64_t instance) { (void)instance; }
+void fo_cuda_trace_pop(void) {}
 fo_status fo_cuda_trace_take(struct fo_cuda_trace *out)
 {
 	*out = (struct fo_cuda_trace){ 0 };
 	return none();
 }
-void fo_cuda_trace_fini(struct fo_cuda_trace *t)
-{
-	(void)t;
-}
-void fo_cuda_trace_stop(void)
-{
-}
+void fo_cuda_trace_fini(struct fo_cuda_trace *t) { (void)t; }
+void fo_cuda_trace_stop(void) {}
 fo_status fo_cuda_find_nonfinite(struct fo_cuda_queue *q, const struct fo_tensor *t, int64_t *found)
 {
 	(void)q, (void)t, (void)found;

@@ -1,9 +1,9 @@
 /* RMSNorm and its gradients, and sums of columns.
  *
- * Bound by memory: a piece (a row, or a head of it) is read once and stays packed in registers while its sum is made; threads of a team
- * take groups of eight neighbours, V each. Times at 4.3 TB/s for T = 8,192, D = 4,096 in bf16 (67 MB a tensor): rmsnorm 134 MB, 0.031 ms;
- * add_rmsnorm 268 MB, 0.062 ms; rmsnorm_bwd with a residual 268 MB, 0.062 ms, without 201 MB, 0.047 ms. g, rstd and the partial sums of dg
- * come from the second-level cache.
+ * Bound by memory: a piece (a row, or a head of it) is read once and stays packed in registers while its sum is made;
+ * threads of a team take groups of eight neighbours, V each. Times at 4.3 TB/s for T = 8,192, D = 4,096 in bf16 (67 MB
+ * a tensor): rmsnorm 134 MB, 0.031 ms; add_rmsnorm 268 MB, 0.062 ms; rmsnorm_bwd with a residual 268 MB, 0.062 ms,
+ * without 201 MB, 0.047 ms. g, rstd and the partial sums of dg come from the second-level cache.
  *
  * V = 1: pieces of up to 256 columns (heads), several to a warp. Else a block is a team. */
 #include "kernel/cuda/rows.cuh"
@@ -43,8 +43,10 @@ template <typename T> FO_DEVICE T *piece_at(const fo_cuda_view &v, const piece_p
 
 template <typename T, int V, bool ADD> FO_DEVICE void norm_rows(const fo_cuda_norm_args &p, float *scratch)
 {
-	const int team = p.pieces.team, lane = V > 1 ? (int)threadIdx.x : (int)threadIdx.x & (team - 1), groups = p.pieces.width / 8;
-	const int32_t piece = V > 1 ? (int32_t)blockIdx.x : (int32_t)((blockIdx.x * blockDim.x + threadIdx.x) / (uint32_t)team);
+	const int team = p.pieces.team, lane = V > 1 ? (int)threadIdx.x : (int)threadIdx.x & (team - 1),
+		  groups = p.pieces.width / 8;
+	const int32_t piece = V > 1 ? (int32_t)blockIdx.x
+				    : (int32_t)((blockIdx.x * blockDim.x + threadIdx.x) / (uint32_t)team);
 	const bool is = piece < p.pieces.n;
 	const piece_place at = place_of_piece(p.pieces, is ? piece : 0);
 	fo_pack<T> x[V], b[V], g[V];
@@ -63,7 +65,10 @@ template <typename T, int V, bool ADD> FO_DEVICE void norm_rows(const fo_cuda_no
 	float sum = 0;
 #pragma unroll
 	for (int v = 0; v < V; v++)
-		fo_norm_group<T, ADD>(x[v], b[v], ADD && is && lane + v * team < groups ? piece_at<T>(p.c, at) + (lane + v * team) * 8 : NULL, sum);
+		fo_norm_group<T, ADD>(
+			x[v], b[v],
+			ADD && is && lane + v * team < groups ? piece_at<T>(p.c, at) + (lane + v * team) * 8 : NULL,
+			sum);
 	const float rstd = 1 / sqrtf(team_sum<V>(sum, team, scratch) / (float)p.pieces.width + p.eps);
 	if (is && !lane)
 		((float *)p.rstd.data)[at.row * p.rstd.ld + at.head] = rstd;
@@ -80,11 +85,11 @@ template <typename T, int V, bool ADD> FO_DEVICE void norm_rows(const fo_cuda_no
 		fo_pack_store(piece_at<T>(p.y, at) + (lane + v * team) * 8, x[v]);
 	}
 }
-#define NORM(name, type, V, add, threads)                                                                              \
-	FO_KERNEL(name, struct fo_cuda_norm_args, threads)                                                             \
-	{                                                                                                              \
-		__shared__ float scratch[32];                                                                          \
-		norm_rows<type, V, add>(p, scratch);                                                                   \
+#define NORM(name, type, V, add, threads)                  \
+	FO_KERNEL(name, struct fo_cuda_norm_args, threads) \
+	{                                                  \
+		__shared__ float scratch[32];              \
+		norm_rows<type, V, add>(p, scratch);       \
 	}
 NORM(norm_bf16_1, uint16_t, 1, false, THREADS)
 NORM(norm_f32_1, float, 1, false, THREADS)
@@ -104,7 +109,8 @@ FO_KERNEL(norm_any, struct fo_cuda_norm_args, THREADS)
 	float sum = 0;
 	for (int32_t j = threadIdx.x; j < p.pieces.width; j += THREADS) {
 		if (p.c.data)
-			fo_view_put(p.c, at.row, at.col + j, fo_view_get(p.x, at.row, at.col + j) + fo_view_get(p.b, at.row, at.col + j));
+			fo_view_put(p.c, at.row, at.col + j,
+				    fo_view_get(p.x, at.row, at.col + j) + fo_view_get(p.b, at.row, at.col + j));
 		const float e = fo_view_get(x, at.row, at.col + j);
 		sum += e * e;
 	}
@@ -112,14 +118,15 @@ FO_KERNEL(norm_any, struct fo_cuda_norm_args, THREADS)
 	if (!threadIdx.x)
 		fo_view_put(p.rstd, at.row, at.head, rstd);
 	for (int32_t j = threadIdx.x; j < p.pieces.width; j += THREADS)
-		fo_view_put(p.y, at.row, at.col + j, fo_view_get(x, at.row, at.col + j) * rstd * fo_view_get(p.g, 0, j));
+		fo_view_put(p.y, at.row, at.col + j,
+			    fo_view_get(x, at.row, at.col + j) * rstd * fo_view_get(p.g, 0, j));
 }
 
 /* ---- backward: dx, dg or both ----
  *
- * Blocks stride over pieces. Each thread keeps the sums of dg for its columns in fp32 and asks for its next piece before it waits for the
- * sum of this one, so that reading never pauses. At the end a block leaves a row of partial sums; sum_partials adds them in the order of
- * blocks. */
+ * Blocks stride over pieces. Each thread keeps the sums of dg for its columns in fp32 and asks for its next piece
+ * before it waits for the sum of this one, so that reading never pauses. At the end a block leaves a row of partial
+ * sums; sum_partials adds them in the order of blocks. */
 
 template <typename T, int V> struct loaded {
 	fo_pack<T> x[V], dy[V], dres[V];
@@ -139,7 +146,8 @@ FO_DEVICE void load_piece(const fo_cuda_norm_bwd_args &p, int32_t piece, int lan
 		to.x[v] = in ? fo_pack_load(piece_at<const T>(p.x, at) + i * 8) : fo_pack_zero<T>();
 		to.dy[v] = in ? fo_pack_load(piece_at<const T>(p.dy, at) + i * 8) : fo_pack_zero<T>();
 		if (DRES)
-			to.dres[v] = in && p.dres.data ? fo_pack_load(piece_at<const T>(p.dres, at) + i * 8) : fo_pack_zero<T>();
+			to.dres[v] = in && p.dres.data ? fo_pack_load(piece_at<const T>(p.dres, at) + i * 8)
+						       : fo_pack_zero<T>();
 	}
 	to.rstd = is ? ((const float *)p.rstd.data)[at.row * p.rstd.ld + at.head] : 0;
 }
@@ -157,11 +165,15 @@ FO_DEVICE void store_partial_teams(const fo_cuda_norm_bwd_args &p, const float *
 	}
 }
 
-template <typename T, int V, bool DX, bool DG> FO_DEVICE void norm_backward(const fo_cuda_norm_bwd_args &p, float *shared)
+template <typename T, int V, bool DX, bool DG>
+FO_DEVICE void norm_backward(const fo_cuda_norm_bwd_args &p, float *shared)
 {
-	constexpr bool AHEAD = V * sizeof(T) <= 4; /* else there are no registers for it, nor for g and dres before they are used */
-	const int team = p.pieces.team, lane = V > 1 ? (int)threadIdx.x : (int)threadIdx.x & (team - 1), groups = p.pieces.width / 8;
-	const int32_t teams = V > 1 ? 1 : (int32_t)(blockDim.x / (uint32_t)team), mine = V > 1 ? 0 : (int32_t)threadIdx.x / team;
+	constexpr bool AHEAD = V * sizeof(T) <=
+			       4; /* else there are no registers for it, nor for g and dres before they are used */
+	const int team = p.pieces.team, lane = V > 1 ? (int)threadIdx.x : (int)threadIdx.x & (team - 1),
+		  groups = p.pieces.width / 8;
+	const int32_t teams = V > 1 ? 1 : (int32_t)(blockDim.x / (uint32_t)team),
+		      mine = V > 1 ? 0 : (int32_t)threadIdx.x / team;
 	const int32_t step = (int32_t)gridDim.x * teams;
 	fo_pack<T> g[V];
 	float dg[V][8];
@@ -169,7 +181,8 @@ template <typename T, int V, bool DX, bool DG> FO_DEVICE void norm_backward(cons
 #pragma unroll
 	for (int v = 0; v < V; v++) {
 		if (DX && AHEAD)
-			g[v] = lane + v * team < groups ? fo_pack_load((const T *)p.g.data + (lane + v * team) * 8) : fo_pack_zero<T>();
+			g[v] = lane + v * team < groups ? fo_pack_load((const T *)p.g.data + (lane + v * team) * 8)
+							: fo_pack_zero<T>();
 #pragma unroll
 		for (int k = 0; k < 8; k++)
 			dg[v][k] = 0;
@@ -190,7 +203,9 @@ template <typename T, int V, bool DX, bool DG> FO_DEVICE void norm_backward(cons
 			float x[8], dy[8], w[8];
 			fo_unpack(now.x[v], x), fo_unpack(now.dy[v], dy);
 			if (DX && !AHEAD)
-				g[v] = lane + v * team < groups ? fo_pack_load((const T *)p.g.data + (lane + v * team) * 8) : fo_pack_zero<T>();
+				g[v] = lane + v * team < groups
+					       ? fo_pack_load((const T *)p.g.data + (lane + v * team) * 8)
+					       : fo_pack_zero<T>();
 			if (DX)
 				fo_unpack(g[v], w);
 #pragma unroll
@@ -212,7 +227,9 @@ template <typename T, int V, bool DX, bool DG> FO_DEVICE void norm_backward(cons
 			float x[8], dy[8], w[8], r[8];
 			if (!AHEAD) {
 				g[v] = fo_pack_load((const T *)p.g.data + (lane + v * team) * 8);
-				now.dres[v] = p.dres.data ? fo_pack_load(piece_at<const T>(p.dres, at) + (lane + v * team) * 8) : fo_pack_zero<T>();
+				now.dres[v] = p.dres.data ? fo_pack_load(piece_at<const T>(p.dres, at) +
+									 (lane + v * team) * 8)
+							  : fo_pack_zero<T>();
 			}
 			fo_unpack(now.x[v], x), fo_unpack(now.dy[v], dy), fo_unpack(g[v], w), fo_unpack(now.dres[v], r);
 #pragma unroll
@@ -231,18 +248,18 @@ template <typename T, int V, bool DX, bool DG> FO_DEVICE void norm_backward(cons
 		if (DG && V > 1 && lane + v * team < groups)
 			fo_store8(p.partial + blockIdx.x * (int64_t)p.pieces.width + (lane + v * team) * 8, dg[v]);
 }
-#define NORM_BACKWARD(name, type, V, dx, dg, threads)                                                                  \
-	FO_KERNEL(name, struct fo_cuda_norm_bwd_args, threads)                                                         \
-	{                                                                                                              \
-		__shared__ __align__(16) float shared[V == 1 && dg ? THREADS * 8 : 32];                                \
-		norm_backward<type, V, dx, dg>(p, shared);                                                             \
+#define NORM_BACKWARD(name, type, V, dx, dg, threads)                                   \
+	FO_KERNEL(name, struct fo_cuda_norm_bwd_args, threads)                          \
+	{                                                                               \
+		__shared__ __align__(16) float shared[V == 1 && dg ? THREADS * 8 : 32]; \
+		norm_backward<type, V, dx, dg>(p, shared);                              \
 	}
-#define NORM_BACKWARDS(name, type)                                                                                     \
-	NORM_BACKWARD(norm_dx_##name##_1, type, 1, true, false, THREADS)                                               \
-	NORM_BACKWARD(norm_dg_##name##_1, type, 1, false, true, THREADS)                                               \
-	NORM_BACKWARD(norm_bwd_##name##_1, type, 1, true, true, THREADS)                                               \
-	NORM_BACKWARD(norm_dx_##name##_2, type, 2, true, false, THREADS_MAX)                                           \
-	NORM_BACKWARD(norm_dg_##name##_2, type, 2, false, true, THREADS_MAX)                                           \
+#define NORM_BACKWARDS(name, type)                                           \
+	NORM_BACKWARD(norm_dx_##name##_1, type, 1, true, false, THREADS)     \
+	NORM_BACKWARD(norm_dg_##name##_1, type, 1, false, true, THREADS)     \
+	NORM_BACKWARD(norm_bwd_##name##_1, type, 1, true, true, THREADS)     \
+	NORM_BACKWARD(norm_dx_##name##_2, type, 2, true, false, THREADS_MAX) \
+	NORM_BACKWARD(norm_dg_##name##_2, type, 2, false, true, THREADS_MAX) \
 	NORM_BACKWARD(norm_bwd_##name##_2, type, 2, true, true, THREADS_MAX)
 NORM_BACKWARDS(bf16, uint16_t)
 NORM_BACKWARDS(f32, float)
@@ -259,7 +276,8 @@ FO_KERNEL(norm_dx_any, struct fo_cuda_norm_bwd_args, THREADS)
 	const float rstd = fo_view_get(p.rstd, at.row, at.head);
 	float sum = 0;
 	for (int32_t j = threadIdx.x; j < p.pieces.width; j += THREADS)
-		sum += fo_view_get(p.x, at.row, at.col + j) * (fo_view_get(p.g, 0, j) * fo_view_get(p.dy, at.row, at.col + j));
+		sum += fo_view_get(p.x, at.row, at.col + j) *
+		       (fo_view_get(p.g, 0, j) * fo_view_get(p.dy, at.row, at.col + j));
 	const float factor = rstd * rstd * rstd * (fo_block_sum(sum, scratch, THREADS / 32) / (float)p.pieces.width);
 	for (int32_t j = threadIdx.x; j < p.pieces.width; j += THREADS) {
 		const float x = fo_view_get(p.x, at.row, at.col + j), dy = fo_view_get(p.dy, at.row, at.col + j);
@@ -270,8 +288,8 @@ FO_KERNEL(norm_dx_any, struct fo_cuda_norm_bwd_args, THREADS)
 
 /* ---- sums of columns ----
  *
- * bias_grad of (8192, 6144) in bf16: 101 MB, 0.023 ms. Block (slab of 256 columns, rows): each warp takes every eighth row, ROWS_AHEAD at
- * a time. */
+ * bias_grad of (8192, 6144) in bf16: 101 MB, 0.023 ms. Block (slab of 256 columns, rows): each warp takes every eighth
+ * row, ROWS_AHEAD at a time. */
 
 enum { ROWS_AHEAD = 4 };
 
@@ -280,13 +298,15 @@ template <typename T> FO_DEVICE void column_sums(const fo_cuda_columns_args &p, 
 	enum { WARPS = THREADS / 32 };
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 	const int32_t slab = (int32_t)blockIdx.x * THREADS, c = slab + lane * 8;
-	const int64_t begin = (int64_t)blockIdx.y * p.rows_per_block, most = begin + p.rows_per_block, end = most < p.dy.rows ? most : p.dy.rows;
+	const int64_t begin = (int64_t)blockIdx.y * p.rows_per_block, most = begin + p.rows_per_block,
+		      end = most < p.dy.rows ? most : p.dy.rows;
 	float sum[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
 	for (int64_t r = begin + warp; c < p.dy.cols && r < end; r += WARPS * ROWS_AHEAD) {
 		fo_pack<T> v[ROWS_AHEAD];
 #pragma unroll
 		for (int u = 0; u < ROWS_AHEAD; u++)
-			v[u] = r + u * WARPS < end ? fo_pack_load((const T *)p.dy.data + (r + u * WARPS) * p.dy.ld + c) : fo_pack_zero<T>();
+			v[u] = r + u * WARPS < end ? fo_pack_load((const T *)p.dy.data + (r + u * WARPS) * p.dy.ld + c)
+						   : fo_pack_zero<T>();
 #pragma unroll
 		for (int u = 0; u < ROWS_AHEAD; u++) {
 			float x[8];
@@ -306,11 +326,11 @@ template <typename T> FO_DEVICE void column_sums(const fo_cuda_columns_args &p, 
 		total += part[w][threadIdx.x];
 	p.partial[blockIdx.y * p.dy.cols + slab + threadIdx.x] = total;
 }
-#define COLUMNS(name, type)                                                                                            \
-	FO_KERNEL(name, struct fo_cuda_columns_args, THREADS)                                                          \
-	{                                                                                                              \
-		__shared__ __align__(16) float part[THREADS / 32][THREADS];                                            \
-		column_sums<type>(p, part);                                                                            \
+#define COLUMNS(name, type)                                                 \
+	FO_KERNEL(name, struct fo_cuda_columns_args, THREADS)               \
+	{                                                                   \
+		__shared__ __align__(16) float part[THREADS / 32][THREADS]; \
+		column_sums<type>(p, part);                                 \
 	}
 COLUMNS(columns_bf16, uint16_t)
 COLUMNS(columns_f32, float)
@@ -338,8 +358,8 @@ FO_KERNEL(columns_any, struct fo_cuda_columns_args, THREADS)
 	fo_view_put(p.out, 0, c, p.add ? fo_view_get(p.out, 0, c) + total : total);
 }
 
-/* Partial rows, some hundreds of them, in the second-level cache: 32 columns of a block, parts divided among its warps, so that all are
- * asked for at once. */
+/* Partial rows, some hundreds of them, in the second-level cache: 32 columns of a block, parts divided among its warps,
+ * so that all are asked for at once. */
 FO_KERNEL(sum_partials, struct fo_cuda_partials_args, THREADS_MAX)
 {
 	enum { WARPS = THREADS_MAX / 32, AHEAD = 8 };

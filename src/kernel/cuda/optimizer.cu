@@ -1,20 +1,32 @@
 /* Gradient norm, clipping, AdamW, and the search for numbers that are not finite: single passes over memory.
  *
- * Bytes for each parameter, gradients in fp32 (2 less where they are bf16), and a step of Llama-3.1-8B (8.03e9) at 4.2 TB/s:
- *   sumsq                                          4    7.7 ms
- *   adamw, fp32 master, fp32 moments, bf16 weight 30   57 ms
- *   adamw, fp32 master, bf16 moments, bf16 weight 22   42 ms
- *   adamw, split master, fp32 moments             28   54 ms
+ * Bytes for each parameter, gradients in fp32 (2 less where they are bf16), and a step of Llama-3.1-8B (8.03e9) at 4.2
+ * TB/s: sumsq                                          4    7.7 ms adamw, fp32 master, fp32 moments, bf16 weight 30 57
+ * ms adamw, fp32 master, bf16 moments, bf16 weight 22   42 ms adamw, split master, fp32 moments             28   54 ms
  *   adamw, split master, bf16 moments             20   38 ms
  *   adamw, bf16 weight and moments                16   31 ms
  *   adamw, fp32 weight and moments                28   54 ms
- * Arithmetic: two divisions and a root, rounded as the processor's are, some 70 instructions for a parameter. A multiprocessor has room
- * for 128 x 1.7e9 x 132 / (4.2e12 / 20) = 137 of them while the 20 bytes of the leanest exact format pass: memory stays the bound. */
+ * Arithmetic: two divisions and a root, rounded as the processor's are, some 70 instructions for a parameter. A
+ * multiprocessor has room for 128 x 1.7e9 x 132 / (4.2e12 / 20) = 137 of them while the 20 bytes of the leanest exact
+ * format pass: memory stays the bound. */
 #include "kernel/cuda/device.cuh"
 
 /* As enum fo_hyper; launch_optimizer.c holds both to each other. */
-enum { HYPER_LR, HYPER_BETA1, HYPER_BETA2, HYPER_EPS, HYPER_DECAY, HYPER_CORR1, HYPER_CORR2, HYPER_CLIP, HYPER_INV_TOKENS, HYPER_LOSS_LIMIT,
-       HYPER_SEED, HYPER_STEP, HYPER_LAST_NORM };
+enum {
+	HYPER_LR,
+	HYPER_BETA1,
+	HYPER_BETA2,
+	HYPER_EPS,
+	HYPER_DECAY,
+	HYPER_CORR1,
+	HYPER_CORR2,
+	HYPER_CLIP,
+	HYPER_INV_TOKENS,
+	HYPER_LOSS_LIMIT,
+	HYPER_SEED,
+	HYPER_STEP,
+	HYPER_LAST_NORM
+};
 enum { THREADS = 256 };
 
 /* Which tensor and row a chunk is of, and where it begins in it: n elements from column `col` on. */
@@ -36,7 +48,8 @@ template <typename T> FO_DEVICE piece piece_of(const T *t, int tensors, uint32_t
 	return at;
 }
 
-/* ---- squared norm: a thread's share of a chunk in fp32, above it doubles, every sum in an order that only shapes decide ---- */
+/* ---- squared norm: a thread's share of a chunk in fp32, above it doubles, every sum in an order that only shapes
+ * decide ---- */
 
 template <typename T> FO_DEVICE float squares(const T *p, int n, bool aligned)
 {
@@ -75,8 +88,8 @@ FO_KERNEL(sumsq, struct fo_cuda_sumsq_args, THREADS)
 		const piece at = piece_of(p.t, p.n, chunk, FO_CUDA_SUMSQ_CHUNK);
 		const fo_cuda_sumsq_tensor &t = p.t[at.k];
 		const int64_t offset = at.row * t.ld + at.col;
-		const float mine = t.dtype == FO_CUDA_BF16 ? squares((const uint16_t *)t.data + offset, at.n, t.aligned) :
-							     squares((const float *)t.data + offset, at.n, t.aligned);
+		const float mine = t.dtype == FO_CUDA_BF16 ? squares((const uint16_t *)t.data + offset, at.n, t.aligned)
+							   : squares((const float *)t.data + offset, at.n, t.aligned);
 		const double sum = fo_block_sum((double)mine, scratch, THREADS / 32);
 		if (threadIdx.x == 0)
 			p.partial[chunk] = sum;
@@ -110,7 +123,8 @@ FO_KERNEL(sumsq_sum, struct fo_cuda_sumsq_args, 1024)
 	*p.acc = acc;
 }
 
-/* ---- the decision whether a step is taken, one thread: -1 makes adamw leave everything as it is, without asking the host ---- */
+/* ---- the decision whether a step is taken, one thread: -1 makes adamw leave everything as it is, without asking the
+ * host ---- */
 
 FO_DEVICE bool is_finite(double x) { return x - x == 0; }
 FO_DEVICE double decide(const double *hyper, double bounded, double norm, double loss)
@@ -194,13 +208,14 @@ FO_DEVICE void store8_at_random(uint16_t *p, const float *x, const uint32_t *noi
 			 fo_bf16_at_random(x[2 * i], noise[2 * i] & 0xffff);
 	*reinterpret_cast<fo_16 *>(p) = o;
 }
-FO_DEVICE void moments_store8(float *m, float *v, const float *x, const float *y, bool, const struct fo_noise_key &, uint32_t)
+FO_DEVICE void moments_store8(float *m, float *v, const float *x, const float *y, bool, const struct fo_noise_key &,
+			      uint32_t)
 {
 	fo_store8(m, x);
 	fo_store8(v, y);
 }
-FO_DEVICE void moments_store8(uint16_t *m, uint16_t *v, const float *x, const float *y, bool stochastic, const struct fo_noise_key &key,
-			      uint32_t number)
+FO_DEVICE void moments_store8(uint16_t *m, uint16_t *v, const float *x, const float *y, bool stochastic,
+			      const struct fo_noise_key &key, uint32_t number)
 {
 	if (!stochastic) {
 		fo_store8(m, x);
@@ -218,10 +233,11 @@ FO_DEVICE void moments_store8(uint16_t *m, uint16_t *v, const float *x, const fl
 	store8_at_random(v, y, noise);
 }
 
-/* Where weights come from and go to: a bf16 or fp32 weight alone, an fp32 copy that a bf16 weight is rounded from, a bf16 weight and its
- * low half. */
+/* Where weights come from and go to: a bf16 or fp32 weight alone, an fp32 copy that a bf16 weight is rounded from, a
+ * bf16 weight and its low half. */
 enum weights { BF16, F32, COPY, SPLIT };
-template <weights W> FO_DEVICE void weights_load8(const fo_cuda_adamw_tensor &t, int64_t at_w, int64_t at_master, float *x)
+template <weights W>
+FO_DEVICE void weights_load8(const fo_cuda_adamw_tensor &t, int64_t at_w, int64_t at_master, float *x)
 {
 	if (W == BF16) {
 		fo_load8((const uint16_t *)t.w + at_w, x);
@@ -240,8 +256,8 @@ template <weights W> FO_DEVICE void weights_load8(const fo_cuda_adamw_tensor &t,
 	}
 }
 template <weights W>
-FO_DEVICE void weights_store8(const fo_cuda_adamw_tensor &t, int64_t at_w, int64_t at_master, const float *x, bool stochastic,
-			      const struct fo_noise_key &key, uint32_t number)
+FO_DEVICE void weights_store8(const fo_cuda_adamw_tensor &t, int64_t at_w, int64_t at_master, const float *x,
+			      bool stochastic, const struct fo_noise_key &key, uint32_t number)
 {
 	if (W == F32) {
 		fo_store8((float *)t.w + at_w, x);
@@ -253,7 +269,8 @@ FO_DEVICE void weights_store8(const fo_cuda_adamw_tensor &t, int64_t at_w, int64
 #pragma unroll
 		for (int i = 0; i < 4; i++) {
 			high.w[i] = (uint32_t)fo_split_high(x[2 * i + 1]) << 16 | fo_split_high(x[2 * i]);
-			low.w[i] = (uint32_t)(uint16_t)fo_split_low(x[2 * i + 1]) << 16 | (uint16_t)fo_split_low(x[2 * i]);
+			low.w[i] = (uint32_t)(uint16_t)fo_split_low(x[2 * i + 1]) << 16 |
+				   (uint16_t)fo_split_low(x[2 * i]);
 		}
 		*reinterpret_cast<fo_16 *>((uint16_t *)t.w + at_w) = high;
 		*reinterpret_cast<fo_16 *>((int16_t *)t.master + at_master) = low;
@@ -283,7 +300,8 @@ FO_DEVICE void one_put(void *p, int type, int64_t i, float x)
 FO_DEVICE void adamw_one(const fo_cuda_adamw_args &p, const adamw_shared &s, int k, int64_t row, int64_t col)
 {
 	const fo_cuda_adamw_tensor &t = p.t[k];
-	const int64_t at_m = row * t.ld_m + col, at_v = row * t.ld_v + col, at_w = row * t.ld_w + col, at_master = row * t.ld_master + col;
+	const int64_t at_m = row * t.ld_m + col, at_v = row * t.ld_v + col, at_w = row * t.ld_w + col,
+		      at_master = row * t.ld_master + col;
 	const bool split = t.type_master == FO_CUDA_I16, noisy = p.stochastic && t.type_moments == FO_CUDA_BF16;
 	const uint32_t number = (uint32_t)(t.number + at_w);
 	float m = one_get(t.m, t.type_moments, at_m), v = one_get(t.v, t.type_moments, at_v), w;
@@ -314,7 +332,8 @@ FO_DEVICE void adamw_one(const fo_cuda_adamw_args &p, const adamw_shared &s, int
 	}
 }
 
-/* Eight elements at a time; what is left of a chunk, fewer than eight, one by one. Up to eight loads are under way in a thread. */
+/* Eight elements at a time; what is left of a chunk, fewer than eight, one by one. Up to eight loads are under way in a
+ * thread. */
 template <typename M, weights W, typename G> FO_DEVICE void adamw_chunks(const fo_cuda_adamw_args &p, adamw_shared &s)
 {
 	if (*p.scale < 0)
@@ -345,11 +364,11 @@ template <typename M, weights W, typename G> FO_DEVICE void adamw_chunks(const f
 	}
 }
 
-#define ADAMW(name, moments, weights, gradients)                                                                       \
-	FO_KERNEL(name, struct fo_cuda_adamw_args, THREADS)                                                            \
-	{                                                                                                              \
-		__shared__ adamw_shared shared;                                                                        \
-		adamw_chunks<moments, weights, gradients>(p, shared);                                                  \
+#define ADAMW(name, moments, weights, gradients)                      \
+	FO_KERNEL(name, struct fo_cuda_adamw_args, THREADS)           \
+	{                                                             \
+		__shared__ adamw_shared shared;                       \
+		adamw_chunks<moments, weights, gradients>(p, shared); \
 	}
 ADAMW(adamw_f32_bf16_f32, float, BF16, float)
 ADAMW(adamw_f32_f32_f32, float, F32, float)

@@ -1,4 +1,5 @@
-/* Private to src/kernel/cuda: a product as cuBLASLt has it, which algorithm runs it (tune.c), and its run (matmul.c). */
+/* Private to src/kernel/cuda: a product as cuBLASLt has it, which algorithm runs it (tune.c), and its run (matmul.c).
+ */
 #ifndef FO_KERNEL_CUDA_PRODUCT_H
 #define FO_KERNEL_CUDA_PRODUCT_H
 
@@ -6,8 +7,9 @@
 #include "kernel/cuda/cuda_int.h"
 #include "kernel/tune_blocks.h"
 
-/* d(m,n) = op(a) op(b) [+ d], all column-major: a is (m,k), or (k,m) where ta; b is (k,n), or (n,k) where tb. Row-major c(m,n) = a b is
- * column-major c'(n,m) = b' a', so its second factor is `a` here. Zeroed before it is filled: it is hashed and compared as bytes. */
+/* d(m,n) = op(a) op(b) [+ d], all column-major: a is (m,k), or (k,m) where ta; b is (k,n), or (n,k) where tb. Row-major
+ * c(m,n) = a b is column-major c'(n,m) = b' a', so its second factor is `a` here. Zeroed before it is filled: it is
+ * hashed and compared as bytes. */
 struct fo_cuda_product {
 	int64_t m, n, k, lda, ldb, ldd;
 	uint8_t type_a, type_b, type_d; /* enum fo_dtype */
@@ -29,14 +31,16 @@ struct fo_cuda_product_plan {
 	struct fo_cuda_product_plan *next;
 };
 
-/* Finds the plan or makes it: from the cache, by measuring, or the library's first proposal, as fo_cuda_tune_set said. May take seconds.
- * Not while capturing. */
-FO_CHECKED fo_status fo_cuda_product_prepare(struct fo_cuda *c, const struct fo_cuda_product *key, struct fo_cuda_product_plan **out);
+/* Finds the plan or makes it: from the cache, by measuring, or the library's first proposal, as fo_cuda_tune_set said.
+ * May take seconds. Not while capturing. */
+FO_CHECKED fo_status fo_cuda_product_prepare(struct fo_cuda *c, const struct fo_cuda_product *key,
+					     struct fo_cuda_product_plan **out);
 /* The plan that prepare made; NULL: it was never asked for. */
 struct fo_cuda_product_plan *fo_cuda_product_find(const struct fo_cuda *c, const struct fo_cuda_product *key);
 /* Device pointers; scales: NULL without fp8. Enqueues, nothing else. */
-cublasStatus_t fo_cuda_product_run(const struct fo_cuda *c, struct fo_cuda_product_plan *p, const void *a, const void *b, void *d,
-				   const float *scale_a, const float *scale_b, void *ws, fo_cuda_stream s);
+cublasStatus_t fo_cuda_product_run(const struct fo_cuda *c, struct fo_cuda_product_plan *p, const void *a,
+				   const void *b, void *d, const float *scale_a, const float *scale_b, void *ws,
+				   fo_cuda_stream s);
 
 /* Largest workspace an algorithm may ask for: what cuBLAS documents for its own on each architecture. */
 size_t fo_cuda_product_ws_most(const struct fo_cuda *c);
@@ -56,7 +60,7 @@ struct fo_cuda_choice {
 	int rank, of;        /* the choice's place among the proposals, and how many ran */
 	uint8_t method;      /* enum fo_cuda_method */
 	bool by_energy;      /* blocks: struct fo_tune_verdict */
-	double noise, joules, hz; /* of blocks, the last two the choice's medians; NAN */
+	double noise, joules, hz;                   /* of blocks, the last two the choice's medians; NAN */
 	struct fo_tune_block block[FO_TUNE_BLOCKS]; /* as they ran; who: place among the proposals */
 	int blocks;                                 /* 0: none */
 };
@@ -70,7 +74,8 @@ struct fo_cuda_choices {
 /* Absent: empty. FO_EIO, FO_EFORMAT (too large) where the file cannot be read. *to: device and library are set. */
 FO_CHECKED fo_status fo_cuda_choices_read(struct fo_cuda_choices *to, const char *path);
 /* Reads the file again, adds or replaces one and writes it, alone among processes. Makes the folder. */
-FO_CHECKED fo_status fo_cuda_choices_keep(struct fo_cuda_choices *to, const char *path, const struct fo_cuda_choice *add);
+FO_CHECKED fo_status fo_cuda_choices_keep(struct fo_cuda_choices *to, const char *path,
+					  const struct fo_cuda_choice *add);
 const struct fo_cuda_choice *fo_cuda_choices_find(const struct fo_cuda_choices *in, const struct fo_cuda_product *key);
 void fo_cuda_choices_fini(struct fo_cuda_choices *c); /* device and library stay */
 

@@ -1,7 +1,7 @@
 /* What kernels over rows share: eight neighbours as they lie in memory, and the row that a piece of work belongs to.
  *
- * A kernel that is bound by memory first asks for all it will read, then waits: what has arrived stays packed in registers (4 of bf16, 8
- * of fp32 for eight elements) until it is used. */
+ * A kernel that is bound by memory first asks for all it will read, then waits: what has arrived stays packed in
+ * registers (4 of bf16, 8 of fp32 for eight elements) until it is used. */
 #ifndef FO_KERNEL_CUDA_ROWS_CUH
 #define FO_KERNEL_CUDA_ROWS_CUH
 
@@ -13,7 +13,10 @@ template <typename T> struct fo_pack {
 };
 /* p is 16-byte aligned. */
 template <typename T> FO_DEVICE fo_pack<T> fo_pack_load(const T *p) { return *reinterpret_cast<const fo_pack<T> *>(p); }
-template <typename T> FO_DEVICE void fo_pack_store(T *p, const fo_pack<T> &v) { *reinterpret_cast<fo_pack<T> *>(p) = v; }
+template <typename T> FO_DEVICE void fo_pack_store(T *p, const fo_pack<T> &v)
+{
+	*reinterpret_cast<fo_pack<T> *>(p) = v;
+}
 template <typename T> FO_DEVICE fo_pack<T> fo_pack_zero()
 {
 	fo_pack<T> p;
@@ -52,8 +55,9 @@ FO_DEVICE void fo_packed(fo_pack<float> &p, const float *x)
 		p.v[i / 4].w[i % 4] = __float_as_uint(x[i]);
 }
 
-/* A group of a norm's row: x becomes x + b, rounded as it is stored to c (ADD; c NULL: nobody stores it here), so that the norm is of what
- * the two operations apart would see: the same bits. sum: of squares, in the order of the columns. */
+/* A group of a norm's row: x becomes x + b, rounded as it is stored to c (ADD; c NULL: nobody stores it here), so that
+ * the norm is of what the two operations apart would see: the same bits. sum: of squares, in the order of the columns.
+ */
 template <typename T, bool ADD> FO_DEVICE void fo_norm_group(fo_pack<T> &x, const fo_pack<T> &b, T *c, float &sum)
 {
 	float e[8];
@@ -82,7 +86,10 @@ FO_DEVICE void fo_rotate(float *x1, float *x2, float cosine, float sine)
 	*x2 = b * cosine + a * sine;
 }
 /* n / d by multiplication: a division is forty instructions, this is three. n < 2^31. */
-FO_DEVICE uint32_t fo_quotient(uint32_t n, const fo_cuda_divisor &d) { return (uint32_t)((uint64_t)n * d.multiplier >> d.shift); }
+FO_DEVICE uint32_t fo_quotient(uint32_t n, const fo_cuda_divisor &d)
+{
+	return (uint32_t)((uint64_t)n * d.multiplier >> d.shift);
+}
 
 /* Where eight neighbours of a rectangle lie: group i of those counted along rows. */
 struct fo_place {
@@ -96,6 +103,9 @@ FO_DEVICE fo_place fo_place_of(uint32_t i, const fo_cuda_divisor &per_row)
 	at.row = r, at.col = (i - r * per_row.value) * 8;
 	return at;
 }
-template <typename T> FO_DEVICE T *fo_at(const fo_cuda_view &v, const fo_place &at) { return (T *)v.data + at.row * v.ld + at.col; }
+template <typename T> FO_DEVICE T *fo_at(const fo_cuda_view &v, const fo_place &at)
+{
+	return (T *)v.data + at.row * v.ld + at.col;
+}
 
 #endif

@@ -1,7 +1,9 @@
-/* SwiGLU of one element, and its gradients: by itself (elementwise.cu) and with a cast (fp8_made.cu), the same expressions.
+/* SwiGLU of one element, and its gradients: by itself (elementwise.cu) and with a cast (fp8_made.cu), the same
+ * expressions.
  *
- * An accurate exponential and a division are some 40 instructions: as long as the memory takes. In bf16 the special function unit's
- * own, 2^-22 off at worst, vanish in the rounding of the result; fp32 pays for accuracy. The first argument says which. */
+ * An accurate exponential and a division are some 40 instructions: as long as the memory takes. In bf16 the special
+ * function unit's own, 2^-22 off at worst, vanish in the rounding of the result; fp32 pays for accuracy. The first
+ * argument says which. */
 #ifndef FO_KERNEL_CUDA_SWIGLU_CUH
 #define FO_KERNEL_CUDA_SWIGLU_CUH
 

@@ -1,11 +1,12 @@
-/* Products by shape: descriptors made once, and an algorithm for each, proposed by the library, kept from before or measured here.
+/* Products by shape: descriptors made once, and an algorithm for each, proposed by the library, kept from before or
+ * measured here.
  *
  * Measuring. Operands are random: a device at its power limit runs zeros up to 13 % faster, and what is best on zeros
  * need not be best on numbers. Copies of them larger than the second-level cache are used in turn. First every proposal
- * runs alone for a while, then the fastest few alternate, batch by batch, so that clocks and heat are the same for all of
- * them; medians decide (FO_CUDA_TUNE_ON). In a step they are not the same: which algorithm runs decides how far power
- * holds the clock back. So where several are close, FO_CUDA_TUNE_LONG runs each for a second, there and back, with the
- * device's energy and clock beside the time (kernel/tune_blocks.h). */
+ * runs alone for a while, then the fastest few alternate, batch by batch, so that clocks and heat are the same for all
+ * of them; medians decide (FO_CUDA_TUNE_ON). In a step they are not the same: which algorithm runs decides how far
+ * power holds the clock back. So where several are close, FO_CUDA_TUNE_LONG runs each for a second, there and back,
+ * with the device's energy and clock beside the time (kernel/tune_blocks.h). */
 #include "kernel/cuda/product.h"
 
 #include "base/clock.h"
@@ -135,37 +136,42 @@ struct fo_cuda_product_plan *fo_cuda_product_find(const struct fo_cuda *c, const
 
 /* ---- proposals ---- */
 
-/* Split sums are added up in the compute type and in a fixed order: not in place, where blocks add as they finish, and not in the type of
- * the output, which would round each part to bf16. */
+/* Split sums are added up in the compute type and in a fixed order: not in place, where blocks add as they finish, and
+ * not in the type of the output, which would round each part to bf16. */
 static bool ask_for(const struct fo_cuda *c, const struct fo_cuda_product *key, cublasLtMatmulPreference_t pref)
 {
 	static const cublasLtMatmulPreferenceAttributes_t align[] = {
-		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
 	};
 	const int type[] = { key->type_a, key->type_b, key->type_d, key->type_d };
 	uint64_t most = fo_cuda_product_ws_most(c);
 	uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-	bool ok = c->lt->cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most) ==
-			  CUBLAS_STATUS_SUCCESS &&
-		  c->lt->cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduction,
-							      sizeof reduction) == CUBLAS_STATUS_SUCCESS;
+	bool ok = c->lt->cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most,
+							      sizeof most) == CUBLAS_STATUS_SUCCESS &&
+		  c->lt->cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+							      &reduction, sizeof reduction) == CUBLAS_STATUS_SUCCESS;
 	for (int i = 0; i < 4; i++) {
 		uint32_t bytes = key->loose ? (uint32_t)fo_dtype_bytes(type[i]) : 16;
-		ok = ok && c->lt->cublasLtMatmulPreferenceSetAttribute(pref, align[i], &bytes, sizeof bytes) == CUBLAS_STATUS_SUCCESS;
+		ok = ok && c->lt->cublasLtMatmulPreferenceSetAttribute(pref, align[i], &bytes, sizeof bytes) ==
+				   CUBLAS_STATUS_SUCCESS;
 	}
 	return ok;
 }
 
 /* At most `most`, the library's best first; how many. */
-static int propose(const struct fo_cuda *c, const struct fo_cuda_product_plan *p, int most, cublasLtMatmulHeuristicResult_t *out)
+static int propose(const struct fo_cuda *c, const struct fo_cuda_product_plan *p, int most,
+		   cublasLtMatmulHeuristicResult_t *out)
 {
 	cublasLtMatmulPreference_t pref;
 	int n = 0, good = 0;
 	if (c->lt->cublasLtMatmulPreferenceCreate(&pref) != CUBLAS_STATUS_SUCCESS)
 		return 0;
-	if (!ask_for(c, &p->key, pref) || c->lt->cublasLtMatmulAlgoGetHeuristic(c->lt_handle, p->desc, p->a, p->b, p->d, p->d, pref, most, out, &n) !=
-						  CUBLAS_STATUS_SUCCESS)
+	if (!ask_for(c, &p->key, pref) ||
+	    c->lt->cublasLtMatmulAlgoGetHeuristic(c->lt_handle, p->desc, p->a, p->b, p->d, p->d, pref, most, out, &n) !=
+		    CUBLAS_STATUS_SUCCESS)
 		n = 0;
 	c->lt->cublasLtMatmulPreferenceDestroy(pref);
 	for (int i = 0; i < n; i++)
@@ -201,8 +207,8 @@ struct timed {
 
 static size_t round_up(size_t bytes) { return (bytes + ALIGNED - 1) / ALIGNED * ALIGNED; }
 
-/* Bytes of the three matrices, and of as many copies as are larger than the second-level cache twice over: what an operand leaves
- * there is gone when its turn comes again. */
+/* Bytes of the three matrices, and of as many copies as are larger than the second-level cache twice over: what an
+ * operand leaves there is gone when its turn comes again. */
 static void size_up(struct bench *b)
 {
 	const struct fo_cuda_product *k = &b->p->key;
@@ -218,15 +224,16 @@ static fo_status fill_random(struct bench *b, void *to, size_t bytes, int dtype,
 {
 	struct fo_cuda_queue q = { .cuda = b->c, .stream = b->stream };
 	const struct fo_cuda_product_random_args args = { to, (int64_t)(bytes / fo_dtype_bytes(dtype)), seed, dtype };
-	return fo_cuda_launch(&q, FO_CUDA_FN_product_random, (struct fo_cuda_grid){ fo_cuda_blocks(b->c, args.n, THREADS), 1, 1, THREADS, 0 },
-			      &args);
+	return fo_cuda_launch(&q, FO_CUDA_FN_product_random,
+			      (struct fo_cuda_grid){ fo_cuda_blocks(b->c, args.n, THREADS), 1, 1, THREADS, 0 }, &args);
 }
 
 /* FO_ENOMEM where not even one copy fits: then nothing is measured. */
 static fo_status begin(struct bench *b)
 {
 	const struct fo_cuda_product *k = &b->p->key;
-	size_t ws = round_up(fo_cuda_product_ws_most(b->c)), lines = round_up((size_t)(k->m > k->n ? k->m : k->n) * sizeof(float));
+	size_t ws = round_up(fo_cuda_product_ws_most(b->c)),
+	       lines = round_up((size_t)(k->m > k->n ? k->m : k->n) * sizeof(float));
 	int64_t have = 0, all = 0;
 	size_up(b);
 	FO_TRY(fo_cuda_memory(b->c, &have, &all));
@@ -267,8 +274,8 @@ static fo_status time_runs(struct bench *b, const struct timed *t, int runs, dou
 	for (int i = 0; i < runs; i++) {
 		char *at = b->memory + (size_t)(b->next++ % b->sets) * b->set;
 		bool fp8 = fo_dtype_fp8(b->p->key.type_a);
-		if (fo_cuda_product_run(b->c, b->p, at, at + b->a, at + b->a + b->b, fp8 ? b->scale : NULL, fp8 ? b->scale : NULL, b->ws,
-					b->stream) != CUBLAS_STATUS_SUCCESS)
+		if (fo_cuda_product_run(b->c, b->p, at, at + b->a, at + b->a + b->b, fp8 ? b->scale : NULL,
+					fp8 ? b->scale : NULL, b->ws, b->stream) != CUBLAS_STATUS_SUCCESS)
 			return fo_fail(FO_EUNSUPPORTED, "cuBLASLt does not run what it proposed");
 	}
 	FO_TRY(fo_cuda_event_record(b->c, b->end, b->stream, false));
@@ -394,7 +401,8 @@ static int close_ones(struct timed *t, int n)
 	return close;
 }
 
-/* Measures n >= 1 proposals into *out. The library's first one is a finalist whatever it took alone: what is gained is said against it. */
+/* Measures n >= 1 proposals into *out. The library's first one is a finalist whatever it took alone: what is gained is
+ * said against it. */
 static fo_status measure(struct bench *b, const cublasLtMatmulHeuristicResult_t *h, int n, struct fo_cuda_choice *out)
 {
 	struct timed *t = fo_xmalloc((size_t)n * sizeof *t);
@@ -446,10 +454,12 @@ static bool take_kept(struct fo_cuda *c, struct fo_cuda_product_plan *p, const s
 	cublasLtMatmulHeuristicResult_t r = { 0 };
 	if (!k)
 		return false;
-	if (c->lt->cublasLtMatmulAlgoCheck(c->lt_handle, p->desc, p->a, p->b, p->d, p->d, &k->algo, &r) != CUBLAS_STATUS_SUCCESS ||
+	if (c->lt->cublasLtMatmulAlgoCheck(c->lt_handle, p->desc, p->a, p->b, p->d, p->d, &k->algo, &r) !=
+		    CUBLAS_STATUS_SUCCESS ||
 	    r.workspaceSize > fo_cuda_product_ws_most(c)) {
-		snprintf(t->result.note, sizeof t->result.note, "cuBLASLt refuses an algorithm that '%s' holds for a product (%lld,%lld,%lld)",
-			 t->path, (long long)p->key.m, (long long)p->key.n, (long long)p->key.k);
+		snprintf(t->result.note, sizeof t->result.note,
+			 "cuBLASLt refuses an algorithm that '%s' holds for a product (%lld,%lld,%lld)", t->path,
+			 (long long)p->key.m, (long long)p->key.n, (long long)p->key.k);
 		return false;
 	}
 	take(p, &k->algo, r.workspaceSize);
@@ -458,7 +468,8 @@ static bool take_kept(struct fo_cuda *c, struct fo_cuda_product_plan *p, const s
 }
 
 /* Measures and keeps; false: the first proposal it is, and the note says why. */
-static bool take_measured(struct fo_cuda *c, struct fo_cuda_product_plan *p, const cublasLtMatmulHeuristicResult_t *h, int n)
+static bool take_measured(struct fo_cuda *c, struct fo_cuda_product_plan *p, const cublasLtMatmulHeuristicResult_t *h,
+			  int n)
 {
 	struct fo_cuda_tune *t = c->tune;
 	struct bench b = { .c = c, .p = p };
@@ -469,8 +480,8 @@ static bool take_measured(struct fo_cuda *c, struct fo_cuda_product_plan *p, con
 	fo_status st = measure(&b, h, n, &found);
 	t->result.seconds += 1e-9 * (double)(fo_now_ns() - start);
 	if (st != FO_OK) {
-		snprintf(t->result.note, sizeof t->result.note, "a product (%lld,%lld,%lld) was not measured: %s", (long long)p->key.m,
-			 (long long)p->key.n, (long long)p->key.k, fo_err_text());
+		snprintf(t->result.note, sizeof t->result.note, "a product (%lld,%lld,%lld) was not measured: %s",
+			 (long long)p->key.m, (long long)p->key.n, (long long)p->key.k, fo_err_text());
 		fo_err_clear();
 		return false;
 	}
@@ -506,7 +517,8 @@ static void choose(struct fo_cuda *c, struct fo_cuda_product_plan *p)
 	t->result.proposed++;
 }
 
-fo_status fo_cuda_product_prepare(struct fo_cuda *c, const struct fo_cuda_product *key, struct fo_cuda_product_plan **out)
+fo_status fo_cuda_product_prepare(struct fo_cuda *c, const struct fo_cuda_product *key,
+				  struct fo_cuda_product_plan **out)
 {
 	struct fo_cuda_tune *t = tune_of(c);
 	int i = bucket_of(key);

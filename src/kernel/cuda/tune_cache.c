@@ -1,4 +1,5 @@
-/* Choices of algorithms on disk: one JSON object per line, so that a line which was cut or changed costs itself alone. */
+/* Choices of algorithms on disk: one JSON object per line, so that a line which was cut or changed costs itself alone.
+ */
 #include "kernel/cuda/product.h"
 #include "base/fs.h"
 #include "base/json.h"
@@ -170,7 +171,8 @@ static void read_line(struct fo_cuda_choices *to, const char *line, size_t len)
 	struct fo_cuda_choice c;
 	json_error_t e;
 	json_t *j = json_loadb(line, len, JSON_REJECT_DUPLICATES, &e);
-	const char *schema = json_string_value(json_object_get(j, "schema")), *device = json_string_value(json_object_get(j, "device")),
+	const char *schema = json_string_value(json_object_get(j, "schema")),
+		   *device = json_string_value(json_object_get(j, "device")),
 		   *library = json_string_value(json_object_get(j, "library"));
 	if (!schema || !device || !library || strcmp(schema, SCHEMA) != 0) {
 		to->damaged++;

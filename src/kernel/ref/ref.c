@@ -1,4 +1,5 @@
-/* The reference set: its table, and the choice of the arithmetic by the dtype of the operand that carries the numbers. */
+/* The reference set: its table, and the choice of the arithmetic by the dtype of the operand that carries the numbers.
+ */
 #include "kernel/ref/ref.h"
 
 #include <string.h>

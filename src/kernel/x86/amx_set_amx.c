@@ -7,8 +7,12 @@ static bool have(void) { return fo_isa_have(FO_ISA_AMX); }
 
 static const struct fo_kernel table[FO_OP_COUNT] = {
 	[FO_OP_matmul] = { .run = amx_matmul, .can = amx_matmul_can, .ws = amx_matmul_ws },
-	[FO_OP_attention_eager] = { .run = fo_attention_eager_amx, .can = fo_attention_eager_can_amx, .ws = fo_attention_eager_ws_amx },
-	[FO_OP_attention_eager_bwd] = { .run = fo_attention_eager_bwd_amx, .can = fo_attention_eager_can_amx, .ws = fo_attention_eager_ws_amx },
+	[FO_OP_attention_eager] = { .run = fo_attention_eager_amx,
+				    .can = fo_attention_eager_can_amx,
+				    .ws = fo_attention_eager_ws_amx },
+	[FO_OP_attention_eager_bwd] = { .run = fo_attention_eager_bwd_amx,
+					.can = fo_attention_eager_can_amx,
+					.ws = fo_attention_eager_ws_amx },
 };
 
 /* Products of other types do not run on this unit. */

@@ -1,9 +1,9 @@
-/* AMX tile operations: instructions, or a plain C model of them where FO_AMX_EMULATED is defined (tests on machines without
- * AMX run the same kernel source on the model). Tile numbers are literals. All tiles are 16 rows of 64 bytes.
+/* AMX tile operations: instructions, or a plain C model of them where FO_AMX_EMULATED is defined (tests on machines
+ * without AMX run the same kernel source on the model). Tile numbers are literals. All tiles are 16 rows of 64 bytes.
  *
  * The instructions are asm with a memory clobber: the intrinsics of GCC 12 lack it on loads, which may then move above
- * the stores that they depend on. The model follows the Intel SDM, volume 2: TDPBF16PS takes denormals as zero and sums the
- * even and the odd products of a row apart. Requires pairs.h. */
+ * the stores that they depend on. The model follows the Intel SDM, volume 2: TDPBF16PS takes denormals as zero and sums
+ * the even and the odd products of a row apart. Requires pairs.h. */
 #ifndef FO_KERNEL_X86_AMX_TILE_H
 #define FO_KERNEL_X86_AMX_TILE_H
 

@@ -1,8 +1,10 @@
-/* Dot products of bf16 pairs into fp32 (VDPBF16PS), on processors that have them and on those that must be tested without.
+/* Dot products of bf16 pairs into fp32 (VDPBF16PS), on processors that have them and on those that must be tested
+ * without.
  *
- * A vector of pairs holds FO_LANES times two bf16, the even element of a lane in its lower half. v_dot(c, a, b) is c + the products
- * of both halves: denormal operands and results count as zero, each multiply-add rounds to nearest even (Intel SDM volume 2,
- * VDPBF16PS). The model without the instruction (tests/num16) does the same by two multiply-adds, odd elements first. */
+ * A vector of pairs holds FO_LANES times two bf16, the even element of a lane in its lower half. v_dot(c, a, b) is c +
+ * the products of both halves: denormal operands and results count as zero, each multiply-add rounds to nearest even
+ * (Intel SDM volume 2, VDPBF16PS). The model without the instruction (tests/num16) does the same by two multiply-adds,
+ * odd elements first. */
 #ifndef FO_KERNEL_X86_DOT_H
 #define FO_KERNEL_X86_DOT_H
 

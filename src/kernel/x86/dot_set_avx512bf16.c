@@ -1,7 +1,8 @@
 /* The AVX512_BF16 set: what gains from dot products of bf16 pairs (VDPBF16PS). Everything else falls to AVX-512.
  *
- * Processors differ: on AMD's Zen 4 and Zen 5 the instruction does twice the work of an fp32 multiply-add in the same time, on
- * Intel's up to Emerald Rapids half of it. So the set is taken only where its register-only loop beats that of AVX-512. */
+ * Processors differ: on AMD's Zen 4 and Zen 5 the instruction does twice the work of an fp32 multiply-add in the same
+ * time, on Intel's up to Emerald Rapids half of it. So the set is taken only where its register-only loop beats that of
+ * AVX-512. */
 #define FO_LANES 16
 #include "base/clock.h"
 #include "kernel/x86/attention.h"
@@ -12,8 +13,9 @@
 
 static bool have(void) { return fo_isa_have(FO_ISA_AVX512BF16); }
 
-/* n rounds of 24 independent sums (two pipes times the latency need ten to twelve) of a random operand times another and then
- * times its negative: sums stay between two random numbers for ever and their bits toggle. Nothing but registers is touched. */
+/* n rounds of 24 independent sums (two pipes times the latency need ten to twelve) of a random operand times another
+ * and then times its negative: sums stay between two random numbers for ever and their bits toggle. Nothing but
+ * registers is touched. */
 static double peak_burst(int dtype, int64_t n)
 {
 	enum { SUMS = 24 };
@@ -43,8 +45,8 @@ static double peak_burst(int dtype, int64_t n)
 	return 2.0 * SUMS * FO_LANES * 4 * (double)n;
 }
 
-/* FLOP per second of the best of some bursts of about 20 us: the ratio is a factor of two either way, so a busy machine does not
- * turn it. */
+/* FLOP per second of the best of some bursts of about 20 us: the ratio is a factor of two either way, so a busy machine
+ * does not turn it. */
 static bool faster(void)
 {
 	const struct fo_kernel_set *set[2] = { &fo_kernels_avx512, &fo_kernels_avx512bf16 };
@@ -75,11 +77,21 @@ static bool worth(void)
 }
 
 static const struct fo_kernel table[FO_OP_COUNT] = {
-	[FO_OP_matmul] = { .run = fo_matmul_avx512bf16, .can = fo_matmul_can_avx512bf16, .ws = fo_matmul_ws_avx512bf16 },
-	[FO_OP_attention] = { .run = fo_attention_avx512bf16, .can = fo_attention_can_avx512bf16, .ws = fo_attention_ws_avx512bf16 },
-	[FO_OP_attention_bwd] = { .run = fo_attention_bwd_avx512bf16, .can = fo_attention_can_avx512bf16, .ws = fo_attention_bwd_ws_avx512bf16 },
-	[FO_OP_attention_eager] = { .run = fo_attention_eager_avx512bf16, .can = fo_attention_eager_can_avx512bf16, .ws = fo_attention_eager_ws_avx512bf16 },
-	[FO_OP_attention_eager_bwd] = { .run = fo_attention_eager_bwd_avx512bf16, .can = fo_attention_eager_can_avx512bf16, .ws = fo_attention_eager_ws_avx512bf16 },
+	[FO_OP_matmul] = { .run = fo_matmul_avx512bf16,
+			   .can = fo_matmul_can_avx512bf16,
+			   .ws = fo_matmul_ws_avx512bf16 },
+	[FO_OP_attention] = { .run = fo_attention_avx512bf16,
+			      .can = fo_attention_can_avx512bf16,
+			      .ws = fo_attention_ws_avx512bf16 },
+	[FO_OP_attention_bwd] = { .run = fo_attention_bwd_avx512bf16,
+				  .can = fo_attention_can_avx512bf16,
+				  .ws = fo_attention_bwd_ws_avx512bf16 },
+	[FO_OP_attention_eager] = { .run = fo_attention_eager_avx512bf16,
+				    .can = fo_attention_eager_can_avx512bf16,
+				    .ws = fo_attention_eager_ws_avx512bf16 },
+	[FO_OP_attention_eager_bwd] = { .run = fo_attention_eager_bwd_avx512bf16,
+					.can = fo_attention_eager_can_avx512bf16,
+					.ws = fo_attention_eager_ws_avx512bf16 },
 };
 
 const struct fo_kernel_set fo_kernels_avx512bf16 = { "avx512bf16", FO_ISA_AVX512BF16, have, worth, table, peak_burst };

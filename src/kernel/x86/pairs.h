@@ -1,5 +1,5 @@
-/* Pairs of bf16 in vectors of 64 bytes: what packs operands for units that multiply pairs (AMX tiles, VDPBF16PS). Shuffles are the
- * compiler's, so that machines without AVX-512 test the same source. Requires 16 lanes. */
+/* Pairs of bf16 in vectors of 64 bytes: what packs operands for units that multiply pairs (AMX tiles, VDPBF16PS).
+ * Shuffles are the compiler's, so that machines without AVX-512 test the same source. Requires 16 lanes. */
 #ifndef FO_KERNEL_X86_PAIRS_H
 #define FO_KERNEL_X86_PAIRS_H
 

@@ -44,8 +44,8 @@ FO_INLINE int row_dtype(const struct fo_call *c, uint32_t operands)
 	return found;
 }
 
-/* Calls f(c, ..., dtype) with a constant dtype where the operands agree, so that loops have no branch on it; with -1 elsewhere.
- * Used inside parallel regions: their bodies become functions before constants could reach them. */
+/* Calls f(c, ..., dtype) with a constant dtype where the operands agree, so that loops have no branch on it; with -1
+ * elsewhere. Used inside parallel regions: their bodies become functions before constants could reach them. */
 #define ROWS_BY_DTYPE(f, operands, c, ...)                       \
 	do {                                                     \
 		switch (row_dtype(c, operands)) {                \
@@ -76,9 +76,9 @@ FO_INLINE void row_put(struct row r, int64_t j, int w, vf v)
 		v_store_part(r.p, j, r.dtype, v, w);
 }
 
-/* Two vectors' worth of a row of f32 or bf16, dtype known. Of bf16 the even elements and the odd ones: a shift and a mask widen
- * a pair and a shift and a mask narrow it, where elements in their order need shuffles, which processors have fewer units for.
- * Rows of one dtype agree about the order. */
+/* Two vectors' worth of a row of f32 or bf16, dtype known. Of bf16 the even elements and the odd ones: a shift and a
+ * mask widen a pair and a shift and a mask narrow it, where elements in their order need shuffles, which processors
+ * have fewer units for. Rows of one dtype agree about the order. */
 struct v2 {
 	vf a, b;
 };
@@ -90,16 +90,18 @@ FO_INLINE struct v2 row_get2(struct row r, int64_t j)
 	memcpy(&u, (const uint16_t *)r.p + j, sizeof u);
 	return (struct v2){ (vf)(u << 16), (vf)(u & 0xffff0000u) };
 }
-/* To bf16 in the upper half, nearest even, NaN stays NaN (one with all bits set); the lower half is left to be cut off. */
+/* To bf16 in the upper half, nearest even, NaN stays NaN (one with all bits set); the lower half is left to be cut off.
+ */
 FO_INLINE vu v_round_bf16(vf v)
 {
 	vu u = (vu)v;
 	return (u + 0x7fff + (u >> 16 & 1)) | (vu)(v != v);
 }
 #if FO_LANES == 16 && defined __AVX512BW__
-/* What arithmetic made to bf16 in pairs: a in the even words, b in the odd ones, upper and lower halves each for themselves. Up
- * goes what lies above a half, or at it below an odd number; 65,535 + 1 must not become 0. Numbers alone: a NaN that arithmetic
- * made has a bit in its upper half and stays as it is. VCVTNE2PS2BF16 would make zeros of denormals. */
+/* What arithmetic made to bf16 in pairs: a in the even words, b in the odd ones, upper and lower halves each for
+ * themselves. Up goes what lies above a half, or at it below an odd number; 65,535 + 1 must not become 0. Numbers
+ * alone: a NaN that arithmetic made has a bit in its upper half and stays as it is. VCVTNE2PS2BF16 would make zeros of
+ * denormals. */
 FO_INLINE __m512i v_pair_bf16(vf a, vf b)
 {
 	const __mmask32 odd = 0xaaaaaaaau;
@@ -129,7 +131,8 @@ FO_INLINE struct v2 row_put2(struct row r, int64_t j, struct v2 v)
 	return (struct v2){ (vf)(even & 0xffff0000u), (vf)odd };
 #endif
 }
-/* Columns at the front of a row that go by `pairs` pairs at a time; none where types are mixed, which lie in different orders. */
+/* Columns at the front of a row that go by `pairs` pairs at a time; none where types are mixed, which lie in different
+ * orders. */
 FO_INLINE int64_t row_pairs(int64_t cols, int dtype, int pairs)
 {
 	const int64_t step = 2 * pairs * FO_LANES;
@@ -144,10 +147,9 @@ FO_INLINE struct v2 v2_in_order(struct v2 v, int dtype)
 	return (struct v2){ __builtin_shufflevector(v.a, v.b, 0, 8, 1, 9, 2, 10, 3, 11),
 			    __builtin_shufflevector(v.a, v.b, 4, 12, 5, 13, 6, 14, 7, 15) };
 #else
-	return (struct v2){
-		__builtin_shufflevector(v.a, v.b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23),
-		__builtin_shufflevector(v.a, v.b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
-	};
+	return (struct v2){ __builtin_shufflevector(v.a, v.b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23),
+			    __builtin_shufflevector(v.a, v.b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15,
+						    31) };
 #endif
 }
 /* The other way: neighbours of a row of f32 as a pair of `dtype` has them. */

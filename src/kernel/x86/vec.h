@@ -1,8 +1,8 @@
 /* Vectors of FO_LANES floats, for sources that are compiled once per instruction set.
  *
- * A source NAME.inc is included by NAME_avx2.c (8 lanes) and NAME_avx512.c (16 lanes). GCC's vector extensions lower any width
- * to what the -m flags allow, so tests build the 16-lane code on machines without AVX-512 (FO_LANES 16 with -mavx2) and hold
- * it to the same results. Multiply-adds contract to FMA (-ffp-contract=fast). */
+ * A source NAME.inc is included by NAME_avx2.c (8 lanes) and NAME_avx512.c (16 lanes). GCC's vector extensions lower
+ * any width to what the -m flags allow, so tests build the 16-lane code on machines without AVX-512 (FO_LANES 16 with
+ * -mavx2) and hold it to the same results. Multiply-adds contract to FMA (-ffp-contract=fast). */
 #ifndef FO_KERNEL_X86_VEC_H
 #define FO_KERNEL_X86_VEC_H
 
@@ -107,7 +107,8 @@ typedef uint32_t v8u __attribute__((vector_size(32)));
 FO_INLINE v8 v8_from_bf16(v8h h)
 {
 #ifdef __AVX2__
-	return (v8)_mm256_slli_epi32(_mm256_cvtepu16_epi32((__m128i)h), 16); /* GCC widens in two halves and joins them */
+	return (v8)_mm256_slli_epi32(_mm256_cvtepu16_epi32((__m128i)h),
+				     16); /* GCC widens in two halves and joins them */
 #else
 	return (v8)(__builtin_convertvector(h, v8u) << 16);
 #endif
@@ -181,7 +182,8 @@ FO_INLINE void v_store_bf16(uint16_t *p, vf v)
 	memcpy(p, &h, sizeof h);
 }
 
-/* Element i of an f32 or bf16 row as floats; n < FO_LANES reads (writes) that many elements, the rest are 0 (untouched). */
+/* Element i of an f32 or bf16 row as floats; n < FO_LANES reads (writes) that many elements, the rest are 0
+ * (untouched). */
 FO_INLINE vf v_load_any(const void *row, int64_t i, int dtype)
 {
 	return dtype == FO_BF16 ? v_load_bf16((const uint16_t *)row + i) : v_load((const float *)row + i);
@@ -230,10 +232,10 @@ FO_INLINE void v_store_part(void *row, int64_t i, int dtype, vf v, int n)
 #endif
 }
 
-/* exp(x) = 2^n p(r), |r| <= h = ln2/2. p is the Taylor polynomial of degree 7 whose last term is replaced by what Chebyshev's T7
- * leaves of it: r^7 ~ 7/4 h^2 r^5 - 7/8 h^4 r^3 (+ 4e-8 r, lost in rounding). Error below 2e-8 before rounding, two units in
- * the last place with it. Below -87 the result is 0, above 88 it saturates, NaN stays NaN (the operand order of min and max
- * sees to that). */
+/* exp(x) = 2^n p(r), |r| <= h = ln2/2. p is the Taylor polynomial of degree 7 whose last term is replaced by what
+ * Chebyshev's T7 leaves of it: r^7 ~ 7/4 h^2 r^5 - 7/8 h^4 r^3 (+ 4e-8 r, lost in rounding). Error below 2e-8 before
+ * rounding, two units in the last place with it. Below -87 the result is 0, above 88 it saturates, NaN stays NaN (the
+ * operand order of min and max sees to that). */
 FO_INLINE vf v_exp(vf x)
 {
 	const float h2 = 0.12011325f, h4 = h2 * h2;
@@ -255,10 +257,10 @@ FO_INLINE vf v_exp(vf x)
 	return (vf)(((vi)((vu)p + ((vu)z << 23)) & ~zero) | nan); /* the sum would make a number of most NaNs */
 }
 
-/* exp(x) where a relative error of (2 |x| + 3) 2^-24 will do: what is rounded to bf16 in the end. No clamps: z = x / ln 2 splits
- * into its floor, which VSCALEFPS makes an exponent of whatever its size (0 below -150, infinity from 128), and a rest in
- * [0, 1), which is 0 for infinities; NaN comes through. The polynomial has the least relative error on [0, 1] of those with
- * p(0) = 1: 8.3e-8 (dev/kernel/attention/exp2_coefficients.py 5 0). */
+/* exp(x) where a relative error of (2 |x| + 3) 2^-24 will do: what is rounded to bf16 in the end. No clamps: z = x / ln
+ * 2 splits into its floor, which VSCALEFPS makes an exponent of whatever its size (0 below -150, infinity from 128),
+ * and a rest in [0, 1), which is 0 for infinities; NaN comes through. The polynomial has the least relative error on
+ * [0, 1] of those with p(0) = 1: 8.3e-8 (dev/kernel/attention/exp2_coefficients.py 5 0). */
 FO_INLINE vf v_exp_short(vf x)
 {
 #if FO_LANES == 16 && defined __AVX512DQ__

@@ -63,7 +63,11 @@ static fo_status train_turn(struct child *c)
 	fo_status st = fo_ladder_plan_run(c->l->p, c->t->rung, c->l->data, &s, &r);
 	if (st == FO_OK) {
 		char *json = c->l->h->run_json ? c->l->h->run_json(c->l->h->ctx, &s) : NULL;
-		struct fo_train_hooks h = { .ctx = c, .progress = on_progress, .step = on_step, .warn = on_warn, .stop = c->l->stop,
+		struct fo_train_hooks h = { .ctx = c,
+					    .progress = on_progress,
+					    .step = on_step,
+					    .warn = on_warn,
+					    .stop = c->l->stop,
 					    .run_json = json };
 		st = fo_train(&r, &h, &result);
 		free(json);
@@ -74,7 +78,8 @@ static fo_status train_turn(struct child *c)
 	return st == FO_EINTERRUPT ? FO_OK : st;
 }
 
-/* Which tokens the steps of each rung are made of: so that losses are not compared as if they were of one text where they are not. */
+/* Which tokens the steps of each rung are made of: so that losses are not compared as if they were of one text where
+ * they are not. */
 static fo_status count_text(const struct ladder *l, const struct fo_shard *s)
 {
 	struct fo_arena a = { 0 };
@@ -88,8 +93,10 @@ static fo_status count_text(const struct ladder *l, const struct fo_shard *s)
 		struct fo_text_seen seen = { 0 };
 		st = fo_ladder_plan_run(l->p, i, NULL, &set, &r);
 		/* Which rows make a step does not depend on how they are split into micro-batches. */
-		struct fo_batch_shape shape = { .seq = r.seq, .rows = r.batch_rows ? r.batch_rows : r.rows * r.micro_batches,
-						.micro_batches = 1, .packing = (enum fo_packing)r.packing };
+		struct fo_batch_shape shape = { .seq = r.seq,
+						.rows = r.batch_rows ? r.batch_rows : r.rows * r.micro_batches,
+						.micro_batches = 1,
+						.packing = (enum fo_packing)r.packing };
 		if (st == FO_OK)
 			st = fo_text_seen(s, &shape, (uint64_t)r.seed, r.steps, l->stop, &seen);
 		t.rung[i].served = seen.served;
@@ -171,8 +178,8 @@ static bool read_verdict(struct ladder *l, int fd, struct fo_err *v)
 static void describe_death(int status, char *out, size_t size)
 {
 	if (WIFSIGNALED(status))
-		snprintf(out, size, "its process was ended by signal %d (%s)%s", WTERMSIG(status), strsignal(WTERMSIG(status)),
-			 WTERMSIG(status) == SIGKILL ? ": out of memory?" : "");
+		snprintf(out, size, "its process was ended by signal %d (%s)%s", WTERMSIG(status),
+			 strsignal(WTERMSIG(status)), WTERMSIG(status) == SIGKILL ? ": out of memory?" : "");
 	else
 		snprintf(out, size, "its process ended with %d and said nothing", WEXITSTATUS(status));
 }
@@ -237,7 +244,8 @@ static int turns_left(const struct ladder *l, int round)
 	int n = 0;
 	for (int k = round; k < l->p->rounds; k++)
 		for (int i = 0; i < l->p->rungs; i++)
-			n += !l->failed[i] && steps_saved(&l->p->rung[i]) < fo_ladder_round_end(l->p->steps, l->p->rounds, k);
+			n += !l->failed[i] &&
+			     steps_saved(&l->p->rung[i]) < fo_ladder_round_end(l->p->steps, l->p->rounds, k);
 	return n;
 }
 
@@ -245,7 +253,8 @@ static int turns_left(const struct ladder *l, int round)
 static void note_failure(const struct fo_ladder_rung *g, const char *text)
 {
 	struct fo_arena a = { 0 };
-	char *path = fo_arena_printf(&a, "%s/" FO_LADDER_FAILED_FILE, g->dir), *line = fo_arena_printf(&a, "%s\n", text ? text : "");
+	char *path = fo_arena_printf(&a, "%s/" FO_LADDER_FAILED_FILE, g->dir),
+	     *line = fo_arena_printf(&a, "%s\n", text ? text : "");
 	if (!text)
 		unlink(path);
 	else if (fo_fs_mkdirs(g->dir) != FO_OK || fo_fs_write_atomic(path, line, strlen(line)) != FO_OK)
@@ -257,7 +266,10 @@ static fo_status one_turn(struct ladder *l, int rung, int round, int *turn)
 {
 	const struct fo_ladder_rung *g = &l->p->rung[rung];
 	struct fo_err v;
-	struct fo_ladder_turn t = { .plan = l->p, .rung = rung, .round = round, .first = steps_saved(g),
+	struct fo_ladder_turn t = { .plan = l->p,
+				    .rung = rung,
+				    .round = round,
+				    .first = steps_saved(g),
 				    .end = fo_ladder_round_end(l->p->steps, l->p->rounds, round) };
 	if (l->failed[rung] || t.first >= t.end)
 		return FO_OK;
@@ -284,7 +296,8 @@ static fo_status all_turns(struct ladder *l)
 		for (int i = 0; i < l->p->rungs; i++) {
 			FO_TRY(one_turn(l, order[i], round, &turn));
 			if (l->h->stop && *l->h->stop)
-				return fo_hint(fo_fail(FO_EINTERRUPT, "stopped in round %d of %lld", round + 1, (long long)l->p->rounds),
+				return fo_hint(fo_fail(FO_EINTERRUPT, "stopped in round %d of %lld", round + 1,
+						       (long long)l->p->rounds),
 					       "the same command goes on from there");
 		}
 	}
@@ -296,8 +309,9 @@ fo_status fo_ladder_turns(const struct fo_ladder_plan *p, const struct fo_ladder
 	struct ladder l = { .p = p, .h = h };
 	struct fo_arena a = { 0 };
 	enum fo_isa isa;
-	/* Chosen once, here: where sets are timed against each other, turns that chose for themselves could choose otherwise on a busy machine,
-	 * and a rung would go on with other kernels than it began with. Children inherit what this found. */
+	/* Chosen once, here: where sets are timed against each other, turns that chose for themselves could choose
+	 * otherwise on a busy machine, and a rung would go on with other kernels than it began with. Children inherit
+	 * what this found. */
 	FO_TRY(fo_isa_choose(&isa));
 	void *shared = mmap(NULL, sizeof *l.stop, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)

@@ -1,9 +1,9 @@
 /* Running a ladder: rungs in turns, each turn a process of its own.
  *
- * In every round each rung trains the next share of its steps, in an order drawn anew. A turn is a forked child that resumes the
- * rung's checkpoint, stops behind its share and saves: its memory is its own, and what kills it (a crash, the kernel for
- * want of memory) is that rung's failure while the others go on. Nothing is kept here: whatever happened lies in the rungs' directories, so a ladder
- * that was stopped or killed goes on with the turn that is missing.
+ * In every round each rung trains the next share of its steps, in an order drawn anew. A turn is a forked child that
+ * resumes the rung's checkpoint, stops behind its share and saves: its memory is its own, and what kills it (a crash,
+ * the kernel for want of memory) is that rung's failure while the others go on. Nothing is kept here: whatever happened
+ * lies in the rungs' directories, so a ladder that was stopped or killed goes on with the turn that is missing.
  *
  * The caller's process must not have run OpenMP yet: its threads would be missing in the children. */
 #ifndef FO_LADDER_ENGINE_TURNS_H
@@ -26,13 +26,13 @@ struct fo_ladder_hooks {
 	void (*child)(void *ctx, const struct fo_ladder_turn *t, struct fo_train_hooks *out);
 	char *(*run_json)(void *ctx, struct fo_opt_set *s); /* heap: what run.json says of the command line */
 	/* In the caller's process. */
-	void (*turn)(void *ctx, const struct fo_ladder_turn *t); /* begins */
+	void (*turn)(void *ctx, const struct fo_ladder_turn *t);                      /* begins */
 	void (*done)(void *ctx, const struct fo_ladder_turn *t, const char *failure); /* failure NULL: as it should */
 	const volatile sig_atomic_t *stop; /* not 0: the turn that runs saves, and no other begins */
 };
-/* Does what is missing of the plan (which fo_ladder_plan_keep has kept). FO_EINTERRUPT after a stop. A rung that fails is noted in
- * its directory and left out until the next call; only when the text cannot be prepared, or no process can be made, that
- * is the call's error. */
+/* Does what is missing of the plan (which fo_ladder_plan_keep has kept). FO_EINTERRUPT after a stop. A rung that fails
+ * is noted in its directory and left out until the next call; only when the text cannot be prepared, or no process can
+ * be made, that is the call's error. */
 FO_CHECKED fo_status fo_ladder_turns(const struct fo_ladder_plan *p, const struct fo_ladder_hooks *h);
 
 #endif
