@@ -95,8 +95,9 @@ static void find_what_fits(struct report *r)
 	for (int i = 0; i < 3; i++) {
 		run.state = i ? FO_RUN_STATE_AUTO : state;
 		if (i == 2) {
-			run.optimizer_in_backward = 0;
-			run.clip_norm = run.micro_batches = 1;
+			run.optimizer_in_backward = true;
+			run.clip_norm = FO_RUN_CLIP_PREVIOUS;
+			run.micro_batches = 1;
 			run.batch_rows = 0;
 		}
 		fo_status st = fo_pass_choose_run(&run, &r->model, budget_of(r), 0, &rates, &c);

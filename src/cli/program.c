@@ -204,9 +204,9 @@ fo_status fo_cli_same_program(const struct fo_program *p, const struct fo_opt_se
 	if (fo_opt_given(s, "train.precision") && fo_run_precision(r) != p->run.precision)
 		fo_str_printf(&text, "%strain.precision is %s there, not %s", text.len ? "; " : "",
 			      fo_numerics_name[p->run.precision], fo_numerics_name[fo_run_precision(r)]);
-	if (r->tied && (r->tied == 1) != pm->tied)
+	if (r->tied != FO_RUN_AUTO && (r->tied == FO_RUN_YES) != pm->tied)
 		fo_str_printf(&text, "%smodel.tied is %s there, not %s", text.len ? "; " : "", pm->tied ? "yes" : "no",
-			      r->tied == 1 ? "yes" : "no");
+			      r->tied == FO_RUN_YES ? "yes" : "no");
 	fo_run_contradicts(s, r, &p->run.pass, &text);
 	fo_status st = FO_OK;
 	struct fo_model m;
