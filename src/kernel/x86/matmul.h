@@ -10,5 +10,4 @@
 #define MM_UNROLL _Pragma("GCC unroll 16")
 #endif
 
-
 #endif
