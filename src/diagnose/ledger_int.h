@@ -37,6 +37,7 @@ struct fo_device_ops {
 	const struct fo_trace *t;
 	const struct fo_gpu_op *op;
 	int64_t n;
+	const int64_t *wait; /* by op[], as in fo_op_waits; NULL: unknown of all */
 	int16_t device;
 	enum fo_kinds kinds;
 	bool once; /* without those that the backward pass repeats */
@@ -89,7 +90,7 @@ int64_t fo_idle_launch_busy(const struct fo_idle *h, const bool *launches, int64
 			    int64_t *both);
 void fo_idle_fini(struct fo_idle *h);
 
-/* Fills r->host, r->hosts. */
-void fo_host_steps(struct fo_rank_ledger *r);
+/* The host's steps, *n of them, for the caller to free. */
+struct fo_host_step *fo_host_steps(const struct fo_trace *t, int64_t *n);
 
 #endif
