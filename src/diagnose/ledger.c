@@ -8,7 +8,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 const char *const fo_window_origin_name[FO_WINDOW_ORIGIN_COUNT] = {
@@ -44,46 +43,6 @@ struct walk {
 };
 
 enum { MARKED = FO_GPU_BACKWARD | FO_GPU_RECOMPUTED };
-
-/* Is an operation of class FO_K_MEMORY a fill? */
-static bool fills(const struct fo_trace *t, const struct fo_gpu_op *g)
-{
-	if (g->kind != FO_GPU_KERNEL)
-		return g->kind == FO_GPU_MEMSET;
-	for (const char *name = fo_trace_text(t, g->name); *name; name++)
-		if (!strncasecmp(name, "fill", 4) || !strncasecmp(name, "set", 3))
-			return true;
-	return false;
-}
-
-bool fo_ledger_counts(const struct fo_trace *t, const struct fo_gpu_op *g, enum fo_kinds kinds)
-{
-	if (kinds != FO_KINDS_LINKED)
-		return true;
-	return g->launch >= 0 &&
-	       (g->kind != FO_GPU_MEMSET || strncmp(fo_trace_text(t, t->launch[g->launch].name), "hip", 3));
-}
-
-uint8_t fo_ledger_class(const struct fo_trace *t, const struct fo_gpu_op *g, enum fo_kinds kinds)
-{
-	if (kinds == FO_KINDS_BY_NAME)
-		return g->class;
-	if (kinds == FO_KINDS_LINKED && (g->kind != FO_GPU_KERNEL || g->class_by_name == FO_K_MEMORY))
-		return fills(t, g) ? FO_K_COPY : FO_K_MEMORY;
-	if (g->kind != FO_GPU_KERNEL)
-		return FO_K_MEMORY;
-	if (g->class_by_name == FO_K_COMMUNICATION)
-		return FO_K_COMMUNICATION;
-	return g->class < FO_K_COMPUTE_COUNT ? g->class : FO_K_COPY;
-}
-
-/* Fills are no copies in any direction; a copy whose direction is not told has one all the same. */
-static uint8_t copy_of(const struct fo_trace *t, const struct fo_gpu_op *g)
-{
-	if (fills(t, g))
-		return FO_COPY_NONE;
-	return g->copy != FO_COPY_NONE && g->copy < FO_COPY_COUNT ? g->copy : FO_COPY_OTHER;
-}
 
 static void count(struct walk *w, const struct running *r, int by)
 {
@@ -328,7 +287,7 @@ static void walk_ops(struct walk *w)
 		now = g->begin_ns > now ? g->begin_ns : now;
 		push(w, (struct running){ .end = g->end_ns,
 					  .class = class,
-					  .copy = class == FO_K_MEMORY ? copy_of(d->t, g) : FO_COPY_NONE,
+					  .copy = class == FO_K_MEMORY ? fo_ledger_copy(d->t, g) : FO_COPY_NONE,
 					  .flags = g->flags,
 					  .kernel = g->kind == FO_GPU_KERNEL });
 	}
