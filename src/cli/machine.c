@@ -125,7 +125,7 @@ static void print_json(const struct fo_machine *m)
 	fo_json_object(&j, NULL);
 	fo_json_int(&j, "schema", 1);
 	fo_json_text(&j, "of", "machine"); /* a profile of calibrate begins with the processor, too */
-	fo_machine_json(m, &j);
+	fo_schema_write_fields(&fo_machine_schema, m, &j);
 	fo_json_close(&j);
 	fputs(out.data, stdout);
 	fo_str_fini(&out);

@@ -115,7 +115,7 @@ static void print_time(struct fo_report *o, struct fo_table *t, struct fo_arena 
 			     fo_arena_printf(a, "%lld steps (%s) that a resume or a rewind made worthless",
 					     (long long)o->r->undone_steps, seconds(a, o->r->undone_seconds)));
 	char buf[96];
-	const char *busy = fo_state_others_text(o->machine.load, o->r->processors, buf);
+	const char *busy = fo_state_others_text(o->machine.load, o->r->state.cpus, buf);
 	if (busy)
 		fo_table_row(t, "busy", fo_arena_printf(a, "%s; every step may be slower than alone", busy));
 	if (!o->phases) {
@@ -169,11 +169,11 @@ static void print_device(struct fo_report *o, struct fo_table *t, struct fo_aren
 	const struct {
 		double v;
 		const char *form;
-	} part[] = { { d ? d->sm_hz * 1e-9 : NAN, ", mean clock %.2f GHz" },
-		     { d ? d->watts : NAN, ", %.0f W" },
+	} part[] = { { d ? d->use.sm_hz * 1e-9 : NAN, ", mean clock %.2f GHz" },
+		     { d ? d->use.watts : NAN, ", %.0f W" },
 		     { d ? d->joules_per_token : NAN, ", %.3g J/token" },
-		     { d ? 100 * d->power_share : NAN, ", clock held back by power %.0f %% of the time" },
-		     { d ? 100 * d->thermal_share : NAN, ", by heat %.0f %%" } };
+		     { d ? 100 * d->use.power_share : NAN, ", clock held back by power %.0f %% of the time" },
+		     { d ? 100 * d->use.thermal_share : NAN, ", by heat %.0f %%" } };
 	for (size_t i = 0; i < sizeof part / sizeof *part; i++)
 		if (!isnan(part[i].v))
 			fo_str_printf(&line, part[i].form, part[i].v);

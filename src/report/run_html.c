@@ -277,7 +277,7 @@ static void draw_phases(struct page *p)
 			      .band_name = { o->phases ? "slow phase" : NULL, p->r->checkpoints ? "checkpoint" : NULL,
 					     p->r->guards ? "guard" : NULL } });
 	char buf[96];
-	const char *busy = fo_state_others_text(o->machine.load, p->r->processors, buf);
+	const char *busy = fo_state_others_text(o->machine.load, p->r->state.cpus, buf);
 	if (busy)
 		fo_draw_warning(p->out, "The machine was busy (%s): every step may be slower than alone.", busy);
 	if (!o->phases) {
@@ -498,32 +498,32 @@ static void machine_table(struct page *p)
 static void device_table(struct page *p, const char *name)
 {
 	const struct fo_record_end *e = fo_record_last_end(p->r);
-	const struct fo_record_device *d = e && e->device.told ? &e->device : &fo_record_no_device;
+	const struct fo_record_device none = fo_record_no_device(), *d = e ? &e->device : &none;
 	const struct fo_mfu_split *s = &d->split;
 	struct fo_str ofu = { 0 };
 	struct fo_draw_table t;
 	fo_draw_table_begin(&t, p->out, NULL, "lr", (const char *const[]){ "device", name });
-	fo_draw_table_row(&t,
-			  (const char *const[]){ "mean clock",
-						 isfinite(d->sm_hz) ? fo_arena_printf(p->a, "%.2f GHz", d->sm_hz / 1e9)
-								    : "not readable" });
-	if (isfinite(d->watts))
-		fo_draw_table_row(&t, (const char *const[]){ "power", fo_arena_printf(p->a, "%.0f W", d->watts) });
+	fo_draw_table_row(
+		&t, (const char *const[]){ "mean clock", isfinite(d->use.sm_hz)
+								 ? fo_arena_printf(p->a, "%.2f GHz", d->use.sm_hz / 1e9)
+								 : "not readable" });
+	if (isfinite(d->use.watts))
+		fo_draw_table_row(&t, (const char *const[]){ "power", fo_arena_printf(p->a, "%.0f W", d->use.watts) });
 	if (isfinite(d->joules_per_token))
 		fo_draw_table_row(&t, (const char *const[]){
 					      "energy", fo_arena_printf(p->a, "%.3g J/token", d->joules_per_token) });
-	if (isfinite(d->power_share))
+	if (isfinite(d->use.power_share))
 		fo_draw_table_row(&t, (const char *const[]){ "clock held back by power",
-							     number(p, d->power_share, FO_DRAW_SHARE) });
-	if (isfinite(d->thermal_share))
+							     number(p, d->use.power_share, FO_DRAW_SHARE) });
+	if (isfinite(d->use.thermal_share))
 		fo_draw_table_row(&t, (const char *const[]){ "clock held back by heat",
-							     number(p, d->thermal_share, FO_DRAW_SHARE) });
+							     number(p, d->use.thermal_share, FO_DRAW_SHARE) });
 	const struct {
 		const char *what;
 		double share;
 	} active[] = { { "tensor pipes active", s->pipes },
-		       { "multiprocessors active", d->sm_active },
-		       { "memory active", d->dram_active } };
+		       { "multiprocessors active", d->use.active.share[FO_NVML_SM] },
+		       { "memory active", d->use.active.share[FO_NVML_DRAM] } };
 	for (size_t i = 0; i < sizeof active / sizeof *active; i++)
 		if (isfinite(active[i].share))
 			fo_draw_table_row(
@@ -563,7 +563,7 @@ static void draw_machine(struct page *p)
 	if (*r->cpu || *threads || *r->isa)
 		fo_draw_text(p->out, "%s%s%s%s%s%s%s.", *device ? "Its host: " : "",
 			     *r->cpu ? r->cpu : "Processor not known", threads, *r->isa ? ", kernels up to " : "",
-			     r->isa, *r->governor ? ", governor " : "", r->governor);
+			     r->isa, *r->state.governor ? ", governor " : "", r->state.governor);
 	if (!n) {
 		fo_draw_text(p->out, "The log has no samples of its state.");
 		return;
