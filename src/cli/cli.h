@@ -9,19 +9,23 @@
 
 #include <stdio.h>
 
+#define FO_SPIN_TRAINING "30000"
+#define FO_SPIN_NONE "0" /* the self-check has more threads than processors, which sleep at once */
+
 struct fo_command {
 	const char *name;          /* one word, or the two of a part: "data prepare" */
 	const char *group;         /* "measure", "train", "improve", "diagnose", "plan" */
 	const char *usage;         /* "flatout flops --model M --seq S [--json]" */
 	const char *summary;       /* one line */
 	const char *text;          /* what --help says below the options: description and examples */
-	const struct fo_opt *opts; /* NULL: none */
-	const struct fo_opt *own;  /* of a command that takes a run: opts are the run's options and behind them these,
-				    * which no run file and no variable sets */
+	const struct fo_opt *opts; /* NULL: none; of a command that takes a run, the run's options */
+	const struct fo_opt *own;  /* of a command that takes a run: its own options, set by flags alone */
 	fo_status (*run)(int argc, char **argv); /* argv[0] is the subcommand's name */
 	enum fo_output writes; /* of a command that takes a run: what its run.dir becomes; FO_OUTPUT_NONE: the run's
 				* outputs are not written */
 	bool json_beside; /* writes the file of --json=PATH itself, beside its text; else what it prints goes there */
+	const char *spin; /* turns that a waiting OpenMP thread spins before it sleeps (engine/threads.c); NULL: the
+			   * library's default */
 };
 extern const struct fo_command *const fo_commands[]; /* NULL-terminated */
 
@@ -31,10 +35,8 @@ extern const struct fo_command fo_cmd_flops, fo_cmd_mfu, fo_cmd_devices, fo_cmd_
 #ifndef FO_NO_ENGINE
 extern const struct fo_command fo_cmd_verify, fo_cmd_train, fo_cmd_demo, fo_cmd_data, fo_cmd_data_prepare,
 	fo_cmd_data_train_tokenizer, fo_cmd_data_inspect, fo_cmd_generate, fo_cmd_eval;
-/* Starts the process again with an OpenMP spin of so many turns unless the user chose one (engine/threads.c). */
-#define FO_SPIN_TRAINING "30000"
-#define FO_SPIN_NONE \
-	"0" /* where nobody waits for speed: more threads than processors, as the self-check has, sleep at once */
+/* Sets the spin of OpenMP's threads unless the user chose one. The process starts itself again for that, so main calls
+ * it before anything else is done. */
 void fo_cli_tune_threads(char **argv, const char *turns);
 #endif
 struct fo_catalogue;

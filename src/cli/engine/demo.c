@@ -448,4 +448,5 @@ const struct fo_command fo_cmd_demo = {
 		"DIR/ladder.\n",
 	.opts = rows,
 	.run = run,
+	.spin = FO_SPIN_TRAINING,
 };

@@ -165,4 +165,5 @@ const struct fo_command fo_cmd_eval = {
 		"  flatout eval llama/ --data val.shard --batches 10\n",
 	.opts = rows,
 	.run = run,
+	.spin = FO_SPIN_TRAINING,
 };

@@ -349,4 +349,5 @@ const struct fo_command fo_cmd_generate = {
 		"  flatout generate run --temperature 0 < prompt.txt\n",
 	.opts = rows,
 	.run = run,
+	.spin = FO_SPIN_TRAINING,
 };

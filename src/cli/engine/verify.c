@@ -240,4 +240,5 @@ const struct fo_command fo_cmd_verify = {
 		"  flatout train run.yaml --run.verify=short",
 	.opts = rows,
 	.run = run,
+	.spin = FO_SPIN_NONE,
 };
