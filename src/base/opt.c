@@ -293,7 +293,7 @@ static int read_flag(struct fo_opt_set *s, const char *arg, const char *next)
 	bool no = false;
 	if (i == -1 && !equals && len > 3 && !memcmp(name, "no-", 3)) {
 		int k = find_flag(s->rows, name + 3, len - 3, other);
-		no = k >= 0 && (s->rows[k].type == FO_OPT_T_BOOL || s->rows[k].bare);
+		no = k >= 0 && (fo_opt_is_switch(&s->rows[k]) || s->rows[k].bare);
 		i = no ? k : -1;
 	}
 	if (i == -2) {
@@ -313,7 +313,7 @@ static int read_flag(struct fo_opt_set *s, const char *arg, const char *next)
 	}
 	if (equals) {
 		fo_opt_assign(s, i, equals + 1, strlen(equals + 1), FO_ORIGIN_FLAG, where);
-	} else if (s->rows[i].type == FO_OPT_T_BOOL || s->rows[i].bare) {
+	} else if (fo_opt_is_switch(&s->rows[i]) || s->rows[i].bare) {
 		fo_opt_assign(s, i, no ? "no" : "yes", no ? 2 : 3, FO_ORIGIN_FLAG, where);
 	} else if (next && strncmp(next, "--", 2)) {
 		fo_opt_assign(s, i, next, strlen(next), FO_ORIGIN_FLAG, where);
@@ -398,7 +398,12 @@ void fo_opt_json(struct fo_opt_set *s, struct fo_str *out)
 			break;
 		case FO_OPT_T_BYTES: fo_json_int(&j, "value", *(const int64_t *)field); break;
 		case FO_OPT_T_REAL: fo_json_real(&j, "value", *(const double *)field); break;
-		case FO_OPT_T_BOOL: fo_json_bool(&j, "value", *(const bool *)field); break;
+		case FO_OPT_T_BOOL:
+			if (row->names)
+				fo_json_text(&j, "value", fo_opt_value_text(s, i));
+			else
+				fo_json_bool(&j, "value", *(const bool *)field);
+			break;
 		case FO_OPT_T_TEXT: fo_json_text(&j, "value", *(const char *const *)field); break;
 		case FO_OPT_T_ENUM:
 			fo_json_text(&j, "value", *(const int *)field < 0 ? NULL : fo_opt_value_text(s, i));

@@ -37,13 +37,15 @@ enum fo_opt_type { FO_OPT_T_INT, FO_OPT_T_REAL, FO_OPT_T_BOOL, FO_OPT_T_TEXT, FO
 #define FO_OPT_OWN_GROUP "cli"
 
 struct fo_opt {
-	const char *key;   /* "group.name"; NULL ends the table */
-	const char *arg;   /* placeholder in help: "N", "PATH" */
-	const char *dfl;   /* default as text; NULL: none, the field starts as NULL, 0, false or -1 (ENUM) */
-	double lo, hi;     /* inclusive range for INT, REAL, BYTES; either may be infinite; lo == hi: no range */
-	const char *unit;  /* "tokens", "", ... */
-	const char *help;  /* one line */
-	const char *names; /* ENUM: "a|b|c": the value is the index (int); INT: one word that stands for -1, or NULL */
+	const char *key;  /* "group.name"; NULL ends the table */
+	const char *arg;  /* placeholder in help: "N", "PATH" */
+	const char *dfl;  /* default as text; NULL: none, the field starts as NULL, 0, false or -1 (ENUM) */
+	double lo, hi;    /* inclusive range for INT, REAL, BYTES; either may be infinite; lo == hi: no range */
+	const char *unit; /* "tokens", "", ... */
+	const char *help; /* one line */
+	/* ENUM: "a|b|c": the value is the index (int). INT: one word that stands for -1, or NULL. BOOL: "yes|no" when a
+	 * value must follow the flag and is printed with these words; NULL: the flag alone means true. */
+	const char *names;
 	enum fo_opt_type type;
 	size_t offset, size;
 	const char *refused;   /* ENUM: "name: why": a value that people ask for and get this answer to; NULL: none */
@@ -82,6 +84,9 @@ struct fo_opt {
 #define FO_OPT_BYTES(S, f, key, arg, dfl, lo, hi, help) \
 	FO_OPT_ROW(S, f, int64_t, FO_OPT_T_BYTES, key, arg, dfl, lo, hi, "bytes", help, NULL)
 #define FO_OPT_BOOL(S, f, key, dfl, help) FO_OPT_ROW(S, f, bool, FO_OPT_T_BOOL, key, "BOOL", dfl, 0, 1, "", help, NULL)
+/* A setting that is on or off: --key=yes, printed as "yes" or "no". */
+#define FO_OPT_YES_NO(S, f, key, dfl, help) \
+	FO_OPT_ROW(S, f, bool, FO_OPT_T_BOOL, key, "NAME", dfl, 0, 1, "", help, "yes|no")
 #define FO_OPT_TEXT(S, f, key, arg, dfl, help) \
 	FO_OPT_ROW(S, f, const char *, FO_OPT_T_TEXT, key, arg, dfl, 0, 0, "", help, NULL)
 /* A path that is read, or a name that may be one. */
@@ -113,6 +118,8 @@ struct fo_opt {
 	}
 #define FO_OPT_ENUM(S, f, key, dfl, help, names) \
 	FO_OPT_ROW(S, f, int, FO_OPT_T_ENUM, key, "NAME", dfl, 0, 0, "", help, names)
+/* No, yes, or a third word such as "auto" that leaves the choice to something else: 0, 1 and 2. */
+#define FO_OPT_TRI(S, f, key, dfl, help, third) FO_OPT_ENUM(S, f, key, dfl, help, "no|yes|" third)
 #define FO_OPT_ENUM_REFUSED(S, f, key, dfl, help, names, refused)                                       \
 	{                                                                                               \
 		key, "NAME", dfl, 0, 0, "", help, names, FO_OPT_T_ENUM, offsetof(S, f), sizeof(struct { \
@@ -166,6 +173,8 @@ FO_CHECKED fo_status fo_opt_finish(struct fo_opt_set *s);
 void fo_opt_fini(struct fo_opt_set *s);
 
 int fo_opt_count(const struct fo_opt *rows);
+/* Does the flag alone, without a value, mean true? */
+static inline bool fo_opt_is_switch(const struct fo_opt *row) { return row->type == FO_OPT_T_BOOL && !row->names; }
 const char *fo_opt_origin_name(enum fo_opt_origin from); /* "default", "file", "environment", "flag" */
 /* The value of row i as text in canonical form (arena of s); it reads back to the same value. "" when not set. */
 const char *fo_opt_value_text(struct fo_opt_set *s, int i);

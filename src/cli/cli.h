@@ -10,6 +10,16 @@
 
 #include <stdio.h>
 
+/* A command that is carried out: its options are read and checked. */
+struct fo_cli_call {
+	const struct fo_command *command;
+	const void *in;             /* the struct that the command's options fill */
+	struct fo_opt_set *options; /* says where each option's value came from */
+	int argc;                   /* positional arguments: argv[1] to argv[argc - 1] */
+	char **argv;
+};
+
+enum { FO_CLI_ANY = 1 << 30 };
 struct fo_command {
 	const char *name;          /* one word, or the two of a part: "data prepare" */
 	const char *group;         /* "measure", "train", "improve", "diagnose", "plan" */
@@ -19,7 +29,13 @@ struct fo_command {
 	const struct fo_opt *opts; /* NULL: none */
 	const struct fo_opt *own;  /* of a command that takes a run: opts are the run's options and behind them these,
 				    * which no run file and no variable sets */
-	fo_status (*run)(int argc, char **argv); /* argv[0] is the subcommand's name */
+	/* Most commands: `act` is called with the options read into a struct of `size` bytes, from a run file too where
+	 * the command has `own` options. FO_EARG before that, where there are more than `most` positional arguments. */
+	fo_status (*act)(const struct fo_cli_call *call);
+	size_t size;
+	int most; /* or FO_CLI_ANY */
+	fo_status (*run)(int argc,
+			 char **argv); /* instead of act: reads options itself; argv[0] is the command's name */
 	enum fo_output writes; /* of a command that takes a run: what its run.dir becomes; FO_OUTPUT_NONE: the run's
 				* outputs are not written */
 	bool json_beside; /* writes the file of --json=PATH itself, beside its text; else what it prints goes there */
@@ -99,6 +115,10 @@ const struct fo_command *fo_command_find(const struct fo_command *const *list, c
 
 /* Prints `first` and the text after it, wrapped at 80 columns; further lines begin with `lead` (fo_term_wrap). */
 void fo_cli_put(FILE *f, const char *first, const char *lead, const char *fmt, ...) FO_PRINTF(4, 5);
+/* JSON on standard output: one object that begins with "schema": 1. The second call closes the object, prints it and
+ * frees it. */
+struct fo_json *fo_cli_json_begin(void);
+void fo_cli_json_end(struct fo_json *j);
 /* The whole text with what could upset a terminal made visible; good until the eighth call from here on this thread. */
 FO_CHECKED const char *fo_cli_seen(const char *text);
 /* Columns for text on f: 80, fewer on a terminal that is narrower, at least 40. */

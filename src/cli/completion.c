@@ -22,9 +22,9 @@ static enum value value_of(const struct fo_opt *row)
 {
 	static const char *const files[] = { "PATH", "FILE", "DIR", "FOLDER" };
 	const char *name = last_part(row->key);
-	if (row->type == FO_OPT_T_BOOL || row->bare)
+	if (fo_opt_is_switch(row) || row->bare)
 		return VALUE_NONE;
-	if (row->type == FO_OPT_T_ENUM)
+	if (row->type == FO_OPT_T_ENUM || row->type == FO_OPT_T_BOOL)
 		return VALUE_NAMES;
 	if (row->type != FO_OPT_T_TEXT)
 		return VALUE_ANY;
@@ -141,7 +141,7 @@ static void bash_flags(const struct fo_command *c, struct fo_str *out)
 	for (int t = 0; t < 2; t++)
 		for (int i = 0; f.table[t] && f.table[t][i].key; i++) {
 			const char *name = fo_opt_flag_name(f.table[t], i);
-			bool on_off = f.table[t][i].type == FO_OPT_T_BOOL;
+			bool on_off = fo_opt_is_switch(&f.table[t][i]);
 			fo_str_printf(out,
 				      on_off               ? " --%s --no-%s"
 				      : f.table[t][i].bare ? " --%s --%s="
@@ -389,11 +389,11 @@ static void list_options(const struct fo_command *const *list, struct fo_str *ou
 										     : row->output;
 				fo_str_printf(out, "%s\t--%s\t%s\t%s%s\n", (*list)->name,
 					      fo_opt_flag_name(f.table[t], (int)(row - f.table[t])), row->arg,
-					      unused                       ? "run"
-					      : row->type == FO_OPT_T_BOOL ? "flag"
-					      : kind                       ? "output "
-					      : row->path                  ? "input"
-									   : "value",
+					      unused                  ? "run"
+					      : fo_opt_is_switch(row) ? "flag"
+					      : kind                  ? "output "
+					      : row->path             ? "input"
+								      : "value",
 					      kind ? fo_output_name(kind) : "");
 			}
 	}

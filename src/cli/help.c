@@ -179,7 +179,7 @@ void fo_help_command(const struct fo_command *c, struct fo_str *out)
 		/* The example is an option that takes a value: nobody keeps --json in the environment. */
 		int i = 0;
 		char env[128];
-		while (rows[i].key && (rows[i].type == FO_OPT_T_BOOL || rows[i].bare))
+		while (rows[i].key && (fo_opt_is_switch(&rows[i]) || rows[i].bare))
 			i++;
 		if (rows[i].key)
 			fo_str_printf(

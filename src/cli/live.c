@@ -87,3 +87,21 @@ void fo_cli_live(FILE *f, const char *text)
 	fprintf(f, "\r%.*s\033[K", (int)fo_cli_fit(text, width_of(f) - 1), text);
 	fflush(f);
 }
+
+struct fo_json *fo_cli_json_begin(void)
+{
+	struct fo_json *j = fo_xmalloc(sizeof *j);
+	fo_json_begin(j, fo_xmalloc(sizeof *j->out), true);
+	fo_json_object(j, NULL);
+	fo_json_int(j, "schema", 1);
+	return j;
+}
+
+void fo_cli_json_end(struct fo_json *j)
+{
+	fo_json_close(j);
+	fputs(j->out->data, stdout);
+	fo_str_fini(j->out);
+	free(j->out);
+	free(j);
+}
