@@ -204,6 +204,22 @@ static fo_status page(int argc, char **argv, bool man, struct fo_str *out)
 	return FO_OK;
 }
 
+static fo_status run_command(const struct fo_command *c, int argc, char **argv)
+{
+	if (c->run)
+		return c->run(argc, argv);
+	struct fo_opt_set s;
+	void *in = fo_xmalloc(c->size);
+	fo_status st = (c->own ? fo_cli_options_file : fo_cli_options)(c, &s, in, &argc, argv);
+	if (st == FO_OK)
+		st = fo_cli_no_more_args(c, argc, argv, c->most);
+	if (st == FO_OK)
+		st = c->act(&(struct fo_cli_call){ c, in, &s, argc, argv });
+	fo_opt_fini(&s);
+	free(in);
+	return st;
+}
+
 static fo_status dispatch(int argc, char **argv, struct fo_str *out)
 {
 	if (argc < 2) {
@@ -226,7 +242,7 @@ static fo_status dispatch(int argc, char **argv, struct fo_str *out)
 			fo_help_command(c, out);
 			return FO_OK;
 		}
-		return c->run(argc - words, argv + words);
+		return run_command(c, argc - words, argv + words);
 	}
 	if (!strcmp(name, "--help") || !strcmp(name, "-h")) {
 		fo_help_overview(fo_commands, out);
