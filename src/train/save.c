@@ -279,7 +279,7 @@ fo_status fo_session_save(struct fo_session *s, int keep)
 
 fo_status fo_session_save_last(struct fo_session *s, bool due)
 {
-	if (!s->r->ckpt_last || due)
+	if (s->r->ckpt_last || due)
 		return fo_session_save(s, (int)s->r->ckpt_keep);
 	settle(s, true);
 	return FO_OK;
@@ -288,7 +288,7 @@ fo_status fo_session_save_last(struct fo_session *s, bool due)
 int64_t fo_session_unsaved(const struct fo_session *s)
 {
 	int64_t saved = s->saver && s->saver->saved_step > 0 ? s->saver->saved_step : 0;
-	return s->r->ckpt_last && s->meta.step > saved ? s->meta.step - saved : 0;
+	return !s->r->ckpt_last && s->meta.step > saved ? s->meta.step - saved : 0;
 }
 
 fo_status fo_session_save_begin(struct fo_session *s)

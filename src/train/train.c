@@ -28,7 +28,7 @@ static int64_t checkpoints_added(const struct fo_session *s)
 	const struct fo_run *r = s->r;
 	int64_t every = r->ckpt_every, from = s->found.step, there = fo_ckpt_count(s->ckpt_dir);
 	int64_t n = every && r->steps > from ? r->steps / every - from / every : 0;
-	n += !r->ckpt_last && r->steps > from && (!every || r->steps % every);
+	n += r->ckpt_last && r->steps > from && (!every || r->steps % every);
 	if (!n || !r->ckpt_keep)
 		return n;
 	int64_t most = there + n < r->ckpt_keep + 1 ? there + n : r->ckpt_keep + 1;
@@ -78,7 +78,7 @@ static void keep_choice(struct fo_session *s, struct fo_run *r)
 		return;
 	bool open = r->batch_rows || r->state || r->fuse_loss == FO_RUN_FUSE_LOSS_AUTO;
 	for (int i = 0; i < FO_PREDICTED_PASSES; i++)
-		open |= *predicted_option(r, i) == FO_RUN_PASS_AUTO;
+		open |= *predicted_option(r, i) == FO_RUN_AUTO;
 	if (!open || !fo_fs_exists(path) ||
 	    fo_fs_read_regular(&s->arena, path, (size_t)256 << 20, &text, &len) != FO_OK ||
 	    fo_program_parse(&p, text, len, path) != FO_OK)
@@ -88,10 +88,9 @@ static void keep_choice(struct fo_session *s, struct fo_run *r)
 	if (r->fuse_loss == FO_RUN_FUSE_LOSS_AUTO && p.run.seq == r->seq)
 		r->fuse_loss = p.run.pass.fuse_loss;
 	for (int i = 0; i < FO_PREDICTED_PASSES; i++)
-		if (*predicted_option(r, i) == FO_RUN_PASS_AUTO)
-			*predicted_option(r, i) = fo_passes_get(&p.run.pass, fo_predicted_pass[i].of_pass)
-							  ? FO_RUN_PASS_YES
-							  : FO_RUN_PASS_NO;
+		if (*predicted_option(r, i) == FO_RUN_AUTO)
+			*predicted_option(r, i) = fo_passes_get(&p.run.pass, fo_predicted_pass[i].of_pass) ? FO_RUN_YES
+													   : FO_RUN_NO;
 	bool exact = p.run.pass.master != FO_MASTER_NONE && p.run.pass.moments == FO_MOMENTS_FP32;
 	if (r->state == FO_RUN_STATE_AUTO || (r->state && exact))
 		r->master = (int)p.run.pass.master, r->moments = (int)p.run.pass.moments, r->state = FO_RUN_STATE_GIVEN;
@@ -180,7 +179,7 @@ static fo_status make_executors(struct fo_session *s)
 		FO_TRY(fo_session_device_fits(s));
 	FO_TRY(fo_store_new_on(&s->store, &s->program, s->cuda));
 	struct fo_exec_options train = s->options;
-	train.batch = s->r->inputs_ahead == 0 ? fo_ports_batch : NULL;
+	train.batch = s->r->inputs_ahead ? fo_ports_batch : NULL;
 	fo_status st = fo_exec_new(&s->exec, &s->program, s->store, &train, fo_ports_serve, &s->ports, NULL);
 	if (st == FO_OK)
 		st = fo_exec_new(&s->eval, &s->eval_program, s->store, &s->options, fo_ports_serve, &s->eval_ports,
@@ -267,7 +266,7 @@ static fo_status make_executors_that_fit(struct fo_session *s)
 static bool copies_checkpoints(const struct fo_session *s)
 {
 	int64_t every = s->r->ckpt_every, last = s->r->steps - 1;
-	return s->r->ckpt_async == 0 && every && last / every > s->found.step / every;
+	return s->r->ckpt_async && every && last / every > s->found.step / every;
 }
 
 static struct fo_train_plan plan_of(const struct fo_session *s)
