@@ -292,7 +292,11 @@ fo_status fo_limits_read(const char *path, struct fo_limits *m)
 	return st;
 }
 
-void fo_limits_json(const struct fo_limits *m, struct fo_str *out) { fo_schema_text(&fo_limits_schema, m, true, out); }
+void fo_limits_json(const struct fo_limits *m, struct fo_str *out)
+{
+	const struct file f = { *m, m->state.use.seconds > 0 };
+	fo_schema_text(&fo_limits_schema, &f, true, out);
+}
 
 fo_status fo_limits_write(const char *path, const struct fo_limits *m)
 {
