@@ -129,6 +129,11 @@ void fo_table_fini(struct fo_table *t);
 /* Prints `first` and behind it the text, wrapped at 80 columns; further lines stand behind `lead`. A figure and its
  * unit ("244 MiB", "5.0 % of") stay on one line. */
 void fo_cli_put(FILE *f, const char *first, const char *lead, const char *fmt, ...) FO_PRINTF(4, 5);
+/* Prints the document on standard output, at most 80 columns wide and no wider than the terminal. */
+struct fo_doc;
+void fo_cli_print(const struct fo_doc *d);
+/* Writes the document as a page into the file of that name; "-": standard output. */
+FO_CHECKED fo_status fo_cli_page(const struct fo_doc *d, const char *path);
 /* JSON on standard output: one object that begins with "schema": 1. The second call closes the object, prints it and
  * frees it. */
 struct fo_json *fo_cli_json_begin(void);
