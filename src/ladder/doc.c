@@ -2,7 +2,7 @@
  * command that makes it again. */
 #include "ladder/ladder.h"
 
-#include "draw/doc.h"
+#include "timeline/parts.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,8 @@
 struct page {
 	const struct fo_ladder *l;
 	struct fo_doc *d;
-	int bottom, top; /* the baseline, and the rung with all changes together; -1: none is measured */
+	int bottom, top;      /* the baseline, and the rung with all changes together; -1: none is measured */
+	enum fo_doc_for rest; /* who sees what follows the first table: a brief terminal does not */
 };
 
 /* ---- words ---- */
@@ -123,15 +124,17 @@ static void say_gain(struct page *p)
 	if (!isfinite(v.estimate))
 		return;
 	if (fo_ladder_unsteady(&v))
-		fo_doc_verdict(p->d, FO_DOC_PLAIN, "gain", "not known (unsteady): the rounds differ too much to compare "
-			       "'%s' with '%s'", top, bottom);
+		fo_doc_verdict(p->d, FO_DOC_PLAIN, "gain",
+			       "not known (unsteady): the rounds differ too much to compare "
+			       "'%s' with '%s'",
+			       top, bottom);
 	else if (v.low <= 1 && v.high >= 1)
 		fo_doc_verdict(p->d, FO_DOC_PLAIN, "gain", "not resolved: these rounds cannot tell '%s' from '%s'", top,
 			       bottom);
 	else
 		fo_doc_verdict(p->d, v.low > 1 ? FO_DOC_GOOD : FO_DOC_BAD, "gain",
-			       "all changes together ('%s') train %.2f times as many useful tokens/s as '%s'", top,
-			       v.estimate, bottom);
+			       "'%s' trains %.2f times as many useful tokens/s as '%s' (%.2f to %.2f, %s)", top,
+			       v.estimate, bottom, v.low, v.high, level_text(p, v.level));
 }
 
 static void say_losses(struct page *p)
@@ -142,9 +145,10 @@ static void say_losses(struct page *p)
 		const struct fo_ladder_rung *g = &l->rung[i];
 		held += g->check == FO_LADDER_HELD;
 		if (g->check == FO_LADDER_LEFT)
-			fo_doc_verdict(p->d, FO_DOC_BAD, "losses", "those of '%s' left those of '%s': %.2f %% away, "
-				       "%.1f %% are allowed", g->name, name_of(l, g->reference), 100 * g->deviation,
-				       100 * g->tolerance);
+			fo_doc_verdict(p->d, FO_DOC_BAD, "losses",
+				       "those of '%s' left those of '%s': %.2f %% away, "
+				       "%.1f %% are allowed",
+				       g->name, name_of(l, g->reference), 100 * g->deviation, 100 * g->tolerance);
 		if (g->reason)
 			fo_doc_verdict(p->d, FO_DOC_BAD, "failed", "'%s': %s", g->name, g->reason);
 	}
@@ -163,11 +167,12 @@ static void warn_of_cuts(struct page *p)
 		if (!l->rung[i].reason && l->rung[i].text_reached < 1)
 			names = fo_doc_printf(p->d, "%s%s%s", names, *names ? ", " : "", l->rung[i].name);
 	if (*names)
-		fo_doc_warning(p->d,
-			       "Rows of %s cut documents off (data.packing=padded): that part of the text is never trained "
-			       "on, and what is left comes more often. Its training losses are of other text than the "
-			       "others': compare held-out losses. data.packing=split pads as well and cuts nothing off.",
-			       names);
+		fo_doc_warning(
+			p->d,
+			"Rows of %s cut documents off (data.packing=padded): that part of the text is never trained "
+			"on, and what is left comes more often. Its training losses are of other text than the "
+			"others': compare held-out losses. data.packing=split pads as well and cuts nothing off.",
+			names);
 }
 
 /* The figures of the top; its gain comes first. */
@@ -176,11 +181,14 @@ static void top_facts(struct page *p)
 	const struct fo_ladder *l = p->l;
 	const struct fo_ladder_rung *top = &l->rung[p->top], *bottom = &l->rung[p->bottom];
 	struct fo_ladder_interval v = fo_ladder_over(l, p->top, p->bottom, NULL);
+	const char *doubt = v.low <= 1 && v.high >= 1 ? ": not resolved" : "";
+	if (fo_ladder_unsteady(&v))
+		doubt = ": unsteady";
 	if (top != bottom && isfinite(v.estimate))
 		fo_doc_fact(p->d, "gain over the baseline",
 			    fo_ladder_unsteady(&v) ? "not known" : fo_doc_num(p->d, v.estimate, FO_DRAW_FACTOR),
-			    fo_doc_printf(p->d, "useful tokens/s; between %.2f and %.2f (%s)", v.low, v.high,
-					  level_text(p, v.level)));
+			    fo_doc_printf(p->d, "useful tokens/s; between %.2f and %.2f (%s)%s", v.low, v.high,
+					  level_text(p, v.level), doubt));
 	fo_doc_fact(p->d, top == bottom ? "baseline" : "all changes together", top->name,
 		    top->check == FO_LADDER_LEFT ? "its losses left the reference's: see below" : top->what);
 	fo_doc_fact(p->d, "its MFU", share(p, top->mfu[FO_LADDER_MFU].median),
@@ -247,7 +255,8 @@ static void table_of_parts(struct page *p)
 	if (!b || !(total(a) > 0) || !(total(b) > 0))
 		return;
 	fo_doc_table(p->d, FO_DRAW_FITTED, NULL, "lrrrr", "where a step's time goes",
-		     fo_doc_printf(p->d, "%s %%", a->name), fo_doc_printf(p->d, "%s %%", b->name), "mean ms", "mean ms");
+		     fo_doc_printf(p->d, "%s %%", a->name), fo_doc_printf(p->d, "%s %%", b->name), "mean ms",
+		     "mean ms");
 	for (int k = 0; k < FO_PART_COUNT; k++)
 		if (a->part_s[k] + b->part_s[k] != 0)
 			fo_doc_row(p->d, fo_part_words[k], plain(p, 100 * a->part_s[k] / total(a), 1),
@@ -308,21 +317,23 @@ static void draw_gains(struct page *p)
 	if (!n)
 		return;
 	fo_doc_heading(p->d, "What each change gains");
-	fo_doc_bars(p->d,
-		    &(struct fo_draw_bars){
-			    .title = "Useful tokens per second over those of the rung it starts from",
-			    .desc = "Logarithmic; 1 x is no change. Dashed bars are not resolved or not known, or their time "
-				    "does not count; bars of the other colour are losses. A whisker that ends in an arrow "
-				    "goes on: its numbers stand beside it.",
-			    .unit = FO_DRAW_FACTOR,
-			    .bar_name = { "measured", predicted ? "predicted" : NULL },
-			    .row = row,
-			    .rows = n });
+	fo_doc_bars(
+		p->d,
+		&(struct fo_draw_bars){
+			.title = "Useful tokens per second over those of the rung it starts from",
+			.desc = "Logarithmic; 1 x is no change. Dashed bars are not resolved or not known, or their time "
+				"does not count; bars of the other colour are losses. A whisker that ends in an arrow "
+				"goes on: its numbers stand beside it.",
+			.unit = FO_DRAW_FACTOR,
+			.bar_name = { "measured", predicted ? "predicted" : NULL },
+			.row = row,
+			.rows = n });
 	if (isfinite(level))
-		fo_doc_remark(p->d,
-			      "Whiskers are the interval of the gain: %s (Hodges and Lehmann's estimate, over pairs of turns "
-			      "of one round, so that a machine that drifts moves both).",
-			      level_text(p, level));
+		fo_doc_remark(
+			p->d,
+			"Whiskers are the interval of the gain: %s (Hodges and Lehmann's estimate, over pairs of turns "
+			"of one round, so that a machine that drifts moves both).",
+			level_text(p, level));
 }
 
 static void draw_mfu(struct page *p)
@@ -365,14 +376,15 @@ static struct fo_draw_stack stack_of(struct page *p, const char *name, const str
 
 static void stacks(struct page *p, const char *title, const struct fo_draw_stack *stack, size_t n)
 {
-	fo_doc_stacks(p->d, &(struct fo_draw_stacks){ .title = title,
-						      .desc = "Mean over the timed steps; parts sum to the step's wall time.",
-						      .part_name = fo_part_words,
-						      .tone = fo_part_tone,
-						      .parts = FO_PART_COUNT,
-						      .stack = stack,
-						      .stacks = n,
-						      .to_scale = true });
+	fo_doc_stacks(p->d,
+		      &(struct fo_draw_stacks){ .title = title,
+						.desc = "Mean over the timed steps; parts sum to the step's wall time.",
+						.part_name = fo_part_words,
+						.tone = fo_part_tone,
+						.parts = FO_PART_COUNT,
+						.stack = stack,
+						.stacks = n,
+						.to_scale = true });
 }
 
 static void draw_profiles(struct page *p)
@@ -384,7 +396,8 @@ static void draw_profiles(struct page *p)
 	const int end[] = { p->bottom, p->top };
 	for (int k = 0; k < 2 && !(k && p->bottom == p->top); k++)
 		if (end[k] >= 0 && total(&l->rung[end[k]]) > 0)
-			pair[n++] = stack_of(p, fo_doc_printf(p->d, "%s: %s", k ? "after" : "before", name_of(l, end[k])),
+			pair[n++] = stack_of(p,
+					     fo_doc_printf(p->d, "%s: %s", k ? "after" : "before", name_of(l, end[k])),
 					     &l->rung[end[k]]);
 	if (!n)
 		return;
@@ -471,15 +484,15 @@ static void draw_overlay(struct page *p)
 				.faint = faint
 			};
 		}
-	fo_doc_lines(p->d, &(struct fo_draw_lines){
-				   .title = text ? fo_doc_printf(p->d, "Training losses: %s", text) : "Training losses",
-				   .desc = "Where numbers hold, lines lie on that of their reference.",
-				   .x_name = same ? "step" : "tokens trained on",
-				   .y_name = "nats per token",
-				   .y_lo = NAN,
-				   .y_hi = NAN,
-				   .series = s,
-				   .n = n });
+	fo_doc_lines(p->d, &(struct fo_draw_lines){ .title = text ? fo_doc_printf(p->d, "Training losses: %s", text)
+								  : "Training losses",
+						    .desc = "Where numbers hold, lines lie on that of their reference.",
+						    .x_name = same ? "step" : "tokens trained on",
+						    .y_name = "nats per token",
+						    .y_lo = NAN,
+						    .y_hi = NAN,
+						    .series = s,
+						    .n = n });
 }
 
 /* The differences that fo_ladder_deviation takes the median of: relative, of mean losses, by equal stretches of the
@@ -506,8 +519,9 @@ static void draw_apart(struct page *p, const int *rung, size_t n, bool more)
 		for (size_t j = 0; j < levels; j++)
 			drawn = drawn || level[j].hi == tolerance;
 		if (!drawn)
-			level[levels++] = (struct fo_draw_level){ -tolerance, tolerance,
-								  fo_doc_printf(p->d, "allowed: %.2g %%", 100 * tolerance) };
+			level[levels++] = (struct fo_draw_level){
+				-tolerance, tolerance, fo_doc_printf(p->d, "allowed: %.2g %%", 100 * tolerance)
+			};
 	}
 	const char *which = more ? fo_doc_printf(p->d, ": %s to %s", s[0].name, s[n - 1].name) : "";
 	fo_doc_lines(p->d,
@@ -545,7 +559,8 @@ static void draw_configurations(struct page *p)
 {
 	const struct fo_ladder *l = p->l;
 	fo_doc_details(p->d, FO_DOC_FOLDED, "What each rung changes, and the command that makes it");
-	fo_doc_table(p->d, FO_DRAW_FULL, "Against the rung it starts from", "llll", "rung", "option", "value", "before");
+	fo_doc_table(p->d, FO_DRAW_FULL, "Against the rung it starts from", "llll", "rung", "option", "value",
+		     "before");
 	for (int i = 0; i < l->rungs; i++)
 		for (int k = 0; k < l->rung[i].changes; k++) {
 			const struct fo_ladder_change *c = &l->rung[i].change[k];
@@ -572,7 +587,8 @@ static void draw_configurations(struct page *p)
 static void table_of_rules(struct page *p)
 {
 	fo_doc_details(p->d, FO_DOC_FOLDED, "MFU by each rule, and HFU");
-	fo_doc_table(p->d, FO_DRAW_FITTED, NULL, "lrrrrr", "rung", "mfu", "mfu_causal", "mfu_document", "mfu_6n", "hfu");
+	fo_doc_table(p->d, FO_DRAW_FITTED, NULL, "lrrrrr", "rung", "mfu", "mfu_causal", "mfu_document", "mfu_6n",
+		     "hfu");
 	for (int i = 0; i < p->l->rungs; i++) {
 		const char *cell[FO_LADDER_RULES];
 		for (int k = 0; k < FO_LADDER_RULES; k++)
@@ -612,13 +628,14 @@ static void say_what_a_gain_is(struct page *p)
 		fo_doc_para(p->d, "Gain: not known before a rung and the one it starts from have done all rounds.");
 		return;
 	}
-	fo_doc_para(p->d,
-		    "Gain: useful tokens/s over those of the rung it starts from, paired by round; interval of %s. It is "
-		    "resolved when its whole interval lies on one side of 1, and not known (unsteady) when the rounds "
-		    "differ by more than %g times and by more than the gain itself. One rung in %.0f that changes nothing "
-		    "is still called a gain or a loss; with %d such rungs, %.0f %% of ladders report at least one.",
-		    level_text(p, level), FO_LADDER_STEADY, level < 1 ? 1 / (1 - level) : INFINITY, timed,
-		    100 * (1 - pow(level, timed)));
+	fo_doc_para(
+		p->d,
+		"Gain: useful tokens/s over those of the rung it starts from, paired by round; interval of %s. It is "
+		"resolved when its whole interval lies on one side of 1, and not known (unsteady) when the rounds "
+		"differ by more than %g times and by more than the gain itself. One rung in %.0f that changes nothing "
+		"is still called a gain or a loss; with %d such rungs, %.0f %% of ladders report at least one.",
+		level_text(p, level), FO_LADDER_STEADY, level < 1 ? 1 / (1 - level) : INFINITY, timed,
+		100 * (1 - pow(level, timed)));
 }
 
 /* How sure predictions are: by the rung of which the profile knows least. */
@@ -644,26 +661,33 @@ static void say_method(struct page *p)
 {
 	const struct fo_ladder *l = p->l;
 	bool numerics = false;
+	fo_doc_only(p->d, p->rest);
 	fo_doc_heading(p->d, "How it was measured");
 	fo_doc_only(p->d, FO_DOC_PAGE);
+	fo_doc_para(
+		p->d,
+		"%s, %s weights, %s per token (rule mfu), rows of %lld tokens, %lld tokens per step. %s, %d thread%s, "
+		"kernels up to %s. Begun %s, flatout %s.",
+		l->model ? l->model : "?", si(p, l->params, ""), si(p, l->flop_per_token, "FLOP"), (long long)l->seq,
+		(long long)l->tokens_per_step, machine(l), l->threads, plural(l->threads), l->isa ? l->isa : "?",
+		l->started ? l->started : "?", version(l));
+	fo_doc_para(
+		p->d,
+		"Each rung trains %lld steps in all, in %d turns: every round gives each rung one turn, in an order "
+		"drawn anew (seed %llu), so that neighbours, clocks and temperature hit all alike. The first step of a "
+		"turn is not timed. Nothing is filtered; quiet figures are composed from operations between two bursts "
+		"of known work that no neighbour disturbed.",
+		(long long)l->steps, l->rounds, (unsigned long long)l->seed);
+	fo_doc_only(p->d, p->rest);
 	fo_doc_para(p->d,
-		    "%s, %s weights, %s per token (rule mfu), rows of %lld tokens, %lld tokens per step. %s, %d thread%s, "
-		    "kernels up to %s. Begun %s, flatout %s.",
-		    l->model ? l->model : "?", si(p, l->params, ""), si(p, l->flop_per_token, "FLOP"), (long long)l->seq,
-		    (long long)l->tokens_per_step, machine(l), l->threads, plural(l->threads), l->isa ? l->isa : "?",
-		    l->started ? l->started : "?", version(l));
-	fo_doc_para(p->d,
-		    "Each rung trains %lld steps in all, in %d turns: every round gives each rung one turn, in an order "
-		    "drawn anew (seed %llu), so that neighbours, clocks and temperature hit all alike. The first step of a "
-		    "turn is not timed. Nothing is filtered; quiet figures are composed from operations between two bursts "
-		    "of known work that no neighbour disturbed.",
-		    (long long)l->steps, l->rounds, (unsigned long long)l->seed);
-	fo_doc_only(p->d, FO_DOC_BOTH);
-	fo_doc_para(p->d, "MFU: rule mfu; median and quartiles of all timed steps, unfiltered; quiet: of the step composed "
-			  "from undisturbed spans.");
+		    "MFU: rule mfu; median and quartiles of all timed steps, unfiltered; quiet: of the step composed "
+		    "from undisturbed spans.");
 	say_peaks(p);
-	fo_doc_para(p->d, "Tok/s: useful tokens, padding does not count. Pad: share of the processed tokens that is "
-			  "padding. Text: share of the text's tokens that the rung's steps hold.");
+	const char *text = fo_ladder_text_title(l, &p->d->arena);
+	fo_doc_para(p->d,
+		    "Tok/s: useful tokens, padding does not count. Pad: share of the processed tokens that is "
+		    "padding. Text: share of the text's tokens that the rung's steps hold%s%s.",
+		    text ? ": " : "", text ? text : "");
 	say_what_a_gain_is(p);
 	say_how_sure(p);
 	fo_doc_para(p->d, "Losses: distance from the reference's, the median of tenths of the run or of its last three "
@@ -671,9 +695,10 @@ static void say_method(struct page *p)
 	for (int i = 0; i < l->rungs; i++)
 		numerics = numerics || l->rung[i].numerics_only;
 	if (numerics)
-		fo_doc_para(p->d, "Numerics only: arithmetic that this machine has no unit for is emulated. Its losses show "
-				  "what that arithmetic does to training; its time says nothing about hardware that has "
-				  "it.");
+		fo_doc_para(p->d,
+			    "Numerics only: arithmetic that this machine has no unit for is emulated. Its losses show "
+			    "what that arithmetic does to training; its time says nothing about hardware that has "
+			    "it.");
 }
 
 /* ---- the whole ---- */
@@ -691,22 +716,25 @@ static void say_what_it_is(struct page *p)
 		fo_doc_title(p->d, "Ladder of a model of %s weights", si(p, l->params, ""));
 	else
 		fo_doc_title(p->d, "Ladder of a run");
-	fo_doc_lead(p->d, "One change at a time, measured against the rung it starts from. %s, %d thread%s%s%s.", machine(l),
-		    l->threads, plural(l->threads), text ? "; " : "", text ? text : "");
+	fo_doc_lead(p->d, "One change at a time, measured against the rung it starts from. %s, %d thread%s%s%s.",
+		    machine(l), l->threads, plural(l->threads), text ? "; " : "", text ? text : "");
 	fo_doc_footer(p->d, "flatout ladder; begun %s; flatout %s", l->started ? l->started : "?", version(l));
 	fo_doc_only(p->d, FO_DOC_TERM);
 	fo_doc_fact(p->d, "ladder",
 		    fo_doc_printf(p->d, "%s: %s parameters, %lld tokens per step, rows of %lld",
 				  l->model && *l->model ? l->model : "not begun", si(p, l->params, ""),
-				  (long long)l->tokens_per_step, (long long)l->seq), NULL);
+				  (long long)l->tokens_per_step, (long long)l->seq),
+		    NULL);
 	if (l->device && *l->device)
 		fo_doc_fact(p->d, "device", fo_doc_printf(p->d, "%s: all times are its", l->device), NULL);
 	fo_doc_fact(p->d, "machine",
 		    fo_doc_printf(p->d, "%s, %s, %d thread%s", l->cpu ? l->cpu : "?", l->isa ? l->isa : "?", l->threads,
-				  plural(l->threads)), NULL);
+				  plural(l->threads)),
+		    NULL);
 	fo_doc_fact(p->d, "measured",
-		    fo_doc_printf(p->d, "%lld steps of each rung in %d rounds; %d of %d turns done", (long long)l->steps,
-				  l->rounds, done, l->rounds * l->rungs), NULL);
+		    fo_doc_printf(p->d, "%lld steps of each rung in %d rounds; %d of %d turns done",
+				  (long long)l->steps, l->rounds, done, l->rounds * l->rungs),
+		    NULL);
 	if (text)
 		fo_doc_fact(p->d, "text", text, NULL);
 	fo_doc_only(p->d, FO_DOC_BOTH);
@@ -715,6 +743,7 @@ static void say_what_it_is(struct page *p)
 void fo_ladder_doc(const struct fo_ladder *l, bool brief, struct fo_doc *d)
 {
 	struct page p = { .l = l, .d = d, .bottom = fo_ladder_bottom(l), .top = fo_ladder_top(l) };
+	p.rest = brief ? FO_DOC_PAGE : FO_DOC_BOTH;
 	const char *not_quiet = fo_ladder_not_quiet(l, &d->arena);
 	say_what_it_is(&p);
 	say_gain(&p);
@@ -727,7 +756,7 @@ void fo_ladder_doc(const struct fo_ladder *l, bool brief, struct fo_doc *d)
 	warn_of_cuts(&p);
 	fo_doc_only(d, FO_DOC_BOTH);
 	if (not_quiet)
-		fo_doc_warning(d, "in this ladder %s.", not_quiet);
+		fo_doc_warning(d, "In this ladder %s.", not_quiet);
 	fo_doc_only(d, FO_DOC_PAGE);
 	draw_gains(&p);
 	draw_mfu(&p);
@@ -736,7 +765,7 @@ void fo_ladder_doc(const struct fo_ladder *l, bool brief, struct fo_doc *d)
 	fo_doc_heading(d, "All rungs");
 	fo_doc_only(d, FO_DOC_BOTH);
 	table_of_gains(&p);
-	fo_doc_only(d, brief ? FO_DOC_PAGE : FO_DOC_BOTH);
+	fo_doc_only(d, p.rest);
 	table_of_the_rest(&p);
 	fo_doc_only(d, FO_DOC_PAGE);
 	table_of_rules(&p);
@@ -745,7 +774,6 @@ void fo_ladder_doc(const struct fo_ladder *l, bool brief, struct fo_doc *d)
 		fo_doc_only(d, FO_DOC_TERM);
 		table_of_parts(&p);
 		list_of_changes(&p);
-		fo_doc_only(d, FO_DOC_BOTH);
 	}
 	say_method(&p);
 	fo_doc_only(d, FO_DOC_BOTH);

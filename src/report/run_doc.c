@@ -1,6 +1,8 @@
 /* A run as a document: its answer and figures for a terminal and a page, the pictures for the page alone. */
 #include "report/run_int.h"
 
+#include "timeline/parts.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +19,8 @@ struct page {
 	double *x; /* the number of each step */
 	struct fo_draw_band *band;
 	size_t bands;
-	const char *busy; /* why every step may be slower than alone: other work on the machine; NULL: nothing says so */
+	const char
+		*busy; /* why every step may be slower than alone: other work on the machine; NULL: nothing says so */
 };
 
 /* The CUDA device that computed last; "": the processor did. */
@@ -56,8 +59,10 @@ static void say_loss(struct page *p)
 				     (long long)o->last_eval_step, o->best_eval, (long long)o->best_eval_step);
 	if (isfinite(o->last_loss)) {
 		bool fell = o->last_loss < o->first_loss;
-		fo_doc_verdict(d, fell ? FO_DOC_GOOD : FO_DOC_BAD, "loss", "%s %.4f at first to %.4f (running median of "
-			       "%lld steps)%s%s", fell ? "fell from" : "did not fall: from", o->first_loss, o->last_loss,
+		fo_doc_verdict(d, fell ? FO_DOC_GOOD : FO_DOC_BAD, "loss",
+			       "%s %.4f to %.4f (running median of "
+			       "%lld steps)%s%s",
+			       fell ? "fell from" : "did not fall: from", o->first_loss, o->last_loss,
 			       (long long)o->window, *held ? "; " : "", held);
 	} else if (*held) {
 		fo_doc_verdict(d, FO_DOC_PLAIN, "loss", "%s", held);
@@ -90,9 +95,10 @@ static void say_trouble(struct page *p)
 		fo_doc_verdict(p->d, FO_DOC_BAD, "guards", "%lld event%s: %s", (long long)p->r->guards,
 			       plural(p->r->guards), "losses that jumped or were not finite");
 	if (p->o->clock_set)
-		fo_doc_verdict(p->d, FO_DOC_BAD, "clock", "the system's clock was set %lld time%s while the run was "
-			       "logged: times around that are wrong or left out", (long long)p->o->clock_set,
-			       plural(p->o->clock_set));
+		fo_doc_verdict(p->d, FO_DOC_BAD, "clock",
+			       "the system's clock was set %lld time%s while the run was "
+			       "logged: times around that are wrong or left out",
+			       (long long)p->o->clock_set, plural(p->o->clock_set));
 	for (int i = 0; (line = fo_report_missing(p->o, i, text)); i++)
 		fo_doc_verdict(p->d, FO_DOC_BAD, "missing", "%s", line);
 }
@@ -128,8 +134,9 @@ static void screen_figures(struct page *p)
 	const char *text = "", *planned = "";
 	for (int k = 1; k < RULES; k++)
 		if (isfinite(o->mfu[k].median))
-			join(p, &text, fo_doc_printf(d, "%s %s", fo_step_field_name[FO_STEP_MFU + k],
-						     share(p, o->mfu[k].median)));
+			join(p, &text,
+			     fo_doc_printf(d, "%s %s", fo_step_field_name[FO_STEP_MFU + k],
+					   share(p, o->mfu[k].median)));
 	if (*text)
 		fo_doc_fact(d, "other rules", text, NULL);
 	if (isfinite(o->mfu[0].median) && p->r->peak_flop_s > 0)
@@ -137,16 +144,19 @@ static void screen_figures(struct page *p)
 	text = "";
 	for (int k = 0; k < FO_PART_COUNT && o->has_profile; k++)
 		if (o->profile.part_ns[k] > 0)
-			join(p, &text, fo_doc_printf(d, "%s %s", fo_part_words[k],
-						     share(p, o->profile.part_ns[k] / o->profile.total_ns)));
+			join(p, &text,
+			     fo_doc_printf(d, "%s %s", fo_part_words[k],
+					   share(p, o->profile.part_ns[k] / o->profile.total_ns)));
 	if (*text)
 		fo_doc_fact(d, "profile", text, NULL);
 	if (isfinite(o->wall_s) && o->wall_s > 0) {
-		text = fo_doc_printf(d, "%s of %s in steps", share(p, o->step_time_s / o->wall_s), seconds(p, o->wall_s));
+		text = fo_doc_printf(d, "%s of %s in steps", share(p, o->step_time_s / o->wall_s),
+				     seconds(p, o->wall_s));
 		for (int k = 0; k < FO_GAP_COUNT; k++)
 			if (o->gap_s[k] / o->wall_s >= 0.001)
-				join(p, &text, fo_doc_printf(d, "%s %s", fo_report_gap_name[k],
-							     share(p, o->gap_s[k] / o->wall_s)));
+				join(p, &text,
+				     fo_doc_printf(d, "%s %s", fo_report_gap_name[k],
+						   share(p, o->gap_s[k] / o->wall_s)));
 		fo_doc_fact(d, "wall time", text, NULL);
 	}
 	text = "";
@@ -235,7 +245,7 @@ static void machine_figures(struct page *p)
 		fo_doc_fact(p->d, "device", text, NULL);
 	text = processor(p);
 	for (int i = 0, n = machine_rows(p, row); i < n; i++)
-		if (row[i].value && strcmp(row[i].value, "0"))
+		if (row[i].value && strtod(row[i].value, NULL) != 0)
 			join(p, &text, fo_doc_printf(p->d, "%s %s", row[i].name, row[i].value));
 	if (*text)
 		fo_doc_fact(p->d, "machine", text, NULL);
@@ -392,16 +402,16 @@ static void draw_loss(struct page *p)
 	}
 	fo_doc_heading(p->d, "Loss");
 	lines(p,
-	      (struct fo_draw_lines){
-		      .title = log ? "Nats per token over steps, logarithmic" : "Nats per token over steps",
-		      .desc = fo_doc_printf(p->d, "Training from %.4f to %.4f, held out %.4f.", p->o->first_loss,
-					    p->o->last_loss, p->o->last_eval),
-		      .y_name = "nats per token",
-		      .y_log = log,
-		      .y_lo = NAN,
-		      .y_hi = NAN,
-		      .series = series,
-		      .n = n },
+	      (struct fo_draw_lines){ .title = log ? "Nats per token over steps, logarithmic"
+						   : "Nats per token over steps",
+				      .desc = fo_doc_printf(p->d, "Training from %.4f to %.4f, held out %.4f.",
+							    p->o->first_loss, p->o->last_loss, p->o->last_eval),
+				      .y_name = "nats per token",
+				      .y_log = log,
+				      .y_lo = NAN,
+				      .y_hi = NAN,
+				      .series = series,
+				      .n = n },
 	      false);
 }
 
@@ -419,24 +429,28 @@ static void draw_mfu(struct page *p)
 	struct fo_draw_level quiet = { p->o->quiet_mfu, p->o->quiet_mfu, "quiet" };
 	fo_doc_heading(p->d, "MFU");
 	lines(p,
-	      (struct fo_draw_lines){ .title = fo_doc_printf(p->d, "Share of the peak over steps, rule mfu%s", left_out(p)),
-				      .desc = fo_doc_printf(p->d, "Median %s by rule mfu. %d slow phases are marked.",
-							    share(p, p->o->mfu[0].median), p->o->phases),
-				      .y_name = "share of the peak; the axis ends at the peak",
-				      .y_unit = FO_DRAW_SHARE,
-				      .y_lo = 0,
-				      .y_hi = 1,
-				      .series = series,
-				      .n = with_median(p, series, p->o->mfu_each, p->o->mfu_smooth[0]),
-				      .level = &quiet,
-				      .levels = isfinite(quiet.lo) },
+	      (struct fo_draw_lines){
+		      .title = fo_doc_printf(p->d, "Share of the peak over steps, rule mfu%s", left_out(p)),
+		      .desc = fo_doc_printf(p->d, "Median %s by rule mfu. %d slow phases are marked.",
+					    share(p, p->o->mfu[0].median), p->o->phases),
+		      .y_name = "share of the peak; the axis ends at the peak",
+		      .y_unit = FO_DRAW_SHARE,
+		      .y_lo = 0,
+		      .y_hi = 1,
+		      .series = series,
+		      .n = with_median(p, series, p->o->mfu_each, p->o->mfu_smooth[0]),
+		      .level = &quiet,
+		      .levels = isfinite(quiet.lo) },
 	      true);
 	fo_doc_details(p->d, FO_DOC_FOLDED, "MFU by each rule, and the peak");
 	if (p->r->peak_flop_s > 0)
-		fo_doc_remark(p->d, "Peak: %s, %s.", number(p, p->r->peak_flop_s, FO_DRAW_FLOP_RATE), p->r->peak_source);
+		fo_doc_remark(p->d, "Peak: %s, %s.", number(p, p->r->peak_flop_s, FO_DRAW_FLOP_RATE),
+			      p->r->peak_source);
 	if (isfinite(p->o->quiet_mfu))
-		fo_doc_para(p->d, "Quiet: %s of the quiet step's time comes from operations with spans that no neighbour "
-			    "disturbed.", share(p, p->o->quiet_share));
+		fo_doc_para(p->d,
+			    "Quiet: %s of the quiet step's time comes from operations with spans that no neighbour "
+			    "disturbed.",
+			    share(p, p->o->quiet_share));
 	fo_doc_table(p->d, FO_DRAW_FITTED, "Over all steps, unfiltered", "lrrr", "rule", "median", "lower quartile",
 		     "upper quartile");
 	for (int k = 0; k < RULES; k++)
@@ -463,10 +477,11 @@ static void draw_phases(struct page *p)
 		fo_doc_table(p->d, FO_DRAW_FULL, NULL, "lrrl", "steps", "times the median", "lost",
 			     "what differed then, by the log");
 	for (int i = 0; i < o->phases && i < PHASES_ON_PAGE; i++)
-		fo_doc_row(p->d,
-			   fo_doc_printf(p->d, "%lld to %lld", (long long)o->phase[i].first, (long long)o->phase[i].last),
-			   fo_doc_printf(p->d, "%.2f", o->phase[i].times), seconds(p, o->phase[i].lost_s),
-			   cause_of(p, &o->phase[i]));
+		fo_doc_row(
+			p->d,
+			fo_doc_printf(p->d, "%lld to %lld", (long long)o->phase[i].first, (long long)o->phase[i].last),
+			fo_doc_printf(p->d, "%.2f", o->phase[i].times), seconds(p, o->phase[i].lost_s),
+			cause_of(p, &o->phase[i]));
 	if (o->phases > PHASES_ON_PAGE)
 		fo_doc_remark(p->d, "And %d more.", o->phases - PHASES_ON_PAGE);
 	fo_doc_remark(p->d,
@@ -488,14 +503,15 @@ static void draw_time(struct page *p)
 						 fo_doc_printf(p->d, "%s per step",
 							       seconds(p, o->profile.total_ns * 1e-9 / steps)),
 						 o->profile.part_ns };
-		fo_doc_stacks(p->d, &(struct fo_draw_stacks){ .title = "Means; the parts sum to the wall time of the steps",
-							      .desc = "Parts sum to the wall time of the steps.",
-							      .part_name = fo_part_words,
-							      .tone = fo_part_tone,
-							      .parts = FO_PART_COUNT,
-							      .stack = stack,
-							      .stacks = 1,
-							      .legend = true });
+		fo_doc_stacks(p->d,
+			      &(struct fo_draw_stacks){ .title = "Means; the parts sum to the wall time of the steps",
+							.desc = "Parts sum to the wall time of the steps.",
+							.part_name = fo_part_words,
+							.tone = fo_part_tone,
+							.parts = FO_PART_COUNT,
+							.stack = stack,
+							.stacks = 1,
+							.legend = true });
 	} else {
 		fo_doc_para(p->d, "The log has no step profile.");
 	}
@@ -506,7 +522,8 @@ static void draw_time(struct page *p)
 	fo_doc_table(p->d, FO_DRAW_SLIM, NULL, "lrr", "between the steps", "time", "share of the wall time");
 	for (int k = 0; k < FO_GAP_COUNT; k++)
 		if (o->gaps[k])
-			fo_doc_row(p->d, fo_doc_printf(p->d, "%s, %lld times", fo_report_gap_name[k], (long long)o->gaps[k]),
+			fo_doc_row(p->d,
+				   fo_doc_printf(p->d, "%s, %lld times", fo_report_gap_name[k], (long long)o->gaps[k]),
 				   seconds(p, o->gap_s[k]), share(p, o->gap_s[k] / o->wall_s));
 	if (p->r->undone_steps)
 		fo_doc_row(p->d, fo_doc_printf(p->d, "%lld steps that were repeated", (long long)p->r->undone_steps),
@@ -519,8 +536,8 @@ static void draw_buffers(struct page *p)
 	struct fo_draw_bar_row *row = fo_doc_alloc(p->d, (size_t)(m->buffers + 1) * sizeof *row);
 	for (int i = 0; i < m->buffers; i++)
 		row[i] = (struct fo_draw_bar_row){
-			.name = fo_doc_printf(p->d, "%s, %lld time%s", m->buffer[i].name, (long long)m->buffer[i].copies,
-					      plural(m->buffer[i].copies)),
+			.name = fo_doc_printf(p->d, "%s, %lld time%s", m->buffer[i].name,
+					      (long long)m->buffer[i].copies, plural(m->buffer[i].copies)),
 			.note = fo_report_life_name[m->buffer[i].life],
 			.value = bytes(p, (double)m->buffer[i].bytes),
 			.bar = { { (double)m->buffer[i].bytes, NAN, NAN }, { NAN, NAN, NAN } },
@@ -547,16 +564,17 @@ static void draw_memory(struct page *p)
 	const char *peak = fo_doc_printf(p->d, "The peak is %s, at operation %lld of %lld.", bytes(p, sum),
 					 (long long)m->peak, (long long)m->points);
 	if (m->points) {
-		fo_doc_areas(p->d, &(struct fo_draw_areas){ .title = "Planned bytes at each operation of a step, by how long "
-								     "they live",
-							    .desc = peak,
-							    .x_name = "operation, in the order of issue",
-							    .y_name = "bytes",
-							    .y_unit = FO_DRAW_BYTES,
-							    .name = fo_report_life_name,
-							    .layer = (const double *const *)m->live,
-							    .layers = FO_LIFE_COUNT,
-							    .n = (size_t)m->points });
+		fo_doc_areas(p->d,
+			     &(struct fo_draw_areas){ .title = "Planned bytes at each operation of a step, by how long "
+							       "they live",
+						      .desc = peak,
+						      .x_name = "operation, in the order of issue",
+						      .y_name = "bytes",
+						      .y_unit = FO_DRAW_BYTES,
+						      .name = fo_report_life_name,
+						      .layer = (const double *const *)m->live,
+						      .layers = FO_LIFE_COUNT,
+						      .n = (size_t)m->points });
 		fo_doc_para(p->d, "%s The arena for what does not persist takes %s.", peak, bytes(p, m->arena_bytes));
 		fo_doc_table(p->d, FO_DRAW_SLIM, NULL, "lrr", "at the peak", "bytes", "share");
 		for (int k = 0; k < FO_LIFE_COUNT; k++)
@@ -570,8 +588,8 @@ static void draw_memory(struct page *p)
 		fo_doc_para(p->d,
 			    "Planned for the %s: %s for activations and gradients, %s for weights and optimizer, %s of "
 			    "workspace, %s of other things, %s for the copy that checkpoints are written from.",
-			    whose, bytes(p, s->arena_bytes), bytes(p, s->persistent_bytes), bytes(p, s->workspace_bytes),
-			    bytes(p, s->other_bytes), bytes(p, s->checkpoint_bytes));
+			    whose, bytes(p, s->arena_bytes), bytes(p, s->persistent_bytes),
+			    bytes(p, s->workspace_bytes), bytes(p, s->other_bytes), bytes(p, s->checkpoint_bytes));
 	if (e && isfinite(e->measured_bytes))
 		fo_doc_para(p->d, "Measured at the end: %s beyond what the %s had in use before; planned %s.",
 			    bytes(p, e->measured_bytes), whose, bytes(p, e->planned_bytes));
@@ -614,41 +632,46 @@ static void machine_pictures(struct page *p)
 		load[i] = m->load;
 	}
 	lines(p,
-	      (struct fo_draw_lines){ .title = "Time that others took",
-				      .desc = "Share that the hypervisor gave to others, and that the cgroup held the process "
-					      "back.",
-				      .y_name = "share of the time",
-				      .y_unit = FO_DRAW_SHARE,
-				      .y_lo = 0,
-				      .y_hi = 0.05, /* an empty picture must not magnify noise */
-				      .series = (struct fo_draw_series[]){
-					      { .name = "steal", .x = step, .y = steal, .n = n },
-					      { .name = "held back by the cgroup", .x = step, .y = limited, .n = n, .style = 1 } },
-				      .n = 2 },
+	      (struct fo_draw_lines){
+		      .title = "Time that others took",
+		      .desc = "Share that the hypervisor gave to others, and that the cgroup held the process "
+			      "back.",
+		      .y_name = "share of the time",
+		      .y_unit = FO_DRAW_SHARE,
+		      .y_lo = 0,
+		      .y_hi = 0.05, /* an empty picture must not magnify noise */
+		      .series = (struct fo_draw_series[]){ { .name = "steal", .x = step, .y = steal, .n = n },
+							   { .name = "held back by the cgroup",
+							     .x = step,
+							     .y = limited,
+							     .n = n,
+							     .style = 1 } },
+		      .n = 2 },
 	      true);
 	if (any_finite(load, n))
 		lines(p,
-		      (struct fo_draw_lines){ .title = "Load of the whole machine",
-					      .desc = "Tasks that run or want to, mean over a minute. A load above the run's "
-						      "threads is the work of others.",
-					      .y_name = "tasks",
-					      .y_lo = 0,
-					      .y_hi = NAN,
-					      .series = &(struct fo_draw_series){ .name = "load", .x = step, .y = load, .n = n },
-					      .n = 1,
-					      .level = &threads,
-					      .levels = threads.lo > 0 },
+		      (struct fo_draw_lines){
+			      .title = "Load of the whole machine",
+			      .desc = "Tasks that run or want to, mean over a minute. A load above the run's "
+				      "threads is the work of others.",
+			      .y_name = "tasks",
+			      .y_lo = 0,
+			      .y_hi = NAN,
+			      .series = &(struct fo_draw_series){ .name = "load", .x = step, .y = load, .n = n },
+			      .n = 1,
+			      .level = &threads,
+			      .levels = threads.lo > 0 },
 		      false);
 	if (varies(clock, n))
 		lines(p,
-		      (struct fo_draw_lines){ .title = "Clock",
-					      .desc = "Mean frequency of the processors.",
-					      .y_name = "GHz",
-					      .y_lo = 0,
-					      .y_hi = NAN,
-					      .series = &(struct fo_draw_series){
-						      .name = "mean clock", .x = step, .y = clock, .n = n },
-					      .n = 1 },
+		      (struct fo_draw_lines){
+			      .title = "Clock",
+			      .desc = "Mean frequency of the processors.",
+			      .y_name = "GHz",
+			      .y_lo = 0,
+			      .y_hi = NAN,
+			      .series = &(struct fo_draw_series){ .name = "mean clock", .x = step, .y = clock, .n = n },
+			      .n = 1 },
 		      false);
 }
 
@@ -694,8 +717,8 @@ static void draw_guards(struct page *p)
 		const char *where = g->where;
 		if (g->back_to >= 0)
 			where = fo_doc_printf(p->d, "back to step %lld", (long long)g->back_to);
-		fo_doc_row(p->d, fo_doc_count(p->d, g->step), guard_text(g), g->action, number(p, g->loss, FO_DRAW_NUMBER),
-			   number(p, g->z, FO_DRAW_NUMBER), where);
+		fo_doc_row(p->d, fo_doc_count(p->d, g->step), guard_text(g), g->action,
+			   number(p, g->loss, FO_DRAW_NUMBER), number(p, g->z, FO_DRAW_NUMBER), where);
 	}
 	if (r->guards > GUARDS_ON_PAGE)
 		fo_doc_remark(p->d, "And %lld more.", (long long)(r->guards - GUARDS_ON_PAGE));
@@ -731,10 +754,11 @@ static void say_what_it_is(struct page *p)
 	const struct fo_program *g = &r->program;
 	const char *begun = *r->started ? fo_doc_printf(p->d, "begun %s", r->started) : "", *model = "";
 	if (r->file[FO_RECORD_PROGRAM].state == FO_RECORD_WHOLE)
-		model = fo_doc_printf(p->d, "%s: %lld layers, hidden %lld; %lld x %lld rows of %lld tokens per step, %s",
-				      *g->model.name ? g->model.name : "custom", (long long)g->model.layers,
-				      (long long)g->model.hidden, (long long)g->run.micro_batches, (long long)g->run.rows,
-				      (long long)g->run.seq, fo_numerics_name[g->run.precision]);
+		model = fo_doc_printf(
+			p->d, "%s: %lld layer%s, hidden %lld; %lld x %lld rows of %lld tokens per step, %s",
+			*g->model.name ? g->model.name : "custom", (long long)g->model.layers, plural(g->model.layers),
+			(long long)g->model.hidden, (long long)g->run.micro_batches, (long long)g->run.rows,
+			(long long)g->run.seq, fo_numerics_name[g->run.precision]);
 	fo_doc_title(p->d, "Run %s", r->dir);
 	fo_doc_lead(p->d, "%s%s%s", model, *model && *begun ? "; " : "", begun);
 	fo_doc_footer(p->d, "flatout report %s. Figures are defined in docs/metrics.md.", r->dir);
