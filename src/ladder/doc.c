@@ -765,9 +765,12 @@ void fo_ladder_doc(const struct fo_ladder *l, bool brief, struct fo_doc *d)
 	fo_doc_heading(d, "All rungs");
 	fo_doc_only(d, FO_DOC_BOTH);
 	table_of_gains(&p);
+	fo_doc_only(d, FO_DOC_PAGE);
+	fo_doc_details(d, FO_DOC_FOLDED, "Predictions, memory, padding and losses of every rung");
 	fo_doc_only(d, p.rest);
 	table_of_the_rest(&p);
 	fo_doc_only(d, FO_DOC_PAGE);
+	fo_doc_details_end(d);
 	table_of_rules(&p);
 	draw_configurations(&p);
 	if (!brief) {

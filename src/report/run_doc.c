@@ -534,17 +534,19 @@ static void draw_buffers(struct page *p)
 {
 	const struct fo_report_memory *m = &p->o->memory;
 	struct fo_draw_bar_row *row = fo_doc_alloc(p->d, (size_t)(m->buffers + 1) * sizeof *row);
-	for (int i = 0; i < m->buffers; i++)
+	for (int i = 0; i < m->buffers; i++) {
+		const struct fo_report_buffer *b = &m->buffer[i];
 		row[i] = (struct fo_draw_bar_row){
-			.name = fo_doc_printf(p->d, "%s, %lld time%s", m->buffer[i].name,
-					      (long long)m->buffer[i].copies, plural(m->buffer[i].copies)),
-			.note = fo_report_life_name[m->buffer[i].life],
-			.value = bytes(p, (double)m->buffer[i].bytes),
-			.bar = { { (double)m->buffer[i].bytes, NAN, NAN }, { NAN, NAN, NAN } },
+			.name = b->copies == 1 ? b->name
+					       : fo_doc_printf(p->d, "%s, %lld times", b->name, (long long)b->copies),
+			.note = fo_report_life_name[b->life],
+			.value = bytes(p, (double)b->bytes),
+			.bar = { { (double)b->bytes, NAN, NAN }, { NAN, NAN, NAN } },
 		};
+	}
 	fo_doc_details(p->d, FO_DOC_FOLDED, "The largest buffers at the peak");
 	fo_doc_bars(p->d, &(struct fo_draw_bars){ .title = "Bytes of all layers and micro-batches together",
-						  .desc = "The largest buffers at the peak.",
+						  .desc = "What each buffer is stands below its name.",
 						  .unit = FO_DRAW_BYTES,
 						  .row = row,
 						  .rows = (size_t)m->buffers });
