@@ -1,11 +1,8 @@
 /* flatout report: a run directory as text and as a page. */
 #include "cli/cli.h"
 
-#include "base/fs.h"
-#include "draw/draw.h"
 #include "report/run.h"
 
-#include <math.h>
 #include <string.h>
 
 struct report {
@@ -20,6 +17,7 @@ static const struct fo_opt rows[] = { FO_OPT_OUTPUT(struct report, html, "report
 				      FO_OPT_JSON(struct report, json, "report.json", "JSON on standard output"),
 				      FO_OPT_FORCE(struct report, force, "report.force"), FO_OPT_END };
 
+<<<<<<< HEAD
 enum { PHASES_SHOWN = 8, GUARDS_SHOWN = 5, RULES = FO_STEP_HFU - FO_STEP_MFU + 1 };
 
 static char *si(struct fo_arena *a, double v, const char *unit)
@@ -256,6 +254,8 @@ static void print_text(struct fo_report *o, const char *page, bool written)
 	fo_arena_fini(&a);
 }
 
+=======
+>>>>>>> 5e4185ba1d81ca38639bf4ca55f06eb1090b379c
 static void print_json(struct fo_report *o, const char *page)
 {
 	struct fo_json *j = fo_cli_json_begin();
@@ -264,39 +264,43 @@ static void print_json(struct fo_report *o, const char *page)
 	fo_cli_json_end(j);
 }
 
+/* Whoever may only read the directory gets the figures all the same, and the reason why there is no page. */
+static fo_status print(const struct report *in, struct fo_report *o, const char *page)
+{
+	struct fo_doc d = { 0 };
+	fo_report_doc(o, &d);
+	fo_status st = fo_cli_page(&d, page);
+	if (!strcmp(page, "-")) {
+		fo_doc_fini(&d);
+		return st;
+	}
+	if (in->json) {
+		print_json(o, st == FO_OK ? page : NULL);
+	} else {
+		if (st == FO_OK)
+			fo_doc_para(&d, "Page: %s", page);
+		fo_cli_print(&d);
+	}
+	fo_doc_fini(&d);
+	return st == FO_OK ? FO_OK : fo_hint(st, "--html=FILE writes the page elsewhere");
+}
+
 static fo_status report(const struct report *in, const char *dir)
 {
 	struct fo_arena a = { 0 };
 	struct fo_record r;
 	struct fo_report o;
-	struct fo_str html = { 0 };
 	const char *page = in->html ? in->html : fo_arena_printf(&a, "%s/report.html", dir);
-	/* A page that is named was asked about with the options. */
+	/* A page that --html names was checked with the options. */
 	fo_status st = in->html || in->force ? FO_OK : fo_output_may_replace(FO_OUTPUT_PAGE, page);
 	if (st == FO_OK)
 		st = fo_record_open(&r, dir, FO_RECORD_WITH_TIMELINE | FO_RECORD_WITH_METERED);
 	if (st == FO_OK) {
 		fo_report_make(&o, &r);
-		fo_report_html(&o, &html);
-		bool shown = !strcmp(page, "-");
-		if (shown)
-			fwrite(html.data, 1, html.len, stdout);
-		else
-			st = fo_fs_write_atomic(page, html.data, html.len);
-		/* Whoever may only read the directory gets the figures all the same, and the reason why there is no
-		 * page. */
-		if (shown)
-			; /* the page alone */
-		else if (in->json)
-			print_json(&o, st == FO_OK ? page : NULL);
-		else
-			print_text(&o, page, st == FO_OK);
-		if (st != FO_OK)
-			fo_hint(st, "--html=FILE writes the page elsewhere");
+		st = print(in, &o, page);
 		fo_report_fini(&o);
 		fo_record_fini(&r);
 	}
-	fo_str_fini(&html);
 	fo_arena_fini(&a);
 	return st;
 }
