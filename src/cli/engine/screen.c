@@ -773,10 +773,7 @@ char *fo_screen_run_json(struct fo_opt_set *s)
 	char date[32];
 	fo_version_text(&version, true);
 	fo_str_printf(&out, "{\"started\":\"%s\",\"flatout\":%s,\"options\":", fo_clock_utc(date), version.data);
-	struct fo_opt_set only = *s;
-	only.rows = fo_run_options;
-	fo_opt_json(&only, &out);
-	s->arena = only.arena;
+	fo_opt_json(s, &out);
 	fo_str_puts(&out, "}");
 	fo_str_fini(&version);
 	return out.data;
