@@ -64,7 +64,7 @@ static void say_what_they_are(struct page *p, const char *const path[2])
 	static const char *const side[] = { "A", "B" };
 	for (int k = 0; k < 2; k++) {
 		const struct fo_traces_side *s = &p->v->side[k];
-		const char **line, *text = "rank not recorded";
+		const char *text = "rank not recorded";
 		if (s->rank->rank >= 0)
 			text = fo_doc_printf(p->d, "rank %d", s->rank->rank);
 		if (s->rank->devices > 1)
@@ -77,9 +77,17 @@ static void say_what_they_are(struct page *p, const char *const path[2])
 		else
 			text = fo_doc_printf(p->d, "%s, %lld step%s", text, (long long)s->device->steps,
 					     s->device->steps == 1 ? "" : "s");
-		for (int i = 0, n = fo_found_of(s->d, &p->d->arena, &line); i < n; i++)
-			text = fo_doc_printf(p->d, "%s; %s", text, line[i]);
 		fo_doc_fact(p->d, side[k], path[k], text);
+	}
+}
+
+/* What was read of each side, and what is missing of it. */
+static void say_what_was_found(struct page *p)
+{
+	for (int k = 0; k < 2; k++) {
+		const char **line;
+		for (int i = 0, n = fo_found_of(p->v->side[k].d, &p->d->arena, &line); i < n; i++)
+			fo_doc_item(p->d, "%s: %s", k ? "B" : "A", line[i]);
 	}
 }
 
@@ -160,7 +168,7 @@ static void figures(struct page *p)
 {
 	const struct fo_traces_figure *f = &p->v->part[0].f;
 	const struct fo_traces_side *x = &p->v->side[0], *y = &p->v->side[1];
-	fo_doc_table(p->d, FO_DRAW_FULL, NULL, "lrrl", "", "A", "B", "B against A");
+	fo_doc_table(p->d, FO_DRAW_SLIM, NULL, "lrrl", "", "A", "B", "B against A");
 	if (p->v->windows) {
 		fo_doc_row(p->d, "step, median", ms(p, f->time[0].median), ms(p, f->time[1].median),
 			   fo_versus_change(p->d, f->time[0].median, f->time[1].median, f->resolved));
@@ -218,7 +226,7 @@ static void parts(struct page *p)
 		       v->windows ? "step's time goes: means; parts sum to the step" : "window's time goes");
 	picture(p);
 	if (v->windows)
-		fo_doc_table(p->d, FO_DRAW_FULL, NULL, "lrrrl", "part", "A", "B", "B - A", "");
+		fo_doc_table(p->d, FO_DRAW_SLIM, NULL, "lrrrl", "part", "A", "B", "B - A", "");
 	else
 		fo_doc_table(p->d, FO_DRAW_FULL, NULL, "lrrrrr", "part", "A", "B", "of A", "of B", "points");
 	for (int i = 1; i <= v->parts; i++) { /* the step, the first part, stands at the end */
@@ -401,6 +409,7 @@ void fo_traces_versus_doc(const struct fo_traces_versus *v, const char *const pa
 	fo_doc_only(d, FO_DOC_PAGE);
 	say_what_they_are(&p, path);
 	fo_doc_only(d, FO_DOC_BOTH);
+	say_what_was_found(&p);
 	explanation(&p);
 	figures(&p);
 	parts(&p);

@@ -73,6 +73,8 @@ static void say_what_they_are(struct page *p)
 
 /* ---- tables ---- */
 
+enum { HASH = 8 }; /* digits of a checksum, enough to tell two apart; JSON has all */
+
 static void figure_row(struct page *p, const char *name, enum fo_versus_figure_id id,
 		       const char *(*text)(struct page *, double), bool quartiles)
 {
@@ -90,7 +92,8 @@ static void figure_row(struct page *p, const char *name, enum fo_versus_figure_i
 static void pair(struct page *p, const char *name, const char *a, const char *b)
 {
 	if (*a || *b)
-		fo_doc_row(p->d, name, a, b, strcmp(a, b) ? "" : "the same");
+		fo_doc_row(p->d, name, fo_doc_printf(p->d, "%.*s", HASH, a), fo_doc_printf(p->d, "%.*s", HASH, b),
+			   strcmp(a, b) ? "" : "the same");
 }
 
 static const char *clock_text(struct page *p, double hz)
@@ -102,7 +105,7 @@ static void figures(struct page *p)
 {
 	const struct fo_versus_side *a = &p->v->side[0], *b = &p->v->side[1];
 	const struct fo_record *x = a->record, *y = b->record;
-	fo_doc_table(p->d, FO_DRAW_FULL, NULL, "lrrl", "", "A", "B", "B against A");
+	fo_doc_table(p->d, FO_DRAW_SLIM, NULL, "lrrl", "", "A", "B", "B against A");
 	figure_row(p, "step time, median", FO_VERSUS_STEP_SECONDS, ms, true);
 	if (!isnan(a->quiet_s) || !isnan(b->quiet_s))
 		fo_doc_row(p->d, "quiet step time", ms(p, a->quiet_s), ms(p, b->quiet_s),
@@ -173,7 +176,7 @@ static void parts(struct page *p)
 		part[1][i] = spans ? b->part[i].median : b->mean_part[i];
 	}
 	picture(p, part);
-	fo_doc_table(p->d, FO_DRAW_FULL, NULL, "lrrrl", "part", "A", "B", "B - A", "");
+	fo_doc_table(p->d, FO_DRAW_SLIM, NULL, "lrrrl", "part", "A", "B", "B - A", "");
 	for (int i = 0; i < FO_PART_COUNT; i++) {
 		double x = part[0][i], y = part[1][i];
 		bool apart = !spans || fo_spread_apart(&a->part[i], &b->part[i]);
