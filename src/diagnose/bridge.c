@@ -161,7 +161,7 @@ static int devices_of(const struct fo_diagnosis *d)
 		if (d->rank[i].trace && d->rank[i].trace->world_size > world)
 			world = d->rank[i].trace->world_size;
 	}
-	n = world > n ? world : n;
+	n = fo_greatest(world, n);
 	return n > 1 ? (int)n : 1;
 }
 

@@ -61,8 +61,8 @@ static struct meeting meet(const struct fo_trace_set *s, const struct fo_match *
 			k.last_begin = b;
 			k.last = i;
 		}
-		k.first_end = e < k.first_end ? e : k.first_end;
-		k.last_end = e > k.last_end ? e : k.last_end;
+		k.first_end = fo_least(e, k.first_end);
+		k.last_end = fo_greatest(e, k.last_end);
 	}
 	return k;
 }

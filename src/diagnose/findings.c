@@ -2,6 +2,7 @@
 #include "diagnose/findings_int.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -93,7 +94,7 @@ static void hold_back(struct fo_finding *f, const struct fo_rule_context *c)
 		return;
 	f->later = true;
 	fo_why(f, " Alone it gains nothing yet: the launching thread needs %s of each step for its own work.",
-	       FO_NS(c->floor_ns < c->s->l.span_ns ? c->floor_ns : c->s->l.span_ns));
+	       FO_NS(fo_least(c->floor_ns, c->s->l.span_ns)));
 }
 
 static void put(struct fo_diagnosis *d, const struct fo_finding *f)
@@ -289,7 +290,7 @@ static void host_steps(struct fo_rule_context *c)
 static int by_length(const void *a, const void *b)
 {
 	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-	return (x > y) - (x < y);
+	return fo_order(x, y);
 }
 
 /* What of a step's launch calls is waiting for the device, and so no floor. A call counts whose operation begins only

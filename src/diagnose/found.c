@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,7 @@ static void say(struct lines *l, const char *text)
 static int ascending(const void *a, const void *b)
 {
 	int x = *(const int *)a, y = *(const int *)b;
-	return (x > y) - (x < y);
+	return fo_order(x, y);
 }
 
 /* "0, 3, 5 to 7" */
@@ -58,8 +59,8 @@ static int world_of(const struct fo_diagnosis *d, bool *recorded)
 		const struct fo_trace *t = d->rank[i].trace;
 		if (!t)
 			continue;
-		world = t->world_size > world ? t->world_size : world;
-		highest = d->rank[i].rank > highest ? d->rank[i].rank : highest;
+		world = fo_greatest(t->world_size, world);
+		highest = fo_greatest(d->rank[i].rank, highest);
 		order |= t->rank_from == FO_RANK_ORDER;
 	}
 	*recorded = world > 0;

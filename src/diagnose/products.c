@@ -254,7 +254,7 @@ struct call {
 static int by_op(const void *a, const void *b)
 {
 	const struct call *x = a, *y = b;
-	return (x->op > y->op) - (x->op < y->op);
+	return fo_order(x->op, y->op);
 }
 
 static int shape_order(const struct fo_product_shape *x, const struct fo_product_shape *y)
@@ -270,13 +270,13 @@ static int by_shape(const void *a, const void *b)
 {
 	const struct call *x = a, *y = b;
 	int order = shape_order(&x->shape, &y->shape);
-	return order ? order : (x->time_ns > y->time_ns) - (x->time_ns < y->time_ns);
+	return order ? order : fo_order(x->time_ns, y->time_ns);
 }
 
 static int by_time(const void *a, const void *b)
 {
 	const struct fo_product *x = a, *y = b;
-	return (x->time_ns < y->time_ns) - (x->time_ns > y->time_ns);
+	return fo_order(y->time_ns, x->time_ns);
 }
 
 /* How much of [begin, end) lies under communication of the same device. */
@@ -284,8 +284,7 @@ static int64_t under(const struct fo_intervals *comm, int64_t begin, int64_t end
 {
 	int64_t ns = 0;
 	for (size_t i = fo_intervals_find(comm, begin); i < comm->n && comm->v[i].begin < end; i++) {
-		int64_t a = comm->v[i].begin > begin ? comm->v[i].begin : begin,
-			b = comm->v[i].end < end ? comm->v[i].end : end;
+		int64_t a = fo_greatest(comm->v[i].begin, begin), b = fo_least(comm->v[i].end, end);
 		ns += b > a ? b - a : 0;
 	}
 	return ns;
@@ -338,9 +337,9 @@ static int64_t collect(const struct fo_subject *s, struct call **out)
 		c->time_ns = fo_plus(c->time_ns, next->time_ns);
 		c->live_ns = fo_plus(c->live_ns, next->live_ns);
 		c->splits |= next->splits;
-		c->begin_ns = next->begin_ns < c->begin_ns ? next->begin_ns : c->begin_ns;
+		c->begin_ns = fo_least(next->begin_ns, c->begin_ns);
 		c->kernel = next->kernel_ns > c->kernel_ns ? next->kernel : c->kernel;
-		c->kernel_ns = next->kernel_ns > c->kernel_ns ? next->kernel_ns : c->kernel_ns;
+		c->kernel_ns = fo_greatest(next->kernel_ns, c->kernel_ns);
 	}
 	for (int64_t i = 0; i <= kept; i++)
 		type_of_call(t, &(*out)[i]);

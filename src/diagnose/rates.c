@@ -85,7 +85,7 @@ static double bytes_of(const struct fo_trace *t, int32_t op)
 		if (s.rank[i] > 0 && bytes == 0)
 			return 0;
 		sum += bytes;
-		most = bytes > most ? bytes : most;
+		most = fmax(bytes, most);
 	}
 	/* copy_ lists what it writes and what it reads, fill_ and zero_ what they write. */
 	if (!strcmp(name, "aten::copy_") || !strcmp(name, "aten::fill_") || !strcmp(name, "aten::zero_"))

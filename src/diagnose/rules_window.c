@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,14 +140,14 @@ static int by_name(const void *a, const void *b)
 {
 	const struct call *x = a, *y = b;
 	if (x->name != y->name)
-		return x->name < y->name ? -1 : 1;
-	return (x->begin_ns > y->begin_ns) - (x->begin_ns < y->begin_ns);
+		return fo_order(x->name, y->name);
+	return fo_order(x->begin_ns, y->begin_ns);
 }
 
 static int by_length(const void *a, const void *b)
 {
 	const struct call *x = a, *y = b;
-	return (x->ns > y->ns) - (x->ns < y->ns);
+	return fo_order(x->ns, y->ns);
 }
 
 static bool outermost(const struct fo_trace *t, const struct fo_host_op *o)
@@ -181,10 +182,9 @@ static bool first_calls(const struct fo_rule_context *c, struct fo_finding *f)
 		for (next = i + 1; next < n && call[next].name == call[i].name; next++)
 			;
 		struct call first = call[i];
-		int64_t ns = excess(call + i, next - i),
-			from = first.begin_ns > s->begin_ns ? first.begin_ns : s->begin_ns;
+		int64_t ns = excess(call + i, next - i), from = fo_greatest(first.begin_ns, s->begin_ns);
 		int64_t inside = first.begin_ns + first.ns - from;
-		ns = ns < inside ? ns : inside; /* only the part inside the window counts */
+		ns = fo_least(ns, inside); /* only the part inside the window counts */
 		if (ns <= 0)
 			continue;
 		sum += ns;

@@ -1,6 +1,8 @@
 /* The one device and the one step that figures speak of. */
 #include "diagnose/findings_int.h"
 
+#include "base/text.h"
+
 #include <stdio.h>
 
 /* A sum over steps to one step. The leaves are divided and their sums built anew, so that parts still add up exactly.
@@ -112,7 +114,7 @@ const struct fo_device_ledger *fo_shown_device(const struct fo_diagnosis *d, int
 	const struct fo_device_ledger *best = NULL;
 	int64_t fullest = 0;
 	for (int64_t i = 0; i < r->devices; i++)
-		fullest = r->device[i].total.ops > fullest ? r->device[i].total.ops : fullest;
+		fullest = fo_greatest(r->device[i].total.ops, fullest);
 	for (int64_t i = 0; i < r->devices; i++) {
 		const struct fo_device_ledger *v = &r->device[i];
 		if (v->total.ops == 0 || v->total.ops < fullest / 10)

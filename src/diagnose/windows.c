@@ -24,8 +24,7 @@ struct host_step {
 static int by_begin(const void *a, const void *b)
 {
 	const struct host_step *x = a, *y = b;
-	return x->begin != y->begin ? (x->begin > y->begin) - (x->begin < y->begin)
-				    : (x->number > y->number) - (x->number < y->number);
+	return x->begin != y->begin ? fo_order(x->begin, y->begin) : fo_order(x->number, y->number);
 }
 
 /* The last step that begins at or before `at`; -1: none. */
@@ -51,7 +50,7 @@ static void add_steps(struct fo_windows *w, const struct host_step *s, int64_t f
 		if (i < to && s[i].first != INT64_MAX)
 			continue; /* it ran ahead of `from` and is part of it */
 		int64_t begin = i == to ? s[to].first : s[i].begin > done ? s[i].begin : done;
-		begin = begin < s[to].first ? begin : s[to].first;
+		begin = fo_least(begin, s[to].first);
 		if (begin > at)
 			add(w, (struct fo_window){ s[open].number, at, begin, s[open].begin, s[open].end });
 		else
@@ -82,8 +81,8 @@ static bool from_host(struct fo_windows *w, const struct fo_device_ops *d, struc
 		int64_t k = step_at(s, n + 1, d->t->launch[g->launch].begin_ns);
 		if (k < 0)
 			continue;
-		s[k].first = g->begin_ns < s[k].first ? g->begin_ns : s[k].first;
-		s[k].last = g->end_ns > s[k].last ? g->end_ns : s[k].last;
+		s[k].first = fo_least(g->begin_ns, s[k].first);
+		s[k].last = fo_greatest(g->end_ns, s[k].last);
 	}
 	int64_t before = -1,
 		done = INT64_MIN; /* the last step seen that launched something; when all of these so far were done */
@@ -96,7 +95,7 @@ static bool from_host(struct fo_windows *w, const struct fo_device_ops *d, struc
 				add_steps(w, s, before, i, done);
 			before = i;
 		}
-		done = s[i].last > done ? s[i].last : done;
+		done = fo_greatest(s[i].last, done);
 	}
 	w->dropped = before >= 0 && before < n;
 	return w->n > 0;
@@ -153,8 +152,8 @@ static bool from_one_step(struct fo_windows *w, const struct fo_device_ops *d)
 			k = g->launch >= 0 ? step_at(s, n, at) : -1;
 		if (k < 0 || at >= s[k].end || !fo_device_op_counts(d, g))
 			continue;
-		s[k].first = g->begin_ns < s[k].first ? g->begin_ns : s[k].first;
-		s[k].last = g->end_ns > s[k].last ? g->end_ns : s[k].last;
+		s[k].first = fo_least(g->begin_ns, s[k].first);
+		s[k].last = fo_greatest(g->end_ns, s[k].last);
 	}
 	int64_t only = -1, launching = 0;
 	for (int64_t i = 0; i < n; i++)
@@ -166,8 +165,7 @@ static bool from_one_step(struct fo_windows *w, const struct fo_device_ops *d)
 		const struct host_step *k = &s[only];
 		int64_t begin = begin_behind_leftovers(d, k->begin, k->first);
 		if (k->last > begin)
-			add(w, (struct fo_window){ k->number, begin, k->last > k->end ? k->last : k->end, k->begin,
-						   k->end });
+			add(w, (struct fo_window){ k->number, begin, fo_greatest(k->last, k->end), k->begin, k->end });
 	}
 	free(s);
 	w->from = FO_WINDOW_HOST_STEP;
@@ -365,8 +363,8 @@ static bool from_optimizer(struct fo_windows *w, const struct fo_device_ops *d)
 		if (seen && after > at) {
 			add(w, (struct fo_window){ -1, at, after, -1, -1 });
 			w->v[w->n - 1].number = (int64_t)w->n - 1;
-			least = ops < least ? ops : least;
-			most = ops > most ? ops : most;
+			least = fo_least(ops, least);
+			most = fo_greatest(ops, most);
 		}
 		at = after;
 		seen = true;
@@ -390,10 +388,10 @@ static void whole(struct fo_windows *w, const struct fo_device_ops *d, bool left
 		const struct fo_gpu_op *g = &d->op[i];
 		if (!fo_device_op_counts(d, g) || g->end_ns <= g->begin_ns)
 			continue;
-		begin = g->begin_ns < begin ? g->begin_ns : begin;
+		begin = fo_least(g->begin_ns, begin);
 		if (g->launch >= 0 && g->begin_ns < linked)
 			linked = g->begin_ns;
-		end = g->end_ns > end ? g->end_ns : end;
+		end = fo_greatest(g->end_ns, end);
 	}
 	if (!leftovers && linked != INT64_MAX)
 		begin = linked;

@@ -135,7 +135,7 @@ static int by_slot(const void *a, const void *b)
 {
 	const struct numbered *x = a, *y = b;
 	int order = strcmp(x->slot, y->slot);
-	return order ? order : (x->number > y->number) - (x->number < y->number);
+	return order ? order : fo_order(x->number, y->number);
 }
 
 static int newest_first(const void *a, const void *b)
@@ -143,7 +143,7 @@ static int newest_first(const void *a, const void *b)
 	const struct fo_recording *x = a, *y = b;
 	if (x->complete != y->complete)
 		return x->complete ? -1 : 1;
-	return (x->number < y->number) - (x->number > y->number);
+	return fo_order(y->number, x->number);
 }
 
 static int recording_for(struct fo_folder *f, const struct numbered *x, int64_t number)

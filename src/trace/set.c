@@ -104,7 +104,7 @@ static int by_identity(const void *a, const void *b)
 {
 	const struct stat *x = &((const struct identity *)a)->st, *y = &((const struct identity *)b)->st;
 	if (x->st_dev != y->st_dev)
-		return x->st_dev < y->st_dev ? -1 : 1;
+		return fo_order(x->st_dev, y->st_dev);
 	return x->st_ino != y->st_ino ? (x->st_ino < y->st_ino ? -1 : 1) : 0;
 }
 
@@ -210,7 +210,7 @@ static void choose_recording(struct fo_trace_set *s, struct files *f, size_t fol
 	char **why = fo_xmalloc((size_t)d->recordings * sizeof *why + 1);
 	int most = 0, chosen = -1;
 	for (int r = 0; r < d->recordings; r++)
-		most = d->recording[r].files > most ? d->recording[r].files : most;
+		most = fo_greatest(d->recording[r].files, most);
 	for (int r = 0; r < d->recordings && chosen < 0; r++) {
 		struct fo_str text = { 0 };
 		const struct file *bad = d->recording[r].complete ? try_recording(f, folder, r) : NULL;
@@ -279,12 +279,12 @@ static int by_content(const void *a, const void *b)
 {
 	const struct content *x = a, *y = b;
 	if (x->size != y->size)
-		return x->size < y->size ? -1 : 1;
+		return fo_order(x->size, y->size);
 	if (x->hash != y->hash)
-		return x->hash < y->hash ? -1 : 1;
+		return fo_order(x->hash, y->hash);
 	if (x->file->listed != y->file->listed)
 		return x->file->listed ? 1 : -1;
-	return x->place < y->place ? -1 : x->place > y->place;
+	return fo_order(x->place, y->place);
 }
 
 /* false: it cannot be read any more. */
