@@ -76,7 +76,7 @@ char *fo_ns_text(char buf[24], int64_t ns)
 	if (v >= 1e9)
 		snprintf(buf, 24, "%.3g s", v / 1e9);
 	else if (v >= 99950)
-		snprintf(buf, 24, "%.*f ms", v >= 99.95e6 ? 0 : v >= 9.995e6 ? 1 : 2, v / 1e6);
+		snprintf(buf, 24, "%.*f ms", 2 - (v >= 9.995e6) - (v >= 99.95e6), v / 1e6);
 	else
 		snprintf(buf, 24, "%.*f us", v >= 9995 ? 0 : 1, v / 1e3);
 	return buf;
@@ -149,7 +149,11 @@ static const char *around(char *buf, size_t size, const struct fo_subject *s, co
 	}
 	if (module && strncmp(module, "nn.Module: ", 11) == 0)
 		module += 11;
-	snprintf(buf, size, "%s%s%s", op ? op : "", op && module ? " in " : "", module ? module : "");
+	const char *one = op ? op : module;
+	if (op && module)
+		snprintf(buf, size, "%s in %s", op, module);
+	else
+		snprintf(buf, size, "%s", one ? one : "");
 	return buf;
 }
 

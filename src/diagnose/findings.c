@@ -78,7 +78,9 @@ static double weight(const struct fo_finding *f, int64_t span_ns)
 {
 	if (f->later)
 		return 0;
-	return isnan(f->gain) ? (double)f->loss_ns / ((f->nearly_all ? 1 : 2) * (double)span_ns) : saved(f);
+	if (!isnan(f->gain))
+		return saved(f);
+	return (double)f->loss_ns / (double)span_ns / (f->nearly_all ? 1 : 2);
 }
 
 /* Kernels that nobody waits for: while the launching thread needs the whole step, faster ones wait for it. Without a
@@ -171,7 +173,7 @@ static void run_rules(struct fo_diagnosis *d, const struct fo_rule_context *c, c
 }
 
 /* Validity as it was found; then what is serious, most saved first; then the rest. */
-static int order(const struct fo_finding *f) { return f->kind == FO_FIND_VALIDITY ? 0 : f->serious ? 1 : 2; }
+static int order(const struct fo_finding *f) { return f->kind == FO_FIND_VALIDITY ? 0 : 2 - f->serious; }
 
 static bool before(const struct fo_finding *a, const struct fo_finding *b, int64_t span_ns)
 {

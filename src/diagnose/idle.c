@@ -168,11 +168,15 @@ static void divide_host(const struct fo_idle *h, int32_t thread, int64_t from, i
 		bool in_data = cursor_inside(&data, from, &until), in_sync = cursor_inside(&sync, from, &until),
 		     in_load = cursor_inside(&load, from, &until),
 		     in_busy = cursor_inside(&busy, from, &until) && h->t->defect.has_host_ops;
-		enum fo_idle_cause cause = in_data   ? FO_IDLE_HOST_DATA
-					   : in_sync ? FO_IDLE_HOST_SYNC
-					   : in_load ? FO_IDLE_LONG_CALL
-					   : in_busy ? FO_IDLE_HOST_LAUNCH_BOUND
-						     : FO_IDLE_HOST_OTHER;
+		enum fo_idle_cause cause = FO_IDLE_HOST_OTHER;
+		if (in_data)
+			cause = FO_IDLE_HOST_DATA;
+		else if (in_sync)
+			cause = FO_IDLE_HOST_SYNC;
+		else if (in_load)
+			cause = FO_IDLE_LONG_CALL;
+		else if (in_busy)
+			cause = FO_IDLE_HOST_LAUNCH_BOUND;
 		idle_ns[cause] += until - from;
 		from = until;
 	}

@@ -417,7 +417,11 @@ int64_t fo_device_ledger_median(const struct fo_device_ledger *d)
 /* Those that no window has. */
 static void count_outside(struct fo_device_ledger *out, const struct fo_device_ops *d, const struct fo_windows *w)
 {
-	int64_t begin = w->n ? w->v[0].begin : INT64_MAX, end = w->n ? w->v[w->n - 1].end : INT64_MIN;
+	int64_t begin = INT64_MAX, end = INT64_MIN;
+	if (w->n) {
+		begin = w->v[0].begin;
+		end = w->v[w->n - 1].end;
+	}
 	for (int64_t i = 0; i < d->n; i++) {
 		const struct fo_gpu_op *g = &d->op[i];
 		if (!fo_device_op_counts(d, g))
@@ -487,9 +491,10 @@ static void add_launching(struct fo_step_ledger *step, int64_t steps, const stru
 		/* The host's step says what the thread needs for one, unless it is another length of time than what is
 		 * divided here: then no share of it is one of this. */
 		int64_t host = s->host_end_ns - s->host_begin_ns;
-		bool known = host > 0 && (double)host <= FO_STEP_MATCHES * (double)s->l.span_ns;
-		s->launch_busy_ns = fo_idle_launch_busy(idle, launches, known ? s->host_begin_ns : s->l.begin_ns,
-							known ? s->host_end_ns : s->l.end_ns, &s->loader_ns,
+		struct fo_interval of = { s->l.begin_ns, s->l.end_ns };
+		if (host > 0 && (double)host <= FO_STEP_MATCHES * (double)s->l.span_ns)
+			of = (struct fo_interval){ s->host_begin_ns, s->host_end_ns };
+		s->launch_busy_ns = fo_idle_launch_busy(idle, launches, of.begin, of.end, &s->loader_ns,
 							&s->loader_busy_ns);
 	}
 	free(launches);

@@ -95,8 +95,11 @@ static int64_t count_by_step(const struct fo_device_ledger *l, const int64_t *at
 	for (int64_t i = 0; i < l->steps; i++) {
 		const struct fo_step_ledger *s = &l->step[i];
 		bool whole = host && l->from == FO_WINDOW_WHOLE;
-		int64_t begin = host ? s->host_begin_ns : s->l.begin_ns, end = host ? s->host_end_ns : s->l.end_ns,
-			in = 0;
+		int64_t begin = s->l.begin_ns, end = s->l.end_ns, in = 0;
+		if (host) {
+			begin = s->host_begin_ns;
+			end = s->host_end_ns;
+		}
 		if (!whole && begin >= end)
 			continue;
 		for (size_t k = 0; k < n; k++)
@@ -320,9 +323,11 @@ void fo_diagnose_pipeline(struct fo_diagnosis *d)
 		return;
 	}
 	/* What one stage received is all microbatches only where it has one chunk. */
-	int64_t microbatches = forwards ? forwards : wraps ? 0 : receives;
+	int64_t microbatches = forwards;
+	if (!forwards && !wraps)
+		microbatches = receives;
 	p->microbatches = microbatches < 1000000 ? (int)microbatches : 0;
-	p->chunks = parts && parts < MAX_CHUNKS ? parts : wraps ? 0 : 1;
+	p->chunks = parts && parts < MAX_CHUNKS ? parts : !wraps;
 	/* By annotations of some ranks alone the stages of others stay unseen. */
 	p->ideal = all && p->microbatches && p->chunks ? (p->stages - 1) / ((double)p->chunks * p->microbatches) : NAN;
 	p->stage = fo_xmalloc((size_t)(d->ranks + 1) * sizeof *p->stage);

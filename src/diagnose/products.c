@@ -79,7 +79,7 @@ static bool is_attention(const char *name)
 static bool attention_shape(const char *name, const struct fo_shapes *s, struct fo_attention_shape *out)
 {
 	bool heads_first = strstr(name, "scaled_dot_product_") != NULL, backward = strstr(name, "ackward") != NULL;
-	int q = backward && s->n > 3 ? 1 : 0, rank = q < s->n ? s->rank[q] : 0;
+	int q = backward && s->n > 3, rank = q < s->n ? s->rank[q] : 0;
 	if (s->n < q + 3 || (rank != 4 && rank != 3) || s->rank[q + 1] != rank || s->rank[q + 2] != rank)
 		return false;
 	const int64_t *a = s->dim[q], *b = s->dim[q + 1], *c = s->dim[q + 2];
@@ -153,7 +153,13 @@ static const char *dtype_of_nvjet(const char *name)
 		p = strchr(p, '_');
 		p = p ? p + 1 : "";
 	}
-	return *p == 't' ? "bf16" : *p == 'h' ? "fp16" : *p == 'q' || *p == 'r' ? "fp8" : "";
+	switch (*p) {
+	case 't': return "bf16";
+	case 'h': return "fp16";
+	case 'q':
+	case 'r': return "fp8";
+	default: return "";
+	}
 }
 
 const char *fo_dtype_of_kernel(const char *name)

@@ -70,7 +70,9 @@ static enum role role(const struct dimensions *d, const struct fo_product *p, in
 	bool token = among(d->token, d->tokens, x), model = among(d->model, d->models, x);
 	if (p->batch > 1) /* batched by experts: rows are tokens, the rest is the model's */
 		return which == 0 ? TOKENS : HIDDEN;
-	return (token == model ? which == 0 : token) ? TOKENS : HIDDEN;
+	if (token == model) /* its size does not tell */
+		token = which == 0;
+	return token ? TOKENS : HIDDEN;
 }
 
 /* ---- evidence ---- */

@@ -36,13 +36,14 @@ static bool steps(const struct fo_rule_context *c, struct fo_finding *f)
 			  "launched. How far the host runs ahead, and how steps differ, shows only with several in a "
 			  "row: active=5 in the profiler's schedule.");
 	} else if (v->steps < STEPS_ENOUGH) {
-		bool one = v->dropped_steps == 1;
+		static const char *const words[2][2] = { { "were left out", "they end" },
+							 { "was left out", "it ends" } };
+		const char *const *dropped = words[v->dropped_steps == 1];
 		fo_title(f, "%lld complete step%s: too few for a median", (long long)v->steps, fo_plural(v->steps));
 		fo_why(f,
 		       "Steps differ from each other, and a median needs at least three: record more. %lld step%s at "
-		       "the end of the trace %s left out, for it does not show where %s.",
-		       (long long)v->dropped_steps, fo_plural(v->dropped_steps), one ? "was" : "were",
-		       one ? "it ends" : "they end");
+		       "the end of the trace %s, for it does not show where %s.",
+		       (long long)v->dropped_steps, fo_plural(v->dropped_steps), dropped[0], dropped[1]);
 	} else {
 		return false;
 	}
@@ -218,8 +219,9 @@ int fo_without_gpu_work(const struct fo_diagnosis *d, struct fo_finding out[2])
 		fo_title(f, "the file ends inside its events, and what is left holds no GPU work");
 	else
 		fo_title(f, "%sno GPU work in this trace", unusable(t, why, sizeof(why)));
-	fo_why(f, "There is nothing to say what a GPU did. %s%s.",
-	       t->defect.truncated ? "Copy the file again, or record with " : "Record with ",
+	fo_why(f, "There is nothing to say what a GPU did. ");
+	fo_why(f, t->defect.truncated ? "Copy the file again, or record with " : "Record with ");
+	fo_why(f, "%s.",
 	       t->format == FO_TRACE_NSYS
 		       ? "nsys profile --trace=cuda,nvtx"
 		       : "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])");

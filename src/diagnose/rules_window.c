@@ -39,6 +39,7 @@ static bool warm_up(const struct fo_rule_context *c, struct fo_finding *f)
 	int64_t ns = c->s->l.idle_ns[FO_IDLE_LONG_CALL];
 	if (!fo_one_window(c) || fo_share(c, ns) <= FO_SHARE_ADVICE)
 		return false;
+	static const char *const graph_use[] = { " of a kernel", " of a kernel or graph" };
 	bool graph = captures(c->s->t);
 	if (c->s->d->judged == FO_JUDGED_WARM_UP)
 		fo_title(f, "%s", c->s->d->cannot);
@@ -46,9 +47,9 @@ static bool warm_up(const struct fo_rule_context *c, struct fo_finding *f)
 		fo_title(f, "warm-up: for %.1f %% of the time %s", fo_percent(c, ns), prepared(c->s->t));
 	fo_why(f,
 	       "Calls that launch a kernel or load a module took more than a millisecond each%s while the GPU had "
-	       "nothing to do. That happens at the first use of a kernel%s, and is no bottleneck of the job. Record "
-	       "steps after a warm-up%s.",
-	       graph ? ", or a graph was captured," : "", graph ? " or graph" : "",
+	       "nothing to do. That happens at the first use%s, and is no bottleneck of the job.",
+	       graph ? ", or a graph was captured," : "", graph_use[graph]);
+	fo_why(f, " Record steps after a warm-up%s.",
 	       c->s->t->format == FO_TRACE_NSYS ? "" : ": torch.profiler.schedule(wait=1, warmup=2, active=5)");
 	return true;
 }

@@ -245,7 +245,9 @@ static void clip(struct fo_trace *t)
 	int64_t median = 0;
 	for (int64_t i = 0; i < t->gpu_count; i++) {
 		struct fo_gpu_op *g = &t->gpu[moved ? o.v[i] : i];
-		struct fo_gpu_op *next = i + 1 < t->gpu_count ? &t->gpu[moved ? o.v[i + 1] : i + 1] : NULL;
+		struct fo_gpu_op *next = NULL;
+		if (i + 1 < t->gpu_count)
+			next = &t->gpu[moved ? o.v[i + 1] : i + 1];
 		if (g->device != device || !i) {
 			device = g->device;
 			median = median_duration(t, device);
@@ -270,10 +272,8 @@ static void clip(struct fo_trace *t)
 
 static void bound(int64_t *begin, int64_t *end)
 {
-	*begin = *begin < FO_TRACE_TIME_MIN   ? FO_TRACE_TIME_MIN
-		 : *begin > FO_TRACE_TIME_MAX ? FO_TRACE_TIME_MAX
-					      : *begin;
-	*end = *end > FO_TRACE_TIME_MAX ? FO_TRACE_TIME_MAX : *end < *begin ? *begin : *end;
+	*begin = fo_bounded(*begin, FO_TRACE_TIME_MIN, FO_TRACE_TIME_MAX);
+	*end = fo_bounded(*end, *begin, FO_TRACE_TIME_MAX);
 }
 
 static void straighten(struct fo_trace *t)

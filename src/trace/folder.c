@@ -123,9 +123,13 @@ static struct numbered look_at(const char *folder, const char *path, size_t file
 	}
 	struct fo_str slot = { 0 };
 	for (const char *p = path; *p;) {
-		bool masked = p == iteration || p == at;
+		size_t masked = 0;
+		if (p == iteration)
+			masked = n_iteration;
+		else if (p == at)
+			masked = n_time;
 		fo_str_append(&slot, masked ? "#" : p, 1);
-		p += p == iteration ? n_iteration : p == at ? n_time : 1;
+		p += masked ? masked : 1;
 	}
 	x.slot = slot.data;
 	return x;

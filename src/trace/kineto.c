@@ -110,9 +110,9 @@ static int32_t intern(struct reader *r, const struct fo_scan_text *v)
 static int64_t id_of(const struct fo_scan_text *v)
 {
 	int64_t id;
-	return fo_scan_int(v, &id) ? id
-	       : v->first == '"'   ? (int64_t)(XXH3_64bits(v->p, v->n) >> 1) | (int64_t)1 << 62
-				   : 0;
+	if (fo_scan_int(v, &id))
+		return id;
+	return v->first == '"' ? (int64_t)(XXH3_64bits(v->p, v->n) >> 1) | (int64_t)1 << 62 : 0;
 }
 
 static inline __attribute__((always_inline)) const struct fo_scan_text *arg(const struct reader *r, const char *key)
@@ -355,10 +355,17 @@ static uint8_t name_is(struct reader *r, int32_t id, const struct fo_scan_text *
 	const char *text = fo_trace_text(r->b->t, id);
 	enum fo_host_kind kind = fo_trace_host_kind(text, FO_HOST_OP);
 	int64_t number;
-	*is = (uint8_t)(NAME_KNOWN | (wants_shapes(name) ? NAME_SHAPES : 0) |
-			(fo_trace_step_number(text, strlen(text), &number) ? NAME_STEP : 0) |
-			(!strcmp(text, "record_param_comms") ? NAME_COLLECTIVE : 0) |
-			(kind == FO_HOST_DATA ? NAME_DATA : 0) | (kind == FO_HOST_MODULE ? NAME_MODULE : 0));
+	*is = NAME_KNOWN;
+	if (wants_shapes(name))
+		*is |= NAME_SHAPES;
+	if (fo_trace_step_number(text, strlen(text), &number))
+		*is |= NAME_STEP;
+	if (!strcmp(text, "record_param_comms"))
+		*is |= NAME_COLLECTIVE;
+	if (kind == FO_HOST_DATA)
+		*is |= NAME_DATA;
+	if (kind == FO_HOST_MODULE)
+		*is |= NAME_MODULE;
 	return *is;
 }
 
@@ -399,7 +406,11 @@ static void read_op(struct reader *r, const struct fo_scan_event *e, enum fo_hos
 	o->sequence = sequence;
 	o->other_thread = other_thread;
 	o->collective = collective;
-	o->kind = (uint8_t)(is & NAME_MODULE ? FO_HOST_MODULE : is & NAME_DATA ? FO_HOST_DATA : kind);
+	o->kind = (uint8_t)kind;
+	if (is & NAME_MODULE)
+		o->kind = FO_HOST_MODULE;
+	else if (is & NAME_DATA)
+		o->kind = FO_HOST_DATA;
 }
 
 static void read_call(struct reader *r, const struct fo_scan_event *e, int64_t begin, int64_t end)
@@ -829,7 +840,9 @@ static fo_status read_json(struct reader *r)
 		r->at++;
 		return read_events(r);
 	}
-	return c == '{' ? read_object(r) : not_a_trace(r, c ? "neither '{' nor '['" : "nothing");
+	if (c == '{')
+		return read_object(r);
+	return not_a_trace(r, c ? "neither '{' nor '['" : "nothing");
 }
 
 /* Some ROCm captures tie launches to operations by arrows alone. Only those are read a second time. */

@@ -6,6 +6,7 @@
 #include "base/text.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -209,7 +210,9 @@ static const double OUTLIER_NS = 1e6;
 
 static int64_t whole_ns(double v)
 {
-	return v >= 9e18 ? INT64_MAX : v <= -9e18 ? -INT64_MAX : (int64_t)(v < 0 ? v - 0.5 : v + 0.5);
+	if (fabs(v) >= 9e18)
+		return v > 0 ? INT64_MAX : -INT64_MAX;
+	return (int64_t)(v < 0 ? v - 0.5 : v + 0.5);
 }
 
 static double end_of(const struct fo_trace_set *s, const struct fo_match_part *p)

@@ -188,7 +188,7 @@ static int by_place(const void *a, const void *b)
 	const struct place *x = a, *y = b;
 	if (x->at_ns != y->at_ns)
 		return fo_order(x->at_ns, y->at_ns);
-	return x->where != y->where ? (x->where < y->where ? -1 : 1) : 0;
+	return fo_order(x->where, y->where);
 }
 
 static int64_t find(const struct place *v, size_t n, int64_t at_ns, int32_t where)

@@ -93,7 +93,9 @@ static void tell_gpus(struct nsys *x)
 						  : x->pair[i].communicates && x->pair[j].communicates;
 	for (size_t i = 0; i < x->pairs; i++) {
 		struct pair *p = &x->pair[i];
-		p->gpu = !ambiguous ? p->device : told ? p->board : (int64_t)i;
+		p->gpu = p->device;
+		if (ambiguous)
+			p->gpu = told ? p->board : (int64_t)i;
 		p->number = i && p[-1].process == p->process ? p[-1].number : (int)i;
 		if (p->board < 0)
 			p->board = p->device;

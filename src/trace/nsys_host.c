@@ -184,7 +184,7 @@ static size_t brackets(const char *text)
 {
 	size_t n = 0;
 	for (int depth = 0; text[n]; n++) {
-		depth += text[n] == '[' ? 1 : text[n] == ']' ? -1 : 0;
+		depth += (text[n] == '[') - (text[n] == ']');
 		if (depth <= 0)
 			return text[0] == '[' ? n + 1 : 0;
 	}
