@@ -237,6 +237,10 @@ endif()
 fo_test(tree_scripts tree sh "${CMAKE_CURRENT_SOURCE_DIR}/tools/check-scripts")
 fo_test(tree_floors tree sh "${CMAKE_CURRENT_SOURCE_DIR}/tools/check-floors")
 fo_test(tree_floors_refuses tree sh "${CMAKE_CURRENT_SOURCE_DIR}/tools/test-check-floors")
+fo_test(tree_sizes tree sh "${CMAKE_CURRENT_SOURCE_DIR}/tools/check-sizes")
+fo_test(tree_form tree sh "${CMAKE_CURRENT_SOURCE_DIR}/tools/check-form")
+fo_test(tree_circles tree sh "${CMAKE_CURRENT_SOURCE_DIR}/tools/check-circles" "${CMAKE_BINARY_DIR}")
+fo_test(tree_checks_refuse tree sh "${CMAKE_CURRENT_SOURCE_DIR}/tools/test-checks")
 
 # The longest first (about their seconds; a tree that has been tested knows better): at the end nothing long runs alone.
 foreach(cost cli_demo=30 test_sets=15 install_package=15 install_make=10 install_static=13 install_bundle=90 cli_gpu=40 cli_hostile=15 cli_bench_gpu=70 cli_cuda=12 test_train=12 cli_disk=12 test_guard=10 test_cuda_kernels=10

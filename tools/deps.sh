@@ -28,6 +28,7 @@ perl-doc|package|a text of your own as ./demo PATH
 FO_NEED_CI='
 git|command git|git
 clang|command clang|clang
+clang-format-14|command clang-format-14|clang-format 14
 libomp-dev|package|the OpenMP library of clang
 gcc-aarch64-linux-gnu|command aarch64-linux-gnu-gcc|a cross compiler to aarch64
 libc6-dev-arm64-cross|package|the C library headers for aarch64

@@ -56,29 +56,26 @@ void fo_opt_wrapped(struct fo_str *out, const char *text, int column, const char
 static void describe(const struct fo_opt *row, struct fo_str *out)
 {
 	struct fo_str range = { 0 };
-	if (row->type == FO_OPT_T_ENUM)
+	if (row->type == FO_OPT_T_ENUM || (row->type == FO_OPT_T_BOOL && row->names))
 		fo_opt_expected(row, &range);
 	else
 		fo_opt_range(row, &range);
 	if (!range.len && row->unit && *row->unit)
 		fo_str_puts(&range, row->unit);
 	fo_str_puts(out, row->help);
-	bool dfl = row->dfl && *row->dfl && !(row->type == FO_OPT_T_BOOL && !strcmp(row->dfl, "false"));
+	bool dfl = row->dfl && *row->dfl && !(fo_opt_is_switch(row) && !strcmp(row->dfl, "false"));
 	if (dfl || range.len)
 		fo_str_printf(out, " (%s%s%s%s)", dfl ? "default " : "", dfl ? row->dfl : "",
 			      dfl && range.len ? "; " : "", range.len ? range.data : "");
 	fo_str_fini(&range);
 }
 
-static bool is_on(const struct fo_opt *row)
-{
-	return row->type == FO_OPT_T_BOOL && row->dfl && !strcmp(row->dfl, "true");
-}
+static bool is_on(const struct fo_opt *row) { return fo_opt_is_switch(row) && row->dfl && !strcmp(row->dfl, "true"); }
 
 static void help_row(const struct fo_opt *row, const char *flag, struct fo_str *out)
 {
 	struct fo_str name = { 0 }, text = { 0 };
-	if (row->type == FO_OPT_T_BOOL)
+	if (fo_opt_is_switch(row))
 		fo_str_printf(&name, "  --%s%s", is_on(row) ? "[no-]" : "", flag);
 	else if (row->bare)
 		fo_str_printf(&name, "  --%s[=%s]", flag, row->arg);
@@ -267,7 +264,7 @@ void fo_opt_mdoc(const struct fo_opt *rows, struct fo_str *out)
 		fo_str_printf(out, ".It Fl -%s%s", is_on(&rows[i]) ? "[no-]" : "", fo_opt_flag_name(rows, i));
 		if (rows[i].bare) {
 			fo_str_printf(out, " Ns Op = Ns Ar %s", rows[i].arg);
-		} else if (rows[i].type != FO_OPT_T_BOOL) {
+		} else if (!fo_opt_is_switch(&rows[i])) {
 			fo_str_puts(out, " Ar \\&");
 			put_roff(out, rows[i].arg, strlen(rows[i].arg), false);
 		}

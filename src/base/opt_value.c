@@ -349,7 +349,11 @@ void fo_opt_expected(const struct fo_opt *row, struct fo_str *out)
 	case FO_OPT_T_INT: fo_str_puts(out, "an integer"); break;
 	case FO_OPT_T_REAL: fo_str_puts(out, is_duration(row) ? "a duration" : "a number"); break;
 	case FO_OPT_T_BYTES: fo_str_puts(out, "a size"); break;
-	case FO_OPT_T_BOOL: fo_str_puts(out, "true or false"); return;
+	case FO_OPT_T_BOOL:
+		fo_str_puts(out, row->names ? "one of " : "true or false");
+		if (row->names)
+			put_names(row, out);
+		return;
 	case FO_OPT_T_TEXT: fo_str_puts(out, row->path ? "a path in UTF-8" : "UTF-8 text without NUL"); return;
 	case FO_OPT_T_ENUM:
 		fo_str_puts(out, "one of ");
@@ -370,14 +374,17 @@ void fo_opt_expected(const struct fo_opt *row, struct fo_str *out)
 const char *fo_opt_value_text(struct fo_opt_set *s, int i)
 {
 	static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB" };
-	const struct fo_opt *row = &s->rows[i];
+	const struct fo_opt *row = fo_opt_row(s, i);
 	const void *field = (const char *)s->target + row->offset;
 	switch (row->type) {
 	case FO_OPT_T_INT:
 		if (row->names && *(const int64_t *)field < 0)
 			return row->names;
 		return fo_arena_printf(&s->arena, "%lld", (long long)*(const int64_t *)field);
-	case FO_OPT_T_BOOL: return *(const bool *)field ? "true" : "false";
+	case FO_OPT_T_BOOL: {
+		static const char *const word[2][2] = { { "false", "true" }, { "no", "yes" } };
+		return word[row->names != NULL][*(const bool *)field];
+	}
 	case FO_OPT_T_TEXT: return *(const char *const *)field ? *(const char *const *)field : "";
 	case FO_OPT_T_REAL: {
 		char buf[40];

@@ -393,46 +393,40 @@ static void json_operations(const struct fo_versus *v, struct fo_json *j)
 
 static void print_json(const struct fo_versus *v)
 {
-	struct fo_str out = { 0 };
-	struct fo_json j;
-	fo_json_begin(&j, &out, true);
-	fo_json_object(&j, NULL);
-	fo_json_int(&j, "schema", 1);
-	json_side(&j, "a", &v->side[0]);
-	json_side(&j, "b", &v->side[1]);
-	fo_json_bool(&j, "step_time_resolved", step_resolved(v));
-	fo_json_bool(&j, "same_run", is_same_run(v));
-	fo_json_bool(&j, "same_program", v->same_program);
-	fo_json_bool(&j, "same_data", v->same_data);
-	fo_json_array(&j, "options");
+	struct fo_json *j = fo_cli_json_begin();
+	json_side(j, "a", &v->side[0]);
+	json_side(j, "b", &v->side[1]);
+	fo_json_bool(j, "step_time_resolved", step_resolved(v));
+	fo_json_bool(j, "same_run", is_same_run(v));
+	fo_json_bool(j, "same_program", v->same_program);
+	fo_json_bool(j, "same_data", v->same_data);
+	fo_json_array(j, "options");
 	for (int64_t i = 0; i < v->options; i++) {
-		fo_json_object(&j, NULL);
-		fo_json_text(&j, "key", v->option[i].key);
-		fo_json_text(&j, "a", v->option[i].value[0]);
-		fo_json_text(&j, "b", v->option[i].value[1]);
-		fo_json_close(&j);
+		fo_json_object(j, NULL);
+		fo_json_text(j, "key", v->option[i].key);
+		fo_json_text(j, "a", v->option[i].value[0]);
+		fo_json_text(j, "b", v->option[i].value[1]);
+		fo_json_close(j);
 	}
-	fo_json_close(&j);
-	json_operations(v, &j);
-	fo_json_object(&j, "losses");
-	fo_json_int(&j, "common_steps", v->common_steps);
-	fo_json_int(&j, "identical_steps", v->identical_steps);
-	fo_json_real(&j, "largest_difference", v->largest_loss_difference);
-	fo_json_int(&j, "largest_at", v->largest_at);
-	fo_json_int(&j, "last_common_step", v->last_common);
-	fo_json_real(&j, "a", v->last_loss[0]);
-	fo_json_real(&j, "b", v->last_loss[1]);
-	fo_json_int(&j, "held_out_step", v->eval_step);
-	fo_json_real(&j, "a_held_out", v->eval_loss[0]);
-	fo_json_real(&j, "b_held_out", v->eval_loss[1]);
-	fo_json_close(&j);
-	fo_json_array(&j, "causes");
+	fo_json_close(j);
+	json_operations(v, j);
+	fo_json_object(j, "losses");
+	fo_json_int(j, "common_steps", v->common_steps);
+	fo_json_int(j, "identical_steps", v->identical_steps);
+	fo_json_real(j, "largest_difference", v->largest_loss_difference);
+	fo_json_int(j, "largest_at", v->largest_at);
+	fo_json_int(j, "last_common_step", v->last_common);
+	fo_json_real(j, "a", v->last_loss[0]);
+	fo_json_real(j, "b", v->last_loss[1]);
+	fo_json_int(j, "held_out_step", v->eval_step);
+	fo_json_real(j, "a_held_out", v->eval_loss[0]);
+	fo_json_real(j, "b_held_out", v->eval_loss[1]);
+	fo_json_close(j);
+	fo_json_array(j, "causes");
 	for (int64_t i = 0; i < v->causes; i++)
-		fo_json_text(&j, NULL, v->cause[i]);
-	fo_json_close(&j);
-	fo_json_close(&j);
-	fputs(out.data, stdout);
-	fo_str_fini(&out);
+		fo_json_text(j, NULL, v->cause[i]);
+	fo_json_close(j);
+	fo_cli_json_end(j);
 }
 
 /* A run directory has one of these (fo_record_open). */

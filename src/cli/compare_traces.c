@@ -473,35 +473,29 @@ static void json_waits(const struct fo_diagnosis *d, struct fo_json *j, const ch
 
 static void print_json(const struct fo_traces_versus *v, const char *const path[2])
 {
-	struct fo_str out = { 0 };
-	struct fo_json j;
-	fo_json_begin(&j, &out, true);
-	fo_json_object(&j, NULL);
-	fo_json_int(&j, "schema", 1);
-	fo_json_text(&j, "of", "traces");
-	json_side(&j, "a", &v->side[0], path[0]);
-	json_side(&j, "b", &v->side[1], path[1]);
-	fo_json_bool(&j, "steps_on_both_sides", v->windows);
-	fo_json_bool(&j, "step_time_resolved", v->part[0].f.resolved);
-	fo_json_array(&j, "parts");
+	struct fo_json *j = fo_cli_json_begin();
+	fo_json_text(j, "of", "traces");
+	json_side(j, "a", &v->side[0], path[0]);
+	json_side(j, "b", &v->side[1], path[1]);
+	fo_json_bool(j, "steps_on_both_sides", v->windows);
+	fo_json_bool(j, "step_time_resolved", v->part[0].f.resolved);
+	fo_json_array(j, "parts");
 	for (int i = 0; i < v->parts; i++) {
-		fo_json_object(&j, NULL);
-		fo_json_text(&j, "part", v->part[i].id);
-		fo_json_bool(&j, "leaf", v->part[i].leaf);
-		json_figure(&j, &v->part[i].f);
-		fo_json_close(&j);
+		fo_json_object(j, NULL);
+		fo_json_text(j, "part", v->part[i].id);
+		fo_json_bool(j, "leaf", v->part[i].leaf);
+		json_figure(j, &v->part[i].f);
+		fo_json_close(j);
 	}
-	fo_json_close(&j);
-	json_lists(v, &j);
-	json_waits(v->side[0].d, &j, "a_waits");
-	json_waits(v->side[1].d, &j, "b_waits");
-	fo_json_array(&j, "causes");
+	fo_json_close(j);
+	json_lists(v, j);
+	json_waits(v->side[0].d, j, "a_waits");
+	json_waits(v->side[1].d, j, "b_waits");
+	fo_json_array(j, "causes");
 	for (int64_t i = 0; i < v->causes; i++)
-		fo_json_text(&j, NULL, v->cause[i]);
-	fo_json_close(&j);
-	fo_json_close(&j);
-	fputs(out.data, stdout);
-	fo_str_fini(&out);
+		fo_json_text(j, NULL, v->cause[i]);
+	fo_json_close(j);
+	fo_cli_json_end(j);
 }
 
 /* ---- both ---- */

@@ -22,9 +22,9 @@ static enum value value_of(const struct fo_opt *row)
 {
 	static const char *const files[] = { "PATH", "FILE", "DIR", "FOLDER" };
 	const char *name = last_part(row->key);
-	if (row->type == FO_OPT_T_BOOL || row->bare)
+	if (fo_opt_is_switch(row) || row->bare)
 		return VALUE_NONE;
-	if (row->type == FO_OPT_T_ENUM)
+	if (row->type == FO_OPT_T_ENUM || row->type == FO_OPT_T_BOOL)
 		return VALUE_NAMES;
 	if (row->type != FO_OPT_T_TEXT)
 		return VALUE_ANY;
@@ -76,7 +76,7 @@ struct flags {
 };
 static struct flags flags_of(const struct fo_command *c)
 {
-	return (struct flags){ { c->own ? c->own : c->opts, c->own ? fo_run_options : NULL } };
+	return (struct flags){ { c->own ? c->own : c->opts, c->own ? c->opts : NULL } };
 }
 
 /* What stands behind the blank of "data prepare", the part of a command; NULL: a command. */
@@ -113,8 +113,10 @@ static const char *quote_of(const struct fo_command *c) { return part_of(c) ? "'
 static bool short_is_unique(const struct fo_command *c, const char *key)
 {
 	int found = 0;
-	for (const struct fo_opt *row = c->opts; row->key; row++)
-		found += !strcmp(last_part(row->key), last_part(key));
+	struct flags f = flags_of(c);
+	for (int t = 0; t < 2; t++)
+		for (const struct fo_opt *row = f.table[t]; row && row->key; row++)
+			found += !strcmp(last_part(row->key), last_part(key));
 	return found == 1;
 }
 
@@ -141,7 +143,7 @@ static void bash_flags(const struct fo_command *c, struct fo_str *out)
 	for (int t = 0; t < 2; t++)
 		for (int i = 0; f.table[t] && f.table[t][i].key; i++) {
 			const char *name = fo_opt_flag_name(f.table[t], i);
-			bool on_off = f.table[t][i].type == FO_OPT_T_BOOL;
+			bool on_off = fo_opt_is_switch(&f.table[t][i]);
 			fo_str_printf(out,
 				      on_off               ? " --%s --no-%s"
 				      : f.table[t][i].bare ? " --%s --%s="
@@ -189,8 +191,9 @@ static void bash(const struct fo_command *const *list, struct fo_str *out)
 	put_commands(list, out);
 	fo_str_puts(out, "' ;;\n\tcompletion:*) takes=value words='bash zsh fish' ;;\n");
 	for (const struct fo_command *const *c = list; *c; c++)
-		for (const struct fo_opt *row = (*c)->opts; row && row->key; row++)
-			bash_values(*c, row, out);
+		for (int t = 0; t < 2; t++)
+			for (const struct fo_opt *row = flags_of(*c).table[t]; row && row->key; row++)
+				bash_values(*c, row, out);
 	fo_str_puts(out, "\tesac\n\tcase $takes in\n"
 			 "\tvalue) COMPREPLY=($(compgen -P \"$before\" -W \"$words\" -- \"$cur\")); return ;;\n"
 			 "\tfile)\n\t\tcompopt -o filenames 2>/dev/null\n"
@@ -389,11 +392,11 @@ static void list_options(const struct fo_command *const *list, struct fo_str *ou
 										     : row->output;
 				fo_str_printf(out, "%s\t--%s\t%s\t%s%s\n", (*list)->name,
 					      fo_opt_flag_name(f.table[t], (int)(row - f.table[t])), row->arg,
-					      unused                       ? "run"
-					      : row->type == FO_OPT_T_BOOL ? "flag"
-					      : kind                       ? "output "
-					      : row->path                  ? "input"
-									   : "value",
+					      unused                  ? "run"
+					      : fo_opt_is_switch(row) ? "flag"
+					      : kind                  ? "output "
+					      : row->path             ? "input"
+								      : "value",
 					      kind ? fo_output_name(kind) : "");
 			}
 	}

@@ -84,19 +84,13 @@ static void device_json(struct fo_json *j, const struct fo_device *d)
 /* All devices, or the one of `only`. */
 static void print_json(const struct fo_catalogue *c, const struct fo_device *only)
 {
-	struct fo_str out = { 0 };
-	struct fo_json j;
-	fo_json_begin(&j, &out, true);
-	fo_json_object(&j, NULL);
-	fo_json_int(&j, "schema", 1);
-	fo_json_array(&j, "devices");
+	struct fo_json *j = fo_cli_json_begin();
+	fo_json_array(j, "devices");
 	for (size_t i = 0; i < c->count; i++)
 		if (!only || only == &c->device[i])
-			device_json(&j, &c->device[i]);
-	fo_json_close(&j);
-	fo_json_close(&j);
-	fputs(out.data, stdout);
-	fo_str_fini(&out);
+			device_json(j, &c->device[i]);
+	fo_json_close(j);
+	fo_cli_json_end(j);
 }
 
 static void print_table(const struct fo_catalogue *c)
@@ -181,21 +175,12 @@ done:
 	return st;
 }
 
-static fo_status run(int argc, char **argv)
+static fo_status run(const struct fo_cli_call *call)
 {
-	struct devices in;
-	struct fo_opt_set s;
-	fo_status st;
-	FO_TRY_OR(st, fo_cli_options(&fo_cmd_devices, &s, &in, &argc, argv), done);
-	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_devices, argc, argv, 1), done);
-	if (in.local && argc > 1) {
-		st = fo_fail(FO_EARG, "'--local' shows this machine's devices: leave the name out");
-		goto done;
-	}
-	st = show(&in, argc > 1 ? argv[1] : NULL);
-done:
-	fo_opt_fini(&s);
-	return st;
+	const struct devices *in = call->in;
+	if (in->local && call->argc > 1)
+		return fo_fail(FO_EARG, "'--local' shows this machine's devices: leave the name out");
+	return show(in, call->argc > 1 ? call->argv[1] : NULL);
 }
 
 const struct fo_command fo_cmd_devices = {
@@ -214,5 +199,7 @@ const struct fo_command fo_cmd_devices = {
 		"  flatout devices h100 --json\n"
 		"  flatout devices --local",
 	.opts = rows,
-	.run = run,
+	.act = run,
+	.size = sizeof(struct devices),
+	.most = 1,
 };

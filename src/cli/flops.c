@@ -97,31 +97,25 @@ static void budget_json(struct fo_json *j, const struct result *r)
 
 static void print_json(const struct result *r)
 {
-	struct fo_str out = { 0 };
-	struct fo_json j;
-	fo_json_begin(&j, &out, true);
-	fo_json_object(&j, NULL);
-	fo_json_int(&j, "schema", 1);
-	fo_json_text(&j, "model", r->m.name);
-	fo_json_text(&j, "model_source", r->source);
-	fo_json_int(&j, "layers", r->m.layers);
-	fo_json_int(&j, "seq", r->in.seq);
-	fo_json_real(&j, "params", r->p.total);
-	fo_json_real(&j, "params_embedding", r->p.embedding);
-	fo_json_real(&j, "params_head", r->p.head);
-	fo_json_bool(&j, "tied", r->m.tied);
-	fo_json_real(&j, "params_matmul", r->p.matmul);
-	fo_json_real(&j, "params_active", r->p.active);
-	rules_json(&j, "flop_per_token", &r->f, 1);
-	fo_json_array(&j, "components");
+	struct fo_json *j = fo_cli_json_begin();
+	fo_json_text(j, "model", r->m.name);
+	fo_json_text(j, "model_source", r->source);
+	fo_json_int(j, "layers", r->m.layers);
+	fo_json_int(j, "seq", r->in.seq);
+	fo_json_real(j, "params", r->p.total);
+	fo_json_real(j, "params_embedding", r->p.embedding);
+	fo_json_real(j, "params_head", r->p.head);
+	fo_json_bool(j, "tied", r->m.tied);
+	fo_json_real(j, "params_matmul", r->p.matmul);
+	fo_json_real(j, "params_active", r->p.active);
+	rules_json(j, "flop_per_token", &r->f, 1);
+	fo_json_array(j, "components");
 	for (int i = 0; i < FO_COMP_COUNT; i++)
-		component_json(&j, r, i);
-	fo_json_close(&j);
+		component_json(j, r, i);
+	fo_json_close(j);
 	if (r->in.tokens > 0)
-		budget_json(&j, r);
-	fo_json_close(&j);
-	fputs(out.data, stdout);
-	fo_str_fini(&out);
+		budget_json(j, r);
+	fo_cli_json_end(j);
 }
 
 /* 8030261248 as "8,030,261,248": exact counts are compared digit by digit. */
@@ -313,20 +307,13 @@ done:
 	return st;
 }
 
-static fo_status run(int argc, char **argv)
+static fo_status run(const struct fo_cli_call *call)
 {
-	struct flops in;
-	struct fo_opt_set s;
-	fo_status st;
-	FO_TRY_OR(st, fo_cli_options(&fo_cmd_flops, &s, &in, &argc, argv), done);
-	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_flops, argc, argv, 0), done);
-	if (in.list)
-		list_presets(in.json);
-	else
-		st = count(&in);
-done:
-	fo_opt_fini(&s);
-	return st;
+	const struct flops *in = call->in;
+	if (!in->list)
+		return count(in);
+	list_presets(in->json);
+	return FO_OK;
 }
 
 const struct fo_command fo_cmd_flops = {
@@ -343,5 +330,6 @@ const struct fo_command fo_cmd_flops = {
 		"  flatout flops --model ./my-model/config.json --seq 4096 --json\n"
 		"  flatout flops --list",
 	.opts = rows,
-	.run = run,
+	.act = run,
+	.size = sizeof(struct flops),
 };

@@ -167,7 +167,6 @@ void fo_help_command(const struct fo_command *c, struct fo_str *out)
 		/* Rows of one group stand below "Options:", which would say too much here. */
 		fo_str_printf(out, "\nthis command:\n%s", strchr(own.data, '\n') + 1);
 		fo_str_fini(&own);
-		rows = fo_run_options;
 		if (strcmp(c->name, FO_RUN_OPTIONS_COMMAND)) {
 			fo_str_puts(out, "\nrun options: flatout " FO_RUN_OPTIONS_COMMAND " --help\n");
 			return;
@@ -179,7 +178,7 @@ void fo_help_command(const struct fo_command *c, struct fo_str *out)
 		/* The example is an option that takes a value: nobody keeps --json in the environment. */
 		int i = 0;
 		char env[128];
-		while (rows[i].key && (rows[i].type == FO_OPT_T_BOOL || rows[i].bare))
+		while (rows[i].key && (fo_opt_is_switch(&rows[i]) || rows[i].bare))
 			i++;
 		if (rows[i].key)
 			fo_str_printf(

@@ -20,8 +20,6 @@ static const struct fo_opt extra[] = {
 	FO_OPT_FORCE(struct fo_cli_ladder, force, "ladder.force"),
 	FO_OPT_END
 };
-static struct fo_opt rows[FO_RUN_ROWS_MAX];
-__attribute__((constructor)) static void make_rows(void) { fo_run_options_with(rows, extra); }
 
 static const char lead[] = "           "; /* below the words in front */
 
@@ -350,11 +348,11 @@ static fo_status show(int argc, char **argv)
 	if (st == FO_OK)
 		st = fo_cli_no_more_args(&fo_cmd_ladder, argc, argv, 1);
 	/* What is shown is what was measured: an option that would change it would be ignored. */
-	for (int i = 0; st == FO_OK && rows[i].key; i++)
-		if (s.origin[i].from == FO_ORIGIN_FLAG && strncmp(rows[i].key, "ladder.", 7) &&
-		    (argc > 1 || strcmp(rows[i].key, "run.dir")))
-			st = fo_hint(fo_fail(FO_EARG, "'--%s' says nothing to --show, which runs nothing", rows[i].key),
-				     "flatout ladder DIR --show prints the ladder in DIR as it was measured");
+	for (int i = 0; st == FO_OK && i < s.count; i++)
+		if (s.origin[i].from == FO_ORIGIN_FLAG && (argc > 1 || strcmp(s.rows[i].key, "run.dir")))
+			st = fo_hint(
+				fo_fail(FO_EARG, "'--%s' says nothing to --show, which runs nothing", s.rows[i].key),
+				"flatout ladder DIR --show prints the ladder in DIR as it was measured");
 	if (st == FO_OK)
 		st = fo_cli_ladder_report(argc > 1 ? argv[1] : in.run.dir, &in, false);
 	fo_opt_fini(&s);
@@ -362,12 +360,9 @@ static fo_status show(int argc, char **argv)
 }
 
 #ifndef FO_NO_ENGINE
-static int option_row(const char *key)
+static bool is_flag(const struct fo_opt_set *s, const char *key)
 {
-	int i = 0;
-	while (strcmp(fo_run_options[i].key, key))
-		i++;
-	return i;
+	return s->origin[fo_opt_find(s->rows, key)].from == FO_ORIGIN_FLAG;
 }
 
 /* A ladder is short and lies beside the run that it is about: neither its steps nor its folder come from a run file. */
@@ -375,9 +370,9 @@ static void own_defaults(struct fo_opt_set *s, const struct fo_cli_ladder *in)
 {
 	char steps[24];
 	snprintf(steps, sizeof steps, "%d", FO_LADDER_DEFAULT_STEPS);
-	if (s->origin[option_row("train.steps")].from != FO_ORIGIN_FLAG)
+	if (!is_flag(s, "train.steps"))
 		fo_opt_set_text(s, "train.steps", steps, FO_ORIGIN_FLAG, "flatout ladder");
-	if (s->origin[option_row("run.dir")].from != FO_ORIGIN_FLAG)
+	if (!is_flag(s, "run.dir"))
 		fo_opt_set_text(s, "run.dir", fo_arena_printf(&s->arena, "%s-ladder", in->run.dir), FO_ORIGIN_FLAG,
 				"flatout ladder");
 	if (in->run.warmup > in->run.steps / 10) {
@@ -390,12 +385,8 @@ static fo_status read_options(struct fo_opt_set *s, struct fo_cli_ladder *in, in
 {
 	fo_cli_options_read(&fo_cmd_ladder, s, in, argc, argv);
 	FO_TRY(fo_cli_no_more_args(&fo_cmd_ladder, *argc, argv, 1));
-	if (*argc > 1) {
-		s->rows = fo_run_options;
-		fo_status st = fo_opt_read_yaml(s, argv[1]);
-		s->rows = rows;
-		FO_TRY(st);
-	}
+	if (*argc > 1)
+		FO_TRY(fo_opt_read_yaml(s, argv[1]));
 	own_defaults(s, in);
 	return fo_cli_options_finish(&fo_cmd_ladder, s);
 }
@@ -468,8 +459,9 @@ const struct fo_command fo_cmd_ladder = {
 		"with -ladder behind it): ladder.json, ladder.html, a run directory per rung.\n\n"
 		"  flatout ladder run.yaml\n  flatout ladder run.yaml --steps=100 --rungs=mine.yaml --run.dir=try\n  "
 		"flatout ladder run-ladder --show   (prints it again, runs nothing)\n",
-	.opts = rows,
+	.opts = fo_run_options,
 	.own = extra,
 	.writes = FO_OUTPUT_LADDER_FOLDER,
 	.run = run,
+	.spin = FO_SPIN_TRAINING,
 };

@@ -119,28 +119,18 @@ static void print_limits(const struct fo_machine *m)
 
 static void print_json(const struct fo_machine *m)
 {
-	struct fo_str out = { 0 };
-	struct fo_json j;
-	fo_json_begin(&j, &out, true);
-	fo_json_object(&j, NULL);
-	fo_json_int(&j, "schema", 1);
-	fo_json_text(&j, "of", "machine"); /* a profile of calibrate begins with the processor, too */
-	fo_machine_json(m, &j);
-	fo_json_close(&j);
-	fputs(out.data, stdout);
-	fo_str_fini(&out);
+	struct fo_json *j = fo_cli_json_begin();
+	fo_json_text(j, "of", "machine"); /* a profile of calibrate begins with the processor, too */
+	fo_machine_json(m, j);
+	fo_cli_json_end(j);
 }
 
-static fo_status run(int argc, char **argv)
+static fo_status run(const struct fo_cli_call *call)
 {
-	struct machine in;
-	struct fo_opt_set s;
+	const struct machine *in = call->in;
 	struct fo_machine m;
-	fo_status st;
-	FO_TRY_OR(st, fo_cli_options(&fo_cmd_machine, &s, &in, &argc, argv), done);
-	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_machine, argc, argv, 0), done);
 	fo_machine_read(&m, "");
-	if (in.json) {
+	if (in->json) {
 		print_json(&m);
 	} else {
 		print_processors(&m);
@@ -148,9 +138,7 @@ static fo_status run(int argc, char **argv)
 		print_clock(&m);
 		print_limits(&m);
 	}
-done:
-	fo_opt_fini(&s);
-	return st;
+	return FO_OK;
 }
 
 const struct fo_command fo_cmd_machine = {
@@ -165,5 +153,6 @@ const struct fo_command fo_cmd_machine = {
 		"  flatout machine\n"
 		"  flatout machine --json",
 	.opts = rows,
-	.run = run,
+	.act = run,
+	.size = sizeof(struct machine),
 };

@@ -204,6 +204,22 @@ static fo_status page(int argc, char **argv, bool man, struct fo_str *out)
 	return FO_OK;
 }
 
+static fo_status run_command(const struct fo_command *c, int argc, char **argv)
+{
+	if (c->run)
+		return c->run(argc, argv);
+	struct fo_opt_set s;
+	void *in = fo_xmalloc(c->size);
+	fo_status st = (c->own ? fo_cli_options_file : fo_cli_options)(c, &s, in, &argc, argv);
+	if (st == FO_OK)
+		st = fo_cli_no_more_args(c, argc, argv, c->most);
+	if (st == FO_OK)
+		st = c->act(&(struct fo_cli_call){ c, in, &s, argc, argv });
+	fo_opt_fini(&s);
+	free(in);
+	return st;
+}
+
 static fo_status dispatch(int argc, char **argv, struct fo_str *out)
 {
 	if (argc < 2) {
@@ -226,7 +242,7 @@ static fo_status dispatch(int argc, char **argv, struct fo_str *out)
 			fo_help_command(c, out);
 			return FO_OK;
 		}
-		return c->run(argc - words, argv + words);
+		return run_command(c, argc - words, argv + words);
 	}
 	if (!strcmp(name, "--help") || !strcmp(name, "-h")) {
 		fo_help_overview(fo_commands, out);
@@ -293,16 +309,9 @@ int main(int argc, char **argv)
 	never_wait_for_stderr();
 	bool small = stack_is_small();
 #ifndef FO_NO_ENGINE
-	const struct {
-		const struct fo_command *command;
-		const char *turns;
-	} spin[] = { { &fo_cmd_verify, FO_SPIN_NONE },     { &fo_cmd_train, FO_SPIN_TRAINING },
-		     { &fo_cmd_demo, FO_SPIN_TRAINING },   { &fo_cmd_calibrate, FO_SPIN_TRAINING },
-		     { &fo_cmd_ladder, FO_SPIN_TRAINING }, { &fo_cmd_generate, FO_SPIN_TRAINING },
-		     { &fo_cmd_eval, FO_SPIN_TRAINING } };
-	for (size_t i = 0; argc > 1 && i < sizeof spin / sizeof *spin; i++)
-		if (!strcmp(argv[1], spin[i].command->name))
-			fo_cli_tune_threads(argv, spin[i].turns);
+	const struct fo_command *command = argc > 1 ? fo_command_find(fo_commands, argv[1], NULL) : NULL;
+	if (command && command->spin)
+		fo_cli_tune_threads(argv, command->spin);
 #endif
 	signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files (ulimit -f) is an error of writing, not the end */
 	signal(SIGPIPE, SIG_IGN); /* a lost reader must not kill a training run; close_output() notices it */

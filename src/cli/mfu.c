@@ -225,37 +225,31 @@ static void inputs_json(struct fo_json *j, const struct mfu *in)
 static void print_json(const struct result *r)
 {
 	double bf16 = r->device->dense[FO_PREC_BF16];
-	struct fo_str out = { 0 };
-	struct fo_json j;
-	fo_json_begin(&j, &out, true);
-	fo_json_object(&j, NULL);
-	fo_json_int(&j, "schema", 1);
-	inputs_json(&j, &r->in);
-	fo_json_real(&j, "mfu", rate(r, r->flop.mfu) / r->peak);
-	fo_json_real(&j, "mfu_causal", rate(r, r->flop.mfu_causal) / r->peak);
-	fo_json_real(&j, "mfu_6n", rate(r, r->flop.mfu_6n) / r->peak);
-	fo_json_text(&j, "tflops_rule", headline_rule(r));
-	fo_json_real(&j, "tflops_per_device", rate(r, headline(r)));
-	fo_json_real(&j, "mfu_of_bf16_peak", rate(r, headline(r)) / bf16);
-	fo_json_real(&j, "tokens_per_second", r->tokens_per_second);
-	fo_json_object(&j, "flop_per_token");
-	fo_json_real(&j, "mfu", r->flop.mfu);
-	fo_json_real(&j, "mfu_causal", r->flop.mfu_causal);
-	fo_json_real(&j, "mfu_6n", r->flop.mfu_6n);
-	fo_json_close(&j);
-	fo_json_text(&j, "device", r->device->name);
-	fo_json_text(&j, "dtype", fo_precision_name[r->precision]);
-	fo_json_real(&j, "peak_tflops", r->peak);
-	fo_json_text(&j, "peak_kind", r->device == &r->here ? "measured" : "dense");
-	fo_json_text(&j, "peak_source", r->device->source);
-	fo_json_text(&j, "peak_date", r->device->date);
-	fo_json_array(&j, "notes");
+	struct fo_json *j = fo_cli_json_begin();
+	inputs_json(j, &r->in);
+	fo_json_real(j, "mfu", rate(r, r->flop.mfu) / r->peak);
+	fo_json_real(j, "mfu_causal", rate(r, r->flop.mfu_causal) / r->peak);
+	fo_json_real(j, "mfu_6n", rate(r, r->flop.mfu_6n) / r->peak);
+	fo_json_text(j, "tflops_rule", headline_rule(r));
+	fo_json_real(j, "tflops_per_device", rate(r, headline(r)));
+	fo_json_real(j, "mfu_of_bf16_peak", rate(r, headline(r)) / bf16);
+	fo_json_real(j, "tokens_per_second", r->tokens_per_second);
+	fo_json_object(j, "flop_per_token");
+	fo_json_real(j, "mfu", r->flop.mfu);
+	fo_json_real(j, "mfu_causal", r->flop.mfu_causal);
+	fo_json_real(j, "mfu_6n", r->flop.mfu_6n);
+	fo_json_close(j);
+	fo_json_text(j, "device", r->device->name);
+	fo_json_text(j, "dtype", fo_precision_name[r->precision]);
+	fo_json_real(j, "peak_tflops", r->peak);
+	fo_json_text(j, "peak_kind", r->device == &r->here ? "measured" : "dense");
+	fo_json_text(j, "peak_source", r->device->source);
+	fo_json_text(j, "peak_date", r->device->date);
+	fo_json_array(j, "notes");
 	for (int i = 0; i < r->notes; i++)
-		fo_json_text(&j, NULL, r->note[i]);
-	fo_json_close(&j);
-	fo_json_close(&j);
-	fputs(out.data, stdout);
-	fo_str_fini(&out);
+		fo_json_text(j, NULL, r->note[i]);
+	fo_json_close(j);
+	fo_cli_json_end(j);
 }
 
 static void print_rule(struct fo_table *t, struct result *r, const char *name, double flop, const char *formula)
@@ -391,18 +385,7 @@ done:
 	return st;
 }
 
-static fo_status run(int argc, char **argv)
-{
-	struct mfu in;
-	struct fo_opt_set s;
-	fo_status st;
-	FO_TRY_OR(st, fo_cli_options(&fo_cmd_mfu, &s, &in, &argc, argv), done);
-	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_mfu, argc, argv, 0), done);
-	st = measure(&in);
-done:
-	fo_opt_fini(&s);
-	return st;
-}
+static fo_status run(const struct fo_cli_call *call) { return measure(call->in); }
 
 const struct fo_command fo_cmd_mfu = {
 	.name = "mfu",
@@ -424,5 +407,6 @@ const struct fo_command fo_cmd_mfu = {
 		"  flatout mfu --params 7B --device h100 --devices 8 --step-seconds 1.2 \\\n"
 		"      --tokens-per-step 32k   (32,768)",
 	.opts = rows,
-	.run = run,
+	.act = run,
+	.size = sizeof(struct mfu),
 };

@@ -25,35 +25,29 @@ static const char *modes(struct fo_arena *a, int bits)
 
 static void print_json(struct fo_arena *a)
 {
-	struct fo_str out = { 0 };
-	struct fo_json j;
-	fo_json_begin(&j, &out, true);
-	fo_json_object(&j, NULL);
-	fo_json_int(&j, "schema", 1);
-	fo_json_array(&j, "operations");
+	struct fo_json *j = fo_cli_json_begin();
+	fo_json_array(j, "operations");
 	for (int k = 0; k < FO_OP_COUNT; k++) {
 		const struct fo_op_info *f = fo_op_info(k);
-		fo_json_object(&j, NULL);
-		fo_json_text(&j, "name", f->name);
-		fo_json_text(&j, "class", fo_class_name[f->cls]);
-		fo_json_text(&j, "category", fo_category_name[f->category]);
-		fo_json_text(&j, "doc", f->doc);
-		fo_json_array(&j, "operands");
+		fo_json_object(j, NULL);
+		fo_json_text(j, "name", f->name);
+		fo_json_text(j, "class", fo_class_name[f->cls]);
+		fo_json_text(j, "category", fo_category_name[f->category]);
+		fo_json_text(j, "doc", f->doc);
+		fo_json_array(j, "operands");
 		for (int i = 0; i < f->max_operands; i++) {
-			fo_json_object(&j, NULL);
-			fo_json_text(&j, "name", f->operand[i].name);
-			fo_json_text(&j, "access", modes(a, f->operand[i].modes));
-			fo_json_bool(&j, "optional", i >= f->min_operands);
-			fo_json_bool(&j, "per_tensor", i >= f->common);
-			fo_json_close(&j);
+			fo_json_object(j, NULL);
+			fo_json_text(j, "name", f->operand[i].name);
+			fo_json_text(j, "access", modes(a, f->operand[i].modes));
+			fo_json_bool(j, "optional", i >= f->min_operands);
+			fo_json_bool(j, "per_tensor", i >= f->common);
+			fo_json_close(j);
 		}
-		fo_json_close(&j);
-		fo_json_close(&j);
+		fo_json_close(j);
+		fo_json_close(j);
 	}
-	fo_json_close(&j);
-	fo_json_close(&j);
-	fputs(out.data, stdout);
-	fo_str_fini(&out);
+	fo_json_close(j);
+	fo_cli_json_end(j);
 }
 
 static void print_table(struct fo_arena *a)
@@ -78,22 +72,13 @@ static void print_table(struct fo_arena *a)
 	}
 }
 
-static fo_status run(int argc, char **argv)
+static fo_status run(const struct fo_cli_call *call)
 {
-	struct ops in;
-	struct fo_opt_set s;
+	const struct ops *in = call->in;
 	struct fo_arena a = { 0 };
-	fo_status st;
-	FO_TRY_OR(st, fo_cli_options(&fo_cmd_ops, &s, &in, &argc, argv), done);
-	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_ops, argc, argv, 0), done);
-	if (in.json)
-		print_json(&a);
-	else
-		print_table(&a);
-done:
+	(in->json ? print_json : print_table)(&a);
 	fo_arena_fini(&a);
-	fo_opt_fini(&s);
-	return st;
+	return FO_OK;
 }
 
 const struct fo_command fo_cmd_ops = {
@@ -106,5 +91,6 @@ const struct fo_command fo_cmd_ops = {
 		"micro-batch, D hidden, HQ heads x head dimension, KQ kv heads x head dimension, F ffn, V "
 		"vocabulary.\n",
 	.opts = rows,
-	.run = run,
+	.act = run,
+	.size = sizeof(struct ops),
 };

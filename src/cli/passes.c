@@ -13,8 +13,6 @@ struct passes {
 };
 static const struct fo_opt extra[] = { FO_OPT_JSON(struct passes, json, "cli.json", "print JSON"),
 				       FO_OPT_FORCE(struct passes, force, "cli.force"), FO_OPT_END };
-static struct fo_opt rows[FO_RUN_ROWS_MAX];
-__attribute__((constructor)) static void make_rows(void) { fo_run_options_with(rows, extra); }
 
 struct figures {
 	struct fo_cost cost;
@@ -161,68 +159,53 @@ static void json_figures(struct fo_json *j, const struct figures *f)
 static void print_json(const struct report *r, const struct fo_model *m)
 {
 	static const char *const state[] = { "on", "off", "refused" };
-	struct fo_str out = { 0 };
-	struct fo_json j;
-	fo_json_begin(&j, &out, true);
-	fo_json_object(&j, NULL);
-	fo_json_int(&j, "schema", 1);
-	fo_json_text(&j, "model", m->name);
-	fo_json_object(&j, "plain");
-	json_figures(&j, &r->plain);
-	fo_json_close(&j);
-	fo_json_object(&j, "all");
-	json_figures(&j, &r->all);
-	fo_json_close(&j);
-	fo_json_array(&j, "passes");
+	struct fo_json *j = fo_cli_json_begin();
+	fo_json_text(j, "model", m->name);
+	fo_json_object(j, "plain");
+	json_figures(j, &r->plain);
+	fo_json_close(j);
+	fo_json_object(j, "all");
+	json_figures(j, &r->all);
+	fo_json_close(j);
+	fo_json_array(j, "passes");
 	for (int i = 0; i < fo_pass_count; i++) {
 		const struct entry *e = &r->entry[i];
-		fo_json_object(&j, NULL);
-		fo_json_text(&j, "name", e->pass->name);
-		fo_json_text(&j, "kind", fo_pass_kind_name[e->pass->kind]);
-		fo_json_text(&j, "doc", e->pass->doc);
-		fo_json_text(&j, "state", state[e->state]);
-		fo_json_int(&j, "value", e->value);
+		fo_json_object(j, NULL);
+		fo_json_text(j, "name", e->pass->name);
+		fo_json_text(j, "kind", fo_pass_kind_name[e->pass->kind]);
+		fo_json_text(j, "doc", e->pass->doc);
+		fo_json_text(j, "state", state[e->state]);
+		fo_json_int(j, "value", e->value);
 		if (e->state == REFUSED)
-			fo_json_text(&j, "why", e->why);
+			fo_json_text(j, "why", e->why);
 		else
-			json_figures(&j, &e->f);
-		fo_json_close(&j);
+			json_figures(j, &e->f);
+		fo_json_close(j);
 	}
-	fo_json_close(&j);
-	fo_json_close(&j);
-	fputs(out.data, stdout);
-	fo_str_fini(&out);
+	fo_json_close(j);
+	fo_cli_json_end(j);
 }
 
-static fo_status run(int argc, char **argv)
+static fo_status run(const struct fo_cli_call *call)
 {
-	struct passes in;
-	struct fo_opt_set s;
+	const struct passes *in = call->in;
 	struct fo_model m;
-	struct report r = { 0 };
-	fo_status st;
-	FO_TRY_OR(st, fo_cli_options_file(&fo_cmd_passes, &s, &in, &argc, argv), done);
-	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_passes, argc, argv, 1), done);
-	if (*in.run.program_file) {
-		st = fo_hint(fo_fail(FO_EARG,
-				     "passes are applied to a model: program.file ('%s') holds a program that is made "
-				     "already",
-				     in.run.program_file),
-			     "'flatout program --program.file=%s' shows it", in.run.program_file);
-		goto done;
-	}
-	FO_TRY_OR(st, fo_run_model(&in.run, &m), done);
 	struct fo_choice choice;
-	FO_TRY_OR(st, fo_pass_choose_said(&in.run, &m, &choice), done);
-	const struct fo_lowering low = choice.run;
-	FO_TRY_OR(st, make_report(&r, &m, &low), done);
-	if (in.json)
+	struct report r = { 0 };
+	if (*in->run.program_file)
+		return fo_hint(fo_fail(FO_EARG,
+				       "passes are applied to a model: program.file ('%s') holds a program that is "
+				       "made already",
+				       in->run.program_file),
+			       "'flatout program --program.file=%s' shows it", in->run.program_file);
+	FO_TRY(fo_run_model(&in->run, &m));
+	FO_TRY(fo_pass_choose_said(&in->run, &m, &choice));
+	fo_status st = make_report(&r, &m, &choice.run);
+	if (st == FO_OK && in->json)
 		print_json(&r, &m);
-	else
-		print_report(&r, &m, &low);
-done:
+	else if (st == FO_OK)
+		print_report(&r, &m, &choice.run);
 	fo_arena_fini(&r.arena);
-	fo_opt_fini(&s);
 	return st;
 }
 
@@ -238,7 +221,9 @@ const struct fo_command fo_cmd_passes = {
 		"the whole. Reasons stand beside those that this run cannot have.\n\n"
 		"  flatout passes run.yaml\n"
 		"  flatout passes --model.name=llama-3.2-1b --data.seq=8192 --pass.merge-qkv=no\n",
-	.opts = rows,
+	.opts = fo_run_options,
 	.own = extra,
-	.run = run,
+	.act = run,
+	.size = sizeof(struct passes),
+	.most = 1,
 };

@@ -30,12 +30,10 @@ static const struct fo_opt extra[] = {
 	FO_OPT_FORCE(struct predict, force, "cli.force"),
 	FO_OPT_END
 };
-static struct fo_opt rows[FO_RUN_ROWS_MAX];
-__attribute__((constructor)) static void make_rows(void) { fo_run_options_with(rows, extra); }
 
 struct report {
 	struct fo_arena arena;
-	struct predict in;
+	const struct predict *in;
 	const struct fo_opt_set *options; /* where `in` came from */
 	const char *file;                 /* the run file; NULL: none was given */
 	struct fo_limits limits;
@@ -75,9 +73,9 @@ static bool options_given(const struct report *r)
 static const char *how_to_measure(const struct report *r)
 {
 	struct fo_str s = { 0 };
-	if (*r->in.compare)
+	if (*r->in->compare)
 		fo_str_printf(&s, "'flatout calibrate --for %s' measures what that run needs",
-			      fo_cli_seen(r->in.compare));
+			      fo_cli_seen(r->in->compare));
 	else if (r->file)
 		fo_str_printf(&s, "'flatout calibrate %s'%s measures what this run needs", fo_cli_seen(r->file),
 			      options_given(r) ? " with the options given here" : "");
@@ -93,35 +91,35 @@ static fo_status load_profile(struct report *r)
 {
 	enum fo_run_device kind;
 	int index;
-	if (fo_run_device_parse(r->in.run.device, &kind, &index) && kind == FO_RUN_DEVICE_CUDA)
+	if (fo_run_device_parse(r->in->run.device, &kind, &index) && kind == FO_RUN_DEVICE_CUDA)
 		return not_of_a_device("a step on a CUDA device");
 	char cpu[80];
 	fo_cpu_name(cpu, sizeof cpu);
-	const char *path = *r->in.profile ? r->in.profile : fo_limits_path(&r->arena, cpu);
-	if (!*r->in.profile && !fo_fs_exists(path))
+	const char *path = *r->in->profile ? r->in->profile : fo_limits_path(&r->arena, cpu);
+	if (!*r->in->profile && !fo_fs_exists(path))
 		return fo_hint(
 			fo_fail(FO_EUNSUPPORTED, "this machine has not been measured: there is no profile '%s'", path),
 			"'flatout calibrate' makes one; --profile=FILE takes another machine's");
 	fo_status st = fo_limits_read(path, &r->limits);
-	if (st == FO_EFORMAT && *r->in.profile)
+	if (st == FO_EFORMAT && *r->in->profile)
 		return fo_hint(st, "what 'bench/gpu/run ceilings' left of a device is read with --device");
 	FO_TRY(st);
-	int64_t threads = r->in.run.threads;
-	if (!threads && *r->in.compare)
+	int64_t threads = r->in->run.threads;
+	if (!threads && *r->in->compare)
 		threads = fo_record_last_start(&r->record) ? fo_record_last_start(&r->record)->threads
 							   : r->record.threads;
 	/* On this machine as many as training takes: a prediction with others would be of another run. */
 	if (threads < 1)
-		threads = *r->in.profile ? fo_rates_threads(&r->limits) : fo_cpu_threads();
+		threads = *r->in->profile ? fo_rates_threads(&r->limits) : fo_cpu_threads();
 	st = fo_rates_init(&r->rates, &r->limits, threads < 1 ? 1 : (int)threads);
-	return st == FO_OK || *r->in.profile ? st : fo_hint(st, "%s", how_to_measure(r));
+	return st == FO_OK || *r->in->profile ? st : fo_hint(st, "%s", how_to_measure(r));
 }
 
 /* Of a run folder, whatever else of it is damaged, the program. */
 static fo_status open_record(struct report *r)
 {
 	struct fo_record record;
-	FO_TRY(fo_record_open(&record, r->in.compare,
+	FO_TRY(fo_record_open(&record, r->in->compare,
 			      FO_RECORD_WITH_PROGRAM | FO_RECORD_WITH_TIMELINE | FO_RECORD_WITH_METERED));
 	r->record = record;
 	if (record.starts && *record.start[record.starts - 1].device)
@@ -130,7 +128,7 @@ static fo_status open_record(struct report *r)
 	if (f->state == FO_RECORD_WHOLE)
 		return FO_OK;
 	return f->state == FO_RECORD_ABSENT
-		       ? fo_fail(FO_EFORMAT, "'%s' has no program.txt: nothing tells what it ran", r->in.compare)
+		       ? fo_fail(FO_EFORMAT, "'%s' has no program.txt: nothing tells what it ran", r->in->compare)
 		       : fo_fail(FO_EFORMAT, "%s", f->why);
 }
 
@@ -154,7 +152,7 @@ static fo_status compare(struct report *r)
 		return timeline->state == FO_RECORD_ABSENT
 			       ? fo_fail(FO_EARG,
 					 "'%s' has neither metered steps nor a timeline: nothing to compare with",
-					 r->in.compare)
+					 r->in->compare)
 			       : fo_fail(FO_EFORMAT, "%s", timeline->why);
 	FO_TRY(fo_sim_table_timeline(&r->table, r->program, &r->record.timeline, timeline->path));
 	r->compared = true;
@@ -163,22 +161,22 @@ static fo_status compare(struct report *r)
 
 static fo_status load_program(struct report *r)
 {
-	if (*r->in.compare) {
+	if (*r->in->compare) {
 		r->program = &r->record.program;
 		r->u = &r->record.unrolled;
 		r->load = fo_sim_load_of_run(&r->record);
 	} else {
-		FO_TRY(fo_pass_build_run(&r->own, &r->in.run));
-		if (*r->in.run.program_file)
-			FO_TRY(fo_cli_same_program(&r->own, r->options, &r->in.run));
+		FO_TRY(fo_pass_build_run(&r->own, &r->in->run));
+		if (*r->in->run.program_file)
+			FO_TRY(fo_cli_same_program(&r->own, r->options, &r->in->run));
 		r->program = &r->own;
 		r->u = &r->own_u;
 		FO_TRY(fo_unroll(r->program, &r->own_u));
 		fo_plan(r->program, &r->own_u);
 		r->load = (struct fo_sim_load){ -1, NAN, NAN };
 	}
-	if (r->in.documents > 0)
-		r->load.pairs = (double)r->program->run.rows * fo_sim_pairs(r->program->run.seq, r->in.documents);
+	if (r->in->documents > 0)
+		r->load.pairs = (double)r->program->run.rows * fo_sim_pairs(r->program->run.seq, r->in->documents);
 	return FO_OK;
 }
 
@@ -306,7 +304,7 @@ static void print_parts(const struct report *r)
 	fo_table_init(&t, "lrr");
 	fo_table_row(&t, "of the step", "", "");
 	for (int i = 0; i < FO_PART_COUNT; i++)
-		if (r->in.all ? r->sim.part_s[i] > 0 : r->sim.part_s[i] >= SHOWN_SHARE * r->sim.step_s)
+		if (r->in->all ? r->sim.part_s[i] > 0 : r->sim.part_s[i] >= SHOWN_SHARE * r->sim.step_s)
 			fo_table_row(&t, fo_part_name[i], seconds(a, r->sim.part_s[i]),
 				     fo_arena_printf(&t.arena, "%.1f %%", 100 * r->sim.part_s[i] / r->sim.step_s));
 	fo_table_print(&t, stdout, "", true);
@@ -364,9 +362,9 @@ static void print_lines(const struct report *r)
 		fo_table_row(&t, "where it is off most", "measured", "predicted", "off, %", "sure");
 	else
 		fo_table_row(&t, "operations", "times", "predicted", "of step", "sure");
-	for (int i = 0; i < x->lines && (r->in.all || i < SHOWN); i++) {
+	for (int i = 0; i < x->lines && (r->in->all || i < SHOWN); i++) {
 		const struct fo_sim_line *l = &x->line[i];
-		if (!r->in.all && !r->compared && l->predicted_s < SHOWN_SHARE * r->sim.step_s)
+		if (!r->in->all && !r->compared && l->predicted_s < SHOWN_SHARE * r->sim.step_s)
 			continue;
 		const char *count = fo_arena_printf(&t.arena, "%d", l->times), *sure = fo_sure_name[l->sure];
 		if (r->compared)
@@ -431,59 +429,53 @@ static void json_lines(struct fo_json *j, const struct report *r)
 
 static void print_json(const struct report *r)
 {
-	struct fo_str out = { 0 };
-	struct fo_json j;
+	struct fo_json *j = fo_cli_json_begin();
 	struct fo_mfu f = mfu(r);
-	fo_json_begin(&j, &out, true);
-	fo_json_object(&j, NULL);
-	fo_json_int(&j, "schema", 1);
-	fo_json_text(&j, "model", r->program->model.name);
-	fo_json_text(&j, "machine", r->limits.cpu);
-	fo_json_text(&j, "calibrated", r->limits.date);
-	fo_json_int(&j, "threads", r->rates.threads);
-	fo_json_real(&j, "step_seconds", r->sim.step_s);
-	fo_json_real(&j, "tokens_per_second", tokens(r) / r->sim.step_s);
-	fo_json_real(&j, "useful_tokens_per_second", r->load.loss_tokens / r->sim.step_s);
-	fo_json_real(&j, "attention_pairs", r->load.pairs >= 0 ? r->load.pairs : NAN);
-	fo_json_real(&j, "mfu", f.mfu);
-	fo_json_real(&j, "mfu_causal", f.mfu_causal);
-	fo_json_real(&j, "mfu_document", f.mfu_document);
-	fo_json_real(&j, "mfu_6n", f.mfu_6n);
-	fo_json_real(&j, "hfu", f.hfu);
-	fo_json_real(&j, "peak_flop_s", r->peak ? r->peak->best_flop_s : NAN);
-	fo_json_int(&j, "arena_bytes", r->u->arena_bytes);
-	fo_json_int(&j, "host_arena_bytes", r->u->host_arena_bytes);
-	fo_json_int(&j, "persistent_bytes", r->u->persistent_bytes);
-	fo_json_object(&j, "sure_share");
+	fo_json_text(j, "model", r->program->model.name);
+	fo_json_text(j, "machine", r->limits.cpu);
+	fo_json_text(j, "calibrated", r->limits.date);
+	fo_json_int(j, "threads", r->rates.threads);
+	fo_json_real(j, "step_seconds", r->sim.step_s);
+	fo_json_real(j, "tokens_per_second", tokens(r) / r->sim.step_s);
+	fo_json_real(j, "useful_tokens_per_second", r->load.loss_tokens / r->sim.step_s);
+	fo_json_real(j, "attention_pairs", r->load.pairs >= 0 ? r->load.pairs : NAN);
+	fo_json_real(j, "mfu", f.mfu);
+	fo_json_real(j, "mfu_causal", f.mfu_causal);
+	fo_json_real(j, "mfu_document", f.mfu_document);
+	fo_json_real(j, "mfu_6n", f.mfu_6n);
+	fo_json_real(j, "hfu", f.hfu);
+	fo_json_real(j, "peak_flop_s", r->peak ? r->peak->best_flop_s : NAN);
+	fo_json_int(j, "arena_bytes", r->u->arena_bytes);
+	fo_json_int(j, "host_arena_bytes", r->u->host_arena_bytes);
+	fo_json_int(j, "persistent_bytes", r->u->persistent_bytes);
+	fo_json_object(j, "sure_share");
 	for (int i = 0; i < FO_SURE_NONE; i++)
-		fo_json_real(&j, fo_sure_name[i], share(r, (enum fo_sure)i));
-	fo_json_close(&j);
-	fo_json_real(&j, "busy_share", share_of(r, r->sim.busy_s));
-	fo_json_int(&j, "unknown_operations", r->sim.unknown);
-	fo_json_object(&j, "parts_seconds");
+		fo_json_real(j, fo_sure_name[i], share(r, (enum fo_sure)i));
+	fo_json_close(j);
+	fo_json_real(j, "busy_share", share_of(r, r->sim.busy_s));
+	fo_json_int(j, "unknown_operations", r->sim.unknown);
+	fo_json_object(j, "parts_seconds");
 	for (int i = 0; i < FO_PART_COUNT; i++)
-		fo_json_real(&j, fo_part_name[i], r->sim.part_s[i]);
-	fo_json_close(&j);
+		fo_json_real(j, fo_part_name[i], r->sim.part_s[i]);
+	fo_json_close(j);
 	if (r->compared) {
-		fo_json_object(&j, "compared");
-		fo_json_text(&j, "with", r->metered ? "metered" : "timeline");
-		fo_json_real(&j, "quiet_share", r->metered ? r->quiet_share : NAN);
-		fo_json_int(&j, "steps", r->table.steps);
-		fo_json_real(&j, "measured_seconds", r->table.measured_s);
-		fo_json_real(&j, "predicted_seconds", r->table.predicted_s);
-		fo_json_close(&j);
+		fo_json_object(j, "compared");
+		fo_json_text(j, "with", r->metered ? "metered" : "timeline");
+		fo_json_real(j, "quiet_share", r->metered ? r->quiet_share : NAN);
+		fo_json_int(j, "steps", r->table.steps);
+		fo_json_real(j, "measured_seconds", r->table.measured_s);
+		fo_json_real(j, "predicted_seconds", r->table.predicted_s);
+		fo_json_close(j);
 	}
-	json_lines(&j, r);
-	fo_json_close(&j);
-	fputs(out.data, stdout);
-	fo_str_fini(&out);
+	json_lines(j, r);
+	fo_cli_json_end(j);
 }
 
 /* ---- the command ---- */
 
 static fo_status report(struct report *r)
 {
-	if (*r->in.compare)
+	if (*r->in->compare)
 		FO_TRY(open_record(r));
 	/* A model that cannot be trained is refused before the user is told to measure for it. */
 	FO_TRY(load_program(r));
@@ -492,12 +484,12 @@ static fo_status report(struct report *r)
 	r->peak = fo_limits_peak(&r->limits, p->run.precision == FO_PRECISION_BF16 ? "bf16" : "f32", r->rates.threads);
 	fo_sim_step(&r->sim, p, r->u, &r->rates, r->load.pairs);
 	fo_sim_table_init(&r->table, &r->sim, p, r->u);
-	if (*r->in.compare)
+	if (*r->in->compare)
 		FO_TRY(compare(r));
-	if (*r->in.timeline)
-		FO_TRY(fo_cli_predict_timeline(&r->sim, r->program, r->u, r->in.timeline));
+	if (*r->in->timeline)
+		FO_TRY(fo_cli_predict_timeline(&r->sim, r->program, r->u, r->in->timeline));
 	fo_sim_table_sort(&r->table);
-	if (r->in.json) {
+	if (r->in->json) {
 		print_json(r);
 		return FO_OK;
 	}
@@ -510,24 +502,20 @@ static fo_status report(struct report *r)
 	return FO_OK;
 }
 
-static fo_status run(int argc, char **argv)
+static fo_status run(const struct fo_cli_call *call)
 {
-	struct report r = { 0 };
-	struct fo_opt_set s;
-	fo_status st;
-	r.options = &s;
-	FO_TRY_OR(st, fo_cli_options_file(&fo_cmd_predict, &s, &r.in, &argc, argv), done);
-	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_predict, argc, argv, 1), done);
-	r.file = argc > 1 ? argv[1] : NULL;
-	if (*r.in.compare && argc > 1)
-		st = fo_hint(fo_fail(FO_EARG,
-				     "--compare predicts the program of '%s': the run file '%s' beside it would say it "
-				     "twice",
-				     r.in.compare, argv[1]),
-			     "leave one of them out");
-	else
-		st = *r.in.device || r.in.budget ? fo_cli_predict_device(&r.in, &s) : report(&r);
-done:
+	const struct predict *in = call->in;
+	const char *file = call->argc > 1 ? call->argv[1] : NULL;
+	if (*in->compare && file)
+		return fo_hint(fo_fail(FO_EARG,
+				       "--compare predicts the program of '%s': the run file '%s' beside it would say "
+				       "it twice",
+				       in->compare, file),
+			       "leave one of them out");
+	if (*in->device || in->budget)
+		return fo_cli_predict_device(in, call->options);
+	struct report r = { .in = in, .options = call->options, .file = file };
+	fo_status st = report(&r);
 	fo_sim_table_fini(&r.table);
 	fo_sim_fini(&r.sim);
 	fo_unrolled_fini(&r.own_u);
@@ -535,7 +523,6 @@ done:
 	fo_record_fini(&r.record);
 	fo_limits_fini(&r.limits);
 	fo_arena_fini(&r.arena);
-	fo_opt_fini(&s);
 	return st;
 }
 
@@ -559,7 +546,9 @@ const struct fo_command fo_cmd_predict = {
 		"  flatout predict run.yaml --pass.merge-qkv=no --run.threads=1\n"
 		"  flatout predict run.yaml --device h200\n"
 		"  flatout predict --compare run\n",
-	.opts = rows,
+	.opts = fo_run_options,
 	.own = extra,
-	.run = run,
+	.act = run,
+	.size = sizeof(struct predict),
+	.most = 1,
 };

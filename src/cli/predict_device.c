@@ -95,8 +95,9 @@ static void find_what_fits(struct report *r)
 	for (int i = 0; i < 3; i++) {
 		run.state = i ? FO_RUN_STATE_AUTO : state;
 		if (i == 2) {
-			run.optimizer_in_backward = 0;
-			run.clip_norm = run.micro_batches = 1;
+			run.optimizer_in_backward = true;
+			run.clip_norm = FO_RUN_CLIP_PREVIOUS;
+			run.micro_batches = 1;
 			run.batch_rows = 0;
 		}
 		fo_status st = fo_pass_choose_run(&run, &r->model, budget_of(r), 0, &rates, &c);
@@ -431,43 +432,37 @@ static void json_of_step(struct fo_json *j, const struct report *r)
 
 static void print_json(const struct report *r)
 {
-	struct fo_str out = { 0 };
-	struct fo_json j;
+	struct fo_json *j = fo_cli_json_begin();
 	const struct fo_program *p = &r->program;
-	fo_json_begin(&j, &out, true);
-	fo_json_object(&j, NULL);
-	fo_json_int(&j, "schema", 1);
-	fo_json_text(&j, "model", p->model.name);
-	fo_json_text(&j, "device", r->rates.name);
-	fo_json_bool(&j, "published", r->rates.published);
-	fo_json_text(&j, "profile", r->profile.rows ? r->in->profile : NULL);
-	fo_json_real(&j, "measured_share", r->step.measured_share);
-	fo_json_real(&j, "peak_flop_s", r->rates.peak_flop_s);
-	fo_json_int(&j, "micro_batches", p->run.micro_batches);
-	fo_json_int(&j, "tokens", (int64_t)tokens(r));
-	fo_json_real(&j, "attention_pairs", r->pairs >= 0 ? r->pairs : NAN);
+	fo_json_text(j, "model", p->model.name);
+	fo_json_text(j, "device", r->rates.name);
+	fo_json_bool(j, "published", r->rates.published);
+	fo_json_text(j, "profile", r->profile.rows ? r->in->profile : NULL);
+	fo_json_real(j, "measured_share", r->step.measured_share);
+	fo_json_real(j, "peak_flop_s", r->rates.peak_flop_s);
+	fo_json_int(j, "micro_batches", p->run.micro_batches);
+	fo_json_int(j, "tokens", (int64_t)tokens(r));
+	fo_json_real(j, "attention_pairs", r->pairs >= 0 ? r->pairs : NAN);
 	if (r->room)
-		fo_json_bool(&j, "fits", planned(r) <= r->room);
+		fo_json_bool(j, "fits", planned(r) <= r->room);
 	else
-		fo_json_raw(&j, "fits", "null");
-	fo_json_text(&j, "would_fit", r->would.data);
-	fo_json_real(&j, "memory_bytes", r->rates.memory_bytes ? (double)r->rates.memory_bytes : NAN);
-	fo_json_real(&j, "plan_bytes_most", r->room ? (double)r->room : NAN);
-	fo_json_int(&j, "arena_bytes", r->u.arena_bytes);
-	fo_json_int(&j, "host_arena_bytes", r->u.host_arena_bytes);
-	fo_json_int(&j, "persistent_bytes", r->u.persistent_bytes);
-	json_of_step(&j, r);
-	fo_json_object(&j, "rates");
+		fo_json_raw(j, "fits", "null");
+	fo_json_text(j, "would_fit", r->would.data);
+	fo_json_real(j, "memory_bytes", r->rates.memory_bytes ? (double)r->rates.memory_bytes : NAN);
+	fo_json_real(j, "plan_bytes_most", r->room ? (double)r->room : NAN);
+	fo_json_int(j, "arena_bytes", r->u.arena_bytes);
+	fo_json_int(j, "host_arena_bytes", r->u.host_arena_bytes);
+	fo_json_int(j, "persistent_bytes", r->u.persistent_bytes);
+	json_of_step(j, r);
+	fo_json_object(j, "rates");
 	for (int c = 0; c < FO_DEVICE_CLASSES; c++) {
-		fo_json_object(&j, fo_device_class_name[c]);
-		json_interval(&j, "per_second", r->rates.rate[c].low, r->rates.rate[c].mid, r->rates.rate[c].high);
-		fo_json_text(&j, "origin", r->rates.origin[c]);
-		fo_json_close(&j);
+		fo_json_object(j, fo_device_class_name[c]);
+		json_interval(j, "per_second", r->rates.rate[c].low, r->rates.rate[c].mid, r->rates.rate[c].high);
+		fo_json_text(j, "origin", r->rates.origin[c]);
+		fo_json_close(j);
 	}
-	fo_json_close(&j);
-	fo_json_close(&j);
-	fputs(out.data, stdout);
-	fo_str_fini(&out);
+	fo_json_close(j);
+	fo_cli_json_end(j);
 }
 
 /* ---- the command ---- */

@@ -21,8 +21,6 @@ static const struct fo_opt extra[] = {
 	FO_OPT_JSON(struct program, json, "cli.json", "print JSON"), FO_OPT_FORCE(struct program, force, "cli.force"),
 	FO_OPT_END
 };
-static struct fo_opt rows[FO_RUN_ROWS_MAX];
-__attribute__((constructor)) static void make_rows(void) { fo_run_options_with(rows, extra); }
 
 static int64_t slots_of(const struct fo_program *p, int block)
 {
@@ -131,56 +129,50 @@ static void print_summary(const struct fo_program *p, const struct fo_unrolled *
 
 static void print_json(const struct fo_program *p, const struct fo_unrolled *u)
 {
-	struct fo_str out = { 0 };
-	struct fo_json j;
+	struct fo_json *j = fo_cli_json_begin();
 	struct fo_cost cost = fo_program_cost(p, -1);
 	char hash[24];
 	snprintf(hash, sizeof hash, "%016llx", (unsigned long long)fo_program_hash(p));
-	fo_json_begin(&j, &out, true);
-	fo_json_object(&j, NULL);
-	fo_json_int(&j, "schema", 1);
-	fo_json_text(&j, "hash", hash);
-	fo_json_text(&j, "model", p->model.name);
-	fo_json_int(&j, "tokens_per_step", p->tokens * p->run.micro_batches);
-	fo_json_real(&j, "model_flop", cost.model);
-	fo_json_real(&j, "model_causal_flop", cost.model_causal);
-	fo_json_real(&j, "executed_flop", cost.exec);
-	fo_json_real(&j, "moved_bytes", cost.bytes);
-	fo_json_int(&j, "arena_bytes", u->arena_bytes);
-	fo_json_int(&j, "host_arena_bytes", u->host_arena_bytes);
-	fo_json_int(&j, "max_live_bytes", u->max_live_bytes);
-	fo_json_int(&j, "persistent_bytes", u->persistent_bytes);
-	fo_json_int(&j, "instances", u->n);
-	fo_json_array(&j, "blocks");
+	fo_json_text(j, "hash", hash);
+	fo_json_text(j, "model", p->model.name);
+	fo_json_int(j, "tokens_per_step", p->tokens * p->run.micro_batches);
+	fo_json_real(j, "model_flop", cost.model);
+	fo_json_real(j, "model_causal_flop", cost.model_causal);
+	fo_json_real(j, "executed_flop", cost.exec);
+	fo_json_real(j, "moved_bytes", cost.bytes);
+	fo_json_int(j, "arena_bytes", u->arena_bytes);
+	fo_json_int(j, "host_arena_bytes", u->host_arena_bytes);
+	fo_json_int(j, "max_live_bytes", u->max_live_bytes);
+	fo_json_int(j, "persistent_bytes", u->persistent_bytes);
+	fo_json_int(j, "instances", u->n);
+	fo_json_array(j, "blocks");
 	for (int b = 0; b < p->nblock; b++) {
-		fo_json_object(&j, NULL);
-		fo_json_text(&j, "name", p->block[b].name);
-		fo_json_text(&j, "role", fo_role_name[p->block[b].role]);
-		fo_json_int(&j, "slots", slots_of(p, b));
-		fo_json_array(&j, "operations");
+		fo_json_object(j, NULL);
+		fo_json_text(j, "name", p->block[b].name);
+		fo_json_text(j, "role", fo_role_name[p->block[b].role]);
+		fo_json_int(j, "slots", slots_of(p, b));
+		fo_json_array(j, "operations");
 		for (int i = 0; i < p->block[b].n; i++) {
 			const struct fo_op *o = &p->block[b].op[i];
 			struct fo_cost c = fo_op_cost(p, o, -1);
 			struct fo_str text = { 0 };
 			operands(p, o, &text);
-			fo_json_object(&j, NULL);
-			fo_json_text(&j, "kind", fo_op_info(o->kind)->name);
-			fo_json_text(&j, "phase", fo_phase_name[o->phase]);
-			fo_json_text(&j, "lane", fo_lane_name[o->lane]);
-			fo_json_text(&j, "operands", text.data);
-			fo_json_real(&j, "model_flop", c.model);
-			fo_json_real(&j, "executed_flop", c.exec);
-			fo_json_real(&j, "moved_bytes", c.bytes);
-			fo_json_close(&j);
+			fo_json_object(j, NULL);
+			fo_json_text(j, "kind", fo_op_info(o->kind)->name);
+			fo_json_text(j, "phase", fo_phase_name[o->phase]);
+			fo_json_text(j, "lane", fo_lane_name[o->lane]);
+			fo_json_text(j, "operands", text.data);
+			fo_json_real(j, "model_flop", c.model);
+			fo_json_real(j, "executed_flop", c.exec);
+			fo_json_real(j, "moved_bytes", c.bytes);
+			fo_json_close(j);
 			fo_str_fini(&text);
 		}
-		fo_json_close(&j);
-		fo_json_close(&j);
+		fo_json_close(j);
+		fo_json_close(j);
 	}
-	fo_json_close(&j);
-	fo_json_close(&j);
-	fputs(out.data, stdout);
-	fo_str_fini(&out);
+	fo_json_close(j);
+	fo_cli_json_end(j);
 }
 
 fo_status fo_cli_same_program(const struct fo_program *p, const struct fo_opt_set *s, const struct fo_run *r)
@@ -210,9 +202,9 @@ fo_status fo_cli_same_program(const struct fo_program *p, const struct fo_opt_se
 	if (fo_opt_given(s, "train.precision") && fo_run_precision(r) != p->run.precision)
 		fo_str_printf(&text, "%strain.precision is %s there, not %s", text.len ? "; " : "",
 			      fo_numerics_name[p->run.precision], fo_numerics_name[fo_run_precision(r)]);
-	if (r->tied && (r->tied == 1) != pm->tied)
+	if (r->tied != FO_RUN_AUTO && (r->tied == FO_RUN_YES) != pm->tied)
 		fo_str_printf(&text, "%smodel.tied is %s there, not %s", text.len ? "; " : "", pm->tied ? "yes" : "no",
-			      r->tied == 1 ? "yes" : "no");
+			      r->tied == FO_RUN_YES ? "yes" : "no");
 	fo_run_contradicts(s, r, &p->run.pass, &text);
 	fo_status st = FO_OK;
 	struct fo_model m;
@@ -261,19 +253,13 @@ static fo_status show(const struct fo_program *p, const struct program *in)
 	return st;
 }
 
-static fo_status run(int argc, char **argv)
+static fo_status run(const struct fo_cli_call *call)
 {
-	struct program in;
-	struct fo_opt_set s;
+	const struct program *in = call->in;
 	struct fo_program p;
-	fo_status st;
-	FO_TRY_OR(st, fo_cli_options_file(&fo_cmd_program, &s, &in, &argc, argv), done);
-	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_program, argc, argv, 1), done);
-	FO_TRY_OR(st, load(&p, &s, &in.run), done);
-	st = show(&p, &in);
+	FO_TRY(load(&p, call->options, &in->run));
+	fo_status st = show(&p, in);
 	fo_program_fini(&p);
-done:
-	fo_opt_fini(&s);
 	return st;
 }
 
@@ -287,7 +273,9 @@ const struct fo_command fo_cmd_program = {
 		"an operand: read and written; '+=': accumulated; '!': read for the last time.\n\n"
 		"  flatout program run.yaml --no-operations\n"
 		"  flatout program --model.name=llama-3.1-8b --data.seq=8192 --json\n",
-	.opts = rows,
+	.opts = fo_run_options,
 	.own = extra,
-	.run = run,
+	.act = run,
+	.size = sizeof(struct program),
+	.most = 1,
 };

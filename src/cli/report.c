@@ -258,16 +258,10 @@ static void print_text(struct fo_report *o, const char *page, bool written)
 
 static void print_json(struct fo_report *o, const char *page)
 {
-	struct fo_str out = { 0 };
-	struct fo_json j;
-	fo_json_begin(&j, &out, true);
-	fo_json_object(&j, NULL);
-	fo_json_int(&j, "schema", 1);
-	fo_report_json(o, &j);
-	fo_json_text(&j, "html", page);
-	fo_json_close(&j);
-	fputs(out.data, stdout);
-	fo_str_fini(&out);
+	struct fo_json *j = fo_cli_json_begin();
+	fo_report_json(o, j);
+	fo_json_text(j, "html", page);
+	fo_cli_json_end(j);
 }
 
 static fo_status report(const struct report *in, const char *dir)
@@ -307,22 +301,14 @@ static fo_status report(const struct report *in, const char *dir)
 	return st;
 }
 
-static fo_status run(int argc, char **argv)
+static fo_status run(const struct fo_cli_call *call)
 {
-	struct report in;
-	struct fo_opt_set s;
-	fo_status st;
-	FO_TRY_OR(st, fo_cli_options(&fo_cmd_report, &s, &in, &argc, argv), done);
-	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_report, argc, argv, 1), done);
-	if (in.html && !strcmp(in.html, "-") && in.json)
-		FO_TRY_OR(st,
-			  fo_fail(FO_EARG, "--html=- and --json both write: give one of them a file, or two commands"),
-			  done);
-	st = argc < 2 ? fo_hint(fo_fail(FO_EARG, "no run directory"), "usage: %s", fo_cmd_report.usage)
-		      : report(&in, argv[1]);
-done:
-	fo_opt_fini(&s);
-	return st;
+	const struct report *in = call->in;
+	if (in->html && !strcmp(in->html, "-") && in->json)
+		return fo_fail(FO_EARG, "--html=- and --json both write: give one of them a file, or two commands");
+	if (call->argc < 2)
+		return fo_hint(fo_fail(FO_EARG, "no run directory"), "usage: %s", fo_cmd_report.usage);
+	return report(in, call->argv[1]);
 }
 
 const struct fo_command fo_cmd_report = {
@@ -341,5 +327,7 @@ const struct fo_command fo_cmd_report = {
 		"  flatout report run --html=/tmp/run.html\n"
 		"  flatout report run --json",
 	.opts = rows,
-	.run = run,
+	.act = run,
+	.size = sizeof(struct report),
+	.most = 1,
 };

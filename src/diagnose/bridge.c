@@ -509,7 +509,7 @@ static fo_status bridge(struct fo_diagnosis *d, const struct fo_subject *s, cons
 	struct fo_bridge *b = &d->bridge;
 	struct need need;
 	d->forward_only = fo_trace_forward_only(s->t, s->id);
-	FO_TRY(fo_products_of(d, s, v));
+	fo_products_of(d, s, v);
 	fo_moving_of(d, s, v);
 	if (d->with.dtype)
 		snprintf(b->dtype, sizeof(b->dtype), "%.7s", d->with.dtype);

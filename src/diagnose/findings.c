@@ -332,14 +332,14 @@ static void run_causes(struct fo_diagnosis *d, const struct fo_rule_context *c)
 		run_rules(d, c, gpu[i]);
 }
 
-fo_status fo_diagnose_findings(struct fo_diagnosis *d)
+void fo_diagnose_findings(struct fo_diagnosis *d)
 {
 	struct fo_subject s;
 	struct fo_facts facts;
 	struct fo_idle_gap *gap;
 	if (!fo_subject_of(d, &s) || s.l.span_ns < 1) {
 		without_gpu_work(d);
-		return FO_OK;
+		return;
 	}
 	fo_facts_of(s.t, s.id, &facts);
 	facts.culprit = fo_culprit_cause(d);
@@ -393,5 +393,4 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 	fo_diagnose_unknowns(d, &s, &facts);
 	fo_own_reword(d);
 	free(gap);
-	return FO_OK;
 }

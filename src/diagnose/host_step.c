@@ -131,9 +131,8 @@ static void collect(const struct fo_trace *t, struct fo_intervals part[FO_HOST_P
 	}
 }
 
-void fo_host_steps(struct fo_rank_ledger *r)
+struct fo_host_step *fo_host_steps(const struct fo_trace *t, int64_t *count)
 {
-	const struct fo_trace *t = r->trace;
 	struct step *s = fo_xmalloc((size_t)(t->step_count + 1) * sizeof *s);
 	int64_t n = 0;
 	for (int64_t i = 0; i < t->step_count; i++)
@@ -143,13 +142,12 @@ void fo_host_steps(struct fo_rank_ledger *r)
 						.end = t->step[i].end_ns };
 	qsort(s, (size_t)n, sizeof *s, by_begin);
 	n = n ? stretch(t, s, n) : 0;
-	r->host = fo_xmalloc((size_t)(n + 1) * sizeof *r->host);
-	r->hosts = n;
+	struct fo_host_step *host = fo_xmalloc((size_t)(n + 1) * sizeof *host);
 	struct fo_intervals part[FO_HOST_PART_COUNT] = { 0 }, left = { 0 }, mine = { 0 }, rest = { 0 };
 	if (n)
 		collect(t, part);
 	for (int64_t i = 0; i < n; i++) {
-		r->host[i] = (struct fo_host_step){ .number = s[i].number, .begin_ns = s[i].begin, .end_ns = s[i].end };
+		host[i] = (struct fo_host_step){ .number = s[i].number, .begin_ns = s[i].begin, .end_ns = s[i].end };
 		fo_intervals_add(&left, s[i].begin, s[i].end);
 	}
 	fo_intervals_unite(&left);
@@ -157,7 +155,7 @@ void fo_host_steps(struct fo_rank_ledger *r)
 		fo_intervals_unite(&part[k]);
 		fo_intervals_intersect(&mine, &left, k == FO_HOST_PART_OTHER ? &left : &part[k]);
 		for (int64_t i = 0; i < n; i++)
-			r->host[i].part_ns[k] = fo_intervals_within(&mine, s[i].begin, s[i].end);
+			host[i].part_ns[k] = fo_intervals_within(&mine, s[i].begin, s[i].end);
 		fo_intervals_subtract(&rest, &left, &mine);
 		struct fo_intervals swap = left;
 		left = rest;
@@ -169,4 +167,6 @@ void fo_host_steps(struct fo_rank_ledger *r)
 	fo_intervals_fini(&mine);
 	fo_intervals_fini(&rest);
 	free(s);
+	*count = n;
+	return host;
 }

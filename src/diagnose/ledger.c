@@ -8,7 +8,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 const char *const fo_window_origin_name[FO_WINDOW_ORIGIN_COUNT] = {
@@ -44,46 +43,6 @@ struct walk {
 };
 
 enum { MARKED = FO_GPU_BACKWARD | FO_GPU_RECOMPUTED };
-
-/* Is an operation of class FO_K_MEMORY a fill? */
-static bool fills(const struct fo_trace *t, const struct fo_gpu_op *g)
-{
-	if (g->kind != FO_GPU_KERNEL)
-		return g->kind == FO_GPU_MEMSET;
-	for (const char *name = fo_trace_text(t, g->name); *name; name++)
-		if (!strncasecmp(name, "fill", 4) || !strncasecmp(name, "set", 3))
-			return true;
-	return false;
-}
-
-bool fo_ledger_counts(const struct fo_trace *t, const struct fo_gpu_op *g, enum fo_kinds kinds)
-{
-	if (kinds != FO_KINDS_LINKED)
-		return true;
-	return g->launch >= 0 &&
-	       (g->kind != FO_GPU_MEMSET || strncmp(fo_trace_text(t, t->launch[g->launch].name), "hip", 3));
-}
-
-uint8_t fo_ledger_class(const struct fo_trace *t, const struct fo_gpu_op *g, enum fo_kinds kinds)
-{
-	if (kinds == FO_KINDS_BY_NAME)
-		return g->class;
-	if (kinds == FO_KINDS_LINKED && (g->kind != FO_GPU_KERNEL || g->class_by_name == FO_K_MEMORY))
-		return fills(t, g) ? FO_K_COPY : FO_K_MEMORY;
-	if (g->kind != FO_GPU_KERNEL)
-		return FO_K_MEMORY;
-	if (g->class_by_name == FO_K_COMMUNICATION)
-		return FO_K_COMMUNICATION;
-	return g->class < FO_K_COMPUTE_COUNT ? g->class : FO_K_COPY;
-}
-
-/* Fills are no copies in any direction; a copy whose direction is not told has one all the same. */
-static uint8_t copy_of(const struct fo_trace *t, const struct fo_gpu_op *g)
-{
-	if (fills(t, g))
-		return FO_COPY_NONE;
-	return g->copy != FO_COPY_NONE && g->copy < FO_COPY_COUNT ? g->copy : FO_COPY_OTHER;
-}
 
 static void count(struct walk *w, const struct running *r, int by)
 {
@@ -328,7 +287,7 @@ static void walk_ops(struct walk *w)
 		now = g->begin_ns > now ? g->begin_ns : now;
 		push(w, (struct running){ .end = g->end_ns,
 					  .class = class,
-					  .copy = class == FO_K_MEMORY ? copy_of(d->t, g) : FO_COPY_NONE,
+					  .copy = class == FO_K_MEMORY ? fo_ledger_copy(d->t, g) : FO_COPY_NONE,
 					  .flags = g->flags,
 					  .kernel = g->kind == FO_GPU_KERNEL });
 	}
@@ -336,6 +295,46 @@ static void walk_ops(struct walk *w)
 	advance(w, &now, INT64_MAX);
 	if (w->windows && now < w->window[w->windows - 1].end)
 		pass(w, now, w->window[w->windows - 1].end, NULL);
+}
+
+/* ---- exposed communication ---- */
+
+/* Divides each step's exposed communication. An instant in which any kernel transfers is transfer, else waiting where
+ * one is known to wait, else unknown: alone, a rank cannot tell waiting from transferring. */
+static void divide_exposed(struct fo_step_ledger *step, int64_t steps, const struct fo_device_ops *d)
+{
+	struct fo_intervals compute = { 0 }, waiting = { 0 }, moving = { 0 }, bare = { 0 }, exposed_wait = { 0 },
+			    exposed_move = { 0 };
+	for (int64_t i = 0; d->wait && i < d->n; i++) {
+		const struct fo_gpu_op *g = &d->op[i];
+		if (!fo_ledger_counts(d->t, g, d->kinds))
+			continue;
+		uint8_t class = fo_ledger_class(d->t, g, d->kinds);
+		if (class < FO_K_COMPUTE_COUNT) {
+			fo_intervals_add(&compute, g->begin_ns, g->end_ns);
+		} else if (class == FO_K_COMMUNICATION && d->wait[i] >= 0) {
+			fo_intervals_add(&waiting, g->begin_ns, g->begin_ns + d->wait[i]);
+			fo_intervals_add(&moving, g->begin_ns + d->wait[i], g->end_ns);
+		}
+	}
+	fo_intervals_unite(&compute);
+	fo_intervals_unite(&waiting);
+	fo_intervals_unite(&moving);
+	fo_intervals_subtract(&exposed_move, &moving, &compute);
+	fo_intervals_subtract(&bare, &waiting, &compute);
+	fo_intervals_subtract(&exposed_wait, &bare, &moving);
+	for (int64_t i = 0; i < steps; i++) {
+		struct fo_ledger *k = &step[i].l;
+		k->exposed_transfer_ns = fo_intervals_within(&exposed_move, k->begin_ns, k->end_ns);
+		k->exposed_wait_ns = fo_intervals_within(&exposed_wait, k->begin_ns, k->end_ns);
+		k->exposed_comm_unknown_ns = k->exposed_comm_ns - k->exposed_transfer_ns - k->exposed_wait_ns;
+	}
+	fo_intervals_fini(&compute);
+	fo_intervals_fini(&waiting);
+	fo_intervals_fini(&moving);
+	fo_intervals_fini(&bare);
+	fo_intervals_fini(&exposed_wait);
+	fo_intervals_fini(&exposed_move);
 }
 
 /* ---- windows to ledgers ---- */
@@ -347,8 +346,6 @@ static void close_ledger(struct fo_ledger *l, const struct fo_window *v, const s
 	l->end_ns = v->end;
 	l->span_ns = v->end - v->begin;
 	l->idle_total_ns = l->span_ns - l->busy_ns;
-	/* One rank alone cannot tell waiting from transferring (collectives.c). */
-	l->exposed_comm_unknown_ns = l->exposed_comm_ns;
 	l->blocking_comm_ns = fo_intervals_within(blocking, v->begin, v->end);
 	if (!marked)
 		l->forward_ns = -1;
@@ -387,14 +384,12 @@ static void sum_up(struct fo_ledger *total, const struct fo_ledger *l)
 	total->ops += l->ops;
 }
 
-void fo_device_ledger_sum(struct fo_device_ledger *d)
+static struct fo_ledger total_of(const struct fo_step_ledger *step, int64_t steps)
 {
-	memset(&d->total, 0, sizeof d->total);
-	if (d->steps)
-		d->total.begin_ns = d->step[0].l.begin_ns;
-	for (int64_t i = 0; i < d->steps; i++)
-		sum_up(&d->total, &d->step[i].l);
-	d->median = d->steps ? d->step[fo_device_ledger_median(d)] : (struct fo_step_ledger){ .number = -1 };
+	struct fo_ledger total = { .begin_ns = steps ? step[0].l.begin_ns : 0 };
+	for (int64_t i = 0; i < steps; i++)
+		sum_up(&total, &step[i].l);
+	return total;
 }
 
 struct spanned {
@@ -435,8 +430,9 @@ static void count_outside(struct fo_device_ledger *out, const struct fo_device_o
 	}
 }
 
-/* Windows and their ledgers, but for what is known of launching threads. */
-static void divide(struct fo_device_ledger *out, const struct fo_device_ops *d, const struct fo_idle *idle)
+/* Finds windows and fills the steps that *out will own, all but the time of the launching threads. */
+static struct fo_step_ledger *make_steps(struct fo_device_ledger *out, const struct fo_device_ops *d,
+					 const struct fo_idle *idle)
 {
 	struct fo_windows w;
 	bool marked = false;
@@ -448,10 +444,10 @@ static void divide(struct fo_device_ledger *out, const struct fo_device_ops *d, 
 					  .unseen_steps = w.unseen };
 	if (w.from == FO_WINDOW_WHOLE && w.n == 1 && d->kinds == FO_KINDS_BY_NAME)
 		fo_window_start(&w.v[0], d, idle, out);
-	out->step = fo_xmalloc((w.n + 1) * sizeof *out->step);
+	struct fo_step_ledger *step = fo_xmalloc((w.n + 1) * sizeof *step);
 	struct walk k = { .d = d,
 			  .idle = idle,
-			  .step = out->step,
+			  .step = step,
 			  .window = w.v,
 			  .windows = w.n,
 			  .run_begin = INT64_MAX,
@@ -464,7 +460,7 @@ static void divide(struct fo_device_ledger *out, const struct fo_device_ops *d, 
 	for (int64_t i = 0; i < d->n; i++)
 		marked |= (d->op[i].flags & MARKED) != 0;
 	for (size_t i = 0; i < w.n; i++) {
-		struct fo_step_ledger *s = &out->step[i];
+		struct fo_step_ledger *s = &step[i];
 		s->number = w.v[i].number;
 		s->host_begin_ns = w.v[i].host_begin;
 		s->host_end_ns = w.v[i].host_end;
@@ -472,21 +468,23 @@ static void divide(struct fo_device_ledger *out, const struct fo_device_ops *d, 
 		close_ledger(&s->l, &w.v[i], &k.blocking, marked);
 		out->empty_steps += s->l.ops == 0;
 	}
+	divide_exposed(step, out->steps, d);
 	count_outside(out, d, &w);
 	fo_intervals_fini(&k.blocking);
 	free(k.heap);
 	fo_windows_fini(&w);
+	return step;
 }
 
-static void one_device(struct fo_device_ledger *out, struct fo_device_ops *d, const struct fo_idle *idle)
+/* Adds what the threads that launch for the device did on the host in each step. */
+static void add_launching(struct fo_step_ledger *step, int64_t steps, const struct fo_device_ops *d,
+			  const struct fo_idle *idle)
 {
 	bool *launches = fo_xmalloc((size_t)d->t->thread_count + 1);
-	divide(out, d, idle);
 	for (int64_t i = 0; i < d->n; i++)
 		if (d->op[i].launch >= 0)
 			launches[d->t->launch[d->op[i].launch].thread] = true;
-	for (int64_t i = 0; i < out->steps; i++) {
-		struct fo_step_ledger *s = &out->step[i];
+	for (struct fo_step_ledger *s = step; s < step + steps; s++) {
 		/* The host's step says what the thread needs for one, unless it is another length of time than what is
 		 * divided here: then no share of it is one of this. */
 		int64_t host = s->host_end_ns - s->host_begin_ns;
@@ -495,37 +493,47 @@ static void one_device(struct fo_device_ledger *out, struct fo_device_ops *d, co
 							known ? s->host_end_ns : s->l.end_ns, &s->loader_ns,
 							&s->loader_busy_ns);
 	}
-	fo_device_ledger_sum(out);
 	free(launches);
+}
+
+static void one_device(struct fo_device_ledger *out, struct fo_device_ops *d, const struct fo_idle *idle)
+{
+	struct fo_step_ledger *step = make_steps(out, d, idle);
+	add_launching(step, out->steps, d, idle);
+	out->step = step;
+	out->total = total_of(step, out->steps);
+	out->median = out->steps ? step[fo_device_ledger_median(out)] : (struct fo_step_ledger){ .number = -1 };
 	if (d->kinds != FO_KINDS_LINKED || !out->total.recompute_ns)
 		return;
 	struct fo_device_ledger once;
 	d->once = true;
-	divide(&once, d, idle);
-	fo_device_ledger_sum(&once);
-	out->once = once.total;
-	free(once.step);
+	d->wait = NULL; /* TraceLens, whose figure this is, does not divide communication */
+	step = make_steps(&once, d, idle);
+	out->once = total_of(step, once.steps);
+	free(step);
 }
 
-fo_status fo_ledger_rank(struct fo_rank_ledger *r, struct fo_trace *t, const struct fo_ledger_options *o)
+void fo_ledger_rank(struct fo_rank_ledger *r, const struct fo_trace *t, const struct fo_ledger_options *o,
+		    const int64_t *wait)
 {
 	struct fo_idle idle;
-	*r = (struct fo_rank_ledger){ .trace = t, .rank = t->rank };
-	r->device = fo_xmalloc((size_t)(t->device_count + 1) * sizeof *r->device);
+	struct fo_device_ledger *device = fo_xmalloc((size_t)(t->device_count + 1) * sizeof *device);
+	*r = (struct fo_rank_ledger){ .trace = t, .rank = t->rank, .device = device };
 	fo_idle_init(&idle, t, fo_kinds_of(o) != FO_KINDS_BY_NAME);
 	for (int64_t i = 0; i < t->gpu_count;) {
-		struct fo_device_ops d = {
-			.t = t, .op = &t->gpu[i], .device = t->gpu[i].device, .kinds = fo_kinds_of(o)
-		};
+		struct fo_device_ops d = { .t = t,
+					   .op = &t->gpu[i],
+					   .wait = wait ? &wait[i] : NULL,
+					   .device = t->gpu[i].device,
+					   .kinds = fo_kinds_of(o) };
 		while (i < t->gpu_count && t->gpu[i].device == d.device) {
 			i++;
 			d.n++;
 		}
-		one_device(&r->device[r->devices++], &d, &idle);
+		one_device(&device[r->devices++], &d, &idle);
 	}
 	fo_idle_fini(&idle);
-	fo_host_steps(r);
-	return FO_OK;
+	r->host = fo_host_steps(t, &r->hosts);
 }
 
 /* ---- all ranks ---- */
@@ -536,7 +544,7 @@ struct rank_work {
 	struct fo_rank_ledger *rank;
 	struct fo_trace *const *trace;
 	const struct fo_ledger_options *o;
-	struct fo_err *err; /* by rank */
+	const struct fo_op_waits *waits;
 	size_t n;
 	atomic_size_t next;
 };
@@ -545,14 +553,14 @@ static void *work_some(void *arg)
 {
 	struct rank_work *w = arg;
 	for (size_t i; (i = atomic_fetch_add(&w->next, 1)) < w->n;)
-		fo_err_save(&w->err[i], fo_ledger_rank(&w->rank[i], w->trace[i], w->o));
+		fo_ledger_rank(&w->rank[i], w->trace[i], w->o, w->waits ? w->waits->ns[i] : NULL);
 	return NULL;
 }
 
-fo_status fo_ledger_ranks(struct fo_rank_ledger *r, struct fo_trace *const *t, size_t n,
-			  const struct fo_ledger_options *o)
+void fo_ledger_ranks(struct fo_rank_ledger *r, struct fo_trace *const *t, size_t n, const struct fo_ledger_options *o,
+		     const struct fo_op_waits *waits)
 {
-	struct rank_work w = { .rank = r, .trace = t, .o = o, .n = n, .err = fo_xmalloc((n + 1) * sizeof *w.err) };
+	struct rank_work w = { .rank = r, .trace = t, .o = o, .waits = waits, .n = n };
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	size_t want = cpus > 0 ? (size_t)cpus : 1, started = 0;
 	pthread_t thread[MAX_THREADS];
@@ -564,19 +572,13 @@ fo_status fo_ledger_ranks(struct fo_rank_ledger *r, struct fo_trace *const *t, s
 	work_some(&w);
 	for (size_t i = 0; i < started; i++)
 		pthread_join(thread[i], NULL);
-	fo_status st = FO_OK;
-	for (size_t i = 0; st == FO_OK && i < n; i++)
-		if (w.err[i].st != FO_OK)
-			st = fo_err_raise(&w.err[i]);
-	free(w.err);
-	return st;
 }
 
 void fo_ledger_rank_fini(struct fo_rank_ledger *r)
 {
 	for (int64_t i = 0; i < r->devices; i++)
-		free(r->device[i].step);
-	free(r->device);
-	free(r->host);
+		free((void *)r->device[i].step); /* const for readers; the ledger owns them */
+	free((void *)r->device);
+	free((void *)r->host);
 	*r = (struct fo_rank_ledger){ 0 };
 }

@@ -114,7 +114,7 @@ static fo_status walk_rank(struct writer *w, struct fo_trace *t, int rank, int64
 {
 	struct fo_rank_ledger l = { 0 };
 	struct fo_idle idle;
-	FO_TRY(fo_ledger_rank(&l, t, &(struct fo_ledger_options){ 0 }));
+	fo_ledger_rank(&l, t, &(struct fo_ledger_options){ 0 }, NULL);
 	fo_idle_init(&idle, t, false);
 	struct row r = { .t = t, .rank = rank };
 	if (w->rank)

@@ -294,7 +294,7 @@ static bool is_chain(const struct place *v, int n)
 	return members > 1 && end;
 }
 
-fo_status fo_diagnose_pipeline(struct fo_diagnosis *d)
+void fo_diagnose_pipeline(struct fo_diagnosis *d)
 {
 	struct fo_pipeline *p = &d->pipeline;
 	struct place *v = fo_xmalloc((size_t)(d->ranks + 1) * sizeof *v);
@@ -317,7 +317,7 @@ fo_status fo_diagnose_pipeline(struct fo_diagnosis *d)
 	if (p->stages < 2 || !(named || is_chain(v, d->ranks))) {
 		p->stages = 0;
 		free(v);
-		return FO_OK;
+		return;
 	}
 	/* What one stage received is all microbatches only where it has one chunk. */
 	int64_t microbatches = forwards ? forwards : wraps ? 0 : receives;
@@ -330,5 +330,4 @@ fo_status fo_diagnose_pipeline(struct fo_diagnosis *d)
 		p->stage[i] = v[i].stage < p->stages ? v[i].stage : -1;
 	fill_bubbles(d);
 	free(v);
-	return FO_OK;
 }

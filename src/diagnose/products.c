@@ -298,13 +298,6 @@ static void type_of_call(const struct fo_trace *t, struct call *c)
 	snprintf(c->shape.dtype, sizeof(c->shape.dtype), "%s", dtype);
 }
 
-/* Split k, stream k: such a kernel fills waves that tiles alone would not. */
-static bool splits_k(const char *kernel)
-{
-	return strstr(kernel, "plitK") || strstr(kernel, "splitk") || strstr(kernel, "streamk") ||
-	       strstr(kernel, "StreamK") || strstr(kernel, "_SK3");
-}
-
 static int64_t collect(const struct fo_subject *s, struct call **out)
 {
 	const struct fo_trace *t = s->t;
@@ -325,7 +318,7 @@ static int64_t collect(const struct fo_subject *s, struct call **out)
 		    o->end_ns <= o->begin_ns || !fo_call_of_op(t, o->op, &where, &c.shape, &flop) || c.shape.m == 0)
 			continue;
 		c.op = where;
-		c.splits = splits_k(fo_trace_text(t, o->name));
+		c.splits = fo_product_splits_k(fo_trace_text(t, o->name));
 		c.time_ns = c.kernel_ns;
 		c.live_ns = under(&comm, o->begin_ns, o->end_ns);
 		fo_array_room(out, &cap, (size_t)n, sizeof(**out));
@@ -370,83 +363,7 @@ int fo_product_of_gpu(const struct fo_diagnosis *d, const struct fo_trace *t, co
 	return -1;
 }
 
-/* ---- what is attainable ---- */
-
-/* Two numbers joined by x in a kernel's name are its tile ("nvjet_tst_192x192_64x4",
- * "sm80_xmma_gemm_..._tilesize128x128x32", "MT256x192x64"); 128 x 128, the libraries' usual one, where the name has
- * none. */
-static void tile_of(const char *name, int64_t *m, int64_t *n)
-{
-	*m = *n = 128;
-	for (const char *p = name; *p; p++) {
-		char *end, *stop;
-		if (!isdigit((unsigned char)*p) || (p > name && isdigit((unsigned char)p[-1])))
-			continue;
-		long a = strtol(p, &end, 10);
-		if (*end != 'x' || !isdigit((unsigned char)end[1]))
-			continue;
-		long b = strtol(end + 1, &stop, 10);
-		/* Instruction shapes (16x16x1, 16x8x16) come with smaller numbers than any tile of a product worth a
-		 * diagnosis. */
-		if (a < 32 || b < 32 || a > 512 || b > 512)
-			continue;
-		*m = a;
-		*n = b;
-		return;
-	}
-}
-
-static int64_t up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
-
-double fo_product_tiles(const struct fo_product_shape *s, const char *kernel)
-{
-	int64_t tm, tn;
-	tile_of(kernel, &tm, &tn);
-	return (double)up(s->m, tm) * (double)up(s->n, tn) * (double)s->batch;
-}
-
-double fo_product_fill(const struct fo_product_shape *s, const char *kernel, double units)
-{
-	int64_t tm, tn;
-	if (isnan(units) || units < 1)
-		return NAN;
-	tile_of(kernel, &tm, &tn);
-	double tiles = fo_product_tiles(s, kernel);
-	double inside = (double)s->m * (double)s->n * (double)s->batch / (tiles * (double)tm * (double)tn);
-	double waves = ceil(tiles / units);
-	return splits_k(kernel) || tiles < units ? inside : inside * tiles / (waves * units);
-}
-
-double fo_peak_of(const struct fo_device *v, const char *dtype, bool measured)
-{
-	enum fo_precision p;
-	if (!v || !dtype[0] || strcmp(dtype, "fp64") == 0)
-		return NAN;
-	for (p = 0; p < FO_PREC_COUNT && strcmp(fo_precision_name[p], dtype) != 0; p++)
-		;
-	if (p == FO_PREC_COUNT)
-		return NAN;
-	double ceiling = p == FO_PREC_BF16 || p == FO_PREC_FP16 ? v->measured_bf16
-			 : p == FO_PREC_FP8                     ? v->measured_fp8
-								: NAN;
-	double peak = measured && !isnan(ceiling) ? fmin(ceiling, v->dense[p]) : v->dense[p];
-	return peak * 1e12;
-}
-
-/* Each operand once: what no reuse can save. */
-static double bytes_of(const struct fo_product_shape *s)
-{
-	double b = (double)s->batch, e = fo_dtype_bytes_of(s->dtype) > 0 ? fo_dtype_bytes_of(s->dtype) : 4;
-	return e * b * ((double)s->m * (double)s->k + (double)s->k * (double)s->n + (double)s->m * (double)s->n);
-}
-
-double fo_product_attainable(const struct fo_product_shape *s, const char *kernel, const struct fo_device *v)
-{
-	double flop = 2 * (double)s->batch * (double)s->m * (double)s->n * (double)s->k;
-	double fill = v ? fo_product_fill(s, kernel, v->units) : NAN;
-	double peak = fo_peak_of(v, s->dtype, true), memory = v ? flop / bytes_of(s) * v->memory_tb_s * 1e12 : NAN;
-	return isnan(peak) ? NAN : fmin(isnan(fill) ? peak : peak * fill, isnan(memory) ? peak : memory);
-}
+/* ---- by shape ---- */
 
 /* Launch, prologue and epilogue of any kernel take 2 to 4 us on current devices: a call that is not longer than twice
  * that says nothing of arithmetic. */
@@ -480,7 +397,7 @@ static struct fo_product summary(const struct fo_trace *t, const struct call *c,
 	p.best_flop_s = flop / ((double)c[0].time_ns / 1e9);
 	p.contended = median_of(c, n, 1) / median_of(c, n, 0);
 	p.fill = v ? fo_product_fill(s, kernel, v->units) : NAN;
-	double memory = v ? flop / bytes_of(s) * v->memory_tb_s * 1e12 : NAN;
+	double memory = v ? flop / fo_product_bytes(s) * v->memory_tb_s * 1e12 : NAN;
 	p.tiny = p.time_ns < n * TINY_NS;
 	p.memory_bound = !p.tiny && memory < fo_peak_of(v, p.dtype, false);
 	p.attainable_flop_s = p.tiny ? NAN : fo_product_attainable(s, kernel, v);
@@ -502,7 +419,7 @@ static int64_t leave_out_first(struct call *c, int64_t n)
 	return n - 1;
 }
 
-fo_status fo_products_of(struct fo_diagnosis *d, const struct fo_subject *s, const struct fo_device *v)
+void fo_products_of(struct fo_diagnosis *d, const struct fo_subject *s, const struct fo_device *v)
 {
 	struct call *c;
 	size_t cap = 0;
@@ -523,5 +440,4 @@ fo_status fo_products_of(struct fo_diagnosis *d, const struct fo_subject *s, con
 	free(c);
 	if (d->products)
 		qsort(d->product, (size_t)d->products, sizeof(*d->product), by_time);
-	return FO_OK;
 }

@@ -5,14 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-int64_t fo_class_time(const struct fo_ledger *l, uint64_t classes)
-{
-	int64_t ns = 0;
-	for (int i = 0; i < FO_K_COMPUTE_COUNT; i++)
-		ns += classes >> i & 1 ? l->class_ns[i] : 0;
-	return ns;
-}
-
 /* Bytes per element that fusing saves. Least: SwiGLU written out (silu reads 2, writes 2; the product reads 4, writes
  * 2: 10) against one kernel (6). Most: RMSNorm written out in fp32 as the models of transformers have it (cast 6,
  * square 8, mean 4, scaling 8, cast back 6, weight 4: 36) against one kernel (4). */

@@ -151,3 +151,11 @@ void fo_subject_device(struct fo_subject *out, const struct fo_diagnosis *d, con
 				    .loader_ns = s.loader_ns,
 				    .loader_busy_ns = s.loader_busy_ns };
 }
+
+int64_t fo_class_time(const struct fo_ledger *l, uint64_t classes)
+{
+	int64_t ns = 0;
+	for (int i = 0; i < FO_K_COMPUTE_COUNT; i++)
+		ns += classes >> i & 1 ? l->class_ns[i] : 0;
+	return ns;
+}

@@ -71,10 +71,31 @@ void fo_draw_table_end(struct fo_draw_table *t);
 
 /* ---- numbers ---- */
 
-/* What an axis counts. SHARE: a fraction, shown in percent; CHANGE: the same with its sign; FACTOR: times something, 1
- * is no change. */
-enum fo_draw_unit { FO_DRAW_NUMBER, FO_DRAW_SHARE, FO_DRAW_CHANGE, FO_DRAW_BYTES, FO_DRAW_SECONDS, FO_DRAW_FACTOR };
-/* "54.3 %", "+1.2 %", "1.50 GiB", "12.5 ms", "x 1.118", "3.25"; "-" when not finite. buf is returned. */
+/* Kinds of number, and the one form that each has wherever a person reads it:
+ *
+ *	NUMBER     3.25         four digits
+ *	SHARE      4.2 %        of a fraction; "0.12 %" below 1 %
+ *	CHANGE     +1.2 %       a fraction with its sign
+ *	BYTES      1.50 GiB
+ *	SECONDS    12.3 ms      three digits, in us, ms, s, min or h
+ *	FACTOR     1.29 x       1 is no change; three decimals ("1.043 x") within a tenth of it
+ *	POINTS     -4.3 points  of a fraction: points of a percentage
+ *	MS         12.345       of seconds: milliseconds in a column that names its unit
+ *	FLOP_RATE  989 TFLOP/s
+ *	DOLLARS    $1.25        */
+enum fo_draw_unit {
+	FO_DRAW_NUMBER,
+	FO_DRAW_SHARE,
+	FO_DRAW_CHANGE,
+	FO_DRAW_BYTES,
+	FO_DRAW_SECONDS,
+	FO_DRAW_FACTOR,
+	FO_DRAW_POINTS,
+	FO_DRAW_MS,
+	FO_DRAW_FLOP_RATE,
+	FO_DRAW_DOLLARS
+};
+/* The number's text; "-" when it is not finite. buf is returned. */
 char *fo_draw_number(char buf[32], double v, enum fo_draw_unit unit);
 
 /* ---- lines ---- */

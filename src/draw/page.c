@@ -96,10 +96,10 @@ void fo_draw_card_begin(struct fo_str *out, const char *title, const char *tag, 
 
 void fo_draw_card_end(struct fo_str *out) { fo_str_puts(out, "</section>\n"); }
 
-/* "12.3 %", "x 1.50", "$4.20/h", "-": what a reader takes in at a glance even when it is large. */
+/* "12.3 %", "1.50 x", "$4.20/h", "-": what a reader takes in at a glance even when it is large. */
 static bool is_number(const char *s)
 {
-	s += !strncmp(s, "x ", 2) ? 2 : *s == '$' || *s == '-' || *s == '+';
+	s += *s == '$' || *s == '-' || *s == '+';
 	return (*s >= '0' && *s <= '9') || !*s;
 }
 

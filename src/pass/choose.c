@@ -666,7 +666,7 @@ static fo_status choose_lane(struct fo_run *r, const struct fo_model *m, int64_t
 		FO_TRY(fits(m, out, budget_bytes, reserve_bytes, &fit));
 	if (!lane->taken || (fit && !(out->repeat_seconds > 0)))
 		return st;
-	r->wgrad_lane = FO_RUN_PASS_NO;
+	r->wgrad_lane = FO_RUN_NO;
 	fo_err_clear();
 	st = choose_open(r, m, budget_bytes, reserve_bytes, device, &without);
 	if (st == FO_OK)

@@ -125,7 +125,7 @@ double fo_program_gain_of_more(const struct fo_program *p, const struct fo_choos
 enum { FO_PREDICTED_PASSES = 3 };
 extern const struct fo_predicted_pass {
 	const char *key; /* of the option */
-	size_t of_run;   /* offset of its int (enum fo_run_pass) in struct fo_run */
+	size_t of_run;   /* offset of its int (enum fo_run_choice) in struct fo_run */
 	size_t of_pass;  /* of its int64_t in struct fo_passes */
 } fo_predicted_pass[FO_PREDICTED_PASSES];
 struct fo_predicted {

@@ -49,17 +49,17 @@ void fo_pass_predict(struct fo_run *r, const struct fo_model *m, const struct fo
 		const struct fo_predicted_pass *row = &fo_predicted_pass[i];
 		int *option = (int *)(void *)((char *)r + row->of_run);
 		int64_t without = 0, with = 0;
-		out[i] = (struct fo_predicted){ .open = *option == FO_RUN_PASS_AUTO, .gain = NAN };
+		out[i] = (struct fo_predicted){ .open = *option == FO_RUN_AUTO, .gain = NAN };
 		if (!out[i].open)
 			continue;
-		*option = FO_RUN_PASS_NO;
+		*option = FO_RUN_NO;
 		if (!device->on_device)
 			continue;
 		const double before = seconds_of(r, m, &device->device, &without, row->of_pass);
-		*option = FO_RUN_PASS_YES;
+		*option = FO_RUN_YES;
 		const double after = seconds_of(r, m, &device->device, &with, row->of_pass);
 		out[i].gain = 1 - after / before;
 		out[i].taken = with != without && out[i].gain >= LEAST_GAIN;
-		*option = out[i].taken ? FO_RUN_PASS_YES : FO_RUN_PASS_NO;
+		*option = out[i].taken ? FO_RUN_YES : FO_RUN_NO;
 	}
 }

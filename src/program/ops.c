@@ -210,80 +210,54 @@ static struct fo_cost cost_attention_eager(const struct fo_program *p, const str
 
 /* ---- the table ---- */
 
-static struct fo_op_info info[FO_OP_COUNT] = {
-#define FO_OP(id, c, cat, cost, in, args, text) \
-	[FO_OP_##id] = { .name = #id,           \
-			 .operands = args,      \
-			 .inplace = in,         \
-			 .doc = text,           \
-			 .cls = FO_CLASS_##c,   \
-			 .category = FO_CAT_##cat },
+enum { OPTIONAL = 1 << 6, EACH = 1 << 7, ACCESS = OPTIONAL - 1 };
+/* Modes of operands as ops.def writes them. */
+enum {
+	MODES_r = 1 << FO_READ,
+	MODES_d = 1 << FO_DEF,
+	MODES_u = 1 << FO_UPDATE,
+	MODES_a = 1 << FO_ACC,
+	MODES_t = 1 << FO_TAKE,
+	MODES_dp = MODES_d | 1 << FO_PART,
+	MODES_dpa = MODES_dp | MODES_a,
+	MODES_ud = MODES_u | MODES_d,
+	MODES_r_opt = MODES_r | OPTIONAL,
+	MODES_d_opt = MODES_d | OPTIONAL,
+	MODES_u_opt = MODES_u | OPTIONAL,
+	MODES_dp_opt = MODES_dp | OPTIONAL,
+	MODES_r_each = MODES_r | EACH,
+	MODES_u_each = MODES_u | EACH,
+	MODES_t_each = MODES_t | EACH,
+	MODES_ud_each = MODES_ud | EACH,
+	MODES_dp_each = MODES_dp | EACH,
+};
+
+#define OPERAND(ID, NAME, text, m, ...) [FO_##ID##_##NAME] = { #text, MODES_##m & ACCESS },
+#define IS_THERE(ID, NAME, ...) +1
+#define IS_NEEDED(ID, NAME, text, m, ...) +!(MODES_##m & OPTIONAL)
+#define IS_COMMON(ID, NAME, text, m, ...) +!(MODES_##m & EACH)
+#define IS_EACH(ID, NAME, text, m, ...) +!!(MODES_##m & EACH)
+/* Both operations are in one argument: (ADAMW_MANY, ADAMW). */
+#define BASE_OPERAND_OF(MANY, ID, NAME) [FO_##ID##_##NAME] = FO_##MANY##_##NAME,
+#define BASE_OPERAND_IN(...) BASE_OPERAND_OF(__VA_ARGS__)
+#define BASE_OPERAND(both, NAME, ...) BASE_OPERAND_IN(FO_UNPACK both, NAME)
+#define COLUMNS(id, ID, c, cat, cost, in, text, ...)                                                             \
+	.name = #id, .inplace = in, .doc = text, .cls = FO_CLASS_##c, .category = FO_CAT_##cat,                  \
+	.min_operands = FO_EACH(IS_NEEDED, ID, __VA_ARGS__), .max_operands = FO_EACH(IS_THERE, ID, __VA_ARGS__), \
+	.common = FO_EACH(IS_COMMON, ID, __VA_ARGS__), .per_tensor = FO_EACH(IS_EACH, ID, __VA_ARGS__),          \
+	.operand = { FO_EACH(OPERAND, ID, __VA_ARGS__) }
+
+static const struct fo_op_info info[FO_OP_COUNT] = {
+#define FO_OP(id, ID, ...) [FO_OP_##id] = { COLUMNS(id, ID, __VA_ARGS__), .base = FO_OP_##id },
+#define FO_OP_MANY(id, ID, b, BASE, c, cat, cost, in, text, ...)                                  \
+	[FO_OP_##id] = { COLUMNS(id, ID, c, cat, cost, in, text, __VA_ARGS__), .base = FO_OP_##b, \
+			 .base_operand = { FO_EACH(BASE_OPERAND, (ID, BASE), __VA_ARGS__) } },
 #include "program/ops.def"
-#undef FO_OP
 };
 static cost_fn *const cost_of[FO_OP_COUNT] = {
-#define FO_OP(id, c, cat, cost, in, args, text) [FO_OP_##id] = cost,
+#define FO_OP(id, ID, c, cat, cost, ...) [FO_OP_##id] = cost,
 #include "program/ops.def"
-#undef FO_OP
 };
-
-static const struct {
-	enum fo_op_kind many, base;
-} many_of[] = {
-	{ FO_OP_sumsq_many, FO_OP_sumsq },
-	{ FO_OP_adamw_many, FO_OP_adamw },
-	{ FO_OP_adamw_master_many, FO_OP_adamw },
-	{ FO_OP_fp8_begin_many, FO_OP_fp8_begin },
-};
-
-/* By name for what is common, the others in order. */
-static void find_base(struct fo_op_info *f, enum fo_op_kind kind)
-{
-	int next = f->common;
-	f->base = kind;
-	for (size_t i = 0; i < sizeof many_of / sizeof *many_of; i++)
-		if (many_of[i].many == kind)
-			f->base = many_of[i].base;
-	for (int i = 0; i < f->common + f->per_tensor; i++) {
-		int row = 0;
-		while (row < f->common && strcmp(f->operand[row].name, info[f->base].operand[i].name))
-			row++;
-		f->base_operand[i] = (int8_t)(row < f->common ? row : next++);
-	}
-}
-
-/* Takes "name:modes name:modes? ..." apart, once, before main: the table is then constant. */
-__attribute__((constructor)) static void parse_operands(void)
-{
-	static const char letter[] = "rdpuat"; /* in the order of enum fo_access */
-	for (int k = 0; k < FO_OP_COUNT; k++) {
-		struct fo_op_info *f = &info[k];
-		f->common = -1;
-		for (const char *s = f->operands; *s;) {
-			if (*s == '|') {
-				f->common = f->max_operands;
-				s += 2;
-			}
-			int i = f->max_operands++;
-			size_t n = strcspn(s, ":");
-			memcpy(f->operand[i].name, s,
-			       n < sizeof f->operand[i].name ? n : sizeof f->operand[i].name - 1);
-			for (s += n + 1; *s && *s != ' ' && *s != '?'; s++)
-				f->operand[i].modes |= (uint8_t)(1 << (strchr(letter, *s) - letter));
-			if (*s == '?')
-				s++;
-			else
-				f->min_operands = i + 1;
-			if (*s == ' ')
-				s++;
-		}
-		if (f->common < 0)
-			f->common = f->max_operands;
-		f->per_tensor = f->max_operands - f->common;
-	}
-	for (int k = 0; k < FO_OP_COUNT; k++)
-		find_base(&info[k], (enum fo_op_kind)k);
-}
 
 const struct fo_op_info *fo_op_info(enum fo_op_kind kind) { return &info[kind]; }
 
@@ -294,8 +268,9 @@ int fo_op_tensors(enum fo_op_kind kind, int n)
 
 int fo_op_operand_of(enum fo_op_kind kind, int k, int i)
 {
-	int row = info[kind].base_operand[i];
-	return row < info[kind].common ? row : row + k * info[kind].per_tensor;
+	const struct fo_op_info *f = &info[kind];
+	int row = f->per_tensor ? f->base_operand[i] : i;
+	return row < f->common ? row : row + k * f->per_tensor;
 }
 
 int fo_op_operand_row(enum fo_op_kind kind, int i)

@@ -15,68 +15,10 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "model/model.h"
+#include "program/ops.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-/* ---- the operations table (ops.def) ---- */
-
-enum fo_op_kind {
-#define FO_OP(id, ...) FO_OP_##id,
-#include "program/ops.def"
-#undef FO_OP
-	FO_OP_COUNT
-};
-enum fo_class { FO_CLASS_TENSOR, FO_CLASS_MEMORY, FO_CLASS_COMM, FO_CLASS_HOST };
-enum fo_category {
-	FO_CAT_MATMUL,
-	FO_CAT_ATTENTION_FORWARD,
-	FO_CAT_ATTENTION_BACKWARD,
-	FO_CAT_ELEMENTWISE,
-	FO_CAT_LOSS,
-	FO_CAT_OPTIMIZER,
-	FO_CAT_COMMUNICATION,
-	FO_CAT_HOST,
-	FO_CAT_COUNT
-};
-extern const char *const fo_class_name[], *const fo_category_name[FO_CAT_COUNT];
-
-enum fo_access { FO_READ, FO_DEF, FO_PART, FO_UPDATE, FO_ACC, FO_TAKE };
-/* READ. DEF starts a generation: the old contents are dead. PART writes a rectangle of the live generation. UPDATE
- * reads and writes. ACC adds, and stores where this rectangle has not been written in this generation (it starts one if
- * none lives). TAKE reads and ends the generation. */
-static inline bool fo_access_writes(int a) { return a == FO_DEF || a == FO_PART || a == FO_UPDATE || a == FO_ACC; }
-static inline bool fo_access_reads(int a) { return a == FO_READ || a == FO_UPDATE || a == FO_TAKE; }
-extern const char *const fo_access_name[];
-
-enum { FO_MAX_OPERANDS = 32 }; /* bits of fo_unrolled's first */
-struct fo_op_info {
-	const char *name, *operands, *inplace, *doc;
-	enum fo_class cls;
-	enum fo_category category;
-	int min_operands, max_operands;
-	struct {
-		char name[12];
-		uint8_t modes;
-	} operand[FO_MAX_OPERANDS]; /* modes: bit set of 1 << fo_access */
-	/* An operation on many tensors does what `base` does to each: operands [0, common) belong to all of them, the
-	 * per_tensor ones behind come again for each tensor. Of one tensor: per_tensor 0, base the kind itself. */
-	int common, per_tensor;
-	enum fo_op_kind base;
-	int8_t base_operand[FO_MAX_OPERANDS]; /* row above that operand i of base has */
-};
-const struct fo_op_info *fo_op_info(enum fo_op_kind kind);
-int fo_op_kind_find(const char *name); /* -1: no such operation */
-/* Tensors that an operation of n operands works on: 1 but for those on many. */
-int fo_op_tensors(enum fo_op_kind kind, int n);
-/* Where operand i of the base operation on tensor k stands. */
-int fo_op_operand_of(enum fo_op_kind kind, int k, int i);
-/* Operations that cast to fp8 by the scale of the step have the operands sx, y, amax and perhaps one more from here on;
- * -1: no such operation. */
-int fo_op_fp8_step(enum fo_op_kind kind);
-enum { FO_FP8_AMAX_COLS = 4 }; /* of their amax: ops.def, fp8_cast_step */
-/* Row of the operand table that operand i has. */
-int fo_op_operand_row(enum fo_op_kind kind, int i);
 
 /* ---- data types, layouts, places ---- */
 

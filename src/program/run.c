@@ -24,7 +24,7 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_INT(R, ffn, "model.ffn", "N", "0", 0, 1 << 22, "columns",
 		   "width of the feed-forward; 0: as the model says"),
 	FO_OPT_INT(R, vocab, "model.vocab", "N", "0", 0, 1 << 22, "tokens", "vocabulary; 0: as the model says"),
-	FO_OPT_ENUM(R, tied, "model.tied", "model", "whether the head shares the embedding's weights", "model|yes|no"),
+	FO_OPT_TRI(R, tied, "model.tied", "model", "whether the head shares the embedding's weights", "model"),
 	FO_OPT_PATH(R, data, "data.path", "PATH", "",
 		    "text to train on: a file or folder, packed or JSON lines too; or what flatout data prepare made"),
 	FO_OPT_PATH(R, tokenizer, "data.tokenizer", "PATH", "",
@@ -69,9 +69,9 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_INT(R, timed_every, "train.timed-every", "N", "16", 0, 1e9, "steps",
 		   "on a device the operations of every N-th step are timed, to say where time went; 0: of none. The "
 		   "processor times all"),
-	FO_OPT_ENUM(R, inputs_ahead, "train.inputs-ahead", "yes",
-		    "on a device: the next step's batch is copied there while a step runs. The processor copies none",
-		    "yes|no"),
+	FO_OPT_YES_NO(
+		R, inputs_ahead, "train.inputs-ahead", "yes",
+		"on a device: the next step's batch is copied there while a step runs. The processor copies none"),
 	FO_OPT_INT(R, kernel_times, "train.kernel-times", "N", "0", 0, 1e6, "steps",
 		   "on a device every kernel of a process's first N steps is timed by CUPTI, into kernels.jsonl; the "
 		   "steps take longer; 0: of none"),
@@ -119,13 +119,11 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_INT(R, ckpt_every, "checkpoint.every", "N", "500", 0, 1e9, "steps",
 		   "checkpoint every N steps, and at the end (checkpoint.last); 0: only at the end"),
 	FO_OPT_INT(R, ckpt_keep, "checkpoint.keep", "N", "2", 0, 1e6, "", "newest checkpoints to keep; 0: all"),
-	FO_OPT_ENUM(R, ckpt_last, "checkpoint.last", "yes",
-		    "checkpoint at the end and when the run is stopped; no: those of checkpoint.every alone, so that "
-		    "with 0 no weights are ever saved",
-		    "yes|no"),
-	FO_OPT_ENUM(R, ckpt_async, "checkpoint.async", "yes",
-		    "copy the state and write it while training goes on; no, or no memory for the copy: wait",
-		    "yes|no"),
+	FO_OPT_YES_NO(R, ckpt_last, "checkpoint.last", "yes",
+		      "checkpoint at the end and when the run is stopped; no: those of checkpoint.every alone, so that "
+		      "with 0 no weights are ever saved"),
+	FO_OPT_YES_NO(R, ckpt_async, "checkpoint.async", "yes",
+		      "copy the state and write it while training goes on; no, or no memory for the copy: wait"),
 	FO_OPT_ENUM(R, guard_nonfinite, "guard.nonfinite", "stop",
 		    "a loss or gradient that is not finite: stop, or leave the weights as they are and go on",
 		    "stop|skip"),
@@ -155,19 +153,18 @@ const struct fo_opt fo_run_options[] = {
 		     "refuse a run that plans more; unset or 0: what this machine has free"),
 	FO_OPT_BYTES(R, memory_budget, "memory.budget", "SIZE", NULL, 0, 0x1p53,
 		     "what auto may plan with; unset or 0: memory.limit, else what this machine has free"),
-	FO_OPT_ENUM(R, merge_qkv, "pass.merge-qkv", "yes", "queries, keys and values from one product", "yes|no"),
-	FO_OPT_ENUM(R, merge_gate_up, "pass.merge-gate-up", "yes", "gate and up from one product", "yes|no"),
+	FO_OPT_YES_NO(R, merge_qkv, "pass.merge-qkv", "yes", "queries, keys and values from one product"),
+	FO_OPT_YES_NO(R, merge_gate_up, "pass.merge-gate-up", "yes", "gate and up from one product"),
 	FO_OPT_INT_OR(R, fuse_loss, "pass.fuse-loss", "N|auto", "auto", 0, 1 << 24, "tokens",
 		      "head and loss by chunks of N tokens, so that all logits never exist; 0: at once; auto: 512 on "
 		      "the processor, on a device up to the whole micro-batch, as its memory allows",
 		      "auto"),
-	FO_OPT_ENUM(R, fuse_elementwise, "pass.fuse-elementwise", "yes",
-		    "additions with the norms behind them, and both gradients of a norm, in one walk over memory",
-		    "yes|no"),
-	FO_OPT_ENUM(R, fuse_rope, "pass.fuse-rope", "auto",
-		    "attention's gradients are turned back by rope before they are stored; auto: on a device, where "
-		    "that is predicted to be faster",
-		    "no|yes|auto"), /* enum fo_run_pass, here and where auto stands below */
+	FO_OPT_YES_NO(R, fuse_elementwise, "pass.fuse-elementwise", "yes",
+		      "additions with the norms behind them, and both gradients of a norm, in one walk over memory"),
+	FO_OPT_TRI(R, fuse_rope, "pass.fuse-rope", "auto",
+		   "attention's gradients are turned back by rope before they are stored; auto: on a device, where "
+		   "that is predicted to be faster",
+		   "auto"),
 	FO_OPT_ENUM(
 		R, recompute, "pass.recompute", "auto",
 		"activations made again in backward: none, selective (norms, SwiGLU), full (a layer from its input), "
@@ -178,32 +175,31 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_INT(R, offload, "pass.offload", "N", "0", 0, 10000, "layers",
 		   "activations of the first N layers wait for backward in host memory; 0: none. For devices; auto "
 		   "does not choose it"),
-	FO_OPT_ENUM(R, fused_optimizer, "pass.fused-optimizer", "yes", "one operation steps many tensors", "yes|no"),
-	FO_OPT_ENUM(R, optimizer_in_backward, "pass.optimizer-in-backward", "no",
-		    "update a layer's weights as soon as its gradients are complete: less memory", "yes|no"),
-	FO_OPT_ENUM(R, wgrad_lane, "pass.wgrad-lane", "auto",
-		    "products of weight gradients on a lane of their own beside the rest of backward: the same "
-		    "numbers. auto: on a device, where that is predicted to be faster",
-		    "no|yes|auto"),
+	FO_OPT_YES_NO(R, fused_optimizer, "pass.fused-optimizer", "yes", "one operation steps many tensors"),
+	FO_OPT_YES_NO(R, optimizer_in_backward, "pass.optimizer-in-backward", "no",
+		      "update a layer's weights as soon as its gradients are complete: less memory"),
+	FO_OPT_TRI(R, wgrad_lane, "pass.wgrad-lane", "auto",
+		   "products of weight gradients on a lane of their own beside the rest of backward: the same "
+		   "numbers. auto: on a device, where that is predicted to be faster",
+		   "auto"),
 	FO_OPT_ENUM(R, fp8, "pass.fp8", "off",
 		    "factors of the layers' products in fp8: scales per tensor (current, or delayed by past maxima) or "
 		    "per row (hp: weight gradients keep their precision)",
 		    "off|current|delayed|rowwise|rowwise-hp"),
 	FO_OPT_INT(R, fp8_history, "pass.fp8-history", "N", "1024", 1, FO_FP8_HISTORY_MAX, "steps",
 		   "delayed: whose largest maximum makes the scale"),
-	FO_OPT_ENUM(R, fp8_precompute, "pass.fp8-scale-precompute", "no",
-		    "fp8: weights are scaled and cast once, behind their optimizer step, and kept", "no|yes"),
+	FO_OPT_YES_NO(R, fp8_precompute, "pass.fp8-scale-precompute", "no",
+		      "fp8: weights are scaled and cast once, behind their optimizer step, and kept"),
 	FO_OPT_ENUM(R, fp8_wgrad, "pass.fp8-wgrad", "fp8",
 		    "fp8: factors of weight gradients; bf16: as they are, unrounded (rowwise-hp has them so anyhow)",
 		    "fp8|bf16"),
-	FO_OPT_ENUM(R, fp8_transposed, "pass.fp8-transposed", "no",
-		    "fp8, scales per tensor: casts write transposed copies too, so that every product has the form "
-		    "that Hopper's fp8 takes; wants pass.fp8-scale-precompute=yes",
-		    "no|yes"),
-	FO_OPT_ENUM(R, fp8_fuse, "pass.fp8-fuse", "auto",
-		    "fp8=delayed: norms, SwiGLU and its backward cast what they make, which is then not stored by "
-		    "itself. auto: on a device, where that is predicted to be faster",
-		    "no|yes|auto"),
+	FO_OPT_YES_NO(R, fp8_transposed, "pass.fp8-transposed", "no",
+		      "fp8, scales per tensor: casts write transposed copies too, so that every product has the form "
+		      "that Hopper's fp8 takes; wants pass.fp8-scale-precompute=yes"),
+	FO_OPT_TRI(R, fp8_fuse, "pass.fp8-fuse", "auto",
+		   "fp8=delayed: norms, SwiGLU and its backward cast what they make, which is then not stored by "
+		   "itself. auto: on a device, where that is predicted to be faster",
+		   "auto"),
 	FO_OPT_INT(R, fp8_first, "pass.fp8-skip-first", "N", "0", 0, 10000, "layers",
 		   "fp8: the first N layers keep their precision"),
 	FO_OPT_INT(R, fp8_last, "pass.fp8-skip-last", "N", "0", 0, 10000, "layers",
@@ -269,12 +265,12 @@ fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 	if (r->metered_every == 1)
 		fo_opt_problem(
 			s, "train.metered-every=1 leaves no step to be timed as it is: take 2 or more, or 0 for none");
-	if (r->precision == 1 && r->master != FO_MASTER_FP32)
+	if (r->precision == FO_RUN_FP32 && r->master != FO_MASTER_FP32)
 		fo_opt_problem(
 			s,
 			"optim.master=%s is about bf16 weights: with train.precision=fp32 the weights are the master",
 			fo_master_name[r->master]);
-	if (r->precision == 1 && r->state != FO_RUN_STATE_GIVEN)
+	if (r->precision == FO_RUN_FP32 && r->state != FO_RUN_STATE_GIVEN)
 		fo_opt_problem(s,
 			       "optim.state=%s chooses what is stored beside bf16 weights: with train.precision=fp32 "
 			       "leave it out, and set optim.moments=bf16 where memory is short",
@@ -285,7 +281,7 @@ fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 	if (r->fp8_transposed && ((r->fp8 != FO_FP8_CURRENT && r->fp8 != FO_FP8_DELAYED) || !r->fp8_precompute))
 		fo_opt_problem(s, "pass.fp8-transposed=yes is about scales per tensor and weights that are cast once: "
 				  "set pass.fp8=current or delayed, and pass.fp8-scale-precompute=yes");
-	if (r->fp8_fuse == FO_RUN_PASS_YES && r->fp8 != FO_FP8_DELAYED)
+	if (r->fp8_fuse == FO_RUN_YES && r->fp8 != FO_FP8_DELAYED)
 		fo_opt_problem(s, "pass.fp8-fuse=yes is about scales that are known before what is cast: set "
 				  "pass.fp8=delayed, or leave it out");
 	if ((r->fp8_wgrad || r->fp8_first || r->fp8_last) && !r->fp8)
@@ -299,26 +295,16 @@ fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 	if (r->rows * r->seq > 1 << 28)
 		fo_opt_problem(s, "train.rows x data.seq is %lld tokens, at most 2^28 fit into a micro-batch",
 			       (long long)(r->rows * r->seq));
-	if (!r->optimizer_in_backward && r->clip > 0 && r->clip_norm == 0)
+	if (r->optimizer_in_backward && r->clip > 0 && r->clip_norm == FO_RUN_CLIP_EXACT)
 		fo_opt_problem(
 			s, "pass.optimizer-in-backward updates weights before this step's gradient norm is known: set "
 			   "optim.clip-norm=previous, or optim.clip=0");
-	if (!r->optimizer_in_backward && r->guard_nonfinite == FO_NONFINITE_SKIP)
+	if (r->optimizer_in_backward && r->guard_nonfinite == FO_NONFINITE_SKIP)
 		fo_opt_problem(
 			s,
 			"pass.optimizer-in-backward updates weights before a gradient that is not finite is seen, so "
 			"guard.nonfinite=skip cannot leave them as they were: set guard.nonfinite=stop");
 	return fo_opt_finish(s);
-}
-
-void fo_run_options_with(struct fo_opt *rows, const struct fo_opt *extra)
-{
-	int n = 0;
-	for (const struct fo_opt *o = fo_run_options; o->key; o++)
-		rows[n++] = *o;
-	for (const struct fo_opt *o = extra; o->key && n < FO_RUN_ROWS_MAX - 1; o++)
-		rows[n++] = *o;
-	rows[n] = (struct fo_opt)FO_OPT_END;
 }
 
 fo_status fo_run_model(const struct fo_run *r, struct fo_model *m)
@@ -332,7 +318,7 @@ fo_status fo_run_model(const struct fo_run *r, struct fo_model *m)
 		{ r->kv_heads, &m->kv_heads }, { r->head_dim, &m->head_dim }, { r->ffn, &m->ffn },
 		{ r->vocab, &m->vocab },
 	};
-	bool changed = r->tied != 0;
+	bool changed = r->tied != FO_RUN_AUTO;
 	for (size_t i = 0; i < sizeof over / sizeof *over; i++)
 		if (over[i].value) {
 			changed |= *over[i].field != over[i].value;
@@ -343,8 +329,8 @@ fo_status fo_run_model(const struct fo_run *r, struct fo_model *m)
 		m->kv_heads = m->heads;
 	if ((r->hidden || r->heads) && !r->head_dim)
 		m->head_dim = m->hidden / m->heads;
-	if (r->tied)
-		m->tied = r->tied == 1;
+	if (r->tied != FO_RUN_AUTO)
+		m->tied = r->tied == FO_RUN_YES;
 	fo_status st = fo_model_check(m);
 	if (changed)
 		strcpy(m->name, "custom");
@@ -360,7 +346,7 @@ fo_status fo_run_model(const struct fo_run *r, struct fo_model *m)
 
 enum fo_numerics fo_run_precision(const struct fo_run *r)
 {
-	return r->precision == 0 ? FO_PRECISION_BF16 : FO_PRECISION_F32;
+	return r->precision == FO_RUN_BF16 ? FO_PRECISION_BF16 : FO_PRECISION_F32;
 }
 
 static struct fo_passes passes_of(const struct fo_run *r)
@@ -370,30 +356,30 @@ static struct fo_passes passes_of(const struct fo_run *r)
 	};
 	bool rounds = r->master == FO_MASTER_NONE || r->moments == FO_MOMENTS_BF16;
 	struct fo_passes c = {
-		.merge_qkv = !r->merge_qkv,
-		.merge_gate_up = !r->merge_gate_up,
+		.merge_qkv = r->merge_qkv,
+		.merge_gate_up = r->merge_gate_up,
 		.master = r->master,
 		.moments = r->moments,
-		.rounding = rounds && !r->rounding ? FO_ROUND_STOCHASTIC : FO_ROUND_NEAREST,
+		.rounding = rounds && r->rounding == FO_RUN_STOCHASTIC ? FO_ROUND_STOCHASTIC : FO_ROUND_NEAREST,
 		.fuse_loss = r->fuse_loss == FO_RUN_FUSE_LOSS_AUTO ? FO_RUN_FUSE_LOSS : r->fuse_loss,
 		.recompute = recompute[r->recompute],
-		.fuse_elementwise = !r->fuse_elementwise,
-		.fuse_rope = r->fuse_rope == FO_RUN_PASS_YES,
+		.fuse_elementwise = r->fuse_elementwise,
+		.fuse_rope = r->fuse_rope == FO_RUN_YES,
 		.fp8 = r->fp8,
 		.fp8_history = r->fp8 == FO_FP8_DELAYED ? r->fp8_history : 0,
 		.fp8_precompute = r->fp8 && r->fp8_precompute,
 		.fp8_wgrad = r->fp8 ? r->fp8_wgrad : 0,
 		.fp8_transposed = r->fp8 ? r->fp8_transposed : 0,
-		.fp8_fuse = r->fp8 == FO_FP8_DELAYED && r->fp8_fuse == FO_RUN_PASS_YES,
+		.fp8_fuse = r->fp8 == FO_FP8_DELAYED && r->fp8_fuse == FO_RUN_YES,
 		.fp8_first = r->fp8 ? r->fp8_first : 0,
 		.fp8_last = r->fp8 ? r->fp8_last : 0,
 		.attention = r->attention,
 		.offload = r->offload,
-		.fused_optimizer = !r->fused_optimizer,
-		.optimizer_in_backward = !r->optimizer_in_backward,
-		.wgrad_lane = r->wgrad_lane == FO_RUN_PASS_YES,
+		.fused_optimizer = r->fused_optimizer,
+		.optimizer_in_backward = r->optimizer_in_backward,
+		.wgrad_lane = r->wgrad_lane == FO_RUN_YES,
 		/* Without a bound it does not matter whose norm it would be. */
-		.previous_norm = r->clip_norm == 1 || (!r->optimizer_in_backward && r->clip == 0),
+		.previous_norm = r->clip_norm == FO_RUN_CLIP_PREVIOUS || (r->optimizer_in_backward && r->clip == 0),
 	};
 	c.recompute_layers = c.recompute ? r->recompute_layers : 0;
 	return c;
@@ -441,18 +427,18 @@ void fo_run_contradicts(const struct fo_opt_set *s, const struct fo_run *r, cons
 		{ "pass.merge-gate-up", AT(merge_gate_up), true, true },
 		{ "pass.fuse-loss", AT(fuse_loss), false, r->fuse_loss != FO_RUN_FUSE_LOSS_AUTO },
 		{ "pass.fuse-elementwise", AT(fuse_elementwise), true, true },
-		{ "pass.fuse-rope", AT(fuse_rope), true, r->fuse_rope != FO_RUN_PASS_AUTO },
+		{ "pass.fuse-rope", AT(fuse_rope), true, r->fuse_rope != FO_RUN_AUTO },
 		{ "pass.recompute", AT(recompute), false, repeats },
 		{ "pass.recompute-layers", AT(recompute_layers), false, repeats && has->recompute },
 		{ "pass.fused-optimizer", AT(fused_optimizer), true, true },
 		{ "pass.optimizer-in-backward", AT(optimizer_in_backward), true, true },
-		{ "pass.wgrad-lane", AT(wgrad_lane), true, r->wgrad_lane != FO_RUN_PASS_AUTO },
+		{ "pass.wgrad-lane", AT(wgrad_lane), true, r->wgrad_lane != FO_RUN_AUTO },
 		{ "pass.fp8", AT(fp8), false, true },
 		{ "pass.fp8-history", AT(fp8_history), false, has->fp8 == FO_FP8_DELAYED },
 		{ "pass.fp8-scale-precompute", AT(fp8_precompute), true, has->fp8 },
 		{ "pass.fp8-wgrad", AT(fp8_wgrad), false, has->fp8 },
 		{ "pass.fp8-transposed", AT(fp8_transposed), true, has->fp8 },
-		{ "pass.fp8-fuse", AT(fp8_fuse), true, has->fp8 == FO_FP8_DELAYED && r->fp8_fuse != FO_RUN_PASS_AUTO },
+		{ "pass.fp8-fuse", AT(fp8_fuse), true, has->fp8 == FO_FP8_DELAYED && r->fp8_fuse != FO_RUN_AUTO },
 		{ "pass.fp8-skip-first", AT(fp8_first), false, has->fp8 },
 		{ "pass.fp8-skip-last", AT(fp8_last), false, has->fp8 },
 		{ "pass.attention", AT(attention), false, true },
@@ -468,10 +454,10 @@ void fo_run_contradicts(const struct fo_opt_set *s, const struct fo_run *r, cons
 	want.fp8_precompute = r->fp8_precompute;
 	want.fp8_wgrad = r->fp8_wgrad;
 	want.fp8_transposed = r->fp8_transposed;
-	want.fp8_fuse = r->fp8_fuse == FO_RUN_PASS_YES;
+	want.fp8_fuse = r->fp8_fuse == FO_RUN_YES;
 	want.fp8_first = r->fp8_first;
 	want.fp8_last = r->fp8_last;
-	want.rounding = r->rounding ? FO_ROUND_NEAREST : FO_ROUND_STOCHASTIC;
+	want.rounding = r->rounding == FO_RUN_NEAREST ? FO_ROUND_NEAREST : FO_ROUND_STOCHASTIC;
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
 		int64_t asked = fo_passes_get(&want, row[i].at), is = fo_passes_get(has, row[i].at);
 		if (!row[i].counts || asked == is || !fo_opt_given(s, row[i].key))
@@ -481,9 +467,11 @@ void fo_run_contradicts(const struct fo_opt_set *s, const struct fo_run *r, cons
 		fo_str_puts(out, " there, not ");
 		put_value(row[i].at, asked, row[i].is_switch, out);
 	}
-	if (fo_opt_given(s, "optim.clip-norm") && r->clip > 0 && (r->clip_norm == 1) != (has->previous_norm != 0))
-		fo_str_printf(out, "%soptim.clip-norm is %s there, not %s", out->len ? "; " : "",
-			      has->previous_norm ? "previous" : "exact", r->clip_norm == 1 ? "previous" : "exact");
+	static const char *const norm[] = { [FO_RUN_CLIP_EXACT] = "exact", [FO_RUN_CLIP_PREVIOUS] = "previous" };
+	const int there = has->previous_norm ? FO_RUN_CLIP_PREVIOUS : FO_RUN_CLIP_EXACT;
+	if (fo_opt_given(s, "optim.clip-norm") && r->clip > 0 && r->clip_norm != there)
+		fo_str_printf(out, "%soptim.clip-norm is %s there, not %s", out->len ? "; " : "", norm[there],
+			      norm[r->clip_norm]);
 }
 
 double fo_run_lr(const struct fo_run *r, int64_t step)

@@ -22,40 +22,42 @@ enum fo_run_device { FO_RUN_DEVICE_AUTO, FO_RUN_DEVICE_CPU, FO_RUN_DEVICE_CUDA }
 /* Of pass.fuse-loss: what is chosen (src/pass/choose.c), and the tokens of a chunk where nothing is to be chosen from,
  * a processor. */
 enum { FO_RUN_FUSE_LOSS_AUTO = -1, FO_RUN_FUSE_LOSS = 512 };
-/* Of passes that pay on a device only. Auto: no on the processor, on a device what is predicted to be faster
- * (fo_pass_choose_run). */
-enum fo_run_pass { FO_RUN_PASS_NO, FO_RUN_PASS_YES, FO_RUN_PASS_AUTO };
+/* The three values of an option with a third word (FO_OPT_TRI). FO_RUN_AUTO leaves the choice open: of a pass, no on the
+ * processor and on a device what is predicted to be faster (fo_pass_choose_run); of model.tied, as the model says. */
+enum fo_run_choice { FO_RUN_NO, FO_RUN_YES, FO_RUN_AUTO };
+enum fo_run_dtype { FO_RUN_BF16, FO_RUN_FP32 };
+enum fo_run_rounding { FO_RUN_STOCHASTIC, FO_RUN_NEAREST };
+enum fo_run_clip { FO_RUN_CLIP_EXACT, FO_RUN_CLIP_PREVIOUS };
 #define FO_RUN_DEVICES "auto, cpu, cuda or cuda:N"
 enum fo_spike { FO_SPIKE_OFF, FO_SPIKE_WARN, FO_SPIKE_SKIP, FO_SPIKE_REWIND };
 
 struct fo_run {
 	const char *model, *weights; /* weights: a Hugging Face folder to start from; "": random */
 	int64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab; /* 0: as the model says */
-	int tied;                                                      /* 0 as the model says, 1 yes, 2 no */
+	int tied;                                                      /* enum fo_run_choice */
 	const char *data, *tokenizer;
 	int64_t tokenizer_vocab, seq, holdout;
 	int packing; /* 0 packed, 1 padded, 2 bestfit: enum fo_packing */
 	const char *dir;
 	int64_t seed, steps, rows, micro_batches, threads;
 	int64_t metered_every; /* 0: never */
-	int precision;         /* 0 bf16, 1 fp32 */
+	int precision;         /* enum fo_run_dtype */
 	const char *device;    /* FO_RUN_DEVICES */
 	int64_t timed_every;   /* on a device; 0: never */
 	int64_t kernel_times;  /* on a device: steps of a process; 0: none */
 	int tune;              /* on a device: enum fo_run_tune */
-	int inputs_ahead;      /* on a device: 0 yes, 1 no */
+	bool inputs_ahead;     /* on a device */
 	const char *affinity;  /* "none", "cores", or a list of hardware threads */
 	int verify;            /* self-check at the start: enum fo_verify_at_start */
 	int master, moments;   /* enum fo_master, fo_moments */
-	int rounding;          /* 0 stochastic, 1 nearest */
+	int rounding;          /* enum fo_run_rounding */
 	double lr, final_lr, decay_share, beta1, beta2, eps, weight_decay, clip;
-	int clip_norm; /* 0 exact, 1 previous */
+	int clip_norm; /* enum fo_run_clip */
 	int schedule;
 	int64_t warmup;
 	int eval_packing; /* 0 as packing, else 1 + packing */
 	int64_t eval_every, eval_batches, ckpt_every, ckpt_keep, log_every;
-	int ckpt_async;                   /* 0 yes, 1 no */
-	int ckpt_last;                    /* 0 yes, 1 no */
+	bool ckpt_async, ckpt_last;
 	int guard_nonfinite, guard_spike; /* enum fo_nonfinite, fo_spike */
 	double guard_spike_z;
 	int64_t guard_spike_window, guard_limit;
@@ -68,32 +70,29 @@ struct fo_run {
 	int64_t memory_budget; /* 0: as memory_limit and the machine say */
 	int64_t batch_rows; /* 0: rows x micro_batches; else the step's rows, whose split is chosen (src/pass/choose.c)
 			     */
-	int merge_qkv, merge_gate_up; /* passes: 0 yes, 1 no */
-	int64_t fuse_loss;            /* tokens of a chunk; 0: no; FO_RUN_FUSE_LOSS_AUTO */
-	int fuse_elementwise;
-	int fuse_rope;             /* enum fo_run_pass */
-	int recompute;             /* enum fo_run_recompute */
-	int64_t recompute_layers;  /* the first ones; 0: all */
-	int fused_optimizer;       /* 0 yes, 1 no */
-	int optimizer_in_backward; /* 0 yes, 1 no */
-	int wgrad_lane;            /* enum fo_run_pass */
-	int fp8;                   /* enum fo_fp8 */
+	/* Passes. */
+	bool merge_qkv, merge_gate_up;
+	int64_t fuse_loss; /* tokens of a chunk; 0: no; FO_RUN_FUSE_LOSS_AUTO */
+	bool fuse_elementwise;
+	int fuse_rope;            /* enum fo_run_choice */
+	int recompute;            /* enum fo_run_recompute */
+	int64_t recompute_layers; /* the first ones; 0: all */
+	bool fused_optimizer, optimizer_in_backward;
+	int wgrad_lane; /* enum fo_run_choice */
+	int fp8;        /* enum fo_fp8 */
 	int64_t fp8_history;
-	int fp8_precompute; /* 0 no, 1 yes */
-	int fp8_wgrad;      /* enum fo_fp8_wgrad */
-	int fp8_transposed; /* 0 no, 1 yes */
-	int fp8_fuse;       /* enum fo_run_pass */
+	bool fp8_precompute, fp8_transposed;
+	int fp8_wgrad; /* enum fo_fp8_wgrad */
+	int fp8_fuse;  /* enum fo_run_choice */
 	int64_t fp8_first, fp8_last;
 	int64_t offload; /* layers */
 	int attention;   /* enum fo_attention */
 };
 
+/* A command with flags of its own has a struct that begins with a struct fo_run, and a second table for
+ * fo_opt_init_own. */
 extern const struct fo_opt fo_run_options[];
 
-/* A command's own flags behind the run's: fills `rows` (FO_RUN_ROWS_MAX of them) with fo_run_options and then `extra`.
- * The command's struct begins with a struct fo_run. */
-enum { FO_RUN_ROWS_MAX = 128 };
-void fo_run_options_with(struct fo_opt *rows, const struct fo_opt *extra);
 /* FO_RUN_DEVICES; false for another text. index: N, 0 where none is named. */
 bool fo_run_device_parse(const char *text, enum fo_run_device *kind, int *index);
 /* What spans several keys; all mistakes at once, as fo_opt_finish. */

@@ -89,7 +89,7 @@ refused 2 "train.rows x data.seq is 68719476736 tokens" config --train.rows=6553
 refused 2 "unexpected argument 'two.yaml'" config run.yaml two.yaml
 refused 2 "llama-9" config --model.name=llama-9
 refused 2 "^flatout: model 'flatout-134m' with the overrides of this run: head dimension" config --model.heads=7
-refused 2 "model.tied' must be one of model, yes, no, got 'maybe'" config --model.tied=maybe
+refused 2 "model.tied' must be one of no, yes, model, got 'maybe'" config --model.tied=maybe
 printf 'train: {steps: 3}\ntrain: {steps: 4}\n' >twice.yaml
 run 2 config twice.yaml --optim.warmup=1
 says "twice.yaml:2: "

@@ -5,7 +5,7 @@ set -u
 cd "$FLATOUT_SOURCE" || exit 1
 failed=0
 
-ops=$(sed -n 's/^FO_OP(\([a-z_]*\),.*/\1/p' src/program/ops.def)
+ops=$(sed -n 's/^FO_OP[A-Z_]*(\([a-z_]*\),.*/\1/p' src/program/ops.def)
 [ "$(printf '%s\n' "$ops" | wc -l)" -ge 15 ] || { echo "FAILED: the operations table was not understood"; exit 1; }
 
 if grep -n 'FO_OP_' src/train/*.[ch]; then

@@ -350,8 +350,8 @@ static void assert_same_end(const struct setup *a, const struct setup *b)
 /* Weights are updated inside backward, bounded by the norm of the step before. */
 static void update_in_backward(struct setup *s)
 {
-	s->run.optimizer_in_backward = 0;
-	s->run.clip_norm = 1;
+	s->run.optimizer_in_backward = true;
+	s->run.clip_norm = FO_RUN_CLIP_PREVIOUS;
 }
 
 /* Each way to meet a spike; then the same run interrupted at several steps ends the same. The last two once more with

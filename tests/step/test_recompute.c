@@ -404,8 +404,12 @@ static void test_chunk(void **state)
 	struct fo_run r = { .seq = 3000,
 			    .rows = 1,
 			    .micro_batches = 2,
+			    .merge_qkv = true,
+			    .merge_gate_up = true,
 			    .fuse_loss = FO_RUN_FUSE_LOSS_AUTO,
-			    .recompute = FO_RUN_RECOMPUTE_NONE };
+			    .fuse_elementwise = true,
+			    .recompute = FO_RUN_RECOMPUTE_NONE,
+			    .fused_optimizer = true };
 	must(fo_pass_choose_run(&r, &m, 0, 0, NULL, &got));
 	assert_true(got.run.pass.fuse_loss == FO_RUN_FUSE_LOSS && !got.fuse_loss);
 	must(fo_pass_choose_run(&r, &m, 0, 0, &rates, &got));

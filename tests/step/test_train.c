@@ -160,9 +160,9 @@ static void test_resume(void **state)
 			char dir[32];
 			snprintf(dir, sizeof dir, "%s%d", name[i], k);
 			setup(s[i], dir);
-			s[i]->run.precision = k & 1; /* bf16, fp32 */
-			s[i]->run.packing = k >> 1;  /* packed, padded */
-			s[i]->run.tied = k == 3 ? 1 : 0;
+			s[i]->run.precision = k & 1 ? FO_RUN_FP32 : FO_RUN_BF16;
+			s[i]->run.packing = k >> 1; /* packed, padded */
+			s[i]->run.tied = k == 3 ? FO_RUN_YES : FO_RUN_AUTO;
 			s[i]->run.threads = k == 2 ? 2 : 1;
 			/* Evaluation between steps shares the step's memory and must leave no trace either. */
 			s[i]->run.eval_every = i == 2 ? 3 : 0;
@@ -210,11 +210,11 @@ static void test_refusals(void **state)
 		struct fo_run run;
 	} bad[] = { { "precision", good }, { "seed", good }, { "width", good },
 		    { "depth", good },     { "head", good }, { "shape", good } };
-	bad[0].run.precision = 1;
+	bad[0].run.precision = FO_RUN_FP32;
 	bad[1].run.seed = 2;
 	bad[2].run.ffn = 64;
 	bad[3].run.layers = 3;
-	bad[4].run.tied = 1;
+	bad[4].run.tied = FO_RUN_YES;
 	bad[5].run.seq /= 2;
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		s.run = bad[i].run;
@@ -249,7 +249,7 @@ static void test_async(void **state)
 		setup(&s[i], name[i]);
 		s[i].run.ckpt_every = 1; /* each waits for the one before it */
 		s[i].run.ckpt_keep = 2;
-		s[i].run.ckpt_async = i == 1;
+		s[i].run.ckpt_async = i != 1;
 		if (i == 2) { /* room for the run, not for the copy */
 			const struct fo_train_plan *p = &w[1].plan;
 			s[i].run.memory_limit = p->memory.arena + p->memory.persistent + p->memory.workspace +

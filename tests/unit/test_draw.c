@@ -420,7 +420,7 @@ static void test_factors(void **state)
 	assert_non_null(strstr(o.data, text));
 	assert_non_null(strstr(o.data, "M3950 14L4000 50L3950 86"));
 	assert_int_equal(count(o.data, "<rect"), 2);
-	assert_non_null(strstr(o.data, ">x 2<"));
+	assert_non_null(strstr(o.data, ">2 x<"));
 	fo_str_fini(&o);
 }
 
@@ -619,6 +619,10 @@ static void test_numbers(void **state)
 	assert_string_equal(fo_draw_number(b, 600, FO_DRAW_SECONDS), "10 min");
 	assert_string_equal(fo_draw_number(b, NAN, FO_DRAW_BYTES), "-");
 	assert_string_equal(fo_draw_number(b, 3.25, FO_DRAW_NUMBER), "3.25");
+	assert_string_equal(fo_draw_number(b, 1.2914, FO_DRAW_FACTOR), "1.29 x");
+	assert_string_equal(fo_draw_number(b, 1.0431, FO_DRAW_FACTOR), "1.043 x");
+	assert_string_equal(fo_draw_number(b, 0.0009996, FO_DRAW_SECONDS), "1 ms");
+	assert_string_equal(fo_draw_number(b, -0.001, FO_DRAW_DOLLARS), "$0.00");
 }
 
 int main(void)

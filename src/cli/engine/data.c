@@ -92,45 +92,34 @@ static void tokenizer_report(const struct tokenizer *in, const struct fo_tokeniz
 			       (long long)in->vocab);
 		return;
 	}
-	struct fo_str out = { 0 };
-	struct fo_json j;
+	struct fo_json *j = fo_cli_json_begin();
 	char hex[17];
 	snprintf(hex, sizeof hex, "%016llx", (unsigned long long)fo_tokenizer_checksum(t));
-	fo_json_begin(&j, &out, true);
-	fo_json_object(&j, NULL);
-	fo_json_int(&j, "schema", 1);
-	fo_json_text(&j, "path", in->out);
-	fo_json_int(&j, "vocab", fo_tokenizer_vocab(t));
-	fo_json_text(&j, "checksum", hex);
-	fo_json_real(&j, "seconds", seconds);
-	fo_json_close(&j);
-	printf("%s", out.data);
-	fo_str_fini(&out);
+	fo_json_text(j, "path", in->out);
+	fo_json_int(j, "vocab", fo_tokenizer_vocab(t));
+	fo_json_text(j, "checksum", hex);
+	fo_json_real(j, "seconds", seconds);
+	fo_cli_json_end(j);
 }
 
-static fo_status tokenizer_run(int argc, char **argv)
+static fo_status tokenizer_run(const struct fo_cli_call *call)
 {
-	struct tokenizer in;
-	struct fo_opt_set s;
+	const struct tokenizer *in = call->in;
 	struct fo_screen screen;
 	struct fo_tokenizer *t = NULL;
 	int64_t from = fo_now_ns();
-	fo_status st;
-	FO_TRY_OR(st, fo_cli_options(&fo_cmd_data_train_tokenizer, &s, &in, &argc, argv), done);
-	FO_TRY_OR(st, fo_cli_inputs(&fo_cmd_data_train_tokenizer, argc), done);
-	struct fo_text_options o = fo_cli_text_options(&in.texts);
-	fo_screen_init(&screen, &(struct fo_run){ .log_every = 1 }, in.json);
+	FO_TRY(fo_cli_inputs(call->command, call->argc));
+	struct fo_text_options o = fo_cli_text_options(&in->texts);
+	fo_screen_init(&screen, &(struct fo_run){ .log_every = 1 }, in->json);
 	fo_catch_signals();
-	st = fo_tokenizer_train(argv + 1, (size_t)argc - 1, &o, in.vocab, (size_t)in.sample, fo_screen_progress,
-				&screen, &fo_stop_requested, &t);
+	fo_status st = fo_tokenizer_train(call->argv + 1, (size_t)call->argc - 1, &o, in->vocab, (size_t)in->sample,
+					  fo_screen_progress, &screen, &fo_stop_requested, &t);
 	fo_screen_end_line(&screen);
 	if (st == FO_OK)
-		st = fo_tokenizer_save(t, in.out);
+		st = fo_tokenizer_save(t, in->out);
 	if (st == FO_OK)
-		tokenizer_report(&in, t, (double)(fo_now_ns() - from) * 1e-9);
-done:
+		tokenizer_report(in, t, (double)(fo_now_ns() - from) * 1e-9);
 	fo_tokenizer_free(t);
-	fo_opt_fini(&s);
 	return st;
 }
 
@@ -145,5 +134,7 @@ const struct fo_command fo_cmd_data_train_tokenizer = {
 		"  flatout data train-tokenizer books/ --vocab=32000 --out=tokenizer.json\n"
 		"  zstdcat dump.zst | head -c 1G | flatout data train-tokenizer - --vocab=8192\n",
 	.opts = tokenizer_rows,
-	.run = tokenizer_run,
+	.act = tokenizer_run,
+	.size = sizeof(struct tokenizer),
+	.most = FO_CLI_ANY,
 };

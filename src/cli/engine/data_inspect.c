@@ -230,42 +230,36 @@ static void show_text(struct view *v)
 static void show_json(struct view *v)
 {
 	const struct fo_shard *s = &v->shard;
-	struct fo_str out = { 0 };
-	struct fo_json j;
+	struct fo_json *j = fo_cli_json_begin();
 	char hex[17];
-	fo_json_begin(&j, &out, true);
-	fo_json_object(&j, NULL);
-	fo_json_int(&j, "schema", 1);
-	fo_json_text(&j, "path", v->path);
-	fo_json_int(&j, "documents", s->docs);
-	fo_json_int(&j, "tokens", s->tokens);
-	fo_json_int(&j, "longest", v->longest);
-	fo_json_int(&j, "vocab", s->vocab);
+	fo_json_text(j, "path", v->path);
+	fo_json_int(j, "documents", s->docs);
+	fo_json_int(j, "tokens", s->tokens);
+	fo_json_int(j, "longest", v->longest);
+	fo_json_int(j, "vocab", s->vocab);
 	snprintf(hex, sizeof hex, "%016llx", (unsigned long long)s->checksum);
-	fo_json_text(&j, "checksum", hex);
+	fo_json_text(j, "checksum", hex);
 	snprintf(hex, sizeof hex, "%016llx", (unsigned long long)s->tokenizer_checksum);
-	fo_json_text(&j, "tokenizer_checksum", hex);
-	fo_json_text(&j, "tokenizer", v->tokenizer ? v->tokenizer_path : NULL);
-	fo_json_int(&j, "source_files", v->sources.files);
-	fo_json_array(&j, "documents_by_log2_length");
+	fo_json_text(j, "tokenizer_checksum", hex);
+	fo_json_text(j, "tokenizer", v->tokenizer ? v->tokenizer_path : NULL);
+	fo_json_int(j, "source_files", v->sources.files);
+	fo_json_array(j, "documents_by_log2_length");
 	for (int64_t b = 0; b < v->bins; b++)
-		fo_json_int(&j, NULL, v->bin[b]);
-	fo_json_close(&j);
-	fo_json_int(&j, "seq", v->in->seq);
-	fo_json_int(&j, "documents_longer_than_a_row", v->cost[0].long_docs);
-	fo_json_object(&j, "packing");
+		fo_json_int(j, NULL, v->bin[b]);
+	fo_json_close(j);
+	fo_json_int(j, "seq", v->in->seq);
+	fo_json_int(j, "documents_longer_than_a_row", v->cost[0].long_docs);
+	fo_json_object(j, "packing");
 	for (int i = 0; i < FO_PACK_COUNT; i++) {
-		fo_json_object(&j, fo_packing_name[i]);
-		fo_json_real(&j, "rows", v->cost[i].rows);
-		fo_json_real(&j, "padding_tokens", v->cost[i].padding);
-		fo_json_int(&j, "dropped_tokens", v->cost[i].truncated);
-		fo_json_int(&j, "documents_cut_needlessly", v->cost[i].cut_docs);
-		fo_json_close(&j);
+		fo_json_object(j, fo_packing_name[i]);
+		fo_json_real(j, "rows", v->cost[i].rows);
+		fo_json_real(j, "padding_tokens", v->cost[i].padding);
+		fo_json_int(j, "dropped_tokens", v->cost[i].truncated);
+		fo_json_int(j, "documents_cut_needlessly", v->cost[i].cut_docs);
+		fo_json_close(j);
 	}
-	fo_json_close(&j);
-	fo_json_close(&j);
-	printf("%s", out.data);
-	fo_str_fini(&out);
+	fo_json_close(j);
+	fo_cli_json_end(j);
 }
 
 static fo_status inspect(const struct inspect *in, const char *path, struct view *v)
@@ -281,27 +275,18 @@ static fo_status inspect(const struct inspect *in, const char *path, struct view
 	return FO_OK;
 }
 
-static fo_status run(int argc, char **argv)
+static fo_status run(const struct fo_cli_call *call)
 {
-	struct inspect in;
-	struct fo_opt_set s;
 	struct view v = { 0 };
-	fo_status st;
-	FO_TRY_OR(st, fo_cli_options(&fo_cmd_data_inspect, &s, &in, &argc, argv), done);
-	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_data_inspect, argc, argv, 1), done);
-	if (argc < 2) {
-		fo_fail(FO_EARG, "no shard is named");
-		st = fo_hint(FO_EARG, "name a .shard file or a folder that 'flatout data prepare' made");
-	} else {
-		st = inspect(&in, argv[1], &v);
-	}
+	if (call->argc < 2)
+		return fo_hint(fo_fail(FO_EARG, "no shard is named"),
+			       "name a .shard file or a folder that 'flatout data prepare' made");
+	fo_status st = inspect(call->in, call->argv[1], &v);
 	fo_tokenizer_free(v.tokenizer);
 	fo_shard_sources_close(&v.sources);
 	if (v.shard.map)
 		fo_shard_close(&v.shard);
 	fo_arena_fini(&v.arena);
-done:
-	fo_opt_fini(&s);
 	return st;
 }
 
@@ -317,5 +302,7 @@ const struct fo_command fo_cmd_data_inspect = {
 		"  flatout data inspect c4.tokens --doc=17\n"
 		"  flatout data inspect runs/demo/data/val.shard --json\n",
 	.opts = rows,
-	.run = run,
+	.act = run,
+	.size = sizeof(struct inspect),
+	.most = 1,
 };

@@ -77,30 +77,24 @@ static fo_status tokenizer_of(const struct prepare *in, int argc, char **argv, s
 static void report_json(const struct prepare *in, const struct fo_prepare_stats *r, const struct fo_tokenizer *t,
 			double seconds)
 {
-	struct fo_str out = { 0 };
-	struct fo_json j;
+	struct fo_json *j = fo_cli_json_begin();
 	char hex[17];
 	snprintf(hex, sizeof hex, "%016llx", (unsigned long long)fo_tokenizer_checksum(t));
-	fo_json_begin(&j, &out, true);
-	fo_json_object(&j, NULL);
-	fo_json_int(&j, "schema", 1);
-	fo_json_text(&j, "path", in->out);
-	fo_json_int(&j, "vocab", fo_tokenizer_vocab(t));
-	fo_json_text(&j, "tokenizer_checksum", hex);
-	fo_json_int(&j, "files", r->files);
-	fo_json_int(&j, "skipped_binary", r->skipped_binary);
-	fo_json_int(&j, "skipped_empty", r->skipped_empty);
-	fo_json_int(&j, "skipped_bad", r->skipped_bad);
-	fo_json_int(&j, "bytes", r->bytes);
-	fo_json_int(&j, "train_documents", r->train_docs);
-	fo_json_int(&j, "train_tokens", r->train_tokens);
-	fo_json_int(&j, "val_documents", r->val_docs);
-	fo_json_int(&j, "val_tokens", r->val_tokens);
-	fo_json_int(&j, "resumed_bytes", r->resumed_bytes);
-	fo_json_real(&j, "seconds", seconds);
-	fo_json_close(&j);
-	printf("%s", out.data);
-	fo_str_fini(&out);
+	fo_json_text(j, "path", in->out);
+	fo_json_int(j, "vocab", fo_tokenizer_vocab(t));
+	fo_json_text(j, "tokenizer_checksum", hex);
+	fo_json_int(j, "files", r->files);
+	fo_json_int(j, "skipped_binary", r->skipped_binary);
+	fo_json_int(j, "skipped_empty", r->skipped_empty);
+	fo_json_int(j, "skipped_bad", r->skipped_bad);
+	fo_json_int(j, "bytes", r->bytes);
+	fo_json_int(j, "train_documents", r->train_docs);
+	fo_json_int(j, "train_tokens", r->train_tokens);
+	fo_json_int(j, "val_documents", r->val_docs);
+	fo_json_int(j, "val_tokens", r->val_tokens);
+	fo_json_int(j, "resumed_bytes", r->resumed_bytes);
+	fo_json_real(j, "seconds", seconds);
+	fo_cli_json_end(j);
 }
 
 static void report_text(const struct prepare *in, const struct fo_prepare_stats *r, const struct fo_tokenizer *t,
@@ -171,20 +165,15 @@ done:
 	return st;
 }
 
-static fo_status run(int argc, char **argv)
+static fo_status run(const struct fo_cli_call *call)
 {
-	struct prepare in;
-	struct fo_opt_set s;
+	const struct prepare *in = call->in;
 	struct fo_screen screen;
 	struct fo_arena a = { 0 };
-	fo_status st;
-	FO_TRY_OR(st, fo_cli_options(&fo_cmd_data_prepare, &s, &in, &argc, argv), done);
-	fo_screen_init(&screen, &(struct fo_run){ .log_every = 1 }, in.json);
+	fo_screen_init(&screen, &(struct fo_run){ .log_every = 1 }, in->json);
 	fo_catch_signals();
-	st = prepare(&in, argc, argv, &a, &screen);
-done:
+	fo_status st = prepare(in, call->argc, call->argv, &a, &screen);
 	fo_arena_fini(&a);
-	fo_opt_fini(&s);
 	return st;
 }
 
@@ -203,5 +192,7 @@ const struct fo_command fo_cmd_data_prepare = {
 		"  flatout data prepare books/ --vocab=8192 --out=books.tokens\n"
 		"  zstdcat dump.jsonl.zst | flatout data prepare - --tokenizer=t.json --out=d\n",
 	.opts = rows,
-	.run = run,
+	.act = run,
+	.size = sizeof(struct prepare),
+	.most = FO_CLI_ANY,
 };

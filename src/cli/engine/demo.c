@@ -415,23 +415,16 @@ static fo_status run_demo(const struct demo *in, struct fo_arena *a, struct fo_t
 	return st;
 }
 
-static fo_status run(int argc, char **argv)
+static fo_status run(const struct fo_cli_call *call)
 {
-	struct demo in;
-	struct fo_opt_set s;
 	struct fo_arena a = { 0 };
 	struct fo_train_result result = { 0 };
-	fo_status st;
-	FO_TRY_OR(st, fo_cli_options(&fo_cmd_demo, &s, &in, &argc, argv), done);
-	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_demo, argc, argv, 0), done);
 	char *ladder[16] = { NULL };
-	st = run_demo(&in, &a, &result, ladder);
+	fo_status st = run_demo(call->in, &a, &result, ladder);
 	if (st == FO_OK && *ladder)
-		st = begin_ladder(&in, ladder);
-done:
+		st = begin_ladder(call->in, ladder);
 	fo_train_result_fini(&result);
 	fo_arena_fini(&a);
-	fo_opt_fini(&s);
 	return st;
 }
 
@@ -447,5 +440,7 @@ const struct fo_command fo_cmd_demo = {
 		"activations and fused operations gain on this model: a ladder of four rungs (flatout ladder), in "
 		"DIR/ladder.\n",
 	.opts = rows,
-	.run = run,
+	.act = run,
+	.size = sizeof(struct demo),
+	.spin = FO_SPIN_TRAINING,
 };

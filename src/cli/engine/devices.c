@@ -170,38 +170,32 @@ static void device_json(struct fo_json *j, const struct fo_cuda_survey *s, const
 
 static void print_json(const struct fo_cuda_survey *s, const struct fo_catalogue *c)
 {
-	struct fo_str out = { 0 };
-	struct fo_json j;
+	struct fo_json *j = fo_cli_json_begin();
 	struct fo_nvml_library nvml;
 	fo_nvml_library(&nvml);
-	fo_json_begin(&j, &out, true);
-	fo_json_object(&j, NULL);
-	fo_json_int(&j, "schema", 1);
-	fo_json_bool(&j, "built", s->built);
-	fo_json_text(&j, "architectures", s->architectures);
-	fo_json_text(&j, "driver", *nvml.driver ? nvml.driver : NULL);
-	fo_json_text(&j, "why", *s->why ? s->why : NULL);
-	fo_json_array(&j, "devices");
+	fo_json_bool(j, "built", s->built);
+	fo_json_text(j, "architectures", s->architectures);
+	fo_json_text(j, "driver", *nvml.driver ? nvml.driver : NULL);
+	fo_json_text(j, "why", *s->why ? s->why : NULL);
+	fo_json_array(j, "devices");
 	for (int i = 0; i < s->devices; i++)
-		device_json(&j, s, c, &s->device[i]);
-	fo_json_close(&j);
-	fo_json_array(&j, "libraries");
+		device_json(j, s, c, &s->device[i]);
+	fo_json_close(j);
+	fo_json_array(j, "libraries");
 	for (int i = 0; s->built && i < FO_CUDA_LIBS; i++) {
 		const struct fo_cuda_found *f = &s->lib[i];
-		fo_json_object(&j, NULL);
-		fo_json_text(&j, "name", f->name);
-		fo_json_text(&j, "for", f->what);
-		fo_json_bool(&j, "loaded", f->loaded && !f->refused);
-		fo_json_bool(&j, "refused", f->refused);
-		fo_json_text(&j, "version", *f->version ? f->version : NULL);
-		fo_json_text(&j, "file", *f->file ? f->file : NULL);
-		fo_json_text(&j, "why", *f->why ? f->why : NULL);
-		fo_json_close(&j);
+		fo_json_object(j, NULL);
+		fo_json_text(j, "name", f->name);
+		fo_json_text(j, "for", f->what);
+		fo_json_bool(j, "loaded", f->loaded && !f->refused);
+		fo_json_bool(j, "refused", f->refused);
+		fo_json_text(j, "version", *f->version ? f->version : NULL);
+		fo_json_text(j, "file", *f->file ? f->file : NULL);
+		fo_json_text(j, "why", *f->why ? f->why : NULL);
+		fo_json_close(j);
 	}
-	fo_json_close(&j);
-	fo_json_close(&j);
-	fputs(out.data, stdout);
-	fo_str_fini(&out);
+	fo_json_close(j);
+	fo_cli_json_end(j);
 }
 
 fo_status fo_cli_device_open(const char *text, struct fo_cuda **out)

@@ -47,41 +47,35 @@ static fo_status parse_batches(const char *text, int64_t *out)
 
 static void print_json(const struct fo_pretrained *p, const struct fo_eval_result *r)
 {
-	struct fo_str out = { 0 };
-	struct fo_json j;
-	fo_json_begin(&j, &out, true);
-	fo_json_object(&j, NULL);
-	fo_json_int(&j, "schema", 1);
-	fo_json_text(&j, "model", p->dir);
-	p->step >= 0 ? fo_json_int(&j, "step", p->step) : fo_json_real(&j, "step", NAN);
-	fo_json_text(&j, "precision", fo_numerics_name[p->precision]);
-	fo_json_text(&j, "isa", fo_isa_name[r->isa]);
-	fo_json_int(&j, "threads", r->threads);
-	fo_json_text(&j, "device", *r->device ? r->device : NULL);
-	fo_json_text(&j, "data", r->data);
-	fo_json_bool(&j, "in_order", r->in_order);
-	fo_json_int(&j, "seq", r->seq);
-	fo_json_int(&j, "rows", r->rows);
-	fo_json_int(&j, "batches", r->batches);
-	fo_json_int(&j, "loss_tokens", r->tokens);
-	fo_json_int(&j, "tokens", r->real_tokens);
-	fo_json_real(&j, "loss", r->loss);
-	fo_json_real(&j, "perplexity", r->perplexity);
-	r->bytes >= 0 ? fo_json_int(&j, "bytes", r->bytes) : fo_json_real(&j, "bytes", NAN);
-	fo_json_real(&j, "bits_per_byte", r->bits_per_byte);
-	fo_json_real(&j, "logged_loss", r->logged);
-	fo_json_real(&j, "seconds", r->seconds);
-	fo_json_real(&j, "tokens_per_second", r->tokens_per_second);
-	fo_json_real(&j, "mfu", r->mfu.mfu);
-	fo_json_real(&j, "mfu_causal", r->mfu.mfu_causal);
-	fo_json_real(&j, "mfu_document", r->mfu.mfu_document);
-	fo_json_real(&j, "mfu_6n", r->mfu.mfu_6n);
-	fo_json_real(&j, "hfu", r->mfu.hfu);
-	fo_json_real(&j, "peak_flop_s", r->peak.flop_s > 0 ? r->peak.flop_s : NAN);
-	fo_json_text(&j, "peak_source", r->peak.source);
-	fo_json_close(&j);
-	fputs(out.data, stdout);
-	fo_str_fini(&out);
+	struct fo_json *j = fo_cli_json_begin();
+	fo_json_text(j, "model", p->dir);
+	p->step >= 0 ? fo_json_int(j, "step", p->step) : fo_json_real(j, "step", NAN);
+	fo_json_text(j, "precision", fo_numerics_name[p->precision]);
+	fo_json_text(j, "isa", fo_isa_name[r->isa]);
+	fo_json_int(j, "threads", r->threads);
+	fo_json_text(j, "device", *r->device ? r->device : NULL);
+	fo_json_text(j, "data", r->data);
+	fo_json_bool(j, "in_order", r->in_order);
+	fo_json_int(j, "seq", r->seq);
+	fo_json_int(j, "rows", r->rows);
+	fo_json_int(j, "batches", r->batches);
+	fo_json_int(j, "loss_tokens", r->tokens);
+	fo_json_int(j, "tokens", r->real_tokens);
+	fo_json_real(j, "loss", r->loss);
+	fo_json_real(j, "perplexity", r->perplexity);
+	r->bytes >= 0 ? fo_json_int(j, "bytes", r->bytes) : fo_json_real(j, "bytes", NAN);
+	fo_json_real(j, "bits_per_byte", r->bits_per_byte);
+	fo_json_real(j, "logged_loss", r->logged);
+	fo_json_real(j, "seconds", r->seconds);
+	fo_json_real(j, "tokens_per_second", r->tokens_per_second);
+	fo_json_real(j, "mfu", r->mfu.mfu);
+	fo_json_real(j, "mfu_causal", r->mfu.mfu_causal);
+	fo_json_real(j, "mfu_document", r->mfu.mfu_document);
+	fo_json_real(j, "mfu_6n", r->mfu.mfu_6n);
+	fo_json_real(j, "hfu", r->mfu.hfu);
+	fo_json_real(j, "peak_flop_s", r->peak.flop_s > 0 ? r->peak.flop_s : NAN);
+	fo_json_text(j, "peak_source", r->peak.source);
+	fo_cli_json_end(j);
 }
 
 #define LEAD "         "
@@ -113,41 +107,36 @@ static void print_text(const struct fo_pretrained *p, const struct fo_eval_resul
 			   100 * r->mfu.mfu, fo_str_si(a, r->peak.flop_s, "FLOP"), 100 * r->mfu.hfu);
 }
 
-static fo_status run(int argc, char **argv)
+static fo_status run(const struct fo_cli_call *call)
 {
-	struct eval in;
-	struct fo_opt_set s;
+	const struct eval *in = call->in;
 	struct fo_pretrained p = { 0 };
 	struct fo_eval_result r;
 	struct fo_screen screen;
-	struct fo_eval_options o = {
-		.measure_peak = true, .progress = fo_screen_progress, .ctx = &screen, .stop = &fo_stop_requested
-	};
+	struct fo_eval_options o = { .data = in->data,
+				     .seq = in->seq,
+				     .threads = (int)in->threads,
+				     .measure_peak = true,
+				     .progress = fo_screen_progress,
+				     .ctx = &screen,
+				     .stop = &fo_stop_requested };
 	static const int precision[] = { -1, FO_PRECISION_F32, FO_PRECISION_BF16 };
 	fo_status st;
-	FO_TRY_OR(st, fo_cli_options(&fo_cmd_eval, &s, &in, &argc, argv), done);
-	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_eval, argc, argv, 1), done);
-	FO_TRY_OR(st, parse_batches(in.batches, &o.batches), done);
-	if (argc < 2) {
-		st = fo_hint(fo_fail(FO_EARG, "which model? 'flatout eval' takes a folder"),
-			     "a run directory, a checkpoint or a folder with config.json and model.safetensors");
-		goto done;
-	}
-	o.data = in.data;
-	o.seq = in.seq;
-	o.threads = (int)in.threads;
-	FO_TRY_OR(st, fo_cli_device_open(in.device, &o.cuda), done);
-	FO_TRY_OR(st, fo_pretrained_open(&p, argv[1], precision[in.precision]), done);
+	FO_TRY(parse_batches(in->batches, &o.batches));
+	if (call->argc < 2)
+		return fo_hint(fo_fail(FO_EARG, "which model? 'flatout eval' takes a folder"),
+			       "a run directory, a checkpoint or a folder with config.json and model.safetensors");
+	FO_TRY(fo_cli_device_open(in->device, &o.cuda));
+	FO_TRY_OR(st, fo_pretrained_open(&p, call->argv[1], precision[in->precision]), done);
 	fo_screen_init(&screen, &(struct fo_run){ .log_every = 1 }, true); /* on standard error: the result is short */
 	fo_catch_signals();
 	st = fo_pretrained_evaluate(&p, &o, &r);
 	fo_screen_end_line(&screen);
 	if (st == FO_OK)
-		(in.json ? print_json : print_text)(&p, &r);
+		(in->json ? print_json : print_text)(&p, &r);
 done:
 	fo_cuda_close(o.cuda);
 	fo_pretrained_close(&p);
-	fo_opt_fini(&s);
 	return st;
 }
 
@@ -164,5 +153,8 @@ const struct fo_command fo_cmd_eval = {
 		"  flatout eval run --data book.txt\n"
 		"  flatout eval llama/ --data val.shard --batches 10\n",
 	.opts = rows,
-	.run = run,
+	.act = run,
+	.size = sizeof(struct eval),
+	.most = 1,
+	.spin = FO_SPIN_TRAINING,
 };

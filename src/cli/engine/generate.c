@@ -263,65 +263,51 @@ static void print_speed(const struct session *s)
 
 static void print_json(const struct session *s)
 {
-	struct fo_str out = { 0 };
-	struct fo_json j;
+	struct fo_json *j = fo_cli_json_begin();
 	double most = read_rate(s), rate = s->bytes / s->seconds;
-	fo_json_begin(&j, &out, true);
-	fo_json_object(&j, NULL);
-	fo_json_int(&j, "schema", 1);
-	fo_json_text(&j, "model", s->model.dir);
-	s->model.step >= 0 ? fo_json_int(&j, "step", s->model.step) : fo_json_real(&j, "step", NAN);
-	fo_json_text(&j, "precision", fo_numerics_name[s->model.precision]);
-	fo_json_text(&j, "isa", fo_isa_name[s->exec.isa]);
-	fo_json_int(&j, "threads", s->exec.threads);
-	fo_json_text(&j, "device", s->exec.cuda ? fo_cuda_info(s->exec.cuda)->name : NULL);
-	fo_json_real(&j, "temperature", s->in->temperature);
-	fo_json_int(&j, "top_k", s->in->top_k);
-	fo_json_real(&j, "top_p", s->in->top_p);
-	fo_json_int(&j, "seed", s->in->seed);
-	fo_json_text(&j, "stop", s->stop);
-	fo_json_int(&j, "prompt_tokens", (int64_t)s->prompt);
-	fo_json_int(&j, "tokens", (int64_t)(s->n - s->prompt));
-	fo_json_array(&j, "ids");
+	fo_json_text(j, "model", s->model.dir);
+	s->model.step >= 0 ? fo_json_int(j, "step", s->model.step) : fo_json_real(j, "step", NAN);
+	fo_json_text(j, "precision", fo_numerics_name[s->model.precision]);
+	fo_json_text(j, "isa", fo_isa_name[s->exec.isa]);
+	fo_json_int(j, "threads", s->exec.threads);
+	fo_json_text(j, "device", s->exec.cuda ? fo_cuda_info(s->exec.cuda)->name : NULL);
+	fo_json_real(j, "temperature", s->in->temperature);
+	fo_json_int(j, "top_k", s->in->top_k);
+	fo_json_real(j, "top_p", s->in->top_p);
+	fo_json_int(j, "seed", s->in->seed);
+	fo_json_text(j, "stop", s->stop);
+	fo_json_int(j, "prompt_tokens", (int64_t)s->prompt);
+	fo_json_int(j, "tokens", (int64_t)(s->n - s->prompt));
+	fo_json_array(j, "ids");
 	for (size_t i = s->prompt; i < s->n; i++)
-		fo_json_int(&j, NULL, s->ids[i]);
-	fo_json_close(&j);
+		fo_json_int(j, NULL, s->ids[i]);
+	fo_json_close(j);
 	struct fo_str text = { 0 };
 	fo_json_string(&text, s->text.data ? s->text.data : "", s->text.len);
-	fo_json_raw(&j, "text", text.data);
+	fo_json_raw(j, "text", text.data);
 	fo_str_fini(&text);
-	fo_json_real(&j, "prompt_seconds", s->prompt_seconds);
-	fo_json_real(&j, "prompt_tokens_per_second", (double)s->prompt / s->prompt_seconds);
-	fo_json_real(&j, "tokens_per_second", s->steps ? (double)s->steps / s->seconds : NAN);
-	fo_json_real(&j, "bytes_per_token", s->steps ? s->bytes / (double)s->steps : NAN);
-	fo_json_real(&j, "bytes_per_second", s->steps ? rate : NAN);
-	fo_json_real(&j, "read_bytes_per_second", most > 0 ? most : NAN);
-	fo_json_real(&j, "bandwidth_share", most > 0 ? rate / most : NAN);
-	fo_json_close(&j);
-	fputs(out.data, stdout);
-	fo_str_fini(&out);
+	fo_json_real(j, "prompt_seconds", s->prompt_seconds);
+	fo_json_real(j, "prompt_tokens_per_second", (double)s->prompt / s->prompt_seconds);
+	fo_json_real(j, "tokens_per_second", s->steps ? (double)s->steps / s->seconds : NAN);
+	fo_json_real(j, "bytes_per_token", s->steps ? s->bytes / (double)s->steps : NAN);
+	fo_json_real(j, "bytes_per_second", s->steps ? rate : NAN);
+	fo_json_real(j, "read_bytes_per_second", most > 0 ? most : NAN);
+	fo_json_real(j, "bandwidth_share", most > 0 ? rate / most : NAN);
+	fo_cli_json_end(j);
 }
 
-static fo_status run(int argc, char **argv)
+static fo_status run(const struct fo_cli_call *call)
 {
-	struct generate in;
-	struct fo_opt_set o;
-	struct session s = { .in = &in, .stop = "" };
+	const struct generate *in = call->in;
+	struct session s = { .in = in, .stop = "" };
 	fo_status st;
-	FO_TRY_OR(st, fo_cli_options(&fo_cmd_generate, &o, &in, &argc, argv), done);
-	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_generate, argc, argv, 1), done);
-	if (argc < 2) {
-		st = fo_hint(fo_fail(FO_EARG, "which model? 'flatout generate' takes a folder"),
-			     "a run directory, a checkpoint or a folder with config.json and model.safetensors");
-		goto done;
-	}
-	FO_TRY_OR(st, open_model(&s, argv[1]), done);
+	if (call->argc < 2)
+		return fo_hint(fo_fail(FO_EARG, "which model? 'flatout generate' takes a folder"),
+			       "a run directory, a checkpoint or a folder with config.json and model.safetensors");
+	FO_TRY_OR(st, open_model(&s, call->argv[1]), done);
 	fo_catch_signals();
 	FO_TRY_OR(st, generate(&s), done);
-	if (in.json)
-		print_json(&s);
-	else
-		print_speed(&s);
+	(in->json ? print_json : print_speed)(&s);
 	if (!strcmp(s.stop, "interrupted"))
 		st = fo_fail(FO_EINTERRUPT, "stopped after %zu tokens", s.n - s.prompt);
 done:
@@ -332,7 +318,6 @@ done:
 	fo_pretrained_close(&s.model);
 	free(s.ids);
 	fo_str_fini(&s.text);
-	fo_opt_fini(&o);
 	return st;
 }
 
@@ -348,5 +333,8 @@ const struct fo_command fo_cmd_generate = {
 		"  flatout generate run --prompt 'The license' --tokens 200\n"
 		"  flatout generate run --temperature 0 < prompt.txt\n",
 	.opts = rows,
-	.run = run,
+	.act = run,
+	.size = sizeof(struct generate),
+	.most = 1,
+	.spin = FO_SPIN_TRAINING,
 };

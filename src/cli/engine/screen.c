@@ -294,7 +294,7 @@ static void put_saves(FILE *f, const struct fo_train_plan *p)
 {
 	char a[32], b[32];
 	if (!p->save_count) {
-		if (p->run->ckpt_last)
+		if (!p->run->ckpt_last)
 			fo_cli_put(f, "saves    ", LEAD, "no weights: checkpoint.last=no%s",
 				   p->run->ckpt_every ? "" : ", checkpoint.every=0");
 		return;
@@ -302,7 +302,7 @@ static void put_saves(FILE *f, const struct fo_train_plan *p)
 	fo_cli_put(f, "saves    ", LEAD, "checkpoints of %s, %lld more at one time; the disk has %s free%s",
 		   fo_str_bytes(a, (double)p->save_bytes), (long long)p->save_count,
 		   p->disk_free < 0 ? "an unknown amount" : fo_str_bytes(b, (double)p->disk_free),
-		   p->run->ckpt_last ? "; none at the end: checkpoint.last=no" : "");
+		   p->run->ckpt_last ? "" : "; none at the end: checkpoint.last=no");
 }
 
 /* How the algorithms of products were chosen; nothing where they are all the library's proposals. */
@@ -782,10 +782,7 @@ char *fo_screen_run_json(struct fo_opt_set *s)
 	char date[32];
 	fo_version_text(&version, true);
 	fo_str_printf(&out, "{\"started\":\"%s\",\"flatout\":%s,\"options\":", fo_clock_utc(date), version.data);
-	struct fo_opt_set only = *s;
-	only.rows = fo_run_options;
-	fo_opt_json(&only, &out);
-	s->arena = only.arena;
+	fo_opt_json(s, &out);
 	fo_str_puts(&out, "}");
 	fo_str_fini(&version);
 	return out.data;

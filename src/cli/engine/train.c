@@ -16,54 +16,44 @@ static const struct fo_opt extra[] = {
 		    "print the result (of a dry run the plan) as JSON, progress on standard error"),
 	FO_OPT_FORCE(struct train, force, "cli.force"), FO_OPT_END
 };
-static struct fo_opt rows[FO_RUN_ROWS_MAX];
-__attribute__((constructor)) static void make_rows(void) { fo_run_options_with(rows, extra); }
 
-static fo_status run(int argc, char **argv)
+static fo_status run(const struct fo_cli_call *call)
 {
-	struct train in;
-	struct fo_opt_set s;
+	const struct train *in = call->in;
 	struct fo_screen screen;
 	struct fo_train_hooks hooks;
 	struct fo_train_result result = { 0 };
-	fo_status st;
-	char *run_json = NULL;
-	struct fo_str plan = { 0 };
-	FO_TRY_OR(st, fo_cli_options_file(&fo_cmd_train, &s, &in, &argc, argv), done);
-	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_train, argc, argv, 1), done);
-	fo_screen_init(&screen, &in.run, in.json);
-	screen.plan = in.json && in.dry_run ? &plan : NULL;
-	screen.plan_is_all = in.dry_run;
+	struct fo_str out = { 0 };
+	fo_status st = FO_OK;
+	fo_screen_init(&screen, &in->run, in->json);
+	screen.plan = in->json && in->dry_run ? &out : NULL;
+	screen.plan_is_all = in->dry_run;
 	fo_screen_hooks(&screen, &hooks);
-	hooks.dry_run = in.dry_run;
-	hooks.options = &s;
-	hooks.run_json = run_json = fo_screen_run_json(&s);
+	hooks.dry_run = in->dry_run;
+	hooks.options = call->options;
+	char *run_json = fo_screen_run_json(call->options);
+	hooks.run_json = run_json;
 	fo_catch_signals();
-	if (in.run.verify != FO_VERIFY_AT_START_OFF && !in.dry_run)
-		FO_TRY_OR(st,
-			  fo_cli_verify_at_start(in.run.verify == FO_VERIFY_AT_START_SHORT, (int)in.run.threads,
-						 in.run.device, screen.out),
-			  done);
-	st = fo_train(&in.run, &hooks, &result);
-	fo_screen_end_line(&screen);
-	if (st == FO_OK && !in.dry_run && !result.steps)
-		fprintf(screen.out, "nothing to do: all %lld steps are done; raise train.steps to go on\n",
-			(long long)in.run.steps);
-	if (st == FO_OK && !in.dry_run)
-		fo_screen_summary(&screen, &result);
-	if (st == FO_OK && plan.len)
-		fputs(plan.data, stdout);
-	if (st == FO_OK && in.json && !in.dry_run) {
-		struct fo_str out = { 0 };
-		fo_screen_summary_json(&result, &out);
-		fputs(out.data, stdout);
-		fo_str_fini(&out);
+	if (in->run.verify != FO_VERIFY_AT_START_OFF && !in->dry_run)
+		st = fo_cli_verify_at_start(in->run.verify == FO_VERIFY_AT_START_SHORT, (int)in->run.threads,
+					    in->run.device, screen.out);
+	if (st == FO_OK) {
+		st = fo_train(&in->run, &hooks, &result);
+		fo_screen_end_line(&screen);
 	}
-done:
+	if (st == FO_OK && !in->dry_run) {
+		if (!result.steps)
+			fprintf(screen.out, "nothing to do: all %lld steps are done; raise train.steps to go on\n",
+				(long long)in->run.steps);
+		fo_screen_summary(&screen, &result);
+		if (in->json)
+			fo_screen_summary_json(&result, &out);
+	}
+	if (st == FO_OK && out.len)
+		fputs(out.data, stdout);
 	fo_train_result_fini(&result);
 	free(run_json);
-	fo_str_fini(&plan);
-	fo_opt_fini(&s);
+	fo_str_fini(&out);
 	return st;
 }
 
@@ -79,8 +69,11 @@ const struct fo_command fo_cmd_train = {
 		"run.yaml --train.steps=2000\n  flatout train run.yaml --model.weights=DIR   (a Hugging Face "
 		"folder)\n\n"
 		"FLATOUT_ISA=ref|avx2|avx512|avx512bf16|amx lowers the instruction set.\n",
-	.opts = rows,
+	.opts = fo_run_options,
 	.own = extra,
 	.writes = FO_OUTPUT_RUN,
-	.run = run,
+	.act = run,
+	.size = sizeof(struct train),
+	.most = 1,
+	.spin = FO_SPIN_TRAINING,
 };

@@ -114,35 +114,29 @@ static void print_text(const struct fo_verify_report *r)
 
 static void print_json(const struct fo_verify_report *r, bool brief, int threads, const char *device)
 {
-	struct fo_str out = { 0 };
-	struct fo_json j;
-	fo_json_begin(&j, &out, true);
-	fo_json_object(&j, NULL);
-	fo_json_int(&j, "schema", 1);
-	fo_json_bool(&j, "short", brief);
-	fo_json_int(&j, "threads", threads);
-	fo_json_text(&j, "device", device);
-	fo_json_int(&j, "passed", r->count[FO_VERIFY_PASS]);
-	fo_json_int(&j, "failed", r->count[FO_VERIFY_FAIL]);
-	fo_json_int(&j, "not_checked", r->count[FO_VERIFY_NOT_CHECKED]);
-	fo_json_real(&j, "seconds", r->seconds);
-	fo_json_array(&j, "checks");
+	struct fo_json *j = fo_cli_json_begin();
+	fo_json_bool(j, "short", brief);
+	fo_json_int(j, "threads", threads);
+	fo_json_text(j, "device", device);
+	fo_json_int(j, "passed", r->count[FO_VERIFY_PASS]);
+	fo_json_int(j, "failed", r->count[FO_VERIFY_FAIL]);
+	fo_json_int(j, "not_checked", r->count[FO_VERIFY_NOT_CHECKED]);
+	fo_json_real(j, "seconds", r->seconds);
+	fo_json_array(j, "checks");
 	for (size_t i = 0; i < r->n; i++) {
 		const struct fo_verify_check *c = &r->check[i];
-		fo_json_object(&j, NULL);
-		fo_json_text(&j, "group", c->group);
-		fo_json_text(&j, "name", c->name);
-		fo_json_text(&j, "against", *c->against ? c->against : NULL);
-		fo_json_real(&j, "error", c->error);
-		fo_json_real(&j, "bound", c->bound);
-		fo_json_text(&j, "result", fo_verify_result_name[c->result]);
-		fo_json_text(&j, "detail", c->detail);
-		fo_json_close(&j);
+		fo_json_object(j, NULL);
+		fo_json_text(j, "group", c->group);
+		fo_json_text(j, "name", c->name);
+		fo_json_text(j, "against", *c->against ? c->against : NULL);
+		fo_json_real(j, "error", c->error);
+		fo_json_real(j, "bound", c->bound);
+		fo_json_text(j, "result", fo_verify_result_name[c->result]);
+		fo_json_text(j, "detail", c->detail);
+		fo_json_close(j);
 	}
-	fo_json_close(&j);
-	fo_json_close(&j);
-	fputs(out.data, stdout);
-	fo_str_fini(&out);
+	fo_json_close(j);
+	fo_cli_json_end(j);
 }
 
 static fo_status failed(const struct fo_verify_report *r, const struct fo_cuda *cuda)
@@ -210,18 +204,7 @@ static fo_status verify(const struct verify *in)
 	return st;
 }
 
-static fo_status run(int argc, char **argv)
-{
-	struct verify in;
-	struct fo_opt_set s;
-	fo_status st;
-	FO_TRY_OR(st, fo_cli_options(&fo_cmd_verify, &s, &in, &argc, argv), done);
-	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_verify, argc, argv, 0), done);
-	st = verify(&in);
-done:
-	fo_opt_fini(&s);
-	return st;
-}
+static fo_status run(const struct fo_cli_call *call) { return verify(call->in); }
 
 const struct fo_command fo_cmd_verify = {
 	.name = "verify",
@@ -239,5 +222,7 @@ const struct fo_command fo_cmd_verify = {
 		"  flatout verify --device=cuda\n"
 		"  flatout train run.yaml --run.verify=short",
 	.opts = rows,
-	.run = run,
+	.act = run,
+	.size = sizeof(struct verify),
+	.spin = FO_SPIN_NONE,
 };

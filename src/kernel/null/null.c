@@ -22,9 +22,8 @@ static bool have(void) { return true; }
 		.run = NULL \
 	}
 static const struct fo_kernel table[FO_OP_COUNT] = {
-#define FO_OP(id, cls, ...) [FO_OP_##id] = RUN_##cls,
+#define FO_OP(id, ID, cls, ...) [FO_OP_##id] = RUN_##cls,
 #include "program/ops.def"
-#undef FO_OP
 };
 
 const struct fo_kernel_set fo_kernels_null = { "null", FO_ISA_REF, have, NULL, table, NULL };

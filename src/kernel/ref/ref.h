@@ -13,7 +13,6 @@
 	void fo_ref_f32_##id(const struct fo_call *c); \
 	void fo_ref_f64_##id(const struct fo_call *c);
 #include "program/ops.def"
-#undef FO_OP
 
 size_t fo_ref_f32_matmul_ws(const struct fo_call *c), fo_ref_f64_matmul_ws(const struct fo_call *c);
 size_t fo_ref_f32_attention_ws(const struct fo_call *c), fo_ref_f64_attention_ws(const struct fo_call *c);
