@@ -1,5 +1,5 @@
 #include "train/account.h"
-#include "base/stats.h"
+#include "base/clock.h"
 #include "train/memory.h"
 
 #include <math.h>

@@ -1,6 +1,7 @@
 #include "train/pretrained.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "train/ports.h"
 #include "train/train.h"
 
 #include <jansson.h>

@@ -74,7 +74,7 @@ struct fo_event {
 	int64_t measured_bytes;           /* most memory that the run was seen to take: of the device, or of the host */
 	const struct fo_profile *profile; /* time of its steps by part */
 	union {
-		const struct fo_train_plan *plan; /* its run and its program live as long as the run */
+		const struct fo_train_plan *plan; /* its run, program and instances live as long as the run */
 		const struct fo_train_step *taken;
 		const struct fo_guard_report *guard;
 		const char *warning; /* one sentence */

@@ -36,7 +36,7 @@ static void drop(void)
 static void kernel_line(const struct fo_kernel_times *t, const struct fo_cuda_traced *k, int64_t step, int64_t begin_ns,
 			struct fo_json *j)
 {
-	const struct fo_unrolled *u = fo_exec_unrolled(t->exec);
+	const struct fo_unrolled *u = t->instances;
 	fo_json_object(j, NULL);
 	fo_json_int(j, "step", step);
 	if (k->instance >= 0 && k->instance < u->n) {
@@ -98,6 +98,10 @@ static void take(struct fo_kernel_times *k, int64_t step)
 fo_status fo_kernel_times_event(void *times, const struct fo_event *e)
 {
 	struct fo_kernel_times *k = times;
+	if (e->kind == FO_EVENT_BEGIN) {
+		k->program = e->plan->program;
+		k->instances = e->plan->instances;
+	}
 	if (k->steps && e->kind == FO_EVENT_STEP_BEGINS)
 		drop();
 	if (k->steps && e->kind == FO_EVENT_STEP_RAN)

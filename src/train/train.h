@@ -35,8 +35,9 @@ enum { FO_TRAIN_MICRO_BATCHES = 32 };
 struct fo_train_plan {
 	const struct fo_run *run;
 	const struct fo_program *program;
-	struct fo_memory memory;   /* of the training step */
-	int64_t memory_other;      /* evaluation's arena beyond the step's, loader, recorder */
+	const struct fo_unrolled *instances; /* of its operations */
+	struct fo_memory memory;             /* of the training step */
+	int64_t memory_other;                /* evaluation's arena beyond the step's, loader, recorder */
 	int64_t memory_checkpoint; /* the copy that is written while training goes on; 0: checkpoints are waited for */
 	int64_t memory_available;
 	/* On a device `memory`, memory_other and memory_available are of its memory, the last one without the reserve.

@@ -64,8 +64,9 @@ struct fo_kernel_times {
 	bool tracing;             /* by CUPTI */
 	int64_t steps;            /* that are still timed */
 	char *path;
-	const struct fo_exec *exec; /* NULL until it is known */
+	/* Known from BEGIN on. */
 	const struct fo_program *program;
+	const struct fo_unrolled *instances;
 };
 /* Begins tracing, before programs run: graphs that were captured earlier have kernels that nobody knows. What cannot be
  * timed is a warning. */
