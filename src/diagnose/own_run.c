@@ -33,7 +33,7 @@ static void take(struct fo_own_run *x, const struct fo_record *r)
 	x->peak_flop_s = n ? fo_record_peak_of(r, n - 1) : r->peak_flop_s;
 	x->threads = start ? start->threads : r->threads;
 	x->load = fo_record_load(r);
-	x->processors = r->processors;
+	x->processors = r->state.cpus;
 	x->processor = !start || !*start->device;
 	snprintf(x->device, sizeof x->device, "%s", x->processor ? r->cpu : start->device);
 	snprintf(x->dtype, sizeof x->dtype, "%s", start ? start->peak_dtype : "");

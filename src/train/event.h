@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "hw/nvml.h"
 #include "hw/state.h"
+#include "record/record.h"
 #include "timeline/timeline.h"
 
 struct fo_train_plan;
@@ -51,18 +52,10 @@ enum fo_guard_action { FO_GUARD_NONE, FO_GUARD_WARN, FO_GUARD_SKIP, FO_GUARD_REW
 enum { FO_GUARD_DOCUMENTS = 64 };
 struct fo_guard_report {
 	enum fo_guard_action action;
-	bool spike; /* the loss is far above the last ones; else loss or gradient norm is not finite */
-	double loss, grad_norm;
-	char where[320];          /* not finite: the first operation that made such a value, as a sentence */
-	double median, deviation; /* spike: of the last losses */
-	int64_t back_to;          /* REWIND: the step of the checkpoint that was loaded */
-	int64_t data_step;        /* the loader's number of the batch */
-	int64_t documents;        /* different documents in the batch; the first FO_GUARD_DOCUMENTS are listed */
-	struct fo_guard_document {
-		int64_t document; /* number in train.shard */
-		const char *path; /* file it came from; NULL: not known */
-		int64_t line;     /* of a JSONL file, from 1; 0: the whole file, or not known */
-	} document[FO_GUARD_DOCUMENTS];
+	struct fo_record_guard line; /* the log's record, but for its action and times */
+	int64_t documents;           /* different documents in the batch; the first FO_GUARD_DOCUMENTS are listed */
+	struct fo_record_document document[FO_GUARD_DOCUMENTS];
+	char where[320]; /* not finite: the first operation that made such a value, as a sentence */
 };
 
 struct fo_event {
@@ -81,10 +74,7 @@ struct fo_event {
 		struct {
 			double loss; /* nats per token */
 		} evaluation;
-		struct {
-			const char *path;
-			double seconds, blocked_seconds; /* of writing; of these training waited */
-		} checkpoint;
+		struct fo_record_checkpoint checkpoint; /* but for its times */
 		struct {
 			const struct fo_state_use *use;
 			const struct fo_nvml_use *device; /* NULL: the processor computes */

@@ -64,7 +64,7 @@ static void note_document(void *ctx, const struct fo_piece *p)
 		if (r->document[i].document == p->doc)
 			return;
 	if (r->documents < FO_GUARD_DOCUMENTS)
-		r->document[r->documents] = (struct fo_guard_document){ .document = p->doc };
+		r->document[r->line.documents++] = (struct fo_record_document){ .document = p->doc };
 	r->documents++;
 }
 
@@ -72,10 +72,10 @@ static fo_status list_documents(const struct fo_guard *g, const struct fo_ckpt_m
 {
 	const struct fo_corpus *c = &g->set->corpus;
 	struct fo_batch_shape shape = fo_setup_shape(g->set, &g->set->step.program);
-	FO_TRY(fo_batch_pieces(&c->train, &shape, m->loader.seed, r->data_step, note_document, r));
-	for (int64_t i = 0; i < r->documents && i < FO_GUARD_DOCUMENTS; i++) {
+	FO_TRY(fo_batch_pieces(&c->train, &shape, m->loader.seed, r->line.data_step, note_document, r));
+	for (int64_t i = 0; i < r->line.documents; i++) {
 		struct fo_doc_source from;
-		struct fo_guard_document *d = &r->document[i];
+		struct fo_record_document *d = &r->document[i];
 		if (!c->train_sources.docs || fo_shard_source(&c->train_sources, d->document, &from) != FO_OK)
 			continue;
 		d->path = from.path;
@@ -90,7 +90,7 @@ static void name_documents(const struct fo_guard *g, const struct fo_guard_repor
 	char seen[300];
 	fo_str_puts(out, r->documents == 1 ? "document" : "documents");
 	for (int64_t i = 0; i < r->documents && i < NAMED; i++) {
-		const struct fo_guard_document *d = &r->document[i];
+		const struct fo_record_document *d = &r->document[i];
 		fo_str_printf(out, "%s %lld", i ? "," : "", (long long)d->document);
 		if (d->path)
 			fo_str_printf(out, " (%.140s", d->path);
@@ -128,19 +128,23 @@ fo_status fo_guard_judge(struct fo_guard *g, const struct fo_train_step *t, cons
 						       [FO_SPIKE_REWIND] = FO_GUARD_REWIND };
 	const struct fo_setup *set = g->set;
 	bool refused = set->ports.scale[0] < 0;
+	bool finite = isfinite(t->loss) && isfinite(t->grad_norm);
+	struct fo_record_guard *line = &out->line;
 	out->action = FO_GUARD_NONE;
-	out->spike = isfinite(t->loss) && isfinite(t->grad_norm);
-	out->loss = t->loss;
-	out->grad_norm = t->grad_norm;
-	out->median = 0;
-	out->deviation = 1;
-	out->data_step = data_step;
 	out->documents = 0;
-	double limit = fo_guard_limit(set->run, m, &out->median, &out->deviation);
-	if (!out->spike && refused)
+	*line = (struct fo_record_guard){ .kind = finite ? FO_GUARD_SPIKE : FO_GUARD_NONFINITE,
+					  .step = t->step,
+					  .back_to = -1,
+					  .loss = t->loss,
+					  .grad_norm = t->grad_norm,
+					  .where = out->where,
+					  .data_step = data_step,
+					  .document = out->document };
+	double limit = fo_guard_limit(set->run, m, &line->median, &line->deviation);
+	if (!finite && refused)
 		return judge_nonfinite(g, m, out);
-	*torn |= !out->spike;
-	if (!out->spike)
+	*torn |= !finite;
+	if (!finite)
 		return fo_hint(fo_fail(FO_ENUMERIC, "step %lld: the loss is %g and the gradient norm %g, and %s",
 				       (long long)t->step, t->loss, t->grad_norm,
 				       set->step.program.run.pass.optimizer_in_backward
@@ -150,6 +154,7 @@ fo_status fo_guard_judge(struct fo_guard *g, const struct fo_train_step *t, cons
 	if (!(limit > 0 && t->loss > limit))
 		return FO_OK;
 	out->action = action[set->run->guard_spike];
+	line->z = (t->loss - line->median) / line->deviation;
 	return list_documents(g, m, out);
 }
 
@@ -176,10 +181,10 @@ static void report_spike(struct fo_guard *g, const struct fo_train_step *t, cons
 {
 	char what[512], then[96] = "";
 	snprintf(what, sizeof what, "the loss %.4f is %.1f deviations above %.4f, the median of the last steps",
-		 t->loss, (t->loss - r->median) / r->deviation, r->median);
+		 t->loss, r->line.z, r->line.median);
 	if (r->action == FO_GUARD_REWIND)
 		snprintf(then, sizeof then, "; going back to step %lld and on with the data after it",
-			 (long long)r->back_to);
+			 (long long)r->line.back_to);
 	fo_events_warn(g->set->events, "step %lld%s: %s; the batch was %s%s", (long long)t->step,
 		       r->action == FO_GUARD_SKIP ? " skipped" : "", what, named, then);
 }
@@ -194,7 +199,7 @@ static fo_status count_in_row(struct fo_guard *g, const struct fo_train_step *t,
 			       "%s", hint);
 	if (r->action == FO_GUARD_REWIND && ++g->rewinds_in_row >= limit)
 		return fo_hint(fo_fail(FO_ENUMERIC, "step %lld: went back to step %lld %lld times", (long long)t->step,
-				       (long long)r->back_to, (long long)g->rewinds_in_row),
+				       (long long)r->line.back_to, (long long)g->rewinds_in_row),
 			       "%s", hint);
 	return FO_OK;
 }
@@ -204,7 +209,7 @@ fo_status fo_guard_report(struct fo_guard *g, const struct fo_train_step *t, con
 	struct fo_str named = { 0 };
 	fo_status st = FO_OK;
 	name_documents(g, r, &named);
-	if (r->spike)
+	if (r->line.kind == FO_GUARD_SPIKE)
 		report_spike(g, t, r, named.data);
 	else
 		st = report_nonfinite(g, t, r, named.data);

@@ -1,10 +1,12 @@
 #include "train/watchers.h"
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/retry.h"
+#include "base/schema.h"
+#include "record/record.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -54,14 +56,6 @@ fo_status fo_log_open(struct fo_log *l, struct fo_events *events, struct fo_aren
 
 /* ---- lines ---- */
 
-static void begin_line(struct fo_log *l, struct fo_json *j, const char *event, int64_t step)
-{
-	fo_json_begin(j, &l->waiting, false);
-	fo_json_object(j, NULL);
-	fo_json_text(j, "event", event);
-	fo_json_int(j, "step", step);
-}
-
 /* Writes what waits; what could not be written goes on waiting, from the byte where it stopped. Returns an errno value.
  */
 static int flush_lines(struct fo_log *l)
@@ -82,12 +76,14 @@ static double unix_time(void)
 	return ((double)t.tv_sec * 1000 + floor((double)t.tv_nsec * 1e-6)) / 1000;
 }
 
-/* A log that cannot be written for a while is no reason to stop training. */
-static fo_status end_line(struct fo_log *l, struct fo_json *j)
+/* Stamps and writes a record, whose table ends with time and clock. A log that cannot be written for a while is no
+ * reason to stop training. */
+static fo_status put(struct fo_log *l, const struct fo_schema *table, void *record)
 {
-	fo_json_real(j, "time", unix_time());
-	fo_json_real(j, "clock", floor((double)fo_now_ns() * 1e-6) / 1000);
-	fo_json_close(j);
+	const struct fo_schema_field *tail = &table->field[table->fields - 2];
+	*(double *)(void *)((char *)record + tail[0].offset) = unix_time();
+	*(double *)(void *)((char *)record + tail[1].offset) = floor((double)fo_now_ns() * 1e-6) / 1000;
+	fo_schema_text(table, record, false, &l->waiting);
 	fo_str_puts(&l->waiting, "\n");
 	int error = flush_lines(l);
 	if (error && l->waiting.len > PENDING_BYTES)
@@ -118,167 +114,126 @@ void fo_log_close(struct fo_log *l)
 
 /* ---- events ---- */
 
-/* What this process's steps are measured against, and the memory it plans. */
-static void put_start(struct fo_json *j, const struct fo_train_plan *p)
+static fo_status log_start(struct fo_log *l, int64_t step, const struct fo_train_plan *p)
 {
-	char hash[24];
-	snprintf(hash, sizeof hash, "%016llx", (unsigned long long)fo_program_hash(p->program));
-	fo_json_text(j, "program_hash", hash);
-	fo_json_text(j, "isa", fo_isa_name[p->isa]);
-	fo_json_int(j, "threads", p->threads);
-	fo_json_text(j, "peak_dtype", p->peak.dtype);
-	fo_json_real(j, "peak_flop_s", fo_peak_or_nan(&p->peak));
-	fo_json_int(j, "arena_bytes", p->memory.arena);
-	fo_json_int(j, "persistent_bytes", p->memory.persistent);
-	fo_json_int(j, "workspace_bytes", p->memory.workspace);
-	fo_json_int(j, "other_bytes", p->memory_other);
-	fo_json_int(j, "checkpoint_bytes", p->memory_checkpoint);
-	if (!p->device)
-		return;
-	fo_json_text(j, "device", p->device->name);
-	fo_json_int(j, "device_reserve_bytes", p->memory_reserve);
-	fo_json_int(j, "host_bytes", p->memory_host);
+	char hash[17];
+	struct fo_record_start line = { .step = step,
+					.program_hash = hash,
+					.isa = fo_isa_name[p->isa],
+					.threads = p->threads,
+					.peak_dtype = p->peak.dtype,
+					.peak_flop_s = fo_peak_or_nan(&p->peak),
+					.arena_bytes = (double)p->memory.arena,
+					.persistent_bytes = (double)p->memory.persistent,
+					.workspace_bytes = (double)p->memory.workspace,
+					.other_bytes = (double)p->memory_other,
+					.checkpoint_bytes = (double)p->memory_checkpoint,
+					.device_reserve_bytes = NAN,
+					.host_bytes = NAN };
+	snprintf(hash, sizeof hash, "%016" PRIx64, fo_program_hash(p->program));
+	if (p->device) {
+		line.device = p->device->name;
+		line.device_reserve_bytes = (double)p->memory_reserve;
+		line.host_bytes = (double)p->memory_host;
+	}
+	return put(l, &fo_log_start, &line);
 }
 
-static void put_step(struct fo_json *j, const struct fo_train_step *t)
+void fo_step_values(const struct fo_train_step *t, double value[FO_STEP_FIELD_COUNT])
 {
-	fo_json_real(j, "loss", t->loss);
-	fo_json_real(j, "grad_norm", t->grad_norm);
-	fo_json_real(j, "lr", t->lr);
-	fo_json_real(j, "seconds", t->seconds);
-	fo_json_real(j, "data_seconds", t->data_seconds);
-	fo_json_int(j, "tokens", t->tokens);
-	fo_json_int(j, "loss_tokens", t->loss_tokens);
-	fo_json_real(j, "tokens_per_second", t->tokens_per_second);
-	fo_json_real(j, "mfu", t->mfu.mfu);
-	fo_json_real(j, "mfu_causal", t->mfu.mfu_causal);
-	fo_json_real(j, "mfu_document", t->mfu.mfu_document);
-	fo_json_real(j, "mfu_6n", t->mfu.mfu_6n);
-	fo_json_real(j, "hfu", t->mfu.hfu);
-	if (t->metered)
-		fo_json_bool(j, "metered", true);
+	const double v[FO_STEP_FIELD_COUNT] = {
+		[FO_STEP_LOSS] = t->loss,
+		[FO_STEP_GRAD_NORM] = t->grad_norm,
+		[FO_STEP_LR] = t->lr,
+		[FO_STEP_SECONDS] = t->seconds,
+		[FO_STEP_DATA_SECONDS] = t->data_seconds,
+		[FO_STEP_TOKENS] = (double)t->tokens,
+		[FO_STEP_LOSS_TOKENS] = (double)t->loss_tokens,
+		[FO_STEP_TOKENS_PER_SECOND] = t->tokens_per_second,
+		[FO_STEP_MFU] = t->mfu.mfu,
+		[FO_STEP_MFU_CAUSAL] = t->mfu.mfu_causal,
+		[FO_STEP_MFU_DOCUMENT] = t->mfu.mfu_document,
+		[FO_STEP_MFU_6N] = t->mfu.mfu_6n,
+		[FO_STEP_HFU] = t->mfu.hfu,
+		[FO_STEP_METERED] = t->metered,
+		[FO_STEP_TIME] = unix_time(),
+		[FO_STEP_CLOCK] = NAN,
+	};
+	memcpy(value, v, sizeof v);
 }
 
-static void put_guard(struct fo_json *j, const struct fo_guard_report *g)
+static fo_status log_guard(struct fo_log *l, const struct fo_guard_report *g)
 {
 	static const char *const action[] = { [FO_GUARD_NONE] = "off",
 					      [FO_GUARD_WARN] = "warn",
 					      [FO_GUARD_SKIP] = "skip",
 					      [FO_GUARD_REWIND] = "rewind",
 					      [FO_GUARD_STOP] = "stop" };
-	fo_json_text(j, "action", action[g->action]);
-	fo_json_real(j, "loss", g->loss);
-	if (g->spike) {
-		fo_json_real(j, "median", g->median);
-		fo_json_real(j, "deviation", g->deviation);
-		fo_json_real(j, "z", (g->loss - g->median) / g->deviation);
-	} else {
-		fo_json_real(j, "grad_norm", g->grad_norm);
-		fo_json_text(j, "where", g->where);
-	}
-	if (g->action == FO_GUARD_REWIND)
-		fo_json_int(j, "back_to", g->back_to);
-	fo_json_int(j, "data_step", g->data_step);
-	fo_json_array(j, "documents");
-	for (int64_t i = 0; i < g->documents && i < FO_GUARD_DOCUMENTS; i++) {
-		fo_json_object(j, NULL);
-		fo_json_int(j, "document", g->document[i].document);
-		fo_json_text(j, "path", g->document[i].path);
-		fo_json_int(j, "line", g->document[i].line);
-		fo_json_close(j);
-	}
-	fo_json_close(j);
+	struct fo_record_guard line = g->line;
+	line.action = action[g->action];
+	return put(l, line.kind == FO_GUARD_SPIKE ? &fo_log_spike : &fo_log_nonfinite, &line);
 }
 
-static void put_checkpoint(struct fo_json *j, const struct fo_event *e)
+/* What happened between two states of a profile. */
+static struct fo_profile profile_since(const struct fo_profile *now, const struct fo_profile *before)
 {
-	fo_json_text(j, "path", e->checkpoint.path);
-	fo_json_real(j, "seconds", e->checkpoint.seconds);
-	fo_json_real(j, "blocked_seconds", e->checkpoint.blocked_seconds);
-}
-
-/* Seconds by part of the steps that `now` has and `before` lacks. */
-static void put_parts(struct fo_json *j, const struct fo_profile *now, const struct fo_profile *before)
-{
-	fo_json_object(j, "parts");
+	struct fo_profile p = { .steps = now->steps - before->steps, .total_ns = now->total_ns - before->total_ns };
 	for (int i = 0; i < FO_PART_COUNT; i++)
-		fo_json_real(j, fo_part_name[i], (now->part_ns[i] - before->part_ns[i]) * 1e-9);
-	fo_json_close(j);
+		p.part_ns[i] = now->part_ns[i] - before->part_ns[i];
+	return p;
 }
 
-/* What the steps since the last such line spent their time on. */
-static fo_status log_profile(struct fo_log *l, const struct fo_event *e)
+/* Where the time of the steps since the last such line went, then what the machine did meanwhile. */
+static fo_status log_machine(struct fo_log *l, const struct fo_event *e)
 {
-	struct fo_json j;
-	if (e->profile->steps == l->written.steps)
-		return FO_OK;
-	begin_line(l, &j, "profile", e->step);
-	fo_json_int(&j, "steps", e->profile->steps - l->written.steps);
-	put_parts(&j, e->profile, &l->written);
-	l->written = *e->profile;
-	return end_line(l, &j);
+	struct fo_record_profile parts = { .step = e->step, .profile = profile_since(e->profile, &l->written) };
+	struct fo_record_machine line = { .step = e->step, .use = *e->machine.use, .device = e->machine.device };
+	if (parts.profile.steps) {
+		l->written = *e->profile;
+		FO_TRY(put(l, &fo_log_profile, &parts));
+	}
+	return put(l, &fo_log_machine, &line);
 }
 
-static void put_machine(struct fo_json *j, const struct fo_event *e)
-{
-	fo_state_use_json(e->machine.use, j);
-	if (!e->machine.device)
-		return;
-	fo_json_object(j, "device");
-	fo_nvml_use_json(e->machine.device, j);
-	fo_json_close(j);
-}
-
-/* What this process has done, at its end: time by part (docs/formats.md), memory planned and measured. */
-static void put_end(struct fo_json *j, const struct fo_event *e)
+static fo_status log_end(struct fo_log *l, const struct fo_event *e)
 {
 	const struct fo_train_result *r = e->end.result;
-	const struct fo_profile *first = e->end.first_step;
-	fo_json_text(j, "how", e->end.how);
-	fo_json_int(j, "steps", r->steps);
-	fo_json_int(j, "timed_steps", r->profile.steps - first->steps);
-	fo_json_real(j, "seconds", (r->profile.total_ns - first->total_ns) * 1e-9);
-	put_parts(j, &r->profile, first);
-	fo_json_int(j, "planned_bytes", r->planned_bytes);
-	fo_json_int(j, "measured_bytes", r->measured_bytes);
-	fo_json_real(j, "joules_per_token", r->joules_per_token);
-	if (r->on_device) {
-		fo_json_object(j, "device");
-		fo_device_use_json(&r->device_use, r->device_joules_per_token, &r->split, j);
-		fo_json_close(j);
-	}
-	fo_json_real(j, "huge_page_share", r->huge_share);
-	fo_json_real(j, "padding_share", r->waste);
-	fo_json_real(j, "truncated_share", r->truncated);
+	struct fo_record_end line = {
+		.step = e->step,
+		.how = e->end.how,
+		.steps = r->steps,
+		.profile = profile_since(&r->profile, e->end.first_step),
+		.planned_bytes = (double)r->planned_bytes,
+		.measured_bytes = (double)r->measured_bytes,
+		.joules_per_token = r->joules_per_token,
+		.device = { .told = r->on_device,
+			    .use = r->device_use,
+			    .joules_per_token = r->device_joules_per_token,
+			    .split = r->split },
+		.huge_page_share = r->huge_share,
+		.padding_share = r->waste,
+		.truncated_share = r->truncated,
+	};
+	line.seconds = line.profile.total_ns * 1e-9;
+	return put(l, &fo_log_end, &line);
 }
 
 fo_status fo_log_event(void *log, const struct fo_event *e)
 {
-	static const char *const name[] = { [FO_EVENT_BEGIN] = "start",
-					    [FO_EVENT_STEP] = "step",
-					    [FO_EVENT_GUARD] = "nonfinite",
-					    [FO_EVENT_EVALUATION] = "eval",
-					    [FO_EVENT_CHECKPOINT] = "checkpoint",
-					    [FO_EVENT_MACHINE] = "machine",
-					    [FO_EVENT_END] = "end" };
 	struct fo_log *l = log;
-	struct fo_json j;
-	const char *event = e->kind < sizeof name / sizeof *name ? name[e->kind] : NULL;
-	if (!event)
-		return FO_OK;
-	if (e->kind == FO_EVENT_MACHINE)
-		FO_TRY(log_profile(l, e));
-	if (e->kind == FO_EVENT_GUARD && e->guard->spike)
-		event = "spike";
-	begin_line(l, &j, event, e->step);
+	struct fo_record_step step = { .step = e->step };
+	struct fo_record_eval eval = { .step = e->step };
 	switch (e->kind) {
-	case FO_EVENT_BEGIN: put_start(&j, e->plan); break;
-	case FO_EVENT_STEP: put_step(&j, e->taken); break;
-	case FO_EVENT_GUARD: put_guard(&j, e->guard); break;
-	case FO_EVENT_EVALUATION: fo_json_real(&j, "loss", e->evaluation.loss); break;
-	case FO_EVENT_CHECKPOINT: put_checkpoint(&j, e); break;
-	case FO_EVENT_MACHINE: put_machine(&j, e); break;
-	default: put_end(&j, e);
+	case FO_EVENT_BEGIN: return log_start(l, e->step, e->plan);
+	case FO_EVENT_STEP: fo_step_values(e->taken, step.value); return put(l, &fo_log_step, &step);
+	case FO_EVENT_GUARD: return log_guard(l, e->guard);
+	case FO_EVENT_EVALUATION: eval.loss = e->evaluation.loss; return put(l, &fo_log_eval, &eval);
+	case FO_EVENT_CHECKPOINT: {
+		struct fo_record_checkpoint line = e->checkpoint;
+		return put(l, &fo_log_checkpoint, &line);
 	}
-	return end_line(l, &j);
+	case FO_EVENT_MACHINE: return log_machine(l, e);
+	case FO_EVENT_END: return log_end(l, e);
+	default: return FO_OK;
+	}
 }

@@ -191,7 +191,8 @@ static void report(struct fo_saver *v, int64_t step, double seconds, double bloc
 	fo_saver_newest(v, path, sizeof path);
 	struct fo_event e = { .kind = FO_EVENT_CHECKPOINT,
 			      .step = step,
-			      .checkpoint = { .path = path, .seconds = seconds, .blocked_seconds = blocked } };
+			      .checkpoint = {
+				      .step = step, .path = path, .seconds = seconds, .blocked_seconds = blocked } };
 	if (fo_events_send(v->set->events, e) != FO_OK)
 		fo_events_warn(v->set->events, "%s", fo_err_text());
 }

@@ -218,7 +218,7 @@ static fo_status judge(struct fo_session *s, const struct fo_train_step *t, enum
 		bool back;
 		FO_TRY(rewind_run(s, data_step, &back));
 		*action = r.action = back ? FO_GUARD_REWIND : FO_GUARD_SKIP; /* no checkpoint yet */
-		r.back_to = s->meta.step;
+		r.line.back_to = back ? s->meta.step : -1;
 	}
 	FO_TRY(fo_events_send(&s->events, (struct fo_event){ .kind = FO_EVENT_GUARD, .step = t->step, .guard = &r }));
 	if (r.action == FO_GUARD_SKIP) {

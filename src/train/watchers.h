@@ -20,6 +20,8 @@ struct fo_log {
 /* Opens the file and removes a torn last line. */
 FO_CHECKED fo_status fo_log_open(struct fo_log *l, struct fo_events *events, struct fo_arena *a, const char *dir);
 fo_status fo_log_event(void *log, const struct fo_event *e);
+/* The numbers of a step as the log and other tools have them; its time is now, its clock NAN. */
+void fo_step_values(const struct fo_train_step *t, double value[FO_STEP_FIELD_COUNT]);
 /* FO_EIO where lines are still waiting after another try. saved: all training is in checkpoints. */
 FO_CHECKED fo_status fo_log_flush(struct fo_log *l, bool saved);
 void fo_log_close(struct fo_log *l);
