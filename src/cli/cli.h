@@ -117,6 +117,8 @@ const struct fo_command *fo_command_find(const struct fo_command *const *list, c
 
 /* Prints `first` and the text after it, wrapped at 80 columns; further lines begin with `lead` (fo_term_wrap). */
 void fo_cli_put(FILE *f, const char *first, const char *lead, const char *fmt, ...) FO_PRINTF(4, 5);
+/* Writes the document as a page into the file of that name; "-": standard output. */
+FO_CHECKED fo_status fo_cli_page(const struct fo_doc *d, const char *path);
 /* JSON on standard output: one object that begins with "schema": 1. The second call closes the object, prints it and
  * frees it. */
 struct fo_json *fo_cli_json_begin(void);

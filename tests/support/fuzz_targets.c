@@ -427,7 +427,10 @@ static void log_file(const void *bytes, size_t n)
 	for (int i = 0; i < FO_RECORD_FILES; i++)
 		r.file[i].path = r.file[i].why = "";
 	fo_report_make(&o, &r);
-	fo_report_html(&o, &page);
+	struct fo_doc d = { 0 };
+	fo_report_doc(&o, &d);
+	fo_doc_to_html(&d, &page);
+	fo_doc_fini(&d);
 	if (strcmp(page.data + page.len - 8, "</html>\n"))
 		abort();
 	fo_report_fini(&o);
