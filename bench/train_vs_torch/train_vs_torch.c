@@ -28,9 +28,11 @@
 #include "base/mem.h"
 #include "kernel/calibrate.h"
 #include "kernel/measure.h"
+#include "record/record.h"
 #include "pass/pass.h"
 #include "program/run.h"
 #include "timeline/metered.h"
+#include "record/record.h"
 #include "train/device.h"
 #include "train/exec.h"
 #include "train/room.h"
@@ -229,7 +231,10 @@ static void device(struct fo_json *j, const struct bench *b, double round_s, con
 	fo_json_close(j);
 	fo_json_text(j, "attention_note", fo_cuda_attention_note(b->cuda));
 	fo_json_object(j, "nvml");
-	fo_device_use_json(u, u->joules / (step_tokens(b) * (double)rounds), &split, j);
+	const struct fo_record_device device = { .use = *u,
+						 .joules_per_token = u->joules / (step_tokens(b) * (double)rounds),
+						 .split = split };
+	fo_schema_write_fields(&fo_record_device_schema, &device, j);
 	fo_json_text(j, "why", b->nvml ? NULL : fo_nvml_library(&nvml) ? "NVML does not know this device" : nvml.why);
 	fo_json_close(j);
 }

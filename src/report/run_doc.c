@@ -207,16 +207,17 @@ static int machine_rows(const struct page *p, struct row row[8])
 static int device_rows(const struct page *p, struct row row[8])
 {
 	const struct fo_record_end *e = fo_record_last_end(p->r);
-	const struct fo_record_device *v = e && e->device.told ? &e->device : &fo_record_no_device;
+	const struct fo_record_device none = fo_record_no_device(), *v = e ? &e->device : &none;
 	int n = 0;
-	row[n++] = (struct row){ "mean clock", if_known(p, v->sm_hz, "%.2f GHz", 1e-9) };
-	row[n++] = (struct row){ "power", if_known(p, v->watts, "%.0f W", 1) };
+	row[n++] = (struct row){ "mean clock", if_known(p, v->use.sm_hz, "%.2f GHz", 1e-9) };
+	row[n++] = (struct row){ "power", if_known(p, v->use.watts, "%.0f W", 1) };
 	row[n++] = (struct row){ "energy", if_known(p, v->joules_per_token, "%.3g J/token", 1) };
-	row[n++] = (struct row){ "clock held back by power", if_known(p, v->power_share, "%.0f %%", 100) };
-	row[n++] = (struct row){ "clock held back by heat", if_known(p, v->thermal_share, "%.0f %%", 100) };
+	row[n++] = (struct row){ "clock held back by power", if_known(p, v->use.power_share, "%.0f %%", 100) };
+	row[n++] = (struct row){ "clock held back by heat", if_known(p, v->use.thermal_share, "%.0f %%", 100) };
 	row[n++] = (struct row){ "tensor pipes active", if_known(p, v->split.pipes, "%.1f %%", 100) };
-	row[n++] = (struct row){ "multiprocessors active", if_known(p, v->sm_active, "%.1f %%", 100) };
-	row[n++] = (struct row){ "memory active", if_known(p, v->dram_active, "%.1f %%", 100) };
+	row[n++] = (struct row){ "multiprocessors active",
+				 if_known(p, v->use.active.share[FO_NVML_SM], "%.1f %%", 100) };
+	row[n++] = (struct row){ "memory active", if_known(p, v->use.active.share[FO_NVML_DRAM], "%.1f %%", 100) };
 	return n;
 }
 
@@ -229,8 +230,8 @@ static const char *processor(const struct page *p)
 		join(p, &text, fo_doc_printf(p->d, "%lld thread%s", (long long)r->threads, plural(r->threads)));
 	if (*r->isa)
 		join(p, &text, fo_doc_printf(p->d, "kernels up to %s", r->isa));
-	if (*r->governor)
-		join(p, &text, fo_doc_printf(p->d, "governor %s", r->governor));
+	if (*r->state.governor)
+		join(p, &text, fo_doc_printf(p->d, "governor %s", r->state.governor));
 	return text;
 }
 
@@ -774,7 +775,7 @@ void fo_report_doc(const struct fo_report *o, struct fo_doc *d)
 {
 	const struct fo_record *r = o->r;
 	char *busy = fo_doc_alloc(d, 96);
-	struct page p = { .o = o, .r = r, .d = d, .busy = fo_state_others_text(o->machine.load, r->processors, busy) };
+	struct page p = { .o = o, .r = r, .d = d, .busy = fo_state_others_text(o->machine.load, r->state.cpus, busy) };
 	p.x = fo_doc_alloc(d, (size_t)(r->step.n + 1) * sizeof *p.x);
 	for (int64_t i = 0; i < r->step.n; i++)
 		p.x[i] = (double)r->step.step[i];

@@ -42,8 +42,4 @@ double fo_device_clock_of_peak(const struct fo_cuda_device *d, enum fo_numerics 
 struct fo_mfu_split fo_device_split(const struct fo_cuda_device *d, enum fo_numerics precision,
 				    const struct fo_mfu *mfu, double peak_flop_s, const struct fo_nvml_use *u);
 
-/* Fields of an open JSON object: those of fo_nvml_use_json, joules_per_token, and MFU in factors. */
-void fo_device_use_json(const struct fo_nvml_use *u, double joules_per_token, const struct fo_mfu_split *f,
-			struct fo_json *j);
-
 #endif

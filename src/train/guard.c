@@ -123,21 +123,21 @@ static void say_documents(struct fo_session *s, const struct documents *d, char 
 	snprintf(out + n, size - n, " of '%s/train.shard'", fo_str_visible(seen, sizeof seen, s->corpus.dir));
 }
 
-static void log_documents(struct fo_session *s, struct fo_json *j, int64_t data_step, const struct documents *d)
+/* The documents of a batch as the log lists them. */
+static void list_sources(struct fo_session *s, const struct documents *d, struct fo_record_document out[LISTED],
+			 struct fo_record_guard *line)
 {
 	const struct fo_shard_sources *o = &s->corpus.train_sources;
-	struct fo_doc_source from;
-	fo_json_int(j, "data_step", data_step);
-	fo_json_array(j, "documents");
-	for (int64_t i = 0; i < d->n && i < LISTED; i++) {
-		bool known = o->docs && fo_shard_source(o, d->doc[i], &from) == FO_OK;
-		fo_json_object(j, NULL);
-		fo_json_int(j, "document", d->doc[i]);
-		fo_json_text(j, "path", known ? from.path : NULL);
-		fo_json_int(j, "line", known ? from.line : 0);
-		fo_json_close(j);
+	line->document = out;
+	line->documents = d->n < LISTED ? d->n : LISTED;
+	for (int64_t i = 0; i < line->documents; i++) {
+		struct fo_doc_source from;
+		out[i] = (struct fo_record_document){ .document = d->doc[i] };
+		if (o->docs && fo_shard_source(o, d->doc[i], &from) == FO_OK) {
+			out[i].path = fo_arena_strdup(&s->arena, from.path);
+			out[i].line = from.line;
+		}
 	}
-	fo_json_close(j);
 }
 
 /* ---- verdicts ---- */
@@ -162,7 +162,7 @@ static fo_status judge_nonfinite(struct fo_session *s, const struct fo_train_ste
 	int64_t data_step = fo_loader_state(s->loader).next_step - 1;
 	struct fo_exec_fault fault;
 	struct documents d;
-	struct fo_json j;
+	struct fo_record_document document[LISTED];
 	char named[2048];
 	/* Weights and batch are as they were: the same step again, looking at every number. */
 	FO_TRY(fo_exec_find_fault(s->exec, &fault));
@@ -171,13 +171,14 @@ static fo_status judge_nonfinite(struct fo_session *s, const struct fo_train_ste
 	const char *where = fault.instance >= 0
 				    ? fault.text
 				    : "the step repeated has only finite values: memory or processor made a mistake";
-	fo_session_log_begin(s, &j, "nonfinite", t->step);
-	fo_json_text(&j, "action", skip ? "skip" : "stop");
-	fo_json_real(&j, "loss", t->loss);
-	fo_json_real(&j, "grad_norm", t->grad_norm);
-	fo_json_text(&j, "where", where);
-	log_documents(s, &j, data_step, &d);
-	FO_TRY(fo_session_log_end(s, &j));
+	struct fo_record_guard line = { .step = t->step,
+					.action = skip ? "skip" : "stop",
+					.loss = t->loss,
+					.grad_norm = t->grad_norm,
+					.where = where,
+					.data_step = data_step };
+	list_sources(s, &d, document, &line);
+	FO_TRY(fo_session_log(s, &fo_log_nonfinite, &line));
 	if (!skip)
 		return fo_hint(
 			fo_fail(FO_ENUMERIC, "step %lld: the loss is %g and the gradient norm %g: %s; the batch was %s",
@@ -217,7 +218,7 @@ static fo_status judge_spike(struct fo_session *s, const struct fo_train_step *t
 	int mode = s->r->guard_spike;
 	bool back = false;
 	struct documents d;
-	struct fo_json j;
+	struct fo_record_document document[LISTED];
 	char named[2048], what[512];
 	FO_TRY(list_documents(s, data_step, &d));
 	say_documents(s, &d, named, sizeof named);
@@ -227,16 +228,16 @@ static fo_status judge_spike(struct fo_session *s, const struct fo_train_step *t
 		FO_TRY(rewind_run(s, data_step, &back));
 	if (mode == FO_SPIKE_REWIND && !back)
 		mode = FO_SPIKE_SKIP; /* no checkpoint yet */
-	fo_session_log_begin(s, &j, "spike", t->step);
-	fo_json_text(&j, "action", action[mode]);
-	fo_json_real(&j, "loss", t->loss);
-	fo_json_real(&j, "median", median);
-	fo_json_real(&j, "deviation", deviation);
-	fo_json_real(&j, "z", (t->loss - median) / deviation);
-	if (back)
-		fo_json_int(&j, "back_to", s->meta.step);
-	log_documents(s, &j, data_step, &d);
-	FO_TRY(fo_session_log_end(s, &j));
+	struct fo_record_guard line = { .step = t->step,
+					.action = action[mode],
+					.loss = t->loss,
+					.median = median,
+					.deviation = deviation,
+					.z = (t->loss - median) / deviation,
+					.back_to = back ? s->meta.step : -1,
+					.data_step = data_step };
+	list_sources(s, &d, document, &line);
+	FO_TRY(fo_session_log(s, &fo_log_spike, &line));
 	if (mode == FO_SPIKE_WARN) {
 		fo_session_warn(s, "step %lld: %s; the batch was %s", (long long)t->step, what, named);
 		return FO_OK;

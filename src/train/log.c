@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -51,14 +52,6 @@ fo_status fo_session_log_open(struct fo_session *s)
 	return cut_torn_line(s->log, s->log_path);
 }
 
-void fo_session_log_begin(struct fo_session *s, struct fo_json *j, const char *event, int64_t step)
-{
-	fo_json_begin(j, &s->line, false);
-	fo_json_object(j, NULL);
-	fo_json_text(j, "event", event);
-	fo_json_int(j, "step", step);
-}
-
 /* Writes what waits; what could not be written goes on waiting, from the byte where it stopped. Returns an errno value.
  */
 static int flush_lines(struct fo_session *s)
@@ -80,11 +73,12 @@ static double unix_time(void)
 }
 
 /* A log that cannot be written for a while is no reason to stop training. */
-fo_status fo_session_log_end(struct fo_session *s, struct fo_json *j)
+fo_status fo_session_log(struct fo_session *s, const struct fo_schema *line, void *record)
 {
-	fo_json_real(j, "time", unix_time());
-	fo_json_real(j, "clock", floor((double)fo_now_ns() * 1e-6) / 1000);
-	fo_json_close(j);
+	const struct fo_schema_field *tail = &line->field[line->fields - 2];
+	*(double *)(void *)((char *)record + tail[0].offset) = unix_time();
+	*(double *)(void *)((char *)record + tail[1].offset) = floor((double)fo_now_ns() * 1e-6) / 1000;
+	fo_schema_text(line, record, false, &s->line);
 	fo_str_puts(&s->line, "\n");
 	int error = flush_lines(s);
 	if (error && s->line.len > PENDING_BYTES)
@@ -106,125 +100,118 @@ fo_status fo_session_log_close(struct fo_session *s)
 		       fo_session_unsaved(s) ? "" : "the training itself is saved; ");
 }
 
+void fo_session_step_values(const struct fo_train_step *t, double value[FO_STEP_FIELD_COUNT])
+{
+	const double v[FO_STEP_FIELD_COUNT] = {
+		[FO_STEP_LOSS] = t->loss,
+		[FO_STEP_GRAD_NORM] = t->grad_norm,
+		[FO_STEP_LR] = t->lr,
+		[FO_STEP_SECONDS] = t->seconds,
+		[FO_STEP_DATA_SECONDS] = t->data_seconds,
+		[FO_STEP_TOKENS] = (double)t->tokens,
+		[FO_STEP_LOSS_TOKENS] = (double)t->loss_tokens,
+		[FO_STEP_TOKENS_PER_SECOND] = t->tokens_per_second,
+		[FO_STEP_MFU] = t->mfu.mfu,
+		[FO_STEP_MFU_CAUSAL] = t->mfu.mfu_causal,
+		[FO_STEP_MFU_DOCUMENT] = t->mfu.mfu_document,
+		[FO_STEP_MFU_6N] = t->mfu.mfu_6n,
+		[FO_STEP_HFU] = t->mfu.hfu,
+		[FO_STEP_METERED] = t->metered,
+		[FO_STEP_TIME] = unix_time(),
+		[FO_STEP_CLOCK] = NAN,
+	};
+	memcpy(value, v, sizeof v);
+}
+
 fo_status fo_session_log_step(struct fo_session *s, const struct fo_train_step *t)
 {
-	struct fo_json j;
-	fo_session_log_begin(s, &j, "step", t->step);
-	fo_json_real(&j, "loss", t->loss);
-	fo_json_real(&j, "grad_norm", t->grad_norm);
-	fo_json_real(&j, "lr", t->lr);
-	fo_json_real(&j, "seconds", t->seconds);
-	fo_json_real(&j, "data_seconds", t->data_seconds);
-	fo_json_int(&j, "tokens", t->tokens);
-	fo_json_int(&j, "loss_tokens", t->loss_tokens);
-	fo_json_real(&j, "tokens_per_second", t->tokens_per_second);
-	fo_json_real(&j, "mfu", t->mfu.mfu);
-	fo_json_real(&j, "mfu_causal", t->mfu.mfu_causal);
-	fo_json_real(&j, "mfu_document", t->mfu.mfu_document);
-	fo_json_real(&j, "mfu_6n", t->mfu.mfu_6n);
-	fo_json_real(&j, "hfu", t->mfu.hfu);
-	if (t->metered)
-		fo_json_bool(&j, "metered", true);
-	return fo_session_log_end(s, &j);
+	struct fo_record_step line = { .step = t->step };
+	fo_session_step_values(t, line.value);
+	return fo_session_log(s, &fo_log_step, &line);
 }
 
 fo_status fo_session_log_eval(struct fo_session *s, int64_t step, double loss)
 {
-	struct fo_json j;
-	fo_session_log_begin(s, &j, "eval", step);
-	fo_json_real(&j, "loss", loss);
-	return fo_session_log_end(s, &j);
+	struct fo_record_eval line = { .step = step, .loss = loss };
+	return fo_session_log(s, &fo_log_eval, &line);
 }
 
 fo_status fo_session_log_checkpoint(struct fo_session *s, int64_t step, const char *path, double seconds,
 				    double blocked)
 {
-	struct fo_json j;
-	fo_session_log_begin(s, &j, "checkpoint", step);
-	fo_json_text(&j, "path", path);
-	fo_json_real(&j, "seconds", seconds);
-	fo_json_real(&j, "blocked_seconds", blocked);
-	return fo_session_log_end(s, &j);
+	struct fo_record_checkpoint line = {
+		.step = step, .path = path, .seconds = seconds, .blocked_seconds = blocked
+	};
+	return fo_session_log(s, &fo_log_checkpoint, &line);
 }
 
 fo_status fo_session_log_start(struct fo_session *s, const struct fo_train_plan *p)
 {
-	struct fo_json j;
-	char hash[24];
-	fo_session_log_begin(s, &j, "start", s->meta.step);
-	snprintf(hash, sizeof hash, "%016llx", (unsigned long long)fo_program_hash(&s->program));
-	fo_json_text(&j, "program_hash", hash);
-	fo_json_text(&j, "isa", fo_isa_name[s->options.isa]);
-	fo_json_int(&j, "threads", s->options.threads);
-	fo_json_text(&j, "peak_dtype", s->peak.dtype);
-	fo_json_real(&j, "peak_flop_s", s->peak.flop_s > 0 ? s->peak.flop_s : NAN);
-	fo_json_int(&j, "arena_bytes", p->memory.arena);
-	fo_json_int(&j, "persistent_bytes", p->memory.persistent);
-	fo_json_int(&j, "workspace_bytes", p->memory.workspace);
-	fo_json_int(&j, "other_bytes", p->memory_other);
-	fo_json_int(&j, "checkpoint_bytes", p->memory_checkpoint);
-	if (p->device) {
-		fo_json_text(&j, "device", p->device->name);
-		fo_json_int(&j, "device_reserve_bytes", p->memory_reserve);
-		fo_json_int(&j, "host_bytes", p->memory_host);
-	}
-	return fo_session_log_end(s, &j);
+	struct fo_record_start line = {
+		.step = s->meta.step,
+		.program_hash = fo_arena_printf(&s->arena, "%016" PRIx64, fo_program_hash(&s->program)),
+		.isa = fo_isa_name[s->options.isa],
+		.threads = s->options.threads,
+		.peak_dtype = s->peak.dtype,
+		.peak_flop_s = s->peak.flop_s > 0 ? s->peak.flop_s : NAN,
+		.arena_bytes = (double)p->memory.arena,
+		.persistent_bytes = (double)p->memory.persistent,
+		.workspace_bytes = (double)p->memory.workspace,
+		.other_bytes = (double)p->memory_other,
+		.checkpoint_bytes = (double)p->memory_checkpoint,
+		.device = p->device ? p->device->name : NULL,
+		.device_reserve_bytes = p->device ? (double)p->memory_reserve : NAN,
+		.host_bytes = p->device ? (double)p->memory_host : NAN,
+	};
+	return fo_session_log(s, &fo_log_start, &line);
+}
+
+/* What happened between two states of a profile. */
+static struct fo_profile profile_since(const struct fo_profile *now, const struct fo_profile *before)
+{
+	struct fo_profile p = { .steps = now->steps - before->steps, .total_ns = now->total_ns - before->total_ns };
+	for (int i = 0; i < FO_PART_COUNT; i++)
+		p.part_ns[i] = now->part_ns[i] - before->part_ns[i];
+	return p;
 }
 
 fo_status fo_session_log_end_of_run(struct fo_session *s, const struct fo_train_result *r, const char *how)
 {
-	struct fo_json j;
-	fo_session_log_begin(s, &j, "end", s->meta.step);
-	fo_json_text(&j, "how", how);
-	fo_json_int(&j, "steps", r->steps);
-	fo_json_int(&j, "timed_steps", r->profile.steps - s->first_step.steps);
-	fo_json_real(&j, "seconds", (r->profile.total_ns - s->first_step.total_ns) * 1e-9);
-	fo_json_object(&j, "parts");
-	for (int i = 0; i < FO_PART_COUNT; i++)
-		fo_json_real(&j, fo_part_name[i], (r->profile.part_ns[i] - s->first_step.part_ns[i]) * 1e-9);
-	fo_json_close(&j);
-	fo_json_int(&j, "planned_bytes", r->planned_bytes);
-	fo_json_int(&j, "measured_bytes", r->measured_bytes);
-	fo_json_real(&j, "joules_per_token", r->joules_per_token);
-	if (r->on_device) {
-		fo_json_object(&j, "device");
-		fo_device_use_json(&r->device_use, r->device_joules_per_token, &r->split, &j);
-		fo_json_close(&j);
-	}
-	fo_json_real(&j, "huge_page_share", r->huge_share);
-	fo_json_real(&j, "padding_share", r->waste);
-	fo_json_real(&j, "truncated_share", r->truncated);
-	return fo_session_log_end(s, &j);
+	struct fo_record_end line = {
+		.step = s->meta.step,
+		.how = how,
+		.steps = r->steps,
+		.profile = profile_since(&r->profile, &s->first_step),
+		.planned_bytes = (double)r->planned_bytes,
+		.measured_bytes = (double)r->measured_bytes,
+		.joules_per_token = r->joules_per_token,
+		.device = { .told = r->on_device,
+			    .use = r->device_use,
+			    .joules_per_token = r->device_joules_per_token,
+			    .split = r->split },
+		.huge_page_share = r->huge_share,
+		.padding_share = r->waste,
+		.truncated_share = r->truncated,
+	};
+	line.seconds = line.profile.total_ns * 1e-9;
+	return fo_session_log(s, &fo_log_end, &line);
 }
 
 fo_status fo_session_log_machine(struct fo_session *s, const struct fo_state_use *u, const struct fo_nvml_use *device)
 {
-	struct fo_json j;
-	fo_session_log_begin(s, &j, "machine", s->meta.step);
-	fo_state_use_json(u, &j);
-	if (device) {
-		fo_json_object(&j, "device");
-		fo_nvml_use_json(device, &j);
-		fo_json_close(&j);
-	}
-	return fo_session_log_end(s, &j);
+	struct fo_record_machine line = { .step = s->meta.step, .use = *u, .device = device };
+	return fo_session_log(s, &fo_log_machine, &line);
 }
 
-/* What the steps since the last such line spent their time on. */
+/* Where the time of the steps since the last such line went. */
 fo_status fo_session_log_profile(struct fo_session *s)
 {
-	struct fo_json j;
-	struct fo_profile *last = &s->profile_logged;
-	if (s->profile->steps == last->steps)
+	struct fo_record_profile line = { .step = s->meta.step,
+					  .profile = profile_since(s->profile, &s->profile_logged) };
+	if (!line.profile.steps)
 		return FO_OK;
-	fo_session_log_begin(s, &j, "profile", s->meta.step);
-	fo_json_int(&j, "steps", s->profile->steps - last->steps);
-	fo_json_object(&j, "parts");
-	for (int i = 0; i < FO_PART_COUNT; i++)
-		fo_json_real(&j, fo_part_name[i], (s->profile->part_ns[i] - last->part_ns[i]) * 1e-9);
-	fo_json_close(&j);
-	*last = *s->profile;
-	return fo_session_log_end(s, &j);
+	s->profile_logged = *s->profile;
+	return fo_session_log(s, &fo_log_profile, &line);
 }
 
 /* "Name:   123 kB" in a /proc file, in bytes; 0 when it is not there. */

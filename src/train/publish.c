@@ -73,24 +73,8 @@ void fo_session_publish_open(struct fo_session *s, const struct fo_train_plan *p
 void fo_session_publish_step(struct fo_session *s, const struct fo_train_step *t)
 {
 	struct fo_session_publish *p = &s->publish;
-	const double value[FO_STEP_FIELD_COUNT] = {
-		[FO_STEP_LOSS] = t->loss,
-		[FO_STEP_GRAD_NORM] = t->grad_norm,
-		[FO_STEP_LR] = t->lr,
-		[FO_STEP_SECONDS] = t->seconds,
-		[FO_STEP_DATA_SECONDS] = t->data_seconds,
-		[FO_STEP_TOKENS] = (double)t->tokens,
-		[FO_STEP_LOSS_TOKENS] = (double)t->loss_tokens,
-		[FO_STEP_TOKENS_PER_SECOND] = t->tokens_per_second,
-		[FO_STEP_MFU] = t->mfu.mfu,
-		[FO_STEP_MFU_CAUSAL] = t->mfu.mfu_causal,
-		[FO_STEP_MFU_DOCUMENT] = t->mfu.mfu_document,
-		[FO_STEP_MFU_6N] = t->mfu.mfu_6n,
-		[FO_STEP_HFU] = t->mfu.hfu,
-		[FO_STEP_METERED] = t->metered,
-		[FO_STEP_TIME] = now(),
-		[FO_STEP_CLOCK] = NAN,
-	};
+	double value[FO_STEP_FIELD_COUNT];
+	fo_session_step_values(t, value);
 	if (p->tensorboard)
 		judge(s, fo_tensorboard_step(&p->board, t->step, value), &p->tensorboard_failed);
 	if (p->prometheus)

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "pass/pass.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -516,49 +517,35 @@ static void close_session(struct fo_session *s)
 	fo_session_folder_close(s);
 }
 
+static const char *hex_text(struct fo_session *s, uint64_t v) { return fo_arena_printf(&s->arena, "%016" PRIx64, v); }
+
 /* run.json: what the caller knows (options with origins, version), this machine, checksums of data and tokenizer. */
 static void describe_run(struct fo_session *s, struct fo_str *out)
 {
-	struct fo_json j;
-	struct fo_machine m;
-	char cpu[80], hex[24];
-	fo_cpu_name(cpu, sizeof cpu);
-	fo_json_begin(&j, out, true);
-	fo_json_object(&j, NULL);
-	fo_json_int(&j, "schema", 1);
-	fo_json_raw(&j, "run", s->h->run_json ? s->h->run_json : "null");
 	struct fo_str passes = { 0 };
+	char cpu[80];
+	fo_cpu_name(cpu, sizeof cpu);
 	fo_passes_text(&s->program.run.pass, &passes); /* of a program from a file too */
-	fo_json_text(&j, "passes", passes.data);
-	fo_str_fini(&passes);
-	fo_json_object(&j, "machine");
-	fo_json_text(&j, "cpu", cpu);
-	fo_json_int(&j, "threads", s->options.threads);
-	fo_json_text(&j, "isa", fo_isa_name[s->options.isa]);
-	fo_json_real(&j, "peak_flop_s", s->peak.flop_s > 0 ? s->peak.flop_s : NAN);
-	fo_json_text(&j, "peak_source", s->peak.source);
-	if (s->cuda)
-		fo_json_text(&j, "device", fo_cuda_info(s->cuda)->name);
-	fo_json_text(&j, "affinity", s->r->affinity);
-	fo_json_object(&j, "state");
-	fo_machine_read(&m, "");
-	fo_machine_json(&m, &j);
-	fo_json_close(&j);
-	fo_json_close(&j);
-	fo_json_int(&j, "seed", s->r->seed);
-	const struct {
-		const char *key;
-		uint64_t v;
-	} sum[] = { { "tokenizer_checksum", s->meta.tokenizer_checksum },
-		    { "train_shard_checksum", s->corpus.train.checksum },
-		    { "val_shard_checksum", s->corpus.val.checksum },
-		    { "program_hash", fo_program_hash(&s->program) } };
-	for (size_t i = 0; i < sizeof sum / sizeof *sum; i++) {
-		snprintf(hex, sizeof hex, "%016llx", (unsigned long long)sum[i].v);
-		fo_json_text(&j, sum[i].key, hex);
-	}
-	fo_json_close(&j);
+	struct fo_record r = {
+		.run = s->h->run_json,
+		.passes = passes.data,
+		.cpu = cpu,
+		.threads = s->options.threads,
+		.isa = fo_isa_name[s->options.isa],
+		.peak_flop_s = s->peak.flop_s > 0 ? s->peak.flop_s : NAN,
+		.peak_source = s->peak.source,
+		.device = s->cuda ? fo_cuda_info(s->cuda)->name : NULL,
+		.affinity = s->r->affinity,
+		.seed = s->r->seed,
+		.tokenizer_checksum = hex_text(s, s->meta.tokenizer_checksum),
+		.train_checksum = hex_text(s, s->corpus.train.checksum),
+		.val_checksum = hex_text(s, s->corpus.val.checksum),
+		.program_hash = hex_text(s, fo_program_hash(&s->program)),
+	};
+	fo_machine_read(&r.state, "");
+	fo_schema_text(&fo_run_schema, &r, true, out);
 	fo_str_puts(out, "\n");
+	fo_str_fini(&passes);
 }
 
 static fo_status write_run_files(struct fo_session *s)

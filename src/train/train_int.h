@@ -211,9 +211,10 @@ FO_CHECKED fo_status fo_session_log_checkpoint(struct fo_session *s, int64_t ste
 					       double blocked);
 /* Parts of the time of the steps since the last call. */
 FO_CHECKED fo_status fo_session_log_profile(struct fo_session *s);
-/* Other events: begin, add fields to the object, end. */
-void fo_session_log_begin(struct fo_session *s, struct fo_json *j, const char *event, int64_t step);
-FO_CHECKED fo_status fo_session_log_end(struct fo_session *s, struct fo_json *j);
+/* Any other line: stamps the record, whose table ends with time and clock, and writes it. */
+FO_CHECKED fo_status fo_session_log(struct fo_session *s, const struct fo_schema *line, void *record);
+/* The numbers of a step as the log and other tools have them; its time is now, its clock NAN. */
+void fo_session_step_values(const struct fo_train_step *t, double value[FO_STEP_FIELD_COUNT]);
 /* A process begins: what its steps are measured against, and the memory it plans. */
 FO_CHECKED fo_status fo_session_log_start(struct fo_session *s, const struct fo_train_plan *p);
 /* What this process has done, at its end: how that came ("done", "interrupted", "failed"), time by part

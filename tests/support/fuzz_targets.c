@@ -423,7 +423,7 @@ static void log_file(const void *bytes, size_t n)
 	fo_record_profile_total(&r, &f);
 	/* As fo_record_open leaves it where there is no run.json. */
 	r.dir = r.started = r.version = r.commit = r.compiler = r.passes = r.cpu = r.isa = r.peak_source = r.affinity =
-		r.governor = "";
+		"";
 	for (int i = 0; i < FO_RECORD_FILES; i++)
 		r.file[i].path = r.file[i].why = "";
 	fo_report_make(&o, &r);

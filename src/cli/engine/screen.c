@@ -737,14 +737,14 @@ void fo_screen_summary_json(const struct fo_train_result *r, struct fo_str *out)
 	fo_json_real(&j, "padding", r->waste);
 	fo_json_real(&j, "truncated", r->truncated);
 	fo_json_object(&j, "machine");
-	fo_state_use_json(&r->machine, &j);
+	fo_schema_write_fields(&fo_state_use_schema, &r->machine, &j);
 	fo_json_real(&j, "joules_per_token", r->joules_per_token);
 	fo_json_real(&j, "huge_page_share", r->huge_share);
 	fo_json_close(&j);
 	if (r->on_device) {
 		fo_json_object(&j, "device");
 		fo_json_text(&j, "name", r->device);
-		fo_nvml_use_json(&r->device_use, &j);
+		fo_schema_write_fields(&fo_nvml_use_schema, &r->device_use, &j);
 		fo_json_real(&j, "joules_per_token", r->device_joules_per_token);
 		fo_json_close(&j);
 		fo_json_object(&j, "split");
