@@ -94,6 +94,7 @@ static size_t answers(struct term *t, size_t at)
 {
 	const struct fo_doc *d = t->d;
 	size_t end = at, widest = 0;
+	bool labelled = false; /* the line above has a label */
 	char label[128], mark[192];
 	for (; end < d->nodes && (!fo_doc_shown(&d->node[end], FO_DOC_TERM) || is_answer(d->node[end].kind)); end++)
 		if (fo_doc_shown(&d->node[end], FO_DOC_TERM) && d->node[end].label) {
@@ -105,10 +106,14 @@ static size_t answers(struct term *t, size_t at)
 		if (!fo_doc_shown(n, FO_DOC_TERM))
 			continue;
 		space_before(t, n->kind);
-		if (!n->label) {
-			put(t, "", 2, n->text);
+		if (!n->label) { /* a sentence: apart from labels above it, and as wide as a paragraph */
+			if (labelled)
+				fo_str_puts(t->out, "\n");
+			labelled = false;
+			put(t, "", 0, n->text);
 			continue;
 		}
+		labelled = true;
 		label_of(label, sizeof label, n->label);
 		size_t w = fo_term_columns(label, strlen(label));
 		snprintf(mark, sizeof mark, "%s%*s", label, (int)(widest - w + 2), "");

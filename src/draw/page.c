@@ -163,7 +163,11 @@ void fo_draw_table_row_titled(struct fo_draw_table *t, const char *title, const 
 			fo_draw_escaped(t->out, " title=\"", title, "\"");
 		if (t->list)
 			fo_draw_escaped(t->out, " data-l=\"", t->head[i], "\"");
-		fo_draw_escaped(t->out, ">", cell[i], "</td>");
+		fo_str_puts(t->out, ">");
+		const char *text = cell[i];
+		for (; text && *text == ' '; text++) /* a row that belongs to the one above it */
+			fo_str_puts(t->out, "&#160;&#160;");
+		fo_draw_escaped(t->out, "", text, "</td>");
 	}
 	fo_str_puts(t->out, "</tr>\n");
 }
