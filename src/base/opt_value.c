@@ -374,7 +374,7 @@ void fo_opt_expected(const struct fo_opt *row, struct fo_str *out)
 const char *fo_opt_value_text(struct fo_opt_set *s, int i)
 {
 	static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB" };
-	const struct fo_opt *row = &s->rows[i];
+	const struct fo_opt *row = fo_opt_row(s, i);
 	const void *field = (const char *)s->target + row->offset;
 	switch (row->type) {
 	case FO_OPT_T_INT:

@@ -2,10 +2,13 @@
 #define _DEFAULT_SOURCE /* ioctl's window size */
 #include "cli/cli.h"
 
+#include "base/fs.h"
+
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 const char *fo_cli_seen(const char *text)
 {
@@ -86,6 +89,19 @@ void fo_cli_live(FILE *f, const char *text)
 	/* The last column stays free: some terminals go to the next line when it is written. */
 	fprintf(f, "\r%.*s\033[K", (int)fo_cli_fit(text, width_of(f) - 1), text);
 	fflush(f);
+}
+
+fo_status fo_cli_page(const struct fo_doc *d, const char *path)
+{
+	struct fo_str out = { 0 };
+	fo_status st = FO_OK;
+	fo_doc_to_html(d, &out);
+	if (strcmp(path, "-"))
+		st = fo_fs_write_atomic(path, out.data, out.len);
+	else
+		fwrite(out.data, 1, out.len, stdout);
+	fo_str_fini(&out);
+	return st;
 }
 
 struct fo_json *fo_cli_json_begin(void)

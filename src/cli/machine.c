@@ -121,7 +121,7 @@ static void print_json(const struct fo_machine *m)
 {
 	struct fo_json *j = fo_cli_json_begin();
 	fo_json_text(j, "of", "machine"); /* a profile of calibrate begins with the processor, too */
-	fo_machine_json(m, j);
+	fo_schema_write_fields(&fo_machine_schema, m, j);
 	fo_cli_json_end(j);
 }
 

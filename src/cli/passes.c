@@ -13,8 +13,6 @@ struct passes {
 };
 static const struct fo_opt extra[] = { FO_OPT_JSON(struct passes, json, "cli.json", "print JSON"),
 				       FO_OPT_FORCE(struct passes, force, "cli.force"), FO_OPT_END };
-static struct fo_opt rows[FO_RUN_ROWS_MAX];
-__attribute__((constructor)) static void make_rows(void) { fo_run_options_with(rows, extra); }
 
 struct figures {
 	struct fo_cost cost;
@@ -223,7 +221,7 @@ const struct fo_command fo_cmd_passes = {
 		"the whole. Reasons stand beside those that this run cannot have.\n\n"
 		"  flatout passes run.yaml\n"
 		"  flatout passes --model.name=llama-3.2-1b --data.seq=8192 --pass.merge-qkv=no\n",
-	.opts = rows,
+	.opts = fo_run_options,
 	.own = extra,
 	.act = run,
 	.size = sizeof(struct passes),

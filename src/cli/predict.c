@@ -30,8 +30,6 @@ static const struct fo_opt extra[] = {
 	FO_OPT_FORCE(struct predict, force, "cli.force"),
 	FO_OPT_END
 };
-static struct fo_opt rows[FO_RUN_ROWS_MAX];
-__attribute__((constructor)) static void make_rows(void) { fo_run_options_with(rows, extra); }
 
 struct report {
 	struct fo_arena arena;
@@ -548,7 +546,7 @@ const struct fo_command fo_cmd_predict = {
 		"  flatout predict run.yaml --pass.merge-qkv=no --run.threads=1\n"
 		"  flatout predict run.yaml --device h200\n"
 		"  flatout predict --compare run\n",
-	.opts = rows,
+	.opts = fo_run_options,
 	.own = extra,
 	.act = run,
 	.size = sizeof(struct predict),

@@ -176,11 +176,11 @@ static void find_mfu(struct report *r)
 
 static double per_batch(const struct report *r) { return (double)r->program.run.micro_batches; }
 
-/* "linear products, 343 TFLOP": of a micro-batch. */
+/* "linear matmuls, 343 TFLOP": of a micro-batch. */
 static const char *part_text(struct fo_arena *a, const struct report *r, enum fo_device_part part)
 {
 	static const char *const text[FO_DEVICE_PARTS] = {
-		[FO_DEVICE_PART_LINEAR] = "linear products",
+		[FO_DEVICE_PART_LINEAR] = "linear matmuls",
 		[FO_DEVICE_PART_WGRAD] = "weight gradients' sums",
 		[FO_DEVICE_PART_HEAD] = "head",
 		[FO_DEVICE_PART_ATTENTION] = "attention",

@@ -21,8 +21,6 @@ static const struct fo_opt extra[] = {
 	FO_OPT_JSON(struct program, json, "cli.json", "print JSON"), FO_OPT_FORCE(struct program, force, "cli.force"),
 	FO_OPT_END
 };
-static struct fo_opt rows[FO_RUN_ROWS_MAX];
-__attribute__((constructor)) static void make_rows(void) { fo_run_options_with(rows, extra); }
 
 static int64_t slots_of(const struct fo_program *p, int block)
 {
@@ -275,7 +273,7 @@ const struct fo_command fo_cmd_program = {
 		"an operand: read and written; '+=': accumulated; '!': read for the last time.\n\n"
 		"  flatout program run.yaml --no-operations\n"
 		"  flatout program --model.name=llama-3.1-8b --data.seq=8192 --json\n",
-	.opts = rows,
+	.opts = fo_run_options,
 	.own = extra,
 	.act = run,
 	.size = sizeof(struct program),

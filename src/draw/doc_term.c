@@ -9,7 +9,7 @@
 
 enum {
 	LEAST_WIDTH = 20,
-	LABEL = 12, /* least columns of the answer's labels */
+	LABEL = 12, /* columns of a label from which one space after it is enough */
 	DEPTH = 32  /* of sections and cards inside each other */
 };
 
@@ -97,28 +97,34 @@ static void label_of(char *buf, size_t size, const char *name)
 static size_t answers(struct term *t, size_t at)
 {
 	const struct fo_doc *d = t->d;
-	size_t end = at, widest = t->in_card ? 0 : LABEL;
+	size_t end = at, widest = 0;
+	bool labelled = false; /* the line above has a label */
 	char label[128], mark[192];
 	for (; end < d->nodes && (!fo_doc_shown(&d->node[end], FO_DOC_TERM) || is_answer(d->node[end].kind)); end++)
 		if (fo_doc_shown(&d->node[end], FO_DOC_TERM) && d->node[end].label) {
 			size_t w = fo_term_columns(d->node[end].label, strlen(d->node[end].label)) + 1;
 			widest = w > widest ? w : widest;
 		}
+	size_t wide = widest + (widest < LABEL ? 2 : 1);
 	for (; at < end; at++) {
 		const struct fo_doc_node *n = &d->node[at];
 		if (!fo_doc_shown(n, FO_DOC_TERM))
 			continue;
 		space_before(t, n->kind);
-		if (!n->label) {
-			put(t, "", 2, n->text);
+		if (!n->label) { /* a sentence: apart from labels above it, and as wide as a paragraph */
+			if (labelled)
+				fo_str_puts(t->out, "\n");
+			labelled = false;
+			put(t, "", 0, n->text);
 			continue;
 		}
+		labelled = true;
 		label_of(label, sizeof label, n->label);
 		size_t w = fo_term_columns(label, strlen(label));
-		snprintf(mark, sizeof mark, "%s%*s", label, (int)(widest - w + 1), "");
+		snprintf(mark, sizeof mark, "%s%*s", label, (int)(wide - w), "");
 		struct fo_str text = { 0 };
 		fo_str_printf(&text, n->note ? "%s (%s)" : "%s", n->text, n->note);
-		put(t, mark, widest + 1, text.data);
+		put(t, mark, wide < t->width / 2 ? wide : 2, text.data);
 		fo_str_fini(&text);
 	}
 	return end;

@@ -397,16 +397,20 @@ const char *fo_state_others_text(double load, int64_t processors, char buf[96])
 	return buf;
 }
 
-void fo_state_use_json(const struct fo_state_use *u, struct fo_json *j)
-{
-	fo_json_real(j, "seconds", u->seconds);
-	fo_json_real(j, "steal", u->steal);
-	fo_json_real(j, "clock_hz", u->clock_hz);
-	fo_json_real(j, "throttles", u->throttles);
-	fo_json_real(j, "limited_seconds", u->limited_s);
-	fo_json_real(j, "joules", u->joules);
-	fo_json_real(j, "load", u->load);
-}
+#define USE(m, key, unit, means, most) \
+	FO_FIELD(struct fo_state_use, m, key, unit, means, .flags = FO_NEEDED | FO_NULLS, .high = (most))
+
+static const struct fo_schema_field use_field[] = {
+	FO_FIELD(struct fo_state_use, seconds, "seconds", "s", "how long it was watched", .flags = FO_NEEDED,
+		 .high = 1e9),
+	USE(steal, "steal", "share", "time of the processors that the hypervisor gave to others", 1),
+	USE(clock_hz, "clock_hz", "Hz", "mean clock of the processors", 1e21),
+	USE(throttles, "throttles", "", "thermal throttle events", 1e24),
+	USE(limited_s, "limited_seconds", "s", "the control group's processor limit held the process back", 1e24),
+	USE(joules, "joules", "J", "energy of packages and DRAM, everything that ran on them included", 1e24),
+	USE(load, "load", "", "load average over one minute, at the end", 1e24),
+};
+const struct fo_schema fo_state_use_schema = { "", "state of a machine", FO_FIELDS(struct fo_state_use, use_field) };
 
 double fo_state_huge_share(const char *root)
 {

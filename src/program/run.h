@@ -89,12 +89,10 @@ struct fo_run {
 	int attention;   /* enum fo_attention */
 };
 
+/* A command with flags of its own has a struct that begins with a struct fo_run, and a second table for
+ * fo_opt_init_own. */
 extern const struct fo_opt fo_run_options[];
 
-/* A command's own flags behind the run's: fills `rows` (FO_RUN_ROWS_MAX of them) with fo_run_options and then `extra`.
- * The command's struct begins with a struct fo_run. */
-enum { FO_RUN_ROWS_MAX = 128 };
-void fo_run_options_with(struct fo_opt *rows, const struct fo_opt *extra);
 /* FO_RUN_DEVICES; false for another text. index: N, 0 where none is named. */
 bool fo_run_device_parse(const char *text, enum fo_run_device *kind, int *index);
 /* What spans several keys; all mistakes at once, as fo_opt_finish. */

@@ -71,24 +71,24 @@ static void device_json(const struct fo_record *r, struct fo_json *j)
 {
 	const struct fo_record_end *e = fo_record_last_end(r);
 	const char *name = r->starts ? r->start[r->starts - 1].device : "";
-	const struct fo_record_device *d = e ? &e->device : &fo_record_no_device;
+	const struct fo_record_device none = fo_record_no_device(), *d = e ? &e->device : &none;
 	if (!*name) {
 		fo_json_raw(j, "device", "null");
 		return;
 	}
 	fo_json_object(j, "device");
 	fo_json_text(j, "name", name);
-	fo_json_real(j, "sm_clock_hz", d->sm_hz);
+	fo_json_real(j, "sm_clock_hz", d->use.sm_hz);
 	fo_json_real(j, "peak_clock_hz", d->split.peak_hz);
-	fo_json_real(j, "watts", d->watts);
+	fo_json_real(j, "watts", d->use.watts);
 	fo_json_real(j, "joules_per_token", d->joules_per_token);
-	fo_json_real(j, "throttled_power", d->power_share);
-	fo_json_real(j, "throttled_thermal", d->thermal_share);
+	fo_json_real(j, "throttled_power", d->use.power_share);
+	fo_json_real(j, "throttled_thermal", d->use.thermal_share);
 	fo_json_real(j, "mfu_clock", d->split.clock);
 	fo_json_real(j, "mfu_work", d->split.work);
 	fo_json_real(j, "mfu_counted", d->split.counted);
-	fo_json_real(j, "sm_active", d->sm_active);
-	fo_json_real(j, "dram_active", d->dram_active);
+	fo_json_real(j, "sm_active", d->use.active.share[FO_NVML_SM]);
+	fo_json_real(j, "dram_active", d->use.active.share[FO_NVML_DRAM]);
 	fo_json_real(j, "tensor_pipes", d->split.pipes);
 	fo_json_real(j, "ofu", d->split.ofu);
 	fo_json_real(j, "mfu_useful", d->split.useful);
@@ -120,7 +120,7 @@ void fo_report_json(const struct fo_report *o, struct fo_json *j)
 	time_json(o, j);
 	memory_json(o, j);
 	fo_json_object(j, "machine");
-	fo_state_use_json(&o->machine, j);
+	fo_schema_write_fields(&fo_state_use_schema, &o->machine, j);
 	fo_json_close(j);
 	device_json(r, j);
 	fo_json_int(j, "guard_events", r->guards);

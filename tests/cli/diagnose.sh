@@ -156,7 +156,7 @@ narrow
 expect 1 '"class": "gemm"' diagnose "$tmp/trace.json" --json -
 # Brief: the answer and titles, neither ledger nor evidence; notes of the trace stand behind the findings and have no number.
 expect 1 "  1. the GPU waits for data: 30.0 % of the step [bottleneck, serious]" diagnose "$tmp/trace.json" --brief
-expect 1 "Worth: 1.22 x (1.06 to 1.43; at best" diagnose "$tmp/trace.json" --brief
+expect 1 "Worth:  1.22 x (1.06 to 1.43; at best" diagnose "$tmp/trace.json" --brief
 grep -q "evidence\|device 0" "$tmp/out" && { echo "FAILED: --brief prints evidence or the ledger"; failed=1; }
 expect 1 "Note: 2 complete steps: too few for a median" diagnose "$tmp/trace.json"
 awk '/^ *Note: /{note = NR} / 1\. the GPU waits/{first = NR} END{exit !(first && first < note)}' "$tmp/out" ||

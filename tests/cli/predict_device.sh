@@ -14,7 +14,7 @@ narrow() { ! awk 'length($0) > 80' out | grep . || wrong "wider than 80 columns"
 # shellcheck disable=SC2086 # words on purpose, here and below
 run 0 predict --device h200 $eight --data.seq=8192 --train.micro-batches=16
 says "^predict  llama-3.1-8b: 16 micro-batches x 1 row x 8192 tokens, bf16" "^device   H200-SXM-141GB: " "^rests on" "^step  " "^MFU  " \
-	"^memory   .* planned" "^linear products, 343 TFLOP " "^head, 25.8 TFLOP " "^attention, " "^norm, rope, SwiGLU, " "^cross-entropy, " "^gaps, " "^sum  " \
+	"^memory   .* planned" "^linear matmuls, 343 TFLOP " "^head, 25.8 TFLOP " "^attention, " "^norm, rope, SwiGLU, " "^cross-entropy, " "^gaps, " "^sum  " \
 	"^bf16 products .* of 989"
 narrow
 flat "unproven on hardware"

@@ -5,7 +5,7 @@
 #include "support/step.h"
 #include "base/clock.h"
 #include "base/fs.h"
-#include "train/train_int.h"
+#include "train/guard.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -240,6 +240,14 @@ static void on_warn(void *ctx, const char *text)
 	snprintf(w->warning, sizeof w->warning, "%s", text);
 }
 
+static void on_event(void *ctx, const struct fo_event *e)
+{
+	if (e->kind == FO_EVENT_STEP)
+		on_step(ctx, e->taken);
+	if (e->kind == FO_EVENT_WARNING)
+		on_warn(ctx, e->warning);
+}
+
 struct setup {
 	struct fo_run run;
 	struct fo_opt_set options;
@@ -279,7 +287,7 @@ static void setup(struct setup *s, const char *name, const char *text)
 
 static fo_status train(const struct setup *s, struct watch *w, struct fo_train_result *out)
 {
-	struct fo_train_hooks h = { .ctx = w, .step = on_step, .warn = on_warn, .stop = &w->stop };
+	struct fo_train_hooks h = { .ctx = w, .event = on_event, .stop = &w->stop };
 	w->stop = 0;
 	return fo_train(&s->run, &h, out);
 }

@@ -442,4 +442,5 @@ const struct fo_command fo_cmd_demo = {
 	.opts = rows,
 	.act = run,
 	.size = sizeof(struct demo),
+	.spin = FO_SPIN_TRAINING,
 };
