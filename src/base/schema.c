@@ -1,4 +1,5 @@
 #include "base/schema.h"
+#include "base/fs.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -524,6 +525,20 @@ fo_status fo_schema_parse(const char *text, size_t len, const char *where, const
 		return FO_OK;
 	return fo_fail(FO_EFORMAT, "'%s' is not a %s: line %d: %s", where, what, e.line,
 		       fo_str_visible(shown, sizeof shown, e.text));
+}
+
+fo_status fo_schema_read_file(const struct fo_schema *s, const char *path, size_t most, void *record,
+			      struct fo_schema_reader *r)
+{
+	char *text;
+	size_t len;
+	json_t *o;
+	r->where = path;
+	FO_TRY(fo_fs_read_regular(r->arena, path, most, &text, &len));
+	FO_TRY(fo_schema_parse(text, len, path, s->what, &o));
+	fo_status st = fo_schema_read(s, o, record, r);
+	json_decref(o);
+	return st;
 }
 
 /* ---- documentation ---- */

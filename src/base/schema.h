@@ -176,6 +176,10 @@ void fo_schema_refuse(struct fo_schema_reader *r, const char *key, const char *e
 FO_CHECKED fo_status fo_schema_parse(const char *text, size_t len, const char *where, const char *what,
 				     struct json_t **out);
 
+/* The same for a regular file of at most `most` bytes; r->where becomes its path. */
+FO_CHECKED fo_status fo_schema_read_file(const struct fo_schema *s, const char *path, size_t most, void *record,
+					 struct fo_schema_reader *r);
+
 /* ---- documentation ---- */
 
 /* The table as Markdown: key, type, unit and meaning of every field, those of nested records behind a dot. */
