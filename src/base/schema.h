@@ -54,7 +54,8 @@ enum fo_schema_type {
 	FO_SCHEMA_BY_NAME, /* double[]: an object with a number for each of the row's names */
 	FO_SCHEMA_RECORD,  /* an object: a nested struct, or some members of this one (FO_GROUP) */
 	FO_SCHEMA_LIST,    /* an array of records */
-	FO_SCHEMA_MAP,     /* an object of records; the first row of their table, a text, is the key */
+	FO_SCHEMA_MAP,     /* an object of records; the first row of their table, a text, is the key. A second and last
+			    * row without a key of its own is the value itself */
 };
 
 enum fo_schema_flag {
