@@ -350,3 +350,8 @@ void fo_evidence_gaps(struct fo_finding *f, const struct fo_subject *s, const st
 		fo_evidence_add(f, s->rank->rank, s->id, gap[i].begin_ns, length, name, NULL);
 	}
 }
+
+void fo_evidence_window(struct fo_finding *f, const struct fo_subject *s, const char *name)
+{
+	fo_evidence_add(f, s->rank->rank, s->id, s->begin_ns, s->end_ns - s->begin_ns, name, NULL);
+}

@@ -37,14 +37,22 @@ void fo_gain_solve(const struct fo_gain *g, struct fo_finding *f)
 	f->gain = 2 * (double)step / ((double)best + (double)worst);
 }
 
+void fo_gain_of(const struct fo_rule_context *c, struct fo_finding *f, int64_t removable_ns, struct fo_gain g)
+{
+	g.step_ns = c->s->l.span_ns;
+	g.removable_ns = removable_ns;
+	g.floor_ns = c->floor_ns > g.frees_ns ? c->floor_ns - g.frees_ns : 0;
+	fo_gain_solve(&g, f);
+}
+
 void fo_gain_usual(const struct fo_rule_context *c, struct fo_finding *f, int64_t ns, double least)
 {
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns,
-					 .removable_ns = ns,
-					 .least = least,
-					 .most = 1,
-					 .floor_ns = c->floor_ns },
-		      f);
+	fo_gain_of(c, f, ns, (struct fo_gain){ .least = least, .most = 1 });
+}
+
+void fo_gain_freed(const struct fo_rule_context *c, struct fo_finding *f, int64_t ns, double least)
+{
+	fo_gain_of(c, f, ns, (struct fo_gain){ .least = least, .most = 1, .frees_ns = ns });
 }
 
 bool fo_finding_worth(const struct fo_finding *f) { return f->nearly_all || !isnan(f->gain); }
