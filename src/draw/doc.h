@@ -35,7 +35,8 @@ struct fo_doc { /* a zeroed one is empty */
 	const char *title, *lead, *footer; /* page only; NULL: none */
 	struct fo_doc_node *node;
 	size_t nodes, cap;
-	enum fo_doc_for only; /* for what is added from now on */
+	enum fo_doc_for only;                /* for what is added from now on */
+	void (*reword)(struct fo_str *text); /* NULL, or changes each text that is added from now on */
 };
 void fo_doc_fini(struct fo_doc *d);
 
@@ -91,7 +92,7 @@ void fo_doc_card_end(struct fo_doc *d);
 #define fo_doc_row(d, ...) fo_doc_cells(d, NULL, FO_CELLS(__VA_ARGS__))
 void fo_doc_table_of(struct fo_doc *d, enum fo_draw_shape shape, const char *caption, const char *align,
 		     struct fo_cells head);
-/* title (may be NULL): what a pointer that rests on the first cell shows. */
+/* title (may be NULL): what a pointer that rests on the row shows. */
 void fo_doc_cells(struct fo_doc *d, const char *title, struct fo_cells cells);
 
 /* Pictures. The struct is copied, what it points to is not. */

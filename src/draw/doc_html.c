@@ -63,7 +63,7 @@ static size_t table(struct fo_str *out, const struct fo_doc *d, size_t at)
 		align[i] = head->text[i] == 'r' || head->text[i] == 'R' ? 'r' : 'l';
 	fo_draw_table_shaped(&t, out, head->shape, head->label, align, head->cell);
 	for (at++; at < d->nodes && d->node[at].kind == FO_DOC_ROW; at++)
-		if (d->node[at].cols)
+		if (d->node[at].cols && fo_doc_shown(&d->node[at], FO_DOC_PAGE))
 			fo_draw_table_row_titled(&t, d->node[at].text, d->node[at].cell);
 	fo_draw_table_end(&t);
 	return at;

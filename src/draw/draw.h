@@ -59,13 +59,13 @@ struct fo_draw_table {
 };
 void fo_draw_table_begin(struct fo_draw_table *t, struct fo_str *out, const char *caption, const char *align,
 			 const char *const *head);
-/* As wide as its text; as wide as the page; as wide as its text with columns that stay columns on a narrow page (three,
- * two of them short). */
-enum fo_draw_shape { FO_DRAW_FITTED, FO_DRAW_FULL, FO_DRAW_SLIM };
+/* FITTED: as wide as its text; FULL: as wide as the page; SLIM, SLIM_FULL: the same with columns that stay columns on a
+ * narrow page (all but one of them short). */
+enum fo_draw_shape { FO_DRAW_FITTED, FO_DRAW_FULL, FO_DRAW_SLIM, FO_DRAW_SLIM_FULL };
 void fo_draw_table_shaped(struct fo_draw_table *t, struct fo_str *out, enum fo_draw_shape shape, const char *caption,
 			  const char *align, const char *const *head);
 void fo_draw_table_row(struct fo_draw_table *t, const char *const *cell); /* one for each column */
-/* title (may be NULL): what a pointer that rests on the first cell shows. */
+/* title (may be NULL): what a pointer that rests on the row shows. */
 void fo_draw_table_row_titled(struct fo_draw_table *t, const char *title, const char *const *cell);
 void fo_draw_table_end(struct fo_draw_table *t);
 
@@ -75,10 +75,11 @@ void fo_draw_table_end(struct fo_draw_table *t);
  *
  *	NUMBER     3.25         four digits
  *	SHARE      4.2 %        of a fraction; "0.12 %" below 1 %
+ *	PERCENT    4.2 %        the same with one decimal always, in columns
  *	CHANGE     +1.2 %       a fraction with its sign
  *	BYTES      1.50 GiB
  *	SECONDS    12.3 ms      three digits, in us, ms, s, min or h
- *	FACTOR     1.29 x       1 is no change; three decimals ("1.043 x") within a tenth of it
+ *	FACTOR     1.29 x       1 is no change
  *	POINTS     -4.3 points  of a fraction: points of a percentage
  *	MS         12.345       of seconds: milliseconds in a column that names its unit
  *	FLOP_RATE  989 TFLOP/s
@@ -86,6 +87,7 @@ void fo_draw_table_end(struct fo_draw_table *t);
 enum fo_draw_unit {
 	FO_DRAW_NUMBER,
 	FO_DRAW_SHARE,
+	FO_DRAW_PERCENT,
 	FO_DRAW_CHANGE,
 	FO_DRAW_BYTES,
 	FO_DRAW_SECONDS,

@@ -134,13 +134,13 @@ void fo_draw_table_shaped(struct fo_draw_table *t, struct fo_str *out, enum fo_d
 	struct fo_draw_table made = { .out = out,
 				      .align = align,
 				      .cols = cols < FO_DRAW_COLUMNS ? (int)cols : FO_DRAW_COLUMNS };
-	made.list = made.cols >= LIST && shape != FO_DRAW_SLIM;
+	bool wide = shape == FO_DRAW_FULL || shape == FO_DRAW_SLIM_FULL;
+	made.list = made.cols >= LIST && (shape == FO_DRAW_FITTED || shape == FO_DRAW_FULL);
 	*t = made;
-	fo_str_puts(out, shape == FO_DRAW_SLIM              ? "<table class=\"slim\">\n"
-			 : shape == FO_DRAW_FULL && t->list ? "<table class=\"list full\">\n"
-			 : shape == FO_DRAW_FULL            ? "<table class=\"slim full\">\n"
-			 : t->list                          ? "<table class=\"list\">\n"
-							    : "<table>\n");
+	const char *kind = t->list ? "list" : "slim";
+	if (shape == FO_DRAW_FITTED && !t->list)
+		kind = "";
+	fo_str_printf(out, *kind || wide ? "<table class=\"%s%s\">\n" : "<table>\n", kind, wide ? " full" : "");
 	if (caption)
 		fo_draw_escaped(out, "<caption>", caption, "</caption>\n");
 	fo_str_puts(out, "<thead><tr>");
@@ -156,18 +156,18 @@ void fo_draw_table_row(struct fo_draw_table *t, const char *const *cell) { fo_dr
 
 void fo_draw_table_row_titled(struct fo_draw_table *t, const char *title, const char *const *cell)
 {
-	fo_str_puts(t->out, "<tr>");
+	fo_str_puts(t->out, "<tr");
+	if (title)
+		fo_draw_escaped(t->out, " title=\"", title, "\"");
+	fo_str_puts(t->out, ">");
 	for (int i = 0; i < t->cols; i++) {
 		fo_str_puts(t->out, t->align[i] == 'r' ? "<td class=\"r\"" : "<td");
-		if (!i && title)
-			fo_draw_escaped(t->out, " title=\"", title, "\"");
 		if (t->list)
 			fo_draw_escaped(t->out, " data-l=\"", t->head[i], "\"");
-		fo_str_puts(t->out, ">");
-		const char *text = cell[i];
-		for (; text && *text == ' '; text++) /* a row that belongs to the one above it */
-			fo_str_puts(t->out, "&#160;&#160;");
-		fo_draw_escaped(t->out, "", text, "</td>");
+		/* What is indented on a terminal is so on a page. */
+		const char *text = cell[i] ? cell[i] : "";
+		size_t indent = strspn(text, " ");
+		fo_draw_escaped(t->out, indent ? ">\u2003" : ">", text + indent, "</td>");
 	}
 	fo_str_puts(t->out, "</tr>\n");
 }

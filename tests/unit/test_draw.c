@@ -620,7 +620,7 @@ static void test_numbers(void **state)
 	assert_string_equal(fo_draw_number(b, NAN, FO_DRAW_BYTES), "-");
 	assert_string_equal(fo_draw_number(b, 3.25, FO_DRAW_NUMBER), "3.25");
 	assert_string_equal(fo_draw_number(b, 1.2914, FO_DRAW_FACTOR), "1.29 x");
-	assert_string_equal(fo_draw_number(b, 1.0431, FO_DRAW_FACTOR), "1.043 x");
+	assert_string_equal(fo_draw_number(b, 0.0431, FO_DRAW_PERCENT), "4.3 %");
 	assert_string_equal(fo_draw_number(b, 0.0009996, FO_DRAW_SECONDS), "1 ms");
 	assert_string_equal(fo_draw_number(b, -0.001, FO_DRAW_DOLLARS), "$0.00");
 }
