@@ -526,8 +526,8 @@ static void durations(void **state)
 	fo_trace_free(t);
 }
 
-/* A graph's kernel, or the last kernel of its stream, that ends long after everything else. Of a few kernels such an end
- * may have been measured. */
+/* A graph's kernel, or the last kernel of its stream, that ends long after everything else. Of a few kernels such an
+ * end may have been measured. */
 static void far_ends(void **state)
 {
 	(void)state;
@@ -713,6 +713,57 @@ static void collectives(void **state)
 	"\"Collective name\": \"allreduce\", \"In msg nelems\": 2049000, \"Out msg nelems\": 2049000, "    \
 	"\"Group size\": 2, \"dtype\": \"Float\", \"In split size\": \"[]\", \"Out split size\": \"[]\", " \
 	"\"Process Group Name\": \"0\", \"Process Group Ranks\": \"[0, 1]\", \"Seq\": 6"
+	struct fo_trace *t = read_events(
+		KERNEL("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "10", "5",
+		       ", \"correlation\": 1, " COMMS),
+		HOST("cpu_op", "record_param_comms", "20", "9", COMMS),
+		HOST("cpu_op", "c10d::allreduce_", "19", "12", ""),
+		HOST("cuda_runtime", "cudaLaunchKernelExC", "22", "2", "\"correlation\": 2"),
+		KERNEL("ncclDevKernel_Generic(x)", "30", "5", ", \"correlation\": 2"),
+		KERNEL("ncclDevKernel_SendRecv(x)", "40", "5",
+		       ", \"Collective name\": \"send\", \"In split size\": \"[1, 2]\", \"Dst Rank\": 3, \"In msg "
+		       "nelems\": 7, \"dtype\": \"Odd\""));
+	assert_int_equal(t->collective_count, 3);
+	for (int i = 0; i < 2; i++) {
+		const struct fo_collective *c = &t->collective[t->gpu[i].collective];
+		assert_int_equal(t->gpu[i].class, FO_K_COMMUNICATION);
+		assert_string_equal(fo_trace_text(t, c->name), "allreduce");
+		assert_string_equal(fo_trace_text(t, c->members), "[0, 1]");
+		assert_int_equal(c->bytes, 2049000 * 4);
+		assert_int_equal(c->group_size, 2);
+		assert_int_equal(c->sequence, 6);
+		assert_int_equal(c->peer_to, -1);
+		assert_true(c->equal_parts);
+	}
+	const struct fo_collective *c = &t->collective[t->gpu[2].collective];
+	assert_int_equal(c->peer_to, 3);
+	assert_int_equal(c->bytes, -1);
+	assert_false(c->equal_parts);
+	assert_true(t->defect.has_collective_args);
+	fo_trace_free(t);
+	/* Types in any spelling; one that is not known has no size. */
+	static const struct {
+		const char *dtype;
+		int64_t bytes;
+	} rows[] = { { "BFloat16", 20 }, { "bfloat16", 20 },     { "torch.bfloat16", 20 }, { "c10::Half", 20 },
+		     { "float16", 20 },  { "FLOAT", 40 },        { "Float8_e4m3fn", 10 },  { "float8_e5m2", 10 },
+		     { "Byte", 10 },     { "ComplexFloat", 80 }, { "int64", 80 },          { "Odd", -1 } };
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		char event[512];
+		snprintf(event, sizeof event,
+			 KERNEL("ncclDevKernel_AllReduce(x)", "10", "5",
+				", \"Collective name\": \"allreduce\", \"In msg nelems\": 10, \"dtype\": \"%s\""),
+			 rows[i].dtype);
+		t = read_events(event);
+		if (t->collective[0].bytes != rows[i].bytes)
+			fail_msg("%s: %lld bytes", rows[i].dtype, (long long)t->collective[0].bytes);
+		fo_trace_free(t);
+	}
+}
+
+static void steps_and_others(void **state)
+{
+	(void)state;
 	struct fo_trace *t = read_events(
 		HOST("user_annotation", "ProfilerStep#12", "100", "50", ""),
 		HOST("cpu_op", "ProfilerStep#11", "50", "50", ""),
