@@ -6,26 +6,17 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "train/guard.h"
+#include "support/must.h"
 
 #include <dirent.h>
 #include <math.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 static char folder[256];
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 /* ---- one step ---- */
 

@@ -6,26 +6,17 @@
 #include "base/fs.h"
 #include "ckpt/ckpt.h"
 #include "train/train.h"
+#include "support/must.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 enum { STEPS = 8 };
 
 static char folder[256]; /* everything lies below it */
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 /* ---- a run and what its hooks saw ---- */
 
