@@ -119,6 +119,9 @@ const struct fo_command *fo_command_find(const struct fo_command *const *list, c
 void fo_cli_put(FILE *f, const char *first, const char *lead, const char *fmt, ...) FO_PRINTF(4, 5);
 /* Writes the document as a page into the file of that name; "-": standard output. */
 FO_CHECKED fo_status fo_cli_page(const struct fo_doc *d, const char *path);
+/* "2 micro-batches x 2 rows x 32 tokens, bf16" */
+struct fo_lowering;
+const char *fo_cli_run_text(struct fo_doc *d, const struct fo_lowering *run);
 /* JSON on standard output: one object that begins with "schema": 1. The second call closes the object, prints it and
  * frees it. */
 struct fo_json *fo_cli_json_begin(void);
