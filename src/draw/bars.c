@@ -267,13 +267,13 @@ static void dense_bar(struct fo_str *out, const struct fo_draw_stacks *c, size_t
 	fo_draw_escaped(out, "</div><div class=\"v\">", s->total, "</div></div>\n");
 }
 
-/* shares: of the first stack, behind each name. */
+/* shares: of the first stack, after each name; parts that would read "0.0 %" are left out. */
 static void parts_legend(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts, bool shares)
 {
 	char text[32];
 	fo_str_puts(out, "<ul class=\"legend\">");
 	for (size_t i = 0; i < parts; i++)
-		if (anyone_has(c, i)) {
+		if (anyone_has(c, i) && !(shares && part_of(c->stack, i) < 0.0005 * whole(c->stack, parts))) {
 			fo_str_puts(out, "<li>");
 			fo_draw_swatch(out, tone_of(c, i));
 			fo_draw_escaped(out, "", c->part_name[i], "");

@@ -27,8 +27,8 @@ static void verdicts(struct fo_str *out, const struct fo_doc *d, size_t from, si
 			continue;
 		fo_str_puts(out, "<div>");
 		if (n->label)
-			fo_draw_escaped(out, "<dt>", n->label, "</dt>");
-		fo_draw_escaped(out, "<dd>", n->text, "</dd></div>\n");
+			fo_draw_sentence(out, "<dt>", n->label, "</dt>");
+		fo_draw_sentence(out, "<dd>", n->text, "</dd></div>\n");
 	}
 	fo_str_puts(out, "</dl>\n");
 }
@@ -49,7 +49,7 @@ static void items(struct fo_str *out, const struct fo_doc *d, size_t from, size_
 	fo_str_puts(out, "<ul>\n");
 	for (size_t i = from; i < to; i++)
 		if (fo_doc_shown(&d->node[i], FO_DOC_PAGE))
-			fo_draw_escaped(out, "<li>", d->node[i].text, "</li>\n");
+			fo_draw_sentence(out, "<li>", d->node[i].text, "</li>\n");
 	fo_str_puts(out, "</ul>\n");
 }
 
@@ -74,9 +74,9 @@ static void element(struct fo_str *out, const struct fo_doc_node *n)
 {
 	switch (n->kind) {
 	case FO_DOC_HEADING: fo_draw_heading(out, n->text); break;
-	case FO_DOC_PARA: fo_draw_escaped(out, "<p>", n->text, "</p>\n"); break;
-	case FO_DOC_REMARK: fo_draw_escaped(out, "<p class=\"remark\">", n->text, "</p>\n"); break;
-	case FO_DOC_WARNING: fo_draw_escaped(out, "<p class=\"warning\" role=\"note\">", n->text, "</p>\n"); break;
+	case FO_DOC_PARA: fo_draw_sentence(out, "<p>", n->text, "</p>\n"); break;
+	case FO_DOC_REMARK: fo_draw_sentence(out, "<p class=\"remark\">", n->text, "</p>\n"); break;
+	case FO_DOC_WARNING: fo_draw_sentence(out, "<p class=\"warning\" role=\"note\">", n->text, "</p>\n"); break;
 	case FO_DOC_CODE: fo_draw_code(out, n->text); break;
 	case FO_DOC_DETAILS: fo_draw_details_begin(out, n->text, n->fold == FO_DOC_OPEN); break;
 	case FO_DOC_DETAILS_END: fo_draw_details_end(out); break;

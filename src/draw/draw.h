@@ -149,7 +149,7 @@ void fo_draw_lines(struct fo_str *out, const struct fo_draw_lines *c);
 
 /* Of the style sheet's colours the first 16 can be told apart by everybody; the others are for charts that give each
  * part its tone. */
-enum { FO_DRAW_PARTS = 28 };
+enum { FO_DRAW_PARTS = 29 };
 /* layer[l][i], all >= 0, stands at x = i; layers are stacked, the first at the bottom. Thinned to the point with the
  * greatest sum of each column, so that the peak is exact. At most FO_DRAW_PARTS layers. */
 struct fo_draw_areas {

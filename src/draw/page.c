@@ -22,6 +22,18 @@ void fo_draw_escaped(struct fo_str *out, const char *before, const char *text, c
 	fo_str_puts(out, after);
 }
 
+void fo_draw_sentence(struct fo_str *out, const char *open, const char *text, const char *close)
+{
+	text = text ? text : "";
+	size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyz");
+	if (!n || (text[n] && !strchr(" ,:;", text[n]))) {
+		fo_draw_escaped(out, open, text, close);
+		return;
+	}
+	fo_str_printf(out, "%s%c", open, *text - 'a' + 'A');
+	fo_draw_escaped(out, "", text + 1, close);
+}
+
 /* The policy lets a browser fetch and run nothing, whatever a string from a run directory may look like. */
 void fo_draw_page_begin(struct fo_str *out, const char *title, const char *lead)
 {
@@ -38,7 +50,7 @@ void fo_draw_page_end(struct fo_str *out, const char *footer)
 	fo_draw_escaped(out, "<footer>", footer, "</footer>\n</main>\n</body>\n</html>\n");
 }
 
-void fo_draw_heading(struct fo_str *out, const char *text) { fo_draw_escaped(out, "<h2>", text, "</h2>\n"); }
+void fo_draw_heading(struct fo_str *out, const char *text) { fo_draw_sentence(out, "<h2>", text, "</h2>\n"); }
 
 static void paragraph(struct fo_str *out, const char *open, const char *fmt, va_list ap)
 {
@@ -81,7 +93,8 @@ void fo_draw_code(struct fo_str *out, const char *text)
 
 void fo_draw_details_begin(struct fo_str *out, const char *summary, bool open)
 {
-	fo_draw_escaped(out, open ? "<details open=\"open\"><summary>" : "<details><summary>", summary, "</summary>\n");
+	fo_draw_sentence(out, open ? "<details open=\"open\"><summary>" : "<details><summary>", summary,
+			 "</summary>\n");
 }
 
 void fo_draw_details_end(struct fo_str *out) { fo_str_puts(out, "</details>\n"); }
@@ -90,8 +103,8 @@ void fo_draw_card_begin(struct fo_str *out, const char *title, const char *tag, 
 {
 	fo_str_puts(out, serious ? "<section class=\"card serious\">" : "<section class=\"card\">");
 	if (tag)
-		fo_draw_escaped(out, "<p class=\"tag\">", tag, "</p>");
-	fo_draw_escaped(out, "<h3>", title, "</h3>\n");
+		fo_draw_sentence(out, "<p class=\"tag\">", tag, "</p>");
+	fo_draw_sentence(out, "<h3>", title, "</h3>\n");
 }
 
 void fo_draw_card_end(struct fo_str *out) { fo_str_puts(out, "</section>\n"); }
@@ -110,7 +123,7 @@ void fo_draw_facts(struct fo_str *out, const struct fo_draw_fact *fact, size_t n
 			 : across    ? "<dl class=\"facts c4\">\n"
 				     : "<dl class=\"facts\">\n");
 	for (size_t i = 0; i < n; i++) {
-		fo_draw_escaped(out, "<div><dt>", fact[i].name, "</dt>");
+		fo_draw_sentence(out, "<div><dt>", fact[i].name, "</dt>");
 		fo_draw_escaped(
 			out, is_number(fact[i].value ? fact[i].value : "") ? "<dd class=\"v\">" : "<dd class=\"v w\">",
 			fact[i].value, "</dd>");
