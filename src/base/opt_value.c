@@ -211,19 +211,10 @@ static bool parse_enum(const struct fo_opt *row, int *field, const char *text)
 
 bool fo_opt_is_utf8(const char *text, size_t len)
 {
-	const unsigned char *s = (const unsigned char *)text, *end = s + len;
-	while (s < end) {
-		size_t n = *s < 0x80 ? 1 : *s < 0xc2 ? 0 : *s < 0xe0 ? 2 : *s < 0xf0 ? 3 : *s < 0xf5 ? 4 : 0;
-		if (n == 0 || (size_t)(end - s) < n)
+	for (size_t at = 0, n; at < len; at += n) {
+		n = fo_utf8_decode(text + at, len - at, NULL);
+		if (!n)
 			return false;
-		for (size_t i = 1; i < n; i++)
-			if ((s[i] & 0xc0) != 0x80)
-				return false;
-		/* Overlong forms, surrogates and what lies above Unicode. */
-		if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
-		    (s[0] == 0xf4 && s[1] > 0x8f))
-			return false;
-		s += n;
 	}
 	return true;
 }

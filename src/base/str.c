@@ -139,6 +139,51 @@ size_t fo_utf8_decode(const void *text, size_t n, uint32_t *code)
 	return len;
 }
 
+size_t fo_utf8_encode(char out[4], uint32_t c)
+{
+	static const unsigned char lead[] = { 0, 0, 0xc0, 0xe0, 0xf0 };
+	size_t n = 1;
+	if (c >= 0x80)
+		n = c < 0x800 ? 2 : 3 + (c >= 0x10000);
+	for (size_t i = n; --i > 0; c >>= 6)
+		out[i] = (char)(0x80 | (c & 0x3f));
+	out[0] = (char)(lead[n] | c);
+	return n;
+}
+
+/* The value of "\\uXXXX" at s[0..n), -1 where there is none. */
+static int unicode_escape(const char *s, size_t n)
+{
+	int v = 0;
+	if (n < 6 || s[0] != '\\' || s[1] != 'u')
+		return -1;
+	for (int i = 2; i < 6; i++) {
+		const char *hex = "0123456789abcdef",
+			   *digit = s[i] ? strchr(hex, s[i] | (s[i] >= 'A' ? 0x20 : 0)) : NULL;
+		if (!digit)
+			return -1;
+		v = v << 4 | (int)(digit - hex);
+	}
+	return v;
+}
+
+size_t fo_str_unicode_escape(const char *s, size_t n, uint32_t *code)
+{
+	int high = unicode_escape(s, n), low;
+	if (high < 0)
+		return 0;
+	*code = (uint32_t)high;
+	if (high < 0xd800 || high >= 0xe000)
+		return 6;
+	low = high < 0xdc00 ? unicode_escape(s + 6, n - 6) : -1;
+	if (low < 0xdc00 || low >= 0xe000) {
+		*code = 0xfffd;
+		return 6;
+	}
+	*code = 0x10000 + ((uint32_t)(high - 0xd800) << 10) + (uint32_t)(low - 0xdc00);
+	return 12;
+}
+
 bool fo_utf8_unsafe(uint32_t c)
 {
 	return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || (c >= 0x200e && c <= 0x200f) ||

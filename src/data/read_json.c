@@ -1,5 +1,6 @@
 /* One text of a JSON line. The line is checked as RFC 8259 has it, but for UTF-8: a tokenizer takes any bytes, and one
  * broken character should not cost a document. Nothing is allocated. */
+#include "base/str.h"
 #include "data/text.h"
 
 #include <stdio.h>
@@ -23,43 +24,6 @@ static void skip_space(struct line *l)
 		l->p++;
 }
 
-static int hex4(const char *p)
-{
-	int v = 0;
-	for (int i = 0; i < 4; i++) {
-		char c = p[i];
-		int d = c >= '0' && c <= '9'   ? c - '0'
-			: c >= 'a' && c <= 'f' ? c - 'a' + 10
-			: c >= 'A' && c <= 'F' ? c - 'A' + 10
-					       : -1;
-		if (d < 0)
-			return -1;
-		v = v << 4 | d;
-	}
-	return v;
-}
-
-/* At most as many bytes as the escapes that spell it: 3 for six, 4 for twelve. */
-static char *put_utf8(char *o, uint32_t c)
-{
-	if (c < 0x80) {
-		*o++ = (char)c;
-	} else if (c < 0x800) {
-		*o++ = (char)(0xc0 | c >> 6);
-		*o++ = (char)(0x80 | (c & 63));
-	} else if (c < 0x10000) {
-		*o++ = (char)(0xe0 | c >> 12);
-		*o++ = (char)(0x80 | (c >> 6 & 63));
-		*o++ = (char)(0x80 | (c & 63));
-	} else {
-		*o++ = (char)(0xf0 | c >> 18);
-		*o++ = (char)(0x80 | (c >> 12 & 63));
-		*o++ = (char)(0x80 | (c >> 6 & 63));
-		*o++ = (char)(0x80 | (c & 63));
-	}
-	return o;
-}
-
 /* The escape at l->p, which is behind its backslash. */
 static fo_status escape(struct line *l, char **o)
 {
@@ -70,18 +34,12 @@ static fo_status escape(struct line *l, char **o)
 		l->p++;
 		return FO_OK;
 	}
-	if (l->end - l->p < 5 || *l->p != 'u' || hex4(l->p + 1) < 0)
+	uint32_t c;
+	size_t n = fo_str_unicode_escape(l->p - 1, (size_t)(l->end - l->p) + 1, &c);
+	if (!n)
 		return broken(l, "an escape that JSON does not have");
-	uint32_t c = (uint32_t)hex4(l->p + 1);
-	l->p += 5;
-	if (c >= 0xd800 && c < 0xdc00 && l->end - l->p >= 6 && l->p[0] == '\\' && l->p[1] == 'u') {
-		int low = hex4(l->p + 2);
-		if (low >= 0xdc00 && low < 0xe000) {
-			c = 0x10000 + ((c - 0xd800) << 10) + ((uint32_t)low - 0xdc00);
-			l->p += 6;
-		}
-	}
-	*o = put_utf8(*o, c >= 0xd800 && c < 0xe000 ? 0xfffd : c);
+	l->p += n - 1;
+	*o += fo_utf8_encode(*o, c); /* at most as many bytes as the escape has */
 	return FO_OK;
 }
 

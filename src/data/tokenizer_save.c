@@ -52,12 +52,8 @@ static void token_chars(const struct fo_tokenizer *t, int32_t id, struct fo_str 
 			fo_str_append(out, space ? SENTENCE_SPACE : t->bytes + i, space ? 3 : 1);
 			continue;
 		}
-		int c = tok_byte_char((unsigned char)t->bytes[i]);
-		char utf8[2] = { (char)(0xc0 | c >> 6), (char)(0x80 | (c & 0x3f)) };
-		if (c < 0x80)
-			fo_str_append(out, &(char){ (char)c }, 1);
-		else
-			fo_str_append(out, utf8, 2);
+		char utf8[4];
+		fo_str_append(out, utf8, fo_utf8_encode(utf8, (uint32_t)tok_byte_char((unsigned char)t->bytes[i])));
 	}
 }
 

@@ -21,7 +21,9 @@ static const char *formatted(struct fo_doc *d, const char *fmt, va_list ap)
 	struct fo_str s = { 0 };
 	fo_str_append(&s, "", 0); /* empty is a text, too */
 	fo_str_vprintf(&s, fmt, ap);
-	const char *kept = fo_arena_strdup(&d->arena, s.data);
+	if (d->reword)
+		d->reword(&s);
+	const char *kept = fo_arena_strdup(&d->arena, s.data ? s.data : "");
 	fo_str_fini(&s);
 	return kept;
 }
@@ -40,6 +42,11 @@ const char *fo_doc_printf(struct fo_doc *d, const char *fmt, ...)
 {
 	FORMAT(text, d, fmt);
 	return text;
+}
+
+const char *fo_doc_join(struct fo_doc *d, const char *text, const char *more)
+{
+	return fo_doc_printf(d, "%s%s%s", text, *text && *more ? ", " : "", more);
 }
 
 const char *fo_doc_num(struct fo_doc *d, double v, enum fo_draw_unit unit)
@@ -67,7 +74,12 @@ static struct fo_doc_node *add(struct fo_doc *d, enum fo_doc_kind kind, const ch
 	return n;
 }
 
-static const char *kept(struct fo_doc *d, const char *s) { return s ? fo_arena_strdup(&d->arena, s) : NULL; }
+static const char *kept(struct fo_doc *d, const char *s)
+{
+	if (!s || !d->reword)
+		return s ? fo_arena_strdup(&d->arena, s) : NULL;
+	return fo_doc_printf(d, "%s", s);
+}
 
 static const char **kept_cells(struct fo_doc *d, struct fo_cells cells, size_t n)
 {
@@ -142,7 +154,10 @@ void fo_doc_item(struct fo_doc *d, const char *fmt, ...)
 	add(d, FO_DOC_ITEM, text);
 }
 
-void fo_doc_code(struct fo_doc *d, const char *text) { add(d, FO_DOC_CODE, kept(d, text ? text : "")); }
+void fo_doc_code(struct fo_doc *d, const char *text)
+{
+	add(d, FO_DOC_CODE, fo_arena_strdup(&d->arena, text ? text : ""));
+}
 
 void fo_doc_details(struct fo_doc *d, enum fo_doc_fold fold, const char *fmt, ...)
 {
@@ -165,7 +180,7 @@ void fo_doc_card_end(struct fo_doc *d) { add(d, FO_DOC_CARD_END, ""); }
 void fo_doc_table_of(struct fo_doc *d, enum fo_draw_shape shape, const char *caption, const char *align,
 		     struct fo_cells head)
 {
-	struct fo_doc_node *n = add(d, FO_DOC_TABLE, kept(d, align));
+	struct fo_doc_node *n = add(d, FO_DOC_TABLE, fo_arena_strdup(&d->arena, align));
 	n->cols = strlen(align) < FO_DRAW_COLUMNS ? strlen(align) : FO_DRAW_COLUMNS;
 	n->cell = kept_cells(d, head, n->cols);
 	n->label = kept(d, caption);

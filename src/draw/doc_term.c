@@ -7,7 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_WIDTH = 20, DEPTH = 32 /* of sections and cards inside each other */ };
+enum {
+	LEAST_WIDTH = 20,
+	LABEL = 12, /* columns of a label from which one space after it is enough */
+	DEPTH = 32  /* of sections and cards inside each other */
+};
 
 struct term {
 	const struct fo_doc *d;
@@ -85,7 +89,7 @@ static void put_table(struct term *t, struct fo_table *table, bool head)
 /* "Name:" with a capital. */
 static void label_of(char *buf, size_t size, const char *name)
 {
-	snprintf(buf, size, "%s:", name);
+	snprintf(buf, size, *name ? "%s:" : "%s", name);
 	*buf = (char)toupper((unsigned char)*buf);
 }
 
@@ -101,6 +105,7 @@ static size_t answers(struct term *t, size_t at)
 			size_t w = fo_term_columns(d->node[end].label, strlen(d->node[end].label)) + 1;
 			widest = w > widest ? w : widest;
 		}
+	size_t wide = widest + (widest < LABEL ? 2 : 1);
 	for (; at < end; at++) {
 		const struct fo_doc_node *n = &d->node[at];
 		if (!fo_doc_shown(n, FO_DOC_TERM))
@@ -116,10 +121,10 @@ static size_t answers(struct term *t, size_t at)
 		labelled = true;
 		label_of(label, sizeof label, n->label);
 		size_t w = fo_term_columns(label, strlen(label));
-		snprintf(mark, sizeof mark, "%s%*s", label, (int)(widest - w + 2), "");
+		snprintf(mark, sizeof mark, "%s%*s", label, (int)(wide - w), "");
 		struct fo_str text = { 0 };
 		fo_str_printf(&text, n->note ? "%s (%s)" : "%s", n->text, n->note);
-		put(t, mark, widest + 2 < t->width / 2 ? widest + 2 : 2, text.data);
+		put(t, mark, wide < t->width / 2 ? wide : 2, text.data);
 		fo_str_fini(&text);
 	}
 	return end;
@@ -143,6 +148,8 @@ static size_t table(struct term *t, size_t at)
 	fo_table_init(&rows, align);
 	for (size_t i = at; i < t->d->nodes && (i == at || t->d->node[i].kind == FO_DOC_ROW); i++) {
 		const struct fo_doc_node *n = &t->d->node[i];
+		if (!fo_doc_shown(n, FO_DOC_TERM))
+			continue;
 		for (size_t k = 0; k < cols && n->cols; k++)
 			cell[k] = n->cell[from[k]];
 		if (n->cols && (i > at || named))

@@ -35,9 +35,10 @@ char *fo_draw_number(char buf[32], double v, enum fo_draw_unit unit)
 	case FO_DRAW_SHARE:
 		snprintf(buf, 32, fabs(v) < 0.01 && fabs(v) >= 5e-5 ? "%.2f %%" : "%.1f %%", 100 * v);
 		break;
+	case FO_DRAW_PERCENT: snprintf(buf, 32, "%.1f %%", 100 * v); break;
 	case FO_DRAW_CHANGE: snprintf(buf, 32, "%+.1f %%", 100 * v); break;
 	case FO_DRAW_POINTS: snprintf(buf, 32, "%+.1f points", 100 * v); break;
-	case FO_DRAW_FACTOR: snprintf(buf, 32, fabs(v - 1) < 0.1 ? "%.3f x" : "%.2f x", v); break;
+	case FO_DRAW_FACTOR: snprintf(buf, 32, "%.2f x", v); break;
 	case FO_DRAW_BYTES: fo_str_bytes(buf, v); break;
 	case FO_DRAW_SECONDS: time_text(buf, v); break;
 	case FO_DRAW_MS: snprintf(buf, 32, "%.3f", v * 1e3); break;

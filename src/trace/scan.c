@@ -1,5 +1,7 @@
 #include "trace/scan.h"
 
+#include "base/str.h"
+
 #include <stdatomic.h>
 #include <string.h>
 #if defined(__x86_64__)
@@ -522,42 +524,6 @@ int fo_scan_members(const char *p, const char *end, struct fo_scan_member *m, in
 
 /* ---- values ---- */
 
-static int hex4(const char *p)
-{
-	int v = 0;
-	for (int i = 0; i < 4; i++) {
-		int c = p[i], d;
-		if (c >= '0' && c <= '9')
-			d = c - '0';
-		else if ((c | 32) >= 'a' && (c | 32) <= 'f')
-			d = (c | 32) - 'a' + 10;
-		else
-			return -1;
-		v = v * 16 + d;
-	}
-	return v;
-}
-
-static char *put_utf8(char *to, uint32_t c)
-{
-	if (c < 0x80) {
-		*to++ = c ? (char)c : ' '; /* texts end at a NUL */
-	} else if (c < 0x800) {
-		*to++ = (char)(0xc0 | c >> 6);
-		*to++ = (char)(0x80 | (c & 63));
-	} else if (c < 0x10000) {
-		*to++ = (char)(0xe0 | c >> 12);
-		*to++ = (char)(0x80 | (c >> 6 & 63));
-		*to++ = (char)(0x80 | (c & 63));
-	} else {
-		*to++ = (char)(0xf0 | c >> 18);
-		*to++ = (char)(0x80 | (c >> 12 & 63));
-		*to++ = (char)(0x80 | (c >> 6 & 63));
-		*to++ = (char)(0x80 | (c & 63));
-	}
-	return to;
-}
-
 size_t fo_scan_unescape(const struct fo_scan_text *value, char *out)
 {
 	const char *p = value->p, *end = p + value->n;
@@ -574,22 +540,14 @@ size_t fo_scan_unescape(const struct fo_scan_text *value, char *out)
 			p += 2;
 			continue;
 		}
-		int high = p[1] == 'u' && end - p >= 6 ? hex4(p + 2) : -1;
-		if (high < 0) {
+		uint32_t code;
+		size_t n = fo_str_unicode_escape(p, (size_t)(end - p), &code);
+		if (!n) {
 			*to++ = *p++;
 			continue;
 		}
-		p += 6;
-		uint32_t code = (uint32_t)high;
-		int low = high >= 0xd800 && high < 0xdc00 && end - p >= 6 && p[0] == '\\' && p[1] == 'u' ? hex4(p + 2)
-													 : -1;
-		if (low >= 0xdc00 && low < 0xe000) {
-			code = 0x10000 + ((uint32_t)(high - 0xd800) << 10) + (uint32_t)(low - 0xdc00);
-			p += 6;
-		} else if (high >= 0xd800 && high < 0xe000) {
-			code = 0xfffd;
-		}
-		to = put_utf8(to, code);
+		p += n;
+		to += fo_utf8_encode(to, code ? code : ' '); /* texts end at a NUL */
 	}
 	return (size_t)(to - out);
 }

@@ -11,6 +11,8 @@
 #include "program/run.h"
 #include "timeline/timeline.h"
 
+#include <math.h>
+
 /* text: fo_run_device_parse. *out: the device, closed by the caller with fo_cuda_close after everything that uses it;
  * NULL: the processor. `auto` takes the first device that opens and is one (never a software device); where a driver
  * shows devices and none of them opens, why says so in a sentence (of `size` bytes; else it is ""). FO_EARG for other
@@ -28,6 +30,9 @@ void fo_device_tuned_json(const struct fo_cuda_tuned *t, const struct fo_run *r,
  * whatever part of them is fp8; fp32 of the vector units. flop_s 0 and the reason in source where there is none, and
  * for a software device. */
 void fo_device_find_peak(const struct fo_cuda_device *d, enum fo_numerics precision, struct fo_peak *out);
+
+/* A peak that is not known is NaN in figures. */
+static inline double fo_peak_or_nan(const struct fo_peak *p) { return p->flop_s > 0 ? p->flop_s : NAN; }
 
 /* What choices on this device go by: of its row in the catalogue (fo_choose_device). */
 struct fo_choose_rates fo_device_choose_rates(const struct fo_cuda_device *d, enum fo_numerics precision);

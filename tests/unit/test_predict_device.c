@@ -1,21 +1,13 @@
 /* A step on an accelerator by parts: the arithmetic of one row of Llama-3.1-8B on an H200, published runs as a sanity
  * check, how operations and lanes count, and what bench_gpu measured. */
 #include "support/device_step.h"
+#include "support/must.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 static void within(const char *what, double got, double want, double share)
 {
 	if (!(fabs(got - want) <= share * want))

@@ -6,24 +6,16 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "diagnose/diagnose.h"
+#include "support/must.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 static char dir[] = "test_ranks.XXXXXX";
 
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 static char *in_dir(const char *name)
 {
 	static char path[32][256];

@@ -418,10 +418,9 @@ static void on_eval(void *ctx, int64_t step, double loss)
 	fflush(s->out);
 }
 
-static void on_checkpoint(void *ctx, int64_t step, const char *path, double seconds, double blocked)
+static void on_checkpoint(void *ctx, const char *path, double seconds, double blocked)
 {
 	struct fo_screen *s = ctx;
-	(void)step;
 	if (!is_read(s))
 		return;
 	fo_screen_end_line(s);
@@ -445,15 +444,25 @@ static void on_warn(void *ctx, const char *text)
 	fflush(stderr);
 }
 
+static void on_event(void *ctx, const struct fo_event *e)
+{
+	switch (e->kind) {
+	case FO_EVENT_PLAN: on_plan(ctx, e->plan); break;
+	case FO_EVENT_STEP: on_step(ctx, e->taken); break;
+	case FO_EVENT_EVALUATION: on_eval(ctx, e->step, e->evaluation.loss); break;
+	case FO_EVENT_CHECKPOINT:
+		on_checkpoint(ctx, e->checkpoint.path, e->checkpoint.seconds, e->checkpoint.blocked_seconds);
+		break;
+	case FO_EVENT_WARNING: on_warn(ctx, e->warning); break;
+	default: break;
+	}
+}
+
 void fo_screen_hooks(struct fo_screen *s, struct fo_train_hooks *h)
 {
 	*h = (struct fo_train_hooks){ .ctx = s,
 				      .progress = fo_screen_progress,
-				      .plan = on_plan,
-				      .step = on_step,
-				      .eval = on_eval,
-				      .checkpoint = on_checkpoint,
-				      .warn = on_warn,
+				      .event = on_event,
 				      .stop = &fo_stop_requested,
 				      .version = fo_version_number };
 }
