@@ -17,11 +17,6 @@ static void *member(const struct fo_schema_field *f, const void *record)
 	return (char *)(uintptr_t)record + f->offset;
 }
 
-static bool is_counted(const struct fo_schema_field *f)
-{
-	return f->type == FO_SCHEMA_REALS || f->type == FO_SCHEMA_LIST || f->type == FO_SCHEMA_MAP;
-}
-
 /* The number of elements of a list; of an optional record 0 or 1. */
 static int64_t count_of(const struct fo_schema_field *f, const void *record)
 {
@@ -601,22 +596,28 @@ static void row_markdown(const char *before, const struct fo_schema_field *f, st
 	fo_str_puts(out, " |\n");
 }
 
-static void rows_markdown(const struct fo_schema *s, const char *before, struct fo_str *out)
+static void rows_markdown(const struct fo_schema *s, int from, const char *before, struct fo_str *out)
 {
-	for (int i = 0; i < s->fields; i++) {
+	for (int i = from; i < s->fields; i++) {
 		const struct fo_schema_field *f = &s->field[i];
+		bool map = f->type == FO_SCHEMA_MAP;
+		const char *element = "";
 		char under[160];
 		if (f->flags & FO_INLINE) {
-			rows_markdown(f->of, before, out);
+			rows_markdown(f->of, 0, before, out);
 			continue;
 		}
 		if (i + 1 < s->fields && f[1].flags & FO_READ_ONLY)
 			continue; /* the row that reads it says more */
 		row_markdown(before, f, out);
-		if (!f->of || *f->of->name || (f->type == FO_SCHEMA_MAP && plain_value(f->of)))
+		if (!f->of || *f->of->name || (map && plain_value(f->of)))
 			continue;
-		snprintf(under, sizeof under, "%s%s%s.", before, f->key, is_counted(f) ? "[]" : "");
-		rows_markdown(f->of, under, out);
+		if (map)
+			element = ".NAME";
+		else if (f->type == FO_SCHEMA_LIST)
+			element = "[]";
+		snprintf(under, sizeof under, "%s%s%s.", before, f->key, element);
+		rows_markdown(f->of, map, under, out);
 	}
 }
 
@@ -627,5 +628,5 @@ void fo_schema_markdown(const struct fo_schema *s, struct fo_str *out)
 		fo_str_printf(out, "| `event` | text | | `%s` |\n", s->event);
 	if (s->version)
 		fo_str_printf(out, "| `schema` | integer | | %d |\n", s->version);
-	rows_markdown(s, "", out);
+	rows_markdown(s, 0, "", out);
 }

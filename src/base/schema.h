@@ -21,7 +21,7 @@
  *   uint64_t         16 hexadecimal digits (JSON readers      0
  *                    lose integers beyond 2^53)
  *
- * docs/formats.md holds the tables as fo_schema_markdown prints them; test_formats compares. */
+ * docs/formats.md holds the tables as fo_schema_markdown prints them; test_record_tables compares. */
 #ifndef FO_BASE_SCHEMA_H
 #define FO_BASE_SCHEMA_H
 

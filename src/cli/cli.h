@@ -126,6 +126,9 @@ const char *fo_cli_run_text(struct fo_doc *d, const struct fo_lowering *run);
  * frees it. */
 struct fo_json *fo_cli_json_begin(void);
 void fo_cli_json_end(struct fo_json *j);
+/* MFU by each rule and HFU as members of the open object. */
+struct fo_mfu;
+void fo_cli_mfu_json(struct fo_json *j, const struct fo_mfu *f);
 /* The whole text with what could upset a terminal made visible; good until the eighth call from here on this thread. */
 FO_CHECKED const char *fo_cli_seen(const char *text);
 /* Columns for text on f: 80, fewer on a terminal that is narrower, at least 40. */

@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const fo_device_class_name[FO_DEVICE_CLASSES] = { "bf16 products",      "fp8 products",  "attention",
+							      "attention backward", "fused kernels", "streams" };
+
 /* What bench_gpu's calls, each alone and synchronised, miss of a step's heat: 790 TFLOP/s in bursts, 744 at the clock
  * that was held. */
 #define SUSTAINED (790. / 744)

@@ -7,39 +7,6 @@
 
 const char *const fo_packing_name[FO_PACK_COUNT] = { "packed", "padded", "bestfit", "split" };
 
-struct epoch_order epoch_order_of(const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed)
-{
-	bool split = shape->packing == FO_PACK_SPLIT;
-	return (struct epoch_order){ .shard = s,
-				     .seed = seed,
-				     .epoch = -1,
-				     .seq = split ? shape->seq : 0,
-				     .rows = split ? pack_pieces(s, shape->seq) : 0 };
-}
-
-/* Lays out epoch `epoch`: a permutation of the documents (Fisher and Yates; the draws depend on seed, epoch and place
- * only) and the tokens before each. The modulo's bias is below documents / 2^64. */
-void epoch_order_build(struct epoch_order *o, int64_t epoch)
-{
-	const struct fo_shard *s = o->shard;
-	if (o->epoch == epoch)
-		return;
-	uint64_t stream = fo_rng_u64(o->seed, (uint64_t)epoch);
-	for (int64_t i = 0; i < s->docs; i++)
-		o->doc[i] = i;
-	for (int64_t i = s->docs - 1; i > 0; i--) {
-		int64_t k = (int64_t)(fo_rng_u64(stream, (uint64_t)i) % (uint64_t)(i + 1)), d = o->doc[i];
-		o->doc[i] = o->doc[k];
-		o->doc[k] = d;
-	}
-	o->start[0] = 0;
-	for (int64_t i = 0; i < s->docs; i++) {
-		int64_t len = s->doc_at[o->doc[i] + 1] - s->doc_at[o->doc[i]];
-		o->start[i + 1] = o->start[i] + (o->seq ? (len + o->seq - 1) / o->seq : len);
-	}
-	o->epoch = epoch;
-}
-
 /* The place of the document that holds token (of split rows: row) `at` of the epoch. */
 static int64_t find_place(const struct epoch_order *o, int64_t at)
 {

@@ -114,7 +114,7 @@ static const struct fo_schema_field losses_field[] = {
 		    .elements = FO_LADDER_CHECK_COUNT),
 	RESULT(reference, "reference", "", "the rung compared with"),
 	RESULT(g.deviation, "deviation", "ratio",
-	       "how far the losses are from that rung's ([metrics](metrics.md#losses))"),
+	       "how far the losses are from that rung's ([metrics](metrics.md))"),
 	RESULT(g.tolerance, "tolerance", "ratio", "how far they may be"),
 	RESULT(g.val_loss, "held_out", "nats per token", "held-out loss after the last step"),
 	FO_FIELD_REALS(struct result, g.loss, steps, "training", "nats per token", "loss of each step",
