@@ -65,7 +65,7 @@ static void bars_axis(struct fo_str *out, const struct fo_draw_bars *c, const st
 	fo_axis_labels(out, a);
 	fo_str_puts(out, "</div>\n");
 	if (c->hi_name)
-		fo_draw_remark(out, "The axis ends at %s.", c->hi_name);
+		fo_draw_escaped(out, "<p class=\"remark\">The axis ends at ", c->hi_name, ".</p>\n");
 }
 
 /* What the axis must hold of factors: all values, and as much again for whiskers, at least an eighth of a double. */
@@ -130,8 +130,7 @@ void fo_draw_bars(struct fo_str *out, const struct fo_draw_bars *c)
 		fo_draw_escaped(out, "</svg></div><div class=\"v\">", r->value, "</div></div>\n");
 	}
 	bars_axis(out, c, &a);
-	if (c->desc)
-		fo_draw_remark(out, "%s", c->desc);
+	fo_draw_remark(out, c->desc);
 	fo_figure_end(out);
 }
 

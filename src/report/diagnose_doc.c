@@ -517,8 +517,7 @@ static void gap_section(struct fo_doc *doc, const struct fo_diagnosis *d)
 	const struct fo_ledger *l = fo_shown_ledger(doc, v);
 	fo_gap_worst(&g, &d->rank[d->worst], v, kind);
 	const char *lasts = fo_doc_ns(doc, g.end_ns - g.begin_ns);
-	fo_doc_heading(doc,
-		       g.communication ? "The longest communication alone in the %s" : "The longest idle gap of the %s",
+	fo_doc_heading(doc, g.communication ? "The longest communication alone, %s" : "The longest idle gap, %s",
 		       fo_shown_step_words(words, v));
 	if (g.end_ns - g.begin_ns <= TURN_AROUND_NS) {
 		fo_doc_para(doc, "On the slowest rank the GPU was never without work for longer than %s.", lasts);
