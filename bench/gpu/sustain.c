@@ -114,7 +114,7 @@ static void print_window(int64_t k, double began, double seconds, double flop, c
 	fo_json_real(&j, "device_seconds", seconds);
 	fo_json_real(&j, "tflop_s", flop / seconds * 1e-12);
 	fo_json_object(&j, "nvml");
-	fo_nvml_use_json(u, &j);
+	fo_schema_write_fields(&fo_nvml_use_schema, u, &j);
 	fo_json_close(&j);
 	fo_json_close(&j);
 	puts(text.data);

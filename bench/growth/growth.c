@@ -50,7 +50,6 @@ static const struct fo_opt extra[] = {
 		    "written into the line: which curve the point belongs to"),
 	FO_OPT_END
 };
-static struct fo_opt rows[FO_RUN_ROWS_MAX];
 
 static int64_t document_tokens(const struct bench *b)
 {
@@ -220,8 +219,7 @@ int main(int argc, char **argv)
 {
 	struct bench b = { 0 };
 	struct fo_opt_set s;
-	fo_run_options_with(rows, extra);
-	fo_opt_init(&s, rows, &b);
+	fo_opt_init_own(&s, fo_run_options, extra, &b);
 	b.run.micro_batches = 1; /* unless asked for */
 	fo_opt_read_args(&s, &argc, argv);
 	fo_status st = argc > 1 ? fo_fail(FO_EARG, "unexpected argument '%s'", argv[1]) : fo_run_check(&s, &b.run);

@@ -28,9 +28,11 @@
 #include "base/mem.h"
 #include "kernel/calibrate.h"
 #include "kernel/measure.h"
+#include "record/record.h"
 #include "pass/pass.h"
 #include "program/run.h"
 #include "timeline/metered.h"
+#include "record/record.h"
 #include "train/device.h"
 #include "train/exec.h"
 #include "train/room.h"
@@ -67,7 +69,6 @@ static const struct fo_opt extra[] = {
 		     "the step's memory on a device of this size, which need not be there"),
 	FO_OPT_END
 };
-static struct fo_opt rows[FO_RUN_ROWS_MAX];
 
 static double step_tokens(const struct bench *b)
 {
@@ -230,7 +231,10 @@ static void device(struct fo_json *j, const struct bench *b, double round_s, con
 	fo_json_close(j);
 	fo_json_text(j, "attention_note", fo_cuda_attention_note(b->cuda));
 	fo_json_object(j, "nvml");
-	fo_device_use_json(u, u->joules / (step_tokens(b) * (double)rounds), &split, j);
+	const struct fo_record_device device = { .use = *u,
+						 .joules_per_token = u->joules / (step_tokens(b) * (double)rounds),
+						 .split = split };
+	fo_schema_write_fields(&fo_record_device_schema, &device, j);
 	fo_json_text(j, "why", b->nvml ? NULL : fo_nvml_library(&nvml) ? "NVML does not know this device" : nvml.why);
 	fo_json_close(j);
 }
@@ -428,8 +432,7 @@ int main(int argc, char **argv)
 			b.peer = &argv[i + 1];
 			argc = i;
 		}
-	fo_run_options_with(rows, extra);
-	fo_opt_init(&s, rows, &b);
+	fo_opt_init_own(&s, fo_run_options, extra, &b);
 	b.run.micro_batches = 1; /* unless asked for */
 	fo_opt_read_args(&s, &argc, argv);
 	fo_status st = argc > 1               ? fo_fail(FO_EARG, "unexpected argument '%s'", argv[1])

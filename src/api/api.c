@@ -1,5 +1,5 @@
-/* include/flatout.h but the meter: errors, models, peaks. Each function checks what comes from outside and hands the
- * work to the module that also serves the commands. */
+/* The functions of include/flatout.h for errors, models and peaks (meter.c has the meter's). Each checks what comes from
+ * outside and hands the work to the module that also serves the commands. */
 #include "api/api_int.h"
 
 #include "base/mem.h"
@@ -11,12 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The numbers are part of the binary interface; these are the ones that a call can give. */
+/* The numbers are part of the binary interface; a call can return these. */
 _Static_assert((int)FLATOUT_OK == FO_OK && (int)FLATOUT_EARG == FO_EARG && (int)FLATOUT_EFORMAT == FO_EFORMAT, "");
 _Static_assert((int)FLATOUT_EIO == FO_EIO && (int)FLATOUT_ENOMEM == FO_ENOMEM, "");
 _Static_assert((int)FLATOUT_EUNSUPPORTED == FO_EUNSUPPORTED && (int)FLATOUT_EBUG == FO_EBUG, "");
 
-/* Copies: the library's own next call may use fo_fail() without failing itself. */
+/* Copies, because the library's own next call may use fo_fail() without failing itself. */
 static _Thread_local char error_text[2048], error_hint[512];
 
 flatout_status fo_api_failed(fo_status st)
@@ -48,7 +48,7 @@ const char *flatout_preset_name(int i)
 	return i >= 0 && i < fo_model_preset_count() ? fo_model_preset(i)->name : NULL;
 }
 
-/* A handle of its own for a model that was read, or the error of reading it. */
+/* Makes a handle for a model that was read, or passes on the error of reading it. */
 static flatout_status give(fo_status st, const struct fo_model *m, flatout_model **out)
 {
 	if (st != FO_OK)
@@ -125,12 +125,15 @@ flatout_status flatout_device_peak(const char *device, const char *dtype, double
 	const struct fo_device *d;
 	enum fo_precision precision;
 	double tflop_s;
-	if (!device || !dtype || !peak_flop_s)
-		return fo_api_failed(fo_fail(FO_EARG, "flatout_device_peak: '%s' is NULL",
-					     !device  ? "device"
-					     : !dtype ? "dtype"
-						      : "peak_flop_s"));
-	fo_status st = fo_precision_parse(dtype, &precision);
+	fo_status st = FO_OK;
+	if (!device)
+		st = fo_fail(FO_EARG, "flatout_device_peak: 'device' is NULL");
+	else if (!dtype)
+		st = fo_fail(FO_EARG, "flatout_device_peak: 'dtype' is NULL");
+	else if (!peak_flop_s)
+		st = fo_fail(FO_EARG, "flatout_device_peak: 'peak_flop_s' is NULL");
+	else
+		st = fo_precision_parse(dtype, &precision);
 	if (st != FO_OK)
 		return fo_api_failed(st);
 	st = fo_catalogue_load(&c, NULL);

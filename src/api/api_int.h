@@ -1,4 +1,4 @@
-/* What the files behind include/flatout.h share. */
+/* Shared by the files that implement include/flatout.h. */
 #ifndef FO_API_API_INT_H
 #define FO_API_API_INT_H
 
@@ -15,7 +15,7 @@ struct flatout_model {
 
 /* Makes this thread's fo_err_text() the one that flatout_error() shows; returns st for the caller. */
 flatout_status fo_api_failed(fo_status st);
-/* The same for a mistake of the caller in a function that returns a number: NaN. */
+/* The same for a mistake of the caller in a function that returns a number; returns NaN. */
 double fo_api_nan(const char *fmt, ...) FO_PRINTF(1, 2);
 /* FLOP per token by one rule; NaN with an error for a rule that does not exist. */
 double fo_api_by_rule(const char *function, flatout_rule rule, double mfu, double mfu_causal, double mfu_6n);

@@ -1,6 +1,7 @@
-/* The meter of include/flatout.h: keeps tokens and seconds; every MFU is fo_mfu_of_tokens() of one rate. */
+/* The meter of include/flatout.h keeps tokens and seconds; every MFU is fo_mfu_of_tokens() of one rate. */
 #include "api/api_int.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "timeline/timeline.h"
 
@@ -8,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* FLATOUT_SMOOTH: what a step keeps of its weight per later step. The last 20 steps then carry 64 % of the figure:
- * short enough to show a slow-down within a minute of usual steps, long enough to hide the step that wrote a
+/* FLATOUT_SMOOTH: the factor by which a step's weight shrinks with each later step. The last 20 steps then carry 64 % of
+ * the figure: short enough to show a slow-down within a minute of usual steps, long enough to hide the step that wrote a
  * checkpoint. */
 #define FADE (1 - 1.0 / 20)
 
@@ -87,24 +88,6 @@ void flatout_meter_reset(flatout_meter *meter)
 
 int64_t flatout_meter_steps(const flatout_meter *meter) { return meter ? meter->steps : -1; }
 
-static int ascending(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
-}
-
-/* The middle one, or the mean of the middle two. */
-static double median(const flatout_meter *meter)
-{
-	size_t n = (size_t)meter->steps;
-	double *sorted = fo_xmalloc(n * sizeof(*sorted));
-	memcpy(sorted, meter->per_second, n * sizeof(*sorted));
-	qsort(sorted, n, sizeof(*sorted), ascending);
-	double middle = n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
-	free(sorted);
-	return middle;
-}
-
 static double tokens_per_second(const char *function, const flatout_meter *meter, flatout_figure figure)
 {
 	if (!meter)
@@ -115,7 +98,7 @@ static double tokens_per_second(const char *function, const flatout_meter *meter
 	case FLATOUT_LAST: return meter->last.tokens / meter->last.seconds;
 	case FLATOUT_SMOOTH: return meter->smooth.tokens / meter->smooth.seconds;
 	case FLATOUT_MEAN: return meter->all.tokens / meter->all.seconds;
-	case FLATOUT_MEDIAN: return median(meter);
+	case FLATOUT_MEDIAN: return fo_stats_median(meter->per_second, (size_t)meter->steps);
 	}
 	return fo_api_nan("%s: %d is no flatout_figure", function, (int)figure);
 }

@@ -23,10 +23,10 @@ const char *fo_opt_origin_name(enum fo_opt_origin from)
 	return name[from];
 }
 
-int fo_opt_find(const struct fo_opt *rows, const char *key, size_t len)
+int fo_opt_find(const struct fo_opt *rows, const char *key)
 {
 	for (int i = 0; rows && rows[i].key; i++)
-		if (strlen(rows[i].key) == len && !memcmp(rows[i].key, key, len))
+		if (!strcmp(rows[i].key, key))
 			return i;
 	return -1;
 }
@@ -37,28 +37,39 @@ const char *fo_opt_last_part(const char *key)
 	return dot ? dot + 1 : key;
 }
 
-static bool is_own(const struct fo_opt *row)
+/* Index of a full key in either table, -1 when unknown. */
+static int find_key(const struct fo_opt_set *s, const char *key, size_t len)
 {
-	return !strncmp(row->key, FO_OPT_OWN_GROUP ".", sizeof FO_OPT_OWN_GROUP);
+	for (int i = 0; i < s->total; i++) {
+		const char *name = fo_opt_row(s, i)->key;
+		if (strlen(name) == len && !memcmp(name, key, len))
+			return i;
+	}
+	return -1;
 }
 
-const char *fo_opt_short(const struct fo_opt *rows, int i)
+static bool is_own(const struct fo_opt_set *s, int i) { return i >= s->count; }
+
+/* The shortest flag of row i: its last part where that is unique, else its key. A run's row gives way to a command's
+ * own. */
+static const char *short_name(const struct fo_opt_set *s, int i)
 {
-	const char *last = fo_opt_last_part(rows[i].key);
-	for (int k = 0; rows[k].key; k++)
-		if (k != i && !strcmp(fo_opt_last_part(rows[k].key), last) && (is_own(&rows[k]) || !is_own(&rows[i])))
-			return rows[i].key;
+	const char *key = fo_opt_row(s, i)->key, *last = fo_opt_last_part(key);
+	for (int k = is_own(s, i) ? s->count : 0; k < s->total; k++)
+		if (k != i && !strcmp(fo_opt_last_part(fo_opt_row(s, k)->key), last))
+			return key;
 	return last;
 }
 
 const char *fo_opt_flag_name(const struct fo_opt *rows, int i)
 {
-	/* Rows of one group only: the group is the command, and nobody writes it. */
+	const struct fo_opt_set alone = { .rows = rows, .count = fo_opt_count(rows), .total = fo_opt_count(rows) };
+	/* In a table of one group the group is the command's name, which nobody writes. */
 	size_t n = strcspn(rows[0].key, ".");
 	for (int k = 0; rows[k].key; k++)
 		if (rows[k].key[n] != '.' || memcmp(rows[k].key, rows[0].key, n))
 			return rows[i].key;
-	return fo_opt_short(rows, i);
+	return short_name(&alone, i);
 }
 
 char *fo_opt_env_name(char buf[128], const char *key)
@@ -69,20 +80,22 @@ char *fo_opt_env_name(char buf[128], const char *key)
 	return buf;
 }
 
-/* The distance where it can be below `least`: lengths alone rule most keys out, and a hostile file asks for thousands.
- */
+/* The edit distance, or `least` when it cannot be smaller. Lengths alone rule most keys out, and a hostile file asks
+ * for thousands. */
 static int distance_below(const char *name, int len, const char *key, int least)
 {
 	return abs(len - (int)strlen(key)) < least ? fo_str_distance(name, key) : least;
 }
 
-const char *fo_opt_nearest(struct fo_opt_set *s, const char *name, bool sections)
+/* The key nearest to a name that does not exist, over whole keys and last parts. With `file` only keys that a file sets
+ * count, and names of sections too. Arena memory of s; NULL when nothing is near. */
+static const char *nearest_key(struct fo_opt_set *s, const char *name, bool file)
 {
 	const char *best = NULL;
 	/* More than half of the letters wrong is no longer a typing mistake. */
 	int len = (int)strlen(name), least = len / 2 + 1;
-	for (int i = 0; s->rows && s->rows[i].key; i++) {
-		const char *key = s->rows[i].key, *last = fo_opt_last_part(key), *dot = strchr(key, '.');
+	for (int i = 0; i < (file ? s->count : s->total); i++) {
+		const char *key = fo_opt_row(s, i)->key, *last = fo_opt_last_part(key), *dot = strchr(key, '.');
 		int whole = distance_below(name, len, key, least), part = distance_below(name, len, last, least);
 		/* "steps" inside the wrong section is nearer than its spelling says. */
 		if (!strcmp(fo_opt_last_part(name), last))
@@ -91,7 +104,7 @@ const char *fo_opt_nearest(struct fo_opt_set *s, const char *name, bool sections
 			least = whole < part ? whole : part;
 			best = key;
 		}
-		if (!sections || !dot)
+		if (!file || !dot)
 			continue;
 		char *section = fo_arena_printf(&s->arena, "%.*s", (int)(dot - key), key);
 		int d = distance_below(name, len, section, least);
@@ -131,10 +144,10 @@ void fo_opt_problem(struct fo_opt_set *s, const char *fmt, ...)
 	va_end(ap);
 }
 
-/* "8k" is 8192 to some and 8000 to others: what it was taken for is said. */
+/* "8k" is 8192 to some and 8000 to others: a note says which it was taken for. */
 static void note_taken(struct fo_opt_set *s, int i, const char *text, size_t len, const char *name)
 {
-	const struct fo_opt *row = &s->rows[i];
+	const struct fo_opt *row = fo_opt_row(s, i);
 	char shown[FO_OPT_SHOWN], *copy = fo_arena_printf(&s->arena, "%.*s", (int)len, text);
 	if (!fo_opt_is_taken(row, copy))
 		return;
@@ -147,20 +160,14 @@ static void note_taken(struct fo_opt_set *s, int i, const char *text, size_t len
 void fo_opt_assign(struct fo_opt_set *s, int i, const char *text, size_t len, enum fo_opt_origin from,
 		   const char *where)
 {
-	const struct fo_opt *row = &s->rows[i];
-	union {
-		int64_t i;
-		double r;
-		bool b;
-		int e;
-		const char *t;
-	} old;
-	size_t size = row->type == FO_OPT_T_BOOL   ? sizeof old.b
-		      : row->type == FO_OPT_T_ENUM ? sizeof old.e
-		      : row->type == FO_OPT_T_TEXT ? sizeof old.t
-						   : sizeof old.i;
+	static const size_t size[] = {
+		[FO_OPT_T_INT] = sizeof(int64_t), [FO_OPT_T_REAL] = sizeof(double), [FO_OPT_T_BOOL] = sizeof(bool),
+		[FO_OPT_T_TEXT] = sizeof(char *), [FO_OPT_T_ENUM] = sizeof(int),    [FO_OPT_T_BYTES] = sizeof(int64_t),
+	};
+	const struct fo_opt *row = fo_opt_row(s, i);
+	char old[8];
 	void *field = (char *)s->target + row->offset;
-	memcpy(&old, field, size);
+	memcpy(old, field, size[row->type]);
 	if (!fo_opt_parse(row, s->target, &s->arena, text, len)) {
 		char shown[FO_OPT_SHOWN];
 		struct fo_str expected = { 0 };
@@ -180,18 +187,24 @@ void fo_opt_assign(struct fo_opt_set *s, int i, const char *text, size_t len, en
 		s->origin[i].where = fo_arena_strdup(&s->arena, where);
 		return;
 	}
-	memcpy(field, &old, size);
+	memcpy(field, old, size[row->type]);
 }
 
 void fo_opt_init(struct fo_opt_set *s, const struct fo_opt *rows, void *target)
 {
-	int n = fo_opt_count(rows);
-	*s = (struct fo_opt_set){ .rows = rows, .target = target };
-	s->origin = fo_arena_alloc(&s->arena, (size_t)(n + 1) * sizeof *s->origin);
-	for (int i = 0; i < n; i++) {
-		void *field = (char *)target + rows[i].offset;
+	fo_opt_init_own(s, rows, NULL, target);
+}
+
+void fo_opt_init_own(struct fo_opt_set *s, const struct fo_opt *rows, const struct fo_opt *own, void *target)
+{
+	*s = (struct fo_opt_set){ .rows = rows, .own = own, .count = fo_opt_count(rows), .target = target };
+	s->total = s->count + fo_opt_count(own);
+	s->origin = fo_arena_alloc(&s->arena, (size_t)(s->total + 1) * sizeof *s->origin);
+	for (int i = 0; i < s->total; i++) {
+		const struct fo_opt *row = fo_opt_row(s, i);
+		void *field = (char *)target + row->offset;
 		s->origin[i].where = "";
-		switch (rows[i].type) {
+		switch (row->type) {
 		case FO_OPT_T_INT:
 		case FO_OPT_T_BYTES: *(int64_t *)field = 0; break;
 		case FO_OPT_T_REAL: *(double *)field = 0; break;
@@ -199,10 +212,10 @@ void fo_opt_init(struct fo_opt_set *s, const struct fo_opt *rows, void *target)
 		case FO_OPT_T_TEXT: *(const char **)field = NULL; break;
 		case FO_OPT_T_ENUM: *(int *)field = -1; break;
 		}
-		if (rows[i].dfl) {
+		if (row->dfl) {
 			/* A default outside its own range is our mistake; it is reported like a user's, so tests see
 			 * it. */
-			fo_opt_assign(s, i, rows[i].dfl, strlen(rows[i].dfl), FO_ORIGIN_DEFAULT, "default");
+			fo_opt_assign(s, i, row->dfl, strlen(row->dfl), FO_ORIGIN_DEFAULT, "default");
 			s->origin[i].where = "";
 		}
 	}
@@ -219,27 +232,29 @@ void fo_opt_fini(struct fo_opt_set *s)
 void fo_opt_set_text(struct fo_opt_set *s, const char *key, const char *value, enum fo_opt_origin from,
 		     const char *where)
 {
-	int i = fo_opt_find(s->rows, key, strlen(key));
-	if (i >= 0) {
+	int i = find_key(s, key, strlen(key));
+	if (i >= 0 && !(from == FO_ORIGIN_FILE && is_own(s, i))) {
 		fo_opt_assign(s, i, value, strlen(value), from, where);
 		return;
 	}
 	char shown[FO_OPT_SHOWN];
-	const char *near = fo_opt_nearest(s, key, from == FO_ORIGIN_FILE);
-	fo_opt_problem(s, "%s%sunknown key '%s'%s%s%s", where, *where ? ": " : "",
-		       fo_opt_shown(shown, key, strlen(key)), near ? "; nearest is '" : "", near ? near : "",
-		       near ? "'" : "");
+	const char *near = nearest_key(s, key, from == FO_ORIGIN_FILE), *colon = *where ? ": " : "";
+	fo_opt_shown(shown, key, strlen(key));
+	if (near)
+		fo_opt_problem(s, "%s%sunknown key '%s'; nearest is '%s'", where, colon, shown, near);
+	else
+		fo_opt_problem(s, "%s%sunknown key '%s'", where, colon, shown);
 }
 
 bool fo_opt_given(const struct fo_opt_set *s, const char *key)
 {
-	int i = fo_opt_find(s->rows, key, strlen(key));
+	int i = find_key(s, key, strlen(key));
 	return i >= 0 && s->origin[i].from != FO_ORIGIN_DEFAULT;
 }
 
 void fo_opt_read_env(struct fo_opt_set *s)
 {
-	for (int i = 0; s->rows && s->rows[i].key; i++) {
+	for (int i = 0; i < s->count; i++) {
 		char name[128];
 		const char *value = getenv(fo_opt_env_name(name, s->rows[i].key));
 		if (value && *value)
@@ -247,27 +262,24 @@ void fo_opt_read_env(struct fo_opt_set *s)
 	}
 }
 
-/* Row of a flag's name: a full key, or a last part that only one key has, or only one of the command's own. -1: none;
- * -2: several (both in `other`). */
-static int find_flag(const struct fo_opt *rows, const char *name, size_t len, int other[2])
+/* Row of a flag's name: a full key, or a last part that only one of the command's own keys has, or only one of the
+ * others. -1: none; -2: several (two of them in `other`). */
+static int find_flag(const struct fo_opt_set *s, const char *name, size_t len, int other[2])
 {
-	int found = fo_opt_find(rows, name, len);
+	int found = find_key(s, name, len);
 	if (found >= 0)
 		return found;
-	for (int i = 0; rows && rows[i].key; i++) {
-		const char *last = fo_opt_last_part(rows[i].key);
+	for (int i = s->total - 1; i >= 0; i--) {
+		const char *last = fo_opt_last_part(fo_opt_row(s, i)->key);
 		if (strlen(last) != len || memcmp(last, name, len))
 			continue;
-		if (found >= 0 && is_own(&rows[found]) != is_own(&rows[i])) {
-			found = is_own(&rows[i]) ? i : found;
-			continue;
-		}
-		if (found >= 0) {
-			other[0] = found;
-			other[1] = i;
+		if (found < 0) {
+			found = i;
+		} else if (is_own(s, found) == is_own(s, i)) {
+			other[0] = i;
+			other[1] = found;
 			return -2;
 		}
-		found = i;
 	}
 	return found;
 }
@@ -276,29 +288,32 @@ static void unknown_flag(struct fo_opt_set *s, const char *arg, const char *name
 {
 	char shown[FO_OPT_SHOWN], plain[FO_OPT_SHOWN];
 	snprintf(plain, sizeof plain, "%.*s", (int)(len < 200 ? len : 200), name);
-	const char *near = fo_opt_nearest(s, plain, false);
+	const char *near = nearest_key(s, plain, false);
+	fo_opt_shown(shown, arg, (size_t)(name - arg) + len);
 	if (near)
-		near = fo_opt_short(s->rows, fo_opt_find(s->rows, near, strlen(near)));
-	size_t dashes = (size_t)(name - arg);
-	fo_opt_problem(s, "unknown option '%s'%s%s%s", fo_opt_shown(shown, arg, dashes + len),
-		       near ? "; nearest is '--" : "", near ? near : "", near ? "'" : "");
+		fo_opt_problem(s, "unknown option '%s'; nearest is '--%s'", shown,
+			       short_name(s, find_key(s, near, strlen(near))));
+	else
+		fo_opt_problem(s, "unknown option '%s'", shown);
 }
 
-/* One argument that starts with "--"; returns how many arguments it took. */
+static bool stands_alone(const struct fo_opt *row) { return fo_opt_is_switch(row) || row->bare; }
+
+/* Reads one argument that starts with "--"; returns how many arguments it took. */
 static int read_flag(struct fo_opt_set *s, const char *arg, const char *next)
 {
 	const char *name = arg + 2, *equals = strchr(name, '=');
 	size_t len = equals ? (size_t)(equals - name) : strlen(name);
-	int other[2], i = find_flag(s->rows, name, len, other);
+	int other[2], i = find_flag(s, name, len, other);
 	bool no = false;
 	if (i == -1 && !equals && len > 3 && !memcmp(name, "no-", 3)) {
-		int k = find_flag(s->rows, name + 3, len - 3, other);
-		no = k >= 0 && (fo_opt_is_switch(&s->rows[k]) || s->rows[k].bare);
+		int k = find_flag(s, name + 3, len - 3, other);
+		no = k >= 0 && stands_alone(fo_opt_row(s, k));
 		i = no ? k : -1;
 	}
 	if (i == -2) {
 		fo_opt_problem(s, "'--%.*s' could be '--%s' or '--%s': write the whole name", (int)len, name,
-			       s->rows[other[0]].key, s->rows[other[1]].key);
+			       fo_opt_row(s, other[0])->key, fo_opt_row(s, other[1])->key);
 		return equals ? 1 : 1 + (next && strncmp(next, "--", 2));
 	}
 	if (i < 0) {
@@ -307,20 +322,22 @@ static int read_flag(struct fo_opt_set *s, const char *arg, const char *next)
 	}
 	char where[FO_OPT_SHOWN];
 	snprintf(where, sizeof where, "--%.*s", (int)len, name);
-	if (!equals && s->rows[i].bare && !no && next && !strcmp(next, "-")) {
+	const struct fo_opt *row = fo_opt_row(s, i);
+	if (!equals && row->bare && !no && next && !strcmp(next, "-")) {
 		fo_opt_assign(s, i, next, 1, FO_ORIGIN_FLAG, where);
 		return 2;
 	}
 	if (equals) {
 		fo_opt_assign(s, i, equals + 1, strlen(equals + 1), FO_ORIGIN_FLAG, where);
-	} else if (fo_opt_is_switch(&s->rows[i]) || s->rows[i].bare) {
-		fo_opt_assign(s, i, no ? "no" : "yes", no ? 2 : 3, FO_ORIGIN_FLAG, where);
+	} else if (stands_alone(row)) {
+		const char *text = no ? "no" : "yes";
+		fo_opt_assign(s, i, text, strlen(text), FO_ORIGIN_FLAG, where);
 	} else if (next && strncmp(next, "--", 2)) {
 		fo_opt_assign(s, i, next, strlen(next), FO_ORIGIN_FLAG, where);
 		return 2;
 	} else {
 		struct fo_str expected = { 0 };
-		fo_opt_expected(&s->rows[i], &expected);
+		fo_opt_expected(row, &expected);
 		fo_opt_problem(s, "'%s' needs a value: %s", where, expected.data);
 		fo_str_fini(&expected);
 	}
@@ -384,17 +401,16 @@ void fo_opt_json(struct fo_opt_set *s, struct fo_str *out)
 	struct fo_json j;
 	fo_json_begin(&j, out, true);
 	fo_json_object(&j, NULL);
-	for (int i = 0; s->rows && s->rows[i].key; i++) {
+	for (int i = 0; i < s->count; i++) {
 		const struct fo_opt *row = &s->rows[i];
 		const void *field = (const char *)s->target + row->offset;
 		fo_json_object(&j, row->key);
 		switch (row->type) {
 		case FO_OPT_T_INT:
-			if (row->names && *(const int64_t *)field < 0) {
+			if (row->names && *(const int64_t *)field < 0)
 				fo_json_text(&j, "value", row->names);
-				break;
-			}
-			fo_json_int(&j, "value", *(const int64_t *)field);
+			else
+				fo_json_int(&j, "value", *(const int64_t *)field);
 			break;
 		case FO_OPT_T_BYTES: fo_json_int(&j, "value", *(const int64_t *)field); break;
 		case FO_OPT_T_REAL: fo_json_real(&j, "value", *(const double *)field); break;

@@ -1,32 +1,25 @@
-/* What the files of the options table share. */
+/* Functions that the files of the options table share. */
 #ifndef FO_BASE_OPT_INT_H
 #define FO_BASE_OPT_INT_H
 
 #include "base/opt.h"
 
-/* Row index of a full key, -1 when unknown. */
-int fo_opt_find(const struct fo_opt *rows, const char *key, size_t len);
-/* Part of the key behind its last dot. */
+/* The part of a key after its last dot. */
 const char *fo_opt_last_part(const char *key);
-/* The key nearest to a name that does not exist, over whole keys, last parts and (with `sections`) sections; arena
- * memory of s; NULL when nothing is near. */
-const char *fo_opt_nearest(struct fo_opt_set *s, const char *name, bool sections);
 /* Sets row i from `len` bytes of text, or notes a mistake ("where: 'key' ..."). A lower origin never replaces a higher
  * one, but its text is checked all the same. */
 void fo_opt_assign(struct fo_opt_set *s, int i, const char *text, size_t len, enum fo_opt_origin from,
 		   const char *where);
-/* The shortest name that is a flag for row i: its last part where that is unique, else its key. */
-const char *fo_opt_short(const struct fo_opt *rows, int i);
 /* Text from outside cut to 48 bytes and made visible; buf is returned. */
 enum { FO_OPT_SHOWN = 256 };
 char *fo_opt_shown(char buf[FO_OPT_SHOWN], const char *text, size_t len);
 
-/* Parses into the field of row; false when the text is not a value of the row (or out of its range). TEXT is copied to
- * the arena. */
+/* Parses into the row's field; false when the text is no value of the row or out of its range. TEXT is copied to the
+ * arena. */
 bool fo_opt_parse(const struct fo_opt *row, void *target, struct fo_arena *a, const char *text, size_t len);
-/* Is text a number whose suffix people read in two ways, so that a note should say what it was taken for? */
+/* Is text a number whose suffix people read in two ways, so that a note should say how it was taken? */
 bool fo_opt_is_taken(const struct fo_opt *row, const char *text);
-/* Why row refuses this very text; "" where it has nothing to say about it. */
+/* Why the row refuses this very text; "" when the row gives no reason. */
 const char *fo_opt_refused(const struct fo_opt *row, const char *text, size_t len);
 /* "an integer from 1 to 1e9 steps": what a row accepts. */
 void fo_opt_expected(const struct fo_opt *row, struct fo_str *out);

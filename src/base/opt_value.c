@@ -68,6 +68,7 @@ static const struct suffix length_suffixes[] = {
 	{ "", 1 },        { "k", 0x1p10 },  { "M", 0x1p20 },  { "B", 1e9 }, { "T", 1e12 },
 	{ "Ki", 0x1p10 }, { "Mi", 0x1p20 }, { "Gi", 0x1p30 }, { 0 },
 };
+/* A bare k, M, G or T is a power of 1024, as Slurm, Docker and the JVM take it. */
 static const struct suffix size_suffixes[] = {
 	{ "", 1 },
 	{ "B", 1 },
@@ -87,13 +88,13 @@ static const struct suffix size_suffixes[] = {
 	{ "M", 0x1p20 },
 	{ "G", 0x1p30 },
 	{ "T", 0x1p40 },
-	{ 0 }, /* as Slurm, Docker and the JVM take them */
+	{ 0 },
 };
 static const struct suffix time_suffixes[] = {
 	{ "", 1 }, { "s", 1 }, { "ms", 1e-3 }, { "m", 60 }, { "h", 3600 }, { 0 },
 };
 
-/* In either case, but of times: M could be anything there. */
+/* The suffix's factor, 0 when there is none. Case does not matter, except for times, where M could be anything. */
 static double find_suffix(const struct suffix *table, const char *text)
 {
 	if (*text == ' ' && text[1])
@@ -105,7 +106,7 @@ static double find_suffix(const struct suffix *table, const char *text)
 	return 0;
 }
 
-/* Exact: 0.1e1 is 1, 1.5Ki is 1536, 1.0001k is not an integer. */
+/* Exact conversion: 0.1e1 is 1, 1.5Ki is 1536, 1.0001k is not an integer. */
 static bool to_int(const struct decimal *d, double factor, int64_t *out)
 {
 	unsigned __int128 m = d->mant;
@@ -144,7 +145,9 @@ static const struct suffix *suffixes_of(const struct fo_opt *row)
 {
 	if (row->type == FO_OPT_T_BYTES)
 		return size_suffixes;
-	return is_duration(row) ? time_suffixes : row->binary ? length_suffixes : count_suffixes;
+	if (is_duration(row))
+		return time_suffixes;
+	return row->binary ? length_suffixes : count_suffixes;
 }
 
 bool fo_opt_is_taken(const struct fo_opt *row, const char *text)
@@ -211,19 +214,10 @@ static bool parse_enum(const struct fo_opt *row, int *field, const char *text)
 
 bool fo_opt_is_utf8(const char *text, size_t len)
 {
-	const unsigned char *s = (const unsigned char *)text, *end = s + len;
-	while (s < end) {
-		size_t n = *s < 0x80 ? 1 : *s < 0xc2 ? 0 : *s < 0xe0 ? 2 : *s < 0xf0 ? 3 : *s < 0xf5 ? 4 : 0;
-		if (n == 0 || (size_t)(end - s) < n)
+	for (size_t at = 0, n; at < len; at += n) {
+		n = fo_utf8_decode(text + at, len - at, NULL);
+		if (!n)
 			return false;
-		for (size_t i = 1; i < n; i++)
-			if ((s[i] & 0xc0) != 0x80)
-				return false;
-		/* Overlong forms, surrogates and what lies above Unicode. */
-		if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
-		    (s[0] == 0xf4 && s[1] > 0x8f))
-			return false;
-		s += n;
 	}
 	return true;
 }
@@ -235,7 +229,7 @@ static bool parse_path(struct fo_arena *a, const char **field, const char *text)
 	return path != NULL;
 }
 
-/* --json: what boolean words say, or where the JSON goes. */
+/* Reads the value of a flag like --json: a boolean word, or the path where the JSON goes. */
 static bool parse_bare(const struct fo_opt *row, struct fo_arena *a, const char **field, const char *text)
 {
 	bool on;
@@ -374,7 +368,7 @@ void fo_opt_expected(const struct fo_opt *row, struct fo_str *out)
 const char *fo_opt_value_text(struct fo_opt_set *s, int i)
 {
 	static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB" };
-	const struct fo_opt *row = &s->rows[i];
+	const struct fo_opt *row = fo_opt_row(s, i);
 	const void *field = (const char *)s->target + row->offset;
 	switch (row->type) {
 	case FO_OPT_T_INT:

@@ -64,7 +64,7 @@ static void on_key(struct reader *r, const yaml_event_t *e)
 	if (len == 0 || strlen(text) != len || n >= (int)sizeof r->key) {
 		fo_opt_problem(r->s, "%s:%d: '%s' cannot be a key", r->where, line, fo_opt_shown(shown, text, len));
 		r->skip_value = true;
-	} else if (fo_opt_find(r->s->rows, r->key, strlen(r->key)) < 0 && find_section(r->s->rows, r->key) < 0) {
+	} else if (fo_opt_find(r->s->rows, r->key) < 0 && find_section(r->s->rows, r->key) < 0) {
 		unknown_key(r, line);
 		r->skip_value = true;
 	}
@@ -89,7 +89,7 @@ static void on_scalar(struct reader *r, const yaml_event_t *e)
 	r->have_key = false;
 	if (r->skip_value)
 		return;
-	int row = fo_opt_find(r->s->rows, r->key, strlen(r->key));
+	int row = fo_opt_find(r->s->rows, r->key);
 	if (row < 0) {
 		/* A section whose entries are all commented out has an empty value. */
 		bool empty = e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
@@ -118,7 +118,7 @@ static void on_mapping(struct reader *r, const yaml_event_t *e)
 	bool refused = r->depth > 0 && r->skip_value;
 	if (r->depth > 0 && !refused) {
 		int first = find_section(r->s->rows, r->key);
-		if (first < 0 || fo_opt_find(r->s->rows, r->key, strlen(r->key)) >= 0) {
+		if (first < 0 || fo_opt_find(r->s->rows, r->key) >= 0) {
 			fo_opt_problem(r->s, "%s:%d: '%s' takes one value, got a mapping", r->where, line, r->key);
 			refused = true;
 		} else if (r->section_line[first] && strchr(r->key, '.') == NULL) {

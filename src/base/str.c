@@ -86,6 +86,14 @@ int fo_str_distance(const char *a, const char *b)
 	return d[n % 3][m];
 }
 
+/* Digits after the point that give a number below 1000 three significant ones. */
+static int digits_of(double value)
+{
+	if (fabs(value) < 9.995)
+		return 2;
+	return fabs(value) < 99.95;
+}
+
 char *fo_str_si(char buf[32], double value, const char *unit)
 {
 	static const char *const prefix[] = { "", "k", "M", "G", "T", "P", "E", "Z", "Y" };
@@ -94,12 +102,8 @@ char *fo_str_si(char buf[32], double value, const char *unit)
 		value /= 1000;
 		i++;
 	}
-	snprintf(buf, 32, "%.*f %s%s",
-		 i == 0 && value == floor(value) ? 0
-		 : fabs(value) < 9.995           ? 2
-		 : fabs(value) < 99.95           ? 1
-						 : 0,
-		 value, prefix[i], unit);
+	const int digits = i == 0 && value == floor(value) ? 0 : digits_of(value);
+	snprintf(buf, 32, "%.*f %s%s", digits, value, prefix[i], unit);
 	return buf;
 }
 
@@ -111,20 +115,17 @@ char *fo_str_bytes(char buf[32], double bytes)
 		bytes /= 1024;
 		i++;
 	}
-	snprintf(buf, 32, "%.*f %s",
-		 i == 0                ? 0
-		 : fabs(bytes) < 9.995 ? 2
-		 : fabs(bytes) < 99.95 ? 1
-				       : 0,
-		 bytes, prefix[i]);
+	snprintf(buf, 32, "%.*f %s", i ? digits_of(bytes) : 0, bytes, prefix[i]);
 	return buf;
 }
 
 size_t fo_utf8_decode(const void *text, size_t n, uint32_t *code)
 {
 	const unsigned char *s = text;
-	size_t len = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
-	if (len == 0 || len > n)
+	size_t len = 1;
+	if (s[0] >= 0x80)
+		len = 2 + (s[0] >= 0xe0) + (s[0] >= 0xf0);
+	if ((s[0] >= 0x80 && s[0] < 0xc2) || s[0] >= 0xf5 || len > n)
 		return 0;
 	uint32_t c = len == 1 ? s[0] : s[0] & (0xffu >> (len + 1));
 	for (size_t i = 1; i < len; i++) {
@@ -137,6 +138,51 @@ size_t fo_utf8_decode(const void *text, size_t n, uint32_t *code)
 	if (code)
 		*code = c;
 	return len;
+}
+
+size_t fo_utf8_encode(char out[4], uint32_t c)
+{
+	static const unsigned char lead[] = { 0, 0, 0xc0, 0xe0, 0xf0 };
+	size_t n = 1;
+	if (c >= 0x80)
+		n = c < 0x800 ? 2 : 3 + (c >= 0x10000);
+	for (size_t i = n; --i > 0; c >>= 6)
+		out[i] = (char)(0x80 | (c & 0x3f));
+	out[0] = (char)(lead[n] | c);
+	return n;
+}
+
+/* The value of "\\uXXXX" at s[0..n), -1 where there is none. */
+static int unicode_escape(const char *s, size_t n)
+{
+	int v = 0;
+	if (n < 6 || s[0] != '\\' || s[1] != 'u')
+		return -1;
+	for (int i = 2; i < 6; i++) {
+		const char *hex = "0123456789abcdef",
+			   *digit = s[i] ? strchr(hex, s[i] | (s[i] >= 'A' ? 0x20 : 0)) : NULL;
+		if (!digit)
+			return -1;
+		v = v << 4 | (int)(digit - hex);
+	}
+	return v;
+}
+
+size_t fo_str_unicode_escape(const char *s, size_t n, uint32_t *code)
+{
+	int high = unicode_escape(s, n), low;
+	if (high < 0)
+		return 0;
+	*code = (uint32_t)high;
+	if (high < 0xd800 || high >= 0xe000)
+		return 6;
+	low = high < 0xdc00 ? unicode_escape(s + 6, n - 6) : -1;
+	if (low < 0xdc00 || low >= 0xe000) {
+		*code = 0xfffd;
+		return 6;
+	}
+	*code = 0x10000 + ((uint32_t)(high - 0xd800) << 10) + (uint32_t)(low - 0xdc00);
+	return 12;
 }
 
 bool fo_utf8_unsafe(uint32_t c)
@@ -153,7 +199,8 @@ char *fo_str_visible(char *buf, size_t size, const char *src)
 	for (const unsigned char *s = (const unsigned char *)src; left;) {
 		size_t n = fo_utf8_decode(s, left, &c), used = n ? n : 1;
 		bool shown = n && !fo_utf8_unsafe(c);
-		if (o + (shown ? n : 4 * used) + 1 > size) {
+		const size_t room = shown ? n : 4 * used;
+		if (o + room + 1 > size) {
 			cut = true;
 			break;
 		}
@@ -167,7 +214,7 @@ char *fo_str_visible(char *buf, size_t size, const char *src)
 	}
 	if (size)
 		buf[o] = 0;
-	/* What was left out is told, where there is room to tell it. */
+	/* Dots say that something was left out, where there is room for them. */
 	if (cut && size > 16) {
 		while (o > size - 4 || (o > 0 && ((unsigned char)buf[o] & 0xc0) == 0x80))
 			o--;

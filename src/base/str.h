@@ -30,6 +30,11 @@ static inline double fo_unsigned_nan(double v) { return v != v ? __builtin_nan("
 /* The UTF-8 sequence at s[0..n): its length, 0 where it is broken (overlong, surrogate, cut, above U+10FFFF); *code,
  * which may be NULL, is its code point. n >= 1. */
 size_t fo_utf8_decode(const void *s, size_t n, uint32_t *code);
+/* Writes a code point (at most U+10FFFF) as UTF-8; its length, 1 to 4. */
+size_t fo_utf8_encode(char out[4], uint32_t code);
+/* JSON's escape \uXXXX, or the two of a surrogate pair, at s[0..n): its length, 0 where there is none. *code: the
+ * character, U+FFFD for half a pair. */
+size_t fo_str_unicode_escape(const char *s, size_t n, uint32_t *code);
 /* Controls, and what reorders or hides the text around it (bidirectional marks, embeddings, overrides and isolates;
  * line and paragraph separators): no string from a file may bring these to a terminal or into a page. */
 bool fo_utf8_unsafe(uint32_t code);

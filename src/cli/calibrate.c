@@ -40,8 +40,6 @@ static const struct fo_opt extra[] = {
 	FO_OPT_FORCE(struct calibrate, force, "cli.force"),
 	FO_OPT_END
 };
-static struct fo_opt rows[FO_RUN_ROWS_MAX];
-__attribute__((constructor)) static void make_rows(void) { fo_run_options_with(rows, extra); }
 
 /* ---- what is shown ---- */
 
@@ -358,7 +356,7 @@ static fo_status measure_folder(const struct calibrate *in, const char *path, st
 /* A run file, or a flag of a run other than its threads, asks for that run's operations. */
 static bool names_run(const struct fo_opt_set *s, bool file)
 {
-	for (int i = 0; !file && i < fo_opt_count(fo_run_options); i++)
+	for (int i = 0; !file && i < s->count; i++)
 		if (s->origin[i].from == FO_ORIGIN_FLAG && strcmp(s->rows[i].key, "run.threads"))
 			return true;
 	return file;
@@ -437,7 +435,8 @@ const struct fo_command fo_cmd_calibrate = {
 		"  flatout calibrate run.yaml && flatout predict run.yaml\n"
 		"  flatout calibrate --show\n"
 		"  flatout calibrate --show other-machine.json --all",
-	.opts = rows,
+	.opts = fo_run_options,
 	.own = extra,
 	.run = run,
+	.spin = FO_SPIN_TRAINING,
 };

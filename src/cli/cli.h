@@ -6,8 +6,12 @@
 #include "base/json.h"
 #include "base/opt.h"
 #include "base/str.h"
+#include "draw/doc.h"
 
 #include <stdio.h>
+
+#define FO_SPIN_TRAINING "30000"
+#define FO_SPIN_NONE "0" /* the self-check has more threads than processors, which sleep at once */
 
 /* A command that is carried out: its options are read and checked. */
 struct fo_cli_call {
@@ -25,9 +29,8 @@ struct fo_command {
 	const char *usage;         /* "flatout flops --model M --seq S [--json]" */
 	const char *summary;       /* one line */
 	const char *text;          /* what --help says below the options: description and examples */
-	const struct fo_opt *opts; /* NULL: none */
-	const struct fo_opt *own;  /* of a command that takes a run: opts are the run's options and behind them these,
-				    * which no run file and no variable sets */
+	const struct fo_opt *opts; /* NULL: none; of a command that takes a run, the run's options */
+	const struct fo_opt *own;  /* of a command that takes a run: its own options, set by flags alone */
 	/* Most commands: `act` is called with the options read into a struct of `size` bytes, from a run file too where
 	 * the command has `own` options. FO_EARG before that, where there are more than `most` positional arguments. */
 	fo_status (*act)(const struct fo_cli_call *call);
@@ -38,6 +41,8 @@ struct fo_command {
 	enum fo_output writes; /* of a command that takes a run: what its run.dir becomes; FO_OUTPUT_NONE: the run's
 				* outputs are not written */
 	bool json_beside; /* writes the file of --json=PATH itself, beside its text; else what it prints goes there */
+	const char *spin; /* turns that a waiting OpenMP thread spins before it sleeps (engine/threads.c); NULL: the
+			   * library's default */
 };
 extern const struct fo_command *const fo_commands[]; /* NULL-terminated */
 
@@ -47,10 +52,8 @@ extern const struct fo_command fo_cmd_flops, fo_cmd_mfu, fo_cmd_devices, fo_cmd_
 #ifndef FO_NO_ENGINE
 extern const struct fo_command fo_cmd_verify, fo_cmd_train, fo_cmd_demo, fo_cmd_data, fo_cmd_data_prepare,
 	fo_cmd_data_train_tokenizer, fo_cmd_data_inspect, fo_cmd_generate, fo_cmd_eval;
-/* Starts the process again with an OpenMP spin of so many turns unless the user chose one (engine/threads.c). */
-#define FO_SPIN_TRAINING "30000"
-#define FO_SPIN_NONE \
-	"0" /* where nobody waits for speed: more threads than processors, as the self-check has, sleep at once */
+/* Sets the spin of OpenMP's threads unless the user chose one. The process starts itself again for that, so main calls
+ * it before anything else is done. */
 void fo_cli_tune_threads(char **argv, const char *turns);
 #endif
 struct fo_catalogue;
@@ -112,29 +115,26 @@ extern const char fo_version_number[];               /* "0.4.0" */
 /* NULL when there is none of that name; *nearest (may be NULL) is then the most similar one or NULL. */
 const struct fo_command *fo_command_find(const struct fo_command *const *list, const char *name, const char **nearest);
 
-/* A table at 80 columns: columns are padded to their widest cell; align is one of 'l', 'r' per column. Width counts
- * code points. A last column that is left-aligned is wrapped at words when the line would pass 80 columns. */
-struct fo_table {
-	struct fo_arena arena;
-	char ***row;
-	size_t rows, cap;
-	int cols;
-	const char *align;
-	size_t gap;
-};
-void fo_table_init(struct fo_table *t, const char *align);
-void fo_table_row(struct fo_table *t, ...); /* cols C strings; copied, controls made visible; NULL is "" */
-void fo_table_print(struct fo_table *t, FILE *f, const char *indent, bool head); /* head: underline the first row */
-void fo_table_fini(struct fo_table *t);
-/* Prints `first` and behind it the text, wrapped at 80 columns; further lines stand behind `lead`. A figure and its
- * unit ("244 MiB", "5.0 % of") stay on one line. */
+/* Prints `first` and the text after it, wrapped at 80 columns; further lines begin with `lead` (fo_term_wrap). */
 void fo_cli_put(FILE *f, const char *first, const char *lead, const char *fmt, ...) FO_PRINTF(4, 5);
+/* Writes the document as a page into the file of that name; "-": standard output. */
+FO_CHECKED fo_status fo_cli_page(const struct fo_doc *d, const char *path);
+/* "2 micro-batches x 2 rows x 32 tokens, bf16" */
+struct fo_lowering;
+const char *fo_cli_run_text(struct fo_doc *d, const struct fo_lowering *run);
 /* JSON on standard output: one object that begins with "schema": 1. The second call closes the object, prints it and
  * frees it. */
 struct fo_json *fo_cli_json_begin(void);
 void fo_cli_json_end(struct fo_json *j);
+/* MFU by each rule and HFU as members of the open object. */
+struct fo_mfu;
+void fo_cli_mfu_json(struct fo_json *j, const struct fo_mfu *f);
 /* The whole text with what could upset a terminal made visible; good until the eighth call from here on this thread. */
 FO_CHECKED const char *fo_cli_seen(const char *text);
+/* Columns for text on f: 80, fewer on a terminal that is narrower, at least 40. */
+size_t fo_cli_width(FILE *f);
+/* Prints the document on standard output, as wide as the terminal allows. */
+void fo_cli_print(const struct fo_doc *d);
 /* Renews the line that a terminal shows with as many of text's words as fit: one that wraps could not be renewed. */
 void fo_cli_live(FILE *f, const char *text);
 size_t fo_cli_fit(const char *text,

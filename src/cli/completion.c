@@ -76,7 +76,7 @@ struct flags {
 };
 static struct flags flags_of(const struct fo_command *c)
 {
-	return (struct flags){ { c->own ? c->own : c->opts, c->own ? fo_run_options : NULL } };
+	return (struct flags){ { c->own ? c->own : c->opts, c->own ? c->opts : NULL } };
 }
 
 /* What stands behind the blank of "data prepare", the part of a command; NULL: a command. */
@@ -113,8 +113,10 @@ static const char *quote_of(const struct fo_command *c) { return part_of(c) ? "'
 static bool short_is_unique(const struct fo_command *c, const char *key)
 {
 	int found = 0;
-	for (const struct fo_opt *row = c->opts; row->key; row++)
-		found += !strcmp(last_part(row->key), last_part(key));
+	struct flags f = flags_of(c);
+	for (int t = 0; t < 2; t++)
+		for (const struct fo_opt *row = f.table[t]; row && row->key; row++)
+			found += !strcmp(last_part(row->key), last_part(key));
 	return found == 1;
 }
 
@@ -189,8 +191,9 @@ static void bash(const struct fo_command *const *list, struct fo_str *out)
 	put_commands(list, out);
 	fo_str_puts(out, "' ;;\n\tcompletion:*) takes=value words='bash zsh fish' ;;\n");
 	for (const struct fo_command *const *c = list; *c; c++)
-		for (const struct fo_opt *row = (*c)->opts; row && row->key; row++)
-			bash_values(*c, row, out);
+		for (int t = 0; t < 2; t++)
+			for (const struct fo_opt *row = flags_of(*c).table[t]; row && row->key; row++)
+				bash_values(*c, row, out);
 	fo_str_puts(out, "\tesac\n\tcase $takes in\n"
 			 "\tvalue) COMPREPLY=($(compgen -P \"$before\" -W \"$words\" -- \"$cur\")); return ;;\n"
 			 "\tfile)\n\t\tcompopt -o filenames 2>/dev/null\n"

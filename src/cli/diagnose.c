@@ -2,8 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/fs.h"
-#include "cli/diagnose.h"
-#include "report/diagnose_html.h"
+#include "report/diagnose_doc.h"
 #include "trace/schedule.h"
 
 #include <math.h>
@@ -46,48 +45,78 @@ static const struct fo_opt rows[] = {
 	FO_OPT_END
 };
 
-static fo_status write_json(const struct fo_diagnosis *d, const char *path)
+/* Where the command's outputs go: paths, "-" for standard output, NULL for none. */
+struct outputs {
+	const char *json, *html;
+	bool text;
+};
+
+static fo_status write_output(const char *path, struct fo_str *out)
 {
-	struct fo_str out = { 0 };
 	fo_status st = FO_OK;
-	fo_diagnosis_json(d, &out);
 	if (strcmp(path, "-"))
-		st = fo_fs_write_atomic(path, out.data, out.len);
+		st = fo_fs_write_atomic(path, out->data, out->len);
 	else
-		fwrite(out.data, 1, out.len, stdout);
-	fo_str_fini(&out);
+		fwrite(out->data, 1, out->len, stdout);
+	fo_str_fini(out);
 	return st;
 }
 
-static fo_status write_html(const struct fo_diagnosis *d, const char *path)
+static fo_status write_page(const struct fo_doc *doc, const char *path)
 {
 	struct fo_str out = { 0 };
-	fo_diagnose_html(d, &out);
-	fo_status st = FO_OK;
-	if (strcmp(path, "-"))
-		st = fo_fs_write_atomic(path, out.data, out.len);
-	else
-		fwrite(out.data, 1, out.len, stdout);
-	fo_str_fini(&out);
-	return st;
+	if (!path)
+		return FO_OK;
+	fo_doc_to_html(doc, &out);
+	return write_output(path, &out);
 }
 
-static void print_text(const struct fo_diagnosis *d, bool brief)
+static fo_status write_diagnosis(const struct fo_diagnosis *d, const struct outputs *to, bool brief)
 {
-	fo_cli_diagnose_answer(stdout, d);
-	fo_cli_diagnose_found(stdout, d);
-	if (brief) {
-		fo_cli_diagnose_findings(stdout, d, true);
-		return;
+	struct fo_doc doc = { 0 }, answer = { 0 };
+	struct fo_str json = { 0 };
+	fo_status st = FO_OK;
+	fo_diagnose_doc(&doc, d, false);
+	if (to->json) {
+		fo_diagnosis_json(d, &json);
+		st = write_output(to->json, &json);
 	}
-	fputc('\n', stdout);
-	fo_cli_diagnose_ledger(stdout, d);
-	fo_cli_diagnose_ranks(stdout, d);
-	fo_cli_diagnose_bridge(stdout, d);
-	fo_cli_diagnose_findings(stdout, d, false);
-	fo_cli_diagnose_kernels(stdout, d);
-	fo_cli_diagnose_products(stdout, d);
-	fo_cli_diagnose_unknowns(stdout, d);
+	if (st == FO_OK)
+		st = write_page(&doc, to->html);
+	if (brief)
+		fo_diagnose_doc(&answer, d, true);
+	if (st == FO_OK && to->text)
+		fo_cli_print(brief ? &answer : &doc);
+	fo_doc_fini(&answer);
+	fo_doc_fini(&doc);
+	return st;
+}
+
+/* A log of a pipeline schedule (fo_schedule_is) instead of traces. */
+static fo_status diagnose_schedule(const char *path, const struct outputs *to, bool *serious)
+{
+	struct fo_schedule_log *s;
+	struct fo_schedule_diagnosis d;
+	struct fo_str json = { 0 };
+	FO_TRY(fo_schedule_open(&s, path));
+	fo_status st = fo_schedule_diagnose(&d, s);
+	if (st == FO_OK) {
+		struct fo_doc doc = { 0 };
+		*serious = d.serious;
+		fo_schedule_doc(&doc, &d);
+		if (to->json) {
+			fo_schedule_diagnosis_json(&d, &json);
+			st = write_output(to->json, &json);
+		}
+		if (st == FO_OK)
+			st = write_page(&doc, to->html);
+		if (st == FO_OK && to->text)
+			fo_cli_print(&doc);
+		fo_doc_fini(&doc);
+		fo_schedule_diagnosis_fini(&d);
+	}
+	fo_schedule_free(s);
+	return st;
 }
 
 static fo_status run(int argc, char **argv)
@@ -103,22 +132,20 @@ static fo_status run(int argc, char **argv)
 		st = fo_hint(fo_fail(FO_EARG, "no trace"), "flatout diagnose trace.json.gz");
 		goto done;
 	}
-	bool page = in.html && !strcmp(in.html, "-");
-	if (page && in.json && !strcmp(in.json, "-"))
-		FO_TRY_OR(
-			st,
-			fo_fail(FO_EARG, "--html=- and --json both write to standard output: give one of them a file"),
-			done);
+	bool page = in.html && !strcmp(in.html, "-"), json = in.json && !strcmp(in.json, "-");
+	const struct outputs to = { in.json, in.html, !page && !json };
+	if (page && json) {
+		st = fo_fail(FO_EARG, "--html=- and --json both write to standard output: give one of them a file");
+		goto done;
+	}
 	if (fo_schedule_is(argv[1])) {
-		if (in.html)
-			st = fo_fail(FO_EARG, "a pipeline schedule's log has no page: not with '--html'");
 		for (int i = 2; st == FO_OK && i < argc; i++)
 			if (!fo_schedule_same(argv[1], argv[i]))
 				st = fo_fail(FO_EARG, "'%s' and '%s' are not one pipeline schedule's log", argv[1],
 					     argv[i]);
 		if (st != FO_OK)
 			goto done;
-		FO_TRY_OR(st, fo_cli_diagnose_schedule(argv[1], in.json, &serious), done);
+		FO_TRY_OR(st, diagnose_schedule(argv[1], &to, &serious), done);
 		goto done;
 	}
 	if (in.steps > 0 && in.step_seconds > 0)
@@ -136,12 +163,7 @@ static fo_status run(int argc, char **argv)
 	};
 	FO_TRY_OR(st, fo_trace_set_open(&set, (const char *const *)argv + 1, argc - 1), done);
 	FO_TRY_OR(st, fo_diagnose(&d, &set, &with), done);
-	if (in.json)
-		FO_TRY_OR(st, write_json(&d, in.json), done);
-	if (in.html)
-		FO_TRY_OR(st, write_html(&d, in.html), done);
-	if (!page && (!in.json || strcmp(in.json, "-")))
-		print_text(&d, in.brief);
+	FO_TRY_OR(st, write_diagnosis(&d, &to, in.brief), done);
 	serious = d.judged != FO_JUDGED_HEALTHY;
 done:
 	fo_diagnosis_fini(&d);

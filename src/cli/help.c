@@ -167,7 +167,6 @@ void fo_help_command(const struct fo_command *c, struct fo_str *out)
 		/* Rows of one group stand below "Options:", which would say too much here. */
 		fo_str_printf(out, "\nthis command:\n%s", strchr(own.data, '\n') + 1);
 		fo_str_fini(&own);
-		rows = fo_run_options;
 		if (strcmp(c->name, FO_RUN_OPTIONS_COMMAND)) {
 			fo_str_puts(out, "\nrun options: flatout " FO_RUN_OPTIONS_COMMAND " --help\n");
 			return;

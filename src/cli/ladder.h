@@ -12,10 +12,6 @@ struct fo_cli_ladder {
 	bool show, brief, force;
 	const char *json;
 };
-/* Tables at 80 columns: time and gains, what else was measured, where the time went, what each rung changes. */
-void fo_cli_ladder_print(const struct fo_ladder *l, bool brief, FILE *f);
-/* Writes DIR/ladder.json and DIR/ladder.html. */
-FO_CHECKED fo_status fo_cli_ladder_write(const struct fo_ladder *l);
 /* Reads DIR, prints, and writes both files. FO_ENUMERIC when a rung's losses left those they are compared with; FO_EIO
  * when the baseline failed, or every rung that starts from another. Files that cannot be written are an error, behind
  * what was printed; a warning where `keeps` is false. */

@@ -309,16 +309,9 @@ int main(int argc, char **argv)
 	never_wait_for_stderr();
 	bool small = stack_is_small();
 #ifndef FO_NO_ENGINE
-	const struct {
-		const struct fo_command *command;
-		const char *turns;
-	} spin[] = { { &fo_cmd_verify, FO_SPIN_NONE },     { &fo_cmd_train, FO_SPIN_TRAINING },
-		     { &fo_cmd_demo, FO_SPIN_TRAINING },   { &fo_cmd_calibrate, FO_SPIN_TRAINING },
-		     { &fo_cmd_ladder, FO_SPIN_TRAINING }, { &fo_cmd_generate, FO_SPIN_TRAINING },
-		     { &fo_cmd_eval, FO_SPIN_TRAINING } };
-	for (size_t i = 0; argc > 1 && i < sizeof spin / sizeof *spin; i++)
-		if (!strcmp(argv[1], spin[i].command->name))
-			fo_cli_tune_threads(argv, spin[i].turns);
+	const struct fo_command *command = argc > 1 ? fo_command_find(fo_commands, argv[1], NULL) : NULL;
+	if (command && command->spin)
+		fo_cli_tune_threads(argv, command->spin);
 #endif
 	signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files (ulimit -f) is an error of writing, not the end */
 	signal(SIGPIPE, SIG_IGN); /* a lost reader must not kill a training run; close_output() notices it */

@@ -72,7 +72,7 @@ void fo_man_command(const struct fo_command *c, struct fo_str *out)
 	fo_str_puts(out, ".Sh DESCRIPTION\n");
 	fo_opt_mdoc_text(out, c->text && *c->text ? c->text : c->summary);
 	bool refer = c->own && strcmp(c->name, FO_RUN_OPTIONS_COMMAND);
-	const struct fo_opt *rows = c->own ? fo_run_options : c->opts;
+	const struct fo_opt *rows = c->opts;
 	if (refer)
 		fo_opt_mdoc(c->own, out);
 	else if (c->own)

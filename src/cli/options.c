@@ -11,28 +11,25 @@
 
 void fo_cli_options_read(const struct fo_command *c, struct fo_opt_set *s, void *target, int *argc, char **argv)
 {
-	fo_opt_init(s, c->opts, target);
+	fo_opt_init_own(s, c->opts, c->own, target);
 	fo_opt_read_args(s, argc, argv);
-	/* The run's rows are the first ones of c->opts, so that their indices are the same. */
-	if (c->own)
-		s->rows = fo_run_options;
 	fo_opt_read_env(s);
-	s->rows = c->opts;
 }
 
 /* ---- outputs ---- */
 
 static const char *text_at(const struct fo_opt_set *s, int i)
 {
-	return *(const char *const *)((const char *)s->target + s->rows[i].offset);
+	return *(const char *const *)((const char *)s->target + fo_opt_row(s, i)->offset);
 }
 
 static bool forced(const struct fo_opt_set *s)
 {
-	for (int i = 0; s->rows[i].key; i++) {
-		const char *dot = strrchr(s->rows[i].key, '.');
-		if (s->rows[i].type == FO_OPT_T_BOOL && !strcmp(dot ? dot + 1 : s->rows[i].key, "force"))
-			return *(const bool *)((const char *)s->target + s->rows[i].offset);
+	for (int i = 0; i < s->total; i++) {
+		const struct fo_opt *row = fo_opt_row(s, i);
+		const char *dot = strrchr(row->key, '.');
+		if (row->type == FO_OPT_T_BOOL && !strcmp(dot ? dot + 1 : row->key, "force"))
+			return *(const bool *)((const char *)s->target + row->offset);
 	}
 	return false;
 }
@@ -42,8 +39,8 @@ static fo_status is_no_input(const struct fo_opt_set *s, enum fo_output kind, co
 {
 	for (int i = 1; i < s->argc; i++)
 		FO_TRY(fo_output_is_no_input(kind, path, s->argv[i]));
-	for (int i = 0; s->rows[i].key; i++)
-		if (s->rows[i].path && !s->rows[i].output && text_at(s, i) && *text_at(s, i))
+	for (int i = 0; i < s->total; i++)
+		if (fo_opt_row(s, i)->path && !fo_opt_row(s, i)->output && text_at(s, i) && *text_at(s, i))
 			FO_TRY(fo_output_is_no_input(kind, path, text_at(s, i)));
 	return FO_OK;
 }
@@ -67,19 +64,19 @@ static fo_status check_output(const struct fo_opt_set *s, const struct fo_opt *r
 static fo_status is_no_other(const struct fo_opt_set *s, int first, int i, const char *path)
 {
 	for (int k = first; k < i; k++)
-		if (s->rows[k].output && text_at(s, k) && !strcmp(text_at(s, k), path) && strcmp(path, "-"))
-			return fo_fail(FO_EARG, "'%s' and '%s' both name '%s'", s->rows[k].key, s->rows[i].key, path);
+		if (fo_opt_row(s, k)->output && text_at(s, k) && !strcmp(text_at(s, k), path) && strcmp(path, "-"))
+			return fo_fail(FO_EARG, "'%s' and '%s' both name '%s'", fo_opt_row(s, k)->key,
+				       fo_opt_row(s, i)->key, path);
 	return FO_OK;
 }
 
 /* Every output that the options name, before the work. */
 static fo_status check_outputs(const struct fo_command *c, const struct fo_opt_set *s, enum fo_output writes)
 {
-	int first = c->own && !writes ? fo_opt_count(fo_run_options)
-				      : 0; /* what a run would write, this command does not */
+	int first = c->own && !writes ? s->count : 0; /* what a run would write, this command does not */
 	bool force = forced(s);
-	for (int i = first; s->rows[i].key; i++) {
-		const struct fo_opt *row = &s->rows[i];
+	for (int i = first; i < s->total; i++) {
+		const struct fo_opt *row = fo_opt_row(s, i);
 		const char *path = row->output ? text_at(s, i) : NULL;
 		if (!path || !*path)
 			continue;
@@ -97,8 +94,8 @@ static struct {
 
 static fo_status begin_json(const struct fo_command *c, const struct fo_opt_set *s)
 {
-	for (int i = 0; !c->json_beside && s->rows[i].key; i++) {
-		const char *path = s->rows[i].bare ? text_at(s, i) : NULL;
+	for (int i = 0; !c->json_beside && i < s->total; i++) {
+		const char *path = fo_opt_row(s, i)->bare ? text_at(s, i) : NULL;
 		if (!path || !strcmp(path, "-"))
 			continue;
 		FO_TRY(fo_fs_new_begin(&captured.file, path));
@@ -181,10 +178,7 @@ fo_status fo_cli_options_yaml(const struct fo_command *c, struct fo_opt_set *s, 
 		fo_fail(FO_EARG, "'%s' is a step program, not a run file", shown);
 		return fo_hint(FO_EARG, "flatout %s --program.file=%s reads it", c->name, shown);
 	}
-	s->rows = fo_run_options;
-	fo_status st = fo_opt_read_yaml(s, path);
-	s->rows = c->opts;
-	return st;
+	return fo_opt_read_yaml(s, path);
 }
 
 fo_status fo_cli_options_file(const struct fo_command *c, struct fo_opt_set *s, void *target, int *argc, char **argv)

@@ -15,7 +15,6 @@ struct init {
 };
 static const struct fo_opt init_extra[] = { FO_OPT_JSON(struct init, json, "cli.json", "print JSON"),
 					    FO_OPT_FORCE(struct init, force, "cli.force"), FO_OPT_END };
-static struct fo_opt init_rows[FO_RUN_ROWS_MAX];
 
 /* A first run that any machine finishes in minutes: about 7M parameters. What the user gives replaces it. */
 static const struct {
@@ -30,12 +29,8 @@ static const struct {
 
 static fo_status write_sample(struct fo_opt_set *s, const char *path, bool json, bool force)
 {
-	/* Only the run's own rows go into the file. */
-	struct fo_opt_set only = *s;
 	struct fo_str text = { 0 };
-	only.rows = fo_run_options;
-	fo_opt_sample_yaml(&only, &text);
-	s->arena = only.arena;
+	fo_opt_sample_yaml(s, &text);
 	fo_status st = force ? FO_OK : fo_output_may_replace(FO_OUTPUT_RUN_FILE, path);
 	if (st == FO_OK)
 		st = fo_fs_write_atomic(path, text.data, text.len);
@@ -88,7 +83,7 @@ const struct fo_command fo_cmd_init = {
 		"--model.name the file holds a model of about 7M parameters that any machine trains in minutes. Any "
 		"option given here goes into the file:\n\n"
 		"  flatout init --data.path=books/ --train.steps=2000\n",
-	.opts = init_rows,
+	.opts = fo_run_options,
 	.own = init_extra,
 	.run = run_init,
 };
@@ -104,13 +99,6 @@ static const struct fo_opt config_extra[] = { FO_OPT_BOOL(struct config, all, "c
 							  "show values that are defaults too"),
 					      FO_OPT_JSON(struct config, json, "cli.json", "print JSON"),
 					      FO_OPT_FORCE(struct config, force, "cli.force"), FO_OPT_END };
-static struct fo_opt config_rows[FO_RUN_ROWS_MAX];
-
-__attribute__((constructor)) static void make_rows(void)
-{
-	fo_run_options_with(init_rows, init_extra);
-	fo_run_options_with(config_rows, config_extra);
-}
 
 /* "3 rows", "1 row", "64 MiB": a size carries its unit. */
 static const char *value_with_unit(struct fo_opt_set *s, int i)
@@ -134,7 +122,7 @@ static void print_config(struct fo_opt_set *s, bool all)
 	struct fo_table t;
 	fo_table_init(&t, "lll");
 	fo_table_row(&t, "key", "value", "origin");
-	for (int i = 0; i < fo_opt_count(fo_run_options); i++) {
+	for (int i = 0; i < s->count; i++) {
 		if (!all && s->origin[i].from == FO_ORIGIN_DEFAULT)
 			continue;
 		const char *where = s->origin[i].where;
@@ -157,7 +145,6 @@ static fo_status run_config(int argc, char **argv)
 	if (in.json) {
 		struct fo_str out = { 0 };
 		fo_str_puts(&out, "{\"schema\":1,\"options\":");
-		s.rows = fo_run_options;
 		fo_opt_json(&s, &out);
 		printf("%s}\n", out.data);
 		fo_str_fini(&out);
@@ -176,7 +163,7 @@ const struct fo_command fo_cmd_config = {
 	.summary = "effective values of a run and where each comes from",
 	.text = "Precedence: default, run file (shown as file:line), environment (the variable), flag. All mistakes "
 		"are reported at once, each with the nearest key, the range and the unit.\n",
-	.opts = config_rows,
+	.opts = fo_run_options,
 	.own = config_extra,
 	.run = run_config,
 };

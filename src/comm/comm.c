@@ -1,4 +1,4 @@
-/* What is the same for every transport: arguments that make no sense are refused here, and how ranks meet. */
+/* The part that is the same for every transport: how ranks meet, and which calls are refused. */
 #include "comm/comm.h"
 
 #include "base/clock.h"
@@ -20,13 +20,18 @@
 enum { MEET_MOST = 4096, FILE_MOST = 2 * MEET_MOST + 256 };
 #define JOB_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
-/* The first of two variables that is set; NULL: neither. */
+/* A variable's value; NULL where it is not set or empty. */
+static const char *value_of(const char *name)
+{
+	const char *v = getenv(name);
+	return v && *v ? v : NULL;
+}
+
+/* The first of two variables that has a value; NULL: neither. */
 static const char *first_of(const char *a, const char *b, const char **name)
 {
-	const char *v = getenv(a);
-	*name = v && *v ? a : b;
-	v = getenv(*name);
-	return v && *v ? v : NULL;
+	*name = value_of(a) ? a : b;
+	return value_of(*name);
 }
 
 static fo_status whole_number(const char *name, const char *text, long least, long most, int *out)
@@ -48,12 +53,16 @@ static fo_status copy_text(char *to, size_t size, const char *name, const char *
 
 static fo_status env_job(struct fo_comm_place *p)
 {
-	const char *job = getenv("FLATOUT_JOB"), *id = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID"),
-		   *again = getenv("SLURM_RESTART_COUNT");
-	if (job && *job)
+	const char *job = value_of("FLATOUT_JOB"), *id = value_of("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID"),
+		   *restart = getenv("SLURM_RESTART_COUNT");
+	if (!step)
+		step = "0";
+	if (!restart)
+		restart = "0";
+	if (job)
 		FO_TRY(copy_text(p->job, sizeof p->job, "FLATOUT_JOB", job));
-	else if (id && *id)
-		snprintf(p->job, sizeof p->job, "%s.%s.%s", id, step ? step : "0", again ? again : "0");
+	else if (id)
+		snprintf(p->job, sizeof p->job, "%s.%s.%s", id, step, restart);
 	if (p->job[strspn(p->job, JOB_LETTERS)])
 		return fo_fail(FO_EARG, "FLATOUT_JOB is '%s': expected letters, digits, '.', '_' and '-'", p->job);
 	return FO_OK;
@@ -63,7 +72,7 @@ fo_status fo_comm_place_env(struct fo_comm_place *p)
 {
 	const char *rank_name, *ranks_name, *rank = first_of("FLATOUT_RANK", "SLURM_PROCID", &rank_name),
 					    *ranks = first_of("FLATOUT_RANKS", "SLURM_NTASKS", &ranks_name);
-	const char *meet = getenv("FLATOUT_MEET"), *wait = getenv("FLATOUT_WAIT");
+	const char *meet = getenv("FLATOUT_MEET"), *wait = value_of("FLATOUT_WAIT");
 	*p = (struct fo_comm_place){ .ranks = 1, .wait_s = WAIT_S };
 	if (ranks)
 		FO_TRY(whole_number(ranks_name, ranks, 1, FO_COMM_RANKS_MAX, &p->ranks));
@@ -76,7 +85,7 @@ fo_status fo_comm_place_env(struct fo_comm_place *p)
 	if (p->ranks > 1 && !*p->meet)
 		return fo_hint(fo_fail(FO_EARG, "%d ranks, but FLATOUT_MEET is not set", p->ranks),
 			       "name a file in it that all ranks can see and that is not there yet");
-	if (wait && *wait) {
+	if (wait) {
 		char *end;
 		p->wait_s = strtod(wait, &end);
 		if (*end || !(p->wait_s > 0 && p->wait_s <= WAIT_MOST_S))
@@ -88,6 +97,7 @@ fo_status fo_comm_place_env(struct fo_comm_place *p)
 
 /* ---- the file ---- */
 
+/* The file's first line tells it from those of other jobs. */
 static void head_of(const struct fo_comm_place *p, size_t n, struct fo_str *out)
 {
 	fo_str_printf(out, "flatout-meet-1 %d %zu [%s]\n", p->ranks, n, p->job);
@@ -105,9 +115,14 @@ static fo_status give(const struct fo_comm_place *p, const unsigned char *bytes,
 	return st;
 }
 
-static int hex_digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
+static int hex_digit(char c)
+{
+	static const char digits[] = "0123456789abcdef";
+	const char *at = c ? strchr(digits, c) : NULL;
+	return at ? (int)(at - digits) : -1;
+}
 
-/* Is this the file of our start, and whole? Then its bytes. */
+/* Is this the file of our start, and whole? Then `bytes` gets what it holds. */
 static bool take(const struct fo_comm_place *p, const char *text, size_t len, unsigned char *bytes, size_t n)
 {
 	struct fo_str head = { 0 };
@@ -164,64 +179,44 @@ void fo_comm_met(const struct fo_comm_place *p)
 
 /* ---- calls ---- */
 
-static fo_status bad_call(const struct fo_comm *c, const char *what, int64_t n, int dtype, bool reduces, const void *a,
-			  const void *b)
-{
-	if (n < 0 || dtype < 0 || dtype >= FO_DTYPE_COUNT)
-		return fo_fail(FO_EARG, "%s of %lld elements of type %d over %s", what, (long long)n, dtype,
-			       c->transport->name);
-	if (reduces && dtype != FO_BF16 && dtype != FO_F32 && dtype != FO_F64)
-		return fo_fail(FO_EARG, "%s over %s adds bf16, f32 and f64, not %s", what, c->transport->name,
-			       fo_dtype_name[dtype]);
-	if (n && (!a || !b))
-		return fo_fail(FO_EARG, "%s of %lld elements over %s without memory", what, (long long)n,
-			       c->transport->name);
-	return FO_OK;
-}
+static const struct {
+	const char *name;
+	bool reduces, peer, other; /* peer: it names a rank; other: which must not be this one */
+} kind[] = {
+	[FO_COMM_ALL_REDUCE] = { .name = "all-reduce", .reduces = true },
+	[FO_COMM_ALL_GATHER] = { .name = "all-gather" },
+	[FO_COMM_REDUCE_SCATTER] = { .name = "reduce-scatter", .reduces = true },
+	[FO_COMM_BROADCAST] = { .name = "broadcast", .peer = true },
+	[FO_COMM_SEND] = { .name = "send", .peer = true, .other = true },
+	[FO_COMM_RECV] = { .name = "receive", .peer = true, .other = true },
+};
 
-static fo_status bad_peer(const struct fo_comm *c, const char *what, int peer, bool other)
+const char *fo_comm_kind_name(enum fo_comm_kind k) { return kind[k].name; }
+
+static fo_status check_call(const struct fo_comm *c, const struct fo_comm_call *k)
 {
-	if (peer < 0 || peer >= c->ranks || (other && peer == c->rank))
-		return fo_fail(FO_EARG, "%s: there is no %srank %d among %d", what, other ? "other " : "", peer,
+	const char *what = kind[k->kind].name, *over = c->transport->name;
+	bool other = kind[k->kind].other, sends = k->kind != FO_COMM_RECV, gets = k->kind != FO_COMM_SEND;
+	if (k->n < 0 || k->dtype < 0 || k->dtype >= FO_DTYPE_COUNT)
+		return fo_fail(FO_EARG, "%s of %lld elements of type %d over %s", what, (long long)k->n, k->dtype,
+			       over);
+	if (kind[k->kind].reduces && k->dtype != FO_BF16 && k->dtype != FO_F32 && k->dtype != FO_F64)
+		return fo_fail(FO_EARG, "%s over %s adds bf16, f32 and f64, not %s", what, over,
+			       fo_dtype_name[k->dtype]);
+	if (k->n && ((sends && !k->from) || (gets && !k->to)))
+		return fo_fail(FO_EARG, "%s of %lld elements over %s without memory", what, (long long)k->n, over);
+	if (kind[k->kind].peer && (k->peer < 0 || k->peer >= c->ranks || (other && k->peer == c->rank)))
+		return fo_fail(FO_EARG, "%s: there is no %srank %d among %d", what, other ? "other " : "", k->peer,
 			       c->ranks);
 	return FO_OK;
 }
 
-fo_status fo_comm_all_reduce(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype, enum fo_comm_op op,
-			     fo_comm_stream s)
+fo_status fo_comm_call(struct fo_comm *c, const struct fo_comm_call *k)
 {
-	FO_TRY(bad_call(c, "all-reduce", n, dtype, true, from, to));
-	return n ? c->transport->all_reduce(c, from, to, n, dtype, op, s) : FO_OK;
+	FO_TRY(check_call(c, k));
+	return k->n ? c->transport->call(c, k) : FO_OK;
 }
-fo_status fo_comm_all_gather(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype, fo_comm_stream s)
-{
-	FO_TRY(bad_call(c, "all-gather", n, dtype, false, from, to));
-	return n ? c->transport->all_gather(c, from, to, n, dtype, s) : FO_OK;
-}
-fo_status fo_comm_reduce_scatter(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype,
-				 enum fo_comm_op op, fo_comm_stream s)
-{
-	FO_TRY(bad_call(c, "reduce-scatter", n, dtype, true, from, to));
-	return n ? c->transport->reduce_scatter(c, from, to, n, dtype, op, s) : FO_OK;
-}
-fo_status fo_comm_broadcast(struct fo_comm *c, void *data, int64_t n, int dtype, int root, fo_comm_stream s)
-{
-	FO_TRY(bad_call(c, "broadcast", n, dtype, false, data, data));
-	FO_TRY(bad_peer(c, "broadcast", root, false));
-	return n ? c->transport->broadcast(c, data, n, dtype, root, s) : FO_OK;
-}
-fo_status fo_comm_send(struct fo_comm *c, const void *from, int64_t n, int dtype, int peer, fo_comm_stream s)
-{
-	FO_TRY(bad_call(c, "send", n, dtype, false, from, from));
-	FO_TRY(bad_peer(c, "send", peer, true));
-	return n ? c->transport->send(c, from, n, dtype, peer, s) : FO_OK;
-}
-fo_status fo_comm_recv(struct fo_comm *c, void *to, int64_t n, int dtype, int peer, fo_comm_stream s)
-{
-	FO_TRY(bad_call(c, "receive", n, dtype, false, to, to));
-	FO_TRY(bad_peer(c, "receive", peer, true));
-	return n ? c->transport->recv(c, to, n, dtype, peer, s) : FO_OK;
-}
+
 fo_status fo_comm_group_begin(struct fo_comm *c)
 {
 	FO_TRY(c->transport->group(c, false));

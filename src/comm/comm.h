@@ -40,20 +40,34 @@ FO_CHECKED fo_status fo_comm_meet(const struct fo_comm_place *place, void *bytes
 void fo_comm_met(const struct fo_comm_place *place); /* everybody has them: rank 0 removes the file */
 
 enum fo_comm_op { FO_COMM_SUM, FO_COMM_MAX };
+enum fo_comm_kind {
+	FO_COMM_ALL_REDUCE,     /* to[i] = over all ranks of from[i]; from == to allowed */
+	FO_COMM_ALL_GATHER,     /* to[r n + i] = from[i] of rank r; from may be its own part of to */
+	FO_COMM_REDUCE_SCATTER, /* to[i] = over all ranks of from[rank n + i]; to may be its own part of from */
+	FO_COMM_BROADCAST,      /* to[i] = from[i] of rank `peer`; from == to allowed */
+	FO_COMM_SEND,           /* from[i] goes to rank `peer` */
+	FO_COMM_RECV,           /* to[i] comes from rank `peer` */
+};
+const char *fo_comm_kind_name(enum fo_comm_kind k); /* "all-reduce" */
 typedef void *fo_comm_stream;
 
+/* A call of a collective operation. Memory does not overlap, or is the very same as the kind allows. */
+struct fo_comm_call {
+	enum fo_comm_kind kind;
+	enum fo_comm_op op; /* of kinds that reduce */
+	const void *from;
+	void *to;
+	int64_t n; /* elements of one rank's part; 0: nothing is done */
+	int dtype; /* enum fo_dtype */
+	int peer;  /* of kinds that name a rank */
+	fo_comm_stream stream;
+};
+
 struct fo_comm;
-/* What a transport does. dtype is an enum fo_dtype, counts are elements. */
+/* What a transport implements; its calls were checked. */
 struct fo_comm_transport {
 	const char *name; /* "NCCL" */
-	fo_status (*all_reduce)(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype, enum fo_comm_op op,
-				fo_comm_stream s);
-	fo_status (*all_gather)(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype, fo_comm_stream s);
-	fo_status (*reduce_scatter)(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype,
-				    enum fo_comm_op op, fo_comm_stream s);
-	fo_status (*broadcast)(struct fo_comm *c, void *data, int64_t n, int dtype, int root, fo_comm_stream s);
-	fo_status (*send)(struct fo_comm *c, const void *from, int64_t n, int dtype, int peer, fo_comm_stream s);
-	fo_status (*recv)(struct fo_comm *c, void *to, int64_t n, int dtype, int peer, fo_comm_stream s);
+	fo_status (*call)(struct fo_comm *c, const struct fo_comm_call *k);
 	fo_status (*group)(struct fo_comm *c, bool end);
 	fo_status (*alloc)(struct fo_comm *c, size_t bytes, void **out);
 	void (*release)(struct fo_comm *c, void *memory);
@@ -70,27 +84,43 @@ struct fo_comm {
 static inline int fo_comm_rank(const struct fo_comm *c) { return c->rank; }
 static inline int fo_comm_ranks(const struct fo_comm *c) { return c->ranks; }
 
-/* Reductions take bf16, fp32 and fp64 (fp32 sums of bf16 are the transport's affair: NCCL rounds to bf16 after each
- * addition, so gradients travel as fp32 where that matters); what only moves takes any type. Memory that does not
- * overlap, or is the very same as said below. FO_EARG: a call that cannot be; FO_ECOMM: a rank or the transport failed.
- */
+/* Puts a call into its stream. Reductions take bf16, fp32 and fp64. How bf16 is summed is the transport's affair: NCCL
+ * rounds to bf16 after each addition, so gradients travel as fp32 where that matters. Calls that only move data take any
+ * type. FO_EARG: a call that cannot be; FO_ECOMM: a rank or the transport failed. */
+FO_CHECKED fo_status fo_comm_call(struct fo_comm *c, const struct fo_comm_call *k);
 
-/* to[i] = over all ranks of from[i]; from == to allowed. */
-FO_CHECKED fo_status fo_comm_all_reduce(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype,
-					enum fo_comm_op op, fo_comm_stream s);
-/* to[r n + i] = from[i] of rank r; from may be its own part of to. */
-FO_CHECKED fo_status fo_comm_all_gather(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype,
-					fo_comm_stream s);
-/* to[i] = over all ranks of from[rank n + i]; to may be its own part of from. */
-FO_CHECKED fo_status fo_comm_reduce_scatter(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype,
-					    enum fo_comm_op op, fo_comm_stream s);
+FO_CHECKED static inline fo_status fo_comm_all_reduce(struct fo_comm *c, const void *from, void *to, int64_t n,
+						      int dtype, enum fo_comm_op op, fo_comm_stream s)
+{
+	return fo_comm_call(c, &(struct fo_comm_call){ FO_COMM_ALL_REDUCE, op, from, to, n, dtype, 0, s });
+}
+FO_CHECKED static inline fo_status fo_comm_all_gather(struct fo_comm *c, const void *from, void *to, int64_t n,
+						      int dtype, fo_comm_stream s)
+{
+	return fo_comm_call(c, &(struct fo_comm_call){ FO_COMM_ALL_GATHER, FO_COMM_SUM, from, to, n, dtype, 0, s });
+}
+FO_CHECKED static inline fo_status fo_comm_reduce_scatter(struct fo_comm *c, const void *from, void *to, int64_t n,
+							  int dtype, enum fo_comm_op op, fo_comm_stream s)
+{
+	return fo_comm_call(c, &(struct fo_comm_call){ FO_COMM_REDUCE_SCATTER, op, from, to, n, dtype, 0, s });
+}
 /* data of rank `root` to all. */
-FO_CHECKED fo_status fo_comm_broadcast(struct fo_comm *c, void *data, int64_t n, int dtype, int root, fo_comm_stream s);
-/* To and from another rank; both block the stream until the other one came. Two ranks that send to each other do so in
- * a group. */
-FO_CHECKED fo_status fo_comm_send(struct fo_comm *c, const void *from, int64_t n, int dtype, int peer,
-				  fo_comm_stream s);
-FO_CHECKED fo_status fo_comm_recv(struct fo_comm *c, void *to, int64_t n, int dtype, int peer, fo_comm_stream s);
+FO_CHECKED static inline fo_status fo_comm_broadcast(struct fo_comm *c, void *data, int64_t n, int dtype, int root,
+						     fo_comm_stream s)
+{
+	return fo_comm_call(c, &(struct fo_comm_call){ FO_COMM_BROADCAST, FO_COMM_SUM, data, data, n, dtype, root, s });
+}
+/* Both block the stream until the other rank came. Two ranks that send to each other do so in a group. */
+FO_CHECKED static inline fo_status fo_comm_send(struct fo_comm *c, const void *from, int64_t n, int dtype, int peer,
+						fo_comm_stream s)
+{
+	return fo_comm_call(c, &(struct fo_comm_call){ FO_COMM_SEND, FO_COMM_SUM, from, NULL, n, dtype, peer, s });
+}
+FO_CHECKED static inline fo_status fo_comm_recv(struct fo_comm *c, void *to, int64_t n, int dtype, int peer,
+						fo_comm_stream s)
+{
+	return fo_comm_call(c, &(struct fo_comm_call){ FO_COMM_RECV, FO_COMM_SUM, NULL, to, n, dtype, peer, s });
+}
 /* Calls between begin and end start together, in whatever order suits the transport. */
 FO_CHECKED fo_status fo_comm_group_begin(struct fo_comm *c);
 FO_CHECKED fo_status fo_comm_group_end(struct fo_comm *c);

@@ -28,20 +28,25 @@ static struct group *of(struct fo_comm *c) { return (struct group *)c; }
 
 static fo_status failed(const struct group *g, ncclResult_t r, const char *doing)
 {
-	const char *detail = g->comm ? g->nccl->ncclGetLastError(g->comm) : NULL;
+	const char *detail = NULL;
 	if (r == ncclSuccess)
 		return FO_OK;
+	if (g->comm)
+		detail = g->nccl->ncclGetLastError(g->comm);
+	if (!detail)
+		detail = "";
 	return fo_fail(FO_ECOMM, "rank %d of %d: %s: NCCL says \"%s\"%s%s", g->base.rank, g->base.ranks, doing,
-		       g->nccl->ncclGetErrorString(r), detail && *detail ? ": " : "", detail ? detail : "");
+		       g->nccl->ncclGetErrorString(r), *detail ? ": " : "", detail);
 }
 
 static fo_status alive(const struct group *g)
 {
-	return g->comm ? FO_OK
-		       : fo_fail(FO_ECOMM, "rank %d of %d: the group was given up", g->base.rank, g->base.ranks);
+	if (g->comm)
+		return FO_OK;
+	return fo_fail(FO_ECOMM, "rank %d of %d: the group was given up", g->base.rank, g->base.ranks);
 }
 
-/* What is only moved goes as bytes where NCCL has no such type or only newer versions do. */
+/* NCCL's type. A type that NCCL lacks, or that only newer versions have, is moved as bytes: *n becomes their number. */
 static ncclDataType_t type_of(int dtype, size_t *n)
 {
 	switch (dtype) {
@@ -54,62 +59,35 @@ static ncclDataType_t type_of(int dtype, size_t *n)
 }
 static ncclRedOp_t op_of(enum fo_comm_op op) { return op == FO_COMM_SUM ? ncclSum : ncclMax; }
 
-static fo_status all_reduce(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype, enum fo_comm_op op,
-			    fo_comm_stream s)
+static fo_status call(struct fo_comm *c, const struct fo_comm_call *k)
 {
 	struct group *g = of(c);
-	size_t count = (size_t)n;
-	ncclDataType_t type = type_of(dtype, &count);
+	const struct fo_nccl_calls *f = g->nccl;
+	ncclComm_t comm = g->comm;
+	size_t n = (size_t)k->n;
+	ncclDataType_t type = type_of(k->dtype, &n);
+	ncclResult_t r = ncclInternalError;
 	FO_TRY(alive(g));
-	return failed(g, g->nccl->ncclAllReduce(from, to, count, type, op_of(op), g->comm, s), "all-reduce");
+	switch (k->kind) {
+	case FO_COMM_ALL_REDUCE: r = f->ncclAllReduce(k->from, k->to, n, type, op_of(k->op), comm, k->stream); break;
+	case FO_COMM_ALL_GATHER: r = f->ncclAllGather(k->from, k->to, n, type, comm, k->stream); break;
+	case FO_COMM_REDUCE_SCATTER:
+		r = f->ncclReduceScatter(k->from, k->to, n, type, op_of(k->op), comm, k->stream);
+		break;
+	case FO_COMM_BROADCAST: r = f->ncclBroadcast(k->from, k->to, n, type, k->peer, comm, k->stream); break;
+	case FO_COMM_SEND: r = f->ncclSend(k->from, n, type, k->peer, comm, k->stream); break;
+	case FO_COMM_RECV: r = f->ncclRecv(k->to, n, type, k->peer, comm, k->stream); break;
+	}
+	return failed(g, r, fo_comm_kind_name(k->kind));
 }
-static fo_status all_gather(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype, fo_comm_stream s)
-{
-	struct group *g = of(c);
-	size_t count = (size_t)n;
-	ncclDataType_t type = type_of(dtype, &count);
-	FO_TRY(alive(g));
-	return failed(g, g->nccl->ncclAllGather(from, to, count, type, g->comm, s), "all-gather");
-}
-static fo_status reduce_scatter(struct fo_comm *c, const void *from, void *to, int64_t n, int dtype, enum fo_comm_op op,
-				fo_comm_stream s)
-{
-	struct group *g = of(c);
-	size_t count = (size_t)n;
-	ncclDataType_t type = type_of(dtype, &count);
-	FO_TRY(alive(g));
-	return failed(g, g->nccl->ncclReduceScatter(from, to, count, type, op_of(op), g->comm, s), "reduce-scatter");
-}
-static fo_status broadcast(struct fo_comm *c, void *data, int64_t n, int dtype, int root, fo_comm_stream s)
-{
-	struct group *g = of(c);
-	size_t count = (size_t)n;
-	ncclDataType_t type = type_of(dtype, &count);
-	FO_TRY(alive(g));
-	return failed(g, g->nccl->ncclBroadcast(data, data, count, type, root, g->comm, s), "broadcast");
-}
-static fo_status send(struct fo_comm *c, const void *from, int64_t n, int dtype, int peer, fo_comm_stream s)
-{
-	struct group *g = of(c);
-	size_t count = (size_t)n;
-	ncclDataType_t type = type_of(dtype, &count);
-	FO_TRY(alive(g));
-	return failed(g, g->nccl->ncclSend(from, count, type, peer, g->comm, s), "send");
-}
-static fo_status recv(struct fo_comm *c, void *to, int64_t n, int dtype, int peer, fo_comm_stream s)
-{
-	struct group *g = of(c);
-	size_t count = (size_t)n;
-	ncclDataType_t type = type_of(dtype, &count);
-	FO_TRY(alive(g));
-	return failed(g, g->nccl->ncclRecv(to, count, type, peer, g->comm, s), "receive");
-}
+
 static fo_status group_call(struct fo_comm *c, bool end)
 {
 	struct group *g = of(c);
 	FO_TRY(alive(g));
-	return end ? failed(g, g->nccl->ncclGroupEnd(), "start a group of calls")
-		   : failed(g, g->nccl->ncclGroupStart(), "begin a group of calls");
+	if (end)
+		return failed(g, g->nccl->ncclGroupEnd(), "start a group of calls");
+	return failed(g, g->nccl->ncclGroupStart(), "begin a group of calls");
 }
 
 /* ---- memory ---- */
@@ -120,14 +98,14 @@ static bool has_windows(const struct group *g)
 	return n->ncclMemAlloc && n->ncclMemFree && n->ncclCommWindowRegister && n->ncclCommWindowDeregister;
 }
 
-/* A window needs all ranks; where the devices cannot share one NCCL says so to all of them alike, and its memory serves
- * without. */
+/* Registering a window needs all ranks. Where the devices cannot share one, NCCL tells all ranks alike, and the memory is
+ * used without a window. */
 static fo_status alloc(struct fo_comm *c, size_t bytes, void **out)
 {
 	struct group *g = of(c);
 	struct window w = { .own = has_windows(g) };
 	FO_TRY(alive(g));
-	/* windows begin and end at NCCL_WIN_REQUIRED_ALIGNMENT */
+	/* Windows begin and end at this alignment. */
 	bytes = (bytes + NCCL_WIN_REQUIRED_ALIGNMENT - 1) / NCCL_WIN_REQUIRED_ALIGNMENT * NCCL_WIN_REQUIRED_ALIGNMENT;
 	if (!w.own)
 		FO_TRY(fo_cuda_alloc(g->cuda, bytes, &w.memory));
@@ -209,12 +187,7 @@ static void close_group(struct fo_comm *c)
 
 static const struct fo_comm_transport transport = {
 	.name = "NCCL",
-	.all_reduce = all_reduce,
-	.all_gather = all_gather,
-	.reduce_scatter = reduce_scatter,
-	.broadcast = broadcast,
-	.send = send,
-	.recv = recv,
+	.call = call,
 	.group = group_call,
 	.alloc = alloc,
 	.release = release,

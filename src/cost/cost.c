@@ -31,6 +31,7 @@ static bool is_attention(const struct fo_op *o)
 	enum fo_category c = fo_op_info(o->kind)->category;
 	return c == FO_CAT_ATTENTION_FORWARD || c == FO_CAT_ATTENTION_BACKWARD;
 }
+static bool is_matmul(const struct fo_op *o) { return fo_op_family(o->kind) == FO_OPS_MATMUL; }
 static bool is_tensor(const struct fo_op *o) { return fo_op_info(o->kind)->cls == FO_CLASS_TENSOR; }
 
 uint64_t fo_op_signature(const struct fo_program *p, const struct fo_op *o, uint32_t first)
@@ -63,7 +64,7 @@ uint64_t fo_op_signature(const struct fo_program *p, const struct fo_op *o, uint
 static const char *dtype_of(const struct fo_program *p, const struct fo_op *o)
 {
 	if (is_tensor(o))
-		return fo_dtype_name[p->buf[o->arg[0].buf].dtype];
+		return fo_dtype_name[p->buf[o->arg->buf].dtype];
 	return fo_dtype_name[p->run.precision == FO_PRECISION_BF16  ? FO_BF16
 			     : p->run.precision == FO_PRECISION_F64 ? FO_F64
 								    : FO_F32];
@@ -71,24 +72,22 @@ static const char *dtype_of(const struct fo_program *p, const struct fo_op *o)
 
 static const char *variant_of(const struct fo_op *o)
 {
-	if (o->kind == FO_OP_matmul)
+	if (is_matmul(o))
 		return o->attr.ta ? "wgrad" : o->attr.tb ? "forward" : "dgrad";
 	return is_attention(o) ? "causal" : "-";
 }
 
 static void shape_of(const struct fo_program *p, const struct fo_op *o, int64_t dim[FO_LIMITS_DIMS])
 {
-	const struct fo_operand *a = &o->arg[0], *b = &o->arg[1];
+	const struct fo_operand *q = &o->arg[FO_ATTENTION_Q], *k = &o->arg[FO_ATTENTION_K];
 	memset(dim, 0, FO_LIMITS_DIMS * sizeof *dim);
-	if (o->kind == FO_OP_matmul) {
-		dim[0] = o->attr.ta ? a->nc : a->nr;
-		dim[1] = o->attr.tb ? b->nr : b->nc;
-		dim[2] = o->attr.ta ? a->nr : a->nc;
+	if (is_matmul(o)) {
+		fo_matmul_dims(o, &dim[0], &dim[1], &dim[2]);
 	} else if (is_attention(o)) {
 		/* Tokens of a row: rows are apart, each has its own triangle. */
-		dim[0] = p->run.mode == FO_MODE_DECODE ? b->nr : p->run.seq;
-		dim[1] = a->nc / o->attr.head_dim;
-		dim[2] = b->nc / o->attr.head_dim;
+		dim[0] = p->run.mode == FO_MODE_DECODE ? k->nr : p->run.seq;
+		dim[1] = q->nc / o->attr.head_dim;
+		dim[2] = k->nc / o->attr.head_dim;
 		dim[3] = o->attr.head_dim;
 	} else {
 		for (int i = 0; i < o->n; i++)

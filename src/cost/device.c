@@ -6,8 +6,6 @@
 #include <string.h>
 #include <strings.h>
 
-const char *const fo_device_class_name[FO_DEVICE_CLASSES] = { "bf16 products",      "fp8 products",  "attention",
-							      "attention backward", "fused kernels", "streams" };
 const char *const fo_device_part_name[FO_DEVICE_PARTS] = { "linear",   "wgrad_sums", "head", "attention",
 							   "fused",    "fp8",        "loss", "optimizer",
 							   "repeated", "transfer",   "gaps" };
@@ -245,7 +243,7 @@ static double bytes_of(const struct fo_program *p, const struct fo_operand *a)
 static struct fo_device_time product(const struct fo_device_rates *r, const struct fo_program *p, const struct fo_op *o,
 				     uint32_t first)
 {
-	const struct fo_operand *a = &o->arg[0], *b = &o->arg[1], *c = &o->arg[2];
+	const struct fo_operand *a = &o->arg[FO_MATMUL_A], *b = &o->arg[FO_MATMUL_B], *c = &o->arg[FO_MATMUL_C];
 	bool fp8 = fo_dtype_fp8(p->buf[a->buf].dtype), sums = c->access == FO_ACC && p->buf[c->buf].dtype == FO_F32;
 	double m = o->attr.ta ? a->nc : a->nr, k = o->attr.ta ? a->nr : a->nc, n = o->attr.tb ? b->nr : b->nc;
 	struct fo_interval rate = r->rate[fp8 ? FO_DEVICE_PRODUCT_FP8 : FO_DEVICE_PRODUCT],
@@ -272,9 +270,9 @@ static struct fo_device_time attention(const struct fo_device_rates *r, const st
 				       const struct fo_op *o, double pairs)
 {
 	enum { QUERIES = 128 }; /* of a block: 2 x 64 forward, 64 x 128 backward, in cuDNN's kernels for 9.0 */
-	bool backward = o->kind != FO_OP_attention;
+	bool backward = fo_op_family(o->kind) == FO_OPS_ATTENTION_BWD;
 	struct fo_interval rate = r->rate[backward ? FO_DEVICE_ATTENTION_BACKWARD : FO_DEVICE_ATTENTION];
-	const struct fo_operand *q = &o->arg[0];
+	const struct fo_operand *q = &o->arg[FO_ATTENTION_Q];
 	double flop = fo_op_cost(p, o, pairs).exec,
 	       keys = flop / ((backward ? 5. : 2.) * q->nc * q->nr); /* pairs of a query, times two */
 	double blocks = ceil((double)q->nr / QUERIES) * (q->nc / o->attr.head_dim), full = wave(r, blocks);
@@ -289,7 +287,8 @@ static struct fo_device_time moves(const struct fo_device_rates *r, const struct
 {
 	enum fo_category c = fo_op_info(o->kind)->category;
 	struct fo_interval bytes = same(fo_op_cost(p, o, -1).bytes);
-	if (o->kind == FO_OP_xent)
+	/* The loss of a training step writes the logits' gradient over them. */
+	if (c == FO_CAT_LOSS && o->arg[FO_XENT_LOGITS].access == FO_UPDATE)
 		bytes = scaled(loss_passes, bytes.mid);
 	return (struct fo_device_time){
 		.seconds = at_least(over(bytes, r->rate[c == FO_CAT_ELEMENTWISE ? FO_DEVICE_FUSED : FO_DEVICE_STREAM]),
@@ -302,13 +301,14 @@ struct fo_device_time fo_device_op_seconds(const struct fo_device_rates *r, cons
 					   const struct fo_op *o, uint32_t first, double pairs)
 {
 	struct fo_device_time t;
-	if (fo_op_info(o->kind)->cls == FO_CLASS_HOST)
+	enum fo_op_family family = fo_op_family(o->kind);
+	if (family == FO_OPS_HOST)
 		return (struct fo_device_time){ .known = true };
-	if (o->kind == FO_OP_matmul)
+	if (family == FO_OPS_MATMUL)
 		t = product(r, p, o, first);
 	/* What rounds and turns the gradients (attention_bwd_rope) moves the bytes of what rounds them in
 	 * attention_bwd, which its rate has in it: only the walk of a rotation by itself is gone. */
-	else if (o->kind == FO_OP_attention || o->kind == FO_OP_attention_bwd || o->kind == FO_OP_attention_bwd_rope)
+	else if (family == FO_OPS_ATTENTION || family == FO_OPS_ATTENTION_BWD)
 		t = attention(r, p, o, pairs);
 	else if (fo_op_info(o->kind)->cls == FO_CLASS_MEMORY)
 		t = moves(r, p, o);
@@ -317,7 +317,7 @@ struct fo_device_time fo_device_op_seconds(const struct fo_device_rates *r, cons
 	/* Attention that ends at documents takes less than the row that was measured: by the rate. */
 	bool heats = fo_op_info(o->kind)->cls == FO_CLASS_TENSOR;
 	struct fo_interval row;
-	if (r->profile && (pairs < 0 || !heats || o->kind == FO_OP_matmul) &&
+	if (r->profile && (pairs < 0 || !heats || family == FO_OPS_MATMUL) &&
 	    fo_device_profile_find(r->profile, fo_op_signature(p, o, first), &row)) {
 		t = (struct fo_device_time){ .seconds = row };
 		t.known = t.measured = true;
@@ -325,31 +325,36 @@ struct fo_device_time fo_device_op_seconds(const struct fo_device_rates *r, cons
 	return t;
 }
 
+/* The part of a predicted step that each family of operations belongs to; matmuls of the head have their own. */
+static const enum fo_device_part part_of[FO_OPS_FAMILIES] = {
+	[FO_OPS_MATMUL] = FO_DEVICE_PART_LINEAR,
+	[FO_OPS_ATTENTION] = FO_DEVICE_PART_ATTENTION,
+	[FO_OPS_ATTENTION_BWD] = FO_DEVICE_PART_ATTENTION,
+	[FO_OPS_EAGER] = FO_DEVICE_PART_ATTENTION,
+	[FO_OPS_EAGER_BWD] = FO_DEVICE_PART_ATTENTION,
+	[FO_OPS_CACHED] = FO_DEVICE_PART_ATTENTION,
+	[FO_OPS_NORM] = FO_DEVICE_PART_FUSED,
+	[FO_OPS_ROPE] = FO_DEVICE_PART_FUSED,
+	[FO_OPS_EMBEDDING] = FO_DEVICE_PART_FUSED,
+	[FO_OPS_BIAS] = FO_DEVICE_PART_FUSED,
+	[FO_OPS_POINTWISE] = FO_DEVICE_PART_FUSED,
+	[FO_OPS_COPY] = FO_DEVICE_PART_FUSED,
+	[FO_OPS_CAST] = FO_DEVICE_PART_FP8,
+	[FO_OPS_HISTORY] = FO_DEVICE_PART_FP8,
+	[FO_OPS_LOSS] = FO_DEVICE_PART_LOSS,
+	[FO_OPS_CLIP] = FO_DEVICE_PART_OPTIMIZER,
+	[FO_OPS_UPDATE] = FO_DEVICE_PART_OPTIMIZER,
+	[FO_OPS_TRANSFER] = FO_DEVICE_PART_TRANSFER,
+	[FO_OPS_HOST] = FO_DEVICE_PART_TRANSFER,
+};
+
 enum fo_device_part fo_device_part_of(const struct fo_op *o, enum fo_unit unit)
 {
 	if (o->phase == FO_RECOMPUTE)
 		return FO_DEVICE_PART_REPEATED;
-	switch ((enum fo_op_kind)o->kind) {
-	case FO_OP_matmul: return unit == FO_UNIT_HEAD ? FO_DEVICE_PART_HEAD : FO_DEVICE_PART_LINEAR;
-	case FO_OP_amax:
-	case FO_OP_fp8_scale:
-	case FO_OP_fp8_cast:
-	case FO_OP_fp8_cast_t:
-	case FO_OP_fp8_begin:
-	case FO_OP_fp8_begin_many:
-	case FO_OP_fp8_cast_step:
-	case FO_OP_fp8_push: return FO_DEVICE_PART_FP8;
-	default: break;
-	}
-	switch (fo_op_info(o->kind)->category) {
-	case FO_CAT_ATTENTION_FORWARD:
-	case FO_CAT_ATTENTION_BACKWARD: return FO_DEVICE_PART_ATTENTION;
-	case FO_CAT_LOSS: return FO_DEVICE_PART_LOSS;
-	case FO_CAT_OPTIMIZER: return FO_DEVICE_PART_OPTIMIZER;
-	case FO_CAT_COMMUNICATION:
-	case FO_CAT_HOST: return FO_DEVICE_PART_TRANSFER;
-	default: return FO_DEVICE_PART_FUSED;
-	}
+	if (fo_op_family(o->kind) == FO_OPS_MATMUL && unit == FO_UNIT_HEAD)
+		return FO_DEVICE_PART_HEAD;
+	return part_of[fo_op_family(o->kind)];
 }
 
 struct fo_interval fo_device_overlap(const struct fo_program *p)
@@ -364,7 +369,7 @@ struct fo_interval fo_device_overlap(const struct fo_program *p)
 /* The fast end saves most. */
 struct fo_device_time fo_device_beside(struct fo_device_time t, const struct fo_op *o, struct fo_interval saved)
 {
-	if (o->kind != FO_OP_matmul || (o->phase != FO_BACKWARD && o->phase != FO_WGRAD))
+	if (fo_op_family(o->kind) != FO_OPS_MATMUL || (o->phase != FO_BACKWARD && o->phase != FO_WGRAD))
 		return t;
 	struct fo_interval *part[] = { &t.seconds, &t.sums };
 	for (int i = 0; i < 2; i++)

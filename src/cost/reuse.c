@@ -15,17 +15,19 @@ struct memory {
 	double cache;
 };
 
+/* The embedding's table or its gradient: rows of the vocabulary, of which an operation touches those of its tokens. */
 static bool is_table(const struct fo_op *o, int i)
 {
-	return (o->kind == FO_OP_embed && i == 1) || (o->kind == FO_OP_embed_bwd && i == 2);
+	const struct fo_op_info *f = fo_op_info(o->kind);
+	return f->family == FO_OPS_EMBEDDING && f->operand[i].rows == FO_DIM_V;
 }
 
 double fo_reuse_touched(const struct fo_program *p, const struct fo_op *o, int i)
 {
 	const struct fo_operand *a = &o->arg[i];
 	double rows = a->nr;
-	if (is_table(o, i) && (double)o->arg[0].nr < rows)
-		rows = o->arg[0].nr;
+	if (is_table(o, i) && (double)o->arg[FO_EMBED_TOKEN].nr < rows)
+		rows = o->arg[FO_EMBED_TOKEN].nr;
 	return rows * a->nc * (double)fo_dtype_bytes(p->buf[a->buf].dtype);
 }
 

@@ -1,11 +1,12 @@
 /* One text of a JSON line. The line is checked as RFC 8259 has it, but for UTF-8: a tokenizer takes any bytes, and one
  * broken character should not cost a document. Nothing is allocated. */
+#include "base/str.h"
 #include "data/text.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Deeper values are nobody's documents; the bound keeps hostile lines from the stack, of which nothing is used. */
+/* No document has values nested deeper. The bound limits what a hostile line can make us remember. */
 #define MAX_DEPTH 128
 
 struct line {
@@ -23,44 +24,7 @@ static void skip_space(struct line *l)
 		l->p++;
 }
 
-static int hex4(const char *p)
-{
-	int v = 0;
-	for (int i = 0; i < 4; i++) {
-		char c = p[i];
-		int d = c >= '0' && c <= '9'   ? c - '0'
-			: c >= 'a' && c <= 'f' ? c - 'a' + 10
-			: c >= 'A' && c <= 'F' ? c - 'A' + 10
-					       : -1;
-		if (d < 0)
-			return -1;
-		v = v << 4 | d;
-	}
-	return v;
-}
-
-/* At most as many bytes as the escapes that spell it: 3 for six, 4 for twelve. */
-static char *put_utf8(char *o, uint32_t c)
-{
-	if (c < 0x80) {
-		*o++ = (char)c;
-	} else if (c < 0x800) {
-		*o++ = (char)(0xc0 | c >> 6);
-		*o++ = (char)(0x80 | (c & 63));
-	} else if (c < 0x10000) {
-		*o++ = (char)(0xe0 | c >> 12);
-		*o++ = (char)(0x80 | (c >> 6 & 63));
-		*o++ = (char)(0x80 | (c & 63));
-	} else {
-		*o++ = (char)(0xf0 | c >> 18);
-		*o++ = (char)(0x80 | (c >> 12 & 63));
-		*o++ = (char)(0x80 | (c >> 6 & 63));
-		*o++ = (char)(0x80 | (c & 63));
-	}
-	return o;
-}
-
-/* The escape at l->p, which is behind its backslash. */
+/* Reads the escape at l->p, which is after its backslash. */
 static fo_status escape(struct line *l, char **o)
 {
 	static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
@@ -70,22 +34,16 @@ static fo_status escape(struct line *l, char **o)
 		l->p++;
 		return FO_OK;
 	}
-	if (l->end - l->p < 5 || *l->p != 'u' || hex4(l->p + 1) < 0)
+	uint32_t c;
+	size_t n = fo_str_unicode_escape(l->p - 1, (size_t)(l->end - l->p) + 1, &c);
+	if (!n)
 		return broken(l, "an escape that JSON does not have");
-	uint32_t c = (uint32_t)hex4(l->p + 1);
-	l->p += 5;
-	if (c >= 0xd800 && c < 0xdc00 && l->end - l->p >= 6 && l->p[0] == '\\' && l->p[1] == 'u') {
-		int low = hex4(l->p + 2);
-		if (low >= 0xdc00 && low < 0xe000) {
-			c = 0x10000 + ((c - 0xd800) << 10) + ((uint32_t)low - 0xdc00);
-			l->p += 6;
-		}
-	}
-	*o = put_utf8(*o, c >= 0xd800 && c < 0xe000 ? 0xfffd : c);
+	l->p += n - 1;
+	*o += fo_utf8_encode(*o, c); /* at most as many bytes as the escape has */
 	return FO_OK;
 }
 
-/* The string at l->p, which is its quotation mark, unescaped in place. */
+/* Reads the string at l->p, its quotation mark, and unescapes it in place. */
 static fo_status string(struct line *l, char **text, size_t *len)
 {
 	char *o = ++l->p;
@@ -136,7 +94,7 @@ static fo_status scalar(struct line *l)
 	if (p < l->end && *p == '.') {
 		const char *part = ++p;
 		if ((p = digits(p, l->end)) == part)
-			return broken(l, "a number without digits behind its point");
+			return broken(l, "a number without digits after its point");
 	}
 	if (p < l->end && (*p == 'e' || *p == 'E')) {
 		p += p + 1 < l->end && (p[1] == '+' || p[1] == '-') ? 2 : 1;
@@ -148,7 +106,7 @@ static fo_status scalar(struct line *l)
 	return FO_OK;
 }
 
-/* Behind a value: closes what ends there. *depth 0: the value that skip_value was asked for is complete. */
+/* Closes the objects and lists that end after a value. *depth 0: the value that skip_value was asked for is complete. */
 static fo_status close_values(struct line *l, const char *open, int *depth, bool *key)
 {
 	while (*depth) {
@@ -160,8 +118,10 @@ static fo_status close_values(struct line *l, const char *open, int *depth, bool
 			l->p++;
 			return FO_OK;
 		}
-		if (c != (object ? '}' : ']'))
-			return broken(l, object ? "expected ',' or '}'" : "expected ',' or ']'");
+		if (object && c != '}')
+			return broken(l, "expected ',' or '}'");
+		if (!object && c != ']')
+			return broken(l, "expected ',' or ']'");
 		l->p++;
 		--*depth;
 	}
@@ -181,7 +141,7 @@ static fo_status key_of(struct line *l, char **key, size_t *len)
 	return FO_OK;
 }
 
-/* Any value at l->p. */
+/* Skips any value at l->p. */
 static fo_status skip_value(struct line *l)
 {
 	char open[MAX_DEPTH], *text;
@@ -215,13 +175,17 @@ static fo_status skip_value(struct line *l)
 	return FO_OK;
 }
 
+/* The kind of the value that begins with c. */
 static const char *kind_of(char c)
 {
-	return c == '{'               ? "an object"
-	       : c == '['             ? "a list"
-	       : c == 'n'             ? "null"
-	       : c == 't' || c == 'f' ? "true or false"
-				      : "a number";
+	switch (c) {
+	case '{': return "an object";
+	case '[': return "a list";
+	case 'n': return "null";
+	case 't':
+	case 'f': return "true or false";
+	default: return "a number";
+	}
 }
 
 fo_status fo_text_field(char *line, size_t len, const char *field, char **text, size_t *text_len)
@@ -270,6 +234,9 @@ fo_status fo_text_field(char *line, size_t len, const char *field, char **text, 
 		return FO_OK;
 	if (other)
 		return fo_fail(FO_EFORMAT, "the field '%s' is %s, expected a text", field, kind_of(other));
-	fo_fail(FO_EFORMAT, "no field '%s'; there %s %s", field, seen_len ? "are" : "is", seen_len ? seen : "none");
+	if (seen_len)
+		fo_fail(FO_EFORMAT, "no field '%s'; there are %s", field, seen);
+	else
+		fo_fail(FO_EFORMAT, "no field '%s'; there is none", field);
 	return fo_hint(FO_EFORMAT, "'flatout data prepare --field=NAME' takes the text from a field of another name");
 }

@@ -1,8 +1,7 @@
-/* Communication over ranks: waiting for the last member or moving data, who is last, and why. */
-#include "diagnose/findings_int.h"
-#include "diagnose/ledger_int.h"
+/* Collectives over ranks: how long each communication kernel waited for the last member, and who was last. Only the
+ * traces are read; the ledgers are made afterwards, with what is found here (ledger.c). */
+#include "diagnose/diagnose.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "hw/catalogue.h"
@@ -17,10 +16,10 @@ static const int64_t SAME_END_NS = 1000000;
 /* Sends and receives of unknown partners are taken for one exchange of all only when they end together. */
 static const int64_t EXCHANGE_END_NS = 100000;
 
-/* What is known of one trace's communication kernels. */
+/* One trace's communication kernels. */
 struct split {
-	int64_t *wait; /* by gpu[]: the begin of the transfer minus the kernel's begin; -1 unknown */
-	int *slot;     /* by device: in wait[] of the diagnosis; -1 */
+	int64_t *wait; /* by gpu[]: from the kernel's begin to that of the transfer; -1 unknown */
+	int *slot;     /* by device: its row in the diagnosis' wait[]; -1: it does not communicate */
 };
 
 static bool is_communication(const struct fo_gpu_op *g)
@@ -62,8 +61,8 @@ static struct meeting meet(const struct fo_trace_set *s, const struct fo_match *
 			k.last_begin = b;
 			k.last = i;
 		}
-		k.first_end = e < k.first_end ? e : k.first_end;
-		k.last_end = e > k.last_end ? e : k.last_end;
+		k.first_end = fo_least(e, k.first_end);
+		k.last_end = fo_greatest(e, k.last_end);
 	}
 	return k;
 }
@@ -116,14 +115,14 @@ static bool is_meeting(const struct fo_trace_set *s, const struct fo_match *m, c
 
 static void account(struct fo_diagnosis *d, struct split *x, const struct fo_match *m, const struct meeting *k)
 {
-	struct fo_trace_set *s = d->set;
+	const struct fo_trace_set *s = d->set;
 	int64_t caused = 0;
 	for (int i = 0; i < m->parts; i++) {
 		const struct fo_match_part *p = &s->match_part[m->first + i];
 		const struct fo_gpu_op *g = op_of(s, p);
 		struct fo_rank_wait *w = &d->wait[x[p->trace].slot[g->device]];
 		int64_t length = g->end_ns - g->begin_ns, wait = apart(begin_of(s, p), k->last_begin);
-		wait = wait < 0 ? 0 : wait > length ? length : wait;
+		wait = fo_bounded(wait, 0, length);
 		x[p->trace].wait[p->gpu] = wait;
 		w->wait_ns += wait;
 		w->transfer_ns += length - wait;
@@ -137,151 +136,7 @@ static void account(struct fo_diagnosis *d, struct split *x, const struct fo_mat
 	w->caused_ns += caused;
 }
 
-/* ---- rows of the ledger ---- */
-
-/* An instant in which anything is transferred is transfer, then waiting, then unknown. */
-static void divide_device(struct fo_device_ledger *l, const struct fo_trace *t, const int64_t *wait,
-			  const struct fo_ledger_options *o)
-{
-	enum fo_kinds kinds = fo_kinds_of(o);
-	struct fo_intervals compute = { 0 }, waiting = { 0 }, moving = { 0 }, bare = { 0 }, exposed_wait = { 0 },
-			    exposed_move = { 0 };
-	for (int64_t i = 0; i < t->gpu_count; i++) {
-		const struct fo_gpu_op *g = &t->gpu[i];
-		if (g->device != l->device || !fo_ledger_counts(t, g, kinds))
-			continue;
-		uint8_t class = fo_ledger_class(t, g, kinds);
-		if (class < FO_K_COMPUTE_COUNT) {
-			fo_intervals_add(&compute, g->begin_ns, g->end_ns);
-		} else if (class == FO_K_COMMUNICATION && wait && wait[i] >= 0) {
-			fo_intervals_add(&waiting, g->begin_ns, g->begin_ns + wait[i]);
-			fo_intervals_add(&moving, g->begin_ns + wait[i], g->end_ns);
-		}
-	}
-	fo_intervals_unite(&compute);
-	fo_intervals_unite(&waiting);
-	fo_intervals_unite(&moving);
-	fo_intervals_subtract(&exposed_move, &moving, &compute);
-	fo_intervals_subtract(&bare, &waiting, &compute);
-	fo_intervals_subtract(&exposed_wait, &bare, &moving);
-	for (int64_t i = 0; i < l->steps; i++) {
-		struct fo_ledger *k = &l->step[i].l;
-		k->exposed_transfer_ns = fo_intervals_within(&exposed_move, k->begin_ns, k->end_ns);
-		k->exposed_wait_ns = fo_intervals_within(&exposed_wait, k->begin_ns, k->end_ns);
-		k->exposed_comm_unknown_ns = k->exposed_comm_ns - k->exposed_transfer_ns - k->exposed_wait_ns;
-	}
-	fo_device_ledger_sum(l);
-	fo_intervals_fini(&compute);
-	fo_intervals_fini(&waiting);
-	fo_intervals_fini(&moving);
-	fo_intervals_fini(&bare);
-	fo_intervals_fini(&exposed_wait);
-	fo_intervals_fini(&exposed_move);
-}
-
-/* ---- why the last is late ---- */
-
-/* What a rank does by itself; not waiting, which is the others' doing. */
-static int own_rows(const struct fo_ledger *l, const char *name[], int64_t ns[])
-{
-	int n = 0;
-	for (int i = 0; i < FO_K_COMPUTE_COUNT; i++, n++) {
-		name[n] = fo_kernel_class_name[i];
-		ns[n] = l->class_ns[i];
-	}
-	name[n] = "exposed_mem";
-	ns[n++] = l->exposed_mem_ns;
-	name[n] = "exposed_transfer";
-	ns[n++] = l->exposed_transfer_ns;
-	for (int i = 0; i < FO_IDLE_COUNT; i++, n++) {
-		name[n] = fo_idle_name[i];
-		ns[n] = l->idle_ns[i];
-	}
-	return n;
-}
-enum { OWN_ROWS = FO_K_COMPUTE_COUNT + 2 + FO_IDLE_COUNT };
-
-static const struct fo_device_ledger *ledger_of(const struct fo_diagnosis *d, const struct fo_rank_wait *w)
-{
-	for (int i = 0; i < d->ranks; i++)
-		for (int64_t k = 0; d->rank[i].rank == w->rank && k < d->rank[i].devices; k++)
-			if (d->rank[i].device[k].device == w->device)
-				return &d->rank[i].device[k];
-	return NULL;
-}
-
-/* How much later its median step began than that step did on the others: late before the step's first operation. */
-static int64_t late_begin(const struct fo_diagnosis *d, const struct fo_rank_wait *w,
-			  const struct fo_device_ledger *own)
-{
-	int64_t at = fo_device_ledger_median(own), begin = 0;
-	double *v = fo_xmalloc((size_t)d->waits * sizeof *v);
-	size_t n = 0;
-	for (int i = 0; at >= 0 && i < d->waits; i++) {
-		const struct fo_device_ledger *l = ledger_of(d, &d->wait[i]);
-		for (int64_t k = 0; l && k < l->steps; k++) {
-			if (l->step[k].number != own->step[at].number || (own->step[at].number < 0 && k != at))
-				continue;
-			int r = 0;
-			while (d->rank[r].rank != d->wait[i].rank)
-				r++;
-			int64_t b = fo_plus(l->step[k].l.begin_ns, d->set->offset_ns[r]);
-			if (&d->wait[i] == w)
-				begin = b;
-			else
-				v[n++] = (double)b;
-			break;
-		}
-	}
-	int64_t late = n ? begin - (int64_t)fo_stats_quantile(v, n, 0.5) : 0;
-	free(v);
-	return late;
-}
-
-static void find_culprit(struct fo_diagnosis *d)
-{
-	int64_t all = 0;
-	struct fo_culprit *c = &d->culprit;
-	for (int i = 0; i < d->waits; i++) {
-		all += d->wait[i].caused_ns;
-		if (d->wait[i].caused_ns > 0 && (c->at < 0 || d->wait[i].caused_ns > d->wait[c->at].caused_ns))
-			c->at = i;
-	}
-	if (c->at < 0)
-		return;
-	c->share = (double)d->wait[c->at].caused_ns / (double)all;
-	const struct fo_device_ledger *own = ledger_of(d, &d->wait[c->at]);
-	double *v = fo_xmalloc((size_t)d->waits * OWN_ROWS * sizeof *v);
-	const char *name[OWN_ROWS];
-	int64_t ns[OWN_ROWS];
-	size_t n = 0;
-	for (int i = 0; i < d->waits; i++) {
-		const struct fo_device_ledger *l = ledger_of(d, &d->wait[i]);
-		if (!l || i == c->at)
-			continue;
-		own_rows(&l->median.l, name, ns);
-		for (int k = 0; k < OWN_ROWS; k++)
-			v[(size_t)k * (size_t)d->waits + n] = (double)ns[k];
-		n++;
-	}
-	if (own)
-		own_rows(&own->median.l, name, ns);
-	for (int k = 0; own && n && k < OWN_ROWS; k++) {
-		int64_t excess = ns[k] - (int64_t)fo_stats_quantile(&v[(size_t)k * (size_t)d->waits], n, 0.5);
-		if (excess > c->excess_ns) {
-			c->excess_ns = excess;
-			c->row = name[k];
-		}
-	}
-	int64_t late = own ? late_begin(d, &d->wait[c->at], own) : 0;
-	if (late > c->excess_ns) {
-		c->excess_ns = late;
-		c->row = "late_begin";
-	}
-	free(v);
-}
-
-/* ---- */
+/* ---- all devices ---- */
 
 /* A slot for each device that communicates. */
 static void find_devices(struct fo_diagnosis *d, struct split *x)
@@ -299,7 +154,7 @@ static void find_devices(struct fo_diagnosis *d, struct split *x)
 			if (!is_communication(g) || x[r].slot[g->device] >= 0)
 				continue;
 			fo_array_room(&d->wait, &cap, (size_t)d->waits, sizeof *d->wait);
-			d->wait[d->waits] = (struct fo_rank_wait){ .rank = d->rank[r].rank, .device = g->device };
+			d->wait[d->waits] = (struct fo_rank_wait){ .rank = t->rank, .device = g->device };
 			x[r].slot[g->device] = d->waits++;
 		}
 	}
@@ -357,11 +212,10 @@ static void count_unmatched(struct fo_diagnosis *d, const struct split *x)
 		fo_catalogue_fini(&c);
 }
 
-fo_status fo_diagnose_collectives(struct fo_diagnosis *d)
+void fo_diagnose_collectives(struct fo_diagnosis *d, struct fo_op_waits *out)
 {
-	struct fo_trace_set *s = d->set;
+	const struct fo_trace_set *s = d->set;
 	struct split *x = fo_xmalloc((size_t)(s->count + 1) * sizeof *x);
-	d->culprit = (struct fo_culprit){ .at = -1 };
 	find_devices(d, x);
 	for (int64_t i = 0; i < s->matches; i++) {
 		struct meeting k = meet(s, &s->match[i]);
@@ -369,19 +223,23 @@ fo_status fo_diagnose_collectives(struct fo_diagnosis *d)
 			account(d, x, &s->match[i], &k);
 	}
 	count_unmatched(d, x);
-	for (int r = 0; r < d->ranks; r++)
-		for (int64_t i = 0; i < d->rank[r].devices; i++)
-			divide_device(&d->rank[r].device[i], s->rank[r], x[r].wait, &d->with.ledger);
-	find_culprit(d);
 	if (d->waits < 2) {
 		free(d->wait);
 		d->wait = NULL;
 		d->waits = 0;
 	}
+	*out = (struct fo_op_waits){ .ns = fo_xmalloc((size_t)(s->count + 1) * sizeof *out->ns), .traces = s->count };
 	for (int r = 0; r < s->count; r++) {
-		free(x[r].wait);
+		out->ns[r] = x[r].wait;
 		free(x[r].slot);
 	}
 	free(x);
-	return FO_OK;
+}
+
+void fo_op_waits_fini(struct fo_op_waits *w)
+{
+	for (int r = 0; r < w->traces; r++)
+		free(w->ns[r]);
+	free(w->ns);
+	*w = (struct fo_op_waits){ 0 };
 }

@@ -2,6 +2,7 @@
 #include "diagnose/diagnose.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 
@@ -24,7 +25,7 @@ struct rank_work {
 static int by_work(const void *a, const void *b)
 {
 	const struct rank_work *x = a, *y = b;
-	return x->ns != y->ns ? (x->ns > y->ns) - (x->ns < y->ns) : x->at - y->at;
+	return x->ns != y->ns ? fo_order(x->ns, y->ns) : x->at - y->at;
 }
 
 static void rank_by_work(struct fo_diagnosis *d)
@@ -45,21 +46,24 @@ static void rank_by_work(struct fo_diagnosis *d)
 
 fo_status fo_diagnose(struct fo_diagnosis *d, struct fo_trace_set *s, const struct fo_diagnose_options *o)
 {
-	fo_status st = FO_OK;
+	struct fo_op_waits waits;
 	*d = (struct fo_diagnosis){ .with = *o, .set = s };
 	d->rank = fo_xmalloc((size_t)(s->count + 1) * sizeof *d->rank);
 	d->ranks = s->count;
-	FO_TRY_OR(st, fo_ledger_ranks(d->rank, s->rank, (size_t)s->count, &o->ledger), drop);
-	FO_TRY_OR(st, fo_diagnose_collectives(d), drop);
+	fo_diagnose_collectives(d, &waits);
+	fo_ledger_ranks(d->rank, s->rank, (size_t)s->count, &o->ledger, &waits);
+	fo_op_waits_fini(&waits);
+	fo_diagnose_culprit(d);
 	rank_by_work(d);
 	fo_own_run_of(d);
-	FO_TRY_OR(st, fo_diagnose_pipeline(d), drop);
-	FO_TRY_OR(st, fo_diagnose_bridge(d), drop);
-	FO_TRY_OR(st, fo_diagnose_findings(d), drop);
+	fo_diagnose_pipeline(d);
+	fo_status st = fo_diagnose_bridge(d);
+	if (st != FO_OK) {
+		fo_diagnosis_fini(d);
+		return st;
+	}
+	fo_diagnose_findings(d);
 	return FO_OK;
-drop:
-	fo_diagnosis_fini(d);
-	return st;
 }
 
 void fo_diagnosis_fini(struct fo_diagnosis *d)

@@ -124,7 +124,7 @@ extern const char *const fo_window_origin_name[FO_WINDOW_ORIGIN_COUNT]; /* "laun
 struct fo_device_ledger {
 	int16_t device;             /* in the trace's device[] */
 	enum fo_window_origin from; /* how steps were found */
-	struct fo_step_ledger *step;
+	const struct fo_step_ledger *step;
 	int64_t steps;
 	struct fo_ledger total;       /* sum of the steps (or the whole trace): what JSON's device carries */
 	struct fo_step_ledger median; /* the step of median span: what findings and pictures speak of */
@@ -146,12 +146,14 @@ struct fo_device_ledger {
 	int64_t start_call_ns; /* how much of it lies there; 0: none is recorded */
 };
 
+/* Ledgers are final when fo_ledger_rank returns: readers get const pointers, and the figures derived from them
+ * (fo_shown_step, fo_bridge) are structures of their own. */
 struct fo_rank_ledger {
-	struct fo_trace *trace; /* not owned */
+	const struct fo_trace *trace; /* not owned */
 	int rank;
-	struct fo_device_ledger *device; /* those with GPU operations */
+	const struct fo_device_ledger *device; /* those with GPU operations */
 	int64_t devices;
-	struct fo_host_step *host; /* every step of the host whose end is certain */
+	const struct fo_host_step *host; /* every step of the host whose end is certain */
 	int64_t hosts;
 };
 
@@ -518,25 +520,33 @@ void fo_diagnosis_findings_json(struct fo_json *j, const struct fo_diagnosis *d)
 
 /* ---- its parts, each in its own file ---- */
 
-/* ledger.c, idle.c */
-FO_CHECKED fo_status fo_ledger_rank(struct fo_rank_ledger *r, struct fo_trace *t, const struct fo_ledger_options *o);
-/* r[0..n) from t[0..n), on as many threads as there are processors; what each is does not depend on how many. The first
- * rank's error; all of r[] can be finished then too. */
-FO_CHECKED fo_status fo_ledger_ranks(struct fo_rank_ledger *r, struct fo_trace *const *t, size_t n,
-				     const struct fo_ledger_options *o);
+/* collectives.c, from the traces alone: how long each communication kernel waited for the last member. It is made
+ * before the ledgers, which divide exposed communication by it. */
+struct fo_op_waits {
+	int64_t **ns; /* by trace of the set, then gpu[]: from the kernel's begin to that of the transfer; -1 unknown */
+	int traces;
+};
+/* Fills d->wait and *out, which fo_op_waits_fini frees; reads d->set and d->with. */
+void fo_diagnose_collectives(struct fo_diagnosis *d, struct fo_op_waits *out);
+void fo_op_waits_fini(struct fo_op_waits *w);
+/* ledger.c, idle.c: everything about one rank, which fo_ledger_rank_fini frees. wait: of fo_op_waits, by gpu[]; NULL:
+ * unknown of all kernels. */
+void fo_ledger_rank(struct fo_rank_ledger *r, const struct fo_trace *t, const struct fo_ledger_options *o,
+		    const int64_t *wait);
+/* r[0..n) from t[0..n), on as many threads as there are processors; what each is does not depend on how many. waits:
+ * of the same traces, or NULL. */
+void fo_ledger_ranks(struct fo_rank_ledger *r, struct fo_trace *const *t, size_t n, const struct fo_ledger_options *o,
+		     const struct fo_op_waits *waits);
 void fo_ledger_rank_fini(struct fo_rank_ledger *r);
-/* total and median anew, after somebody changed what the steps' exposed communication consists of. */
-void fo_device_ledger_sum(struct fo_device_ledger *d);
 int64_t
 fo_device_ledger_median(const struct fo_device_ledger *d); /* in step[], of those that hold operations if any does: of
 							      the two in the middle the shorter; -1: no step */
-/* collectives.c: divides every exposed part; needs all ranks' ledgers. */
-FO_CHECKED fo_status fo_diagnose_collectives(struct fo_diagnosis *d);
-FO_CHECKED fo_status fo_diagnose_pipeline(struct fo_diagnosis *d);
-/* bridge.c, products.c: fills bridge, product and utilisation; needs the collectives' division. FO_EARG for a model,
+void fo_diagnose_culprit(struct fo_diagnosis *d);          /* culprit.c: fills culprit, from d->wait and the ledgers */
+void fo_diagnose_pipeline(struct fo_diagnosis *d);         /* pipeline.c: fills pipeline */
+/* bridge.c, products.c: fills bridge, product and utilisation. FO_EARG for a model,
  * device or precision that is not known, or a model without sequence and tokens. */
 FO_CHECKED fo_status fo_diagnose_bridge(struct fo_diagnosis *d);
 /* findings.c: last of all. */
-FO_CHECKED fo_status fo_diagnose_findings(struct fo_diagnosis *d);
+void fo_diagnose_findings(struct fo_diagnosis *d);
 
 #endif

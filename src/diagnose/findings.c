@@ -2,8 +2,10 @@
 #include "diagnose/findings_int.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +42,33 @@ bool fo_finding_doubtful(const struct fo_finding *f)
 	return false;
 }
 
+/* ---- what rules write with ---- */
+
+void fo_title(struct fo_finding *f, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(f->title, sizeof(f->title), fmt, ap);
+	va_end(ap);
+}
+
+void fo_why(struct fo_finding *f, const char *fmt, ...)
+{
+	size_t n = strlen(f->why);
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(f->why + n, sizeof(f->why) - n, fmt, ap);
+	va_end(ap);
+}
+
+bool fo_notable(const struct fo_rule_context *c, struct fo_finding *f, int64_t ns)
+{
+	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
+	return fo_share(c, ns) > FO_SHARE_ADVICE;
+}
+
+/* ---- running them ---- */
+
 /* Share of the step that the estimate saves. */
 static double saved(const struct fo_finding *f) { return f->gain > 1 ? 1 - 1 / f->gain : 0; }
 
@@ -49,14 +78,15 @@ static double weight(const struct fo_finding *f, int64_t span_ns)
 {
 	if (f->later)
 		return 0;
-	return isnan(f->gain) ? (double)f->loss_ns / ((f->nearly_all ? 1 : 2) * (double)span_ns) : saved(f);
+	if (!isnan(f->gain))
+		return saved(f);
+	return (double)f->loss_ns / (double)span_ns / (f->nearly_all ? 1 : 2);
 }
 
 /* Kernels that nobody waits for: while the launching thread needs the whole step, faster ones wait for it. Without a
  * gain to be had none is printed. */
 static void hold_back(struct fo_finding *f, const struct fo_rule_context *c)
 {
-	char a[24];
 	if (isnan(f->gain) || f->gain_high >= FO_GAIN_NONE)
 		return;
 	bool later = f->ceiling >= FO_GAIN_NONE && c->floor_ns > 0;
@@ -65,10 +95,8 @@ static void hold_back(struct fo_finding *f, const struct fo_rule_context *c)
 	if (!later)
 		return;
 	f->later = true;
-	size_t n = strlen(f->why);
-	snprintf(f->why + n, sizeof(f->why) - n,
-		 " Alone it gains nothing yet: the launching thread needs %s of each step for its own work.",
-		 fo_ns_text(a, c->floor_ns < c->s->l.span_ns ? c->floor_ns : c->s->l.span_ns));
+	fo_why(f, " Alone it gains nothing yet: the launching thread needs %s of each step for its own work.",
+	       FO_NS(fo_least(c->floor_ns, c->s->l.span_ns)));
 }
 
 static void put(struct fo_diagnosis *d, const struct fo_finding *f)
@@ -106,12 +134,26 @@ static void name_window(const struct fo_rule_context *c, struct fo_finding *f)
 		name_trace(f->why, sizeof(f->why));
 }
 
+/* What the rule's row names. */
+static void add_evidence(const struct fo_rule_context *c, const struct fo_rule_row *row, struct fo_finding *f)
+{
+	if (row->gaps)
+		fo_evidence_gaps(f, c->s, c->gap, c->gaps, row->gaps, row->gap_least_ns, INT64_MAX);
+	if (row->kernels)
+		fo_evidence_kernels(f, c->s, row->kernels);
+	if (row->window && !f->evidences)
+		fo_evidence_window(f, c->s, row->window);
+}
+
 static void run_rules(struct fo_diagnosis *d, const struct fo_rule_context *c, const struct fo_rule_row *row)
 {
 	for (; row->id; row++) {
 		struct fo_finding f = { .id = row->id, .kind = row->kind, .dollars = NAN };
 		bool own = c->s->t->format == FO_TRACE_OWN;
-		if ((own && !fo_own_validity(row->id)) || !row->holds(c, &f) || f.evidences == 0)
+		if ((own && !fo_own_validity(row->id)) || !row->holds(c, &f))
+			continue;
+		add_evidence(c, row, &f);
+		if (f.evidences == 0)
 			continue;
 		if (row->kind == FO_FIND_VALIDITY) {
 			f.serious = false;
@@ -131,7 +173,7 @@ static void run_rules(struct fo_diagnosis *d, const struct fo_rule_context *c, c
 }
 
 /* Validity as it was found; then what is serious, most saved first; then the rest. */
-static int order(const struct fo_finding *f) { return f->kind == FO_FIND_VALIDITY ? 0 : f->serious ? 1 : 2; }
+static int order(const struct fo_finding *f) { return f->kind == FO_FIND_VALIDITY ? 0 : 2 - f->serious; }
 
 static bool before(const struct fo_finding *a, const struct fo_finding *b, int64_t span_ns)
 {
@@ -164,17 +206,14 @@ static void add_healthy(struct fo_diagnosis *d, const struct fo_rule_context *c)
 	double most = fmax(fo_share(c, l->idle_total_ns),
 			   fmax(fo_share(c, l->exposed_comm_ns), fo_share(c, l->exposed_mem_ns)));
 	bool alone = most <= FO_SHARE_SERIOUS;
-	snprintf(f.title, sizeof(f.title), "compute takes %.1f %% of the step, and %s", 100 * fo_share(c, l->comp_ns),
+	fo_title(&f, "compute takes %.1f %% of the step, and %s", fo_percent(c, l->comp_ns),
 		 alone ? "neither host, communication nor copies stand in its way"
 		       : "of the rest this trace shows no sure cure");
-	char rates[240];
-	fo_compute_words(c, rates, sizeof(rates));
-	snprintf(f.why, sizeof(f.why), "Idling %.1f %%, communication that nothing hides %.1f %%, copies %.1f %%: %s%s",
-		 100 * fo_share(c, l->idle_total_ns), 100 * fo_share(c, l->exposed_comm_ns),
-		 100 * fo_share(c, l->exposed_mem_ns),
-		 alone ? "none of them above the mark. What is left is in the kernels themselves."
-		       : "the findings below say what each of them is.",
-		 rates);
+	fo_why(&f, "Idling %.1f %%, communication that nothing hides %.1f %%, copies %.1f %%: %s",
+	       fo_percent(c, l->idle_total_ns), fo_percent(c, l->exposed_comm_ns), fo_percent(c, l->exposed_mem_ns),
+	       alone ? "none of them above the mark. What is left is in the kernels themselves."
+		     : "the findings below say what each of them is.");
+	fo_compute_words(c, &f);
 	name_window(c, &f);
 	fo_evidence_kernels(&f, c->s, ((uint64_t)1 << FO_K_COMPUTE_COUNT) - 1);
 	if (f.evidences == 0)
@@ -253,7 +292,7 @@ static void host_steps(struct fo_rule_context *c)
 static int by_length(const void *a, const void *b)
 {
 	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-	return (x > y) - (x < y);
+	return fo_order(x, y);
 }
 
 /* What of a step's launch calls is waiting for the device, and so no floor. A call counts whose operation begins only
@@ -322,7 +361,7 @@ static void without_gpu_work(struct fo_diagnosis *d)
 
 static void run_causes(struct fo_diagnosis *d, const struct fo_rule_context *c)
 {
-	static const struct fo_rule_row *const gpu[] = { fo_rules_host, fo_rules_marked,  fo_rules_comm, fo_rules_small,
+	static const struct fo_rule_row *const gpu[] = { fo_rules_host, fo_rules_marked,  fo_rules_comm,
 							 fo_rules_gpu,  fo_rules_compute, fo_rules_shape };
 	if (c->s->t->format == FO_TRACE_OWN) {
 		run_rules(d, c, fo_rules_own);
@@ -332,14 +371,14 @@ static void run_causes(struct fo_diagnosis *d, const struct fo_rule_context *c)
 		run_rules(d, c, gpu[i]);
 }
 
-fo_status fo_diagnose_findings(struct fo_diagnosis *d)
+void fo_diagnose_findings(struct fo_diagnosis *d)
 {
 	struct fo_subject s;
 	struct fo_facts facts;
 	struct fo_idle_gap *gap;
 	if (!fo_subject_of(d, &s) || s.l.span_ns < 1) {
 		without_gpu_work(d);
-		return FO_OK;
+		return;
 	}
 	fo_facts_of(s.t, s.id, &facts);
 	facts.culprit = fo_culprit_cause(d);
@@ -380,7 +419,6 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 	c.no_training_step = fo_no_training_step(&c);
 	run_rules(d, &c, fo_rules_validity);
 	run_rules(d, &c, fo_rules_window);
-	run_rules(d, &c, fo_rules_warm);
 	if (fo_diagnosed(d)) {
 		run_causes(d, &c);
 		sort(d, s.l.span_ns);
@@ -393,5 +431,4 @@ fo_status fo_diagnose_findings(struct fo_diagnosis *d)
 	fo_diagnose_unknowns(d, &s, &facts);
 	fo_own_reword(d);
 	free(gap);
-	return FO_OK;
 }

@@ -173,6 +173,7 @@ struct fo_gain {
 	int64_t reappear_ns;           /* what may come back elsewhere */
 	int64_t floor_ns;              /* no step is shorter: the launching thread's own work; 0 unknown */
 	int64_t best_floor_ns; /* the same in the best case, where the cure shortens that work too; 0: as floor_ns */
+	int64_t frees_ns;      /* for fo_gain_of: INT64_MAX: there is no floor */
 	bool at_most;          /* nothing but names speaks for it: only "up to" the best case is said */
 };
 /* Above this ceiling no factor is said. What is left then is less than a tenth of the step, and a step is known to a
@@ -246,18 +247,13 @@ struct fo_rule_context {
 	int64_t other_short_ns; /* idle[HOST_OTHER] in gaps that are not longer than FO_GAP_SHORT_NS: Python between
 				   operators */
 };
+/* fo_gain_solve for the step of c. Of g are used: least, most, reappear_ns, best_floor_ns, at_most; what the cure takes
+ * off the launching thread's own work (frees_ns) lowers the floor. */
+void fo_gain_of(const struct fo_rule_context *c, struct fo_finding *f, int64_t removable_ns, struct fo_gain g);
 /* The usual gain: between `least` (a share) and all of `ns` goes, and the floor holds. */
 void fo_gain_usual(const struct fo_rule_context *c, struct fo_finding *f, int64_t ns, double least);
-/* Exposed communication of a step that is small all-reduces, where they are worth a line (rules_small.c). */
-int64_t fo_small_reduces(const struct fo_rule_context *c);
-/* Does the kernel rearrange an operand of a matrix product? Does it turn a layout around anywhere else, as for a
- * convolution? */
-bool fo_product_rearranges(const struct fo_trace *t, const struct fo_gpu_op *g);
-bool fo_turns_layout(const struct fo_trace *t, const struct fo_gpu_op *g);
-/* Time of such kernels in a step, exclusive as the ledger has it, with the longest as evidence. */
-int64_t fo_layout_ns(const struct fo_rule_context *c,
-		     bool (*wanted)(const struct fo_trace *t, const struct fo_gpu_op *g), struct fo_finding *f,
-		     int64_t *kernels);
+/* The gain where all of `ns` is the launching thread's own work too. */
+void fo_gain_freed(const struct fo_rule_context *c, struct fo_finding *f, int64_t ns, double least);
 /* The mean bubble over the stages that were given; 0: no pipeline. */
 double fo_pipeline_bubble(const struct fo_pipeline *p);
 /* Fills c->marked_ns and lowers the causes of the gaps by it. */
@@ -289,24 +285,45 @@ static inline double fo_share(const struct fo_rule_context *c, int64_t ns)
 {
 	return (double)ns / (double)c->s->l.span_ns;
 }
+static inline double fo_percent(const struct fo_rule_context *c, int64_t ns) { return 100 * fo_share(c, ns); }
 /* The kernels that move bytes rather than compute, as bits; a compiler's fused ones are not among them. */
 #define FO_MOVING_CLASSES                                                                                      \
 	(1u << FO_K_NORM | 1u << FO_K_OPTIMIZER | 1u << FO_K_LOSS | 1u << FO_K_SOFTMAX | 1u << FO_K_ROPE |     \
 	 1u << FO_K_EMBEDDING | 1u << FO_K_POOL | 1u << FO_K_CAST | 1u << FO_K_ELEMENTWISE | 1u << FO_K_COPY | \
 	 1u << FO_K_REDUCE | 1u << FO_K_RNG)
+#define FO_PRODUCT_CLASSES (1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8)
+#define FO_ATTENTION_CLASSES (1u << FO_K_ATTENTION_FORWARD | 1u << FO_K_ATTENTION_BACKWARD)
 int64_t fo_class_time(const struct fo_ledger *l, uint64_t classes);
 
-/* Fills *f (all but id, kind, settings, dollars) and returns true where the finding holds. `f->serious` where it passes
- * the mark at which a bottleneck is named. */
+/* A rule fills *f where its finding holds and returns true: title, why, gain, and `serious` where it passes the mark at
+ * which a bottleneck is named. What its row names is evidence (the longest come first), beside what the rule adds
+ * itself; without any evidence the finding is dropped. findings.c adds settings and dollars. */
 typedef bool fo_rule(const struct fo_rule_context *c, struct fo_finding *f);
 struct fo_rule_row {
 	const char *id;
 	enum fo_finding_kind kind;
 	fo_rule *holds;
+	uint64_t kernels;     /* evidence: kernels of these classes, bits 1 << fo_kernel_class */
+	unsigned gaps;        /* gaps of these causes, bits 1 << fo_idle_cause ... */
+	int64_t gap_least_ns; /* ... which are at least so long */
+	const char *window;   /* where nothing else is evidence: the whole window as one event of this name */
 };
 extern const struct fo_rule_row fo_rules_validity[], fo_rules_window[], fo_rules_host[], fo_rules_gpu[],
-	fo_rules_comm[], fo_rules_compute[], fo_rules_marked[], fo_rules_small[], fo_rules_shape[], fo_rules_warm[],
+	fo_rules_comm[], fo_rules_compute[], fo_rules_marked[], fo_rules_shape[],
 	fo_rules_own[]; /* end with id NULL; own: all there are for a timeline of our own */
+fo_rule fo_conv_layout; /* rules_shape.c, for the table of rules_gpu.c */
+/* The name of the window as evidence, for most rows. */
+#define FO_WINDOW_SHOWN "the window that is spoken of"
+void fo_evidence_window(struct fo_finding *f, const struct fo_subject *s, const char *name);
+
+/* What rules write with. A title is set, reasons are appended; what does not fit is cut. */
+void fo_title(struct fo_finding *f, const char *fmt, ...) FO_PRINTF(2, 3);
+void fo_why(struct fo_finding *f, const char *fmt, ...) FO_PRINTF(2, 3);
+/* "12.3 ms", valid until the end of the block. */
+#define FO_NS(ns) fo_ns_text((char[24]){ 0 }, ns)
+static inline const char *fo_plural(int64_t n) { return n == 1 ? "" : "s"; }
+/* Does a cause that takes `ns` of the step deserve a line? Sets f->serious. */
+bool fo_notable(const struct fo_rule_context *c, struct fo_finding *f, int64_t ns);
 /* The note that other programs ran beside one, by the load of its record. */
 bool fo_own_others_ran(const struct fo_rule_context *c, struct fo_finding *f);
 bool fo_own_validity(const char *id); /* Does this note apply to one? */
@@ -331,11 +348,11 @@ int fo_without_gpu_work(const struct fo_diagnosis *d, struct fo_finding out[2]);
 
 /* rules_shape.c: hidden_ragged and tokens_ragged. */
 void fo_shape_facts(const struct fo_subject *s, struct fo_facts *facts);
-/* rates.c: sentences with a blank in front, "" where the trace does not tell: what elementwise operators move, how fast
+/* rates.c: each appends a sentence to the reasons where the trace tells: what elementwise operators move, how fast
  * copies are, what products and attention reach. */
-void fo_moving_words(const struct fo_diagnosis *d, char *out, size_t size);
-void fo_copy_words_of(const struct fo_rule_context *c, char *out, size_t size);
-void fo_compute_words(const struct fo_rule_context *c, char *out, size_t size);
+void fo_moving_words(const struct fo_diagnosis *d, struct fo_finding *f);
+void fo_copy_words_of(const struct fo_rule_context *c, struct fo_finding *f);
+void fo_compute_words(const struct fo_rule_context *c, struct fo_finding *f);
 
 /* "12.3 ms", "45 us". */
 char *fo_ns_text(char buf[24], int64_t ns);

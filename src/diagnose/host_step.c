@@ -2,6 +2,7 @@
 #include "diagnose/ledger_int.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,7 @@ struct step {
 static int by_begin(const void *a, const void *b)
 {
 	const struct step *x = a, *y = b;
-	return (x->begin > y->begin) - (x->begin < y->begin);
+	return fo_order(x->begin, y->begin);
 }
 
 static struct step *around(struct step *s, int64_t n, const struct fo_launch *l)
@@ -51,8 +52,8 @@ static int64_t stretch(const struct fo_trace *t, struct step *s, int64_t n)
 		struct step *k = g->launch < 0 ? NULL : around(s, n, &t->launch[g->launch]);
 		if (!k)
 			continue;
-		k->gpu_begin = g->begin_ns < k->gpu_begin ? g->begin_ns : k->gpu_begin;
-		k->gpu_end = g->end_ns > k->gpu_end ? g->end_ns : k->gpu_end;
+		k->gpu_begin = fo_least(g->begin_ns, k->gpu_begin);
+		k->gpu_end = fo_greatest(g->end_ns, k->gpu_end);
 		k->launched++;
 		matched++;
 	}
@@ -67,9 +68,9 @@ static int64_t stretch(const struct fo_trace *t, struct step *s, int64_t n)
 			before = g->end_ns;
 	}
 	for (int64_t i = 0; i < n; i++) {
-		s[i].begin = s[i].begin > before ? s[i].begin : before;
-		s[i].end = s[i].gpu_end > s[i].end ? s[i].gpu_end : s[i].end;
-		s[i].end = s[i].end > s[i].begin ? s[i].end : s[i].begin;
+		s[i].begin = fo_greatest(s[i].begin, before);
+		s[i].end = fo_greatest(s[i].gpu_end, s[i].end);
+		s[i].end = fo_greatest(s[i].end, s[i].begin);
 		before = s[i].end;
 	}
 	int64_t last = n - 1;
@@ -131,9 +132,8 @@ static void collect(const struct fo_trace *t, struct fo_intervals part[FO_HOST_P
 	}
 }
 
-void fo_host_steps(struct fo_rank_ledger *r)
+struct fo_host_step *fo_host_steps(const struct fo_trace *t, int64_t *count)
 {
-	const struct fo_trace *t = r->trace;
 	struct step *s = fo_xmalloc((size_t)(t->step_count + 1) * sizeof *s);
 	int64_t n = 0;
 	for (int64_t i = 0; i < t->step_count; i++)
@@ -143,13 +143,12 @@ void fo_host_steps(struct fo_rank_ledger *r)
 						.end = t->step[i].end_ns };
 	qsort(s, (size_t)n, sizeof *s, by_begin);
 	n = n ? stretch(t, s, n) : 0;
-	r->host = fo_xmalloc((size_t)(n + 1) * sizeof *r->host);
-	r->hosts = n;
+	struct fo_host_step *host = fo_xmalloc((size_t)(n + 1) * sizeof *host);
 	struct fo_intervals part[FO_HOST_PART_COUNT] = { 0 }, left = { 0 }, mine = { 0 }, rest = { 0 };
 	if (n)
 		collect(t, part);
 	for (int64_t i = 0; i < n; i++) {
-		r->host[i] = (struct fo_host_step){ .number = s[i].number, .begin_ns = s[i].begin, .end_ns = s[i].end };
+		host[i] = (struct fo_host_step){ .number = s[i].number, .begin_ns = s[i].begin, .end_ns = s[i].end };
 		fo_intervals_add(&left, s[i].begin, s[i].end);
 	}
 	fo_intervals_unite(&left);
@@ -157,7 +156,7 @@ void fo_host_steps(struct fo_rank_ledger *r)
 		fo_intervals_unite(&part[k]);
 		fo_intervals_intersect(&mine, &left, k == FO_HOST_PART_OTHER ? &left : &part[k]);
 		for (int64_t i = 0; i < n; i++)
-			r->host[i].part_ns[k] = fo_intervals_within(&mine, s[i].begin, s[i].end);
+			host[i].part_ns[k] = fo_intervals_within(&mine, s[i].begin, s[i].end);
 		fo_intervals_subtract(&rest, &left, &mine);
 		struct fo_intervals swap = left;
 		left = rest;
@@ -169,4 +168,6 @@ void fo_host_steps(struct fo_rank_ledger *r)
 	fo_intervals_fini(&mine);
 	fo_intervals_fini(&rest);
 	free(s);
+	*count = n;
+	return host;
 }

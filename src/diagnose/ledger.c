@@ -3,12 +3,12 @@
 #include "diagnose/ledger_int.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 const char *const fo_window_origin_name[FO_WINDOW_ORIGIN_COUNT] = {
@@ -44,46 +44,6 @@ struct walk {
 };
 
 enum { MARKED = FO_GPU_BACKWARD | FO_GPU_RECOMPUTED };
-
-/* Is an operation of class FO_K_MEMORY a fill? */
-static bool fills(const struct fo_trace *t, const struct fo_gpu_op *g)
-{
-	if (g->kind != FO_GPU_KERNEL)
-		return g->kind == FO_GPU_MEMSET;
-	for (const char *name = fo_trace_text(t, g->name); *name; name++)
-		if (!strncasecmp(name, "fill", 4) || !strncasecmp(name, "set", 3))
-			return true;
-	return false;
-}
-
-bool fo_ledger_counts(const struct fo_trace *t, const struct fo_gpu_op *g, enum fo_kinds kinds)
-{
-	if (kinds != FO_KINDS_LINKED)
-		return true;
-	return g->launch >= 0 &&
-	       (g->kind != FO_GPU_MEMSET || strncmp(fo_trace_text(t, t->launch[g->launch].name), "hip", 3));
-}
-
-uint8_t fo_ledger_class(const struct fo_trace *t, const struct fo_gpu_op *g, enum fo_kinds kinds)
-{
-	if (kinds == FO_KINDS_BY_NAME)
-		return g->class;
-	if (kinds == FO_KINDS_LINKED && (g->kind != FO_GPU_KERNEL || g->class_by_name == FO_K_MEMORY))
-		return fills(t, g) ? FO_K_COPY : FO_K_MEMORY;
-	if (g->kind != FO_GPU_KERNEL)
-		return FO_K_MEMORY;
-	if (g->class_by_name == FO_K_COMMUNICATION)
-		return FO_K_COMMUNICATION;
-	return g->class < FO_K_COMPUTE_COUNT ? g->class : FO_K_COPY;
-}
-
-/* Fills are no copies in any direction; a copy whose direction is not told has one all the same. */
-static uint8_t copy_of(const struct fo_trace *t, const struct fo_gpu_op *g)
-{
-	if (fills(t, g))
-		return FO_COPY_NONE;
-	return g->copy != FO_COPY_NONE && g->copy < FO_COPY_COUNT ? g->copy : FO_COPY_OTHER;
-}
 
 static void count(struct walk *w, const struct running *r, int by)
 {
@@ -186,8 +146,7 @@ static void follow_blocking(struct walk *w, int64_t from, int64_t to)
 	} else if (compute) {
 		/* Of what was exposed until a collective ended that this followed at once. */
 		if (w->comm_end > w->run_begin && from - w->comm_end <= FO_KERNEL_GAP_NS)
-			fo_intervals_add(&w->blocking, w->run_begin,
-					 w->run_end < w->comm_end ? w->run_end : w->comm_end);
+			fo_intervals_add(&w->blocking, w->run_begin, fo_least(w->run_end, w->comm_end));
 		w->run_begin = w->run_end = INT64_MAX;
 	}
 }
@@ -201,8 +160,7 @@ static void pass(struct walk *w, int64_t from, int64_t to, const struct fo_gpu_o
 	while (w->at < w->windows && w->window[w->at].end <= from)
 		w->at++;
 	for (size_t i = w->at; i < w->windows && w->window[i].begin < to; i++) {
-		int64_t a = from > w->window[i].begin ? from : w->window[i].begin,
-			b = to < w->window[i].end ? to : w->window[i].end;
+		int64_t a = fo_greatest(from, w->window[i].begin), b = fo_least(to, w->window[i].end);
 		if (a >= b)
 			continue;
 		struct fo_ledger *l = &w->step[i].l;
@@ -254,7 +212,7 @@ static size_t window_at(const struct walk *w, int64_t at)
 static void tally_part(struct walk *w, const struct fo_gpu_op *g, uint8_t class, size_t i)
 {
 	const struct fo_window *v = &w->window[i];
-	int64_t a = g->begin_ns > v->begin ? g->begin_ns : v->begin, b = g->end_ns < v->end ? g->end_ns : v->end;
+	int64_t a = fo_greatest(g->begin_ns, v->begin), b = fo_least(g->end_ns, v->end);
 	int64_t *sum = &w->step[i].l.class_sum_ns[class];
 	*sum = b > a ? add_saturated(*sum, b - a) : *sum;
 }
@@ -325,10 +283,10 @@ static void walk_ops(struct walk *w)
 		advance(w, &now, g->begin_ns);
 		if (!w->n && g->begin_ns > now)
 			pass(w, now, g->begin_ns, first_at(d, i));
-		now = g->begin_ns > now ? g->begin_ns : now;
+		now = fo_greatest(g->begin_ns, now);
 		push(w, (struct running){ .end = g->end_ns,
 					  .class = class,
-					  .copy = class == FO_K_MEMORY ? copy_of(d->t, g) : FO_COPY_NONE,
+					  .copy = class == FO_K_MEMORY ? fo_ledger_copy(d->t, g) : FO_COPY_NONE,
 					  .flags = g->flags,
 					  .kernel = g->kind == FO_GPU_KERNEL });
 	}
@@ -336,6 +294,46 @@ static void walk_ops(struct walk *w)
 	advance(w, &now, INT64_MAX);
 	if (w->windows && now < w->window[w->windows - 1].end)
 		pass(w, now, w->window[w->windows - 1].end, NULL);
+}
+
+/* ---- exposed communication ---- */
+
+/* Divides each step's exposed communication. An instant in which any kernel transfers is transfer, else waiting where
+ * one is known to wait, else unknown: alone, a rank cannot tell waiting from transferring. */
+static void divide_exposed(struct fo_step_ledger *step, int64_t steps, const struct fo_device_ops *d)
+{
+	struct fo_intervals compute = { 0 }, waiting = { 0 }, moving = { 0 }, bare = { 0 }, exposed_wait = { 0 },
+			    exposed_move = { 0 };
+	for (int64_t i = 0; d->wait && i < d->n; i++) {
+		const struct fo_gpu_op *g = &d->op[i];
+		if (!fo_ledger_counts(d->t, g, d->kinds))
+			continue;
+		uint8_t class = fo_ledger_class(d->t, g, d->kinds);
+		if (class < FO_K_COMPUTE_COUNT) {
+			fo_intervals_add(&compute, g->begin_ns, g->end_ns);
+		} else if (class == FO_K_COMMUNICATION && d->wait[i] >= 0) {
+			fo_intervals_add(&waiting, g->begin_ns, g->begin_ns + d->wait[i]);
+			fo_intervals_add(&moving, g->begin_ns + d->wait[i], g->end_ns);
+		}
+	}
+	fo_intervals_unite(&compute);
+	fo_intervals_unite(&waiting);
+	fo_intervals_unite(&moving);
+	fo_intervals_subtract(&exposed_move, &moving, &compute);
+	fo_intervals_subtract(&bare, &waiting, &compute);
+	fo_intervals_subtract(&exposed_wait, &bare, &moving);
+	for (int64_t i = 0; i < steps; i++) {
+		struct fo_ledger *k = &step[i].l;
+		k->exposed_transfer_ns = fo_intervals_within(&exposed_move, k->begin_ns, k->end_ns);
+		k->exposed_wait_ns = fo_intervals_within(&exposed_wait, k->begin_ns, k->end_ns);
+		k->exposed_comm_unknown_ns = k->exposed_comm_ns - k->exposed_transfer_ns - k->exposed_wait_ns;
+	}
+	fo_intervals_fini(&compute);
+	fo_intervals_fini(&waiting);
+	fo_intervals_fini(&moving);
+	fo_intervals_fini(&bare);
+	fo_intervals_fini(&exposed_wait);
+	fo_intervals_fini(&exposed_move);
 }
 
 /* ---- windows to ledgers ---- */
@@ -347,8 +345,6 @@ static void close_ledger(struct fo_ledger *l, const struct fo_window *v, const s
 	l->end_ns = v->end;
 	l->span_ns = v->end - v->begin;
 	l->idle_total_ns = l->span_ns - l->busy_ns;
-	/* One rank alone cannot tell waiting from transferring (collectives.c). */
-	l->exposed_comm_unknown_ns = l->exposed_comm_ns;
 	l->blocking_comm_ns = fo_intervals_within(blocking, v->begin, v->end);
 	if (!marked)
 		l->forward_ns = -1;
@@ -387,14 +383,12 @@ static void sum_up(struct fo_ledger *total, const struct fo_ledger *l)
 	total->ops += l->ops;
 }
 
-void fo_device_ledger_sum(struct fo_device_ledger *d)
+static struct fo_ledger total_of(const struct fo_step_ledger *step, int64_t steps)
 {
-	memset(&d->total, 0, sizeof d->total);
-	if (d->steps)
-		d->total.begin_ns = d->step[0].l.begin_ns;
-	for (int64_t i = 0; i < d->steps; i++)
-		sum_up(&d->total, &d->step[i].l);
-	d->median = d->steps ? d->step[fo_device_ledger_median(d)] : (struct fo_step_ledger){ .number = -1 };
+	struct fo_ledger total = { .begin_ns = steps ? step[0].l.begin_ns : 0 };
+	for (int64_t i = 0; i < steps; i++)
+		sum_up(&total, &step[i].l);
+	return total;
 }
 
 struct spanned {
@@ -403,7 +397,7 @@ struct spanned {
 static int by_span(const void *a, const void *b)
 {
 	const struct spanned *x = a, *y = b;
-	return x->span != y->span ? (x->span > y->span) - (x->span < y->span) : (x->at > y->at) - (x->at < y->at);
+	return x->span != y->span ? fo_order(x->span, y->span) : fo_order(x->at, y->at);
 }
 
 int64_t fo_device_ledger_median(const struct fo_device_ledger *d)
@@ -423,7 +417,11 @@ int64_t fo_device_ledger_median(const struct fo_device_ledger *d)
 /* Those that no window has. */
 static void count_outside(struct fo_device_ledger *out, const struct fo_device_ops *d, const struct fo_windows *w)
 {
-	int64_t begin = w->n ? w->v[0].begin : INT64_MAX, end = w->n ? w->v[w->n - 1].end : INT64_MIN;
+	int64_t begin = INT64_MAX, end = INT64_MIN;
+	if (w->n) {
+		begin = w->v[0].begin;
+		end = w->v[w->n - 1].end;
+	}
 	for (int64_t i = 0; i < d->n; i++) {
 		const struct fo_gpu_op *g = &d->op[i];
 		if (!fo_device_op_counts(d, g))
@@ -435,8 +433,9 @@ static void count_outside(struct fo_device_ledger *out, const struct fo_device_o
 	}
 }
 
-/* Windows and their ledgers, but for what is known of launching threads. */
-static void divide(struct fo_device_ledger *out, const struct fo_device_ops *d, const struct fo_idle *idle)
+/* Finds windows and fills the steps that *out will own, all but the time of the launching threads. */
+static struct fo_step_ledger *make_steps(struct fo_device_ledger *out, const struct fo_device_ops *d,
+					 const struct fo_idle *idle)
 {
 	struct fo_windows w;
 	bool marked = false;
@@ -448,10 +447,10 @@ static void divide(struct fo_device_ledger *out, const struct fo_device_ops *d, 
 					  .unseen_steps = w.unseen };
 	if (w.from == FO_WINDOW_WHOLE && w.n == 1 && d->kinds == FO_KINDS_BY_NAME)
 		fo_window_start(&w.v[0], d, idle, out);
-	out->step = fo_xmalloc((w.n + 1) * sizeof *out->step);
+	struct fo_step_ledger *step = fo_xmalloc((w.n + 1) * sizeof *step);
 	struct walk k = { .d = d,
 			  .idle = idle,
-			  .step = out->step,
+			  .step = step,
 			  .window = w.v,
 			  .windows = w.n,
 			  .run_begin = INT64_MAX,
@@ -464,7 +463,7 @@ static void divide(struct fo_device_ledger *out, const struct fo_device_ops *d, 
 	for (int64_t i = 0; i < d->n; i++)
 		marked |= (d->op[i].flags & MARKED) != 0;
 	for (size_t i = 0; i < w.n; i++) {
-		struct fo_step_ledger *s = &out->step[i];
+		struct fo_step_ledger *s = &step[i];
 		s->number = w.v[i].number;
 		s->host_begin_ns = w.v[i].host_begin;
 		s->host_end_ns = w.v[i].host_end;
@@ -472,60 +471,73 @@ static void divide(struct fo_device_ledger *out, const struct fo_device_ops *d, 
 		close_ledger(&s->l, &w.v[i], &k.blocking, marked);
 		out->empty_steps += s->l.ops == 0;
 	}
+	divide_exposed(step, out->steps, d);
 	count_outside(out, d, &w);
 	fo_intervals_fini(&k.blocking);
 	free(k.heap);
 	fo_windows_fini(&w);
+	return step;
+}
+
+/* Adds what the threads that launch for the device did on the host in each step. */
+static void add_launching(struct fo_step_ledger *step, int64_t steps, const struct fo_device_ops *d,
+			  const struct fo_idle *idle)
+{
+	bool *launches = fo_xmalloc((size_t)d->t->thread_count + 1);
+	for (int64_t i = 0; i < d->n; i++)
+		if (d->op[i].launch >= 0)
+			launches[d->t->launch[d->op[i].launch].thread] = true;
+	for (struct fo_step_ledger *s = step; s < step + steps; s++) {
+		/* The host's step says what the thread needs for one, unless it is another length of time than what is
+		 * divided here: then no share of it is one of this. */
+		int64_t host = s->host_end_ns - s->host_begin_ns;
+		struct fo_interval of = { s->l.begin_ns, s->l.end_ns };
+		if (host > 0 && (double)host <= FO_STEP_MATCHES * (double)s->l.span_ns)
+			of = (struct fo_interval){ s->host_begin_ns, s->host_end_ns };
+		s->launch_busy_ns = fo_idle_launch_busy(idle, launches, of.begin, of.end, &s->loader_ns,
+							&s->loader_busy_ns);
+	}
+	free(launches);
 }
 
 static void one_device(struct fo_device_ledger *out, struct fo_device_ops *d, const struct fo_idle *idle)
 {
-	bool *launches = fo_xmalloc((size_t)d->t->thread_count + 1);
-	divide(out, d, idle);
-	for (int64_t i = 0; i < d->n; i++)
-		if (d->op[i].launch >= 0)
-			launches[d->t->launch[d->op[i].launch].thread] = true;
-	for (int64_t i = 0; i < out->steps; i++) {
-		struct fo_step_ledger *s = &out->step[i];
-		/* The host's step says what the thread needs for one, unless it is another length of time than what is
-		 * divided here: then no share of it is one of this. */
-		int64_t host = s->host_end_ns - s->host_begin_ns;
-		bool known = host > 0 && (double)host <= FO_STEP_MATCHES * (double)s->l.span_ns;
-		s->launch_busy_ns = fo_idle_launch_busy(idle, launches, known ? s->host_begin_ns : s->l.begin_ns,
-							known ? s->host_end_ns : s->l.end_ns, &s->loader_ns,
-							&s->loader_busy_ns);
-	}
-	fo_device_ledger_sum(out);
-	free(launches);
+	struct fo_step_ledger *step = make_steps(out, d, idle);
+	add_launching(step, out->steps, d, idle);
+	out->step = step;
+	out->total = total_of(step, out->steps);
+	out->median = out->steps ? step[fo_device_ledger_median(out)] : (struct fo_step_ledger){ .number = -1 };
 	if (d->kinds != FO_KINDS_LINKED || !out->total.recompute_ns)
 		return;
 	struct fo_device_ledger once;
 	d->once = true;
-	divide(&once, d, idle);
-	fo_device_ledger_sum(&once);
-	out->once = once.total;
-	free(once.step);
+	d->wait = NULL; /* TraceLens, whose figure this is, does not divide communication */
+	step = make_steps(&once, d, idle);
+	out->once = total_of(step, once.steps);
+	free(step);
 }
 
-fo_status fo_ledger_rank(struct fo_rank_ledger *r, struct fo_trace *t, const struct fo_ledger_options *o)
+void fo_ledger_rank(struct fo_rank_ledger *r, const struct fo_trace *t, const struct fo_ledger_options *o,
+		    const int64_t *wait)
 {
 	struct fo_idle idle;
-	*r = (struct fo_rank_ledger){ .trace = t, .rank = t->rank };
-	r->device = fo_xmalloc((size_t)(t->device_count + 1) * sizeof *r->device);
+	struct fo_device_ledger *device = fo_xmalloc((size_t)(t->device_count + 1) * sizeof *device);
+	*r = (struct fo_rank_ledger){ .trace = t, .rank = t->rank, .device = device };
 	fo_idle_init(&idle, t, fo_kinds_of(o) != FO_KINDS_BY_NAME);
 	for (int64_t i = 0; i < t->gpu_count;) {
-		struct fo_device_ops d = {
-			.t = t, .op = &t->gpu[i], .device = t->gpu[i].device, .kinds = fo_kinds_of(o)
-		};
+		struct fo_device_ops d = { .t = t,
+					   .op = &t->gpu[i],
+					   .wait = wait ? &wait[i] : NULL,
+					   .device = t->gpu[i].device,
+					   .kinds = fo_kinds_of(o) };
 		while (i < t->gpu_count && t->gpu[i].device == d.device) {
 			i++;
 			d.n++;
 		}
-		one_device(&r->device[r->devices++], &d, &idle);
+		one_device(&device[r->devices++], &d, &idle);
 	}
 	fo_idle_fini(&idle);
-	fo_host_steps(r);
-	return FO_OK;
+	r->host = fo_host_steps(t, &r->hosts);
 }
 
 /* ---- all ranks ---- */
@@ -536,7 +548,7 @@ struct rank_work {
 	struct fo_rank_ledger *rank;
 	struct fo_trace *const *trace;
 	const struct fo_ledger_options *o;
-	struct fo_err *err; /* by rank */
+	const struct fo_op_waits *waits;
 	size_t n;
 	atomic_size_t next;
 };
@@ -545,38 +557,32 @@ static void *work_some(void *arg)
 {
 	struct rank_work *w = arg;
 	for (size_t i; (i = atomic_fetch_add(&w->next, 1)) < w->n;)
-		fo_err_save(&w->err[i], fo_ledger_rank(&w->rank[i], w->trace[i], w->o));
+		fo_ledger_rank(&w->rank[i], w->trace[i], w->o, w->waits ? w->waits->ns[i] : NULL);
 	return NULL;
 }
 
-fo_status fo_ledger_ranks(struct fo_rank_ledger *r, struct fo_trace *const *t, size_t n,
-			  const struct fo_ledger_options *o)
+void fo_ledger_ranks(struct fo_rank_ledger *r, struct fo_trace *const *t, size_t n, const struct fo_ledger_options *o,
+		     const struct fo_op_waits *waits)
 {
-	struct rank_work w = { .rank = r, .trace = t, .o = o, .n = n, .err = fo_xmalloc((n + 1) * sizeof *w.err) };
+	struct rank_work w = { .rank = r, .trace = t, .o = o, .waits = waits, .n = n };
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	size_t want = cpus > 0 ? (size_t)cpus : 1, started = 0;
 	pthread_t thread[MAX_THREADS];
-	want = want < n ? want : n;
-	want = want < MAX_THREADS ? want : MAX_THREADS;
+	want = fo_least(want, n);
+	want = fo_least(want, MAX_THREADS);
 	/* One fewer: this thread works too, and does all where none could be started. */
 	while (started + 1 < want && pthread_create(&thread[started], NULL, work_some, &w) == 0)
 		started++;
 	work_some(&w);
 	for (size_t i = 0; i < started; i++)
 		pthread_join(thread[i], NULL);
-	fo_status st = FO_OK;
-	for (size_t i = 0; st == FO_OK && i < n; i++)
-		if (w.err[i].st != FO_OK)
-			st = fo_err_raise(&w.err[i]);
-	free(w.err);
-	return st;
 }
 
 void fo_ledger_rank_fini(struct fo_rank_ledger *r)
 {
 	for (int64_t i = 0; i < r->devices; i++)
-		free(r->device[i].step);
-	free(r->device);
-	free(r->host);
+		free((void *)r->device[i].step); /* const for readers; the ledger owns them */
+	free((void *)r->device);
+	free((void *)r->host);
 	*r = (struct fo_rank_ledger){ 0 };
 }

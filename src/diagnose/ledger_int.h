@@ -26,17 +26,22 @@ enum fo_kinds {
 };
 static inline enum fo_kinds fo_kinds_of(const struct fo_ledger_options *o)
 {
-	return o->exclude_unlinked ? FO_KINDS_LINKED : o->whole_trace ? FO_KINDS_RECORDED : FO_KINDS_BY_NAME;
+	if (o->exclude_unlinked)
+		return FO_KINDS_LINKED;
+	return o->whole_trace ? FO_KINDS_RECORDED : FO_KINDS_BY_NAME;
 }
+/* charge.c: is this operation counted, under which class, and which direction of copy is one of FO_K_MEMORY? Fills have
+ * none (FO_COPY_NONE); a copy of unknown direction is FO_COPY_OTHER. */
 bool fo_ledger_counts(const struct fo_trace *t, const struct fo_gpu_op *g, enum fo_kinds kinds);
-/* As which class an operation is charged. */
 uint8_t fo_ledger_class(const struct fo_trace *t, const struct fo_gpu_op *g, enum fo_kinds kinds);
+uint8_t fo_ledger_copy(const struct fo_trace *t, const struct fo_gpu_op *g);
 
 /* The operations of one device: t->gpu[first .. first + n). */
 struct fo_device_ops {
 	const struct fo_trace *t;
 	const struct fo_gpu_op *op;
 	int64_t n;
+	const int64_t *wait; /* by op[], as in fo_op_waits; NULL: unknown of all */
 	int16_t device;
 	enum fo_kinds kinds;
 	bool once; /* without those that the backward pass repeats */
@@ -89,7 +94,7 @@ int64_t fo_idle_launch_busy(const struct fo_idle *h, const bool *launches, int64
 			    int64_t *both);
 void fo_idle_fini(struct fo_idle *h);
 
-/* Fills r->host, r->hosts. */
-void fo_host_steps(struct fo_rank_ledger *r);
+/* The host's steps, *n of them, for the caller to free. */
+struct fo_host_step *fo_host_steps(const struct fo_trace *t, int64_t *n);
 
 #endif

@@ -33,7 +33,7 @@ static void take(struct fo_own_run *x, const struct fo_record *r)
 	x->peak_flop_s = n ? fo_record_peak_of(r, n - 1) : r->peak_flop_s;
 	x->threads = start ? start->threads : r->threads;
 	x->load = fo_record_load(r);
-	x->processors = r->processors;
+	x->processors = r->state.cpus;
 	x->processor = !start || !*start->device;
 	snprintf(x->device, sizeof x->device, "%s", x->processor ? r->cpu : start->device);
 	snprintf(x->dtype, sizeof x->dtype, "%s", start ? start->peak_dtype : "");
@@ -57,7 +57,10 @@ void fo_own_run_of(struct fo_diagnosis *d)
 	x->is = true;
 	struct fo_str dir = { 0 };
 	const char *path = d->rank[0].trace->path, *slash = strrchr(path, '/');
-	fo_str_append(&dir, slash ? path : ".", slash && slash > path ? (size_t)(slash - path) : 1);
+	if (!slash)
+		fo_str_puts(&dir, ".");
+	else
+		fo_str_append(&dir, path, slash > path ? (size_t)(slash - path) : 1);
 	/* A timeline without a record beside it is diagnosed alone. */
 	if (fo_record_open(&r, dir.data, 0) == FO_OK) {
 		take(x, &r);
@@ -73,9 +76,12 @@ const char *fo_own_mfu_text(const struct fo_own_run *x, char buf[400])
 	char peak[32], causal[48] = "";
 	if (isfinite(x->mfu_causal))
 		snprintf(causal, sizeof causal, ", by mfu_causal %.1f %%", 100 * x->mfu_causal);
-	snprintf(buf, 400, "%.1f %% by rule mfu%s (median of %lld steps, from the run's record), of %s%s%s%s%s",
-		 100 * x->mfu, causal, (long long)x->steps, fo_str_si(peak, x->peak_flop_s, "FLOP/s"),
-		 *x->dtype ? " " : "", x->dtype, *x->peak_source ? ": " : "", x->peak_source);
+	size_t n = (size_t)snprintf(buf, 400,
+				    "%.1f %% by rule mfu%s (median of %lld steps, from the run's record), of %s%s%s",
+				    100 * x->mfu, causal, (long long)x->steps,
+				    fo_str_si(peak, x->peak_flop_s, "FLOP/s"), *x->dtype ? " " : "", x->dtype);
+	if (*x->peak_source && n < 400)
+		snprintf(buf + n, 400 - n, ": %s", x->peak_source);
 	return buf;
 }
 
@@ -116,18 +122,22 @@ static void propose(const struct fo_rule_context *c, struct fo_finding *f, const
 	}
 }
 
+/* What it costs is known, what another setting would gain is not. */
+static bool costs(const struct fo_rule_context *c, struct fo_finding *f, int64_t ns)
+{
+	f->loss_ns = ns;
+	fo_gain_none(f);
+	return fo_notable(c, f, ns);
+}
+
 static bool waits_for_data(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	int64_t idle = c->s->l.idle_ns[FO_IDLE_HOST_DATA];
-	if (fo_share(c, idle) <= FO_SHARE_ADVICE)
+	if (!costs(c, f, idle))
 		return false;
-	f->serious = fo_share(c, idle) > FO_SHARE_SERIOUS;
-	f->loss_ns = idle;
-	fo_gain_none(f);
-	snprintf(f->title, sizeof f->title, "the step waits for its batch: %.1f %% of it", 100 * fo_share(c, idle));
-	snprintf(f->why, sizeof f->why,
-		 "The loader had not filled the next batch when the step needed it. Look at the disk that holds the "
-		 "shards, and at what else runs on this machine.");
+	fo_title(f, "the step waits for its batch: %.1f %% of it", fo_percent(c, idle));
+	fo_why(f, "The loader had not filled the next batch when the step needed it. Look at the disk that holds the "
+		  "shards, and at what else runs on this machine.");
 	fo_evidence_host(f, c->s, FO_HOST_DATA);
 	if (!f->evidences)
 		fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_HOST_DATA, 0, INT64_MAX);
@@ -138,64 +148,51 @@ static bool between_steps(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const int64_t *by = c->s->l.idle_ns,
 		      idle = by[FO_IDLE_HOST_OTHER] + by[FO_IDLE_HOST_SYNC] + by[FO_IDLE_HOST_LAUNCH_BOUND];
-	if (fo_share(c, idle) <= FO_SHARE_ADVICE)
+	if (!costs(c, f, idle))
 		return false;
-	f->serious = fo_share(c, idle) > FO_SHARE_SERIOUS;
-	f->loss_ns = idle;
-	fo_gain_none(f);
-	snprintf(f->title, sizeof f->title, "between steps nothing is trained: %.1f %% of the time",
-		 100 * fo_share(c, idle));
-	snprintf(f->why, sizeof f->why,
-		 "That is where the training loop evaluates, saves and logs; 'flatout report RUN' says how long each "
-		 "took. Of a run of few steps it is much, of a long one little.");
+	fo_title(f, "between steps nothing is trained: %.1f %% of the time", fo_percent(c, idle));
+	fo_why(f, "That is where the training loop evaluates, saves and logs; 'flatout report RUN' says how long each "
+		  "took. Of a run of few steps it is much, of a long one little.");
 	propose(c, f, "eval.every", NULL, "more, or 0 for none");
 	propose(c, f, "eval.batches", NULL, "fewer");
 	propose(c, f, "checkpoint.every", NULL, "more");
-	fo_evidence_gaps(f, c->s, c->gap, c->gaps,
-			 1u << FO_IDLE_HOST_OTHER | 1u << FO_IDLE_HOST_SYNC | 1u << FO_IDLE_HOST_LAUNCH_BOUND, 0,
-			 INT64_MAX);
 	return true;
 }
 
 static bool moves_bytes(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	int64_t ns = fo_class_time(&c->s->l, FO_MOVING_CLASSES);
-	if (fo_share(c, ns) <= FO_SHARE_SERIOUS)
+	costs(c, f, ns);
+	if (!f->serious)
 		return false;
-	f->loss_ns = ns;
-	fo_gain_none(f);
-	snprintf(f->title, sizeof f->title, "operations that only move bytes: %.1f %% of the step",
-		 100 * fo_share(c, ns));
-	snprintf(f->why, sizeof f->why,
-		 "Memory bandwidth limits them, not arithmetic. Their share is large where the model is narrow or its "
-		 "rows are few.");
+	f->serious = false; /* no setting is sure to change it */
+	fo_title(f, "operations that only move bytes: %.1f %% of the step", fo_percent(c, ns));
+	fo_why(f, "Memory bandwidth limits them, not arithmetic. Their share is large where the model is narrow or its "
+		  "rows are few.");
 	propose(c, f, "pass.fuse-elementwise", "no", "yes");
 	propose(c, f, "pass.fused-optimizer", "no", "yes");
-	fo_evidence_kernels(f, c->s, FO_MOVING_CLASSES);
 	return true;
 }
 
+#define BETWEEN (1u << FO_IDLE_HOST_OTHER | 1u << FO_IDLE_HOST_SYNC | 1u << FO_IDLE_HOST_LAUNCH_BOUND)
 const struct fo_rule_row fo_rules_own[] = {
-	{ "own-data", FO_FIND_DATA, waits_for_data },
-	{ "own-between-steps", FO_FIND_HOST, between_steps },
-	{ "own-memory-bound", FO_FIND_MEMORY_BOUND, moves_bytes },
-	{ NULL, FO_FIND_VALIDITY, NULL },
+	{ "own-data", FO_FIND_DATA, .holds = waits_for_data },
+	{ "own-between-steps", FO_FIND_HOST, .holds = between_steps, .gaps = BETWEEN },
+	{ "own-memory-bound", FO_FIND_MEMORY_BOUND, .holds = moves_bytes, .kernels = FO_MOVING_CLASSES },
+	{ .id = NULL },
 };
 
 bool fo_own_others_ran(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	const struct fo_subject *s = c->s;
+	const struct fo_own_run *own = &c->s->d->own;
 	char buf[96];
-	const char *text = fo_state_others_text(s->d->own.load, s->d->own.processors, buf);
-	if (!s->d->own.is || !text)
+	const char *text = fo_state_others_text(own->load, own->processors, buf);
+	if (!own->is || !text)
 		return false;
-	snprintf(f->title, sizeof f->title, "%s", text);
-	snprintf(f->why, sizeof f->why,
-		 "That is the highest load of the run's record. While another program has the processor, the time "
-		 "counts as that of the operation that was interrupted, so times and MFU may be of the busy machine "
-		 "and not of the model. Record it again on a quiet machine before you change anything.");
-	fo_evidence_add(f, s->rank->rank, s->id, s->begin_ns, s->end_ns - s->begin_ns, "the window that is spoken of",
-			NULL);
+	fo_title(f, "%s", text);
+	fo_why(f, "That is the highest load of the run's record. While another program has the processor, the time "
+		  "counts as that of the operation that was interrupted, so times and MFU may be of the busy machine "
+		  "and not of the model. Record it again on a quiet machine before you change anything.");
 	return true;
 }
 

@@ -79,7 +79,7 @@ static bool is_attention(const char *name)
 static bool attention_shape(const char *name, const struct fo_shapes *s, struct fo_attention_shape *out)
 {
 	bool heads_first = strstr(name, "scaled_dot_product_") != NULL, backward = strstr(name, "ackward") != NULL;
-	int q = backward && s->n > 3 ? 1 : 0, rank = q < s->n ? s->rank[q] : 0;
+	int q = backward && s->n > 3, rank = q < s->n ? s->rank[q] : 0;
 	if (s->n < q + 3 || (rank != 4 && rank != 3) || s->rank[q + 1] != rank || s->rank[q + 2] != rank)
 		return false;
 	const int64_t *a = s->dim[q], *b = s->dim[q + 1], *c = s->dim[q + 2];
@@ -153,7 +153,13 @@ static const char *dtype_of_nvjet(const char *name)
 		p = strchr(p, '_');
 		p = p ? p + 1 : "";
 	}
-	return *p == 't' ? "bf16" : *p == 'h' ? "fp16" : *p == 'q' || *p == 'r' ? "fp8" : "";
+	switch (*p) {
+	case 't': return "bf16";
+	case 'h': return "fp16";
+	case 'q':
+	case 'r': return "fp8";
+	default: return "";
+	}
 }
 
 const char *fo_dtype_of_kernel(const char *name)
@@ -254,7 +260,7 @@ struct call {
 static int by_op(const void *a, const void *b)
 {
 	const struct call *x = a, *y = b;
-	return (x->op > y->op) - (x->op < y->op);
+	return fo_order(x->op, y->op);
 }
 
 static int shape_order(const struct fo_product_shape *x, const struct fo_product_shape *y)
@@ -270,13 +276,13 @@ static int by_shape(const void *a, const void *b)
 {
 	const struct call *x = a, *y = b;
 	int order = shape_order(&x->shape, &y->shape);
-	return order ? order : (x->time_ns > y->time_ns) - (x->time_ns < y->time_ns);
+	return order ? order : fo_order(x->time_ns, y->time_ns);
 }
 
 static int by_time(const void *a, const void *b)
 {
 	const struct fo_product *x = a, *y = b;
-	return (x->time_ns < y->time_ns) - (x->time_ns > y->time_ns);
+	return fo_order(y->time_ns, x->time_ns);
 }
 
 /* How much of [begin, end) lies under communication of the same device. */
@@ -284,8 +290,7 @@ static int64_t under(const struct fo_intervals *comm, int64_t begin, int64_t end
 {
 	int64_t ns = 0;
 	for (size_t i = fo_intervals_find(comm, begin); i < comm->n && comm->v[i].begin < end; i++) {
-		int64_t a = comm->v[i].begin > begin ? comm->v[i].begin : begin,
-			b = comm->v[i].end < end ? comm->v[i].end : end;
+		int64_t a = fo_greatest(comm->v[i].begin, begin), b = fo_least(comm->v[i].end, end);
 		ns += b > a ? b - a : 0;
 	}
 	return ns;
@@ -296,13 +301,6 @@ static void type_of_call(const struct fo_trace *t, struct call *c)
 	char dtype[12];
 	snprintf(dtype, sizeof(dtype), "%s", type_beside(c->shape.dtype, fo_trace_text(t, c->kernel)));
 	snprintf(c->shape.dtype, sizeof(c->shape.dtype), "%s", dtype);
-}
-
-/* Split k, stream k: such a kernel fills waves that tiles alone would not. */
-static bool splits_k(const char *kernel)
-{
-	return strstr(kernel, "plitK") || strstr(kernel, "splitk") || strstr(kernel, "streamk") ||
-	       strstr(kernel, "StreamK") || strstr(kernel, "_SK3");
 }
 
 static int64_t collect(const struct fo_subject *s, struct call **out)
@@ -325,7 +323,7 @@ static int64_t collect(const struct fo_subject *s, struct call **out)
 		    o->end_ns <= o->begin_ns || !fo_call_of_op(t, o->op, &where, &c.shape, &flop) || c.shape.m == 0)
 			continue;
 		c.op = where;
-		c.splits = splits_k(fo_trace_text(t, o->name));
+		c.splits = fo_product_splits_k(fo_trace_text(t, o->name));
 		c.time_ns = c.kernel_ns;
 		c.live_ns = under(&comm, o->begin_ns, o->end_ns);
 		fo_array_room(out, &cap, (size_t)n, sizeof(**out));
@@ -345,9 +343,9 @@ static int64_t collect(const struct fo_subject *s, struct call **out)
 		c->time_ns = fo_plus(c->time_ns, next->time_ns);
 		c->live_ns = fo_plus(c->live_ns, next->live_ns);
 		c->splits |= next->splits;
-		c->begin_ns = next->begin_ns < c->begin_ns ? next->begin_ns : c->begin_ns;
+		c->begin_ns = fo_least(next->begin_ns, c->begin_ns);
 		c->kernel = next->kernel_ns > c->kernel_ns ? next->kernel : c->kernel;
-		c->kernel_ns = next->kernel_ns > c->kernel_ns ? next->kernel_ns : c->kernel_ns;
+		c->kernel_ns = fo_greatest(next->kernel_ns, c->kernel_ns);
 	}
 	for (int64_t i = 0; i <= kept; i++)
 		type_of_call(t, &(*out)[i]);
@@ -370,83 +368,7 @@ int fo_product_of_gpu(const struct fo_diagnosis *d, const struct fo_trace *t, co
 	return -1;
 }
 
-/* ---- what is attainable ---- */
-
-/* Two numbers joined by x in a kernel's name are its tile ("nvjet_tst_192x192_64x4",
- * "sm80_xmma_gemm_..._tilesize128x128x32", "MT256x192x64"); 128 x 128, the libraries' usual one, where the name has
- * none. */
-static void tile_of(const char *name, int64_t *m, int64_t *n)
-{
-	*m = *n = 128;
-	for (const char *p = name; *p; p++) {
-		char *end, *stop;
-		if (!isdigit((unsigned char)*p) || (p > name && isdigit((unsigned char)p[-1])))
-			continue;
-		long a = strtol(p, &end, 10);
-		if (*end != 'x' || !isdigit((unsigned char)end[1]))
-			continue;
-		long b = strtol(end + 1, &stop, 10);
-		/* Instruction shapes (16x16x1, 16x8x16) come with smaller numbers than any tile of a product worth a
-		 * diagnosis. */
-		if (a < 32 || b < 32 || a > 512 || b > 512)
-			continue;
-		*m = a;
-		*n = b;
-		return;
-	}
-}
-
-static int64_t up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
-
-double fo_product_tiles(const struct fo_product_shape *s, const char *kernel)
-{
-	int64_t tm, tn;
-	tile_of(kernel, &tm, &tn);
-	return (double)up(s->m, tm) * (double)up(s->n, tn) * (double)s->batch;
-}
-
-double fo_product_fill(const struct fo_product_shape *s, const char *kernel, double units)
-{
-	int64_t tm, tn;
-	if (isnan(units) || units < 1)
-		return NAN;
-	tile_of(kernel, &tm, &tn);
-	double tiles = fo_product_tiles(s, kernel);
-	double inside = (double)s->m * (double)s->n * (double)s->batch / (tiles * (double)tm * (double)tn);
-	double waves = ceil(tiles / units);
-	return splits_k(kernel) || tiles < units ? inside : inside * tiles / (waves * units);
-}
-
-double fo_peak_of(const struct fo_device *v, const char *dtype, bool measured)
-{
-	enum fo_precision p;
-	if (!v || !dtype[0] || strcmp(dtype, "fp64") == 0)
-		return NAN;
-	for (p = 0; p < FO_PREC_COUNT && strcmp(fo_precision_name[p], dtype) != 0; p++)
-		;
-	if (p == FO_PREC_COUNT)
-		return NAN;
-	double ceiling = p == FO_PREC_BF16 || p == FO_PREC_FP16 ? v->measured_bf16
-			 : p == FO_PREC_FP8                     ? v->measured_fp8
-								: NAN;
-	double peak = measured && !isnan(ceiling) ? fmin(ceiling, v->dense[p]) : v->dense[p];
-	return peak * 1e12;
-}
-
-/* Each operand once: what no reuse can save. */
-static double bytes_of(const struct fo_product_shape *s)
-{
-	double b = (double)s->batch, e = fo_dtype_bytes_of(s->dtype) > 0 ? fo_dtype_bytes_of(s->dtype) : 4;
-	return e * b * ((double)s->m * (double)s->k + (double)s->k * (double)s->n + (double)s->m * (double)s->n);
-}
-
-double fo_product_attainable(const struct fo_product_shape *s, const char *kernel, const struct fo_device *v)
-{
-	double flop = 2 * (double)s->batch * (double)s->m * (double)s->n * (double)s->k;
-	double fill = v ? fo_product_fill(s, kernel, v->units) : NAN;
-	double peak = fo_peak_of(v, s->dtype, true), memory = v ? flop / bytes_of(s) * v->memory_tb_s * 1e12 : NAN;
-	return isnan(peak) ? NAN : fmin(isnan(fill) ? peak : peak * fill, isnan(memory) ? peak : memory);
-}
+/* ---- by shape ---- */
 
 /* Launch, prologue and epilogue of any kernel take 2 to 4 us on current devices: a call that is not longer than twice
  * that says nothing of arithmetic. */
@@ -480,7 +402,7 @@ static struct fo_product summary(const struct fo_trace *t, const struct call *c,
 	p.best_flop_s = flop / ((double)c[0].time_ns / 1e9);
 	p.contended = median_of(c, n, 1) / median_of(c, n, 0);
 	p.fill = v ? fo_product_fill(s, kernel, v->units) : NAN;
-	double memory = v ? flop / bytes_of(s) * v->memory_tb_s * 1e12 : NAN;
+	double memory = v ? flop / fo_product_bytes(s) * v->memory_tb_s * 1e12 : NAN;
 	p.tiny = p.time_ns < n * TINY_NS;
 	p.memory_bound = !p.tiny && memory < fo_peak_of(v, p.dtype, false);
 	p.attainable_flop_s = p.tiny ? NAN : fo_product_attainable(s, kernel, v);
@@ -502,7 +424,7 @@ static int64_t leave_out_first(struct call *c, int64_t n)
 	return n - 1;
 }
 
-fo_status fo_products_of(struct fo_diagnosis *d, const struct fo_subject *s, const struct fo_device *v)
+void fo_products_of(struct fo_diagnosis *d, const struct fo_subject *s, const struct fo_device *v)
 {
 	struct call *c;
 	size_t cap = 0;
@@ -523,5 +445,4 @@ fo_status fo_products_of(struct fo_diagnosis *d, const struct fo_subject *s, con
 	free(c);
 	if (d->products)
 		qsort(d->product, (size_t)d->products, sizeof(*d->product), by_time);
-	return FO_OK;
 }

@@ -34,6 +34,10 @@ double fo_product_fill(const struct fo_product_shape *s, const char *kernel, dou
 double fo_product_attainable(const struct fo_product_shape *s, const char *kernel, const struct fo_device *v);
 /* The result's number of tiles, whose size the kernel's name tells. */
 double fo_product_tiles(const struct fo_product_shape *s, const char *kernel);
+/* Bytes moved when each operand is read once and the result written once: no reuse can save those. */
+double fo_product_bytes(const struct fo_product_shape *s);
+/* Split k, stream k: such a kernel fills waves that tiles alone would not. */
+bool fo_product_splits_k(const char *kernel);
 /* padding.c: pad, padded_flop_s, tiles and few_tiles of *p, whose other fields are known. */
 void fo_product_pad(struct fo_product *p, const struct fo_product_shape *s, const char *kernel,
 		    const struct fo_device *v);
@@ -47,6 +51,6 @@ int fo_product_of_gpu(const struct fo_diagnosis *d, const struct fo_trace *t, co
 		      int32_t *where);
 enum { FO_PRODUCTS_LOOKED_AT = 512 };
 /* Fills d->product; v may be NULL. */
-FO_CHECKED fo_status fo_products_of(struct fo_diagnosis *d, const struct fo_subject *s, const struct fo_device *v);
+void fo_products_of(struct fo_diagnosis *d, const struct fo_subject *s, const struct fo_device *v);
 
 #endif

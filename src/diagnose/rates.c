@@ -7,6 +7,7 @@
 #include "trace/dtypes.h"
 #include "trace/shapes.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -85,7 +86,7 @@ static double bytes_of(const struct fo_trace *t, int32_t op)
 		if (s.rank[i] > 0 && bytes == 0)
 			return 0;
 		sum += bytes;
-		most = bytes > most ? bytes : most;
+		most = fmax(bytes, most);
 	}
 	/* copy_ lists what it writes and what it reads, fill_ and zero_ what they write. */
 	if (!strcmp(name, "aten::copy_") || !strcmp(name, "aten::fill_") || !strcmp(name, "aten::zero_"))
@@ -119,19 +120,16 @@ void fo_moving_of(struct fo_diagnosis *d, const struct fo_subject *s, const stru
 	d->moving.time_ns /= s->steps;
 }
 
-void fo_moving_words(const struct fo_diagnosis *d, char *out, size_t size)
+void fo_moving_words(const struct fo_diagnosis *d, struct fo_finding *f)
 {
 	const struct fo_moving_rate *m = &d->moving;
 	double rate = m->time_ns > 0 ? m->bytes / ((double)m->time_ns * 1e-9) : 0;
-	out[0] = '\0';
 	if (rate <= 0)
 		return;
-	int n = snprintf(out, size, " By recorded shapes the elementwise ones move %.0f GB/s", rate / 1e9);
-	if (!isnan(m->peak_bytes_s) && n > 0 && (size_t)n < size)
-		n += snprintf(out + n, size - (size_t)n, ", %.0f %% of the memory's %.0f", 100 * rate / m->peak_bytes_s,
-			      m->peak_bytes_s / 1e9);
-	if (n > 0 && (size_t)n < size)
-		snprintf(out + n, size - (size_t)n, ".");
+	fo_why(f, " By recorded shapes the elementwise ones move %.0f GB/s", rate / 1e9);
+	if (!isnan(m->peak_bytes_s))
+		fo_why(f, ", %.0f %% of the memory's %.0f", 100 * rate / m->peak_bytes_s, m->peak_bytes_s / 1e9);
+	fo_why(f, ".");
 }
 
 /* ---- copies ---- */
@@ -147,52 +145,57 @@ static double host_link(const struct fo_rule_context *c)
 	int chip = c->facts->capability;
 	if (strstr(name, "GH200") || strstr(name, "GB200") || strstr(name, "GB300") || strstr(name, "MI300A"))
 		return 0;
-	if (c->facts->amd)
-		return chip >= 94 ? 63.0 : chip == 90 ? 31.5 : 0;
-	return chip >= 90 ? 63.0 : chip >= 80 ? 31.5 : chip >= 70 ? 15.75 : 0;
+	static const struct {
+		bool amd;
+		int least, most;
+		double gb_s;
+	} known[] = { { true, 94, INT_MAX, 63.0 },
+		      { true, 90, 90, 31.5 },
+		      { false, 90, INT_MAX, 63.0 },
+		      { false, 80, 89, 31.5 },
+		      { false, 70, 79, 15.75 } };
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+		if (known[i].amd == c->facts->amd && chip >= known[i].least && chip <= known[i].most)
+			return known[i].gb_s;
+	return 0;
 }
 
-void fo_copy_words_of(const struct fo_rule_context *c, char *out, size_t size)
+void fo_copy_words_of(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	/* Smaller copies do not reach a link's rate: their latency, about 10 us, is that of 640 KB at 63 GB/s. */
 	enum { LEAST = 1 << 20 };
 	const struct fo_trace *t = c->s->t;
 	int64_t first, last, bytes[FO_COPY_COUNT] = { 0 }, ns[FO_COPY_COUNT] = { 0 };
 	double link = host_link(c);
-	size_t n = 0;
-	out[0] = '\0';
+	const char *before = " Rates: ";
 	fo_subject_ops(t, c->s->id, c->s->begin_ns, c->s->end_ns, &first, &last);
 	for (int64_t i = first; i < last; i++)
 		if (t->gpu[i].kind == FO_GPU_MEMCPY && t->gpu[i].bytes >= LEAST && t->gpu[i].copy < FO_COPY_COUNT) {
 			bytes[t->gpu[i].copy] += t->gpu[i].bytes;
 			ns[t->gpu[i].copy] += t->gpu[i].end_ns - t->gpu[i].begin_ns;
 		}
-	for (int k = 0; k < FO_COPY_COUNT && n < size; k++) {
-		bool host = k == FO_COPY_H2D || k == FO_COPY_D2H;
+	for (int k = 0; k < FO_COPY_COUNT; k++) {
+		bool host = (k == FO_COPY_H2D || k == FO_COPY_D2H) && link > 0;
 		double rate = ns[k] > 0 ? (double)bytes[k] / (double)ns[k] : 0;
-		if (rate <= 0 || (host && link > 0 &&
-				  rate > link * 1.05)) /* faster than that link can be: the device has another one */
+		if (rate <= 0 || (host && rate > link * 1.05)) /* faster than that link: the device has another one */
 			continue;
-		n += (size_t)snprintf(out + n, size - n, "%s%s %.1f GB/s", n ? ", " : " Rates: ", fo_copy_words[k],
-				      rate);
-		if (host && link > 0 && n < size)
-			n += (size_t)snprintf(out + n, size - n, " of %.3g that a link of its generation can do", link);
+		fo_why(f, "%s%s %.1f GB/s", before, fo_copy_words[k], rate);
+		if (host)
+			fo_why(f, " of %.3g that a link of its generation can do", link);
+		before = ", ";
 	}
-	if (n > 0 && n < size)
-		snprintf(out + n, size - n, ".");
+	if (before[0] == ',')
+		fo_why(f, ".");
 }
 
 /* ---- what computes ---- */
 
-void fo_compute_words(const struct fo_rule_context *c, char *out, size_t size)
+void fo_compute_words(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_diagnosis *d = c->s->d;
-	const struct fo_ledger *l = &c->s->l;
-	int64_t products = fo_class_time(l, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
-	int64_t attention = fo_class_time(l, 1u << FO_K_ATTENTION_FORWARD | 1u << FO_K_ATTENTION_BACKWARD);
-	double flop = 0, took = 0, ideal = 0;
-	size_t n = 0;
-	out[0] = '\0';
+	double products = fo_share(c, fo_class_time(&c->s->l, FO_PRODUCT_CLASSES)),
+	       attention = fo_share(c, fo_class_time(&c->s->l, FO_ATTENTION_CLASSES)), flop = 0, took = 0, ideal = 0;
+	bool attends = attention > FO_SHARE_ADVICE, multiplies = products > FO_SHARE_ADVICE;
 	for (int64_t i = 0; i < d->products; i++) {
 		const struct fo_product *p = &d->product[i];
 		if (isnan(p->attainable_flop_s) || p->tiny)
@@ -201,20 +204,16 @@ void fo_compute_words(const struct fo_rule_context *c, char *out, size_t size)
 		took += (double)p->time_ns;
 		ideal += p->flop_s / p->attainable_flop_s * (double)p->time_ns;
 	}
-	if (fo_share(c, attention) > FO_SHARE_ADVICE) {
-		n = (size_t)snprintf(out, size, " %.0f %% of the step is attention", 100 * fo_share(c, attention));
-		if (d->attention.efficiency >= FO_RATE_LEAST && n < size)
-			n += (size_t)snprintf(out + n, size - n, ", at %.0f %% of the peak",
-					      100 * d->attention.efficiency);
-	}
-	if (fo_share(c, products) > FO_SHARE_ADVICE && n < size) {
-		n += (size_t)snprintf(out + n, size - n, "%s%.0f %% %s matrix products", n ? "; " : " ",
-				      100 * fo_share(c, products), n ? "are" : "of the step are");
-		if (took > 0 && ideal / took >= FO_RATE_LEAST && n < size)
-			n += (size_t)snprintf(out + n, size - n,
-					      ", at %.0f TFLOP/s, %.0f %% of what is attainable for their shapes",
-					      flop / took / 1e12, 100 * ideal / took);
-	}
-	if (n > 0 && n < size)
-		snprintf(out + n, size - n, ".");
+	if (attends)
+		fo_why(f, " %.0f %% of the step is attention", 100 * attention);
+	if (attends && d->attention.efficiency >= FO_RATE_LEAST)
+		fo_why(f, ", at %.0f %% of the peak", 100 * d->attention.efficiency);
+	if (multiplies)
+		fo_why(f, attends ? "; %.0f %% are matrix products" : " %.0f %% of the step are matrix products",
+		       100 * products);
+	if (multiplies && took > 0 && ideal / took >= FO_RATE_LEAST)
+		fo_why(f, ", at %.0f TFLOP/s, %.0f %% of what is attainable for their shapes", flop / took / 1e12,
+		       100 * ideal / took);
+	if (attends || multiplies)
+		fo_why(f, ".");
 }

@@ -1,9 +1,10 @@
-/* Communication that no compute hides: waiting for a late rank before transfer, and copies. */
+/* Communication that no compute hides: waiting for a late rank before transfer, many small all-reduces; and copies. */
 #include "diagnose/findings_int.h"
 
 #include "base/str.h"
+#include "base/text.h"
 
-#include <stdio.h>
+#include <math.h>
 #include <string.h>
 
 /* A collective of NCCL holds 16 to 32 thread blocks, one per unit and channel (nccl 5067397c src/graph/connect.cc:
@@ -51,8 +52,8 @@ static struct waiting waiting_of(const struct fo_subject *s)
 	return w;
 }
 
-/* Who is late, of what it has more, and what follows from that: the cure is that of the cause. */
-static void name_culprit(const struct fo_rule_context *c, char *out, size_t size)
+/* Who is late, in which row of the ledger it exceeds the others, and the cure of that cause. */
+static void name_culprit(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_diagnosis *d = c->s->d;
 	const struct fo_culprit *x = &d->culprit;
@@ -66,19 +67,18 @@ static void name_culprit(const struct fo_rule_context *c, char *out, size_t size
 		[FO_CULPRIT_COMPUTES] = " Its work is larger, or its GPU slower.",
 		[FO_CULPRIT_MOVES] = "",
 	};
-	char a[24];
-	out[0] = '\0';
 	if (x->at < 0 || x->at >= d->waits)
 		return;
 	const struct fo_rank_wait *w = &d->wait[x->at];
-	int n = snprintf(out, size, " %.0f %% of all waiting is for rank %d. It was last in %lld of %lld collectives.",
-			 100 * x->share, w->rank, (long long)w->last, (long long)w->matched);
-	if (x->row && strcmp(x->row, "late_begin") == 0)
-		snprintf(out + n, size - (size_t)n, " Its step began %s after the others'.%s",
-			 fo_ns_text(a, x->excess_ns), cure[c->facts->culprit]);
-	else if (x->row)
-		snprintf(out + n, size - (size_t)n, " It has %s a step more than the median in: %s.%s",
-			 fo_ns_text(a, x->excess_ns), fo_row_words(x->row), cure[c->facts->culprit]);
+	fo_why(f, " %.0f %% of all waiting is for rank %d. It was last in %lld of %lld collectives.", 100 * x->share,
+	       w->rank, (long long)w->last, (long long)w->matched);
+	if (!x->row)
+		return;
+	if (strcmp(x->row, "late_begin") == 0)
+		fo_why(f, " Its step began %s after the others'.", FO_NS(x->excess_ns));
+	else
+		fo_why(f, " It has %s a step more than the median in: %s.", FO_NS(x->excess_ns), fo_row_words(x->row));
+	fo_why(f, "%s", cure[c->facts->culprit]);
 }
 
 static bool comm_wait(const struct fo_rule_context *c, struct fo_finding *f)
@@ -87,22 +87,19 @@ static bool comm_wait(const struct fo_rule_context *c, struct fo_finding *f)
 	struct waiting w = waiting_of(c->s);
 	if (w.greatest <= FO_SHARE_ADVICE)
 		return false;
-	char text[320], a[24];
 	f->serious = w.greatest > FO_SHARE_SERIOUS;
 	/* If all arrived when the average rank does, what the ranks wait on average would go; if only the one that is
 	 * late most often were as the others, its part of that. */
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns,
-					 .removable_ns = w.mean_ns,
-					 .least = d->culprit.at >= 0 ? d->culprit.share : 0,
-					 .most = 1 },
-		      f);
-	name_culprit(c, text, sizeof(text));
-	snprintf(f->title, sizeof(f->title), "ranks wait for a late one: up to %.1f %% of a step, %.1f %% on average",
-		 100 * w.greatest, 100 * w.mean);
-	snprintf(f->why, sizeof(f->why),
-		 "On rank %d communication kernels ran alone for %s of a step because another rank had not arrived. A "
-		 "faster network would not change it.%s",
-		 w.most.rank->rank, fo_ns_text(a, w.most.l.exposed_wait_ns), text);
+	fo_gain_of(c, f, w.mean_ns,
+		   (struct fo_gain){
+			   .least = d->culprit.at >= 0 ? d->culprit.share : 0, .most = 1, .frees_ns = INT64_MAX });
+	fo_title(f, "ranks wait for a late one: up to %.1f %% of a step, %.1f %% on average", 100 * w.greatest,
+		 100 * w.mean);
+	fo_why(f,
+	       "On rank %d communication kernels ran alone for %s of a step because another rank had not arrived. A "
+	       "faster network would not change it.",
+	       w.most.rank->rank, FO_NS(w.most.l.exposed_wait_ns));
+	name_culprit(c, f);
 	fo_evidence_kernels(f, &w.most, (uint64_t)1 << FO_K_COMMUNICATION);
 	return true;
 }
@@ -113,7 +110,7 @@ static int64_t blocking(const struct fo_ledger *l, int64_t ns)
 	if (l->exposed_comm_ns <= 0)
 		return 0;
 	double share = (double)l->blocking_comm_ns / (double)l->exposed_comm_ns;
-	return (int64_t)((double)ns * (share < 1 ? share : 1));
+	return (int64_t)((double)ns * fmin(share, 1));
 }
 
 /* What most of the communication is, as the beginning of a sentence. */
@@ -134,117 +131,141 @@ static const char *kind_words(const struct fo_rule_context *c)
 	return "communication";
 }
 
+/* ---- many small all-reduces ---- */
+
+/* So many a step that gathering them is worth while, each so short that it is latency: an all-reduce over eight GPUs
+ * takes 10 to 30 us however few its bytes (nccl-tests: flat up to about 256 KB), and in 50 us links of 100 GB/s move 5
+ * MB, a fifth of DDP's bucket. */
+enum { SMALL_REDUCES = 16 };
+#define SMALL_NS INT64_C(50000)
+#define BUCKET_BYTES INT64_C(25000000) /* DistributedDataParallel(bucket_cap_mb=25), the default */
+
+/* The part of them that no compute hides and that is not known to be waiting; 0: there are none. */
+static int64_t small_ns(const struct fo_rule_context *c)
+{
+	const struct fo_comm_kinds *x = &c->facts->comm;
+	const struct fo_ledger *l = &c->s->l;
+	if (x->reduces < SMALL_REDUCES || x->reduce_median_ns > SMALL_NS || c->s->d->forward_only ||
+	    x->reduce_ns <= 0 || l->comm_ns <= 0)
+		return 0;
+	double share = (double)x->reduce_ns * (double)c->s->steps / (double)x->all_ns;
+	int64_t ns = (int64_t)(share * (double)(l->exposed_transfer_ns + l->exposed_comm_unknown_ns));
+	return fo_share(c, ns) > FO_SHARE_ADVICE ? ns : 0;
+}
+
+static bool small_reduces(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	const struct fo_comm_kinds *x = &c->facts->comm;
+	int64_t ns = small_ns(c);
+	if (ns == 0)
+		return false;
+	int64_t buckets = x->reduce_bytes / BUCKET_BYTES + 1;
+	double most = buckets < x->reduces ? 1 - (double)buckets / (double)x->reduces : 0;
+	fo_notable(c, f, ns);
+	/* Where sizes are recorded it is known that a few would do. */
+	fo_gain_of(c, f, ns, (struct fo_gain){ .least = x->reduce_bytes > 0 ? FO_GAIN_HALF * most : 0, .most = most });
+	fo_title(f, "%lld small all-reduces a step, %s each: %.1f %% of the step that nothing hides",
+		 (long long)x->reduces, FO_NS(x->reduce_median_ns), fo_percent(c, ns));
+	fo_why(f, "So short a one is latency, not transfer: its time hardly depends on its bytes.");
+	if (x->reduce_bytes > 0)
+		fo_why(f, " All together move %.3g MB.", (double)x->reduce_bytes / 1e6);
+	fo_why(f, c->facts->ddp ? " DistributedDataParallel is there: raise bucket_cap_mb."
+				: " No DistributedDataParallel is in the trace. Gather gradients in buckets: it does "
+				  "that, as does one all-reduce of a flattened buffer.");
+	return true;
+}
+
+/* ---- transfer, or what may be it ---- */
+
 /* The part of `ns` exposed communication that neither comm-small nor pipeline speaks of: in a pipeline's bubble stages
  * wait to receive. */
 static int64_t besides(const struct fo_rule_context *c, int64_t ns)
 {
 	const struct fo_ledger *l = &c->s->l;
 	const struct fo_comm_kinds *x = &c->facts->comm;
-	int64_t all = l->exposed_transfer_ns + l->exposed_comm_unknown_ns, said = fo_small_reduces(c);
+	int64_t all = l->exposed_transfer_ns + l->exposed_comm_unknown_ns, said = small_ns(c);
 	if (all <= 0 || x->all_ns <= 0)
 		return ns;
 	if (fo_pipeline_bubble(&c->s->d->pipeline) > FO_SHARE_ADVICE)
 		said += (int64_t)((double)all * (double)x->ns[FO_COMM_POINT_TO_POINT] / (double)x->all_ns);
-	return ns - (int64_t)((double)(said < all ? said : all) * (double)ns / (double)all);
+	return ns - (int64_t)((double)fo_least(said, all) * (double)ns / (double)all);
 }
 
 static bool comm_transfer(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_ledger *l = &c->s->l;
 	int64_t ns = besides(c, l->exposed_transfer_ns);
-	char a[24], b[24], t[24];
-	if (fo_share(c, ns) <= FO_SHARE_ADVICE)
+	if (!fo_notable(c, f, ns))
 		return false;
-	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
 	/* No more can hide than there is compute to hide under. */
-	int64_t removable = ns < l->comp_ns ? ns : l->comp_ns;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns,
-					 .removable_ns = removable,
-					 .least = FO_GAIN_HALF * (double)blocking(l, removable) /
-						  (double)(removable ? removable : 1),
-					 .most = 1,
-					 .reappear_ns = (int64_t)(CONTENTION_SHARE * (double)removable) / 2,
-					 .floor_ns = c->floor_ns },
-		      f);
-	snprintf(f->title, sizeof(f->title), "%s that nothing hides: %.1f %% of the step is transfer", kind_words(c),
-		 100 * fo_share(c, ns));
-	snprintf(f->why, sizeof(f->why),
-		 "Communication takes %s of a step. %s of it lie under no compute, and in %s of those data moves while "
-		 "all ranks are there. Overlap it (prefetch%s), send less, or look at the links.",
-		 fo_ns_text(a, l->comm_ns), fo_ns_text(b, l->exposed_comm_ns), fo_ns_text(t, l->exposed_transfer_ns),
-		 c->facts->comm.reduces > 2 ? ", larger or fewer collectives" : "");
-	fo_evidence_kernels(f, c->s, (uint64_t)1 << FO_K_COMMUNICATION);
+	int64_t removable = fo_least(ns, l->comp_ns);
+	fo_gain_of(c, f, removable,
+		   (struct fo_gain){ .least = FO_GAIN_HALF * (double)blocking(l, removable) /
+					      (double)(removable ? removable : 1),
+				     .most = 1,
+				     .reappear_ns = (int64_t)(CONTENTION_SHARE * (double)removable) / 2 });
+	fo_title(f, "%s that nothing hides: %.1f %% of the step is transfer", kind_words(c), fo_percent(c, ns));
+	fo_why(f,
+	       "Communication takes %s of a step. %s of it lie under no compute, and in %s of those data moves while "
+	       "all ranks are there. Overlap it (prefetch%s), send less, or look at the links.",
+	       FO_NS(l->comm_ns), FO_NS(l->exposed_comm_ns), FO_NS(l->exposed_transfer_ns),
+	       c->facts->comm.reduces > 2 ? ", larger or fewer collectives" : "");
 	return true;
 }
 
 static bool comm_unknown(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_ledger *l = &c->s->l;
+	const struct fo_diagnosis *d = c->s->d;
 	int64_t ns = besides(c, l->exposed_comm_unknown_ns);
-	char a[24], b[24];
-	if (fo_share(c, ns) <= FO_SHARE_ADVICE)
+	if (!fo_notable(c, f, ns))
 		return false;
-	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
 	fo_gain_usual(c, f, ns, 0);
-	snprintf(f->title, sizeof(f->title), "%s that nothing hides: %.1f %% of the step", kind_words(c),
-		 100 * fo_share(c, ns));
-	bool all = c->s->d->ranks > 1 && c->s->d->ranks >= c->s->t->world_size && c->s->t->rank_from != FO_RANK_ORDER;
-	snprintf(f->why, sizeof(f->why),
-		 "Communication takes %s of a step, and %s of it lie under no compute. %s Waiting calls for an even "
-		 "load, transfer for overlap or faster links.",
-		 fo_ns_text(a, l->comm_ns), fo_ns_text(b, l->exposed_comm_unknown_ns),
-		 all ? "Traces do not say whether a rank waited or data moved where not all ranks take part, nor point "
-		       "to point or with unequal parts."
-		     : "One rank's trace does not say whether this rank waited there for a late one or data moved. "
-		       "Give the traces of the other ranks too, from the same steps.");
-	fo_evidence_kernels(f, c->s, (uint64_t)1 << FO_K_COMMUNICATION);
+	fo_title(f, "%s that nothing hides: %.1f %% of the step", kind_words(c), fo_percent(c, ns));
+	fo_why(f, "Communication takes %s of a step, and %s of it lie under no compute.", FO_NS(l->comm_ns),
+	       FO_NS(l->exposed_comm_unknown_ns));
+	if (d->ranks > 1 && d->ranks >= c->s->t->world_size && c->s->t->rank_from != FO_RANK_ORDER)
+		fo_why(f, " Traces do not say whether a rank waited or data moved where not all ranks take part, nor "
+			  "point to point or with unequal parts.");
+	else
+		fo_why(f, " One rank's trace does not say whether this rank waited there for a late one or data "
+			  "moved. Give the traces of the other ranks too, from the same steps.");
+	fo_why(f, " Waiting calls for an even load, transfer for overlap or faster links.");
 	return true;
 }
 
-/* Says which share of the exposed copies uses pageable memory, from a tenth on: pinning less would change nothing. */
-static const char *pageable_text(char buf[160], double pageable)
-{
-	if (pageable < FO_SHARE_SERIOUS)
-		return "";
-	snprintf(buf, 160,
-		 " %.0f %% of it is from or to pageable host memory. Such copies pass a second buffer and make the "
-		 "host wait.",
-		 100 * pageable);
-	return buf;
-}
+/* ---- copies ---- */
 
 static bool copies(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_ledger *l = &c->s->l;
-	char a[24], text[160], rates[200], parts[160] = "";
-	size_t n = 0;
-	if (fo_share(c, l->exposed_mem_ns) <= FO_SHARE_ADVICE)
+	if (!fo_notable(c, f, l->exposed_mem_ns))
 		return false;
-	f->serious = fo_share(c, l->exposed_mem_ns) > FO_SHARE_SERIOUS;
 	/* Pageable memory is copied twice by the processor's side, first into a pinned buffer (CUDA best practices
 	 * guide, 9.1.1): pinning saves half of those at least; a copy on another stream while compute runs saves all of
 	 * it, as far as there is compute. */
-	double pageable = l->exposed_mem_ns ? (double)l->exposed_pageable_ns / (double)l->exposed_mem_ns : 0;
-	double hidden = l->exposed_mem_ns < l->comp_ns ? 1 : (double)l->comp_ns / (double)l->exposed_mem_ns;
-	double least = FO_GAIN_HALF * pageable;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns,
-					 .removable_ns = l->exposed_mem_ns,
-					 .least = least,
-					 .most = hidden > least ? hidden : least,
-					 .floor_ns = c->floor_ns },
-		      f);
+	double all = (double)l->exposed_mem_ns, pageable = (double)l->exposed_pageable_ns / all;
+	double hidden = fmin(1, (double)l->comp_ns / all), least = FO_GAIN_HALF * pageable;
+	fo_gain_of(c, f, l->exposed_mem_ns, (struct fo_gain){ .least = least, .most = fmax(hidden, least) });
+	fo_title(f, "copies%s that nothing hides: %.1f %% of the step", pageable > 0.5 ? " of pageable memory" : "",
+		 fo_percent(c, l->exposed_mem_ns));
+	const char *before = "The device only copied: ";
 	for (int i = 0; i < FO_COPY_COUNT; i++)
-		if (l->copy_ns[i] * 100 > l->exposed_mem_ns && n < sizeof(parts))
-			n += (size_t)snprintf(parts + n, sizeof(parts) - n, "%s%s %s", n ? ", " : "", fo_copy_words[i],
-					      fo_ns_text(a, l->copy_ns[i]));
-	snprintf(f->title, sizeof(f->title), "copies%s that nothing hides: %.1f %% of the step",
-		 pageable > 0.5 ? " of pageable memory" : "", 100 * fo_share(c, l->exposed_mem_ns));
-	fo_copy_words_of(c, rates, sizeof(rates));
-	snprintf(f->why, sizeof(f->why), "The device only copied: %s.%s%s", parts, rates,
-		 pageable_text(text, pageable));
-	fo_evidence_copies(f, c->s);
+		if (l->copy_ns[i] * 100 > l->exposed_mem_ns) {
+			fo_why(f, "%s%s %s", before, fo_copy_words[i], FO_NS(l->copy_ns[i]));
+			before = ", ";
+		}
+	fo_why(f, ".");
+	fo_copy_words_of(c, f);
+	if (pageable >= FO_SHARE_SERIOUS) /* pinning less than a tenth would change nothing */
+		fo_why(f,
+		       " %.0f %% of it is from or to pageable host memory. Such copies pass a second buffer and make "
+		       "the host wait.",
+		       100 * pageable);
 	return true;
 }
+
+/* ---- how ranks communicate ---- */
 
 static bool backend(const struct fo_rule_context *c, struct fo_finding *f)
 {
@@ -257,12 +278,11 @@ static bool backend(const struct fo_rule_context *c, struct fo_finding *f)
 	fo_evidence_named(f, c->s, "gloo:");
 	fo_evidence_named(f, c->s, "mpi:");
 	fo_gain_none(f); /* the trace does not show what it costs */
-	snprintf(f->title, sizeof(f->title), "collectives go through the host: backend '%s'",
-		 fo_str_visible(shown, sizeof(shown), name));
-	snprintf(f->why, sizeof(f->why),
-		 "With GPUs that backend copies to host memory and back for each collective. %s moves data between "
-		 "GPUs.",
-		 c->facts->words->collectives);
+	fo_title(f, "collectives go through the host: backend '%s'", fo_str_visible(shown, sizeof(shown), name));
+	fo_why(f,
+	       "With GPUs that backend copies to host memory and back for each collective. %s moves data between "
+	       "GPUs.",
+	       c->facts->words->collectives);
 	return true;
 }
 
@@ -271,21 +291,21 @@ static bool data_parallel(const struct fo_rule_context *c, struct fo_finding *f)
 	if (!c->facts->data_parallel || c->s->rank->devices < 2)
 		return false;
 	fo_gain_none(f); /* the trace does not show what it costs */
-	snprintf(f->title, sizeof(f->title), "torch.nn.DataParallel drives %lld GPUs from one process",
-		 (long long)c->s->rank->devices);
-	snprintf(f->why, sizeof(f->why),
-		 "One Python process launches for all devices, copies the model to each in every step and gathers on "
-		 "one. DistributedDataParallel has one process per GPU.");
+	fo_title(f, "torch.nn.DataParallel drives %lld GPUs from one process", (long long)c->s->rank->devices);
+	fo_why(f, "One Python process launches for all devices, copies the model to each in every step and gathers on "
+		  "one. DistributedDataParallel has one process per GPU.");
 	fo_evidence_named(f, c->s, "DataParallel.forward");
 	return true;
 }
 
+#define COMMUNICATION (1u << FO_K_COMMUNICATION)
 const struct fo_rule_row fo_rules_comm[] = {
-	{ "comm-wait", FO_FIND_COMM_WAIT, comm_wait },
-	{ "comm-transfer", FO_FIND_COMM_TRANSFER, comm_transfer },
-	{ "comm-unknown", FO_FIND_COMM, comm_unknown },
-	{ "copies", FO_FIND_COPIES, copies },
-	{ "comm-backend", FO_FIND_COMM_TRANSFER, backend },
-	{ "data-parallel", FO_FIND_HOST, data_parallel },
-	{ NULL, FO_FIND_VALIDITY, NULL },
+	{ "comm-wait", FO_FIND_COMM_WAIT, .holds = comm_wait },
+	{ "comm-transfer", FO_FIND_COMM_TRANSFER, .holds = comm_transfer, .kernels = COMMUNICATION },
+	{ "comm-unknown", FO_FIND_COMM, .holds = comm_unknown, .kernels = COMMUNICATION },
+	{ "copies", FO_FIND_COPIES, .holds = copies, .kernels = 1u << FO_K_MEMORY },
+	{ "comm-backend", FO_FIND_COMM_TRANSFER, .holds = backend },
+	{ "data-parallel", FO_FIND_HOST, .holds = data_parallel },
+	{ "comm-small", FO_FIND_COMM_TRANSFER, .holds = small_reduces, .kernels = COMMUNICATION },
+	{ .id = NULL },
 };

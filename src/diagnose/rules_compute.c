@@ -3,10 +3,6 @@
 #include "diagnose/products_int.h"
 
 #include <math.h>
-#include <stdio.h>
-
-#define ATTENTION (1u << FO_K_ATTENTION_FORWARD | 1u << FO_K_ATTENTION_BACKWARD)
-#define PRODUCTS (1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8)
 
 /* Published: FlashAttention-2 (arXiv:2307.08691) 50 to 73 % of an A100's peak, FlashAttention-3 (arXiv:2407.08608) up
  * to 75 % of an H100's. Below the least of them there is room; more than the best of them is not promised. */
@@ -20,15 +16,14 @@ static bool attention_efficiency(const struct fo_rule_context *c, struct fo_find
 		return false;
 	int64_t above = (int64_t)((1 - a->efficiency / FO_ATTENTION_BEST) * (double)a->time_ns);
 	fo_gain_usual(c, f, above, 0);
-	snprintf(f->title, sizeof(f->title), "attention reaches %.0f %% of the peak and takes %.1f %% of the step",
-		 100 * a->efficiency, 100 * fo_share(c, a->time_ns));
-	snprintf(f->why, sizeof(f->why),
-		 "%.0f of %.0f TFLOP/s, every pair of tokens counted; under a causal mask half of that is computed, "
-		 "and it is %.0f %%. Published fused kernels reach %.0f to %.0f %% of what they compute "
-		 "(FlashAttention-2 and 3).",
-		 a->efficiency * b->peak_flop_s / 1e12, b->peak_flop_s / 1e12, 50 * a->efficiency,
-		 100 * FO_ATTENTION_LEAST, 100 * FO_ATTENTION_BEST);
-	fo_evidence_kernels(f, c->s, ATTENTION);
+	fo_title(f, "attention reaches %.0f %% of the peak and takes %.1f %% of the step", 100 * a->efficiency,
+		 fo_percent(c, a->time_ns));
+	fo_why(f,
+	       "%.0f of %.0f TFLOP/s, every pair of tokens counted; under a causal mask half of that is computed, and "
+	       "it is %.0f %%. Published fused kernels reach %.0f to %.0f %% of what they compute (FlashAttention-2 "
+	       "and 3).",
+	       a->efficiency * b->peak_flop_s / 1e12, b->peak_flop_s / 1e12, 50 * a->efficiency,
+	       100 * FO_ATTENTION_LEAST, 100 * FO_ATTENTION_BEST);
 	return true;
 }
 
@@ -39,18 +34,15 @@ static bool attention_unknown(const struct fo_rule_context *c, struct fo_finding
 	    c->s->t->format == FO_TRACE_OWN)
 		return false;
 	fo_gain_none(f);
-	snprintf(f->title, sizeof(f->title),
-		 "attention takes %.1f %% of the step; how fast it is this trace does not say",
-		 100 * fo_share(c, a->time_ns));
+	fo_title(f, "attention takes %.1f %% of the step; how fast it is this trace does not say",
+		 fo_percent(c, a->time_ns));
 	if (c->s->t->defect.has_shapes || c->s->d->with.model)
-		snprintf(f->why, sizeof(f->why), "Its share of the peak is not known: %s.", c->s->d->bridge.why_not);
+		fo_why(f, "Its share of the peak is not known: %s.", c->s->d->bridge.why_not);
 	else
-		snprintf(f->why, sizeof(f->why),
-			 "Its shapes are not recorded. --model M --seq S --tokens-per-step N with --device D tell what "
-			 "it computes and at which share of the peak; so does %s.",
-			 c->s->t->format == FO_TRACE_NSYS ? "a trace of the PyTorch profiler with record_shapes=True"
-							  : "record_shapes=True");
-	fo_evidence_kernels(f, c->s, ATTENTION);
+		fo_why(f,
+		       "Its shapes are not recorded. --model M --seq S --tokens-per-step N with --device D tell what "
+		       "it computes and at which share of the peak; so does %srecord_shapes=True.",
+		       c->s->t->format == FO_TRACE_NSYS ? "a trace of the PyTorch profiler with " : "");
 	return true;
 }
 
@@ -84,32 +76,30 @@ static bool product_ceiling(const struct fo_rule_context *c, struct fo_finding *
 {
 	const struct fo_bridge *b = &c->s->d->bridge;
 	struct reached r = products_reached(c->s->d);
-	double share = r.part * fo_share(c, fo_class_time(&c->s->l, PRODUCTS)),
+	double share = r.part * fo_share(c, fo_class_time(&c->s->l, FO_PRODUCT_CLASSES)),
 	       lost = share * (1 - r.flop_s / b->peak_flop_s);
 	if (!b->known || !(r.attainable_flop_s >= FO_RATE_LEAST * b->peak_flop_s) ||
 	    !(r.flop_s >= 0.6 * r.attainable_flop_s) || !(lost > FO_SHARE_ADVICE))
 		return false;
-	char measured[120] = "no measured ceiling of this device is known";
-	if (!isnan(b->measured_flop_s))
-		snprintf(measured, sizeof(measured), "%.0f is the best product measured on this device",
-			 b->measured_flop_s / 1e12);
 	fo_gain_none(f);
-	snprintf(f->title, sizeof(f->title),
-		 "products reach %.0f %% of what is attainable, which is %.0f %% of the peak",
+	fo_title(f, "products reach %.0f %% of what is attainable, which is %.0f %% of the peak",
 		 100 * r.flop_s / r.attainable_flop_s, 100 * r.attainable_flop_s / b->peak_flop_s);
-	snprintf(f->why, sizeof(f->why),
-		 "%.0f TFLOP/s of a peak of %.0f costs %.1f points of MFU. Attainable are %.0f: %s, and tiles and "
-		 "waves are %.0f %% full. Only the way from %.0f to %.0f is the program's: other shapes, another "
-		 "precision.",
-		 r.flop_s / 1e12, b->peak_flop_s / 1e12, 100 * lost, r.attainable_flop_s / 1e12, measured, 100 * r.fill,
-		 r.flop_s / 1e12, r.attainable_flop_s / 1e12);
-	fo_evidence_kernels(f, c->s, PRODUCTS);
+	fo_why(f, "%.0f TFLOP/s of a peak of %.0f costs %.1f points of MFU. Attainable are %.0f: ", r.flop_s / 1e12,
+	       b->peak_flop_s / 1e12, 100 * lost, r.attainable_flop_s / 1e12);
+	if (isnan(b->measured_flop_s))
+		fo_why(f, "no measured ceiling of this device is known");
+	else
+		fo_why(f, "%.0f is the best product measured on this device", b->measured_flop_s / 1e12);
+	fo_why(f,
+	       ", and tiles and waves are %.0f %% full. Only the way from %.0f to %.0f is the program's: other shapes, "
+	       "another precision.",
+	       100 * r.fill, r.flop_s / 1e12, r.attainable_flop_s / 1e12);
 	return true;
 }
 
 const struct fo_rule_row fo_rules_compute[] = {
-	{ "attention-efficiency", FO_FIND_COMPUTE, attention_efficiency },
-	{ "attention-unknown", FO_FIND_COMPUTE, attention_unknown },
-	{ "product-ceiling", FO_FIND_COMPUTE, product_ceiling },
-	{ NULL, FO_FIND_VALIDITY, NULL },
+	{ "attention-efficiency", FO_FIND_COMPUTE, .holds = attention_efficiency, .kernels = FO_ATTENTION_CLASSES },
+	{ "attention-unknown", FO_FIND_COMPUTE, .holds = attention_unknown, .kernels = FO_ATTENTION_CLASSES },
+	{ "product-ceiling", FO_FIND_COMPUTE, .holds = product_ceiling, .kernels = FO_PRODUCT_CLASSES },
+	{ .id = NULL },
 };

@@ -1,17 +1,11 @@
 /* What the kernels themselves could do better. */
 #include "diagnose/products_int.h"
 
+#include "base/text.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-int64_t fo_class_time(const struct fo_ledger *l, uint64_t classes)
-{
-	int64_t ns = 0;
-	for (int i = 0; i < FO_K_COMPUTE_COUNT; i++)
-		ns += classes >> i & 1 ? l->class_ns[i] : 0;
-	return ns;
-}
 
 /* Bytes per element that fusing saves. Least: SwiGLU written out (silu reads 2, writes 2; the product reads 4, writes
  * 2: 10) against one kernel (6). Most: RMSNorm written out in fp32 as the models of transformers have it (cast 6,
@@ -45,29 +39,22 @@ static bool attention_is_eager(const struct fo_rule_context *c)
 static bool attention_eager(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_chains *x = c->chain;
-	int64_t ns = attention_fused_saves(c), all = x->softmax_ns + x->between_ns + x->product_ns;
+	int64_t ns = attention_fused_saves(c), around = x->softmax_ns + x->between_ns;
 	if (!attention_is_eager(c))
 		return false;
 	f->serious = c->chain->operators_known && fo_share(c, ns) > FO_SHARE_SERIOUS;
 	/* At least half of the softmax's own time goes: it is computed once, where it was read and written again. */
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns,
-					 .removable_ns = ns,
-					 .most = 1,
-					 .floor_ns = c->floor_ns,
-					 .least = FO_GAIN_HALF * (double)(x->softmax_ns + x->between_ns) / (double)ns,
-					 .at_most = !c->chain->operators_known },
-		      f);
-	snprintf(f->title, sizeof(f->title),
-		 "attention is written out: %.1f %% of the step, %.1f %% in its softmax and what stands around it",
-		 100 * fo_share(c, all), 100 * fo_share(c, x->softmax_ns + x->between_ns));
-	snprintf(f->why, sizeof(f->why),
-		 "No fused attention kernel runs, but softmax kernels do. The scores of every pair of tokens go to "
-		 "memory and back several times. A fused kernel keeps them on chip, and under a causal mask it "
-		 "computes half of them.%s",
-		 isnan(x->product_flop * c->s->d->bridge.peak_flop_s)
-			 ? " How fast its products are is not known, so at best half of their time goes."
-			 : "");
-	fo_evidence_kernels(f, c->s, (uint64_t)1 << FO_K_SOFTMAX);
+	fo_gain_of(c, f, ns,
+		   (struct fo_gain){ .least = FO_GAIN_HALF * (double)around / (double)ns,
+				     .most = 1,
+				     .at_most = !c->chain->operators_known });
+	fo_title(f, "attention is written out: %.1f %% of the step, %.1f %% in its softmax and what stands around it",
+		 fo_percent(c, around + x->product_ns), fo_percent(c, around));
+	fo_why(f, "No fused attention kernel runs, but softmax kernels do. The scores of every pair of tokens go to "
+		  "memory and back several times. A fused kernel keeps them on chip, and under a causal mask it "
+		  "computes half of them.");
+	if (isnan(x->product_flop * c->s->d->bridge.peak_flop_s))
+		fo_why(f, " How fast its products are is not known, so at best half of their time goes.");
 	return true;
 }
 
@@ -93,48 +80,38 @@ bool fo_optimizer_counts(const struct fo_rule_context *c)
 static bool optimizer(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_ledger *l = &c->s->l;
-	int64_t ns = l->class_ns[FO_K_OPTIMIZER], idle = optimizer_idle(c), all = ns + idle;
+	int64_t ns = l->class_ns[FO_K_OPTIMIZER], idle = optimizer_idle(c), all = ns + idle, goes = 0;
+	bool fuses = fo_optimizer_can_fuse(c->facts);
 	if (!fo_optimizer_counts(c))
 		return false;
-	f->serious = fo_share(c, all) > FO_SHARE_SERIOUS;
+	fo_notable(c, f, all);
 	/* One kernel in the place of many: the idling between them goes, and of the bytes those that are moved again
-	 * and again. The launching thread's own work is less by what it did there. */
-	bool fuses = fo_optimizer_can_fuse(c->facts);
-	/* Without a fused update there are lists of tensors, in the place of one after the other: they save launches,
-	 * no bytes. */
-	int64_t goes = fuses                      ? (int64_t)(FUSED_OPTIMIZER_MOST * (double)ns) + idle
-		       : c->facts->optimizer_loop ? idle
-						  : 0,
-		stays = c->floor_ns - idle;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns,
-					 .removable_ns = goes,
-					 .least = FO_GAIN_HALF,
-					 .most = 1,
-					 .floor_ns = stays > 0 ? stays : 0 },
-		      f);
+	 * and again. The launching thread's own work is less by what it did there. Without a fused update there are
+	 * lists of tensors, in the place of one after the other: they save launches, no bytes. */
+	if (fuses)
+		goes = (int64_t)(FUSED_OPTIMIZER_MOST * (double)ns) + idle;
+	else if (c->facts->optimizer_loop)
+		goes = idle;
+	fo_gain_of(c, f, goes, (struct fo_gain){ .least = FO_GAIN_HALF, .most = 1, .frees_ns = idle });
 	if (goes == 0) {
 		fo_gain_none(f);
 		f->loss_ns = all;
 		f->serious = false;
 	}
-	snprintf(f->title, sizeof(f->title), "%s: %.1f %% of the step in %lld kernels%s",
-		 fuses ? "the optimizer is not fused" : "the optimizer's update is many kernels",
-		 100 * fo_share(c, all), (long long)l->class_ops[FO_K_OPTIMIZER],
-		 2 * idle > ns ? " and between them" : "");
-	snprintf(f->why, sizeof(f->why), "They walk over the weights, one for each operation of the update%s. %s",
-		 c->facts->optimizer_loop ? " and each tensor" : "",
-		 fuses ? "A fused one reads and writes each weight once."
-		       : "PyTorch has no fused update of this optimizer for GPUs.");
-	fo_evidence_kernels(f, c->s, (uint64_t)1 << FO_K_OPTIMIZER);
+	const char *what = fuses ? "the optimizer is not fused" : "the optimizer's update is many kernels";
+	fo_title(f, "%s: %.1f %% of the step in %lld kernels%s", what, fo_percent(c, all),
+		 (long long)l->class_ops[FO_K_OPTIMIZER], 2 * idle > ns ? " and between them" : "");
+	fo_why(f, "They walk over the weights, one for each operation of the update%s.",
+	       c->facts->optimizer_loop ? " and each tensor" : "");
+	fo_why(f, fuses ? " A fused one reads and writes each weight once."
+			: " PyTorch has no fused update of this optimizer for GPUs.");
 	return true;
 }
 
-/* The classes with most time, in words. */
-static void greatest_classes(const struct fo_ledger *l, uint64_t classes, char *out, size_t size)
+/* The three classes with most time. */
+static void greatest_classes(struct fo_finding *f, const struct fo_ledger *l, uint64_t classes)
 {
-	size_t n = 0;
-	out[0] = '\0';
-	for (int round = 0; round < 3 && n < size; round++) {
+	for (int round = 0; round < 3; round++) {
 		int best = -1;
 		for (int i = 0; i < FO_K_COMPUTE_COUNT; i++)
 			if ((classes >> i & 1) && l->class_ns[i] > 0 &&
@@ -143,8 +120,8 @@ static void greatest_classes(const struct fo_ledger *l, uint64_t classes, char *
 		if (best < 0)
 			return;
 		classes &= ~((uint64_t)1 << best);
-		n += (size_t)snprintf(out + n, size - n, "%s%s %.1f %%", n ? ", " : "", fo_class_words[best],
-				      100 * (double)l->class_ns[best] / (double)l->span_ns);
+		fo_why(f, "%s%s %.1f %%", round ? ", " : "", fo_class_words[best],
+		       100 * (double)l->class_ns[best] / (double)l->span_ns);
 	}
 }
 
@@ -160,14 +137,11 @@ static void memory_bound_gain(const struct fo_rule_context *c, struct fo_finding
 	f->serious = known && !c->facts->compiled && fo_share(c, merges) > FO_SHARE_SERIOUS;
 	/* Merged kernels are launches saved as well. */
 	int64_t stays = c->floor_ns - (int64_t)(fo_fusable(c) * (double)c->launch_ns);
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns,
-					 .removable_ns = merges,
-					 .least = c->facts->compiled || !known ? 0 : FUSION_LEAST,
-					 .most = FUSION_MOST,
-					 .floor_ns = c->floor_ns,
-					 .best_floor_ns = stays,
-					 .at_most = !known },
-		      f);
+	fo_gain_of(c, f, merges,
+		   (struct fo_gain){ .least = c->facts->compiled || !known ? 0 : FUSION_LEAST,
+				     .most = FUSION_MOST,
+				     .best_floor_ns = stays,
+				     .at_most = !known });
 }
 
 /* The classes that memory-bound speaks of. Each nanosecond is promised once: attention-eager and optimizer-unfused have
@@ -192,7 +166,7 @@ int64_t fo_merging_ns(const struct fo_rule_context *c)
 	int64_t ns = moving_ns(c);
 	int64_t merges = c->chain->fusable_ns +
 			 (attention_is_eager(c) ? 0 : c->chain->softmax_ns + c->chain->between_ns);
-	return merges < ns ? merges : ns;
+	return fo_least(merges, ns);
 }
 
 bool fo_merges(const struct fo_rule_context *c) { return fo_share(c, fo_merging_ns(c)) > FO_SHARE_ADVICE; }
@@ -202,86 +176,77 @@ static bool memory_bound(const struct fo_rule_context *c, struct fo_finding *f)
 	const struct fo_ledger *l = &c->s->l;
 	uint64_t classes = moving_classes(c);
 	int64_t ns = moving_ns(c), merges = fo_merging_ns(c);
+	double written = c->facts->norm_written_share;
 	bool norms = c->facts->norm_written_out && !c->facts->compiled && fo_merges(c);
 	if (fo_share(c, ns) <= FO_SHARE_ADVICE || ((double)ns <= 0.15 * (double)l->comp_ns && !norms))
 		return false;
 	f->loss_ns = ns;
 	memory_bound_gain(c, f, merges);
-	char text[200], more[200] = "", rate[120];
-	greatest_classes(l, classes, text, sizeof(text));
-	fo_moving_words(c->s->d, rate, sizeof(rate));
-	if (isnan(f->gain) && !f->nearly_all)
-		snprintf(more, sizeof(more),
-			 " Hardly any of them has another beside it that is one operator alone, so there is nothing to "
-			 "merge.");
+	fo_title(f, "kernels that only move bytes: %.0f %% of compute, %.1f %% of the step",
+		 100 * (double)ns / (double)l->comp_ns, fo_percent(c, ns));
+	fo_why(f, "Of the step: ");
+	greatest_classes(f, l, classes);
+	fo_why(f, ". Memory bandwidth limits them, not arithmetic.");
+	if (!isnan(f->gain))
+		fo_why(f, " Fused with their neighbours they read and write memory once instead of once each.");
+	if (!fo_finding_worth(f))
+		fo_why(f,
+		       " Hardly any of them has another beside it that is one operator alone, so there is nothing to "
+		       "merge.");
 	else if (norms)
-		snprintf(more, sizeof(more),
-			 " Normalisation is written out: elementwise operators take %.0f %% of its time%s.",
-			 100 * c->facts->norm_written_share,
-			 c->facts->norm_written_share < 0.995 ? ", fused kernels the rest" : "");
+		fo_why(f, " Normalisation is written out: elementwise operators take %.0f %% of its time%s.",
+		       100 * written, written < 0.995 ? ", fused kernels the rest" : "");
 	else if (2 * merges < ns)
-		snprintf(more, sizeof(more),
-			 " That is so for %.1f %% of the step; the rest stands alone or is fused already.",
-			 100 * fo_share(c, merges));
-	snprintf(f->title, sizeof(f->title), "kernels that only move bytes: %.0f %% of compute, %.1f %% of the step",
-		 100 * (double)ns / (double)l->comp_ns, 100 * fo_share(c, ns));
-	snprintf(f->why, sizeof(f->why), "Of the step: %s. Memory bandwidth limits them, not arithmetic.%s%s%s", text,
-		 isnan(f->gain) ? ""
-				: " Fused with their neighbours they read and write memory once instead of once each.",
-		 more, rate);
+		fo_why(f, " That is so for %.1f %% of the step; the rest stands alone or is fused already.",
+		       fo_percent(c, merges));
+	fo_moving_words(c->s->d, f);
 	fo_evidence_kernels(f, c->s, classes);
 	return true;
 }
+
+#define FP32_CLASSES (1u << FO_K_GEMM | 1u << FO_K_CONV)
 
 /* Time of products and convolutions in 32 bit on a device that has matrix units (NVIDIA's from 7.0 on, AMD's in its
  * data centre parts, gfx908 on: 9.0); 0: it does not hold. */
 static int64_t single_precision(const struct fo_rule_context *c)
 {
-	int64_t products = fo_class_time(&c->s->l, 1u << FO_K_GEMM | 1u << FO_K_CONV);
+	int64_t products = fo_class_time(&c->s->l, FP32_CLASSES);
 	if ((c->facts->amd ? c->facts->capability < 90 : c->facts->capability < 70) ||
 	    c->facts->fp32_product_share <= 0.5 || fo_share(c, products) <= FO_SHARE_ADVICE)
 		return 0;
 	int64_t other = attention_is_eager(c) ? c->chain->product_ns : 0; /* promised there */
-	return (int64_t)(c->facts->fp32_product_share * (double)(products - (other < products ? other : products)));
+	return (int64_t)(c->facts->fp32_product_share * (double)(products - fo_least(other, products)));
 }
 
 static bool precision(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	const struct fo_ledger *l = &c->s->l;
-	int64_t products = fo_class_time(l, 1u << FO_K_GEMM | 1u << FO_K_CONV), ns = single_precision(c);
+	int64_t products = fo_class_time(&c->s->l, FP32_CLASSES), ns = single_precision(c);
+	bool by_name = c->facts->fp32_by_name; /* of a kernel that may be TF32 or mixed */
+	double percent = 100 * c->facts->fp32_product_share;
 	if (ns == 0)
 		return false;
-	bool by_name = c->facts->fp32_by_name; /* of a kernel that may be TF32 or mixed */
 	f->serious = !by_name && fo_share(c, ns) > FO_SHARE_SERIOUS;
 	/* Half the bytes at least; at most the ratio of the peaks, which is 8 or more on all data centre parts of the
 	 * catalogue. */
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns,
-					 .removable_ns = ns,
-					 .least = by_name ? 0 : FO_GAIN_HALF,
-					 .most = 1 - 1.0 / 8,
-					 .floor_ns = c->floor_ns,
-					 .at_most = by_name },
-		      f);
-	if (by_name)
-		snprintf(f->title, sizeof(f->title),
+	fo_gain_of(c, f, ns,
+		   (struct fo_gain){ .least = by_name ? 0 : FO_GAIN_HALF, .most = 1 - 1.0 / 8, .at_most = by_name });
+	if (by_name) {
+		fo_title(f,
 			 "by the kernels' names products may run in fp32 without matrix units: up to %.0f %% of their "
 			 "time",
-			 100 * c->facts->fp32_product_share);
-	else
-		snprintf(f->title, sizeof(f->title), "products run in fp32 without matrix units: %.0f %% of their time",
-			 100 * c->facts->fp32_product_share);
-	if (by_name)
-		snprintf(f->why, sizeof(f->why),
-			 "Products and convolutions take %.1f %% of the step. Their operands' types are not recorded, "
-			 "and the kernels' names only hold the type float, as kernels on TF32 and mixed ones may, too. "
-			 "Record shapes to tell.",
-			 100 * fo_share(c, products));
-	else
-		snprintf(f->why, sizeof(f->why),
-			 "Products and convolutions take %.1f %% of the step in kernels of 32 bit, on a device whose "
-			 "matrix units do 16 bit at least eight times as fast.",
-			 100 * fo_share(c, products));
-	fo_evidence_kernels(f, c->s, 1u << FO_K_GEMM | 1u << FO_K_CONV);
+			 percent);
+		fo_why(f,
+		       "Products and convolutions take %.1f %% of the step. Their operands' types are not recorded, "
+		       "and the kernels' names only hold the type float, as kernels on TF32 and mixed ones may, too. "
+		       "Record shapes to tell.",
+		       fo_percent(c, products));
+	} else {
+		fo_title(f, "products run in fp32 without matrix units: %.0f %% of their time", percent);
+		fo_why(f,
+		       "Products and convolutions take %.1f %% of the step in kernels of 32 bit, on a device whose "
+		       "matrix units do 16 bit at least eight times as fast.",
+		       fo_percent(c, products));
+	}
 	return true;
 }
 
@@ -305,7 +270,7 @@ static double products_efficiency(const struct fo_diagnosis *d)
  * (data/devices.csv: H100 794.5 of 989, B200 1745 of 2250). */
 static double bridge_efficiency(const struct fo_diagnosis *d, const struct fo_ledger *l)
 {
-	int64_t products = fo_class_time(l, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
+	int64_t products = fo_class_time(l, FO_PRODUCT_CLASSES);
 	for (int i = 0; d->bridge.known && i < d->bridge.rows; i++)
 		if (strncmp(d->bridge.row[i].name, "matrix products", 15) == 0)
 			return (1 - d->bridge.row[i].share * (double)l->span_ns / (double)products) / 0.8;
@@ -325,7 +290,10 @@ static int64_t excess_of_culprit(const struct fo_rule_context *c)
 static const char *tera(char out[24], double flop_s)
 {
 	double v = flop_s / 1e12;
-	snprintf(out, 24, v >= 999.5 ? "%.0f" : "%.3g", v >= 9999.5 || v < 999.5 ? v : 10 * round(v / 10));
+	if (v < 999.5)
+		snprintf(out, 24, "%.3g", v);
+	else
+		snprintf(out, 24, "%.0f", v < 9999.5 ? 10 * round(v / 10) : v);
 	return out;
 }
 
@@ -378,50 +346,42 @@ static void evidence_of_loss(struct fo_finding *f, const struct fo_subject *s)
 static bool gemm_efficiency(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_diagnosis *d = c->s->d;
-	const struct fo_ledger *l = &c->s->l;
-	int64_t products = fo_class_time(l, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
+	int64_t products = fo_class_time(&c->s->l, FO_PRODUCT_CLASSES);
 	double reached = products_efficiency(d);
 	bool by_shape = !isnan(reached);
 	if (!by_shape)
-		reached = bridge_efficiency(d, l);
+		reached = bridge_efficiency(d, &c->s->l);
 	if (isnan(reached))
 		return false;
 	/* unequal-calls speaks of a clock that fell. */
 	const struct fo_clocks *clocks = c->clocks;
 	reached = clocks->fell ? fmin(1, reached / (1 - clocks->lost)) : reached;
-	if (reached >= 0.6 || reached < FO_RATE_LEAST || fo_share(c, products) <= FO_SHARE_ADVICE)
+	if (reached >= 0.6 || reached < FO_RATE_LEAST || !fo_notable(c, f, products))
 		return false;
-	f->serious = fo_share(c, products) > FO_SHARE_SERIOUS;
 	/* Each nanosecond is promised once: not what another precision or fused attention would take away. */
 	int64_t promised = single_precision(c) + (attention_is_eager(c) ? c->chain->product_ns : 0) +
 			   (int64_t)(clocks->lost * (double)products) + excess_of_culprit(c);
 	double left = (double)(promised < products ? products - promised : 0);
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns,
-					 .removable_ns = (int64_t)((1 - fmin(fmax(reached, 0), 1)) * left),
-					 .least = 0,
-					 .most = 1,
-					 .floor_ns = c->floor_ns },
-		      f);
-	snprintf(f->title, sizeof(f->title), "matrix products reach %.0f %% of what is attainable%s", 100 * reached,
+	fo_gain_usual(c, f, (int64_t)((1 - fmin(fmax(reached, 0), 1)) * left), 0);
+	fo_title(f, "matrix products reach %.0f %% of what is attainable%s", 100 * reached,
 		 by_shape ? " for their shapes" : "");
 	const struct fo_product *p = by_shape ? most_lost(d) : NULL;
+	const char *bound = p && p->memory_bound ? "memory" : "compute";
 	char reached_at[24], may_reach[24];
 	if (p)
-		snprintf(f->why, sizeof(f->why),
-			 "Most is lost in %lld x %lld x %lld in %s: %s of %s TFLOP/s attainable (%s by its "
-			 "intensity%s). Try shapes that fill tiles and waves, another layout, or another library's "
-			 "kernel.",
-			 (long long)p->m, (long long)p->n, (long long)p->k, p->dtype, tera(reached_at, p->flop_s),
-			 tera(may_reach, p->attainable_flop_s), p->memory_bound ? "memory-bound" : "compute-bound",
-			 p->fill < 0.8 ? "; much of its tiles or waves is empty" : "");
+		fo_why(f,
+		       "Most is lost in %lld x %lld x %lld in %s: %s of %s TFLOP/s attainable (%s-bound by its intensity%s). "
+		       "Try shapes that fill tiles and waves, another layout, or another library's kernel.",
+		       (long long)p->m, (long long)p->n, (long long)p->k, p->dtype, tera(reached_at, p->flop_s),
+		       tera(may_reach, p->attainable_flop_s), bound,
+		       p->fill < 0.8 ? "; much of its tiles or waves is empty" : "");
 	else
-		snprintf(f->why, sizeof(f->why),
-			 "Their time is compared with the model's FLOP at 0.8 of the dense peak, which the best "
-			 "measured products reach. Record shapes to see which are slow.");
+		fo_why(f, "Their time is compared with the model's FLOP at 0.8 of the dense peak, which the best "
+			  "measured products reach. Record shapes to see which are slow.");
 	if (by_shape)
 		evidence_of_loss(f, c->s);
 	else
-		fo_evidence_kernels(f, c->s, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
+		fo_evidence_kernels(f, c->s, FO_PRODUCT_CLASSES);
 	return true;
 }
 
@@ -435,24 +395,16 @@ static bool contention(const struct fo_rule_context *c, struct fo_finding *f)
 		all += (double)p->time_ns;
 		if (!isnan(p->contended) && p->contended > 1.1) {
 			slow += (double)p->time_ns * (1 - 1 / p->contended);
-			worst = p->contended > worst ? p->contended : worst;
+			worst = fmax(worst, p->contended);
 		}
 	}
-	int64_t products = fo_class_time(&c->s->l, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
-	int64_t ns = all > 0 ? (int64_t)((double)products * slow / all) : 0;
+	int64_t ns = all > 0 ? (int64_t)((double)fo_class_time(&c->s->l, FO_PRODUCT_CLASSES) * slow / all) : 0;
 	if (fo_share(c, ns) <= FO_SHARE_ADVICE / 2)
 		return false;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns,
-					 .removable_ns = ns,
-					 .least = 0,
-					 .most = FO_GAIN_HALF,
-					 .floor_ns = c->floor_ns },
-		      f);
-	snprintf(f->title, sizeof(f->title), "products are slower beside communication: up to %.2f times", worst);
-	snprintf(f->why, sizeof(f->why),
-		 "Products of one shape take longer while a communication kernel runs. It holds some of the units and "
-		 "of the memory's bandwidth. Hidden communication is not free.");
-	fo_evidence_kernels(f, c->s, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
+	fo_gain_of(c, f, ns, (struct fo_gain){ .most = FO_GAIN_HALF });
+	fo_title(f, "products are slower beside communication: up to %.2f times", worst);
+	fo_why(f, "Products of one shape take longer while a communication kernel runs. It holds some of the units and "
+		  "of the memory's bandwidth. Hidden communication is not free.");
 	return true;
 }
 
@@ -462,53 +414,50 @@ static bool contention(const struct fo_rule_context *c, struct fo_finding *f)
 static bool throttled(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_diagnosis *d = c->s->d;
-	double slow = 0, all = 0;
 	const struct fo_clocks *clocks = c->clocks;
+	double slow = 0, all = 0, products = (double)fo_class_time(&c->s->l, FO_PRODUCT_CLASSES);
 	for (int64_t i = 0; i < d->products; i++) {
 		const struct fo_product *p = &d->product[i];
 		all += (double)p->time_ns;
 		if (p->calls >= 10 && p->best_flop_s > 1.25 * p->flop_s && !(p->contended > 1.1))
 			slow += (double)p->time_ns * (1 - p->flop_s / p->best_flop_s);
 	}
-	int64_t products = fo_class_time(&c->s->l, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
-	int64_t ns = clocks->fell ? (int64_t)(clocks->lost * (double)products)
-		     : all > 0    ? (int64_t)((double)products * slow / all)
-				  : 0;
-	if (fo_share(c, ns) <= FO_SHARE_ADVICE)
-		return false;
-	f->serious = clocks->fell && fo_share(c, ns) > FO_SHARE_SERIOUS;
-	fo_gain_usual(c, f, ns, clocks->fell ? FO_GAIN_HALF : 0);
+	int64_t ns = 0;
 	if (clocks->fell)
-		snprintf(f->title, sizeof(f->title),
-			 "the clock falls: products of every shape are %.2f times slower for %.0f %% of the trace",
+		ns = (int64_t)(clocks->lost * products);
+	else if (all > 0)
+		ns = (int64_t)(products * slow / all);
+	if (!fo_notable(c, f, ns))
+		return false;
+	f->serious &= clocks->fell;
+	fo_gain_usual(c, f, ns, clocks->fell ? FO_GAIN_HALF : 0);
+	if (clocks->fell) {
+		fo_title(f, "the clock falls: products of every shape are %.2f times slower for %.0f %% of the trace",
 			 clocks->ratio, 100 * clocks->share);
-	else
-		snprintf(f->title, sizeof(f->title),
-			 "equal products take unequal time: %.1f %% of the step above their fastest calls",
-			 100 * fo_share(c, ns));
-	snprintf(f->why, sizeof(f->why), "%s (see %s)%s",
-		 clocks->fell ? "All of them at the same time: a limit of power or heat lowers the clock"
-			      : "Calls of one shape and type differ by more than a quarter. Clocks may fall at a limit "
-				"of power or heat",
-		 c->facts->words->clocks,
-		 clocks->fell ? "." : ", operands may be in cache or not, or other work runs on the device.");
-	fo_evidence_kernels(f, c->s, 1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8);
+		fo_why(f, "All of them at the same time: a limit of power or heat lowers the clock (see %s).",
+		       c->facts->words->clocks);
+	} else {
+		fo_title(f, "equal products take unequal time: %.1f %% of the step above their fastest calls",
+			 fo_percent(c, ns));
+		fo_why(f,
+		       "Calls of one shape and type differ by more than a quarter. Clocks may fall at a limit of power "
+		       "or heat (see %s), operands may be in cache or not, or other work runs on the device.",
+		       c->facts->words->clocks);
+	}
 	return true;
 }
 
 static bool recompute(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	const struct fo_ledger *l = &c->s->l;
-	if (fo_share(c, l->recompute_ns) <= FO_SHARE_ADVICE)
+	int64_t ns = c->s->l.recompute_ns;
+	if (fo_share(c, ns) <= FO_SHARE_ADVICE)
 		return false;
 	/* Selective recomputation keeps the products and repeats the rest, which is the cheap part; half is a guess
 	 * within it. */
-	fo_gain_usual(c, f, l->recompute_ns, FO_GAIN_HALF);
-	snprintf(f->title, sizeof(f->title), "the forward pass runs twice: recomputation takes %.1f %% of the step",
-		 100 * fo_share(c, l->recompute_ns));
-	snprintf(f->why, sizeof(f->why),
-		 "It buys memory. Where memory is left over, recompute less: keep products and attention, and repeat "
-		 "what is cheap. MFU does not count it.");
+	fo_gain_usual(c, f, ns, FO_GAIN_HALF);
+	fo_title(f, "the forward pass runs twice: recomputation takes %.1f %% of the step", fo_percent(c, ns));
+	fo_why(f, "It buys memory. Where memory is left over, recompute less: keep products and attention, and repeat "
+		  "what is cheap. MFU does not count it.");
 	fo_evidence_recomputed(f, c->s);
 	return true;
 }
@@ -537,37 +486,33 @@ static bool pipeline(const struct fo_rule_context *c, struct fo_finding *f)
 	 * What is seen of it may be less than the ideal: a stage's wait for its first input is in no window between two
 	 * of its kernels. */
 	double stays = (ideal > 0 && ideal < mean ? ideal : mean) / 2;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns,
-					 .removable_ns = (int64_t)(mean * (double)c->s->l.span_ns),
-					 .least = mean > ideal ? (mean - ideal) / mean * FO_GAIN_HALF : 0,
-					 .most = 1 - stays / mean },
-		      f);
-	snprintf(f->title, sizeof(f->title), "pipeline bubbles: %.1f %% of the step over %d stages", 100 * mean,
-		 p->stages);
+	fo_gain_of(c, f, (int64_t)(mean * (double)c->s->l.span_ns),
+		   (struct fo_gain){ .least = mean > ideal ? (mean - ideal) / mean * FO_GAIN_HALF : 0,
+				     .most = 1 - stays / mean,
+				     .frees_ns = INT64_MAX });
+	fo_title(f, "pipeline bubbles: %.1f %% of the step over %d stages", 100 * mean, p->stages);
 	if (isnan(p->ideal))
-		snprintf(f->why, sizeof(f->why),
-			 "Stages wait for each other. How much of it the schedule costs at least, (p - 1) / (v m) of "
-			 "the work, needs the number of microbatches, which the traces do not show.");
+		fo_why(f, "Stages wait for each other. How much of it the schedule costs at least, (p - 1) / (v m) of "
+			  "the work, needs the number of microbatches, which the traces do not show.");
 	else
-		snprintf(f->why, sizeof(f->why),
-			 "%d stages, %d chunk%s each, %d microbatches: %.1f %% of the step is empty even if all stages "
-			 "are equal, (p - 1) / (v m) of the work. More microbatches or chunks shrink it; what is above "
-			 "it is unequal stages or late transfers.",
-			 p->stages, p->chunks, p->chunks == 1 ? "" : "s", p->microbatches, 100 * ideal);
-	fo_evidence_gaps(f, c->s, c->gap, c->gaps, ~0u, 0, INT64_MAX);
-	fo_evidence_kernels(f, c->s, (uint64_t)1 << FO_K_COMMUNICATION);
+		fo_why(f,
+		       "%d stages, %d chunk%s each, %d microbatches: %.1f %% of the step is empty even if all stages "
+		       "are equal, (p - 1) / (v m) of the work. More microbatches or chunks shrink it; what is above "
+		       "it is unequal stages or late transfers.",
+		       p->stages, p->chunks, fo_plural(p->chunks), p->microbatches, 100 * ideal);
 	return true;
 }
 
 const struct fo_rule_row fo_rules_gpu[] = {
-	{ "pipeline", FO_FIND_PIPELINE, pipeline },
-	{ "precision", FO_FIND_COMPUTE, precision },
-	{ "memory-bound", FO_FIND_MEMORY_BOUND, memory_bound },
-	{ "attention-eager", FO_FIND_MEMORY_BOUND, attention_eager },
-	{ "optimizer-unfused", FO_FIND_MEMORY_BOUND, optimizer },
-	{ "gemm-efficiency", FO_FIND_COMPUTE, gemm_efficiency },
-	{ "contention", FO_FIND_COMPUTE, contention },
-	{ "unequal-calls", FO_FIND_COMPUTE, throttled },
-	{ "recompute", FO_FIND_RECOMPUTE, recompute },
-	{ NULL, FO_FIND_VALIDITY, NULL },
+	{ "conv-layout", FO_FIND_MEMORY_BOUND, .holds = fo_conv_layout },
+	{ "pipeline", FO_FIND_PIPELINE, .holds = pipeline, .gaps = ~0u, .kernels = 1u << FO_K_COMMUNICATION },
+	{ "precision", FO_FIND_COMPUTE, .holds = precision, .kernels = FP32_CLASSES },
+	{ "memory-bound", FO_FIND_MEMORY_BOUND, .holds = memory_bound },
+	{ "attention-eager", FO_FIND_MEMORY_BOUND, .holds = attention_eager, .kernels = 1u << FO_K_SOFTMAX },
+	{ "optimizer-unfused", FO_FIND_MEMORY_BOUND, .holds = optimizer, .kernels = 1u << FO_K_OPTIMIZER },
+	{ "gemm-efficiency", FO_FIND_COMPUTE, .holds = gemm_efficiency },
+	{ "contention", FO_FIND_COMPUTE, .holds = contention, .kernels = FO_PRODUCT_CLASSES },
+	{ "unequal-calls", FO_FIND_COMPUTE, .holds = throttled, .kernels = FO_PRODUCT_CLASSES },
+	{ "recompute", FO_FIND_RECOMPUTE, .holds = recompute },
+	{ .id = NULL },
 };

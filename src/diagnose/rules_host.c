@@ -2,6 +2,7 @@
 #include "diagnose/findings_int.h"
 
 #include "base/str.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +19,7 @@ static bool serious(const struct fo_rule_context *c, int64_t ns)
 	const struct fo_ledger *l = &c->s->l;
 	int64_t greatest = 0;
 	for (int i = 0; i < FO_IDLE_COUNT; i++)
-		greatest = l->idle_ns[i] > greatest ? l->idle_ns[i] : greatest;
+		greatest = fo_greatest(l->idle_ns[i], greatest);
 	return fo_share(c, ns) > FO_SHARE_SERIOUS ||
 	       (fo_share(c, l->idle_total_ns) > FO_SHARE_SERIOUS && ns >= greatest);
 }
@@ -32,44 +33,30 @@ static bool data_loading(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_ledger *l = &c->s->l;
 	int64_t idle = l->idle_ns[FO_IDLE_HOST_DATA];
-	char a[24];
 	if (!worth_it(c, idle) && c->host_data_share <= FO_SHARE_ADVICE)
 		return false;
 	f->serious = serious(c, idle);
 	/* Workers take the loader's processor time along; where they share cores with the launching thread (two
 	 * hardware threads of a core do at best half each) what it still shows doubles. Its own work stays the floor.
 	 */
-	int64_t stays = c->floor_ns - c->loader_ns;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns,
-					 .removable_ns = idle,
-					 .least = 1,
-					 .most = 1,
-					 .reappear_ns = host_exposed(l),
-					 .floor_ns = stays > 0 ? stays : 0 },
-		      f);
+	fo_gain_of(c, f, idle,
+		   (struct fo_gain){ .least = 1, .most = 1, .reappear_ns = host_exposed(l), .frees_ns = c->loader_ns });
 	if (fo_share(c, idle) > FO_SHARE_ADVICE / 5)
-		snprintf(f->title, sizeof(f->title), "the GPU waits for data: %.1f %% of the step",
-			 100 * fo_share(c, idle));
+		fo_title(f, "the GPU waits for data: %.1f %% of the step", fo_percent(c, idle));
 	else
-		snprintf(f->title, sizeof(f->title),
-			 "data loading takes %.1f %% of the host's step, hidden behind GPU work",
+		fo_title(f, "data loading takes %.1f %% of the host's step, hidden behind GPU work",
 			 100 * c->host_data_share);
-	char idles[80] = "", own[80] = "", grows[160] = "";
 	if (idle > 0)
-		snprintf(idles, sizeof(idles), "While the data loader worked, the GPU idled %s of each step. ",
-			 fo_ns_text(a, idle));
+		fo_why(f, "While the data loader worked, the GPU idled %s of each step. ", FO_NS(idle));
 	if (c->host_data_share > 0) /* 0: the host's steps are not marked */
-		snprintf(own, sizeof(own), "The loader takes %.1f %% of the host's step. ", 100 * c->host_data_share);
+		fo_why(f, "The loader takes %.1f %% of the host's step. ", 100 * c->host_data_share);
+	if (c->facts->loader_inline)
+		fo_why(f, "It runs on the thread that launches GPU work: there are no worker processes. ");
+	fo_why(f, "Worker processes need processor time too.");
 	if (host_exposed(l) > 0)
-		snprintf(
-			grows, sizeof(grows),
-			" The GPU waits %.1f %% of the step for the host's other work already, and that part may grow.",
-			100 * fo_share(c, host_exposed(l)));
-	snprintf(f->why, sizeof(f->why), "%s%s%sWorker processes need processor time too.%s", idles, own,
-		 c->facts->loader_inline
-			 ? "It runs on the thread that launches GPU work: there are no worker processes. "
-			 : "",
-		 grows);
+		fo_why(f,
+		       " The GPU waits %.1f %% of the step for the host's other work already, and that part may grow.",
+		       fo_percent(c, host_exposed(l)));
 	fo_evidence_host(f, c->s, FO_HOST_DATA);
 	if (f->evidences == 0)
 		fo_evidence_named(f, c->s, "DataLoader");
@@ -80,15 +67,15 @@ static bool data_loading(const struct fo_rule_context *c, struct fo_finding *f)
 static const char *kernels_text(const struct fo_ledger *l, char buf[80])
 {
 	int64_t ops = 0, ns = 0;
-	char a[24];
 	for (int i = 0; i < FO_K_COMPUTE_COUNT; i++) {
 		ops += l->class_ops[i];
 		ns += l->class_sum_ns[i];
 	}
-	snprintf(buf, 80, "%lld compute kernel%s of %s on average", (long long)ops, ops == 1 ? "" : "s",
-		 fo_ns_text(a, ops ? ns / ops : 0));
+	snprintf(buf, 80, "%lld compute kernel%s of %s on average", (long long)ops, fo_plural(ops),
+		 FO_NS(ops ? ns / ops : 0));
 	return buf;
 }
+#define KERNELS(l) kernels_text(l, (char[80]){ 0 })
 
 /* The operator on the processor inside which long gaps lie, if it holds a quarter of the idling: then launches are not
  * what takes time. */
@@ -138,7 +125,7 @@ static int64_t in_driver(const struct fo_rule_context *c, const char **name)
 		       g->idle_ns[FO_IDLE_HOST_OTHER];
 		if (length > longest)
 			*name = fo_trace_text(c->s->t, c->s->t->launch[call].name);
-		longest = length > longest ? length : longest;
+		longest = fo_greatest(length, longest);
 	}
 	return sum / c->s->steps;
 }
@@ -193,31 +180,24 @@ static bool host_work(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	int32_t op;
 	int64_t inside = work_on_processor(c, &op);
-	char a[24], name[64];
+	char name[64];
 	if (inside == 0)
 		return false;
-	f->serious = serious(c, inside);
-	fo_str_visible(name, sizeof(name), fo_trace_text(c->s->t, c->s->t->op[op].name));
-	int64_t stays = c->floor_ns - inside; /* the floor counts it */
 	bool launches = launches_itself(c->s->t, op);
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns,
-					 .removable_ns = inside,
-					 .least = launches ? 0 : FO_GAIN_HALF,
-					 .most = 1,
-					 .floor_ns = stays > 0 ? stays : 0 },
-		      f);
-	snprintf(f->title, sizeof(f->title),
-		 "work on the processor holds up the launches, in '%.60s': the GPU idles %.1f %% of the step", name,
-		 100 * fo_share(c, inside));
-	snprintf(f->why, sizeof(f->why),
-		 "For %s of the step the thread that launches is in this operator%s, and the GPU has nothing to do. %s",
-		 fo_ns_text(a, inside), launches ? "" : ", on tensors in the host's memory",
-		 launches ? "The operator launches work itself: before that it converts data, allocates, compiles or "
-			    "loads. Which of them the trace does not say. What happens at the first call alone is a "
-			    "warm-up and no loss of later steps."
-			  : "Move that work to the GPU, to the data loader's workers or another thread, or out of the "
-			    "step.");
-	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_HOST_LAUNCH_BOUND, FO_GAP_SHORT_NS, INT64_MAX);
+	f->serious = serious(c, inside);
+	fo_gain_freed(c, f, inside, launches ? 0 : FO_GAIN_HALF);
+	fo_str_visible(name, sizeof(name), fo_trace_text(c->s->t, c->s->t->op[op].name));
+	fo_title(f, "work on the processor holds up the launches, in '%.60s': the GPU idles %.1f %% of the step", name,
+		 fo_percent(c, inside));
+	fo_why(f, "For %s of the step the thread that launches is in this operator%s, and the GPU has nothing to do.",
+	       FO_NS(inside), launches ? "" : ", on tensors in the host's memory");
+	if (launches)
+		fo_why(f, " The operator launches work itself: before that it converts data, allocates, compiles or "
+			  "loads. Which of them the trace does not say. What happens at the first call alone is a "
+			  "warm-up and no loss of later steps.");
+	else
+		fo_why(f, " Move that work to the GPU, to the data loader's workers or another thread, or out of the "
+			  "step.");
 	return true;
 }
 
@@ -226,7 +206,7 @@ static bool launch_bound(const struct fo_rule_context *c, struct fo_finding *f)
 	const struct fo_ledger *l = &c->s->l;
 	int32_t op;
 	int64_t idle = launch_idle(c) - work_on_processor(c, &op), inside;
-	char a[24], b[80], name[80];
+	char name[80];
 	if (!worth_it(c, idle))
 		return false;
 	f->serious = serious(c, idle);
@@ -238,35 +218,28 @@ static bool launch_bound(const struct fo_rule_context *c, struct fo_finding *f)
 	bool driven = op < 0 && 4 * driver > idle;
 	/* At best graphs replay the step without a launch per kernel; at worst a compiler merges every other one of
 	 * what it can merge. One long operator on the processor neither of them touches. */
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns,
-					 .removable_ns = idle,
-					 .least = op >= 0 || driven ? 0 : fo_fusable(c) / 2,
-					 .most = 1 },
-		      f);
-	snprintf(f->title, sizeof(f->title), "the host launches too slowly: the GPU idles %.1f %% of the step for it",
-		 100 * fo_share(c, idle));
+	fo_gain_of(c, f, idle,
+		   (struct fo_gain){
+			   .least = op >= 0 || driven ? 0 : fo_fusable(c) / 2, .most = 1, .frees_ns = INT64_MAX });
+	fo_title(f, "the host launches too slowly: the GPU idles %.1f %% of the step for it", fo_percent(c, idle));
 	if (op >= 0)
-		snprintf(f->why, sizeof(f->why), "%s of it lie inside '%s'%s The rest lies between %s.",
-			 fo_ns_text(a, inside),
-			 fo_str_visible(name, sizeof(name), fo_trace_text(c->s->t, c->s->t->op[op].name)),
-			 launches_itself(c->s->t, op)
-				 ? ", before it launches work."
-				 : ", which runs on the processor. Move that work to the GPU, to another thread, or "
-				   "out of the step.",
-			 kernels_text(l, b));
+		fo_why(f, "%s of it lie inside '%s'%s The rest lies between %s.", FO_NS(inside),
+		       fo_str_visible(name, sizeof(name), fo_trace_text(c->s->t, c->s->t->op[op].name)),
+		       launches_itself(c->s->t, op)
+			       ? ", before it launches work."
+			       : ", which runs on the processor. Move that work to the GPU, to another thread, or out "
+				 "of the step.",
+		       KERNELS(l));
 	else if (driven)
-		snprintf(f->why, sizeof(f->why),
-			 "%s of it lie inside '%s', calls of the driver that took long to return. The driver was busy: "
-			 "it loaded kernels for the first time, its queue was full, or another thread or process held "
-			 "it. The rest lies between %s.",
-			 fo_ns_text(a, driver), fo_str_visible(name, sizeof(name), call), kernels_text(l, b));
+		fo_why(f,
+		       "%s of it lie inside '%s', calls of the driver that took long to return. The driver was busy: "
+		       "it loaded kernels for the first time, its queue was full, or another thread or process held "
+		       "it. The rest lies between %s.",
+		       FO_NS(driver), fo_str_visible(name, sizeof(name), call), KERNELS(l));
 	else
-		snprintf(f->why, sizeof(f->why),
-			 "%s The step has %s. Fewer or larger launches help: compiled kernels, %s, more work per step.",
-			 launching_text(c), kernels_text(l, b), c->facts->words->graphs);
-	fo_evidence_gaps(f, c->s, c->gap, c->gaps,
-			 1u << FO_IDLE_HOST_LAUNCH_BOUND | 1u << FO_IDLE_LAUNCH_LATENCY | 1u << FO_IDLE_HOST_OTHER, 0,
-			 INT64_MAX);
+		fo_why(f,
+		       "%s The step has %s. Fewer or larger launches help: compiled kernels, %s, more work per step.",
+		       launching_text(c), KERNELS(l), c->facts->words->graphs);
 	return true;
 }
 
@@ -316,13 +289,11 @@ static bool synchronised(const struct fo_rule_context *c, struct fo_finding *f)
 	int32_t op = waiting_operator(c->s);
 	if (op >= 0)
 		snprintf(in, sizeof(in), ", in %s", fo_str_visible(name, sizeof(name), fo_trace_text(c->s->t, op)));
-	snprintf(f->title, sizeof(f->title), "the host waits for the GPU inside the step%s: %.1f %% idle behind it", in,
-		 100 * fo_share(c, idle));
-	snprintf(f->why, sizeof(f->why),
-		 "The host waits inside a call: synchronisation, a blocking copy, .item(). Meanwhile it launches "
-		 "nothing, so the GPU runs out of work.%s",
-		 op < 0 ? ""
-			: " A value that is read on the host (a loss to be logged, a size) waits for all that was "
+	fo_title(f, "the host waits for the GPU inside the step%s: %.1f %% idle behind it", in, fo_percent(c, idle));
+	fo_why(f, "The host waits inside a call: synchronisation, a blocking copy, .item(). Meanwhile it launches "
+		  "nothing, so the GPU runs out of work.");
+	if (op >= 0)
+		fo_why(f, " A value that is read on the host (a loss to be logged, a size) waits for all that was "
 			  "launched before it: read it every so many steps, or after the next step was launched.");
 	fo_evidence_host(f, c->s, FO_HOST_SYNC);
 	if (f->evidences == 0)
@@ -332,73 +303,53 @@ static bool synchronised(const struct fo_rule_context *c, struct fo_finding *f)
 
 static bool host_other(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	const struct fo_ledger *l = &c->s->l;
 	int64_t idle = fo_idle_of(c, FO_IDLE_HOST_OTHER) - c->other_short_ns;
 	bool frames = c->s->t->defect.has_frames;
 	if (!worth_it(c, idle))
 		return false;
 	f->serious = serious(c, idle);
-	int64_t stays = c->floor_ns - idle; /* the floor counts it */
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns,
-					 .removable_ns = idle,
-					 .least = FO_GAIN_HALF,
-					 .most = 1,
-					 .floor_ns = stays > 0 ? stays : 0 },
-		      f);
-	snprintf(f->title, sizeof(f->title), "the host does something else: the GPU idles %.1f %% of the step",
-		 100 * fo_share(c, idle));
-	snprintf(f->why, sizeof(f->why),
-		 "%sFor more than a millisecond each time the launching thread was in %s. It may be garbage "
-		 "collection, logging, a checkpoint, a data loader without annotation, or other Python.%s",
-		 c->s->t->defect.has_host_ops ? "" : "The trace has no host operators. ",
-		 frames ? "no operator and no call" : "nothing that the trace shows",
-		 frames ? " The trace has Python's frames: Perfetto (ui.perfetto.dev) shows them at the times below."
-			: "");
-	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_HOST_OTHER, FO_GAP_SHORT_NS, INT64_MAX);
+	fo_gain_freed(c, f, idle, FO_GAIN_HALF);
+	fo_title(f, "the host does something else: the GPU idles %.1f %% of the step", fo_percent(c, idle));
+	if (!c->s->t->defect.has_host_ops)
+		fo_why(f, "The trace has no host operators. ");
+	fo_why(f,
+	       "For more than a millisecond each time the launching thread was in %s. It may be garbage collection, "
+	       "logging, a checkpoint, a data loader without annotation, or other Python.",
+	       frames ? "no operator and no call" : "nothing that the trace shows");
+	if (frames)
+		fo_why(f, " The trace has Python's frames: Perfetto (ui.perfetto.dev) shows them at the times below.");
 	return true;
 }
 
 static bool kernel_gaps(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	const struct fo_ledger *l = &c->s->l;
 	int64_t idle = fo_idle_of(c, FO_IDLE_KERNEL_GAP);
-	char a[80];
 	if (!worth_it(c, idle))
 		return false;
 	f->serious = serious(c, idle);
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns,
-					 .removable_ns = idle,
-					 .least = fo_fusable(c) / 2,
-					 .most = fo_fusable(c),
-					 .floor_ns = c->floor_ns },
-		      f);
-	snprintf(f->title, sizeof(f->title), "many small kernels: %.1f %% of the step lies between them",
-		 100 * fo_share(c, idle));
-	snprintf(f->why, sizeof(f->why),
-		 "%s were all launched in time. Between two of them the hardware needs a few microseconds. Fewer "
-		 "kernels leave fewer gaps.",
-		 kernels_text(l, a));
-	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_KERNEL_GAP, 0, INT64_MAX);
+	fo_gain_of(c, f, idle, (struct fo_gain){ .least = fo_fusable(c) / 2, .most = fo_fusable(c) });
+	fo_title(f, "many small kernels: %.1f %% of the step lies between them", fo_percent(c, idle));
+	fo_why(f,
+	       "%s were all launched in time. Between two of them the hardware needs a few microseconds. Fewer "
+	       "kernels leave fewer gaps.",
+	       KERNELS(&c->s->l));
 	return true;
 }
 
 static bool dependency(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	const struct fo_ledger *l = &c->s->l;
-	int64_t idle = l->idle_ns[FO_IDLE_DEPENDENCY];
+	int64_t idle = c->s->l.idle_ns[FO_IDLE_DEPENDENCY];
 	if (!worth_it(c, idle))
 		return false;
 	f->serious = serious(c, idle);
 	fo_gain_usual(c, f, idle, 0);
-	snprintf(f->title, sizeof(f->title), "launched work waits for something else: %.1f %% of the step",
-		 100 * fo_share(c, idle));
-	snprintf(f->why, sizeof(f->why),
-		 "The next operation was in the queue before the gap began, and the gap is longer than the hardware "
-		 "needs. It waited for an event, another stream or device, or for memory of the host.%s",
-		 c->facts->graphs ? " Kernels of a replayed graph wait for others of it, and the host was not late."
-		 : c->s->t->defect.has_gpu_waits ? ""
-						 : " The trace does not record which.");
-	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_DEPENDENCY, 0, INT64_MAX);
+	fo_title(f, "launched work waits for something else: %.1f %% of the step", fo_percent(c, idle));
+	fo_why(f, "The next operation was in the queue before the gap began, and the gap is longer than the hardware "
+		  "needs. It waited for an event, another stream or device, or for memory of the host.");
+	if (c->facts->graphs)
+		fo_why(f, " Kernels of a replayed graph wait for others of it, and the host was not late.");
+	else if (!c->s->t->defect.has_gpu_waits)
+		fo_why(f, " The trace does not record which.");
 	return true;
 }
 
@@ -406,51 +357,47 @@ static bool dependency(const struct fo_rule_context *c, struct fo_finding *f)
  * (rules_window.c). */
 static bool code_loading(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	const struct fo_ledger *l = &c->s->l;
-	int64_t idle = l->idle_ns[FO_IDLE_LONG_CALL];
+	int64_t idle = c->s->l.idle_ns[FO_IDLE_LONG_CALL];
 	if (fo_one_window(c) || !worth_it(c, idle))
 		return false;
 	f->serious = serious(c, idle);
-	fo_gain_solve(&(struct fo_gain){ .step_ns = l->span_ns,
-					 .removable_ns = idle,
-					 .least = FO_GAIN_HALF,
-					 .most = 1,
-					 .floor_ns = c->launch_ns },
-		      f);
-	snprintf(f->title, sizeof(f->title), "code is loaded or compiled in every step: the GPU idles %.1f %% for it",
-		 100 * fo_share(c, idle));
-	snprintf(f->why, sizeof(f->why),
-		 "Calls that launch a kernel or load a module take more than a millisecond each while the GPU has "
-		 "nothing to do. After the first steps no kernel should be new: shapes that change from step to step "
-		 "make a compiler or an algorithm's search begin again.");
-	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_LONG_CALL, 0, INT64_MAX);
+	fo_gain_of(c, f, idle,
+		   (struct fo_gain){ .least = FO_GAIN_HALF, .most = 1, .frees_ns = c->floor_ns - c->launch_ns });
+	fo_title(f, "code is loaded or compiled in every step: the GPU idles %.1f %% for it", fo_percent(c, idle));
+	fo_why(f, "Calls that launch a kernel or load a module take more than a millisecond each while the GPU has "
+		  "nothing to do. After the first steps no kernel should be new: shapes that change from step to step "
+		  "make a compiler or an algorithm's search begin again.");
 	return true;
 }
 
 static bool unknown(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	const struct fo_ledger *l = &c->s->l;
-	const struct fo_trace_defects *x = &c->s->t->defect;
-	int64_t idle = l->idle_ns[FO_IDLE_UNKNOWN];
+	int64_t idle = c->s->l.idle_ns[FO_IDLE_UNKNOWN];
 	if (!worth_it(c, idle))
 		return false;
 	f->serious = serious(c, idle);
 	f->loss_ns = idle;
 	fo_gain_none(f); /* without a cause there is no cure */
-	snprintf(f->title, sizeof(f->title), "the GPU idles %.1f %% of the step, and the trace cannot say why",
-		 100 * fo_share(c, idle));
-	snprintf(f->why, sizeof(f->why), "%s",
-		 !x->has_launches ? "The trace has no launch records, so it does not show whether the host was late."
-				  : "What ended the gaps has no launch record: it was launched before the profiler "
-				    "started, or its record was lost.");
-	fo_evidence_gaps(f, c->s, c->gap, c->gaps, 1u << FO_IDLE_UNKNOWN, 0, INT64_MAX);
+	fo_title(f, "the GPU idles %.1f %% of the step, and the trace cannot say why", fo_percent(c, idle));
+	fo_why(f, c->s->t->defect.has_launches
+			  ? "What ended the gaps has no launch record: it was launched before the profiler started, or "
+			    "its record was lost."
+			  : "The trace has no launch records, so it does not show whether the host was late.");
 	return true;
 }
 
+#define LAUNCHING (1u << FO_IDLE_HOST_LAUNCH_BOUND | 1u << FO_IDLE_LAUNCH_LATENCY | 1u << FO_IDLE_HOST_OTHER)
 const struct fo_rule_row fo_rules_host[] = {
-	{ "data-loading", FO_FIND_DATA, data_loading }, { "host-work", FO_FIND_HOST, host_work },
-	{ "host-launch", FO_FIND_HOST, launch_bound },  { "host-sync", FO_FIND_HOST, synchronised },
-	{ "host-other", FO_FIND_HOST, host_other },     { "code-loading", FO_FIND_HOST, code_loading },
-	{ "kernel-gaps", FO_FIND_IDLE, kernel_gaps },   { "dependency", FO_FIND_IDLE, dependency },
-	{ "idle-unknown", FO_FIND_IDLE, unknown },      { NULL, FO_FIND_VALIDITY, NULL },
+	{ "data-loading", FO_FIND_DATA, .holds = data_loading },
+	{ "host-work", FO_FIND_HOST, .holds = host_work, .gaps = 1u << FO_IDLE_HOST_LAUNCH_BOUND,
+	  .gap_least_ns = FO_GAP_SHORT_NS },
+	{ "host-launch", FO_FIND_HOST, .holds = launch_bound, .gaps = LAUNCHING },
+	{ "host-sync", FO_FIND_HOST, .holds = synchronised },
+	{ "host-other", FO_FIND_HOST, .holds = host_other, .gaps = 1u << FO_IDLE_HOST_OTHER,
+	  .gap_least_ns = FO_GAP_SHORT_NS },
+	{ "code-loading", FO_FIND_HOST, .holds = code_loading, .gaps = 1u << FO_IDLE_LONG_CALL },
+	{ "kernel-gaps", FO_FIND_IDLE, .holds = kernel_gaps, .gaps = 1u << FO_IDLE_KERNEL_GAP },
+	{ "dependency", FO_FIND_IDLE, .holds = dependency, .gaps = 1u << FO_IDLE_DEPENDENCY },
+	{ "idle-unknown", FO_FIND_IDLE, .holds = unknown, .gaps = 1u << FO_IDLE_UNKNOWN },
+	{ .id = NULL },
 };

@@ -2,9 +2,8 @@
  * Without the name they are time in which the host waits or does something else, and are told as that. */
 #include "diagnose/findings_int.h"
 
-#include "base/str.h"
+#include "base/text.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* ---- what is marked ---- */
@@ -32,8 +31,6 @@ static void gather(const struct fo_subject *s, enum fo_mark mark, struct fo_inte
 	fo_intervals_unite(out);
 }
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* Moves the host's part of every gap inside such ranges to c->marked_ns. A later mark does not get what an earlier one
  * took. */
 static void of_gaps(struct fo_rule_context *c, struct fo_idle_gap *gap, enum fo_mark mark,
@@ -43,7 +40,7 @@ static void of_gaps(struct fo_rule_context *c, struct fo_idle_gap *gap, enum fo_
 	for (int64_t i = 0; i < c->gaps; i++) {
 		int64_t left = fo_intervals_within(where, gap[i].begin_ns, gap[i].end_ns);
 		for (size_t k = mark == FO_MARK_ALLOCATION; left > 0 && k < sizeof(cause) / sizeof(*cause); k++) {
-			int64_t take = least(left, gap[i].idle_ns[cause[k]]);
+			int64_t take = fo_least(left, gap[i].idle_ns[cause[k]]);
 			gap[i].idle_ns[cause[k]] -= take;
 			c->marked_ns[mark][cause[k]] += take;
 			left -= take;
@@ -101,19 +98,14 @@ static void evidence(const struct fo_rule_context *c, struct fo_finding *f, enum
 }
 
 /* A cure takes all of it off the launching thread; what the thread does anyhow stays the floor, and that counts what
- * the thread does, but not what it waits for. */
-static bool holds(const struct fo_rule_context *c, struct fo_finding *f, enum fo_mark m, double part)
+ * the thread does, but not what it waits for. *ns: idling of a step. */
+static bool holds(const struct fo_rule_context *c, struct fo_finding *f, enum fo_mark m, double least, int64_t *ns)
 {
-	int64_t ns = marked_of(c, m), stays = c->floor_ns - (ns - c->marked_ns[m][FO_IDLE_HOST_SYNC]);
-	if (fo_share(c, ns) <= FO_SHARE_ADVICE)
+	*ns = marked_of(c, m);
+	if (!fo_notable(c, f, *ns))
 		return false;
-	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
-	fo_gain_solve(&(struct fo_gain){ .step_ns = c->s->l.span_ns,
-					 .removable_ns = ns,
-					 .least = part,
-					 .most = 1,
-					 .floor_ns = stays > 0 ? stays : 0 },
-		      f);
+	fo_gain_of(c, f, *ns,
+		   (struct fo_gain){ .least = least, .most = 1, .frees_ns = *ns - c->marked_ns[m][FO_IDLE_HOST_SYNC] });
 	evidence(c, f, m);
 	return true;
 }
@@ -123,52 +115,48 @@ static bool holds(const struct fo_rule_context *c, struct fo_finding *f, enum fo
 
 static bool garbage(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	char a[24];
-	if (!holds(c, f, FO_MARK_COLLECTION, FO_GAIN_HALF * COLLECTED_LESS))
+	int64_t ns;
+	if (!holds(c, f, FO_MARK_COLLECTION, FO_GAIN_HALF * COLLECTED_LESS, &ns))
 		return false;
-	snprintf(f->title, sizeof(f->title), "Python collects garbage while the GPU idles: %.1f %% of the step",
-		 100 * fo_share(c, marked_of(c, FO_MARK_COLLECTION)));
-	snprintf(f->why, sizeof(f->why),
-		 "The interpreter stops all its threads for %s of a step to look for unreachable objects. Collect by "
-		 "hand, every so many steps, on all ranks in the same one.",
-		 fo_ns_text(a, marked_of(c, FO_MARK_COLLECTION)));
+	fo_title(f, "Python collects garbage while the GPU idles: %.1f %% of the step", fo_percent(c, ns));
+	fo_why(f,
+	       "The interpreter stops all its threads for %s of a step to look for unreachable objects. Collect by "
+	       "hand, every so many steps, on all ranks in the same one.",
+	       FO_NS(ns));
 	return true;
 }
 
 static bool checkpoint(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	char a[24];
-	if (!holds(c, f, FO_MARK_SAVING, FO_GAIN_HALF))
+	int64_t ns;
+	if (!holds(c, f, FO_MARK_SAVING, FO_GAIN_HALF, &ns))
 		return false;
-	snprintf(f->title, sizeof(f->title), "a checkpoint is written while the GPU idles: %.1f %% of the step",
-		 100 * fo_share(c, marked_of(c, FO_MARK_SAVING)));
-	snprintf(f->why, sizeof(f->why),
-		 "The launching thread writes for %s%s. Copy the state to pinned host memory, and let another thread "
-		 "write it while training goes on; or save less often.",
-		 fo_ns_text(a, marked_of(c, FO_MARK_SAVING)),
-		 c->s->steps > 1 ? " on average, some steps all of it" : " of the step");
+	fo_title(f, "a checkpoint is written while the GPU idles: %.1f %% of the step", fo_percent(c, ns));
+	fo_why(f,
+	       "The launching thread writes for %s%s. Copy the state to pinned host memory, and let another thread "
+	       "write it while training goes on; or save less often.",
+	       FO_NS(ns), c->s->steps > 1 ? " on average, some steps all of it" : " of the step");
 	return true;
 }
 
 static bool allocator(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	char a[24];
-	if (!holds(c, f, FO_MARK_ALLOCATION, FO_GAIN_HALF))
+	int64_t ns;
+	if (!holds(c, f, FO_MARK_ALLOCATION, FO_GAIN_HALF, &ns))
 		return false;
-	snprintf(f->title, sizeof(f->title),
-		 "memory is allocated and freed inside the step: the GPU idles %.1f %% of it behind those calls",
-		 100 * fo_share(c, marked_of(c, FO_MARK_ALLOCATION)));
-	snprintf(f->why, sizeof(f->why),
-		 "Allocating from the driver, and above all freeing, makes the host wait (%s of a step). In a steady "
-		 "step the caching allocator needs neither: memory is nearly full or fragmented, shapes change, or "
-		 "empty_cache() is called.",
-		 fo_ns_text(a, marked_of(c, FO_MARK_ALLOCATION)));
+	fo_title(f, "memory is allocated and freed inside the step: the GPU idles %.1f %% of it behind those calls",
+		 fo_percent(c, ns));
+	fo_why(f,
+	       "Allocating from the driver, and above all freeing, makes the host wait (%s of a step). In a steady "
+	       "step the caching allocator needs neither: memory is nearly full or fragmented, shapes change, or "
+	       "empty_cache() is called.",
+	       FO_NS(ns));
 	return true;
 }
 
 const struct fo_rule_row fo_rules_marked[] = {
-	{ "garbage-collection", FO_FIND_HOST, garbage },
-	{ "checkpoint", FO_FIND_HOST, checkpoint },
-	{ "allocator", FO_FIND_HOST, allocator },
-	{ NULL, FO_FIND_VALIDITY, NULL },
+	{ "garbage-collection", FO_FIND_HOST, .holds = garbage },
+	{ "checkpoint", FO_FIND_HOST, .holds = checkpoint },
+	{ "allocator", FO_FIND_HOST, .holds = allocator },
+	{ .id = NULL },
 };

@@ -3,13 +3,11 @@
 #include "diagnose/products_int.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define PRODUCTS (1u << FO_K_GEMM | 1u << FO_K_GEMM_FP8)
 
 /* ---- what a dimension is ---- */
 
@@ -66,13 +64,15 @@ static const char *const role_words[] = {
 static enum role role(const struct dimensions *d, const struct fo_product *p, int which)
 {
 	const int64_t dim[] = { p->m, p->n, p->k };
-	int64_t x = dim[which], least = p->n < p->k ? p->n : p->k;
+	int64_t x = dim[which], least = fo_least(p->n, p->k);
 	if (p->batch > 1 && least <= HEAD_MOST)
 		return which > 0 && x == least && x < p->m ? HEAD : SEQUENCE;
 	bool token = among(d->token, d->tokens, x), model = among(d->model, d->models, x);
 	if (p->batch > 1) /* batched by experts: rows are tokens, the rest is the model's */
 		return which == 0 ? TOKENS : HIDDEN;
-	return (token == model ? which == 0 : token) ? TOKENS : HIDDEN;
+	if (token == model) /* its size does not tell */
+		token = which == 0;
+	return token ? TOKENS : HIDDEN;
 }
 
 /* ---- evidence ---- */
@@ -124,7 +124,7 @@ static int64_t above(const struct fo_rule_context *c, bool (*wanted)(const struc
 		if (wanted(p) && best > p->flop_s && !(c->facts->attention_written_out && p->batch > 1))
 			slow += (double)p->time_ns * (1 - p->flop_s / best);
 	}
-	return all > 0 ? (int64_t)((double)fo_class_time(&c->s->l, PRODUCTS) * slow / all) : 0;
+	return all > 0 ? (int64_t)((double)fo_class_time(&c->s->l, FO_PRODUCT_CLASSES) * slow / all) : 0;
 }
 
 static double share_of(const struct fo_rule_context *c, bool (*wanted)(const struct fo_product *p))
@@ -134,7 +134,7 @@ static double share_of(const struct fo_rule_context *c, bool (*wanted)(const str
 		all += (double)c->s->d->product[i].time_ns;
 		some += wanted(&c->s->d->product[i]) ? (double)c->s->d->product[i].time_ns : 0;
 	}
-	return all > 0 ? fo_share(c, fo_class_time(&c->s->l, PRODUCTS)) * some / all : 0;
+	return all > 0 ? fo_share(c, fo_class_time(&c->s->l, FO_PRODUCT_CLASSES)) * some / all : 0;
 }
 
 static void gain_of(const struct fo_rule_context *c, struct fo_finding *f, bool (*wanted)(const struct fo_product *p),
@@ -150,24 +150,22 @@ static void gain_of(const struct fo_rule_context *c, struct fo_finding *f, bool 
 }
 
 /* "n 4097 -> 4160 (hidden, feed-forward or vocabulary size)", each once. */
-static void dimensions_text(const struct fo_rule_context *c, char *out, size_t size)
+static void say_dimensions(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	static const char letter[] = "mnk";
 	struct dimensions known;
 	int64_t seen[SHOWN];
 	int shown = 0;
-	size_t n = 0;
-	out[0] = '\0';
 	learn(&known, c->s->t);
 	for (int64_t i = 0; i < c->s->d->products; i++) {
 		const struct fo_product *p = &c->s->d->product[i];
 		const int64_t dim[] = { p->m, p->n, p->k };
 		for (int k = 0; k < 3 && is_padded(p); k++) {
-			if (!p->pad[k] || shown == SHOWN || n >= size || among(seen, shown, dim[k]))
+			if (!p->pad[k] || shown == SHOWN || among(seen, shown, dim[k]))
 				continue;
+			fo_why(f, "%s%c %lld -> %lld (%s)", shown ? ", " : "", letter[k], (long long)dim[k],
+			       (long long)p->pad[k], role_words[role(&known, p, k)]);
 			seen[shown++] = dim[k];
-			n += (size_t)snprintf(out + n, size - n, "%s%c %lld -> %lld (%s)", n ? ", " : "", letter[k],
-					      (long long)dim[k], (long long)p->pad[k], role_words[role(&known, p, k)]);
 		}
 	}
 }
@@ -199,19 +197,17 @@ static bool padding(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_product *p = first_of(c->s->d, is_padded);
 	double share = share_of(c, is_padded);
-	char text[320];
 	if (!p || share <= FO_SHARE_ADVICE)
 		return false;
 	gain_of(c, f, is_padded, FO_GAIN_HALF);
-	dimensions_text(c, text, sizeof(text));
-	snprintf(f->title, sizeof(f->title),
-		 "ragged dimensions: products whose shape can be padded take %.1f %% of the step", 100 * share);
-	snprintf(f->why, sizeof(f->why),
-		 "Pad %s. Rows that are no whole 16 bytes keep kernels off the matrix units' full loads, and a "
-		 "dimension just past a multiple of 128 opens a row of tiles for a few columns. Most time: %lld x %lld "
-		 "x %lld in %s at %.3g TFLOP/s; padded up to %.3g of useful work. The device does not set that limit.",
-		 text, (long long)p->m, (long long)p->n, (long long)p->k, p->dtype, p->flop_s / 1e12,
-		 p->padded_flop_s / 1e12);
+	fo_title(f, "ragged dimensions: products whose shape can be padded take %.1f %% of the step", 100 * share);
+	fo_why(f, "Pad ");
+	say_dimensions(c, f);
+	fo_why(f,
+	       ". Rows that are no whole 16 bytes keep kernels off the matrix units' full loads, and a dimension just "
+	       "past a multiple of 128 opens a row of tiles for a few columns. Most time: %lld x %lld x %lld in %s at "
+	       "%.3g TFLOP/s; padded up to %.3g of useful work. The device does not set that limit.",
+	       (long long)p->m, (long long)p->n, (long long)p->k, p->dtype, p->flop_s / 1e12, p->padded_flop_s / 1e12);
 	evidence_of(f, c->s, is_padded);
 	return true;
 }
@@ -223,14 +219,13 @@ static bool split_k(const struct fo_rule_context *c, struct fo_finding *f)
 	if (!p || share <= FO_SHARE_ADVICE)
 		return false;
 	gain_of(c, f, has_few_tiles, 0);
-	snprintf(f->title, sizeof(f->title),
-		 "products with few tiles and a long k leave units idle: %.1f %% of the step", 100 * share);
-	snprintf(f->why, sizeof(f->why),
-		 "%lld x %lld x %lld has %.0f tile%s for all of the device's units, and its kernel does not divide k = "
-		 "%lld among them: %.3g of %.3g TFLOP/s. A kernel that does (split-k, stream-k) uses the idle ones: "
-		 "torch.compile's max-autotune, or another library. The device does not set that limit.",
-		 (long long)p->m, (long long)p->n, (long long)p->k, p->tiles, p->tiles == 1 ? "" : "s", (long long)p->k,
-		 p->flop_s / 1e12, p->attainable_flop_s / 1e12);
+	fo_title(f, "products with few tiles and a long k leave units idle: %.1f %% of the step", 100 * share);
+	fo_why(f,
+	       "%lld x %lld x %lld has %.0f tile%s for all of the device's units, and its kernel does not divide k = "
+	       "%lld among them: %.3g of %.3g TFLOP/s. A kernel that does (split-k, stream-k) uses the idle ones: "
+	       "torch.compile's max-autotune, or another library. The device does not set that limit.",
+	       (long long)p->m, (long long)p->n, (long long)p->k, p->tiles, fo_plural((int64_t)p->tiles),
+	       (long long)p->k, p->flop_s / 1e12, p->attainable_flop_s / 1e12);
 	evidence_of(f, c->s, has_few_tiles);
 	return true;
 }
@@ -250,7 +245,7 @@ static double attention_waste(const struct fo_attention_shape *a, const char **w
 	*what = head >= keys ? "head size" : "sequence length";
 	*from = head >= keys ? a->dim : a->keys;
 	*to = head >= keys ? a->dim / 32 * 32 : a->keys / 128 * 128;
-	return head > keys ? head : keys;
+	return fmax(head, keys);
 }
 
 static bool attention_padding(const struct fo_rule_context *c, struct fo_finding *f)
@@ -285,12 +280,12 @@ static bool attention_padding(const struct fo_rule_context *c, struct fo_finding
 		fo_gain_none(f);
 	else
 		fo_gain_usual(c, f, ns, FO_GAIN_HALF);
-	snprintf(f->title, sizeof(f->title), "attention pads a %s of %lld: %.1f %% of the step is for nothing", what,
-		 (long long)from, 100 * fo_share(c, ns));
-	snprintf(f->why, sizeof(f->why),
-		 "Its kernels work on whole tiles: heads in multiples of 32, sequences in multiples of 128. %lld is "
-		 "just past one. With %lld none of that time is lost.",
-		 (long long)from, (long long)to);
+	fo_title(f, "attention pads a %s of %lld: %.1f %% of the step is for nothing", what, (long long)from,
+		 fo_percent(c, ns));
+	fo_why(f,
+	       "Its kernels work on whole tiles: heads in multiples of 32, sequences in multiples of 128. %lld is just "
+	       "past one. With %lld none of that time is lost.",
+	       (long long)from, (long long)to);
 	return true;
 }
 
@@ -308,11 +303,11 @@ static bool inside_product(const struct fo_trace *t, int32_t op)
 	return false;
 }
 
-bool fo_product_rearranges(const struct fo_trace *t, const struct fo_gpu_op *g)
+static bool rearranges_operand(const struct fo_trace *t, const struct fo_gpu_op *g)
 {
 	return g->class == FO_K_LAYOUT && inside_product(t, g->op);
 }
-bool fo_turns_layout(const struct fo_trace *t, const struct fo_gpu_op *g)
+static bool turns_layout(const struct fo_trace *t, const struct fo_gpu_op *g)
 {
 	return g->class == FO_K_LAYOUT && !inside_product(t, g->op);
 }
@@ -342,9 +337,9 @@ static int64_t needless(const struct fo_rule_context *c, struct fo_finding *f,
 	return ns / c->s->steps;
 }
 
-int64_t fo_layout_ns(const struct fo_rule_context *c,
-		     bool (*wanted)(const struct fo_trace *t, const struct fo_gpu_op *g), struct fo_finding *f,
-		     int64_t *kernels)
+/* Time of layout kernels in a step, exclusive as the ledger has it, with the longest as evidence. */
+static int64_t layout_ns(const struct fo_rule_context *c, struct fo_finding *f,
+			 bool (*wanted)(const struct fo_trace *, const struct fo_gpu_op *), int64_t *kernels)
 {
 	const struct fo_ledger *l = &c->s->l;
 	double ns = (double)needless(c, f, wanted, kernels);
@@ -355,37 +350,47 @@ int64_t fo_layout_ns(const struct fo_rule_context *c,
 
 static bool product_layout(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	int64_t n, ns = fo_layout_ns(c, fo_product_rearranges, f, &n);
-	if (fo_share(c, ns) <= FO_SHARE_ADVICE)
+	int64_t n, ns = layout_ns(c, f, rearranges_operand, &n);
+	if (!fo_notable(c, f, ns))
 		return false;
-	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
 	fo_gain_usual(c, f, ns, 0);
-	snprintf(f->title, sizeof(f->title), "operands are rearranged inside matrix products: %.1f %% of the step",
-		 100 * fo_share(c, ns));
-	snprintf(f->why, sizeof(f->why),
-		 "%lld kernels of a step only bring operands into the layout that the product's kernel wants. They are "
-		 "no arithmetic and do not count for the products. Store the operand as it is read: contiguous in its "
-		 "last or last but one dimension, not expanded, permuted or sliced with a stride; transpose a weight "
-		 "once, not in each step.",
+	fo_title(f, "operands are rearranged inside matrix products: %.1f %% of the step", fo_percent(c, ns));
+	fo_why(f,
+	       "%lld kernels of a step only bring operands into the layout that the product's kernel wants. They are "
+	       "no arithmetic and do not count for the products. Store the operand as it is read: contiguous in its "
+	       "last or last but one dimension, not expanded, permuted or sliced with a stride; transpose a weight "
+	       "once, not in each step.",
+	       (long long)n);
+	return true;
+}
+
+bool fo_conv_layout(const struct fo_rule_context *c, struct fo_finding *f)
+{
+	int64_t n, ns = layout_ns(c, f, turns_layout, &n);
+	/* Half the usual mark, for the convolutions between them gain as well from the layout that suits them. */
+	fo_notable(c, f, ns);
+	if (fo_share(c, ns) <= FO_SHARE_ADVICE / 2)
+		return false;
+	fo_gain_usual(c, f, ns, FO_GAIN_HALF);
+	fo_title(f, "convolutions turn their layout around: %.1f %% of the step in %lld kernels", fo_percent(c, ns),
 		 (long long)n);
+	fo_why(f, "The matrix units take images with their channels last (NHWC); tensors are stored as NCHW and are "
+		  "converted around each convolution. Stored with channels last they need no conversion.");
 	return true;
 }
 
 static bool expert_gather(const struct fo_rule_context *c, struct fo_finding *f)
 {
-	int64_t n, ns = needless(c, f, gathered, &n);
-	if (ns > c->s->l.class_ns[FO_K_MOE])
-		ns = c->s->l.class_ns[FO_K_MOE];
-	if (fo_share(c, ns) <= FO_SHARE_ADVICE)
+	int64_t n, ns = needless(c, f, gathered, &n), experts = c->s->l.class_ns[FO_K_MOE];
+	ns = fo_least(ns, experts);
+	if (!fo_notable(c, f, ns))
 		return false;
-	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
 	fo_gain_usual(c, f, ns, FO_GAIN_HALF);
-	snprintf(f->title, sizeof(f->title), "experts' weights are copied for every token: %.1f %% of the step",
-		 100 * fo_share(c, ns));
-	snprintf(f->why, sizeof(f->why),
-		 "An index fetches a whole matrix for each token, and a batched product multiplies it by one row. Sort "
-		 "the tokens by expert and use a grouped product (torch._grouped_mm, or a fused kernel of experts): "
-		 "then each weight is read once for all of its tokens, and the products have as many rows.");
+	fo_title(f, "experts' weights are copied for every token: %.1f %% of the step", fo_percent(c, ns));
+	fo_why(f,
+	       "An index fetches a whole matrix for each token, and a batched product multiplies it by one row. Sort "
+	       "the tokens by expert and use a grouped product (torch._grouped_mm, or a fused kernel of experts): "
+	       "then each weight is read once for all of its tokens, and the products have as many rows.");
 	return true;
 }
 
@@ -398,7 +403,7 @@ static bool expert_loop(const struct fo_rule_context *c, struct fo_finding *f)
 	const struct fo_diagnosis *d = c->s->d;
 	const struct fo_product *most = NULL;
 	int64_t all = 0, ns = 0, best = 0, calls = 0, rows = 0;
-	const int64_t n = d->products < FO_PRODUCTS_LOOKED_AT ? d->products : FO_PRODUCTS_LOOKED_AT;
+	const int64_t n = fo_least(d->products, FO_PRODUCTS_LOOKED_AT);
 	for (int64_t i = 0; c->facts->moe && i < n; i++) {
 		int64_t sizes = 0, took = 0, of = 0;
 		all += d->product[i].time_ns;
@@ -419,18 +424,16 @@ static bool expert_loop(const struct fo_rule_context *c, struct fo_finding *f)
 			rows = sizes;
 		}
 	}
-	double share = all ? fo_share(c, fo_class_time(&c->s->l, PRODUCTS)) * (double)ns / (double)all : 0;
+	double share = all ? fo_share(c, fo_class_time(&c->s->l, FO_PRODUCT_CLASSES)) * (double)ns / (double)all : 0;
 	if (!most || share <= FO_SHARE_ADVICE)
 		return false;
 	fo_gain_none(f);
-	snprintf(f->title, sizeof(f->title), "experts run one after the other: their products take %.1f %% of the step",
-		 100 * share);
-	snprintf(f->why, sizeof(f->why),
-		 "Tokens are routed, and %lld products with weights of %lld x %lld have %lld different numbers of "
-		 "rows: a loop over experts. Each product alone is small. A grouped product, or a fused kernel of "
-		 "experts, runs them at once; what that gains this trace cannot say.",
-		 (long long)calls, (long long)most->k, (long long)most->n, (long long)rows);
-	fo_evidence_kernels(f, c->s, PRODUCTS);
+	fo_title(f, "experts run one after the other: their products take %.1f %% of the step", 100 * share);
+	fo_why(f,
+	       "Tokens are routed, and %lld products with weights of %lld x %lld have %lld different numbers of rows: a "
+	       "loop over experts. Each product alone is small. A grouped product, or a fused kernel of experts, runs "
+	       "them at once; what that gains this trace cannot say.",
+	       (long long)calls, (long long)most->k, (long long)most->n, (long long)rows);
 	return true;
 }
 
@@ -445,25 +448,23 @@ static bool elementwise_rate(const struct fo_rule_context *c, struct fo_finding 
 	if (!(rate < SLOW) || rate < FO_RATE_LEAST || fo_share(c, m->time_ns) <= FO_SHARE_ADVICE)
 		return false;
 	fo_gain_none(f);
-	snprintf(f->title, sizeof(f->title),
-		 "elementwise kernels reach %.0f %% of the memory's bandwidth and take %.1f %% of the step", 100 * rate,
-		 100 * fo_share(c, m->time_ns));
-	snprintf(f->why, sizeof(f->why),
-		 "By their recorded shapes they move %.0f GB/s, each operand and the result counted once; the memory "
-		 "does %.0f. Operands with a stride, permuted or expanded ones, and casts in between make such kernels "
-		 "slow.",
-		 rate * m->peak_bytes_s / 1e9, m->peak_bytes_s / 1e9);
-	fo_evidence_kernels(f, c->s, FO_MOVING_CLASSES);
+	fo_title(f, "elementwise kernels reach %.0f %% of the memory's bandwidth and take %.1f %% of the step",
+		 100 * rate, fo_percent(c, m->time_ns));
+	fo_why(f,
+	       "By their recorded shapes they move %.0f GB/s, each operand and the result counted once; the memory "
+	       "does %.0f. Operands with a stride, permuted or expanded ones, and casts in between make such kernels "
+	       "slow.",
+	       rate * m->peak_bytes_s / 1e9, m->peak_bytes_s / 1e9);
 	return true;
 }
 
 const struct fo_rule_row fo_rules_shape[] = {
-	{ "shape-padding", FO_FIND_COMPUTE, padding },
-	{ "attention-padding", FO_FIND_COMPUTE, attention_padding },
-	{ "split-k", FO_FIND_COMPUTE, split_k },
-	{ "product-layout", FO_FIND_MEMORY_BOUND, product_layout },
-	{ "expert-gather", FO_FIND_MEMORY_BOUND, expert_gather },
-	{ "expert-loop", FO_FIND_COMPUTE, expert_loop },
-	{ "elementwise-rate", FO_FIND_MEMORY_BOUND, elementwise_rate },
-	{ NULL, FO_FIND_VALIDITY, NULL },
+	{ "shape-padding", FO_FIND_COMPUTE, .holds = padding },
+	{ "attention-padding", FO_FIND_COMPUTE, .holds = attention_padding },
+	{ "split-k", FO_FIND_COMPUTE, .holds = split_k },
+	{ "product-layout", FO_FIND_MEMORY_BOUND, .holds = product_layout },
+	{ "expert-gather", FO_FIND_MEMORY_BOUND, .holds = expert_gather },
+	{ "expert-loop", FO_FIND_COMPUTE, .holds = expert_loop, .kernels = FO_PRODUCT_CLASSES },
+	{ "elementwise-rate", FO_FIND_MEMORY_BOUND, .holds = elementwise_rate, .kernels = FO_MOVING_CLASSES },
+	{ .id = NULL },
 };

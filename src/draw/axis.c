@@ -4,34 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-char *fo_draw_number(char buf[32], double v, enum fo_draw_unit unit)
-{
-	static const struct {
-		double least;
-		double times;
-		const char *name;
-	} time[] = { { 120, 1.0 / 60, "min" }, { 1, 1, "s" }, { 1e-3, 1e3, "ms" }, { 0, 1e6, "us" } };
-	if (!isfinite(v)) {
-		snprintf(buf, 32, "-");
-	} else if (unit == FO_DRAW_SHARE) {
-		snprintf(buf, 32, fabs(v) < 0.01 && fabs(v) >= 5e-5 ? "%.2f %%" : "%.1f %%", 100 * v);
-	} else if (unit == FO_DRAW_CHANGE) {
-		snprintf(buf, 32, "%+.1f %%", 100 * v);
-	} else if (unit == FO_DRAW_FACTOR) {
-		snprintf(buf, 32, "x %.3f", v);
-	} else if (unit == FO_DRAW_BYTES) {
-		fo_str_bytes(buf, v);
-	} else if (unit == FO_DRAW_SECONDS) {
-		size_t i = 0;
-		while (fabs(v) < time[i].least)
-			i++;
-		snprintf(buf, 32, v == 0 ? "0 s" : "%.3g %s", v * time[i].times, time[i].name);
-	} else {
-		snprintf(buf, 32, "%.4g", v);
-	}
-	return buf;
-}
-
 void fo_range_add(double *lo, double *hi, double v)
 {
 	if (!isfinite(v))
@@ -129,7 +101,7 @@ char *fo_axis_label(const struct fo_axis *a, double v, char buf[32])
 			k++;
 		snprintf(buf, 32, "%.4g %s", v, prefix[k]);
 	} else if (a->unit == FO_DRAW_FACTOR) {
-		snprintf(buf, 32, "x %.6g", v);
+		snprintf(buf, 32, "%.6g x", v);
 	} else if (a->unit == FO_DRAW_SECONDS) {
 		fo_draw_number(buf, v, a->unit);
 	} else if (!a->log && fmax(fabs(a->lo), fabs(a->hi)) >= 1e4 && fmax(fabs(a->lo), fabs(a->hi)) < 1e15 &&

@@ -184,41 +184,44 @@ void fo_machine_read(struct fo_machine *m, const char *root)
 	read_state(m, root);
 }
 
-/* -1 and "" are null. */
-static void put_int(struct fo_json *j, const char *key, int64_t v) { fo_json_real(j, key, v < 0 ? NAN : (double)v); }
-static void put_text(struct fo_json *j, const char *key, const char *v) { fo_json_text(j, key, *v ? v : NULL); }
+/* ---- as a record ---- */
 
-void fo_machine_json(const struct fo_machine *m, struct fo_json *j)
-{
-	put_text(j, "cpu", m->cpu);
-	put_text(j, "isa", m->isa);
-	put_int(j, "cpus", m->cpus);
-	put_int(j, "allowed", m->allowed);
-	put_int(j, "cores", m->cores);
-	put_int(j, "sockets", m->sockets);
-	put_int(j, "numa_nodes", m->nodes);
-	fo_json_array(j, "caches");
-	for (int i = 0; i < m->caches; i++) {
-		fo_json_object(j, NULL);
-		fo_json_int(j, "level", m->cache[i].level);
-		put_text(j, "type", m->cache[i].type);
-		fo_json_int(j, "bytes", m->cache[i].bytes);
-		put_int(j, "shared_by", m->cache[i].shared);
-		fo_json_close(j);
-	}
-	fo_json_close(j);
-	put_int(j, "memory_bytes", m->memory_bytes);
-	put_int(j, "available_bytes", m->available_bytes);
-	put_text(j, "transparent_huge_pages", m->thp);
-	put_int(j, "huge_page_bytes", m->huge_page_bytes);
-	fo_json_real(j, "clock_hz", m->clock_hz);
-	fo_json_real(j, "min_hz", m->min_hz);
-	fo_json_real(j, "max_hz", m->max_hz);
-	put_text(j, "governor", m->governor);
-	put_text(j, "driver", m->driver);
-	fo_json_real(j, "cpu_limit", m->cpu_limit);
-	fo_json_real(j, "throttles", m->throttles);
-	fo_json_real(j, "load", m->load);
-	fo_json_real(j, "steal", m->steal);
-	fo_json_bool(j, "energy_readable", m->energy);
-}
+#define CACHE(m, ...) FO_FIELD(struct fo_cache, m, __VA_ARGS__)
+#define MACHINE(m, ...) FO_FIELD(struct fo_machine, m, __VA_ARGS__)
+#define UNKNOWN_IF_NEGATIVE .flags = FO_NULLS, .absent = -1
+
+static const struct fo_schema_field cache_field[] = {
+	CACHE(level, "level", "", "1 is closest to the core"),
+	CACHE(type, "type", "", "`Data`, `Instruction` or `Unified`", .flags = FO_NULLS),
+	CACHE(bytes, "bytes", "B", "size"),
+	CACHE(shared, "shared_by", "", "hardware threads that share it", UNKNOWN_IF_NEGATIVE),
+};
+static const struct fo_schema cache_schema = { "", "cache", FO_FIELDS(struct fo_cache, cache_field) };
+
+static const struct fo_schema_field machine_field[] = {
+	MACHINE(cpu, "cpu", "", "name of the processor", .flags = FO_NULLS),
+	MACHINE(isa, "isa", "", "extensions that matter for matmuls", .flags = FO_NULLS),
+	MACHINE(cpus, "cpus", "", "hardware threads online", UNKNOWN_IF_NEGATIVE),
+	MACHINE(allowed, "allowed", "", "hardware threads that this process may use", UNKNOWN_IF_NEGATIVE),
+	MACHINE(cores, "cores", "", "physical cores", UNKNOWN_IF_NEGATIVE),
+	MACHINE(sockets, "sockets", "", "processor packages", UNKNOWN_IF_NEGATIVE),
+	MACHINE(nodes, "numa_nodes", "", "memory nodes", UNKNOWN_IF_NEGATIVE),
+	FO_FIELD_LIST(struct fo_machine, cache, caches, &cache_schema, "caches", "caches of the first processor",
+		      .elements = FO_CACHES_MAX),
+	MACHINE(memory_bytes, "memory_bytes", "B", "memory in all", UNKNOWN_IF_NEGATIVE),
+	MACHINE(available_bytes, "available_bytes", "B", "memory that can be had without swapping",
+		UNKNOWN_IF_NEGATIVE),
+	MACHINE(thp, "transparent_huge_pages", "", "`always`, `madvise` or `never`", .flags = FO_NULLS),
+	MACHINE(huge_page_bytes, "huge_page_bytes", "B", "size of a huge page", UNKNOWN_IF_NEGATIVE),
+	MACHINE(clock_hz, "clock_hz", "Hz", "mean clock of the processors now"),
+	MACHINE(min_hz, "min_hz", "Hz", "lowest clock"),
+	MACHINE(max_hz, "max_hz", "Hz", "highest clock"),
+	MACHINE(governor, "governor", "", "cpufreq governor", .flags = FO_NULLS),
+	MACHINE(driver, "driver", "", "cpufreq driver", .flags = FO_NULLS),
+	MACHINE(cpu_limit, "cpu_limit", "", "processors that the control group grants; null: no limit, or unknown"),
+	MACHINE(throttles, "throttles", "", "thermal throttle events since the machine started"),
+	MACHINE(load, "load", "", "load average over one minute"),
+	MACHINE(steal, "steal", "share", "time that the hypervisor gave to others since the machine started"),
+	MACHINE(energy, "energy_readable", "", "energy counters (RAPL) can be read"),
+};
+const struct fo_schema fo_machine_schema = { "machine", "machine", FO_FIELDS(struct fo_machine, machine_field) };

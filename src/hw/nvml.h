@@ -9,7 +9,7 @@
 #ifndef FO_HW_NVML_H
 #define FO_HW_NVML_H
 
-#include "base/json.h"
+#include "base/schema.h"
 #include "base/str.h"
 
 #include <stdbool.h>
@@ -67,8 +67,6 @@ enum fo_nvml_share {
 	FO_NVML_DRAM,   /* bytes moved over those that the memory could have moved */
 	FO_NVML_SHARES
 };
-/* "sm_active", "tensor_active", "tensor_hmma", "tensor_imma", "tensor_dfma", "dram_active" */
-extern const char *const fo_nvml_share_name[FO_NVML_SHARES];
 
 /* Means over `seconds`, weighted by time and clock, that is by cycles: clock times a share is then exactly what was
  * active per second. */
@@ -102,9 +100,6 @@ void fo_nvml_watch_count(struct fo_nvml_watch *w, bool on);
 struct fo_nvml_use fo_nvml_watch_sample(struct fo_nvml_watch *w);
 /* Since the start, up to now. */
 struct fo_nvml_use fo_nvml_watch_total(struct fo_nvml_watch *w);
-/* Fields of an open JSON object: seconds, samples, sm_clock_hz, memory_clock_hz, joules, watts, throttled_power,
- * throttled_thermal, throttled_other, hottest_c, those of fo_nvml_share_name, active_seconds, active_clock_hz,
- * active_why; null where not readable. */
-void fo_nvml_use_json(const struct fo_nvml_use *u, struct fo_json *j);
+extern const struct fo_schema fo_nvml_use_schema;
 
 #endif

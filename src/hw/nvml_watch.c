@@ -304,24 +304,28 @@ struct fo_nvml_use fo_nvml_watch_total(struct fo_nvml_watch *w)
 	return u;
 }
 
-const char *const fo_nvml_share_name[FO_NVML_SHARES] = { "sm_active",   "tensor_active", "tensor_hmma",
-							 "tensor_imma", "tensor_dfma",   "dram_active" };
+#define USE(m, ...) FO_FIELD(struct fo_nvml_use, m, __VA_ARGS__)
+#define ACTIVE(i, key, means) USE(active.share[i], key, "share of cycles", means)
 
-void fo_nvml_use_json(const struct fo_nvml_use *u, struct fo_json *j)
-{
-	fo_json_real(j, "seconds", u->seconds);
-	fo_json_int(j, "samples", u->samples);
-	fo_json_real(j, "sm_clock_hz", u->sm_hz);
-	fo_json_real(j, "memory_clock_hz", u->memory_hz);
-	fo_json_real(j, "joules", u->joules);
-	fo_json_real(j, "watts", u->watts);
-	fo_json_real(j, "throttled_power", u->power_share);
-	fo_json_real(j, "throttled_thermal", u->thermal_share);
-	fo_json_real(j, "throttled_other", u->other_share);
-	fo_json_real(j, "hottest_c", u->hottest_c);
-	for (int i = 0; i < FO_NVML_SHARES; i++)
-		fo_json_real(j, fo_nvml_share_name[i], u->active.share[i]);
-	fo_json_real(j, "active_seconds", u->active.seconds);
-	fo_json_real(j, "active_clock_hz", u->active.sm_hz);
-	fo_json_text(j, "active_why", *u->active.why ? u->active.why : NULL);
-}
+static const struct fo_schema_field use_field[] = {
+	USE(seconds, "seconds", "s", "how long the device was watched"),
+	USE(samples, "samples", "", "samples taken, ten a second"),
+	USE(sm_hz, "sm_clock_hz", "Hz", "mean clock of the multiprocessors while not idle"),
+	USE(memory_hz, "memory_clock_hz", "Hz", "mean clock of the memory while not idle"),
+	USE(joules, "joules", "J", "energy"),
+	USE(watts, "watts", "W", "mean power"),
+	USE(power_share, "throttled_power", "share of samples", "power held the clock back (of samples not idle)"),
+	USE(thermal_share, "throttled_thermal", "share of samples", "heat held the clock back (of samples not idle)"),
+	USE(other_share, "throttled_other", "share of samples", "something else held it back (of samples not idle)"),
+	USE(hottest_c, "hottest_c", "C", "highest temperature"),
+	ACTIVE(FO_NVML_SM, "sm_active", "a multiprocessor had work; mean over them, within steps"),
+	ACTIVE(FO_NVML_TENSOR, "tensor_active", "a tensor pipe of whatever type, within steps"),
+	ACTIVE(FO_NVML_HMMA, "tensor_hmma", "of it 16-bit matmuls"),
+	ACTIVE(FO_NVML_IMMA, "tensor_imma", "of it integer matmuls"),
+	ACTIVE(FO_NVML_DFMA, "tensor_dfma", "of it fp64 matmuls"),
+	ACTIVE(FO_NVML_DRAM, "dram_active", "bytes moved over those that the memory could have moved, within steps"),
+	USE(active.seconds, "active_seconds", "s", "time that these shares cover"),
+	USE(active.sm_hz, "active_clock_hz", "Hz", "mean clock of the multiprocessors in that time"),
+	USE(active.why, "active_why", "", "why `tensor_active` is null", .flags = FO_NULLS | FO_VISIBLE),
+};
+const struct fo_schema fo_nvml_use_schema = { "", "use of a device", FO_FIELDS(struct fo_nvml_use, use_field) };

@@ -1,6 +1,6 @@
 #include "hw/profile.h"
 #include "base/fs.h"
-#include "base/json.h"
+#include "base/schema.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -122,217 +122,161 @@ void fo_limits_peak_raise(struct fo_limits *m, const struct fo_limits_peak *p)
 	}
 }
 
-/* ---- reading: every value is checked, the first that is wrong is named ---- */
-
-struct reader {
-	const char *where, *list; /* file; "peaks", "rows", "state" or "" */
-	size_t at;                /* entry of the list */
-	fo_status st;
-};
-
-static void bad(struct reader *r, const char *key, const char *expected)
-{
-	if (r->st != FO_OK)
-		return;
-	if (!strcmp(r->list, "state"))
-		r->st = fo_fail(FO_EFORMAT, "'%s': state.%s: expected %s", r->where, key, expected);
-	else if (*r->list)
-		r->st = fo_fail(FO_EFORMAT, "'%s': %s[%zu].%s: expected %s", r->where, r->list, r->at, key, expected);
-	else
-		r->st = fo_fail(FO_EFORMAT, "'%s': %s: expected %s", r->where, key, expected);
-}
-
-/* Text of less than `size` bytes, made visible. word: letters, digits, '_' and '-' only. */
-static void read_text(struct reader *r, const json_t *j, const char *key, bool word, char *out, size_t size)
-{
-	const json_t *v = json_object_get(j, key);
-	const char *s = json_string_value(v);
-	char shown[1024 + 8]; /* four bytes for one at worst, and what fo_str_visible keeps free */
-	if (!s || strlen(s) >= size || strlen(s) != json_string_length(v)) {
-		bad(r, key, "a short text");
-		return;
-	}
-	for (const char *c = s; word && *c; c++)
-		if (!((*c >= 'a' && *c <= 'z') || (*c >= '0' && *c <= '9') || *c == '_' || *c == '-')) {
-			bad(r, key, "a word of small letters, digits, '_' or '-'");
-			return;
-		}
-	snprintf(out, size, "%s", fo_str_visible(shown, sizeof shown, s));
-}
-
-static int64_t read_int(struct reader *r, const json_t *v, const char *key, int64_t lo, int64_t hi)
-{
-	int64_t n = json_integer_value(v);
-	if (!json_is_integer(v) || n < lo || n > hi) {
-		bad(r, key, "an integer in its range");
-		return lo;
-	}
-	return n;
-}
-
-/* null is NaN where `missing` allows it */
-static double read_real(struct reader *r, const json_t *j, const char *key, double lo, double hi, bool missing)
-{
-	const json_t *v = json_object_get(j, key);
-	double x = json_number_value(v);
-	if (missing && json_is_null(v))
-		return NAN;
-	if (!json_is_number(v) || !(x >= lo && x <= hi))
-		bad(r, key, missing ? "a number in its range, or null" : "a number in its range");
-	return x;
-}
+/* ---- the record ---- */
 
 /* Bounds far outside what any machine does, so that sums and ratios of what is read stay finite. */
-#define RATE_LO 1e3
-#define RATE_HI 1e21
-#define SECONDS_LO 1e-10
-#define SECONDS_HI 1e6
-#define WORK_HI 1e24
-enum { THREADS_HI = 1 << 16, COUNT_HI = 1 << 30 };
+#define RATE .flags = FO_NEEDED, .low = 1e3, .high = 1e21
+#define SECONDS .flags = FO_NEEDED, .low = 1e-10, .high = 1e6
+#define WORK .flags = FO_NEEDED, .high = 1e24
+#define COUNT(least) .flags = FO_NEEDED, .low = (least), .high = 1 << 30
+#define THREADS .flags = FO_NEEDED, .low = 1, .high = 1 << 16
+#define NAME .flags = FO_NEEDED | FO_WORD
+#define SENTENCE .flags = FO_NEEDED | FO_VISIBLE
+#define BYTES .flags = FO_NEEDED, .high = 1LL << 50
 
-/* Nothing, or at least one. */
-static double read_work(struct reader *r, const json_t *j, const char *key)
+#define PEAK(m, ...) FO_FIELD(struct fo_limits_peak, m, __VA_ARGS__)
+static const struct fo_schema_field peak_field[] = {
+	PEAK(dtype, "dtype", "", "data type: `f32`, `bf16`", NAME),
+	PEAK(threads, "threads", "", "threads that computed", THREADS),
+	PEAK(set, "set", "", "kernel set whose loop was fastest", NAME),
+	PEAK(best_flop_s, "best_flop_s", "FLOP/s", "best burst", RATE),
+	PEAK(median_flop_s, "median_flop_s", "FLOP/s", "median burst", RATE),
+	PEAK(bursts, "bursts", "", "bursts measured", COUNT(1)),
+	PEAK(clean_bursts, "clean_bursts", "", "bursts that nothing disturbed", COUNT(0)),
+	PEAK(date, "date", "", "when it was measured", SENTENCE),
+	PEAK(method, "method", "", "how it was measured", SENTENCE),
+};
+static void check_peak(const void *record, struct fo_schema_reader *r)
 {
-	double x = read_real(r, j, key, 0, WORK_HI, false);
-	if (x > 0 && x < 1)
-		bad(r, key, "0 or a number of at least 1");
-	return x;
+	const struct fo_limits_peak *p = record;
+	if (p->clean_bursts > p->bursts)
+		fo_schema_refuse(r, "clean_bursts", "an integer of at most bursts");
+	if (p->median_flop_s > p->best_flop_s)
+		fo_schema_refuse(r, "median_flop_s", "a number not above best_flop_s");
 }
+static const struct fo_schema peak_schema = { "", "peak", FO_FIELDS(struct fo_limits_peak, peak_field),
+					      .check = check_peak };
 
-static struct fo_limits_peak read_peak(struct reader *r, const json_t *j)
+#define ROW(m, ...) FO_FIELD(struct fo_limits_row, m, __VA_ARGS__)
+static const struct fo_schema_field row_field[] = {
+	ROW(kind, "kind", "", "operation or kind of memory access; below", NAME),
+	ROW(variant, "variant", "", "below", NAME),
+	ROW(dtype, "dtype", "", "data type", NAME),
+	ROW(set, "set", "", "kernel set that ran", NAME),
+	ROW(threads, "threads", "", "threads that computed", THREADS),
+	FO_FIELD_AS(DIMS, struct fo_limits_row, dim, "shape", "", "at most 4 dimensions; below", .flags = FO_NEEDED,
+		    .low = 1, .high = 1LL << 50, .expected = "a list of at most 4 integers"),
+	ROW(flop, "flop", "FLOP", "executed in a span", WORK),
+	ROW(bytes, "bytes", "B", "moved in a span at least: each operand once", WORK),
+	ROW(key, "key", "",
+	    "signature of the very operation ([simulator.md](simulator.md)); absent: the row stands for its kind and shape",
+	    .flags = FO_OMIT),
+	ROW(cold, "cold", "share",
+	    "bytes of its operands that no cache held before a span; absent: as the span before left them",
+	    .flags = FO_OMIT | FO_NULLS, .high = 1),
+	ROW(time.quiet_median_s, "quiet_median_s", "s", "median of the quiet spans; null: none was quiet",
+	    .flags = FO_NEEDED | FO_NULLS, .low = 1e-10, .high = 1e6),
+	ROW(time.quiet_best_s, "quiet_best_s", "s", "best of the quiet spans; null: none was quiet",
+	    .flags = FO_NEEDED | FO_NULLS, .low = 1e-10, .high = 1e6),
+	ROW(time.quiet, "quiet", "", "quiet spans", COUNT(0)),
+	ROW(time.median_s, "median_s", "s", "median of all spans", SECONDS),
+	ROW(time.best_s, "best_s", "s", "best of all spans", SECONDS),
+	ROW(time.spans, "spans", "", "spans measured", COUNT(1)),
+	ROW(date, "date", "", "when it was measured", SENTENCE),
+};
+static void check_row(const void *record, struct fo_schema_reader *r)
 {
-	struct fo_limits_peak p = { 0 };
-	read_text(r, j, "dtype", true, p.dtype, sizeof p.dtype);
-	read_text(r, j, "set", true, p.set, sizeof p.set);
-	read_text(r, j, "date", false, p.date, sizeof p.date);
-	read_text(r, j, "method", false, p.method, sizeof p.method);
-	p.threads = (int)read_int(r, json_object_get(j, "threads"), "threads", 1, THREADS_HI);
-	p.bursts = (int)read_int(r, json_object_get(j, "bursts"), "bursts", 1, COUNT_HI);
-	p.clean_bursts = (int)read_int(r, json_object_get(j, "clean_bursts"), "clean_bursts", 0, p.bursts);
-	p.best_flop_s = read_real(r, j, "best_flop_s", RATE_LO, RATE_HI, false);
-	p.median_flop_s = read_real(r, j, "median_flop_s", RATE_LO, p.best_flop_s, false);
-	return p;
+	const struct fo_limits_row *w = record;
+	const struct fo_quiet_stats *t = &w->time;
+	if (w->flop > 0 && w->flop < 1)
+		fo_schema_refuse(r, "flop", "0 or a number of at least 1");
+	if (w->bytes > 0 && w->bytes < 1)
+		fo_schema_refuse(r, "bytes", "0 or a number of at least 1");
+	if (t->quiet > t->spans)
+		fo_schema_refuse(r, "quiet", "an integer of at most spans");
+	if (t->median_s < t->best_s)
+		fo_schema_refuse(r, "median_s", "a number not below best_s");
+	if (t->quiet_best_s < t->best_s)
+		fo_schema_refuse(r, "quiet_best_s", "a number not below best_s");
+	if ((t->quiet > 0) != !isnan(t->quiet_median_s) || (t->quiet > 0) != !isnan(t->quiet_best_s))
+		fo_schema_refuse(r, "quiet", "quiet times if, and only if, spans were quiet");
+	if (t->quiet_median_s < t->quiet_best_s)
+		fo_schema_refuse(r, "quiet_median_s", "a number not below quiet_best_s");
 }
+static const struct fo_schema row_schema = { "", "row", FO_FIELDS(struct fo_limits_row, row_field),
+					     .check = check_row };
 
-/* Sixteen hexadecimal digits; absent in rows that stand for a shape alone, and in older profiles. */
-static uint64_t read_key(struct reader *r, const json_t *j)
+static const struct fo_schema_field state_field[] = {
+	FO_FIELD_RECORD(struct fo_limits_state, use, &fo_state_use_schema, "", "", .flags = FO_INLINE),
+	FO_FIELD(struct fo_limits_state, governor, "governor", "", "cpufreq governor",
+		 .flags = FO_NEEDED | FO_NULLS | FO_VISIBLE),
+};
+static const struct fo_schema state_schema = { "", "state", FO_FIELDS(struct fo_limits_state, state_field) };
+
+/* A profile as a file has it. */
+struct file {
+	struct fo_limits m;
+	bool has_state;
+};
+#define LIMITS(member, ...) FO_FIELD(struct file, m.member, __VA_ARGS__)
+static const struct fo_schema_field limits_field[] = {
+	LIMITS(cpu, "cpu", "", "name of the processor", SENTENCE),
+	LIMITS(isa, "isa", "", "highest kernel set measured", NAME),
+	LIMITS(cache_bytes, "cache_bytes", "B", "all last-level caches together; 0: not known", BYTES),
+	LIMITS(date, "date", "", "when the newest calibration ran; empty: only peaks are known", SENTENCE),
+	LIMITS(method, "method", "", "how the newest calibration measured", SENTENCE),
+	FO_FIELD_OPTIONAL(struct file, m.state, has_state, &state_schema, "state",
+			  "the machine while the newest calibration ran; absent in profiles of training alone",
+			  .flags = FO_OMIT),
+	FO_FIELD_LIST(struct file, m.peak, m.peaks, &peak_schema, "peaks",
+		      "one for each data type and number of threads", .flags = FO_NEEDED | FO_POINTER,
+		      .elements = FO_LIMITS_MAX_PEAKS, .expected = "a list of at most 256 entries"),
+	FO_FIELD_LIST(struct file, m.row, m.rows, &row_schema, "rows",
+		      "one for each work, shape and number of threads, a line each",
+		      .flags = FO_NEEDED | FO_POINTER | FO_LINES, .elements = FO_LIMITS_MAX_ROWS,
+		      .expected = "a list of at most 8192 entries"),
+};
+const struct fo_schema fo_limits_schema = { "profile", "machine profile", FO_LIMITS_SCHEMA,
+					    FO_FIELDS(struct file, limits_field) };
+
+/* Copies what was read into memory of the profile's own, which later calls extend. */
+static void take_lists(const struct fo_limits *from, struct fo_limits *m, struct fo_schema_reader *r)
 {
-	const json_t *v = json_object_get(j, "key");
-	const char *s = json_string_value(v);
-	if (!v)
-		return 0;
-	if (!s || strlen(s) != 16 || strspn(s, "0123456789abcdef") != 16) {
-		bad(r, "key", "sixteen hexadecimal digits");
-		return 0;
+	m->peak = NULL;
+	m->row = NULL;
+	m->peaks = m->rows = m->peak_cap = m->row_cap = 0;
+	for (size_t i = 0; i < from->peaks && r->st == FO_OK; i++) {
+		snprintf(r->at, sizeof r->at, "peaks[%zu].", i);
+		if (fo_limits_peak(m, from->peak[i].dtype, from->peak[i].threads))
+			fo_schema_refuse(r, "dtype", "one entry for each dtype and number of threads");
+		else
+			fo_limits_peak_put(m, &from->peak[i]);
 	}
-	return strtoull(s, NULL, 16);
-}
-
-static struct fo_limits_row read_row(struct reader *r, const json_t *j)
-{
-	struct fo_limits_row w = { 0 };
-	const json_t *shape = json_object_get(j, "shape");
-	read_text(r, j, "kind", true, w.kind, sizeof w.kind);
-	read_text(r, j, "variant", true, w.variant, sizeof w.variant);
-	read_text(r, j, "dtype", true, w.dtype, sizeof w.dtype);
-	read_text(r, j, "set", true, w.set, sizeof w.set);
-	read_text(r, j, "date", false, w.date, sizeof w.date);
-	w.threads = (int)read_int(r, json_object_get(j, "threads"), "threads", 1, THREADS_HI);
-	if (!json_is_array(shape) || json_array_size(shape) > FO_LIMITS_DIMS)
-		bad(r, "shape", "a list of at most 4 integers");
-	for (size_t i = 0; r->st == FO_OK && i < json_array_size(shape); i++)
-		w.dim[i] = read_int(r, json_array_get(shape, i), "shape", 1, (int64_t)1 << 50);
-	w.flop = read_work(r, j, "flop");
-	w.bytes = read_work(r, j, "bytes");
-	w.key = read_key(r, j);
-	w.cold = json_object_get(j, "cold") ? read_real(r, j, "cold", 0, 1, true) : NAN;
-	w.time.spans = (int)read_int(r, json_object_get(j, "spans"), "spans", 1, COUNT_HI);
-	w.time.quiet = (int)read_int(r, json_object_get(j, "quiet"), "quiet", 0, w.time.spans);
-	w.time.best_s = read_real(r, j, "best_s", SECONDS_LO, SECONDS_HI, false);
-	w.time.median_s = read_real(r, j, "median_s", w.time.best_s, SECONDS_HI, false);
-	w.time.quiet_best_s = read_real(r, j, "quiet_best_s", w.time.best_s, SECONDS_HI, true);
-	w.time.quiet_median_s = read_real(r, j, "quiet_median_s", w.time.best_s, SECONDS_HI, true);
-	if ((w.time.quiet > 0) != !isnan(w.time.quiet_median_s) || (w.time.quiet > 0) != !isnan(w.time.quiet_best_s))
-		bad(r, "quiet", "quiet times if, and only if, spans were quiet");
-	if (w.time.quiet_median_s < w.time.quiet_best_s)
-		bad(r, "quiet_median_s", "a number not below quiet_best_s");
-	return w;
-}
-
-static void read_lists(struct reader *r, const json_t *j, struct fo_limits *m)
-{
-	const json_t *peaks = json_object_get(j, "peaks"), *rows = json_object_get(j, "rows");
-	if (!json_is_array(peaks) || json_array_size(peaks) > FO_LIMITS_MAX_PEAKS)
-		bad(r, "peaks", "a list of at most 256 entries");
-	if (!json_is_array(rows) || json_array_size(rows) > FO_LIMITS_MAX_ROWS)
-		bad(r, "rows", "a list of at most 8192 entries");
-	r->list = "peaks";
-	for (r->at = 0; r->st == FO_OK && r->at < json_array_size(peaks); r->at++) {
-		struct fo_limits_peak p = read_peak(r, json_array_get(peaks, r->at));
-		if (r->st == FO_OK && fo_limits_peak(m, p.dtype, p.threads))
-			bad(r, "dtype", "one entry for each dtype and number of threads");
-		if (r->st == FO_OK)
-			fo_limits_peak_put(m, &p);
-	}
-	r->list = "rows";
-	for (r->at = 0; r->st == FO_OK && r->at < json_array_size(rows); r->at++) {
-		struct fo_limits_row w = read_row(r, json_array_get(rows, r->at));
-		if (r->st == FO_OK)
-			fo_limits_row_add(m, &w);
-	}
-}
-
-/* Absent in the profiles of versions that did not record it. */
-static void read_state(struct reader *r, const json_t *root, struct fo_limits_state *s)
-{
-	const json_t *j = json_object_get(root, "state");
-	struct fo_state_use *u = &s->use;
-	if (!j)
-		return;
-	r->list = "state";
-	if (!json_is_null(json_object_get(j, "governor")))
-		read_text(r, j, "governor", false, s->governor, sizeof s->governor);
-	u->seconds = read_real(r, j, "seconds", SECONDS_LO, SECONDS_HI, false);
-	u->steal = read_real(r, j, "steal", 0, 1, true);
-	u->clock_hz = read_real(r, j, "clock_hz", 0, RATE_HI, true);
-	u->throttles = read_real(r, j, "throttles", 0, WORK_HI, true);
-	u->limited_s = read_real(r, j, "limited_seconds", 0, WORK_HI, true);
-	u->joules = read_real(r, j, "joules", 0, WORK_HI, true);
-	u->load = read_real(r, j, "load", 0, WORK_HI, true);
-	r->list = "";
+	for (size_t i = 0; i < from->rows && r->st == FO_OK; i++)
+		fo_limits_row_add(m, &from->row[i]);
 }
 
 fo_status fo_limits_parse(const char *text, size_t len, const char *where, struct fo_limits *m)
 {
-	json_error_t e;
-	struct fo_limits got = { 0 };
-	struct reader r = { .where = where, .list = "" };
-	char shown[200];
+	struct fo_arena a = { 0 };
+	struct fo_schema_reader r = { .arena = &a, .where = where };
+	struct file read = { 0 };
+	json_t *j;
 	if (len > FO_LIMITS_MAX_BYTES)
 		return fo_fail(FO_EFORMAT, "'%s': %zu bytes, expected at most %zu", where, len, FO_LIMITS_MAX_BYTES);
-	json_t *j = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
-	if (!j)
-		return fo_hint(fo_fail(FO_EFORMAT, "'%s' is not a machine profile: line %d: %s", where, e.line,
-				       fo_str_visible(shown, sizeof shown, e.text)),
-			       "'flatout calibrate --out=FILE' writes one");
-	int64_t schema = json_integer_value(json_object_get(j, "schema"));
-	if (schema != FO_LIMITS_SCHEMA) {
-		r.st = fo_fail(FO_EFORMAT, "'%s': schema is %lld, expected %d: not a machine profile of this version",
-			       where, (long long)schema, FO_LIMITS_SCHEMA);
-	} else {
-		read_text(&r, j, "cpu", false, got.cpu, sizeof got.cpu);
-		read_text(&r, j, "isa", true, got.isa, sizeof got.isa);
-		read_text(&r, j, "date", false, got.date, sizeof got.date);
-		read_text(&r, j, "method", false, got.method, sizeof got.method);
-		got.cache_bytes = read_int(&r, json_object_get(j, "cache_bytes"), "cache_bytes", 0, (int64_t)1 << 50);
-		read_state(&r, j, &got.state);
-		read_lists(&r, j, &got);
+	fo_status st = fo_schema_parse(text, len, where, fo_limits_schema.what, &j);
+	if (st != FO_OK)
+		return fo_hint(st, "'flatout calibrate --out=FILE' writes one");
+	if (fo_schema_read(&fo_limits_schema, j, &read, &r) == FO_OK) {
+		struct fo_limits got = read.m;
+		take_lists(&read.m, &got, &r);
+		if (r.st == FO_OK)
+			*m = got;
+		else
+			fo_limits_fini(&got);
 	}
 	json_decref(j);
-	if (r.st != FO_OK)
-		fo_limits_fini(&got);
-	else
-		*m = got;
+	fo_arena_fini(&a);
 	return r.st;
 }
 
@@ -348,86 +292,10 @@ fo_status fo_limits_read(const char *path, struct fo_limits *m)
 	return st;
 }
 
-/* ---- writing ---- */
-
-static void peak_json(struct fo_json *j, const struct fo_limits_peak *p)
-{
-	fo_json_object(j, NULL);
-	fo_json_text(j, "dtype", p->dtype);
-	fo_json_int(j, "threads", p->threads);
-	fo_json_text(j, "set", p->set);
-	fo_json_real(j, "best_flop_s", p->best_flop_s);
-	fo_json_real(j, "median_flop_s", p->median_flop_s);
-	fo_json_int(j, "bursts", p->bursts);
-	fo_json_int(j, "clean_bursts", p->clean_bursts);
-	fo_json_text(j, "date", p->date);
-	fo_json_text(j, "method", p->method);
-	fo_json_close(j);
-}
-
-static void row_json(struct fo_json *j, const struct fo_limits_row *r)
-{
-	fo_json_object(j, NULL);
-	fo_json_text(j, "kind", r->kind);
-	fo_json_text(j, "variant", r->variant);
-	fo_json_text(j, "dtype", r->dtype);
-	fo_json_text(j, "set", r->set);
-	fo_json_int(j, "threads", r->threads);
-	fo_json_array(j, "shape");
-	for (int i = 0; i < FO_LIMITS_DIMS && r->dim[i]; i++)
-		fo_json_int(j, NULL, r->dim[i]);
-	fo_json_close(j);
-	fo_json_real(j, "flop", r->flop);
-	fo_json_real(j, "bytes", r->bytes);
-	if (r->key) {
-		char key[24];
-		snprintf(key, sizeof key, "%016llx", (unsigned long long)r->key);
-		fo_json_text(j, "key", key);
-	}
-	if (!isnan(r->cold))
-		fo_json_real(j, "cold", r->cold);
-	fo_json_real(j, "quiet_median_s", r->time.quiet_median_s);
-	fo_json_real(j, "quiet_best_s", r->time.quiet_best_s);
-	fo_json_int(j, "quiet", r->time.quiet);
-	fo_json_real(j, "median_s", r->time.median_s);
-	fo_json_real(j, "best_s", r->time.best_s);
-	fo_json_int(j, "spans", r->time.spans);
-	fo_json_text(j, "date", r->date);
-	fo_json_close(j);
-}
-
 void fo_limits_json(const struct fo_limits *m, struct fo_str *out)
 {
-	struct fo_json j;
-	fo_json_begin(&j, out, true);
-	fo_json_object(&j, NULL);
-	fo_json_int(&j, "schema", FO_LIMITS_SCHEMA);
-	fo_json_text(&j, "cpu", m->cpu);
-	fo_json_text(&j, "isa", m->isa);
-	fo_json_int(&j, "cache_bytes", m->cache_bytes);
-	fo_json_text(&j, "date", m->date);
-	fo_json_text(&j, "method", m->method);
-	if (m->state.use.seconds > 0) {
-		fo_json_object(&j, "state");
-		fo_state_use_json(&m->state.use, &j);
-		fo_json_text(&j, "governor", *m->state.governor ? m->state.governor : NULL);
-		fo_json_close(&j);
-	}
-	fo_json_array(&j, "peaks");
-	for (size_t i = 0; i < m->peaks; i++)
-		peak_json(&j, &m->peak[i]);
-	fo_json_close(&j);
-	fo_json_array(&j, "rows");
-	for (size_t i = 0; i < m->rows; i++) { /* a line each: there are hundreds */
-		struct fo_str line = { 0 };
-		struct fo_json flat;
-		fo_json_begin(&flat, &line, false);
-		row_json(&flat, &m->row[i]);
-		fo_json_raw(&j, NULL, line.data);
-		fo_str_fini(&line);
-	}
-	fo_json_close(&j);
-	fo_json_close(&j);
+	const struct file f = { *m, m->state.use.seconds > 0 };
+	fo_schema_text(&fo_limits_schema, &f, true, out);
 }
 
 fo_status fo_limits_write(const char *path, const struct fo_limits *m)

@@ -78,6 +78,7 @@ char *fo_limits_path(struct fo_arena *a, const char *cpu);
 /* FO_EIO when it cannot be read, FO_EFORMAT (naming the place) when it is not a profile; *m needs no fini then. */
 FO_CHECKED fo_status fo_limits_read(const char *path, struct fo_limits *m);
 FO_CHECKED fo_status fo_limits_parse(const char *text, size_t len, const char *where, struct fo_limits *m);
+extern const struct fo_schema fo_limits_schema;
 void fo_limits_json(const struct fo_limits *m, struct fo_str *out);
 FO_CHECKED fo_status fo_limits_write(const char *path, const struct fo_limits *m);
 void fo_limits_fini(struct fo_limits *m);

@@ -8,7 +8,7 @@
 #ifndef FO_HW_STATE_H
 #define FO_HW_STATE_H
 
-#include "base/json.h"
+#include "base/schema.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -77,9 +77,7 @@ void fo_state_watch_start(struct fo_state_watch *w, const char *root);
 struct fo_state_use fo_state_watch_sample(struct fo_state_watch *w);
 /* Everything since the start up to the last sample; all NAN before the first. */
 struct fo_state_use fo_state_watch_total(const struct fo_state_watch *w);
-/* Fields of an open JSON object: seconds, steal, clock_hz, throttles, limited_seconds, joules, load; null where not
- * readable. */
-void fo_state_use_json(const struct fo_state_use *u, struct fo_json *j);
+extern const struct fo_schema fo_state_use_schema;
 
 /* Share of this process's anonymous memory that lies in transparent huge pages; NAN. */
 double fo_state_huge_share(const char *root);
@@ -94,17 +92,18 @@ double fo_state_processors(const char *root);
 /* ---- the machine ---- */
 
 enum { FO_CACHES_MAX = 8 };
+struct fo_cache {
+	int level, shared; /* shared: by how many hardware threads; -1 unknown */
+	char type[16];     /* "Data", "Instruction", "Unified" */
+	int64_t bytes;
+};
 struct fo_machine {
 	char cpu[96];              /* as the system tells it; "" unknown */
 	char isa[160];             /* of the extensions that matter for products: "avx2 fma f16c"; "" none or unknown */
 	int cpus, allowed;         /* online, and those this process may use; -1 */
 	int cores, sockets, nodes; /* -1 */
 	int caches;
-	struct {
-		int level, shared; /* by so many hardware threads */
-		char type[16];     /* "Data", "Instruction", "Unified" */
-		int64_t bytes;
-	} cache[FO_CACHES_MAX];                /* of the first processor */
+	struct fo_cache cache[FO_CACHES_MAX];  /* of the first processor */
 	int64_t memory_bytes, available_bytes; /* -1 */
 	int64_t huge_page_bytes;               /* -1 */
 	char thp[16];                          /* transparent huge pages: "always", "madvise", "never"; "" unknown */
@@ -117,7 +116,6 @@ struct fo_machine {
 	double load, steal;                    /* load average; share of stolen time since the machine started; NAN */
 };
 void fo_machine_read(struct fo_machine *m, const char *root);
-/* Fields of an open JSON object, docs/commands/machine.md. */
-void fo_machine_json(const struct fo_machine *m, struct fo_json *j);
+extern const struct fo_schema fo_machine_schema; /* docs/formats.md */
 
 #endif

@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cost/cost.h"
+#include "draw/doc.h"
 #include "program/run.h"
 #include "timeline/timeline.h"
 
@@ -206,10 +207,12 @@ const char *fo_ladder_share(struct fo_arena *a, double share);
 const char *fo_ladder_text_title(const struct fo_ladder *l, struct fo_arena *a);
 /* One sentence for the head of every output: the machine was not quiet, and what to do. NULL: nothing says so. */
 const char *fo_ladder_not_quiet(const struct fo_ladder *l, struct fo_arena *a);
-/* ladder.json (docs/formats.md). */
+/* docs/formats.md */
+extern const struct fo_schema fo_ladder_plan_schema, fo_ladder_text_schema, fo_ladder_schema;
+/* ladder.json. */
 void fo_ladder_json(const struct fo_ladder *l, struct fo_str *out);
-/* One self-contained page. */
-void fo_ladder_html(const struct fo_ladder *l, struct fo_str *out);
+/* The ladder as a document, whose pictures point into l. brief: a terminal gets the first table alone. */
+void fo_ladder_doc(const struct fo_ladder *l, bool brief, struct fo_doc *d);
 
 /* ---- statistics (docs/metrics.md) ---- */
 
@@ -231,10 +234,12 @@ bool fo_ladder_unsteady(const struct fo_ladder_interval *v);
 #define FO_LADDER_STEADY 2.0
 /* Useful tokens/s of rung `to` over those of `from`, by the rounds that both have done; *n (may be NULL): how many. */
 struct fo_ladder_interval fo_ladder_over(const struct fo_ladder *l, int to, int from, int *n);
-/* How far losses are from a reference's: |mean(a) - mean(b)| / mean(b) of FO_LADDER_WINDOWS equal stretches of the
- * steps that both have (fewer where there are fewer steps; NaN: a step that is not done); the median of all stretches,
- * or of the last FO_LADDER_LATE where that is more. NaN without common steps; INFINITY where a loss of either is
- * infinite. docs/metrics.md tells why not the largest. */
+/* Compares losses with a reference's: cuts the steps that both have (NaN: a step that is not done) into
+ * FO_LADDER_WINDOWS equal stretches, fewer where there are fewer steps. step[k] is the last step of stretch k, from 1;
+ * difference[k] is (mean(a) - mean(b)) / |mean(b)|. Both hold FO_LADDER_WINDOWS. Returns the number of stretches. */
+int fo_ladder_stretches(const double *a, const double *b, int64_t n, double *step, double *difference);
+/* The median of the stretches' absolute differences, or of the last FO_LADDER_LATE where that is more. NaN without
+ * common steps; INFINITY where a loss of either is infinite. docs/metrics.md says why it is not the largest. */
 double fo_ladder_deviation(const double *a, const double *b, int64_t n);
 enum { FO_LADDER_WINDOWS = 10, FO_LADDER_LATE = 3 };
 /* What the deviation may be, by the precision of both runs and for emulated fp8: docs/metrics.md tells how these were

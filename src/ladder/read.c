@@ -252,7 +252,8 @@ static void fill_quiet(struct fo_ladder *l, const struct rung_read *v)
 static void take_load(struct fo_ladder *l, const struct fo_record *r)
 {
 	l->load = fmax(l->load, fo_record_load(r)); /* NaN gives way */
-	l->processors = r->processors > 0 ? r->processors : l->processors;
+	if (r->state.cpus > 0)
+		l->processors = r->state.cpus;
 }
 
 static void blank(struct fo_ladder *l, struct fo_ladder_rung *g)
@@ -351,10 +352,4 @@ fo_status fo_ladder_read(struct fo_ladder *l, const char *dir)
 	free(v);
 	fo_ladder_judge(l);
 	return FO_OK;
-}
-
-void fo_ladder_fini(struct fo_ladder *l)
-{
-	fo_arena_fini(&l->arena);
-	*l = (struct fo_ladder){ 0 };
 }

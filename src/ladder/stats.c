@@ -45,7 +45,7 @@ struct fo_ladder_interval fo_ladder_interval(const double *ratio, int n, double 
 
 bool fo_ladder_unsteady(const struct fo_ladder_interval *v)
 {
-	double width = v->high / v->low, away = v->low > 1 ? v->low : v->high < 1 ? 1 / v->high : 1;
+	double width = v->high / v->low, away = fmax(1, fmax(v->low, 1 / v->high));
 	return width > FO_LADDER_STEADY && width > away;
 }
 
@@ -66,37 +66,38 @@ struct fo_ladder_interval fo_ladder_over(const struct fo_ladder *l, int to, int 
 	return v;
 }
 
-/* Relative differences of the mean losses of `w` equal stretches of the common steps; false where one is infinite. */
-static bool stretches(const double *a, const double *b, int64_t n, int64_t common, int w, double *d)
+int fo_ladder_stretches(const double *a, const double *b, int64_t n, double *step, double *difference)
 {
 	double sum_a = 0, sum_b = 0;
-	int64_t seen = 0;
-	for (int64_t i = 0, k = 0; i < n && k < w; i++) {
+	int64_t common = 0, seen = 0;
+	for (int64_t i = 0; i < n; i++)
+		common += !isnan(a[i]) && !isnan(b[i]);
+	int windows = common < FO_LADDER_WINDOWS ? (int)common : FO_LADDER_WINDOWS, k = 0;
+	for (int64_t i = 0; i < n && k < windows; i++) {
 		if (isnan(a[i]) || isnan(b[i]))
 			continue;
-		sum_a += a[i], sum_b += b[i];
-		if (++seen < common * (k + 1) / w)
+		sum_a += a[i];
+		sum_b += b[i];
+		if (++seen < common * (k + 1) / windows)
 			continue;
-		d[k] = fabs(sum_a - sum_b) / fabs(sum_b);
-		if (!isfinite(d[k++]))
-			return false;
+		step[k] = (double)(i + 1);
+		difference[k++] = (sum_a - sum_b) / fabs(sum_b);
 		sum_a = sum_b = 0;
 	}
-	return true;
+	return k;
 }
 
 double fo_ladder_deviation(const double *a, const double *b, int64_t n)
 {
-	double d[FO_LADDER_WINDOWS];
-	int64_t common = 0;
-	for (int64_t i = 0; i < n; i++)
-		common += !isnan(a[i]) && !isnan(b[i]);
-	if (!common)
+	double step[FO_LADDER_WINDOWS], d[FO_LADDER_WINDOWS];
+	int w = fo_ladder_stretches(a, b, n, step, d), late = w < FO_LADDER_LATE ? w : FO_LADDER_LATE;
+	for (int i = 0; i < w; i++) {
+		d[i] = fabs(d[i]);
+		if (!isfinite(d[i]))
+			return INFINITY;
+	}
+	if (!w)
 		return NAN;
-	int w = common < FO_LADDER_WINDOWS ? (int)common : FO_LADDER_WINDOWS,
-	    late = w < FO_LADDER_LATE ? w : FO_LADDER_LATE;
-	if (!stretches(a, b, n, common, w, d))
-		return INFINITY;
 	double end = fo_stats_quantile(d + w - late, (size_t)late, 0.5); /* sorts these alone */
 	return fmax(end, fo_stats_quantile(d, (size_t)w, 0.5));
 }

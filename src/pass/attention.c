@@ -5,9 +5,6 @@
  * text's cached attention stays: one query's scores are a row either way. */
 #include "pass/pass.h"
 
-/* Operands that both directions begin with: q, k, v. */
-enum { VALUES = 3 };
-
 fo_status fo_pass_attention_legal(const struct fo_program *p)
 {
 	int64_t heads = p->model.heads, seq = p->run.seq;
@@ -34,34 +31,40 @@ static int add_probabilities(struct fo_program *p, int lse, int q)
 			     b.col_axis);
 }
 
-static void put(struct fo_op *o, const struct fo_op *from, int arg) { o->arg[o->n++] = from->arg[arg]; }
-
-static void replace(struct fo_program *p, struct fo_op *o)
+static void replace_forward(struct fo_program *p, struct fo_op *o)
 {
 	const struct fo_op from = *o;
-	bool bwd = from.kind == FO_OP_attention_bwd;
-	int prob = add_probabilities(p, from.arg[bwd ? 4 : 5].buf, from.arg[0].buf);
-	o->kind = bwd ? FO_OP_attention_eager_bwd : FO_OP_attention_eager;
-	o->n = VALUES;
-	if (bwd) {
-		fo_op_arg(p, o, prob, 0, FO_READ);
-		put(o, &from, 5);
-		for (int i = 7; i < from.n; i++)
-			put(o, &from, i);
-	} else {
-		put(o, &from, 3);
-		put(o, &from, 4);
-		fo_op_arg(p, o, prob, 0, FO_DEF);
-	}
+	int prob = add_probabilities(p, from.arg[FO_ATTENTION_LSE].buf, from.arg[FO_ATTENTION_Q].buf);
+	o->kind = FO_OP_attention_eager;
+	o->n = FO_ATTENTION_EAGER_PROB;
+	o->arg[FO_ATTENTION_EAGER_DOC_START] = from.arg[FO_ATTENTION_DOC_START];
+	o->arg[FO_ATTENTION_EAGER_O] = from.arg[FO_ATTENTION_O];
+	fo_op_arg(p, o, prob, 0, FO_DEF);
+}
+
+static void replace_backward(struct fo_program *p, struct fo_op *o)
+{
+	const struct fo_op from = *o;
+	int prob = add_probabilities(p, from.arg[FO_ATTENTION_BWD_LSE].buf, from.arg[FO_ATTENTION_BWD_Q].buf);
+	o->kind = FO_OP_attention_eager_bwd;
+	o->n = FO_ATTENTION_EAGER_BWD_PROB;
+	fo_op_arg(p, o, prob, 0, FO_READ);
+	o->n = FO_ATTENTION_EAGER_BWD_DV + 1;
+	o->arg[FO_ATTENTION_EAGER_BWD_DO] = from.arg[FO_ATTENTION_BWD_DO];
+	o->arg[FO_ATTENTION_EAGER_BWD_DQ] = from.arg[FO_ATTENTION_BWD_DQ];
+	o->arg[FO_ATTENTION_EAGER_BWD_DK] = from.arg[FO_ATTENTION_BWD_DK];
+	o->arg[FO_ATTENTION_EAGER_BWD_DV] = from.arg[FO_ATTENTION_BWD_DV];
 }
 
 fo_status fo_pass_attention(struct fo_program *p)
 {
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++) {
-			int kind = p->block[b].op[i].kind;
-			if (kind == FO_OP_attention || kind == FO_OP_attention_bwd)
-				replace(p, &p->block[b].op[i]);
+			struct fo_op *o = &p->block[b].op[i];
+			if (fo_op_family(o->kind) == FO_OPS_ATTENTION)
+				replace_forward(p, o);
+			else if (fo_op_family(o->kind) == FO_OPS_ATTENTION_BWD)
+				replace_backward(p, o);
 		}
 	fo_edit_sweep(p);
 	return FO_OK;

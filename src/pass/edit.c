@@ -162,26 +162,21 @@ void fo_edit_sweep(struct fo_program *p)
 
 /* ---- joining ---- */
 
-static bool products_join(const struct fo_op *x, const int *r, const struct fo_op *y)
+/* Whether y continues x along letter `dim` of ops.def: every operand that has the letter lies next to its partner there,
+ * all others are the same. A matmul that sums over the letter must add to its result. */
+static bool continues(const struct fo_op *x, const struct fo_op *y, const int *r, int dim)
 {
-	int a_outer = x->attr.ta ? COLS : ROWS, a_depth = x->attr.ta ? ROWS : COLS;
-	int b_outer = x->attr.tb ? ROWS : COLS, b_depth = x->attr.tb ? COLS : ROWS;
-	return (r[0] == SAME && r[1] == b_outer && r[2] == COLS) || (r[1] == SAME && r[0] == a_outer && r[2] == ROWS) ||
-	       (r[2] == SAME && y->arg[2].access == FO_ACC && r[0] == a_depth && r[1] == b_depth);
-}
-
-/* Operand by operand: 's' the same, 'c' to the right, '|' below or to the right, all of these in one direction. */
-static bool pattern_joins(const char *pattern, const int *r, int n)
-{
-	int direction = 0;
-	for (int i = 0; i < n; i++) {
-		if (pattern[i] == 's' ? r[i] != SAME : pattern[i] == 'c' ? r[i] != COLS : r[i] != ROWS && r[i] != COLS)
+	if (dim == FO_DIM_K && y->arg[FO_MATMUL_C].access != FO_ACC)
+		return false;
+	for (int i = 0; i < x->n; i++) {
+		int rows, cols, want = SAME;
+		fo_op_dims(x, i, &rows, &cols);
+		if (rows == dim)
+			want = ROWS;
+		else if (cols == dim)
+			want = COLS;
+		if (r[i] != want)
 			return false;
-		if (pattern[i] == '|') {
-			if (direction && direction != r[i])
-				return false;
-			direction = r[i];
-		}
 	}
 	return true;
 }
@@ -194,15 +189,10 @@ static bool joins(const struct fo_op *x, const struct fo_op *y)
 		return false;
 	for (int i = 0; i < x->n; i++)
 		r[i] = relation(&x->arg[i], &y->arg[i]);
-	switch ((enum fo_op_kind)x->kind) {
-	case FO_OP_matmul: return products_join(x, r, y);
-	case FO_OP_rope: return pattern_joins("css", r, x->n);
-	case FO_OP_add_bias:
-	case FO_OP_bias_grad: return pattern_joins("cc", r, x->n);
-	case FO_OP_sumsq: return pattern_joins("|s", r, x->n);
-	case FO_OP_adamw: return pattern_joins("|||ss||", r, x->n);
-	default: return false;
-	}
+	for (int dim = FO_DIM_FREE; dim < FO_DIM_COUNT; dim++)
+		if (fo_op_info(x->kind)->joins & 1u << dim && continues(x, y, r, dim))
+			return true;
+	return false;
 }
 
 static void join(struct fo_op *x, const struct fo_op *y)

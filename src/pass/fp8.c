@@ -256,7 +256,7 @@ static void convert(struct work *w, int block, int *at)
 		s[k] = e->s;
 	}
 	struct fo_op *o = &p->block[block].op[*at];
-	const struct fo_operand c = o->arg[2];
+	const struct fo_operand c = o->arg[FO_MATMUL_C];
 	o->n = 0;
 	for (int k = 0; k < 2; k++)
 		fo_op_arg(p, o, q[k], 0, FO_READ);
@@ -315,11 +315,11 @@ static void put_history(struct work *w)
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++)
 			if (p->block[b].op[i].kind == FO_OP_clip)
-				scale = p->block[b].op[i].arg[2].buf;
+				scale = p->block[b].op[i].arg[FO_CLIP_SCALE].buf;
 	int block = fo_block_add(p, "layer.h", FO_ROLE_OPTIMIZER, FO_UNIT_LAYER);
 	struct fo_op *o = fo_op_insert(p, block, 0, FO_OP_fp8_push, FO_OPTIMIZER, FO_LANE_COMPUTE);
 	fo_op_arg(p, o, w->amax, 0, FO_READ);
-	o->arg[0].nc = 1;
+	o->arg[FO_FP8_PUSH_AMAX].nc = 1;
 	fo_op_arg(p, o, w->history, 0, FO_UPDATE);
 	fo_op_arg(p, o, scale, 0, FO_READ);
 	for (int l = p->layer_begin; l < p->layer_end; l++)
@@ -369,7 +369,7 @@ fo_status fo_pass_fp8(struct fo_program *p)
 		for (int b = 0; b < p->nblock; b++)
 			for (int i = 0; layer_block(p, b) && p->block[b].role == role && i < p->block[b].n; i++) {
 				const struct fo_op *o = &p->block[b].op[i];
-				if (o->kind == FO_OP_matmul && !(plain_wgrad(p) && o->phase == FO_WGRAD))
+				if (fo_op_family(o->kind) == FO_OPS_MATMUL && !(plain_wgrad(p) && o->phase == FO_WGRAD))
 					convert(&w, b, &i);
 			}
 	if (w.recipe == FO_FP8_DELAYED) {
@@ -384,8 +384,9 @@ fo_status fo_pass_fp8(struct fo_program *p)
 /* ---- fp8-scale-precompute ---- */
 
 /* The operations that cast a weight, taken out of the blocks that they stood in. */
+enum { AMAX, SCALE, CAST, CHAIN };
 struct chain {
-	struct fo_op op[3]; /* amax, fp8_scale, fp8_cast */
+	struct fo_op op[CHAIN];
 };
 
 static bool makes(const struct fo_op *o, int buf)
@@ -410,13 +411,13 @@ static void take_out(struct fo_program *p, int buf, struct fo_op *op)
 /* Behind the last optimizer step of the weight. */
 static void put_behind_step(struct fo_program *p, const struct chain *c)
 {
-	int weight = c->op[0].arg[0].buf, block = -1, at = -1;
+	int weight = c->op[AMAX].arg[FO_AMAX_X].buf, block = -1, at = -1;
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++)
-			if (p->block[b].op[i].kind == FO_OP_adamw && p->block[b].op[i].arg[5].buf == weight &&
+			if (p->block[b].op[i].kind == FO_OP_adamw && p->block[b].op[i].arg[FO_ADAMW_W].buf == weight &&
 			    !is_apart(p, b))
 				block = b, at = i;
-	for (int k = 0; k < 3; k++) {
+	for (int k = 0; k < CHAIN; k++) {
 		struct fo_op *o = fo_op_clone(p, block, at + 1 + k, &c->op[k]);
 		o->origin = o->id;
 		o->phase = FO_DERIVE;
@@ -427,7 +428,8 @@ static const struct fo_op *find_weight_cast(const struct fo_program *p)
 {
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; layer_block(p, b) && i < p->block[b].n; i++)
-			if (p->block[b].op[i].kind == FO_OP_fp8_cast && persists(p, &p->block[b].op[i].arg[0]))
+			if (p->block[b].op[i].kind == FO_OP_fp8_cast &&
+			    persists(p, &p->block[b].op[i].arg[FO_FP8_CAST_X]))
 				return &p->block[b].op[i];
 	return NULL;
 }
@@ -444,10 +446,11 @@ fo_status fo_pass_fp8_precompute(struct fo_program *p)
 		set_apart(p, FO_ROLE_OPTIMIZER);
 	while ((cast = find_weight_cast(p))) {
 		struct chain c;
-		take_out(p, cast->arg[2].buf, &c.op[2]);
-		take_out(p, c.op[2].arg[1].buf, &c.op[1]);
-		take_out(p, c.op[1].arg[0].buf, &c.op[0]);
-		p->buf[c.op[2].arg[1].buf].home = p->buf[c.op[2].arg[2].buf].home = FO_HOME_STATE;
+		int numbers = cast->arg[FO_FP8_CAST_Y].buf, scale = cast->arg[FO_FP8_CAST_SX].buf;
+		take_out(p, numbers, &c.op[CAST]);
+		take_out(p, scale, &c.op[SCALE]);
+		take_out(p, c.op[SCALE].arg[FO_FP8_SCALE_AMAX].buf, &c.op[AMAX]);
+		p->buf[numbers].home = p->buf[scale].home = FO_HOME_STATE;
 		put_behind_step(p, &c);
 	}
 	return FO_OK;

@@ -9,21 +9,20 @@
 
 #include <string.h>
 
-/* What is cast: the operand of an operation that makes it, or two of them that lie side by side. */
+/* What is cast: operand y of an operation that makes it, or n of them that lie side by side. */
 struct product {
-	enum fo_op_kind fused;
-	int y, n; /* its first operand, how many */
+	int fused; /* the operation that makes and casts; -1: there is none */
+	int y, n;
 };
 
 static struct product product_of(const struct fo_op *o)
 {
-	switch ((enum fo_op_kind)o->kind) {
-	case FO_OP_rmsnorm: return (struct product){ o->attr.head_dim ? FO_OP_COUNT : FO_OP_rmsnorm_fp8, 2, 1 };
-	case FO_OP_add_rmsnorm: return (struct product){ FO_OP_add_rmsnorm_fp8, 4, 1 };
-	case FO_OP_swiglu: return (struct product){ FO_OP_swiglu_fp8, 2, 1 };
-	case FO_OP_swiglu_bwd: return (struct product){ FO_OP_swiglu_bwd_fp8, 3, 2 };
-	default: return (struct product){ .fused = FO_OP_COUNT };
-	}
+	struct product is = { .fused = fo_op_fp8_of(o->kind) };
+	if (o->attr.head_dim && fo_op_family(o->kind) == FO_OPS_NORM) /* only norms of whole rows cast */
+		is.fused = -1;
+	if (is.fused >= 0)
+		fo_op_cast_operands(is.fused, &is.y, &is.n);
+	return is;
 }
 
 /* Does `make` write the whole of x, and nothing else of its buffer? */
@@ -85,10 +84,10 @@ static struct fo_op fused_of(const struct fo_op *make, const struct product *is,
 	for (int i = 0; i < make->n; i++)
 		if (i < is->y || i >= is->y + is->n)
 			o.arg[o.n++] = make->arg[i];
-	for (int i = 1; i < cast->n; i++)
+	for (int i = FO_FP8_CAST_STEP_SX; i < cast->n; i++)
 		o.arg[o.n++] = cast->arg[i];
 	if (keeps) {
-		y.nc = cast->arg[0].nc;
+		y.nc = cast->arg[FO_FP8_CAST_STEP_X].nc;
 		o.arg[o.n++] = y;
 	}
 	return o;
@@ -99,12 +98,13 @@ static bool fuse(struct fo_program *p, int block, int i, int k)
 {
 	struct fo_op *o = p->block[block].op;
 	const struct product is = product_of(&o[i]);
-	if (is.fused == FO_OP_COUNT || o[k].kind != FO_OP_fp8_cast_step || o[i].phase != o[k].phase ||
-	    o[i].lane != o[k].lane || o[i].group != o[k].group || !makes(&o[i], &is, &o[k].arg[0]) ||
-	    p->buf[o[i].arg[is.y].buf].dtype != p->buf[o[i].arg[0].buf].dtype)
+	if (is.fused < 0 || fo_op_family(o[k].kind) != FO_OPS_CAST || fo_op_fp8_step(o[k].kind) < 0 ||
+	    o[i].phase != o[k].phase || o[i].lane != o[k].lane || o[i].group != o[k].group ||
+	    !makes(&o[i], &is, &o[k].arg[FO_FP8_CAST_STEP_X]) ||
+	    p->buf[o[i].arg[is.y].buf].dtype != p->buf[o[i].arg->buf].dtype)
 		return false;
-	bool keeps = has_reader(p, block, i, k, &o[k].arg[0]);
-	if (keeps && o[k].n > 4)
+	bool keeps = has_reader(p, block, i, k, &o[k].arg[FO_FP8_CAST_STEP_X]);
+	if (keeps && o[k].n > FO_FP8_CAST_STEP_YT)
 		return false;
 	const struct fo_op fused = fused_of(&o[i], &is, &o[k], keeps);
 	return fo_edit_fuse(p, block, i, k, &fused);

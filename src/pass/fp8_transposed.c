@@ -29,11 +29,12 @@ static void cast_both(struct fo_program *p, int q, int t)
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++) {
 			struct fo_op *o = &p->block[b].op[i];
-			if ((o->kind != FO_OP_fp8_cast && o->kind != FO_OP_fp8_cast_step) || o->arg[2].buf != q)
+			if ((o->kind != FO_OP_fp8_cast && o->kind != FO_OP_fp8_cast_step) ||
+			    o->arg[FO_FP8_CAST_Y].buf != q)
 				continue;
 			if (o->kind == FO_OP_fp8_cast)
 				o->kind = FO_OP_fp8_cast_t;
-			fo_op_arg(p, o, t, o->arg[2].dlayer, FO_DEF);
+			fo_op_arg(p, o, t, o->arg[FO_FP8_CAST_Y].dlayer, FO_DEF);
 		}
 }
 
@@ -56,7 +57,7 @@ fo_status fo_pass_fp8_transposed(struct fo_program *p)
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++) {
 			struct fo_op *o = &p->block[b].op[i];
-			if (o->kind != FO_OP_matmul || o->n < 5)
+			if (fo_op_family(o->kind) != FO_OPS_MATMUL || o->n <= FO_MATMUL_SB)
 				continue;
 			for (int k = 0; k < 2; k++) {
 				int q = o->arg[k].buf;

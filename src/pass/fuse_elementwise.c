@@ -46,7 +46,7 @@ static bool next_slots_add(const struct fo_program *p, int s, struct fo_op *out)
 			return false;
 		a->dlayer = (int8_t)layer;
 	}
-	return fo_edit_same(&out->arg[2], &norm->arg[0]);
+	return fo_edit_same(&out->arg[FO_ADD_C], &norm->arg[FO_RMSNORM_X]);
 }
 
 /* What is known of a block while slots are matched. */
@@ -129,9 +129,13 @@ static struct fo_op add_and_norm(const struct fo_op *add, const struct fo_op *no
 {
 	struct fo_op o = *norm;
 	o.kind = FO_OP_add_rmsnorm;
-	o.n = 6;
-	o.arg[0] = add->arg[0], o.arg[1] = add->arg[1], o.arg[2] = norm->arg[1];
-	o.arg[3] = add->arg[2], o.arg[4] = norm->arg[2], o.arg[5] = norm->arg[3];
+	o.n = FO_ADD_RMSNORM_RSTD + 1;
+	o.arg[FO_ADD_RMSNORM_A] = add->arg[FO_ADD_A];
+	o.arg[FO_ADD_RMSNORM_B] = add->arg[FO_ADD_B];
+	o.arg[FO_ADD_RMSNORM_G] = norm->arg[FO_RMSNORM_G];
+	o.arg[FO_ADD_RMSNORM_C] = add->arg[FO_ADD_C];
+	o.arg[FO_ADD_RMSNORM_Y] = norm->arg[FO_RMSNORM_Y];
+	o.arg[FO_ADD_RMSNORM_RSTD] = norm->arg[FO_RMSNORM_RSTD];
 	return o;
 }
 
@@ -140,9 +144,9 @@ static struct fo_op both_gradients(const struct fo_op *dg, const struct fo_op *d
 {
 	struct fo_op o = *dx;
 	o.kind = FO_OP_rmsnorm_bwd;
-	o.arg[5] = dg->arg[3];
-	if (dx->n > 5)
-		o.arg[6] = dx->arg[5];
+	o.arg[FO_RMSNORM_BWD_DG] = dg->arg[FO_RMSNORM_DG_DG];
+	if (dx->n > FO_RMSNORM_DX_DRES)
+		o.arg[FO_RMSNORM_BWD_DRES] = dx->arg[FO_RMSNORM_DX_DRES];
 	o.n = (uint8_t)(dx->n + 1);
 	return o;
 }
@@ -150,14 +154,15 @@ static struct fo_op both_gradients(const struct fo_op *dg, const struct fo_op *d
 static bool is_add_and_norm(const struct fo_op *a, const struct fo_op *b)
 {
 	return a->kind == FO_OP_add && b->kind == FO_OP_rmsnorm && !b->attr.head_dim && a->phase == b->phase &&
-	       fo_edit_same(&a->arg[2], &b->arg[0]);
+	       fo_edit_same(&a->arg[FO_ADD_C], &b->arg[FO_RMSNORM_X]);
 }
 
 static bool is_both_gradients(const struct fo_op *a, const struct fo_op *b)
 {
 	return a->kind == FO_OP_rmsnorm_dg && b->kind == FO_OP_rmsnorm_dx && a->attr.head_dim == b->attr.head_dim &&
-	       fo_edit_same(&a->arg[0], &b->arg[0]) && fo_edit_same(&a->arg[1], &b->arg[1]) &&
-	       fo_edit_same(&a->arg[2], &b->arg[3]);
+	       fo_edit_same(&a->arg[FO_RMSNORM_DG_X], &b->arg[FO_RMSNORM_DX_X]) &&
+	       fo_edit_same(&a->arg[FO_RMSNORM_DG_RSTD], &b->arg[FO_RMSNORM_DX_RSTD]) &&
+	       fo_edit_same(&a->arg[FO_RMSNORM_DG_DY], &b->arg[FO_RMSNORM_DX_DY]);
 }
 
 /* Operation k of the block takes in operation i < k, where one of them may stand beside the other. */

@@ -31,11 +31,13 @@ static const char *sort_in(const struct fo_program *p, struct head *h, struct pl
 {
 	const struct fo_op *o = op_at(p, x);
 	struct place *to = NULL;
-	if (o->kind == FO_OP_xent || o->kind == FO_OP_xent_fwd)
+	if (fo_op_family(o->kind) == FO_OPS_LOSS)
 		return NULL; /* the one that the search began with */
-	if (o->kind == FO_OP_matmul && o->arg[2].buf == h->logits && o->arg[2].access == FO_DEF && !o->attr.ta)
+	bool matmul = fo_op_family(o->kind) == FO_OPS_MATMUL;
+	const struct fo_operand *a = &o->arg[FO_MATMUL_A], *b = &o->arg[FO_MATMUL_B], *c = &o->arg[FO_MATMUL_C];
+	if (matmul && c->buf == h->logits && c->access == FO_DEF && !o->attr.ta)
 		to = &h->product;
-	else if (o->kind == FO_OP_matmul && o->arg[0].buf == h->logits && o->arg[1].buf != h->logits)
+	else if (matmul && a->buf == h->logits && b->buf != h->logits)
 		to = o->attr.ta ? &h->wgrad : &h->dgrad;
 	if (!to || to->at >= 0)
 		return "more than the head's product, the loss and two backward products use the logits";
@@ -53,8 +55,7 @@ static const char *find_head(const struct fo_program *p, struct head *h)
 	*h = (struct head){ none, none, none, none, -1 };
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++) {
-			int kind = p->block[b].op[i].kind;
-			if (kind != FO_OP_xent && kind != FO_OP_xent_fwd)
+			if (fo_op_family(p->block[b].op[i].kind) != FO_OPS_LOSS)
 				continue;
 			if (h->loss.at >= 0)
 				return "the program has more than one loss";
@@ -62,7 +63,7 @@ static const char *find_head(const struct fo_program *p, struct head *h)
 		}
 	if (h->loss.at < 0)
 		return NULL;
-	h->logits = op_at(p, h->loss)->arg[0].buf;
+	h->logits = op_at(p, h->loss)->arg[FO_XENT_LOGITS].buf;
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++) {
 			bool touches = false;
@@ -157,12 +158,12 @@ fo_status fo_pass_fuse_loss(struct fo_program *p)
 	int at = h.product.at;
 	for (int64_t begin = 0; begin < p->tokens; begin += chunk) {
 		int64_t n = begin + chunk < p->tokens ? chunk : p->tokens - begin;
-		clone_rows(p, h.loss.block, at++, &product, h.logits, 1 << 0, begin, n);
-		clone_rows(p, h.loss.block, at++, &loss, h.logits, 1 << 1, begin, n);
+		clone_rows(p, h.loss.block, at++, &product, h.logits, 1 << FO_MATMUL_A, begin, n);
+		clone_rows(p, h.loss.block, at++, &loss, h.logits, 1 << FO_XENT_TARGET, begin, n);
 		if (!train)
 			continue;
-		clone_rows(p, h.loss.block, at++, &dgrad, h.logits, 1 << 2, begin, n);
-		clone_rows(p, h.loss.block, at++, &wgrad, h.logits, 1 << 1, begin, n);
+		clone_rows(p, h.loss.block, at++, &dgrad, h.logits, 1 << FO_MATMUL_C, begin, n);
+		clone_rows(p, h.loss.block, at++, &wgrad, h.logits, 1 << FO_MATMUL_B, begin, n);
 	}
 	p->buf[h.logits].rows = chunk;
 	return FO_OK;

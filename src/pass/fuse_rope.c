@@ -5,9 +5,6 @@
  * stays: it stands between a library's product and a library's attention. */
 #include "pass/pass.h"
 
-/* Operands of attention_bwd and of rope. */
-enum { DQ = 7, DK = 8, GRADIENTS = 10, X = 0, POSITION = 1, TABLE = 2 };
-
 /* Whether x is the rectangle of a, with b to its right (NULL: a alone). */
 static bool covers(const struct fo_operand *x, const struct fo_operand *a, const struct fo_operand *b)
 {
@@ -23,9 +20,9 @@ static int find(const struct fo_program *p, int block, int i, const struct fo_op
 	const struct fo_block *k = &p->block[block];
 	for (int j = i + 1; j < k->n; j++) {
 		const struct fo_op *o = &k->op[j];
-		if (o->kind == FO_OP_rope && o->phase == k->op[i].phase && o->lane == k->op[i].lane &&
+		if (fo_op_family(o->kind) == FO_OPS_ROPE && o->phase == k->op[i].phase && o->lane == k->op[i].lane &&
 		    o->group == k->op[i].group && o->attr.head_dim == k->op[i].attr.head_dim &&
-		    covers(&o->arg[X], a, b))
+		    covers(&o->arg[FO_ROPE_X], a, b))
 			return fo_edit_can_move(p, block, j, i + 1) ? j : -1;
 	}
 	return -1;
@@ -34,19 +31,19 @@ static int find(const struct fo_program *p, int block, int i, const struct fo_op
 static void fuse(struct fo_program *p, int block, int i)
 {
 	struct fo_op *o = p->block[block].op;
-	const int both = find(p, block, i, &o[i].arg[DQ], &o[i].arg[DK]);
-	const int q = both >= 0 ? both : find(p, block, i, &o[i].arg[DQ], NULL);
-	const int k = both >= 0 ? both : find(p, block, i, &o[i].arg[DK], NULL);
+	const int both = find(p, block, i, &o[i].arg[FO_ATTENTION_BWD_DQ], &o[i].arg[FO_ATTENTION_BWD_DK]);
+	const int q = both >= 0 ? both : find(p, block, i, &o[i].arg[FO_ATTENTION_BWD_DQ], NULL);
+	const int k = both >= 0 ? both : find(p, block, i, &o[i].arg[FO_ATTENTION_BWD_DK], NULL);
 	if (q < 0 || k < 0 || o[q].attr.sign != o[k].attr.sign ||
-	    !fo_edit_same(&o[q].arg[POSITION], &o[k].arg[POSITION]) ||
-	    !fo_edit_same(&o[q].arg[TABLE], &o[k].arg[TABLE]))
+	    !fo_edit_same(&o[q].arg[FO_ROPE_POSITION], &o[k].arg[FO_ROPE_POSITION]) ||
+	    !fo_edit_same(&o[q].arg[FO_ROPE_TABLE], &o[k].arg[FO_ROPE_TABLE]))
 		return;
 	struct fo_op fused = o[i];
 	fused.kind = FO_OP_attention_bwd_rope;
 	fused.attr.sign = o[q].attr.sign;
-	fused.arg[GRADIENTS] = o[q].arg[POSITION];
-	fused.arg[GRADIENTS + 1] = o[q].arg[TABLE];
-	fused.n = GRADIENTS + 2;
+	fused.arg[FO_ATTENTION_BWD_ROPE_POSITION] = o[q].arg[FO_ROPE_POSITION];
+	fused.arg[FO_ATTENTION_BWD_ROPE_TABLE] = o[q].arg[FO_ROPE_TABLE];
+	fused.n = FO_ATTENTION_BWD_ROPE_TABLE + 1;
 	o[i] = fused;
 	fo_op_remove(p, block, q > k ? q : k);
 	if (q != k)

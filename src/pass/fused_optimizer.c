@@ -8,17 +8,6 @@
 
 #include <string.h>
 
-/* The kind on many tensors that does what x does; -1: none. */
-static int many_of(const struct fo_op *x)
-{
-	for (int kind = 0; kind < FO_OP_COUNT; kind++) {
-		const struct fo_op_info *f = fo_op_info(kind);
-		if (f->per_tensor && (int)f->base == x->kind && f->common + f->per_tensor == x->n)
-			return kind;
-	}
-	return -1;
-}
-
 /* Could y's tensor be another one of x's operation? Data types per operand are equal, so that one kernel takes all. */
 static bool alike(const struct fo_program *p, int many, const struct fo_op *x, const struct fo_op *y)
 {
@@ -27,7 +16,7 @@ static bool alike(const struct fo_program *p, int many, const struct fo_op *x, c
 		return false;
 	for (int i = 0; i < x->n; i++) {
 		const struct fo_operand *a = &x->arg[i], *b = &y->arg[i];
-		bool common = fo_op_operand_of((enum fo_op_kind)many, 0, i) < fo_op_info((enum fo_op_kind)many)->common;
+		bool common = fo_op_operand_of(many, 0, i) < fo_op_info(many)->common;
 		if (a->access != b->access ||
 		    (common ? !fo_edit_same(a, b) : p->buf[a->buf].dtype != p->buf[b->buf].dtype))
 			return false;
@@ -41,13 +30,13 @@ static struct fo_op begin_many(const struct fo_op *x, int many)
 	struct fo_op o = *x;
 	o.kind = (uint8_t)many;
 	for (int i = 0; i < x->n; i++)
-		o.arg[fo_op_operand_of((enum fo_op_kind)many, 0, i)] = x->arg[i];
+		o.arg[fo_op_operand_of(many, 0, i)] = x->arg[i];
 	return o;
 }
 
 static void append(struct fo_op *o, const struct fo_op *y)
 {
-	enum fo_op_kind many = (enum fo_op_kind)o->kind;
+	int many = o->kind;
 	int k = fo_op_tensors(many, o->n);
 	for (int i = 0; i < y->n; i++)
 		o->arg[fo_op_operand_of(many, k, i)] = y->arg[i];
@@ -59,7 +48,7 @@ fo_status fo_pass_fused_optimizer(struct fo_program *p)
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++) {
 			const struct fo_op x = p->block[b].op[i];
-			int many = x.phase == FO_OPTIMIZER ? many_of(&x) : -1;
+			int many = x.phase == FO_OPTIMIZER ? fo_op_many_of(x.kind, x.n) : -1;
 			if (many < 0)
 				continue;
 			struct fo_op o = begin_many(&x, many);

@@ -23,7 +23,7 @@ static fo_status find_clip(const struct fo_program *p, int *block, int *at)
 			*block = b;
 			*at = i;
 		}
-	return *block >= 0 && p->block[*block].op[*at].n == 4
+	return *block >= 0 && p->block[*block].op[*at].n == FO_CLIP_LOSS + 1
 		       ? FO_OK
 		       : fo_fail(FO_EARG, "the program has no operation that knows loss and gradient norm");
 }
@@ -143,14 +143,17 @@ fo_status fo_pass_optimizer_in_backward(struct fo_program *p)
 	int front = fo_block_add(p, "step.ahead", FO_ROLE_OPTIMIZER, FO_UNIT_STEP);
 	struct fo_op *o = fo_op_insert(p, front, 0, FO_OP_clip_ahead, clip.phase, clip.lane);
 	o->origin = clip.id;
-	o->n = 3;
-	o->arg[0] = clip.arg[1], o->arg[1] = clip.arg[2], o->arg[2] = clip.arg[3];
+	o->n = FO_CLIP_AHEAD_LOSS + 1;
+	o->arg[FO_CLIP_AHEAD_HYPER] = clip.arg[FO_CLIP_HYPER];
+	o->arg[FO_CLIP_AHEAD_SCALE] = clip.arg[FO_CLIP_SCALE];
+	o->arg[FO_CLIP_AHEAD_LOSS] = clip.arg[FO_CLIP_LOSS];
 	o = &p->block[block].op[at];
 	o->kind = FO_OP_global_norm;
 	o->attr.value = 0;
-	o->n = 2;
-	o->arg[0] = clip.arg[0], o->arg[1] = clip.arg[2];
-	o->arg[1].access = FO_UPDATE;
+	o->n = FO_GLOBAL_NORM_SCALE + 1;
+	o->arg[FO_GLOBAL_NORM_ACC] = clip.arg[FO_CLIP_ACC];
+	o->arg[FO_GLOBAL_NORM_SCALE] = clip.arg[FO_CLIP_SCALE];
+	o->arg[FO_GLOBAL_NORM_SCALE].access = FO_UPDATE;
 	find_uses(p, &u);
 	/* loss.out stands behind everything; what makes the loss is the newest forward slot. */
 	int known = -1;
@@ -158,7 +161,8 @@ fo_status fo_pass_optimizer_in_backward(struct fo_program *p)
 		const struct fo_block *b = &p->block[p->slot[s].block];
 		for (int i = 0; i < b->n; i++)
 			for (int k = 0; k < b->op[i].n; k++)
-				if (b->op[i].arg[k].buf == clip.arg[3].buf && fo_access_writes(b->op[i].arg[k].access))
+				if (b->op[i].arg[k].buf == clip.arg[FO_CLIP_LOSS].buf &&
+				    fo_access_writes(b->op[i].arg[k].access))
 					known = s;
 	}
 	struct fo_slot *to = reorder(p, &u, (struct fo_slot){ .block = (int16_t)front }, known);

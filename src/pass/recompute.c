@@ -21,63 +21,56 @@ static bool touches(const struct fo_op *o, int buf, bool write)
 	return false;
 }
 
-/* What a product is for says who reads it. */
-static int set_of_product(const struct fo_block *f, int at, int buf)
+/* The set of operation `o` by its own row of ops.def. */
+static int own_set(const struct fo_op *o)
+{
+	int set = fo_op_info(o->kind)->recompute;
+	return set ? set : FO_RECOMPUTE_REST;
+}
+
+/* The set of matmul `at`, which writes `buf`: the first operation that reads its result says what it is for. */
+static int set_of_matmul(const struct fo_block *f, int at, int buf)
 {
 	for (int i = at + 1; i < f->n; i++) {
 		const struct fo_op *o = &f->op[i];
 		if (!touches(o, buf, false) || touches(o, buf, true))
 			continue;
-		switch ((enum fo_op_kind)o->kind) {
-		case FO_OP_swiglu: return FO_RECOMPUTE_GATE_UP;
-		case FO_OP_rmsnorm:
-		case FO_OP_attention:
-		case FO_OP_attention_eager: return FO_RECOMPUTE_QKV;
-		case FO_OP_add: return FO_RECOMPUTE_OUT;
+		switch (own_set(o)) {
+		case FO_RECOMPUTE_SWIGLU: return FO_RECOMPUTE_GATE_UP;
+		case FO_RECOMPUTE_NORM:
+		case FO_RECOMPUTE_ATTENTION: return FO_RECOMPUTE_QKV;
+		case FO_RECOMPUTE_OUT: return FO_RECOMPUTE_OUT;
 		default: return FO_RECOMPUTE_REST;
 		}
 	}
 	return FO_RECOMPUTE_REST;
 }
 
-/* What an fp8 cast, its scale or its maximum is made from; -1: no part of a cast. */
-static int cast_input(const struct fo_op *o)
+/* The set of the first operation up to `at` that writes `buf`; `at` itself does. */
+static int set_of_maker(const struct fo_block *f, int at, int buf)
 {
-	switch ((enum fo_op_kind)o->kind) {
-	case FO_OP_amax:
-	case FO_OP_fp8_scale:
-	case FO_OP_fp8_cast:
-	case FO_OP_fp8_cast_t:
-	case FO_OP_fp8_cast_step: return o->arg[0].buf;
-	default: return -1;
+	for (int i = 0; i <= at; i++) {
+		if (!touches(&f->op[i], buf, true))
+			continue;
+		int set = own_set(&f->op[i]);
+		if (set == FO_RECOMPUTE_BY_READER)
+			return set_of_matmul(f, i, buf);
+		return set == FO_RECOMPUTE_BY_INPUT ? FO_RECOMPUTE_REST : set;
 	}
+	return FO_RECOMPUTE_REST;
 }
 
 int fo_recompute_set_of(const struct fo_block *f, int at)
 {
-	int input = cast_input(&f->op[at]);
-	for (int i = 0; input >= 0 && i < at; i++) /* a cast belongs to what made its numbers */
-		if (touches(&f->op[i], input, true))
-			return fo_recompute_set_of(f, i);
-	/* What writes into a buffer belongs to what made it: a rotation or a bias to its product. */
-	for (int k = 0; k < f->op[at].n; k++) {
-		const struct fo_operand *a = &f->op[at].arg[k];
-		if (!fo_access_writes(a->access) || a->dlayer)
-			continue;
-		for (int i = 0; i <= at; i++) {
-			if (!touches(&f->op[i], a->buf, true))
-				continue;
-			switch ((enum fo_op_kind)f->op[i].kind) {
-			case FO_OP_rmsnorm: return FO_RECOMPUTE_NORM;
-			case FO_OP_swiglu: return FO_RECOMPUTE_SWIGLU;
-			case FO_OP_attention:
-			case FO_OP_attention_eager: return FO_RECOMPUTE_ATTENTION;
-			case FO_OP_add: return FO_RECOMPUTE_OUT;
-			case FO_OP_matmul: return set_of_product(f, i, a->buf);
-			default: return FO_RECOMPUTE_REST;
-			}
-		}
-	}
+	const struct fo_op *o = &f->op[at];
+	if (own_set(o) == FO_RECOMPUTE_BY_INPUT) /* a cast belongs to what made its numbers */
+		for (int i = 0, input = o->arg->buf; i < at; i++)
+			if (touches(&f->op[i], input, true))
+				return fo_recompute_set_of(f, i);
+	/* An operation that writes into a buffer belongs to what made the buffer: a rotation or a bias to its matmul. */
+	for (int k = 0; k < o->n; k++)
+		if (fo_access_writes(o->arg[k].access) && !o->arg[k].dlayer)
+			return set_of_maker(f, at, o->arg[k].buf);
 	return FO_RECOMPUTE_REST;
 }
 

@@ -61,10 +61,10 @@ static void each_adamw(struct fo_program *p, void fn(struct fo_program *p, struc
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++) {
 			struct fo_op *o = &p->block[b].op[i];
-			if (o->kind != FO_OP_adamw)
+			if (fo_op_family(o->kind) != FO_OPS_UPDATE || fo_op_info(o->kind)->per_tensor)
 				continue;
 			fn(p, o);
-			if (p->run.pass.rounding && first_element(p, o->arg[5].buf, &o->attr.element))
+			if (p->run.pass.rounding && first_element(p, o->arg[FO_ADAMW_W].buf, &o->attr.element))
 				o->attr.stochastic = 1;
 		}
 }
@@ -86,15 +86,15 @@ fo_status fo_pass_master_legal(const struct fo_program *p)
 static void split_operands(struct fo_program *p, struct fo_op *o)
 {
 	(void)p;
-	if (o->n > 6)
-		o->arg[5].access = FO_UPDATE;
+	if (o->n > FO_ADAMW_MASTER)
+		o->arg[FO_ADAMW_W].access = FO_UPDATE;
 }
 
 static void drop_master(struct fo_program *p, struct fo_op *o)
 {
 	(void)p;
-	o->arg[5].access = FO_UPDATE;
-	o->n = 6;
+	o->arg[FO_ADAMW_W].access = FO_UPDATE;
+	o->n = FO_ADAMW_MASTER;
 }
 
 fo_status fo_pass_master(struct fo_program *p)
@@ -135,7 +135,7 @@ fo_status fo_pass_moments_legal(const struct fo_program *p)
 
 static void narrow_moments(struct fo_program *p, struct fo_op *o)
 {
-	p->buf[o->arg[0].buf].dtype = p->buf[o->arg[1].buf].dtype = FO_BF16;
+	p->buf[o->arg[FO_ADAMW_M].buf].dtype = p->buf[o->arg[FO_ADAMW_V].buf].dtype = FO_BF16;
 }
 
 fo_status fo_pass_moments(struct fo_program *p)

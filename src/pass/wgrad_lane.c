@@ -16,8 +16,8 @@ fo_status fo_pass_wgrad_lane(struct fo_program *p)
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++) {
 			struct fo_op *o = &p->block[b].op[i];
-			bool product = fo_op_info((enum fo_op_kind)o->kind)->category == FO_CAT_MATMUL;
-			if (o->phase == FO_WGRAD && (product || o->kind == FO_OP_bias_grad))
+			enum fo_op_family family = fo_op_family(o->kind);
+			if (o->phase == FO_WGRAD && (family == FO_OPS_MATMUL || family == FO_OPS_BIAS))
 				o->lane = FO_LANE_WGRAD;
 		}
 	return FO_OK;

@@ -62,11 +62,10 @@ static bool same_rectangle(const struct fo_program *p, const struct fo_operand *
 static bool pairs_with(struct plan *s, int id, const struct fo_op *o, int i, int in)
 {
 	const int32_t *life_of = &s->u->life_of[s->u->arg_begin[id]];
-	for (const char *pair = fo_op_info(o->kind)->inplace; *pair; pair += 2) {
-		int k = pair[1] - '0';
-		if (pair[0] - '0' == i && k < o->n && life_of[k] == in && same_rectangle(s->p, &o->arg[i], &o->arg[k]))
+	int out, k;
+	for (int pair = 0; fo_op_in_place(o->kind, pair, &out, &k); pair++)
+		if (out == i && k < o->n && life_of[k] == in && same_rectangle(s->p, &o->arg[i], &o->arg[k]))
 			return true;
-	}
 	return false;
 }
 
@@ -76,9 +75,9 @@ static bool pairs_with(struct plan *s, int id, const struct fo_op *o, int i, int
 static bool place_in_place(struct plan *s, int id, const struct fo_op *o, int i, struct fo_life *l)
 {
 	const int32_t *life_of = &s->u->life_of[s->u->arg_begin[id]];
-	for (const char *pair = fo_op_info(o->kind)->inplace; *pair; pair += 2) {
-		int in = pair[1] - '0';
-		if (pair[0] - '0' != i || in >= o->n)
+	int out, in;
+	for (int pair = 0; fo_op_in_place(o->kind, pair, &out, &in); pair++) {
+		if (out != i || in >= o->n)
 			continue;
 		struct fo_life *q = &s->u->life[life_of[in]];
 		bool fits = !q->persists && !q->moved && q->until == id && q->bytes == l->bytes &&
@@ -171,7 +170,7 @@ static void find_ends(struct plan *s)
 	for (int i = u->n - 1; i >= 0; i--) {
 		const struct fo_op *o = fo_instance_op(s->p, u, i);
 		further[i] = ahead[WGRAD_SLACK - 1];
-		if (o->lane != FO_LANE_COMPUTE || fo_op_info((enum fo_op_kind)o->kind)->cls != FO_CLASS_TENSOR)
+		if (o->lane != FO_LANE_COMPUTE || fo_op_info(o->kind)->cls != FO_CLASS_TENSOR)
 			continue;
 		memmove(ahead + 1, ahead, (WGRAD_SLACK - 1) * sizeof *ahead);
 		ahead[0] = i;

@@ -99,6 +99,10 @@ struct fo_attr {
 };
 enum fo_port { FO_PORT_NONE, FO_PORT_BATCH, FO_PORT_HYPER, FO_PORT_LOSS, FO_PORT_LOGITS, FO_PORT_CHUNK, FO_PORT_COUNT };
 extern const char *const fo_port_name[FO_PORT_COUNT];
+/* Operands of ports that have several, in order. */
+enum { FO_PORT_BATCH_TOKEN, FO_PORT_BATCH_TARGET, FO_PORT_BATCH_POSITION, FO_PORT_BATCH_DOC_START };
+enum { FO_PORT_CHUNK_TOKEN, FO_PORT_CHUNK_POSITION, FO_PORT_CHUNK_SPAN };
+enum { FO_PORT_LOSS_LOSS, FO_PORT_LOSS_SCALE };
 
 /* Columns of the hyper buffer, (1, FO_HYPER_COUNT) f64: what varies from step to step. */
 enum fo_hyper {
@@ -192,6 +196,9 @@ enum fo_recompute {
 	FO_RECOMPUTE_REST = 64, /* operations that other passes made */
 	FO_RECOMPUTE_SELECTIVE = FO_RECOMPUTE_NORM | FO_RECOMPUTE_SWIGLU,
 	FO_RECOMPUTE_FULL = 127, /* all that backward needs, from the layer's input */
+	/* In ops.def alone: the operation belongs to the set of whoever made its first operand, or reads its result. */
+	FO_RECOMPUTE_BY_INPUT = -1,
+	FO_RECOMPUTE_BY_READER = -2,
 };
 enum { FO_RECOMPUTE_SETS = 6 }; /* with a name */
 extern const char *const fo_recompute_name[FO_RECOMPUTE_SETS];
@@ -322,6 +329,14 @@ struct fo_cost {
 }; /* FLOP needed by rule mfu, mfu_causal; FLOP run; bytes moved, sent */
 /* pairs: attention pairs (query, key) in the micro-batch that see each other; < 0 stands for unbroken rows:
  * rows x seq (seq + 1) / 2, in DECODE for the cache's last `seq` rows; less what a sliding window hides. */
+/* c(m,n) of depth k. */
+static inline void fo_matmul_dims(const struct fo_op *o, int64_t *m, int64_t *n, int64_t *k)
+{
+	const struct fo_operand *a = &o->arg[FO_MATMUL_A], *b = &o->arg[FO_MATMUL_B];
+	*m = o->attr.ta ? a->nc : a->nr;
+	*k = o->attr.ta ? a->nr : a->nc;
+	*n = o->attr.tb ? b->nr : b->nc;
+}
 struct fo_cost fo_op_cost(const struct fo_program *p, const struct fo_op *o, double pairs);
 struct fo_cost fo_program_cost(const struct fo_program *p,
 			       double pairs); /* whole step; per block once, times its slots */
@@ -377,5 +392,7 @@ void fo_plan(const struct fo_program *p, struct fo_unrolled *u);
 FO_CHECKED fo_status fo_program_verify(const struct fo_program *p, const char *after);
 /* NULL, or why the operands of this op do not fit together. */
 const char *fo_op_check(const struct fo_program *p, const struct fo_op *o);
+/* Letters (enum fo_dim) of operand i; a transposed factor of a matmul has them the other way round. */
+void fo_op_dims(const struct fo_op *o, int i, int *rows, int *cols);
 
 #endif

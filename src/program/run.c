@@ -307,16 +307,6 @@ fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 	return fo_opt_finish(s);
 }
 
-void fo_run_options_with(struct fo_opt *rows, const struct fo_opt *extra)
-{
-	int n = 0;
-	for (const struct fo_opt *o = fo_run_options; o->key; o++)
-		rows[n++] = *o;
-	for (const struct fo_opt *o = extra; o->key && n < FO_RUN_ROWS_MAX - 1; o++)
-		rows[n++] = *o;
-	rows[n] = (struct fo_opt)FO_OPT_END;
-}
-
 fo_status fo_run_model(const struct fo_run *r, struct fo_model *m)
 {
 	FO_TRY(fo_model_load(r->model, m));

@@ -22,8 +22,9 @@ enum fo_run_device { FO_RUN_DEVICE_AUTO, FO_RUN_DEVICE_CPU, FO_RUN_DEVICE_CUDA }
 /* Of pass.fuse-loss: what is chosen (src/pass/choose.c), and the tokens of a chunk where nothing is to be chosen from,
  * a processor. */
 enum { FO_RUN_FUSE_LOSS_AUTO = -1, FO_RUN_FUSE_LOSS = 512 };
-/* The three values of an option with a third word (FO_OPT_TRI). FO_RUN_AUTO leaves the choice open: of a pass, no on the
- * processor and on a device what is predicted to be faster (fo_pass_choose_run); of model.tied, as the model says. */
+/* The three values of an option with a third word (FO_OPT_TRI). FO_RUN_AUTO leaves the choice open: a pass is not taken
+ * on the processor, and on a device if the step is predicted to be faster with it (fo_pass_choose_run); model.tied is as
+ * the model says. */
 enum fo_run_choice { FO_RUN_NO, FO_RUN_YES, FO_RUN_AUTO };
 enum fo_run_dtype { FO_RUN_BF16, FO_RUN_FP32 };
 enum fo_run_rounding { FO_RUN_STOCHASTIC, FO_RUN_NEAREST };
@@ -89,12 +90,10 @@ struct fo_run {
 	int attention;   /* enum fo_attention */
 };
 
+/* A command with flags of its own has a struct that begins with a struct fo_run, and a second table for
+ * fo_opt_init_own. */
 extern const struct fo_opt fo_run_options[];
 
-/* A command's own flags behind the run's: fills `rows` (FO_RUN_ROWS_MAX of them) with fo_run_options and then `extra`.
- * The command's struct begins with a struct fo_run. */
-enum { FO_RUN_ROWS_MAX = 128 };
-void fo_run_options_with(struct fo_opt *rows, const struct fo_opt *extra);
 /* FO_RUN_DEVICES; false for another text. index: N, 0 where none is named. */
 bool fo_run_device_parse(const char *text, enum fo_run_device *kind, int *index);
 /* What spans several keys; all mistakes at once, as fo_opt_finish. */

@@ -252,9 +252,10 @@ static fo_status visit_all(struct walk *w)
 			return fo_fail(FO_EBUG, "gradient '%s' of layer %d is accumulated and never taken",
 				       p->buf[l->buf].name, l->layer);
 		const struct fo_op *first = fo_instance_op(p, u, l->first);
-		/* Of the two forms that a repeated cast writes backward may want one. */
+		/* Backward may use only one of the two outputs of a recomputed cast. */
 		bool other = first->phase == FO_RECOMPUTE &&
-			     (first->kind == FO_OP_fp8_cast_t || fo_op_fp8_step(first->kind) >= 0);
+			     (fo_op_fp8_step(first->kind) >= 0 ||
+			      (fo_op_family(first->kind) == FO_OPS_CAST && first->n > FO_FP8_CAST_Y + 1));
 		if (!l->persists && !l->reads && !l->again && !other)
 			u->dead_stores++;
 	}

@@ -31,8 +31,8 @@ static const struct fo_operand *next_update(const struct fo_block *b, struct upd
 {
 	for (; at->op < b->n; at->op++, at->tensor = 0) {
 		const struct fo_op *o = &b->op[at->op];
-		if (fo_op_info(o->kind)->base == FO_OP_adamw && at->tensor < fo_op_tensors(o->kind, o->n))
-			return &o->arg[fo_op_operand_of(o->kind, at->tensor++, 5)];
+		if (fo_op_family(o->kind) == FO_OPS_UPDATE && at->tensor < fo_op_tensors(o->kind, o->n))
+			return &o->arg[fo_op_operand_of(o->kind, at->tensor++, FO_ADAMW_W)];
 	}
 	return NULL;
 }

@@ -1,5 +1,5 @@
-/* log.jsonl, line by line. Lines of steps, of which there may be millions, are scanned by hand: one pass, no
- * allocation. The few others are read with jansson. */
+/* Reading log.jsonl line by line. Step lines, of which there may be millions, are scanned by hand: one pass, no
+ * allocation. The few others are read by their tables (tables.c). */
 #include "record/record.h"
 #include "base/fs.h"
 
@@ -10,8 +10,9 @@
 #include <unistd.h>
 
 const char *const fo_step_field_name[FO_STEP_FIELD_COUNT] = {
-	"loss", "grad_norm",  "lr",           "seconds", "data_seconds", "tokens",  "loss_tokens", "tokens_per_second",
-	"mfu",  "mfu_causal", "mfu_document", "mfu_6n",  "hfu",          "metered", "time",        "clock",
+#define X(name, key, unit, means) key,
+	FO_STEP_FIELDS(X)
+#undef X
 };
 
 enum { LINE_BYTES = 1 << 20, STEPS_MAX = 1 << 24, EVENTS_MAX = 1 << 20 };
@@ -255,202 +256,101 @@ static fo_status add_step(struct fo_record *r, const struct line *l)
 
 /* ---- other events ---- */
 
-static double real_of(const json_t *o, const char *key)
+/* Seconds by part become a whole profile; one of no steps or no time says nothing. */
+static bool finish_profile(struct fo_profile *f)
 {
-	const json_t *v = json_object_get(o, key);
-	double x = json_is_number(v) ? json_number_value(v) : NAN;
-	return isfinite(x) ? x : NAN;
-}
-
-/* A count; `absent` where there is none. */
-static int64_t count_of(const json_t *o, const char *key, int64_t absent)
-{
-	double x = real_of(o, key);
-	return x >= 0 && x <= STEP_NUMBER_MAX ? (int64_t)x : absent;
-}
-
-static const char *text_of(struct fo_record *r, const json_t *o, const char *key)
-{
-	const char *t = json_string_value(json_object_get(o, key));
-	return t ? fo_arena_strdup(&r->arena, t) : "";
-}
-
-/* Room for one more of an array of events; false: there are too many. */
-#define ADD(r, list, n, cap)                                                                                       \
-	((r)->n < EVENTS_MAX                                                                                       \
-		 ? (fo_array_room(&(r)->list, &(r)->cap, (size_t)(r)->n, sizeof *(r)->list), &(r)->list[(r)->n++]) \
-		 : NULL)
-
-static bool add_eval(struct fo_record *r, const json_t *o, int64_t step)
-{
-	struct fo_record_eval *e = ADD(r, eval, evals, eval_cap);
-	if (e)
-		*e = (struct fo_record_eval){ .step = step, .loss = real_of(o, "loss"), .time = real_of(o, "time") };
-	return e;
-}
-
-static bool add_checkpoint(struct fo_record *r, const json_t *o, int64_t step)
-{
-	struct fo_record_checkpoint *c = ADD(r, checkpoint, checkpoints, checkpoint_cap);
-	if (c)
-		*c = (struct fo_record_checkpoint){ .step = step,
-						    .path = text_of(r, o, "path"),
-						    .seconds = real_of(o, "seconds"),
-						    .blocked_seconds = real_of(o, "blocked_seconds"),
-						    .time = real_of(o, "time") };
-	return c;
-}
-
-static bool add_machine(struct fo_record *r, const json_t *o, int64_t step)
-{
-	struct fo_record_machine *m = ADD(r, machine, machines, machine_cap);
-	if (m)
-		*m = (struct fo_record_machine){ .step = step,
-						 .time = real_of(o, "time"),
-						 .use = { .seconds = real_of(o, "seconds"),
-							  .steal = real_of(o, "steal"),
-							  .clock_hz = real_of(o, "clock_hz"),
-							  .throttles = real_of(o, "throttles"),
-							  .limited_s = real_of(o, "limited_seconds"),
-							  .joules = real_of(o, "joules"),
-							  .load = real_of(o, "load") } };
-	return m;
-}
-
-/* Seconds by part of `steps` steps; steps 0 where the line tells nothing. */
-static struct fo_profile profile_of(const json_t *o, const char *steps_key)
-{
-	struct fo_profile f = { .steps = count_of(o, steps_key, 0) };
-	const json_t *parts = json_object_get(o, "parts");
+	f->total_ns = 0;
 	for (int i = 0; i < FO_PART_COUNT; i++) {
-		double v = real_of(parts, fo_part_name[i]);
-		f.part_ns[i] = isnan(v) ? 0 : v * 1e9;
-		f.total_ns += f.part_ns[i];
+		if (isnan(f->part_ns[i]))
+			f->part_ns[i] = 0;
+		f->total_ns += f->part_ns[i];
 	}
-	return f.steps && f.total_ns > 0 && isfinite(f.total_ns) ? f : (struct fo_profile){ 0 };
+	if (!f->steps || !(f->total_ns > 0) || !isfinite(f->total_ns))
+		*f = (struct fo_profile){ 0 };
+	return f->steps > 0;
 }
 
-static bool add_profile(struct fo_record *r, const json_t *o, int64_t step)
+static bool finish_profile_line(struct fo_record *r, void *line)
 {
-	struct fo_profile f = profile_of(o, "steps");
-	struct fo_record_profile *p = f.steps ? ADD(r, profile, profiles, profile_cap) : NULL;
-	if (p)
-		*p = (struct fo_record_profile){ .step = step, .time = real_of(o, "time"), .profile = f };
-	return p || !f.steps;
+	(void)r;
+	return finish_profile(&((struct fo_record_profile *)line)->profile);
 }
 
-static bool add_guard(struct fo_record *r, const json_t *o, int64_t step, enum fo_record_guard_kind kind)
+static bool finish_end(struct fo_record *r, void *line)
 {
-	struct fo_record_guard *g = ADD(r, guard, guards, guard_cap);
-	if (!g)
-		return false;
-	*g = (struct fo_record_guard){ .kind = kind,
-				       .step = step,
-				       .back_to = count_of(o, "back_to", -1),
-				       .action = text_of(r, o, "action"),
-				       .where = text_of(r, o, "where"),
-				       .loss = real_of(o, "loss"),
-				       .grad_norm = real_of(o, "grad_norm"),
-				       .median = real_of(o, "median"),
-				       .deviation = real_of(o, "deviation"),
-				       .z = real_of(o, "z"),
-				       .time = real_of(o, "time"),
-				       .documents = (int64_t)json_array_size(json_object_get(o, "documents")) };
+	struct fo_record_end *e = line;
+	(void)r;
+	finish_profile(&e->profile);
+	e->device.split.hz = e->device.use.sm_hz;
+	return true;
+}
+
+static bool finish_nonfinite(struct fo_record *r, void *line)
+{
+	struct fo_record_guard *g = line;
+	(void)r;
+	g->kind = FO_GUARD_NONFINITE;
+	g->back_to = -1;
+	g->median = g->deviation = g->z = NAN;
+	return true;
+}
+
+/* A run that went back to a checkpoint repeats the steps since then. */
+static bool finish_spike(struct fo_record *r, void *line)
+{
+	struct fo_record_guard *g = line;
+	g->kind = FO_GUARD_SPIKE;
+	g->grad_norm = NAN;
+	g->where = "";
 	if (g->back_to >= 0)
 		undo(r, g->back_to + 1);
 	return true;
 }
 
-static bool add_start(struct fo_record *r, const json_t *o, int64_t step)
-{
-	struct fo_record_start *s = ADD(r, start, starts, start_cap);
-	if (s)
-		*s = (struct fo_record_start){ .step = step,
-					       .time = real_of(o, "time"),
-					       .peak_flop_s = real_of(o, "peak_flop_s"),
-					       .threads = count_of(o, "threads", -1),
-					       .isa = text_of(r, o, "isa"),
-					       .peak_dtype = text_of(r, o, "peak_dtype"),
-					       .program_hash = text_of(r, o, "program_hash"),
-					       .device = text_of(r, o, "device"),
-					       .arena_bytes = real_of(o, "arena_bytes"),
-					       .persistent_bytes = real_of(o, "persistent_bytes"),
-					       .workspace_bytes = real_of(o, "workspace_bytes"),
-					       .other_bytes = real_of(o, "other_bytes"),
-					       .checkpoint_bytes = real_of(o, "checkpoint_bytes") };
-	return s;
-}
-
-const struct fo_record_device fo_record_no_device = {
-	.sm_hz = NAN,
-	.watts = NAN,
-	.joules_per_token = NAN,
-	.power_share = NAN,
-	.thermal_share = NAN,
-	.sm_active = NAN,
-	.dram_active = NAN,
-	.split = { NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, "" },
+/* Where the lines of an event go. finish: what the table leaves to do; false: the line says nothing. */
+static const struct event {
+	const struct fo_schema *schema;
+	size_t list, n, cap;
+	bool (*finish)(struct fo_record *r, void *line);
+} events[] = {
+#define EVENT(schema, list, n, finish)                                                    \
+	{                                                                                 \
+		&schema, offsetof(struct fo_record, list), offsetof(struct fo_record, n), \
+			offsetof(struct fo_record, list##_cap), finish                    \
+	}
+	EVENT(fo_log_eval, eval, evals, NULL),
+	EVENT(fo_log_checkpoint, checkpoint, checkpoints, NULL),
+	EVENT(fo_log_machine, machine, machines, NULL),
+	EVENT(fo_log_profile, profile, profiles, finish_profile_line),
+	EVENT(fo_log_nonfinite, guard, guards, finish_nonfinite),
+	EVENT(fo_log_spike, guard, guards, finish_spike),
+	EVENT(fo_log_start, start, starts, NULL),
+	EVENT(fo_log_end, end, ends, finish_end),
 };
 
-static struct fo_record_device device_of(const json_t *d)
+/* Adds a line to the list of its event; an event that no row names is one of a later version. False: the list is full.
+ */
+static bool add_event(struct fo_record *r, const char *name, const json_t *o)
 {
-	const char *why = json_string_value(json_object_get(d, "ofu_why"));
-	struct fo_record_device r = { .told = json_is_object(d),
-				      .sm_hz = real_of(d, "sm_clock_hz"),
-				      .watts = real_of(d, "watts"),
-				      .joules_per_token = real_of(d, "joules_per_token"),
-				      .power_share = real_of(d, "throttled_power"),
-				      .thermal_share = real_of(d, "throttled_thermal"),
-				      .sm_active = real_of(d, "sm_active"),
-				      .dram_active = real_of(d, "dram_active"),
-				      .split = { .clock = real_of(d, "mfu_clock"),
-						 .work = real_of(d, "mfu_work"),
-						 .counted = real_of(d, "mfu_counted"),
-						 .hz = real_of(d, "sm_clock_hz"),
-						 .peak_hz = real_of(d, "peak_clock_hz"),
-						 .pipes = real_of(d, "tensor_pipes"),
-						 .ofu = real_of(d, "ofu"),
-						 .useful = real_of(d, "mfu_useful") } };
-	fo_str_visible(r.split.why, sizeof r.split.why, why ? why : "");
-	return r;
-}
-
-static bool add_end(struct fo_record *r, const json_t *o, int64_t step)
-{
-	struct fo_record_end *e = ADD(r, end, ends, end_cap);
-	if (e)
-		*e = (struct fo_record_end){ .step = step,
-					     .how = text_of(r, o, "how"),
-					     .time = real_of(o, "time"),
-					     .steps = count_of(o, "steps", 0),
-					     .profile = profile_of(o, "timed_steps"),
-					     .planned_bytes = real_of(o, "planned_bytes"),
-					     .measured_bytes = real_of(o, "measured_bytes"),
-					     .joules_per_token = real_of(o, "joules_per_token"),
-					     .huge_page_share = real_of(o, "huge_page_share"),
-					     .device = device_of(json_object_get(o, "device")),
-					     .padding_share = real_of(o, "padding_share"),
-					     .truncated_share = real_of(o, "truncated_share") };
-	return e;
-}
-
-static bool add_event(struct fo_record *r, const char *name, const json_t *o, int64_t step)
-{
-	if (!strcmp(name, "eval"))
-		return add_eval(r, o, step);
-	if (!strcmp(name, "checkpoint"))
-		return add_checkpoint(r, o, step);
-	if (!strcmp(name, "machine"))
-		return add_machine(r, o, step);
-	if (!strcmp(name, "profile"))
-		return add_profile(r, o, step);
-	if (!strcmp(name, "nonfinite"))
-		return add_guard(r, o, step, FO_GUARD_NONFINITE);
-	if (!strcmp(name, "spike"))
-		return add_guard(r, o, step, FO_GUARD_SPIKE);
-	if (!strcmp(name, "start"))
-		return add_start(r, o, step);
-	return strcmp(name, "end") || add_end(r, o, step); /* of a later version: none of ours */
+	const struct event *e = events, *end = events + sizeof events / sizeof *events;
+	struct fo_schema_reader read = { .arena = &r->arena, .lenient = true };
+	while (e < end && strcmp(e->schema->event, name) != 0)
+		e++;
+	if (e == end)
+		return true;
+	char **list = (char **)(void *)((char *)r + e->list);
+	int64_t *n = (int64_t *)(void *)((char *)r + e->n);
+	size_t size = e->schema->size;
+	if (*n == EVENTS_MAX)
+		return false;
+	fo_array_room(list, (size_t *)(void *)((char *)r + e->cap), (size_t)*n, size);
+	void *line = *list + (size_t)(*n)++ * size;
+	memset(line, 0, size);
+	fo_schema_blank(e->schema, line);
+	fo_schema_read(e->schema, o, line, &read);
+	if (e->finish && !e->finish(r, line))
+		(*n)--;
+	return true;
 }
 
 static void note_bad(struct fo_record *r)
@@ -480,7 +380,7 @@ static fo_status one_line(struct fo_record *r, const char *text, size_t n)
 	fo_status st = FO_OK;
 	if (!name)
 		note_bad(r);
-	else if (!add_event(r, name, o, (int64_t)l.step))
+	else if (!add_event(r, name, o))
 		st = fo_fail(FO_EFORMAT, "more than 2^20 events '%s'", name);
 	json_decref(o);
 	return st;

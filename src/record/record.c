@@ -3,7 +3,6 @@
 #include "base/fs.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,89 +70,18 @@ double fo_record_mean_flop(const struct fo_record *r, enum fo_step_field f)
 
 /* ---- run.json ---- */
 
-static const char *text_at(struct fo_record *r, const json_t *o, const char *key)
-{
-	const char *t = json_string_value(json_object_get(o, key));
-	return t ? fo_arena_strdup(&r->arena, t) : "";
-}
-
-static int64_t int_at(const json_t *o, const char *key)
-{
-	const json_t *v = json_object_get(o, key);
-	return json_is_integer(v) ? (int64_t)json_integer_value(v) : -1;
-}
-
-static const char *value_text(struct fo_record *r, const json_t *v)
-{
-	if (json_is_string(v))
-		return fo_arena_strdup(&r->arena, json_string_value(v));
-	if (json_is_integer(v))
-		return fo_arena_printf(&r->arena, "%lld", (long long)json_integer_value(v));
-	if (json_is_real(v))
-		return fo_arena_printf(&r->arena, "%.10g", json_real_value(v));
-	return json_is_true(v) ? "true" : json_is_false(v) ? "false" : "";
-}
-
-static void read_options(struct fo_record *r, const json_t *options)
-{
-	const char *key;
-	json_t *o;
-	r->option = fo_arena_alloc(&r->arena, (json_object_size(options) + 1) * sizeof *r->option);
-	json_object_foreach((json_t *)options, key, o)
-		r->option[r->options++] = (struct fo_record_option){ .key = fo_arena_strdup(&r->arena, key),
-								     .value = value_text(r,
-											 json_object_get(o, "value")),
-								     .origin = text_at(r, o, "origin"),
-								     .where = text_at(r, o, "where") };
-}
-
 double fo_record_load(const struct fo_record *r)
 {
 	double load = NAN;
 	for (int64_t i = 0; i < r->machines; i++)
-		load = fmax(load, r->machine[i].use.load); /* NaN gives way */
+		load = fmax(load, r->machine[i].use.load); /* fmax ignores NaN */
 	return load;
-}
-
-static void take_run(struct fo_record *r, const json_t *o)
-{
-	const json_t *run = json_object_get(o, "run"), *flatout = json_object_get(run, "flatout"),
-		     *machine = json_object_get(o, "machine"), *peak = json_object_get(machine, "peak_flop_s");
-	r->started = text_at(r, run, "started");
-	r->version = text_at(r, flatout, "version");
-	r->commit = text_at(r, flatout, "commit");
-	r->compiler = text_at(r, flatout, "compiler");
-	r->passes = text_at(r, o, "passes");
-	r->cpu = text_at(r, machine, "cpu");
-	r->isa = text_at(r, machine, "isa");
-	r->peak_source = text_at(r, machine, "peak_source");
-	r->affinity = text_at(r, machine, "affinity");
-	r->governor = text_at(r, json_object_get(machine, "state"), "governor");
-	r->tokenizer_checksum = text_at(r, o, "tokenizer_checksum");
-	r->train_checksum = text_at(r, o, "train_shard_checksum");
-	r->val_checksum = text_at(r, o, "val_shard_checksum");
-	r->program_hash = text_at(r, o, "program_hash");
-	r->threads = int_at(machine, "threads");
-	r->processors = int_at(json_object_get(machine, "state"), "cpus");
-	r->seed = int_at(o, "seed");
-	r->peak_flop_s = json_is_number(peak) && json_number_value(peak) > 0 ? json_number_value(peak) : NAN;
-	read_options(r, json_object_get(run, "options"));
 }
 
 static fo_status read_run(struct fo_record *r, const char *path)
 {
-	char *text;
-	size_t len;
-	json_error_t why;
-	FO_TRY(fo_fs_read_regular(&r->arena, path, RUN_JSON_BYTES_MAX, &text, &len));
-	json_t *o = json_loadb(text, len, 0, &why);
-	if (!o)
-		return fo_fail(FO_EFORMAT, "'%s' is not JSON: line %d: %s", path, why.line, why.text);
-	bool fits = json_is_object(o) && int_at(o, "schema") == 1;
-	if (fits)
-		take_run(r, o);
-	json_decref(o);
-	return fits ? FO_OK : fo_fail(FO_EFORMAT, "'%s' is no run.json of schema 1", path);
+	struct fo_schema_reader reader = { .arena = &r->arena, .lenient = true };
+	return fo_schema_read_file(&fo_run_schema, path, RUN_JSON_BYTES_MAX, r, &reader);
 }
 
 const struct fo_record_option *fo_record_option(const struct fo_record *r, const char *key)
@@ -266,24 +194,8 @@ static void open_file(struct fo_record *r, enum fo_record_file_id id,
 static void begin(struct fo_record *r, const char *dir)
 {
 	static const char *const name[] = { "run.json", "log.jsonl", "program.txt", "timeline.fot", FO_METERED_FILE };
-	*r = (struct fo_record){ .started = "",
-				 .version = "",
-				 .commit = "",
-				 .compiler = "",
-				 .passes = "",
-				 .cpu = "",
-				 .isa = "",
-				 .peak_source = "",
-				 .affinity = "",
-				 .governor = "",
-				 .tokenizer_checksum = "",
-				 .train_checksum = "",
-				 .val_checksum = "",
-				 .program_hash = "",
-				 .threads = -1,
-				 .processors = -1,
-				 .seed = -1,
-				 .peak_flop_s = NAN };
+	*r = (struct fo_record){ 0 };
+	fo_schema_blank(&fo_run_schema, r);
 	r->dir = fo_arena_strdup(&r->arena, dir);
 	for (int i = 0; i < FO_RECORD_FILES; i++)
 		r->file[i] = (struct fo_record_file){ .path = fo_arena_printf(&r->arena, "%s/%s", dir, name[i]),

@@ -20,6 +20,7 @@
 
 #include "base/err.h"
 #include "base/mem.h"
+#include "hw/nvml.h"
 #include "hw/state.h"
 #include "program/program.h"
 #include "timeline/metered.h"
@@ -31,26 +32,39 @@
 
 /* ---- steps ---- */
 
+/* X(constant, key in the log, unit, meaning) for each number of a step. */
+#define FO_STEP_FIELDS(X)                                                                                    \
+	X(LOSS, "loss", "nats per token", "mean loss of the step's tokens")                                  \
+	X(GRAD_NORM, "grad_norm", "", "norm of the gradient before clipping")                                \
+	X(LR, "lr", "", "learning rate")                                                                     \
+	X(SECONDS, "seconds", "s", "time of the step, waiting for data included")                            \
+	X(DATA_SECONDS, "data_seconds", "s", "of it: waiting for the loader")                                \
+	X(TOKENS, "tokens", "", "tokens processed, padding included")                                        \
+	X(LOSS_TOKENS, "loss_tokens", "", "tokens with loss")                                                \
+	X(TOKENS_PER_SECOND, "tokens_per_second", "1/s", "tokens with loss per second")                      \
+	X(MFU, "mfu", "share of the peak", "model FLOPs utilization ([metrics](metrics.md))")                \
+	X(MFU_CAUSAL, "mfu_causal", "share of the peak", "the same, attention counted as causal")            \
+	X(MFU_DOCUMENT, "mfu_document", "share of the peak", "the same, attention counted within documents") \
+	X(MFU_6N, "mfu_6n", "share of the peak", "6 FLOP per parameter and token")                           \
+	X(HFU, "hfu", "share of the peak", "hardware FLOPs utilization: FLOP that ran")                      \
+	X(METERED, "metered", "",                                                                            \
+	  "timed operation by operation: its seconds are no figure of the run, its rates null")              \
+	X(TIME, "time", "s", "Unix time when the line was written, to the millisecond")                      \
+	X(CLOCK, "clock", "s", "the same by a clock that nobody sets: differences within one process count")
+
 enum fo_step_field {
-	FO_STEP_LOSS,      /* nats per token */
-	FO_STEP_GRAD_NORM, /* before clipping */
-	FO_STEP_LR,
-	FO_STEP_SECONDS,      /* waiting for data included */
-	FO_STEP_DATA_SECONDS, /* of which: waiting for the loader */
-	FO_STEP_TOKENS,       /* padding included */
-	FO_STEP_LOSS_TOKENS,
-	FO_STEP_TOKENS_PER_SECOND, /* of tokens with loss */
-	FO_STEP_MFU,               /* fractions of the peak, docs/metrics.md */
-	FO_STEP_MFU_CAUSAL,
-	FO_STEP_MFU_DOCUMENT,
-	FO_STEP_MFU_6N,
-	FO_STEP_HFU,
-	FO_STEP_METERED, /* 1: timed operation by operation, so its seconds are no figure of the run; NAN or 0: not */
-	FO_STEP_TIME,    /* Unix time at its end, seconds */
-	FO_STEP_CLOCK,   /* the same by a clock that nobody sets; of use within one process */
-	FO_STEP_FIELD_COUNT
+#define X(name, key, unit, means) FO_STEP_##name,
+	FO_STEP_FIELDS(X)
+#undef X
+		FO_STEP_FIELD_COUNT
 };
 extern const char *const fo_step_field_name[FO_STEP_FIELD_COUNT]; /* as in the log */
+
+/* A step's line. METERED: 1 yes; 0 or NAN no. */
+struct fo_record_step {
+	int64_t step;
+	double value[FO_STEP_FIELD_COUNT]; /* NAN where not known */
+};
 
 struct fo_record_steps {
 	int64_t n;
@@ -69,63 +83,80 @@ int64_t fo_record_row(const struct fo_record_steps *s, int64_t step);
 /* Quantile q of field f over rows [from, to) that have a finite value and were not metered; NAN where there is none. */
 double fo_record_quantile(const struct fo_record_steps *s, enum fo_step_field f, int64_t from, int64_t to, double q);
 
-/* ---- other events ---- */
+/* ---- other events ----
+ *
+ * time and clock: as those of a step. */
 
 struct fo_record_eval {
 	int64_t step;
-	double loss, time;
+	double loss, time, clock;
 };
 struct fo_record_checkpoint {
 	int64_t step;
 	const char *path;
-	double seconds, blocked_seconds, time;
+	double seconds, blocked_seconds, time, clock;
 };
 struct fo_record_machine { /* since the one before */
 	int64_t step;
-	double time;
+	double time, clock;
 	struct fo_state_use use;
+	const struct fo_nvml_use *device; /* written only; NULL: the run is on a processor */
 };
 struct fo_record_profile { /* where the time of `profile.steps` steps up to `step` went */
 	int64_t step;
-	double time;
+	double time, clock;
 	struct fo_profile profile;
 };
 enum fo_record_guard_kind { FO_GUARD_NONFINITE, FO_GUARD_SPIKE };
+struct fo_record_document {
+	int64_t document, line; /* number in the shard; 0: a whole file, or not known */
+	const char *path;       /* "" or NULL not known */
+};
 struct fo_record_guard {
 	enum fo_record_guard_kind kind;
 	int64_t step, back_to;      /* back_to -1: not a rewind */
 	const char *action, *where; /* "" where the log has none */
-	double loss, grad_norm, median, deviation, z, time;
+	double loss, grad_norm, median, deviation, z, time, clock;
+	int64_t data_step; /* -1 not known */
+	const struct fo_record_document *document;
 	int64_t documents; /* that the log lists */
 };
 /* One process: it began behind `step` steps. */
 struct fo_record_start {
 	int64_t step;
-	double time;
+	double time, clock;
 	double peak_flop_s;                                   /* NAN: not known */
 	int64_t threads;                                      /* -1: not told */
 	const char *isa, *peak_dtype, *program_hash, *device; /* "" not told; device: the processor */
 	double arena_bytes, persistent_bytes, workspace_bytes, other_bytes, checkpoint_bytes; /* planned; NAN */
+	double device_reserve_bytes, host_bytes; /* NAN: not told, or on a processor */
 };
 /* What a device did while a process's steps ran, and MFU in factors (docs/cuda.md); NAN where not told. */
 struct fo_record_device {
 	bool told;
-	double sm_hz, watts, joules_per_token, power_share, thermal_share;
-	double sm_active, dram_active; /* shares, within steps */
-	struct fo_mfu_split split;     /* hz is in sm_hz */
+	struct fo_nvml_use use;
+	double joules_per_token;
+	struct fo_mfu_split split;
 };
-extern const struct fo_record_device fo_record_no_device; /* not told, each figure NAN */
+extern const struct fo_schema fo_record_device_schema;
+struct fo_record_device fo_record_no_device(void); /* not told, each figure NAN */
 /* What a process said when it ended by itself. */
 struct fo_record_end {
 	int64_t step;
 	const char *how; /* "done", "interrupted", "failed"; "" not told */
-	double time;
+	double time, clock;
 	int64_t steps;             /* of this process; 0 not told */
+	double seconds;            /* of the steps in profile */
 	struct fo_profile profile; /* of those that were neither metered nor the first; steps 0: not told */
 	double planned_bytes, measured_bytes, joules_per_token, huge_page_share;
 	struct fo_record_device device;
 	double padding_share, truncated_share; /* of the tokens processed; of those and what was cut off documents */
 };
+
+/* The tables of the log's lines: the first row of each is step, the last two are time and clock. */
+extern const struct fo_schema fo_log_step, fo_log_eval, fo_log_checkpoint, fo_log_machine, fo_log_profile,
+	fo_log_nonfinite, fo_log_spike, fo_log_start, fo_log_end;
+extern const struct fo_schema fo_run_schema; /* run.json: members of struct fo_record */
 
 /* ---- the files ---- */
 
@@ -152,10 +183,11 @@ struct fo_record {
 	const char *dir;
 	struct fo_record_file file[FO_RECORD_FILES];
 	/* run.json; texts are never NULL, "" where it lacks them */
-	const char *started, *version, *commit, *compiler, *passes, *cpu, *isa, *peak_source, *affinity, *governor;
+	const char *run; /* written only: JSON of the command line and the program's version */
+	const char *started, *version, *commit, *compiler, *passes, *cpu, *isa, *peak_source, *affinity, *device;
 	const char *tokenizer_checksum, *train_checksum, *val_checksum, *program_hash; /* hexadecimal */
 	int64_t threads, seed;                                                         /* -1 */
-	int64_t processors;                                                            /* of the machine, online; -1 */
+	struct fo_machine state;                                                       /* when it started */
 	double peak_flop_s;                                                            /* NAN: not known */
 	struct fo_record_option *option;
 	int64_t options;

@@ -1,10 +1,10 @@
 /* The worst gap of a step: where it lies, who launched late and what that thread did meanwhile, and the picture of it.
  */
-#include "report/diagnose_html.h"
+#include "report/diagnose_doc.h"
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "draw/draw.h"
+#include "draw/doc.h"
 #include "report/ledger_parts.h"
 
 #include <stdio.h>
@@ -297,9 +297,9 @@ void fo_gap_words(const struct fo_gap *g, struct fo_str *out)
 
 struct view {
 	const struct fo_trace *t;
-	struct fo_arena *a;
+	struct fo_doc *doc;
 	int64_t from, to;
-	struct fo_draw_lane lane[STREAMS + 2];
+	struct fo_draw_lane *lane;
 	size_t lanes;
 };
 
@@ -308,7 +308,7 @@ static double at(int64_t ns) { return (double)ns * 1e-9; }
 static const char *short_text(struct view *v, int32_t name)
 {
 	char text[128];
-	return fo_arena_strdup(v->a, fo_kernel_short_name(text, sizeof text, fo_trace_text(v->t, name)));
+	return fo_doc_printf(v->doc, "%s", fo_kernel_short_name(text, sizeof text, fo_trace_text(v->t, name)));
 }
 
 static void add_lane(struct view *v, const char *name, struct fo_draw_span *span, size_t n)
@@ -344,7 +344,7 @@ static int depth_of(const struct fo_trace *t, int64_t i)
 static void host_lane(struct view *v, int32_t thread, int64_t gap_ns)
 {
 	const struct fo_trace *t = v->t;
-	struct fo_draw_span *span = fo_arena_alloc(v->a, SPANS * sizeof *span);
+	struct fo_draw_span *span = fo_doc_alloc(v->doc, SPANS * sizeof *span);
 	size_t n = 0;
 	char name[128];
 	for (int64_t i = 0; i < t->op_count && n < SPANS; i++) {
@@ -356,16 +356,17 @@ static void host_lane(struct view *v, int32_t thread, int64_t gap_ns)
 		    !overlap(o->begin_ns, o->end_ns, v->from, v->to))
 			continue;
 		span[n++] = (struct fo_draw_span){ at(o->begin_ns), at(o->end_ns), tone_of_host(o->kind),
-						   fo_arena_strdup(v->a, fo_trace_text(t, o->name)) };
+						   fo_doc_printf(v->doc, "%s", fo_trace_text(t, o->name)) };
 	}
 	for (int64_t i = 0; i < t->launch_count && n < SPANS; i++)
 		if (t->launch[i].thread == thread &&
 		    overlap(t->launch[i].begin_ns, t->launch[i].end_ns, v->from, v->to))
-			span[n++] = (struct fo_draw_span){ at(t->launch[i].begin_ns), at(t->launch[i].end_ns),
-							   FO_LEDGER_TONE_LAUNCH,
-							   fo_arena_strdup(v->a, fo_trace_text(t, t->launch[i].name)) };
+			span[n++] = (struct fo_draw_span){
+				at(t->launch[i].begin_ns), at(t->launch[i].end_ns), FO_LEDGER_TONE_LAUNCH,
+				fo_doc_printf(v->doc, "%s", fo_trace_text(t, t->launch[i].name))
+			};
 	qsort(span, n, sizeof *span, by_begin);
-	add_lane(v, fo_arena_printf(v->a, "host, %s", thread_name(t, thread, name, sizeof name)), span, n);
+	add_lane(v, fo_doc_printf(v->doc, "host, %s", thread_name(t, thread, name, sizeof name)), span, n);
 }
 
 struct stream {
@@ -415,7 +416,7 @@ static struct stream *streams_of(struct view *v, int16_t device, size_t *n)
 static void stream_lane(struct view *v, int16_t device, const struct stream *s)
 {
 	size_t n = 0, most = s->ops < SPANS ? (size_t)s->ops : SPANS;
-	struct fo_draw_span *span = fo_arena_alloc(v->a, (most + 1) * sizeof *span);
+	struct fo_draw_span *span = fo_doc_alloc(v->doc, (most + 1) * sizeof *span);
 	for (int64_t i = 0; i < v->t->gpu_count && n < most; i++) {
 		const struct fo_gpu_op *o = &v->t->gpu[i];
 		if (o->device == device && o->stream == s->id && overlap(o->begin_ns, o->end_ns, v->from, v->to))
@@ -425,7 +426,7 @@ static void stream_lane(struct view *v, int16_t device, const struct stream *s)
 				short_text(v, o->name)
 			};
 	}
-	add_lane(v, fo_arena_printf(v->a, "GPU %lld, stream %d", (long long)v->t->device[device].id, s->id), span, n);
+	add_lane(v, fo_doc_printf(v->doc, "GPU %lld, stream %d", (long long)v->t->device[device].id, s->id), span, n);
 }
 
 static int lane_of_stream(const struct stream *s, size_t n, int32_t id)
@@ -449,22 +450,20 @@ static void name_tones(const char *name[FO_DRAW_PARTS])
 	name[FO_LEDGER_TONE_LAUNCH] = "host: launches";
 }
 
-void fo_gap_draw(const struct fo_gap *g, const char *title, struct fo_arena *a, struct fo_str *out)
+void fo_gap_picture(struct fo_doc *doc, const struct fo_gap *g, const char *title)
 {
 	const struct fo_trace *t = g->trace;
-	struct fo_draw_lanes c = { .title = title };
-	struct fo_draw_mark mark;
-	struct fo_draw_arrow arrow;
+	struct fo_draw_lanes c = { .title = title ? fo_doc_printf(doc, "%s", title) : NULL };
 	struct fo_str words = { 0 };
-	char text[32];
 	size_t n = 0;
 	if (g->end_ns <= g->begin_ns) {
-		fo_draw_lanes(out, &c);
+		fo_doc_lanes(doc, &c);
 		return;
 	}
 	int64_t gap = g->end_ns - g->begin_ns,
 		beside = gap / 2 > 10000 ? gap / 2 : 10000; /* 10 us: a few short kernels */
-	struct view v = { .t = t, .a = a, .from = g->begin_ns - beside, .to = g->end_ns + beside };
+	struct view v = { .t = t, .doc = doc, .from = g->begin_ns - beside, .to = g->end_ns + beside };
+	v.lane = fo_doc_alloc(doc, (STREAMS + 2) * sizeof *v.lane);
 	v.from = v.from < t->begin_ns ? t->begin_ns : v.from; /* nothing is known of what lies outside */
 	v.to = v.to > t->end_ns ? t->end_ns : v.to;
 	if (g->thread >= 0)
@@ -475,23 +474,25 @@ void fo_gap_draw(const struct fo_gap *g, const char *title, struct fo_arena *a, 
 		stream_lane(&v, g->device, &s[k]);
 	int to = g->after >= 0 ? lane_of_stream(s, n, t->gpu[g->after].stream) : -1;
 	if (g->launch >= 0 && to >= 0 && t->launch[g->launch].begin_ns >= v.from) {
-		arrow = (struct fo_draw_arrow){ 0, first + (size_t)to, at(t->launch[g->launch].begin_ns),
-						at(t->gpu[g->after].begin_ns) };
-		c.arrow = &arrow;
+		struct fo_draw_arrow *arrow = fo_doc_alloc(doc, sizeof *arrow);
+		*arrow = (struct fo_draw_arrow){ 0, first + (size_t)to, at(t->launch[g->launch].begin_ns),
+						 at(t->gpu[g->after].begin_ns) };
+		c.arrow = arrow;
 		c.arrows = 1;
 	}
 	free(s);
-	mark = (struct fo_draw_mark){ at(g->begin_ns), at(g->end_ns),
-				      fo_arena_printf(a, "%s %s", g->communication ? "exposed" : "idle",
-						      seconds(text, gap)) };
+	struct fo_draw_mark *mark = fo_doc_alloc(doc, sizeof *mark);
+	*mark = (struct fo_draw_mark){ at(g->begin_ns), at(g->end_ns),
+				       fo_doc_printf(doc, "%s %s", g->communication ? "exposed" : "idle",
+						     fo_doc_ns(doc, gap)) };
 	fo_gap_words(g, &words);
-	c.desc = words.data;
+	c.desc = fo_doc_printf(doc, "%s", words.data);
 	c.from = at(v.from);
 	c.to = at(v.to);
 	c.lane = v.lane;
 	c.lanes = v.lanes;
-	c.mark = &mark;
+	c.mark = mark;
 	name_tones(c.tone_name);
-	fo_draw_lanes(out, &c);
+	fo_doc_lanes(doc, &c);
 	fo_str_fini(&words);
 }

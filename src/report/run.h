@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/fs.h"
+#include "draw/doc.h"
 #include "record/record.h"
 
 /* A slow phase: a stretch of steps whose time, as a running median of FO_SLOW_WINDOW steps, is more than FO_SLOW_TIMES
@@ -59,10 +60,6 @@ struct fo_report_memory {
 	int buffers;
 };
 
-/* Takes fo_report.clock_set and "s" behind other numbers than 1. */
-#define FO_REPORT_CLOCK_SET                                                                                            \
-	"the system's clock was set %lld time%s while the run was logged: what passed there may be told wrong or not " \
-	"at all"
 struct fo_report {
 	struct fo_arena arena;
 	const struct fo_record *r;
@@ -102,7 +99,8 @@ void fo_report_fini(struct fo_report *o);
 /* Running median over `window` (odd) finite values around each; NaN where v is NaN. out holds n. */
 void fo_running_median(const double *v, int64_t n, int64_t window, double *out);
 
-void fo_report_html(const struct fo_report *o, struct fo_str *out);
+/* The document of the run; o must outlive it. */
+void fo_report_doc(const struct fo_report *o, struct fo_doc *d);
 /* Fields of an open JSON object. */
 void fo_report_json(const struct fo_report *o, struct fo_json *j);
 /* What is missing or damaged, a sentence at a time; NULL behind the last. text holds FO_REPORT_MISSING bytes: such a

@@ -4,15 +4,6 @@
 
 enum { RULES = FO_STEP_HFU - FO_STEP_MFU + 1 };
 
-static void spread_json(struct fo_json *j, const char *key, const struct fo_spread *s)
-{
-	fo_json_object(j, key);
-	fo_json_real(j, "median", s->median);
-	fo_json_real(j, "low", s->low);
-	fo_json_real(j, "high", s->high);
-	fo_json_close(j);
-}
-
 static void time_json(const struct fo_report *o, struct fo_json *j)
 {
 	fo_json_array(j, "slow_phases");
@@ -71,24 +62,24 @@ static void device_json(const struct fo_record *r, struct fo_json *j)
 {
 	const struct fo_record_end *e = fo_record_last_end(r);
 	const char *name = r->starts ? r->start[r->starts - 1].device : "";
-	const struct fo_record_device *d = e ? &e->device : &fo_record_no_device;
+	const struct fo_record_device none = fo_record_no_device(), *d = e ? &e->device : &none;
 	if (!*name) {
 		fo_json_raw(j, "device", "null");
 		return;
 	}
 	fo_json_object(j, "device");
 	fo_json_text(j, "name", name);
-	fo_json_real(j, "sm_clock_hz", d->sm_hz);
+	fo_json_real(j, "sm_clock_hz", d->use.sm_hz);
 	fo_json_real(j, "peak_clock_hz", d->split.peak_hz);
-	fo_json_real(j, "watts", d->watts);
+	fo_json_real(j, "watts", d->use.watts);
 	fo_json_real(j, "joules_per_token", d->joules_per_token);
-	fo_json_real(j, "throttled_power", d->power_share);
-	fo_json_real(j, "throttled_thermal", d->thermal_share);
+	fo_json_real(j, "throttled_power", d->use.power_share);
+	fo_json_real(j, "throttled_thermal", d->use.thermal_share);
 	fo_json_real(j, "mfu_clock", d->split.clock);
 	fo_json_real(j, "mfu_work", d->split.work);
 	fo_json_real(j, "mfu_counted", d->split.counted);
-	fo_json_real(j, "sm_active", d->sm_active);
-	fo_json_real(j, "dram_active", d->dram_active);
+	fo_json_real(j, "sm_active", d->use.active.share[FO_NVML_SM]);
+	fo_json_real(j, "dram_active", d->use.active.share[FO_NVML_DRAM]);
 	fo_json_real(j, "tensor_pipes", d->split.pipes);
 	fo_json_real(j, "ofu", d->split.ofu);
 	fo_json_real(j, "mfu_useful", d->split.useful);
@@ -108,10 +99,10 @@ void fo_report_json(const struct fo_report *o, struct fo_json *j)
 	fo_json_real(j, "last_loss", o->last_loss);
 	fo_json_real(j, "val_loss", o->last_eval);
 	fo_json_real(j, "best_val_loss", o->best_eval);
-	spread_json(j, "step_seconds", &o->step_s);
-	spread_json(j, "tokens_per_second", &o->tokens_s);
+	fo_schema_write(&fo_spread_schema, &o->step_s, "step_seconds", j);
+	fo_schema_write(&fo_spread_schema, &o->tokens_s, "tokens_per_second", j);
 	for (int k = 0; k < RULES; k++)
-		spread_json(j, fo_step_field_name[FO_STEP_MFU + k], &o->mfu[k]);
+		fo_schema_write(&fo_spread_schema, &o->mfu[k], fo_step_field_name[FO_STEP_MFU + k], j);
 	fo_json_real(j, "peak_flop_s", r->peak_flop_s);
 	fo_json_text(j, "peak_source", *r->peak_source ? r->peak_source : NULL);
 	fo_json_real(j, "quiet_step_seconds", o->quiet_s);
@@ -119,9 +110,7 @@ void fo_report_json(const struct fo_report *o, struct fo_json *j)
 	fo_json_real(j, "quiet_mfu", o->quiet_mfu);
 	time_json(o, j);
 	memory_json(o, j);
-	fo_json_object(j, "machine");
-	fo_state_use_json(&o->machine, j);
-	fo_json_close(j);
+	fo_schema_write(&fo_state_use_schema, &o->machine, "machine", j);
 	device_json(r, j);
 	fo_json_int(j, "guard_events", r->guards);
 	fo_json_text(j, "command", o->command);

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "diagnose/diagnose.h"
+#include "draw/doc.h"
 
 enum { FO_TRACES_STEPS = 3 }; /* quartiles of fewer say nothing */
 
@@ -76,5 +77,7 @@ struct fo_traces_versus {
 };
 void fo_traces_versus_make(struct fo_traces_versus *v, const struct fo_diagnosis *a, const struct fo_diagnosis *b);
 void fo_traces_versus_fini(struct fo_traces_versus *v);
+/* The comparison as a document; path: of A and B, as the user named them. all: a terminal gets whole lists. */
+void fo_traces_versus_doc(const struct fo_traces_versus *v, const char *const path[2], bool all, struct fo_doc *d);
 
 #endif

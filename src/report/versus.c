@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 const char *const fo_versus_figure_name[FO_VERSUS_FIGURES] = {
 	"step_seconds", "tokens_per_second", "mfu", "mfu_causal", "mfu_document", "mfu_6n", "hfu", "data_seconds",
@@ -103,7 +104,7 @@ struct ops { /* of both runs, in one list */
 static int find_op(struct ops *l, const char *block, int kind, int phase)
 {
 	char base[24];
-	/* "layer.f.first" is "layer.f": up to the second dot. */
+	/* "layer.f.first" counts as "layer.f": the name ends before the second dot. */
 	const char *dot = strchr(block, '.'), *second = dot ? strchr(dot + 1, '.') : NULL;
 	snprintf(base, sizeof base, "%.*s", second ? (int)(second - block) : 23, block);
 	for (size_t i = 0; i < l->n; i++)
@@ -132,7 +133,7 @@ static struct whole *whole_steps(const struct fo_record *r, int64_t *n)
 			to++;
 		int ran = fo_timeline_ran(&r->timeline.t, c->span[from].step, c->span[from].begin_ns,
 					  c->span[to - 1].end_ns);
-		/* The first step of a process is cold here, too. */
+		/* The first step of a process is cold here as well. */
 		if (ran != all || (r->starts && c->span[from].step == fo_record_last_start(r)->step))
 			continue;
 		fo_array_room(&w, &cap, (size_t)*n, sizeof *w);
@@ -193,7 +194,8 @@ static void read_timeline(struct fo_versus_side *s, int which, struct ops *l)
 		struct fo_spread ran = fo_stats_spread(seconds + (int64_t)i * steps, (size_t)steps),
 				 waited = fo_stats_spread(seconds + ((int64_t)r->unrolled.n + i) * steps,
 							  (size_t)steps);
-		/* As in the step profile: waiting for another lane's compute is neither compute nor communication. */
+		/* The step profile has the same rule: waiting for another lane's compute is neither compute nor
+		 * communication. */
 		add_to(&s->part[part < FO_PART_COMMUNICATION ? FO_PART_UNATTRIBUTED : part], &waited);
 		sum += waited.median;
 		if (!fo_lane_computes(o->lane))
@@ -230,8 +232,8 @@ static void compare_operations(struct fo_versus *v)
 	v->op = fo_arena_alloc(&v->arena, (l.n + 1) * sizeof *v->op);
 	for (size_t i = 0; i < l.n; i++) {
 		struct fo_versus_op *o = &l.op[i];
-		o->difference = (o->in[1] ? o->time[1].median : 0) - (o->in[0] ? o->time[0].median : 0);
-		/* What only one run does is there or not: no spread can hide that. */
+		o->difference = o->time[1].median - o->time[0].median; /* 0 where the run has none */
+		/* An operation that only one run has differs, however wide the spreads are. */
 		o->apart = o->in[0] && o->in[1] ? fo_spread_apart(&o->time[0], &o->time[1]) : true;
 		v->op[i] = *o;
 	}
@@ -240,7 +242,7 @@ static void compare_operations(struct fo_versus *v)
 	free(l.op);
 }
 
-/* Both against the best bursts of either: only then do their quiet spans mean the same. */
+/* Both runs are held against the best bursts of either: only then do their quiet spans mean the same. */
 static void compare_quiet(struct fo_versus *v)
 {
 	struct fo_burst best = { 0 };
@@ -280,7 +282,7 @@ static void compare_options(struct fo_versus *v)
 {
 	const struct fo_record *a = v->side[0].record, *b = v->side[1].record;
 	v->option = fo_arena_alloc(&v->arena, (size_t)(a->options + b->options + 1) * sizeof *v->option);
-	/* Without one run.json nothing can be said of options. */
+	/* Options are compared only where both runs have a run.json. */
 	if (!a->options || !b->options)
 		return;
 	for (int64_t i = 0; i < a->options; i++)
@@ -367,7 +369,10 @@ static void put_pass(struct fo_str *out, int field, int64_t value)
 {
 	struct fo_str text = { 0 };
 	fo_pass_value_text(fo_pass_field[field].offset, value, &text);
-	fo_str_puts(out, text.len > 1 ? text.data + 1 : value ? "on" : "off"); /* "=512": behind the sign */
+	if (text.len > 1)
+		fo_str_puts(out, text.data + 1); /* "=512" without the sign */
+	else
+		fo_str_puts(out, value ? "on" : "off");
 	fo_str_fini(&text);
 }
 
@@ -432,7 +437,7 @@ static void explain_work(struct fo_versus *v)
 		    fo_numerics_name[b->run.precision]);
 }
 
-/* What no operation's own median has: stalls that hit now one, now another, and gaps. */
+/* Time that is in no operation's own median: gaps, and stalls that hit now one operation, now another. */
 static void explain_stalls(struct fo_versus *v)
 {
 	const struct fo_versus_side *a = &v->side[0], *b = &v->side[1];
@@ -448,7 +453,7 @@ static void explain_stalls(struct fo_versus *v)
 		    beyond * 1e3, difference * 1e3);
 }
 
-/* The state of the machine, where it goes the way the step time went. */
+/* Differences in the machine's state between the two runs. */
 static void explain_machine(struct fo_versus *v)
 {
 	/* Smaller differences come and go within a run: idle states, one sample in five seconds. */
@@ -506,6 +511,8 @@ void fo_versus_make(struct fo_versus *v, const struct fo_record *a, const struct
 					   { .record = b, .quiet_s = NAN, .beyond_s = NAN } } };
 	for (int i = 0; i < 2; i++)
 		read_log(&v->side[i]);
+	struct stat x, y;
+	v->same_run = !stat(a->dir, &x) && !stat(b->dir, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 	v->same_program = *a->program_hash && !strcmp(a->program_hash, b->program_hash);
 	v->same_data = *a->train_checksum && !strcmp(a->train_checksum, b->train_checksum);
 	v->operations = a->file[FO_RECORD_TIMELINE].state == FO_RECORD_WHOLE &&
@@ -516,6 +523,22 @@ void fo_versus_make(struct fo_versus *v, const struct fo_record *a, const struct
 	compare_options(v);
 	compare_losses(v);
 	explain(v);
+}
+
+bool fo_versus_step_resolved(const struct fo_versus *v)
+{
+	return fo_spread_apart(&v->side[0].figure[FO_VERSUS_STEP_SECONDS], &v->side[1].figure[FO_VERSUS_STEP_SECONDS]);
+}
+
+bool fo_versus_parts_resolved(const struct fo_versus *v)
+{
+	bool known = v->side[0].figure[FO_VERSUS_STEP_SECONDS].n && v->side[1].figure[FO_VERSUS_STEP_SECONDS].n;
+	return !known || fo_versus_step_resolved(v);
+}
+
+bool fo_versus_op_resolved(const struct fo_versus *v, const struct fo_versus_op *o)
+{
+	return o->apart && (fo_versus_parts_resolved(v) || !o->in[0] || !o->in[1]);
 }
 
 void fo_versus_fini(struct fo_versus *v)

@@ -14,6 +14,7 @@
 #define FO_REPORT_VERSUS_H
 
 #include "base/clock.h"
+#include "draw/doc.h"
 #include "record/record.h"
 
 /* Are both there and their quartile ranges apart? */
@@ -62,6 +63,7 @@ struct fo_versus_side {
 struct fo_versus {
 	struct fo_arena arena;
 	struct fo_versus_side side[2];
+	bool same_run;     /* both are one folder, under one name or two */
 	bool same_program; /* both known and alike */
 	bool same_data;    /* both known and alike: training shard */
 	bool operations;   /* both have a timeline */
@@ -81,5 +83,16 @@ struct fo_versus {
 };
 void fo_versus_make(struct fo_versus *v, const struct fo_record *a, const struct fo_record *b);
 void fo_versus_fini(struct fo_versus *v);
+/* Are the step times' quartiles apart? */
+bool fo_versus_step_resolved(const struct fo_versus *v);
+/* Parts and operations are those of the newest steps only, which may differ where all steps together do not. So none of
+ * their differences is resolved unless the step times are. Where the step times are not known the parts stand for
+ * themselves. */
+bool fo_versus_parts_resolved(const struct fo_versus *v);
+/* An operation that only one run has is resolved whatever the step times are. */
+bool fo_versus_op_resolved(const struct fo_versus *v, const struct fo_versus_op *o);
+
+/* The comparison as a document whose pictures point into v. all: a terminal gets every operation and option. */
+void fo_versus_doc(const struct fo_versus *v, bool all, struct fo_doc *d);
 
 #endif

@@ -6,13 +6,14 @@ static double *end_of(struct fo_interval *x, int walk) { return walk == 0 ? &x->
 static fo_status unknown(const struct fo_program *p, const struct fo_device_rates *r, const struct fo_op *o)
 {
 	const char *name = fo_op_info(o->kind)->name;
-	if (fo_op_info(o->kind)->category == FO_CAT_COMMUNICATION)
+	enum fo_op_family family = fo_op_family(o->kind);
+	if (family == FO_OPS_TRANSFER)
 		return fo_hint(fo_fail(FO_EUNSUPPORTED,
 				       "what moves between %s and the host ('%s') is not known from this: no source "
 				       "has the rate of that link",
 				       r->name, name),
 			       "pass.offload=0 predicts the run without it");
-	if (o->kind == FO_OP_attention_eager || o->kind == FO_OP_attention_eager_bwd)
+	if (family == FO_OPS_EAGER || family == FO_OPS_EAGER_BWD)
 		return fo_hint(fo_fail(FO_EUNSUPPORTED,
 				       "attention with its probabilities in memory has no kernels on a device"),
 			       "pass.attention=flash predicts the run without it");
@@ -22,7 +23,7 @@ static fo_status unknown(const struct fo_program *p, const struct fo_device_rate
 				"%s products on %s are not known from this: only rates of bf16 and fp8 are documented",
 				fo_numerics_name[p->run.precision], r->name),
 			"train.precision=bf16 can be predicted");
-	if (o->kind == FO_OP_matmul)
+	if (family == FO_OPS_MATMUL)
 		return fo_hint(
 			fo_fail(FO_EUNSUPPORTED,
 				"fp8 products on %s are not known from this: the catalogue has no dense fp8 peak of it",
@@ -36,7 +37,7 @@ static fo_status unknown(const struct fo_program *p, const struct fo_device_rate
 static fo_status possible(const struct fo_device_rates *r, const struct fo_program *p, const struct fo_op *o,
 			  struct fo_device_time t, double pairs)
 {
-	enum fo_device_class c = fo_dtype_fp8(p->buf[o->arg[0].buf].dtype) ? FO_DEVICE_PRODUCT_FP8 : FO_DEVICE_PRODUCT;
+	enum fo_device_class c = fo_dtype_fp8(p->buf[o->arg->buf].dtype) ? FO_DEVICE_PRODUCT_FP8 : FO_DEVICE_PRODUCT;
 	double rate = fo_op_cost(p, o, pairs).exec / t.seconds.low;
 	if (!t.measured || fo_op_info(o->kind)->cls != FO_CLASS_TENSOR || !(rate > r->most[c]))
 		return FO_OK;

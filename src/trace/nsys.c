@@ -5,83 +5,16 @@
 #include "trace/nsys_int.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- StringIds ---- */
-
-static size_t string_slot(const struct strings *s, int64_t id)
-{
-	uint64_t h = (uint64_t)id * 0x9e3779b97f4a7c15u;
-	size_t at = (size_t)(h ^ h >> 32) & (s->slots - 1);
-	while (s->v[at].text && s->v[at].id != id)
-		at = (at + 1) & (s->slots - 1);
-	return at;
-}
-
-static void add_string(struct strings *s, int64_t id, const char *text, size_t n)
-{
-	if (2 * (s->count + 1) > s->slots) {
-		struct string *old = s->v;
-		size_t slots = s->slots;
-		s->slots = slots ? 2 * slots : 1024;
-		s->v = fo_xmalloc(s->slots * sizeof(*s->v));
-		for (size_t i = 0; i < slots; i++)
-			if (old[i].text)
-				s->v[string_slot(s, old[i].id)] = old[i];
-		free(old);
-	}
-	struct string *at = &s->v[string_slot(s, id)];
-	if (at->text)
-		return; /* ids are unique in an export; of a doubtful pair the first */
-	char *copy = fo_arena_alloc(&s->arena, n + 1);
-	memcpy(copy, text, n);
-	*at = (struct string){ .id = id, .text = copy, .n = n };
-	s->count++;
-}
-
-static fo_status read_strings(struct nsys *x)
-{
-	static const char *const columns[] = { "id", "value", NULL };
-	struct fo_nsys_rows r;
-	bool more;
-	fo_status st = fo_nsys_rows_begin(&r, &x->db, "StringIds", columns, 2);
-	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more) {
-		size_t n;
-		const char *text = fo_nsys_text(&r, 1, &n);
-		if (text)
-			add_string(&x->strings, fo_nsys_int(&r, 0, -1), text, n);
-	}
-	fo_nsys_rows_end(&r);
-	return st;
-}
-
-const char *nsys_string(const struct nsys *x, int64_t id, size_t *n)
-{
-	*n = 0;
-	if (!x->strings.slots)
-		return NULL;
-	const struct string *s = &x->strings.v[string_slot(&x->strings, id)];
-	*n = s->n;
-	return s->text;
-}
-
 /* ---- which process works on which GPU ---- */
-
-static struct pair *pair_of(struct nsys *x, int64_t process, int64_t device)
-{
-	if (x->last < x->pairs && x->pair[x->last].process == process && x->pair[x->last].device == device)
-		return &x->pair[x->last];
-	for (x->last = 0; x->last < x->pairs; x->last++)
-		if (x->pair[x->last].process == process && x->pair[x->last].device == device)
-			return &x->pair[x->last];
-	return NULL;
-}
 
 static fo_status count_pair(struct nsys *x, int64_t process, int64_t device, bool communicates)
 {
-	struct pair *p = pair_of(x, process, device);
+	struct pair *p = nsys_pair_of(x, process, device);
 	if (!p) {
 		if (x->pairs == MOST_PAIRS)
 			return fo_fail(FO_EFORMAT, "'%s' has more than %d processes with GPUs", x->db.path, MOST_PAIRS);
@@ -118,34 +51,27 @@ static fo_status find_pairs(struct nsys *x, const char *table)
 }
 
 /* CUDA numbers the GPUs that a process may see from 0; this table says which GPU that is. */
-static fo_status read_cuda_devices(struct nsys *x)
+static void take_cuda_device(struct nsys *x, const struct fo_nsys_rows *r)
 {
-	static const char *const columns[] = { "gpuId", "cudaId", "pid", NULL };
-	struct fo_nsys_rows r;
-	bool more;
-	fo_status st = fo_nsys_rows_begin(&r, &x->db, "TARGET_INFO_CUDA_DEVICE", columns, 3);
-	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more)
-		for (size_t i = 0; i < x->pairs; i++)
-			if ((x->pair[i].process & 0xffffff) == fo_nsys_int(&r, 2, -1) &&
-			    x->pair[i].device == fo_nsys_int(&r, 1, -1))
-				x->pair[i].board = fo_nsys_int(&r, 0, -1);
-	fo_nsys_rows_end(&r);
-	return st;
+	for (size_t i = 0; i < x->pairs; i++)
+		if ((x->pair[i].process & 0xffffff) == fo_nsys_int(r, 2, -1) &&
+		    x->pair[i].device == fo_nsys_int(r, 1, -1))
+			x->pair[i].board = fo_nsys_int(r, 0, -1);
 }
 
 static int by_process(const void *a, const void *b)
 {
 	const struct pair *x = a, *y = b;
 	if (x->process != y->process)
-		return (x->process > y->process) - (x->process < y->process);
-	return (x->device > y->device) - (x->device < y->device);
+		return fo_order(x->process, y->process);
+	return fo_order(x->device, y->device);
 }
 
 static int by_group(const void *a, const void *b)
 {
 	const struct pair *x = a, *y = b;
 	if (x->gpu != y->gpu)
-		return (x->gpu > y->gpu) - (x->gpu < y->gpu);
+		return fo_order(x->gpu, y->gpu);
 	return by_process(a, b);
 }
 
@@ -167,7 +93,9 @@ static void tell_gpus(struct nsys *x)
 						  : x->pair[i].communicates && x->pair[j].communicates;
 	for (size_t i = 0; i < x->pairs; i++) {
 		struct pair *p = &x->pair[i];
-		p->gpu = !ambiguous ? p->device : told ? p->board : (int64_t)i;
+		p->gpu = p->device;
+		if (ambiguous)
+			p->gpu = told ? p->board : (int64_t)i;
 		p->number = i && p[-1].process == p->process ? p[-1].number : (int)i;
 		if (p->board < 0)
 			p->board = p->device;
@@ -205,42 +133,6 @@ static void group_pairs(struct nsys *x)
 	x->groups = n;
 }
 
-struct group *nsys_group_of_pair(struct nsys *x, int64_t process, int64_t device, int16_t *index)
-{
-	struct pair *p = pair_of(x, process, device);
-	if (!p)
-		return NULL;
-	struct group *g = &x->group[p->group];
-	*index = fo_trace_device(&g->b, p->gpu);
-	return g;
-}
-
-struct group *nsys_group_of_process(struct nsys *x, int64_t process)
-{
-	if (!x->pairs) /* nobody has GPU work: all hosts together */
-		return &x->group[0];
-	if (x->last < x->pairs && x->pair[x->last].process == process)
-		return &x->group[x->pair[x->last].group];
-	for (size_t i = 0; i < x->pairs; i++)
-		if (x->pair[i].process == process) {
-			x->last = i;
-			return &x->group[x->pair[i].group];
-		}
-	return NULL;
-}
-
-int64_t nsys_correlation(const struct nsys *x, int64_t process, int64_t correlation)
-{
-	if (correlation <= 0 || correlation > UINT32_MAX)
-		return -1;
-	if (x->last < x->pairs && x->pair[x->last].process == process)
-		return correlation | (int64_t)x->pair[x->last].number << 32;
-	for (size_t i = 0; i < x->pairs; i++)
-		if (x->pair[i].process == process)
-			return correlation | (int64_t)x->pair[i].number << 32;
-	return correlation;
-}
-
 static fo_status find_groups(struct nsys *x)
 {
 	static const char *const work[] = { "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY",
@@ -253,8 +145,11 @@ static fo_status find_groups(struct nsys *x)
 			i = -1;
 		}
 	}
+	static const struct nsys_table cuda = {
+		"TARGET_INFO_CUDA_DEVICE", 3, take_cuda_device, { "gpuId", "cudaId", "pid" }
+	};
 	if (!x->one_process)
-		FO_TRY(read_cuda_devices(x));
+		FO_TRY(nsys_read_table(x, &cuda));
 	tell_gpus(x);
 	group_pairs(x);
 	if (!x->groups)
@@ -288,7 +183,7 @@ static fo_status check(const struct nsys *x)
 static fo_status read_all(struct nsys *x)
 {
 	FO_TRY(check(x));
-	FO_TRY(read_strings(x));
+	FO_TRY(nsys_read_strings(x));
 	FO_TRY(find_groups(x));
 	FO_TRY(nsys_read_gpu(x));
 	return nsys_read_host(x);

@@ -1,6 +1,8 @@
 /* What the GPUs did: kernels, copies, fills, whole graphs, waits between streams. */
 #include "trace/nsys_int.h"
 
+#include "base/text.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +42,13 @@ static struct fo_gpu_op *common(struct nsys *x, const struct fo_nsys_rows *r, st
 	return o;
 }
 
+/* -1 unknown. */
+static int64_t bytes_of_row(const struct fo_nsys_rows *r)
+{
+	int64_t bytes = fo_nsys_int(r, FIRST_OWN, -1);
+	return bytes < 0 ? -1 : bytes;
+}
+
 static struct context *context_of(struct nsys *x, int64_t process, int64_t id)
 {
 	struct context *c = x->context;
@@ -61,28 +70,20 @@ static void note_context(struct nsys *x, int64_t process, int64_t id, int64_t de
 	x->context[x->contexts++] = (struct context){ process, id, device };
 }
 
-static fo_status read_kernels(struct nsys *x)
+static void take_kernel(struct nsys *x, const struct fo_nsys_rows *r)
 {
-	static const char *const columns[] = { COMMON, "demangledName", "shortName", "mangledName", "contextId", NULL };
-	struct fo_nsys_rows r;
 	struct group *g;
-	bool more;
-	fo_status st = fo_nsys_rows_begin(&r, &x->db, "CUPTI_ACTIVITY_KIND_KERNEL", columns, DEVICE + 1);
-	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more) {
-		struct fo_gpu_op *o = common(x, &r, &g);
-		const char *name = NULL;
-		size_t n = 0;
-		for (int i = FIRST_OWN; o && !name && i < FIRST_OWN + 3; i++)
-			name = nsys_string(x, fo_nsys_int(&r, i, -1), &n);
-		if (!o)
-			continue;
-		note_context(x, process_of_row(x, &r), fo_nsys_int(&r, FIRST_OWN + 3, -1), fo_nsys_int(&r, DEVICE, 0));
-		o->kind = FO_GPU_KERNEL;
-		if (name)
-			o->name = fo_trace_intern(&g->b, name, n);
-	}
-	fo_nsys_rows_end(&r);
-	return st;
+	struct fo_gpu_op *o = common(x, r, &g);
+	const char *name = NULL;
+	size_t n = 0;
+	if (!o)
+		return;
+	for (int i = FIRST_OWN; !name && i < FIRST_OWN + 3; i++) /* demangled, short or mangled */
+		name = nsys_string(x, fo_nsys_int(r, i, -1), &n);
+	note_context(x, process_of_row(x, r), fo_nsys_int(r, FIRST_OWN + 3, -1), fo_nsys_int(r, DEVICE, 0));
+	o->kind = FO_GPU_KERNEL;
+	if (name)
+		o->name = fo_trace_intern(&g->b, name, n);
 }
 
 /* CUpti_ActivityMemcpyKind and CUpti_ActivityMemoryKind, as the export's ENUM tables have them. */
@@ -116,74 +117,46 @@ static int32_t copy_name(struct group *g, enum fo_copy copy, int64_t from, int64
 	return fo_trace_intern(&g->b, text, (size_t)n);
 }
 
-static fo_status read_copies(struct nsys *x)
+static void take_copy(struct nsys *x, const struct fo_nsys_rows *r)
 {
-	static const char *const columns[] = { COMMON, "bytes", "copyKind", "srcKind", "dstKind", NULL };
-	struct fo_nsys_rows r;
 	struct group *g;
-	bool more;
-	fo_status st = fo_nsys_rows_begin(&r, &x->db, "CUPTI_ACTIVITY_KIND_MEMCPY", columns, DEVICE + 1);
-	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more) {
-		struct fo_gpu_op *o = common(x, &r, &g);
-		if (!o)
-			continue;
-		int64_t from = fo_nsys_int(&r, FIRST_OWN + 2, -1), to = fo_nsys_int(&r, FIRST_OWN + 3, -1);
-		o->kind = FO_GPU_MEMCPY;
-		o->bytes = fo_nsys_int(&r, FIRST_OWN, -1);
-		if (o->bytes < 0)
-			o->bytes = -1;
-		o->copy = (uint8_t)copy_of(fo_nsys_int(&r, FIRST_OWN + 1, 0));
-		if (from == PAGEABLE || to == PAGEABLE)
-			o->flags |= FO_GPU_PAGEABLE;
-		o->name = copy_name(g, (enum fo_copy)o->copy, from, to);
-	}
-	fo_nsys_rows_end(&r);
-	return st;
+	struct fo_gpu_op *o = common(x, r, &g);
+	if (!o)
+		return;
+	int64_t from = fo_nsys_int(r, FIRST_OWN + 2, -1), to = fo_nsys_int(r, FIRST_OWN + 3, -1);
+	o->kind = FO_GPU_MEMCPY;
+	o->bytes = bytes_of_row(r);
+	o->copy = (uint8_t)copy_of(fo_nsys_int(r, FIRST_OWN + 1, 0));
+	if (from == PAGEABLE || to == PAGEABLE)
+		o->flags |= FO_GPU_PAGEABLE;
+	o->name = copy_name(g, (enum fo_copy)o->copy, from, to);
 }
 
-static fo_status read_fills(struct nsys *x)
+static void take_fill(struct nsys *x, const struct fo_nsys_rows *r)
 {
-	static const char *const columns[] = { COMMON, "bytes", NULL };
-	struct fo_nsys_rows r;
 	struct group *g;
-	bool more;
-	fo_status st = fo_nsys_rows_begin(&r, &x->db, "CUPTI_ACTIVITY_KIND_MEMSET", columns, DEVICE + 1);
-	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more) {
-		struct fo_gpu_op *o = common(x, &r, &g);
-		if (!o)
-			continue;
-		o->kind = FO_GPU_MEMSET;
-		o->bytes = fo_nsys_int(&r, FIRST_OWN, -1);
-		if (o->bytes < 0)
-			o->bytes = -1;
-		o->name = fo_trace_intern(&g->b, "Memset (Device)", strlen("Memset (Device)"));
-	}
-	fo_nsys_rows_end(&r);
-	return st;
+	struct fo_gpu_op *o = common(x, r, &g);
+	if (!o)
+		return;
+	o->kind = FO_GPU_MEMSET;
+	o->bytes = bytes_of_row(r);
+	o->name = fo_trace_intern(&g->b, "Memset (Device)", strlen("Memset (Device)"));
 }
 
-/* Graphs traced as a whole, the profiler's default: their kernels are not in the file (--cuda-graph-trace=node has
- * them). */
-static fo_status read_graphs(struct nsys *x)
+/* A graph traced as a whole, the profiler's default: its kernels are not in the file (--cuda-graph-trace=node has them).
+ */
+static void take_graph(struct nsys *x, const struct fo_nsys_rows *r)
 {
-	static const char *const columns[] = { COMMON, "graphId", NULL };
-	struct fo_nsys_rows r;
 	struct group *g;
-	bool more;
-	fo_status st = fo_nsys_rows_begin(&r, &x->db, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", columns, DEVICE + 1);
-	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more) {
-		struct fo_gpu_op *o = common(x, &r, &g);
-		if (!o)
-			continue;
-		char text[48];
-		int n = snprintf(text, sizeof(text), "CUDA graph %lld", (long long)fo_nsys_int(&r, FIRST_OWN, 0));
-		o->kind = FO_GPU_KERNEL;
-		o->flags |= FO_GPU_GRAPH;
-		o->name = fo_trace_intern(&g->b, text, (size_t)n);
-		g->b.t->defect.graph_granularity = true;
-	}
-	fo_nsys_rows_end(&r);
-	return st;
+	struct fo_gpu_op *o = common(x, r, &g);
+	if (!o)
+		return;
+	char text[48];
+	int n = snprintf(text, sizeof(text), "CUDA graph %lld", (long long)fo_nsys_int(r, FIRST_OWN, 0));
+	o->kind = FO_GPU_KERNEL;
+	o->flags |= FO_GPU_GRAPH;
+	o->name = fo_trace_intern(&g->b, text, (size_t)n);
+	g->b.t->defect.graph_granularity = true;
 }
 
 /* ---- waits ---- */
@@ -192,31 +165,19 @@ static int by_event(const void *a, const void *b)
 {
 	const struct event *x = a, *y = b;
 	if (x->process != y->process)
-		return (x->process > y->process) - (x->process < y->process);
-	return (x->id > y->id) - (x->id < y->id);
+		return fo_order(x->process, y->process);
+	return fo_order(x->id, y->id);
 }
 
-/* Records of CUDA events: which stream a wait for one waits for. */
-static fo_status read_events(struct nsys *x)
+/* The record of a CUDA event: which stream a wait for it waits for. */
+static void take_event(struct nsys *x, const struct fo_nsys_rows *r)
 {
-	static const char *const columns[] = { "eventSyncId", "streamId", "globalPid", NULL };
-	struct fo_nsys_rows r;
-	bool more;
-	if (!fo_nsys_db_table(&x->db, "CUPTI_ACTIVITY_KIND_CUDA_EVENT"))
-		return FO_OK;
-	fo_status st = fo_nsys_rows_begin(&r, &x->db, "CUPTI_ACTIVITY_KIND_CUDA_EVENT", columns, 0);
-	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more) {
-		int64_t id = fo_nsys_int(&r, 0, 0);
-		if (id <= 0)
-			continue;
-		fo_array_room(&x->event, &x->event_cap, x->events, sizeof(*x->event));
-		x->event[x->events++] = (struct event){ x->one_process ? 0 : nsys_process(fo_nsys_int(&r, 2, 0)), id,
-							(int32_t)fo_nsys_int(&r, 1, -1) };
-	}
-	fo_nsys_rows_end(&r);
-	if (x->events)
-		qsort(x->event, x->events, sizeof(*x->event), by_event);
-	return st;
+	int64_t id = fo_nsys_int(r, 0, 0);
+	if (id <= 0)
+		return;
+	fo_array_room(&x->event, &x->event_cap, x->events, sizeof(*x->event));
+	x->event[x->events++] = (struct event){ x->one_process ? 0 : nsys_process(fo_nsys_int(r, 2, 0)), id,
+						(int32_t)fo_nsys_int(r, 1, -1) };
 }
 
 static int32_t recording_stream(const struct nsys *x, int64_t process, int64_t id)
@@ -226,34 +187,26 @@ static int32_t recording_stream(const struct nsys *x, int64_t process, int64_t i
 	return e ? e->stream : -1;
 }
 
-static fo_status read_waits(struct nsys *x)
+static void take_wait(struct nsys *x, const struct fo_nsys_rows *r)
 {
-	static const char *const columns[] = { COMMON, "syncType", "eventSyncId", "contextId", NULL };
 	/* CUpti_ActivitySynchronizationType; named as Kineto names them. */
 	static const char *const kinds[] = { NULL, "Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync" };
-	struct fo_nsys_rows r;
-	bool more;
-	fo_status st = fo_nsys_rows_begin(&r, &x->db, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", columns, END + 1);
-	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more) {
-		int64_t kind = fo_nsys_int(&r, FIRST_OWN, 0), process = process_of_row(x, &r);
-		int64_t start = nsys_time(&r, START), end = nsys_time(&r, END);
-		const struct context *c = context_of(x, process, fo_nsys_int(&r, FIRST_OWN + 2, -1));
-		int16_t device = -1;
-		struct group *g = nsys_group_of_pair(x, process, c ? c->device : fo_nsys_int(&r, DEVICE, 0), &device);
-		if (!g || device < 0 || kind <= 0 || kind >= (int64_t)(sizeof(kinds) / sizeof(kinds[0])) ||
-		    start == NSYS_NO_TIME || end < start)
-			continue;
-		g->b.t->defect.events++;
-		struct fo_gpu_wait *w = fo_trace_add_wait(&g->b);
-		w->begin_ns = start;
-		w->end_ns = end;
-		w->device = device;
-		w->stream = (int32_t)fo_nsys_int(&r, STREAM, -1);
-		w->on_stream = recording_stream(x, process, fo_nsys_int(&r, FIRST_OWN + 1, 0));
-		w->kind = fo_trace_intern(&g->b, kinds[kind], strlen(kinds[kind]));
-	}
-	fo_nsys_rows_end(&r);
-	return st;
+	int64_t kind = fo_nsys_int(r, FIRST_OWN, 0), process = process_of_row(x, r);
+	int64_t start = nsys_time(r, START), end = nsys_time(r, END);
+	const struct context *c = context_of(x, process, fo_nsys_int(r, FIRST_OWN + 2, -1));
+	int16_t device = -1;
+	struct group *g = nsys_group_of_pair(x, process, c ? c->device : fo_nsys_int(r, DEVICE, 0), &device);
+	if (!g || device < 0 || kind <= 0 || kind >= (int64_t)(sizeof(kinds) / sizeof(kinds[0])) ||
+	    start == NSYS_NO_TIME || end < start)
+		return;
+	g->b.t->defect.events++;
+	struct fo_gpu_wait *w = fo_trace_add_wait(&g->b);
+	w->begin_ns = start;
+	w->end_ns = end;
+	w->device = device;
+	w->stream = (int32_t)fo_nsys_int(r, STREAM, -1);
+	w->on_stream = recording_stream(x, process, fo_nsys_int(r, FIRST_OWN + 1, 0));
+	w->kind = fo_trace_intern(&g->b, kinds[kind], strlen(kinds[kind]));
 }
 
 /* ---- devices ---- */
@@ -261,41 +214,55 @@ static fo_status read_waits(struct nsys *x)
 static int32_t small(int64_t v) { return v > 0 && v < 1 << 20 ? (int32_t)v : 0; }
 
 /* Every trace gets what the file says of its GPUs. */
-static fo_status read_devices(struct nsys *x)
+static void take_device(struct nsys *x, const struct fo_nsys_rows *r)
 {
-	static const char *const columns[] = { "id",           "name",         "totalMemory", "smCount",
-					       "computeMajor", "computeMinor", NULL };
-	struct fo_nsys_rows r;
-	bool more;
-	fo_status st = fo_nsys_rows_begin(&r, &x->db, "TARGET_INFO_GPU", columns, 1);
-	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more)
-		for (size_t i = 0; i < x->pairs; i++) {
-			int64_t id = fo_nsys_int(&r, 0, -1), memory = fo_nsys_int(&r, 2, 0);
-			struct fo_trace_build *b = &x->group[x->pair[i].group].b;
-			int16_t at = id == x->pair[i].board ? fo_trace_device(b, x->pair[i].gpu) : -1;
-			size_t n;
-			const char *name = fo_nsys_text(&r, 1, &n);
-			if (at < 0)
-				continue;
-			struct fo_trace_device *d = &b->t->device[at];
-			if (name)
-				d->name = fo_trace_intern(b, name, n);
-			d->memory_bytes = memory > 0 ? memory : 0;
-			d->sm_count = small(fo_nsys_int(&r, 3, 0));
-			d->capability_major = small(fo_nsys_int(&r, 4, 0));
-			d->capability_minor = small(fo_nsys_int(&r, 5, 0));
-		}
-	fo_nsys_rows_end(&r);
-	return st;
+	int64_t id = fo_nsys_int(r, 0, -1), memory = fo_nsys_int(r, 2, 0);
+	for (size_t i = 0; i < x->pairs; i++) {
+		struct fo_trace_build *b = &x->group[x->pair[i].group].b;
+		int16_t at = id == x->pair[i].board ? fo_trace_device(b, x->pair[i].gpu) : -1;
+		size_t n;
+		const char *name = fo_nsys_text(r, 1, &n);
+		if (at < 0)
+			continue;
+		struct fo_trace_device *d = &b->t->device[at];
+		if (name)
+			d->name = fo_trace_intern(b, name, n);
+		d->memory_bytes = fo_greatest(memory, 0);
+		d->sm_count = small(fo_nsys_int(r, 3, 0));
+		d->capability_major = small(fo_nsys_int(r, 4, 0));
+		d->capability_minor = small(fo_nsys_int(r, 5, 0));
+	}
 }
+
+/* ---- the tables ---- */
+
+/* Kernels come first: waits need the contexts that they name. */
+static const struct nsys_table work[] = {
+	{ "CUPTI_ACTIVITY_KIND_KERNEL",
+	  DEVICE + 1,
+	  take_kernel,
+	  { COMMON, "demangledName", "shortName", "mangledName", "contextId" } },
+	{ "CUPTI_ACTIVITY_KIND_MEMCPY", DEVICE + 1, take_copy, { COMMON, "bytes", "copyKind", "srcKind", "dstKind" } },
+	{ "CUPTI_ACTIVITY_KIND_MEMSET", DEVICE + 1, take_fill, { COMMON, "bytes" } },
+	{ "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", DEVICE + 1, take_graph, { COMMON, "graphId" } },
+	{ "CUPTI_ACTIVITY_KIND_CUDA_EVENT", 0, take_event, { "eventSyncId", "streamId", "globalPid" } },
+};
+/* With the events in order. */
+static const struct nsys_table around[] = {
+	{ "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+	  END + 1,
+	  take_wait,
+	  { COMMON, "syncType", "eventSyncId", "contextId" } },
+	{ "TARGET_INFO_GPU",
+	  1,
+	  take_device,
+	  { "id", "name", "totalMemory", "smCount", "computeMajor", "computeMinor" } },
+};
 
 fo_status nsys_read_gpu(struct nsys *x)
 {
-	FO_TRY(read_kernels(x));
-	FO_TRY(read_copies(x));
-	FO_TRY(read_fills(x));
-	FO_TRY(read_graphs(x));
-	FO_TRY(read_events(x));
-	FO_TRY(read_waits(x));
-	return read_devices(x);
+	FO_TRY(nsys_read_tables(x, work, sizeof(work) / sizeof(work[0])));
+	if (x->events)
+		qsort(x->event, x->events, sizeof(*x->event), by_event);
+	return nsys_read_tables(x, around, sizeof(around) / sizeof(around[0]));
 }

@@ -3,6 +3,8 @@
 #define _GNU_SOURCE /* strcasestr */
 #include "trace/nsys_int.h"
 
+#include "base/text.h"
+
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,35 +32,27 @@ static struct group *group_of_thread(struct nsys *x, const struct fo_nsys_rows *
 	return g;
 }
 
-static fo_status read_calls(struct nsys *x)
+static void take_call(struct nsys *x, const struct fo_nsys_rows *r)
 {
-	static const char *const columns[] = { "start", "end", "nameId", "globalTid", "correlationId", NULL };
-	struct fo_nsys_rows r;
-	bool more;
-	fo_status st = fo_nsys_rows_begin(&r, &x->db, "CUPTI_ACTIVITY_KIND_RUNTIME", columns, 2);
-	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more) {
-		int64_t process, start = nsys_time(&r, 0), end = nsys_time(&r, 1);
-		int32_t thread;
-		size_t n;
-		struct group *g = group_of_thread(x, &r, 3, &process, &thread);
-		if (!g)
-			continue;
-		g->b.t->defect.events++;
-		if (start == NSYS_NO_TIME || end == NSYS_NO_TIME) {
-			g->b.t->defect.malformed++;
-			continue;
-		}
-		struct fo_launch *l = fo_trace_add_launch(&g->b);
-		l->begin_ns = start;
-		l->end_ns = end;
-		l->thread = thread;
-		l->correlation = nsys_correlation(x, process, fo_nsys_int(&r, 4, -1));
-		const char *name = nsys_string(x, fo_nsys_int(&r, 2, -1), &n);
-		if (name)
-			l->name = fo_trace_intern(&g->b, name, without_version(name, n));
+	int64_t process, start = nsys_time(r, 0), end = nsys_time(r, 1);
+	int32_t thread;
+	size_t n;
+	struct group *g = group_of_thread(x, r, 3, &process, &thread);
+	if (!g)
+		return;
+	g->b.t->defect.events++;
+	if (start == NSYS_NO_TIME || end == NSYS_NO_TIME) {
+		g->b.t->defect.malformed++;
+		return;
 	}
-	fo_nsys_rows_end(&r);
-	return st;
+	struct fo_launch *l = fo_trace_add_launch(&g->b);
+	l->begin_ns = start;
+	l->end_ns = end;
+	l->thread = thread;
+	l->correlation = nsys_correlation(x, process, fo_nsys_int(r, 4, -1));
+	const char *name = nsys_string(x, fo_nsys_int(r, 2, -1), &n);
+	if (name)
+		l->name = fo_trace_intern(&g->b, name, without_version(name, n));
 }
 
 /* ---- steps ---- */
@@ -136,10 +130,10 @@ static int by_kind(const void *a, const void *b)
 {
 	const struct candidate *x = a, *y = b;
 	if (x->stem != y->stem)
-		return (x->stem > y->stem) - (x->stem < y->stem);
+		return fo_order(x->stem, y->stem);
 	if (x->thread != y->thread)
-		return (x->thread > y->thread) - (x->thread < y->thread);
-	return (x->begin_ns > y->begin_ns) - (x->begin_ns < y->begin_ns);
+		return fo_order(x->thread, y->thread);
+	return fo_order(x->begin_ns, y->begin_ns);
 }
 
 static double span(const struct candidate *c)
@@ -190,7 +184,7 @@ static size_t brackets(const char *text)
 {
 	size_t n = 0;
 	for (int depth = 0; text[n]; n++) {
-		depth += text[n] == '[' ? 1 : text[n] == ']' ? -1 : 0;
+		depth += (text[n] == '[') - (text[n] == ']');
 		if (depth <= 0)
 			return text[0] == '[' ? n + 1 : 0;
 	}
@@ -235,99 +229,65 @@ static void describe(struct group *g, struct fo_host_op *o, const char *text, si
 /* NsysEventType: what the export's ENUM table has. Other types are marks and definitions of domains. */
 enum { PUSH_POP = 59, START_END = 60 };
 
-static fo_status read_ranges(struct nsys *x)
+static void take_range(struct nsys *x, const struct fo_nsys_rows *r)
 {
-	static const char *const columns[] = { "start", "end", "eventType", "globalTid", "textId", "text", NULL };
-	struct fo_nsys_rows r;
-	bool more;
-	fo_status st = fo_nsys_rows_begin(&r, &x->db, "NVTX_EVENTS", columns, 1);
-	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more) {
-		int64_t process, type = fo_nsys_int(&r, 2, PUSH_POP);
-		int64_t start = nsys_time(&r, 0), end = nsys_time(&r, 1);
-		int32_t thread;
-		size_t n;
-		if (type != PUSH_POP && type != START_END)
-			continue;
-		struct group *g = group_of_thread(x, &r, 3, &process, &thread);
-		const char *text = fo_nsys_text(&r, 5, &n);
-		if (!text)
-			text = nsys_string(x, fo_nsys_int(&r, 4, -1), &n);
-		if (!g || !text)
-			continue;
-		g->b.t->defect.events++;
-		if (start == NSYS_NO_TIME || end == NSYS_NO_TIME || end < start) {
-			/* A range that was open when the recording ended has no end; any other lacks something. */
-			g->b.t->defect.malformed += start == NSYS_NO_TIME || end != NSYS_NO_TIME;
-			continue;
-		}
-		struct fo_host_op *o = fo_trace_add_op(&g->b);
-		o->begin_ns = start;
-		o->end_ns = end;
-		o->thread = thread;
-		describe(g, o, text, n);
-		if (o->kind == FO_HOST_NOTE)
-			offer_step(g, text, n, start, end, thread);
+	int64_t process, type = fo_nsys_int(r, 2, PUSH_POP);
+	int64_t start = nsys_time(r, 0), end = nsys_time(r, 1);
+	int32_t thread;
+	size_t n;
+	if (type != PUSH_POP && type != START_END)
+		return;
+	struct group *g = group_of_thread(x, r, 3, &process, &thread);
+	const char *text = fo_nsys_text(r, 5, &n);
+	if (!text)
+		text = nsys_string(x, fo_nsys_int(r, 4, -1), &n);
+	if (!g || !text)
+		return;
+	g->b.t->defect.events++;
+	if (start == NSYS_NO_TIME || end == NSYS_NO_TIME || end < start) {
+		/* A range that was open when the recording ended has no end; any other lacks something. */
+		g->b.t->defect.malformed += start == NSYS_NO_TIME || end != NSYS_NO_TIME;
+		return;
 	}
-	fo_nsys_rows_end(&r);
-	for (int i = 0; st == FO_OK && i < x->groups; i++)
-		choose_steps(&x->group[i]);
-	return st;
+	struct fo_host_op *o = fo_trace_add_op(&g->b);
+	o->begin_ns = start;
+	o->end_ns = end;
+	o->thread = thread;
+	describe(g, o, text, n);
+	if (o->kind == FO_HOST_NOTE)
+		offer_step(g, text, n, start, end, thread);
 }
 
 /* ---- names ---- */
 
-static fo_status read_thread_names(struct nsys *x)
+static void take_thread_name(struct nsys *x, const struct fo_nsys_rows *r)
 {
-	static const char *const columns[] = { "globalTid", "nameId", NULL };
-	struct fo_nsys_rows r;
-	bool more;
-	fo_status st = fo_nsys_rows_begin(&r, &x->db, "ThreadNames", columns, 2);
-	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more) {
-		int64_t global = fo_nsys_int(&r, 0, -1);
-		struct group *g = nsys_group_of_process(x, x->one_process ? 0 : nsys_process(global));
-		size_t n;
-		const char *name = nsys_string(x, fo_nsys_int(&r, 1, -1), &n);
-		for (int64_t i = 0; g && name && i < g->b.t->thread_count; i++)
-			if (g->b.t->thread[i].tid == nsys_thread(global) &&
-			    g->b.t->thread[i].pid == (nsys_process(global) & 0xffffff))
-				g->b.t->thread[i].name = fo_trace_intern(&g->b, name, n);
-	}
-	fo_nsys_rows_end(&r);
-	return st;
+	int64_t global = fo_nsys_int(r, 0, -1);
+	struct group *g = nsys_group_of_process(x, x->one_process ? 0 : nsys_process(global));
+	size_t n;
+	const char *name = nsys_string(x, fo_nsys_int(r, 1, -1), &n);
+	for (int64_t i = 0; g && name && i < g->b.t->thread_count; i++)
+		if (g->b.t->thread[i].tid == nsys_thread(global) &&
+		    g->b.t->thread[i].pid == (nsys_process(global) & 0xffffff))
+			g->b.t->thread[i].name = fo_trace_intern(&g->b, name, n);
 }
 
-static fo_status read_process_names(struct nsys *x)
+static void take_process_name(struct nsys *x, const struct fo_nsys_rows *r)
 {
-	static const char *const columns[] = { "globalPid", "name", NULL };
-	struct fo_nsys_rows r;
-	bool more;
-	fo_status st = fo_nsys_rows_begin(&r, &x->db, "PROCESSES", columns, 2);
-	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more) {
-		struct group *g = x->pairs ? nsys_group_of_process(x, nsys_process(fo_nsys_int(&r, 0, -1))) : NULL;
-		size_t n;
-		const char *name = fo_nsys_text(&r, 1, &n);
-		if (g && name)
-			g->b.t->process_name = fo_trace_intern(&g->b, name, n);
-	}
-	fo_nsys_rows_end(&r);
-	return st;
+	struct group *g = x->pairs ? nsys_group_of_process(x, nsys_process(fo_nsys_int(r, 0, -1))) : NULL;
+	size_t n;
+	const char *name = fo_nsys_text(r, 1, &n);
+	if (g && name)
+		g->b.t->process_name = fo_trace_intern(&g->b, name, n);
 }
 
 /* ---- the profiler ---- */
 
-static fo_status read_overhead(struct nsys *x)
+static void take_overhead(struct nsys *x, const struct fo_nsys_rows *r)
 {
-	static const char *const columns[] = { "start", "end", "globalTid", NULL };
-	struct fo_nsys_rows r;
-	bool more;
-	fo_status st = fo_nsys_rows_begin(&r, &x->db, "PROFILER_OVERHEAD", columns, 2);
-	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more) {
-		struct group *g = nsys_group_of_process(x, x->one_process ? 0 : nsys_process(fo_nsys_int(&r, 2, 0)));
-		if (g)
-			fo_trace_add_overhead(&g->b, fo_nsys_int(&r, 0, 0), fo_nsys_int(&r, 1, 0));
-	}
-	fo_nsys_rows_end(&r);
-	return st;
+	struct group *g = nsys_group_of_process(x, x->one_process ? 0 : nsys_process(fo_nsys_int(r, 2, 0)));
+	if (g)
+		fo_trace_add_overhead(&g->b, fo_nsys_int(r, 0, 0), fo_nsys_int(r, 1, 0));
 }
 
 /* How many events a message says were lost: its greatest number if it counts them, else 1; 0: it speaks of something
@@ -346,36 +306,26 @@ static int64_t lost_by(const char *text)
 		if (isdigit((unsigned char)*c)) {
 			char *end;
 			long long v = strtoll(c, &end, 10);
-			most = v > most ? v : most;
+			most = fo_greatest(v, most);
 			c = end - 1;
 		}
 	return most >= 0 ? most : counts || lost;
 }
 
-static fo_status read_diagnostics(struct nsys *x)
+static void take_diagnostic(struct nsys *x, const struct fo_nsys_rows *r)
 {
-	static const char *const columns[] = { "text", "globalPid", NULL };
-	struct fo_nsys_rows r;
-	bool more;
-	fo_status st = fo_nsys_rows_begin(&r, &x->db, "DIAGNOSTIC_EVENT", columns, 1);
-	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more) {
-		size_t n;
-		const char *text = fo_nsys_text(&r, 0, &n);
-		int64_t lost = text ? lost_by(text) : 0;
-		/* What the profiler as a whole says holds for every process. */
-		struct group *one = nsys_group_of_process(x, nsys_process(fo_nsys_int(&r, 1, -1)));
-		for (int i = 0; i < x->groups; i++) {
-			int64_t *sum = &x->group[i].diagnostics;
-			if (*sum < 0)
-				*sum = 0;
-			if ((!one || one == &x->group[i]) && __builtin_add_overflow(*sum, lost, sum))
-				*sum = INT64_MAX;
-		}
+	size_t n;
+	const char *text = fo_nsys_text(r, 0, &n);
+	int64_t lost = text ? lost_by(text) : 0;
+	/* What the profiler as a whole says holds for every process. */
+	struct group *one = nsys_group_of_process(x, nsys_process(fo_nsys_int(r, 1, -1)));
+	for (int i = 0; i < x->groups; i++) {
+		int64_t *sum = &x->group[i].diagnostics;
+		if (*sum < 0)
+			*sum = 0;
+		if ((!one || one == &x->group[i]) && __builtin_add_overflow(*sum, lost, sum))
+			*sum = INT64_MAX;
 	}
-	fo_nsys_rows_end(&r);
-	for (int i = 0; i < x->groups; i++)
-		x->group[i].b.t->defect.dropped_by_profiler = x->group[i].diagnostics;
-	return st;
 }
 
 static fo_status read_start(struct nsys *x)
@@ -389,19 +339,27 @@ static fo_status read_start(struct nsys *x)
 	if (st == FO_OK && more) {
 		int64_t start = fo_nsys_int(&r, 0, 0);
 		for (int i = 0; i < x->groups; i++)
-			x->group[i].b.t->origin_unix_ns = start > 0 ? start : 0;
+			x->group[i].b.t->origin_unix_ns = fo_greatest(start, 0);
 	}
 	fo_nsys_rows_end(&r);
 	return st;
 }
 
+static const struct nsys_table tables[] = {
+	{ "CUPTI_ACTIVITY_KIND_RUNTIME", 2, take_call, { "start", "end", "nameId", "globalTid", "correlationId" } },
+	{ "NVTX_EVENTS", 1, take_range, { "start", "end", "eventType", "globalTid", "textId", "text" } },
+	{ "ThreadNames", 2, take_thread_name, { "globalTid", "nameId" } },
+	{ "PROCESSES", 2, take_process_name, { "globalPid", "name" } },
+	{ "PROFILER_OVERHEAD", 2, take_overhead, { "start", "end", "globalTid" } },
+	{ "DIAGNOSTIC_EVENT", 1, take_diagnostic, { "text", "globalPid" } },
+};
+
 fo_status nsys_read_host(struct nsys *x)
 {
-	FO_TRY(read_calls(x));
-	FO_TRY(read_ranges(x));
-	FO_TRY(read_thread_names(x));
-	FO_TRY(read_process_names(x));
-	FO_TRY(read_overhead(x));
-	FO_TRY(read_diagnostics(x));
+	FO_TRY(nsys_read_tables(x, tables, sizeof(tables) / sizeof(tables[0])));
+	for (int i = 0; i < x->groups; i++) {
+		choose_steps(&x->group[i]);
+		x->group[i].b.t->defect.dropped_by_profiler = x->group[i].diagnostics;
+	}
 	return read_start(x);
 }

@@ -74,8 +74,22 @@ static inline int64_t nsys_time(const struct fo_nsys_rows *r, int column)
 	return v > -((int64_t)1 << 60) && v < (int64_t)1 << 60 ? v : NSYS_NO_TIME;
 }
 
+/* A table of the export: what becomes of each of its rows. Without the table, or without one of its first `needed`
+ * columns, there are no rows (fo_nsys_rows_begin). */
+struct nsys_table {
+	const char *name;
+	int needed;
+	void (*row)(struct nsys *x, const struct fo_nsys_rows *r);
+	const char *column[FO_NSYS_COLUMNS]; /* ends with NULL */
+};
+FO_CHECKED fo_status nsys_read_table(struct nsys *x, const struct nsys_table *t);
+FO_CHECKED fo_status nsys_read_tables(struct nsys *x, const struct nsys_table *t, size_t n);
+
+FO_CHECKED fo_status nsys_read_strings(struct nsys *x);
 /* NULL: no such string. */
 const char *nsys_string(const struct nsys *x, int64_t id, size_t *n);
+/* NULL: a pair that has no GPU work. */
+struct pair *nsys_pair_of(struct nsys *x, int64_t process, int64_t device);
 /* NULL: a process that is no part of a trace. *index: of the device there. */
 struct group *nsys_group_of_pair(struct nsys *x, int64_t process, int64_t device, int16_t *index);
 struct group *nsys_group_of_process(struct nsys *x, int64_t process);

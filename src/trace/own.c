@@ -28,44 +28,34 @@ enum {
 	DISPATCH_NS = 10000,
 };
 
+/* The kernel class that a trace gives to each family of operations; a matmul of fp8 factors has its own. */
+static const enum fo_kernel_class class_of[FO_OPS_FAMILIES] = {
+	[FO_OPS_MATMUL] = FO_K_GEMM,
+	[FO_OPS_ATTENTION] = FO_K_ATTENTION_FORWARD,
+	[FO_OPS_ATTENTION_BWD] = FO_K_ATTENTION_BACKWARD,
+	[FO_OPS_EAGER] = FO_K_ATTENTION_FORWARD,
+	[FO_OPS_EAGER_BWD] = FO_K_ATTENTION_BACKWARD,
+	[FO_OPS_CACHED] = FO_K_ATTENTION_FORWARD,
+	[FO_OPS_NORM] = FO_K_NORM,
+	[FO_OPS_ROPE] = FO_K_ROPE,
+	[FO_OPS_EMBEDDING] = FO_K_EMBEDDING,
+	[FO_OPS_BIAS] = FO_K_ELEMENTWISE,
+	[FO_OPS_POINTWISE] = FO_K_ELEMENTWISE,
+	[FO_OPS_COPY] = FO_K_COPY,
+	[FO_OPS_CAST] = FO_K_CAST,
+	[FO_OPS_HISTORY] = FO_K_OPTIMIZER,
+	[FO_OPS_LOSS] = FO_K_LOSS,
+	[FO_OPS_CLIP] = FO_K_OPTIMIZER,
+	[FO_OPS_UPDATE] = FO_K_OPTIMIZER,
+	[FO_OPS_TRANSFER] = FO_K_COPY,
+	[FO_OPS_HOST] = FO_K_OTHER,
+};
+
 static enum fo_kernel_class class_of_op(const struct fo_program *p, const struct fo_op *o)
 {
-	switch (o->kind) {
-	case FO_OP_rmsnorm:
-	case FO_OP_rmsnorm_dx:
-	case FO_OP_rmsnorm_dg:
-	case FO_OP_add_rmsnorm:
-	case FO_OP_rmsnorm_fp8:
-	case FO_OP_add_rmsnorm_fp8:
-	case FO_OP_rmsnorm_bwd: return FO_K_NORM;
-	case FO_OP_rope: return FO_K_ROPE;
-	case FO_OP_embed:
-	case FO_OP_embed_bwd: return FO_K_EMBEDDING;
-	case FO_OP_cache_put:
-	case FO_OP_last_row:
-	case FO_OP_offload:
-	case FO_OP_fetch: return FO_K_COPY;
-	case FO_OP_amax:
-	case FO_OP_fp8_scale:
-	case FO_OP_fp8_cast:
-	case FO_OP_fp8_cast_t:
-	case FO_OP_fp8_begin:
-	case FO_OP_fp8_begin_many:
-	case FO_OP_fp8_cast_step: return FO_K_CAST;
-	default: break;
-	}
-	switch (fo_op_info((enum fo_op_kind)o->kind)->category) {
-	case FO_CAT_MATMUL: return o->n && fo_dtype_fp8(p->buf[o->arg[0].buf].dtype) ? FO_K_GEMM_FP8 : FO_K_GEMM;
-	case FO_CAT_ATTENTION_FORWARD: return FO_K_ATTENTION_FORWARD;
-	case FO_CAT_ATTENTION_BACKWARD: return FO_K_ATTENTION_BACKWARD;
-	case FO_CAT_ELEMENTWISE: return FO_K_ELEMENTWISE;
-	case FO_CAT_LOSS: return FO_K_LOSS;
-	case FO_CAT_OPTIMIZER: return FO_K_OPTIMIZER;
-	case FO_CAT_COMMUNICATION: return FO_K_COMMUNICATION;
-	case FO_CAT_HOST:
-	case FO_CAT_COUNT: break;
-	}
-	return FO_K_OTHER;
+	enum fo_op_family family = fo_op_family(o->kind);
+	bool fp8 = family == FO_OPS_MATMUL && fo_dtype_fp8(p->buf[o->arg[FO_MATMUL_A].buf].dtype);
+	return fp8 ? FO_K_GEMM_FP8 : class_of[family];
 }
 
 static uint8_t flags_of_phase(int phase)
@@ -83,13 +73,15 @@ static int32_t text(struct fo_trace_build *b, const char *s) { return fo_trace_i
 /* The host's side of a span: it fetched a batch, read a loss, or waited for another lane. */
 static void add_host(struct fo_trace_build *b, const struct fo_span *s, const struct fo_op *o, int lane, int32_t thread)
 {
-	const struct fo_op_info *info = fo_op_info((enum fo_op_kind)o->kind);
+	const struct fo_op_info *info = fo_op_info(o->kind);
 	bool waited = s->instance < 0;
 	struct fo_host_op *h = fo_trace_add_op(b);
 	h->begin_ns = s->begin_ns;
 	h->end_ns = s->end_ns;
 	h->thread = thread;
-	h->kind = o->kind == FO_OP_host_in ? FO_HOST_DATA : waited ? FO_HOST_SYNC : FO_HOST_OP;
+	h->kind = waited ? FO_HOST_SYNC : FO_HOST_OP;
+	if (info->family == FO_OPS_HOST && fo_access_writes(o->arg[FO_HOST_IN_A].access))
+		h->kind = FO_HOST_DATA;
 	struct fo_str name = { 0 };
 	fo_str_printf(&name, "%s%s", waited ? "wait for " : "", info->name);
 	h->name = text(b, name.data);
@@ -109,7 +101,7 @@ static void add_operation(struct fo_trace_build *b, const struct own *x, const s
 			  int lane, int32_t thread, int64_t free_at)
 {
 	int64_t number = b->t->gpu_count;
-	int32_t name = text(b, fo_op_info((enum fo_op_kind)o->kind)->name);
+	int32_t name = text(b, fo_op_info(o->kind)->name);
 	struct fo_gpu_op *g = fo_trace_add_gpu(b);
 	g->begin_ns = s->begin_ns;
 	g->end_ns = s->end_ns;
@@ -142,7 +134,7 @@ static void add_lane(struct fo_trace_build *b, const struct own *x, int lane)
 			continue;
 		}
 		const struct fo_op *o = fo_instance_op(&x->program, &x->unrolled, id);
-		bool host = fo_op_info((enum fo_op_kind)o->kind)->category == FO_CAT_HOST;
+		bool host = fo_op_info(o->kind)->category == FO_CAT_HOST;
 		if (host || s->instance < 0)
 			add_host(b, s, o, lane, thread);
 		else

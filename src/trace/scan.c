@@ -1,5 +1,7 @@
 #include "trace/scan.h"
 
+#include "base/str.h"
+
 #include <stdatomic.h>
 #include <string.h>
 #if defined(__x86_64__)
@@ -56,10 +58,11 @@ static inline struct fo_scan_text *slot_of(struct fo_scan_event *e, const struct
 	const char *k = key->p;
 	switch (key->n) {
 	case 2:
-		return k[0] == 'p' && k[1] == 'h'   ? &e->ph
-		       : k[0] == 't' && k[1] == 's' ? &e->ts
-		       : k[0] == 'i' && k[1] == 'd' ? &e->id
-						    : NULL;
+		if (k[0] == 'p' && k[1] == 'h')
+			return &e->ph;
+		if (k[0] == 't' && k[1] == 's')
+			return &e->ts;
+		return k[0] == 'i' && k[1] == 'd' ? &e->id : NULL;
 	case 3:
 		if (!memcmp(k, "cat", 3))
 			return &e->cat;
@@ -68,7 +71,10 @@ static inline struct fo_scan_text *slot_of(struct fo_scan_event *e, const struct
 		if (!memcmp(k, "tid", 3))
 			return &e->tid;
 		return memcmp(k, "dur", 3) ? NULL : &e->dur;
-	case 4: return !memcmp(k, "name", 4) ? &e->name : !memcmp(k, "args", 4) ? &e->args : NULL;
+	case 4:
+		if (!memcmp(k, "name", 4))
+			return &e->name;
+		return !memcmp(k, "args", 4) ? &e->args : NULL;
 	default: return NULL;
 	}
 }
@@ -99,10 +105,14 @@ static inline struct fo_scan_text *known_key(struct fo_scan_event *e, const char
 enum { FRAME_LONGEST = sizeof("<built-in function collect>") - 1 };
 static inline bool kept_frame(const char *p, size_t n)
 {
-	return n >= 9 && (*p == 'n'   ? n > 11 && !memcmp(p, "nn.Module: ", 11)
-			  : *p == 'P' ? !memcmp(p, "Python GC", 9)
-				      : *p == '<' && n >= FRAME_LONGEST &&
-						!memcmp(p, "<built-in function collect>", FRAME_LONGEST));
+	if (n < 9)
+		return false;
+	switch (*p) {
+	case 'n': return n > 11 && !memcmp(p, "nn.Module: ", 11);
+	case 'P': return !memcmp(p, "Python GC", 9);
+	case '<': return n >= FRAME_LONGEST && !memcmp(p, "<built-in function collect>", FRAME_LONGEST);
+	default: return false;
+	}
 }
 
 /* "python_function", until 2022 "python" */
@@ -497,7 +507,9 @@ enum fo_scan fo_scan_event(const char *p, const char *end, bool last, struct fo_
 	if (!next && !last)
 		return FO_SCAN_MORE;
 	enum fo_scan mended = kind_event(p, next ? next : end, e, after);
-	return mended == FO_SCAN_OK ? mended : last && r == FO_SCAN_MORE ? FO_SCAN_MORE : FO_SCAN_BAD;
+	if (mended == FO_SCAN_OK)
+		return mended;
+	return last && r == FO_SCAN_MORE ? FO_SCAN_MORE : FO_SCAN_BAD;
 }
 
 enum fo_scan fo_scan_value(const char *p, const char *end, bool last, struct fo_scan_text *value, const char **after)
@@ -511,41 +523,6 @@ int fo_scan_members(const char *p, const char *end, struct fo_scan_member *m, in
 }
 
 /* ---- values ---- */
-
-static int hex4(const char *p)
-{
-	int v = 0;
-	for (int i = 0; i < 4; i++) {
-		int c = p[i], d = c >= '0' && c <= '9'   ? c - '0'
-				  : c >= 'a' && c <= 'f' ? c - 'a' + 10
-				  : c >= 'A' && c <= 'F' ? c - 'A' + 10
-							 : -1;
-		if (d < 0)
-			return -1;
-		v = v * 16 + d;
-	}
-	return v;
-}
-
-static char *put_utf8(char *to, uint32_t c)
-{
-	if (c < 0x80) {
-		*to++ = c ? (char)c : ' '; /* texts end at a NUL */
-	} else if (c < 0x800) {
-		*to++ = (char)(0xc0 | c >> 6);
-		*to++ = (char)(0x80 | (c & 63));
-	} else if (c < 0x10000) {
-		*to++ = (char)(0xe0 | c >> 12);
-		*to++ = (char)(0x80 | (c >> 6 & 63));
-		*to++ = (char)(0x80 | (c & 63));
-	} else {
-		*to++ = (char)(0xf0 | c >> 18);
-		*to++ = (char)(0x80 | (c >> 12 & 63));
-		*to++ = (char)(0x80 | (c >> 6 & 63));
-		*to++ = (char)(0x80 | (c & 63));
-	}
-	return to;
-}
 
 size_t fo_scan_unescape(const struct fo_scan_text *value, char *out)
 {
@@ -563,22 +540,14 @@ size_t fo_scan_unescape(const struct fo_scan_text *value, char *out)
 			p += 2;
 			continue;
 		}
-		int high = p[1] == 'u' && end - p >= 6 ? hex4(p + 2) : -1;
-		if (high < 0) {
+		uint32_t code;
+		size_t n = fo_str_unicode_escape(p, (size_t)(end - p), &code);
+		if (!n) {
 			*to++ = *p++;
 			continue;
 		}
-		p += 6;
-		uint32_t code = (uint32_t)high;
-		int low = high >= 0xd800 && high < 0xdc00 && end - p >= 6 && p[0] == '\\' && p[1] == 'u' ? hex4(p + 2)
-													 : -1;
-		if (low >= 0xdc00 && low < 0xe000) {
-			code = 0x10000 + ((uint32_t)(high - 0xd800) << 10) + (uint32_t)(low - 0xdc00);
-			p += 6;
-		} else if (high >= 0xd800 && high < 0xe000) {
-			code = 0xfffd;
-		}
-		to = put_utf8(to, code);
+		p += n;
+		to += fo_utf8_encode(to, code ? code : ' '); /* texts end at a NUL */
 	}
 	return (size_t)(to - out);
 }
@@ -634,11 +603,11 @@ static int64_t scale_decimal(const struct decimal *d, int shift, bool *saturated
 	size_t total = d->n[0] + d->n[1];
 	*saturated = false;
 	for (int64_t i = 0; i < places; i++) {
-		unsigned digit = (size_t)i >= total
-					 ? 0
-					 : (unsigned)((size_t)i < d->n[0] ? d->digit[0][i]
-									  : d->digit[1][(size_t)i - d->n[0]]) -
-						   '0';
+		unsigned digit = 0;
+		if ((size_t)i < d->n[0])
+			digit = (unsigned)(d->digit[0][i] - '0');
+		else if ((size_t)i < total)
+			digit = (unsigned)(d->digit[1][(size_t)i - d->n[0]] - '0');
 		if ((size_t)i >= total && !v)
 			break;
 		if (v > (limit - digit) / 10) {

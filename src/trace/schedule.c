@@ -7,6 +7,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/text.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -15,57 +16,9 @@
 #include <unistd.h>
 #include <zlib.h>
 
-const char *const fo_schedule_kind_name[FO_SCHED_COUNT] = {
-	[FO_SCHED_FORWARD] = "forward-compute",
-	[FO_SCHED_BACKWARD] = "backward-compute",
-	[FO_SCHED_WEIGHT] = "backward-wgrad-compute",
-	[FO_SCHED_FORWARD_SEND] = "forward-send",
-	[FO_SCHED_FORWARD_RECV] = "forward-recv",
-	[FO_SCHED_BACKWARD_SEND] = "backward-send",
-	[FO_SCHED_BACKWARD_RECV] = "backward-recv",
-	[FO_SCHED_PARAMS_GATHER] = "params-all-gather",
-	[FO_SCHED_GRADS_SCATTER] = "grads-reduce-scatter",
-	[FO_SCHED_GRADS_SEPARATE] = "separate-grads-all-reduce",
-	[FO_SCHED_GRADS_NORM] = "layernorm-grads-all-reduce",
-	[FO_SCHED_GRADS_EMBEDDING] = "embedding-grads-all-reduce",
-	[FO_SCHED_CLIP] = "optimizer-clip-main-grad",
-	[FO_SCHED_OPTIMIZER] = "optimizer",
-	[FO_SCHED_PAUSE] = "gc",
-};
-
-int fo_schedule_kind_of(const char *name, size_t n)
-{
-	for (int i = 0; i < FO_SCHED_COUNT; i++)
-		if (strlen(fo_schedule_kind_name[i]) == n && memcmp(name, fo_schedule_kind_name[i], n) == 0)
-			return i;
-	return -1;
-}
-
 /* ---- which file ---- */
 
 enum { SNIFF = 1 << 16 };
-
-fo_status fo_schedule_text_open(const char *path, gzFile *f)
-{
-	int fd;
-	FO_TRY(fo_fs_open_regular(path, &fd));
-	*f = gzdopen(fd, "rb");
-	if (*f)
-		return FO_OK;
-	close(fd);
-	return fo_fail(FO_EIO, "cannot open '%s'", path);
-}
-
-bool fo_schedule_begins(const char *text)
-{
-	for (const char *p = text; (p = strstr(p, "\"cat\""));) {
-		p += strlen("\"cat\"");
-		p += strspn(p, " \t\r\n:");
-		if (*p == '"' && fo_schedule_kind_of(p + 1, strcspn(p + 1, "\"")) >= 0)
-			return true;
-	}
-	return false;
-}
 
 static bool is_timeline(const char *path)
 {
@@ -233,16 +186,16 @@ static int by_place(const void *a, const void *b)
 {
 	const struct fo_schedule_op *x = a, *y = b;
 	if (x->step != y->step)
-		return x->step < y->step ? -1 : 1;
+		return fo_order(x->step, y->step);
 	if (x->replica != y->replica)
-		return x->replica < y->replica ? -1 : 1;
+		return fo_order(x->replica, y->replica);
 	if (x->stage != y->stage)
-		return x->stage < y->stage ? -1 : 1;
+		return fo_order(x->stage, y->stage);
 	if (x->begin_ns != y->begin_ns)
-		return x->begin_ns < y->begin_ns ? -1 : 1;
+		return fo_order(x->begin_ns, y->begin_ns);
 	if (x->kind != y->kind)
-		return x->kind < y->kind ? -1 : 1;
-	return x->sequence < y->sequence ? -1 : x->sequence > y->sequence;
+		return fo_order(x->kind, y->kind);
+	return fo_order(x->sequence, y->sequence);
 }
 
 /* How many forward passes a worker did per chunk in the step that starts at op `at`; the greatest over workers and

@@ -140,18 +140,3 @@ struct fo_mfu_split fo_device_split(const struct fo_cuda_device *d, enum fo_nume
 	return fo_mfu_split_of(mfu, u, fo_device_clock_of_peak(d, precision, peak_flop_s),
 			       precision == FO_PRECISION_BF16 ? NULL : "the peak of fp32 is that of the vector units");
 }
-
-void fo_device_use_json(const struct fo_nvml_use *u, double joules_per_token, const struct fo_mfu_split *f,
-			struct fo_json *j)
-{
-	fo_nvml_use_json(u, j);
-	fo_json_real(j, "joules_per_token", joules_per_token);
-	fo_json_real(j, "mfu_clock", f->clock);
-	fo_json_real(j, "mfu_work", f->work);
-	fo_json_real(j, "mfu_counted", f->counted);
-	fo_json_real(j, "peak_clock_hz", f->peak_hz);
-	fo_json_real(j, "tensor_pipes", f->pipes);
-	fo_json_real(j, "ofu", f->ofu);
-	fo_json_real(j, "mfu_useful", f->useful);
-	fo_json_text(j, "ofu_why", *f->why ? f->why : NULL);
-}

@@ -11,6 +11,8 @@
 #include "program/run.h"
 #include "timeline/timeline.h"
 
+#include <math.h>
+
 /* text: fo_run_device_parse. *out: the device, closed by the caller with fo_cuda_close after everything that uses it;
  * NULL: the processor. `auto` takes the first device that opens and is one (never a software device); where a driver
  * shows devices and none of them opens, why says so in a sentence (of `size` bytes; else it is ""). FO_EARG for other
@@ -29,6 +31,9 @@ void fo_device_tuned_json(const struct fo_cuda_tuned *t, const struct fo_run *r,
  * for a software device. */
 void fo_device_find_peak(const struct fo_cuda_device *d, enum fo_numerics precision, struct fo_peak *out);
 
+/* A peak that is not known is NaN in figures. */
+static inline double fo_peak_or_nan(const struct fo_peak *p) { return p->flop_s > 0 ? p->flop_s : NAN; }
+
 /* What choices on this device go by: of its row in the catalogue (fo_choose_device). */
 struct fo_choose_rates fo_device_choose_rates(const struct fo_cuda_device *d, enum fo_numerics precision);
 
@@ -41,9 +46,5 @@ double fo_device_clock_of_peak(const struct fo_cuda_device *d, enum fo_numerics 
 /* MFU in factors (timeline.h). peak_flop_s: that mfu stands against; u: what the device did meanwhile. */
 struct fo_mfu_split fo_device_split(const struct fo_cuda_device *d, enum fo_numerics precision,
 				    const struct fo_mfu *mfu, double peak_flop_s, const struct fo_nvml_use *u);
-
-/* Fields of an open JSON object: those of fo_nvml_use_json, joules_per_token, and MFU in factors. */
-void fo_device_use_json(const struct fo_nvml_use *u, double joules_per_token, const struct fo_mfu_split *f,
-			struct fo_json *j);
 
 #endif

@@ -1,7 +1,8 @@
 #include "train/pretrained.h"
 #include "base/clock.h"
 #include "base/fs.h"
-#include "train/train_int.h"
+#include "train/ports.h"
+#include "train/train.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -140,6 +140,11 @@ struct fo_memory {
 	int64_t host;
 };
 struct fo_memory fo_exec_memory(const struct fo_exec *e);
+/* Bytes of one memory, the device's or the host's, that the executor and its store take. */
+static inline int64_t fo_memory_taken(const struct fo_memory *m, bool on_device)
+{
+	return m->arena + m->persistent + m->workspace + (on_device ? 0 : m->host_arena);
+}
 /* Which set runs how many of the step's instances: index by fo_isa. All 0 on a device. */
 void fo_exec_kernels(const struct fo_exec *e, int count[FO_ISA_COUNT]);
 /* Whose code runs how many of them: "amx", "avx2", ... or, on a device, "cuBLASLt", "cuDNN", "flatout". Returns the

@@ -1,7 +1,6 @@
-/* The run's folder while a process trains in it: locked, and looked for before each checkpoint. Who moves or removes it
- * has not stopped the process, and what stands at its path by then may be somebody else's. */
-#include "train/train_int.h"
-#include "base/fs.h"
+/* Moving or removing the run's folder does not stop the process that trains in it, and what stands at its path by then
+ * may be somebody else's. */
+#include "train/folder.h"
 #include "base/retry.h"
 
 #include <errno.h>
@@ -12,7 +11,7 @@
 
 enum { PLACES = 100 }; /* names that are tried for a folder beside the one that is gone */
 
-static char *lock_path(struct fo_session *s) { return fo_arena_printf(&s->arena, "%s/lock", s->r->dir); }
+static char *lock_path(const struct fo_folder *f) { return fo_arena_printf(f->arena, "%s/lock", f->dir); }
 
 /* Takes the lock, *held false when another process has it. A file system without locks does not stop a run. */
 static fo_status take_lock(const char *path, int *fd, bool *held)
@@ -28,29 +27,35 @@ static fo_status take_lock(const char *path, int *fd, bool *held)
 	return FO_OK;
 }
 
-fo_status fo_session_folder_lock(struct fo_session *s)
+void fo_folder_init(struct fo_folder *f, struct fo_arena *arena, const char *dir)
+{
+	*f = (struct fo_folder){ .arena = arena, .dir = dir, .lock = -1, .self = -1 };
+	f->ckpt_dir = fo_arena_printf(arena, "%s/checkpoints", dir);
+}
+
+fo_status fo_folder_lock(struct fo_folder *f, const char *data)
 {
 	bool held;
 	/* No folder for a run without text: the corpus says what is missing. */
-	if (!fo_fs_exists(s->r->dir) && !(*s->r->data && fo_fs_exists(s->r->data)))
+	if (!fo_fs_exists(f->dir) && !(*data && fo_fs_exists(data)))
 		return FO_OK;
-	FO_TRY(fo_fs_mkdirs(s->r->dir));
-	FO_TRY(take_lock(lock_path(s), &s->lock, &held));
+	FO_TRY(fo_fs_mkdirs(f->dir));
+	FO_TRY(take_lock(lock_path(f), &f->lock, &held));
 	if (!held)
-		return fo_hint(fo_fail(FO_EIO, "another process is training in '%s'", s->r->dir),
+		return fo_hint(fo_fail(FO_EIO, "another process is training in '%s'", f->dir),
 			       "stop that one or choose another run.dir");
-	s->folder = fo_open(s->r->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC,
-			    0); /* a folder that may not be listed: nothing to compare with */
+	/* A folder that may not be listed cannot be compared later. */
+	f->self = fo_open(f->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 	return FO_OK;
 }
 
-void fo_session_folder_close(struct fo_session *s)
+void fo_folder_close(struct fo_folder *f)
 {
-	if (s->lock >= 0)
-		close(s->lock);
-	if (s->folder >= 0)
-		close(s->folder);
-	s->lock = s->folder = -1;
+	if (f->lock >= 0)
+		close(f->lock);
+	if (f->self >= 0)
+		close(f->self);
+	f->lock = f->self = -1;
 }
 
 /* Is what stands at path the file behind fd? *gone: nothing is there. Whatever cannot be asked counts as unchanged:
@@ -69,33 +74,33 @@ static bool is_same(const char *path, int fd, bool *gone)
 }
 
 /* Where our folder is now; NULL: nowhere. */
-static char *moved_to(struct fo_session *s)
+static char *moved_to(struct fo_folder *f)
 {
-	char link[64], *path = fo_arena_alloc(&s->arena, FO_PATH_BYTES);
+	char link[64], *path = fo_arena_alloc(f->arena, FO_PATH_BYTES);
 	bool gone;
-	snprintf(link, sizeof link, "/proc/self/fd/%d", s->folder);
+	snprintf(link, sizeof link, "/proc/self/fd/%d", f->self);
 	ssize_t n = readlink(link, path, FO_PATH_BYTES - 1);
 	if (n < 0)
 		return NULL;
 	path[n] = 0;
-	return is_same(path, s->folder, &gone) && fo_fs_is_dir(path) ? path : NULL;
+	return is_same(path, f->self, &gone) && fo_fs_is_dir(path) ? path : NULL;
 }
 
 /* A new folder beside the one that is gone; NULL: none can be made. */
-static char *place_beside(struct fo_session *s)
+static char *place_beside(const struct fo_folder *f, const char *run_json)
 {
-	size_t n = strlen(s->r->dir);
-	while (n > 1 && s->r->dir[n - 1] == '/')
+	size_t n = strlen(f->dir);
+	while (n > 1 && f->dir[n - 1] == '/')
 		n--;
 	for (int i = 1; i <= PLACES; i++) {
 		char number[16] = "", *path;
 		if (i > 1)
 			snprintf(number, sizeof number, "-%d", i);
-		path = fo_arena_printf(&s->arena, "%.*s.rescued%s", (int)n, s->r->dir, number);
+		path = fo_arena_printf(f->arena, "%.*s.rescued%s", (int)n, f->dir, number);
 		if (!mkdir(path, 0777)) {
 			/* By which a run's folder is known; without it that folder wants --force. */
-			const char *run = s->run_json ? s->run_json : "";
-			if (fo_fs_write_atomic(fo_arena_printf(&s->arena, "%s/run.json", path), run, strlen(run)) !=
+			const char *run = run_json ? run_json : "";
+			if (fo_fs_write_atomic(fo_arena_printf(f->arena, "%s/run.json", path), run, strlen(run)) !=
 			    FO_OK)
 				fo_err_clear();
 			return path;
@@ -106,49 +111,49 @@ static char *place_beside(struct fo_session *s)
 	return NULL;
 }
 
-static fo_status lost(struct fo_session *s, const char *place, const char *what)
+static fo_status lost(struct fo_folder *f, const char *place, const char *what)
 {
-	s->lost = true;
+	f->lost = true;
 	if (!place)
 		return fo_fail(FO_EIO, "%s, and no folder can be made beside it to save the state in", what);
-	s->rescue_dir = place;
-	s->ckpt_dir = fo_arena_printf(&s->arena, "%s/checkpoints", place);
+	f->rescue_dir = place;
+	f->ckpt_dir = fo_arena_printf(f->arena, "%s/checkpoints", place);
 	return fo_fail(FO_EIO, "%s", what);
 }
 
-fo_status fo_session_folder_check(struct fo_session *s)
+fo_status fo_folder_check(struct fo_folder *f, const char *run_json)
 {
-	const char *dir = s->r->dir;
+	const char *dir = f->dir;
 	bool gone, held;
 	int fd;
-	if (s->lock < 0 || s->lost)
+	if (f->lock < 0 || f->lost)
 		return FO_OK;
-	if (!is_same(dir, s->folder, &gone)) {
-		char *now = moved_to(s);
+	if (!is_same(dir, f->self, &gone)) {
+		char *now = moved_to(f);
 		if (now)
-			return lost(s, now,
-				    fo_arena_printf(&s->arena,
+			return lost(f, now,
+				    fo_arena_printf(f->arena,
 						    "the run's folder '%s' was moved to '%s' while it trained", dir,
 						    now));
-		return lost(s, place_beside(s),
-			    fo_arena_printf(&s->arena,
+		return lost(f, place_beside(f, run_json),
+			    fo_arena_printf(f->arena,
 					    gone ? "the run's folder '%s' was removed while it trained"
 						 : "the run's folder '%s' was removed while it trained, and another "
 						   "stands in its place",
 					    dir));
 	}
-	if (is_same(lock_path(s), s->lock, &gone))
+	if (is_same(lock_path(f), f->lock, &gone))
 		return FO_OK;
 	/* Somebody tidied up: the lock is taken anew, unless another process was faster. */
-	if (take_lock(lock_path(s), &fd, &held) != FO_OK) {
+	if (take_lock(lock_path(f), &fd, &held) != FO_OK) {
 		fo_err_clear();
 		return FO_OK;
 	}
 	if (!held)
-		return lost(s, place_beside(s),
-			    fo_arena_printf(&s->arena,
+		return lost(f, place_beside(f, run_json),
+			    fo_arena_printf(f->arena,
 					    "the lock in '%s' was removed, and another process trains there now", dir));
-	close(s->lock);
-	s->lock = fd;
+	close(f->lock);
+	f->lock = fd;
 	return FO_OK;
 }

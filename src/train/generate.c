@@ -1,5 +1,5 @@
 #include "train/generate.h"
-#include "train/train_int.h"
+#include "train/setup.h"
 #include "pass/pass.h"
 
 #include <stdlib.h>
@@ -98,19 +98,19 @@ double fo_generator_step_bytes(const struct fo_generator *g)
 
 #define SAMPLE_CHUNK 64 /* prompts of samples are short */
 
-static fo_status continue_prompt(struct fo_session *s, struct fo_generator *g, struct fo_sampler *draw, char **text)
+static fo_status continue_prompt(struct fo_setup *s, struct fo_generator *g, struct fo_sampler *draw, char **text)
 {
 	const struct fo_tokenizer *t = s->corpus.tokenizer;
 	int32_t *ids = NULL;
 	size_t n = 0, cap = 0;
 	fo_array_room(&ids, &cap, 0, sizeof *ids);
 	ids[n++] = fo_tokenizer_bos(t);
-	fo_status st = fo_tokenizer_encode(t, s->r->prompt, strlen(s->r->prompt), &ids, &n, &cap);
-	/* Of a prompt that fills a row the end is continued. */
+	fo_status st = fo_tokenizer_encode(t, s->run->prompt, strlen(s->run->prompt), &ids, &n, &cap);
+	/* A prompt that is longer than the context is truncated at the front. */
 	size_t room = (size_t)fo_generator_context(g), skip = n > room ? n - room : 0;
 	if (st == FO_OK)
 		st = fo_generator_push(g, ids + skip, (int64_t)(n - skip));
-	for (int64_t i = 0; i < s->r->sample_tokens && st == FO_OK; i++) {
+	for (int64_t i = 0; i < s->run->sample_tokens && st == FO_OK; i++) {
 		int32_t id = fo_sampler_draw(draw, fo_generator_logits(g), (uint64_t)i);
 		if (id < 0 || id == fo_tokenizer_eos(t))
 			break;
@@ -130,15 +130,16 @@ static fo_status continue_prompt(struct fo_session *s, struct fo_generator *g, s
 	return st;
 }
 
-fo_status fo_session_sample(struct fo_session *s, char **text)
+fo_status fo_setup_sample(struct fo_setup *s, char **text)
 {
-	const struct fo_sampling how = { .temperature = 0.8, .top_k = 40, .top_p = 1, .seed = (uint64_t)s->r->seed };
+	const struct fo_sampling how = { .temperature = 0.8, .top_k = 40, .top_p = 1, .seed = (uint64_t)s->run->seed };
 	struct fo_generator *g;
 	struct fo_sampler draw;
-	int64_t context = s->r->seq, vocab = fo_tokenizer_vocab(s->corpus.tokenizer);
-	FO_TRY(fo_generator_new(&g, &s->model, s->program.run.precision, &s->program.run.pass, s->store, &s->options,
-				context, context < SAMPLE_CHUNK ? context : SAMPLE_CHUNK, s->exec));
-	fo_sampler_init(&draw, &how, vocab < s->model.vocab ? vocab : s->model.vocab);
+	int64_t context = s->run->seq, vocab = fo_tokenizer_vocab(s->corpus.tokenizer);
+	FO_TRY(fo_generator_new(&g, &s->step.model, s->step.program.run.precision, &s->step.program.run.pass,
+				s->step.store, &s->step.options, context,
+				context < SAMPLE_CHUNK ? context : SAMPLE_CHUNK, s->step.exec));
+	fo_sampler_init(&draw, &how, vocab < s->step.model.vocab ? vocab : s->step.model.vocab);
 	fo_status st = continue_prompt(s, g, &draw, text);
 	fo_sampler_fini(&draw);
 	fo_generator_free(g);

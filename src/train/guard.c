@@ -1,12 +1,6 @@
-/* Guards: a step whose loss or gradient is not finite, and a step whose loss is far above the last ones.
- *
- * Whether a step is taken is decided inside the program, by the operation that knows loss and norm before any weight is
- * touched (clip, ops.def): the limit is part of the step's numbers, so no lane waits for the host. Here the decision is
- * prepared and, afterwards, explained. */
-#include "train/train_int.h"
+#include "train/guard.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,18 +8,7 @@
 #define MAD_TO_DEVIATION 1.4826
 #define LOSS_RESOLUTION 0x1p-8 /* of bf16, relative */
 
-enum { NAMED = 8, LISTED = 64 }; /* documents on the terminal; in the log */
-
-void fo_session_warn(struct fo_session *s, const char *fmt, ...)
-{
-	char text[4096];
-	va_list ap;
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof text, fmt, ap);
-	va_end(ap);
-	if (s->h->warn)
-		s->h->warn(s->h->ctx, text);
-}
+enum { NAMED = 8 }; /* documents in a warning; FO_GUARD_DOCUMENTS are in the log */
 
 /* ---- how high is too high ---- */
 
@@ -74,208 +57,172 @@ void fo_guard_remember(const struct fo_run *r, struct fo_ckpt_meta *m, double lo
 
 /* ---- what the batch was made of ---- */
 
-struct documents {
-	int64_t doc[LISTED], n; /* n: how many different ones, of which the first LISTED are kept */
-};
-
 static void note_document(void *ctx, const struct fo_piece *p)
 {
-	struct documents *d = ctx;
-	for (int64_t i = 0; i < d->n && i < LISTED; i++)
-		if (d->doc[i] == p->doc)
+	struct fo_guard_report *r = ctx;
+	for (int64_t i = 0; i < r->documents && i < FO_GUARD_DOCUMENTS; i++)
+		if (r->document[i].document == p->doc)
 			return;
-	if (d->n < LISTED)
-		d->doc[d->n] = p->doc;
-	d->n++;
+	if (r->documents < FO_GUARD_DOCUMENTS)
+		r->document[r->line.documents++] = (struct fo_record_document){ .document = p->doc };
+	r->documents++;
 }
 
-static fo_status list_documents(struct fo_session *s, int64_t data_step, struct documents *d)
+static fo_status list_documents(const struct fo_guard *g, const struct fo_ckpt_meta *m, struct fo_guard_report *r)
 {
-	struct fo_batch_shape shape = fo_session_shape(s, &s->program);
-	*d = (struct documents){ 0 };
-	return fo_batch_pieces(&s->corpus.train, &shape, s->meta.loader.seed, data_step, note_document, d);
-}
-
-/* " (books/a.jsonl line 7)"; "" where the shard does not know. */
-static void say_source(const struct fo_shard_sources *o, int64_t doc, char *out, size_t size)
-{
-	struct fo_doc_source from;
-	*out = 0;
-	if (!o->docs || fo_shard_source(o, doc, &from) != FO_OK)
-		return;
-	if (from.line)
-		snprintf(out, size, " (%s line %lld)", from.path, (long long)from.line);
-	else
-		snprintf(out, size, " (%s)", from.path);
-}
-
-/* "documents 17 (books/a.txt), 3 (books/b.txt) and 9 more of 'run/data/train.shard'" */
-static void say_documents(struct fo_session *s, const struct documents *d, char *out, size_t size)
-{
-	char source[160], seen[300];
-	size_t n = (size_t)snprintf(out, size, "%s", d->n == 1 ? "document" : "documents");
-	for (int64_t i = 0; i < d->n && i < NAMED; i++) {
-		say_source(&s->corpus.train_sources, d->doc[i], source, sizeof source);
-		n += (size_t)snprintf(out + n, size - n, "%s %lld%s", i ? "," : "", (long long)d->doc[i], source);
+	const struct fo_corpus *c = &g->set->corpus;
+	struct fo_batch_shape shape = fo_setup_shape(g->set, &g->set->step.program);
+	FO_TRY(fo_batch_pieces(&c->train, &shape, m->loader.seed, r->line.data_step, note_document, r));
+	for (int64_t i = 0; i < r->line.documents; i++) {
+		struct fo_doc_source from;
+		struct fo_record_document *d = &r->document[i];
+		if (!c->train_sources.docs || fo_shard_source(&c->train_sources, d->document, &from) != FO_OK)
+			continue;
+		d->path = from.path;
+		d->line = from.line;
 	}
-	if (d->n > NAMED)
-		n += (size_t)snprintf(out + n, size - n, " and %lld more", (long long)(d->n - NAMED));
-	snprintf(out + n, size - n, " of '%s/train.shard'", fo_str_visible(seen, sizeof seen, s->corpus.dir));
+	return FO_OK;
 }
 
-static void log_documents(struct fo_session *s, struct fo_json *j, int64_t data_step, const struct documents *d)
+/* "documents 17 (books/a.txt), 3 (books/b.jsonl line 9) and 9 more of 'run/data/train.shard'" */
+static void name_documents(const struct fo_guard *g, const struct fo_guard_report *r, struct fo_str *out)
 {
-	const struct fo_shard_sources *o = &s->corpus.train_sources;
-	struct fo_doc_source from;
-	fo_json_int(j, "data_step", data_step);
-	fo_json_array(j, "documents");
-	for (int64_t i = 0; i < d->n && i < LISTED; i++) {
-		bool known = o->docs && fo_shard_source(o, d->doc[i], &from) == FO_OK;
-		fo_json_object(j, NULL);
-		fo_json_int(j, "document", d->doc[i]);
-		fo_json_text(j, "path", known ? from.path : NULL);
-		fo_json_int(j, "line", known ? from.line : 0);
-		fo_json_close(j);
+	char seen[300];
+	fo_str_puts(out, r->documents == 1 ? "document" : "documents");
+	for (int64_t i = 0; i < r->documents && i < NAMED; i++) {
+		const struct fo_record_document *d = &r->document[i];
+		fo_str_printf(out, "%s %lld", i ? "," : "", (long long)d->document);
+		if (d->path)
+			fo_str_printf(out, " (%.140s", d->path);
+		if (d->path && d->line)
+			fo_str_printf(out, " line %lld", (long long)d->line);
+		if (d->path)
+			fo_str_puts(out, ")");
 	}
-	fo_json_close(j);
+	if (r->documents > NAMED)
+		fo_str_printf(out, " and %lld more", (long long)(r->documents - NAMED));
+	fo_str_printf(out, " of '%s/train.shard'", fo_str_visible(seen, sizeof seen, g->set->corpus.dir));
 }
 
-/* ---- verdicts ---- */
+/* ---- judging ---- */
 
-/* The step counts, the optimizer's corrections do not: its moments saw nothing. */
-static fo_status skip_step(struct fo_session *s, const struct fo_train_step *t, enum fo_verdict *out)
+static fo_status judge_nonfinite(struct fo_guard *g, const struct fo_ckpt_meta *m, struct fo_guard_report *r)
 {
-	s->meta.step++;
-	s->meta.skipped++;
-	s->meta.loader = fo_loader_state(s->loader);
-	*out = FO_STEP_SKIPPED;
-	if (++s->refused_in_row < s->r->guard_limit)
-		return FO_OK;
-	return fo_hint(fo_fail(FO_ENUMERIC, "step %lld: %lld steps in a row were skipped", (long long)t->step,
-			       (long long)s->refused_in_row),
-		       "lower optim.lr, or look at the data that the warnings name");
-}
-
-static fo_status judge_nonfinite(struct fo_session *s, const struct fo_train_step *t, enum fo_verdict *out)
-{
-	bool skip = s->r->guard_nonfinite == FO_NONFINITE_SKIP;
-	int64_t data_step = fo_loader_state(s->loader).next_step - 1;
 	struct fo_exec_fault fault;
-	struct documents d;
-	struct fo_json j;
-	char named[2048];
 	/* Weights and batch are as they were: the same step again, looking at every number. */
-	FO_TRY(fo_exec_find_fault(s->exec, &fault));
-	FO_TRY(list_documents(s, data_step, &d));
-	say_documents(s, &d, named, sizeof named);
-	const char *where = fault.instance >= 0
-				    ? fault.text
-				    : "the step repeated has only finite values: memory or processor made a mistake";
-	fo_session_log_begin(s, &j, "nonfinite", t->step);
-	fo_json_text(&j, "action", skip ? "skip" : "stop");
-	fo_json_real(&j, "loss", t->loss);
-	fo_json_real(&j, "grad_norm", t->grad_norm);
-	fo_json_text(&j, "where", where);
-	log_documents(s, &j, data_step, &d);
-	FO_TRY(fo_session_log_end(s, &j));
-	if (!skip)
-		return fo_hint(
-			fo_fail(FO_ENUMERIC, "step %lld: the loss is %g and the gradient norm %g: %s; the batch was %s",
-				(long long)t->step, t->loss, t->grad_norm, where, named),
-			"lower optim.lr, and if it comes again remove that checkpoint to go on from the one before%s",
-			s->program.run.pass.optimizer_in_backward ? ""
-								  : "; guard.nonfinite=skip goes on without the step");
-	fo_session_warn(s, "step %lld skipped: the loss is %g and the gradient norm %g: %s; the batch was %s",
-			(long long)t->step, t->loss, t->grad_norm, where, named);
-	return skip_step(s, t, out);
+	FO_TRY(fo_exec_find_fault(g->set->step.exec, &fault));
+	FO_TRY(list_documents(g, m, r));
+	r->action = g->set->run->guard_nonfinite == FO_NONFINITE_SKIP ? FO_GUARD_SKIP : FO_GUARD_STOP;
+	snprintf(r->where, sizeof r->where, "%s",
+		 fault.instance >= 0 ? fault.text
+				     : "the step repeated has only finite values: memory or processor made a mistake");
+	return FO_OK;
 }
 
-/* Goes back to a checkpoint and on with the data behind this batch. */
-static fo_status rewind_run(struct fo_session *s, int64_t data_step, bool *done)
+fo_status fo_guard_judge(struct fo_guard *g, const struct fo_train_step *t, const struct fo_ckpt_meta *m,
+			 int64_t data_step, struct fo_guard_report *out, bool *torn)
 {
-	int64_t rewinds = s->meta.rewinds;
-	fo_nvml_watch_count(s->nvml, false);
-	FO_TRY(fo_session_go_back(s, done));
-	if (!*done)
-		return FO_OK;
-	s->meta.rewinds = rewinds + 1;
-	s->meta.loader.next_step = data_step + 1;
-	fo_loader_close(s->loader);
-	s->loader = NULL;
-	s->ports.batch = NULL;
-	/* The new loader's thread must not inherit the one processor that this thread computes on. */
-	FO_TRY(fo_place_others(&s->place));
-	FO_TRY(fo_session_open_loader(s));
-	return fo_place_compute(&s->place);
-}
-
-static fo_status judge_spike(struct fo_session *s, const struct fo_train_step *t, double median, double deviation,
-			     enum fo_verdict *out)
-{
-	static const char *const action[] = { "off", "warn", "skip", "rewind" };
-	int64_t data_step = fo_loader_state(s->loader).next_step - 1;
-	int mode = s->r->guard_spike;
-	bool back = false;
-	struct documents d;
-	struct fo_json j;
-	char named[2048], what[512];
-	FO_TRY(list_documents(s, data_step, &d));
-	say_documents(s, &d, named, sizeof named);
-	snprintf(what, sizeof what, "the loss %.4f is %.1f deviations above %.4f, the median of the last steps",
-		 t->loss, (t->loss - median) / deviation, median);
-	if (mode == FO_SPIKE_REWIND)
-		FO_TRY(rewind_run(s, data_step, &back));
-	if (mode == FO_SPIKE_REWIND && !back)
-		mode = FO_SPIKE_SKIP; /* no checkpoint yet */
-	fo_session_log_begin(s, &j, "spike", t->step);
-	fo_json_text(&j, "action", action[mode]);
-	fo_json_real(&j, "loss", t->loss);
-	fo_json_real(&j, "median", median);
-	fo_json_real(&j, "deviation", deviation);
-	fo_json_real(&j, "z", (t->loss - median) / deviation);
-	if (back)
-		fo_json_int(&j, "back_to", s->meta.step);
-	log_documents(s, &j, data_step, &d);
-	FO_TRY(fo_session_log_end(s, &j));
-	if (mode == FO_SPIKE_WARN) {
-		fo_session_warn(s, "step %lld: %s; the batch was %s", (long long)t->step, what, named);
-		return FO_OK;
-	}
-	if (!back) {
-		fo_session_warn(s, "step %lld skipped: %s; the batch was %s", (long long)t->step, what, named);
-		return skip_step(s, t, out);
-	}
-	fo_session_warn(s, "step %lld: %s; the batch was %s; going back to step %lld and on with the data behind it",
-			(long long)t->step, what, named, (long long)s->meta.step);
-	*out = FO_STEP_REWOUND;
-	if (++s->rewinds_in_row < s->r->guard_limit)
-		return FO_OK;
-	return fo_hint(fo_fail(FO_ENUMERIC, "step %lld: went back to step %lld %lld times", (long long)t->step,
-			       (long long)s->meta.step, (long long)s->rewinds_in_row),
-		       "lower optim.lr, or look at the data that the warnings name");
-}
-
-fo_status fo_guard_judge(struct fo_session *s, const struct fo_train_step *t, enum fo_verdict *out)
-{
-	bool refused = s->ports.scale[0] < 0;
-	double median = 0, deviation = 1, limit = fo_guard_limit(s->r, &s->meta, &median, &deviation);
-	*out = FO_STEP_TAKEN;
-	if (!isfinite(t->loss) || !isfinite(t->grad_norm)) {
-		if (refused)
-			return judge_nonfinite(s, t, out);
-		s->torn = true;
+	static const enum fo_guard_action action[] = { [FO_SPIKE_OFF] = FO_GUARD_NONE,
+						       [FO_SPIKE_WARN] = FO_GUARD_WARN,
+						       [FO_SPIKE_SKIP] = FO_GUARD_SKIP,
+						       [FO_SPIKE_REWIND] = FO_GUARD_REWIND };
+	const struct fo_setup *set = g->set;
+	bool refused = set->ports.scale[0] < 0;
+	bool finite = isfinite(t->loss) && isfinite(t->grad_norm);
+	struct fo_record_guard *line = &out->line;
+	out->action = FO_GUARD_NONE;
+	out->documents = 0;
+	*line = (struct fo_record_guard){ .kind = finite ? FO_GUARD_SPIKE : FO_GUARD_NONFINITE,
+					  .step = t->step,
+					  .back_to = -1,
+					  .loss = t->loss,
+					  .grad_norm = t->grad_norm,
+					  .where = out->where,
+					  .data_step = data_step,
+					  .document = out->document };
+	double limit = fo_guard_limit(set->run, m, &line->median, &line->deviation);
+	if (!finite && refused)
+		return judge_nonfinite(g, m, out);
+	*torn |= !finite;
+	if (!finite)
 		return fo_hint(fo_fail(FO_ENUMERIC, "step %lld: the loss is %g and the gradient norm %g, and %s",
 				       (long long)t->step, t->loss, t->grad_norm,
-				       s->program.run.pass.optimizer_in_backward
+				       set->step.program.run.pass.optimizer_in_backward
 					       ? "weights were updated before that was known (optimizer-in-backward)"
 					       : "the program of program.file does not refuse such a step"),
-			       "nothing was saved since the last checkpoint in '%s'", s->ckpt_dir);
-	}
-	if (limit > 0 && t->loss > limit)
-		FO_TRY(judge_spike(s, t, median, deviation, out));
-	if (*out == FO_STEP_TAKEN) {
-		s->refused_in_row = 0;
-		fo_guard_remember(s->r, &s->meta, t->loss);
-	}
+			       "nothing was saved since the last checkpoint in '%s'", set->folder.ckpt_dir);
+	if (!(limit > 0 && t->loss > limit))
+		return FO_OK;
+	out->action = action[set->run->guard_spike];
+	line->z = (t->loss - line->median) / line->deviation;
+	return list_documents(g, m, out);
+}
+
+/* ---- reporting ---- */
+
+static fo_status report_nonfinite(struct fo_guard *g, const struct fo_train_step *t, const struct fo_guard_report *r,
+				  const char *named)
+{
+	bool in_backward = g->set->step.program.run.pass.optimizer_in_backward;
+	if (r->action == FO_GUARD_STOP)
+		return fo_hint(
+			fo_fail(FO_ENUMERIC, "step %lld: the loss is %g and the gradient norm %g: %s; the batch was %s",
+				(long long)t->step, t->loss, t->grad_norm, r->where, named),
+			"lower optim.lr, and if it comes again remove that checkpoint to go on from the one before%s",
+			in_backward ? "" : "; guard.nonfinite=skip goes on without the step");
+	fo_events_warn(g->set->events,
+		       "step %lld skipped: the loss is %g and the gradient norm %g: %s; the batch was %s",
+		       (long long)t->step, t->loss, t->grad_norm, r->where, named);
+	return FO_OK;
+}
+
+static void report_spike(struct fo_guard *g, const struct fo_train_step *t, const struct fo_guard_report *r,
+			 const char *named)
+{
+	char what[512], then[96] = "";
+	snprintf(what, sizeof what, "the loss %.4f is %.1f deviations above %.4f, the median of the last steps",
+		 t->loss, r->line.z, r->line.median);
+	if (r->action == FO_GUARD_REWIND)
+		snprintf(then, sizeof then, "; going back to step %lld and on with the data after it",
+			 (long long)r->line.back_to);
+	fo_events_warn(g->set->events, "step %lld%s: %s; the batch was %s%s", (long long)t->step,
+		       r->action == FO_GUARD_SKIP ? " skipped" : "", what, named, then);
+}
+
+static fo_status count_in_row(struct fo_guard *g, const struct fo_train_step *t, const struct fo_guard_report *r)
+{
+	static const char hint[] = "lower optim.lr, or look at the data that the warnings name";
+	int64_t limit = g->set->run->guard_limit;
+	if (r->action == FO_GUARD_SKIP && ++g->refused_in_row >= limit)
+		return fo_hint(fo_fail(FO_ENUMERIC, "step %lld: %lld steps in a row were skipped", (long long)t->step,
+				       (long long)g->refused_in_row),
+			       "%s", hint);
+	if (r->action == FO_GUARD_REWIND && ++g->rewinds_in_row >= limit)
+		return fo_hint(fo_fail(FO_ENUMERIC, "step %lld: went back to step %lld %lld times", (long long)t->step,
+				       (long long)r->line.back_to, (long long)g->rewinds_in_row),
+			       "%s", hint);
+	return FO_OK;
+}
+
+fo_status fo_guard_report(struct fo_guard *g, const struct fo_train_step *t, const struct fo_guard_report *r)
+{
+	struct fo_str named = { 0 };
+	fo_status st = FO_OK;
+	name_documents(g, r, &named);
+	if (r->line.kind == FO_GUARD_SPIKE)
+		report_spike(g, t, r, named.data);
+	else
+		st = report_nonfinite(g, t, r, named.data);
+	fo_str_fini(&named);
+	return st == FO_OK ? count_in_row(g, t, r) : st;
+}
+
+fo_status fo_guard_event(void *guard, const struct fo_event *e)
+{
+	struct fo_guard *g = guard;
+	if (e->kind == FO_EVENT_STEP)
+		g->refused_in_row = 0;
+	if (e->kind == FO_EVENT_CHECKPOINT)
+		g->rewinds_in_row = 0;
 	return FO_OK;
 }

@@ -1,49 +1,51 @@
-/* DIR/kernels.jsonl (docs/formats.md): what ran on the device in the first steps of a process, kernel by kernel, by
- * CUPTI. */
 #include "base/json.h"
-#include "train/train_int.h"
+#include "train/watchers.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Before programs run: graphs that were captured earlier have kernels that nobody knows. What is not there is a
- * warning. */
-void fo_session_kernels_open(struct fo_session *s)
+void fo_kernel_times_open(struct fo_kernel_times *k, struct fo_events *events, struct fo_arena *a,
+			  const struct fo_run *r, bool on_device)
 {
-	if (!s->r->kernel_times || s->h->dry_run)
+	*k = (struct fo_kernel_times){ .events = events };
+	if (!r->kernel_times)
 		return;
-	if (!s->cuda) {
-		fo_session_warn(
-			s, "no kernel is timed: train.kernel-times is for a CUDA device, and the processor computes");
+	if (!on_device) {
+		fo_events_warn(events, "no kernel is timed: train.kernel-times is for a CUDA device, and the processor "
+				       "computes");
 		return;
 	}
-	if (fo_cuda_trace_start() != FO_OK)
-		fo_session_warn(s, "no kernel is timed: %s", fo_err_text());
-	else
-		s->kernel_tracing = true, s->kernel_steps = s->r->kernel_times;
+	if (fo_cuda_trace_start() != FO_OK) {
+		fo_events_warn(events, "no kernel is timed: %s", fo_err_text());
+		return;
+	}
+	k->tracing = true;
+	k->steps = r->kernel_times;
+	k->path = fo_arena_printf(a, "%s/kernels.jsonl", r->dir);
 }
 
 /* What ran until now (tuning, an evaluation) belongs to no training step. */
-void fo_session_kernels_begin(struct fo_session *s)
+static void drop(void)
 {
 	struct fo_cuda_trace t;
-	if (s->kernel_steps && fo_cuda_trace_take(&t) == FO_OK)
+	if (fo_cuda_trace_take(&t) == FO_OK)
 		fo_cuda_trace_fini(&t);
 }
 
-static void kernel_line(const struct fo_session *s, const struct fo_cuda_traced *k, int64_t begin_ns, struct fo_json *j)
+static void kernel_line(const struct fo_kernel_times *t, const struct fo_cuda_traced *k, int64_t step, int64_t begin_ns,
+			struct fo_json *j)
 {
-	const struct fo_unrolled *u = fo_exec_unrolled(s->exec);
+	const struct fo_unrolled *u = t->instances;
 	fo_json_object(j, NULL);
-	fo_json_int(j, "step", s->meta.step + 1);
+	fo_json_int(j, "step", step);
 	if (k->instance >= 0 && k->instance < u->n) {
-		const struct fo_op *o = fo_instance_op(&s->program, u, (int)k->instance);
-		const struct fo_slot *slot = &s->program.slot[u->slot[k->instance]];
+		const struct fo_op *o = fo_instance_op(t->program, u, (int)k->instance);
+		const struct fo_slot *slot = &t->program->slot[u->slot[k->instance]];
 		fo_json_int(j, "instance", k->instance);
 		fo_json_text(j, "operation", fo_op_info(o->kind)->name);
 		fo_json_text(j, "phase", fo_phase_name[o->phase]);
-		if (s->program.block[slot->block].unit == FO_UNIT_LAYER)
+		if (t->program->block[slot->block].unit == FO_UNIT_LAYER)
 			fo_json_int(j, "layer", slot->layer);
 		fo_json_int(j, "micro_batch", slot->mb);
 	}
@@ -54,52 +56,63 @@ static void kernel_line(const struct fo_session *s, const struct fo_cuda_traced 
 	fo_json_close(j);
 }
 
-static fo_status write_step(struct fo_session *s, const struct fo_cuda_trace *t)
+static fo_status write_step(const struct fo_kernel_times *k, int64_t step, const struct fo_cuda_trace *t)
 {
-	const char *path = fo_arena_printf(&s->arena, "%s/kernels.jsonl", s->r->dir);
 	struct fo_str text = { 0 };
 	struct fo_json j;
 	for (size_t i = 0; i < t->n; i++) {
 		fo_json_begin(&j, &text, false);
-		kernel_line(s, &t->kernel[i], t->kernel[0].begin_ns, &j);
+		kernel_line(k, &t->kernel[i], step, t->kernel[0].begin_ns, &j);
 		fo_str_puts(&text, "\n");
 	}
 	fo_json_begin(&j, &text, false);
 	fo_json_object(&j, NULL);
 	fo_json_int(&j, "schema", 1);
-	fo_json_int(&j, "step", s->meta.step + 1);
+	fo_json_int(&j, "step", step);
 	fo_json_int(&j, "kernels", (int64_t)t->n);
 	fo_json_int(&j, "unknown", (int64_t)t->unknown);
 	fo_json_int(&j, "dropped", (int64_t)t->dropped);
 	fo_json_close(&j);
 	fo_str_puts(&text, "\n");
-	FILE *f = fopen(path, "a");
+	FILE *f = fopen(k->path, "a");
 	bool well = f && fwrite(text.data, 1, text.len, f) == text.len;
 	well = f && fclose(f) == 0 && well;
 	fo_str_fini(&text);
-	return well ? FO_OK : fo_fail(FO_EIO, "cannot write '%s': %s", path, strerror(errno));
+	return well ? FO_OK : fo_fail(FO_EIO, "cannot write '%s': %s", k->path, strerror(errno));
 }
 
-void fo_session_kernels_step(struct fo_session *s)
+static void take(struct fo_kernel_times *k, int64_t step)
 {
 	struct fo_cuda_trace t;
-	if (!s->kernel_steps)
-		return;
 	fo_status st = fo_cuda_trace_take(&t);
 	if (st == FO_OK) {
-		st = write_step(s, &t);
+		st = write_step(k, step, &t);
 		fo_cuda_trace_fini(&t);
 	}
 	if (st != FO_OK)
-		fo_session_warn(s, "kernels are no longer timed: %s", fo_err_text());
-	if (st != FO_OK || !--s->kernel_steps)
-		fo_session_kernels_close(s);
+		fo_events_warn(k->events, "kernels are no longer timed: %s", fo_err_text());
+	if (st != FO_OK || !--k->steps)
+		fo_kernel_times_close(k);
 }
 
-void fo_session_kernels_close(struct fo_session *s)
+fo_status fo_kernel_times_event(void *times, const struct fo_event *e)
 {
-	if (s->kernel_tracing)
+	struct fo_kernel_times *k = times;
+	if (e->kind == FO_EVENT_BEGIN) {
+		k->program = e->plan->program;
+		k->instances = e->plan->instances;
+	}
+	if (k->steps && e->kind == FO_EVENT_STEP_BEGINS)
+		drop();
+	if (k->steps && e->kind == FO_EVENT_STEP_RAN)
+		take(k, e->step);
+	return FO_OK;
+}
+
+void fo_kernel_times_close(struct fo_kernel_times *k)
+{
+	if (k->tracing)
 		fo_cuda_trace_stop();
-	s->kernel_tracing = false;
-	s->kernel_steps = 0;
+	k->tracing = false;
+	k->steps = 0;
 }

@@ -1,13 +1,15 @@
-#include "train/train_int.h"
+#include "train/watchers.h"
 #include "base/clock.h"
 #include "base/retry.h"
+#include "base/schema.h"
+#include "record/record.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -42,32 +44,27 @@ static fo_status cut_torn_line(int fd, const char *path)
 	return FO_OK;
 }
 
-fo_status fo_session_log_open(struct fo_session *s)
+fo_status fo_log_open(struct fo_log *l, struct fo_events *events, struct fo_arena *a, const char *dir)
 {
-	s->log_path = fo_arena_printf(&s->arena, "%s/log.jsonl", s->r->dir);
-	s->log = fo_open(s->log_path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-	if (s->log < 0)
-		return fo_fs_refuse("open", s->log_path, errno);
-	return cut_torn_line(s->log, s->log_path);
+	l->events = events;
+	l->path = fo_arena_printf(a, "%s/log.jsonl", dir);
+	l->fd = fo_open(l->path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+	if (l->fd < 0)
+		return fo_fs_refuse("open", l->path, errno);
+	return cut_torn_line(l->fd, l->path);
 }
 
-void fo_session_log_begin(struct fo_session *s, struct fo_json *j, const char *event, int64_t step)
-{
-	fo_json_begin(j, &s->line, false);
-	fo_json_object(j, NULL);
-	fo_json_text(j, "event", event);
-	fo_json_int(j, "step", step);
-}
+/* ---- lines ---- */
 
 /* Writes what waits; what could not be written goes on waiting, from the byte where it stopped. Returns an errno value.
  */
-static int flush_lines(struct fo_session *s)
+static int flush_lines(struct fo_log *l)
 {
 	size_t done;
-	int error = fo_write_all(s->log, s->line.data, s->line.len, &done);
+	int error = fo_write_all(l->fd, l->waiting.data, l->waiting.len, &done);
 	if (done)
-		memmove(s->line.data, s->line.data + done, s->line.len - done);
-	s->line.len -= done;
+		memmove(l->waiting.data, l->waiting.data + done, l->waiting.len - done);
+	l->waiting.len -= done;
 	return error;
 }
 
@@ -79,196 +76,164 @@ static double unix_time(void)
 	return ((double)t.tv_sec * 1000 + floor((double)t.tv_nsec * 1e-6)) / 1000;
 }
 
-/* A log that cannot be written for a while is no reason to stop training. */
-fo_status fo_session_log_end(struct fo_session *s, struct fo_json *j)
+/* Stamps and writes a record, whose table ends with time and clock. A log that cannot be written for a while is no
+ * reason to stop training. */
+static fo_status put(struct fo_log *l, const struct fo_schema *table, void *record)
 {
-	fo_json_real(j, "time", unix_time());
-	fo_json_real(j, "clock", floor((double)fo_now_ns() * 1e-6) / 1000);
-	fo_json_close(j);
-	fo_str_puts(&s->line, "\n");
-	int error = flush_lines(s);
-	if (error && s->line.len > PENDING_BYTES)
-		return fo_fail(FO_EIO, "cannot write '%s': %s", s->log_path, strerror(error));
-	if (error && !s->log_failed)
-		fo_session_warn(s, "cannot write '%s': %s; its lines are kept in memory until it can be written",
-				s->log_path, strerror(error));
-	s->log_failed = error != 0;
+	const struct fo_schema_field *tail = &table->field[table->fields - 2];
+	*(double *)(void *)((char *)record + tail[0].offset) = unix_time();
+	*(double *)(void *)((char *)record + tail[1].offset) = floor((double)fo_now_ns() * 1e-6) / 1000;
+	fo_schema_text(table, record, false, &l->waiting);
+	fo_str_puts(&l->waiting, "\n");
+	int error = flush_lines(l);
+	if (error && l->waiting.len > PENDING_BYTES)
+		return fo_fail(FO_EIO, "cannot write '%s': %s", l->path, strerror(error));
+	if (error && !l->failed)
+		fo_events_warn(l->events, "cannot write '%s': %s; its lines are kept in memory until it can be written",
+			       l->path, strerror(error));
+	l->failed = error != 0;
 	return FO_OK;
 }
 
-fo_status fo_session_log_close(struct fo_session *s)
+fo_status fo_log_flush(struct fo_log *l, bool saved)
 {
-	int error = s->log < 0 ? 0 : flush_lines(s);
+	int error = l->fd < 0 ? 0 : flush_lines(l);
 	if (!error)
 		return FO_OK;
-	return fo_hint(fo_fail(FO_EIO, "cannot write '%s': %s", s->log_path, strerror(error)),
-		       "%swhat the log lacks are its last lines",
-		       fo_session_unsaved(s) ? "" : "the training itself is saved; ");
+	return fo_hint(fo_fail(FO_EIO, "cannot write '%s': %s", l->path, strerror(error)),
+		       "%swhat the log lacks are its last lines", saved ? "the training itself is saved; " : "");
 }
 
-fo_status fo_session_log_step(struct fo_session *s, const struct fo_train_step *t)
+void fo_log_close(struct fo_log *l)
 {
-	struct fo_json j;
-	fo_session_log_begin(s, &j, "step", t->step);
-	fo_json_real(&j, "loss", t->loss);
-	fo_json_real(&j, "grad_norm", t->grad_norm);
-	fo_json_real(&j, "lr", t->lr);
-	fo_json_real(&j, "seconds", t->seconds);
-	fo_json_real(&j, "data_seconds", t->data_seconds);
-	fo_json_int(&j, "tokens", t->tokens);
-	fo_json_int(&j, "loss_tokens", t->loss_tokens);
-	fo_json_real(&j, "tokens_per_second", t->tokens_per_second);
-	fo_json_real(&j, "mfu", t->mfu.mfu);
-	fo_json_real(&j, "mfu_causal", t->mfu.mfu_causal);
-	fo_json_real(&j, "mfu_document", t->mfu.mfu_document);
-	fo_json_real(&j, "mfu_6n", t->mfu.mfu_6n);
-	fo_json_real(&j, "hfu", t->mfu.hfu);
-	if (t->metered)
-		fo_json_bool(&j, "metered", true);
-	return fo_session_log_end(s, &j);
+	if (l->fd >= 0)
+		close(l->fd);
+	l->fd = -1;
+	fo_str_fini(&l->waiting);
 }
 
-fo_status fo_session_log_eval(struct fo_session *s, int64_t step, double loss)
-{
-	struct fo_json j;
-	fo_session_log_begin(s, &j, "eval", step);
-	fo_json_real(&j, "loss", loss);
-	return fo_session_log_end(s, &j);
-}
+/* ---- events ---- */
 
-fo_status fo_session_log_checkpoint(struct fo_session *s, int64_t step, const char *path, double seconds,
-				    double blocked)
+static fo_status log_start(struct fo_log *l, int64_t step, const struct fo_train_plan *p)
 {
-	struct fo_json j;
-	fo_session_log_begin(s, &j, "checkpoint", step);
-	fo_json_text(&j, "path", path);
-	fo_json_real(&j, "seconds", seconds);
-	fo_json_real(&j, "blocked_seconds", blocked);
-	return fo_session_log_end(s, &j);
-}
-
-fo_status fo_session_log_start(struct fo_session *s, const struct fo_train_plan *p)
-{
-	struct fo_json j;
-	char hash[24];
-	fo_session_log_begin(s, &j, "start", s->meta.step);
-	snprintf(hash, sizeof hash, "%016llx", (unsigned long long)fo_program_hash(&s->program));
-	fo_json_text(&j, "program_hash", hash);
-	fo_json_text(&j, "isa", fo_isa_name[s->options.isa]);
-	fo_json_int(&j, "threads", s->options.threads);
-	fo_json_text(&j, "peak_dtype", s->peak.dtype);
-	fo_json_real(&j, "peak_flop_s", s->peak.flop_s > 0 ? s->peak.flop_s : NAN);
-	fo_json_int(&j, "arena_bytes", p->memory.arena);
-	fo_json_int(&j, "persistent_bytes", p->memory.persistent);
-	fo_json_int(&j, "workspace_bytes", p->memory.workspace);
-	fo_json_int(&j, "other_bytes", p->memory_other);
-	fo_json_int(&j, "checkpoint_bytes", p->memory_checkpoint);
+	char hash[17];
+	struct fo_record_start line = { .step = step,
+					.program_hash = hash,
+					.isa = fo_isa_name[p->isa],
+					.threads = p->threads,
+					.peak_dtype = p->peak.dtype,
+					.peak_flop_s = fo_peak_or_nan(&p->peak),
+					.arena_bytes = (double)p->memory.arena,
+					.persistent_bytes = (double)p->memory.persistent,
+					.workspace_bytes = (double)p->memory.workspace,
+					.other_bytes = (double)p->memory_other,
+					.checkpoint_bytes = (double)p->memory_checkpoint,
+					.device_reserve_bytes = NAN,
+					.host_bytes = NAN };
+	snprintf(hash, sizeof hash, "%016" PRIx64, fo_program_hash(p->program));
 	if (p->device) {
-		fo_json_text(&j, "device", p->device->name);
-		fo_json_int(&j, "device_reserve_bytes", p->memory_reserve);
-		fo_json_int(&j, "host_bytes", p->memory_host);
+		line.device = p->device->name;
+		line.device_reserve_bytes = (double)p->memory_reserve;
+		line.host_bytes = (double)p->memory_host;
 	}
-	return fo_session_log_end(s, &j);
+	return put(l, &fo_log_start, &line);
 }
 
-fo_status fo_session_log_end_of_run(struct fo_session *s, const struct fo_train_result *r, const char *how)
+void fo_step_values(const struct fo_train_step *t, double value[FO_STEP_FIELD_COUNT])
 {
-	struct fo_json j;
-	fo_session_log_begin(s, &j, "end", s->meta.step);
-	fo_json_text(&j, "how", how);
-	fo_json_int(&j, "steps", r->steps);
-	fo_json_int(&j, "timed_steps", r->profile.steps - s->first_step.steps);
-	fo_json_real(&j, "seconds", (r->profile.total_ns - s->first_step.total_ns) * 1e-9);
-	fo_json_object(&j, "parts");
+	const double v[FO_STEP_FIELD_COUNT] = {
+		[FO_STEP_LOSS] = t->loss,
+		[FO_STEP_GRAD_NORM] = t->grad_norm,
+		[FO_STEP_LR] = t->lr,
+		[FO_STEP_SECONDS] = t->seconds,
+		[FO_STEP_DATA_SECONDS] = t->data_seconds,
+		[FO_STEP_TOKENS] = (double)t->tokens,
+		[FO_STEP_LOSS_TOKENS] = (double)t->loss_tokens,
+		[FO_STEP_TOKENS_PER_SECOND] = t->tokens_per_second,
+		[FO_STEP_MFU] = t->mfu.mfu,
+		[FO_STEP_MFU_CAUSAL] = t->mfu.mfu_causal,
+		[FO_STEP_MFU_DOCUMENT] = t->mfu.mfu_document,
+		[FO_STEP_MFU_6N] = t->mfu.mfu_6n,
+		[FO_STEP_HFU] = t->mfu.hfu,
+		[FO_STEP_METERED] = t->metered,
+		[FO_STEP_TIME] = unix_time(),
+		[FO_STEP_CLOCK] = NAN,
+	};
+	memcpy(value, v, sizeof v);
+}
+
+static fo_status log_guard(struct fo_log *l, const struct fo_guard_report *g)
+{
+	static const char *const action[] = { [FO_GUARD_NONE] = "off",
+					      [FO_GUARD_WARN] = "warn",
+					      [FO_GUARD_SKIP] = "skip",
+					      [FO_GUARD_REWIND] = "rewind",
+					      [FO_GUARD_STOP] = "stop" };
+	struct fo_record_guard line = g->line;
+	line.action = action[g->action];
+	return put(l, line.kind == FO_GUARD_SPIKE ? &fo_log_spike : &fo_log_nonfinite, &line);
+}
+
+/* What happened between two states of a profile. */
+static struct fo_profile profile_since(const struct fo_profile *now, const struct fo_profile *before)
+{
+	struct fo_profile p = { .steps = now->steps - before->steps, .total_ns = now->total_ns - before->total_ns };
 	for (int i = 0; i < FO_PART_COUNT; i++)
-		fo_json_real(&j, fo_part_name[i], (r->profile.part_ns[i] - s->first_step.part_ns[i]) * 1e-9);
-	fo_json_close(&j);
-	fo_json_int(&j, "planned_bytes", r->planned_bytes);
-	fo_json_int(&j, "measured_bytes", r->measured_bytes);
-	fo_json_real(&j, "joules_per_token", r->joules_per_token);
-	if (r->on_device) {
-		fo_json_object(&j, "device");
-		fo_device_use_json(&r->device_use, r->device_joules_per_token, &r->split, &j);
-		fo_json_close(&j);
+		p.part_ns[i] = now->part_ns[i] - before->part_ns[i];
+	return p;
+}
+
+/* Where the time of the steps since the last such line went, then what the machine did meanwhile. */
+static fo_status log_machine(struct fo_log *l, const struct fo_event *e)
+{
+	struct fo_record_profile parts = { .step = e->step, .profile = profile_since(e->profile, &l->written) };
+	struct fo_record_machine line = { .step = e->step, .use = *e->machine.use, .device = e->machine.device };
+	if (parts.profile.steps) {
+		l->written = *e->profile;
+		FO_TRY(put(l, &fo_log_profile, &parts));
 	}
-	fo_json_real(&j, "huge_page_share", r->huge_share);
-	fo_json_real(&j, "padding_share", r->waste);
-	fo_json_real(&j, "truncated_share", r->truncated);
-	return fo_session_log_end(s, &j);
+	return put(l, &fo_log_machine, &line);
 }
 
-fo_status fo_session_log_machine(struct fo_session *s, const struct fo_state_use *u, const struct fo_nvml_use *device)
+static fo_status log_end(struct fo_log *l, const struct fo_event *e)
 {
-	struct fo_json j;
-	fo_session_log_begin(s, &j, "machine", s->meta.step);
-	fo_state_use_json(u, &j);
-	if (device) {
-		fo_json_object(&j, "device");
-		fo_nvml_use_json(device, &j);
-		fo_json_close(&j);
+	const struct fo_train_result *r = e->end.result;
+	struct fo_record_end line = {
+		.step = e->step,
+		.how = e->end.how,
+		.steps = r->steps,
+		.profile = profile_since(&r->profile, e->end.first_step),
+		.planned_bytes = (double)r->planned_bytes,
+		.measured_bytes = (double)r->measured_bytes,
+		.joules_per_token = r->joules_per_token,
+		.device = { .told = r->on_device,
+			    .use = r->device_use,
+			    .joules_per_token = r->device_joules_per_token,
+			    .split = r->split },
+		.huge_page_share = r->huge_share,
+		.padding_share = r->waste,
+		.truncated_share = r->truncated,
+	};
+	line.seconds = line.profile.total_ns * 1e-9;
+	return put(l, &fo_log_end, &line);
+}
+
+fo_status fo_log_event(void *log, const struct fo_event *e)
+{
+	struct fo_log *l = log;
+	struct fo_record_step step = { .step = e->step };
+	struct fo_record_eval eval = { .step = e->step };
+	switch (e->kind) {
+	case FO_EVENT_BEGIN: return log_start(l, e->step, e->plan);
+	case FO_EVENT_STEP: fo_step_values(e->taken, step.value); return put(l, &fo_log_step, &step);
+	case FO_EVENT_GUARD: return log_guard(l, e->guard);
+	case FO_EVENT_EVALUATION: eval.loss = e->evaluation.loss; return put(l, &fo_log_eval, &eval);
+	case FO_EVENT_CHECKPOINT: {
+		struct fo_record_checkpoint line = e->checkpoint;
+		return put(l, &fo_log_checkpoint, &line);
 	}
-	return fo_session_log_end(s, &j);
-}
-
-/* What the steps since the last such line spent their time on. */
-fo_status fo_session_log_profile(struct fo_session *s)
-{
-	struct fo_json j;
-	struct fo_profile *last = &s->profile_logged;
-	if (s->profile->steps == last->steps)
-		return FO_OK;
-	fo_session_log_begin(s, &j, "profile", s->meta.step);
-	fo_json_int(&j, "steps", s->profile->steps - last->steps);
-	fo_json_object(&j, "parts");
-	for (int i = 0; i < FO_PART_COUNT; i++)
-		fo_json_real(&j, fo_part_name[i], (s->profile->part_ns[i] - last->part_ns[i]) * 1e-9);
-	fo_json_close(&j);
-	*last = *s->profile;
-	return fo_session_log_end(s, &j);
-}
-
-/* "Name:   123 kB" in a /proc file, in bytes; 0 when it is not there. */
-static int64_t proc_bytes(const char *file, const char *name)
-{
-	FILE *f = fopen(file, "re");
-	char line[256];
-	int64_t bytes = 0;
-	while (f && fgets(line, sizeof line, f)) {
-		long long kb;
-		if (!strncmp(line, name, strlen(name)) && sscanf(line + strlen(name), ": %lld kB", &kb) == 1)
-			bytes = kb * 1024;
+	case FO_EVENT_MACHINE: return log_machine(l, e);
+	case FO_EVENT_END: return log_end(l, e);
+	default: return FO_OK;
 	}
-	if (f)
-		fclose(f);
-	return bytes;
-}
-
-int64_t fo_memory_resident(void) { return proc_bytes("/proc/self/status", "RssAnon"); }
-
-int64_t fo_memory_unlimited(void)
-{
-	static const struct {
-		int limit;
-		const char *used;
-	} row[] = { { RLIMIT_DATA, "VmData" }, { RLIMIT_AS, "VmSize" } };
-	int64_t room = INT64_MAX;
-	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-		struct rlimit l;
-		int64_t used = proc_bytes("/proc/self/status", row[i].used);
-		if (getrlimit(row[i].limit, &l) || l.rlim_cur == RLIM_INFINITY || l.rlim_cur > INT64_MAX)
-			continue;
-		int64_t left = (int64_t)l.rlim_cur > used ? (int64_t)l.rlim_cur - used : 1;
-		room = left < room ? left : room;
-	}
-	return room;
-}
-
-int64_t fo_memory_available(void)
-{
-	int64_t free_bytes = proc_bytes("/proc/meminfo", "MemAvailable");
-	double room = fo_state_memory_room("");
-	/* 0 would say that nothing is known. */
-	if (!isnan(room) && (!free_bytes || room < (double)free_bytes))
-		free_bytes = room < 1 ? 1 : (int64_t)room;
-	return free_bytes;
 }

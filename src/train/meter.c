@@ -1,63 +1,61 @@
-#include "train/train_int.h"
-
-#include <string.h>
+#include "train/meter.h"
 
 /* A kernel set without a register-only loop has nothing to compare spans with: the run goes on without metered steps.
  */
-fo_status fo_session_meter_open(struct fo_session *s)
+fo_status fo_step_meter_open(struct fo_step_meter *m, struct fo_setup *set, int64_t step)
 {
-	int dtype = fo_run_precision(s->r) == FO_PRECISION_BF16 ? FO_BF16 : FO_F32;
-	struct fo_session_meter *m = &s->meter;
-	if (!s->r->metered_every)
+	const struct fo_run *r = set->run;
+	const struct fo_exec_options *o = &set->step.options;
+	int dtype = fo_run_precision(r) == FO_PRECISION_BF16 ? FO_BF16 : FO_F32;
+	*m = (struct fo_step_meter){ .every = r->metered_every, .exec = set->step.exec, .events = set->events };
+	if (!r->metered_every)
 		return FO_OK;
-	if (s->cuda) {
-		if (!s->meta.step) /* once a run: a ladder's goes on many times */
-			fo_session_warn(s, "no step is metered: bursts of known work are the processor's; on a device "
-					   "train.timed-every times operations");
+	if (set->cuda) {
+		if (!step) /* once a run: a ladder's goes on many times */
+			fo_events_warn(m->events, "no step is metered: bursts of known work are the processor's; on a "
+						  "device train.timed-every times operations");
 		return FO_OK;
 	}
-	fo_status st = fo_meter_init(&m->meter, fo_kernel_sets[s->options.isa], dtype, s->options.threads);
+	fo_status st = fo_meter_init(&m->meter, fo_kernel_sets[o->isa], dtype, o->threads);
 	if (st == FO_EUNSUPPORTED) {
-		fo_session_warn(s, "no step is metered: %s", fo_err_text());
+		fo_events_warn(m->events, "no step is metered: %s", fo_err_text());
 		return FO_OK;
 	}
 	FO_TRY(st);
 	m->on = true;
-	fo_metered_init(&m->spans, &s->program, fo_dtype_name[dtype], s->options.threads);
-	return fo_metered_open(&m->out, fo_arena_printf(&s->arena, "%s/" FO_METERED_FILE, s->r->dir), &m->spans);
+	fo_metered_init(&m->spans, &set->step.program, fo_dtype_name[dtype], o->threads);
+	return fo_metered_open(&m->out, fo_arena_printf(&set->arena, "%s/" FO_METERED_FILE, r->dir), &m->spans);
 }
 
-void fo_session_meter_close(struct fo_session *s)
+void fo_step_meter_close(struct fo_step_meter *m)
 {
-	if (!s->meter.on)
+	if (!m->on)
 		return;
-	fo_meter_fini(&s->meter.meter);
-	fo_metered_close(&s->meter.out);
-	fo_metered_fini(&s->meter.spans);
-	s->meter.on = false;
+	fo_meter_fini(&m->meter);
+	fo_metered_close(&m->out);
+	fo_metered_fini(&m->spans);
+	m->on = false;
 }
 
-bool fo_session_meters(const struct fo_session *s)
+bool fo_step_meter_due(const struct fo_step_meter *m, int64_t step, bool first)
 {
-	return s->meter.on && s->steps_here && (s->meta.step + 1) % s->r->metered_every == 0;
+	return m->on && !first && step % m->every == 0;
 }
 
 static void around(void *ctx, int instance, void (*run)(void *arg), void *arg)
 {
-	struct fo_session *s = ctx;
+	struct fo_step_meter *m = ctx;
 	struct fo_quiet_span span;
-	fo_meter_span(&s->meter.meter, run, arg, &span);
-	fo_metered_add(&s->meter.spans, (int32_t)(s->meta.step + 1), instance, &span);
+	fo_meter_span(&m->meter, run, arg, &span);
+	fo_metered_add(&m->spans, (int32_t)m->step, instance, &span);
 }
 
-fo_status fo_session_metered_step(struct fo_session *s)
+fo_status fo_step_meter_run(struct fo_step_meter *m, int64_t step)
 {
-	struct fo_session_meter *m = &s->meter;
+	m->step = step;
 	fo_meter_attach(&m->meter); /* an evaluation in between may have run with other threads */
-	fo_status st = fo_exec_step_around(s->exec, around, s);
-	if (st != FO_OK)
-		return st;
+	FO_TRY(fo_exec_step_around(m->exec, around, m));
 	if (fo_metered_write(&m->out, &m->spans) != FO_OK)
-		fo_session_warn(s, "%s; the steps' own results are not touched by that", fo_err_text());
+		fo_events_warn(m->events, "%s; the steps' own results are not touched by that", fo_err_text());
 	return FO_OK;
 }

@@ -2,6 +2,19 @@
 
 #include <string.h>
 
+/* The first row as fp32. */
+static void copy_logits(float *to, const struct fo_tensor *from)
+{
+	for (int64_t i = 0; i < from->cols; i++) {
+		if (from->dtype == FO_BF16)
+			to[i] = fo_bf16_to_f32(((const uint16_t *)from->data)[i]);
+		else if (from->dtype == FO_F64)
+			to[i] = (float)((const double *)from->data)[i];
+		else
+			to[i] = ((const float *)from->data)[i];
+	}
+}
+
 fo_status fo_ports_serve(void *ctx, enum fo_port port, int mb, const struct fo_tensor *arg, int n)
 {
 	struct fo_ports *p = ctx;
@@ -14,29 +27,24 @@ fo_status fo_ports_serve(void *ctx, enum fo_port port, int mb, const struct fo_t
 		return FO_OK;
 	}
 	case FO_PORT_CHUNK: {
-		int32_t *token = arg[0].data, *position = arg[1].data, *span = arg[2].data;
-		for (int64_t i = 0; i < arg[0].rows; i++) {
-			token[i] = i < p->chunk_tokens ? p->chunk[i]
-						       : 0; /* what stands behind the chunk reaches nobody */
-			position[i] = i < p->chunk_tokens ? (int32_t)(p->chunk_begin + i) : 0;
+		int32_t *token = arg[FO_PORT_CHUNK_TOKEN].data, *position = arg[FO_PORT_CHUNK_POSITION].data,
+			*span = arg[FO_PORT_CHUNK_SPAN].data;
+		for (int64_t i = 0; i < arg[FO_PORT_CHUNK_TOKEN].rows; i++) {
+			bool inside = i < p->chunk_tokens; /* no row after the chunk's last is read */
+			token[i] = inside ? p->chunk[i] : 0;
+			position[i] = inside ? (int32_t)(p->chunk_begin + i) : 0;
 		}
 		span[0] = (int32_t)p->chunk_begin;
 		span[1] = (int32_t)p->chunk_tokens;
 		return FO_OK;
 	}
-	case FO_PORT_HYPER: memcpy(arg[0].data, p->hyper, sizeof p->hyper); return FO_OK;
+	case FO_PORT_HYPER: memcpy(arg->data, p->hyper, sizeof p->hyper); return FO_OK;
 	case FO_PORT_LOSS:
-		memcpy(p->loss, arg[0].data, (size_t)arg[0].cols * sizeof(double));
-		if (n > 1)
-			memcpy(p->scale, arg[1].data, sizeof p->scale);
+		memcpy(p->loss, arg[FO_PORT_LOSS_LOSS].data, (size_t)arg[FO_PORT_LOSS_LOSS].cols * sizeof(double));
+		if (n > FO_PORT_LOSS_SCALE)
+			memcpy(p->scale, arg[FO_PORT_LOSS_SCALE].data, sizeof p->scale);
 		return FO_OK;
-	case FO_PORT_LOGITS:
-		for (int64_t i = 0; i < arg[0].cols; i++) {
-			p->logits[i] = arg[0].dtype == FO_BF16  ? fo_bf16_to_f32(((const uint16_t *)arg[0].data)[i])
-				       : arg[0].dtype == FO_F64 ? (float)((const double *)arg[0].data)[i]
-								: ((const float *)arg[0].data)[i];
-		}
-		return FO_OK;
+	case FO_PORT_LOGITS: copy_logits(p->logits, arg); return FO_OK;
 	case FO_PORT_NONE:
 	case FO_PORT_COUNT: break;
 	}

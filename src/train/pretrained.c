@@ -2,7 +2,7 @@
 #include "base/fs.h"
 #include "ckpt/ckpt.h"
 #include "record/record.h"
-#include "train/train_int.h"
+#include "train/memory.h"
 
 #include <jansson.h>
 #include <string.h>

@@ -1,10 +1,11 @@
 /* Figures of a run for other tools while it goes on: TensorBoard's event files, a text file for Prometheus. Nothing
  * here stops a run: what cannot be written is a warning, once, and is tried again. */
-#include "train/train_int.h"
+#include "train/watchers.h"
 #include "base/clock.h"
-#include "base/fs.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 /* Scrapers look every 15 s or so; a file that is a second old is new to them, and steps may be milliseconds. */
 #define PROMETHEUS_NS 1000000000
@@ -16,121 +17,121 @@ static double now(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static void judge(struct fo_session *s, fo_status st, bool *failed)
+/* Notes whether writing worked, and warns the first time in a row that it did not. */
+static void check(struct fo_publisher *p, fo_status st, bool *failed)
 {
 	if (st != FO_OK && !*failed)
-		fo_session_warn(s, "%s; training goes on, and it is tried again", fo_err_text());
+		fo_events_warn(p->events, "%s; training goes on, and it is tried again", fo_err_text());
 	*failed = st != FO_OK;
 }
 
-static void write_prometheus(struct fo_session *s, bool last)
+/* Writes the figures if it is time to; now: in any case. */
+static void write_prometheus(struct fo_publisher *p, bool at_once)
 {
-	struct fo_session_publish *p = &s->publish;
 	int64_t t = fo_now_ns();
-	if (!p->prometheus || (!last && t < p->next_ns))
+	if (!p->prometheus || (!at_once && t < p->next_ns))
 		return;
 	p->next_ns = t + PROMETHEUS_NS;
-	p->figures.tokens = (double)s->meta.tokens;
-	p->figures.skipped = (double)s->meta.skipped;
-	p->figures.rewinds = (double)s->meta.rewinds;
-	p->figures.measured_bytes = (double)(s->cuda ? s->device_used : s->rss_peak - s->rss_before);
-	judge(s, fo_prometheus_write(&p->figures, s->r->prometheus, false), &p->prometheus_failed);
+	check(p, fo_prometheus_write(&p->figures, p->path, false), &p->prometheus_failed);
 }
 
-void fo_session_publish_open(struct fo_session *s, const struct fo_train_plan *plan)
+static void open_tensorboard(struct fo_publisher *p, const struct fo_run *r, int64_t step)
 {
-	struct fo_session_publish *p = &s->publish;
-	const char *dir = s->r->tensorboard;
-	const struct fo_memory *m = &plan->memory;
-	if (*dir && strcmp(dir, "no")) {
-		dir = strcmp(dir, "yes") ? dir : fo_arena_printf(&s->arena, "%s/tensorboard", s->r->dir);
-		fo_status st = fo_tensorboard_open(&p->board, dir, s->meta.step + 1, now());
-		p->tensorboard = st == FO_OK;
-		if (st != FO_OK)
-			fo_session_warn(s, "nothing is written for TensorBoard: %s", fo_err_text());
+	char own[FO_PATH_BYTES];
+	const char *dir = r->tensorboard;
+	if (!*dir || !strcmp(dir, "no"))
+		return;
+	if (!strcmp(dir, "yes")) {
+		snprintf(own, sizeof own, "%s/tensorboard", r->dir);
+		dir = own;
 	}
-	p->prometheus = *s->r->prometheus != 0;
+	p->tensorboard = fo_tensorboard_open(&p->board, dir, step + 1, now()) == FO_OK;
+	if (!p->tensorboard)
+		fo_events_warn(p->events, "nothing is written for TensorBoard: %s", fo_err_text());
+}
+
+static void begin(struct fo_publisher *p, int64_t step, const struct fo_train_plan *plan)
+{
+	const struct fo_run *r = plan->run;
+	struct fo_prometheus *f = &p->figures;
+	const char *model = plan->program->model.name;
+	if (step >= r->steps)
+		return;
+	open_tensorboard(p, r, step);
+	p->path = r->prometheus;
+	p->prometheus = *r->prometheus != 0;
 	if (!p->prometheus)
 		return;
-	fo_prometheus_init(&p->figures);
-	p->figures.run = s->r->dir;
-	p->figures.version = s->h->version;
-	p->figures.model = *s->program.model.name ? s->program.model.name
-						  : "custom"; /* as it is, not as it was named */
+	fo_prometheus_init(f);
 	fo_cpu_name(p->cpu, sizeof p->cpu);
-	p->figures.cpu = p->cpu;
-	p->figures.isa = fo_isa_name[s->options.isa];
-	p->figures.dtype = s->peak.dtype;
-	p->figures.threads = s->options.threads;
-	p->figures.steps_planned = s->r->steps;
-	p->figures.step = s->meta.step;
-	p->figures.peak_flop_s = s->peak.flop_s > 0 ? s->peak.flop_s : NAN;
-	p->figures.planned_bytes = (double)(m->arena + m->persistent + m->workspace + plan->memory_other +
-					    plan->memory_checkpoint);
-	write_prometheus(s, true); /* that it cannot be written is told before the first step */
+	snprintf(p->dtype, sizeof p->dtype, "%s", plan->peak.dtype);
+	f->run = r->dir;
+	f->version = p->version;
+	f->model = *model ? model : "custom";
+	f->cpu = p->cpu;
+	f->isa = fo_isa_name[plan->isa];
+	f->dtype = p->dtype;
+	f->threads = plan->threads;
+	f->steps_planned = r->steps;
+	f->step = step;
+	f->peak_flop_s = fo_peak_or_nan(&plan->peak);
+	f->planned_bytes = (double)fo_train_planned(plan);
 }
 
-void fo_session_publish_step(struct fo_session *s, const struct fo_train_step *t)
+static void publish_step(struct fo_publisher *p, const struct fo_train_step *t)
 {
-	struct fo_session_publish *p = &s->publish;
-	const double value[FO_STEP_FIELD_COUNT] = {
-		[FO_STEP_LOSS] = t->loss,
-		[FO_STEP_GRAD_NORM] = t->grad_norm,
-		[FO_STEP_LR] = t->lr,
-		[FO_STEP_SECONDS] = t->seconds,
-		[FO_STEP_DATA_SECONDS] = t->data_seconds,
-		[FO_STEP_TOKENS] = (double)t->tokens,
-		[FO_STEP_LOSS_TOKENS] = (double)t->loss_tokens,
-		[FO_STEP_TOKENS_PER_SECOND] = t->tokens_per_second,
-		[FO_STEP_MFU] = t->mfu.mfu,
-		[FO_STEP_MFU_CAUSAL] = t->mfu.mfu_causal,
-		[FO_STEP_MFU_DOCUMENT] = t->mfu.mfu_document,
-		[FO_STEP_MFU_6N] = t->mfu.mfu_6n,
-		[FO_STEP_HFU] = t->mfu.hfu,
-		[FO_STEP_METERED] = t->metered,
-		[FO_STEP_TIME] = now(),
-		[FO_STEP_CLOCK] = NAN,
-	};
+	double value[FO_STEP_FIELD_COUNT];
+	fo_step_values(t, value);
 	if (p->tensorboard)
-		judge(s, fo_tensorboard_step(&p->board, t->step, value), &p->tensorboard_failed);
+		check(p, fo_tensorboard_step(&p->board, t->step, value), &p->tensorboard_failed);
 	if (p->prometheus)
 		fo_prometheus_step(&p->figures, t->step, value);
-	write_prometheus(s, false);
 }
 
-void fo_session_publish_eval(struct fo_session *s, int64_t step, double loss)
+fo_status fo_publisher_event(void *publisher, const struct fo_event *e)
 {
-	struct fo_session_publish *p = &s->publish;
+	struct fo_publisher *p = publisher;
+	struct fo_prometheus *f = &p->figures;
+	if (e->kind == FO_EVENT_BEGIN)
+		begin(p, e->step, e->plan);
+	f->tokens = (double)e->tokens;
+	f->skipped = (double)e->skipped;
+	f->rewinds = (double)e->rewinds;
+	f->measured_bytes = (double)e->measured_bytes;
+	switch (e->kind) {
+	case FO_EVENT_BEGIN: /* a file that cannot be written is reported before the first step */
+	case FO_EVENT_STEP:
+	case FO_EVENT_MACHINE: break;
+	case FO_EVENT_EVALUATION:
+		if (p->tensorboard)
+			check(p, fo_tensorboard_eval(&p->board, e->step, e->evaluation.loss, now()),
+			      &p->tensorboard_failed);
+		f->eval_loss = e->evaluation.loss;
+		f->eval_step = (double)e->step;
+		return FO_OK;
+	case FO_EVENT_CHECKPOINT:
+		f->checkpoint_step = (double)e->step;
+		f->checkpoint_time = now();
+		return FO_OK;
+	case FO_EVENT_REWOUND:
+		if (p->tensorboard)
+			check(p, fo_tensorboard_restart(&p->board, e->step + 1, now()), &p->tensorboard_failed);
+		f->step = e->step;
+		return FO_OK;
+	default: return FO_OK;
+	}
+	if (e->kind == FO_EVENT_STEP)
+		publish_step(p, e->taken);
+	if (e->kind == FO_EVENT_MACHINE)
+		f->machine = *e->machine.use;
+	write_prometheus(p, e->kind == FO_EVENT_BEGIN);
+	return FO_OK;
+}
+
+void fo_publisher_close(struct fo_publisher *p)
+{
+	write_prometheus(p, true);
 	if (p->tensorboard)
-		judge(s, fo_tensorboard_eval(&p->board, step, loss, now()), &p->tensorboard_failed);
-	p->figures.eval_loss = loss;
-	p->figures.eval_step = (double)step;
-}
-
-void fo_session_publish_checkpoint(struct fo_session *s, int64_t step)
-{
-	s->publish.figures.checkpoint_step = (double)step;
-	s->publish.figures.checkpoint_time = now();
-}
-
-void fo_session_publish_machine(struct fo_session *s, const struct fo_state_use *u)
-{
-	s->publish.figures.machine = *u;
-	write_prometheus(s, false);
-}
-
-void fo_session_publish_rewind(struct fo_session *s)
-{
-	struct fo_session_publish *p = &s->publish;
-	if (p->tensorboard)
-		judge(s, fo_tensorboard_restart(&p->board, s->meta.step + 1, now()), &p->tensorboard_failed);
-	p->figures.step = s->meta.step;
-}
-
-void fo_session_publish_close(struct fo_session *s)
-{
-	write_prometheus(s, true);
-	if (s->publish.tensorboard)
-		fo_tensorboard_close(&s->publish.board);
-	s->publish.tensorboard = s->publish.prometheus = false;
+		fo_tensorboard_close(&p->board);
+	p->tensorboard = p->prometheus = false;
 }

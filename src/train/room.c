@@ -3,7 +3,7 @@
 #include "kernel/work.h"
 #include "train/device.h"
 #include "train/store_int.h"
-#include "train/train_int.h"
+#include "train/memory.h"
 
 #include <math.h>
 
@@ -39,21 +39,23 @@ fo_status fo_room_fits(const struct fo_run *r, const struct fo_program *p, int64
 	return need <= may ? FO_OK : does_not_fit(p, need, may);
 }
 
-fo_status fo_room_settle(const struct fo_room_maker *m)
+/* Programs, and executors where there are any, that can be made again for a smaller budget. */
+struct maker {
+	void *ctx;
+	const struct fo_choice *choice;   /* the newest */
+	int64_t (*need)(const void *ctx); /* bytes of what was made last */
+	fo_status (*again)(void *ctx, int64_t reserve);
+};
+
+static fo_status settle(const struct maker *m, const struct fo_run *r, int64_t have)
 {
 	for (int i = 0; i < ROUNDS && m->choice->planned; i++) {
-		int64_t budget = m->budget(m->ctx), need = m->need(m->ctx);
+		int64_t budget = fo_room_budget(r, have), need = m->need(m->ctx);
 		if (!budget || need <= budget)
 			break;
 		FO_TRY(m->again(m->ctx, need - m->choice->bytes));
 	}
 	return FO_OK;
-}
-
-int64_t fo_room_evaluation(const struct fo_exec *e, const struct fo_exec *eval)
-{
-	struct fo_memory m = fo_exec_memory(e), v = fo_exec_memory(eval);
-	return (v.arena > m.arena ? v.arena : 0) + v.workspace;
 }
 
 /* They share weights: how these are stored is the step's choice. */
@@ -67,47 +69,82 @@ static fo_status build_evaluation(struct fo_program *out, const struct fo_run *r
 
 /* ---- a step ---- */
 
-static int64_t step_budget(const void *ctx)
+int64_t fo_room_step_need(const struct fo_room_step *s)
 {
-	const struct fo_room_step *s = ctx;
-	return fo_room_budget(s->run, s->have);
+	struct fo_memory m = fo_exec_memory(s->exec), eval = fo_exec_memory(s->eval);
+	int64_t bytes = fo_memory_taken(&m, s->options.cuda != NULL) + eval.workspace;
+	if (eval.arena > m.arena) /* else it uses the step's */
+		bytes += eval.arena;
+	return bytes + (s->beside ? s->beside(s->beside_ctx) : 0);
 }
 
+fo_status fo_room_step_programs(struct fo_room_step *s, int64_t reserve)
+{
+	const struct fo_choose_rates *device = NULL;
+	struct fo_choose_rates rates;
+	if (s->given)
+		return build_evaluation(&s->eval_program, s->run, &s->model, &s->program);
+	if (s->options.cuda) {
+		rates = fo_device_choose_rates(fo_cuda_info(s->options.cuda), fo_run_precision(s->run));
+		device = &rates;
+	}
+	fo_status st = fo_pass_choose_run(s->open ? s->open : s->run, &s->model, fo_room_budget(s->run, s->have),
+					  reserve, device, &s->choice);
+	if (st != FO_OK && st != FO_ENOMEM)
+		return st;
+	if (st == FO_ENOMEM)
+		fo_err_save(&s->too_large, st);
+	FO_TRY(fo_pass_build(&s->program, &s->model, &s->choice.run));
+	return build_evaluation(&s->eval_program, s->run, &s->model, &s->program);
+}
+
+static fo_status make_executors(struct fo_room_step *s)
+{
+	struct fo_exec_options train = s->options;
+	if (s->options.cuda) {
+		if (s->too_large.st != FO_OK)
+			return fo_err_raise(&s->too_large);
+		FO_TRY(fo_room_fits(s->run, &s->program, 0, s->have));
+	}
+	train.batch = s->batch;
+	FO_TRY(fo_store_new_on(&s->store, &s->program, s->options.cuda));
+	FO_TRY(fo_exec_new(&s->exec, &s->program, s->store, &train, s->port, s->ctx, NULL));
+	return fo_exec_new(&s->eval, &s->eval_program, s->store, &s->options, s->port, s->eval_ctx, s->exec);
+}
+
+/* A step of which no choice fits is announced as it is, then refused. */
 static int64_t step_need(const void *ctx)
 {
 	const struct fo_room_step *s = ctx;
-	struct fo_memory m = fo_exec_memory(s->exec);
-	return m.arena + m.persistent + m.workspace + (s->options.cuda ? 0 : m.host_arena) +
-	       fo_room_evaluation(s->exec, s->eval);
+	return s->too_large.st == FO_OK ? fo_room_step_need(s) : 0;
 }
 
-static fo_status step_make(void *ctx, int64_t reserve)
+static fo_status step_again(void *ctx, int64_t reserve)
 {
 	struct fo_room_step *s = ctx;
 	fo_room_step_close(s);
-	const enum fo_numerics precision = fo_run_precision(s->run);
-	struct fo_choose_rates rates = s->options.cuda
-					       ? fo_device_choose_rates(fo_cuda_info(s->options.cuda), precision)
-					       : fo_choose_processor;
-	FO_TRY(fo_pass_choose_run(s->run, &s->model, step_budget(s), reserve, s->options.cuda ? &rates : NULL,
-				  &s->choice));
-	FO_TRY(fo_pass_build(&s->program, &s->model, &s->choice.run));
-	if (s->options.cuda)
-		FO_TRY(fo_room_fits(s->run, &s->program, 0, s->have));
-	FO_TRY(fo_store_new_on(&s->store, &s->program, s->options.cuda));
-	FO_TRY(build_evaluation(&s->eval_program, s->run, &s->model, &s->program));
-	FO_TRY(fo_exec_new(&s->exec, &s->program, s->store, &s->options, s->port, s->ctx, NULL));
-	return fo_exec_new(&s->eval, &s->eval_program, s->store, &s->options, s->port, s->ctx, s->exec);
+	FO_TRY(fo_room_step_programs(s, reserve));
+	return make_executors(s);
+}
+
+fo_status fo_room_step_executors(struct fo_room_step *s)
+{
+	FO_TRY(make_executors(s));
+	return settle(&(struct maker){ s, &s->choice, step_need, step_again }, s->run, s->have);
 }
 
 fo_status fo_room_step_open(struct fo_room_step *s, const struct fo_run *r, const struct fo_exec_options *o,
 			    fo_port_fn *port, void *ctx)
 {
-	*s = (struct fo_room_step){ .run = r, .options = *o, .port = port, .ctx = ctx };
+	*s = (struct fo_room_step){ .run = r, .options = *o, .port = port, .ctx = ctx, .eval_ctx = ctx };
 	FO_TRY(fo_room_have(o->cuda, &s->have));
 	FO_TRY(fo_run_model(r, &s->model));
-	FO_TRY(step_make(s, 0));
-	FO_TRY(fo_room_settle(&(struct fo_room_maker){ s, &s->choice, step_budget, step_need, step_make }));
+	FO_TRY(fo_room_step_programs(s, 0));
+	if (s->too_large.st != FO_OK)
+		return fo_err_raise(&s->too_large);
+	FO_TRY(fo_room_step_executors(s));
+	if (s->too_large.st != FO_OK)
+		return fo_err_raise(&s->too_large);
 	return o->cuda ? fo_room_fits(r, &s->program, fo_exec_memory(s->exec).workspace, s->have) : FO_OK;
 }
 
@@ -142,7 +179,7 @@ int64_t fo_room_workspace(const struct fo_program *p, const struct fo_cuda_devic
 	return (int64_t)fo_device_size(sum + 1); /* and what is looked for in faults */
 }
 
-struct maker {
+struct planned {
 	struct fo_room_plan *out;
 	const struct fo_run *r;
 	const struct fo_model *m;
@@ -150,26 +187,20 @@ struct maker {
 	int64_t have;
 };
 
-static int64_t budget_of(const void *ctx)
-{
-	const struct maker *k = ctx;
-	return fo_room_budget(k->r, k->have);
-}
-
 static int64_t need_of(const void *ctx)
 {
-	const struct fo_room_plan *p = ((const struct maker *)ctx)->out;
+	const struct fo_room_plan *p = ((const struct planned *)ctx)->out;
 	return p->arena + p->persistent + p->workspace;
 }
 
 static fo_status make(void *ctx, int64_t reserve)
 {
-	struct maker *k = ctx;
+	struct planned *k = ctx;
 	struct fo_room_plan *p = k->out;
 	struct fo_unrolled u;
 	fo_program_fini(&p->program);
 	const struct fo_choose_rates rates = fo_device_choose_rates(k->d, fo_run_precision(k->r));
-	FO_TRY(fo_pass_choose_run(k->r, k->m, budget_of(k), reserve, &rates, &p->choice));
+	FO_TRY(fo_pass_choose_run(k->r, k->m, fo_room_budget(k->r, k->have), reserve, &rates, &p->choice));
 	FO_TRY(fo_pass_build(&p->program, k->m, &p->choice.run));
 	FO_TRY(fo_unroll(&p->program, &u));
 	fo_plan(&p->program, &u);
@@ -190,10 +221,10 @@ static fo_status make(void *ctx, int64_t reserve)
 fo_status fo_room_plan(struct fo_room_plan *out, const struct fo_run *r, const struct fo_model *m,
 		       const struct fo_cuda_device *d, int64_t have)
 {
-	struct maker k = { out, r, m, d, have };
+	struct planned k = { out, r, m, d, have };
 	*out = (struct fo_room_plan){ 0 };
 	FO_TRY(make(&k, 0));
-	FO_TRY(fo_room_settle(&(struct fo_room_maker){ &k, &out->choice, budget_of, need_of, make }));
+	FO_TRY(settle(&(struct maker){ &k, &out->choice, need_of, make }, r, have));
 	int64_t may = fo_room_allowed(r, have);
 	return need_of(&k) <= may ? FO_OK : does_not_fit(&out->program, need_of(&k), may);
 }

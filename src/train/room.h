@@ -20,24 +20,6 @@ int64_t fo_room_budget(const struct fo_run *r, int64_t have); /* that auto may p
  * device. */
 FO_CHECKED fo_status fo_room_fits(const struct fo_run *r, const struct fo_program *p, int64_t beside, int64_t have);
 
-/* Programs, and executors where there are any, made for a choice that can be made again. */
-struct fo_room_maker {
-	void *ctx;
-	const struct fo_choice *choice;     /* the newest */
-	int64_t (*budget)(const void *ctx); /* fo_room_budget; 0: no limit */
-	int64_t (*need)(const void *ctx);   /* bytes of what was made last */
-	fo_status (*again)(
-		void *ctx,
-		int64_t reserve); /* makes it anew; reserve: bytes of the budget that the program must leave */
-};
-/* What was chosen fits by its program; what comes beside it (workspaces, loader, evaluation) is known once it was
- * made. Where both are too much, the choice is made again without the latter, a few times at most. */
-FO_CHECKED fo_status fo_room_settle(const struct fo_room_maker *m);
-
-/* What evaluation (an executor that shares e's arena, fo_exec_new) takes beside e: what its arena has more, and its
- * workspace. */
-int64_t fo_room_evaluation(const struct fo_exec *e, const struct fo_exec *eval);
-
 /* Workspaces of the program's operations on a device like d: of each lane the most that one of its operations takes
  * (fo_cuda_ws_most). */
 int64_t fo_room_workspace(const struct fo_program *p, const struct fo_cuda_device *d);
@@ -53,25 +35,41 @@ struct fo_room_plan {
 /* FO_ENOMEM, before anything is taken: no choice fits, or what the run asks for does not. */
 FO_CHECKED fo_status fo_room_plan(struct fo_room_plan *out, const struct fo_run *r, const struct fo_model *m,
 				  const struct fo_cuda_device *d, int64_t have);
-/* A training step ready to run, made as `flatout train` makes it: what the run leaves open is chosen within the
- * memory that is free, and a plan that does not fit is refused. On a device no memory is taken before its weights are
- * made or its first step. It must not move. */
+/* A training step ready to run, as `flatout train` makes it. On a device no memory is taken before its weights are made
+ * or its first step. It must not move.
+ *
+ * The caller fills in the first part, then either calls fo_room_step_open, or the functions below it one by one. */
 struct fo_room_step {
-	const struct fo_run *run;
+	const struct fo_run *run;  /* limits, precision, evaluation */
+	const struct fo_run *open; /* the run whose open choices are made; NULL: run */
 	struct fo_exec_options options;
+	fo_exec_batch_fn *batch; /* of the step's executor; evaluation looks at no next batch */
 	fo_port_fn *port;
-	void *ctx;
-	int64_t have; /* bytes: fo_room_have */
+	void *ctx, *eval_ctx;               /* of the ports */
+	int64_t have;                       /* bytes that are free without what is left alone; 0: not known */
+	bool given;                         /* `program` is the caller's: nothing is chosen */
+	int64_t (*beside)(const void *ctx); /* bytes that come beside the executors; NULL: none */
+	const void *beside_ctx;
+
 	struct fo_model model;
-	struct fo_choice choice;
+	struct fo_choice choice; /* planned 0: nothing was left to choose */
+	struct fo_err too_large; /* st FO_OK, or why no choice fits: the programs are then the least ones */
 	struct fo_program program, eval_program;
 	struct fo_store *store; /* zeroed */
-	struct fo_exec *exec,
-		*eval; /* eval is there because `flatout train` has it: its memory belongs to the choice */
+	/* eval is there because `flatout train` has it: its memory belongs to the choice. */
+	struct fo_exec *exec, *eval;
 };
 /* Closed with fo_room_step_close, whatever was returned. FO_ENOMEM: nothing fits. */
 FO_CHECKED fo_status fo_room_step_open(struct fo_room_step *s, const struct fo_run *r, const struct fo_exec_options *o,
 				       fo_port_fn *port, void *ctx);
+/* Both programs; the choice leaves `reserve` bytes of the budget. */
+FO_CHECKED fo_status fo_room_step_programs(struct fo_room_step *s, int64_t reserve);
+/* Store and executors of the programs. What was chosen fits by its program; what comes beside it (workspaces,
+ * evaluation, `beside`) is known once executors are there: where both are too much, programs and executors are made
+ * again with less for the program, a few times at most. FO_ENOMEM on a device that cannot hold the program. */
+FO_CHECKED fo_status fo_room_step_executors(struct fo_room_step *s);
+/* Bytes that the step takes: of the device, or of the host. */
+int64_t fo_room_step_need(const struct fo_room_step *s);
 void fo_room_step_close(struct fo_room_step *s); /* zeroed: nothing */
 
 /* Fields of an open JSON object: what of the step is recomputed, formats of the state, rows, micro_batches,

@@ -1,7 +1,7 @@
 #include "base/fs.h"
 #include "record/record.h"
 #include "train/resume.h"
-#include "train/train_int.h"
+#include "train/setup.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -10,27 +10,27 @@
 
 static void damaged(void *ctx, const char *why, const char *instead)
 {
-	fo_session_warn(ctx, "%s; going on from '%s' instead", why, instead);
+	fo_events_warn(ctx, "%s; going on from '%s' instead", why, instead);
 }
 
-fo_status fo_session_find(struct fo_session *s)
+void fo_setup_find(struct fo_setup *s)
 {
-	fo_status st = fo_ckpt_pick(&s->arena, s->ckpt_dir, 0, damaged, s, &s->found_path, &s->found);
+	fo_status st = fo_ckpt_pick(&s->arena, s->folder.ckpt_dir, 0, damaged, s->events, &s->found.path,
+				    &s->found.meta);
 	if (st != FO_OK) {
-		fo_err_save(&s->found_error, st);
-		s->found = (struct fo_ckpt_meta){ 0 };
+		fo_err_save(&s->found.error, st);
+		s->found.meta = (struct fo_ckpt_meta){ 0 };
 	}
-	return FO_OK;
 }
 
-fo_status fo_session_has_weights(struct fo_session *s)
+fo_status fo_setup_has_weights(struct fo_setup *s)
 {
 	struct fo_record r;
 	char *found;
-	FO_TRY(fo_ckpt_latest(&s->arena, s->ckpt_dir, &found));
-	if (found || !fo_fs_exists(fo_arena_printf(&s->arena, "%s/log.jsonl", s->r->dir)))
+	FO_TRY(fo_ckpt_latest(&s->arena, s->folder.ckpt_dir, &found));
+	if (found || !fo_fs_exists(fo_arena_printf(&s->arena, "%s/log.jsonl", s->run->dir)))
 		return FO_OK;
-	FO_TRY(fo_record_open(&r, s->r->dir, 0));
+	FO_TRY(fo_record_open(&r, s->run->dir, 0));
 	bool none = fo_record_saves_none(&r);
 	int64_t steps = (int64_t)r.step.n;
 	fo_record_fini(&r);
@@ -39,7 +39,7 @@ fo_status fo_session_has_weights(struct fo_session *s)
 	return fo_hint(fo_fail(FO_EARG,
 			       "the run in '%s' did %lld steps and has no checkpoint to go on from: with "
 			       "checkpoint.last=no none of its weights were saved",
-			       s->r->dir, (long long)steps),
+			       s->run->dir, (long long)steps),
 		       "choose another run.dir, or remove this one to train it from the start; checkpoint.last=yes or "
 		       "checkpoint.every saves weights");
 }
@@ -52,7 +52,7 @@ struct record {
 	char passes[1024], kernels[48];
 };
 
-static void read_record(struct fo_session *s, const char *path, struct record *r)
+static void read_record(struct fo_setup *s, const char *path, struct record *r)
 {
 	json_t *root = json_load_file(fo_arena_printf(&s->arena, "%s/run.json", path), 0, NULL),
 	       *machine = json_object_get(root, "machine");
@@ -61,7 +61,7 @@ static void read_record(struct fo_session *s, const char *path, struct record *r
 		   *val = json_string_value(json_object_get(root, "val_shard_checksum"));
 	char *end = "?";
 
-	*r = (struct record){ .side = { .meta = &s->found } };
+	*r = (struct record){ .side = { .meta = &s->found.meta } };
 	if (fo_model_load(path, &r->model) == FO_OK)
 		r->side.model = &r->model;
 	else
@@ -79,7 +79,7 @@ static void read_record(struct fo_session *s, const char *path, struct record *r
 	json_decref(root);
 }
 
-static void hint_what_to_do(struct fo_session *s, fo_status st, const struct fo_resume_differences *d)
+static void hint_what_to_do(struct fo_setup *s, fo_status st, const struct fo_resume_differences *d)
 {
 	struct fo_str todo = { 0 };
 	if (d->set.len)
@@ -94,20 +94,21 @@ static void hint_what_to_do(struct fo_session *s, fo_status st, const struct fo_
 }
 
 /* Warns of what changes, refuses what must not, in one sentence that names all of it. */
-static fo_status compare_record(struct fo_session *s, const char *path)
+static fo_status compare_record(struct fo_setup *s, const struct fo_ckpt_meta *meta)
 {
+	const char *path = s->found.path;
 	struct fo_resume_differences d;
 	struct fo_str passes = { 0 };
 	struct record was;
 	fo_status st = FO_OK;
 
 	read_record(s, path, &was);
-	fo_passes_text(&s->program.run.pass, &passes);
-	const struct fo_resume_side is = { .model = &s->model,
-					   .meta = &s->meta,
+	fo_passes_text(&s->step.program.run.pass, &passes);
+	const struct fo_resume_side is = { .model = &s->step.model,
+					   .meta = meta,
 					   .passes = passes.data,
 					   .val_checksum = &s->corpus.val.checksum,
-					   .kernels = s->cuda ? NULL : fo_isa_name[s->options.isa] };
+					   .kernels = s->cuda ? NULL : fo_isa_name[s->step.options.isa] };
 	fo_resume_compare(&was.side, &is, &d);
 	if (d.refused.len) {
 		st = fo_fail(FO_EARG, "this run is not the one of checkpoint '%s': %s", path, d.refused.data);
@@ -116,36 +117,37 @@ static fo_status compare_record(struct fo_session *s, const char *path)
 		for (char *line = d.warned.data, *next; line && *line; line = next) {
 			next = line + strcspn(line, "\n");
 			*next++ = 0;
-			fo_session_warn(s, "%s", line);
+			fo_events_warn(s->events, "%s", line);
 		}
 		if (d.unknown.len)
-			fo_session_warn(s, "checkpoint '%s' does not record %s: not compared with this run", path,
-					d.unknown.data);
+			fo_events_warn(s->events, "checkpoint '%s' does not record %s: not compared with this run",
+				       path, d.unknown.data);
 	}
 	fo_resume_differences_fini(&d);
 	fo_str_fini(&passes);
 	return st;
 }
 
-void fo_session_adopt(struct fo_session *s, const struct fo_ckpt_meta *m)
+void fo_setup_adopt(struct fo_ckpt_meta *meta, const struct fo_ckpt_meta *from)
 {
-	const int64_t seq = s->meta.seq, rows = s->meta.rows_per_step, packing = s->meta.packing;
+	const int64_t seq = meta->seq, rows = meta->rows_per_step, packing = meta->packing;
 	int64_t left_out;
-	s->meta = *m;
-	s->meta.loader.next_step = fo_resume_next_step(m->loader.next_step, m->rows_per_step, rows, &left_out);
-	s->meta.seq = seq;
-	s->meta.rows_per_step = rows;
-	s->meta.packing = packing;
+	*meta = *from;
+	meta->loader.next_step = fo_resume_next_step(from->loader.next_step, from->rows_per_step, rows, &left_out);
+	meta->seq = seq;
+	meta->rows_per_step = rows;
+	meta->packing = packing;
 }
 
-fo_status fo_session_resume(struct fo_session *s)
+fo_status fo_setup_resume(struct fo_setup *s, struct fo_ckpt_meta *meta)
 {
-	if (s->found_error.st != FO_OK)
-		return fo_err_raise(&s->found_error);
-	if (!s->found_path)
+	const struct fo_tensors *t = &s->tensors;
+	if (s->found.error.st != FO_OK)
+		return fo_err_raise(&s->found.error);
+	if (!s->found.path)
 		return FO_OK;
-	FO_TRY(compare_record(s, s->found_path));
-	FO_TRY(fo_ckpt_read(s->found_path, s->tensors.weight, s->tensors.weights, s->tensors.state, s->tensors.states));
-	fo_session_adopt(s, &s->found);
+	FO_TRY(compare_record(s, meta));
+	FO_TRY(fo_ckpt_read(s->found.path, t->weight, t->weights, t->state, t->states));
+	fo_setup_adopt(meta, &s->found.meta);
 	return FO_OK;
 }

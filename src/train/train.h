@@ -24,6 +24,7 @@
 #include "program/run.h"
 #include "timeline/timeline.h"
 #include "train/device.h"
+#include "train/event.h"
 #include "train/exec.h"
 
 #include <signal.h>
@@ -34,8 +35,9 @@ enum { FO_TRAIN_MICRO_BATCHES = 32 };
 struct fo_train_plan {
 	const struct fo_run *run;
 	const struct fo_program *program;
-	struct fo_memory memory;   /* of the training step */
-	int64_t memory_other;      /* evaluation's arena beyond the step's, loader, recorder */
+	const struct fo_unrolled *instances; /* of its operations */
+	struct fo_memory memory;             /* of the training step */
+	int64_t memory_other;                /* evaluation's arena beyond the step's, loader, recorder */
 	int64_t memory_checkpoint; /* the copy that is written while training goes on; 0: checkpoints are waited for */
 	int64_t memory_available;
 	/* On a device `memory`, memory_other and memory_available are of its memory, the last one without the reserve.
@@ -63,29 +65,19 @@ struct fo_train_plan {
 	struct fo_choice choice; /* planned 0: nothing was left to choose */
 };
 
-struct fo_train_step {
-	int64_t step, steps; /* 1-based: steps done */
-	bool metered;        /* every operation between two bursts: seconds holds those too, so rates and MFU are NaN */
-	double loss, grad_norm, lr, seconds, data_seconds; /* data_seconds: part of seconds, waiting for the loader */
-	int64_t loss_tokens, tokens;                       /* useful; with padding */
-	double tokens_per_second;                          /* useful */
-	struct fo_mfu mfu;
-	double eta_seconds;
-};
+/* Bytes that the run plans to take: of the device, or of the host. */
+static inline int64_t fo_train_planned(const struct fo_train_plan *p)
+{
+	return fo_memory_taken(&p->memory, p->device != NULL) + p->memory_other + p->memory_checkpoint;
+}
 
 struct fo_train_hooks {
 	void *ctx;
-	fo_progress_fn *progress;                               /* long preparations */
-	void (*plan)(void *ctx, const struct fo_train_plan *p); /* before anything is allocated for good */
-	void (*step)(void *ctx, const struct fo_train_step *s);
-	void (*eval)(void *ctx, int64_t step, double loss);
-	/* A checkpoint is whole on the disk: seconds of writing, of which training waited `blocked`. Called between
-	 * steps. */
-	void (*checkpoint)(void *ctx, int64_t step, const char *path, double seconds, double blocked);
-	void (*warn)(void *ctx, const char *text); /* one sentence: the run goes on, but its owner should know */
-	volatile sig_atomic_t *stop;               /* not 0: checkpoint and return FO_EINTERRUPT */
-	bool dry_run;                              /* return after plan() */
-	const char *run_json;                      /* JSON that goes into run.json: options, version; may be NULL */
+	fo_progress_fn *progress;    /* long preparations; may be NULL */
+	fo_event_fn *event;          /* may be NULL */
+	volatile sig_atomic_t *stop; /* not 0: checkpoint and return FO_EINTERRUPT */
+	bool dry_run;                /* return after FO_EVENT_PLAN */
+	const char *run_json;        /* JSON that goes into run.json: options, version; may be NULL */
 	const struct fo_opt_set
 		*options;    /* those of the run: what was given may not contradict program.file; may be NULL */
 	const char *version; /* of the program, as other tools shall name it; may be NULL */

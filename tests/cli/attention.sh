@@ -20,7 +20,7 @@ run 0 program --program.file=eager.txt --json --dump=again.txt
 same eager.txt again.txt
 # A dump whose probabilities have another size, or none, is no program.
 sed 's/^\(buffer prob .*\) 1024 \([0-9]*\)$/\1 1020 \2/; s/^\(arg prob .*\) 1024$/\1 1020/' eager.txt >bad.txt
-refused 2 "prob must have a column for each head and token of a row" program --program.file=bad.txt
+refused 2 "the shape of 'prob' does not agree" program --program.file=bad.txt
 run 0 passes $tiny --pass.attention=eager
 says "^+ attention=eager "
 run 0 passes $tiny

@@ -44,7 +44,7 @@ run 0 compare a.json b.json
 fits
 ! grep ' $' out || wrong "lines end in spaces"
 # 4 + 6 + 1 + 2.5 ms and 10 us beside 3 ms less; all of that is data loading.
-says '^A  a.json: rank 0, 6 steps' '^B.s step takes 0.778 times as long' 'step, median  *13.510 ms  *10.510 ms  *-22.2 %' \
+says '^A: *a.json (rank 0, 6 steps' '^B.s step takes 0.778 times as long' 'step, median  *13.510 ms  *10.510 ms  *-22.2 %' \
 	'^ *-3.000 ms  *100.0 %  *idle: data loading' 'whole step  *13.510 ms  *10.510 ms  *-3.000 ms' 'matrix products  *6.000 ms  *6.000 ms .*the same' \
 	'vectorized_elementwise.* none .* -1.000  *gone' 'triton_poi_fused_add_0  *none .* +1.000  *new' \
 	'1 name of kernels that only A runs: 1.000 ms' 'ncclDevKernel_AllReduce_Sum.* 1  *1 .* 2.500  *2.500' 'waiting or transfer  *2.500 ms'
@@ -59,7 +59,7 @@ says '^B.s step takes 0.778 times as long as A.s (medians)' 'step, median  *13.5
 sed 's/sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64/sm90_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize64x64x32/' b.json >other.json
 run 0 compare a.json other.json
 fits
-says '^- these look like different jobs: kernels of products' 'time in A, 0.0 % in B'
+says '^\* these look like different jobs: kernels of products' 'time in A, 0.0 % in B'
 sed 's/H100 80GB/H200 141GB/' other.json >device.json
 run 0 compare a.json device.json
 ! grep -q 'different jobs' out || wrong "another device has other kernels"
@@ -84,7 +84,7 @@ says 'whole step  *13510000 ms  *10510000 ms  *-3000000 ms'
 # A side that shows too little is no measure of the other.
 printf '{"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 1, "dur": 5, "args": {"device": 0, "stream": 7}}]}\n' >one.json
 run 0 compare one.json b.json
-says '^- A cannot be diagnosed: too little GPU work to diagnose: 1 operation'
+says '^\* A cannot be diagnosed: too little GPU work to diagnose: 1 operation'
 run 0 compare a.json b.json --json
 valid out
 keys out schema of a b steps_on_both_sides step_time_resolved parts leaf a_seconds difference_seconds kernels collectives products causes

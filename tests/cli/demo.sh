@@ -35,12 +35,12 @@ wide=$(awk 'length($0) > 80' screen)
 [ "$(wc -l <last)" -le 24 ] || wrong "the last screen has $(wc -l <last) lines, at most 24 fit"
 
 # The ladder at the end: four rungs on the same model and the same shards.
-says "^ladder " "^baseline " "^packing " "^keep " "^fused " "measured .* 20 of 20 turns done" "^pictures .*d/ladder/ladder.html"
+says "^Ladder: " "^ *baseline " "^ *packing " "^ *keep " "^ *fused " "Measured: .* 20 of 20 turns done" "^Pictures: .*d/ladder/ladder.html"
 [ "$(sed -n 's/^ *"verdict": //p' d/ladder/ladder.json | wc -l)" = 4 ] || wrong "not four rungs"
 [ -s d/ladder/ladder.html ] || wrong "no ladder.html"
 [ ! -e d/ladder/data ] || wrong "the ladder has made shards of its own"
 run 0 ladder d/ladder --show
-says "^fused "
+says "^ *fused "
 # Without it: only the training. An earlier demo's folder is replaced, ladder and all.
 run 0 demo --text=text --dir=d --minutes=0.05 --no-ladder
 [ ! -e d/ladder ] || wrong "an earlier demo's ladder is still there"

@@ -73,7 +73,7 @@ if [ -n "${FLATOUT_HAS_ENGINE:-}" ]; then
 	if grep -qi 'GPU\|torch\|nvidia\|kernel\|DataLoader' out || sed 's/<style>.*<\/style>//; s/<[^>]*>/ /g' r1.html | grep -qi 'GPU\|torch\|nvidia'; then
 		wrong "a run on a processor is told of GPUs: $(grep -i 'GPU\|torch\|nvidia\|kernel' out | head -n 3)"
 	fi
-	says '^MFU: .*by rule mfu' '^device: .'
+	says '^MFU: .*by rule mfu' '^ *device: .'
 	cp out diagnosed
 	run 0 report r1
 	mfu=$(sed -n 's/^MFU  *mfu \([0-9.]*\) %.*/\1/p' out)

@@ -26,8 +26,8 @@ log() {
 
 log whole 400
 run 0 report whole
-says 'slow  *1 phase, 2[0-9.]* % of the time in steps' 'steps \(199\|20[0-3]\) to \(2[34][0-9]\), 3.00 times the median: steal 30 %' \
-	'loss  *7.92' 'mfu 50.0 %' 'missing  *there is no program.txt' 'page  *whole/report.html'
+says 'Speed: .* 1 slow phase, 2[0-9.]* % of the time in' 'steps \(199\|20[0-3]\) to \(2[34][0-9]\), 3.00 times the median: steal 30 %' \
+	'Loss: *fell from 7.92' 'MFU: *50.0 %' 'Missing: *there is no program.txt' 'Page: *whole/report.html'
 LC_ALL=C grep -n '^.\{81,\}' out && wrong "lines over 80 columns"
 page=whole/report.html
 [ -s "$page" ] || wrong "no page"
@@ -46,7 +46,7 @@ grep -q '"cause": "steal 30 % (else' out || wrong "no cause in JSON"
 log torn 100
 printf '{"event":"step","st' >>torn/log.jsonl
 run 0 report torn
-says 'missing  *the log.s last line is cut'
+says 'Missing: *the log.s last line is cut'
 log bad 100
 sed -i 's/^.*"step":50,.*$/{]/' bad/log.jsonl
 echo garbage >bad/run.json
@@ -57,17 +57,17 @@ says 'lines of the log cannot be read, the first is line 50' 'damaged: .*run.jso
 log alone 100
 rm alone/run.json
 run 0 report alone
-says 'missing  *there is no run.json' '^machine  *2.40 GHz'
+says 'Missing: *there is no run.json' '^Machine: *clock 2.40 GHz'
 ! grep -q 'unknown\|-1\|?' out || wrong "what is not known is told as a figure"
 log one 10
 sed -i 's/"threads": 2/"threads": 1/' one/run.json
 run 0 report one
-says '^machine  *a <cpu>, 1 thread'
+says '^Machine: *a <cpu>, 1 thread'
 ! grep -q '1 threads' out || wrong "1 threads"
 log settings 10
 rm settings/log.jsonl
 run 0 report settings
-says 'missing  *there is no log.jsonl'
+says 'Missing: *there is no log.jsonl'
 mkdir empty
 refused 2 "empty" report empty
 refused "2|3" "nowhere" report nowhere
@@ -87,8 +87,8 @@ if [ -n "${FLATOUT_HAS_ENGINE:-}" ]; then
 	make_text text
 	run 0 train $tiny --run.dir=real --checkpoint.every=3
 	run 0 report real
-	says 'model  *custom: 1 layers' 'profile  *matmul' 'at the peak: weights' 'planned'
-	grep -q '^missing' out && wrong "something is missing of a whole run: $(grep '^missing' out)"
+	says 'Model: *custom: 1 layer,' 'Profile: *matmuls' 'at the peak: weights' 'planned'
+	grep -q '^Missing' out && wrong "something is missing of a whole run: $(grep '^Missing' out)"
 	grep -q 'kept from forward to backward' real/report.html || wrong "no memory by lifetime"
 	run 0 report real --json
 	valid out

@@ -7,16 +7,12 @@
 #ifdef FO_CUDA_HEADERS
 #include "base/clock.h"
 #include "kernel/cuda/cudnn.h"
+#include "support/must.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* ---- calls ---- */
 
@@ -39,20 +35,14 @@ struct data {
 static struct fo_cuda *cuda;
 static fo_cuda_stream stream;
 
-static void ok(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
-
 static void make(struct data *x, int i, int64_t cols, int64_t ld, int dtype, double sigma)
 {
 	const int64_t n = x->l.tokens * ld;
 	const size_t width = fo_dtype_bytes((enum fo_dtype)dtype),
 		     bytes = (size_t)(x->l.tokens + TAIL) * (size_t)ld * width;
 	const bool poisoned = x->l.poison == ALL || (x->l.poison == ROWS && (i == O || i == LSE));
-	ok(fo_cuda_alloc(cuda, bytes, &x->block[i]));
-	ok(fo_cuda_host_alloc(cuda, bytes, &x->host[i]));
+	must(fo_cuda_alloc(cuda, bytes, &x->block[i]));
+	must(fo_cuda_host_alloc(cuda, bytes, &x->host[i]));
 	memset(x->host[i], 0xff, bytes);
 	if (!poisoned)
 		memset((char *)x->host[i] + (size_t)n * width, 0, bytes - (size_t)n * width);
@@ -108,9 +98,9 @@ static void move(const struct data *x, bool in)
 {
 	for (int i = 0; i < OPERANDS; i++)
 		if (x->block[i])
-			ok(in ? fo_cuda_copy_in(cuda, x->block[i], x->host[i], x->bytes[i], stream)
-			      : fo_cuda_copy_out(cuda, x->host[i], x->block[i], x->bytes[i], stream));
-	ok(fo_cuda_stream_wait(cuda, stream));
+			must(in ? fo_cuda_copy_in(cuda, x->block[i], x->host[i], x->bytes[i], stream)
+				: fo_cuda_copy_out(cuda, x->host[i], x->block[i], x->bytes[i], stream));
+	must(fo_cuda_stream_wait(cuda, stream));
 }
 /* Documents of these lengths, the last one again and again. */
 static void set_documents(struct data *x, const int *length, int n)
@@ -152,14 +142,14 @@ static void run(const struct data *x, const struct fo_call *c, int64_t variant, 
 	struct fo_cuda_queue q = { .cuda = cuda, .stream = stream };
 	for (int i = 0; i < c->n; i++)
 		shape.arg[i].data = NULL;
-	ok(k->prepare(cuda, &shape, variant, &q.ws_bytes));
+	must(k->prepare(cuda, &shape, variant, &q.ws_bytes));
 	if (strcmp(fo_cuda_by(cuda, c), by) != 0)
 		fail_msg("%s takes it: %s", fo_cuda_by(cuda, c),
 			 fo_cuda_dnn_why(cuda, c) ? fo_cuda_dnn_why(cuda, c) : "no reason given");
-	ok(fo_cuda_alloc(cuda, q.ws_bytes, &q.ws));
-	ok(fo_cuda_fill(cuda, q.ws, 0xff, q.ws_bytes, stream));
+	must(fo_cuda_alloc(cuda, q.ws_bytes, &q.ws));
+	must(fo_cuda_fill(cuda, q.ws, 0xff, q.ws_bytes, stream));
 	move(x, true);
-	ok(k->run(&q, c, variant));
+	must(k->run(&q, c, variant));
 	move(x, false);
 	fo_cuda_free(cuda, q.ws);
 }
@@ -368,14 +358,14 @@ static void test_unfit(void **state)
 static void *on_device(const void *from, size_t bytes)
 {
 	void *host, *to;
-	ok(fo_cuda_host_alloc(cuda, bytes, &host));
-	ok(fo_cuda_alloc(cuda, bytes, &to));
+	must(fo_cuda_host_alloc(cuda, bytes, &host));
+	must(fo_cuda_alloc(cuda, bytes, &to));
 	if (from)
 		memcpy(host, from, bytes);
 	else
 		memset(host, 0xff, bytes);
-	ok(fo_cuda_copy_in(cuda, to, host, bytes, stream));
-	ok(fo_cuda_stream_wait(cuda, stream));
+	must(fo_cuda_copy_in(cuda, to, host, bytes, stream));
+	must(fo_cuda_stream_wait(cuda, stream));
 	fo_cuda_host_free(cuda, host);
 	return to;
 }
@@ -407,7 +397,7 @@ static void run_plan(const struct data *x, bool backward, const int32_t *length,
 		d.ld[i] = x->t[operand[i]].ld;
 		at[i] = x->t[operand[i]].data;
 	}
-	ok(fo_cuda_plan_get(cuda, &d, &p, &is_new));
+	must(fo_cuda_plan_get(cuda, &d, &p, &is_new));
 	if (*p->why)
 		fail_msg("%s", p->why);
 	at[FO_DNN_LENGTH] = on_device(length, (size_t)batch * sizeof *length);
@@ -423,7 +413,7 @@ static void run_plan(const struct data *x, bool backward, const int32_t *length,
 	at[FO_DNN_DV_FULL] = on_device(NULL, (size_t)(rows * row) * 2);
 	ws = on_device(NULL, (size_t)p->made.workspace + 1);
 	move(x, true);
-	ok(fo_cuda_plan_run(&q, p, at, ws));
+	must(fo_cuda_plan_run(&q, p, at, ws));
 	move(x, false);
 	for (int i = FO_DNN_ROWSUM; i <= FO_DNN_DV_FULL; i++)
 		fo_cuda_free(cuda, at[i]);
@@ -544,7 +534,7 @@ int main(void)
 		return status;
 	int failed = 77;
 	if (cuda->dnn_handle) {
-		ok(fo_cuda_stream_new(cuda, &stream));
+		must(fo_cuda_stream_new(cuda, &stream));
 		failed = cmocka_run_group_tests(tests, NULL, NULL);
 		fo_cuda_stream_free(cuda, stream);
 	} else {

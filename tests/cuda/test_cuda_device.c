@@ -2,27 +2,17 @@
  * device or the software one. Where it is the software one, also that it notices what it is there for: a forgotten
  * event, a copy whose source is used again too early. */
 #include "support/cuda.h"
+#include "support/must.h"
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { N = 4096 /* numbers in a buffer */ };
 
 static struct fo_cuda *cuda;
 static const struct fo_test_soft *soft;
-
-static void ok(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s; %s", fo_err_text(), fo_err_hint());
-}
 
 struct rig {
 	fo_cuda_stream s[3];
@@ -32,14 +22,14 @@ struct rig {
 static void begin(struct rig *r)
 {
 	for (int i = 0; i < 3; i++)
-		ok(fo_cuda_stream_new(cuda, &r->s[i]));
+		must(fo_cuda_stream_new(cuda, &r->s[i]));
 	for (int i = 0; i < 4; i++)
-		ok(fo_cuda_event_new(cuda, i >= 2, &r->e[i]));
+		must(fo_cuda_event_new(cuda, i >= 2, &r->e[i]));
 	float **const device[] = { &r->a, &r->b, &r->c };
 	for (int i = 0; i < 3; i++)
-		ok(fo_cuda_alloc(cuda, N * sizeof(float), (void **)device[i]));
-	ok(fo_cuda_host_alloc(cuda, N * sizeof(float), (void **)&r->host));
-	ok(fo_cuda_host_alloc(cuda, N * sizeof(float), (void **)&r->out));
+		must(fo_cuda_alloc(cuda, N * sizeof(float), (void **)device[i]));
+	must(fo_cuda_host_alloc(cuda, N * sizeof(float), (void **)&r->host));
+	must(fo_cuda_host_alloc(cuda, N * sizeof(float), (void **)&r->out));
 }
 static void end(struct rig *r)
 {
@@ -68,7 +58,7 @@ static void add(fo_cuda_stream s, float *a, float *b, float *c)
 	float *const p[] = { a, b, c };
 	for (int i = 0; i < 3; i++)
 		call.arg[i] = (struct fo_tensor){ .data = p[i], .rows = N / 64, .cols = 64, .ld = 64, .dtype = FO_F32 };
-	ok(fo_cuda_kernel_of(FO_OP_add)->run(&q, &call, 0));
+	must(fo_cuda_kernel_of(FO_OP_add)->run(&q, &call, 0));
 }
 
 /* It failed, for the reason that the driver gives in these words. */
@@ -94,13 +84,13 @@ static void test_stream(void **state)
 	(void)state;
 	begin(&r);
 	fill(r.host, 1);
-	ok(fo_cuda_copy_in(cuda, r.a, r.host, N * sizeof(float), r.s[0]));
-	ok(fo_cuda_copy(cuda, r.b, r.a, N * sizeof(float), r.s[0]));
-	ok(fo_cuda_fill(cuda, r.c, 0, N * sizeof(float), r.s[0]));
+	must(fo_cuda_copy_in(cuda, r.a, r.host, N * sizeof(float), r.s[0]));
+	must(fo_cuda_copy(cuda, r.b, r.a, N * sizeof(float), r.s[0]));
+	must(fo_cuda_fill(cuda, r.c, 0, N * sizeof(float), r.s[0]));
 	add(r.s[0], r.a, r.b, r.c);
 	add(r.s[0], r.c, r.b, r.c);
-	ok(fo_cuda_copy_out(cuda, r.out, r.c, N * sizeof(float), r.s[0]));
-	ok(fo_cuda_stream_wait(cuda, r.s[0]));
+	must(fo_cuda_copy_out(cuda, r.out, r.c, N * sizeof(float), r.s[0]));
+	must(fo_cuda_stream_wait(cuda, r.s[0]));
 	assert_true(all_are(r.out, 3, 3));
 	end(&r);
 }
@@ -111,18 +101,18 @@ static void test_stream(void **state)
 static bool two_streams(struct rig *r, int events, float x)
 {
 	fill(r->host, x);
-	ok(fo_cuda_fill(cuda, r->c, 0, N * sizeof(float), r->s[0]));
-	ok(fo_cuda_copy_in(cuda, r->a, r->host, N * sizeof(float), r->s[0]));
-	ok(fo_cuda_event_record(cuda, r->e[0], r->s[0], false));
+	must(fo_cuda_fill(cuda, r->c, 0, N * sizeof(float), r->s[0]));
+	must(fo_cuda_copy_in(cuda, r->a, r->host, N * sizeof(float), r->s[0]));
+	must(fo_cuda_event_record(cuda, r->e[0], r->s[0], false));
 	if (events & 1)
-		ok(fo_cuda_event_after(cuda, r->s[1], r->e[0]));
+		must(fo_cuda_event_after(cuda, r->s[1], r->e[0]));
 	add(r->s[1], r->a, r->a, r->c);
-	ok(fo_cuda_event_record(cuda, r->e[1], r->s[1], false));
+	must(fo_cuda_event_record(cuda, r->e[1], r->s[1], false));
 	if (events & 2)
-		ok(fo_cuda_event_after(cuda, r->s[0], r->e[1]));
-	ok(fo_cuda_copy_out(cuda, r->out, r->c, N * sizeof(float), r->s[0]));
+		must(fo_cuda_event_after(cuda, r->s[0], r->e[1]));
+	must(fo_cuda_copy_out(cuda, r->out, r->c, N * sizeof(float), r->s[0]));
 	for (int i = 0; i < 2; i++)
-		ok(fo_cuda_stream_wait(cuda, r->s[i]));
+		must(fo_cuda_stream_wait(cuda, r->s[i]));
 	return all_are(r->out, 2 * x, 2);
 }
 
@@ -155,10 +145,10 @@ static void test_early_reuse(void **state)
 	begin(&r);
 	for (int i = 0; i < 50; i++) {
 		fill(r.host, (float)i);
-		ok(fo_cuda_copy_in(cuda, r.a, r.host, N * sizeof(float), r.s[0]));
+		must(fo_cuda_copy_in(cuda, r.a, r.host, N * sizeof(float), r.s[0]));
 		fill(r.host, -1);
-		ok(fo_cuda_copy_out(cuda, r.out, r.a, N * sizeof(float), r.s[0]));
-		ok(fo_cuda_stream_wait(cuda, r.s[0]));
+		must(fo_cuda_copy_out(cuda, r.out, r.a, N * sizeof(float), r.s[0]));
+		must(fo_cuda_stream_wait(cuda, r.s[0]));
 		wrong += !all_are(r.out, (float)i, 1);
 	}
 	assert_true(wrong > 0 && wrong < 50); /* a device is neither always late nor always early */
@@ -172,23 +162,23 @@ static void test_event_records(void **state)
 	float ms = -1;
 	(void)state;
 	begin(&r);
-	ok(fo_cuda_event_after(cuda, r.s[0], r.e[0]));
-	ok(fo_cuda_event_record(cuda, r.e[2], r.s[0], false));
-	ok(fo_cuda_fill(cuda, r.a, 0, N * sizeof(float), r.s[0]));
+	must(fo_cuda_event_after(cuda, r.s[0], r.e[0]));
+	must(fo_cuda_event_record(cuda, r.e[2], r.s[0], false));
+	must(fo_cuda_fill(cuda, r.a, 0, N * sizeof(float), r.s[0]));
 	add(r.s[0], r.a, r.a, r.b);
-	ok(fo_cuda_event_record(cuda, r.e[3], r.s[0], true)); /* no capture: a record like any */
-	ok(fo_cuda_stream_wait(cuda, r.s[0]));
-	ok(fo_cuda_event_ms(cuda, r.e[2], r.e[3], &ms));
+	must(fo_cuda_event_record(cuda, r.e[3], r.s[0], true)); /* no capture: a record like any */
+	must(fo_cuda_stream_wait(cuda, r.s[0]));
+	must(fo_cuda_event_ms(cuda, r.e[2], r.e[3], &ms));
 	assert_true(ms >= 0 && ms < 60000);
 	refused(fo_cuda_event_ms(cuda, r.e[0], r.e[3], &ms), "invalid resource handle"); /* it has no time */
 	for (int i = 0; i < 20; i++) { /* e[0] of the second record, not of the first */
 		fill(r.host, (float)i);
-		ok(fo_cuda_event_record(cuda, r.e[0], r.s[1], false));
-		ok(fo_cuda_copy_in(cuda, r.a, r.host, N * sizeof(float), r.s[1]));
-		ok(fo_cuda_event_record(cuda, r.e[0], r.s[1], false));
-		ok(fo_cuda_event_after(cuda, r.s[2], r.e[0]));
-		ok(fo_cuda_copy_out(cuda, r.out, r.a, N * sizeof(float), r.s[2]));
-		ok(fo_cuda_stream_wait(cuda, r.s[2]));
+		must(fo_cuda_event_record(cuda, r.e[0], r.s[1], false));
+		must(fo_cuda_copy_in(cuda, r.a, r.host, N * sizeof(float), r.s[1]));
+		must(fo_cuda_event_record(cuda, r.e[0], r.s[1], false));
+		must(fo_cuda_event_after(cuda, r.s[2], r.e[0]));
+		must(fo_cuda_copy_out(cuda, r.out, r.a, N * sizeof(float), r.s[2]));
+		must(fo_cuda_stream_wait(cuda, r.s[2]));
 		assert_true(all_are(r.out, (float)i, 1));
 	}
 	end(&r);
@@ -199,31 +189,31 @@ static void test_event_records(void **state)
 /* In: a; s1: b = a + a, s2: c = a + a; joined: c = b + c; out: c = 4 a. `joins` leaves events out. */
 static void put_diamond(struct rig *r, int joins)
 {
-	ok(fo_cuda_copy_in(cuda, r->a, r->host, N * sizeof(float), r->s[0]));
-	ok(fo_cuda_event_record(cuda, r->e[0], r->s[0], false));
-	ok(fo_cuda_event_after(cuda, r->s[1], r->e[0]));
-	ok(fo_cuda_event_after(cuda, r->s[2], r->e[0]));
-	ok(fo_cuda_event_record(cuda, r->e[2], r->s[1], true));
+	must(fo_cuda_copy_in(cuda, r->a, r->host, N * sizeof(float), r->s[0]));
+	must(fo_cuda_event_record(cuda, r->e[0], r->s[0], false));
+	must(fo_cuda_event_after(cuda, r->s[1], r->e[0]));
+	must(fo_cuda_event_after(cuda, r->s[2], r->e[0]));
+	must(fo_cuda_event_record(cuda, r->e[2], r->s[1], true));
 	add(r->s[1], r->a, r->a, r->b);
-	ok(fo_cuda_event_record(cuda, r->e[3], r->s[1], true));
-	ok(fo_cuda_event_record(cuda, r->e[0], r->s[1], false));
+	must(fo_cuda_event_record(cuda, r->e[3], r->s[1], true));
+	must(fo_cuda_event_record(cuda, r->e[0], r->s[1], false));
 	add(r->s[2], r->a, r->a, r->c);
-	ok(fo_cuda_event_record(cuda, r->e[1], r->s[2], false));
+	must(fo_cuda_event_record(cuda, r->e[1], r->s[2], false));
 	if (joins & 1)
-		ok(fo_cuda_event_after(cuda, r->s[0], r->e[0]));
+		must(fo_cuda_event_after(cuda, r->s[0], r->e[0]));
 	if (joins & 2)
-		ok(fo_cuda_event_after(cuda, r->s[0], r->e[1]));
+		must(fo_cuda_event_after(cuda, r->s[0], r->e[1]));
 	add(r->s[0], r->b, r->c, r->c);
-	ok(fo_cuda_copy_out(cuda, r->out, r->c, N * sizeof(float), r->s[0]));
+	must(fo_cuda_copy_out(cuda, r->out, r->c, N * sizeof(float), r->s[0]));
 }
 
 static bool launch(struct rig *r, fo_cuda_graph g, float x)
 {
 	fill(r->host, x);
-	ok(fo_cuda_fill(cuda, r->b, 0, N * sizeof(float), r->s[0]));
-	ok(fo_cuda_fill(cuda, r->c, 0, N * sizeof(float), r->s[0]));
-	ok(fo_cuda_graph_launch(cuda, g, r->s[0]));
-	ok(fo_cuda_stream_wait(cuda, r->s[0]));
+	must(fo_cuda_fill(cuda, r->b, 0, N * sizeof(float), r->s[0]));
+	must(fo_cuda_fill(cuda, r->c, 0, N * sizeof(float), r->s[0]));
+	must(fo_cuda_graph_launch(cuda, g, r->s[0]));
+	must(fo_cuda_stream_wait(cuda, r->s[0]));
 	return all_are(r->out, 4 * x, 4);
 }
 
@@ -235,23 +225,23 @@ static void test_graph(void **state)
 	(void)state;
 	begin(&r);
 	fill(r.out, -7);
-	ok(fo_cuda_capture_begin(cuda, r.s[0]));
+	must(fo_cuda_capture_begin(cuda, r.s[0]));
 	put_diamond(&r, 3);
 	assert_true(all_are(r.out, -7, 1)); /* nothing has run */
-	ok(fo_cuda_capture_end(cuda, r.s[0], &g));
+	must(fo_cuda_capture_end(cuda, r.s[0], &g));
 	for (int i = 0; i < 30; i++) {
 		assert_true(launch(&r, g, (float)i));
-		ok(fo_cuda_event_ms(cuda, r.e[2], r.e[3],
-				    &ms)); /* events that are nodes have the time of this launch */
+		must(fo_cuda_event_ms(cuda, r.e[2], r.e[3],
+				      &ms)); /* events that are nodes have the time of this launch */
 		assert_true(ms >= 0 && ms < 60000);
 	}
 	/* Launches of one graph follow each other, in whatever streams. */
 	fill(r.host, 5);
 	for (int i = 0; i < 10; i++)
-		ok(fo_cuda_graph_launch(cuda, g, r.s[i % 3]));
+		must(fo_cuda_graph_launch(cuda, g, r.s[i % 3]));
 	fo_cuda_graph_free(cuda, g); /* what is under way goes on */
 	for (int i = 0; i < 3; i++)
-		ok(fo_cuda_stream_wait(cuda, r.s[i]));
+		must(fo_cuda_stream_wait(cuda, r.s[i]));
 	assert_true(all_are(r.out, 20, 4));
 	/* The streams are as before the capture. */
 	assert_true(two_streams(&r, 3, 9));
@@ -266,16 +256,16 @@ static void test_graph_joins(void **state)
 	int wrong = 0;
 	(void)state;
 	begin(&r);
-	ok(fo_cuda_capture_begin(cuda, r.s[0]));
+	must(fo_cuda_capture_begin(cuda, r.s[0]));
 	put_diamond(&r, 1);
 	refused(fo_cuda_capture_end(cuda, r.s[0], &g), "unjoined work");
 	for (int left_out = 1; soft && left_out < 3; left_out++) {
-		ok(fo_cuda_capture_begin(cuda, r.s[0]));
+		must(fo_cuda_capture_begin(cuda, r.s[0]));
 		put_diamond(&r, 3 - left_out);
 		/* Too late: after the sum. */
-		ok(fo_cuda_event_after(cuda, r.s[0], r.e[left_out - 1]));
+		must(fo_cuda_event_after(cuda, r.s[0], r.e[left_out - 1]));
 		add(r.s[0], r.a, r.a, r.a);
-		ok(fo_cuda_capture_end(cuda, r.s[0], &g));
+		must(fo_cuda_capture_end(cuda, r.s[0], &g));
 		wrong = 0;
 		for (int i = 0; i < 50; i++)
 			wrong += !launch(&r, g, (float)i);
@@ -294,27 +284,27 @@ static void test_capture_refuses(void **state)
 	void *p;
 	(void)state;
 	begin(&r);
-	ok(fo_cuda_capture_begin(cuda, r.s[0]));
+	must(fo_cuda_capture_begin(cuda, r.s[0]));
 	add(r.s[0], r.a, r.a, r.b);
 	refused(fo_cuda_stream_wait(cuda, r.s[0]), "not permitted when stream is capturing");
 	refused(fo_cuda_capture_end(cuda, r.s[0], &g), "previous error during capture");
-	ok(fo_cuda_capture_begin(cuda, r.s[0]));
+	must(fo_cuda_capture_begin(cuda, r.s[0]));
 	refused(fo_cuda_alloc(cuda, 1 << 20, &p), "not permitted when stream is capturing");
 	refused(fo_cuda_capture_end(cuda, r.s[0], &g), "previous error during capture");
 	/* An event from outside. */
-	ok(fo_cuda_event_record(cuda, r.e[0], r.s[1], false));
-	ok(fo_cuda_capture_begin(cuda, r.s[0]));
+	must(fo_cuda_event_record(cuda, r.e[0], r.s[1], false));
+	must(fo_cuda_capture_begin(cuda, r.s[0]));
 	refused(fo_cuda_event_after(cuda, r.s[0], r.e[0]), "uncaptured work");
 	refused(fo_cuda_capture_end(cuda, r.s[0], &g), "previous error during capture");
 	/* Another stream, meanwhile, runs. */
 	fill(r.host, 2);
-	ok(fo_cuda_capture_begin(cuda, r.s[0]));
-	ok(fo_cuda_copy_in(cuda, r.a, r.host, N * sizeof(float), r.s[1]));
-	ok(fo_cuda_copy_out(cuda, r.out, r.a, N * sizeof(float), r.s[1]));
-	ok(fo_cuda_stream_wait(cuda, r.s[1]));
+	must(fo_cuda_capture_begin(cuda, r.s[0]));
+	must(fo_cuda_copy_in(cuda, r.a, r.host, N * sizeof(float), r.s[1]));
+	must(fo_cuda_copy_out(cuda, r.out, r.a, N * sizeof(float), r.s[1]));
+	must(fo_cuda_stream_wait(cuda, r.s[1]));
 	assert_true(all_are(r.out, 2, 1));
 	add(r.s[0], r.a, r.a, r.b);
-	ok(fo_cuda_capture_end(cuda, r.s[0], &g));
+	must(fo_cuda_capture_end(cuda, r.s[0], &g));
 	fo_cuda_graph_free(cuda, g);
 	assert_true(two_streams(&r, 3, 9));
 	end(&r);
@@ -327,17 +317,17 @@ static void test_memory(void **state)
 	int64_t have, all, less, again;
 	void *p, *q;
 	(void)state;
-	ok(fo_cuda_memory(cuda, &have, &all));
+	must(fo_cuda_memory(cuda, &have, &all));
 	assert_true(have > 0 && have <= all && all == fo_cuda_info(cuda)->memory_bytes);
-	ok(fo_cuda_alloc(cuda, 64 << 20, &p));
-	ok(fo_cuda_alloc(cuda, 0, &q));
+	must(fo_cuda_alloc(cuda, 64 << 20, &p));
+	must(fo_cuda_alloc(cuda, 0, &q));
 	assert_true((uintptr_t)p % 256 == 0 && (uintptr_t)q % 256 == 0 && p != q);
-	ok(fo_cuda_memory(cuda, &less, &all));
+	must(fo_cuda_memory(cuda, &less, &all));
 	assert_true(have - less >= 64 << 20);
 	fo_cuda_free(cuda, p);
 	fo_cuda_free(cuda, q);
 	fo_cuda_free(cuda, NULL);
-	ok(fo_cuda_memory(cuda, &again, &all));
+	must(fo_cuda_memory(cuda, &again, &all));
 	assert_true(!soft || again == have);
 	assert_int_equal(fo_cuda_alloc(cuda, (size_t)all * 2, &p), FO_ENOMEM);
 	assert_non_null(strstr(fo_err_text(), "the device cannot hold"));
@@ -354,7 +344,7 @@ static void test_addresses(void **state)
 		skip();
 	}
 	begin(&r);
-	ok(fo_cuda_alloc(cuda, N * sizeof(float), (void **)&gone));
+	must(fo_cuda_alloc(cuda, N * sizeof(float), (void **)&gone));
 	fo_cuda_free(cuda, gone);
 	struct fo_cuda_queue q = { .cuda = cuda, .stream = r.s[0] };
 	struct fo_call call = { .kind = FO_OP_add, .n = 3, .first = 4 };
@@ -373,7 +363,7 @@ static void test_addresses(void **state)
 		"invalid argument"); /* beyond its end */
 	refused(fo_cuda_fill(cuda, gone, 0, 1, r.s[0]), "invalid argument");
 	refused(fo_cuda_copy(cuda, r.a, ordinary, 4, r.s[0]), "invalid argument");
-	ok(fo_cuda_stream_wait(cuda, r.s[0]));
+	must(fo_cuda_stream_wait(cuda, r.s[0]));
 	end(&r);
 	free(ordinary);
 }
@@ -408,13 +398,13 @@ static void test_threads(void **state)
 	struct rig r;
 	(void)state;
 	begin(&r);
-	ok(fo_cuda_capture_begin(cuda, r.s[0])); /* captures are a thread's own: others may allocate */
+	must(fo_cuda_capture_begin(cuda, r.s[0])); /* captures are a thread's own: others may allocate */
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(pthread_create(&w[i].thread, NULL, work, &w[i]), 0);
 	put_diamond(&r, 3);
 	for (int i = 0; i < 3; i++)
 		pthread_join(w[i].thread, NULL);
-	ok(fo_cuda_capture_end(cuda, r.s[0], &g));
+	must(fo_cuda_capture_end(cuda, r.s[0], &g));
 	for (int i = 0; i < 3; i++)
 		assert_true(w[i].well && !w[i].attached);
 	assert_true(launch(&r, g, 3));
@@ -432,9 +422,9 @@ static void test_counters(void **state)
 	if (!soft)
 		skip();
 	begin(&r);
-	ok(fo_cuda_capture_begin(cuda, r.s[0]));
+	must(fo_cuda_capture_begin(cuda, r.s[0]));
 	put_diamond(&r, 3);
-	ok(fo_cuda_capture_end(cuda, r.s[0], &g));
+	must(fo_cuda_capture_end(cuda, r.s[0], &g));
 	soft->counters(&before, true);
 	assert_true(launch(&r, g, 1));
 	soft->counters(&after, false);
@@ -454,9 +444,9 @@ static void test_orders(void **state)
 	if (!soft)
 		skip();
 	begin(&r);
-	ok(fo_cuda_capture_begin(cuda, r.s[0]));
+	must(fo_cuda_capture_begin(cuda, r.s[0]));
 	put_diamond(&r, 3);
-	ok(fo_cuda_capture_end(cuda, r.s[0], &g));
+	must(fo_cuda_capture_end(cuda, r.s[0], &g));
 	for (uint64_t seed = 1; seed < 20; seed++) {
 		soft->seed(seed);
 		soft->order((int)(seed % 3));

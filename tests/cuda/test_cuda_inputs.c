@@ -6,27 +6,18 @@
 #include "pass/pass.h"
 #include "support/cuda.h"
 #include "support/step.h"
+#include "support/must.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { BATCHES = 4, STEPS = 9, SEEDS = 4 };
 
 static struct fo_cuda *cuda;
 static const struct fo_test_soft *soft;
 static struct step_batch batch[BATCHES];
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s; %s", fo_err_text(), fo_err_hint());
-}
 
 /* Steps take these batches in turn; the loop goes back once (4 after 6, with 4 itself as a step before had it), as a
  * rewind does. A batch whose bit of `late` is set is not ready while the step before it runs. */

@@ -5,25 +5,16 @@
 #include "pass/pass.h"
 #include "support/cuda.h"
 #include "support/step.h"
+#include "support/must.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { STEPS = 3, SEEDS = 4, DROP_SEEDS = 15 };
 
 static struct fo_cuda *cuda;
 static const struct fo_test_soft *soft;
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s; %s", fo_err_text(), fo_err_hint());
-}
 
 struct outcome {
 	double loss[STEPS], norm[STEPS];

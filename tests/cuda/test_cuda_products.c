@@ -4,27 +4,17 @@
 #include "base/mem.h"
 #include "hw/nvml.h"
 #include "support/cuda.h"
+#include "support/must.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 static struct fo_cuda *cuda;
 static const struct fo_test_soft *soft;
 static char folder[] = "/tmp/fo-test-products-XXXXXX", cache[128];
-
-static void ok(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s; %s", fo_err_text(), fo_err_hint());
-}
 
 /* ---- fp8: every layout, scales of all or of lines or mixed, both outputs, added and stored ---- */
 
@@ -214,8 +204,8 @@ static void test_cannot(void **state)
 static struct fo_cuda *fresh(enum fo_cuda_tune_mode mode, const char *path)
 {
 	struct fo_cuda *c;
-	ok(fo_cuda_open(&c, 0));
-	ok(fo_cuda_tune_set(c, mode, path));
+	must(fo_cuda_open(&c, 0));
+	must(fo_cuda_tune_set(c, mode, path));
 	return c;
 }
 static struct fo_cuda_tuned prepared(struct fo_cuda *c, int64_t m, int64_t n, int64_t k)
@@ -224,7 +214,7 @@ static struct fo_cuda_tuned prepared(struct fo_cuda *c, int64_t m, int64_t n, in
 	struct fo_cuda_tuned t;
 	size_t ws;
 	fo_num_case_matmul(&x, m, n, k, 0, 1, FO_BF16, FO_BF16, FO_DEF, true);
-	ok(fo_cuda_kernel_of(FO_OP_matmul)->prepare(c, &x.call, 0, &ws));
+	must(fo_cuda_kernel_of(FO_OP_matmul)->prepare(c, &x.call, 0, &ws));
 	fo_cuda_tune_result(c, &t);
 	return t;
 }
@@ -232,7 +222,7 @@ static char *text_of(struct fo_arena *a)
 {
 	char *text = NULL;
 	size_t len;
-	ok(fo_fs_read(a, cache, 1 << 20, &text, &len));
+	must(fo_fs_read(a, cache, 1 << 20, &text, &len));
 	return fo_arena_strdup(a, text);
 }
 static int lines_of(const char *text)
@@ -242,7 +232,7 @@ static int lines_of(const char *text)
 		n += *text == '\n';
 	return n;
 }
-static void put_text(const char *text) { ok(fo_fs_write_atomic(cache, text, strlen(text))); }
+static void put_text(const char *text) { must(fo_fs_write_atomic(cache, text, strlen(text))); }
 
 static void test_off(void **state)
 {

@@ -8,12 +8,11 @@
 #include "support/step.h"
 #include "train/generate.h"
 #include "train/ports.h"
+#include "support/must.h"
 
 #include <fcntl.h>
 #include <math.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,18 +21,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 enum { STEPS = 3, SEEDS = 3 };
 
 static struct fo_cuda *cuda;
 static const struct fo_test_soft *soft;
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s; %s", fo_err_text(), fo_err_hint());
-}
 
 static struct fo_exec_options on_device(void) { return (struct fo_exec_options){ .cuda = cuda, .timeline_steps = 8 }; }
 static struct fo_exec_options on_processor(void)

@@ -3,27 +3,18 @@
 #include "cuda/soft_cupti.h"
 #include "kernel/cuda/cuda.h"
 #include "support/cuda.h"
+#include "support/must.h"
 
 #include <dlfcn.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static __typeof__(fo_software_cupti_kernel) *kernel;
 static __typeof__(fo_software_cupti_node) *node;
 static __typeof__(fo_software_cupti_lose) *lose;
 static int64_t start_ns; /* of the test: kernels' times count from here */
 
-static void ok(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s; %s", fo_err_text(), fo_err_hint());
-}
 static void ran(const char *name, int64_t begin, int64_t end, uint64_t of)
 {
 	kernel(name, start_ns + begin, start_ns + end, of);
@@ -44,7 +35,7 @@ static void test_launches(void **state)
 	struct fo_cuda_trace t;
 	(void)state;
 	start_ns = fo_now_ns();
-	ok(fo_cuda_trace_start());
+	must(fo_cuda_trace_start());
 	assert_int_equal(fo_cuda_trace_start(), FO_EARG);
 	ran("nobody's", 0, 5, 0);
 	fo_cuda_trace_push(7);
@@ -56,7 +47,7 @@ static void test_launches(void **state)
 	fo_cuda_trace_pop();
 	fo_cuda_trace_pop(); /* once too often */
 	lose(2);
-	ok(fo_cuda_trace_take(&t));
+	must(fo_cuda_trace_take(&t));
 	assert_int_equal(t.n, 4);
 	assert_int_equal(t.unknown, 1);
 	assert_int_equal(t.dropped, 2);
@@ -65,7 +56,7 @@ static void test_launches(void **state)
 	is(&t.kernel[2], 7, "gemm", 3000, 4000);
 	is(&t.kernel[3], 7, "splitk_reduce", 4100, 4200);
 	fo_cuda_trace_fini(&t);
-	ok(fo_cuda_trace_take(&t));
+	must(fo_cuda_trace_take(&t));
 	assert_int_equal(t.n + t.dropped, 0);
 	fo_cuda_trace_fini(&t);
 	fo_cuda_trace_stop();
@@ -81,7 +72,7 @@ static void test_graph(void **state)
 	struct fo_cuda_trace t;
 	(void)state;
 	start_ns = fo_now_ns();
-	ok(fo_cuda_trace_start());
+	must(fo_cuda_trace_start());
 	for (int i = 0; i < 3; i++) {
 		fo_cuda_trace_push(10 + i);
 		node(100 + (uint64_t)i, 0);
@@ -93,7 +84,7 @@ static void test_graph(void **state)
 	for (int launch = 0; launch < 2; launch++) {
 		for (int i = 0; i < 4; i++)
 			ran("k", 1000 * launch + 10 * i, 1000 * launch + 10 * i + 9, 200 + (uint64_t)i);
-		ok(fo_cuda_trace_take(&t));
+		must(fo_cuda_trace_take(&t));
 		assert_int_equal(t.n, 4);
 		for (int i = 0; i < 4; i++)
 			is(&t.kernel[i], i < 3 ? 10 + i : -1, "k", 1000 * launch + 10 * i, 1000 * launch + 10 * i + 9);
@@ -110,7 +101,7 @@ static void test_many(void **state)
 	char name[16];
 	(void)state;
 	start_ns = fo_now_ns();
-	ok(fo_cuda_trace_start());
+	must(fo_cuda_trace_start());
 	for (int i = 0; i < N; i++) {
 		fo_cuda_trace_push(i);
 		ran("steady", i, i + 1, 0);
@@ -118,7 +109,7 @@ static void test_many(void **state)
 	}
 	snprintf(name, sizeof name, "passing");
 	ran(name, N, N + 1, 0);
-	ok(fo_cuda_trace_take(&t));
+	must(fo_cuda_trace_take(&t));
 	snprintf(name, sizeof name, "other");
 	assert_int_equal(t.n, N + 1);
 	for (int i = 0; i < N; i++)
@@ -135,7 +126,7 @@ static void test_busy(void **state)
 	assert_int_equal(fo_cuda_trace_start(), FO_EDEVICE);
 	assert_non_null(strstr(fo_err_text(), "MULTIPLE_SUBSCRIBERS"));
 	unsetenv("FLATOUT_SOFT_CUPTI_BUSY");
-	ok(fo_cuda_trace_start());
+	must(fo_cuda_trace_start());
 	fo_cuda_trace_stop();
 }
 

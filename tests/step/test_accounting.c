@@ -1,18 +1,9 @@
 /* The accounting is what runs: `ref` counts its multiply-accumulates while it computes, and twice that is exactly the
  * program's executed FLOP; the program's model FLOP is exactly the closed formula. */
 #include "support/step.h"
+#include "support/must.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 static void check_counted(const struct fo_model *m, const struct step_batch *b, enum fo_mode mode,
 			  enum fo_numerics precision, struct fo_passes pass)

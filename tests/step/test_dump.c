@@ -1,20 +1,11 @@
 /* A program written out and read back is the same program; a damaged dump is refused or harmless. */
 #include "support/step.h"
 #include "base/clock.h"
+#include "support/must.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 static void dump(const struct fo_program *p, struct fo_str *s)
 {

@@ -5,26 +5,17 @@
 #include "support/step.h"
 #include "base/fs.h"
 #include "train/train.h"
+#include "support/must.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 enum { SEQ = 24, ROWS = 2, STEPS = 3, VOCAB = 48 };
 
 static char root[256];
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 struct tensors {
 	struct fo_st_tensor *t;

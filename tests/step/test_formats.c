@@ -5,21 +5,12 @@
 #include "pass/pass.h"
 #include "support/step.h"
 #include "train/train.h"
+#include "support/must.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 #define FORMAT(m, s, r)                                                                      \
 	{                                                                                    \

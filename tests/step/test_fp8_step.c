@@ -4,21 +4,12 @@
 #include "base/clock.h"
 #include "pass/pass.h"
 #include "support/step.h"
+#include "support/must.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 static enum fo_isa best_isa(void)
 {

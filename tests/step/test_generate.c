@@ -3,29 +3,20 @@
 #include "support/step.h"
 #include "base/clock.h"
 #include "train/pretrained.h"
+#include "support/must.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <xxhash.h>
 
-#include <cmocka.h>
-
 /* As in test_golden.c: fp32 rounding of the stored values and of ours, relative to the largest logit. */
 #define TIGHT_F32 8e-6
 
 static const char *const golden[] = { "mha",        "gqa",     "gqa_tied", "rope_llama3",  "odd",
 				      "llama_bias", "mistral", "qwen2",    "qwen2_window", "qwen3" };
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 static const void *stored(const struct fo_st_file *f, const char *name, int64_t *n)
 {

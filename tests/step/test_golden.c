@@ -3,15 +3,12 @@
  * Gradients are taken by the optimizer inside the step. With beta1 0, rate 0 and no clipping AdamW's first moment is
  * the gradient itself, so one ordinary training step shows them all. */
 #include "support/step.h"
+#include "support/must.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* The stored values are fp32. They differ from the same model in double precision by at most 2.0e-6 of each tensor's
  * largest value (README of tests/golden); twice that where we compute in double, and our own fp32 error, of the same
@@ -23,12 +20,6 @@ struct file {
 	struct fo_st_file f;
 	char path[512];
 };
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 static void open_file(struct file *f, const char *dir, const char *name)
 {

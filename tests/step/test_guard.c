@@ -5,27 +5,18 @@
 #include "support/step.h"
 #include "base/clock.h"
 #include "base/fs.h"
-#include "train/train_int.h"
+#include "train/guard.h"
+#include "support/must.h"
 
 #include <dirent.h>
 #include <math.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 static char folder[256];
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 /* ---- one step ---- */
 
@@ -240,6 +231,14 @@ static void on_warn(void *ctx, const char *text)
 	snprintf(w->warning, sizeof w->warning, "%s", text);
 }
 
+static void on_event(void *ctx, const struct fo_event *e)
+{
+	if (e->kind == FO_EVENT_STEP)
+		on_step(ctx, e->taken);
+	if (e->kind == FO_EVENT_WARNING)
+		on_warn(ctx, e->warning);
+}
+
 struct setup {
 	struct fo_run run;
 	struct fo_opt_set options;
@@ -279,7 +278,7 @@ static void setup(struct setup *s, const char *name, const char *text)
 
 static fo_status train(const struct setup *s, struct watch *w, struct fo_train_result *out)
 {
-	struct fo_train_hooks h = { .ctx = w, .step = on_step, .warn = on_warn, .stop = &w->stop };
+	struct fo_train_hooks h = { .ctx = w, .event = on_event, .stop = &w->stop };
 	w->stop = 0;
 	return fo_train(&s->run, &h, out);
 }

@@ -7,25 +7,16 @@
 #include "support/step.h"
 #include "base/clock.h"
 #include "pass/pass.h"
+#include "support/must.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 static struct fo_exec_options options(int isa, uint64_t delays)
 {

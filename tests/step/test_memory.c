@@ -2,19 +2,10 @@
 #include "support/step.h"
 #include "base/clock.h"
 #include "pass/pass.h"
+#include "support/must.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 static struct fo_exec_options options(void)
 {

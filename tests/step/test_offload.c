@@ -4,20 +4,11 @@
 #include "support/step.h"
 #include "base/clock.h"
 #include "pass/pass.h"
+#include "support/must.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 static uint64_t seed = 31, draws;
 static int64_t draw(int64_t n) { return (int64_t)(fo_rng_u64(seed, draws++) % (uint64_t)n); }

@@ -3,22 +3,13 @@
 #include "base/fs.h"
 #include "support/step.h"
 #include "timeline/timeline.h"
+#include "support/must.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 static char dir[] = "test_profile.XXXXXX", path[64];
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 static double sum_parts(const struct fo_profile *f)
 {

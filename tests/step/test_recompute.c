@@ -2,20 +2,11 @@
 #include "base/clock.h"
 #include "pass/pass.h"
 #include "support/step.h"
+#include "support/must.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 /* ---- the same bits ---- */
 

@@ -6,26 +6,17 @@
 #include "base/fs.h"
 #include "ckpt/ckpt.h"
 #include "train/train.h"
+#include "support/must.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 enum { STEPS = 8 };
 
 static char folder[256]; /* everything lies below it */
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 /* ---- a run and what its hooks saw ---- */
 
@@ -64,6 +55,16 @@ static void on_plan(void *ctx, const struct fo_train_plan *p)
 	w->plans++;
 }
 
+static void on_event(void *ctx, const struct fo_event *e)
+{
+	if (e->kind == FO_EVENT_PLAN)
+		on_plan(ctx, e->plan);
+	if (e->kind == FO_EVENT_STEP)
+		on_step(ctx, e->taken);
+	if (e->kind == FO_EVENT_EVALUATION)
+		on_eval(ctx, e->step, e->evaluation.loss);
+}
+
 struct setup {
 	struct fo_run run;
 	struct fo_opt_set options;
@@ -99,7 +100,7 @@ static void setup(struct setup *s, const char *name)
 
 static fo_status train(const struct setup *s, struct watch *w, struct fo_train_result *out)
 {
-	struct fo_train_hooks h = { .ctx = w, .plan = on_plan, .step = on_step, .eval = on_eval, .stop = &w->stop };
+	struct fo_train_hooks h = { .ctx = w, .event = on_event, .stop = &w->stop };
 	w->stop = 0;
 	return fo_train(&s->run, &h, out);
 }
@@ -365,7 +366,7 @@ static void test_memory_limit(void **state)
 	struct fo_train_result result;
 	char path[600];
 	setup(&s, "tight");
-	struct fo_train_hooks dry = { .ctx = &w, .plan = on_plan, .dry_run = true };
+	struct fo_train_hooks dry = { .ctx = &w, .event = on_event, .dry_run = true };
 	must(fo_train(&s.run, &dry, &result));
 	assert_true(w.plans == 1 && w.steps == 0);
 	assert_false(fo_fs_exists(s.dir));
@@ -448,11 +449,13 @@ struct tail {
 	double last;
 };
 
-static void on_tail_step(void *ctx, const struct fo_train_step *s)
+static void on_tail_event(void *ctx, const struct fo_event *e)
 {
 	struct tail *t = ctx;
-	t->last = s->loss;
-	t->stop = s->step == t->stop_after;
+	if (e->kind != FO_EVENT_STEP)
+		return;
+	t->last = e->taken->loss;
+	t->stop = e->step == t->stop_after;
 }
 
 /* The mean over the last tenth is over the steps that this process did: a run resumed inside it reports its own. */
@@ -462,7 +465,7 @@ static void test_tail_after_resume(void **state)
 	struct setup s;
 	struct tail t = { .stop_after = 19 };
 	struct fo_train_result r;
-	struct fo_train_hooks h = { .ctx = &t, .step = on_tail_step, .stop = &t.stop };
+	struct fo_train_hooks h = { .ctx = &t, .event = on_tail_event, .stop = &t.stop };
 	setup(&s, "tail");
 	s.run.steps = 20;
 	assert_int_equal(fo_train(&s.run, &h, &r), FO_EINTERRUPT);

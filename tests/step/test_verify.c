@@ -1,21 +1,11 @@
 /* The self-check: no operation is left out, what did not run does not pass, and a step that is wrong is seen. */
 #include "audit/engine/verify_int.h"
+#include "support/must.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 /* Whoever adds an operation adds cases for it: src/audit/engine/num_cases.c. */
 static void test_every_operation_has_a_case(void **state)

@@ -3,20 +3,11 @@
  * test_lanes and, on a device, in tests/cuda/test_cuda_lanes. */
 #include "pass/pass.h"
 #include "support/step.h"
+#include "support/must.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 static void build(struct step_built *b, struct fo_passes passes, int micro_batches, bool biases)
 {

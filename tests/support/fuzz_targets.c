@@ -423,11 +423,14 @@ static void log_file(const void *bytes, size_t n)
 	fo_record_profile_total(&r, &f);
 	/* As fo_record_open leaves it where there is no run.json. */
 	r.dir = r.started = r.version = r.commit = r.compiler = r.passes = r.cpu = r.isa = r.peak_source = r.affinity =
-		r.governor = "";
+		"";
 	for (int i = 0; i < FO_RECORD_FILES; i++)
 		r.file[i].path = r.file[i].why = "";
 	fo_report_make(&o, &r);
-	fo_report_html(&o, &page);
+	struct fo_doc d = { 0 };
+	fo_report_doc(&o, &d);
+	fo_doc_to_html(&d, &page);
+	fo_doc_fini(&d);
 	if (strcmp(page.data + page.len - 8, "</html>\n"))
 		abort();
 	fo_report_fini(&o);

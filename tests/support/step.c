@@ -2,16 +2,13 @@
 #include "base/clock.h"
 #include "pass/pass.h"
 #include "train/train.h"
+#include "support/must.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
-
-#include <cmocka.h>
 
 struct fo_model step_model(int64_t layers, int64_t hidden, int64_t heads, int64_t kv_heads, int64_t ffn, int64_t vocab,
 			   bool tied)
@@ -137,12 +134,6 @@ static fo_status serve(void *ctx, enum fo_port port, int mb, const struct fo_ten
 		return fo_fail(FO_EBUG, "no port %d here", (int)port);
 	}
 	return FO_OK;
-}
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
 }
 
 void step_rig_at(struct step_rig *r, int64_t step)

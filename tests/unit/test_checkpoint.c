@@ -1,18 +1,15 @@
 /* Checkpoints: what comes back, what is refused, and that a killed run never leaves half of one. */
 #include "ckpt/ckpt.h"
 #include "base/clock.h"
+#include "support/must.h"
 
 #include <dirent.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { N = 4096 }; /* elements of the tensors: several pages, several writes */
 
@@ -23,12 +20,6 @@ static struct fo_st_tensor
 	s = {
 		.name = "m.model.norm.weight", .dtype = FO_F32, .rows = 64, .cols = N / 64, .ld = N / 64, .data = moment
 	};
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 static void fill(int64_t step)
 {

@@ -3,21 +3,13 @@
 #include "cost/cost.h"
 #include "cost/reuse.h"
 #include "pass/pass.h"
+#include "support/must.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 static void near(double got, double want)
 {
 	if (!(fabs(got - want) <= 1e-9 * fabs(want)))

@@ -1,20 +1,11 @@
 /* A step on a device: operations that passes put in other ones' places are known and stand in their part, and a profile
  * that claims more than the device can do is refused. */
 #include "support/device_step.h"
+#include "support/must.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 /* A step of a small Llama on an H200 with some more options. */
 static void begin(struct device_rig *g, const char *more)

@@ -1,10 +1,11 @@
 /* The page of a diagnosis, from structures that are filled by hand: what stands in it, and that nothing breaks out of
  * it. `test_diagnose_html FILE KIND` writes a page there instead, for tests/cli/html.sh; KIND: one, many (64 ranks),
  * hostile, bare. */
-#include "report/diagnose_html.h"
+#include "report/diagnose_doc.h"
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "draw/doc.h"
 #include "report/ledger_parts.h"
 #include "trace/trace_int.h"
 
@@ -303,12 +304,12 @@ static void test_page(void **state)
 {
 	(void)state;
 	static const char *const holds[] = {
-		"Diagnosis of worker0.pt.trace.json", "What to change", "x 1.20 to x 1.79; at best x 1.79",
-		"21.0\u00a0%", "rule mfu, bf16; causal 19.0\u00a0%", "37.0\u00a0%", "It counts what waits",
-		"idle: data loading", "64 devices; 1000 steps cost $4.44, an hour $160.00",
+		"Diagnosis of worker0.pt.trace.json", "What to change", "1.20 to 1.79; at best 1.79 x", "21.0\u00a0%",
+		"rule mfu, bf16; causal 19.0\u00a0%", "37.0\u00a0%", "It counts what waits", "idle: data loading",
+		"64 devices; 1000 steps cost $4.44, an hour $160.00",
 		/* points and what they cost by the hour: 0.44 of 64 devices at $2.50 */
-		"-44.0 points, $70.40/h", "x 1.21 slower beside communication", "memory-bound; 50\u00a0% of tiles",
-		"num_workers</td><td data-l=\"now\">not in the trace", "41.000 ms", "4096 x 14336 x 4096", "600.0",
+		"-44.0 points, $70.40/h", "1.21 x slower beside communication", ">memory</td><td data-l=\"note\">50\u00a0% of tiles",
+		"num_workers</td><td data-l=\"now\">not in the trace", "41.000 ms", "4096x14336x4096", "600.0",
 		"81.1\u00a0%", "record every rank", "what the driver counts", "idle 51 ms",
 		"was launched only 50 ms after the gap began, by thread 4711",
 		"_SingleProcessDataLoaderIter.__next__&#39; for 44 ms"
@@ -319,23 +320,25 @@ static void test_page(void **state)
 	for (size_t i = 0; i < sizeof holds / sizeof *holds; i++)
 		if (!strstr(o.data, holds[i]))
 			fail_msg("the page does not say '%s'", holds[i]);
-	assert_null(strstr(o.data, "arrives last"));
+	assert_null(strstr(o.data, ">waited for<"));
 	/* Elementwise kernels are 8 % and stand alone; nothing is left for the others. What cannot be pasted is no box
 	 * to copy from. */
 	assert_non_null(strstr(o.data, "elementwise, reductions"));
 	assert_null(strstr(o.data, ">other kernels</td>"));
 	assert_null(strstr(o.data, "<pre>"));
 	/* The data loader's is the bottleneck: the gap is idle, and says so; six cards. */
-	assert_non_null(strstr(o.data, "<h2>The longest idle gap of the "));
+	assert_non_null(strstr(o.data, "<h2>The longest idle gap, "));
 	assert_non_null(strstr(o.data, "The bottleneck is data loading; this is where the GPU idles longest"));
-	assert_int_equal(count(o.data, "<div><dt>"), 6 + 4 + 3);
+	/* Two lines of the verdict, five tiles, what two findings are worth and one saves. */
+	assert_int_equal(count(o.data, "<div><dt>"), 2 + 5 + 3);
 	assert_int_equal(count(o.data, "facts c3"), 1);
 	/* What to change stands before where the time goes, and its sentence once. */
 	assert_true(strstr(o.data, "What to change") < strstr(o.data, "Where the time goes"));
 	assert_int_equal(count(o.data, "The GPU waits for the data loader"), 1);
 	assert_non_null(strstr(o.data, "matrix products<b>"));
 	/* Both events are one row. */
-	assert_int_equal(count(o.data, "88 ms, 2 times"), 1);
+	assert_int_equal(count(o.data, "88 ms</td><td>"), 1);
+	assert_int_equal(count(o.data, ", 2 times</td>"), 1);
 	assert_null(strstr(o.data, "<script"));
 	assert_int_equal(count(o.data, "class=\"arrow\""), 1);
 	fo_str_fini(&o);
@@ -374,10 +377,11 @@ static void test_many(void **state)
 	assert_non_null(strstr(o.data, "without waiting: "));
 	assert_non_null(strstr(o.data, ">slowest</th><th scope=\"col\" class=\"r\">median</th>"));
 	assert_non_null(strstr(o.data, "fastest: rank 63"));
-	assert_non_null(strstr(o.data, "rank 0, is 4.0\u00a0% above"));
+	assert_non_null(strstr(o.data, "the slowest takes 4.0\u00a0% more than the median"));
 	assert_non_null(strstr(o.data, "stage 3"));
-	assert_non_null(strstr(o.data, "is for rank 3, which arrived last 3 times; beside the other ranks it spends 2 "
-				       "ms more in &#39;data loading&#39;"));
+	assert_non_null(strstr(o.data,
+			       "Rank 3 is who the others wait for: 63\u00a0% of all waiting. Its median step has 2 ms "
+			       "more of &#34;data loading&#34;"));
 	assert_non_null(strstr(o.data, "8 of 9"));
 	fo_str_fini(&o);
 	drop_sample(s);
@@ -507,7 +511,10 @@ static void test_gap(void **state)
 	fo_gap_worst(&g, &s->rank[0], &s->device[0], FO_GAP_ANY);
 	assert_true(g.begin_ns == g.end_ns);
 	fo_gap_words(&g, &o);
-	fo_gap_draw(&g, NULL, NULL, &o);
+	struct fo_doc doc = { 0 };
+	fo_gap_picture(&doc, &g, NULL);
+	fo_doc_to_html(&doc, &o);
+	fo_doc_fini(&doc);
 	fo_str_fini(&o);
 	drop_sample(s);
 }

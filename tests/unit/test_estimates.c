@@ -244,7 +244,7 @@ static void test_worth(void **unused)
 	assert_true(f.loss_ns == 300 && fabs(f.ceiling - 1 / 0.7) < 1e-9);
 }
 
-static const struct fo_rule_row *const rules[] = { fo_rules_host, fo_rules_marked,  fo_rules_comm, fo_rules_small,
+static const struct fo_rule_row *const rules[] = { fo_rules_host, fo_rules_marked,  fo_rules_comm,
 						   fo_rules_gpu,  fo_rules_compute, fo_rules_shape };
 static const char *const framework[] = { "PyTorch", "TorchTitan", "Megatron-LM", "DeepSpeed", "vLLM" };
 

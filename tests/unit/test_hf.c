@@ -3,24 +3,15 @@
 #include "base/fs.h"
 #include "ckpt/ckpt.h"
 #include "kernel/kernel.h"
+#include "support/must.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 static char dir[] = "test_hf.XXXXXX";
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 static const char *in_dir(const char *name)
 {

@@ -3,23 +3,15 @@
 #include "ladder/plan_int.h"
 #include "base/fs.h"
 #include "base/str.h"
+#include "support/must.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 static char dir[] = "test_ladder.XXXXXX";
 
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 static void near(double got, double want)
 {
 	if (!(fabs(got - want) <= 1e-12 * fabs(want)))

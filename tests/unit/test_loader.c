@@ -2,20 +2,11 @@
  * and every property can be checked without repeating the loader's arithmetic. */
 #include "base/clock.h"
 #include "data/data.h"
+#include "support/must.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
-
-static void ok(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 /* A shard in memory: documents of random length 1..longest, some five times that; ids count up from 1, 0 is padding. */
 static struct fo_shard make_shard(int64_t docs, int64_t longest, uint64_t seed)
@@ -50,7 +41,7 @@ static int64_t document_of(const struct fo_shard *s, int64_t index)
 static struct fo_loader *open_at(const struct fo_shard *s, struct fo_batch_shape shape, int64_t step, uint64_t seed)
 {
 	struct fo_loader *l;
-	ok(fo_loader_open(&l, s, &shape, &(struct fo_loader_state){ .next_step = step, .seed = seed }, 0));
+	must(fo_loader_open(&l, s, &shape, &(struct fo_loader_state){ .next_step = step, .seed = seed }, 0));
 	return l;
 }
 
@@ -58,7 +49,7 @@ static const struct fo_batch *next(struct fo_loader *l)
 {
 	const struct fo_batch *b;
 	int64_t wait_ns = -1;
-	ok(fo_loader_next(l, &b, &wait_ns));
+	must(fo_loader_next(l, &b, &wait_ns));
 	assert_true(wait_ns >= 0);
 	return b;
 }
@@ -222,7 +213,7 @@ static void test_split_serves_every_token_once_per_epoch(void **state)
 		.seq = 16, .rows = 1, .micro_batches = 1, .packing = FO_PACK_SPLIT, .window = 7
 	};
 	struct fo_packing_cost cost;
-	ok(fo_packing_measure(&s, 16, FO_PACK_SPLIT, 5, &cost));
+	must(fo_packing_measure(&s, 16, FO_PACK_SPLIT, 5, &cost));
 	int64_t rows = 0, padding = 0;
 	for (int64_t d = 0; d < s.docs; d++)
 		rows += (s.doc_at[d + 1] - s.doc_at[d] + 15) / 16;
@@ -293,7 +284,7 @@ static void test_text_seen(void **state)
 			for (int64_t k = 0; k < s.tokens; k++)
 				distinct += seen[k] > 0;
 			struct fo_text_seen got;
-			ok(fo_text_seen(&s, &shape, 9, some[i], NULL, &got));
+			must(fo_text_seen(&s, &shape, 9, some[i], NULL, &got));
 			assert_int_equal(got.served, served);
 			assert_int_equal(got.distinct, distinct);
 			assert_int_equal(got.reached, s.tokens - over);
@@ -319,7 +310,7 @@ static void test_bestfit_keeps_documents_whole(void **state)
 		struct fo_shard s = make_shard(150, 60, 11);
 		struct fo_batch_shape shape = { .seq = seq, .rows = 1, .micro_batches = 1, .packing = FO_PACK_BESTFIT };
 		struct fo_packing_cost cost;
-		ok(fo_packing_measure(&s, seq, FO_PACK_BESTFIT, 5, &cost));
+		must(fo_packing_measure(&s, seq, FO_PACK_BESTFIT, 5, &cost));
 		int64_t rows = (int64_t)cost.rows, padding = 0, cut = 0, whole = 0;
 		int *seen = calloc((size_t)s.tokens, sizeof *seen);
 		struct fo_loader *l = open_at(&s, shape, 0, 5);
@@ -366,7 +357,7 @@ static void test_bestfit_is_best_fit(void **state)
 	for (int64_t seq = 3; seq <= 300; seq += 27) {
 		struct fo_packing_cost cost;
 		int64_t *room = calloc((size_t)s.tokens, sizeof *room), rows = 0;
-		ok(fo_packing_measure(&s, seq, FO_PACK_BESTFIT, 0, &cost));
+		must(fo_packing_measure(&s, seq, FO_PACK_BESTFIT, 0, &cost));
 		for (int64_t d = 0; d < s.docs; d++)
 			for (int64_t n = (s.doc_at[d + 1] - s.doc_at[d]) / seq; n > 0; n--)
 				room[rows++] = 0;
@@ -399,10 +390,10 @@ static void test_costs_of_packings(void **state)
 		longer += n > 16;
 		over += n > 16 ? n - 16 : 0;
 	}
-	ok(fo_packing_measure(&s, 16, FO_PACK_PADDED, 5, &c));
+	must(fo_packing_measure(&s, 16, FO_PACK_PADDED, 5, &c));
 	assert_true(c.rows == (double)s.docs && c.truncated == over && c.long_docs == longer && c.cut_docs == 0);
 	assert_true(c.padding == (double)(16 * s.docs - (s.tokens - over)));
-	ok(fo_packing_measure(&s, 16, FO_PACK_PACKED, 5, &c));
+	must(fo_packing_measure(&s, 16, FO_PACK_PACKED, 5, &c));
 	assert_true(c.padding == 0 && c.truncated == 0);
 	/* The loader's first epoch, where it lies in one piece: rows of one token less than all there is. */
 	struct fo_batch_shape shape = { .seq = s.tokens, .rows = 1, .micro_batches = 1, .packing = FO_PACK_PACKED };
@@ -435,8 +426,8 @@ static void test_resume_at_any_step_gives_the_same_bytes(void **state)
 			const struct fo_batch *want = next(whole), *got;
 			struct fo_loader *l;
 			int64_t wait_ns;
-			ok(fo_loader_open(&l, &s, &shape, &at, 0));
-			ok(fo_loader_next(l, &got, &wait_ns));
+			must(fo_loader_open(&l, &s, &shape, &at, 0));
+			must(fo_loader_next(l, &got, &wait_ns));
 			assert_true(same_batch(want, got, &shape));
 			fo_loader_close(l);
 		}
@@ -572,7 +563,7 @@ static void test_pieces_name_the_documents_of_a_batch(void **state)
 		struct fo_loader *l = open_at(&s, shape, 0, 9);
 		for (int64_t step = 0; step < 40; step++) { /* several epochs */
 			struct naming n = { .s = &s, .shape = &shape, .b = next(l), .row = -1 };
-			ok(fo_batch_pieces(&s, &shape, 9, step, check_piece, &n));
+			must(fo_batch_pieces(&s, &shape, 9, step, check_piece, &n));
 			assert_int_equal(n.tokens, n.b->real_tokens);
 		}
 		fo_loader_close(l);

@@ -180,7 +180,7 @@ static void test_refusals(void **state)
 	refused("\"bytes\": ", "\"bytes\": 1e-300, \"x\": ", "bytes: expected 0 or a number of at least 1");
 	refused("\"rows\": [", "\"rows\": {}, \"r\": [", "rows: expected a list");
 	refused("\"date\"", "\"isa\"", "line"); /* the same key twice */
-	refused("\"cache_bytes\"", "\"state\": 1, \"cache_bytes\"", "state.governor: expected a short text");
+	refused("\"cache_bytes\"", "\"state\": 1, \"cache_bytes\"", "state: expected an object");
 	refused("\"cache_bytes\"", "\"state\": {\"governor\": null, \"seconds\": 1, \"steal\": 2}, \"cache_bytes\"",
 		"state.steal: expected a number in its range");
 	struct fo_limits m;

@@ -1,10 +1,9 @@
 /* Files of metered steps from anywhere, and the step time that is composed of them. */
 #include "timeline/metered.h"
 #include "base/fs.h"
+#include "support/must.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,18 +11,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 static char dir[] = "test_metered.XXXXXX", path[64];
 static struct fo_program p;
 static struct fo_unrolled u;
 static const struct fo_burst best = { 100, 100, 1 }, slow = { 80, 100, 1 };
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 static bool on_host(int i) { return fo_op_info(fo_instance_op(&p, &u, i)->kind)->cls == FO_CLASS_HOST; }
 

@@ -581,6 +581,81 @@ static void test_precedence(void **state)
 	unsetenv("FLATOUT_SEED");
 }
 
+struct command {
+	bool keep, fused;
+	int tied;
+	int64_t every;
+	bool json, own_keep;
+};
+static const struct fo_opt settings[] = {
+	FO_OPT_YES_NO(struct command, keep, "train.keep", "yes", "keep what was made"),
+	FO_OPT_YES_NO(struct command, fused, "pass.fused", "no", "one walk over memory"),
+	FO_OPT_TRI(struct command, tied, "model.tied", "model", "share the weights", "model"),
+	FO_OPT_INT(struct command, every, "train.every", "N", "1", 1, 9, "steps", "how often"), FO_OPT_END
+};
+static const struct fo_opt own[] = { FO_OPT_BOOL(struct command, json, "cli.json", "false", "print JSON"),
+				     FO_OPT_BOOL(struct command, own_keep, "cli.keep", "false", "keep the table"),
+				     FO_OPT_END };
+
+/* true is yes, and a setting wants its value; the third word of three is 2. */
+static void test_yes_no(void **state)
+{
+	(void)state;
+	struct fo_opt_set s;
+	struct command c;
+	struct fo_str out = { 0 };
+	fo_opt_init(&s, settings, &c);
+	assert_true(c.keep && !c.fused && c.tied == 2);
+	char *argv[] = { "cmd", "--keep", "no", "--fused=on", "--tied=yes", NULL };
+	int argc = 5;
+	fo_opt_read_args(&s, &argc, argv);
+	assert_int_equal(fo_opt_finish(&s), FO_OK);
+	assert_true(!c.keep && c.fused && c.tied == 1 && argc == 1);
+	assert_string_equal(fo_opt_value_text(&s, 0), "no");
+	assert_string_equal(fo_opt_value_text(&s, 1), "yes");
+	fo_opt_json(&s, &out);
+	assert_non_null(strstr(out.data, "\"yes\""));
+	fo_str_fini(&out);
+	fo_opt_help(settings, &out);
+	assert_non_null(strstr(out.data, "--train.keep NAME"));
+	assert_non_null(strstr(out.data, "(default yes; one of yes, no)"));
+	fo_str_fini(&out);
+	fo_opt_set_text(&s, "model.tied", "auto", FO_ORIGIN_FLAG, "--tied");
+	fo_opt_set_text(&s, "train.keep", "2", FO_ORIGIN_FLAG, "--keep");
+	assert_string_equal(s.problems.data, "'--tied' must be one of no, yes, model, got 'auto'\n"
+					     "'--keep' must be one of yes, no, got '2'");
+	fo_opt_fini(&s);
+}
+
+/* A command's own rows: flags set them, files and variables do not, and the short form is theirs. */
+static void test_own(void **state)
+{
+	(void)state;
+	struct fo_opt_set s;
+	struct command c;
+	struct fo_str out = { 0 };
+	setenv("FLATOUT_CLI_JSON", "yes", 1);
+	setenv("FLATOUT_TRAIN_EVERY", "3", 1);
+	fo_opt_init_own(&s, settings, own, &c);
+	char *argv[] = { "cmd", "--keep", "x", "--train.keep=no", NULL };
+	int argc = 4;
+	fo_opt_read_args(&s, &argc, argv);
+	fo_opt_read_env(&s);
+	assert_int_equal(fo_opt_finish(&s), FO_OK);
+	assert_true(c.own_keep && !c.keep && c.every == 3 && !c.json && argc == 2);
+	assert_true(fo_opt_given(&s, "cli.keep") && !fo_opt_given(&s, "cli.json"));
+	fo_opt_json(&s, &out);
+	fo_opt_sample_yaml(&s, &out);
+	assert_null(strstr(out.data, "cli"));
+	fo_str_fini(&out);
+	const char *text = "cli: {json: yes}\n";
+	assert_int_equal(fo_opt_read_yaml_text(&s, text, strlen(text), "f"), FO_OK);
+	assert_string_equal(s.problems.data, "f:1: unknown key 'cli'");
+	fo_opt_fini(&s);
+	unsetenv("FLATOUT_CLI_JSON");
+	unsetenv("FLATOUT_TRAIN_EVERY");
+}
+
 static bool same_text(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
 
 /* Sample file of the present values, read back, gives the same values. */
@@ -788,6 +863,8 @@ int main(void)
 		cmocka_unit_test(test_args),
 		cmocka_unit_test(test_arg_mistakes),
 		cmocka_unit_test(test_precedence),
+		cmocka_unit_test(test_yes_no),
+		cmocka_unit_test(test_own),
 		cmocka_unit_test(test_sample),
 		cmocka_unit_test(test_help),
 		cmocka_unit_test(test_mdoc_lints),

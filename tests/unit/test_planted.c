@@ -15,7 +15,7 @@
 #include "support/hand_trace.h"
 #include "support/made_trace.h"
 
-#include "report/diagnose_html.h"
+#include "report/diagnose_doc.h"
 
 static const char softmax_name[] = "void softmax_warp_forward<float, float, float, 10, true, false>(float*, float "
 				   "const*, int)"; /* log, says a flag */

@@ -1,21 +1,13 @@
 /* A step on an accelerator by parts: the arithmetic of one row of Llama-3.1-8B on an H200, published runs as a sanity
  * check, how operations and lanes count, and what bench_gpu measured. */
 #include "support/device_step.h"
+#include "support/must.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 static void within(const char *what, double got, double want, double share)
 {
 	if (!(fabs(got - want) <= share * want))
@@ -60,7 +52,7 @@ static void part(const struct device_rig *g, const char *what, enum fo_device_pa
 		within(what, x.high, high, 0.03);
 }
 
-/* The budget of a row of 8,192 tokens that was computed by hand (November 2026): 434 / 460 / 490 ms of linear products
+/* The budget of a row of 8,192 tokens that was computed by hand (November 2026): 434 / 460 / 490 ms of linear matmuls
  * at 790 / 745 / 700 TFLOP/s, sums of weight gradients 5 to 8, head 33 to 37 and 2 to 3, attention 109 to 116, kernels
  * bound by memory 27 to 29, loss 1.5, a 16th of the optimizer 2.9, gaps 2 to 3: 622 / 651 / 690 ms, 77 / 73.6 / 69.5 %
  * mfu. */

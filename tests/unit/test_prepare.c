@@ -2,9 +2,8 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "data/data_int.h"
+#include "support/must.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,18 +12,10 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include <cmocka.h>
-
 static char scratch[] = "/tmp/flatout_prepare_XXXXXX";
 static struct fo_tokenizer *tokenizer;
 static char inputs_path[4][512], *inputs[4];
 enum { LINES = 40000, EVERY = 20 };
-
-static void ok(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 static const char *in_scratch(const char *name)
 {
@@ -61,7 +52,7 @@ static void assert_same(const char *a, const char *b)
 		struct fo_map m[2];
 		for (int k = 0; k < 2; k++) {
 			snprintf(path, sizeof path, "%s/%s", in_scratch(k ? b : a), name[i]);
-			ok(fo_map_open(&m[k], path));
+			must(fo_map_open(&m[k], path));
 		}
 		if (m[0].len != m[1].len || memcmp(m[0].data, m[1].data, m[0].len))
 			fail_msg("%s of '%s' and '%s' differ", name[i], a, b);
@@ -69,7 +60,7 @@ static void assert_same(const char *a, const char *b)
 		fo_map_close(&m[1]);
 	}
 	size_t n;
-	ok(fo_fs_list(&arena, in_scratch(b), 100, &files, &n));
+	must(fo_fs_list(&arena, in_scratch(b), 100, &files, &n));
 	assert_int_equal(n, 5); /* no temporary file, no journal */
 	fo_arena_fini(&arena);
 }
@@ -78,9 +69,9 @@ static void test_threads_do_not_matter(void **state)
 {
 	(void)state;
 	struct fo_prepare_stats s[3];
-	ok(prepare("one", 1, 0, NULL, NULL, &s[0]));
-	ok(prepare("two", 2, 1, NULL, NULL, &s[1]));
-	ok(prepare("five", 5, 0, NULL, NULL, &s[2]));
+	must(prepare("one", 1, 0, NULL, NULL, &s[0]));
+	must(prepare("two", 2, 1, NULL, NULL, &s[1]));
+	must(prepare("five", 5, 0, NULL, NULL, &s[2]));
 	assert_same("one", "two");
 	assert_same("one", "five");
 	assert_memory_equal(&s[0], &s[1], sizeof *s);
@@ -91,7 +82,7 @@ static void test_threads_do_not_matter(void **state)
 	assert_int_equal(s[0].skipped_empty, 1);
 	assert_int_equal(s[0].train_docs + s[0].val_docs, LINES - 2 + 2); /* lines, two texts */
 	/* Once more: nothing is left to do. */
-	ok(prepare("one", 3, 0, NULL, NULL, &s[1]));
+	must(prepare("one", 3, 0, NULL, NULL, &s[1]));
 	assert_int_equal(s[1].resumed_bytes, s[0].bytes);
 	assert_int_equal(s[1].train_tokens, s[0].train_tokens);
 	assert_same("two", "one");
@@ -109,13 +100,13 @@ static void test_sources(void **state)
 		struct fo_shard_sources o;
 		struct fo_doc_source from;
 		snprintf(path, sizeof path, "%s/%s.shard", in_scratch("one"), side ? "val" : "train");
-		ok(fo_shard_open(&s, path));
-		ok(fo_shard_sources_open(&o, &s, path));
-		ok(fo_shard_sources_verify(&o));
+		must(fo_shard_open(&s, path));
+		must(fo_shard_sources_open(&o, &s, path));
+		must(fo_shard_sources_verify(&o));
 		assert_int_equal(o.docs, s.docs);
 		assert_int_equal(o.files, 4);
 		for (int64_t d = 0; d < s.docs; d++) {
-			ok(fo_shard_source(&o, d, &from));
+			must(fo_shard_source(&o, d, &from));
 			if (!from.line) {
 				texts++;
 				continue;
@@ -153,7 +144,7 @@ static void test_killed_at_any_instant(void **state)
 	int kills = 0, gone_on = 0;
 	for (uint64_t round = 0; round < 4; round++) {
 		bool done = false;
-		ok(fo_fs_remove_tree(in_scratch("killed")));
+		must(fo_fs_remove_tree(in_scratch("killed")));
 		for (uint64_t attempt = 0; !done && attempt < 200; attempt++) {
 			pid_t child = fork();
 			if (!child) {
@@ -177,7 +168,7 @@ static void test_killed_at_any_instant(void **state)
 		}
 		assert_true(done);
 		struct fo_prepare_stats s;
-		ok(prepare("killed", 1, 0, NULL, NULL, &s)); /* a kill behind the last rename leaves the journal */
+		must(prepare("killed", 1, 0, NULL, NULL, &s)); /* a kill behind the last rename leaves the journal */
 		assert_same("one", "killed");
 	}
 	assert_true(kills >= 4 && gone_on > 0);
@@ -200,7 +191,7 @@ static void test_stopped_and_gone_on(void **state)
 	assert_int_equal(prepare("stopped", 1, 0, stop_after_two, &stop_now, &s), FO_EINTERRUPT);
 	assert_true(fo_fs_exists(in_scratch("stopped/prepare.journal")));
 	assert_false(fo_fs_exists(in_scratch("stopped/train.shard")));
-	ok(prepare("stopped", 2, 0, NULL, NULL, &s));
+	must(prepare("stopped", 2, 0, NULL, NULL, &s));
 	assert_true(s.resumed_bytes > 0 && s.resumed_bytes < s.bytes);
 	assert_same("one", "stopped");
 }
@@ -223,7 +214,7 @@ static void test_one_at_a_time(void **state)
 {
 	(void)state;
 	struct fo_prepare_stats s;
-	ok(prepare("shared", 1, 0, prepare_again, NULL, &s));
+	must(prepare("shared", 1, 0, prepare_again, NULL, &s));
 	assert_int_equal(nested, FO_EIO);
 	assert_non_null(strstr(nested_text, "another process prepares data"));
 	assert_same("one", "shared");
@@ -248,7 +239,7 @@ static void test_other_inputs_are_refused(void **state)
 	assert_int_equal(fo_data_prepare(&p, &s), FO_EARG);
 	assert_non_null(strstr(fo_err_text(), "holds a preparation begun with other inputs"));
 	p.replace = true;
-	ok(fo_data_prepare(&p, &s));
+	must(fo_data_prepare(&p, &s));
 	assert_int_equal(s.resumed_bytes, 0);
 	assert_int_equal(s.files, 1);
 	/* A journal with a wrong byte counts as none. */
@@ -259,7 +250,7 @@ static void test_other_inputs_are_refused(void **state)
 	fseek(f, 60, SEEK_SET);
 	fputc(0x55, f);
 	fclose(f);
-	ok(prepare("broken", 1, 0, NULL, NULL, &s));
+	must(prepare("broken", 1, 0, NULL, NULL, &s));
 	assert_int_equal(s.resumed_bytes, 0);
 	assert_same("one", "broken");
 }
@@ -311,11 +302,11 @@ static int setup(void **state)
 	fo_str_puts(&s, "the end\n");
 	write_file(3, "zz.txt", &s);
 	fo_str_fini(&s);
-	ok(fo_tokenizer_train(inputs, 2, &(struct fo_text_options){ .skip_bad = true }, 400, 1 << 20, NULL, NULL, NULL,
-			      &tokenizer));
+	must(fo_tokenizer_train(inputs, 2, &(struct fo_text_options){ .skip_bad = true }, 400, 1 << 20, NULL, NULL,
+				NULL, &tokenizer));
 	struct fo_prepare_stats unused;
 	int64_t from = fo_now_ns();
-	ok(prepare("timed", 2, 1, NULL, NULL, &unused));
+	must(prepare("timed", 2, 1, NULL, NULL, &unused));
 	duration_ns = fo_now_ns() - from;
 	return 0;
 }

@@ -1,19 +1,10 @@
 /* The verifier: what it must notice, edit by edit, and what share of blind edits it notices at all. */
 #include "program/program.h"
 #include "base/clock.h"
+#include "support/must.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 static void good(struct fo_program *p, enum fo_mode mode)
 {

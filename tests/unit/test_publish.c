@@ -4,18 +4,15 @@
 #include "record/tensorboard.h"
 #include "record/trace_events.h"
 #include "base/fs.h"
+#include "support/must.h"
 
 #include <jansson.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char dir[] = "test_publish.XXXXXX";
 
@@ -24,12 +21,6 @@ static const char *at(const char *name)
 	static char path[128];
 	snprintf(path, sizeof path, "%s/%s", dir, name);
 	return path;
-}
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
 }
 
 /* RFC 3720, appendix B.4; and the usual check value of "123456789". */

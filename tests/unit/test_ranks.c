@@ -6,24 +6,16 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "diagnose/diagnose.h"
+#include "support/must.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 static char dir[] = "test_ranks.XXXXXX";
 
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 static char *in_dir(const char *name)
 {
 	static char path[32][256];
@@ -106,10 +98,13 @@ static struct fo_diagnosis diagnosed_on(struct fo_trace_set *s, const char *devi
 {
 	struct fo_diagnosis d = { .set = s, .with = { .price_per_hour = NAN, .device = device } };
 	d.rank = fo_xmalloc((size_t)s->count * sizeof *d.rank);
-	for (; d.ranks < s->count; d.ranks++)
-		must(fo_ledger_rank(&d.rank[d.ranks], s->rank[d.ranks], &d.with.ledger));
-	must(fo_diagnose_collectives(&d));
-	must(fo_diagnose_pipeline(&d));
+	struct fo_op_waits waits;
+	d.ranks = s->count;
+	fo_diagnose_collectives(&d, &waits);
+	fo_ledger_ranks(d.rank, s->rank, (size_t)s->count, &d.with.ledger, &waits);
+	fo_op_waits_fini(&waits);
+	fo_diagnose_culprit(&d);
+	fo_diagnose_pipeline(&d);
 	for (int i = 0; i < d.ranks; i++)
 		for (int64_t k = 0; k < d.rank[i].devices; k++)
 			for (int64_t n = -1; n < d.rank[i].device[k].steps; n++) {

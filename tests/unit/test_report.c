@@ -329,6 +329,14 @@ static void test_quiet_mfu(void **state)
 	unlink(at("metered.fom"));
 }
 
+static void page_of(const struct fo_report *o, struct fo_str *page)
+{
+	struct fo_doc d = { 0 };
+	fo_report_doc(o, &d);
+	fo_doc_to_html(&d, page);
+	fo_doc_fini(&d);
+}
+
 /* A log alone, one without any finite number, one whose every step is a phase of its own. */
 static void test_bare(void **state)
 {
@@ -350,7 +358,7 @@ static void test_bare(void **state)
 		assert_int_equal(fo_fs_write_atomic(at("log.jsonl"), log[i], strlen(log[i])), FO_OK);
 		assert_int_equal(fo_record_open(&r, dir, FO_RECORD_WITH_TIMELINE | FO_RECORD_WITH_METERED), FO_OK);
 		fo_report_make(&o, &r);
-		fo_report_html(&o, &page);
+		page_of(&o, &page);
 		assert_non_null(strstr(page.data, "</html>"));
 		assert_non_null(strstr(page.data, "there is no run.json"));
 		assert_null(strstr(page.data, "(null)"));
@@ -395,7 +403,7 @@ static void test_long(void **state)
 	fo_report_make(&o, &r);
 	assert_int_equal(o.window, 201);
 	assert_true(o.phases == 50);
-	fo_report_html(&o, &page);
+	page_of(&o, &page);
 	assert_true(page.len < 1000000);
 	fo_str_fini(&page);
 	fo_report_fini(&o);

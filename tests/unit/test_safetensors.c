@@ -2,24 +2,15 @@
 #include "ckpt/ckpt.h"
 #include "base/clock.h"
 #include "kernel/kernel.h"
+#include "support/must.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 static char dir[] = "test_safetensors.XXXXXX", path[64];
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 static void spill(const void *bytes, size_t n)
 {

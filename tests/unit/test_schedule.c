@@ -4,24 +4,16 @@
 
 #include "base/fs.h"
 #include "base/str.h"
+#include "support/must.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 static char dir[] = "test_schedule.XXXXXX";
 
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 static void near(double got, double want, double within)
 {
 	if (!(fabs(got - want) <= within))

@@ -2,12 +2,11 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "data/data_int.h"
+#include "support/must.h"
 
 #define XXH_INLINE_ALL
 #include <fcntl.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,16 +14,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include <cmocka.h>
-
 static char scratch[] = "/tmp/flatout_shard_XXXXXX";
 static struct fo_tokenizer *tokenizer;
-
-static void ok(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 static const char *in_scratch(const char *format, int i)
 {
@@ -94,7 +85,7 @@ static void test_many_documents(void **state)
 	struct seen seen = { 0 };
 	struct fo_prepare_stats stats;
 	int64_t bytes = 0;
-	ok(fo_fs_mkdirs(in_scratch("many/sub", 0)));
+	must(fo_fs_mkdirs(in_scratch("many/sub", 0)));
 	for (int i = 0; i < N; i++) { /* any bytes but NUL */
 		for (uint64_t k = 0, n = 1 + fo_rng_u64(7, (uint64_t)i) % 900; k < n; k++)
 			fo_str_append(&text[i], &(char){ (char)(1 + fo_rng_u64((uint64_t)i, k) % (i % 2 ? 255 : 126)) },
@@ -104,7 +95,7 @@ static void test_many_documents(void **state)
 	}
 	write_plain(in_scratch("many/binary", 0), "a\0b", 3);
 	write_plain(in_scratch("many/empty", 0), "", 0);
-	ok(prepare(in_scratch("many", 0), in_scratch("out/deep", 0), EVERY, note_progress, &seen, &stats));
+	must(prepare(in_scratch("many", 0), in_scratch("out/deep", 0), EVERY, note_progress, &seen, &stats));
 	assert_int_equal(stats.files, N + 2);
 	assert_int_equal(stats.skipped_binary, 1);
 	assert_int_equal(stats.bytes, bytes);
@@ -119,7 +110,7 @@ static void test_many_documents(void **state)
 	int order[2] = { -1, -1 };
 	for (int side = 0; side < 2; side++) {
 		struct fo_shard s;
-		ok(fo_shard_open(&s, in_scratch(side ? "out/deep/val.shard" : "out/deep/train.shard", 0)));
+		must(fo_shard_open(&s, in_scratch(side ? "out/deep/val.shard" : "out/deep/train.shard", 0)));
 		assert_int_equal(s.docs, side ? stats.val_docs : stats.train_docs);
 		assert_int_equal(s.tokens, side ? stats.val_tokens : stats.train_tokens);
 		assert_int_equal(s.vocab, fo_tokenizer_vocab(tokenizer));
@@ -151,11 +142,11 @@ static void test_the_same_text_gives_the_same_shards(void **state)
 	uint64_t sum[2];
 	for (int i = 0; i < 2; i++) {
 		/* A cut-off earlier run left its files behind. */
-		ok(fo_fs_mkdirs(in_scratch("same%d", i)));
+		must(fo_fs_mkdirs(in_scratch("same%d", i)));
 		write_plain(in_scratch("same%d/train.shard.tmp", i), "rubbish", 7);
-		ok(prepare(in_scratch("many", 0), in_scratch("same%d", i), 10, NULL, NULL, &stats));
-		ok(fo_shard_open(&a, in_scratch("same%d/train.shard", i)));
-		ok(fo_shard_open(&b, in_scratch("same%d/val.shard", i)));
+		must(prepare(in_scratch("many", 0), in_scratch("same%d", i), 10, NULL, NULL, &stats));
+		must(fo_shard_open(&a, in_scratch("same%d/train.shard", i)));
+		must(fo_shard_open(&b, in_scratch("same%d/val.shard", i)));
 		assert_true(a.checksum != b.checksum);
 		sum[i] = a.checksum ^ b.checksum * 3;
 		fo_shard_close(&a);
@@ -172,18 +163,18 @@ static void test_few_documents_give_their_tails(void **state)
 	for (int i = 0; i < 3000; i++)
 		fo_str_printf(&text, "line %d \xe4\xb8\xad\n", i);
 	for (int docs = 1; docs <= 3; docs += 2) {
-		ok(fo_fs_remove_tree(in_scratch("few", 0)));
-		ok(fo_fs_mkdirs(in_scratch("few", 0)));
+		must(fo_fs_remove_tree(in_scratch("few", 0)));
+		must(fo_fs_mkdirs(in_scratch("few", 0)));
 		for (int i = 0; i < docs; i++)
 			write_plain(in_scratch("few/%d.txt", i), text.data, text.len);
 		const char *path = docs == 1 ? in_scratch("few/0.txt", 0)
 					     : in_scratch("few", 0); /* a file or a folder */
-		ok(prepare(path, in_scratch("few_out", 0), 20, NULL, NULL, &stats));
+		must(prepare(path, in_scratch("few_out", 0), 20, NULL, NULL, &stats));
 		assert_int_equal(stats.train_docs, docs);
 		assert_int_equal(stats.val_docs, docs);
 		struct fo_shard train, val;
-		ok(fo_shard_open(&train, in_scratch("few_out/train.shard", 0)));
-		ok(fo_shard_open(&val, in_scratch("few_out/val.shard", 0)));
+		must(fo_shard_open(&train, in_scratch("few_out/train.shard", 0)));
+		must(fo_shard_open(&val, in_scratch("few_out/val.shard", 0)));
 		for (int d = 0; d < docs; d++) {
 			head.len = tail.len = 0;
 			read_document(&train, d, &head);
@@ -219,7 +210,7 @@ static void test_prepare_refuses(void **state)
 	assert_false(fo_fs_exists(in_scratch("refused/train.shard", 0)));
 	assert_false(fo_fs_exists(in_scratch("refused/train.shard.tmp", 0)));
 	/* A folder where a file should go. */
-	ok(fo_fs_mkdirs(in_scratch("refused/train.shard.tmp", 0)));
+	must(fo_fs_mkdirs(in_scratch("refused/train.shard.tmp", 0)));
 	assert_int_equal(prepare(in_scratch("many", 0), dir, 20, NULL, NULL, &stats), FO_EIO);
 	assert_non_null(strstr(fo_err_text(), "train.shard.tmp"));
 }
@@ -266,7 +257,7 @@ static struct fo_shard make_shard(int64_t vocab, const int64_t *ids, int64_t tok
 	unlink(in_scratch("made.shard", 0)); /* an earlier one may still be mapped */
 	write_plain(in_scratch("made.shard", 0), file, len);
 	free(file);
-	ok(fo_shard_open(&s, in_scratch("made.shard", 0)));
+	must(fo_shard_open(&s, in_scratch("made.shard", 0)));
 	return s;
 }
 
@@ -373,9 +364,9 @@ static void test_hostile_shards(void **state)
 			struct fo_loader *l;
 			const struct fo_batch *b;
 			int64_t wait_ns;
-			ok(fo_loader_open(&l, &s, &(struct fo_batch_shape){ 16, 2, 2, FO_PACK_PACKED, 0 },
-					  &(struct fo_loader_state){ 0 }, 0));
-			ok(fo_loader_next(l, &b, &wait_ns));
+			must(fo_loader_open(&l, &s, &(struct fo_batch_shape){ 16, 2, 2, FO_PACK_PACKED, 0 },
+					    &(struct fo_loader_state){ 0 }, 0));
+			must(fo_loader_next(l, &b, &wait_ns));
 			fo_loader_close(l);
 			assert_true(s.vocab > 1 << 20 || fo_data_bigram_loss(&s, &s, &nats) == FO_OK);
 			fo_shard_close(&s);
@@ -428,8 +419,8 @@ static void test_rows_of_a_shard_that_changes(void **state)
 		const char *path = in_scratch("made.shard", 0);
 		struct fo_rows rows;
 		const struct fo_batch *b;
-		ok(fo_rows_open(&rows, &s, &shape));
-		ok(fo_rows_next(&rows, &b));
+		must(fo_rows_open(&rows, &s, &shape));
+		must(fo_rows_next(&rows, &b));
 		assert_int_equal(b->real_tokens, 128);
 		if (cut)
 			assert_int_equal(truncate(path, 4096), 0);
@@ -462,7 +453,7 @@ static void test_bigram_follows_its_formula(void **state)
 		at[d] = d * TRAIN / DOCS;
 	struct fo_shard t = make_shard(V, train, TRAIN, at, DOCS), v = make_shard(V, val, VAL, val_at, 1);
 	double nats, best = INFINITY, got_k = 0;
-	ok(fo_data_bigram_loss(&t, &v, &nats));
+	must(fo_data_bigram_loss(&t, &v, &nats));
 	for (int e = -3; e <= 16; e++) {
 		double want = plain_bigram(train, at, DOCS, val, VAL, V, ldexp(1, e));
 		best = fmin(best, want);
@@ -488,11 +479,11 @@ static void test_bigram_extremes(void **state)
 	double nats;
 	struct fo_shard c = make_shard(V, cycle, N, at, 1),
 			u = make_shard(V, noise, N, at, 1); /* 180,000 distinct pairs: grows */
-	ok(fo_data_bigram_loss(&c, &c, &nats));
+	must(fo_data_bigram_loss(&c, &c, &nats));
 	assert_true(nats > 0 && nats < 0.01);
-	ok(fo_data_bigram_loss(&c, &u, &nats));
+	must(fo_data_bigram_loss(&c, &u, &nats));
 	assert_true(nats > log(V));
-	ok(fo_data_bigram_loss(&u, &c, &nats)); /* noise teaches nothing: as bad as knowing nothing, hardly worse */
+	must(fo_data_bigram_loss(&u, &c, &nats)); /* noise teaches nothing: as bad as knowing nothing, hardly worse */
 	assert_true(fabs(nats - log(V)) < 0.02);
 
 	/* One-token documents hold no pair; other vocabularies do not compare. */

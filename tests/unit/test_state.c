@@ -225,9 +225,9 @@ static void test_missing(void **state)
 	struct fo_json j;
 	fo_json_begin(&j, &out, false);
 	fo_json_object(&j, NULL);
-	fo_machine_json(&m, &j);
+	fo_schema_write_fields(&fo_machine_schema, &m, &j);
 	struct fo_state_use u = fo_state_between(&s, &s);
-	fo_state_use_json(&u, &j);
+	fo_schema_write_fields(&fo_state_use_schema, &u, &j);
 	fo_json_close(&j);
 	assert_non_null(strstr(out.data, "\"cpus\":null"));
 	assert_non_null(strstr(out.data, "\"joules\":null"));

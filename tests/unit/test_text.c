@@ -3,10 +3,9 @@
 #include "base/fs.h"
 #include "base/str.h"
 #include "data/text.h"
+#include "support/must.h"
 
 #include <jansson.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,15 +13,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
-#include <cmocka.h>
-
 static char scratch[] = "/tmp/flatout_text_XXXXXX";
-
-static void ok(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 static const char *in_scratch(const char *name)
 {
@@ -175,7 +166,7 @@ static void test_packed_files_are_unpacked(void **state)
 				     put("two.zst", two.data, two.len), put("z", z.data, z.len) };
 	struct all a, first = { 0 };
 	for (int i = 0; i < 5; i++) {
-		ok(read_one(i < 4 ? path[i] : put("frames", frames.data, frames.len), NULL, &a));
+		must(read_one(i < 4 ? path[i] : put("frames", frames.data, frames.len), NULL, &a));
 		assert_int_equal(a.docs, 1);
 		assert_true(a.parts >= 4);
 		assert_int_equal(a.text.len, s.len);
@@ -202,16 +193,16 @@ static void test_which_files_are_json_lines(void **state)
 		"\n{\"text\": "
 		"\"one\"}\r\n{\"id\":[1,{\"text\":\"inner\"}],\"text\":\"t\\u00e9\\n\"}\n\n{\"text\":\"\"}";
 	struct all a;
-	ok(read_one(put_text("anyname", lines), NULL, &a));
+	must(read_one(put_text("anyname", lines), NULL, &a));
 	assert_string_equal(a.list.data, "0 2 3\n0 3 4\n0 5 0\n"); /* numbered as an editor does */
 	assert_string_equal(a.text.data, "onet\xc3\xa9\n");
 	all_fini(&a);
-	ok(read_one(put_text("bom", "\xef\xbb\xbf{\"text\":\"x\"}\n"), NULL,
-		    &a)); /* a byte order mark hides the brace */
+	must(read_one(put_text("bom", "\xef\xbb\xbf{\"text\":\"x\"}\n"), NULL,
+		      &a)); /* a byte order mark hides the brace */
 	assert_int_equal(a.docs, 1);
 	all_fini(&a);
 	/* An object without the field is a text like any other, unless the name or the user says what it is. */
-	ok(read_one(put_text("settings.json", "{\"a\": 1}\n{\"text\": \"x\"}\n"), NULL, &a));
+	must(read_one(put_text("settings.json", "{\"a\": 1}\n{\"text\": \"x\"}\n"), NULL, &a));
 	assert_int_equal(a.docs, 1);
 	assert_string_equal(a.text.data, "{\"a\": 1}\n{\"text\": \"x\"}\n");
 	all_fini(&a);
@@ -220,11 +211,11 @@ static void test_which_files_are_json_lines(void **state)
 	expect(put_text("x.ndjson.gz", "no json\n"), NULL, FO_EFORMAT, "expected '{'");
 	expect(put_text("y", "{\"a\": 1}"), &(struct fo_text_options){ .format = FO_TEXT_JSONL }, FO_EFORMAT,
 	       "no field 'text'");
-	ok(read_one(put_text("y", "{\"a\": 1}"), &(struct fo_text_options){ .format = FO_TEXT_PLAIN }, &a));
+	must(read_one(put_text("y", "{\"a\": 1}"), &(struct fo_text_options){ .format = FO_TEXT_PLAIN }, &a));
 	assert_string_equal(a.text.data, "{\"a\": 1}");
 	all_fini(&a);
-	ok(read_one(put_text("x.jsonl", "{\"a\": 1, \"body\": \"x\"}\n"), &(struct fo_text_options){ .field = "body" },
-		    &a));
+	must(read_one(put_text("x.jsonl", "{\"a\": 1, \"body\": \"x\"}\n"),
+		      &(struct fo_text_options){ .field = "body" }, &a));
 	assert_string_equal(a.text.data, "x");
 	all_fini(&a);
 }
@@ -302,7 +293,7 @@ static void test_each_bad_line_is_told(void **state)
 		{ "{\"text\":\"\\u12g4\"}", "escape" },
 		{ "{\"text\":\"\\", "escape" },
 		{ "{\"a\":01,\"text\":\"a\"}", "expected a value" },
-		{ "{\"a\":1.,\"text\":\"a\"}", "digits behind its point" },
+		{ "{\"a\":1.,\"text\":\"a\"}", "digits after its point" },
 		{ "{\"a\":1e,\"text\":\"a\"}", "exponent" },
 		{ "{\"a\":nul,\"text\":\"a\"}", "expected a value" },
 		{ "{\"a\":[1 2],\"text\":\"a\"}", "expected ',' or ']'" },
@@ -317,7 +308,7 @@ static void test_each_bad_line_is_told(void **state)
 		const char *path = put_text("bad.jsonl", file);
 		expect(path, NULL, FO_EFORMAT, bad[i].says);
 		struct all a;
-		ok(read_one(path, &(struct fo_text_options){ .skip_bad = true }, &a));
+		must(read_one(path, &(struct fo_text_options){ .skip_bad = true }, &a));
 		assert_int_equal(a.counts.bad, 1);
 		assert_string_equal(a.list.data, "0 1 4\n0 4 4\n");
 		all_fini(&a);
@@ -339,7 +330,7 @@ static void test_each_bad_line_is_told(void **state)
 	/* Half a surrogate pair, and broken UTF-8, which stays as it is. */
 	char half[] = "{\"text\":\"\\ud800x\\udc00\xff\"}", *text;
 	size_t n;
-	ok(fo_text_field(half, strlen(half), "text", &text, &n));
+	must(fo_text_field(half, strlen(half), "text", &text, &n));
 	assert_int_equal(n, 8);
 	assert_memory_equal(text, "\xef\xbf\xbdx\xef\xbf\xbd\xff", 8);
 }
@@ -354,13 +345,13 @@ static void test_long_lines(void **state)
 		fo_str_puts(&s, "0123456789");
 	fo_str_puts(&s, "\"}\n{\"text\":\"after\"}\n");
 	const char *path = put("long.jsonl", s.data, s.len);
-	ok(read_one(path, NULL, &a)); /* 3 MB are below the default of 64 MiB */
+	must(read_one(path, NULL, &a)); /* 3 MB are below the default of 64 MiB */
 	assert_string_equal(a.list.data, "0 1 5\n0 2 3000000\n0 3 5\n");
 	all_fini(&a);
 	struct fo_text_options o = { .max_document = 1 << 20 };
 	expect(path, &o, FO_EFORMAT, "long.jsonl':2: the line is longer than 1048576 bytes");
 	o.skip_bad = true;
-	ok(read_one(path, &o, &a));
+	must(read_one(path, &o, &a));
 	assert_string_equal(a.list.data, "0 1 5\n0 3 5\n");
 	assert_int_equal(a.counts.bad, 1);
 	all_fini(&a);
@@ -383,7 +374,7 @@ static void test_damaged_archives(void **state)
 	gz(&gt, text.data, text.len);
 	for (size_t n = 19; n < g.len; n += g.len / 37) { /* cut anywhere */
 		expect(put("cut.gz", g.data, n), &stop, FO_EFORMAT, "the file was cut");
-		ok(read_one(in_scratch("cut.gz"), &skip, &a));
+		must(read_one(in_scratch("cut.gz"), &skip, &a));
 		assert_int_equal(a.counts.bad, 1);
 		assert_true(a.docs < 200 && a.text.len <= lines.len);
 		all_fini(&a);
@@ -402,7 +393,7 @@ static void test_damaged_archives(void **state)
 	put("half.gz", gt.data, gt.len - 100);
 	expect(in_scratch("half.gz"), NULL, FO_EFORMAT, "the file was cut");
 	const char *const both[] = { in_scratch("half.gz"), put_text("good", "good\n") };
-	ok(read_all(both, 2, &(struct fo_text_options){ .skip_bad = true }, &a));
+	must(read_all(both, 2, &(struct fo_text_options){ .skip_bad = true }, &a));
 	assert_int_equal(a.dropped, 1);
 	assert_string_equal(a.list.data, "1 0 5\n");
 	assert_int_equal(a.text.len, 5);
@@ -427,10 +418,10 @@ static void test_bombs_and_large_windows(void **state)
 	const char *path = put("bomb", bomb.data, bomb.len);
 	expect(path, NULL, FO_EFORMAT, "more than 200 times");
 	assert_non_null(strstr(fo_err_hint(), "--max-expand"));
-	ok(read_one(path, &(struct fo_text_options){ .max_expand = 1e6 }, &a));
+	must(read_one(path, &(struct fo_text_options){ .max_expand = 1e6 }, &a));
 	assert_int_equal(a.text.len, (size_t)70 << 20);
 	all_fini(&a);
-	ok(read_one(put("mild", bomb.data, frame.len * 60), NULL, &a)); /* below 64 MiB nothing is suspicious */
+	must(read_one(put("mild", bomb.data, frame.len * 60), NULL, &a)); /* below 64 MiB nothing is suspicious */
 	all_fini(&a);
 	frame.len = bomb.len = 0;
 	gz(&frame, line, 1 << 20);
@@ -460,7 +451,7 @@ static void test_files_that_are_no_text(void **state)
 	s.data[s.len - 10] = 0; /* late: parts of it were handed out */
 	const char *const path[] = { put("nul", "a\0b", 3), put("late", s.data, s.len), put("none", "", 0),
 				     put("bad utf8", "\xff\xfe\x80 stays\n", 10) };
-	ok(read_all(path, 4, &(struct fo_text_options){ 0 }, &a));
+	must(read_all(path, 4, &(struct fo_text_options){ 0 }, &a));
 	assert_string_equal(a.list.data, "3 0 10\n");
 	assert_memory_equal(a.text.data, "\xff\xfe\x80 stays\n", 10);
 	assert_int_equal(a.counts.files, 4);
@@ -474,19 +465,19 @@ static void test_files_that_are_no_text(void **state)
 static void test_inputs(void **state)
 {
 	(void)state;
-	ok(fo_fs_mkdirs(in_scratch("in/b")));
+	must(fo_fs_mkdirs(in_scratch("in/b")));
 	put_text("in/a1.txt", "1");
 	put_text("in/a2.txt", "2");
 	put_text("in/b/[x]?.txt", "3");
 	put_text("in/.hidden", "4");
 	struct all a;
 	const char *const path[] = { in_scratch("in/a*.txt"), in_scratch("in/b/[x]?.txt"), in_scratch("in") };
-	ok(read_all(path, 3, &(struct fo_text_options){ 0 }, &a));
+	must(read_all(path, 3, &(struct fo_text_options){ 0 }, &a));
 	assert_string_equal(a.text.data, "123123"); /* the pattern, the file of that very name, the folder */
 	all_fini(&a);
 	expect(in_scratch("in/nothing*"), NULL, FO_EIO, "no file matches");
 	expect(in_scratch("in/absent"), NULL, FO_EIO, "no such file");
-	ok(fo_fs_mkdirs(in_scratch("empty")));
+	must(fo_fs_mkdirs(in_scratch("empty")));
 	expect(in_scratch("empty"), NULL, FO_EARG, "holds no files");
 	struct fo_text *t;
 	assert_int_equal(fo_text_open(&t, (char *[]){ "-", "-" }, 2, &(struct fo_text_options){ 0 }), FO_EARG);
@@ -507,14 +498,14 @@ static void test_going_on_from_any_place(void **state)
 	struct fo_text *t, *again;
 	struct fo_text_part p;
 	struct all whole;
-	ok(read_all(path, 4, &o, &whole));
-	ok(fo_text_open(&t, (char *const *)(uintptr_t)path, 4, &o));
+	must(read_all(path, 4, &o, &whole));
+	must(fo_text_open(&t, (char *const *)(uintptr_t)path, 4, &o));
 	struct fo_text_place place = fo_text_place(t), middle = { 0 };
 	for (int64_t parts = 0;; parts++) {
 		struct all rest = { 0 };
-		ok(fo_text_open(&again, (char *const *)(uintptr_t)path, 4, &o));
-		ok(fo_text_seek(again, &place));
-		ok(read_parts(again, "text", false, &rest));
+		must(fo_text_open(&again, (char *const *)(uintptr_t)path, 4, &o));
+		must(fo_text_seek(again, &place));
+		must(read_parts(again, "text", false, &rest));
 		assert_int_equal(rest.parts, whole.parts - parts);
 		assert_int_equal(fo_text_counts(again).binary, 1);
 		assert_int_equal(fo_text_counts(again).files, 4);
@@ -522,7 +513,7 @@ static void test_going_on_from_any_place(void **state)
 				    whole.text.data + whole.text.len - rest.text.len, rest.text.len);
 		fo_text_close(again);
 		all_fini(&rest);
-		ok(fo_text_next(t, &p));
+		must(fo_text_next(t, &p));
 		place = fo_text_place(t);
 		middle = parts == 1 ? place : middle;
 		if (!p.bytes)
@@ -531,7 +522,7 @@ static void test_going_on_from_any_place(void **state)
 	fo_text_close(t);
 	assert_true(middle.open && middle.offset > 0);
 	middle.digest ^= 1;
-	ok(fo_text_open(&again, (char *const *)(uintptr_t)path, 4, &o));
+	must(fo_text_open(&again, (char *const *)(uintptr_t)path, 4, &o));
 	assert_int_equal(fo_text_seek(again, &middle), FO_EARG);
 	assert_non_null(strstr(fo_err_text(), "is not the input that was read before"));
 	fo_text_close(again);

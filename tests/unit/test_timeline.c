@@ -2,27 +2,18 @@
 #include "timeline/timeline.h"
 #include "pass/pass.h"
 #include "base/fs.h"
+#include "support/must.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <xxhash.h>
 
-#include <cmocka.h>
-
 static char dir[] = "test_timeline.XXXXXX", path[64];
 static struct fo_program p;
 static struct fo_unrolled u;
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 static double sum_parts(const struct fo_profile *f)
 {

@@ -3,16 +3,13 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "data/data_int.h"
+#include "support/must.h"
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char scratch[] = "/tmp/flatout_tokenizer_XXXXXX";
 static const char *const golden_names[] = { "tokenizer_flatout.json", "tokenizer_gpt2.json", "tokenizer_llama3.json" };
@@ -32,21 +29,15 @@ static const char *in_scratch(const char *name)
 	return path;
 }
 
-static void ok(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
-
 static void slurp(struct fo_arena *a, const char *path, char **text, size_t *len)
 {
-	ok(fo_fs_read(a, path, (size_t)1 << 24, text, len));
+	must(fo_fs_read(a, path, (size_t)1 << 24, text, len));
 }
 
 static struct fo_tokenizer *load(const char *path)
 {
 	struct fo_tokenizer *t;
-	ok(fo_tokenizer_load(path, &t));
+	must(fo_tokenizer_load(path, &t));
 	return t;
 }
 
@@ -55,7 +46,7 @@ static void assert_round_trip(const struct fo_tokenizer *t, const char *text, si
 	int32_t *ids = NULL;
 	size_t n = 0, cap = 0;
 	struct fo_str back = { 0 };
-	ok(fo_tokenizer_encode(t, text, len, &ids, &n, &cap));
+	must(fo_tokenizer_encode(t, text, len, &ids, &n, &cap));
 	for (size_t i = 0; i < n; i++)
 		assert_in_range(ids[i], 0, (uintmax_t)t->vocab - 1);
 	fo_tokenizer_decode(t, ids, n, &back);
@@ -76,16 +67,16 @@ static void test_same_ids_as_hugging_face(void **state)
 	slurp(&a, golden("tokenizer_ids.txt"), &want, &ids_len);
 	for (int i = 0; i < 3; i++) {
 		struct fo_tokenizer *t = load(golden(golden_names[i])), *again;
-		ok(fo_tokenizer_save(t, in_scratch("again.json")));
-		ok(fo_tokenizer_load(in_scratch("again.json"), &again));
+		must(fo_tokenizer_save(t, in_scratch("again.json")));
+		must(fo_tokenizer_load(in_scratch("again.json"), &again));
 		assert_true(t->checksum == again->checksum);
 		char *p = strstr(want, golden_names[i]);
 		assert_non_null(p);
 		p += strlen(golden_names[i]);
 		int32_t *ids = NULL;
 		size_t n = 0, cap = 0;
-		ok(fo_tokenizer_encode(t, text, len, &ids, &n, &cap));
-		ok(fo_tokenizer_encode(again, text, len, &ids, &n, &cap)); /* appends */
+		must(fo_tokenizer_encode(t, text, len, &ids, &n, &cap));
+		must(fo_tokenizer_encode(again, text, len, &ids, &n, &cap)); /* appends */
 		assert_int_equal(n % 2, 0);
 		for (size_t k = 0; k < n / 2; k++) {
 			assert_int_equal(ids[k], strtol(p, &p, 10));
@@ -116,7 +107,7 @@ static void test_special_tokens(void **state)
 		/* Written in a text they are ordinary characters: text cannot inject them. */
 		int32_t *got = NULL;
 		size_t n = 0, cap = 0;
-		ok(fo_tokenizer_encode(t, want, strlen(want), &got, &n, &cap));
+		must(fo_tokenizer_encode(t, want, strlen(want), &got, &n, &cap));
 		for (size_t k = 0; k < n; k++)
 			assert_true(got[k] != ids[0] && got[k] != ids[2]);
 		free(got);
@@ -132,9 +123,9 @@ static void test_training_reproduces_the_golden_file(void **state)
 	char text[4096], *paths[] = { text };
 	snprintf(text, sizeof text, "%s", golden("tokenizer_text.txt"));
 	struct fo_tokenizer *t;
-	ok(fo_tokenizer_train(paths, 1, NULL, 700, (size_t)1 << 30, NULL, NULL, NULL, &t));
+	must(fo_tokenizer_train(paths, 1, NULL, 700, (size_t)1 << 30, NULL, NULL, NULL, &t));
 	assert_int_equal(fo_tokenizer_vocab(t), 700);
-	ok(fo_tokenizer_save(t, in_scratch("trained.json")));
+	must(fo_tokenizer_save(t, in_scratch("trained.json")));
 	size_t n, m;
 	char *got, *want;
 	slurp(&a, in_scratch("trained.json"), &got, &n);
@@ -157,11 +148,11 @@ static int collect_words(const char *text, size_t len, struct plain *words, int 
 	struct split *split;
 	struct split_cursor c = { .text = text, .len = len };
 	int n = 0;
-	ok(split_new(split_pattern_llama3, &split));
+	must(split_new(split_pattern_llama3, &split));
 	for (;;) {
 		const char *piece;
 		size_t piece_len;
-		ok(split_next(split, &c, &piece, &piece_len));
+		must(split_next(split, &c, &piece, &piece_len));
 		if (!piece_len)
 			break;
 		assert_true(n < max && piece_len <= 256);
@@ -185,11 +176,11 @@ static void test_training_against_recounting(void **state)
 			fo_str_append(&text, &"aaabbcd\xff"[fo_rng_u64(2, (uint64_t)i * 16 + k) % (i % 7 ? 7 : 8)], 1);
 		fo_str_puts(&text, i % 3 ? " " : "\n");
 	}
-	ok(fo_fs_write_atomic(in_scratch("letters.txt"), text.data, text.len));
+	must(fo_fs_write_atomic(in_scratch("letters.txt"), text.data, text.len));
 	char path[4096], *paths[] = { path };
 	snprintf(path, sizeof path, "%s", in_scratch("letters.txt"));
 	struct fo_tokenizer *t;
-	ok(fo_tokenizer_train(paths, 1, NULL, V, (size_t)1 << 30, NULL, NULL, NULL, &t));
+	must(fo_tokenizer_train(paths, 1, NULL, V, (size_t)1 << 30, NULL, NULL, NULL, &t));
 	assert_true(t->merges > 300); /* the text has so many: the comparison below has teeth */
 	struct plain *w = calloc(MAX, sizeof *w);
 	int words = collect_words(text.data, text.len, w, MAX, t);
@@ -221,7 +212,7 @@ static void test_training_against_recounting(void **state)
 	/* Encoding the text gives the words as training left them. */
 	int32_t *ids = NULL;
 	size_t n = 0, cap = 0, at = 0;
-	ok(fo_tokenizer_encode(t, text.data, text.len, &ids, &n, &cap));
+	must(fo_tokenizer_encode(t, text.data, text.len, &ids, &n, &cap));
 	for (int i = 0; i < words; i++)
 		for (int k = 0; k < w[i].n; k++)
 			assert_int_equal(ids[at++], w[i].s[k]);
@@ -241,8 +232,8 @@ static void test_training_input(void **state)
 	snprintf(empty, sizeof empty, "%s", in_scratch("empty.txt"));
 	snprintf(nul, sizeof nul, "%s", in_scratch("nul.bin"));
 	snprintf(many, sizeof many, "%s", in_scratch("many.txt"));
-	ok(fo_fs_write_atomic(empty, "", 0));
-	ok(fo_fs_write_atomic(nul, "text\0text", 9));
+	must(fo_fs_write_atomic(empty, "", 0));
+	must(fo_fs_write_atomic(nul, "text\0text", 9));
 	assert_int_equal(fo_tokenizer_train(paths, 2, NULL, 257, 1000, NULL, NULL, NULL, &t), FO_EARG);
 	assert_non_null(strstr(fo_err_text(), "257"));
 	assert_int_equal(fo_tokenizer_train(paths, 2, NULL, 300, 1000, NULL, NULL, NULL, &t), FO_EARG);
@@ -254,16 +245,16 @@ static void test_training_input(void **state)
 	struct fo_str s = { 0 };
 	for (int i = 0; i < 100000; i++)
 		fo_str_printf(&s, "%s\n", i < 50000 ? "early words" : "later sentences");
-	ok(fo_fs_write_atomic(many, s.data, s.len));
-	ok(fo_tokenizer_train((char *[]){ many }, 1, NULL, 1000, s.len / 4, NULL, NULL, NULL, &t));
+	must(fo_fs_write_atomic(many, s.data, s.len));
+	must(fo_tokenizer_train((char *[]){ many }, 1, NULL, 1000, s.len / 4, NULL, NULL, NULL, &t));
 	assert_in_range(t->vocab, 270, 300); /* few distinct words: training stops when nothing occurs twice */
 	int32_t *ids = NULL;
 	size_t n = 0, cap = 0;
-	ok(fo_tokenizer_encode(t, "early words\nlater sentences\n", 28, &ids, &n, &cap));
+	must(fo_tokenizer_encode(t, "early words\nlater sentences\n", 28, &ids, &n, &cap));
 	assert_int_equal(n, 6);
 	free(ids);
 	fo_tokenizer_free(t);
-	ok(fo_tokenizer_train((char *[]){ many }, 1, NULL, 258, s.len, NULL, NULL, NULL, &t)); /* bytes alone */
+	must(fo_tokenizer_train((char *[]){ many }, 1, NULL, 258, s.len, NULL, NULL, NULL, &t)); /* bytes alone */
 	assert_int_equal(t->merges, 0);
 	assert_round_trip(t, s.data, 1000);
 	fo_tokenizer_free(t);
@@ -401,14 +392,14 @@ static void test_pieces(void **state)
 		{ "x\xc2\x85\xe1\xa0\x8ey", "x|\xc2\x85|\xe1\xa0\x8ey" }, /* U+0085 is white space, U+180E is not */
 	};
 	struct split *s;
-	ok(split_new(split_pattern_llama3, &s));
+	must(split_new(split_pattern_llama3, &s));
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct split_cursor c = { .text = cases[i].text, .len = strlen(cases[i].text) };
 		struct fo_str got = { 0 };
 		const char *piece;
 		size_t n;
 		for (;;) {
-			ok(split_next(s, &c, &piece, &n));
+			must(split_next(s, &c, &piece, &n));
 			if (!n)
 				break;
 			if (got.len)
@@ -420,18 +411,18 @@ static void test_pieces(void **state)
 	}
 	split_free(s);
 	/* A pattern that leaves gaps: they are pieces too. */
-	ok(split_new("b+", &s));
+	must(split_new("b+", &s));
 	struct split_cursor c = { .text = "aabbcb", .len = 6 };
 	const size_t want[] = { 2, 2, 1, 1, 0 };
 	for (int i = 0; i < 5; i++) {
 		const char *piece;
 		size_t n;
-		ok(split_next(s, &c, &piece, &n));
+		must(split_next(s, &c, &piece, &n));
 		assert_int_equal(n, want[i]);
 	}
 	split_free(s);
 	/* One that backtracks for ever is stopped. */
-	ok(split_new("(?:a+)+(?:a+)+b", &s));
+	must(split_new("(?:a+)+(?:a+)+b", &s));
 	c = (struct split_cursor){ .text = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-b", .len = 40 };
 	const char *piece;
 	size_t n;
@@ -478,7 +469,7 @@ static void test_patterns_refused(void **state)
 					    "(?i:'s)",     "(?i:(a)\\d)\\p{L}", "\\p{Han}++",
 					    "a|b?",        "[\\]a-z\\-]+",      "" };
 	for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-		ok(split_new(good[i], &s));
+		must(split_new(good[i], &s));
 		split_free(s);
 	}
 }

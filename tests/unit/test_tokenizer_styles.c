@@ -5,16 +5,13 @@
 #include "base/fs.h"
 #include "data/data_int.h"
 #include "data/unicode.h"
+#include "support/must.h"
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char scratch[] = "/tmp/flatout_styles_XXXXXX";
 /* In the order of tokenizer_mixed.ids. */
@@ -37,16 +34,10 @@ static const char *in_scratch(const char *name)
 	return path;
 }
 
-static void ok(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
-
 static struct fo_tokenizer *load(const char *path)
 {
 	struct fo_tokenizer *t;
-	ok(fo_tokenizer_load(path, &t));
+	must(fo_tokenizer_load(path, &t));
 	return t;
 }
 
@@ -58,7 +49,7 @@ struct ids {
 static void encode(const struct fo_tokenizer *t, const char *text, size_t len, struct ids *out)
 {
 	out->n = 0;
-	ok(fo_tokenizer_encode(t, text, len, &out->id, &out->n, &out->cap));
+	must(fo_tokenizer_encode(t, text, len, &out->id, &out->n, &out->cap));
 }
 
 static void assert_same_ids(const struct ids *a, const struct ids *b)
@@ -84,13 +75,13 @@ static void test_mixed_texts_as_hugging_face(void **state)
 	struct fo_arena a = { 0 };
 	char *docs, *want;
 	size_t docs_len, want_len;
-	ok(fo_fs_read(&a, golden("tokenizer_mixed.docs"), (size_t)1 << 24, &docs, &docs_len));
-	ok(fo_fs_read(&a, golden("tokenizer_mixed.ids"), (size_t)1 << 24, &want, &want_len));
+	must(fo_fs_read(&a, golden("tokenizer_mixed.docs"), (size_t)1 << 24, &docs, &docs_len));
+	must(fo_fs_read(&a, golden("tokenizer_mixed.ids"), (size_t)1 << 24, &want, &want_len));
 	const char *w = want;
 	struct ids got = { 0 };
 	for (int i = 0; i < NAMES; i++) {
 		struct fo_tokenizer *first = load(golden(names[i])), *t;
-		ok(fo_tokenizer_save(first, in_scratch("again.json"))); /* what we write says the same */
+		must(fo_tokenizer_save(first, in_scratch("again.json"))); /* what we write says the same */
 		t = load(in_scratch("again.json"));
 		assert_true(t->checksum == first->checksum);
 		int doc = 0;
@@ -135,7 +126,7 @@ static size_t ends_of(struct split *s, const char *text, size_t len, size_t *end
 	for (size_t n = 0;; n++) {
 		const char *piece;
 		size_t piece_len;
-		ok(split_next(s, &c, &piece, &piece_len));
+		must(split_next(s, &c, &piece, &piece_len));
 		if (!piece_len)
 			return n;
 		end[n] = (size_t)(piece - text) + piece_len;
@@ -147,8 +138,8 @@ static bool *agreed_characters(void)
 {
 	bool *same = calloc(0x110000, 1);
 	struct split *class[2];
-	ok(split_new_pcre("\\p{L}", &class[0]));
-	ok(split_new_pcre("\\p{N}", &class[1]));
+	must(split_new_pcre("\\p{L}", &class[0]));
+	must(split_new_pcre("\\p{N}", &class[1]));
 	const uint8_t *flags = unicode_flags();
 	int differ = 0;
 	for (uint32_t c = 1; c < 0x110000; c++) {
@@ -203,8 +194,8 @@ static void test_known_patterns_against_pcre2(void **state)
 	size_t a[160], b[160], pieces = 0;
 	for (int k = 0; k < 3; k++) {
 		struct split *fast, *reference;
-		ok(split_new(pattern[k], &fast));
-		ok(split_new_pcre(pattern[k], &reference));
+		must(split_new(pattern[k], &fast));
+		must(split_new_pcre(pattern[k], &reference));
 		assert_true(split_is_known(fast) && !split_is_known(reference));
 		for (uint64_t i = 0; i < 40000; i++) {
 			size_t len = pattern_text(text, 9 + i % 150, i, same), n = ends_of(fast, text, len, a);
@@ -254,14 +245,14 @@ static void test_foreign_patterns_against_hugging_face(void **state)
 	char *golden_text, *line, *rest, buf[4 * 4096];
 	size_t len, *end = calloc(sizeof buf, sizeof *end);
 	int lines = 0;
-	ok(fo_fs_read(&a, golden("patterns.txt"), (size_t)1 << 16, &golden_text, &len));
+	must(fo_fs_read(&a, golden("patterns.txt"), (size_t)1 << 16, &golden_text, &len));
 	for (line = strtok_r(golden_text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest), lines++) {
 		unsigned long long pieces[2] = { 0 }, hash[2] = { 0xcbf29ce484222325, 0xcbf29ce484222325 }, want[4];
 		char *figures = strchr(line, '\t');
 		struct split *s;
 		*figures++ = 0;
 		assert_int_equal(sscanf(figures, "%llu %llx\t%llu %llx", &want[0], &want[1], &want[2], &want[3]), 4);
-		ok(split_new(line, &s));
+		must(split_new(line, &s));
 		assert_false(split_is_known(s));
 		for (uint32_t c = 0; c < 0x110000;) {
 			size_t n = 0;
@@ -285,7 +276,7 @@ static void test_foreign_patterns_against_hugging_face(void **state)
 	/* One that said it in an issue: U+3001 is used with Han, and is of no script. */
 	struct split *s;
 	size_t at[8];
-	ok(split_new("\\p{Han}+|[^\\p{Han}]+", &s));
+	must(split_new("\\p{Han}+|[^\\p{Han}]+", &s));
 	assert_int_equal(ends_of(s, "\xe5\xa4\xa9\xe3\x80\x81\xe5\x9c\xb0", 9, at), 3);
 	split_free(s);
 	free(end);
@@ -328,7 +319,7 @@ static struct fo_tokenizer *random_sentence(uint64_t stream, const char *prefix,
 		fo_str_printf(&m, "%s[\"%s\",\"%s\"]", m.len ? "," : "", x, y);
 	}
 	fo_str_printf(&s, "},\"merges\":[%s]}}", m.data);
-	ok(fo_fs_write_atomic(in_scratch("random.json"), s.data, s.len));
+	must(fo_fs_write_atomic(in_scratch("random.json"), s.data, s.len));
 	for (int k = 0; k < tokens; k++)
 		free(token[k]);
 	fo_str_fini(&s);
@@ -398,7 +389,7 @@ static void test_sentence_style_against_merging_the_whole(void **state)
 		int which = (int)(k % (sizeof style / sizeof *style));
 		struct fo_tokenizer *t = random_sentence(k, style[which].normalizer, style[which].pre,
 							 3 + (int)(k % 50));
-		ok(fo_encoder_new(t, &e));
+		must(fo_encoder_new(t, &e));
 		for (uint64_t i = 0; i < 30; i++) {
 			char buf[400] = " ", *text = buf + 1;
 			int32_t want[400];
@@ -413,8 +404,8 @@ static void test_sentence_style_against_merging_the_whole(void **state)
 			size_t at = fo_tokenizer_cut(t, text, len, 1 + len / 2);
 			cuts += at < len;
 			parts.n = 0;
-			ok(fo_encoder_encode(e, text, at, true, &parts.id, &parts.n, &parts.cap));
-			ok(fo_encoder_encode(e, text + at, len - at, false, &parts.id, &parts.n, &parts.cap));
+			must(fo_encoder_encode(e, text, at, true, &parts.id, &parts.n, &parts.cap));
+			must(fo_encoder_encode(e, text + at, len - at, false, &parts.id, &parts.n, &parts.cap));
 			assert_same_ids(&parts, &got);
 		}
 		fo_encoder_free(e);
@@ -489,13 +480,13 @@ static void test_sentence_refusals(void **state)
 	struct fo_arena a = { 0 };
 	char *text;
 	size_t len;
-	ok(fo_fs_read(&a, golden(names[LLAMA2]), (size_t)1 << 24, &text, &len));
+	must(fo_fs_read(&a, golden(names[LLAMA2]), (size_t)1 << 24, &text, &len));
 	for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
 		struct fo_str s = { 0 };
 		struct fo_tokenizer *t;
 		fo_str_append(&s, text, len);
 		replace_once(&s, edits[i].from, edits[i].to);
-		ok(fo_fs_write_atomic(in_scratch("edited.json"), s.data, s.len));
+		must(fo_fs_write_atomic(in_scratch("edited.json"), s.data, s.len));
 		assert_int_equal(fo_tokenizer_load(in_scratch("edited.json"), &t), FO_EFORMAT);
 		if (!strstr(fo_err_text(), edits[i].says))
 			fail_msg("expected '%s' in: %s", edits[i].says, fo_err_text());
@@ -511,11 +502,11 @@ static void test_no_text_spells_a_special_token(void **state)
 	struct fo_str s = { 0 };
 	char *json;
 	size_t len;
-	ok(fo_fs_read(&a, golden(names[LLAMA2]), (size_t)1 << 24, &json, &len));
+	must(fo_fs_read(&a, golden(names[LLAMA2]), (size_t)1 << 24, &json, &len));
 	fo_str_append(&s, json, len);
 	replace_once(&s, "\"<s>\": 1,", "\"<s>\": 1, \"</\": 900, \"</s>a\": 902,");
 	replace_once(&s, "\"merges\": [", "\"merges\": [[\"<\", \"/\"], [\"</\", \"s>\"], [\"</s>\", \"a\"],");
-	ok(fo_fs_write_atomic(in_scratch("spelled.json"), s.data, s.len));
+	must(fo_fs_write_atomic(in_scratch("spelled.json"), s.data, s.len));
 	struct fo_tokenizer *t = load(in_scratch("spelled.json"));
 	struct ids got = { 0 };
 	encode(t, "</s>a", 5, &got);
@@ -609,8 +600,8 @@ static char *long_text(struct fo_arena *a, size_t want, size_t *len)
 {
 	char *docs, *text, *all = fo_arena_alloc(a, want);
 	size_t docs_len, text_len;
-	ok(fo_fs_read(a, golden("tokenizer_mixed.docs"), (size_t)1 << 24, &docs, &docs_len));
-	ok(fo_fs_read(a, golden("tokenizer_text.txt"), (size_t)1 << 24, &text, &text_len));
+	must(fo_fs_read(a, golden("tokenizer_mixed.docs"), (size_t)1 << 24, &docs, &docs_len));
+	must(fo_fs_read(a, golden("tokenizer_text.txt"), (size_t)1 << 24, &text, &text_len));
 	*len = 0;
 	for (uint64_t i = 0; *len + 4096 < want; i++) {
 		const char *from = i % 8 ? text : docs;
@@ -631,14 +622,14 @@ static void test_parts_of_a_text(void **state)
 	for (int i = 0; i < NAMES; i++) {
 		struct fo_tokenizer *t = load(golden(names[i]));
 		struct fo_encoder *e;
-		ok(fo_encoder_new(t, &e));
+		must(fo_encoder_new(t, &e));
 		encode(t, text, len, &whole);
 		parts.n = 0;
 		int count = 0;
 		for (size_t at = 0, end; at < len; at = end, count++) {
 			end = fo_tokenizer_cut(t, text, len, at + 1 + fo_rng_u64(9, at) % 100);
 			assert_in_range(end, at + 1, len);
-			ok(fo_encoder_encode(e, text + at, end - at, at == 0, &parts.id, &parts.n, &parts.cap));
+			must(fo_encoder_encode(e, text + at, end - at, at == 0, &parts.id, &parts.n, &parts.cap));
 		}
 		assert_true(count > 300);
 		assert_same_ids(&parts, &whole);
@@ -663,11 +654,11 @@ static void test_threads_give_the_same_ids(void **state)
 		encode(t, text, len, &whole);
 		for (int threads = 1; threads <= 2; threads++) {
 			parts.n = 0;
-			ok(fo_tokenizer_encode_threads(t, text, len, threads, &parts.id, &parts.n, &parts.cap));
+			must(fo_tokenizer_encode_threads(t, text, len, threads, &parts.id, &parts.n, &parts.cap));
 			assert_same_ids(&parts, &whole);
 		}
 		parts.n = 0;
-		ok(fo_tokenizer_encode_threads(t, text, 0, 2, &parts.id, &parts.n, &parts.cap));
+		must(fo_tokenizer_encode_threads(t, text, 0, 2, &parts.id, &parts.n, &parts.cap));
 		assert_int_equal(parts.n, 0);
 		assert_int_equal(fo_tokenizer_encode_threads(t, text, len, 0, &parts.id, &parts.n, &parts.cap),
 				 FO_EARG);
@@ -700,11 +691,11 @@ static void test_encoders_share_a_foreign_pattern(void **state)
 	struct fo_arena a = { 0 };
 	size_t json_len, len;
 	char *json, *text = long_text(&a, 100000, &len);
-	ok(fo_fs_read(&a, golden("tokenizer_llama3.json"), (size_t)1 << 24, &json, &json_len));
+	must(fo_fs_read(&a, golden("tokenizer_llama3.json"), (size_t)1 << 24, &json, &json_len));
 	char *digits = strstr(json, "{1,3}");
 	assert_non_null(digits);
 	digits[3] = '2';
-	ok(fo_fs_write_atomic(in_scratch("foreign.json"), json, json_len));
+	must(fo_fs_write_atomic(in_scratch("foreign.json"), json, json_len));
 	struct fo_tokenizer *t = load(in_scratch("foreign.json"));
 	assert_false(split_is_known(tok_split(t)));
 	assert_int_equal(fo_tokenizer_cut(t, text, len, 1), len);
@@ -713,7 +704,7 @@ static void test_encoders_share_a_foreign_pattern(void **state)
 	struct job job[2] = { { .text = text, .len = len }, { .text = text, .len = len } };
 	pthread_t thread[2];
 	for (int i = 0; i < 2; i++) {
-		ok(fo_encoder_new(t, &job[i].e));
+		must(fo_encoder_new(t, &job[i].e));
 		assert_int_equal(pthread_create(&thread[i], NULL, encode_in_thread, &job[i]), 0);
 	}
 	for (int i = 0; i < 2; i++) {

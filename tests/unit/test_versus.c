@@ -2,24 +2,15 @@
 #include "report/versus.h"
 #include "base/fs.h"
 #include "pass/pass.h"
+#include "support/must.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include <cmocka.h>
-
 static char dir[] = "test_versus.XXXXXX";
-
-static void must(fo_status st)
-{
-	if (st != FO_OK)
-		fail_msg("%s", fo_err_text());
-}
 
 static void put(const char *run, const char *name, const char *text)
 {

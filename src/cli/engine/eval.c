@@ -156,4 +156,5 @@ const struct fo_command fo_cmd_eval = {
 	.act = run,
 	.size = sizeof(struct eval),
 	.most = 1,
+	.spin = FO_SPIN_TRAINING,
 };

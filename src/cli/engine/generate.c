@@ -336,4 +336,5 @@ const struct fo_command fo_cmd_generate = {
 	.act = run,
 	.size = sizeof(struct generate),
 	.most = 1,
+	.spin = FO_SPIN_TRAINING,
 };

@@ -44,6 +44,14 @@ static void child_warn(void *ctx, const char *text)
 		w->t->rung < 0 ? "data" : w->t->plan->rung[w->t->rung].name, fo_cli_seen(text));
 }
 
+static void child_event(void *ctx, const struct fo_event *e)
+{
+	if (e->kind == FO_EVENT_STEP)
+		child_step(ctx, e->taken);
+	if (e->kind == FO_EVENT_WARNING)
+		child_warn(ctx, e->warning);
+}
+
 static void child_progress(void *ctx, const char *what, const char *unit, double done, double total)
 {
 	struct watch *w = ctx;
@@ -55,9 +63,9 @@ static void child(void *ctx, const struct fo_ladder_turn *t, struct fo_train_hoo
 	struct watch *w = ctx;
 	w->t = t;
 	/* The corpus is announced once; the turns only open it again. */
-	*out = (struct fo_train_hooks){
-		.ctx = w, .step = child_step, .warn = child_warn, .progress = t->rung < 0 ? child_progress : NULL
-	};
+	*out = (struct fo_train_hooks){ .ctx = w,
+					.event = child_event,
+					.progress = t->rung < 0 ? child_progress : NULL };
 }
 
 static char *run_json(void *ctx, struct fo_opt_set *s)

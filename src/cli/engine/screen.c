@@ -418,10 +418,9 @@ static void on_eval(void *ctx, int64_t step, double loss)
 	fflush(s->out);
 }
 
-static void on_checkpoint(void *ctx, int64_t step, const char *path, double seconds, double blocked)
+static void on_checkpoint(void *ctx, const char *path, double seconds, double blocked)
 {
 	struct fo_screen *s = ctx;
-	(void)step;
 	if (!is_read(s))
 		return;
 	fo_screen_end_line(s);
@@ -445,15 +444,25 @@ static void on_warn(void *ctx, const char *text)
 	fflush(stderr);
 }
 
+static void on_event(void *ctx, const struct fo_event *e)
+{
+	switch (e->kind) {
+	case FO_EVENT_PLAN: on_plan(ctx, e->plan); break;
+	case FO_EVENT_STEP: on_step(ctx, e->taken); break;
+	case FO_EVENT_EVALUATION: on_eval(ctx, e->step, e->evaluation.loss); break;
+	case FO_EVENT_CHECKPOINT:
+		on_checkpoint(ctx, e->checkpoint.path, e->checkpoint.seconds, e->checkpoint.blocked_seconds);
+		break;
+	case FO_EVENT_WARNING: on_warn(ctx, e->warning); break;
+	default: break;
+	}
+}
+
 void fo_screen_hooks(struct fo_screen *s, struct fo_train_hooks *h)
 {
 	*h = (struct fo_train_hooks){ .ctx = s,
 				      .progress = fo_screen_progress,
-				      .plan = on_plan,
-				      .step = on_step,
-				      .eval = on_eval,
-				      .checkpoint = on_checkpoint,
-				      .warn = on_warn,
+				      .event = on_event,
 				      .stop = &fo_stop_requested,
 				      .version = fo_version_number };
 }
@@ -737,14 +746,14 @@ void fo_screen_summary_json(const struct fo_train_result *r, struct fo_str *out)
 	fo_json_real(&j, "padding", r->waste);
 	fo_json_real(&j, "truncated", r->truncated);
 	fo_json_object(&j, "machine");
-	fo_state_use_json(&r->machine, &j);
+	fo_schema_write_fields(&fo_state_use_schema, &r->machine, &j);
 	fo_json_real(&j, "joules_per_token", r->joules_per_token);
 	fo_json_real(&j, "huge_page_share", r->huge_share);
 	fo_json_close(&j);
 	if (r->on_device) {
 		fo_json_object(&j, "device");
 		fo_json_text(&j, "name", r->device);
-		fo_nvml_use_json(&r->device_use, &j);
+		fo_schema_write_fields(&fo_nvml_use_schema, &r->device_use, &j);
 		fo_json_real(&j, "joules_per_token", r->device_joules_per_token);
 		fo_json_close(&j);
 		fo_json_object(&j, "split");
@@ -773,10 +782,7 @@ char *fo_screen_run_json(struct fo_opt_set *s)
 	char date[32];
 	fo_version_text(&version, true);
 	fo_str_printf(&out, "{\"started\":\"%s\",\"flatout\":%s,\"options\":", fo_clock_utc(date), version.data);
-	struct fo_opt_set only = *s;
-	only.rows = fo_run_options;
-	fo_opt_json(&only, &out);
-	s->arena = only.arena;
+	fo_opt_json(s, &out);
 	fo_str_puts(&out, "}");
 	fo_str_fini(&version);
 	return out.data;

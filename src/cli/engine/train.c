@@ -16,8 +16,6 @@ static const struct fo_opt extra[] = {
 		    "print the result (of a dry run the plan) as JSON, progress on standard error"),
 	FO_OPT_FORCE(struct train, force, "cli.force"), FO_OPT_END
 };
-static struct fo_opt rows[FO_RUN_ROWS_MAX];
-__attribute__((constructor)) static void make_rows(void) { fo_run_options_with(rows, extra); }
 
 static fo_status run(const struct fo_cli_call *call)
 {
@@ -71,10 +69,11 @@ const struct fo_command fo_cmd_train = {
 		"run.yaml --train.steps=2000\n  flatout train run.yaml --model.weights=DIR   (a Hugging Face "
 		"folder)\n\n"
 		"FLATOUT_ISA=ref|avx2|avx512|avx512bf16|amx lowers the instruction set.\n",
-	.opts = rows,
+	.opts = fo_run_options,
 	.own = extra,
 	.writes = FO_OUTPUT_RUN,
 	.act = run,
 	.size = sizeof(struct train),
 	.most = 1,
+	.spin = FO_SPIN_TRAINING,
 };

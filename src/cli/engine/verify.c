@@ -224,4 +224,5 @@ const struct fo_command fo_cmd_verify = {
 	.opts = rows,
 	.act = run,
 	.size = sizeof(struct verify),
+	.spin = FO_SPIN_NONE,
 };

@@ -33,26 +33,21 @@ struct child {
 	struct fo_train_hooks theirs;
 };
 
-static void on_step(void *ctx, const struct fo_train_step *s)
+static void on_event(void *ctx, const struct fo_event *e)
 {
 	struct child *c = ctx;
-	if (c->theirs.step)
-		c->theirs.step(c->theirs.ctx, s);
+	if (c->theirs.event)
+		c->theirs.event(c->theirs.ctx, e);
 	/* The last turn ends by itself, with an evaluation. */
-	if (s->step >= c->t->end && s->step < s->steps)
+	if (e->kind == FO_EVENT_STEP && e->step >= c->t->end && e->step < e->taken->steps)
 		*c->l->stop = 1;
 }
+
 static void on_progress(void *ctx, const char *what, const char *unit, double done, double total)
 {
 	const struct child *c = ctx;
 	if (c->theirs.progress)
 		c->theirs.progress(c->theirs.ctx, what, unit, done, total);
-}
-static void on_warn(void *ctx, const char *text)
-{
-	const struct child *c = ctx;
-	if (c->theirs.warn)
-		c->theirs.warn(c->theirs.ctx, text);
 }
 
 static fo_status train_turn(struct child *c)
@@ -63,12 +58,9 @@ static fo_status train_turn(struct child *c)
 	fo_status st = fo_ladder_plan_run(c->l->p, c->t->rung, c->l->data, &s, &r);
 	if (st == FO_OK) {
 		char *json = c->l->h->run_json ? c->l->h->run_json(c->l->h->ctx, &s) : NULL;
-		struct fo_train_hooks h = { .ctx = c,
-					    .progress = on_progress,
-					    .step = on_step,
-					    .warn = on_warn,
-					    .stop = c->l->stop,
-					    .run_json = json };
+		struct fo_train_hooks h = {
+			.ctx = c, .progress = on_progress, .event = on_event, .stop = c->l->stop, .run_json = json
+		};
 		st = fo_train(&r, &h, &result);
 		free(json);
 	}

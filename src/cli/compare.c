@@ -1,0 +1,213 @@
+/* flatout compare: two runs row by row, and what explains the difference; what is no run is compared as traces. */
+#include "cli/compare.h"
+
+#include "report/versus.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const struct fo_opt rows[] = {
+	FO_OPT_BOOL(struct fo_cli_compare, all, "compare.all", "false",
+		    "every operation and every option that differs"),
+	FO_OPT_OUTPUT(struct fo_cli_compare, html, "compare.html", "FILE", NULL, "write the comparison as a page",
+		      FO_OUTPUT_PAGE),
+	FO_OPT_JSON(struct fo_cli_compare, json, "compare.json", "print JSON"),
+	FO_OPT_FORCE(struct fo_cli_compare, force, "compare.force"),
+	FO_OPT_PATH(struct fo_cli_compare, model, "compare.model", "M", NULL,
+		    "of traces, for MFU: preset, name on Hugging Face, config.json, or a folder with one"),
+	FO_OPT_LENGTH(struct fo_cli_compare, seq, "compare.seq", "S", NULL, 1, 1 << 30,
+		      "of traces, for MFU: sequence length"),
+	FO_OPT_LENGTH(struct fo_cli_compare, tokens_per_step, "compare.tokens-per-step", "N", NULL, 1, 1e15,
+		      "of traces, for MFU: tokens of a step of the whole job"),
+	FO_OPT_TEXT(struct fo_cli_compare, device, "compare.device", "D", NULL,
+		    "of traces, for MFU: the device, where the trace does not name it"),
+	FO_OPT_END
+};
+
+/* ---- JSON ---- */
+
+static void json_spread(struct fo_json *j, const char *key, const struct fo_spread *s)
+{
+	fo_json_object(j, key);
+	fo_json_real(j, "median", s->n ? s->median : NAN);
+	fo_json_real(j, "lower_quartile", s->n ? s->low : NAN);
+	fo_json_real(j, "upper_quartile", s->n ? s->high : NAN);
+	fo_json_int(j, "steps", s->n);
+	fo_json_close(j);
+}
+
+static void json_side(struct fo_json *j, const char *key, const struct fo_versus_side *s)
+{
+	const struct fo_record *r = s->record;
+	fo_json_object(j, key);
+	fo_json_text(j, "run", r->dir);
+	fo_json_text(j, "started", *r->started ? r->started : NULL);
+	fo_json_text(j, "program_hash", *r->program_hash ? r->program_hash : NULL);
+	fo_json_text(j, "train_shard_checksum", *r->train_checksum ? r->train_checksum : NULL);
+	fo_json_text(j, "val_shard_checksum", *r->val_checksum ? r->val_checksum : NULL);
+	fo_json_int(j, "steps", r->step.n);
+	for (int f = 0; f < FO_VERSUS_FIGURES; f++)
+		json_spread(j, fo_versus_figure_name[f], &s->figure[f]);
+	fo_json_object(j, "parts_seconds");
+	for (int p = 0; p < FO_PART_COUNT; p++)
+		json_spread(j, fo_part_name[p], &s->part[p]);
+	fo_json_close(j);
+	json_spread(j, "covered_seconds", &s->covered);
+	fo_json_real(j, "beyond_medians_seconds", s->beyond_s);
+	fo_json_object(j, "mean_parts_seconds");
+	for (int p = 0; p < FO_PART_COUNT; p++)
+		fo_json_real(j, fo_part_name[p], s->mean_part[p]);
+	fo_json_close(j);
+	fo_json_real(j, "recompute_seconds", s->phase[FO_RECOMPUTE].n ? s->phase[FO_RECOMPUTE].median : NAN);
+	fo_json_real(j, "quiet_step_seconds", s->quiet_s);
+	fo_json_real(j, "planned_bytes", s->planned_bytes);
+	fo_json_real(j, "measured_bytes", s->measured_bytes);
+	fo_json_real(j, "clock_hz", s->clock_hz);
+	fo_json_real(j, "steal", s->steal);
+	fo_json_real(j, "limited_seconds", s->limited_s);
+	fo_json_real(j, "load", s->load);
+	fo_json_array(j, "damaged");
+	for (int f = 0; f < FO_RECORD_FILES; f++)
+		if (r->file[f].state == FO_RECORD_DAMAGED)
+			fo_json_text(j, NULL, r->file[f].why);
+	fo_json_close(j);
+	fo_json_close(j);
+}
+
+static void json_operations(const struct fo_versus *v, struct fo_json *j)
+{
+	fo_json_array(j, "operations");
+	for (int64_t i = 0; i < v->ops; i++) {
+		const struct fo_versus_op *o = &v->op[i];
+		fo_json_object(j, NULL);
+		fo_json_text(j, "block", o->block);
+		fo_json_text(j, "operation", fo_op_info((enum fo_op_kind)o->kind)->name);
+		fo_json_text(j, "phase", fo_phase_name[o->phase]);
+		fo_json_real(j, "a_seconds", o->in[0] ? o->time[0].median : NAN);
+		fo_json_real(j, "b_seconds", o->in[1] ? o->time[1].median : NAN);
+		fo_json_real(j, "difference_seconds", o->difference);
+		fo_json_bool(j, "resolved", fo_versus_op_resolved(v, o));
+		fo_json_close(j);
+	}
+	fo_json_close(j);
+}
+
+static void print_json(const struct fo_versus *v)
+{
+	struct fo_json *j = fo_cli_json_begin();
+	json_side(j, "a", &v->side[0]);
+	json_side(j, "b", &v->side[1]);
+	fo_json_bool(j, "step_time_resolved", fo_versus_step_resolved(v));
+	fo_json_bool(j, "same_run", v->same_run);
+	fo_json_bool(j, "same_program", v->same_program);
+	fo_json_bool(j, "same_data", v->same_data);
+	fo_json_array(j, "options");
+	for (int64_t i = 0; i < v->options; i++) {
+		fo_json_object(j, NULL);
+		fo_json_text(j, "key", v->option[i].key);
+		fo_json_text(j, "a", v->option[i].value[0]);
+		fo_json_text(j, "b", v->option[i].value[1]);
+		fo_json_close(j);
+	}
+	fo_json_close(j);
+	json_operations(v, j);
+	fo_json_object(j, "losses");
+	fo_json_int(j, "common_steps", v->common_steps);
+	fo_json_int(j, "identical_steps", v->identical_steps);
+	fo_json_real(j, "largest_difference", v->largest_loss_difference);
+	fo_json_int(j, "largest_at", v->largest_at);
+	fo_json_int(j, "last_common_step", v->last_common);
+	fo_json_real(j, "a", v->last_loss[0]);
+	fo_json_real(j, "b", v->last_loss[1]);
+	fo_json_int(j, "held_out_step", v->eval_step);
+	fo_json_real(j, "a_held_out", v->eval_loss[0]);
+	fo_json_real(j, "b_held_out", v->eval_loss[1]);
+	fo_json_close(j);
+	fo_json_array(j, "causes");
+	for (int64_t i = 0; i < v->causes; i++)
+		fo_json_text(j, NULL, v->cause[i]);
+	fo_json_close(j);
+	fo_cli_json_end(j);
+}
+
+/* A run directory has one of these (fo_record_open). */
+static bool is_run(const char *path)
+{
+	static const char *const file[] = { "run.json", "log.jsonl" };
+	bool found = false;
+	for (size_t i = 0; i < sizeof file / sizeof *file && !found; i++) {
+		struct fo_str name = { 0 };
+		struct stat s;
+		fo_str_printf(&name, "%s/%s", path, file[i]);
+		found = !stat(name.data, &s);
+		fo_str_fini(&name);
+	}
+	return found;
+}
+
+static fo_status compare(const char *const path[2], const struct fo_cli_compare *in)
+{
+	enum { WITH = FO_RECORD_WITH_PROGRAM | FO_RECORD_WITH_TIMELINE | FO_RECORD_WITH_METERED };
+	struct fo_record a, b;
+	struct fo_versus v;
+	struct fo_doc d = { 0 };
+	fo_status st;
+	FO_TRY(fo_record_open(&a, path[0], WITH));
+	FO_TRY_OR(st, fo_record_open(&b, path[1], WITH), done);
+	fo_versus_make(&v, &a, &b);
+	fo_versus_doc(&v, in->all, &d);
+	if (in->json)
+		print_json(&v);
+	st = fo_cli_compare_show(&d, in);
+	fo_doc_fini(&d);
+	fo_versus_fini(&v);
+	fo_record_fini(&b);
+done:
+	fo_record_fini(&a);
+	return st;
+}
+
+static fo_status run(const struct fo_cli_call *call)
+{
+	const struct fo_cli_compare *in = call->in;
+	const char *const *path = (const char *const *)call->argv + 1;
+	if (in->json && in->html && !strcmp(in->html, "-"))
+		return fo_fail(FO_EARG, "--html=- and --json both write: give one of them a file, or two commands");
+	if (call->argc < 3)
+		return fo_hint(fo_fail(FO_EARG, "'flatout compare' takes two run directories or two traces, got %d",
+				       call->argc - 1),
+			       "usage: flatout compare A B");
+	if (!is_run(path[0]) && !is_run(path[1]))
+		return fo_cli_compare_traces(path, in);
+	if (in->model || in->device || in->seq || in->tokens_per_step)
+		return fo_hint(fo_fail(FO_EARG, "--model, --seq, --tokens-per-step and --device are for traces; a run "
+						"says itself what it trained"),
+			       "leave them out");
+	return compare(path, in);
+}
+
+const struct fo_command fo_cmd_compare = {
+	.name = "compare",
+	.group = "diagnose",
+	.usage = "flatout compare A B [--all] [--html FILE] [--json]\n"
+		 "       flatout compare A B [--model M --seq S --tokens-per-step N [--device D]]",
+	.summary = "two runs or traces row by row, and what explains the difference",
+	.text = "A and B are run directories (run.dir). Step time, MFU, tokens/s, memory, the parts of\n"
+		"a step and its operations stand beside each other, with the options, machine and\n"
+		"losses that differ. A difference inside both runs' own spread is \"not resolved\".\n"
+		"\n"
+		"Or both are traces of anyone's training: a file, a folder or a pattern in quotes,\n"
+		"as 'flatout diagnose' reads them. Then the ledger of a step stands row by row: kernels\n"
+		"by class, communication, copies, idle by cause; what the difference consists of; kernels\n"
+		"that appeared or went. With the model, sequence and tokens of a step also MFU.\n"
+		"\n"
+		"  flatout compare run-before run-after\n"
+		"  flatout compare run-before run-after --html=compare.html\n"
+		"  flatout compare before.pt.trace.json.gz after.pt.trace.json.gz\n"
+		"  flatout compare 'before/rank*.json' 'after/rank*.json' --all",
+	.opts = rows,
+	.act = run,
+	.size = sizeof(struct fo_cli_compare),
+	.most = 2,
+};

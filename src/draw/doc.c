@@ -1,0 +1,216 @@
+#include "draw/doc_int.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+void fo_doc_fini(struct fo_doc *d)
+{
+	free(d->node);
+	fo_arena_fini(&d->arena);
+	*d = (struct fo_doc){ 0 };
+}
+
+/* ---- memory and numbers ---- */
+
+void *fo_doc_alloc(struct fo_doc *d, size_t bytes) { return fo_arena_alloc(&d->arena, bytes); }
+
+static const char *formatted(struct fo_doc *d, const char *fmt, va_list ap)
+{
+	struct fo_str s = { 0 };
+	fo_str_append(&s, "", 0); /* empty is a text, too */
+	fo_str_vprintf(&s, fmt, ap);
+	if (d->reword)
+		d->reword(&s);
+	const char *kept = fo_arena_strdup(&d->arena, s.data ? s.data : "");
+	fo_str_fini(&s);
+	return kept;
+}
+
+/* The text of a function's variable arguments, which follow its argument `fmt`. */
+#define FORMAT(text, d, fmt)                  \
+	const char *text;                     \
+	do {                                  \
+		va_list ap;                   \
+		va_start(ap, fmt);            \
+		text = formatted(d, fmt, ap); \
+		va_end(ap);                   \
+	} while (0)
+
+const char *fo_doc_printf(struct fo_doc *d, const char *fmt, ...)
+{
+	FORMAT(text, d, fmt);
+	return text;
+}
+
+const char *fo_doc_join(struct fo_doc *d, const char *text, const char *more)
+{
+	return fo_doc_printf(d, "%s%s%s", text, *text && *more ? ", " : "", more);
+}
+
+const char *fo_doc_num(struct fo_doc *d, double v, enum fo_draw_unit unit)
+{
+	char buf[32];
+	return fo_arena_strdup(&d->arena, fo_draw_number(buf, v, unit));
+}
+
+const char *fo_doc_ns(struct fo_doc *d, int64_t ns) { return fo_doc_num(d, (double)ns * 1e-9, FO_DRAW_SECONDS); }
+
+const char *fo_doc_share(struct fo_doc *d, int64_t part, int64_t whole)
+{
+	return fo_doc_num(d, whole > 0 ? (double)part / (double)whole : NAN, FO_DRAW_SHARE);
+}
+
+const char *fo_doc_count(struct fo_doc *d, int64_t n) { return fo_doc_printf(d, "%lld", (long long)n); }
+
+/* ---- nodes ---- */
+
+static struct fo_doc_node *add(struct fo_doc *d, enum fo_doc_kind kind, const char *text)
+{
+	fo_array_room(&d->node, &d->cap, d->nodes, sizeof *d->node);
+	struct fo_doc_node *n = &d->node[d->nodes++];
+	*n = (struct fo_doc_node){ .kind = kind, .only = d->only, .text = text };
+	return n;
+}
+
+static const char *kept(struct fo_doc *d, const char *s)
+{
+	if (!s || !d->reword)
+		return s ? fo_arena_strdup(&d->arena, s) : NULL;
+	return fo_doc_printf(d, "%s", s);
+}
+
+static const char **kept_cells(struct fo_doc *d, struct fo_cells cells, size_t n)
+{
+	const char **cell = fo_doc_alloc(d, (n + 1) * sizeof *cell);
+	for (size_t i = 0; i < n; i++)
+		cell[i] = kept(d, i < cells.n && cells.v[i] ? cells.v[i] : "");
+	return cell;
+}
+
+void fo_doc_only(struct fo_doc *d, enum fo_doc_for only) { d->only = only; }
+
+void fo_doc_title(struct fo_doc *d, const char *fmt, ...)
+{
+	FORMAT(text, d, fmt);
+	d->title = text;
+}
+
+void fo_doc_lead(struct fo_doc *d, const char *fmt, ...)
+{
+	FORMAT(text, d, fmt);
+	d->lead = text;
+}
+
+void fo_doc_footer(struct fo_doc *d, const char *fmt, ...)
+{
+	FORMAT(text, d, fmt);
+	d->footer = text;
+}
+
+void fo_doc_verdict(struct fo_doc *d, enum fo_doc_tone tone, const char *label, const char *fmt, ...)
+{
+	FORMAT(text, d, fmt);
+	struct fo_doc_node *n = add(d, FO_DOC_VERDICT, text);
+	n->label = kept(d, label);
+	n->tone = tone;
+}
+
+void fo_doc_fact(struct fo_doc *d, const char *name, const char *value, const char *note)
+{
+	struct fo_doc_node *n = add(d, FO_DOC_FACT, kept(d, value ? value : ""));
+	n->label = kept(d, name);
+	n->note = kept(d, note);
+}
+
+void fo_doc_heading(struct fo_doc *d, const char *fmt, ...)
+{
+	FORMAT(text, d, fmt);
+	add(d, FO_DOC_HEADING, text);
+}
+
+void fo_doc_para(struct fo_doc *d, const char *fmt, ...)
+{
+	FORMAT(text, d, fmt);
+	add(d, FO_DOC_PARA, text);
+}
+
+void fo_doc_remark(struct fo_doc *d, const char *fmt, ...)
+{
+	FORMAT(text, d, fmt);
+	add(d, FO_DOC_REMARK, text);
+}
+
+void fo_doc_warning(struct fo_doc *d, const char *fmt, ...)
+{
+	FORMAT(text, d, fmt);
+	add(d, FO_DOC_WARNING, text);
+}
+
+void fo_doc_item(struct fo_doc *d, const char *fmt, ...)
+{
+	FORMAT(text, d, fmt);
+	add(d, FO_DOC_ITEM, text);
+}
+
+void fo_doc_code(struct fo_doc *d, const char *text)
+{
+	add(d, FO_DOC_CODE, fo_arena_strdup(&d->arena, text ? text : ""));
+}
+
+void fo_doc_details(struct fo_doc *d, enum fo_doc_fold fold, const char *fmt, ...)
+{
+	FORMAT(text, d, fmt);
+	add(d, FO_DOC_DETAILS, text)->fold = fold;
+}
+
+void fo_doc_details_end(struct fo_doc *d) { add(d, FO_DOC_DETAILS_END, ""); }
+
+void fo_doc_card(struct fo_doc *d, enum fo_doc_tone tone, const char *tag, const char *fmt, ...)
+{
+	FORMAT(text, d, fmt);
+	struct fo_doc_node *n = add(d, FO_DOC_CARD, text);
+	n->label = kept(d, tag);
+	n->tone = tone;
+}
+
+void fo_doc_card_end(struct fo_doc *d) { add(d, FO_DOC_CARD_END, ""); }
+
+void fo_doc_table_of(struct fo_doc *d, enum fo_draw_shape shape, const char *caption, const char *align,
+		     struct fo_cells head)
+{
+	struct fo_doc_node *n = add(d, FO_DOC_TABLE, fo_arena_strdup(&d->arena, align));
+	n->cols = strlen(align) < FO_DRAW_COLUMNS ? strlen(align) : FO_DRAW_COLUMNS;
+	n->cell = kept_cells(d, head, n->cols);
+	n->label = kept(d, caption);
+	n->shape = shape;
+}
+
+void fo_doc_cells(struct fo_doc *d, const char *title, struct fo_cells cells)
+{
+	const struct fo_doc_node *last = d->nodes ? &d->node[d->nodes - 1] : NULL;
+	size_t cols = last && (last->kind == FO_DOC_TABLE || last->kind == FO_DOC_ROW) ? last->cols : 0;
+	struct fo_doc_node *n = add(d, FO_DOC_ROW, kept(d, title));
+	n->cols = cols;
+	n->cell = kept_cells(d, cells, cols);
+}
+
+/* ---- pictures ---- */
+
+static void picture(struct fo_doc *d, enum fo_doc_kind kind, const void *c, size_t bytes)
+{
+	void *copy = fo_doc_alloc(d, bytes);
+	memcpy(copy, c, bytes);
+	add(d, kind, "")->picture = copy;
+}
+
+void fo_doc_bars(struct fo_doc *d, const struct fo_draw_bars *c) { picture(d, FO_DOC_BARS, c, sizeof *c); }
+void fo_doc_lines(struct fo_doc *d, const struct fo_draw_lines *c) { picture(d, FO_DOC_LINES, c, sizeof *c); }
+void fo_doc_areas(struct fo_doc *d, const struct fo_draw_areas *c) { picture(d, FO_DOC_AREAS, c, sizeof *c); }
+void fo_doc_stacks(struct fo_doc *d, const struct fo_draw_stacks *c) { picture(d, FO_DOC_STACKS, c, sizeof *c); }
+void fo_doc_waterfall(struct fo_doc *d, const struct fo_draw_waterfall *c)
+{
+	picture(d, FO_DOC_WATERFALL, c, sizeof *c);
+}
+void fo_doc_lanes(struct fo_doc *d, const struct fo_draw_lanes *c) { picture(d, FO_DOC_LANES, c, sizeof *c); }

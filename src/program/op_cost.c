@@ -1,0 +1,249 @@
+/* What operations cost: FLOP that the model needs, FLOP run, bytes moved, bytes on the wire. ops.def names the rule of each
+ * operation; a rule may serve several whose first operands are the same. */
+#include "program/program.h"
+
+/* pairs: visible (query, key) pairs of the micro-batch, < 0: of unbroken rows. */
+typedef struct fo_cost cost_fn(const struct fo_program *p, const struct fo_op *o, double pairs);
+
+static double operand_bytes(const struct fo_program *p, const struct fo_operand *a)
+{
+	double once = (double)a->nr * a->nc * (double)fo_dtype_bytes(p->buf[a->buf].dtype);
+	return a->access == FO_UPDATE || a->access == FO_ACC ? 2 * once : once;
+}
+
+static struct fo_cost cost_none(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	(void)p, (void)o, (void)pairs;
+	return (struct fo_cost){ 0 };
+}
+
+static struct fo_cost cost_bytes(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	(void)pairs;
+	struct fo_cost c = { 0 };
+	for (int i = 0; i < o->n; i++)
+		c.bytes += operand_bytes(p, &o->arg[i]);
+	return c;
+}
+
+/* Read on one side of the link, written on the other. */
+static struct fo_cost cost_transfer(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	struct fo_cost c = cost_bytes(p, o, pairs);
+	c.wire = operand_bytes(p, &o->arg[FO_OFFLOAD_X]);
+	return c;
+}
+
+/* A look-up touches one table row per token, not the table. */
+static struct fo_cost look_up(const struct fo_program *p, const struct fo_operand *token,
+			      const struct fo_operand *table, const struct fo_operand *x)
+{
+	double rows = (double)x->nr * x->nc * (double)fo_dtype_bytes(p->buf[table->buf].dtype);
+	return (struct fo_cost){ .bytes = operand_bytes(p, token) + operand_bytes(p, x) +
+					  (table->access == FO_ACC ? 2 : 1) * rows };
+}
+static struct fo_cost cost_embed(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	(void)pairs;
+	return look_up(p, &o->arg[FO_EMBED_TOKEN], &o->arg[FO_EMBED_TABLE], &o->arg[FO_EMBED_X]);
+}
+static struct fo_cost cost_embed_bwd(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	(void)pairs;
+	return look_up(p, &o->arg[FO_EMBED_BWD_TOKEN], &o->arg[FO_EMBED_BWD_DTABLE], &o->arg[FO_EMBED_BWD_DX]);
+}
+
+static struct fo_cost cost_matmul(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	int64_t m, n, k;
+	fo_matmul_dims(o, &m, &n, &k);
+	struct fo_cost c = cost_bytes(p, o, pairs);
+	c.model = c.model_causal = c.exec = 2.0 * (double)m * (double)n * (double)k;
+	return c;
+}
+
+/* By convention a norm's weight counts like any weight: 2 FLOP per parameter and token forward, 4 backward, so that the
+ * program's sum equals 6 N_mm + 12 L H Q S. It is also what runs, when only sums are counted: one multiply-add per
+ * element in each of the three reductions. */
+static struct fo_cost cost_norm(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	struct fo_cost c = cost_bytes(p, o, pairs);
+	const struct fo_operand *x = &o->arg[FO_RMSNORM_X];
+	c.exec = 2.0 * x->nr * x->nc;
+	/* The weight of q/k norms is used once per head and counts once. */
+	c.model = c.model_causal = 2.0 * x->nr * (o->attr.head_dim ? o->attr.head_dim : x->nc);
+	return c;
+}
+
+/* Both backward reductions of a norm. */
+static struct fo_cost cost_norm_bwd(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	struct fo_cost c = cost_norm(p, o, pairs);
+	c.exec *= 2;
+	c.model *= 2;
+	c.model_causal *= 2;
+	return c;
+}
+
+/* A bias counts as a weight of its matrix: 2 FLOP per element and token forward, 4 backward. What runs is one addition
+ * into a sum each way. */
+static struct fo_cost cost_bias(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	struct fo_cost c = cost_bytes(p, o, pairs);
+	c.model = c.model_causal = c.exec = 2.0 * o->arg[FO_ADD_BIAS_Y].nr * o->arg[FO_ADD_BIAS_Y].nc;
+	return c;
+}
+static struct fo_cost cost_bias_grad(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	struct fo_cost c = cost_bias(p, o, pairs);
+	c.model = c.model_causal = 2 * c.exec;
+	return c;
+}
+
+/* S: keys of an unbroken row, or of the cache. */
+static double row_keys(const struct fo_program *p)
+{
+	return (double)(p->run.mode == FO_MODE_DECODE ? p->run.context : p->run.seq);
+}
+
+/* Keys that a query sees: all S, or the window; under the causal rule their mean over a row (model.h). */
+static double keys_seen(const struct fo_program *p, const struct fo_op *o, bool causal)
+{
+	double s = row_keys(p), w = (double)o->attr.window;
+	if (w <= 0 || w >= s)
+		return causal ? s / 2 : s;
+	return causal ? w - w * w / (2 * s) : w;
+}
+
+/* Of the first n queries of a row: query i (from 0) sees i + 1 keys, or the window. */
+static double pairs_before(double n, double window)
+{
+	double hidden = window > 0 && window < n ? n - window : 0;
+	return n * (n + 1) / 2 - hidden * (hidden + 1) / 2;
+}
+
+static double visible_pairs(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	double s = row_keys(p), w = (double)o->attr.window;
+	return pairs >= 0 ? pairs
+			  : (double)p->run.rows * (pairs_before(s, w) - pairs_before(s - (double)p->run.seq, w));
+}
+
+/* Two products of T x keys x HQ; what runs is the true number of visible pairs. */
+static struct fo_cost cost_attention(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	const struct fo_operand *q = &o->arg[FO_ATTENTION_Q];
+	struct fo_cost c = cost_bytes(p, o, pairs);
+	c.model = 4.0 * q->nr * keys_seen(p, o, false) * q->nc;
+	c.model_causal = 4.0 * q->nr * keys_seen(p, o, true) * q->nc;
+	c.exec = 4.0 * visible_pairs(p, o, pairs) * q->nc;
+	return c;
+}
+
+/* As cost_attention, over the cache. Only rows that a query sees are read: of T queries without a window the last one
+ * sees pairs / T + (T - 1) / 2 keys (with one, for T > 1, a few more rows are read than this says). */
+static struct fo_cost cost_attention_cached(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	const struct fo_operand *q = &o->arg[FO_ATTENTION_CACHED_Q], *k = &o->arg[FO_ATTENTION_CACHED_K];
+	double seen = visible_pairs(p, o, pairs), keys = seen / q->nr + (q->nr - 1) / 2.0;
+	double row = (double)k->nc * (double)fo_dtype_bytes(p->buf[k->buf].dtype);
+	struct fo_cost c = { .bytes = operand_bytes(p, q) + 2 * keys * row +
+				      operand_bytes(p, &o->arg[FO_ATTENTION_CACHED_O]) };
+	c.model = 4.0 * q->nr * keys_seen(p, o, false) * q->nc;
+	c.model_causal = 4.0 * q->nr * keys_seen(p, o, true) * q->nc;
+	c.exec = 4.0 * seen * q->nc;
+	return c;
+}
+
+/* Rows are copied: read once, written once, whatever the size of the cache. */
+static struct fo_cost cost_cache_put(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	(void)pairs;
+	return (struct fo_cost){ .bytes = 2 * operand_bytes(p, &o->arg[FO_CACHE_PUT_X]) };
+}
+static struct fo_cost cost_last_row(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	(void)pairs;
+	return (struct fo_cost){ .bytes = 2 * operand_bytes(p, &o->arg[FO_LAST_ROW_Y]) };
+}
+
+/* The model needs four products backward; the fifth, the scores again, is recomputation. */
+static struct fo_cost cost_attention_bwd(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	const struct fo_operand *q = &o->arg[FO_ATTENTION_Q];
+	struct fo_cost c = cost_bytes(p, o, pairs);
+	c.model = 8.0 * q->nr * keys_seen(p, o, false) * q->nc;
+	c.model_causal = 8.0 * q->nr * keys_seen(p, o, true) * q->nc;
+	c.exec = 10.0 * visible_pairs(p, o, pairs) * q->nc;
+	return c;
+}
+
+/* Whole squares of S x S per row and head, whether a query may see a key or not: two matmuls forward, four backward,
+ * where the scores are not made again. The model needs the same as in cost_attention and cost_attention_bwd. */
+static struct fo_cost whole_rows(const struct fo_program *p, const struct fo_op *o, double matmuls)
+{
+	const struct fo_operand *q = &o->arg[FO_ATTENTION_EAGER_Q];
+	double flop = 2.0 * matmuls * q->nr * q->nc;
+	struct fo_cost c = cost_bytes(p, o, -1);
+	c.model = flop * keys_seen(p, o, false);
+	c.model_causal = flop * keys_seen(p, o, true);
+	c.exec = flop * (double)p->run.seq;
+	return c;
+}
+static struct fo_cost cost_eager(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	(void)pairs;
+	return whole_rows(p, o, 2);
+}
+static struct fo_cost cost_eager_bwd(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	(void)pairs;
+	return whole_rows(p, o, 4);
+}
+
+static cost_fn *const cost_of[FO_OP_COUNT] = {
+#define FO_OP(id, ID, cls, family, cost, ...) cost,
+#include "program/ops.def"
+};
+
+struct fo_cost fo_op_cost(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	struct fo_cost c = cost_of[o->kind](p, o, pairs);
+	if (o->phase == FO_RECOMPUTE)
+		c.model = c.model_causal = 0; /* executed work, never model work */
+	return c;
+}
+
+static void cost_add(struct fo_cost *sum, const struct fo_cost *c, double times)
+{
+	sum->model += times * c->model;
+	sum->model_causal += times * c->model_causal;
+	sum->exec += times * c->exec;
+	sum->bytes += times * c->bytes;
+	sum->wire += times * c->wire;
+}
+
+/* category < 0: all */
+static struct fo_cost sum_cost(const struct fo_program *p, int category, double pairs)
+{
+	struct fo_cost sum = { 0 };
+	for (int b = 0; b < p->nblock; b++) {
+		int64_t slots = 0;
+		for (int s = 0; s < p->nslot; s++)
+			slots += p->slot[s].block == b;
+		for (int i = 0; slots && i < p->block[b].n; i++) {
+			const struct fo_op *o = &p->block[b].op[i];
+			if (category >= 0 && (int)fo_op_info(o->kind)->category != category)
+				continue;
+			struct fo_cost c = fo_op_cost(p, o, pairs);
+			cost_add(&sum, &c, (double)slots);
+		}
+	}
+	return sum;
+}
+
+struct fo_cost fo_program_cost(const struct fo_program *p, double pairs) { return sum_cost(p, -1, pairs); }
+struct fo_cost fo_program_category_cost(const struct fo_program *p, enum fo_category c, double pairs)
+{
+	return sum_cost(p, (int)c, pairs);
+}

@@ -1,0 +1,342 @@
+#include "train/setup.h"
+#include "base/fs.h"
+#include "kernel/calibrate.h"
+#include "train/memory.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define CALIBRATION_SECONDS 1.0
+#define PROGRAM_BYTES ((size_t)256 << 20) /* of a dumped program: beyond this it is none */
+
+/* ---- the device ---- */
+
+fo_status fo_setup_device(struct fo_setup *s)
+{
+	char why[320];
+	int64_t total;
+	FO_TRY(fo_device_open(s->run->device, &s->cuda, why, sizeof why));
+	if (*why)
+		fo_events_warn(s->events,
+			       "a CUDA device is there but cannot be used: %s; the processor computes "
+			       "(train.device=cpu says so at once)",
+			       why);
+	if (!s->cuda)
+		return FO_OK;
+	FO_TRY(fo_device_tune(s->cuda, s->run));
+	fo_cuda_tune_hooks(s->cuda, s->hooks->progress, s->hooks->ctx, s->hooks->stop);
+	FO_TRY(fo_cuda_memory(s->cuda, &s->device_free, &total));
+	s->device_reserve = fo_device_reserve(total);
+	return FO_OK;
+}
+
+void fo_setup_check_attention(struct fo_setup *s)
+{
+	const char *why = NULL;
+	if (s->cuda && fo_run_precision(s->run) == FO_PRECISION_BF16 && !s->attention_reported)
+		why = fo_cuda_attention_note(s->cuda);
+	if (!why)
+		return;
+	s->attention_reported = true;
+	fo_events_warn(s->events, "attention runs on kernels that are slower than cuDNN's by a multiple: %s", why);
+}
+
+void fo_setup_peak(struct fo_setup *s)
+{
+	struct fo_calibration c;
+	const enum fo_numerics precision = fo_run_precision(s->run);
+	if (s->cuda) {
+		fo_device_find_peak(fo_cuda_info(s->cuda), precision, &s->peak);
+		return;
+	}
+	if (s->hooks->dry_run)
+		return;
+	if (fo_calibrate_peak(precision == FO_PRECISION_BF16 ? FO_BF16 : FO_F32, s->step.options.threads,
+			      CALIBRATION_SECONDS, false, &c) == FO_OK)
+		fo_calibration_peak(&c, &s->peak);
+	else
+		snprintf(s->peak.source, sizeof s->peak.source, "%s", fo_err_text());
+}
+
+/* ---- programs ---- */
+
+static int *predicted_option(struct fo_run *r, int i)
+{
+	return (int *)(void *)((char *)r + fo_predicted_pass[i].of_run);
+}
+
+/* Does the run leave anything open that a checkpoint may have decided? */
+static bool is_open(struct fo_run *r)
+{
+	bool open = r->batch_rows || r->state || r->fuse_loss == FO_RUN_FUSE_LOSS_AUTO;
+	for (int i = 0; i < FO_PREDICTED_PASSES; i++)
+		open |= *predicted_option(r, i) == FO_RUN_AUTO;
+	return open;
+}
+
+/* Makes the choices of a run the program's, where they are open. */
+static void adopt_choices(struct fo_run *r, const struct fo_lowering *of)
+{
+	if (r->batch_rows && of->seq == r->seq && of->rows * of->micro_batches == r->batch_rows) {
+		r->rows = of->rows;
+		r->micro_batches = of->micro_batches;
+		r->batch_rows = 0;
+	}
+	if (r->fuse_loss == FO_RUN_FUSE_LOSS_AUTO && of->seq == r->seq)
+		r->fuse_loss = of->pass.fuse_loss;
+	for (int i = 0; i < FO_PREDICTED_PASSES; i++)
+		if (*predicted_option(r, i) == FO_RUN_AUTO)
+			*predicted_option(r, i) = fo_passes_get(&of->pass, fo_predicted_pass[i].of_pass) ? FO_RUN_YES
+													 : FO_RUN_NO;
+	bool exact = of->pass.master != FO_MASTER_NONE && of->pass.moments == FO_MOMENTS_FP32;
+	if (r->state == FO_RUN_STATE_AUTO || (r->state && exact)) {
+		r->master = (int)of->pass.master;
+		r->moments = (int)of->pass.moments;
+		r->state = FO_RUN_STATE_GIVEN;
+	}
+}
+
+/* Sums round as the step is split and as the loss is chunked, and the state is stored as it is: a run that goes on
+ * keeps all of it, whatever memory is free. Without a checkpoint there is nothing to keep to. */
+static void keep_choices(struct fo_setup *s)
+{
+	struct fo_program p;
+	const char *path = fo_arena_printf(&s->arena, "%s/program.txt", s->run->dir);
+	char *text;
+	size_t len;
+	if (!fo_fs_exists(fo_arena_printf(&s->arena, "%s/checkpoints", s->run->dir)) || !is_open(&s->choosing) ||
+	    !fo_fs_exists(path) || fo_fs_read_regular(&s->arena, path, PROGRAM_BYTES, &text, &len) != FO_OK ||
+	    fo_program_parse(&p, text, len, path) != FO_OK)
+		return;
+	adopt_choices(&s->choosing, &p.run);
+	fo_program_fini(&p);
+}
+
+/* Defaults give way to what the file's program has, options that were given do not. */
+static fo_status check_options(const struct fo_setup *s)
+{
+	struct fo_str text = { 0 };
+	fo_status st = FO_OK;
+	if (s->hooks->options)
+		fo_run_contradicts(s->hooks->options, s->run, &s->step.program.run.pass, &text);
+	if (text.len)
+		st = fo_hint(
+			fo_fail(FO_EARG, "options contradict the program in '%s': %s", s->run->program_file, text.data),
+			"leave them out, or leave program.file out");
+	fo_str_fini(&text);
+	return st;
+}
+
+static bool is_split(const struct fo_run *r, const struct fo_lowering *run)
+{
+	if (r->batch_rows)
+		return run->rows * run->micro_batches == r->batch_rows;
+	return run->rows == r->rows && run->micro_batches == r->micro_batches;
+}
+
+static fo_status read_program(struct fo_setup *s)
+{
+	const struct fo_run *r = s->run;
+	struct fo_program *p = &s->step.program;
+	char *text;
+	size_t len;
+	FO_TRY(fo_fs_read(&s->arena, r->program_file, PROGRAM_BYTES, &text, &len));
+	FO_TRY(fo_program_parse(p, text, len, r->program_file));
+	s->step.model = p->model;
+	s->step.given = true;
+	if (p->run.seq != r->seq || !is_split(r, &p->run) || p->run.precision != fo_run_precision(r) ||
+	    p->run.mode != FO_MODE_TRAIN)
+		return fo_hint(fo_fail(FO_EARG,
+				       "the program in '%s' was made for train.micro-batches=%lld, train.rows=%lld, "
+				       "data.seq=%lld, train.precision=%s, this run says otherwise",
+				       r->program_file, (long long)p->run.micro_batches, (long long)p->run.rows,
+				       (long long)p->run.seq, fo_numerics_name[p->run.precision]),
+			       "use the run.yaml it was dumped from");
+	return check_options(s);
+}
+
+int64_t fo_setup_free(const struct fo_setup *s)
+{
+	return s->cuda ? s->device_free - s->device_reserve : fo_memory_available();
+}
+
+fo_status fo_setup_programs(struct fo_setup *s)
+{
+	struct fo_room_step *p = &s->step;
+	s->choosing = *s->run;
+	p->run = s->run;
+	p->open = &s->choosing;
+	p->options.cuda = s->cuda;
+	p->options.threads = s->run->threads ? (int)s->run->threads : fo_cpu_threads();
+	FO_TRY(fo_run_model(s->run, &p->model));
+	if (*s->run->program_file)
+		FO_TRY(read_program(s));
+	else
+		keep_choices(s);
+	p->have = fo_setup_free(s);
+	return fo_room_step_programs(p, 0);
+}
+
+fo_status fo_setup_check_weights(struct fo_setup *s)
+{
+	char *found = NULL;
+	if (!*s->run->weights)
+		return FO_OK;
+	if (!s->hooks->dry_run)
+		FO_TRY(fo_ckpt_latest(&s->arena, s->folder.ckpt_dir, &found));
+	return found ? FO_OK : fo_weights_check(&s->step.program, s->run->weights);
+}
+
+/* ---- data ---- */
+
+struct fo_batch_shape fo_setup_shape(const struct fo_setup *s, const struct fo_program *p)
+{
+	return (struct fo_batch_shape){ .seq = p->run.seq,
+					.rows = p->run.rows,
+					.micro_batches = p->run.micro_batches,
+					.packing = (enum fo_packing)s->run->packing,
+					.window = s->step.model.sliding_window };
+}
+
+fo_status fo_setup_loader(const struct fo_setup *s, const struct fo_loader_state *from, struct fo_loader **out)
+{
+	struct fo_batch_shape shape = fo_setup_shape(s, &s->step.program);
+	return fo_loader_open(out, &s->corpus.train, &shape, from, fo_tokenizer_eos(s->corpus.tokenizer));
+}
+
+int64_t fo_setup_loader_bytes(const struct fo_setup *s)
+{
+	enum { TOKEN_BYTES = 16, STEPS = 3 }; /* four int32 each; steps that are alive at once (data.h) */
+	const struct fo_room_step *p = &s->step;
+	struct fo_batch_shape shape = fo_setup_shape(s, &p->program);
+	int64_t step = p->program.tokens * p->program.run.micro_batches * TOKEN_BYTES,
+		eval = p->eval_program.tokens * TOKEN_BYTES * s->eval_batches,
+		order = fo_loader_order_bytes(&s->corpus.train, &shape);
+	return (int64_t)fo_pages_size((size_t)(STEPS * step + order)) + eval +
+	       (int64_t)fo_pages_size(fo_exec_timeline(p->exec)->bytes) +
+	       (int64_t)fo_pages_size(fo_exec_timeline(p->eval)->bytes);
+}
+
+static struct fo_batch copy_batch(struct fo_arena *a, const struct fo_batch *b, int64_t tokens)
+{
+	const int32_t *const from[] = { b->token, b->target, b->position, b->doc_start };
+	int32_t *copy = fo_arena_alloc(a, (size_t)tokens * sizeof from / sizeof *from * sizeof *copy);
+	for (size_t k = 0; k < sizeof from / sizeof *from; k++)
+		memcpy(copy + (int64_t)k * tokens, from[k], (size_t)tokens * sizeof *copy);
+	return (struct fo_batch){
+		.token = copy, .target = copy + tokens, .position = copy + 2 * tokens, .doc_start = copy + 3 * tokens
+	};
+}
+
+/* Evaluation reads the same held-out micro-batches each time: copied once, so that evaluating allocates nothing. */
+fo_status fo_setup_eval_batches(struct fo_setup *s)
+{
+	struct fo_batch_shape shape = fo_setup_shape(s, &s->step.eval_program);
+	struct fo_loader_state state = { .seed = FO_EVAL_SEED, .shard_checksum = s->corpus.val.checksum };
+	struct fo_loader *l;
+	if (s->run->eval_packing)
+		shape.packing = (enum fo_packing)(s->run->eval_packing - 1);
+	if (!s->eval_batches)
+		return FO_OK;
+	FO_TRY(fo_loader_open(&l, &s->corpus.val, &shape, &state, fo_tokenizer_eos(s->corpus.tokenizer)));
+	s->eval_batch = fo_arena_alloc(&s->arena, (size_t)s->eval_batches * sizeof *s->eval_batch);
+	fo_status st = FO_OK;
+	for (int64_t i = 0, wait; i < s->eval_batches && st == FO_OK; i++) {
+		const struct fo_batch *b;
+		st = fo_loader_next(l, &b, &wait);
+		if (st == FO_OK)
+			s->eval_batch[i] = copy_batch(&s->arena, b, s->step.eval_program.tokens);
+	}
+	fo_loader_close(l);
+	return st;
+}
+
+/* The corpus makes the run's folder once it knows that there is something to train on. */
+fo_status fo_setup_data(struct fo_setup *s)
+{
+	const struct fo_train_hooks *h = s->hooks;
+	FO_TRY(fo_corpus_open(&s->corpus, s->run, s->step.model.vocab, h->progress, h->ctx, h->stop));
+	s->eval_batches = s->run->eval_every ? s->run->eval_batches : 0;
+	/* No more evaluation than held-out text. */
+	int64_t most = s->corpus.val.tokens / s->step.eval_program.tokens;
+	if (s->eval_batches > most)
+		s->eval_batches = most > 0 ? most : s->corpus.val.tokens > 1;
+	return FO_OK;
+}
+
+/* ---- executors ---- */
+
+static int64_t bytes_beside(const void *setup)
+{
+	const struct fo_setup *s = setup;
+	return s->cuda ? 0 : fo_setup_loader_bytes(s); /* a device's memory holds neither */
+}
+
+fo_status fo_setup_executors(struct fo_setup *s)
+{
+	struct fo_room_step *p = &s->step;
+	FO_TRY(fo_place_plan(&s->place, s->run->affinity, p->options.threads, NULL, NULL));
+	/* Lanes and loader, which start from here on, leave the compute threads alone. */
+	FO_TRY(fo_place_others(&s->place));
+	p->options.timeline_steps = FO_TIMELINE_STEPS;
+	p->options.timed_every = (int)(s->run->timed_every < INT32_MAX ? s->run->timed_every : INT32_MAX);
+	FO_TRY(fo_isa_choose(&p->options.isa));
+	if (s->run->inputs_ahead)
+		p->batch = fo_ports_batch;
+	p->port = fo_ports_serve;
+	p->ctx = &s->ports;
+	p->eval_ctx = &s->eval_ports;
+	p->beside = bytes_beside;
+	p->beside_ctx = s;
+	p->have = fo_setup_free(s);
+	fo_status st = fo_room_step_executors(p);
+	if (st == FO_EUNSUPPORTED && s->cuda)
+		return fo_hint(st, "train.device=cpu runs it on the processor");
+	/* A dumped program that names its buffers otherwise is the user's mistake, not ours. */
+	if (st == FO_EBUG && p->given)
+		return fo_wrap(FO_EFORMAT, "the program in '%s' does not fit this run", s->run->program_file);
+	return st;
+}
+
+/* ---- the state ---- */
+
+void fo_setup_meta(const struct fo_setup *s, struct fo_ckpt_meta *meta)
+{
+	const struct fo_run *r = s->run;
+	const struct fo_lowering *p = &s->step.program.run;
+	*meta = (struct fo_ckpt_meta){ .seed = (uint64_t)r->seed,
+				       .loader = { .seed = (uint64_t)r->seed,
+						   .shard_checksum = s->corpus.train.checksum },
+				       .seq = r->seq,
+				       .rows_per_step = p->rows * p->micro_batches,
+				       .packing = r->packing };
+	if (s->corpus.tokenizer)
+		meta->tokenizer_checksum = fo_tokenizer_checksum(s->corpus.tokenizer);
+	snprintf(meta->precision, sizeof meta->precision, "%s", fo_numerics_name[fo_run_precision(r)]);
+	snprintf(meta->master, sizeof meta->master, "%s", fo_master_name[p->pass.master]);
+	snprintf(meta->moments, sizeof meta->moments, "%s", fo_moments_name[p->pass.moments]);
+}
+
+fo_status fo_setup_weights(struct fo_setup *s)
+{
+	struct fo_store *store = s->step.store;
+	const struct fo_program *p = &s->step.program;
+	uint64_t seed = (uint64_t)s->run->seed;
+	FO_TRY(fo_store_tensors(store, p, &s->tensors));
+	if (*s->run->weights && !s->found.path) /* a checkpoint of this run is further on than its start */
+		return fo_store_load(store, p, s->run->weights);
+	if (s->cuda)
+		return fo_store_init_device(store, p, seed, s->cuda);
+	fo_store_init(store, p, seed);
+	return FO_OK;
+}
+
+void fo_setup_close(struct fo_setup *s)
+{
+	fo_room_step_close(&s->step);
+	fo_cuda_close(s->cuda);
+	fo_corpus_close(&s->corpus);
+	fo_tensors_fini(&s->tensors);
+	fo_folder_close(&s->folder);
+	fo_arena_fini(&s->arena);
+}
