@@ -83,6 +83,9 @@ struct fo_exec_options {
 	bool eager; /* device: operations are launched one by one in each step, never replayed as a graph */
 };
 
+/* Element `at` of memory of this floating-point type. */
+double fo_element(const void *data, int dtype, int64_t at);
+
 struct fo_exec;
 /* The program, the store and `share` must outlive it. `share` (may be NULL): an executor that never runs at the same
  * time; its arena is used when it is large enough. On a device memory is taken before the first step, which may be

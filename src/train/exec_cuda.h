@@ -14,7 +14,7 @@ struct fo_exec_device_op {                   /* of a block */
 };
 /* An operation and the host-filled operands that instances of it read: those of every layer are the same. */
 struct fo_exec_site {
-	int block, op;
+	int op;
 	const void *host[FO_MAX_OPERANDS];
 };
 struct fo_exec_stream {
@@ -42,7 +42,7 @@ struct fo_exec_graph { /* of one variant */
 
 struct fo_exec_cuda {
 	struct fo_cuda *c;
-	struct fo_exec_device_op **op; /* [block][op] */
+	struct fo_exec_device_op *op; /* of each of the executor's operations */
 	struct fo_exec_stream lane[FO_LANE_COUNT];
 	unsigned char *workspace; /* device: every lane's, then `found` */
 	size_t workspace_bytes;

@@ -16,9 +16,9 @@ fo_status fo_ports_serve(void *ctx, enum fo_port port, int mb, const struct fo_t
 	case FO_PORT_CHUNK: {
 		int32_t *token = arg[0].data, *position = arg[1].data, *span = arg[2].data;
 		for (int64_t i = 0; i < arg[0].rows; i++) {
-			token[i] = i < p->chunk_tokens ? p->chunk[i]
-						       : 0; /* what stands behind the chunk reaches nobody */
-			position[i] = i < p->chunk_tokens ? (int32_t)(p->chunk_begin + i) : 0;
+			bool given = i < p->chunk_tokens; /* nobody reads the rest */
+			token[i] = given ? p->chunk[i] : 0;
+			position[i] = given ? (int32_t)(p->chunk_begin + i) : 0;
 		}
 		span[0] = (int32_t)p->chunk_begin;
 		span[1] = (int32_t)p->chunk_tokens;
@@ -31,11 +31,8 @@ fo_status fo_ports_serve(void *ctx, enum fo_port port, int mb, const struct fo_t
 			memcpy(p->scale, arg[1].data, sizeof p->scale);
 		return FO_OK;
 	case FO_PORT_LOGITS:
-		for (int64_t i = 0; i < arg[0].cols; i++) {
-			p->logits[i] = arg[0].dtype == FO_BF16  ? fo_bf16_to_f32(((const uint16_t *)arg[0].data)[i])
-				       : arg[0].dtype == FO_F64 ? (float)((const double *)arg[0].data)[i]
-								: ((const float *)arg[0].data)[i];
-		}
+		for (int64_t i = 0; i < arg[0].cols; i++)
+			p->logits[i] = (float)fo_element(arg[0].data, arg[0].dtype, i);
 		return FO_OK;
 	case FO_PORT_NONE:
 	case FO_PORT_COUNT: break;
