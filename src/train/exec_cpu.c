@@ -1,5 +1,5 @@
-/* The engine of this machine: one thread per used lane, kernels of the kernel sets. Of the lanes that compute one does
- * at a time. */
+/* The engine of the processor: one thread per used lane, kernels of the kernel sets. Of the lanes that compute, one
+ * does so at a time. */
 #include "train/exec_int.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is known about an operation of a block before any instance runs. */
+/* An operation, prepared before any instance of it runs. */
 struct prepared {
 	const struct fo_kernel *kernel;
 	enum fo_isa isa;
@@ -34,8 +34,7 @@ struct lane {
 struct fo_exec_cpu {
 	struct prepared *op; /* of each of the executor's operations */
 	struct lane lane[FO_LANE_COUNT];
-	/* Held by the lane that computes, of those that do: so that the run has the threads that its peak counts, and
-	 * no more. */
+	/* Held by the lane that computes, so that a run has no more threads than its peak counts. */
 	pthread_mutex_t cores;
 	/* Lanes sleep on `wake` until what they wait for has moved. */
 	pthread_mutex_t lock;
@@ -70,7 +69,7 @@ static fo_status run_on(struct fo_exec *e, struct lane *ln, int id)
 	return FO_OK;
 }
 
-/* On the threads and workspace of its own lane: that is what was asked for its kernel. */
+/* Runs an instance with the threads and the workspace of its own lane, which its kernel was prepared for. */
 static fo_status run(struct fo_exec *e, int id)
 {
 	return run_on(e, &e->cpu->lane[fo_instance_op(e->p, &e->u, id)->lane], id);
@@ -226,8 +225,8 @@ static void assign_lanes(struct fo_exec *e)
 		struct lane *ln = &e->cpu->lane[l];
 		ln->e = e;
 		ln->id = l;
-		ln->threads = fo_lane_computes(l) ? e->o.threads
-						  : 1; /* a kernel's bits may depend on them: on both lanes the same */
+		/* A kernel's bits may depend on its threads: all lanes that compute have the same. */
+		ln->threads = fo_lane_computes(l) ? e->o.threads : 1;
 		ln->instance = fo_xmalloc((size_t)(e->u.n + 1) * sizeof *ln->instance);
 	}
 	for (int i = 0; i < e->u.n; i++) {

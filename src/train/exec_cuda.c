@@ -1,7 +1,7 @@
 /* The engine of a device: a stream per lane, kernels of the device's table, ports through page-locked memory.
  *
- * Memory is planned when the executor is made and taken before its first step: a plan that does not fit can be looked
- * at and made again. How a whole step is put together from operations stands in exec_graph.c. */
+ * Memory is planned when the executor is made and taken before its first step, so that a plan that does not fit can be
+ * looked at and made again. exec_graph.c puts a whole step together from operations. */
 #include "base/mem.h"
 #include "base/str.h"
 #include "train/exec_cuda.h"
@@ -85,8 +85,8 @@ fo_status fo_exec_enqueue(struct fo_exec *e, int id)
 	return st == FO_OK ? FO_OK : fo_exec_failed(e, id, st);
 }
 
-/* A port that reads comes after what it reads; a port that fills comes first, and what it filled may ask for other
- * plans. */
+/* A port that reads is served after the copy to the host. A port that fills is served before the copy to the device,
+ * and its contents may ask for other plans. */
 static fo_status run(struct fo_exec *e, int id)
 {
 	struct fo_exec_cuda *x = e->cuda;
@@ -193,7 +193,7 @@ static fo_status take_workspace(struct fo_exec_cuda *x)
 	return FO_OK;
 }
 
-/* Nothing runs meanwhile: between steps, or between instances that are run one by one. */
+/* Called while nothing runs: between steps, or between instances that are run one by one. */
 fo_status fo_exec_prepare(struct fo_exec *e)
 {
 	struct fo_exec_cuda *x = e->cuda;
@@ -219,7 +219,7 @@ fo_status fo_exec_prepare(struct fo_exec *e)
 
 /* ---- setting up ---- */
 
-/* Everything that cannot run, each reason once. */
+/* Finds the kernel of every operation; the error names all that cannot run, each reason once. */
 static fo_status find_kernels(struct fo_exec *e)
 {
 	struct fo_exec_cuda *x = e->cuda;
@@ -271,7 +271,7 @@ static fo_status find_firsts(struct fo_exec *e)
 	return FO_OK;
 }
 
-/* Staging for the operands of host operations, whole rows each: those of batches first. */
+/* Places the operands of host operations in the staging, whole rows each, those of batches first. */
 static fo_status plan_staging(struct fo_exec *e)
 {
 	struct fo_exec_cuda *x = e->cuda;
@@ -319,12 +319,12 @@ static void add_site(struct fo_exec *e, int id, const void *const *filled)
 	x->site[x->sites++] = s;
 }
 
-/* What a port filled, and nobody else writes, is known on the host: plans may depend on it. */
+/* Finds the operations whose plans may depend on contents: the host knows what a port filled and nobody else writes. */
 static void find_sites(struct fo_exec *e)
 {
 	struct fo_exec_cuda *x = e->cuda;
 	const void **filled = fo_xmalloc((size_t)(e->u.nlife + 1) * sizeof *filled);
-	for (int pass = 0; pass < 2; pass++) /* first what ports fill, then what others change of it */
+	for (int pass = 0; pass < 2; pass++) /* first the fills of ports, then the changes of others */
 		for (int id = 0; id < e->u.n; id++) {
 			const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
 			for (int i = 0; i < o->n; i++) {

@@ -141,8 +141,8 @@ static bool meta_value(const struct fo_resume_row *row, const struct fo_ckpt_met
 	return true;
 }
 
-/* The value of one item of "merge-qkv, fuse-loss=512, ...": the text after "=", "1" without one, and the name of 0 where
- * the item is missing. */
+/* The value of one item of "merge-qkv, fuse-loss=512, ...": the text after "=", "1" without one, and the name of 0
+ * where the item is missing. */
 static void pass_value(size_t offset, const char *passes, char *buf, size_t size)
 {
 	const char *name = "";

@@ -43,8 +43,8 @@ fo_status fo_setup_has_weights(struct fo_setup *s)
 		       "checkpoint.every saves weights");
 }
 
-/* What the checkpoint in `path` records of the run that made it; the rest stays NULL. Texts point into *file, which was
- * opened where this returns true. */
+/* Fills in what the checkpoint in `path` records of the run that made it; the rest stays NULL. Texts point into *file,
+ * which is open if this returns true. */
 static bool read_record(const char *path, struct fo_record *file, struct fo_model *model, uint64_t *val_checksum,
 			struct fo_resume_side *out)
 {

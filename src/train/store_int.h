@@ -19,8 +19,9 @@ struct fo_store {
 	struct fo_store_block {
 		void *memory;
 		int64_t bytes;
-		/* The same bytes at the same offsets; NULL: there is no device. The two sides agree unless one is newer.
-		 */
+		/* The same bytes at the same offsets; NULL: there is no device. The two sides agree unless one is
+		 * newer.
+		 * */
 		unsigned char *device;
 		bool host_newer, device_newer;
 		bool taken; /* of a resident store: the host's addresses have memory */
@@ -73,7 +74,7 @@ FO_CHECKED fo_status fo_store_take(struct fo_store *s);
 void fo_store_changed(struct fo_store *s);
 /* The device changed the store: the host's copy is void. */
 void fo_store_device_changed(struct fo_store *s);
-/* How tensors of the store are reached: directly (*out NULL), or in a resident store through pieces, by the calling
+/* The way to the store's tensors: directly (*out NULL), or in a resident store through pieces, by the calling
  * thread; takes device memory. */
 FO_CHECKED fo_status fo_store_access(struct fo_store *s, const struct fo_st_memory **out);
 /* Device memory that the blocks take, or will take. */
