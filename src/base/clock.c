@@ -1,5 +1,6 @@
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/schema.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -48,10 +49,17 @@ struct fo_spread fo_stats_spread(double *v, size_t n)
 double fo_stats_median(const double *v, size_t n)
 {
 	if (!n)
-		return 0;
+		return NAN;
 	double *copy = fo_xmalloc(n * sizeof *v);
 	memcpy(copy, v, n * sizeof *v);
 	double m = fo_stats_quantile(copy, n, 0.5);
 	free(copy);
 	return m;
 }
+
+static const struct fo_schema_field spread_field[] = {
+	FO_FIELD(struct fo_spread, median, "median", "", "median"),
+	FO_FIELD(struct fo_spread, low, "low", "", "lower quartile"),
+	FO_FIELD(struct fo_spread, high, "high", "", "upper quartile"),
+};
+const struct fo_schema fo_spread_schema = { "", "spread", FO_FIELDS(struct fo_spread, spread_field) };

@@ -1,4 +1,5 @@
 #include "base/schema.h"
+#include "base/fs.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -14,11 +15,6 @@
 static void *member(const struct fo_schema_field *f, const void *record)
 {
 	return (char *)(uintptr_t)record + f->offset;
-}
-
-static bool is_counted(const struct fo_schema_field *f)
-{
-	return f->type == FO_SCHEMA_REALS || f->type == FO_SCHEMA_LIST || f->type == FO_SCHEMA_MAP;
 }
 
 /* The number of elements of a list; of an optional record 0 or 1. */
@@ -109,14 +105,31 @@ static void write_list(const struct fo_schema_field *f, const void *record, stru
 	fo_json_close(j);
 }
 
+static void write_field(const struct fo_schema_field *f, const void *record, struct fo_json *j);
+
+/* The row that is the value of each key by itself; NULL: values are records. */
+static const struct fo_schema_field *plain_value(const struct fo_schema *s)
+{
+	return s->fields == 2 && !*s->field[1].key ? &s->field[1] : NULL;
+}
+
 /* Each element under the text of its first row. */
 static void write_map(const struct fo_schema_field *f, const void *record, struct fo_json *j)
 {
 	const char *element = elements(f, record);
 	const struct fo_schema rest = { .field = f->of->field + 1, .fields = f->of->fields - 1 };
+	const struct fo_schema_field *plain = plain_value(f->of);
 	fo_json_object(j, f->key);
-	for (int64_t i = 0; i < count_of(f, record); i++, element += f->of->size)
-		fo_schema_write(&rest, element, *(const char *const *)member(f->of->field, element), j);
+	for (int64_t i = 0; i < count_of(f, record); i++, element += f->of->size) {
+		const char *key = *(const char *const *)member(f->of->field, element);
+		if (plain) {
+			struct fo_schema_field value = *plain;
+			value.key = key;
+			write_field(&value, element, j);
+		} else {
+			fo_schema_write(&rest, element, key, j);
+		}
+	}
 	fo_json_close(j);
 }
 
@@ -405,6 +418,7 @@ static bool read_by_name(const struct fo_schema_field *f, const json_t *v, doubl
 }
 
 static void read_fields(const struct fo_schema *s, int from, const json_t *o, void *record, struct fo_schema_reader *r);
+static bool read_value(const struct fo_schema_field *f, const json_t *v, void *record, struct fo_schema_reader *r);
 
 /* Reads the fields of a nested object, from row `from` on; errors in it begin with "key[index].". */
 static void read_nested(const struct fo_schema_field *f, int from, int64_t index, const json_t *v, void *record,
@@ -436,7 +450,11 @@ static bool read_list(const struct fo_schema_field *f, const json_t *v, void *re
 			continue;
 		}
 		*(const char **)member(f->of->field, element) = fo_arena_strdup(r->arena, json_object_iter_key(place));
-		read_nested(f, 1, (int64_t)i, json_object_iter_value(place), element, r);
+		const struct fo_schema_field *plain = plain_value(f->of);
+		if (!plain)
+			read_nested(f, 1, (int64_t)i, json_object_iter_value(place), element, r);
+		else if (!read_value(plain, json_object_iter_value(place), element, r))
+			return false;
 		place = json_object_iter_next((json_t *)(uintptr_t)v, place);
 	}
 	set_count(f, record, (int64_t)i);
@@ -526,6 +544,20 @@ fo_status fo_schema_parse(const char *text, size_t len, const char *where, const
 		       fo_str_visible(shown, sizeof shown, e.text));
 }
 
+fo_status fo_schema_read_file(const struct fo_schema *s, const char *path, size_t most, void *record,
+			      struct fo_schema_reader *r)
+{
+	char *text;
+	size_t len;
+	json_t *o;
+	r->where = path;
+	FO_TRY(fo_fs_read_regular(r->arena, path, most, &text, &len));
+	FO_TRY(fo_schema_parse(text, len, path, s->what, &o));
+	fo_status st = fo_schema_read(s, o, record, r);
+	json_decref(o);
+	return st;
+}
+
 /* ---- documentation ---- */
 
 static void type_words(const struct fo_schema_field *f, struct fo_str *out)
@@ -564,22 +596,28 @@ static void row_markdown(const char *before, const struct fo_schema_field *f, st
 	fo_str_puts(out, " |\n");
 }
 
-static void rows_markdown(const struct fo_schema *s, const char *before, struct fo_str *out)
+static void rows_markdown(const struct fo_schema *s, int from, const char *before, struct fo_str *out)
 {
-	for (int i = 0; i < s->fields; i++) {
+	for (int i = from; i < s->fields; i++) {
 		const struct fo_schema_field *f = &s->field[i];
+		bool map = f->type == FO_SCHEMA_MAP;
+		const char *element = "";
 		char under[160];
 		if (f->flags & FO_INLINE) {
-			rows_markdown(f->of, before, out);
+			rows_markdown(f->of, 0, before, out);
 			continue;
 		}
 		if (i + 1 < s->fields && f[1].flags & FO_READ_ONLY)
 			continue; /* the row that reads it says more */
 		row_markdown(before, f, out);
-		if (!f->of || *f->of->name)
+		if (!f->of || *f->of->name || (map && plain_value(f->of)))
 			continue;
-		snprintf(under, sizeof under, "%s%s%s.", before, f->key, is_counted(f) ? "[]" : "");
-		rows_markdown(f->of, under, out);
+		if (map)
+			element = ".NAME";
+		else if (f->type == FO_SCHEMA_LIST)
+			element = "[]";
+		snprintf(under, sizeof under, "%s%s%s.", before, f->key, element);
+		rows_markdown(f->of, map, under, out);
 	}
 }
 
@@ -590,5 +628,5 @@ void fo_schema_markdown(const struct fo_schema *s, struct fo_str *out)
 		fo_str_printf(out, "| `event` | text | | `%s` |\n", s->event);
 	if (s->version)
 		fo_str_printf(out, "| `schema` | integer | | %d |\n", s->version);
-	rows_markdown(s, "", out);
+	rows_markdown(s, 0, "", out);
 }

@@ -21,7 +21,7 @@
  *   uint64_t         16 hexadecimal digits (JSON readers      0
  *                    lose integers beyond 2^53)
  *
- * docs/formats.md holds the tables as fo_schema_markdown prints them; test_formats compares. */
+ * docs/formats.md holds the tables as fo_schema_markdown prints them; test_record_tables compares. */
 #ifndef FO_BASE_SCHEMA_H
 #define FO_BASE_SCHEMA_H
 
@@ -54,7 +54,8 @@ enum fo_schema_type {
 	FO_SCHEMA_BY_NAME, /* double[]: an object with a number for each of the row's names */
 	FO_SCHEMA_RECORD,  /* an object: a nested struct, or some members of this one (FO_GROUP) */
 	FO_SCHEMA_LIST,    /* an array of records */
-	FO_SCHEMA_MAP,     /* an object of records; the first row of their table, a text, is the key */
+	FO_SCHEMA_MAP,     /* an object of records; the first row of their table, a text, is the key. A second and last
+			    * row without a key of its own is the value itself */
 };
 
 enum fo_schema_flag {
@@ -175,6 +176,10 @@ void fo_schema_refuse(struct fo_schema_reader *r, const char *key, const char *e
  * The caller frees *out (json_decref). FO_EFORMAT. */
 FO_CHECKED fo_status fo_schema_parse(const char *text, size_t len, const char *where, const char *what,
 				     struct json_t **out);
+
+/* The same for a regular file of at most `most` bytes; r->where becomes its path. */
+FO_CHECKED fo_status fo_schema_read_file(const struct fo_schema *s, const char *path, size_t most, void *record,
+					 struct fo_schema_reader *r);
 
 /* ---- documentation ---- */
 

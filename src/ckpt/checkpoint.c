@@ -1,13 +1,11 @@
 #define _GNU_SOURCE /* renameat2 */
 #include "ckpt/ckpt.h"
-#include "base/json.h"
+#include "base/schema.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,60 +19,72 @@ static const char *const file_name[] = { "config.json",       "model.safetensors
 					 "state.safetensors", "training.json",     "run.json" };
 enum { CONFIG, MODEL, TOKENIZER, STATE, TRAINING, RUN, FILES };
 
-/* ---- saving ---- */
+/* ---- records ---- */
 
-static char *training_json(struct fo_arena *a, const struct fo_ckpt_meta *m)
+#define META(m, ...) FO_FIELD(struct fo_ckpt_meta, m, __VA_ARGS__)
+#define COUNT .flags = FO_NEEDED, .high = 0x1p62
+static const struct fo_schema_field meta_field[] = {
+	META(step, "step", "", "optimizer steps done", COUNT),
+	META(tokens, "tokens", "", "tokens with loss so far", COUNT),
+	META(loss, "loss", "nats per token", "of the last step", .flags = FO_NULLS),
+	META(first_step, "first_step", "", "first step of the run that was taken; 0 or absent: not known"),
+	META(first_loss, "first_loss", "nats per token", "its loss", .flags = FO_NULLS),
+	META(grad_norm, "grad_norm", "", "of the last step that was taken; 0 or absent: none", .high = 1e308),
+	META(precision, "precision", "", "of the run", .flags = FO_NEEDED),
+	META(master, "master", "", "format of the master weights in `state.safetensors`; absent: fp32"),
+	META(moments, "moments", "", "format of the moments there; absent: fp32"),
+	META(seed, "seed", "", "seed of the run", .flags = FO_NEEDED),
+	META(tokenizer_checksum, "tokenizer_checksum", "", "of `tokenizer.json`", .flags = FO_NEEDED),
+	META(loader.seed, "loader_seed", "", "seed of the order of documents", .flags = FO_NEEDED),
+	META(loader.shard_checksum, "shard_checksum", "", "of the shard that is read", .flags = FO_NEEDED),
+	META(loader.next_step, "loader_next_step", "", "the loader's next step", COUNT),
+	META(seq, "seq", "", "tokens of a row"),
+	META(rows_per_step, "rows_per_step", "", "rows x micro-batches"),
+	META(packing, "packing", "", "0 packed, 1 padded, 2 best fit, 3 split"),
+	META(skipped, "skipped", "", "steps in which the weights stayed; absent: 0"),
+	META(rewinds, "rewinds", "", "times the run went back to a checkpoint; absent: 0"),
+	FO_FIELD_REALS(struct fo_ckpt_meta, recent_loss, losses, "recent_loss", "nats per token",
+		       "losses that the spike guard looks back at, oldest first; absent: none",
+		       .expected = "a list of at most 256 numbers"),
+};
+static void check_meta(const void *record, struct fo_schema_reader *r)
 {
-	struct fo_str s = { 0 };
-	struct fo_json j;
-	char hex[24];
-	fo_json_begin(&j, &s, true);
-	fo_json_object(&j, NULL);
-	fo_json_int(&j, "schema", SCHEMA);
-	fo_json_int(&j, "step", m->step);
-	fo_json_int(&j, "tokens", m->tokens);
-	fo_json_real(&j, "loss", m->loss);
-	fo_json_int(&j, "first_step", m->first_step);
-	fo_json_real(&j, "first_loss", m->first_loss);
-	fo_json_real(&j, "grad_norm", m->grad_norm);
-	fo_json_text(&j, "precision", m->precision);
-	fo_json_text(&j, "master", m->master);
-	fo_json_text(&j, "moments", m->moments);
-	/* 64-bit words as text: JSON readers lose bits beyond 2^53. */
-	const struct {
-		const char *key;
-		uint64_t v;
-	} word[] = { { "seed", m->seed },
-		     { "tokenizer_checksum", m->tokenizer_checksum },
-		     { "loader_seed", m->loader.seed },
-		     { "shard_checksum", m->loader.shard_checksum } };
-	for (size_t i = 0; i < sizeof word / sizeof *word; i++) {
-		snprintf(hex, sizeof hex, "%016" PRIx64, word[i].v);
-		fo_json_text(&j, word[i].key, hex);
-	}
-	fo_json_int(&j, "loader_next_step", m->loader.next_step);
-	fo_json_int(&j, "seq", m->seq);
-	fo_json_int(&j, "rows_per_step", m->rows_per_step);
-	fo_json_int(&j, "packing", m->packing);
-	fo_json_int(&j, "skipped", m->skipped);
-	fo_json_int(&j, "rewinds", m->rewinds);
-	fo_json_array(&j, "recent_loss");
-	for (int64_t i = 0; i < m->losses; i++)
-		fo_json_real(&j, NULL, m->recent_loss[i]);
-	fo_json_close(&j);
-	fo_json_close(&j);
-	fo_str_puts(&s, "\n");
-	char *text = fo_arena_strdup(a, s.data);
-	fo_str_fini(&s);
-	return text;
+	const struct fo_ckpt_meta *m = record;
+	if (m->first_step < 0 || m->first_step > m->step)
+		fo_schema_refuse(r, "first_step", "a step up to the last");
+	if (m->skipped < 0 || m->skipped > m->step)
+		fo_schema_refuse(r, "skipped", "a number of steps up to the last");
+	if (m->rewinds < 0)
+		fo_schema_refuse(r, "rewinds", "a count");
 }
+const struct fo_schema fo_ckpt_schema = { "training", "checkpoint's training.json", SCHEMA,
+					  FO_FIELDS(struct fo_ckpt_meta, meta_field), .check = check_meta };
 
 /* What was handed to the file system: the manifest vouches for the bytes that were meant. To read them back would make
  * a write that went wrong look right. */
 struct sum {
-	uint64_t hash, bytes;
-	bool there;
+	const char *file;
+	int64_t bytes;
+	uint64_t hash;
 };
+struct manifest {
+	struct sum sum[FILES];
+	int files;
+};
+static const struct fo_schema_field sum_field[] = {
+	FO_FIELD(struct sum, file, "file", "", "its name"),
+	FO_FIELD(struct sum, bytes, "bytes", "B", "size", .flags = FO_NEEDED),
+	FO_FIELD(struct sum, hash, "xxh3_64", "", "checksum", .flags = FO_NEEDED),
+};
+static const struct fo_schema sum_schema = { "", "file", FO_FIELDS(struct sum, sum_field) };
+static const struct fo_schema_field manifest_field[] = {
+	FO_FIELD_MAP(struct manifest, sum, files, &sum_schema, "files", "every other file of the folder, by name",
+		     .flags = FO_NEEDED, .elements = FILES),
+};
+const struct fo_schema fo_ckpt_manifest_schema = { "manifest", "checkpoint's manifest.json", SCHEMA,
+						   FO_FIELDS(struct manifest, manifest_field) };
+
+/* ---- saving ---- */
 
 struct hashing {
 	struct fo_map map;
@@ -99,48 +109,42 @@ static fo_status hash_file(const char *path, uint64_t *hash, uint64_t *size)
 	return st;
 }
 
-static fo_status write_manifest(struct fo_arena *a, const char *dir, const struct sum *sum)
-{
-	struct fo_str s = { 0 };
-	struct fo_json j;
-	fo_json_begin(&j, &s, true);
-	fo_json_object(&j, NULL);
-	fo_json_int(&j, "schema", SCHEMA);
-	fo_json_object(&j, "files");
-	for (int i = 0; i < FILES; i++) {
-		char hex[24];
-		if (!sum[i].there)
-			continue;
-		snprintf(hex, sizeof hex, "%016" PRIx64, sum[i].hash);
-		fo_json_object(&j, file_name[i]);
-		fo_json_int(&j, "bytes", (int64_t)sum[i].bytes);
-		fo_json_text(&j, "xxh3_64", hex);
-		fo_json_close(&j);
-	}
-	fo_json_close(&j);
-	fo_json_close(&j);
-	fo_str_puts(&s, "\n");
-	fo_status st = fo_fs_write_new(fo_arena_printf(a, "%s/manifest.json", dir), s.data, s.len);
-	fo_str_fini(&s);
-	return st;
-}
-
 static fo_status write_text(struct fo_arena *a, const char *dir, int file, const char *text, struct sum *sum)
 {
 	size_t n = strlen(text);
-	sum[file] = (struct sum){ XXH3_64bits(text, n), n, true };
+	sum[file] = (struct sum){ file_name[file], (int64_t)n, XXH3_64bits(text, n) };
 	return fo_fs_write_new(fo_arena_printf(a, "%s/%s", dir, file_name[file]), text, n);
 }
 
-/* Files whose writer tells the checksum; the size is the file system's. */
+/* The text of a record file, which ends with an empty line. Arena-owned. */
+static char *record_text(struct fo_arena *a, const struct fo_schema *schema, const void *record)
+{
+	struct fo_str s = { 0 };
+	fo_schema_text(schema, record, true, &s);
+	char *text = fo_arena_printf(a, "%s\n", s.data);
+	fo_str_fini(&s);
+	return text;
+}
+
+/* Files whose writer reports the checksum; the size is the file system's. */
 static fo_status written(struct fo_arena *a, const char *dir, int file, uint64_t hash, struct sum *sum)
 {
 	char *path = fo_arena_printf(a, "%s/%s", dir, file_name[file]);
 	struct stat st;
 	if (stat(path, &st))
 		return fo_fail(FO_EIO, "cannot read '%s': %s", path, strerror(errno));
-	sum[file] = (struct sum){ hash, (uint64_t)st.st_size, true };
+	sum[file] = (struct sum){ file_name[file], (int64_t)st.st_size, hash };
 	return FO_OK;
+}
+
+static fo_status write_manifest(struct fo_arena *a, const char *dir, const struct sum sum[FILES])
+{
+	struct manifest m = { .files = 0 };
+	for (int i = 0; i < FILES; i++)
+		if (sum[i].file)
+			m.sum[m.files++] = sum[i];
+	const char *text = record_text(a, &fo_ckpt_manifest_schema, &m);
+	return fo_fs_write_new(fo_arena_printf(a, "%s/manifest.json", dir), text, strlen(text));
 }
 
 static fo_status write_files(struct fo_arena *a, const char *dir, const struct fo_ckpt_content *c,
@@ -164,7 +168,7 @@ static fo_status write_files(struct fo_arena *a, const char *dir, const struct f
 	}
 	if (c->run_config_json)
 		FO_TRY(write_text(a, dir, RUN, c->run_config_json, sum));
-	FO_TRY(write_text(a, dir, TRAINING, training_json(a, meta), sum));
+	FO_TRY(write_text(a, dir, TRAINING, record_text(a, &fo_ckpt_schema, meta), sum));
 	FO_TRY(write_manifest(a, dir, sum));
 	return fo_fs_sync_dir(dir);
 }
@@ -342,99 +346,39 @@ fo_status fo_ckpt_forget(const char *dir, int64_t step)
 	return st;
 }
 
-static fo_status load_json(struct fo_arena *a, const char *dir, const char *file, json_t **root)
+/* A record of the folder; the arena owns its texts. */
+static fo_status read_record(struct fo_arena *a, const char *dir, const char *file, const struct fo_schema *schema,
+			     void *record)
 {
-	char *path = fo_arena_printf(a, "%s/%s", dir, file), *text, seen[160];
-	size_t len;
-	json_error_t err;
-	FO_TRY(fo_fs_read_regular(a, path, MAX_JSON, &text, &len));
-	*root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &err);
-	if (!*root)
-		return fo_fail(FO_EFORMAT, "'%s' is not JSON: line %d: %s", path, err.line,
-			       fo_str_visible(seen, sizeof seen, err.text));
-	json_int_t schema = json_integer_value(json_object_get(*root, "schema"));
-	if (schema != SCHEMA) {
-		json_decref(*root);
-		*root = NULL;
-		return fo_fail(FO_EFORMAT, "'%s' has schema %lld, expected %d", path, (long long)schema, SCHEMA);
-	}
-	return FO_OK;
+	struct fo_schema_reader r = { .arena = a };
+	return fo_schema_read_file(schema, fo_arena_printf(a, "%s/%s", dir, file), MAX_JSON, record, &r);
 }
 
-static bool parse_word(json_t *v, uint64_t *out)
+static const struct sum *find_sum(const struct manifest *m, const char *file)
 {
-	const char *s = json_string_value(v);
-	char *end;
-	if (!s || strlen(s) != 16)
-		return false;
-	*out = strtoull(s, &end, 16);
-	return !*end;
+	for (int i = 0; i < m->files; i++)
+		if (!strcmp(m->sum[i].file, file))
+			return &m->sum[i];
+	return NULL;
 }
 
-static fo_status check_manifest(struct fo_arena *a, const char *dir, json_t *root)
+/* Every file that the manifest must or does name has its size and checksum. */
+static fo_status check_files(struct fo_arena *a, const char *dir, const struct manifest *m)
 {
-	json_t *files = json_object_get(root, "files");
 	for (int i = 0; i < FILES; i++) {
-		json_t *f = json_object_get(files, file_name[i]);
-		uint64_t want, hash, size;
-		if (!f && (i == TOKENIZER || i == RUN))
+		const struct sum *want = find_sum(m, file_name[i]);
+		uint64_t hash, size;
+		if (!want && (i == TOKENIZER || i == RUN))
 			continue;
-		if (!f || !parse_word(json_object_get(f, "xxh3_64"), &want))
+		if (!want)
 			return fo_fail(FO_EFORMAT, "'%s/manifest.json' has no checksum of '%s'", dir, file_name[i]);
 		FO_TRY(hash_file(fo_arena_printf(a, "%s/%s", dir, file_name[i]), &hash, &size));
-		if ((json_int_t)size != json_integer_value(json_object_get(f, "bytes")) || hash != want)
+		if ((int64_t)size != want->bytes || hash != want->hash)
 			return fo_fail(FO_EFORMAT,
 				       "'%s/%s' is damaged: got %" PRIu64 " bytes with checksum %016" PRIx64
 				       ", the manifest says %" PRId64 " bytes with %016" PRIx64,
-				       dir, file_name[i], size, hash,
-				       (int64_t)json_integer_value(json_object_get(f, "bytes")), want);
+				       dir, file_name[i], size, hash, want->bytes, want->hash);
 	}
-	return FO_OK;
-}
-
-static fo_status read_meta(const char *dir, json_t *t, struct fo_ckpt_meta *m)
-{
-	json_t *step = json_object_get(t, "step"), *tokens = json_object_get(t, "tokens"),
-	       *next = json_object_get(t, "loader_next_step");
-	const char *precision = json_string_value(json_object_get(t, "precision"));
-	*m = (struct fo_ckpt_meta){ .step = json_integer_value(step),
-				    .tokens = json_integer_value(tokens),
-				    .loss = json_number_value(json_object_get(t, "loss")) };
-	m->loader.next_step = json_integer_value(next);
-	m->seq = json_integer_value(json_object_get(t, "seq"));
-	m->rows_per_step = json_integer_value(json_object_get(t, "rows_per_step"));
-	m->packing = json_integer_value(json_object_get(t, "packing"));
-	if (!json_is_integer(step) || m->step < 0 || !json_is_integer(tokens) || m->tokens < 0 ||
-	    !json_is_integer(next) || m->loader.next_step < 0 || !precision ||
-	    strlen(precision) >= sizeof m->precision || !parse_word(json_object_get(t, "seed"), &m->seed) ||
-	    !parse_word(json_object_get(t, "tokenizer_checksum"), &m->tokenizer_checksum) ||
-	    !parse_word(json_object_get(t, "loader_seed"), &m->loader.seed) ||
-	    !parse_word(json_object_get(t, "shard_checksum"), &m->loader.shard_checksum))
-		return fo_fail(FO_EFORMAT, "'%s/training.json' lacks a field or has one of the wrong type", dir);
-	snprintf(m->precision, sizeof m->precision, "%s", precision);
-	/* Files without them are of versions that had no other formats. */
-	const char *const state[] = { json_string_value(json_object_get(t, "master")),
-				      json_string_value(json_object_get(t, "moments")) };
-	snprintf(m->master, sizeof m->master, "%s", state[0] ? state[0] : "fp32");
-	snprintf(m->moments, sizeof m->moments, "%s", state[1] ? state[1] : "fp32");
-	/* Not in the files of versions without guards: nothing was skipped. */
-	json_t *losses = json_object_get(t, "recent_loss");
-	m->skipped = json_integer_value(json_object_get(t, "skipped"));
-	m->rewinds = json_integer_value(json_object_get(t, "rewinds"));
-	m->losses = (int64_t)json_array_size(losses);
-	m->grad_norm = json_number_value(json_object_get(t, "grad_norm"));    /* nor this */
-	m->first_step = json_integer_value(json_object_get(t, "first_step")); /* nor these */
-	m->first_loss = json_number_value(json_object_get(t, "first_loss"));
-	if (!(m->grad_norm >= 0) || !isfinite(m->grad_norm))
-		return fo_fail(FO_EFORMAT, "'%s/training.json' has a gradient norm of %g", dir, m->grad_norm);
-	if (m->first_step < 0 || m->first_step > m->step)
-		return fo_fail(FO_EFORMAT, "'%s/training.json' has a first step of %lld", dir,
-			       (long long)m->first_step);
-	if (m->losses > FO_CKPT_LOSSES || m->skipped < 0 || m->skipped > m->step || m->rewinds < 0)
-		return fo_fail(FO_EFORMAT, "'%s/training.json' has %lld recent losses and %lld skipped steps of %lld",
-			       dir, (long long)m->losses, (long long)m->skipped, (long long)m->step);
-	for (int64_t i = 0; i < m->losses; i++)
-		m->recent_loss[i] = json_number_value(json_array_get(losses, (size_t)i));
 	return FO_OK;
 }
 
@@ -459,16 +403,15 @@ static fo_status check_name(const char *path, int64_t step)
 fo_status fo_ckpt_open(const char *path, struct fo_ckpt_meta *meta)
 {
 	struct fo_arena a = { 0 };
-	json_t *manifest = NULL, *training = NULL;
+	struct manifest manifest = { 0 };
 	fo_status st;
-	FO_TRY_OR(st, load_json(&a, path, "manifest.json", &manifest), done);
-	FO_TRY_OR(st, check_manifest(&a, path, manifest), done);
-	FO_TRY_OR(st, load_json(&a, path, file_name[TRAINING], &training), done);
-	FO_TRY_OR(st, read_meta(path, training, meta), done);
+	/* Versions that had no other formats did not name them. */
+	*meta = (struct fo_ckpt_meta){ .master = "fp32", .moments = "fp32" };
+	FO_TRY_OR(st, read_record(&a, path, "manifest.json", &fo_ckpt_manifest_schema, &manifest), done);
+	FO_TRY_OR(st, check_files(&a, path, &manifest), done);
+	FO_TRY_OR(st, read_record(&a, path, file_name[TRAINING], &fo_ckpt_schema, meta), done);
 	st = check_name(path, meta->step);
 done:
-	json_decref(manifest);
-	json_decref(training);
 	fo_arena_fini(&a);
 	return st == FO_OK ? st : fo_wrap(st, "cannot load checkpoint '%s'", path);
 }

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/schema.h"
 #include "data/data.h"
 #include "program/program.h"
 
@@ -116,6 +117,8 @@ struct fo_ckpt_meta {
 	int64_t losses;
 	double recent_loss[FO_CKPT_LOSSES];
 };
+
+extern const struct fo_schema fo_ckpt_schema, fo_ckpt_manifest_schema; /* training.json; manifest.json */
 
 /* What goes into a checkpoint. Tensors are read, not owned. */
 struct fo_ckpt_content {

@@ -119,10 +119,16 @@ const struct fo_command *fo_command_find(const struct fo_command *const *list, c
 void fo_cli_put(FILE *f, const char *first, const char *lead, const char *fmt, ...) FO_PRINTF(4, 5);
 /* Writes the document as a page into the file of that name; "-": standard output. */
 FO_CHECKED fo_status fo_cli_page(const struct fo_doc *d, const char *path);
+/* "2 micro-batches x 2 rows x 32 tokens, bf16" */
+struct fo_lowering;
+const char *fo_cli_run_text(struct fo_doc *d, const struct fo_lowering *run);
 /* JSON on standard output: one object that begins with "schema": 1. The second call closes the object, prints it and
  * frees it. */
 struct fo_json *fo_cli_json_begin(void);
 void fo_cli_json_end(struct fo_json *j);
+/* MFU by each rule and HFU as members of the open object. */
+struct fo_mfu;
+void fo_cli_mfu_json(struct fo_json *j, const struct fo_mfu *f);
 /* The whole text with what could upset a terminal made visible; good until the eighth call from here on this thread. */
 FO_CHECKED const char *fo_cli_seen(const char *text);
 /* Columns for text on f: 80, fewer on a terminal that is narrower, at least 40. */

@@ -21,7 +21,7 @@ static const struct fo_opt rows[] = {
 	FO_OPT_FORCE(struct devices, force, "devices.force"), FO_OPT_END
 };
 
-/* What is shown of a device besides peaks and texts; one table for both forms of output. */
+/* A device's numbers beside its peaks: one table for text and JSON. */
 static const struct {
 	const char *key, *title, *unit;
 	size_t offset;
@@ -45,7 +45,7 @@ enum { FACTS = sizeof(facts) / sizeof(facts[0]) };
 
 static double fact(const struct fo_device *d, int i) { return *(const double *)((const char *)d + facts[i].offset); }
 
-static const char *number(struct fo_arena *a, double v) { return isnan(v) ? "-" : fo_arena_printf(a, "%g", v); }
+static const char *number(struct fo_doc *d, double v) { return isnan(v) ? "-" : fo_doc_printf(d, "%g", v); }
 
 static void peaks_json(struct fo_json *j, const char *key, const double *tflops)
 {
@@ -81,7 +81,7 @@ static void device_json(struct fo_json *j, const struct fo_device *d)
 	fo_json_close(j);
 }
 
-/* All devices, or the one of `only`. */
+/* All devices, or `only` that one. */
 static void print_json(const struct fo_catalogue *c, const struct fo_device *only)
 {
 	struct fo_json *j = fo_cli_json_begin();
@@ -93,54 +93,51 @@ static void print_json(const struct fo_catalogue *c, const struct fo_device *onl
 	fo_cli_json_end(j);
 }
 
-static void print_table(const struct fo_catalogue *c)
+static void say_all(const struct fo_catalogue *c, struct fo_doc *d)
 {
-	struct fo_arena a = { 0 };
-	struct fo_table t;
-	fo_table_init(&t, "lrrrrr");
-	fo_table_row(&t, "device", "bf16", "fp8", "memory", "bandwidth", "scale-up");
-	fo_table_row(&t, "", "TFLOP/s", "TFLOP/s", "GB", "TB/s", "GB/s x devices");
+	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrrrrr", "device", "bf16", "fp8", "memory", "bandwidth", "scale-up");
+	fo_doc_row(d, "", "TFLOP/s", "TFLOP/s", "GB", "TB/s", "GB/s x devices");
 	for (size_t i = 0; i < c->count; i++) {
-		const struct fo_device *d = &c->device[i];
-		fo_table_row(&t, d->name, number(&a, d->dense[FO_PREC_BF16]), number(&a, d->dense[FO_PREC_FP8]),
-			     number(&a, d->memory_gb), number(&a, d->memory_tb_s),
-			     isnan(d->scaleup_gb_s) ? "-"
-						    : fo_arena_printf(&a, "%s x %4s", number(&a, d->scaleup_gb_s),
-								      number(&a, d->scaleup_devices)));
+		const struct fo_device *v = &c->device[i];
+		const char *links = "-";
+		if (!isnan(v->scaleup_gb_s))
+			links = fo_doc_printf(d, "%s x %4s", number(d, v->scaleup_gb_s), number(d, v->scaleup_devices));
+		fo_doc_row(d, v->name, number(d, v->dense[FO_PREC_BF16]), number(d, v->dense[FO_PREC_FP8]),
+			   number(d, v->memory_gb), number(d, v->memory_tb_s), links);
 	}
-	fo_table_print(&t, stdout, "", false);
-	printf("\nPeaks are dense; links are per device and direction. 'flatout devices NAME'\n"
-	       "shows sparse peaks, other precisions, aliases, source, date and conflicts.\n");
-	fo_table_fini(&t);
-	fo_arena_fini(&a);
+	fo_doc_para(d,
+		    "Peaks are dense; links are per device and direction. 'flatout devices NAME' shows sparse peaks, "
+		    "other precisions, aliases, source, date and conflicts.");
 }
 
-static void print_device(const struct fo_device *d)
+static void say_one(const struct fo_device *v, struct fo_doc *d)
 {
-	struct fo_arena a = { 0 };
-	struct fo_table t;
-	printf("%s (%s)\n\n", d->name, d->kind);
-	fo_table_init(&t, "lrr");
-	fo_table_row(&t, "TFLOP/s", "dense", "sparse");
+	const char *const text[][2] = { { "rent from", v->rent_note }, { "aliases", v->aliases },
+					{ "source", v->source },       { "date", v->date },
+					{ "notes", v->notes },         { "defined at", v->where } };
+	fo_doc_para(d, "%s (%s)", v->name, v->kind);
+	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lrr", "TFLOP/s", "dense", "sparse");
 	for (int p = 0; p < FO_PREC_COUNT; p++)
-		if (!isnan(d->dense[p]) || !isnan(d->sparse[p]))
-			fo_table_row(&t, fo_precision_name[p], number(&a, d->dense[p]), number(&a, d->sparse[p]));
-	fo_table_print(&t, stdout, "  ", true);
-	fo_table_fini(&t);
-	printf("\n");
-	fo_table_init(&t, "ll");
+		if (!isnan(v->dense[p]) || !isnan(v->sparse[p]))
+			fo_doc_row(d, fo_precision_name[p], number(d, v->dense[p]), number(d, v->sparse[p]));
 	for (int i = 0; i < FACTS; i++)
-		if (!isnan(fact(d, i)))
-			fo_table_row(&t, facts[i].title, fo_arena_printf(&a, "%g %s", fact(d, i), facts[i].unit));
-	const char *const text[][2] = { { "rent from", d->rent_note }, { "aliases", d->aliases },
-					{ "source", d->source },       { "date", d->date },
-					{ "notes", d->notes },         { "defined at", d->where } };
-	for (size_t i = 0; i < sizeof(text) / sizeof(text[0]); i++)
+		if (!isnan(fact(v, i)))
+			fo_doc_line(d, facts[i].title, "%g %s", fact(v, i), facts[i].unit);
+	for (size_t i = 0; i < sizeof text / sizeof *text; i++)
 		if (*text[i][1])
-			fo_table_row(&t, text[i][0], text[i][1]);
-	fo_table_print(&t, stdout, "  ", false);
-	fo_table_fini(&t);
-	fo_arena_fini(&a);
+			fo_doc_line(d, text[i][0], "%s", text[i][1]);
+}
+
+/* The catalogue, or the one device. */
+static void print_text(const struct fo_catalogue *c, const struct fo_device *one)
+{
+	struct fo_doc d = { 0 };
+	if (one)
+		say_one(one, &d);
+	else
+		say_all(c, &d);
+	fo_cli_print(&d);
+	fo_doc_fini(&d);
 }
 
 static fo_status local(const struct fo_catalogue *c, bool json)
@@ -164,12 +161,8 @@ static fo_status show(const struct devices *in, const char *name)
 		FO_TRY_OR(st, fo_catalogue_find(&c, name, &d), done);
 	if (in->local)
 		st = local(&c, in->json);
-	else if (in->json)
-		print_json(&c, d);
-	else if (d)
-		print_device(d);
 	else
-		print_table(&c);
+		(in->json ? print_json : print_text)(&c, d);
 done:
 	fo_catalogue_fini(&c);
 	return st;

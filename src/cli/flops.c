@@ -31,13 +31,13 @@ static const struct fo_opt rows[] = {
 	FO_OPT_END
 };
 
-/* Everything that both forms of output show. */
+/* The figures that text and JSON show. */
 struct result {
 	struct flops in;
 	struct fo_model m;
 	struct fo_params p;
 	struct fo_flop f;
-	const char *source; /* of the dimensions: a preset's, or the file's name */
+	const char *source; /* where the dimensions come from */
 	const struct fo_device *device;
 	double peak; /* TFLOP/s */
 };
@@ -119,9 +119,10 @@ static void print_json(const struct result *r)
 }
 
 /* 8030261248 as "8,030,261,248": exact counts are compared digit by digit. */
-static const char *grouped(struct fo_arena *a, double v)
+static const char *grouped(struct fo_doc *d, double v)
 {
-	char *plain = fo_arena_printf(a, "%.0f", v), *out = fo_arena_alloc(a, 2 * strlen(plain) + 1), *o = out;
+	const char *plain = fo_doc_printf(d, "%.0f", v);
+	char *out = fo_doc_alloc(d, 2 * strlen(plain) + 1), *o = out;
 	for (size_t n = strlen(plain); n > 0; n--) {
 		*o++ = *plain++;
 		if (n % 3 == 1 && n > 1)
@@ -130,148 +131,134 @@ static const char *grouped(struct fo_arena *a, double v)
 	return out;
 }
 
-/* Components in GFLOP per token (MFLOP for small models), forward, backward and share of the full rule. */
-static void print_components(const struct result *r, struct fo_arena *a)
+/* Tables count in GFLOP per token, those of small models in MFLOP. */
+struct unit {
+	double flop;
+	const char *name;
+};
+static struct unit unit_of(const struct result *r)
 {
-	bool small = r->f.mfu < 1e10;
-	double unit = small ? 1e6 : 1e9;
-	struct fo_table t;
-	fo_table_init(&t, "lrrrrr");
-	fo_table_row(&t, "component", "parameters", "fwd/layer", "forward", "backward", "share");
+	return r->f.mfu < 1e10 ? (struct unit){ 1e6, "MFLOP" } : (struct unit){ 1e9, "GFLOP" };
+}
+
+static const char *in_units(struct fo_doc *d, struct unit u, double flop)
+{
+	return fo_doc_printf(d, "%.3f", flop / u.flop);
+}
+
+static const char *weights_of(struct fo_doc *d, const struct result *r, int component)
+{
+	if (component == FO_COMP_SCORES)
+		return "-";
+	return component == FO_COMP_HEAD && r->m.tied ? "(tied)" : grouped(d, r->p.component[component]);
+}
+
+/* Components with forward, backward and their share of the full rule. */
+static void say_components(const struct result *r, struct fo_doc *d)
+{
+	struct unit u = unit_of(r);
+	fo_doc_table(d, FO_DRAW_FULL, fo_doc_printf(d, "%s per token, rule mfu:", u.name), "lrrrrr", "component",
+		     "parameters", "fwd/layer", "forward", "backward", "share");
 	for (int i = 0; i < FO_COMP_COUNT; i++) {
 		double forward = r->f.component[i].forward, backward = r->f.component[i].backward;
 		if (i == FO_COMP_ROUTER && r->m.experts == 0)
 			continue;
-		fo_table_row(&t, fo_component_name[i],
-			     i == FO_COMP_SCORES              ? "-"
-			     : i == FO_COMP_HEAD && r->m.tied ? "(tied)"
-							      : grouped(a, r->p.component[i]),
-			     per_layer(i) ? fo_arena_printf(a, "%.3f", forward / (double)r->m.layers / unit) : "-",
-			     fo_arena_printf(a, "%.3f", forward / unit), fo_arena_printf(a, "%.3f", backward / unit),
-			     fo_arena_printf(a, "%.1f %%", 100 * (forward + backward) / r->f.mfu));
+		fo_doc_row(d, fo_component_name[i], weights_of(d, r, i),
+			   per_layer(i) ? in_units(d, u, forward / (double)r->m.layers) : "-", in_units(d, u, forward),
+			   in_units(d, u, backward), fo_doc_num(d, (forward + backward) / r->f.mfu, FO_DRAW_SHARE));
 	}
-	fo_table_row(&t, "total", grouped(a, r->p.total), "", fo_arena_printf(a, "%.3f", r->f.mfu / 3 / unit),
-		     fo_arena_printf(a, "%.3f", r->f.mfu * 2 / 3 / unit), "100.0 %");
-	printf("%s per token, rule mfu:\n", small ? "MFLOP" : "GFLOP");
-	fo_table_print(&t, stdout, "  ", true);
-	fo_table_fini(&t);
+	fo_doc_row(d, "total", grouped(d, r->p.total), "", in_units(d, u, r->f.mfu / 3),
+		   in_units(d, u, r->f.mfu * 2 / 3), "100.0 %");
 	if (r->m.experts > 0)
-		printf("  active per token: %s; %lld of %lld experts%s\n", grouped(a, r->p.active),
-		       (long long)r->m.experts_active, (long long)r->m.experts,
-		       r->m.shared_experts ? " and the shared ones" : "");
+		fo_doc_para(d, "active per token: %s; %lld of %lld experts%s", grouped(d, r->p.active),
+			    (long long)r->m.experts_active, (long long)r->m.experts,
+			    r->m.shared_experts ? " and the shared ones" : "");
 	if (r->m.experts > 0 && r->m.dense_layers > 0)
-		printf("  fwd/layer is the mean over %lld layers, %lld of them dense\n", (long long)r->m.layers,
-		       (long long)r->m.dense_layers);
+		fo_doc_para(d, "fwd/layer is the mean over %lld layers, %lld of them dense", (long long)r->m.layers,
+			    (long long)r->m.dense_layers);
 }
 
-static void print_rules(const struct result *r, struct fo_arena *a)
+static void say_rules(const struct result *r, struct fo_doc *d)
 {
-	bool small = r->f.mfu<1e10, latent = r->m.kv_lora> 0,
-	     windowed = r->m.sliding_window > 0 && r->m.sliding_window < r->in.seq;
-	double unit = small ? 1e6 : 1e9;
-	const char *keys = windowed ? "W" : "S", *causal = windowed ? "(W - W^2/2S)" : "S",
-		   *width = latent ? "(Qqk + Qv)" : "Q";
-	struct fo_table t;
-	fo_table_init(&t, "lrl");
-	fo_table_row(&t, "rule", small ? "MFLOP per token" : "GFLOP per token", "formula");
-	fo_table_row(&t, "mfu", fo_arena_printf(a, "%.3f", r->f.mfu / unit),
-		     fo_arena_printf(a, "6 N_mm + %d L H %s %s", latent ? 6 : 12, width, keys));
-	fo_table_row(&t, "mfu_causal", fo_arena_printf(a, "%.3f", r->f.mfu_causal / unit),
-		     fo_arena_printf(a, "6 N_mm + %d L H %s %s", (latent ? 3 : 6) * (windowed ? 2 : 1), width, causal));
-	fo_table_row(&t, "mfu_6n", fo_arena_printf(a, "%.3f", r->f.mfu_6n / unit), "6 N_mm");
-	fo_table_print(&t, stdout, "  ", true);
-	fo_table_fini(&t);
-	printf("  N_mm %s: active weights without the lookup, with the head%s\n", grouped(a, r->p.matmul),
-	       r->m.tied ? " (tied)" : "");
-	printf("  L %lld, H %lld, ", (long long)r->m.layers, (long long)r->m.heads);
+	struct unit u = unit_of(r);
+	bool latent = r->m.kv_lora > 0, windowed = r->m.sliding_window > 0 && r->m.sliding_window < r->in.seq;
+	int full = latent ? 6 : 12, half = windowed ? full : full / 2; /* a causal window has its own number of keys */
+	const char *width = latent ? "(Qqk + Qv)" : "Q", *sizes;
+	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrl", "rule", fo_doc_printf(d, "%s per token", u.name), "formula");
+	fo_doc_row(d, "mfu", in_units(d, u, r->f.mfu),
+		   fo_doc_printf(d, "6 N_mm + %d L H %s %s", full, width, windowed ? "W" : "S"));
+	fo_doc_row(d, "mfu_causal", in_units(d, u, r->f.mfu_causal),
+		   fo_doc_printf(d, "6 N_mm + %d L H %s %s", half, width, windowed ? "(W - W^2/2S)" : "S"));
+	fo_doc_row(d, "mfu_6n", in_units(d, u, r->f.mfu_6n), "6 N_mm");
+	fo_doc_para(d, "N_mm %s: active weights without the lookup, with the head%s", grouped(d, r->p.matmul),
+		    r->m.tied ? " (tied)" : "");
 	if (latent)
-		printf("Qqk %lld, Qv %lld, S %lld", (long long)(r->m.qk_nope_dim + r->m.qk_rope_dim),
-		       (long long)r->m.v_dim, (long long)r->in.seq);
+		sizes = fo_doc_printf(d, "Qqk %lld, Qv %lld", (long long)(r->m.qk_nope_dim + r->m.qk_rope_dim),
+				      (long long)r->m.v_dim);
 	else
-		printf("Q %lld, S %lld", (long long)r->m.head_dim, (long long)r->in.seq);
+		sizes = fo_doc_printf(d, "Q %lld", (long long)r->m.head_dim);
+	sizes = fo_doc_printf(d, "%s, S %lld", sizes, (long long)r->in.seq);
 	if (windowed)
-		printf(", W %lld (sliding window)", (long long)r->m.sliding_window);
-	printf("\n");
+		sizes = fo_doc_printf(d, "%s, W %lld (sliding window)", sizes, (long long)r->m.sliding_window);
+	fo_doc_para(d, "L %lld, H %lld, %s", (long long)r->m.layers, (long long)r->m.heads, sizes);
 }
 
-/* Long texts are wrapped behind their titles. */
-static void print_titled(const char *title, const char *text)
-{
-	struct fo_table t;
-	fo_table_init(&t, "ll");
-	fo_table_row(&t, title, text);
-	fo_table_print(&t, stdout, "  ", false);
-	fo_table_fini(&t);
-}
-
-static void print_budget(const struct result *r, struct fo_arena *a)
+static void say_budget(const struct result *r, struct fo_doc *d)
 {
 	char tokens[32];
-	struct fo_table t;
-	double d = r->in.tokens;
-	printf("\n%s, total FLOP: %.4g by mfu,\n  %.4g by mfu_causal, %.4g by mfu_6n\n\n",
-	       fo_str_si(tokens, d, " tokens"), r->f.mfu * d, r->f.mfu_causal * d, r->f.mfu_6n * d);
-	fo_table_init(&t, "lrr");
-	fo_table_row(&t, "at MFU", "device-days", "tokens/s per device");
+	double n = r->in.tokens;
+	fo_doc_para(d, "%s, total FLOP: %.4g by mfu, %.4g by mfu_causal, %.4g by mfu_6n",
+		    fo_str_si(tokens, n, " tokens"), r->f.mfu * n, r->f.mfu_causal * n, r->f.mfu_6n * n);
+	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lrr", "at MFU", "device-days", "tokens/s per device");
 	for (int i = 0; i < UTILISATIONS; i++) {
-		double days = device_days(r, r->f.mfu * d, utilisation[i]);
-		fo_table_row(&t, fo_arena_printf(a, "%.0f %%", 100 * utilisation[i]),
-			     days < 100 ? fo_arena_printf(a, "%.3f", days) : grouped(a, days),
-			     fo_arena_printf(a, "%.0f", r->peak * 1e12 * utilisation[i] / r->f.mfu));
+		double days = device_days(r, r->f.mfu * n, utilisation[i]);
+		fo_doc_row(d, fo_doc_printf(d, "%.0f %%", 100 * utilisation[i]),
+			   days < 100 ? fo_doc_printf(d, "%.3f", days) : grouped(d, days),
+			   fo_doc_printf(d, "%.0f", r->peak * 1e12 * utilisation[i] / r->f.mfu));
 	}
-	fo_table_print(&t, stdout, "  ", true);
-	fo_table_fini(&t);
-	printf("  on %s: %s %g TFLOP/s, dense\n", r->device->name, r->in.dtype, r->peak);
-	print_titled("peak from", r->device->source);
+	fo_doc_para(d, "on %s: %s %g TFLOP/s, dense", r->device->name, r->in.dtype, r->peak);
+	fo_doc_line(d, "peak from", "%s", r->device->source);
 }
 
 static void print_text(const struct result *r)
 {
-	struct fo_arena a = { 0 };
-	printf("%s, sequence %lld\n", r->m.name, (long long)r->in.seq);
-	print_titled("dimensions from", r->source);
-	printf("\n");
-	print_components(r, &a);
-	printf("\n");
-	print_rules(r, &a);
+	struct fo_doc d = { 0 };
+	fo_doc_verdict(&d, FO_DOC_PLAIN, NULL, "%s, sequence %lld", r->m.name, (long long)r->in.seq);
+	fo_doc_line(&d, "dimensions from", "%s", r->source);
+	say_components(r, &d);
+	say_rules(r, &d);
 	if (r->m.max_position > 0 && r->in.seq > r->m.max_position)
-		printf("  note: the model states at most %lld positions\n", (long long)r->m.max_position);
+		fo_doc_para(&d, "note: the model states at most %lld positions", (long long)r->m.max_position);
 	if (r->in.tokens > 0)
-		print_budget(r, &a);
-	fo_arena_fini(&a);
+		say_budget(r, &d);
+	fo_cli_print(&d);
+	fo_doc_fini(&d);
 }
 
-static void list_presets(bool json)
+static void list_presets(void)
 {
-	struct fo_arena a = { 0 };
-	struct fo_str out = { 0 };
-	struct fo_json j;
-	struct fo_table t;
-	fo_table_init(&t, "lrl");
-	fo_table_row(&t, "preset", "parameters", "dimensions from");
-	fo_json_begin(&j, &out, true);
-	fo_json_object(&j, NULL);
-	fo_json_int(&j, "schema", 1);
-	fo_json_array(&j, "presets");
+	struct fo_doc d = { 0 };
+	fo_doc_table(&d, FO_DRAW_FULL, NULL, "lrl", "preset", "parameters", "dimensions from");
+	for (int i = 0; i < fo_model_preset_count(); i++)
+		fo_doc_row(&d, fo_model_preset(i)->name, grouped(&d, fo_model_params(fo_model_preset(i)).total),
+			   fo_model_preset_source(i));
+	fo_cli_print(&d);
+	fo_doc_fini(&d);
+}
+
+static void list_presets_json(void)
+{
+	struct fo_json *j = fo_cli_json_begin();
+	fo_json_array(j, "presets");
 	for (int i = 0; i < fo_model_preset_count(); i++) {
-		const struct fo_model *m = fo_model_preset(i);
-		double params = fo_model_params(m).total;
-		fo_json_object(&j, NULL);
-		fo_json_text(&j, "name", m->name);
-		fo_json_real(&j, "params", params);
-		fo_json_text(&j, "source", fo_model_preset_source(i));
-		fo_json_close(&j);
-		fo_table_row(&t, m->name, grouped(&a, params), fo_model_preset_source(i));
+		fo_json_object(j, NULL);
+		fo_json_text(j, "name", fo_model_preset(i)->name);
+		fo_json_real(j, "params", fo_model_params(fo_model_preset(i)).total);
+		fo_json_text(j, "source", fo_model_preset_source(i));
+		fo_json_close(j);
 	}
-	fo_json_close(&j);
-	fo_json_close(&j);
-	if (json)
-		fputs(out.data, stdout);
-	else
-		fo_table_print(&t, stdout, "", true);
-	fo_table_fini(&t);
-	fo_str_fini(&out);
-	fo_arena_fini(&a);
+	fo_json_close(j);
+	fo_cli_json_end(j);
 }
 
 static const char *source_of(const struct fo_model *m)
@@ -312,7 +299,7 @@ static fo_status run(const struct fo_cli_call *call)
 	const struct flops *in = call->in;
 	if (!in->list)
 		return count(in);
-	list_presets(in->json);
+	(in->json ? list_presets_json : list_presets)();
 	return FO_OK;
 }
 

@@ -14,113 +14,105 @@ struct machine {
 static const struct fo_opt rows[] = { FO_OPT_JSON(struct machine, json, "machine.json", "JSON on standard output"),
 				      FO_OPT_FORCE(struct machine, force, "machine.force"), FO_OPT_END };
 
-#define LEAD "            " /* below "huge pages  " */
 #define UNREADABLE "not readable"
 
-static void count(struct fo_str *s, int n, const char *one, const char *many)
+static const char *count(struct fo_doc *d, const char *text, int n, const char *one, const char *many)
 {
-	if (n >= 0)
-		fo_str_printf(s, "%s%d %s", s->len ? ", " : "", n, fo_cli_plural(n, one, many));
+	return n < 0 ? text : fo_doc_join(d, text, fo_doc_printf(d, "%d %s", n, fo_cli_plural(n, one, many)));
 }
 
-static void line(const char *label, struct fo_str *s)
+static const char *bytes(struct fo_doc *d, int64_t n) { return fo_doc_num(d, (double)n, FO_DRAW_BYTES); }
+
+static const char *hertz(struct fo_doc *d, double v)
 {
-	char first[16];
-	snprintf(first, sizeof first, "%-12s", label);
-	fo_cli_put(stdout, first, LEAD, "%s", s->len ? s->data : UNREADABLE);
-	fo_str_fini(s);
+	char buf[32];
+	return fo_doc_printf(d, "%s", fo_str_si(buf, v, "Hz"));
 }
 
-static void print_processors(const struct fo_machine *m)
+static void line(struct fo_doc *d, const char *label, const char *text)
 {
-	struct fo_str s = { 0 };
-	char a[32];
-	fo_str_puts(&s, *m->cpu ? m->cpu : "unknown processor");
-	count(&s, m->sockets, "socket", "sockets");
-	count(&s, m->cores, "core", "cores");
-	count(&s, m->cpus, "hardware thread", "hardware threads");
-	count(&s, m->nodes, "NUMA node", "NUMA nodes");
-	line("cpu", &s);
-	fo_str_puts(&s, m->isa);
-	line("features", &s);
+	fo_doc_line(d, label, "%s", *text ? text : UNREADABLE);
+}
+
+static const char *caches(const struct fo_machine *m, struct fo_doc *d)
+{
+	const char *text = "";
 	for (int i = 0; i < m->caches; i++) {
-		char type = m->cache[i].type[0];
-		fo_str_printf(&s, "%sL%d%s %s", i ? ", " : "", m->cache[i].level,
-			      type == 'D'   ? "d"
-			      : type == 'I' ? "i"
-					    : "",
-			      fo_str_bytes(a, (double)m->cache[i].bytes));
+		char type = m->cache[i].type[0], mark[2] = "";
+		if (type == 'D' || type == 'I') /* data or instructions alone */
+			mark[0] = type == 'D' ? 'd' : 'i';
+		const char *one = fo_doc_printf(d, "L%d%s %s", m->cache[i].level, mark, bytes(d, m->cache[i].bytes));
 		if (m->cache[i].shared > 1)
-			fo_str_printf(&s, " shared by %d", m->cache[i].shared);
+			one = fo_doc_printf(d, "%s shared by %d", one, m->cache[i].shared);
+		text = fo_doc_join(d, text, one);
 	}
-	line("caches", &s);
+	return text;
 }
 
-static void print_memory(const struct fo_machine *m)
+static void say_processors(const struct fo_machine *m, struct fo_doc *d)
 {
-	struct fo_str s = { 0 };
-	char a[32];
-	if (m->memory_bytes >= 0)
-		fo_str_puts(&s, fo_str_bytes(a, (double)m->memory_bytes));
+	const char *text = count(d, *m->cpu ? m->cpu : "unknown processor", m->sockets, "socket", "sockets");
+	text = count(d, text, m->cores, "core", "cores");
+	text = count(d, text, m->cpus, "hardware thread", "hardware threads");
+	line(d, "CPU", count(d, text, m->nodes, "NUMA node", "NUMA nodes"));
+	line(d, "features", m->isa);
+	line(d, "caches", caches(m, d));
+}
+
+static void say_memory(const struct fo_machine *m, struct fo_doc *d)
+{
+	const char *text = m->memory_bytes >= 0 ? bytes(d, m->memory_bytes) : "", *pages = "";
 	if (m->available_bytes >= 0)
-		fo_str_printf(&s, ", %s available", fo_str_bytes(a, (double)m->available_bytes));
-	line("memory", &s);
+		text = fo_doc_join(d, text, fo_doc_printf(d, "%s available", bytes(d, m->available_bytes)));
+	line(d, "memory", text);
 	if (*m->thp)
-		fo_str_printf(&s, "%s%s%s", m->huge_page_bytes > 0 ? fo_str_bytes(a, (double)m->huge_page_bytes) : "",
-			      m->huge_page_bytes > 0 ? ", transparent: " : "transparent: ", m->thp);
+		pages = fo_doc_join(d, m->huge_page_bytes > 0 ? bytes(d, m->huge_page_bytes) : "",
+				    fo_doc_printf(d, "transparent: %s", m->thp));
 	if (!strcmp(m->thp, "never"))
-		fo_str_puts(&s, " (training asks for them and gets none)");
-	line("huge pages", &s);
+		pages = fo_doc_printf(d, "%s (training asks for them and gets none)", pages);
+	line(d, "huge pages", pages);
 }
 
-static void print_clock(const struct fo_machine *m)
+static void say_clock(const struct fo_machine *m, struct fo_doc *d)
 {
-	struct fo_str s = { 0 };
-	char a[32], b[32];
-	if (isnan(m->clock_hz))
-		fo_str_puts(&s, UNREADABLE);
-	else
-		fo_str_printf(&s, "%s now", fo_str_si(a, m->clock_hz, "Hz"));
+	const char *text = isnan(m->clock_hz) ? UNREADABLE : fo_doc_printf(d, "%s now", hertz(d, m->clock_hz));
 	if (!isnan(m->min_hz + m->max_hz))
-		fo_str_printf(&s, "%s%s to %s", s.len ? ", " : "", fo_str_si(a, m->min_hz, "Hz"),
-			      fo_str_si(b, m->max_hz, "Hz"));
-	if (*m->governor)
-		fo_str_printf(&s, "%sgovernor %s%s%s", s.len ? ", " : "", m->governor, *m->driver ? " of " : "",
-			      m->driver);
+		text = fo_doc_join(d, text, fo_doc_printf(d, "%s to %s", hertz(d, m->min_hz), hertz(d, m->max_hz)));
+	const char *governor = *m->governor ? m->governor : UNREADABLE;
+	if (*m->governor && *m->driver)
+		governor = fo_doc_printf(d, "%s of %s", governor, m->driver);
+	line(d, "clock", fo_doc_join(d, text, fo_doc_printf(d, "governor %s", governor)));
+	if (isnan(m->throttles))
+		line(d, "throttling", "thermal events " UNREADABLE);
 	else
-		fo_str_printf(&s, "%sgovernor " UNREADABLE, s.len ? ", " : "");
-	line("clock", &s);
-	fo_str_puts(&s, isnan(m->throttles) ? "thermal events " UNREADABLE : "");
-	if (!isnan(m->throttles))
-		fo_str_printf(&s, "%.0f thermal events since the machine started", m->throttles);
-	line("throttling", &s);
+		fo_doc_line(d, "throttling", "%.0f thermal events since the machine started", m->throttles);
 	if (m->energy)
-		fo_str_puts(&s, "readable (RAPL): runs report J/token");
+		line(d, "energy", "readable (RAPL): runs report J/token");
 	else
-		fo_str_printf(&s, UNREADABLE ": %s", m->energy_why);
-	line("energy", &s);
+		fo_doc_line(d, "energy", UNREADABLE ": %s", m->energy_why);
 }
 
-static void print_limits(const struct fo_machine *m)
+static void say_limits(const struct fo_machine *m, struct fo_doc *d)
 {
-	struct fo_str s = { 0 };
+	const char *text = "", *state = "";
 	if (m->allowed >= 0)
-		fo_str_printf(&s, "this process may use %d of %d hardware threads", m->allowed,
-			      m->cpus > m->allowed ? m->cpus : m->allowed);
+		text = fo_doc_printf(d, "this process may use %d of %d hardware threads", m->allowed,
+				     m->cpus > m->allowed ? m->cpus : m->allowed);
 	if (!isnan(m->cpu_limit))
-		fo_str_printf(&s, "%sthe cgroup grants %.3g processors", s.len ? "; " : "", m->cpu_limit);
-	line("limits", &s);
+		text = fo_doc_join(d, text, fo_doc_printf(d, "the cgroup grants %.3g processors", m->cpu_limit));
+	line(d, "limits", text);
 	if (!isnan(m->load))
-		fo_str_printf(&s, "load %.2f", m->load);
+		state = fo_doc_printf(d, "load %.2f", m->load);
 	if (!isnan(m->steal))
-		fo_str_printf(&s, "%ssteal %.2f %% since the machine started", s.len ? ", " : "", 100 * m->steal);
-	line("state", &s);
+		state = fo_doc_join(d, state,
+				    fo_doc_printf(d, "steal %.2f %% since the machine started", 100 * m->steal));
+	line(d, "state", state);
 }
 
 static void print_json(const struct fo_machine *m)
 {
 	struct fo_json *j = fo_cli_json_begin();
-	fo_json_text(j, "of", "machine"); /* a profile of calibrate begins with the processor, too */
+	fo_json_text(j, "of", "machine"); /* a profile of calibrate begins with the processor as well */
 	fo_schema_write_fields(&fo_machine_schema, m, j);
 	fo_cli_json_end(j);
 }
@@ -128,16 +120,19 @@ static void print_json(const struct fo_machine *m)
 static fo_status run(const struct fo_cli_call *call)
 {
 	const struct machine *in = call->in;
+	struct fo_doc d = { 0 };
 	struct fo_machine m;
 	fo_machine_read(&m, "");
 	if (in->json) {
 		print_json(&m);
-	} else {
-		print_processors(&m);
-		print_memory(&m);
-		print_clock(&m);
-		print_limits(&m);
+		return FO_OK;
 	}
+	say_processors(&m, &d);
+	say_memory(&m, &d);
+	say_clock(&m, &d);
+	say_limits(&m, &d);
+	fo_cli_print(&d);
+	fo_doc_fini(&d);
 	return FO_OK;
 }
 

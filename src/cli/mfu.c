@@ -108,20 +108,25 @@ static double rate(const struct result *r, double flop)
  * do, which long sequences make possible; 6N when only a weight count is known. */
 static const char *headline_rule(const struct result *r)
 {
-	return isnan(r->flop.mfu) ? "mfu_6n" : rate(r, r->flop.mfu) > r->peak ? "mfu_causal" : "mfu";
+	if (isnan(r->flop.mfu))
+		return "mfu_6n";
+	return rate(r, r->flop.mfu) > r->peak ? "mfu_causal" : "mfu";
 }
 
 static double headline(const struct result *r)
 {
 	const char *rule = headline_rule(r);
-	return !strcmp(rule, "mfu") ? r->flop.mfu : !strcmp(rule, "mfu_causal") ? r->flop.mfu_causal : r->flop.mfu_6n;
+	if (!strcmp(rule, "mfu_6n"))
+		return r->flop.mfu_6n;
+	return strcmp(rule, "mfu") ? r->flop.mfu_causal : r->flop.mfu;
 }
 
 /* ---- more than the devices can do ---- */
 
 static const char *plain(struct result *r, double v)
 {
-	return fo_arena_printf(&r->arena, v >= 100 && v < 1e9 ? "%.0f" : "%.4g", v >= 100 ? floor(v) : v);
+	double shown = v >= 100 ? floor(v) : v;
+	return fo_arena_printf(&r->arena, v >= 100 && v < 1e9 ? "%.0f" : "%.4g", shown);
 }
 
 /* The precisions whose peak would allow it, as "fp8" or "fp8 or fp4"; "" where none does. */
@@ -134,7 +139,7 @@ static const char *wider(struct result *r, double rate_each)
 	return all;
 }
 
-/* Which of the inputs to doubt: what is said of each is what it would have to be. */
+/* Says which inputs to doubt, each with the value that it would have to have. */
 static const char *doubts(struct result *r, double share)
 {
 	const struct mfu *in = &r->in;
@@ -147,10 +152,10 @@ static const char *doubts(struct result *r, double share)
 	if (in->step_seconds > 0)
 		fo_str_printf(&s, "--step-seconds (at least %.3g s) or --tokens-per-step (at most %s)",
 			      in->step_seconds * share, plain(r, in->tokens_per_step / share));
+	else if (in->total > 0)
+		fo_str_printf(&s, "--tokens-per-second (at most %s)", plain(r, most));
 	else
-		fo_str_printf(&s, "%s (at most %s)",
-			      in->total > 0 ? "--tokens-per-second" : "--tokens-per-second-per-device",
-			      plain(r, in->total > 0 ? most : most / (double)in->devices));
+		fo_str_printf(&s, "--tokens-per-second-per-device (at most %s)", plain(r, most / (double)in->devices));
 	if (in->total > 0 || in->step_seconds > 0)
 		fo_str_printf(&s, ", --devices (at least %.0f)", ceil(share * (double)in->devices));
 	fo_str_puts(&s, in->model ? ", --model" : ", --params");
@@ -252,61 +257,49 @@ static void print_json(const struct result *r)
 	fo_cli_json_end(j);
 }
 
-static void print_rule(struct fo_table *t, struct result *r, const char *name, double flop, const char *formula)
+static void rule_row(struct fo_doc *d, const struct result *r, const char *name, double flop, const char *formula)
 {
 	if (isnan(flop))
 		return;
-	fo_table_row(t, name, fo_arena_printf(&r->arena, "%.2f %%", 100 * rate(r, flop) / r->peak),
-		     fo_arena_printf(&r->arena, "%.1f", rate(r, flop)), fo_arena_printf(&r->arena, "%.3f", flop / 1e9),
-		     formula);
+	fo_doc_row(d, name, fo_doc_printf(d, "%.2f %%", 100 * rate(r, flop) / r->peak),
+		   fo_doc_printf(d, "%.1f", rate(r, flop)), fo_doc_printf(d, "%.3f", flop / 1e9), formula);
 }
 
-/* What went in, in words: every given input once. */
-static void print_inputs(struct result *r)
+/* The inputs in words, each once. */
+static void say_inputs(struct fo_doc *d, const struct result *r)
 {
 	const struct mfu *in = &r->in;
-	struct fo_table t;
-	fo_table_init(&t, "ll");
 	if (in->model)
-		fo_table_row(&t, "model",
-			     fo_arena_printf(&r->arena, "%s, sequence %lld", in->model, (long long)in->seq));
+		fo_doc_line(d, "model", "%s, sequence %lld", in->model, (long long)in->seq);
 	else
-		fo_table_row(&t, "model", fo_arena_printf(&r->arena, "%.6g weights", in->params));
-	fo_table_row(&t, "devices", fo_arena_printf(&r->arena, "%lld x %s", (long long)in->devices, r->device->name));
+		fo_doc_line(d, "model", "%.6g weights", in->params);
+	fo_doc_line(d, "devices", "%lld x %s", (long long)in->devices, r->device->name);
 	if (in->step_seconds > 0)
-		fo_table_row(
-			&t, "step",
-			fo_arena_printf(&r->arena, "%.6g s for %.10g tokens", in->step_seconds, in->tokens_per_step));
-	fo_table_row(&t, "tokens/s",
-		     fo_arena_printf(&r->arena, "%.1f in all, %.1f per device", r->tokens_per_second,
-				     r->tokens_per_second / (double)in->devices));
-	fo_table_row(&t, "peak",
-		     fo_arena_printf(&r->arena, "%.6g TFLOP/s per device, %s, %s", r->peak,
-				     fo_precision_name[r->precision], r->device == &r->here ? "measured" : "dense"));
-	fo_table_row(&t, "peak from", fo_arena_printf(&r->arena, "%s (%s)", r->device->source, r->device->date));
+		fo_doc_line(d, "step", "%.6g s for %.10g tokens", in->step_seconds, in->tokens_per_step);
+	fo_doc_line(d, "tokens/s", "%.1f in all, %.1f per device", r->tokens_per_second,
+		    r->tokens_per_second / (double)in->devices);
+	fo_doc_line(d, "peak", "%.6g TFLOP/s per device, %s, %s", r->peak, fo_precision_name[r->precision],
+		    r->device == &r->here ? "measured" : "dense");
+	fo_doc_line(d, "peak from", "%s (%s)", r->device->source, r->device->date);
 	for (int i = 0; i < r->notes; i++)
-		fo_table_row(&t, "note", r->note[i]);
-	fo_table_print(&t, stdout, "  ", false);
-	fo_table_fini(&t);
+		fo_doc_line(d, "note", "%s", r->note[i]);
 }
 
-static void print_text(struct result *r)
+static void print_text(const struct result *r)
 {
-	double share = rate(r, headline(r)) / r->peak;
-	struct fo_table t;
-	printf("MFU %.2f %% (rule %s, %s)\n\n", 100 * share, headline_rule(r), fo_precision_name[r->precision]);
-	fo_table_init(&t, "lrrrl");
-	fo_table_row(&t, "rule", "MFU", "TFLOP/s each", "GFLOP/token", "counts");
-	print_rule(&t, r, "mfu", r->flop.mfu, "weights, full attention");
-	print_rule(&t, r, "mfu_causal", r->flop.mfu_causal, "weights, causal attention");
-	print_rule(&t, r, "mfu_6n", r->flop.mfu_6n, "weights only");
-	fo_table_print(&t, stdout, "  ", true);
-	fo_table_fini(&t);
-	printf("\n");
-	print_inputs(r);
+	struct fo_doc d = { 0 };
+	fo_doc_verdict(&d, FO_DOC_PLAIN, NULL, "MFU %.2f %% (rule %s, %s)", 100 * rate(r, headline(r)) / r->peak,
+		       headline_rule(r), fo_precision_name[r->precision]);
+	fo_doc_table(&d, FO_DRAW_FULL, NULL, "lrrrl", "rule", "MFU", "TFLOP/s each", "GFLOP/token", "counts");
+	rule_row(&d, r, "mfu", r->flop.mfu, "weights, full attention");
+	rule_row(&d, r, "mfu_causal", r->flop.mfu_causal, "weights, causal attention");
+	rule_row(&d, r, "mfu_6n", r->flop.mfu_6n, "weights only");
+	say_inputs(&d, r);
+	fo_cli_print(&d);
+	fo_doc_fini(&d);
 }
 
-/* This machine as a device: the peaks that calibration measured, of all its threads. */
+/* Describes this machine as a device by the peaks that calibration measured with all its threads. */
 static fo_status find_here(struct result *r)
 {
 	static const struct {
@@ -360,15 +353,17 @@ static fo_status measure(const struct mfu *in)
 	FO_TRY(fo_precision_parse(in->dtype, &r.precision));
 	if (in->model) {
 		fo_status loaded = fo_model_load(in->model, &m);
-		if (loaded != FO_OK)
-			return *fo_err_hint() ? loaded
-					      : fo_hint(loaded, "of a model that is not counted here, '--params N' in "
-								"place of '--model' and '--seq' tells mfu_6n");
+		if (loaded != FO_OK && !*fo_err_hint())
+			fo_hint(loaded, "of a model that is not counted here, '--params N' in place of '--model' and "
+					"'--seq' tells mfu_6n");
+		FO_TRY(loaded);
 		r.flop = fo_model_flop_per_token(&m, in->seq);
 	}
-	r.tokens_per_second = in->total > 0        ? in->total
-			      : in->per_device > 0 ? in->per_device * (double)in->devices
-						   : in->tokens_per_step / in->step_seconds;
+	r.tokens_per_second = in->total;
+	if (in->per_device > 0)
+		r.tokens_per_second = in->per_device * (double)in->devices;
+	else if (in->step_seconds > 0)
+		r.tokens_per_second = in->tokens_per_step / in->step_seconds;
 	fo_status st;
 	FO_TRY(fo_catalogue_load(&c, in->devices_file));
 	FO_TRY_OR(st, find_device(&r, &c), done);

@@ -82,16 +82,21 @@ static fo_status make_report(struct report *r, const struct fo_model *m, const s
 	return FO_OK;
 }
 
-static void put_figures(struct fo_table *t, const char *name, const struct figures *f)
+static void row(struct fo_doc *d, const char *name, const struct figures *f)
 {
-	char count[32], moved[32], exec[32], arena[32], state[32];
-	snprintf(count, sizeof count, "%lld", (long long)f->operations);
-	fo_table_row(t, name, count, fo_str_bytes(moved, f->cost.bytes), fo_str_si(exec, f->cost.exec, "FLOP"),
-		     fo_str_bytes(arena, (double)f->arena), fo_str_bytes(state, (double)f->persistent));
+	char exec[32];
+	fo_doc_row(d, name, fo_doc_count(d, f->operations), fo_doc_num(d, f->cost.bytes, FO_DRAW_BYTES),
+		   fo_str_si(exec, f->cost.exec, "FLOP"), fo_doc_num(d, (double)f->arena, FO_DRAW_BYTES),
+		   fo_doc_num(d, (double)f->persistent, FO_DRAW_BYTES));
 }
 
-static void put_entries(struct fo_table *t, const struct report *r, enum state state)
+static void table(struct fo_doc *d, const struct report *r, const char *head, const struct figures *first,
+		  enum state state)
 {
+	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrrrrr", head, "ops", "moved", "executed", "activations",
+		     "weights, state");
+	if (first)
+		row(d, "the plain program", first);
 	for (int i = 0; i < fo_pass_count; i++) {
 		const struct entry *e = &r->entry[i];
 		struct fo_str name = { 0 };
@@ -99,50 +104,35 @@ static void put_entries(struct fo_table *t, const struct report *r, enum state s
 			continue;
 		fo_str_printf(&name, "%s%s", state == ON ? "+ " : "", e->pass->name);
 		fo_pass_value_text(e->pass->choice, e->value, &name);
-		put_figures(t, name.data, &e->f);
+		row(d, name.data, &e->f);
 		fo_str_fini(&name);
 	}
 }
 
 static void print_report(const struct report *r, const struct fo_model *m, const struct fo_lowering *low)
 {
-	struct fo_table t;
-	int n[3] = { 0 };
+	struct fo_doc d = { 0 };
+	bool off = false;
+	fo_doc_para(&d, "passes of %s: %s", m->name, fo_cli_run_text(&d, low));
+	table(&d, r, "one after the other", &r->plain, ON);
 	for (int i = 0; i < fo_pass_count; i++)
-		n[r->entry[i].state]++;
-	fo_cli_put(stdout, "", "    ", "passes of %s: %lld %s x %lld %s x %lld tokens, %s", m->name,
-		   (long long)low->micro_batches, fo_cli_plural(low->micro_batches, "micro-batch", "micro-batches"),
-		   (long long)low->rows, fo_cli_plural(low->rows, "row", "rows"), (long long)low->seq,
-		   fo_numerics_name[low->precision]);
-	printf("\n");
-	fo_table_init(&t, "lrrrrr");
-	fo_table_row(&t, "one after the other", "ops", "moved", "executed", "activations", "weights, state");
-	put_figures(&t, "the plain program", &r->plain);
-	put_entries(&t, r, ON);
-	fo_table_print(&t, stdout, "", true);
-	fo_table_fini(&t);
-	if (n[OFF]) {
-		printf("\n");
-		fo_table_init(&t, "lrrrrr");
-		fo_table_row(&t, "off; if one were on", "ops", "moved", "executed", "activations", "weights, state");
-		put_entries(&t, r, OFF);
-		fo_table_print(&t, stdout, "", true);
-		fo_table_fini(&t);
-	}
+		off = off || r->entry[i].state == OFF;
+	if (off)
+		table(&d, r, "off; if one were on", NULL, OFF);
 	for (int i = 0; i < fo_pass_count; i++) {
-		char host[32];
-		if (r->entry[i].state != REFUSED && r->entry[i].f.host &&
-		    r->entry[i].pass->choice == offsetof(struct fo_passes, offload))
-			fo_cli_put(stdout, "\n", "  ", "%s: beside that %s of activations wait in host memory",
-				   r->entry[i].pass->name, fo_str_bytes(host, (double)r->entry[i].f.host));
+		const struct entry *e = &r->entry[i];
+		if (e->state == REFUSED)
+			fo_doc_item(&d, "not here: %s", e->why);
+		else if (e->f.host && e->pass->choice == offsetof(struct fo_passes, offload))
+			fo_doc_item(&d, "%s: beside that %s of activations wait in host memory", e->pass->name,
+				    fo_doc_num(&d, (double)e->f.host, FO_DRAW_BYTES));
 	}
+	fo_doc_heading(&d, "What each pass does");
 	for (int i = 0; i < fo_pass_count; i++)
-		if (r->entry[i].state == REFUSED)
-			fo_cli_put(stdout, "\n", "  ", "not here: %s", r->entry[i].why);
-	printf("\n");
-	for (int i = 0; i < fo_pass_count; i++)
-		fo_cli_put(stdout, "", "    ", "%s (%s): %s", r->entry[i].pass->name,
-			   fo_pass_kind_name[r->entry[i].pass->kind], r->entry[i].pass->doc);
+		fo_doc_item(&d, "%s (%s): %s", r->entry[i].pass->name, fo_pass_kind_name[r->entry[i].pass->kind],
+			    r->entry[i].pass->doc);
+	fo_cli_print(&d);
+	fo_doc_fini(&d);
 }
 
 static void json_figures(struct fo_json *j, const struct figures *f)

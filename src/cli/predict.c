@@ -7,6 +7,7 @@
 #include "record/record.h"
 #include "sim/compare.h"
 #include "sim/sim.h"
+#include "timeline/parts.h"
 
 #include <math.h>
 #include <string.h>
@@ -105,17 +106,18 @@ static fo_status load_profile(struct report *r)
 		return fo_hint(st, "what 'bench/gpu/run ceilings' left of a device is read with --device");
 	FO_TRY(st);
 	int64_t threads = r->in->run.threads;
-	if (!threads && *r->in->compare)
-		threads = fo_record_last_start(&r->record) ? fo_record_last_start(&r->record)->threads
-							   : r->record.threads;
-	/* On this machine as many as training takes: a prediction with others would be of another run. */
+	if (!threads && *r->in->compare) {
+		const struct fo_record_start *start = fo_record_last_start(&r->record);
+		threads = start ? start->threads : r->record.threads;
+	}
+	/* As many threads as training takes on this machine: with another number it would be another run. */
 	if (threads < 1)
 		threads = *r->in->profile ? fo_rates_threads(&r->limits) : fo_cpu_threads();
 	st = fo_rates_init(&r->rates, &r->limits, threads < 1 ? 1 : (int)threads);
 	return st == FO_OK || *r->in->profile ? st : fo_hint(st, "%s", how_to_measure(r));
 }
 
-/* Of a run folder, whatever else of it is damaged, the program. */
+/* Opens the run folder of --compare, which needs a whole program; other files may be damaged. */
 static fo_status open_record(struct report *r)
 {
 	struct fo_record record;
@@ -180,27 +182,25 @@ static fo_status load_program(struct report *r)
 	return FO_OK;
 }
 
-fo_status fo_cli_predict_timeline(const struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u,
-				  const char *path)
-{
-	struct fo_timeline t;
-	FO_TRY(fo_sim_timeline(s, p, u, &t));
-	fo_status st = fo_timeline_write(&t, p, path);
-	fo_timeline_fini(&t);
-	return st;
-}
-
 /* ---- output ---- */
 
 /* "3.21 s", "45.3 ms", "6.70 us": steps take seconds, operations anything below. */
-static const char *seconds(char buf[32], double s)
+static const char *seconds(struct fo_doc *d, double s)
 {
-	double ms = 1e3 * s, us = 1e6 * s;
-	snprintf(buf, 32, s >= 1 ? "%.2f s" : ms >= 1 ? "%.1f ms" : "%.1f us", s >= 1 ? s : ms >= 1 ? ms : us);
-	return buf;
+	if (s >= 1)
+		return fo_doc_printf(d, "%.2f s", s);
+	return 1e3 * s >= 1 ? fo_doc_printf(d, "%.1f ms", 1e3 * s) : fo_doc_printf(d, "%.1f us", 1e6 * s);
 }
 
-/* Of a step: without padding where that is known. */
+static const char *rate(struct fo_doc *d, double v, const char *unit)
+{
+	char buf[32];
+	return fo_doc_printf(d, "%s", fo_str_si(buf, v, unit));
+}
+
+static const char *bytes(struct fo_doc *d, int64_t n) { return fo_doc_num(d, (double)n, FO_DRAW_BYTES); }
+
+/* Tokens of a step, without padding where that is known. */
 static double tokens(const struct report *r)
 {
 	return isnan(r->load.tokens) ? (double)r->program->tokens * (double)r->program->run.micro_batches
@@ -229,181 +229,130 @@ static double share(const struct report *r, enum fo_sure s) { return share_of(r,
 /* A step time that is mostly guessed is marked and said to be so before anything else. */
 static bool mostly_guessed(const struct report *r) { return share(r, FO_SURE_GUESS) > 0.5; }
 
-static void print_sure(const struct report *r, const char *lead)
+static void say_sure(const struct report *r, struct fo_doc *d)
 {
-	fo_cli_put(stdout, "sure     ", lead,
-		   "%.0f %% of the time is of operations that were measured as they are, %.0f %% interpolated, %.0f %% "
-		   "guessed",
-		   100 * share(r, FO_SURE_EXACT), 100 * share(r, FO_SURE_NEAR), 100 * share(r, FO_SURE_GUESS));
+	fo_doc_line(
+		d, "sure",
+		"%.0f %% of the time is of operations that were measured as they are, %.0f %% interpolated, %.0f %% "
+		"guessed",
+		100 * share(r, FO_SURE_EXACT), 100 * share(r, FO_SURE_NEAR), 100 * share(r, FO_SURE_GUESS));
 	if (share(r, FO_SURE_GUESS) > 0.05 && !mostly_guessed(r))
-		fo_cli_put(stdout, lead, lead, "nothing near to some of this was measured: %s", how_to_measure(r));
+		fo_doc_line(d, "guessed", "nothing near to some of this was measured: %s", how_to_measure(r));
 	if (share_of(r, r->sim.busy_s) > 0.05)
-		fo_cli_put(
-			stdout, lead, lead,
+		fo_doc_line(
+			d, "busy",
 			"%.0f %% comes from rows without one quiet span: the machine was busy when it was calibrated",
 			100 * share_of(r, r->sim.busy_s));
 	if (r->sim.unknown)
-		fo_cli_put(stdout, lead, lead, "%d operations of a step are not in it at all: nothing is known of them",
-			   r->sim.unknown);
+		fo_doc_line(d, "unknown", "%d operations of a step are not in the profile at all", r->sim.unknown);
 }
 
-static void print_head(const struct report *r)
+static void say_step(const struct report *r, struct fo_doc *d)
 {
-	const struct fo_program *p = r->program;
-	const char *lead = "         ";
-	char a[32], b[32], c[32];
-	const char *about = mostly_guessed(r) ? "~" : "";
+	const char *about = mostly_guessed(r) ? "~" : "", *loss = "";
 	struct fo_mfu f = mfu(r);
-	if (mostly_guessed(r))
-		fo_cli_put(stdout, "guessed  ", lead, "%.0f %% of the step time: nothing near to it was measured; %s",
-			   100 * share(r, FO_SURE_GUESS), how_to_measure(r));
-	fo_cli_put(stdout, "predict  ", lead, "%s: %lld %s x %lld %s x %lld tokens, %s", fo_cli_seen(p->model.name),
-		   (long long)p->run.micro_batches, fo_cli_plural(p->run.micro_batches, "micro-batch", "micro-batches"),
-		   (long long)p->run.rows, fo_cli_plural(p->run.rows, "row", "rows"), (long long)p->run.seq,
-		   fo_numerics_name[p->run.precision]);
-	fo_cli_put(stdout, "machine  ", lead, "%s, %d %s, calibrated %s", fo_cli_seen(r->limits.cpu), r->rates.threads,
-		   fo_cli_plural(r->rates.threads, "thread", "threads"), r->limits.date);
-	if (isnan(r->load.loss_tokens))
-		fo_cli_put(stdout, "step     ", lead, "%s%s, %s", about, seconds(a, r->sim.step_s),
-			   fo_str_si(b, tokens(r) / r->sim.step_s, "tok/s"));
-	else
-		fo_cli_put(stdout, "step     ", lead, "%s%s, %s, %s with loss as in that run", about,
-			   seconds(a, r->sim.step_s), fo_str_si(b, tokens(r) / r->sim.step_s, "tok/s"),
-			   fo_str_si(c, r->load.loss_tokens / r->sim.step_s, "tok/s"));
+	if (!isnan(r->load.loss_tokens))
+		loss = fo_doc_printf(d, ", %s with loss as in that run",
+				     rate(d, r->load.loss_tokens / r->sim.step_s, "tok/s"));
+	fo_doc_line(d, "step", "%s%s, %s%s", about, seconds(d, r->sim.step_s),
+		    rate(d, tokens(r) / r->sim.step_s, "tok/s"), loss);
 	if (r->peak)
-		fo_cli_put(stdout, "MFU      ", lead,
-			   "%.1f %% mfu, %.1f %% mfu_causal, %.1f %% mfu_document, %.1f %% mfu_6n, HFU %.1f %%, of "
-			   "%s/s (%s)",
-			   100 * f.mfu, 100 * f.mfu_causal, 100 * f.mfu_document, 100 * f.mfu_6n, 100 * f.hfu,
-			   fo_str_si(a, r->peak->best_flop_s, "FLOP"), r->peak->dtype);
+		fo_doc_line(
+			d, "MFU",
+			"%.1f %% mfu, %.1f %% mfu_causal, %.1f %% mfu_document, %.1f %% mfu_6n, HFU %.1f %%, of %s (%s)",
+			100 * f.mfu, 100 * f.mfu_causal, 100 * f.mfu_document, 100 * f.mfu_6n, 100 * f.hfu,
+			rate(d, r->peak->best_flop_s, "FLOP/s"), r->peak->dtype);
 	else
-		fo_cli_put(stdout, "MFU      ", lead, "not known: the profile has no peak of this type with %d %s",
-			   r->rates.threads, fo_cli_plural(r->rates.threads, "thread", "threads"));
-	fo_cli_put(stdout, "memory   ", lead,
-		   "%s of the step alone: activations and gradients %s, weights and optimizer state %s",
-		   fo_str_bytes(a, (double)(r->u->arena_bytes + r->u->persistent_bytes)),
-		   fo_str_bytes(b, (double)r->u->arena_bytes), fo_str_bytes(c, (double)r->u->persistent_bytes));
-	if (r->u->host_arena_bytes)
-		fo_cli_put(stdout, lead, lead, "beside that %s of activations wait for backward in host memory",
-			   fo_str_bytes(a, (double)r->u->host_arena_bytes));
-	fo_cli_put(
-		stdout, lead, lead,
-		"a process needs more: workspace of the kernels, loader, evaluation, recorder, the checkpoint's copy; "
-		"'flatout train --dry-run' with the same run plans all of it");
-	print_sure(r, lead);
+		fo_doc_line(d, "MFU", "not known: the profile has no peak of this type with %d %s", r->rates.threads,
+			    fo_cli_plural(r->rates.threads, "thread", "threads"));
 }
 
-/* Less is "0.0 %": without --all there is no row of it. */
+static void say_memory(const struct report *r, struct fo_doc *d)
+{
+	fo_doc_line(d, "memory", "%s of the step alone: activations and gradients %s, weights and optimizer state %s",
+		    bytes(d, r->u->arena_bytes + r->u->persistent_bytes), bytes(d, r->u->arena_bytes),
+		    bytes(d, r->u->persistent_bytes));
+	if (r->u->host_arena_bytes)
+		fo_doc_line(d, "on the host", "%s of activations that wait for backward",
+			    bytes(d, r->u->host_arena_bytes));
+	fo_doc_line(
+		d, "process",
+		"needs more: workspace of the kernels, loader, evaluation, recorder, the checkpoint's copy; 'flatout "
+		"train --dry-run' with the same run plans all of it");
+}
+
+static void say_head(const struct report *r, struct fo_doc *d)
+{
+	if (mostly_guessed(r))
+		fo_doc_line(d, "guessed", "%.0f %% of the step time: nothing near to it was measured; %s",
+			    100 * share(r, FO_SURE_GUESS), how_to_measure(r));
+	fo_doc_line(d, "predict", "%s: %s", r->program->model.name, fo_cli_run_text(d, &r->program->run));
+	fo_doc_line(d, "machine", "%s, %d %s, calibrated %s", r->limits.cpu, r->rates.threads,
+		    fo_cli_plural(r->rates.threads, "thread", "threads"), r->limits.date);
+	say_step(r, d);
+	say_memory(r, d);
+	say_sure(r, d);
+}
+
+/* A smaller share would show as "0.0 %": without --all it has no row. */
 #define SHOWN_SHARE 0.0005
 
-static void print_parts(const struct report *r)
+static void say_parts(const struct report *r, struct fo_doc *d)
 {
-	struct fo_table t;
-	char a[32];
-	printf("\n");
-	fo_table_init(&t, "lrr");
-	fo_table_row(&t, "of the step", "", "");
-	for (int i = 0; i < FO_PART_COUNT; i++)
-		if (r->in->all ? r->sim.part_s[i] > 0 : r->sim.part_s[i] >= SHOWN_SHARE * r->sim.step_s)
-			fo_table_row(&t, fo_part_name[i], seconds(a, r->sim.part_s[i]),
-				     fo_arena_printf(&t.arena, "%.1f %%", 100 * r->sim.part_s[i] / r->sim.step_s));
-	fo_table_print(&t, stdout, "", true);
-	fo_table_fini(&t);
-}
-
-static const struct fo_op *op_of(const struct fo_program *p, const struct fo_sim_line *l)
-{
-	return &p->block[l->block].op[l->op];
-}
-
-/* What tells an operation from others of its kind: the weight it reads, else what it writes. NULL: neither. */
-static const char *operand_of(const struct fo_program *p, const struct fo_sim_line *l)
-{
-	const struct fo_op *o = op_of(p, l);
-	const struct fo_buffer *written = NULL;
-	for (int i = 0; i < o->n; i++) {
-		const struct fo_buffer *b = &p->buf[o->arg[i].buf];
-		if (b->home == FO_HOME_PARAM)
-			return b->name;
-		if (!written && fo_access_writes(o->arg[i].access))
-			written = b;
+	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lrr", "of the step", "", "");
+	for (int i = 0; i < FO_PART_COUNT; i++) {
+		double part = r->sim.part_s[i];
+		if (part > 0 && (r->in->all || part >= SHOWN_SHARE * r->sim.step_s))
+			fo_doc_row(d, fo_part_words[i], seconds(d, part),
+				   fo_doc_printf(d, "%.1f %%", 100 * part / r->sim.step_s));
 	}
-	return written ? written->name : NULL;
 }
 
-const char *fo_cli_predict_operation(struct fo_arena *a, const struct fo_program *p, const struct fo_sim_table *t,
-				     const struct fo_sim_line *l)
-{
-	const struct fo_op *o = op_of(p, l);
-	const char *block = p->block[l->block].name, *kind = fo_op_info(o->kind)->name,
-		   *phase = fo_phase_name[o->phase];
-	int alike = 0;
-	for (int i = 0; i < t->lines; i++)
-		alike += t->line[i].block == l->block && op_of(p, &t->line[i])->kind == o->kind &&
-			 op_of(p, &t->line[i])->phase == o->phase;
-	const char *operand = alike > 1 ? operand_of(p, l) : NULL;
-	if (operand && o->phase == FO_OPTIMIZER) /* their names are long, and they have no other phase */
-		return fo_arena_printf(a, "%s %s %s", block, kind, operand);
-	return operand ? fo_arena_printf(a, "%s %s.%s %s", block, kind, phase, operand)
-		       : fo_arena_printf(a, "%s %s.%s", block, kind, phase);
-}
+enum { OPERATIONS = 10 }; /* without --all */
 
-/* Operations, the longest first, or where predicted and measured are furthest apart. */
-static void print_lines(const struct report *r)
+/* The operations that take longest. */
+static void say_operations(const struct report *r, struct fo_doc *d)
 {
-	enum { SHOWN = 10 };
 	const struct fo_sim_table *x = &r->table;
-	struct fo_table t;
-	char a[32], b[32];
-	printf("\n");
-	/* Side by side there is no room for how often. */
-	fo_table_init(&t, "lrrrl");
-	if (r->compared)
-		fo_table_row(&t, "where it is off most", "measured", "predicted", "off, %", "sure");
-	else
-		fo_table_row(&t, "operations", "times", "predicted", "of step", "sure");
-	for (int i = 0; i < x->lines && (r->in->all || i < SHOWN); i++) {
+	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrrrl", "operations", "times", "predicted", "of step", "sure");
+	for (int i = 0; i < x->lines && (r->in->all || i < OPERATIONS); i++) {
 		const struct fo_sim_line *l = &x->line[i];
-		if (!r->in->all && !r->compared && l->predicted_s < SHOWN_SHARE * r->sim.step_s)
-			continue;
-		const char *count = fo_arena_printf(&t.arena, "%d", l->times), *sure = fo_sure_name[l->sure];
-		if (r->compared)
-			fo_table_row(&t, fo_cli_predict_operation(&t.arena, r->program, x, l),
-				     isnan(l->measured_s) ? "-" : seconds(a, l->measured_s), seconds(b, l->predicted_s),
-				     isnan(l->measured_s)
-					     ? "-"
-					     : fo_arena_printf(&t.arena, "%+.1f",
-							       100 * (l->predicted_s - l->measured_s) / x->measured_s),
-				     sure);
-		else
-			fo_table_row(&t, fo_cli_predict_operation(&t.arena, r->program, x, l), count,
-				     seconds(a, l->predicted_s),
-				     fo_arena_printf(&t.arena, "%.1f %%", 100 * l->predicted_s / r->sim.step_s), sure);
+		if (r->in->all || l->predicted_s >= SHOWN_SHARE * r->sim.step_s)
+			fo_doc_row(d, fo_cli_predict_operation(d, r->program, x, l), fo_doc_count(d, l->times),
+				   seconds(d, l->predicted_s),
+				   fo_doc_printf(d, "%.1f %%", 100 * l->predicted_s / r->sim.step_s),
+				   fo_sure_name[l->sure]);
 	}
-	fo_table_print(&t, stdout, "", true);
-	fo_table_fini(&t);
 }
 
-static void print_compare(const struct report *r)
+/* The operations where predicted and measured times are furthest apart; no room for how often each runs. */
+static void say_compared(const struct report *r, struct fo_doc *d)
 {
-	char a[32], b[32];
 	const struct fo_sim_table *x = &r->table;
-	printf("\n");
-	fo_cli_put(stdout, "compared ", "         ", "a step's operations took %s (%d %s), predicted %s: %+.1f %%",
-		   seconds(a, x->measured_s), x->steps,
-		   fo_cli_plural(x->steps, r->metered ? "metered step" : "step of the timeline",
-				 r->metered ? "metered steps" : "steps of the timeline"),
-		   seconds(b, x->predicted_s), 100 * (x->predicted_s / x->measured_s - 1));
+	const char *steps = r->metered ? "metered step" : "step of the timeline";
+	if (x->steps != 1)
+		steps = r->metered ? "metered steps" : "steps of the timeline";
+	fo_doc_para(d, "Compared: a step's operations took %s (%d %s), predicted %s: %+.1f %%",
+		    seconds(d, x->measured_s), x->steps, steps, seconds(d, x->predicted_s),
+		    100 * (x->predicted_s / x->measured_s - 1));
 	if (r->metered)
-		fo_cli_put(stdout, "         ", "         ",
-			   "each at the median of its quiet spans: %.0f %% of the time is of operations that had one",
-			   100 * r->quiet_share);
+		fo_doc_para(d,
+			    "Each at the median of its quiet spans: %.0f %% of the time is of operations that had one.",
+			    100 * r->quiet_share);
 	else
-		fo_cli_put(stdout, "         ", "         ",
-			   "all spans, whatever else ran; train.metered-every=N tells quiet ones apart");
-	print_lines(r);
-	printf("\n");
-	fo_cli_put(stdout, "", "", "off: predicted less measured, as a share of the measured step.");
+		fo_doc_para(d, "All spans, whatever else ran; train.metered-every=N tells quiet ones apart.");
+	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrrrl", "where it is off most", "measured", "predicted", "off, %", "sure");
+	for (int i = 0; i < x->lines && (r->in->all || i < OPERATIONS); i++) {
+		const struct fo_sim_line *l = &x->line[i];
+		const char *measured = "-", *off = "-";
+		if (!isnan(l->measured_s)) {
+			measured = seconds(d, l->measured_s);
+			off = fo_doc_printf(d, "%+.1f", 100 * (l->predicted_s - l->measured_s) / x->measured_s);
+		}
+		fo_doc_row(d, fo_cli_predict_operation(d, r->program, x, l), measured, seconds(d, l->predicted_s), off,
+			   fo_sure_name[l->sure]);
+	}
+	fo_doc_para(d, "off: predicted less measured, as a share of the measured step.");
 }
 
 static void json_lines(struct fo_json *j, const struct report *r)
@@ -411,12 +360,12 @@ static void json_lines(struct fo_json *j, const struct report *r)
 	fo_json_array(j, "operations");
 	for (int i = 0; i < r->table.lines; i++) {
 		const struct fo_sim_line *l = &r->table.line[i];
-		const struct fo_op *o = op_of(r->program, l);
+		const struct fo_op *o = &r->program->block[l->block].op[l->op];
 		fo_json_object(j, NULL);
 		fo_json_text(j, "block", r->program->block[l->block].name);
 		fo_json_text(j, "kind", fo_op_info(o->kind)->name);
 		fo_json_text(j, "phase", fo_phase_name[o->phase]);
-		fo_json_text(j, "operand", operand_of(r->program, l));
+		fo_json_text(j, "operand", fo_cli_predict_operand(r->program, l));
 		fo_json_int(j, "times", l->times);
 		fo_json_real(j, "predicted_seconds", l->predicted_s);
 		if (r->compared)
@@ -439,11 +388,7 @@ static void print_json(const struct report *r)
 	fo_json_real(j, "tokens_per_second", tokens(r) / r->sim.step_s);
 	fo_json_real(j, "useful_tokens_per_second", r->load.loss_tokens / r->sim.step_s);
 	fo_json_real(j, "attention_pairs", r->load.pairs >= 0 ? r->load.pairs : NAN);
-	fo_json_real(j, "mfu", f.mfu);
-	fo_json_real(j, "mfu_causal", f.mfu_causal);
-	fo_json_real(j, "mfu_document", f.mfu_document);
-	fo_json_real(j, "mfu_6n", f.mfu_6n);
-	fo_json_real(j, "hfu", f.hfu);
+	fo_cli_mfu_json(j, &f);
 	fo_json_real(j, "peak_flop_s", r->peak ? r->peak->best_flop_s : NAN);
 	fo_json_int(j, "arena_bytes", r->u->arena_bytes);
 	fo_json_int(j, "host_arena_bytes", r->u->host_arena_bytes);
@@ -493,12 +438,15 @@ static fo_status report(struct report *r)
 		print_json(r);
 		return FO_OK;
 	}
-	print_head(r);
-	print_parts(r);
+	struct fo_doc d = { 0 };
+	say_head(r, &d);
+	say_parts(r, &d);
 	if (r->compared)
-		print_compare(r);
+		say_compared(r, &d);
 	else
-		print_lines(r);
+		say_operations(r, &d);
+	fo_cli_print(&d);
+	fo_doc_fini(&d);
 	return FO_OK;
 }
 

@@ -1,4 +1,4 @@
-/* flatout predict: what its two halves share. */
+/* flatout predict: the options and words that its two halves share. */
 #ifndef FO_CLI_PREDICT_H
 #define FO_CLI_PREDICT_H
 
@@ -14,13 +14,16 @@ struct predict {
 	const char *json;
 };
 
-/* Writes the predicted step as a timeline (predict.c). */
+/* Writes the predicted step as a timeline. */
 FO_CHECKED fo_status fo_cli_predict_timeline(const struct fo_sim *s, const struct fo_program *p,
 					     const struct fo_unrolled *u, const char *path);
-/* How an operation is called in lists: block, kind, phase, and where several are alike what tells it from them. */
-const char *fo_cli_predict_operation(struct fo_arena *a, const struct fo_program *p, const struct fo_sim_table *t,
+/* The operand that tells an operation from others of its kind: the weight it reads, else what it writes. NULL:
+ * neither. */
+const char *fo_cli_predict_operand(const struct fo_program *p, const struct fo_sim_line *l);
+/* An operation's name in lists: block, kind, phase, and its operand where several of t are alike. */
+const char *fo_cli_predict_operation(struct fo_doc *d, const struct fo_program *p, const struct fo_sim_table *t,
 				     const struct fo_sim_line *l);
-/* On an accelerator of the catalogue (predict_device.c). */
+/* Predicts the step on an accelerator of the catalogue (predict_device.c). */
 FO_CHECKED fo_status fo_cli_predict_device(const struct predict *in, const struct fo_opt_set *options);
 
 #endif

@@ -121,7 +121,7 @@ static void find_what_fits(struct report *r)
 		      "a smaller model, shorter rows, or a device with more memory ('flatout devices') would");
 }
 
-/* As `flatout train` on the device would choose what is left open. */
+/* Builds the program with the choices that `flatout train` on the device would make. */
 static fo_status load_program(struct report *r)
 {
 	struct fo_run run = r->in->run;
@@ -177,7 +177,14 @@ static void find_mfu(struct report *r)
 static double per_batch(const struct report *r) { return (double)r->program.run.micro_batches; }
 
 /* "linear matmuls, 343 TFLOP": of a micro-batch. */
-static const char *part_text(struct fo_arena *a, const struct report *r, enum fo_device_part part)
+static const char *si(struct fo_doc *d, double v, const char *unit)
+{
+	char buf[32];
+	return fo_doc_printf(d, "%s", fo_str_si(buf, v, unit));
+}
+
+/* A part's name and its work in a micro-batch: "linear matmuls, 343 TFLOP". */
+static const char *part_text(struct fo_doc *d, const struct report *r, enum fo_device_part part)
 {
 	static const char *const text[FO_DEVICE_PARTS] = {
 		[FO_DEVICE_PART_LINEAR] = "linear matmuls",
@@ -192,15 +199,14 @@ static const char *part_text(struct fo_arena *a, const struct report *r, enum fo
 		[FO_DEVICE_PART_TRANSFER] = "waiting for copies",
 		[FO_DEVICE_PART_GAPS] = "gaps",
 	};
-	char amount[32] = "";
 	const struct fo_device_step *s = &r->step;
-	double n = per_batch(r), flop = s->flop[part] / n, bytes = s->bytes[part] / n;
+	double n = per_batch(r);
 	if (part == FO_DEVICE_PART_GAPS)
-		return fo_arena_printf(a, "%s, %.0f operations", text[part], s->nodes / n);
-	bool products = part == FO_DEVICE_PART_LINEAR || part == FO_DEVICE_PART_HEAD ||
-			part == FO_DEVICE_PART_ATTENTION || part == FO_DEVICE_PART_REPEATED;
-	fo_str_si(amount, products ? flop : bytes, products ? "FLOP" : "B");
-	return fo_arena_printf(a, "%s, %s", text[part], amount);
+		return fo_doc_printf(d, "%s, %.0f operations", text[part], s->nodes / n);
+	bool matmuls = part == FO_DEVICE_PART_LINEAR || part == FO_DEVICE_PART_HEAD ||
+		       part == FO_DEVICE_PART_ATTENTION || part == FO_DEVICE_PART_REPEATED;
+	return fo_doc_printf(d, "%s, %s", text[part],
+			     matmuls ? si(d, s->flop[part] / n, "FLOP") : si(d, s->bytes[part] / n, "B"));
 }
 
 static bool shown(const struct report *r, int part)
@@ -208,42 +214,36 @@ static bool shown(const struct report *r, int part)
 	return r->step.part_s[part].high > 0 && r->step.part_s[part].mid >= 0.0005 * r->step.step_s.mid;
 }
 
-static const char *ms(struct fo_arena *a, const struct report *r, double s)
+static const char *ms(struct fo_doc *d, const struct report *r, double s)
 {
-	return fo_arena_printf(a, "%.1f", 1e3 * s / per_batch(r));
+	return fo_doc_printf(d, "%.1f", 1e3 * s / per_batch(r));
 }
 
-static void print_parts(const struct report *r)
+static const char *share_of_step(struct fo_doc *d, const struct report *r, int part)
 {
-	struct fo_table t;
+	return fo_doc_printf(d, "%.1f %%", 100 * r->step.part_s[part].mid / r->step.step_s.mid);
+}
+
+static void say_parts(const struct report *r, struct fo_doc *d)
+{
 	const struct fo_device_step *s = &r->step;
-	printf("\n");
-	fo_table_init(&t, "lrrrr");
-	fo_table_row(&t, "of a micro-batch", "fast, ms", "middle", "slow", "of it");
+	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrrrr", "of a micro-batch", "fast, ms", "middle", "slow", "of it");
 	for (int i = 0; i < FO_DEVICE_PARTS; i++)
 		if (r->in->all ? s->part_s[i].high > 0 : shown(r, i))
-			fo_table_row(&t, part_text(&t.arena, r, (enum fo_device_part)i),
-				     ms(&t.arena, r, s->part_s[i].low), ms(&t.arena, r, s->part_s[i].mid),
-				     ms(&t.arena, r, s->part_s[i].high),
-				     fo_arena_printf(&t.arena, "%.1f %%", 100 * s->part_s[i].mid / s->step_s.mid));
-	fo_table_row(&t, "sum", ms(&t.arena, r, s->step_s.low), ms(&t.arena, r, s->step_s.mid),
-		     ms(&t.arena, r, s->step_s.high), "");
-	fo_table_print(&t, stdout, "", true);
-	fo_table_fini(&t);
+			fo_doc_row(d, part_text(d, r, (enum fo_device_part)i), ms(d, r, s->part_s[i].low),
+				   ms(d, r, s->part_s[i].mid), ms(d, r, s->part_s[i].high), share_of_step(d, r, i));
+	fo_doc_row(d, "sum", ms(d, r, s->step_s.low), ms(d, r, s->step_s.mid), ms(d, r, s->step_s.high), "");
 }
 
-/* At the middle, the longest first. What is called alike (the chunks of a loss) is one row. */
-static void print_operations(const struct report *r)
+/* At the middle rates, the longest first. Operations of one name (the chunks of a loss) share a row. */
+static void say_operations(const struct report *r, struct fo_doc *d)
 {
-	struct fo_table t;
 	struct fo_sim_table x;
 	fo_sim_table_init(&x, &r->step.sim, &r->program, &r->u);
-	const char **name = fo_xmalloc((size_t)(x.lines + 1) * sizeof *name);
-	printf("\n");
-	fo_table_init(&t, "lrrl");
-	fo_table_row(&t, "operations of a step", "times", "middle, ms", "measured");
+	const char **name = fo_doc_alloc(d, (size_t)(x.lines + 1) * sizeof *name);
+	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrrl", "operations of a step", "times", "middle, ms", "measured");
 	for (int i = 0; i < x.lines; i++) {
-		name[i] = fo_cli_predict_operation(&t.arena, &r->program, &x, &x.line[i]);
+		name[i] = fo_cli_predict_operation(d, &r->program, &x, &x.line[i]);
 		for (int k = 0; k < i; k++)
 			if (x.line[i].times && x.line[k].times && !strcmp(name[i], name[k])) {
 				x.line[k].times += x.line[i].times;
@@ -255,120 +255,112 @@ static void print_operations(const struct report *r)
 	fo_sim_table_sort(&x);
 	for (int i = 0; i < x.lines; i++)
 		if (x.line[i].predicted_s > 0)
-			fo_table_row(&t, fo_cli_predict_operation(&t.arena, &r->program, &x, &x.line[i]),
-				     fo_arena_printf(&t.arena, "%d", x.line[i].times),
-				     fo_arena_printf(&t.arena, "%.2f", 1e3 * x.line[i].predicted_s),
-				     x.line[i].sure == FO_SURE_EXACT ? "yes" : "no");
-	fo_table_print(&t, stdout, "", true);
-	fo_table_fini(&t);
-	free(name);
+			fo_doc_row(d, fo_cli_predict_operation(d, &r->program, &x, &x.line[i]),
+				   fo_doc_count(d, x.line[i].times),
+				   fo_doc_printf(d, "%.2f", 1e3 * x.line[i].predicted_s),
+				   x.line[i].sure == FO_SURE_EXACT ? "yes" : "no");
 	fo_sim_table_fini(&x);
+}
+
+static void budget_mfu(const char *rule, const double v[3])
+{
+	printf("| `%s` | %.1f %% | %.1f %% | %.1f %% | |\n", rule, 100 * v[2], 100 * v[1], 100 * v[0]);
 }
 
 /* Markdown, as docs/performance.md has it. */
 static void print_budget(const struct report *r)
 {
 	const struct fo_device_step *s = &r->step;
-	struct fo_arena a = { 0 };
-	char x[3][32];
+	const struct fo_mfu *f = r->mfu;
+	struct fo_doc d = { 0 };
 	printf("| of a micro-batch | fast, ms | middle | slow | of it |\n|---|---|---|---|---|\n");
 	for (int i = 0; i < FO_DEVICE_PARTS; i++)
 		if (shown(r, i))
-			printf("| %s | %s | %s | %s | %.1f %% |\n", part_text(&a, r, (enum fo_device_part)i),
-			       ms(&a, r, s->part_s[i].low), ms(&a, r, s->part_s[i].mid), ms(&a, r, s->part_s[i].high),
-			       100 * s->part_s[i].mid / s->step_s.mid);
-	printf("| **sum** | **%s** | **%s** | **%s** | |\n", ms(&a, r, s->step_s.low), ms(&a, r, s->step_s.mid),
-	       ms(&a, r, s->step_s.high));
-	printf("| tokens/s | %s | %s | %s | |\n", fo_str_si(x[0], tokens(r) / s->step_s.low, ""),
-	       fo_str_si(x[1], tokens(r) / s->step_s.mid, ""), fo_str_si(x[2], tokens(r) / s->step_s.high, ""));
-	printf("| `mfu` | %.1f %% | %.1f %% | %.1f %% | |\n", 100 * r->mfu[2].mfu, 100 * r->mfu[1].mfu,
-	       100 * r->mfu[0].mfu);
-	printf("| `mfu_causal` | %.1f %% | %.1f %% | %.1f %% | |\n", 100 * r->mfu[2].mfu_causal,
-	       100 * r->mfu[1].mfu_causal, 100 * r->mfu[0].mfu_causal);
+			printf("| %s | %s | %s | %s | %s |\n", part_text(&d, r, (enum fo_device_part)i),
+			       ms(&d, r, s->part_s[i].low), ms(&d, r, s->part_s[i].mid), ms(&d, r, s->part_s[i].high),
+			       share_of_step(&d, r, i));
+	printf("| **sum** | **%s** | **%s** | **%s** | |\n", ms(&d, r, s->step_s.low), ms(&d, r, s->step_s.mid),
+	       ms(&d, r, s->step_s.high));
+	printf("| tokens/s | %s | %s | %s | |\n", si(&d, tokens(r) / s->step_s.low, ""),
+	       si(&d, tokens(r) / s->step_s.mid, ""), si(&d, tokens(r) / s->step_s.high, ""));
+	budget_mfu("mfu", (double[]){ f[0].mfu, f[1].mfu, f[2].mfu });
+	budget_mfu("mfu_causal", (double[]){ f[0].mfu_causal, f[1].mfu_causal, f[2].mfu_causal });
 	if (r->pairs >= 0)
-		printf("| `mfu_document` | %.1f %% | %.1f %% | %.1f %% | |\n", 100 * r->mfu[2].mfu_document,
-		       100 * r->mfu[1].mfu_document, 100 * r->mfu[0].mfu_document);
+		budget_mfu("mfu_document", (double[]){ f[0].mfu_document, f[1].mfu_document, f[2].mfu_document });
 	if (r->would.len)
 		printf("\nDoes not fit on %s: %s.\n", r->rates.name, r->would.data);
-	fo_arena_fini(&a);
+	fo_doc_fini(&d);
 }
 
-static void print_memory(const struct report *r, const char *lead)
+static const char *bytes(struct fo_doc *d, int64_t n) { return fo_doc_num(d, (double)n, FO_DRAW_BYTES); }
+
+static void say_memory(const struct report *r, struct fo_doc *d)
 {
-	char a[32], b[32], c[32];
-	fo_cli_put(stdout, "memory   ", lead,
-		   "%s planned: activations and gradients %s, weights and optimizer state %s",
-		   fo_str_bytes(a, (double)planned(r)), fo_str_bytes(b, (double)r->u.arena_bytes),
-		   fo_str_bytes(c, (double)r->u.persistent_bytes));
+	fo_doc_line(d, "memory", "%s planned: activations and gradients %s, weights and optimizer state %s",
+		    bytes(d, planned(r)), bytes(d, r->u.arena_bytes), bytes(d, r->u.persistent_bytes));
 	if (r->room)
-		fo_cli_put(
-			stdout, lead, lead,
+		fo_doc_line(
+			d, "room",
 			"a plan can have %s of the %s that the device shows; workspace of the libraries comes on top",
-			fo_str_bytes(a, (double)r->room), fo_str_bytes(b, (double)r->rates.memory_bytes));
+			bytes(d, r->room), bytes(d, r->rates.memory_bytes));
 	else
-		fo_cli_put(stdout, lead, lead,
-			   "whether it fits is not known: the catalogue does not have this device's memory");
+		fo_doc_line(d, "room", "not known: the catalogue does not have this device's memory");
 	if (r->u.host_arena_bytes)
-		fo_cli_put(stdout, lead, lead, "beside that %s wait in host memory",
-			   fo_str_bytes(a, (double)r->u.host_arena_bytes));
+		fo_doc_line(d, "on the host", "%s", bytes(d, r->u.host_arena_bytes));
 }
 
-/* What the figures are worth. */
-static void print_worth(const struct report *r, const char *lead)
+/* How much the figures can be trusted. */
+static void say_worth(const struct report *r, struct fo_doc *d)
 {
 	const struct fo_device_profile *f = &r->profile;
-	if (!f->rows)
-		fo_cli_put(
-			stdout, "rests on ", lead, "%s; unproven on hardware",
-			r->rates.published
-				? "published rates of single kernels on such a device, not on a step that was measured"
-				: "the device's published peaks and shares of them that others reached elsewhere: "
-				  "little is published of these kernels on this device, so the interval is wide");
+	const char *rest = r->step.measured_share < 0.995 ? ", the rest follows from rates" : "";
+	if (f->rows)
+		fo_doc_line(
+			d, "rests on",
+			"%s: %.0f %% of the time is of operations that were measured alone on %s%s; no whole step was "
+			"measured",
+			r->in->profile, 100 * r->step.measured_share, f->device, rest);
+	else if (r->rates.published)
+		fo_doc_line(d, "rests on",
+			    "published rates of single kernels on such a device, not on a step that was measured; "
+			    "unproven on hardware");
 	else
-		fo_cli_put(stdout, "rests on ", lead,
-			   "%s: %.0f %% of the time is of operations that were measured alone on %s%s; no whole step "
-			   "was measured",
-			   fo_cli_seen(r->in->profile), 100 * r->step.measured_share, fo_cli_seen(f->device),
-			   r->step.measured_share < 0.995 ? ", the rest follows from rates" : "");
+		fo_doc_line(d, "rests on",
+			    "the device's published peaks and shares of them that others reached elsewhere: little is "
+			    "published of these kernels on this device, so the interval is wide; unproven on hardware");
 	if (f->rows && f->rows < (size_t)f->expected)
-		fo_cli_put(stdout, lead, lead, "the file holds %zu of %d operations: the measurement was ended early",
-			   f->rows, f->expected);
+		fo_doc_line(d, "cut short", "the file holds %zu of %d operations: the measurement was ended early",
+			    f->rows, f->expected);
 }
 
-static void print_head(const struct report *r)
+static void say_head(const struct report *r, struct fo_doc *d)
 {
 	const struct fo_program *p = &r->program;
 	const struct fo_interval s = r->step.step_s;
 	const struct fo_mfu *f = r->mfu;
-	const char *lead = "         ";
-	char a[32], b[32], c[32];
 	if (r->would.len)
-		fo_cli_put(stdout, "memory   ", lead, "does not fit: %s planned, %s of the device's %s can be; %s",
-			   fo_str_bytes(a, (double)planned(r)), fo_str_bytes(b, (double)r->room),
-			   fo_str_bytes(c, (double)r->rates.memory_bytes), r->would.data);
-	fo_cli_put(stdout, "predict  ", lead, "%s: %lld %s x %lld %s x %lld tokens, %s", fo_cli_seen(p->model.name),
-		   (long long)p->run.micro_batches, fo_cli_plural(p->run.micro_batches, "micro-batch", "micro-batches"),
-		   (long long)p->run.rows, fo_cli_plural(p->run.rows, "row", "rows"), (long long)p->run.seq,
-		   fo_numerics_name[p->run.precision]);
+		fo_doc_line(d, "too large", "does not fit: %s planned, %s of the device's %s can be; %s",
+			    bytes(d, planned(r)), bytes(d, r->room), bytes(d, r->rates.memory_bytes), r->would.data);
+	fo_doc_line(d, "predict", "%s: %s", p->model.name, fo_cli_run_text(d, &p->run));
 	struct fo_str passes = { 0 };
 	fo_passes_text(&p->run.pass, &passes);
-	fo_cli_put(stdout, "passes   ", lead, "%s", passes.data);
+	fo_doc_line(d, "passes", "%s", passes.data);
 	fo_str_fini(&passes);
-	fo_cli_put(stdout, "device   ", lead, "%s: %s/s dense bf16, memory %s/s", r->rates.name,
-		   fo_str_si(a, r->rates.peak_flop_s, "FLOP"), fo_str_si(b, r->rates.memory_byte_s, "B"));
-	print_worth(r, lead);
-	fo_cli_put(stdout, "step     ", lead, "%.3g s (%.3g to %.3g), %s (%s to %s)", s.mid, s.low, s.high,
-		   fo_str_si(a, tokens(r) / s.mid, "tok/s"), fo_str_si(b, tokens(r) / s.high, "tok/s"),
-		   fo_str_si(c, tokens(r) / s.low, "tok/s"));
-	fo_cli_put(stdout, "MFU      ", lead,
-		   "%.1f %% mfu (%.1f to %.1f), %.1f %% mfu_causal (%.1f to %.1f), HFU %.1f %% (%.1f to %.1f)",
-		   100 * f[1].mfu, 100 * f[0].mfu, 100 * f[2].mfu, 100 * f[1].mfu_causal, 100 * f[0].mfu_causal,
-		   100 * f[2].mfu_causal, 100 * f[1].hfu, 100 * f[0].hfu, 100 * f[2].hfu);
-	if (r->pairs >= 0) /* the others count rows without bounds, which are not computed */
-		fo_cli_put(stdout, lead, lead,
-			   "%.1f %% mfu_document (%.1f to %.1f): attention within documents of %g tokens",
-			   100 * f[1].mfu_document, 100 * f[0].mfu_document, 100 * f[2].mfu_document, r->in->documents);
-	print_memory(r, lead);
+	fo_doc_line(d, "device", "%s: %s/s dense bf16, memory %s/s", r->rates.name, si(d, r->rates.peak_flop_s, "FLOP"),
+		    si(d, r->rates.memory_byte_s, "B"));
+	say_worth(r, d);
+	fo_doc_line(d, "step", "%.3g s (%.3g to %.3g), %s (%s to %s)", s.mid, s.low, s.high,
+		    si(d, tokens(r) / s.mid, "tok/s"), si(d, tokens(r) / s.high, "tok/s"),
+		    si(d, tokens(r) / s.low, "tok/s"));
+	fo_doc_line(d, "MFU",
+		    "%.1f %% mfu (%.1f to %.1f), %.1f %% mfu_causal (%.1f to %.1f), HFU %.1f %% (%.1f to %.1f)",
+		    100 * f[1].mfu, 100 * f[0].mfu, 100 * f[2].mfu, 100 * f[1].mfu_causal, 100 * f[0].mfu_causal,
+		    100 * f[2].mfu_causal, 100 * f[1].hfu, 100 * f[0].hfu, 100 * f[2].hfu);
+	if (r->pairs >= 0) /* the other rules count rows without bounds, which are not computed */
+		fo_doc_line(
+			d, "documents", "%.1f %% mfu_document (%.1f to %.1f): attention within documents of %g tokens",
+			100 * f[1].mfu_document, 100 * f[0].mfu_document, 100 * f[2].mfu_document, r->in->documents);
+	say_memory(r, d);
 }
 
 static bool class_used(const struct report *r, int c)
@@ -380,21 +372,17 @@ static bool class_used(const struct report *r, int c)
 	       s->part_s[c == FO_DEVICE_FUSED ? FO_DEVICE_PART_FUSED : FO_DEVICE_PART_OPTIMIZER].high > 0;
 }
 
-static void print_rates(const struct report *r)
+static void say_rates(const struct report *r, struct fo_doc *d)
 {
-	char lead[32];
-	printf("\n");
+	fo_doc_heading(d, "Rates: low, middle, high");
 	for (int c = 0; c < FO_DEVICE_CLASSES; c++) {
 		const struct fo_interval x = r->rates.rate[c];
-		bool flop = c < FO_DEVICE_FUSED;
+		bool flop = c < FO_DEVICE_FUSED, rows = c == FO_DEVICE_ATTENTION || c == FO_DEVICE_ATTENTION_BACKWARD;
 		if (!class_used(r, c) || isnan(x.mid))
 			continue;
-		snprintf(lead, sizeof lead, "%-19s", fo_device_class_name[c]);
-		fo_cli_put(stdout, lead, "                   ",
-			   flop ? "%.0f, %.0f, %.0f TFLOP/s%s: %s" : "%.2f, %.2f, %.2f TB/s%s: %s", x.low * 1e-12,
-			   x.mid * 1e-12, x.high * 1e-12,
-			   c == FO_DEVICE_ATTENTION || c == FO_DEVICE_ATTENTION_BACKWARD ? " on endless rows" : "",
-			   r->rates.origin[c]);
+		fo_doc_line(d, fo_device_class_name[c],
+			    flop ? "%.0f, %.0f, %.0f TFLOP/s%s: %s" : "%.2f, %.2f, %.2f TB/s%s: %s", x.low * 1e-12,
+			    x.mid * 1e-12, x.high * 1e-12, rows ? " on endless rows" : "", r->rates.origin[c]);
 	}
 }
 
@@ -488,11 +476,14 @@ static fo_status report(struct report *r, const struct fo_opt_set *options)
 		print_budget(r);
 		return FO_OK;
 	}
-	print_head(r);
-	print_parts(r);
+	struct fo_doc d = { 0 };
+	say_head(r, &d);
+	say_parts(r, &d);
 	if (r->in->all)
-		print_operations(r);
-	print_rates(r);
+		say_operations(r, &d);
+	say_rates(r, &d);
+	fo_cli_print(&d);
+	fo_doc_fini(&d);
 	return FO_OK;
 }
 

@@ -30,38 +30,69 @@ static int64_t slots_of(const struct fo_program *p, int block)
 	return n;
 }
 
-/* "q 2048x768 bf16" for each operand, outputs behind an arrow. */
+/* "d.x[l-1]+= 2048x768 bf16": its layer where that is another one, how it is written, its shape and type. */
+static void operand(const struct fo_program *p, const struct fo_operand *a, struct fo_str *out)
+{
+	static const char *const mode[] = { [FO_ACC] = "+=", [FO_UPDATE] = "*", [FO_TAKE] = "!" };
+	fo_str_puts(out, p->buf[a->buf].name);
+	if (a->dlayer)
+		fo_str_puts(out, a->dlayer > 0 ? "[l+1]" : "[l-1]");
+	if ((size_t)a->access < sizeof mode / sizeof *mode && mode[a->access])
+		fo_str_puts(out, mode[a->access]);
+	fo_str_printf(out, " %dx%d %s", a->nr, a->nc, fo_dtype_name[p->buf[a->buf].dtype]);
+}
+
+/* All operands, outputs after an arrow. */
 static void operands(const struct fo_program *p, const struct fo_op *o, struct fo_str *out)
 {
-	for (int pass = 0; pass < 2; pass++) {
+	for (int outputs = 0; outputs < 2; outputs++) {
+		const char *before = outputs ? "-> " : "";
 		bool any = false;
 		for (int i = 0; i < o->n; i++) {
-			const struct fo_operand *a = &o->arg[i];
-			if (fo_access_writes(a->access) != pass)
+			if (fo_access_writes(o->arg[i].access) != outputs)
 				continue;
-			const char *mode = a->access == FO_ACC      ? "+="
-					   : a->access == FO_UPDATE ? "*"
-					   : a->access == FO_TAKE   ? "!"
-								    : "";
-			fo_str_printf(out, "%s%s%s%s %dx%d %s",
-				      any    ? ", "
-				      : pass ? "-> "
-					     : "",
-				      p->buf[a->buf].name,
-				      a->dlayer > 0   ? "[l+1]"
-				      : a->dlayer < 0 ? "[l-1]"
-						      : "",
-				      mode, a->nr, a->nc, fo_dtype_name[p->buf[a->buf].dtype]);
+			fo_str_puts(out, before);
+			operand(p, &o->arg[i], out);
+			before = ", ";
 			any = true;
 		}
-		if (any && !pass)
+		if (any && !outputs)
 			fo_str_puts(out, " ");
 	}
 }
 
-static void print_blocks(const struct fo_program *p, bool list)
+const char *fo_cli_run_text(struct fo_doc *d, const struct fo_lowering *run)
 {
-	char flop[32], bytes[32];
+	return fo_doc_printf(d, "%lld %s x %lld %s x %lld tokens, %s", (long long)run->micro_batches,
+			     fo_cli_plural(run->micro_batches, "micro-batch", "micro-batches"), (long long)run->rows,
+			     fo_cli_plural(run->rows, "row", "rows"), (long long)run->seq,
+			     fo_numerics_name[run->precision]);
+}
+
+static const char *flop(struct fo_doc *d, double v)
+{
+	char buf[32];
+	return fo_doc_printf(d, "%s", fo_str_si(buf, v, "FLOP"));
+}
+
+static const char *bytes(struct fo_doc *d, double v) { return fo_doc_num(d, v, FO_DRAW_BYTES); }
+
+static void say_operation(const struct fo_program *p, const struct fo_op *o, struct fo_doc *d)
+{
+	struct fo_cost c = fo_op_cost(p, o, -1);
+	struct fo_str text = { 0 };
+	const char *lane = "", *work = "";
+	operands(p, o, &text);
+	if (o->lane != FO_LANE_COMPUTE)
+		lane = fo_doc_printf(d, "on lane %s ", fo_lane_name[o->lane]);
+	if (c.exec > 0)
+		work = fo_doc_printf(d, "; %s", flop(d, c.exec));
+	fo_doc_item(d, "%s.%s %s%s%s", fo_op_info(o->kind)->name, fo_phase_name[o->phase], lane, text.data, work);
+	fo_str_fini(&text);
+}
+
+static void say_blocks(const struct fo_program *p, bool list, struct fo_doc *d)
+{
 	for (int b = 0; b < p->nblock; b++) {
 		const struct fo_block *k = &p->block[b];
 		struct fo_cost sum = { 0 };
@@ -70,61 +101,37 @@ static void print_blocks(const struct fo_program *p, bool list)
 			sum.exec += c.exec;
 			sum.bytes += c.bytes;
 		}
-		struct fo_str head = { 0 };
-		fo_str_printf(&head, "%s: %lld x %d %s (%s, %s)", k->name, (long long)slots_of(p, b), k->n,
-			      fo_cli_plural(k->n, "operation", "operations"), fo_role_name[k->role],
-			      fo_unit_name[k->unit]);
-		if (sum.exec > 0)
-			fo_str_printf(&head, ", %s", fo_str_si(flop, sum.exec, "FLOP"));
+		const char *work = sum.exec > 0 ? flop(d, sum.exec) : "";
 		if (sum.bytes > 0)
-			fo_str_printf(&head, ", %s", fo_str_bytes(bytes, sum.bytes));
-		fo_cli_put(stdout, "", "    ", "%s%s", head.data, sum.exec > 0 || sum.bytes > 0 ? " each" : "");
-		fo_str_fini(&head);
-		for (int i = 0; list && i < k->n; i++) {
-			const struct fo_op *o = &k->op[i];
-			struct fo_cost c = fo_op_cost(p, o, -1);
-			struct fo_str line = { 0 }, text = { 0 };
-			fo_str_printf(&line, "  %s.%s ", fo_op_info(o->kind)->name, fo_phase_name[o->phase]);
-			if (o->lane != FO_LANE_COMPUTE)
-				fo_str_printf(&line, "on lane %s ", fo_lane_name[o->lane]);
-			operands(p, o, &text);
-			if (c.exec > 0)
-				fo_str_printf(&text, "; %s", fo_str_si(flop, c.exec, "FLOP"));
-			fo_cli_put(stdout, line.data, "      ", "%s", text.data);
-			fo_str_fini(&text);
-			fo_str_fini(&line);
-		}
+			work = fo_doc_join(d, work, bytes(d, sum.bytes));
+		fo_doc_para(d, "%s: %lld x %d %s (%s, %s)%s%s%s", k->name, (long long)slots_of(p, b), k->n,
+			    fo_cli_plural(k->n, "operation", "operations"), fo_role_name[k->role],
+			    fo_unit_name[k->unit], *work ? ", " : "", work, *work ? " each" : "");
+		for (int i = 0; list && i < k->n; i++)
+			say_operation(p, &k->op[i], d);
 	}
 }
 
 static void print_summary(const struct fo_program *p, const struct fo_unrolled *u, bool list)
 {
-	char a[32], b[32], c[32], d[32];
+	struct fo_doc d = { 0 };
 	struct fo_cost cost = fo_program_cost(p, -1);
 	double tokens = (double)p->tokens * (double)p->run.micro_batches;
-	fo_cli_put(stdout, "", "    ", "step program of %s: %lld %s x %lld %s x %lld tokens, %s", p->model.name,
-		   (long long)p->run.micro_batches, fo_cli_plural(p->run.micro_batches, "micro-batch", "micro-batches"),
-		   (long long)p->run.rows, fo_cli_plural(p->run.rows, "row", "rows"), (long long)p->run.seq,
-		   fo_numerics_name[p->run.precision]);
-	printf("\n");
-	print_blocks(p, list);
-	printf("\n%d slots, %d operation instances\n", p->nslot, u->n);
-	const char *lead = "          ";
-	fo_cli_put(stdout, "model     ", lead, "%s per step; per token %s by rule mfu, %s by mfu_causal",
-		   fo_str_si(a, cost.model, "FLOP"), fo_str_si(b, cost.model / tokens, "FLOP"),
-		   fo_str_si(c, cost.model_causal / tokens, "FLOP"));
-	fo_cli_put(stdout, "executed  ", lead, "%s per step (causal attention skips what is masked)",
-		   fo_str_si(a, cost.exec, "FLOP"));
-	fo_cli_put(stdout, "moved     ", lead, "%s per step if every operand is read and written once",
-		   fo_str_bytes(a, cost.bytes));
-	fo_cli_put(stdout, "memory    ", lead,
-		   "%s: activations and gradients %s (live at most %s), weights and optimizer state %s",
-		   fo_str_bytes(a, (double)(u->arena_bytes + u->persistent_bytes)),
-		   fo_str_bytes(b, (double)u->arena_bytes), fo_str_bytes(c, (double)u->max_live_bytes),
-		   fo_str_bytes(d, (double)u->persistent_bytes));
+	fo_doc_verdict(&d, FO_DOC_PLAIN, NULL, "step program of %s: %s", p->model.name, fo_cli_run_text(&d, &p->run));
+	say_blocks(p, list, &d);
+	fo_doc_line(&d, "slots", "%d, with %d operation instances", p->nslot, u->n);
+	fo_doc_line(&d, "model", "%s per step; per token %s by rule mfu, %s by mfu_causal", flop(&d, cost.model),
+		    flop(&d, cost.model / tokens), flop(&d, cost.model_causal / tokens));
+	fo_doc_line(&d, "executed", "%s per step (causal attention skips what is masked)", flop(&d, cost.exec));
+	fo_doc_line(&d, "moved", "%s per step if every operand is read and written once", bytes(&d, cost.bytes));
+	fo_doc_line(&d, "memory", "%s: activations and gradients %s (live at most %s), weights and optimizer state %s",
+		    bytes(&d, (double)(u->arena_bytes + u->persistent_bytes)), bytes(&d, (double)u->arena_bytes),
+		    bytes(&d, (double)u->max_live_bytes), bytes(&d, (double)u->persistent_bytes));
 	if (u->host_arena_bytes)
-		fo_cli_put(stdout, lead, lead, "beside that %s of activations wait for backward in host memory",
-			   fo_str_bytes(a, (double)u->host_arena_bytes));
+		fo_doc_line(&d, "on the host", "%s of activations that wait for backward",
+			    bytes(&d, (double)u->host_arena_bytes));
+	fo_cli_print(&d);
+	fo_doc_fini(&d);
 }
 
 static void print_json(const struct fo_program *p, const struct fo_unrolled *u)

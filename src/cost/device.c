@@ -6,8 +6,6 @@
 #include <string.h>
 #include <strings.h>
 
-const char *const fo_device_class_name[FO_DEVICE_CLASSES] = { "bf16 products",      "fp8 products",  "attention",
-							      "attention backward", "fused kernels", "streams" };
 const char *const fo_device_part_name[FO_DEVICE_PARTS] = { "linear",   "wgrad_sums", "head", "attention",
 							   "fused",    "fp8",        "loss", "optimizer",
 							   "repeated", "transfer",   "gaps" };

@@ -106,6 +106,8 @@ struct fo_prepare_stats {
 	int64_t bytes, train_docs, train_tokens, val_docs, val_tokens; /* bytes: text encoded */
 	int64_t resumed_bytes;                                         /* of `bytes`, done before this call */
 };
+struct fo_schema;
+extern const struct fo_schema fo_prepared_schema; /* prepared.json */
 FO_CHECKED fo_status fo_data_prepare(const struct fo_prepare *p, struct fo_prepare_stats *stats);
 
 struct fo_shard {

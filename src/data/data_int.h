@@ -190,6 +190,15 @@ static inline size_t shard_ids_bytes(int64_t tokens, uint32_t id_bytes)
 	return ((size_t)tokens * id_bytes + 7) & ~(size_t)7;
 }
 
+static inline int64_t shard_doc_length(const struct fo_shard *s, int64_t doc)
+{
+	return s->doc_at[doc + 1] - s->doc_at[doc];
+}
+static inline int32_t shard_id(const struct fo_shard *s, int64_t token)
+{
+	return s->ids16 ? s->ids16[token] : (int32_t)s->ids32[token];
+}
+
 /* ---- sources file: little endian, header, records, offsets of the names, names ---- */
 
 #define SOURCES_MAGIC "FLATSRCS"

@@ -67,16 +67,6 @@ static int64_t numbers_next(const struct numbers *s, int64_t i)
 
 /* ---- packing ---- */
 
-static int64_t doc_length(const struct fo_shard *s, int64_t d) { return s->doc_at[d + 1] - s->doc_at[d]; }
-
-int64_t pack_pieces(const struct fo_shard *s, int64_t seq)
-{
-	int64_t n = 0;
-	for (int64_t d = 0; d < s->docs; d++)
-		n += (doc_length(s, d) + seq - 1) / seq;
-	return n;
-}
-
 /* What only the packing itself needs. Rows are numbered from 0; those of full pieces come first. */
 struct packer {
 	const struct fo_shard *shard;
@@ -89,7 +79,7 @@ struct packer {
 	struct numbers rooms;
 };
 
-static int64_t rest_length(const struct packer *p, int64_t d) { return doc_length(p->shard, d) % p->seq; }
+static int64_t rest_length(const struct packer *p, int64_t d) { return shard_doc_length(p->shard, d) % p->seq; }
 
 /* Counting sort by falling length; equal ones in the shard's order. Returns how many. */
 static int64_t sort_rests(struct packer *p)
@@ -146,13 +136,13 @@ static void lay_out(struct pack_plan *plan, const struct packer *p, int64_t full
 	for (int64_t r = 0; r < p->rows; r++)
 		at[r + 1] += at[r];
 	for (int64_t d = 0; d < p->shard->docs; d++)
-		for (int64_t k = 0; k < doc_length(p->shard, d) / p->seq; k++)
+		for (int64_t k = 0; k < shard_doc_length(p->shard, d) / p->seq; k++)
 			plan->piece[n++] = (struct pack_piece){ d, k * p->seq };
 	/* Each row's places are filled from its beginning; next_row, of no use any more, counts them. */
 	memset(p->next_row, 0, (size_t)p->rows * sizeof *p->next_row);
 	for (int64_t i = 0; i < rests; i++) {
 		int64_t d = p->order[i], r = p->row[i];
-		plan->piece[at[r] + p->next_row[r]++] = (struct pack_piece){ d, doc_length(p->shard, d) -
+		plan->piece[at[r] + p->next_row[r]++] = (struct pack_piece){ d, shard_doc_length(p->shard, d) -
 											rest_length(p, d) };
 	}
 	plan->rows = p->rows;
@@ -222,8 +212,8 @@ fo_status fo_packing_measure(const struct fo_shard *s, int64_t seq, enum fo_pack
 		return fo_fail(FO_EARG, "a row of %lld tokens: 1 to %d are possible", (long long)seq, INT32_MAX);
 	int64_t over = 0;
 	for (int64_t d = 0; d < s->docs; d++) {
-		c.long_docs += doc_length(s, d) > seq;
-		over += doc_length(s, d) > seq ? doc_length(s, d) - seq : 0;
+		c.long_docs += shard_doc_length(s, d) > seq;
+		over += shard_doc_length(s, d) > seq ? shard_doc_length(s, d) - seq : 0;
 	}
 	if (packing == FO_PACK_PACKED) {
 		c.rows = (double)s->tokens / (double)seq;

@@ -5,13 +5,12 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
-#include "base/json.h"
+#include "base/schema.h"
 #include "base/retry.h"
 
 #define XXH_INLINE_ALL
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +23,7 @@
 #define BATCH_PARTS 16384             /* of short ones */
 #define SAVE_NS 5000000000
 #define HOLDOUT_STREAM 0x686f6c646f757431u /* any constant: the choice must not follow the run's seed */
-#define RESULT "prepared.json"
+#define RESULT_FILE "prepared.json"
 
 enum state { FREE, READ, TAKEN, DONE };
 
@@ -447,32 +446,37 @@ static const char *const side_name[2] = { "train", "val" }, *const few_name[2] =
 
 static const char *name_of(const void *ctx, int64_t i) { return fo_text_file(ctx, i); }
 
-/* The record of what the folder holds: a later call with the same fingerprint has nothing to do. */
+/* ---- prepared.json: what the folder holds; a later call with the same fingerprint has nothing to do ---- */
+
+struct result {
+	uint64_t fingerprint, tokenizer_checksum;
+	int64_t holdout;
+	struct fo_prepare_stats stats;
+};
+#define RESULT(m, ...) FO_FIELD(struct result, m, __VA_ARGS__)
+static const struct fo_schema_field result_field[] = {
+	RESULT(fingerprint, "fingerprint", "", "of inputs, options and tokenizer"),
+	RESULT(tokenizer_checksum, "tokenizer_checksum", "", "of `tokenizer.json`"),
+	RESULT(holdout, "holdout", "", "one document of so many is held out"),
+	RESULT(stats.files, "files", "", "files read"),
+	RESULT(stats.skipped_binary, "skipped_binary", "", "files that are no text"),
+	RESULT(stats.skipped_empty, "skipped_empty", "", "documents without text"),
+	RESULT(stats.skipped_bad, "skipped_bad", "", "lines that are no JSON"),
+	RESULT(stats.bytes, "bytes", "B", "text taken"),
+	RESULT(stats.train_docs, "train_docs", "", "documents in `train.shard`"),
+	RESULT(stats.train_tokens, "train_tokens", "", "tokens in `train.shard`"),
+	RESULT(stats.val_docs, "val_docs", "", "documents in `val.shard`"),
+	RESULT(stats.val_tokens, "val_tokens", "", "tokens in `val.shard`"),
+};
+const struct fo_schema fo_prepared_schema = { "prepared", "prepared.json", 1, FO_FIELDS(struct result, result_field) };
+
 static fo_status write_result(const struct job *j)
 {
-	const struct fo_prepare_stats *s = &j->now.stats;
+	const struct result f = { j->now.fingerprint, j->p->tokenizer->checksum, j->p->holdout_every, j->now.stats };
 	struct fo_str out = { 0 };
-	struct fo_json w;
-	char path[4096], hex[17];
-	snprintf(path, sizeof path, "%s/" RESULT, j->p->dir);
-	fo_json_begin(&w, &out, true);
-	fo_json_object(&w, NULL);
-	fo_json_int(&w, "schema", 1);
-	snprintf(hex, sizeof hex, "%016llx", (unsigned long long)j->now.fingerprint);
-	fo_json_text(&w, "fingerprint", hex);
-	snprintf(hex, sizeof hex, "%016llx", (unsigned long long)j->p->tokenizer->checksum);
-	fo_json_text(&w, "tokenizer_checksum", hex);
-	fo_json_int(&w, "holdout", j->p->holdout_every);
-	fo_json_int(&w, "files", s->files);
-	fo_json_int(&w, "skipped_binary", s->skipped_binary);
-	fo_json_int(&w, "skipped_empty", s->skipped_empty);
-	fo_json_int(&w, "skipped_bad", s->skipped_bad);
-	fo_json_int(&w, "bytes", s->bytes);
-	fo_json_int(&w, "train_docs", s->train_docs);
-	fo_json_int(&w, "train_tokens", s->train_tokens);
-	fo_json_int(&w, "val_docs", s->val_docs);
-	fo_json_int(&w, "val_tokens", s->val_tokens);
-	fo_json_close(&w);
+	char path[4096];
+	snprintf(path, sizeof path, "%s/" RESULT_FILE, j->p->dir);
+	fo_schema_text(&fo_prepared_schema, &f, true, &out);
 	fo_status st = fo_fs_write_atomic(path, out.data, out.len);
 	fo_str_fini(&out);
 	return st;
@@ -575,29 +579,18 @@ static bool published(const char *dir)
 /* *found: the folder holds the finished shards of the same fingerprint, whose counts are read back. */
 static void read_result(struct job *j, bool *found)
 {
-	char path[4096], want[17];
-	snprintf(path, sizeof path, "%s/" RESULT, j->p->dir);
-	snprintf(want, sizeof want, "%016llx", (unsigned long long)j->now.fingerprint);
-	json_t *root = published(j->p->dir) ? json_load_file(path, 0, NULL) : NULL;
-	const char *have = json_string_value(json_object_get(root, "fingerprint"));
-	*found = have && !strcmp(have, want);
-	struct fo_prepare_stats *s = &j->now.stats;
-	const struct {
-		const char *key;
-		int64_t *value;
-	} field[] = { { "files", &s->files },
-		      { "skipped_binary", &s->skipped_binary },
-		      { "skipped_empty", &s->skipped_empty },
-		      { "skipped_bad", &s->skipped_bad },
-		      { "bytes", &s->bytes },
-		      { "train_docs", &s->train_docs },
-		      { "train_tokens", &s->train_tokens },
-		      { "val_docs", &s->val_docs },
-		      { "val_tokens", &s->val_tokens } };
-	for (size_t i = 0; *found && i < sizeof field / sizeof *field; i++)
-		*field[i].value = json_integer_value(json_object_get(root, field[i].key));
-	s->resumed_bytes = s->bytes;
-	json_decref(root);
+	struct fo_arena a = { 0 };
+	struct fo_schema_reader r = { .arena = &a, .lenient = true };
+	struct result f = { 0 };
+	const char *path = fo_arena_printf(&a, "%s/" RESULT_FILE, j->p->dir);
+	*found = published(j->p->dir) &&
+		 fo_schema_read_file(&fo_prepared_schema, path, (size_t)1 << 20, &f, &r) == FO_OK &&
+		 f.fingerprint == j->now.fingerprint;
+	if (*found)
+		j->now.stats = f.stats;
+	j->now.stats.resumed_bytes = j->now.stats.bytes;
+	fo_err_clear();
+	fo_arena_fini(&a);
 }
 
 static fo_status refuse(const struct job *j, const char *what)

@@ -7,17 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The patterns of Llama 3's, GPT-2's and Qwen2's (and Qwen3's) published tokenizers. */
-const char *const split_pattern_llama3 =
-	"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
-	"\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
-const char *const split_pattern_gpt2 =
-	"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-
-const char *const split_pattern_qwen2 =
-	"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
-	"\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
-
 /* Unicode's White_Space, which is Oniguruma's \s; PCRE2's has U+180E in addition. */
 #define SPACE "\\t-\\r\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 

@@ -65,7 +65,7 @@ static void bars_axis(struct fo_str *out, const struct fo_draw_bars *c, const st
 	fo_axis_labels(out, a);
 	fo_str_puts(out, "</div>\n");
 	if (c->hi_name)
-		fo_draw_remark(out, "The axis ends at %s.", c->hi_name);
+		fo_draw_escaped(out, "<p class=\"remark\">The axis ends at ", c->hi_name, ".</p>\n");
 }
 
 /* What the axis must hold of factors: all values, and as much again for whiskers, at least an eighth of a double. */
@@ -130,8 +130,7 @@ void fo_draw_bars(struct fo_str *out, const struct fo_draw_bars *c)
 		fo_draw_escaped(out, "</svg></div><div class=\"v\">", r->value, "</div></div>\n");
 	}
 	bars_axis(out, c, &a);
-	if (c->desc)
-		fo_draw_remark(out, "%s", c->desc);
+	fo_draw_remark(out, c->desc);
 	fo_figure_end(out);
 }
 
@@ -267,13 +266,13 @@ static void dense_bar(struct fo_str *out, const struct fo_draw_stacks *c, size_t
 	fo_draw_escaped(out, "</div><div class=\"v\">", s->total, "</div></div>\n");
 }
 
-/* shares: of the first stack, behind each name. */
+/* shares: of the first stack, after each name; parts that would read "0.0 %" are left out. */
 static void parts_legend(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts, bool shares)
 {
 	char text[32];
 	fo_str_puts(out, "<ul class=\"legend\">");
 	for (size_t i = 0; i < parts; i++)
-		if (anyone_has(c, i)) {
+		if (anyone_has(c, i) && !(shares && part_of(c->stack, i) < 0.0005 * whole(c->stack, parts))) {
 			fo_str_puts(out, "<li>");
 			fo_draw_swatch(out, tone_of(c, i));
 			fo_draw_escaped(out, "", c->part_name[i], "");

@@ -44,6 +44,11 @@ const char *fo_doc_printf(struct fo_doc *d, const char *fmt, ...)
 	return text;
 }
 
+const char *fo_doc_join(struct fo_doc *d, const char *text, const char *more)
+{
+	return fo_doc_printf(d, "%s%s%s", text, *text && *more ? ", " : "", more);
+}
+
 const char *fo_doc_num(struct fo_doc *d, double v, enum fo_draw_unit unit)
 {
 	char buf[32];

@@ -44,6 +44,8 @@ void fo_doc_fini(struct fo_doc *d);
 
 void *fo_doc_alloc(struct fo_doc *d, size_t bytes); /* zeroed */
 const char *fo_doc_printf(struct fo_doc *d, const char *fmt, ...) FO_PRINTF(2, 3);
+/* "text, more"; one of them alone where the other is "". */
+const char *fo_doc_join(struct fo_doc *d, const char *text, const char *more);
 /* fo_draw_number's text: "12.3 ms", "4.2 %", "1.29 x", "1.50 GiB", "-". */
 const char *fo_doc_num(struct fo_doc *d, double v, enum fo_draw_unit unit);
 const char *fo_doc_ns(struct fo_doc *d, int64_t ns);                     /* as a time: "12.3 ms" */
@@ -62,6 +64,8 @@ void fo_doc_footer(struct fo_doc *d, const char *fmt, ...) FO_PRINTF(2, 3); /* h
 /* One line of the answer: "Bottleneck: ...". label NULL: a sentence without one. On a page consecutive ones share a
  * frame in the colour of the first one's tone; on a terminal their labels are aligned. */
 void fo_doc_verdict(struct fo_doc *d, enum fo_doc_tone tone, const char *label, const char *fmt, ...) FO_PRINTF(4, 5);
+/* A line of the same form that gives no answer: what was looked at, and under which conditions. */
+#define fo_doc_line(d, label, ...) fo_doc_verdict(d, FO_DOC_PLAIN, label, __VA_ARGS__)
 /* A figure: name, value, remark (may be NULL). On a page a tile, on a terminal a line: "Name:  value, note". */
 void fo_doc_fact(struct fo_doc *d, const char *name, const char *value, const char *note);
 void fo_doc_heading(struct fo_doc *d, const char *fmt, ...) FO_PRINTF(2, 3);

@@ -29,6 +29,10 @@ char *fo_axis_label(const struct fo_axis *a, double v, char buf[32]);
 void fo_range_add(double *lo, double *hi, double v);
 
 void fo_draw_escaped(struct fo_str *out, const char *before, const char *text, const char *after);
+/* The same with a capital where the text begins with a plain word; names such as "torch.compile" and "nvidia-smi"
+ * stay. */
+void fo_draw_sentence(struct fo_str *out, const char *before, const char *text, const char *after);
+void fo_draw_remark(struct fo_str *out, const char *text); /* a softer paragraph; NULL: none */
 /* <figure> with its caption; the plot's own text follows, then fo_figure_end. */
 void fo_figure_begin(struct fo_str *out, const char *title, const char *kind);
 void fo_figure_end(struct fo_str *out);

@@ -239,8 +239,7 @@ void fo_draw_lanes(struct fo_str *out, const struct fo_draw_lanes *given)
 	fo_str_puts(out, "</div><div class=\"lanes axis\">");
 	fo_axis_labels(out, &p.axis);
 	fo_str_puts(out, "</div>\n");
-	if (c.desc)
-		fo_draw_remark(out, "%s", c.desc);
+	fo_draw_remark(out, c.desc);
 	fo_figure_end(out);
 	for (size_t k = 0; k < c.lanes; k++) {
 		fo_str_fini(&p.lane[k].marks);

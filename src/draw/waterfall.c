@@ -80,7 +80,6 @@ void fo_draw_waterfall(struct fo_str *out, const struct fo_draw_waterfall *c)
 	fo_str_puts(out, "<div class=\"row axis\">");
 	fo_axis_labels(out, &a);
 	fo_str_puts(out, "</div>\n");
-	if (c->desc)
-		fo_draw_remark(out, "%s", c->desc);
+	fo_draw_remark(out, c->desc);
 	fo_figure_end(out);
 }

@@ -12,90 +12,6 @@
 
 enum { PATH_BYTES = FO_CGROUP_PATH + 256, SMALL = 4096 };
 
-/* ---- small files ---- */
-
-static bool read_path(char *buf, size_t size, const char *path)
-{
-	FILE *f = fopen(path, "re");
-	if (!f)
-		return false;
-	size_t n = fread(buf, 1, size - 1, f);
-	bool ok = !ferror(f);
-	fclose(f);
-	buf[n] = 0;
-	while (n && isspace((unsigned char)buf[n - 1]))
-		buf[--n] = 0;
-	return ok;
-}
-
-bool fo_state_text(char *buf, size_t size, const char *root, const char *fmt, ...)
-{
-	char path[PATH_BYTES];
-	va_list args;
-	int n = snprintf(path, sizeof path, "%s", root), m;
-	*buf = 0;
-	if (n < 0 || n >= (int)sizeof path)
-		return false;
-	va_start(args, fmt);
-	m = vsnprintf(path + n, sizeof path - (size_t)n, fmt, args);
-	va_end(args);
-	return m >= 0 && n + m < (int)sizeof path && read_path(buf, size, path);
-}
-
-/* Digits, perhaps with a fraction, and then the end or a blank; NAN for everything else. */
-static double number_at(const char *text, const char **end)
-{
-	char *e;
-	double v;
-	if (!isdigit((unsigned char)*text))
-		return NAN;
-	v = strtod(text, &e);
-	if (end)
-		*end = e;
-	/* 2^53: beyond that a double counts no longer one by one, and no counter gets there. "0x1" is not a number
-	 * here. */
-	return (*e && !isspace((unsigned char)*e)) || !(v <= 0x1p53) || text[1] == 'x' || text[1] == 'X' ? NAN : v;
-}
-
-double fo_state_number(const char *root, const char *fmt, ...)
-{
-	char tail[PATH_BYTES], text[64];
-	const char *end = text;
-	va_list args;
-	va_start(args, fmt);
-	vsnprintf(tail, sizeof tail, fmt, args);
-	va_end(args);
-	if (!fo_state_text(text, sizeof text, root, "%s", tail))
-		return NAN;
-	double v = number_at(text, &end);
-	return *end ? NAN : v;
-}
-
-static double field_in(const char *text, const char *key)
-{
-	size_t n = strlen(key);
-	for (const char *line = text; line && *line; line = strchr(line, '\n')) {
-		line += *line == '\n';
-		if (strncmp(line, key, n))
-			continue;
-		const char *p = line + n;
-		if (*p == ':')
-			p++;
-		else if (!isspace((unsigned char)*p))
-			continue;
-		while (*p == ' ' || *p == '\t')
-			p++;
-		return number_at(p, NULL);
-	}
-	return NAN;
-}
-
-double fo_state_field(const char *root, const char *path, const char *key)
-{
-	char text[2 * SMALL];
-	return fo_state_text(text, sizeof text, root, "%s", path) ? field_in(text, key) : NAN;
-}
-
 bool fo_cpus_parse(const char *text, struct fo_cpus *set)
 {
 	struct fo_cpus s = { { 0 } };
@@ -166,7 +82,7 @@ static void read_steal(struct fo_state *s, const char *root, const struct fo_cpu
 		for (int col = 0; col < 8; col++) {
 			while (*p == ' ')
 				p++;
-			sum += v = number_at(p, &p);
+			sum += v = fo_state_number_at(p, &p);
 			if (isnan(v))
 				break;
 		}
@@ -217,7 +133,7 @@ static double read_clock(const char *root, const struct fo_cpus *cpus)
 			cpu = isdigit((unsigned char)*p) ? atoi(p) : -1;
 			mhz = 0;
 		} else if (!strncmp(line, "cpu MHz", 7)) {
-			mhz = number_at(p, NULL);
+			mhz = fo_state_number_at(p, NULL);
 		} else if (!strncmp(line, "flags", 5) && mhz > 0 && fo_cpus_have(cpus, cpu) &&
 			   strstr(p, " aperfmperf")) {
 			sum += mhz * 1e6;
@@ -293,8 +209,8 @@ static double read_limited(const char *root)
 	char text[SMALL];
 	if (!fo_state_cgroup(text, sizeof text, root, "cpu", "cpu.stat", "cpu.stat"))
 		return NAN;
-	double us = field_in(text, "throttled_usec");
-	return isnan(us) ? field_in(text, "throttled_time") * 1e-9 : us * 1e-6;
+	double us = fo_state_field_in(text, "throttled_usec");
+	return isnan(us) ? fo_state_field_in(text, "throttled_time") * 1e-9 : us * 1e-6;
 }
 
 void fo_state_read(struct fo_state *s, const char *root)
@@ -314,7 +230,7 @@ void fo_state_read(struct fo_state *s, const char *root)
 	}
 	s->limited_s = read_limited(root);
 	if (fo_state_text(text, sizeof text, root, "/proc/loadavg"))
-		s->load = number_at(text, NULL);
+		s->load = fo_state_number_at(text, NULL);
 	read_energy(s, root);
 }
 

@@ -1,4 +1,4 @@
-/* Private to src/hw/state.c and machine.c: small files of /proc and /sys. */
+/* Private to src/hw: small files of /proc and /sys. `root` stands before each path; tests give a made-up tree. */
 #ifndef FO_HW_STATE_INT_H
 #define FO_HW_STATE_INT_H
 
@@ -6,13 +6,16 @@
 
 #include <stddef.h>
 
-/* The first size - 1 bytes of ROOT + the path, NUL behind them, without the line feed at the end; false: not readable.
- */
+/* The first size - 1 bytes of the file, ended by NUL, without blanks at the end; false: not readable. */
 bool fo_state_text(char *buf, size_t size, const char *root, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
-/* A whole file that holds one number >= 0; NAN. */
+/* The number at the start of text: digits, perhaps with a fraction, followed by a blank or the end; else NAN. *end (may
+ * be NULL) is set behind it where digits were found. */
+double fo_state_number_at(const char *text, const char **end);
+/* A whole file that holds one number >= 0; else NAN. */
 double fo_state_number(const char *root, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* The number behind "KEY" at the start of a line (and an optional ':'), in a file of such lines; NAN. */
+/* The number after `key` (and an optional ':') at the start of a line; NAN where there is none. In a text, in a file. */
+double fo_state_field_in(const char *text, const char *key);
 double fo_state_field(const char *root, const char *path, const char *key);
 /* Those this process may use; all that are online where the system does not tell; false: unknown. */
 bool fo_state_allowed(const char *root, struct fo_cpus *set);

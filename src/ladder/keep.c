@@ -2,53 +2,34 @@
 #include "ladder/plan_int.h"
 
 #include "base/fs.h"
-#include "base/json.h"
 
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { SCHEMA = 1 };
-
-static void rung_json(const struct fo_ladder_plan *p, int i, struct fo_json *j)
-{
-	const struct fo_ladder_rung *g = &p->rung[i];
-	fo_json_object(j, NULL);
-	fo_json_text(j, "name", g->name);
-	fo_json_text(j, "what", g->what);
-	fo_json_int(j, "from", g->from);
-	fo_json_int(j, "reference", g->reference);
-	fo_json_bool(j, "numerics_only", g->numerics_only);
-	fo_json_text(j, "options", g->options);
-	fo_ladder_changes_json(j, g);
-	fo_json_close(j);
-}
-
 void fo_ladder_plan_json(const struct fo_ladder_plan *p, struct fo_str *out)
 {
-	struct fo_json j;
-	fo_json_begin(&j, out, true);
-	fo_json_object(&j, NULL);
-	fo_json_int(&j, "schema", SCHEMA);
-	fo_json_text(&j, "version", p->version);
-	fo_json_text(&j, "cpu", p->cpu);
-	fo_json_int(&j, "threads", p->threads);
-	fo_json_text(&j, "run_file", p->run_file);
-	fo_json_int(&j, "steps", p->steps);
-	fo_json_int(&j, "rounds", p->rounds);
-	fo_json_int(&j, "seed", (int64_t)p->seed);
-	/* What every rung has in common: the options of the run, but for where the ladder lies. */
-	fo_json_object(&j, "base");
-	for (int i = 0; fo_run_options[i].key; i++)
+	struct fo_arena a = { 0 };
+	struct fo_ladder_plan_file f = { .version = p->version,
+					 .cpu = p->cpu,
+					 .run_file = p->run_file,
+					 .threads = p->threads,
+					 .rounds = p->rounds,
+					 .rungs = p->rungs,
+					 .steps = p->steps,
+					 .seed = (int64_t)p->seed,
+					 .rung = p->rung };
+	int n = 0;
+	while (fo_run_options[n].key)
+		n++;
+	f.base = fo_arena_alloc(&a, (size_t)n * sizeof *f.base);
+	for (int i = 0; i < n; i++)
 		if (strcmp(fo_run_options[i].key, "run.dir") && strcmp(fo_run_options[i].key, "train.steps"))
-			fo_json_text(&j, fo_run_options[i].key, fo_opt_value_text(p->base, i));
-	fo_json_close(&j);
-	fo_json_array(&j, "rungs");
-	for (int i = 0; i < p->rungs; i++)
-		rung_json(p, i, &j);
-	fo_json_close(&j);
-	fo_json_close(&j);
+			f.base[f.options++] = (struct fo_ladder_option){ fo_run_options[i].key,
+									 fo_opt_value_text(p->base, i) };
+	fo_schema_text(&fo_ladder_plan_schema, &f, true, out);
+	fo_arena_fini(&a);
 }
 
 /* ---- comparing with what is kept ---- */
@@ -163,83 +144,48 @@ fo_status fo_ladder_plan_keep(const struct fo_ladder_plan *p)
 
 /* ---- reading it back ---- */
 
-static const char *text_of(struct fo_ladder *l, const json_t *o, const char *key)
-{
-	const char *v = json_string_value(json_object_get(o, key));
-	return fo_arena_strdup(&l->arena, v ? v : "");
-}
-
-static bool count_of(const json_t *o, const char *key, int64_t lo, int64_t hi, int64_t *out)
-{
-	const json_t *v = json_object_get(o, key);
-	*out = json_is_integer(v) ? (int64_t)json_integer_value(v) : lo - 1;
-	return *out >= lo && *out <= hi;
-}
-
-static bool parse_rung(struct fo_ladder *l, int i, const json_t *o)
+/* What the table cannot say of rung i, and what follows from the rest. */
+static void finish_rung(struct fo_ladder *l, int i, struct fo_schema_reader *r)
 {
 	struct fo_ladder_rung *g = &l->rung[i];
-	const json_t *change = json_object_get(o, "change");
-	int64_t from, reference;
-	size_t n = json_array_size(change);
-	*g = (struct fo_ladder_rung){ .name = text_of(l, o, "name"),
-				      .what = text_of(l, o, "what"),
-				      .options = text_of(l, o, "options"),
-				      .numerics_only = json_is_true(json_object_get(o, "numerics_only")) };
-	if (!fo_ladder_name_ok(g->name) || n > FO_LADDER_MAX_CHANGES || !count_of(o, "from", -1, i - 1, &from) ||
-	    !count_of(o, "reference", 0, i, &reference))
-		return false;
-	struct fo_ladder_change *c = fo_arena_alloc(&l->arena, (n + 1) * sizeof *c);
-	for (size_t k = 0; k < n; k++) {
-		const json_t *v = json_array_get(change, k);
-		c[k] = (struct fo_ladder_change){ text_of(l, v, "key"), text_of(l, v, "value"), text_of(l, v, "was") };
-	}
-	g->change = c;
-	g->changes = (int)n;
-	g->from = (int)from;
-	g->reference = (int)reference;
-	g->check = from < 0 ? FO_LADDER_REFERENCE : reference == i ? FO_LADDER_NEW_DATA : FO_LADDER_UNCHECKED;
+	snprintf(r->at, sizeof r->at, "rungs[%d].", i);
+	if (!fo_ladder_name_ok(g->name))
+		fo_schema_refuse(r, "name", "letters, digits, '-', '_' and '.'");
+	if (g->from >= i)
+		fo_schema_refuse(r, "from", "the index of an earlier rung, or -1");
+	if (g->reference > i)
+		fo_schema_refuse(r, "reference", "the index of an earlier rung, or its own");
+	g->check = FO_LADDER_UNCHECKED;
+	if (g->from < 0)
+		g->check = FO_LADDER_REFERENCE;
+	else if (g->reference == i)
+		g->check = FO_LADDER_NEW_DATA;
 	g->dir = fo_arena_printf(&l->arena, "%s/%s", l->dir, g->name);
-	return true;
-}
-
-static fo_status parse_plan(struct fo_ladder *l, const json_t *o, const char *where)
-{
-	const json_t *rungs = json_object_get(o, "rungs");
-	int64_t schema, threads, rounds, seed;
-	if (!count_of(o, "schema", SCHEMA, SCHEMA, &schema))
-		return fo_fail(FO_EFORMAT, "'%s' is no plan of a ladder: 'schema' is not %d", where, SCHEMA);
-	if (!count_of(o, "threads", 1, 1 << 16, &threads) || !count_of(o, "steps", 1, 10000000, &l->steps) ||
-	    !count_of(o, "rounds", FO_LADDER_MIN_ROUNDS, FO_LADDER_MAX_ROUNDS, &rounds) ||
-	    !count_of(o, "seed", 0, INT64_MAX, &seed))
-		return fo_fail(FO_EFORMAT, "'%s': threads, steps, rounds or seed of the ladder is missing or cannot be",
-			       where);
-	l->threads = (int)threads;
-	l->rounds = (int)rounds;
-	l->seed = (uint64_t)seed;
-	l->version = text_of(l, o, "version");
-	l->cpu = text_of(l, o, "cpu");
-	l->run_file = text_of(l, o, "run_file");
-	size_t n = json_array_size(rungs);
-	if (n < 1 || n > FO_LADDER_MAX_RUNGS)
-		return fo_fail(FO_EFORMAT, "'%s' has %zu rungs, expected 1 to %d", where, n, FO_LADDER_MAX_RUNGS);
-	l->rung = fo_arena_alloc(&l->arena, n * sizeof *l->rung);
-	for (l->rungs = 0; (size_t)l->rungs < n; l->rungs++)
-		if (!parse_rung(l, l->rungs, json_array_get(rungs, (size_t)l->rungs)))
-			return fo_fail(FO_EFORMAT, "'%s': rung %d has no name, starting rung or changes that can be",
-				       where, l->rungs + 1);
-	return FO_OK;
 }
 
 fo_status fo_ladder_plan_parse(struct fo_ladder *l, const char *text, size_t len, const char *where)
 {
-	json_error_t e;
-	json_t *o = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
-	char shown[300];
-	if (!o)
-		return fo_fail(FO_EFORMAT, "'%s' is no plan of a ladder: line %d: %s", where, e.line,
-			       fo_str_visible(shown, sizeof shown, e.text));
-	fo_status st = parse_plan(l, o, where);
+	struct fo_schema_reader r = { .arena = &l->arena, .where = where };
+	struct fo_ladder_plan_file f = { 0 };
+	json_t *o;
+	FO_TRY(fo_schema_parse(text, len, where, fo_ladder_plan_schema.what, &o));
+	fo_schema_blank(&fo_ladder_plan_schema, &f);
+	fo_schema_read(&fo_ladder_plan_schema, o, &f, &r);
 	json_decref(o);
-	return st;
+	if (r.st != FO_OK)
+		return r.st;
+	if (!f.rungs)
+		fo_schema_refuse(&r, "rungs", "1 to 64 rungs");
+	l->threads = f.threads;
+	l->rounds = f.rounds;
+	l->seed = (uint64_t)f.seed;
+	l->steps = f.steps;
+	l->version = f.version;
+	l->cpu = f.cpu;
+	l->run_file = f.run_file;
+	l->rung = f.rung;
+	l->rungs = f.rungs;
+	for (int i = 0; i < l->rungs && r.st == FO_OK; i++)
+		finish_rung(l, i, &r);
+	return r.st;
 }

@@ -207,7 +207,9 @@ const char *fo_ladder_share(struct fo_arena *a, double share);
 const char *fo_ladder_text_title(const struct fo_ladder *l, struct fo_arena *a);
 /* One sentence for the head of every output: the machine was not quiet, and what to do. NULL: nothing says so. */
 const char *fo_ladder_not_quiet(const struct fo_ladder *l, struct fo_arena *a);
-/* ladder.json (docs/formats.md). */
+/* docs/formats.md */
+extern const struct fo_schema fo_ladder_plan_schema, fo_ladder_text_schema, fo_ladder_schema;
+/* ladder.json. */
 void fo_ladder_json(const struct fo_ladder *l, struct fo_str *out);
 /* The ladder as a document, whose pictures point into l. brief: a terminal gets the first table alone. */
 void fo_ladder_doc(const struct fo_ladder *l, bool brief, struct fo_doc *d);

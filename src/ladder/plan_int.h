@@ -2,7 +2,7 @@
 #ifndef FO_LADDER_PLAN_INT_H
 #define FO_LADDER_PLAN_INT_H
 
-#include "base/json.h"
+#include "base/schema.h"
 #include "ladder/ladder.h"
 
 #define FO_LADDER_PLAN_FILE "plan.json"
@@ -18,19 +18,34 @@ const char *fo_ladder_value(const struct fo_ladder_plan *p, int rung, const char
 void fo_ladder_plan_derive(struct fo_ladder_plan *p, int i);
 /* Every rung as a run, and steps against rounds; reports what `problems` holds so far, too. */
 FO_CHECKED fo_status fo_ladder_plan_check(const struct fo_ladder_plan *p, struct fo_opt_set *problems);
-/* "change": what a rung changes, as an array of key, value and was. */
-void fo_ladder_changes_json(struct fo_json *j, const struct fo_ladder_rung *g);
+struct fo_ladder_option {
+	const char *key, *value;
+};
+/* A plan as plan.json has it. */
+struct fo_ladder_plan_file {
+	const char *version, *cpu, *run_file;
+	int threads, rounds, rungs;
+	int64_t steps, seed;
+	struct fo_ladder_option *base; /* what all rungs have in common, but for where the ladder is */
+	int options;
+	struct fo_ladder_rung *rung;
+};
 /* plan.json as text. */
 void fo_ladder_plan_json(const struct fo_ladder_plan *p, struct fo_str *out);
 /* Fills the plan's part of l: rungs with names, changes, options, reference. FO_EFORMAT. */
 FO_CHECKED fo_status fo_ladder_plan_parse(struct fo_ladder *l, const char *text, size_t len, const char *where);
 /* How much of the text each rung sees (data/data.h: struct fo_text_seen), counted before the first step. */
+struct fo_ladder_text_rung {
+	const char *name;
+	int64_t served, distinct, reached; /* -1: not known */
+};
 struct fo_ladder_text {
 	int64_t tokens; /* of the text that is trained on */
-	struct {
-		int64_t served, distinct, reached;
-	} rung[FO_LADDER_MAX_RUNGS];
+	int64_t steps;  /* of each rung */
+	int rungs;
+	struct fo_ladder_text_rung rung[FO_LADDER_MAX_RUNGS];
 };
+/* text.json; names, steps and the number of rungs are the plan's. */
 void fo_ladder_text_json(const struct fo_ladder_text *t, const struct fo_ladder_plan *p, struct fo_str *out);
 /* Into l, whose rungs are there; what cannot be read stays unknown. */
 void fo_ladder_text_read(struct fo_ladder *l);

@@ -353,9 +353,3 @@ fo_status fo_ladder_read(struct fo_ladder *l, const char *dir)
 	fo_ladder_judge(l);
 	return FO_OK;
 }
-
-void fo_ladder_fini(struct fo_ladder *l)
-{
-	fo_arena_fini(&l->arena);
-	*l = (struct fo_ladder){ 0 };
-}

@@ -258,3 +258,9 @@ fo_status fo_ladder_plan_file(struct fo_ladder_plan *p, const char *path)
 	FO_TRY(fo_fs_read(&p->arena, path, BYTES_MAX, &text, &len));
 	return fo_ladder_plan_text(p, text, len, path);
 }
+
+void fo_ladder_fini(struct fo_ladder *l)
+{
+	fo_arena_fini(&l->arena);
+	*l = (struct fo_ladder){ 0 };
+}

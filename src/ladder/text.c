@@ -3,7 +3,6 @@
 
 #include "base/fs.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,61 +10,36 @@
 
 void fo_ladder_text_json(const struct fo_ladder_text *t, const struct fo_ladder_plan *p, struct fo_str *out)
 {
-	struct fo_json j;
-	fo_json_begin(&j, out, true);
-	fo_json_object(&j, NULL);
-	fo_json_int(&j, "schema", 1);
-	fo_json_int(&j, "tokens", t->tokens);
-	fo_json_int(&j, "steps", p->steps);
-	fo_json_array(&j, "rungs");
-	for (int i = 0; i < p->rungs; i++) {
-		fo_json_object(&j, NULL);
-		fo_json_text(&j, "name", p->rung[i].name);
-		fo_json_int(&j, "served", t->rung[i].served);
-		fo_json_int(&j, "distinct", t->rung[i].distinct);
-		fo_json_int(&j, "reached", t->rung[i].reached);
-		fo_json_close(&j);
-	}
-	fo_json_close(&j);
-	fo_json_close(&j);
+	struct fo_ladder_text f = *t;
+	f.steps = p->steps;
+	f.rungs = p->rungs;
+	for (int i = 0; i < p->rungs; i++)
+		f.rung[i].name = p->rung[i].name;
+	fo_schema_text(&fo_ladder_text_schema, &f, true, out);
 }
 
-static double share_of(const json_t *o, const char *key, double tokens)
-{
-	const json_t *v = json_object_get(o, key);
-	double share = json_is_integer(v) ? (double)json_integer_value(v) / tokens : NAN;
-	return share >= 0 ? share : NAN;
-}
+static double share_of(int64_t n, int64_t tokens) { return n < 0 ? NAN : (double)n / (double)tokens; }
 
-/* Of another plan, damaged or absent: then it is not known. */
+/* A file of another plan, a damaged or an absent one leaves the shares unknown. */
 void fo_ladder_text_read(struct fo_ladder *l)
 {
-	char *text;
-	size_t len, i;
-	json_t *rung;
+	struct fo_schema_reader r = { .arena = &l->arena, .lenient = true };
+	struct fo_ladder_text t = { 0 };
 	const char *path = fo_arena_printf(&l->arena, "%s/" FO_LADDER_TEXT_FILE, l->dir);
 	if (!fo_fs_exists(path))
 		return;
-	json_t *root = fo_fs_read(&l->arena, path, (size_t)1 << 20, &text, &len) == FO_OK
-			       ? json_loadb(text, len, 0, NULL)
-			       : NULL;
-	const json_t *rungs = json_object_get(root, "rungs");
-	double tokens = (double)json_integer_value(json_object_get(root, "tokens"));
-	if (tokens > 0 && json_integer_value(json_object_get(root, "steps")) == l->steps &&
-	    json_array_size(rungs) == (size_t)l->rungs) {
-		l->text_tokens = (int64_t)tokens;
-		json_array_foreach((json_t *)rungs, i, rung)
-		{
+	if (fo_schema_read_file(&fo_ladder_text_schema, path, (size_t)1 << 20, &t, &r) == FO_OK && t.tokens > 0 &&
+	    t.steps == l->steps && t.rungs == l->rungs) {
+		l->text_tokens = t.tokens;
+		for (int i = 0; i < l->rungs; i++) {
 			struct fo_ladder_rung *g = &l->rung[i];
-			const char *name = json_string_value(json_object_get(rung, "name"));
-			if (!name || strcmp(name, g->name))
+			if (strcmp(t.rung[i].name, g->name) != 0)
 				continue;
-			g->text_passes = share_of(rung, "served", tokens);
-			g->text_seen = share_of(rung, "distinct", tokens);
-			g->text_reached = share_of(rung, "reached", tokens);
+			g->text_passes = share_of(t.rung[i].served, t.tokens);
+			g->text_seen = share_of(t.rung[i].distinct, t.tokens);
+			g->text_reached = share_of(t.rung[i].reached, t.tokens);
 		}
 	}
-	json_decref(root);
 	fo_err_clear();
 }
 

@@ -207,7 +207,7 @@ static bool is_batch(const struct fo_program *p, const struct fo_operand *a)
 static const char *check_port(const struct fo_program *p, const struct fo_op *o, struct sizes *s)
 {
 	(void)s;
-	const struct fo_operand *a = &o->arg[FO_HOST_IN_A], *b = &o->arg[FO_HOST_IN_B], *c = &o->arg[FO_HOST_IN_C];
+	const struct fo_operand *a = &o->arg[FO_HOST_IN_A], *scale = &o->arg[FO_PORT_LOSS_SCALE];
 	bool in = a->access == FO_DEF, fits;
 	switch ((enum fo_port)o->attr.port) {
 	case FO_PORT_BATCH:
@@ -219,13 +219,14 @@ static const char *check_port(const struct fo_program *p, const struct fo_op *o,
 		fits = in && o->n == 1 && is_f64(p, a, FO_HYPER_COUNT);
 		return fits ? NULL : "the hyper port fills one f64 row";
 	case FO_PORT_LOSS:
-		fits = !in && o->n <= 2 && (is_f64(p, a, 1) || is_f64(p, a, 2)) && (o->n < 2 || is_f64(p, b, 2));
+		fits = !in && o->n <= 2 && (is_f64(p, a, 1) || is_f64(p, a, 2)) && (o->n < 2 || is_f64(p, scale, 2));
 		return fits ? NULL : "the loss port takes f64 rows (1,1) or (1,2), then scale (1,2)";
 	case FO_PORT_LOGITS:
 		fits = !in && o->n == 1 && is(a, p->run.mode == FO_MODE_DECODE ? 1 : p->tokens, p->model.vocab);
 		return fits ? NULL : "the logits port takes (T,V), of a chunk (1,V)";
 	case FO_PORT_CHUNK:
-		fits = in && o->n == 3 && is_batch(p, a) && is_batch(p, b) && is(c, 1, 2);
+		fits = in && o->n == 3 && is_batch(p, a) && is_batch(p, &o->arg[FO_PORT_CHUNK_POSITION]) &&
+		       is(&o->arg[FO_PORT_CHUNK_SPAN], 1, 2);
 		return fits ? NULL : "the chunk port fills token (T,1), position (T,1) and span (1,2)";
 	case FO_PORT_NONE:
 	case FO_PORT_COUNT: break;
@@ -302,6 +303,8 @@ static const char *check_number(int dtype, int type, int first, struct types *se
 	if (seen->wide >= 0 && seen->wide != (dtype == FO_F64))
 		return "operands mix f64 with narrower numbers";
 	seen->wide = dtype == FO_F64;
+	if (type == FO_TYPE_WIDE && dtype != FO_F32 && dtype != FO_F64)
+		return "statistics, gradients of weights and tables are f32 at least";
 	if (dtype == FO_I16 && type != FO_TYPE_MASTER)
 		return "only the master of adamw is in low halves";
 	if (fp8 && !makes && type != FO_TYPE_FACTOR && type != FO_TYPE_MOVED && type != FO_TYPE_HOSTED)

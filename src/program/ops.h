@@ -86,6 +86,7 @@ enum fo_op_family {
 /* What the elements of an operand are. fp8 numbers stand nowhere without their scales; kernels rely on all of it. */
 enum fo_operand_type {
 	FO_TYPE_NUM,    /* f32, bf16 or f64: all numbers of an operation are f64, or none is */
+	FO_TYPE_WIDE,   /* such a number, never narrower than f32: statistics, gradients of weights, tables */
 	FO_TYPE_LIKE,   /* a number of the type of the first operand */
 	FO_TYPE_FACTOR, /* a number, or fp8 where its scale is an operand too */
 	FO_TYPE_MASTER, /* a number, or the low half of an fp32 number whose high half is the weight (i16) */

@@ -99,6 +99,10 @@ struct fo_attr {
 };
 enum fo_port { FO_PORT_NONE, FO_PORT_BATCH, FO_PORT_HYPER, FO_PORT_LOSS, FO_PORT_LOGITS, FO_PORT_CHUNK, FO_PORT_COUNT };
 extern const char *const fo_port_name[FO_PORT_COUNT];
+/* Operands of ports that have several, in order. */
+enum { FO_PORT_BATCH_TOKEN, FO_PORT_BATCH_TARGET, FO_PORT_BATCH_POSITION, FO_PORT_BATCH_DOC_START };
+enum { FO_PORT_CHUNK_TOKEN, FO_PORT_CHUNK_POSITION, FO_PORT_CHUNK_SPAN };
+enum { FO_PORT_LOSS_LOSS, FO_PORT_LOSS_SCALE };
 
 /* Columns of the hyper buffer, (1, FO_HYPER_COUNT) f64: what varies from step to step. */
 enum fo_hyper {

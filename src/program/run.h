@@ -22,8 +22,9 @@ enum fo_run_device { FO_RUN_DEVICE_AUTO, FO_RUN_DEVICE_CPU, FO_RUN_DEVICE_CUDA }
 /* Of pass.fuse-loss: what is chosen (src/pass/choose.c), and the tokens of a chunk where nothing is to be chosen from,
  * a processor. */
 enum { FO_RUN_FUSE_LOSS_AUTO = -1, FO_RUN_FUSE_LOSS = 512 };
-/* The three values of an option with a third word (FO_OPT_TRI). FO_RUN_AUTO leaves the choice open: of a pass, no on the
- * processor and on a device what is predicted to be faster (fo_pass_choose_run); of model.tied, as the model says. */
+/* The three values of an option with a third word (FO_OPT_TRI). FO_RUN_AUTO leaves the choice open: a pass is not taken
+ * on the processor, and on a device if the step is predicted to be faster with it (fo_pass_choose_run); model.tied is as
+ * the model says. */
 enum fo_run_choice { FO_RUN_NO, FO_RUN_YES, FO_RUN_AUTO };
 enum fo_run_dtype { FO_RUN_BF16, FO_RUN_FP32 };
 enum fo_run_rounding { FO_RUN_STOCHASTIC, FO_RUN_NEAREST };

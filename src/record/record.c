@@ -3,7 +3,6 @@
 #include "base/fs.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,15 +80,8 @@ double fo_record_load(const struct fo_record *r)
 
 static fo_status read_run(struct fo_record *r, const char *path)
 {
-	struct fo_schema_reader reader = { .arena = &r->arena, .where = path, .lenient = true };
-	char *text;
-	size_t len;
-	json_t *o;
-	FO_TRY(fo_fs_read_regular(&r->arena, path, RUN_JSON_BYTES_MAX, &text, &len));
-	FO_TRY(fo_schema_parse(text, len, path, fo_run_schema.what, &o));
-	fo_schema_read(&fo_run_schema, o, r, &reader);
-	json_decref(o);
-	return reader.st;
+	struct fo_schema_reader reader = { .arena = &r->arena, .lenient = true };
+	return fo_schema_read_file(&fo_run_schema, path, RUN_JSON_BYTES_MAX, r, &reader);
 }
 
 const struct fo_record_option *fo_record_option(const struct fo_record *r, const char *key)

@@ -350,8 +350,12 @@ static void evidence(struct fo_doc *doc, const struct fo_diagnosis *d, const str
 	fo_doc_only(doc, FO_DOC_PAGE);
 	fo_doc_details(doc, FO_DOC_FOLDED, "Evidence");
 	fo_doc_only(doc, FO_DOC_BOTH);
-	fo_doc_table(doc, FO_DRAW_SLIM_FULL, NULL, "rrrl", "rank", "at", "takes",
-		     "evidence (times are after the trace's begin)");
+	const char *what = "evidence (times are after the trace's begin)";
+	bool ranks = d->ranks > 1;
+	if (ranks)
+		fo_doc_table(doc, FO_DRAW_SLIM_FULL, NULL, "rrrl", "rank", "at", "takes", what);
+	else
+		fo_doc_table(doc, FO_DRAW_SLIM_FULL, NULL, "rrl", "at", "takes", what);
 	for (int i = 0; i < n; i++) {
 		const struct fo_evidence *e = &f->evidence[i], *first = e;
 		int64_t sum = 0;
@@ -374,10 +378,11 @@ static void evidence(struct fo_doc *doc, const struct fo_diagnosis *d, const str
 			text = fo_doc_printf(doc, "%s (%s)", text, beginning(doc, place));
 		if (same > 1)
 			text = fo_doc_printf(doc, "%s, %d times", text, same);
-		fo_doc_cells(doc, e->name,
-			     FO_CELLS(e->rank < 0 ? "?" : fo_doc_count(doc, e->rank),
-				      fo_doc_printf(doc, "%s ms", fo_doc_num(doc, at, FO_DRAW_MS)), fo_doc_ns(doc, sum),
-				      text));
+		struct fo_cells row = FO_CELLS(fo_doc_count(doc, e->rank),
+					       fo_doc_printf(doc, "%s ms", fo_doc_num(doc, at, FO_DRAW_MS)),
+					       fo_doc_ns(doc, sum), text);
+		row.v += !ranks;
+		fo_doc_cells(doc, e->name, row);
 	}
 	fo_doc_only(doc, FO_DOC_PAGE);
 	fo_doc_details_end(doc);
@@ -402,7 +407,7 @@ static void finding(struct fo_doc *doc, const struct fo_diagnosis *d, const stru
 	if (fo_finding_worth(f)) {
 		const char *note = gain_note(doc, f);
 		if (f->loss_ns > 0)
-			note = fo_doc_printf(doc, "%s, without its %s of %s", note, fo_doc_ns(doc, f->loss_ns),
+			note = fo_doc_printf(doc, "%s, if all of its %s of %s went", note, fo_doc_ns(doc, f->loss_ns),
 					     a_window(d));
 		fo_doc_fact(doc, "worth", gain_text(doc, f), note);
 	}
@@ -454,7 +459,9 @@ static void findings(struct fo_doc *doc, const struct fo_diagnosis *d, bool brie
 			continue;
 		if (!n++) {
 			fo_doc_heading(doc, "What to change");
+			fo_doc_only(doc, FO_DOC_TERM); /* on a page the lead says so */
 			fo_doc_remark(doc, "Shares and gains are of %s.", fo_window_words(window, d));
+			fo_doc_only(doc, FO_DOC_BOTH);
 		}
 		finding(doc, d, &d->finding[i], brief);
 	}
@@ -510,8 +517,7 @@ static void gap_section(struct fo_doc *doc, const struct fo_diagnosis *d)
 	const struct fo_ledger *l = fo_shown_ledger(doc, v);
 	fo_gap_worst(&g, &d->rank[d->worst], v, kind);
 	const char *lasts = fo_doc_ns(doc, g.end_ns - g.begin_ns);
-	fo_doc_heading(doc,
-		       g.communication ? "The longest communication alone in the %s" : "The longest idle gap of the %s",
+	fo_doc_heading(doc, g.communication ? "The longest communication alone, %s" : "The longest idle gap, %s",
 		       fo_shown_step_words(words, v));
 	if (g.end_ns - g.begin_ns <= TURN_AROUND_NS) {
 		fo_doc_para(doc, "On the slowest rank the GPU was never without work for longer than %s.", lasts);

@@ -36,12 +36,6 @@ static const char *quartiles(const struct page *p, const struct fo_spread *s, en
 	return fo_doc_printf(p->d, "quartiles %s to %s", number(p, s->low, unit), number(p, s->high, unit));
 }
 
-/* Text that grows by parts with a comma between them, in the document's memory. */
-static void join(const struct page *p, const char **text, const char *part)
-{
-	*text = fo_doc_printf(p->d, "%s%s%s", *text, **text ? ", " : "", part);
-}
-
 static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
 
 /* ---- the answer ---- */
@@ -134,9 +128,9 @@ static void screen_figures(struct page *p)
 	const char *text = "", *planned = "";
 	for (int k = 1; k < RULES; k++)
 		if (isfinite(o->mfu[k].median))
-			join(p, &text,
-			     fo_doc_printf(d, "%s %s", fo_step_field_name[FO_STEP_MFU + k],
-					   share(p, o->mfu[k].median)));
+			text = fo_doc_join(p->d, text,
+					   fo_doc_printf(d, "%s %s", fo_step_field_name[FO_STEP_MFU + k],
+							 share(p, o->mfu[k].median)));
 	if (*text)
 		fo_doc_fact(d, "other rules", text, NULL);
 	if (isfinite(o->mfu[0].median) && p->r->peak_flop_s > 0)
@@ -144,9 +138,9 @@ static void screen_figures(struct page *p)
 	text = "";
 	for (int k = 0; k < FO_PART_COUNT && o->has_profile; k++)
 		if (o->profile.part_ns[k] > 0)
-			join(p, &text,
-			     fo_doc_printf(d, "%s %s", fo_part_words[k],
-					   share(p, o->profile.part_ns[k] / o->profile.total_ns)));
+			text = fo_doc_join(p->d, text,
+					   fo_doc_printf(d, "%s %s", fo_part_words[k],
+							 share(p, o->profile.part_ns[k] / o->profile.total_ns)));
 	if (*text)
 		fo_doc_fact(d, "profile", text, NULL);
 	if (isfinite(o->wall_s) && o->wall_s > 0) {
@@ -154,14 +148,16 @@ static void screen_figures(struct page *p)
 				     seconds(p, o->wall_s));
 		for (int k = 0; k < FO_GAP_COUNT; k++)
 			if (o->gap_s[k] / o->wall_s >= 0.001)
-				join(p, &text,
-				     fo_doc_printf(d, "%s %s", fo_report_gap_name[k],
-						   share(p, o->gap_s[k] / o->wall_s)));
+				text = fo_doc_join(p->d, text,
+						   fo_doc_printf(d, "%s %s", fo_report_gap_name[k],
+								 share(p, o->gap_s[k] / o->wall_s)));
 		fo_doc_fact(d, "wall time", text, NULL);
 	}
 	text = "";
 	for (int k = 0; k < FO_LIFE_COUNT && o->memory.points; k++)
-		join(p, &text, fo_doc_printf(d, "%s %s", fo_report_life_name[k], bytes(p, o->memory.peak_bytes[k])));
+		text = fo_doc_join(
+			p->d, text,
+			fo_doc_printf(d, "%s %s", fo_report_life_name[k], bytes(p, o->memory.peak_bytes[k])));
 	if (e && isfinite(e->measured_bytes))
 		planned = fo_doc_printf(d, "planned %s, measured %s", bytes(p, e->planned_bytes),
 					bytes(p, e->measured_bytes));
@@ -227,11 +223,12 @@ static const char *processor(const struct page *p)
 	const struct fo_record *r = p->r;
 	const char *text = r->cpu;
 	if (r->threads > 0)
-		join(p, &text, fo_doc_printf(p->d, "%lld thread%s", (long long)r->threads, plural(r->threads)));
+		text = fo_doc_join(p->d, text,
+				   fo_doc_printf(p->d, "%lld thread%s", (long long)r->threads, plural(r->threads)));
 	if (*r->isa)
-		join(p, &text, fo_doc_printf(p->d, "kernels up to %s", r->isa));
+		text = fo_doc_join(p->d, text, fo_doc_printf(p->d, "kernels up to %s", r->isa));
 	if (*r->state.governor)
-		join(p, &text, fo_doc_printf(p->d, "governor %s", r->state.governor));
+		text = fo_doc_join(p->d, text, fo_doc_printf(p->d, "governor %s", r->state.governor));
 	return text;
 }
 
@@ -241,13 +238,13 @@ static void machine_figures(struct page *p)
 	const char *text = device_of(p->r);
 	for (int i = 0, n = *text ? device_rows(p, row) : 0; i < n; i++)
 		if (row[i].value)
-			join(p, &text, fo_doc_printf(p->d, "%s %s", row[i].name, row[i].value));
+			text = fo_doc_join(p->d, text, fo_doc_printf(p->d, "%s %s", row[i].name, row[i].value));
 	if (*text)
 		fo_doc_fact(p->d, "device", text, NULL);
 	text = processor(p);
 	for (int i = 0, n = machine_rows(p, row); i < n; i++)
 		if (row[i].value && strtod(row[i].value, NULL) != 0)
-			join(p, &text, fo_doc_printf(p->d, "%s %s", row[i].name, row[i].value));
+			text = fo_doc_join(p->d, text, fo_doc_printf(p->d, "%s %s", row[i].name, row[i].value));
 	if (*text)
 		fo_doc_fact(p->d, "machine", text, NULL);
 }

@@ -92,7 +92,7 @@ static fo_status run(struct fo_exec *e, int id)
 	struct fo_exec_cuda *x = e->cuda;
 	const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
 	fo_cuda_stream stream = x->lane[o->lane].stream;
-	bool fills = fo_exec_is_host(o) && fo_access_writes(o->arg[0].access);
+	bool fills = fo_exec_is_host(o) && fo_access_writes(o->arg[FO_HOST_IN_A].access);
 	if (fills) {
 		FO_TRY(fo_exec_inputs_drop(e));
 		FO_TRY(fo_exec_serve(e, id));

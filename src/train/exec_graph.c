@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool fills(const struct fo_op *o) { return fo_exec_is_host(o) && fo_access_writes(o->arg[0].access); }
+static bool fills(const struct fo_op *o) { return fo_exec_is_host(o) && fo_access_writes(o->arg[FO_HOST_IN_A].access); }
 
 /* ---- events ---- */
 

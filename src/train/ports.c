@@ -14,25 +14,26 @@ fo_status fo_ports_serve(void *ctx, enum fo_port port, int mb, const struct fo_t
 		return FO_OK;
 	}
 	case FO_PORT_CHUNK: {
-		int32_t *token = arg[0].data, *position = arg[1].data, *span = arg[2].data;
-		for (int64_t i = 0; i < arg[0].rows; i++) {
-			bool given = i < p->chunk_tokens; /* nobody reads the rest */
-			token[i] = given ? p->chunk[i] : 0;
-			position[i] = given ? (int32_t)(p->chunk_begin + i) : 0;
+		int32_t *token = arg[FO_PORT_CHUNK_TOKEN].data, *position = arg[FO_PORT_CHUNK_POSITION].data,
+			*span = arg[FO_PORT_CHUNK_SPAN].data;
+		for (int64_t i = 0; i < arg[FO_PORT_CHUNK_TOKEN].rows; i++) {
+			bool inside = i < p->chunk_tokens; /* no row after the chunk's last is read */
+			token[i] = inside ? p->chunk[i] : 0;
+			position[i] = inside ? (int32_t)(p->chunk_begin + i) : 0;
 		}
 		span[0] = (int32_t)p->chunk_begin;
 		span[1] = (int32_t)p->chunk_tokens;
 		return FO_OK;
 	}
-	case FO_PORT_HYPER: memcpy(arg[0].data, p->hyper, sizeof p->hyper); return FO_OK;
+	case FO_PORT_HYPER: memcpy(arg->data, p->hyper, sizeof p->hyper); return FO_OK;
 	case FO_PORT_LOSS:
-		memcpy(p->loss, arg[0].data, (size_t)arg[0].cols * sizeof(double));
-		if (n > 1)
-			memcpy(p->scale, arg[1].data, sizeof p->scale);
+		memcpy(p->loss, arg[FO_PORT_LOSS_LOSS].data, (size_t)arg[FO_PORT_LOSS_LOSS].cols * sizeof(double));
+		if (n > FO_PORT_LOSS_SCALE)
+			memcpy(p->scale, arg[FO_PORT_LOSS_SCALE].data, sizeof p->scale);
 		return FO_OK;
 	case FO_PORT_LOGITS:
-		for (int64_t i = 0; i < arg[0].cols; i++)
-			p->logits[i] = (float)fo_element(arg[0].data, arg[0].dtype, i);
+		for (int64_t i = 0; i < arg->cols; i++)
+			p->logits[i] = (float)fo_element(arg->data, arg->dtype, i);
 		return FO_OK;
 	case FO_PORT_NONE:
 	case FO_PORT_COUNT: break;

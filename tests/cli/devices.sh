@@ -4,7 +4,7 @@
 
 expect 0 "B200-SXM-HGX" devices
 narrow
-expect 0 "aliases" devices h100
+expect 0 "Aliases:" devices h100
 narrow
 expect 0 "989    1979" devices h100
 expect 0 "2026-08-22" devices h100
@@ -12,7 +12,7 @@ expect 0 '"schema": 1' devices --json
 expect 0 '"bf16": 2250' devices b200 --json
 expect 0 '"name": "MI300X"' devices mi300x --json
 for d in v100 a100 h100-pcie h200 h800 h20 b300 gb200 gb300 mi250x mi325x mi355x tpu-v5p gaudi2 l40s rtx-4090 rtx-5090; do
-	expect 0 "source" devices $d
+	expect 0 "Source:" devices $d
 	narrow
 done
 expect 2 "nearest names" devices b20

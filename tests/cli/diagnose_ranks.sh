@@ -59,7 +59,7 @@ expect 1 '"rank_from": "order"' diagnose "$tmp/one.json" "$tmp/two.json" --json 
 expect 1 '"culprit": null' diagnose "$tmp/one.json" "$tmp/two.json" --json -
 expect 1 '"rank_from": "recorded"' diagnose "$tmp/job/rank0.json" "$tmp/job/rank1.json" --json -
 expect 1 "which rank each trace is" diagnose "$tmp/one.json" "$tmp/two.json" --html "$tmp/order.html"
-grep -q "which rank each trace is" "$tmp/order.html" || { echo "FAILED: the page does not say that ranks are by order"; failed=1; }
+grep -q "hich rank each trace is" "$tmp/order.html" || { echo "FAILED: the page does not say that ranks are by order"; failed=1; }
 # A pipe that nobody writes into is no trace, and no log of a schedule.
 if mkfifo "$tmp/pipe" 2>/dev/null && command -v timeout >/dev/null; then
 	mkdir "$tmp/pipes"

@@ -202,6 +202,6 @@ refused 2 "rounds' must be" ladder $tiny --rounds=4 --run.dir=w
 refused 3 "plan.json" ladder w2 --show
 mkdir w2
 echo '{"schema": 9}' >w2/plan.json
-refused 2 "no plan of a ladder" ladder w2 --show
+refused 2 "not a plan of a ladder" ladder w2 --show
 [ ! -e w ] || wrong "a ladder that was refused left a folder"
 finish

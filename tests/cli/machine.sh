@@ -2,10 +2,10 @@
 # flatout machine: one screen, JSON, and that nothing unreadable is given as a number.
 . "$(dirname "$0")/lib_expect.sh"
 
-expect 0 "cpu         " machine
+expect 0 "CPU:  " machine
 narrow
-expect 0 "limits      this process may use " machine
-expect 0 "energy      " machine
+expect 0 "Limits:      this process may use " machine
+expect 0 "Energy:  " machine
 [ "$(wc -l <"$tmp/out")" -le 24 ] || { echo "FAILED: more than one screen"; failed=1; }
 expect 0 '"schema": 1' machine --json
 for key in cpu isa cpus allowed cores sockets numa_nodes caches memory_bytes transparent_huge_pages clock_hz governor \

@@ -3,7 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 
 run 0 passes $tiny
-says "^passes of " "^the plain program " "^+ merge-qkv " "^+ merge-gate-up " "^+ fuse-elementwise " "^merge-qkv (rewrite): "
+says "^passes of " "^ *the plain program " "^ *+ merge-qkv " "^ *+ merge-gate-up " "^ *+ fuse-elementwise " "^ *\* merge-qkv (rewrite): "
 if LC_ALL=C.UTF-8 awk 'length($0) > 80' out | grep -q .; then
 	wrong "wider than 80 columns: $(awk 'length($0) > 80' out | head -n 2)"
 fi
@@ -23,8 +23,8 @@ for key in instances arena_bytes persistent_bytes; do
 done
 # Switched off it stands in the second table, with the same effect.
 run 0 passes $tiny --pass.merge-qkv=no
-says "^off; if one were on " "^merge-qkv  *"
-! grep -q "^+ merge-qkv" out || wrong "merge-qkv is off and stands among those that are on"
+says "^ *off; if one were on " "^ *merge-qkv  *"
+! grep -q "^ *+ merge-qkv" out || wrong "merge-qkv is off and stands among those that are on"
 # Every pass has its page, every page its pass, and an option of its name.
 run 0 passes $tiny --json
 sed -n 's/^ *"name": "\(.*\)",$/\1/p' out | sort >names

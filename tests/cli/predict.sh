@@ -21,17 +21,17 @@ profile 0.02 >two.json
 number() { sed -n "s/^ *\"$1\": \([0-9.e+-]*\),*\$/\1/p" "$2" | head -n 1; }
 
 run 0 predict $tiny --profile=one.json
-says "^predict  .*: 2 micro-batches x 2 rows x 32 tokens, bf16" "^machine  Example, 1 thread" "^MFU  " "^memory  " "^matmul  " "^operations  "
+says "^Predict: .*: 2 micro-batches x 2 rows x 32 tokens, bf16" "^Machine: *Example, 1 thread" "^MFU: " "^Memory: " "^ *matmuls  " "^ *operations  "
 if LC_ALL=C.UTF-8 awk 'length($0) > 80' out | grep -q .; then
 	wrong "wider than 80 columns: $(awk 'length($0) > 80' out | head -n 2)"
 fi
 # A step that is mostly guessed says so first and marks its time; no row is nothing; no two rows are called alike.
-head -n 1 out | grep -q '^guessed .* % of the step time' || wrong "does not begin with what is guessed: $(head -n 1 out)"
-says "^step     ~" "of the step alone" "flatout train --dry-run"
+head -n 1 out | grep -q '^Guessed: .* % of the step time' || wrong "does not begin with what is guessed: $(head -n 1 out)"
+says "^Step: *~" "of the step alone" "flatout train --dry-run"
 ! grep -E ' 0\.0 %' out || wrong "rows of nothing"
 ! grep -q 'RUN.YAML' out || wrong "a file that nobody named"
 run 0 predict $tiny --profile=one.json --all
-sed -n '/^operations/,$p' out | sed -n '3,$p' | sed 's/  .*//' | sort | uniq -d >twice
+sed -n '/^ *operations /,$p' out | sed -n '3,$p' | sed 's/^ *//; s/  .*//' | sort | uniq -d >twice
 [ ! -s twice ] || wrong "rows alike: $(cat twice)"
 says "layer.b matmul.backward wqkv"
 run 0 predict $tiny --profile=one.json --timeline=t.fot --json
@@ -58,7 +58,7 @@ run 0 predict $tiny --profile=one.json --documents=4 --json
 awk -v a="$(number hfu one)" -v d="$(number step_seconds out)" -v s="$step" 'BEGIN { exit !(d < s) }' || wrong "documents take as long as unbroken rows"
 # Nothing near was measured here, and that is said.
 run 0 predict $tiny --profile=one.json
-says "^sure .*0 %.*" "guessed"
+says "^Sure: .*0 %.*" "guessed"
 # What cannot be.
 FLATOUT_CACHE=$tmp/none
 export FLATOUT_CACHE
@@ -97,7 +97,7 @@ refused 2 "contradict .*model.layers is 1 there, not 7" predict --program.file=f
 # Without a peak there is no MFU, and the rest stands.
 sed 's/"dtype":"bf16","threads":1,"set":"ref","best/"dtype":"f32","threads":1,"set":"ref","best/' one.json >nopeak.json
 run 0 predict $tiny --profile=nopeak.json
-says "^MFU *not known"
+says "^MFU: *not known"
 run 0 predict $tiny --profile=nopeak.json --json
 grep -q '"mfu": null' out || wrong "an MFU without a peak"
 valid out
@@ -110,7 +110,7 @@ if [ -n "${threads:-}" ]; then
 fi
 run 0 train $tiny --run.dir=run
 run 0 predict --compare=run --profile=one.json --all
-says "^compared " "of the timeline" "train.metered-every" "^where it is off most" "adamw_master_many"
+says "^Compared: " "of the timeline" "train.metered-every" "^ *where it is off most" "adamw_master_many"
 ! awk 'length($0) > 80' out | grep . || wrong "wider than 80 columns"
 run 0 predict --compare=run --profile=one.json --json
 valid out

@@ -21,7 +21,7 @@ export FLATOUT_DEVICES
 refused 3 "does not say what kind of device it is" predict --device mine $small
 printf 'name,kind,bf16_dense_tflops,memory_gb,memory_tb_s,source,date\nmine,gpu,400,96,3.2,own data sheet,2026-11-21\n' >devices.csv
 run 0 predict --device mine $small
-says "^device   mine: 400 TFLOP/s dense bf16"
+says "^Device: *mine: 400 TFLOP/s dense bf16"
 
 # Rules that count whole rows promise too much where attention ends at documents: the one that counts these stands beside them.
 for more in "" --budget; do
@@ -32,5 +32,5 @@ for more in "" --budget; do
 done
 # Fewer than a thousand tokens a second have their unit too.
 run 0 predict --device h200 --model.name=llama-3.2-1b --data.seq=2 --train.rows=1 --train.micro-batches=1
-says "^step .* [0-9]* tok/s ([0-9]* tok/s to [0-9]* tok/s)"
+says "^Step: .* [0-9]* tok/s ([0-9]* tok/s to [0-9]* tok/s)"
 finish

@@ -13,9 +13,9 @@ narrow() { ! awk 'length($0) > 80' out | grep . || wrong "wider than 80 columns"
 
 # shellcheck disable=SC2086 # words on purpose, here and below
 run 0 predict --device h200 $eight --data.seq=8192 --train.micro-batches=16
-says "^predict  llama-3.1-8b: 16 micro-batches x 1 row x 8192 tokens, bf16" "^device   H200-SXM-141GB: " "^rests on" "^step  " "^MFU  " \
-	"^memory   .* planned" "^linear matmuls, 343 TFLOP " "^head, 25.8 TFLOP " "^attention, " "^norm, rope, SwiGLU, " "^cross-entropy, " "^gaps, " "^sum  " \
-	"^bf16 products .* of 989"
+says "^Predict: *llama-3.1-8b: 16 micro-batches x 1 row x 8192 tokens, bf16" "^Device: *H200-SXM-141GB: " "^Rests on" "^Step: " "^MFU: " \
+	"^Memory: .* planned" "^ *linear matmuls, 343 TFLOP " "^ *head, 25.8 TFLOP " "^ *attention, " "^ *norm, rope, SwiGLU, " "^ *cross-entropy, " "^ *gaps, " \
+	"^ *sum  " "^ *Bf16 products: .* of 989"
 narrow
 flat "unproven on hardware"
 ! grep -q 'does not fit\|nan' out || wrong "$(grep 'does not fit\|nan' out)"
@@ -41,7 +41,7 @@ keys one schema model device published profile measured_share micro_batches fits
 run 0 program $small --train.device=cuda --json
 grep -q "\"arena_bytes\": $(sed -n 's/^ *"arena_bytes": \([0-9]*\),/\1/p' one)," out || wrong "another arena than flatout program's"
 run 0 predict --device h200 $small --all
-says "^operations of a step  *times  *middle, ms  *measured" "^layer.b matmul.wgrad d.wgu  *[0-9]*  *[0-9.]*  no" "^layer.b attention_bwd[_a-z]*.backward "
+says "^ *operations of a step  *times  *middle, ms  *measured" "^ *layer.b matmul.wgrad d.wgu  *[0-9]*  *[0-9.]*  no" "^ *layer.b attention_bwd[_a-z]*.backward "
 narrow
 sed -n '/^operations/,/^$/p' out | sed '1,2d; s/  .*//' | sort | uniq -d >twice
 [ ! -s twice ] || wrong "rows alike: $(cat twice)"
@@ -95,9 +95,9 @@ grep -q "^pass fuse-rope 1$" t.txt && ! grep -q "^pass wgrad-lane 1$" t.txt || w
 
 # What does not fit comes first, with what would.
 run 0 predict --device h200 $eight --data.seq=16384 --pass.recompute=selective
-head -n 1 out | grep -q '^memory   does not fit: ' || wrong "does not begin with what does not fit: $(head -n 1 out)"
+head -n 1 out | grep -q '^Too large: *does not fit: ' || wrong "does not begin with what does not fit: $(head -n 1 out)"
 flat "pass.recompute=auto would fit"
-says "^sum  "
+says "^ *sum  "
 narrow
 run 0 predict --device h200 $eight --data.seq=16384 --pass.recompute=selective --budget
 says "^Does not fit on H200-SXM-141GB: pass.recompute=auto would fit"
@@ -119,7 +119,7 @@ refused 3 "no source has the rate of that link" predict --device h200 $small --p
 refused 3 "has no kernels on a device" predict --device h200 $small --pass.attention=eager
 printf 'name,aliases,kind,bf16_dense_tflops,memory_tb_s,source,date\nMine,mine,gpu,100,1,me,2026-11-22\n' >mine.csv
 FLATOUT_DEVICES=$tmp/mine.csv run 0 predict --device mine $small
-flat "whether it fits is not known"
+flat "Room: not known"
 flat "nothing is published that this program knows"
 printf 'name,aliases,kind,bf16_dense_tflops,source,date\nMine,mine,gpu,100,me,2026-11-22\n' >mine.csv
 FLATOUT_DEVICES=$tmp/mine.csv refused 3 "not known from this: the catalogue has no memory bandwidth of it" predict --device mine $small

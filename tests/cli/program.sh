@@ -3,7 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 
 run 0 program $tiny
-says "^step program of " "^memory " "matmul.forward" "attention_bwd.backward" "adamw.optimizer"
+says "^step program of " "^Memory: " "matmul.forward" "attention_bwd.backward" "adamw.optimizer"
 if LC_ALL=C.UTF-8 awk 'length($0) > 80' out | grep -q .; then
 	wrong "wider than 80 columns: $(awk 'length($0) > 80' out | head -n 2)"
 fi

@@ -146,8 +146,8 @@ static void test_page(void **state)
 	assert_true(has(&out, "100\u00a0%</span>")); /* the axis ends at peak */
 	assert_true(has(&out, "63.0 GFLOP/s bf16 (calibrated: avx2 loop"));
 	assert_true(has(&out, "the interval of the gain: about 94\u00a0%, five rounds"));
-	assert_true(strstr(out.data, "gain over the baseline") <
-		    strstr(out.data, "all changes together")); /* the first tile */
+	assert_true(strstr(out.data, "Gain over the baseline") <
+		    strstr(out.data, "ll changes together")); /* the first tile */
 	assert_true(strstr(out.data, "class=\"wh\"") <
 		    strstr(out.data, "class=\"w\"")); /* below the whisker, so that it shows on its bar */
 	assert_true(has(&out, "flatout train run.yaml --run.dir=packing --data.packing=padded"));

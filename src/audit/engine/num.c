@@ -41,6 +41,34 @@ void fo_num_case_arg(struct fo_num_case *c, int dtype, int64_t rows, int64_t col
 		 fo_dtype_name[dtype]);
 }
 
+void fo_num_case_sum(struct fo_num_case *c, int arg, bool first)
+{
+	size_t len = strlen(c->name);
+
+	c->spec[arg].access = FO_ACC;
+	c->spec[arg].fill = first ? FO_NUM_NAN : FO_NUM_NORMAL;
+	c->call.first = (uint32_t)first << arg;
+	snprintf(c->name + len, sizeof c->name - len, "%s", first ? " store" : " add");
+}
+
+void fo_num_case_matmul(struct fo_num_case *c, int64_t m, int64_t n, int64_t k, int ta, int tb, int ab, int cc,
+			int access, bool first)
+{
+	size_t len;
+
+	fo_num_case_init(c, FO_OP_matmul);
+	fo_num_case_arg(c, ab, ta ? k : m, ta ? m : k, FO_READ, FO_NUM_NORMAL, 1, 0);
+	fo_num_case_arg(c, ab, tb ? n : k, tb ? k : n, FO_READ, FO_NUM_NORMAL, 1 / sqrt((double)k), 0);
+	fo_num_case_arg(c, cc, m, n, FO_DEF, FO_NUM_NAN, 1, 0);
+	c->call.attr.ta = (uint8_t)ta;
+	c->call.attr.tb = (uint8_t)tb;
+	len = strlen(c->name);
+	snprintf(c->name + len, sizeof c->name - len, " ta=%d tb=%d", ta, tb);
+	c->call.first = 1u << 2;
+	if (access == FO_ACC)
+		fo_num_case_sum(c, 2, first);
+}
+
 /* ---- data ---- */
 
 double fo_num_get(const struct fo_tensor *t, int64_t r, int64_t c)
@@ -167,44 +195,75 @@ static void fill_doc_start(const struct fo_tensor *t, uint64_t stream)
 	}
 }
 
-/* attention_bwd and attention_bwd_rope read o and lse, attention_eager_bwd prob: the double-precision forward operation
- * on the same q, k, v, rounded to their dtype. Documents that backward does not read are random, an o that it does not
- * read has the shape of do. */
-static void fill_forward(struct fo_num_data *d)
+static void copy_values(const struct fo_tensor *to, const struct fo_tensor *from)
 {
-	bool eager = d->call.kind == FO_OP_attention_eager_bwd;
-	const int from[] = { 0, 1, 2, eager ? -1 : 6, eager ? 4 : 3, eager ? 3 : 4 };
+	for (int64_t r = 0; r < to->rows; r++)
+		for (int64_t c = 0; c < to->cols; c++)
+			fo_num_set(to, r, c, fo_num_get(from, r, c));
+}
+
+/* Fills operands of a backward call with what the forward operation `kind` gives in double precision for the same
+ * inputs, rounded to their type. from[i]: the backward operand that is operand i of forward, or has its shape; -1: none,
+ * the documents are random. Operands of forward from `results` on are copied back. */
+static void fill_from(struct fo_num_data *d, int kind, const int *from, int results)
+{
 	struct fo_num_case c;
 	struct fo_num_data f, wide;
+	int n = fo_op_info(kind)->max_operands;
 
-	fo_num_case_init(&c, eager ? FO_OP_attention_eager : FO_OP_attention);
-	for (int i = 0; i < 6; i++)
-		fo_num_case_arg(&c, from[i] < 0 ? FO_I32 : d->call.arg[from[i]].dtype,
-				d->call.arg[from[i] < 0 ? 0 : from[i]].rows,
-				from[i] < 0 ? 1 : d->call.arg[from[i]].cols, FO_READ,
-				from[i] < 0 ? FO_NUM_DOC_START : FO_NUM_NAN, 0, 0);
+	fo_num_case_init(&c, kind);
+	for (int i = 0; i < n; i++) {
+		const struct fo_tensor *t = &d->call.arg[from[i] < 0 ? FO_ATTENTION_Q : from[i]];
+		bool documents = from[i] < 0;
+
+		fo_num_case_arg(&c, documents ? FO_I32 : t->dtype, t->rows, documents ? 1 : t->cols, FO_READ,
+				documents ? FO_NUM_DOC_START : FO_NUM_NAN, 0, 0);
+	}
 	c.call.attr = d->call.attr;
 	fo_num_data_new(&f, &c, 0, true);
-	for (int i = 0; i < (eager ? 3 : 4); i++)
-		for (int64_t r = 0; r < f.call.arg[i].rows; r++)
-			for (int64_t j = 0; j < f.call.arg[i].cols; j++)
-				fo_num_set(&f.call.arg[i], r, j, fo_num_get(&d->call.arg[from[i]], r, j));
+	for (int i = 0; i < FO_ATTENTION_O; i++)
+		if (from[i] >= 0)
+			copy_values(&f.call.arg[i], &d->call.arg[from[i]]);
 	fo_num_data_f64(&wide, &f);
-	fo_num_run(&fo_kernels_ref.kernel[c.call.kind], &wide, 1);
-	for (int i = eager ? 5 : 4; i < 6; i++)
-		for (int64_t r = 0; r < f.call.arg[i].rows; r++)
-			for (int64_t j = 0; j < f.call.arg[i].cols; j++)
-				fo_num_set(&d->call.arg[from[i]], r, j, fo_num_get(&wide.call.arg[i], r, j));
+	fo_num_run(&fo_kernels_ref.kernel[kind], &wide, 1);
+	for (int i = results; i < n; i++)
+		copy_values(&d->call.arg[from[i]], &wide.call.arg[i]);
 	fo_num_data_free(&f);
 	fo_num_data_free(&wide);
 }
 
+/* attention_bwd and attention_bwd_rope read o and lse of attention. */
+static void fill_forward(struct fo_num_data *d)
+{
+	static const int from[] = {
+		[FO_ATTENTION_Q] = FO_ATTENTION_BWD_Q, [FO_ATTENTION_K] = FO_ATTENTION_BWD_K,
+		[FO_ATTENTION_V] = FO_ATTENTION_BWD_V, [FO_ATTENTION_DOC_START] = FO_ATTENTION_BWD_DOC_START,
+		[FO_ATTENTION_O] = FO_ATTENTION_BWD_O, [FO_ATTENTION_LSE] = FO_ATTENTION_BWD_LSE
+	};
+
+	fill_from(d, FO_OP_attention, from, FO_ATTENTION_O);
+}
+
+/* attention_eager_bwd reads prob of attention_eager, and neither its documents nor its o. */
+static void fill_forward_eager(struct fo_num_data *d)
+{
+	static const int from[] = { [FO_ATTENTION_EAGER_Q] = FO_ATTENTION_EAGER_BWD_Q,
+				    [FO_ATTENTION_EAGER_K] = FO_ATTENTION_EAGER_BWD_K,
+				    [FO_ATTENTION_EAGER_V] = FO_ATTENTION_EAGER_BWD_V,
+				    [FO_ATTENTION_EAGER_DOC_START] = -1,
+				    [FO_ATTENTION_EAGER_O] = FO_ATTENTION_EAGER_BWD_DO,
+				    [FO_ATTENTION_EAGER_PROB] = FO_ATTENTION_EAGER_BWD_PROB };
+
+	fill_from(d, FO_OP_attention_eager, from, FO_ATTENTION_EAGER_PROB);
+}
+
 void fo_num_data_new(struct fo_num_data *d, const struct fo_num_case *c, uint64_t seed, bool tight)
 {
+	enum fo_op_family family = fo_op_family(c->call.kind);
+
 	memset(d, 0, sizeof *d);
 	d->call = c->call;
-	tight |= c->call.kind == FO_OP_offload ||
-		 c->call.kind == FO_OP_fetch; /* whole rows, end to end (program/ops.c) */
+	tight |= family == FO_OPS_TRANSFER; /* whole rows, end to end (program/op_check.c) */
 	for (int i = 0; i < c->call.n; i++) {
 		struct fo_tensor *t = &d->call.arg[i];
 
@@ -217,9 +276,10 @@ void fo_num_data_new(struct fo_num_data *d, const struct fo_num_case *c, uint64_
 			for (int64_t j = 0; j < t->cols; j++)
 				fo_num_set(t, r, j, value_at(c, i, seed, r, j));
 	}
-	if (c->call.kind == FO_OP_attention_bwd || c->call.kind == FO_OP_attention_bwd_rope ||
-	    c->call.kind == FO_OP_attention_eager_bwd)
+	if (family == FO_OPS_ATTENTION_BWD)
 		fill_forward(d);
+	else if (family == FO_OPS_EAGER_BWD)
+		fill_forward_eager(d);
 }
 
 void fo_num_data_copy(struct fo_num_data *to, const struct fo_num_data *from)
@@ -539,8 +599,9 @@ bool fo_num_check_naive(const struct fo_num_case *c, struct fo_num_margin *margi
 		e = error_of(&t.naive.call, &t.exact.call, i);
 		bound = 4 * unit + 4 * 0x1p-24 * sqrt(depth);
 		/* The norm is of the sum as it was stored: summands that are off by 2^-9 move it by as much at most. */
-		const bool of_sum = c->call.kind == FO_OP_add_rmsnorm || c->call.kind == FO_OP_add_rmsnorm_fp8;
-		if (of_sum && i > 3 && t.in.call.arg[3].dtype == FO_BF16)
+		if (fo_op_family(c->call.kind) == FO_OPS_NORM && i > FO_ADD_RMSNORM_C &&
+		    fo_access_writes(c->spec[FO_ADD_RMSNORM_C].access) &&
+		    t.in.call.arg[FO_ADD_RMSNORM_C].dtype == FO_BF16)
 			bound += 0x1p-9;
 		keep_nearest(margin, fmax(e.l2, e.worst), bound);
 		ok = e.l2 <= bound && e.worst <= bound;

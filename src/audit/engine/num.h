@@ -50,10 +50,13 @@ void fo_num_case_init(struct fo_num_case *c, int kind);
 void fo_num_case_arg(struct fo_num_case *c, int dtype, int64_t rows, int64_t cols, int access, int fill, double scale,
 		     int64_t limit);
 
+/* Operand `arg` is summed into (ACC): stored, where this is the first sum into it, or added to random numbers. */
+void fo_num_case_sum(struct fo_num_case *c, int arg, bool first);
+
 /* All cases for operands of `dtype` (f32, bf16 or f64): every operation, several odd shapes, ACC with and without
  * first. Returns how many there are; at most `cap` are written. */
 size_t fo_num_case_list(int dtype, struct fo_num_case *out, size_t cap);
-/* One product: a, b of dtype ab, c of dtype cc; access FO_DEF or FO_ACC. */
+/* One matmul: a, b of dtype ab, c of dtype cc; access FO_DEF or FO_ACC. */
 void fo_num_case_matmul(struct fo_num_case *c, int64_t m, int64_t n, int64_t k, int ta, int tb, int ab, int cc,
 			int access, bool first);
 

@@ -35,8 +35,7 @@ const char *fo_num_cuda_cannot(const struct fo_num_case *n)
 
 bool fo_num_cuda_same_bits(void)
 {
-	return (last.kind != FO_OP_attention_bwd && last.kind != FO_OP_attention_bwd_rope) ||
-	       strcmp(fo_cuda_by(device, &last), "cuDNN") != 0;
+	return fo_op_family(last.kind) != FO_OPS_ATTENTION_BWD || strcmp(fo_cuda_by(device, &last), "cuDNN") != 0;
 }
 
 /* Operand i's block in host memory, page-locked memory and on the device; operands in one place share all. */

@@ -64,14 +64,16 @@ static void set_size(struct fo_run *r, int i)
 static fo_status probe_port(void *ctx, enum fo_port port, int mb, const struct fo_tensor *arg, int n)
 {
 	(void)ctx, (void)mb;
-	if (port == FO_PORT_BATCH)
-		for (int64_t i = 0; i < arg[0].rows; i++) {
-			((int32_t *)arg[0].data)[i] = ((int32_t *)arg[1].data)[i] =
-				(int32_t)(fo_rng_u64(7, (uint64_t)i) % VOCAB);
-			((int32_t *)arg[2].data)[i] = (int32_t)(i % SEQ);
-			((int32_t *)arg[3].data)[i] = (int32_t)(i - i % SEQ);
+	if (port == FO_PORT_BATCH) {
+		int32_t *token = arg[FO_PORT_BATCH_TOKEN].data, *target = arg[FO_PORT_BATCH_TARGET].data,
+			*position = arg[FO_PORT_BATCH_POSITION].data, *start = arg[FO_PORT_BATCH_DOC_START].data;
+		for (int64_t i = 0; i < arg->rows; i++) {
+			token[i] = target[i] = (int32_t)(fo_rng_u64(7, (uint64_t)i) % VOCAB);
+			position[i] = (int32_t)(i % SEQ);
+			start[i] = (int32_t)(i - i % SEQ);
 		}
-	else if (port == FO_PORT_HYPER)
+	}
+	if (port == FO_PORT_HYPER)
 		for (int i = 0; i < n; i++)
 			memset(arg[i].data, 0, (size_t)arg[i].cols * sizeof(double));
 	return FO_OK;

@@ -1,0 +1,88 @@
+/* Finding a model by its name: a preset, a path, a name on Hugging Face. */
+#include "base/fs.h"
+#include "base/str.h"
+#include "model/model.h"
+#include "model/model_int.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static fo_status load_file(const char *path, struct fo_model *out)
+{
+	struct fo_arena a = { 0 };
+	char *text;
+	size_t len;
+	fo_status st = fo_fs_read(&a, path, FO_MODEL_MAX_CONFIG, &text, &len);
+	if (st == FO_OK)
+		st = fo_model_parse(text, len, path, out);
+	fo_arena_fini(&a);
+	return st;
+}
+
+/* The name on Hugging Face that is most like this one. */
+static const char *nearest_id(const char *name)
+{
+	int best = 0, best_distance = 1 << 20;
+	for (int i = 0; i < fo_model_hub_count(); i++) {
+		int d = fo_str_distance(name, fo_model_hub_id(i));
+		if (d < best_distance) {
+			best = i;
+			best_distance = d;
+		}
+	}
+	return fo_model_hub_id(best);
+}
+
+/* The refusal of an unknown name, with the nearest presets as a hint. An organisation in front ("meta-llama/") is not
+ * part of a preset's name. */
+static fo_status unknown(const char *name)
+{
+	char shown[128], list[256] = "";
+	const char *slash = strrchr(name, '/'), *last = slash && slash[1] ? slash + 1 : name;
+	int used[3] = { -1, -1, -1 };
+	for (int k = 0; k < 3; k++) {
+		int best = -1, best_distance = 1 << 20;
+		for (int i = 0; i < fo_model_preset_count(); i++) {
+			int d = fo_str_distance(last, fo_model_preset(i)->name);
+			if (i != used[0] && i != used[1] && d < best_distance) {
+				best = i;
+				best_distance = d;
+			}
+		}
+		used[k] = best;
+		size_t n = strlen(list);
+		snprintf(list + n, sizeof(list) - n, "%s'%s'", k ? ", " : "", fo_model_preset(best)->name);
+	}
+	fo_status st = fo_fail(FO_EARG, "unknown model '%s': neither a preset nor a config.json nor a folder with one",
+			       fo_str_visible(shown, sizeof(shown), name));
+	if (last != name)
+		return fo_hint(st,
+			       "nearest presets: %s, and %s on Hugging Face; of another model name its config.json, as "
+			       "fetched",
+			       list, nearest_id(name));
+	return fo_hint(st, "nearest presets: %s; 'flatout flops --list' shows all", list);
+}
+
+fo_status fo_model_load(const char *name, struct fo_model *out)
+{
+	if (!name || !*name)
+		return fo_fail(FO_EARG, "no model given: expected a preset or the path of a config.json");
+	const struct fo_model *preset = fo_model_preset_named(name);
+	if (preset) {
+		*out = *preset;
+		return FO_OK;
+	}
+	if (fo_fs_is_dir(name)) {
+		struct fo_arena a = { 0 };
+		fo_status st = load_file(fo_arena_printf(&a, "%s/config.json", name), out);
+		fo_arena_fini(&a);
+		return st;
+	}
+	if (fo_fs_exists(name))
+		return load_file(name, out);
+	preset = fo_model_of_hub(name); /* behind the paths: a folder of that name is what somebody fetched */
+	if (!preset)
+		return unknown(name);
+	*out = *preset;
+	return FO_OK;
+}
