@@ -43,7 +43,9 @@ static fo_status open_for_reading(const char *path, bool wait, int *out, struct 
 	int fd = fo_open(path, O_RDONLY | O_CLOEXEC | (wait ? 0 : O_NONBLOCK), 0);
 	if (fd < 0)
 		return fo_fs_refuse("read", path, errno);
-	int error = fstat(fd, st) ? errno : S_ISDIR(st->st_mode) ? EISDIR : 0;
+	int error = fstat(fd, st) ? errno : 0;
+	if (!error && S_ISDIR(st->st_mode))
+		error = EISDIR;
 	if (error) {
 		close(fd);
 		return fo_fs_refuse("read", path, error);

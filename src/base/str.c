@@ -86,6 +86,14 @@ int fo_str_distance(const char *a, const char *b)
 	return d[n % 3][m];
 }
 
+/* Decimals that show three digits of a value below 1000. */
+static int three_digits(double value)
+{
+	if (fabs(value) < 9.995)
+		return 2;
+	return fabs(value) < 99.95 ? 1 : 0;
+}
+
 char *fo_str_si(char buf[32], double value, const char *unit)
 {
 	static const char *const prefix[] = { "", "k", "M", "G", "T", "P", "E", "Z", "Y" };
@@ -94,12 +102,8 @@ char *fo_str_si(char buf[32], double value, const char *unit)
 		value /= 1000;
 		i++;
 	}
-	snprintf(buf, 32, "%.*f %s%s",
-		 i == 0 && value == floor(value) ? 0
-		 : fabs(value) < 9.995           ? 2
-		 : fabs(value) < 99.95           ? 1
-						 : 0,
-		 value, prefix[i], unit);
+	int decimals = i == 0 && value == floor(value) ? 0 : three_digits(value);
+	snprintf(buf, 32, "%.*f %s%s", decimals, value, prefix[i], unit);
 	return buf;
 }
 
@@ -111,19 +115,24 @@ char *fo_str_bytes(char buf[32], double bytes)
 		bytes /= 1024;
 		i++;
 	}
-	snprintf(buf, 32, "%.*f %s",
-		 i == 0                ? 0
-		 : fabs(bytes) < 9.995 ? 2
-		 : fabs(bytes) < 99.95 ? 1
-				       : 0,
-		 bytes, prefix[i]);
+	snprintf(buf, 32, "%.*f %s", i == 0 ? 0 : three_digits(bytes), bytes, prefix[i]);
 	return buf;
+}
+
+/* Bytes of the sequence that a byte begins; 0: none begins with it. */
+static size_t utf8_length(unsigned char first)
+{
+	if (first < 0x80)
+		return 1;
+	if (first < 0xc2 || first > 0xf4)
+		return 0;
+	return 2 + (first >= 0xe0) + (first >= 0xf0);
 }
 
 size_t fo_utf8_decode(const void *text, size_t n, uint32_t *code)
 {
 	const unsigned char *s = text;
-	size_t len = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
+	size_t len = utf8_length(s[0]);
 	if (len == 0 || len > n)
 		return 0;
 	uint32_t c = len == 1 ? s[0] : s[0] & (0xffu >> (len + 1));

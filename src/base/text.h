@@ -47,12 +47,16 @@ static inline const char *fo_text_file_name(const char *path)
 static inline int64_t fo_plus(int64_t a, int64_t b)
 {
 	int64_t v;
-	return __builtin_add_overflow(a, b, &v) ? (a < 0 ? INT64_MIN : INT64_MAX) : v;
+	if (!__builtin_add_overflow(a, b, &v))
+		return v;
+	return a < 0 ? INT64_MIN : INT64_MAX;
 }
 static inline int64_t fo_minus(int64_t a, int64_t b)
 {
 	int64_t v;
-	return __builtin_sub_overflow(a, b, &v) ? (a < b ? INT64_MIN : INT64_MAX) : v;
+	if (!__builtin_sub_overflow(a, b, &v))
+		return v;
+	return a < b ? INT64_MIN : INT64_MAX;
 }
 
 #endif
