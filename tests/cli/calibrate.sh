@@ -49,7 +49,7 @@ expect 0 "written to $tmp/cache/machine-" calibrate --seconds 1 --threads 1
 expect 0 "memory-bound" calibrate --show
 expect 0 '"kind":"matmul"' calibrate --show --json
 expect 0 '"state": {' calibrate --show --json
-LC_ALL=C expect 0 "machine meanwhile: " calibrate --show
+LC_ALL=C expect 0 "Machine meanwhile: " calibrate --show
 narrow
 expect 0 "TFLOP/s per device, fp32, measured" mfu --params 1e6 --device this --devices 1 --tokens-per-second 1 --dtype fp32
 expect 0 '"peak_kind": "measured"' mfu --params 1e6 --device this --devices 1 --tokens-per-second 1 --json
