@@ -63,11 +63,10 @@ struct out {
 static fo_status out_write(void *ctx, const void *bytes, size_t n)
 {
 	struct out *o = ctx;
-	if (o->gz)
-		return gzwrite(o->gz, bytes, (unsigned)n) == (int)n
-			       ? FO_OK
-			       : fo_fs_refuse("write", o->file.path, errno ? errno : ENOSPC);
-	return fwrite(bytes, 1, n, o->f) == n ? FO_OK : fo_fs_refuse("write", o->file.path, errno ? errno : ENOSPC);
+	bool whole = o->gz ? gzwrite(o->gz, bytes, (unsigned)n) == (int)n : fwrite(bytes, 1, n, o->f) == n;
+	if (whole)
+		return FO_OK;
+	return fo_fs_refuse("write", o->file.path, errno ? errno : ENOSPC);
 }
 
 static fo_status out_open(struct out *o, const char *path)
@@ -90,7 +89,7 @@ static fo_status out_open(struct out *o, const char *path)
 	return st;
 }
 
-/* Into its place, or away. */
+/* Puts the finished file into its place, or removes it after an error. */
 static fo_status out_close(struct out *o, fo_status st)
 {
 	bool lost = o->f && fclose(o->f);
@@ -155,7 +154,7 @@ static bool still_training(const char *dir)
 	return held;
 }
 
-/* Why a part of the run is not there, as an error. */
+/* FO_OK where this file of the run is whole, else an error that says why it is not. */
 static fo_status want_file(const struct fo_record *r, const struct fo_record_file *f)
 {
 	if (f->state == FO_RECORD_WHOLE)
@@ -176,7 +175,8 @@ fo_status fo_cli_export_place(const char *path)
 	char *dir = fo_arena_strdup(&a, path), *slash = strrchr(dir, '/');
 	if (slash)
 		slash[slash == dir] = 0;
-	int error = access(slash ? dir : ".", W_OK | X_OK) ? errno : 0;
+	const char *folder = slash ? dir : ".";
+	int error = access(folder, W_OK | X_OK) ? errno : 0;
 	if (!error && fo_fs_is_dir(path))
 		error = EISDIR;
 	fo_arena_fini(&a);
@@ -186,7 +186,7 @@ fo_status fo_cli_export_place(const char *path)
 /* Everything that was asked for, before anything is written: a command that fails leaves no half of its work. */
 static fo_status want_all(const struct export *in, const struct fo_record *r)
 {
-	/* Without a log there is no figure; a log that is damaged is told, one that is merely cut is not. */
+	/* Figures come from the log. A damaged log is an error, one whose last line is cut is not. */
 	if (*in->tensorboard || *in->prometheus)
 		FO_TRY(want_file(r, &r->file[FO_RECORD_LOG]));
 	if (*in->prometheus)
@@ -285,8 +285,9 @@ static fo_status export_run(const struct export *in, const struct fo_record *r, 
 	FO_TRY(want_all(in, r));
 	if (*in->tensorboard) {
 		FO_TRY(fo_tensorboard_export(r, in->tensorboard, &path));
-		say(in, j, "tensorboard", path, "%lld step%s, %lld evaluation%s", (long long)r->step.n,
-		    r->step.n == 1 ? "" : "s", (long long)r->evals, r->evals == 1 ? "" : "s");
+		say(in, j, "tensorboard", path, "%lld %s, %lld %s", (long long)r->step.n,
+		    fo_cli_plural(r->step.n, "step", "steps"), (long long)r->evals,
+		    fo_cli_plural(r->evals, "evaluation", "evaluations"));
 		free(path);
 	}
 	if (*in->prometheus) {
@@ -348,12 +349,10 @@ static fo_status run(int argc, char **argv)
 		st = fo_cli_export_traces(in.chrome, in.csv, (const char *const *)argv + 1, argc - 1,
 					  in.json ? &j : NULL);
 	} else if (dir) {
-		FO_TRY_OR(st,
-			  fo_record_open(&r, dir,
-					 *in.trace        ? FO_RECORD_WITH_TIMELINE
-					 : *in.prometheus ? FO_RECORD_WITH_PROGRAM
-							  : 0),
-			  done);
+		unsigned with = *in.prometheus ? FO_RECORD_WITH_PROGRAM : 0;
+		if (*in.trace)
+			with = FO_RECORD_WITH_TIMELINE;
+		FO_TRY_OR(st, fo_record_open(&r, dir, with), done);
 		st = export_run(&in, &r, &j);
 		fo_record_fini(&r);
 	} else {
