@@ -31,6 +31,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cost/cost.h"
+#include "cost/device_profile.h"
 #include "pass/pass.h"
 #include "train/device.h"
 
@@ -266,27 +267,29 @@ static double print_entry(const struct bench *b, const struct entry *e, double b
 	const bool products = info->cls == FO_CLASS_TENSOR;
 	const double amount = products ? e->work.flop : e->work.bytes,
 		     ceiling = products ? b->product_flop_s : b->copy_bytes_s, unit = products ? 1e-12 : 1e-9;
+	const double rate = amount / median_s(b) * unit, block_rate = amount / block_s * unit;
 	struct fo_str text = { 0 };
-	struct fo_json j;
 	char shape[512], key[17];
 	shape_text(&e->work.call, shape, sizeof shape);
-	fo_json_begin(&j, &text, false);
-	fo_json_object(&j, NULL);
-	fo_json_text(&j, "operation", info->name);
 	snprintf(key, sizeof key, "%016llx", (unsigned long long)e->key);
-	fo_json_text(&j, "key", key);
-	fo_json_text(&j, "category", fo_category_name[info->category]);
-	fo_json_int(&j, "count", e->count);
-	fo_json_real(&j, "us_median", median_s(b) * 1e6);
-	fo_json_real(&j, "us_best", best_s(b) * 1e6);
-	fo_json_real(&j, "us_block", block_s * 1e6);
-	fo_json_int(&j, "times", (int64_t)b->n);
-	fo_json_real(&j, products ? "tflop_s" : "gb_s", amount / median_s(b) * unit);
-	fo_json_real(&j, products ? "tflop_s_block" : "gb_s_block", amount / block_s * unit);
-	fo_json_real(&j, "of_ceiling", amount / median_s(b) / ceiling);
-	fo_json_real(&j, "ms_per_step", median_s(b) * 1e3 * (double)e->count);
-	fo_json_text(&j, "operands", shape);
-	fo_json_close(&j);
+	const struct fo_device_operation line = {
+		.operation = info->name,
+		.key = key,
+		.category = fo_category_name[info->category],
+		.count = (double)e->count,
+		.us_median = median_s(b) * 1e6,
+		.us_best = best_s(b) * 1e6,
+		.us_block = block_s * 1e6,
+		.times = (double)b->n,
+		.tflop_s = products ? rate : NAN,
+		.gb_s = products ? NAN : rate,
+		.tflop_s_block = products ? block_rate : NAN,
+		.gb_s_block = products ? NAN : block_rate,
+		.of_ceiling = amount / median_s(b) / ceiling,
+		.ms_per_step = median_s(b) * 1e3 * (double)e->count,
+		.operands = shape,
+	};
+	fo_schema_text(&fo_device_operation_schema, &line, false, &text);
 	puts(text.data);
 	fflush(stdout);
 	fo_str_fini(&text);
@@ -374,25 +377,26 @@ static fo_status prepare(struct bench *b)
 static void print_start(const struct bench *b)
 {
 	const struct fo_cuda_device *d = fo_cuda_info(b->cuda);
-	struct fo_str text = { 0 };
+	struct fo_device_header line = { .device = d->name };
+	struct fo_str text = { 0 }, choice = { 0 };
 	struct fo_json j;
 	char cc[16];
 	snprintf(cc, sizeof cc, "%d.%d", d->cc_major, d->cc_minor);
-	fo_json_begin(&j, &text, false);
-	fo_json_object(&j, NULL);
-	fo_json_text(&j, "device", d->name);
-	fo_json_text(&j, "compute_capability", cc);
+	line.compute_capability = cc;
 	if (b->entries) {
-		fo_json_text(&j, "model", b->step.model.name);
-		fo_json_int(&j, "seq", b->run.seq);
-		fo_json_object(&j, "choice");
+		fo_json_begin(&j, &choice, false);
+		fo_json_object(&j, NULL);
 		fo_room_choice_json(&b->step.choice, &b->step.program, &j);
 		fo_json_close(&j);
-		fo_json_int(&j, "distinct_operations", (int64_t)b->entries);
+		line.model = b->step.model.name;
+		line.seq = b->run.seq;
+		line.choice = choice.data;
+		line.distinct_operations = (int64_t)b->entries;
 	}
-	fo_json_close(&j);
+	fo_schema_text(&fo_device_header_schema, &line, false, &text);
 	puts(text.data);
 	fflush(stdout);
+	fo_str_fini(&choice);
 	fo_str_fini(&text);
 }
 

@@ -36,14 +36,16 @@ fo_status fo_fs_refuse(const char *verb, const char *path, int error)
 	return st;
 }
 
-/* wait: opening a pipe without a writer blocks, as `flatout config <(...)` needs; without it a pipe is only looked at.
- */
+/* Opens a file that is no folder. wait: opening a pipe blocks until it has a writer, as `flatout config <(...)` needs. */
 static fo_status open_for_reading(const char *path, bool wait, int *out, struct stat *st)
 {
-	int fd = fo_open(path, O_RDONLY | O_CLOEXEC | (wait ? 0 : O_NONBLOCK), 0);
+	int error = 0, fd = fo_open(path, O_RDONLY | O_CLOEXEC | (wait ? 0 : O_NONBLOCK), 0);
 	if (fd < 0)
 		return fo_fs_refuse("read", path, errno);
-	int error = fstat(fd, st) ? errno : S_ISDIR(st->st_mode) ? EISDIR : 0;
+	if (fstat(fd, st))
+		error = errno;
+	else if (S_ISDIR(st->st_mode))
+		error = EISDIR;
 	if (error) {
 		close(fd);
 		return fo_fs_refuse("read", path, error);
@@ -106,10 +108,9 @@ fo_status fo_fs_open_regular(const char *path, int *fd)
 		return FO_OK;
 	close(*fd);
 	fo_status status = fo_fail(FO_EIO, "cannot read '%s': not a regular file", path);
-	return S_ISFIFO(st.st_mode)
-		       ? fo_hint(status,
-				 "a pipe (\"<(command)\") can be read once only: write what it gives to a file first")
-		       : status;
+	if (!S_ISFIFO(st.st_mode))
+		return status;
+	return fo_hint(status, "a pipe (\"<(command)\") can be read once only: write what it gives to a file first");
 }
 
 /* Closes fd. */
@@ -171,7 +172,7 @@ char *fo_fs_parent(const char *path)
 	return dir;
 }
 
-/* 0 or an errno value. EINVAL: this file system has no such operation and orders its folders' entries by itself. */
+/* Returns 0 or an errno value. EINVAL is no error: such a file system orders its folders' entries by itself. */
 static int sync_folder(const char *path)
 {
 	int fd = fo_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
@@ -182,7 +183,7 @@ static int sync_folder(const char *path)
 	return error;
 }
 
-/* A folder that may be entered but not listed cannot be opened, so not be flushed: its owner's choice. */
+/* A folder that may be entered but not listed cannot be opened and so not be flushed, as its owner chose. */
 static int sync_parent(const char *path)
 {
 	char *dir = fo_fs_parent(path);
@@ -202,9 +203,9 @@ fo_status fo_fs_mkdirs(const char *path)
 			continue;
 		char c = *s;
 		*s = 0;
-		/* An existing file in the way shows at the next component; for the last one it is asked below. */
+		/* A file in the way makes the next component fail; for the last one fo_fs_is_dir asks below. */
 		if (mkdir(p, 0777) == 0) {
-			error = sync_parent(p); /* what is durable inside is no use when the folder is not */
+			error = sync_parent(p); /* durable files are no use in a folder that is not */
 		} else if (errno != EEXIST) {
 			error = errno;
 			if (error == EROFS && fo_fs_is_dir(p))
@@ -303,7 +304,7 @@ static fo_status list_one(struct fo_arena *a, const char *path, size_t cap, stru
 		struct stat st;
 		if (e->d_name[0] == '.')
 			continue;
-		/* Whatever cannot be asked vanished in the meantime or is a link to nowhere: no text in either. */
+		/* An entry without a status vanished in the meantime or is a link to nowhere: neither holds text. */
 		if (fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW))
 			continue;
 		bool link = S_ISLNK(st.st_mode);

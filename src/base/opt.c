@@ -238,10 +238,12 @@ void fo_opt_set_text(struct fo_opt_set *s, const char *key, const char *value, e
 		return;
 	}
 	char shown[FO_OPT_SHOWN];
-	const char *near = nearest_key(s, key, from == FO_ORIGIN_FILE);
-	fo_opt_problem(s, "%s%sunknown key '%s'%s%s%s", where, *where ? ": " : "",
-		       fo_opt_shown(shown, key, strlen(key)), near ? "; nearest is '" : "", near ? near : "",
-		       near ? "'" : "");
+	const char *near = nearest_key(s, key, from == FO_ORIGIN_FILE), *colon = *where ? ": " : "";
+	fo_opt_shown(shown, key, strlen(key));
+	if (near)
+		fo_opt_problem(s, "%s%sunknown key '%s'; nearest is '%s'", where, colon, shown, near);
+	else
+		fo_opt_problem(s, "%s%sunknown key '%s'", where, colon, shown);
 }
 
 bool fo_opt_given(const struct fo_opt_set *s, const char *key)
@@ -287,11 +289,12 @@ static void unknown_flag(struct fo_opt_set *s, const char *arg, const char *name
 	char shown[FO_OPT_SHOWN], plain[FO_OPT_SHOWN];
 	snprintf(plain, sizeof plain, "%.*s", (int)(len < 200 ? len : 200), name);
 	const char *near = nearest_key(s, plain, false);
+	fo_opt_shown(shown, arg, (size_t)(name - arg) + len);
 	if (near)
-		near = short_name(s, find_key(s, near, strlen(near)));
-	size_t dashes = (size_t)(name - arg);
-	fo_opt_problem(s, "unknown option '%s'%s%s%s", fo_opt_shown(shown, arg, dashes + len),
-		       near ? "; nearest is '--" : "", near ? near : "", near ? "'" : "");
+		fo_opt_problem(s, "unknown option '%s'; nearest is '--%s'", shown,
+			       short_name(s, find_key(s, near, strlen(near))));
+	else
+		fo_opt_problem(s, "unknown option '%s'", shown);
 }
 
 static bool stands_alone(const struct fo_opt *row) { return fo_opt_is_switch(row) || row->bare; }
@@ -327,7 +330,8 @@ static int read_flag(struct fo_opt_set *s, const char *arg, const char *next)
 	if (equals) {
 		fo_opt_assign(s, i, equals + 1, strlen(equals + 1), FO_ORIGIN_FLAG, where);
 	} else if (stands_alone(row)) {
-		fo_opt_assign(s, i, no ? "no" : "yes", no ? 2 : 3, FO_ORIGIN_FLAG, where);
+		const char *text = no ? "no" : "yes";
+		fo_opt_assign(s, i, text, strlen(text), FO_ORIGIN_FLAG, where);
 	} else if (next && strncmp(next, "--", 2)) {
 		fo_opt_assign(s, i, next, strlen(next), FO_ORIGIN_FLAG, where);
 		return 2;

@@ -64,9 +64,12 @@ static void describe(const struct fo_opt *row, struct fo_str *out)
 		fo_str_puts(&range, row->unit);
 	fo_str_puts(out, row->help);
 	bool dfl = row->dfl && *row->dfl && !(fo_opt_is_switch(row) && !strcmp(row->dfl, "false"));
-	if (dfl || range.len)
-		fo_str_printf(out, " (%s%s%s%s)", dfl ? "default " : "", dfl ? row->dfl : "",
-			      dfl && range.len ? "; " : "", range.len ? range.data : "");
+	if (dfl && range.len)
+		fo_str_printf(out, " (default %s; %s)", row->dfl, range.data);
+	else if (dfl)
+		fo_str_printf(out, " (default %s)", row->dfl);
+	else if (range.len)
+		fo_str_printf(out, " (%s)", range.data);
 	fo_str_fini(&range);
 }
 
@@ -181,7 +184,7 @@ static void put_roff(struct fo_str *out, const char *text, size_t n, bool line_s
 	}
 }
 
-/* Words of a paragraph: lines of at most 76 bytes, a new one after each sentence, as mdoc wants. */
+/* Writes a paragraph in lines of at most 76 bytes, each sentence on a line of its own, as mdoc wants. */
 static void put_roff_words(struct fo_str *out, const char *text)
 {
 	size_t used = 0;

@@ -68,6 +68,7 @@ static const struct suffix length_suffixes[] = {
 	{ "", 1 },        { "k", 0x1p10 },  { "M", 0x1p20 },  { "B", 1e9 }, { "T", 1e12 },
 	{ "Ki", 0x1p10 }, { "Mi", 0x1p20 }, { "Gi", 0x1p30 }, { 0 },
 };
+/* A bare k, M, G or T is a power of 1024, as Slurm, Docker and the JVM take it. */
 static const struct suffix size_suffixes[] = {
 	{ "", 1 },
 	{ "B", 1 },
@@ -87,13 +88,13 @@ static const struct suffix size_suffixes[] = {
 	{ "M", 0x1p20 },
 	{ "G", 0x1p30 },
 	{ "T", 0x1p40 },
-	{ 0 }, /* as Slurm, Docker and the JVM take them */
+	{ 0 },
 };
 static const struct suffix time_suffixes[] = {
 	{ "", 1 }, { "s", 1 }, { "ms", 1e-3 }, { "m", 60 }, { "h", 3600 }, { 0 },
 };
 
-/* In either case, but of times: M could be anything there. */
+/* The suffix's factor, 0 when there is none. Case does not matter, except for times, where M could be anything. */
 static double find_suffix(const struct suffix *table, const char *text)
 {
 	if (*text == ' ' && text[1])
@@ -105,7 +106,7 @@ static double find_suffix(const struct suffix *table, const char *text)
 	return 0;
 }
 
-/* Exact: 0.1e1 is 1, 1.5Ki is 1536, 1.0001k is not an integer. */
+/* Exact conversion: 0.1e1 is 1, 1.5Ki is 1536, 1.0001k is not an integer. */
 static bool to_int(const struct decimal *d, double factor, int64_t *out)
 {
 	unsigned __int128 m = d->mant;
@@ -144,7 +145,9 @@ static const struct suffix *suffixes_of(const struct fo_opt *row)
 {
 	if (row->type == FO_OPT_T_BYTES)
 		return size_suffixes;
-	return is_duration(row) ? time_suffixes : row->binary ? length_suffixes : count_suffixes;
+	if (is_duration(row))
+		return time_suffixes;
+	return row->binary ? length_suffixes : count_suffixes;
 }
 
 bool fo_opt_is_taken(const struct fo_opt *row, const char *text)
@@ -226,7 +229,7 @@ static bool parse_path(struct fo_arena *a, const char **field, const char *text)
 	return path != NULL;
 }
 
-/* --json: what boolean words say, or where the JSON goes. */
+/* Reads the value of a flag like --json: a boolean word, or the path where the JSON goes. */
 static bool parse_bare(const struct fo_opt *row, struct fo_arena *a, const char **field, const char *text)
 {
 	bool on;

@@ -13,7 +13,7 @@
 
 #define JSON_HEAD "{\n  \"schema\": "
 
-/* A file of ours begins with `begin`, behind which numbers may follow, and then with `next`. */
+/* A file of ours begins with `begin`, which numbers may follow, and then `next`. */
 struct signature {
 	const char *begin, *next;
 };
@@ -78,8 +78,8 @@ const char *fo_output_name(enum fo_output kind) { return kinds[kind].name; }
 
 enum { LOOKED_AT = 512 }; /* longer than every signature */
 
-/* The first bytes, unpacked where that is the kind's custom; a NUL behind them. None of what is no regular file: a pipe
- * would wait. */
+/* Reads the first bytes of a file, unpacked if `packed`, and ends them with a NUL. Nothing is read from what is no
+ * regular file: a pipe would wait. */
 static void first_bytes(const char *path, bool packed, char out[LOOKED_AT + 1])
 {
 	int fd;
@@ -108,7 +108,7 @@ static void first_bytes(const char *path, bool packed, char out[LOOKED_AT + 1])
 	close(fd);
 }
 
-/* The text after the signature's first part and the numbers behind it; NULL: the file does not have this signature. */
+/* The text after the signature's first part and the numbers that follow it; NULL: the file lacks this signature. */
 static const char *after(const char *there, const struct signature *s)
 {
 	size_t n = strlen(s->begin);
@@ -137,8 +137,8 @@ static bool is_ours(enum fo_output kind, const char *path)
 	return false;
 }
 
-/* A kind without a signature may be what this command wrote and somebody changed since: of it no more is said than
- * that. */
+/* A file of a kind without a signature may be what this command wrote and somebody changed since, and the message says
+ * so. */
 static fo_status refuse(enum fo_output kind, const char *path, const char *in)
 {
 	const char *why = kind < FO_OUTPUT_RUN && !kinds[kind].is[0].begin ? "may hold somebody's changes"
@@ -148,38 +148,31 @@ static fo_status refuse(enum fo_output kind, const char *path, const char *in)
 	return fo_hint(st, "another name, or --force writes there all the same");
 }
 
-/* DIR/NAME in memory that the caller frees. */
-static char *inside(const char *dir, const char *name)
-{
-	size_t size = strlen(dir) + strlen(name) + 2;
-	char *path = fo_xmalloc(size);
-	snprintf(path, size, "%s/%s", dir, name);
-	return path;
-}
-
 static bool is_there(const char *dir, const char *name)
 {
-	char *path = inside(dir, name);
-	bool there = fo_fs_exists(path);
-	free(path);
+	struct fo_arena a = { 0 };
+	bool there = fo_fs_exists(fo_arena_printf(&a, "%s/%s", dir, name));
+	fo_arena_fini(&a);
 	return there;
 }
 
 static fo_status may_fill(enum fo_output kind, const char *dir)
 {
+	if (kind == FO_OUTPUT_DEMO && is_there(dir, FO_OUTPUT_DEMO_MARK))
+		return FO_OK;
 	if (kind == FO_OUTPUT_DEMO)
-		return is_there(dir, FO_OUTPUT_DEMO_MARK)
-			       ? FO_OK
-			       : fo_hint(fo_fail(FO_EARG, "'%s' exists and is not an earlier demo's folder", dir),
-					 "choose another: flatout demo --dir=PATH");
+		return fo_hint(fo_fail(FO_EARG, "'%s' exists and is not an earlier demo's folder", dir),
+			       "choose another: flatout demo --dir=PATH");
 	for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
 		if (folders[i].kind != kind)
 			continue;
 		for (int k = 0; k < 2; k++) {
-			char *mark = inside(dir, folders[i].mark[k].file), there[LOOKED_AT + 1] = "";
+			struct fo_arena a = { 0 };
+			char there[LOOKED_AT + 1] = "";
+			const char *mark = fo_arena_printf(&a, "%s/%s", dir, folders[i].mark[k].file);
 			if (fo_fs_exists(mark))
 				first_bytes(mark, false, there);
-			free(mark);
+			fo_arena_fini(&a);
 			if (after(there, &folders[i].mark[k].is))
 				return FO_OK;
 		}
@@ -220,8 +213,8 @@ fo_status fo_output_is_no_input(enum fo_output kind, const char *path, const cha
 	bool within = whole && folder && !strncmp(whole, folder, n) && (whole[n] == '/' || n == 1);
 	free(whole);
 	free(folder);
-	return within ? fo_hint(fo_fail(FO_EARG, "'%s' lies in '%s', which this command reads: not replaced", path,
-					input),
-				"another name for what is written")
-		      : FO_OK;
+	if (!within)
+		return FO_OK;
+	return fo_hint(fo_fail(FO_EARG, "'%s' lies in '%s', which this command reads: not replaced", path, input),
+		       "another name for what is written");
 }

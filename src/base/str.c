@@ -86,6 +86,14 @@ int fo_str_distance(const char *a, const char *b)
 	return d[n % 3][m];
 }
 
+/* Digits after the point that give a number below 1000 three significant ones. */
+static int digits_of(double value)
+{
+	if (fabs(value) < 9.995)
+		return 2;
+	return fabs(value) < 99.95;
+}
+
 char *fo_str_si(char buf[32], double value, const char *unit)
 {
 	static const char *const prefix[] = { "", "k", "M", "G", "T", "P", "E", "Z", "Y" };
@@ -94,12 +102,8 @@ char *fo_str_si(char buf[32], double value, const char *unit)
 		value /= 1000;
 		i++;
 	}
-	snprintf(buf, 32, "%.*f %s%s",
-		 i == 0 && value == floor(value) ? 0
-		 : fabs(value) < 9.995           ? 2
-		 : fabs(value) < 99.95           ? 1
-						 : 0,
-		 value, prefix[i], unit);
+	const int digits = i == 0 && value == floor(value) ? 0 : digits_of(value);
+	snprintf(buf, 32, "%.*f %s%s", digits, value, prefix[i], unit);
 	return buf;
 }
 
@@ -111,20 +115,17 @@ char *fo_str_bytes(char buf[32], double bytes)
 		bytes /= 1024;
 		i++;
 	}
-	snprintf(buf, 32, "%.*f %s",
-		 i == 0                ? 0
-		 : fabs(bytes) < 9.995 ? 2
-		 : fabs(bytes) < 99.95 ? 1
-				       : 0,
-		 bytes, prefix[i]);
+	snprintf(buf, 32, "%.*f %s", i ? digits_of(bytes) : 0, bytes, prefix[i]);
 	return buf;
 }
 
 size_t fo_utf8_decode(const void *text, size_t n, uint32_t *code)
 {
 	const unsigned char *s = text;
-	size_t len = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
-	if (len == 0 || len > n)
+	size_t len = 1;
+	if (s[0] >= 0x80)
+		len = 2 + (s[0] >= 0xe0) + (s[0] >= 0xf0);
+	if ((s[0] >= 0x80 && s[0] < 0xc2) || s[0] >= 0xf5 || len > n)
 		return 0;
 	uint32_t c = len == 1 ? s[0] : s[0] & (0xffu >> (len + 1));
 	for (size_t i = 1; i < len; i++) {
@@ -198,7 +199,8 @@ char *fo_str_visible(char *buf, size_t size, const char *src)
 	for (const unsigned char *s = (const unsigned char *)src; left;) {
 		size_t n = fo_utf8_decode(s, left, &c), used = n ? n : 1;
 		bool shown = n && !fo_utf8_unsafe(c);
-		if (o + (shown ? n : 4 * used) + 1 > size) {
+		const size_t room = shown ? n : 4 * used;
+		if (o + room + 1 > size) {
 			cut = true;
 			break;
 		}
@@ -212,7 +214,7 @@ char *fo_str_visible(char *buf, size_t size, const char *src)
 	}
 	if (size)
 		buf[o] = 0;
-	/* What was left out is told, where there is room to tell it. */
+	/* Dots say that something was left out, where there is room for them. */
 	if (cut && size > 16) {
 		while (o > size - 4 || (o > 0 && ((unsigned char)buf[o] & 0xc0) == 0x80))
 			o--;

@@ -36,7 +36,7 @@ static inline bool fo_text_ends(const char *s, const char *end)
 	return n >= m && strcasecmp(s + n - m, end) == 0;
 }
 
-/* What stands behind the last slash. */
+/* The part after the last slash. */
 static inline const char *fo_text_file_name(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -47,12 +47,23 @@ static inline const char *fo_text_file_name(const char *path)
 static inline int64_t fo_plus(int64_t a, int64_t b)
 {
 	int64_t v;
-	return __builtin_add_overflow(a, b, &v) ? (a < 0 ? INT64_MIN : INT64_MAX) : v;
+	if (__builtin_add_overflow(a, b, &v))
+		v = a < 0 ? INT64_MIN : INT64_MAX;
+	return v;
 }
 static inline int64_t fo_minus(int64_t a, int64_t b)
 {
 	int64_t v;
-	return __builtin_sub_overflow(a, b, &v) ? (a < b ? INT64_MIN : INT64_MAX) : v;
+	if (__builtin_sub_overflow(a, b, &v))
+		v = a < b ? INT64_MIN : INT64_MAX;
+	return v;
 }
+
+static inline int64_t fo_least(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t fo_greatest(int64_t a, int64_t b) { return a > b ? a : b; }
+/* v, but not below low nor above high. */
+static inline int64_t fo_bounded(int64_t v, int64_t low, int64_t high) { return fo_least(fo_greatest(v, low), high); }
+/* For qsort: negative, 0 or positive. */
+static inline int fo_order(int64_t a, int64_t b) { return (a > b) - (a < b); }
 
 #endif

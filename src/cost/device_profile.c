@@ -20,6 +20,7 @@ struct reader {
 	struct fo_device_profile *f;
 	const char *where;
 	int line;
+	struct fo_arena arena; /* texts of the lines */
 };
 
 static fo_status wrong(const struct reader *r, const char *what)
@@ -29,25 +30,49 @@ static fo_status wrong(const struct reader *r, const char *what)
 		       r->line, r->where, what);
 }
 
-/* A number above 0; 0: it is none. */
-static double number(const json_t *o, const char *key)
-{
-	double x = json_number_value(json_object_get(o, key));
-	return isfinite(x) && x > 0 ? x : 0;
-}
+#define OPERATION(m, ...) FO_FIELD(struct fo_device_operation, m, __VA_ARGS__)
+#define POSITIVE .low = 0x1p-1022, .high = 1e308
+static const struct fo_schema_field operation_field[] = {
+	OPERATION(operation, "operation", "", "its kind"),
+	OPERATION(key, "key", "", "its signature ([simulator.md](simulator.md)), sixteen hexadecimal digits"),
+	OPERATION(category, "category", "", "category of the kind ([ops.md](ops.md))"),
+	OPERATION(count, "count", "", "how often a step has it", POSITIVE),
+	OPERATION(us_median, "us_median", "us", "median of single calls", POSITIVE),
+	OPERATION(us_best, "us_best", "us", "best of single calls", POSITIVE),
+	OPERATION(us_block, "us_block", "us", "of calls without a pause; 0, null or absent: not measured", POSITIVE),
+	OPERATION(times, "times", "", "single calls measured"),
+	OPERATION(tflop_s, "tflop_s", "TFLOP/s", "at the median; of matmuls and attention", POSITIVE, .flags = FO_OMIT),
+	OPERATION(gb_s, "gb_s", "GB/s", "at the median; of all others", POSITIVE, .flags = FO_OMIT),
+	OPERATION(tflop_s_block, "tflop_s_block", "TFLOP/s", "without a pause", POSITIVE, .flags = FO_OMIT),
+	OPERATION(gb_s_block, "gb_s_block", "GB/s", "without a pause", POSITIVE, .flags = FO_OMIT),
+	OPERATION(of_ceiling, "of_ceiling", "share", "of the measured ceiling, at the median"),
+	OPERATION(ms_per_step, "ms_per_step", "ms", "median times count"),
+	OPERATION(operands, "operands", "", "rows x columns and type of each"),
+};
+const struct fo_schema fo_device_operation_schema = { "ceilings.operation", "operation of a device",
+						      FO_FIELDS(struct fo_device_operation, operation_field) };
 
-static void copy_text(char *out, size_t size, const json_t *o, const char *key)
-{
-	const char *s = json_string_value(json_object_get(o, key));
-	fo_str_visible(out, size, s ? s : "");
-}
+#define HEADER(m, ...) FO_FIELD(struct fo_device_header, m, __VA_ARGS__)
+static const struct fo_schema_field header_field[] = {
+	HEADER(device, "device", "", "as its driver calls it"),
+	HEADER(compute_capability, "compute_capability", "", "of the device"),
+	HEADER(model, "model", "", "whose step it is", .flags = FO_OMIT),
+	HEADER(seq, "seq", "", "tokens of a row", .flags = FO_OMIT),
+	FO_FIELD_AS(RAW, struct fo_device_header, choice, "choice", "", "what was chosen to fit the device's memory",
+		    .flags = FO_OMIT | FO_WRITE_ONLY),
+	HEADER(distinct_operations, "distinct_operations", "", "that follow; fewer: it was ended early",
+	       .flags = FO_OMIT, .high = 1 << 30),
+};
+const struct fo_schema fo_device_header_schema = { "ceilings.device", "operations of a device",
+						   FO_FIELDS(struct fo_device_header, header_field) };
 
+/* Class of an operation, by which the rates of operations that were not measured are scaled; -1: none. */
 static int class_of(const char *kind, const char *category, const char *operands)
 {
+	if (!strcmp(kind, "matmul") && strstr(operands, fo_dtype_name[FO_E4M3]))
+		return FO_DEVICE_PRODUCT_FP8;
 	if (!strcmp(kind, "matmul"))
-		return strstr(operands, fo_dtype_name[FO_E4M3])   ? FO_DEVICE_PRODUCT_FP8
-		       : strstr(operands, fo_dtype_name[FO_BF16]) ? FO_DEVICE_PRODUCT
-								  : -1;
+		return strstr(operands, fo_dtype_name[FO_BF16]) ? FO_DEVICE_PRODUCT : -1;
 	if (!strcmp(kind, "attention"))
 		return FO_DEVICE_ATTENTION;
 	if (!strcmp(kind, "attention_bwd") || !strcmp(kind, "attention_bwd_rope"))
@@ -56,7 +81,7 @@ static int class_of(const char *kind, const char *category, const char *operands
 		return FO_DEVICE_FUSED;
 	if (!strcmp(category, fo_category_name[FO_CAT_OPTIMIZER]))
 		return FO_DEVICE_STREAM;
-	return -1; /* the loss reads more often than its bytes say */
+	return -1; /* the loss reads its operands more often than its bytes say */
 }
 
 /* The header says what is taken. */
@@ -69,57 +94,64 @@ static struct fo_interval seconds_of(double best, double median, double block, b
 	return (struct fo_interval){ fmin(best, block), block, fmax(median, block) };
 }
 
-static fo_status take_operation(struct reader *r, const json_t *o)
+static fo_status take_operation(struct reader *r, const json_t *object)
 {
 	struct fo_device_profile *f = r->f;
-	const char *kind = json_string_value(json_object_get(o, "operation"));
-	const char *category = json_string_value(json_object_get(o, "category"));
-	const char *operands = json_string_value(json_object_get(o, "operands"));
-	const char *key = json_string_value(json_object_get(o, "key"));
-	double median = number(o, "us_median") * 1e-6, best = number(o, "us_best") * 1e-6, count = number(o, "count");
+	struct fo_schema_reader lenient = { .arena = &r->arena, .lenient = true };
+	struct fo_device_operation o;
 	char *end = NULL;
-	struct fo_device_row row = { .key = key ? strtoull(key, &end, 16) : 0 };
-	if (!kind || !category || !operands || !(median > 0) || !(best > 0) || best > median || !(count > 0))
+	fo_schema_blank(&fo_device_operation_schema, &o);
+	o.operands = NULL; /* a text that may be empty, but not absent */
+	fo_schema_read(&fo_device_operation_schema, object, &o, &lenient);
+	struct fo_device_row row = { .key = strtoull(o.key, &end, 16) };
+	double median = o.us_median * 1e-6, best = o.us_best * 1e-6;
+	if (!*o.operation || !*o.category || !o.operands || !(best <= median) || !(o.count > 0))
 		return wrong(r, "lacks a figure of an operation");
 	if (!row.key || *end)
 		return wrong(r, "lacks the operation's key, which bench_gpu prints");
 	if (f->rows >= FO_DEVICE_PROFILE_MAX_ROWS)
 		return wrong(r, "is one too many");
-	int k = fo_op_kind_find(kind), c = class_of(kind, category, operands);
+	int k = fo_op_kind_find(o.operation), c = class_of(o.operation, o.category, o.operands);
 	bool heats = k >= 0 && fo_op_info((enum fo_op_kind)k)->cls == FO_CLASS_TENSOR;
-	row.seconds = seconds_of(best, median, number(o, "us_block") * 1e-6, heats);
+	row.seconds = seconds_of(best, median, o.us_block * 1e-6, heats);
 	fo_array_room(&f->row, &f->cap, f->rows, sizeof *f->row);
 	f->row[f->rows++] = row;
-	double work = median * (number(o, "tflop_s") * 1e12 + number(o, "gb_s") * 1e9);
+	double work = median * (isnan(o.tflop_s) ? o.gb_s * 1e9 : o.tflop_s * 1e12);
 	if (c < 0 || !(work > 0))
 		return FO_OK;
-	f->class_sum[c].work += count * work;
-	fo_interval_add(&f->class_sum[c].seconds, row.seconds, count);
+	f->class_sum[c].work += o.count * work;
+	fo_interval_add(&f->class_sum[c].seconds, row.seconds, o.count);
 	return FO_OK;
 }
 
 /* A file may hold several parts, of one device. */
-static fo_status take_header(struct reader *r, const json_t *o)
+static fo_status take_header(struct reader *r, const json_t *object)
 {
-	char device[sizeof r->f->device];
-	copy_text(device, sizeof device, o, "device");
-	if (!*device || (*r->f->device && strcmp(device, r->f->device)))
-		return *device ? wrong(r, "begins the figures of another device") : wrong(r, "names no device");
-	snprintf(r->f->device, sizeof r->f->device, "%s", device);
-	copy_text(r->f->model, sizeof r->f->model, o, "model");
-	r->f->seq = (int64_t)number(o, "seq");
-	r->f->expected += (int)number(o, "distinct_operations");
+	struct fo_schema_reader lenient = { .arena = &r->arena, .lenient = true };
+	struct fo_device_profile *f = r->f;
+	struct fo_device_header h;
+	char device[sizeof f->device];
+	fo_schema_blank(&fo_device_header_schema, &h);
+	fo_schema_read(&fo_device_header_schema, object, &h, &lenient);
+	fo_str_visible(device, sizeof device, h.device);
+	if (!*device)
+		return wrong(r, "names no device");
+	if (*f->device && strcmp(device, f->device) != 0)
+		return wrong(r, "begins the figures of another device");
+	memcpy(f->device, device, sizeof device);
+	fo_str_visible(f->model, sizeof f->model, h.model);
+	f->seq = h.seq;
+	f->expected += (int)h.distinct_operations;
 	return FO_OK;
 }
 
 static fo_status take_line(struct reader *r, const json_t *o)
 {
-	const char *ceiling = json_string_value(json_object_get(o, "ceiling"));
 	if (json_object_get(o, "failed"))
 		return FO_OK; /* of the script: what was measured before counts */
 	if (json_object_get(o, "device"))
 		return take_header(r, o);
-	if (!*r->f->device && (ceiling || json_object_get(o, "operation")))
+	if (!*r->f->device && (json_is_string(json_object_get(o, "ceiling")) || json_object_get(o, "operation")))
 		return wrong(r, "comes before a device is named");
 	return json_object_get(o, "operation") ? take_operation(r, o) : FO_OK;
 }
@@ -145,9 +177,10 @@ static fo_status take_text(struct reader *r, const char *text, size_t len)
 
 fo_status fo_device_profile_parse(const char *text, size_t len, const char *where, struct fo_device_profile *f)
 {
-	struct reader r = { f, where, 0 };
+	struct reader r = { .f = f, .where = where };
 	*f = (struct fo_device_profile){ 0 };
 	fo_status st = take_text(&r, text, len);
+	fo_arena_fini(&r.arena);
 	if (st == FO_OK && !f->rows)
 		st = fo_fail(FO_EFORMAT,
 			     "'%s' holds no operation of a device: it is not what 'bench/gpu/run ceilings' leaves",

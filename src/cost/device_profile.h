@@ -3,10 +3,24 @@
 #ifndef FO_COST_DEVICE_PROFILE_H
 #define FO_COST_DEVICE_PROFILE_H
 
+#include "base/schema.h"
 #include "cost/device.h"
 
 enum { FO_DEVICE_PROFILE_MAX_ROWS = 65536 };
 #define FO_DEVICE_PROFILE_MAX_BYTES ((size_t)16 << 20)
+
+/* A line for each operation, and the line before the first; texts "" and numbers NaN where a line lacks them. */
+struct fo_device_operation {
+	const char *operation, *key, *category, *operands;
+	double count, us_median, us_best, us_block, times, tflop_s, gb_s, tflop_s_block, gb_s_block, of_ceiling,
+		ms_per_step;
+};
+struct fo_device_header {
+	const char *device, *compute_capability, *model;
+	const char *choice; /* written only: JSON */
+	int64_t seq, distinct_operations;
+};
+extern const struct fo_schema fo_device_operation_schema, fo_device_header_schema;
 
 struct fo_device_row {
 	uint64_t key;               /* fo_op_signature */

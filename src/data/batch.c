@@ -1,3 +1,4 @@
+/* A step's batch: which pieces of which documents it is made of, as a pure function of shard, seed, shape and step. */
 #include "data/data_int.h"
 
 #include "base/clock.h"
@@ -7,7 +8,7 @@
 
 const char *const fo_packing_name[FO_PACK_COUNT] = { "packed", "padded", "bestfit", "split" };
 
-/* The place of the document that holds token (of split rows: row) `at` of the epoch. */
+/* The place, in the epoch's order, of the document that holds token `at`; with split rows, row `at`. */
 static int64_t find_place(const struct epoch_order *o, int64_t at)
 {
 	int64_t low = 0, high = o->shard->docs; /* start[low] <= at < start[high] */
@@ -21,7 +22,8 @@ static int64_t find_place(const struct epoch_order *o, int64_t at)
 	return low;
 }
 
-/* Attention pairs of n tokens that see each other and nothing else: token i (from 0) sees i + 1, at most the window. */
+/* Attention pairs of n tokens that attend to each other and nothing else: token i (from 0) attends to i + 1 tokens, at
+ * most to the window. */
 static int64_t pairs_of(int64_t n, int64_t window)
 {
 	int64_t hidden = window && window < n ? n - window : 0;
@@ -33,20 +35,20 @@ void batch_put_piece(struct fo_batch *b, int64_t micro, const struct fo_batch_sh
 {
 	int64_t first = s->doc_at[doc] + from, end = s->doc_at[doc + 1], base = micro * shape->rows * shape->seq + to;
 	for (int64_t i = 0; i < n; i++) {
-		b->token[base + i] = s->ids16 ? s->ids16[first + i] : (int32_t)s->ids32[first + i];
+		b->token[base + i] = shard_id(s, first + i);
 		b->position[base + i] = (int32_t)i;
 		b->doc_start[base + i] = (int32_t)to;
 	}
 	for (int64_t i = 0; i + 1 < n; i++)
 		b->target[base + i] = b->token[base + i + 1];
 	bool more = first + n < end;
-	b->target[base + n - 1] = !more ? -1 : s->ids16 ? s->ids16[first + n] : (int32_t)s->ids32[first + n];
+	b->target[base + n - 1] = more ? shard_id(s, first + n) : -1;
 	b->micro_loss_tokens[micro] += n - !more;
 	b->pairs[micro] += pairs_of(n, shape->window);
 	b->real_tokens += n;
 }
 
-/* Places from .. to of a micro-batch: each a document of its own, without loss. */
+/* Pads places from .. to of a micro-batch: each becomes a document of its own, without loss. */
 static void put_padding(struct fo_batch *b, int64_t micro, int64_t width, int64_t from, int64_t to, int32_t pad_id)
 {
 	for (int64_t i = from; i < to; i++) {
@@ -81,13 +83,13 @@ static int64_t permute(uint64_t stream, int64_t n, int64_t i)
 
 /* ---- which piece of which document lies where ---- */
 
-/* n tokens of document doc, from its token `from` on, lie at places to .. to + n of a row. */
+/* n tokens of document doc, from its token `from` on, which lie at places to .. to + n of a row. */
 struct piece {
 	int64_t row, to, doc, from, n;
 };
 typedef void piece_fn(void *ctx, const struct piece *p);
 
-/* Row `row` of a batch from token `first` of the endless row of epochs on. */
+/* Visits row `row` of a batch, which begins at token `first` of all epochs laid end to end. */
 static void walk_row(struct epoch_order *orders, const struct fo_batch_shape *shape, int64_t row, int64_t first,
 		     piece_fn *fn, void *ctx)
 {
@@ -133,7 +135,7 @@ static void walk_padded(struct epoch_order *orders, const struct fo_batch_shape 
 	for (int64_t row = 0; row < rows; row++) {
 		struct epoch_order *o = &orders[(first + row) / s->docs & 1];
 		epoch_order_build(o, (first + row) / s->docs);
-		int64_t doc = o->doc[(first + row) % s->docs], len = s->doc_at[doc + 1] - s->doc_at[doc];
+		int64_t doc = o->doc[(first + row) % s->docs], len = shard_doc_length(s, doc);
 		fn(ctx, &(struct piece){ row, 0, doc, 0, len < shape->seq ? len : shape->seq });
 	}
 }
@@ -151,7 +153,7 @@ static void walk_split(struct epoch_order *orders, const struct fo_batch_shape *
 		struct epoch_order *o = &orders[epoch & 1];
 		epoch_order_build(o, epoch);
 		int64_t place = find_place(o, at), doc = o->doc[place], from = (at - o->start[place]) * shape->seq;
-		int64_t left = s->doc_at[doc + 1] - s->doc_at[doc] - from;
+		int64_t left = shard_doc_length(s, doc) - from;
 		fn(ctx, &(struct piece){ row, 0, doc, from, left < shape->seq ? left : shape->seq });
 	}
 }
@@ -166,8 +168,7 @@ static void walk_bestfit(const struct fo_shard *s, uint64_t seed, const struct p
 		int64_t r = permute(fo_rng_u64(seed ^ ROWS_STREAM, (uint64_t)epoch), plan->rows, global % plan->rows);
 		for (int64_t i = plan->row_at[r]; i < plan->row_at[r + 1]; i++) {
 			int64_t doc = plan->piece[i].doc, from = plan->piece[i].from;
-			int64_t left = s->doc_at[doc + 1] - s->doc_at[doc] - from,
-				n = left < shape->seq ? left : shape->seq;
+			int64_t left = shard_doc_length(s, doc) - from, n = left < shape->seq ? left : shape->seq;
 			fn(ctx, &(struct piece){ row, at, doc, from, n });
 			at += n;
 		}
@@ -200,27 +201,28 @@ static void fill_piece(void *ctx, const struct piece *p)
 {
 	struct filling *f = ctx;
 	int64_t rows = f->shape->rows, seq = f->shape->seq, micro = p->row / rows, row = p->row % rows * seq;
-	/* A row's first piece: what the others do not fill stays padding. Packed rows have none. */
+	/* A row's first piece pads the rest of the row, which later pieces overwrite. Packed rows have no padding. */
 	if (p->to == 0 && p->n < seq && f->shape->packing != FO_PACK_PACKED)
 		put_padding(f->b, micro, rows * seq, row + p->n, row + seq, f->pad_id);
 	if (f->shape->packing == FO_PACK_PADDED)
-		f->b->truncated += f->shard->doc_at[p->doc + 1] - f->shard->doc_at[p->doc] - p->n;
+		f->b->truncated += shard_doc_length(f->shard, p->doc) - p->n;
 	batch_put_piece(f->b, micro, f->shape, f->shard, p->doc, p->from, p->n, row + p->to);
 }
 
 fo_status batch_fill(struct fo_batch *b, struct epoch_order *orders, const struct pack_plan *plan,
 		     const struct fo_batch_shape *shape, int32_t pad_id)
 {
+	static const char *const counted[] = { [FO_PACK_PACKED] = "tokens",
+					       [FO_PACK_PADDED] = "documents",
+					       [FO_PACK_BESTFIT] = "rows",
+					       [FO_PACK_SPLIT] = "rows" };
 	bool packed = shape->packing == FO_PACK_PACKED;
 	int64_t unit = shape->micro_batches * shape->rows * (packed ? shape->seq : 1), end;
 	/* A block of rows may reach an epoch (or a row) beyond the step's own end. */
 	if (__builtin_add_overflow(b->step, 2, &end) || __builtin_mul_overflow(end, unit, &end) ||
 	    __builtin_add_overflow(end, orders[0].shard->tokens, &end))
 		return fo_fail(FO_EARG, "step %lld of %lld %s each is beyond what can be counted", (long long)b->step,
-			       (long long)unit,
-			       packed                             ? "tokens"
-			       : shape->packing == FO_PACK_PADDED ? "documents"
-								  : "rows");
+			       (long long)unit, counted[shape->packing]);
 	b->loss_tokens = b->real_tokens = b->truncated = 0;
 	for (int64_t m = 0; m < shape->micro_batches; m++)
 		b->micro_loss_tokens[m] = b->pairs[m] = 0;

@@ -34,8 +34,8 @@ struct fo_text {
 	bool json;
 	char *buffer;
 	size_t cap, from, to;
-	bool in_end;         /* nothing comes behind buffer[from..to) */
-	fo_status in_failed; /* or this: the damage behind it, told when it is reached */
+	bool in_end;         /* nothing comes after buffer[from..to) */
+	fo_status in_failed; /* damage after these bytes, reported when it is reached */
 	struct fo_err in_error;
 	XXH3_state_t *digest;
 	struct fo_text_place place; /* digest is filled in when asked for */
@@ -57,9 +57,11 @@ static fo_status add_file(struct fo_text *t, const char *path)
 	fo_array_room(&t->file, &t->file_cap, t->files, sizeof *t->file);
 	t->file[t->files++] = (struct file){
 		.path = fo_arena_strdup(&t->arena, path),
-		.bytes = S_ISREG(s.st_mode) ? s.st_size : 0,
-		.changed_ns = S_ISREG(s.st_mode) ? (int64_t)s.st_mtim.tv_sec * 1000000000 + s.st_mtim.tv_nsec : 0
 	};
+	if (S_ISREG(s.st_mode)) {
+		t->file[t->files - 1].bytes = s.st_size;
+		t->file[t->files - 1].changed_ns = (int64_t)s.st_mtim.tv_sec * 1000000000 + s.st_mtim.tv_nsec;
+	}
 	t->packed_total += t->file[t->files - 1].bytes;
 	return FO_OK;
 }
@@ -73,13 +75,16 @@ static bool lies_in(const char *path, const char *folder, const char **rest)
 	return !strncmp(path, folder, n) && (!path[n] || path[n] == '/');
 }
 
-/* What a folder that is being read calls the output inside it; "": it is the output or lies in it; NULL: they have
- * nothing in common. */
+/* The output's path as it is spelled below the folder that is read; "": the folder is the output or lies in it; NULL:
+ * neither lies in the other. */
 static char *output_below(const struct fo_text *t, struct fo_arena *a, const char *path)
 {
 	const char *rest;
-	char *out = t->o.leave_out ? realpath(t->o.leave_out, NULL) : NULL, *in = out ? realpath(path, NULL) : NULL,
-	     *name = NULL;
+	char *out = NULL, *in = NULL, *name = NULL;
+	if (t->o.leave_out)
+		out = realpath(t->o.leave_out, NULL);
+	if (out)
+		in = realpath(path, NULL);
 	size_t n = strlen(path);
 	if (in && lies_in(in, out, &rest))
 		name = "";
@@ -141,10 +146,11 @@ fo_status fo_text_open(struct fo_text **out, char *const *inputs, size_t n, cons
 		st = fo_fail(FO_ENOMEM, "cannot allocate a checksum state");
 	for (size_t i = 0; i < n && st == FO_OK; i++)
 		st = add_input(t, inputs[i]);
-	t->o.leave_out = NULL; /* the caller's, and not needed any more */
-	if (st == FO_OK && !t->files)
-		st = fo_fail(FO_EARG, n ? "'%s' holds no files%s" : "no input is named%s%s", n ? inputs[0] : "",
-			     n && t->left_out ? " but our own output" : "");
+	t->o.leave_out = NULL; /* belongs to the caller and is not needed any more */
+	if (st == FO_OK && !n)
+		st = fo_fail(FO_EARG, "no input is named");
+	else if (st == FO_OK && !t->files)
+		st = fo_fail(FO_EARG, "'%s' holds no files%s", inputs[0], t->left_out ? " but our own output" : "");
 	if (st == FO_OK)
 		*out = t;
 	else
@@ -180,8 +186,8 @@ uint64_t fo_text_fingerprint(const struct fo_text *t)
 	XXH3_state_t x;
 	XXH3_INITSTATE(&x);
 	XXH3_64bits_reset(&x);
-	/* Not skip_bad and max_expand: until something bad is met they change nothing, and who then asks for it to be
-	 * left out wants to go on, not to begin anew. */
+	/* skip_bad and max_expand stay out: they change nothing until something bad is met, and a user who then asks
+	 * for it to be skipped wants to go on, not to begin anew. */
 	const int64_t option[] = { t->o.format, t->o.max_document, (int64_t)t->files, (int64_t)PART_BYTES };
 	XXH3_64bits_update(&x, option, sizeof option);
 	XXH3_64bits_update(&x, t->field, strlen(t->field) + 1);
@@ -198,7 +204,7 @@ uint64_t fo_text_fingerprint(const struct fo_text *t)
 
 static size_t left(const struct fo_text *t) { return t->to - t->from; }
 
-/* Makes n bytes available, fewer only at the end of the file or in front of its damage. */
+/* Makes n bytes available, fewer only at the end of the file or before its damage. */
 static void fill(struct fo_text *t, size_t n)
 {
 	if (left(t) >= n || t->in_end)
@@ -288,7 +294,7 @@ static fo_status enter_file(struct fo_text *t)
 		t->in_end = true;
 		t->in_failed = st;
 		fo_err_save(&t->in_error, st);
-		return FO_OK; /* told like any damage, with its bytes behind none */
+		return FO_OK; /* reported as damage after no bytes */
 	}
 	fill(t, PART_BYTES);
 	t->json = t->o.format == FO_TEXT_JSONL ||
@@ -307,7 +313,7 @@ static size_t cut_at_line(const void *ctx, const char *text, size_t len, size_t 
 	return end ? (size_t)(end - text) + 1 : len;
 }
 
-/* Without any good place: between two characters. */
+/* A cut between two characters, where the text has no better place. */
 static size_t cut_anywhere(const char *text, size_t len)
 {
 	size_t at = len;
@@ -316,7 +322,8 @@ static size_t cut_anywhere(const char *text, size_t len)
 	return at > 1 && (unsigned char)text[at - 1] >= 0xc0 ? at - 1 : len;
 }
 
-/* Bytes of the part that begins at buffer[from]: a pure function of what follows there, whatever was read at once. */
+/* Bytes of the part that begins at buffer[from]: a pure function of the text from there on, however much of it was read
+ * at once. */
 static size_t part_length(struct fo_text *t)
 {
 	for (size_t window = PART_BYTES;; window *= 2) {
@@ -332,8 +339,8 @@ static size_t part_length(struct fo_text *t)
 	}
 }
 
-/* The damage behind the last good byte of the file: an error, or counted and left behind. *dropped: a document is open.
- */
+/* Reports the damage after the last good byte of the file, or counts it and leaves the file. *dropped: a document was
+ * open. */
 static fo_status meet_damage(struct fo_text *t, bool *dropped)
 {
 	*dropped = t->place.open;
@@ -349,7 +356,7 @@ static struct fo_text_part drop(const struct fo_text_part *p)
 	return (struct fo_text_part){ .bytes = p->bytes, .file = p->file, .ends = true, .dropped = true };
 }
 
-/* *got: out holds something; else the file is left behind. */
+/* The next part of a file of text. *got: out holds something; else the file was left. */
 static fo_status next_of_text(struct fo_text *t, struct fo_text_part *out, bool *got)
 {
 	size_t n = part_length(t);
@@ -358,11 +365,8 @@ static fo_status next_of_text(struct fo_text *t, struct fo_text_part *out, bool 
 		.bytes = t->buffer + t->from, .len = n, .file = t->place.file, .begins = !t->place.open, .ends = last
 	};
 	if (last && t->in_failed != FO_OK) {
-		bool dropped;
 		*out = drop(out);
-		FO_TRY(meet_damage(t, &dropped));
-		*got = dropped;
-		return FO_OK;
+		return meet_damage(t, got);
 	}
 	if (n && memchr(t->buffer + t->from, 0, n)) {
 		*got = t->place.open;

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Deeper values are nobody's documents; the bound keeps hostile lines from the stack, of which nothing is used. */
+/* No document has values nested deeper. The bound limits what a hostile line can make us remember. */
 #define MAX_DEPTH 128
 
 struct line {
@@ -24,7 +24,7 @@ static void skip_space(struct line *l)
 		l->p++;
 }
 
-/* The escape at l->p, which is behind its backslash. */
+/* Reads the escape at l->p, which is after its backslash. */
 static fo_status escape(struct line *l, char **o)
 {
 	static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
@@ -43,7 +43,7 @@ static fo_status escape(struct line *l, char **o)
 	return FO_OK;
 }
 
-/* The string at l->p, which is its quotation mark, unescaped in place. */
+/* Reads the string at l->p, its quotation mark, and unescapes it in place. */
 static fo_status string(struct line *l, char **text, size_t *len)
 {
 	char *o = ++l->p;
@@ -94,7 +94,7 @@ static fo_status scalar(struct line *l)
 	if (p < l->end && *p == '.') {
 		const char *part = ++p;
 		if ((p = digits(p, l->end)) == part)
-			return broken(l, "a number without digits behind its point");
+			return broken(l, "a number without digits after its point");
 	}
 	if (p < l->end && (*p == 'e' || *p == 'E')) {
 		p += p + 1 < l->end && (p[1] == '+' || p[1] == '-') ? 2 : 1;
@@ -106,7 +106,7 @@ static fo_status scalar(struct line *l)
 	return FO_OK;
 }
 
-/* Behind a value: closes what ends there. *depth 0: the value that skip_value was asked for is complete. */
+/* Closes the objects and lists that end after a value. *depth 0: the value that skip_value was asked for is complete. */
 static fo_status close_values(struct line *l, const char *open, int *depth, bool *key)
 {
 	while (*depth) {
@@ -118,8 +118,10 @@ static fo_status close_values(struct line *l, const char *open, int *depth, bool
 			l->p++;
 			return FO_OK;
 		}
-		if (c != (object ? '}' : ']'))
-			return broken(l, object ? "expected ',' or '}'" : "expected ',' or ']'");
+		if (object && c != '}')
+			return broken(l, "expected ',' or '}'");
+		if (!object && c != ']')
+			return broken(l, "expected ',' or ']'");
 		l->p++;
 		--*depth;
 	}
@@ -139,7 +141,7 @@ static fo_status key_of(struct line *l, char **key, size_t *len)
 	return FO_OK;
 }
 
-/* Any value at l->p. */
+/* Skips any value at l->p. */
 static fo_status skip_value(struct line *l)
 {
 	char open[MAX_DEPTH], *text;
@@ -173,13 +175,17 @@ static fo_status skip_value(struct line *l)
 	return FO_OK;
 }
 
+/* The kind of the value that begins with c. */
 static const char *kind_of(char c)
 {
-	return c == '{'               ? "an object"
-	       : c == '['             ? "a list"
-	       : c == 'n'             ? "null"
-	       : c == 't' || c == 'f' ? "true or false"
-				      : "a number";
+	switch (c) {
+	case '{': return "an object";
+	case '[': return "a list";
+	case 'n': return "null";
+	case 't':
+	case 'f': return "true or false";
+	default: return "a number";
+	}
 }
 
 fo_status fo_text_field(char *line, size_t len, const char *field, char **text, size_t *text_len)
@@ -228,6 +234,9 @@ fo_status fo_text_field(char *line, size_t len, const char *field, char **text, 
 		return FO_OK;
 	if (other)
 		return fo_fail(FO_EFORMAT, "the field '%s' is %s, expected a text", field, kind_of(other));
-	fo_fail(FO_EFORMAT, "no field '%s'; there %s %s", field, seen_len ? "are" : "is", seen_len ? seen : "none");
+	if (seen_len)
+		fo_fail(FO_EFORMAT, "no field '%s'; there are %s", field, seen);
+	else
+		fo_fail(FO_EFORMAT, "no field '%s'; there is none", field);
 	return fo_hint(FO_EFORMAT, "'flatout data prepare --field=NAME' takes the text from a field of another name");
 }

@@ -19,9 +19,9 @@
 #include <zstd_errors.h>
 
 #define PACKED_BYTES ((size_t)1 << 18)
-/* 128 MiB, the most that `zstd` itself unpacks without --long or --ultra options, RFC 8878's advice is 8 MiB. */
+/* 128 MiB is the most that `zstd` itself unpacks without --long or --ultra; RFC 8878 advises 8 MiB. */
 #define ZSTD_WINDOW_LOG 27
-/* Below this much text no ratio is suspicious: it fits on every disk. */
+/* Up to this much text no ratio is suspicious: it fits on every disk. */
 #define EXPAND_FREE_BYTES ((int64_t)64 << 20)
 #define GZIP_WINDOW (15 + 16) /* zlib: the largest window, gzip's wrapping */
 
@@ -42,7 +42,7 @@ struct unpack {
 	unsigned char packed_bytes[PACKED_BYTES];
 };
 
-/* More packed bytes behind those that are left. */
+/* Reads more packed bytes after those that are left. */
 static fo_status refill(struct unpack *u)
 {
 	if (u->from) {
@@ -146,7 +146,7 @@ static fo_status cut_short(const struct unpack *u)
 		       u->name, (long long)u->packed);
 }
 
-/* One step: some bytes in, some out. */
+/* Unpacks some bytes into some others; *got may be 0. */
 static fo_status inflate_some(struct unpack *u, char *buf, size_t n, size_t *got)
 {
 	u->z.next_in = u->packed_bytes + u->from;
@@ -185,7 +185,7 @@ static fo_status zstd_some(struct unpack *u, char *buf, size_t n, size_t *got)
 	return FO_OK;
 }
 
-/* Between two members or frames: does another one follow? gzip files may be padded with zeros (gzip's manual). */
+/* Finds out, after a member or frame, whether another one follows. gzip files may be padded with zeros (its manual). */
 static fo_status between(struct unpack *u)
 {
 	FO_TRY(refill(u));
@@ -196,11 +196,12 @@ static fo_status between(struct unpack *u)
 	}
 	while (u->to - u->from < 4 && !u->file_end) /* a beginning of less than four bytes cannot be judged */
 		FO_TRY(refill(u));
+	const bool gzip = u->packing == GZIP, follows = gzip ? begins_gzip(u) : begins_zstd(u);
 	if (u->from == u->to)
 		u->ended = true;
-	else if (!(u->packing == GZIP ? begins_gzip(u) : begins_zstd(u)))
+	else if (!follows)
 		return fo_fail(FO_EFORMAT, "'%s' is damaged: bytes that are no %s follow its compressed data", u->name,
-			       u->packing == GZIP ? "gzip" : "Zstandard");
+			       gzip ? "gzip" : "Zstandard");
 	u->inside = !u->ended;
 	return FO_OK;
 }

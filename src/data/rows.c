@@ -135,8 +135,8 @@ static fo_status fill_rows(void *ctx)
 	b->loss_tokens = b->real_tokens = r->loss_tokens = r->pairs = 0;
 	b->step = r->steps++;
 	while (i < width && r->doc < s->docs) {
-		int64_t left = s->doc_at[r->doc + 1] - s->doc_at[r->doc] - r->at,
-			room = r->shape.seq - i % r->shape.seq, n = left < room ? left : room;
+		int64_t left = shard_doc_length(s, r->doc) - r->at, room = r->shape.seq - i % r->shape.seq,
+			n = left < room ? left : room;
 		batch_put_piece(b, 0, &r->shape, s, r->doc, r->at, n, i);
 		i += n;
 		r->at += n;

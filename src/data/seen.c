@@ -62,7 +62,7 @@ fo_status fo_text_seen(const struct fo_shard *s, const struct fo_batch_shape *sh
 	join(&v);
 	*out = (struct fo_text_seen){ .served = v.served, .reached = s->tokens };
 	for (int64_t d = 0; d < s->docs && shape->packing == FO_PACK_PADDED; d++) {
-		int64_t over = s->doc_at[d + 1] - s->doc_at[d] - shape->seq;
+		int64_t over = shard_doc_length(s, d) - shape->seq;
 		out->reached -= over > 0 ? over : 0;
 	}
 	for (size_t i = 0; i < v.n; i++)

@@ -44,7 +44,11 @@ size_t tok_sentence_symbols(const struct fo_tokenizer *t, const char *piece, siz
 		uint32_t c = 0;
 		const char *s = piece + at;
 		n = read_char(s, len - at, &c);
-		int32_t id = n ? tok_word(t, c == ' ' ? " " : s, c == ' ' ? 1 : n) : -1;
+		int32_t id = -1;
+		if (c == ' ')
+			id = tok_word(t, " ", 1);
+		else if (n)
+			id = tok_word(t, s, n);
 		n = n ? n : 1;
 		if (id >= 0)
 			ids[count++] = id;

@@ -1,3 +1,4 @@
+/* Opening a shard: everything is checked before anything of it is used. */
 #include "data/data_int.h"
 
 #include "base/fs.h"
@@ -57,10 +58,10 @@ static fo_status check_contents(const struct fo_shard *s)
 			return fo_fail(FO_EFORMAT, "document %lld ends at token %lld, where or before it begins (%lld)",
 				       (long long)d, (long long)s->doc_at[d + 1], (long long)s->doc_at[d]);
 	for (int64_t i = 0; i < s->tokens; i++) {
-		int64_t id = s->ids16 ? s->ids16[i] : s->ids32[i];
+		uint32_t id = (uint32_t)shard_id(s, i);
 		if (id >= s->vocab)
-			return fo_fail(FO_EFORMAT, "token %lld is id %lld, expected ids below %lld", (long long)i,
-				       (long long)id, (long long)s->vocab);
+			return fo_fail(FO_EFORMAT, "token %lld is id %u, expected ids below %lld", (long long)i, id,
+				       (long long)s->vocab);
 	}
 	return FO_OK;
 }
@@ -89,13 +90,15 @@ static fo_status open_map(void *ctx)
 		.docs = h.docs,
 		.vocab = h.vocab,
 		.doc_at = (const int64_t *)(const void *)(ids + shard_ids_bytes(h.tokens, h.id_bytes)),
-		.ids16 = h.id_bytes == 2 ? (const uint16_t *)(const void *)ids : NULL,
-		.ids32 = h.id_bytes == 4 ? (const uint32_t *)(const void *)ids : NULL,
 		.checksum = h.checksum,
 		.tokenizer_checksum = h.tokenizer_checksum,
 		.map = (void *)(uintptr_t)m->data,
 		.map_len = m->len,
 	};
+	if (h.id_bytes == 2)
+		new.ids16 = (const uint16_t *)(const void *)ids;
+	else
+		new.ids32 = (const uint32_t *)(const void *)ids;
 	FO_TRY(check_contents(&new));
 	*s = new;
 	return FO_OK;

@@ -36,8 +36,10 @@ static const char *shown(const json_t *v, char buf[64])
 	if (!v)
 		return "nothing";
 	size_t n = json_dumpb(v, raw, sizeof raw - 1, JSON_COMPACT | JSON_ENCODE_ANY);
+	if (n >= sizeof raw - 1 && json_is_object(v))
+		return "an object";
 	if (n >= sizeof raw - 1)
-		return json_is_object(v) ? "an object" : json_is_array(v) ? "an array" : "a long text";
+		return json_is_array(v) ? "an array" : "a long text";
 	raw[n] = 0;
 	return fo_str_visible(buf, 64, raw);
 }
@@ -62,9 +64,9 @@ static fo_status read_byte_level(const json_t *v, const char *key, bool use_rege
 		return differs(key, "of type ByteLevel", json_object_get(v, "type"));
 	if (json_is_true(json_object_get(v, "add_prefix_space")))
 		return fo_fail(FO_EFORMAT, "'%s.add_prefix_space' is true, expected false", key);
+	static const char *const word[] = { "false", "true" };
 	if ((absent(regex) || json_is_true(regex)) != use_regex)
-		return fo_fail(FO_EFORMAT, "'%s.use_regex' is %s, expected %s", key, use_regex ? "false" : "true",
-			       use_regex ? "true" : "false");
+		return fo_fail(FO_EFORMAT, "'%s.use_regex' is %s, expected %s", key, word[!use_regex], word[use_regex]);
 	return FO_OK;
 }
 
@@ -206,7 +208,7 @@ static fo_status read_model_settings(struct reader *r)
 	return FO_OK;
 }
 
-/* Everything of the file that is not vocabulary. */
+/* Reads everything in the file that is not vocabulary. */
 static fo_status read_settings(struct reader *r)
 {
 	static const char *const none[] = { "truncation", "padding" };
@@ -346,17 +348,17 @@ static fo_status read_vocab(struct reader *r)
 /* Appends the bytes that a vocabulary key stands for. */
 static fo_status append_bytes(struct fo_str *out, const char *token)
 {
-	const unsigned char *s = (const unsigned char *)token;
 	char visible[64];
-	while (*s) {
-		int c = *s < 0x80 ? *s : (*s & 0xe0) == 0xc0 ? (s[0] & 0x1f) << 6 | (s[1] & 0x3f) : 0xffff;
-		int b = c < 324 ? tok_char_byte(c) : -1;
+	const char *s = token;
+	for (size_t left = strlen(token), n; left; s += n, left -= n) {
+		uint32_t c = 0;
+		n = fo_utf8_decode(s, left, &c);
+		int b = n && c < 324 ? tok_char_byte((int)c) : -1;
 		if (b < 0)
 			return fo_fail(FO_EFORMAT,
 				       "token '%s' is not written in the byte alphabet: not a byte-level tokenizer",
 				       fo_str_visible(visible, 64, token));
 		fo_str_append(out, &(char){ (char)b }, 1);
-		s += c < 0x80 ? 1 : 2;
 	}
 	return FO_OK;
 }
@@ -373,7 +375,7 @@ static fo_status append_sentence(struct fo_str *out, const struct entry *e)
 		return fo_fail(FO_EFORMAT, "token '%s' contains a space, which is written as U+2581 in this style",
 			       fo_str_visible(visible, sizeof visible, e->text));
 	for (const char *s = e->text; *s;) {
-		bool space = strncmp(s, SENTENCE_SPACE, 3) == 0;
+		const bool space = strncmp(s, SENTENCE_SPACE, 3) == 0;
 		fo_str_append(out, space ? " " : s, 1);
 		s += space ? 3 : 1;
 	}
@@ -508,7 +510,7 @@ fo_status fo_tokenizer_load(const char *path, struct fo_tokenizer **out)
 	}
 	json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &error);
 	fo_arena_fini(&arena);
-	/* Of a key, and of any other text: the library reads neither. */
+	/* The JSON library reads U+0000 neither in keys nor in other texts. */
 	if (!root && (json_error_code(&error) == json_error_null_byte_in_key ||
 		      json_error_code(&error) == json_error_null_character))
 		return fo_hint(fo_fail(FO_EFORMAT,

@@ -47,9 +47,12 @@ static void token_chars(const struct fo_tokenizer *t, int32_t id, struct fo_str 
 		return;
 	}
 	for (size_t i = from; i < to; i++) {
+		if (t->sentence && t->bytes[i] == ' ') {
+			fo_str_puts(out, SENTENCE_SPACE);
+			continue;
+		}
 		if (t->sentence) {
-			bool space = t->bytes[i] == ' ';
-			fo_str_append(out, space ? SENTENCE_SPACE : t->bytes + i, space ? 3 : 1);
+			fo_str_append(out, t->bytes + i, 1);
 			continue;
 		}
 		char utf8[4];
@@ -74,10 +77,32 @@ static void text_special(const struct fo_tokenizer *t, struct fo_json *j)
 	fo_json_close(j);
 }
 
-static void text_byte_level(struct fo_json *j, const char *key, bool use_regex)
+static void begin_typed(struct fo_json *j, const char *key, const char *type)
 {
 	fo_json_object(j, key);
-	fo_json_text(j, "type", "ByteLevel");
+	fo_json_text(j, "type", type);
+}
+
+/* {"type": type}, with one more text unless `name` is NULL. */
+static void put_typed(struct fo_json *j, const char *key, const char *type, const char *name, const char *text)
+{
+	begin_typed(j, key, type);
+	if (name)
+		fo_json_text(j, name, text);
+	fo_json_close(j);
+}
+
+/* {name: text} */
+static void put_pair(struct fo_json *j, const char *key, const char *name, const char *text)
+{
+	fo_json_object(j, key);
+	fo_json_text(j, name, text);
+	fo_json_close(j);
+}
+
+static void text_byte_level(struct fo_json *j, const char *key, bool use_regex)
+{
+	begin_typed(j, key, "ByteLevel");
 	fo_json_bool(j, "add_prefix_space", false);
 	fo_json_bool(j, "trim_offsets", true);
 	fo_json_bool(j, "use_regex", use_regex);
@@ -86,11 +111,8 @@ static void text_byte_level(struct fo_json *j, const char *key, bool use_regex)
 
 static void text_replace(struct fo_json *j, const char *from, const char *to)
 {
-	fo_json_object(j, NULL);
-	fo_json_text(j, "type", "Replace");
-	fo_json_object(j, "pattern");
-	fo_json_text(j, "String", from);
-	fo_json_close(j);
+	begin_typed(j, NULL, "Replace");
+	put_pair(j, "pattern", "String", from);
 	fo_json_text(j, "content", to);
 	fo_json_close(j);
 }
@@ -103,21 +125,14 @@ static bool by_metaspace(const struct fo_tokenizer *t)
 static void text_normalizer(const struct fo_tokenizer *t, struct fo_json *j)
 {
 	if (t->nfc) {
-		fo_json_object(j, "normalizer");
-		fo_json_text(j, "type", "NFC");
-		fo_json_close(j);
+		put_typed(j, "normalizer", "NFC", NULL, NULL);
 	} else if (!t->sentence || by_metaspace(t)) {
 		fo_json_raw(j, "normalizer", "null");
 	} else {
-		fo_json_object(j, "normalizer");
-		fo_json_text(j, "type", "Sequence");
+		begin_typed(j, "normalizer", "Sequence");
 		fo_json_array(j, "normalizers");
-		if (t->prefix == TOK_NORMALIZER_MARK) {
-			fo_json_object(j, NULL);
-			fo_json_text(j, "type", "Prepend");
-			fo_json_text(j, "prepend", SENTENCE_SPACE);
-			fo_json_close(j);
-		}
+		if (t->prefix == TOK_NORMALIZER_MARK)
+			put_typed(j, NULL, "Prepend", "prepend", SENTENCE_SPACE);
 		text_replace(j, " ", SENTENCE_SPACE);
 		fo_json_close(j);
 		fo_json_close(j);
@@ -130,32 +145,25 @@ static void text_metaspace(const struct fo_tokenizer *t, struct fo_json *j)
 		fo_json_raw(j, "pre_tokenizer", "null");
 		return;
 	}
-	fo_json_object(j, "pre_tokenizer");
-	fo_json_text(j, "type", "Metaspace");
+	begin_typed(j, "pre_tokenizer", "Metaspace");
 	fo_json_text(j, "replacement", SENTENCE_SPACE);
-	fo_json_text(j, "prepend_scheme",
-		     t->prefix == TOK_METASPACE_NEVER   ? "never"
-		     : t->prefix == TOK_METASPACE_FIRST ? "first"
-							: "always");
+	static const char *const scheme[] = {
+		[TOK_METASPACE_NEVER] = "never", [TOK_METASPACE_FIRST] = "first", [TOK_METASPACE_ALWAYS] = "always"
+	};
+	fo_json_text(j, "prepend_scheme", scheme[t->prefix]);
 	fo_json_bool(j, "split", t->split_spaces);
 	fo_json_close(j);
 }
 
 static void text_sentence_decoder(const struct fo_tokenizer *t, struct fo_json *j)
 {
-	fo_json_object(j, "decoder");
-	fo_json_text(j, "type", "Sequence");
+	begin_typed(j, "decoder", "Sequence");
 	fo_json_array(j, "decoders");
 	text_replace(j, SENTENCE_SPACE, " ");
-	static const char *const plain[] = { "ByteFallback", "Fuse" };
-	for (int i = 0; i < 2; i++) {
-		fo_json_object(j, NULL);
-		fo_json_text(j, "type", plain[i]);
-		fo_json_close(j);
-	}
+	put_typed(j, NULL, "ByteFallback", NULL, NULL);
+	put_typed(j, NULL, "Fuse", NULL, NULL);
 	if (t->prefix != TOK_NORMALIZER && t->prefix != TOK_METASPACE_NEVER) {
-		fo_json_object(j, NULL);
-		fo_json_text(j, "type", "Strip");
+		begin_typed(j, NULL, "Strip");
 		fo_json_text(j, "content", " ");
 		fo_json_int(j, "start", 1);
 		fo_json_int(j, "stop", 0);
@@ -175,14 +183,10 @@ static void text_pre_tokenizer(const struct fo_tokenizer *t, struct fo_json *j)
 		text_byte_level(j, "pre_tokenizer", true);
 		return;
 	}
-	fo_json_object(j, "pre_tokenizer");
-	fo_json_text(j, "type", "Sequence");
+	begin_typed(j, "pre_tokenizer", "Sequence");
 	fo_json_array(j, "pretokenizers");
-	fo_json_object(j, NULL);
-	fo_json_text(j, "type", "Split");
-	fo_json_object(j, "pattern");
-	fo_json_text(j, "Regex", t->pattern);
-	fo_json_close(j);
+	begin_typed(j, NULL, "Split");
+	put_pair(j, "pattern", "Regex", t->pattern);
 	fo_json_text(j, "behavior", "Isolated");
 	fo_json_bool(j, "invert", false);
 	fo_json_close(j);
@@ -198,8 +202,7 @@ static void text_post_processor(const struct fo_tokenizer *t, struct fo_json *j)
 	for (size_t i = 0; i < t->specials; i++)
 		if (t->special[i].id == t->bos)
 			bos = t->special[i].text;
-	fo_json_object(j, "post_processor");
-	fo_json_text(j, "type", "TemplateProcessing");
+	begin_typed(j, "post_processor", "TemplateProcessing");
 	for (int pair = 0; pair < 2; pair++) {
 		fo_json_array(j, pair ? "pair" : "single");
 		for (int part = 0; part <= pair; part++) {
@@ -235,8 +238,7 @@ static void text_post_processor(const struct fo_tokenizer *t, struct fo_json *j)
 static void text_model(const struct fo_tokenizer *t, struct fo_json *j)
 {
 	struct fo_str s = { 0 };
-	fo_json_object(j, "model");
-	fo_json_text(j, "type", "BPE");
+	begin_typed(j, "model", "BPE");
 	fo_json_raw(j, "dropout", "null");
 	fo_json_text(j, "unk_token", t->unknown);
 	fo_json_raw(j, "continuing_subword_prefix", "null");

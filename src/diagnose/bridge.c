@@ -161,7 +161,7 @@ static int devices_of(const struct fo_diagnosis *d)
 		if (d->rank[i].trace && d->rank[i].trace->world_size > world)
 			world = d->rank[i].trace->world_size;
 	}
-	n = world > n ? world : n;
+	n = fo_greatest(world, n);
 	return n > 1 ? (int)n : 1;
 }
 
@@ -406,9 +406,9 @@ static void doubt(struct fo_diagnosis *d, const struct fo_subject *s, const stru
 static double steps_given(struct fo_diagnosis *d, const struct fo_subject *s)
 {
 	struct fo_bridge *b = &d->bridge;
-	double span = (double)s->l.span_ns / 1e9, n = d->with.steps > 0    ? d->with.steps
-						      : d->with.step_s > 0 ? span / d->with.step_s
-									   : 0;
+	double span = (double)s->l.span_ns / 1e9, n = d->with.steps > 0 ? d->with.steps : 0;
+	if (n <= 0 && d->with.step_s > 0)
+		n = span / d->with.step_s;
 	if (n > 0 && n < 1) { /* the window is shorter than a step, so its parts are not a step's */
 		char text[200];
 		snprintf(text, sizeof(text),

@@ -61,8 +61,8 @@ static struct meeting meet(const struct fo_trace_set *s, const struct fo_match *
 			k.last_begin = b;
 			k.last = i;
 		}
-		k.first_end = e < k.first_end ? e : k.first_end;
-		k.last_end = e > k.last_end ? e : k.last_end;
+		k.first_end = fo_least(e, k.first_end);
+		k.last_end = fo_greatest(e, k.last_end);
 	}
 	return k;
 }
@@ -122,7 +122,7 @@ static void account(struct fo_diagnosis *d, struct split *x, const struct fo_mat
 		const struct fo_gpu_op *g = op_of(s, p);
 		struct fo_rank_wait *w = &d->wait[x[p->trace].slot[g->device]];
 		int64_t length = g->end_ns - g->begin_ns, wait = apart(begin_of(s, p), k->last_begin);
-		wait = wait < 0 ? 0 : wait > length ? length : wait;
+		wait = fo_bounded(wait, 0, length);
 		x[p->trace].wait[p->gpu] = wait;
 		w->wait_ns += wait;
 		w->transfer_ns += length - wait;

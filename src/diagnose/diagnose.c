@@ -2,6 +2,7 @@
 #include "diagnose/diagnose.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 
@@ -24,7 +25,7 @@ struct rank_work {
 static int by_work(const void *a, const void *b)
 {
 	const struct rank_work *x = a, *y = b;
-	return x->ns != y->ns ? (x->ns > y->ns) - (x->ns < y->ns) : x->at - y->at;
+	return x->ns != y->ns ? fo_order(x->ns, y->ns) : x->at - y->at;
 }
 
 static void rank_by_work(struct fo_diagnosis *d)

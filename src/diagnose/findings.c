@@ -2,6 +2,7 @@
 #include "diagnose/findings_int.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -77,7 +78,9 @@ static double weight(const struct fo_finding *f, int64_t span_ns)
 {
 	if (f->later)
 		return 0;
-	return isnan(f->gain) ? (double)f->loss_ns / ((f->nearly_all ? 1 : 2) * (double)span_ns) : saved(f);
+	if (!isnan(f->gain))
+		return saved(f);
+	return (double)f->loss_ns / (double)span_ns / (f->nearly_all ? 1 : 2);
 }
 
 /* Kernels that nobody waits for: while the launching thread needs the whole step, faster ones wait for it. Without a
@@ -93,7 +96,7 @@ static void hold_back(struct fo_finding *f, const struct fo_rule_context *c)
 		return;
 	f->later = true;
 	fo_why(f, " Alone it gains nothing yet: the launching thread needs %s of each step for its own work.",
-	       FO_NS(c->floor_ns < c->s->l.span_ns ? c->floor_ns : c->s->l.span_ns));
+	       FO_NS(fo_least(c->floor_ns, c->s->l.span_ns)));
 }
 
 static void put(struct fo_diagnosis *d, const struct fo_finding *f)
@@ -170,7 +173,7 @@ static void run_rules(struct fo_diagnosis *d, const struct fo_rule_context *c, c
 }
 
 /* Validity as it was found; then what is serious, most saved first; then the rest. */
-static int order(const struct fo_finding *f) { return f->kind == FO_FIND_VALIDITY ? 0 : f->serious ? 1 : 2; }
+static int order(const struct fo_finding *f) { return f->kind == FO_FIND_VALIDITY ? 0 : 2 - f->serious; }
 
 static bool before(const struct fo_finding *a, const struct fo_finding *b, int64_t span_ns)
 {
@@ -289,7 +292,7 @@ static void host_steps(struct fo_rule_context *c)
 static int by_length(const void *a, const void *b)
 {
 	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-	return (x > y) - (x < y);
+	return fo_order(x, y);
 }
 
 /* What of a step's launch calls is waiting for the device, and so no floor. A call counts whose operation begins only

@@ -26,7 +26,9 @@ enum fo_kinds {
 };
 static inline enum fo_kinds fo_kinds_of(const struct fo_ledger_options *o)
 {
-	return o->exclude_unlinked ? FO_KINDS_LINKED : o->whole_trace ? FO_KINDS_RECORDED : FO_KINDS_BY_NAME;
+	if (o->exclude_unlinked)
+		return FO_KINDS_LINKED;
+	return o->whole_trace ? FO_KINDS_RECORDED : FO_KINDS_BY_NAME;
 }
 /* charge.c: is this operation counted, under which class, and which direction of copy is one of FO_K_MEMORY? Fills have
  * none (FO_COPY_NONE); a copy of unknown direction is FO_COPY_OTHER. */

@@ -95,8 +95,11 @@ static int64_t count_by_step(const struct fo_device_ledger *l, const int64_t *at
 	for (int64_t i = 0; i < l->steps; i++) {
 		const struct fo_step_ledger *s = &l->step[i];
 		bool whole = host && l->from == FO_WINDOW_WHOLE;
-		int64_t begin = host ? s->host_begin_ns : s->l.begin_ns, end = host ? s->host_end_ns : s->l.end_ns,
-			in = 0;
+		int64_t begin = s->l.begin_ns, end = s->l.end_ns, in = 0;
+		if (host) {
+			begin = s->host_begin_ns;
+			end = s->host_end_ns;
+		}
 		if (!whole && begin >= end)
 			continue;
 		for (size_t k = 0; k < n; k++)
@@ -192,14 +195,14 @@ static double bubble_in(const struct fo_intervals *waits, const struct fo_interv
 	size_t first = fo_intervals_find(compute, w->begin_ns);
 	if (first == compute->n || compute->v[first].begin >= w->end_ns)
 		return NAN;
-	int64_t begin = compute->v[first].begin > w->begin_ns ? compute->v[first].begin : w->begin_ns, end = begin;
+	int64_t begin = fo_greatest(compute->v[first].begin, w->begin_ns), end = begin;
 	size_t update = fo_intervals_find(optimizer, begin);
 	int64_t limit = update < optimizer->n && optimizer->v[update].begin > begin &&
 					optimizer->v[update].begin < w->end_ns
 				? optimizer->v[update].begin
 				: w->end_ns;
 	for (size_t i = first; i < compute->n && compute->v[i].begin < limit; i++)
-		end = compute->v[i].end < limit ? compute->v[i].end : limit;
+		end = fo_least(compute->v[i].end, limit);
 	return end > begin ? (double)fo_intervals_within(waits, begin, end) / (double)(end - begin) : NAN;
 }
 
@@ -219,7 +222,7 @@ static void add_dependencies(struct fo_intervals *out, const struct fo_trace *t,
 			/* Behind whatever else the gap consists of. */
 			fo_intervals_add(out, g->begin_ns - idle[FO_IDLE_DEPENDENCY], g->begin_ns);
 		}
-		until = g->end_ns > until ? g->end_ns : until;
+		until = fo_greatest(g->end_ns, until);
 	}
 	fo_idle_fini(&host);
 }
@@ -306,9 +309,9 @@ void fo_diagnose_pipeline(struct fo_diagnosis *d)
 		read_transfers(&v[i], &d->rank[i]);
 		read_notes(&v[i], &d->rank[i]);
 		int stages = v[i].stages ? v[i].stages : v[i].stage + 1;
-		p->stages = stages > p->stages ? stages : p->stages;
-		parts = v[i].parts > parts ? v[i].parts : parts;
-		forwards = v[i].forwards > forwards ? v[i].forwards : forwards;
+		p->stages = fo_greatest(stages, p->stages);
+		parts = fo_greatest(v[i].parts, parts);
+		forwards = fo_greatest(v[i].forwards, forwards);
 		receives = v[i].stage == 0 ? v[i].receives : receives;
 		wraps |= v[i].wraps;
 		named |= v[i].named;
@@ -320,9 +323,11 @@ void fo_diagnose_pipeline(struct fo_diagnosis *d)
 		return;
 	}
 	/* What one stage received is all microbatches only where it has one chunk. */
-	int64_t microbatches = forwards ? forwards : wraps ? 0 : receives;
+	int64_t microbatches = forwards;
+	if (!forwards && !wraps)
+		microbatches = receives;
 	p->microbatches = microbatches < 1000000 ? (int)microbatches : 0;
-	p->chunks = parts && parts < MAX_CHUNKS ? parts : wraps ? 0 : 1;
+	p->chunks = parts && parts < MAX_CHUNKS ? parts : !wraps;
 	/* By annotations of some ranks alone the stages of others stay unseen. */
 	p->ideal = all && p->microbatches && p->chunks ? (p->stages - 1) / ((double)p->chunks * p->microbatches) : NAN;
 	p->stage = fo_xmalloc((size_t)(d->ranks + 1) * sizeof *p->stage);

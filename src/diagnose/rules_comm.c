@@ -2,6 +2,7 @@
 #include "diagnose/findings_int.h"
 
 #include "base/str.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <string.h>
@@ -109,7 +110,7 @@ static int64_t blocking(const struct fo_ledger *l, int64_t ns)
 	if (l->exposed_comm_ns <= 0)
 		return 0;
 	double share = (double)l->blocking_comm_ns / (double)l->exposed_comm_ns;
-	return (int64_t)((double)ns * (share < 1 ? share : 1));
+	return (int64_t)((double)ns * fmin(share, 1));
 }
 
 /* What most of the communication is, as the beginning of a sentence. */
@@ -187,7 +188,7 @@ static int64_t besides(const struct fo_rule_context *c, int64_t ns)
 		return ns;
 	if (fo_pipeline_bubble(&c->s->d->pipeline) > FO_SHARE_ADVICE)
 		said += (int64_t)((double)all * (double)x->ns[FO_COMM_POINT_TO_POINT] / (double)x->all_ns);
-	return ns - (int64_t)((double)(said < all ? said : all) * (double)ns / (double)all);
+	return ns - (int64_t)((double)fo_least(said, all) * (double)ns / (double)all);
 }
 
 static bool comm_transfer(const struct fo_rule_context *c, struct fo_finding *f)
@@ -197,7 +198,7 @@ static bool comm_transfer(const struct fo_rule_context *c, struct fo_finding *f)
 	if (!fo_notable(c, f, ns))
 		return false;
 	/* No more can hide than there is compute to hide under. */
-	int64_t removable = ns < l->comp_ns ? ns : l->comp_ns;
+	int64_t removable = fo_least(ns, l->comp_ns);
 	fo_gain_of(c, f, removable,
 		   (struct fo_gain){ .least = FO_GAIN_HALF * (double)blocking(l, removable) /
 					      (double)(removable ? removable : 1),

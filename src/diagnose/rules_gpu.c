@@ -1,6 +1,8 @@
 /* What the kernels themselves could do better. */
 #include "diagnose/products_int.h"
 
+#include "base/text.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -96,13 +98,13 @@ static bool optimizer(const struct fo_rule_context *c, struct fo_finding *f)
 		f->loss_ns = all;
 		f->serious = false;
 	}
-	fo_title(f, "%s: %.1f %% of the step in %lld kernels%s",
-		 fuses ? "the optimizer is not fused" : "the optimizer's update is many kernels", fo_percent(c, all),
+	const char *what = fuses ? "the optimizer is not fused" : "the optimizer's update is many kernels";
+	fo_title(f, "%s: %.1f %% of the step in %lld kernels%s", what, fo_percent(c, all),
 		 (long long)l->class_ops[FO_K_OPTIMIZER], 2 * idle > ns ? " and between them" : "");
-	fo_why(f, "They walk over the weights, one for each operation of the update%s. %s",
-	       c->facts->optimizer_loop ? " and each tensor" : "",
-	       fuses ? "A fused one reads and writes each weight once."
-		     : "PyTorch has no fused update of this optimizer for GPUs.");
+	fo_why(f, "They walk over the weights, one for each operation of the update%s.",
+	       c->facts->optimizer_loop ? " and each tensor" : "");
+	fo_why(f, fuses ? " A fused one reads and writes each weight once."
+			: " PyTorch has no fused update of this optimizer for GPUs.");
 	return true;
 }
 
@@ -164,7 +166,7 @@ int64_t fo_merging_ns(const struct fo_rule_context *c)
 	int64_t ns = moving_ns(c);
 	int64_t merges = c->chain->fusable_ns +
 			 (attention_is_eager(c) ? 0 : c->chain->softmax_ns + c->chain->between_ns);
-	return merges < ns ? merges : ns;
+	return fo_least(merges, ns);
 }
 
 bool fo_merges(const struct fo_rule_context *c) { return fo_share(c, fo_merging_ns(c)) > FO_SHARE_ADVICE; }
@@ -213,7 +215,7 @@ static int64_t single_precision(const struct fo_rule_context *c)
 	    c->facts->fp32_product_share <= 0.5 || fo_share(c, products) <= FO_SHARE_ADVICE)
 		return 0;
 	int64_t other = attention_is_eager(c) ? c->chain->product_ns : 0; /* promised there */
-	return (int64_t)(c->facts->fp32_product_share * (double)(products - (other < products ? other : products)));
+	return (int64_t)(c->facts->fp32_product_share * (double)(products - fo_least(other, products)));
 }
 
 static bool precision(const struct fo_rule_context *c, struct fo_finding *f)
@@ -288,7 +290,10 @@ static int64_t excess_of_culprit(const struct fo_rule_context *c)
 static const char *tera(char out[24], double flop_s)
 {
 	double v = flop_s / 1e12;
-	snprintf(out, 24, v >= 999.5 ? "%.0f" : "%.3g", v >= 9999.5 || v < 999.5 ? v : 10 * round(v / 10));
+	if (v < 999.5)
+		snprintf(out, 24, "%.3g", v);
+	else
+		snprintf(out, 24, "%.0f", v < 9999.5 ? 10 * round(v / 10) : v);
 	return out;
 }
 
@@ -361,13 +366,14 @@ static bool gemm_efficiency(const struct fo_rule_context *c, struct fo_finding *
 	fo_title(f, "matrix products reach %.0f %% of what is attainable%s", 100 * reached,
 		 by_shape ? " for their shapes" : "");
 	const struct fo_product *p = by_shape ? most_lost(d) : NULL;
+	const char *bound = p && p->memory_bound ? "memory" : "compute";
 	char reached_at[24], may_reach[24];
 	if (p)
 		fo_why(f,
-		       "Most is lost in %lld x %lld x %lld in %s: %s of %s TFLOP/s attainable (%s by its intensity%s). "
+		       "Most is lost in %lld x %lld x %lld in %s: %s of %s TFLOP/s attainable (%s-bound by its intensity%s). "
 		       "Try shapes that fill tiles and waves, another layout, or another library's kernel.",
 		       (long long)p->m, (long long)p->n, (long long)p->k, p->dtype, tera(reached_at, p->flop_s),
-		       tera(may_reach, p->attainable_flop_s), p->memory_bound ? "memory-bound" : "compute-bound",
+		       tera(may_reach, p->attainable_flop_s), bound,
 		       p->fill < 0.8 ? "; much of its tiles or waves is empty" : "");
 	else
 		fo_why(f, "Their time is compared with the model's FLOP at 0.8 of the dense peak, which the best "

@@ -1,8 +1,8 @@
 /* A document as a page. */
+#include "base/output.h"
 #include "draw/doc_int.h"
 #include "draw/draw_int.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 size_t fo_doc_run(const struct fo_doc *d, size_t at, enum fo_doc_for audience)
@@ -33,15 +33,37 @@ static void verdicts(struct fo_str *out, const struct fo_doc *d, size_t from, si
 	fo_str_puts(out, "</dl>\n");
 }
 
+/* "12.3 %", "1.50 x", "$4.20/h", "-": what a reader takes in at a glance even when it is large. */
+static bool is_number(const char *s)
+{
+	s += *s == '$' || *s == '-' || *s == '+';
+	return (*s >= '0' && *s <= '9') || !*s;
+}
+
+/* Tiles. Rows are filled: of 5, 6 and 9 three stand in a row, of other counts above 4 four, and the last row's are
+ * wider. */
 static void facts(struct fo_str *out, const struct fo_doc *d, size_t from, size_t to)
 {
-	struct fo_draw_fact *fact = fo_xmalloc((to - from) * sizeof *fact);
-	size_t n = 0;
+	size_t count = 0;
+	const char *across = "";
 	for (size_t i = from; i < to; i++)
-		if (fo_doc_shown(&d->node[i], FO_DOC_PAGE))
-			fact[n++] = (struct fo_draw_fact){ d->node[i].label, d->node[i].text, d->node[i].note };
-	fo_draw_facts(out, fact, n);
-	free(fact);
+		count += fo_doc_shown(&d->node[i], FO_DOC_PAGE);
+	if (count == 5 || count == 6 || count == 9)
+		across = " c3";
+	else if (count > 4)
+		across = " c4";
+	fo_str_printf(out, "<dl class=\"facts%s\">\n", across);
+	for (size_t i = from; i < to; i++) {
+		const struct fo_doc_node *n = &d->node[i];
+		if (!fo_doc_shown(n, FO_DOC_PAGE))
+			continue;
+		fo_draw_sentence(out, "<div><dt>", n->label, "</dt>");
+		fo_draw_escaped(out, is_number(n->text) ? "<dd class=\"v\">" : "<dd class=\"v w\">", n->text, "</dd>");
+		if (n->note)
+			fo_draw_escaped(out, "<dd class=\"n\">", n->note, "</dd>");
+		fo_str_puts(out, "</div>\n");
+	}
+	fo_str_puts(out, "</dl>\n");
 }
 
 static void items(struct fo_str *out, const struct fo_doc *d, size_t from, size_t to)
@@ -53,35 +75,89 @@ static void items(struct fo_str *out, const struct fo_doc *d, size_t from, size_
 	fo_str_puts(out, "</ul>\n");
 }
 
+static bool is_right(const struct fo_doc_node *head, size_t i) { return head->text[i] == 'r' || head->text[i] == 'R'; }
+
+/* On a narrow page a list names the column beside each cell. */
+static bool is_list(const struct fo_doc_node *head)
+{
+	enum { LIST = 3 }; /* columns from which on a narrow page has no room */
+	return head->cols >= LIST && (head->shape == FO_DRAW_FITTED || head->shape == FO_DRAW_FULL);
+}
+
+static void row(struct fo_str *out, const struct fo_doc_node *head, const struct fo_doc_node *n)
+{
+	fo_str_puts(out, "<tr");
+	if (n->text)
+		fo_draw_escaped(out, " title=\"", n->text, "\"");
+	fo_str_puts(out, ">");
+	for (size_t i = 0; i < n->cols; i++) {
+		size_t indent = strspn(n->cell[i], " "); /* what is indented on a terminal is so on a page */
+		fo_str_puts(out, is_right(head, i) ? "<td class=\"r\"" : "<td");
+		if (is_list(head))
+			fo_draw_escaped(out, " data-l=\"", head->cell[i], "\"");
+		fo_draw_escaped(out, indent ? ">\u2003" : ">", n->cell[i] + indent, "</td>");
+	}
+	fo_str_puts(out, "</tr>\n");
+}
+
 /* Returns one past the table's last row. */
 static size_t table(struct fo_str *out, const struct fo_doc *d, size_t at)
 {
+	static const char *const shape[] = { [FO_DRAW_FITTED] = "",
+					     [FO_DRAW_FULL] = "slim full",
+					     [FO_DRAW_SLIM] = "slim",
+					     [FO_DRAW_SLIM_FULL] = "slim full" };
 	const struct fo_doc_node *head = &d->node[at];
-	char align[FO_DRAW_COLUMNS + 1] = "";
-	struct fo_draw_table t;
+	const char *kind = shape[head->shape];
+	if (is_list(head))
+		kind = head->shape == FO_DRAW_FULL ? "list full" : "list";
+	fo_str_printf(out, "<table class=\"%s\">\n", kind);
+	if (head->label)
+		fo_draw_escaped(out, "<caption>", head->label, "</caption>\n");
+	fo_str_puts(out, "<thead><tr>");
 	for (size_t i = 0; i < head->cols; i++)
-		align[i] = head->text[i] == 'r' || head->text[i] == 'R' ? 'r' : 'l';
-	fo_draw_table_shaped(&t, out, head->shape, head->label, align, head->cell);
+		fo_draw_escaped(out, is_right(head, i) ? "<th scope=\"col\" class=\"r\">" : "<th scope=\"col\">",
+				head->cell[i], "</th>");
+	fo_str_puts(out, "</tr></thead>\n<tbody>\n");
 	for (at++; at < d->nodes && d->node[at].kind == FO_DOC_ROW; at++)
 		if (d->node[at].cols && fo_doc_shown(&d->node[at], FO_DOC_PAGE))
-			fo_draw_table_row_titled(&t, d->node[at].text, d->node[at].cell);
-	fo_draw_table_end(&t);
+			row(out, head, &d->node[at]);
+	fo_str_puts(out, "</tbody>\n</table>\n");
 	return at;
+}
+
+static void card(struct fo_str *out, const struct fo_doc_node *n)
+{
+	fo_str_puts(out, n->tone == FO_DOC_BAD ? "<section class=\"card serious\">" : "<section class=\"card\">");
+	if (n->label)
+		fo_draw_sentence(out, "<p class=\"tag\">", n->label, "</p>");
+	fo_draw_sentence(out, "<h3>", n->text, "</h3>\n");
+}
+
+/* To copy: every byte as it is. */
+static void code(struct fo_str *out, const char *text)
+{
+	fo_str_puts(out, "<pre>");
+	fo_str_xml(out, text);
+	fo_str_puts(out, "</pre>\n");
 }
 
 /* What stands alone. */
 static void element(struct fo_str *out, const struct fo_doc_node *n)
 {
 	switch (n->kind) {
-	case FO_DOC_HEADING: fo_draw_heading(out, n->text); break;
+	case FO_DOC_HEADING: fo_draw_sentence(out, "<h2>", n->text, "</h2>\n"); break;
 	case FO_DOC_PARA: fo_draw_sentence(out, "<p>", n->text, "</p>\n"); break;
-	case FO_DOC_REMARK: fo_draw_sentence(out, "<p class=\"remark\">", n->text, "</p>\n"); break;
+	case FO_DOC_REMARK: fo_draw_remark(out, n->text); break;
 	case FO_DOC_WARNING: fo_draw_sentence(out, "<p class=\"warning\" role=\"note\">", n->text, "</p>\n"); break;
-	case FO_DOC_CODE: fo_draw_code(out, n->text); break;
-	case FO_DOC_DETAILS: fo_draw_details_begin(out, n->text, n->fold == FO_DOC_OPEN); break;
-	case FO_DOC_DETAILS_END: fo_draw_details_end(out); break;
-	case FO_DOC_CARD: fo_draw_card_begin(out, n->text, n->label, n->tone == FO_DOC_BAD); break;
-	case FO_DOC_CARD_END: fo_draw_card_end(out); break;
+	case FO_DOC_CODE: code(out, n->text); break;
+	case FO_DOC_DETAILS:
+		fo_str_puts(out, n->fold == FO_DOC_OPEN ? "<details open=\"open\">" : "<details>");
+		fo_draw_sentence(out, "<summary>", n->text, "</summary>\n");
+		break;
+	case FO_DOC_DETAILS_END: fo_str_puts(out, "</details>\n"); break;
+	case FO_DOC_CARD: card(out, n); break;
+	case FO_DOC_CARD_END: fo_str_puts(out, "</section>\n"); break;
 	case FO_DOC_BARS: fo_draw_bars(out, n->picture); break;
 	case FO_DOC_LINES: fo_draw_lines(out, n->picture); break;
 	case FO_DOC_AREAS: fo_draw_areas(out, n->picture); break;
@@ -94,7 +170,13 @@ static void element(struct fo_str *out, const struct fo_doc_node *n)
 
 void fo_doc_to_html(const struct fo_doc *d, struct fo_str *out)
 {
-	fo_draw_page_begin(out, d->title, d->lead);
+	/* The policy lets a browser fetch and run nothing, whatever a string from a run directory may look like. */
+	fo_str_puts(out, FO_OUTPUT_PAGE_HEAD);
+	fo_draw_escaped(out, "<title>", d->title, "</title>\n<style>\n");
+	fo_str_puts(out, fo_draw_style);
+	fo_draw_escaped(out, "</style>\n</head>\n<body>\n<main>\n<h1>", d->title, "</h1>\n");
+	if (d->lead)
+		fo_draw_escaped(out, "<p class=\"lead\">", d->lead, "</p>\n");
 	for (size_t i = 0, next; i < d->nodes; i = next) {
 		const struct fo_doc_node *n = &d->node[i];
 		next = i + 1;
@@ -111,5 +193,5 @@ void fo_doc_to_html(const struct fo_doc *d, struct fo_str *out)
 		else
 			element(out, n);
 	}
-	fo_draw_page_end(out, d->footer);
+	fo_draw_escaped(out, "<footer>", d->footer, "</footer>\n</main>\n</body>\n</html>\n");
 }

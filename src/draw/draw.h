@@ -1,9 +1,9 @@
-/* Pages and pictures for people: one HTML file that needs nothing else. No network, no script, no font; dark and light
- * as the reader's system says; readable on a telephone (390 px), on a desk and on paper.
+/* Pictures and numbers for people. A document (draw/doc.h) puts them into one HTML file that needs nothing else: no
+ * network, no script, no font; dark and light as the reader's system says; readable on a telephone (390 px), on a desk
+ * and on paper.
  *
- * Text is HTML and keeps its size at every width; SVG carries marks only and stretches with the page. What
- * fo_draw_page_begin to fo_draw_page_end append is HTML and well-formed XML at once. A policy in the head forbids
- * whatever a browser might fetch.
+ * Text is HTML and keeps its size at every width; SVG carries marks only and stretches with the page. All that is
+ * appended is HTML and well-formed XML at once.
  *
  * Every string that is given is escaped here (fo_str_xml); NULL is the empty string. Nothing is kept: all pointers are
  * only read during the call. Numbers that are not finite are left out. Nothing fails: what has no finite number says so
@@ -19,55 +19,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* ---- the page ---- */
-
-/* title: of the window and the first heading; lead: one sentence below it. */
-void fo_draw_page_begin(struct fo_str *out, const char *title, const char *lead);
-/* footer: how and when the page was made. */
-void fo_draw_page_end(struct fo_str *out, const char *footer);
-void fo_draw_heading(struct fo_str *out, const char *text);
-/* A paragraph; a softer one, for remarks; a framed one, for what the reader must not overlook. At most 4 KiB. */
-void fo_draw_text(struct fo_str *out, const char *fmt, ...) FO_PRINTF(2, 3);
-void fo_draw_remark(struct fo_str *out, const char *fmt, ...) FO_PRINTF(2, 3);
-void fo_draw_warning(struct fo_str *out, const char *fmt, ...) FO_PRINTF(2, 3);
-/* Text as it is, to copy: one click selects all of it. */
-void fo_draw_code(struct fo_str *out, const char *text);
-/* What opens on demand, until fo_draw_details_end. */
-void fo_draw_details_begin(struct fo_str *out, const char *summary, bool open);
-void fo_draw_details_end(struct fo_str *out);
-/* A frame with a heading of its own, until fo_draw_card_end; tag: a few words above the heading, that say of what kind
- * it is. */
-void fo_draw_card_begin(struct fo_str *out, const char *title, const char *tag, bool serious);
-void fo_draw_card_end(struct fo_str *out);
-
-/* Figures side by side: a large value (words are set smaller), its name above, a remark below (may be NULL). Rows are
- * filled: of 5, 6 and 9 three stand in a row, of other counts above 4 four, and the last row's are wider. */
-struct fo_draw_fact {
-	const char *name, *value, *note;
-};
-void fo_draw_facts(struct fo_str *out, const struct fo_draw_fact *fact, size_t n);
-
-/* A table. align has 'l' or 'r' for each column. On narrow pages a table of three or more columns becomes a list: each
- * cell on its own line behind the name of its column. caption may be NULL. */
-enum { FO_DRAW_COLUMNS = 16 };
-struct fo_draw_table {
-	struct fo_str *out;
-	const char *align;
-	int cols;
-	bool list; /* becomes one on a narrow page */
-	char head[FO_DRAW_COLUMNS][64];
-};
-void fo_draw_table_begin(struct fo_draw_table *t, struct fo_str *out, const char *caption, const char *align,
-			 const char *const *head);
-/* FITTED: as wide as its text; FULL: as wide as the page; SLIM, SLIM_FULL: the same with columns that stay columns on a
- * narrow page (all but one of them short). */
+/* How a page shows a table. FITTED: as wide as its text; FULL: as wide as the page; on a narrow page one of three or
+ * more columns becomes a list, each cell on its own line after the name of its column. SLIM, SLIM_FULL: the same with
+ * columns that stay columns (all but one of them short). */
 enum fo_draw_shape { FO_DRAW_FITTED, FO_DRAW_FULL, FO_DRAW_SLIM, FO_DRAW_SLIM_FULL };
-void fo_draw_table_shaped(struct fo_draw_table *t, struct fo_str *out, enum fo_draw_shape shape, const char *caption,
-			  const char *align, const char *const *head);
-void fo_draw_table_row(struct fo_draw_table *t, const char *const *cell); /* one for each column */
-/* title (may be NULL): what a pointer that rests on the row shows. */
-void fo_draw_table_row_titled(struct fo_draw_table *t, const char *title, const char *const *cell);
-void fo_draw_table_end(struct fo_draw_table *t);
+enum { FO_DRAW_COLUMNS = 16 };
 
 /* ---- numbers ---- */
 

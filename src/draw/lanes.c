@@ -43,18 +43,18 @@ struct picture {
 };
 
 static double share_of(const struct picture *p, double t) { return fo_axis_at(&p->axis, t - p->c->from); }
-static int across(const struct picture *p, double t) { return (int)lround(share_of(p, t) * FO_PLOT_WIDTH); }
+static int across(const struct picture *p, double t) { return fo_axis_across(&p->axis, t - p->c->from); }
 
 static void put_mark(struct lane *l, int r, const struct mark *m)
 {
 	char text[32];
 	int width = m->to - m->from;
+	const char *cls = width < 4 * FINE ? " fine" : ""; /* an outline would hide what is as narrow as it */
 	if (!m->spans)
 		return;
-	/* An outline would hide what is as narrow as it. */
+	width = width < FINE / 2 ? FINE / 2 : width;
 	fo_str_printf(&l->marks, "<rect class=\"part p%d%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"><title>",
-		      m->tone, width < 4 * FINE ? " fine" : "", m->from, r * ROW + 1,
-		      width < FINE / 2 ? FINE / 2 : width, ROW - 2);
+		      m->tone, cls, m->from, r * ROW + 1, width, ROW - 2);
 	if (m->spans == 1)
 		fo_draw_escaped(&l->marks, "", m->name, ", ");
 	else
@@ -70,9 +70,9 @@ static double letter_px(const char *s)
 		return 12;
 	if (strchr("ijlftrI.,:;'|!()[]- ", *s))
 		return 6;
-	return strchr("acesxzvyk", *s)                                             ? 7.6
-	       : (*s >= 'b' && *s <= 'z') || (*s >= '0' && *s <= '9') || *s == '_' ? 8
-										   : 10.2;
+	if (strchr("acesxzvyk", *s))
+		return 7.6;
+	return (*s >= 'b' && *s <= 'z') || (*s >= '0' && *s <= '9') || *s == '_' ? 8 : 10.2;
 }
 
 /* As much of the name as the pixels hold, dots behind it where that is not all; less than two letters say nothing. */
@@ -168,11 +168,15 @@ static void overlay(struct picture *p, int height)
 		    !isfinite(share_of(p, a->to)))
 			continue;
 		const struct lane *l = &p->lane[a->from_lane], *to = &p->lane[a->to_lane];
-		bool down = to->top > l->top;
-		int x = across(p, a->to), y = down ? to->top : to->top + to->rows * ROW, head = down ? -7 : 7;
+		/* From the edge of the one lane to the edge of the other that faces it, with a head there. */
+		int x = across(p, a->to), from = l->top, y = to->top + to->rows * ROW, head = 7;
+		if (to->top > l->top) {
+			from = l->top + l->rows * ROW;
+			y = to->top;
+			head = -7;
+		}
 		fo_str_printf(p->out, "<path class=\"arrow\" d=\"M%d %dL%d %dM%d %dL%d %dL%d %d\"/>",
-			      across(p, a->from), down ? l->top + l->rows * ROW : l->top, x, y, x - 4 * FINE, y + head,
-			      x, y, x + 4 * FINE, y + head);
+			      across(p, a->from), from, x, y, x - 4 * FINE, y + head, x, y, x + 4 * FINE, y + head);
 	}
 	fo_str_puts(p->out, "</svg></div>\n");
 	if (!m || !(m->to >= m->from))
@@ -239,8 +243,7 @@ void fo_draw_lanes(struct fo_str *out, const struct fo_draw_lanes *given)
 	fo_str_puts(out, "</div><div class=\"lanes axis\">");
 	fo_axis_labels(out, &p.axis);
 	fo_str_puts(out, "</div>\n");
-	if (c.desc)
-		fo_draw_remark(out, "%s", c.desc);
+	fo_draw_remark(out, c.desc);
 	fo_figure_end(out);
 	for (size_t k = 0; k < c.lanes; k++) {
 		fo_str_fini(&p.lane[k].marks);

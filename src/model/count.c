@@ -90,7 +90,11 @@ struct fo_flop fo_model_flop_per_token(const struct fo_model *m, int64_t seq)
 	struct fo_flop f = { 0 };
 	double s = (double)(seq > 0 ? seq : 1), w = (double)m->sliding_window;
 	bool windowed = w > 0 && w < s;
-	double keys = windowed ? w : s, keys_causal = windowed ? w - w * w / (2 * s) : s / 2;
+	double keys = s, keys_causal = s / 2;
+	if (windowed) {
+		keys = w;
+		keys_causal = w - w * w / (2 * s);
+	}
 	/* Per key: a product of length Qqk for the score and one of length Qv for the mix; 2 FLOP per multiply-add. */
 	double widths = m->kv_lora > 0 ? (double)(m->qk_nope_dim + m->qk_rope_dim + m->v_dim) : 2 * (double)m->head_dim;
 	double per_key = 2 * (double)m->layers * (double)m->heads * widths;

@@ -157,7 +157,7 @@ void fo_model_rope_frequencies(const struct fo_rope *r, int64_t head_dim, double
 		if (r->type == FO_ROPE_LLAMA3) {
 			double turns = (double)r->original_max_position * f / turn; /* original / wavelength */
 			double keep = (turns - r->low_freq_factor) / (r->high_freq_factor - r->low_freq_factor);
-			keep = keep < 0 ? 0 : keep > 1 ? 1 : keep;
+			keep = fmin(fmax(keep, 0), 1);
 			f = (1 - keep) * f / r->factor + keep * f;
 		}
 		out[i] = f;

@@ -405,7 +405,9 @@ static void read_model(struct reader *r, struct fo_model *m)
 		snprintf(list + n, sizeof(list) - n, "%s%s", i ? ", " : "", reader_of[i].type);
 	}
 	const char *differs = fo_model_type_differs(type);
-	snprintf(what, sizeof(what), "%s%s", differs ? ": it has " : "", differs ? differs : "");
+	what[0] = 0;
+	if (differs)
+		snprintf(what, sizeof(what), ": it has %s", differs);
 	r->st = fo_fail(FO_EFORMAT, "'%s': model_type '%s' is not supported%s; expected one of %s", r->where,
 			fo_str_visible(shown, sizeof(shown), type), what, list);
 }

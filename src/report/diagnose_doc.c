@@ -14,8 +14,6 @@
 /* The longest gap that is the hardware's own (docs/metrics.md, "idle causes"). */
 enum { TURN_AROUND_NS = 10000 };
 
-static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
-
 static const char *kind_words(enum fo_finding_kind k)
 {
 	static const char *const words[FO_FIND_COUNT] = {
@@ -235,7 +233,8 @@ static void found(struct fo_doc *doc, const struct fo_diagnosis *d)
 	int n = fo_found_of(d, &doc->arena, &line);
 	for (int i = 0; i < n; i++) {
 		fo_doc_only(doc, FO_DOC_TERM);
-		fo_doc_verdict(doc, FO_DOC_PLAIN, i ? "" : "Traces", "%s%s", line[i], i + 1 < n ? ";" : "");
+		const char *end = i + 1 < n ? ";" : "";
+		fo_doc_verdict(doc, FO_DOC_PLAIN, i ? "" : "Traces", "%s%s", line[i], end);
 		fo_doc_only(doc, FO_DOC_PAGE);
 		fo_doc_remark(doc, "%s.", line[i]);
 	}
@@ -415,7 +414,7 @@ static void finding(struct fo_doc *doc, const struct fo_diagnosis *d, const stru
 		fo_doc_fact(doc, "saves",
 			    fo_doc_printf(doc, "%s an hour", fo_doc_num(doc, f->dollars, FO_DRAW_DOLLARS)),
 			    fo_doc_printf(doc, "%s a day; an estimate, of %d device%s",
-					  fo_doc_num(doc, 24 * f->dollars, FO_DRAW_DOLLARS), n, plural(n)));
+					  fo_doc_num(doc, 24 * f->dollars, FO_DRAW_DOLLARS), n, fo_doc_plural(n)));
 	if (!brief) {
 		settings(doc, f);
 		evidence(doc, d, f);
@@ -517,8 +516,7 @@ static void gap_section(struct fo_doc *doc, const struct fo_diagnosis *d)
 	const struct fo_ledger *l = fo_shown_ledger(doc, v);
 	fo_gap_worst(&g, &d->rank[d->worst], v, kind);
 	const char *lasts = fo_doc_ns(doc, g.end_ns - g.begin_ns);
-	fo_doc_heading(doc,
-		       g.communication ? "The longest communication alone in the %s" : "The longest idle gap of the %s",
+	fo_doc_heading(doc, g.communication ? "The longest communication alone, %s" : "The longest idle gap, %s",
 		       fo_shown_step_words(words, v));
 	if (g.end_ns - g.begin_ns <= TURN_AROUND_NS) {
 		fo_doc_para(doc, "On the slowest rank the GPU was never without work for longer than %s.", lasts);
@@ -627,8 +625,9 @@ static void lead(struct fo_doc *doc, const struct fo_diagnosis *d)
 	if (v && v->device >= 0 && v->device < t->device_count && t->device[v->device].name >= 0)
 		device = fo_trace_text(t, t->device[v->device].name);
 	fo_window_words(words, d);
-	fo_doc_lead(doc, "%s, %s%s%s%s%s%s.", device, ranks_of(doc, d, t), *d->framework ? ", " : "", d->framework,
-		    date_of(doc, t), *words ? "; figures are of " : "", words);
+	const char *framework = *d->framework ? fo_doc_printf(doc, ", %s", d->framework) : "";
+	const char *window = *words ? fo_doc_printf(doc, "; figures are of %s", words) : "";
+	fo_doc_lead(doc, "%s, %s%s%s%s.", device, ranks_of(doc, d, t), framework, date_of(doc, t), window);
 }
 
 static void title(struct fo_doc *doc, const struct fo_diagnosis *d)

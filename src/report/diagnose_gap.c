@@ -68,7 +68,8 @@ static void sweep(const struct fo_trace *t, int16_t device, int64_t from, int64_
 
 static int64_t overlap(int64_t a, int64_t b, int64_t from, int64_t to)
 {
-	int64_t lo = a > from ? a : from, hi = b < to ? b : to;
+	int64_t lo = a > from ? a : from;
+	int64_t hi = b < to ? b : to;
 	return hi > lo ? hi - lo : 0;
 }
 
@@ -219,10 +220,11 @@ static const char *thread_name(const struct fo_trace *t, int32_t thread, char *b
 static void meanwhile(const struct fo_gap *g, const char *first, struct fo_str *out)
 {
 	char b[32];
-	for (int i = 0; i < g->dids && i < 2; i++)
+	for (int i = 0; i < g->dids && i < 2; i++) {
+		const char *call = g->did[i].call ? ", a call of the driver," : "";
 		fo_str_printf(out, "%s'%.80s'%s for %s", i ? " and in " : first,
-			      fo_trace_text(g->trace, g->did[i].name), g->did[i].call ? ", a call of the driver," : "",
-			      seconds(b, g->did[i].ns));
+			      fo_trace_text(g->trace, g->did[i].name), call, seconds(b, g->did[i].ns));
+	}
 	if (g->meanwhile_ns - g->did_ns > g->meanwhile_ns / 10)
 		fo_str_printf(out,
 			      "%s for %s of it nothing is recorded of that thread (Python, another program, a lock)",
@@ -326,10 +328,12 @@ static int by_begin(const void *a, const void *b)
 
 static int tone_of_host(uint8_t kind)
 {
-	return kind == FO_HOST_DATA   ? FO_LEDGER_TONE_DATA
-	       : kind == FO_HOST_SYNC ? FO_LEDGER_TONE_SYNC
-	       : kind == FO_HOST_NOTE ? FO_LEDGER_TONE_NOTE
-				      : FO_LEDGER_TONE_OP;
+	switch (kind) {
+	case FO_HOST_DATA: return FO_LEDGER_TONE_DATA;
+	case FO_HOST_SYNC: return FO_LEDGER_TONE_SYNC;
+	case FO_HOST_NOTE: return FO_LEDGER_TONE_NOTE;
+	default: return FO_LEDGER_TONE_OP;
+	}
 }
 
 /* Operators around it, its own kind only. */
@@ -377,7 +381,8 @@ struct stream {
 static int busier(const void *a, const void *b)
 {
 	const struct stream *x = a, *y = b;
-	return x->busy_ns != y->busy_ns ? (x->busy_ns < y->busy_ns ? 1 : -1) : (x->id > y->id) - (x->id < y->id);
+	int busy = (x->busy_ns < y->busy_ns) - (x->busy_ns > y->busy_ns);
+	return busy ? busy : (x->id > y->id) - (x->id < y->id);
 }
 
 static int by_id(const void *a, const void *b)

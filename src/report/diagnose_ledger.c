@@ -21,8 +21,6 @@ static const char *percent(struct fo_doc *doc, int64_t part, int64_t whole)
 	return fo_doc_num(doc, whole > 0 ? (double)part / (double)whole : 0, FO_DRAW_PERCENT);
 }
 
-static const char *ms(struct fo_doc *doc, int64_t ns) { return fo_doc_num(doc, (double)ns * 1e-9, FO_DRAW_MS); }
-
 static int64_t units_of(const struct fo_diagnosis *d)
 {
 	int64_t n = 0;
@@ -182,11 +180,13 @@ struct rows {
 /* class: whose operations and durations stand beside it; -1: none. */
 static void add_row(struct rows *r, const char *indent, const char *name, int64_t ns, int class)
 {
-	bool counted = class >= 0 && r->l->class_ops[class];
+	const char *ops = "", *sum = "";
+	if (class >= 0 && r->l->class_ops[class]) {
+		ops = fo_doc_count(r->doc, r->l->class_ops[class]);
+		sum = fo_doc_ms(r->doc, r->l->class_sum_ns[class]);
+	}
 	fo_doc_row(r->doc, fo_doc_printf(r->doc, "%s%s", indent, fo_own_label(r->trace, name)),
-		   percent(r->doc, ns, r->l->span_ns), ms(r->doc, ns),
-		   counted ? fo_doc_count(r->doc, r->l->class_ops[class]) : "",
-		   counted ? ms(r->doc, r->l->class_sum_ns[class]) : "");
+		   percent(r->doc, ns, r->l->span_ns), fo_doc_ms(r->doc, ns), ops, sum);
 }
 
 /* Rows of what belongs to the row above them, whose time is theirs. */
@@ -215,7 +215,7 @@ static void ledger_table(struct fo_doc *doc, const struct fo_trace *t, const str
 	add_row(&r, "", "idle", l->idle_total_ns, -1);
 	add_parts(&r, fo_idle_words, l->idle_ns, FO_IDLE_COUNT, false);
 	fo_doc_row(doc, v->from == FO_WINDOW_WHOLE ? "all" : "step", percent(doc, l->span_ns, l->span_ns),
-		   ms(doc, l->span_ns), fo_doc_count(doc, l->ops), "");
+		   fo_doc_ms(doc, l->span_ns), fo_doc_count(doc, l->ops), "");
 }
 
 /* What lies over the parts and is in no sum. */
@@ -288,8 +288,8 @@ static void host_table(struct fo_doc *doc, const struct fo_rank_ledger *r)
 	fo_doc_table(doc, FO_DRAW_SLIM, NULL, "lrr", "part", "share", "ms");
 	for (int k = 0; k < FO_HOST_PART_COUNT; k++)
 		if (part[k] > 0)
-			fo_doc_row(doc, name[k], percent(doc, part[k], span), ms(doc, part[k] / r->hosts));
-	fo_doc_row(doc, "step", percent(doc, span, span), ms(doc, span / r->hosts));
+			fo_doc_row(doc, name[k], percent(doc, part[k], span), fo_doc_ms(doc, part[k] / r->hosts));
+	fo_doc_row(doc, "step", percent(doc, span, span), fo_doc_ms(doc, span / r->hosts));
 	fo_doc_details_end(doc);
 }
 
@@ -396,7 +396,7 @@ static void ranks_table(struct fo_doc *doc, const struct fo_diagnosis *d)
 			const struct fo_ledger *l = fo_shown_ledger(doc, v);
 			fo_doc_row(doc, r->rank < 0 ? "-" : fo_doc_count(doc, r->rank),
 				   fo_doc_count(doc, r->trace->device[v->device].id), fo_doc_count(doc, v->steps),
-				   ms(doc, l->span_ns), percent(doc, l->comp_ns, l->span_ns),
+				   fo_doc_ms(doc, l->span_ns), percent(doc, l->comp_ns, l->span_ns),
 				   percent(doc, l->exposed_comm_ns, l->span_ns),
 				   percent(doc, l->exposed_mem_ns, l->span_ns),
 				   percent(doc, l->idle_total_ns, l->span_ns));
@@ -516,9 +516,11 @@ void fo_bridge_section(struct fo_doc *doc, const struct fo_diagnosis *d)
 						      .falls = (size_t)rows,
 						      .rest_name = "MFU",
 						      .rest_value = rule });
-	fo_doc_remark(doc, "Peak: %s%s%s. A step takes %s on %d device%s%s.", b->device, *b->device ? ", " : "",
-		      *b->peak_source ? b->peak_source : "dense", fo_doc_num(doc, b->step_s, FO_DRAW_SECONDS),
-		      b->devices, b->devices == 1 ? "" : "s", cost(doc, b));
+	const char *peak = *b->peak_source ? b->peak_source : "dense";
+	if (*b->device)
+		peak = fo_doc_printf(doc, "%s, %s", b->device, peak);
+	fo_doc_remark(doc, "Peak: %s. A step takes %s on %d device%s%s.", peak,
+		      fo_doc_num(doc, b->step_s, FO_DRAW_SECONDS), b->devices, fo_doc_plural(b->devices), cost(doc, b));
 }
 
 /* ---- kernels and matmuls ---- */
@@ -548,7 +550,7 @@ void fo_kernels_section(struct fo_doc *doc, const struct fo_diagnosis *d)
 		fo_doc_cells(doc, k->name,
 			     FO_CELLS(fo_doc_printf(doc, "%.*s%s", (int)room, k->name, cut), fo_class_words[k->class],
 				      fo_doc_printf(doc, "%.6g", k->calls), percent(doc, k->ns, top.span_ns),
-				      ms(doc, k->ns)));
+				      fo_doc_ms(doc, k->ns)));
 	}
 	if (top.n > FO_KERNELS_SHOWN)
 		fo_doc_remark(doc, "and %lld more names", (long long)(top.n - FO_KERNELS_SHOWN));

@@ -4,15 +4,6 @@
 
 enum { RULES = FO_STEP_HFU - FO_STEP_MFU + 1 };
 
-static void spread_json(struct fo_json *j, const char *key, const struct fo_spread *s)
-{
-	fo_json_object(j, key);
-	fo_json_real(j, "median", s->median);
-	fo_json_real(j, "low", s->low);
-	fo_json_real(j, "high", s->high);
-	fo_json_close(j);
-}
-
 static void time_json(const struct fo_report *o, struct fo_json *j)
 {
 	fo_json_array(j, "slow_phases");
@@ -108,10 +99,10 @@ void fo_report_json(const struct fo_report *o, struct fo_json *j)
 	fo_json_real(j, "last_loss", o->last_loss);
 	fo_json_real(j, "val_loss", o->last_eval);
 	fo_json_real(j, "best_val_loss", o->best_eval);
-	spread_json(j, "step_seconds", &o->step_s);
-	spread_json(j, "tokens_per_second", &o->tokens_s);
+	fo_schema_write(&fo_spread_schema, &o->step_s, "step_seconds", j);
+	fo_schema_write(&fo_spread_schema, &o->tokens_s, "tokens_per_second", j);
 	for (int k = 0; k < RULES; k++)
-		spread_json(j, fo_step_field_name[FO_STEP_MFU + k], &o->mfu[k]);
+		fo_schema_write(&fo_spread_schema, &o->mfu[k], fo_step_field_name[FO_STEP_MFU + k], j);
 	fo_json_real(j, "peak_flop_s", r->peak_flop_s);
 	fo_json_text(j, "peak_source", *r->peak_source ? r->peak_source : NULL);
 	fo_json_real(j, "quiet_step_seconds", o->quiet_s);
@@ -119,9 +110,7 @@ void fo_report_json(const struct fo_report *o, struct fo_json *j)
 	fo_json_real(j, "quiet_mfu", o->quiet_mfu);
 	time_json(o, j);
 	memory_json(o, j);
-	fo_json_object(j, "machine");
-	fo_schema_write_fields(&fo_state_use_schema, &o->machine, j);
-	fo_json_close(j);
+	fo_schema_write(&fo_state_use_schema, &o->machine, "machine", j);
 	device_json(r, j);
 	fo_json_int(j, "guard_events", r->guards);
 	fo_json_text(j, "command", o->command);

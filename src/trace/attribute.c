@@ -8,6 +8,7 @@
 #include "trace/trace_int.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -218,8 +219,9 @@ static void mark_norm(struct work *w, int32_t rsqrt)
 /* x cos + rotate_half(x) sin: mul, neg, cat, mul, add. */
 static void mark_rope(struct work *w, int32_t neg)
 {
-	int32_t first = w->before[neg], cat = w->after[neg], mul = cat < 0 ? -1 : w->after[cat],
-		add = mul < 0 ? -1 : w->after[mul];
+	int32_t first = w->before[neg], cat = w->after[neg];
+	int32_t mul = cat < 0 ? -1 : w->after[cat];
+	int32_t add = mul < 0 ? -1 : w->after[mul];
 	if (word_at(w, first) != W_MUL || word_at(w, cat) != W_CAT || word_at(w, mul) != W_MUL ||
 	    word_at(w, add) != W_ADD)
 		return;
@@ -305,7 +307,7 @@ static void inherit(struct work *w)
 		if (m->node)
 			s.pass = m->checkpoint ? CHECKPOINT : BACKWARD;
 		else if (m->backward)
-			s.pass = m->checkpoint ? CHECKPOINT : s.pass == FORWARD ? BACKWARD : s.pass;
+			s.pass = m->checkpoint ? CHECKPOINT : fo_greatest(s.pass, BACKWARD);
 		else if (o->kind == FO_HOST_OP &&
 			 (s.pass == CHECKPOINT || (s.pass == BACKWARD && w->repeats && is_forward(w, o))))
 			s.pass = RECOMPUTED;

@@ -146,9 +146,9 @@ static bool feeds_rows(const struct fo_trace *t, int64_t i)
 		return false;
 	if (into.n < 2 || into.rank[0] != 3 || into.rank[1] != 3 || from.rank[0] < 2)
 		return false;
-	int gathered = into.dim[0][1] == 1 ? 1 : into.dim[1][2] == 1 ? 0 : -1; /* which of the two is no vector */
-	if (gathered < 0)
+	if (into.dim[0][1] != 1 && into.dim[1][2] != 1)
 		return false;
+	int gathered = into.dim[0][1] == 1; /* the operand that is no vector */
 	int64_t a = into.dim[gathered][1], b = into.dim[gathered][2], x = fo_shapes_last(&from, 0, 2),
 		y = fo_shapes_last(&from, 0, 1);
 	/* As it lies, transposed by a view, or each matrix as one row of a table. */

@@ -2,6 +2,7 @@
 #include "trace/trace_int.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -168,7 +169,7 @@ static void place_devices(struct fo_trace *t)
 static int less_int64(const void *a, const void *b)
 {
 	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-	return (x > y) - (x < y);
+	return fo_order(x, y);
 }
 
 /* Of the positive durations of one device; 0 without any. */
@@ -200,8 +201,8 @@ struct reach {
 };
 static void reach_to(struct reach *r, int64_t begin, int64_t last)
 {
-	r->first = begin < r->first ? begin : r->first;
-	r->last = last > r->last ? last : r->last;
+	r->first = fo_least(begin, r->first);
+	r->last = fo_greatest(last, r->last);
 }
 
 /* The last end of a GPU operation that is believed: INT64_MAX where none lies far behind everything else. Of a handful
@@ -244,7 +245,9 @@ static void clip(struct fo_trace *t)
 	int64_t median = 0;
 	for (int64_t i = 0; i < t->gpu_count; i++) {
 		struct fo_gpu_op *g = &t->gpu[moved ? o.v[i] : i];
-		struct fo_gpu_op *next = i + 1 < t->gpu_count ? &t->gpu[moved ? o.v[i + 1] : i + 1] : NULL;
+		struct fo_gpu_op *next = NULL;
+		if (i + 1 < t->gpu_count)
+			next = &t->gpu[moved ? o.v[i + 1] : i + 1];
 		if (g->device != device || !i) {
 			device = g->device;
 			median = median_duration(t, device);
@@ -269,10 +272,8 @@ static void clip(struct fo_trace *t)
 
 static void bound(int64_t *begin, int64_t *end)
 {
-	*begin = *begin < FO_TRACE_TIME_MIN   ? FO_TRACE_TIME_MIN
-		 : *begin > FO_TRACE_TIME_MAX ? FO_TRACE_TIME_MAX
-					      : *begin;
-	*end = *end > FO_TRACE_TIME_MAX ? FO_TRACE_TIME_MAX : *end < *begin ? *begin : *end;
+	*begin = fo_bounded(*begin, FO_TRACE_TIME_MIN, FO_TRACE_TIME_MAX);
+	*end = fo_bounded(*end, *begin, FO_TRACE_TIME_MAX);
 }
 
 static void straighten(struct fo_trace *t)
@@ -427,8 +428,8 @@ static void count_unanswered(struct fo_trace *t, const struct ties *m)
 		const struct fo_launch *l = &t->launch[i];
 		if (!tie_found(m, l->correlation))
 			continue;
-		first = l->begin_ns < first ? l->begin_ns : first;
-		last = l->begin_ns > last ? l->begin_ns : last;
+		first = fo_least(l->begin_ns, first);
+		last = fo_greatest(l->begin_ns, last);
 	}
 	for (int64_t i = 0; i < t->launch_count; i++) {
 		const struct fo_launch *l = &t->launch[i];
@@ -445,7 +446,7 @@ enum { TAKEN_MANY = 100, TAKEN_LEAST = 5, TAKEN_OPERATORS = 20, TAKEN_OPERATIONS
 static int by_number(const void *a, const void *b)
 {
 	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-	return (x > y) - (x < y);
+	return fo_order(x, y);
 }
 
 /* Numbers that a recorder gave one after the other: how many are left, and of which span. */
@@ -456,8 +457,8 @@ struct numbers {
 
 static void add_number(struct numbers *v, int64_t number)
 {
-	v->first = number < v->first ? number : v->first;
-	v->last = number > v->last ? number : v->last;
+	v->first = fo_least(number, v->first);
+	v->last = fo_greatest(number, v->last);
 	if (v->n < TAKEN_MANY)
 		v->few[v->n] = number;
 	v->n++;

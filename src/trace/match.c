@@ -6,6 +6,7 @@
 #include "base/text.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -126,10 +127,10 @@ static int by_key(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;
 	if (x->key != y->key)
-		return x->key < y->key ? -1 : 1;
+		return fo_order(x->key, y->key);
 	if (x->member != y->member)
-		return x->member < y->member ? -1 : 1;
-	return x->gpu < y->gpu ? -1 : x->gpu > y->gpu; /* gpu[] is sorted by begin */
+		return fo_order(x->member, y->member);
+	return fo_order(x->gpu, y->gpu); /* gpu[] is sorted by begin */
 }
 
 /* v[0..n) have one key. The number of collectives in it: 0 where the members do not agree. */
@@ -182,8 +183,8 @@ static int by_begin(const void *a, const void *b)
 {
 	const struct order *x = a, *y = b;
 	if (x->begin_ns != y->begin_ns)
-		return x->begin_ns < y->begin_ns ? -1 : 1;
-	return x->m.first < y->m.first ? -1 : x->m.first > y->m.first;
+		return fo_order(x->begin_ns, y->begin_ns);
+	return fo_order(x->m.first, y->m.first);
 }
 static void sort_matches(struct fo_trace_set *s)
 {
@@ -209,7 +210,9 @@ static const double OUTLIER_NS = 1e6;
 
 static int64_t whole_ns(double v)
 {
-	return v >= 9e18 ? INT64_MAX : v <= -9e18 ? -INT64_MAX : (int64_t)(v < 0 ? v - 0.5 : v + 0.5);
+	if (fabs(v) >= 9e18)
+		return v > 0 ? INT64_MAX : -INT64_MAX;
+	return (int64_t)(v < 0 ? v - 0.5 : v + 0.5);
 }
 
 static double end_of(const struct fo_trace_set *s, const struct fo_match_part *p)

@@ -5,6 +5,7 @@
 #include "trace/nsys_int.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -62,15 +63,15 @@ static int by_process(const void *a, const void *b)
 {
 	const struct pair *x = a, *y = b;
 	if (x->process != y->process)
-		return (x->process > y->process) - (x->process < y->process);
-	return (x->device > y->device) - (x->device < y->device);
+		return fo_order(x->process, y->process);
+	return fo_order(x->device, y->device);
 }
 
 static int by_group(const void *a, const void *b)
 {
 	const struct pair *x = a, *y = b;
 	if (x->gpu != y->gpu)
-		return (x->gpu > y->gpu) - (x->gpu < y->gpu);
+		return fo_order(x->gpu, y->gpu);
 	return by_process(a, b);
 }
 
@@ -92,7 +93,9 @@ static void tell_gpus(struct nsys *x)
 						  : x->pair[i].communicates && x->pair[j].communicates;
 	for (size_t i = 0; i < x->pairs; i++) {
 		struct pair *p = &x->pair[i];
-		p->gpu = !ambiguous ? p->device : told ? p->board : (int64_t)i;
+		p->gpu = p->device;
+		if (ambiguous)
+			p->gpu = told ? p->board : (int64_t)i;
 		p->number = i && p[-1].process == p->process ? p[-1].number : (int)i;
 		if (p->board < 0)
 			p->board = p->device;

@@ -3,6 +3,8 @@
 #define _GNU_SOURCE /* strcasestr */
 #include "trace/nsys_int.h"
 
+#include "base/text.h"
+
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,10 +130,10 @@ static int by_kind(const void *a, const void *b)
 {
 	const struct candidate *x = a, *y = b;
 	if (x->stem != y->stem)
-		return (x->stem > y->stem) - (x->stem < y->stem);
+		return fo_order(x->stem, y->stem);
 	if (x->thread != y->thread)
-		return (x->thread > y->thread) - (x->thread < y->thread);
-	return (x->begin_ns > y->begin_ns) - (x->begin_ns < y->begin_ns);
+		return fo_order(x->thread, y->thread);
+	return fo_order(x->begin_ns, y->begin_ns);
 }
 
 static double span(const struct candidate *c)
@@ -182,7 +184,7 @@ static size_t brackets(const char *text)
 {
 	size_t n = 0;
 	for (int depth = 0; text[n]; n++) {
-		depth += text[n] == '[' ? 1 : text[n] == ']' ? -1 : 0;
+		depth += (text[n] == '[') - (text[n] == ']');
 		if (depth <= 0)
 			return text[0] == '[' ? n + 1 : 0;
 	}
@@ -304,7 +306,7 @@ static int64_t lost_by(const char *text)
 		if (isdigit((unsigned char)*c)) {
 			char *end;
 			long long v = strtoll(c, &end, 10);
-			most = v > most ? v : most;
+			most = fo_greatest(v, most);
 			c = end - 1;
 		}
 	return most >= 0 ? most : counts || lost;
@@ -337,7 +339,7 @@ static fo_status read_start(struct nsys *x)
 	if (st == FO_OK && more) {
 		int64_t start = fo_nsys_int(&r, 0, 0);
 		for (int i = 0; i < x->groups; i++)
-			x->group[i].b.t->origin_unix_ns = start > 0 ? start : 0;
+			x->group[i].b.t->origin_unix_ns = fo_greatest(start, 0);
 	}
 	fo_nsys_rows_end(&r);
 	return st;

@@ -7,6 +7,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/text.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -185,16 +186,16 @@ static int by_place(const void *a, const void *b)
 {
 	const struct fo_schedule_op *x = a, *y = b;
 	if (x->step != y->step)
-		return x->step < y->step ? -1 : 1;
+		return fo_order(x->step, y->step);
 	if (x->replica != y->replica)
-		return x->replica < y->replica ? -1 : 1;
+		return fo_order(x->replica, y->replica);
 	if (x->stage != y->stage)
-		return x->stage < y->stage ? -1 : 1;
+		return fo_order(x->stage, y->stage);
 	if (x->begin_ns != y->begin_ns)
-		return x->begin_ns < y->begin_ns ? -1 : 1;
+		return fo_order(x->begin_ns, y->begin_ns);
 	if (x->kind != y->kind)
-		return x->kind < y->kind ? -1 : 1;
-	return x->sequence < y->sequence ? -1 : x->sequence > y->sequence;
+		return fo_order(x->kind, y->kind);
+	return fo_order(x->sequence, y->sequence);
 }
 
 /* How many forward passes a worker did per chunk in the step that starts at op `at`; the greatest over workers and

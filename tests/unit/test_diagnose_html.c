@@ -327,7 +327,7 @@ static void test_page(void **state)
 	assert_null(strstr(o.data, ">other kernels</td>"));
 	assert_null(strstr(o.data, "<pre>"));
 	/* The data loader's is the bottleneck: the gap is idle, and says so; six cards. */
-	assert_non_null(strstr(o.data, "<h2>The longest idle gap of the "));
+	assert_non_null(strstr(o.data, "<h2>The longest idle gap, "));
 	assert_non_null(strstr(o.data, "The bottleneck is data loading; this is where the GPU idles longest"));
 	/* Two lines of the verdict, five tiles, what two findings are worth and one saves. */
 	assert_int_equal(count(o.data, "<div><dt>"), 2 + 5 + 3);

@@ -1,5 +1,5 @@
 /* Pages and pictures: well formed whatever goes in, escaped, bounded, and the marks stand where the numbers say. */
-#include "draw/draw.h"
+#include "draw/doc.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -122,21 +122,27 @@ static void test_checker(void **state)
 static void everything(struct fo_str *o, const char *text)
 {
 	double y[5] = { 1, NAN, 3, INFINITY, 2 };
-	struct fo_draw_table t;
-	fo_draw_page_begin(o, text, text);
-	fo_draw_heading(o, text);
-	fo_draw_text(o, "%s", text);
-	fo_draw_remark(o, "%s", text);
-	fo_draw_warning(o, "%s", text);
-	fo_draw_code(o, text);
-	fo_draw_facts(o, &(struct fo_draw_fact){ text, text, text }, 1);
-	fo_draw_details_begin(o, text, true);
-	fo_draw_table_begin(&t, o, text, "lrrr", (const char *const[]){ text, text, text, text });
-	fo_draw_table_row(&t, (const char *const[]){ text, text, text, text });
-	fo_draw_table_end(&t);
-	fo_draw_details_end(o);
-	fo_draw_lines(
-		o,
+	struct fo_doc doc = { 0 }, *d = &doc;
+	const char *said = text ? text : "";
+	fo_doc_title(d, "%s", said);
+	fo_doc_lead(d, "%s", said);
+	fo_doc_footer(d, "%s", said);
+	fo_doc_verdict(d, FO_DOC_BAD, text, "%s", said);
+	fo_doc_fact(d, text, text, text);
+	fo_doc_heading(d, "%s", said);
+	fo_doc_para(d, "%s", said);
+	fo_doc_remark(d, "%s", said);
+	fo_doc_warning(d, "%s", said);
+	fo_doc_item(d, "%s", said);
+	fo_doc_code(d, text);
+	fo_doc_details(d, FO_DOC_OPEN, "%s", said);
+	fo_doc_table(d, FO_DRAW_FITTED, text, "lrrr", text, text, text, text);
+	fo_doc_cells(d, text, FO_CELLS(text, text, text, text));
+	fo_doc_details_end(d);
+	fo_doc_card(d, FO_DOC_BAD, text, "%s", said);
+	fo_doc_card_end(d);
+	fo_doc_lines(
+		d,
 		&(struct fo_draw_lines){
 			.title = text,
 			.desc = text,
@@ -149,58 +155,57 @@ static void everything(struct fo_str *o, const char *text)
 			.band = &(struct fo_draw_band){ 1, 2, 0, text },
 			.bands = 1,
 			.band_name = { text, text, text, text } });
-	fo_draw_areas(o, &(struct fo_draw_areas){ .title = text,
-						  .desc = text,
-						  .x_name = text,
-						  .y_name = text,
-						  .name = &text,
-						  .layer = (const double *const[]){ y },
-						  .layers = 1,
-						  .n = 5 });
+	fo_doc_areas(d, &(struct fo_draw_areas){ .title = text,
+						 .desc = text,
+						 .x_name = text,
+						 .y_name = text,
+						 .name = &text,
+						 .layer = (const double *const[]){ y },
+						 .layers = 1,
+						 .n = 5 });
 	struct fo_draw_bar_row row = {
 		.name = text, .note = text, .value = text, .bar = { { 1, 0, 2 }, { 2, NAN, 3 } }
 	};
-	fo_draw_bars(o, &(struct fo_draw_bars){ .title = text,
-						.desc = text,
-						.hi_name = text,
-						.bar_name = { text, text },
-						.row = &row,
-						.rows = 1 });
-	fo_draw_stacks(o, &(struct fo_draw_stacks){ .title = text,
-						    .desc = text,
-						    .part_name = &text,
-						    .parts = 1,
-						    .stack = &(struct fo_draw_stack){ text, text, y },
-						    .stacks = 1 });
-	fo_draw_stacks(o, &(struct fo_draw_stacks){ .title = text,
-						    .desc = text,
-						    .part_name = &text,
-						    .parts = 1,
-						    .stack = &(struct fo_draw_stack){ text, text, y },
-						    .stacks = 1,
-						    .dense = true });
-	fo_draw_card_begin(o, text, text, true);
-	fo_draw_card_end(o);
-	fo_draw_waterfall(o, &(struct fo_draw_waterfall){ .title = text,
-							  .desc = text,
-							  .whole = 1,
-							  .whole_name = text,
-							  .whole_value = text,
-							  .fall = &(struct fo_draw_fall){ text, text, text, 0.5 },
-							  .falls = 1,
-							  .rest_name = text,
-							  .rest_value = text });
-	fo_draw_lanes(o, &(struct fo_draw_lanes){
-				 .title = text,
-				 .desc = text,
-				 .to = 4,
-				 .lane = &(struct fo_draw_lane){ text, &(struct fo_draw_span){ 0, 3, -1, text }, 1 },
-				 .lanes = 1,
-				 .tone_name = { [FO_DRAW_PARTS - 1] = text },
-				 .mark = &(struct fo_draw_mark){ 1, 2, text },
-				 .arrow = &(struct fo_draw_arrow){ 0, 0, 1, NAN },
-				 .arrows = 1 });
-	fo_draw_page_end(o, text);
+	fo_doc_bars(d, &(struct fo_draw_bars){ .title = text,
+					       .desc = text,
+					       .hi_name = text,
+					       .bar_name = { text, text },
+					       .row = &row,
+					       .rows = 1 });
+	fo_doc_stacks(d, &(struct fo_draw_stacks){ .title = text,
+						   .desc = text,
+						   .part_name = &text,
+						   .parts = 1,
+						   .stack = &(struct fo_draw_stack){ text, text, y },
+						   .stacks = 1 });
+	fo_doc_stacks(d, &(struct fo_draw_stacks){ .title = text,
+						   .desc = text,
+						   .part_name = &text,
+						   .parts = 1,
+						   .stack = &(struct fo_draw_stack){ text, text, y },
+						   .stacks = 1,
+						   .dense = true });
+	fo_doc_waterfall(d, &(struct fo_draw_waterfall){ .title = text,
+							 .desc = text,
+							 .whole = 1,
+							 .whole_name = text,
+							 .whole_value = text,
+							 .fall = &(struct fo_draw_fall){ text, text, text, 0.5 },
+							 .falls = 1,
+							 .rest_name = text,
+							 .rest_value = text });
+	fo_doc_lanes(d, &(struct fo_draw_lanes){
+				.title = text,
+				.desc = text,
+				.to = 4,
+				.lane = &(struct fo_draw_lane){ text, &(struct fo_draw_span){ 0, 3, -1, text }, 1 },
+				.lanes = 1,
+				.tone_name = { [FO_DRAW_PARTS - 1] = text },
+				.mark = &(struct fo_draw_mark){ 1, 2, text },
+				.arrow = &(struct fo_draw_arrow){ 0, 0, 1, NAN },
+				.arrows = 1 });
+	fo_doc_to_html(d, o);
+	fo_doc_fini(d);
 }
 
 static void test_escapes(void **state)

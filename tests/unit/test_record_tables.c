@@ -2,6 +2,7 @@
  * "<!-- end of table -->" is fo_schema_markdown's. FLATOUT_UPDATE=1 writes the tables anew instead of comparing. */
 #include "base/fs.h"
 #include "ckpt/ckpt.h"
+#include "cost/device_profile.h"
 #include "data/data.h"
 #include "hw/profile.h"
 #include "ladder/ladder.h"
@@ -37,6 +38,8 @@ static const struct fo_schema *const tables[] = {
 	&fo_ckpt_manifest_schema,
 	&fo_limits_schema,
 	&fo_prepared_schema,
+	&fo_device_header_schema,
+	&fo_device_operation_schema,
 };
 enum { TABLES = sizeof tables / sizeof *tables };
 

@@ -293,7 +293,7 @@ static void test_each_bad_line_is_told(void **state)
 		{ "{\"text\":\"\\u12g4\"}", "escape" },
 		{ "{\"text\":\"\\", "escape" },
 		{ "{\"a\":01,\"text\":\"a\"}", "expected a value" },
-		{ "{\"a\":1.,\"text\":\"a\"}", "digits behind its point" },
+		{ "{\"a\":1.,\"text\":\"a\"}", "digits after its point" },
 		{ "{\"a\":1e,\"text\":\"a\"}", "exponent" },
 		{ "{\"a\":nul,\"text\":\"a\"}", "expected a value" },
 		{ "{\"a\":[1 2],\"text\":\"a\"}", "expected ',' or ']'" },
