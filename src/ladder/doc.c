@@ -681,6 +681,7 @@ static void say_method(struct page *p)
 		    "from undisturbed spans.");
 	say_peaks(p);
 	const char *text = fo_ladder_text_title(l, &p->d->arena);
+	text = text ? fo_doc_printf(p->d, ": %s", text) : "";
 	fo_doc_para(p->d,
 		    "Tok/s: useful tokens, padding does not count. Pad: share of the processed tokens that is "
 		    "padding. Text: share of the text's tokens that the rung's steps hold%s.",
