@@ -1,7 +1,49 @@
-/* The sentence that says how much of the text each rung sees, above every table and picture. */
-#include "ladder/ladder.h"
+/* How much of the text each rung sees: text.json, and the sentence that stands above every table and picture. */
+#include "ladder/plan_int.h"
 
+#include "base/fs.h"
+
+#include <stdio.h>
 #include <string.h>
+
+/* ---- text.json ---- */
+
+void fo_ladder_text_json(const struct fo_ladder_text *t, const struct fo_ladder_plan *p, struct fo_str *out)
+{
+	struct fo_ladder_text f = *t;
+	f.steps = p->steps;
+	f.rungs = p->rungs;
+	for (int i = 0; i < p->rungs; i++)
+		f.rung[i].name = p->rung[i].name;
+	fo_schema_text(&fo_ladder_text_schema, &f, true, out);
+}
+
+static double share_of(int64_t n, int64_t tokens) { return n < 0 ? NAN : (double)n / (double)tokens; }
+
+/* A file of another plan, a damaged or an absent one leaves the shares unknown. */
+void fo_ladder_text_read(struct fo_ladder *l)
+{
+	struct fo_schema_reader r = { .arena = &l->arena, .lenient = true };
+	struct fo_ladder_text t = { 0 };
+	const char *path = fo_arena_printf(&l->arena, "%s/" FO_LADDER_TEXT_FILE, l->dir);
+	if (!fo_fs_exists(path))
+		return;
+	if (fo_schema_read_file(&fo_ladder_text_schema, path, (size_t)1 << 20, &t, &r) == FO_OK && t.tokens > 0 &&
+	    t.steps == l->steps && t.rungs == l->rungs) {
+		l->text_tokens = t.tokens;
+		for (int i = 0; i < l->rungs; i++) {
+			struct fo_ladder_rung *g = &l->rung[i];
+			if (strcmp(t.rung[i].name, g->name) != 0)
+				continue;
+			g->text_passes = share_of(t.rung[i].served, t.tokens);
+			g->text_seen = share_of(t.rung[i].distinct, t.tokens);
+			g->text_reached = share_of(t.rung[i].reached, t.tokens);
+		}
+	}
+	fo_err_clear();
+}
+
+/* ---- the sentence ---- */
 
 const char *fo_ladder_share(struct fo_arena *a, double share)
 {

@@ -142,10 +142,10 @@ static fo_status read_program(struct fo_record *r, const char *path)
 static fo_status needs_program(const struct fo_record *r, const char *path)
 {
 	const struct fo_record_file *p = &r->file[FO_RECORD_PROGRAM];
-	return p->state == FO_RECORD_WHOLE
-		       ? FO_OK
-		       : fo_fail(FO_EFORMAT, "'%s' cannot be read without its program: '%s' is %s", path, p->path,
-				 p->state == FO_RECORD_ABSENT ? "not there" : "damaged");
+	if (p->state == FO_RECORD_WHOLE)
+		return FO_OK;
+	return fo_fail(FO_EFORMAT, "'%s' cannot be read without its program: '%s' is %s", path, p->path,
+		       p->state == FO_RECORD_ABSENT ? "not there" : "damaged");
 }
 
 static fo_status another_program(const struct fo_record *r, const char *path)

@@ -22,8 +22,7 @@ struct own {
 
 enum {
 	MOST_PROGRAM_BYTES = 256 << 20, /* as of a run's record */
-	/* Between two operations of a lane lies its dispatch, of a microsecond; behind more than this the lane had
-	 * nothing to take: the training loop works between its steps. The limit is that of gaps between kernels
+	/* The dispatch between two operations of a lane takes a microsecond. The limit is that of gaps between kernels
 	 * (docs/metrics.md, "the ledger"). */
 	DISPATCH_NS = 10000,
 };
