@@ -73,7 +73,8 @@ static bool known(const char *path, struct fo_calibration *c)
 		return false;
 	}
 	const struct fo_limits_peak *p = fo_limits_peak(&m, c->dtype, c->threads);
-	/* Of another processor, by another method, or from a time when the machine was busy: measured anew as well. */
+	/* A peak of another processor, by another method, or from a time when the machine was busy is measured anew as
+	 * well. */
 	bool good = p && fo_limits_peak_sure(p) && !strcmp(m.cpu, c->cpu) && !strcmp(p->method, c->method);
 	if (good) {
 		c->best_flop_s = p->best_flop_s;
@@ -87,7 +88,7 @@ static bool known(const char *path, struct fo_calibration *c)
 	return good;
 }
 
-/* Another process may have found a higher one meanwhile. */
+/* Raises the kept peak: another process may have found a higher one meanwhile. */
 static void raise_peak(struct fo_limits *m, void *ctx)
 {
 	const struct fo_calibration *c = ctx;
@@ -134,8 +135,8 @@ void fo_calibration_peak(const struct fo_calibration *c, struct fo_peak *peak)
 {
 	*peak = (struct fo_peak){ .flop_s = c->best_flop_s, .median_flop_s = c->median_flop_s };
 	snprintf(peak->dtype, sizeof peak->dtype, "%s", c->dtype);
+	const char *busy = c->clean_bursts < FO_PEAK_ENOUGH ? " (machine too busy: may be low)" : "";
 	snprintf(peak->source, sizeof peak->source,
 		 "measured on this machine %.10s: %s loop, %d thread%s, best of %d bursts%s", c->date, c->set,
-		 c->threads, c->threads == 1 ? "" : "s", c->bursts,
-		 c->clean_bursts < FO_PEAK_ENOUGH ? " (machine too busy: may be low)" : "");
+		 c->threads, c->threads == 1 ? "" : "s", c->bursts, busy);
 }

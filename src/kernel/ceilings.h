@@ -23,7 +23,8 @@ struct fo_ceilings_extra {
 struct fo_ceilings_options {
 	enum fo_isa isa;
 	int threads; /* 1 thread and so many threads are measured; memory with powers of two between, too */
-	double seconds; /* in all, peaks included; the last visit may run over. 0: a minute, or the least time of the rounds */
+	/* In all, peaks included; the last visit may run over. 0: a minute, or the least time of the rounds. */
+	double seconds;
 	bool quick; /* a smaller grid of shapes */
 	/* Not NULL: the operations of this program are measured, with o->threads, in the states of the caches that they
 	 * meet in its step (cost/reuse.h), and memory and extras only where the profile lacks them. pairs as in

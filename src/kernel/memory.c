@@ -1,4 +1,5 @@
 #include "kernel/memory.h"
+#include "kernel/count.h"
 #include "base/clock.h"
 #include "base/mem.h"
 
@@ -30,7 +31,7 @@ static bool read_number(int cpu, int level, const char *name, long *out)
 	return good;
 }
 
-/* Not by sysconf: glibc 2.36 says 256 MiB where this system's file says 32 (AMD Zen 3 under KVM). */
+/* Not taken from sysconf: glibc 2.36 says 256 MiB where this system's file says 32 (AMD Zen 3 under KVM). */
 int64_t fo_cache_bytes(void)
 {
 	int64_t sum = 0;
@@ -100,9 +101,7 @@ fo_status fo_traffic_data_new(struct fo_traffic_data *d, int64_t cache_bytes, in
 	*d = (struct fo_traffic_data){ 0 };
 	size_t bytes = 4 * (size_t)cache_bytes,
 	       memory = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGE_SIZE);
-	bytes = bytes < LEAST ? LEAST : bytes > MOST ? MOST : bytes;
-	bytes = bytes > memory / 8 ? memory / 8 : bytes;
-	bytes = bytes / PIECE * PIECE;
+	bytes = (size_t)fo_min(fo_clamp((int64_t)bytes, LEAST, MOST), (int64_t)(memory / 8)) / PIECE * PIECE;
 	if (!bytes)
 		return fo_fail(FO_ENOMEM, "less than %d MiB of memory: too little to measure its rate",
 			       8 * PIECE >> 20);
@@ -161,7 +160,7 @@ static void store(line *at, line v, bool past_caches)
 	*at = v;
 }
 
-/* Four streams: one alone waits for its prefetcher (AMD Zen 3: 11 GB/s with one, 25 with four). */
+/* Reads in four streams, because one alone waits for its prefetcher (AMD Zen 3: 11 GB/s with one, 25 with four). */
 static void read_streams(const line *p, size_t n)
 {
 	enum { STREAMS = 4 };

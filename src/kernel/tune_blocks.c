@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-/* What a choice by energy may cost at most. Blocks instead of bursts are expected to gain a half to one per cent of a
- * step. */
+/* The most time that a choice by energy may cost. Blocks instead of bursts are expected to gain a half to one per cent
+ * of a step. */
 #define NOISE_MOST 0.01
 
 int fo_tune_blocks_order(int n, int order[FO_TUNE_BLOCKS])
@@ -15,16 +15,25 @@ int fo_tune_blocks_order(int n, int order[FO_TUNE_BLOCKS])
 	return 2 * n;
 }
 
-/* Median of the blocks of `who`, and half of their range over it: of their times, energies or clocks (0, 1, 2). NAN
- * where one is not a number. */
-static double middle(const struct fo_tune_block *b, int blocks, int who, int what, double *spread)
+enum figure { TIME, ENERGY, CLOCK };
+static double figure_of(const struct fo_tune_block *b, enum figure what)
+{
+	switch (what) {
+	case TIME: return b->us;
+	case ENERGY: return b->joules;
+	default: return b->hz;
+	}
+}
+
+/* The median of one figure over the blocks of `who`, and half of their range over it. NAN where one is not a number. */
+static double middle(const struct fo_tune_block *b, int blocks, int who, enum figure what, double *spread)
 {
 	double v[FO_TUNE_BLOCKS], low = INFINITY, high = -INFINITY;
 	int n = 0;
 	for (int i = 0; i < blocks; i++) {
 		if (b[i].who != who)
 			continue;
-		double x = what == 0 ? b[i].us : what == 1 ? b[i].joules : b[i].hz;
+		double x = figure_of(&b[i], what);
 		if (!(x > 0) || isinf(x))
 			return *spread = NAN;
 		v[n++] = x;
@@ -36,7 +45,7 @@ static double middle(const struct fo_tune_block *b, int blocks, int who, int wha
 	return m;
 }
 
-/* Of those that are `in` the one with the least v; who has no figure is never it. -1: nobody. */
+/* The one with the least v among those that are `in`; one without a figure is never it. -1: none. */
 static int least(const double *v, const bool *in, int n)
 {
 	int best = -1;
@@ -52,15 +61,15 @@ void fo_tune_blocks_decide(const struct fo_tune_block *b, int blocks, int n, str
 	double spread, energy_noise = 0;
 	*out = (struct fo_tune_verdict){ 0 };
 	for (int i = 0; i < n; i++) {
-		out->us[i] = middle(b, blocks, i, 0, &spread);
+		out->us[i] = middle(b, blocks, i, TIME, &spread);
 		in[i] = !isnan(out->us[i]);
 		if (spread > out->noise)
 			out->noise = spread < NOISE_MOST ? spread : NOISE_MOST;
-		out->hz[i] = middle(b, blocks, i, 2, &spread);
+		out->hz[i] = middle(b, blocks, i, CLOCK, &spread);
 	}
 	int fastest = least(out->us, in, n);
 	for (int i = 0; i < n; i++) {
-		out->joules[i] = middle(b, blocks, i, 1, &spread);
+		out->joules[i] = middle(b, blocks, i, ENERGY, &spread);
 		in[i] = in[i] && out->us[i] <= out->us[fastest] * (1 + out->noise);
 		if (!in[i])
 			continue;

@@ -1,13 +1,15 @@
-/* Attention of our own, for what cuDNN does not take: fp32, odd head sizes, windows it refuses, no cuDNN. Plain
- * arithmetic in fp32, no tensor cores: right in every layout, and the same bits in every run; speed comes from cuDNN.
+/* Attention of our own, for calls that cuDNN does not take: fp32, odd head sizes, windows that it refuses, no cuDNN.
+ * Plain fp32 arithmetic without tensor cores, by the algorithm of FlashAttention: o = softmax(scale q k') v over tiles
+ * of keys with a running maximum and sum, and the scores recomputed in backward. It is right in every layout and gives
+ * the same bits in every run; speed comes from cuDNN.
  *
- * Three kernels have one form. A block owns ROWS rows of one head (queries; attention_dkv: keys), a warp PER of them,
- * and walks over tiles of COLS columns (keys; attention_dkv: queries) in shared memory. Scores: a thread has one column
- * and the warp's PER rows, so that a value from shared memory serves PER products. Sums over columns: a thread has the
- * elements lane, lane + 32, ... of each row.
+ * Three kernels have one form. A block owns ROWS rows of one head (queries; attention_dkv: keys), PER of them per warp,
+ * and walks over tiles of COLS columns (keys; attention_dkv: queries) in shared memory. For scores a thread has one
+ * column and the warp's PER rows, so that a value from shared memory serves PER products. For sums over columns a
+ * thread has the elements lane, lane + 32, ... of each row, in registers.
  *
- * Query i sees the keys first .. last of span_of. doc_start does not decrease, so a key's queries end where the first
- * of a tile no longer sees any key of the block. */
+ * Query i sees the keys first .. last of span_of. doc_start does not decrease, so the walk over a key's queries ends
+ * where the first query of a tile no longer sees any key of the block. */
 #include "kernel/cuda/device.cuh"
 
 enum {
@@ -122,13 +124,13 @@ FO_DEVICE void put_row(const fo_cuda_view &to, int64_t i, int head, int dim, con
 
 /* ---- forward ---- */
 
-/* Softmax over tiles as they come: m is the largest score so far, l this thread's share of the sum of exp(score - m).
- */
+/* Online softmax over tiles: m is the largest score so far, l this thread's share of the sum of exp(score - m). */
 template <int N> FO_DEVICE void forward(const fo_cuda_attention_args &p, unsigned char *shared)
 {
 	const tiles t = tiles_in(shared, p.dim);
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, head = blockIdx.y, kv = head / p.group;
-	const int32_t i0 = (int32_t)(gridDim.x - 1 - blockIdx.x) * ROWS; /* the longest rows first: an even end */
+	const int32_t i0 = (int32_t)(gridDim.x - 1 - blockIdx.x) *
+			   ROWS; /* the longest rows first, so that blocks end together */
 	int32_t low = 0x7fffffff, high = -1;
 	for (int r = 0; r < ROWS; r++) {
 		const span s = span_of(p, i0 + r);
@@ -151,7 +153,7 @@ template <int N> FO_DEVICE void forward(const fo_cuda_attention_args &p, unsigne
 	fetch(t.a, p.dim, p.q, head, p.dim, i0, ROWS, 0, (int32_t)p.q.rows - 1);
 	for (int32_t j0 = low; j0 <= high; j0 += COLS) {
 		float s[PER];
-		__syncthreads(); /* who still reads the tile before */
+		__syncthreads(); /* others may still read the tile before */
 		fetch(t.x, t.ld, p.k, kv, p.dim, j0, COLS, low, high);
 		fetch(t.y, t.ld, p.v, kv, p.dim, j0, COLS, low, high);
 		__syncthreads();
@@ -290,8 +292,8 @@ template <int N> FO_DEVICE void backward_q(const fo_cuda_attention_bwd_args &p, 
 		for (int n = 0; n < N; n++)
 			dq[r][n] = 0;
 	}
-	/* Summed by one thread in the order of dots(): who sees one key alone, its own, has dp = delta to the last bit,
-	 * and ds = 0. */
+	/* delta is summed by one thread in the order of dots(), so that a query which sees only its own key has dp =
+	 * delta to the last bit, and ds = 0. */
 	float mine = 0;
 	const int32_t i = i0 + warp * PER + lane;
 	if (lane < PER && i < end) {
@@ -315,9 +317,8 @@ template <int N> FO_DEVICE void backward_q(const fo_cuda_attention_bwd_args &p, 
 #pragma unroll
 		for (int r = 0; r < PER; r++) {
 			const bool ok = j0 + lane >= see[r].first && j0 + lane <= see[r].last;
-			t.s[(warp * PER + r) * COLS + lane] = ok ? expf(s[r] * p.scale - lse[r]) * (dp[r] - delta[r]) *
-									      p.scale
-								 : 0;
+			const float ds = ok ? expf(s[r] * p.scale - lse[r]) * (dp[r] - delta[r]) * p.scale : 0;
+			t.s[(warp * PER + r) * COLS + lane] = ds;
 		}
 		__syncthreads();
 		combine<N>(dq, t.s, t.x, p.dim, t.ld);

@@ -10,10 +10,10 @@
 #include <math.h>
 #include <string.h>
 
+/* A fixed plan needs documents of whole multiples of 128 tokens: with S % 128 = 64 and no padding mask, Hopper's
+ * backward gave NaN (pytorch issue 196678). */
 enum {
-	SEQ_UNIT =
-		128, /* length unit of a fixed plan: with S % 128 = 64 and no padding mask, Hopper's backward gave NaN (pytorch issue
-	 * 196678) */
+	SEQ_UNIT = 128,    /* length unit of a fixed plan (below) */
 	DOCS_LEAST = 16,   /* documents of the smallest ragged plan; the next have 4 times as many */
 	DOCS_MOST = 16384, /* documents of the largest: a grid's third dimension ends at 65,535 */
 	DIM_UNIT =
@@ -356,13 +356,13 @@ static fo_status run_finish(struct fo_cuda_queue *q, const struct fo_call *s, co
 		.sum = (const float *)(const void *)(ws + w->dq_sum),
 		.dk_full = (const uint16_t *)(const void *)(ws + w->dk_full),
 		.dv_full = (const uint16_t *)(const void *)(ws + w->dv_full),
-		/* as the graph has it: fixed, heads of a document one after another; ragged, rows of tokens */
-		.sum_doc = d->ragged ? 0 : z->heads * d->seq * z->dim,
-		.sum_head = d->ragged ? z->dim : d->seq * z->dim,
-		.sum_row = d->ragged ? d->ld[FO_DNN_DQ] : z->dim,
+		/* as a fixed graph has it: the heads of a document one after another */
+		.sum_doc = z->heads * d->seq * z->dim,
+		.sum_head = d->seq * z->dim,
+		.sum_row = z->dim,
 		.per_row = fo_cuda_divisor_of((uint32_t)(items / z->tokens)),
 		.per_head = fo_cuda_divisor_of((uint32_t)(half / WIDTH)),
-		.rows_per_doc = fo_cuda_divisor_of((uint32_t)(d->ragged ? z->tokens : d->seq)),
+		.rows_per_doc = fo_cuda_divisor_of((uint32_t)d->seq),
 		.items = (uint32_t)items,
 		.heads = (int32_t)z->heads,
 		.kv = (int32_t)z->kv,
@@ -371,7 +371,11 @@ static fo_status run_finish(struct fo_cuda_queue *q, const struct fo_call *s, co
 		.leave_lone = d->ragged != 0,
 		.sign = s->attr.sign,
 	};
-	const int64_t blocks = (items + FO_CUDA_FINISH_THREADS - 1) / FO_CUDA_FINISH_THREADS;
+	if (d->ragged) { /* rows of tokens */
+		args.sum_doc = 0, args.sum_head = z->dim, args.sum_row = d->ld[FO_DNN_DQ];
+		args.rows_per_doc = fo_cuda_divisor_of((uint32_t)z->tokens);
+	}
+	const int64_t blocks = fo_ceil_div(items, FO_CUDA_FINISH_THREADS);
 	return fo_cuda_launch(q, FO_CUDA_FN_attention_finish,
 			      (struct fo_cuda_grid){ (uint32_t)blocks, 1, 1, FO_CUDA_FINISH_THREADS, 0 }, &args);
 }
@@ -408,7 +412,7 @@ fo_status fo_cuda_dnn_run(struct fo_cuda_queue *q, const struct fo_call *s, int6
 	for (int i = 0; p && i < s->n; i++)
 		if ((uintptr_t)s->arg[i].data % 16 && s->arg[i].dtype != FO_I32)
 			*taken =
-				false; /* cuDNN reads 16 bytes at a time; our own kernels find their workspace within this one */
+				false; /* cuDNN reads 16 bytes at a time; our own kernels find room in this workspace */
 	return *taken ? run_plan(q, s, p) : FO_OK;
 }
 
@@ -423,11 +427,13 @@ static fo_status adds_to_nothing(struct fo_cuda_queue *q, const struct fo_call *
 	const struct sizes z = sizes_of(s, d->ragged);
 	const struct pieces w = pieces_of(d, &z, p->made.workspace);
 	const int64_t first = fo_min(d->seq, d->tokens);
-	const struct fo_tensor sum = { .data = (char *)q->ws + w.dq_sum,
-				       .rows = d->ragged ? first : d->tokens * d->heads,
-				       .cols = d->ragged ? d->heads * d->dim : d->dim,
-				       .ld = d->ragged ? d->ld[FO_DNN_DQ] : d->dim,
-				       .dtype = FO_F32 };
+	struct fo_tensor sum = { .data = (char *)q->ws + w.dq_sum,
+				 .rows = d->tokens * d->heads,
+				 .cols = d->dim,
+				 .ld = d->dim,
+				 .dtype = FO_F32 };
+	if (d->ragged)
+		sum.rows = first, sum.cols = d->heads * d->dim, sum.ld = d->ld[FO_DNN_DQ];
 	int64_t *found = NULL;
 	void *at = NULL;
 	fo_status st = fo_cuda_alloc(c, sizeof *found, &at);

@@ -1,6 +1,6 @@
-/* What packed documents need around cuDNN: their lengths and offsets made on the device, so that a captured graph
- * serves other contents; tokens that are a document of their own, which cuDNN does not get; copies where it wants rows
- * without gaps; and the end of its gradients. */
+/* Packed documents around cuDNN: their lengths and offsets, made on the device so that a captured graph serves other
+ * contents; tokens that are a document of their own, which cuDNN does not get; copies where it needs rows without gaps;
+ * and the end of its gradients. */
 #include "kernel/cuda/rows.cuh"
 
 enum { DOCS_THREADS = FO_CUDA_DOCS_THREADS, DOCS_WARPS = DOCS_THREADS / 32, LONE_THREADS = FO_CUDA_LONE_THREADS };
@@ -8,13 +8,15 @@ enum { DOCS_THREADS = FO_CUDA_DOCS_THREADS, DOCS_WARPS = DOCS_THREADS / 32, LONE
 FO_DEVICE int32_t start_of(const fo_cuda_view &doc, int32_t i)
 {
 	const int32_t s = ((const int32_t *)doc.data)[(int64_t)i * doc.ld];
-	return s < 0 ? 0 : s > i ? i : s;
+	if (s < 0)
+		return 0;
+	return s > i ? i : s;
 }
 /* Token i is the last of its document. */
 FO_DEVICE bool ends(const fo_cuda_view &doc, int32_t i) { return i + 1 == doc.rows || start_of(doc, i + 1) > i; }
 
-/* Each thread counts the ends of documents in its stretch of tokens; the sums before it say where it writes. Start and
- * length come from the same token, so that whatever doc holds, a document lies within the tokens. */
+/* Each thread counts the ends of documents in its stretch of tokens; a prefix sum over the threads says where it
+ * writes. Start and length come from the same token, so whatever doc holds, a document lies within the tokens. */
 FO_KERNEL(attention_docs, struct fo_cuda_attention_docs_args, DOCS_THREADS)
 {
 	__shared__ int32_t total[DOCS_WARPS], unfit;
@@ -96,8 +98,8 @@ FO_KERNEL(attention_lone, struct fo_cuda_attention_lone_args, LONE_THREADS)
 	}
 }
 
-/* One key, its own: its weight is 1 whatever q and k are, so that dq and dk are 0 and dv is the sum of do over the
- * group. */
+/* A lone token has one key, its own, whose weight is 1 whatever q and k are: dq and dk are 0, and dv is the sum of do
+ * over the group. */
 FO_KERNEL(attention_lone_bwd, struct fo_cuda_attention_lone_args, LONE_THREADS)
 {
 	const int lane = threadIdx.x % 32;

@@ -17,7 +17,8 @@
 /* All kernels' functions have one signature (struct fo_cuda_kernel), and few need every parameter. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
-/* cuda.h renames some functions by macros (cuMemAlloc is cuMemAlloc_v2): the name that is looked up is the macro's value. */
+/* cuda.h renames some functions by macros (cuMemAlloc is cuMemAlloc_v2): the name that is looked up is the macro's
+ * value. */
 #define FO_CUDA_DRIVER_CALLS(X)        \
 	X(cuInit)                      \
 	X(cuDriverGetVersion)          \
@@ -92,8 +93,8 @@
 	X(cudnnBackendFinalize)          \
 	X(cudnnBackendExecute)
 #define FO_CUDA_MEMBER(f) __typeof__(f) *f;
-/* One struct per library: a field per function, named as NVIDIA names it: c->driver->cuMemAlloc(...). They look at a table of pointers
- * (struct fo_cuda_loaded), hence may_alias. */
+/* One struct per library: a field per function, named as NVIDIA names it: c->driver->cuMemAlloc(...). They look at a
+ * table of pointers (struct fo_cuda_loaded), hence may_alias. */
 struct __attribute__((may_alias)) fo_cuda_driver_calls {
 	FO_CUDA_DRIVER_CALLS(FO_CUDA_MEMBER)
 };
@@ -106,16 +107,19 @@ struct __attribute__((may_alias)) fo_cudnn_calls {
 
 /* Loaded once per process, by the first who asks; kept. Thread-safe. NULL: found->why says why. */
 const struct fo_cuda_driver_calls *fo_cuda_load_driver(struct fo_cuda_found *found);
-/* The loaded driver is the tests' software model of a device (tests/cuda): it brings our kernels along, compiled for the host. */
+/* Whether the loaded driver is the tests' software model of a device (tests/cuda), which brings our kernels along,
+ * compiled for the host. */
 bool fo_cuda_driver_is_software(void);
 const struct fo_cublaslt_calls *fo_cuda_load_cublaslt(struct fo_cuda_found *found);
 const struct fo_cudnn_calls *fo_cuda_load_cudnn(struct fo_cuda_found *found);
-/* A library by its candidates' names ("libcudnn.so.9", ..., NULL): folders of FLATOUT_CUDA_LIBRARIES (':' between them) first, then
- * what the system's loader finds, then where the toolkit lay when this was built. NULL: found->why. */
+/* Opens a library by its candidates' names ("libcudnn.so.9", ..., NULL): first in the folders of FLATOUT_CUDA_LIBRARIES
+ * (':' between them), then where the system's loader finds it, then where the toolkit lay when this was built. NULL:
+ * found->why. */
 void *fo_cuda_dlopen(struct fo_cuda_found *found, const char *const *names);
 
-/* A library's functions, all or none, loaded once per process and kept. names: of functions; what begins with '?' may be missing and is NULL
- * then. version says which it is, and may refuse it. Thread-safe; to zero-initialised, static. Its functions, or NULL: found->why. */
+/* Loads a library's functions, all or none, once per process, and keeps them. names: of functions; those that begin
+ * with '?' may be missing and are NULL then. version says which version it is, and may refuse it. Thread-safe; `to` is
+ * zero-initialised and static. Returns the functions, or NULL: found->why. */
 struct fo_cuda_loaded {
 	bool tried, good, software;
 	struct fo_cuda_found found;
@@ -160,8 +164,8 @@ FO_CHECKED fo_status fo_cuda_launch(struct fo_cuda_queue *q, enum fo_cuda_functi
 				    const void *args);
 
 struct fo_cuda_view fo_cuda_view_of(const struct fo_tensor *t);
-/* Blocks for n pieces of work of which a block does `per_block`: at most enough to fill the device several times over, for kernels that
- * stride. */
+/* Blocks for n pieces of work of which a block does `per_block`, for kernels that stride: at most enough to fill the
+ * device several times over. */
 uint32_t fo_cuda_blocks(const struct fo_cuda *c, int64_t n, int64_t per_block);
 
 /* Which kernel runs which operation: X(operation, kernel), of struct fo_cuda_kernel fo_cuda_<kernel>, by file. */
@@ -225,7 +229,8 @@ FO_CUDA_OPERATIONS(FO_CUDA_OPERATION)
 
 /* Frees the table of products of a device that closes. */
 void fo_cuda_tune_free(struct fo_cuda *c);
-/* What kernels take of operands sx, y and amax of a call that casts by the scale of the step, in `parts`. */
+/* The arguments that kernels take from operands sx, y and amax of a call that casts by the scale of the step, in
+ * `parts`. */
 FO_CHECKED fo_status fo_cuda_fp8_step_args(struct fo_cuda_queue *q, const struct fo_call *c, uint32_t parts,
 					   struct fo_cuda_fp8_step *out);
 /* Puts both launches of such a kernel into q's stream (fp8.cuh). step lies within args. */
@@ -234,8 +239,8 @@ FO_CHECKED fo_status fo_cuda_fp8_step_launch(struct fo_cuda_queue *q, enum fo_cu
 
 /* What launchers ask of operands. */
 static inline bool fo_cuda_is_float(const struct fo_tensor *t) { return t->dtype == FO_F32 || t->dtype == FO_BF16; }
-/* Elements per 16-byte access where each row of all n tensors begins at a multiple of it, else 1. For tensors of differing types
- * the narrowest decides: 8 elements of bf16 are 16 bytes, of fp32 two accesses. */
+/* Elements per 16-byte access where each row of all n tensors begins at a multiple of it, else 1. For tensors of
+ * differing types the narrowest decides: 8 elements of bf16 are 16 bytes, of fp32 two accesses. */
 int fo_cuda_vector(const struct fo_tensor *const *t, int n);
 /* A `cannot`: operands are bf16, fp32 or 32-bit integers. */
 const char *fo_cuda_floats_only(const struct fo_cuda *c, const struct fo_call *shape);

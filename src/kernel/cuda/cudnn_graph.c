@@ -1,6 +1,7 @@
 /* Attention graphs for cuDNN, built attribute by attribute.
  *   forward:  s = scale q k'; masks; p = exp(s - max); lse = max + log(sum p); o = (p / sum) v
- *   backward: p = exp(scale q k' - lse); masks; D = rowsum(do o); ds = p (do v' - D) scale; dq = ds k; dk = ds' q; dv = p' do
+ *   backward: p = exp(scale q k' - lse); masks; D = rowsum(do o); ds = p (do v' - D) scale;
+ *             dq = ds k; dk = ds' q; dv = p' do
  *
  * The form that cuDNN's engines recognise was found by asking them, and test_cudnn_graphs.c holds it: k comes in
  * transposed, in the backward graph v too; p and what is transposed are bf16, all other intermediates fp32; masks come

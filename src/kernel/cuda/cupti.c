@@ -1,8 +1,9 @@
 /* Times of kernels from CUPTI, and which operation each kernel belongs to.
  *
- * Whoever puts an operation's work into a stream says so before and after (push, pop). Work that starts at once then carries the
- * operation's number as CUPTI's external correlation id. Work that is captured becomes nodes of a graph: CUPTI tells of each node as it is
- * made, in the thread that captures, and of each copy as the graph is made ready to run; a kernel of a graph names its node. */
+ * Who puts an operation's work into a stream says so before and after (push, pop). Work that starts at once then
+ * carries the operation's number as CUPTI's external correlation id. Work that is captured becomes nodes of a graph:
+ * CUPTI reports each node as it is made, in the thread that captures, and each copy as the graph is made ready to run;
+ * a kernel of a graph names its node. */
 #include "kernel/cuda/cuda_int.h"
 
 #include "base/clock.h"
@@ -102,7 +103,7 @@ static void map_clear(struct map *m)
 	*m = (struct map){ 0 };
 }
 
-/* ---- what CUPTI tells, from threads of its own ---- */
+/* ---- CUPTI's reports, from threads of its own ---- */
 
 struct seen {
 	struct fo_cuda_traced t;
@@ -121,7 +122,7 @@ static struct {
 	size_t named, name_cap;
 	uint64_t dropped;
 } state = { .lock = PTHREAD_MUTEX_INITIALIZER };
-/* Whose work this thread is putting into streams; -1: nobody's. */
+/* The operation whose work this thread is putting into streams; -1: none. */
 static __thread int64_t current = -1;
 
 enum {
@@ -218,7 +219,7 @@ static fo_status failed(const struct calls *c, CUptiResult r, const char *doing)
 	return fo_fail(FO_EDEVICE, "cannot %s: CUPTI says \"%s\" (%d)", doing, why ? why : "unknown error", (int)r);
 }
 
-/* Calls of both levels: external numbers come with records of calls alone. */
+/* Both levels of calls are recorded: external numbers come only with records of calls. */
 static const CUpti_ActivityKind kinds[] = { CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
 					    CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, CUPTI_ACTIVITY_KIND_DRIVER,
 					    CUPTI_ACTIVITY_KIND_RUNTIME };

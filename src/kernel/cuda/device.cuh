@@ -1,7 +1,7 @@
-/* What every kernel starts from: 16-byte accesses, bf16, sums over warps and blocks.
+/* The base of every kernel: 16-byte accesses, bf16, sums over warps and blocks.
  *
- * Two compilers read the .cu files: nvcc, and in tests a C++ compiler that includes a software model of a
- * multiprocessor first (tests/cuda/simt.h, which defines FO_SIMT): threads of a block run as coroutines that switch at
+ * Two compilers read the .cu files: nvcc, and in tests a C++ compiler that first includes a software model of a
+ * multiprocessor (tests/cuda/simt.h, which defines FO_SIMT): threads of a block run as coroutines that switch at
  * barriers and shuffles. So a kernel uses only what is here and the plain language: __shared__, __syncthreads,
  * __shfl_*_sync, threadIdx and its like; PTX and types of NVIDIA's headers stay behind functions of this file that have
  * a portable twin. */
@@ -21,8 +21,8 @@
 /* threads: of a block, all that may be launched; the compiler gives each its registers by it. */
 #define FO_KERNEL(name, type, threads) \
 	extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ type p)
-/* blocks: so many at least shall find room on a multiprocessor, whatever registers the compiler would have liked to
- * take. */
+/* blocks: how many of them at least shall find room on a multiprocessor, whatever registers the compiler would have
+ * liked to take. */
 #define FO_KERNEL_BLOCKS(name, type, threads, blocks) \
 	extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ type p)
 #define FO_DEVICE static __device__ __forceinline__

@@ -36,7 +36,7 @@ template <typename T> FO_DEVICE uint32_t row_larger(const T *p, int64_t n, bool 
 	return top;
 }
 
-/* The block's own look at numbers that lie one after the other. */
+/* The maximum of n numbers that lie one after the other, by one block. */
 FO_DEVICE uint32_t few_larger(const float *p, int64_t n, uint32_t *scratch)
 {
 	uint32_t top = 0;
@@ -45,8 +45,8 @@ FO_DEVICE uint32_t few_larger(const float *p, int64_t n, uint32_t *scratch)
 	return block_larger(top, scratch);
 }
 
-/* What a thread looks at in share `part` of `parts`: of one row elements that all shares have in turn, of more rows
- * those that are the share's. */
+/* The elements that a thread reads in share `part` of `parts`: of one row, elements that all shares have in turn; of
+ * more rows, those that belong to the share. */
 struct share {
 	int64_t row, rows, first, step;
 };
@@ -63,7 +63,7 @@ FO_DEVICE share share_of(int64_t rows, uint32_t part, uint32_t parts)
 
 /* ---- maxima ---- */
 
-/* Of all: a tensor without gaps comes as one row. */
+/* The maximum of all elements; a tensor without gaps comes as one row. */
 template <typename T>
 FO_DEVICE uint32_t share_larger(const fo_cuda_view &x, bool aligned, uint32_t part, uint32_t parts)
 {
@@ -288,11 +288,12 @@ FO_KERNEL(fp8_push, struct fo_cuda_fp8_push_args, THREADS)
 		return;
 	float *h = (float *)p.history.data + blockIdx.x * p.history.ld;
 	const float newest = p.amax[blockIdx.x * p.amax_ld];
+	const float first = fo_magnitude(newest) < 0x7f800000u ? newest : 0; /* not NaN or infinite */
 	for (int64_t begin = (p.history.cols - 1) / THREADS * THREADS; begin >= 0; begin -= THREADS) {
 		const int64_t j = begin + threadIdx.x;
 		float x = 0;
 		if (j < p.history.cols)
-			x = j ? h[j - 1] : fo_magnitude(newest) < 0x7f800000u ? newest : 0;
+			x = j ? h[j - 1] : first;
 		__syncthreads();
 		if (j < p.history.cols)
 			h[j] = x;

@@ -1,5 +1,5 @@
-/* What kernels share that make fp8 numbers or turn them: groups of 16 elements, maxima, tiles of bytes that are turned.
- */
+/* Shared by kernels that make or transpose fp8 numbers: groups of 16 elements, maxima, tiles of bytes that are
+ * transposed. */
 #ifndef FO_KERNEL_CUDA_FP8_CUH
 #define FO_KERNEL_CUDA_FP8_CUH
 
@@ -62,7 +62,7 @@ FO_DEVICE float scale_of(uint32_t top, float largest, bool power)
 
 FO_DEVICE void join_word(uint32_t *to, uint32_t top)
 {
-	if (top > *(const volatile uint32_t *)to) /* most blocks find a larger one there, and nobody waits for them */
+	if (top > *(const volatile uint32_t *)to) /* most blocks find a larger one there, and then nobody waits */
 		atomicMax(to, top);
 }
 
@@ -138,8 +138,8 @@ FO_DEVICE void tile_in(uint32_t *tile, const fo_16 *row)
 		to[3 * QUADS] = fo_bytes(d, e, 0x7632);
 	}
 }
-/* Behind a barrier: the tile whose first element is (r0, c0) of (rows, cols) goes to y, which has a row of `ldy` bytes
- * for each column. */
+/* To be called after a barrier. The tile whose first element is (r0, c0) of (rows, cols) goes to y, which has a row of
+ * `ldy` bytes for each column. */
 FO_DEVICE void tile_out(const uint32_t *tile, unsigned char *y, int64_t ldy, int64_t r0, int64_t c0, int64_t rows,
 			int64_t cols, bool wide)
 {

@@ -1,5 +1,5 @@
-/* Kernels of attention.cu and launch_attention.c. Heads lie side by side in columns: head h of q in columns h dim .. (h + 1) dim, and
- * the same of k and v for head h / group. */
+/* Kernels of attention.cu and launch_attention.c. Heads lie side by side in columns: head h of q in the columns h dim
+ * .. (h + 1) dim, and of k and v in the same columns for head h / group. */
 struct fo_cuda_attention_args {
 	struct fo_cuda_view q, k, v, o, lse;
 	struct fo_cuda_view doc; /* doc_start(T,1); cached: span(1,2), and lse is absent */
@@ -13,7 +13,8 @@ struct fo_cuda_attention_bwd_args {
 	float scale;
 	int32_t dim, heads, group, window;
 };
-/* Around cuDNN, packed documents (attention_docs.cu). Documents of one token are not cuDNN's: padding comes as such, thousands of them. */
+/* Packed documents, around cuDNN (attention_docs.cu). cuDNN does not get documents of one token: padding comes as
+ * thousands of them. */
 enum { FO_CUDA_DOCS_OFFSETS = 5 };
 struct fo_cuda_attention_docs_args {
 	struct fo_cuda_view doc;               /* doc_start(T,1) */
@@ -23,7 +24,8 @@ struct fo_cuda_attention_docs_args {
 	int32_t *unfit; /* 1: more documents, or a longer one, than were provided for */
 	int32_t documents, longest;
 };
-/* Tokens that are a document of their own: o = v and lse = scale q k'; or their gradients. Where unfit, NaN for all tokens. */
+/* Tokens that are a document of their own: o = v and lse = scale q k'; or their gradients. NaN for all tokens where
+ * unfit. */
 struct fo_cuda_attention_lone_args {
 	struct fo_cuda_view q, k, v, o, lse;  /* forward */
 	struct fo_cuda_view dout, dq, dk, dv; /* backward */
@@ -36,8 +38,9 @@ struct fo_cuda_attention_lone_args {
 struct fo_cuda_attention_copy_args {
 	struct fo_cuda_view from[2], to[2];
 };
-/* What an unfinished plan left: dq = the fp32 sum, dk and dv = sums of bf16 terms of the query heads that share a kv head, each rounded
- * once; dq and dk turned as rope does it. An item is eight pairs of one head of a token: of dq, then dk, then dv. */
+/* Ends the gradients that an unfinished plan left: dq is the fp32 sum, dk and dv are sums of bf16 terms of the query
+ * heads that share a key/value head, each rounded once; dq and dk are turned as rope does it. An item is eight pairs of
+ * one head of a token: of dq, then dk, then dv. */
 struct fo_cuda_attention_finish_args {
 	struct fo_cuda_view dq, dk, dv, doc, position, table;
 	const float *sum; /* element d of head h of token s of document b: b sum_doc + h sum_head + s sum_row + d */
@@ -66,7 +69,8 @@ struct fo_cuda_attention_finish_args {
 	X(attention_copy, struct fo_cuda_attention_copy_args)     \
 	X(attention_finish, struct fo_cuda_attention_finish_args)
 
-/* Tiles of attention_*, attention_dq_* and attention_dkv_*: a block owns TILE_ROWS rows and walks over tiles of TILE_COLS. */
+/* Tiles of attention_*, attention_dq_* and attention_dkv_*: a block owns ROWS rows and walks over tiles of COLS
+ * columns. */
 enum {
 	FO_CUDA_ATTENTION_ROWS = 16,
 	FO_CUDA_ATTENTION_COLS = 32,
@@ -78,7 +82,8 @@ enum {
 	FO_CUDA_LONE_THREADS = 256 /* a warp per token */,
 	FO_CUDA_FINISH_THREADS = 256
 };
-/* Dynamic shared memory in bytes: two row tiles, two column tiles (a column more against bank conflicts), two tiles of weights. */
+/* Dynamic shared memory in bytes: two row tiles, two column tiles (with one column more against bank conflicts), two
+ * tiles of weights. */
 #define FO_CUDA_ATTENTION_SHARED(dim)                                                     \
 	((2 * FO_CUDA_ATTENTION_ROWS * (dim) + 2 * FO_CUDA_ATTENTION_COLS * ((dim) + 1) + \
 	  2 * FO_CUDA_ATTENTION_ROWS * FO_CUDA_ATTENTION_COLS) *                          \

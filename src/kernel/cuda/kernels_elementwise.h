@@ -39,8 +39,8 @@ struct fo_cuda_copy_args {
 struct fo_cuda_zero_args {
 	struct fo_cuda_view t;
 };
-/* order[p]: the token that is p-th when tokens are put in order of their id and, of one id, of their position; rank[p]: how many
- * of its id come before it. */
+/* order[p]: the token that is p-th when tokens are ordered by their id and, for one id, by their position; rank[p]: how
+ * many tokens of its id come before it. */
 enum {
 	FO_CUDA_EMBED_ORDERED = 32 /* positions per block of embed_order */,
 	FO_CUDA_EMBED_FEW = 16 /* that one thread sums */

@@ -1,5 +1,5 @@
-/* fp8: maxima, scales, casts, histories (fp8.cu, fp8_cast_t.cu, launch_fp8.c). Maxima travel as bits of magnitudes, which are ordered as integers, what is
- * not a number above all; blocks leave theirs in the workspace. */
+/* fp8: maxima, scales, casts, histories (fp8.cu, fp8_cast_t.cu, launch_fp8.c). Maxima travel as the bits of magnitudes,
+ * which are ordered as integers, with NaN above all; blocks leave theirs in the workspace. */
 struct fo_cuda_amax_args {
 	struct fo_cuda_view x;
 	uint32_t *partial; /* amax_all: of each block; amax_cols: row b of what block (., b) saw of each column */
@@ -58,8 +58,9 @@ struct fo_cuda_fp8_cast_step_t_args {
 	struct fo_cuda_fp8_cast_t_args cast; /* no scale */
 	struct fo_cuda_fp8_step step;
 };
-/* What is made and cast in one kernel (fp8_made.cu): x, and beside it what an addition, SwiGLU or its backward takes. qt, z: data NULL: not
- * wanted. SwiGLU in tiles of gate's shape, norms in strips of rows. */
+/* Results that are made and cast in one kernel (fp8_made.cu): x is the first operand, the other views are what an
+ * addition, SwiGLU or its backward takes. qt, z: data NULL: not wanted. SwiGLU works in tiles of gate's shape, norms in
+ * strips of rows. */
 enum { FO_CUDA_FP8_STRIP = 16 /* rows: what a transposed column of a strip has is one access */ };
 struct fo_cuda_fp8_made_args {
 	struct fo_cuda_view x, b, dy, c, g, rstd, q, qt, z;

@@ -4,10 +4,9 @@
 struct fo_cuda_init_weights_args {
 	void *weight, *master; /* of the rectangle's first element; master NULL: the weight alone */
 	int64_t rows, cols, ld;
-	int64_t first,
-		global_cols; /* number of the first element in the whole tensor, and elements from one row of that to the next */
-	uint64_t stream;                  /* of random numbers */
-	double std;                       /* 0: ones; below 0: zeros */
+	int64_t first, global_cols; /* number of the first element in the whole tensor; elements in a row of that */
+	uint64_t stream;            /* of random numbers */
+	double std;                 /* 0: ones; below 0: zeros */
 	int32_t weight_type, master_type; /* master_type FO_CUDA_I16: both are halves of one number */
 };
 

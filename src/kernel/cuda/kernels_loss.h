@@ -6,7 +6,8 @@ struct fo_cuda_xent_args {
 	const double *inv_tokens; /* xent: the factor of all gradients */
 	double *row_loss;         /* of each row, without that factor */
 };
-/* loss[0] = sum of row_loss, times inv_tokens; without it loss[1] = rows that carry a loss. stored: else they are added. */
+/* loss[0] = sum of row_loss, times inv_tokens; without that, loss[1] = rows that carry a loss. They are stored or
+ * added. */
 struct fo_cuda_loss_sum_args {
 	const double *row_loss;
 	const int32_t *target;

@@ -1,6 +1,6 @@
 /* Norms and sums over rows (norm.cu, launch_norm.c). */
-/* A piece is what is normed by itself: a row, or one of `count` heads of it. `width` columns; `team` threads take it, a power of two up
- * to 32 or a whole block. */
+/* A piece is normed by itself: a row, or one of `count` heads of it, `width` columns wide. `team` threads take it: a
+ * power of two up to 32, or a whole block. */
 struct fo_cuda_pieces {
 	int64_t n;
 	int32_t width, team;

@@ -1,7 +1,8 @@
 /* Gradient norm, clipping, AdamW (optimizer.cu, launch_optimizer.c).
  *
- * Work on tensors is cut into chunks: of a tensor whose operands all lie without gaps as of one long row, else row by row. Chunks of all
- * tensors of a launch are numbered through; those of tensor k begin at begin, a row has per_row of them. */
+ * Tensors are cut into chunks: a tensor whose operands all lie without gaps as one long row, else row by row. The
+ * chunks of all tensors of a launch are numbered through; those of tensor k begin at `begin`, and a row has per_row of
+ * them. */
 enum {
 	FO_CUDA_SUMSQ_TENSORS = 31,
 	FO_CUDA_ADAMW_TENSORS = 7
@@ -44,7 +45,8 @@ struct fo_cuda_adamw_args {
 	double decays; /* 1: weight decay applies, 0: it does not */
 	int32_t stochastic;
 };
-/* adamw_<moments>_<weights>_<gradients>; weights: bf16 or f32 alone, copy: bf16 beside an fp32 master, split: bf16 and its low half. */
+/* adamw_<moments>_<weights>_<gradients>. weights: bf16 or f32 alone; copy: bf16 beside an fp32 master; split: bf16 and
+ * its low half. */
 #define FO_CUDA_KERNELS_ADAMW(X, args) \
 	X(adamw_f32_bf16_f32, args)    \
 	X(adamw_f32_f32_f32, args)     \

@@ -156,7 +156,8 @@ static const char *cast_cannot(const struct fo_cuda *c, const struct fo_call *s)
 static struct fo_cuda_fp8_cast_args cast_args(const struct fo_tensor *x, const struct fo_tensor *y, bool one)
 {
 	const bool whole = one && x->ld == x->cols && y->ld == y->cols;
-	const struct fo_tensor from = whole ? joined(*x) : *x, to = whole ? joined(*y) : *y;
+	const struct fo_tensor from = whole ? joined(*x) : *x;
+	const struct fo_tensor to = whole ? joined(*y) : *y;
 	return (struct fo_cuda_fp8_cast_args){ .x = fo_cuda_view_of(&from),
 					       .y = fo_cuda_view_of(&to),
 					       .aligned = aligned(x, from.rows == 1) && aligned(y, from.rows == 1) };

@@ -45,12 +45,14 @@ static fo_status sumsq(struct fo_cuda_queue *q, const struct fo_call *c, int64_t
 		bool whole = g->ld == g->cols;
 		struct fo_cuda_sumsq_tensor *t = &args.t[k];
 		*t = (struct fo_cuda_sumsq_tensor){ .data = g->data,
-						    .rows = whole ? 1 : g->rows,
-						    .cols = whole ? g->rows * g->cols : g->cols,
+						    .rows = g->rows,
+						    .cols = g->cols,
 						    .ld = g->ld,
 						    .dtype = g->dtype,
 						    .aligned = aligned(g, whole),
 						    .begin = args.chunks };
+		if (whole)
+			t->rows = 1, t->cols = g->rows * g->cols;
 		t->per_row = (uint32_t)((t->cols + FO_CUDA_SUMSQ_CHUNK - 1) / FO_CUDA_SUMSQ_CHUNK);
 		args.chunks += (uint32_t)t->rows * t->per_row;
 	}
@@ -182,14 +184,14 @@ static void adamw_add(struct fo_cuda_adamw_args *args, const struct fo_call *one
 		.m = m->data,
 		.v = v->data,
 		.w = w->data,
-		.master = master ? master->data : NULL,
+
 		.g = g->data,
-		.rows = whole ? 1 : w->rows,
-		.cols = whole ? w->rows * w->cols : w->cols,
+		.rows = w->rows,
+		.cols = w->cols,
 		.ld_m = m->ld,
 		.ld_v = v->ld,
 		.ld_w = w->ld,
-		.ld_master = master ? master->ld : 0,
+
 		.ld_g = g->ld,
 		.number = one->attr.element + w->first,
 		.layer = w->layer,
@@ -197,8 +199,12 @@ static void adamw_add(struct fo_cuda_adamw_args *args, const struct fo_call *one
 		.type_moments = m->dtype,
 		.type_g = g->dtype,
 		.type_w = w->dtype,
-		.type_master = master ? master->dtype : FO_F32,
+		.type_master = FO_F32,
 	};
+	if (master)
+		t->master = master->data, t->ld_master = master->ld, t->type_master = master->dtype;
+	if (whole)
+		t->rows = 1, t->cols = w->rows * w->cols;
 	t->per_row = (uint32_t)((t->cols + FO_CUDA_ADAMW_CHUNK - 1) / FO_CUDA_ADAMW_CHUNK);
 	args->chunks += (uint32_t)t->rows * t->per_row;
 }

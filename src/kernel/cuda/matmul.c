@@ -110,8 +110,8 @@ struct route {
 	struct fo_cuda_product key;
 	bool fp8, wide;
 	bool turn[2]; /* operand a, b of the operation */
-	int64_t copy[2], lines[2], sum, lt,
-		end; /* turned or widened operands, scales side by side, the unscaled product, cuBLASLt's own workspace */
+	/* turned or widened operands, scales side by side, the unscaled product, cuBLASLt's own workspace */
+	int64_t copy[2], lines[2], sum, lt, end;
 	int64_t copy_ld[2];
 };
 

@@ -1,8 +1,11 @@
 /* Gradient norm, clipping, AdamW, and the search for numbers that are not finite: single passes over memory.
  *
  * Bytes for each parameter, gradients in fp32 (2 less where they are bf16), and a step of Llama-3.1-8B (8.03e9) at 4.2
- * TB/s: sumsq                                          4    7.7 ms adamw, fp32 master, fp32 moments, bf16 weight 30 57
- * ms adamw, fp32 master, bf16 moments, bf16 weight 22   42 ms adamw, split master, fp32 moments             28   54 ms
+ * TB/s:
+ *   sumsq                                          4    7.7 ms
+ *   adamw, fp32 master, fp32 moments, bf16 weight 30   57 ms
+ *   adamw, fp32 master, bf16 moments, bf16 weight 22   42 ms
+ *   adamw, split master, fp32 moments             28   54 ms
  *   adamw, split master, bf16 moments             20   38 ms
  *   adamw, bf16 weight and moments                16   31 ms
  *   adamw, fp32 weight and moments                28   54 ms
@@ -96,7 +99,8 @@ FO_KERNEL(sumsq, struct fo_cuda_sumsq_args, THREADS)
 	}
 }
 
-/* One block: chunks of each tensor, then tensors in turn, so that many tensors give the bits of one after the other. */
+/* One block adds the chunks of each tensor, then the tensors in turn, so that many tensors give the bits of one after
+ * the other. */
 FO_KERNEL(sumsq_sum, struct fo_cuda_sumsq_args, 1024)
 {
 	__shared__ double scratch[FO_CUDA_SUMSQ_TENSORS][32];
@@ -131,14 +135,17 @@ FO_DEVICE double decide(const double *hyper, double bounded, double norm, double
 {
 	const double bound = hyper[HYPER_CLIP], scale = bound / (bounded + 1e-6), limit = hyper[HYPER_LOSS_LIMIT];
 	const bool refused = !is_finite(norm) || !is_finite(loss) || (limit > 0 && loss > limit);
-	return refused ? -1 : bound == 0 || bounded == 0 || scale > 1 ? 1 : scale;
+	if (refused)
+		return -1;
+	return bound == 0 || bounded == 0 || scale > 1 ? 1 : scale;
 }
 FO_KERNEL(clip, struct fo_cuda_clip_args, 32)
 {
 	if (threadIdx.x)
 		return;
 	const double norm = sqrt(*p.acc);
-	p.scale[0] = decide(p.hyper, p.last ? p.hyper[HYPER_LAST_NORM] : norm, norm, p.loss ? *p.loss : 0);
+	const double bounded = p.last ? p.hyper[HYPER_LAST_NORM] : norm;
+	p.scale[0] = decide(p.hyper, bounded, norm, p.loss ? *p.loss : 0);
 	p.scale[1] = norm;
 }
 FO_KERNEL(clip_ahead, struct fo_cuda_clip_args, 32)
@@ -164,7 +171,7 @@ struct adamw_shared {
 	struct fo_noise_key weight[FO_CUDA_ADAMW_TENSORS], moments[FO_CUDA_ADAMW_TENSORS];
 };
 
-/* Read once for a block: doubles, and 64-bit hashes of seed and step for the noise. */
+/* The scalars of a step, computed once per block: they need doubles, and the noise 64-bit hashes of seed and step. */
 FO_DEVICE void adamw_prepare(const fo_cuda_adamw_args &p, adamw_shared &s)
 {
 	const double *h = p.hyper, lr = h[HYPER_LR];
@@ -188,7 +195,12 @@ FO_DEVICE void adamw_prepare(const fo_cuda_adamw_args &p, adamw_shared &s)
 	__syncthreads();
 }
 
-/* Rounded operation by operation: the numbers are those of kernel/ref, bit for bit. */
+/* AdamW (Loshchilov and Hutter 2019) of one element, in the order of torch.optim.AdamW:
+ *   g *= scale                              the clip factor
+ *   m += (1 - beta1) (g - m)                first moment
+ *   v  = beta2 v + (1 - beta2) g^2          second moment
+ *   w  = w (1 - lr decay) - lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
+ * Every operation is rounded by itself (_rn), so that the numbers are those of kernel/ref, bit for bit. */
 FO_DEVICE void adamw_update(const adamw &a, float &m, float &v, float g, float &w)
 {
 	g = fo_mul_rn(g, a.scale);
@@ -233,8 +245,8 @@ FO_DEVICE void moments_store8(uint16_t *m, uint16_t *v, const float *x, const fl
 	store8_at_random(v, y, noise);
 }
 
-/* Where weights come from and go to: a bf16 or fp32 weight alone, an fp32 copy that a bf16 weight is rounded from, a
- * bf16 weight and its low half. */
+/* The format of weights: a bf16 or fp32 weight alone; an fp32 copy that a bf16 weight is rounded from; a bf16 weight
+ * and its low half. */
 enum weights { BF16, F32, COPY, SPLIT };
 template <weights W>
 FO_DEVICE void weights_load8(const fo_cuda_adamw_tensor &t, int64_t at_w, int64_t at_master, float *x)

@@ -1,3 +1,5 @@
+/* Kernels that matmuls need beside cuBLASLt: transposition of fp8 operands, products of fp8 that the library does not
+ * take, and random operands to tune with. */
 #include "kernel/cuda/fp8.cuh"
 
 /* ---- y = x' for bytes: fp8 products of Hopper take both operands with the summed dimension along rows ---- */
@@ -38,10 +40,11 @@ FO_KERNEL(fp8_transpose, struct fo_cuda_fp8_transpose_args, 256)
 
 /* ---- products of fp8 numbers that the library cannot take: in bf16, scales afterwards. Right, not fast ---- */
 
-/* What an fp8 number stands for (base/fp8.h). */
+/* The value of an fp8 number (base/fp8.h). */
 FO_DEVICE float fp8_value(uint32_t code, int e5m2)
 {
-	const int mantissa = e5m2 ? 2 : 3, bias = e5m2 ? 15 : 7;
+	const int mantissa = e5m2 ? 2 : 3;
+	const int bias = e5m2 ? 15 : 7;
 	const uint32_t magnitude = code & 0x7f, sign = (code & 0x80) << 24;
 	if (e5m2 ? magnitude >= 0x7c : magnitude == 0x7f)
 		return __uint_as_float(sign | 0x7f800000u | (e5m2 ? (magnitude & 3) << 21 : 1u << 22));
@@ -64,7 +67,10 @@ FO_KERNEL(fp8_widen, struct fo_cuda_fp8_widen_args, 256)
 
 FO_DEVICE float line_scale(const fo_cuda_view &s, int64_t i)
 {
-	return ((const float *)s.data)[s.rows > 1 ? i * s.ld : s.cols > 1 ? i : 0];
+	const float *scale = (const float *)s.data;
+	if (s.rows > 1)
+		return scale[i * s.ld];
+	return scale[s.cols > 1 ? i : 0];
 }
 
 FO_KERNEL(product_scale, struct fo_cuda_product_scale_args, 256)

@@ -1,7 +1,7 @@
-/* What kernels over rows share: eight neighbours as they lie in memory, and the row that a piece of work belongs to.
+/* Shared by kernels over rows: eight neighbours as they lie in memory, and the row that a piece of work belongs to.
  *
- * A kernel that is bound by memory first asks for all it will read, then waits: what has arrived stays packed in
- * registers (4 of bf16, 8 of fp32 for eight elements) until it is used. */
+ * A kernel that is bound by memory first issues all its loads, then waits: what has arrived stays packed in registers
+ * (4 of bf16, 8 of fp32 for eight elements) until it is used. */
 #ifndef FO_KERNEL_CUDA_ROWS_CUH
 #define FO_KERNEL_CUDA_ROWS_CUH
 

@@ -35,9 +35,12 @@ static const struct {
 	{ "b", offsetof(struct fo_cuda_product, type_b) },
 	{ "d", offsetof(struct fo_cuda_product, type_d) },
 }, flag_field[] = {
-	{ "transpose_a", offsetof(struct fo_cuda_product, ta) }, { "transpose_b", offsetof(struct fo_cuda_product, tb) },
-	{ "accumulate", offsetof(struct fo_cuda_product, add) }, { "scale_lines", offsetof(struct fo_cuda_product, lines) },
-	{ "fast", offsetof(struct fo_cuda_product, fast) },      { "loose", offsetof(struct fo_cuda_product, loose) },
+	{ "transpose_a", offsetof(struct fo_cuda_product, ta) },
+	{ "transpose_b", offsetof(struct fo_cuda_product, tb) },
+	{ "accumulate", offsetof(struct fo_cuda_product, add) },
+	{ "scale_lines", offsetof(struct fo_cuda_product, lines) },
+	{ "fast", offsetof(struct fo_cuda_product, fast) },
+	{ "loose", offsetof(struct fo_cuda_product, loose) },
 };
 enum {
 	SIZES = sizeof size_field / sizeof *size_field,

@@ -35,8 +35,8 @@ typedef size_t fo_ref_ws_fn(const struct fo_call *c);
 FO_REF_WS(FO_REF_DECLARE)
 #undef FO_REF_DECLARE
 
-/* The first half of fp8_cast_step: sx and amax, where `own` is x's maximum; largest: attr.value is the largest number of
- * the format. stored: amax begins with zeros. */
+/* The first half of fp8_cast_step: sx and amax, where `own` is x's maximum; largest: attr.value is the largest number
+ * of the format. stored: amax begins with zeros. */
 typedef void fo_ref_step_scale_fn(const struct fo_attr *largest, const struct fo_tensor *own,
 				  const struct fo_tensor *sx, const struct fo_tensor *amax, bool stored);
 fo_ref_step_scale_fn fo_ref_f32_step_scale, fo_ref_f64_step_scale;

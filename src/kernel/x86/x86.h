@@ -2,8 +2,8 @@
  *
  * The vector kernels are one set of sources, compiled for 8 lanes (AVX2 and FMA) and for 16 lanes (AVX-512 F, BW, VL,
  * DQ). The sets avx512bf16 and amx have what gains from units that multiply bf16. Every function obeys the contract of
- * kernel.h. Operands may be f32 and bf16 in any mix, factors of matmuls fp8 too, in any shape; f64 stays with `ref`. Sums
- * are split and ordered by shape alone, so results do not depend on the number of threads. */
+ * kernel.h. Operands may be f32 and bf16 in any mix, factors of matmuls fp8 too, in any shape; f64 stays with `ref`.
+ * Sums are split and ordered by shape alone, so results do not depend on the number of threads. */
 #ifndef FO_KERNEL_X86_X86_H
 #define FO_KERNEL_X86_X86_H
 
