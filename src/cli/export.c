@@ -160,11 +160,8 @@ static fo_status trace_of_prediction(const struct export *in, int64_t *bytes)
 	struct fo_arena a = { 0 };
 	struct fo_program p = { 0 };
 	struct fo_unrolled u = { 0 };
-	char *text;
-	size_t len;
 	fo_status st;
-	FO_TRY_OR(st, fo_fs_read(&a, in->program, (size_t)256 << 20, &text, &len), done);
-	FO_TRY_OR(st, fo_program_parse(&p, text, len, in->program), done);
+	FO_TRY_OR(st, fo_program_read(&p, in->program, false), done);
 	st = fo_unroll(&p, &u);
 	if (st == FO_OK) {
 		st = read_predicted(in->predicted, &p, in->program, &predicted);
