@@ -110,7 +110,7 @@ static fo_status load_profile(struct report *r)
 		const struct fo_record_start *start = fo_record_last_start(&r->record);
 		threads = start ? start->threads : r->record.threads;
 	}
-	/* As many threads as training takes on this machine: with another number it would be another run. */
+	/* Training on this machine takes as many threads; with another number it would be another run. */
 	if (threads < 1)
 		threads = *r->in->profile ? fo_rates_threads(&r->limits) : fo_cpu_threads();
 	st = fo_rates_init(&r->rates, &r->limits, threads < 1 ? 1 : (int)threads);

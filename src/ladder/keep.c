@@ -108,7 +108,7 @@ static fo_status compare(const struct fo_ladder_plan *p, const char *old, size_t
 	return st;
 }
 
-/* Whether any rung of the plan in `old` has begun. */
+/* Has any rung of the plan in `old` begun? */
 static bool has_begun(const char *dir, const char *old, size_t len, const char *path)
 {
 	struct fo_ladder l = { .dir = dir };
@@ -129,10 +129,10 @@ fo_status fo_ladder_plan_keep(const struct fo_ladder_plan *p)
 	fo_ladder_plan_json(p, &text);
 	bool keep = fo_fs_exists(path);
 	st = keep ? fo_fs_read_regular(&a, path, (size_t)8 << 20, &old, &len) : fo_fs_mkdirs(p->dir);
-	/* What a start that failed before its first turn left binds nobody. */
+	/* A plan is not binding when no rung of it has begun. */
 	if (st == FO_OK && keep && (keep = has_begun(p->dir, old, len, path)))
 		st = compare(p, old, len, path, &text);
-	/* What an earlier plan's rungs see says nothing of this one's. */
+	/* text.json of an earlier plan says nothing about this one's rungs. */
 	if (st == FO_OK && !keep) {
 		unlink(fo_arena_printf(&a, "%s/" FO_LADDER_TEXT_FILE, p->dir));
 		st = fo_fs_write_atomic(path, text.data, text.len);
@@ -144,7 +144,7 @@ fo_status fo_ladder_plan_keep(const struct fo_ladder_plan *p)
 
 /* ---- reading it back ---- */
 
-/* What the table cannot say of rung i, and what follows from the rest. */
+/* Checks of rung i that no table can express, and its derived members. */
 static void finish_rung(struct fo_ladder *l, int i, struct fo_schema_reader *r)
 {
 	struct fo_ladder_rung *g = &l->rung[i];
