@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the window needs, for one device. */
+/* FLOP that the model needs in the window, for one device. */
 struct need {
 	double product_flop, attention_flop,
 		causal_flop; /* of the window; causal_flop: all of it by the causal rule; NaN */
@@ -254,7 +254,7 @@ static void recompute_by_class(const struct fo_subject *s, double out[FO_K_COMPU
 		out[c] = all > 0 ? fmin((double)s->l.class_ns[c], (double)s->l.recompute_ns * dur[c] / all) : 0;
 }
 
-/* Their time without what is recomputed, ns. */
+/* Time of the products without recomputed work, ns. */
 struct kernels {
 	double again[FO_K_COMPUTE_COUNT], products, attention;
 };

@@ -72,7 +72,7 @@ static bool one_operator(const struct fo_trace *t, const struct fo_gpu_op *g)
 
 /* ---- attention that is written out ---- */
 
-/* At most so many kernels lie between a softmax and its product: scaling, masking, dropout, casts, a copy. */
+/* The most kernels between a softmax and its product: scaling, masking, dropout, casts, a copy. */
 enum { BETWEEN_MOST = 8 };
 
 /* Walks along the stream from a softmax and returns how many products of attention it finds, at most `products` (one on

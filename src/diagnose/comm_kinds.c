@@ -1,4 +1,4 @@
-/* What the communication of a step consists of: how many operations of which kind, how long, how large. */
+/* The kinds of communication of a step: how many operations, how long, how large. */
 #include "diagnose/findings_int.h"
 
 #include "base/mem.h"

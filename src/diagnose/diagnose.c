@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* What a rank's step took without waiting for others: of its devices the slowest. */
+/* The longest step of a rank's devices, without waiting for other ranks. */
 static int64_t own_work(const struct fo_rank_ledger *r)
 {
 	int64_t most = 0;

@@ -277,8 +277,7 @@ static int32_t repeated_operator(const struct fo_trace *t, int64_t first, int64_
 	return -1;
 }
 
-/* What a thread has on top of its stack: operators nest, so of those that cover most of the gap the one that began last
- * is innermost. */
+/* Operators nest: of those that cover most of the gap, the one that began last is the innermost. */
 int32_t fo_idle_gap_operator(const struct fo_subject *s, const struct fo_idle_gap *g)
 {
 	const struct fo_trace *t = s->t;
@@ -296,8 +295,8 @@ int32_t fo_idle_gap_operator(const struct fo_subject *s, const struct fo_idle_ga
 		else
 			high = mid;
 	}
-	/* Those that began inside the gap, which no other gap looks at, then what was open when it began: all gaps
-	 * together look at every operator about once. */
+	/* First the operators that began inside the gap, which no other gap looks at, then those that were open when it
+	 * began: all gaps together look at every operator about once. */
 	for (i = low - 1; i >= 0 && t->op[i].thread == l->thread && t->op[i].begin_ns > g->begin_ns; i--)
 		if (fills_gap(&t->op[i], g->begin_ns, until))
 			return (int32_t)i;
@@ -315,7 +314,8 @@ int64_t fo_idle_gap_call(const struct fo_subject *s, const struct fo_idle_gap *g
 	if (g->op < 0 || t->gpu[g->op].launch < 0)
 		return -1;
 	int64_t own = t->gpu[g->op].launch;
-	/* Its own call, or one before it on the thread: launches of a thread do not nest, so the last few suffice. */
+	/* The launch's own call or one before it on the thread. Launches of a thread do not nest, so the last few
+	 * suffice. */
 	enum { BACK = 64 };
 	for (int64_t i = own; i >= 0 && i > own - BACK && t->launch[i].thread == t->launch[own].thread; i--) {
 		const struct fo_launch *l = &t->launch[i];

@@ -19,8 +19,8 @@ static bool has_any(const char *text, const char *const *part)
 
 /* ---- products without matrix units ---- */
 
-/* What the libraries write into the names of kernels that use matrix units: instruction shapes of mma (884, 1688,
- * 16816), Hopper's and Blackwell's generated products. The PyTorch profiler's old plug-in went by a list like it. */
+/* Parts of names that libraries give to kernels with matrix units: instruction shapes of mma (884, 1688, 16816),
+ * Hopper's and Blackwell's generated products. The PyTorch profiler's old plug-in went by a list like it. */
 static const char *const matrix_units[] = { "884",     "1688",     "16816", "hmma",      "imma",
 					    "gmma",    "tensorop", "nvjet", "xmma_gemm", "xmma_implicit_gemm",
 					    "tcgen05", "mfma",     "bf16",  "fp16",      "f16",
@@ -213,7 +213,8 @@ static bool computes_single(const struct fo_trace *t, const struct fo_gpu_op *o,
 	return dtype[0] ? strcmp(dtype, "fp32") == 0 : (name & NAME_SINGLE) != 0;
 }
 
-/* Of a kernel's name, once: is it a product in 32 bit, a compiler's, or one elementwise operator of PyTorch's? */
+/* What a kernel's name says, found once: a product in 32 bit, a compiler's kernel, one elementwise operator of
+ * PyTorch's. */
 static uint8_t kernel_name(struct fo_facts *f, const struct fo_gpu_op *o, const char *name)
 {
 	const unsigned merged = 1u << FO_K_CAST | 1u << FO_K_ELEMENTWISE | 1u << FO_K_COPY | 1u << FO_K_REDUCE;
@@ -275,7 +276,8 @@ static void scan_gpu(struct fo_facts *f, const struct fo_trace *t, int16_t devic
 	f->norm_written_share = norm_ns ? (double)written_norm_ns / (double)norm_ns : 0;
 	f->norm_written_out = f->norm_written_share >
 			      0.5; /* a few scalings beside a fused norm are not a norm written out */
-	/* Of the copies that a loader feeds; where most are pinned already, what is left is not the loader's. */
+	/* Only where most uploads are pageable are they the loader's: where most are pinned already, the rest is not
+	 * its own. */
 	f->pageable = pageable_ns > 0 && 2 * pageable_ns > upload_ns;
 	/* Fused attention beside it (another model, the first layers) does not excuse what is written out. */
 	f->attention_written_out = scores_ns > attention_ns;

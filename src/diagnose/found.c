@@ -1,4 +1,5 @@
-/* What was given, what of it was taken, and what is missing of the job: a few sentences for every output. */
+/* The files that were given, those that were taken, and what is missing of the job: a few sentences for every output.
+ */
 #include "diagnose/diagnose.h"
 
 #include "base/json.h"

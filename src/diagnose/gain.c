@@ -10,7 +10,7 @@ void fo_gain_none(struct fo_finding *f)
 	f->up_to = f->nearly_all = false;
 }
 
-/* Above this ratio of its ends an interval's middle is nobody's estimate; a convention. */
+/* The middle of an interval with a greater ratio of its ends is nobody's estimate; a convention. */
 #define FO_GAIN_SPREAD 3
 
 void fo_gain_solve(const struct fo_gain *g, struct fo_finding *f)

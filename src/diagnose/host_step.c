@@ -60,7 +60,8 @@ static int64_t stretch(const struct fo_trace *t, struct step *s, int64_t n)
 	if (!matched)
 		return n;
 	int64_t before = s[0].begin;
-	/* What was launched in no step and ended before the first one's operations began belongs to no step. */
+	/* Operations that were launched in no step and ended before the first step's operations began belong to no
+	 * step. */
 	for (int64_t i = 0; s[0].launched && i < t->gpu_count; i++) {
 		const struct fo_gpu_op *g = &t->gpu[i];
 		if (g->end_ns < s[0].gpu_begin && g->end_ns > before &&

@@ -20,9 +20,8 @@ const char *const fo_idle_name[FO_IDLE_COUNT] = {
 	[FO_IDLE_UNKNOWN] = "unknown",
 };
 
-/* Between two operators of a busy thread lies the interpreter: on the public traces of docs/traces.md most such holes
- * are shorter than this, and those that are longer (a logger, garbage collection, a checkpoint) mostly exceed it many
- * times. */
+/* Holes between two operators of a busy thread are the interpreter's. On the public traces of docs/traces.md most are
+ * shorter than this, and longer ones (a logger, garbage collection, a checkpoint) mostly exceed it many times. */
 #define HOLE_NS INT64_C(50000)
 
 /* Does the host wait inside this call until the GPU has done something? */
@@ -42,8 +41,7 @@ static bool loads(const char *name)
 	       strstr(name, "GraphInstantiate");
 }
 
-/* What a thread does while it captures a graph runs nothing on the GPU: a preparation, as loading is. op[] is by
- * thread, then begin. */
+/* Capturing a graph runs nothing on the GPU: it is a preparation, as loading is. op[] is by thread, then begin. */
 static void captures(struct fo_idle *h)
 {
 	const struct fo_trace *t = h->t;

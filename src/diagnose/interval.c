@@ -23,7 +23,7 @@ static size_t run_end(const struct fo_interval *v, size_t from, size_t n)
 	return end;
 }
 
-/* By begin. A merge sort of the runs there are: what comes from traces is a few of them, one per thread. */
+/* Sorts by begin: a merge sort of the ascending runs there are. Traces give a few of them, one per thread. */
 static void sort(struct fo_intervals *s)
 {
 	struct fo_interval *spare = NULL;

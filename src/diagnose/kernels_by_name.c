@@ -1,4 +1,4 @@
-/* Which kernels take the time: sums by name, and the operator or module behind a piece of evidence. */
+/* The kernels that take the time: sums by name, and the operator or module behind a piece of evidence. */
 #include "diagnose/findings_int.h"
 
 #include "base/mem.h"
@@ -96,8 +96,8 @@ void fo_kernels_of(const struct fo_diagnosis *d, struct fo_kernels *out)
 	fo_subject_ops(t, s.id, s.begin_ns, s.end_ns, &first, &last);
 	for (int64_t i = first; i < last; i++)
 		most = fo_greatest(t->gpu[i].name, most);
-	/* By the name's number: 1 + where it was put last; 0: not met. Attribution gives few names more than one class.
-	 */
+	/* Indexed by the name's number: 1 + where it was put last; 0: not met. Attribution gives few names more than
+	 * one class. */
 	size_t *place = fo_xmalloc((size_t)(most + 2) * sizeof(*place));
 	for (int64_t i = first; i < last; i++) {
 		const struct fo_gpu_op *o = &t->gpu[i];

@@ -135,7 +135,8 @@ static void charge(const struct walk *w, struct fo_ledger *l, int64_t ns)
 	}
 }
 
-/* Remembers exposed communication, and tells that what blocks is known when a computation begins at `from`. */
+/* Remembers the present run of exposed communication. When a computation begins at `from`, right after a collective
+ * ended, the run up to that end held it up. */
 static void follow_blocking(struct walk *w, int64_t from, int64_t to)
 {
 	bool compute = w->mask & compute_classes;
@@ -144,7 +145,7 @@ static void follow_blocking(struct walk *w, int64_t from, int64_t to)
 			w->run_begin = from;
 		w->run_end = to;
 	} else if (compute) {
-		/* Of what was exposed until a collective ended that this followed at once. */
+		/* A collective ended just before: compute may have waited for it since the run began. */
 		if (w->comm_end > w->run_begin && from - w->comm_end <= FO_KERNEL_GAP_NS)
 			fo_intervals_add(&w->blocking, w->run_begin, fo_least(w->run_end, w->comm_end));
 		w->run_begin = w->run_end = INT64_MAX;
@@ -252,8 +253,8 @@ static void tally_filled(struct walk *w)
 		}
 }
 
-/* Of all that begin with op[i] the one that ends first, even if it lasts no time, and of those the one launched first:
- * it tells why nothing began before. */
+/* Several operations may begin with op[i]. The one that ends first, even after no time, and of those the one launched
+ * first, tells why nothing began before. */
 static const struct fo_gpu_op *first_at(const struct fo_device_ops *d, int64_t i)
 {
 	const struct fo_gpu_op *first = &d->op[i];
@@ -414,7 +415,7 @@ int64_t fo_device_ledger_median(const struct fo_device_ledger *d)
 	return at;
 }
 
-/* Those that no window has. */
+/* Counts the operations that are in no window. */
 static void count_outside(struct fo_device_ledger *out, const struct fo_device_ops *d, const struct fo_windows *w)
 {
 	int64_t begin = INT64_MAX, end = INT64_MIN;
@@ -488,8 +489,8 @@ static void add_launching(struct fo_step_ledger *step, int64_t steps, const stru
 		if (d->op[i].launch >= 0)
 			launches[d->t->launch[d->op[i].launch].thread] = true;
 	for (struct fo_step_ledger *s = step; s < step + steps; s++) {
-		/* The host's step says what the thread needs for one, unless it is another length of time than what is
-		 * divided here: then no share of it is one of this. */
+		/* The host's step says what the thread needs for one, unless its length differs from that of the step
+		 * on the GPU: then no part of it can be told to be this step's. */
 		int64_t host = s->host_end_ns - s->host_begin_ns;
 		struct fo_interval of = { s->l.begin_ns, s->l.end_ns };
 		if (host > 0 && (double)host <= FO_STEP_MATCHES * (double)s->l.span_ns)

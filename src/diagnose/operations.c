@@ -15,7 +15,7 @@ enum {
 	LONGEST_TEXT = 4096, /* of a name in a table; kernels' templates go on for pages */
 };
 
-/* What is known of one operation. */
+/* One operation with all that is known of it. */
 struct row {
 	const struct fo_trace *t;
 	const struct fo_gpu_op *g;

@@ -122,7 +122,7 @@ static void propose(const struct fo_rule_context *c, struct fo_finding *f, const
 	}
 }
 
-/* What it costs is known, what another setting would gain is not. */
+/* The cost is known; the gain of another setting is not. */
 static bool costs(const struct fo_rule_context *c, struct fo_finding *f, int64_t ns)
 {
 	f->loss_ns = ns;

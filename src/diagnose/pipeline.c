@@ -28,7 +28,7 @@
 
 enum { MAX_STAGES = 4096, MAX_CHUNKS = 1024 };
 
-/* What one rank shows. */
+/* What one rank shows of the pipeline. */
 struct place {
 	int stage, stages; /* -1, 0: unknown */
 	int parts;         /* of the model on this rank, by annotations; 0 none */
@@ -168,7 +168,7 @@ static void read_notes(struct place *p, const struct fo_rank_ledger *r)
 			continue;
 		const char *name = fo_trace_text(t, t->op[i].name);
 		if (schedule_note(name, &part, &what, &microbatch)) {
-			/* They are numbered from 0 in each step. */
+			/* Microbatches are numbered from 0 in each step. */
 			if (what == 'F' && microbatch >= scheduled)
 				scheduled = (int64_t)microbatch + 1;
 			p->parts += !seen[part];
@@ -264,7 +264,7 @@ static double bubble_of(const struct fo_trace *t, const struct fo_device_ledger 
 	return median;
 }
 
-/* Of each stage the mean over the ranks that are it; NaN where none of them was given. */
+/* The bubble of a stage is the mean over the ranks that are it; NaN where none of them was given. */
 static void fill_bubbles(struct fo_diagnosis *d)
 {
 	struct fo_pipeline *p = &d->pipeline;
@@ -322,13 +322,13 @@ void fo_diagnose_pipeline(struct fo_diagnosis *d)
 		free(v);
 		return;
 	}
-	/* What one stage received is all microbatches only where it has one chunk. */
+	/* The number that one stage received is that of the microbatches only where it has one chunk. */
 	int64_t microbatches = forwards;
 	if (!forwards && !wraps)
 		microbatches = receives;
 	p->microbatches = microbatches < 1000000 ? (int)microbatches : 0;
 	p->chunks = parts && parts < MAX_CHUNKS ? parts : !wraps;
-	/* By annotations of some ranks alone the stages of others stay unseen. */
+	/* Annotations of some ranks alone leave the stages of others unseen. */
 	p->ideal = all && p->microbatches && p->chunks ? (p->stages - 1) / ((double)p->chunks * p->microbatches) : NAN;
 	p->stage = fo_xmalloc((size_t)(d->ranks + 1) * sizeof *p->stage);
 	for (int i = 0; i < d->ranks; i++)

@@ -1,4 +1,4 @@
-/* What a device can reach for a product of a given shape: tiles, waves, the peak, the memory. */
+/* The rate that a device can reach for a product of a given shape: tiles, waves, peak, memory. */
 #include "diagnose/products_int.h"
 
 #include "trace/dtypes.h"

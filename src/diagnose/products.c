@@ -24,7 +24,7 @@ static int64_t leading(const struct fo_shapes *s, int arg, int keep)
 
 static int64_t last(const struct fo_shapes *s, int arg, int back) { return fo_shapes_last(s, arg, back); }
 
-/* Which operators are products, and which of their arguments are a and b. */
+/* Operators that are products, and which of their arguments are a and b. */
 static const struct {
 	const char *name;
 	int a, b;
@@ -285,7 +285,7 @@ static int by_time(const void *a, const void *b)
 	return fo_order(y->time_ns, x->time_ns);
 }
 
-/* How much of [begin, end) lies under communication of the same device. */
+/* The part of [begin, end) that lies under communication of the same device. */
 static int64_t under(const struct fo_intervals *comm, int64_t begin, int64_t end)
 {
 	int64_t ns = 0;

@@ -1,6 +1,6 @@
-/* How fast what only moves bytes was: elementwise operators by their recorded shapes against the memory's bandwidth,
- * copies by their bytes against the link; and the rate of what computes, for those who ask what a healthy step
- * consists of. */
+/* Rates of kernels and copies that only move bytes: elementwise operators by their recorded shapes against the memory's
+ * bandwidth, copies by their bytes against the link; and the rate of compute, which says what a healthy step consists
+ * of. */
 #include "diagnose/products_int.h"
 
 #include "base/text.h"
@@ -14,7 +14,7 @@
 
 /* ---- elementwise operators ---- */
 
-/* Below this a kernel's own cost hides the memory's rate: 4 MiB take 1.3 us of an H100's memory, a launch 2 to 4. */
+/* A kernel's own cost hides the memory's rate below this: 4 MiB take 1.3 us of an H100's memory, a launch 2 to 4. */
 #define MOVES_LEAST (4.0 * 1048576)
 /* Faster than the memory by more than rounding: it came from the cache. */
 #define CACHED 1.05

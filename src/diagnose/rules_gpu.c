@@ -1,4 +1,4 @@
-/* What the kernels themselves could do better. */
+/* Findings about the kernels themselves. */
 #include "diagnose/products_int.h"
 
 #include "base/text.h"
@@ -43,7 +43,7 @@ static bool attention_eager(const struct fo_rule_context *c, struct fo_finding *
 	if (!attention_is_eager(c))
 		return false;
 	f->serious = c->chain->operators_known && fo_share(c, ns) > FO_SHARE_SERIOUS;
-	/* At least half of the softmax's own time goes: it is computed once, where it was read and written again. */
+	/* The softmax's own time goes by half at least: it is computed once, where it was read and written again. */
 	fo_gain_of(c, f, ns,
 		   (struct fo_gain){ .least = FO_GAIN_HALF * (double)around / (double)ns,
 				     .most = 1,
@@ -266,7 +266,7 @@ static double products_efficiency(const struct fo_diagnosis *d)
 	return took > 0 ? ideal / took : NAN;
 }
 
-/* Without shapes, with a model: the best products that were measured reach about 0.8 of the dense peak
+/* The rate without shapes, with a model. The best products that were measured reach about 0.8 of the dense peak
  * (data/devices.csv: H100 794.5 of 989, B200 1745 of 2250). */
 static double bridge_efficiency(const struct fo_diagnosis *d, const struct fo_ledger *l)
 {
@@ -277,7 +277,8 @@ static double bridge_efficiency(const struct fo_diagnosis *d, const struct fo_le
 	return NAN;
 }
 
-/* How much longer its products take than the other ranks': those wait for it, and comm-wait promises that time. */
+/* How much longer this rank's products take than the other ranks': those wait for it, and comm-wait promises that time.
+ */
 static int64_t excess_of_culprit(const struct fo_rule_context *c)
 {
 	const struct fo_diagnosis *d = c->s->d;
@@ -297,7 +298,7 @@ static const char *tera(char out[24], double flop_s)
 	return out;
 }
 
-/* What a product takes above what is attainable for its shape, as far as this finding judges it. */
+/* A product's time above what is attainable for its shape, as far as this finding judges it. */
 static double product_loss(const struct fo_product *p)
 {
 	if (p->tiny || fo_product_claimed(p) || !(p->attainable_flop_s > p->flop_s))
@@ -482,9 +483,9 @@ static bool pipeline(const struct fo_rule_context *c, struct fo_finding *f)
 		return false;
 	f->serious = mean > FO_SHARE_SERIOUS;
 	double ideal = isnan(p->ideal) ? 0 : p->ideal / (1 + p->ideal); /* of the ideal work -> of the step */
-	/* At best twice as many chunks or microbatches: half of the ideal bubble, and what is above the ideal goes.
-	 * What is seen of it may be less than the ideal: a stage's wait for its first input is in no window between two
-	 * of its kernels. */
+	/* The best case is twice as many chunks or microbatches: half of the ideal bubble goes, and all above it. The
+	 * bubble that is seen may be less than the ideal: a stage's wait for its first input is in no window between
+	 * two of its kernels. */
 	double stays = (ideal > 0 && ideal < mean ? ideal : mean) / 2;
 	fo_gain_of(c, f, (int64_t)(mean * (double)c->s->l.span_ns),
 		   (struct fo_gain){ .least = mean > ideal ? (mean - ideal) / mean * FO_GAIN_HALF : 0,

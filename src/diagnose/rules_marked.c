@@ -13,7 +13,7 @@ static bool allocates(const char *name)
 	return strstr(name, "Malloc") || strstr(name, "MemAlloc") || strstr(name, "Free") || strstr(name, "HostAlloc");
 }
 
-/* Where ranges of one kind lie, on any thread: a collection holds all of them up. */
+/* Gathers the ranges of one mark on all threads: a collection holds all of them up. */
 static void gather(const struct fo_subject *s, enum fo_mark mark, struct fo_intervals *out)
 {
 	const struct fo_trace *t = s->t;

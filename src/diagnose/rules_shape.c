@@ -1,5 +1,5 @@
-/* What shapes and layouts cost: dimensions to pad, results of too few tiles, operands that are rearranged, weights
- * that are gathered by token. Each is kept out of gemm-efficiency and of the device's limit (fo_product_claimed). */
+/* Costs of shapes and layouts: dimensions to pad, results of too few tiles, operands that are rearranged, weights that
+ * are gathered by token. Each is kept out of gemm-efficiency and of the device's limit (fo_product_claimed). */
 #include "diagnose/products_int.h"
 
 #include "base/mem.h"
@@ -49,7 +49,7 @@ static void learn(struct dimensions *d, const struct fo_trace *t)
 	}
 }
 
-/* Of the products of an attention that is written out the head's size is the smallest dimension; heads are not larger
+/* The head's size is the smallest dimension of the products of an attention that is written out; heads are not larger
  * than this. */
 #define HEAD_MOST 512
 
@@ -111,8 +111,8 @@ static double usual(const struct fo_diagnosis *d, bool *known)
 	return *known && ideal > 0 ? ideal / took : 1;
 }
 
-/* Of the step: what the claimed products take above `best` of each, which is its rate without the loss. Those of an
- * attention that is written out are promised by attention-eager. */
+/* Time of the step that the claimed products take above `best` of each, which is its rate without the loss. Products of
+ * an attention that is written out are promised by attention-eager. */
 static int64_t above(const struct fo_rule_context *c, bool (*wanted)(const struct fo_product *p), double reach)
 {
 	const struct fo_diagnosis *d = c->s->d;
@@ -318,7 +318,7 @@ static bool gathered(const struct fo_trace *t, const struct fo_gpu_op *g)
 	return (g->flags & FO_GPU_GATHERED) != 0;
 }
 
-/* Their time in a step, with the longest as evidence. */
+/* The time of the wanted kernels in a step, with the longest as evidence. */
 static int64_t needless(const struct fo_rule_context *c, struct fo_finding *f,
 			bool (*wanted)(const struct fo_trace *, const struct fo_gpu_op *), int64_t *calls)
 {

@@ -1,4 +1,4 @@
-/* What has to be known before a trace's figures are believed. None of these is serious: they say how far to trust the
+/* Notes that must be known before a trace's figures are believed. None is serious: they say how far to trust the
  * others. */
 #include "diagnose/findings_int.h"
 
@@ -117,8 +117,8 @@ static bool lost(const struct fo_rule_context *c, struct fo_finding *f)
 
 /* ---- nothing to diagnose ---- */
 
-/* Where more GPU operations have no usable times than have some, or most events could not be read, that is why so
- * little is left. Says so, with the words that go on; "" otherwise. */
+/* Says why so little is left where more GPU operations have unusable times than usable ones, or most events could not
+ * be read; the sentence goes on. "" otherwise. */
 static const char *unusable(const struct fo_trace *t, char *out, size_t size)
 {
 	const struct fo_trace_defects *x = &t->defect;
@@ -143,7 +143,7 @@ void fo_too_little_work(const struct fo_rule_context *c, char *out, size_t size)
 {
 	const struct fo_ledger *all = &c->s->device->total;
 	const struct fo_trace *t = c->s->t;
-	/* Without marked steps of the host the whole trace is one, unless the GPU's steps are known. */
+	/* The whole trace counts as one step of the host where none is marked and the GPU's are not known either. */
 	double around = c->host_step_ns;
 	if (around <= 0 && c->s->device->from == FO_WINDOW_WHOLE)
 		around = (double)(t->end_ns - t->begin_ns);
@@ -214,7 +214,7 @@ int fo_without_gpu_work(const struct fo_diagnosis *d, struct fo_finding out[2])
 	n += lost_of(t, r->rank, -1, &out[0]);
 	out[n] = (struct fo_finding){ .id = "no-gpu-work", .kind = FO_FIND_VALIDITY, .dollars = NAN };
 	struct fo_finding *f = &out[n++];
-	/* What was lost may be all there was of the GPU: recording otherwise is no cure. */
+	/* A cut file may have lost all GPU work: then recording otherwise is no cure. */
 	if (t->defect.truncated)
 		fo_title(f, "the file ends inside its events, and what is left holds no GPU work");
 	else

@@ -24,7 +24,7 @@ static const char *prepared(const struct fo_trace *t)
 	return captures(t) ? "graphs were captured, code was loaded or compiled" : "code was loaded or compiled";
 }
 
-/* Above half of the window a warm-up is what it mainly shows. */
+/* A warm-up of more than half of the window is what the window mainly shows. */
 void fo_mostly_warm_up(const struct fo_rule_context *c, char *out, size_t size)
 {
 	int64_t ns = c->s->l.idle_ns[FO_IDLE_LONG_CALL];
@@ -75,7 +75,7 @@ static bool taken_out(const struct fo_rule_context *c, struct fo_finding *f)
 	return true;
 }
 
-/* What the host did in the time that is left out. Below a tenth of it a call does not tell. */
+/* Says what the host did in the time that is left out. A call below a tenth of it does not tell. */
 static void say_start(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	enum { TENTH = 10 };
@@ -124,8 +124,8 @@ static bool lead(const struct fo_rule_context *c, struct fo_finding *f)
 
 /* ---- first calls ---- */
 
-/* In a trace without steps libraries are loaded, kernels chosen, memory allocated. That weighs as much as hundreds of
- * later calls, and a steady state has none of it. */
+/* Libraries are loaded, kernels chosen and memory allocated at first calls. In a trace without steps that weighs as
+ * much as hundreds of later calls, and a steady state has none of it. */
 enum {
 	CALLS_LEAST = 4,          /* of an operator: below that no median is one */
 	FIRST_LEAST = 5,          /* times the median of the others */

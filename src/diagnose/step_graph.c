@@ -63,7 +63,7 @@ static void chain(struct fo_step_graph *g, const struct list *l)
 }
 static bool is_pass(int kind) { return kind <= FO_SCHED_WEIGHT; }
 
-/* Where the data of chunk `c` on stage `st` goes or comes from; false: outside the model. */
+/* The stage and chunk that the data of chunk `c` on stage `st` goes to or comes from; false: outside the model. */
 static bool neighbour(const struct fo_schedule_log *s, const struct fo_schedule_op *pass, int step, int *chunk,
 		      int *stage)
 {
@@ -310,8 +310,8 @@ static int by_pass(const void *a, const void *b)
 	return fo_order(x->stage, y->stage);
 }
 
-/* Without recorded transfers: forward after the stage before, backward after the stage behind, the first backward after
- * its forward. */
+/* Edges without recorded transfers: forward after the stage before, backward after the stage behind, the first backward
+ * after its forward. */
 static void data_flow(struct fo_step_graph *g)
 {
 	struct pass_key *v = fo_xmalloc(((size_t)g->n + 1) * sizeof *v);

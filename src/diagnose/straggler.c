@@ -391,7 +391,7 @@ static void find_bubble(struct fo_schedule_diagnosis *d)
 		 "(p - 1) / (v m) = %d / (%d x %d) of the work, however even the stages are; twice as many chunks or "
 		 "microbatches leave %.1f %%",
 		 s->stages - 1, s->chunks, s->microbatches, 100 * wait / (2 * rounds + wait));
-	/* Who has chunks already has the interleaved schedule: what is left is more of them. */
+	/* A schedule with chunks is interleaved already: more chunks are what is left. */
 	snprintf(f->proposal, sizeof f->proposal,
 		 s->chunks > 1 ? "more microbatches per step, or more than %d chunks per stage: Megatron-LM and Primus "
 				 "fewer layers in --num-layers-per-virtual-pipeline-stage; TorchTitan fewer in "
@@ -402,7 +402,7 @@ static void find_bubble(struct fo_schedule_diagnosis *d)
 		 s->chunks);
 }
 
-/* What is uneven comes first: it is a fault, the bubble a choice. */
+/* Unevenness comes first: it is a fault, the bubble a choice. */
 static void find(struct fo_schedule_diagnosis *d)
 {
 	find_straggler(d);

@@ -1,4 +1,4 @@
-/* What a trace cannot say, and what to record it with. */
+/* The list of what a trace cannot say, and what to record it with. */
 #include "diagnose/findings_int.h"
 
 #include "base/mem.h"

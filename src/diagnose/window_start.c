@@ -1,4 +1,4 @@
-/* Where a window without marked steps begins. The GPU's first operation is not always the answer: the host may have
+/* The begin of a window without marked steps. The GPU's first operation is not always the answer: the host may have
  * worked for it in the trace, and that is a part of what is looked at; or the profiler, the driver or the job was
  * starting up, and that is not. */
 #include "diagnose/ledger_int.h"

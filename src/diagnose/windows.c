@@ -1,5 +1,5 @@
-/* Where steps begin and end on a device. The host runs ahead of it, so a step is what was launched in it: from the
- * begin of the first operation launched in step k to that of the first launched in step k + 1. */
+/* Finds where steps begin and end on a device. The host runs ahead of it, so a step is what was launched in it: from
+ * the begin of the first operation launched in step k to that of the first launched in step k + 1. */
 #include "diagnose/ledger_int.h"
 
 #include "base/mem.h"
@@ -179,7 +179,7 @@ static int64_t first_from(const struct fo_device_ops *d, int64_t at)
 	return low < d->n ? d->op[low].begin_ns : INT64_MAX;
 }
 
-/* By the profiler's copies of the steps on the GPU, whose begins alone are believed: their lengths are wrong on some
+/* Steps by the profiler's copies of them on the GPU. Their begins alone are believed: their lengths are wrong on some
  * devices. */
 static bool from_gpu_steps(struct fo_windows *w, const struct fo_device_ops *d)
 {
@@ -363,8 +363,8 @@ static bool from_optimizer(struct fo_windows *w, const struct fo_device_ops *d)
 
 /* ---- without steps ---- */
 
-/* From the first operation to the last end. Operations left over from before the profiler looked have no launch record:
- * they begin the window only where nothing is linked at all. */
+/* The whole trace, from the first operation to the last end. Operations left over from before the profiler looked have
+ * no launch record: they begin the window only where nothing is linked at all. */
 static void whole(struct fo_windows *w, const struct fo_device_ops *d, bool leftovers)
 {
 	int64_t begin = INT64_MAX, linked = INT64_MAX, end = INT64_MIN;

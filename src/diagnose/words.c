@@ -1,4 +1,4 @@
-/* What the ledger's rows are called, on a terminal, on pages and in comparisons alike. */
+/* The words for the ledger's rows, on a terminal, on pages and in comparisons alike. */
 #include "diagnose/diagnose.h"
 
 #include <string.h>

@@ -34,7 +34,8 @@ static void add_tick(struct fo_axis *a, double v)
 /* Below this span of a logarithmic axis 1, 2 and 5 are too few: its ticks are those of a linear one. */
 enum { LOG_TICKS = 4 };
 
-/* Decades; with fewer than two of them also their doubles and fivefolds; with many only every second, third, ... */
+/* Ticks at the decades; with fewer than two decades also at their doubles and fivefolds; with many only at every
+ * second, third, ... */
 static void log_ticks(struct fo_axis *a, int want)
 {
 	static const double part[] = { 1, 2, 5 };
@@ -67,7 +68,7 @@ void fo_axis_fit(struct fo_axis *a, double lo, double hi, int want, bool tight)
 		log_ticks(a, want);
 		return;
 	}
-	/* A span below the resolution of its numbers would make ticks that do not ascend. */
+	/* A span below the resolution of doubles would give ticks that do not ascend. */
 	double step = nice(fmax((hi - lo) / want, fmax(fabs(lo), fabs(hi)) * 1e-12), a->unit);
 	if (!isfinite(step) || !(step > 0)) {
 		a->tick[0] = lo;
@@ -94,7 +95,7 @@ double fo_axis_at(const struct fo_axis *a, double v)
 
 int fo_axis_across(const struct fo_axis *a, double v) { return (int)lround(fo_axis_at(a, v) * FO_PLOT_WIDTH); }
 
-/* Decimals of a share's label: as many as tell neighbouring ticks apart. */
+/* Returns the decimals of a share's label: as many as tell neighbouring ticks apart. */
 static int places_of(const struct fo_axis *a)
 {
 	if (a->step >= 0.01 - 1e-9 || a->step == 0)

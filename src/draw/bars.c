@@ -26,10 +26,10 @@ void fo_bar_row_end(struct fo_str *out, const struct fo_axis *a, double zero, co
 	fo_draw_escaped(out, "</svg></div><div class=\"v\">", value, "</div></div>\n");
 }
 
-/* Where bars begin. */
+/* Returns the value at which bars begin: no change for factors, else nothing. */
 static double zero_of(const struct fo_axis *a) { return a->unit == FO_DRAW_FACTOR ? 1 : 0; }
 
-/* The end of a whisker: a cap, or an arrow where the axis is too short for it. */
+/* Draws the end of a whisker: a cap, or an arrow where the axis is too short for it. */
 static void whisker_end(struct fo_str *out, const struct fo_axis *a, double v, int mid, int cap)
 {
 	bool left = v<a->lo, right = v> a->hi;
@@ -87,7 +87,8 @@ static void bars_axis(struct fo_str *out, const struct fo_draw_bars *c, const st
 		fo_draw_escaped(out, "<p class=\"remark\">The axis ends at ", c->hi_name, ".</p>\n");
 }
 
-/* What the axis must hold of factors: all values, and as much again for whiskers, at least an eighth of a double. */
+/* Widens the range of an axis of factors to all values, and by as much again (at least an eighth of a double) for
+ * whiskers. */
 static void factor_range(const struct fo_draw_bars *c, double *lo, double *hi)
 {
 	double w_lo = NAN, w_hi = NAN;
@@ -164,7 +165,7 @@ static double whole(const struct fo_draw_stack *s, size_t parts)
 	return sum;
 }
 
-/* The parts of one whole, as an svg. */
+/* Draws the parts of one whole as an svg. */
 static void stack_marks(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts, const struct fo_draw_stack *s,
 			double length)
 {
@@ -184,7 +185,7 @@ static void stack_marks(struct fo_str *out, const struct fo_draw_stacks *c, size
 	fo_str_puts(out, "</svg>");
 }
 
-/* Labels inside: where a part is wide enough for "12.3 %", on a telephone as on a desk. */
+/* Draws one whole. A part has its share inside where it is wide enough for "12.3 %", on a telephone and on a desk. */
 static void stack_bar(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts, const struct fo_draw_stack *s,
 		      double length)
 {
@@ -228,7 +229,7 @@ static void share_cell(struct fo_str *out, const char *label, const struct fo_dr
 	fo_draw_escaped(out, "", fo_draw_number(text, part_of(s, part) / whole(s, parts), FO_DRAW_SHARE), "</td>");
 }
 
-/* Few wholes: one row for each part. */
+/* The table for few wholes has one row for each part. */
 static void table_by_part(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts)
 {
 	fo_str_puts(out, "<table class=\"slim\">");
@@ -250,7 +251,7 @@ static void table_by_part(struct fo_str *out, const struct fo_draw_stacks *c, si
 	fo_str_puts(out, "</tbody></table>\n");
 }
 
-/* Many wholes: one row for each whole. */
+/* The table for many wholes has one row for each whole. */
 static void table_by_whole(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts)
 {
 	fo_str_puts(out, "<table class=\"list\"><thead><tr><th></th>");
@@ -279,7 +280,7 @@ static void dense_bar(struct fo_str *out, const struct fo_draw_stacks *c, size_t
 	fo_draw_escaped(out, "</div><div class=\"v\">", s->total, "</div></div>\n");
 }
 
-/* shares: of the first stack, after each name; parts that would read "0.0 %" are left out. */
+/* With shares, each name has the share of the first stack after it, and parts that would read "0.0 %" are left out. */
 static void parts_legend(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts, bool shares)
 {
 	char text[32];

@@ -1,4 +1,4 @@
-/* What the pictures share: axes, the frame around a plot, the style sheet. */
+/* Axes, frames and the style sheet: shared by pictures and by the page around them. */
 #ifndef FO_DRAW_DRAW_INT_H
 #define FO_DRAW_DRAW_INT_H
 
@@ -19,8 +19,8 @@ struct fo_axis {
 	double tick[FO_AXIS_TICKS];
 	int ticks;
 };
-/* An axis that holds [lo, hi] with about `want` ticks. tight: it ends exactly there, else at a tick. Without finite
- * numbers: 0 to 1. */
+/* Makes *a an axis that holds [lo, hi] with about `want` ticks; without finite numbers one from 0 to 1. tight: it ends
+ * exactly there, else at a tick. */
 void fo_axis_fit(struct fo_axis *a, double lo, double hi, int want, bool tight);
 double fo_axis_at(const struct fo_axis *a, double v);  /* 0 to 1, clamped; NaN stays */
 int fo_axis_across(const struct fo_axis *a, double v); /* the same in columns of the view box */
@@ -30,8 +30,8 @@ char *fo_axis_label(const struct fo_axis *a, double v, char buf[32]);
 void fo_range_add(double *lo, double *hi, double v);
 
 void fo_draw_escaped(struct fo_str *out, const char *before, const char *text, const char *after);
-/* The same with a capital where the text begins with a plain word; names such as "torch.compile" and "nvidia-smi"
- * stay. */
+/* As fo_draw_escaped, with a capital where the text begins with a plain word; names such as "torch.compile" and
+ * "nvidia-smi" stay. */
 void fo_draw_sentence(struct fo_str *out, const char *before, const char *text, const char *after);
 void fo_draw_remark(struct fo_str *out, const char *text); /* a softer paragraph; NULL: none */
 /* <figure> with its caption; the plot's own text follows, then fo_figure_end. */

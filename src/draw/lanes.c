@@ -1,4 +1,4 @@
-/* What happened when: lanes of spans on one axis of time, with a marked stretch and arrows over all of them. */
+/* Timelines: lanes of spans on one axis of time, with a marked stretch and arrows over all of them. */
 #include "draw/draw_int.h"
 
 #include "base/mem.h"
@@ -75,14 +75,14 @@ static double letter_px(const char *s)
 	return (*s >= 'b' && *s <= 'z') || (*s >= '0' && *s <= '9') || *s == '_' ? 8 : 10.2;
 }
 
-/* As much of the name as the pixels hold, dots behind it where that is not all; less than two letters say nothing. */
+/* Writes as much of the name as the pixels hold, with dots where that is not all; less than two letters say nothing. */
 static void put_label(struct lane *l, int r, const struct mark *m, const char *cls, double px)
 {
 	const double dots = 12;
 	double share = (double)(m->to - m->from) / FO_PLOT_WIDTH, left = share * px - padding_px;
 	char text[256];
 	const char *s = m->name ? m->name : "";
-	size_t at = 0, fits = 0, n = 0; /* fits: with dots behind it */
+	size_t at = 0, fits = 0, n = 0; /* fits: with dots after it */
 	for (; s[at] && at < sizeof text - 8; n++) {
 		size_t bytes = fo_utf8_decode(s + at, strlen(s + at), NULL);
 		left -= letter_px(s + at);
@@ -151,7 +151,7 @@ static void legend(struct picture *p)
 	fo_str_puts(p->out, "</ul>\n");
 }
 
-/* Over all lanes: the stretch, and the arrows from one to another. */
+/* Draws the stretch over all lanes, and the arrows from one lane to another. */
 static void overlay(struct picture *p, int height)
 {
 	const struct fo_draw_mark *m = p->c->mark;
@@ -168,7 +168,7 @@ static void overlay(struct picture *p, int height)
 		    !isfinite(share_of(p, a->to)))
 			continue;
 		const struct lane *l = &p->lane[a->from_lane], *to = &p->lane[a->to_lane];
-		/* From the edge of the one lane to the edge of the other that faces it, with a head there. */
+		/* The arrow goes from the edge of one lane to the facing edge of the other, and has its head there. */
 		int x = across(p, a->to), from = l->top, y = to->top + to->rows * ROW, head = 7;
 		if (to->top > l->top) {
 			from = l->top + l->rows * ROW;

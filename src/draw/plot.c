@@ -70,7 +70,7 @@ void fo_plot_end(struct fo_str *out, const struct fo_axis *x, const char *x_name
 struct at {
 	int x, y;
 };
-/* What a column of a long run has shown so far. */
+/* The points of a long run that lie in one column of the picture. */
 struct column {
 	int index; /* -1: nothing */
 	struct at first, least, most, last;
@@ -158,7 +158,7 @@ static void draw_series(struct fo_str *out, const struct fo_draw_series *s, cons
 	fo_str_fini(&d);
 }
 
-/* Bands one after the other that the picture cannot tell apart become one. */
+/* Draws bands; neighbours that the picture cannot show apart become one. */
 static void draw_bands(struct fo_str *out, const struct fo_draw_lines *c, const struct fo_axis *x)
 {
 	int end[FO_DRAW_BANDS];
@@ -228,7 +228,7 @@ static void legend(struct fo_str *out, const struct fo_draw_lines *c)
 	fo_str_puts(out, "</ul>\n");
 }
 
-/* What the axes must hold: the points that trace() draws. */
+/* Widens the ranges of both axes to the points that trace() draws. */
 static void series_range(const struct fo_draw_series *s, bool log, double *x_lo, double *x_hi, double *y_lo,
 			 double *y_hi)
 {
@@ -289,7 +289,7 @@ static double sum_at(const struct fo_draw_areas *c, size_t layers, size_t i)
 	return sum;
 }
 
-/* The points that stand for all: of each column the one with the greatest sum. Returns how many. */
+/* Picks the point with the greatest sum of each column, which stands for all in it. Returns how many. */
 static size_t highest(const struct fo_draw_areas *c, size_t layers, size_t *point)
 {
 	size_t columns = c->n < FO_PLOT_COLUMNS ? c->n : FO_PLOT_COLUMNS;

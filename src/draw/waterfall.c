@@ -1,4 +1,4 @@
-/* A whole and what is taken off it, step by step, down to what remains. */
+/* Waterfalls: a whole and what is taken off it, step by step, down to what remains. */
 #include "draw/draw_int.h"
 
 #include <math.h>

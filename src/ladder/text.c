@@ -123,10 +123,12 @@ const char *fo_ladder_text_title(const struct fo_ladder *l, struct fo_arena *a)
 			told = text[k] && !strcmp(text[k], text[i]);
 		if (told)
 			continue;
-		int names = 0;
+		const char *before = s.len ? "; " : "";
 		for (int k = i; k < l->rungs; k++)
-			if (text[k] && !strcmp(text[k], text[i]))
-				fo_str_printf(&s, "%s%s", names++ ? ", " : s.len ? "; " : "", l->rung[k].name);
+			if (text[k] && !strcmp(text[k], text[i])) {
+				fo_str_printf(&s, "%s%s", before, l->rung[k].name);
+				before = ", ";
+			}
 		fo_str_printf(&s, " saw %s", text[i]);
 	}
 	const char *last = NULL;

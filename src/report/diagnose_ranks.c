@@ -21,7 +21,7 @@ static bool several_devices(const struct fo_diagnosis *d)
 	return false;
 }
 
-/* "3", "3, GPU 1" where ranks have several. */
+/* Returns "3", or "3, GPU 1" where ranks have several. */
 static const char *who(struct fo_doc *doc, const struct fo_diagnosis *d, const struct fo_rank_wait *w)
 {
 	const char *rank = w->rank >= 0 ? fo_doc_count(doc, w->rank) : "";
@@ -113,7 +113,7 @@ static void skew(struct fo_doc *doc, const struct fo_diagnosis *d)
 	static const char *const name[] = { "slowest", "median", "fastest" };
 	if (d->ranks < 2)
 		return;
-	/* Communication of which nothing is known may be waiting: own work is at most that, then. */
+	/* Communication of unknown kind may be waiting, so own work is at most the figure then. */
 	const char *by = "their own work, without waiting for others", *head = "own work ms";
 	if (waits_unknown(d)) {
 		by = "their step, communication of unknown kind in it (some may be waiting)";
@@ -136,7 +136,7 @@ static void skew(struct fo_doc *doc, const struct fo_diagnosis *d)
 			      fo_doc_ns(doc, d->set->residual_ns));
 }
 
-/* Numbers that nobody recorded must not look as if somebody had. */
+/* Says that ranks are numbered by the order of the files: such numbers must not look recorded. */
 static void order(struct fo_doc *doc, const struct fo_diagnosis *d)
 {
 	for (int i = 0; i < d->ranks; i++)
@@ -147,7 +147,7 @@ static void order(struct fo_doc *doc, const struct fo_diagnosis *d)
 		}
 }
 
-/* Bars of the share of each stage's time that is empty. */
+/* Draws the share of each stage's time that is empty. */
 static void bubble_bars(struct fo_doc *doc, int stages, const double *bubble, const char *desc)
 {
 	struct fo_draw_bar_row *row = fo_doc_alloc(doc, (size_t)stages * sizeof *row);

@@ -1,9 +1,8 @@
-/* What a kernel's name does not tell, the host around its launch does: an eager RMSNorm is five elementwise kernels, an
- * optimizer's arithmetic looks like anybody's, and the forward work that the backward pass repeats is the same kernels
- * once more.
- *
- * Parents stand before their children in op[], so one pass hands everything down. Classes of operators and modules
- * replace the name's only where the name says little (elementwise, reductions, copies); class_by_name keeps it. */
+/* Classes by operator and module. A kernel's name often does not say what it is for: an eager RMSNorm is five
+ * elementwise kernels, an optimizer's arithmetic looks like anybody's, and the forward work that the backward pass
+ * repeats is the same kernels once more.  * Parents stand before their children in op[], so one pass hands everything
+ * down. Classes of operators and modules replace the name's only where the name says little (elementwise, reductions,
+ * copies); class_by_name keeps it. */
 #define _GNU_SOURCE /* strcasestr */
 #include "trace/trace_int.h"
 
@@ -15,7 +14,7 @@
 
 enum { NO_CLASS = FO_K_COUNT };
 
-/* Where in the backward pass an operator runs. */
+/* Places of an operator in the backward pass. */
 enum { FORWARD, BACKWARD, CHECKPOINT, RECOMPUTED };
 
 struct state {
@@ -23,7 +22,7 @@ struct state {
 	uint8_t pass;
 };
 
-/* What a name says; worked out once per distinct text. */
+/* What a name says, found once per distinct text. */
 struct meaning {
 	bool known;
 	uint8_t class;                   /* NO_CLASS */
@@ -277,8 +276,8 @@ static void note_forwards(struct work *w)
 
 /* ---- handing down ---- */
 
-/* What prepares operands for attention or a convolution, or adds a bias to the result, is neither: there a kernel's own
- * class stays. */
+/* Kernels that prepare operands for attention or a convolution, or add a bias to the result, are neither: they keep
+ * their own class. */
 static bool keeps_clear(uint8_t around)
 {
 	return around == FO_K_ATTENTION_FORWARD || around == FO_K_ATTENTION_BACKWARD || around == FO_K_CONV;
@@ -315,7 +314,7 @@ static void inherit(struct work *w)
 	}
 }
 
-/* With create_graph every node of the backward pass records a graph and looks as if it repeated the forward pass. */
+/* Under create_graph every node of the backward pass records a graph and looks as if it repeated the forward pass. */
 static bool backward_repeats(struct work *w)
 {
 	struct fo_trace *t = w->t;

@@ -1,4 +1,4 @@
-/* From what a reader collected to a trace: sorted, linked, with what tells nothing left out. */
+/* Makes a trace of what a reader collected: sorts and links it, and leaves out what tells nothing. */
 #include "trace/trace_int.h"
 
 #include "base/mem.h"
@@ -135,7 +135,7 @@ static inline bool device_less(const struct fo_trace_device *a, const struct fo_
 }
 FO_DEFINE_ORDER(order_devices, struct fo_trace_device, device_less)
 
-/* Those with GPU operations first, by id. */
+/* Devices with GPU operations come first, by id. */
 static void place_devices(struct fo_trace *t)
 {
 	for (int64_t i = 0; i < t->gpu_count; i++)
@@ -172,7 +172,7 @@ static int less_int64(const void *a, const void *b)
 	return fo_order(x, y);
 }
 
-/* Of the positive durations of one device; 0 without any. */
+/* The median of the positive durations of one device; 0 without any. */
 static int64_t median_duration(const struct fo_trace *t, int16_t device)
 {
 	int64_t *d = fo_xrealloc(NULL, (size_t)t->gpu_count * sizeof(*d) + 1), n = 0;
@@ -300,7 +300,7 @@ static void straighten(struct fo_trace *t)
 
 /* ---- launches ---- */
 
-/* What GPU operations carry as correlation, how many do, and the launch that it means. */
+/* A correlation that GPU operations carry: how many do, and the launch that it means. */
 struct tie {
 	int64_t correlation;
 	int32_t operations, launch; /* operations 0: an empty slot */
@@ -464,8 +464,8 @@ static void add_number(struct numbers *v, int64_t number)
 	v->n++;
 }
 
-/* With few numbers, one jump (another thread's work, a part that was not recorded) makes them thin. A sampled file has
- * holes nearly everywhere. A hole is half of the mean step at which operators count as thin. */
+/* Are there holes nearly everywhere, as in a sampled file? Few numbers are thin after one jump too (another thread's
+ * work, a part that was not recorded). A hole is half of the mean step at which operators count as thin. */
 static bool holes_everywhere(struct numbers *v)
 {
 	int64_t holes = 0;

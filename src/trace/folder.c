@@ -60,7 +60,7 @@ void fo_trace_set_leave(struct fo_trace_set *s, enum fo_left_kind kind, const ch
 
 /* ---- several recordings ---- */
 
-/* Which recording a file belongs to, as its path says. */
+/* The recording that a file belongs to, as its path says. */
 struct numbered {
 	char *slot;     /* the path without the number: the same for one worker in all recordings */
 	int64_t number; /* of the iteration, or the time in the name; -1 none */

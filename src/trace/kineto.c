@@ -44,7 +44,7 @@ struct reader {
 	size_t arrows, arrow_cap;
 };
 
-/* What a name says, found once for each. */
+/* Bits for what a name says, found once for each. */
 enum { NAME_KNOWN = 1, NAME_SHAPES = 2, NAME_STEP = 4, NAME_COLLECTIVE = 8, NAME_DATA = 16, NAME_MODULE = 32 };
 
 /* ---- the window ---- */
@@ -68,7 +68,7 @@ static fo_status more(struct reader *r)
 	return FO_OK;
 }
 
-/* At the next character that is no white space; *c = 0 at the end. */
+/* Moves to the next character that is no white space; *c = 0 at the end. */
 static fo_status next(struct reader *r, char *c)
 {
 	for (;;) {
@@ -559,7 +559,7 @@ static fo_status header_value(struct reader *r, struct fo_scan_text *v, bool *ha
 	}
 }
 
-/* What stands where an event should: looks for the next one. */
+/* Something else stands where an event should: looks for the next one. */
 static fo_status resynchronise(struct reader *r)
 {
 	r->b->t->defect.malformed++;
@@ -808,8 +808,8 @@ static void set_origin(struct reader *r)
 		shift(&t->step[i].begin_ns, &t->step[i].end_ns, first);
 }
 
-/* On ROCm the frames of Python stand on process 0, thread 0, apart from the operators that they call: they belong to
- * the thread with the most operators that no backward pass ran. */
+/* Python's frames stand on process 0, thread 0 on ROCm, apart from the operators that they call. They belong to the
+ * thread with the most operators that no backward pass ran. */
 static void place_frames(struct fo_trace *t)
 {
 	int64_t *ops = fo_xmalloc((size_t)t->thread_count * sizeof(*ops) + 1);

@@ -1,4 +1,5 @@
-/* Which communication kernels of several devices are one collective, and what that says about their clocks. */
+/* Finds the communication kernels of several devices that are one collective, and what they say about the devices'
+ * clocks. */
 #include "trace/trace.h"
 
 #include "base/clock.h"
@@ -48,8 +49,8 @@ static uint64_t mix_name(uint64_t h, const char *s)
 	return mix(h, low, n);
 }
 
-/* What a kernel does, from its name: "AllReduce" of "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(...)". Algorithm,
- * protocol and type stay out: NCCL maps all variants onto few kernels. */
+/* The part of a kernel's name that says what it does: "AllReduce" of "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(...)".
+ * Algorithm, protocol and type stay out: NCCL maps all variants onto few kernels. */
 static uint64_t mix_kernel(uint64_t h, const char *name)
 {
 	const char *nccl = strstr(name, "nccl"), *p = nccl ? strstr(nccl, "ernel_") : NULL;
@@ -201,8 +202,8 @@ static void sort_matches(struct fo_trace_set *s)
 
 /* ---- clocks ---- */
 
-/* What the ends of one collective differ by on one clock: 27 us on two H100s, 7 us on eight V100s. An offset below is
- * no sign of a wrong clock, and to correct it would falsify the waits by as much. */
+/* Ends of one collective differ by this on one clock: 27 us on two H100s, 7 us on eight V100s. An offset below is no
+ * sign of a wrong clock, and to correct it would falsify the waits by as much. */
 static const double SAME_CLOCK_NS = 50e3;
 /* A collective whose ends lie further from the median offset than this was matched wrongly, or a kernel was preempted.
  */
@@ -228,8 +229,7 @@ static const struct fo_match_part *part_of(const struct fo_trace_set *s, const s
 	return NULL;
 }
 
-/* By how much `trace`'s ends are late against those of the traces that are aligned already; NaN without common
- * collectives. */
+/* How late `trace`'s ends are against those of the traces that are aligned already; NaN without common collectives. */
 static double lateness(const struct fo_trace_set *s, int trace, const bool *aligned, double *d)
 {
 	size_t n = 0, kept = 0;

@@ -1,4 +1,4 @@
-/* What some profilers leave out or number otherwise: which call launched an operation, what a device is called. */
+/* Adds what some profilers leave out or number otherwise: which call launched an operation, what a device is called. */
 #include "trace/trace_int.h"
 
 #include "base/mem.h"

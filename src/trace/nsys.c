@@ -40,7 +40,7 @@ static fo_status find_pairs(struct nsys *x, const char *table)
 	struct fo_nsys_rows r;
 	bool more;
 	fo_status st = fo_nsys_rows_begin(&r, &x->db, table, columns, 0);
-	/* Without it nothing tells whose an operation is: all is one process. */
+	/* Without the process nothing tells whose an operation is: all is one process then. */
 	if (r.stmt && !fo_nsys_has(&r, 1))
 		x->one_process = true;
 	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more)

@@ -1,4 +1,4 @@
-/* What the GPUs did: kernels, copies, fills, whole graphs, waits between streams. */
+/* Reads what the GPUs did: kernels, copies, fills, whole graphs, waits between streams. */
 #include "trace/nsys_int.h"
 
 #include "base/text.h"
@@ -247,7 +247,7 @@ static const struct nsys_table work[] = {
 	{ "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", DEVICE + 1, take_graph, { COMMON, "graphId" } },
 	{ "CUPTI_ACTIVITY_KIND_CUDA_EVENT", 0, take_event, { "eventSyncId", "streamId", "globalPid" } },
 };
-/* With the events in order. */
+/* Tables that need the CUDA events in order. */
 static const struct nsys_table around[] = {
 	{ "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
 	  END + 1,

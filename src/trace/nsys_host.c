@@ -1,5 +1,5 @@
-/* What the hosts did: calls of the runtime and driver, NVTX ranges and the steps among them, threads; what the profiler
- * says of itself. */
+/* Reads what the hosts did: calls of the runtime and driver, NVTX ranges and the steps among them, threads; and what
+ * the profiler says of itself. */
 #define _GNU_SOURCE /* strcasestr */
 #include "trace/nsys_int.h"
 
@@ -290,8 +290,8 @@ static void take_overhead(struct nsys *x, const struct fo_nsys_rows *r)
 		fo_trace_add_overhead(&g->b, fo_nsys_int(r, 0, 0), fo_nsys_int(r, 1, 0));
 }
 
-/* How many events a message says were lost: its greatest number if it counts them, else 1; 0: it speaks of something
- * else. */
+/* The number of events that a message says were lost: its greatest number if it counts them, else 1; 0: it speaks of
+ * something else. */
 static int64_t lost_by(const char *text)
 {
 	static const char *const counted[] = { "dropped", "lost", "discarded" };
@@ -317,7 +317,7 @@ static void take_diagnostic(struct nsys *x, const struct fo_nsys_rows *r)
 	size_t n;
 	const char *text = fo_nsys_text(r, 0, &n);
 	int64_t lost = text ? lost_by(text) : 0;
-	/* What the profiler as a whole says holds for every process. */
+	/* A message of the profiler as a whole holds for every process. */
 	struct group *one = nsys_group_of_process(x, nsys_process(fo_nsys_int(r, 1, -1)));
 	for (int i = 0; i < x->groups; i++) {
 		int64_t *sum = &x->group[i].diagnostics;

@@ -1,4 +1,4 @@
-/* Which reader a file is for: its first bytes say, not its name. */
+/* Chooses the reader of a file by its first bytes, not by its name. */
 #include "trace/foreign.h"
 #include "trace/trace_int.h"
 

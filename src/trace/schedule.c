@@ -144,8 +144,8 @@ bool fo_schedule_same(const char *a, const char *b)
 	return same;
 }
 
-/* What an analysis writes beside the timeline it was made from: ideal-timeline-ST.json.gz beside timeline-ST.json.gz.
- */
+/* Is path what an analysis writes beside the timeline it was made from? ideal-timeline-ST.json.gz beside
+ * timeline-ST.json.gz. */
 static bool simulated_from(const char *path, char *const *v, size_t n)
 {
 	const char *name = strrchr(path, '/') + 1;
@@ -198,8 +198,7 @@ static int by_place(const void *a, const void *b)
 	return fo_order(x->sequence, y->sequence);
 }
 
-/* How many forward passes a worker did per chunk in the step that starts at op `at`; the greatest over workers and
- * steps. */
+/* The number of forward passes that a worker did per chunk in a step; the greatest over workers and steps. */
 static void count_microbatches(struct fo_schedule_log *s)
 {
 	int64_t run = 0;
@@ -213,7 +212,7 @@ static void count_microbatches(struct fo_schedule_log *s)
 	}
 }
 
-/* From the step's first compute to each stage's last, unless the log brought its own. */
+/* Spans from the step's first compute to each stage's last, unless the log brought its own. */
 static void measure_spans(struct fo_schedule_log *s)
 {
 	s->span_ns = fo_xmalloc((size_t)(s->steps * s->stages + 1) * sizeof *s->span_ns);

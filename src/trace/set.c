@@ -174,7 +174,7 @@ static void forget(struct file *file)
 
 /* ---- several recordings ---- */
 
-/* What is wrong with a file, as the rest of a sentence that begins with its path; NULL: nothing. */
+/* The fault of a file, as the rest of a sentence that begins with its path; NULL: none. */
 static const char *fault(const struct file *file)
 {
 	if (file->err.st != FO_OK)
@@ -539,7 +539,7 @@ static int most_first(const void *a, const void *b)
 	return x->traces != y->traces ? fo_order(y->traces, x->traces) : strcmp(x->first->path, y->first->path);
 }
 
-/* Those of one folder first. Returns how many jobs there are. */
+/* Finds jobs, traces of one folder first. Returns how many there are. */
 static int find_jobs(const struct fo_trace_set *s, struct job *job)
 {
 	int n = 0;
@@ -577,7 +577,7 @@ static void describe_job(struct fo_str *out, const struct job *j)
 	fo_str_puts(out, ")");
 }
 
-/* Of many files the first pair that does not fit says little: the hint says what was found. */
+/* The first pair of many files that does not fit says little: the hint says what was found. */
 static fo_status tell_jobs(const struct fo_trace_set *s, fo_status st)
 {
 	enum { SHOWN = 4 }; /* a hint is one line */

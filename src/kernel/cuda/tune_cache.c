@@ -1,4 +1,4 @@
-/* Choices of algorithms on disk: one JSON object per line, so that a line which was cut or changed costs itself alone.
+/* Choices of algorithms on disk: one JSON object per line, so that a line which was cut or changed loses only itself.
  */
 #include "kernel/cuda/product.h"
 #include "base/fs.h"
@@ -135,7 +135,7 @@ static bool choice_of(const struct line *l, struct fo_cuda_choice *c)
 	c->rank = l->rank;
 	c->of = l->of;
 	c->noise = c->joules = c->hz = NAN;
-	if (l->method >= 0) { /* lines from before there were blocks say nothing: by bursts */
+	if (l->method >= 0) { /* lines from before there were blocks have no method: they were chosen by bursts */
 		c->method = (uint8_t)l->method;
 		c->by_energy = l->decider == 1;
 		c->noise = l->noise;
