@@ -19,8 +19,8 @@
 volatile sig_atomic_t fo_stop_requested;
 static volatile sig_atomic_t asked; /* by hand: SIGINT or SIGTERM */
 
-/* A terminal that goes away signals each of its processes, a shell that it ends signals them again, and service
- * managers send SIGTERM as well: only a second SIGINT or SIGTERM is taken for an impatient wish to stop at once. */
+/* A terminal that goes away says so to each process of it, a shell that it ends says it again, and service managers
+ * send SIGTERM beside it: none of that is a second, impatient wish. */
 static void on_signal(int sig)
 {
 	static const char text[] = "\nstopping as soon as all is saved (again: stop at once)\n";
@@ -70,11 +70,11 @@ static bool redraw_now(struct fo_screen *s)
 	return true;
 }
 
-/* Can text be written without waiting for its reader? Text that is not shown stands in the log. */
+/* Can text be written without waiting for its reader? The log has whatever is not shown. */
 static bool is_read(const struct fo_screen *s)
 {
 	struct pollfd p = { .fd = fileno(s->out), .events = POLLOUT };
-	return poll(&p, 1, 0) != 0; /* an error shows when writing */
+	return poll(&p, 1, 0) != 0; /* an error is for writing to tell */
 }
 
 static void put_line(struct fo_screen *s, const char *text)
@@ -104,12 +104,9 @@ static void duration(char *buf, size_t size, double seconds)
 
 static void amount(char buf[32], double n, bool bytes)
 {
-	if (bytes)
-		fo_str_bytes(buf, n);
-	else
-		fo_str_si(buf, n, "");
+	bytes ? fo_str_bytes(buf, n) : fo_str_si(buf, n, "");
 	size_t len = strlen(buf);
-	if (len && buf[len - 1] == ' ') /* before a missing unit */
+	if (len && buf[len - 1] == ' ') /* in front of a unit that is not there */
 		buf[len - 1] = 0;
 }
 
@@ -134,9 +131,7 @@ void fo_screen_progress(void *ctx, const char *what, const char *unit, double do
 	s->last_ns = now;
 	amount(a, done, bytes);
 	amount(b, total, bytes);
-	int n = snprintf(line, sizeof line, "%s: %s", what, a);
-	if (total > 0)
-		n += snprintf(line + n, sizeof line - (size_t)n, " of %s", b);
+	int n = snprintf(line, sizeof line, total > 0 ? "%s: %s of %s" : "%s: %s", what, a, b);
 	if (!bytes)
 		n += snprintf(line + n, sizeof line - (size_t)n, " %s", unit);
 	double seconds = (double)(now - s->what_ns) * 1e-9, rate = (done - s->what_done) / seconds;
@@ -244,20 +239,17 @@ static void put_choice(FILE *f, const struct fo_train_plan *p)
 	fo_str_fini(&text);
 }
 
-/* The choices for a device, and the gain that more micro-batches would bring there, which only the user can decide:
- * they change the batch. */
+/* The chunk that was chosen for a device, and the gain of more micro-batches there: the user decides about the batch. */
 static void put_device_choices(FILE *f, const struct fo_train_plan *p)
 {
 	const struct fo_lowering *run = &p->program->run;
 	int64_t chunk = run->pass.fuse_loss, tokens = run->rows * run->seq;
-	const char *how = "by chunks of";
-	if (chunk >= tokens) {
-		how = "at once for all";
+	const char *how = chunk < tokens ? "by chunks of " : "at once for all ";
+	if (chunk > tokens)
 		chunk = tokens;
-	}
 	if (p->choice.fuse_loss && p->choice.fuse_loss_gain > 0)
 		fo_cli_put(f, "auto     ", LEAD,
-			   "head and loss %s %lld tokens on this device: up to %.1f %% of a step's time less than by "
+			   "head and loss %s%lld tokens on this device: up to %.1f %% of a step's time less than by "
 			   "%d, by the model that chose",
 			   how, (long long)chunk, 100 * p->choice.fuse_loss_gain, FO_RUN_FUSE_LOSS);
 	for (int i = 0; i < FO_PREDICTED_PASSES; i++)
@@ -272,57 +264,56 @@ static void put_device_choices(FILE *f, const struct fo_train_plan *p)
 			   FO_TRAIN_MICRO_BATCHES, 100 * p->gain_of_more);
 }
 
+/* ", copy for checkpoints 12.0 MiB"; "": there is none. */
+static const char *copy_text(char buf[64], int64_t bytes)
+{
+	char size[32];
+	*buf = 0;
+	if (bytes)
+		snprintf(buf, 64, ", copy for checkpoints %s", fo_str_bytes(size, (double)bytes));
+	return buf;
+}
+
 static void put_memory(FILE *f, const struct fo_train_plan *p)
 {
-	char a[32], b[32], c[32], d[32], e[32], g[32];
-	struct fo_str copy = { 0 };
-	fo_str_puts(&copy, "");
-	if (p->memory_checkpoint)
-		fo_str_printf(&copy, ", copy for checkpoints %s", fo_str_bytes(a, (double)p->memory_checkpoint));
-	fo_cli_put(f, "memory   ", LEAD,
-		   "%s%s: activations and gradients %s, weights and optimizer %s, workspace %s, other %s%s; %s "
-		   "available",
-		   p->device ? "of the device " : "", fo_str_bytes(a, (double)fo_train_planned(p)),
-		   fo_str_bytes(b, (double)p->memory.arena), fo_str_bytes(c, (double)p->memory.persistent),
-		   fo_str_bytes(d, (double)p->memory.workspace), fo_str_bytes(e, (double)p->memory_other), copy.data,
-		   fo_str_bytes(g, (double)p->memory_available));
-	copy.len = 0;
-	fo_str_puts(&copy, "");
-	if (p->memory_host_copy)
-		fo_str_printf(&copy, ", copy for checkpoints %s", fo_str_bytes(a, (double)p->memory_host_copy));
+	char a[32], b[32], c[32], d[32], e[32], g[32], copy[64];
+	const char *where = p->device ? "of the device " : "", *holder = p->device ? "the latter" : "it";
+	fo_cli_put(
+		f, "memory   ", LEAD,
+		"%s%s: activations and gradients %s, weights and optimizer %s, workspace %s, other %s%s; %s available",
+		where, fo_str_bytes(a, (double)fo_train_planned(p)), fo_str_bytes(b, (double)p->memory.arena),
+		fo_str_bytes(c, (double)p->memory.persistent), fo_str_bytes(d, (double)p->memory.workspace),
+		fo_str_bytes(e, (double)p->memory_other), copy_text(copy, p->memory_checkpoint),
+		fo_str_bytes(g, (double)p->memory_available));
 	if (p->device)
 		fo_cli_put(f, "         ", LEAD,
 			   "%s more of the device are left alone; the host holds %s (tables, staging, loader%s)",
 			   fo_str_bytes(a, (double)p->memory_reserve), fo_str_bytes(b, (double)p->memory_host),
-			   copy.len ? copy.data : "");
+			   copy_text(copy, p->memory_host_copy));
 	if (p->memory.host_arena)
 		fo_cli_put(f, "         ", LEAD, "of %s %s of activations that wait for backward in host memory",
-			   p->device ? "the latter" : "it", fo_str_bytes(a, (double)p->memory.host_arena));
-	fo_str_fini(&copy);
+			   holder, fo_str_bytes(a, (double)p->memory.host_arena));
 }
 
 static void put_saves(FILE *f, const struct fo_train_plan *p)
 {
 	char a[32], b[32];
-	const char *disk = "an unknown amount";
-	if (p->disk_free >= 0)
-		disk = fo_str_bytes(b, (double)p->disk_free);
 	if (!p->save_count) {
 		if (!p->run->ckpt_last)
 			fo_cli_put(f, "saves    ", LEAD, "no weights: checkpoint.last=no%s",
 				   p->run->ckpt_every ? "" : ", checkpoint.every=0");
 		return;
 	}
+	const char *room = p->disk_free < 0 ? "an unknown amount" : fo_str_bytes(b, (double)p->disk_free);
 	fo_cli_put(f, "saves    ", LEAD, "checkpoints of %s, %lld more at one time; the disk has %s free%s",
-		   fo_str_bytes(a, (double)p->save_bytes), (long long)p->save_count, disk,
+		   fo_str_bytes(a, (double)p->save_bytes), (long long)p->save_count, room,
 		   p->run->ckpt_last ? "" : "; none at the end: checkpoint.last=no");
 }
 
-/* How the algorithms of matmuls were chosen; nothing where they are all the library's proposals. */
+/* Says how the algorithms of matmuls were chosen; nothing where all are the library's proposals. */
 static void put_products(FILE *f, const struct fo_cuda_tuned *t)
 {
 	struct fo_str s = { 0 };
-	fo_str_puts(&s, "");
 	if (t->measured)
 		fo_str_printf(&s, "%d measured in %.1f s (%.3f times as fast as the first proposals), ", t->measured,
 			      t->seconds, t->gain);
@@ -331,31 +322,30 @@ static void put_products(FILE *f, const struct fo_cuda_tuned *t)
 			      t->by_energy);
 	if (t->measured || t->kept)
 		fo_str_printf(&s, "%d from the cache, ", t->kept);
-	if (s.len || *t->note)
-		fo_cli_put(f, "         ", LEAD, "products: %s%d as the library proposes%s%s", s.data, t->proposed,
-			   *t->note ? "; " : "", t->note);
+	if (s.len || *t->note) {
+		fo_str_printf(&s, "%d as the library proposes", t->proposed);
+		fo_cli_put(f, "         ", LEAD, *t->note ? "products: %s; %s" : "products: %s", s.data, t->note);
+	}
 	fo_str_fini(&s);
 }
 
-/* The code that runs the step's operations. */
+/* Says which kernel sets or libraries run the step's operations. */
 static void put_kernels(FILE *f, const struct fo_train_plan *p)
 {
-	const struct fo_cuda_device *d = p->device;
 	struct fo_str sets = { 0 };
-	for (int i = 0; d && i < p->codes; i++)
+	for (int i = 0; p->device && i < p->codes; i++)
 		fo_str_printf(&sets, "%s %d %s", sets.len ? "," : "", p->code[i].instances, p->code[i].by);
-	for (int i = 0; !d && i < FO_ISA_COUNT; i++)
+	for (int i = 0; !p->device && i < FO_ISA_COUNT; i++)
 		if (p->kernels[i])
 			fo_str_printf(&sets, "%s %d %s", sets.len ? "," : "", p->kernels[i], fo_isa_name[i]);
-	if (!sets.len)
-		fo_str_puts(&sets, " no");
-	if (d)
-		fo_cli_put(f, "device   ", LEAD, "cuda:%d, %s%s:%s operations per step", d->index, d->name,
-			   d->software ? " (a model of one: its times mean nothing)" : "", sets.data);
+	const char *by = sets.len ? sets.data : " no";
+	if (p->device)
+		fo_cli_put(f, "device   ", LEAD, "cuda:%d, %s%s:%s operations per step", p->device->index,
+			   p->device->name, p->device->software ? " (a model of one: its times mean nothing)" : "", by);
 	put_products(f, &p->tuned);
-	if (!d)
+	if (!p->device)
 		fo_cli_put(f, "kernels  ", LEAD, "%s on %d %s:%s operations per step", fo_isa_name[p->isa], p->threads,
-			   fo_cli_plural(p->threads, "thread", "threads"), sets.data);
+			   fo_cli_plural(p->threads, "thread", "threads"), by);
 	fo_str_fini(&sets);
 }
 
@@ -448,7 +438,7 @@ static void on_checkpoint(void *ctx, const char *path, double seconds, double bl
 	fflush(s->out);
 }
 
-/* Warnings go to standard error, like errors, so that they are seen even if the progress is redirected. */
+/* Warnings go to standard error, where they are seen even when the progress is redirected. */
 static void on_warn(void *ctx, const char *text)
 {
 	struct fo_screen *s = ctx;
@@ -485,7 +475,8 @@ void fo_screen_hooks(struct fo_screen *s, struct fo_train_hooks *h)
 
 /* ---- the last screen ---- */
 
-/* Whether power or tuning is the lever: the clock that the peak assumes is not what a loaded device runs at. */
+/* MFU as clock times work per clock shows whether power or tuning limits it: a loaded device does not run at the clock
+ * that its peak assumes. */
 static void print_split(FILE *f, const struct fo_train_result *r)
 {
 	const struct fo_mfu_split *s = &r->split;
@@ -578,10 +569,10 @@ static void print_sample(FILE *f, const char *text, int lines)
 			}
 			if (p[end] && p[end] != ' ' && space)
 				end = space;
-			bool cut = lines == 1 && (p[end] || *text);
+			bool more = p[end] || *text;
 			if (end || *lead == 's')
 				fprintf(f, "%s%.*s", lead, (int)end, p);
-			if (cut)
+			if (more && lines == 1)
 				fputs(end ? " ..." : LEAD "...", f);
 			fputc('\n', f);
 			lead = LEAD;
@@ -593,7 +584,7 @@ static void print_sample(FILE *f, const char *text, int lines)
 	free(line);
 }
 
-/* The machine's state during the run; figures that cannot be read are named together. */
+/* The machine's state during the run; all that cannot be read is named at the end of the line. */
 static void print_machine(FILE *f, const struct fo_train_result *r)
 {
 	const struct fo_state_use *u = &r->machine;
@@ -612,17 +603,15 @@ static void print_machine(FILE *f, const struct fo_train_result *r)
 		     { r->joules_per_token, "%.3g J/token", "energy" } };
 	for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
 		if (isnan(part[i].v) && part[i].name)
-			fo_str_printf(&unread, "%s%s", unread.len ? ", " : "not readable: ", part[i].name);
+			fo_str_printf(&unread, "%s%s", unread.len ? ", " : "", part[i].name);
 		else if (!isnan(part[i].v) && (part[i].name || part[i].v > 0)) {
 			fo_str_puts(&s, s.len ? ", " : "");
 			fo_str_printf(&s, part[i].form, part[i].v);
 		}
 	}
-	if (s.len && unread.len)
-		fo_str_puts(&s, "; ");
 	if (unread.len)
-		fo_str_puts(&s, unread.data);
-	fo_cli_put(f, "machine  ", LEAD, "%s", s.data);
+		fo_str_printf(&s, "%snot readable: %s", s.len ? "; " : "", unread.data);
+	fo_cli_put(f, "machine  ", LEAD, "%s", s.len ? s.data : "");
 	fo_str_fini(&s);
 	fo_str_fini(&unread);
 }
@@ -691,7 +680,7 @@ static void print_figures(FILE *f, const struct fo_train_result *r)
 			   fo_cli_plural(r->steps_unsaved, "step", "steps"));
 }
 
-/* The commands that come next. */
+/* Commands that go on from here. */
 static void print_next(struct fo_screen *s, bool weights)
 {
 	struct fo_str dir = { 0 };
@@ -738,16 +727,8 @@ void fo_screen_summary_json(const struct fo_train_result *r, struct fo_str *out)
 	fo_json_real(&j, "seconds", r->seconds);
 	fo_json_real(&j, "tokens_per_second", r->tokens_per_second);
 	bool known = r->peak.flop_s > 0 && r->steps;
-	const struct {
-		const char *key;
-		double v;
-	} rule[] = { { "mfu", r->mfu.mfu },
-		     { "mfu_causal", r->mfu.mfu_causal },
-		     { "mfu_document", r->mfu.mfu_document },
-		     { "mfu_6n", r->mfu.mfu_6n },
-		     { "hfu", r->mfu.hfu } };
-	for (size_t i = 0; i < sizeof rule / sizeof *rule; i++)
-		fo_json_real(&j, rule[i].key, known ? rule[i].v : NAN);
+	static const struct fo_mfu unknown = { NAN, NAN, NAN, NAN, NAN };
+	fo_cli_mfu_json(&j, known ? &r->mfu : &unknown);
 	fo_json_real(&j, "peak_flop_s", known ? r->peak.flop_s : NAN);
 	fo_json_real(&j, "peak_median_flop_s", known ? r->peak.median_flop_s : NAN);
 	fo_json_text(&j, "peak_dtype", r->peak.dtype);
