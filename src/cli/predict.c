@@ -257,11 +257,11 @@ static void say_step(const struct report *r, struct fo_doc *d)
 	fo_doc_line(d, "step", "%s%s, %s%s", about, seconds(d, r->sim.step_s),
 		    rate(d, tokens(r) / r->sim.step_s, "tok/s"), loss);
 	if (r->peak)
-		fo_doc_line(
-			d, "MFU",
-			"%.1f %% mfu, %.1f %% mfu_causal, %.1f %% mfu_document, %.1f %% mfu_6n, HFU %.1f %%, of %s (%s)",
-			100 * f.mfu, 100 * f.mfu_causal, 100 * f.mfu_document, 100 * f.mfu_6n, 100 * f.hfu,
-			rate(d, r->peak->best_flop_s, "FLOP/s"), r->peak->dtype);
+		fo_doc_line(d, "MFU",
+			    "%.1f %% mfu, %.1f %% mfu_causal, %.1f %% mfu_document, %.1f %% mfu_6n, HFU %.1f %%, of %s "
+			    "(%s)",
+			    100 * f.mfu, 100 * f.mfu_causal, 100 * f.mfu_document, 100 * f.mfu_6n, 100 * f.hfu,
+			    rate(d, r->peak->best_flop_s, "FLOP/s"), r->peak->dtype);
 	else
 		fo_doc_line(d, "MFU", "not known: the profile has no peak of this type with %d %s", r->rates.threads,
 			    fo_cli_plural(r->rates.threads, "thread", "threads"));

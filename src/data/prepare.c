@@ -42,7 +42,7 @@ struct batch {
 	size_t n, piece_cap;
 	int32_t *ids;
 	size_t ids_n, ids_cap;
-	struct fo_text_place place; /* behind its last part */
+	struct fo_text_place place; /* after its last part */
 	double packed;              /* bytes read from disk until then */
 	bool last;                  /* the input's end */
 	fo_status failed;           /* an error that ends the work, unless it is of a bad line and those are skipped */
@@ -211,7 +211,7 @@ static void stop_threads(struct job *j)
 
 /* ---- writing ---- */
 
-/* To which shard a document goes, by its number among those stored. */
+/* The shard that a document goes to, by its number among those stored. */
 static int shard_of(const struct job *j, int64_t index)
 {
 	int64_t every = j->p->holdout_every, group = index / every, member = index % every;
@@ -275,7 +275,7 @@ static fo_status write_batch(struct job *j, struct batch *b)
 		st = write_piece(j, &b->piece[i], b->ids_n ? b->ids + from : NULL, b->piece[i].ids_end - from);
 	}
 	if (st != FO_OK) {
-		j->now = before; /* what lies behind is cut off when somebody goes on */
+		j->now = before; /* what comes after is cut off when a later call goes on */
 		return st;
 	}
 	note(j, &b->place);
