@@ -1,5 +1,5 @@
-/* The functions of include/flatout.h for errors, models and peaks (meter.c has the meter's). Each checks what comes from
- * outside and hands the work to the module that also serves the commands. */
+/* The functions of include/flatout.h for errors, models and peaks (meter.c has the meter's). Each checks what comes
+ * from outside and hands the work to the module that also serves the commands. */
 #include "api/api_int.h"
 
 #include "base/mem.h"

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* FLATOUT_SMOOTH: the factor by which a step's weight shrinks with each later step. The last 20 steps then carry 64 % of
- * the figure: short enough to show a slow-down within a minute of usual steps, long enough to hide the step that wrote a
- * checkpoint. */
+/* FLATOUT_SMOOTH: the factor by which a step's weight shrinks with each later step. The last 20 steps then carry 64 %
+ * of the figure: short enough to show a slow-down within a minute of usual steps, long enough to hide the step that
+ * wrote a checkpoint. */
 #define FADE (1 - 1.0 / 20)
 
 struct rate {

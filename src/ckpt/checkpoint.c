@@ -152,11 +152,12 @@ static fo_status write_files(struct fo_arena *a, const char *dir, const struct f
 {
 	struct sum sum[FILES] = { 0 };
 	uint64_t hash;
-	const struct fo_tokenizer *t = c->tokenizer;
-	FO_TRY(write_text(a, dir, CONFIG,
-			  fo_model_config_json(a, c->model, c->weight_dtype, t ? fo_tokenizer_bos(t) : -1,
-					       t ? fo_tokenizer_eos(t) : -1),
-			  sum));
+	int64_t bos = -1, eos = -1;
+	if (c->tokenizer) {
+		bos = fo_tokenizer_bos(c->tokenizer);
+		eos = fo_tokenizer_eos(c->tokenizer);
+	}
+	FO_TRY(write_text(a, dir, CONFIG, fo_model_config_json(a, c->model, c->weight_dtype, bos, eos), sum));
 	FO_TRY(fo_st_write(fo_arena_printf(a, "%s/%s", dir, file_name[MODEL]), c->weight, c->weights,
 			   "{\"format\":\"pt\"}", &hash));
 	FO_TRY(written(a, dir, MODEL, hash, sum));

@@ -324,11 +324,13 @@ static fo_status refuse_quantised(struct folder *f)
 	const json_t *q = json_object_get(root, "quantization_config");
 	const char *method = json_string_value(json_object_get(q, "quant_method"));
 	fo_status st = FO_OK;
+	const char *by = "without a quant_method";
+	if (method)
+		by = fo_arena_printf(&f->arena, "quant_method '%s'", fo_str_visible(shown, sizeof shown, method));
 	if (q && !json_is_null(q))
 		st = fo_hint(fo_fail(FO_EFORMAT,
-				     "'%s' has a quantization_config (%s%s%s): quantised weights are not supported",
-				     path, method ? "quant_method '" : "without a quant_method",
-				     method ? fo_str_visible(shown, sizeof shown, method) : "", method ? "'" : ""),
+				     "'%s' has a quantization_config (%s): quantised weights are not supported", path,
+				     by),
 			     "where the tensors are plain floats, take that key out of config.json: then they are used "
 			     "as they are");
 	json_decref(root);

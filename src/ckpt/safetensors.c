@@ -67,6 +67,8 @@ static fo_status do_part(const struct fo_st_tensor *t, int64_t row, int64_t col,
 }
 
 /* All of it in rising order: at once where it is ours, else as much as a piece holds. */
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
 static fo_status by_parts(const struct fo_st_tensor *t, bool writes, part_fn *fn, void *ctx)
 {
 	if (!t->memory)
@@ -75,8 +77,7 @@ static fo_status by_parts(const struct fo_st_tensor *t, bool writes, part_fn *fn
 		rows = room < t->cols ? 1 : 1 + (room - t->cols) / t->ld;
 	for (int64_t r = 0; r < t->rows; r += rows)
 		for (int64_t c = 0; c < t->cols; c += room)
-			FO_TRY(do_part(t, r, c, r + rows < t->rows ? rows : t->rows - r,
-				       c + room < t->cols ? room : t->cols - c, writes, fn, ctx));
+			FO_TRY(do_part(t, r, c, least(rows, t->rows - r), least(room, t->cols - c), writes, fn, ctx));
 	return FO_OK;
 }
 
@@ -312,9 +313,11 @@ enum { F16 = FO_DTYPE_COUNT };
 static float f16_to_f32(uint16_t h)
 {
 	int exponent = h >> 10 & 31, fraction = h & 1023;
-	double v = exponent == 31 ? (fraction ? NAN : INFINITY)
-		   : exponent     ? ldexp(1024 + fraction, exponent - 25)
-				  : ldexp(fraction, -24);
+	double v = ldexp(fraction, -24);
+	if (exponent == 31)
+		v = fraction ? NAN : INFINITY;
+	else if (exponent)
+		v = ldexp(1024 + fraction, exponent - 25);
 	return (float)(h >> 15 ? -v : v);
 }
 

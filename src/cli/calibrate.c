@@ -60,59 +60,50 @@ static bool wants_colour(void)
 	return isatty(STDOUT_FILENO) && term && strcmp(term, "dumb") && !(no && *no);
 }
 
-/* "12.3 / 11.9" is quiet / all; "-" where no span was quiet. */
-static const char *both(struct fo_arena *a, double quiet, double all)
+/* "12.3 / 11.9" is quiet / all; "-" where no span was quiet, or where no ceiling is known. */
+static const char *both(struct fo_doc *d, double quiet, double all)
 {
-	if (isnan(all)) /* no ceiling to hold it against */
+	if (isnan(all))
 		return "-";
-	return isnan(quiet) ? fo_arena_printf(a, "- / %.1f", all) : fo_arena_printf(a, "%.1f / %.1f", quiet, all);
+	return isnan(quiet) ? fo_doc_printf(d, "- / %.1f", all) : fo_doc_printf(d, "%.1f / %.1f", quiet, all);
 }
 
-static void print_peaks(const struct fo_limits *m, struct fo_arena *a)
+static const char *number(struct fo_doc *d, double v) { return fo_doc_printf(d, "%.1f", v); }
+
+static const char *of(struct fo_doc *d, int part, int whole) { return fo_doc_printf(d, "%d/%d", part, whole); }
+
+static void say_peaks(const struct fo_limits *m, struct fo_doc *d)
 {
-	struct fo_table t;
-	fo_table_init(&t, "lrrrrl");
-	fo_table_row(&t, "peak", "threads", "best", "median", "clean", "measured");
-	fo_table_row(&t, "", "", "GFLOP/s", "GFLOP/s", "bursts", "");
+	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrrrrl", "peak", "threads", "best", "median", "clean", "measured");
+	fo_doc_row(d, "", "", "GFLOP/s", "GFLOP/s", "bursts", "");
 	for (size_t i = 0; i < m->peaks; i++) {
 		const struct fo_limits_peak *p = &m->peak[i];
-		fo_table_row(&t, fo_arena_printf(a, "%s, registers only", p->dtype),
-			     fo_arena_printf(a, "%d", p->threads), fo_arena_printf(a, "%.1f", p->best_flop_s / 1e9),
-			     fo_arena_printf(a, "%.1f", p->median_flop_s / 1e9),
-			     fo_arena_printf(a, "%d/%d", p->clean_bursts, p->bursts),
-			     fo_arena_printf(a, "%.10s %s", p->date, p->set));
+		fo_doc_row(d, fo_doc_printf(d, "%s, registers only", p->dtype), fo_doc_count(d, p->threads),
+			   number(d, p->best_flop_s / 1e9), number(d, p->median_flop_s / 1e9),
+			   of(d, p->clean_bursts, p->bursts), fo_doc_printf(d, "%.10s %s", p->date, p->set));
 	}
-	fo_table_print(&t, stdout, "  ", false);
-	fo_table_fini(&t);
-	printf("\n");
 }
 
-static void print_memory(const struct fo_limits *m, struct fo_arena *a)
+static void say_memory(const struct fo_limits *m, struct fo_doc *d)
 {
-	struct fo_table t;
-	int n = 0;
-	fo_table_init(&t, "lrrrr");
-	fo_table_row(&t, "memory", "threads", "GB/s, quiet / all", "best", "quiet spans");
+	bool any = false;
 	for (size_t i = 0; i < m->rows; i++) {
 		const struct fo_limits_row *r = &m->row[i];
 		if (!fo_roofline_is_traffic(r))
 			continue;
-		n++;
-		fo_table_row(&t,
-			     fo_arena_printf(a, "%s%s", r->kind, strcmp(r->variant, "nt") ? "" : ", past the caches"),
-			     fo_arena_printf(a, "%d", r->threads),
-			     both(a, r->bytes / r->time.quiet_median_s / 1e9, r->bytes / r->time.median_s / 1e9),
-			     fo_arena_printf(a, "%.1f", r->bytes / r->time.best_s / 1e9),
-			     fo_arena_printf(a, "%d/%d", r->time.quiet, r->time.spans));
+		if (!any)
+			fo_doc_table(d, FO_DRAW_FULL, NULL, "lrrrr", "memory", "threads", "GB/s, quiet / all", "best",
+				     "quiet spans");
+		any = true;
+		fo_doc_row(d, fo_doc_printf(d, "%s%s", r->kind, strcmp(r->variant, "nt") ? "" : ", past the caches"),
+			   fo_doc_count(d, r->threads),
+			   both(d, r->bytes / r->time.quiet_median_s / 1e9, r->bytes / r->time.median_s / 1e9),
+			   number(d, r->bytes / r->time.best_s / 1e9), of(d, r->time.quiet, r->time.spans));
 	}
-	if (n) {
-		fo_table_print(&t, stdout, "  ", false);
-		printf("\n");
-	}
-	fo_table_fini(&t);
 }
 
-/* Of its ceiling: products of the peak of their type, the others of the memory's highest rate. NaN: no ceiling. */
+/* The time that the row's ceiling allows: of matmuls the peak of their type, of the others the memory's highest rate.
+ * NaN: no ceiling. */
 static double ceiling_of(const struct fo_roofline *f, const struct fo_limits_row *r)
 {
 	if (!fo_roofline_is_product(r))
@@ -121,25 +112,25 @@ static double ceiling_of(const struct fo_roofline *f, const struct fo_limits_row
 	return r->flop / (peak > 0 ? peak : fmax(f->peak[0], f->peak[1]));
 }
 
-static const char *shape_text(struct fo_arena *a, const struct fo_limits_row *r)
+static const char *shape_text(struct fo_doc *d, const struct fo_limits_row *r)
 {
-	char *s = fo_arena_strdup(a, "");
+	const char *s = "";
 	for (int i = 0; i < FO_LIMITS_DIMS && r->dim[i]; i++)
-		s = fo_arena_printf(a, "%s%s%lld", s, i ? "x" : "", (long long)r->dim[i]);
+		s = fo_doc_printf(d, "%s%s%lld", s, i ? "x" : "", (long long)r->dim[i]);
 	return s;
 }
 
-/* GFLOP/s of a product, GB/s of anything else. */
+/* GFLOP/s of a matmul, GB/s of anything else. */
 static double rate_of(const struct fo_limits_row *r)
 {
 	return (fo_roofline_is_product(r) ? r->flop : r->bytes) / fo_limits_row_seconds(r) / 1e9;
 }
 
 /* "matmul wgrad"; attention is causal, the overhead the executor's, and the others have no variants. */
-static const char *work_text(struct fo_arena *a, const struct fo_limits_row *r)
+static const char *work_text(struct fo_doc *d, const struct fo_limits_row *r)
 {
 	bool plain = !strcmp(r->variant, "-") || !strcmp(r->variant, "causal") || !strcmp(r->variant, "executor");
-	return plain ? r->kind : fo_arena_printf(a, "%s %s", r->kind, r->variant);
+	return plain ? r->kind : fo_doc_printf(d, "%s %s", r->kind, r->variant);
 }
 
 static bool same_kind(const struct fo_limits_row *a, const struct fo_limits_row *b)
@@ -149,10 +140,10 @@ static bool same_kind(const struct fo_limits_row *a, const struct fo_limits_row 
 }
 
 /* One line for the rows [i, end) of a kind, in percent of their ceilings: median over shapes. */
-static void print_kind(struct fo_table *t, const struct fo_roofline *f, struct fo_arena *a, size_t i, size_t end)
+static void kind_row(struct fo_doc *d, const struct fo_roofline *f, size_t i, size_t end)
 {
 	const struct fo_limits_row *first = &f->m->row[i], *best = first;
-	double *quiet = fo_arena_alloc(a, 2 * (end - i) * sizeof *quiet), *all = quiet + (end - i);
+	double *quiet = fo_doc_alloc(d, 2 * (end - i) * sizeof *quiet), *all = quiet + (end - i), share = 0;
 	size_t nq = 0, n = 0;
 	int spans = 0, calm = 0;
 	for (; i < end; i++) {
@@ -166,71 +157,65 @@ static void print_kind(struct fo_table *t, const struct fo_roofline *f, struct f
 		if (c / fo_limits_row_seconds(r) > ceiling_of(f, best) / fo_limits_row_seconds(best))
 			best = r;
 	}
-	fo_table_row(t, work_text(a, first), first->dtype, fo_arena_printf(a, "%zu", n),
-		     both(a, nq ? fo_stats_median(quiet, nq) : NAN, fo_stats_median(all, n)),
-		     fo_arena_printf(a, "%d %%", spans ? (int)lround(100.0 * calm / spans) : 0),
-		     fo_arena_printf(a, "%.1f", rate_of(best)), shape_text(a, best));
+	if (spans)
+		share = 100.0 * calm / spans;
+	fo_doc_row(d, work_text(d, first), first->dtype, fo_doc_count(d, (int64_t)n),
+		   both(d, nq ? fo_stats_median(quiet, nq) : NAN, fo_stats_median(all, n)),
+		   fo_doc_printf(d, "%d %%", (int)lround(share)), number(d, rate_of(best)), shape_text(d, best));
 }
 
-/* Products and attention against the peak, or the memory-bound operations against the memory. */
-static void print_kernels(const struct fo_roofline *f, struct fo_arena *a, bool products)
+/* Matmuls and attention against the peak, or the memory-bound operations against the memory. */
+static void say_kernels(const struct fo_roofline *f, struct fo_doc *d, bool matmuls)
 {
-	struct fo_table t;
-	int n = 0;
-	fo_table_init(&t, "llrrrrl");
-	fo_table_row(&t, products ? "products" : "memory-bound", "type", "shapes",
-		     products ? "% of peak" : "% of memory", "quiet", products ? "GFLOP/s" : "GB/s", "with shape");
-	fo_table_row(&t, "", "", "", "quiet / all", "spans", "at best", "");
+	static const char *const head[2][3] = { { "memory-bound", "% of memory", "GB/s" },
+						{ "matmuls", "% of peak", "GFLOP/s" } };
+	const char *const *h = head[matmuls];
+	bool any = false;
 	for (size_t i = 0, end; i < f->m->rows; i = end) {
 		const struct fo_limits_row *r = &f->m->row[i];
 		for (end = i + 1; end < f->m->rows && same_kind(r, &f->m->row[end]); end++)
 			;
-		if (r->threads != f->threads || fo_roofline_is_product(r) != products || fo_roofline_is_traffic(r) ||
+		if (r->threads != f->threads || fo_roofline_is_product(r) != matmuls || fo_roofline_is_traffic(r) ||
 		    !(r->bytes > 0))
 			continue;
-		n++;
-		print_kind(&t, f, a, i, end);
+		if (!any) {
+			fo_doc_table(d, FO_DRAW_FULL, NULL, "llrrrrl", h[0], "type", "shapes", h[1], "quiet", h[2],
+				     "with shape");
+			fo_doc_row(d, "", "", "", "quiet / all", "spans", "at best", "");
+		}
+		any = true;
+		kind_row(d, f, i, end);
 	}
-	if (n) {
-		fo_table_print(&t, stdout, "  ", false);
-		printf("\n");
-	}
-	fo_table_fini(&t);
 }
 
-static void print_all(const struct fo_limits *m, struct fo_arena *a)
+static void say_all(const struct fo_limits *m, struct fo_doc *d)
 {
-	struct fo_table t;
-	fo_table_init(&t, "lllrrrrr");
-	fo_table_row(&t, "work", "type", "shape", "thr.", "ms, quiet", "all", "G/s", "quiet");
+	fo_doc_table(d, FO_DRAW_FULL, NULL, "lllrrrrr", "work", "type", "shape", "thr.", "ms, quiet", "all", "G/s",
+		     "quiet");
 	for (size_t i = 0; i < m->rows; i++) {
 		const struct fo_limits_row *r = &m->row[i];
-		fo_table_row(&t, work_text(a, r), r->dtype, shape_text(a, r), fo_arena_printf(a, "%d", r->threads),
-			     isnan(r->time.quiet_median_s) ? "-"
-							   : fo_arena_printf(a, "%.4g", 1e3 * r->time.quiet_median_s),
-			     fo_arena_printf(a, "%.4g", 1e3 * r->time.median_s),
-			     r->bytes > 0 ? fo_arena_printf(a, "%.1f", rate_of(r)) : "-",
-			     fo_arena_printf(a, "%d/%d", r->time.quiet, r->time.spans));
+		const char *quiet = "-", *rate = r->bytes > 0 ? number(d, rate_of(r)) : "-";
+		if (!isnan(r->time.quiet_median_s))
+			quiet = fo_doc_printf(d, "%.4g", 1e3 * r->time.quiet_median_s);
+		fo_doc_row(d, work_text(d, r), r->dtype, shape_text(d, r), fo_doc_count(d, r->threads), quiet,
+			   fo_doc_printf(d, "%.4g", 1e3 * r->time.median_s), rate, of(d, r->time.quiet, r->time.spans));
 	}
-	fo_table_print(&t, stdout, "  ", false);
-	fo_table_fini(&t);
-	printf("\n");
 }
 
-static void print_overhead(const struct fo_limits *m)
+static void say_overhead(const struct fo_limits *m, struct fo_doc *d)
 {
 	for (size_t i = 0; i < m->rows; i++)
 		if (!strcmp(m->row[i].kind, "overhead"))
-			printf("  executor      %.0f ns for each operation beside its kernel (all spans: %.0f)\n",
-			       1e9 * fo_limits_row_seconds(&m->row[i]), 1e9 * m->row[i].time.median_s);
-	printf("  collectives   not measured: no ranks\n");
+			fo_doc_line(d, "executor", "%.0f ns for each operation beside its kernel (all spans: %.0f)",
+				    1e9 * fo_limits_row_seconds(&m->row[i]), 1e9 * m->row[i].time.median_s);
+	fo_doc_line(d, "collectives", "not measured: no ranks");
 }
 
-/* In what state the machine was measured. */
-static void print_state(const struct fo_limits_state *s)
+/* The state of the machine while it was measured. */
+static void say_state(const struct fo_limits_state *s, struct fo_doc *d)
 {
 	const struct fo_state_use *u = &s->use;
-	struct fo_str line = { 0 };
+	const char *text = "";
 	const struct {
 		double v;
 		const char *form;
@@ -241,41 +226,45 @@ static void print_state(const struct fo_limits_state *s)
 		     { u->joules / u->seconds, "%.1f W" },
 		     { u->load, "load %.1f" } };
 	for (size_t i = 0; i < sizeof part / sizeof *part; i++)
-		if (!isnan(part[i].v)) {
-			fo_str_puts(&line, line.len ? ", " : "");
-			fo_str_printf(&line, part[i].form, part[i].v);
-		}
+		if (!isnan(part[i].v))
+			text = fo_doc_join(d, text, fo_doc_printf(d, part[i].form, part[i].v));
 	if (*s->governor)
-		fo_str_printf(&line, "%sgovernor %s", line.len ? ", " : "", s->governor);
+		text = fo_doc_join(d, text, fo_doc_printf(d, "governor %s", s->governor));
 	if (u->seconds > 0)
-		fo_cli_put(stdout, "machine meanwhile: ", "  ", "%s", line.len ? line.data : "not readable");
-	fo_str_fini(&line);
+		fo_doc_line(d, "machine meanwhile", "%s", *text ? text : "not readable");
+}
+
+/* The picture is the terminal's own, with symbols and colours; a page has the SVG. */
+static void print_picture(const struct fo_roofline *f)
+{
+	struct fo_str picture = { 0 };
+	fo_roofline_text(f, speaks_utf8(), wants_colour(), &picture);
+	printf("\n%s\n", picture.data);
+	fo_str_fini(&picture);
 }
 
 static void print_profile(const struct fo_limits *m, const struct fo_roofline *f, bool all)
 {
-	struct fo_arena a = { 0 };
-	struct fo_str picture = { 0 };
-	printf("%s\n", fo_cli_seen(m->cpu));
+	struct fo_doc head = { 0 }, tables = { 0 };
+	fo_doc_line(&head, "profile of", "%s", m->cpu);
 	if (*m->date)
-		printf("kernels up to %s, %d thread%s, calibrated %s\n", m->isa, f->threads, f->threads == 1 ? "" : "s",
-		       m->date);
-	print_state(&m->state);
-	printf("\n");
-	fo_roofline_text(f, speaks_utf8(), wants_colour(), &picture);
-	fputs(picture.data, stdout);
-	printf("\n");
-	fo_str_fini(&picture);
-	print_peaks(m, &a);
-	print_memory(m, &a);
+		fo_doc_line(&head, "calibrated", "%s, kernels up to %s, %d thread%s", m->date, m->isa, f->threads,
+			    f->threads == 1 ? "" : "s");
+	say_state(&m->state, &head);
+	fo_cli_print(&head);
+	print_picture(f);
+	say_peaks(m, &tables);
+	say_memory(m, &tables);
 	if (all) {
-		print_all(m, &a);
+		say_all(m, &tables);
 	} else {
-		print_kernels(f, &a, true);
-		print_kernels(f, &a, false);
+		say_kernels(f, &tables, true);
+		say_kernels(f, &tables, false);
 	}
-	print_overhead(m);
-	fo_arena_fini(&a);
+	say_overhead(m, &tables);
+	fo_cli_print(&tables);
+	fo_doc_fini(&head);
+	fo_doc_fini(&tables);
 }
 
 static fo_status show(const struct calibrate *in, const struct fo_limits *m)
@@ -379,16 +368,18 @@ static fo_status act(const struct calibrate *in, const struct fo_opt_set *s, con
 		struct fo_cli_calibration c = { .threads = (int)in->run.threads,
 						.quick = in->quick,
 						.live = !in->json };
-		c.seconds = in->seconds > 0 || run || folder ? in->seconds : in->quick ? 10 : 120;
+		c.seconds = in->seconds;
+		if (!(in->seconds > 0) && !run && !folder)
+			c.seconds = in->quick ? 10 : 120;
 		if (run && folder)
 			st = fo_hint(fo_fail(FO_EARG,
 					     "--for=%s says which run: a run file or options of one would say it twice",
 					     in->of),
 				     "leave one of them out");
+		else if (folder)
+			st = measure_folder(in, path, c);
 		else
-			st = folder ? measure_folder(in, path, c)
-			     : run  ? measure_run(in, path, c)
-				    : fo_cli_calibrate(path, &c);
+			st = run ? measure_run(in, path, c) : fo_cli_calibrate(path, &c);
 		if (st == FO_OK)
 			st = show_file(in, path);
 		if (st == FO_OK && !in->json)

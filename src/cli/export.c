@@ -1,4 +1,4 @@
-/* flatout export: a run for other tools: TensorBoard, Perfetto, Prometheus; traces as tables and slices
+/* flatout export: a run for other tools, which are TensorBoard, Perfetto and Prometheus; traces as tables and slices
  * (export_traces.c). */
 #define _GNU_SOURCE /* flock */
 #include "cli/cli.h"
@@ -19,7 +19,6 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 struct export
 {
@@ -51,67 +50,6 @@ static const struct fo_opt rows[] = {
 	FO_OPT_FORCE(struct export, force, "export.force"),
 	FO_OPT_END
 };
-
-/* ---- a file that appears when it is whole ---- */
-
-struct out {
-	FILE *f;
-	gzFile gz;
-	struct fo_new_file file;
-};
-
-static fo_status out_write(void *ctx, const void *bytes, size_t n)
-{
-	struct out *o = ctx;
-	if (o->gz)
-		return gzwrite(o->gz, bytes, (unsigned)n) == (int)n
-			       ? FO_OK
-			       : fo_fs_refuse("write", o->file.path, errno ? errno : ENOSPC);
-	return fwrite(bytes, 1, n, o->f) == n ? FO_OK : fo_fs_refuse("write", o->file.path, errno ? errno : ENOSPC);
-}
-
-static fo_status out_open(struct out *o, const char *path)
-{
-	size_t n = strlen(path);
-	bool gz = n > 3 && !strcmp(path + n - 3, ".gz");
-	*o = (struct out){ 0 };
-	FO_TRY(fo_fs_new_begin(&o->file, path));
-	errno = 0;
-	int fd = dup(o->file.fd); /* the streams close theirs */
-	if (fd >= 0 && gz)
-		o->gz = gzdopen(fd, "wb");
-	else if (fd >= 0)
-		o->f = fdopen(fd, "w");
-	if (o->gz || o->f)
-		return FO_OK;
-	fo_status st = fo_fs_refuse("write", path, errno ? errno : ENOMEM);
-	if (fd >= 0)
-		close(fd);
-	return st;
-}
-
-/* Into its place, or away. */
-static fo_status out_close(struct out *o, fo_status st)
-{
-	bool lost = o->f && fclose(o->f);
-	lost |= o->gz && gzclose(o->gz) != Z_OK;
-	if (st == FO_OK && lost)
-		st = fo_fs_refuse("write", o->file.path, errno ? errno : ENOSPC);
-	return fo_fs_new_end(&o->file, st, false);
-}
-
-fo_status fo_cli_export_file(const char *path, fo_status (*fill)(const struct fo_trace_sink *sink, void *ctx),
-			     void *ctx, int64_t *bytes)
-{
-	struct out o;
-	fo_status st = out_open(&o, path);
-	if (st == FO_OK)
-		st = fill(&(struct fo_trace_sink){ &o, out_write }, ctx);
-	st = out_close(&o, st);
-	struct stat file;
-	*bytes = st == FO_OK && !stat(path, &file) ? file.st_size : 0; /* as it lies there, compressed or not */
-	return st;
-}
 
 /* ---- the trace ---- */
 
@@ -155,7 +93,7 @@ static bool still_training(const char *dir)
 	return held;
 }
 
-/* Why a part of the run is not there, as an error. */
+/* FO_OK where this file of the run is whole, else an error that says why it is not. */
 static fo_status want_file(const struct fo_record *r, const struct fo_record_file *f)
 {
 	if (f->state == FO_RECORD_WHOLE)
@@ -169,24 +107,10 @@ static fo_status want_file(const struct fo_record *r, const struct fo_record_fil
 		       "training writes it at its end; was the run killed?");
 }
 
-/* Could a file be made there? */
-fo_status fo_cli_export_place(const char *path)
-{
-	struct fo_arena a = { 0 };
-	char *dir = fo_arena_strdup(&a, path), *slash = strrchr(dir, '/');
-	if (slash)
-		slash[slash == dir] = 0;
-	int error = access(slash ? dir : ".", W_OK | X_OK) ? errno : 0;
-	if (!error && fo_fs_is_dir(path))
-		error = EISDIR;
-	fo_arena_fini(&a);
-	return error ? fo_fs_refuse("write", path, error) : FO_OK;
-}
-
 /* Everything that was asked for, before anything is written: a command that fails leaves no half of its work. */
 static fo_status want_all(const struct export *in, const struct fo_record *r)
 {
-	/* Without a log there is no figure; a log that is damaged is told, one that is merely cut is not. */
+	/* Figures come from the log. A damaged log is an error, one whose last line is cut is not. */
 	if (*in->tensorboard || *in->prometheus)
 		FO_TRY(want_file(r, &r->file[FO_RECORD_LOG]));
 	if (*in->prometheus)
@@ -236,11 +160,8 @@ static fo_status trace_of_prediction(const struct export *in, int64_t *bytes)
 	struct fo_arena a = { 0 };
 	struct fo_program p = { 0 };
 	struct fo_unrolled u = { 0 };
-	char *text;
-	size_t len;
 	fo_status st;
-	FO_TRY_OR(st, fo_fs_read(&a, in->program, (size_t)256 << 20, &text, &len), done);
-	FO_TRY_OR(st, fo_program_parse(&p, text, len, in->program), done);
+	FO_TRY_OR(st, fo_program_read(&p, in->program, false), done);
 	st = fo_unroll(&p, &u);
 	if (st == FO_OK) {
 		st = read_predicted(in->predicted, &p, in->program, &predicted);
@@ -285,8 +206,9 @@ static fo_status export_run(const struct export *in, const struct fo_record *r, 
 	FO_TRY(want_all(in, r));
 	if (*in->tensorboard) {
 		FO_TRY(fo_tensorboard_export(r, in->tensorboard, &path));
-		say(in, j, "tensorboard", path, "%lld step%s, %lld evaluation%s", (long long)r->step.n,
-		    r->step.n == 1 ? "" : "s", (long long)r->evals, r->evals == 1 ? "" : "s");
+		say(in, j, "tensorboard", path, "%lld %s, %lld %s", (long long)r->step.n,
+		    fo_cli_plural(r->step.n, "step", "steps"), (long long)r->evals,
+		    fo_cli_plural(r->evals, "evaluation", "evaluations"));
 		free(path);
 	}
 	if (*in->prometheus) {
@@ -348,12 +270,10 @@ static fo_status run(int argc, char **argv)
 		st = fo_cli_export_traces(in.chrome, in.csv, (const char *const *)argv + 1, argc - 1,
 					  in.json ? &j : NULL);
 	} else if (dir) {
-		FO_TRY_OR(st,
-			  fo_record_open(&r, dir,
-					 *in.trace        ? FO_RECORD_WITH_TIMELINE
-					 : *in.prometheus ? FO_RECORD_WITH_PROGRAM
-							  : 0),
-			  done);
+		unsigned with = *in.prometheus ? FO_RECORD_WITH_PROGRAM : 0;
+		if (*in.trace)
+			with = FO_RECORD_WITH_TIMELINE;
+		FO_TRY_OR(st, fo_record_open(&r, dir, with), done);
 		st = export_run(&in, &r, &j);
 		fo_record_fini(&r);
 	} else {

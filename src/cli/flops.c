@@ -182,7 +182,9 @@ static void say_rules(const struct result *r, struct fo_doc *d)
 {
 	struct unit u = unit_of(r);
 	bool latent = r->m.kv_lora > 0, windowed = r->m.sliding_window > 0 && r->m.sliding_window < r->in.seq;
-	int full = latent ? 6 : 12, half = windowed ? full : full / 2; /* a causal window has its own number of keys */
+	int full = latent ? 6 : 12, half = full / 2;
+	if (windowed) /* its causal rule counts the keys themselves */
+		half = full;
 	const char *width = latent ? "(Qqk + Qv)" : "Q", *sizes;
 	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrl", "rule", fo_doc_printf(d, "%s per token", u.name), "formula");
 	fo_doc_row(d, "mfu", in_units(d, u, r->f.mfu),

@@ -325,10 +325,10 @@ static fo_status find_here(struct result *r)
 		at = p && (!at || known[k].precision == (int)r->precision) ? p : at;
 	}
 	if (at) {
-		r->here.source = fo_arena_printf(&r->arena,
-						 "measured on this machine: %s loop, %d thread%s, best of %d bursts%s",
-						 at->set, threads, threads == 1 ? "" : "s", at->bursts,
-						 fo_limits_peak_sure(at) ? "" : " (machine too busy: may be low)");
+		r->here.source = fo_arena_printf(
+			&r->arena, "measured on this machine: %s loop, %d %s, best of %d bursts%s", at->set, threads,
+			fo_cli_plural(threads, "thread", "threads"), at->bursts,
+			fo_limits_peak_sure(at) ? "" : " (machine too busy: may be low)");
 		r->here.date = fo_arena_printf(&r->arena, "%.10s", at->date);
 		r->device = &r->here;
 	} else {

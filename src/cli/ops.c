@@ -61,10 +61,14 @@ static void print_table(struct fo_arena *a)
 		fo_opt_wrapped(&line, f->doc, 2, "  ", 80);
 		fo_str_puts(&line, "  ");
 		struct fo_str args = { 0 };
-		for (int i = 0; i < f->max_operands; i++)
-			fo_str_printf(&args, "%s%s%s:%s%s", i ? " " : "", i == f->common ? "per tensor " : "",
-				      f->operand[i].name, modes(a, f->operand[i].modes),
+		for (int i = 0; i < f->max_operands; i++) {
+			if (i)
+				fo_str_puts(&args, " ");
+			if (i == f->common)
+				fo_str_puts(&args, "per tensor ");
+			fo_str_printf(&args, "%s:%s%s", f->operand[i].name, modes(a, f->operand[i].modes),
 				      i >= f->min_operands ? "?" : "");
+		}
 		fo_opt_wrapped(&line, args.data, 2, "    ", 80);
 		fputs(line.data, stdout);
 		fo_str_fini(&args);

@@ -380,9 +380,10 @@ static void say_rates(const struct report *r, struct fo_doc *d)
 		bool flop = c < FO_DEVICE_FUSED, rows = c == FO_DEVICE_ATTENTION || c == FO_DEVICE_ATTENTION_BACKWARD;
 		if (!class_used(r, c) || isnan(x.mid))
 			continue;
-		fo_doc_line(d, fo_device_class_name[c],
-			    flop ? "%.0f, %.0f, %.0f TFLOP/s%s: %s" : "%.2f, %.2f, %.2f TB/s%s: %s", x.low * 1e-12,
-			    x.mid * 1e-12, x.high * 1e-12, rows ? " on endless rows" : "", r->rates.origin[c]);
+		const char *form = flop ? "%.0f, %.0f, %.0f TFLOP/s%s" : "%.2f, %.2f, %.2f TB/s%s";
+		const char *rate = fo_doc_printf(d, form, x.low * 1e-12, x.mid * 1e-12, x.high * 1e-12,
+						 rows ? " on endless rows" : "");
+		fo_doc_line(d, fo_device_class_name[c], "%s: %s", rate, r->rates.origin[c]);
 	}
 }
 

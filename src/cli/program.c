@@ -104,9 +104,11 @@ static void say_blocks(const struct fo_program *p, bool list, struct fo_doc *d)
 		const char *work = sum.exec > 0 ? flop(d, sum.exec) : "";
 		if (sum.bytes > 0)
 			work = fo_doc_join(d, work, bytes(d, sum.bytes));
-		fo_doc_para(d, "%s: %lld x %d %s (%s, %s)%s%s%s", k->name, (long long)slots_of(p, b), k->n,
+		if (*work)
+			work = fo_doc_printf(d, ", %s each", work);
+		fo_doc_para(d, "%s: %lld x %d %s (%s, %s)%s", k->name, (long long)slots_of(p, b), k->n,
 			    fo_cli_plural(k->n, "operation", "operations"), fo_role_name[k->role],
-			    fo_unit_name[k->unit], *work ? ", " : "", work, *work ? " each" : "");
+			    fo_unit_name[k->unit], work);
 		for (int i = 0; list && i < k->n; i++)
 			say_operation(p, &k->op[i], d);
 	}
@@ -200,6 +202,7 @@ fo_status fo_cli_same_program(const struct fo_program *p, const struct fo_opt_se
 		{ "train.rows", r->rows, p->run.rows },
 		{ "train.micro-batches", r->micro_batches, p->run.micro_batches },
 	};
+	static const char *const said[] = { "no", "yes" };
 	struct fo_str text = { 0 };
 	for (size_t i = 0; i < sizeof number / sizeof *number; i++)
 		/* 0 of a model's key: as the model says. */
@@ -210,8 +213,8 @@ fo_status fo_cli_same_program(const struct fo_program *p, const struct fo_opt_se
 		fo_str_printf(&text, "%strain.precision is %s there, not %s", text.len ? "; " : "",
 			      fo_numerics_name[p->run.precision], fo_numerics_name[fo_run_precision(r)]);
 	if (r->tied != FO_RUN_AUTO && (r->tied == FO_RUN_YES) != pm->tied)
-		fo_str_printf(&text, "%smodel.tied is %s there, not %s", text.len ? "; " : "", pm->tied ? "yes" : "no",
-			      r->tied == FO_RUN_YES ? "yes" : "no");
+		fo_str_printf(&text, "%smodel.tied is %s there, not %s", text.len ? "; " : "", said[pm->tied],
+			      said[!pm->tied]);
 	fo_run_contradicts(s, r, &p->run.pass, &text);
 	fo_status st = FO_OK;
 	struct fo_model m;

@@ -23,7 +23,7 @@
 
 enum { FO_COMM_RANKS_MAX = 1 << 16 };
 
-/* One rank's place in its group, and where they meet. */
+/* A rank's place in its group, and the file in which ranks meet. */
 struct fo_comm_place {
 	int rank, ranks;
 	char meet[512]; /* path of the file; needed where ranks > 1 */
@@ -31,11 +31,11 @@ struct fo_comm_place {
 			*/
 	double wait_s; /* how long rank 0 is waited for */
 };
-/* From FLATOUT_RANK and FLATOUT_RANKS (else SLURM_PROCID and SLURM_NTASKS; none of them: one rank), FLATOUT_MEET,
- * FLATOUT_JOB (else job, step and restart count of SLURM), FLATOUT_WAIT (seconds; 300). FO_EARG names the variable that
- * makes no sense. */
+/* Reads the place from FLATOUT_RANK and FLATOUT_RANKS (else SLURM_PROCID and SLURM_NTASKS; none of them: one rank),
+ * FLATOUT_MEET, FLATOUT_JOB (else job, step and restart count of SLURM), FLATOUT_WAIT (seconds; 300). FO_EARG names the
+ * variable that makes no sense. */
 FO_CHECKED fo_status fo_comm_place_env(struct fo_comm_place *out);
-/* Rank 0's `n` bytes to all: it gives, the others get. FO_ECOMM: they did not come in time. n at most 4096. */
+/* Sends rank 0's `n` bytes, at most 4096, to all others. FO_ECOMM: they did not come in time. */
 FO_CHECKED fo_status fo_comm_meet(const struct fo_comm_place *place, void *bytes, size_t n);
 void fo_comm_met(const struct fo_comm_place *place); /* everybody has them: rank 0 removes the file */
 
@@ -64,7 +64,7 @@ struct fo_comm_call {
 };
 
 struct fo_comm;
-/* What a transport implements; its calls were checked. */
+/* The interface of a transport; its calls were checked. */
 struct fo_comm_transport {
 	const char *name; /* "NCCL" */
 	fo_status (*call)(struct fo_comm *c, const struct fo_comm_call *k);
@@ -85,8 +85,8 @@ static inline int fo_comm_rank(const struct fo_comm *c) { return c->rank; }
 static inline int fo_comm_ranks(const struct fo_comm *c) { return c->ranks; }
 
 /* Puts a call into its stream. Reductions take bf16, fp32 and fp64. How bf16 is summed is the transport's affair: NCCL
- * rounds to bf16 after each addition, so gradients travel as fp32 where that matters. Calls that only move data take any
- * type. FO_EARG: a call that cannot be; FO_ECOMM: a rank or the transport failed. */
+ * rounds to bf16 after each addition, so gradients travel as fp32 where that matters. Calls that only move data take
+ * any type. FO_EARG: a call that cannot be; FO_ECOMM: a rank or the transport failed. */
 FO_CHECKED fo_status fo_comm_call(struct fo_comm *c, const struct fo_comm_call *k);
 
 FO_CHECKED static inline fo_status fo_comm_all_reduce(struct fo_comm *c, const void *from, void *to, int64_t n,
@@ -110,7 +110,7 @@ FO_CHECKED static inline fo_status fo_comm_broadcast(struct fo_comm *c, void *da
 {
 	return fo_comm_call(c, &(struct fo_comm_call){ FO_COMM_BROADCAST, FO_COMM_SUM, data, data, n, dtype, root, s });
 }
-/* Both block the stream until the other rank came. Two ranks that send to each other do so in a group. */
+/* Send and receive block the stream until the other rank came. Two ranks that send to each other do so in a group. */
 FO_CHECKED static inline fo_status fo_comm_send(struct fo_comm *c, const void *from, int64_t n, int dtype, int peer,
 						fo_comm_stream s)
 {
@@ -125,8 +125,8 @@ FO_CHECKED static inline fo_status fo_comm_recv(struct fo_comm *c, void *to, int
 FO_CHECKED fo_status fo_comm_group_begin(struct fo_comm *c);
 FO_CHECKED fo_status fo_comm_group_end(struct fo_comm *c);
 
-/* Memory that the transport likes best (NCCL: registered as a window of all ranks where it can), else the device's own.
- * Every rank calls it alike, in the same order with the same size. Freed before the communicator is. */
+/* Memory that suits the transport (NCCL: registered as a window of all ranks where possible), else the device's own.
+ * Every rank calls it in the same order with the same size. It is freed before the communicator. */
 FO_CHECKED fo_status fo_comm_alloc(struct fo_comm *c, size_t bytes, void **out);
 void fo_comm_release(struct fo_comm *c, void *memory);
 
@@ -134,7 +134,7 @@ void fo_comm_release(struct fo_comm *c, void *memory);
 FO_CHECKED fo_status fo_comm_check(struct fo_comm *c);
 /* Ends what runs, also where other ranks hang; only fo_comm_close may follow. */
 void fo_comm_abort(struct fo_comm *c);
-/* After the streams have done what was put into them. */
+/* Called after the streams have done what was put into them. */
 void fo_comm_close(struct fo_comm *c);
 
 #endif

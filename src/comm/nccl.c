@@ -98,8 +98,8 @@ static bool has_windows(const struct group *g)
 	return n->ncclMemAlloc && n->ncclMemFree && n->ncclCommWindowRegister && n->ncclCommWindowDeregister;
 }
 
-/* Registering a window needs all ranks. Where the devices cannot share one, NCCL tells all ranks alike, and the memory is
- * used without a window. */
+/* Registering a window needs all ranks. Where the devices cannot share one, NCCL tells all ranks alike, and the memory
+ * is used without a window. */
 static fo_status alloc(struct fo_comm *c, size_t bytes, void **out)
 {
 	struct group *g = of(c);

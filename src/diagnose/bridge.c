@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the window needs, for one device. */
+/* FLOP that the model needs in the window, for one device. */
 struct need {
 	double product_flop, attention_flop,
 		causal_flop; /* of the window; causal_flop: all of it by the causal rule; NaN */
@@ -161,7 +161,7 @@ static int devices_of(const struct fo_diagnosis *d)
 		if (d->rank[i].trace && d->rank[i].trace->world_size > world)
 			world = d->rank[i].trace->world_size;
 	}
-	n = world > n ? world : n;
+	n = fo_greatest(world, n);
 	return n > 1 ? (int)n : 1;
 }
 
@@ -254,7 +254,7 @@ static void recompute_by_class(const struct fo_subject *s, double out[FO_K_COMPU
 		out[c] = all > 0 ? fmin((double)s->l.class_ns[c], (double)s->l.recompute_ns * dur[c] / all) : 0;
 }
 
-/* Their time without what is recomputed, ns. */
+/* Time of the products without recomputed work, ns. */
 struct kernels {
 	double again[FO_K_COMPUTE_COUNT], products, attention;
 };
@@ -406,9 +406,9 @@ static void doubt(struct fo_diagnosis *d, const struct fo_subject *s, const stru
 static double steps_given(struct fo_diagnosis *d, const struct fo_subject *s)
 {
 	struct fo_bridge *b = &d->bridge;
-	double span = (double)s->l.span_ns / 1e9, n = d->with.steps > 0    ? d->with.steps
-						      : d->with.step_s > 0 ? span / d->with.step_s
-									   : 0;
+	double span = (double)s->l.span_ns / 1e9, n = d->with.steps > 0 ? d->with.steps : 0;
+	if (n <= 0 && d->with.step_s > 0)
+		n = span / d->with.step_s;
 	if (n > 0 && n < 1) { /* the window is shorter than a step, so its parts are not a step's */
 		char text[200];
 		snprintf(text, sizeof(text),

@@ -3,6 +3,7 @@
 #include "diagnose/products_int.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -71,7 +72,7 @@ static bool one_operator(const struct fo_trace *t, const struct fo_gpu_op *g)
 
 /* ---- attention that is written out ---- */
 
-/* At most so many kernels lie between a softmax and its product: scaling, masking, dropout, casts, a copy. */
+/* The most kernels between a softmax and its product: scaling, masking, dropout, casts, a copy. */
 enum { BETWEEN_MOST = 8 };
 
 /* Walks along the stream from a softmax and returns how many products of attention it finds, at most `products` (one on
@@ -116,7 +117,7 @@ static void find_attention(const struct fo_subject *s, struct link *v, int64_t n
 static double exclusive_ns(const struct fo_subject *s, const struct fo_gpu_op *g)
 {
 	double sum = (double)s->l.class_sum_ns[g->class], own = (double)s->l.class_ns[g->class];
-	return (double)((g->end_ns < s->end_ns ? g->end_ns : s->end_ns) - g->begin_ns) * (sum > own ? own / sum : 1);
+	return (double)(fo_least(g->end_ns, s->end_ns) - g->begin_ns) * (sum > own ? own / sum : 1);
 }
 
 static bool has_operator(const struct fo_trace *t, const struct fo_gpu_op *g)

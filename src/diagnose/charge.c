@@ -1,4 +1,4 @@
-/* Which of a device's operations the ledger counts, and which row each is charged to. */
+/* The operations of a device that the ledger counts, and the row that each is charged to. */
 #include "diagnose/ledger_int.h"
 
 #include <string.h>

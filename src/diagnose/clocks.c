@@ -4,6 +4,7 @@
 #include "diagnose/findings_int.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -19,16 +20,16 @@ static int by_shape(const void *a, const void *b)
 {
 	const struct call *x = a, *y = b;
 	if (x->shapes != y->shapes)
-		return (x->shapes > y->shapes) - (x->shapes < y->shapes);
+		return fo_order(x->shapes, y->shapes);
 	if (x->name != y->name)
-		return (x->name > y->name) - (x->name < y->name);
-	return (x->ns > y->ns) - (x->ns < y->ns);
+		return fo_order(x->name, y->name);
+	return fo_order(x->ns, y->ns);
 }
 
 static int by_time(const void *a, const void *b)
 {
 	const struct call *x = a, *y = b;
-	return (x->begin_ns > y->begin_ns) - (x->begin_ns < y->begin_ns);
+	return fo_order(x->begin_ns, y->begin_ns);
 }
 
 /* Shorter than this a product is launch and fill, not clock: a tile's way through the device takes some 5 us. */
@@ -127,7 +128,7 @@ void fo_clocks_of(const struct fo_subject *s, struct fo_clocks *out)
 	}
 	/* The clock fell if some parts are slow, others are not, and nearly all are steady. */
 	out->fell = slow > 0 && slow < PARTS && steady >= PARTS - 3 && low > LOWER;
-	out->ratio = low > 1 ? low : 1;
+	out->ratio = fmax(low, 1);
 	out->share = all_ns > 0 ? low_ns / all_ns : 0;
 	out->lost = out->fell && step_ns > 0 ? lost_ns / step_ns : 0;
 	free(v);

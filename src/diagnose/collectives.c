@@ -61,8 +61,8 @@ static struct meeting meet(const struct fo_trace_set *s, const struct fo_match *
 			k.last_begin = b;
 			k.last = i;
 		}
-		k.first_end = e < k.first_end ? e : k.first_end;
-		k.last_end = e > k.last_end ? e : k.last_end;
+		k.first_end = fo_least(e, k.first_end);
+		k.last_end = fo_greatest(e, k.last_end);
 	}
 	return k;
 }
@@ -122,7 +122,7 @@ static void account(struct fo_diagnosis *d, struct split *x, const struct fo_mat
 		const struct fo_gpu_op *g = op_of(s, p);
 		struct fo_rank_wait *w = &d->wait[x[p->trace].slot[g->device]];
 		int64_t length = g->end_ns - g->begin_ns, wait = apart(begin_of(s, p), k->last_begin);
-		wait = wait < 0 ? 0 : wait > length ? length : wait;
+		wait = fo_bounded(wait, 0, length);
 		x[p->trace].wait[p->gpu] = wait;
 		w->wait_ns += wait;
 		w->transfer_ns += length - wait;
@@ -160,7 +160,7 @@ static void find_devices(struct fo_diagnosis *d, struct split *x)
 	}
 }
 
-/* What all links of a device of the trace move in one direction, bytes/s; 0 where the catalogue has no such row. */
+/* Bytes/s that all links of a device of the trace move in one direction; 0 where the catalogue does not tell. */
 static double link_of(const struct fo_diagnosis *d, const struct fo_trace *t, int16_t device,
 		      const struct fo_catalogue *c)
 {
@@ -173,8 +173,8 @@ static double link_of(const struct fo_diagnosis *d, const struct fo_trace *t, in
 	return v && v->scaleup_gb_s > 0 ? v->scaleup_gb_s * 1e9 : 0;
 }
 
-/* How long it may have waited at most: what it moves needs the links' peak at least. Only of a transfer between two the
- * bytes on the wire are known. */
+/* The longest that a send or receive may have waited: its bytes take the time that the links need at their peak. Bytes
+ * on the wire are known of transfers between two alone. */
 static int64_t wait_most(const struct fo_trace *t, const struct fo_gpu_op *g, double link)
 {
 	const struct fo_collective *c = collective_of(t, g);

@@ -1,4 +1,4 @@
-/* What the communication of a step consists of: how many operations of which kind, how long, how large. */
+/* The kinds of communication of a step: how many operations, how long, how large. */
 #include "diagnose/findings_int.h"
 
 #include "base/mem.h"
@@ -32,7 +32,7 @@ static enum fo_comm_kind kind_of(const struct fo_trace *t, const struct fo_gpu_o
 static int by_length(const void *a, const void *b)
 {
 	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-	return (x > y) - (x < y);
+	return fo_order(x, y);
 }
 
 /* A tensor-parallel group reduces activations layer by layer, which no bucket can gather. */

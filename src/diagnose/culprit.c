@@ -1,4 +1,4 @@
-/* Who makes the others wait, and what that rank does longer than they: its ledger against theirs. */
+/* The rank that makes the others wait, and the row of its ledger that exceeds theirs most. */
 #include "diagnose/diagnose.h"
 
 #include "base/clock.h"
@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-/* What a rank does by itself; not waiting, which is the others' doing. */
+/* The rows of a rank's own work. Waiting is not among them: it is the others' doing. */
 static int own_rows(const struct fo_ledger *l, const char *name[], int64_t ns[])
 {
 	int n = 0;
@@ -36,7 +36,8 @@ static const struct fo_device_ledger *ledger_of(const struct fo_diagnosis *d, co
 	return NULL;
 }
 
-/* How much later its median step began than that step did on the others: late before the step's first operation. */
+/* How much later its median step began than the same step did on the others: it was late before the step's first
+ * operation. */
 static int64_t late_begin(const struct fo_diagnosis *d, const struct fo_rank_wait *w,
 			  const struct fo_device_ledger *own)
 {

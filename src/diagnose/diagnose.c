@@ -2,10 +2,11 @@
 #include "diagnose/diagnose.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 
-/* What a rank's step took without waiting for others: of its devices the slowest. */
+/* The longest step of a rank's devices, without waiting for other ranks. */
 static int64_t own_work(const struct fo_rank_ledger *r)
 {
 	int64_t most = 0;
@@ -24,7 +25,7 @@ struct rank_work {
 static int by_work(const void *a, const void *b)
 {
 	const struct rank_work *x = a, *y = b;
-	return x->ns != y->ns ? (x->ns > y->ns) - (x->ns < y->ns) : x->at - y->at;
+	return x->ns != y->ns ? fo_order(x->ns, y->ns) : x->at - y->at;
 }
 
 static void rank_by_work(struct fo_diagnosis *d)

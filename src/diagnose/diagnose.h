@@ -1,6 +1,6 @@
-/* From traces to findings: where each step's time went (parts that sum exactly to it), why the GPU idled, who waited
- * for whom, what it costs, what to change and what that would gain. Definitions: docs/metrics.md. Everything is int64
- * nanoseconds; shares and money are computed from them when they are shown. */
+/* Traces become findings here: where each step's time went (parts that sum exactly to it), why the GPU idled, who
+ * waited for whom, what it costs, what to change and what that would gain. Definitions: docs/metrics.md. Everything is
+ * int64 nanoseconds; shares and money are computed from them when they are shown. */
 #ifndef FO_DIAGNOSE_DIAGNOSE_H
 #define FO_DIAGNOSE_DIAGNOSE_H
 
@@ -56,7 +56,7 @@ extern const char *const fo_class_words[FO_K_COUNT];
 extern const char *const fo_copy_words[FO_COPY_COUNT];
 extern const char *const fo_idle_words[FO_IDLE_COUNT];
 extern const char *const fo_wait_words, *const fo_transfer_words, *const fo_wait_or_transfer_words;
-/* Of a culprit's row ("host_data": "data loading"). */
+/* The words for a culprit's row ("host_data": "data loading"). */
 const char *fo_row_words(const char *row);
 
 /* Exact: span = comp + exposed_comm + exposed_mem + idle; comp = sum of class_ns; exposed_comm = wait + transfer +
@@ -138,7 +138,7 @@ struct fo_device_ledger {
 	int64_t empty_steps;   /* in `step`, that hold no operation */
 	int64_t unseen_steps;  /* that launched nothing and are not in `step`: the device was still busy with those
 				  before */
-	/* Of FO_WINDOW_WHOLE, which spans the GPU's operations but for these (window_start.c): */
+	/* FO_WINDOW_WHOLE alone: the window spans the GPU's operations, changed by these (window_start.c). */
 	int64_t lead_ns;       /* in front of the first operation: the host's recorded work */
 	int64_t start_ns;      /* left out at the front: a gap in which the profiler or the job started */
 	int64_t start_ops;     /* operations that lie before that gap */
@@ -157,9 +157,9 @@ struct fo_rank_ledger {
 	int64_t hosts;
 };
 
-/* Either takes kinds as others do and as host_sync only calls that wait for the GPU, neither allocations nor frees but
- * cudaFree: so the figures can be compared with ref.py's (kinds as recorded: a copy that AMD's runtime does with a
- * kernel is a kernel) and TraceLens'. */
+/* Both options exist so that figures can be compared with ref.py and TraceLens. Kinds are then taken as recorded (a
+ * copy that AMD's runtime does with a kernel is a kernel), and host_sync holds only calls that wait for the GPU: no
+ * allocation, and cudaFree alone of those that free. */
 struct fo_ledger_options {
 	bool whole_trace;      /* no steps: every GPU operation of the trace */
 	bool exclude_unlinked; /* the same without GPU operations that have no launch record, and fills as computation,
@@ -182,8 +182,7 @@ struct fo_rank_wait {
 	int64_t wait_most_ns; /* of that at most waiting, at least none: less what the bytes of a send or receive take
 				 at the links' peak */
 };
-/* Who makes the others wait, and what it does longer than they: its median step's rows minus the median of the others'
- * rows. */
+/* The rank that makes the others wait, and the row in which its median step exceeds the median of theirs. */
 struct fo_culprit {
 	int at;          /* in wait[]; -1: nobody waits */
 	double share;    /* of all waiting, what others spent waiting for it */
@@ -260,7 +259,7 @@ struct fo_product {
 	bool tiny;         /* a call is so short that what every kernel costs hides its rate: nothing is said of what is
 			      attainable */
 	int64_t warm_up;   /* first calls that are left out, where no step is marked: much slower than those behind */
-	/* What its shape costs, where that is worth a finding of its own (padding.c). */
+	/* The cost of the shape itself, where that is worth a finding of its own (padding.c). */
 	int64_t pad[3];       /* m, n, k as they would be; 0: as it is */
 	double padded_flop_s; /* estimate: of the same useful FLOP with them; NaN: there is nothing to pad, or no
 				 ceiling known */
@@ -269,7 +268,7 @@ struct fo_product {
 	bool few_tiles;       /* fewer than half of the units have one, k is long, and nothing divides it */
 };
 
-/* What elementwise operators of recorded shapes move: each operand and the result once. */
+/* Bytes that elementwise operators of recorded shapes move: each operand and the result once. */
 struct fo_moving_rate {
 	int64_t time_ns;
 	double bytes, peak_bytes_s; /* peak NaN: the device is unknown */
@@ -334,7 +333,7 @@ struct fo_finding {
 /* Is there anything to say of what its removal is worth? */
 bool fo_finding_worth(const struct fo_finding *f);
 
-/* What the trace cannot say, and what to record it with. */
+/* A thing that the trace cannot say, and the flag that would record it. */
 struct fo_unknown {
 	char what[160], flag[200];
 };
@@ -434,8 +433,8 @@ static inline bool fo_diagnosed(const struct fo_diagnosis *d)
 
 /* ---- what figures are shown of ---- */
 
-/* Where the mean step is so much longer than the median one that the median hides what some steps wait for (a loader
- * that delivers every tenth batch late), the mean of all steps is shown. */
+/* The mean of all steps is shown where it is so much longer than the median step that the median hides what some steps
+ * wait for (a loader that delivers every tenth batch late). */
 #define FO_STEPS_UNEVEN 1.1
 /* Bridge, findings, ledgers on a terminal and pages speak of the same step of a device: the median one, or that mean.
  */
@@ -448,11 +447,11 @@ struct fo_shown_step {
 void fo_shown_step_of(const struct fo_device_ledger *v, struct fo_shown_step *out);
 /* "median step (12)", its number, "mean of 5 steps", "step 3" where there is only one, "whole trace". Returns buf. */
 char *fo_shown_step_words(char buf[48], const struct fo_device_ledger *v);
-/* What findings, bridge and utilisation speak of: "step 7 as the host has it, 391 ms", "the median step (5), 176 ms",
- * "the whole trace from the first GPU operation to the last, 124 ms"; "" without GPU work. Returns buf. */
+/* The step that findings, bridge and utilisation speak of: "step 7 as the host has it, 391 ms", "the median step (5),
+ * 176 ms", "the whole trace from the first GPU operation to the last, 124 ms"; "" without GPU work. Returns buf. */
 char *fo_window_words(char buf[160], const struct fo_diagnosis *d);
-/* Of ranks[rank] the device with the longest step once waiting for others is taken off, among those that hold at least
- * a tenth of the operations of the fullest; NULL: none has any. */
+/* The device of ranks[rank] that has the longest step without waiting for others, among those that hold at least a
+ * tenth of the operations of the fullest; NULL: none has any. */
 const struct fo_device_ledger *fo_shown_device(const struct fo_diagnosis *d, int rank);
 
 /* ---- kernels by name ---- */
@@ -474,7 +473,7 @@ struct fo_kernels {
 	int64_t span_ns; /* of the step */
 	char label[48];  /* fo_shown_step_words */
 };
-/* Of the subject of bridge and findings: the slowest rank's fo_shown_device. n 0 without GPU work. */
+/* Sums for the subject of bridge and findings: the slowest rank's fo_shown_device. n is 0 without GPU work. */
 void fo_kernels_of(const struct fo_diagnosis *d, struct fo_kernels *out);
 void fo_kernels_fini(struct fo_kernels *k);
 /* The operator or module that launched a GPU operation which is evidence; NULL: it is none, or the trace does not tell.

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -57,7 +58,7 @@ int64_t fo_idle_gaps(const struct fo_subject *s, struct fo_idle_gap **out)
 	for (int64_t i = first; i < last; i++) {
 		if (t->gpu[i].begin_ns > at)
 			add_gap(s, &h, out, &cap, &n, at, t->gpu[i].begin_ns, i);
-		at = t->gpu[i].end_ns > at ? t->gpu[i].end_ns : at;
+		at = fo_greatest(t->gpu[i].end_ns, at);
 	}
 	if (at < s->end_ns) {
 		bool next = last < t->gpu_count && t->gpu[last].device == s->id;
@@ -75,7 +76,7 @@ char *fo_ns_text(char buf[24], int64_t ns)
 	if (v >= 1e9)
 		snprintf(buf, 24, "%.3g s", v / 1e9);
 	else if (v >= 99950)
-		snprintf(buf, 24, "%.*f ms", v >= 99.95e6 ? 0 : v >= 9.995e6 ? 1 : 2, v / 1e6);
+		snprintf(buf, 24, "%.*f ms", 2 - (v >= 9.995e6) - (v >= 99.95e6), v / 1e6);
 	else
 		snprintf(buf, 24, "%.*f us", v >= 9995 ? 0 : 1, v / 1e3);
 	return buf;
@@ -148,7 +149,11 @@ static const char *around(char *buf, size_t size, const struct fo_subject *s, co
 	}
 	if (module && strncmp(module, "nn.Module: ", 11) == 0)
 		module += 11;
-	snprintf(buf, size, "%s%s%s", op ? op : "", op && module ? " in " : "", module ? module : "");
+	const char *one = op ? op : module;
+	if (op && module)
+		snprintf(buf, size, "%s in %s", op, module);
+	else
+		snprintf(buf, size, "%s", one ? one : "");
 	return buf;
 }
 
@@ -226,7 +231,7 @@ void fo_evidence_named(struct fo_finding *f, const struct fo_subject *s, const c
 /* Does it take most of [begin, end)? */
 static bool fills_gap(const struct fo_host_op *o, int64_t begin, int64_t end)
 {
-	int64_t from = o->begin_ns > begin ? o->begin_ns : begin, to = o->end_ns < end ? o->end_ns : end;
+	int64_t from = fo_greatest(o->begin_ns, begin), to = fo_least(o->end_ns, end);
 	/* An annotation that reaches beyond the gap is of the step or a pass, and does not explain the gap. */
 	bool note = o->kind == FO_HOST_NOTE && o->begin_ns >= begin && o->end_ns <= end;
 	return (note || o->kind == FO_HOST_OP || o->kind == FO_HOST_SYNC || o->kind == FO_HOST_DATA ||
@@ -247,7 +252,7 @@ static int32_t repeated_operator(const struct fo_trace *t, int64_t first, int64_
 	int64_t covered = begin;
 	for (int64_t i = first; i < last; i++) {
 		const struct fo_host_op *o = &t->op[i];
-		int64_t to = o->end_ns < end ? o->end_ns : end, ns = to - o->begin_ns;
+		int64_t to = fo_least(o->end_ns, end), ns = to - o->begin_ns;
 		if (o->kind != FO_HOST_OP || o->begin_ns < covered || to <= o->begin_ns)
 			continue;
 		covered = to;
@@ -272,15 +277,14 @@ static int32_t repeated_operator(const struct fo_trace *t, int64_t first, int64_
 	return -1;
 }
 
-/* What a thread has on top of its stack: operators nest, so of those that cover most of the gap the one that began last
- * is innermost. */
+/* Operators nest: of those that cover most of the gap, the one that began last is the innermost. */
 int32_t fo_idle_gap_operator(const struct fo_subject *s, const struct fo_idle_gap *g)
 {
 	const struct fo_trace *t = s->t;
 	if (g->op < 0 || t->gpu[g->op].launch < 0)
 		return -1;
 	const struct fo_launch *l = &t->launch[t->gpu[g->op].launch];
-	int64_t until = l->begin_ns < g->end_ns ? l->begin_ns : g->end_ns, low = 0, high = t->op_count, i;
+	int64_t until = fo_least(l->begin_ns, g->end_ns), low = 0, high = t->op_count, i;
 	if (until <= g->begin_ns)
 		return -1;   /* launched before the gap: what the host did in it explains nothing */
 	while (low < high) { /* the thread's first operator that begins at or after `until` */
@@ -291,8 +295,8 @@ int32_t fo_idle_gap_operator(const struct fo_subject *s, const struct fo_idle_ga
 		else
 			high = mid;
 	}
-	/* Those that began inside the gap, which no other gap looks at, then what was open when it began: all gaps
-	 * together look at every operator about once. */
+	/* First the operators that began inside the gap, which no other gap looks at, then those that were open when it
+	 * began: all gaps together look at every operator about once. */
 	for (i = low - 1; i >= 0 && t->op[i].thread == l->thread && t->op[i].begin_ns > g->begin_ns; i--)
 		if (fills_gap(&t->op[i], g->begin_ns, until))
 			return (int32_t)i;
@@ -310,12 +314,12 @@ int64_t fo_idle_gap_call(const struct fo_subject *s, const struct fo_idle_gap *g
 	if (g->op < 0 || t->gpu[g->op].launch < 0)
 		return -1;
 	int64_t own = t->gpu[g->op].launch;
-	/* Its own call, or one before it on the thread: launches of a thread do not nest, so the last few suffice. */
+	/* The launch's own call or one before it on the thread. Launches of a thread do not nest, so the last few
+	 * suffice. */
 	enum { BACK = 64 };
 	for (int64_t i = own; i >= 0 && i > own - BACK && t->launch[i].thread == t->launch[own].thread; i--) {
 		const struct fo_launch *l = &t->launch[i];
-		int64_t from = l->begin_ns > g->begin_ns ? l->begin_ns : g->begin_ns,
-			to = l->end_ns < g->end_ns ? l->end_ns : g->end_ns;
+		int64_t from = fo_greatest(l->begin_ns, g->begin_ns), to = fo_least(l->end_ns, g->end_ns);
 		if (10 * (to - from) >= 7 * (g->end_ns - g->begin_ns))
 			return i;
 	}

@@ -19,8 +19,8 @@ static bool has_any(const char *text, const char *const *part)
 
 /* ---- products without matrix units ---- */
 
-/* What the libraries write into the names of kernels that use matrix units: instruction shapes of mma (884, 1688,
- * 16816), Hopper's and Blackwell's generated products. The PyTorch profiler's old plug-in went by a list like it. */
+/* Parts of names that libraries give to kernels with matrix units: instruction shapes of mma (884, 1688, 16816),
+ * Hopper's and Blackwell's generated products. The PyTorch profiler's old plug-in went by a list like it. */
 static const char *const matrix_units[] = { "884",     "1688",     "16816", "hmma",      "imma",
 					    "gmma",    "tensorop", "nvjet", "xmma_gemm", "xmma_implicit_gemm",
 					    "tcgen05", "mfma",     "bf16",  "fp16",      "f16",
@@ -112,9 +112,7 @@ static const char *const saving[] = { "save_checkpoint",   "torch.save", "checkp
 
 bool fo_marks(enum fo_mark m, const char *name)
 {
-	return m == FO_MARK_COLLECTION ? has_any(name, collection)
-	       : m == FO_MARK_SAVING   ? has_any(name, saving)
-				       : false;
+	return (m == FO_MARK_COLLECTION && has_any(name, collection)) || (m == FO_MARK_SAVING && has_any(name, saving));
 }
 
 static void host_name(struct fo_facts *f, const char *name)
@@ -215,20 +213,25 @@ static bool computes_single(const struct fo_trace *t, const struct fo_gpu_op *o,
 	return dtype[0] ? strcmp(dtype, "fp32") == 0 : (name & NAME_SINGLE) != 0;
 }
 
-/* Of a kernel's name, once: is it a product in 32 bit, a compiler's, or one elementwise operator of PyTorch's? */
+/* What a kernel's name says, found once: a product in 32 bit, a compiler's kernel, one elementwise operator of
+ * PyTorch's. */
 static uint8_t kernel_name(struct fo_facts *f, const struct fo_gpu_op *o, const char *name)
 {
 	const unsigned merged = 1u << FO_K_CAST | 1u << FO_K_ELEMENTWISE | 1u << FO_K_COPY | 1u << FO_K_REDUCE;
 	framework_by_name(f, name);
 	f->nccl |= o->class == FO_K_COMMUNICATION && (has(name, "nccl") || has(name, "rccl"));
 	f->optimizer_fused |= has(name, "FusedAdam") || has(name, "FusedOptimizer") || has(name, "FusedSgd");
-	unsigned product = is_product(o->class_by_name) ? NAME_PRODUCT | (is_single(name) ? NAME_SINGLE : 0) |
-								  (is_perhaps_single(name) ? NAME_PERHAPS : 0)
-							: 0;
-	return (uint8_t)(product | (strncmp(name, "triton_", 7) == 0 ? NAME_COMPILED : 0) |
-			 ((merged >> o->class_by_name & 1) && has(name, "at::native") && !has(name, "multi_tensor")
-				  ? NAME_OPERATOR
-				  : 0));
+	unsigned is = 0;
+	if (is_product(o->class_by_name)) {
+		is = NAME_PRODUCT;
+		is |= is_single(name) ? NAME_SINGLE : 0;
+		is |= is_perhaps_single(name) ? NAME_PERHAPS : 0;
+	}
+	if (strncmp(name, "triton_", 7) == 0)
+		is |= NAME_COMPILED;
+	if ((merged >> o->class_by_name & 1) && has(name, "at::native") && !has(name, "multi_tensor"))
+		is |= NAME_OPERATOR;
+	return (uint8_t)is;
 }
 
 static void scan_gpu(struct fo_facts *f, const struct fo_trace *t, int16_t device, struct names *n, uint8_t *kernel)
@@ -273,7 +276,8 @@ static void scan_gpu(struct fo_facts *f, const struct fo_trace *t, int16_t devic
 	f->norm_written_share = norm_ns ? (double)written_norm_ns / (double)norm_ns : 0;
 	f->norm_written_out = f->norm_written_share >
 			      0.5; /* a few scalings beside a fused norm are not a norm written out */
-	/* Of the copies that a loader feeds; where most are pinned already, what is left is not the loader's. */
+	/* Only where most uploads are pageable are they the loader's: where most are pinned already, the rest is not
+	 * its own. */
 	f->pageable = pageable_ns > 0 && 2 * pageable_ns > upload_ns;
 	/* Fused attention beside it (another model, the first layers) does not excuse what is written out. */
 	f->attention_written_out = scores_ns > attention_ns;
@@ -285,7 +289,7 @@ static void scan_gpu(struct fo_facts *f, const struct fo_trace *t, int16_t devic
 	/* One compiled function among a thousand operators does not make a compiled program; a compiled region with
 	 * nothing left to merge does. */
 	double merged = (double)(compiled_ns + operator_ns);
-	f->compiled_share = merged > 0 ? (double)compiled_ns / merged : f->compiled ? 1 : 0;
+	f->compiled_share = merged > 0 ? (double)compiled_ns / merged : (double)f->compiled;
 	f->compiled = f->compiled_share > 0.5;
 }
 
@@ -321,11 +325,11 @@ static int64_t text_cap(const struct fo_trace *t)
 {
 	int32_t most = -1;
 	for (int64_t i = 0; i < t->gpu_count; i++)
-		most = t->gpu[i].name > most ? t->gpu[i].name : most;
+		most = fo_greatest(t->gpu[i].name, most);
 	for (int64_t i = 0; i < t->launch_count; i++)
-		most = t->launch[i].name > most ? t->launch[i].name : most;
+		most = fo_greatest(t->launch[i].name, most);
 	for (int64_t i = 0; i < t->op_count; i++)
-		most = t->op[i].name > most ? t->op[i].name : most;
+		most = fo_greatest(t->op[i].name, most);
 	return (int64_t)most + 1;
 }
 

@@ -2,6 +2,7 @@
 #include "diagnose/findings_int.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -71,13 +72,15 @@ bool fo_notable(const struct fo_rule_context *c, struct fo_finding *f, int64_t n
 /* Share of the step that the estimate saves. */
 static double saved(const struct fo_finding *f) { return f->gain > 1 ? 1 - 1 / f->gain : 0; }
 
-/* What findings are ordered by: what promises nothing stands with half of what it costs, where an estimate from nothing
- * to all is. */
+/* Findings are ordered by this share of the step. A finding without an estimate counts half of what it costs, as an
+ * estimate from nothing to all would. */
 static double weight(const struct fo_finding *f, int64_t span_ns)
 {
 	if (f->later)
 		return 0;
-	return isnan(f->gain) ? (double)f->loss_ns / ((f->nearly_all ? 1 : 2) * (double)span_ns) : saved(f);
+	if (!isnan(f->gain))
+		return saved(f);
+	return (double)f->loss_ns / (double)span_ns / (f->nearly_all ? 1 : 2);
 }
 
 /* Kernels that nobody waits for: while the launching thread needs the whole step, faster ones wait for it. Without a
@@ -93,7 +96,7 @@ static void hold_back(struct fo_finding *f, const struct fo_rule_context *c)
 		return;
 	f->later = true;
 	fo_why(f, " Alone it gains nothing yet: the launching thread needs %s of each step for its own work.",
-	       FO_NS(c->floor_ns < c->s->l.span_ns ? c->floor_ns : c->s->l.span_ns));
+	       FO_NS(fo_least(c->floor_ns, c->s->l.span_ns)));
 }
 
 static void put(struct fo_diagnosis *d, const struct fo_finding *f)
@@ -131,7 +134,7 @@ static void name_window(const struct fo_rule_context *c, struct fo_finding *f)
 		name_trace(f->why, sizeof(f->why));
 }
 
-/* What the rule's row names. */
+/* Adds the evidence that the rule's row names. */
 static void add_evidence(const struct fo_rule_context *c, const struct fo_rule_row *row, struct fo_finding *f)
 {
 	if (row->gaps)
@@ -170,7 +173,7 @@ static void run_rules(struct fo_diagnosis *d, const struct fo_rule_context *c, c
 }
 
 /* Validity as it was found; then what is serious, most saved first; then the rest. */
-static int order(const struct fo_finding *f) { return f->kind == FO_FIND_VALIDITY ? 0 : f->serious ? 1 : 2; }
+static int order(const struct fo_finding *f) { return f->kind == FO_FIND_VALIDITY ? 0 : 2 - f->serious; }
 
 static bool before(const struct fo_finding *a, const struct fo_finding *b, int64_t span_ns)
 {
@@ -189,7 +192,7 @@ static void sort(struct fo_diagnosis *d, int64_t span_ns)
 		}
 }
 
-/* Where nothing is serious and nothing is sure to gain, compute is the bottleneck if it takes half of the step. */
+/* Compute is the bottleneck where nothing is serious, nothing is sure to gain, and it takes half of the step. */
 static void add_healthy(struct fo_diagnosis *d, const struct fo_rule_context *c)
 {
 	const struct fo_ledger *l = &c->s->l;
@@ -289,12 +292,13 @@ static void host_steps(struct fo_rule_context *c)
 static int by_length(const void *a, const void *b)
 {
 	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-	return (x > y) - (x < y);
+	return fo_order(x, y);
 }
 
-/* What of a step's launch calls is waiting for the device, and so no floor. A call counts whose operation begins only
- * long after it returned (a millisecond: hundreds of launches ahead, the queue is full), and one that returns only when
- * its copy is done (from or to pageable memory), as far as it takes longer than the median call. */
+/* Time of a step's launch calls that is waiting for the device, and so no floor. Two kinds of call count, as far as
+ * they take longer than the median call: those whose operation begins only long after they returned (a millisecond: the
+ * queue is hundreds of launches ahead, and full), and copies of pageable memory, which return only when they are done.
+ */
 static int64_t launch_wait(const struct fo_subject *s)
 {
 	const struct fo_trace *t = s->t;
@@ -397,8 +401,7 @@ void fo_diagnose_findings(struct fo_diagnosis *d)
 	fo_marks_find(&c, gap);
 	divide_gaps(&c, gap);
 	facts.merges = fo_merges(&c);
-	/* What one thread does cannot be shorter than what it does: operators and calls, its data loading, its Python.
-	 */
+	/* A step cannot be shorter than the work of one thread: operators and calls, its data loading, its Python. */
 	c.launch_ns = s.launch_busy_ns > 0 ? s.launch_busy_ns - launch_wait(&s) : 0;
 	c.loader_ns = facts.loader_inline ? s.loader_ns - s.loader_busy_ns : 0;
 	if (c.launch_ns > 0)

@@ -1,5 +1,5 @@
-/* Inside the files that turn ledgers into advice: bridge.c, products.c, device.c, evidence.c, facts.c, settings.c,
- * gain.c, rules*.c, unknowns.c, findings.c. */
+/* Inside the files that turn ledgers into advice: what bridge, products, facts, evidence, rules_*.c, gain, settings and
+ * findings share. */
 #ifndef FO_DIAGNOSE_FINDINGS_INT_H
 #define FO_DIAGNOSE_FINDINGS_INT_H
 
@@ -35,8 +35,8 @@ struct fo_idle_gap {
 	int64_t idle_ns[FO_IDLE_COUNT]; /* sums to it */
 	int64_t op;                     /* in t->gpu: what ended it; -1: nothing did */
 };
-/* Where no operation of the device runs in the subject's step, divided as the ledger divides; *out is freed with
- * free(). */
+/* The times in which no operation of the device runs in the subject's step, divided as the ledger divides them; *out is
+ * freed with free(). */
 int64_t fo_idle_gaps(const struct fo_subject *s, struct fo_idle_gap **out);
 
 /* ---- evidence ---- */
@@ -157,8 +157,8 @@ bool fo_trace_forward_only(const struct fo_trace *t, int16_t device);
 void fo_settings_add(struct fo_finding *f, const char *finding, const struct fo_facts *facts,
 		     const struct fo_pipeline *p);
 
-/* Of settings in the order in which they are shown: what is typed as one call with several arguments is typed once,
- * where it stands first; the others keep their words. */
+/* Settings come in the order in which they are shown. Arguments of one call are typed once, where the call stands
+ * first; the other settings keep their words. */
 void fo_settings_join(struct fo_setting *const *setting, int n);
 
 /* ---- gain ---- */
@@ -176,32 +176,32 @@ struct fo_gain {
 	int64_t frees_ns;      /* for fo_gain_of: INT64_MAX: there is no floor */
 	bool at_most;          /* nothing but names speaks for it: only "up to" the best case is said */
 };
-/* Above this ceiling no factor is said. What is left then is less than a tenth of the step, and a step is known to a
- * fiftieth of itself (FO_GAIN_NONE): such a quotient would be wrong by a fifth and more, and by any factor where nearly
- * nothing is left. */
+/* No factor is said above this ceiling: less than a tenth of the step would be left, and a step is known to a fiftieth
+ * of itself (FO_GAIN_NONE). Such a quotient would be wrong by a fifth and more, and by any factor where nearly nothing
+ * is left. */
 #define FO_CEILING_MOST 10.0
-/* Below this even the best case of the estimate is within what one step differs from the next. */
+/* An estimate below this is within what one step differs from the next, even in its best case. */
 #define FO_GAIN_NONE 1.02
 void fo_gain_solve(const struct fo_gain *g, struct fo_finding *f);
-/* What it costs is seen, what a change would bring is not: no ceiling, no estimate; loss_ns stays. */
+/* For a finding whose cost is seen and whose cure is not: no ceiling, no estimate; loss_ns stays. */
 void fo_gain_none(struct fo_finding *f);
 
 /* ---- rules ---- */
 
 /* The share of the peak that the best published attention kernels reach (rules_compute.c). */
 #define FO_ATTENTION_BEST 0.75
-/* Above this share of the step a cause is worth a line: the TensorBoard plug-in of the PyTorch profiler named data
+/* A cause above this share of the step is worth a line: the TensorBoard plug-in of the PyTorch profiler named data
  * loading from 5 % on (tb_plugin profiler/data.py), Ascend's advisor every cause. */
 #define FO_SHARE_ADVICE 0.05
-/* Above this one it is serious, and may be the bottleneck: the plug-in's mark for communication, ours for idling,
- * copies and products. */
+/* A cause above this share is serious, and may be the bottleneck: the plug-in's mark for communication, ours for
+ * idling, copies and products. */
 #define FO_SHARE_SERIOUS 0.10
-/* Where nothing better is known, at least half of what could go is assumed to go. Not calibrated:
+/* At least half of what could go is assumed to go where nothing better is known. Not calibrated:
  * docs/diagnosis-rules.md. */
 #define FO_GAIN_HALF 0.5
 
-/* What stands beside what on a stream (chains.c): which kernels a compiler could take together, and attention that is
- * written out. Of one step, and exclusive as the ledger's classes are. */
+/* Neighbours on a stream (chains.c): kernels that a compiler could merge, and attention that is written out. Times are
+ * of one step, and exclusive as the ledger's classes are. */
 struct fo_chains {
 	int64_t fusable_ns,
 		fusable_ops; /* kernels that each do one operator, with another such beside them; attention's not */
@@ -224,7 +224,7 @@ struct fo_clocks {
 };
 void fo_clocks_of(const struct fo_subject *s, struct fo_clocks *out);
 
-/* What a trace marks by its name (rules_marked.c). */
+/* Causes that a trace marks by name (rules_marked.c). */
 enum fo_mark { FO_MARK_SAVING, FO_MARK_COLLECTION, FO_MARK_ALLOCATION, FO_MARK_COUNT };
 bool fo_marks(enum fo_mark m, const char *name); /* facts.c; not for allocation, which is a call */
 
@@ -272,11 +272,11 @@ bool fo_merges(const struct fo_rule_context *c);
 /* An update of many kernels, and what it takes: their time and the idling before them (rules_gpu.c). */
 bool fo_optimizer_is_eager(const struct fo_facts *f);
 bool fo_optimizer_counts(const struct fo_rule_context *c);
-/* What an operator's way through Python and the framework costs is 10 to 100 us, and several may fall together; what
- * holds the launching thread longer is something else: garbage collection, a log line, a checkpoint, one operator on
- * the processor. */
+/* An operator's way through Python and the framework costs 10 to 100 us, and several may fall together. Whatever holds
+ * the launching thread longer than this is something else: garbage collection, a log line, a checkpoint, one operator
+ * on the processor. */
 #define FO_GAP_SHORT_NS INT64_C(1000000)
-/* Of all operations, the share that a compiler could merge with a neighbour. */
+/* The share of all operations that a compiler could merge with a neighbour. */
 static inline double fo_fusable(const struct fo_rule_context *c)
 {
 	return c->s->l.ops > 0 ? (double)c->chain->fusable_ops / (double)c->s->l.ops : 0;
@@ -332,16 +332,16 @@ bool fo_own_validity(const char *id); /* Does this note apply to one? */
 bool fo_one_window(const struct fo_rule_context *c);
 /* Says in out that most of that window is a warm-up; "" where it is not. */
 void fo_mostly_warm_up(const struct fo_rule_context *c, char *out, size_t size);
-/* Where most events were taken out of the file: says so in out, "" otherwise. */
+/* Says in out that most events were taken out of the file; "" where they were not. */
 void fo_mostly_taken_out(const struct fo_rule_context *c, char *out, size_t size);
 /* Too little GPU work for any verdict: says why in out, "" otherwise. */
 void fo_too_little_work(const struct fo_rule_context *c, char *out, size_t size);
 /* The whole trace without marked steps, nearly all of it copies to the device and idling: weights being loaded. */
 bool fo_no_training_step(const struct fo_rule_context *c);
-/* For a diagnosis without a subject: the findings that say so. */
+/* The findings of a diagnosis without a subject. */
 int fo_without_gpu_work(const struct fo_diagnosis *d, struct fo_finding out[2]);
 
-/* Below this share of the peak attention is slow: published kernels reach more (rules_compute.c). */
+/* Attention below this share of the peak is slow: published kernels reach more (rules_compute.c). */
 #define FO_ATTENTION_LEAST 0.5
 /* Rules do not speak of a rate below this share of its ceiling: other costs took that time, not the work. */
 #define FO_RATE_LEAST 0.01

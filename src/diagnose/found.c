@@ -1,9 +1,11 @@
-/* What was given, what of it was taken, and what is missing of the job: a few sentences for every output. */
+/* The files that were given, those that were taken, and what is missing of the job: a few sentences for every output.
+ */
 #include "diagnose/diagnose.h"
 
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +31,7 @@ static void say(struct lines *l, const char *text)
 static int ascending(const void *a, const void *b)
 {
 	int x = *(const int *)a, y = *(const int *)b;
-	return (x > y) - (x < y);
+	return fo_order(x, y);
 }
 
 /* "0, 3, 5 to 7" */
@@ -42,9 +44,11 @@ static const char *list(struct fo_arena *a, const int *v, int n)
 			to++;
 		if (said++ == 2 * SHOWN)
 			return fo_arena_printf(a, "%s, ...", text);
-		text = to > i + 1 ? fo_arena_printf(a, "%s%s%d to %d", text, i ? ", " : "", v[i], v[to])
-				  : fo_arena_printf(a, "%s%s%d", text, i ? ", " : "", v[i]);
-		to = to > i + 1 ? to : i;
+		text = fo_arena_printf(a, "%s%s%d", text, i ? ", " : "", v[i]);
+		if (to > i + 1)
+			text = fo_arena_printf(a, "%s to %d", text, v[to]);
+		else
+			to = i;
 	}
 	return text;
 }
@@ -58,12 +62,14 @@ static int world_of(const struct fo_diagnosis *d, bool *recorded)
 		const struct fo_trace *t = d->rank[i].trace;
 		if (!t)
 			continue;
-		world = t->world_size > world ? t->world_size : world;
-		highest = d->rank[i].rank > highest ? d->rank[i].rank : highest;
+		world = fo_greatest(t->world_size, world);
+		highest = fo_greatest(d->rank[i].rank, highest);
 		order |= t->rank_from == FO_RANK_ORDER;
 	}
 	*recorded = world > 0;
-	return world > 0 ? world : d->ranks > 1 && !order ? highest + 1 : 0;
+	if (world <= 0 && d->ranks > 1 && !order)
+		return highest + 1;
+	return world > 0 ? world : 0;
 }
 
 int fo_found_missing(const struct fo_diagnosis *d, struct fo_arena *a, int **missing)
@@ -176,15 +182,13 @@ int fo_found_of(const struct fo_diagnosis *d, struct fo_arena *a, const char ***
 	say_faults(&l, d);
 	for (int i = 0; i < s->lefts; i++) {
 		const struct fo_left_out *x = &s->left[i];
+		const char *beside = "";
+		if (x->files > 1 && x->kind == FO_LEFT_EARLIER)
+			beside = fo_arena_printf(a, " (%d files)", x->files);
+		else if (x->files > 1)
+			beside = fo_arena_printf(a, " and %d more there:", x->files - 1);
 		if (shown++ < SHOWN)
-			say(&l, fo_arena_printf(a, "left out: '%s'%s %s", x->path,
-						x->files > 1 ? fo_arena_printf(a,
-									       x->kind == FO_LEFT_EARLIER
-										       ? " (%d files)"
-										       : " and %d more there:",
-									       x->files - (x->kind != FO_LEFT_EARLIER))
-							     : "",
-						x->why));
+			say(&l, fo_arena_printf(a, "left out: '%s'%s %s", x->path, beside, x->why));
 		else
 			more += x->files;
 	}

@@ -1,5 +1,7 @@
 #include "diagnose/findings_int.h"
 
+#include "base/text.h"
+
 #include <math.h>
 
 void fo_gain_none(struct fo_finding *f)
@@ -8,15 +10,13 @@ void fo_gain_none(struct fo_finding *f)
 	f->up_to = f->nearly_all = false;
 }
 
-static int64_t bounded(int64_t v, int64_t low, int64_t high) { return v < low ? low : v > high ? high : v; }
-
-/* Above this ratio of its ends an interval's middle is nobody's estimate; a convention. */
+/* The middle of an interval with a greater ratio of its ends is nobody's estimate; a convention. */
 #define FO_GAIN_SPREAD 3
 
 void fo_gain_solve(const struct fo_gain *g, struct fo_finding *f)
 {
-	int64_t step = g->step_ns > 1 ? g->step_ns : 1;
-	int64_t all = bounded(g->removable_ns, 0, step);
+	int64_t step = fo_greatest(g->step_ns, 1);
+	int64_t all = fo_bounded(g->removable_ns, 0, step);
 	int64_t removable = (int64_t)(g->most * (double)all); /* the ceiling leaves out what no change removes */
 	f->loss_ns = removable;
 	f->nearly_all = false;
@@ -25,11 +25,11 @@ void fo_gain_solve(const struct fo_gain *g, struct fo_finding *f)
 		f->nearly_all = true;
 		return;
 	}
-	int64_t floor = bounded(g->floor_ns, 1, step);
-	int64_t best = bounded(step - removable, g->best_floor_ns > 0 ? bounded(g->best_floor_ns, 1, floor) : floor,
-			       step);
-	int64_t least = bounded(step - (int64_t)(g->least * (double)all), floor, step);
-	int64_t worst = bounded(least + bounded(g->reappear_ns, 0, step), best, step);
+	int64_t floor = fo_bounded(g->floor_ns, 1, step);
+	int64_t best = fo_bounded(step - removable,
+				  g->best_floor_ns > 0 ? fo_bounded(g->best_floor_ns, 1, floor) : floor, step);
+	int64_t least = fo_bounded(step - (int64_t)(g->least * (double)all), floor, step);
+	int64_t worst = fo_bounded(least + fo_bounded(g->reappear_ns, 0, step), best, step);
 	f->ceiling = (double)step / (double)(step - removable);
 	f->gain_high = (double)step / (double)best;
 	f->gain_low = (double)step / (double)worst;

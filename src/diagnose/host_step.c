@@ -2,6 +2,7 @@
 #include "diagnose/ledger_int.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,7 @@ struct step {
 static int by_begin(const void *a, const void *b)
 {
 	const struct step *x = a, *y = b;
-	return (x->begin > y->begin) - (x->begin < y->begin);
+	return fo_order(x->begin, y->begin);
 }
 
 static struct step *around(struct step *s, int64_t n, const struct fo_launch *l)
@@ -51,15 +52,16 @@ static int64_t stretch(const struct fo_trace *t, struct step *s, int64_t n)
 		struct step *k = g->launch < 0 ? NULL : around(s, n, &t->launch[g->launch]);
 		if (!k)
 			continue;
-		k->gpu_begin = g->begin_ns < k->gpu_begin ? g->begin_ns : k->gpu_begin;
-		k->gpu_end = g->end_ns > k->gpu_end ? g->end_ns : k->gpu_end;
+		k->gpu_begin = fo_least(g->begin_ns, k->gpu_begin);
+		k->gpu_end = fo_greatest(g->end_ns, k->gpu_end);
 		k->launched++;
 		matched++;
 	}
 	if (!matched)
 		return n;
 	int64_t before = s[0].begin;
-	/* What was launched in no step and ended before the first one's operations began belongs to no step. */
+	/* Operations that were launched in no step and ended before the first step's operations began belong to no
+	 * step. */
 	for (int64_t i = 0; s[0].launched && i < t->gpu_count; i++) {
 		const struct fo_gpu_op *g = &t->gpu[i];
 		if (g->end_ns < s[0].gpu_begin && g->end_ns > before &&
@@ -67,9 +69,9 @@ static int64_t stretch(const struct fo_trace *t, struct step *s, int64_t n)
 			before = g->end_ns;
 	}
 	for (int64_t i = 0; i < n; i++) {
-		s[i].begin = s[i].begin > before ? s[i].begin : before;
-		s[i].end = s[i].gpu_end > s[i].end ? s[i].gpu_end : s[i].end;
-		s[i].end = s[i].end > s[i].begin ? s[i].end : s[i].begin;
+		s[i].begin = fo_greatest(s[i].begin, before);
+		s[i].end = fo_greatest(s[i].gpu_end, s[i].end);
+		s[i].end = fo_greatest(s[i].end, s[i].begin);
 		before = s[i].end;
 	}
 	int64_t last = n - 1;

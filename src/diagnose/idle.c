@@ -20,9 +20,8 @@ const char *const fo_idle_name[FO_IDLE_COUNT] = {
 	[FO_IDLE_UNKNOWN] = "unknown",
 };
 
-/* Between two operators of a busy thread lies the interpreter: on the public traces of docs/traces.md most such holes
- * are shorter than this, and those that are longer (a logger, garbage collection, a checkpoint) mostly exceed it many
- * times. */
+/* Holes between two operators of a busy thread are the interpreter's. On the public traces of docs/traces.md most are
+ * shorter than this, and longer ones (a logger, garbage collection, a checkpoint) mostly exceed it many times. */
 #define HOLE_NS INT64_C(50000)
 
 /* Does the host wait inside this call until the GPU has done something? */
@@ -42,8 +41,7 @@ static bool loads(const char *name)
 	       strstr(name, "GraphInstantiate");
 }
 
-/* What a thread does while it captures a graph runs nothing on the GPU: a preparation, as loading is. op[] is by
- * thread, then begin. */
+/* Capturing a graph runs nothing on the GPU: it is a preparation, as loading is. op[] is by thread, then begin. */
 static void captures(struct fo_idle *h)
 {
 	const struct fo_trace *t = h->t;
@@ -168,18 +166,19 @@ static void divide_host(const struct fo_idle *h, int32_t thread, int64_t from, i
 		bool in_data = cursor_inside(&data, from, &until), in_sync = cursor_inside(&sync, from, &until),
 		     in_load = cursor_inside(&load, from, &until),
 		     in_busy = cursor_inside(&busy, from, &until) && h->t->defect.has_host_ops;
-		enum fo_idle_cause cause = in_data   ? FO_IDLE_HOST_DATA
-					   : in_sync ? FO_IDLE_HOST_SYNC
-					   : in_load ? FO_IDLE_LONG_CALL
-					   : in_busy ? FO_IDLE_HOST_LAUNCH_BOUND
-						     : FO_IDLE_HOST_OTHER;
+		enum fo_idle_cause cause = FO_IDLE_HOST_OTHER;
+		if (in_data)
+			cause = FO_IDLE_HOST_DATA;
+		else if (in_sync)
+			cause = FO_IDLE_HOST_SYNC;
+		else if (in_load)
+			cause = FO_IDLE_LONG_CALL;
+		else if (in_busy)
+			cause = FO_IDLE_HOST_LAUNCH_BOUND;
 		idle_ns[cause] += until - from;
 		from = until;
 	}
 }
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t greatest(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* [from, to) between the begin of a call and that of the operation which it launched. */
 static void divide_launch(const struct fo_idle *h, const struct fo_launch *l, int64_t from, int64_t to, int64_t end,
@@ -187,13 +186,14 @@ static void divide_launch(const struct fo_idle *h, const struct fo_launch *l, in
 {
 	/* The published values (h->recorded) count all of it as launch latency. */
 	bool lasts = !h->recorded && l->end_ns - l->begin_ns > FO_LAUNCH_LATENCY_NS;
-	int64_t left = lasts ? least(l->end_ns, end) : l->begin_ns; /* when the call returned, or should have */
+	int64_t left = lasts ? fo_least(l->end_ns, end) : l->begin_ns; /* when the call returned, or should have */
 	if (lasts && from < left)
-		idle_ns[l->blocking ? FO_IDLE_HOST_SYNC : FO_IDLE_LONG_CALL] += least(to, left) - from;
+		idle_ns[l->blocking ? FO_IDLE_HOST_SYNC : FO_IDLE_LONG_CALL] += fo_least(to, left) - from;
 	if (to > left)
 		idle_ns[h->recorded || end - left <= FO_LAUNCH_LATENCY_NS ? FO_IDLE_LAUNCH_LATENCY
 									  : FO_IDLE_DEPENDENCY] += to -
-												   greatest(from, left);
+												   fo_greatest(from,
+													       left);
 }
 
 void fo_idle_divide(const struct fo_idle *h, int16_t device, const struct fo_gpu_op *first, int64_t begin, int64_t end,
@@ -208,11 +208,11 @@ void fo_idle_divide(const struct fo_idle *h, int16_t device, const struct fo_gpu
 	} else if (l->begin_ns <= begin) { /* the host was not late; this holds for a graph's launch too */
 		idle_ns[end - begin <= FO_KERNEL_GAP_NS ? FO_IDLE_KERNEL_GAP : FO_IDLE_DEPENDENCY] += to - from;
 	} else {
-		int64_t launched = least(l->begin_ns, end); /* clocks of host and device may disagree a little */
+		int64_t launched = fo_least(l->begin_ns, end); /* clocks of host and device may disagree a little */
 		if (from < launched)
-			divide_host(h, l->thread, from, least(to, launched), idle_ns);
+			divide_host(h, l->thread, from, fo_least(to, launched), idle_ns);
 		if (to > launched)
-			divide_launch(h, l, greatest(from, launched), to, end, idle_ns);
+			divide_launch(h, l, fo_greatest(from, launched), to, end, idle_ns);
 	}
 }
 
@@ -231,8 +231,8 @@ int64_t fo_idle_launch_busy(const struct fo_idle *h, const bool *launches, int64
 		struct fo_intervals busy = { 0 };
 		for (size_t i = fo_intervals_find(&h->busy[k], begin); i < h->busy[k].n && h->busy[k].v[i].begin < end;
 		     i++)
-			fo_intervals_add(&busy, greatest(begin, h->busy[k].v[i].begin),
-					 least(end, h->busy[k].v[i].end));
+			fo_intervals_add(&busy, fo_greatest(begin, h->busy[k].v[i].begin),
+					 fo_least(end, h->busy[k].v[i].end));
 		fo_intervals_subtract(&one, &busy, &h->sync[k]);
 		for (size_t i = 0; i < one.n; i++)
 			fo_intervals_add(&all, one.v[i].begin, one.v[i].end);

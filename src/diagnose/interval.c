@@ -2,6 +2,7 @@
 #include "diagnose/diagnose.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 
@@ -22,7 +23,7 @@ static size_t run_end(const struct fo_interval *v, size_t from, size_t n)
 	return end;
 }
 
-/* By begin. A merge sort of the runs there are: what comes from traces is a few of them, one per thread. */
+/* Sorts by begin: a merge sort of the ascending runs there are. Traces give a few of them, one per thread. */
 static void sort(struct fo_intervals *s)
 {
 	struct fo_interval *spare = NULL;
@@ -89,7 +90,7 @@ void fo_intervals_intersect(struct fo_intervals *out, const struct fo_intervals 
 	out->n = 0;
 	while (i < a->n && k < b->n) {
 		const struct fo_interval *x = &a->v[i], *y = &b->v[k];
-		fo_intervals_add(out, x->begin > y->begin ? x->begin : y->begin, x->end < y->end ? x->end : y->end);
+		fo_intervals_add(out, fo_greatest(x->begin, y->begin), fo_least(x->end, y->end));
 		if (x->end < y->end)
 			i++;
 		else
@@ -140,7 +141,7 @@ int64_t fo_intervals_within(const struct fo_intervals *s, int64_t begin, int64_t
 {
 	int64_t sum = 0;
 	for (size_t i = fo_intervals_find(s, begin); i < s->n && s->v[i].begin < end; i++)
-		sum += (s->v[i].end < end ? s->v[i].end : end) - (s->v[i].begin > begin ? s->v[i].begin : begin);
+		sum += fo_least(s->v[i].end, end) - fo_greatest(s->v[i].begin, begin);
 	return sum;
 }
 

@@ -17,7 +17,7 @@ static void text_of(struct fo_json *j, const char *key, const struct fo_trace *t
 	fo_json_text(j, key, id >= 0 ? fo_trace_text(t, id) : NULL);
 }
 
-/* What may be unknown: null. */
+/* A value that may be unknown: null then. */
 static void known(struct fo_json *j, const char *key, int64_t value, int64_t unknown)
 {
 	if (value == unknown)

@@ -1,4 +1,4 @@
-/* Which kernels take the time: sums by name, and the operator or module behind a piece of evidence. */
+/* The kernels that take the time: sums by name, and the operator or module behind a piece of evidence. */
 #include "diagnose/findings_int.h"
 
 #include "base/mem.h"
@@ -64,7 +64,7 @@ char *fo_kernel_short_name(char *buf, size_t size, const char *name) { return sh
 static int by_time(const void *a, const void *b)
 {
 	const struct fo_kernel_sum *x = a, *y = b;
-	return x->ns != y->ns ? (x->ns < y->ns) - (x->ns > y->ns) : strcmp(x->name, y->name);
+	return x->ns != y->ns ? fo_order(y->ns, x->ns) : strcmp(x->name, y->name);
 }
 
 static size_t find(struct fo_kernels *k, size_t *cap, const char *name, enum fo_kernel_class class)
@@ -95,9 +95,9 @@ void fo_kernels_of(const struct fo_diagnosis *d, struct fo_kernels *out)
 	fo_shown_step_words(out->label, s.device);
 	fo_subject_ops(t, s.id, s.begin_ns, s.end_ns, &first, &last);
 	for (int64_t i = first; i < last; i++)
-		most = t->gpu[i].name > most ? t->gpu[i].name : most;
-	/* By the name's number: 1 + where it was put last; 0: not met. Attribution gives few names more than one class.
-	 */
+		most = fo_greatest(t->gpu[i].name, most);
+	/* Indexed by the name's number: 1 + where it was put last; 0: not met. Attribution gives few names more than
+	 * one class. */
 	size_t *place = fo_xmalloc((size_t)(most + 2) * sizeof(*place));
 	for (int64_t i = first; i < last; i++) {
 		const struct fo_gpu_op *o = &t->gpu[i];

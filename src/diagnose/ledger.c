@@ -3,6 +3,7 @@
 #include "diagnose/ledger_int.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -134,7 +135,8 @@ static void charge(const struct walk *w, struct fo_ledger *l, int64_t ns)
 	}
 }
 
-/* Remembers exposed communication, and tells that what blocks is known when a computation begins at `from`. */
+/* Remembers the present run of exposed communication. When a computation begins at `from`, right after a collective
+ * ended, the run up to that end held it up. */
 static void follow_blocking(struct walk *w, int64_t from, int64_t to)
 {
 	bool compute = w->mask & compute_classes;
@@ -143,10 +145,9 @@ static void follow_blocking(struct walk *w, int64_t from, int64_t to)
 			w->run_begin = from;
 		w->run_end = to;
 	} else if (compute) {
-		/* Of what was exposed until a collective ended that this followed at once. */
+		/* A collective ended just before: compute may have waited for it since the run began. */
 		if (w->comm_end > w->run_begin && from - w->comm_end <= FO_KERNEL_GAP_NS)
-			fo_intervals_add(&w->blocking, w->run_begin,
-					 w->run_end < w->comm_end ? w->run_end : w->comm_end);
+			fo_intervals_add(&w->blocking, w->run_begin, fo_least(w->run_end, w->comm_end));
 		w->run_begin = w->run_end = INT64_MAX;
 	}
 }
@@ -160,8 +161,7 @@ static void pass(struct walk *w, int64_t from, int64_t to, const struct fo_gpu_o
 	while (w->at < w->windows && w->window[w->at].end <= from)
 		w->at++;
 	for (size_t i = w->at; i < w->windows && w->window[i].begin < to; i++) {
-		int64_t a = from > w->window[i].begin ? from : w->window[i].begin,
-			b = to < w->window[i].end ? to : w->window[i].end;
+		int64_t a = fo_greatest(from, w->window[i].begin), b = fo_least(to, w->window[i].end);
 		if (a >= b)
 			continue;
 		struct fo_ledger *l = &w->step[i].l;
@@ -213,7 +213,7 @@ static size_t window_at(const struct walk *w, int64_t at)
 static void tally_part(struct walk *w, const struct fo_gpu_op *g, uint8_t class, size_t i)
 {
 	const struct fo_window *v = &w->window[i];
-	int64_t a = g->begin_ns > v->begin ? g->begin_ns : v->begin, b = g->end_ns < v->end ? g->end_ns : v->end;
+	int64_t a = fo_greatest(g->begin_ns, v->begin), b = fo_least(g->end_ns, v->end);
 	int64_t *sum = &w->step[i].l.class_sum_ns[class];
 	*sum = b > a ? add_saturated(*sum, b - a) : *sum;
 }
@@ -253,8 +253,8 @@ static void tally_filled(struct walk *w)
 		}
 }
 
-/* Of all that begin with op[i] the one that ends first, even if it lasts no time, and of those the one launched first:
- * it tells why nothing began before. */
+/* Several operations may begin with op[i]. The one that ends first, even after no time, and of those the one launched
+ * first, tells why nothing began before. */
 static const struct fo_gpu_op *first_at(const struct fo_device_ops *d, int64_t i)
 {
 	const struct fo_gpu_op *first = &d->op[i];
@@ -284,7 +284,7 @@ static void walk_ops(struct walk *w)
 		advance(w, &now, g->begin_ns);
 		if (!w->n && g->begin_ns > now)
 			pass(w, now, g->begin_ns, first_at(d, i));
-		now = g->begin_ns > now ? g->begin_ns : now;
+		now = fo_greatest(g->begin_ns, now);
 		push(w, (struct running){ .end = g->end_ns,
 					  .class = class,
 					  .copy = class == FO_K_MEMORY ? fo_ledger_copy(d->t, g) : FO_COPY_NONE,
@@ -398,7 +398,7 @@ struct spanned {
 static int by_span(const void *a, const void *b)
 {
 	const struct spanned *x = a, *y = b;
-	return x->span != y->span ? (x->span > y->span) - (x->span < y->span) : (x->at > y->at) - (x->at < y->at);
+	return x->span != y->span ? fo_order(x->span, y->span) : fo_order(x->at, y->at);
 }
 
 int64_t fo_device_ledger_median(const struct fo_device_ledger *d)
@@ -415,10 +415,14 @@ int64_t fo_device_ledger_median(const struct fo_device_ledger *d)
 	return at;
 }
 
-/* Those that no window has. */
+/* Counts the operations that are in no window. */
 static void count_outside(struct fo_device_ledger *out, const struct fo_device_ops *d, const struct fo_windows *w)
 {
-	int64_t begin = w->n ? w->v[0].begin : INT64_MAX, end = w->n ? w->v[w->n - 1].end : INT64_MIN;
+	int64_t begin = INT64_MAX, end = INT64_MIN;
+	if (w->n) {
+		begin = w->v[0].begin;
+		end = w->v[w->n - 1].end;
+	}
 	for (int64_t i = 0; i < d->n; i++) {
 		const struct fo_gpu_op *g = &d->op[i];
 		if (!fo_device_op_counts(d, g))
@@ -485,12 +489,13 @@ static void add_launching(struct fo_step_ledger *step, int64_t steps, const stru
 		if (d->op[i].launch >= 0)
 			launches[d->t->launch[d->op[i].launch].thread] = true;
 	for (struct fo_step_ledger *s = step; s < step + steps; s++) {
-		/* The host's step says what the thread needs for one, unless it is another length of time than what is
-		 * divided here: then no share of it is one of this. */
+		/* The host's step says what the thread needs for one, unless its length differs from that of the step
+		 * on the GPU: then no part of it can be told to be this step's. */
 		int64_t host = s->host_end_ns - s->host_begin_ns;
-		bool known = host > 0 && (double)host <= FO_STEP_MATCHES * (double)s->l.span_ns;
-		s->launch_busy_ns = fo_idle_launch_busy(idle, launches, known ? s->host_begin_ns : s->l.begin_ns,
-							known ? s->host_end_ns : s->l.end_ns, &s->loader_ns,
+		struct fo_interval of = { s->l.begin_ns, s->l.end_ns };
+		if (host > 0 && (double)host <= FO_STEP_MATCHES * (double)s->l.span_ns)
+			of = (struct fo_interval){ s->host_begin_ns, s->host_end_ns };
+		s->launch_busy_ns = fo_idle_launch_busy(idle, launches, of.begin, of.end, &s->loader_ns,
 							&s->loader_busy_ns);
 	}
 	free(launches);
@@ -564,8 +569,8 @@ void fo_ledger_ranks(struct fo_rank_ledger *r, struct fo_trace *const *t, size_t
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	size_t want = cpus > 0 ? (size_t)cpus : 1, started = 0;
 	pthread_t thread[MAX_THREADS];
-	want = want < n ? want : n;
-	want = want < MAX_THREADS ? want : MAX_THREADS;
+	want = fo_least(want, n);
+	want = fo_least(want, MAX_THREADS);
 	/* One fewer: this thread works too, and does all where none could be started. */
 	while (started + 1 < want && pthread_create(&thread[started], NULL, work_some, &w) == 0)
 		started++;

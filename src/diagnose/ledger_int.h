@@ -8,8 +8,8 @@
  * longest time in which what follows a communication counts as waiting for it (facts: docs/metrics.md, "the ledger").
  */
 #define FO_KERNEL_GAP_NS INT64_C(10000)
-/* From a launch on an idle device to the operation pass microseconds, under a profiler some tens. Beyond this the call
- * itself lasted (the driver loads or compiles the kernel's code at its first use), or what it launched waited on the
+/* The operation begins microseconds after a launch on an idle device, under a profiler some tens. Beyond this the call
+ * itself lasted (the driver loads or compiles the kernel's code at its first use), or the operation waited on the
  * device. */
 #define FO_LAUNCH_LATENCY_NS INT64_C(1000000)
 
@@ -17,7 +17,7 @@
  * (docs/metrics.md). */
 #define FO_STEP_MATCHES 1.03
 
-/* What counts, and as what. */
+/* Three ways to say which operations count, and as what. */
 enum fo_kinds {
 	FO_KINDS_BY_NAME,  /* a copy is a copy, whichever way the trace calls it */
 	FO_KINDS_RECORDED, /* of ref.py: as the trace calls it; a copy is no communication, a kernel no copy */
@@ -26,7 +26,9 @@ enum fo_kinds {
 };
 static inline enum fo_kinds fo_kinds_of(const struct fo_ledger_options *o)
 {
-	return o->exclude_unlinked ? FO_KINDS_LINKED : o->whole_trace ? FO_KINDS_RECORDED : FO_KINDS_BY_NAME;
+	if (o->exclude_unlinked)
+		return FO_KINDS_LINKED;
+	return o->whole_trace ? FO_KINDS_RECORDED : FO_KINDS_BY_NAME;
 }
 /* charge.c: is this operation counted, under which class, and which direction of copy is one of FO_K_MEMORY? Fills have
  * none (FO_COPY_NONE); a copy of unknown direction is FO_COPY_OTHER. */
@@ -70,7 +72,7 @@ struct fo_idle;
 void fo_window_start(struct fo_window *v, const struct fo_device_ops *d, const struct fo_idle *idle,
 		     struct fo_device_ledger *out);
 
-/* What the host did while a device idled: by thread, unions. */
+/* The host's activity while a device idled: unions of intervals by thread. */
 struct fo_idle {
 	const struct fo_trace *t;
 	bool recorded;            /* fo_idle_init's */

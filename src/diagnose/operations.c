@@ -15,7 +15,7 @@ enum {
 	LONGEST_TEXT = 4096, /* of a name in a table; kernels' templates go on for pages */
 };
 
-/* What is known of one operation. */
+/* One operation with all that is known of it. */
 struct row {
 	const struct fo_trace *t;
 	const struct fo_gpu_op *g;
@@ -133,7 +133,7 @@ static fo_status walk(struct writer *w, const struct fo_trace_set *s)
 	for (int i = 0; i < s->count; i++)
 		for (int64_t k = 0; k < s->rank[i]->gpu_count; k++) {
 			int64_t at = fo_plus(s->rank[i]->gpu[k].begin_ns, s->offset_ns[i]);
-			w->origin_ns = at < w->origin_ns ? at : w->origin_ns;
+			w->origin_ns = fo_least(at, w->origin_ns);
 		}
 	if (w->origin_ns == INT64_MAX)
 		return fo_fail(FO_EARG, "no GPU operations in '%s'", s->rank[0]->path);
@@ -147,7 +147,10 @@ static fo_status walk(struct writer *w, const struct fo_trace_set *s)
 
 static const char *kind_of(const struct fo_gpu_op *g)
 {
-	return g->kind == FO_GPU_KERNEL ? "kernel" : g->kind == FO_GPU_MEMCPY ? "memcpy" : "memset";
+	static const char *const name[] = {
+		[FO_GPU_KERNEL] = "kernel", [FO_GPU_MEMCPY] = "memcpy", [FO_GPU_MEMSET] = "memset"
+	};
+	return name[g->kind];
 }
 
 static const char *pass_of(const struct fo_gpu_op *g)
@@ -184,7 +187,10 @@ static void quoted(struct fo_str *out, const char *text)
 	if (shown[0] && strchr("=+-@", shown[0]))
 		fo_str_puts(out, "'");
 	for (const char *c = shown; *c; c++)
-		fo_str_append(out, *c == '"' ? "\"\"" : c, *c == '"' ? 2 : 1);
+		if (*c == '"')
+			fo_str_puts(out, "\"\"");
+		else
+			fo_str_append(out, c, 1);
 	fo_str_puts(out, "\"");
 }
 
@@ -330,11 +336,11 @@ static void chrome_operation(struct writer *w, const struct row *r)
 	if (r->cause >= 0)
 		chrome_gap(w, r);
 	/* Categories and arguments of the PyTorch profiler: what reads its traces reads these. */
-	slice(w, r, g->stream, fo_trace_text(r->t, g->name),
-	      g->kind == FO_GPU_KERNEL   ? "kernel"
-	      : g->kind == FO_GPU_MEMCPY ? "gpu_memcpy"
-					 : "gpu_memset",
-	      r->begin_ns, fo_minus(g->end_ns, g->begin_ns));
+	static const char *const category[] = {
+		[FO_GPU_KERNEL] = "kernel", [FO_GPU_MEMCPY] = "gpu_memcpy", [FO_GPU_MEMSET] = "gpu_memset"
+	};
+	slice(w, r, g->stream, fo_trace_text(r->t, g->name), category[g->kind], r->begin_ns,
+	      fo_minus(g->end_ns, g->begin_ns));
 	fo_json_int(&w->j, "device", r->device);
 	fo_json_int(&w->j, "stream", g->stream);
 	fo_json_text(&w->j, "class", fo_kernel_class_name[g->class]);

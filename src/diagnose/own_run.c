@@ -57,7 +57,10 @@ void fo_own_run_of(struct fo_diagnosis *d)
 	x->is = true;
 	struct fo_str dir = { 0 };
 	const char *path = d->rank[0].trace->path, *slash = strrchr(path, '/');
-	fo_str_append(&dir, slash ? path : ".", slash && slash > path ? (size_t)(slash - path) : 1);
+	if (!slash)
+		fo_str_puts(&dir, ".");
+	else
+		fo_str_append(&dir, path, slash > path ? (size_t)(slash - path) : 1);
 	/* A timeline without a record beside it is diagnosed alone. */
 	if (fo_record_open(&r, dir.data, 0) == FO_OK) {
 		take(x, &r);
@@ -73,9 +76,12 @@ const char *fo_own_mfu_text(const struct fo_own_run *x, char buf[400])
 	char peak[32], causal[48] = "";
 	if (isfinite(x->mfu_causal))
 		snprintf(causal, sizeof causal, ", by mfu_causal %.1f %%", 100 * x->mfu_causal);
-	snprintf(buf, 400, "%.1f %% by rule mfu%s (median of %lld steps, from the run's record), of %s%s%s%s%s",
-		 100 * x->mfu, causal, (long long)x->steps, fo_str_si(peak, x->peak_flop_s, "FLOP/s"),
-		 *x->dtype ? " " : "", x->dtype, *x->peak_source ? ": " : "", x->peak_source);
+	size_t n = (size_t)snprintf(buf, 400,
+				    "%.1f %% by rule mfu%s (median of %lld steps, from the run's record), of %s%s%s",
+				    100 * x->mfu, causal, (long long)x->steps,
+				    fo_str_si(peak, x->peak_flop_s, "FLOP/s"), *x->dtype ? " " : "", x->dtype);
+	if (*x->peak_source && n < 400)
+		snprintf(buf + n, 400 - n, ": %s", x->peak_source);
 	return buf;
 }
 
@@ -116,7 +122,7 @@ static void propose(const struct fo_rule_context *c, struct fo_finding *f, const
 	}
 }
 
-/* What it costs is known, what another setting would gain is not. */
+/* The cost is known; the gain of another setting is not. */
 static bool costs(const struct fo_rule_context *c, struct fo_finding *f, int64_t ns)
 {
 	f->loss_ns = ns;

@@ -1,6 +1,6 @@
-/* What a product's shape itself costs: dimensions that no load of 16 bytes fits, those one past a tile's multiple,
- * and results with too few tiles for the device. Such a loss is not the device's limit: another shape, or a kernel
- * that divides k, does not have it. */
+/* The cost of a product's shape: dimensions that no load of 16 bytes fits, those one past a tile's multiple, and
+ * results with too few tiles for the device. Such a loss is not the device's limit: another shape, or a kernel that
+ * divides k, does not have it. */
 #include "diagnose/products_int.h"
 
 #include "trace/dtypes.h"

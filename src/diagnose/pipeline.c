@@ -28,7 +28,7 @@
 
 enum { MAX_STAGES = 4096, MAX_CHUNKS = 1024 };
 
-/* What one rank shows. */
+/* What one rank shows of the pipeline. */
 struct place {
 	int stage, stages; /* -1, 0: unknown */
 	int parts;         /* of the model on this rank, by annotations; 0 none */
@@ -95,8 +95,11 @@ static int64_t count_by_step(const struct fo_device_ledger *l, const int64_t *at
 	for (int64_t i = 0; i < l->steps; i++) {
 		const struct fo_step_ledger *s = &l->step[i];
 		bool whole = host && l->from == FO_WINDOW_WHOLE;
-		int64_t begin = host ? s->host_begin_ns : s->l.begin_ns, end = host ? s->host_end_ns : s->l.end_ns,
-			in = 0;
+		int64_t begin = s->l.begin_ns, end = s->l.end_ns, in = 0;
+		if (host) {
+			begin = s->host_begin_ns;
+			end = s->host_end_ns;
+		}
 		if (!whole && begin >= end)
 			continue;
 		for (size_t k = 0; k < n; k++)
@@ -165,7 +168,7 @@ static void read_notes(struct place *p, const struct fo_rank_ledger *r)
 			continue;
 		const char *name = fo_trace_text(t, t->op[i].name);
 		if (schedule_note(name, &part, &what, &microbatch)) {
-			/* They are numbered from 0 in each step. */
+			/* Microbatches are numbered from 0 in each step. */
 			if (what == 'F' && microbatch >= scheduled)
 				scheduled = (int64_t)microbatch + 1;
 			p->parts += !seen[part];
@@ -192,14 +195,14 @@ static double bubble_in(const struct fo_intervals *waits, const struct fo_interv
 	size_t first = fo_intervals_find(compute, w->begin_ns);
 	if (first == compute->n || compute->v[first].begin >= w->end_ns)
 		return NAN;
-	int64_t begin = compute->v[first].begin > w->begin_ns ? compute->v[first].begin : w->begin_ns, end = begin;
+	int64_t begin = fo_greatest(compute->v[first].begin, w->begin_ns), end = begin;
 	size_t update = fo_intervals_find(optimizer, begin);
 	int64_t limit = update < optimizer->n && optimizer->v[update].begin > begin &&
 					optimizer->v[update].begin < w->end_ns
 				? optimizer->v[update].begin
 				: w->end_ns;
 	for (size_t i = first; i < compute->n && compute->v[i].begin < limit; i++)
-		end = compute->v[i].end < limit ? compute->v[i].end : limit;
+		end = fo_least(compute->v[i].end, limit);
 	return end > begin ? (double)fo_intervals_within(waits, begin, end) / (double)(end - begin) : NAN;
 }
 
@@ -219,7 +222,7 @@ static void add_dependencies(struct fo_intervals *out, const struct fo_trace *t,
 			/* Behind whatever else the gap consists of. */
 			fo_intervals_add(out, g->begin_ns - idle[FO_IDLE_DEPENDENCY], g->begin_ns);
 		}
-		until = g->end_ns > until ? g->end_ns : until;
+		until = fo_greatest(g->end_ns, until);
 	}
 	fo_idle_fini(&host);
 }
@@ -261,7 +264,7 @@ static double bubble_of(const struct fo_trace *t, const struct fo_device_ledger 
 	return median;
 }
 
-/* Of each stage the mean over the ranks that are it; NaN where none of them was given. */
+/* The bubble of a stage is the mean over the ranks that are it; NaN where none of them was given. */
 static void fill_bubbles(struct fo_diagnosis *d)
 {
 	struct fo_pipeline *p = &d->pipeline;
@@ -306,9 +309,9 @@ void fo_diagnose_pipeline(struct fo_diagnosis *d)
 		read_transfers(&v[i], &d->rank[i]);
 		read_notes(&v[i], &d->rank[i]);
 		int stages = v[i].stages ? v[i].stages : v[i].stage + 1;
-		p->stages = stages > p->stages ? stages : p->stages;
-		parts = v[i].parts > parts ? v[i].parts : parts;
-		forwards = v[i].forwards > forwards ? v[i].forwards : forwards;
+		p->stages = fo_greatest(stages, p->stages);
+		parts = fo_greatest(v[i].parts, parts);
+		forwards = fo_greatest(v[i].forwards, forwards);
 		receives = v[i].stage == 0 ? v[i].receives : receives;
 		wraps |= v[i].wraps;
 		named |= v[i].named;
@@ -319,11 +322,13 @@ void fo_diagnose_pipeline(struct fo_diagnosis *d)
 		free(v);
 		return;
 	}
-	/* What one stage received is all microbatches only where it has one chunk. */
-	int64_t microbatches = forwards ? forwards : wraps ? 0 : receives;
+	/* The number that one stage received is that of the microbatches only where it has one chunk. */
+	int64_t microbatches = forwards;
+	if (!forwards && !wraps)
+		microbatches = receives;
 	p->microbatches = microbatches < 1000000 ? (int)microbatches : 0;
-	p->chunks = parts && parts < MAX_CHUNKS ? parts : wraps ? 0 : 1;
-	/* By annotations of some ranks alone the stages of others stay unseen. */
+	p->chunks = parts && parts < MAX_CHUNKS ? parts : !wraps;
+	/* Annotations of some ranks alone leave the stages of others unseen. */
 	p->ideal = all && p->microbatches && p->chunks ? (p->stages - 1) / ((double)p->chunks * p->microbatches) : NAN;
 	p->stage = fo_xmalloc((size_t)(d->ranks + 1) * sizeof *p->stage);
 	for (int i = 0; i < d->ranks; i++)

@@ -1,4 +1,4 @@
-/* What a device can reach for a product of a given shape: tiles, waves, the peak, the memory. */
+/* The rate that a device can reach for a product of a given shape: tiles, waves, peak, memory. */
 #include "diagnose/products_int.h"
 
 #include "trace/dtypes.h"
@@ -68,9 +68,11 @@ double fo_peak_of(const struct fo_device *v, const char *dtype, bool measured)
 		;
 	if (p == FO_PREC_COUNT)
 		return NAN;
-	double ceiling = p == FO_PREC_BF16 || p == FO_PREC_FP16 ? v->measured_bf16
-			 : p == FO_PREC_FP8                     ? v->measured_fp8
-								: NAN;
+	double ceiling = NAN;
+	if (p == FO_PREC_BF16 || p == FO_PREC_FP16)
+		ceiling = v->measured_bf16;
+	else if (p == FO_PREC_FP8)
+		ceiling = v->measured_fp8;
 	double peak = measured && !isnan(ceiling) ? fmin(ceiling, v->dense[p]) : v->dense[p];
 	return peak * 1e12;
 }
@@ -87,5 +89,7 @@ double fo_product_attainable(const struct fo_product_shape *s, const char *kerne
 	double fill = v ? fo_product_fill(s, kernel, v->units) : NAN;
 	double peak = fo_peak_of(v, s->dtype, true),
 	       memory = v ? flop / fo_product_bytes(s) * v->memory_tb_s * 1e12 : NAN;
-	return isnan(peak) ? NAN : fmin(isnan(fill) ? peak : peak * fill, isnan(memory) ? peak : memory);
+	if (isnan(peak))
+		return NAN;
+	return fmin(isnan(fill) ? peak : peak * fill, memory); /* fmin passes over a memory that is not known */
 }

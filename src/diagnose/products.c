@@ -24,7 +24,7 @@ static int64_t leading(const struct fo_shapes *s, int arg, int keep)
 
 static int64_t last(const struct fo_shapes *s, int arg, int back) { return fo_shapes_last(s, arg, back); }
 
-/* Which operators are products, and which of their arguments are a and b. */
+/* Operators that are products, and which of their arguments are a and b. */
 static const struct {
 	const char *name;
 	int a, b;
@@ -79,7 +79,7 @@ static bool is_attention(const char *name)
 static bool attention_shape(const char *name, const struct fo_shapes *s, struct fo_attention_shape *out)
 {
 	bool heads_first = strstr(name, "scaled_dot_product_") != NULL, backward = strstr(name, "ackward") != NULL;
-	int q = backward && s->n > 3 ? 1 : 0, rank = q < s->n ? s->rank[q] : 0;
+	int q = backward && s->n > 3, rank = q < s->n ? s->rank[q] : 0;
 	if (s->n < q + 3 || (rank != 4 && rank != 3) || s->rank[q + 1] != rank || s->rank[q + 2] != rank)
 		return false;
 	const int64_t *a = s->dim[q], *b = s->dim[q + 1], *c = s->dim[q + 2];
@@ -153,7 +153,13 @@ static const char *dtype_of_nvjet(const char *name)
 		p = strchr(p, '_');
 		p = p ? p + 1 : "";
 	}
-	return *p == 't' ? "bf16" : *p == 'h' ? "fp16" : *p == 'q' || *p == 'r' ? "fp8" : "";
+	switch (*p) {
+	case 't': return "bf16";
+	case 'h': return "fp16";
+	case 'q':
+	case 'r': return "fp8";
+	default: return "";
+	}
 }
 
 const char *fo_dtype_of_kernel(const char *name)
@@ -254,7 +260,7 @@ struct call {
 static int by_op(const void *a, const void *b)
 {
 	const struct call *x = a, *y = b;
-	return (x->op > y->op) - (x->op < y->op);
+	return fo_order(x->op, y->op);
 }
 
 static int shape_order(const struct fo_product_shape *x, const struct fo_product_shape *y)
@@ -270,22 +276,21 @@ static int by_shape(const void *a, const void *b)
 {
 	const struct call *x = a, *y = b;
 	int order = shape_order(&x->shape, &y->shape);
-	return order ? order : (x->time_ns > y->time_ns) - (x->time_ns < y->time_ns);
+	return order ? order : fo_order(x->time_ns, y->time_ns);
 }
 
 static int by_time(const void *a, const void *b)
 {
 	const struct fo_product *x = a, *y = b;
-	return (x->time_ns < y->time_ns) - (x->time_ns > y->time_ns);
+	return fo_order(y->time_ns, x->time_ns);
 }
 
-/* How much of [begin, end) lies under communication of the same device. */
+/* The part of [begin, end) that lies under communication of the same device. */
 static int64_t under(const struct fo_intervals *comm, int64_t begin, int64_t end)
 {
 	int64_t ns = 0;
 	for (size_t i = fo_intervals_find(comm, begin); i < comm->n && comm->v[i].begin < end; i++) {
-		int64_t a = comm->v[i].begin > begin ? comm->v[i].begin : begin,
-			b = comm->v[i].end < end ? comm->v[i].end : end;
+		int64_t a = fo_greatest(comm->v[i].begin, begin), b = fo_least(comm->v[i].end, end);
 		ns += b > a ? b - a : 0;
 	}
 	return ns;
@@ -338,9 +343,9 @@ static int64_t collect(const struct fo_subject *s, struct call **out)
 		c->time_ns = fo_plus(c->time_ns, next->time_ns);
 		c->live_ns = fo_plus(c->live_ns, next->live_ns);
 		c->splits |= next->splits;
-		c->begin_ns = next->begin_ns < c->begin_ns ? next->begin_ns : c->begin_ns;
+		c->begin_ns = fo_least(next->begin_ns, c->begin_ns);
 		c->kernel = next->kernel_ns > c->kernel_ns ? next->kernel : c->kernel;
-		c->kernel_ns = next->kernel_ns > c->kernel_ns ? next->kernel_ns : c->kernel_ns;
+		c->kernel_ns = fo_greatest(next->kernel_ns, c->kernel_ns);
 	}
 	for (int64_t i = 0; i <= kept; i++)
 		type_of_call(t, &(*out)[i]);

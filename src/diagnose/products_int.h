@@ -45,8 +45,8 @@ void fo_product_pad(struct fo_product *p, const struct fo_product_shape *s, cons
 static inline bool fo_product_claimed(const struct fo_product *p) { return p->padded_flop_s > 0 || p->few_tiles; }
 /* rates.c: d->moving of the subject; v may be NULL. */
 void fo_moving_of(struct fo_diagnosis *d, const struct fo_subject *s, const struct fo_device *v);
-/* Which of d->product a product's kernel belongs to, by its shape and the type it computes in, and at *where the
- * operator that recorded it; -1: none of the 512 that took most time, a bound for the search that every call makes. */
+/* Which of d->product a product's kernel belongs to, by its shape and the type it computes in; *where: the operator
+ * that recorded it. -1: none of the 512 that took most time (a bound for the search that every call makes). */
 int fo_product_of_gpu(const struct fo_diagnosis *d, const struct fo_trace *t, const struct fo_gpu_op *g,
 		      int32_t *where);
 enum { FO_PRODUCTS_LOOKED_AT = 512 };

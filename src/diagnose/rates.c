@@ -1,19 +1,20 @@
-/* How fast what only moves bytes was: elementwise operators by their recorded shapes against the memory's bandwidth,
- * copies by their bytes against the link; and the rate of what computes, for those who ask what a healthy step
- * consists of. */
+/* Rates of kernels and copies that only move bytes: elementwise operators by their recorded shapes against the memory's
+ * bandwidth, copies by their bytes against the link; and the rate of compute, which says what a healthy step consists
+ * of. */
 #include "diagnose/products_int.h"
 
 #include "base/text.h"
 #include "trace/dtypes.h"
 #include "trace/shapes.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 /* ---- elementwise operators ---- */
 
-/* Below this a kernel's own cost hides the memory's rate: 4 MiB take 1.3 us of an H100's memory, a launch 2 to 4. */
+/* A kernel's own cost hides the memory's rate below this: 4 MiB take 1.3 us of an H100's memory, a launch 2 to 4. */
 #define MOVES_LEAST (4.0 * 1048576)
 /* Faster than the memory by more than rounding: it came from the cache. */
 #define CACHED 1.05
@@ -85,7 +86,7 @@ static double bytes_of(const struct fo_trace *t, int32_t op)
 		if (s.rank[i] > 0 && bytes == 0)
 			return 0;
 		sum += bytes;
-		most = bytes > most ? bytes : most;
+		most = fmax(bytes, most);
 	}
 	/* copy_ lists what it writes and what it reads, fill_ and zero_ what they write. */
 	if (!strcmp(name, "aten::copy_") || !strcmp(name, "aten::fill_") || !strcmp(name, "aten::zero_"))
@@ -144,9 +145,19 @@ static double host_link(const struct fo_rule_context *c)
 	int chip = c->facts->capability;
 	if (strstr(name, "GH200") || strstr(name, "GB200") || strstr(name, "GB300") || strstr(name, "MI300A"))
 		return 0;
-	if (c->facts->amd)
-		return chip >= 94 ? 63.0 : chip == 90 ? 31.5 : 0;
-	return chip >= 90 ? 63.0 : chip >= 80 ? 31.5 : chip >= 70 ? 15.75 : 0;
+	static const struct {
+		bool amd;
+		int least, most;
+		double gb_s;
+	} known[] = { { true, 94, INT_MAX, 63.0 },
+		      { true, 90, 90, 31.5 },
+		      { false, 90, INT_MAX, 63.0 },
+		      { false, 80, 89, 31.5 },
+		      { false, 70, 79, 15.75 } };
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+		if (known[i].amd == c->facts->amd && chip >= known[i].least && chip <= known[i].most)
+			return known[i].gb_s;
+	return 0;
 }
 
 void fo_copy_words_of(const struct fo_rule_context *c, struct fo_finding *f)
@@ -198,8 +209,8 @@ void fo_compute_words(const struct fo_rule_context *c, struct fo_finding *f)
 	if (attends && d->attention.efficiency >= FO_RATE_LEAST)
 		fo_why(f, ", at %.0f %% of the peak", 100 * d->attention.efficiency);
 	if (multiplies)
-		fo_why(f, "%s%.0f %% %s matrix products", attends ? "; " : " ", 100 * products,
-		       attends ? "are" : "of the step are");
+		fo_why(f, attends ? "; %.0f %% are matrix products" : " %.0f %% of the step are matrix products",
+		       100 * products);
 	if (multiplies && took > 0 && ideal / took >= FO_RATE_LEAST)
 		fo_why(f, ", at %.0f TFLOP/s, %.0f %% of what is attainable for their shapes", flop / took / 1e12,
 		       100 * ideal / took);

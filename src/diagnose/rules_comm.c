@@ -2,6 +2,7 @@
 #include "diagnose/findings_int.h"
 
 #include "base/str.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <string.h>
@@ -51,7 +52,7 @@ static struct waiting waiting_of(const struct fo_subject *s)
 	return w;
 }
 
-/* Who is late, in which row of the ledger it exceeds the others, and the cure of that cause. */
+/* Names the late rank, the row of the ledger in which it exceeds the others, and the cure of that cause. */
 static void name_culprit(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_diagnosis *d = c->s->d;
@@ -103,16 +104,16 @@ static bool comm_wait(const struct fo_rule_context *c, struct fo_finding *f)
 	return true;
 }
 
-/* Of what is exposed only that after which compute begins at once holds the step up. */
+/* Exposed communication holds the step up only where compute begins right after it. */
 static int64_t blocking(const struct fo_ledger *l, int64_t ns)
 {
 	if (l->exposed_comm_ns <= 0)
 		return 0;
 	double share = (double)l->blocking_comm_ns / (double)l->exposed_comm_ns;
-	return (int64_t)((double)ns * (share < 1 ? share : 1));
+	return (int64_t)((double)ns * fmin(share, 1));
 }
 
-/* What most of the communication is, as the beginning of a sentence. */
+/* The kind of most communication, as the beginning of a sentence. */
 static const char *kind_words(const struct fo_rule_context *c)
 {
 	static const char *const words[FO_COMM_KINDS] = {
@@ -161,7 +162,7 @@ static bool small_reduces(const struct fo_rule_context *c, struct fo_finding *f)
 	int64_t buckets = x->reduce_bytes / BUCKET_BYTES + 1;
 	double most = buckets < x->reduces ? 1 - (double)buckets / (double)x->reduces : 0;
 	fo_notable(c, f, ns);
-	/* Where sizes are recorded it is known that a few would do. */
+	/* Recorded sizes tell that a few larger ones would do. */
 	fo_gain_of(c, f, ns, (struct fo_gain){ .least = x->reduce_bytes > 0 ? FO_GAIN_HALF * most : 0, .most = most });
 	fo_title(f, "%lld small all-reduces a step, %s each: %.1f %% of the step that nothing hides",
 		 (long long)x->reduces, FO_NS(x->reduce_median_ns), fo_percent(c, ns));
@@ -187,7 +188,7 @@ static int64_t besides(const struct fo_rule_context *c, int64_t ns)
 		return ns;
 	if (fo_pipeline_bubble(&c->s->d->pipeline) > FO_SHARE_ADVICE)
 		said += (int64_t)((double)all * (double)x->ns[FO_COMM_POINT_TO_POINT] / (double)x->all_ns);
-	return ns - (int64_t)((double)(said < all ? said : all) * (double)ns / (double)all);
+	return ns - (int64_t)((double)fo_least(said, all) * (double)ns / (double)all);
 }
 
 static bool comm_transfer(const struct fo_rule_context *c, struct fo_finding *f)
@@ -197,7 +198,7 @@ static bool comm_transfer(const struct fo_rule_context *c, struct fo_finding *f)
 	if (!fo_notable(c, f, ns))
 		return false;
 	/* No more can hide than there is compute to hide under. */
-	int64_t removable = ns < l->comp_ns ? ns : l->comp_ns;
+	int64_t removable = fo_least(ns, l->comp_ns);
 	fo_gain_of(c, f, removable,
 		   (struct fo_gain){ .least = FO_GAIN_HALF * (double)blocking(l, removable) /
 					      (double)(removable ? removable : 1),
@@ -269,7 +270,7 @@ static bool copies(const struct fo_rule_context *c, struct fo_finding *f)
 static bool backend(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const char *name = fo_trace_text(c->s->t, c->s->t->backend);
-	/* Those that move data between GPUs themselves; gloo and mpi without CUDA go through host memory. */
+	/* These backends move data between GPUs themselves; gloo and mpi without CUDA go through host memory. */
 	if (!name[0] || !c->s->t->defect.has_host_ops || strstr(name, "nccl") || strstr(name, "ucc") ||
 	    strstr(name, "xccl") || c->s->l.comm_ns > 0)
 		return false;

@@ -1,5 +1,5 @@
-/* How fast the kernels are that compute: attention and products against the peak. Never serious: that a faster kernel
- * exists for the device at hand is not for a trace to say, so the least gain is none. */
+/* Rates of attention and products against the peak. Never serious: a trace cannot say that a faster kernel exists for
+ * the device at hand, so the least gain is none. */
 #include "diagnose/products_int.h"
 
 #include <math.h>

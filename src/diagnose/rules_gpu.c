@@ -1,5 +1,7 @@
-/* What the kernels themselves could do better. */
+/* Findings about the kernels themselves. */
 #include "diagnose/products_int.h"
+
+#include "base/text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -41,7 +43,7 @@ static bool attention_eager(const struct fo_rule_context *c, struct fo_finding *
 	if (!attention_is_eager(c))
 		return false;
 	f->serious = c->chain->operators_known && fo_share(c, ns) > FO_SHARE_SERIOUS;
-	/* At least half of the softmax's own time goes: it is computed once, where it was read and written again. */
+	/* The softmax's own time goes by half at least: it is computed once, where it was read and written again. */
 	fo_gain_of(c, f, ns,
 		   (struct fo_gain){ .least = FO_GAIN_HALF * (double)around / (double)ns,
 				     .most = 1,
@@ -96,13 +98,13 @@ static bool optimizer(const struct fo_rule_context *c, struct fo_finding *f)
 		f->loss_ns = all;
 		f->serious = false;
 	}
-	fo_title(f, "%s: %.1f %% of the step in %lld kernels%s",
-		 fuses ? "the optimizer is not fused" : "the optimizer's update is many kernels", fo_percent(c, all),
+	const char *what = fuses ? "the optimizer is not fused" : "the optimizer's update is many kernels";
+	fo_title(f, "%s: %.1f %% of the step in %lld kernels%s", what, fo_percent(c, all),
 		 (long long)l->class_ops[FO_K_OPTIMIZER], 2 * idle > ns ? " and between them" : "");
-	fo_why(f, "They walk over the weights, one for each operation of the update%s. %s",
-	       c->facts->optimizer_loop ? " and each tensor" : "",
-	       fuses ? "A fused one reads and writes each weight once."
-		     : "PyTorch has no fused update of this optimizer for GPUs.");
+	fo_why(f, "They walk over the weights, one for each operation of the update%s.",
+	       c->facts->optimizer_loop ? " and each tensor" : "");
+	fo_why(f, fuses ? " A fused one reads and writes each weight once."
+			: " PyTorch has no fused update of this optimizer for GPUs.");
 	return true;
 }
 
@@ -164,7 +166,7 @@ int64_t fo_merging_ns(const struct fo_rule_context *c)
 	int64_t ns = moving_ns(c);
 	int64_t merges = c->chain->fusable_ns +
 			 (attention_is_eager(c) ? 0 : c->chain->softmax_ns + c->chain->between_ns);
-	return merges < ns ? merges : ns;
+	return fo_least(merges, ns);
 }
 
 bool fo_merges(const struct fo_rule_context *c) { return fo_share(c, fo_merging_ns(c)) > FO_SHARE_ADVICE; }
@@ -213,7 +215,7 @@ static int64_t single_precision(const struct fo_rule_context *c)
 	    c->facts->fp32_product_share <= 0.5 || fo_share(c, products) <= FO_SHARE_ADVICE)
 		return 0;
 	int64_t other = attention_is_eager(c) ? c->chain->product_ns : 0; /* promised there */
-	return (int64_t)(c->facts->fp32_product_share * (double)(products - (other < products ? other : products)));
+	return (int64_t)(c->facts->fp32_product_share * (double)(products - fo_least(other, products)));
 }
 
 static bool precision(const struct fo_rule_context *c, struct fo_finding *f)
@@ -264,7 +266,7 @@ static double products_efficiency(const struct fo_diagnosis *d)
 	return took > 0 ? ideal / took : NAN;
 }
 
-/* Without shapes, with a model: the best products that were measured reach about 0.8 of the dense peak
+/* The rate without shapes, with a model. The best products that were measured reach about 0.8 of the dense peak
  * (data/devices.csv: H100 794.5 of 989, B200 1745 of 2250). */
 static double bridge_efficiency(const struct fo_diagnosis *d, const struct fo_ledger *l)
 {
@@ -275,7 +277,8 @@ static double bridge_efficiency(const struct fo_diagnosis *d, const struct fo_le
 	return NAN;
 }
 
-/* How much longer its products take than the other ranks': those wait for it, and comm-wait promises that time. */
+/* How much longer this rank's products take than the other ranks': those wait for it, and comm-wait promises that time.
+ */
 static int64_t excess_of_culprit(const struct fo_rule_context *c)
 {
 	const struct fo_diagnosis *d = c->s->d;
@@ -288,11 +291,14 @@ static int64_t excess_of_culprit(const struct fo_rule_context *c)
 static const char *tera(char out[24], double flop_s)
 {
 	double v = flop_s / 1e12;
-	snprintf(out, 24, v >= 999.5 ? "%.0f" : "%.3g", v >= 9999.5 || v < 999.5 ? v : 10 * round(v / 10));
+	if (v < 999.5)
+		snprintf(out, 24, "%.3g", v);
+	else
+		snprintf(out, 24, "%.0f", v < 9999.5 ? 10 * round(v / 10) : v);
 	return out;
 }
 
-/* What a product takes above what is attainable for its shape, as far as this finding judges it. */
+/* A product's time above what is attainable for its shape, as far as this finding judges it. */
 static double product_loss(const struct fo_product *p)
 {
 	if (p->tiny || fo_product_claimed(p) || !(p->attainable_flop_s > p->flop_s))
@@ -361,13 +367,14 @@ static bool gemm_efficiency(const struct fo_rule_context *c, struct fo_finding *
 	fo_title(f, "matrix products reach %.0f %% of what is attainable%s", 100 * reached,
 		 by_shape ? " for their shapes" : "");
 	const struct fo_product *p = by_shape ? most_lost(d) : NULL;
+	const char *bound = p && p->memory_bound ? "memory" : "compute";
 	char reached_at[24], may_reach[24];
 	if (p)
 		fo_why(f,
-		       "Most is lost in %lld x %lld x %lld in %s: %s of %s TFLOP/s attainable (%s by its intensity%s). "
+		       "Most is lost in %lld x %lld x %lld in %s: %s of %s TFLOP/s attainable (%s-bound by its intensity%s). "
 		       "Try shapes that fill tiles and waves, another layout, or another library's kernel.",
 		       (long long)p->m, (long long)p->n, (long long)p->k, p->dtype, tera(reached_at, p->flop_s),
-		       tera(may_reach, p->attainable_flop_s), p->memory_bound ? "memory-bound" : "compute-bound",
+		       tera(may_reach, p->attainable_flop_s), bound,
 		       p->fill < 0.8 ? "; much of its tiles or waves is empty" : "");
 	else
 		fo_why(f, "Their time is compared with the model's FLOP at 0.8 of the dense peak, which the best "
@@ -476,9 +483,9 @@ static bool pipeline(const struct fo_rule_context *c, struct fo_finding *f)
 		return false;
 	f->serious = mean > FO_SHARE_SERIOUS;
 	double ideal = isnan(p->ideal) ? 0 : p->ideal / (1 + p->ideal); /* of the ideal work -> of the step */
-	/* At best twice as many chunks or microbatches: half of the ideal bubble, and what is above the ideal goes.
-	 * What is seen of it may be less than the ideal: a stage's wait for its first input is in no window between two
-	 * of its kernels. */
+	/* The best case is twice as many chunks or microbatches: half of the ideal bubble goes, and all above it. The
+	 * bubble that is seen may be less than the ideal: a stage's wait for its first input is in no window between
+	 * two of its kernels. */
 	double stays = (ideal > 0 && ideal < mean ? ideal : mean) / 2;
 	fo_gain_of(c, f, (int64_t)(mean * (double)c->s->l.span_ns),
 		   (struct fo_gain){ .least = mean > ideal ? (mean - ideal) / mean * FO_GAIN_HALF : 0,

@@ -2,6 +2,7 @@
 #include "diagnose/findings_int.h"
 
 #include "base/str.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,13 +13,13 @@ static int64_t host_exposed(const struct fo_ledger *l)
 	       l->idle_ns[FO_IDLE_LAUNCH_LATENCY];
 }
 
-/* Above the serious mark alone, or the greatest of the causes where all idling together is above it. */
+/* A cause is serious above the mark, or where it is the greatest of the causes and all idling together is above it. */
 static bool serious(const struct fo_rule_context *c, int64_t ns)
 {
 	const struct fo_ledger *l = &c->s->l;
 	int64_t greatest = 0;
 	for (int i = 0; i < FO_IDLE_COUNT; i++)
-		greatest = l->idle_ns[i] > greatest ? l->idle_ns[i] : greatest;
+		greatest = fo_greatest(l->idle_ns[i], greatest);
 	return fo_share(c, ns) > FO_SHARE_SERIOUS ||
 	       (fo_share(c, l->idle_total_ns) > FO_SHARE_SERIOUS && ns >= greatest);
 }
@@ -124,12 +125,12 @@ static int64_t in_driver(const struct fo_rule_context *c, const char **name)
 		       g->idle_ns[FO_IDLE_HOST_OTHER];
 		if (length > longest)
 			*name = fo_trace_text(c->s->t, c->s->t->launch[call].name);
-		longest = length > longest ? length : longest;
+		longest = fo_greatest(length, longest);
 	}
 	return sum / c->s->steps;
 }
 
-/* What the launching thread did while the GPU waited, as far as the trace has it: by the greatest part. */
+/* What the launching thread did while the GPU waited, by its greatest part, as far as the trace tells. */
 static const char *launching_text(const struct fo_rule_context *c)
 {
 	const struct fo_ledger *l = &c->s->l;
@@ -215,8 +216,8 @@ static bool launch_bound(const struct fo_rule_context *c, struct fo_finding *f)
 	const char *call = "";
 	int64_t driver = in_driver(c, &call);
 	bool driven = op < 0 && 4 * driver > idle;
-	/* At best graphs replay the step without a launch per kernel; at worst a compiler merges every other one of
-	 * what it can merge. One long operator on the processor neither of them touches. */
+	/* In the best case graphs replay the step without a launch per kernel; in the worst a compiler merges every
+	 * other kernel that it can merge. Neither touches one long operator on the processor. */
 	fo_gain_of(c, f, idle,
 		   (struct fo_gain){
 			   .least = op >= 0 || driven ? 0 : fo_fusable(c) / 2, .most = 1, .frees_ns = INT64_MAX });
@@ -352,7 +353,7 @@ static bool dependency(const struct fo_rule_context *c, struct fo_finding *f)
 	return true;
 }
 
-/* At the first use of a kernel it is a warm-up, which one recorded step cannot tell from what every step does
+/* Loading code at the first use of a kernel is a warm-up. One recorded step cannot tell it from what every step does
  * (rules_window.c). */
 static bool code_loading(const struct fo_rule_context *c, struct fo_finding *f)
 {

@@ -2,6 +2,8 @@
  * Without the name they are time in which the host waits or does something else, and are told as that. */
 #include "diagnose/findings_int.h"
 
+#include "base/text.h"
+
 #include <string.h>
 
 /* ---- what is marked ---- */
@@ -11,7 +13,7 @@ static bool allocates(const char *name)
 	return strstr(name, "Malloc") || strstr(name, "MemAlloc") || strstr(name, "Free") || strstr(name, "HostAlloc");
 }
 
-/* Where ranges of one kind lie, on any thread: a collection holds all of them up. */
+/* Gathers the ranges of one mark on all threads: a collection holds all of them up. */
 static void gather(const struct fo_subject *s, enum fo_mark mark, struct fo_intervals *out)
 {
 	const struct fo_trace *t = s->t;
@@ -29,8 +31,6 @@ static void gather(const struct fo_subject *s, enum fo_mark mark, struct fo_inte
 	fo_intervals_unite(out);
 }
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* Moves the host's part of every gap inside such ranges to c->marked_ns. A later mark does not get what an earlier one
  * took. */
 static void of_gaps(struct fo_rule_context *c, struct fo_idle_gap *gap, enum fo_mark mark,
@@ -40,7 +40,7 @@ static void of_gaps(struct fo_rule_context *c, struct fo_idle_gap *gap, enum fo_
 	for (int64_t i = 0; i < c->gaps; i++) {
 		int64_t left = fo_intervals_within(where, gap[i].begin_ns, gap[i].end_ns);
 		for (size_t k = mark == FO_MARK_ALLOCATION; left > 0 && k < sizeof(cause) / sizeof(*cause); k++) {
-			int64_t take = least(left, gap[i].idle_ns[cause[k]]);
+			int64_t take = fo_least(left, gap[i].idle_ns[cause[k]]);
 			gap[i].idle_ns[cause[k]] -= take;
 			c->marked_ns[mark][cause[k]] += take;
 			left -= take;

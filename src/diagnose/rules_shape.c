@@ -1,8 +1,9 @@
-/* What shapes and layouts cost: dimensions to pad, results of too few tiles, operands that are rearranged, weights
- * that are gathered by token. Each is kept out of gemm-efficiency and of the device's limit (fo_product_claimed). */
+/* Costs of shapes and layouts: dimensions to pad, results of too few tiles, operands that are rearranged, weights that
+ * are gathered by token. Each is kept out of gemm-efficiency and of the device's limit (fo_product_claimed). */
 #include "diagnose/products_int.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -48,7 +49,7 @@ static void learn(struct dimensions *d, const struct fo_trace *t)
 	}
 }
 
-/* Of the products of an attention that is written out the head's size is the smallest dimension; heads are not larger
+/* The head's size is the smallest dimension of the products of an attention that is written out; heads are not larger
  * than this. */
 #define HEAD_MOST 512
 
@@ -63,13 +64,15 @@ static const char *const role_words[] = {
 static enum role role(const struct dimensions *d, const struct fo_product *p, int which)
 {
 	const int64_t dim[] = { p->m, p->n, p->k };
-	int64_t x = dim[which], least = p->n < p->k ? p->n : p->k;
+	int64_t x = dim[which], least = fo_least(p->n, p->k);
 	if (p->batch > 1 && least <= HEAD_MOST)
 		return which > 0 && x == least && x < p->m ? HEAD : SEQUENCE;
 	bool token = among(d->token, d->tokens, x), model = among(d->model, d->models, x);
 	if (p->batch > 1) /* batched by experts: rows are tokens, the rest is the model's */
 		return which == 0 ? TOKENS : HIDDEN;
-	return (token == model ? which == 0 : token) ? TOKENS : HIDDEN;
+	if (token == model) /* its size does not tell */
+		token = which == 0;
+	return token ? TOKENS : HIDDEN;
 }
 
 /* ---- evidence ---- */
@@ -108,8 +111,8 @@ static double usual(const struct fo_diagnosis *d, bool *known)
 	return *known && ideal > 0 ? ideal / took : 1;
 }
 
-/* Of the step: what the claimed products take above `best` of each, which is its rate without the loss. Those of an
- * attention that is written out are promised by attention-eager. */
+/* Time of the step that the claimed products take above `best` of each, which is its rate without the loss. Products of
+ * an attention that is written out are promised by attention-eager. */
 static int64_t above(const struct fo_rule_context *c, bool (*wanted)(const struct fo_product *p), double reach)
 {
 	const struct fo_diagnosis *d = c->s->d;
@@ -242,7 +245,7 @@ static double attention_waste(const struct fo_attention_shape *a, const char **w
 	*what = head >= keys ? "head size" : "sequence length";
 	*from = head >= keys ? a->dim : a->keys;
 	*to = head >= keys ? a->dim / 32 * 32 : a->keys / 128 * 128;
-	return head > keys ? head : keys;
+	return fmax(head, keys);
 }
 
 static bool attention_padding(const struct fo_rule_context *c, struct fo_finding *f)
@@ -315,7 +318,7 @@ static bool gathered(const struct fo_trace *t, const struct fo_gpu_op *g)
 	return (g->flags & FO_GPU_GATHERED) != 0;
 }
 
-/* Their time in a step, with the longest as evidence. */
+/* The time of the wanted kernels in a step, with the longest as evidence. */
 static int64_t needless(const struct fo_rule_context *c, struct fo_finding *f,
 			bool (*wanted)(const struct fo_trace *, const struct fo_gpu_op *), int64_t *calls)
 {
@@ -379,7 +382,7 @@ bool fo_conv_layout(const struct fo_rule_context *c, struct fo_finding *f)
 static bool expert_gather(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	int64_t n, ns = needless(c, f, gathered, &n), experts = c->s->l.class_ns[FO_K_MOE];
-	ns = ns < experts ? ns : experts;
+	ns = fo_least(ns, experts);
 	if (!fo_notable(c, f, ns))
 		return false;
 	fo_gain_usual(c, f, ns, FO_GAIN_HALF);
@@ -400,7 +403,7 @@ static bool expert_loop(const struct fo_rule_context *c, struct fo_finding *f)
 	const struct fo_diagnosis *d = c->s->d;
 	const struct fo_product *most = NULL;
 	int64_t all = 0, ns = 0, best = 0, calls = 0, rows = 0;
-	const int64_t n = d->products < FO_PRODUCTS_LOOKED_AT ? d->products : FO_PRODUCTS_LOOKED_AT;
+	const int64_t n = fo_least(d->products, FO_PRODUCTS_LOOKED_AT);
 	for (int64_t i = 0; c->facts->moe && i < n; i++) {
 		int64_t sizes = 0, took = 0, of = 0;
 		all += d->product[i].time_ns;

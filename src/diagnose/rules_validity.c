@@ -1,6 +1,8 @@
-/* What has to be known before a trace's figures are believed. None of these is serious: they say how far to trust the
+/* Notes that must be known before a trace's figures are believed. None is serious: they say how far to trust the
  * others. */
 #include "diagnose/findings_int.h"
+
+#include "base/text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -34,13 +36,14 @@ static bool steps(const struct fo_rule_context *c, struct fo_finding *f)
 			  "launched. How far the host runs ahead, and how steps differ, shows only with several in a "
 			  "row: active=5 in the profiler's schedule.");
 	} else if (v->steps < STEPS_ENOUGH) {
-		bool one = v->dropped_steps == 1;
+		static const char *const words[2][2] = { { "were left out", "they end" },
+							 { "was left out", "it ends" } };
+		const char *const *dropped = words[v->dropped_steps == 1];
 		fo_title(f, "%lld complete step%s: too few for a median", (long long)v->steps, fo_plural(v->steps));
 		fo_why(f,
 		       "Steps differ from each other, and a median needs at least three: record more. %lld step%s at "
-		       "the end of the trace %s left out, for it does not show where %s.",
-		       (long long)v->dropped_steps, fo_plural(v->dropped_steps), one ? "was" : "were",
-		       one ? "it ends" : "they end");
+		       "the end of the trace %s, for it does not show where %s.",
+		       (long long)v->dropped_steps, fo_plural(v->dropped_steps), dropped[0], dropped[1]);
 	} else {
 		return false;
 	}
@@ -73,9 +76,9 @@ static bool unsteady(const struct fo_rule_context *c, struct fo_finding *f)
 	for (int64_t i = 0; i < v->steps; i++) {
 		if (v->step[i].l.ops == 0)
 			continue;
-		low = v->step[i].l.span_ns < low ? v->step[i].l.span_ns : low;
+		low = fo_least(v->step[i].l.span_ns, low);
 		at = v->step[i].l.span_ns > high ? i : at;
-		high = v->step[i].l.span_ns > high ? v->step[i].l.span_ns : high;
+		high = fo_greatest(v->step[i].l.span_ns, high);
 	}
 	if (v->steps - v->empty_steps < 2 || (c->s->steps == 1 && 2 * (high - low) < c->s->l.span_ns))
 		return false;
@@ -114,8 +117,8 @@ static bool lost(const struct fo_rule_context *c, struct fo_finding *f)
 
 /* ---- nothing to diagnose ---- */
 
-/* Where more GPU operations have no usable times than have some, or most events could not be read, that is why so
- * little is left. Says so, with the words that go on; "" otherwise. */
+/* Says why so little is left where more GPU operations have unusable times than usable ones, or most events could not
+ * be read; the sentence goes on. "" otherwise. */
 static const char *unusable(const struct fo_trace *t, char *out, size_t size)
 {
 	const struct fo_trace_defects *x = &t->defect;
@@ -140,7 +143,7 @@ void fo_too_little_work(const struct fo_rule_context *c, char *out, size_t size)
 {
 	const struct fo_ledger *all = &c->s->device->total;
 	const struct fo_trace *t = c->s->t;
-	/* Without marked steps of the host the whole trace is one, unless the GPU's steps are known. */
+	/* The whole trace counts as one step of the host where none is marked and the GPU's are not known either. */
 	double around = c->host_step_ns;
 	if (around <= 0 && c->s->device->from == FO_WINDOW_WHOLE)
 		around = (double)(t->end_ns - t->begin_ns);
@@ -211,13 +214,14 @@ int fo_without_gpu_work(const struct fo_diagnosis *d, struct fo_finding out[2])
 	n += lost_of(t, r->rank, -1, &out[0]);
 	out[n] = (struct fo_finding){ .id = "no-gpu-work", .kind = FO_FIND_VALIDITY, .dollars = NAN };
 	struct fo_finding *f = &out[n++];
-	/* What was lost may be all there was of the GPU: recording otherwise is no cure. */
+	/* A cut file may have lost all GPU work: then recording otherwise is no cure. */
 	if (t->defect.truncated)
 		fo_title(f, "the file ends inside its events, and what is left holds no GPU work");
 	else
 		fo_title(f, "%sno GPU work in this trace", unusable(t, why, sizeof(why)));
-	fo_why(f, "There is nothing to say what a GPU did. %s%s.",
-	       t->defect.truncated ? "Copy the file again, or record with " : "Record with ",
+	fo_why(f, "There is nothing to say what a GPU did. ");
+	fo_why(f, t->defect.truncated ? "Copy the file again, or record with " : "Record with ");
+	fo_why(f, "%s.",
 	       t->format == FO_TRACE_NSYS
 		       ? "nsys profile --trace=cuda,nvtx"
 		       : "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])");
@@ -268,8 +272,8 @@ static bool overhead(const struct fo_rule_context *c, struct fo_finding *f)
 	int64_t window = c->s->end_ns - c->s->begin_ns, begin, end;
 	struct fo_intervals work = { 0 };
 	for (int64_t i = 0; i < t->overhead_count; i++) {
-		begin = t->overhead[i].begin_ns > c->s->begin_ns ? t->overhead[i].begin_ns : c->s->begin_ns;
-		end = t->overhead[i].end_ns < c->s->end_ns ? t->overhead[i].end_ns : c->s->end_ns;
+		begin = fo_greatest(t->overhead[i].begin_ns, c->s->begin_ns);
+		end = fo_least(t->overhead[i].end_ns, c->s->end_ns);
 		fo_intervals_add(&work, begin, end);
 	}
 	fo_intervals_unite(&work);

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +24,7 @@ static const char *prepared(const struct fo_trace *t)
 	return captures(t) ? "graphs were captured, code was loaded or compiled" : "code was loaded or compiled";
 }
 
-/* Above half of the window a warm-up is what it mainly shows. */
+/* A warm-up of more than half of the window is what the window mainly shows. */
 void fo_mostly_warm_up(const struct fo_rule_context *c, char *out, size_t size)
 {
 	int64_t ns = c->s->l.idle_ns[FO_IDLE_LONG_CALL];
@@ -38,6 +39,7 @@ static bool warm_up(const struct fo_rule_context *c, struct fo_finding *f)
 	int64_t ns = c->s->l.idle_ns[FO_IDLE_LONG_CALL];
 	if (!fo_one_window(c) || fo_share(c, ns) <= FO_SHARE_ADVICE)
 		return false;
+	static const char *const graph_use[] = { " of a kernel", " of a kernel or graph" };
 	bool graph = captures(c->s->t);
 	if (c->s->d->judged == FO_JUDGED_WARM_UP)
 		fo_title(f, "%s", c->s->d->cannot);
@@ -45,9 +47,9 @@ static bool warm_up(const struct fo_rule_context *c, struct fo_finding *f)
 		fo_title(f, "warm-up: for %.1f %% of the time %s", fo_percent(c, ns), prepared(c->s->t));
 	fo_why(f,
 	       "Calls that launch a kernel or load a module took more than a millisecond each%s while the GPU had "
-	       "nothing to do. That happens at the first use of a kernel%s, and is no bottleneck of the job. Record "
-	       "steps after a warm-up%s.",
-	       graph ? ", or a graph was captured," : "", graph ? " or graph" : "",
+	       "nothing to do. That happens at the first use%s, and is no bottleneck of the job.",
+	       graph ? ", or a graph was captured," : "", graph_use[graph]);
+	fo_why(f, " Record steps after a warm-up%s.",
 	       c->s->t->format == FO_TRACE_NSYS ? "" : ": torch.profiler.schedule(wait=1, warmup=2, active=5)");
 	return true;
 }
@@ -73,7 +75,7 @@ static bool taken_out(const struct fo_rule_context *c, struct fo_finding *f)
 	return true;
 }
 
-/* What the host did in the time that is left out. Below a tenth of it a call does not tell. */
+/* Says what the host did in the time that is left out. A call below a tenth of it does not tell. */
 static void say_start(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	enum { TENTH = 10 };
@@ -122,8 +124,8 @@ static bool lead(const struct fo_rule_context *c, struct fo_finding *f)
 
 /* ---- first calls ---- */
 
-/* In a trace without steps libraries are loaded, kernels chosen, memory allocated. That weighs as much as hundreds of
- * later calls, and a steady state has none of it. */
+/* Libraries are loaded, kernels chosen and memory allocated at first calls. In a trace without steps that weighs as
+ * much as hundreds of later calls, and a steady state has none of it. */
 enum {
 	CALLS_LEAST = 4,          /* of an operator: below that no median is one */
 	FIRST_LEAST = 5,          /* times the median of the others */
@@ -139,14 +141,14 @@ static int by_name(const void *a, const void *b)
 {
 	const struct call *x = a, *y = b;
 	if (x->name != y->name)
-		return x->name < y->name ? -1 : 1;
-	return (x->begin_ns > y->begin_ns) - (x->begin_ns < y->begin_ns);
+		return fo_order(x->name, y->name);
+	return fo_order(x->begin_ns, y->begin_ns);
 }
 
 static int by_length(const void *a, const void *b)
 {
 	const struct call *x = a, *y = b;
-	return (x->ns > y->ns) - (x->ns < y->ns);
+	return fo_order(x->ns, y->ns);
 }
 
 static bool outermost(const struct fo_trace *t, const struct fo_host_op *o)
@@ -181,10 +183,9 @@ static bool first_calls(const struct fo_rule_context *c, struct fo_finding *f)
 		for (next = i + 1; next < n && call[next].name == call[i].name; next++)
 			;
 		struct call first = call[i];
-		int64_t ns = excess(call + i, next - i),
-			from = first.begin_ns > s->begin_ns ? first.begin_ns : s->begin_ns;
+		int64_t ns = excess(call + i, next - i), from = fo_greatest(first.begin_ns, s->begin_ns);
 		int64_t inside = first.begin_ns + first.ns - from;
-		ns = ns < inside ? ns : inside; /* only the part inside the window counts */
+		ns = fo_least(ns, inside); /* only the part inside the window counts */
 		if (ns <= 0)
 			continue;
 		sum += ns;

@@ -1,4 +1,4 @@
-/* What several ranks show, and a pipeline schedule's diagnosis, as JSON: docs/formats.md, "Diagnosis". */
+/* The comparison of ranks, and a pipeline schedule's diagnosis, as JSON: docs/formats.md, "Diagnosis". */
 #include "diagnose/diagnose.h"
 #include "diagnose/straggler.h"
 
@@ -17,7 +17,7 @@ static void reals(struct fo_json *j, const char *key, const double *v, int n)
 /* NaN where unknown, which JSON has as null. */
 static double told(int64_t n) { return n > 0 ? (double)n : NAN; }
 
-/* Of a place in d->rank: NaN where the trace has no number for it or nothing ran on its devices. */
+/* The rank at a place of d->rank: NaN where the trace has no number for it or nothing ran on its devices. */
 static double rank_of(const struct fo_diagnosis *d, int at)
 {
 	return at >= 0 && at < d->ranks && d->rank[at].rank >= 0 && d->rank[at].devices > 0 ? d->rank[at].rank : NAN;

@@ -31,7 +31,7 @@ static bool is(const char *field, int len, const char *text)
 	return strlen(text) == (size_t)len && memcmp(field, text, (size_t)len) == 0;
 }
 
-/* Below a tenth of the communication's time a setting is not worth changing. */
+/* A setting for less than a tenth of the communication's time is not worth changing. */
 static bool much(const struct fo_comm_kinds *x, enum fo_comm_kind kind) { return 10 * x->ns[kind] > x->all_ns; }
 
 /* Does DDP reduce in buckets, and in more than two, so that larger ones would make fewer? */

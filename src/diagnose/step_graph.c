@@ -2,7 +2,9 @@
 #include "diagnose/straggler.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,7 +63,7 @@ static void chain(struct fo_step_graph *g, const struct list *l)
 }
 static bool is_pass(int kind) { return kind <= FO_SCHED_WEIGHT; }
 
-/* Where the data of chunk `c` on stage `st` goes or comes from; false: outside the model. */
+/* The stage and chunk that the data of chunk `c` on stage `st` goes to or comes from; false: outside the model. */
 static bool neighbour(const struct fo_schedule_log *s, const struct fo_schedule_op *pass, int step, int *chunk,
 		      int *stage)
 {
@@ -271,7 +273,7 @@ static size_t most(const struct fo_step_graph *g, const struct worker *w, int ki
 {
 	size_t n = 0;
 	for (int i = 0; i < g->s->replicas * g->s->stages; i++)
-		n = w[i].kind[kind].n > n ? w[i].kind[kind].n : n;
+		n = fo_greatest(w[i].kind[kind].n, n);
 	return n;
 }
 
@@ -298,18 +300,18 @@ static int by_pass(const void *a, const void *b)
 {
 	const struct pass_key *x = a, *y = b;
 	if (x->replica != y->replica)
-		return x->replica < y->replica ? -1 : 1;
+		return fo_order(x->replica, y->replica);
 	if (x->kind != y->kind)
-		return x->kind < y->kind ? -1 : 1;
+		return fo_order(x->kind, y->kind);
 	if (x->microbatch != y->microbatch)
-		return x->microbatch < y->microbatch ? -1 : 1;
+		return fo_order(x->microbatch, y->microbatch);
 	if (x->chunk != y->chunk)
-		return x->chunk < y->chunk ? -1 : 1;
-	return x->stage < y->stage ? -1 : x->stage > y->stage;
+		return fo_order(x->chunk, y->chunk);
+	return fo_order(x->stage, y->stage);
 }
 
-/* Without recorded transfers: forward after the stage before, backward after the stage behind, the first backward after
- * its forward. */
+/* Edges without recorded transfers: forward after the stage before, backward after the stage behind, the first backward
+ * after its forward. */
 static void data_flow(struct fo_step_graph *g)
 {
 	struct pass_key *v = fo_xmalloc(((size_t)g->n + 1) * sizeof *v);
@@ -524,10 +526,10 @@ double fo_step_graph_run(struct fo_step_graph *g, const double *own_ns)
 			begin = g->end[g->before[k]] > begin ? g->end[g->before[k]] : begin;
 		if (group < 0) {
 			g->end[op] = begin + own_ns[op];
-			last = g->end[op] > last ? g->end[op] : last;
+			last = fmax(g->end[op], last);
 			continue;
 		}
-		g->group_begin[group] = begin > g->group_begin[group] ? begin : g->group_begin[group];
+		g->group_begin[group] = fmax(begin, g->group_begin[group]);
 		if (--g->waiting[group])
 			continue;
 		for (int32_t m = g->member_first[group]; m < g->member_first[group + 1]; m++) {

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -191,7 +192,7 @@ static void what_if(struct fo_whatif *w, const struct fo_schedule_log *s, int64_
 	y.own = fo_xmalloc(((size_t)s->ops + 1) * sizeof *y.own);
 	y.even = fo_xmalloc(((size_t)s->ops + 1) * sizeof *y.even);
 	for (int64_t k = 0; k < s->steps; k++)
-		longest = s->step[k].ops > longest ? s->step[k].ops : longest;
+		longest = fo_greatest(s->step[k].ops, longest);
 	y.mixed = fo_xmalloc(((size_t)longest + 1) * sizeof *y.mixed);
 	fo_status st = FO_OK;
 	for (int64_t k = from; st == FO_OK && k < s->steps; k++) {
@@ -225,7 +226,7 @@ static void add_work(const struct fo_schedule_log *s, int64_t step, double *work
 			covered = INT64_MIN;
 		if (o[i].kind > FO_SCHED_WEIGHT)
 			continue;
-		int64_t begin = o[i].begin_ns > covered ? o[i].begin_ns : covered;
+		int64_t begin = fo_greatest(o[i].begin_ns, covered);
 		if (o[i].end_ns > begin) {
 			work[o[i].stage] += (double)(o[i].end_ns - begin) / s->replicas;
 			covered = o[i].end_ns;
@@ -390,7 +391,7 @@ static void find_bubble(struct fo_schedule_diagnosis *d)
 		 "(p - 1) / (v m) = %d / (%d x %d) of the work, however even the stages are; twice as many chunks or "
 		 "microbatches leave %.1f %%",
 		 s->stages - 1, s->chunks, s->microbatches, 100 * wait / (2 * rounds + wait));
-	/* Who has chunks already has the interleaved schedule: what is left is more of them. */
+	/* A schedule with chunks is interleaved already: more chunks are what is left. */
 	snprintf(f->proposal, sizeof f->proposal,
 		 s->chunks > 1 ? "more microbatches per step, or more than %d chunks per stage: Megatron-LM and Primus "
 				 "fewer layers in --num-layers-per-virtual-pipeline-stage; TorchTitan fewer in "
@@ -401,7 +402,7 @@ static void find_bubble(struct fo_schedule_diagnosis *d)
 		 s->chunks);
 }
 
-/* What is uneven comes first: it is a fault, the bubble a choice. */
+/* Unevenness comes first: it is a fault, the bubble a choice. */
 static void find(struct fo_schedule_diagnosis *d)
 {
 	find_straggler(d);

@@ -1,6 +1,8 @@
 /* The one device and the one step that figures speak of. */
 #include "diagnose/findings_int.h"
 
+#include "base/text.h"
+
 #include <stdio.h>
 
 /* A sum over steps to one step. The leaves are divided and their sums built anew, so that parts still add up exactly.
@@ -91,12 +93,12 @@ char *fo_window_words(char buf[160], const struct fo_diagnosis *d)
 	fo_shown_step_of(v, &s);
 	fo_ns_text(ns, s.l.span_ns);
 	fo_shown_step_words(step, v);
-	if (v->from == FO_WINDOW_WHOLE)
-		snprintf(buf, 160, "the whole trace %s, %s",
-			 v->lead_ns    ? "from the host's first work to the last GPU operation"
-			 : v->start_ns ? "behind a start that is left out"
-				       : "from the first GPU operation to the last",
-			 ns);
+	if (v->from == FO_WINDOW_WHOLE && v->lead_ns)
+		snprintf(buf, 160, "the whole trace from the host's first work to the last GPU operation, %s", ns);
+	else if (v->from == FO_WINDOW_WHOLE && v->start_ns)
+		snprintf(buf, 160, "the whole trace behind a start that is left out, %s", ns);
+	else if (v->from == FO_WINDOW_WHOLE)
+		snprintf(buf, 160, "the whole trace from the first GPU operation to the last, %s", ns);
 	else if (v->from == FO_WINDOW_HOST_STEP)
 		snprintf(buf, 160, "%s as the host has it, %s", step, ns);
 	else
@@ -112,7 +114,7 @@ const struct fo_device_ledger *fo_shown_device(const struct fo_diagnosis *d, int
 	const struct fo_device_ledger *best = NULL;
 	int64_t fullest = 0;
 	for (int64_t i = 0; i < r->devices; i++)
-		fullest = r->device[i].total.ops > fullest ? r->device[i].total.ops : fullest;
+		fullest = fo_greatest(r->device[i].total.ops, fullest);
 	for (int64_t i = 0; i < r->devices; i++) {
 		const struct fo_device_ledger *v = &r->device[i];
 		if (v->total.ops == 0 || v->total.ops < fullest / 10)

@@ -1,4 +1,4 @@
-/* What a trace cannot say, and what to record it with. */
+/* The list of what a trace cannot say, and what to record it with. */
 #include "diagnose/findings_int.h"
 
 #include "base/mem.h"
@@ -68,11 +68,12 @@ static void of_host(struct fo_diagnosis *d, const struct fo_subject *s, const st
 		    nsys(s) ? "nsys profile --cuda-event-trace=true"
 			    : "experimental_config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events="
 			      "True)");
-	if (s->l.idle_ns[FO_IDLE_HOST_OTHER] * 20 > s->l.span_ns)
-		add(d, "which Python code the launching thread was in",
-		    nsys(s)         ? "nsys profile --python-sampling=true"
-		    : x->has_frames ? "Perfetto (ui.perfetto.dev) shows Python's frames, which are in the trace"
-				    : "with_stack=True");
+	if (s->l.idle_ns[FO_IDLE_HOST_OTHER] * 20 > s->l.span_ns) {
+		const char *how = nsys(s) ? "nsys profile --python-sampling=true" : "with_stack=True";
+		if (!nsys(s) && x->has_frames)
+			how = "Perfetto (ui.perfetto.dev) shows Python's frames, which are in the trace";
+		add(d, "which Python code the launching thread was in", how);
+	}
 }
 
 static void of_ranks(struct fo_diagnosis *d, const struct fo_subject *s)
@@ -98,11 +99,14 @@ static void of_ranks(struct fo_diagnosis *d, const struct fo_subject *s)
 
 static void of_products(struct fo_diagnosis *d, const struct fo_subject *s, const struct fo_facts *facts)
 {
-	if (!s->t->defect.has_shapes && facts->product_ns > 0)
-		add(d, "what each product's shape could reach, and MFU without --model",
-		    strcmp(facts->framework, "Megatron-LM") == 0 ? "--pytorch-profiler-collect-shapes"
-		    : nsys(s) ? "torch.autograd.profiler.emit_nvtx(record_shapes=True), or the PyTorch profiler"
-			      : "torch.profiler.profile(record_shapes=True)");
+	if (!s->t->defect.has_shapes && facts->product_ns > 0) {
+		const char *how = "torch.profiler.profile(record_shapes=True)";
+		if (strcmp(facts->framework, "Megatron-LM") == 0)
+			how = "--pytorch-profiler-collect-shapes";
+		else if (nsys(s))
+			how = "torch.autograd.profiler.emit_nvtx(record_shapes=True), or the PyTorch profiler";
+		add(d, "what each product's shape could reach, and MFU without --model", how);
+	}
 	if (!d->bridge.known)
 		add(d, "MFU, and what each loss costs of it",
 		    fo_diagnosed(d) ? d->bridge.why_not : "a trace that can be diagnosed");

@@ -58,8 +58,10 @@ enum fo_vendor fo_vendor_of(const struct fo_trace *t, int16_t device)
 	const char *name = device >= 0 && device < t->device_count ? fo_trace_text(t, t->device[device].name) : "";
 	if (t->format == FO_TRACE_OWN)
 		return FO_VENDOR_CPU;
+	if (*name && amd_device(name))
+		return FO_VENDOR_AMD;
 	if (*name)
-		return amd_device(name) ? FO_VENDOR_AMD : strstr(name, "Intel") ? FO_VENDOR_INTEL : FO_VENDOR_NVIDIA;
+		return strstr(name, "Intel") ? FO_VENDOR_INTEL : FO_VENDOR_NVIDIA;
 	for (int64_t i = 0; i < t->launch_count; i++) {
 		const char *call = fo_trace_text(t, t->launch[i].name);
 		if (level_zero(call))

@@ -1,5 +1,5 @@
-/* Where steps begin and end on a device. The host runs ahead of it, so a step is what was launched in it: from the
- * begin of the first operation launched in step k to that of the first launched in step k + 1. */
+/* Finds where steps begin and end on a device. The host runs ahead of it, so a step is what was launched in it: from
+ * the begin of the first operation launched in step k to that of the first launched in step k + 1. */
 #include "diagnose/ledger_int.h"
 
 #include "base/mem.h"
@@ -24,8 +24,7 @@ struct host_step {
 static int by_begin(const void *a, const void *b)
 {
 	const struct host_step *x = a, *y = b;
-	return x->begin != y->begin ? (x->begin > y->begin) - (x->begin < y->begin)
-				    : (x->number > y->number) - (x->number < y->number);
+	return x->begin != y->begin ? fo_order(x->begin, y->begin) : fo_order(x->number, y->number);
 }
 
 /* The last step that begins at or before `at`; -1: none. */
@@ -50,8 +49,7 @@ static void add_steps(struct fo_windows *w, const struct host_step *s, int64_t f
 	for (int64_t i = from + 1; i <= to; i++) {
 		if (i < to && s[i].first != INT64_MAX)
 			continue; /* it ran ahead of `from` and is part of it */
-		int64_t begin = i == to ? s[to].first : s[i].begin > done ? s[i].begin : done;
-		begin = begin < s[to].first ? begin : s[to].first;
+		int64_t begin = fo_least(i == to ? s[to].first : fo_greatest(s[i].begin, done), s[to].first);
 		if (begin > at)
 			add(w, (struct fo_window){ s[open].number, at, begin, s[open].begin, s[open].end });
 		else
@@ -62,29 +60,44 @@ static void add_steps(struct fo_windows *w, const struct host_step *s, int64_t f
 	}
 }
 
-/* Windows from steps of the host, which this sorts. s has room for one more: what is launched behind the last step. */
-static bool from_host(struct fo_windows *w, const struct fo_device_ops *d, struct host_step *s, int64_t n)
+/* The steps that the host recorded, or (device >= 0) their copies on that GPU, by begin; nothing launched in them yet.
+ * The caller frees the array, which has room for one more. */
+static struct host_step *steps_of(const struct fo_trace *t, int16_t device, int64_t *n)
 {
-	if (n == 0)
-		return false;
-	qsort(s, (size_t)n, sizeof *s, by_begin);
-	for (int64_t i = 0; i < n; i++) {
-		s[i].first = INT64_MAX;
-		s[i].last = INT64_MIN;
+	struct host_step *s = fo_xmalloc((size_t)(t->step_count + 1) * sizeof *s);
+	*n = 0;
+	for (int64_t i = 0; i < t->step_count; i++) {
+		const struct fo_trace_step *of = &t->step[i];
+		if (device < 0 ? of->thread >= 0 : of->thread < 0 && of->device == device)
+			s[(*n)++] = (struct host_step){ of->number, of->begin_ns, of->end_ns, INT64_MAX, INT64_MIN };
 	}
-	s[n] = (struct host_step){
-		.number = -1, .begin = s[n - 1].end, .end = INT64_MAX, .first = INT64_MAX, .last = INT64_MIN
-	};
+	qsort(s, (size_t)*n, sizeof *s, by_begin);
+	return s;
+}
+
+/* Fills first and last of each step: when the device began and ended what was launched in it, or (not inside) after its
+ * begin and before that of the next. */
+static void note_launched(const struct fo_device_ops *d, struct host_step *s, int64_t n, bool inside)
+{
 	for (int64_t i = 0; i < d->n; i++) {
 		const struct fo_gpu_op *g = &d->op[i];
 		if (g->launch < 0 || !fo_device_op_counts(d, g))
 			continue;
-		int64_t k = step_at(s, n + 1, d->t->launch[g->launch].begin_ns);
-		if (k < 0)
+		int64_t at = d->t->launch[g->launch].begin_ns, k = step_at(s, n, at);
+		if (k < 0 || (inside && at >= s[k].end))
 			continue;
-		s[k].first = g->begin_ns < s[k].first ? g->begin_ns : s[k].first;
-		s[k].last = g->end_ns > s[k].last ? g->end_ns : s[k].last;
+		s[k].first = fo_least(g->begin_ns, s[k].first);
+		s[k].last = fo_greatest(g->end_ns, s[k].last);
 	}
+}
+
+/* Windows from n steps of the host, by begin. s has room for one more: what is launched behind the last. */
+static bool from_host(struct fo_windows *w, const struct fo_device_ops *d, struct host_step *s, int64_t n)
+{
+	if (n == 0)
+		return false;
+	s[n] = (struct host_step){ -1, s[n - 1].end, INT64_MAX, INT64_MAX, INT64_MIN };
+	note_launched(d, s, n + 1, false);
 	int64_t before = -1,
 		done = INT64_MIN; /* the last step seen that launched something; when all of these so far were done */
 	for (int64_t i = 0; i <= n; i++) {
@@ -96,7 +109,7 @@ static bool from_host(struct fo_windows *w, const struct fo_device_ops *d, struc
 				add_steps(w, s, before, i, done);
 			before = i;
 		}
-		done = s[i].last > done ? s[i].last : done;
+		done = fo_greatest(s[i].last, done);
 	}
 	w->dropped = before >= 0 && before < n;
 	return w->n > 0;
@@ -104,17 +117,11 @@ static bool from_host(struct fo_windows *w, const struct fo_device_ops *d, struc
 
 static bool from_steps(struct fo_windows *w, const struct fo_device_ops *d)
 {
-	const struct fo_trace *t = d->t;
-	struct host_step *s = fo_xmalloc((size_t)(t->step_count + 1) * sizeof *s);
-	int64_t n = 0;
-	for (int64_t i = 0; i < t->step_count; i++)
-		if (t->step[i].thread >= 0)
-			s[n++] = (struct host_step){ .number = t->step[i].number,
-						     .begin = t->step[i].begin_ns,
-						     .end = t->step[i].end_ns };
+	int64_t n;
+	struct host_step *s = steps_of(d->t, -1, &n);
 	bool found = from_host(w, d, s, n);
 	free(s);
-	w->from = t->format == FO_TRACE_NSYS ? FO_WINDOW_NVTX : FO_WINDOW_LAUNCHED_STEPS;
+	w->from = d->t->format == FO_TRACE_NSYS ? FO_WINDOW_NVTX : FO_WINDOW_LAUNCHED_STEPS;
 	return found;
 }
 
@@ -136,26 +143,9 @@ static int64_t begin_behind_leftovers(const struct fo_device_ops *d, int64_t beg
  * and what the host did before the first kernel is a part of it. */
 static bool from_one_step(struct fo_windows *w, const struct fo_device_ops *d)
 {
-	const struct fo_trace *t = d->t;
-	struct host_step *s = fo_xmalloc((size_t)(t->step_count + 1) * sizeof *s);
-	int64_t n = 0;
-	for (int64_t i = 0; i < t->step_count; i++)
-		if (t->step[i].thread >= 0)
-			s[n++] = (struct host_step){ .number = t->step[i].number,
-						     .begin = t->step[i].begin_ns,
-						     .end = t->step[i].end_ns,
-						     .first = INT64_MAX,
-						     .last = INT64_MIN };
-	qsort(s, (size_t)n, sizeof *s, by_begin);
-	for (int64_t i = 0; i < d->n; i++) {
-		const struct fo_gpu_op *g = &d->op[i];
-		int64_t at = g->launch >= 0 ? d->t->launch[g->launch].begin_ns : 0,
-			k = g->launch >= 0 ? step_at(s, n, at) : -1;
-		if (k < 0 || at >= s[k].end || !fo_device_op_counts(d, g))
-			continue;
-		s[k].first = g->begin_ns < s[k].first ? g->begin_ns : s[k].first;
-		s[k].last = g->end_ns > s[k].last ? g->end_ns : s[k].last;
-	}
+	int64_t n;
+	struct host_step *s = steps_of(d->t, -1, &n);
+	note_launched(d, s, n, true);
 	int64_t only = -1, launching = 0;
 	for (int64_t i = 0; i < n; i++)
 		if (s[i].first != INT64_MAX) {
@@ -166,8 +156,7 @@ static bool from_one_step(struct fo_windows *w, const struct fo_device_ops *d)
 		const struct host_step *k = &s[only];
 		int64_t begin = begin_behind_leftovers(d, k->begin, k->first);
 		if (k->last > begin)
-			add(w, (struct fo_window){ k->number, begin, k->last > k->end ? k->last : k->end, k->begin,
-						   k->end });
+			add(w, (struct fo_window){ k->number, begin, fo_greatest(k->last, k->end), k->begin, k->end });
 	}
 	free(s);
 	w->from = FO_WINDOW_HOST_STEP;
@@ -190,19 +179,12 @@ static int64_t first_from(const struct fo_device_ops *d, int64_t at)
 	return low < d->n ? d->op[low].begin_ns : INT64_MAX;
 }
 
-/* By the profiler's copies of the steps on the GPU, whose begins alone are believed: their lengths are wrong on some
+/* Steps by the profiler's copies of them on the GPU. Their begins alone are believed: their lengths are wrong on some
  * devices. */
 static bool from_gpu_steps(struct fo_windows *w, const struct fo_device_ops *d)
 {
-	const struct fo_trace *t = d->t;
-	struct host_step *s = fo_xmalloc((size_t)(t->step_count + 1) * sizeof *s);
-	int64_t n = 0;
-	for (int64_t i = 0; i < t->step_count; i++)
-		if (t->step[i].thread < 0 && t->step[i].device == d->device)
-			s[n++] = (struct host_step){ .number = t->step[i].number,
-						     .begin = t->step[i].begin_ns,
-						     .end = t->step[i].end_ns };
-	qsort(s, (size_t)n, sizeof *s, by_begin);
+	int64_t n;
+	struct host_step *s = steps_of(d->t, d->device, &n);
 	bool sane = true;
 	int64_t kept = 0;
 	for (int64_t i = 0; i < n; i++) {
@@ -317,12 +299,12 @@ static bool from_notes(struct fo_windows *w, const struct fo_device_ops *d)
 			continue;
 		int64_t number = split_name(name, fo_trace_text(t, o->name));
 		if (!strcmp(name, best->name)) {
-			s[n] = (struct host_step){ .number = number >= 0 ? number : n,
-						   .begin = o->begin_ns,
-						   .end = o->end_ns };
+			s[n] = (struct host_step){ number >= 0 ? number : n, o->begin_ns, o->end_ns, INT64_MAX,
+						   INT64_MIN };
 			n++;
 		}
 	}
+	qsort(s, (size_t)n, sizeof *s, by_begin);
 	bool found = from_host(w, d, s, n);
 	free(s);
 	w->from = FO_WINDOW_NVTX;
@@ -365,8 +347,8 @@ static bool from_optimizer(struct fo_windows *w, const struct fo_device_ops *d)
 		if (seen && after > at) {
 			add(w, (struct fo_window){ -1, at, after, -1, -1 });
 			w->v[w->n - 1].number = (int64_t)w->n - 1;
-			least = ops < least ? ops : least;
-			most = ops > most ? ops : most;
+			least = fo_least(ops, least);
+			most = fo_greatest(ops, most);
 		}
 		at = after;
 		seen = true;
@@ -381,8 +363,8 @@ static bool from_optimizer(struct fo_windows *w, const struct fo_device_ops *d)
 
 /* ---- without steps ---- */
 
-/* From the first operation to the last end. Operations left over from before the profiler looked have no launch record:
- * they begin the window only where nothing is linked at all. */
+/* The whole trace, from the first operation to the last end. Operations left over from before the profiler looked have
+ * no launch record: they begin the window only where nothing is linked at all. */
 static void whole(struct fo_windows *w, const struct fo_device_ops *d, bool leftovers)
 {
 	int64_t begin = INT64_MAX, linked = INT64_MAX, end = INT64_MIN;
@@ -390,10 +372,10 @@ static void whole(struct fo_windows *w, const struct fo_device_ops *d, bool left
 		const struct fo_gpu_op *g = &d->op[i];
 		if (!fo_device_op_counts(d, g) || g->end_ns <= g->begin_ns)
 			continue;
-		begin = g->begin_ns < begin ? g->begin_ns : begin;
+		begin = fo_least(g->begin_ns, begin);
 		if (g->launch >= 0 && g->begin_ns < linked)
 			linked = g->begin_ns;
-		end = g->end_ns > end ? g->end_ns : end;
+		end = fo_greatest(g->end_ns, end);
 	}
 	if (!leftovers && linked != INT64_MAX)
 		begin = linked;

@@ -1,4 +1,4 @@
-/* What the ledger's rows are called, on a terminal, on pages and in comparisons alike. */
+/* The words for the ledger's rows, on a terminal, on pages and in comparisons alike. */
 #include "diagnose/diagnose.h"
 
 #include <string.h>
@@ -59,7 +59,7 @@ const char *fo_row_words(const char *row)
 			return fo_idle_words[i];
 	if (!strcmp(row, "late_begin"))
 		return "a late begin";
-	return !strcmp(row, "exposed_mem")        ? "exposed copies"
-	       : !strcmp(row, "exposed_transfer") ? fo_transfer_words
-						  : row;
+	if (!strcmp(row, "exposed_mem"))
+		return "exposed copies";
+	return !strcmp(row, "exposed_transfer") ? fo_transfer_words : row;
 }

@@ -18,8 +18,11 @@ static double nice(double raw, enum fo_draw_unit unit)
 	if (unit == FO_DRAW_BYTES)
 		return exp2(ceil(log2(raw) - 1e-9));
 	double p = pow(10, floor(log10(raw) + 1e-9));
-	double m = raw / p;
-	return p * (m <= 1 + 1e-9 ? 1 : m <= 2 + 1e-9 ? 2 : m <= 5 + 1e-9 ? 5 : 10);
+	static const double step[] = { 1, 2, 5 };
+	for (size_t i = 0; i < sizeof step / sizeof *step; i++)
+		if (raw / p <= step[i] + 1e-9)
+			return p * step[i];
+	return p * 10;
 }
 
 static void add_tick(struct fo_axis *a, double v)
@@ -31,7 +34,8 @@ static void add_tick(struct fo_axis *a, double v)
 /* Below this span of a logarithmic axis 1, 2 and 5 are too few: its ticks are those of a linear one. */
 enum { LOG_TICKS = 4 };
 
-/* Decades; with fewer than two of them also their doubles and fivefolds; with many only every second, third, ... */
+/* Ticks at the decades; with fewer than two decades also at their doubles and fivefolds; with many only at every
+ * second, third, ... */
 static void log_ticks(struct fo_axis *a, int want)
 {
 	static const double part[] = { 1, 2, 5 };
@@ -64,7 +68,7 @@ void fo_axis_fit(struct fo_axis *a, double lo, double hi, int want, bool tight)
 		log_ticks(a, want);
 		return;
 	}
-	/* A span below the resolution of its numbers would make ticks that do not ascend. */
+	/* A span below the resolution of doubles would give ticks that do not ascend. */
 	double step = nice(fmax((hi - lo) / want, fmax(fabs(lo), fabs(hi)) * 1e-12), a->unit);
 	if (!isfinite(step) || !(step > 0)) {
 		a->tick[0] = lo;
@@ -83,8 +87,20 @@ void fo_axis_fit(struct fo_axis *a, double lo, double hi, int want, bool tight)
 
 double fo_axis_at(const struct fo_axis *a, double v)
 {
-	double at = a->log ? (v > 0 ? log(v / a->lo) / log(a->hi / a->lo) : NAN) : (v - a->lo) / (a->hi - a->lo);
+	double at = (v - a->lo) / (a->hi - a->lo);
+	if (a->log)
+		at = v > 0 ? log(v / a->lo) / log(a->hi / a->lo) : NAN;
 	return isnan(at) ? at : fmin(fmax(at, 0), 1);
+}
+
+int fo_axis_across(const struct fo_axis *a, double v) { return (int)lround(fo_axis_at(a, v) * FO_PLOT_WIDTH); }
+
+/* Returns the decimals of a share's label: as many as tell neighbouring ticks apart. */
+static int places_of(const struct fo_axis *a)
+{
+	if (a->step >= 0.01 - 1e-9 || a->step == 0)
+		return 0;
+	return a->step >= 0.001 - 1e-9 ? 1 : 2;
 }
 
 char *fo_axis_label(const struct fo_axis *a, double v, char buf[32])
@@ -92,8 +108,7 @@ char *fo_axis_label(const struct fo_axis *a, double v, char buf[32])
 	if (fabs(v) < a->step * 1e-6)
 		v = 0;
 	if (a->unit == FO_DRAW_SHARE || a->unit == FO_DRAW_CHANGE) {
-		int places = a->step >= 0.01 - 1e-9 || a->step == 0 ? 0 : a->step >= 0.001 - 1e-9 ? 1 : 2;
-		snprintf(buf, 32, a->unit == FO_DRAW_CHANGE && v != 0 ? "%+.*f %%" : "%.*f %%", places, 100 * v);
+		snprintf(buf, 32, a->unit == FO_DRAW_CHANGE && v != 0 ? "%+.*f %%" : "%.*f %%", places_of(a), 100 * v);
 	} else if (a->unit == FO_DRAW_BYTES) {
 		static const char *const prefix[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
 		int k = 0;

@@ -2,20 +2,38 @@
 #include "draw/draw_int.h"
 
 #include <math.h>
-#include <stdio.h>
+#include <stdlib.h>
 
-enum { TRACK = 100, ARROW = 50 }; /* height of a row's view box; length of an arrow's head */
+enum { ARROW = 50 }; /* length of an arrow's head */
 
-static int across(const struct fo_axis *a, double v) { return (int)lround(fo_axis_at(a, v) * FO_PLOT_WIDTH); }
+void fo_bar_row_begin(struct fo_str *out, const struct fo_axis *a, const char *name, const char *note,
+		      const char *value, bool two)
+{
+	fo_draw_escaped(out, "<div class=\"row\"><div class=\"n\">", name, "");
+	if (note && *note)
+		fo_draw_escaped(out, "<small>", note, "</small>");
+	fo_str_printf(out, "</div><div class=\"track%s\">", two ? " two" : "");
+	fo_svg_begin(out, name && *name ? name : "step", value, FO_PLOT_WIDTH, FO_BAR_TRACK);
+	fo_str_puts(out, "<path class=\"g\" d=\"");
+	for (int k = 0; k < a->ticks; k++)
+		fo_str_printf(out, "M%d -30V130", fo_axis_across(a, a->tick[k]));
+	fo_str_puts(out, "\"/>");
+}
 
-/* Where bars begin. */
+void fo_bar_row_end(struct fo_str *out, const struct fo_axis *a, double zero, const char *value)
+{
+	fo_str_printf(out, "<path class=\"z\" d=\"M%d -30V130\"/>", fo_axis_across(a, zero));
+	fo_draw_escaped(out, "</svg></div><div class=\"v\">", value, "</div></div>\n");
+}
+
+/* Returns the value at which bars begin: no change for factors, else nothing. */
 static double zero_of(const struct fo_axis *a) { return a->unit == FO_DRAW_FACTOR ? 1 : 0; }
 
-/* The end of a whisker: a cap, or an arrow where the axis is too short for it. */
+/* Draws the end of a whisker: a cap, or an arrow where the axis is too short for it. */
 static void whisker_end(struct fo_str *out, const struct fo_axis *a, double v, int mid, int cap)
 {
 	bool left = v<a->lo, right = v> a->hi;
-	int x = across(a, v), back = left ? ARROW : -ARROW;
+	int x = fo_axis_across(a, v), back = left ? ARROW : -ARROW;
 	if (left || right)
 		fo_str_printf(out, "M%d %dL%d %dL%d %d", x + back, mid - 2 * cap, x, mid, x + back, mid + 2 * cap);
 	else
@@ -27,12 +45,13 @@ static void bar(struct fo_str *out, const struct fo_axis *a, const struct fo_dra
 {
 	if (!isfinite(fo_axis_at(a, b->value)))
 		return;
-	int zero = across(a, zero_of(a)), end = across(a, b->value), mid = (top + bottom) / 2, cap = (bottom - top) / 4;
-	fo_str_printf(out, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>", cls,
-		      zero < end ? zero : end, top, zero < end ? end - zero : zero - end, bottom - top);
+	int zero = fo_axis_across(a, zero_of(a)), end = fo_axis_across(a, b->value);
+	int left = zero < end ? zero : end, mid = (top + bottom) / 2, cap = (bottom - top) / 4;
+	fo_str_printf(out, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>", cls, left, top,
+		      abs(end - zero), bottom - top);
 	if (!isfinite(b->lo) || !isfinite(b->hi) || b->hi < b->lo || (a->log && !(b->lo > 0)))
 		return;
-	int lo = across(a, b->lo), hi = across(a, b->hi);
+	int lo = fo_axis_across(a, b->lo), hi = fo_axis_across(a, b->hi);
 	/* A wide line in the page's colour below a thin dark one: it can be read on the bar and beside it. */
 	static const char *const line[] = { "wh", "w" };
 	for (int i = 0; i < 2; i++) {
@@ -68,7 +87,8 @@ static void bars_axis(struct fo_str *out, const struct fo_draw_bars *c, const st
 		fo_draw_escaped(out, "<p class=\"remark\">The axis ends at ", c->hi_name, ".</p>\n");
 }
 
-/* What the axis must hold of factors: all values, and as much again for whiskers, at least an eighth of a double. */
+/* Widens the range of an axis of factors to all values, and by as much again (at least an eighth of a double) for
+ * whiskers. */
 static void factor_range(const struct fo_draw_bars *c, double *lo, double *hi)
 {
 	double w_lo = NAN, w_hi = NAN;
@@ -115,19 +135,13 @@ void fo_draw_bars(struct fo_str *out, const struct fo_draw_bars *c)
 		bars_legend(out, c);
 	for (size_t i = 0; i < c->rows; i++) {
 		const struct fo_draw_bar_row *r = &c->row[i];
-		fo_draw_escaped(out, "<div class=\"row\"><div class=\"n\">", r->name, "");
-		if (r->note)
-			fo_draw_escaped(out, "<small>", r->note, "</small>");
-		fo_str_printf(out, "</div><div class=\"track%s\">", two ? " two" : "");
-		fo_svg_begin(out, r->name, r->value, FO_PLOT_WIDTH, TRACK);
-		fo_str_puts(out, "<path class=\"g\" d=\"");
-		for (int k = 0; k < a.ticks; k++)
-			fo_str_printf(out, "M%d -30V130", across(&a, a.tick[k]));
-		fo_str_puts(out, "\"/>");
-		bar(out, &a, &r->bar[0], tone[r->tone], two ? 4 : 14, two ? 54 : 86);
+		fo_bar_row_begin(out, &a, r->name, r->note, r->value, two);
+		if (two)
+			bar(out, &a, &r->bar[0], tone[r->tone], 4, 54);
+		else
+			bar(out, &a, &r->bar[0], tone[r->tone], 14, 86);
 		bar(out, &a, &r->bar[1], "hollow", 64, 94);
-		fo_str_printf(out, "<path class=\"z\" d=\"M%d -30V130\"/>", across(&a, zero_of(&a)));
-		fo_draw_escaped(out, "</svg></div><div class=\"v\">", r->value, "</div></div>\n");
+		fo_bar_row_end(out, &a, zero_of(&a), r->value);
 	}
 	bars_axis(out, c, &a);
 	fo_draw_remark(out, c->desc);
@@ -151,27 +165,27 @@ static double whole(const struct fo_draw_stack *s, size_t parts)
 	return sum;
 }
 
-/* The parts of one whole, as an svg. */
+/* Draws the parts of one whole as an svg. */
 static void stack_marks(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts, const struct fo_draw_stack *s,
 			double length)
 {
 	double sum = whole(s, parts), at = 0, share;
 	char text[32];
-	fo_svg_begin(out, s->name, c->desc, FO_PLOT_WIDTH, TRACK);
+	fo_svg_begin(out, s->name, c->desc, FO_PLOT_WIDTH, FO_BAR_TRACK);
 	for (size_t i = 0; i < parts && sum > 0; i++, at += share) {
 		share = part_of(s, i) / sum * length;
 		if (!(share > 0))
 			continue;
 		int from = (int)lround(at * FO_PLOT_WIDTH), to = (int)lround((at + share) * FO_PLOT_WIDTH);
 		fo_str_printf(out, "<rect class=\"part p%zu\" x=\"%d\" y=\"0\" width=\"%d\" height=\"%d\">",
-			      tone_of(c, i), from, to - from, TRACK);
+			      tone_of(c, i), from, to - from, FO_BAR_TRACK);
 		fo_draw_escaped(out, "<title>", c->part_name[i], ", ");
 		fo_draw_escaped(out, "", fo_draw_number(text, share / length, FO_DRAW_SHARE), "</title></rect>\n");
 	}
 	fo_str_puts(out, "</svg>");
 }
 
-/* Labels inside: where a part is wide enough for "12.3 %", on a telephone as on a desk. */
+/* Draws one whole. A part has its share inside where it is wide enough for "12.3 %", on a telephone and on a desk. */
 static void stack_bar(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts, const struct fo_draw_stack *s,
 		      double length)
 {
@@ -215,7 +229,7 @@ static void share_cell(struct fo_str *out, const char *label, const struct fo_dr
 	fo_draw_escaped(out, "", fo_draw_number(text, part_of(s, part) / whole(s, parts), FO_DRAW_SHARE), "</td>");
 }
 
-/* Few wholes: one row for each part. */
+/* The table for few wholes has one row for each part. */
 static void table_by_part(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts)
 {
 	fo_str_puts(out, "<table class=\"slim\">");
@@ -237,7 +251,7 @@ static void table_by_part(struct fo_str *out, const struct fo_draw_stacks *c, si
 	fo_str_puts(out, "</tbody></table>\n");
 }
 
-/* Many wholes: one row for each whole. */
+/* The table for many wholes has one row for each whole. */
 static void table_by_whole(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts)
 {
 	fo_str_puts(out, "<table class=\"list\"><thead><tr><th></th>");
@@ -266,7 +280,7 @@ static void dense_bar(struct fo_str *out, const struct fo_draw_stacks *c, size_t
 	fo_draw_escaped(out, "</div><div class=\"v\">", s->total, "</div></div>\n");
 }
 
-/* shares: of the first stack, after each name; parts that would read "0.0 %" are left out. */
+/* With shares, each name has the share of the first stack after it, and parts that would read "0.0 %" are left out. */
 static void parts_legend(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts, bool shares)
 {
 	char text[32];

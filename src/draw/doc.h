@@ -50,7 +50,9 @@ const char *fo_doc_join(struct fo_doc *d, const char *text, const char *more);
 const char *fo_doc_num(struct fo_doc *d, double v, enum fo_draw_unit unit);
 const char *fo_doc_ns(struct fo_doc *d, int64_t ns);                     /* as a time: "12.3 ms" */
 const char *fo_doc_share(struct fo_doc *d, int64_t part, int64_t whole); /* "4.2 %"; "-" without a whole */
+const char *fo_doc_ms(struct fo_doc *d, int64_t ns);                     /* "12.346", for a column of milliseconds */
 const char *fo_doc_count(struct fo_doc *d, int64_t n);                   /* "1234" */
+static inline const char *fo_doc_plural(int64_t n) { return n == 1 ? "" : "s"; }
 
 /* ---- the frame ---- */
 

@@ -33,15 +33,15 @@ static void verdicts(struct fo_str *out, const struct fo_doc *d, size_t from, si
 	fo_str_puts(out, "</dl>\n");
 }
 
-/* "12.3 %", "1.50 x", "$4.20/h", "-": what a reader takes in at a glance even when it is large. */
+/* Is this a number ("12.3 %", "1.50 x", "$4.20/h", "-"), which can be set larger than words? */
 static bool is_number(const char *s)
 {
 	s += *s == '$' || *s == '-' || *s == '+';
 	return (*s >= '0' && *s <= '9') || !*s;
 }
 
-/* Tiles. Rows are filled: of 5, 6 and 9 three stand in a row, of other counts above 4 four, and the last row's are
- * wider. */
+/* Facts become tiles in filled rows: 5, 6 and 9 tiles stand three in a row, other counts above 4 four in a row; the
+ * last row's are wider. */
 static void facts(struct fo_str *out, const struct fo_doc *d, size_t from, size_t to)
 {
 	size_t count = 0;
@@ -134,7 +134,7 @@ static void card(struct fo_str *out, const struct fo_doc_node *n)
 	fo_draw_sentence(out, "<h3>", n->text, "</h3>\n");
 }
 
-/* To copy: every byte as it is. */
+/* Code is copied by the reader, so every byte stays as it is. */
 static void code(struct fo_str *out, const char *text)
 {
 	fo_str_puts(out, "<pre>");
@@ -142,7 +142,7 @@ static void code(struct fo_str *out, const char *text)
 	fo_str_puts(out, "</pre>\n");
 }
 
-/* What stands alone. */
+/* Prints an element that needs no others. */
 static void element(struct fo_str *out, const struct fo_doc_node *n)
 {
 	switch (n->kind) {

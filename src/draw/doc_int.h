@@ -42,8 +42,8 @@ struct fo_doc_node {
 	const void *picture; /* struct fo_draw_bars, ... */
 };
 
-/* One past the last of the nodes from `at` on that have the same kind and are for one audience: verdicts, facts, items.
- * Nodes for the other audience do not end a run. */
+/* Returns one past the last of the nodes from `at` on that have the kind of node `at` (verdicts, facts, items). Nodes
+ * that the audience does not see do not end the run. */
 size_t fo_doc_run(const struct fo_doc *d, size_t at, enum fo_doc_for audience);
 static inline bool fo_doc_shown(const struct fo_doc_node *n, enum fo_doc_for audience)
 {

@@ -61,7 +61,7 @@ static void pad(struct fo_str *s, size_t n)
 		fo_str_puts(s, " ");
 }
 
-/* Prints `mark` after the indent and the text after it, wrapped; further lines begin `more` columns after the indent. */
+/* Prints the indent, `mark` and the text, wrapped; further lines begin `more` columns after the indent. */
 static void put(struct term *t, const char *mark, size_t more, const char *text)
 {
 	struct fo_str first = { 0 }, lead = { 0 };

@@ -67,7 +67,7 @@ struct fo_draw_series {
 	const double *x, *y;
 	size_t n;
 	int style;  /* colour and dash: 0 to FO_DRAW_STYLES - 1, others count around */
-	bool faint; /* thin and pale: raw numbers behind smoothed ones */
+	bool faint; /* thin and pale, for raw numbers under smoothed ones */
 	bool marks; /* a dot at each point, where there are at most 60 */
 	bool join;  /* what has no number is left out, and the line goes on over it */
 };
@@ -84,7 +84,7 @@ struct fo_draw_band {
 	const char *title;
 };
 struct fo_draw_lines {
-	const char *title, *desc; /* caption; what is to be seen, for who cannot see it */
+	const char *title, *desc; /* caption; a description for readers who cannot see the picture */
 	const char *x_name, *y_name;
 	enum fo_draw_unit y_unit;
 	bool y_log;
@@ -103,8 +103,8 @@ void fo_draw_lines(struct fo_str *out, const struct fo_draw_lines *c);
 
 /* ---- areas on top of each other ---- */
 
-/* Of the style sheet's colours the first 16 can be told apart by everybody; the others are for charts that give each
- * part its tone. */
+/* Number of colours in the style sheet. Colour-blind readers can distinguish the first 16; the others are for charts
+ * that give each part its own. */
 enum { FO_DRAW_PARTS = 29 };
 /* layer[l][i], all >= 0, stands at x = i; layers are stacked, the first at the bottom. Thinned to the point with the
  * greatest sum of each column, so that the peak is exact. At most FO_DRAW_PARTS layers. */
@@ -148,7 +148,7 @@ void fo_draw_bars(struct fo_str *out, const struct fo_draw_bars *c);
 
 /* ---- bars of parts ---- */
 
-/* What a whole is made of, one bar for each whole, and below a table with every part of every whole, which is the
+/* Wholes and their parts: one bar for each whole, and below them a table with every part of every whole, which is the
  * legend too. Parts below 0 count as 0. At most FO_DRAW_PARTS parts. */
 struct fo_draw_stack {
 	const char *name, *total; /* "before", "2.47 s" (may be NULL) */
@@ -172,7 +172,8 @@ void fo_draw_stacks(struct fo_str *out, const struct fo_draw_stacks *c);
 
 /* ---- a whole and what is taken off it, step by step ---- */
 
-/* From the whole down to what remains: each step begins where the one before it ended. A step below 0 gives back. */
+/* A waterfall goes from the whole down to what remains: each step begins where the one before it ended. A step below 0
+ * gives back. */
 struct fo_draw_fall {
 	const char *name, *note; /* note may be NULL */
 	const char *value;       /* text at the end of the row */
@@ -192,26 +193,26 @@ void fo_draw_waterfall(struct fo_str *out, const struct fo_draw_waterfall *c);
 /* ---- what happened when, lane by lane ---- */
 
 enum { FO_DRAW_LANES = 24, FO_DRAW_LANE_ROWS = 5 };
-/* What is drawn lies in [from, to); what lies outside is cut or left out. */
+/* A span covers [from, to); what lies outside the picture is cut or left out. */
 struct fo_draw_span {
 	double from, to;  /* seconds, as the chart's */
 	int tone;         /* colour and legend: 0 to FO_DRAW_PARTS - 1, others count around */
 	const char *name; /* inside where it has room, shortened; the pointer shows all of it */
 };
-/* Spans by begin, then longest first. Those that overlap or lie in others are put on rows below each other, at most
- * FO_DRAW_LANE_ROWS; what is deeper is not drawn. Neighbours of one tone that are too narrow to be told apart become
- * one mark. */
+/* A lane has its spans by begin, the longest of those first. Spans that overlap are put on rows below each other, at
+ * most FO_DRAW_LANE_ROWS; deeper ones are not drawn. Neighbours of one tone that are too narrow to be distinguished
+ * become one mark. */
 struct fo_draw_lane {
 	const char *name;
 	const struct fo_draw_span *span;
 	size_t spans;
 };
-/* Shaded over all lanes, named above them. */
+/* A stretch that is shaded over all lanes and named above them. */
 struct fo_draw_mark {
 	double from, to;
 	const char *name;
 };
-/* From a moment of one lane to a later one of another: a launch and its kernel. */
+/* An arrow from a moment of one lane to a later one of another: a launch and its kernel. */
 struct fo_draw_arrow {
 	size_t from_lane, to_lane;
 	double from, to;

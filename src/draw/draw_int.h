@@ -1,4 +1,4 @@
-/* What the pictures share: axes, the frame around a plot, the style sheet. */
+/* Axes, frames and the style sheet: shared by pictures and by the page around them. */
 #ifndef FO_DRAW_DRAW_INT_H
 #define FO_DRAW_DRAW_INT_H
 
@@ -19,18 +19,19 @@ struct fo_axis {
 	double tick[FO_AXIS_TICKS];
 	int ticks;
 };
-/* An axis that holds [lo, hi] with about `want` ticks. tight: it ends exactly there, else at a tick. Without finite
- * numbers: 0 to 1. */
+/* Makes *a an axis that holds [lo, hi] with about `want` ticks; without finite numbers one from 0 to 1. tight: it ends
+ * exactly there, else at a tick. */
 void fo_axis_fit(struct fo_axis *a, double lo, double hi, int want, bool tight);
-double fo_axis_at(const struct fo_axis *a, double v); /* 0 to 1, clamped; NaN stays */
+double fo_axis_at(const struct fo_axis *a, double v);  /* 0 to 1, clamped; NaN stays */
+int fo_axis_across(const struct fo_axis *a, double v); /* the same in columns of the view box */
 char *fo_axis_label(const struct fo_axis *a, double v, char buf[32]);
 
 /* Widens [*lo, *hi] (NaN: empty) by v, if that is finite. */
 void fo_range_add(double *lo, double *hi, double v);
 
 void fo_draw_escaped(struct fo_str *out, const char *before, const char *text, const char *after);
-/* The same with a capital where the text begins with a plain word; names such as "torch.compile" and "nvidia-smi"
- * stay. */
+/* As fo_draw_escaped, with a capital where the text begins with a plain word; names such as "torch.compile" and
+ * "nvidia-smi" stay. */
 void fo_draw_sentence(struct fo_str *out, const char *before, const char *text, const char *after);
 void fo_draw_remark(struct fo_str *out, const char *text); /* a softer paragraph; NULL: none */
 /* <figure> with its caption; the plot's own text follows, then fo_figure_end. */
@@ -47,6 +48,14 @@ void fo_plot_begin(struct fo_str *out, const struct fo_axis *x, const struct fo_
 void fo_plot_end(struct fo_str *out, const struct fo_axis *x, const char *x_name);
 /* Labels below a plot. On a narrow page every second one is left out. */
 void fo_axis_labels(struct fo_str *out, const struct fo_axis *x);
+
+/* A row of a bar chart: name and note (may be NULL) on the left, the track with its grid, the value on the right. The
+ * marks stand between begin and end, in a view box of FO_PLOT_WIDTH by FO_BAR_TRACK; zero: where bars begin. two: the
+ * track holds two bars. */
+enum { FO_BAR_TRACK = 100 };
+void fo_bar_row_begin(struct fo_str *out, const struct fo_axis *a, const char *name, const char *note,
+		      const char *value, bool two);
+void fo_bar_row_end(struct fo_str *out, const struct fo_axis *a, double zero, const char *value);
 
 extern const char fo_draw_style[];
 

@@ -1,4 +1,4 @@
-/* What happened when: lanes of spans on one axis of time, with a marked stretch and arrows over all of them. */
+/* Timelines: lanes of spans on one axis of time, with a marked stretch and arrows over all of them. */
 #include "draw/draw_int.h"
 
 #include "base/mem.h"
@@ -43,18 +43,18 @@ struct picture {
 };
 
 static double share_of(const struct picture *p, double t) { return fo_axis_at(&p->axis, t - p->c->from); }
-static int across(const struct picture *p, double t) { return (int)lround(share_of(p, t) * FO_PLOT_WIDTH); }
+static int across(const struct picture *p, double t) { return fo_axis_across(&p->axis, t - p->c->from); }
 
 static void put_mark(struct lane *l, int r, const struct mark *m)
 {
 	char text[32];
 	int width = m->to - m->from;
+	const char *cls = width < 4 * FINE ? " fine" : ""; /* an outline would hide what is as narrow as it */
 	if (!m->spans)
 		return;
-	/* An outline would hide what is as narrow as it. */
+	width = width < FINE / 2 ? FINE / 2 : width;
 	fo_str_printf(&l->marks, "<rect class=\"part p%d%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"><title>",
-		      m->tone, width < 4 * FINE ? " fine" : "", m->from, r * ROW + 1,
-		      width < FINE / 2 ? FINE / 2 : width, ROW - 2);
+		      m->tone, cls, m->from, r * ROW + 1, width, ROW - 2);
 	if (m->spans == 1)
 		fo_draw_escaped(&l->marks, "", m->name, ", ");
 	else
@@ -70,19 +70,19 @@ static double letter_px(const char *s)
 		return 12;
 	if (strchr("ijlftrI.,:;'|!()[]- ", *s))
 		return 6;
-	return strchr("acesxzvyk", *s)                                             ? 7.6
-	       : (*s >= 'b' && *s <= 'z') || (*s >= '0' && *s <= '9') || *s == '_' ? 8
-										   : 10.2;
+	if (strchr("acesxzvyk", *s))
+		return 7.6;
+	return (*s >= 'b' && *s <= 'z') || (*s >= '0' && *s <= '9') || *s == '_' ? 8 : 10.2;
 }
 
-/* As much of the name as the pixels hold, dots behind it where that is not all; less than two letters say nothing. */
+/* Writes as much of the name as the pixels hold, with dots where that is not all; less than two letters say nothing. */
 static void put_label(struct lane *l, int r, const struct mark *m, const char *cls, double px)
 {
 	const double dots = 12;
 	double share = (double)(m->to - m->from) / FO_PLOT_WIDTH, left = share * px - padding_px;
 	char text[256];
 	const char *s = m->name ? m->name : "";
-	size_t at = 0, fits = 0, n = 0; /* fits: with dots behind it */
+	size_t at = 0, fits = 0, n = 0; /* fits: with dots after it */
 	for (; s[at] && at < sizeof text - 8; n++) {
 		size_t bytes = fo_utf8_decode(s + at, strlen(s + at), NULL);
 		left -= letter_px(s + at);
@@ -151,7 +151,7 @@ static void legend(struct picture *p)
 	fo_str_puts(p->out, "</ul>\n");
 }
 
-/* Over all lanes: the stretch, and the arrows from one to another. */
+/* Draws the stretch over all lanes, and the arrows from one lane to another. */
 static void overlay(struct picture *p, int height)
 {
 	const struct fo_draw_mark *m = p->c->mark;
@@ -168,11 +168,15 @@ static void overlay(struct picture *p, int height)
 		    !isfinite(share_of(p, a->to)))
 			continue;
 		const struct lane *l = &p->lane[a->from_lane], *to = &p->lane[a->to_lane];
-		bool down = to->top > l->top;
-		int x = across(p, a->to), y = down ? to->top : to->top + to->rows * ROW, head = down ? -7 : 7;
+		/* The arrow goes from the edge of one lane to the facing edge of the other, and has its head there. */
+		int x = across(p, a->to), from = l->top, y = to->top + to->rows * ROW, head = 7;
+		if (to->top > l->top) {
+			from = l->top + l->rows * ROW;
+			y = to->top;
+			head = -7;
+		}
 		fo_str_printf(p->out, "<path class=\"arrow\" d=\"M%d %dL%d %dM%d %dL%d %dL%d %d\"/>",
-			      across(p, a->from), down ? l->top + l->rows * ROW : l->top, x, y, x - 4 * FINE, y + head,
-			      x, y, x + 4 * FINE, y + head);
+			      across(p, a->from), from, x, y, x - 4 * FINE, y + head, x, y, x + 4 * FINE, y + head);
 	}
 	fo_str_puts(p->out, "</svg></div>\n");
 	if (!m || !(m->to >= m->from))

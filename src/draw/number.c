@@ -4,11 +4,11 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Three digits of a time in the unit that it needs. */
+/* Writes three digits of a time in the largest unit that it reaches. */
 static void time_text(char buf[32], double v)
 {
 	static const struct {
-		double least; /* what three digits round up to the unit counts as one of it */
+		double least; /* a value that three digits round up to the unit counts as reaching it */
 		double times;
 		const char *name;
 	} unit[] = { { 7170, 1.0 / 3600, "h" },

@@ -1,4 +1,4 @@
-/* What text and pictures of a page share: escaping, figures, the svg. */
+/* Escaping, figures and the svg element: shared by text and pictures of a page. */
 #include "draw/draw_int.h"
 
 #include <string.h>

@@ -21,7 +21,9 @@ void fo_axis_labels(struct fo_str *out, const struct fo_axis *x)
 		size_t n = strlen(fo_axis_label(x, x->tick[i], label));
 		longest = n > longest ? n : longest;
 	}
-	int room = longest <= 5 ? 6 : longest <= 8 ? 4 : 3; /* labels that a telephone has room for */
+	int room = longest <= 5 ? 6 : 3; /* labels that a telephone has room for */
+	if (longest > 5 && longest <= 8)
+		room = 4;
 	int every = 1 + (x->ticks - 1) / room;
 	fo_str_puts(out, "<div class=\"xs\" aria-hidden=\"true\">");
 	for (int i = 0; i < x->ticks; i++) {
@@ -68,7 +70,7 @@ void fo_plot_end(struct fo_str *out, const struct fo_axis *x, const char *x_name
 struct at {
 	int x, y;
 };
-/* What a column of a long run has shown so far. */
+/* The points of a long run that lie in one column of the picture. */
 struct column {
 	int index; /* -1: nothing */
 	struct at first, least, most, last;
@@ -85,7 +87,11 @@ static void flush(struct fo_str *d, struct column *c, bool *pen)
 {
 	if (c->index < 0)
 		return;
-	struct at a = c->least_first ? c->least : c->most, b = c->least_first ? c->most : c->least;
+	struct at a = c->most, b = c->least;
+	if (c->least_first) {
+		a = c->least;
+		b = c->most;
+	}
 	point(d, c->first, pen);
 	if (a.y != c->first.y)
 		point(d, a, pen);
@@ -117,9 +123,13 @@ static void trace(struct fo_str *d, const struct fo_draw_series *s, const struct
 		struct at p = { across(ax), down(ay) };
 		int index = thin ? p.x * FO_PLOT_COLUMNS / (FO_PLOT_WIDTH + 1) : (int)i;
 		if (index == c.index) {
-			c.least_first = p.y > c.least.y ? false : p.y < c.most.y ? true : c.least_first;
-			c.least = p.y > c.least.y ? p : c.least;
-			c.most = p.y < c.most.y ? p : c.most;
+			if (p.y > c.least.y) {
+				c.least_first = false;
+				c.least = p;
+			} else if (p.y < c.most.y) {
+				c.least_first = true;
+				c.most = p;
+			}
 			c.last = p;
 			gap = false;
 			continue;
@@ -148,7 +158,7 @@ static void draw_series(struct fo_str *out, const struct fo_draw_series *s, cons
 	fo_str_fini(&d);
 }
 
-/* Bands one after the other that the picture cannot tell apart become one. */
+/* Draws bands; neighbours that the picture cannot show apart become one. */
 static void draw_bands(struct fo_str *out, const struct fo_draw_lines *c, const struct fo_axis *x)
 {
 	int end[FO_DRAW_BANDS];
@@ -218,7 +228,7 @@ static void legend(struct fo_str *out, const struct fo_draw_lines *c)
 	fo_str_puts(out, "</ul>\n");
 }
 
-/* What the axes must hold: the points that trace() draws. */
+/* Widens the ranges of both axes to the points that trace() draws. */
 static void series_range(const struct fo_draw_series *s, bool log, double *x_lo, double *x_hi, double *y_lo,
 			 double *y_hi)
 {
@@ -279,7 +289,7 @@ static double sum_at(const struct fo_draw_areas *c, size_t layers, size_t i)
 	return sum;
 }
 
-/* The points that stand for all: of each column the one with the greatest sum. Returns how many. */
+/* Picks the point with the greatest sum of each column, which stands for all in it. Returns how many. */
 static size_t highest(const struct fo_draw_areas *c, size_t layers, size_t *point)
 {
 	size_t columns = c->n < FO_PLOT_COLUMNS ? c->n : FO_PLOT_COLUMNS;

@@ -10,7 +10,8 @@ enum {
 	LEAST_WRAP = 16 /* narrower columns of words cannot be read */
 };
 
-/* Columns of one code point: the blocks that Unicode's EastAsianWidth.txt calls wide, emoji, and marks that combine. */
+/* Returns the columns of one code point. The blocks are those that Unicode's EastAsianWidth.txt calls wide, emoji, and
+ * marks that combine. */
 static size_t width_of(uint32_t code)
 {
 	static const struct {
@@ -28,7 +29,7 @@ static size_t width_of(uint32_t code)
 	return 1;
 }
 
-/* Bytes of the character at s[0..n); a byte that begins none stands for itself. */
+/* Returns the bytes of the character at s[0..n); a byte that begins none is a character by itself. */
 static size_t letter(const char *s, size_t n, size_t *columns)
 {
 	uint32_t code = 0;
@@ -62,7 +63,7 @@ static bool glued(const char *s)
 	return (isdigit(before) && (isalpha(after) || after == '%')) || (before == '%' && isalpha(after));
 }
 
-/* Bytes up to the next space at which a line may break; text is where all of it begins. */
+/* Returns the bytes from s up to the next space at which a line may break; text is where all of it begins. */
 static size_t word_at(const char *text, const char *s)
 {
 	size_t n = strcspn(s, " ");
@@ -112,9 +113,9 @@ void fo_table_cells(struct fo_table *t, struct fo_cells cells)
 	t->row[t->rows++] = cell;
 }
 
-/* How many bytes of a word that is too long for a line go onto one of `width` columns: up to and with a sign that parts
- * a name, as those of kernels have, else as many as fit. No blank comes in: whoever copies the name finds its parts as
- * they are. */
+/* Returns how many bytes of a word that is too long for a line go onto a line of `width` columns: up to a sign that
+ * separates the parts of a name (kernels have them), else as many as fit. No blank is put in, so that a copied name
+ * keeps its parts. */
 static size_t piece_of(const char *word, size_t n, size_t width)
 {
 	size_t fits = 0, bound = 0, used = 0, w;
@@ -209,7 +210,7 @@ static void put_rule(const struct fo_table *t, struct fo_str *out, const char *i
 	fo_str_puts(out, "\n");
 }
 
-/* Each row as lines: its first cell, then every other one after its column's name. */
+/* Prints each row as lines: its first cell, then every other one after its column's name. */
 static void put_list(const struct fo_table *t, struct fo_str *out, size_t width, const char *indent, bool head)
 {
 	struct fo_str first = { 0 }, lead = { 0 };

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-enum { FO_TERM_WIDTH = 80 }; /* of a text that goes into a file or a pipe; no text is wider than this on purpose */
+enum { FO_TERM_WIDTH = 80 }; /* columns of text for a file or a pipe, and at most on a terminal */
 
 size_t fo_term_columns(const char *s, size_t bytes);
 /* Appends `first` and the text, wrapped at `width` columns; further lines begin with `lead`. A figure and its unit

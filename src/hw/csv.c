@@ -1,4 +1,5 @@
 #include "hw/csv.h"
+#include "base/str.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -10,25 +11,13 @@ struct scanner {
 	char field[FO_CSV_MAX_FIELD];
 };
 
-/* Length of the well-formed UTF-8 sequence at s (RFC 3629), 0 for anything else and for controls but the tab. */
-static int sequence(const unsigned char *s, const unsigned char *end)
+/* Length of the UTF-8 sequence at s, 0 where it is broken or a control other than the tab. */
+static size_t sequence(const unsigned char *s, const unsigned char *end)
 {
-	unsigned c = *s, lo = 0x80, hi = 0xbf;
-	if (c < 0x80)
-		return c == '\t' || (c >= 0x20 && c != 0x7f);
-	int n = c >= 0xc2 && c <= 0xdf ? 2 : (c & 0xf0) == 0xe0 ? 3 : c >= 0xf0 && c <= 0xf4 ? 4 : 0;
-	if (n == 0 || end - s < n)
-		return 0;
-	if (c == 0xc2 || c == 0xe0 || c == 0xf0) /* C1 controls and overlong forms */
-		lo = c == 0xf0 ? 0x90 : 0xa0;
-	if (c == 0xed || c == 0xf4) /* surrogates, beyond U+10FFFF */
-		hi = c == 0xed ? 0x9f : 0x8f;
-	if (s[1] < lo || s[1] > hi)
-		return 0;
-	for (int i = 2; i < n; i++)
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-	return n;
+	uint32_t c = 0;
+	size_t n = fo_utf8_decode(s, (size_t)(end - s), &c);
+	bool control = c < 0x20 || (c >= 0x7f && c < 0xa0);
+	return n && (!control || c == '\t') ? n : 0;
 }
 
 static bool at_line_end(const struct scanner *s)
@@ -38,15 +27,15 @@ static bool at_line_end(const struct scanner *s)
 
 static fo_status put(struct scanner *s, size_t *len)
 {
-	int n = sequence(s->at, s->end);
+	size_t n = sequence(s->at, s->end);
 	if (n == 0)
 		return fo_fail(FO_EFORMAT, "%s:%d: byte 0x%02x is neither printable nor UTF-8", s->where, s->line,
 			       *s->at);
-	if (*len + (size_t)n >= sizeof(s->field))
+	if (*len + n >= sizeof s->field)
 		return fo_fail(FO_EFORMAT, "%s:%d: a field is longer than %d bytes", s->where, s->line,
 			       FO_CSV_MAX_FIELD - 1);
-	memcpy(s->field + *len, s->at, (size_t)n);
-	*len += (size_t)n;
+	memcpy(s->field + *len, s->at, n);
+	*len += n;
 	s->at += n;
 	return FO_OK;
 }

@@ -104,7 +104,12 @@ static void read_caches(struct fo_machine *m, const char *root)
 			return;
 		char *unit;
 		double size = strtod(text, &unit);
-		size *= *unit == 'K' ? 1024 : *unit == 'M' ? 1048576 : *unit ? NAN : 1;
+		if (*unit == 'K')
+			size *= 1024;
+		else if (*unit == 'M')
+			size *= 1048576;
+		else if (*unit)
+			size = NAN;
 		if (!(size > 0 && size < 0x1p40) || !fo_state_text(text, sizeof text, root, "%s/type", dir))
 			return;
 		fo_str_visible(type, sizeof type, text);

@@ -50,8 +50,10 @@ struct fo_nvml_gpm *fo_nvml_gpm_open(fo_nvml_device d, char *why, size_t size)
 	}
 	int st = query(d, &support);
 	if (st || !support.supported) {
-		snprintf(why, size, "NVML reads no performance counters of this device (GPM: Hopper and later)%s%s%s",
-			 st ? ": '" : "", st ? fo_nvml_error(st) : "", st ? "'" : "");
+		int n = snprintf(why, size,
+				 "NVML reads no performance counters of this device (GPM: Hopper and later)");
+		if (st && n > 0 && (size_t)n < size)
+			snprintf(why + n, size - (size_t)n, ": '%s'", fo_nvml_error(st));
 		goto none;
 	}
 	if (alloc_samples(g, alloc, why, size))

@@ -239,11 +239,15 @@ static struct fo_nvml_active active_of(const struct fo_nvml_watch *w, const stru
 		a.share[i] = NAN;
 	if (!isnan(a.share[FO_NVML_TENSOR]))
 		return a;
-	const char *why = still             ? "the device's counters stand still"
-			  : *w->why         ? w->why
-			  : by->seconds > 0 ? "NVML tells no share of it between 0 and 100 %"
-			  : s->left_out     ? "no fifth of a second lay within steps alone"
-					    : "it ran for less than the time between two reads";
+	const char *why = "it ran for less than the time between two reads";
+	if (still)
+		why = "the device's counters stand still";
+	else if (*w->why)
+		why = w->why;
+	else if (by->seconds > 0)
+		why = "NVML tells no share of it between 0 and 100 %";
+	else if (s->left_out)
+		why = "no fifth of a second lay within steps alone";
 	snprintf(a.why, sizeof a.why, "%s", why);
 	return a;
 }
@@ -253,7 +257,7 @@ static struct fo_nvml_use use_of(const struct fo_nvml_watch *w, const struct sum
 	double seconds = (double)(w->when_ns - s->begin_ns) * 1e-9, joules = w->energy_j - s->energy_begin_j;
 	if (!(joules >= 0)) /* a counter that went back: the driver was loaded anew */
 		joules = NAN;
-	return (struct fo_nvml_use){ .seconds = seconds > 0 ? seconds : 0,
+	return (struct fo_nvml_use){ .seconds = fmax(seconds, 0),
 				     .samples = s->samples,
 				     .sm_hz = mean(s->sm_hz, s->clocks),
 				     .memory_hz = mean(s->memory_hz, s->memory_clocks),

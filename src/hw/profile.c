@@ -40,12 +40,12 @@ void fo_cpu_name(char *buf, size_t size)
 char *fo_cache_path(struct fo_arena *a, const char *name)
 {
 	const char *dir = getenv("FLATOUT_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	if (dir && *dir)
+		return fo_arena_printf(a, "%s/%s", fo_fs_home_path(a, dir), name);
 	/* A relative XDG_CACHE_HOME is to be ignored (XDG Base Directory Specification 0.8). */
-	char *own = dir && *dir ? fo_fs_home_path(a, dir) : NULL;
-	char *base = own                  ? own
-		     : xdg && *xdg == '/' ? fo_arena_printf(a, "%s/flatout", xdg)
-					  : fo_arena_printf(a, "%s/.cache/flatout", home && *home ? home : "/tmp");
-	return fo_arena_printf(a, "%s/%s", base, name);
+	if (xdg && *xdg == '/')
+		return fo_arena_printf(a, "%s/flatout/%s", xdg, name);
+	return fo_arena_printf(a, "%s/.cache/flatout/%s", home && *home ? home : "/tmp", name);
 }
 
 char *fo_limits_path(struct fo_arena *a, const char *cpu)
@@ -169,7 +169,7 @@ static const struct fo_schema_field row_field[] = {
 	ROW(flop, "flop", "FLOP", "executed in a span", WORK),
 	ROW(bytes, "bytes", "B", "moved in a span at least: each operand once", WORK),
 	ROW(key, "key", "",
-	    "signature of the very operation ([simulator.md](simulator.md)); absent: the row stands for its kind and shape",
+	    "signature of the operation ([simulator.md](simulator.md)); absent: the row stands for its kind and shape",
 	    .flags = FO_OMIT),
 	ROW(cold, "cold", "share",
 	    "bytes of its operands that no cache held before a span; absent: as the span before left them",

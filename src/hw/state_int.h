@@ -14,7 +14,8 @@ bool fo_state_text(char *buf, size_t size, const char *root, const char *fmt, ..
 double fo_state_number_at(const char *text, const char **end);
 /* A whole file that holds one number >= 0; else NAN. */
 double fo_state_number(const char *root, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* The number after `key` (and an optional ':') at the start of a line; NAN where there is none. In a text, in a file. */
+/* The number after `key` (and an optional ':') at the start of a line of a text or a file; NAN where there is none.
+ */
 double fo_state_field_in(const char *text, const char *key);
 double fo_state_field(const char *root, const char *path, const char *key);
 /* Those this process may use; all that are online where the system does not tell; false: unknown. */

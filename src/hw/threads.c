@@ -10,5 +10,7 @@ int fo_cpu_threads(void)
 	cpu_set_t set;
 	int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 	double granted = ceil(fo_state_processors(""));
-	return granted < n ? (int)granted : n > 0 ? n : 1;
+	if (granted < n)
+		n = (int)granted;
+	return n > 0 ? n : 1;
 }

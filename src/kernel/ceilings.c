@@ -9,11 +9,12 @@
 #include <string.h>
 
 enum { ROUNDS = 3 };
-/* Of the whole time, that each kernel set gets for each of the four peaks; on a busy machine four times as much. */
+/* The share of the whole time that each kernel set gets for each of the four peaks; four times as much on a busy
+ * machine. */
 #define PEAK_SHARE 0.005
-/* A burst behind each span, and forks: what a span costs beside its own time. Only for planning. */
+/* What a span costs besides its own time: the burst after it, and forks. Only for planning. */
 #define SPAN_OVERHEAD 1e-3
-/* Where nobody says how long. */
+/* When nobody says how long. */
 #define USUAL_SECONDS 60
 #define MOST_SECONDS 600
 #define METHOD                                                                                                       \
@@ -30,7 +31,10 @@ static void progress(const struct fo_grid *g, const char *what)
 		g->o->progress(g->o->ctx, what, share < 1 ? share : 1);
 }
 
-static bool is_product(const struct fo_grid_item *it) { return it->work.kernel && it->work.call.kind == FO_OP_matmul; }
+static bool is_matmul(const struct fo_grid_item *it)
+{
+	return it->work.kernel && fo_op_info(it->work.call.kind)->category == FO_CAT_MATMUL;
+}
 
 static int by_guess(const void *a, const void *b)
 {
@@ -41,7 +45,7 @@ static int by_order(const void *a, const void *b)
 {
 	return ((const struct fo_grid_item *)a)->at - ((const struct fo_grid_item *)b)->at;
 }
-/* A warm run and a measured one in every round. */
+/* The least time of an item: a warm run and a measured one in every round. */
 static double least_of(const struct fo_grid_item *it) { return ROUNDS * (2 * it->guess_s + SPAN_OVERHEAD); }
 
 static double least_of_all(const struct fo_grid *g)
@@ -53,7 +57,7 @@ static double least_of_all(const struct fo_grid *g)
 }
 
 /* Leaves out the most expensive shapes until every round of the rest has room for a warm run and a measured one. The
- * cheapest product of each number of threads stays: a profile without any says nothing. */
+ * cheapest matmul of each number of threads stays, because a profile without any says nothing. */
 static void fit(struct fo_grid *g, double seconds)
 {
 	double need = 0;
@@ -64,7 +68,7 @@ static void fit(struct fo_grid *g, double seconds)
 		struct fo_grid_item *it = &g->item[i];
 		bool first = false;
 		for (int t = 0; t < g->groups; t++)
-			if (is_product(it) && it->row.threads == g->group[t] && !product[t])
+			if (is_matmul(it) && it->row.threads == g->group[t] && !product[t])
 				first = product[t] = true;
 		need += least_of(it);
 		if (need <= seconds || first)
@@ -113,14 +117,14 @@ static void visit(struct fo_grid *g, struct fo_grid_item *it, struct fo_meter *m
 	while ((double)(fo_now_ns() - begin) * 1e-9 < slice);
 }
 
-/* The cheapest product of this group and the copying of memory, however late it is: a prediction needs both. */
+/* Visits the cheapest matmul of this group and the copying of memory, however late it is: a prediction needs both. */
 static void visit_first(struct fo_grid *g, int t)
 {
 	bool product = false;
 	for (size_t i = 0; i < g->n; i++) {
 		struct fo_grid_item *it = &g->item[i];
 		bool copy = it->fn == fo_traffic_run && it->traffic.kind == FO_MEMORY_COPY,
-		     first = is_product(it) && !product;
+		     first = is_matmul(it) && !product;
 		if (it->row.threads != g->group[t] || (!copy && !first))
 			continue;
 		product |= first;
@@ -135,8 +139,9 @@ static void round_of(struct fo_grid *g, int round, size_t *order)
 		order[i - 1] = order[k];
 		order[k] = x;
 	}
-	/* One number of threads after the other: changing it makes the runtime start threads. Each has its share of
-	 * what is left; on a machine too busy for all of its rows some wait for the next round and its other order. */
+	/* One number of threads after the other, because changing it makes the runtime start threads. Each has its
+	 * share of what is left; on a machine too busy for all of its rows some wait for the next round and its other
+	 * order. */
 	size_t todo = g->n * (size_t)(ROUNDS - round);
 	for (int t = 0; t < g->groups; t++) {
 		size_t mine = 0;
@@ -158,9 +163,10 @@ static void round_of(struct fo_grid *g, int round, size_t *order)
 	}
 }
 
-/* The operations of a run, one span of each in the order of its step, over and over: so each finds the processor as a
- * step leaves it, its code and branches as well as its operands (a kernel that runs again and again is some
- * microseconds faster). What is no operation, memory and the executor, comes before, on a fifth of the time. */
+/* Measures the operations of a run, one span of each in the order of its step, over and over: so each finds the
+ * processor as a step leaves it, its code and branches as well as its operands (a kernel that runs again and again is
+ * some microseconds faster). What is not an operation, memory and the executor, comes before, on a fifth of the time.
+ */
 #define OTHERS_SHARE 0.2
 static void sweep(struct fo_grid *g)
 {
@@ -229,7 +235,8 @@ static fo_status measure_peaks(struct fo_grid *g, struct fo_limits *m)
 
 /* ---- the result ---- */
 
-/* Of a calibration in general every row of its numbers of threads goes, of a run's what was measured again. */
+/* A general calibration replaces every row of its numbers of threads, a run's calibration only what it measured again.
+ */
 static bool is_replaced(const struct fo_grid *g, const struct fo_limits *new, const struct fo_limits_row *old)
 {
 	for (int t = 0; !g->o->program && t < g->groups; t++)
@@ -238,7 +245,7 @@ static bool is_replaced(const struct fo_grid *g, const struct fo_limits *new, co
 	return g->o->program && fo_limits_row_find(new, old);
 }
 
-/* What was measured becomes rows, in place of those of the same work: but a row that had quiet spans stays where the
+/* Makes rows of what was measured, in place of those of the same work; but a row that had quiet spans stays where the
  * new one has none. */
 static void rows_of(struct fo_grid *g, const struct fo_limits *m, struct fo_limits *new, struct fo_ceilings_result *r)
 {
@@ -282,7 +289,7 @@ static void result_of(struct fo_grid *g, struct fo_limits *m, struct fo_ceilings
 	r->seconds = spent(g);
 }
 
-/* In the file: by kind, then threads, then shape. */
+/* The order in the file: by kind, then threads, then shape. */
 static int by_name(const void *x, const void *y)
 {
 	const struct fo_limits_row *a = &((const struct fo_grid_item *)x)->row,

@@ -1,10 +1,10 @@
-/* What this machine's kernels and memory reach: the rows of a machine profile (hw/profile.h), measured.
+/* The rates that this machine's kernels and memory reach, measured: the rows of a machine profile (hw/profile.h).
  *
  * Every row is visited once in each of several rounds, in a new order each time, so that a machine that slows down or
- * warms up does so for all alike. A visit runs the work once to warm it and then as often as its share of the time
+ * warms up does so for all rows alike. A visit runs the work once to warm it and then as often as its share of the time
  * allows, each run between two bursts (kernel/measure.h).
  *
- * Products and attention of general shapes find their operands where the run before left them: in the caches where they
+ * Matmuls and attention of general shapes find their operands where the run before left them: in the caches if they
  * fit. Operations of programs are rows with a signature (cost/cost.h): before each span their operands are fetched into
  * the caches or put out of them, as the row's `cold` says. */
 #ifndef FO_KERNEL_CEILINGS_H
@@ -13,7 +13,7 @@
 #include "hw/profile.h"
 #include "kernel/kernel.h"
 
-/* Work that the caller brings: fn(arg) does `units` of it at once and the row is about one. */
+/* Work that the caller brings: fn(arg) does `units` of it at once, and the row describes one. */
 struct fo_ceilings_extra {
 	struct fo_limits_row row; /* kind, variant, dtype, shape, threads, flop and bytes of one unit */
 	void (*fn)(void *arg);
@@ -22,13 +22,12 @@ struct fo_ceilings_extra {
 };
 struct fo_ceilings_options {
 	enum fo_isa isa;
-	int threads;    /* 1 thread and this many are measured; memory by powers of two between, too */
-	double seconds; /* in all, peaks included; the last visit may run over. 0: a minute, or what the rounds take at
-			   least */
-	bool quick;     /* a smaller grid of shapes */
-	/* Not NULL: the operations of this program, and memory and extras only where the profile lacks them, with
-	 * o->threads, in the states of the caches that they meet in its step (cost/reuse.h); pairs as in fo_op_cost:
-	 * attention in documents too, unless < 0. */
+	int threads; /* 1 thread and so many threads are measured; memory with powers of two between, too */
+	double seconds; /* in all, peaks included; the last visit may run over. 0: a minute, or the least time of the rounds */
+	bool quick; /* a smaller grid of shapes */
+	/* Not NULL: the operations of this program are measured, with o->threads, in the states of the caches that they
+	 * meet in its step (cost/reuse.h), and memory and extras only where the profile lacks them. pairs as in
+	 * fo_op_cost: attention in documents too, unless < 0. */
 	const struct fo_program *program;
 	double pairs;
 	const struct fo_ceilings_extra *extra;
@@ -38,15 +37,15 @@ struct fo_ceilings_options {
 	void *ctx;
 };
 struct fo_ceilings_result {
-	int rows, left_out; /* rows measured; shapes that the time did not suffice for */
-	int kept;           /* of the rows measured: had no quiet span, so that the quiet row before them stays */
+	int rows, left_out; /* rows measured; shapes that there was no time for */
+	int kept; /* of the rows measured, how many had no quiet span, so that the quiet row before them stays */
 	int64_t spans, quiet;
 	double seconds;
 };
 /* Measures peaks (fo_calibrate_peak: kept in the user's profile as always) and rows, and puts them into *m. All rows of
- * the same numbers of threads are dropped before; with a program only those that it replaces: of the same work, shape,
- * signature, state of the caches and threads. In either case a row without a quiet span leaves one of the same work
- * that had some (fo_limits_row_keep). */
+ * the same numbers of threads are dropped before; with a program only those that are replaced: of the same work, shape,
+ * signature, state of the caches and threads. In either case an old row that had quiet spans stays where the new one of
+ * the same work has none (fo_limits_row_keep). */
 FO_CHECKED fo_status fo_ceilings_measure(const struct fo_ceilings_options *o, struct fo_limits *m,
 					 struct fo_ceilings_result *result);
 

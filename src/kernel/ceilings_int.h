@@ -1,4 +1,4 @@
-/* What a calibration measures (grid.c) and how (ceilings.c). */
+/* Private to calibration: what is measured (grid.c) and how (ceilings.c). */
 #ifndef FO_KERNEL_CEILINGS_INT_H
 #define FO_KERNEL_CEILINGS_INT_H
 

@@ -11,7 +11,8 @@
 
 /* ---- the grid ---- */
 
-/* One region of operands: 32000 x 768 in f32 fits, 128256 x 4096 does not. For a run: AdamW's four of the former do. */
+/* The largest region of operands: 32000 x 768 in f32 fits, 128256 x 4096 does not. For a run: AdamW's four operands of
+ * the former fit. */
 #define REGION_MOST ((size_t)256 << 20)
 #define RUN_REGION_MOST ((size_t)1 << 30)
 
@@ -29,8 +30,8 @@ static struct fo_grid_item *item_add(struct fo_grid *g, const char *kind, const 
 	return it;
 }
 
-/* A guess of its time, only to see what fits into the time given: 0.7 of the peak (plain loops: a fiftieth, about 2 of
- * 100 GFLOP/s on Zen 3, November 2026), 8 GB/s from memory. */
+/* A guess of the item's time, only to see what fits into the time given: 0.7 of the peak (plain loops: a fiftieth,
+ * about 2 of 100 GFLOP/s on Zen 3, November 2026), 8 GB/s from memory. */
 static void guess(const struct fo_grid *g, struct fo_grid_item *it)
 {
 	double peak = g->peak[it->dtype == FO_BF16] * it->row.threads;
@@ -68,10 +69,11 @@ static void add_products(struct fo_grid *g, int dtype, int threads)
 		for (size_t s = 0; s < sizeof size / sizeof *size; s++)
 			for (int p = 0; p < FO_WORK_PASSES; p++) {
 				int64_t t = size[s].tokens, out = layer[l].out, in = layer[l].in;
-				int64_t dim[] = { p == FO_WORK_WGRAD ? out : t, p == FO_WORK_FORWARD ? out : in,
-						  p == FO_WORK_FORWARD ? in
-						  : p == FO_WORK_DGRAD ? out
-								       : t };
+				/* (m, n, k) of y = x w', dx = dy w, dw = dy' x */
+				const int64_t shape[FO_WORK_PASSES][3] = { { t, out, in },
+									   { t, in, out },
+									   { out, in, t } };
+				const int64_t *dim = shape[p];
 				if (g->o->quick && !(layer[l].quick && size[s].quick))
 					continue;
 				struct fo_grid_item *it = item_add(g, "matmul", fo_work_pass_name[p],
@@ -98,16 +100,19 @@ static void add_attention(struct fo_grid *g, int dtype, int threads)
 
 /* ---- operations as programs have them ---- */
 
-static bool is_attention(int kind) { return kind == FO_OP_attention || kind == FO_OP_attention_bwd; }
+/* Whether the cost of an operation depends on how many tokens see each other. */
+static bool counts_pairs(const struct fo_program *p, const struct fo_op *o)
+{
+	return fo_op_cost(p, o, 1).exec != fo_op_cost(p, o, 2).exec;
+}
 
-/* Documents of equal length that a micro-batch is divided into so that about `pairs` see each other: N in a row of S
- * leave S (S / N + 1) / 2. Rows are apart in any case. */
+/* The number of documents of equal length that a micro-batch is divided into so that about `pairs` pairs see each
+ * other: N of them in a row of S tokens leave S (S / N + 1) / 2. Rows are separate in any case. */
 static int64_t documents_of(const struct fo_program *p, double pairs)
 {
 	double s = (double)p->run.seq, rows = (double)p->run.rows, each = 2 * pairs / rows - s,
 	       n = each > 0 ? s * s / each : s;
-	n = n < 1 ? 1 : n > s ? s : floor(n + 0.5);
-	return p->run.rows * (int64_t)n;
+	return p->run.rows * (int64_t)fmax(1, fmin(s, floor(n + 0.5)));
 }
 static double pairs_of(const struct fo_program *p, int64_t docs)
 {
@@ -124,7 +129,7 @@ static void add_call(struct fo_grid *g, const struct fo_program *p, const struct
 {
 	struct fo_limits_row row;
 	int dtype = p->run.precision == FO_PRECISION_BF16 ? FO_BF16 : FO_F32;
-	if (fo_op_row(p, o, first, is_attention(o->kind) ? pairs_of(p, docs) : -1, &row) != FO_OK) {
+	if (fo_op_row(p, o, first, counts_pairs(p, o) ? pairs_of(p, docs) : -1, &row) != FO_OK) {
 		fo_err_clear();
 		return;
 	}
@@ -148,8 +153,8 @@ static void add_call(struct fo_grid *g, const struct fo_program *p, const struct
 	it->row.bytes = row.bytes; /* of the operation's cost: what predictions multiply rates with */
 }
 
-/* How a program's operations are measured: as the caches are when they come (exact), or with none and with all of their
- * operands cold, for other programs to interpolate between. */
+/* How a program's operations are measured: with the caches as each operation finds them (exact), or with none and with
+ * all of their operands cold, for other programs to interpolate between. */
 enum { AS_THEY_COME = 1, PRODUCTS = 2 };
 static fo_status add_program(struct fo_grid *g, const struct fo_program *p, double pairs, int how, int threads)
 {
@@ -165,7 +170,7 @@ static fo_status add_program(struct fo_grid *g, const struct fo_program *p, doub
 		add_call(g, p, o, u.first[i], how & AS_THEY_COME ? cold[i] : 0, p->run.rows, threads);
 		if (!(how & AS_THEY_COME) && !product)
 			add_call(g, p, o, u.first[i], UINT32_MAX, p->run.rows, threads);
-		if (is_attention(o->kind) && pairs >= 0)
+		if (counts_pairs(p, o) && pairs >= 0)
 			add_call(g, p, o, u.first[i], how & AS_THEY_COME ? cold[i] : 0, documents_of(p, pairs),
 				 threads);
 	}
@@ -174,7 +179,7 @@ static fo_status add_program(struct fo_grid *g, const struct fo_program *p, doub
 	return FO_OK;
 }
 
-/* A Llama of some layers, so that what the caches hold is what they hold in a large one, as lowered and with passes. */
+/* A Llama of a few layers, so that caches hold what they hold in a large one, as lowered and with passes. */
 static fo_status add_model(struct fo_grid *g, int64_t hidden, int64_t ffn, int64_t tokens, int dtype,
 			   const struct fo_passes *pass, int how, int threads)
 {
@@ -196,7 +201,7 @@ static fo_status add_model(struct fo_grid *g, int64_t hidden, int64_t ffn, int64
 	return st;
 }
 
-/* Of each operation that passes may leave or make, some sizes. */
+/* Some sizes of each operation that passes may leave or make. */
 static fo_status add_models(struct fo_grid *g, int dtype, int threads)
 {
 	static const struct fo_passes plain = { .previous_norm = 0 },
@@ -229,7 +234,8 @@ static fo_status add_models(struct fo_grid *g, int dtype, int threads)
 	return FO_OK;
 }
 
-/* A run's calibration measures its operations; of what serves every run it only fills what the profile lacks. */
+/* A run's calibration measures that run's operations. Of what serves every run it only fills in what the profile lacks.
+ */
 static void drop_had(struct fo_grid *g)
 {
 	if (g->o->program && fo_limits_row_find(g->have, &g->item[g->n - 1].row))

@@ -114,25 +114,6 @@ fo_status fo_isa_choose(enum fo_isa *out)
 	return FO_OK;
 }
 
-struct fo_call fo_call_one(const struct fo_call *c, int k)
-{
-	const struct fo_op_info *f = fo_op_info(c->kind);
-	struct fo_call one = { .kind = (uint8_t)f->base,
-			       .n = (uint8_t)(f->per_tensor ? f->common + f->per_tensor : c->n),
-			       .attr = c->attr,
-			       .threads = c->threads,
-			       .ws = c->ws,
-			       .ws_bytes = c->ws_bytes,
-			       .mac = c->mac };
-	for (int i = 0; i < one.n; i++) {
-		int at = fo_op_operand_of(c->kind, k, i);
-		one.arg[i] = c->arg[at];
-		if (at >= f->common || k == 0)
-			one.first |= (c->first >> at & 1u) << i;
-	}
-	return one;
-}
-
 const struct fo_kernel *fo_kernel_pick_of(const struct fo_kernel_set *const *sets, enum fo_isa isa,
 					  const struct fo_call *shape, const struct fo_kernel_set **set)
 {

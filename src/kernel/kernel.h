@@ -1,18 +1,19 @@
 /* Kernels: what runs an operation on this machine.
  *
- * A kernel set is a row of function pointers by operation kind. The reference set (`ref`) is complete and plain; faster
+ * A kernel set is a table of function pointers by operation. The reference set (`ref`) is complete and plain; faster
  * sets override it where they can and where can() agrees with the shapes, so there is always a kernel. The `null` set
  * returns at once: loops, schedules and timelines of a 405B model run on a laptop.
  *
  * Contract of a kernel:
- * - Operands come in the order of ops.def as row-major rectangles (data, rows, cols, ld in elements).
+ * - Operands are row-major rectangles (data, rows, cols, ld in elements), numbered by the enums of ops.def: the weight
+ *   of adamw is c->arg[FO_ADAMW_W].
  * - It writes exactly its outputs, allocates nothing, prints nothing, returns nothing: shapes were checked before.
  * - Where bit i of call->first is set, operand i is stored, else added to: set for DEF and PART, and for an ACC whose
  *   rectangle has not been written yet (fo_unroll decides).
  * - It uses at most call->threads threads (OpenMP) and call->ws (64-byte aligned, call->ws_bytes >= what ws() asked
- * for).
- * - The same inputs, threads and set give the same bits: who computes a number may change from call to call, the order
- * in which its terms are added may not.
+ *   for).
+ * - The same inputs, threads and set give the same bits: which thread computes a number may change from call to call,
+ *   the order in which its terms are added may not.
  * - bf16 is stored rounded to nearest even; sums are carried in fp32 at least (fp64 operands: fp64).
  * - In-place pairs of ops.def: an output may be the very same rectangle as its input. */
 #ifndef FO_KERNEL_KERNEL_H
@@ -26,8 +27,9 @@ struct fo_tensor {
 	void *data;
 	int64_t rows, cols, ld;
 	uint8_t dtype;
-	/* Where it lies, for what depends on the element's identity and not on the program's form (round.h): 1 + the
-	 * layer of its buffer's instance, 0 where the buffer has none; elements of the buffer before its first one. */
+	/* The place of the rectangle, for what depends on an element's identity and not on the program's form
+	 * (round.h): 1 + the layer of its buffer's instance, 0 where the buffer has none; and how many elements of the
+	 * buffer come before its first one. */
 	int32_t layer;
 	int64_t first;
 };
@@ -45,24 +47,43 @@ struct fo_call {
 	double *mac;
 };
 
+/* Whether the call has operand i, which ops.def lets be absent. */
+static inline bool fo_call_has(const struct fo_call *c, int i) { return c->n > i; }
+/* Whether operand i is stored; else it is added to. */
+static inline bool fo_call_stores(const struct fo_call *c, int i) { return c->first >> i & 1; }
+
+/* A matmul c = op(a) op(b), stored or added to c; threads and workspace are still to be set. */
+struct fo_call fo_call_matmul(struct fo_tensor a, bool ta, struct fo_tensor b, bool tb, struct fo_tensor c, bool store);
 /* The base operation's call for tensor k of an operation on many (ops.def), or c itself. What is common and added to is
  * stored, if at all, by the first. */
 struct fo_call fo_call_one(const struct fo_call *c, int k);
 
-/* Of a call that casts by the scale of the step (fo_op_fp8_step): x is cast as fp8_cast_step does it, with the same sx,
- * y, amax and transpose. */
+/* The cast within a call that casts by the scale of the step (fo_op_fp8_step), as a call of fp8_cast_step for x, with
+ * the same sx, y, amax and transpose. */
 struct fo_call fo_call_fp8_cast(const struct fo_call *c, struct fo_tensor x);
-/* ... and how x is made, by an operation that casts nothing; false: it is there (fp8_cast_step). It goes where the call
- * stores it, or to `room`, of rows x cols elements of the type of operand 0. */
+/* The operation within such a call that makes x, as *make, and x itself. x goes where the call stores it, or to `room`,
+ * rows x cols elements of the type of operand 0. false: x is an operand already (fp8_cast_step). */
 bool fo_call_fp8_make(const struct fo_call *c, void *room, struct fo_call *make, struct fo_tensor *x);
-/* Its last operand is there and is the numbers themselves, not the transpose of y. */
+/* The operands of such a call from fo_op_fp8_step(kind) on. */
+enum { FO_FP8_STEP_SX, FO_FP8_STEP_Y, FO_FP8_STEP_AMAX, FO_FP8_STEP_Z };
+/* Whether its last operand is there and holds the numbers themselves, not the transpose of y. */
 static inline bool fo_call_fp8_wide(const struct fo_call *c)
 {
-	int at = fo_op_fp8_step(c->kind) + 3;
-	const struct fo_tensor *z = &c->arg[at], *y = z - 2;
-	return c->kind != FO_OP_fp8_cast_step && c->n > at && !fo_dtype_fp8(z->dtype) && z->rows == y->rows &&
-	       z->cols == y->cols;
+	int at = fo_op_fp8_step(c->kind);
+	const struct fo_tensor *z = &c->arg[at + FO_FP8_STEP_Z], *y = &c->arg[at + FO_FP8_STEP_Y];
+	/* fp8_cast_step makes no numbers: its x comes right before sx. */
+	return at != FO_FP8_CAST_STEP_SX && fo_call_has(c, at + FO_FP8_STEP_Z) && !fo_dtype_fp8(z->dtype) &&
+	       z->rows == y->rows && z->cols == y->cols;
 }
+/* Attention of a shape: a call without data, threads and workspace. seq: tokens of a row of the batch (eager alone). */
+enum fo_attention_form {
+	FO_ATTENTION_FORWARD,
+	FO_ATTENTION_BACKWARD,
+	FO_ATTENTION_FORWARD_EAGER,
+	FO_ATTENTION_BACKWARD_EAGER,
+};
+struct fo_call fo_call_attention(enum fo_attention_form form, int64_t tokens, int64_t seq, int64_t heads,
+				 int64_t kv_heads, int64_t head_dim, int dtype);
 
 typedef void fo_kernel_fn(const struct fo_call *c);
 
@@ -78,13 +99,13 @@ struct fo_kernel_set {
 	const char *name; /* "ref", "avx2", "avx512", "avx512bf16", "amx", "null" */
 	enum fo_isa isa;
 	bool (*have)(void); /* CPUID, XGETBV and, for AMX, the system's permission */
-	/* Whether it beats the set below it here; NULL: it does wherever it is. A set that does not is run only when
-	 * asked for by name. */
+	/* Whether it beats the set below it on this machine; NULL: always. A set that does not is used only when asked
+	 * for by name. */
 	bool (*worth)(void);
-	const struct fo_kernel *kernel; /* FO_OP_COUNT rows */
-	/* Register-only rate of the unit that products of this dtype run on, one thread, n iterations of the loop on
-	 * random data: returns FLOP done. 0: the set has no such unit. NULL: none. The calibrated peak is made from it.
-	 */
+	const struct fo_kernel *kernel; /* one row per operation */
+	/* Measures the register-only rate of the unit that matmuls of this type run on: one thread runs n iterations of
+	 * a loop on random data; returns the FLOP done. 0: the set has no such unit. NULL: none. The calibrated peak is
+	 * made from it. */
 	double (*peak_burst)(int dtype, int64_t n);
 };
 extern const struct fo_kernel_set fo_kernels_ref, fo_kernels_null, fo_kernels_avx2, fo_kernels_avx512,
@@ -104,13 +125,14 @@ bool fo_isa_named(const char *name, enum fo_isa *out);
  * *set (may be NULL) says whose. */
 const struct fo_kernel *fo_kernel_pick(enum fo_isa isa, const struct fo_call *shape, const struct fo_kernel_set **set);
 
-/* The two decisions above on any table of sets by instruction set, which has `ref` at least: the best at `top` or
+/* The two decisions above for any table of sets by instruction set, which has at least `ref`: the best set at `top` or
  * below, and the kernel. */
 enum fo_isa fo_isa_best_of(const struct fo_kernel_set *const *sets, enum fo_isa top);
 const struct fo_kernel *fo_kernel_pick_of(const struct fo_kernel_set *const *sets, enum fo_isa isa,
 					  const struct fo_call *shape, const struct fo_kernel_set **set);
 
-/* Such a call by the kernels of `isa` (fp8_step.c), and what it needs of c->ws: rows of those sets' tables. */
+/* Runs a call that casts by the scale of the step by kernels of `isa` (call.c), and the workspace that this needs: rows
+ * of those sets' tables. */
 void fo_kernel_fp8_step(const struct fo_call *c, enum fo_isa isa);
 size_t fo_kernel_fp8_step_ws(const struct fo_call *c, enum fo_isa isa);
 

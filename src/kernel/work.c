@@ -1,6 +1,7 @@
 #include "kernel/work.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "kernel/count.h"
 #include "kernel/memory.h"
 
 #include <math.h>
@@ -8,11 +9,12 @@
 
 const char *const fo_work_pass_name[FO_WORK_PASSES] = { "forward", "dgrad", "wgrad" };
 
-static void operand(struct fo_work *w, int64_t rows, int64_t cols, int dtype, int access)
+/* The access of each operand by the operations table: what is written is stored here. */
+static void take_access(struct fo_work *w)
 {
-	int i = w->call.n++;
-	w->call.arg[i] = (struct fo_tensor){ .rows = rows, .cols = cols, .ld = cols, .dtype = (uint8_t)dtype };
-	w->access[i] = (uint8_t)access;
+	const struct fo_op_info *op = fo_op_info(w->call.kind);
+	for (int i = 0; i < w->call.n; i++)
+		w->access[i] = op->operand[i].modes >> FO_DEF & 1 ? FO_DEF : FO_READ;
 }
 
 /* What follows from the operands: which are stored, how many bytes move, who runs it. */
@@ -32,22 +34,26 @@ static void finish(struct fo_work *w, enum fo_isa isa, uint32_t first, int threa
 	c->ws_bytes = w->kernel->ws ? w->kernel->ws(c) : 0;
 }
 
+static struct fo_tensor shape(int64_t rows, int64_t cols, int dtype)
+{
+	return (struct fo_tensor){ .rows = rows, .cols = cols, .ld = cols, .dtype = (uint8_t)dtype };
+}
+
 void fo_work_linear(struct fo_work *w, enum fo_isa isa, enum fo_work_pass pass, int64_t tokens, int64_t out, int64_t in,
 		    int dtype, int threads)
 {
-	*w = (struct fo_work){ .call = { .kind = FO_OP_matmul },
-			       .flop = 2.0 * (double)tokens * (double)out * (double)in };
-	w->call.attr.ta = pass == FO_WORK_WGRAD;
-	w->call.attr.tb = pass == FO_WORK_FORWARD;
-	operand(w, tokens, pass == FO_WORK_FORWARD ? in : out, dtype, FO_READ);
-	if (pass == FO_WORK_WGRAD)
-		operand(w, tokens, in, dtype, FO_READ);
+	const struct fo_tensor x = shape(tokens, in, dtype), y = shape(tokens, out, dtype),
+			       weights = shape(out, in, dtype), gradient = shape(out, in, FO_F32);
+	*w = (struct fo_work){ .flop = 2.0 * (double)tokens * (double)out * (double)in };
+	if (pass == FO_WORK_FORWARD)
+		w->call = fo_call_matmul(x, false, weights, true, y, true);
+	else if (pass == FO_WORK_DGRAD)
+		w->call = fo_call_matmul(y, false, weights, false, x, true);
 	else
-		operand(w, out, in, dtype, FO_READ);
+		w->call = fo_call_matmul(y, true, x, false, gradient, true);
+	take_access(w);
 	if (pass == FO_WORK_WGRAD)
-		operand(w, out, in, FO_F32, FO_ACC);
-	else
-		operand(w, tokens, pass == FO_WORK_FORWARD ? out : in, dtype, FO_DEF);
+		w->access[FO_MATMUL_C] = FO_ACC;
 	finish(w, isa, UINT32_MAX, threads);
 }
 
@@ -60,87 +66,59 @@ static int64_t document_start(int64_t i, int64_t rows, int64_t docs)
 void fo_work_attention(struct fo_work *w, enum fo_isa isa, bool backward, int64_t tokens, int64_t docs, int64_t heads,
 		       int64_t kv_heads, int64_t head_dim, int dtype, int threads)
 {
-	int64_t hq = heads * head_dim, kq = kv_heads * head_dim;
+	enum fo_attention_form form = backward ? FO_ATTENTION_BACKWARD : FO_ATTENTION_FORWARD;
 	double pairs = 0;
 	for (int64_t i = 0; i < tokens; i++)
 		pairs += (double)(i - document_start(i, tokens, docs) + 1);
-	*w = (struct fo_work){ .call = { .kind = backward ? FO_OP_attention_bwd : FO_OP_attention },
-			       .flop = (backward ? 10.0 : 4.0) * (double)hq * pairs };
-	w->call.attr.head_dim = (int32_t)head_dim;
-	w->call.attr.value = 1 / sqrt((double)head_dim);
-	operand(w, tokens, hq, dtype, FO_READ);
-	operand(w, tokens, kq, dtype, FO_READ);
-	operand(w, tokens, kq, dtype, FO_READ);
-	if (!backward) {
-		operand(w, tokens, 1, FO_I32, FO_READ);
-		operand(w, tokens, hq, dtype, FO_DEF);
-		operand(w, tokens, heads, FO_F32, FO_DEF);
-	} else {
-		operand(w, tokens, hq, dtype, FO_READ);
-		operand(w, tokens, heads, FO_F32, FO_READ);
-		operand(w, tokens, hq, dtype, FO_READ);
-		operand(w, tokens, 1, FO_I32, FO_READ);
-		operand(w, tokens, hq, dtype, FO_DEF);
-		operand(w, tokens, kq, dtype, FO_DEF);
-		operand(w, tokens, kq, dtype, FO_DEF);
-	}
+	*w = (struct fo_work){ .call = fo_call_attention(form, tokens, 0, heads, kv_heads, head_dim, dtype),
+			       .flop = (backward ? 10.0 : 4.0) * (double)(heads * head_dim) * pairs };
+	take_access(w);
 	finish(w, isa, UINT32_MAX, threads);
 }
 
 void fo_work_attention_eager(struct fo_work *w, enum fo_isa isa, bool backward, int64_t tokens, int64_t seq,
 			     int64_t heads, int64_t kv_heads, int64_t head_dim, int dtype, int threads)
 {
-	int64_t hq = heads * head_dim, kq = kv_heads * head_dim;
-	*w = (struct fo_work){ .call = { .kind = backward ? FO_OP_attention_eager_bwd : FO_OP_attention_eager },
-			       .flop = (backward ? 8.0 : 4.0) * (double)hq * (double)tokens * (double)seq };
-	w->call.attr.head_dim = (int32_t)head_dim;
-	w->call.attr.value = 1 / sqrt((double)head_dim);
-	operand(w, tokens, hq, dtype, FO_READ);
-	operand(w, tokens, kq, dtype, FO_READ);
-	operand(w, tokens, kq, dtype, FO_READ);
-	if (!backward) {
-		operand(w, tokens, 1, FO_I32, FO_READ);
-		operand(w, tokens, hq, dtype, FO_DEF);
-		operand(w, tokens, heads * seq, dtype, FO_DEF);
-	} else {
-		operand(w, tokens, heads * seq, dtype, FO_READ);
-		operand(w, tokens, hq, dtype, FO_READ);
-		operand(w, tokens, hq, dtype, FO_DEF);
-		operand(w, tokens, kq, dtype, FO_DEF);
-		operand(w, tokens, kq, dtype, FO_DEF);
-	}
+	enum fo_attention_form form = backward ? FO_ATTENTION_BACKWARD_EAGER : FO_ATTENTION_FORWARD_EAGER;
+	double pairs = (double)tokens * (double)seq;
+	*w = (struct fo_work){ .call = fo_call_attention(form, tokens, seq, heads, kv_heads, head_dim, dtype),
+			       .flop = (backward ? 8.0 : 4.0) * (double)(heads * head_dim) * pairs };
+	take_access(w);
 	finish(w, isa, UINT32_MAX, threads);
 }
-
-void fo_work_of_op(struct fo_work *w, enum fo_isa isa, const struct fo_program *p, const struct fo_op *o,
-		   uint32_t first, int threads)
-{
-	struct fo_cost cost = fo_op_cost(p, o, -1);
-	*w = (struct fo_work){ .call = { .kind = o->kind, .attr = o->attr } };
-	for (int i = 0; i < o->n; i++) {
-		operand(w, o->arg[i].nr, o->arg[i].nc, p->buf[o->arg[i].buf].dtype, o->arg[i].access);
-		w->call.arg[i].ld = p->buf[o->arg[i].buf].cols;
-	}
-	finish(w, isa, first, threads);
-	w->flop = cost.exec;
-	w->bytes = cost.bytes;
-	/* Rows are added to in every micro-batch; the first one clears the whole table before. */
-	if (o->kind == FO_OP_embed_bwd && w->call.first & 4)
-		w->bytes += (double)w->call.arg[2].rows * (double)w->call.arg[2].cols *
-			    (double)fo_dtype_bytes(w->call.arg[2].dtype);
-}
-
-/* ---- memory ---- */
-
-/* Of numbers that are copied again and again. */
-#define NUMBERS_LEAST ((size_t)1 << 20)
-/* Numbers of the f64 region: the hyper buffer, a norm's scale, and room to be written. */
-enum { HYPER_AT = 0, SCALE_AT = 16, SCRATCH_AT = 32, F64_COUNT = 64 };
 
 static const char *name_of(const struct fo_work *w, int i)
 {
 	return fo_op_info(w->call.kind)->operand[fo_op_operand_row(w->call.kind, i)].name;
 }
+static bool is_named(const struct fo_work *w, int i, const char *name) { return !strcmp(name_of(w, i), name); }
+
+void fo_work_of_op(struct fo_work *w, enum fo_isa isa, const struct fo_program *p, const struct fo_op *o,
+		   uint32_t first, int threads)
+{
+	struct fo_cost cost = fo_op_cost(p, o, -1);
+	*w = (struct fo_work){ .call = { .kind = o->kind, .n = o->n, .attr = o->attr } };
+	for (int i = 0; i < o->n; i++) {
+		w->call.arg[i] = shape(o->arg[i].nr, o->arg[i].nc, p->buf[o->arg[i].buf].dtype);
+		w->call.arg[i].ld = p->buf[o->arg[i].buf].cols;
+		w->access[i] = o->arg[i].access;
+	}
+	finish(w, isa, first, threads);
+	w->flop = cost.exec;
+	w->bytes = cost.bytes;
+	/* Rows of the embedding's gradient are added to in every micro-batch; the first one clears the whole table. */
+	for (int i = 0; i < o->n; i++)
+		if (is_named(w, i, "dtable") && fo_call_stores(&w->call, i))
+			w->bytes += (double)w->call.arg[i].rows * (double)w->call.arg[i].cols *
+				    (double)fo_dtype_bytes(w->call.arg[i].dtype);
+}
+
+/* ---- memory ---- */
+
+/* The least size of a region of numbers that are copied again and again. */
+#define NUMBERS_LEAST ((size_t)1 << 20)
+/* Places in the f64 region: the hyper buffer, a norm's scale, room to be written. */
+enum { HYPER_AT = 0, SCALE_AT = 16, SCRATCH_AT = 32, F64_COUNT = 64 };
 
 static int region_of(const struct fo_work *w, int i)
 {
@@ -151,14 +129,14 @@ static int region_of(const struct fo_work *w, int i)
 	case FO_E4M3: /* or a small number, seldom NaN, which takes no longer */
 	case FO_E5M2:
 	case FO_BF16: return writes ? FO_WORK_WRITE_BF16 : FO_WORK_READ_BF16;
-	case FO_I32: return strcmp(name_of(w, i), "doc_start") ? FO_WORK_INDEX : FO_WORK_DOCS;
+	case FO_I32: return is_named(w, i, "doc_start") ? FO_WORK_DOCS : FO_WORK_INDEX;
 	default: return FO_WORK_F64;
 	}
 }
 
 static size_t operand_bytes(const struct fo_tensor *t)
 {
-	return ((size_t)(t->rows * t->ld) * fo_dtype_bytes(t->dtype) + 63) & ~(size_t)63;
+	return fo_round_up_bytes((size_t)(t->rows * t->ld) * fo_dtype_bytes(t->dtype), 64);
 }
 
 static void needs(const struct fo_work *w, size_t need[FO_WORK_REGIONS])
@@ -191,7 +169,7 @@ void fo_work_data_need(struct fo_work_data *d, const struct fo_work *w)
 	needs(w, need);
 	for (int r = 0; r < FO_WORK_REGIONS; r++)
 		d->bytes[r] = need[r] > d->bytes[r] ? need[r] : d->bytes[r];
-	/* What is updated in place is copied from the numbers to read, some of them many times. */
+	/* Operands that are updated in place are copied from the numbers to read, some of them many times. */
 	for (int r = FO_WORK_WRITE_F32; r <= FO_WORK_WRITE_BF16; r++)
 		if (d->bytes[r] && d->bytes[r - 2] < NUMBERS_LEAST)
 			d->bytes[r - 2] = NUMBERS_LEAST;
@@ -208,7 +186,7 @@ fo_status fo_work_data_new(struct fo_work_data *d)
 		}
 		d->at[r] = p;
 	}
-	/* The regions to write are touched as well: no page is to be found by a kernel's first run. */
+	/* The regions to write are touched as well, so that no kernel's first run finds new pages. */
 	int64_t singles = (int64_t)(d->bytes[FO_WORK_READ_F32] / 4),
 		halves = (int64_t)(d->bytes[FO_WORK_READ_BF16] / 2);
 #pragma omp parallel
@@ -247,32 +225,37 @@ void fo_work_data_free(struct fo_work_data *d)
 
 static void *f64_place(const struct fo_work *w, int i, double *f64)
 {
-	const char *name = name_of(w, i);
-	if (!strcmp(name, "hyper"))
+	if (is_named(w, i, "hyper"))
 		return f64 + HYPER_AT;
-	return f64 + (!strcmp(name, "scale") && !fo_access_writes(w->access[i]) ? SCALE_AT : SCRATCH_AT);
+	return f64 + (is_named(w, i, "scale") && !fo_access_writes(w->access[i]) ? SCALE_AT : SCRATCH_AT);
 }
 
-/* Numbers to begin with, whatever their count. */
+/* Fills `bytes` bytes with copies of the first `have` bytes of `from`. */
 static void copy_numbers(void *to, size_t bytes, const void *from, size_t have)
 {
 	for (size_t at = 0; at < bytes; at += have)
 		memcpy((unsigned char *)to + at, from, bytes - at < have ? bytes - at : have);
 }
 
-/* Indices lie below this. */
+/* Indices lie below the rows of a table, or the columns of the logits. */
 static int64_t index_limit(const struct fo_work *w)
 {
-	const struct fo_tensor *a = w->call.arg;
-	switch (w->call.kind) {
-	case FO_OP_embed: return a[1].rows;
-	case FO_OP_embed_bwd:
-	case FO_OP_rope: return a[2].rows;
-	case FO_OP_attention_bwd_rope: return a[11].rows;
-	case FO_OP_xent:
-	case FO_OP_xent_fwd: return a[0].cols;
-	default: return 1;
+	for (int i = 0; i < w->call.n; i++) {
+		if (is_named(w, i, "table") || is_named(w, i, "dtable"))
+			return w->call.arg[i].rows;
+		if (is_named(w, i, "logits"))
+			return w->call.arg[i].cols;
 	}
+	return 1;
+}
+
+/* Positions count up, tokens and targets come in any order. */
+static void fill_indices(const struct fo_work *w, int i, int32_t *to)
+{
+	const uint64_t limit = (uint64_t)index_limit(w);
+	bool positions = is_named(w, i, "position");
+	for (int64_t k = 0; k < w->call.arg[i].rows; k++)
+		to[k] = (int32_t)((positions ? (uint64_t)k : fo_rng_u64(4, (uint64_t)k)) % limit);
 }
 
 /* Second moments are not negative. */
@@ -297,18 +280,14 @@ void fo_work_bind(struct fo_work *w, const struct fo_work_data *d, int64_t docs)
 			continue;
 		}
 		t->data = d->at[r] + used[r];
-		/* Positions count up, tokens and targets come as they like. */
-		for (int64_t k = 0; r == FO_WORK_INDEX && k < t->rows; k++)
-			((int32_t *)t->data)[k] =
-				(int32_t)(w->call.kind == FO_OP_rope || w->call.kind == FO_OP_attention_bwd_rope
-						  ? k % index_limit(w)
-						  : (int64_t)(fo_rng_u64(4, (uint64_t)k) % (uint64_t)index_limit(w)));
+		if (r == FO_WORK_INDEX)
+			fill_indices(w, i, t->data);
 		if (r == FO_WORK_DOCS)
 			for (int64_t k = 0; k < t->rows; k++)
 				((int32_t *)t->data)[k] = (int32_t)document_start(k, t->rows, docs);
 		if (w->access[i] == FO_UPDATE && (r == FO_WORK_WRITE_F32 || r == FO_WORK_WRITE_BF16)) {
 			copy_numbers(t->data, operand_bytes(t), d->at[r - 2], d->bytes[r - 2]);
-			if (fo_op_info(w->call.kind)->base == FO_OP_adamw && !strcmp(name_of(w, i), "v"))
+			if (is_named(w, i, "v")) /* of adamw */
 				make_positive(t);
 		}
 		used[r] += r == FO_WORK_INDEX || r == FO_WORK_DOCS ? 0 : operand_bytes(t);

@@ -7,14 +7,14 @@
 struct fo_work {
 	struct fo_call call;
 	uint8_t access[FO_MAX_OPERANDS]; /* enum fo_access */
-	double flop, bytes;              /* executed; moved at least: each operand once for each way it is used */
-	const struct fo_kernel *kernel;  /* fo_kernel_pick at the isa given */
+	double flop, bytes; /* FLOP executed; bytes moved at least: each operand once for each way it is used */
+	const struct fo_kernel *kernel; /* fo_kernel_pick at the isa given */
 	const struct fo_kernel_set *set;
 };
 
 enum fo_work_pass { FO_WORK_FORWARD, FO_WORK_DGRAD, FO_WORK_WGRAD, FO_WORK_PASSES };
 extern const char *const fo_work_pass_name[FO_WORK_PASSES];
-/* The products of a linear layer of weights w(out,in) on x(T,in): forward y = x w', dgrad dx = dy w, wgrad dw = dy' x;
+/* The matmuls of a linear layer with weights w(out,in) on x(T,in): forward y = x w', dgrad dx = dy w, wgrad dw = dy' x;
  * the last into f32 as in training, the others into dtype. */
 void fo_work_linear(struct fo_work *w, enum fo_isa isa, enum fo_work_pass pass, int64_t tokens, int64_t out, int64_t in,
 		    int dtype, int threads);
@@ -22,18 +22,19 @@ void fo_work_linear(struct fo_work *w, enum fo_isa isa, enum fo_work_pass pass, 
  * forward, 10 Q backward (2 Q of them recompute scores). */
 void fo_work_attention(struct fo_work *w, enum fo_isa isa, bool backward, int64_t tokens, int64_t docs, int64_t heads,
 		       int64_t kv_heads, int64_t head_dim, int dtype, int threads);
-/* The same with the probabilities in memory, in rows of `seq` tokens (attention_eager); FLOP of the full squares, 4 Q
+/* The same with the probabilities in memory, in rows of `seq` tokens (attention_eager). FLOP of the full squares: 4 Q
  * per pair and head forward, 8 Q backward. */
 void fo_work_attention_eager(struct fo_work *w, enum fo_isa isa, bool backward, int64_t tokens, int64_t seq,
 			     int64_t heads, int64_t kv_heads, int64_t head_dim, int dtype, int threads);
 /* An operation of a program as its executor would call it: rectangles keep their buffer's leading dimension. first: bit
- * i of an operand that is added to (ACC) tells that it is stored (struct fo_unrolled). FLOP of unbroken rows. */
+ * i says whether operand i, if it is added to (ACC), is stored (struct fo_unrolled). FLOP of unbroken rows. */
 void fo_work_of_op(struct fo_work *w, enum fo_isa isa, const struct fo_program *p, const struct fo_op *o,
 		   uint32_t first, int threads);
 
-/* Memory that many works share, one after the other: operands that are only read come from one region, what is written
- * goes to another, so that no result becomes an input. Numbers are uniform in +-0.5; what an operation updates in place
- * starts anew at each fo_work_bind, lest it grow. Zero-initialise; need for each work, new once, then bind and run. */
+/* Memory that many works share, one after the other. Operands that are only read come from one region and results go to
+ * another, so that no result becomes an input. Numbers are uniform in +-0.5; what an operation updates in place starts
+ * anew at each fo_work_bind, so that it does not grow. Zero-initialise; call need for each work and new once, then bind
+ * and run. */
 enum fo_work_region {
 	FO_WORK_READ_F32,
 	FO_WORK_READ_BF16,
@@ -50,18 +51,18 @@ struct fo_work_data {
 	size_t bytes[FO_WORK_REGIONS];
 };
 void fo_work_data_need(struct fo_work_data *d, const struct fo_work *w);
-/* The most bytes of one region that this work needs. */
+/* The bytes of the largest region that this work needs. */
 size_t fo_work_bytes(const struct fo_work *w);
 FO_CHECKED fo_status fo_work_data_new(struct fo_work_data *d);
 void fo_work_data_free(struct fo_work_data *d);
-/* Gives the operands their places. docs: documents of equal length, as in fo_work_attention; 1: the whole is one.
- * Indices lie below the table, the row or the vocabulary that they go into. */
+/* Gives the operands their places. docs: documents of equal length, as in fo_work_attention; 1: the whole is one
+ * document. Indices lie below the table, the row or the vocabulary that they point into. */
 void fo_work_bind(struct fo_work *w, const struct fo_work_data *d, int64_t docs);
-/* What a call finds in the caches: puts the operands of `cold` (bit i: operand i) out of all of them, after it has
- * fetched the others, each thread an equal part of their rows. An operand of more than twice cache_bytes is left alone:
- * its own end drives its beginning out. false: this processor offers no way to. */
+/* Arranges what a call finds in the caches: puts the operands of `cold` (bit i: operand i) out of all of them, after it
+ * has fetched the others, each thread an equal part of their rows. An operand of more than twice cache_bytes is left
+ * alone, because its own end drives its beginning out. false: this processor has no way to do it. */
 bool fo_work_arrange(const struct fo_work *w, uint32_t cold, int64_t cache_bytes);
-/* Runs it: a fo_meter_span function. */
+/* Runs the work: a fo_meter_span function. */
 void fo_work_run(void *work);
 
 #endif

@@ -18,6 +18,8 @@ struct page {
 
 static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
 
+static const char *known(const char *text) { return text ? text : "?"; }
+
 /* Does the rung's time say something about this machine? */
 static bool is_timed(const struct fo_ladder_rung *r)
 {
@@ -78,12 +80,7 @@ static const char *version(const struct fo_ladder *l)
 	return strncmp(l->version, name, strlen(name)) ? l->version : l->version + strlen(name);
 }
 
-static const char *machine(const struct fo_ladder *l)
-{
-	if (l->device && *l->device)
-		return l->device;
-	return l->cpu ? l->cpu : "?";
-}
+static const char *machine(const struct fo_ladder *l) { return l->device && *l->device ? l->device : known(l->cpu); }
 
 static const char *si(struct page *p, double v, const char *unit)
 {
@@ -189,11 +186,11 @@ static void top_facts(struct page *p)
 			    fo_ladder_unsteady(&v) ? "not known" : fo_doc_num(p->d, v.estimate, FO_DRAW_FACTOR),
 			    fo_doc_printf(p->d, "useful tokens/s; between %.2f and %.2f (%s)%s", v.low, v.high,
 					  level_text(p, v.level), doubt));
-	fo_doc_fact(p->d, top == bottom ? "baseline" : "all changes together", top->name,
+	const char *name = top == bottom ? "baseline" : "all changes together";
+	fo_doc_fact(p->d, name, top->name,
 		    top->check == FO_LADDER_LEFT ? "its losses left the reference's: see below" : top->what);
 	fo_doc_fact(p->d, "its MFU", share(p, top->mfu[FO_LADDER_MFU].median),
-		    fo_doc_printf(p->d, "rule mfu, %s; by mfu_causal %s; baseline %s",
-				  top->peak_dtype ? top->peak_dtype : "?",
+		    fo_doc_printf(p->d, "rule mfu, %s; by mfu_causal %s; baseline %s", known(top->peak_dtype),
 				  share(p, top->mfu[FO_LADDER_MFU_CAUSAL].median),
 				  share(p, bottom->mfu[FO_LADDER_MFU].median)));
 	fo_doc_fact(p->d, "its step", fo_doc_num(p->d, top->step_s.median, FO_DRAW_SECONDS),
@@ -356,6 +353,8 @@ static void draw_mfu(struct page *p)
 			.tone = is_timed(r) ? FO_DRAW_PLAIN : FO_DRAW_DOUBTFUL,
 		};
 	}
+	static const char *const names[] = { "all timed steps", "composed from quiet spans" }, *const none[2];
+	const char *const *legend = quiet ? names : none;
 	fo_doc_heading(p->d, "MFU of each rung");
 	fo_doc_bars(p->d, &(struct fo_draw_bars){
 				  .title = "Rule mfu: medians over all timed steps, unfiltered; whiskers are quartiles",
@@ -363,8 +362,7 @@ static void draw_mfu(struct page *p)
 				  .unit = FO_DRAW_SHARE,
 				  .hi = 1,
 				  .hi_name = "100 % of the peak that the rung's MFU divides by (below)",
-				  .bar_name = { quiet ? "all timed steps" : NULL,
-						quiet ? "composed from quiet spans" : NULL },
+				  .bar_name = { legend[0], legend[1] },
 				  .row = row,
 				  .rows = (size_t)l->rungs });
 }
@@ -473,19 +471,18 @@ static void draw_overlay(struct page *p)
 		}
 	for (int i = 0; i < l->rungs; i++)
 		if (l->rung[i].loss && (is_reference(l, i) || !compared(l, i))) {
+			static const char *const role[] = { "reference", "not compared: other data, or its own" };
 			bool faint = !is_reference(l, i);
-			s[n++] = (struct fo_draw_series){
-				.name = fo_doc_printf(p->d, "%s (%s)", l->rung[i].name,
-						      faint ? "not compared: other data, or its own" : "reference"),
-				.x = same ? step : tokens_so_far(p, &l->rung[i]),
-				.y = l->rung[i].loss,
-				.n = (size_t)l->steps,
-				.style = style++ % (FO_DRAW_STYLES - 1),
-				.faint = faint
-			};
+			s[n++] = (struct fo_draw_series){ .name = fo_doc_printf(p->d, "%s (%s)", l->rung[i].name,
+										role[faint]),
+							  .x = same ? step : tokens_so_far(p, &l->rung[i]),
+							  .y = l->rung[i].loss,
+							  .n = (size_t)l->steps,
+							  .style = style++ % (FO_DRAW_STYLES - 1),
+							  .faint = faint };
 		}
-	fo_doc_lines(p->d, &(struct fo_draw_lines){ .title = text ? fo_doc_printf(p->d, "Training losses: %s", text)
-								  : "Training losses",
+	const char *title = text ? fo_doc_printf(p->d, "Training losses: %s", text) : "Training losses";
+	fo_doc_lines(p->d, &(struct fo_draw_lines){ .title = title,
 						    .desc = "Where numbers hold, lines lie on that of their reference.",
 						    .x_name = same ? "step" : "tokens trained on",
 						    .y_name = "nats per token",
@@ -569,8 +566,8 @@ static void draw_configurations(struct page *p)
 	for (int i = 0; i < l->rungs; i++) {
 		const struct fo_ladder_rung *r = &l->rung[i];
 		struct fo_str command = { 0 };
-		fo_doc_para(p->d, "%s: %s%s%s", r->name, r->what ? r->what : "", r->what && *r->what ? "; " : "",
-			    verdict_text(p, r));
+		const char *what = r->what && *r->what ? fo_doc_printf(p->d, "%s; ", r->what) : "";
+		fo_doc_para(p->d, "%s: %s%s", r->name, what, verdict_text(p, r));
 		fo_str_puts(&command, "flatout train ");
 		if (l->run_file && *l->run_file) { /* a ladder may have been given options alone */
 			fo_str_shell(&command, l->run_file);
@@ -609,8 +606,8 @@ static void say_peaks(struct page *p)
 			said = l->rung[k].peak_flop_s == g->peak_flop_s && l->rung[k].peak_dtype && g->peak_dtype &&
 			       !strcmp(l->rung[k].peak_dtype, g->peak_dtype);
 		if (!said)
-			fo_doc_para(p->d, "Peak: %s %s (%s).", si(p, g->peak_flop_s, "FLOP/s"),
-				    g->peak_dtype ? g->peak_dtype : "?", g->peak_source);
+			fo_doc_para(p->d, "Peak: %s %s (%s).", si(p, g->peak_flop_s, "FLOP/s"), known(g->peak_dtype),
+				    g->peak_source);
 	}
 }
 
@@ -668,9 +665,9 @@ static void say_method(struct page *p)
 		p->d,
 		"%s, %s weights, %s per token (rule mfu), rows of %lld tokens, %lld tokens per step. %s, %d thread%s, "
 		"kernels up to %s. Begun %s, flatout %s.",
-		l->model ? l->model : "?", si(p, l->params, ""), si(p, l->flop_per_token, "FLOP"), (long long)l->seq,
-		(long long)l->tokens_per_step, machine(l), l->threads, plural(l->threads), l->isa ? l->isa : "?",
-		l->started ? l->started : "?", version(l));
+		known(l->model), si(p, l->params, ""), si(p, l->flop_per_token, "FLOP"), (long long)l->seq,
+		(long long)l->tokens_per_step, machine(l), l->threads, plural(l->threads), known(l->isa),
+		known(l->started), version(l));
 	fo_doc_para(
 		p->d,
 		"Each rung trains %lld steps in all, in %d turns: every round gives each rung one turn, in an order "
@@ -684,10 +681,11 @@ static void say_method(struct page *p)
 		    "from undisturbed spans.");
 	say_peaks(p);
 	const char *text = fo_ladder_text_title(l, &p->d->arena);
+	text = text ? fo_doc_printf(p->d, ": %s", text) : "";
 	fo_doc_para(p->d,
 		    "Tok/s: useful tokens, padding does not count. Pad: share of the processed tokens that is "
-		    "padding. Text: share of the text's tokens that the rung's steps hold%s%s.",
-		    text ? ": " : "", text ? text : "");
+		    "padding. Text: share of the text's tokens that the rung's steps hold%s.",
+		    text);
 	say_what_a_gain_is(p);
 	say_how_sure(p);
 	fo_doc_para(p->d, "Losses: distance from the reference's, the median of tenths of the run or of its last three "
@@ -716,9 +714,9 @@ static void say_what_it_is(struct page *p)
 		fo_doc_title(p->d, "Ladder of a model of %s weights", si(p, l->params, ""));
 	else
 		fo_doc_title(p->d, "Ladder of a run");
-	fo_doc_lead(p->d, "One change at a time, measured against the rung it starts from. %s, %d thread%s%s%s.",
-		    machine(l), l->threads, plural(l->threads), text ? "; " : "", text ? text : "");
-	fo_doc_footer(p->d, "flatout ladder; begun %s; flatout %s", l->started ? l->started : "?", version(l));
+	fo_doc_lead(p->d, "One change at a time, measured against the rung it starts from. %s, %d thread%s%s.",
+		    machine(l), l->threads, plural(l->threads), text ? fo_doc_printf(p->d, "; %s", text) : "");
+	fo_doc_footer(p->d, "flatout ladder; begun %s; flatout %s", known(l->started), version(l));
 	fo_doc_only(p->d, FO_DOC_TERM);
 	fo_doc_fact(p->d, "ladder",
 		    fo_doc_printf(p->d, "%s: %s parameters, %lld tokens per step, rows of %lld",
@@ -728,7 +726,7 @@ static void say_what_it_is(struct page *p)
 	if (l->device && *l->device)
 		fo_doc_fact(p->d, "device", fo_doc_printf(p->d, "%s: all times are its", l->device), NULL);
 	fo_doc_fact(p->d, "machine",
-		    fo_doc_printf(p->d, "%s, %s, %d thread%s", l->cpu ? l->cpu : "?", l->isa ? l->isa : "?", l->threads,
+		    fo_doc_printf(p->d, "%s, %s, %d thread%s", known(l->cpu), known(l->isa), l->threads,
 				  plural(l->threads)),
 		    NULL);
 	fo_doc_fact(p->d, "measured",

@@ -1,4 +1,4 @@
-/* What the figures of a ladder say: gains with their intervals, and whether the losses stay where they belong. */
+/* Verdicts on a ladder's figures: gains with their intervals, and whether the losses stay where they belong. */
 #include "ladder/plan_int.h"
 
 #include "hw/state.h"
@@ -15,20 +15,23 @@ static void judge_gain(struct fo_ladder *l, struct fo_ladder_rung *g)
 	/* Means, for what a padded step holds differs from step to step. */
 	g->predicted_gain = (g->step_tokens / g->predicted_step_s) / (from->step_tokens / from->predicted_step_s);
 	struct fo_ladder_interval v = fo_ladder_over(l, (int)(g - l->rung), g->from, &n);
-	/* Of fewer rounds the interval is of too low a level to say anything. */
+	/* With fewer rounds the confidence level is too low. */
 	if (n < l->rounds)
 		return;
 	g->gain = v.estimate;
 	g->gain_low = v.low;
 	g->gain_high = v.high;
 	g->gain_level = v.level;
-	g->verdict = fo_ladder_unsteady(&v) ? FO_LADDER_UNSTEADY
-		     : v.low > 1            ? FO_LADDER_GAIN
-		     : v.high < 1           ? FO_LADDER_LOSS
-					    : FO_LADDER_UNRESOLVED;
+	g->verdict = FO_LADDER_UNRESOLVED;
+	if (fo_ladder_unsteady(&v))
+		g->verdict = FO_LADDER_UNSTEADY;
+	else if (v.low > 1)
+		g->verdict = FO_LADDER_GAIN;
+	else if (v.high < 1)
+		g->verdict = FO_LADDER_LOSS;
 }
 
-/* docs/metrics.md tells how these were measured. */
+/* docs/metrics.md says how these bounds were measured. */
 static double tolerance_of(const struct fo_ladder_rung *g, const struct fo_ladder_rung *reference)
 {
 	if (g->numerics_only)
@@ -75,13 +78,14 @@ const char *fo_ladder_not_quiet(const struct fo_ladder *l, struct fo_arena *a)
 		return load ? fo_arena_printf(
 				      a, "the machine was not quiet (%s); intervals are narrower on a quiet one", load)
 			    : NULL;
+	static const char *const words[2][2] = { { "rungs", "their gains are" }, { "rung", "its gain is" } };
+	const char *const *one = words[unsteady == 1];
 	const char *why = load ? fo_arena_printf(a, "the machine was not quiet (%s)", load)
 			       : "the machine was not quiet, or the turns are too short";
 	return fo_arena_printf(a,
 			       "%s: the rounds of %d %s differ by more than %g times, so %s not known (unsteady). "
 			       "Repeat it on a quiet machine, or with more steps (--steps)",
-			       why, unsteady, unsteady == 1 ? "rung" : "rungs", FO_LADDER_STEADY,
-			       unsteady == 1 ? "its gain is" : "their gains are");
+			       why, unsteady, one[0], FO_LADDER_STEADY, one[1]);
 }
 
 int fo_ladder_bottom(const struct fo_ladder *l)

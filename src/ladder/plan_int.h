@@ -30,6 +30,7 @@ struct fo_ladder_plan_file {
 	int options;
 	struct fo_ladder_rung *rung;
 };
+extern const struct fo_schema fo_ladder_change_schema; /* struct fo_ladder_change */
 /* plan.json as text. */
 void fo_ladder_plan_json(const struct fo_ladder_plan *p, struct fo_str *out);
 /* Fills the plan's part of l: rungs with names, changes, options, reference. FO_EFORMAT. */

@@ -116,7 +116,7 @@ static void set_option(struct reader *r, const char *key, const char *value, int
 			fo_arena_printf(&r->problems.arena, "%s:%d", r->where, line));
 	if (r->problems.problem_count > before)
 		return;
-	/* In canonical form, so that "no" and "false" are one value. */
+	/* The canonical form, so that "no" and "false" are one value. */
 	for (int i = 0; fo_run_options[i].key; i++)
 		if (!strcmp(fo_run_options[i].key, key))
 			value = fo_opt_value_text(&r->problems, i);
@@ -195,13 +195,12 @@ static void on_mapping(struct reader *r, int line)
 static void on_event(struct reader *r, const yaml_event_t *e)
 {
 	int line = (int)e->start_mark.line + 1;
-	const yaml_char_t *anchor = e->type == YAML_SCALAR_EVENT          ? e->data.scalar.anchor
-				    : e->type == YAML_MAPPING_START_EVENT ? e->data.mapping_start.anchor
-									  : NULL;
-	const yaml_char_t *tag = e->type == YAML_SCALAR_EVENT          ? e->data.scalar.tag
-				 : e->type == YAML_MAPPING_START_EVENT ? e->data.mapping_start.tag
-								       : NULL;
-	if (anchor || tag || e->type == YAML_ALIAS_EVENT || e->type == YAML_SEQUENCE_START_EVENT) {
+	bool special = e->type == YAML_ALIAS_EVENT || e->type == YAML_SEQUENCE_START_EVENT;
+	if (e->type == YAML_SCALAR_EVENT)
+		special = e->data.scalar.anchor || e->data.scalar.tag;
+	else if (e->type == YAML_MAPPING_START_EVENT)
+		special = e->data.mapping_start.anchor || e->data.mapping_start.tag;
+	if (special) {
 		WRONG(r, line, "anchors, aliases, tags and lists are not allowed in a file of rungs");
 		r->stop = true;
 	} else if (e->type == YAML_SCALAR_EVENT) {

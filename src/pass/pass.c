@@ -89,27 +89,12 @@ fo_status fo_pass_build(struct fo_program *p, const struct fo_model *m, const st
 	return fo_passes_apply(p);
 }
 
-/* Bytes of a dumped program. */
-#define PROGRAM_MOST ((size_t)256 << 20)
-
-static fo_status read_program(struct fo_program *p, const char *path)
-{
-	struct fo_arena a = { 0 };
-	char *text;
-	size_t len;
-	fo_status st = fo_fs_read(&a, path, PROGRAM_MOST, &text, &len);
-	if (st == FO_OK)
-		st = fo_program_parse(p, text, len, path);
-	fo_arena_fini(&a);
-	return st;
-}
-
 fo_status fo_pass_build_run(struct fo_program *p, const struct fo_run *r)
 {
 	struct fo_model m;
 	struct fo_choice c;
 	if (*r->program_file)
-		return read_program(p, r->program_file);
+		return fo_program_read(p, r->program_file, false);
 	FO_TRY(fo_run_model(r, &m));
 	FO_TRY(fo_pass_choose_said(r, &m, &c));
 	return fo_pass_build(p, &m, &c.run);

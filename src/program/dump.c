@@ -2,6 +2,8 @@
  * that a reloaded program is the same program. docs/formats.md describes it. Reading trusts nothing. */
 #include "program/program.h"
 
+#include "base/fs.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -489,4 +491,17 @@ fo_status fo_program_parse(struct fo_program *p, const char *text, size_t len, c
 	if (st != FO_OK)
 		fo_program_fini(p);
 	return st == FO_EBUG ? FO_EFORMAT : st;
+}
+
+fo_status fo_program_read(struct fo_program *p, const char *path, bool regular)
+{
+	const size_t most = (size_t)256 << 20;
+	struct fo_arena a = { 0 };
+	char *text;
+	size_t len;
+	fo_status st = (regular ? fo_fs_read_regular : fo_fs_read)(&a, path, most, &text, &len);
+	if (st == FO_OK)
+		st = fo_program_parse(p, text, len, path);
+	fo_arena_fini(&a);
+	return st;
 }

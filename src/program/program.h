@@ -320,6 +320,8 @@ int64_t fo_buffer_bytes(const struct fo_buffer *b);
 /* Reads and writes programs as text (docs/formats.md). Reading validates and verifies; `where` names it in errors. */
 void fo_program_dump(const struct fo_program *p, struct fo_str *out);
 FO_CHECKED fo_status fo_program_parse(struct fo_program *p, const char *text, size_t len, const char *where);
+/* Reads a program from a file of at most 256 MiB (docs/formats.md). regular: pipes and devices are refused. */
+FO_CHECKED fo_status fo_program_read(struct fo_program *p, const char *path, bool regular);
 uint64_t fo_program_hash(const struct fo_program *p); /* of the dump: stored beside timelines */
 
 /* ---- accounting ---- */

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #define RUN_JSON_BYTES_MAX ((size_t)16 << 20) /* a run's options are some 20 KiB */
-#define PROGRAM_BYTES_MAX ((size_t)256 << 20) /* docs/formats.md */
 
 /* ---- steps ---- */
 
@@ -122,12 +121,7 @@ static fo_status read_log(struct fo_record *r, const char *path)
 
 static fo_status read_program(struct fo_record *r, const char *path)
 {
-	struct fo_arena a = { 0 };
-	char *text;
-	size_t len;
-	fo_status st = fo_fs_read_regular(&a, path, PROGRAM_BYTES_MAX, &text, &len);
-	if (st == FO_OK)
-		st = fo_program_parse(&r->program, text, len, path);
+	fo_status st = fo_program_read(&r->program, path, true);
 	if (st == FO_OK) {
 		st = fo_unroll(&r->program, &r->unrolled);
 		if (st == FO_OK)
@@ -135,17 +129,16 @@ static fo_status read_program(struct fo_record *r, const char *path)
 		else
 			fo_program_fini(&r->program);
 	}
-	fo_arena_fini(&a);
 	return st;
 }
 
 static fo_status needs_program(const struct fo_record *r, const char *path)
 {
 	const struct fo_record_file *p = &r->file[FO_RECORD_PROGRAM];
-	return p->state == FO_RECORD_WHOLE
-		       ? FO_OK
-		       : fo_fail(FO_EFORMAT, "'%s' cannot be read without its program: '%s' is %s", path, p->path,
-				 p->state == FO_RECORD_ABSENT ? "not there" : "damaged");
+	if (p->state == FO_RECORD_WHOLE)
+		return FO_OK;
+	return fo_fail(FO_EFORMAT, "'%s' cannot be read without its program: '%s' is %s", path, p->path,
+		       p->state == FO_RECORD_ABSENT ? "not there" : "damaged");
 }
 
 static fo_status another_program(const struct fo_record *r, const char *path)

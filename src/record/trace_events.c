@@ -28,8 +28,8 @@ static fo_status flush(struct writer *w, size_t least)
 static void put_us(struct writer *w, const char *key, int64_t ns)
 {
 	char text[40];
-	snprintf(text, sizeof text, "%s%" PRId64 ".%03" PRId64, ns < 0 ? "-" : "", (ns < 0 ? -ns : ns) / 1000,
-		 (ns < 0 ? -ns : ns) % 1000);
+	int64_t size = ns < 0 ? -ns : ns;
+	snprintf(text, sizeof text, "%s%" PRId64 ".%03" PRId64, ns < 0 ? "-" : "", size / 1000, size % 1000);
 	fo_json_raw(&w->j, key, text);
 }
 

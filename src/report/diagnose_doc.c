@@ -14,8 +14,6 @@
 /* The longest gap that is the hardware's own (docs/metrics.md, "idle causes"). */
 enum { TURN_AROUND_NS = 10000 };
 
-static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
-
 static const char *kind_words(enum fo_finding_kind k)
 {
 	static const char *const words[FO_FIND_COUNT] = {
@@ -59,7 +57,7 @@ static const struct fo_trace *shown_trace(const struct fo_diagnosis *d)
 	return d->rank[d->worst >= 0 && d->worst < d->ranks ? d->worst : 0].trace;
 }
 
-/* "a step", "the trace". */
+/* Returns "a step", or "the trace" where no steps are marked. */
 static const char *a_window(const struct fo_diagnosis *d)
 {
 	const struct fo_device_ledger *v = fo_slowest_device(d);
@@ -68,7 +66,7 @@ static const char *a_window(const struct fo_diagnosis *d)
 
 /* ---- the answer ---- */
 
-/* "1.29 x", and in brackets its interval; what can be said where it has none. */
+/* Returns what the finding's removal is worth: "1.29 x", or what can be said without a number. */
 static const char *gain_text(struct fo_doc *doc, const struct fo_finding *f)
 {
 	if (f->nearly_all)
@@ -120,7 +118,7 @@ static const char *mfu_rule(struct fo_doc *doc, const struct fo_bridge *b, bool 
 	return *b->note ? fo_doc_printf(doc, "%s; %s", rule, b->note) : rule;
 }
 
-/* "; most is lost to norms (17.1 points), ..." */
+/* Returns "; most is lost to norms (17.1 points), ...". */
 static const char *losses(struct fo_doc *doc, const struct fo_bridge *b)
 {
 	const char *all = "";
@@ -193,7 +191,7 @@ static void tiles(struct fo_doc *doc, const struct fo_diagnosis *d)
 		step_tile(doc, v);
 }
 
-/* What to change first and what that is worth; the finding's own sentence stands in its card. */
+/* Says what to change first and what that is worth; the finding's own sentence is in its card. */
 static void page_verdict(struct fo_doc *doc, const struct fo_diagnosis *d)
 {
 	const struct fo_finding *f = find(d, false), *second = find(d, true);
@@ -221,21 +219,22 @@ static void terminal_verdict(struct fo_doc *doc, const struct fo_diagnosis *d)
 	else
 		fo_doc_verdict(doc, FO_DOC_BAD, "Bottleneck", "%s%s%s", f->title, fo_finding_worth(f) ? ". Worth " : "",
 			       worth(doc, f));
-	if (f && f->settings && fo_finding_worth(f)) /* what gains nothing is nothing to begin with */
+	if (f && f->settings && fo_finding_worth(f)) /* a change that gains nothing is not tried first */
 		fo_doc_verdict(doc, FO_DOC_PLAIN, "Try first", "%s", setting_text(doc, &f->setting[0]));
 	if (second)
 		fo_doc_verdict(doc, FO_DOC_PLAIN, "Runner-up", "%s%s%s", second->title,
 			       fo_finding_worth(second) ? ". Worth " : "", worth(doc, second));
 }
 
-/* What is missing of the traces stands beside the answer. */
+/* Says which traces are missing, cut or left out. */
 static void found(struct fo_doc *doc, const struct fo_diagnosis *d)
 {
 	const char **line;
 	int n = fo_found_of(d, &doc->arena, &line);
 	for (int i = 0; i < n; i++) {
 		fo_doc_only(doc, FO_DOC_TERM);
-		fo_doc_verdict(doc, FO_DOC_PLAIN, i ? "" : "Traces", "%s%s", line[i], i + 1 < n ? ";" : "");
+		const char *end = i + 1 < n ? ";" : "";
+		fo_doc_verdict(doc, FO_DOC_PLAIN, i ? "" : "Traces", "%s%s", line[i], end);
 		fo_doc_only(doc, FO_DOC_PAGE);
 		fo_doc_remark(doc, "%s.", line[i]);
 	}
@@ -260,13 +259,13 @@ static void answer(struct fo_doc *doc, const struct fo_diagnosis *d)
 	found(doc, d);
 }
 
-/* The note that holds the reason; it stands in the answer and not a second time after the findings. */
+/* Is this the note that holds the reason? The answer gives it, so the notes after the findings do not. */
 static bool is_reason(const struct fo_diagnosis *d, const struct fo_finding *x)
 {
 	return !fo_diagnosed(d) && x->kind == FO_FIND_VALIDITY && !strcmp(x->title, d->cannot);
 }
 
-/* Why there is no bottleneck, and what to record instead. Any other line before it would look like a verdict. */
+/* Says why there is no bottleneck, and what to record instead. Any other line before it would look like a verdict. */
 static void reason(struct fo_doc *doc, const struct fo_diagnosis *d)
 {
 	const char *why = "";
@@ -301,7 +300,8 @@ static void settings(struct fo_doc *doc, const struct fo_finding *f)
 	fo_str_fini(&paste);
 }
 
-/* The last character whole, the cut shown: kernels' names have hundreds. */
+/* Returns at most 80 bytes of a name, with the last character whole and the cut shown; names of kernels have hundreds.
+ * */
 static const char *beginning(struct fo_doc *doc, const char *name)
 {
 	enum { WHOLE = 80 };
@@ -314,13 +314,13 @@ static const char *beginning(struct fo_doc *doc, const char *name)
 	return fo_doc_printf(doc, "%.*s...", (int)n, name);
 }
 
-/* "idle before void ns::kernel<4>(int)" without what no line has room for. */
+/* Shortens the kernel in "idle before void ns::kernel<4>(int)" to what a line has room for. */
 static const char *event_name(struct fo_doc *doc, const char *name)
 {
 	char kernel[160];
 	const char *before = !strncmp(name, "idle", 4) ? strstr(name, "before ") : NULL;
 	size_t n = before ? (size_t)(before - name) + strlen("before ") : 0;
-	/* Only names of C++ have such parts; "enumerate(DataLoader)" is one. */
+	/* Only C++ names are shortened; "enumerate(DataLoader)" is none. */
 	if (strncmp(name + n, "void ", 5) && !strchr(name + n, '<') && strncmp(name + n, "nccl", 4))
 		return beginning(doc, name);
 	return beginning(
@@ -335,13 +335,14 @@ static const struct fo_trace *trace_of(const struct fo_diagnosis *d, int rank)
 	return NULL;
 }
 
-/* Are these one line? */
+/* Do these two belong on one line? */
 static bool same_event(const struct fo_evidence *a, const struct fo_evidence *b)
 {
 	return a->rank == b->rank && a->device == b->device && !strcmp(a->name, b->name);
 }
 
-/* Several of one name on one rank are one row: the first's time, the sum of what they take. */
+/* Lists the events behind a finding. Several of one name on one rank are one row: the first's time, the sum of what
+ * they take. */
 static void evidence(struct fo_doc *doc, const struct fo_diagnosis *d, const struct fo_finding *f)
 {
 	const int n = f->evidences < FO_EVIDENCE_MAX ? f->evidences : FO_EVIDENCE_MAX;
@@ -415,7 +416,7 @@ static void finding(struct fo_doc *doc, const struct fo_diagnosis *d, const stru
 		fo_doc_fact(doc, "saves",
 			    fo_doc_printf(doc, "%s an hour", fo_doc_num(doc, f->dollars, FO_DRAW_DOLLARS)),
 			    fo_doc_printf(doc, "%s a day; an estimate, of %d device%s",
-					  fo_doc_num(doc, 24 * f->dollars, FO_DRAW_DOLLARS), n, plural(n)));
+					  fo_doc_num(doc, 24 * f->dollars, FO_DRAW_DOLLARS), n, fo_doc_plural(n)));
 	if (!brief) {
 		settings(doc, f);
 		evidence(doc, d, f);
@@ -423,8 +424,8 @@ static void finding(struct fo_doc *doc, const struct fo_diagnosis *d, const stru
 	fo_doc_card_end(doc);
 }
 
-/* What has to be known of the trace; doubt: what makes its figures doubtful, which is framed and stands before the
- * findings; the rest is folded on a page. */
+/* Prints notes on the trace. With doubt, those that make its figures doubtful, which are framed and come before the
+ * findings; else the others, which a page folds. */
 static void notes(struct fo_doc *doc, const struct fo_diagnosis *d, bool doubt, bool brief)
 {
 	int64_t n = 0;
@@ -474,7 +475,7 @@ static void findings(struct fo_doc *doc, const struct fo_diagnosis *d, bool brie
 
 /* ---- the worst gap: a picture, so on the page alone ---- */
 
-/* Of what the bottleneck is about, where that is gaps; else of any kind. */
+/* Returns the kind of gap that the bottleneck is about, FO_GAP_ANY where it is about none. */
 static enum fo_gap_kind gap_of(const struct fo_finding *f)
 {
 	switch (f ? f->kind : FO_FIND_COUNT) {
@@ -613,8 +614,8 @@ static const char *ranks_of(struct fo_doc *doc, const struct fo_diagnosis *d, co
 	return d->ranks > 1 ? fo_doc_printf(doc, "%d ranks", d->ranks) : "one process";
 }
 
-/* Of what and of when: "NVIDIA H100 80GB HBM3, 8 ranks, PyTorch, recorded 2026-03-05; figures are of step 7 as the host
- * has it, 391 ms." */
+/* The lead names what was recorded and when: "NVIDIA H100 80GB HBM3, 8 ranks, PyTorch, recorded 2026-03-05; figures are
+ * of step 7 as the host has it, 391 ms." */
 static void lead(struct fo_doc *doc, const struct fo_diagnosis *d)
 {
 	const struct fo_device_ledger *v = fo_slowest_device(d);
@@ -626,8 +627,9 @@ static void lead(struct fo_doc *doc, const struct fo_diagnosis *d)
 	if (v && v->device >= 0 && v->device < t->device_count && t->device[v->device].name >= 0)
 		device = fo_trace_text(t, t->device[v->device].name);
 	fo_window_words(words, d);
-	fo_doc_lead(doc, "%s, %s%s%s%s%s%s.", device, ranks_of(doc, d, t), *d->framework ? ", " : "", d->framework,
-		    date_of(doc, t), *words ? "; figures are of " : "", words);
+	const char *framework = *d->framework ? fo_doc_printf(doc, ", %s", d->framework) : "";
+	const char *window = *words ? fo_doc_printf(doc, "; figures are of %s", words) : "";
+	fo_doc_lead(doc, "%s, %s%s%s%s.", device, ranks_of(doc, d, t), framework, date_of(doc, t), window);
 }
 
 static void title(struct fo_doc *doc, const struct fo_diagnosis *d)

@@ -12,7 +12,7 @@ struct fo_str;
 
 /* brief: the answer, and the findings' titles with what they are worth. d lives until the document was printed. */
 void fo_diagnose_doc(struct fo_doc *doc, const struct fo_diagnosis *d, bool brief);
-/* The same for the log of a pipeline schedule. */
+/* As fo_diagnose_doc, for the log of a pipeline schedule. */
 void fo_schedule_doc(struct fo_doc *doc, const struct fo_schedule_diagnosis *d);
 void fo_diagnose_html(const struct fo_diagnosis *d, struct fo_str *out); /* the whole page */
 
@@ -31,22 +31,22 @@ struct fo_gap {
 	int64_t before, after;    /* gpu[]: what ended last before it, what ended it */
 	int64_t launch;           /* of `after` */
 	int32_t thread; /* that launched it; where nothing came after the gap, that of the device's last launch; -1 */
-	/* Where the launch lies in the gap's second half: what its thread did from the gap's begin until then, by its
-	 * own time, longest first; the rest is what the trace does not show. */
+	/* Only where the launch lies in the gap's second half: what its thread did from the gap's begin until then, by
+	 * own time, longest first. The trace does not show the rest. */
 	struct {
 		int32_t name; /* text */
 		bool call;    /* of the runtime or driver, which did not return */
 		int64_t ns;
 	} did[FO_GAP_DID];
 	int dids;
-	int64_t meanwhile_ns, did_ns; /* of all that it did */
+	int64_t meanwhile_ns, did_ns; /* until the launch; recorded of it */
 };
 enum fo_gap_kind { FO_GAP_ANY, FO_GAP_IDLE, FO_GAP_COMMUNICATION };
-/* d: of r's; NULL: there is no gap. Of that kind; FO_GAP_ANY: the longer, communication only where it is more than
- * twice as long. begin_ns = end_ns where there is no such stretch (also without any GPU operation). */
+/* Finds the longest stretch of that kind on device d of rank r; with FO_GAP_ANY the longer of both, communication only
+ * where it is more than twice as long. begin_ns = end_ns where there is none: d is NULL, or has no such stretch. */
 void fo_gap_worst(struct fo_gap *g, const struct fo_rank_ledger *r, const struct fo_device_ledger *d,
 		  enum fo_gap_kind kind);
-/* One sentence or two. */
+/* Appends one or two sentences on the gap. */
 void fo_gap_words(const struct fo_gap *g, struct fo_str *out);
 /* Adds the picture: the launching thread and the device's streams, half as long again on either side. title may be
  * NULL. */
@@ -55,7 +55,7 @@ void fo_gap_picture(struct fo_doc *doc, const struct fo_gap *g, const char *titl
 /* ---- parts of a diagnosis's document (diagnose_ledger.c, diagnose_ranks.c) ---- */
 
 const struct fo_device_ledger *fo_slowest_device(const struct fo_diagnosis *d); /* NULL: no GPU work */
-/* What figures are shown of; a copy in the document's memory. */
+/* Returns the ledger of the step that figures are shown of, a copy in the document's memory. */
 const struct fo_ledger *fo_shown_ledger(struct fo_doc *doc, const struct fo_device_ledger *v);
 void fo_ledger_section(struct fo_doc *doc, const struct fo_diagnosis *d);
 void fo_bridge_section(struct fo_doc *doc, const struct fo_diagnosis *d);

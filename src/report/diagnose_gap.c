@@ -44,7 +44,7 @@ static void sweep(const struct fo_trace *t, int16_t device, int64_t from, int64_
 		const struct fo_gpu_op *o = &t->gpu[i];
 		if (o->device != device || o->end_ns <= from)
 			continue;
-		/* What begins at the end of the window ends its last gap. */
+		/* An operation that begins at the end of the window ends its last gap. */
 		bool last = o->begin_ns >= to;
 		int64_t begin = last ? to : o->begin_ns;
 		any = any || !last;
@@ -68,11 +68,12 @@ static void sweep(const struct fo_trace *t, int16_t device, int64_t from, int64_
 
 static int64_t overlap(int64_t a, int64_t b, int64_t from, int64_t to)
 {
-	int64_t lo = a > from ? a : from, hi = b < to ? b : to;
+	int64_t lo = a > from ? a : from;
+	int64_t hi = b < to ? b : to;
 	return hi > lo ? hi - lo : 0;
 }
 
-/* What the thread did, by name. */
+/* A thread's time by the name of what it did. */
 struct doings {
 	struct doing {
 		int32_t name;
@@ -113,8 +114,8 @@ static void keep_longest(struct fo_gap *g, struct doings *d)
 	}
 }
 
-/* Own time, without the operators and calls that lie inside: a launch that does not return is the driver's doing, not
- * the operator's. */
+/* Fills what the thread did by own time, without the operators and calls that lie inside: a launch that does not return
+ * is the driver's doing, not the operator's. */
 static void what_thread_did(struct fo_gap *g, int32_t thread, int64_t from, int64_t to)
 {
 	const struct fo_trace *t = g->trace;
@@ -193,7 +194,7 @@ void fo_gap_worst(struct fo_gap *g, const struct fo_rank_ledger *r, const struct
 	}
 	const struct fo_launch *l = &r->trace->launch[g->launch];
 	g->thread = l->thread;
-	/* Launched in its first half it was not late: the device kept it waiting. */
+	/* An operation that was launched in the gap's first half was not late: the device kept it waiting. */
 	if (l->begin_ns - s->begin >= s->end - l->begin_ns)
 		what_thread_did(g, l->thread, s->begin, l->begin_ns < s->end ? l->begin_ns : s->end);
 }
@@ -215,14 +216,15 @@ static const char *thread_name(const struct fo_trace *t, int32_t thread, char *b
 	return buf;
 }
 
-/* What its thread did; `first` in front of the longest. */
+/* Says what the thread did; `first` comes before the longest. */
 static void meanwhile(const struct fo_gap *g, const char *first, struct fo_str *out)
 {
 	char b[32];
-	for (int i = 0; i < g->dids && i < 2; i++)
+	for (int i = 0; i < g->dids && i < 2; i++) {
+		const char *call = g->did[i].call ? ", a call of the driver," : "";
 		fo_str_printf(out, "%s'%.80s'%s for %s", i ? " and in " : first,
-			      fo_trace_text(g->trace, g->did[i].name), g->did[i].call ? ", a call of the driver," : "",
-			      seconds(b, g->did[i].ns));
+			      fo_trace_text(g->trace, g->did[i].name), call, seconds(b, g->did[i].ns));
+	}
 	if (g->meanwhile_ns - g->did_ns > g->meanwhile_ns / 10)
 		fo_str_printf(out,
 			      "%s for %s of it nothing is recorded of that thread (Python, another program, a lock)",
@@ -241,7 +243,7 @@ void fo_gap_words(const struct fo_gap *g, struct fo_str *out)
 		      seconds(b, g->begin_ns - t->begin_ns),
 		      g->communication ? "only communication ran" : "the GPU did nothing");
 	if (g->after < 0) {
-		fo_str_puts(out, "Nothing came behind it");
+		fo_str_puts(out, "Nothing came after it");
 		if (g->thread >= 0)
 			fo_str_printf(out, ": %s had launched nothing more",
 				      thread_name(t, g->thread, thread, sizeof thread));
@@ -326,13 +328,15 @@ static int by_begin(const void *a, const void *b)
 
 static int tone_of_host(uint8_t kind)
 {
-	return kind == FO_HOST_DATA   ? FO_LEDGER_TONE_DATA
-	       : kind == FO_HOST_SYNC ? FO_LEDGER_TONE_SYNC
-	       : kind == FO_HOST_NOTE ? FO_LEDGER_TONE_NOTE
-				      : FO_LEDGER_TONE_OP;
+	switch (kind) {
+	case FO_HOST_DATA: return FO_LEDGER_TONE_DATA;
+	case FO_HOST_SYNC: return FO_LEDGER_TONE_SYNC;
+	case FO_HOST_NOTE: return FO_LEDGER_TONE_NOTE;
+	default: return FO_LEDGER_TONE_OP;
+	}
 }
 
-/* Operators around it, its own kind only. */
+/* Returns how many operators lie around op[i]. */
 static int depth_of(const struct fo_trace *t, int64_t i)
 {
 	int depth = 0;
@@ -350,7 +354,7 @@ static void host_lane(struct view *v, int32_t thread, int64_t gap_ns)
 	for (int64_t i = 0; i < t->op_count && n < SPANS; i++) {
 		const struct fo_host_op *o = &t->op[i];
 		bool deep = o->kind == FO_HOST_OP && depth_of(t, i) >= OP_DEPTH;
-		/* What is around the whole picture says nothing about a part of it. */
+		/* An annotation around the whole picture says nothing about a part of it. */
 		bool around = o->kind == FO_HOST_NOTE && o->end_ns - o->begin_ns > 4 * gap_ns;
 		if (o->thread != thread || o->kind == FO_HOST_MODULE || deep || around ||
 		    !overlap(o->begin_ns, o->end_ns, v->from, v->to))
@@ -377,7 +381,8 @@ struct stream {
 static int busier(const void *a, const void *b)
 {
 	const struct stream *x = a, *y = b;
-	return x->busy_ns != y->busy_ns ? (x->busy_ns < y->busy_ns ? 1 : -1) : (x->id > y->id) - (x->id < y->id);
+	int busy = (x->busy_ns < y->busy_ns) - (x->busy_ns > y->busy_ns);
+	return busy ? busy : (x->id > y->id) - (x->id < y->id);
 }
 
 static int by_id(const void *a, const void *b)
@@ -437,7 +442,7 @@ static int lane_of_stream(const struct stream *s, size_t n, int32_t id)
 	return -1;
 }
 
-/* As in the ledger's picture. */
+/* Names the tones as the ledger's picture does. */
 static void name_tones(const char *name[FO_DRAW_PARTS])
 {
 	for (int i = 0; i < FO_LEDGER_PARTS; i++)

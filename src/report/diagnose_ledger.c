@@ -21,8 +21,6 @@ static const char *percent(struct fo_doc *doc, int64_t part, int64_t whole)
 	return fo_doc_num(doc, whole > 0 ? (double)part / (double)whole : 0, FO_DRAW_PERCENT);
 }
 
-static const char *ms(struct fo_doc *doc, int64_t ns) { return fo_doc_num(doc, (double)ns * 1e-9, FO_DRAW_MS); }
-
 static int64_t units_of(const struct fo_diagnosis *d)
 {
 	int64_t n = 0;
@@ -31,7 +29,7 @@ static int64_t units_of(const struct fo_diagnosis *d)
 	return n;
 }
 
-/* "rank 3", "rank 3, GPU 1" where a rank has several. */
+/* Returns "rank 3", or "rank 3, GPU 1" where a rank has several. */
 static const char *unit_name(struct fo_doc *doc, const struct fo_rank_ledger *r, const struct fo_device_ledger *v)
 {
 	long long gpu = 0;
@@ -45,7 +43,7 @@ static const char *unit_name(struct fo_doc *doc, const struct fo_rank_ledger *r,
 
 /* ---- bars of the parts ---- */
 
-/* Wholes that a picture shows, with their parts as its table orders them. */
+/* The bars of a picture, with their parts in the order of fo_ledger_part. */
 struct bars {
 	struct fo_draw_stack *stack;
 	double (*part)[FO_LEDGER_PARTS];
@@ -58,7 +56,7 @@ static struct bars bars_for(struct fo_doc *doc, size_t most)
 			      fo_doc_alloc(doc, most * sizeof(double[FO_LEDGER_PARTS])), 0 };
 }
 
-/* Waiting for others is named beside the total: ranks are ordered by the rest. */
+/* Adds a bar. Its total names waiting for others apart, for ranks are ordered by the rest. */
 static void add_bar(struct fo_doc *doc, struct bars *b, const char *name, bool dense, const struct fo_ledger *l)
 {
 	int64_t part[FO_LEDGER_PARTS];
@@ -87,7 +85,7 @@ static bool can_be_seen(const struct bars *b, int k)
 	return false;
 }
 
-/* head: the columns of its table; NULL: thin bars and no table. */
+/* Draws the bars; head has the columns of their table, NULL means thin bars without a table. */
 static void draw_bars(struct fo_doc *doc, const char *title, struct bars *b, const char *const *head)
 {
 	/* Kernels of classes that nobody could see become "other kernels". */
@@ -109,7 +107,7 @@ static void draw_bars(struct fo_doc *doc, const char *title, struct bars *b, con
 						     .dense = !head });
 }
 
-/* Every device; head NULL: as thin bars. */
+/* Returns a bar for every device; head (NULL: for thin bars) gets their names. */
 static struct bars every_bar(struct fo_doc *doc, const struct fo_diagnosis *d, const char **head)
 {
 	struct bars b = bars_for(doc, (size_t)units_of(d));
@@ -124,7 +122,7 @@ static struct bars every_bar(struct fo_doc *doc, const struct fo_diagnosis *d, c
 	return b;
 }
 
-/* The slowest, the median and the fastest rank stand for all, each rank once. */
+/* Returns bars for the slowest, the median and the fastest rank, each rank once. */
 static struct bars main_bars(struct fo_doc *doc, const struct fo_diagnosis *d, const char **head)
 {
 	static const char *const role[] = { "slowest", "median", "fastest" };
@@ -179,17 +177,19 @@ struct rows {
 	const struct fo_ledger *l;
 };
 
-/* class: whose operations and durations stand beside it; -1: none. */
+/* Adds a row of the ledger. class: the one whose operations and durations are beside it; -1: none. */
 static void add_row(struct rows *r, const char *indent, const char *name, int64_t ns, int class)
 {
-	bool counted = class >= 0 && r->l->class_ops[class];
+	const char *ops = "", *sum = "";
+	if (class >= 0 && r->l->class_ops[class]) {
+		ops = fo_doc_count(r->doc, r->l->class_ops[class]);
+		sum = fo_doc_ms(r->doc, r->l->class_sum_ns[class]);
+	}
 	fo_doc_row(r->doc, fo_doc_printf(r->doc, "%s%s", indent, fo_own_label(r->trace, name)),
-		   percent(r->doc, ns, r->l->span_ns), ms(r->doc, ns),
-		   counted ? fo_doc_count(r->doc, r->l->class_ops[class]) : "",
-		   counted ? ms(r->doc, r->l->class_sum_ns[class]) : "");
+		   percent(r->doc, ns, r->l->span_ns), fo_doc_ms(r->doc, ns), ops, sum);
 }
 
-/* Rows of what belongs to the row above them, whose time is theirs. */
+/* Adds the parts that make up the row above them. */
 static void add_parts(struct rows *r, const char *const *name, const int64_t *ns, int n, bool classes)
 {
 	for (int i = 0; i < n; i++)
@@ -215,10 +215,10 @@ static void ledger_table(struct fo_doc *doc, const struct fo_trace *t, const str
 	add_row(&r, "", "idle", l->idle_total_ns, -1);
 	add_parts(&r, fo_idle_words, l->idle_ns, FO_IDLE_COUNT, false);
 	fo_doc_row(doc, v->from == FO_WINDOW_WHOLE ? "all" : "step", percent(doc, l->span_ns, l->span_ns),
-		   ms(doc, l->span_ns), fo_doc_count(doc, l->ops), "");
+		   fo_doc_ms(doc, l->span_ns), fo_doc_count(doc, l->ops), "");
 }
 
-/* What lies over the parts and is in no sum. */
+/* Prints figures that lie over the parts and are in no sum. */
 static void overlays(struct fo_doc *doc, const struct fo_trace *t, const struct fo_device_ledger *v)
 {
 	const struct fo_ledger *l = fo_shown_ledger(doc, v);
@@ -288,12 +288,12 @@ static void host_table(struct fo_doc *doc, const struct fo_rank_ledger *r)
 	fo_doc_table(doc, FO_DRAW_SLIM, NULL, "lrr", "part", "share", "ms");
 	for (int k = 0; k < FO_HOST_PART_COUNT; k++)
 		if (part[k] > 0)
-			fo_doc_row(doc, name[k], percent(doc, part[k], span), ms(doc, part[k] / r->hosts));
-	fo_doc_row(doc, "step", percent(doc, span, span), ms(doc, span / r->hosts));
+			fo_doc_row(doc, name[k], percent(doc, part[k], span), fo_doc_ms(doc, part[k] / r->hosts));
+	fo_doc_row(doc, "step", percent(doc, span, span), fo_doc_ms(doc, span / r->hosts));
 	fo_doc_details_end(doc);
 }
 
-/* What a reader has to know before believing the figures. */
+/* Says what is doubtful about the trace itself. */
 static void doubts(struct fo_doc *doc, const struct fo_rank_ledger *r)
 {
 	const struct fo_trace_defects *v = &r->trace->defect;
@@ -321,7 +321,7 @@ static void doubts(struct fo_doc *doc, const struct fo_rank_ledger *r)
 				      "in no step.",
 				      (long long)r->device[i].leftover_ops);
 		if (r->device[i].excluded_ops)
-			fo_doc_remark(doc, "%lld GPU operations without a launch record are left out, as demanded.",
+			fo_doc_remark(doc, "%lld GPU operations without a launch record are left out, as asked.",
 				      (long long)r->device[i].excluded_ops);
 	}
 }
@@ -336,7 +336,7 @@ static const char *device_name(struct fo_doc *doc, const struct fo_diagnosis *d,
 	return fo_doc_printf(doc, "device %lld%s%s", (long long)hardware->id, *name ? ": " : "", name);
 }
 
-/* The path as it is, whatever words the document changes, and what kind of trace it is. */
+/* Prints the path, which is not reworded, and the kind of trace. */
 static void trace_line(struct fo_doc *doc, const struct fo_rank_ledger *r)
 {
 	static const char *const format[] = {
@@ -351,21 +351,20 @@ static void trace_line(struct fo_doc *doc, const struct fo_rank_ledger *r)
 	if (t->format == FO_TRACE_OWN) {
 		fo_doc_para(doc, "timeline of a run of our own");
 	} else {
-		const char *rank = r->rank < 0 ? "rank not told" : fo_doc_printf(doc, "rank %d", r->rank);
+		const char *rank = r->rank < 0 ? "rank not recorded" : fo_doc_printf(doc, "rank %d", r->rank);
 		const char *world = t->world_size > 0 ? fo_doc_printf(doc, " of %d", t->world_size) : "";
 		fo_doc_para(doc, "%s trace, %s%s", format[t->format], rank, world);
 	}
 	fo_doc_only(doc, FO_DOC_BOTH);
 }
 
-/* The rank that has most work of its own: each of its devices, and its host. */
+/* Prints the ledgers of the rank with most work of its own: each of its devices, and its host. */
 static void slowest_rank(struct fo_doc *doc, const struct fo_diagnosis *d)
 {
 	const struct fo_rank_ledger *r = &d->rank[d->worst >= 0 && d->worst < d->ranks ? d->worst : 0];
 	trace_line(doc, r);
-	if (!r->devices) {
+	if (!r->devices)
 		fo_doc_para(doc, "No GPU operation is in it: nothing to divide.");
-	}
 	for (int64_t i = 0; i < r->devices; i++) {
 		const struct fo_device_ledger *v = &r->device[i];
 		fo_doc_details(doc, FO_DOC_FOLDED, "%s", device_name(doc, d, r->trace, v));
@@ -396,7 +395,7 @@ static void ranks_table(struct fo_doc *doc, const struct fo_diagnosis *d)
 			const struct fo_ledger *l = fo_shown_ledger(doc, v);
 			fo_doc_row(doc, r->rank < 0 ? "-" : fo_doc_count(doc, r->rank),
 				   fo_doc_count(doc, r->trace->device[v->device].id), fo_doc_count(doc, v->steps),
-				   ms(doc, l->span_ns), percent(doc, l->comp_ns, l->span_ns),
+				   fo_doc_ms(doc, l->span_ns), percent(doc, l->comp_ns, l->span_ns),
 				   percent(doc, l->exposed_comm_ns, l->span_ns),
 				   percent(doc, l->exposed_mem_ns, l->span_ns),
 				   percent(doc, l->idle_total_ns, l->span_ns));
@@ -437,8 +436,8 @@ static int by_share(const void *a, const void *b)
 	return (x->share < y->share) - (x->share > y->share);
 }
 
-/* All but MFU, the greatest loss first; those below half a point are one, unless that is one row alone. Returns how
- * many. */
+/* Copies all rows but MFU, the greatest loss first; those below half a point become one, unless there is only one.
+ * Returns how many. */
 static int sorted_rows(const struct fo_bridge *b, struct fo_bridge_row out[FO_BRIDGE_MAX])
 {
 	const double least = 0.005;
@@ -464,7 +463,7 @@ static int sorted_rows(const struct fo_bridge *b, struct fo_bridge_row out[FO_BR
 	return n;
 }
 
-/* What the job costs: the rows' dollars sum to it. Of a step that is fractions of a cent. */
+/* Returns what the job costs, to which the rows' dollars sum; 1000 steps, because one costs a fraction of a cent. */
 static const char *cost(struct fo_doc *doc, const struct fo_bridge *b)
 {
 	double step = 0, hour = 0;
@@ -516,16 +515,18 @@ void fo_bridge_section(struct fo_doc *doc, const struct fo_diagnosis *d)
 						      .falls = (size_t)rows,
 						      .rest_name = "MFU",
 						      .rest_value = rule });
-	fo_doc_remark(doc, "Peak: %s%s%s. A step takes %s on %d device%s%s.", b->device, *b->device ? ", " : "",
-		      *b->peak_source ? b->peak_source : "dense", fo_doc_num(doc, b->step_s, FO_DRAW_SECONDS),
-		      b->devices, b->devices == 1 ? "" : "s", cost(doc, b));
+	const char *peak = *b->peak_source ? b->peak_source : "dense";
+	if (*b->device)
+		peak = fo_doc_printf(doc, "%s, %s", b->device, peak);
+	fo_doc_remark(doc, "Peak: %s. A step takes %s on %d device%s%s.", peak,
+		      fo_doc_num(doc, b->step_s, FO_DRAW_SECONDS), b->devices, fo_doc_plural(b->devices), cost(doc, b));
 }
 
 /* ---- kernels and matmuls ---- */
 
 void fo_kernels_section(struct fo_doc *doc, const struct fo_diagnosis *d)
 {
-	enum { LETTERS = 30 }; /* of a kernel's name, where the other columns leave them room */
+	enum { LETTERS = 30 }; /* bytes of a kernel's name, where the other columns leave room for them */
 	/* The usual width of the indent, the gaps and the columns of figures. */
 	const size_t figures = 2 + 4 * 2 + strlen("calls") + strlen("of step") + strlen("1234.567");
 	struct fo_kernels top;
@@ -548,7 +549,7 @@ void fo_kernels_section(struct fo_doc *doc, const struct fo_diagnosis *d)
 		fo_doc_cells(doc, k->name,
 			     FO_CELLS(fo_doc_printf(doc, "%.*s%s", (int)room, k->name, cut), fo_class_words[k->class],
 				      fo_doc_printf(doc, "%.6g", k->calls), percent(doc, k->ns, top.span_ns),
-				      ms(doc, k->ns)));
+				      fo_doc_ms(doc, k->ns)));
 	}
 	if (top.n > FO_KERNELS_SHOWN)
 		fo_doc_remark(doc, "and %lld more names", (long long)(top.n - FO_KERNELS_SHOWN));

@@ -8,10 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-static const char *ms(struct fo_doc *doc, int64_t ns) { return fo_doc_num(doc, (double)ns * 1e-9, FO_DRAW_MS); }
 static const char *share(struct fo_doc *doc, double v) { return fo_doc_num(doc, v, FO_DRAW_SHARE); }
 static const char *factor(struct fo_doc *doc, double v) { return fo_doc_num(doc, v, FO_DRAW_FACTOR); }
-static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
 
 /* ---- several ranks ---- */
 
@@ -23,7 +21,7 @@ static bool several_devices(const struct fo_diagnosis *d)
 	return false;
 }
 
-/* "3", "3, GPU 1" where ranks have several. */
+/* Returns "3", or "3, GPU 1" where ranks have several. */
 static const char *who(struct fo_doc *doc, const struct fo_diagnosis *d, const struct fo_rank_wait *w)
 {
 	const char *rank = w->rank >= 0 ? fo_doc_count(doc, w->rank) : "";
@@ -57,11 +55,12 @@ static void waits(struct fo_doc *doc, const struct fo_diagnosis *d)
 			continue;
 		fo_doc_only(doc, i < SHOWN || culprit ? FO_DOC_BOTH : FO_DOC_PAGE);
 		if (!w->matched) { /* unknown is not zero */
-			fo_doc_row(doc, who(doc, d, w), "-", "-", "-", "-", "-", ms(doc, w->unmatched_ns), "-");
+			fo_doc_row(doc, who(doc, d, w), "-", "-", "-", "-", "-", fo_doc_ms(doc, w->unmatched_ns), "-");
 			continue;
 		}
-		fo_doc_row(doc, who(doc, d, w), ms(doc, w->wait_ns), ms(doc, w->transfer_ns), ms(doc, w->end_skew_ns),
-			   fo_doc_count(doc, w->last), ms(doc, w->caused_ns), ms(doc, w->unmatched_ns),
+		fo_doc_row(doc, who(doc, d, w), fo_doc_ms(doc, w->wait_ns), fo_doc_ms(doc, w->transfer_ns),
+			   fo_doc_ms(doc, w->end_skew_ns), fo_doc_count(doc, w->last), fo_doc_ms(doc, w->caused_ns),
+			   fo_doc_ms(doc, w->unmatched_ns),
 			   fo_doc_printf(doc, "%lld of %lld", (long long)w->matched,
 					 (long long)(w->matched + w->unmatched)));
 	}
@@ -72,8 +71,8 @@ static void waits(struct fo_doc *doc, const struct fo_diagnosis *d)
 			   "last; waited for: what the others waited then; unknown: not on all members, point to "
 			   "point, or of unequal parts");
 	if (unknown_ns > 0)
-		fo_doc_remark(doc, "Of the unknown %s ms between 0 and %s ms are waiting.", ms(doc, unknown_ns),
-			      ms(doc, most_ns));
+		fo_doc_remark(doc, "Of the unknown %s ms between 0 and %s ms are waiting.", fo_doc_ms(doc, unknown_ns),
+			      fo_doc_ms(doc, most_ns));
 	int world = d->ranks ? d->rank[0].trace->world_size : 0;
 	if (unmatched && world > d->ranks)
 		fo_doc_remark(doc, "These are the traces of %d of the job's %d ranks: give the others' too.", d->ranks,
@@ -114,14 +113,15 @@ static void skew(struct fo_doc *doc, const struct fo_diagnosis *d)
 	static const char *const name[] = { "slowest", "median", "fastest" };
 	if (d->ranks < 2)
 		return;
-	/* Communication of which nothing is known may be waiting: own work is at most that, then. */
-	bool at_most = waits_unknown(d);
-	fo_doc_para(doc, "%s: the slowest takes %.1f %% more than %s",
-		    at_most ? "Ranks by their step, communication of unknown kind in it (some may be waiting)"
-			    : "Ranks by their own work, without waiting for others",
-		    100 * d->step_skew, d->ranks == 2 ? "the other" : "the median");
-	fo_doc_table(doc, FO_DRAW_SLIM, NULL, "lrrr", "", "rank", at_most ? "own work ms, at most" : "own work ms",
-		     "whole step ms");
+	/* Communication of unknown kind may be waiting, so own work is at most the figure then. */
+	const char *by = "their own work, without waiting for others", *head = "own work ms";
+	if (waits_unknown(d)) {
+		by = "their step, communication of unknown kind in it (some may be waiting)";
+		head = "own work ms, at most";
+	}
+	fo_doc_para(doc, "Ranks by %s: the slowest takes %.1f %% more than %s", by, 100 * d->step_skew,
+		    d->ranks == 2 ? "the other" : "the median");
+	fo_doc_table(doc, FO_DRAW_SLIM, NULL, "lrrr", "", "rank", head, "whole step ms");
 	for (int i = 0; i < 3; i++) {
 		const struct fo_device_ledger *v = fo_shown_device(d, at[i]);
 		if (!v || (d->ranks == 2 && i == 1))
@@ -129,14 +129,14 @@ static void skew(struct fo_doc *doc, const struct fo_diagnosis *d)
 		const struct fo_ledger *l = fo_shown_ledger(doc, v);
 		int rank = d->rank[at[i]].rank;
 		fo_doc_row(doc, name[i], rank < 0 ? "-" : fo_doc_count(doc, rank),
-			   ms(doc, l->span_ns - l->exposed_wait_ns), ms(doc, l->span_ns));
+			   fo_doc_ms(doc, l->span_ns - l->exposed_wait_ns), fo_doc_ms(doc, l->span_ns));
 	}
 	if (d->set && d->set->residual_ns >= 0)
 		fo_doc_remark(doc, "Clocks: the ends of one collective differ by %s (median)",
 			      fo_doc_ns(doc, d->set->residual_ns));
 }
 
-/* Numbers that nobody recorded must not look as if somebody had. */
+/* Says that ranks are numbered by the order of the files: such numbers must not look recorded. */
 static void order(struct fo_doc *doc, const struct fo_diagnosis *d)
 {
 	for (int i = 0; i < d->ranks; i++)
@@ -147,7 +147,7 @@ static void order(struct fo_doc *doc, const struct fo_diagnosis *d)
 		}
 }
 
-/* Bars of the share of each stage's time that is empty. */
+/* Draws the share of each stage's time that is empty. */
 static void bubble_bars(struct fo_doc *doc, int stages, const double *bubble, const char *desc)
 {
 	struct fo_draw_bar_row *row = fo_doc_alloc(doc, (size_t)stages * sizeof *row);
@@ -170,7 +170,7 @@ static void pipeline(struct fo_doc *doc, const struct fo_diagnosis *d)
 	if (p->stages <= 0)
 		return;
 	if (p->chunks)
-		chunks = fo_doc_printf(doc, ", %d chunk%s", p->chunks, plural(p->chunks));
+		chunks = fo_doc_printf(doc, ", %d chunk%s", p->chunks, fo_doc_plural(p->chunks));
 	if (p->microbatches)
 		batches = fo_doc_printf(doc, ", %d microbatches", p->microbatches);
 	fo_doc_para(doc, "Pipeline: %d stages%s%s", p->stages, chunks, batches);
@@ -270,8 +270,9 @@ static void schedule_findings(struct fo_doc *doc, const struct fo_schedule_diagn
 		fo_doc_heading(doc, "What to change");
 	for (int i = 0; i < d->findings; i++) {
 		const struct fo_schedule_finding *f = &d->finding[i];
-		fo_doc_card(doc, f->serious ? FO_DOC_BAD : FO_DOC_PLAIN, f->serious ? "serious" : NULL, "%s: up to %s",
-			    f->title, factor(doc, f->ceiling));
+		enum fo_doc_tone tone = f->serious ? FO_DOC_BAD : FO_DOC_PLAIN;
+		fo_doc_card(doc, tone, f->serious ? "serious" : NULL, "%s: up to %s", f->title,
+			    factor(doc, f->ceiling));
 		fo_doc_para(doc, "%s", f->why);
 		fo_doc_item(doc, "%s", f->proposal);
 		fo_doc_card_end(doc);
@@ -286,7 +287,7 @@ void fo_schedule_doc(struct fo_doc *doc, const struct fo_schedule_diagnosis *d)
 	schedule_verdict(doc, d);
 	fo_doc_heading(doc, "Pipeline schedule: %s", s->path);
 	fo_doc_para(doc, "%d stages, %d chunk%s, %d microbatches, %d replica%s; %lld steps, %s the median", s->stages,
-		    s->chunks, plural(s->chunks), s->microbatches, s->replicas, plural(s->replicas),
+		    s->chunks, fo_doc_plural(s->chunks), s->microbatches, s->replicas, fo_doc_plural(s->replicas),
 		    (long long)s->steps, fo_doc_num(doc, d->step_s, FO_DRAW_SECONDS));
 	if (d->warm_up == 1)
 		fo_doc_remark(doc, "the first step is left out: warm-up");

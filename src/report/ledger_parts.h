@@ -8,8 +8,8 @@
  * sum to the span. Each family has hues of its own: computation blue and green, communication orange and red, copies
  * brown, idleness violet, rose and grey, the host's own lanes sand.
  *
- * ELEMENTWISE holds reductions too, CAST kernels that copy, LOSS softmax, OTHER kernels of all other classes, IDLE_LAUNCH
- * the time from a launch on and the gaps between kernels that were launched in time. */
+ * ELEMENTWISE holds reductions too, CAST kernels that copy, LOSS softmax, OTHER kernels of all other classes,
+ * IDLE_LAUNCH the time from a launch on and the gaps between kernels that were launched in time. */
 #define FO_LEDGER_PART_LIST(X)                                   \
 	X(GEMM, "matrix products", 0)                            \
 	X(ATTENTION, "attention", 12)                            \
@@ -42,7 +42,7 @@ extern const unsigned char fo_ledger_part_tone[FO_LEDGER_PARTS];
 enum { FO_LEDGER_TONE_OP = 22, FO_LEDGER_TONE_NOTE, FO_LEDGER_TONE_SYNC, FO_LEDGER_TONE_DATA, FO_LEDGER_TONE_LAUNCH };
 
 void fo_ledger_parts(const struct fo_ledger *l, int64_t part[FO_LEDGER_PARTS]);
-/* Of a kernel's class; copies and communication included (FO_LEDGER_TRANSFER). */
+/* Returns the part that kernels of a class belong to; communication is FO_LEDGER_TRANSFER. */
 enum fo_ledger_part fo_ledger_part_of(enum fo_kernel_class k);
 
 #endif

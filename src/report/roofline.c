@@ -153,7 +153,7 @@ static void put_axis(const struct fo_roofline *r, struct fo_str *out)
 	for (double x = exp2(ceil(log2(r->x0))); x <= r->x1; x *= 4) {
 		int c = column_of(r, x);
 		char text[24];
-		int n = snprintf(text, sizeof text, x < 1 ? "1/%.0f" : "%.0f", x < 1 ? 1 / x : x);
+		int n = snprintf(text, sizeof text, x < 1 ? "1/%.0f" : "%.0f", fmax(x, 1 / x));
 		if (c >= 0 && c + n <= WIDE)
 			memcpy(line + LEFT + 1 + c, text, (size_t)n);
 	}
@@ -167,7 +167,7 @@ static void put_axis(const struct fo_roofline *r, struct fo_str *out)
 static const char *peaks_text(const struct fo_roofline *r, char buf[128])
 {
 	char a[32], b[32];
-	/* Without a unit for 16-bit numbers both run on the same one: equal but for the noise of measuring. */
+	/* A processor without a unit for 16-bit numbers computes both on the same one: the peaks differ by noise. */
 	if (r->peak[0] > 0 && r->peak[1] > 0 && fabs(r->peak[0] / r->peak[1] - 1) > 0.02)
 		snprintf(buf, 128, "peaks bf16 %s, f32 %s", fo_str_si(b, r->peak[1], "FLOP/s"),
 			 fo_str_si(a, r->peak[0], "FLOP/s"));

@@ -67,12 +67,12 @@ static void axes(const struct fo_roofline *r, struct fo_str *out)
 	for (double x = exp2(ceil(log2(r->x0))); x <= r->x1; x *= 4, n++) {
 		double at = across(r, x);
 		fo_str_printf(out, "<path class=\"grid\" d=\"M%.1f %dV%d\"/>\n", at, Y0, Y1);
-		snprintf(label, sizeof label, x < 1 ? "1/%.0f" : "%.0f", x < 1 ? 1 / x : x);
+		snprintf(label, sizeof label, x < 1 ? "1/%.0f" : "%.0f", fmax(x, 1 / x));
 		text(out, n % 2 ? "soft mid wide" : "soft mid tick", at, Y1 + 26, label);
 	}
 	for (double y = pow(10, ceil(log10(r->y0) - 1e-9)); y <= r->y1; y *= 10) {
 		static const char *const prefix[] = { "", "k", "M", "G", "T", "P", "E" };
-		int e = (int)lround(log10(y)), i = e < 0 ? 0 : e / 3 < 6 ? e / 3 : 6;
+		int i = (int)fmin(fmax(floor(lround(log10(y)) / 3.0), 0), 6);
 		double at = down(r, y);
 		fo_str_printf(out, "<path class=\"grid\" d=\"M%d %.1fH%d\"/>\n", X0, at, X1);
 		snprintf(label, sizeof label, "%g %s", y / pow(1000, i), prefix[i]);
@@ -93,8 +93,8 @@ static void ceilings(const struct fo_roofline *r, struct fo_str *out)
 			continue;
 		double from = bw > 0 ? fmin(fmax(peak / bw, r->x0), r->x1) : r->x0;
 		fo_str_printf(out, "<path class=\"roof\" d=\"M%.1f %.1fH%d\"/>\n", across(r, from), down(r, peak), X1);
-		snprintf(label, sizeof label, "%s%s", two ? (d ? "bf16 " : "f32 ") : "peak ",
-			 fo_str_si(si, peak, "FLOP/s"));
+		static const char *const name[] = { "f32", "bf16" };
+		snprintf(label, sizeof label, "%s %s", two ? name[d] : "peak", fo_str_si(si, peak, "FLOP/s"));
 		fo_str_printf(out, "<text class=\"end\" x=\"%d\" y=\"%.1f\">%s", X1, down(r, peak) - 9,
 			      r->unsure ? "<tspan class=\"wide\">busy machine,</tspan> may be low: " : "");
 		fo_str_xml(out, label);
@@ -180,8 +180,7 @@ void fo_roofline_svg(const struct fo_roofline *r, struct fo_str *out)
 	fo_str_printf(out, "<rect class=\"ground\" width=\"%d\" height=\"%d\"/>\n", WIDE, HIGH);
 	snprintf(line, sizeof line, "%.56s, %d thread%s", r->m->cpu, r->threads, r->threads == 1 ? "" : "s");
 	text(out, "title", 18, 36, line);
-	snprintf(line, sizeof line, "kernels up to %s, calibrated %.10s", *r->m->isa ? r->m->isa : "?",
-		 *r->m->date ? r->m->date : "?");
+	snprintf(line, sizeof line, "kernels up to %s, calibrated %.10s", r->m->isa, r->m->date);
 	text(out, "soft", 18, 66, line);
 	axes(r, out);
 	ceilings(r, out);

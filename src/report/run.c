@@ -50,7 +50,11 @@ static void look_at_steps(struct fo_report *o)
 {
 	const struct fo_record *r = o->r;
 	int64_t n = r->step.n;
-	o->window = n / 40 < 5 ? 5 : n / 40 > 201 ? 201 : n / 40 | 1;
+	o->window = n / 40 | 1;
+	if (o->window < 5)
+		o->window = 5;
+	else if (o->window > 201)
+		o->window = 201;
 	o->step_s = spread(r, FO_STEP_SECONDS);
 	o->tokens_s = spread(r, FO_STEP_TOKENS_PER_SECOND);
 	o->seconds = undisturbed(o, FO_STEP_SECONDS);

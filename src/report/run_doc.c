@@ -53,11 +53,12 @@ static void say_loss(struct page *p)
 				     (long long)o->last_eval_step, o->best_eval, (long long)o->best_eval_step);
 	if (isfinite(o->last_loss)) {
 		bool fell = o->last_loss < o->first_loss;
-		fo_doc_verdict(d, fell ? FO_DOC_GOOD : FO_DOC_BAD, "loss",
-			       "%s %.4f to %.4f (running median of "
-			       "%lld steps)%s%s",
-			       fell ? "fell from" : "did not fall: from", o->first_loss, o->last_loss,
-			       (long long)o->window, *held ? "; " : "", held);
+		const char *change = fo_doc_printf(d, "%s %.4f to %.4f (running median of %lld steps)",
+						   fell ? "fell from" : "did not fall: from", o->first_loss,
+						   o->last_loss, (long long)o->window);
+		if (*held)
+			change = fo_doc_printf(d, "%s; %s", change, held);
+		fo_doc_verdict(d, fell ? FO_DOC_GOOD : FO_DOC_BAD, "loss", "%s", change);
 	} else if (*held) {
 		fo_doc_verdict(d, FO_DOC_PLAIN, "loss", "%s", held);
 	}
@@ -103,9 +104,10 @@ static void step_figures(struct page *p)
 {
 	const struct fo_report *o = p->o;
 	struct fo_doc *d = p->d;
-	fo_doc_fact(d, "steps", fo_doc_count(d, p->r->step.n),
-		    fo_doc_printf(d, o->tokens < 1e6 ? "%.0f tokens with loss" : "%.4g M tokens with loss",
-				  o->tokens < 1e6 ? o->tokens : o->tokens / 1e6));
+	const char *tokens = fo_doc_printf(d, "%.0f", o->tokens);
+	if (o->tokens >= 1e6)
+		tokens = fo_doc_printf(d, "%.4g M", o->tokens / 1e6);
+	fo_doc_fact(d, "steps", fo_doc_count(d, p->r->step.n), fo_doc_printf(d, "%s tokens with loss", tokens));
 	if (isfinite(o->mfu[0].median))
 		fo_doc_fact(d, "MFU", share(p, o->mfu[0].median),
 			    fo_doc_printf(d, "rule mfu, median; %s", quartiles(p, &o->mfu[0], FO_DRAW_SHARE)));
@@ -724,14 +726,16 @@ static void draw_guards(struct page *p)
 		fo_doc_remark(p->d, "And %lld more.", (long long)(r->guards - GUARDS_ON_PAGE));
 }
 
+static const char *known(const char *text) { return *text ? text : "?"; }
+
 static void draw_options(struct page *p)
 {
 	const struct fo_record *r = p->r;
 	if (!r->options)
 		return;
 	fo_doc_heading(p->d, "How it was configured");
-	fo_doc_para(p->d, "flatout %s%s%s%s; begun %s. Passes: %s.", r->version, *r->commit ? " (" : "", r->commit,
-		    *r->commit ? ")" : "", *r->started ? r->started : "?", *r->passes ? r->passes : "?");
+	const char *version = *r->commit ? fo_doc_printf(p->d, "%s (%s)", r->version, r->commit) : r->version;
+	fo_doc_para(p->d, "flatout %s; begun %s. Passes: %s.", version, known(r->started), known(r->passes));
 	fo_doc_code(p->d, p->o->command);
 	for (int dfl = 0; dfl < 2; dfl++) {
 		fo_doc_details(p->d, FO_DOC_FOLDED, "%s",

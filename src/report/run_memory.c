@@ -45,7 +45,9 @@ static int32_t end_of(const struct fo_life *l) { return l->moved ? l->last - 1 :
 static int by_bytes(const void *a, const void *b)
 {
 	const struct fo_report_buffer *x = a, *y = b;
-	return x->bytes < y->bytes ? 1 : x->bytes > y->bytes ? -1 : strcmp(x->name, y->name);
+	if (x->bytes != y->bytes)
+		return x->bytes < y->bytes ? 1 : -1;
+	return strcmp(x->name, y->name);
 }
 
 static void list_buffers(struct fo_report *o, const struct fo_program *p, const struct fo_unrolled *u)

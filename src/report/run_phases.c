@@ -1,4 +1,4 @@
-/* When a run was slow, what the log says of it, and what lay between its steps. */
+/* The slow phases of a run with what the log says of them, and the time between its steps. */
 #include "report/run_int.h"
 
 #include <math.h>
@@ -81,8 +81,8 @@ static void say(char *text, size_t size, const char *fmt, ...)
 	va_end(ap);
 }
 
-/* What was different then. A share counts from two points more than elsewhere, a clock from 5 % less: below that every
- * minute differs from every other. */
+/* What differed in the phase, by the log. A share counts from two points more than elsewhere, a clock from 5 % less:
+ * smaller differences come and go from minute to minute. */
 static const char *cause_of(struct fo_report *o, const struct fo_report_phase *p, double waited_all)
 {
 	const struct fo_record *r = o->r;
@@ -90,9 +90,9 @@ static const char *cause_of(struct fo_report *o, const struct fo_report_phase *p
 			  out = conditions_of(r, p->first, p->last, false);
 	char text[400] = "";
 	int64_t starts = 0;
-	if (in.steal > (isnan(out.steal) ? 0 : out.steal) + 0.02)
-		say(text, sizeof text, "steal %.0f %% (else %.0f %%)", 100 * in.steal,
-		    isnan(out.steal) ? 0 : 100 * out.steal);
+	double steal = isnan(out.steal) ? 0 : out.steal;
+	if (in.steal > steal + 0.02)
+		say(text, sizeof text, "steal %.0f %% (else %.0f %%)", 100 * in.steal, 100 * steal);
 	if (in.clock_hz < out.clock_hz * 0.95)
 		say(text, sizeof text, "clock %.2f GHz (else %.2f)", in.clock_hz / 1e9, out.clock_hz / 1e9);
 	if (in.throttles > 0)

@@ -141,7 +141,7 @@ static void read_kernels(struct fo_traces_versus *v, int k, struct names *l)
 	int32_t most = -1;
 	for (int64_t i = 0; i < t->gpu_count; i++)
 		most = t->gpu[i].name > most ? t->gpu[i].name : most;
-	/* By the name's number: 1 + the place in the list; 0: not met. */
+	/* place[number of a name]: 1 + its place in the list; 0: not met yet. */
 	size_t *place = fo_xmalloc((size_t)(most + 2) * sizeof *place);
 	for (int64_t i = 0; i < t->gpu_count; i++) {
 		const struct fo_gpu_op *o = &t->gpu[i];
@@ -172,7 +172,7 @@ static void compare_kernels(struct fo_traces_versus *v)
 	for (size_t i = 0; i < l.n; i++) {
 		double *value[2] = { l.seconds[i], l.seconds[i] + steps_of(&v->side[0]) };
 		set_figure(v, &l.v[i].f, value);
-		/* What only one side runs is there or not: no spread can hide that. */
+		/* A kernel that only one side runs differs, however wide the spreads are. */
 		l.v[i].f.resolved = l.v[i].f.resolved || !(l.v[i].calls[0] > 0) || !(l.v[i].calls[1] > 0);
 	}
 	if (l.n)
@@ -301,8 +301,8 @@ static const char *device_name(const struct fo_traces_side *s)
 
 /* ---- is it one job? ---- */
 
-/* Of two versions of one job most work is the same by name or shape; below this share on both sides nothing speaks for
- * one job. Another batch size, another split over ranks or a compiler change the one or the other, so shapes decide
+/* Two versions of one job do most of their work in kernels of the same name or shape; below this share on both sides
+ * nothing speaks for one job. Another batch size, another split over ranks or a compiler change the one or the other, so shapes decide
  * where both sides have them. */
 static const double one_job_least = 0.1;
 
@@ -369,6 +369,7 @@ static void explain_jobs(struct fo_traces_versus *v)
 
 static void explain_setting(struct fo_traces_versus *v)
 {
+	static const char *const who_has[] = { "", "A has", "B has", "the traces have" };
 	const struct fo_traces_side *a = &v->side[0], *b = &v->side[1];
 	const char *x = device_name(a), *y = device_name(b);
 	for (int k = 0; k < 2; k++)
@@ -386,19 +387,18 @@ static void explain_setting(struct fo_traces_versus *v)
 	if (!v->windows)
 		say(v,
 		    "%s no steps: windows of arbitrary length stand beside each other, so only shares can be compared",
-		    a->device->from == FO_WINDOW_WHOLE && b->device->from == FO_WINDOW_WHOLE ? "the traces have"
-		    : a->device->from == FO_WINDOW_WHOLE                                     ? "A has"
-											     : "B has");
+		    who_has[(a->device->from == FO_WINDOW_WHOLE) + 2 * (b->device->from == FO_WINDOW_WHOLE)]);
 	else if (a->device->steps < FO_TRACES_STEPS || b->device->steps < FO_TRACES_STEPS)
 		say(v, "%lld step%s in A, %lld in B: too few for a spread, so nothing is resolved",
 		    (long long)a->device->steps, a->device->steps == 1 ? "" : "s", (long long)b->device->steps);
 }
 
-/* What only one side runs, beyond this share of its step, is a change of the program. */
+/* Kernels that only one side runs count as a change of the program from this share of its step on. */
 static const double program_least = 0.01;
 
 static void explain_program(struct fo_traces_versus *v)
 {
+	static const char *const side[] = { "A", "B" };
 	for (int k = 0; k < 2; k++) {
 		double only = 0, step = v->part[0].f.mean[k];
 		int64_t names = 0;
@@ -406,8 +406,8 @@ static void explain_program(struct fo_traces_versus *v)
 			if (v->kernel[i].calls[k] > 0 && !(v->kernel[i].calls[!k] > 0))
 				only += v->kernel[i].f.mean[k], names++;
 		if (only > program_least * step)
-			say(v, "%lld name%s of kernels that only %s runs: %.3f ms of its step", (long long)names,
-			    names == 1 ? "" : "s", k ? "B" : "A", only * 1e3);
+			say(v, "%lld %s of kernels that only %s runs: %.3f ms of its step", (long long)names,
+			    names == 1 ? "name" : "names", side[k], only * 1e3);
 	}
 	double x = v->side[0].ops, y = v->side[1].ops;
 	if (v->windows && x > 0 && fabs(y / x - 1) > program_least)

@@ -283,8 +283,9 @@ static void kernels(struct page *p)
 		any = any || p->v->kernel[i].f.difference != 0;
 	if (!any)
 		return;
-	const char *of = p->v->windows ? "of a step" : "in all", *more = p->all ? "" : " (--all)";
-	fo_doc_heading(p->d, "Kernels and copies by name, %s, largest difference first%s", of, more);
+	const char *of = p->v->windows ? "of a step" : "in all";
+	fo_doc_heading(p->d, "Kernels and copies by name, %s, largest difference first%s", of,
+		       p->all ? "" : " (--all)");
 	kernel_rows(p, p->all);
 	if (p->all)
 		return;

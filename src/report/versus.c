@@ -270,12 +270,13 @@ static void add_option(struct fo_versus *v, const char *key)
 {
 	const struct fo_record_option *a = fo_record_option(v->side[0].record, key),
 				      *b = fo_record_option(v->side[1].record, key);
-	const char *va = a ? a->value : "", *vb = b ? b->value : "";
-	if (!strcmp(va, vb))
-		return;
-	v->option[v->options++] = (struct fo_versus_option){ key,
-							     { va, vb },
-							     { a ? a->origin : "", b ? b->origin : "" } };
+	static const struct fo_record_option none = { .value = "", .origin = "" };
+	a = a ? a : &none;
+	b = b ? b : &none;
+	if (strcmp(a->value, b->value))
+		v->option[v->options++] = (struct fo_versus_option){ key,
+								     { a->value, b->value },
+								     { a->origin, b->origin } };
 }
 
 static void compare_options(struct fo_versus *v)

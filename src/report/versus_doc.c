@@ -197,14 +197,18 @@ static void parts(struct page *p)
 		   fo_versus_mark(whole, resolved && fo_spread_apart(&a->covered, &b->covered)));
 }
 
+static const char *operation_ms(struct page *p, const struct fo_versus_op *o, int side)
+{
+	return o->in[side] ? fo_doc_num(p->d, o->time[side].median, FO_DRAW_MS) : "none";
+}
+
 static void operations_between(struct page *p, int64_t from, int64_t to)
 {
 	fo_doc_table(p->d, FO_DRAW_FULL, NULL, "lllrrrl", "block", "operation", "phase", "A", "B", "B - A ms", "");
 	for (int64_t i = from; i < to; i++) {
 		const struct fo_versus_op *o = &p->v->op[i];
 		fo_doc_row(p->d, o->block, fo_op_info((enum fo_op_kind)o->kind)->name, fo_phase_name[o->phase],
-			   o->in[0] ? fo_doc_num(p->d, o->time[0].median, FO_DRAW_MS) : "none",
-			   o->in[1] ? fo_doc_num(p->d, o->time[1].median, FO_DRAW_MS) : "none",
+			   operation_ms(p, o, 0), operation_ms(p, o, 1),
 			   fo_doc_printf(p->d, "%+.3f", o->difference * 1e3),
 			   fo_versus_mark(o->difference, fo_versus_op_resolved(p->v, o)));
 	}
@@ -244,8 +248,8 @@ static void options(struct page *p)
 	fo_doc_table(p->d, FO_DRAW_FULL, NULL, "lll", "option", "A", "B");
 	for (int64_t i = 0; i < v->options && (p->all || i < OPTIONS); i++) {
 		const struct fo_versus_option *o = &v->option[i];
-		fo_doc_row(p->d, o->key, fo_doc_printf(p->d, "%.24s", *o->value[0] ? o->value[0] : "-"),
-			   *o->value[1] ? o->value[1] : "-");
+		const char *a = *o->value[0] ? o->value[0] : "-";
+		fo_doc_row(p->d, o->key, fo_doc_printf(p->d, "%.24s", a), *o->value[1] ? o->value[1] : "-");
 	}
 	if (!p->all && v->options > OPTIONS)
 		fo_doc_para(p->d, "and %lld more (--all)", (long long)(v->options - OPTIONS));

@@ -27,12 +27,16 @@ struct fo_mfu_split fo_mfu_split_of(const struct fo_mfu *m, const struct fo_nvml
 	s.counted = m->mfu / m->hfu;
 	s.ofu = not_tensor ? NAN : s.clock * s.pipes;
 	s.useful = m->mfu / s.ofu;
-	if (isnan(s.ofu))
-		snprintf(s.why, sizeof s.why, "%s",
-			 not_tensor       ? not_tensor
-			 : isnan(pipes)   ? a->why
-			 : isnan(peak_hz) ? "the clock at which the device reaches its peak is not known"
-					  : "the device's clock is not readable");
+	const char *why = "";
+	if (not_tensor)
+		why = not_tensor;
+	else if (isnan(pipes))
+		why = a->why;
+	else if (isnan(peak_hz))
+		why = "the clock at which the device reaches its peak is not known";
+	else if (isnan(s.ofu))
+		why = "the device's clock is not readable";
+	snprintf(s.why, sizeof s.why, "%s", why);
 	return s;
 }
 

@@ -64,8 +64,8 @@ double fo_timeline_own_ns(const struct fo_timeline *t, int lane, const struct fo
 		return length;
 	for (uint64_t i = fo_ring_from(r, s->begin_ns); i < r->n && span_of(r, i)->begin_ns < s->end_ns; i++) {
 		const struct fo_span *x = span_of(r, i);
-		int64_t begin = x->begin_ns > s->begin_ns ? x->begin_ns : s->begin_ns,
-			end = x->end_ns < s->end_ns ? x->end_ns : s->end_ns;
+		int64_t begin = x->begin_ns > s->begin_ns ? x->begin_ns : s->begin_ns;
+		int64_t end = x->end_ns < s->end_ns ? x->end_ns : s->end_ns;
 		both += x->instance >= 0 ? (double)(end - begin) : 0;
 	}
 	return length - (s->instance >= 0 ? both / 2 : both);

@@ -1,20 +1,20 @@
-/* What a kernel's name does not tell, the host around its launch does: an eager RMSNorm is five elementwise kernels, an
- * optimizer's arithmetic looks like anybody's, and the forward work that the backward pass repeats is the same kernels
- * once more.
- *
- * Parents stand before their children in op[], so one pass hands everything down. Classes of operators and modules
- * replace the name's only where the name says little (elementwise, reductions, copies); class_by_name keeps it. */
+/* Classes by operator and module. A kernel's name often does not say what it is for: an eager RMSNorm is five
+ * elementwise kernels, an optimizer's arithmetic looks like anybody's, and the forward work that the backward pass
+ * repeats is the same kernels once more.  * Parents stand before their children in op[], so one pass hands everything
+ * down. Classes of operators and modules replace the name's only where the name says little (elementwise, reductions,
+ * copies); class_by_name keeps it. */
 #define _GNU_SOURCE /* strcasestr */
 #include "trace/trace_int.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { NO_CLASS = FO_K_COUNT };
 
-/* Where in the backward pass an operator runs. */
+/* Places of an operator in the backward pass. */
 enum { FORWARD, BACKWARD, CHECKPOINT, RECOMPUTED };
 
 struct state {
@@ -22,7 +22,7 @@ struct state {
 	uint8_t pass;
 };
 
-/* What a name says; worked out once per distinct text. */
+/* What a name says, found once per distinct text. */
 struct meaning {
 	bool known;
 	uint8_t class;                   /* NO_CLASS */
@@ -218,8 +218,9 @@ static void mark_norm(struct work *w, int32_t rsqrt)
 /* x cos + rotate_half(x) sin: mul, neg, cat, mul, add. */
 static void mark_rope(struct work *w, int32_t neg)
 {
-	int32_t first = w->before[neg], cat = w->after[neg], mul = cat < 0 ? -1 : w->after[cat],
-		add = mul < 0 ? -1 : w->after[mul];
+	int32_t first = w->before[neg], cat = w->after[neg];
+	int32_t mul = cat < 0 ? -1 : w->after[cat];
+	int32_t add = mul < 0 ? -1 : w->after[mul];
 	if (word_at(w, first) != W_MUL || word_at(w, cat) != W_CAT || word_at(w, mul) != W_MUL ||
 	    word_at(w, add) != W_ADD)
 		return;
@@ -275,8 +276,8 @@ static void note_forwards(struct work *w)
 
 /* ---- handing down ---- */
 
-/* What prepares operands for attention or a convolution, or adds a bias to the result, is neither: there a kernel's own
- * class stays. */
+/* Kernels that prepare operands for attention or a convolution, or add a bias to the result, are neither: they keep
+ * their own class. */
 static bool keeps_clear(uint8_t around)
 {
 	return around == FO_K_ATTENTION_FORWARD || around == FO_K_ATTENTION_BACKWARD || around == FO_K_CONV;
@@ -305,7 +306,7 @@ static void inherit(struct work *w)
 		if (m->node)
 			s.pass = m->checkpoint ? CHECKPOINT : BACKWARD;
 		else if (m->backward)
-			s.pass = m->checkpoint ? CHECKPOINT : s.pass == FORWARD ? BACKWARD : s.pass;
+			s.pass = m->checkpoint ? CHECKPOINT : fo_greatest(s.pass, BACKWARD);
 		else if (o->kind == FO_HOST_OP &&
 			 (s.pass == CHECKPOINT || (s.pass == BACKWARD && w->repeats && is_forward(w, o))))
 			s.pass = RECOMPUTED;
@@ -313,7 +314,7 @@ static void inherit(struct work *w)
 	}
 }
 
-/* With create_graph every node of the backward pass records a graph and looks as if it repeated the forward pass. */
+/* Under create_graph every node of the backward pass records a graph and looks as if it repeated the forward pass. */
 static bool backward_repeats(struct work *w)
 {
 	struct fo_trace *t = w->t;

@@ -1,6 +1,5 @@
-/* What stands beside a kernel says what it is for: a softmax between two batched products is attention written out,
- * weights that are gathered for products of one row are experts. After attribution to operators and modules
- * (attribute.c). */
+/* A kernel's neighbours say what it is for: a softmax between two batched products is attention written out, weights
+ * that are gathered for products of one row are experts. After attribution to operators and modules (attribute.c). */
 #define _GNU_SOURCE /* strcasestr */
 #include "trace/shapes.h"
 #include "trace/trace_int.h"
@@ -66,7 +65,7 @@ static bool is_batched(const struct fo_trace *t, int64_t gpu)
 
 enum says { SAYS_NOTHING, SAYS_SOFTMAX, SAYS_LOSS, SAYS_ATTENTION };
 
-/* What the operators and modules around a softmax's launch say of it; the innermost that says anything decides. */
+/* What operators and modules around a softmax's launch say of it; the innermost that says anything decides. */
 static enum says around(const struct fo_trace *t, int32_t op)
 {
 	static const char *const loss[] = { "log_softmax", "LogSoftmax", "cross_entropy", "CrossEntropy", "nll_loss",
@@ -146,12 +145,12 @@ static bool feeds_rows(const struct fo_trace *t, int64_t i)
 		return false;
 	if (into.n < 2 || into.rank[0] != 3 || into.rank[1] != 3 || from.rank[0] < 2)
 		return false;
-	int gathered = into.dim[0][1] == 1 ? 1 : into.dim[1][2] == 1 ? 0 : -1; /* which of the two is no vector */
-	if (gathered < 0)
+	if (into.dim[0][1] != 1 && into.dim[1][2] != 1)
 		return false;
+	int gathered = into.dim[0][1] == 1; /* the operand that is no vector */
 	int64_t a = into.dim[gathered][1], b = into.dim[gathered][2], x = fo_shapes_last(&from, 0, 2),
 		y = fo_shapes_last(&from, 0, 1);
-	/* As it lies, transposed by a view, or each matrix as one row of a table. */
+	/* The matrix as it lies, transposed by a view, or each matrix as one row of a table. */
 	bool matrix = from.rank[0] == 3 && ((a == x && b == y) || (a == y && b == x));
 	bool row = from.rank[0] == 2 && (double)y == (double)a * (double)b;
 	return a > 1 && b > 1 && (matrix || row);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* What makes two events the same. Only whole numbers, and no gaps: it is compared as bytes. */
+/* The fields that make two events the same. Whole numbers without gaps: keys are compared as bytes. */
 struct key {
 	int64_t begin_ns, end_ns, correlation, sequence;
 	int32_t name, place, external, kind;
@@ -40,7 +40,7 @@ static struct key wait_key(const void *event)
 	return (struct key){ w->begin_ns, w->end_ns, w->device, -1, w->kind, w->stream, w->on_stream, 0 };
 }
 
-/* Of events[0..n) keeps the first of each key, in their order. Events without an extent stay: there may be many at one
+/* Keeps the first of each key in events[0..n), in their order. Events without an extent stay: there may be many at one
  * instant. */
 static int64_t drop(void *events, int64_t *n, size_t size, struct key (*key_of)(const void *event))
 {

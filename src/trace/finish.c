@@ -1,7 +1,8 @@
-/* From what a reader collected to a trace: sorted, linked, with what tells nothing left out. */
+/* Makes a trace of what a reader collected: sorts and links it, and leaves out what tells nothing. */
 #include "trace/trace_int.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -134,7 +135,7 @@ static inline bool device_less(const struct fo_trace_device *a, const struct fo_
 }
 FO_DEFINE_ORDER(order_devices, struct fo_trace_device, device_less)
 
-/* Those with GPU operations first, by id. */
+/* Devices with GPU operations come first, by id. */
 static void place_devices(struct fo_trace *t)
 {
 	for (int64_t i = 0; i < t->gpu_count; i++)
@@ -168,10 +169,10 @@ static void place_devices(struct fo_trace *t)
 static int less_int64(const void *a, const void *b)
 {
 	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-	return (x > y) - (x < y);
+	return fo_order(x, y);
 }
 
-/* Of the positive durations of one device; 0 without any. */
+/* The median of the positive durations of one device; 0 without any. */
 static int64_t median_duration(const struct fo_trace *t, int16_t device)
 {
 	int64_t *d = fo_xrealloc(NULL, (size_t)t->gpu_count * sizeof(*d) + 1), n = 0;
@@ -200,8 +201,8 @@ struct reach {
 };
 static void reach_to(struct reach *r, int64_t begin, int64_t last)
 {
-	r->first = begin < r->first ? begin : r->first;
-	r->last = last > r->last ? last : r->last;
+	r->first = fo_least(begin, r->first);
+	r->last = fo_greatest(last, r->last);
 }
 
 /* The last end of a GPU operation that is believed: INT64_MAX where none lies far behind everything else. Of a handful
@@ -244,7 +245,9 @@ static void clip(struct fo_trace *t)
 	int64_t median = 0;
 	for (int64_t i = 0; i < t->gpu_count; i++) {
 		struct fo_gpu_op *g = &t->gpu[moved ? o.v[i] : i];
-		struct fo_gpu_op *next = i + 1 < t->gpu_count ? &t->gpu[moved ? o.v[i + 1] : i + 1] : NULL;
+		struct fo_gpu_op *next = NULL;
+		if (i + 1 < t->gpu_count)
+			next = &t->gpu[moved ? o.v[i + 1] : i + 1];
 		if (g->device != device || !i) {
 			device = g->device;
 			median = median_duration(t, device);
@@ -269,10 +272,8 @@ static void clip(struct fo_trace *t)
 
 static void bound(int64_t *begin, int64_t *end)
 {
-	*begin = *begin < FO_TRACE_TIME_MIN   ? FO_TRACE_TIME_MIN
-		 : *begin > FO_TRACE_TIME_MAX ? FO_TRACE_TIME_MAX
-					      : *begin;
-	*end = *end > FO_TRACE_TIME_MAX ? FO_TRACE_TIME_MAX : *end < *begin ? *begin : *end;
+	*begin = fo_bounded(*begin, FO_TRACE_TIME_MIN, FO_TRACE_TIME_MAX);
+	*end = fo_bounded(*end, *begin, FO_TRACE_TIME_MAX);
 }
 
 static void straighten(struct fo_trace *t)
@@ -299,7 +300,7 @@ static void straighten(struct fo_trace *t)
 
 /* ---- launches ---- */
 
-/* What GPU operations carry as correlation, how many do, and the launch that it means. */
+/* A correlation that GPU operations carry: how many do, and the launch that it means. */
 struct tie {
 	int64_t correlation;
 	int32_t operations, launch; /* operations 0: an empty slot */
@@ -427,8 +428,8 @@ static void count_unanswered(struct fo_trace *t, const struct ties *m)
 		const struct fo_launch *l = &t->launch[i];
 		if (!tie_found(m, l->correlation))
 			continue;
-		first = l->begin_ns < first ? l->begin_ns : first;
-		last = l->begin_ns > last ? l->begin_ns : last;
+		first = fo_least(l->begin_ns, first);
+		last = fo_greatest(l->begin_ns, last);
 	}
 	for (int64_t i = 0; i < t->launch_count; i++) {
 		const struct fo_launch *l = &t->launch[i];
@@ -445,7 +446,7 @@ enum { TAKEN_MANY = 100, TAKEN_LEAST = 5, TAKEN_OPERATORS = 20, TAKEN_OPERATIONS
 static int by_number(const void *a, const void *b)
 {
 	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-	return (x > y) - (x < y);
+	return fo_order(x, y);
 }
 
 /* Numbers that a recorder gave one after the other: how many are left, and of which span. */
@@ -456,15 +457,15 @@ struct numbers {
 
 static void add_number(struct numbers *v, int64_t number)
 {
-	v->first = number < v->first ? number : v->first;
-	v->last = number > v->last ? number : v->last;
+	v->first = fo_least(number, v->first);
+	v->last = fo_greatest(number, v->last);
 	if (v->n < TAKEN_MANY)
 		v->few[v->n] = number;
 	v->n++;
 }
 
-/* With few numbers, one jump (another thread's work, a part that was not recorded) makes them thin. A sampled file has
- * holes nearly everywhere. A hole is half of the mean step at which operators count as thin. */
+/* Are there holes nearly everywhere, as in a sampled file? Few numbers are thin after one jump too (another thread's
+ * work, a part that was not recorded). A hole is half of the mean step at which operators count as thin. */
 static bool holes_everywhere(struct numbers *v)
 {
 	int64_t holes = 0;

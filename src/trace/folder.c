@@ -60,7 +60,7 @@ void fo_trace_set_leave(struct fo_trace_set *s, enum fo_left_kind kind, const ch
 
 /* ---- several recordings ---- */
 
-/* Which recording a file belongs to, as its path says. */
+/* The recording that a file belongs to, as its path says. */
 struct numbered {
 	char *slot;     /* the path without the number: the same for one worker in all recordings */
 	int64_t number; /* of the iteration, or the time in the name; -1 none */
@@ -123,9 +123,13 @@ static struct numbered look_at(const char *folder, const char *path, size_t file
 	}
 	struct fo_str slot = { 0 };
 	for (const char *p = path; *p;) {
-		bool masked = p == iteration || p == at;
+		size_t masked = 0;
+		if (p == iteration)
+			masked = n_iteration;
+		else if (p == at)
+			masked = n_time;
 		fo_str_append(&slot, masked ? "#" : p, 1);
-		p += p == iteration ? n_iteration : p == at ? n_time : 1;
+		p += masked ? masked : 1;
 	}
 	x.slot = slot.data;
 	return x;
@@ -135,7 +139,7 @@ static int by_slot(const void *a, const void *b)
 {
 	const struct numbered *x = a, *y = b;
 	int order = strcmp(x->slot, y->slot);
-	return order ? order : (x->number > y->number) - (x->number < y->number);
+	return order ? order : fo_order(x->number, y->number);
 }
 
 static int newest_first(const void *a, const void *b)
@@ -143,7 +147,7 @@ static int newest_first(const void *a, const void *b)
 	const struct fo_recording *x = a, *y = b;
 	if (x->complete != y->complete)
 		return x->complete ? -1 : 1;
-	return (x->number < y->number) - (x->number > y->number);
+	return fo_order(y->number, x->number);
 }
 
 static int recording_for(struct fo_folder *f, const struct numbered *x, int64_t number)

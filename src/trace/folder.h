@@ -1,5 +1,5 @@
-/* Which files of a folder are traces of one recording, and what else lies there. Names and first bytes decide; nothing
- * is read. */
+/* Tells which files of a folder are traces of one recording, and what else lies there. Names and first bytes decide;
+ * nothing is read. */
 #ifndef FO_TRACE_FOLDER_H
 #define FO_TRACE_FOLDER_H
 
@@ -25,7 +25,7 @@ struct fo_folder {
 	int recordings;
 };
 
-/* What is left out already is told to `s`. FO_EARG: no trace in it, or several runs of our own. Freed with
+/* Files that are left out are reported to `s`. FO_EARG: no trace in it, or several runs of our own. Freed with
  * fo_folder_fini, also then. */
 FO_CHECKED fo_status fo_folder_list(struct fo_folder *f, const char *path, struct fo_trace_set *s);
 void fo_folder_fini(struct fo_folder *f);

@@ -49,7 +49,7 @@ struct row {
 
 static bool holds(const struct head *h, size_t within, const char *word)
 {
-	return memmem(h->p, h->n < within ? h->n : within, word, strlen(word)) != NULL;
+	return memmem(h->p, fo_least(h->n, within), word, strlen(word)) != NULL;
 }
 
 /* One field of a protobuf at p: the tag's number and, where it has one, its content. false: no such field. */

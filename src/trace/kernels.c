@@ -115,7 +115,7 @@ static size_t name_length(const char *text, size_t n)
 	if (n >= 3 && memcmp(text + n - 3, ".kd", 3) == 0) /* AMD's kernel descriptor */
 		n -= 3;
 	for (size_t i = n; i > 0 && text[n - 1] == ')'; i--) {
-		depth += text[i - 1] == ')' ? 1 : text[i - 1] == '(' ? -1 : 0;
+		depth += (text[i - 1] == ')') - (text[i - 1] == '(');
 		if (depth == 0)
 			return i > 1 ? i - 1 : n;
 	}

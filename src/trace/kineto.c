@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +44,7 @@ struct reader {
 	size_t arrows, arrow_cap;
 };
 
-/* What a name says, found once for each. */
+/* Bits for what a name says, found once for each. */
 enum { NAME_KNOWN = 1, NAME_SHAPES = 2, NAME_STEP = 4, NAME_COLLECTIVE = 8, NAME_DATA = 16, NAME_MODULE = 32 };
 
 /* ---- the window ---- */
@@ -67,7 +68,7 @@ static fo_status more(struct reader *r)
 	return FO_OK;
 }
 
-/* At the next character that is no white space; *c = 0 at the end. */
+/* Moves to the next character that is no white space; *c = 0 at the end. */
 static fo_status next(struct reader *r, char *c)
 {
 	for (;;) {
@@ -109,9 +110,9 @@ static int32_t intern(struct reader *r, const struct fo_scan_text *v)
 static int64_t id_of(const struct fo_scan_text *v)
 {
 	int64_t id;
-	return fo_scan_int(v, &id) ? id
-	       : v->first == '"'   ? (int64_t)(XXH3_64bits(v->p, v->n) >> 1) | (int64_t)1 << 62
-				   : 0;
+	if (fo_scan_int(v, &id))
+		return id;
+	return v->first == '"' ? (int64_t)(XXH3_64bits(v->p, v->n) >> 1) | (int64_t)1 << 62 : 0;
 }
 
 static inline __attribute__((always_inline)) const struct fo_scan_text *arg(const struct reader *r, const char *key)
@@ -296,7 +297,7 @@ static int32_t collective_of(struct reader *r)
 	const struct fo_scan_text *in = arg(r, "In split size"), *out = arg(r, "Out split size");
 	c->equal_parts = (!in || in->n <= 2) && (!out || out->n <= 2); /* "[]" */
 	const struct fo_scan_text *dtype = arg(r, "dtype");
-	int64_t elements = c->in_elements > c->out_elements ? c->in_elements : c->out_elements;
+	int64_t elements = fo_greatest(c->in_elements, c->out_elements);
 	double bytes = dtype ? fo_dtype_bytes_of(fo_dtype_of(dtype->p, dtype->n)) : 0;
 	if (bytes > 0 && elements >= 0 && elements <= INT64_MAX / 32)
 		c->bytes = (int64_t)(bytes * (double)elements);
@@ -354,10 +355,17 @@ static uint8_t name_is(struct reader *r, int32_t id, const struct fo_scan_text *
 	const char *text = fo_trace_text(r->b->t, id);
 	enum fo_host_kind kind = fo_trace_host_kind(text, FO_HOST_OP);
 	int64_t number;
-	*is = (uint8_t)(NAME_KNOWN | (wants_shapes(name) ? NAME_SHAPES : 0) |
-			(fo_trace_step_number(text, strlen(text), &number) ? NAME_STEP : 0) |
-			(!strcmp(text, "record_param_comms") ? NAME_COLLECTIVE : 0) |
-			(kind == FO_HOST_DATA ? NAME_DATA : 0) | (kind == FO_HOST_MODULE ? NAME_MODULE : 0));
+	*is = NAME_KNOWN;
+	if (wants_shapes(name))
+		*is |= NAME_SHAPES;
+	if (fo_trace_step_number(text, strlen(text), &number))
+		*is |= NAME_STEP;
+	if (!strcmp(text, "record_param_comms"))
+		*is |= NAME_COLLECTIVE;
+	if (kind == FO_HOST_DATA)
+		*is |= NAME_DATA;
+	if (kind == FO_HOST_MODULE)
+		*is |= NAME_MODULE;
 	return *is;
 }
 
@@ -398,7 +406,11 @@ static void read_op(struct reader *r, const struct fo_scan_event *e, enum fo_hos
 	o->sequence = sequence;
 	o->other_thread = other_thread;
 	o->collective = collective;
-	o->kind = (uint8_t)(is & NAME_MODULE ? FO_HOST_MODULE : is & NAME_DATA ? FO_HOST_DATA : kind);
+	o->kind = (uint8_t)kind;
+	if (is & NAME_MODULE)
+		o->kind = FO_HOST_MODULE;
+	else if (is & NAME_DATA)
+		o->kind = FO_HOST_DATA;
 }
 
 static void read_call(struct reader *r, const struct fo_scan_event *e, int64_t begin, int64_t end)
@@ -436,7 +448,7 @@ static void read_gpu_wait(struct reader *r, const struct fo_scan_event *e, int64
 	int16_t where = fo_trace_device(r->b, id_of(device ? device : &e->pid));
 	struct fo_gpu_wait *w = fo_trace_add_wait(r->b);
 	*w = (struct fo_gpu_wait){
-		begin, end < begin ? begin : end, kind, arg_stream(r, e), to_int32(arg_int(r, "wait_on_stream", -1)),
+		begin, fo_greatest(end, begin), kind, arg_stream(r, e), to_int32(arg_int(r, "wait_on_stream", -1)),
 		where
 	};
 }
@@ -547,7 +559,7 @@ static fo_status header_value(struct reader *r, struct fo_scan_text *v, bool *ha
 	}
 }
 
-/* What stands where an event should: looks for the next one. */
+/* Something else stands where an event should: looks for the next one. */
 static fo_status resynchronise(struct reader *r)
 {
 	r->b->t->defect.malformed++;
@@ -642,7 +654,7 @@ static void read_device(struct reader *r, const struct fo_scan_text *v)
 	struct fo_trace_device *d = &r->b->t->device[index];
 	int64_t memory = arg_int(r, "totalGlobalMem", 0), multiprocessors = arg_int(r, "numSms", 0);
 	d->name = name;
-	d->memory_bytes = memory > 0 ? memory : 0;
+	d->memory_bytes = fo_greatest(memory, 0);
 	d->sm_count = multiprocessors > 0 && multiprocessors < 1 << 20 ? (int32_t)multiprocessors : 0;
 	int64_t major = arg_int(r, "computeMajor", 0), minor = arg_int(r, "computeMinor", 0);
 	d->capability_major = major > 0 && major < 1000 ? (int32_t)major : 0;
@@ -796,8 +808,8 @@ static void set_origin(struct reader *r)
 		shift(&t->step[i].begin_ns, &t->step[i].end_ns, first);
 }
 
-/* On ROCm the frames of Python stand on process 0, thread 0, apart from the operators that they call: they belong to
- * the thread with the most operators that no backward pass ran. */
+/* Python's frames stand on process 0, thread 0 on ROCm, apart from the operators that they call. They belong to the
+ * thread with the most operators that no backward pass ran. */
 static void place_frames(struct fo_trace *t)
 {
 	int64_t *ops = fo_xmalloc((size_t)t->thread_count * sizeof(*ops) + 1);
@@ -828,7 +840,9 @@ static fo_status read_json(struct reader *r)
 		r->at++;
 		return read_events(r);
 	}
-	return c == '{' ? read_object(r) : not_a_trace(r, c ? "neither '{' nor '['" : "nothing");
+	if (c == '{')
+		return read_object(r);
+	return not_a_trace(r, c ? "neither '{' nor '['" : "nothing");
 }
 
 /* Some ROCm captures tie launches to operations by arrows alone. Only those are read a second time. */

@@ -1,4 +1,5 @@
-/* Which communication kernels of several devices are one collective, and what that says about their clocks. */
+/* Finds the communication kernels of several devices that are one collective, and what they say about the devices'
+ * clocks. */
 #include "trace/trace.h"
 
 #include "base/clock.h"
@@ -6,6 +7,7 @@
 #include "base/text.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -47,8 +49,8 @@ static uint64_t mix_name(uint64_t h, const char *s)
 	return mix(h, low, n);
 }
 
-/* What a kernel does, from its name: "AllReduce" of "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(...)". Algorithm,
- * protocol and type stay out: NCCL maps all variants onto few kernels. */
+/* The part of a kernel's name that says what it does: "AllReduce" of "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(...)".
+ * Algorithm, protocol and type stay out: NCCL maps all variants onto few kernels. */
 static uint64_t mix_kernel(uint64_t h, const char *name)
 {
 	const char *nccl = strstr(name, "nccl"), *p = nccl ? strstr(nccl, "ernel_") : NULL;
@@ -126,10 +128,10 @@ static int by_key(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;
 	if (x->key != y->key)
-		return x->key < y->key ? -1 : 1;
+		return fo_order(x->key, y->key);
 	if (x->member != y->member)
-		return x->member < y->member ? -1 : 1;
-	return x->gpu < y->gpu ? -1 : x->gpu > y->gpu; /* gpu[] is sorted by begin */
+		return fo_order(x->member, y->member);
+	return fo_order(x->gpu, y->gpu); /* gpu[] is sorted by begin */
 }
 
 /* v[0..n) have one key. The number of collectives in it: 0 where the members do not agree. */
@@ -182,8 +184,8 @@ static int by_begin(const void *a, const void *b)
 {
 	const struct order *x = a, *y = b;
 	if (x->begin_ns != y->begin_ns)
-		return x->begin_ns < y->begin_ns ? -1 : 1;
-	return x->m.first < y->m.first ? -1 : x->m.first > y->m.first;
+		return fo_order(x->begin_ns, y->begin_ns);
+	return fo_order(x->m.first, y->m.first);
 }
 static void sort_matches(struct fo_trace_set *s)
 {
@@ -200,8 +202,8 @@ static void sort_matches(struct fo_trace_set *s)
 
 /* ---- clocks ---- */
 
-/* What the ends of one collective differ by on one clock: 27 us on two H100s, 7 us on eight V100s. An offset below is
- * no sign of a wrong clock, and to correct it would falsify the waits by as much. */
+/* Ends of one collective differ by this on one clock: 27 us on two H100s, 7 us on eight V100s. An offset below is no
+ * sign of a wrong clock, and to correct it would falsify the waits by as much. */
 static const double SAME_CLOCK_NS = 50e3;
 /* A collective whose ends lie further from the median offset than this was matched wrongly, or a kernel was preempted.
  */
@@ -209,7 +211,9 @@ static const double OUTLIER_NS = 1e6;
 
 static int64_t whole_ns(double v)
 {
-	return v >= 9e18 ? INT64_MAX : v <= -9e18 ? -INT64_MAX : (int64_t)(v < 0 ? v - 0.5 : v + 0.5);
+	if (fabs(v) >= 9e18)
+		return v > 0 ? INT64_MAX : -INT64_MAX;
+	return (int64_t)(v < 0 ? v - 0.5 : v + 0.5);
 }
 
 static double end_of(const struct fo_trace_set *s, const struct fo_match_part *p)
@@ -225,8 +229,7 @@ static const struct fo_match_part *part_of(const struct fo_trace_set *s, const s
 	return NULL;
 }
 
-/* By how much `trace`'s ends are late against those of the traces that are aligned already; NaN without common
- * collectives. */
+/* How late `trace`'s ends are against those of the traces that are aligned already; NaN without common collectives. */
 static double lateness(const struct fo_trace_set *s, int trace, const bool *aligned, double *d)
 {
 	size_t n = 0, kept = 0;

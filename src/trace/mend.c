@@ -1,12 +1,13 @@
-/* What some profilers leave out or number otherwise: which call launched an operation, what a device is called. */
+/* Adds what some profilers leave out or number otherwise: which call launched an operation, what a device is called. */
 #include "trace/trace_int.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static int less_int64(int64_t a, int64_t b) { return (a > b) - (a < b); }
+static int less_int64(int64_t a, int64_t b) { return fo_order(a, b); }
 
 /* ---- launches by the operator's number ---- */
 
@@ -24,11 +25,11 @@ static int by_number(const void *a, const void *b)
 {
 	const struct piece *x = a, *y = b;
 	if (x->external != y->external)
-		return x->external < y->external ? -1 : 1;
+		return fo_order(x->external, y->external);
 	if (x->copies != y->copies)
-		return x->copies < y->copies ? -1 : 1;
+		return fo_order(x->copies, y->copies);
 	if (x->of != y->of)
-		return x->of < y->of ? -1 : 1;
+		return fo_order(x->of, y->of);
 	return x->begin_ns != y->begin_ns ? less_int64(x->begin_ns, y->begin_ns) : less_int64(x->at, y->at);
 }
 
@@ -54,7 +55,7 @@ static bool copies(const struct fo_trace *t, int32_t name)
 static int by_int32(const void *a, const void *b)
 {
 	int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-	return (x > y) - (x < y);
+	return fo_order(x, y);
 }
 
 /* The numbers of these pieces, ascending, for a search: of millions of operators only these few are kept. */
@@ -122,7 +123,7 @@ static void launch_from(struct fo_trace_build *b, int64_t gpu, int64_t op, int64
 	int64_t at = g->begin_ns < o->end_ns - 1 ? g->begin_ns : o->end_ns - 1; /* inside the operator */
 	if (g->begin_ns < o->begin_ns)
 		return; /* it began before the operator, which so did not launch it */
-	at = at > o->begin_ns ? at : o->begin_ns;
+	at = fo_greatest(at, o->begin_ns);
 	int32_t thread = o->thread, name = fo_trace_intern(b, text, sizeof text - 1);
 	struct fo_launch *l = fo_trace_add_launch(b);
 	l->begin_ns = l->end_ns = at;
@@ -174,7 +175,7 @@ static int by_arrow(const void *a, const void *b)
 {
 	const struct fo_trace_arrow *x = a, *y = b;
 	if (x->id != y->id)
-		return x->id < y->id ? -1 : 1;
+		return fo_order(x->id, y->id);
 	return (x->thread < 0) - (y->thread < 0); /* the begin first */
 }
 
@@ -186,8 +187,8 @@ static int by_place(const void *a, const void *b)
 {
 	const struct place *x = a, *y = b;
 	if (x->at_ns != y->at_ns)
-		return x->at_ns < y->at_ns ? -1 : 1;
-	return x->where != y->where ? (x->where < y->where ? -1 : 1) : 0;
+		return fo_order(x->at_ns, y->at_ns);
+	return fo_order(x->where, y->where);
 }
 
 static int64_t find(const struct place *v, size_t n, int64_t at_ns, int32_t where)

@@ -5,6 +5,7 @@
 #include "trace/nsys_int.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +40,7 @@ static fo_status find_pairs(struct nsys *x, const char *table)
 	struct fo_nsys_rows r;
 	bool more;
 	fo_status st = fo_nsys_rows_begin(&r, &x->db, table, columns, 0);
-	/* Without it nothing tells whose an operation is: all is one process. */
+	/* Without the process nothing tells whose an operation is: all is one process then. */
 	if (r.stmt && !fo_nsys_has(&r, 1))
 		x->one_process = true;
 	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more)
@@ -62,15 +63,15 @@ static int by_process(const void *a, const void *b)
 {
 	const struct pair *x = a, *y = b;
 	if (x->process != y->process)
-		return (x->process > y->process) - (x->process < y->process);
-	return (x->device > y->device) - (x->device < y->device);
+		return fo_order(x->process, y->process);
+	return fo_order(x->device, y->device);
 }
 
 static int by_group(const void *a, const void *b)
 {
 	const struct pair *x = a, *y = b;
 	if (x->gpu != y->gpu)
-		return (x->gpu > y->gpu) - (x->gpu < y->gpu);
+		return fo_order(x->gpu, y->gpu);
 	return by_process(a, b);
 }
 
@@ -92,7 +93,9 @@ static void tell_gpus(struct nsys *x)
 						  : x->pair[i].communicates && x->pair[j].communicates;
 	for (size_t i = 0; i < x->pairs; i++) {
 		struct pair *p = &x->pair[i];
-		p->gpu = !ambiguous ? p->device : told ? p->board : (int64_t)i;
+		p->gpu = p->device;
+		if (ambiguous)
+			p->gpu = told ? p->board : (int64_t)i;
 		p->number = i && p[-1].process == p->process ? p[-1].number : (int)i;
 		if (p->board < 0)
 			p->board = p->device;

@@ -141,7 +141,7 @@ const char *fo_nsys_db_table(const struct fo_nsys_db *d, const char *name)
 
 /* ---- rows ---- */
 
-/* Which of the columns the table has; the pragma leaves out what is computed (generated columns). */
+/* Finds which of the columns the table has; the pragma leaves out computed ones (generated columns). */
 static fo_status find_columns(struct fo_nsys_rows *r, const char *const *columns)
 {
 	char *sql = sqlite3_mprintf("PRAGMA table_info(\"%w\")", r->table);

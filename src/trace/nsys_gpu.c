@@ -1,5 +1,7 @@
-/* What the GPUs did: kernels, copies, fills, whole graphs, waits between streams. */
+/* Reads what the GPUs did: kernels, copies, fills, whole graphs, waits between streams. */
 #include "trace/nsys_int.h"
+
+#include "base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -163,8 +165,8 @@ static int by_event(const void *a, const void *b)
 {
 	const struct event *x = a, *y = b;
 	if (x->process != y->process)
-		return (x->process > y->process) - (x->process < y->process);
-	return (x->id > y->id) - (x->id < y->id);
+		return fo_order(x->process, y->process);
+	return fo_order(x->id, y->id);
 }
 
 /* The record of a CUDA event: which stream a wait for it waits for. */
@@ -225,7 +227,7 @@ static void take_device(struct nsys *x, const struct fo_nsys_rows *r)
 		struct fo_trace_device *d = &b->t->device[at];
 		if (name)
 			d->name = fo_trace_intern(b, name, n);
-		d->memory_bytes = memory > 0 ? memory : 0;
+		d->memory_bytes = fo_greatest(memory, 0);
 		d->sm_count = small(fo_nsys_int(r, 3, 0));
 		d->capability_major = small(fo_nsys_int(r, 4, 0));
 		d->capability_minor = small(fo_nsys_int(r, 5, 0));
@@ -245,7 +247,7 @@ static const struct nsys_table work[] = {
 	{ "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", DEVICE + 1, take_graph, { COMMON, "graphId" } },
 	{ "CUPTI_ACTIVITY_KIND_CUDA_EVENT", 0, take_event, { "eventSyncId", "streamId", "globalPid" } },
 };
-/* With the events in order. */
+/* Tables that need the CUDA events in order. */
 static const struct nsys_table around[] = {
 	{ "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
 	  END + 1,

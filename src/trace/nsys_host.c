@@ -1,7 +1,9 @@
-/* What the hosts did: calls of the runtime and driver, NVTX ranges and the steps among them, threads; what the profiler
- * says of itself. */
+/* Reads what the hosts did: calls of the runtime and driver, NVTX ranges and the steps among them, threads; and what
+ * the profiler says of itself. */
 #define _GNU_SOURCE /* strcasestr */
 #include "trace/nsys_int.h"
+
+#include "base/text.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -128,10 +130,10 @@ static int by_kind(const void *a, const void *b)
 {
 	const struct candidate *x = a, *y = b;
 	if (x->stem != y->stem)
-		return (x->stem > y->stem) - (x->stem < y->stem);
+		return fo_order(x->stem, y->stem);
 	if (x->thread != y->thread)
-		return (x->thread > y->thread) - (x->thread < y->thread);
-	return (x->begin_ns > y->begin_ns) - (x->begin_ns < y->begin_ns);
+		return fo_order(x->thread, y->thread);
+	return fo_order(x->begin_ns, y->begin_ns);
 }
 
 static double span(const struct candidate *c)
@@ -182,7 +184,7 @@ static size_t brackets(const char *text)
 {
 	size_t n = 0;
 	for (int depth = 0; text[n]; n++) {
-		depth += text[n] == '[' ? 1 : text[n] == ']' ? -1 : 0;
+		depth += (text[n] == '[') - (text[n] == ']');
 		if (depth <= 0)
 			return text[0] == '[' ? n + 1 : 0;
 	}
@@ -288,8 +290,8 @@ static void take_overhead(struct nsys *x, const struct fo_nsys_rows *r)
 		fo_trace_add_overhead(&g->b, fo_nsys_int(r, 0, 0), fo_nsys_int(r, 1, 0));
 }
 
-/* How many events a message says were lost: its greatest number if it counts them, else 1; 0: it speaks of something
- * else. */
+/* The number of events that a message says were lost: its greatest number if it counts them, else 1; 0: it speaks of
+ * something else. */
 static int64_t lost_by(const char *text)
 {
 	static const char *const counted[] = { "dropped", "lost", "discarded" };
@@ -304,7 +306,7 @@ static int64_t lost_by(const char *text)
 		if (isdigit((unsigned char)*c)) {
 			char *end;
 			long long v = strtoll(c, &end, 10);
-			most = v > most ? v : most;
+			most = fo_greatest(v, most);
 			c = end - 1;
 		}
 	return most >= 0 ? most : counts || lost;
@@ -315,7 +317,7 @@ static void take_diagnostic(struct nsys *x, const struct fo_nsys_rows *r)
 	size_t n;
 	const char *text = fo_nsys_text(r, 0, &n);
 	int64_t lost = text ? lost_by(text) : 0;
-	/* What the profiler as a whole says holds for every process. */
+	/* A message of the profiler as a whole holds for every process. */
 	struct group *one = nsys_group_of_process(x, nsys_process(fo_nsys_int(r, 1, -1)));
 	for (int i = 0; i < x->groups; i++) {
 		int64_t *sum = &x->group[i].diagnostics;
@@ -337,7 +339,7 @@ static fo_status read_start(struct nsys *x)
 	if (st == FO_OK && more) {
 		int64_t start = fo_nsys_int(&r, 0, 0);
 		for (int i = 0; i < x->groups; i++)
-			x->group[i].b.t->origin_unix_ns = start > 0 ? start : 0;
+			x->group[i].b.t->origin_unix_ns = fo_greatest(start, 0);
 	}
 	fo_nsys_rows_end(&r);
 	return st;

@@ -1,4 +1,4 @@
-/* Whose a row is: strings by id, processes and their GPUs, correlations. And the loop over a table's rows. */
+/* Tells whose a row is: strings by id, processes and their GPUs, correlations. And the loop over a table's rows. */
 #include "trace/nsys_int.h"
 
 #include <stdlib.h>

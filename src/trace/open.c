@@ -1,4 +1,4 @@
-/* Which reader a file is for: its first bytes say, not its name. */
+/* Chooses the reader of a file by its first bytes, not by its name. */
 #include "trace/foreign.h"
 #include "trace/trace_int.h"
 
@@ -35,9 +35,13 @@ fo_status fo_trace_open(struct fo_trace **out, const char *path)
 	bool is_own = fo_timeline_begins(head, n);
 	struct fo_trace_build b;
 	fo_trace_build_init(&b, path);
-	fo_status st = is_sqlite ? fo_trace_read_nsys(&b, path)
-		       : is_own  ? fo_trace_read_own(&b, path)
-				 : fo_trace_read_kineto(&b, path);
+	fo_status st;
+	if (is_sqlite)
+		st = fo_trace_read_nsys(&b, path);
+	else if (is_own)
+		st = fo_trace_read_own(&b, path);
+	else
+		st = fo_trace_read_kineto(&b, path);
 	if (st == FO_OK)
 		return fo_trace_build_finish(&b, out);
 	fo_trace_build_drop(&b);

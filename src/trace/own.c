@@ -21,9 +21,8 @@ struct own {
 };
 
 enum {
-	MOST_PROGRAM_BYTES = 256 << 20, /* as of a run's record */
-	/* Between two operations of a lane lies its dispatch, of a microsecond; behind more than this the lane had
-	 * nothing to take: the training loop works between its steps. The limit is that of gaps between kernels
+	/* The dispatch between two operations of a lane takes about a microsecond. After a longer gap the lane had
+	 * nothing to run: the training loop works between its steps. The limit is that of gaps between kernels
 	 * (docs/metrics.md, "the ledger"). */
 	DISPATCH_NS = 10000,
 };
@@ -163,14 +162,11 @@ static fo_status read_program(struct own *x, const char *path)
 {
 	const char *slash = strrchr(path, '/');
 	const char *beside = fo_arena_printf(&x->arena, "%.*sprogram.txt", slash ? (int)(slash - path + 1) : 0, path);
-	char *bytes;
-	size_t n;
 	if (!fo_fs_exists(beside))
 		return fo_hint(fo_fail(FO_EFORMAT, "timeline '%s' is numbers without its program: there is no '%s'",
 				       path, beside),
 			       "put the program.txt of its run beside it");
-	FO_TRY(fo_fs_read_regular(&x->arena, beside, MOST_PROGRAM_BYTES, &bytes, &n));
-	FO_TRY(fo_program_parse(&x->program, bytes, n, beside));
+	FO_TRY(fo_program_read(&x->program, beside, true));
 	x->has_program = true;
 	fo_status st = fo_unroll(&x->program, &x->unrolled);
 	if (st != FO_OK) {

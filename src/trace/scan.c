@@ -58,10 +58,11 @@ static inline struct fo_scan_text *slot_of(struct fo_scan_event *e, const struct
 	const char *k = key->p;
 	switch (key->n) {
 	case 2:
-		return k[0] == 'p' && k[1] == 'h'   ? &e->ph
-		       : k[0] == 't' && k[1] == 's' ? &e->ts
-		       : k[0] == 'i' && k[1] == 'd' ? &e->id
-						    : NULL;
+		if (k[0] == 'p' && k[1] == 'h')
+			return &e->ph;
+		if (k[0] == 't' && k[1] == 's')
+			return &e->ts;
+		return k[0] == 'i' && k[1] == 'd' ? &e->id : NULL;
 	case 3:
 		if (!memcmp(k, "cat", 3))
 			return &e->cat;
@@ -70,7 +71,10 @@ static inline struct fo_scan_text *slot_of(struct fo_scan_event *e, const struct
 		if (!memcmp(k, "tid", 3))
 			return &e->tid;
 		return memcmp(k, "dur", 3) ? NULL : &e->dur;
-	case 4: return !memcmp(k, "name", 4) ? &e->name : !memcmp(k, "args", 4) ? &e->args : NULL;
+	case 4:
+		if (!memcmp(k, "name", 4))
+			return &e->name;
+		return !memcmp(k, "args", 4) ? &e->args : NULL;
 	default: return NULL;
 	}
 }
@@ -101,10 +105,14 @@ static inline struct fo_scan_text *known_key(struct fo_scan_event *e, const char
 enum { FRAME_LONGEST = sizeof("<built-in function collect>") - 1 };
 static inline bool kept_frame(const char *p, size_t n)
 {
-	return n >= 9 && (*p == 'n'   ? n > 11 && !memcmp(p, "nn.Module: ", 11)
-			  : *p == 'P' ? !memcmp(p, "Python GC", 9)
-				      : *p == '<' && n >= FRAME_LONGEST &&
-						!memcmp(p, "<built-in function collect>", FRAME_LONGEST));
+	if (n < 9)
+		return false;
+	switch (*p) {
+	case 'n': return n > 11 && !memcmp(p, "nn.Module: ", 11);
+	case 'P': return !memcmp(p, "Python GC", 9);
+	case '<': return n >= FRAME_LONGEST && !memcmp(p, "<built-in function collect>", FRAME_LONGEST);
+	default: return false;
+	}
 }
 
 /* "python_function", until 2022 "python" */
@@ -499,7 +507,9 @@ enum fo_scan fo_scan_event(const char *p, const char *end, bool last, struct fo_
 	if (!next && !last)
 		return FO_SCAN_MORE;
 	enum fo_scan mended = kind_event(p, next ? next : end, e, after);
-	return mended == FO_SCAN_OK ? mended : last && r == FO_SCAN_MORE ? FO_SCAN_MORE : FO_SCAN_BAD;
+	if (mended == FO_SCAN_OK)
+		return mended;
+	return last && r == FO_SCAN_MORE ? FO_SCAN_MORE : FO_SCAN_BAD;
 }
 
 enum fo_scan fo_scan_value(const char *p, const char *end, bool last, struct fo_scan_text *value, const char **after)
@@ -593,11 +603,11 @@ static int64_t scale_decimal(const struct decimal *d, int shift, bool *saturated
 	size_t total = d->n[0] + d->n[1];
 	*saturated = false;
 	for (int64_t i = 0; i < places; i++) {
-		unsigned digit = (size_t)i >= total
-					 ? 0
-					 : (unsigned)((size_t)i < d->n[0] ? d->digit[0][i]
-									  : d->digit[1][(size_t)i - d->n[0]]) -
-						   '0';
+		unsigned digit = 0;
+		if ((size_t)i < d->n[0])
+			digit = (unsigned)(d->digit[0][i] - '0');
+		else if ((size_t)i < total)
+			digit = (unsigned)(d->digit[1][(size_t)i - d->n[0]] - '0');
 		if ((size_t)i >= total && !v)
 			break;
 		if (v > (limit - digit) / 10) {

@@ -45,13 +45,13 @@ struct fo_scan_event {
 
 /* The object at p, which is '{'. */
 enum fo_scan fo_scan_event(const char *p, const char *end, bool last, struct fo_scan_event *e, const char **after);
-/* Behind the value that begins at p: any JSON value. */
+/* The end of the value that begins at p: any JSON value. */
 enum fo_scan fo_scan_value(const char *p, const char *end, bool last, struct fo_scan_text *value, const char **after);
 /* The members of a whole object at p ('{' to '}'): at most cap of them; how many there are in m. What cannot be read
  * ends the list. */
 int fo_scan_members(const char *p, const char *end, struct fo_scan_member *m, int cap);
-/* Where the next event may begin: a '{' behind a comma, with "ph" behind it, or behind "}," with another key of events.
- * NULL: none. */
+/* The place where the next event may begin: a '{' after a comma, with "ph" after it, or after "}," with another key of
+ * events. NULL: none. */
 const char *fo_scan_next_event(const char *p, const char *end);
 /* The first character above ' '; end if there is none. */
 const char *fo_scan_blank(const char *p, const char *end);
@@ -66,7 +66,8 @@ bool fo_scan_thousandths(const struct fo_scan_text *value, int64_t *out, bool *s
 bool fo_scan_int(const struct fo_scan_text *value, int64_t *out);
 bool fo_scan_is(const struct fo_scan_text *value, const char *text); /* a string, letter by letter */
 
-/* For tests: "avx2", "sse2", "portable" from now on; NULL: the best. False: this processor has it not. */
+/* Chooses "avx2", "sse2" or "portable" from now on, for tests; NULL: the best. False: this processor does not have it.
+ */
 bool fo_scan_choose(const char *isa);
 const char *fo_scan_chosen(void);
 

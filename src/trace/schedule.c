@@ -7,6 +7,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/text.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -143,8 +144,8 @@ bool fo_schedule_same(const char *a, const char *b)
 	return same;
 }
 
-/* What an analysis writes beside the timeline it was made from: ideal-timeline-ST.json.gz beside timeline-ST.json.gz.
- */
+/* Is path what an analysis writes beside the timeline it was made from? ideal-timeline-ST.json.gz beside
+ * timeline-ST.json.gz. */
 static bool simulated_from(const char *path, char *const *v, size_t n)
 {
 	const char *name = strrchr(path, '/') + 1;
@@ -185,20 +186,19 @@ static int by_place(const void *a, const void *b)
 {
 	const struct fo_schedule_op *x = a, *y = b;
 	if (x->step != y->step)
-		return x->step < y->step ? -1 : 1;
+		return fo_order(x->step, y->step);
 	if (x->replica != y->replica)
-		return x->replica < y->replica ? -1 : 1;
+		return fo_order(x->replica, y->replica);
 	if (x->stage != y->stage)
-		return x->stage < y->stage ? -1 : 1;
+		return fo_order(x->stage, y->stage);
 	if (x->begin_ns != y->begin_ns)
-		return x->begin_ns < y->begin_ns ? -1 : 1;
+		return fo_order(x->begin_ns, y->begin_ns);
 	if (x->kind != y->kind)
-		return x->kind < y->kind ? -1 : 1;
-	return x->sequence < y->sequence ? -1 : x->sequence > y->sequence;
+		return fo_order(x->kind, y->kind);
+	return fo_order(x->sequence, y->sequence);
 }
 
-/* How many forward passes a worker did per chunk in the step that starts at op `at`; the greatest over workers and
- * steps. */
+/* The number of forward passes that a worker did per chunk in a step; the greatest over workers and steps. */
 static void count_microbatches(struct fo_schedule_log *s)
 {
 	int64_t run = 0;
@@ -212,7 +212,7 @@ static void count_microbatches(struct fo_schedule_log *s)
 	}
 }
 
-/* From the step's first compute to each stage's last, unless the log brought its own. */
+/* Spans from the step's first compute to each stage's last, unless the log brought its own. */
 static void measure_spans(struct fo_schedule_log *s)
 {
 	s->span_ns = fo_xmalloc((size_t)(s->steps * s->stages + 1) * sizeof *s->span_ns);

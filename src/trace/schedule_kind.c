@@ -1,4 +1,4 @@
-/* What the readers of schedule logs share: names of operations, and how a log begins. */
+/* Parts that the readers of schedule logs share: names of operations, and how a log begins. */
 #include "trace/schedule_int.h"
 
 #include "base/fs.h"

@@ -4,6 +4,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/text.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -121,7 +122,7 @@ static fo_status read_stage(struct stage_log *l, const json_t *log)
 			return fo_fail(FO_EFORMAT, "'%s', iteration %s: \"total\" is no time", l->path, number);
 		int64_t ns = llround(total * 1e6);
 		s->span_ns[k * s->stages + l->stage] = ns;
-		s->step[k].length_ns = ns > s->step[k].length_ns ? ns : s->step[k].length_ns;
+		s->step[k].length_ns = fo_greatest(ns, s->step[k].length_ns);
 		l->step = (int32_t)k;
 		for (size_t i = 0; i < sizeof pass / sizeof *pass; i++)
 			FO_TRY(read_pass(l, iteration, &pass[i]));
@@ -132,7 +133,7 @@ static fo_status read_stage(struct stage_log *l, const json_t *log)
 static int by_number(const void *a, const void *b)
 {
 	const struct fo_schedule_step *x = a, *y = b;
-	return x->number < y->number ? -1 : x->number > y->number;
+	return fo_order(x->number, y->number);
 }
 
 static fo_status list_steps(struct fo_schedule_log *s, const json_t *log, const char *path)

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/text.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -152,7 +153,7 @@ static fo_status read_events(struct reader *r, const char *text, size_t len)
 
 /* ---- where and when ---- */
 
-static int compare(int64_t a, int64_t b) { return a < b ? -1 : a > b; }
+static int compare(int64_t a, int64_t b) { return fo_order(a, b); }
 static int by_thread(const void *a, const void *b)
 {
 	const struct place *x = a, *y = b;

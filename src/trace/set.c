@@ -104,8 +104,8 @@ static int by_identity(const void *a, const void *b)
 {
 	const struct stat *x = &((const struct identity *)a)->st, *y = &((const struct identity *)b)->st;
 	if (x->st_dev != y->st_dev)
-		return x->st_dev < y->st_dev ? -1 : 1;
-	return x->st_ino != y->st_ino ? (x->st_ino < y->st_ino ? -1 : 1) : 0;
+		return fo_order(x->st_dev, y->st_dev);
+	return (x->st_ino > y->st_ino) - (x->st_ino < y->st_ino);
 }
 
 /* One file under two names (links) or given twice would be two ranks that wait for each other. */
@@ -174,14 +174,14 @@ static void forget(struct file *file)
 
 /* ---- several recordings ---- */
 
-/* What is wrong with a file, as the rest of a sentence that begins with its path; NULL: nothing. */
+/* The fault of a file, as the rest of a sentence that begins with its path; NULL: none. */
 static const char *fault(const struct file *file)
 {
 	if (file->err.st != FO_OK)
 		return "cannot be read";
-	return holds_nothing(file->trace)      ? "holds nothing of a GPU or a host"
-	       : file->trace->defect.truncated ? "ends inside its events"
-					       : NULL;
+	if (holds_nothing(file->trace))
+		return "holds nothing of a GPU or a host";
+	return file->trace->defect.truncated ? "ends inside its events" : NULL;
 }
 
 static bool is_of(const struct file *file, size_t folder, int recording)
@@ -210,7 +210,7 @@ static void choose_recording(struct fo_trace_set *s, struct files *f, size_t fol
 	char **why = fo_xmalloc((size_t)d->recordings * sizeof *why + 1);
 	int most = 0, chosen = -1;
 	for (int r = 0; r < d->recordings; r++)
-		most = d->recording[r].files > most ? d->recording[r].files : most;
+		most = fo_greatest(d->recording[r].files, most);
 	for (int r = 0; r < d->recordings && chosen < 0; r++) {
 		struct fo_str text = { 0 };
 		const struct file *bad = d->recording[r].complete ? try_recording(f, folder, r) : NULL;
@@ -279,12 +279,12 @@ static int by_content(const void *a, const void *b)
 {
 	const struct content *x = a, *y = b;
 	if (x->size != y->size)
-		return x->size < y->size ? -1 : 1;
+		return fo_order(x->size, y->size);
 	if (x->hash != y->hash)
-		return x->hash < y->hash ? -1 : 1;
+		return fo_order(x->hash, y->hash);
 	if (x->file->listed != y->file->listed)
 		return x->file->listed ? 1 : -1;
-	return x->place < y->place ? -1 : x->place > y->place;
+	return fo_order(x->place, y->place);
 }
 
 /* false: it cannot be read any more. */
@@ -466,7 +466,7 @@ static fo_status find_ranks(struct fo_trace_set *s)
 static int by_rank(const void *a, const void *b)
 {
 	const struct fo_trace *x = *(struct fo_trace *const *)a, *y = *(struct fo_trace *const *)b;
-	return x->rank != y->rank ? (x->rank < y->rank ? -1 : 1) : strcmp(x->path, y->path);
+	return x->rank != y->rank ? fo_order(x->rank, y->rank) : strcmp(x->path, y->path);
 }
 
 static bool overlap(const struct fo_trace *a, const struct fo_trace *b)
@@ -536,10 +536,10 @@ static bool may_join(const struct job *j, const struct fo_trace *t)
 static int most_first(const void *a, const void *b)
 {
 	const struct job *x = a, *y = b;
-	return x->traces != y->traces ? (x->traces < y->traces ? 1 : -1) : strcmp(x->first->path, y->first->path);
+	return x->traces != y->traces ? fo_order(y->traces, x->traces) : strcmp(x->first->path, y->first->path);
 }
 
-/* Those of one folder first. Returns how many jobs there are. */
+/* Finds jobs, traces of one folder first. Returns how many there are. */
 static int find_jobs(const struct fo_trace_set *s, struct job *job)
 {
 	int n = 0;
@@ -571,13 +571,13 @@ static void describe_job(struct fo_str *out, const struct job *j)
 		fo_str_printf(out, ", of %d rank%s", t->world_size, t->world_size == 1 ? "" : "s");
 	if (t->origin_unix_ns && gmtime_r(&at, &utc) && strftime(when, sizeof when, "%Y-%m-%d %H:%M UTC", &utc))
 		fo_str_printf(out, ", %s", when);
-	fo_str_printf(out, " ('%s'%s)", fo_str_visible(shown, sizeof shown, t->path),
-		      j->traces == 1  ? ""
-		      : j->one_folder ? " and others there"
-				      : " and others");
+	fo_str_printf(out, " ('%s'", fo_str_visible(shown, sizeof shown, t->path));
+	if (j->traces > 1)
+		fo_str_puts(out, j->one_folder ? " and others there" : " and others");
+	fo_str_puts(out, ")");
 }
 
-/* Of many files the first pair that does not fit says little: the hint says what was found. */
+/* The first pair of many files that does not fit says little: the hint says what was found. */
 static fo_status tell_jobs(const struct fo_trace_set *s, fo_status st)
 {
 	enum { SHOWN = 4 }; /* a hint is one line */

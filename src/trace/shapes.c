@@ -1,5 +1,7 @@
 #include "trace/shapes.h"
 
+#include "base/text.h"
+
 #include <ctype.h>
 #include <stdlib.h>
 
@@ -25,7 +27,7 @@ bool fo_shapes_parse(struct fo_shapes *s, const char *p)
 			long long v = strtoll(p, &end, 10);
 			p = end - 1;
 			if (depth == 2 && s->n < FO_SHAPE_ARGS && s->rank[s->n] < FO_SHAPE_DIMS)
-				s->dim[s->n][s->rank[s->n]++] = v < LARGEST ? v : LARGEST;
+				s->dim[s->n][s->rank[s->n]++] = fo_least(v, LARGEST);
 		}
 	}
 	return depth == 0 && s->n > 0;

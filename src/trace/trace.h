@@ -1,10 +1,8 @@
-/* What a profiler recorded of one process, reduced to what a diagnosis needs: the GPU's operations, the calls that
- * launched them, what the host did meanwhile, collectives, steps. Formats: Kineto/Chrome JSON (plain, gzip, Zstandard),
- * Nsight Systems SQLite exports, our own timelines. facts: docs/traces.md.
- *
- * All times are int64 nanoseconds since the trace's own origin; a trace is immutable once it is read. Indices are -1
- * where the trace does not tell. Texts are as the file has them: whatever prints them makes them visible
- * (fo_str_visible). */
+/* A trace: what a profiler recorded of one process, reduced to what a diagnosis needs: the GPU's operations, the calls
+ * that launched them, what the host did meanwhile, collectives, steps. Formats: Kineto/Chrome JSON (plain, gzip,
+ * Zstandard), Nsight Systems SQLite exports, our own timelines. facts: docs/traces.md.  * All times are int64
+ * nanoseconds since the trace's own origin; a trace is immutable once it is read. Indices are -1 where the trace does
+ * not tell. Texts are as the file has them: whatever prints them makes them visible (fo_str_visible). */
 #ifndef FO_TRACE_TRACE_H
 #define FO_TRACE_TRACE_H
 
@@ -45,7 +43,7 @@ enum fo_kernel_class {
 	FO_K_COUNT
 };
 extern const char *const fo_kernel_class_name[FO_K_COUNT]; /* "gemm", "gemm_fp8", "attention_forward", ... */
-/* By the rules of data/kernel_rules.tsv, first match wins. */
+/* The class by the rules of data/kernel_rules.tsv, first match wins. */
 enum fo_kernel_class fo_kernel_class_of(const char *name);
 
 /* ---- one process ---- */
@@ -163,7 +161,7 @@ struct fo_trace_device {
 enum fo_trace_format { FO_TRACE_KINETO, FO_TRACE_NSYS, FO_TRACE_OWN };
 enum fo_rank_origin { FO_RANK_RECORDED, FO_RANK_FILE_NAME, FO_RANK_ORDER }; /* of the files as they were given */
 
-/* What was wrong or left out; all counts. */
+/* Counts of what was wrong or left out. */
 struct fo_trace_defects {
 	int64_t events;     /* read in all */
 	int64_t unlinked;   /* GPU operations without a launch record */
@@ -233,7 +231,7 @@ struct fo_match {
 	int32_t parts; /* >= 2, each of another device */
 };
 
-/* What lay beside the traces that were taken, and why it was left alone. */
+/* Files that lay beside the traces that were taken, and why they were left alone. */
 enum fo_left_kind {
 	FO_LEFT_FOREIGN,  /* no trace, or one that cannot be read */
 	FO_LEFT_NOTHING,  /* a trace of nothing */

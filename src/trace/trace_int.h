@@ -36,7 +36,7 @@ void fo_trace_drop_doubled(struct fo_trace *t);
 #define FO_TRACE_TIME_MAX ((int64_t)1 << 62)
 #define FO_TRACE_TIME_MIN (-((int64_t)1 << 61))
 
-/* What a call of the runtime or driver is, by its name ("cudaLaunchKernel", "hipMemcpyWithStream", "cuLaunchKernelEx").
+/* The kinds of calls of the runtime or driver, by name ("cudaLaunchKernel", "hipMemcpyWithStream", "cuLaunchKernelEx").
  */
 enum fo_call {
 	FO_CALL_OTHER,

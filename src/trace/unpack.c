@@ -89,7 +89,7 @@ static fo_status fill_gzip(struct fo_unpack *u, struct block *b, bool *end)
 			if (!u->in_len || u->in[u->in_at] != 0x1f || inflateReset(&u->gz) != Z_OK)
 				*end = true;
 		} else if (r != Z_OK && r != Z_BUF_ERROR) {
-			/* What came before the damage is there already. */
+			/* The bytes before the damage are there already. */
 			if (!u->produced && u->gz.avail_out == BLOCK_BYTES)
 				return fo_fail(FO_EFORMAT, "cannot unpack '%s': %s", u->path,
 					       u->gz.msg ? u->gz.msg : "bad gzip data");
@@ -212,7 +212,7 @@ static fo_status read_plain(struct fo_unpack *u, char *to, size_t room, size_t *
 {
 	if (u->in_at == u->in_len)
 		return read_fd(u, to, room, n);
-	/* What was read to see what it is. */
+	/* First the bytes that were read to see what the file is. */
 	*n = u->in_len - u->in_at < room ? u->in_len - u->in_at : room;
 	memcpy(to, u->in + u->in_at, *n);
 	u->in_at += *n;

@@ -5,7 +5,7 @@
 
 #include "train/setup.h"
 
-/* What is known of a step right after it ran. */
+/* A step right after it ran. */
 struct fo_step_run {
 	const struct fo_batch *batch;
 	bool metered;

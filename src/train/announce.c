@@ -30,7 +30,8 @@ static bool copies_checkpoints(const struct fo_setup *s)
 	return s->run->ckpt_async && every && last / every > s->found.meta.step / every;
 }
 
-int64_t fo_setup_copy_bytes(const struct fo_setup *s)
+/* Bytes of the copy that checkpoints on the processor are written from; 0: there is none. */
+static int64_t copy_bytes(const struct fo_setup *s)
 {
 	int64_t bytes;
 	fo_store_memory(s->step.store, &bytes);
@@ -39,7 +40,7 @@ int64_t fo_setup_copy_bytes(const struct fo_setup *s)
 
 /* ---- memory ---- */
 
-/* What a run on a device takes of the host: tables, the pieces that its state passes through, staging, the loader,
+/* Host memory of a run on a device, in bytes: tables, the pieces that its state passes through, staging, the loader,
  * activations that wait there, and the copy that checkpoints are written from. */
 static int64_t host_bytes(const struct fo_setup *s)
 {
@@ -49,7 +50,7 @@ static int64_t host_bytes(const struct fo_setup *s)
 	return m.host + m.staging + e.staging + m.host_arena + fo_setup_loader_bytes(s) + s->host_copy;
 }
 
-int64_t fo_setup_planned(const struct fo_setup *s) { return fo_room_step_need(&s->step) + fo_setup_copy_bytes(s); }
+int64_t fo_setup_planned(const struct fo_setup *s) { return fo_room_step_need(&s->step) + copy_bytes(s); }
 
 /* A checkpoint is written while training goes on where there is memory for a copy of the state. */
 static void decide_async(struct fo_setup *s)
@@ -75,7 +76,7 @@ void fo_setup_plan(const struct fo_setup *s, struct fo_train_plan *out)
 		.memory_reserve = s->device_reserve,
 		.memory_host = host_bytes(s),
 		.memory_host_copy = s->host_copy,
-		.memory_checkpoint = fo_setup_copy_bytes(s),
+		.memory_checkpoint = copy_bytes(s),
 		.save_bytes = fo_store_checkpoint_bytes(step->store, &step->program),
 		.save_count = checkpoints_added(s),
 		.disk_free = fo_fs_free(s->folder.ckpt_dir),

@@ -27,23 +27,27 @@ static fo_status open_tokenizer(struct fo_arena *a, struct fo_corpus *c, const s
 	return fo_tokenizer_save(c->tokenizer, own);
 }
 
-/* What DIR/data is made from, a line each. */
+/* The options that DIR/data is made from, a line each. */
 static char *source_text(struct fo_arena *a, const struct fo_run *r, int64_t vocab)
 {
+	const char *tokenizer = r->tokenizer;
+	if (*tokenizer)
+		vocab = 0; /* its own */
+	else if (r->tokenizer_vocab)
+		vocab = r->tokenizer_vocab;
+	if (!*tokenizer)
+		tokenizer = "(trained)";
 	return fo_arena_printf(a, "data.path %s\ndata.holdout %lld\ndata.tokenizer %s\ndata.vocab %lld\n", r->data,
-			       (long long)r->holdout, *r->tokenizer ? r->tokenizer : "(trained)",
-			       (long long)(*r->tokenizer        ? 0
-					   : r->tokenizer_vocab ? r->tokenizer_vocab
-								: vocab));
+			       (long long)r->holdout, tokenizer, (long long)vocab);
 }
 
-/* Shards that were made from something else than this run names would be used in silence: they are refused. What was
- * left half made by other settings is made anew. */
+/* Refuses shards that were made from something else than this run names: they would be used in silence. Shards that
+ * other settings left half made are made anew. */
 static fo_status check_source(struct fo_arena *a, const struct fo_run *r, const char *dir, int64_t vocab, bool made)
 {
 	char *path = fo_arena_printf(a, "%s/source.txt", dir), *want = source_text(a, r, vocab), *have = "";
 	size_t len = 0;
-	if (!*r->data) /* nothing is named: what is there is meant */
+	if (!*r->data) /* the run names nothing and means what is there */
 		return FO_OK;
 	if (fo_fs_exists(path))
 		FO_TRY(fo_fs_read(a, path, (size_t)1 << 20, &have, &len));
@@ -85,7 +89,7 @@ static fo_status open_prepared(struct fo_arena *a, struct fo_corpus *c, const st
 	return FO_OK;
 }
 
-/* Makes what is not there yet. */
+/* Makes the shards that are missing. */
 static fo_status make_shards(struct fo_arena *a, const struct fo_corpus *c, const struct fo_run *r, const char *dir,
 			     fo_progress_fn *progress, void *ctx, const volatile sig_atomic_t *stop)
 {
@@ -143,11 +147,12 @@ static fo_status open_all(struct fo_arena *a, struct fo_corpus *c, const struct 
 		FO_TRY(make_shards(a, c, r, dir, progress, ctx, stop));
 	FO_TRY(fo_shard_open(&c->train, train));
 	FO_TRY(fo_shard_open(&c->val, val));
-	if (c->train.tokenizer_checksum != fo_tokenizer_checksum(c->tokenizer))
-		return fo_hint(fo_fail(FO_EARG, "the shards in '%s' were made with another tokenizer", dir),
-			       "%s '%s' or choose another %s", prepared ? "leave data.tokenizer out for" : "remove",
-			       dir, prepared ? "data.path" : "run.dir");
-	/* Only names of documents come from there: without it a run goes on as before. */
+	if (c->train.tokenizer_checksum != fo_tokenizer_checksum(c->tokenizer)) {
+		fo_fail(FO_EARG, "the shards in '%s' were made with another tokenizer", dir);
+		return prepared ? fo_hint(FO_EARG, "leave data.tokenizer out for '%s' or choose another data.path", dir)
+				: fo_hint(FO_EARG, "remove '%s' or choose another run.dir", dir);
+	}
+	/* The file only holds names of documents: a run can do without it. */
 	if (fo_shard_sources_open(&c->train_sources, &c->train, train) != FO_OK)
 		fo_err_clear();
 	return FO_OK;

@@ -47,7 +47,7 @@ fo_status fo_device_open(const char *text, struct fo_cuda **out, char *why, size
 		       : fo_hint(st, "'flatout devices --local' says what is there and what is missing");
 }
 
-/* By the names of train.tune. */
+/* Indexed by the values of train.tune. */
 static const struct {
 	const char *name;
 	enum fo_cuda_tune_mode mode;

@@ -1,5 +1,4 @@
-/* Which device something runs on: what train.device (and --device of other commands) names, opened; and the peak that a
- * device has. */
+/* The device that something runs on, as train.device (and --device of other commands) names it, and its peak. */
 #ifndef FO_TRAIN_DEVICE_H
 #define FO_TRAIN_DEVICE_H
 
@@ -13,37 +12,37 @@
 
 #include <math.h>
 
-/* text: fo_run_device_parse. *out: the device, closed by the caller with fo_cuda_close after everything that uses it;
- * NULL: the processor. `auto` takes the first device that opens and is one (never a software device); where a driver
- * shows devices and none of them opens, why says so in a sentence (of `size` bytes; else it is ""). FO_EARG for other
- * texts, and fo_cuda_open's errors for a device that was asked for. */
+/* Opens the device that `text` names (fo_run_device_parse). The caller closes *out with fo_cuda_close after everything
+ * that uses it; NULL: the processor. `auto` takes the first device that opens and is no software device. Where a driver
+ * shows devices and none of them opens, `why` (of `size` bytes) gets the reason as a sentence, else "". FO_EARG for
+ * other texts, and fo_cuda_open's errors for a device that was asked for. */
 FO_CHECKED fo_status fo_device_open(const char *text, struct fo_cuda **out, char *why, size_t size);
 
-/* How its products' algorithms are chosen from now on, with the user's cache (fo_cuda_tune_set): as train.tune of the
- * run says; r NULL, for commands that take no run: kept. The one place where the option becomes the device's mode. */
+/* Sets how the device chooses algorithms of matmuls from now on, with the user's cache (fo_cuda_tune_set): as
+ * train.tune of the run says; r NULL, for commands that take no run: those that are kept. */
 FO_CHECKED fo_status fo_device_tune(struct fo_cuda *c, const struct fo_run *r);
 /* Fields of an open JSON object: mode (what train.tune says), measured, kept, proposed, seconds, gain, note (struct
  * fo_cuda_tuned). */
 void fo_device_tuned_json(const struct fo_cuda_tuned *t, const struct fo_run *r, struct fo_json *j);
 
-/* Dense peak of the device's row in the catalogue (fo_device_match) for products of this precision: bf16 products,
- * whatever part of them is fp8; fp32 of the vector units. flop_s 0 and the reason in source where there is none, and
- * for a software device. */
+/* Dense peak of the device's row in the catalogue (fo_device_match) for matmuls of this precision: of bf16, even where
+ * some are fp8; of fp32 that of the vector units. Where there is none, and for a software device, flop_s is 0 and
+ * source has the reason. */
 void fo_device_find_peak(const struct fo_cuda_device *d, enum fo_numerics precision, struct fo_peak *out);
 
 /* A peak that is not known is NaN in figures. */
 static inline double fo_peak_or_nan(const struct fo_peak *p) { return p->flop_s > 0 ? p->flop_s : NAN; }
 
-/* What choices on this device go by: of its row in the catalogue (fo_choose_device). */
+/* The rates that choices on this device are made with, from its row in the catalogue (fo_choose_device). */
 struct fo_choose_rates fo_device_choose_rates(const struct fo_cuda_device *d, enum fo_numerics precision);
 
 /* SM clock at which the device would reach `flop_s` dense: flop_s / (multiprocessors x FLOP that one does per cycle).
- * FLOP per cycle and multiprocessor: of dense bf16 products 2048 (compute capability 8.0), 4096 (9.0), 8192 (10.0), of
- * fp32 128 (8.0), 256 (9.0, 10.0): the vendor's peaks over its units and boost clocks (NVIDIA's architecture papers).
- * NAN for others. */
+ * FLOP per cycle and multiprocessor are the vendor's peaks over units and boost clocks (NVIDIA's architecture papers):
+ * for dense bf16 matmuls 2048 (compute capability 8.0), 4096 (9.0), 8192 (10.0), for fp32 128 (8.0), 256 (9.0, 10.0).
+ * NaN for other devices. */
 double fo_device_clock_of_peak(const struct fo_cuda_device *d, enum fo_numerics precision, double flop_s);
 
-/* MFU in factors (timeline.h). peak_flop_s: that mfu stands against; u: what the device did meanwhile. */
+/* MFU in factors (timeline.h). peak_flop_s: the peak of mfu; u: the device's state meanwhile. */
 struct fo_mfu_split fo_device_split(const struct fo_cuda_device *d, enum fo_numerics precision,
 				    const struct fo_mfu *mfu, double peak_flop_s, const struct fo_nvml_use *u);
 

@@ -1,20 +1,20 @@
 #include "train/pretrained.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "record/record.h"
 #include "train/ports.h"
 #include "train/train.h"
 
-#include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define DEFAULT_SEQ 2048  /* more positions than most texts need; attention of longer rows only costs memory */
-#define BATCH_TOKENS 4096 /* of a micro-batch when the run does not say: enough for products to run at full speed */
+#define BATCH_TOKENS 4096 /* of a micro-batch when the run does not say: enough for matmuls to run at full speed */
 #define CALIBRATION_SECONDS 1.0
-#define MAX_LINE ((size_t)256 << 20) /* of log.jsonl: a line of 300 bytes for a million steps */
 
-/* What a run says about its evaluation. */
+/* The settings of a run's own evaluation. */
 struct run_values {
 	int64_t seq, rows, batches;
 	enum fo_packing packing;
@@ -38,32 +38,40 @@ struct session {
 	double sum, count, pairs;
 };
 
-/* The value of option `key` in run.json, NULL when there is none. */
-static const json_t *option(const json_t *root, const char *key)
+/* A whole number that a run may have as this option (fo_run_options); 0: the folder says none. */
+static int64_t option_number(const struct fo_record *r, const char *key, int64_t most)
 {
-	return json_object_get(json_object_get(json_object_get(json_object_get(root, "run"), "options"), key), "value");
+	const struct fo_record_option *o = fo_record_option(r, key);
+	int64_t v = o ? strtoll(o->value, NULL, 10) : 0;
+	return v >= 1 && v <= most ? v : 0;
 }
 
-static void read_run(struct session *s, struct run_values *r)
+static const char *option_text(const struct fo_record *r, const char *key)
 {
-	*r = (struct run_values){ .seq = s->p->seq, .data = "" };
+	const struct fo_record_option *o = fo_record_option(r, key);
+	return o ? o->value : "";
+}
+
+static void read_run(struct session *s, struct run_values *out)
+{
+	struct fo_record r;
+	*out = (struct run_values){ .seq = s->p->seq, .data = "" };
 	if (s->p->step < 0)
 		return;
-	json_t *root = json_load_file(fo_arena_printf(&s->arena, "%s/run.json", s->p->dir), 0, NULL);
-	r->rows = json_integer_value(option(root, "train.rows"));
-	r->batches = json_integer_value(option(root, "eval.batches"));
-	const char *packing = json_string_value(option(root, "data.packing")),
-		   *data = json_string_value(option(root, "data.path")),
-		   *sum = json_string_value(json_object_get(root, "val_shard_checksum"));
-	for (int i = 0; packing && i < FO_PACK_COUNT; i++)
-		if (!strcmp(packing, fo_packing_name[i]))
-			r->packing = (enum fo_packing)i;
-	r->data = fo_arena_strdup(&s->arena, data ? data : "");
-	snprintf(r->val_sum, sizeof r->val_sum, "%s", sum ? sum : "");
-	json_decref(root);
-	/* What a folder says is believed only where a run may say so (fo_run_options). */
-	if (r->rows < 1 || r->rows > 65536 || r->batches < 1 || r->batches > 1000000)
-		r->rows = r->batches = 0;
+	if (fo_record_open(&r, s->p->dir, 0) != FO_OK) {
+		fo_err_clear();
+		return;
+	}
+	out->rows = option_number(&r, "train.rows", 65536);
+	out->batches = option_number(&r, "eval.batches", 1000000);
+	if (!out->rows || !out->batches)
+		out->rows = out->batches = 0;
+	for (int i = 0; i < FO_PACK_COUNT; i++)
+		if (!strcmp(option_text(&r, "data.packing"), fo_packing_name[i]))
+			out->packing = (enum fo_packing)i;
+	out->data = fo_arena_strdup(&s->arena, option_text(&r, "data.path"));
+	snprintf(out->val_sum, sizeof out->val_sum, "%s", r.val_checksum);
+	fo_record_fini(&r);
 }
 
 /* ---- data ---- */
@@ -77,7 +85,7 @@ static fo_status open_shard(struct session *s, const char *path)
 	return FO_OK;
 }
 
-/* What the run held out: in its own folder, or in the prepared one that data.path named. */
+/* Opens the text that the run held out: in its own folder, or in the prepared one that data.path named. */
 static fo_status open_held_out(struct session *s, const struct run_values *r)
 {
 	char sum[17];
@@ -132,7 +140,7 @@ static fo_status open_data(struct session *s, const struct run_values *r)
 	return FO_OK;
 }
 
-/* Tokens stand for the bytes that they decode to; those that begin or end a document for none. */
+/* Bytes of text per token: those that it decodes to; none for tokens that begin or end a document. */
 static void measure_tokens(struct session *s)
 {
 	const struct fo_tokenizer *t = s->p->tokenizer;
@@ -188,12 +196,14 @@ static fo_status one_batch(struct session *s, const struct fo_batch *b, int64_t 
 	s->pairs += (double)b->pairs[0];
 	s->out->real_tokens += b->real_tokens;
 	s->out->batches++;
-	for (int64_t k = 0; k < T && s->length; k++)
+	for (int64_t k = 0; k < T && s->length; k++) {
+		bool first = b->token[k] == fo_tokenizer_bos(s->p->tokenizer);
 		if (b->target[k] >= 0)
-			s->out->bytes += (b->token[k] == fo_tokenizer_bos(s->p->tokenizer) ? s->first_length
-											   : s->length)[b->target[k]];
-	return s->o->stop && *s->o->stop ? fo_fail(FO_EINTERRUPT, "stopped after %lld batches", (long long)i + 1)
-					 : FO_OK;
+			s->out->bytes += (first ? s->first_length : s->length)[b->target[k]];
+	}
+	if (s->o->stop && *s->o->stop)
+		return fo_fail(FO_EINTERRUPT, "stopped after %lld batches", (long long)i + 1);
+	return FO_OK;
 }
 
 static fo_status run_in_order(struct session *s, int64_t most)
@@ -219,7 +229,7 @@ static fo_status run_in_order(struct session *s, int64_t most)
 	return st;
 }
 
-/* The rows that training's evaluation reads (train.c): drawn with a fixed seed. */
+/* Reads the rows that training's evaluation reads (setup.c): drawn with a fixed seed. */
 static fo_status run_as_trained(struct session *s, const struct run_values *r, int64_t batches)
 {
 	const struct fo_batch_shape shape = { .seq = s->out->seq,
@@ -244,28 +254,22 @@ static fo_status run_as_trained(struct session *s, const struct run_values *r, i
 	return st;
 }
 
-/* The evaluation that the run logged at this checkpoint's step: the last such line counts. */
+/* The loss that the run logged at this checkpoint's step; NaN: none. A run without a log can be evaluated all the same.
+ */
 static double logged_loss(struct session *s)
 {
-	char *text;
-	size_t len;
+	struct fo_record r;
 	double found = NAN;
-	char *path = fo_arena_printf(&s->arena, "%s/log.jsonl", s->p->run_dir ? s->p->run_dir : "");
-	if (!s->p->run_dir || !fo_fs_exists(path) ||
-	    fo_fs_read_regular(&s->arena, path, MAX_LINE, &text, &len) != FO_OK) {
-		fo_err_clear(); /* a run without a log can be evaluated all the same */
+	if (!s->p->run_dir)
+		return NAN;
+	if (fo_record_open(&r, s->p->run_dir, 0) != FO_OK) {
+		fo_err_clear();
 		return NAN;
 	}
-	for (char *line = text, *end; *line; line = end) {
-		end = line + strcspn(line, "\n");
-		json_t *j = strncmp(line, "{\"event\":\"eval\"", 15) ? NULL
-								     : json_loadb(line, (size_t)(end - line), 0, NULL);
-		if (json_integer_value(json_object_get(j, "step")) == s->p->step &&
-		    json_is_number(json_object_get(j, "loss")))
-			found = json_number_value(json_object_get(j, "loss"));
-		json_decref(j);
-		end += *end == '\n';
-	}
+	for (int64_t i = 0; i < r.evals; i++)
+		if (r.eval[i].step == s->p->step && isfinite(r.eval[i].loss))
+			found = r.eval[i].loss;
+	fo_record_fini(&r);
 	return found;
 }
 
@@ -289,14 +293,25 @@ static void summarise(struct session *s)
 		else
 			snprintf(out->peak.source, sizeof out->peak.source, "%s", fo_err_text());
 	}
-	/* Forward is one product of three: every rule counts a third of a training step. hfu sums what ran. */
+	/* Forward is one of the three matmuls of a training step, so every rule counts a third. hfu sums what ran. */
 	double batches = (double)out->batches;
 	out->mfu = fo_mfu_of_step(&s->program, (double)out->real_tokens / batches, s->pairs / batches,
-				  out->seconds / batches, out->peak.flop_s > 0 ? out->peak.flop_s : NAN);
+				  out->seconds / batches, fo_peak_or_nan(&out->peak));
 	out->mfu.mfu /= 3;
 	out->mfu.mfu_causal /= 3;
 	out->mfu.mfu_6n /= 3;
 	out->mfu.mfu_document /= 3;
+}
+
+/* Tokens in a row: as asked for, else as trained, else the model's positions up to a bound. */
+static int64_t row_length(const struct session *s, const struct run_values *run)
+{
+	int64_t limit = s->p->model.max_position;
+	if (s->o->seq)
+		return s->o->seq;
+	if (run->seq)
+		return run->seq;
+	return limit && limit < DEFAULT_SEQ ? limit : DEFAULT_SEQ;
 }
 
 static fo_status evaluate(struct session *s)
@@ -306,19 +321,24 @@ static fo_status evaluate(struct session *s)
 	int64_t limit = s->p->model.max_position, batches = s->o->batches;
 	read_run(s, &run);
 	FO_TRY(open_data(s, &run));
-	out->seq = s->o->seq ? s->o->seq : run.seq ? run.seq : limit && limit < DEFAULT_SEQ ? limit : DEFAULT_SEQ;
+	out->seq = row_length(s, &run);
 	if (limit && out->seq > limit)
 		return fo_fail(FO_EARG, "rows of %lld tokens are longer than the model's %lld positions",
 			       (long long)out->seq, (long long)limit);
-	/* The run's own rows: its held-out text in the shape that it was evaluated with. */
+	/* `own`: the run's held-out text, in rows of the shape that it was evaluated with. */
 	bool own = !s->o->data && run.rows && out->seq == run.seq && batches;
 	if (own && batches < 0)
 		batches = run.batches;
-	out->rows = own ? run.rows : out->seq < BATCH_TOKENS ? BATCH_TOKENS / out->seq : 1;
+	out->rows = out->seq < BATCH_TOKENS ? BATCH_TOKENS / out->seq : 1;
+	if (own)
+		out->rows = run.rows;
 	FO_TRY(make_executor(s));
 	measure_tokens(s);
 	out->in_order = !own;
-	FO_TRY(own ? run_as_trained(s, &run, batches) : run_in_order(s, batches < 0 ? 0 : batches));
+	if (own)
+		FO_TRY(run_as_trained(s, &run, batches));
+	else
+		FO_TRY(run_in_order(s, batches < 0 ? 0 : batches));
 	if (s->count <= 0)
 		return fo_fail(FO_EARG, "'%s' has no token that follows another one", out->data);
 	summarise(s);

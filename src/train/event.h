@@ -21,7 +21,7 @@ enum fo_event_kind {
 	FO_EVENT_STEP,        /* the step was taken: taken */
 	FO_EVENT_GUARD,       /* a guard acted on the step: guard */
 	FO_EVENT_REWOUND,     /* the run went back to `step` */
-	FO_EVENT_STEP_OVER,   /* taken or not; the log has what there is to say of it */
+	FO_EVENT_STEP_OVER,   /* the step is done with, taken or not */
 	FO_EVENT_PAUSE,       /* until GO_ON no step runs: evaluation, a checkpoint, going back */
 	FO_EVENT_EVALUATION,  /* held-out text was evaluated: evaluation */
 	FO_EVENT_CHECKPOINT,  /* a checkpoint of `step` is whole on the disk: checkpoint */
@@ -46,7 +46,7 @@ struct fo_train_step {
 	double eta_seconds; /* until the run's last step, by the mean step so far */
 };
 
-/* What a guard does about a step. */
+/* A guard's action on a step. */
 enum fo_guard_action { FO_GUARD_NONE, FO_GUARD_WARN, FO_GUARD_SKIP, FO_GUARD_REWIND, FO_GUARD_STOP };
 
 enum { FO_GUARD_DOCUMENTS = 64 };
@@ -63,7 +63,7 @@ struct fo_event {
 	int64_t step; /* the step that the event is about, else the steps that are done */
 	/* The whole run so far, this process included. */
 	int64_t tokens, skipped, rewinds; /* tokens with a target; steps that guards refused; times it went back */
-	/* This process so far. */
+	/* Of this process so far. */
 	int64_t measured_bytes;           /* most memory that the run was seen to take: of the device, or of the host */
 	const struct fo_profile *profile; /* time of its steps by part */
 	union {
@@ -104,7 +104,7 @@ enum { FO_SUBSCRIBERS_MAX = 8 };
 struct fo_events {
 	struct fo_subscriber to[FO_SUBSCRIBERS_MAX];
 	int n;
-	/* What every event says of the run; the loop's. */
+	/* The loop's state, from which every event is filled in. */
 	const struct fo_ckpt_meta *meta;
 	const struct fo_account *account;
 };

@@ -12,8 +12,8 @@
 struct fo_call fo_exec_call(const struct fo_exec *e, int id)
 {
 	const struct fo_slot *s = &e->p->slot[e->u.slot[id]];
-	const struct fo_op *o = &e->p->block[s->block].op[e->u.op[id]];
-	struct fo_call c = e->call[s->block][e->u.op[id]];
+	const struct fo_op *o = e->op[fo_exec_op(e, id)];
+	struct fo_call c = e->call[fo_exec_op(e, id)];
 	for (int i = 0; i < o->n; i++) {
 		const struct fo_operand *a = &o->arg[i];
 		int64_t at = a->r0 * c.arg[i].ld + a->c0;
@@ -24,6 +24,17 @@ struct fo_call fo_exec_call(const struct fo_exec *e, int id)
 	}
 	c.first = e->u.first[id];
 	return c;
+}
+
+double fo_element(const void *data, int dtype, int64_t at)
+{
+	switch (dtype) {
+	case FO_F64: return ((const double *)data)[at];
+	case FO_BF16: return (double)fo_bf16_to_f32(((const uint16_t *)data)[at]);
+	case FO_E4M3: return (double)fo_e4m3_to_f32(((const uint8_t *)data)[at]);
+	case FO_E5M2: return (double)fo_e5m2_to_f32(((const uint8_t *)data)[at]);
+	default: return (double)((const float *)data)[at];
+	}
 }
 
 bool fo_exec_begins(const struct fo_exec *e, int id, int i)
@@ -98,26 +109,33 @@ fo_status fo_exec_step_around(struct fo_exec *e, fo_exec_around_fn *around, void
 
 /* ---- setting up ---- */
 
+static void make_call(struct fo_exec *e, const struct fo_op *o, struct fo_call *c)
+{
+	*c = (struct fo_call){ .kind = o->kind, .n = o->n, .attr = o->attr };
+	for (int k = 0; k < o->n; k++) {
+		const struct fo_operand *a = &o->arg[k];
+		const struct fo_buffer *b = &e->p->buf[a->buf];
+		c->arg[k] = (struct fo_tensor){ .rows = a->nr, .cols = a->nc, .ld = b->cols, .dtype = b->dtype };
+		e->changes |= fo_access_writes(a->access) && fo_home_persists(b->home);
+	}
+}
+
 static void make_calls(struct fo_exec *e)
 {
 	const struct fo_program *p = e->p;
-	e->call = fo_xmalloc((size_t)(p->nblock + 1) * sizeof *e->call);
+	e->block_op = fo_xmalloc((size_t)(p->nblock + 1) * sizeof *e->block_op);
 	for (int b = 0; b < p->nblock; b++) {
-		e->call[b] = fo_xmalloc((size_t)(p->block[b].n + 1) * sizeof **e->call);
-		for (int i = 0; i < p->block[b].n; i++) {
-			const struct fo_op *o = &p->block[b].op[i];
-			struct fo_call *c = &e->call[b][i];
-			*c = (struct fo_call){ .kind = o->kind, .n = o->n, .attr = o->attr };
-			for (int k = 0; k < o->n; k++) {
-				const struct fo_operand *a = &o->arg[k];
-				const struct fo_buffer *buf = &p->buf[a->buf];
-				c->arg[k] = (struct fo_tensor){
-					.rows = a->nr, .cols = a->nc, .ld = buf->cols, .dtype = buf->dtype
-				};
-				e->changes |= fo_access_writes(a->access) && fo_home_persists(buf->home);
-			}
-		}
+		e->block_op[b] = e->ops;
+		e->ops += p->block[b].n;
 	}
+	e->op = fo_xmalloc((size_t)(e->ops + 1) * sizeof *e->op);
+	e->call = fo_xmalloc((size_t)(e->ops + 1) * sizeof *e->call);
+	for (int b = 0; b < p->nblock; b++)
+		for (int i = 0; i < p->block[b].n; i++) {
+			int at = e->block_op[b] + i;
+			e->op[at] = &p->block[b].op[i];
+			make_call(e, e->op[at], &e->call[at]);
+		}
 }
 
 static fo_status find_persistent(struct fo_exec *e)
@@ -231,8 +249,8 @@ void fo_exec_free(struct fo_exec *e)
 	if (!e)
 		return;
 	e->engine->stop(e);
-	for (int b = 0; e->call && b < e->p->nblock; b++)
-		free(e->call[b]);
+	free(e->block_op);
+	free(e->op);
 	free(e->call);
 	free(e->data);
 	if (!e->share && e->arena)
@@ -259,7 +277,7 @@ int fo_exec_codes(const struct fo_exec *e, struct fo_exec_code out[FO_EXEC_CODES
 {
 	int n = 0;
 	for (int i = 0; i < e->u.n; i++) {
-		const char *by = e->engine->by(e, e->p->slot[e->u.slot[i]].block, e->u.op[i]);
+		const char *by = e->engine->by(e, fo_exec_op(e, i));
 		int k = 0;
 		while (by && k < n && strcmp(out[k].by, by))
 			k++;

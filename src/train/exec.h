@@ -11,21 +11,22 @@
 #include "program/program.h"
 #include "timeline/timeline.h"
 
-/* ---- the store: what persists from step to step (weights, optimizer state, tables) ---- */
+/* ---- the store: buffers that persist from step to step (weights, optimizer state, tables) ---- */
 
 struct fo_store;
 /* Memory for every PARAM, STATE and CONST buffer of p; rope tables are filled, the rest is zero. */
 FO_CHECKED fo_status fo_store_new(struct fo_store **out, const struct fo_program *p);
-/* The same, of which the device holds the only copy: the host's addresses name what lies there and have no memory,
- * until fo_exec_fetch takes as much. It is filled by fo_store_init_device, fo_store_load and what reads through
- * fo_store_tensors; executors on this device alone may use it. c NULL: fo_store_new. */
+/* The same as a resident store: the device holds the only copy. The host's addresses name what lies there and have no
+ * memory until fo_exec_fetch takes it. It is filled by fo_store_init_device, by fo_store_load and through
+ * fo_store_tensors; only executors on this device may use it. c NULL: fo_store_new. */
 FO_CHECKED fo_status fo_store_new_on(struct fo_store **out, const struct fo_program *p, struct fo_cuda *c);
 /* Adds the persistent buffers of p that s lacks, zeroed; a table that is too short for p is made longer. What executors
  * hold stays where it is. FO_EBUG when s has a buffer of the same name and another shape or type. */
 FO_CHECKED fo_status fo_store_add(struct fo_store *s, const struct fo_program *p);
 void fo_store_free(struct fo_store *s);
 int64_t fo_store_bytes(const struct fo_store *s);
-/* The one piece of memory that all of the program it was made for lies in; what fo_store_add added lies elsewhere. */
+/* The one piece of memory that holds every buffer of the first program; buffers that fo_store_add added lie
+ * elsewhere. */
 const unsigned char *fo_store_memory(const struct fo_store *s, int64_t *bytes);
 /* Memory of a buffer's layer instance by buffer name; NULL when there is none. Row-major, *b describes it. */
 void *fo_store_find(const struct fo_store *s, const char *buffer, int layer, const struct fo_buffer **b);
@@ -57,9 +58,9 @@ FO_CHECKED fo_status fo_store_visit(struct fo_store *s, const struct fo_program 
 /* Serves a host operation: fills (host_in) or reads (host_out) the operands. Runs on the host lane's thread. */
 typedef fo_status fo_port_fn(void *ctx, enum fo_port port, int mb, const struct fo_tensor *arg, int n);
 
-/* The number of the batch that FO_PORT_BATCH serves in this step: batches of one number are the same for the executor's
- * whole life. next: of the step behind it, and from now on the port serves that one, until this is called again; -1:
- * there is none, or it is not ready. ctx is the port's. */
+/* Returns the number of the batch that FO_PORT_BATCH serves in this step; batches of one number are the same for the
+ * executor's whole life. With `next` it is the number of the following step's batch, which the port then serves until
+ * this is called again; -1: there is none, or it is not ready. ctx is the port's. */
 typedef int64_t fo_exec_batch_fn(void *ctx, bool next);
 
 struct fo_exec_options {
@@ -71,9 +72,9 @@ struct fo_exec_options {
 	uint64_t delay_seed; /* not 0: random delays before operations (tests) */
 	double *mac;         /* not NULL: `ref` counts multiply-accumulates here (tests) */
 	int timeline_steps;  /* steps that the span rings hold; 0: 64 */
-	/* Not NULL: the program runs on this device, which the caller opened and closes later than executors and store;
-	 * isa, threads, delay_seed and mac mean nothing there. What persists has a copy on the device, one for all
-	 * executors of a store. */
+	/* The device that the program runs on, opened by the caller and closed after executors and store; NULL: the
+	 * processor. With a device isa, threads, delay_seed and mac are not used. Persistent buffers have one copy
+	 * there for all executors of a store. */
 	struct fo_cuda *cuda;
 	/* Device: every how many steps operations are timed, by events (0: never, 1: all). Other steps leave no spans:
 	 * they belong to a profile as untimed ones (timeline.h). On the processor every step is timed. */
@@ -82,6 +83,9 @@ struct fo_exec_options {
 				    a step runs */
 	bool eager; /* device: operations are launched one by one in each step, never replayed as a graph */
 };
+
+/* Element `at` of memory of this floating-point type. */
+double fo_element(const void *data, int dtype, int64_t at);
 
 struct fo_exec;
 /* The program, the store and `share` must outlive it. `share` (may be NULL): an executor that never runs at the same
@@ -95,22 +99,22 @@ FO_CHECKED fo_status fo_exec_step(struct fo_exec *e, int32_t step);
 /* Weights were changed from outside (initialised, loaded) since the last step: the next one makes first what is kept of
  * them in another form (phase derive). The first step of an executor does so in any case. */
 void fo_exec_weights_changed(struct fo_exec *e);
-/* Makes the host copy of what persists (fo_store_find, fo_store_visit, fo_store_memory) that of the last step. On the
- * processor it is that at any time. On a device: before checkpoints, before weights leave, before only some of them are
- * changed from outside. */
+/* Brings the host's copy of persistent buffers (fo_store_find, fo_store_visit, fo_store_memory) up to date with the
+ * last step. On the processor it always is. On a device it is needed before checkpoints, before weights are read, and
+ * before some of them are changed from outside. */
 FO_CHECKED fo_status fo_exec_fetch(struct fo_exec *e);
-/* Runs the instances in this order (a permutation) on the calling thread, ignoring waits: how tests prove that waits
- * matter. */
+/* Runs the instances in this order (a permutation) on the calling thread, ignoring waits. Tests prove with it that
+ * waits matter. */
 FO_CHECKED fo_status fo_exec_step_in_order(struct fo_exec *e, const int *order);
 
 /* Runs the step in issue order on the calling thread; each instance that computes goes through `around`, which calls
- * run(arg) exactly once. How benchmarks put a clock around every operation. */
+ * run(arg) exactly once. Benchmarks and metered steps put a clock around every operation with it. */
 typedef void fo_exec_around_fn(void *ctx, int instance, void (*run)(void *arg), void *arg);
 FO_CHECKED fo_status fo_exec_step_around(struct fo_exec *e, fo_exec_around_fn *around, void *ctx);
-/* Device: seconds between the events before and behind the operation that run(arg) ran last; NaN on the processor. */
+/* Device: seconds between the events before and after the operation that run(arg) ran last; NaN on the processor. */
 double fo_exec_around_seconds(const struct fo_exec *e);
 
-/* Where numbers first went wrong. */
+/* The first value of a step that is not finite. */
 struct fo_exec_fault {
 	int instance;     /* -1: every value of the step is finite */
 	int operand;      /* of its operation, which holds the value */
@@ -126,17 +130,17 @@ FO_CHECKED fo_status fo_exec_find_fault(struct fo_exec *e, struct fo_exec_fault 
 
 const struct fo_unrolled *fo_exec_unrolled(const struct fo_exec *e);
 struct fo_timeline *fo_exec_timeline(struct fo_exec *e);
-/* What the memory plan promises, in bytes, rounded up to the huge pages it takes; on a device arena, persistent and
- * workspace are device memory, rounded up as it is allocated (each executor has workspaces of its own). */
+/* Planned memory in bytes, rounded up to the huge pages that it takes. On a device arena, persistent and workspace are
+ * device memory, rounded up as it is allocated. Each executor has workspaces of its own. */
 struct fo_memory {
 	int64_t arena, persistent, workspace, max_live;
-	int64_t host_arena; /* of home HOST, beside the arena: on a device page-locked host memory, here memory like the
-			       rest */
-	int64_t staging;    /* device: page-locked host memory of this executor, through which batches and losses pass;
-			       else 0 */
-	/* Device: the host copy of what persists, once it was filled there or fetched (of a store on the device its
-	 * tables alone: a copy that fo_exec_fetch took is fo_store_bytes more), and the page-locked pieces through
-	 * which it goes; all executors of a store share it. Else 0. */
+	int64_t host_arena; /* buffers of home HOST, beside the arena; page-locked where a device computes */
+	/* Of a run on a device, else 0: page-locked host memory of this executor, through which batches and losses
+	 * pass. */
+	int64_t staging;
+	/* Of a run on a device, else 0: the host's copy of persistent buffers (of a resident store its tables; a copy
+	 * that fo_exec_fetch took is fo_store_bytes more) and the page-locked pieces through which it goes. All
+	 * executors of a store share it. */
 	int64_t host;
 };
 struct fo_memory fo_exec_memory(const struct fo_exec *e);
@@ -145,10 +149,10 @@ static inline int64_t fo_memory_taken(const struct fo_memory *m, bool on_device)
 {
 	return m->arena + m->persistent + m->workspace + (on_device ? 0 : m->host_arena);
 }
-/* Which set runs how many of the step's instances: index by fo_isa. All 0 on a device. */
+/* Counts the step's instances by the kernel set that runs them (index: fo_isa). All 0 on a device. */
 void fo_exec_kernels(const struct fo_exec *e, int count[FO_ISA_COUNT]);
-/* Whose code runs how many of them: "amx", "avx2", ... or, on a device, "cuBLASLt", "cuDNN", "flatout". Returns the
- * entries filled. */
+/* Counts them by the code that runs them: "amx", "avx2", ... or, on a device, "cuBLASLt", "cuDNN", "flatout". Returns
+ * the number of entries. */
 struct fo_exec_code {
 	const char *by; /* static */
 	int instances;

@@ -1,5 +1,5 @@
-/* The engine of this machine: one thread per used lane, kernels of the kernel sets. Of the lanes that compute one does
- * at a time. */
+/* The engine of the processor: one thread per used lane, kernels of the kernel sets. Of the lanes that compute, one
+ * does so at a time. */
 #include "train/exec_int.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is known about an operation of a block before any instance runs. */
+/* An operation, prepared before any instance of it runs. */
 struct prepared {
 	const struct fo_kernel *kernel;
 	enum fo_isa isa;
@@ -32,10 +32,9 @@ struct lane {
 };
 
 struct fo_exec_cpu {
-	struct prepared **op; /* [block][op] */
+	struct prepared *op; /* of each of the executor's operations */
 	struct lane lane[FO_LANE_COUNT];
-	/* Held by the lane that computes, of those that do: so that the run has the threads that its peak counts, and
-	 * no more. */
+	/* Held by the lane that computes, so that a run has no more threads than its peak counts. */
 	pthread_mutex_t cores;
 	/* Lanes sleep on `wake` until what they wait for has moved. */
 	pthread_mutex_t lock;
@@ -53,7 +52,7 @@ struct fo_exec_cpu {
 static fo_status run_on(struct fo_exec *e, struct lane *ln, int id)
 {
 	const struct fo_slot *s = &e->p->slot[e->u.slot[id]];
-	const struct prepared *pr = &e->cpu->op[s->block][e->u.op[id]];
+	const struct prepared *pr = &e->cpu->op[fo_exec_op(e, id)];
 	struct fo_call c = fo_exec_call(e, id);
 	const int32_t *life_of = &e->u.life_of[e->u.arg_begin[id]];
 	for (int i = 0; e->o.poison && i < c.n; i++)
@@ -70,7 +69,7 @@ static fo_status run_on(struct fo_exec *e, struct lane *ln, int id)
 	return FO_OK;
 }
 
-/* On the threads and workspace of its own lane: that is what was asked for its kernel. */
+/* Runs an instance with the threads and the workspace of its own lane, which its kernel was prepared for. */
 static fo_status run(struct fo_exec *e, int id)
 {
 	return run_on(e, &e->cpu->lane[fo_instance_op(e->p, &e->u, id)->lane], id);
@@ -208,11 +207,7 @@ static fo_status find(struct fo_exec *e, const struct fo_tensor *t, int64_t *fou
 	for (int64_t r = 0; r < t->rows; r++)
 		for (int64_t c = 0; c < t->cols; c++) {
 			int64_t at = r * t->ld + c;
-			double v = t->dtype == FO_F64    ? ((const double *)t->data)[at]
-				   : t->dtype == FO_BF16 ? (double)fo_bf16_to_f32(((const uint16_t *)t->data)[at])
-				   : t->dtype == FO_E4M3 ? (double)fo_e4m3_to_f32(((const uint8_t *)t->data)[at])
-				   : t->dtype == FO_E5M2 ? (double)fo_e5m2_to_f32(((const uint8_t *)t->data)[at])
-							 : (double)((const float *)t->data)[at];
+			double v = fo_element(t->data, t->dtype, at);
 			if (isfinite(v))
 				continue;
 			*found = r * t->cols + c;
@@ -230,8 +225,8 @@ static void assign_lanes(struct fo_exec *e)
 		struct lane *ln = &e->cpu->lane[l];
 		ln->e = e;
 		ln->id = l;
-		ln->threads = fo_lane_computes(l) ? e->o.threads
-						  : 1; /* a kernel's bits may depend on them: on both lanes the same */
+		/* A kernel's bits may depend on its threads: all lanes that compute have the same. */
+		ln->threads = fo_lane_computes(l) ? e->o.threads : 1;
 		ln->instance = fo_xmalloc((size_t)(e->u.n + 1) * sizeof *ln->instance);
 	}
 	for (int i = 0; i < e->u.n; i++) {
@@ -242,29 +237,23 @@ static void assign_lanes(struct fo_exec *e)
 
 static fo_status open_engine(struct fo_exec *e)
 {
-	const struct fo_program *p = e->p;
 	struct fo_exec_cpu *x = e->cpu = fo_xmalloc(sizeof *x);
 	pthread_mutex_init(&x->cores, NULL);
 	pthread_mutex_init(&x->lock, NULL);
 	pthread_cond_init(&x->wake, NULL);
 	assign_lanes(e);
-	x->op = fo_xmalloc((size_t)(p->nblock + 1) * sizeof *x->op);
-	for (int b = 0; b < p->nblock; b++) {
-		x->op[b] = fo_xmalloc((size_t)(p->block[b].n + 1) * sizeof **x->op);
-		for (int i = 0; i < p->block[b].n; i++) {
-			const struct fo_op *o = &p->block[b].op[i];
-			struct prepared *pr = &x->op[b][i];
-			struct lane *ln = &x->lane[o->lane];
-			e->call[b][i].threads = ln->threads;
-			if (fo_exec_is_host(o))
-				continue;
-			const struct fo_kernel_set *set;
-			pr->kernel = fo_kernel_pick(e->o.isa, &e->call[b][i], &set);
-			pr->isa = set->isa;
-			size_t ws = pr->kernel->ws ? pr->kernel->ws(&e->call[b][i]) : 0;
-			if (ws > ln->ws_bytes)
-				ln->ws_bytes = ws;
-		}
+	x->op = fo_xmalloc((size_t)(e->ops + 1) * sizeof *x->op);
+	for (int i = 0; i < e->ops; i++) {
+		struct lane *ln = &x->lane[e->op[i]->lane];
+		const struct fo_kernel_set *set;
+		e->call[i].threads = ln->threads;
+		if (fo_exec_is_host(e->op[i]))
+			continue;
+		const struct fo_kernel *k = x->op[i].kernel = fo_kernel_pick(e->o.isa, &e->call[i], &set);
+		x->op[i].isa = set->isa;
+		size_t ws = k->ws ? k->ws(&e->call[i]) : 0;
+		if (ws > ln->ws_bytes)
+			ln->ws_bytes = ws;
 	}
 	return FO_OK;
 }
@@ -319,8 +308,6 @@ static void close_engine(struct fo_exec *e)
 		fo_pages_free(x->lane[l].ws, x->lane[l].ws_bytes);
 		free(x->lane[l].instance);
 	}
-	for (int b = 0; x->op && b < e->p->nblock; b++)
-		free(x->op[b]);
 	free(x->op);
 	pthread_cond_destroy(&x->wake);
 	pthread_mutex_destroy(&x->lock);
@@ -337,9 +324,9 @@ static void memory(const struct fo_exec *e, struct fo_memory *m)
 		m->workspace += e->cpu->lane[l].ws_bytes ? (int64_t)fo_pages_size(e->cpu->lane[l].ws_bytes) : 0;
 }
 
-static const char *by(const struct fo_exec *e, int block, int op)
+static const char *by(const struct fo_exec *e, int op)
 {
-	const struct prepared *pr = &e->cpu->op[block][op];
+	const struct prepared *pr = &e->cpu->op[op];
 	return pr->kernel ? fo_isa_name[pr->isa] : NULL;
 }
 
@@ -347,7 +334,7 @@ void fo_exec_kernels(const struct fo_exec *e, int count[FO_ISA_COUNT])
 {
 	memset(count, 0, FO_ISA_COUNT * sizeof *count);
 	for (int i = 0; e->cpu && i < e->u.n; i++) {
-		const struct prepared *pr = &e->cpu->op[e->p->slot[e->u.slot[i]].block][e->u.op[i]];
+		const struct prepared *pr = &e->cpu->op[fo_exec_op(e, i)];
 		if (pr->kernel)
 			count[pr->isa]++;
 	}

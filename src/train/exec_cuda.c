@@ -1,7 +1,7 @@
 /* The engine of a device: a stream per lane, kernels of the device's table, ports through page-locked memory.
  *
- * Memory is planned when the executor is made and taken before its first step: a plan that does not fit can be looked
- * at and made again. How a whole step is put together from operations stands in exec_graph.c. */
+ * Memory is planned when the executor is made and taken before its first step, so that a plan that does not fit can be
+ * looked at and made again. exec_graph.c puts a whole step together from operations. */
 #include "base/mem.h"
 #include "base/str.h"
 #include "train/exec_cuda.h"
@@ -31,7 +31,7 @@ fo_status fo_exec_failed(const struct fo_exec *e, int id, fo_status st)
 
 static const struct fo_exec_device_op *device_op(const struct fo_exec *e, int id)
 {
-	return &e->cuda->op[e->p->slot[e->u.slot[id]].block][e->u.op[id]];
+	return &e->cuda->op[fo_exec_op(e, id)];
 }
 
 static size_t tensor_bytes(const struct fo_tensor *t) { return (size_t)(t->rows * t->cols) * fo_dtype_bytes(t->dtype); }
@@ -85,8 +85,8 @@ fo_status fo_exec_enqueue(struct fo_exec *e, int id)
 	return st == FO_OK ? FO_OK : fo_exec_failed(e, id, st);
 }
 
-/* A port that reads comes after what it reads; a port that fills comes first, and what it filled may ask for other
- * plans. */
+/* A port that reads is served after the copy to the host. A port that fills is served before the copy to the device,
+ * and its contents may ask for other plans. */
 static fo_status run(struct fo_exec *e, int id)
 {
 	struct fo_exec_cuda *x = e->cuda;
@@ -132,11 +132,7 @@ static fo_status find(struct fo_exec *e, const struct fo_tensor *t, int64_t *at,
 	int64_t element = *at / t->cols * t->ld + *at % t->cols;
 	FO_TRY(fo_cuda_copy_out(x->c, scratch, (unsigned char *)t->data + element * (int64_t)bytes, bytes, q.stream));
 	FO_TRY(fo_cuda_stream_wait(x->c, q.stream));
-	*value = t->dtype == FO_F64    ? *(const double *)(const void *)scratch
-		 : t->dtype == FO_BF16 ? (double)fo_bf16_to_f32(*(const uint16_t *)(const void *)scratch)
-		 : t->dtype == FO_E4M3 ? (double)fo_e4m3_to_f32(*scratch)
-		 : t->dtype == FO_E5M2 ? (double)fo_e5m2_to_f32(*scratch)
-				       : (double)*(const float *)(const void *)scratch;
+	*value = fo_element(scratch, t->dtype, 0);
 	return FO_OK;
 }
 
@@ -148,20 +144,20 @@ void fo_exec_look(struct fo_exec *e)
 	memset(x->variant, -1, (size_t)x->variants * sizeof *x->variant);
 	for (int i = 0; i < x->sites; i++) {
 		const struct fo_exec_site *s = &x->site[i];
-		const struct fo_exec_device_op *d = &x->op[s->block][s->op];
-		const struct fo_call *c = &e->call[s->block][s->op];
+		const struct fo_exec_device_op *d = &x->op[s->op];
+		const struct fo_call *c = &e->call[s->op];
 		int64_t v = d->kernel->variant(c, s->host), *into = &x->variant[d->variant];
 		*into = *into < 0 || !d->kernel->merge ? v : d->kernel->merge(c, *into, v);
 	}
 }
 
-static fo_status prepare_op(struct fo_exec *e, int block, int op, bool *larger)
+static fo_status prepare_op(struct fo_exec *e, int op, bool *larger)
 {
 	struct fo_exec_cuda *x = e->cuda;
-	const struct fo_exec_device_op *d = &x->op[block][op];
-	struct fo_exec_stream *lane = &x->lane[e->p->block[block].op[op].lane];
+	const struct fo_exec_device_op *d = &x->op[op];
+	struct fo_exec_stream *lane = &x->lane[e->op[op]->lane];
 	for (int i = 0; d->kernel && d->kernel->prepare && i < d->firsts; i++) {
-		struct fo_call shape = e->call[block][op];
+		struct fo_call shape = e->call[op];
 		size_t ws = 0;
 		shape.first = d->first[i];
 		fo_status st = d->kernel->prepare(x->c, &shape, d->variant >= 0 ? x->variant[d->variant] : 0, &ws);
@@ -197,7 +193,7 @@ static fo_status take_workspace(struct fo_exec_cuda *x)
 	return FO_OK;
 }
 
-/* Nothing runs meanwhile: between steps, or between instances that are run one by one. */
+/* Called while nothing runs: between steps, or between instances that are run one by one. */
 fo_status fo_exec_prepare(struct fo_exec *e)
 {
 	struct fo_exec_cuda *x = e->cuda;
@@ -205,11 +201,11 @@ fo_status fo_exec_prepare(struct fo_exec *e)
 	bool larger = false, first = !x->prepared;
 	if (!first && !memcmp(x->prepared, x->variant, bytes))
 		return FO_OK;
-	for (int b = 0; b < e->p->nblock; b++)
-		for (int i = 0; i < e->p->block[b].n; i++)
-			if (first || (x->op[b][i].variant >= 0 &&
-				      x->variant[x->op[b][i].variant] != x->prepared[x->op[b][i].variant]))
-				FO_TRY(prepare_op(e, b, i, &larger));
+	for (int i = 0; i < e->ops; i++) {
+		int v = x->op[i].variant;
+		if (first || (v >= 0 && x->variant[v] != x->prepared[v]))
+			FO_TRY(prepare_op(e, i, &larger));
+	}
 	if (first)
 		x->prepared = fo_xmalloc(bytes + 1);
 	memcpy(x->prepared, x->variant, bytes);
@@ -223,33 +219,29 @@ fo_status fo_exec_prepare(struct fo_exec *e)
 
 /* ---- setting up ---- */
 
-/* Everything that cannot run, each reason once. */
+/* Finds the kernel of every operation; the error names all that cannot run, each reason once. */
 static fo_status find_kernels(struct fo_exec *e)
 {
 	struct fo_exec_cuda *x = e->cuda;
 	struct fo_str bad = { 0 };
-	x->op = fo_xmalloc((size_t)(e->p->nblock + 1) * sizeof *x->op);
-	for (int b = 0; b < e->p->nblock; b++) {
-		x->op[b] = fo_xmalloc((size_t)(e->p->block[b].n + 1) * sizeof **x->op);
-		for (int i = 0; i < e->p->block[b].n; i++) {
-			const struct fo_op *o = &e->p->block[b].op[i];
-			struct fo_exec_device_op *d = &x->op[b][i];
-			d->variant = -1;
-			x->lane[o->lane].used = true;
-			if (fo_exec_is_host(o))
-				continue;
-			d->kernel = fo_cuda_kernel_of((enum fo_op_kind)o->kind);
-			const char *why = fo_cuda_cannot(x->c, &e->call[b][i]);
-			char text[256];
-			if (!why) {
-				if (d->kernel->variant)
-					d->variant = x->variants++;
-				continue;
-			}
-			snprintf(text, sizeof text, "%s (%s)", fo_op_info(o->kind)->name, why);
-			if (!bad.len || !strstr(bad.data, text))
-				fo_str_printf(&bad, "%s%s", bad.len ? ", " : "", text);
-		}
+	x->op = fo_xmalloc((size_t)(e->ops + 1) * sizeof *x->op);
+	for (int i = 0; i < e->ops; i++) {
+		const struct fo_op *o = e->op[i];
+		struct fo_exec_device_op *d = &x->op[i];
+		char text[256];
+		d->variant = -1;
+		x->lane[o->lane].used = true;
+		if (fo_exec_is_host(o))
+			continue;
+		d->kernel = fo_cuda_kernel_of((enum fo_op_kind)o->kind);
+		const char *why = fo_cuda_cannot(x->c, &e->call[i]);
+		if (!why && d->kernel->variant)
+			d->variant = x->variants++;
+		if (!why)
+			continue;
+		snprintf(text, sizeof text, "%s (%s)", fo_op_info(o->kind)->name, why);
+		if (!bad.len || !strstr(bad.data, text))
+			fo_str_printf(&bad, "%s%s", bad.len ? ", " : "", text);
 	}
 	fo_status st = FO_OK;
 	if (bad.len)
@@ -264,7 +256,7 @@ static fo_status find_kernels(struct fo_exec *e)
 static fo_status find_firsts(struct fo_exec *e)
 {
 	for (int id = 0; id < e->u.n; id++) {
-		struct fo_exec_device_op *d = &e->cuda->op[e->p->slot[e->u.slot[id]].block][e->u.op[id]];
+		struct fo_exec_device_op *d = &e->cuda->op[fo_exec_op(e, id)];
 		const int room = sizeof d->first / sizeof *d->first;
 		int k = 0;
 		while (k < d->firsts && d->first[k] != e->u.first[id])
@@ -279,7 +271,7 @@ static fo_status find_firsts(struct fo_exec *e)
 	return FO_OK;
 }
 
-/* Staging for the operands of host operations, whole rows each: those of batches first. */
+/* Places the operands of host operations in the staging, whole rows each, those of batches first. */
 static fo_status plan_staging(struct fo_exec *e)
 {
 	struct fo_exec_cuda *x = e->cuda;
@@ -312,7 +304,7 @@ static void add_site(struct fo_exec *e, int id, const void *const *filled)
 {
 	struct fo_exec_cuda *x = e->cuda;
 	const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
-	struct fo_exec_site s = { .block = e->p->slot[e->u.slot[id]].block, .op = e->u.op[id] };
+	struct fo_exec_site s = { .op = fo_exec_op(e, id) };
 	for (int i = 0; i < o->n; i++) {
 		const struct fo_operand *a = &o->arg[i];
 		const struct fo_buffer *b = &e->p->buf[a->buf];
@@ -321,19 +313,18 @@ static void add_site(struct fo_exec *e, int id, const void *const *filled)
 		x->inputs.looks_beyond |= host && (size_t)(host - x->staging) >= x->inputs.bytes;
 	}
 	for (int k = x->sites; k-- > 0;)
-		if (x->site[k].block == s.block && x->site[k].op == s.op &&
-		    !memcmp(x->site[k].host, s.host, sizeof s.host))
+		if (x->site[k].op == s.op && !memcmp(x->site[k].host, s.host, sizeof s.host))
 			return;
 	fo_array_room(&x->site, &x->site_cap, (size_t)x->sites, sizeof s);
 	x->site[x->sites++] = s;
 }
 
-/* What a port filled, and nobody else writes, is known on the host: plans may depend on it. */
+/* Finds the operations whose plans may depend on contents: the host knows what a port filled and nobody else writes. */
 static void find_sites(struct fo_exec *e)
 {
 	struct fo_exec_cuda *x = e->cuda;
 	const void **filled = fo_xmalloc((size_t)(e->u.nlife + 1) * sizeof *filled);
-	for (int pass = 0; pass < 2; pass++) /* first what ports fill, then what others change of it */
+	for (int pass = 0; pass < 2; pass++) /* first the fills of ports, then the changes of others */
 		for (int id = 0; id < e->u.n; id++) {
 			const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
 			for (int i = 0; i < o->n; i++) {
@@ -435,8 +426,6 @@ static void close_engine(struct fo_exec *e)
 		fo_cuda_stream_free(x->c, x->lane[l].stream);
 	fo_cuda_free(x->c, x->workspace);
 	fo_cuda_host_free(x->c, x->staging);
-	for (int b = 0; x->op && b < e->p->nblock; b++)
-		free(x->op[b]);
 	free(x->op);
 	free(x->stage);
 	free(x->site);
@@ -456,9 +445,9 @@ static void memory(const struct fo_exec *e, struct fo_memory *m)
 	m->host = fo_store_host_bytes(e->store) + fo_store_pinned_bytes();
 }
 
-static const char *by(const struct fo_exec *e, int block, int op)
+static const char *by(const struct fo_exec *e, int op)
 {
-	return e->cuda->op[block][op].kernel ? fo_cuda_by(e->cuda->c, &e->call[block][op]) : NULL;
+	return e->cuda->op[op].kernel ? fo_cuda_by(e->cuda->c, &e->call[op]) : NULL;
 }
 
 const struct fo_exec_engine fo_exec_engine_cuda = {

@@ -6,15 +6,15 @@
 
 struct fo_exec_device_op {                   /* of a block */
 	const struct fo_cuda_kernel *kernel; /* NULL: a port */
-	int variant; /* where fo_exec_cuda's variant has its number; -1: nothing depends on contents */
-	/* Values of fo_call's first that its instances have: most store always, a sum is stored once and then added to.
-	 */
+	int variant; /* index in fo_exec_cuda's `variant`; -1: its plan does not depend on contents */
+	/* The values of fo_call's `first` among its instances: most operations always store, a sum is stored once and
+	 * then added to. */
 	uint32_t first[4];
 	int firsts;
 };
-/* An operation and the host-filled operands that instances of it read: those of every layer are the same. */
+/* An operation and the operands of it that ports filled on the host; in every layer they are the same. */
 struct fo_exec_site {
-	int block, op;
+	int op;
 	const void *host[FO_MAX_OPERANDS];
 };
 struct fo_exec_stream {
@@ -25,13 +25,14 @@ struct fo_exec_stream {
 };
 /* exec_inputs.c */
 struct fo_exec_inputs {
-	size_t bytes;              /* of the staging's front, which ports of batches fill */
+	size_t bytes;              /* of the front of the staging, which ports of batches fill */
 	unsigned char *now, *next; /* device; NULL: batches come from the staging within the step */
 	fo_cuda_stream stream;
-	fo_cuda_event copied, taken;  /* into `next`; out of it, once was_taken */
+	fo_cuda_event copied, taken;  /* the copy into `next` is done; the copy out of it is done, if was_taken */
 	bool was_taken, looks_beyond; /* looks_beyond: plans depend on what other ports fill, too */
-	int64_t held; /* number of the batch that the staging's front has and `next` has, or will have behind `copied`;
-			 -1: none's */
+	/* Number of the batch in the front of the staging, which `next` has or will have once `copied` happened; -1:
+	 * none. */
+	int64_t held;
 };
 enum { FO_EXEC_GRAPHS_MAX = 8 };
 struct fo_exec_graph { /* of one variant */
@@ -42,7 +43,7 @@ struct fo_exec_graph { /* of one variant */
 
 struct fo_exec_cuda {
 	struct fo_cuda *c;
-	struct fo_exec_device_op **op; /* [block][op] */
+	struct fo_exec_device_op *op; /* of each of the executor's operations */
 	struct fo_exec_stream lane[FO_LANE_COUNT];
 	unsigned char *workspace; /* device: every lane's, then `found` */
 	size_t workspace_bytes;
@@ -53,16 +54,16 @@ struct fo_exec_cuda {
 	size_t staging_bytes, scratch_at;
 	int64_t *stage;
 	struct fo_exec_inputs inputs;
-	bool whole_step; /* what is put into streams is a step, not an instance alone */
+	bool whole_step; /* a step is put into the streams, not an instance alone */
 	struct fo_exec_site *site;
 	int sites;
 	size_t site_cap;
 	int variants;
-	int64_t *variant, *prepared; /* of the step that is about to run; that workspaces and plans are there for */
+	int64_t *variant, *prepared; /* of the step that is about to run; of the plans and workspaces there are */
 	struct fo_exec_graph graph[FO_EXEC_GRAPHS_MAX];
 	int graphs;
-	/* Per instance: that somebody on another lane waits for it; where its time begins (else at the end of the one
-	 * before it on its lane) and ends. NULL where there is none. */
+	/* Per instance, NULL where there is none: the event that instances on other lanes wait for, and those where its
+	 * time begins (else it begins where the one before it on its lane ends) and ends. */
 	fo_cuda_event *done, *begins, *ends, base, fork;
 	int64_t *end_ns; /* per instance, of a timed step */
 	int64_t steps;   /* run so far */
@@ -75,20 +76,20 @@ FO_CHECKED fo_status fo_exec_enqueue(struct fo_exec *e, int id);
 FO_CHECKED fo_status fo_exec_serve(struct fo_exec *e, int id);
 FO_CHECKED fo_status fo_exec_graph_open(struct fo_exec *e); /* events */
 void fo_exec_graph_close(struct fo_exec *e);
-/* Graphs hold addresses: after the workspace has moved. */
+/* Frees all graphs: they hold addresses, which change when the workspace moves. */
 void fo_exec_graph_drop(struct fo_exec *e);
-/* Makes plans of x->variant ready, and the workspace as large as they need. */
+/* Prepares the plans of x->variant, and makes the workspace as large as they need. */
 FO_CHECKED fo_status fo_exec_prepare(struct fo_exec *e);
-/* x->variant from what the ports have filled. */
+/* Sets x->variant by the contents that ports have filled in. */
 void fo_exec_look(struct fo_exec *e);
 bool fo_exec_is_batch(const struct fo_op *o);
 FO_CHECKED fo_status
 fo_exec_inputs_open(struct fo_exec *e); /* where the executor's options want inputs ahead: `now` is not NULL then */
 void fo_exec_inputs_close(struct fo_exec *e);
-/* The staging's front may be filled with something else. */
+/* Waits until the front of the staging may be filled with something else. */
 FO_CHECKED fo_status fo_exec_inputs_drop(struct fo_exec *e);
-/* Before a step: its batch is in `next`, or on its way there. Then into `now`, on the compute lane's stream, and the
- * next one's behind it. */
+/* ready: before a step, brings its batch to `next`. take: copies it to `now`, on the compute lane's stream. ahead:
+ * begins to bring the following step's batch to `next`. */
 FO_CHECKED fo_status fo_exec_inputs_ready(struct fo_exec *e);
 FO_CHECKED fo_status fo_exec_inputs_take(struct fo_exec *e);
 FO_CHECKED fo_status fo_exec_inputs_ahead(struct fo_exec *e);

@@ -1,4 +1,4 @@
-/* Looking for the first number that is not finite. */
+/* Finding the first number that is not finite. */
 #include "train/exec_int.h"
 
 #include <stdio.h>
@@ -8,20 +8,19 @@ void fo_exec_where(const struct fo_exec *e, int id, char *out, size_t size)
 {
 	const struct fo_slot *s = &e->p->slot[e->u.slot[id]];
 	const struct fo_block *b = &e->p->block[s->block];
-	const struct fo_op *o = &b->op[e->u.op[id]];
+	const struct fo_op *o = e->op[fo_exec_op(e, id)];
 	if (b->unit == FO_UNIT_LAYER)
 		snprintf(out, size, "layer %d", s->layer);
+	else if (b->unit == FO_UNIT_EMBED)
+		snprintf(out, size, "the embedding");
 	else
-		snprintf(out, size, "the %s",
-			 b->unit == FO_UNIT_EMBED  ? "embedding"
-			 : b->unit == FO_UNIT_HEAD ? "head"
-						   : "step");
+		snprintf(out, size, "the %s", b->unit == FO_UNIT_HEAD ? "head" : "step");
 	if (b->role != FO_ROLE_OPTIMIZER && b->unit != FO_UNIT_STEP)
 		snprintf(out + strlen(out), size - strlen(out), " (%s, micro-batch %d)", fo_phase_name[o->phase],
 			 s->mb + 1);
 }
 
-/* "weight 'model.layers.3.mlp.up_proj.weight'" for a parameter's buffers, else "gate". */
+/* "the weight 'model.layers.3.mlp.up_proj.weight'" for a parameter's buffers, "'gate'" for others. */
 static void name_operand(const struct fo_exec *e, const struct fo_op *o, int operand, int layer, char *out, size_t size)
 {
 	static const char *const role[] = { "weight", "master weight", "first moment", "second moment" };
@@ -32,12 +31,9 @@ static void name_operand(const struct fo_exec *e, const struct fo_op *o, int ope
 		for (int k = 0; k < 4; k++) {
 			if (have[k] != buf)
 				continue;
-			const char *brace = strstr(pr->name, "{}");
-			if (brace)
-				snprintf(out, size, "the %s '%.*s%d%s'", role[k], (int)(brace - pr->name), pr->name,
-					 layer, brace + 2);
-			else
-				snprintf(out, size, "the %s '%s'", role[k], pr->name);
+			char name[80];
+			fo_param_name(pr, layer, name, sizeof name);
+			snprintf(out, size, "the %s '%s'", role[k], name);
 			return;
 		}
 	}
@@ -59,24 +55,14 @@ static void describe_fault(const struct fo_exec *e, struct fo_exec_fault *f)
 		 fo_unsigned_nan(f->value));
 }
 
-/* The operands' rectangles as run_instance gives them to a kernel. */
-static struct fo_tensor operand_of(const struct fo_exec *e, int id, const struct fo_op *o, int i)
-{
-	const struct fo_operand *a = &o->arg[i];
-	const struct fo_buffer *b = &e->p->buf[a->buf];
-	struct fo_tensor t = { .rows = a->nr, .cols = a->nc, .ld = b->cols, .dtype = b->dtype };
-	t.data = (unsigned char *)e->data[e->u.life_of[e->u.arg_begin[id] + i]] +
-		 (a->r0 * b->cols + a->c0) * (int64_t)fo_dtype_bytes(b->dtype);
-	return t;
-}
-
 static bool find(struct fo_exec *e, int id, const struct fo_op *o, bool read, struct fo_exec_fault *f, fo_status *st)
 {
+	const struct fo_call c = fo_exec_call(e, id);
 	for (int i = 0; i < o->n && *st == FO_OK; i++) {
-		struct fo_tensor t = operand_of(e, id, o, i);
+		struct fo_tensor t = c.arg[i];
 		int64_t at = -1;
-		if (!(read ? fo_access_reads(o->arg[i].access) : fo_access_writes(o->arg[i].access)) ||
-		    t.dtype == FO_I32 || t.dtype == FO_I16)
+		bool looks = read ? fo_access_reads(o->arg[i].access) : fo_access_writes(o->arg[i].access);
+		if (!looks || t.dtype == FO_I32 || t.dtype == FO_I16)
 			continue;
 		*st = e->engine->find(e, &t, &at, &f->value);
 		if (*st != FO_OK || at < 0)
@@ -106,7 +92,7 @@ fo_status fo_exec_find_fault(struct fo_exec *e, struct fo_exec_fault *out)
 				   fo_home_persists(e->p->buf[o->arg[i].buf].home);
 		if (changes)
 			continue;
-		/* What it adds to is its own output's past: looked at when it was made. */
+		/* An operand that is added to was looked at when it was made. */
 		if (find(e, id, o, true, out, &st))
 			return FO_OK;
 		if (st == FO_OK)

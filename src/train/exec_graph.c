@@ -1,14 +1,14 @@
 /* A whole step on a device: instances in issue order into their lanes' streams, events where the program waits, all of
  * it captured into a graph and replayed.
  *
- * A graph holds plans that may depend on what the ports filled (how many documents there are, say): there is one for
- * each combination that comes up. What comes up for the first time is launched operation by operation, which also loads
- * what libraries load late and names the operation that fails; the second time it is captured. Hyper-parameters, step
- * number and seed are device memory that a copy from the staging fills, so replaying is right. The step ends when the
- * host has what came out: until then nobody fills the staging again but for the next step's batch, which has a way of
- * its own (exec_inputs.c): one of it is enough.
+ * A graph holds plans that may depend on the ports' contents (the number of documents, say), so there is a graph for
+ * each combination that comes up. A combination that comes up for the first time is launched operation by operation,
+ * which also loads what libraries load late and names an operation that fails; the second time it is captured.
+ * Replaying is right because hyper-parameters, step number and seed are device memory that a copy from the staging
+ * fills. The step ends when the host has its results. Until then nobody fills the staging again, except with the next
+ * step's batch, which exec_inputs.c takes care of: one staging is enough.
  *
- * Timed steps are graphs of their own, with an event behind each operation, and one before it where it is the first of
+ * Timed steps have graphs of their own, with an event after each operation, and one before it where it is the first of
  * its lane or has waited. Events cost the device 1 to 2 us each: they lengthen timed steps a little, and no others. */
 #include "base/clock.h"
 #include "base/mem.h"
@@ -111,7 +111,8 @@ static fo_status enqueue_instance(struct fo_exec *e, int id, bool timed, bool ca
 	return x->done[id] ? fo_cuda_event_record(x->c, x->done[id], s, false) : FO_OK;
 }
 
-/* All streams begin behind the compute lane's and end before it goes on: waiting for it is waiting for the step. */
+/* All streams begin after the compute lane's and end before it goes on: waiting for that one is waiting for the
+ * step. */
 static fo_status enqueue_step(struct fo_exec *e, bool timed, bool capturing)
 {
 	struct fo_exec_cuda *x = e->cuda;
@@ -151,7 +152,7 @@ static fo_status capture(struct fo_exec *e, bool timed, fo_cuda_graph *out)
 	return fo_err_raise(&why);
 }
 
-/* The variant's entry; fresh: it is a new one, for which the oldest may have made room. */
+/* The entry of x->variant. *fresh: it is a new one, for which the least recently used may have made room. */
 static struct fo_exec_graph *find_graph(struct fo_exec_cuda *x, bool *fresh)
 {
 	size_t bytes = (size_t)x->variants * sizeof *x->variant;
@@ -182,7 +183,7 @@ static fo_status launch(struct fo_exec *e, bool timed)
 	g->used = x->steps;
 	if (fresh)
 		return enqueue_step(e, timed, false);
-	/* Both kinds at once: capturing is host time, which would else lie in the first step that is timed. */
+	/* Captures both kinds at once: otherwise the first timed step would contain the host time of capturing. */
 	for (int t = 0; t < 2; t++)
 		if (!g->graph[t] && (t ? e->o.timed_every > 0 : e->o.timed_every != 1))
 			FO_TRY(capture(e, t, &g->graph[t]));
@@ -199,9 +200,10 @@ static fo_status at_ns(const struct fo_exec_cuda *x, fo_cuda_event event, int64_
 	return FO_OK;
 }
 
-/* Spans in host time: the first event counts as the time of the launch, so that no span lies outside its step. An
- * operation's span begins where the one before it on its lane ended, unless it waited: then there is one for the wait,
- * for whom it waited longest. The compute lane waits for the first port, too, while the ports are filled. */
+/* Records spans in host time. The first event counts as the time of the launch, so that no span lies outside its step.
+ * An operation's span begins where the one before it on its lane ended. If it waited, a span for the wait comes between
+ * them and names the instance that it waited for longest. The compute lane also waits for the first port, while the
+ * ports are filled. */
 static fo_status record_spans(struct fo_exec *e, int32_t step, int64_t filled_ns, int64_t base_ns)
 {
 	struct fo_exec_cuda *x = e->cuda;
@@ -227,8 +229,9 @@ static fo_status record_spans(struct fo_exec *e, int32_t step, int64_t filled_ns
 		begin = begin > at[o->lane] ? begin : at[o->lane];
 		end[id] = end[id] > begin ? end[id] : begin;
 		newest = newest < 0 && o->lane == FO_LANE_COMPUTE && at[o->lane] == filled_ns ? first : newest;
-		int64_t until = newest >= 0 && end[newest] < begin ? end[newest]
-								   : begin; /* what is left is the launch */
+		int64_t until = begin;
+		if (newest >= 0 && end[newest] < begin)
+			until = end[newest]; /* the rest is the launch */
 		if (newest >= 0 && until > at[o->lane] && st == FO_OK)
 			fo_timeline_record(&e->timeline, o->lane, step, ~newest, at[o->lane], until);
 		if (st == FO_OK)
@@ -251,7 +254,7 @@ static fo_status serve_all(struct fo_exec *e, bool filling)
 	return FO_OK;
 }
 
-/* What the step begins with is on the host, and its plans are there. */
+/* Serves the ports that fill, and prepares the plans that their contents ask for. */
 static fo_status make_ready(struct fo_exec *e)
 {
 	struct fo_exec_cuda *x = e->cuda;
@@ -276,7 +279,7 @@ static fo_status launch_and_wait(struct fo_exec *e, bool timed)
 	return st == FO_OK ? fo_cuda_stream_wait(x->c, x->lane[FO_LANE_COMPUTE].stream) : st;
 }
 
-/* The third step of a run is the first to be timed where not all are: the first loads what is loaded late, the second
+/* Where not all steps are timed, the third is the first: the first one loads what libraries load late, the second one
  * captures. */
 static bool is_timed(const struct fo_exec *e)
 {

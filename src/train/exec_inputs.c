@@ -1,15 +1,15 @@
 /* Inputs ahead: the next step's batch goes to the device while a step runs.
  *
- * The front of the staging, what ports of batches fill, has a copy on the device twice: `now`, which the step's ports
- * copy from, and `next`. While a step runs the host fills the front of the staging with the batch behind it and copies
- * it to `next` on a stream of its own. The step that follows begins with a copy from `next` to `now` on the device and
- * does not touch the staging: graphs hold one address. Each of the three places is filled again only when who reads it
- * is done: the staging when the host has waited for the copy out of it, `next` behind the event of the step that took
- * it, `now` behind the step before, which the host has waited for.
+ * Ports of batches fill the front of the staging. It has two copies on the device: `now`, which the step's ports copy
+ * from, and `next`. While a step runs the host fills the front of the staging with the following batch and copies it to
+ * `next` on a stream of its own. The following step begins with a copy from `next` to `now` on the device and does not
+ * touch the staging, so that graphs hold one address. Each of the three places is filled again only when its reader is
+ * done: the staging when the host has waited for the copy out of it, `next` after the event of the step that took it,
+ * `now` after the step before, which the host has waited for.
  *
- * Whose batch lies in `next` is said by its number (fo_exec_batch_fn): a step that was refused, repeated, evaluated
- * beside or reached again by going back finds it there or fills it anew, and nothing is counted as read before its
- * step. Hyper-parameters depend on the step before and are filled when a step begins. */
+ * A number (fo_exec_batch_fn) identifies the batch in `next`. A step that was refused, repeated, interrupted by an
+ * evaluation or reached again by going back finds its batch there or fills it in again, and nothing is counted as read
+ * before its step. Hyper-parameters depend on the step before and are filled in when a step begins. */
 #include "train/exec_cuda.h"
 #include "train/store_int.h"
 
@@ -49,8 +49,8 @@ fo_status fo_exec_inputs_drop(struct fo_exec *e)
 	return in->now ? fo_cuda_stream_wait(e->cuda->c, in->stream) : FO_OK;
 }
 
-/* The batch that the ports serve now, into the staging and from there to `next`; what it asks for is looked at while it
- * is there. */
+/* Brings the batch that the ports serve now into the staging and from there to `next`, and chooses the plans that its
+ * contents ask for. */
 static fo_status fill(struct fo_exec *e, int64_t number)
 {
 	struct fo_exec_cuda *x = e->cuda;

@@ -58,8 +58,8 @@ void fo_folder_close(struct fo_folder *f)
 	f->lock = f->self = -1;
 }
 
-/* Is what stands at path the file behind fd? *gone: nothing is there. Whatever cannot be asked counts as unchanged:
- * writing will tell. */
+/* Is the file at path the one that fd has open? *gone: there is none. Where the system does not tell, it counts as
+ * unchanged: writing will show. */
 static bool is_same(const char *path, int fd, bool *gone)
 {
 	struct stat there, ours;
@@ -73,7 +73,7 @@ static bool is_same(const char *path, int fd, bool *gone)
 	return there.st_dev == ours.st_dev && there.st_ino == ours.st_ino;
 }
 
-/* Where our folder is now; NULL: nowhere. */
+/* The path of our folder now; NULL: it has none. */
 static char *moved_to(struct fo_folder *f)
 {
 	char link[64], *path = fo_arena_alloc(f->arena, FO_PATH_BYTES);
@@ -98,7 +98,7 @@ static char *place_beside(const struct fo_folder *f, const char *run_json)
 			snprintf(number, sizeof number, "-%d", i);
 		path = fo_arena_printf(f->arena, "%.*s.rescued%s", (int)n, f->dir, number);
 		if (!mkdir(path, 0777)) {
-			/* By which a run's folder is known; without it that folder wants --force. */
+			/* run.json marks a run's folder; without it --force is needed to train there. */
 			const char *run = run_json ? run_json : "";
 			if (fo_fs_write_atomic(fo_arena_printf(f->arena, "%s/run.json", path), run, strlen(run)) !=
 			    FO_OK)

@@ -1,4 +1,4 @@
-/* Continuing a text: a model with a cache of keys and values, and how the next token is drawn. */
+/* Continuing a text: a model with a cache of keys and values, and a sampler that draws the next token. */
 #ifndef FO_TRAIN_GENERATE_H
 #define FO_TRAIN_GENERATE_H
 
@@ -21,14 +21,14 @@ void fo_generator_free(struct fo_generator *g);
 /* Appends ids[0..n) to the text, n >= 1. FO_EARG when an id is not of the vocabulary or the text would exceed the
  * context: then nothing was appended. */
 FO_CHECKED fo_status fo_generator_push(struct fo_generator *g, const int32_t *ids, int64_t n);
-/* Of the token that would come next, (V); overwritten by the next push. */
+/* Logits (V) of the token that would come next; overwritten by the next push. */
 const float *fo_generator_logits(const struct fo_generator *g);
 int64_t fo_generator_length(const struct fo_generator *g); /* tokens so far */
 int64_t fo_generator_context(const struct fo_generator *g);
 /* Forgets the text, keeps everything else. */
 void fo_generator_clear(struct fo_generator *g);
-/* Bytes that the step of one more token reads and writes: weights, cache so far, activations (the sum of the
- * operations' declared operands). */
+/* Bytes that the step of one more token reads and writes: weights, cache so far, activations. They are the sum of the
+ * operations' declared operands. */
 double fo_generator_step_bytes(const struct fo_generator *g);
 
 /* ---- drawing ---- */

@@ -20,12 +20,12 @@ double fo_guard_limit(const struct fo_run *r, const struct fo_ckpt_meta *m, doub
 /* Adds the loss of a step that was taken to those that the limit comes from. */
 void fo_guard_remember(const struct fo_run *r, struct fo_ckpt_meta *m, double loss);
 
-/* What is to be done about a step that ran, before anything is done: out->action. m: the state before the step;
+/* Decides what is to be done about a step that ran (out->action), and does nothing. m: the state before the step;
  * data_step: the loader's number of its batch. FO_ENUMERIC, *torn true: the run has to end, and as the weights were
  * updated before the value was known they are of no single moment: nothing may be saved. */
 FO_CHECKED fo_status fo_guard_judge(struct fo_guard *g, const struct fo_train_step *t, const struct fo_ckpt_meta *m,
 				    int64_t data_step, struct fo_guard_report *out, bool *torn);
-/* After the loop did what out->action says, or SKIP in place of a REWIND without a checkpoint: warns. FO_ENUMERIC: the
+/* Warns, after the loop did what r->action says, or SKIP in place of a REWIND without a checkpoint. FO_ENUMERIC: the
  * run has to end, because the action is STOP or because guard.limit steps in a row were refused. */
 FO_CHECKED fo_status fo_guard_report(struct fo_guard *g, const struct fo_train_step *t,
 				     const struct fo_guard_report *r);

@@ -25,7 +25,7 @@ void fo_kernel_times_open(struct fo_kernel_times *k, struct fo_events *events, s
 	k->path = fo_arena_printf(a, "%s/kernels.jsonl", r->dir);
 }
 
-/* What ran until now (tuning, an evaluation) belongs to no training step. */
+/* Forgets the kernels that ran until now (tuning, an evaluation): they belong to no training step. */
 static void drop(void)
 {
 	struct fo_cuda_trace t;

@@ -17,7 +17,7 @@
 /* Lines that wait for room on the disk: at some 400 bytes a step, 40,000 steps. */
 #define PENDING_BYTES ((size_t)16 << 20)
 
-/* A machine that lost its power in the middle of a line leaves half of it; what follows must not be glued to that. */
+/* A power cut in the middle of a line leaves half of it; the next line must not be appended to that. */
 static fo_status cut_torn_line(int fd, const char *path)
 {
 	struct stat st;
@@ -56,8 +56,7 @@ fo_status fo_log_open(struct fo_log *l, struct fo_events *events, struct fo_aren
 
 /* ---- lines ---- */
 
-/* Writes what waits; what could not be written goes on waiting, from the byte where it stopped. Returns an errno value.
- */
+/* Writes waiting lines. Bytes that could not be written go on waiting. Returns an errno value. */
 static int flush_lines(struct fo_log *l)
 {
 	size_t done;
@@ -68,7 +67,7 @@ static int flush_lines(struct fo_log *l)
 	return error;
 }
 
-/* Unix time in whole milliseconds: what other tools place events by. */
+/* Unix time in whole milliseconds, by which other tools place events. */
 static double unix_time(void)
 {
 	struct timespec t;
@@ -174,7 +173,7 @@ static fo_status log_guard(struct fo_log *l, const struct fo_guard_report *g)
 	return put(l, line.kind == FO_GUARD_SPIKE ? &fo_log_spike : &fo_log_nonfinite, &line);
 }
 
-/* What happened between two states of a profile. */
+/* The difference of two states of a profile. */
 static struct fo_profile profile_since(const struct fo_profile *now, const struct fo_profile *before)
 {
 	struct fo_profile p = { .steps = now->steps - before->steps, .total_ns = now->total_ns - before->total_ns };
@@ -183,7 +182,7 @@ static struct fo_profile profile_since(const struct fo_profile *now, const struc
 	return p;
 }
 
-/* Where the time of the steps since the last such line went, then what the machine did meanwhile. */
+/* Two lines: the parts of the steps' time since the last such line, and the machine's state meanwhile. */
 static fo_status log_machine(struct fo_log *l, const struct fo_event *e)
 {
 	struct fo_record_profile parts = { .step = e->step, .profile = profile_since(e->profile, &l->written) };

@@ -1,15 +1,18 @@
-/* The store's copy on a device; of a resident store (fo_store_new_on) the only one.
+/* The store's copy on a device, which is the only one of a resident store (fo_store_new_on).
  *
- * Who wrote last is known for each block as a whole: a step on the device makes the device's copy newer, whoever
- * changes the host's copy says so (fo_exec_weights_changed), and bytes move when the other side needs them. */
+ * Each block knows as a whole which side wrote last: a step on the device makes the device's copy newer, code that
+ * changes the host's copy reports it (fo_exec_weights_changed), and bytes move when the other side needs them. */
 #include "base/mem.h"
 #include "train/store_int.h"
 
 #include <string.h>
 
-/* Two pieces in turn: one is filled or read while the other is under way. 8 MiB take 0.15 ms over PCIe 5: waits between
- * them are lost in that. */
+/* Two pieces take turns: one is filled or read while the other is under way. 8 MiB take 0.15 ms over PCIe 5, so waits
+ * between pieces do not matter. */
 enum { PIECES = 2, PIECE_BYTES = 8 << 20 };
+
+/* Bytes of the next piece where `left` are left. */
+static int64_t piece_bytes(int64_t left) { return left < PIECE_BYTES ? left : PIECE_BYTES; }
 
 static fo_status open_copies(struct fo_store *s)
 {
@@ -22,7 +25,7 @@ static fo_status open_copies(struct fo_store *s)
 	return FO_OK;
 }
 
-/* Zeros, and the tables, which the host has. */
+/* Fills a block with zeros, and with the tables, which the host has. */
 static fo_status clear(struct fo_store *s, struct fo_store_block *b)
 {
 	FO_TRY(fo_cuda_fill(s->cuda, b->device, 0, (size_t)b->bytes, s->stream[0]));
@@ -33,7 +36,7 @@ static fo_status clear(struct fo_store *s, struct fo_store_block *b)
 		if (e->buf.home != FO_HOME_CONST || e->memory != b->memory)
 			continue;
 		for (int64_t at = 0; at < bytes; at += n) {
-			n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+			n = piece_bytes(bytes - at);
 			memcpy(s->piece[0], e->memory + e->offset + at, (size_t)n);
 			FO_TRY(fo_cuda_copy_in(s->cuda, b->device + e->offset + at, s->piece[0], (size_t)n,
 					       s->stream[0]));
@@ -95,7 +98,7 @@ static fo_status send(struct fo_store *s, struct fo_store_block *b)
 	int64_t n = 0;
 	int k = 0;
 	for (int64_t at = 0; at < b->bytes; at += n, k = (k + 1) % PIECES) {
-		n = b->bytes - at < PIECE_BYTES ? b->bytes - at : PIECE_BYTES;
+		n = piece_bytes(b->bytes - at);
 		FO_TRY(fo_cuda_stream_wait(s->cuda, s->stream[k]));
 		memcpy(s->piece[k], (unsigned char *)b->memory + at, (size_t)n);
 		FO_TRY(fo_cuda_copy_in(s->cuda, b->device + at, s->piece[k], (size_t)n, s->stream[k]));
@@ -122,16 +125,14 @@ static fo_status fetch(struct fo_store *s, struct fo_store_block *b)
 	int64_t pieces = (b->bytes + PIECE_BYTES - 1) / PIECE_BYTES;
 	for (int64_t i = 0; i < pieces + PIECES; i++) {
 		int k = (int)(i % PIECES);
-		int64_t was = (i - PIECES) * PIECE_BYTES,
-			at = i * PIECE_BYTES; /* what the piece holds, what it takes next */
+		/* Offsets of what the piece holds and of what it takes next. */
+		int64_t was = (i - PIECES) * PIECE_BYTES, at = i * PIECE_BYTES;
 		FO_TRY(fo_cuda_stream_wait(s->cuda, s->stream[k]));
 		if (was >= 0)
-			memcpy((unsigned char *)b->memory + was, s->piece[k],
-			       (size_t)(b->bytes - was < PIECE_BYTES ? b->bytes - was : PIECE_BYTES));
+			memcpy((unsigned char *)b->memory + was, s->piece[k], (size_t)piece_bytes(b->bytes - was));
 		if (at < b->bytes)
 			FO_TRY(fo_cuda_copy_out(s->cuda, s->piece[k], b->device + at,
-						(size_t)(b->bytes - at < PIECE_BYTES ? b->bytes - at : PIECE_BYTES),
-						s->stream[k]));
+						(size_t)piece_bytes(b->bytes - at), s->stream[k]));
 	}
 	return FO_OK;
 }
@@ -266,9 +267,9 @@ fo_status fo_store_init_device(struct fo_store *s, const struct fo_program *p, u
 	FO_TRY(fo_cuda_attach(c));
 	FO_TRY(fo_store_mirror(s, c));
 	for (size_t i = 0; i < s->blocks; i++)
-		FO_TRY(clear(s, &s->block[i])); /* of a host's copy only the pages of tables are touched */
+		FO_TRY(clear(s, &s->block[i])); /* touches only the pages of tables on the host */
 	for (int q = 0; q < p->nparam; q++)
-		for (int l = 0; l < (p->param[q].per_layer ? (int)p->model.layers : 1); l++)
+		for (int l = 0; l < fo_store_layers(p, p->param[q].per_layer); l++)
 			FO_TRY(init_param(s, p, q, l, seed));
 	FO_TRY(fo_cuda_stream_wait(c, s->stream[0]));
 	for (size_t i = 0; i < s->blocks; i++)

@@ -1,4 +1,4 @@
-/* What the executor itself costs for each operation: a step whose kernels return at once, over its operations. */
+/* The executor's own cost per operation: the time of a step whose kernels return at once, over its operations. */
 #ifndef FO_TRAIN_OVERHEAD_H
 #define FO_TRAIN_OVERHEAD_H
 

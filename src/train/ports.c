@@ -2,19 +2,6 @@
 
 #include <string.h>
 
-/* The first row as fp32. */
-static void copy_logits(float *to, const struct fo_tensor *from)
-{
-	for (int64_t i = 0; i < from->cols; i++) {
-		if (from->dtype == FO_BF16)
-			to[i] = fo_bf16_to_f32(((const uint16_t *)from->data)[i]);
-		else if (from->dtype == FO_F64)
-			to[i] = (float)((const double *)from->data)[i];
-		else
-			to[i] = ((const float *)from->data)[i];
-	}
-}
-
 fo_status fo_ports_serve(void *ctx, enum fo_port port, int mb, const struct fo_tensor *arg, int n)
 {
 	struct fo_ports *p = ctx;
@@ -44,7 +31,10 @@ fo_status fo_ports_serve(void *ctx, enum fo_port port, int mb, const struct fo_t
 		if (n > FO_PORT_LOSS_SCALE)
 			memcpy(p->scale, arg[FO_PORT_LOSS_SCALE].data, sizeof p->scale);
 		return FO_OK;
-	case FO_PORT_LOGITS: copy_logits(p->logits, arg); return FO_OK;
+	case FO_PORT_LOGITS:
+		for (int64_t i = 0; i < arg->cols; i++)
+			p->logits[i] = (float)fo_element(arg->data, arg->dtype, i);
+		return FO_OK;
 	case FO_PORT_NONE:
 	case FO_PORT_COUNT: break;
 	}

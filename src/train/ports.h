@@ -1,4 +1,4 @@
-/* What serves the host operations of one executor: the batch and the hyper-parameters in, losses or logits out. */
+/* Serves the host operations of one executor: batch and hyper-parameters go in, losses or logits come out. */
 #ifndef FO_TRAIN_PORTS_H
 #define FO_TRAIN_PORTS_H
 
@@ -7,14 +7,14 @@
 
 struct fo_ports {
 	const struct fo_batch *batch; /* the step's tokens */
-	struct fo_loader *
-		loader; /* whose next batch is the next step's; NULL: there is no next step, or nobody may look ahead */
-	const struct fo_batch *ahead; /* what is served while an executor fills in the next step */
+	/* Its next batch is the next step's; NULL: there is no next step, or nobody may look ahead. */
+	struct fo_loader *loader;
+	const struct fo_batch *ahead; /* served while an executor fills in the next step */
 	double hyper[FO_HYPER_COUNT];
-	double loss[2], scale[2]; /* what came out */
-	const int32_t *chunk;     /* of a generator: ids, how many, position of the first */
+	double loss[2], scale[2]; /* came out: sum and count of losses; scale and norm of the gradient */
+	const int32_t *chunk;     /* for a generator: ids; their number and first position are below */
 	int64_t chunk_tokens, chunk_begin;
-	float *logits; /* (V), of a chunk's last token */
+	float *logits; /* (V): came out, for a chunk's last token */
 };
 /* A fo_port_fn; ctx is the struct fo_ports. FO_EBUG for a port that nobody serves here. */
 fo_status fo_ports_serve(void *ctx, enum fo_port port, int mb, const struct fo_tensor *arg, int n);

@@ -3,13 +3,14 @@
 #include "ckpt/ckpt.h"
 #include "record/record.h"
 #include "train/memory.h"
+#include "train/store_int.h"
 
 #include <jansson.h>
 #include <string.h>
 
 #define MAX_CONFIG ((size_t)1 << 20) /* a config.json is a few KiB */
 
-/* Why a run's folder has no weights. */
+/* The error of a run's folder that has no weights. */
 static fo_status no_checkpoint(const char *path, const char *seen)
 {
 	struct fo_record r;
@@ -30,7 +31,7 @@ static fo_status no_checkpoint(const char *path, const char *seen)
 		       "training saves one at its end and every checkpoint.every steps");
 }
 
-/* Which folder holds the weights, and which run it belongs to. */
+/* Finds the folder that holds the weights, and the run that it belongs to. */
 static fo_status resolve(struct fo_pretrained *p, const char *path)
 {
 	char seen[FO_PATH_BYTES];
@@ -47,12 +48,15 @@ static fo_status resolve(struct fo_pretrained *p, const char *path)
 	}
 	if (!fo_fs_is_dir(checkpoints) && fo_fs_exists(fo_arena_printf(&p->arena, "%s/log.jsonl", path)))
 		return no_checkpoint(path, seen);
-	if (!fo_fs_is_dir(checkpoints))
-		return fo_hint(fo_fail(FO_EARG, "'%s' is %s", seen,
-				       fo_fs_is_dir(path)   ? "a folder without config.json or checkpoints"
-				       : fo_fs_exists(path) ? "a file, not the folder of a model"
-							    : "not there"),
+	if (!fo_fs_is_dir(checkpoints)) {
+		const char *is = "not there";
+		if (fo_fs_is_dir(path))
+			is = "a folder without config.json or checkpoints";
+		else if (fo_fs_exists(path))
+			is = "a file, not the folder of a model";
+		return fo_hint(fo_fail(FO_EARG, "'%s' is %s", seen, is),
 			       "name a run directory, a checkpoint or a folder with config.json and model.safetensors");
+	}
 	char *newest;
 	FO_TRY(fo_ckpt_newest(&p->arena, checkpoints, &newest));
 	if (!newest)
@@ -122,7 +126,7 @@ fo_status fo_pretrained_store(const struct fo_pretrained *p, const struct fo_pro
 	for (int i = 0; i < program->nbuf; i++)
 		if (fo_home_persists(program->buf[i].home))
 			need += (double)fo_buffer_bytes(&program->buf[i]) *
-				(program->buf[i].axes & FO_PER_LAYER ? (double)p->model.layers : 1);
+				(double)fo_buffer_layers(program, &program->buf[i]);
 	if (have > 0 && need > have)
 		return fo_hint(fo_fail(FO_ENOMEM, "the model in '%s' takes %s, this %s has %s free", p->dir,
 				       fo_str_bytes(a, need), cuda ? "device" : "machine", fo_str_bytes(b, have)),

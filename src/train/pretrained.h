@@ -1,4 +1,4 @@
-/* A trained model in a folder: ours or Hugging Face's. What generating and evaluating begin with. */
+/* A trained model in a folder, ours or Hugging Face's: generating and evaluating begin with it. */
 #ifndef FO_TRAIN_PRETRAINED_H
 #define FO_TRAIN_PRETRAINED_H
 
@@ -23,16 +23,16 @@ struct fo_pretrained {
 FO_CHECKED fo_status fo_pretrained_open(struct fo_pretrained *p, const char *path, int precision);
 void fo_pretrained_close(struct fo_pretrained *p);
 
-/* A store with the persistent buffers of `program` (of this model and precision), weights read from the folder: of this
- * machine, or, cuda not NULL, of that device, whose weights the host holds in pieces alone. FO_ENOMEM when that has
- * less memory free than it takes. */
+/* A store with the persistent buffers of `program` (of this model and precision), weights read from the folder. It lies
+ * in this machine's memory, or with cuda on that device, while the host holds pieces of the weights only. FO_ENOMEM
+ * where too little memory is free. */
 FO_CHECKED fo_status fo_pretrained_store(const struct fo_pretrained *p, const struct fo_program *program,
 					 struct fo_cuda *cuda, struct fo_store **out);
 /* A store and a generator over it (freed in the other order). */
 FO_CHECKED fo_status fo_pretrained_generator(const struct fo_pretrained *p, const struct fo_exec_options *o,
 					     int64_t context, int64_t chunk, struct fo_store **store,
 					     struct fo_generator **out);
-/* The loss of the model on text. What `o` leaves open is taken from the run where there is one. */
+/* The loss of the model on text. Options that `o` leaves open are taken from the run, if there is one. */
 FO_CHECKED fo_status fo_pretrained_evaluate(const struct fo_pretrained *p, const struct fo_eval_options *o,
 					    struct fo_eval_result *out);
 

@@ -11,7 +11,7 @@
 #define META(f) offsetof(struct fo_ckpt_meta, f)
 #define PASS(f) offsetof(struct fo_passes, f)
 #define SAME FO_RESUME_SAME
-/* What is compared beside the model's fields. */
+/* The rows that are compared beside the model's fields. */
 static const struct fo_resume_row own[] = {
 	OWN("model_type", SAME, FO_RESUME_MODEL_TYPE, 0, false, NULL, NULL),
 	OWN("rope_scaling.rope_type", SAME, FO_RESUME_ROPE_TYPE, 0, false, NULL, NULL),
@@ -34,9 +34,9 @@ static const struct fo_resume_row own[] = {
 	OWN("checksum of val.shard", SAME, FO_RESUME_VAL_CHECKSUM, 0, true, "", NULL),
 	OWN("rows in a step", FO_RESUME_WARNED, FO_RESUME_META_INT, META(rows_per_step), false,
 	    "train.rows train.micro-batches train.batch-rows",
-	    "the text goes on behind what was seen, and steps are of another size"),
+	    "the text goes on after what was seen, and steps are of another size"),
 	OWN("optim.rounding", FO_RESUME_WARNED, FO_RESUME_PASS, PASS(rounding), false, NULL,
-	    "weights and moments are rounded otherwise from here on"),
+	    "weights and moments are rounded differently from here on"),
 	/* The same bits are promised for the same kernels. Which ones a processor takes may change with the machine,
 	 * with FLATOUT_ISA, and where two sets are timed against each other. */
 	OWN("kernels", FO_RESUME_WARNED, FO_RESUME_KERNELS, 0, false, "",
@@ -46,20 +46,20 @@ static const struct fo_resume_row own[] = {
 enum { OWN_ROWS = sizeof own / sizeof *own };
 
 const char *const fo_resume_free[] = {
-	/* They show in the model's fields, or the checkpoint takes their place. */
+	/* Shown by the model's fields, or replaced by the checkpoint. */
 	"model.name", "model.weights", "program.file",
-	/* Where and with what. */
+	/* Place and means. */
 	"run.dir", "run.threads", "run.affinity", "run.verify", "train.device", "train.tune", "memory.limit",
 	"memory.budget",
-	/* How long, how fast, how far. */
+	/* Length of the run, learning rate, clipping. */
 	"train.steps", "optim.lr", "optim.schedule", "optim.warmup", "optim.final-lr", "optim.decay-share",
 	"optim.beta1", "optim.beta2", "optim.eps", "optim.weight-decay", "optim.clip", "optim.clip-norm",
-	/* What is looked at, kept and told. */
+	/* Evaluation, checkpoints, guards, reports. */
 	"eval.every", "eval.batches", "eval.packing", "checkpoint.every", "checkpoint.keep", "checkpoint.async",
 	"checkpoint.last", "guard.nonfinite", "guard.spike", "guard.spike-z", "guard.spike-window", "guard.limit",
 	"log.every", "report.tensorboard", "report.prometheus", "sample.prompt", "sample.tokens", "train.metered-every",
 	"train.timed-every", "train.kernel-times", "train.inputs-ahead",
-	/* The same numbers up to rounding. */
+	/* Passes that change numbers by rounding alone. */
 	"pass.merge-qkv", "pass.merge-gate-up", "pass.fuse-loss", "pass.fuse-elementwise", "pass.fuse-rope",
 	"pass.recompute", "pass.recompute-layers", "pass.offload", "pass.fused-optimizer", "pass.optimizer-in-backward",
 	"pass.attention", "pass.fp8-scale-precompute", "pass.fp8-transposed", "pass.fp8-fuse", "pass.wgrad-lane", NULL
@@ -72,17 +72,20 @@ struct fo_resume_row fo_resume_row(int i)
 	if (i >= fo_model_fields)
 		return own[i - fo_model_fields];
 	const struct fo_model_field *f = &fo_model_field[i];
-	bool length = f->offset == offsetof(struct fo_model,
-					    max_position); /* a statement about the model that nothing computes with */
-	return (struct fo_resume_row){ .name = f->said,
-				       .rule = length ? FO_RESUME_FREE : FO_RESUME_SAME,
-				       .kind = f->type == 'i'   ? FO_RESUME_MODEL_INT
-					       : f->type == 'b' ? FO_RESUME_MODEL_FLAG
-								: FO_RESUME_MODEL_REAL,
-				       .offset = f->offset };
+	struct fo_resume_row row = {
+		.name = f->said, .rule = FO_RESUME_SAME, .kind = FO_RESUME_MODEL_REAL, .offset = f->offset
+	};
+	if (f->type == 'i')
+		row.kind = FO_RESUME_MODEL_INT;
+	if (f->type == 'b')
+		row.kind = FO_RESUME_MODEL_FLAG;
+	/* The length is a statement about the model that nothing computes with. */
+	if (f->offset == offsetof(struct fo_model, max_position))
+		row.rule = FO_RESUME_FREE;
+	return row;
 }
 
-/* Scaling has only the numbers that its type uses. */
+/* A scaling with only the numbers that its type uses. */
 static struct fo_rope used_rope(const struct fo_rope *r)
 {
 	struct fo_rope u = { .theta = r->theta, .type = r->type, .factor = 1 };
@@ -108,7 +111,7 @@ static void model_value(const struct fo_resume_row *row, const struct fo_model *
 	case FO_RESUME_MODEL_TYPE: snprintf(buf, size, "%s", type ? type : "none of ours"); break;
 	case FO_RESUME_ROPE_TYPE: snprintf(buf, size, "%s", rope[m->rope.type]); break;
 	default:
-		/* As short as tells it apart: 1e-05, not 1.0000000000000001e-05. */
+		/* The shortest form that reads back as the same number: 1e-05, not 1.0000000000000001e-05. */
 		for (int digits = 6; digits <= 17; digits++) {
 			double v = *(const double *)(const void *)at, back;
 			snprintf(buf, size, "%.*g", digits, v);
@@ -138,8 +141,8 @@ static bool meta_value(const struct fo_resume_row *row, const struct fo_ckpt_met
 	return true;
 }
 
-/* One item of "merge-qkv, fuse-loss=512, ...": its value behind "=", 1 without one; what 0 is called where it is not
- * there. */
+/* The value of one item of "merge-qkv, fuse-loss=512, ...": the text after "=", "1" without one, and the name of 0
+ * where the item is missing. */
 static void pass_value(size_t offset, const char *passes, char *buf, size_t size)
 {
 	const char *name = "";
@@ -213,7 +216,7 @@ void fo_resume_compare(const struct fo_resume_side *was, const struct fo_resume_
 		}
 		fo_str_printf(&out->refused, "%s%s is %s there and %s here", out->refused.len ? "; " : "", row.name,
 			      there, here);
-		/* Only the fields that are options are called as those. */
+		/* Model fields that are no options are set in config.json. */
 		bool is_model = row.kind <= FO_RESUME_ROPE_TYPE;
 		if (row.data)
 			out->data = true;

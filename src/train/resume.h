@@ -1,14 +1,14 @@
-/* What a run that goes on is compared in with its checkpoint: one table (docs/safety.md shows it). */
+/* The table of what is compared when a run goes on from a checkpoint (docs/safety.md shows it). */
 #ifndef FO_TRAIN_RESUME_H
 #define FO_TRAIN_RESUME_H
 
 #include "base/str.h"
 #include "ckpt/ckpt.h"
 
-/* SAME: another value is refused. WARNED: the run goes on and says so. FREE: whoever changes it means to. */
+/* SAME: another value is refused. WARNED: the run goes on with a warning. FREE: not compared. */
 enum fo_resume_rule { FO_RESUME_SAME, FO_RESUME_WARNED, FO_RESUME_FREE };
 
-/* What one side says; NULL: it is not recorded. */
+/* One side of the comparison; NULL: not recorded. */
 struct fo_resume_side {
 	const struct fo_model *model;
 	const struct fo_ckpt_meta *meta;
@@ -37,15 +37,14 @@ struct fo_resume_row {
 	enum fo_resume_rule rule;
 	enum fo_resume_kind kind;
 	size_t offset;       /* in struct fo_model, fo_ckpt_meta or fo_passes */
-	bool data;           /* made right by restoring files, not by an option */
-	const char *options; /* the run options that it comes from, a space between two; NULL: the one of its name, if
+	bool data;           /* set right by restoring files, not by an option */
+	const char *options; /* the run options that it comes from, separated by blanks; NULL: the one of its name, if
 				there is one */
-	const char *why;     /* WARNED: what the change means */
+	const char *why;     /* WARNED: the consequence of the change */
 };
 int fo_resume_rows(void);
 struct fo_resume_row fo_resume_row(int i);
-/* The options of a run that are not compared, NULL behind them: another value is not asked about, or shows in what is
- * compared. */
+/* The options of a run that are not compared, then NULL: another value is allowed, or shows in what is compared. */
 extern const char *const fo_resume_free[];
 
 /* The row's value on this side in `buf`; false: not recorded. */

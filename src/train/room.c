@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-enum { ROUNDS = 4 }; /* a choice that takes less may have other workspaces, but soon it has the same */
+enum { ROUNDS = 4 }; /* a smaller choice may have other workspaces; after a few rounds they stay the same */
 
 static int64_t least(int64_t limit, int64_t have) { return limit && (limit < have || !have) ? limit : have; }
 int64_t fo_room_allowed(const struct fo_run *r, int64_t have) { return least(r->memory_limit, have); }
@@ -28,7 +28,9 @@ static fo_status does_not_fit(const struct fo_program *p, int64_t need, int64_t 
 			: "shorten data.seq, choose a smaller model, or let pass.recompute and optim.state be auto");
 }
 
-fo_status fo_room_fits(const struct fo_run *r, const struct fo_program *p, int64_t beside, int64_t have)
+/* FO_ENOMEM, with what to do, where arena, persistent buffers and `beside` bytes are more than the run may take of a
+ * device. */
+static fo_status fits(const struct fo_run *r, const struct fo_program *p, int64_t beside, int64_t have)
 {
 	struct fo_unrolled u;
 	int64_t may = fo_room_allowed(r, have);
@@ -58,7 +60,7 @@ static fo_status settle(const struct maker *m, const struct fo_run *r, int64_t h
 	return FO_OK;
 }
 
-/* They share weights: how these are stored is the step's choice. */
+/* Evaluation shares the step's weights, so it takes the step's passes, which say how they are stored. */
 static fo_status build_evaluation(struct fo_program *out, const struct fo_run *r, const struct fo_model *m,
 				  const struct fo_program *step)
 {
@@ -104,7 +106,7 @@ static fo_status make_executors(struct fo_room_step *s)
 	if (s->options.cuda) {
 		if (s->too_large.st != FO_OK)
 			return fo_err_raise(&s->too_large);
-		FO_TRY(fo_room_fits(s->run, &s->program, 0, s->have));
+		FO_TRY(fits(s->run, &s->program, 0, s->have));
 	}
 	train.batch = s->batch;
 	FO_TRY(fo_store_new_on(&s->store, &s->program, s->options.cuda));
@@ -133,11 +135,23 @@ fo_status fo_room_step_executors(struct fo_room_step *s)
 	return settle(&(struct maker){ s, &s->choice, step_need, step_again }, s->run, s->have);
 }
 
+/* Bytes that a run may take: free memory of the device less its reserve, or of this machine (c NULL); 0: not known. */
+static fo_status find_have(struct fo_cuda *c, int64_t *have)
+{
+	int64_t total;
+	*have = fo_memory_available();
+	if (!c)
+		return FO_OK;
+	FO_TRY(fo_cuda_memory(c, have, &total));
+	*have -= fo_device_reserve(total);
+	return FO_OK;
+}
+
 fo_status fo_room_step_open(struct fo_room_step *s, const struct fo_run *r, const struct fo_exec_options *o,
 			    fo_port_fn *port, void *ctx)
 {
 	*s = (struct fo_room_step){ .run = r, .options = *o, .port = port, .ctx = ctx, .eval_ctx = ctx };
-	FO_TRY(fo_room_have(o->cuda, &s->have));
+	FO_TRY(find_have(o->cuda, &s->have));
 	FO_TRY(fo_run_model(r, &s->model));
 	FO_TRY(fo_room_step_programs(s, 0));
 	if (s->too_large.st != FO_OK)
@@ -145,7 +159,7 @@ fo_status fo_room_step_open(struct fo_room_step *s, const struct fo_run *r, cons
 	FO_TRY(fo_room_step_executors(s));
 	if (s->too_large.st != FO_OK)
 		return fo_err_raise(&s->too_large);
-	return o->cuda ? fo_room_fits(r, &s->program, fo_exec_memory(s->exec).workspace, s->have) : FO_OK;
+	return o->cuda ? fits(r, &s->program, fo_exec_memory(s->exec).workspace, s->have) : FO_OK;
 }
 
 void fo_room_step_close(struct fo_room_step *s)
@@ -161,7 +175,9 @@ void fo_room_step_close(struct fo_room_step *s)
 
 /* ---- without the device ---- */
 
-int64_t fo_room_workspace(const struct fo_program *p, const struct fo_cuda_device *d)
+/* Bytes of the workspaces of the program's operations on a device like d: for each lane the most that one of its
+ * operations takes. */
+static int64_t workspace_of(const struct fo_program *p, const struct fo_cuda_device *d)
 {
 	size_t lane[FO_LANE_COUNT] = { 0 }, sum = 0;
 	for (int b = 0; b < p->nblock; b++)
@@ -176,57 +192,57 @@ int64_t fo_room_workspace(const struct fo_program *p, const struct fo_cuda_devic
 		}
 	for (int l = 0; l < FO_LANE_COUNT; l++)
 		sum += lane[l];
-	return (int64_t)fo_device_size(sum + 1); /* and what is looked for in faults */
+	return (int64_t)fo_device_size(sum + 1); /* and the place where faults are reported */
 }
 
+/* A step for a device like d, which need not be there, made as `flatout train` makes it there. */
 struct planned {
-	struct fo_room_plan *out;
 	const struct fo_run *r;
 	const struct fo_model *m;
 	const struct fo_cuda_device *d;
 	int64_t have;
+	struct fo_choice choice;
+	struct fo_program program;
+	/* Bytes as a device hands them out, of both programs; host_arena is host memory. */
+	int64_t arena, persistent, workspace, host_arena;
 };
 
 static int64_t need_of(const void *ctx)
 {
-	const struct fo_room_plan *p = ((const struct planned *)ctx)->out;
+	const struct planned *p = ctx;
 	return p->arena + p->persistent + p->workspace;
 }
 
 static fo_status make(void *ctx, int64_t reserve)
 {
-	struct planned *k = ctx;
-	struct fo_room_plan *p = k->out;
+	struct planned *p = ctx;
 	struct fo_unrolled u;
 	fo_program_fini(&p->program);
-	const struct fo_choose_rates rates = fo_device_choose_rates(k->d, fo_run_precision(k->r));
-	FO_TRY(fo_pass_choose_run(k->r, k->m, fo_room_budget(k->r, k->have), reserve, &rates, &p->choice));
-	FO_TRY(fo_pass_build(&p->program, k->m, &p->choice.run));
+	const struct fo_choose_rates rates = fo_device_choose_rates(p->d, fo_run_precision(p->r));
+	FO_TRY(fo_pass_choose_run(p->r, p->m, fo_room_budget(p->r, p->have), reserve, &rates, &p->choice));
+	FO_TRY(fo_pass_build(&p->program, p->m, &p->choice.run));
 	FO_TRY(fo_unroll(&p->program, &u));
 	fo_plan(&p->program, &u);
 	p->arena = (int64_t)fo_device_size((size_t)u.arena_bytes);
 	p->persistent = (int64_t)fo_device_size((size_t)u.persistent_bytes);
 	p->host_arena = u.host_arena_bytes;
 	fo_unrolled_fini(&u);
-	p->workspace = fo_room_workspace(&p->program, k->d);
+	p->workspace = workspace_of(&p->program, p->d);
 	/* Evaluation has no gradients: its arena is the smaller one. */
 	struct fo_program eval = { 0 };
-	fo_status st = build_evaluation(&eval, k->r, k->m, &p->program);
+	fo_status st = build_evaluation(&eval, p->r, p->m, &p->program);
 	if (st == FO_OK)
-		p->workspace += fo_room_workspace(&eval, k->d);
+		p->workspace += workspace_of(&eval, p->d);
 	fo_program_fini(&eval);
 	return st;
 }
 
-fo_status fo_room_plan(struct fo_room_plan *out, const struct fo_run *r, const struct fo_model *m,
-		       const struct fo_cuda_device *d, int64_t have)
+static fo_status make_that_fits(struct planned *p)
 {
-	struct planned k = { out, r, m, d, have };
-	*out = (struct fo_room_plan){ 0 };
-	FO_TRY(make(&k, 0));
-	FO_TRY(settle(&(struct maker){ &k, &out->choice, need_of, make }, r, have));
-	int64_t may = fo_room_allowed(r, have);
-	return need_of(&k) <= may ? FO_OK : does_not_fit(&out->program, need_of(&k), may);
+	FO_TRY(make(p, 0));
+	FO_TRY(settle(&(struct maker){ p, &p->choice, need_of, make }, p->r, p->have));
+	int64_t may = fo_room_allowed(p->r, p->have);
+	return need_of(p) <= may ? FO_OK : does_not_fit(&p->program, need_of(p), may);
 }
 
 void fo_room_choice_json(const struct fo_choice *c, const struct fo_program *p, struct fo_json *j)
@@ -244,17 +260,6 @@ void fo_room_choice_json(const struct fo_choice *c, const struct fo_program *p, 
 	fo_str_fini(&text);
 }
 
-fo_status fo_room_have(struct fo_cuda *c, int64_t *have)
-{
-	int64_t total;
-	*have = fo_memory_available();
-	if (!c)
-		return FO_OK;
-	FO_TRY(fo_cuda_memory(c, have, &total));
-	*have -= fo_device_reserve(total);
-	return FO_OK;
-}
-
 /* NVIDIA's data sheet: 132 multiprocessors of compute capability 9.0, 50 MB of second-level cache. */
 static const struct fo_cuda_device h200 = {
 	.cc_major = 9, .multiprocessors = 132, .name = "NVIDIA H200", .l2_bytes = 50000000
@@ -264,13 +269,13 @@ fo_status fo_room_plan_print(const struct fo_run *r, int64_t total_bytes, FILE *
 {
 	struct fo_cuda_device d = h200;
 	struct fo_model m;
-	struct fo_room_plan p;
 	struct fo_str text = { 0 };
 	struct fo_json j;
 	const int64_t reserve = fo_device_reserve(total_bytes), have = total_bytes - FO_DEVICE_CONTEXT_BYTES - reserve;
 	d.memory_bytes = total_bytes;
 	FO_TRY(fo_run_model(r, &m));
-	fo_status st = fo_room_plan(&p, r, &m, &d, have > 0 ? have : 1);
+	struct planned p = { .r = r, .m = &m, .d = &d, .have = have > 0 ? have : 1 };
+	fo_status st = make_that_fits(&p);
 	if (st == FO_OK) {
 		fo_json_begin(&j, &text, false);
 		fo_json_object(&j, NULL);

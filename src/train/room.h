@@ -11,30 +11,12 @@
 
 #include <stdio.h>
 
-/* Bytes. have: free memory without what is left alone; 0: not known. Both give 0 where nothing limits the run. */
-int64_t fo_room_allowed(const struct fo_run *r,
-			int64_t have); /* that the run may take: memory.limit, or have where that is less */
-int64_t fo_room_budget(const struct fo_run *r, int64_t have); /* that auto may plan with: memory.budget, or the above */
+/* Bytes that the run may take (memory.limit, or `have` if that is less), and bytes that choices may plan with
+ * (memory.budget, or the former). have: free memory without what is left alone; 0: not known. Both give 0 where nothing
+ * limits the run. */
+int64_t fo_room_allowed(const struct fo_run *r, int64_t have);
+int64_t fo_room_budget(const struct fo_run *r, int64_t have);
 
-/* FO_ENOMEM, with what to do, where arena, what persists and `beside` bytes are more than the run may take of a
- * device. */
-FO_CHECKED fo_status fo_room_fits(const struct fo_run *r, const struct fo_program *p, int64_t beside, int64_t have);
-
-/* Workspaces of the program's operations on a device like d: of each lane the most that one of its operations takes
- * (fo_cuda_ws_most). */
-int64_t fo_room_workspace(const struct fo_program *p, const struct fo_cuda_device *d);
-
-/* A step for a device like d, which need not be there: what the run leaves open chosen within `have` bytes as
- * `flatout train` chooses there, its program, and its plan. */
-struct fo_room_plan {
-	struct fo_choice choice;
-	struct fo_program program; /* freed by the caller with fo_program_fini, whatever was returned */
-	/* Bytes: as a device hands them out, of both programs, but for host_arena, which is host memory. */
-	int64_t arena, persistent, workspace, host_arena;
-};
-/* FO_ENOMEM, before anything is taken: no choice fits, or what the run asks for does not. */
-FO_CHECKED fo_status fo_room_plan(struct fo_room_plan *out, const struct fo_run *r, const struct fo_model *m,
-				  const struct fo_cuda_device *d, int64_t have);
 /* A training step ready to run, as `flatout train` makes it. On a device no memory is taken before its weights are made
  * or its first step. It must not move.
  *
@@ -62,7 +44,7 @@ struct fo_room_step {
 /* Closed with fo_room_step_close, whatever was returned. FO_ENOMEM: nothing fits. */
 FO_CHECKED fo_status fo_room_step_open(struct fo_room_step *s, const struct fo_run *r, const struct fo_exec_options *o,
 				       fo_port_fn *port, void *ctx);
-/* Both programs; the choice leaves `reserve` bytes of the budget. */
+/* Makes both programs; the choice leaves `reserve` bytes of the budget. */
 FO_CHECKED fo_status fo_room_step_programs(struct fo_room_step *s, int64_t reserve);
 /* Store and executors of the programs. What was chosen fits by its program; what comes beside it (workspaces,
  * evaluation, `beside`) is known once executors are there: where both are too much, programs and executors are made
@@ -79,9 +61,5 @@ void fo_room_choice_json(const struct fo_choice *c, const struct fo_program *p, 
 /* The plan of the run for a device of total_bytes (as CUDA shows them) that need not be there, taken to be an H200
  * otherwise: one line of JSON to f, with what the device's context and the reserve leave of it. FO_ENOMEM as above. */
 FO_CHECKED fo_status fo_room_plan_print(const struct fo_run *r, int64_t total_bytes, FILE *f);
-
-/* Bytes of the device that a run may take: what is free once it is open, less fo_device_reserve; c NULL: of this
- * machine; 0: not known. */
-FO_CHECKED fo_status fo_room_have(struct fo_cuda *c, int64_t *have);
 
 #endif

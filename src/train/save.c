@@ -69,9 +69,9 @@ static fo_status write_checkpoint(const struct fo_saver *v, const struct fo_ckpt
 static void *writer(void *arg)
 {
 	struct fo_saver *v = arg;
-	setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), WRITER_NICE); /* without it: merely slower training */
-	/* The system hands out the copy's pages here, not while a step waits for the first copy. What is in them stays:
-	 * a device's tables. */
+	setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), WRITER_NICE); /* where it fails training is slower */
+	/* Touches the copy's pages here, not while a step waits for the first copy. Their contents stay, which are a
+	 * device's tables. */
 	for (int64_t at = 0; at < v->copy_bytes; at += sysconf(_SC_PAGESIZE)) {
 		volatile unsigned char *byte = (unsigned char *)v->copy + at;
 		*byte = *byte;

@@ -1,5 +1,5 @@
-/* Writing checkpoints, in a thread of their own where memory allows. One checkpoint is under way at most. Its state is a
- * copy of the store, so training changes nothing that is being written; the copy is all that a step waits for, unless
+/* Writing checkpoints, in a thread of their own where memory allows. One checkpoint is under way at most. Its state is
+ * a copy of the store, so training changes nothing that is being written; the copy is all that a step waits for, unless
  * the checkpoint before is not done yet. */
 #ifndef FO_TRAIN_SAVE_H
 #define FO_TRAIN_SAVE_H
@@ -19,9 +19,9 @@ FO_CHECKED fo_status fo_saver_begin(struct fo_saver *v, const struct fo_ckpt_met
 /* Sends the event of a checkpoint that has been finished, or a warning of one that failed, since the last call. Cheap:
  * once a step. */
 void fo_saver_poll(struct fo_saver *v);
-/* At the end and when the run is stopped: writes a checkpoint and waits for it where one of checkpoint.every is `due`
- * or checkpoint.last asks for one; else waits for what is under way. A lost folder is an error, after the state was
- * saved elsewhere. */
+/* Called at the end and when the run is stopped. Writes a checkpoint and waits for it where one of checkpoint.every is
+ * `due` or checkpoint.last asks for one; else waits for what is under way. A lost folder is an error, after the state
+ * was saved elsewhere. */
 FO_CHECKED fo_status fo_saver_last(struct fo_saver *v, const struct fo_ckpt_meta *meta, bool due);
 /* Waits for what is under way and saves what is not saved yet, because the run must end with `why`; returns why, with
  * where the state lies as its hint. */
@@ -31,7 +31,7 @@ fo_status fo_saver_rescue(struct fo_saver *v, const struct fo_ckpt_meta *meta, f
  * weights are of two moments; else it stays or becomes false. */
 FO_CHECKED fo_status fo_saver_go_back(struct fo_saver *v, struct fo_ckpt_meta *meta, bool *found, bool *torn);
 
-/* Of `step` steps those after the newest checkpoint that checkpoint.last=no leaves unsaved. */
+/* The number of steps, of `step`, after the newest checkpoint that checkpoint.last=no leaves unsaved. */
 int64_t fo_saver_unsaved(const struct fo_saver *v, int64_t step);
 /* "DIR/checkpoints/step-00000100" of the newest checkpoint that is known to be whole; "": none. */
 void fo_saver_newest(const struct fo_saver *v, char *path, size_t size);

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #define CALIBRATION_SECONDS 1.0
-#define PROGRAM_BYTES ((size_t)256 << 20) /* of a dumped program: beyond this it is none */
 
 /* ---- the device ---- */
 
@@ -102,11 +101,8 @@ static void keep_choices(struct fo_setup *s)
 {
 	struct fo_program p;
 	const char *path = fo_arena_printf(&s->arena, "%s/program.txt", s->run->dir);
-	char *text;
-	size_t len;
 	if (!fo_fs_exists(fo_arena_printf(&s->arena, "%s/checkpoints", s->run->dir)) || !is_open(&s->choosing) ||
-	    !fo_fs_exists(path) || fo_fs_read_regular(&s->arena, path, PROGRAM_BYTES, &text, &len) != FO_OK ||
-	    fo_program_parse(&p, text, len, path) != FO_OK)
+	    !fo_fs_exists(path) || fo_program_read(&p, path, true) != FO_OK)
 		return;
 	adopt_choices(&s->choosing, &p.run);
 	fo_program_fini(&p);
@@ -138,10 +134,7 @@ static fo_status read_program(struct fo_setup *s)
 {
 	const struct fo_run *r = s->run;
 	struct fo_program *p = &s->step.program;
-	char *text;
-	size_t len;
-	FO_TRY(fo_fs_read(&s->arena, r->program_file, PROGRAM_BYTES, &text, &len));
-	FO_TRY(fo_program_parse(p, text, len, r->program_file));
+	FO_TRY(fo_program_read(p, r->program_file, false));
 	s->step.model = p->model;
 	s->step.given = true;
 	if (p->run.seq != r->seq || !is_split(r, &p->run) || p->run.precision != fo_run_precision(r) ||

@@ -18,7 +18,8 @@ struct fo_setup {
 	struct fo_events *events; /* for warnings */
 	struct fo_arena arena;    /* texts and arrays that live as long as the run */
 	struct fo_folder folder;
-	/* The device; NULL: the processor computes. Bytes of its memory: free when it was opened; of these left alone. */
+	/* The device; NULL: the processor computes. Bytes of its memory: free when it was opened; of these left
+	 * alone. */
 	struct fo_cuda *cuda;
 	int64_t device_free, device_reserve;
 	bool attention_reported;  /* that attention runs on slow kernels */
@@ -83,8 +84,6 @@ FO_CHECKED fo_status fo_setup_announce(struct fo_setup *s);
 void fo_setup_plan(const struct fo_setup *s, struct fo_train_plan *out);
 /* Bytes that the run plans to take: of the device, or of the host. */
 int64_t fo_setup_planned(const struct fo_setup *s);
-/* Bytes of the copy that checkpoints on the processor are written from; 0: there is none. */
-int64_t fo_setup_copy_bytes(const struct fo_setup *s);
 
 /* ---- run_files.c ---- */
 

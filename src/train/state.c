@@ -3,7 +3,6 @@
 #include "train/resume.h"
 #include "train/setup.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,39 +43,27 @@ fo_status fo_setup_has_weights(struct fo_setup *s)
 		       "checkpoint.every saves weights");
 }
 
-/* What the checkpoint says of the run that made it; what it does not say stays NULL. */
-struct record {
-	struct fo_resume_side side;
-	struct fo_model model;
-	uint64_t val_checksum;
-	char passes[1024], kernels[48];
-};
-
-static void read_record(struct fo_setup *s, const char *path, struct record *r)
+/* Fills in what the checkpoint in `path` records of the run that made it; the rest stays NULL. Texts point into *file,
+ * which is open if this returns true. */
+static bool read_record(const char *path, struct fo_record *file, struct fo_model *model, uint64_t *val_checksum,
+			struct fo_resume_side *out)
 {
-	json_t *root = json_load_file(fo_arena_printf(&s->arena, "%s/run.json", path), 0, NULL),
-	       *machine = json_object_get(root, "machine");
-	const char *passes = json_string_value(json_object_get(root, "passes")),
-		   *isa = json_string_value(json_object_get(machine, "isa")),
-		   *val = json_string_value(json_object_get(root, "val_shard_checksum"));
-	char *end = "?";
-
-	*r = (struct record){ .side = { .meta = &s->found.meta } };
-	if (fo_model_load(path, &r->model) == FO_OK)
-		r->side.model = &r->model;
-	else
+	char *end;
+	if (fo_model_load(path, model) == FO_OK)
+		out->model = model;
+	if (fo_record_open(file, path, 0) != FO_OK) {
 		fo_err_clear();
-	if (passes && (size_t)snprintf(r->passes, sizeof r->passes, "%s", passes) < sizeof r->passes)
-		r->side.passes = r->passes;
-	if (val)
-		r->val_checksum = strtoull(val, &end, 16);
-	if (!*end)
-		r->side.val_checksum = &r->val_checksum;
-	if (isa && !json_object_get(machine, "device")) {
-		snprintf(r->kernels, sizeof r->kernels, "%s", isa);
-		r->side.kernels = r->kernels;
+		return false;
 	}
-	json_decref(root);
+	fo_err_clear();
+	if (*file->passes)
+		out->passes = file->passes;
+	if (*file->isa && !*file->device)
+		out->kernels = file->isa;
+	*val_checksum = strtoull(file->val_checksum, &end, 16);
+	if (*file->val_checksum && !*end)
+		out->val_checksum = val_checksum;
+	return true;
 }
 
 static void hint_what_to_do(struct fo_setup *s, fo_status st, const struct fo_resume_differences *d)
@@ -99,17 +86,19 @@ static fo_status compare_record(struct fo_setup *s, const struct fo_ckpt_meta *m
 	const char *path = s->found.path;
 	struct fo_resume_differences d;
 	struct fo_str passes = { 0 };
-	struct record was;
+	struct fo_record file;
+	struct fo_model model;
+	uint64_t val_checksum;
+	struct fo_resume_side was = { .meta = &s->found.meta };
 	fo_status st = FO_OK;
-
-	read_record(s, path, &was);
+	bool opened = read_record(path, &file, &model, &val_checksum, &was);
 	fo_passes_text(&s->step.program.run.pass, &passes);
 	const struct fo_resume_side is = { .model = &s->step.model,
 					   .meta = meta,
 					   .passes = passes.data,
 					   .val_checksum = &s->corpus.val.checksum,
 					   .kernels = s->cuda ? NULL : fo_isa_name[s->step.options.isa] };
-	fo_resume_compare(&was.side, &is, &d);
+	fo_resume_compare(&was, &is, &d);
 	if (d.refused.len) {
 		st = fo_fail(FO_EARG, "this run is not the one of checkpoint '%s': %s", path, d.refused.data);
 		hint_what_to_do(s, st, &d);
@@ -125,6 +114,8 @@ static fo_status compare_record(struct fo_setup *s, const struct fo_ckpt_meta *m
 	}
 	fo_resume_differences_fini(&d);
 	fo_str_fini(&passes);
+	if (opened)
+		fo_record_fini(&file);
 	return st;
 }
 

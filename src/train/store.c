@@ -34,7 +34,7 @@ static int find_entry(const struct fo_store *s, const char *name)
 	return -1;
 }
 
-/* Is there nothing to do for b? A shorter table (fewer positions) is a prefix of a longer one. */
+/* Does the store hold b already? A shorter table (fewer positions) is a prefix of a longer one. */
 static bool have_buffer(const struct fo_store *s, const struct fo_buffer *b)
 {
 	int i = find_entry(s, b->name);
@@ -47,12 +47,11 @@ static fo_status check_added(const struct fo_store *s, const struct fo_program *
 		const struct fo_buffer *b = &p->buf[k];
 		int i = fo_home_persists(b->home) ? find_entry(s, b->name) : -1;
 		const struct fo_buffer *h = i < 0 ? NULL : &s->entry[i].buf;
-		if (h && (h->dtype != b->dtype || h->cols != b->cols || h->home != b->home ||
-			  (b->home != FO_HOME_CONST && h->rows != b->rows) ||
-			  s->entry[i].layers != (b->axes & FO_PER_LAYER ? p->model.layers : 1)))
+		if (h &&
+		    (h->dtype != b->dtype || h->cols != b->cols || h->home != b->home ||
+		     (b->home != FO_HOME_CONST && h->rows != b->rows) || s->entry[i].layers != fo_buffer_layers(p, b)))
 			return fo_fail(FO_EBUG, "the store has a buffer '%s' of another shape or type", b->name);
-		/* Weights that nobody has filled in would be zeros: a program built with other passes than the store's
-		 * first. */
+		/* A program that was built with other passes has other weights, which nobody has filled in. */
 		if (!h && s->blocks && b->home == FO_HOME_PARAM)
 			return fo_fail(FO_EBUG,
 				       "the store has no weight '%s': it holds those of a program with other passes",
@@ -61,14 +60,16 @@ static fo_status check_added(const struct fo_store *s, const struct fo_program *
 	return FO_OK;
 }
 
+/* Bytes from one layer's instance to the next: whole cache lines. */
+static int64_t stride_of(const struct fo_buffer *b) { return (fo_buffer_bytes(b) + 63) & ~(int64_t)63; }
+
 fo_status fo_store_add(struct fo_store *s, const struct fo_program *p)
 {
 	FO_TRY(check_added(s, p));
 	int64_t bytes = 0;
 	for (int k = 0; k < p->nbuf; k++)
 		if (fo_home_persists(p->buf[k].home) && !have_buffer(s, &p->buf[k]))
-			bytes += ((fo_buffer_bytes(&p->buf[k]) + 63) & ~(int64_t)63) *
-				 (p->buf[k].axes & FO_PER_LAYER ? p->model.layers : 1);
+			bytes += stride_of(&p->buf[k]) * fo_buffer_layers(p, &p->buf[k]);
 	if (!bytes)
 		return FO_OK;
 	fo_array_room(&s->block, &s->block_cap, s->blocks, sizeof *s->block);
@@ -86,17 +87,17 @@ fo_status fo_store_add(struct fo_store *s, const struct fo_program *p)
 		const struct fo_buffer *b = &p->buf[k];
 		if (!fo_home_persists(b->home) || have_buffer(s, b))
 			continue;
-		int i = find_entry(s, b->name); /* a table that is too short: executors keep what they have of it */
+		int i = find_entry(s, b->name); /* found: a table that is too short, whose memory executors keep */
 		if (i < 0) {
 			i = s->n++;
 			fo_array_room(&s->entry, &s->entry_cap, (size_t)i, sizeof *s->entry);
 		}
 		struct fo_store_entry *e = &s->entry[i];
 		*e = (struct fo_store_entry){ .buf = *b,
-					      .layers = b->axes & FO_PER_LAYER ? (int)p->model.layers : 1,
+					      .layers = fo_buffer_layers(p, b),
 					      .memory = block->memory,
 					      .offset = offset,
-					      .stride = (fo_buffer_bytes(b) + 63) & ~(int64_t)63 };
+					      .stride = stride_of(b) };
 		offset += e->stride * e->layers;
 		if (b->home == FO_HOME_CONST && s->resident)
 			FO_TRY(fo_pages_take(e->memory + e->offset, (size_t)fo_buffer_bytes(b)));
@@ -171,35 +172,40 @@ static void put(void *data, int dtype, int64_t i, double v)
 		((float *)data)[i] = (float)v;
 }
 
+/* A weight's first value, rounded to float so that every precision starts from the same weights. */
+static double first_value(const struct fo_param *pr, uint64_t stream, int64_t global)
+{
+	if (pr->init_std > 0)
+		return (float)(pr->init_std * fo_rng_normal(stream, (uint64_t)global));
+	return pr->init_std == FO_INIT_ZEROS ? 0 : 1;
+}
+
+static void init_param(struct fo_store *s, const struct fo_program *p, const struct fo_param *pr, int layer,
+		       uint64_t stream)
+{
+	const struct fo_buffer *bw, *bm = NULL;
+	void *w = fo_store_find(s, p->buf[pr->weight].name, layer, &bw), *m = NULL;
+	if (pr->master >= 0)
+		m = fo_store_find(s, p->buf[pr->master].name, layer, &bm);
+#pragma omp parallel for schedule(static)
+	for (int64_t r = 0; r < pr->nr; r++)
+		for (int64_t c = 0; c < pr->nc; c++) {
+			double v = first_value(pr, stream, (pr->global_r0 + r) * pr->cols + pr->global_c0 + c);
+			int64_t at = (pr->r0 + r) * bw->cols + pr->c0 + c; /* in both */
+			if (m && bm->dtype == FO_I16)
+				((uint16_t *)w)[at] = fo_split_high((float)v);
+			else
+				put(w, bw->dtype, at, v);
+			if (m)
+				put(m, bm->dtype, at, v);
+		}
+}
+
 void fo_store_init(struct fo_store *s, const struct fo_program *p, uint64_t seed)
 {
-	for (int q = 0; q < p->nparam; q++) {
-		const struct fo_param *pr = &p->param[q];
-		for (int l = 0; l < (pr->per_layer ? (int)p->model.layers : 1); l++) {
-			const struct fo_buffer *bw, *bm = NULL;
-			void *w = fo_store_find(s, p->buf[pr->weight].name, l, &bw);
-			void *m = pr->master >= 0 ? fo_store_find(s, p->buf[pr->master].name, l, &bm) : NULL;
-			uint64_t stream = fo_store_stream(seed, q, l);
-#pragma omp parallel for schedule(static)
-			for (int64_t r = 0; r < pr->nr; r++)
-				for (int64_t c = 0; c < pr->nc; c++) {
-					uint64_t global = (uint64_t)((pr->global_r0 + r) * pr->cols + pr->global_c0 +
-								     c);
-					/* Rounded to float first: every precision starts from the same weights. */
-					double v = pr->init_std > 0
-							   ? (float)(pr->init_std * fo_rng_normal(stream, global))
-						   : pr->init_std == FO_INIT_ZEROS ? 0
-										   : 1;
-					int64_t at = (pr->r0 + r) * bw->cols + pr->c0 + c; /* in both */
-					if (m && bm->dtype == FO_I16)
-						((uint16_t *)w)[at] = fo_split_high((float)v);
-					else
-						put(w, bw->dtype, at, v);
-					if (m)
-						put(m, bm->dtype, at, v);
-				}
-		}
-	}
+	for (int q = 0; q < p->nparam; q++)
+		for (int l = 0; l < fo_store_layers(p, p->param[q].per_layer); l++)
+			init_param(s, p, &p->param[q], l, fo_store_stream(seed, q, l));
 }
 
 void fo_param_name(const struct fo_param *pr, int layer, char *out, size_t size)
@@ -211,7 +217,7 @@ void fo_param_name(const struct fo_param *pr, int layer, char *out, size_t size)
 		snprintf(out, size, "%s", pr->name);
 }
 
-/* Does buffer b belong to a parameter, or is it made of weights alone? */
+/* Does buffer b belong to a parameter, or is it computed from weights alone? */
 static bool comes_with_weights(const struct fo_program *p, int b)
 {
 	for (int q = 0; q < p->nparam; q++)
@@ -231,7 +237,7 @@ static fo_status visit_memory(struct fo_store *s, const struct fo_program *p, fo
 		const struct fo_buffer *b = &p->buf[i];
 		if (b->home != FO_HOME_STATE || comes_with_weights(p, i))
 			continue;
-		for (int l = 0; l < (b->axes & FO_PER_LAYER ? (int)p->model.layers : 1); l++) {
+		for (int l = 0; l < fo_buffer_layers(p, b); l++) {
 			struct fo_store_tensor t = {
 				.which = 4, .rows = b->rows, .cols = b->cols, .ld = b->cols, .dtype = b->dtype
 			};
@@ -249,7 +255,7 @@ fo_status fo_store_visit(struct fo_store *s, const struct fo_program *p, fo_stor
 	for (int q = 0; q < p->nparam; q++) {
 		const struct fo_param *pr = &p->param[q];
 		const int16_t buf[4] = { pr->weight, pr->master, pr->m, pr->v };
-		for (int l = 0; l < (pr->per_layer ? (int)p->model.layers : 1); l++)
+		for (int l = 0; l < fo_store_layers(p, pr->per_layer); l++)
 			for (int which = 0; which < 4; which++) {
 				const struct fo_buffer *b;
 				unsigned char *data = buf[which] >= 0 ? fo_store_find(s, p->buf[buf[which]].name, l, &b)

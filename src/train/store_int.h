@@ -1,4 +1,4 @@
-/* Private to the store: its blocks, and their copy on a device (mirror.c), which executors there work on. */
+/* Private to the store: its memory blocks and their copy on a device (mirror.c), which executors there work on. */
 #ifndef FO_TRAIN_STORE_INT_H
 #define FO_TRAIN_STORE_INT_H
 
@@ -11,7 +11,7 @@ struct fo_store_entry {
 	unsigned char *memory; /* of the block that it lies in */
 	int64_t offset, stride;
 };
-/* Memory comes in blocks: of the first program, and of each that was added later. */
+/* Memory comes in blocks: one for the first program, and one for each that was added later. */
 struct fo_store {
 	struct fo_store_entry *entry;
 	int n;
@@ -19,54 +19,68 @@ struct fo_store {
 	struct fo_store_block {
 		void *memory;
 		int64_t bytes;
-		/* The same bytes at the same offsets; NULL: there is no device. Where neither side is newer they agree.
-		 */
+		/* The same bytes at the same offsets; NULL: there is no device. The two sides agree unless one is
+		 * newer.
+		 * */
 		unsigned char *device;
 		bool host_newer, device_newer;
-		bool taken; /* resident: the host's addresses have memory */
+		bool taken; /* of a resident store: the host's addresses have memory */
 	} * block;
 	size_t blocks, block_cap;
 	struct fo_cuda *cuda;
-	/* The device holds it: of the host's blocks only tables have memory, until fo_store_take. Their addresses stand
-	 * for the device's. */
+	/* The device holds the only copy: until fo_store_take only tables have memory on the host, whose other
+	 * addresses merely stand for the device's. */
 	bool resident;
-	struct fo_st_memory access; /* resident: by those addresses */
+	struct fo_st_memory access; /* of a resident store: reads and writes by the host's addresses */
 	/* Host memory is not page-locked: copies go through these pieces, each with a stream of its own. */
 	fo_cuda_stream stream[2];
 	void *piece[2];
 };
 
-/* What cuMemAlloc takes of the device for so many bytes: whole 2 MiB pages. The executor asks for these, so that its
+/* Bytes that cuMemAlloc takes for an allocation of `bytes`: whole 2 MiB pages. The executor asks for these, so that its
  * plan is exact. */
 static inline size_t fo_device_size(size_t bytes) { return (bytes + ((size_t)2 << 20) - 1) & ~(((size_t)2 << 20) - 1); }
 
-/* Of a parameter's layer: random numbers. */
+/* Instances of something that each layer has, or the model once. */
+static inline int fo_store_layers(const struct fo_program *p, bool per_layer)
+{
+	return per_layer ? (int)p->model.layers : 1;
+}
+static inline int fo_buffer_layers(const struct fo_program *p, const struct fo_buffer *b)
+{
+	return fo_store_layers(p, b->axes & FO_PER_LAYER);
+}
+
+/* The stream of random numbers that a parameter of a layer is drawn from. */
 static inline uint64_t fo_store_stream(uint64_t seed, int param, int layer)
 {
 	return seed * 0x9e3779b97f4a7c15u + (uint64_t)param * 65536 + (uint64_t)layer;
 }
 
-/* Device memory for the blocks that have none; their first fo_store_send fills it. Of a resident store they become
- * zeros and tables here. FO_EBUG where the store is on another device already. */
+/* Takes device memory for the blocks that have none; their first fo_store_send fills it. The blocks of a resident store
+ * become zeros and tables here. FO_EBUG where the store is on another device already. */
 FO_CHECKED fo_status fo_store_mirror(struct fo_store *s, struct fo_cuda *c);
 void fo_store_unmirror(struct fo_store *s);
-/* Where the bytes at `host` lie on the device. */
+/* The device's address of the bytes at `host`. */
 void *fo_store_on_device(const struct fo_store *s, const void *host);
-/* Makes the device's copy what the host changed. */
+/* Copies to the device what the host changed. */
 FO_CHECKED fo_status fo_store_send(struct fo_store *s);
-/* Makes the host's copy what the device changed; without a device nothing. */
+/* Copies to the host what the device changed; without a device nothing. */
 FO_CHECKED fo_status fo_store_fetch(struct fo_store *s);
-/* Resident: memory for the host's copy, which fo_store_fetch fills; FO_ENOMEM. Else nothing. */
+/* Takes memory for the host's copy of a resident store, which fo_store_fetch fills; FO_ENOMEM. */
 FO_CHECKED fo_status fo_store_take(struct fo_store *s);
-/* By the host: what the device has is void. Of a resident store the host changes nothing but through `access`. */
+/* The host changed the store, so the device's copy is void. The host changes a resident store only through `access`.
+ */
 void fo_store_changed(struct fo_store *s);
-void fo_store_device_changed(struct fo_store *s); /* by the device: what the host has is void */
-/* How tensors of the store are reached: NULL, or of a resident store through pieces, in the thread that calls; device
- * memory is taken. */
+/* The device changed the store: the host's copy is void. */
+void fo_store_device_changed(struct fo_store *s);
+/* The way to the store's tensors: directly (*out NULL), or in a resident store through pieces, by the calling
+ * thread; takes device memory. */
 FO_CHECKED fo_status fo_store_access(struct fo_store *s, const struct fo_st_memory **out);
-int64_t fo_store_device_bytes(const struct fo_store *s); /* that its blocks take there, or will */
-int64_t fo_store_host_bytes(
-	const struct fo_store *s);   /* of the host; of a resident store its tables, not the copy that a fetch takes */
+/* Device memory that the blocks take, or will take. */
+int64_t fo_store_device_bytes(const struct fo_store *s);
+/* Host memory; of a resident store its tables, without the copy that a fetch takes. */
+int64_t fo_store_host_bytes(const struct fo_store *s);
 int64_t fo_store_pinned_bytes(void); /* page-locked, for copies to and from a device */
 
 #endif

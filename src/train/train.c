@@ -2,7 +2,7 @@
  *
  * The session ties the parts together. Setting up (setup.c, announce.c, state.c, run_files.c) makes what the loop runs
  * on; accounting (account.c) counts what happened; guards (guard.c) and the saver (save.c) decide and say what to do.
- * Whoever only watches (screen, publisher, log, machine) subscribes to events (event.h) and knows nothing else. */
+ * Screen, publisher, log and machine watch subscribe to events (event.h) and know nothing else of the run. */
 #include "train/account.h"
 #include "train/guard.h"
 #include "train/meter.h"
@@ -29,7 +29,7 @@ struct fo_session {
 	struct fo_guard guard;
 	struct fo_saver *saver;
 	struct fo_step_meter meter;
-	/* Those who watch. */
+	/* Subscribers that only watch. */
 	struct fo_publisher publisher;
 	struct fo_log log;
 	struct fo_watch watch;
@@ -367,8 +367,7 @@ static void summarise(struct fo_session *s, struct fo_train_result *out)
 	out->split = fo_device_split(d, fo_run_precision(set->run), &out->mfu, set->peak.flop_s, &out->device_use);
 }
 
-/* What the run leaves behind: its last spans and the log's end. A run that had nothing left to do keeps what the one
- * before it left. */
+/* Writes the last spans and the end of the log. A run that had nothing left to do keeps those of the one before it. */
 static fo_status finish(struct fo_session *s, fo_status st, const struct fo_train_result *out)
 {
 	struct fo_setup *set = &s->set;

@@ -40,8 +40,7 @@ struct fo_train_plan {
 	int64_t memory_other;                /* evaluation's arena beyond the step's, loader, recorder */
 	int64_t memory_checkpoint; /* the copy that is written while training goes on; 0: checkpoints are waited for */
 	int64_t memory_available;
-	/* On a device `memory`, memory_other and memory_available are of its memory, the last one without the reserve.
-	 */
+	/* With a device these three are of its memory, memory_available without the reserve. */
 	int64_t save_bytes; /* of one checkpoint on the disk */
 	int64_t save_count; /* so many more of them at once, while the run goes on; 0: none is written */
 	int64_t disk_free;  /* of the file system of run.dir; -1: not known */
@@ -52,7 +51,7 @@ struct fo_train_plan {
 				     waited for */
 	struct fo_exec_code code[FO_EXEC_CODES_MAX]; /* whose code runs how many operations */
 	int codes;
-	struct fo_cuda_tuned tuned; /* device: how products' algorithms were chosen */
+	struct fo_cuda_tuned tuned; /* device: how algorithms of matmuls were chosen */
 	struct fo_peak peak;        /* flop_s 0: unknown, see peak.source */
 	enum fo_isa isa;
 	int threads;
@@ -107,9 +106,8 @@ struct fo_train_result {
 	struct fo_mfu_split split;
 	double huge_share;              /* of the process's anonymous memory in huge pages; NAN */
 	char checkpoint[FO_PATH_BYTES]; /* the newest that is whole; "": none */
-	int64_t steps_unsaved; /* behind it, or without one since the start: checkpoint.last=no saved no weights of them
-				*/
-	char *sample;          /* heap; NULL: none */
+	int64_t steps_unsaved;   /* after it, or since the start, whose weights checkpoint.last=no did not save */
+	char *sample;            /* heap; NULL: none */
 	double waste, truncated; /* shares of processed tokens: padding; dropped by truncation */
 };
 

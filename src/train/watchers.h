@@ -54,7 +54,7 @@ struct fo_watch {
 /* Begins to watch the device (NULL: none), in a thread that may run on every processor. */
 void fo_watch_open(struct fo_watch *w, struct fo_events *events, struct fo_cuda *device);
 fo_status fo_watch_event(void *watch, const struct fo_event *e);
-/* What machine and device did from BEGIN to STEPS_DONE. */
+/* The state of machine and device from BEGIN to STEPS_DONE. */
 void fo_watch_total(struct fo_watch *w, struct fo_state_use *machine, struct fo_nvml_use *device);
 void fo_watch_close(struct fo_watch *w);
 

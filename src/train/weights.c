@@ -74,8 +74,8 @@ struct list {
 	size_t n, cap;
 };
 
-/* Weights and master copies (which 0 and 1) under the weight's name; low halves are filled with the weight, which was
- * visited just before. Moments stay what they are. Never fails. */
+/* Lists weights and master copies (which 0 and 1) under the weight's name. Low halves are filled with the weight, which
+ * was visited just before. Moments stay as they are. Never fails. */
 static fo_status collect(void *ctx, const struct fo_store_tensor *s)
 {
 	struct list *l = ctx;
@@ -94,7 +94,7 @@ fo_status fo_weights_check(const struct fo_program *p, const char *dir)
 {
 	struct list l = { 0 };
 	for (int q = 0; q < p->nparam; q++)
-		for (int layer = 0; layer < (p->param[q].per_layer ? (int)p->model.layers : 1); layer++) {
+		for (int layer = 0; layer < fo_store_layers(p, p->param[q].per_layer); layer++) {
 			const struct fo_param *pr = &p->param[q];
 			struct fo_store_tensor t = { .rows = pr->nr, .cols = pr->nc, .ld = pr->nc, .dtype = FO_F32 };
 			fo_param_name(pr, layer, t.name, sizeof t.name);

@@ -9,7 +9,7 @@ good=$FLATOUT_SOURCE/fuzz/corpus/profile/two_cores.json
 LC_ALL=C expect 0 "memory 38.8 GB/s (copy)" calibrate --show "$good"
 narrow
 LC_ALL=C expect 0 "peak 206 GFLOP/s" calibrate --show "$good"
-LC_ALL=C expect 0 "collectives   not measured: no ranks" calibrate --show "$good"
+LC_ALL=C expect 0 "Collectives: not measured: no ranks" calibrate --show "$good"
 LC_ALL=C expect 0 "512x12x12x64" calibrate --show "$good" --all
 narrow
 if LC_ALL=C grep -q '[^ -~]' "$tmp/out"; then
@@ -49,7 +49,7 @@ expect 0 "written to $tmp/cache/machine-" calibrate --seconds 1 --threads 1
 expect 0 "memory-bound" calibrate --show
 expect 0 '"kind":"matmul"' calibrate --show --json
 expect 0 '"state": {' calibrate --show --json
-LC_ALL=C expect 0 "machine meanwhile: " calibrate --show
+LC_ALL=C expect 0 "Machine meanwhile: " calibrate --show
 narrow
 expect 0 "TFLOP/s per device, fp32, measured" mfu --params 1e6 --device this --devices 1 --tokens-per-second 1 --dtype fp32
 expect 0 '"peak_kind": "measured"' mfu --params 1e6 --device this --devices 1 --tokens-per-second 1 --json

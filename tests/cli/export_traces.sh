@@ -76,7 +76,7 @@ if [ -n "${FLATOUT_HAS_ENGINE:-}" ]; then
 	says '^MFU: .*by rule mfu' '^ *device: .'
 	cp out diagnosed
 	run 0 report r1
-	mfu=$(sed -n 's/^MFU  *mfu \([0-9.]*\) %.*/\1/p' out)
+	mfu=$(sed -n 's/^MFU:  *\([0-9.]*\) %.*/\1/p' out)
 	grep -q "^MFU:  *$mfu % by rule mfu" diagnosed || wrong "diagnose has another MFU than report's $mfu: $(grep MFU diagnosed)"
 	# Other programs that ran beside it stand in front of every verdict; of a quiet machine nothing is said.
 	cp r1/log.jsonl log.kept
@@ -91,7 +91,7 @@ if [ -n "${FLATOUT_HAS_ENGINE:-}" ]; then
 	cp log.kept r1/log.jsonl
 	grep -q 'load 99.0 on [0-9]* processors*: other programs ran too' diagnosed-99 || wrong "diagnose does not say that others ran"
 	awk '/other programs ran too/ { told = 1 } /^Bottleneck:/ { exit !told }' diagnosed-99 || wrong "others that ran stand behind the figures"
-	grep -q '^busy  *load 99.0 on .*other programs ran too' reported-99 || wrong "report does not say that others ran"
+	grep -q '^Machine:  *busy (load 99.0 on .*other programs ran too' reported-99 || wrong "report does not say that others ran"
 	grep -q 'load 99.0 on .*other programs ran too' r1-99.html || wrong "the page does not say that others ran"
 	! grep -q 'no slow phase' reported-99 || wrong "a busy machine had no slow phase"
 	! grep -q 'other programs ran' diagnosed-0.5 reported-0.5 r1-0.5.html || wrong "others ran on a quiet machine"

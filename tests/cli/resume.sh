@@ -141,7 +141,7 @@ for change in 's/"rope_theta": [0-9.e+]*/"rope_theta": 777.0/|rope_theta is [0-9
 	refused 2 "${change#*|}" $again --model.name=other.json
 	says "^hint: let model.name be a copy of that checkpoint's config.json or choose another run.dir"
 done
-# Rows in a step may change: the text goes on behind what was seen, and that is said.
+# Rows in a step may change: the text goes on after what was seen, and that is said.
 rm -rf more && cp -r base more
 run 0 $again --train.micro-batches=4
 says "^warning: rows in a step: 4 in the checkpoint, 8 from here on"

@@ -5,6 +5,7 @@
 #pragma GCC diagnostic ignored "-Wpsabi"
 #define FO_LANES 16
 #define FO_AMX_EMULATED
+#define FO_NAME(x) x##_emulated
 #include "kernel/x86/amx_matmul.inc"
 #endif
 
@@ -18,7 +19,7 @@
 
 #ifdef __x86_64__
 
-static const struct fo_kernel kernel = { .run = amx_matmul, .can = amx_matmul_can, .ws = amx_matmul_ws };
+static const struct fo_kernel kernel = { .run = fo_matmul_emulated, .can = fo_matmul_can_emulated, .ws = fo_matmul_ws_emulated };
 
 static void check(int64_t m, int64_t n, int64_t k, int ta, int tb, int dtype, int access, bool first)
 {
@@ -102,7 +103,7 @@ static void test_plan(void **state)
 		for (int threads = 1; threads <= 64; threads = threads * 2 + threads % 3) {
 			struct grid g = plan_grid(&p, threads);
 			double ideal = (double)p.m * (double)p.n / threads,
-			       slowest = (double)(ceil_div(p.m, g.rows) * ceil_div(p.n, g.cols));
+			       slowest = (double)(fo_ceil_div(p.m, g.rows) * fo_ceil_div(p.n, g.cols));
 
 			assert_true(g.rows >= 1 && g.cols >= 1 && g.rows * g.cols <= threads);
 			assert_true(slowest >= ideal && (threads > 1 || slowest == ideal));

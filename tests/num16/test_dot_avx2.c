@@ -7,7 +7,6 @@
 #define FO_NAME(x) x##_dot_model
 
 #include "kernel/x86/x86.h"
-FO_X86_DOT(dot_model)
 
 #include "kernel/x86/dot_matmul.inc"
 

@@ -9,7 +9,6 @@
 #define FO_SET_TEXT "wide"
 
 #include "kernel/x86/x86.h"
-FO_X86_KERNELS(wide)
 extern const struct fo_kernel_set fo_kernels_wide;
 
 #include "kernel/x86/attention.inc"
@@ -20,7 +19,7 @@ extern const struct fo_kernel_set fo_kernels_wide;
 #include "kernel/x86/loss.inc"
 #include "kernel/x86/matmul.inc"
 #include "kernel/x86/optimizer.inc"
-#include "kernel/x86/set.inc"
+#include "kernel/x86/vector_set.inc"
 
 #include "audit/engine/num.h"
 

@@ -58,9 +58,10 @@ static void count_lengths(struct view *v)
 static fo_status open_tokenizer(struct view *v)
 {
 	const char *slash = strrchr(v->path, '/');
-	v->tokenizer_path = *v->in->tokenizer ? v->in->tokenizer
-					      : fo_arena_printf(&v->arena, "%.*stokenizer.json",
-								slash ? (int)(slash - v->path) + 1 : 0, v->path);
+	int folder = slash ? (int)(slash - v->path) + 1 : 0;
+	v->tokenizer_path = v->in->tokenizer;
+	if (!*v->in->tokenizer)
+		v->tokenizer_path = fo_arena_printf(&v->arena, "%.*stokenizer.json", folder, v->path);
 	if (!*v->in->tokenizer && !fo_fs_exists(v->tokenizer_path)) {
 		v->tokenizer_note = "none beside the shard";
 		return FO_OK;
@@ -78,10 +79,12 @@ static fo_status open_tokenizer(struct view *v)
 
 static fo_status open_view(struct view *v, const char *path)
 {
-	v->path = fo_fs_is_dir(path) ? fo_arena_printf(&v->arena, "%s/%s.shard", path, v->in->split ? "val" : "train")
-				     : fo_arena_strdup(&v->arena, path);
+	const char *split = v->in->split ? "val" : "train";
+	v->path = fo_arena_strdup(&v->arena, path);
+	if (fo_fs_is_dir(path))
+		v->path = fo_arena_printf(&v->arena, "%s/%s.shard", path, split);
 	if (fo_fs_is_dir(path) && !fo_fs_exists(v->path))
-		return fo_hint(fo_fail(FO_EARG, "'%s' holds no %s.shard", path, v->in->split ? "val" : "train"),
+		return fo_hint(fo_fail(FO_EARG, "'%s' holds no %s.shard", path, split),
 			       "'flatout data prepare' makes a folder of shards; a run keeps its own in run.dir/data");
 	FO_TRY(fo_shard_open(&v->shard, v->path));
 	FO_TRY(fo_shard_sources_open(&v->sources, &v->shard, v->path));
@@ -213,8 +216,11 @@ static void show_text(struct view *v)
 	printf("  lengths    mean %.1f, longest %lld\n", (double)s->tokens / (double)s->docs, (long long)v->longest);
 	printf("  vocabulary %lld, %d bytes per id\n", (long long)s->vocab, s->ids16 ? 2 : 4);
 	printf("  checksum   %016llx, as its bytes have it\n", (unsigned long long)s->checksum);
-	printf("  tokenizer  %016llx%s%s\n", (unsigned long long)s->tokenizer_checksum, v->tokenizer ? ", " : "; ",
-	       v->tokenizer ? fo_cli_seen(v->tokenizer_path) : v->tokenizer_note);
+	printf("  tokenizer  %016llx", (unsigned long long)s->tokenizer_checksum);
+	if (v->tokenizer)
+		printf(", %s\n", fo_cli_seen(v->tokenizer_path));
+	else
+		printf("; %s\n", v->tokenizer_note);
 	if (v->sources.docs)
 		printf("  sources    %lld %s\n", (long long)v->sources.files,
 		       fo_cli_plural(v->sources.files, "file", "files"));

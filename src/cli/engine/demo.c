@@ -95,7 +95,7 @@ static fo_status time_steps(const struct fo_run *r, double seconds, double *toke
 	fo_store_init(store, &p, 1);
 	FO_TRY_OR(st, fo_exec_new(&e, &p, store, &o, probe_port, NULL, NULL), done);
 	FO_TRY_OR(st, fo_exec_step(e, 0), done); /* touches every page */
-	/* By the median step: what disturbs the machine for a moment must not size the run. */
+	/* The median step counts: a moment's disturbance of the machine must not size the run. */
 	int64_t begin = fo_now_ns(), now = begin;
 	double step[PROBE_STEPS];
 	size_t steps = 0;
@@ -166,7 +166,7 @@ static fo_status default_text(struct fo_arena *a, const char **text)
 static fo_status fresh_folder(struct fo_arena *a, const char *dir, bool force)
 {
 	char *mark = fo_arena_printf(a, "%s/" FO_OUTPUT_DEMO_MARK, dir);
-	/* What somebody else's folder holds is not removed even then, and the folder does not become ours. */
+	/* Even --force removes nothing from somebody else's folder, and does not mark it as ours. */
 	if (force && fo_fs_exists(dir) && !fo_fs_exists(mark))
 		return fo_fs_mkdirs(dir);
 	FO_TRY(fo_output_may_replace(FO_OUTPUT_DEMO, dir));
@@ -205,7 +205,7 @@ static void base_run(struct fo_opt_set *s, struct fo_run *r, const char *text, c
 	set(s, "checkpoint.every", "0");
 }
 
-/* What the probe found, as options, and the whole as a run file: `flatout train DIR/run.yaml` goes on. */
+/* Sets the options that the probe found and writes all of them as a run file: `flatout train DIR/run.yaml` goes on. */
 static fo_status size_run(struct fo_opt_set *s, const struct fo_run *probed, double tokens, struct fo_arena *a)
 {
 	int64_t steps = (int64_t)(tokens / (double)(SEQ * ROWS));
@@ -374,7 +374,9 @@ static fo_status plan_ladder(const struct demo *in, const struct fo_run *r, cons
 	*argv++ = fo_arena_printf(a, "--run.dir=%s/ladder", r->dir);
 	*argv++ = fo_arena_printf(a, "--data.path=%s/data", r->dir); /* shards are there */
 	*argv++ = "--brief"; /* the run's own figures shall stay on the screen */
-	*argv++ = fo_arena_printf(a, "--train.steps=%lld", (long long)(steps < 20 ? 20 : steps > 500 ? 500 : steps));
+	if (steps > 500)
+		steps = 500;
+	*argv++ = fo_arena_printf(a, "--train.steps=%lld", (long long)(steps < 20 ? 20 : steps));
 	*argv = NULL;
 	return FO_OK;
 }
@@ -387,7 +389,7 @@ static fo_status begin_ladder(const struct demo *in, char **argv)
 	fflush(NULL);
 	if (ferror(stdout))
 		return FO_OK; /* main says that output was lost */
-	/* What --json=FILE printed becomes the file now: main does not come to it. */
+	/* Text for --json=FILE becomes the file now: main, which does it otherwise, is not reached. */
 	FO_TRY(fo_cli_output_end());
 	if (in->json)
 		dup2(STDERR_FILENO, STDOUT_FILENO);

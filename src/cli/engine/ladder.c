@@ -40,8 +40,10 @@ static void child_step(void *ctx, const struct fo_train_step *s)
 static void child_warn(void *ctx, const char *text)
 {
 	struct watch *w = ctx;
-	fprintf(stderr, "%swarning: rung '%s': %s\n", w->screen.live ? "\r\033[K" : "",
-		w->t->rung < 0 ? "data" : w->t->plan->rung[w->t->rung].name, fo_cli_seen(text));
+	const char *rung = w->t->rung < 0 ? "data" : w->t->plan->rung[w->t->rung].name;
+	if (w->screen.live)
+		fputs("\r\033[K", stderr);
+	fprintf(stderr, "warning: rung '%s': %s\n", rung, fo_cli_seen(text));
 }
 
 static void child_event(void *ctx, const struct fo_event *e)

@@ -31,6 +31,16 @@ static void show(const char *text, size_t n, struct fo_str *out)
 	}
 }
 
+/* Bytes of the UTF-8 sequence that begins with c; a byte that begins none counts as one. */
+static size_t length_of(unsigned char c)
+{
+	if (c >= 0xf0 && c < 0xf5)
+		return 4;
+	if (c >= 0xe0 && c < 0xf0)
+		return 3;
+	return c >= 0xc2 && c < 0xe0 ? 2 : 1;
+}
+
 /* How many bytes at the end of the text begin a sequence that more bytes could complete. */
 static size_t unfinished(const char *text, size_t n)
 {
@@ -38,8 +48,7 @@ static size_t unfinished(const char *text, size_t n)
 		unsigned char c = (unsigned char)text[n - k];
 		if ((c & 0xc0) == 0x80)
 			continue;
-		size_t need = c >= 0xf0 && c < 0xf5 ? 4 : c >= 0xe0 && c < 0xf0 ? 3 : c >= 0xc2 && c < 0xe0 ? 2 : 1;
-		return need > k ? k : 0;
+		return length_of(c) > k ? k : 0;
 	}
 	return 0;
 }

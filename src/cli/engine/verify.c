@@ -56,9 +56,9 @@ static struct group next_group(const struct fo_verify_report *r, size_t from)
 
 static enum fo_verify_result group_result(const struct group *g)
 {
-	return g->count[FO_VERIFY_FAIL]   ? FO_VERIFY_FAIL
-	       : g->count[FO_VERIFY_PASS] ? FO_VERIFY_PASS
-					  : FO_VERIFY_NOT_CHECKED;
+	if (g->count[FO_VERIFY_FAIL])
+		return FO_VERIFY_FAIL;
+	return g->count[FO_VERIFY_PASS] ? FO_VERIFY_PASS : FO_VERIFY_NOT_CHECKED;
 }
 
 static void print_row(struct fo_table *t, struct fo_arena *a, const struct fo_verify_report *r, const struct group *g)
@@ -70,11 +70,12 @@ static void print_row(struct fo_table *t, struct fo_arena *a, const struct fo_ve
 		worst = fo_arena_printf(a, "%.2g of %.2g", r->check[g->worst].error, r->check[g->worst].bound);
 	else if (result == FO_VERIFY_PASS)
 		worst = "equal";
-	fo_table_row(t, c->group, result == FO_VERIFY_NOT_CHECKED ? "" : fo_arena_printf(a, "%zu", g->to - g->from),
-		     c->against, worst,
-		     result == FO_VERIFY_PASS && g->count[FO_VERIFY_NOT_CHECKED]
-			     ? fo_arena_printf(a, "%d not checked", g->count[FO_VERIFY_NOT_CHECKED])
-			     : fo_verify_result_name[result]);
+	const char *checks = "", *said = fo_verify_result_name[result];
+	if (result != FO_VERIFY_NOT_CHECKED)
+		checks = fo_arena_printf(a, "%zu", g->to - g->from);
+	if (result == FO_VERIFY_PASS && g->count[FO_VERIFY_NOT_CHECKED])
+		said = fo_arena_printf(a, "%d not checked", g->count[FO_VERIFY_NOT_CHECKED]);
+	fo_table_row(t, c->group, checks, c->against, worst, said);
 }
 
 static void print_text(const struct fo_verify_report *r)
@@ -96,8 +97,8 @@ static void print_text(const struct fo_verify_report *r)
 		const struct fo_verify_check *c = &r->check[i];
 		if (c->result == FO_VERIFY_PASS)
 			continue;
-		char *lead = fo_arena_printf(&a, "%s: %s%s%s: ", fo_verify_result_name[c->result], c->group,
-					     *c->against ? ", " : "", *c->against ? c->name : "");
+		const char *name = *c->against ? fo_arena_printf(&a, ", %s", c->name) : "";
+		char *lead = fo_arena_printf(&a, "%s: %s%s: ", fo_verify_result_name[c->result], c->group, name);
 		if (!told++)
 			printf("\n");
 		if (c->detail && c->bound > 0)

@@ -1,28 +1,31 @@
-/* Attention by cuDNN: which plan the documents of a micro-batch take, the workspace around it, and the calls.
+/* Attention by cuDNN: which plan serves the documents of a micro-batch, the workspace around it, and the calls.
  *
- * Documents of equal length that is a multiple of 128 take a fixed plan; all others a ragged one, with room for a
- * number of documents and a length that are rounded up, so that few plans serve all micro-batches. A plan's blocks that
- * find nothing to do cost time (documents x heads x longest / 64 of them), so both are kept near the data. Documents of
- * one token are our own (attention_docs.cu): padding comes as thousands of such. */
+ * Documents of equal length that is a multiple of 128 take a fixed plan. All others take a ragged one, with room for a
+ * number of documents and a length that are rounded up, so that a few plans serve all micro-batches. A plan's blocks
+ * that find nothing to do still cost time (there are documents x heads x longest / 64 of them), so both numbers are
+ * kept close to the data. Documents of one token are our own (attention_docs.cu): padding comes as thousands of such.
+ */
 #include "kernel/cuda/cudnn.h"
 
 #include <math.h>
 #include <string.h>
 
 enum {
-	SEQ_UNIT = 128,  /* of a fixed plan: with S % 128 = 64 and no padding mask, Hopper's backward gave NaN (pytorch
-			    issue 196678) */
-	DOCS_LEAST = 16, /* documents of the smallest ragged plan, then times 4 */
-	DOCS_MOST = 16384, /* of the largest: a grid's third dimension ends at 65,535 */
-	DIM_UNIT = 16,     /* ragged with sizes by tokens has a known fault elsewhere (cuDNN front end) */
+	SEQ_UNIT =
+		128, /* length unit of a fixed plan: with S % 128 = 64 and no padding mask, Hopper's backward gave NaN (pytorch issue
+	 * 196678) */
+	DOCS_LEAST = 16,   /* documents of the smallest ragged plan; the next have 4 times as many */
+	DOCS_MOST = 16384, /* documents of the largest: a grid's third dimension ends at 65,535 */
+	DIM_UNIT =
+		16, /* head sizes; ragged plans with sizes by tokens have a known fault for others (cuDNN front end) */
 	DIM_MOST = 256,
-	AMPERE = 8,       /* ... and on this generation */
-	ROW_MARGIN = 256, /* rows behind a scratch of tokens, for whole tiles */
+	AMPERE = 8,       /* and ragged plans on this generation */
+	ROW_MARGIN = 256, /* rows after a scratch of tokens, for whole tiles */
 	PIECE = 256,      /* alignment of workspace pieces in bytes */
 };
 
-/* ---- variants: 0 own, else bit 0 fixed; fixed: documents above it; ragged: bits 1-7 log2 documents, 8- log2 longest
- * ---- */
+/* ---- variants ---- 0: our own kernels. Else bit 0 says that the plan is fixed. Fixed: the bits above are the number
+ * of documents. Ragged: bits 1 to 7 are log2 of the documents, the bits from 8 on log2 of the longest. */
 
 static int log2_up(int64_t n)
 {
@@ -40,7 +43,7 @@ static int64_t ragged_variant(int64_t documents, int64_t longest)
 		return FO_CUDA_DOCS_OWN;
 	return (int64_t)log2_up(longest < SEQ_UNIT ? SEQ_UNIT : longest) << 8 | (int64_t)log2_up(room) << 1;
 }
-static int64_t tokens_of(const struct fo_call *s) { return s->arg[0].rows; }
+static int64_t tokens_of(const struct fo_call *s) { return s->arg[FO_ATTENTION_Q].rows; }
 
 void fo_cuda_docs_of(const struct fo_call *s, int64_t variant, int64_t *documents, int64_t *longest, bool *ragged)
 {
@@ -59,7 +62,7 @@ void fo_cuda_docs_of(const struct fo_call *s, int64_t variant, int64_t *document
 
 int64_t fo_cuda_docs_variant(const struct fo_call *s, const int32_t *doc_start)
 {
-	const int64_t tokens = tokens_of(s), ld = s->arg[s->kind == FO_OP_attention ? 3 : 6].ld;
+	const int64_t tokens = tokens_of(s), ld = fo_cuda_doc_of(s)->ld;
 	int64_t documents = 0, several = 0, longest = 0, first = 0;
 	bool equal = true;
 	if (tokens < 2)
@@ -90,8 +93,7 @@ int64_t fo_cuda_docs_merge(const struct fo_call *s, int64_t a, int64_t b)
 		return FO_CUDA_DOCS_OWN;
 	fo_cuda_docs_of(s, a, &documents[0], &longest[0], &ragged);
 	fo_cuda_docs_of(s, b, &documents[1], &longest[1], &ragged);
-	return ragged_variant(documents[0] > documents[1] ? documents[0] : documents[1],
-			      longest[0] > longest[1] ? longest[0] : longest[1]);
+	return ragged_variant(fo_max(documents[0], documents[1]), fo_max(longest[0], longest[1]));
 }
 
 /* ---- what cuDNN takes ---- */
@@ -101,38 +103,54 @@ struct sizes {
 	bool backward, dense; /* dense: k, v, dk and dv pass through rows without gaps */
 	bool turned;          /* attention_bwd_rope */
 };
-/* Operands of attention_bwd and attention_bwd_rope behind those that cuDNN knows. */
-enum { POSITION = 10, TABLE = 11 };
+/* The operands that cuDNN knows, in the order of enum fo_dnn_id. */
+enum { FORWARD_OPERANDS = 5, BACKWARD_OPERANDS = 9 };
+static const int8_t forward_operand[FORWARD_OPERANDS] = { FO_ATTENTION_Q, FO_ATTENTION_K, FO_ATTENTION_V,
+							  FO_ATTENTION_O, FO_ATTENTION_LSE };
+static const int8_t backward_operand[BACKWARD_OPERANDS] = {
+	FO_ATTENTION_BWD_Q,  FO_ATTENTION_BWD_K,  FO_ATTENTION_BWD_V,  FO_ATTENTION_BWD_O, FO_ATTENTION_BWD_LSE,
+	FO_ATTENTION_BWD_DO, FO_ATTENTION_BWD_DQ, FO_ATTENTION_BWD_DK, FO_ATTENTION_BWD_DV
+};
+/* Operand i of these; NULL after the last. */
+static const struct fo_tensor *dnn_operand(const struct fo_call *s, int i)
+{
+	if (fo_cuda_is_backward(s))
+		return i < BACKWARD_OPERANDS ? &s->arg[backward_operand[i]] : NULL;
+	return i < FORWARD_OPERANDS ? &s->arg[forward_operand[i]] : NULL;
+}
+static bool is_dense(const struct fo_tensor *t) { return t->ld == t->cols; }
+
 static struct sizes sizes_of(const struct fo_call *s, bool ragged)
 {
-	const struct fo_tensor *a = s->arg;
-	struct sizes z = { .tokens = a[0].rows, .dim = s->attr.head_dim, .backward = s->kind != FO_OP_attention };
-	z.turned = s->kind == FO_OP_attention_bwd_rope;
-	z.heads = a[0].cols / z.dim;
-	z.kv = a[1].cols / z.dim;
+	const struct fo_tensor *a = s->arg, *k = &a[FO_ATTENTION_K], *v = &a[FO_ATTENTION_V];
+	struct sizes z = { .tokens = tokens_of(s), .dim = s->attr.head_dim, .backward = fo_cuda_is_backward(s) };
+	z.turned = fo_cuda_is_turned(s);
+	z.heads = a[FO_ATTENTION_Q].cols / z.dim;
+	z.kv = k->cols / z.dim;
 	/* Ragged, the gradient of each query head has rows heads / kv times as long as those of dk: in a row that q, k
 	 * and v share they would take four times the memory (Llama-3.1-8B, 32,768 tokens: 3.2 GB instead of 0.5).
 	 * Copies take 1 % of attention's time. */
 	z.dense = ragged && z.backward && z.heads != z.kv &&
-		  (a[1].ld != a[1].cols || a[2].ld != a[1].cols || a[8].ld != a[1].cols || a[9].ld != a[1].cols);
+		  !(is_dense(k) && is_dense(v) && is_dense(&a[FO_ATTENTION_BWD_DK]) &&
+		    is_dense(&a[FO_ATTENTION_BWD_DV]));
 	return z;
 }
 
 static bool layouts_fit(const struct fo_call *s)
 {
-	const struct fo_tensor *a = s->arg;
-	const bool backward = s->kind != FO_OP_attention;
-	const int lse = backward ? 4 : 5, doc = backward ? 6 : 3;
-	for (int i = 0; i < s->n && i < POSITION; i++) {
-		if (i == doc || i == lse)
-			continue;
-		if (a[i].dtype != FO_BF16 || a[i].ld % 8)
+	const struct fo_tensor *a = s->arg, *t;
+	const bool backward = fo_cuda_is_backward(s);
+	const struct fo_tensor *lse = &a[backward ? FO_ATTENTION_BWD_LSE : FO_ATTENTION_LSE];
+	for (int i = 0; (t = dnn_operand(s, i)); i++)
+		if (t != lse && (t->dtype != FO_BF16 || t->ld % 8))
 			return false;
-	}
-	if (a[lse].dtype != FO_F32)
+	if (lse->dtype != FO_F32)
 		return false;
-	/* Ragged, one offset serves a value and its gradient. */
-	return !backward || (a[0].ld == a[7].ld && a[3].ld == a[5].ld && a[1].ld == a[8].ld && a[2].ld == a[9].ld);
+	/* In ragged plans one offset serves a value and its gradient. */
+	return !backward || (a[FO_ATTENTION_BWD_Q].ld == a[FO_ATTENTION_BWD_DQ].ld &&
+			     a[FO_ATTENTION_BWD_O].ld == a[FO_ATTENTION_BWD_DO].ld &&
+			     a[FO_ATTENTION_BWD_K].ld == a[FO_ATTENTION_BWD_DK].ld &&
+			     a[FO_ATTENTION_BWD_V].ld == a[FO_ATTENTION_BWD_DV].ld);
 }
 
 bool fo_cuda_dnn_may(const struct fo_cuda *c, const struct fo_call *s, int64_t variant)
@@ -144,8 +162,8 @@ bool fo_cuda_dnn_may(const struct fo_cuda *c, const struct fo_call *s, int64_t v
 
 static struct fo_dnn_shape shape_of(const struct fo_call *s, int64_t variant, bool unfinished)
 {
-	static const int8_t forward[] = { 0, 1, 2, 4, 5 }, backward[] = { 0, 1, 2, 3, 4, 5, 7, 8, 9 };
 	struct fo_dnn_shape d = { 0 };
+	const struct fo_tensor *t;
 	bool ragged;
 	fo_cuda_docs_of(s, variant, &d.batch, &d.seq, &ragged);
 	const struct sizes z = sizes_of(s, ragged);
@@ -157,8 +175,8 @@ static struct fo_dnn_shape shape_of(const struct fo_call *s, int64_t variant, bo
 	d.backward = z.backward;
 	d.unfinished = unfinished;
 	d.window = s->attr.window < d.seq ? s->attr.window : 0;
-	for (int i = 0; i < (z.backward ? 9 : 5); i++)
-		d.ld[FO_DNN_Q + i] = s->arg[z.backward ? backward[i] : forward[i]].ld;
+	for (int i = 0; (t = dnn_operand(s, i)); i++)
+		d.ld[FO_DNN_Q + i] = t->ld;
 	if (z.dense)
 		d.ld[FO_DNN_K] = d.ld[FO_DNN_V] = d.ld[FO_DNN_DK] = d.ld[FO_DNN_DV] = z.kv * z.dim;
 	return d;
@@ -204,15 +222,15 @@ static struct pieces pieces_of(const struct fo_dnn_shape *d, const struct sizes 
 enum { WIDTH = 8 };
 static int64_t finish_items(const struct fo_call *s)
 {
-	const struct fo_tensor *a = s->arg;
-	return a[0].rows * ((a[0].cols + 2 * a[1].cols) / s->attr.head_dim) * (s->attr.head_dim / 2 / WIDTH);
+	const struct fo_tensor *q = &s->arg[FO_ATTENTION_Q], *k = &s->arg[FO_ATTENTION_K];
+	return q->rows * ((q->cols + 2 * k->cols) / s->attr.head_dim) * (s->attr.head_dim / 2 / WIDTH);
 }
 
-/* Whether an unfinished plan may serve: its gradients are turned by our kernel as they are rounded. */
+/* Whether an unfinished plan may serve: then a kernel of ours turns its gradients while it rounds them. */
 static bool may_be_unfinished(const struct fo_call *s)
 {
-	return s->kind == FO_OP_attention_bwd_rope && s->arg[TABLE].dtype == FO_F32 && s->arg[TABLE].ld % 4 == 0 &&
-	       finish_items(s) <= INT_MAX;
+	const struct fo_tensor *table = &s->arg[FO_ATTENTION_BWD_ROPE_TABLE];
+	return fo_cuda_is_turned(s) && table->dtype == FO_F32 && table->ld % 4 == 0 && finish_items(s) <= INT_MAX;
 }
 static const struct fo_cuda_plan *plan_of(const struct fo_cuda *c, const struct fo_call *s, int64_t variant)
 {
@@ -233,9 +251,9 @@ struct scalars {
 static void point(void **at, const struct fo_call *s, const struct fo_dnn_shape *d, const struct sizes *z,
 		  const struct pieces *w, char *ws, struct scalars *x)
 {
-	static const int8_t forward[] = { 0, 1, 2, 4, 5 }, backward[] = { 0, 1, 2, 3, 4, 5, 7, 8, 9 };
-	for (int i = 0; i < (z->backward ? 9 : 5); i++)
-		at[FO_DNN_Q + i] = s->arg[z->backward ? backward[i] : forward[i]].data;
+	const struct fo_tensor *t;
+	for (int i = 0; (t = dnn_operand(s, i)); i++)
+		at[FO_DNN_Q + i] = t->data;
 	*x = (struct scalars){ (float)s->attr.value, -INFINITY, 1, (float)d->window };
 	at[FO_DNN_SCALE] = &x->scale;
 	at[FO_DNN_MINUS_INF] = &x->minus_inf;
@@ -256,7 +274,7 @@ static void point(void **at, const struct fo_call *s, const struct fo_dnn_shape 
 	}
 }
 
-/* Two operands from or to the rows without gaps at d0 and d1. */
+/* Copies two operands from (in) or to the rows without gaps at d0 and d1. */
 static fo_status copy_two(struct fo_cuda_queue *q, const struct fo_tensor *a, const struct fo_tensor *b, void *d0,
 			  void *d1, bool in)
 {
@@ -278,7 +296,7 @@ static fo_status run_docs(struct fo_cuda_queue *q, const struct fo_call *s, cons
 {
 	char *ws = q->ws;
 	struct fo_cuda_attention_docs_args args = {
-		.doc = fo_cuda_view_of(&s->arg[d->backward ? 6 : 3]),
+		.doc = fo_cuda_view_of(fo_cuda_doc_of(s)),
 		.length = (int32_t *)(void *)(ws + w->length),
 		.unfit = (int32_t *)(void *)(ws + w->unfit),
 		.documents = (int32_t)d->batch,
@@ -296,30 +314,30 @@ static fo_status run_lone(struct fo_cuda_queue *q, const struct fo_call *s, cons
 			  const struct pieces *w)
 {
 	const struct fo_tensor *a = s->arg;
-	const bool b = z->backward;
+	const bool backward = z->backward;
 	struct fo_cuda_attention_lone_args args = {
-		.doc = fo_cuda_view_of(&a[b ? 6 : 3]),
+		.doc = fo_cuda_view_of(fo_cuda_doc_of(s)),
 		.unfit = (const int32_t *)(void *)((char *)q->ws + w->unfit),
 		.scale = (float)s->attr.value,
 		.dim = (int32_t)z->dim,
 		.heads = (int32_t)z->heads,
 		.group = (int32_t)(z->heads / z->kv),
 	};
-	if (b) {
-		args.dout = fo_cuda_view_of(&a[5]);
-		args.dq = fo_cuda_view_of(&a[7]);
-		args.dk = fo_cuda_view_of(&a[8]);
-		args.dv = fo_cuda_view_of(&a[9]);
+	if (backward) {
+		args.dout = fo_cuda_view_of(&a[FO_ATTENTION_BWD_DO]);
+		args.dq = fo_cuda_view_of(&a[FO_ATTENTION_BWD_DQ]);
+		args.dk = fo_cuda_view_of(&a[FO_ATTENTION_BWD_DK]);
+		args.dv = fo_cuda_view_of(&a[FO_ATTENTION_BWD_DV]);
 	} else {
-		args.q = fo_cuda_view_of(&a[0]);
-		args.k = fo_cuda_view_of(&a[1]);
-		args.v = fo_cuda_view_of(&a[2]);
-		args.o = fo_cuda_view_of(&a[4]);
-		args.lse = fo_cuda_view_of(&a[5]);
+		args.q = fo_cuda_view_of(&a[FO_ATTENTION_Q]);
+		args.k = fo_cuda_view_of(&a[FO_ATTENTION_K]);
+		args.v = fo_cuda_view_of(&a[FO_ATTENTION_V]);
+		args.o = fo_cuda_view_of(&a[FO_ATTENTION_O]);
+		args.lse = fo_cuda_view_of(&a[FO_ATTENTION_LSE]);
 	}
 	struct fo_cuda_grid grid = { fo_cuda_blocks(q->cuda, z->tokens, FO_CUDA_LONE_THREADS / 32), 1, 1,
 				     FO_CUDA_LONE_THREADS, 0 };
-	return fo_cuda_launch(q, b ? FO_CUDA_FN_attention_lone_bwd : FO_CUDA_FN_attention_lone, grid, &args);
+	return fo_cuda_launch(q, backward ? FO_CUDA_FN_attention_lone_bwd : FO_CUDA_FN_attention_lone, grid, &args);
 }
 
 static fo_status run_finish(struct fo_cuda_queue *q, const struct fo_call *s, const struct fo_dnn_shape *d,
@@ -329,12 +347,12 @@ static fo_status run_finish(struct fo_cuda_queue *q, const struct fo_call *s, co
 	const int64_t half = z->dim / 2, items = finish_items(s);
 	char *ws = q->ws;
 	struct fo_cuda_attention_finish_args args = {
-		.dq = fo_cuda_view_of(&a[7]),
-		.dk = fo_cuda_view_of(&a[8]),
-		.dv = fo_cuda_view_of(&a[9]),
-		.doc = fo_cuda_view_of(&a[6]),
-		.position = fo_cuda_view_of(&a[POSITION]),
-		.table = fo_cuda_view_of(&a[TABLE]),
+		.dq = fo_cuda_view_of(&a[FO_ATTENTION_BWD_DQ]),
+		.dk = fo_cuda_view_of(&a[FO_ATTENTION_BWD_DK]),
+		.dv = fo_cuda_view_of(&a[FO_ATTENTION_BWD_DV]),
+		.doc = fo_cuda_view_of(&a[FO_ATTENTION_BWD_DOC_START]),
+		.position = fo_cuda_view_of(&a[FO_ATTENTION_BWD_ROPE_POSITION]),
+		.table = fo_cuda_view_of(&a[FO_ATTENTION_BWD_ROPE_TABLE]),
 		.sum = (const float *)(const void *)(ws + w->dq_sum),
 		.dk_full = (const uint16_t *)(const void *)(ws + w->dk_full),
 		.dv_full = (const uint16_t *)(const void *)(ws + w->dv_full),
@@ -370,14 +388,16 @@ static fo_status run_plan(struct fo_cuda_queue *q, const struct fo_call *s, cons
 	if (d->ragged)
 		FO_TRY(run_docs(q, s, d, &w));
 	if (z.dense)
-		FO_TRY(copy_two(q, &s->arg[1], &s->arg[2], at[FO_DNN_K], at[FO_DNN_V], true));
+		FO_TRY(copy_two(q, &s->arg[FO_ATTENTION_BWD_K], &s->arg[FO_ATTENTION_BWD_V], at[FO_DNN_K], at[FO_DNN_V],
+				true));
 	FO_TRY(fo_cuda_plan_run(q, p, at, ws + w.plan));
 	if (d->unfinished)
 		FO_TRY(run_finish(q, s, d, &z, &w));
 	else if (z.dense)
-		FO_TRY(copy_two(q, &s->arg[8], &s->arg[9], at[FO_DNN_DK], at[FO_DNN_DV], false));
+		FO_TRY(copy_two(q, &s->arg[FO_ATTENTION_BWD_DK], &s->arg[FO_ATTENTION_BWD_DV], at[FO_DNN_DK],
+				at[FO_DNN_DV], false));
 	if (d->ragged)
-		FO_TRY(run_lone(q, s, &z, &w)); /* zeros, which need no turning */
+		FO_TRY(run_lone(q, s, &z, &w)); /* writes zeros, which need no turning */
 	return z.turned && !d->unfinished ? fo_cuda_attention_turn(q, s) : FO_OK;
 }
 
@@ -387,22 +407,22 @@ fo_status fo_cuda_dnn_run(struct fo_cuda_queue *q, const struct fo_call *s, int6
 	*taken = p;
 	for (int i = 0; p && i < s->n; i++)
 		if ((uintptr_t)s->arg[i].data % 16 && s->arg[i].dtype != FO_I32)
-			*taken = false; /* cuDNN reads 16 bytes at a time; our own kernels find their workspace in this
-					   one */
+			*taken =
+				false; /* cuDNN reads 16 bytes at a time; our own kernels find their workspace within this one */
 	return *taken ? run_plan(q, s, p) : FO_OK;
 }
 
-/* An unfinished plan's sum is cuDNN's to set to zero first, as it does for a finished one; nowhere is it written that
- * it does. Of operands that are all zero, on workspace that is not a number, the sum is zero if it did. It is looked at
- * itself, for dq of an operand that others share the memory of may be overwritten. Of a ragged plan, the rows of the
- * one document (lay_out). */
+/* Checks that an unfinished plan sets its sum of dq to zero first, as cuDNN does for a finished plan; its documentation
+ * does not say that it does. The plan has run on operands that are all zero and on workspace that holds NaN: the sum is
+ * finite only if cuDNN cleared it. The sum itself is looked at, because dq may share its memory with other operands
+ * here. In a ragged plan only the rows of the one document count (lay_out). */
 static fo_status adds_to_nothing(struct fo_cuda_queue *q, const struct fo_call *s, const struct fo_cuda_plan *p)
 {
 	struct fo_cuda *c = q->cuda;
 	const struct fo_dnn_shape *d = &p->shape;
 	const struct sizes z = sizes_of(s, d->ragged);
 	const struct pieces w = pieces_of(d, &z, p->made.workspace);
-	const int64_t first = d->seq < d->tokens ? d->seq : d->tokens;
+	const int64_t first = fo_min(d->seq, d->tokens);
 	const struct fo_tensor sum = { .data = (char *)q->ws + w.dq_sum,
 				       .rows = d->ragged ? first : d->tokens * d->heads,
 				       .cols = d->ragged ? d->heads * d->dim : d->dim,
@@ -426,12 +446,14 @@ static fo_status adds_to_nothing(struct fo_cuda_queue *q, const struct fo_call *
 	return st;
 }
 
-/* Operands for a run that is worth nothing: all share one zeroed piece of memory but indices and the table, which no
- * output may touch. One document as long as the plan has them, then lone tokens: so many fit every plan. */
+/* Lays out operands for a trial run: all share one zeroed piece of memory except indices and the table, which no output
+ * may touch. There is one document as long as the plan has them, then lone tokens: so many fit every plan. */
 static fo_status lay_out(struct fo_cuda_queue *q, struct fo_call *c, const struct fo_dnn_shape *d, void **scratch)
 {
-	const int doc = d->backward ? 6 : 3;
-	const int64_t tokens = c->arg[0].rows;
+	const int doc = d->backward ? FO_ATTENTION_BWD_DOC_START : FO_ATTENTION_DOC_START;
+	enum { POSITION = FO_ATTENTION_BWD_ROPE_POSITION, TABLE = FO_ATTENTION_BWD_ROPE_TABLE };
+	const bool turned = fo_cuda_is_turned(c);
+	const int64_t tokens = tokens_of(c);
 	size_t shared = 0, bytes = 0;
 	int32_t *start = NULL;
 	for (int i = 0; i < c->n; i++) {
@@ -440,16 +462,17 @@ static fo_status lay_out(struct fo_cuda_queue *q, struct fo_call *c, const struc
 	}
 	(void)piece(&bytes, (int64_t)shared);
 	size_t docs = piece(&bytes, tokens * 4), positions = piece(&bytes, tokens * 4);
-	size_t table = piece(&bytes, c->n > TABLE ? c->arg[TABLE].rows * c->arg[TABLE].ld * 4 : 0);
+	size_t table = piece(&bytes, turned ? c->arg[TABLE].rows * c->arg[TABLE].ld * 4 : 0);
 	FO_TRY(fo_cuda_alloc(q->cuda, bytes, scratch));
 	for (int i = 0; i < c->n; i++)
-		c->arg[i].data = (char *)*scratch + (i == doc        ? docs
-						     : i == POSITION ? positions
-						     : i == TABLE    ? table
-								     : 0);
+		c->arg[i].data = *scratch;
+	c->arg[doc].data = (char *)*scratch + docs;
 	c->arg[doc].ld = 1;
-	if (c->n > POSITION)
+	if (turned) {
+		c->arg[POSITION].data = (char *)*scratch + positions;
 		c->arg[POSITION].ld = 1;
+		c->arg[TABLE].data = (char *)*scratch + table;
+	}
 	FO_TRY(fo_cuda_host_alloc(q->cuda, (size_t)tokens * sizeof *start, (void **)&start));
 	for (int64_t i = 0; i < tokens; i++)
 		start[i] = (int32_t)(i < d->seq ? 0 : i);
@@ -463,8 +486,9 @@ static fo_status lay_out(struct fo_cuda_queue *q, struct fo_call *c, const struc
 	return st;
 }
 
-/* Once, on memory that holds nothing of worth: loads what is loaded at first use, which a capture would not bear. Twice
- * where the sum is looked at: a step runs a plan again and again on the same memory. */
+/* Runs a plan once on memory that holds nothing of worth: this loads what is loaded at first use, which a capture would
+ * not allow. It runs twice where the sum is looked at, because a step runs a plan again and again on the same memory.
+ */
 static fo_status try_out(struct fo_cuda *c, const struct fo_call *s, const struct fo_cuda_plan *p, size_t ws_bytes)
 {
 	struct fo_cuda_queue q = { .cuda = c, .ws_bytes = ws_bytes };
@@ -476,7 +500,8 @@ static fo_status try_out(struct fo_cuda *c, const struct fo_call *s, const struc
 	if (st == FO_OK)
 		st = fo_cuda_alloc(c, ws_bytes, &q.ws);
 	const bool room = st == FO_OK;
-	if (st == FO_ENOMEM) { /* the step needs it all: then the first launch loads; what was not tried is not run */
+	if (st ==
+	    FO_ENOMEM) { /* the step needs all memory: then the first launch loads; what was not tried is not run */
 		fo_err_clear();
 		st = FO_OK;
 		if (p->shape.unfinished)
@@ -542,9 +567,9 @@ const char *fo_cuda_dnn_why(const struct fo_cuda *c, const struct fo_call *s)
 {
 	const struct fo_cuda_plan *p = NULL;
 	for (int i = 0; (p = fo_cuda_plan_at(c, i)); i++)
-		if (*p->why && !p->shape.unfinished && p->shape.tokens == s->arg[0].rows &&
-		    p->shape.dim == s->attr.head_dim && p->shape.heads * p->shape.dim == s->arg[0].cols &&
-		    p->shape.backward == (s->kind != FO_OP_attention))
+		if (*p->why && !p->shape.unfinished && p->shape.tokens == s->arg[FO_ATTENTION_Q].rows &&
+		    p->shape.dim == s->attr.head_dim && p->shape.heads * p->shape.dim == s->arg[FO_ATTENTION_Q].cols &&
+		    p->shape.backward == fo_cuda_is_backward(s))
 			return p->why;
 	return NULL;
 }

@@ -5,6 +5,7 @@
 #define FO_KERNEL_CUDA_CUDA_INT_H
 
 #include "base/mem.h"
+#include "kernel/count.h"
 #include "kernel/cuda/cuda.h"
 #include "kernel/cuda/kernels.h"
 
@@ -12,6 +13,9 @@
 #include <cuda.h>
 #include <cudnn.h>
 #include <cudnn_backend.h>
+
+/* All kernels' functions have one signature (struct fo_cuda_kernel), and few need every parameter. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
 
 /* cuda.h renames some functions by macros (cuMemAlloc is cuMemAlloc_v2): the name that is looked up is the macro's value. */
 #define FO_CUDA_DRIVER_CALLS(X)        \
@@ -160,23 +164,67 @@ struct fo_cuda_view fo_cuda_view_of(const struct fo_tensor *t);
  * stride. */
 uint32_t fo_cuda_blocks(const struct fo_cuda *c, int64_t n, int64_t per_block);
 
-/* Launchers by file: each defines struct fo_cuda_kernel rows that table.c lists. */
-extern const struct fo_cuda_kernel fo_cuda_xent, fo_cuda_xent_fwd; /* launch_loss.c */
-extern const struct fo_cuda_kernel fo_cuda_sumsq, fo_cuda_clip, fo_cuda_clip_ahead, fo_cuda_global_norm,
-	fo_cuda_adamw; /* and on many */
-extern const struct fo_cuda_kernel fo_cuda_amax, fo_cuda_fp8_scale, fo_cuda_fp8_cast, fo_cuda_fp8_cast_t,
-	fo_cuda_fp8_push, fo_cuda_fp8_begin, fo_cuda_fp8_cast_step; /* launch_fp8.c */
-extern const struct fo_cuda_kernel fo_cuda_made_fp8;                /* launch_fp8_made.c */
-extern const struct fo_cuda_kernel fo_cuda_attention, fo_cuda_attention_bwd, fo_cuda_attention_cached;
-extern const struct fo_cuda_kernel fo_cuda_matmul;   /* matmul.c */
-extern const struct fo_cuda_kernel fo_cuda_transfer; /* launch_transfer.c */
+/* Which kernel runs which operation: X(operation, kernel), of struct fo_cuda_kernel fo_cuda_<kernel>, by file. */
+#define FO_CUDA_OPERATIONS(X)                 \
+	/* matmul.c */                        \
+	X(matmul, matmul)                     \
+	/* launch_attention.c */              \
+	X(attention, attention)               \
+	X(attention_bwd, attention_bwd)       \
+	X(attention_bwd_rope, attention_bwd)  \
+	X(attention_cached, attention_cached) \
+	/* launch_elementwise.c */            \
+	X(add, add)                           \
+	X(add_bias, add_bias)                 \
+	X(swiglu, swiglu)                     \
+	X(swiglu_bwd, swiglu_bwd)             \
+	X(rope, rope)                         \
+	X(embed, embed)                       \
+	X(embed_bwd, embed_bwd)               \
+	X(cache_put, cache_put)               \
+	X(last_row, last_row)                 \
+	/* launch_norm.c */                   \
+	X(rmsnorm, rmsnorm)                   \
+	X(add_rmsnorm, add_rmsnorm)           \
+	X(rmsnorm_dx, rmsnorm_dx)             \
+	X(rmsnorm_dg, rmsnorm_dg)             \
+	X(rmsnorm_bwd, rmsnorm_bwd)           \
+	X(bias_grad, bias_grad)               \
+	/* launch_loss.c */                   \
+	X(xent, xent)                         \
+	X(xent_fwd, xent_fwd)                 \
+	/* launch_optimizer.c */              \
+	X(sumsq, sumsq)                       \
+	X(sumsq_many, sumsq)                  \
+	X(clip, clip)                         \
+	X(clip_ahead, clip_ahead)             \
+	X(global_norm, global_norm)           \
+	X(adamw, adamw)                       \
+	X(adamw_many, adamw)                  \
+	X(adamw_master_many, adamw)           \
+	/* launch_fp8.c */                    \
+	X(amax, amax)                         \
+	X(fp8_scale, fp8_scale)               \
+	X(fp8_begin, fp8_begin)               \
+	X(fp8_begin_many, fp8_begin)          \
+	X(fp8_cast, fp8_cast)                 \
+	X(fp8_cast_t, fp8_cast_t)             \
+	X(fp8_cast_step, fp8_cast_step)       \
+	X(fp8_push, fp8_push)                 \
+	/* launch_fp8_made.c */               \
+	X(rmsnorm_fp8, rmsnorm_fp8)           \
+	X(add_rmsnorm_fp8, add_rmsnorm_fp8)   \
+	X(swiglu_fp8, swiglu_fp8)             \
+	X(swiglu_bwd_fp8, swiglu_bwd_fp8)     \
+	/* launch_transfer.c */               \
+	X(offload, transfer)                  \
+	X(fetch, transfer)
+#define FO_CUDA_OPERATION(id, kernel) extern const struct fo_cuda_kernel fo_cuda_##kernel;
+FO_CUDA_OPERATIONS(FO_CUDA_OPERATION)
+#undef FO_CUDA_OPERATION
+
 /* Frees the table of products of a device that closes. */
 void fo_cuda_tune_free(struct fo_cuda *c);
-extern const struct fo_cuda_kernel fo_cuda_add, fo_cuda_add_bias, fo_cuda_swiglu, fo_cuda_swiglu_bwd, fo_cuda_rope,
-	fo_cuda_embed, fo_cuda_embed_bwd, fo_cuda_cache_put, fo_cuda_last_row; /* launch_elementwise.c */
-extern const struct fo_cuda_kernel fo_cuda_rmsnorm, fo_cuda_add_rmsnorm, fo_cuda_rmsnorm_dx, fo_cuda_rmsnorm_dg,
-	fo_cuda_rmsnorm_bwd, fo_cuda_bias_grad; /* launch_norm.c */
-
 /* What kernels take of operands sx, y and amax of a call that casts by the scale of the step, in `parts`. */
 FO_CHECKED fo_status fo_cuda_fp8_step_args(struct fo_cuda_queue *q, const struct fo_call *c, uint32_t parts,
 					   struct fo_cuda_fp8_step *out);

@@ -1,8 +1,12 @@
-/* Attention graphs for cuDNN, attribute by attribute. What its engines recognise was found by asking them (tests/cuda/
- * test_cudnn_graphs.c holds it): K comes in transposed, in the backward graph V too; P and what is transposed are bf16,
- * all other intermediates fp32; masks in the order padding, causal, window. Backward subtracts the log-sum-exp before
- * all masks, as NVIDIA's front end does: that of rows behind a document's end is whatever lies in memory, and a mask
- * behind the subtraction takes it out again. */
+/* Attention graphs for cuDNN, built attribute by attribute.
+ *   forward:  s = scale q k'; masks; p = exp(s - max); lse = max + log(sum p); o = (p / sum) v
+ *   backward: p = exp(scale q k' - lse); masks; D = rowsum(do o); ds = p (do v' - D) scale; dq = ds k; dk = ds' q; dv = p' do
+ *
+ * The form that cuDNN's engines recognise was found by asking them, and test_cudnn_graphs.c holds it: k comes in
+ * transposed, in the backward graph v too; p and what is transposed are bf16, all other intermediates fp32; masks come
+ * in the order padding, causal, window. Backward subtracts the log-sum-exp before all masks, as NVIDIA's front end
+ * does: the lse of rows after a document's end is whatever lies in memory, and a mask after the subtraction removes it
+ * again. */
 #include "kernel/cuda/cudnn_graph.h"
 
 #include <stdio.h>
@@ -22,7 +26,7 @@ fo_status fo_dnn_check(const struct fo_cudnn_calls *dnn, cudnnStatus_t s, const 
 		       *text ? ": " : "", text);
 }
 
-/* ---- descriptors; after the first failure nothing is called any more ---- */
+/* ---- descriptors: after the first failure nothing more is called ---- */
 
 static void check(struct fo_dnn_graph *g, cudnnStatus_t s, const char *doing)
 {
@@ -74,7 +78,7 @@ struct tensor {
 	int64_t dim[4], stride[4];
 };
 
-/* id 0: an intermediate, that exists nowhere. */
+/* id 0: an intermediate, which lies nowhere in memory. */
 static struct tensor tensor(struct fo_dnn_graph *g, cudnnDataType_t type, int id, const int64_t *dim,
 			    const int64_t *stride, desc ragged)
 {
@@ -157,7 +161,7 @@ static void reduce(struct fo_dnn_graph *g, cudnnReduceTensorOp_t mode, struct te
 	SET_DESC(g, o, OPERATION_REDUCTION_YDESC, y.d);
 	add(g, o);
 }
-/* m, n, k: the lengths of documents where that dimension of the product is one's tokens; NULL elsewhere. */
+/* m, n, k: the lengths of documents, where that dimension of the product runs over tokens; NULL elsewhere. */
 static void product(struct fo_dnn_graph *g, struct tensor a, struct tensor b, struct tensor c, desc m, desc n, desc k)
 {
 	desc p = make(g, CUDNN_BACKEND_MATMUL_DESCRIPTOR), o = make(g, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
@@ -185,7 +189,7 @@ static struct tensor reshape(struct fo_dnn_graph *g, struct tensor x, struct ten
 	return y;
 }
 
-/* ---- what both directions share ---- */
+/* ---- both directions ---- */
 
 struct operands {
 	const struct fo_dnn_shape *s;
@@ -193,18 +197,18 @@ struct operands {
 	desc off[FO_DNN_LSE + 1], len; /* NULL: fixed */
 };
 
-/* (batch, heads, tokens, dim), or with tokens and dim exchanged; rows lie ld apart */
+/* A tensor (batch, heads, tokens, dim), or with tokens and dim exchanged; rows lie ld apart. */
 static struct tensor rows(struct fo_dnn_graph *g, const struct operands *x, cudnnDataType_t type, int id, int64_t heads,
 			  int64_t ld, desc off, bool transposed)
 {
 	const struct fo_dnn_shape *s = x->s;
-	const int64_t dim[4] = { s->batch, heads, s->seq, s->dim }, stride[4] = { s->seq * ld, s->dim, ld, 1 };
-	const int64_t tdim[4] = { s->batch, heads, s->dim, s->seq }, tstride[4] = { s->seq * ld, s->dim, 1, ld };
-	return tensor(g, type, id, transposed ? tdim : dim, transposed ? tstride : stride, off);
+	const int64_t dim[2][4] = { { s->batch, heads, s->seq, s->dim }, { s->batch, heads, s->dim, s->seq } };
+	const int64_t stride[2][4] = { { s->seq * ld, s->dim, ld, 1 }, { s->seq * ld, s->dim, 1, ld } };
+	return tensor(g, type, id, dim[transposed], stride[transposed], off);
 }
-/* One number per token and head, as the lse lies: (token, head), where NVIDIA's front end has (head, token) unless
- * documents are packed. The kernel that 9.19 makes takes both strides as parameters: with either layout it is the same
- * but for these two numbers. */
+/* One number per token and head, laid out as the lse is: (token, head). NVIDIA's front end has (head, token) unless
+ * documents are packed. The kernel that 9.19 makes takes both strides as parameters, so it is the same for either
+ * layout. */
 static struct tensor per_row(struct fo_dnn_graph *g, const struct operands *x, int id, int64_t ld, desc off)
 {
 	const struct fo_dnn_shape *s = x->s;
@@ -307,9 +311,9 @@ static void compose_forward(struct fo_dnn_graph *g, const struct fo_dnn_shape *s
 
 /* ---- backward ---- */
 
-/* a' b, summed over the query heads that share a kv head. Ragged, the sum's terms are a real buffer, whose size then
- * follows the tokens and not documents times the longest one; it takes the offsets of k or v, which cuDNN multiplies by
- * heads / kv itself, as it does for its front end. Unfinished it is the terms that are asked for. */
+/* a' b, summed over the query heads that share a key/value head. In ragged plans the terms of the sum are a real
+ * buffer, whose size then follows the tokens and not documents times the longest one; it takes the offsets of k or v,
+ * which cuDNN itself multiplies by heads / kv, as it does for its front end. Unfinished plans return the terms. */
 static void product_by_kv_head(struct fo_dnn_graph *g, const struct operands *x, struct tensor a, struct tensor b,
 			       int id, int full_id, desc off)
 {
@@ -321,15 +325,19 @@ static void product_by_kv_head(struct fo_dnn_graph *g, const struct operands *x,
 		product(g, a, b, rows(g, x, BF16, id, s->kv, ld, off, false), x->len, NULL, x->len);
 		return;
 	}
-	struct tensor full = s->ragged       ? rows(g, x, BF16, full_id, s->heads, ld * (s->heads / s->kv), off, false)
-			     : s->unfinished ? rows(g, x, BF16, full_id, s->heads, s->heads * s->dim, NULL, false)
-					     : tensor(g, BF16, 0, dim, flat, NULL);
+	struct tensor full;
+	if (s->ragged)
+		full = rows(g, x, BF16, full_id, s->heads, ld * (s->heads / s->kv), off, false);
+	else if (s->unfinished)
+		full = rows(g, x, BF16, full_id, s->heads, s->heads * s->dim, NULL, false);
+	else
+		full = tensor(g, BF16, 0, dim, flat, NULL);
 	product(g, a, b, full, x->len, NULL, x->len);
 	if (!s->unfinished)
 		reduce(g, CUDNN_REDUCE_TENSOR_ADD, full, rows(g, x, BF16, id, s->kv, ld, off, false));
 }
 
-/* D: row sums of dO o O */
+/* D, the row sums of do o (element by element). */
 static struct tensor row_sums(struct fo_dnn_graph *g, const struct operands *x, struct tensor d_o)
 {
 	const struct fo_dnn_shape *s = x->s;
@@ -374,9 +382,9 @@ static void compose_backward(struct fo_dnn_graph *g, const struct fo_dnn_shape *
 	struct tensor dst = reshape(g, ds, tensor(g, BF16, 0, across, across_stride, NULL));
 	product_by_kv_head(g, &x, dst, x.q, FO_DNN_DK, FO_DNN_DK_FULL, x.off[FO_DNN_K]);
 
-	/* dQ = dS K, summed in fp32 over blocks of keys in the order in which they end: not the same bits in every run.
-	 * The order could be fixed by leaving the sum out, for 4.4 GB of workspace at 8,192 tokens and 69 GB at 32,768.
-	 */
+	/* dQ = dS K, summed in fp32 over blocks of keys in the order in which they end, so the bits differ from run to
+	 * run. The order could be fixed by leaving the sum out, at the cost of 4.4 GB of workspace at 8,192 tokens and
+	 * 69 GB at 32,768. */
 	struct tensor k = reshape(g, x.kt, rows(g, &x, BF16, 0, s->kv, ld[FO_DNN_K], x.off[FO_DNN_K], false));
 	struct tensor sum = s->ragged ? rows(g, &x, F32, FO_DNN_DQ_SUM, s->heads, ld[FO_DNN_DQ], x.off[FO_DNN_Q], false)
 				      : tensor(g, F32, FO_DNN_DQ_SUM, x.q.dim, flat, NULL);
@@ -413,7 +421,7 @@ void fo_dnn_graph_free(struct fo_dnn_graph *g)
 
 /* ---- plans ---- */
 
-/* A plan says what it is made of as JSON: `"kernelName":"..."`, the first of its kernels is the one that computes. */
+/* A plan describes itself as JSON: `"kernelName":"..."`; the first of its kernels is the one that computes. */
 static void kernel_name(const struct fo_cudnn_calls *dnn, desc plan, char *out, size_t size)
 {
 	static const char key[] = "\"kernelName\":\"";
@@ -436,7 +444,7 @@ static void kernel_name(const struct fo_cudnn_calls *dnn, desc plan, char *out, 
 	free(text);
 }
 
-/* "..._sm90_flash_...": 9. 0: the name does not say. */
+/* The device generation in a kernel's name ("..._sm90_flash_...": 9). 0: the name has none. */
 static int generation_of(const char *kernel)
 {
 	const char *at = strstr(kernel, "_sm");

@@ -20,8 +20,10 @@ fo_status fo_cuda_check(const struct fo_cuda *c, CUresult r, const char *doing)
 	if (r == CUDA_SUCCESS)
 		return FO_OK;
 	c->driver->cuGetErrorString(r, &why);
+	if (!why)
+		why = "unknown error";
 	return fo_fail(r == CUDA_ERROR_OUT_OF_MEMORY ? FO_ENOMEM : FO_EDEVICE,
-		       "cannot %s: the CUDA driver says \"%s\" (%d)", doing, why ? why : "unknown error", (int)r);
+		       "cannot %s: the CUDA driver says \"%s\" (%d)", doing, why, (int)r);
 }
 
 static void describe(const struct fo_cuda_driver_calls *d, CUdevice dev, int index, struct fo_cuda_device *out)
@@ -149,7 +151,7 @@ static fo_status open_libraries(struct fo_cuda *c)
 	cublasStatus_t st = c->lt->cublasLtCreate(&c->lt_handle);
 	if (st != CUBLAS_STATUS_SUCCESS)
 		return fo_fail(FO_EDEVICE, "cannot start cuBLASLt: status %d", (int)st);
-	/* Without it attention runs on our own kernels: not an error. */
+	/* Without cuDNN attention runs on our own kernels: not an error. */
 	c->dnn = fo_cuda_load_cudnn(&found);
 	if (!c->dnn) {
 		snprintf(c->dnn_why, sizeof c->dnn_why, "%s", found.why);
@@ -170,7 +172,7 @@ const char *fo_cuda_attention_note(const struct fo_cuda *c)
 	if (*c->dnn_why)
 		return c->dnn_why;
 	for (int i = 0; (p = fo_cuda_plan_at(c, i)); i++)
-		if (*p->why && !p->shape.unfinished) /* else a finished one takes its place */
+		if (*p->why && !p->shape.unfinished) /* a finished plan takes the place of an unfinished one */
 			return p->why;
 	return NULL;
 }
@@ -304,7 +306,7 @@ fo_status fo_cuda_fill(struct fo_cuda *c, void *device, unsigned char byte, size
 
 /* ---- streams and events ---- */
 
-/* Streams that do not wait for the default one: it would order what the program leaves open. */
+/* Streams do not wait for the default one: it would order what the program leaves open. */
 fo_status fo_cuda_stream_new(struct fo_cuda *c, fo_cuda_stream *out)
 {
 	return fo_cuda_check(c, c->driver->cuStreamCreate((CUstream *)out, CU_STREAM_NON_BLOCKING), "make a stream");
@@ -332,7 +334,7 @@ void fo_cuda_event_free(struct fo_cuda *c, fo_cuda_event e)
 fo_status fo_cuda_event_record(struct fo_cuda *c, fo_cuda_event e, fo_cuda_stream s, bool external)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-	/* Outside of a capture the driver refuses the flag: there every record is of that kind. */
+	/* Outside a capture the driver refuses the flag: there every record is of that kind. */
 	if (external)
 		FO_TRY(fo_cuda_check(c, c->driver->cuStreamIsCapturing(s, &status), "ask for a capture"));
 	external = status != CU_STREAM_CAPTURE_STATUS_NONE;
@@ -356,7 +358,7 @@ fo_status fo_cuda_event_ms(struct fo_cuda *c, fo_cuda_event begin, fo_cuda_event
 
 /* ---- graphs ---- */
 
-/* Of this thread only: other threads may allocate meanwhile. */
+/* Only this thread's calls are captured: other threads may allocate meanwhile. */
 fo_status fo_cuda_capture_begin(struct fo_cuda *c, fo_cuda_stream s)
 {
 	return fo_cuda_check(c, c->driver->cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),

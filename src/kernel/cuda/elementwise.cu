@@ -21,163 +21,96 @@ FO_DEVICE uint32_t group_of(int k, int shares)
 	return blockIdx.x * (uint32_t)(THREADS * shares) + (uint32_t)(k * THREADS) + threadIdx.x;
 }
 
-/* ---- c = a + b: 6 bytes an element in bf16; (8192, 4096): 201 MB, 0.047 ms ---- */
-
-enum {
-	SHARE = 2
-}; /* groups of a thread where there are two or three inputs: 4 to 6 accesses of 16 bytes in flight each */
-
-template <typename T> FO_DEVICE void add_rows(const fo_cuda_add_args &p)
-{
-	fo_pack<T> a[SHARE], b[SHARE];
-	fo_place at[SHARE];
-#pragma unroll
-	for (int k = 0; k < SHARE; k++) {
-		const uint32_t i = group_of(k, SHARE);
-		if (i >= p.groups.n)
-			continue;
-		at[k] = fo_place_of(i, p.groups.per_row);
-		a[k] = fo_pack_load(fo_at<T>(p.a, at[k]));
-		b[k] = fo_pack_load(fo_at<T>(p.b, at[k]));
-	}
-#pragma unroll
-	for (int k = 0; k < SHARE; k++) {
-		if (group_of(k, SHARE) >= p.groups.n)
-			continue;
-		float x[8], y[8];
-		fo_unpack(a[k], x), fo_unpack(b[k], y);
-#pragma unroll
-		for (int e = 0; e < 8; e++)
-			x[e] += y[e];
-		fo_packed(a[k], x);
-		fo_pack_store(fo_at<T>(p.c, at[k]), a[k]);
-	}
-}
-FO_KERNEL(add_bf16, struct fo_cuda_add_args, THREADS) { add_rows<uint16_t>(p); }
-FO_KERNEL(add_f32, struct fo_cuda_add_args, THREADS) { add_rows<float>(p); }
-FO_KERNEL(add_any, struct fo_cuda_add_args, THREADS)
-{
-	EACH_ELEMENT(r, c, p.c)
-	fo_view_put(p.c, r, c, fo_view_get(p.a, r, c) + fo_view_get(p.b, r, c));
-}
-
-/* ---- y += b for every row: 4 bytes an element in bf16, b stays in the caches; (8192, 6144): 201 MB, 0.047 ms ---- */
-
-enum { BIAS_SHARE = 4 };
-
-template <typename T> FO_DEVICE void add_bias_rows(const fo_cuda_add_bias_args &p)
-{
-	fo_pack<T> a[BIAS_SHARE], b[BIAS_SHARE];
-	fo_place at[BIAS_SHARE];
-#pragma unroll
-	for (int k = 0; k < BIAS_SHARE; k++) {
-		const uint32_t i = group_of(k, BIAS_SHARE);
-		if (i >= p.groups.n)
-			continue;
-		at[k] = fo_place_of(i, p.groups.per_row);
-		a[k] = fo_pack_load(fo_at<T>(p.y, at[k]));
-		b[k] = fo_pack_load((const T *)p.b.data + at[k].col);
-	}
-#pragma unroll
-	for (int k = 0; k < BIAS_SHARE; k++) {
-		if (group_of(k, BIAS_SHARE) >= p.groups.n)
-			continue;
-		float x[8], y[8];
-		fo_unpack(a[k], x), fo_unpack(b[k], y);
-#pragma unroll
-		for (int e = 0; e < 8; e++)
-			x[e] += y[e];
-		fo_packed(a[k], x);
-		fo_pack_store(fo_at<T>(p.y, at[k]), a[k]);
-	}
-}
-FO_KERNEL(add_bias_bf16, struct fo_cuda_add_bias_args, THREADS) { add_bias_rows<uint16_t>(p); }
-FO_KERNEL(add_bias_f32, struct fo_cuda_add_bias_args, THREADS) { add_bias_rows<float>(p); }
-FO_KERNEL(add_bias_any, struct fo_cuda_add_bias_args, THREADS)
-{
-	EACH_ELEMENT(r, c, p.y)
-	fo_view_put(p.y, r, c, fo_view_get(p.y, r, c) + fo_view_get(p.b, 0, c));
-}
-
-/* ---- SwiGLU ----
+/* ---- maps: each element of the results is a function of the elements at its place ----
  *
- * Forward 6 bytes an element in bf16; (8192, 14336): 705 MB, 0.164 ms. Backward 10 bytes: 1174 MB, 0.273 ms.
- * What is computed: swiglu.cuh. */
+ *   add         c = a + b                     6 bytes an element in bf16; (8192, 4096): 201 MB, 0.047 ms
+ *   add_bias    y += b for every row          4 bytes, b stays in the caches; (8192, 6144): 201 MB, 0.047 ms
+ *   swiglu      y = silu(gate) up             6 bytes; (8192, 14336): 705 MB, 0.164 ms
+ *   swiglu_bwd  gradients of gate and up      10 bytes; (8192, 14336): 1174 MB, 0.273 ms
+ *
+ * A thread has SHARE groups of eight neighbours, so that 4 to 8 accesses of 16 bytes are in flight. It loads them all,
+ * packed as they lie in memory, then computes in fp32 in registers. A bias is an operand whose rows all lie at one
+ * place (ld 0). A map M has the numbers of operands and results, and at(x): the elements x[IN] of one place become the
+ * results, in x[0 .. OUT). */
 
-template <typename T> FO_DEVICE void swiglu_rows(const fo_cuda_swiglu_args &p)
+template <typename T, typename M> FO_DEVICE void map_groups(const fo_cuda_map_args &p)
 {
-	fo_pack<T> gate[SHARE], up[SHARE];
-	fo_place at[SHARE];
+	fo_pack<T> v[M::SHARE][M::IN];
+	fo_place at[M::SHARE];
 #pragma unroll
-	for (int k = 0; k < SHARE; k++) {
-		const uint32_t i = group_of(k, SHARE);
+	for (int k = 0; k < M::SHARE; k++) {
+		const uint32_t i = group_of(k, M::SHARE);
 		if (i >= p.groups.n)
 			continue;
 		at[k] = fo_place_of(i, p.groups.per_row);
-		gate[k] = fo_pack_load(fo_at<T>(p.gate, at[k]));
-		up[k] = fo_pack_load(fo_at<T>(p.up, at[k]));
+#pragma unroll
+		for (int n = 0; n < M::IN; n++)
+			v[k][n] = fo_pack_load(fo_at<T>(p.in[n], at[k]));
 	}
 #pragma unroll
-	for (int k = 0; k < SHARE; k++) {
-		if (group_of(k, SHARE) >= p.groups.n)
+	for (int k = 0; k < M::SHARE; k++) {
+		if (group_of(k, M::SHARE) >= p.groups.n)
 			continue;
-		float g[8], u[8];
-		fo_unpack(gate[k], g), fo_unpack(up[k], u);
+		float x[M::IN][8];
 #pragma unroll
-		for (int e = 0; e < 8; e++)
-			u[e] *= silu(T(), g[e]);
-		fo_packed(up[k], u);
-		fo_pack_store(fo_at<T>(p.y, at[k]), up[k]);
+		for (int n = 0; n < M::IN; n++)
+			fo_unpack(v[k][n], x[n]);
+#pragma unroll
+		for (int e = 0; e < 8; e++) {
+			float y[M::IN];
+#pragma unroll
+			for (int n = 0; n < M::IN; n++)
+				y[n] = x[n][e];
+			M::template at<T>(y);
+#pragma unroll
+			for (int n = 0; n < M::OUT; n++)
+				x[n][e] = y[n];
+		}
+#pragma unroll
+		for (int n = 0; n < M::OUT; n++) {
+			fo_packed(v[k][n], x[n]);
+			fo_pack_store(fo_at<T>(p.out[n], at[k]), v[k][n]);
+		}
 	}
 }
-FO_KERNEL(swiglu_bf16, struct fo_cuda_swiglu_args, THREADS) { swiglu_rows<uint16_t>(p); }
-FO_KERNEL(swiglu_f32, struct fo_cuda_swiglu_args, THREADS) { swiglu_rows<float>(p); }
-FO_KERNEL(swiglu_any, struct fo_cuda_swiglu_args, THREADS)
+/* Any layout and types, one element at a time, in fp32. */
+template <typename M> FO_DEVICE void map_any(const fo_cuda_map_args &p)
 {
-	EACH_ELEMENT(r, c, p.y)
-	fo_view_put(p.y, r, c, fo_view_get(p.up, r, c) * silu(0.0f, fo_view_get(p.gate, r, c)));
-}
-
-template <typename T> FO_DEVICE void swiglu_bwd_rows(const fo_cuda_swiglu_bwd_args &p)
-{
-	fo_pack<T> gate[SHARE], up[SHARE], dy[SHARE];
-	fo_place at[SHARE];
-#pragma unroll
-	for (int k = 0; k < SHARE; k++) {
-		const uint32_t i = group_of(k, SHARE);
-		if (i >= p.groups.n)
-			continue;
-		at[k] = fo_place_of(i, p.groups.per_row);
-		gate[k] = fo_pack_load(fo_at<T>(p.gate, at[k]));
-		up[k] = fo_pack_load(fo_at<T>(p.up, at[k]));
-		dy[k] = fo_pack_load(fo_at<T>(p.dy, at[k]));
-	}
-#pragma unroll
-	for (int k = 0; k < SHARE; k++) {
-		if (group_of(k, SHARE) >= p.groups.n)
-			continue;
-		float g[8], u[8], d[8];
-		fo_unpack(gate[k], g), fo_unpack(up[k], u), fo_unpack(dy[k], d);
-#pragma unroll
-		for (int e = 0; e < 8; e++)
-			swiglu_gradient<T>(&g[e], &u[e], d[e]);
-		fo_packed(gate[k], g), fo_packed(up[k], u);
-		fo_pack_store(fo_at<T>(p.dgate, at[k]), gate[k]);
-		fo_pack_store(fo_at<T>(p.dup, at[k]), up[k]);
-	}
-}
-FO_KERNEL(swiglu_bwd_bf16, struct fo_cuda_swiglu_bwd_args, THREADS) { swiglu_bwd_rows<uint16_t>(p); }
-FO_KERNEL(swiglu_bwd_f32, struct fo_cuda_swiglu_bwd_args, THREADS) { swiglu_bwd_rows<float>(p); }
-FO_KERNEL(swiglu_bwd_any, struct fo_cuda_swiglu_bwd_args, THREADS)
-{
-	EACH_ELEMENT(r, c, p.dgate)
+	EACH_ELEMENT(r, c, p.out[0])
 	{
-		float g = fo_view_get(p.gate, r, c), u = fo_view_get(p.up, r, c);
-		swiglu_gradient<float>(&g, &u, fo_view_get(p.dy, r, c));
-		fo_view_put(p.dgate, r, c, g);
-		fo_view_put(p.dup, r, c, u);
+		float x[M::IN];
+		for (int n = 0; n < M::IN; n++)
+			x[n] = fo_view_get(p.in[n], r, c);
+		M::template at<float>(x);
+		for (int n = 0; n < M::OUT; n++)
+			fo_view_put(p.out[n], r, c, x[n]);
 	}
 }
+#define MAP(name, map)                                                                             \
+	FO_KERNEL(name##_bf16, struct fo_cuda_map_args, THREADS) { map_groups<uint16_t, map>(p); } \
+	FO_KERNEL(name##_f32, struct fo_cuda_map_args, THREADS) { map_groups<float, map>(p); }     \
+	FO_KERNEL(name##_any, struct fo_cuda_map_args, THREADS) { map_any<map>(p); }
+
+struct add_map {
+	enum { IN = 2, OUT = 1, SHARE = FO_CUDA_MAP_SHARE };
+	template <typename T> static FO_DEVICE_MEMBER void at(float *x) { x[0] += x[1]; }
+};
+struct add_bias_map {
+	enum { IN = 2, OUT = 1, SHARE = FO_CUDA_MAP_SHARE_BIAS };
+	template <typename T> static FO_DEVICE_MEMBER void at(float *x) { x[0] += x[1]; }
+};
+struct swiglu_map {
+	enum { IN = 2, OUT = 1, SHARE = FO_CUDA_MAP_SHARE };
+	template <typename T> static FO_DEVICE_MEMBER void at(float *x) { x[0] = x[1] * silu(T(), x[0]); }
+};
+struct swiglu_bwd_map {
+	enum { IN = 3, OUT = 2, SHARE = FO_CUDA_MAP_SHARE };
+	template <typename T> static FO_DEVICE_MEMBER void at(float *x) { swiglu_gradient<T>(&x[0], &x[1], x[2]); }
+};
+MAP(add, add_map)
+MAP(add_bias, add_bias_map)
+MAP(swiglu, swiglu_map)
+MAP(swiglu_bwd, swiglu_bwd_map)
 
 /* ---- rotations: 4 bytes an element in bf16; (8192, 40 heads x 128): 168 MB, 0.039 ms ----
  *

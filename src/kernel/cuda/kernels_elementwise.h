@@ -8,20 +8,11 @@ struct fo_cuda_groups {
 	uint32_t n;
 	struct fo_cuda_divisor per_row;
 };
-struct fo_cuda_add_args {
-	struct fo_cuda_view a, b, c;
-	struct fo_cuda_groups groups;
-};
-struct fo_cuda_add_bias_args {
-	struct fo_cuda_view y, b;
-	struct fo_cuda_groups groups;
-};
-struct fo_cuda_swiglu_args {
-	struct fo_cuda_view gate, up, y;
-	struct fo_cuda_groups groups;
-};
-struct fo_cuda_swiglu_bwd_args {
-	struct fo_cuda_view gate, up, dy, dgate, dup;
+/* Results whose elements are functions of the operands' elements at the same place: additions, SwiGLU. A
+ * thread has FO_CUDA_MAP_SHARE groups, with a bias FO_CUDA_MAP_SHARE_BIAS. */
+enum { FO_CUDA_MAP_SHARE = 2, FO_CUDA_MAP_SHARE_BIAS = 4, FO_CUDA_MAP_IN = 3, FO_CUDA_MAP_OUT = 2 };
+struct fo_cuda_map_args {
+	struct fo_cuda_view in[FO_CUDA_MAP_IN], out[FO_CUDA_MAP_OUT];
 	struct fo_cuda_groups groups;
 };
 /* An item is eight pairs of FO_CUDA_ROPE_HEADS heads of one row: per_row of them in a row, per_slab for these heads. */
@@ -63,28 +54,24 @@ struct fo_cuda_embed_sum_args {
 	const int32_t *order, *rank;
 	int32_t add; /* else stored */
 };
-#define FO_CUDA_KERNELS_ELEMENTWISE(X)                     \
-	X(add_bf16, struct fo_cuda_add_args)               \
-	X(add_f32, struct fo_cuda_add_args)                \
-	X(add_any, struct fo_cuda_add_args)                \
-	X(add_bias_bf16, struct fo_cuda_add_bias_args)     \
-	X(add_bias_f32, struct fo_cuda_add_bias_args)      \
-	X(add_bias_any, struct fo_cuda_add_bias_args)      \
-	X(swiglu_bf16, struct fo_cuda_swiglu_args)         \
-	X(swiglu_f32, struct fo_cuda_swiglu_args)          \
-	X(swiglu_any, struct fo_cuda_swiglu_args)          \
-	X(swiglu_bwd_bf16, struct fo_cuda_swiglu_bwd_args) \
-	X(swiglu_bwd_f32, struct fo_cuda_swiglu_bwd_args)  \
-	X(swiglu_bwd_any, struct fo_cuda_swiglu_bwd_args)  \
-	X(rope_bf16, struct fo_cuda_rope_args)             \
-	X(rope_f32, struct fo_cuda_rope_args)              \
-	X(rope_any, struct fo_cuda_rope_args)              \
-	X(copy_rows_16, struct fo_cuda_copy_args)          \
-	X(copy_rows_any, struct fo_cuda_copy_args)         \
-	X(zero_any, struct fo_cuda_zero_args)              \
-	X(embed_order, struct fo_cuda_embed_order_args)    \
-	X(embed_few_bf16, struct fo_cuda_embed_sum_args)   \
-	X(embed_few_f32, struct fo_cuda_embed_sum_args)    \
-	X(embed_many_bf16, struct fo_cuda_embed_sum_args)  \
-	X(embed_many_f32, struct fo_cuda_embed_sum_args)   \
+#define FO_CUDA_KERNELS_MAP(X, name)            \
+	X(name##_bf16, struct fo_cuda_map_args) \
+	X(name##_f32, struct fo_cuda_map_args)  \
+	X(name##_any, struct fo_cuda_map_args)
+#define FO_CUDA_KERNELS_ELEMENTWISE(X)                    \
+	FO_CUDA_KERNELS_MAP(X, add)                       \
+	FO_CUDA_KERNELS_MAP(X, add_bias)                  \
+	FO_CUDA_KERNELS_MAP(X, swiglu)                    \
+	FO_CUDA_KERNELS_MAP(X, swiglu_bwd)                \
+	X(rope_bf16, struct fo_cuda_rope_args)            \
+	X(rope_f32, struct fo_cuda_rope_args)             \
+	X(rope_any, struct fo_cuda_rope_args)             \
+	X(copy_rows_16, struct fo_cuda_copy_args)         \
+	X(copy_rows_any, struct fo_cuda_copy_args)        \
+	X(zero_any, struct fo_cuda_zero_args)             \
+	X(embed_order, struct fo_cuda_embed_order_args)   \
+	X(embed_few_bf16, struct fo_cuda_embed_sum_args)  \
+	X(embed_few_f32, struct fo_cuda_embed_sum_args)   \
+	X(embed_many_bf16, struct fo_cuda_embed_sum_args) \
+	X(embed_many_f32, struct fo_cuda_embed_sum_args)  \
 	X(embed_any, struct fo_cuda_embed_sum_args)

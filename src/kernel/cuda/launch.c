@@ -1,4 +1,4 @@
-/* What all launchers share. */
+/* Shared by all launchers. */
 #include "kernel/cuda/cuda_int.h"
 
 _Static_assert((int)FO_CUDA_F32 == FO_F32 && (int)FO_CUDA_BF16 == FO_BF16 && (int)FO_CUDA_F64 == FO_F64 &&
@@ -7,8 +7,8 @@ _Static_assert((int)FO_CUDA_F32 == FO_F32 && (int)FO_CUDA_BF16 == FO_BF16 && (in
 	       "device code knows the data types by the same numbers");
 
 enum {
-	/* What kernels with dynamic shared memory have of static shared memory beside it, at most: it counts in both
-	   limits. */
+	/* The most static shared memory that kernels with dynamic shared memory have beside it: it counts in both
+	 * limits. */
 	SHARED_STATIC = 2 << 10,
 	/* CUDA C++ Programming Guide, 16.5.3 of version 12: 48 KiB for a block that asks for nothing. */
 	SHARED_UNASKED = (48 << 10) - SHARED_STATIC,
@@ -35,15 +35,16 @@ int fo_cuda_vector(const struct fo_tensor *const *t, int n)
 
 uint32_t fo_cuda_blocks(const struct fo_cuda *c, int64_t n, int64_t per_block)
 {
-	int64_t blocks = (n + per_block - 1) / per_block, most = (int64_t)c->info.multiprocessors * WAVES;
-	return (uint32_t)(blocks < 1 ? 1 : blocks < most ? blocks : most);
+	int64_t most = (int64_t)c->info.multiprocessors * WAVES;
+	return (uint32_t)fo_max(fo_min(fo_ceil_div(n, per_block), most), 1);
 }
 
 fo_status fo_cuda_launch(struct fo_cuda_queue *q, enum fo_cuda_function f, struct fo_cuda_grid g, const void *args)
 {
 	void *list[] = { (void *)(uintptr_t)args };
-	/* A kernel may have all that the device gives a block: launches of one graph that take different amounts need
-	 * the same limit. It costs a call, which capture allows; so there is nothing to remember. */
+	/* A kernel may have all shared memory that the device gives a block: launches of one graph that take different
+	 * amounts need the same limit. Setting it costs a call, which capture allows, so there is nothing to remember.
+	 */
 	if (g.shared_bytes > SHARED_UNASKED)
 		FO_TRY(fo_cuda_check(q->cuda,
 				     q->cuda->driver->cuFuncSetAttribute(

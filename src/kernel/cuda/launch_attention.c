@@ -3,35 +3,35 @@
 
 enum {
 	DIM_MOST = 256,   /* columns of a head: 8 per thread of a warp (kernels_attention.h) */
-	DIM_NARROW = 128, /* ... 4 */
+	DIM_NARROW = 128, /* up to here 4 per thread */
 	DECODE_ROWS = 8,  /* up to here a block for each query and head; above, tiles share the keys that they read */
 };
 
-/* Which operand is what; -1: the operation has none. */
-struct places {
-	int8_t q, k, v, o, lse, dout, doc, dq, dk, dv, position;
-};
-static struct places places_of(const struct fo_call *c)
+/* Operands are bf16 or fp32, but for two that hold 32-bit indices. */
+static const char *types_cannot(const struct fo_call *s, int index, int index_too)
 {
-	switch (c->kind) {
-	case FO_OP_attention: return (struct places){ 0, 1, 2, 4, 5, -1, 3, -1, -1, -1, -1 };
-	case FO_OP_attention_cached: return (struct places){ 0, 1, 2, 4, -1, -1, 3, -1, -1, -1, -1 };
-	default: return (struct places){ 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 };
-	}
-}
-
-static const char *cannot(const struct fo_cuda *c, const struct fo_call *s)
-{
-	const struct places at = places_of(s);
-	(void)c;
-	for (int i = 0; i < s->n; i++)
-		if (i == at.doc || i == at.position ? s->arg[i].dtype != FO_I32 : !fo_cuda_is_float(&s->arg[i]))
+	for (int i = 0; i < s->n; i++) {
+		bool is_index = i == index || i == index_too;
+		if (is_index ? s->arg[i].dtype != FO_I32 : !fo_cuda_is_float(&s->arg[i]))
 			return "operands are neither bf16 nor fp32";
+	}
 	if (s->attr.head_dim > DIM_MOST)
 		return "heads have more than 256 columns";
-	if (s->arg[0].rows > INT32_MAX / 2 || s->arg[1].rows > INT32_MAX / 2)
+	if (s->arg[FO_ATTENTION_Q].rows > INT32_MAX / 2 || s->arg[FO_ATTENTION_K].rows > INT32_MAX / 2)
 		return "there are more than 2^30 rows";
 	return NULL;
+}
+static const char *forward_cannot(const struct fo_cuda *c, const struct fo_call *s)
+{
+	return types_cannot(s, FO_ATTENTION_DOC_START, FO_ATTENTION_DOC_START);
+}
+static const char *cached_cannot(const struct fo_cuda *c, const struct fo_call *s)
+{
+	return types_cannot(s, FO_ATTENTION_CACHED_SPAN, FO_ATTENTION_CACHED_SPAN);
+}
+static const char *backward_cannot(const struct fo_cuda *c, const struct fo_call *s)
+{
+	return types_cannot(s, FO_ATTENTION_BWD_DOC_START, FO_ATTENTION_BWD_ROPE_POSITION);
 }
 
 /* ---- our own kernels ---- */
@@ -40,104 +40,99 @@ static bool wide(const struct fo_call *s) { return s->attr.head_dim > DIM_NARROW
 
 static struct fo_cuda_grid tiles(const struct fo_call *s, int64_t rows, int64_t heads)
 {
-	return (struct fo_cuda_grid){ (uint32_t)((rows + FO_CUDA_ATTENTION_ROWS - 1) / FO_CUDA_ATTENTION_ROWS),
-				      (uint32_t)heads, 1, FO_CUDA_ATTENTION_THREADS,
-				      (uint32_t)FO_CUDA_ATTENTION_SHARED(s->attr.head_dim) };
+	return (struct fo_cuda_grid){ (uint32_t)fo_ceil_div(rows, FO_CUDA_ATTENTION_ROWS), (uint32_t)heads, 1,
+				      FO_CUDA_ATTENTION_THREADS, (uint32_t)FO_CUDA_ATTENTION_SHARED(s->attr.head_dim) };
 }
 
+/* What attention and attention_cached have in common. */
+static struct fo_cuda_attention_args forward_args(const struct fo_call *s, const struct fo_tensor *doc,
+						  const struct fo_tensor *o)
+{
+	const struct fo_tensor *q = &s->arg[FO_ATTENTION_Q], *k = &s->arg[FO_ATTENTION_K];
+	return (struct fo_cuda_attention_args){
+		.q = fo_cuda_view_of(q),
+		.k = fo_cuda_view_of(k),
+		.v = fo_cuda_view_of(&s->arg[FO_ATTENTION_V]),
+		.o = fo_cuda_view_of(o),
+		.doc = fo_cuda_view_of(doc),
+		.scale = (float)s->attr.value,
+		.dim = s->attr.head_dim,
+		.heads = (int32_t)(q->cols / s->attr.head_dim),
+		.group = (int32_t)(q->cols / k->cols),
+		.window = s->attr.window,
+	};
+}
+static fo_status launch_tiles(struct fo_cuda_queue *q, const struct fo_call *s,
+			      const struct fo_cuda_attention_args *args)
+{
+	return fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_8 : FO_CUDA_FN_attention_4,
+			      tiles(s, args->q.rows, args->heads), args);
+}
 static fo_status own_forward(struct fo_cuda_queue *q, const struct fo_call *s)
 {
-	const struct places at = places_of(s);
-	const struct fo_tensor *a = s->arg;
-	const bool cached = s->kind == FO_OP_attention_cached;
-	const int32_t dim = s->attr.head_dim;
-	struct fo_cuda_attention_args args = {
-		.q = fo_cuda_view_of(&a[at.q]),
-		.k = fo_cuda_view_of(&a[at.k]),
-		.v = fo_cuda_view_of(&a[at.v]),
-		.o = fo_cuda_view_of(&a[at.o]),
-		.doc = fo_cuda_view_of(&a[at.doc]),
-		.scale = (float)s->attr.value,
-		.dim = dim,
-		.heads = (int32_t)(a[at.q].cols / dim),
-		.group = (int32_t)(a[at.q].cols / a[at.k].cols),
-		.window = s->attr.window,
-		.cached = cached,
-	};
-	if (!cached)
-		args.lse = fo_cuda_view_of(&a[at.lse]);
-	if (cached && a[at.q].rows <= DECODE_ROWS) {
-		struct fo_cuda_grid grid = { (uint32_t)a[at.q].rows, (uint32_t)args.heads, 1, FO_CUDA_DECODE_THREADS,
-					     0 };
-		return fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_decode_8 : FO_CUDA_FN_attention_decode_4, grid,
-				      &args);
-	}
-	return fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_8 : FO_CUDA_FN_attention_4,
-			      tiles(s, a[at.q].rows, args.heads), &args);
+	struct fo_cuda_attention_args args = forward_args(s, &s->arg[FO_ATTENTION_DOC_START], &s->arg[FO_ATTENTION_O]);
+	args.lse = fo_cuda_view_of(&s->arg[FO_ATTENTION_LSE]);
+	return launch_tiles(q, s, &args);
 }
 
 static size_t own_backward_bytes(const struct fo_call *s)
 {
-	return (size_t)(s->arg[0].rows * (s->arg[0].cols / s->attr.head_dim)) * sizeof(float);
+	const struct fo_tensor *q = &s->arg[FO_ATTENTION_BWD_Q];
+	return (size_t)(q->rows * (q->cols / s->attr.head_dim)) * sizeof(float);
 }
-/* What a rotation of operand i would be. */
-static struct fo_call turning(const struct fo_call *s, int i)
+static fo_status turn(struct fo_cuda_queue *q, const struct fo_call *s, int operand)
 {
-	struct fo_call c = { .kind = FO_OP_rope, .n = 3, .attr = s->attr };
-	c.arg[0] = s->arg[i];
-	c.arg[1] = s->arg[10];
-	c.arg[2] = s->arg[11];
-	return c;
+	struct fo_call c = { .n = FO_ROPE_TABLE + 1, .attr = s->attr };
+	c.arg[FO_ROPE_X] = s->arg[operand];
+	c.arg[FO_ROPE_POSITION] = s->arg[FO_ATTENTION_BWD_ROPE_POSITION];
+	c.arg[FO_ROPE_TABLE] = s->arg[FO_ATTENTION_BWD_ROPE_TABLE];
+	return fo_cuda_rope.run(q, &c, 0);
 }
 fo_status fo_cuda_attention_turn(struct fo_cuda_queue *q, const struct fo_call *s)
 {
-	const struct places at = places_of(s);
-	const struct fo_call dq = turning(s, at.dq), dk = turning(s, at.dk);
-	FO_TRY(fo_cuda_rope.run(q, &dq, 0));
-	return fo_cuda_rope.run(q, &dk, 0);
+	FO_TRY(turn(q, s, FO_ATTENTION_BWD_DQ));
+	return turn(q, s, FO_ATTENTION_BWD_DK);
 }
 
 static fo_status own_backward(struct fo_cuda_queue *q, const struct fo_call *s)
 {
-	const struct places at = places_of(s);
-	const struct fo_tensor *a = s->arg;
+	const struct fo_tensor *a = s->arg, *k = &a[FO_ATTENTION_BWD_K];
 	const int32_t dim = s->attr.head_dim;
 	const struct fo_cuda_attention_bwd_args args = {
-		.q = fo_cuda_view_of(&a[at.q]),
-		.k = fo_cuda_view_of(&a[at.k]),
-		.v = fo_cuda_view_of(&a[at.v]),
-		.o = fo_cuda_view_of(&a[at.o]),
-		.lse = fo_cuda_view_of(&a[at.lse]),
-		.dout = fo_cuda_view_of(&a[at.dout]),
-		.doc = fo_cuda_view_of(&a[at.doc]),
-		.dq = fo_cuda_view_of(&a[at.dq]),
-		.dk = fo_cuda_view_of(&a[at.dk]),
-		.dv = fo_cuda_view_of(&a[at.dv]),
+		.q = fo_cuda_view_of(&a[FO_ATTENTION_BWD_Q]),
+		.k = fo_cuda_view_of(k),
+		.v = fo_cuda_view_of(&a[FO_ATTENTION_BWD_V]),
+		.o = fo_cuda_view_of(&a[FO_ATTENTION_BWD_O]),
+		.lse = fo_cuda_view_of(&a[FO_ATTENTION_BWD_LSE]),
+		.dout = fo_cuda_view_of(&a[FO_ATTENTION_BWD_DO]),
+		.doc = fo_cuda_view_of(&a[FO_ATTENTION_BWD_DOC_START]),
+		.dq = fo_cuda_view_of(&a[FO_ATTENTION_BWD_DQ]),
+		.dk = fo_cuda_view_of(&a[FO_ATTENTION_BWD_DK]),
+		.dv = fo_cuda_view_of(&a[FO_ATTENTION_BWD_DV]),
 		.delta = q->ws,
 		.scale = (float)s->attr.value,
 		.dim = dim,
-		.heads = (int32_t)(a[at.q].cols / dim),
-		.group = (int32_t)(a[at.q].cols / a[at.k].cols),
+		.heads = (int32_t)(a[FO_ATTENTION_BWD_Q].cols / dim),
+		.group = (int32_t)(a[FO_ATTENTION_BWD_Q].cols / k->cols),
 		.window = s->attr.window,
 	};
 	FO_TRY(fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_dq_8 : FO_CUDA_FN_attention_dq_4,
-			      tiles(s, a[at.q].rows, args.heads), &args));
+			      tiles(s, args.q.rows, args.heads), &args));
 	FO_TRY(fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_dkv_8 : FO_CUDA_FN_attention_dkv_4,
-			      tiles(s, a[at.k].rows, a[at.k].cols / dim), &args));
-	return s->kind == FO_OP_attention_bwd_rope ? fo_cuda_attention_turn(q, s) : FO_OK;
+			      tiles(s, k->rows, k->cols / dim), &args));
+	return fo_cuda_is_turned(s) ? fo_cuda_attention_turn(q, s) : FO_OK;
 }
 
 /* ---- operations ---- */
 
-static int64_t variant(const struct fo_call *s, const void *const *host)
+static int64_t variant_of(const struct fo_call *s, const void *const *host)
 {
-	const int doc = places_of(s).doc;
-	return fo_cuda_docs_variant(s, host ? host[doc] : NULL);
+	return fo_cuda_docs_variant(s, host ? host[fo_cuda_doc_of(s) - s->arg] : NULL);
 }
 static const char *by_of(const struct fo_cuda *c, const struct fo_call *s)
 {
 	/* A ragged plan stands for all: what takes such a one takes a fixed one too, and where (Ampere) it does not,
-	 * say the slower. */
+	 * the slower one is named. */
 	return fo_cuda_dnn_may(c, s, fo_cuda_docs_variant(s, NULL)) && !fo_cuda_dnn_why(c, s) ? "cuDNN" : "flatout";
 }
 
@@ -145,21 +140,18 @@ static fo_status forward_prepare(struct fo_cuda *c, const struct fo_call *s, int
 {
 	bool taken;
 	*ws_bytes = 0;
-	return s->kind == FO_OP_attention ? fo_cuda_dnn_prepare(c, s, variant, ws_bytes, &taken) : FO_OK;
+	return fo_cuda_dnn_prepare(c, s, variant, ws_bytes, &taken);
 }
 static fo_status forward(struct fo_cuda_queue *q, const struct fo_call *s, int64_t variant)
 {
-	bool taken = false;
-	if (s->kind == FO_OP_attention)
-		FO_TRY(fo_cuda_dnn_run(q, s, variant, &taken));
+	bool taken;
+	FO_TRY(fo_cuda_dnn_run(q, s, variant, &taken));
 	return taken ? FO_OK : own_forward(q, s);
 }
 static fo_status backward_prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes)
 {
 	const size_t own = own_backward_bytes(s);
-	bool taken;
-	*ws_bytes = 0;
-	FO_TRY(fo_cuda_dnn_prepare(c, s, variant, ws_bytes, &taken));
+	FO_TRY(forward_prepare(c, s, variant, ws_bytes));
 	*ws_bytes = own > *ws_bytes ? own : *ws_bytes;
 	return FO_OK;
 }
@@ -169,36 +161,42 @@ static fo_status backward(struct fo_cuda_queue *q, const struct fo_call *s, int6
 	FO_TRY(fo_cuda_dnn_run(q, s, variant, &taken));
 	return taken ? FO_OK : own_backward(q, s);
 }
-
-static size_t ws_most(const struct fo_cuda *c, const struct fo_call *s)
+static fo_status cached(struct fo_cuda_queue *q, const struct fo_call *s, int64_t variant)
 {
-	(void)c;
-	const bool backward = s->kind == FO_OP_attention_bwd || s->kind == FO_OP_attention_bwd_rope;
-	size_t own = backward ? own_backward_bytes(s) : 0,
-	       dnn = s->kind != FO_OP_attention_cached ? fo_cuda_dnn_ws_most(s) : 0;
+	struct fo_cuda_attention_args args = forward_args(s, &s->arg[FO_ATTENTION_CACHED_SPAN],
+							  &s->arg[FO_ATTENTION_CACHED_O]);
+	args.cached = 1;
+	if (args.q.rows > DECODE_ROWS)
+		return launch_tiles(q, s, &args);
+	struct fo_cuda_grid grid = { (uint32_t)args.q.rows, (uint32_t)args.heads, 1, FO_CUDA_DECODE_THREADS, 0 };
+	return fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_decode_8 : FO_CUDA_FN_attention_decode_4, grid, &args);
+}
+
+static size_t forward_ws_most(const struct fo_cuda *c, const struct fo_call *s) { return fo_cuda_dnn_ws_most(s); }
+static size_t backward_ws_most(const struct fo_cuda *c, const struct fo_call *s)
+{
+	size_t own = own_backward_bytes(s), dnn = fo_cuda_dnn_ws_most(s);
 	return own > dnn ? own : dnn;
 }
 
 const struct fo_cuda_kernel fo_cuda_attention = {
 	.by = "flatout",
 	.by_of = by_of,
-	.cannot = cannot,
-	.variant = variant,
+	.cannot = forward_cannot,
+	.variant = variant_of,
 	.merge = fo_cuda_docs_merge,
 	.prepare = forward_prepare,
-	.ws_most = ws_most,
+	.ws_most = forward_ws_most,
 	.run = forward,
 };
 const struct fo_cuda_kernel fo_cuda_attention_bwd = {
 	.by = "flatout",
 	.by_of = by_of,
-	.cannot = cannot,
-	.variant = variant,
+	.cannot = backward_cannot,
+	.variant = variant_of,
 	.merge = fo_cuda_docs_merge,
 	.prepare = backward_prepare,
-	.ws_most = ws_most,
+	.ws_most = backward_ws_most,
 	.run = backward,
 };
-const struct fo_cuda_kernel fo_cuda_attention_cached = {
-	.by = "flatout", .cannot = cannot, .prepare = forward_prepare, .ws_most = ws_most, .run = forward
-};
+const struct fo_cuda_kernel fo_cuda_attention_cached = { .by = "flatout", .cannot = cached_cannot, .run = cached };

@@ -4,11 +4,10 @@
 #include <limits.h>
 
 /* As in elementwise.cu: threads of a block, groups of eight (copies: of 16 bytes) per thread. */
-enum { THREADS = 256, WIDTH = 8, SHARE = 2, BIAS_SHARE = 4, COPY_SHARE = 4, ACCESS_BYTES = 16 };
+enum { THREADS = 256, WIDTH = 8, COPY_SHARE = 4, ACCESS_BYTES = 16 };
 
 const char *fo_cuda_floats_only(const struct fo_cuda *c, const struct fo_call *s)
 {
-	(void)c;
 	for (int i = 0; i < s->n; i++)
 		if (!fo_cuda_is_float(&s->arg[i]) && s->arg[i].dtype != FO_I32)
 			return "operands are neither bf16 nor fp32";
@@ -41,89 +40,84 @@ static bool in_groups(const struct fo_tensor *const *t, int n, struct fo_cuda_gr
 	return true;
 }
 
-static uint32_t blocks_for(int64_t n, int64_t per_block) { return (uint32_t)((n + per_block - 1) / per_block); }
+static uint32_t blocks_for(int64_t n, int64_t per_block) { return (uint32_t)fo_ceil_div(n, per_block); }
 
-/* The kernel of three by layout and type: bf16, fp32, any. */
-static fo_status launch_groups(struct fo_cuda_queue *q, bool wide, const struct fo_tensor *like,
-			       const struct fo_cuda_groups *groups, int share, const enum fo_cuda_function f[3],
-			       const void *args)
+/* A map (elementwise.cu) by name: its kernel for bf16, fp32 and any types and layouts. */
+#define MAP(name)                                                                          \
+	{                                                                                  \
+		FO_CUDA_FN_##name##_bf16, FO_CUDA_FN_##name##_f32, FO_CUDA_FN_##name##_any \
+	}
+
+/* Launches a map from in[0 .. ins) to out[0 .. outs). All have the shape of out[0], but for a bias (the last of `in`
+ * where share says so), which is one row. */
+static fo_status map(struct fo_cuda_queue *q, const enum fo_cuda_function f[3], int share,
+		     const struct fo_tensor *const *in, int ins, const struct fo_tensor *const *out, int outs)
 {
+	const struct fo_tensor *all[FO_CUDA_MAP_IN + FO_CUDA_MAP_OUT], *like = out[0];
+	struct fo_cuda_map_args args = { .groups.n = 0 };
 	struct fo_cuda_grid grid = { 0, 1, 1, THREADS, 0 };
-	grid.x = wide ? blocks_for(groups->n, (int64_t)THREADS * share)
-		      : fo_cuda_blocks(q->cuda, like->rows * like->cols, THREADS);
-	return fo_cuda_launch(q, !wide ? f[2] : f[like->dtype != FO_BF16], grid, args);
+	for (int i = 0; i < outs; i++)
+		all[i] = out[i], args.out[i] = fo_cuda_view_of(out[i]);
+	for (int i = 0; i < ins; i++)
+		all[outs + i] = in[i], args.in[i] = fo_cuda_view_of(in[i]);
+	if (share == FO_CUDA_MAP_SHARE_BIAS)
+		args.in[ins - 1].ld = 0;
+	if (!in_groups(all, outs + ins, &args.groups)) {
+		grid.x = fo_cuda_blocks(q->cuda, like->rows * like->cols, THREADS);
+		return fo_cuda_launch(q, f[2], grid, &args);
+	}
+	grid.x = blocks_for(args.groups.n, (int64_t)THREADS * share);
+	return fo_cuda_launch(q, f[like->dtype != FO_BF16], grid, &args);
 }
 
 static fo_status add(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
-	(void)variant;
-	static const enum fo_cuda_function f[] = { FO_CUDA_FN_add_bf16, FO_CUDA_FN_add_f32, FO_CUDA_FN_add_any };
-	const struct fo_tensor *t[] = { &c->arg[0], &c->arg[1], &c->arg[2] };
-	struct fo_cuda_add_args args = { .a = fo_cuda_view_of(t[0]),
-					 .b = fo_cuda_view_of(t[1]),
-					 .c = fo_cuda_view_of(t[2]) };
-	bool wide = in_groups(t, 3, &args.groups);
-	return launch_groups(q, wide, t[2], &args.groups, SHARE, f, &args);
+	static const enum fo_cuda_function f[] = MAP(add);
+	const struct fo_tensor *in[] = { &c->arg[FO_ADD_A], &c->arg[FO_ADD_B] }, *out = &c->arg[FO_ADD_C];
+	return map(q, f, FO_CUDA_MAP_SHARE, in, 2, &out, 1);
 }
 const struct fo_cuda_kernel fo_cuda_add = { .by = "flatout", .cannot = fo_cuda_floats_only, .run = add };
 
 static fo_status add_bias(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
-	(void)variant;
-	static const enum fo_cuda_function f[] = { FO_CUDA_FN_add_bias_bf16, FO_CUDA_FN_add_bias_f32,
-						   FO_CUDA_FN_add_bias_any };
-	const struct fo_tensor *t[] = { &c->arg[0], &c->arg[1] };
-	struct fo_cuda_add_bias_args args = { .y = fo_cuda_view_of(t[0]), .b = fo_cuda_view_of(t[1]) };
-	bool wide = in_groups(t, 2, &args.groups);
-	return launch_groups(q, wide, t[0], &args.groups, BIAS_SHARE, f, &args);
+	static const enum fo_cuda_function f[] = MAP(add_bias);
+	const struct fo_tensor *y = &c->arg[FO_ADD_BIAS_Y], *in[] = { y, &c->arg[FO_ADD_BIAS_B] };
+	return map(q, f, FO_CUDA_MAP_SHARE_BIAS, in, 2, &y, 1);
 }
 const struct fo_cuda_kernel fo_cuda_add_bias = { .by = "flatout", .cannot = fo_cuda_floats_only, .run = add_bias };
 
 static fo_status swiglu(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
-	(void)variant;
-	static const enum fo_cuda_function f[] = { FO_CUDA_FN_swiglu_bf16, FO_CUDA_FN_swiglu_f32,
-						   FO_CUDA_FN_swiglu_any };
-	const struct fo_tensor *t[] = { &c->arg[0], &c->arg[1], &c->arg[2] };
-	struct fo_cuda_swiglu_args args = { .gate = fo_cuda_view_of(t[0]),
-					    .up = fo_cuda_view_of(t[1]),
-					    .y = fo_cuda_view_of(t[2]) };
-	bool wide = in_groups(t, 3, &args.groups);
-	return launch_groups(q, wide, t[2], &args.groups, SHARE, f, &args);
+	static const enum fo_cuda_function f[] = MAP(swiglu);
+	const struct fo_tensor *in[] = { &c->arg[FO_SWIGLU_GATE], &c->arg[FO_SWIGLU_UP] }, *out = &c->arg[FO_SWIGLU_Y];
+	return map(q, f, FO_CUDA_MAP_SHARE, in, 2, &out, 1);
 }
 const struct fo_cuda_kernel fo_cuda_swiglu = { .by = "flatout", .cannot = fo_cuda_floats_only, .run = swiglu };
 
 static fo_status swiglu_bwd(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
-	(void)variant;
-	static const enum fo_cuda_function f[] = { FO_CUDA_FN_swiglu_bwd_bf16, FO_CUDA_FN_swiglu_bwd_f32,
-						   FO_CUDA_FN_swiglu_bwd_any };
-	const struct fo_tensor *t[] = { &c->arg[0], &c->arg[1], &c->arg[2], &c->arg[3], &c->arg[4] };
-	struct fo_cuda_swiglu_bwd_args args = { .gate = fo_cuda_view_of(t[0]),
-						.up = fo_cuda_view_of(t[1]),
-						.dy = fo_cuda_view_of(t[2]),
-						.dgate = fo_cuda_view_of(t[3]),
-						.dup = fo_cuda_view_of(t[4]) };
-	bool wide = in_groups(t, 5, &args.groups);
-	return launch_groups(q, wide, t[0], &args.groups, SHARE, f, &args);
+	static const enum fo_cuda_function f[] = MAP(swiglu_bwd);
+	const struct fo_tensor *in[] = { &c->arg[FO_SWIGLU_BWD_GATE], &c->arg[FO_SWIGLU_BWD_UP],
+					 &c->arg[FO_SWIGLU_BWD_DY] };
+	const struct fo_tensor *out[] = { &c->arg[FO_SWIGLU_BWD_DGATE], &c->arg[FO_SWIGLU_BWD_DUP] };
+	return map(q, f, FO_CUDA_MAP_SHARE, in, 3, out, 2);
 }
 const struct fo_cuda_kernel fo_cuda_swiglu_bwd = { .by = "flatout", .cannot = fo_cuda_floats_only, .run = swiglu_bwd };
 
 static const char *rope_cannot(const struct fo_cuda *c, const struct fo_call *s)
 {
-	if (s->arg[1].dtype != FO_I32)
+	if (s->arg[FO_ROPE_POSITION].dtype != FO_I32)
 		return "positions are not 32-bit integers";
-	return s->arg[0].cols > INT_MAX ? "a row has more than 2^31 columns" : fo_cuda_floats_only(c, s);
+	return s->arg[FO_ROPE_X].cols > INT_MAX ? "a row has more than 2^31 columns" : fo_cuda_floats_only(c, s);
 }
 static fo_status rope(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
-	(void)variant;
-	const struct fo_tensor *x = &c->arg[0], *table = &c->arg[2], *t[] = { x, table };
+	const struct fo_tensor *x = &c->arg[FO_ROPE_X], *table = &c->arg[FO_ROPE_TABLE], *t[] = { x, table };
 	const int64_t half = c->attr.head_dim / 2, heads = x->cols / c->attr.head_dim;
 	const int64_t slabs = (heads + FO_CUDA_ROPE_HEADS - 1) / FO_CUDA_ROPE_HEADS,
 		      items = x->rows * slabs * (half / WIDTH);
 	struct fo_cuda_rope_args args = { .x = fo_cuda_view_of(x),
-					  .position = fo_cuda_view_of(&c->arg[1]),
+					  .position = fo_cuda_view_of(&c->arg[FO_ROPE_POSITION]),
 					  .table = fo_cuda_view_of(table),
 					  .half = (int32_t)half,
 					  .heads = (int32_t)heads,
@@ -143,28 +137,27 @@ const struct fo_cuda_kernel fo_cuda_rope = { .by = "flatout", .cannot = rope_can
 
 /* ---- copies of rows ---- */
 
-static const char *copy_cannot(const struct fo_cuda *c, const struct fo_call *s)
+/* ---- rows from here to there ---- */
+
+/* All three have x, the rows that say which, and y in places of their own. */
+static const char *copy_cannot(const struct fo_cuda *c, const struct fo_call *s, int index, int y)
 {
-	if (s->arg[s->kind == FO_OP_embed ? 0 : 1].dtype != FO_I32)
+	if (s->arg[index].dtype != FO_I32)
 		return "indices are not 32-bit integers";
-	return s->arg[2].rows > INT_MAX ? "there are more than 2^31 rows" : fo_cuda_floats_only(c, s);
+	return s->arg[y].rows > INT_MAX ? "there are more than 2^31 rows" : fo_cuda_floats_only(c, s);
 }
 
-static fo_status copy_rows(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
+static fo_status copy_rows(struct fo_cuda_queue *q, enum fo_cuda_copy_mode mode, const struct fo_tensor *x,
+			   const struct fo_tensor *index, const struct fo_tensor *y)
 {
-	(void)variant;
-	const struct fo_tensor *x = &c->arg[c->kind == FO_OP_embed ? 1 : 0],
-			       *index = &c->arg[c->kind == FO_OP_embed ? 0 : 1], *y = &c->arg[2];
 	const struct fo_tensor *t[] = { x, y };
 	const int64_t per_row = y->cols * (int64_t)fo_dtype_bytes(y->dtype) / ACCESS_BYTES;
-	/* Into the cache as many rows as there are, which of them count is known on the device alone. */
+	/* All rows may go into the cache: how many of them count is known on the device alone. */
 	struct fo_cuda_copy_args args = { .x = fo_cuda_view_of(x),
 					  .index = fo_cuda_view_of(index),
 					  .y = fo_cuda_view_of(y),
-					  .rows = (int32_t)(c->kind == FO_OP_cache_put ? x->rows : y->rows) };
-	args.mode = c->kind == FO_OP_embed       ? FO_CUDA_COPY_GATHER
-		    : c->kind == FO_OP_cache_put ? FO_CUDA_COPY_PUT
-						 : FO_CUDA_COPY_LAST;
+					  .mode = mode,
+					  .rows = (int32_t)(mode == FO_CUDA_COPY_PUT ? x->rows : y->rows) };
 	struct fo_cuda_grid grid = { fo_cuda_blocks(q->cuda, args.rows * y->cols, THREADS), 1, 1, THREADS, 0 };
 	if (x->dtype != y->dtype || fo_cuda_vector(t, 2) != WIDTH || args.rows * per_row > INT_MAX)
 		return fo_cuda_launch(q, FO_CUDA_FN_copy_rows_any, grid, &args);
@@ -173,25 +166,35 @@ static fo_status copy_rows(struct fo_cuda_queue *q, const struct fo_call *c, int
 	grid.x = blocks_for(args.units, THREADS * COPY_SHARE);
 	return fo_cuda_launch(q, FO_CUDA_FN_copy_rows_16, grid, &args);
 }
-const struct fo_cuda_kernel fo_cuda_embed = { .by = "flatout", .cannot = copy_cannot, .run = copy_rows };
-const struct fo_cuda_kernel fo_cuda_cache_put = { .by = "flatout", .cannot = copy_cannot, .run = copy_rows };
-const struct fo_cuda_kernel fo_cuda_last_row = { .by = "flatout", .cannot = copy_cannot, .run = copy_rows };
+
+#define COPY(name, mode, from, index, to)                                                        \
+	static const char *name##_cannot(const struct fo_cuda *c, const struct fo_call *s)       \
+	{                                                                                        \
+		return copy_cannot(c, s, index, to);                                             \
+	}                                                                                        \
+	static fo_status name(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant) \
+	{                                                                                        \
+		return copy_rows(q, mode, &c->arg[from], &c->arg[index], &c->arg[to]);           \
+	}                                                                                        \
+	const struct fo_cuda_kernel fo_cuda_##name = { .by = "flatout", .cannot = name##_cannot, .run = name };
+COPY(embed, FO_CUDA_COPY_GATHER, FO_EMBED_TABLE, FO_EMBED_TOKEN, FO_EMBED_X)
+COPY(cache_put, FO_CUDA_COPY_PUT, FO_CACHE_PUT_X, FO_CACHE_PUT_SPAN, FO_CACHE_PUT_CACHE)
+COPY(last_row, FO_CUDA_COPY_LAST, FO_LAST_ROW_X, FO_LAST_ROW_SPAN, FO_LAST_ROW_Y)
 
 /* ---- gradient of the embedding ---- */
 
 static const char *embed_bwd_cannot(const struct fo_cuda *c, const struct fo_call *s)
 {
-	if (s->arg[0].dtype != FO_I32)
+	if (s->arg[FO_EMBED_BWD_TOKEN].dtype != FO_I32)
 		return "tokens are not 32-bit integers";
-	if (s->arg[0].rows > INT_MAX / 2 || s->arg[1].cols > INT_MAX / 2)
+	if (s->arg[FO_EMBED_BWD_TOKEN].rows > INT_MAX / 2 || s->arg[FO_EMBED_BWD_DX].cols > INT_MAX / 2)
 		return "there are more than 2^30 tokens or columns";
 	return fo_cuda_floats_only(c, s);
 }
 
 static fo_status embed_bwd_prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes)
 {
-	(void)c, (void)variant;
-	*ws_bytes = 2 * sizeof(int32_t) * (size_t)s->arg[0].rows;
+	*ws_bytes = 2 * sizeof(int32_t) * (size_t)s->arg[FO_EMBED_BWD_TOKEN].rows;
 	return FO_OK;
 }
 
@@ -207,9 +210,9 @@ static fo_status zero(struct fo_cuda_queue *q, const struct fo_tensor *t)
 
 static fo_status embed_bwd(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
-	(void)variant;
-	const struct fo_tensor *token = &c->arg[0], *dx = &c->arg[1], *table = &c->arg[2], *t[] = { dx, table };
-	const bool store = c->first >> 2 & 1, bf16 = dx->dtype == FO_BF16;
+	const struct fo_tensor *token = &c->arg[FO_EMBED_BWD_TOKEN], *dx = &c->arg[FO_EMBED_BWD_DX],
+			       *table = &c->arg[FO_EMBED_BWD_DTABLE], *t[] = { dx, table };
+	const bool store = fo_call_stores(c, FO_EMBED_BWD_DTABLE), bf16 = dx->dtype == FO_BF16;
 	int32_t *order = q->ws, *rank = order + token->rows;
 	const struct fo_cuda_embed_order_args ordering = { fo_cuda_view_of(token), order, rank };
 	const struct fo_cuda_embed_sum_args args = { .token = fo_cuda_view_of(token),

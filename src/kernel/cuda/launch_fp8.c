@@ -31,9 +31,9 @@ static uint32_t all_blocks(const struct fo_cuda *c, const struct fo_tensor *x)
 }
 static uint32_t column_groups(const struct fo_cuda *c, const struct fo_tensor *x)
 {
-	int64_t stripes = (x->cols + COLUMNS - 1) / COLUMNS, groups = (x->rows + ROWS_EACH - 1) / ROWS_EACH;
+	int64_t stripes = fo_ceil_div(x->cols, COLUMNS), groups = fo_ceil_div(x->rows, ROWS_EACH);
 	int64_t blocks = fo_cuda_blocks(c, stripes * groups, 1);
-	return (uint32_t)((blocks + stripes - 1) / stripes);
+	return (uint32_t)fo_ceil_div(blocks, stripes);
 }
 
 static fo_status all_launch(struct fo_cuda_queue *q, const struct fo_tensor *x)
@@ -53,15 +53,13 @@ static fo_status join_launch(struct fo_cuda_queue *q, uint32_t n, float *out)
 
 static const char *amax_cannot(const struct fo_cuda *c, const struct fo_call *s)
 {
-	(void)c;
-	return !fo_cuda_is_float(&s->arg[0]) ? "the operand is neither bf16 nor fp32"
-	       : s->arg[1].dtype != FO_F32   ? "the maximum is not fp32"
-					     : NULL;
+	if (!fo_cuda_is_float(&s->arg[FO_AMAX_X]))
+		return "the operand is neither bf16 nor fp32";
+	return s->arg[FO_AMAX_AMAX].dtype == FO_F32 ? NULL : "the maximum is not fp32";
 }
 static fo_status amax_prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes)
 {
-	(void)variant;
-	const struct fo_tensor *x = &s->arg[0], *out = &s->arg[1];
+	const struct fo_tensor *x = &s->arg[FO_AMAX_X], *out = &s->arg[FO_AMAX_AMAX];
 	if (out->rows == 1 && out->cols == 1)
 		*ws_bytes = all_blocks(c, x) * sizeof(uint32_t);
 	else
@@ -70,8 +68,7 @@ static fo_status amax_prepare(struct fo_cuda *c, const struct fo_call *s, int64_
 }
 static fo_status amax(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
-	(void)variant;
-	const struct fo_tensor *x = &c->arg[0], *out = &c->arg[1];
+	const struct fo_tensor *x = &c->arg[FO_AMAX_X], *out = &c->arg[FO_AMAX_AMAX];
 	bool bf16 = x->dtype == FO_BF16;
 	if (out->rows == 1 && out->cols == 1) {
 		FO_TRY(all_launch(q, x));
@@ -86,7 +83,7 @@ static fo_status amax(struct fo_cuda_queue *q, const struct fo_call *c, int64_t 
 		return fo_cuda_launch(
 			q, bf16 ? FO_CUDA_FN_amax_rows_bf16 : FO_CUDA_FN_amax_rows_f32,
 			(struct fo_cuda_grid){ fo_cuda_blocks(q->cuda, x->rows, WARPS), 1, 1, THREADS, 0 }, &args);
-	uint32_t stripes = (uint32_t)((x->cols + COLUMNS - 1) / COLUMNS), groups = column_groups(q->cuda, x);
+	uint32_t stripes = (uint32_t)fo_ceil_div(x->cols, COLUMNS), groups = column_groups(q->cuda, x);
 	const struct fo_cuda_amax_join_args join = { .partial = q->ws, .n = groups, .cols = x->cols, .out = out->data };
 	FO_TRY(fo_cuda_launch(q, bf16 ? FO_CUDA_FN_amax_cols_bf16 : FO_CUDA_FN_amax_cols_f32,
 			      (struct fo_cuda_grid){ stripes, groups, 1, THREADS, 0 }, &args));
@@ -101,13 +98,13 @@ _Static_assert((int)COLUMNS == (int)THREADS, "a block's columns are its threads 
 
 static const char *scale_cannot(const struct fo_cuda *c, const struct fo_call *s)
 {
-	(void)c;
-	return s->arg[0].dtype == FO_F32 && s->arg[1].dtype == FO_F32 ? NULL : "maxima or scales are not fp32";
+	return s->arg[FO_FP8_SCALE_AMAX].dtype == FO_F32 && s->arg[FO_FP8_SCALE_SX].dtype == FO_F32
+		       ? NULL
+		       : "maxima or scales are not fp32";
 }
 static fo_status fp8_scale(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
-	(void)variant;
-	const struct fo_tensor *top = &c->arg[0], *out = &c->arg[1];
+	const struct fo_tensor *top = &c->arg[FO_FP8_SCALE_AMAX], *out = &c->arg[FO_FP8_SCALE_SX];
 	const struct fo_cuda_fp8_scale_args args = { .amax = fo_cuda_view_of(top),
 						     .out = fo_cuda_view_of(out),
 						     .largest = (float)c->attr.value,
@@ -122,7 +119,6 @@ const struct fo_cuda_kernel fo_cuda_fp8_scale = { .by = "flatout", .cannot = sca
 /* Histories of all tensors in one launch. */
 static const char *begin_cannot(const struct fo_cuda *c, const struct fo_call *s)
 {
-	(void)c;
 	for (int i = 0; i < s->n; i++)
 		if (s->arg[i].dtype != FO_F32)
 			return "maxima are not fp32";
@@ -130,15 +126,14 @@ static const char *begin_cannot(const struct fo_cuda *c, const struct fo_call *s
 }
 static fo_status fp8_begin(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
-	(void)variant;
 	struct fo_cuda_fp8_begin_args args = { 0 };
 	int n = fo_op_tensors(c->kind, c->n);
 	int64_t rows = 0;
 	for (int k = 0; k < n; k++) {
 		const struct fo_call one = fo_call_one(c, k);
-		args.history[k] = fo_cuda_view_of(&one.arg[0]);
-		args.amax[k] = fo_cuda_view_of(&one.arg[1]);
-		rows = one.arg[0].rows > rows ? one.arg[0].rows : rows;
+		args.history[k] = fo_cuda_view_of(&one.arg[FO_FP8_BEGIN_HISTORY]);
+		args.amax[k] = fo_cuda_view_of(&one.arg[FO_FP8_BEGIN_AMAX]);
+		rows = one.arg[FO_FP8_BEGIN_HISTORY].rows > rows ? one.arg[FO_FP8_BEGIN_HISTORY].rows : rows;
 	}
 	return fo_cuda_launch(q, FO_CUDA_FN_fp8_begin,
 			      (struct fo_cuda_grid){ (uint32_t)rows, (uint32_t)n, 1, THREADS, 0 }, &args);
@@ -151,12 +146,11 @@ _Static_assert((int)FO_CUDA_AMAX_WORDS == (int)FO_FP8_AMAX_COLS, "device code kn
 
 static const char *cast_cannot(const struct fo_cuda *c, const struct fo_call *s)
 {
-	(void)c;
-	if (!fo_cuda_is_float(&s->arg[0]))
+	if (!fo_cuda_is_float(&s->arg[FO_FP8_CAST_X]))
 		return "the operand is neither bf16 nor fp32";
-	if (s->arg[1].dtype != FO_F32)
+	if (s->arg[FO_FP8_CAST_SX].dtype != FO_F32)
 		return "the scale is not fp32";
-	return fo_dtype_fp8(s->arg[2].dtype) ? NULL : "the result is not fp8";
+	return fo_dtype_fp8(s->arg[FO_FP8_CAST_Y].dtype) ? NULL : "the result is not fp8";
 }
 /* One long row each, where neither x nor y has gaps and there is one scale. */
 static struct fo_cuda_fp8_cast_args cast_args(const struct fo_tensor *x, const struct fo_tensor *y, bool one)
@@ -169,7 +163,6 @@ static struct fo_cuda_fp8_cast_args cast_args(const struct fo_tensor *x, const s
 }
 static fo_status fp8_cast(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
-	(void)variant;
 	enum { ONE, ROWS, COLS };
 #define CASTS(from, to)                                                                            \
 	{                                                                                          \
@@ -179,8 +172,11 @@ static fo_status fp8_cast(struct fo_cuda_queue *q, const struct fo_call *c, int6
 	static const enum fo_cuda_function functions[2][2][3] = { { CASTS(f32, e4m3), CASTS(f32, e5m2) },
 								  { CASTS(bf16, e4m3), CASTS(bf16, e5m2) } };
 #undef CASTS
-	const struct fo_tensor *x = &c->arg[0], *scale = &c->arg[1], *y = &c->arg[2];
-	int scales = scale->cols > 1 ? COLS : scale->rows > 1 ? ROWS : ONE;
+	const struct fo_tensor *x = &c->arg[FO_FP8_CAST_X], *scale = &c->arg[FO_FP8_CAST_SX],
+			       *y = &c->arg[FO_FP8_CAST_Y];
+	int scales = scale->rows > 1 ? ROWS : ONE;
+	if (scale->cols > 1)
+		scales = COLS;
 	struct fo_cuda_fp8_cast_args args = cast_args(x, y, scales == ONE);
 	args.scale = scale->data;
 	args.scale_ld = scale->ld;
@@ -189,15 +185,13 @@ static fo_status fp8_cast(struct fo_cuda_queue *q, const struct fo_call *c, int6
 }
 const struct fo_cuda_kernel fo_cuda_fp8_cast = { .by = "flatout", .cannot = cast_cannot, .run = fp8_cast };
 
-static int64_t tiles(const struct fo_tensor *x)
-{
-	return ((x->rows + TILE - 1) / TILE) * ((x->cols + TILE - 1) / TILE);
-}
+static int64_t tiles(const struct fo_tensor *x) { return fo_ceil_div(x->rows, TILE) * fo_ceil_div(x->cols, TILE); }
 static const char *cast_t_cannot(const struct fo_cuda *c, const struct fo_call *s)
 {
-	if (tiles(&s->arg[0]) > INT32_MAX)
+	if (tiles(&s->arg[FO_FP8_CAST_T_X]) > INT32_MAX)
 		return "the operand has more tiles than a grid has blocks";
-	return s->arg[3].dtype == s->arg[2].dtype ? cast_cannot(c, s) : "the results are not fp8 of one kind";
+	return s->arg[FO_FP8_CAST_T_YT].dtype == s->arg[FO_FP8_CAST_T_Y].dtype ? cast_cannot(c, s)
+									       : "the results are not fp8 of one kind";
 }
 /* 16 elements at once; else any layout. */
 static bool is_wide(const struct fo_tensor *x, const struct fo_tensor *y, const struct fo_tensor *yt)
@@ -214,14 +208,14 @@ static struct fo_cuda_fp8_cast_t_args cast_t_args(const struct fo_tensor *x, con
 }
 static fo_status fp8_cast_t(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
-	(void)variant;
 	static const enum fo_cuda_function functions[2][2] = {
 		{ FO_CUDA_FN_fp8_cast_t_f32_e4m3, FO_CUDA_FN_fp8_cast_t_f32_e5m2 },
 		{ FO_CUDA_FN_fp8_cast_t_bf16_e4m3, FO_CUDA_FN_fp8_cast_t_bf16_e5m2 }
 	};
-	const struct fo_tensor *x = &c->arg[0], *y = &c->arg[2], *yt = &c->arg[3];
+	const struct fo_tensor *x = &c->arg[FO_FP8_CAST_T_X], *y = &c->arg[FO_FP8_CAST_T_Y],
+			       *yt = &c->arg[FO_FP8_CAST_T_YT];
 	struct fo_cuda_fp8_cast_t_args args = cast_t_args(x, y, yt);
-	args.scale = c->arg[1].data;
+	args.scale = c->arg[FO_FP8_CAST_T_SX].data;
 	return fo_cuda_launch(
 		q, is_wide(x, y, yt) ? functions[x->dtype == FO_BF16][y->dtype == FO_E5M2] : FO_CUDA_FN_fp8_cast_t_any,
 		(struct fo_cuda_grid){ (uint32_t)tiles(x), 1, 1, THREADS, 0 }, &args);
@@ -232,31 +226,31 @@ const struct fo_cuda_kernel fo_cuda_fp8_cast_t = { .by = "flatout", .cannot = ca
 
 static const char *cast_step_cannot(const struct fo_cuda *c, const struct fo_call *s)
 {
-	(void)c;
-	if (!fo_cuda_is_float(&s->arg[0]))
+	if (!fo_cuda_is_float(&s->arg[FO_FP8_CAST_STEP_X]))
 		return "the operand is neither bf16 nor fp32";
-	if (s->arg[1].dtype != FO_F32 || s->arg[3].dtype != FO_F32)
+	if (s->arg[FO_FP8_CAST_STEP_SX].dtype != FO_F32 || s->arg[FO_FP8_CAST_STEP_AMAX].dtype != FO_F32)
 		return "scale or maximum is not fp32";
-	if (tiles(&s->arg[0]) > INT32_MAX)
+	if (tiles(&s->arg[FO_FP8_CAST_STEP_X]) > INT32_MAX)
 		return "the operand has more tiles than a grid has blocks";
-	return fo_dtype_fp8(s->arg[2].dtype) && (s->n < 5 || s->arg[4].dtype == s->arg[2].dtype)
+	return fo_dtype_fp8(s->arg[FO_FP8_CAST_STEP_Y].dtype) &&
+			       (!fo_call_has(s, FO_FP8_CAST_STEP_YT) ||
+				s->arg[FO_FP8_CAST_STEP_YT].dtype == s->arg[FO_FP8_CAST_STEP_Y].dtype)
 		       ? NULL
 		       : "the results are not fp8 of one kind";
 }
 fo_status fo_cuda_fp8_step_args(struct fo_cuda_queue *q, const struct fo_call *c, uint32_t parts,
 				struct fo_cuda_fp8_step *out)
 {
-	const int at = fo_op_fp8_step(c->kind);
-	const struct fo_tensor *amax = &c->arg[at + 2];
-	*out = (struct fo_cuda_fp8_step){ .amax = amax->data,
-					  .sx = c->arg[at].data,
+	const int at = fo_op_fp8_step(c->kind), amax = at + FO_FP8_STEP_AMAX;
+	const bool e5m2 = c->arg[at + FO_FP8_STEP_Y].dtype == FO_E5M2;
+	*out = (struct fo_cuda_fp8_step){ .amax = c->arg[amax].data,
+					  .sx = c->arg[at + FO_FP8_STEP_SX].data,
 					  .parts = parts,
-					  .largest = c->arg[at + 1].dtype == FO_E5M2 ? (float)FO_E5M2_MAX
-										     : (float)FO_E4M3_MAX };
+					  .largest = e5m2 ? (float)FO_E5M2_MAX : (float)FO_E4M3_MAX };
+	if (!fo_call_stores(c, amax))
+		return FO_OK;
 	/* Without fp8_begin before it: no history. */
-	return c->first >> (at + 2) & 1
-		       ? fo_cuda_fill(q->cuda, amax->data, 0, FO_FP8_AMAX_COLS * sizeof(float), q->stream)
-		       : FO_OK;
+	return fo_cuda_fill(q->cuda, out->amax, 0, FO_FP8_AMAX_COLS * sizeof(float), q->stream);
 }
 /* The second launch has a block for each multiprocessor at most: in all steps but the first it has nothing to do, and
  * few blocks end sooner than many. */
@@ -271,7 +265,6 @@ fo_status fo_cuda_fp8_step_launch(struct fo_cuda_queue *q, enum fo_cuda_function
 }
 static fo_status fp8_cast_step(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
-	(void)variant;
 #define CASTS(from)                                                                                      \
 	{                                                                                                \
 		{ FO_CUDA_FN_fp8_cast_step_##from##_e4m3, FO_CUDA_FN_fp8_cast_step_t_##from##_e4m3 },    \
@@ -281,7 +274,8 @@ static fo_status fp8_cast_step(struct fo_cuda_queue *q, const struct fo_call *c,
 	}
 	static const enum fo_cuda_function functions[2][2][2] = { CASTS(f32), CASTS(bf16) };
 #undef CASTS
-	const struct fo_tensor *x = &c->arg[0], *y = &c->arg[2], *yt = c->n > 4 ? &c->arg[4] : NULL;
+	const struct fo_tensor *x = &c->arg[FO_FP8_CAST_STEP_X], *y = &c->arg[FO_FP8_CAST_STEP_Y],
+			       *yt = fo_call_has(c, FO_FP8_CAST_STEP_YT) ? &c->arg[FO_FP8_CAST_STEP_YT] : NULL;
 	enum fo_cuda_function f = functions[x->dtype == FO_BF16][y->dtype == FO_E5M2][yt != NULL];
 	struct fo_cuda_grid grid = { yt ? (uint32_t)tiles(x) : all_blocks(q->cuda, x), 1, 1, THREADS, 0 };
 	if (!yt) {
@@ -302,15 +296,17 @@ const struct fo_cuda_kernel fo_cuda_fp8_cast_step = { .by = "flatout",
 
 static const char *push_cannot(const struct fo_cuda *c, const struct fo_call *s)
 {
-	(void)c;
-	return s->arg[0].dtype == FO_F32 && s->arg[1].dtype == FO_F32 ? NULL : "maxima are not fp32";
+	return s->arg[FO_FP8_PUSH_AMAX].dtype == FO_F32 && s->arg[FO_FP8_PUSH_HISTORY].dtype == FO_F32
+		       ? NULL
+		       : "maxima are not fp32";
 }
 static fo_status fp8_push(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
-	(void)variant;
-	const struct fo_cuda_fp8_push_args args = { c->arg[0].data, c->arg[0].ld, fo_cuda_view_of(&c->arg[1]),
-						    c->arg[2].data };
+	const struct fo_cuda_fp8_push_args args = { c->arg[FO_FP8_PUSH_AMAX].data, c->arg[FO_FP8_PUSH_AMAX].ld,
+						    fo_cuda_view_of(&c->arg[FO_FP8_PUSH_HISTORY]),
+						    c->arg[FO_FP8_PUSH_SCALE].data };
 	return fo_cuda_launch(q, FO_CUDA_FN_fp8_push,
-			      (struct fo_cuda_grid){ (uint32_t)c->arg[1].rows, 1, 1, THREADS, 0 }, &args);
+			      (struct fo_cuda_grid){ (uint32_t)c->arg[FO_FP8_PUSH_HISTORY].rows, 1, 1, THREADS, 0 },
+			      &args);
 }
 const struct fo_cuda_kernel fo_cuda_fp8_push = { .by = "flatout", .cannot = push_cannot, .run = fp8_push };

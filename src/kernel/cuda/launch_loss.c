@@ -5,16 +5,16 @@ enum { WIDTH = 8, AT_ONCE = 4 /* accesses of a thread, loss.cu */, THREADS_LEAST
 
 static const char *cannot(const struct fo_cuda *c, const struct fo_call *s)
 {
-	(void)c;
-	return fo_cuda_is_float(&s->arg[0]) ? s->arg[0].cols < INT32_MAX ? NULL : "a row has 2^31 logits or more"
-					    : "logits are neither bf16 nor fp32";
+	const struct fo_tensor *logits = &s->arg[FO_XENT_LOGITS];
+	if (!fo_cuda_is_float(logits))
+		return "logits are neither bf16 nor fp32";
+	return logits->cols < INT32_MAX ? NULL : "a row has 2^31 logits or more";
 }
 
 /* A loss of each row. */
 static fo_status prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes)
 {
-	(void)c, (void)variant;
-	*ws_bytes = (size_t)s->arg[0].rows * sizeof(double);
+	*ws_bytes = (size_t)s->arg[FO_XENT_LOGITS].rows * sizeof(double);
 	return FO_OK;
 }
 
@@ -32,12 +32,12 @@ static uint32_t threads_for(int64_t cols)
 static uint32_t blocks_for(const struct fo_cuda *c, const struct fo_tensor *logits, uint32_t threads)
 {
 	int64_t row_bytes = logits->cols * (int64_t)fo_dtype_bytes(logits->dtype), processors = c->info.multiprocessors;
-	int64_t most = THREADS_MOST / threads, each = c->info.l2_bytes / 2 / (processors * row_bytes);
-	each = each < 1 ? 1 : each < most ? each : most;
-	return (uint32_t)(logits->rows < processors * each ? logits->rows : processors * each);
+	int64_t each = fo_max(fo_min(c->info.l2_bytes / 2 / (processors * row_bytes), THREADS_MOST / threads), 1);
+	return (uint32_t)fo_min(logits->rows, processors * each);
 }
 
-static fo_status xent_both(struct fo_cuda_queue *q, const struct fo_call *c, bool gradient)
+/* hyper: NULL for the loss alone. loss: the number of the operand. */
+static fo_status xent_both(struct fo_cuda_queue *q, const struct fo_call *c, const struct fo_tensor *hyper, int loss)
 {
 	static const enum fo_cuda_function functions[2][2][2] = {
 		{ { FO_CUDA_FN_xent_fwd_any_f32, FO_CUDA_FN_xent_fwd_any_bf16 },
@@ -45,17 +45,17 @@ static fo_status xent_both(struct fo_cuda_queue *q, const struct fo_call *c, boo
 		{ { FO_CUDA_FN_xent_any_f32, FO_CUDA_FN_xent_any_bf16 },
 		  { FO_CUDA_FN_xent_f32, FO_CUDA_FN_xent_bf16 } },
 	};
-	const struct fo_tensor *logits = &c->arg[0], *target = &c->arg[1], *loss = &c->arg[gradient ? 3 : 2];
-	const double *inv_tokens = gradient ? (const double *)c->arg[2].data + FO_HYPER_INV_TOKENS : NULL;
-	bool wide = fo_cuda_vector(&logits, 1) == WIDTH;
+	const struct fo_tensor *logits = &c->arg[FO_XENT_LOGITS], *target = &c->arg[FO_XENT_TARGET];
+	const double *inv_tokens = hyper ? (const double *)hyper->data + FO_HYPER_INV_TOKENS : NULL;
+	const bool gradient = hyper, wide = fo_cuda_vector(&logits, 1) == WIDTH;
 	const struct fo_cuda_xent_args rows = { fo_cuda_view_of(logits), target->data, target->ld, inv_tokens, q->ws };
-	const struct fo_cuda_loss_sum_args sum = { q->ws,
-						   target->data,
-						   target->ld,
-						   logits->rows,
-						   inv_tokens,
-						   loss->data,
-						   c->first >> (gradient ? 3 : 2) & 1 };
+	const struct fo_cuda_loss_sum_args sum = { .row_loss = q->ws,
+						   .target = target->data,
+						   .target_ld = target->ld,
+						   .rows = logits->rows,
+						   .inv_tokens = inv_tokens,
+						   .loss = c->arg[loss].data,
+						   .stored = fo_call_stores(c, loss) };
 	struct fo_cuda_grid grid = { 1, 1, 1, threads_for(logits->cols), 0 },
 			    one = { 1, 1, 1, threads_for(logits->rows * WIDTH), 0 };
 	grid.x = blocks_for(q->cuda, logits, grid.threads);
@@ -65,13 +65,11 @@ static fo_status xent_both(struct fo_cuda_queue *q, const struct fo_call *c, boo
 
 static fo_status xent(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
-	(void)variant;
-	return xent_both(q, c, true);
+	return xent_both(q, c, &c->arg[FO_XENT_HYPER], FO_XENT_LOSS);
 }
 static fo_status xent_fwd(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
-	(void)variant;
-	return xent_both(q, c, false);
+	return xent_both(q, c, NULL, FO_XENT_FWD_LOSS);
 }
 const struct fo_cuda_kernel fo_cuda_xent = { .by = "flatout", .cannot = cannot, .prepare = prepare, .run = xent };
 const struct fo_cuda_kernel fo_cuda_xent_fwd = {

@@ -17,20 +17,21 @@ enum {
 	COLUMNS_ANY = 32                    /* columns of a block of columns_any and sum_partials */
 };
 
-static uint32_t blocks_for(int64_t n, int64_t per_block) { return (uint32_t)((n + per_block - 1) / per_block); }
+static uint32_t blocks_for(int64_t n, int64_t per_block) { return (uint32_t)fo_ceil_div(n, per_block); }
 
-/* x is normed by rows or heads. */
+/* The pieces that x is normed by: rows or heads. Every norm has x first (call.c). */
 static struct fo_cuda_pieces pieces_of(const struct fo_call *c)
 {
-	const int64_t cols = c->arg[0].cols, width = c->attr.head_dim ? c->attr.head_dim : cols;
-	return (struct fo_cuda_pieces){ .n = c->arg[0].rows * (cols / width),
+	const struct fo_tensor *x = &c->arg[FO_RMSNORM_X];
+	const int64_t width = c->attr.head_dim ? c->attr.head_dim : x->cols;
+	return (struct fo_cuda_pieces){ .n = x->rows * (x->cols / width),
 					.width = (int32_t)width,
-					.count = fo_cuda_divisor_of((uint32_t)(cols / width)) };
+					.count = fo_cuda_divisor_of((uint32_t)(x->cols / width)) };
 }
 
 static const char *norm_cannot(const struct fo_cuda *c, const struct fo_call *s)
 {
-	if (s->arg[0].cols > PIECES_MAX || pieces_of(s).n > PIECES_MAX)
+	if (s->arg[FO_RMSNORM_X].cols > PIECES_MAX || pieces_of(s).n > PIECES_MAX)
 		return "there are more than 2^30 columns, rows or heads";
 	return fo_cuda_floats_only(c, s);
 }
@@ -58,23 +59,12 @@ static int32_t team_of(int32_t width, int groups)
 
 /* ---- forward ---- */
 
-static fo_status norm(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
+/* x is normed, or c = x + b where there is b. */
+struct norm_operands {
+	const struct fo_tensor *x, *b, *g, *c, *y, *rstd;
+};
+static fo_status norm(struct fo_cuda_queue *q, const struct fo_call *call, struct norm_operands o)
 {
-	(void)variant;
-	const bool adds = c->kind == FO_OP_add_rmsnorm;
-	const struct fo_tensor *a = c->arg, *g = &a[adds ? 2 : 1], *y = &a[adds ? 4 : 2], *rstd = &a[adds ? 5 : 3];
-	const struct fo_tensor *t[] = { &a[0], g, y, &a[1], &a[3] };
-	struct fo_cuda_norm_args args = { .x = fo_cuda_view_of(&a[0]),
-					  .g = fo_cuda_view_of(g),
-					  .y = fo_cuda_view_of(y),
-					  .rstd = fo_cuda_view_of(rstd),
-					  .pieces = pieces_of(c),
-					  .eps = (float)c->attr.value };
-	if (adds)
-		args.b = fo_cuda_view_of(&a[1]), args.c = fo_cuda_view_of(&a[3]);
-	struct fo_cuda_grid grid = { (uint32_t)args.pieces.n, 1, 1, THREADS, 0 };
-	if (!is_fast(t, adds ? 5 : 3, rstd, args.pieces.width, WIDEST))
-		return fo_cuda_launch(q, FO_CUDA_FN_norm_any, grid, &args);
 	static const enum fo_cuda_function f[2][2][2] = {
 		/* adds, pieces wider than SMALL, fp32 */
 		{ { FO_CUDA_FN_norm_bf16_1, FO_CUDA_FN_norm_f32_1 },
@@ -82,16 +72,47 @@ static fo_status norm(struct fo_cuda_queue *q, const struct fo_call *c, int64_t 
 		{ { FO_CUDA_FN_add_norm_bf16_1, FO_CUDA_FN_add_norm_f32_1 },
 		  { FO_CUDA_FN_add_norm_bf16_4, FO_CUDA_FN_add_norm_f32_4 } },
 	};
+	const struct fo_tensor *t[] = { o.x, o.g, o.y, o.b, o.c };
+	const bool adds = o.b;
+	struct fo_cuda_norm_args args = { .x = fo_cuda_view_of(o.x),
+					  .g = fo_cuda_view_of(o.g),
+					  .y = fo_cuda_view_of(o.y),
+					  .rstd = fo_cuda_view_of(o.rstd),
+					  .pieces = pieces_of(call),
+					  .eps = (float)call->attr.value };
+	if (adds)
+		args.b = fo_cuda_view_of(o.b), args.c = fo_cuda_view_of(o.c);
+	struct fo_cuda_grid grid = { (uint32_t)args.pieces.n, 1, 1, THREADS, 0 };
+	if (!is_fast(t, adds ? 5 : 3, o.rstd, args.pieces.width, WIDEST))
+		return fo_cuda_launch(q, FO_CUDA_FN_norm_any, grid, &args);
 	const bool wide = args.pieces.width > SMALL;
 	args.pieces.team = team_of(args.pieces.width, wide ? 4 : 1);
 	if (wide)
 		grid.threads = (uint32_t)args.pieces.team;
 	else
 		grid.x = blocks_for(args.pieces.n, THREADS / args.pieces.team);
-	return fo_cuda_launch(q, f[adds][wide][a[0].dtype != FO_BF16], grid, &args);
+	return fo_cuda_launch(q, f[adds][wide][o.x->dtype != FO_BF16], grid, &args);
 }
-const struct fo_cuda_kernel fo_cuda_rmsnorm = { .by = "flatout", .cannot = norm_cannot, .run = norm };
-const struct fo_cuda_kernel fo_cuda_add_rmsnorm = { .by = "flatout", .cannot = norm_cannot, .run = norm };
+static fo_status rmsnorm(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
+{
+	return norm(q, c,
+		    (struct norm_operands){ .x = &c->arg[FO_RMSNORM_X],
+					    .g = &c->arg[FO_RMSNORM_G],
+					    .y = &c->arg[FO_RMSNORM_Y],
+					    .rstd = &c->arg[FO_RMSNORM_RSTD] });
+}
+static fo_status add_rmsnorm(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
+{
+	return norm(q, c,
+		    (struct norm_operands){ .x = &c->arg[FO_ADD_RMSNORM_A],
+					    .b = &c->arg[FO_ADD_RMSNORM_B],
+					    .g = &c->arg[FO_ADD_RMSNORM_G],
+					    .c = &c->arg[FO_ADD_RMSNORM_C],
+					    .y = &c->arg[FO_ADD_RMSNORM_Y],
+					    .rstd = &c->arg[FO_ADD_RMSNORM_RSTD] });
+}
+const struct fo_cuda_kernel fo_cuda_rmsnorm = { .by = "flatout", .cannot = norm_cannot, .run = rmsnorm };
+const struct fo_cuda_kernel fo_cuda_add_rmsnorm = { .by = "flatout", .cannot = norm_cannot, .run = add_rmsnorm };
 
 /* ---- backward ---- */
 
@@ -101,25 +122,41 @@ const struct fo_cuda_kernel fo_cuda_add_rmsnorm = { .by = "flatout", .cannot = n
 static uint32_t blocks_of(const struct fo_cuda *c, const struct fo_cuda_pieces *p, bool dx)
 {
 	const int64_t threads = p->width > SMALL ? p->team : THREADS, teams = threads / p->team;
-	const int64_t held = (!dx ? 1024 : p->width > SMALL ? 512 : 768) / threads, turns = blocks_for(p->n, teams);
-	const int64_t most = c->info.multiprocessors * (held > 1 ? held : 1), each = (turns + most - 1) / most;
-	return blocks_for(turns, each);
+	int64_t held = 1024; /* threads of a multiprocessor */
+	if (dx)
+		held = p->width > SMALL ? 512 : 768;
+	const int64_t turns = blocks_for(p->n, teams), most = c->info.multiprocessors * fo_max(held / threads, 1);
+	return blocks_for(turns, fo_ceil_div(turns, most));
 }
 
+/* Groups of eight columns of a thread. */
+static int groups_bwd(int32_t width)
+{
+	if (width <= SMALL)
+		return 1;
+	return width <= WIDE_BWD ? 2 : 4;
+}
 static struct fo_cuda_pieces pieces_bwd(const struct fo_call *c)
 {
 	struct fo_cuda_pieces p = pieces_of(c);
-	p.team = team_of(p.width, p.width <= SMALL ? 1 : p.width <= WIDE_BWD ? 2 : 4);
+	p.team = team_of(p.width, groups_bwd(p.width));
 	return p;
 }
 
-static fo_status norm_bwd_prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes)
+/* A row of partial sums for dg of each block. */
+static fo_status partials_of(const struct fo_cuda *c, const struct fo_call *s, bool dx, size_t *ws_bytes)
 {
-	(void)variant;
 	const struct fo_cuda_pieces p = pieces_bwd(s);
-	*ws_bytes = p.width > WIDEST ? 0
-				     : sizeof(float) * (size_t)p.width * blocks_of(c, &p, s->kind != FO_OP_rmsnorm_dg);
+	*ws_bytes = p.width > WIDEST ? 0 : sizeof(float) * (size_t)p.width * blocks_of(c, &p, dx);
 	return FO_OK;
+}
+static fo_status dg_prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes)
+{
+	return partials_of(c, s, false, ws_bytes);
+}
+static fo_status bwd_prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes)
+{
+	return partials_of(c, s, true, ws_bytes);
 }
 
 static fo_status sum_partials(struct fo_cuda_queue *q, const struct fo_tensor *out, uint32_t parts, bool store)
@@ -149,55 +186,86 @@ static fo_status norm_bwd_any(struct fo_cuda_queue *q, const struct fo_cuda_norm
 	return args->dx.data ? fo_cuda_launch(q, FO_CUDA_FN_norm_dx_any, grid, args) : FO_OK;
 }
 
-/* rmsnorm_dx: x rstd g dy dx dres?; rmsnorm_dg: x rstd dy dg; rmsnorm_bwd: x rstd g dy dx dg dres? */
-static fo_status norm_bwd(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
+/* g, dx and dres are there for dx, dg for dg; NULL else. store: dg is stored, not added to. */
+struct bwd_operands {
+	const struct fo_tensor *x, *rstd, *dy, *g, *dx, *dres, *dg;
+	bool store;
+};
+static fo_status norm_bwd(struct fo_cuda_queue *q, const struct fo_call *c, struct bwd_operands o)
 {
-	(void)variant;
-	enum { DX, DG, BOTH };
-	const int what = c->kind == FO_OP_rmsnorm_dx   ? DX
-			 : c->kind == FO_OP_rmsnorm_dg ? DG
-						       : BOTH,
-		  at_dg = what == DG ? 3 : 5;
-	const struct fo_tensor *a = c->arg, *dg = what == DX ? NULL : &a[at_dg],
-			       *t[] = { &a[0], &a[what == DG ? 2 : 3], &a[2], &a[4], NULL };
-	const bool store = dg && c->first >> at_dg & 1;
-	int n = what == DG ? 2 : 4, at_dres = what == DX ? 5 : 6;
-	struct fo_cuda_norm_bwd_args args = { .x = fo_cuda_view_of(t[0]),
-					      .rstd = fo_cuda_view_of(&a[1]),
-					      .dy = fo_cuda_view_of(t[1]),
+	static const enum fo_cuda_function f[3][2][3] = {
+		/* groups of a thread, type, what: dx, dg, both */
+		{ { FO_CUDA_FN_norm_dx_bf16_1, FO_CUDA_FN_norm_dg_bf16_1, FO_CUDA_FN_norm_bwd_bf16_1 },
+		  { FO_CUDA_FN_norm_dx_f32_1, FO_CUDA_FN_norm_dg_f32_1, FO_CUDA_FN_norm_bwd_f32_1 } },
+		{ { FO_CUDA_FN_norm_dx_bf16_2, FO_CUDA_FN_norm_dg_bf16_2, FO_CUDA_FN_norm_bwd_bf16_2 },
+		  { FO_CUDA_FN_norm_dx_f32_2, FO_CUDA_FN_norm_dg_f32_2, FO_CUDA_FN_norm_bwd_f32_2 } },
+		{ { FO_CUDA_FN_norm_dx_bf16_4, FO_CUDA_FN_norm_dg_bf16_4, FO_CUDA_FN_norm_bwd_bf16_4 } },
+	};
+	const struct fo_tensor *t[] = { o.x, o.dy, o.g, o.dx, o.dres };
+	const bool f32 = o.x->dtype != FO_BF16;
+	int tensors = 2, what = 1;
+	struct fo_cuda_norm_bwd_args args = { .x = fo_cuda_view_of(o.x),
+					      .rstd = fo_cuda_view_of(o.rstd),
+					      .dy = fo_cuda_view_of(o.dy),
 					      .partial = q->ws,
 					      .pieces = pieces_bwd(c) };
-	if (what != DG) {
-		args.g = fo_cuda_view_of(t[2]), args.dx = fo_cuda_view_of(t[3]);
-		if (c->n > at_dres)
-			args.dres = fo_cuda_view_of(t[n++] = &a[at_dres]);
+	if (o.dx) {
+		args.g = fo_cuda_view_of(o.g), args.dx = fo_cuda_view_of(o.dx);
+		tensors = 4, what = o.dg ? 2 : 0;
 	}
-	if (!is_fast(t, n, &a[1], args.pieces.width, a[0].dtype == FO_BF16 ? WIDEST : WIDE_BWD))
-		return norm_bwd_any(q, &args, dg, store);
-	static const enum fo_cuda_function f[5][3] = {
-		/* groups of a thread and type; what */
-		{ FO_CUDA_FN_norm_dx_bf16_1, FO_CUDA_FN_norm_dg_bf16_1, FO_CUDA_FN_norm_bwd_bf16_1 },
-		{ FO_CUDA_FN_norm_dx_f32_1, FO_CUDA_FN_norm_dg_f32_1, FO_CUDA_FN_norm_bwd_f32_1 },
-		{ FO_CUDA_FN_norm_dx_bf16_2, FO_CUDA_FN_norm_dg_bf16_2, FO_CUDA_FN_norm_bwd_bf16_2 },
-		{ FO_CUDA_FN_norm_dx_f32_2, FO_CUDA_FN_norm_dg_f32_2, FO_CUDA_FN_norm_bwd_f32_2 },
-		{ FO_CUDA_FN_norm_dx_bf16_4, FO_CUDA_FN_norm_dg_bf16_4, FO_CUDA_FN_norm_bwd_bf16_4 },
-	};
-	const int row = (args.pieces.width <= SMALL      ? 0
-			 : args.pieces.width <= WIDE_BWD ? 2
-							 : 4) +
-			(a[0].dtype != FO_BF16);
-	struct fo_cuda_grid grid = { blocks_of(q->cuda, &args.pieces, what != DG), 1, 1, THREADS, 0 };
+	if (o.dres)
+		args.dres = fo_cuda_view_of(o.dres), tensors = 5;
+	if (!is_fast(t, tensors, o.rstd, args.pieces.width, f32 ? WIDE_BWD : WIDEST))
+		return norm_bwd_any(q, &args, o.dg, o.store);
+	struct fo_cuda_grid grid = { blocks_of(q->cuda, &args.pieces, o.dx), 1, 1, THREADS, 0 };
 	if (args.pieces.width > SMALL)
 		grid.threads = (uint32_t)args.pieces.team;
-	FO_TRY(fo_cuda_launch(q, f[row][what], grid, &args));
-	return dg ? sum_partials(q, dg, grid.x, store) : FO_OK;
+	FO_TRY(fo_cuda_launch(q, f[groups_bwd(args.pieces.width) / 2][f32][what], grid, &args));
+	return o.dg ? sum_partials(q, o.dg, grid.x, o.store) : FO_OK;
 }
-const struct fo_cuda_kernel fo_cuda_rmsnorm_dx = { .by = "flatout", .cannot = norm_cannot, .run = norm_bwd };
+/* An operand that may be absent. */
+static const struct fo_tensor *optional(const struct fo_call *c, int i)
+{
+	return fo_call_has(c, i) ? &c->arg[i] : NULL;
+}
+
+static fo_status rmsnorm_dx(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
+{
+	return norm_bwd(q, c,
+			(struct bwd_operands){ .x = &c->arg[FO_RMSNORM_DX_X],
+					       .rstd = &c->arg[FO_RMSNORM_DX_RSTD],
+					       .dy = &c->arg[FO_RMSNORM_DX_DY],
+					       .g = &c->arg[FO_RMSNORM_DX_G],
+					       .dx = &c->arg[FO_RMSNORM_DX_DX],
+					       .dres = optional(c, FO_RMSNORM_DX_DRES) });
+}
+static fo_status rmsnorm_dg(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
+{
+	return norm_bwd(q, c,
+			(struct bwd_operands){ .x = &c->arg[FO_RMSNORM_DG_X],
+					       .rstd = &c->arg[FO_RMSNORM_DG_RSTD],
+					       .dy = &c->arg[FO_RMSNORM_DG_DY],
+					       .dg = &c->arg[FO_RMSNORM_DG_DG],
+					       .store = fo_call_stores(c, FO_RMSNORM_DG_DG) });
+}
+static fo_status rmsnorm_bwd(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
+{
+	return norm_bwd(q, c,
+			(struct bwd_operands){ .x = &c->arg[FO_RMSNORM_BWD_X],
+					       .rstd = &c->arg[FO_RMSNORM_BWD_RSTD],
+					       .dy = &c->arg[FO_RMSNORM_BWD_DY],
+					       .g = &c->arg[FO_RMSNORM_BWD_G],
+					       .dx = &c->arg[FO_RMSNORM_BWD_DX],
+					       .dres = optional(c, FO_RMSNORM_BWD_DRES),
+					       .dg = &c->arg[FO_RMSNORM_BWD_DG],
+					       .store = fo_call_stores(c, FO_RMSNORM_BWD_DG) });
+}
+const struct fo_cuda_kernel fo_cuda_rmsnorm_dx = { .by = "flatout", .cannot = norm_cannot, .run = rmsnorm_dx };
 const struct fo_cuda_kernel fo_cuda_rmsnorm_dg = {
-	.by = "flatout", .cannot = norm_cannot, .prepare = norm_bwd_prepare, .run = norm_bwd
+	.by = "flatout", .cannot = norm_cannot, .prepare = dg_prepare, .run = rmsnorm_dg
 };
 const struct fo_cuda_kernel fo_cuda_rmsnorm_bwd = {
-	.by = "flatout", .cannot = norm_cannot, .prepare = norm_bwd_prepare, .run = norm_bwd
+	.by = "flatout", .cannot = norm_cannot, .prepare = bwd_prepare, .run = rmsnorm_bwd
 };
 
 /* ---- gradient of a bias ---- */
@@ -208,24 +276,21 @@ static int64_t bias_rows(const struct fo_cuda *c, const struct fo_tensor *dy)
 {
 	enum { BLOCKS = 8, ROWS_LEAST = 64 };
 	const int64_t slabs = blocks_for(dy->cols, THREADS),
-		      wanted = (c->info.multiprocessors * BLOCKS + slabs - 1) / slabs;
-	const int64_t rows = (dy->rows + wanted - 1) / wanted;
-	return rows > ROWS_LEAST ? rows : ROWS_LEAST;
+		      wanted = fo_ceil_div(c->info.multiprocessors * BLOCKS, slabs);
+	return fo_max(fo_ceil_div(dy->rows, wanted), ROWS_LEAST);
 }
 
 static fo_status bias_grad_prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes)
 {
-	(void)variant;
-	const struct fo_tensor *dy = &s->arg[0];
+	const struct fo_tensor *dy = &s->arg[FO_BIAS_GRAD_DY];
 	*ws_bytes = sizeof(float) * (size_t)dy->cols * blocks_for(dy->rows, bias_rows(c, dy));
 	return FO_OK;
 }
 
 static fo_status bias_grad(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
-	(void)variant;
-	const struct fo_tensor *dy = &c->arg[0], *db = &c->arg[1];
-	const bool store = c->first >> 1 & 1;
+	const struct fo_tensor *dy = &c->arg[FO_BIAS_GRAD_DY], *db = &c->arg[FO_BIAS_GRAD_DB];
+	const bool store = fo_call_stores(c, FO_BIAS_GRAD_DB);
 	struct fo_cuda_columns_args args = { .dy = fo_cuda_view_of(dy),
 					     .out = fo_cuda_view_of(db),
 					     .partial = q->ws,

@@ -9,9 +9,8 @@ enum { THREADS = 256, THREADS_MOST = 1024, ACCESS_BYTES = 16 };
 
 static const char *sumsq_cannot(const struct fo_cuda *c, const struct fo_call *s)
 {
-	(void)c;
 	for (int k = 0; k < fo_op_tensors(s->kind, s->n); k++)
-		if (!fo_cuda_is_float(&s->arg[fo_op_operand_of(s->kind, k, 0)]))
+		if (!fo_cuda_is_float(&s->arg[fo_op_operand_of(s->kind, k, FO_SUMSQ_G)]))
 			return "gradients are neither bf16 nor fp32";
 	return NULL;
 }
@@ -19,10 +18,9 @@ static const char *sumsq_cannot(const struct fo_cuda *c, const struct fo_call *s
 /* A sum of each chunk, whatever gaps the rows will have. */
 static fo_status sumsq_prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes)
 {
-	(void)c, (void)variant;
 	int64_t chunks = 0;
 	for (int k = 0; k < fo_op_tensors(s->kind, s->n); k++) {
-		const struct fo_tensor *g = &s->arg[fo_op_operand_of(s->kind, k, 0)];
+		const struct fo_tensor *g = &s->arg[fo_op_operand_of(s->kind, k, FO_SUMSQ_G)];
 		chunks += g->rows * (g->cols / FO_CUDA_SUMSQ_CHUNK + 1);
 	}
 	*ws_bytes = (size_t)chunks * sizeof(double);
@@ -37,14 +35,13 @@ static bool aligned(const struct fo_tensor *t, bool whole)
 
 static fo_status sumsq(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
-	(void)variant;
 	struct fo_call one = fo_call_one(c, 0);
 	struct fo_cuda_sumsq_args args = { .n = fo_op_tensors(c->kind, c->n),
 					   .partial = q->ws,
-					   .acc = one.arg[1].data,
-					   .stored = one.first >> 1 & 1 };
+					   .acc = one.arg[FO_SUMSQ_ACC].data,
+					   .stored = fo_call_stores(&one, FO_SUMSQ_ACC) };
 	for (int k = 0; k < args.n; k++) {
-		const struct fo_tensor *g = &c->arg[fo_op_operand_of(c->kind, k, 0)];
+		const struct fo_tensor *g = &c->arg[fo_op_operand_of(c->kind, k, FO_SUMSQ_G)];
 		bool whole = g->ld == g->cols;
 		struct fo_cuda_sumsq_tensor *t = &args.t[k];
 		*t = (struct fo_cuda_sumsq_tensor){ .data = g->data,
@@ -75,26 +72,26 @@ static fo_status clip_launch(struct fo_cuda_queue *q, enum fo_cuda_function f, c
 }
 static fo_status clip(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
-	(void)variant;
-	return clip_launch(q, FO_CUDA_FN_clip,
-			   &(struct fo_cuda_clip_args){ .acc = c->arg[0].data,
-							.hyper = c->arg[1].data,
-							.scale = c->arg[2].data,
-							.loss = c->n > 3 ? c->arg[3].data : NULL,
-							.last = c->attr.value != 0 });
+	return clip_launch(
+		q, FO_CUDA_FN_clip,
+		&(struct fo_cuda_clip_args){ .acc = c->arg[FO_CLIP_ACC].data,
+					     .hyper = c->arg[FO_CLIP_HYPER].data,
+					     .scale = c->arg[FO_CLIP_SCALE].data,
+					     .loss = fo_call_has(c, FO_CLIP_LOSS) ? c->arg[FO_CLIP_LOSS].data : NULL,
+					     .last = c->attr.value != 0 });
 }
 static fo_status clip_ahead(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
-	(void)variant;
 	return clip_launch(q, FO_CUDA_FN_clip_ahead,
-			   &(struct fo_cuda_clip_args){
-				   .hyper = c->arg[0].data, .scale = c->arg[1].data, .loss = c->arg[2].data });
+			   &(struct fo_cuda_clip_args){ .hyper = c->arg[FO_CLIP_AHEAD_HYPER].data,
+							.scale = c->arg[FO_CLIP_AHEAD_SCALE].data,
+							.loss = c->arg[FO_CLIP_AHEAD_LOSS].data });
 }
 static fo_status global_norm(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
-	(void)variant;
 	return clip_launch(q, FO_CUDA_FN_global_norm,
-			   &(struct fo_cuda_clip_args){ .acc = c->arg[0].data, .scale = c->arg[1].data });
+			   &(struct fo_cuda_clip_args){ .acc = c->arg[FO_GLOBAL_NORM_ACC].data,
+							.scale = c->arg[FO_GLOBAL_NORM_SCALE].data });
 }
 const struct fo_cuda_kernel fo_cuda_clip = { .by = "flatout", .run = clip };
 const struct fo_cuda_kernel fo_cuda_clip_ahead = { .by = "flatout", .run = clip_ahead };
@@ -110,18 +107,17 @@ _Static_assert(FO_HYPER_LR == 0 && FO_HYPER_BETA1 == 1 && FO_HYPER_BETA2 == 2 &&
 
 static const char *adamw_one_cannot(const struct fo_call *s)
 {
-	for (int i = 0; i < s->n; i++) {
-		bool number = i < 3 || i == 5;
-		if (number && !fo_cuda_is_float(&s->arg[i]))
+	static const uint8_t numbers[] = { FO_ADAMW_M, FO_ADAMW_V, FO_ADAMW_GRAD, FO_ADAMW_W };
+	for (size_t i = 0; i < sizeof numbers; i++)
+		if (!fo_cuda_is_float(&s->arg[numbers[i]]))
 			return "moments, gradients or weights are neither bf16 nor fp32";
-		if (i == 6 && s->arg[i].dtype != FO_F32 && s->arg[i].dtype != FO_I16)
-			return "the master is neither fp32 nor the low half of the weight";
-	}
-	return s->arg[0].dtype == s->arg[1].dtype ? NULL : "the moments differ in type";
+	int master = fo_call_has(s, FO_ADAMW_MASTER) ? s->arg[FO_ADAMW_MASTER].dtype : FO_F32;
+	if (master != FO_F32 && master != FO_I16)
+		return "the master is neither fp32 nor the low half of the weight";
+	return s->arg[FO_ADAMW_M].dtype == s->arg[FO_ADAMW_V].dtype ? NULL : "the moments differ in type";
 }
 static const char *adamw_cannot(const struct fo_cuda *c, const struct fo_call *s)
 {
-	(void)c;
 	const char *why = NULL;
 	for (int k = 0; k < fo_op_tensors(s->kind, s->n) && !why; k++) {
 		const struct fo_call one = fo_call_one(s, k);
@@ -133,8 +129,9 @@ static const char *adamw_cannot(const struct fo_cuda *c, const struct fo_call *s
 /* m, v, grad, w and master if it is there. */
 static int adamw_operands(const struct fo_call *one, const struct fo_tensor **t)
 {
-	t[0] = &one->arg[0], t[1] = &one->arg[1], t[2] = &one->arg[2], t[3] = &one->arg[5], t[4] = &one->arg[6];
-	return one->n > 6 ? 5 : 4;
+	t[0] = &one->arg[FO_ADAMW_M], t[1] = &one->arg[FO_ADAMW_V], t[2] = &one->arg[FO_ADAMW_GRAD],
+	t[3] = &one->arg[FO_ADAMW_W], t[4] = &one->arg[FO_ADAMW_MASTER];
+	return fo_call_has(one, FO_ADAMW_MASTER) ? 5 : 4;
 }
 
 /* Where all operands lie without gaps they are one long row. */
@@ -149,7 +146,7 @@ static bool adamw_whole(const struct fo_call *one)
 
 static enum fo_cuda_function adamw_function(const struct fo_call *one)
 {
-	enum { BF16, F32, COPY, SPLIT };
+	enum { BF16, F32, COPY, SPLIT } weights;
 #define FUNCTIONS(moments, gradients)                                                                                 \
 	{                                                                                                             \
 		FO_CUDA_FN_adamw_##moments##_bf16_##gradients, FO_CUDA_FN_adamw_##moments##_f32_##gradients,          \
@@ -159,22 +156,26 @@ static enum fo_cuda_function adamw_function(const struct fo_call *one)
 								  { FUNCTIONS(bf16, f32), FUNCTIONS(bf16, bf16) } };
 #undef FUNCTIONS
 	const struct fo_tensor *t[5];
-	bool master = one->n > 6, bf16 = one->arg[5].dtype == FO_BF16, whole = adamw_whole(one);
+	const bool master = fo_call_has(one, FO_ADAMW_MASTER), bf16 = one->arg[FO_ADAMW_W].dtype == FO_BF16,
+		   whole = adamw_whole(one), bf16_moments = one->arg[FO_ADAMW_M].dtype == FO_BF16,
+		   bf16_gradients = one->arg[FO_ADAMW_GRAD].dtype == FO_BF16;
 	if (master && !bf16)
 		return FO_CUDA_FN_adamw_any; /* an fp32 weight that has a copy all the same */
 	for (int i = 0, n = adamw_operands(one, t); i < n; i++)
 		if (!aligned(t[i], whole))
 			return FO_CUDA_FN_adamw_any;
-	return functions[one->arg[0].dtype == FO_BF16][one->arg[2].dtype == FO_BF16][!master ? (bf16 ? BF16 : F32)
-										     : one->arg[6].dtype == FO_I16
-											     ? SPLIT
-											     : COPY];
+	if (master)
+		weights = one->arg[FO_ADAMW_MASTER].dtype == FO_I16 ? SPLIT : COPY;
+	else
+		weights = bf16 ? BF16 : F32;
+	return functions[bf16_moments][bf16_gradients][weights];
 }
 
 static void adamw_add(struct fo_cuda_adamw_args *args, const struct fo_call *one)
 {
-	const struct fo_tensor *m = &one->arg[0], *v = &one->arg[1], *g = &one->arg[2], *w = &one->arg[5],
-			       *master = one->n > 6 ? &one->arg[6] : NULL;
+	const struct fo_tensor *m = &one->arg[FO_ADAMW_M], *v = &one->arg[FO_ADAMW_V], *g = &one->arg[FO_ADAMW_GRAD],
+			       *w = &one->arg[FO_ADAMW_W],
+			       *master = fo_call_has(one, FO_ADAMW_MASTER) ? &one->arg[FO_ADAMW_MASTER] : NULL;
 	bool whole = adamw_whole(one);
 	struct fo_cuda_adamw_tensor *t = &args->t[args->n++];
 	*t = (struct fo_cuda_adamw_tensor){
@@ -205,7 +206,6 @@ static void adamw_add(struct fo_cuda_adamw_args *args, const struct fo_call *one
 /* One launch for all tensors that the same function updates: for all, where formats do not differ. */
 static fo_status adamw(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
-	(void)variant;
 	int n = fo_op_tensors(c->kind, c->n);
 	uint32_t done = 0;
 	for (int k = 0; k < n; k++) {
@@ -213,8 +213,8 @@ static fo_status adamw(struct fo_cuda_queue *q, const struct fo_call *c, int64_t
 			continue;
 		struct fo_call one = fo_call_one(c, k);
 		enum fo_cuda_function f = adamw_function(&one);
-		struct fo_cuda_adamw_args args = { .hyper = one.arg[3].data,
-						   .scale = one.arg[4].data,
+		struct fo_cuda_adamw_args args = { .hyper = one.arg[FO_ADAMW_HYPER].data,
+						   .scale = one.arg[FO_ADAMW_SCALE].data,
 						   .decays = c->attr.value,
 						   .stochastic = c->attr.stochastic };
 		for (int i = k; i < n; i++) {

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* name in the folder of which folder[0..len) is the name, or where the system's loader finds it (len 0). NULL: *why
- * says so where it is there, but cannot be loaded. */
+/* Opens `name` in the folder folder[0..len), or where the system's loader finds it (len 0). NULL: f->why says why, if
+ * the file is there and cannot be loaded. */
 static void *open_in(const char *folder, size_t len, const char *name, struct fo_cuda_found *f)
 {
 	char path[512];
@@ -20,7 +20,7 @@ static void *open_in(const char *folder, size_t len, const char *name, struct fo
 	const char *text = h ? NULL : dlerror();
 	if (h)
 		snprintf(f->file, sizeof f->file, "%s", path);
-	/* The loader begins its sentence with the file that it did not find: this one, or one that this one needs. */
+	/* The loader's message begins with the file that it did not find: this one, or one that this one needs. */
 	else if (text && (strncmp(text, path, strlen(path)) != 0 || !strstr(text, "No such file")) && !*f->why)
 		snprintf(f->why, sizeof f->why, "cannot load '%s': %s", path, text);
 	return h;
@@ -40,7 +40,7 @@ static void *open_in_folders(const char *folders, const char *name, struct fo_cu
 
 static struct fo_cuda_loaded driver, lt, dnn;
 
-/* only_named: in the folders of FLATOUT_CUDA_LIBRARIES alone. */
+/* only_named: look only in the folders of FLATOUT_CUDA_LIBRARIES. */
 static void *find(struct fo_cuda_found *f, const char *const *names, bool only_named)
 {
 	*f->why = 0;
@@ -56,16 +56,18 @@ static void *find(struct fo_cuda_found *f, const char *const *names, bool only_n
 			return h;
 		}
 	}
+	const char *hint = "name its folder in FLATOUT_CUDA_LIBRARIES";
+	if (only_named)
+		hint = "beside a software driver only FLATOUT_CUDA_LIBRARIES is looked at";
+	else if (f == &driver.found)
+		hint = "it comes with the NVIDIA driver; where that lies elsewhere, name its folder in "
+		       "FLATOUT_CUDA_LIBRARIES";
 	if (!*f->why)
-		snprintf(f->why, sizeof f->why, "'%s' was not found: %s", names[0],
-			 only_named           ? "beside a software driver only FLATOUT_CUDA_LIBRARIES is looked at"
-			 : f == &driver.found ? "it comes with the NVIDIA driver; where that lies elsewhere, name its "
-						"folder in FLATOUT_CUDA_LIBRARIES"
-					      : "name its folder in FLATOUT_CUDA_LIBRARIES");
+		snprintf(f->why, sizeof f->why, "'%s' was not found: %s", names[0], hint);
 	return NULL;
 }
 
-/* Every function or none; what only newer versions have is NULL in older ones. */
+/* Finds every function or none. Those that only newer versions have are NULL in older ones. */
 static bool find_all(void *h, void **to, const char *const *names, int n, struct fo_cuda_found *f)
 {
 	for (int i = 0; i < n; i++) {
@@ -96,10 +98,10 @@ const void *fo_cuda_load(struct fo_cuda_loaded *l, const char *const *files, con
 			 void (*version)(struct fo_cuda_loaded *), struct fo_cuda_found *found)
 {
 	if (l != &driver)
-		(void)fo_cuda_driver_is_software(); /* it decides where others are looked for */
+		(void)fo_cuda_driver_is_software(); /* it decides where other libraries are looked for */
 	pthread_mutex_lock(&lock);
 	if (!l->tried) {
-		/* NVIDIA's own libraries would talk to another driver than a software one, or find none. */
+		/* NVIDIA's own libraries would talk to another driver than the software one, or find none. */
 		void *h = find(&l->found, files, l != &driver && driver.software);
 		l->good = h && find_all(h, l->function, names, n, &l->found);
 		l->software = h && dlsym(h, "fo_software_device");
@@ -151,9 +153,9 @@ const struct fo_cublaslt_calls *fo_cuda_load_cublaslt(struct fo_cuda_found *foun
 	return fo_cuda_load(&lt, files, lt_names, LT_CALLS, lt_version, found);
 }
 
-/* cuDNN compiles attention by NVRTC when a plan is made, and NVRTC opens its built-in functions by name alone: the
- * system's loader finds neither in a folder that it was not told of, be it the very one that NVRTC lies in. What is
- * loaded already is found by its name. */
+/* cuDNN compiles attention by NVRTC when a plan is made, and NVRTC opens its built-in functions by name alone. The
+ * system's loader finds neither in a folder that it was not told of, even the one that NVRTC lies in. What is loaded
+ * already is found by its name, so both are loaded here. */
 static void load_compiler(bool only_named)
 {
 	static const char *const files[] = { "libnvrtc.so." FO_CUDA_TEXT(CUBLAS_VER_MAJOR), NULL };
@@ -164,7 +166,7 @@ static void load_compiler(bool only_named)
 	void *h = find(&f, files, only_named);
 	*(void **)&version_of = h ? dlsym(h, "nvrtcVersion") : NULL;
 	if (!version_of || version_of(&major, &minor))
-		return; /* plans then say what they miss */
+		return; /* plans then say what is missing */
 	snprintf(name, sizeof name, "libnvrtc-builtins.so.%d.%d", major, minor);
 	(void)find(&f, builtins, only_named);
 }

@@ -15,12 +15,11 @@ static struct fo_cuda_loaded nccl;
 /* "2.28.9"; until 2.8 the number had one digit less. */
 static void version(struct fo_cuda_loaded *l)
 {
-	int v = 0, wide = 0;
+	int v = 0;
 	if (((const struct fo_nccl_calls *)l->function)->ncclGetVersion(&v) != ncclSuccess)
 		return;
-	wide = v >= 10000;
-	snprintf(l->found.version, sizeof l->found.version, "%d.%d.%d", v / (wide ? 10000 : 1000),
-		 v / 100 % (wide ? 100 : 10), v % 100);
+	const int minors = v >= 10000 ? 100 : 10;
+	snprintf(l->found.version, sizeof l->found.version, "%d.%d.%d", v / (100 * minors), v / 100 % minors, v % 100);
 }
 
 const struct fo_nccl_calls *fo_cuda_load_nccl(struct fo_cuda_found *found)

@@ -1,36 +1,43 @@
 /* Operation matmul on cuBLASLt.
  *
  * bf16 x bf16 gives bf16 or fp32, fp32 x fp32 gives fp32; sums are fp32 in all of them. fp32 factors are multiplied as
- * fp32, not as TF32: the same program shall give the same losses on the processor and here, and TF32 has the mantissa
- * of fp16.
+ * fp32, not as TF32, because the same program shall give the same losses on the processor and here, and TF32 has the
+ * mantissa of fp16.
  *
- * fp8 goes one of two ways. Direct: the library multiplies fp8 and applies the scales. It takes operands whose summed
- * dimension lies along rows only (Hopper, Ada), so one that lies the other way is turned into the workspace first
- * (product.cu): products of a program that stores both copies need no turning. Wide: where the library has no algorithm
- * (dimensions that are no multiples of 16, devices without fp8, scales per line elsewhere than on Hopper), both become
- * bf16, exactly, their product fp32 in the workspace, and a kernel of ours scales it. That is right and slow. */
+ * fp8 goes one of two ways. Direct: the library multiplies fp8 and applies the scales. On Hopper and Ada it takes only
+ * operands whose summed dimension lies along rows, so one that lies the other way is transposed into the workspace
+ * first (product.cu); programs that store both copies need no transposition. Wide: where the library has no algorithm
+ * (dimensions that are not multiples of 16, devices without fp8, scales per line elsewhere than on Hopper), both
+ * factors become bf16, exactly, their product fp32 in the workspace, and a kernel of ours scales it. That is right and
+ * slow. */
 #include "kernel/cuda/product.h"
 
 #include <string.h>
 
 enum { ALIGNED = 16, WS_ALIGNED = 256, THREADS = 256, TURN_TILE = 128 };
 /* The pointer of a scale while algorithms are asked for: the library refuses lines of scales without one, and does not
- * look behind it. */
+ * read it then. */
 static const uintptr_t any_scale = 256;
 
 static cudaDataType_t type_of(int dtype)
 {
-	return dtype == FO_BF16   ? CUDA_R_16BF
-	       : dtype == FO_F32  ? CUDA_R_32F
-	       : dtype == FO_E4M3 ? CUDA_R_8F_E4M3
-				  : CUDA_R_8F_E5M2;
+	switch (dtype) {
+	case FO_BF16: return CUDA_R_16BF;
+	case FO_F32: return CUDA_R_32F;
+	case FO_E4M3: return CUDA_R_8F_E4M3;
+	default: return CUDA_R_8F_E5M2;
+	}
 }
 
 /* cuBLAS, "cublasSetWorkspace": 32 MiB on compute capability 9.0 and 10.x, 12 MiB on 12.x, 4 MiB elsewhere. */
 size_t fo_cuda_product_ws_most(const struct fo_cuda *c)
 {
-	int cc = c->info.cc_major;
-	return (size_t)(cc == 9 || cc == 10 ? 32 : cc == 12 ? 12 : 4) << 20;
+	switch (c->info.cc_major) {
+	case 9:
+	case 10: return (size_t)32 << 20;
+	case 12: return (size_t)12 << 20;
+	default: return (size_t)4 << 20;
+	}
 }
 
 void fo_cuda_product_fini(const struct fo_cuda *c, struct fo_cuda_product_plan *p)
@@ -57,8 +64,9 @@ void fo_cuda_product_describe(const struct fo_cuda *c, struct fo_cuda_product_pl
 {
 	const struct fo_cublaslt_calls *lt = c->lt;
 	const struct fo_cuda_product *k = &p->key;
-	cublasOperation_t ta = k->ta ? CUBLAS_OP_T : CUBLAS_OP_N, tb = k->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-	int64_t m = k->m, n = k->n, d = k->k;
+	cublasOperation_t ta = k->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
+	cublasOperation_t tb = k->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
+	const int64_t m = k->m, n = k->n, d = k->k;
 	bool fp8 = fo_dtype_fp8(k->type_a);
 	int8_t fast = (int8_t)k->fast;
 	int32_t mode = k->lines ? CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F : CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
@@ -69,9 +77,9 @@ void fo_cuda_product_describe(const struct fo_cuda *c, struct fo_cuda_product_pl
 	OK(lt->cublasLtMatrixLayoutCreate(to, type_of(type), (uint64_t)(rows), (uint64_t)(cols), ld))
 	p->good = OK(lt->cublasLtMatmulDescCreate(&p->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F)) &&
 		  SET(CUBLASLT_MATMUL_DESC_TRANSA, ta) && SET(CUBLASLT_MATMUL_DESC_TRANSB, tb) &&
-		  LAYOUT(&p->a, k->type_a, k->ta ? d : m, k->ta ? m : d, k->lda) &&
-		  LAYOUT(&p->b, k->type_b, k->tb ? n : d, k->tb ? d : n, k->ldb) &&
 		  LAYOUT(&p->d, k->type_d, m, n, k->ldd);
+	p->good = p->good && (k->ta ? LAYOUT(&p->a, k->type_a, d, m, k->lda) : LAYOUT(&p->a, k->type_a, m, d, k->lda));
+	p->good = p->good && (k->tb ? LAYOUT(&p->b, k->type_b, n, d, k->ldb) : LAYOUT(&p->b, k->type_b, d, n, k->ldb));
 	if (p->good && fp8)
 		p->good = SET(CUBLASLT_MATMUL_DESC_FAST_ACCUM, fast) && set_scales(c, p, any, any);
 	if (p->good && fp8 && k->lines)
@@ -90,19 +98,20 @@ cublasStatus_t fo_cuda_product_run(const struct fo_cuda *c, struct fo_cuda_produ
 	static const float one = 1, zero = 0;
 	if (fo_dtype_fp8(p->key.type_a) && !set_scales(c, p, scale_a, scale_b))
 		return CUBLAS_STATUS_INVALID_VALUE;
-	return c->lt->cublasLtMatmul(c->lt_handle, p->desc, &one, a, p->a, b, p->b, p->key.add ? &one : &zero, d, p->d,
-				     d, p->d, &p->algo, p->ws_bytes ? ws : NULL, p->ws_bytes, s);
+	const float *beta = p->key.add ? &one : &zero;
+	return c->lt->cublasLtMatmul(c->lt_handle, p->desc, &one, a, p->a, b, p->b, beta, d, p->d, d, p->d, &p->algo,
+				     p->ws_bytes ? ws : NULL, p->ws_bytes, s);
 }
 
 /* ---- from the operation to the library's product ---- */
 
-/* How a call runs, and what lies where in the workspace: offsets, -1 for what is not there. */
+/* How a call runs, and the offsets of what lies in the workspace; -1 for what is not there. */
 struct route {
 	struct fo_cuda_product key;
 	bool fp8, wide;
 	bool turn[2]; /* operand a, b of the operation */
 	int64_t copy[2], lines[2], sum, lt,
-		end; /* turned or widened operands, scales side by side, the unscaled product, cuBLASLt's own */
+		end; /* turned or widened operands, scales side by side, the unscaled product, cuBLASLt's own workspace */
 	int64_t copy_ld[2];
 };
 
@@ -119,26 +128,29 @@ static bool tn_only(const struct fo_cuda *c)
 } /* Blackwell data centre parts take all layouts */
 static bool has_fp8(const struct fo_cuda *c) { return c->info.cc_major * 10 + c->info.cc_minor >= 89; }
 
-static int64_t depth(const struct fo_call *s) { return s->attr.ta ? s->arg[0].rows : s->arg[0].cols; }
+static int64_t depth(const struct fo_call *s)
+{
+	return s->attr.ta ? s->arg[FO_MATMUL_A].rows : s->arg[FO_MATMUL_A].cols;
+}
 
-/* May the library be asked for the product of these fp8 numbers at all? */
+/* Whether the library may be asked for the product of these fp8 numbers at all. */
 static bool may_be_direct(const struct fo_cuda *c, const struct fo_call *s)
 {
-	const struct fo_tensor *a = &s->arg[0], *b = &s->arg[1], *d = &s->arg[2];
+	const struct fo_tensor *a = &s->arg[FO_MATMUL_A], *b = &s->arg[FO_MATMUL_B], *d = &s->arg[FO_MATMUL_C];
 	return has_fp8(c) && !(a->dtype == FO_E5M2 && b->dtype == FO_E5M2) && d->cols % 16 == 0 && depth(s) % 16 == 0 &&
 	       a->ld % 16 == 0 && b->ld % 16 == 0 && d->ld * (int64_t)fo_dtype_bytes(d->dtype) % ALIGNED == 0;
 }
 
 static void fill_direct(const struct fo_cuda *c, const struct fo_call *s, struct route *r)
 {
-	const struct fo_tensor *a = &s->arg[0], *b = &s->arg[1];
+	const struct fo_tensor *a = &s->arg[FO_MATMUL_A], *b = &s->arg[FO_MATMUL_B];
 	struct fo_cuda_product *k = &r->key;
 	int64_t depth_of = depth(s);
 	r->turn[0] = tn_only(c) && s->attr.ta;
 	r->turn[1] = tn_only(c) && !s->attr.tb;
 	for (int i = 0; i < 2; i++) {
 		int64_t lines = i ? k->m : k->n;
-		/* rows of a turned operand begin at multiples of 16 bytes: its depth is one */
+		/* rows of a turned operand begin at multiples of 16 bytes, because its depth is one */
 		r->copy_ld[i] = depth_of;
 		r->copy[i] = r->turn[i] ? take(r, lines * depth_of) : -1;
 	}
@@ -148,11 +160,13 @@ static void fill_direct(const struct fo_cuda *c, const struct fo_call *s, struct
 	k->tb = !r->turn[0] && s->attr.ta;
 	k->lda = r->turn[1] ? depth_of : b->ld;
 	k->ldb = r->turn[0] ? depth_of : a->ld;
-	k->lines = s->arg[3].rows * s->arg[3].cols > 1 || s->arg[4].rows * s->arg[4].cols > 1;
-	/* Forward alone: gradients need the longer sums (the setting of TransformerEngine and torchao). Forward is y =
-	 * x w'. */
+	k->lines = s->arg[FO_MATMUL_SA].rows * s->arg[FO_MATMUL_SA].cols > 1 ||
+		   s->arg[FO_MATMUL_SB].rows * s->arg[FO_MATMUL_SB].cols > 1;
+	/* In forward only: gradients need the longer sums (as TransformerEngine and torchao set it). Forward is y = x
+	 * w'. */
 	k->fast = a->dtype == FO_E4M3 && b->dtype == FO_E4M3 && !s->attr.ta && s->attr.tb && !k->add;
-	/* Always there, although contiguous lines of both are used as they are: run alone sees where they lie. */
+	/* The room is always there, although contiguous lines of both are used in place: only run sees where they lie.
+	 */
 	for (int i = 0; k->lines && i < 2; i++)
 		r->lines[i] = take(r, (i ? k->m : k->n) * (int64_t)sizeof(float));
 }
@@ -176,10 +190,10 @@ static void fill_wide(const struct fo_call *s, struct route *r)
 	k->add = 0;
 }
 
-/* The way of a call; wide: fp8 that the library did not take. */
+/* The route of a call; wide: fp8 that the library did not take. */
 static void route_of(const struct fo_cuda *c, const struct fo_call *s, bool wide, bool loose, struct route *r)
 {
-	const struct fo_tensor *a = &s->arg[0], *b = &s->arg[1], *d = &s->arg[2];
+	const struct fo_tensor *a = &s->arg[FO_MATMUL_A], *b = &s->arg[FO_MATMUL_B], *d = &s->arg[FO_MATMUL_C];
 	memset(r, 0, sizeof *r); /* the key is compared as bytes */
 	r->copy[0] = r->copy[1] = r->lines[0] = r->lines[1] = r->sum = -1;
 	r->fp8 = fo_dtype_fp8(a->dtype);
@@ -195,7 +209,7 @@ static void route_of(const struct fo_cuda *c, const struct fo_call *s, bool wide
 					   .type_d = d->dtype,
 					   .ta = s->attr.tb,
 					   .tb = s->attr.ta,
-					   .add = !(s->first >> 2 & 1),
+					   .add = !fo_call_stores(s, FO_MATMUL_C),
 					   .loose = loose && !r->wide };
 	if (r->wide)
 		fill_wide(s, r);
@@ -204,13 +218,13 @@ static void route_of(const struct fo_cuda *c, const struct fo_call *s, bool wide
 	r->lt = r->end;
 }
 
-/* The plan of a call whose operands are aligned or not, as run will ask for it; *r is its way. FO_OK and *p NULL: was
- * not prepared. */
+/* The plan of a call as run will ask for it, whose operands are aligned (16 bytes) or loose; *r is its route. NULL: it
+ * was not prepared. */
 static struct fo_cuda_product_plan *planned(const struct fo_cuda *c, const struct fo_call *s, bool loose,
 					    struct route *r)
 {
 	struct fo_cuda_product_plan *p = NULL;
-	bool direct = !fo_dtype_fp8(s->arg[0].dtype) || may_be_direct(c, s);
+	bool direct = !fo_dtype_fp8(s->arg[FO_MATMUL_A].dtype) || may_be_direct(c, s);
 	if (direct) {
 		route_of(c, s, false, loose, r);
 		p = fo_cuda_product_find(c, &r->key);
@@ -228,21 +242,21 @@ static bool is_factor(const struct fo_tensor *t)
 
 static const char *cannot(const struct fo_cuda *c, const struct fo_call *s)
 {
-	const struct fo_tensor *a = &s->arg[0], *b = &s->arg[1], *d = &s->arg[2];
+	const struct fo_tensor *a = &s->arg[FO_MATMUL_A], *b = &s->arg[FO_MATMUL_B], *d = &s->arg[FO_MATMUL_C];
 	bool fp8 = fo_dtype_fp8(a->dtype);
-	(void)c;
 	if (!is_factor(a) || !is_factor(b) || !fo_cuda_is_float(d))
 		return "operands are neither fp8, bf16 nor fp32";
 	if (fp8 != fo_dtype_fp8(b->dtype) || (!fp8 && a->dtype != b->dtype))
 		return "factors are of different types";
 	if (fp8 && a->dtype == FO_E5M2 && b->dtype == FO_E5M2)
 		return "both factors are e5m2: one of them must be e4m3";
-	if (fp8 && (s->n < 5 || s->arg[3].dtype != FO_F32 || s->arg[4].dtype != FO_F32))
+	if (fp8 && (!fo_call_has(s, FO_MATMUL_SB) || s->arg[FO_MATMUL_SA].dtype != FO_F32 ||
+		    s->arg[FO_MATMUL_SB].dtype != FO_F32))
 		return "fp8 factors have no fp32 scales";
 	return a->dtype == FO_F32 && d->dtype != FO_F32 ? "the product of fp32 factors is not fp32" : NULL;
 }
 
-/* One way and alignment: its plan, and the workspace that it needs. */
+/* Prepares one route and alignment: its plan, and the workspace that it needs. */
 static fo_status prepare_one(struct fo_cuda *c, const struct fo_call *s, bool wide, bool loose, size_t *ws_bytes,
 			     bool *good)
 {
@@ -259,14 +273,13 @@ static fo_status prepare_one(struct fo_cuda *c, const struct fo_call *s, bool wi
 static size_t ws_most(const struct fo_cuda *c, const struct fo_call *s)
 {
 	struct route r;
-	route_of(c, s, fo_dtype_fp8(s->arg[0].dtype) && !may_be_direct(c, s), false, &r);
+	route_of(c, s, fo_dtype_fp8(s->arg[FO_MATMUL_A].dtype) && !may_be_direct(c, s), false, &r);
 	return (size_t)r.end + fo_cuda_product_ws_most(c);
 }
 
 static fo_status prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes)
 {
-	bool fp8 = fo_dtype_fp8(s->arg[0].dtype), good = false, loose_good = false;
-	(void)variant;
+	bool fp8 = fo_dtype_fp8(s->arg[FO_MATMUL_A].dtype), good = false, loose_good = false;
 	*ws_bytes = 0;
 	if (!fp8 || may_be_direct(c, s))
 		FO_TRY(prepare_one(c, s, false, false, ws_bytes, &good));
@@ -277,8 +290,9 @@ static fo_status prepare(struct fo_cuda *c, const struct fo_call *s, int64_t var
 	if (!good)
 		return fo_fail(FO_EUNSUPPORTED,
 			       "cuBLASLt has no algorithm for a product (%lld,%lld) = (%lld) of %s and %s on '%s'",
-			       (long long)s->arg[2].rows, (long long)s->arg[2].cols, (long long)depth(s),
-			       fo_dtype_name[s->arg[0].dtype], fo_dtype_name[s->arg[1].dtype], c->info.name);
+			       (long long)s->arg[FO_MATMUL_C].rows, (long long)s->arg[FO_MATMUL_C].cols,
+			       (long long)depth(s), fo_dtype_name[s->arg[FO_MATMUL_A].dtype],
+			       fo_dtype_name[s->arg[FO_MATMUL_B].dtype], c->info.name);
 	return FO_OK;
 }
 
@@ -303,7 +317,7 @@ static fo_status widen(struct fo_cuda_queue *q, const struct fo_tensor *t, void 
 	return fo_cuda_launch(q, FO_CUDA_FN_fp8_widen, grid, &args);
 }
 
-/* Scales side by side, n of them where there shall be lines: their own place, or a copy. */
+/* Scales side by side, n of them where there are lines: in place, or a copy. */
 static fo_status scales(struct fo_cuda_queue *q, const struct fo_tensor *t, int64_t n, int64_t at, const float **out)
 {
 	bool whole = t->rows * t->cols == n && (t->rows == 1 || t->ld == 1) && (uintptr_t)t->data % ALIGNED == 0;
@@ -319,7 +333,7 @@ static fo_status scales(struct fo_cuda_queue *q, const struct fo_tensor *t, int6
 
 static bool is_loose(const struct fo_call *call)
 {
-	for (int i = 0; i < 3; i++)
+	for (int i = FO_MATMUL_A; i <= FO_MATMUL_C; i++)
 		if ((uintptr_t)call->arg[i].data % ALIGNED)
 			return true;
 	return false;
@@ -330,13 +344,12 @@ static fo_status run(struct fo_cuda_queue *q, const struct fo_call *call, int64_
 	const struct fo_cuda *c = q->cuda;
 	struct route r;
 	bool loose = is_loose(call);
-	struct fo_cuda_product_plan *p = planned(c, call, loose && !fo_dtype_fp8(call->arg[0].dtype), &r);
-	const void *x[2] = { call->arg[0].data, call->arg[1].data };
+	struct fo_cuda_product_plan *p = planned(c, call, loose && !fo_dtype_fp8(call->arg[FO_MATMUL_A].dtype), &r);
+	const void *x[2] = { call->arg[FO_MATMUL_A].data, call->arg[FO_MATMUL_B].data };
 	const float *s[2] = { NULL, NULL };
-	(void)variant;
 	if (!p || (size_t)r.end + p->ws_bytes > q->ws_bytes)
-		return fo_fail(FO_EBUG, "a product of shape (%lld,%lld) was not prepared", (long long)call->arg[2].rows,
-			       (long long)call->arg[2].cols);
+		return fo_fail(FO_EBUG, "a product of shape (%lld,%lld) was not prepared",
+			       (long long)call->arg[FO_MATMUL_C].rows, (long long)call->arg[FO_MATMUL_C].cols);
 	if (!p->good || (r.fp8 && !r.wide && loose))
 		return fo_fail(
 			FO_EUNSUPPORTED,
@@ -350,18 +363,19 @@ static fo_status run(struct fo_cuda_queue *q, const struct fo_call *call, int64_
 		if (copy)
 			x[i] = copy;
 		if (r.fp8 && !r.wide)
-			FO_TRY(scales(q, &call->arg[3 + i], i ? r.key.m : r.key.n, r.lines[i], &s[i]));
+			FO_TRY(scales(q, &call->arg[FO_MATMUL_SA + i], i ? r.key.m : r.key.n, r.lines[i], &s[i]));
 	}
-	void *d = r.wide ? (char *)q->ws + r.sum : call->arg[2].data;
+	void *d = r.wide ? (char *)q->ws + r.sum : call->arg[FO_MATMUL_C].data;
 	cublasStatus_t st = fo_cuda_product_run(c, p, x[1], x[0], d, s[1], s[0], (char *)q->ws + r.lt, q->stream);
 	if (st != CUBLAS_STATUS_SUCCESS)
 		return fo_fail(FO_EDEVICE, "a product of shape (%lld,%lld) did not start: cuBLASLt status %d",
-			       (long long)call->arg[2].rows, (long long)call->arg[2].cols, (int)st);
+			       (long long)call->arg[FO_MATMUL_C].rows, (long long)call->arg[FO_MATMUL_C].cols, (int)st);
 	if (!r.wide)
 		return FO_OK;
-	const struct fo_cuda_product_scale_args args = { d, fo_cuda_view_of(&call->arg[2]),
-							 fo_cuda_view_of(&call->arg[3]), fo_cuda_view_of(&call->arg[4]),
-							 !(call->first >> 2 & 1) };
+	const struct fo_cuda_product_scale_args args = { d, fo_cuda_view_of(&call->arg[FO_MATMUL_C]),
+							 fo_cuda_view_of(&call->arg[FO_MATMUL_SA]),
+							 fo_cuda_view_of(&call->arg[FO_MATMUL_SB]),
+							 !fo_call_stores(call, FO_MATMUL_C) };
 	struct fo_cuda_grid grid = { fo_cuda_blocks(c, r.key.m * r.key.n, THREADS), 1, 1, THREADS, 0 };
 	return fo_cuda_launch(q, FO_CUDA_FN_product_scale, grid, &args);
 }

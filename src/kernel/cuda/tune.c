@@ -1,12 +1,12 @@
-/* Products by shape: descriptors made once, and an algorithm for each, proposed by the library, kept from before or
+/* Matmuls by shape: descriptors are made once, and each gets an algorithm, proposed by the library, kept from before or
  * measured here.
  *
  * Measuring. Operands are random: a device at its power limit runs zeros up to 13 % faster, and what is best on zeros
- * need not be best on numbers. Copies of them larger than the second-level cache are used in turn. First every proposal
- * runs alone for a while, then the fastest few alternate, batch by batch, so that clocks and heat are the same for all
- * of them; medians decide (FO_CUDA_TUNE_ON). In a step they are not the same: which algorithm runs decides how far
- * power holds the clock back. So where several are close, FO_CUDA_TUNE_LONG runs each for a second, there and back,
- * with the device's energy and clock beside the time (kernel/tune_blocks.h). */
+ * need not be best on numbers. Copies of them that are larger than the second-level cache are used in turn. First every
+ * proposal runs alone for a while. Then the fastest few alternate, batch by batch, so that clocks and heat are the same
+ * for all of them, and medians decide (FO_CUDA_TUNE_ON). In a step they are not the same: which algorithm runs decides
+ * how far power holds the clock back. So where several are close, FO_CUDA_TUNE_LONG runs each for a second, there and
+ * back, and reads the device's energy and clock beside the time (kernel/tune_blocks.h). */
 #include "kernel/cuda/product.h"
 
 #include "base/clock.h"
@@ -34,16 +34,18 @@ enum {
 #define WARM_MS 50.0   /* before anything counts: clocks and power settle */
 #define SCREEN_MS 10.0 /* per proposal */
 #define BATCH_MS 5.0   /* per batch of a finalist: 4 x 25 x 5 ms = half a second */
-/* A block. Power and clock settle within a tenth of a second (the driver renews them some ten to fifty times a second):
- * twice that does not count. Behind it a second, because the energy counter moves in steps of up to a tenth of one. */
+/* A block. Power and clock settle within a tenth of a second (the driver renews them some ten to fifty times a second),
+ * and twice that does not count. After it comes a second, because the energy counter moves in steps of up to a tenth of
+ * one. */
 #define SETTLE_MS 200.0
 #define BLOCK_MS 1000.0
-/* Who is slower than the fastest by more than this in bursts is not helped by its clock: products of zeros, which draw
- * the least power that there is, run 13 % faster than products of numbers on an H200, and algorithms differ by far less
- * in power than that. An assumption, until both orders were seen on a device; the blocks that are kept in the cache
- * show whether it is too narrow. */
+/* An algorithm that is slower than the fastest by more than this in bursts is not helped by its clock: products of
+ * zeros, which draw the least power possible, run 13 % faster than products of numbers on an H200, and algorithms
+ * differ by far less in power than that. This is an assumption until both orders were seen on a device; the blocks that
+ * are kept in the cache show whether it is too narrow. */
 #define CLOSE 1.05
-#define SOFTWARE_PART 0.02 /* of these on the tests' model of a device, whose times say nothing of any other */
+#define SOFTWARE_PART \
+	0.02 /* the part of these times that the tests' model of a device takes, whose times say nothing of another */
 
 struct fo_cuda_tune {
 	enum fo_cuda_tune_mode mode;
@@ -161,7 +163,7 @@ static bool ask_for(const struct fo_cuda *c, const struct fo_cuda_product *key, 
 	return ok;
 }
 
-/* At most `most`, the library's best first; how many. */
+/* Asks for at most `most` proposals, the library's best first; returns how many there are. */
 static int propose(const struct fo_cuda *c, const struct fo_cuda_product_plan *p, int most,
 		   cublasLtMatmulHeuristicResult_t *out)
 {
@@ -207,8 +209,8 @@ struct timed {
 
 static size_t round_up(size_t bytes) { return (bytes + ALIGNED - 1) / ALIGNED * ALIGNED; }
 
-/* Bytes of the three matrices, and of as many copies as are larger than the second-level cache twice over: what an
- * operand leaves there is gone when its turn comes again. */
+/* Sizes of the three matrices, and of as many copies as are larger than twice the second-level cache: what an operand
+ * leaves there is gone when its turn comes again. */
 static void size_up(struct bench *b)
 {
 	const struct fo_cuda_product *k = &b->p->key;
@@ -252,7 +254,7 @@ static fo_status begin(struct bench *b)
 		FO_TRY(fill_random(b, at + b->a, b->b, k->type_b, 2 * (uint64_t)i + 1));
 		FO_TRY(fo_cuda_fill(b->c, at + b->a + b->b, 0, b->d, b->stream));
 	}
-	/* Scales that are not one, and do not make sums overflow: their values cost nothing. */
+	/* Scales that are not one and do not make sums overflow: their values cost nothing. */
 	FO_TRY(fill_random(b, b->scale, lines, FO_F32, 0));
 	return fo_cuda_stream_wait(b->c, b->stream);
 }
@@ -274,8 +276,9 @@ static fo_status time_runs(struct bench *b, const struct timed *t, int runs, dou
 	for (int i = 0; i < runs; i++) {
 		char *at = b->memory + (size_t)(b->next++ % b->sets) * b->set;
 		bool fp8 = fo_dtype_fp8(b->p->key.type_a);
-		if (fo_cuda_product_run(b->c, b->p, at, at + b->a, at + b->a + b->b, fp8 ? b->scale : NULL,
-					fp8 ? b->scale : NULL, b->ws, b->stream) != CUBLAS_STATUS_SUCCESS)
+		const float *scale = fp8 ? b->scale : NULL;
+		if (fo_cuda_product_run(b->c, b->p, at, at + b->a, at + b->a + b->b, scale, scale, b->ws, b->stream) !=
+		    CUBLAS_STATUS_SUCCESS)
 			return fo_fail(FO_EUNSUPPORTED, "cuBLASLt does not run what it proposed");
 	}
 	FO_TRY(fo_cuda_event_record(b->c, b->end, b->stream, false));
@@ -288,23 +291,25 @@ static fo_status time_runs(struct bench *b, const struct timed *t, int runs, dou
 static int runs_for(const struct bench *b, double want_ms, double ms)
 {
 	int most = want_ms < SETTLE_MS ? RUNS_MOST : BLOCK_RUNS_MOST;
-	double n = ms > 0 ? want_ms * (b->c->info.software ? SOFTWARE_PART : 1) / ms : RUNS_MOST;
-	return n < 1 ? 1 : n > most ? most : (int)n;
+	const double part = b->c->info.software ? SOFTWARE_PART : 1;
+	return (int)fmin(fmax(ms > 0 ? want_ms * part / ms : RUNS_MOST, 1), most);
 }
 
 static int faster(const void *a, const void *b)
 {
 	const struct timed *x = a, *y = b;
-	return x->ms < y->ms ? -1 : x->ms > y->ms ? 1 : x->rank - y->rank;
+	if (x->ms == y->ms)
+		return x->rank - y->rank;
+	return x->ms < y->ms ? -1 : 1;
 }
 
-/* Times each proposal by itself, drops what does not run; *n that are left. */
+/* Times each proposal by itself and drops those that do not run; *n are left. */
 static fo_status screen(struct bench *b, struct timed *t, int *n)
 {
 	int kept = 0;
 	bool warm = false;
 	for (int i = 0; i < *n; i++) {
-		fo_status st = time_runs(b, &t[i], 1, &t[i].ms); /* loads the kernel, and says how long one run takes */
+		fo_status st = time_runs(b, &t[i], 1, &t[i].ms); /* loads the kernel */
 		if (st == FO_OK)
 			st = time_runs(b, &t[i], 1, &t[i].ms);
 		if (st == FO_OK && !warm)
@@ -336,7 +341,7 @@ static fo_status final(struct bench *b, struct timed *t, int n)
 	return FO_OK;
 }
 
-/* One block of x behind a while in which power and clock settle. w NULL: time alone. */
+/* One block of x, after a while in which power and clock settle. w NULL: time alone. */
 static fo_status run_block(struct bench *b, struct fo_nvml_watch *w, const struct timed *x, struct fo_tune_block *out)
 {
 	int runs = runs_for(b, BLOCK_MS, x->ms);
@@ -385,8 +390,8 @@ static fo_status sustain(struct bench *b, const struct timed *t, int n, struct f
 	return FO_OK;
 }
 
-/* Finalists by their medians of bursts, fastest first: how many are close to the first. The library's first proposal is
- * put behind them. */
+/* t: finalists by their medians of bursts, fastest first. Returns how many are close to the first; the library's first
+ * proposal is put right after them. */
 static int close_ones(struct timed *t, int n)
 {
 	int close = 1;
@@ -401,8 +406,8 @@ static int close_ones(struct timed *t, int n)
 	return close;
 }
 
-/* Measures n >= 1 proposals into *out. The library's first one is a finalist whatever it took alone: what is gained is
- * said against it. */
+/* Measures n >= 1 proposals into *out. The library's first one is always a finalist, because the gain is reported
+ * against it. */
 static fo_status measure(struct bench *b, const cublasLtMatmulHeuristicResult_t *h, int n, struct fo_cuda_choice *out)
 {
 	struct timed *t = fo_xmalloc((size_t)n * sizeof *t);
@@ -433,7 +438,7 @@ static fo_status measure(struct bench *b, const cublasLtMatmulHeuristicResult_t 
 		out->method = close > 1 ? FO_CUDA_BURSTS : FO_CUDA_CLEAR;
 		if (st == FO_OK && close > 1 && b->c->tune->mode == FO_CUDA_TUNE_LONG)
 			st = sustain(b, t, close + with_first, out);
-		if (st == FO_EINTERRUPT) { /* what bursts said stands */
+		if (st == FO_EINTERRUPT) { /* the result of the bursts stands */
 			fo_err_clear();
 			st = FO_OK;
 		}
@@ -447,7 +452,7 @@ static fo_status measure(struct bench *b, const cublasLtMatmulHeuristicResult_t 
 
 /* ---- choosing ---- */
 
-/* What was kept, if this library still takes it. */
+/* Takes what was kept, if this library still accepts it. */
 static bool take_kept(struct fo_cuda *c, struct fo_cuda_product_plan *p, const struct fo_cuda_choice *k)
 {
 	struct fo_cuda_tune *t = c->tune;
@@ -467,7 +472,7 @@ static bool take_kept(struct fo_cuda *c, struct fo_cuda_product_plan *p, const s
 	return true;
 }
 
-/* Measures and keeps; false: the first proposal it is, and the note says why. */
+/* Measures and keeps the result; false: the first proposal is used, and the note says why. */
 static bool take_measured(struct fo_cuda *c, struct fo_cuda_product_plan *p, const cublasLtMatmulHeuristicResult_t *h,
 			  int n)
 {
@@ -502,7 +507,7 @@ static void choose(struct fo_cuda *c, struct fo_cuda_product_plan *p)
 {
 	struct fo_cuda_tune *t = c->tune;
 	cublasLtMatmulHeuristicResult_t h[PROPOSALS];
-	/* Products of operands that lie anywhere are there for correctness: they are not measured. */
+	/* Matmuls of loosely aligned operands are there for correctness: they are not measured. */
 	bool tune = (t->mode == FO_CUDA_TUNE_ON || t->mode == FO_CUDA_TUNE_LONG) && !p->key.loose && !stopped(t);
 	const struct fo_cuda_choice *kept = t->mode == FO_CUDA_TUNE_OFF ? NULL
 									: fo_cuda_choices_find(&t->kept, &p->key);

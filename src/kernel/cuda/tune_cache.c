@@ -1,4 +1,4 @@
-/* Choices of algorithms on disk: one JSON object per line, so that a line which was cut or changed costs itself alone.
+/* Choices of algorithms on disk: one JSON object per line, so that a line which was cut or changed loses only itself.
  */
 #include "kernel/cuda/product.h"
 #include "base/fs.h"
@@ -82,7 +82,7 @@ static bool read_known(const json_t *j, const char *name, double most, double *o
 	return json_is_null(v) || (json_is_number(v) && *out >= 0 && *out <= most);
 }
 
-/* How it was chosen. Lines from before there were blocks say nothing: by bursts. */
+/* How it was chosen. Lines from before there were blocks have no method: they were chosen by bursts. */
 static bool read_method(const json_t *j, struct fo_cuda_choice *c)
 {
 	const char *method = json_string_value(json_object_get(j, "method")),

@@ -5,24 +5,12 @@ static void run(const struct fo_call *c) { (void)c; }
 
 static bool have(void) { return true; }
 
-#define RUN_TENSOR         \
-	{                  \
-		.run = run \
-	}
-#define RUN_MEMORY         \
-	{                  \
-		.run = run \
-	}
-#define RUN_COMM           \
-	{                  \
-		.run = run \
-	}
-#define RUN_HOST            \
-	{                   \
-		.run = NULL \
-	}
-static const struct fo_kernel table[FO_OP_COUNT] = {
-#define FO_OP(id, ID, cls, ...) [FO_OP_##id] = RUN_##cls,
+#define RUN_TENSOR run
+#define RUN_MEMORY run
+#define RUN_COMM run
+#define RUN_HOST NULL
+static const struct fo_kernel table[] = {
+#define FO_OP(id, ID, cls, ...) { .run = RUN_##cls },
 #include "program/ops.def"
 };
 

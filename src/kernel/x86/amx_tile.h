@@ -30,12 +30,12 @@ FO_INLINE void tile_configure(void)
 	}
 	__asm__ volatile("ldtilecfg %0" : : "m"(c));
 }
-/* Gives the tile state back, so that the system need not save 8 KiB at every switch of this thread. */
+/* Gives the tile state back, so that the system need not save 8 KiB whenever this thread is switched. */
 FO_INLINE void tile_release(void) { __asm__ volatile("tilerelease" : : : "memory"); }
 
 #define TILE_LOAD(t, p, stride) \
 	__asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t : : "r"(p), "r"((int64_t)(stride)) : "memory")
-/* As TILE_LOAD with the hint that the bytes are not needed soon: they do not displace what lies in L1. */
+/* As TILE_LOAD, with the hint that the bytes are not needed again soon: they do not displace what lies in L1. */
 #define TILE_LOAD_ONCE(t, p, stride) \
 	__asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm" #t : : "r"(p), "r"((int64_t)(stride)) : "memory")
 #define TILE_STORE(t, p, stride) \
@@ -60,7 +60,7 @@ static inline void tile_configure(void)
 }
 static inline void tile_release(void) { tile_file.configured = false; }
 
-/* An instruction on unconfigured tiles raises #UD. */
+/* Like the instructions, the model refuses unconfigured tiles (the hardware raises #UD). */
 static inline void tile_must_be_configured(void)
 {
 	if (!tile_file.configured)

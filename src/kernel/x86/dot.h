@@ -1,10 +1,10 @@
-/* Dot products of bf16 pairs into fp32 (VDPBF16PS), on processors that have them and on those that must be tested
- * without.
+/* Dot products of bf16 pairs into fp32 (VDPBF16PS), as the instruction where it exists and as a model where code must
+ * be tested without it.
  *
- * A vector of pairs holds FO_LANES times two bf16, the even element of a lane in its lower half. v_dot(c, a, b) is c +
- * the products of both halves: denormal operands and results count as zero, each multiply-add rounds to nearest even
- * (Intel SDM volume 2, VDPBF16PS). The model without the instruction (tests/num16) does the same by two multiply-adds,
- * odd elements first. */
+ * A vector of pairs holds FO_LANES pairs of bf16, the even element of each in the lower half of the lane. v_dot(c, a,
+ * b) adds the products of both halves to c. Denormal operands and results count as zero, and each multiply-add rounds
+ * to nearest even (Intel SDM volume 2, VDPBF16PS). The model (tests/num16) does the same by two multiply-adds, the odd
+ * elements first. */
 #ifndef FO_KERNEL_X86_DOT_H
 #define FO_KERNEL_X86_DOT_H
 

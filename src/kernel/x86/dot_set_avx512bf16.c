@@ -1,21 +1,17 @@
 /* The AVX512_BF16 set: what gains from dot products of bf16 pairs (VDPBF16PS). Everything else falls to AVX-512.
  *
  * Processors differ: on AMD's Zen 4 and Zen 5 the instruction does twice the work of an fp32 multiply-add in the same
- * time, on Intel's up to Emerald Rapids half of it. So the set is taken only where its register-only loop beats that of
+ * time, on Intel's up to Emerald Rapids half of it. So the set is used only where its register-only loop beats that of
  * AVX-512. */
 #define FO_LANES 16
 #include "base/clock.h"
-#include "kernel/x86/attention.h"
 #include "kernel/x86/dot.h"
-#include "kernel/x86/x86.h"
 
 #include <stdatomic.h>
 
-static bool have(void) { return fo_isa_have(FO_ISA_AVX512BF16); }
-
-/* n rounds of 24 independent sums (two pipes times the latency need ten to twelve) of a random operand times another
- * and then times its negative: sums stay between two random numbers for ever and their bits toggle. Nothing but
- * registers is touched. */
+/* n rounds of 24 independent sums (two pipes times the latency need ten to twelve), each of a random operand times
+ * another and then times its negative: sums stay between two random numbers for ever, and their bits toggle. Nothing
+ * but registers is touched. */
 static double peak_burst(int dtype, int64_t n)
 {
 	enum { SUMS = 24 };
@@ -41,12 +37,12 @@ static double peak_burst(int dtype, int64_t n)
 		for (int i = 0; i < SUMS; i++)
 			sum[i] = v_dot(sum[i], a, minus);
 	}
-	__asm__ volatile("" : : "r"(sum) : "memory"); /* somebody might look at them */
+	__asm__ volatile("" : : "r"(sum) : "memory"); /* the compiler must assume that they are read */
 	return 2.0 * SUMS * FO_LANES * 4 * (double)n;
 }
 
-/* FLOP per second of the best of some bursts of about 20 us: the ratio is a factor of two either way, so a busy machine
- * does not turn it. */
+/* Compares FLOP per second, the best of some bursts of about 20 us. The ratio is a factor of two either way, so a busy
+ * machine does not reverse it. */
 static bool faster(void)
 {
 	const struct fo_kernel_set *set[2] = { &fo_kernels_avx512, &fo_kernels_avx512bf16 };
@@ -70,28 +66,16 @@ static bool worth(void)
 	int is = atomic_load_explicit(&known, memory_order_relaxed);
 
 	if (is < 0) {
-		is = have() && faster();
+		is = fo_isa_have(FO_ISA_AVX512BF16) && faster();
 		atomic_store_explicit(&known, is, memory_order_relaxed);
 	}
 	return is;
 }
 
-static const struct fo_kernel table[FO_OP_COUNT] = {
-	[FO_OP_matmul] = { .run = fo_matmul_avx512bf16,
-			   .can = fo_matmul_can_avx512bf16,
-			   .ws = fo_matmul_ws_avx512bf16 },
-	[FO_OP_attention] = { .run = fo_attention_avx512bf16,
-			      .can = fo_attention_can_avx512bf16,
-			      .ws = fo_attention_ws_avx512bf16 },
-	[FO_OP_attention_bwd] = { .run = fo_attention_bwd_avx512bf16,
-				  .can = fo_attention_can_avx512bf16,
-				  .ws = fo_attention_bwd_ws_avx512bf16 },
-	[FO_OP_attention_eager] = { .run = fo_attention_eager_avx512bf16,
-				    .can = fo_attention_eager_can_avx512bf16,
-				    .ws = fo_attention_eager_ws_avx512bf16 },
-	[FO_OP_attention_eager_bwd] = { .run = fo_attention_eager_bwd_avx512bf16,
-					.can = fo_attention_eager_can_avx512bf16,
-					.ws = fo_attention_eager_ws_avx512bf16 },
-};
-
-const struct fo_kernel_set fo_kernels_avx512bf16 = { "avx512bf16", FO_ISA_AVX512BF16, have, worth, table, peak_burst };
+#define FO_NAME(x) x##_avx512bf16
+#define FO_SET_ISA FO_ISA_AVX512BF16
+#define FO_SET_TEXT "avx512bf16"
+#define FO_SET_LIST FO_X86_DOT_LIST
+#define FO_SET_PEAK peak_burst
+#define FO_SET_WORTH worth
+#include "kernel/x86/set.inc"

@@ -1,5 +1,5 @@
-/* Pairs of bf16 in vectors of 64 bytes: what packs operands for units that multiply pairs (AMX tiles, VDPBF16PS).
- * Shuffles are the compiler's, so that machines without AVX-512 test the same source. Requires 16 lanes. */
+/* Shuffles that pack pairs of bf16 into vectors of 64 bytes, for units that multiply pairs (AMX tiles, VDPBF16PS).
+ * Requires 16 lanes. The compiler lowers the shuffles, so machines without AVX-512 test the same source. */
 #ifndef FO_KERNEL_X86_PAIRS_H
 #define FO_KERNEL_X86_PAIRS_H
 
@@ -20,7 +20,7 @@ FO_INLINE vw load_row(const uint16_t *p)
 }
 FO_INLINE void store_row(uint16_t *p, vw v) { memcpy(p, &v, sizeof v); }
 
-/* Transposes 16 x 16 dwords: pairs inside 128-bit lanes, pairs of pairs, then the lanes. */
+/* Transposes 16 x 16 dwords: first pairs of rows within 128-bit lanes, then pairs of pairs, then the lanes. */
 FO_INLINE void transpose16(vi r[16])
 {
 	vi t[16];
@@ -51,7 +51,7 @@ FO_INLINE void transpose16(vi r[16])
 	memcpy(r, t, sizeof t);
 }
 
-/* Rows x and y as pairs (x[i], y[i]): i < 16 in lo, the others in hi. */
+/* Interleaves two rows as pairs (x[i], y[i]): i < 16 go into lo, the others into hi. */
 FO_INLINE void interleave(const uint16_t *px, const uint16_t *py, vw *lo, vw *hi)
 {
 	vw x = load_row(px), y = load_row(py);

@@ -1,4 +1,4 @@
-/* What the row kernels share: rows of tensors, when to use threads, dtypes as compile-time constants. */
+/* Shared by the row kernels: rows of tensors, when to use threads, and data types as compile-time constants. */
 #ifndef FO_KERNEL_X86_ROWS_H
 #define FO_KERNEL_X86_ROWS_H
 
@@ -15,22 +15,19 @@ FO_INLINE char *row_at(const struct fo_tensor *t, int64_t r)
 /* Threads for a tensor of this shape. Results never depend on it. */
 FO_INLINE int row_threads(const struct fo_call *c, const struct fo_tensor *t)
 {
-	int64_t most = t->rows * t->cols / ROWS_THREAD_ELEMENTS;
-	return most < 1 ? 1 : most < c->threads ? (int)most : c->threads;
+	return (int)fo_clamp(t->rows * t->cols / ROWS_THREAD_ELEMENTS, 1, fo_max(c->threads, 1));
 }
 
 FO_INLINE double row_hyper(const struct fo_tensor *t, int i) { return ((const double *)t->data)[i]; }
 
-FO_INLINE bool row_first(const struct fo_call *c, int arg) { return c->first >> arg & 1; }
-
-/* What an ACC operand of doubles becomes. */
+/* Element i of ACC operand `arg`, which holds doubles, becomes x or gets it added. */
 FO_INLINE void row_acc_f64(const struct fo_call *c, int arg, int i, double x)
 {
 	double *p = (double *)c->arg[arg].data + i;
-	*p = row_first(c, arg) ? x : *p + x;
+	*p = fo_call_stores(c, arg) ? x : *p + x;
 }
 
-/* All of the given operands have this dtype: -1 when they differ. */
+/* The data type that all operands of the bit set `operands` have; -1 when they differ. */
 FO_INLINE int row_dtype(const struct fo_call *c, uint32_t operands)
 {
 	int found = -1;
@@ -44,8 +41,8 @@ FO_INLINE int row_dtype(const struct fo_call *c, uint32_t operands)
 	return found;
 }
 
-/* Calls f(c, ..., dtype) with a constant dtype where the operands agree, so that loops have no branch on it; with -1
- * elsewhere. Used inside parallel regions: their bodies become functions before constants could reach them. */
+/* Calls f(c, ..., dtype) with a constant dtype where the operands agree, so that loops have no branch on it, else with
+ * -1. It is used inside parallel regions, because their bodies become functions before constants could reach them. */
 #define ROWS_BY_DTYPE(f, operands, c, ...)                       \
 	do {                                                     \
 		switch (row_dtype(c, operands)) {                \
@@ -55,7 +52,7 @@ FO_INLINE int row_dtype(const struct fo_call *c, uint32_t operands)
 		}                                                \
 	} while (0)
 
-/* A row and its dtype; w elements (FO_LANES, or fewer at the end) at column j. */
+/* A row and its data type. row_get and row_put move w elements (FO_LANES, or fewer at the end) at column j. */
 struct row {
 	char *p;
 	int dtype;
@@ -76,9 +73,9 @@ FO_INLINE void row_put(struct row r, int64_t j, int w, vf v)
 		v_store_part(r.p, j, r.dtype, v, w);
 }
 
-/* Two vectors' worth of a row of f32 or bf16, dtype known. Of bf16 the even elements and the odd ones: a shift and a
- * mask widen a pair and a shift and a mask narrow it, where elements in their order need shuffles, which processors
- * have fewer units for. Rows of one dtype agree about the order. */
+/* Two vectors of a row of f32 or bf16 whose type is known. For bf16 they are the even elements and the odd ones: a
+ * shift and a mask widen such a pair, and a shift and a mask narrow it, where elements in order would need shuffles,
+ * for which processors have fewer units. Rows of one type agree about the order. */
 struct v2 {
 	vf a, b;
 };
@@ -90,18 +87,18 @@ FO_INLINE struct v2 row_get2(struct row r, int64_t j)
 	memcpy(&u, (const uint16_t *)r.p + j, sizeof u);
 	return (struct v2){ (vf)(u << 16), (vf)(u & 0xffff0000u) };
 }
-/* To bf16 in the upper half, nearest even, NaN stays NaN (one with all bits set); the lower half is left to be cut off.
- */
+/* Rounds to bf16 in the upper half, to nearest even; NaN stays NaN (one with all bits set). The lower half is left to
+ * be cut off. */
 FO_INLINE vu v_round_bf16(vf v)
 {
 	vu u = (vu)v;
 	return (u + 0x7fff + (u >> 16 & 1)) | (vu)(v != v);
 }
 #if FO_LANES == 16 && defined __AVX512BW__
-/* What arithmetic made to bf16 in pairs: a in the even words, b in the odd ones, upper and lower halves each for
- * themselves. Up goes what lies above a half, or at it below an odd number; 65,535 + 1 must not become 0. Numbers
- * alone: a NaN that arithmetic made has a bit in its upper half and stays as it is. VCVTNE2PS2BF16 would make zeros of
- * denormals. */
+/* Rounds results of arithmetic to bf16 in pairs: a into the even words, b into the odd ones. Upper and lower halves are
+ * taken apart: the upper half goes up by one if the lower half is above one half, or equal to it and the upper one odd.
+ * Infinity must not become 0 by it, and a NaN that arithmetic made has a bit in its upper half and stays as it is.
+ * VCVTNE2PS2BF16 is not used because it makes zeros of denormals. */
 FO_INLINE __m512i v_pair_bf16(vf a, vf b)
 {
 	const __mmask32 odd = 0xaaaaaaaau;
@@ -113,7 +110,7 @@ FO_INLINE __m512i v_pair_bf16(vf a, vf b)
 	return _mm512_mask_sub_epi16(high, up, high, _mm512_set1_epi16(-1));
 }
 #endif
-/* Stores a pair, results of arithmetic, and gives it as it would be read back. */
+/* Stores a pair of results and returns it as it would be read back. */
 FO_INLINE struct v2 row_put2(struct row r, int64_t j, struct v2 v)
 {
 	if (r.dtype != FO_BF16) {
@@ -131,14 +128,14 @@ FO_INLINE struct v2 row_put2(struct row r, int64_t j, struct v2 v)
 	return (struct v2){ (vf)(even & 0xffff0000u), (vf)odd };
 #endif
 }
-/* Columns at the front of a row that go by `pairs` pairs at a time; none where types are mixed, which lie in different
+/* How many columns at the front of a row go by `pairs` pairs at a time; 0 where types are mixed, which lie in different
  * orders. */
 FO_INLINE int64_t row_pairs(int64_t cols, int dtype, int pairs)
 {
 	const int64_t step = 2 * pairs * FO_LANES;
 	return dtype < 0 ? 0 : cols / step * step;
 }
-/* A pair as it lies in a row of f32. */
+/* The pair with its elements in order, as they lie in a row of f32. */
 FO_INLINE struct v2 v2_in_order(struct v2 v, int dtype)
 {
 	if (dtype != FO_BF16)
@@ -152,7 +149,7 @@ FO_INLINE struct v2 v2_in_order(struct v2 v, int dtype)
 						    31) };
 #endif
 }
-/* The other way: neighbours of a row of f32 as a pair of `dtype` has them. */
+/* The inverse: neighbours of a row of f32 as a pair of `dtype` holds them. */
 FO_INLINE struct v2 v2_as_pair(struct v2 v, int dtype)
 {
 	if (dtype != FO_BF16)
@@ -168,7 +165,7 @@ FO_INLINE struct v2 v2_as_pair(struct v2 v, int dtype)
 #endif
 }
 
-/* for each vector at j of [from, to): w is constant in the body of whole vectors. */
+/* Runs `body` for each vector at j of [from, to). w, its elements, is constant in the body of whole vectors. */
 #define ROWS_EACH(j, w, from, to, body)                       \
 	do {                                                  \
 		int64_t j = (from);                           \

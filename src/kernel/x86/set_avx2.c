@@ -2,4 +2,4 @@
 #define FO_NAME(x) x##_avx2
 #define FO_SET_ISA FO_ISA_AVX2
 #define FO_SET_TEXT "avx2"
-#include "kernel/x86/set.inc"
+#include "kernel/x86/vector_set.inc"

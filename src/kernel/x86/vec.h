@@ -2,10 +2,11 @@
  *
  * A source NAME.inc is included by NAME_avx2.c (8 lanes) and NAME_avx512.c (16 lanes). GCC's vector extensions lower
  * any width to what the -m flags allow, so tests build the 16-lane code on machines without AVX-512 (FO_LANES 16 with
- * -mavx2) and hold it to the same results. Multiply-adds contract to FMA (-ffp-contract=fast). */
+ * -mavx2) and hold it to the same results. Multiplications and additions contract to FMA (-ffp-contract=fast). */
 #ifndef FO_KERNEL_X86_VEC_H
 #define FO_KERNEL_X86_VEC_H
 
+#include "kernel/count.h"
 #include "kernel/kernel.h"
 
 #include <immintrin.h>
@@ -25,7 +26,7 @@ typedef uint32_t vu __attribute__((vector_size(FO_LANES * 4)));
 typedef uint16_t vh __attribute__((vector_size(FO_LANES * 2)));
 typedef double vd __attribute__((vector_size(FO_LANES * 8)));
 
-/* Not (vf){ 0 } + x, which is an addition where x is not known (it turns -0 into 0). */
+/* Not (vf){ 0 } + x: that is an addition where x is not known, because it turns -0 into 0. */
 FO_INLINE vf v_set1(float x)
 {
 #if FO_LANES == 8
@@ -43,7 +44,7 @@ FO_INLINE vf v_load(const float *p)
 FO_INLINE void v_store(float *p, vf v) { memcpy(p, &v, sizeof v); }
 FO_INLINE vf v_fma(vf a, vf b, vf c) { return a * b + c; }
 FO_INLINE vf v_select(vi mask, vf a, vf b) { return (vf)(((vi)a & mask) | ((vi)b & ~mask)); }
-/* Denormals become zero of the same sign: what the units that multiply bf16 do, for their models. */
+/* Denormals become zeros of the same sign, as in the units that multiply bf16: for models of them. */
 FO_INLINE vf v_flush(vf x)
 {
 	vi bits = (vi)x, normal = (bits & 0x7f800000) != 0;
@@ -74,7 +75,7 @@ FO_INLINE vf v_min(vf a, vf b)
 FO_INLINE float v_sum(vf v)
 {
 #if FO_LANES == 16 && defined __AVX512F__
-	/* The same tree without a way through memory, whose latency shows in short rows. */
+	/* The same tree without a round trip through memory, whose latency shows in short rows. */
 	__m256 a = _mm512_castps512_ps256((__m512)v) + _mm512_extractf32x8_ps((__m512)v, 1);
 	__m128 b = _mm256_castps256_ps128(a) + _mm256_extractf128_ps(a, 1);
 	b += _mm_movehl_ps(b, b);
@@ -98,7 +99,7 @@ FO_INLINE float v_hmax(vf v)
 	return t[0];
 }
 
-/* Eight lanes at any FO_LANES, for what goes by eight. */
+/* Eight lanes whatever FO_LANES is, for code that works by eight. */
 typedef float v8 __attribute__((vector_size(32)));
 typedef uint16_t v8h __attribute__((vector_size(16)));
 typedef uint32_t v8u __attribute__((vector_size(32)));
@@ -137,7 +138,7 @@ FO_INLINE vf v_from_bf16(vh h)
 	return (vf)(__builtin_convertvector(h, vu) << 16);
 #endif
 }
-/* Values below 2^16. */
+/* Narrows values below 2^16. */
 FO_INLINE vh v_narrow(vu u)
 {
 #if FO_LANES == 8 && defined __AVX2__
@@ -182,8 +183,8 @@ FO_INLINE void v_store_bf16(uint16_t *p, vf v)
 	memcpy(p, &h, sizeof h);
 }
 
-/* Element i of an f32 or bf16 row as floats; n < FO_LANES reads (writes) that many elements, the rest are 0
- * (untouched). */
+/* Elements of an f32 or bf16 row from i on, as floats. The _part forms read (write) n < FO_LANES elements; the rest are
+ * 0 (untouched). */
 FO_INLINE vf v_load_any(const void *row, int64_t i, int dtype)
 {
 	return dtype == FO_BF16 ? v_load_bf16((const uint16_t *)row + i) : v_load((const float *)row + i);

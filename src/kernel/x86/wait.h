@@ -1,8 +1,8 @@
 /* Waiting for other threads of a team inside a kernel.
  *
  * libgomp's own barrier spins for milliseconds before it sleeps. On a machine with other work on it two threads of a
- * team often share a core for a while, and then the one that spins keeps the one it waits for from running. So: spin
- * shortly, then give the core away. */
+ * team often share a core for a while, and then the one that spins keeps the other from running. So a waiting thread
+ * spins shortly and then gives its core away. */
 #ifndef FO_KERNEL_X86_WAIT_H
 #define FO_KERNEL_X86_WAIT_H
 
