@@ -10,7 +10,7 @@ refused 2 "contradict the program in 'p.txt': pass.wgrad-lane is yes there, not 
 run 0 program $wide
 grep -q "lane wgrad" out && wrong "a product is on the lane without being asked for"
 run 0 passes $wide --pass.wgrad-lane=yes
-says "^+ wgrad-lane "
+says "^ *+ wgrad-lane "
 run 0 config --pass.wgrad-lane=yes
 says "^pass.wgrad-lane  *yes "
 refused 2 "pass.wgrad-lane" config --pass.wgrad-lane=2
