@@ -54,7 +54,7 @@ same delayed/$at6/state.safetensors fused/$at6/state.safetensors
 refused 2 "pass.fp8-fuse=yes is about scales that are known before" train $small --run.dir=fused2 --pass.fp8=current --pass.fp8-fuse=yes
 
 run 0 passes $tiny --pass.fp8=delayed --pass.fp8-scale-precompute=yes
-says "^+ fp8=delayed " "^+ fp8-scale-precompute "
+says "^ *+ fp8=delayed " "^ *+ fp8-scale-precompute "
 run 0 program $tiny --pass.fp8=rowwise --dump=p.txt
 run 0 train $small --run.dir=filed --program.file=p.txt
 same rowwise/$at6/model.safetensors filed/$at6/model.safetensors
