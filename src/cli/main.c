@@ -40,8 +40,8 @@ static void occupy_standard_files(void)
 }
 
 /* Text on standard error is for people who may not be reading: a pipe that is full, a terminal that is stopped. Nothing
- * waits for them, least of all a training run that has something to save. It is opened anew, because a descriptor's
- * flags belong to all processes that share it. */
+ * waits for them, least of all a training run that has something to save. Opened anew, because a descriptor's flags
+ * belong to all who share it. */
 static void never_wait_for_stderr(void)
 {
 	struct stat info;
@@ -54,7 +54,7 @@ static void never_wait_for_stderr(void)
 	close(own);
 }
 
-/* Gives a slow reader of standard error a second to make room for the last message. */
+/* Gives a slow reader a second to make room for the last messages. */
 static void give_stderr_a_second(void)
 {
 	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
@@ -62,8 +62,8 @@ static void give_stderr_a_second(void)
 		;
 }
 
-/* Stack of every thread. Linux gives as much by default, and libraries (OpenMP, regular expressions, compression) rely
- * on it. */
+/* The stack of every thread, the first one too: as much as Linux gives by default. What libraries need of it (OpenMP,
+ * regular expressions, compression) is not in our hands. */
 #define STACK_BYTES ((rlim_t)8 << 20)
 
 /* Makes up for a small limit on stacks (ulimit -s): it is raised as far as it may be, and threads, which it does not
@@ -95,7 +95,7 @@ static bool has_flag(int argc, char **argv, const char *flag)
 	return false;
 }
 
-/* Prints each line with what could upset a terminal made visible. */
+/* Prints the error's lines with everything that could upset a terminal made visible. */
 static void print_error_lines(const char *text)
 {
 	while (*text) {
@@ -175,7 +175,7 @@ static fo_status unknown_command(const char *name)
 	return fo_hint(FO_EARG, "'flatout --help' lists the commands");
 }
 
-/* Finds the command with the longest name that the first words spell: "data prepare" before "data". */
+/* The command of the longest name that the first words spell: "data prepare" goes before "data". */
 static const struct fo_command *find_words(int argc, char **argv, int *words)
 {
 	char both[64];
@@ -290,7 +290,7 @@ static void *run_program(void *arguments)
 	return NULL;
 }
 
-/* Runs the program on a thread with enough stack; false: no such thread can be had. */
+/* Runs the program on a thread with enough stack; false: no such thread can be made. */
 static bool run_on_thread(struct arguments *a)
 {
 	pthread_attr_t attr;

@@ -318,8 +318,8 @@ static void draw_gains(struct page *p)
 		p->d,
 		&(struct fo_draw_bars){
 			.title = "Useful tokens per second over those of the rung it starts from",
-			.desc = "Logarithmic; 1 x is no change. Dashed bars are not resolved or not known, or their time "
-				"does not count; bars of the other colour are losses. A whisker that ends in an "
+			.desc = "Logarithmic; 1 x is no change. Dashed bars are not resolved or not known, or their "
+				"time does not count; bars of the other colour are losses. A whisker that ends in an "
 				"arrow goes on: its numbers stand beside it.",
 			.unit = FO_DRAW_FACTOR,
 			.bar_name = { "measured", predicted ? "predicted" : NULL },
