@@ -34,7 +34,7 @@ assert p["matmul"] > 0
 run 0 report lane --json
 [ -z "$python" ] || "$python" -c "$sums" || wrong "the parts of the profile do not sum to the step"
 run "0|1" diagnose lane
-says "matrix products" "^ *step  *100.0 %"
+says "matmuls" "^ *step  *100.0 %"
 run 0 export lane --trace lane.json
 grep -q '"wgrad"' lane.json || wrong "no lane of weight gradients in the exported trace"
 run 0 compare plain lane

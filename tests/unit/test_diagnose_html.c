@@ -175,7 +175,7 @@ static void fill_bridge(struct fo_bridge *b)
 		const char *name;
 		double share;
 	} row[] = { { "MFU", 0.21 },
-		    { "matrix products below peak", 0.05 },
+		    { "matmuls below peak", 0.05 },
 		    { "other kernels", 0.08 },
 		    { "exposed wait", 0.01 },
 		    { "exposed transfer", 0.02 },

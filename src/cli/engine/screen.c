@@ -188,9 +188,7 @@ static void plan_json(const struct fo_train_plan *p, struct fo_str *out)
 	fo_json_close(&j);
 	fo_json_real(&j, "micro_batches_gain", p->device ? p->gain_of_more : NAN);
 	fo_json_object(&j, "memory");
-	fo_json_int(&j, "total_bytes",
-		    p->memory.arena + (p->device ? 0 : p->memory.host_arena) + p->memory.persistent +
-			    p->memory.workspace + p->memory_other + p->memory_checkpoint);
+	fo_json_int(&j, "total_bytes", fo_train_planned(p));
 	fo_json_int(&j, "arena_bytes", p->memory.arena);
 	fo_json_int(&j, "host_arena_bytes", p->memory.host_arena);
 	fo_json_int(&j, "persistent_bytes", p->memory.persistent);
@@ -225,7 +223,7 @@ static void plan_json(const struct fo_train_plan *p, struct fo_str *out)
 	for (int i = 0; i < FO_ISA_COUNT; i++)
 		fo_json_int(&j, fo_isa_name[i], p->kernels[i]);
 	fo_json_close(&j);
-	fo_json_real(&j, "peak_flop_s", p->peak.flop_s > 0 ? p->peak.flop_s : NAN);
+	fo_json_real(&j, "peak_flop_s", fo_peak_or_nan(&p->peak));
 	fo_json_text(&j, "peak_source", *p->peak.source ? p->peak.source : NULL);
 	fo_json_close(&j);
 }
@@ -241,7 +239,8 @@ static void put_choice(FILE *f, const struct fo_train_plan *p)
 	fo_str_fini(&text);
 }
 
-/* The chunk that was chosen for a device, and the gain of more micro-batches there: the user decides about the batch. */
+/* The chunk that was chosen for a device, and the gain of more micro-batches there: the user decides about the
+ * batch. */
 static void put_device_choices(FILE *f, const struct fo_train_plan *p)
 {
 	const struct fo_lowering *run = &p->program->run;
@@ -280,14 +279,10 @@ static void put_memory(FILE *f, const struct fo_train_plan *p)
 {
 	char a[32], b[32], c[32], d[32], e[32], g[32], copy[64];
 	const char *where = p->device ? "of the device " : "", *holder = p->device ? "the latter" : "it";
-	int64_t all = p->memory.arena + p->memory.persistent + p->memory.workspace + p->memory_other +
-		      p->memory_checkpoint;
-	if (!p->device)
-		all += p->memory.host_arena;
 	fo_cli_put(
 		f, "memory   ", LEAD,
 		"%s%s: activations and gradients %s, weights and optimizer %s, workspace %s, other %s%s; %s available",
-		where, fo_str_bytes(a, (double)all), fo_str_bytes(b, (double)p->memory.arena),
+		where, fo_str_bytes(a, (double)fo_train_planned(p)), fo_str_bytes(b, (double)p->memory.arena),
 		fo_str_bytes(c, (double)p->memory.persistent), fo_str_bytes(d, (double)p->memory.workspace),
 		fo_str_bytes(e, (double)p->memory_other), copy_text(copy, p->memory_checkpoint),
 		fo_str_bytes(g, (double)p->memory_available));
