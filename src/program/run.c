@@ -284,11 +284,11 @@ fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 	if (r->fp8_fuse == FO_RUN_YES && r->fp8 != FO_FP8_DELAYED)
 		fo_opt_problem(s, "pass.fp8-fuse=yes is about scales that are known before what is cast: set "
 				  "pass.fp8=delayed, or leave it out");
+	const char *about = r->fp8_first ? "pass.fp8-skip-first" : "pass.fp8-skip-last";
+	if (r->fp8_wgrad)
+		about = "pass.fp8-wgrad";
 	if ((r->fp8_wgrad || r->fp8_first || r->fp8_last) && !r->fp8)
-		fo_opt_problem(s, "%s is about fp8 products: choose a recipe with pass.fp8, or leave it out",
-			       r->fp8_wgrad   ? "pass.fp8-wgrad"
-			       : r->fp8_first ? "pass.fp8-skip-first"
-					      : "pass.fp8-skip-last");
+		fo_opt_problem(s, "%s is about fp8 products: choose a recipe with pass.fp8, or leave it out", about);
 	if (r->recompute_layers && r->recompute != FO_RUN_RECOMPUTE_SELECTIVE && r->recompute != FO_RUN_RECOMPUTE_FULL)
 		fo_opt_problem(s, "pass.recompute-layers says where pass.recompute=selective or full applies: choose "
 				  "one of them, or leave it out");
@@ -360,19 +360,10 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		.merge_gate_up = r->merge_gate_up,
 		.master = r->master,
 		.moments = r->moments,
-		.rounding = rounds && r->rounding == FO_RUN_STOCHASTIC ? FO_ROUND_STOCHASTIC : FO_ROUND_NEAREST,
-		.fuse_loss = r->fuse_loss == FO_RUN_FUSE_LOSS_AUTO ? FO_RUN_FUSE_LOSS : r->fuse_loss,
+		.fuse_loss = r->fuse_loss,
 		.recompute = recompute[r->recompute],
 		.fuse_elementwise = r->fuse_elementwise,
 		.fuse_rope = r->fuse_rope == FO_RUN_YES,
-		.fp8 = r->fp8,
-		.fp8_history = r->fp8 == FO_FP8_DELAYED ? r->fp8_history : 0,
-		.fp8_precompute = r->fp8 && r->fp8_precompute,
-		.fp8_wgrad = r->fp8 ? r->fp8_wgrad : 0,
-		.fp8_transposed = r->fp8 ? r->fp8_transposed : 0,
-		.fp8_fuse = r->fp8 == FO_FP8_DELAYED && r->fp8_fuse == FO_RUN_YES,
-		.fp8_first = r->fp8 ? r->fp8_first : 0,
-		.fp8_last = r->fp8 ? r->fp8_last : 0,
 		.attention = r->attention,
 		.offload = r->offload,
 		.fused_optimizer = r->fused_optimizer,
@@ -381,7 +372,24 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		/* Without a bound it does not matter whose norm it would be. */
 		.previous_norm = r->clip_norm == FO_RUN_CLIP_PREVIOUS || (r->optimizer_in_backward && r->clip == 0),
 	};
-	c.recompute_layers = c.recompute ? r->recompute_layers : 0;
+	if (rounds && r->rounding == FO_RUN_STOCHASTIC)
+		c.rounding = FO_ROUND_STOCHASTIC;
+	if (r->fuse_loss == FO_RUN_FUSE_LOSS_AUTO)
+		c.fuse_loss = FO_RUN_FUSE_LOSS;
+	if (c.recompute)
+		c.recompute_layers = r->recompute_layers;
+	if (r->fp8) {
+		c.fp8 = r->fp8;
+		c.fp8_precompute = r->fp8_precompute;
+		c.fp8_wgrad = r->fp8_wgrad;
+		c.fp8_transposed = r->fp8_transposed;
+		c.fp8_first = r->fp8_first;
+		c.fp8_last = r->fp8_last;
+	}
+	if (r->fp8 == FO_FP8_DELAYED) {
+		c.fp8_history = r->fp8_history;
+		c.fp8_fuse = r->fp8_fuse == FO_RUN_YES;
+	}
 	return c;
 }
 
