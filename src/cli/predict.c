@@ -273,7 +273,7 @@ static void say_memory(const struct report *r, struct fo_doc *d)
 		    bytes(d, r->u->arena_bytes + r->u->persistent_bytes), bytes(d, r->u->arena_bytes),
 		    bytes(d, r->u->persistent_bytes));
 	if (r->u->host_arena_bytes)
-		fo_doc_line(d, "on the host", "%s of activations that wait for backward",
+		fo_doc_line(d, "beside that", "%s of activations wait for backward in host memory",
 			    bytes(d, r->u->host_arena_bytes));
 	fo_doc_line(
 		d, "process",

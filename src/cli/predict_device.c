@@ -306,7 +306,7 @@ static void say_memory(const struct report *r, struct fo_doc *d)
 	else
 		fo_doc_line(d, "room", "not known: the catalogue does not have this device's memory");
 	if (r->u.host_arena_bytes)
-		fo_doc_line(d, "on the host", "%s", bytes(d, r->u.host_arena_bytes));
+		fo_doc_line(d, "beside that", "%s wait in host memory", bytes(d, r->u.host_arena_bytes));
 }
 
 /* How much the figures can be trusted. */

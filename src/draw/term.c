@@ -216,7 +216,10 @@ static void put_list(const struct fo_table *t, struct fo_str *out, size_t width,
 	struct fo_str first = { 0 }, lead = { 0 };
 	fo_str_printf(&lead, "%s    ", indent);
 	for (size_t r = head; r < t->rows; r++) {
-		fo_term_wrap(out, width, indent, lead.data, t->row[r][0]);
+		bool named = head && t->align[0] == 'r'; /* a number alone says too little */
+		first.len = 0;
+		fo_str_printf(&first, "%s%s%s", indent, named ? t->row[0][0] : "", named ? " " : "");
+		fo_term_wrap(out, width, first.data, lead.data, t->row[r][0]);
 		for (int i = 1; i < t->cols; i++) {
 			if (!*t->row[r][i])
 				continue;

@@ -593,7 +593,7 @@ void fo_products_section(struct fo_doc *doc, const struct fo_diagnosis *d)
 {
 	if (!d->products)
 		return;
-	fo_doc_details(doc, FO_DOC_FOLDED, "Matrix products by shape, most time first");
+	fo_doc_details(doc, FO_DOC_FOLDED, "Matmuls by shape, most time first");
 	fo_doc_only(doc, FO_DOC_PAGE);
 	fo_doc_remark(doc, "Attainable: what this device reaches on such a shape, where that is known.");
 	fo_doc_only(doc, FO_DOC_BOTH);

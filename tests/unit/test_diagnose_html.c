@@ -175,7 +175,7 @@ static void fill_bridge(struct fo_bridge *b)
 		const char *name;
 		double share;
 	} row[] = { { "MFU", 0.21 },
-		    { "matrix products below peak", 0.05 },
+		    { "matmuls below peak", 0.05 },
 		    { "other kernels", 0.08 },
 		    { "exposed wait", 0.01 },
 		    { "exposed transfer", 0.02 },
@@ -308,7 +308,8 @@ static void test_page(void **state)
 		"rule mfu, bf16; causal 19.0\u00a0%", "37.0\u00a0%", "It counts what waits", "idle: data loading",
 		"64 devices; 1000 steps cost $4.44, an hour $160.00",
 		/* points and what they cost by the hour: 0.44 of 64 devices at $2.50 */
-		"-44.0 points, $70.40/h", "1.21 x slower beside communication", ">memory</td><td data-l=\"note\">50\u00a0% of tiles",
+		"-44.0 points, $70.40/h", "1.21 x slower beside communication",
+		">memory</td><td data-l=\"note\">50\u00a0% of tiles",
 		"num_workers</td><td data-l=\"now\">not in the trace", "41.000 ms", "4096x14336x4096", "600.0",
 		"81.1\u00a0%", "record every rank", "what the driver counts", "idle 51 ms",
 		"was launched only 50 ms after the gap began, by thread 4711",
@@ -335,7 +336,7 @@ static void test_page(void **state)
 	/* What to change stands before where the time goes, and its sentence once. */
 	assert_true(strstr(o.data, "What to change") < strstr(o.data, "Where the time goes"));
 	assert_int_equal(count(o.data, "The GPU waits for the data loader"), 1);
-	assert_non_null(strstr(o.data, "matrix products<b>"));
+	assert_non_null(strstr(o.data, "matmuls<b>"));
 	/* Both events are one row. */
 	assert_int_equal(count(o.data, "88 ms</td><td>"), 1);
 	assert_int_equal(count(o.data, ", 2 times</td>"), 1);
