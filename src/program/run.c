@@ -363,10 +363,7 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		.merge_gate_up = r->merge_gate_up,
 		.master = r->master,
 		.moments = r->moments,
-<<<<<<< HEAD
-=======
 		.rounding = FO_ROUND_NEAREST,
->>>>>>> 98e272b8f76c9e056febebc929078866c72f2502
 		.fuse_loss = r->fuse_loss,
 		.recompute = recompute[r->recompute],
 		.fuse_elementwise = r->fuse_elementwise,
@@ -379,20 +376,12 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		/* Without clipping it does not matter which step's norm it is. */
 		.previous_norm = r->clip_norm == FO_RUN_CLIP_PREVIOUS || (r->optimizer_in_backward && r->clip == 0),
 	};
-<<<<<<< HEAD
-	if (rounds && r->rounding == FO_RUN_STOCHASTIC)
-		c.rounding = FO_ROUND_STOCHASTIC;
-=======
->>>>>>> 98e272b8f76c9e056febebc929078866c72f2502
 	if (r->fuse_loss == FO_RUN_FUSE_LOSS_AUTO)
 		c.fuse_loss = FO_RUN_FUSE_LOSS;
 	if (c.recompute)
 		c.recompute_layers = r->recompute_layers;
-<<<<<<< HEAD
-=======
 	if (r->rounding == FO_RUN_STOCHASTIC && (r->master == FO_MASTER_NONE || r->moments == FO_MOMENTS_BF16))
 		c.rounding = FO_ROUND_STOCHASTIC;
->>>>>>> 98e272b8f76c9e056febebc929078866c72f2502
 	if (r->fp8) {
 		c.fp8 = r->fp8;
 		c.fp8_precompute = r->fp8_precompute;
