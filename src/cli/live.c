@@ -1,4 +1,4 @@
-/* What goes to a terminal: names of any length, and the line that is renewed while something goes on. */
+/* Output for terminals: names made visible, documents, and the line that is renewed while something goes on. */
 #define _DEFAULT_SOURCE /* ioctl's window size */
 #include "cli/cli.h"
 

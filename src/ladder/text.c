@@ -1,4 +1,4 @@
-/* How much of the text each rung sees: text.json, and the sentence that stands above every table and picture. */
+/* The share of the text that each rung sees: text.json, and the sentence above every table and picture. */
 #include "ladder/plan_int.h"
 
 #include "base/fs.h"

@@ -43,7 +43,7 @@ static void put_now(const struct fo_nvml_now *n)
 	fo_str_fini(&s);
 }
 
-/* What a row leaves out, as fp8 of devices that have none, is left out. */
+/* Prints the figures that the catalogue has of the device; some have no fp8. */
 static void put_row(const struct fo_device *row)
 {
 	struct fo_str s = { 0 };

@@ -239,7 +239,8 @@ static void put_choice(FILE *f, const struct fo_train_plan *p)
 	fo_str_fini(&text);
 }
 
-/* The chunk that was chosen for a device, and the gain of more micro-batches there: the user decides about the batch. */
+/* The chunk that was chosen for a device, and the gain of more micro-batches there: the user decides about the
+ * batch. */
 static void put_device_choices(FILE *f, const struct fo_train_plan *p)
 {
 	const struct fo_lowering *run = &p->program->run;
