@@ -73,7 +73,7 @@ void fo_help_overview(const struct fo_command *const *list, struct fo_str *out)
 		bool any = false;
 		for (const struct fo_command *const *c = list; *c; c++) {
 			if (strcmp((*c)->group, groups[g].name) || strchr((*c)->name, ' '))
-				continue; /* "data prepare" is told by "data" */
+				continue; /* "data prepare" is part of "data" */
 			if (!any)
 				fo_str_printf(out, "\n%s:\n", groups[g].title);
 			fo_str_printf(out, "  %-10s %s\n", (*c)->name, (*c)->summary);

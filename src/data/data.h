@@ -61,7 +61,7 @@ void fo_encoder_free(struct fo_encoder *e);
 /* Like fo_tokenizer_encode. `first`: the text is whole or its beginning; false for a part after a fo_tokenizer_cut. */
 FO_CHECKED fo_status fo_encoder_encode(struct fo_encoder *e, const char *text, size_t len, bool first, int32_t **ids,
 				       size_t *n, size_t *cap);
-/* The next place at or behind `at` (> 0) where a text may be cut so that the ids of its parts, end to end, are those of
+/* The next place from `at` (> 0) on where a text may be cut so that the ids of its parts, end to end, are those of
  * the whole; len where there is none. So one text can be encoded by many threads. A foreign pattern is never cut. */
 size_t fo_tokenizer_cut(const struct fo_tokenizer *t, const char *text, size_t len, size_t at);
 /* Like fo_tokenizer_encode, by up to `threads` threads (at least 1) on parts of about a mebibyte. */
