@@ -267,15 +267,6 @@ void fo_table_text(struct fo_table *t, struct fo_str *out, size_t line, const ch
 	}
 }
 
-void fo_table_print(struct fo_table *t, FILE *f, const char *indent, bool head)
-{
-	struct fo_str out = { 0 };
-	fo_table_text(t, &out, FO_TERM_WIDTH, indent, head);
-	if (out.data)
-		fputs(out.data, f);
-	fo_str_fini(&out);
-}
-
 void fo_table_fini(struct fo_table *t)
 {
 	free(t->row);
