@@ -43,6 +43,7 @@ test:
 # the same, and what the tree promises of itself
 check: test
 	@sh tools/check-floors
+	@sh tools/check-ops
 	@sh tools/check-sizes
 
 # make debug, asan or tsan: that preset with its tests; the last two run them

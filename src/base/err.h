@@ -37,7 +37,7 @@ const char *fo_err_text(void); /* never NULL; "" when nothing failed on this thr
 const char *fo_err_hint(void); /* never NULL; "" when there is no hint */
 void fo_err_clear(void);
 /* Hands an error from a worker to the thread that joins it: copy in the worker, raise in the joiner. */
-/* Both hold a path of 4095 bytes with what is said of it, the text two. */
+/* A text holds two paths of 4095 bytes with the words around them, a hint one. */
 struct fo_err {
 	fo_status st;
 	char text[9216], hint[4608];

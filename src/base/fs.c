@@ -36,7 +36,8 @@ fo_status fo_fs_refuse(const char *verb, const char *path, int error)
 	return st;
 }
 
-/* Opens a file that is no folder. wait: opening a pipe blocks until it has a writer, as `flatout config <(...)` needs. */
+/* Opens a file that is no folder. wait: opening a pipe blocks until it has a writer, as `flatout config <(...)`
+ * needs. */
 static fo_status open_for_reading(const char *path, bool wait, int *out, struct stat *st)
 {
 	int error = 0, fd = fo_open(path, O_RDONLY | O_CLOEXEC | (wait ? 0 : O_NONBLOCK), 0);
@@ -371,7 +372,7 @@ static struct {
 	size_t n, room;
 } maps = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* Takes fd. */
+/* Keeps fd, which forget() closes. */
 static void remember(const struct fo_map *m, const char *path, int fd, const struct stat *st)
 {
 	pthread_mutex_lock(&maps.lock);
@@ -475,7 +476,7 @@ static void catch_bus_errors(void)
 	sigaction(SIGBUS, &a, NULL);
 }
 
-/* What lies at the address that faulted. */
+/* The open map that holds the address of the fault. */
 static fo_status bus_error(void)
 {
 	fo_status st = fo_fail(FO_EIO, "memory at %p cannot be read", (const void *)fault_at);

@@ -9,12 +9,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A path with its NUL (Linux opens none of more than 4,096 bytes), and what is put behind one. */
+/* A path with its NUL (Linux opens none of more than 4,096 bytes), and what is put after one. */
 enum { FO_PATH_BYTES = 4096 + 64 };
 
 /* "cannot VERB 'PATH': the system's reason"; error is an errno value. */
 fo_status fo_fs_refuse(const char *verb, const char *path, int error);
-/* Whole file into arena memory, NUL behind it; a file over `cap` bytes is refused (hostile input). */
+/* Reads a whole file into arena memory, with a NUL after it; a file over `cap` bytes is refused (hostile input). */
 FO_CHECKED fo_status fo_fs_read(struct fo_arena *a, const char *path, size_t cap, char **out, size_t *len);
 /* The same for files that a program wrote and a stranger may have changed: FO_EIO for what is no regular file, where a
  * pipe would wait for its writer and a device never end. */
@@ -72,7 +72,7 @@ struct fo_map {
 };
 FO_CHECKED fo_status fo_map_open(struct fo_map *m, const char *path); /* read-only; an empty file maps to len 0 */
 void fo_map_close(struct fo_map *m);
-/* FO_EIO when the file behind an open map (its data) has another size or was written to since: what is mapped may have
+/* FO_EIO when the file of an open map (its data) has another size or was written to since: what is mapped may have
  * changed, and the rest of a last page reads as zeros without a fault. A file that was removed is as it was. One fstat.
  */
 FO_CHECKED fo_status fo_map_check(const void *data);

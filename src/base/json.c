@@ -9,8 +9,8 @@
 
 enum { MAX_DEPTH = sizeof(((struct fo_json *)0)->comma) / sizeof(bool) };
 
-/* Beside what is unsafe anywhere: non-characters, which YAML readers refuse: a JSON string of ours is also a YAML
- * double-quoted scalar. */
+/* Escapes what is unsafe anywhere, and non-characters, which YAML readers refuse: our JSON strings are also YAML
+ * double-quoted scalars. */
 static bool wants_escape(uint32_t c) { return fo_utf8_unsafe(c) || c == 0xfffe || c == 0xffff; }
 
 void fo_json_string(struct fo_str *out, const char *text, size_t len)

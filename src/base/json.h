@@ -1,11 +1,11 @@
-/* Writing JSON. (Small JSON is read with jansson.) Strings are escaped, broken UTF-8 becomes U+FFFD, non-finite numbers
+/* Writes JSON value by value. Records that are read, too, have a table (base/schema.h). Strings are escaped, broken UTF-8 becomes U+FFFD, non-finite numbers
  * become null; numbers are printed with 17 significant digits when they need them. */
 #ifndef FO_BASE_JSON_H
 #define FO_BASE_JSON_H
 
 #include "base/str.h"
 
-/* At most 32 levels deep (checked by an assertion: the nesting is ours, never the input's). */
+/* A writer of at most 32 levels. An assertion checks the depth, which our code decides and never the input. */
 struct fo_json {
 	struct fo_str *out;
 	int depth;

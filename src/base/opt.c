@@ -157,17 +157,19 @@ static void note_taken(struct fo_opt_set *s, int i, const char *text, size_t len
 		      fo_opt_shown(shown, text, len), v, row->unit);
 }
 
+/* Bytes of a field by its row's type. */
+static const size_t field_size[] = {
+	[FO_OPT_T_INT] = sizeof(int64_t), [FO_OPT_T_REAL] = sizeof(double), [FO_OPT_T_BOOL] = sizeof(bool),
+	[FO_OPT_T_TEXT] = sizeof(char *), [FO_OPT_T_ENUM] = sizeof(int),    [FO_OPT_T_BYTES] = sizeof(int64_t),
+};
+
 void fo_opt_assign(struct fo_opt_set *s, int i, const char *text, size_t len, enum fo_opt_origin from,
 		   const char *where)
 {
-	static const size_t size[] = {
-		[FO_OPT_T_INT] = sizeof(int64_t), [FO_OPT_T_REAL] = sizeof(double), [FO_OPT_T_BOOL] = sizeof(bool),
-		[FO_OPT_T_TEXT] = sizeof(char *), [FO_OPT_T_ENUM] = sizeof(int),    [FO_OPT_T_BYTES] = sizeof(int64_t),
-	};
 	const struct fo_opt *row = fo_opt_row(s, i);
 	char old[8];
 	void *field = (char *)s->target + row->offset;
-	memcpy(old, field, size[row->type]);
+	memcpy(old, field, field_size[row->type]);
 	if (!fo_opt_parse(row, s->target, &s->arena, text, len)) {
 		char shown[FO_OPT_SHOWN];
 		struct fo_str expected = { 0 };
@@ -187,7 +189,7 @@ void fo_opt_assign(struct fo_opt_set *s, int i, const char *text, size_t len, en
 		s->origin[i].where = fo_arena_strdup(&s->arena, where);
 		return;
 	}
-	memcpy(field, old, size[row->type]);
+	memcpy(field, old, field_size[row->type]);
 }
 
 void fo_opt_init(struct fo_opt_set *s, const struct fo_opt *rows, void *target)
@@ -204,14 +206,8 @@ void fo_opt_init_own(struct fo_opt_set *s, const struct fo_opt *rows, const stru
 		const struct fo_opt *row = fo_opt_row(s, i);
 		void *field = (char *)target + row->offset;
 		s->origin[i].where = "";
-		switch (row->type) {
-		case FO_OPT_T_INT:
-		case FO_OPT_T_BYTES: *(int64_t *)field = 0; break;
-		case FO_OPT_T_REAL: *(double *)field = 0; break;
-		case FO_OPT_T_BOOL: *(bool *)field = false; break;
-		case FO_OPT_T_TEXT: *(const char **)field = NULL; break;
-		case FO_OPT_T_ENUM: *(int *)field = -1; break;
-		}
+		memset(field, row->type == FO_OPT_T_ENUM ? 0xff : 0,
+		       field_size[row->type]); /* an enumeration starts as -1 */
 		if (row->dfl) {
 			/* A default outside its own range is our mistake; it is reported like a user's, so tests see
 			 * it. */

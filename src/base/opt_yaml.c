@@ -155,7 +155,7 @@ static void on_sequence(struct reader *r, const yaml_event_t *e)
 	r->skip = 1;
 }
 
-/* What has no place in a run file, even inside a refused value. */
+/* Reports what has no place in a run file, even inside a refused value: anchors, aliases, tags. */
 static void check_plainness(struct reader *r, const yaml_event_t *e)
 {
 	int line = (int)e->start_mark.line + 1;

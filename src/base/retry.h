@@ -1,6 +1,7 @@
-/* System calls that a signal may break off before they have done anything (EINTR), taken up again. Handlers of our own
- * restart calls (SA_RESTART), but not every file system does, nor every handler that a library brings. read stands in
- * loops of its own, which go on behind what was read. rename, mkdir, unlink and stat are never broken off on Linux. */
+/* System calls that are repeated when a signal breaks them off before they have done anything (EINTR). Our own handlers
+ * restart calls (SA_RESTART), but not every file system does, nor every handler that a library brings. Callers of read
+ * have loops of their own, which go on after the bytes that were read. Linux never breaks off rename, mkdir, unlink and
+ * stat. */
 #ifndef FO_BASE_RETRY_H
 #define FO_BASE_RETRY_H
 
@@ -10,45 +11,20 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-static inline int fo_open(const char *path, int flags, unsigned mode)
-{
-	int fd;
-	while ((fd = open(path, flags, mode)) < 0 && errno == EINTR)
-		;
-	return fd;
-}
-
-static inline int fo_fsync(int fd)
-{
-	int r;
-	while ((r = fsync(fd)) && errno == EINTR)
-		;
-	return r;
-}
-
-static inline int fo_fdatasync(int fd)
-{
-	int r;
-	while ((r = fdatasync(fd)) && errno == EINTR)
-		;
-	return r;
-}
-
-static inline int fo_ftruncate(int fd, off_t size)
-{
-	int r;
-	while ((r = ftruncate(fd, size)) && errno == EINTR)
-		;
-	return r;
-}
-
-static inline int fo_flock(int fd, int how)
-{
-	int r;
-	while ((r = flock(fd, how)) && errno == EINTR)
-		;
-	return r;
-}
+/* Defines a function that calls a system call, which returns -1 on failure, until no signal breaks it off. */
+#define FO_RETRIED(name, parameters, call)                 \
+	static inline int name parameters                  \
+	{                                                  \
+		int r;                                     \
+		while ((r = (call)) < 0 && errno == EINTR) \
+			;                                  \
+		return r;                                  \
+	}
+FO_RETRIED(fo_open, (const char *path, int flags, unsigned mode), open(path, flags, mode))
+FO_RETRIED(fo_fsync, (int fd), fsync(fd))
+FO_RETRIED(fo_fdatasync, (int fd), fdatasync(fd))
+FO_RETRIED(fo_ftruncate, (int fd, off_t size), ftruncate(fd, size))
+FO_RETRIED(fo_flock, (int fd, int how), flock(fd, how))
 
 /* 0 when all is written, else an errno value. done: bytes that were written; may be NULL. */
 static inline int fo_write_all(int fd, const void *bytes, size_t len, size_t *done)
@@ -67,7 +43,7 @@ static inline int fo_write_all(int fd, const void *bytes, size_t len, size_t *do
 	return error;
 }
 
-/* Linux has closed the descriptor when it says EINTR: a second time would close somebody else's. */
+/* Linux has closed the descriptor when it returns EINTR: a second call would close somebody else's. */
 static inline int fo_close(int fd) { return close(fd) && errno != EINTR ? -1 : 0; }
 
 #endif

@@ -122,12 +122,15 @@ char *fo_str_bytes(char buf[32], double bytes)
 size_t fo_utf8_decode(const void *text, size_t n, uint32_t *code)
 {
 	const unsigned char *s = text;
-	size_t len = 1;
-	if (s[0] >= 0x80)
-		len = 2 + (s[0] >= 0xe0) + (s[0] >= 0xf0);
-	if ((s[0] >= 0x80 && s[0] < 0xc2) || s[0] >= 0xf5 || len > n)
+	if (s[0] < 0x80) {
+		if (code)
+			*code = s[0];
+		return 1;
+	}
+	size_t len = 2 + (s[0] >= 0xe0) + (s[0] >= 0xf0);
+	if (s[0] < 0xc2 || s[0] >= 0xf5 || len > n)
 		return 0;
-	uint32_t c = len == 1 ? s[0] : s[0] & (0xffu >> (len + 1));
+	uint32_t c = s[0] & (0xffu >> (len + 1));
 	for (size_t i = 1; i < len; i++) {
 		if ((s[i] & 0xc0) != 0x80)
 			return 0;
@@ -152,18 +155,17 @@ size_t fo_utf8_encode(char out[4], uint32_t c)
 	return n;
 }
 
-/* The value of "\\uXXXX" at s[0..n), -1 where there is none. */
+/* The value of the escape \uXXXX at s[0..n), -1 where there is none. */
 static int unicode_escape(const char *s, size_t n)
 {
 	int v = 0;
 	if (n < 6 || s[0] != '\\' || s[1] != 'u')
 		return -1;
 	for (int i = 2; i < 6; i++) {
-		const char *hex = "0123456789abcdef",
-			   *digit = s[i] ? strchr(hex, s[i] | (s[i] >= 'A' ? 0x20 : 0)) : NULL;
-		if (!digit)
+		const int c = tolower((unsigned char)s[i]);
+		if (!isxdigit(c))
 			return -1;
-		v = v << 4 | (int)(digit - hex);
+		v = v << 4 | (c <= '9' ? c - '0' : c - 'a' + 10);
 	}
 	return v;
 }

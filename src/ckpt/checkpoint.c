@@ -60,8 +60,8 @@ static void check_meta(const void *record, struct fo_schema_reader *r)
 const struct fo_schema fo_ckpt_schema = { "training", "checkpoint's training.json", SCHEMA,
 					  FO_FIELDS(struct fo_ckpt_meta, meta_field), .check = check_meta };
 
-/* What was handed to the file system: the manifest vouches for the bytes that were meant. To read them back would make
- * a write that went wrong look right. */
+/* Size and checksum of the bytes that were handed to the file system. They are not read back: that would make a write
+ * that went wrong look right. */
 struct sum {
 	const char *file;
 	int64_t bytes;
@@ -253,15 +253,15 @@ fo_status fo_ckpt_save(const char *dir, const struct fo_ckpt_content *c, const s
 	saved = true;
 	FO_TRY_OR(st, fo_fs_remove_tree(tmp), done);
 	FO_TRY_OR(st, list_steps(&a, dir, true, &steps, &n), done);
-	/* Later ones than this are damaged (a run goes on from the newest whole one): they neither count nor go, or the
-	 * count would remove what is whole. */
+	/* Checkpoints of later steps are damaged (a run goes on from the newest whole one). They neither count nor are
+	 * removed: counting them would remove whole ones. */
 	int64_t kept = 0;
 	for (size_t i = 0; keep > 0 && i < n && st == FO_OK; i++)
 		if (steps[i] <= meta->step && kept++ >= keep)
 			st = remove_step(&a, dir, steps[i]);
 done:
 	if (st != FO_OK && !saved) {
-		/* What is half written would take the space that the next attempt needs. */
+		/* A half-written folder would take the space that the next attempt needs. */
 		struct fo_err why;
 		fo_err_save(&why, st);
 		if (fo_fs_remove_tree(tmp) != FO_OK)
@@ -417,7 +417,7 @@ done:
 	return st == FO_OK ? st : fo_wrap(st, "cannot load checkpoint '%s'", path);
 }
 
-/* Entries of the file that must be asked for: a memory that this run does not keep is left behind. */
+/* Number of entries of the file that a reader must ask for; state that this run does not keep is passed over. */
 static size_t required(const struct fo_st_file *f)
 {
 	size_t n = 0;

@@ -112,15 +112,15 @@ struct fo_ckpt_meta {
 	char master[8], moments[8]; /* fo_master_name, fo_moments_name: the formats of state.safetensors */
 	int64_t skipped;            /* steps of `step` in which the optimizer changed nothing */
 	int64_t rewinds;            /* times the run went back to a checkpoint */
-	/* What the spike guard looks back at: losses of the newest steps, oldest first. Part of the state, or a resumed
-	 * run would judge otherwise than one that nobody stopped. */
+	/* Losses of the newest steps, oldest first, which the spike guard looks back at. They are part of the state, so
+	 * that a resumed run judges as one that was never stopped. */
 	int64_t losses;
 	double recent_loss[FO_CKPT_LOSSES];
 };
 
 extern const struct fo_schema fo_ckpt_schema, fo_ckpt_manifest_schema; /* training.json; manifest.json */
 
-/* What goes into a checkpoint. Tensors are read, not owned. */
+/* The content of a checkpoint. Tensors are read, not owned. */
 struct fo_ckpt_content {
 	const struct fo_model *model;
 	const char *weight_dtype;             /* config.json's torch_dtype: "float32" or "bfloat16" */

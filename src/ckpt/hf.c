@@ -1,4 +1,4 @@
-/* Weights out of a folder in Hugging Face's layout: one safetensors file, or shards with an index. */
+/* Reads weights from a folder in Hugging Face's layout: one safetensors file, or shards with an index. */
 #include "base/str.h"
 #include "ckpt/ckpt.h"
 
@@ -55,7 +55,7 @@ static struct held *find(const struct folder *f, const char *name)
 
 /* ---- finding the files ---- */
 
-/* A file of this folder and no other: an index from somewhere must not make us read elsewhere. */
+/* Accepts only a file of this folder: an index from outside must not make us read elsewhere. */
 static bool plain_name(const char *s)
 {
 	size_t n = strlen(s), end = strlen(".safetensors");
@@ -154,7 +154,7 @@ static fo_status open_shards(struct folder *f)
 	return FO_OK;
 }
 
-/* What the index says about each tensor is so. */
+/* Checks that every shard holds the tensors that the index places in it. */
 static fo_status check_index(const struct folder *f, const char *index, json_t *map)
 {
 	const char *name;
@@ -176,7 +176,7 @@ static fo_status open_folder(struct folder *f)
 	char *single = fo_arena_printf(&f->arena, "%s/" SINGLE, f->dir);
 	char *index = fo_arena_printf(&f->arena, "%s/" INDEX, f->dir);
 	f->path = fo_arena_alloc(&f->arena, MAX_SHARDS * sizeof *f->path);
-	/* In this order, as transformers does. */
+	/* transformers looks in this order, too. */
 	if (fo_fs_exists(single)) {
 		f->path[f->shards++] = single;
 		return open_shards(f);
@@ -237,7 +237,7 @@ static bool known_type(const char *dtype)
 	return !strcmp(dtype, "F32") || !strcmp(dtype, "BF16") || !strcmp(dtype, "F16") || !strcmp(dtype, "F64");
 }
 
-/* Written by transformers until 4.31, ignored by it since: the table follows from the configuration. */
+/* transformers wrote this table until 4.31 and has ignored it since: it follows from the configuration. */
 static bool is_rotary_table(const char *name)
 {
 	static const char end[] = "rotary_emb.inv_freq";

@@ -18,7 +18,7 @@
 #define MAX_HEADER ((size_t)100 << 20) /* the reference implementation's limit */
 #define MAX_TENSORS 1000000
 
-/* Types that tensors of ours have: all before fp8, which is made anew of weights. */
+/* Data types that tensors of ours have: all before fp8, which is made from the weights again. */
 enum { TYPES = FO_I16 + 1 };
 static const char *const type_name[TYPES] = {
 	[FO_F32] = "F32", [FO_BF16] = "BF16", [FO_F64] = "F64", [FO_I32] = "I32", [FO_I16] = "I16"
@@ -66,7 +66,7 @@ static fo_status do_part(const struct fo_st_tensor *t, int64_t row, int64_t col,
 	return low ? m->put(m->ctx, 1, low, bytes) : FO_OK;
 }
 
-/* All of it in rising order: at once where it is ours, else as much as a piece holds. */
+/* Calls fn for the whole tensor in rising order: once where it is in this process's memory, else piece by piece. */
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static fo_status by_parts(const struct fo_st_tensor *t, bool writes, part_fn *fn, void *ctx)
@@ -372,7 +372,7 @@ static int element_type(const struct fo_st_entry *e)
 	return strcmp(e->dtype, "F16") ? -1 : F16;
 }
 
-/* Numbers that are no reals: they are copied as they are, or not at all. */
+/* Integers are copied as they are, never converted. */
 static bool is_integer(int dtype) { return dtype == FO_I32 || dtype == FO_I16; }
 
 struct copying {
@@ -408,7 +408,7 @@ static fo_status copy_rows(void *ctx)
 	return FO_OK;
 }
 
-/* The guard is for the mapped file alone: it leaves what it calls by a jump. */
+/* Only reading the mapped file is guarded: the guard leaves its callee with a jump. */
 static fo_status copy_part(void *ctx, const struct fo_st_tensor *part, int64_t row, int64_t col)
 {
 	struct copying how = *(const struct copying *)ctx;

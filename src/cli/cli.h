@@ -73,7 +73,7 @@ FO_CHECKED fo_status fo_cli_devices_local(const struct fo_catalogue *c, bool jso
 FO_CHECKED fo_status fo_cli_calibrate(const char *path, const struct fo_cli_calibration *c);
 #endif
 
-/* The command whose --help lists the options of a run; the others that take a run refer to it. */
+/* The command whose --help lists the options of a run; other commands that take a run refer to it. */
 #ifdef FO_NO_ENGINE
 #define FO_RUN_OPTIONS_COMMAND "config"
 #else
@@ -83,18 +83,18 @@ FO_CHECKED fo_status fo_cli_calibrate(const char *path, const struct fo_cli_cali
 /* Reads flags (and FLATOUT_* variables) of one command into target; positional arguments stay in argv. Handles nothing
  * but options: --help was served by main. Initialises s; the caller ends it with fo_opt_fini() also after an error. */
 void fo_cli_options_read(const struct fo_command *c, struct fo_opt_set *s, void *target, int *argc, char **argv);
-/* Between options and work: may every output that s names be written, and where does --json send what is printed? Part
- * of fo_cli_options_finish. */
+/* The last check before a command works: every output that s names may be written, and --json=PATH begins to take what
+ * is printed. Part of fo_cli_options_finish. FO_EARG, FO_EIO. */
 FO_CHECKED fo_status fo_cli_output_begin(const struct fo_command *c, const struct fo_opt_set *s, enum fo_output writes);
 /* Ends what --json=PATH began: what was printed becomes the file, which stays away where nothing was. */
 FO_CHECKED fo_status fo_cli_output_end(void);
 /* All mistakes at once, of a run also those that span several keys (fo_run_check). */
 FO_CHECKED fo_status fo_cli_options_finish(const struct fo_command *c, struct fo_opt_set *s);
-/* Both in one. */
+/* fo_cli_options_read and fo_cli_options_finish in one. */
 FO_CHECKED fo_status fo_cli_options(const struct fo_command *c, struct fo_opt_set *s, void *target, int *argc,
 				    char **argv);
-/* As fo_cli_options for commands that take a run file: argv[1], when there is one, is read as YAML too (it stays in
- * argv), and the mistakes of file, environment and flags are reported together. */
+/* Does the same for commands that take a run file: argv[1], when there is one, is read as YAML too (it stays in argv),
+ * and the mistakes of file, environment and flags are reported together. */
 FO_CHECKED fo_status fo_cli_options_file(const struct fo_command *c, struct fo_opt_set *s, void *target, int *argc,
 					 char **argv);
 /* Reads a run file only, between fo_cli_options_read and fo_cli_options_finish. */
@@ -102,7 +102,7 @@ FO_CHECKED fo_status fo_cli_options_yaml(const struct fo_command *c, struct fo_o
 /* FO_EARG naming the first argument too many, when there are more than `most` positional arguments behind argv[0]. */
 FO_CHECKED fo_status fo_cli_no_more_args(const struct fo_command *c, int argc, char **argv, int most);
 
-/* Pages; `list` is fo_commands. They only fill out; main prints. */
+/* Help and manual pages; `list` is fo_commands. They append to out, and main prints. */
 void fo_help_tasks(const struct fo_command *const *list, struct fo_str *out);    /* `flatout` alone */
 void fo_help_overview(const struct fo_command *const *list, struct fo_str *out); /* `flatout --help` */
 void fo_help_command(const struct fo_command *c, struct fo_str *out);            /* `flatout CMD --help` */
@@ -133,6 +133,8 @@ void fo_cli_mfu_json(struct fo_json *j, const struct fo_mfu *f);
 FO_CHECKED const char *fo_cli_seen(const char *text);
 /* Columns for text on f: 80, fewer on a terminal that is narrower, at least 40. */
 size_t fo_cli_width(FILE *f);
+/* Prints the table on standard output, as wide as the terminal allows (fo_table_text). */
+void fo_cli_table(struct fo_table *t, const char *indent, bool head);
 /* Prints the document on standard output, as wide as the terminal allows. */
 void fo_cli_print(const struct fo_doc *d);
 /* Renews the line that a terminal shows with as many of text's words as fit: one that wraps could not be renewed. */

@@ -17,7 +17,7 @@ static const char *last_part(const char *key)
 	return dot ? dot + 1 : key;
 }
 
-/* What may stand behind the flag. Texts say it by their placeholder or, as `model`, by their name. */
+/* The kind of value that follows the flag. Texts say it by their placeholder or, like `model`, by their name. */
 static enum value value_of(const struct fo_opt *row)
 {
 	static const char *const files[] = { "PATH", "FILE", "DIR", "FOLDER" };
@@ -35,10 +35,18 @@ static enum value value_of(const struct fo_opt *row)
 		return VALUE_MODEL;
 	if (!strcmp(name, "device"))
 		return VALUE_DEVICE;
-	return !strcmp(name, "dtype") ? VALUE_DTYPE : row->path ? VALUE_FILE : VALUE_ANY;
+	if (!strcmp(name, "dtype"))
+		return VALUE_DTYPE;
+	return row->path ? VALUE_FILE : VALUE_ANY;
 }
 
-/* The words that may stand there, each behind a blank but the first; nothing for VALUE_ANY and VALUE_FILE. */
+static void put_word(struct fo_str *out, const char *word)
+{
+	if (*word)
+		fo_str_printf(out, "%s%s", out->len ? " " : "", word);
+}
+
+/* Appends the words that may stand there, parted by blanks; nothing for VALUE_ANY and VALUE_FILE. */
 static void put_words(enum value v, const struct fo_opt *row, struct fo_str *out)
 {
 	struct fo_catalogue c;
@@ -49,20 +57,21 @@ static void put_words(enum value v, const struct fo_opt *row, struct fo_str *out
 		break;
 	case VALUE_MODEL:
 		for (int i = 0; i < fo_model_preset_count(); i++)
-			fo_str_printf(out, "%s%s", i ? " " : "", fo_model_preset(i)->name);
+			put_word(out, fo_model_preset(i)->name);
 		break;
 	case VALUE_DEVICE:
-		/* Without a catalogue there are no names to offer, and the command itself will say why. */
+		/* If the catalogue is damaged no names are offered, and the command itself will say why. */
 		if (fo_catalogue_load(&c, NULL) != FO_OK)
 			return;
-		for (size_t i = 0; i < c.count; i++)
-			fo_str_printf(out, "%s%s%s%s", i ? " " : "", c.device[i].name, *c.device[i].aliases ? " " : "",
-				      c.device[i].aliases);
+		for (size_t i = 0; i < c.count; i++) {
+			put_word(out, c.device[i].name);
+			put_word(out, c.device[i].aliases);
+		}
 		fo_catalogue_fini(&c);
 		break;
 	case VALUE_DTYPE:
 		for (int i = 0; i < FO_PREC_COUNT; i++)
-			fo_str_printf(out, "%s%s", i ? " " : "", fo_precision_name[i]);
+			put_word(out, fo_precision_name[i]);
 		break;
 	case VALUE_NONE:
 	case VALUE_ANY:
@@ -76,10 +85,12 @@ struct flags {
 };
 static struct flags flags_of(const struct fo_command *c)
 {
-	return (struct flags){ { c->own ? c->own : c->opts, c->own ? c->opts : NULL } };
+	if (c->own)
+		return (struct flags){ { c->own, c->opts } };
+	return (struct flags){ { c->opts, NULL } };
 }
 
-/* What stands behind the blank of "data prepare", the part of a command; NULL: a command. */
+/* The word after the blank of "data prepare", a part of a command; NULL: a whole command. */
 static const char *part_of(const struct fo_command *c)
 {
 	const char *blank = strchr(c->name, ' ');
@@ -104,7 +115,7 @@ static int put_names(const struct fo_command *const *list, const struct fo_comma
 }
 static void put_commands(const struct fo_command *const *list, struct fo_str *out) { put_names(list, NULL, out); }
 
-/* As a pattern of the shells' case. */
+/* The quotes that a command's name needs as a pattern of a shell's case. */
 static const char *quote_of(const struct fo_command *c) { return part_of(c) ? "'" : ""; }
 
 /* ---- bash ---- */
@@ -131,8 +142,8 @@ static void bash_values(const struct fo_command *c, const struct fo_opt *row, st
 	fo_str_printf(out, "\t%s%s%s:--%s", q, c->name, q, row->key);
 	if (strcmp(last_part(row->key), row->key) && short_is_unique(c, row->key))
 		fo_str_printf(out, " | %s%s%s:--%s", q, c->name, q, last_part(row->key));
-	fo_str_printf(out, ") takes=%s words='%s' ;;\n", v == VALUE_FILE || v == VALUE_MODEL ? "file" : "value",
-		      words.len ? words.data : "");
+	const char *takes = v == VALUE_FILE || v == VALUE_MODEL ? "file" : "value";
+	fo_str_printf(out, ") takes=%s words='%s' ;;\n", takes, words.len ? words.data : "");
 	fo_str_fini(&words);
 }
 
@@ -143,12 +154,13 @@ static void bash_flags(const struct fo_command *c, struct fo_str *out)
 	for (int t = 0; t < 2; t++)
 		for (int i = 0; f.table[t] && f.table[t][i].key; i++) {
 			const char *name = fo_opt_flag_name(f.table[t], i);
-			bool on_off = fo_opt_is_switch(&f.table[t][i]);
-			fo_str_printf(out,
-				      on_off               ? " --%s --no-%s"
-				      : f.table[t][i].bare ? " --%s --%s="
-							   : " --%s=",
-				      name, name);
+			const struct fo_opt *row = &f.table[t][i];
+			if (fo_opt_is_switch(row))
+				fo_str_printf(out, " --%s --no-%s", name, name);
+			else if (row->bare)
+				fo_str_printf(out, " --%s --%s=", name, name);
+			else
+				fo_str_printf(out, " --%s=", name);
 		}
 	fo_str_puts(out, "' ;;\n");
 }
@@ -213,7 +225,8 @@ static void bash(const struct fo_command *const *list, struct fo_str *out)
 
 /* ---- zsh ---- */
 
-/* Inside '...' and there inside [...] or a description: what _arguments and _describe would read is escaped. */
+/* Appends text for use inside '...' and there inside [...] or a description: characters that _arguments and _describe
+ * would read are escaped. */
 static void zsh_text(struct fo_str *out, const char *text)
 {
 	for (; *text; text++) {
@@ -377,27 +390,33 @@ static void fish(const struct fo_command *const *list, struct fo_str *out)
 
 /* ---- for tests ---- */
 
-/* Every option of every command, a line each: command, flag, placeholder, and what it is about: "flag", "value",
- * "input", or "output" with its kind. A test goes through all that read or write files, so that none is forgotten.
- * Options of a run are only "run" where the command writes nothing that a run writes. */
+/* Appends what a row is about: "flag", "value", "input", or "output" with its kind; "run" where the command writes
+ * nothing that a run writes, so that the run's rows do not concern it. */
+static void put_about(const struct fo_command *c, const struct fo_opt *row, bool of_run, struct fo_str *out)
+{
+	enum fo_output kind = row->output == FO_OUTPUT_RUN ? c->writes : row->output;
+	if (of_run && !c->writes)
+		fo_str_puts(out, "run");
+	else if (fo_opt_is_switch(row))
+		fo_str_puts(out, "flag");
+	else if (kind)
+		fo_str_printf(out, "output %s", fo_output_name(kind));
+	else
+		fo_str_puts(out, row->path ? "input" : "value");
+}
+
+/* Every option of every command, a line each: command, flag, placeholder, and what it is about. A test goes through all
+ * that read or write files, so that none is forgotten. */
 static void list_options(const struct fo_command *const *list, struct fo_str *out)
 {
 	for (; *list; list++) {
 		struct flags f = flags_of(*list);
 		for (int t = 0; t < 2; t++)
 			for (const struct fo_opt *row = f.table[t]; row && row->key; row++) {
-				bool unused = t == 1 && !(*list)->writes;
-				enum fo_output kind = unused                         ? FO_OUTPUT_NONE
-						      : row->output == FO_OUTPUT_RUN ? (*list)->writes
-										     : row->output;
-				fo_str_printf(out, "%s\t--%s\t%s\t%s%s\n", (*list)->name,
-					      fo_opt_flag_name(f.table[t], (int)(row - f.table[t])), row->arg,
-					      unused                  ? "run"
-					      : fo_opt_is_switch(row) ? "flag"
-					      : kind                  ? "output "
-					      : row->path             ? "input"
-								      : "value",
-					      kind ? fo_output_name(kind) : "");
+				fo_str_printf(out, "%s\t--%s\t%s\t", (*list)->name,
+					      fo_opt_flag_name(f.table[t], (int)(row - f.table[t])), row->arg);
+				put_about(*list, row, t == 1, out);
+				fo_str_puts(out, "\n");
 			}
 	}
 }

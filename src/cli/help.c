@@ -1,4 +1,4 @@
-/* What `flatout`, `flatout --help` and `flatout CMD --help` print. */
+/* The texts of `flatout`, `flatout --help` and `flatout CMD --help`. */
 #include "cli/cli.h"
 
 #include "program/run.h"
@@ -73,9 +73,10 @@ void fo_help_overview(const struct fo_command *const *list, struct fo_str *out)
 		bool any = false;
 		for (const struct fo_command *const *c = list; *c; c++) {
 			if (strcmp((*c)->group, groups[g].name) || strchr((*c)->name, ' '))
-				continue; /* "data prepare" is told by "data" */
-			fo_str_printf(out, "%s%s%s  %-10s %s\n", any ? "" : "\n", any ? "" : groups[g].title,
-				      any ? "" : ":\n", (*c)->name, (*c)->summary);
+				continue; /* "data prepare" is part of "data" */
+			if (!any)
+				fo_str_printf(out, "\n%s:\n", groups[g].title);
+			fo_str_printf(out, "  %-10s %s\n", (*c)->name, (*c)->summary);
 			any = true;
 		}
 	}
@@ -107,7 +108,7 @@ static void join_values(char *usage)
 	}
 }
 
-/* One form per line of the usage; what is too long goes on below the first word behind the command's name. */
+/* Prints one form per line of the usage; a long one goes on below the first word after the command's name. */
 static void put_usage(const struct fo_command *c, struct fo_str *out)
 {
 	char lead[41];

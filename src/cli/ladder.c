@@ -33,7 +33,7 @@ static fo_status show(int argc, char **argv)
 		st = fo_cli_output_begin(&fo_cmd_ladder, &s, FO_OUTPUT_NONE);
 	if (st == FO_OK)
 		st = fo_cli_no_more_args(&fo_cmd_ladder, argc, argv, 1);
-	/* What is shown is what was measured: an option that would change it would be ignored. */
+	/* --show prints what was measured: options that would change a measurement are refused. */
 	for (int i = 0; st == FO_OK && i < s.count; i++)
 		if (s.origin[i].from == FO_ORIGIN_FLAG && (argc > 1 || strcmp(s.rows[i].key, "run.dir")))
 			st = fo_hint(
@@ -51,7 +51,8 @@ static bool is_flag(const struct fo_opt_set *s, const char *key)
 	return s->origin[fo_opt_find(s->rows, key)].from == FO_ORIGIN_FLAG;
 }
 
-/* A ladder is short and lies beside the run that it is about: neither its steps nor its folder come from a run file. */
+/* A ladder is short and lies beside the run that it is about: it takes neither its steps nor its folder from a run
+ * file. */
 static void own_defaults(struct fo_opt_set *s, const struct fo_cli_ladder *in)
 {
 	char steps[24];
@@ -105,7 +106,7 @@ static fo_status run_ladder(int argc, char **argv)
 				     .rounds = in.rounds,
 				     .seed = (uint64_t)in.run.seed };
 	FO_TRY_OR(st, *in.rungs ? fo_ladder_plan_file(&p, in.rungs) : fo_ladder_plan_default(&p), done);
-	/* Else every rung would say so in its turn. */
+	/* Checked once here, so that not every rung fails for the same reason. */
 	FO_TRY_OR(st, trainable(&in.run), done);
 	st = fo_cli_ladder_run(&in, &p);
 done:

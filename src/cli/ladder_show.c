@@ -31,7 +31,7 @@ static fo_status conclude(const struct fo_ladder *l)
 	int failed = 0;
 	for (int i = 1; i < l->rungs; i++)
 		failed += l->rung[i].reason != NULL;
-	/* Then no gain was measured. */
+	/* No gain was measured. */
 	if (l->rung[0].reason || (l->rungs > 1 && failed == l->rungs - 1))
 		return fo_fail(FO_EIO,
 			       l->rung[0].reason ? "rung '%s', the baseline, failed" : "every rung but '%s' failed",
@@ -53,7 +53,7 @@ fo_status fo_cli_ladder_report(const char *dir, const struct fo_cli_ladder *in, 
 	} else {
 		fo_cli_print(&d);
 	}
-	/* Hours of turns were printed before anything could fail. */
+	/* The text goes out before a file can fail: the ladder took hours. */
 	fflush(stdout);
 	struct fo_arena a = { 0 };
 	fo_status st = in->force ? FO_OK

@@ -1,4 +1,4 @@
-/* What goes to a terminal: names of any length, and the line that is renewed while something goes on. */
+/* Output for terminals: names made visible, documents, and the line that is renewed while something goes on. */
 #define _DEFAULT_SOURCE /* ioctl's window size */
 #include "cli/cli.h"
 
@@ -48,6 +48,15 @@ void fo_cli_print(const struct fo_doc *d)
 {
 	struct fo_str out = { 0 };
 	fo_doc_to_term(d, fo_cli_width(stdout), &out);
+	if (out.data)
+		fputs(out.data, stdout);
+	fo_str_fini(&out);
+}
+
+void fo_cli_table(struct fo_table *t, const char *indent, bool head)
+{
+	struct fo_str out = { 0 };
+	fo_table_text(t, &out, fo_cli_width(stdout), indent, head);
 	if (out.data)
 		fputs(out.data, stdout);
 	fo_str_fini(&out);

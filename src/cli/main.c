@@ -54,7 +54,7 @@ static void never_wait_for_stderr(void)
 	close(own);
 }
 
-/* Who reads slowly gets a second to make room for what is said last. */
+/* Gives a slow reader a second to make room for the last messages. */
 static void give_stderr_a_second(void)
 {
 	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
@@ -62,8 +62,8 @@ static void give_stderr_a_second(void)
 		;
 }
 
-/* What a thread is given, the first one too: Linux gives as much where nobody says otherwise, and what libraries need
- * of it (OpenMP, regular expressions, compression) is not in our hands. */
+/* The stack of every thread, the first one too: as much as Linux gives by default. What libraries need of it (OpenMP,
+ * regular expressions, compression) is not in our hands. */
 #define STACK_BYTES ((rlim_t)8 << 20)
 
 /* Makes up for a small limit on stacks (ulimit -s): it is raised as far as it may be, and threads, which it does not
@@ -86,7 +86,7 @@ static bool stack_is_small(void)
 	return limit.rlim_cur < STACK_BYTES;
 }
 
-/* Is `flag` among the arguments in front of "--"? */
+/* Is `flag` among the arguments before "--"? */
 static bool has_flag(int argc, char **argv, const char *flag)
 {
 	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
@@ -95,7 +95,7 @@ static bool has_flag(int argc, char **argv, const char *flag)
 	return false;
 }
 
-/* With what could upset a terminal made visible. */
+/* Prints the error's lines with everything that could upset a terminal made visible. */
 static void print_error_lines(const char *text)
 {
 	while (*text) {
@@ -144,7 +144,7 @@ static int close_output(int code)
 	int reason = errno;
 	if (!lost)
 		return code;
-	/* What failed before the last flush left no reason; the pipe still knows that nobody reads. */
+	/* A write that failed before the last flush left no reason; the pipe still knows that nobody reads. */
 	struct pollfd out = { .fd = STDOUT_FILENO, .events = POLLOUT };
 	if (!reason && poll(&out, 1, 0) == 1 && out.revents & POLLERR)
 		reason = EPIPE;
@@ -290,7 +290,7 @@ static void *run_program(void *arguments)
 	return NULL;
 }
 
-/* On a thread of enough stack; false: there is none to be had. */
+/* Runs the program on a thread with enough stack; false: no such thread can be made. */
 static bool run_on_thread(struct arguments *a)
 {
 	pthread_attr_t attr;

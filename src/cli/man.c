@@ -36,7 +36,7 @@ static void exit_status(struct fo_str *out)
 			 ".El\n");
 }
 
-/* One list of two tables: the first one's end and the second one's beginning are left out. */
+/* Joins the lists of two tables: the end of the first and the beginning of the second are left out. */
 static void joint_options(const struct fo_opt *first, const struct fo_opt *second, struct fo_str *out)
 {
 	struct fo_str more = { 0 };

@@ -34,7 +34,7 @@ static bool forced(const struct fo_opt_set *s)
 	return false;
 }
 
-/* Neither an argument nor a file or folder that another option names. */
+/* An output may be neither an argument nor a file or folder that another option names. */
 static fo_status is_no_input(const struct fo_opt_set *s, enum fo_output kind, const char *path)
 {
 	for (int i = 1; i < s->argc; i++)
@@ -86,7 +86,7 @@ static fo_status check_outputs(const struct fo_command *c, const struct fo_opt_s
 	return FO_OK;
 }
 
-/* Where --json=PATH sends what the command prints. */
+/* The file of --json=PATH, which takes what the command prints. */
 static struct {
 	struct fo_new_file file;
 	int standard; /* the standard output meanwhile */
@@ -116,11 +116,12 @@ fo_status fo_cli_output_end(void)
 {
 	if (captured.standard < 0)
 		return FO_OK;
-	/* A write that failed before the last one leaves its mark and no reason; what is behind it may have gone
-	 * through. */
+	/* A write that failed earlier left its mark but no reason, and later ones may have succeeded. */
 	errno = 0;
-	int error = fflush(stdout) || ferror(stdout) ? (errno ? errno : EIO) : 0;
-	/* One more byte tells why, of a file that is thrown away. */
+	int error = 0;
+	if (fflush(stdout) || ferror(stdout))
+		error = errno ? errno : EIO;
+	/* Writing one more byte shows the reason; the file is thrown away in any case. */
 	if (error == EIO && captured.file.beside && write(STDOUT_FILENO, "\n", 1) < 0)
 		error = errno;
 	clearerr(stdout);

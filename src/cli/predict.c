@@ -110,7 +110,7 @@ static fo_status load_profile(struct report *r)
 		const struct fo_record_start *start = fo_record_last_start(&r->record);
 		threads = start ? start->threads : r->record.threads;
 	}
-	/* As many threads as training takes on this machine: with another number it would be another run. */
+	/* Training on this machine takes as many threads; with another number it would be another run. */
 	if (threads < 1)
 		threads = *r->in->profile ? fo_rates_threads(&r->limits) : fo_cpu_threads();
 	st = fo_rates_init(&r->rates, &r->limits, threads < 1 ? 1 : (int)threads);
@@ -257,11 +257,11 @@ static void say_step(const struct report *r, struct fo_doc *d)
 	fo_doc_line(d, "step", "%s%s, %s%s", about, seconds(d, r->sim.step_s),
 		    rate(d, tokens(r) / r->sim.step_s, "tok/s"), loss);
 	if (r->peak)
-		fo_doc_line(
-			d, "MFU",
-			"%.1f %% mfu, %.1f %% mfu_causal, %.1f %% mfu_document, %.1f %% mfu_6n, HFU %.1f %%, of %s (%s)",
-			100 * f.mfu, 100 * f.mfu_causal, 100 * f.mfu_document, 100 * f.mfu_6n, 100 * f.hfu,
-			rate(d, r->peak->best_flop_s, "FLOP/s"), r->peak->dtype);
+		fo_doc_line(d, "MFU",
+			    "%.1f %% mfu, %.1f %% mfu_causal, %.1f %% mfu_document, %.1f %% mfu_6n, HFU %.1f %%, of %s "
+			    "(%s)",
+			    100 * f.mfu, 100 * f.mfu_causal, 100 * f.mfu_document, 100 * f.mfu_6n, 100 * f.hfu,
+			    rate(d, r->peak->best_flop_s, "FLOP/s"), r->peak->dtype);
 	else
 		fo_doc_line(d, "MFU", "not known: the profile has no peak of this type with %d %s", r->rates.threads,
 			    fo_cli_plural(r->rates.threads, "thread", "threads"));
@@ -273,7 +273,7 @@ static void say_memory(const struct report *r, struct fo_doc *d)
 		    bytes(d, r->u->arena_bytes + r->u->persistent_bytes), bytes(d, r->u->arena_bytes),
 		    bytes(d, r->u->persistent_bytes));
 	if (r->u->host_arena_bytes)
-		fo_doc_line(d, "on the host", "%s of activations that wait for backward",
+		fo_doc_line(d, "beside that", "%s of activations wait for backward in host memory",
 			    bytes(d, r->u->host_arena_bytes));
 	fo_doc_line(
 		d, "process",

@@ -235,7 +235,8 @@ static void say_parts(const struct report *r, struct fo_doc *d)
 	fo_doc_row(d, "sum", ms(d, r, s->step_s.low), ms(d, r, s->step_s.mid), ms(d, r, s->step_s.high), "");
 }
 
-/* At the middle rates, the longest first. Operations of one name (the chunks of a loss) share a row. */
+/* Lists operations at the middle rates, the longest first. Operations of one name (the chunks of a loss) share a
+ * row. */
 static void say_operations(const struct report *r, struct fo_doc *d)
 {
 	struct fo_sim_table x;
@@ -306,10 +307,10 @@ static void say_memory(const struct report *r, struct fo_doc *d)
 	else
 		fo_doc_line(d, "room", "not known: the catalogue does not have this device's memory");
 	if (r->u.host_arena_bytes)
-		fo_doc_line(d, "on the host", "%s", bytes(d, r->u.host_arena_bytes));
+		fo_doc_line(d, "beside that", "%s wait in host memory", bytes(d, r->u.host_arena_bytes));
 }
 
-/* How much the figures can be trusted. */
+/* Says what the figures rest on. */
 static void say_worth(const struct report *r, struct fo_doc *d)
 {
 	const struct fo_device_profile *f = &r->profile;

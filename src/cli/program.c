@@ -130,7 +130,7 @@ static void print_summary(const struct fo_program *p, const struct fo_unrolled *
 		    bytes(&d, (double)(u->arena_bytes + u->persistent_bytes)), bytes(&d, (double)u->arena_bytes),
 		    bytes(&d, (double)u->max_live_bytes), bytes(&d, (double)u->persistent_bytes));
 	if (u->host_arena_bytes)
-		fo_doc_line(&d, "on the host", "%s of activations that wait for backward",
+		fo_doc_line(&d, "beside that", "%s of activations wait for backward in host memory",
 			    bytes(&d, (double)u->host_arena_bytes));
 	fo_cli_print(&d);
 	fo_doc_fini(&d);

@@ -25,7 +25,7 @@ static void print_json(struct fo_report *o, const char *page)
 	fo_cli_json_end(j);
 }
 
-/* Whoever may only read the directory gets the figures all the same, and the reason why there is no page. */
+/* Prints the figures also where the page cannot be written, with the reason: a reader may have no right to write. */
 static fo_status print(const struct report *in, struct fo_report *o, const char *page)
 {
 	struct fo_doc d = { 0 };

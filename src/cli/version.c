@@ -1,4 +1,4 @@
-/* What this binary is and what this machine can do. */
+/* The version of this binary and the instruction sets of this machine. */
 #include "cli/cli.h"
 
 #include <string.h>

@@ -54,7 +54,10 @@ uint64_t fo_op_signature(const struct fo_program *p, const struct fo_op *o, uint
 		v[n++] = a->nc;
 		v[n++] = a->nr > 1 ? (int32_t)p->buf[a->buf].cols : a->nc;
 		v[n++] = p->buf[a->buf].dtype;
-		v[n++] = adds ? 2 : a->access == FO_UPDATE ? 1 : 0; /* else what it is follows from the kind */
+		v[n] = a->access == FO_UPDATE; /* what else it is follows from the kind */
+		if (adds)
+			v[n] = 2;
+		n++;
 	}
 	uint64_t h = XXH3_64bits_withSeed(v, (size_t)n * sizeof *v, XXH3_64bits(name, sizeof name));
 	return h ? h : 1;
@@ -65,16 +68,19 @@ static const char *dtype_of(const struct fo_program *p, const struct fo_op *o)
 {
 	if (is_tensor(o))
 		return fo_dtype_name[p->buf[o->arg->buf].dtype];
-	return fo_dtype_name[p->run.precision == FO_PRECISION_BF16  ? FO_BF16
-			     : p->run.precision == FO_PRECISION_F64 ? FO_F64
-								    : FO_F32];
+	static const int dtype[] = {
+		[FO_PRECISION_F32] = FO_F32, [FO_PRECISION_BF16] = FO_BF16, [FO_PRECISION_F64] = FO_F64
+	};
+	return fo_dtype_name[dtype[p->run.precision]];
 }
 
 static const char *variant_of(const struct fo_op *o)
 {
-	if (is_matmul(o))
-		return o->attr.ta ? "wgrad" : o->attr.tb ? "forward" : "dgrad";
-	return is_attention(o) ? "causal" : "-";
+	if (!is_matmul(o))
+		return is_attention(o) ? "causal" : "-";
+	if (o->attr.ta)
+		return "wgrad";
+	return o->attr.tb ? "forward" : "dgrad";
 }
 
 static void shape_of(const struct fo_program *p, const struct fo_op *o, int64_t dim[FO_LIMITS_DIMS])
@@ -166,10 +172,11 @@ static bool exact(const struct fo_rates *r, const struct fo_program *p, const st
 		const struct fo_limits_row *row = &r->limits->row[i];
 		if (row->key != key || row->threads != r->threads)
 			continue;
-		struct at here = { pairs              ? row->flop
-				   : isnan(row->cold) ? want
-						      : row->cold,
-				   seconds_of(row), true, was_quiet(row) };
+		struct at here = { want, seconds_of(row), true, was_quiet(row) };
+		if (pairs)
+			here.x = row->flop;
+		else if (!isnan(row->cold))
+			here.x = row->cold;
 		if (here.x <= want && (!low.found || here.x >= low.x))
 			low = here;
 		if (here.x >= want && (!high.found || here.x <= high.x))

@@ -164,13 +164,13 @@ fo_status fo_device_rates_init(struct fo_device_rates *r, const struct fo_device
 				       "say what kind of device it is",
 				       d->name),
 			       "'gpu' in the row's column 'kind' says that it is a GPU");
+	const char *other = *d->kind == 't' ? " TPU" : "n accelerator that is no GPU";
+	if (gpu)
+		other = " GPU without CUDA";
 	if (!gpu || !strncmp(d->name, "MI", 2)) /* AMD's names */
 		return fo_hint(fo_fail(FO_EUNSUPPORTED,
 				       "the step time on %s is not known from this: Flatout has no kernels for a%s",
-				       d->name,
-				       gpu               ? " GPU without CUDA"
-				       : *d->kind == 't' ? " TPU"
-							 : "n accelerator that is no GPU"),
+				       d->name, other),
 			       "'flatout devices' lists the GPUs");
 	if (fo_device_peak(d, FO_PREC_BF16, &tflops) != FO_OK)
 		return fo_wrap(FO_EARG, "the step time on %s is not known from this", d->name);
@@ -186,9 +186,9 @@ fo_status fo_device_rates_init(struct fo_device_rates *r, const struct fo_device
 	double memory = SHOWN * (isnan(d->memory_usable_gb) ? d->memory_gb : d->memory_usable_gb);
 	r->memory_bytes = isnan(memory) ? 0 : (int64_t)(memory * (1 << 30));
 	for (int c = 0; c < FO_DEVICE_CLASSES; c++) {
-		double of = c == FO_DEVICE_PRODUCT_FP8 ? fp8 * 1e12
-			    : c >= FO_DEVICE_FUSED     ? r->memory_byte_s
-						       : r->peak_flop_s;
+		double of = c >= FO_DEVICE_FUSED ? r->memory_byte_s : r->peak_flop_s;
+		if (c == FO_DEVICE_PRODUCT_FP8)
+			of = fp8 * 1e12;
 		r->rate[c] = scaled(f->share[c].of, of);
 		r->most[c] = above[c] * of;
 		r->origin[c] = f->share[c].origin;
@@ -245,7 +245,10 @@ static struct fo_device_time product(const struct fo_device_rates *r, const stru
 {
 	const struct fo_operand *a = &o->arg[FO_MATMUL_A], *b = &o->arg[FO_MATMUL_B], *c = &o->arg[FO_MATMUL_C];
 	bool fp8 = fo_dtype_fp8(p->buf[a->buf].dtype), sums = c->access == FO_ACC && p->buf[c->buf].dtype == FO_F32;
-	double m = o->attr.ta ? a->nc : a->nr, k = o->attr.ta ? a->nr : a->nc, n = o->attr.tb ? b->nr : b->nc;
+	int64_t rows, cols, depth;
+	fo_matmul_dims(o, &rows, &cols, &depth);
+	double m = (double)rows, n = (double)cols, k = (double)depth;
+	bool stored = first >> FO_MATMUL_C & 1;
 	struct fo_interval rate = r->rate[fp8 ? FO_DEVICE_PRODUCT_FP8 : FO_DEVICE_PRODUCT],
 			   memory = r->rate[FO_DEVICE_FUSED];
 	struct fo_device_time t = { .known = !isnan(rate.mid) && (fp8 || p->buf[a->buf].dtype == FO_BF16) };
@@ -256,12 +259,18 @@ static struct fo_device_time product(const struct fo_device_rates *r, const stru
 	work.high *= fmax(1, (1 + DEPTH / k) / (1 + (double)DEPTH / DEEP));
 	t.seconds = over(work, rate);
 	/* A faster product hides as much as one that is as much less deep. */
-	t.sum_bytes = !sums ? 0 : (first & 4 ? 1 : 2) * bytes_of(p, c);
-	t.sums = over(scaled(sums_shown(fp8 ? k * r->rate[FO_DEVICE_PRODUCT].mid / rate.mid : k), t.sum_bytes), memory);
+	if (sums)
+		t.sum_bytes = (stored ? 1 : 2) * bytes_of(p, c);
+	double as_deep = fp8 ? k * r->rate[FO_DEVICE_PRODUCT].mid / rate.mid : k;
+	t.sums = over(scaled(sums_shown(as_deep), t.sum_bytes), memory);
 	fo_interval_add(&t.seconds, t.sums, 1);
-	double moved = bytes_of(p, a) + bytes_of(p, b) + (sums && !(first & 4) ? 2 : 1) * bytes_of(p, c);
+	double moved = bytes_of(p, a) + bytes_of(p, b) + (sums && !stored ? 2 : 1) * bytes_of(p, c);
 	t.seconds = at_least(t.seconds, over(same(moved), memory));
-	double turned = fp8 ? (o->attr.ta ? 2 * bytes_of(p, a) : 0) + (o->attr.tb ? 0 : 2 * bytes_of(p, b)) : 0;
+	double turned = 0; /* copies of factors whose lines do not run along the sum: read and written */
+	if (fp8 && o->attr.ta)
+		turned += 2 * bytes_of(p, a);
+	if (fp8 && !o->attr.tb)
+		turned += 2 * bytes_of(p, b);
 	fo_interval_add(&t.seconds, over(same(turned), memory), 1);
 	return t;
 }

@@ -11,8 +11,8 @@
 const char *const fo_device_class_name[FO_DEVICE_CLASSES] = { "bf16 products",      "fp8 products",  "attention",
 							      "attention backward", "fused kernels", "streams" };
 
-/* What bench_gpu's calls, each alone and synchronised, miss of a step's heat: 790 TFLOP/s in bursts, 744 at the clock
- * that was held. */
+/* bench_gpu makes each call alone and synchronised, so the device is cooler than in a step: 790 TFLOP/s in bursts, 744
+ * at the clock that it can hold. */
 #define SUSTAINED (790. / 744)
 enum { LINE_SHOWN = 60 };
 
@@ -84,7 +84,7 @@ static int class_of(const char *kind, const char *category, const char *operands
 	return -1; /* the loss reads its operands more often than its bytes say */
 }
 
-/* The header says what is taken. */
+/* Seconds of a call in a step; device_profile.h gives the rule. */
 static struct fo_interval seconds_of(double best, double median, double block, bool heats)
 {
 	if (!heats)

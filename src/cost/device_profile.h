@@ -1,4 +1,4 @@
-/* What a device was measured to take for the operations of a step: the JSON lines that bench_gpu prints
+/* Times that were measured for the operations of a step on a device: the JSON lines that bench_gpu prints
  * (docs/formats.md, written by `bench/gpu/run ceilings`). */
 #ifndef FO_COST_DEVICE_PROFILE_H
 #define FO_COST_DEVICE_PROFILE_H

@@ -42,16 +42,19 @@ double fo_reuse_share(const struct fo_program *p, const struct fo_op *o, uint32_
 	return all > 0 ? some / all : 0;
 }
 
-/* First and last piece that an operand of an instance lies in. What persists lies behind the arena, what
- * waits in host memory behind that. */
+/* First and last piece that an operand of an instance lies in. Persistent buffers lie after the arena, those in host
+ * memory after both. */
 static void pieces_of(const struct fo_program *p, const struct fo_unrolled *u, const struct memory *m, int instance,
 		      int i, int64_t *first, int64_t *last)
 {
 	const struct fo_operand *a = &fo_instance_op(p, u, instance)->arg[i];
 	const struct fo_life *l = &u->life[u->life_of[u->arg_begin[instance] + i]];
 	int64_t size = (int64_t)fo_dtype_bytes(p->buf[a->buf].dtype), ld = p->buf[a->buf].cols;
-	bool host = p->buf[l->buf].home == FO_HOME_HOST;
-	int64_t base = l->offset + (l->persists ? u->arena_bytes : host ? u->arena_bytes + u->persistent_bytes : 0);
+	int64_t base = l->offset;
+	if (l->persists)
+		base += u->arena_bytes;
+	else if (p->buf[l->buf].home == FO_HOME_HOST)
+		base += u->arena_bytes + u->persistent_bytes;
 	*first = (base + (a->r0 * ld + a->c0) * size) / m->piece;
 	*last = (base + ((a->r0 + a->nr - 1) * ld + a->c0 + a->nc) * size - 1) / m->piece;
 	if (*last >= m->pieces)

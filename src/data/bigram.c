@@ -81,7 +81,7 @@ static fo_status counts_add(struct counts *c, int64_t a, int64_t b)
 	return FO_OK;
 }
 
-/* Whether token i of document d belongs to the slice that chooses k. */
+/* Does token i of document d belong to the slice that chooses k? */
 static bool in_slice(const struct fo_shard *s, int64_t d, int64_t i)
 {
 	return s->docs >= 2 * SLICE ? d % SLICE == SLICE - 1 : i / BLOCK % SLICE == SLICE - 1;

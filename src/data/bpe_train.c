@@ -336,8 +336,8 @@ static fo_status trainer_start(struct trainer *t, int64_t want, const volatile s
 	return FO_OK;
 }
 
-/* Early merges visit most words, late ones few: progress is told every so many tokens, the stop asked for before each.
- */
+/* Early merges visit most words, late ones few, so progress is reported every 256 tokens and the stop is checked before
+ * each. */
 static fo_status trainer_merge(struct trainer *t, fo_progress_fn *progress, void *ctx,
 			       const volatile sig_atomic_t *stop)
 {
@@ -370,7 +370,8 @@ static void trainer_free(struct trainer *t)
 
 /* ---- text ---- */
 
-/* Where a block that should begin at `at` begins: behind the next line end if one is near, else between characters. */
+/* The place where a block begins that should begin at `at`: after the next line end if one is near, else between two
+ * characters. */
 static size_t block_start(const char *text, size_t len, size_t at)
 {
 	if (at == 0 || at >= len)
@@ -424,7 +425,7 @@ static void sample_add(struct sample *s, const char *text, size_t len)
 		sample_thin(s);
 }
 
-/* Takes back the blocks from `first` on. */
+/* Removes the blocks from `first` on. */
 static void sample_drop(struct sample *s, size_t first)
 {
 	while (s->n && s->block[s->n - 1].index >= first)

@@ -1,4 +1,4 @@
-/* From text to rows of tokens: tokenizer, corpus, shards, packing, loader.
+/* Text to rows of tokens: tokenizer, corpus, shards, packing, loader.
  *
  * A text source becomes two shards (train and held-out) once; the loader maps a shard and serves steps of micro-batches
  * from its own thread. Its state is a plain struct that a checkpoint stores; the batch of step s depends only on
@@ -58,13 +58,13 @@ FO_CHECKED fo_status fo_tokenizer_encode(const struct fo_tokenizer *t, const cha
 struct fo_encoder;
 FO_CHECKED fo_status fo_encoder_new(const struct fo_tokenizer *t, struct fo_encoder **out);
 void fo_encoder_free(struct fo_encoder *e);
-/* As fo_tokenizer_encode. `first`: the text is whole or its beginning; false for a part behind a fo_tokenizer_cut. */
+/* Like fo_tokenizer_encode. `first`: the text is whole or its beginning; false for a part after a fo_tokenizer_cut. */
 FO_CHECKED fo_status fo_encoder_encode(struct fo_encoder *e, const char *text, size_t len, bool first, int32_t **ids,
 				       size_t *n, size_t *cap);
-/* The next place at or behind `at` (> 0) where a text may be cut so that the ids of its parts, end to end, are those of
+/* The next place from `at` (> 0) on where a text may be cut so that the ids of its parts, end to end, are those of
  * the whole; len where there is none. So one text can be encoded by many threads. A foreign pattern is never cut. */
 size_t fo_tokenizer_cut(const struct fo_tokenizer *t, const char *text, size_t len, size_t at);
-/* As fo_tokenizer_encode, by up to `threads` threads (at least 1) on parts of about a mebibyte. */
+/* Like fo_tokenizer_encode, by up to `threads` threads (at least 1) on parts of about a mebibyte. */
 FO_CHECKED fo_status fo_tokenizer_encode_threads(const struct fo_tokenizer *t, const char *text, size_t len,
 						 int threads, int32_t **ids, size_t *n, size_t *cap);
 
@@ -139,7 +139,7 @@ void fo_documents_free(struct fo_documents *d);
 FO_CHECKED fo_status fo_shard_open(struct fo_shard *s, const char *path);
 void fo_shard_close(struct fo_shard *s);
 
-/* Where each document of a shard came from: DIR/train.src beside DIR/train.shard, written by fo_data_prepare. Sixteen
+/* The origin of each document of a shard: DIR/train.src beside DIR/train.shard, written by fo_data_prepare. Sixteen
  * bytes per document, mapped; records are checked when they are asked for. */
 struct fo_shard_sources {
 	int64_t docs, files;
@@ -155,7 +155,7 @@ FO_CHECKED fo_status fo_shard_sources_open(struct fo_shard_sources *o, const str
 /* Reads all of it: the checksum and every record. FO_EFORMAT. */
 FO_CHECKED fo_status fo_shard_sources_verify(const struct fo_shard_sources *o);
 void fo_shard_sources_close(struct fo_shard_sources *o);
-/* Where document `doc` of the shard came from. */
+/* The file and line that a document came from. */
 struct fo_doc_source {
 	const char *path; /* as it was given or found below a folder; "-": standard input. Not made visible */
 	int64_t line;     /* of a JSONL file, from 1; 0: the document is a whole file */
@@ -222,7 +222,7 @@ struct fo_text_seen {
 FO_CHECKED fo_status fo_text_seen(const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed,
 				  int64_t steps, const volatile sig_atomic_t *stop, struct fo_text_seen *out);
 
-/* What must be stored to go on: `next_step` alone determines the rest. */
+/* The state that a checkpoint stores to go on: `next_step` alone determines the rest. */
 struct fo_loader_state {
 	int64_t next_step;
 	uint64_t seed;
@@ -246,14 +246,14 @@ FO_CHECKED fo_status fo_loader_open(struct fo_loader **out, const struct fo_shar
  * ready. Allocates nothing. An error of the thread is raised here, again at each call. */
 FO_CHECKED fo_status fo_loader_next(struct fo_loader *l, const struct fo_batch **out, int64_t *wait_ns);
 /* The batch that the next call of fo_loader_next gives, if it is ready: NULL otherwise. It stays what it is until the
- * call behind that one; looking changes nothing. */
+ * call after that one; looking changes nothing. */
 const struct fo_batch *fo_loader_peek(struct fo_loader *l);
 struct fo_loader_state fo_loader_state(const struct fo_loader *l); /* after the batch last returned */
 void fo_loader_close(struct fo_loader *l);
 /* Bytes that a loader takes beside its batches: the order of the documents or the rows. */
 int64_t fo_loader_order_bytes(const struct fo_shard *s, const struct fo_batch_shape *shape);
 
-/* What a packing costs in one epoch of rows of seq tokens. */
+/* The cost of a packing in one epoch of rows of seq tokens. */
 struct fo_packing_cost {
 	double rows;       /* PACKED: with a fraction, for the last one goes on with the next epoch */
 	double padding;    /* places without a token */

@@ -1,4 +1,4 @@
-/* Inside src/data only: the tokenizer's parts, and the layout of a shard. */
+/* The tokenizer's parts and the layout of a shard. Inside src/data only. */
 #ifndef FO_DATA_DATA_INT_H
 #define FO_DATA_DATA_INT_H
 
@@ -31,7 +31,7 @@ void split_free(struct split *s);
 struct split_cursor {
 	const char *text;
 	size_t len, pos, run_start, run_end;
-	size_t match_start, match_end; /* a match found beyond a gap; match_end = 0: none waits */
+	size_t match_start, match_end; /* a match found after a gap; match_end = 0: none waits */
 	bool valid_run;
 };
 /* The next piece, *piece_len = 0 at the end. Fails only when a foreign pattern exceeds its match limit. */
@@ -61,7 +61,7 @@ split_matcher *split_known_matcher(const char *pattern); /* NULL: not a known on
 
 /* ---- normalization form C, as Hugging Face tokenizers has it ---- */
 
-/* Whether text[0..len) may be changed by it; false for most texts. Broken bytes stand alone. */
+/* May normalization change text[0..len)? False for most texts. Broken bytes stand alone. */
 bool nfc_may_change(const char *text, size_t len);
 /* Appends the normal form of text[0..len). */
 void nfc_append(const char *text, size_t len, struct fo_str *out);
@@ -89,7 +89,7 @@ struct tok_special {
 	bool in_text;  /* Hugging Face's "special": false: an ordinary word that is read from texts, and goes first */
 };
 
-/* Where SentencePiece's space mark goes in front of a text, and which part of the file says so. */
+/* Whether SentencePiece's space mark goes before a text, and which part of the file says so. */
 enum tok_prefix {
 	TOK_NORMALIZER,      /* normalizer Replace: none */
 	TOK_NORMALIZER_MARK, /* normalizer Prepend and Replace: always */
@@ -148,7 +148,7 @@ int64_t tok_merge_rank(const struct tok_index *x, int32_t a, int32_t b, int32_t 
 /* The token, not an added or byte-fallback one, with exactly these bytes; -1: none. */
 int32_t tok_word(const struct fo_tokenizer *t, const char *bytes, size_t len);
 const struct split *tok_split(const struct fo_tokenizer *t);
-/* Whether some merge joins character a with character b behind it: if not, a text can be cut between them. */
+/* Does some merge join character a with the character b that follows it? If not, a text can be cut between them. */
 bool tok_joins(const struct tok_index *x, uint32_t a, uint32_t b);
 
 #define SENTENCE_SPACE "\xe2\x96\x81" /* U+2581, how SentencePiece writes a space */
@@ -159,7 +159,7 @@ size_t tok_sentence_piece(const struct fo_tokenizer *t, const char *text, size_t
 /* The symbols that its merges begin with: at most `len` ids. */
 size_t tok_sentence_symbols(const struct fo_tokenizer *t, const char *piece, size_t len, int32_t *ids);
 
-/* Encodes in portions of at most a few thousand ids; `done`: bytes of text behind the portion's end. Not with threads
+/* Encodes in portions of at most a few thousand ids; `done`: bytes of text before the portion's end. Not with threads
  * that share a tokenizer: those take turns. */
 typedef fo_status tok_sink_fn(void *ctx, const int32_t *ids, size_t n, size_t done);
 FO_CHECKED fo_status tok_encode(const struct fo_tokenizer *t, const char *text, size_t len, tok_sink_fn *sink,
@@ -235,9 +235,10 @@ struct epoch_order {
 	int64_t rows;   /* of split rows in an epoch, else 0 */
 };
 
-/* Of an epoch that is none yet; the caller gives it room for doc and start. */
+/* An order of no epoch yet; the caller gives it room for doc and start. */
 struct epoch_order epoch_order_of(const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed);
-void epoch_order_build(struct epoch_order *o, int64_t epoch); /* nothing where it is that one already */
+/* Lays out epoch `epoch` unless o holds it already. */
+void epoch_order_build(struct epoch_order *o, int64_t epoch);
 
 /* The rows of best-fit packing: row r holds piece[row_at[r]] .. piece[row_at[r + 1] - 1]. */
 struct pack_piece {
@@ -254,13 +255,14 @@ struct pack_plan {
  * until it returns. */
 FO_CHECKED fo_status pack_plan_new(struct pack_plan *plan, const struct fo_shard *s, int64_t seq);
 void pack_plan_free(struct pack_plan *plan);
-int64_t pack_pieces(const struct fo_shard *s, int64_t seq); /* of all documents, each cut into rows and a rest */
+/* Pieces of all documents when each is cut into rows of seq tokens and a rest. */
+int64_t pack_pieces(const struct fo_shard *s, int64_t seq);
 
 /* Writes n tokens of a document, from its token `from` on, to places to .. to + n of a micro-batch, and counts them. */
 void batch_put_piece(struct fo_batch *b, int64_t micro, const struct fo_batch_shape *shape, const struct fo_shard *s,
 		     int64_t doc, int64_t from, int64_t n, int64_t to);
 
-/* Visits the pieces of `steps` steps from `first` on; fn returns false to end. As fo_batch_pieces. */
+/* Visits the pieces of `steps` steps from `first` on, like fo_batch_pieces; fn returns false to end. */
 typedef bool batch_piece_fn(void *ctx, const struct fo_piece *p);
 FO_CHECKED fo_status batch_pieces(const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed,
 				  int64_t first, int64_t steps, batch_piece_fn *fn, void *ctx);

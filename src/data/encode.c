@@ -46,7 +46,7 @@ struct fo_encoder {
 	/* where the ids go */
 	tok_sink_fn *sink;
 	void *ctx;
-	size_t done; /* bytes of text behind what is in the portion */
+	size_t done; /* bytes of text before the end of the portion */
 	size_t used;
 	int32_t portion[PORTION];
 };
@@ -245,7 +245,7 @@ static fo_status flush(struct fo_encoder *e)
 	return n ? e->sink(e->ctx, e->portion, n, e->done) : FO_OK;
 }
 
-/* done: bytes of the whole text behind these ids. */
+/* Adds ids to the portion; done: bytes of the whole text up to their end. */
 static fo_status emit(struct fo_encoder *e, const int32_t *ids, size_t n, size_t done)
 {
 	if (e->used + n > PORTION)
@@ -293,7 +293,8 @@ static fo_status encode_sentence(struct fo_encoder *e, const char *text, size_t 
 	return FO_OK;
 }
 
-/* before: bytes of the whole text before this part of it; with `fixed`, progress stays there. */
+/* Encodes a part of the text by its pieces; before: bytes of the whole text before the part; with `fixed`, progress
+ * stays there. */
 static fo_status encode_split(struct fo_encoder *e, const char *text, size_t len, size_t before, bool fixed)
 {
 	struct split_cursor c = { .text = text, .len = len };

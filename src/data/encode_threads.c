@@ -1,4 +1,4 @@
-/* One text, many threads: cut where the ids do not notice, encoded in parts, laid end to end. */
+/* Encoding one text on many threads: it is cut at places that change no ids, and the parts' ids are laid end to end. */
 #include "data/data_int.h"
 
 #include <pthread.h>
@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PART \
-	((size_t)1 << 20) /* much work against starting a part, little against what the slowest thread has left over \
-			   */
+/* Much more work than starting a part costs, and little enough that the slowest thread does not finish long after the
+ * others. */
+#define PART ((size_t)1 << 20)
 #define MAX_THREADS 1024
 
 struct part {

@@ -86,7 +86,7 @@ static void compose_run(struct run *r)
 {
 	const uint8_t *classes = unicode_classes();
 	size_t out = 0, starter = SIZE_MAX;
-	int last = -1; /* class of the last character kept behind the starter, -1: none */
+	int last = -1; /* class of the last character kept after the starter, -1: none */
 	for (size_t i = 0; i < r->n; i++) {
 		uint32_t c = r->c[i];
 		int class = classes[c];

@@ -67,15 +67,15 @@ static int64_t numbers_next(const struct numbers *s, int64_t i)
 
 /* ---- packing ---- */
 
-/* What only the packing itself needs. Rows are numbered from 0; those of full pieces come first. */
+/* State of the packing while it runs. Rows are numbered from 0; those of full pieces come first. */
 struct packer {
 	const struct fo_shard *shard;
 	int64_t seq, rows;
-	int64_t *order;     /* short pieces' documents, longest first */
-	int64_t *row;       /* the row of each of them */
-	int64_t *next_row;  /* rows of equal room, a list: row + 1, 0 ends */
-	int64_t *with_room; /* seq + 1: the list's first row + 1 by the room that is left; before that counts by length
-			     */
+	int64_t *order;    /* short pieces' documents, longest first */
+	int64_t *row;      /* the row of each of them */
+	int64_t *next_row; /* rows of equal room, a list: row + 1, 0 ends */
+	/* seq + 1: the list's first row + 1 by the room that is left; sort_rests counts lengths in it before. */
+	int64_t *with_room;
 	struct numbers rooms;
 };
 
@@ -138,7 +138,7 @@ static void lay_out(struct pack_plan *plan, const struct packer *p, int64_t full
 	for (int64_t d = 0; d < p->shard->docs; d++)
 		for (int64_t k = 0; k < shard_doc_length(p->shard, d) / p->seq; k++)
 			plan->piece[n++] = (struct pack_piece){ d, k * p->seq };
-	/* Each row's places are filled from its beginning; next_row, of no use any more, counts them. */
+	/* Each row is filled from its beginning; next_row, no longer needed as a list, counts its pieces. */
 	memset(p->next_row, 0, (size_t)p->rows * sizeof *p->next_row);
 	for (int64_t i = 0; i < rests; i++) {
 		int64_t d = p->order[i], r = p->row[i];

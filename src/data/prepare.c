@@ -1,6 +1,6 @@
-/* From texts to the two shards: one thread reads batches of parts, all encode, and the batches are written in the order
+/* Texts to the two shards: one thread reads batches of parts, all threads encode, and batches are written in the order
  * in which they were read. So the files do not depend on the number of threads, and after any batch a short record, the
- * journal, tells where everything stands. */
+ * journal, says how far everything is. */
 #include "data/prepare_int.h"
 
 #include "base/clock.h"
@@ -42,7 +42,7 @@ struct batch {
 	size_t n, piece_cap;
 	int32_t *ids;
 	size_t ids_n, ids_cap;
-	struct fo_text_place place; /* behind its last part */
+	struct fo_text_place place; /* after its last part */
 	double packed;              /* bytes read from disk until then */
 	bool last;                  /* the input's end */
 	fo_status failed;           /* an error that ends the work, unless it is of a bad line and those are skipped */
@@ -91,7 +91,7 @@ static fo_status read_batch(struct job *j, struct batch *b)
 		if (b->last)
 			break;
 		add_part(b, &part);
-		if (part.dropped) /* the last of its batch, for what write_batch does */
+		if (part.dropped) /* write_batch expects it to be the last of its batch */
 			break;
 	}
 	b->place = fo_text_place(j->text);
@@ -211,7 +211,7 @@ static void stop_threads(struct job *j)
 
 /* ---- writing ---- */
 
-/* To which shard a document goes, by its number among those stored. */
+/* The shard that a document goes to (0 train, 1 val), by its number among those stored. */
 static int shard_of(const struct job *j, int64_t index)
 {
 	int64_t every = j->p->holdout_every, group = index / every, member = index % every;
@@ -275,7 +275,7 @@ static fo_status write_batch(struct job *j, struct batch *b)
 		st = write_piece(j, &b->piece[i], b->ids_n ? b->ids + from : NULL, b->piece[i].ids_end - from);
 	}
 	if (st != FO_OK) {
-		j->now = before; /* what lies behind is cut off when somebody goes on */
+		j->now = before; /* what was written after it is cut off when somebody goes on */
 		return st;
 	}
 	note(j, &b->place);
@@ -353,8 +353,8 @@ static int32_t id_at(const struct ids_map *m, int64_t i)
 	return (int32_t)id;
 }
 
-/* Where in tokens from..to of a document the held-out tail begins: behind a line end near 1 - 1/every of the bytes,
- * else between two characters; `to` when it is too short. */
+/* The token of from..to at which a document's held-out tail begins: after a line end near 1 - 1/every of the bytes,
+ * else between two characters; `to` when the document is too short. */
 static int64_t tail_start(const struct fo_tokenizer *t, const struct ids_map *m, int64_t from, int64_t to,
 			  int64_t every)
 {

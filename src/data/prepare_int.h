@@ -1,4 +1,4 @@
-/* Inside src/data only: writing shards so that a kill at any moment costs a few seconds of work. */
+/* Writing shards so that a kill at any moment costs a few seconds of work. Inside src/data only. */
 #ifndef FO_DATA_PREPARE_INT_H
 #define FO_DATA_PREPARE_INT_H
 
@@ -16,7 +16,7 @@ struct sink {
 
 /* ---- a shard under construction: NAME.shard.tmp, NAME.docs.tmp (offsets), NAME.src.tmp (sources) in a folder ---- */
 
-/* What must be remembered to go on. */
+/* How much of a shard was written, which is all that going on needs. */
 struct shard_mark {
 	int64_t tokens, docs;
 	int64_t last_start; /* tokens before the last document */
@@ -35,7 +35,7 @@ FO_CHECKED fo_status shard_writer_open(struct shard_writer *w, const char *dir, 
 				       const struct fo_tokenizer *t, const struct shard_mark *mark);
 FO_CHECKED fo_status shard_writer_document(struct shard_writer *w, int64_t file, int64_t line); /* begins one */
 FO_CHECKED fo_status shard_writer_ids(struct shard_writer *w, const int32_t *ids, size_t n);
-/* Takes the last document back, in two steps: an older journal may count on its bytes. Between them nothing may be
+/* Removes the last document, in two steps: an older journal may count on its bytes. Between them nothing may be
  * written, and a journal must be. */
 FO_CHECKED fo_status shard_writer_drop(struct shard_writer *w);
 FO_CHECKED fo_status shard_writer_trim(struct shard_writer *w);

@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum { SURROGATES = 0xd800, AFTER_SURROGATES = 0xe000 };
-/* Who says that a character has the property: data/unicode.txt, PCRE2. */
+/* Sources that say a character has the property: data/unicode.txt, PCRE2. */
 enum { OURS = 1, THEIRS = 2 };
 
 /* ---- names ---- */

@@ -1,4 +1,4 @@
-/* Inside src/data only: unpacked bytes of one file. */
+/* The unpacked bytes of one file. Inside src/data only. */
 #ifndef FO_DATA_READ_INT_H
 #define FO_DATA_READ_INT_H
 

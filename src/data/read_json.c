@@ -1,5 +1,5 @@
-/* One text of a JSON line. The line is checked as RFC 8259 has it, but for UTF-8: a tokenizer takes any bytes, and one
- * broken character should not cost a document. Nothing is allocated. */
+/* Reads one text of a JSON line. The line is checked against RFC 8259, except for its UTF-8: a tokenizer takes any
+ * bytes, and one broken character should not cost a document. Nothing is allocated. */
 #include "base/str.h"
 #include "data/text.h"
 
@@ -106,7 +106,8 @@ static fo_status scalar(struct line *l)
 	return FO_OK;
 }
 
-/* Closes the objects and lists that end after a value. *depth 0: the value that skip_value was asked for is complete. */
+/* Closes the objects and lists that end after a value. *depth 0: the value that skip_value was asked for is
+ * complete. */
 static fo_status close_values(struct line *l, const char *open, int *depth, bool *key)
 {
 	while (*depth) {

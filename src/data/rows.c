@@ -14,11 +14,11 @@ static void append_id(struct fo_documents *d, int32_t id)
 	d->ids[d->n++] = id;
 }
 
-/* One part of a document; the document begun lies behind doc_at[docs]. */
+/* Appends one part of a document; the tokens of an unfinished document begin at doc_at[docs]. */
 static fo_status append_part(struct fo_documents *d, struct fo_text_part *p, struct fo_encoder *e,
 			     const struct fo_tokenizer *t)
 {
-	if (p->dropped) { /* it was no text after all */
+	if (p->dropped) { /* the document was no text after all */
 		d->n = (size_t)d->doc_at[d->shard.docs];
 		return FO_OK;
 	}

@@ -1,7 +1,7 @@
 /* SentencePiece's style of BPE: merges over the whole text, no pattern that cuts it first.
  *
  * A merge joins two neighbouring symbols. Where no merge has a first symbol that ends with the character before a place
- * and a second one that begins with the character behind it, no merge can ever cross the place, and what happens on one
+ * and a second one that begins with the character after it, no merge can ever cross the place, and what happens on one
  * side does not depend on the other. So the text is cut at all such places: same ids, short pieces, which the encoder's
  * cache knows. */
 #include "data/data_int.h"
@@ -59,7 +59,7 @@ size_t tok_sentence_symbols(const struct fo_tokenizer *t, const char *piece, siz
 	return count;
 }
 
-/* Whether a cut at s[at], 0 < at < len, lies between two characters that no merge joins. */
+/* Does a cut at s[at], 0 < at < len, lie between two characters that no merge joins? */
 static bool sentence_cut(const struct fo_tokenizer *t, const char *s, size_t len, size_t at)
 {
 	uint32_t a, b;
@@ -84,8 +84,8 @@ static bool added_may_be_cut(const struct fo_tokenizer *t)
 	return false;
 }
 
-/* In the known patterns no match goes on from a letter to a space, whatever came before, and only matches of space look
- * at what follows them: between a letter and a space there is always the end of one piece and the start of another. */
+/* No match of the known patterns goes on from a letter to a space, whatever came before, and only matches of space look
+ * at what follows them. So between a letter and a space one piece always ends and another begins. */
 size_t fo_tokenizer_cut(const struct fo_tokenizer *t, const char *text, size_t len, size_t at)
 {
 	if (!t->sentence && (!split_is_known(tok_split(t)) || added_may_be_cut(t)))

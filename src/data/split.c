@@ -189,7 +189,7 @@ fo_status split_new_pcre(const char *pattern, struct split **out)
 		split_free(s);
 		return fo_fail(FO_EFORMAT, "the split pattern does not compile: %s", (char *)why);
 	}
-	/* Without JIT (a hardened kernel may forbid it) pcre2_match interprets: slower, same result. */
+	/* A hardened kernel may forbid JIT; pcre2_match then interprets: slower, same result. */
 	(void)pcre2_jit_compile(s->code, PCRE2_JIT_COMPLETE);
 	fo_status st = make_match_data(s);
 	if (st == FO_OK)
@@ -246,7 +246,7 @@ fo_status split_next(struct split *s, struct split_cursor *c, const char **piece
 	*piece_len = 0;
 	if (c->pos == c->len)
 		return FO_OK;
-	if (c->match_end > c->pos) { /* behind a gap, or the rest of a cut piece */
+	if (c->match_end > c->pos) { /* a match after a gap, or the rest of a cut piece */
 		take(c, c->pos < c->match_start ? c->match_start : c->match_end, piece, piece_len);
 		return FO_OK;
 	}

@@ -21,7 +21,7 @@ struct text {
 	const uint8_t *flags;
 };
 
-/* The flags of the character at `at`, 0 behind the end; *next is where the following one begins. */
+/* The flags of the character at `at`, 0 at the end of the text; *next is where the following one begins. */
 static inline uint8_t flags_at(const struct text *t, size_t at, size_t *next)
 {
 	if (at >= t->end)
@@ -50,7 +50,7 @@ static inline size_t skip_others(const struct text *t, size_t at)
 
 static inline bool is_line_end(unsigned char c) { return c == '\r' || c == '\n'; }
 
-/* 's 't 're 've 'm 'll 'd behind an apostrophe at `at`: the end, or 0. With `fold` in either case; the long s (U+017F)
+/* Matches 's 't 're 've 'm 'll 'd after an apostrophe at `at`: the end, or 0. With `fold` in either case; the long s (U+017F)
  * is the only other character that folds to one of these letters. */
 static size_t contraction(const struct text *t, size_t at, bool fold)
 {
@@ -107,11 +107,11 @@ static size_t match_llama3(const struct text *t, size_t at, int digits)
 			end = next;
 		return end;
 	}
-	size_t behind = next;
-	if (!is_line_end(c) && (flags_at(t, behind, &next) & UNI_LETTER))
+	size_t second = next;
+	if (!is_line_end(c) && (flags_at(t, second, &next) & UNI_LETTER))
 		return skip(t, next, UNI_LETTER);
-	size_t others = skip_others(t, c == ' ' ? behind : at);
-	if (others > (c == ' ' ? behind : at)) {
+	size_t others = skip_others(t, c == ' ' ? second : at);
+	if (others > (c == ' ' ? second : at)) {
 		while (others < t->end && is_line_end(t->s[others]))
 			others++;
 		return others;

@@ -25,9 +25,9 @@ struct fo_text_options {
 	bool skip_bad;        /* a bad line or damaged file is counted and left out; else it is an error */
 	int64_t max_document; /* bytes of a JSON line; 0: 64 MiB */
 	double max_expand;    /* what a compressed file may grow by, once it passes 64 MiB; 0: 200 */
-	const char *
-		leave_out; /* a folder, whether there or not: nothing in it is read, it is our own output; NULL: none */
-	/* Where a part may end: a place in (at, len], len when there is none; NULL: behind a line end. */
+	/* A folder with our own output, which may not exist yet: nothing in it is read; NULL: none. */
+	const char *leave_out;
+	/* Finds where a part may end: a place in (at, len], len when there is none; NULL: after a line end. */
 	size_t (*cut)(const void *ctx, const char *text, size_t len, size_t at);
 	const void *cut_ctx;
 };
@@ -45,7 +45,7 @@ struct fo_text_part {
 	bool dropped;       /* the document begun turned out to be damaged or no text: forget it; ends, has no bytes */
 };
 
-/* What was left out so far. */
+/* Counts of files, and of what was left out so far. */
 struct fo_text_counts {
 	int64_t files;  /* opened */
 	int64_t binary; /* with NUL bytes */
@@ -53,9 +53,9 @@ struct fo_text_counts {
 	int64_t bad;    /* damaged or unreadable files, bad lines; only with skip_bad */
 };
 
-/* Where a stream stands, for going on in another process. */
+/* The position of a stream, from which another process can go on. */
 struct fo_text_place {
-	int64_t file, offset, line; /* offset: unpacked bytes of the file that are behind us; -1: before the file */
+	int64_t file, offset, line; /* offset: unpacked bytes of the file that were read; -1: before the file */
 	bool open;                  /* inside a document */
 	uint64_t digest;            /* XXH3-64 of those bytes: the input must still begin with them */
 	struct fo_text_counts counts;
@@ -74,7 +74,7 @@ FO_CHECKED fo_status fo_text_field(char *line, size_t len, const char *field, ch
 size_t fo_text_files(const struct fo_text *t);
 const char *fo_text_file(const struct fo_text *t, int64_t file); /* its path, "-": standard input */
 struct fo_text_counts fo_text_counts(const struct fo_text *t);
-struct fo_text_place fo_text_place(const struct fo_text *t); /* behind the part last returned */
+struct fo_text_place fo_text_place(const struct fo_text *t); /* after the part last returned */
 /* Goes on from a place of an equal stream: reads up to it. FO_EARG: the input is another one. */
 FO_CHECKED fo_status fo_text_seek(struct fo_text *t, const struct fo_text_place *p);
 /* Bytes read of all files as they lie on disk; *total 0 when standard input is among them. */

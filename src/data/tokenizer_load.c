@@ -12,7 +12,7 @@
 #define MAX_SPECIALS 4096           /* Llama 3 has 256 */
 #define MAX_TOKEN 4096              /* bytes; the longest published one has a few hundred */
 
-/* One token on the way in. */
+/* One token while the file is read. */
 struct entry {
 	const char *text;
 	bool in_model, special, in_text;

@@ -36,7 +36,7 @@ int tok_char_byte(int code_point)
 
 /* ---- the file's text ---- */
 
-/* A token's bytes in the byte alphabet; in SentencePiece's style as they are but for spaces and lone bytes. */
+/* Appends a token's bytes in the byte alphabet; in SentencePiece's style only spaces and lone bytes are rewritten. */
 static void token_chars(const struct fo_tokenizer *t, int32_t id, struct fo_str *out)
 {
 	static const char none[4];
@@ -195,7 +195,7 @@ static void text_pre_tokenizer(const struct fo_tokenizer *t, struct fo_json *j)
 	fo_json_close(j);
 }
 
-/* What Hugging Face adds to an encoded text: BOS in front. */
+/* The post-processor with which Hugging Face puts BOS before an encoded text. */
 static void text_post_processor(const struct fo_tokenizer *t, struct fo_json *j)
 {
 	const char *bos = "";

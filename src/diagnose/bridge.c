@@ -77,9 +77,9 @@ static fo_status find_device(struct fo_diagnosis *d, const struct fo_subject *s,
 	*out = fo_device_match(c, fo_trace_text(t, v->name), v->sm_count, v->memory_bytes);
 	if (*out)
 		return FO_OK;
-	char text[160];
+	char text[200];
 	snprintf(text, sizeof(text),
-		 "no row of the catalogue is surely '%s': --device D ('flatout devices' lists them)", name);
+		 "no single catalogue row matches '%s': name one with --device D ('flatout devices' lists them)", name);
 	missing(b, text);
 	return FO_OK;
 }
@@ -120,7 +120,7 @@ static void find_dtype(struct fo_diagnosis *d, const struct fo_subject *s)
 	snprintf(d->bridge.dtype, sizeof(d->bridge.dtype), "%.7s", n ? seen[best].name : "");
 	if (!d->bridge.dtype[0])
 		missing(&d->bridge,
-			"neither shapes nor kernels' names tell the precision of the products: --dtype TYPE");
+			"neither shapes nor kernels' names tell the precision of the matmuls: --dtype TYPE");
 }
 
 static fo_status find_peak(struct fo_diagnosis *d, const struct fo_device *v)
@@ -139,7 +139,7 @@ static fo_status find_peak(struct fo_diagnosis *d, const struct fo_device *v)
 		tflops = fo_peak_of(v, b->dtype, false) / 1e12;
 	}
 	if (isnan(tflops))
-		missing(b, "the catalogue has no dense peak of this device for the precision of its products: --dtype "
+		missing(b, "the catalogue has no dense peak of this device for the precision of its matmuls: --dtype "
 			   "TYPE");
 	else
 		snprintf(b->peak_source, sizeof(b->peak_source), "%.4g TFLOP/s %s dense, %s", tflops, b->dtype,
@@ -293,11 +293,11 @@ static void compute_rows(struct fo_bridge *b, const struct fo_subject *s, const 
 	double ideal_products = need->product_flop / b->peak_flop_s * 1e9,
 	       ideal_attention = need->attention_flop / b->peak_flop_s * 1e9;
 	if (k.attention > 0) {
-		add_row(b, (k.products - ideal_products) / T, money, "%s", "matrix products above their ideal");
+		add_row(b, (k.products - ideal_products) / T, money, "%s", "matmuls above their ideal");
 		add_row(b, (k.attention - ideal_attention) / T, money, "%s", "attention above its ideal");
 	} else { /* written out: its products are products */
 		add_row(b, (k.products - ideal_products - ideal_attention) / T, money, "%s",
-			"products and attention above ideal");
+			"matmuls and attention above ideal");
 	}
 	add_row(b, recompute / T, money, "%s", "recomputation");
 	for (int c = 0; c < FO_K_COMPUTE_COUNT; c++)
@@ -364,7 +364,7 @@ static void doubt_products(struct fo_diagnosis *d, const struct fo_device *v)
 		if (!(p->flop_s > OVER * peak))
 			continue;
 		snprintf(b->why_not, sizeof(b->why_not),
-			 "products of %lld x %lld x %lld ran at %.0f %% of the %s peak of %s, which cannot be right: "
+			 "matmuls of %lld x %lld x %lld ran at %.0f %% of the %s peak of %s, which cannot be right: "
 			 "--device D or --dtype TYPE",
 			 (long long)p->m, (long long)p->n, (long long)p->k, 100 * p->flop_s / peak,
 			 d->with.dtype ? b->dtype : p->dtype, b->device);
@@ -391,13 +391,13 @@ static void doubt(struct fo_diagnosis *d, const struct fo_subject *s, const stru
 	doubt_share(b, "what the window needs", (need->product_flop + need->attention_flop) / peak,
 		    (double)s->l.comp_ns / 1e9, d->with.model != NULL);
 	if (k.attention > 0) {
-		doubt_share(b, "what the window's products need", need->product_flop / peak, k.products / 1e9,
+		doubt_share(b, "what the window's matmuls need", need->product_flop / peak, k.products / 1e9,
 			    d->with.model != NULL);
 		/* Counted in full, computed by half: a causal mask. */
 		doubt_share(b, "half of what attention needs", need->attention_flop / 2 / peak, k.attention / 1e9,
 			    d->with.model != NULL);
 	} else {
-		doubt_share(b, "what products and attention need", (need->product_flop + need->attention_flop) / peak,
+		doubt_share(b, "what matmuls and attention need", (need->product_flop + need->attention_flop) / peak,
 			    k.products / 1e9, d->with.model != NULL);
 	}
 }
@@ -464,8 +464,7 @@ static fo_status find_need(struct fo_diagnosis *d, const struct fo_subject *s, s
 		missing(b, "what the step computes is not known: --model M --seq S --tokens-per-step N, or "
 			   "record_shapes=True");
 	else if (need->coverage < SHAPES_LEAST)
-		missing(b,
-			"shapes are recorded for less than 90 % of the time of products, attention and convolutions");
+		missing(b, "shapes are recorded for less than 90 % of the time of matmuls, attention and convolutions");
 	return FO_OK;
 }
 

@@ -208,7 +208,7 @@ static void add_healthy(struct fo_diagnosis *d, const struct fo_rule_context *c)
 	bool alone = most <= FO_SHARE_SERIOUS;
 	fo_title(&f, "compute takes %.1f %% of the step, and %s", fo_percent(c, l->comp_ns),
 		 alone ? "neither host, communication nor copies stand in its way"
-		       : "of the rest this trace shows no sure cure");
+		       : "this trace shows no sure cure for the rest");
 	fo_why(&f, "Idling %.1f %%, communication that nothing hides %.1f %%, copies %.1f %%: %s",
 	       fo_percent(c, l->idle_total_ns), fo_percent(c, l->exposed_comm_ns), fo_percent(c, l->exposed_mem_ns),
 	       alone ? "none of them above the mark. What is left is in the kernels themselves."

@@ -313,7 +313,7 @@ extern const struct fo_rule_row fo_rules_validity[], fo_rules_window[], fo_rules
 	fo_rules_own[]; /* end with id NULL; own: all there are for a timeline of our own */
 fo_rule fo_conv_layout; /* rules_shape.c, for the table of rules_gpu.c */
 /* The name of the window as evidence, for most rows. */
-#define FO_WINDOW_SHOWN "the window that is spoken of"
+#define FO_WINDOW_SHOWN "the window that is shown"
 void fo_evidence_window(struct fo_finding *f, const struct fo_subject *s, const char *name);
 
 /* What rules write with. A title is set, reasons are appended; what does not fit is cut. */

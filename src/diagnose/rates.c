@@ -209,8 +209,7 @@ void fo_compute_words(const struct fo_rule_context *c, struct fo_finding *f)
 	if (attends && d->attention.efficiency >= FO_RATE_LEAST)
 		fo_why(f, ", at %.0f %% of the peak", 100 * d->attention.efficiency);
 	if (multiplies)
-		fo_why(f, attends ? "; %.0f %% are matrix products" : " %.0f %% of the step are matrix products",
-		       100 * products);
+		fo_why(f, attends ? "; %.0f %% are matmuls" : " %.0f %% of the step are matmuls", 100 * products);
 	if (multiplies && took > 0 && ideal / took >= FO_RATE_LEAST)
 		fo_why(f, ", at %.0f TFLOP/s, %.0f %% of what is attainable for their shapes", flop / took / 1e12,
 		       100 * ideal / took);

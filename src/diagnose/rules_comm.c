@@ -228,7 +228,7 @@ static bool comm_unknown(const struct fo_rule_context *c, struct fo_finding *f)
 		fo_why(f, " Traces do not say whether a rank waited or data moved where not all ranks take part, nor "
 			  "point to point or with unequal parts.");
 	else
-		fo_why(f, " One rank's trace does not say whether this rank waited there for a late one or data "
+		fo_why(f, " One rank's trace cannot say whether this rank waited for a late one or data "
 			  "moved. Give the traces of the other ranks too, from the same steps.");
 	fo_why(f, " Waiting calls for an even load, transfer for overlap or faster links.");
 	return true;

@@ -34,7 +34,7 @@ static bool attention_unknown(const struct fo_rule_context *c, struct fo_finding
 	    c->s->t->format == FO_TRACE_OWN)
 		return false;
 	fo_gain_none(f);
-	fo_title(f, "attention takes %.1f %% of the step; how fast it is this trace does not say",
+	fo_title(f, "attention takes %.1f %% of the step; this trace does not say how fast it is",
 		 fo_percent(c, a->time_ns));
 	if (c->s->t->defect.has_shapes || c->s->d->with.model)
 		fo_why(f, "Its share of the peak is not known: %s.", c->s->d->bridge.why_not);
@@ -82,17 +82,17 @@ static bool product_ceiling(const struct fo_rule_context *c, struct fo_finding *
 	    !(r.flop_s >= 0.6 * r.attainable_flop_s) || !(lost > FO_SHARE_ADVICE))
 		return false;
 	fo_gain_none(f);
-	fo_title(f, "products reach %.0f %% of what is attainable, which is %.0f %% of the peak",
+	fo_title(f, "matmuls reach %.0f %% of what is attainable, which is %.0f %% of the peak",
 		 100 * r.flop_s / r.attainable_flop_s, 100 * r.attainable_flop_s / b->peak_flop_s);
 	fo_why(f, "%.0f TFLOP/s of a peak of %.0f costs %.1f points of MFU. Attainable are %.0f: ", r.flop_s / 1e12,
 	       b->peak_flop_s / 1e12, 100 * lost, r.attainable_flop_s / 1e12);
 	if (isnan(b->measured_flop_s))
 		fo_why(f, "no measured ceiling of this device is known");
 	else
-		fo_why(f, "%.0f is the best product measured on this device", b->measured_flop_s / 1e12);
+		fo_why(f, "%.0f is the best matmul measured on this device", b->measured_flop_s / 1e12);
 	fo_why(f,
-	       ", and tiles and waves are %.0f %% full. Only the way from %.0f to %.0f is the program's: other shapes, "
-	       "another precision.",
+	       ", and tiles and waves are %.0f %% full. Only the gap between %.0f and %.0f is the program's to close: "
+	       "other shapes, another precision.",
 	       100 * r.fill, r.flop_s / 1e12, r.attainable_flop_s / 1e12);
 	return true;
 }

@@ -54,7 +54,7 @@ static bool attention_eager(const struct fo_rule_context *c, struct fo_finding *
 		  "memory and back several times. A fused kernel keeps them on chip, and under a causal mask it "
 		  "computes half of them.");
 	if (isnan(x->product_flop * c->s->d->bridge.peak_flop_s))
-		fo_why(f, " How fast its products are is not known, so at best half of their time goes.");
+		fo_why(f, " How fast its matmuls are is not known, so at best half of their time goes.");
 	return true;
 }
 
@@ -190,14 +190,13 @@ static bool memory_bound(const struct fo_rule_context *c, struct fo_finding *f)
 	if (!isnan(f->gain))
 		fo_why(f, " Fused with their neighbours they read and write memory once instead of once each.");
 	if (!fo_finding_worth(f))
-		fo_why(f,
-		       " Hardly any of them has another beside it that is one operator alone, so there is nothing to "
-		       "merge.");
+		fo_why(f, " Hardly any of them runs next to another kernel of a single operator, so a compiler has "
+			  "nothing to merge.");
 	else if (norms)
 		fo_why(f, " Normalisation is written out: elementwise operators take %.0f %% of its time%s.",
 		       100 * written, written < 0.995 ? ", fused kernels the rest" : "");
 	else if (2 * merges < ns)
-		fo_why(f, " That is so for %.1f %% of the step; the rest stands alone or is fused already.",
+		fo_why(f, " That applies to %.1f %% of the step; the other kernels stand alone or are fused already.",
 		       fo_percent(c, merges));
 	fo_moving_words(c->s->d, f);
 	fo_evidence_kernels(f, c->s, classes);
@@ -232,18 +231,18 @@ static bool precision(const struct fo_rule_context *c, struct fo_finding *f)
 		   (struct fo_gain){ .least = by_name ? 0 : FO_GAIN_HALF, .most = 1 - 1.0 / 8, .at_most = by_name });
 	if (by_name) {
 		fo_title(f,
-			 "by the kernels' names products may run in fp32 without matrix units: up to %.0f %% of their "
+			 "by the kernels' names matmuls may run in fp32 without matrix units: up to %.0f %% of their "
 			 "time",
 			 percent);
 		fo_why(f,
-		       "Products and convolutions take %.1f %% of the step. Their operands' types are not recorded, "
+		       "Matmuls and convolutions take %.1f %% of the step. Their operands' types are not recorded, "
 		       "and the kernels' names only hold the type float, as kernels on TF32 and mixed ones may, too. "
 		       "Record shapes to tell.",
 		       fo_percent(c, products));
 	} else {
-		fo_title(f, "products run in fp32 without matrix units: %.0f %% of their time", percent);
+		fo_title(f, "matmuls run in fp32 without matrix units: %.0f %% of their time", percent);
 		fo_why(f,
-		       "Products and convolutions take %.1f %% of the step in kernels of 32 bit, on a device whose "
+		       "Matmuls and convolutions take %.1f %% of the step in kernels of 32 bit, on a device whose "
 		       "matrix units do 16 bit at least eight times as fast.",
 		       fo_percent(c, products));
 	}
@@ -272,7 +271,7 @@ static double bridge_efficiency(const struct fo_diagnosis *d, const struct fo_le
 {
 	int64_t products = fo_class_time(l, FO_PRODUCT_CLASSES);
 	for (int i = 0; d->bridge.known && i < d->bridge.rows; i++)
-		if (strncmp(d->bridge.row[i].name, "matrix products", 15) == 0)
+		if (strncmp(d->bridge.row[i].name, "matmuls", 7) == 0)
 			return (1 - d->bridge.row[i].share * (double)l->span_ns / (double)products) / 0.8;
 	return NAN;
 }
@@ -364,21 +363,22 @@ static bool gemm_efficiency(const struct fo_rule_context *c, struct fo_finding *
 			   (int64_t)(clocks->lost * (double)products) + excess_of_culprit(c);
 	double left = (double)(promised < products ? products - promised : 0);
 	fo_gain_usual(c, f, (int64_t)((1 - fmin(fmax(reached, 0), 1)) * left), 0);
-	fo_title(f, "matrix products reach %.0f %% of what is attainable%s", 100 * reached,
+	fo_title(f, "matmuls reach %.0f %% of what is attainable%s", 100 * reached,
 		 by_shape ? " for their shapes" : "");
 	const struct fo_product *p = by_shape ? most_lost(d) : NULL;
 	const char *bound = p && p->memory_bound ? "memory" : "compute";
 	char reached_at[24], may_reach[24];
 	if (p)
 		fo_why(f,
-		       "Most is lost in %lld x %lld x %lld in %s: %s of %s TFLOP/s attainable (%s-bound by its intensity%s). "
-		       "Try shapes that fill tiles and waves, another layout, or another library's kernel.",
+		       "Most is lost in %lld x %lld x %lld in %s: %s of %s TFLOP/s attainable (%s-bound "
+		       "by its intensity%s). Try shapes that fill tiles and waves, another layout, or another "
+		       "library's kernel.",
 		       (long long)p->m, (long long)p->n, (long long)p->k, p->dtype, tera(reached_at, p->flop_s),
 		       tera(may_reach, p->attainable_flop_s), bound,
 		       p->fill < 0.8 ? "; much of its tiles or waves is empty" : "");
 	else
 		fo_why(f, "Their time is compared with the model's FLOP at 0.8 of the dense peak, which the best "
-			  "measured products reach. Record shapes to see which are slow.");
+			  "measured matmuls reach. Record shapes to see which are slow.");
 	if (by_shape)
 		evidence_of_loss(f, c->s);
 	else
@@ -403,8 +403,8 @@ static bool contention(const struct fo_rule_context *c, struct fo_finding *f)
 	if (fo_share(c, ns) <= FO_SHARE_ADVICE / 2)
 		return false;
 	fo_gain_of(c, f, ns, (struct fo_gain){ .most = FO_GAIN_HALF });
-	fo_title(f, "products are slower beside communication: up to %.2f times", worst);
-	fo_why(f, "Products of one shape take longer while a communication kernel runs. It holds some of the units and "
+	fo_title(f, "matmuls are slower beside communication: up to %.2f times", worst);
+	fo_why(f, "Matmuls of one shape take longer while a communication kernel runs. It holds some of the units and "
 		  "of the memory's bandwidth. Hidden communication is not free.");
 	return true;
 }
@@ -433,12 +433,12 @@ static bool throttled(const struct fo_rule_context *c, struct fo_finding *f)
 	f->serious &= clocks->fell;
 	fo_gain_usual(c, f, ns, clocks->fell ? FO_GAIN_HALF : 0);
 	if (clocks->fell) {
-		fo_title(f, "the clock falls: products of every shape are %.2f times slower for %.0f %% of the trace",
+		fo_title(f, "the clock falls: matmuls of every shape are %.2f times slower for %.0f %% of the trace",
 			 clocks->ratio, 100 * clocks->share);
 		fo_why(f, "All of them at the same time: a limit of power or heat lowers the clock (see %s).",
 		       c->facts->words->clocks);
 	} else {
-		fo_title(f, "equal products take unequal time: %.1f %% of the step above their fastest calls",
+		fo_title(f, "equal matmuls take unequal time: %.1f %% of the step above their fastest calls",
 			 fo_percent(c, ns));
 		fo_why(f,
 		       "Calls of one shape and type differ by more than a quarter. Clocks may fall at a limit of power "
@@ -457,7 +457,7 @@ static bool recompute(const struct fo_rule_context *c, struct fo_finding *f)
 	 * within it. */
 	fo_gain_usual(c, f, ns, FO_GAIN_HALF);
 	fo_title(f, "the forward pass runs twice: recomputation takes %.1f %% of the step", fo_percent(c, ns));
-	fo_why(f, "It buys memory. Where memory is left over, recompute less: keep products and attention, and repeat "
+	fo_why(f, "It buys memory. Where memory is left over, recompute less: keep matmuls and attention, and repeat "
 		  "what is cheap. MFU does not count it.");
 	fo_evidence_recomputed(f, c->s);
 	return true;

@@ -289,11 +289,12 @@ static bool synchronised(const struct fo_rule_context *c, struct fo_finding *f)
 	int32_t op = waiting_operator(c->s);
 	if (op >= 0)
 		snprintf(in, sizeof(in), ", in %s", fo_str_visible(name, sizeof(name), fo_trace_text(c->s->t, op)));
-	fo_title(f, "the host waits for the GPU inside the step%s: %.1f %% idle behind it", in, fo_percent(c, idle));
+	fo_title(f, "the host waits for the GPU inside the step%s: the GPU idles %.1f %% after it", in,
+		 fo_percent(c, idle));
 	fo_why(f, "The host waits inside a call: synchronisation, a blocking copy, .item(). Meanwhile it launches "
 		  "nothing, so the GPU runs out of work.");
 	if (op >= 0)
-		fo_why(f, " A value that is read on the host (a loss to be logged, a size) waits for all that was "
+		fo_why(f, " Reading a value on the host (a loss to be logged, a size) waits for all work that was "
 			  "launched before it: read it every so many steps, or after the next step was launched.");
 	fo_evidence_host(f, c->s, FO_HOST_SYNC);
 	if (f->evidences == 0)

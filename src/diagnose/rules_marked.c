@@ -144,7 +144,7 @@ static bool allocator(const struct fo_rule_context *c, struct fo_finding *f)
 	int64_t ns;
 	if (!holds(c, f, FO_MARK_ALLOCATION, FO_GAIN_HALF, &ns))
 		return false;
-	fo_title(f, "memory is allocated and freed inside the step: the GPU idles %.1f %% of it behind those calls",
+	fo_title(f, "memory is allocated and freed inside the step: the GPU idles %.1f %% of it after those calls",
 		 fo_percent(c, ns));
 	fo_why(f,
 	       "Allocating from the driver, and above all freeing, makes the host wait (%s of a step). In a steady "

@@ -200,7 +200,7 @@ static bool padding(const struct fo_rule_context *c, struct fo_finding *f)
 	if (!p || share <= FO_SHARE_ADVICE)
 		return false;
 	gain_of(c, f, is_padded, FO_GAIN_HALF);
-	fo_title(f, "ragged dimensions: products whose shape can be padded take %.1f %% of the step", 100 * share);
+	fo_title(f, "ragged dimensions: matmuls whose shape can be padded take %.1f %% of the step", 100 * share);
 	fo_why(f, "Pad ");
 	say_dimensions(c, f);
 	fo_why(f,
@@ -219,7 +219,7 @@ static bool split_k(const struct fo_rule_context *c, struct fo_finding *f)
 	if (!p || share <= FO_SHARE_ADVICE)
 		return false;
 	gain_of(c, f, has_few_tiles, 0);
-	fo_title(f, "products with few tiles and a long k leave units idle: %.1f %% of the step", 100 * share);
+	fo_title(f, "matmuls with few tiles and a long k leave units idle: %.1f %% of the step", 100 * share);
 	fo_why(f,
 	       "%lld x %lld x %lld has %.0f tile%s for all of the device's units, and its kernel does not divide k = "
 	       "%lld among them: %.3g of %.3g TFLOP/s. A kernel that does (split-k, stream-k) uses the idle ones: "
@@ -354,10 +354,10 @@ static bool product_layout(const struct fo_rule_context *c, struct fo_finding *f
 	if (!fo_notable(c, f, ns))
 		return false;
 	fo_gain_usual(c, f, ns, 0);
-	fo_title(f, "operands are rearranged inside matrix products: %.1f %% of the step", fo_percent(c, ns));
+	fo_title(f, "operands are rearranged inside matmuls: %.1f %% of the step", fo_percent(c, ns));
 	fo_why(f,
-	       "%lld kernels of a step only bring operands into the layout that the product's kernel wants. They are "
-	       "no arithmetic and do not count for the products. Store the operand as it is read: contiguous in its "
+	       "%lld kernels of a step only bring operands into the layout that the matmul's kernel wants. They are "
+	       "no arithmetic and do not count for the matmuls. Store the operand as it is read: contiguous in its "
 	       "last or last but one dimension, not expanded, permuted or sliced with a stride; transpose a weight "
 	       "once, not in each step.",
 	       (long long)n);
@@ -387,10 +387,9 @@ static bool expert_gather(const struct fo_rule_context *c, struct fo_finding *f)
 		return false;
 	fo_gain_usual(c, f, ns, FO_GAIN_HALF);
 	fo_title(f, "experts' weights are copied for every token: %.1f %% of the step", fo_percent(c, ns));
-	fo_why(f,
-	       "An index fetches a whole matrix for each token, and a batched product multiplies it by one row. Sort "
-	       "the tokens by expert and use a grouped product (torch._grouped_mm, or a fused kernel of experts): "
-	       "then each weight is read once for all of its tokens, and the products have as many rows.");
+	fo_why(f, "An index fetches a whole matrix for each token, and a batched matmul multiplies it by one row. Sort "
+		  "the tokens by expert and use a grouped matmul (torch._grouped_mm, or a fused kernel of experts): "
+		  "then each weight is read once for all of its tokens, and the matmuls have as many rows.");
 	return true;
 }
 
@@ -428,10 +427,10 @@ static bool expert_loop(const struct fo_rule_context *c, struct fo_finding *f)
 	if (!most || share <= FO_SHARE_ADVICE)
 		return false;
 	fo_gain_none(f);
-	fo_title(f, "experts run one after the other: their products take %.1f %% of the step", 100 * share);
+	fo_title(f, "experts run one after the other: their matmuls take %.1f %% of the step", 100 * share);
 	fo_why(f,
-	       "Tokens are routed, and %lld products with weights of %lld x %lld have %lld different numbers of rows: a "
-	       "loop over experts. Each product alone is small. A grouped product, or a fused kernel of experts, runs "
+	       "Tokens are routed, and %lld matmuls with weights of %lld x %lld have %lld different numbers of rows: a "
+	       "loop over experts. Each matmul alone is small. A grouped matmul, or a fused kernel of experts, runs "
 	       "them at once; what that gains this trace cannot say.",
 	       (long long)calls, (long long)most->k, (long long)most->n, (long long)rows);
 	return true;

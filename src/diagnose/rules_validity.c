@@ -10,7 +10,7 @@
 
 /* Names of the window as evidence. */
 #define WHOLE "the whole trace"
-#define STEP "the step that is spoken of"
+#define STEP "the step that is shown"
 
 /* A median needs three; the first step after a profiler starts is the one that its start disturbs. */
 enum { STEPS_ENOUGH = 3 };
@@ -32,9 +32,10 @@ static bool steps(const struct fo_rule_context *c, struct fo_finding *f)
 		       "as much as what happens in each step.");
 	} else if (v->from == FO_WINDOW_HOST_STEP) {
 		fo_title(f, "one complete step: too few for a median");
-		fo_why(f, "It is taken as the host has it, from its begin to its end or that of the last operation it "
-			  "launched. How far the host runs ahead, and how steps differ, shows only with several in a "
-			  "row: active=5 in the profiler's schedule.");
+		fo_why(f,
+		       "The step is taken as the host has it: from its beginning to its end, or to the end of the last "
+		       "operation it launched. How far the host runs ahead, and how steps differ, shows only with "
+		       "several in a row: active=5 in the profiler's schedule.");
 	} else if (v->steps < STEPS_ENOUGH) {
 		static const char *const words[2][2] = { { "were left out", "they end" },
 							 { "was left out", "it ends" } };
@@ -59,7 +60,8 @@ static bool empty(const struct fo_rule_context *c, struct fo_finding *f)
 	if (n == 0)
 		return false;
 	fo_title(f, "%lld step%s launched nothing on the GPU", (long long)n, fo_plural(n));
-	fo_why(f, "Of %lld steps. Sums and means are over all of them; the median step is one of the others.",
+	fo_why(f,
+	       "The trace has %lld steps. Sums and means are over all of them; the median step is one of the others.",
 	       (long long)(v->steps + v->unseen_steps));
 	for (int64_t i = 0; i < v->steps; i++)
 		if (v->step[i].l.ops == 0)
@@ -84,9 +86,9 @@ static bool unsteady(const struct fo_rule_context *c, struct fo_finding *f)
 		return false;
 	fo_title(f, "steps differ: %s to %s", FO_NS(low), FO_NS(high));
 	fo_why(f,
-	       "The step spoken of is the %s, %s. A longer one may hold a checkpoint, an evaluation, garbage collection "
-	       "or other requests: see what its ledger has more.",
-	       c->s->steps > 1 ? "mean of all, for the median would hide what the long ones wait for" : "median",
+	       "The step shown is the %s, %s. A longer one may hold a checkpoint, an evaluation, garbage collection "
+	       "or other requests: compare its ledger with that of the others.",
+	       c->s->steps > 1 ? "mean of all, because the median would hide what the long ones wait for" : "median",
 	       FO_NS(c->s->l.span_ns));
 	fo_evidence_add(f, c->s->rank->rank, c->s->id, v->step[at].l.begin_ns, v->step[at].l.span_ns,
 			"the longest step", NULL);
@@ -176,7 +178,7 @@ static bool too_little(const struct fo_rule_context *c, struct fo_finding *f)
 	if (c->s->d->judged != FO_JUDGED_TOO_LITTLE)
 		return false;
 	fo_title(f, "%s", c->s->d->cannot);
-	fo_why(f, "What so little work waits for is no bottleneck.");
+	fo_why(f, "So little work shows no bottleneck.");
 	say_loader(c->s->rank, f);
 	fo_why(f, " Record whole steps, after a warm-up%s.",
 	       c->s->t->format == FO_TRACE_NSYS ? "" : ": torch.profiler.schedule(wait=1, warmup=2, active=5)");

@@ -60,8 +60,8 @@ void fo_mostly_taken_out(const struct fo_rule_context *c, char *out, size_t size
 	out[0] = '\0';
 	if (x->numbers_of > 0)
 		snprintf(out, size,
-			 "most events were taken out of this trace: of %lld operators by their numbers it holds %lld",
-			 (long long)x->numbers_of, (long long)x->numbers);
+			 "most events were taken out of this trace: it holds %lld of %lld numbered operators",
+			 (long long)x->numbers, (long long)x->numbers_of);
 }
 
 static bool taken_out(const struct fo_rule_context *c, struct fo_finding *f)
@@ -99,8 +99,8 @@ static bool start(const struct fo_rule_context *c, struct fo_finding *f)
 	       (long long)v->start_ops, fo_plural(v->start_ops));
 	say_start(c, f);
 	fo_why(f,
-	       ". So the profiler, the driver or the job may have been starting up. If every step has such a gap, it is "
-	       "the bottleneck, and %s lose to it: record several steps with profiler.step() to tell.",
+	       ". So the profiler, the driver or the job may have been starting up. If every step has such a gap, it "
+	       "is the bottleneck and costs %s: record several steps with profiler.step() to tell.",
 	       FO_NS(v->start_ns));
 	fo_evidence_add(f, c->s->rank->rank, c->s->id, c->s->begin_ns - v->start_ns, v->start_ns,
 			"left out at the front", NULL);
@@ -204,11 +204,11 @@ static bool first_calls(const struct fo_rule_context *c, struct fo_finding *f)
 		fo_title(f, "warm-up is in the trace: first calls of %lld operator%s take %s more than later ones",
 			 (long long)names, fo_plural(names), FO_NS(sum));
 	else
-		fo_title(f, "warm-up is in the trace: first calls of products are much slower than later ones");
+		fo_title(f, "warm-up is in the trace: first calls of matmuls are much slower than later ones");
 	fo_why(f, "Libraries are loaded and kernels chosen at first use. No step is marked, so that these calls cannot "
 		  "be told from a steady state in shares and idling.");
 	if (left_out > 0)
-		fo_why(f, " First calls of %lld product shape%s are left out of rates.", (long long)left_out,
+		fo_why(f, " First calls of %lld matmul shape%s are left out of rates.", (long long)left_out,
 		       fo_plural(left_out));
 	fo_why(f, " Record after some steps: schedule(wait=1, warmup=3, active=3) and profiler.step().");
 	return true;

@@ -96,7 +96,7 @@ char *fo_window_words(char buf[160], const struct fo_diagnosis *d)
 	if (v->from == FO_WINDOW_WHOLE && v->lead_ns)
 		snprintf(buf, 160, "the whole trace from the host's first work to the last GPU operation, %s", ns);
 	else if (v->from == FO_WINDOW_WHOLE && v->start_ns)
-		snprintf(buf, 160, "the whole trace behind a start that is left out, %s", ns);
+		snprintf(buf, 160, "the whole trace after a start that is left out, %s", ns);
 	else if (v->from == FO_WINDOW_WHOLE)
 		snprintf(buf, 160, "the whole trace from the first GPU operation to the last, %s", ns);
 	else if (v->from == FO_WINDOW_HOST_STEP)

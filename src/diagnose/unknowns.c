@@ -105,7 +105,7 @@ static void of_products(struct fo_diagnosis *d, const struct fo_subject *s, cons
 			how = "--pytorch-profiler-collect-shapes";
 		else if (nsys(s))
 			how = "torch.autograd.profiler.emit_nvtx(record_shapes=True), or the PyTorch profiler";
-		add(d, "what each product's shape could reach, and MFU without --model", how);
+		add(d, "what each matmul's shape could reach, and MFU without --model", how);
 	}
 	if (!d->bridge.known)
 		add(d, "MFU, and what each loss costs of it",

@@ -4,8 +4,8 @@
 #include <string.h>
 
 const char *const fo_class_words[FO_K_COUNT] = {
-	[FO_K_GEMM] = "matrix products",
-	[FO_K_GEMM_FP8] = "8 and 4 bit products",
+	[FO_K_GEMM] = "matmuls",
+	[FO_K_GEMM_FP8] = "8 and 4 bit matmuls",
 	[FO_K_ATTENTION_FORWARD] = "attention, forward",
 	[FO_K_ATTENTION_BACKWARD] = "attention, backward",
 	[FO_K_CONV] = "convolutions",

@@ -308,7 +308,7 @@ void fo_draw_stacks(struct fo_str *out, const struct fo_draw_stacks *c)
 		longest = fmax(longest, whole(&c->stack[k], parts));
 	fo_figure_begin(out, c->title, "stacks");
 	if (!(longest > 0)) {
-		fo_str_puts(out, "<div class=\"none\">Nothing was recorded for this picture.</div>\n");
+		fo_figure_empty(out);
 	} else if (c->dense) {
 		parts_legend(out, c, parts, false);
 		for (size_t k = 0; k < c->stacks; k++)

@@ -36,6 +36,7 @@ void fo_draw_sentence(struct fo_str *out, const char *before, const char *text, 
 void fo_draw_remark(struct fo_str *out, const char *text); /* a softer paragraph; NULL: none */
 /* <figure> with its caption; the plot's own text follows, then fo_figure_end. */
 void fo_figure_begin(struct fo_str *out, const char *title, const char *kind);
+void fo_figure_empty(struct fo_str *out); /* says that there is nothing to show */
 void fo_figure_end(struct fo_str *out);
 /* A small square in the colour of a part, for legends. */
 void fo_draw_swatch(struct fo_str *out, size_t part);

@@ -217,7 +217,7 @@ void fo_draw_lanes(struct fo_str *out, const struct fo_draw_lanes *given)
 	c.lanes = c.lanes < FO_DRAW_LANES ? c.lanes : FO_DRAW_LANES;
 	fo_figure_begin(out, c.title, "timeline");
 	if (!c.lanes || !(c.to > c.from) || !isfinite(c.to - c.from)) {
-		fo_str_puts(out, "<div class=\"none\">Nothing was recorded for this picture.</div>\n");
+		fo_figure_empty(out);
 		fo_figure_end(out);
 		return;
 	}

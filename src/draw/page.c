@@ -42,6 +42,11 @@ void fo_figure_begin(struct fo_str *out, const char *title, const char *kind)
 		fo_draw_escaped(out, "<figcaption>", title, "</figcaption>\n");
 }
 
+void fo_figure_empty(struct fo_str *out)
+{
+	fo_str_puts(out, "<div class=\"none\">Nothing was recorded for this picture.</div>\n");
+}
+
 void fo_figure_end(struct fo_str *out) { fo_str_puts(out, "</figure>\n"); }
 
 void fo_svg_begin(struct fo_str *out, const char *title, const char *desc, int width, int height)

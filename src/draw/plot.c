@@ -253,7 +253,7 @@ void fo_draw_lines(struct fo_str *out, const struct fo_draw_lines *c)
 		series_range(&c->series[i], c->y_log, &x_lo, &x_hi, &y_lo, &y_hi);
 	fo_figure_begin(out, c->title, "lines");
 	if (isnan(y_lo) || isnan(x_lo)) {
-		fo_str_puts(out, "<div class=\"none\">Nothing was recorded for this picture.</div>\n");
+		fo_figure_empty(out);
 		fo_figure_end(out);
 		return;
 	}
@@ -318,7 +318,7 @@ void fo_draw_areas(struct fo_str *out, const struct fo_draw_areas *c)
 		top = fmax(top, sum_at(c, layers, point[k]));
 	fo_figure_begin(out, c->title, "areas");
 	if (!(top > 0)) {
-		fo_str_puts(out, "<div class=\"none\">Nothing was recorded for this picture.</div>\n");
+		fo_figure_empty(out);
 		fo_figure_end(out);
 		return;
 	}

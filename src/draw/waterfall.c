@@ -31,7 +31,7 @@ void fo_draw_waterfall(struct fo_str *out, const struct fo_draw_waterfall *c)
 	}
 	fo_figure_begin(out, c->title, "bars");
 	if (!(hi > lo)) {
-		fo_str_puts(out, "<div class=\"none\">Nothing was recorded for this picture.</div>\n");
+		fo_figure_empty(out);
 		fo_figure_end(out);
 		return;
 	}

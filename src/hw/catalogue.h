@@ -33,7 +33,7 @@ struct fo_device {
 	double pair_gb_s;                   /* between two devices of the domain */
 	double scaleup_devices;             /* devices in the domain */
 	double scaleout_gbit_s;             /* usual network adapters per device */
-	double measured_bf16, measured_fp8; /* best matrix product that the source measured, TFLOP/s */
+	double measured_bf16, measured_fp8; /* best matmul that the source measured, TFLOP/s */
 	double rent_low, rent_high;
 	const char *rent_note, *source, *date, *notes;
 	const char *where; /* "built-in devices.csv:12", or the path of a file and the line */
@@ -54,15 +54,15 @@ FO_CHECKED fo_status fo_catalogue_load(struct fo_catalogue *c, const char *user_
 FO_CHECKED fo_status fo_catalogue_add(struct fo_catalogue *c, const char *csv, size_t len, const char *where);
 void fo_catalogue_fini(struct fo_catalogue *c);
 
-/* By name or alias, upper and lower case alike. FO_EARG with the nearest names otherwise; *out lives as long as c. */
+/* Finds a row by name or alias; case does not matter. FO_EARG names the nearest rows; *out lives as long as c. */
 FO_CHECKED fo_status fo_catalogue_find(const struct fo_catalogue *c, const char *name, const struct fo_device **out);
-/* The row of what a driver or a trace calls its accelerator ("NVIDIA H100 80GB HBM3"). NULL unless exactly one row
+/* Finds the row of an accelerator by the name that a driver or a trace gives it ("NVIDIA H100 80GB HBM3"). NULL unless exactly one row
  * fits, or all that fit have the same dense peak: chip, form (SXM, PCIe, NVL), number of units (0: not known) and
  * memory (0) must not contradict each other. */
 const struct fo_device *fo_device_match(const struct fo_catalogue *c, const char *name, int32_t sm_count,
 					int64_t memory_bytes);
-/* What a context, and the code of cuBLASLt and cuDNN in it, take of a device: 0.5 to 0.7 GB is what Hopper's users
- * report. Arithmetic for plans of devices that are not there; where one is, what it has free is read. */
+/* Device memory that a CUDA context with the code of cuBLASLt and cuDNN takes; users of Hopper report 0.5 to 0.7 GB.
+ * For plans of devices that are not present; on a present one the free memory is read. */
 #define FO_DEVICE_CONTEXT_BYTES ((int64_t)768 << 20)
 /* Device memory that is left alone: libraries load code when a kernel first runs, graphs take some once they are made.
  * One part in 64 of the whole: of 150.7 GB 2.4, which with the context's own leaves the 147 that can be planned on. */

@@ -1,5 +1,5 @@
-/* What the process's own control group and those above it grant. A group deep in the tree is bound by each of its
- * ancestors, and a container may show its own group at the mount's top: files that are not there say nothing. */
+/* Reads what the process's control group and the groups above it grant. Each ancestor limits a group, and a container
+ * may show its own group at the top of the mount: files that are missing say nothing. */
 #include "hw/state_int.h"
 
 #include "base/mem.h"
@@ -25,7 +25,7 @@ static bool lists(const char *list, size_t n, const char *word)
 	return false;
 }
 
-/* The path behind "0::", or with a controller behind "N:...,controller,...:"; false: no such line. */
+/* The path after "0::", or with a controller after "N:...,controller,...:"; false: no such line. */
 static bool own_path(const char *text, const char *controller, char *path)
 {
 	for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') {

@@ -40,7 +40,7 @@ static fo_status put(struct scanner *s, size_t *len)
 	return FO_OK;
 }
 
-/* One field into s->field, up to but without the comma or line end behind it. */
+/* One field into s->field, up to the comma or line end, which stays. */
 static fo_status scan_field(struct scanner *s)
 {
 	size_t len = 0;

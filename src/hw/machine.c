@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the hundred flags that a processor names: those that decide which kernels run, or could. */
+/* Processor flags that decide which kernels run, or could run. */
 static const char *const interesting[] = { "avx2",     "fma",         "f16c",     "avx512f",  "avx512bw", "avx512vl",
 					   "avx512dq", "avx512_bf16", "amx_tile", "amx_bf16", "asimd",    "asimddp",
 					   "bf16",     "i8mm",        "sve",      "sve2" };

@@ -1,4 +1,4 @@
-/* From what a driver or a trace calls its accelerator to a row of the catalogue. */
+/* Finds the catalogue row of an accelerator by the name that a driver or a trace gives it. */
 #include "hw/catalogue.h"
 
 #include <ctype.h>
@@ -43,8 +43,8 @@ static bool is_memory(const char *word)
 	return n > 0 && strcasecmp(word + n, "GB") == 0;
 }
 
-/* The form that a word names, in the vendors' spellings; NULL: none. SXM2, SXM4, SXM5 are one form, told apart by the
- * chip; NVL is a pair of boards, NVL72 a rack. */
+/* The form that a word names, in the vendors' spellings; NULL: none. SXM2, SXM4 and SXM5 are one form, the chip
+ * distinguishes them; NVL is a pair of boards, NVL72 a rack. */
 static const char *form_of(const char *word)
 {
 	static const char *const form[] = { "SXM", "PCIe", "NVL", "HGX", "DGXS" };
@@ -96,8 +96,8 @@ static bool fits(const struct fo_device *d, const struct words *name, int32_t sm
 		return false;
 	if (sm_count > 0 && !isnan(d->units) && (double)sm_count != d->units)
 		return false;
-	/* Peak does not hang on the memory, but the bandwidth does: rows that differ in it alone are told apart by
-	 * size. Programs see a little less, or in GiB a little more, than the label says. */
+	/* The memory's size does not change the peak, but its bandwidth: rows that differ in memory alone are
+	 * distinguished by size. Programs see a little less, or in GiB a little more, than the label says. */
 	if (memory_bytes > 0 && !isnan(d->memory_gb)) {
 		double ratio = (double)memory_bytes / (d->memory_gb * 1e9);
 		return ratio > 0.85 && ratio < 1.15;
@@ -118,8 +118,8 @@ const struct fo_device *fo_device_match(const struct fo_catalogue *c, const char
 			if (!(found->dense[p] == c->device[i].dense[p] ||
 			      (isnan(found->dense[p]) && isnan(c->device[i].dense[p]))))
 				return NULL;
-		/* Of rows with one peak the slower memory: what is attainable is then promised too low rather than too
-		 * high. */
+		/* Among rows with one peak, the row with the slower memory wins: an attainable rate that is too low is
+		 * better than one that is too high. */
 		if (!found || c->device[i].memory_tb_s < found->memory_tb_s)
 			found = &c->device[i];
 	}

@@ -1,9 +1,9 @@
-/* What an NVIDIA device does while something runs on it: clocks, power, energy, what holds its clock back. Through NVML
- * (libnvidia-ml.so.1, which comes with the driver), loaded at run time; no header of NVIDIA's is needed. Names,
+/* Reads what an NVIDIA device does while something runs on it: clocks, power, energy, and what holds its clock back.
+ * Uses NVML (libnvidia-ml.so.1, which comes with the driver), loaded at run time; no header of NVIDIA's is needed. Names,
  * constants and units are those of NVIDIA's "NVML API Reference" (version 13.0; all of them are in every driver since
  * 470).
  *
- * Nothing is guessed: what the driver does not tell is NAN or -1. The library is looked for in $FLATOUT_NVML (a file),
+ * Nothing is guessed: what the driver does not report is NAN or -1. The library is looked for in $FLATOUT_NVML (a file),
  * in the folders of $FLATOUT_CUDA_LIBRARIES, then where the system's loader finds it. Nothing is ever set or reset. Any
  * thread may call. */
 #ifndef FO_HW_NVML_H
@@ -23,17 +23,16 @@ struct fo_nvml_library {
 	char driver[80];  /* "580.65.06"; "" unknown */
 	char why[320];    /* in one sentence why it is not loaded; "" */
 };
-/* Loads it once per process and says what came of it. */
+/* Loads NVML once per process and reports the outcome; returns whether it is loaded. */
 bool fo_nvml_library(struct fo_nvml_library *out);
 
-/* Of the loaded library: its function of this name into *to (a pointer to a function), NULL: it has none; its words for
- * a result. */
+/* Looks up a function of the loaded library: *to (a pointer to a function) becomes NULL where there is none. */
 void fo_nvml_symbol(const char *name, void *to);
-const char *fo_nvml_error(int result);
+const char *fo_nvml_error(int result); /* the library's words for a result */
 
 typedef void *fo_nvml_device; /* nvmlDevice_t: valid as long as the process lives */
-/* By PCI address, "0000:1b:00.0": CUDA's numbers of devices are others than NVML's. NULL: no library, or it does not
- * know the device. */
+/* Finds a device by its PCI address ("0000:1b:00.0"), because CUDA and NVML number devices differently. NULL: no
+ * library, or it does not know the device. */
 fo_nvml_device fo_nvml_find(const char *pci);
 
 /* Bits of nvmlDeviceGetCurrentClocksEventReasons, by what they mean for a measurement. */
@@ -57,13 +56,13 @@ void fo_nvml_read(fo_nvml_device d, struct fo_nvml_now *out);
  * given as a number. */
 void fo_nvml_reasons_text(int64_t reasons, struct fo_str *out);
 
-/* What share of a time something of the device was active, by its performance counters (nvml_gpm.h). */
+/* Shares of time in which a part of the device was active, by its performance counters (nvml_gpm.h). */
 enum fo_nvml_share {
 	FO_NVML_SM,     /* a multiprocessor had work; mean over them */
 	FO_NVML_TENSOR, /* a tensor pipe, of whatever type */
-	FO_NVML_HMMA,   /* of it 16-bit products */
-	FO_NVML_IMMA,   /* of it integer products */
-	FO_NVML_DFMA,   /* of it fp64 products */
+	FO_NVML_HMMA,   /* of it 16-bit matmuls */
+	FO_NVML_IMMA,   /* of it integer matmuls */
+	FO_NVML_DFMA,   /* of it fp64 matmuls */
 	FO_NVML_DRAM,   /* bytes moved over those that the memory could have moved */
 	FO_NVML_SHARES
 };
@@ -77,7 +76,7 @@ struct fo_nvml_active {
 	char why[160];                /* where share[FO_NVML_TENSOR] is NAN: in a clause, why; else "" */
 };
 
-/* What a device did over a time: read ten times a second by a thread of its own, because clocks move within steps.
+/* Use of a device over a time. A thread samples it ten times a second, because clocks move within steps.
  * Counters of activity are read five times a second: two reads must lie more than 100 ms apart. */
 struct fo_nvml_use {
 	double seconds;
@@ -89,16 +88,16 @@ struct fo_nvml_use {
 	struct fo_nvml_active active;
 };
 struct fo_nvml_watch;
-/* NULL where the thread cannot be started, or d is NULL. */
+/* Starts watching. NULL where the thread cannot be started, or d is NULL. */
 struct fo_nvml_watch *fo_nvml_watch_start(fo_nvml_device d);
 void fo_nvml_watch_stop(struct fo_nvml_watch *w);    /* NULL: nothing */
 void fo_nvml_watch_restart(struct fo_nvml_watch *w); /* forgets what it saw */
-/* Whether the time from now on counts for `active`: yes from the start. Waits for nothing: cheap enough for each step.
- * w NULL: nothing. */
+/* Sets whether the time from now on counts for `active` (from the start it does). Never waits, so it is cheap enough for
+ * each step. w NULL: does nothing. */
 void fo_nvml_watch_count(struct fo_nvml_watch *w, bool on);
-/* Since the last call, or since the start. w NULL: all NAN. */
+/* Use since the last call, or since the start. w NULL: all NAN. */
 struct fo_nvml_use fo_nvml_watch_sample(struct fo_nvml_watch *w);
-/* Since the start, up to now. */
+/* Use since the start. w NULL: all NAN. */
 struct fo_nvml_use fo_nvml_watch_total(struct fo_nvml_watch *w);
 extern const struct fo_schema fo_nvml_use_schema;
 

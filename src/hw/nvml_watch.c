@@ -40,16 +40,16 @@ struct fo_nvml_watch {
 	double energy_j; /* of the newest sample */
 	int64_t when_ns;
 	struct sums all, part;
-	char why[160]; /* of what went wrong last with counters; "" */
-	/* Of the interval since the last read of counters: clocks that were read, idle or not. */
+	char why[160]; /* the last failure to read counters; "" */
+	/* Clocks read since the last read of counters, idle or not: their sum and number. */
 	double hz;
 	int64_t hzs;
-	/* The thread's own. */
+	/* Members that only the watching thread uses. */
 	struct fo_nvml_gpm *gpm; /* NULL: no counters */
 	int64_t counters_ns;     /* when they were read last */
 	unsigned changes_then;
-	/* Anybody's. Even: the time counts. One more with each change, so that an interval in which it changed is
-	 * known. */
+	/* Written by any thread. Even: the time counts. Each change adds one, so that an interval with a change in it is
+	 * recognised. */
 	atomic_uint changes;
 };
 

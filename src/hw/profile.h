@@ -42,13 +42,13 @@ static inline bool fo_limits_peak_sure(const struct fo_limits_peak *p) { return 
 struct fo_limits_row {
 	char kind[24], variant[12], dtype[8], set[16], date[32]; /* set: whose kernel ran */
 	int threads;
-	int64_t dim[FO_LIMITS_DIMS]; /* zeros behind the last */
+	int64_t dim[FO_LIMITS_DIMS]; /* zeros after the last */
 	double flop, bytes;          /* of one span: executed, moved at least (each operand once) */
 	uint64_t key; /* of the very operation (cost/cost.h: fo_op_signature); 0: stands for its kind and shape alone */
 	double cold;  /* share of its operands' bytes that no cache held before; NaN: as the span before left them */
 	struct fo_quiet_stats time;
 };
-/* What the machine did while the rows were measured: hw/state.h. seconds 0: not recorded. */
+/* The machine's state while the rows were measured (hw/state.h). seconds 0: not recorded. */
 struct fo_limits_state {
 	struct fo_state_use use;
 	char governor[32]; /* of cpufreq, at the end; "": not readable */
@@ -63,7 +63,7 @@ struct fo_limits {
 	size_t peaks, rows, peak_cap, row_cap;
 };
 
-/* The processor's name as the system tells it, made visible, with family and model where it tells them (x86): virtual
+/* The processor's name as the system reports it, made visible, with family and model on x86: virtual
  * machines call processors of several generations "AMD EPYC", and their profiles must not mix. */
 void fo_cpu_name(char *buf, size_t size);
 /* Hardware threads this process may use (affinity and container limits respected): what a run takes unless run.threads

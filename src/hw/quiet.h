@@ -1,4 +1,4 @@
-/* Which of many timed spans nobody disturbed.
+/* Decides which of many timed spans were not disturbed by other programs.
  *
  * On a shared machine a time says as much about the neighbours as about the code. So each span is timed between two
  * short bursts of known work on the same threads: a loop on registers alone, and a walk through the second-level cache.
@@ -24,18 +24,17 @@
  * virtual cores of Emerald Rapids, November 2026); between two quiet bursts rates differ by a few percent. */
 #define FO_QUIET_REGISTER 0.90
 #define FO_QUIET_CACHE 0.85
-/* So many quiet spans make a quiet median that can be relied on. */
+/* The least number of quiet spans whose median can be relied on. */
 #define FO_QUIET_ENOUGH 30
 
 struct fo_burst {
 	double flop_s; /* registers alone, all threads together */
 	double byte_s; /* second-level cache, all threads together */
-	double share;  /* of the burst's time, that the thread worst off had its processor: 0 to 1 */
+	double share;  /* share of the burst in which the thread that waited most had its processor: 0 to 1 */
 };
 struct fo_quiet_span {
 	double seconds;
-	double lost; /* of the span's time, that the thread worst off waited for a processor; 0 where the system does
-			not tell */
+	double lost; /* share of the span in which the thread that waited most waited for a processor; 0: unknown */
 	struct fo_burst before, after;
 };
 /* Raises each rate of *best to that of b, where b is higher. Starts from zeros. */

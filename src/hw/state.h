@@ -1,8 +1,8 @@
-/* What this machine is, and what state it is in while something is measured on it (Linux: /proc and /sys).
+/* Describes this machine and its state while something is measured on it (Linux: /proc and /sys).
  *
  * Nothing is guessed: what cannot be read is NAN or -1 here, null in JSON and "not readable" on a screen, never zero.
  * Files of /proc and /sys are treated as input from outside: lengths are capped, numbers are checked, a missing or odd
- * file makes its own figure unreadable and no other. `root` stands in front of every path ("" for this machine; tests
+ * file makes its own figure unreadable and no other. `root` is put in front of every path ("" for this machine; tests
  * pass a fake tree). Counters are of the processors that this process may use ("Cpus_allowed_list" of
  * /proc/self/status), energy and throttling of the cgroup apart. Nothing here keeps state: call it from any thread. */
 #ifndef FO_HW_STATE_H
@@ -42,7 +42,7 @@ struct fo_state {
 };
 void fo_state_read(struct fo_state *s, const char *root);
 
-/* What happened between two snapshots. */
+/* Changes between two snapshots. */
 struct fo_state_use {
 	double seconds;
 	double steal;     /* share of the processors' time; NAN */
@@ -61,8 +61,8 @@ static inline bool fo_state_others_ran(double load, int64_t processors)
 }
 /* "load 6.2 on 2 processors: other programs ran too", in buf; NULL: nothing says so. */
 const char *fo_state_others_text(double load, int64_t processors, char buf[96]);
-/* Between a and the later b. A counter that went back has wrapped once where its range is known (RAPL), else it is NAN.
- */
+/* Changes from a to the later b. A counter that went back has wrapped once where its range is known (RAPL); elsewhere
+ * its change is NAN. */
 struct fo_state_use fo_state_between(const struct fo_state *a, const struct fo_state *b);
 
 /* A run watched by snapshots: energy counters wrap within minutes, clocks move, so two are not enough for long. */

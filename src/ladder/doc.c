@@ -1,5 +1,5 @@
-/* A ladder as a document. A reader who doubts a figure finds beside it its spread, its peak, what was predicted, and the
- * command that makes it again. */
+/* A ladder as a document. A reader who doubts a figure finds beside it its spread, its peak, what was predicted, and
+ * the command that makes it again. */
 #include "ladder/ladder.h"
 
 #include "timeline/parts.h"
@@ -318,9 +318,9 @@ static void draw_gains(struct page *p)
 		p->d,
 		&(struct fo_draw_bars){
 			.title = "Useful tokens per second over those of the rung it starts from",
-			.desc = "Logarithmic; 1 x is no change. Dashed bars are not resolved or not known, or their time "
-				"does not count; bars of the other colour are losses. A whisker that ends in an arrow "
-				"goes on: its numbers stand beside it.",
+			.desc = "Logarithmic; 1 x is no change. Dashed bars are not resolved or not known, or their "
+				"time does not count; bars of the other colour are losses. A whisker that ends in an "
+				"arrow goes on: its numbers stand beside it.",
 			.unit = FO_DRAW_FACTOR,
 			.bar_name = { "measured", predicted ? "predicted" : NULL },
 			.row = row,

@@ -42,7 +42,7 @@ static fo_status differs(const char *dir, const char *subject, const json_t *was
 	json_object_foreach((json_t *)now, key, value)
 	{
 		json_t *old = json_object_get(was, key);
-		/* A rung's options follow from the base and its changes, which are told apart one by one. */
+		/* A rung's options follow from the base and its changes, which are compared one by one. */
 		if (json_is_object(value) || json_is_array(value) || !strcmp(key, "options") || json_equal(old, value))
 			continue;
 		char *a = old ? json_dumps(old, JSON_ENCODE_ANY) : NULL, *b = json_dumps(value, JSON_ENCODE_ANY),
@@ -129,10 +129,10 @@ fo_status fo_ladder_plan_keep(const struct fo_ladder_plan *p)
 	fo_ladder_plan_json(p, &text);
 	bool keep = fo_fs_exists(path);
 	st = keep ? fo_fs_read_regular(&a, path, (size_t)8 << 20, &old, &len) : fo_fs_mkdirs(p->dir);
-	/* What a start that failed before its first turn left binds nobody. */
+	/* A plan whose start failed before the first turn is replaced. */
 	if (st == FO_OK && keep && (keep = has_begun(p->dir, old, len, path)))
 		st = compare(p, old, len, path, &text);
-	/* What an earlier plan's rungs see says nothing of this one's. */
+	/* The count of an earlier plan's text says nothing about this one. */
 	if (st == FO_OK && !keep) {
 		unlink(fo_arena_printf(&a, "%s/" FO_LADDER_TEXT_FILE, p->dir));
 		st = fo_fs_write_atomic(path, text.data, text.len);
@@ -144,7 +144,7 @@ fo_status fo_ladder_plan_keep(const struct fo_ladder_plan *p)
 
 /* ---- reading it back ---- */
 
-/* What the table cannot say of rung i, and what follows from the rest. */
+/* Checks what the table cannot say about rung i, and derives its other members. */
 static void finish_rung(struct fo_ladder *l, int i, struct fo_schema_reader *r)
 {
 	struct fo_ladder_rung *g = &l->rung[i];

@@ -32,7 +32,7 @@ enum fo_ladder_verdict {
 };
 extern const char *const fo_ladder_verdict_name[FO_LADDER_VERDICT_COUNT];
 
-/* Whether the losses stay on those of the rung they are compared with: see docs/metrics.md for the measure and its
+/* Do the losses stay close to those of the rung they are compared with? docs/metrics.md has the measure and its
  * bounds. */
 enum fo_ladder_check {
 	FO_LADDER_REFERENCE, /* others are compared with this one */
@@ -84,12 +84,12 @@ struct fo_ladder_rung {
 	double step_tokens;                    /* mean useful tokens of a timed step */
 	struct fo_spread mfu[FO_LADDER_RULES]; /* fractions of the peak */
 	double padding;                        /* share of processed tokens that carry no loss */
-	/* Of the text, in all steps that are planned; NaN: not known. Tokens that came at least once; tokens in all (2:
-	 * everything came twice); what comes at some time, however long it trains: less than 1 where rows cut documents
-	 * off. */
+	/* Shares of the text in all planned steps; NaN: not known. text_seen: tokens that came at least once;
+	 * text_passes: tokens in all (2: everything came twice); text_reached: tokens that come at some time however
+	 * long it trains, less than 1 where rows cut documents off. */
 	double text_seen, text_passes, text_reached;
 
-	/* Beside it: the step time composed from quiet spans (timeline/metered.h). */
+	/* The step time composed from quiet spans (timeline/metered.h). */
 	double quiet_s, quiet_share, enough_share, quiet_spans_share;
 	double quiet_mfu[FO_LADDER_RULES];
 	int64_t metered_steps;
@@ -142,7 +142,7 @@ enum { FO_LADDER_MAX_RUNGS = 64, FO_LADDER_MAX_CHANGES = 32, FO_LADDER_NAME_MAX 
 #define FO_LADDER_DEFAULT_ROUNDS 5
 /* Fewer pairs give no interval of a level above nine tenths (fo_ladder_interval). */
 enum { FO_LADDER_MIN_ROUNDS = 5, FO_LADDER_MAX_ROUNDS = 100 };
-/* Of one turn: the first is cold, the last is metered, two are timed. */
+/* The fewest steps of a turn: the first is cold, the last is metered, two are timed. */
 enum { FO_LADDER_MIN_TURN = 4 };
 
 struct fo_ladder_plan {
@@ -156,28 +156,29 @@ struct fo_ladder_plan {
 	struct fo_ladder_rung *rung; /* name, what, from, change, options, dir, numerics_only, reference are set */
 	int rungs;
 };
-/* Options that belong to the ladder, not to a rung: where it lives, what it reads, when it saves and looks. */
+/* Does the option belong to the ladder and not to a rung? Such options say where it lives, what it reads, when it saves
+ * and evaluates. */
 bool fo_ladder_key_reserved(const char *key);
-/* The ladder of docs/commands/ladder.md, of this run; a rung that cannot be (half of one micro-batch, the precision
- * that it has) is left out. FO_EARG as fo_ladder_plan_file. */
+/* Fills p with the ladder of docs/commands/ladder.md for this run; a rung that cannot be (half of one micro-batch, the
+ * precision that it has) is left out. FO_EARG as fo_ladder_plan_file. */
 FO_CHECKED fo_status fo_ladder_plan_default(struct fo_ladder_plan *p);
-/* Rungs from a YAML file (docs/formats.md). FO_EARG whose text has one line per mistake: unknown keys with the nearest
- * one, values out of range, options that do not go together in some rung. */
+/* Reads rungs from a YAML file (docs/formats.md). FO_EARG whose text has one line per mistake: unknown keys with the
+ * nearest one, values out of range, options that do not go together in some rung. */
 FO_CHECKED fo_status fo_ladder_plan_file(struct fo_ladder_plan *p, const char *path);
 FO_CHECKED fo_status fo_ladder_plan_text(struct fo_ladder_plan *p, const char *text, size_t len, const char *where);
-/* The run of rung i: the base, its changes and those of the rungs that it builds on, the ladder's own options; `data`:
- * the folder of shards that all rungs share, NULL: the base's text. s is initialised in any case; ends with
- * fo_opt_fini. */
+/* Makes the run of rung i from the base, its changes and those of the rungs that it builds on, and the ladder's own
+ * options; `data`: the folder of shards that all rungs share, NULL: the base's text. s is initialised in any case; ends
+ * with fo_opt_fini. */
 FO_CHECKED fo_status fo_ladder_plan_run(const struct fo_ladder_plan *p, int i, const char *data, struct fo_opt_set *s,
 					struct fo_run *r);
-/* Whether the shards that all rungs share are made by the ladder (false: data.path is a prepared folder). */
+/* Does the ladder make the shards that all rungs share? false: data.path is a prepared folder. */
 bool fo_ladder_plan_prepares(const struct fo_ladder_plan *p);
 /* Last step of round `round`, from 0. */
 static inline int64_t fo_ladder_round_end(int64_t steps, int64_t rounds, int64_t round)
 {
 	return steps * (round + 1) / rounds;
 }
-/* The order of a round's turns: a permutation of 0..rungs-1 drawn from the seed. */
+/* Draws the order of a round's turns from the seed: a permutation of 0..rungs-1. */
 void fo_ladder_order(uint64_t seed, int round, int rungs, int *order);
 void fo_ladder_plan_fini(struct fo_ladder_plan *p);
 
@@ -199,9 +200,9 @@ int fo_ladder_bottom(const struct fo_ladder *l);
  * so is whatever is numerics only. The last rung of it that all rounds have measured; the baseline itself where there
  * is no other; -1: none. */
 int fo_ladder_top(const struct fo_ladder *l);
-/* Whether all rungs saw as much of the text, as often; failed ones do not count. True where nothing is known. */
+/* Did all rungs see as much of the text, as often? Failed ones do not count. True where nothing is known. */
 bool fo_ladder_same_text(const struct fo_ladder *l);
-/* A share in percent, without the sign: 100.0 and 0.0 only where it is that. */
+/* A share in percent, without the sign; 100.0 and 0.0 only where it is exactly that. */
 const char *fo_ladder_share(struct fo_arena *a, double share);
 /* "each rung saw 2.7 % of the text"; where they did not see the same, which saw what. NULL: not known. */
 const char *fo_ladder_text_title(const struct fo_ladder *l, struct fo_arena *a);
@@ -219,15 +220,15 @@ void fo_ladder_doc(const struct fo_ladder *l, bool brief, struct fo_doc *d);
 struct fo_ladder_interval {
 	double estimate, low, high, level;
 };
-/* Of n paired ratios, all above 0: the Hodges-Lehmann estimate of their logarithms' centre and the interval that
+/* The Hodges-Lehmann estimate of the centre of n paired ratios' logarithms, all ratios above 0, and the interval that
  * belongs to Wilcoxon's signed-rank test (Hollander, Wolfe, Chicken 2014, section 3.2 and 3.3), back from the
- * logarithms. Exact for any distribution that is symmetric, as the difference of two turns that are disturbed alike is.
- * The narrowest interval of at least `level`; the widest there is (smallest to largest ratio) where n is too small for
+ * logarithms. Exact for any symmetric distribution, which the difference of two turns that are disturbed alike has. The
+ * narrowest interval of at least `level`; the widest there is (smallest to largest ratio) where n is too small for
  * that, as it is for 0.95 and n = 5: its true level, 1 - 2^(1-n), is in .level. n = 0: NaN. */
 struct fo_ladder_interval fo_ladder_interval(const double *ratio, int n, double level);
 #define FO_LADDER_LEVEL 0.95
-/* Whether an interval is too wide for a verdict: its ends are more than FO_LADDER_STEADY times apart, and it is not
- * further from 1 than it is wide. What disturbs a whole round divides out, so such an interval means turns that were
+/* Is an interval too wide for a verdict? Its ends are more than FO_LADDER_STEADY times apart, and it is not further
+ * from 1 than it is wide. A disturbance of a whole round divides out, so such an interval means turns that were
  * disturbed one by one. The widest interval of bench/results/2026-11-21-ladder.json, of a shared machine with nothing
  * else of ours running, is 1.45 times. */
 bool fo_ladder_unsteady(const struct fo_ladder_interval *v);
@@ -242,8 +243,8 @@ int fo_ladder_stretches(const double *a, const double *b, int64_t n, double *ste
  * common steps; INFINITY where a loss of either is infinite. docs/metrics.md says why it is not the largest. */
 double fo_ladder_deviation(const double *a, const double *b, int64_t n);
 enum { FO_LADDER_WINDOWS = 10, FO_LADDER_LATE = 3 };
-/* What the deviation may be, by the precision of both runs and for emulated fp8: docs/metrics.md tells how these were
- * measured. */
+/* The largest deviation that is allowed, by the precision of both runs and for emulated fp8; docs/metrics.md says how
+ * these were measured. */
 #define FO_LADDER_TOLERANCE_F32 0.001
 #define FO_LADDER_TOLERANCE_BF16 0.01
 #define FO_LADDER_TOLERANCE_FP8 0.02

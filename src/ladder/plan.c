@@ -1,4 +1,4 @@
-/* Which rungs a ladder has: the built-in list, checking, and the run that each of them is. */
+/* The rungs of a ladder: the built-in list, checking, and the run that each of them is. */
 #include "ladder/plan_int.h"
 
 #include "base/fs.h"
@@ -137,7 +137,7 @@ static void apply_own(const struct fo_ladder_plan *p, int i, const char *data, s
 	const struct fo_run *r = s->target;
 	const char *dir = fo_arena_printf(&s->arena, "%s/%s", p->dir, p->rung[i].name);
 	int64_t warmup = r->warmup < p->steps / 10 ? r->warmup : p->steps / 10;
-	/* As much held-out text whatever a micro-batch holds. */
+	/* The same amount of held-out text, whatever a micro-batch holds. */
 	int64_t evals = number(p, -1, "eval.batches") * number(p, -1, "train.rows") / r->rows;
 	const struct {
 		const char *key, *value;
@@ -183,7 +183,7 @@ bool fo_ladder_plan_prepares(const struct fo_ladder_plan *p)
 {
 	struct fo_arena a = { 0 };
 	const char *data = base_value(p, "data.path");
-	/* As fo_corpus_open tells a prepared folder. */
+	/* fo_corpus_open recognises a prepared folder by the same files. */
 	bool prepared = *data && fo_fs_exists(fo_arena_printf(&a, "%s/train.shard", data)) &&
 			fo_fs_exists(fo_arena_printf(&a, "%s/val.shard", data)) &&
 			fo_fs_exists(fo_arena_printf(&a, "%s/tokenizer.json", data));
@@ -208,8 +208,8 @@ static bool same_batches(const struct fo_ladder_plan *p, int a, int b)
 	       !strcmp(fo_ladder_value(p, a, "data.seq"), fo_ladder_value(p, b, "data.seq"));
 }
 
-/* What `flatout train RUN.yaml` needs behind it to be this rung, but for the folder: of the command line, of this rung
- * and those that it builds on, and the ladder's own. */
+/* Writes the options that make `flatout train RUN.yaml` this rung, except the folder: those of the command line, of
+ * this rung and those that it builds on, and the ladder's own. */
 static void options_text(const struct fo_ladder_plan *p, int i, struct fo_str *out)
 {
 	struct fo_opt_set s;

@@ -1,4 +1,4 @@
-/* Private to src/ladder: what the files that make, keep and read plans share. */
+/* Shared by the files of src/ladder that make, keep and read plans. */
 #ifndef FO_LADDER_PLAN_INT_H
 #define FO_LADDER_PLAN_INT_H
 
@@ -35,7 +35,7 @@ extern const struct fo_schema fo_ladder_change_schema; /* struct fo_ladder_chang
 void fo_ladder_plan_json(const struct fo_ladder_plan *p, struct fo_str *out);
 /* Fills the plan's part of l: rungs with names, changes, options, reference. FO_EFORMAT. */
 FO_CHECKED fo_status fo_ladder_plan_parse(struct fo_ladder *l, const char *text, size_t len, const char *where);
-/* How much of the text each rung sees (data/data.h: struct fo_text_seen), counted before the first step. */
+/* The share of the text that each rung sees (data/data.h: struct fo_text_seen), counted before the first step. */
 struct fo_ladder_text_rung {
 	const char *name;
 	int64_t served, distinct, reached; /* -1: not known */
@@ -48,7 +48,7 @@ struct fo_ladder_text {
 };
 /* text.json; names, steps and the number of rungs are the plan's. */
 void fo_ladder_text_json(const struct fo_ladder_text *t, const struct fo_ladder_plan *p, struct fo_str *out);
-/* Into l, whose rungs are there; what cannot be read stays unknown. */
+/* Reads text.json into l, whose rungs are there; shares that cannot be read stay unknown. */
 void fo_ladder_text_read(struct fo_ladder *l);
 /* src/ladder/judge.c: spreads, gains and checks of a ladder whose rungs are read. */
 void fo_ladder_judge(struct fo_ladder *l);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the rungs' directories are read into before anything is compared. */
+/* Records of the rungs' directories, which are all read before any are compared. */
 struct rung_read {
 	struct fo_record record;
 	bool open;
@@ -92,7 +92,7 @@ static void fill_rounds(const struct fo_ladder *l, struct fo_ladder_rung *g, con
 	}
 }
 
-/* What the log says of a process as it ends. */
+/* Figures that a process logs as it ends. */
 static void fill_ends(struct fo_ladder_rung *g, const struct fo_record *r)
 {
 	for (int64_t i = 0; i < r->ends; i++) {
@@ -142,7 +142,7 @@ static void fill_rung(const struct fo_ladder *l, struct fo_ladder_rung *g, struc
 		g->peak_flop_s = fmax(g->peak_flop_s, r->start[i].peak_flop_s);
 }
 
-/* What the machine profile says of this program, with the documents that it saw. */
+/* Predicts this program's step by the machine profile, with the documents that it saw. */
 static void predict(struct fo_ladder_rung *g, struct rung_read *v, const struct fo_rates *rates)
 {
 	struct fo_record *r = &v->record;
@@ -293,7 +293,7 @@ static void read_failure(struct fo_ladder *l, struct fo_ladder_rung *g)
 	g->reason = text;
 }
 
-/* What all rungs share, from the first that knows it. */
+/* Figures that all rungs share, from the first rung that has them. */
 static void describe(struct fo_ladder *l, const struct fo_record *r)
 {
 	const struct fo_program *p = &r->program;

@@ -1,4 +1,4 @@
-/* How much of the text each rung sees: text.json, and the sentence that stands above every table and picture. */
+/* The share of the text that each rung sees: text.json, and the sentence above every table and picture. */
 #include "ladder/plan_int.h"
 
 #include "base/fs.h"
@@ -49,7 +49,7 @@ const char *fo_ladder_share(struct fo_arena *a, double share)
 {
 	if (!isfinite(share))
 		return "-";
-	/* Only all is called 100 %, and only nothing 0. */
+	/* Only all of the text is called 100 %, and only nothing 0 %. */
 	if (share < 1 && share > 0.999)
 		return "99.9";
 	return fo_arena_printf(a, share > 0 && share < 0.001 ? "%.2g" : "%.1f", 100 * share);
@@ -75,7 +75,7 @@ static const char *phrase(struct fo_arena *a, const struct fo_ladder_rung *g)
 
 static bool counts(const struct fo_ladder_rung *g) { return !g->reason && isfinite(g->text_seen) && g->text_seen > 0; }
 
-/* The phrase that most rungs share; NULL: nothing is known. */
+/* The phrase that most rungs have in common; NULL: nothing is known. */
 static const char *commonest(const struct fo_ladder *l, const char *const *text)
 {
 	const char *best = NULL;

@@ -1,5 +1,5 @@
-/* What other architectures have that keeps them from loading, for the refusal's one sentence. From transformers'
- * modeling files; only types of which this was looked up are listed. */
+/* Features of other architectures that the engine lacks, for the sentence that refuses them. Taken from transformers'
+ * modeling files; types that nobody looked up there are not listed. */
 #include "model/model_int.h"
 
 #include <stddef.h>
@@ -17,22 +17,21 @@ static const struct {
 	{ "cohere2", "LayerNorm, parallel blocks, interleaved rotary pairs and scaled logits" },
 	{ "distilbert", "attention to both sides, learned positions and LayerNorm" },
 	{ "ernie4_5", "interleaved rotary pairs" },
-	{ "exaone4", "norms behind the blocks, and layers with and without a window" },
+	{ "exaone4", "norms after the blocks, and layers with and without a window" },
 	{ "falcon", "LayerNorm, fused query_key_value tensors and a feed-forward without gate" },
 	{ "gemma", "norm weights stored as w - 1, scaled embeddings and GeGLU" },
-	{ "gemma2", "norm weights stored as w - 1, norms behind the blocks, capped logits and GeGLU" },
-	{ "gemma3", "norm weights stored as w - 1, norms behind the blocks, windows in some layers and GeGLU" },
-	{ "gemma3_text", "norm weights stored as w - 1, norms behind the blocks, windows in some layers and GeGLU" },
+	{ "gemma2", "norm weights stored as w - 1, norms after the blocks, capped logits and GeGLU" },
+	{ "gemma3", "norm weights stored as w - 1, norms after the blocks, windows in some layers and GeGLU" },
+	{ "gemma3_text", "norm weights stored as w - 1, norms after the blocks, windows in some layers and GeGLU" },
 	{ "glm", "fused gate_up_proj tensors and interleaved rotary pairs on part of a head" },
-	{ "glm4",
-	  "fused gate_up_proj tensors, norms behind the blocks and interleaved rotary pairs on part of a head" },
+	{ "glm4", "fused gate_up_proj tensors, norms after the blocks and interleaved rotary pairs on part of a head" },
 	{ "gpt_neo", "LayerNorm, learned positions and a feed-forward without gate" },
 	{ "gpt_neox", "LayerNorm, rotary positions on part of a head and a feed-forward without gate" },
 	{ "gpt_oss", "mixture-of-experts layers and attention sinks" },
 	{ "gptj", "LayerNorm, parallel blocks and a feed-forward without gate" },
 	{ "granite", "multipliers on embeddings, residuals, attention and logits" },
 	{ "helium", "interleaved rotary pairs" },
-	{ "hunyuan_v1_dense", "query and key norms behind the rotation" },
+	{ "hunyuan_v1_dense", "query and key norms after the rotation" },
 	{ "llama4", "mixture-of-experts layers, chunked attention and layers without positions" },
 	{ "llama4_text", "mixture-of-experts layers, chunked attention and layers without positions" },
 	{ "llava", "images as input" },
@@ -43,8 +42,8 @@ static const struct {
 	{ "mpt", "LayerNorm, ALiBi positions and a feed-forward without gate" },
 	{ "nemotron", "LayerNorm, a squared ReLU and rotary positions on part of a head" },
 	{ "olmo", "LayerNorm without weights" },
-	{ "olmo2", "norms behind the blocks, and query and key norms over all heads" },
-	{ "olmo3", "norms behind the blocks, query and key norms over all heads, and windows in some layers" },
+	{ "olmo2", "norms after the blocks, and query and key norms over all heads" },
+	{ "olmo3", "norms after the blocks, query and key norms over all heads, and windows in some layers" },
 	{ "opt", "LayerNorm, learned positions and a feed-forward without gate" },
 	{ "phi", "LayerNorm, parallel blocks, rotary positions on part of a head and a feed-forward without gate" },
 	{ "phi3", "fused qkv_proj and gate_up_proj tensors" },

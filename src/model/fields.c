@@ -1,6 +1,6 @@
 #include "model/model.h"
 
-/* In the order of dumps (docs/formats.md). */
+/* The fields of a trainable model in the order of dumps (docs/formats.md). */
 const struct fo_model_field fo_model_field[] = {
 #define FIELD(f, said, t)                                 \
 	{                                                 \

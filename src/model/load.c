@@ -80,7 +80,7 @@ fo_status fo_model_load(const char *name, struct fo_model *out)
 	}
 	if (fo_fs_exists(name))
 		return load_file(name, out);
-	preset = fo_model_of_hub(name); /* behind the paths: a folder of that name is what somebody fetched */
+	preset = fo_model_of_hub(name); /* after the paths: a folder of that name is what somebody fetched */
 	if (!preset)
 		return unknown(name);
 	*out = *preset;

@@ -9,8 +9,8 @@
 #define FO_MODEL_MAX_POSITION (1 << 30)
 #define FO_MODEL_MAX_CONFIG (1 << 20) /* bytes of a config.json; real ones have 1 to 30 KiB */
 
-/* What an architecture that fo_model_parse does not know has that keeps it out ("LayerNorm and ..."); NULL: not looked
- * up. */
+/* Features that keep an architecture out which fo_model_parse does not know ("LayerNorm and ..."); NULL: nobody looked
+ * them up. */
 const char *fo_model_type_differs(const char *model_type);
 
 #endif

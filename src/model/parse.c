@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* One parse: the first mistake is kept and later reads return at once, so that callers need no check per key. */
+/* State of one parse. The first mistake is kept and later reads return at once, so callers need no check per key. */
 struct reader {
 	json_t *root;
 	const char *where;
@@ -126,7 +126,8 @@ static bool has_objects(const json_t *o)
 	return false;
 }
 
-/* Both spellings: "rope_theta" beside "rope_scaling" (transformers 4), "rope_parameters" with all (transformers 5). */
+/* Reads both spellings: "rope_theta" beside "rope_scaling" (transformers 4), and "rope_parameters", which holds all
+ * (transformers 5). */
 static void read_rope(struct reader *r, struct fo_model *m, double theta_dfl)
 {
 	struct fo_rope *rope = &m->rope;
@@ -179,7 +180,8 @@ static void require_act(struct reader *r, const char *expected)
 				r->where, fo_str_visible(shown, sizeof(shown), act), expected);
 }
 
-/* What llama, mistral, qwen2, qwen3 and the mixtures share. kv_dfl 0: as many kv heads as heads. */
+/* Reads the keys that llama, mistral, qwen2, qwen3 and the mixtures share. Without num_key_value_heads there are as
+ * many kv heads as heads. */
 static void read_common(struct reader *r, struct fo_model *m, double eps_dfl, double theta_dfl)
 {
 	m->gated = true;

@@ -282,8 +282,9 @@ static int by_time(const void *a, const void *b)
 	if (x->seconds != y->seconds)
 		return x->seconds < y->seconds ? -1 : 1;
 	/* Equal: the larger micro-batch, then fewer layers. */
-	return x->split != y->split ? (x->split < y->split ? -1 : 1)
-				    : (x->layers > y->layers) - (x->layers < y->layers);
+	if (x->split != y->split)
+		return x->split < y->split ? -1 : 1;
+	return (x->layers > y->layers) - (x->layers < y->layers);
 }
 
 struct search {
@@ -449,8 +450,10 @@ static fo_status refuse(struct search *s)
 		fo_program_fini(&p);
 		if (bytes > s->budget)
 			continue;
-		snprintf(would, sizeof would, "%s=%lld would fit", rows ? "train.rows" : "data.seq",
-			 (long long)(rows ? run.rows : run.seq));
+		if (rows)
+			snprintf(would, sizeof would, "train.rows=%lld would fit", (long long)run.rows);
+		else
+			snprintf(would, sizeof would, "data.seq=%lld would fit", (long long)run.seq);
 		break;
 	}
 	return fo_hint(
@@ -707,6 +710,6 @@ static bool is_for_device(const struct fo_run *r)
 fo_status fo_pass_choose_said(const struct fo_run *r, const struct fo_model *m, struct fo_choice *out)
 {
 	const struct fo_choose_rates rates = fo_choose_device(NULL, fo_run_precision(r));
-	return fo_pass_choose_run(r, m, r->memory_budget ? r->memory_budget : r->memory_limit, 0,
-				  is_for_device(r) ? &rates : NULL, out);
+	int64_t budget = r->memory_budget ? r->memory_budget : r->memory_limit;
+	return fo_pass_choose_run(r, m, budget, 0, is_for_device(r) ? &rates : NULL, out);
 }

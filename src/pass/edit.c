@@ -11,7 +11,11 @@ static int relation(const struct fo_operand *a, const struct fo_operand *b)
 	if (a->buf != b->buf || a->dlayer != b->dlayer)
 		return 0;
 	bool rows = a->r0 == b->r0 && a->nr == b->nr, cols = a->c0 == b->c0 && a->nc == b->nc;
-	return rows && cols ? SAME : cols && a->r0 + a->nr == b->r0 ? ROWS : rows && a->c0 + a->nc == b->c0 ? COLS : 0;
+	if (rows && cols)
+		return SAME;
+	if (cols && a->r0 + a->nr == b->r0)
+		return ROWS;
+	return rows && a->c0 + a->nc == b->c0 ? COLS : 0;
 }
 
 bool fo_edit_overlap(const struct fo_operand *a, const struct fo_operand *b)
@@ -42,9 +46,9 @@ bool fo_edit_conflict(const struct fo_op *x, const struct fo_op *y)
 bool fo_edit_can_move(const struct fo_program *p, int block, int from, int to)
 {
 	const struct fo_op *o = p->block[block].op;
-	int lo = to < from ? to : from + 1, hi = to < from ? from : to + 1;
-	for (int i = lo; i < hi; i++)
-		if (fo_edit_conflict(&o[i], &o[from]))
+	int low = to < from ? to : from, high = to < from ? from : to;
+	for (int i = low; i <= high; i++)
+		if (i != from && fo_edit_conflict(&o[i], &o[from]))
 			return false;
 	return true;
 }
@@ -111,8 +115,8 @@ int fo_edit_concat(struct fo_program *p, const char *name, const int *ids, int n
 		total += (int32_t)(by_rows ? b->rows : b->cols);
 	}
 	const struct fo_buffer b = p->buf[ids[0]];
-	int merged = fo_buffer_add(p, name, b.dtype, b.home, b.axes, by_rows ? total : b.rows, b.row_axis,
-				   by_rows ? b.cols : total, b.col_axis);
+	int merged = fo_buffer_add(p, name, b.dtype, b.home, b.axes, b.rows, b.row_axis, b.cols, b.col_axis);
+	*(by_rows ? &p->buf[merged].rows : &p->buf[merged].cols) = total;
 	widen_operands(p, merged, ids, offset, n, by_rows);
 	for (int q = 0; q < p->nparam; q++) {
 		struct fo_param *pr = &p->param[q];
@@ -162,8 +166,8 @@ void fo_edit_sweep(struct fo_program *p)
 
 /* ---- joining ---- */
 
-/* Whether y continues x along letter `dim` of ops.def: every operand that has the letter lies next to its partner there,
- * all others are the same. A matmul that sums over the letter must add to its result. */
+/* Whether y continues x along letter `dim` of ops.def: every operand that has the letter lies next to its partner
+ * there, all others are the same. A matmul that sums over the letter must add to its result. */
 static bool continues(const struct fo_op *x, const struct fo_op *y, const int *r, int dim)
 {
 	if (dim == FO_DIM_K && y->arg[FO_MATMUL_C].access != FO_ACC)

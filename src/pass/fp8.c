@@ -104,12 +104,13 @@ static bool persists(const struct fo_program *p, const struct fo_operand *x)
 /* Factor k of a product: which format, and along what its scales lie. */
 static struct spec spec_of(const struct work *w, const struct fo_op *o, int k)
 {
+	bool turned = k == FO_MATMUL_A ? o->attr.ta : !o->attr.tb; /* the sum runs along its columns */
 	struct spec s = { .x = o->arg[k], .format = FO_E4M3, .axis = WHOLE };
 	bool gradient = k == 0 && o->phase != FO_FORWARD, weight = k == 1 && o->phase != FO_WGRAD;
 	if (w->recipe == FO_FP8_CURRENT || w->recipe == FO_FP8_DELAYED)
 		s.format = gradient ? FO_E5M2 : FO_E4M3;
 	else if (!(w->recipe == FO_FP8_ROWWISE_HP && weight && o->phase == FO_BACKWARD))
-		s.axis = (k == 0 ? o->attr.ta : !o->attr.tb) ? COLS : ROWS;
+		s.axis = turned ? COLS : ROWS;
 	s.x.access = FO_READ;
 	return s;
 }
@@ -169,7 +170,7 @@ static int add_buffer(struct fo_program *p, const struct spec *s, const char *su
 {
 	static const char *const axis[] = { "", ".r", ".c" };
 	const struct fo_buffer src = p->buf[s->x.buf];
-	bool whole = s->x.nr == src.rows && s->x.nc == src.cols, numbers = fo_dtype_fp8(dtype);
+	bool whole = s->x.nr == src.rows && s->x.nc == src.cols;
 	char name[64], at[24] = "";
 	if (!whole)
 		snprintf(at, sizeof at, ".%d.%d", s->x.r0, s->x.c0);
@@ -177,8 +178,9 @@ static int add_buffer(struct fo_program *p, const struct spec *s, const char *su
 	int have = fo_buffer_find(p, name);
 	if (have >= 0)
 		return have; /* of the same weight in another block */
-	return fo_buffer_add(p, name, dtype, FO_HOME_ACT, src.axes, rows, numbers ? src.row_axis : FO_AXIS_ONE, cols,
-			     numbers ? src.col_axis : FO_AXIS_ONE);
+	if (fo_dtype_fp8(dtype))
+		return fo_buffer_add(p, name, dtype, FO_HOME_ACT, src.axes, rows, src.row_axis, cols, src.col_axis);
+	return fo_buffer_add(p, name, dtype, FO_HOME_ACT, src.axes, rows, FO_AXIS_ONE, cols, FO_AXIS_ONE);
 }
 
 static struct fo_op *put(struct work *w, int block, int *at, int kind)
@@ -227,7 +229,8 @@ static struct fo_op *put_cast_step(struct work *w, int block, int *at, const str
 static int make(struct work *w, int block, int at, const struct spec *s)
 {
 	struct fo_program *p = w->p;
-	int64_t rows = s->axis == ROWS ? s->x.nr : 1, cols = s->axis == COLS ? s->x.nc : 1;
+	int64_t rows = s->axis == ROWS ? s->x.nr : 1;
+	int64_t cols = s->axis == COLS ? s->x.nc : 1;
 	int q = add_buffer(p, s, "", s->format, s->x.nr, s->x.nc), f = add_buffer(p, s, ".s", FO_F32, rows, cols);
 	bool delayed = w->recipe == FO_FP8_DELAYED && !persists(p, &s->x);
 	uint32_t cast = (delayed ? put_cast_step : put_cast)(w, block, &at, s, q, f)->id;

@@ -12,6 +12,7 @@
  *
  * Rhu et al. 2016, "vDNN". docs/passes/offload.md. */
 #include "pass/pass.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,8 +109,8 @@ static void put_copies(struct fo_program *p, int block, const struct layer *l, i
 {
 	for (int i = 0; i < l->n; i++) {
 		int buf = out ? l->out[i] : l->in[i], host = host_buffer(p, buf);
-		struct fo_op *o = fo_op_insert(p, block, out ? p->block[block].n : i, out ? FO_OP_offload : FO_OP_fetch,
-					       FO_TRANSFER, FO_LANE_COPY);
+		int at = out ? p->block[block].n : i, kind = out ? FO_OP_offload : FO_OP_fetch;
+		struct fo_op *o = fo_op_insert(p, block, at, kind, FO_TRANSFER, FO_LANE_COPY);
 		fo_op_arg(p, o, out ? buf : host, -distance, FO_READ);
 		fo_op_arg(p, o, out ? host : buf, -distance, FO_DEF);
 	}
@@ -140,8 +141,11 @@ static void split_block(struct fo_program *p, int block, const struct layer *lay
 		int to = block;
 		if (!all) {
 			char name[sizeof p->block->name];
-			snprintf(name, sizeof name, made ? "%.16s.%s%d" : "%.16s.%s", p->block[block].name,
-				 out ? "out" : "in", made + 1);
+			const char *way = out ? "out" : "in";
+			if (made)
+				snprintf(name, sizeof name, "%.16s.%s%d", p->block[block].name, way, made + 1);
+			else
+				snprintf(name, sizeof name, "%.16s.%s", p->block[block].name, way);
 			to = fo_block_clone(p, block, name);
 			made++;
 		}
@@ -177,7 +181,7 @@ fo_status fo_pass_offload(struct fo_program *p)
 	if (p->run.mode != FO_MODE_TRAIN)
 		return FO_OK;
 	int64_t between = p->model.layers - 1 - layers;
-	int out = (int)(between < 1 ? 1 : between > INT8_MAX ? INT8_MAX : between); /* an operand's dlayer */
+	int out = (int)fo_bounded(between, 1, INT8_MAX); /* an operand's dlayer */
 	int in = p->run.micro_batches > 1 || p->run.pass.optimizer_in_backward ? out : 1;
 	struct layer *layer = fo_xmalloc((size_t)layers * sizeof *layer);
 	memset(layer, 0, (size_t)layers * sizeof *layer);

@@ -84,7 +84,7 @@ static enum what place_of(const struct fo_program *p, const struct uses *u, cons
 			const struct fo_operand *a = &b->op[i].arg[k];
 			int home = p->buf[a->buf].home;
 			if (home == FO_HOME_GRAD)
-				what = a->access == FO_TAKE ? UPDATES : what == STAYS ? MEASURES : what;
+				what = a->access == FO_TAKE || what == UPDATES ? UPDATES : MEASURES;
 			if (home != FO_HOME_GRAD && !(fo_home_persists(home) && fo_access_writes(a->access)))
 				continue;
 			int last = *last_use(p, u, s, a);

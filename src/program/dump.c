@@ -73,10 +73,14 @@ void fo_recompute_sets_text(int64_t sets, const char *sep, struct fo_str *out)
 
 static void put_recompute(int64_t sets, struct fo_str *out)
 {
-	bool named = sets == FO_RECOMPUTE_FULL || sets == FO_RECOMPUTE_SELECTIVE;
-	fo_str_puts(out, sets == FO_RECOMPUTE_FULL ? "=full" : named ? "=selective" : "=");
-	if (!named)
+	if (sets == FO_RECOMPUTE_FULL) {
+		fo_str_puts(out, "=full");
+	} else if (sets == FO_RECOMPUTE_SELECTIVE) {
+		fo_str_puts(out, "=selective");
+	} else {
+		fo_str_puts(out, "=");
 		fo_recompute_sets_text(sets, "+", out);
+	}
 }
 
 void fo_pass_value_text(size_t offset, int64_t value, struct fo_str *out)

@@ -284,7 +284,8 @@ static void put_rope(struct lowering *c, int block, int x, int sign)
 }
 static void put_attention(struct lowering *c, int block, bool bwd)
 {
-	struct fo_op *o = put(c, block, bwd ? FO_OP_attention_bwd : FO_OP_attention, bwd ? FO_BACKWARD : FO_FORWARD);
+	struct fo_op *o = bwd ? put(c, block, FO_OP_attention_bwd, FO_BACKWARD)
+			      : put(c, block, FO_OP_attention, FO_FORWARD);
 	o->attr.head_dim = (int32_t)c->m->head_dim;
 	o->attr.value = 1 / sqrt((double)c->m->head_dim);
 	if (c->m->sliding_window < c->p->run.seq) /* a wider one hides nothing */
@@ -500,14 +501,13 @@ static void emit(struct lowering *c)
 	int L = (int)c->m->layers, M = (int)p->run.micro_batches;
 	bool train = c->train, logits = c->decode || p->run.mode == FO_MODE_LOGITS;
 	const int batch[] = { c->token, c->target, c->position, c->doc }, chunk[] = { c->token, c->position, c->span };
-	const int out_train[] = { c->loss, c->scale }, out_eval[] = { c->loss }, out_logits[] = { c->logits };
+	const int loss[] = { c->loss, c->scale }; /* evaluation has no scale */
 	int hyper = train ? host_block(c, "step.in", FO_OP_host_in, FO_PORT_HYPER, &c->hyper, 1) : -1;
 	int in = c->decode ? host_block(c, "chunk.in", FO_OP_host_in, FO_PORT_CHUNK, chunk, 3)
 			   : host_block(c, "batch.in", FO_OP_host_in, FO_PORT_BATCH, batch, 4);
 	int ef = embed_forward(c), lf = layer_forward(c), hf = head_forward(c), hb = 0, lb = 0, eb = 0;
-	int out = logits ? host_block(c, "logits.out", FO_OP_host_out, FO_PORT_LOGITS, out_logits, 1)
-			 : host_block(c, "loss.out", FO_OP_host_out, FO_PORT_LOSS, train ? out_train : out_eval,
-				      train ? 2 : 1);
+	int out = logits ? host_block(c, "logits.out", FO_OP_host_out, FO_PORT_LOGITS, &c->logits, 1)
+			 : host_block(c, "loss.out", FO_OP_host_out, FO_PORT_LOSS, loss, c->train + 1);
 	if (train) {
 		hb = head_backward(c), lb = layer_backward(c), eb = embed_backward(c);
 		fo_slot_add(p, hyper, 0, 0);
@@ -563,9 +563,8 @@ fo_status fo_program_lower(struct fo_program *p, const struct fo_model *m, const
 	struct lowering c = {
 		.p = p, .m = m, .train = run->mode == FO_MODE_TRAIN, .decode = run->mode == FO_MODE_DECODE
 	};
-	bool f64 = run->precision == FO_PRECISION_F64, bf16 = run->precision == FO_PRECISION_BF16;
-	c.act = c.weight = f64 ? FO_F64 : bf16 ? FO_BF16 : FO_F32;
-	c.stat = c.state = f64 ? FO_F64 : FO_F32;
+	c.stat = c.state = run->precision == FO_PRECISION_F64 ? FO_F64 : FO_F32;
+	c.act = c.weight = run->precision == FO_PRECISION_BF16 ? FO_BF16 : c.state;
 	add_weights(&c);
 	add_forward_buffers(&c);
 	if (c.train)

@@ -1,5 +1,5 @@
-/* Whether the operands of an operation fit together. Most of it is in the columns of ops.def: modes, types, and rows and
- * columns by letters that must agree. What these cannot say is in a check that the row names. */
+/* Whether the operands of an operation fit together. Most of it is in the columns of ops.def: modes, types, and rows
+ * and columns by letters that must agree. What these cannot say is in a check that the row names. */
 #include "program/program.h"
 
 /* Sizes of an operation's letters; -1: not known yet. */
@@ -64,8 +64,8 @@ static const char *check_matmul(const struct fo_program *p, const struct fo_op *
 		return NULL;
 	if (type_of(p, a) == FO_E5M2 && type_of(p, b) == FO_E5M2)
 		return "one of two fp8 factors must be e4m3";
-	bool a_fits = is(sa, 1, 1) || (o->attr.ta ? is(sa, 1, m) : is(sa, m, 1)),
-	     b_fits = is(sb, 1, 1) || (o->attr.tb ? is(sb, n, 1) : is(sb, 1, n));
+	bool a_fits = is(sa, 1, 1) || (o->attr.ta ? is(sa, 1, m) : is(sa, m, 1));
+	bool b_fits = is(sb, 1, 1) || (o->attr.tb ? is(sb, n, 1) : is(sb, 1, n));
 	return a_fits && b_fits ? NULL : "scales do not lie along the lines of their operands";
 }
 

@@ -1,5 +1,5 @@
-/* What operations cost: FLOP that the model needs, FLOP run, bytes moved, bytes on the wire. ops.def names the rule of each
- * operation; a rule may serve several whose first operands are the same. */
+/* What operations cost: FLOP that the model needs, FLOP run, bytes moved, bytes on the wire. ops.def names the rule of
+ * each operation; a rule may serve several whose first operands are the same. */
 #include "program/program.h"
 
 /* pairs: visible (query, key) pairs of the micro-batch, < 0: of unbroken rows. */

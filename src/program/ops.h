@@ -1,5 +1,5 @@
-/* What ops.def declares, as C: the enum of operations, the enum of each operation's operands, and the table. All of it is
- * made by the compiler; nothing is parsed at run time. */
+/* What ops.def declares, as C: the enum of operations, the enum of each operation's operands, and the table. All of it
+ * is made by the compiler; nothing is parsed at run time. */
 #ifndef FO_PROGRAM_OPS_H
 #define FO_PROGRAM_OPS_H
 

@@ -28,7 +28,10 @@ extern const char *const fo_dtype_name[FO_DTYPE_COUNT];
 static inline bool fo_dtype_fp8(int t) { return t == FO_E4M3 || t == FO_E5M2; }
 static inline size_t fo_dtype_bytes(int t)
 {
-	return fo_dtype_fp8(t) ? 1 : t == FO_BF16 || t == FO_I16 ? 2 : t == FO_F64 ? 8 : 4;
+	static const uint8_t bytes[FO_DTYPE_COUNT] = {
+		[FO_F32] = 4, [FO_BF16] = 2, [FO_F64] = 8, [FO_I32] = 4, [FO_I16] = 2, [FO_E4M3] = 1, [FO_E5M2] = 1
+	};
+	return bytes[t];
 }
 
 /* How a buffer's elements lie in memory. Another layout of the same values is another buffer. Only row-major exists so

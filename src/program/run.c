@@ -76,7 +76,7 @@ const struct fo_opt fo_run_options[] = {
 		   "on a device every kernel of a process's first N steps is timed by CUPTI, into kernels.jsonl; the "
 		   "steps take longer; 0: of none"),
 	FO_OPT_ENUM(R, tune, "train.tune", "on",
-		    "on a device: algorithms of products are measured once and kept in the cache; kept: what the cache "
+		    "on a device: algorithms of matmuls are measured once and kept in the cache; kept: what the cache "
 		    "has, nothing is measured; off: the library's first proposals; long: those that are close run for "
 		    "seconds, as in a step",
 		    "on|kept|off|long"), /* enum fo_run_tune */
@@ -87,7 +87,7 @@ const struct fo_opt fo_run_options[] = {
 		   "linear warm-up; at most a tenth of train.steps unless given"),
 	FO_OPT_REAL(R, final_lr, "optim.final-lr", "X", "0.1", 0, 1, "", "last learning rate as a share of the peak"),
 	FO_OPT_REAL(R, decay_share, "optim.decay-share", "X", "0.2", 0, 1, "",
-		    "wsd: share of the steps behind the warm-up over which the rate falls"),
+		    "wsd: share of the steps after the warm-up over which the rate falls"),
 	FO_OPT_REAL(R, beta1, "optim.beta1", "X", "0.9", 0, 0.9999999, "", "AdamW: decay of the first moment"),
 	FO_OPT_REAL(R, beta2, "optim.beta2", "X", "0.95", 0, 0.9999999, "", "AdamW: decay of the second moment"),
 	FO_OPT_REAL(R, eps, "optim.eps", "X", "1e-8", 0, 1, "", "AdamW: added to the root of the second moment"),
@@ -153,14 +153,14 @@ const struct fo_opt fo_run_options[] = {
 		     "refuse a run that plans more; unset or 0: what this machine has free"),
 	FO_OPT_BYTES(R, memory_budget, "memory.budget", "SIZE", NULL, 0, 0x1p53,
 		     "what auto may plan with; unset or 0: memory.limit, else what this machine has free"),
-	FO_OPT_YES_NO(R, merge_qkv, "pass.merge-qkv", "yes", "queries, keys and values from one product"),
-	FO_OPT_YES_NO(R, merge_gate_up, "pass.merge-gate-up", "yes", "gate and up from one product"),
+	FO_OPT_YES_NO(R, merge_qkv, "pass.merge-qkv", "yes", "queries, keys and values from one matmul"),
+	FO_OPT_YES_NO(R, merge_gate_up, "pass.merge-gate-up", "yes", "gate and up from one matmul"),
 	FO_OPT_INT_OR(R, fuse_loss, "pass.fuse-loss", "N|auto", "auto", 0, 1 << 24, "tokens",
 		      "head and loss by chunks of N tokens, so that all logits never exist; 0: at once; auto: 512 on "
 		      "the processor, on a device up to the whole micro-batch, as its memory allows",
 		      "auto"),
 	FO_OPT_YES_NO(R, fuse_elementwise, "pass.fuse-elementwise", "yes",
-		      "additions with the norms behind them, and both gradients of a norm, in one walk over memory"),
+		      "additions with the norms after them, and both gradients of a norm, in one walk over memory"),
 	FO_OPT_TRI(R, fuse_rope, "pass.fuse-rope", "auto",
 		   "attention's gradients are turned back by rope before they are stored; auto: on a device, where "
 		   "that is predicted to be faster",
@@ -179,22 +179,22 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_YES_NO(R, optimizer_in_backward, "pass.optimizer-in-backward", "no",
 		      "update a layer's weights as soon as its gradients are complete: less memory"),
 	FO_OPT_TRI(R, wgrad_lane, "pass.wgrad-lane", "auto",
-		   "products of weight gradients on a lane of their own beside the rest of backward: the same "
+		   "matmuls of weight gradients on a lane of their own beside the rest of backward: the same "
 		   "numbers. auto: on a device, where that is predicted to be faster",
 		   "auto"),
 	FO_OPT_ENUM(R, fp8, "pass.fp8", "off",
-		    "factors of the layers' products in fp8: scales per tensor (current, or delayed by past maxima) or "
+		    "factors of the layers' matmuls in fp8: scales per tensor (current, or delayed by past maxima) or "
 		    "per row (hp: weight gradients keep their precision)",
 		    "off|current|delayed|rowwise|rowwise-hp"),
 	FO_OPT_INT(R, fp8_history, "pass.fp8-history", "N", "1024", 1, FO_FP8_HISTORY_MAX, "steps",
 		   "delayed: whose largest maximum makes the scale"),
 	FO_OPT_YES_NO(R, fp8_precompute, "pass.fp8-scale-precompute", "no",
-		      "fp8: weights are scaled and cast once, behind their optimizer step, and kept"),
+		      "fp8: weights are scaled and cast once, after their optimizer step, and kept"),
 	FO_OPT_ENUM(R, fp8_wgrad, "pass.fp8-wgrad", "fp8",
 		    "fp8: factors of weight gradients; bf16: as they are, unrounded (rowwise-hp has them so anyhow)",
 		    "fp8|bf16"),
 	FO_OPT_YES_NO(R, fp8_transposed, "pass.fp8-transposed", "no",
-		      "fp8, scales per tensor: casts write transposed copies too, so that every product has the form "
+		      "fp8, scales per tensor: casts write transposed copies too, so that every matmul has the form "
 		      "that Hopper's fp8 takes; wants pass.fp8-scale-precompute=yes"),
 	FO_OPT_TRI(R, fp8_fuse, "pass.fp8-fuse", "auto",
 		   "fp8=delayed: norms, SwiGLU and its backward cast what they make, which is then not stored by "
@@ -276,7 +276,7 @@ fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 			       "leave it out, and set optim.moments=bf16 where memory is short",
 			       r->state == FO_RUN_STATE_AUTO ? "auto" : "exact");
 	if (r->fp8_precompute && !r->fp8)
-		fo_opt_problem(s, "pass.fp8-scale-precompute=yes is about fp8 products: choose a recipe with pass.fp8, "
+		fo_opt_problem(s, "pass.fp8-scale-precompute=yes is about fp8 matmuls: choose a recipe with pass.fp8, "
 				  "or leave it out");
 	if (r->fp8_transposed && ((r->fp8 != FO_FP8_CURRENT && r->fp8 != FO_FP8_DELAYED) || !r->fp8_precompute))
 		fo_opt_problem(s, "pass.fp8-transposed=yes is about scales per tensor and weights that are cast once: "
@@ -284,11 +284,15 @@ fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 	if (r->fp8_fuse == FO_RUN_YES && r->fp8 != FO_FP8_DELAYED)
 		fo_opt_problem(s, "pass.fp8-fuse=yes is about scales that are known before what is cast: set "
 				  "pass.fp8=delayed, or leave it out");
-	if ((r->fp8_wgrad || r->fp8_first || r->fp8_last) && !r->fp8)
-		fo_opt_problem(s, "%s is about fp8 products: choose a recipe with pass.fp8, or leave it out",
-			       r->fp8_wgrad   ? "pass.fp8-wgrad"
-			       : r->fp8_first ? "pass.fp8-skip-first"
-					      : "pass.fp8-skip-last");
+	const char *about = NULL;
+	if (r->fp8_wgrad)
+		about = "pass.fp8-wgrad";
+	else if (r->fp8_first)
+		about = "pass.fp8-skip-first";
+	else if (r->fp8_last)
+		about = "pass.fp8-skip-last";
+	if (about && !r->fp8)
+		fo_opt_problem(s, "%s is about fp8 matmuls: choose a recipe with pass.fp8, or leave it out", about);
 	if (r->recompute_layers && r->recompute != FO_RUN_RECOMPUTE_SELECTIVE && r->recompute != FO_RUN_RECOMPUTE_FULL)
 		fo_opt_problem(s, "pass.recompute-layers says where pass.recompute=selective or full applies: choose "
 				  "one of them, or leave it out");
@@ -324,7 +328,7 @@ fo_status fo_run_model(const struct fo_run *r, struct fo_model *m)
 			changed |= *over[i].field != over[i].value;
 			*over[i].field = over[i].value;
 		}
-	/* What follows from what was said: heads imply kv heads, hidden and heads imply the head dimension. */
+	/* Overrides imply others: heads imply kv heads, hidden and heads imply the head dimension. */
 	if (r->heads && !r->kv_heads)
 		m->kv_heads = m->heads;
 	if ((r->hidden || r->heads) && !r->head_dim)
@@ -354,34 +358,42 @@ static struct fo_passes passes_of(const struct fo_run *r)
 	static const int64_t recompute[] = {
 		[FO_RUN_RECOMPUTE_SELECTIVE] = FO_RECOMPUTE_SELECTIVE, [FO_RUN_RECOMPUTE_FULL] = FO_RECOMPUTE_FULL
 	};
-	bool rounds = r->master == FO_MASTER_NONE || r->moments == FO_MOMENTS_BF16;
 	struct fo_passes c = {
 		.merge_qkv = r->merge_qkv,
 		.merge_gate_up = r->merge_gate_up,
 		.master = r->master,
 		.moments = r->moments,
-		.rounding = rounds && r->rounding == FO_RUN_STOCHASTIC ? FO_ROUND_STOCHASTIC : FO_ROUND_NEAREST,
-		.fuse_loss = r->fuse_loss == FO_RUN_FUSE_LOSS_AUTO ? FO_RUN_FUSE_LOSS : r->fuse_loss,
+		.rounding = FO_ROUND_NEAREST,
+		.fuse_loss = r->fuse_loss,
 		.recompute = recompute[r->recompute],
 		.fuse_elementwise = r->fuse_elementwise,
 		.fuse_rope = r->fuse_rope == FO_RUN_YES,
-		.fp8 = r->fp8,
-		.fp8_history = r->fp8 == FO_FP8_DELAYED ? r->fp8_history : 0,
-		.fp8_precompute = r->fp8 && r->fp8_precompute,
-		.fp8_wgrad = r->fp8 ? r->fp8_wgrad : 0,
-		.fp8_transposed = r->fp8 ? r->fp8_transposed : 0,
-		.fp8_fuse = r->fp8 == FO_FP8_DELAYED && r->fp8_fuse == FO_RUN_YES,
-		.fp8_first = r->fp8 ? r->fp8_first : 0,
-		.fp8_last = r->fp8 ? r->fp8_last : 0,
 		.attention = r->attention,
 		.offload = r->offload,
 		.fused_optimizer = r->fused_optimizer,
 		.optimizer_in_backward = r->optimizer_in_backward,
 		.wgrad_lane = r->wgrad_lane == FO_RUN_YES,
-		/* Without a bound it does not matter whose norm it would be. */
+		/* Without clipping it does not matter which step's norm it is. */
 		.previous_norm = r->clip_norm == FO_RUN_CLIP_PREVIOUS || (r->optimizer_in_backward && r->clip == 0),
 	};
-	c.recompute_layers = c.recompute ? r->recompute_layers : 0;
+	if (r->fuse_loss == FO_RUN_FUSE_LOSS_AUTO)
+		c.fuse_loss = FO_RUN_FUSE_LOSS;
+	if (c.recompute)
+		c.recompute_layers = r->recompute_layers;
+	if (r->rounding == FO_RUN_STOCHASTIC && (r->master == FO_MASTER_NONE || r->moments == FO_MOMENTS_BF16))
+		c.rounding = FO_ROUND_STOCHASTIC;
+	if (r->fp8) {
+		c.fp8 = r->fp8;
+		c.fp8_precompute = r->fp8_precompute;
+		c.fp8_wgrad = r->fp8_wgrad;
+		c.fp8_transposed = r->fp8_transposed;
+		c.fp8_first = r->fp8_first;
+		c.fp8_last = r->fp8_last;
+	}
+	if (r->fp8 == FO_FP8_DELAYED) {
+		c.fp8_history = r->fp8_history;
+		c.fp8_fuse = r->fp8_fuse == FO_RUN_YES;
+	}
 	return c;
 }
 
@@ -449,7 +461,7 @@ void fo_run_contradicts(const struct fo_opt_set *s, const struct fo_run *r, cons
 	};
 #undef AT
 	struct fo_passes want = passes_of(r);
-	/* What stands behind another option in passes_of is asked by itself. */
+	/* passes_of leaves these out when another option is off; here each is compared by itself. */
 	want.fp8_history = r->fp8_history;
 	want.fp8_precompute = r->fp8_precompute;
 	want.fp8_wgrad = r->fp8_wgrad;

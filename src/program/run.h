@@ -19,12 +19,12 @@ enum fo_run_recompute {
 };
 enum fo_run_tune { FO_RUN_TUNE_ON, FO_RUN_TUNE_KEPT, FO_RUN_TUNE_OFF, FO_RUN_TUNE_LONG };
 enum fo_run_device { FO_RUN_DEVICE_AUTO, FO_RUN_DEVICE_CPU, FO_RUN_DEVICE_CUDA };
-/* Of pass.fuse-loss: what is chosen (src/pass/choose.c), and the tokens of a chunk where nothing is to be chosen from,
- * a processor. */
+/* Values of pass.fuse-loss: auto (src/pass/choose.c chooses on a device), and the tokens of a chunk on a processor,
+ * where there is nothing to choose. */
 enum { FO_RUN_FUSE_LOSS_AUTO = -1, FO_RUN_FUSE_LOSS = 512 };
-/* The three values of an option with a third word (FO_OPT_TRI). FO_RUN_AUTO leaves the choice open: a pass is not taken
- * on the processor, and on a device if the step is predicted to be faster with it (fo_pass_choose_run); model.tied is as
- * the model says. */
+/* The three values of an option with a third word (FO_OPT_TRI). FO_RUN_AUTO leaves the choice open. A pass is then not
+ * taken on the processor, and on a device if the step is predicted to be faster with it (fo_pass_choose_run);
+ * model.tied is as the model says. */
 enum fo_run_choice { FO_RUN_NO, FO_RUN_YES, FO_RUN_AUTO };
 enum fo_run_dtype { FO_RUN_BF16, FO_RUN_FP32 };
 enum fo_run_rounding { FO_RUN_STOCHASTIC, FO_RUN_NEAREST };
@@ -96,12 +96,13 @@ extern const struct fo_opt fo_run_options[];
 
 /* FO_RUN_DEVICES; false for another text. index: N, 0 where none is named. */
 bool fo_run_device_parse(const char *text, enum fo_run_device *kind, int *index);
-/* What spans several keys; all mistakes at once, as fo_opt_finish. */
+/* Checks rules that span several keys, and ends like fo_opt_finish: all mistakes at once. */
 FO_CHECKED fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r);
 /* The architecture with overrides applied and checked. */
 FO_CHECKED fo_status fo_run_model(const struct fo_run *r, struct fo_model *m);
 enum fo_numerics fo_run_precision(const struct fo_run *r);
-/* What is left to choose (auto) is as if nothing had to be saved: fo_pass_choose_run (src/pass) chooses. */
+/* The lowering that the options ask for. Choices that are left open (auto) are taken as if memory were plenty;
+ * fo_pass_choose_run (src/pass) makes them. */
 struct fo_lowering fo_run_lowering(const struct fo_run *r, enum fo_mode mode);
 /* Appends to `out` what options that were given say against the passes of a program made elsewhere: "pass.fp8 is
  * rowwise there, not off; ...". Choices that are left open (auto), and what says nothing about these passes, contradict

@@ -4,7 +4,9 @@
  * in a list; a new access waits for every overlapping one that it conflicts with. Lanes are in order, so one number per
  * lane, the newest instance there, is enough. */
 #include "program/program.h"
+#include "base/text.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,9 +37,11 @@ static fo_status bad(const struct walk *w, const struct fo_operand *a, const cha
 	const struct fo_program *p = w->p;
 	const struct fo_slot *s = &p->slot[w->slot];
 	const struct fo_block *b = &p->block[s->block];
-	return fo_fail(FO_EBUG, "block '%s' op %d %s (layer %d, micro-batch %d): %s%s%s", b->name, w->op,
-		       fo_op_info(b->op[w->op].kind)->name, s->layer, s->mb, a ? p->buf[a->buf].name : "", a ? " " : "",
-		       what);
+	char buffer[sizeof p->buf->name + 1] = "";
+	if (a)
+		snprintf(buffer, sizeof buffer, "%s ", p->buf[a->buf].name);
+	return fo_fail(FO_EBUG, "block '%s' op %d %s (layer %d, micro-batch %d): %s%s", b->name, w->op,
+		       fo_op_info(b->op[w->op].kind)->name, s->layer, s->mb, buffer, what);
 }
 
 /* The buffer instance an operand names, -1 when its layer or micro-batch does not exist. */
@@ -86,9 +90,9 @@ static void begin_life(struct walk *w, int inst, int id, const struct fo_operand
 
 static int64_t overlap(const struct access *x, const struct fo_operand *a)
 {
-	int64_t r0 = x->r0 > a->r0 ? x->r0 : a->r0, r1 = x->r1 < a->r0 + a->nr ? x->r1 : a->r0 + a->nr;
-	int64_t c0 = x->c0 > a->c0 ? x->c0 : a->c0, c1 = x->c1 < a->c0 + a->nc ? x->c1 : a->c0 + a->nc;
-	return r0 < r1 && c0 < c1 ? (r1 - r0) * (c1 - c0) : 0;
+	int64_t rows = fo_least(x->r1, a->r0 + a->nr) - fo_greatest(x->r0, a->r0);
+	int64_t cols = fo_least(x->c1, a->c0 + a->nc) - fo_greatest(x->c0, a->c0);
+	return rows > 0 && cols > 0 ? rows * cols : 0;
 }
 
 /* Is the rectangle written as a whole by accesses x and after? What one access leaves over, the others must cover. */
@@ -100,8 +104,8 @@ static bool covered(const struct walk *w, int x, const struct fo_operand *a)
 		const struct access *e = &w->pool[x];
 		if (!e->writes || !overlap(e, a))
 			continue;
-		int32_t a1 = a->r0 + a->nr, c1 = a->c0 + a->nc, r0 = e->r0 > a->r0 ? e->r0 : a->r0,
-			r1 = e->r1 < a1 ? e->r1 : a1;
+		int32_t a1 = a->r0 + a->nr, c1 = a->c0 + a->nc, r0 = (int32_t)fo_greatest(e->r0, a->r0),
+			r1 = (int32_t)fo_least(e->r1, a1);
 		const struct fo_operand above = { .r0 = a->r0, .nr = r0 - a->r0, .c0 = a->c0, .nc = a->nc },
 					below = { .r0 = r1, .nr = a1 - r1, .c0 = a->c0, .nc = a->nc },
 					left = { .r0 = r0, .nr = r1 - r0, .c0 = a->c0, .nc = e->c0 - a->c0 },

@@ -1,5 +1,6 @@
 /* The verifier, run after lowering and after every pass. It guards passes; only numbers prove them (tests/step). */
 #include "program/program.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -73,10 +74,9 @@ static fo_status check_owners(const struct fo_program *p)
 		for (struct updates at = { 0 }; (w = next_update(b, &at));) {
 			for (int q = 0; q < p->nparam; q++) {
 				const struct fo_param *pr = &p->param[q];
-				int64_t r0 = pr->r0 > w->r0 ? pr->r0 : w->r0,
-					r1 = pr->r0 + pr->nr < w->r0 + w->nr ? pr->r0 + pr->nr : w->r0 + w->nr;
-				int64_t c0 = pr->c0 > w->c0 ? pr->c0 : w->c0,
-					c1 = pr->c0 + pr->nc < w->c0 + w->nc ? pr->c0 + pr->nc : w->c0 + w->nc;
+				int64_t r0 = fo_greatest(pr->r0, w->r0), c0 = fo_greatest(pr->c0, w->c0);
+				int64_t r1 = fo_least(pr->r0 + pr->nr, w->r0 + w->nr);
+				int64_t c1 = fo_least(pr->c0 + pr->nc, w->c0 + w->nc);
 				int l = pr->per_layer ? p->slot[s].layer + w->dlayer : 0;
 				if (pr->weight == w->buf && r0 < r1 && c0 < c1 && l >= 0 && l < layers)
 					area[q * layers + l] += (r1 - r0) * (c1 - c0);
@@ -105,13 +105,21 @@ static fo_status check_homes(const struct fo_program *p)
 				       p->buf[i].name);
 	for (int q = 0; q < p->nparam; q++) {
 		const struct fo_param *pr = &p->param[q];
-		const int16_t buf[] = { pr->weight, pr->master, pr->m, pr->v, pr->grad };
+		const struct {
+			int buf, home;
+			bool needed, halves; /* halves: it may hold low halves */
+		} part[] = { { pr->weight, FO_HOME_PARAM, true, false },
+			     { pr->master, FO_HOME_STATE, false, true },
+			     { pr->m, FO_HOME_STATE, false, false },
+			     { pr->v, FO_HOME_STATE, false, false },
+			     { pr->grad, FO_HOME_GRAD, false, false } };
 		for (int k = 0; k < 5; k++) {
-			int home = k == 0 ? FO_HOME_PARAM : k < 4 ? FO_HOME_STATE : FO_HOME_GRAD;
-			if (buf[k] < 0 ? k == 0
-				       : p->buf[buf[k]].home != home || p->buf[buf[k]].dtype == FO_I32 ||
-						 (k != 1 && p->buf[buf[k]].dtype == FO_I16) ||
-						 fo_dtype_fp8(p->buf[buf[k]].dtype))
+			const struct fo_buffer *b = part[k].buf < 0 ? NULL : &p->buf[part[k].buf];
+			bool wrong = !b && part[k].needed;
+			if (b)
+				wrong = b->home != part[k].home || b->dtype == FO_I32 || fo_dtype_fp8(b->dtype) ||
+					(b->dtype == FO_I16 && !part[k].halves);
+			if (wrong)
 				return fo_fail(FO_EBUG,
 					       "parameter '%s': its weight, state or gradient has no buffer, or one of "
 					       "another kind",

@@ -1,9 +1,9 @@
-/* A run's figures as a text file for Prometheus: what node_exporter's textfile collector reads (a folder of *.prom
- * files).
+/* Writes a run's figures as a text file for Prometheus, which node_exporter's textfile collector reads (a folder of
+ * *.prom files).
  *
  * The format is Prometheus' text exposition format 0.0.4 (prometheus.io/docs/instrumenting/exposition_formats): HELP
- * and TYPE before each metric, base units in names, label values escaped. The file is written beside its place and
- * renamed, so that a reader sees the old or the new one and never half of one. It is not flushed to the disk: after a
+ * and TYPE before each metric, base units in names, label values escaped. The file is written under another name
+ * and renamed, so that a reader sees the old or the new one and never half of one. It is not flushed to the disk: after a
  * power cut its figures would be of no use. Times are Unix times, as Prometheus wants them: an age is `time() - metric`
  * where it is asked for. */
 #ifndef FO_RECORD_PROMETHEUS_H
@@ -16,7 +16,7 @@
 enum { FO_PROMETHEUS_STEPS = 64 };
 
 struct fo_prometheus {
-	/* What the labels of flatout_run_info say; run is a label of every metric. Borrowed, NULL is "". */
+	/* Labels of flatout_run_info; run is a label of every metric. Borrowed, NULL is "". */
 	const char *run, *version, *commit, *model, *cpu, *isa, *dtype;
 	int64_t threads, steps_planned;                    /* -1: not known */
 	int64_t step;                                      /* done */

@@ -59,9 +59,8 @@ static bool string(struct scan *s, const char **text, size_t *len)
 	return true;
 }
 
-/* Up to 19 digits and a power of ten up to 22, when the digits are below 2^53: both are exact doubles, so one
- * multiplication or division rounds right (W. D. Clinger, How to read floating point numbers accurately, 1990). Else
- * the C library reads it. */
+/* Reads a number. With digits below 2^53 and at most 22 decimals both parts are exact doubles, so one division rounds
+ * correctly (W. D. Clinger, How to read floating point numbers accurately, 1990). The C library reads all others. */
 static bool number(struct scan *s, double *out)
 {
 	static const double ten[] = { 1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
@@ -119,7 +118,7 @@ static bool word(struct scan *s, const char *w)
 	return true;
 }
 
-/* Over an object or array. Its inside is only followed as far as strings and brackets go. */
+/* Skips an object or array; only strings and brackets inside it are looked at. */
 static bool nested(struct scan *s)
 {
 	const char *text;
@@ -140,7 +139,7 @@ static bool nested(struct scan *s)
 	return true;
 }
 
-/* A value: *number is NAN where it is none; a text is told by *text. */
+/* Reads a value: *v is NAN where it is no number; *text is NULL where it is no text. */
 static bool value(struct scan *s, double *v, const char **text, size_t *len)
 {
 	*v = NAN;
@@ -208,7 +207,7 @@ static bool scan_line(const char *text, size_t n, struct line *l)
 
 /* ---- steps ---- */
 
-/* What the log said of step `from` and later is undone. */
+/* Drops what earlier lines said about step `from` and later ones. */
 static void undo(struct fo_record *r, int64_t from)
 {
 	struct fo_record_steps *s = &r->step;
@@ -307,7 +306,8 @@ static bool finish_spike(struct fo_record *r, void *line)
 	return true;
 }
 
-/* Where the lines of an event go. finish: what the table leaves to do; false: the line says nothing. */
+/* Lists that the lines of each event are added to. finish completes what the table cannot say; it returns false for a
+ * line that says nothing. */
 static const struct event {
 	const struct fo_schema *schema;
 	size_t list, n, cap;

@@ -1,18 +1,17 @@
-/* A run directory, read: what a training run left about itself (docs/formats.md has the files).
+/* Reads a run directory, which a training run leaves (docs/formats.md describes the files).
  *
- * Everything here comes from outside: files may be cut, damaged or from another version. Each file is told apart as
- * absent, whole or damaged (struct fo_record_file); a damaged one is no error of fo_record_open, its sentence is kept.
- * Unknown events and fields are ignored, a field of the wrong type is as if it were not there. Figures that are not
- * there are NAN.
+ * Everything here comes from outside: files may be cut, damaged or from another version. Each file is absent,
+ * whole or damaged (struct fo_record_file). A damaged file does not make fo_record_open fail: its error is kept in
+ * `why`. Unknown events and fields are ignored, and a field of the wrong type counts as missing. Missing figures are
+ * NAN.
  *
  * The log repeats steps: a run that was resumed goes on from its last checkpoint, one that went back
- * (guard.spike=rewind) from an earlier one. Here the newest wins: when step s comes again, what the log said of s and
- * later steps before is dropped, and counted (undone_steps, undone_seconds). Guard events, starts, ends and machine
- * states are history and stay. So steps are strictly ascending, and a step that was skipped has no row.
+ * (guard.spike=rewind) from an earlier one. Here the newest line wins: when step s comes again, earlier lines of step s
+ * and later are dropped and counted (undone_steps, undone_seconds). Guard events, starts, ends and machine states are
+ * history and stay. So steps are strictly ascending, and a step that was skipped has no row.
  *
- * The log is read line by line in pieces of 1 MiB: memory is 8 bytes per step and field that occurs. A line without its
- * line feed at the end is what a kill or power cut leaves (or a run that is writing just now): it is ignored and `torn`
- * is set.
+ * The log is read line by line in pieces of 1 MiB: memory is 8 bytes per step and field that occurs. A kill, a power
+ * cut or a run that is writing at that moment leaves a last line without a line feed: it is ignored and `torn` is set.
  *
  * Ownership: the record owns everything it points to (fo_record_fini). Threads: plain data, read it from anywhere. */
 #ifndef FO_RECORD_RECORD_H
@@ -121,17 +120,17 @@ struct fo_record_guard {
 	const struct fo_record_document *document;
 	int64_t documents; /* that the log lists */
 };
-/* One process: it began behind `step` steps. */
+/* One process, which began after `step` steps. */
 struct fo_record_start {
 	int64_t step;
 	double time, clock;
 	double peak_flop_s;                                   /* NAN: not known */
-	int64_t threads;                                      /* -1: not told */
-	const char *isa, *peak_dtype, *program_hash, *device; /* "" not told; device: the processor */
+	int64_t threads;                                      /* -1: not known */
+	const char *isa, *peak_dtype, *program_hash, *device; /* "" not known; device "": the processor */
 	double arena_bytes, persistent_bytes, workspace_bytes, other_bytes, checkpoint_bytes; /* planned; NAN */
-	double device_reserve_bytes, host_bytes; /* NAN: not told, or on a processor */
+	double device_reserve_bytes, host_bytes; /* NAN: not known, or on a processor */
 };
-/* What a device did while a process's steps ran, and MFU in factors (docs/cuda.md); NAN where not told. */
+/* Use of a device while a process's steps ran, and MFU in factors (docs/cuda.md); NAN where not known. */
 struct fo_record_device {
 	bool told;
 	struct fo_nvml_use use;
@@ -139,15 +138,15 @@ struct fo_record_device {
 	struct fo_mfu_split split;
 };
 extern const struct fo_schema fo_record_device_schema;
-struct fo_record_device fo_record_no_device(void); /* not told, each figure NAN */
-/* What a process said when it ended by itself. */
+struct fo_record_device fo_record_no_device(void); /* told is false, each figure NAN */
+/* The end of a process that was not killed. */
 struct fo_record_end {
 	int64_t step;
-	const char *how; /* "done", "interrupted", "failed"; "" not told */
+	const char *how; /* "done", "interrupted", "failed"; "" not known */
 	double time, clock;
-	int64_t steps;             /* of this process; 0 not told */
+	int64_t steps;             /* of this process; 0 not known */
 	double seconds;            /* of the steps in profile */
-	struct fo_profile profile; /* of those that were neither metered nor the first; steps 0: not told */
+	struct fo_profile profile; /* of those that were neither metered nor the first; steps 0: not known */
 	double planned_bytes, measured_bytes, joules_per_token, huge_page_share;
 	struct fo_record_device device;
 	double padding_share, truncated_share; /* of the tokens processed; of those and what was cut off documents */
@@ -235,10 +234,10 @@ double fo_record_peak_of(const struct fo_record *r, int64_t row);
  * peak; NAN where none does. A mean of products: padding, and so the work of a step, differs from step to step. */
 double fo_record_mean_flop(const struct fo_record *r, enum fo_step_field f);
 
-/* What the run trained: its program's model ("custom" where options changed a named one), or, of a record without a
- * program, what option model.name asked for; "" where nothing tells. */
+/* Name of the model: the program's ("custom" where options changed a named one), or without a program the value of
+ * option model.name; "" where neither is known. */
 const char *fo_record_model(const struct fo_record *r);
-/* The highest load average that the log tells; NaN: it tells none. fo_state_others_ran says what it means. */
+/* The highest load average in the log; NaN: it has none. fo_state_others_ran interprets it. */
 double fo_record_load(const struct fo_record *r);
 /* NULL: no such option in run.json. */
 const struct fo_record_option *fo_record_option(const struct fo_record *r, const char *key);

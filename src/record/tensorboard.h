@@ -6,9 +6,9 @@
  * summary.proto (field numbers), protobuf.dev/programming-guides/encoding (the wire format), RFC 3720 appendix B.4
  * (check values of CRC-32C).
  *
- * Each writer begins a new file of its folder, named so that it sorts behind those that are there, as TensorBoard wants
- * it; a restart at step s is told by a SessionLog message, upon which TensorBoard drops what earlier files say of step
- * s and later. A record is written with one call, so that a file which is being written ends in whole records. */
+ * Each writer begins a new file of its folder, named so that it sorts after the existing ones, as TensorBoard wants
+ * it. A SessionLog message reports a restart at step s: TensorBoard then drops what earlier files say about step s and
+ * later. Each record is written with one call, so that a file which is being written ends in whole records. */
 #ifndef FO_RECORD_TENSORBOARD_H
 #define FO_RECORD_TENSORBOARD_H
 
@@ -18,7 +18,7 @@
 struct fo_tensorboard {
 	int fd;
 	char *path;           /* of the file; heap */
-	struct fo_str record; /* the one that is being made */
+	struct fo_str record; /* the record that is being made */
 };
 
 /* CRC-32C (Castagnoli) of n bytes, going on from `crc` (0 at the start). */
@@ -27,7 +27,7 @@ uint32_t fo_crc32c(uint32_t crc, const void *bytes, size_t n);
 /* Begins a file in folder `dir`, which is made where it does not exist. `time` is Unix time; the first step will be
  * `step`. */
 FO_CHECKED fo_status fo_tensorboard_open(struct fo_tensorboard *t, const char *dir, int64_t step, double time);
-/* From here on step `step` and later ones come again. */
+/* Reports a restart: step `step` and later ones will be written again. */
 FO_CHECKED fo_status fo_tensorboard_restart(struct fo_tensorboard *t, int64_t step, double time);
 /* The scalars of one step: value[f] by enum fo_step_field, those that are not finite are left out, time is
  * value[FO_STEP_TIME]. */

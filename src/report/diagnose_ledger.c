@@ -482,13 +482,8 @@ void fo_bridge_section(struct fo_doc *doc, const struct fo_diagnosis *d)
 	const struct fo_bridge *b = &d->bridge;
 	struct fo_bridge_row *row = fo_doc_alloc(doc, FO_BRIDGE_MAX * sizeof *row);
 	struct fo_draw_fall *fall = fo_doc_alloc(doc, FO_BRIDGE_MAX * sizeof *fall);
-	if (!b->known) { /* the answer says why */
-		fo_doc_only(doc, FO_DOC_PAGE);
-		if (*d->utilisation.sentence)
-			fo_doc_remark(doc, "%s", d->utilisation.sentence);
-		fo_doc_only(doc, FO_DOC_BOTH);
+	if (!b->known) /* the answer says why */
 		return;
-	}
 	fo_doc_heading(doc, "From 100 %% to MFU");
 	fo_doc_only(doc, FO_DOC_PAGE);
 	if (*d->utilisation.sentence)
@@ -593,7 +588,7 @@ void fo_products_section(struct fo_doc *doc, const struct fo_diagnosis *d)
 {
 	if (!d->products)
 		return;
-	fo_doc_details(doc, FO_DOC_FOLDED, "Matrix products by shape, most time first");
+	fo_doc_details(doc, FO_DOC_FOLDED, "Matmuls by shape, most time first");
 	fo_doc_only(doc, FO_DOC_PAGE);
 	fo_doc_remark(doc, "Attainable: what this device reaches on such a shape, where that is known.");
 	fo_doc_only(doc, FO_DOC_BOTH);

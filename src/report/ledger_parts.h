@@ -11,7 +11,7 @@
  * ELEMENTWISE holds reductions too, CAST kernels that copy, LOSS softmax, OTHER kernels of all other classes,
  * IDLE_LAUNCH the time from a launch on and the gaps between kernels that were launched in time. */
 #define FO_LEDGER_PART_LIST(X)                                   \
-	X(GEMM, "matrix products", 0)                            \
+	X(GEMM, "matmuls", 0)                                    \
 	X(ATTENTION, "attention", 12)                            \
 	X(CONV, "convolutions", 2)                               \
 	X(NORM, "norms", 15)                                     \

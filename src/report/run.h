@@ -76,9 +76,9 @@ struct fo_report {
 	struct fo_report_phase *phase;
 	int phases;
 	double slow_s, lost_s; /* time in phases; of it what is beyond the median */
-	/* Between steps. wall_s: from the first step's begin to the last one's end, which is what steps and gaps add up
-	 * to; NaN: the log has no times. clock_set: times that the system's clock was set back or forth, as far as the
-	 * log shows; what lies there counts nothing. */
+	/* Time between steps. wall_s: from the first step's begin to the last one's end, which is the sum of steps and
+	 * gaps; NaN: the log has no times. clock_set: how often the system's clock was set while the log was written,
+	 * as far as the log shows; gaps there count nothing. */
 	double wall_s, gap_s[FO_GAP_COUNT];
 	int64_t clock_set;
 	int64_t gaps[FO_GAP_COUNT];
@@ -93,7 +93,7 @@ struct fo_report {
 	char *command;           /* flatout train with every option that is not a default, to copy */
 };
 
-/* What r was not opened with counts as not there. */
+/* Looks at r, which must outlive o. Parts that r was not opened with count as missing. */
 void fo_report_make(struct fo_report *o, const struct fo_record *r);
 void fo_report_fini(struct fo_report *o);
 /* Running median over `window` (odd) finite values around each; NaN where v is NaN. out holds n. */
@@ -103,7 +103,7 @@ void fo_running_median(const double *v, int64_t n, int64_t window, double *out);
 void fo_report_doc(const struct fo_report *o, struct fo_doc *d);
 /* Fields of an open JSON object. */
 void fo_report_json(const struct fo_report *o, struct fo_json *j);
-/* What is missing or damaged, a sentence at a time; NULL behind the last. text holds FO_REPORT_MISSING bytes: such a
+/* The i-th sentence on what is missing or damaged; NULL after the last. text holds FO_REPORT_MISSING bytes: such a
  * sentence names a path and its error. */
 enum { FO_REPORT_MISSING = 2 * FO_PATH_BYTES };
 const char *fo_report_missing(const struct fo_report *o, int i, char *text);

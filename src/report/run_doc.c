@@ -121,7 +121,7 @@ static void step_figures(struct page *p)
 		fo_doc_fact(d, "tokens/s", fo_doc_printf(d, "%.0f", o->tokens_s.median), "with loss; median");
 }
 
-/* What the page shows as pictures and tables, in a line each. */
+/* Says in a line each what the page shows as pictures and tables. */
 static void screen_figures(struct page *p)
 {
 	const struct fo_report *o = p->o;
@@ -184,7 +184,7 @@ static const char *if_known(const struct page *p, double v, const char *fmt, dou
 	return fo_doc_printf(p->d, "%s", text);
 }
 
-/* What the processors went through over the run, row by row. Returns the number of rows, known or not. */
+/* Fills rows with the state of the processors over the run. Returns their number; value NULL: not known. */
 static int machine_rows(const struct page *p, struct row row[8])
 {
 	const struct fo_state_use *u = &p->o->machine;
@@ -201,7 +201,7 @@ static int machine_rows(const struct page *p, struct row row[8])
 	return n;
 }
 
-/* What the device did over the last process, by NVML. */
+/* The same for the device over the last process, by NVML. */
 static int device_rows(const struct page *p, struct row row[8])
 {
 	const struct fo_record_end *e = fo_record_last_end(p->r);
@@ -415,7 +415,7 @@ static void draw_loss(struct page *p)
 	      false);
 }
 
-/* For the end of a caption. */
+/* The end of a caption. */
 static const char *left_out(struct page *p)
 {
 	int64_t n = p->o->metered;

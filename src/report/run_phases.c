@@ -81,8 +81,8 @@ static void say(char *text, size_t size, const char *fmt, ...)
 	va_end(ap);
 }
 
-/* What differed in the phase, by the log. A share counts from two points more than elsewhere, a clock from 5 % less:
- * smaller differences come and go from minute to minute. */
+/* Names what differed in the phase, by the log. A share counts from two points more than elsewhere, a clock from 5 %
+ * less: smaller differences come and go from minute to minute. */
 static const char *cause_of(struct fo_report *o, const struct fo_report_phase *p, double waited_all)
 {
 	const struct fo_record *r = o->r;
@@ -111,7 +111,8 @@ static const char *cause_of(struct fo_report *o, const struct fo_report_phase *p
 	return fo_arena_strdup(&o->arena, text);
 }
 
-/* No step's time holds these, so that they cannot have made steps slow by themselves: told, not blamed. */
+/* Evaluations and checkpoints in the phase. They lie between steps and cannot have made steps slow: reported, not
+ * blamed. */
 static const char *beside(struct fo_report *o, const struct fo_report_phase *p)
 {
 	const struct fo_record *r = o->r;
@@ -215,7 +216,7 @@ static void count(struct fo_report *o, enum fo_report_gap kind, double seconds)
 	o->gaps[kind]++;
 }
 
-/* A step's place in time; NaN where the log does not tell. */
+/* A step's place in time; NaN where the log does not say. */
 struct moment {
 	double time, clock, seconds;
 	int32_t process;

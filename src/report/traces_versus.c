@@ -302,8 +302,8 @@ static const char *device_name(const struct fo_traces_side *s)
 /* ---- is it one job? ---- */
 
 /* Two versions of one job do most of their work in kernels of the same name or shape; below this share on both sides
- * nothing speaks for one job. Another batch size, another split over ranks or a compiler change the one or the other, so shapes decide
- * where both sides have them. */
+ * nothing speaks for one job. Another batch size, another split over ranks or a compiler change the one or the other,
+ * so shapes decide where both sides have them. */
 static const double one_job_least = 0.1;
 
 /* Another batch size or split over ranks changes one of the three sizes. */

@@ -81,7 +81,7 @@ static void say_what_they_are(struct page *p, const char *const path[2])
 	}
 }
 
-/* What was read of each side, and what is missing of it. */
+/* Says what was read of each side, and what is missing of it. */
 static void say_what_was_found(struct page *p)
 {
 	for (int k = 0; k < 2; k++) {
@@ -184,7 +184,7 @@ static void figures(struct page *p)
 		   fo_doc_printf(p->d, "%.0f", x->ops), fo_doc_printf(p->d, "%.0f", y->ops), "");
 }
 
-/* Both ledgers as bars, to scale where both are of a step. */
+/* Draws both ledgers as bars, to scale where both are of a step. */
 static void picture(struct page *p)
 {
 	struct fo_draw_stack *stack = fo_doc_alloc(p->d, 2 * sizeof *stack);

@@ -242,7 +242,8 @@ static void compare_operations(struct fo_versus *v)
 	free(l.op);
 }
 
-/* Both runs are held against the best bursts of either: only then do their quiet spans mean the same. */
+/* Composes the quiet step times of both runs from the best bursts of either: only then do their quiet spans mean the
+ * same. */
 static void compare_quiet(struct fo_versus *v)
 {
 	struct fo_burst best = { 0 };

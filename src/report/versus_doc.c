@@ -130,7 +130,7 @@ static void figures(struct page *p)
 	pair(p, "held-out data", x->val_checksum, y->val_checksum);
 }
 
-/* Both sides' parts as bars to scale, where both have means or medians of them. */
+/* Draws both sides' parts as bars to scale. */
 static void picture(struct page *p, double part[2][FO_PART_COUNT])
 {
 	struct fo_draw_stack *stack = fo_doc_alloc(p->d, 2 * sizeof *stack);

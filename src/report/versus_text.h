@@ -12,7 +12,7 @@ const char *fo_versus_ms(struct fo_doc *d, double seconds);        /* "12.345 ms
 const char *fo_versus_signed_ms(struct fo_doc *d, double seconds); /* "+0.345 ms"; "-" */
 /* "+3.1 %" from x to y, "the same", or with FO_UNRESOLVED after it; "" where nothing can be said. */
 const char *fo_versus_change(struct fo_doc *d, double x, double y, bool resolved);
-/* What a row's last cell says of a difference. */
+/* The last cell of a row: "the same", "not resolved" or nothing. */
 const char *fo_versus_mark(double difference, bool resolved);
 /* The form of a value with at most `most` decimals that fits the columns of 999.999, and of 9999.9 where most is below
  * 3. */

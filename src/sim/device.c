@@ -1,7 +1,11 @@
 #include "sim/device.h"
 
 enum { WALKS = 3 };
-static double *end_of(struct fo_interval *x, int walk) { return walk == 0 ? &x->low : walk == 1 ? &x->mid : &x->high; }
+static double *end_of(struct fo_interval *x, int walk)
+{
+	double *const end[WALKS] = { &x->low, &x->mid, &x->high };
+	return end[walk];
+}
 
 static fo_status unknown(const struct fo_program *p, const struct fo_device_rates *r, const struct fo_op *o)
 {

@@ -70,7 +70,7 @@ enum fo_part {
 	FO_PART_COUNT
 };
 extern const char *const fo_part_name[FO_PART_COUNT];
-/* Where the time of running such an operation goes. */
+/* The part of the step that the time of such an operation counts for. */
 enum fo_part fo_part_of_op(enum fo_op_kind kind);
 
 struct fo_profile {

@@ -92,11 +92,6 @@ void fo_account_look(struct fo_account *a, const struct fo_setup *set)
 		a->device_used = set->device_free - have;
 }
 
-int64_t fo_account_measured(const struct fo_account *a)
-{
-	return a->on_device ? a->device_used : a->resident_peak - a->resident_before;
-}
-
 static void per_step(const struct fo_account *a, const struct fo_setup *set, struct fo_train_result *out)
 {
 	size_t kept = (size_t)(a->timed < a->kept ? a->timed : a->kept);

@@ -46,7 +46,10 @@ void fo_account_rewound(struct fo_account *a);
 /* Looks at the memory that is taken now. */
 void fo_account_look(struct fo_account *a, const struct fo_setup *set);
 /* Most bytes that were seen: of the device, or of the host beyond what the process had before. */
-int64_t fo_account_measured(const struct fo_account *a);
+static inline int64_t fo_account_measured(const struct fo_account *a)
+{
+	return a->on_device ? a->device_used : a->resident_peak - a->resident_before;
+}
 /* The result's figures that follow from what was counted. meta: the run's state at the end. */
 void fo_account_result(const struct fo_account *a, const struct fo_setup *set, const struct fo_ckpt_meta *meta,
 		       struct fo_train_result *out);

@@ -14,76 +14,12 @@
 
 enum {
 	STAGE_ALIGN = 64, /* a cache line */
-	WS_ALIGN = 256,   /* what struct fo_cuda_queue promises */
 	SCRATCH_BYTES = 64
 };
 
 static size_t aligned(size_t n, size_t to) { return (n + to - 1) & ~(to - 1); }
 
-fo_status fo_exec_failed(const struct fo_exec *e, int id, fo_status st)
-{
-	char where[96];
-	fo_exec_where(e, id, where, sizeof where);
-	return fo_wrap(st, "%s of %s", fo_op_info(fo_instance_op(e->p, &e->u, id)->kind)->name, where);
-}
-
 /* ---- one instance ---- */
-
-static const struct fo_exec_device_op *device_op(const struct fo_exec *e, int id)
-{
-	return &e->cuda->op[fo_exec_op(e, id)];
-}
-
-static size_t tensor_bytes(const struct fo_tensor *t) { return (size_t)(t->rows * t->cols) * fo_dtype_bytes(t->dtype); }
-
-fo_status fo_exec_serve(struct fo_exec *e, int id)
-{
-	struct fo_call c = fo_exec_call(e, id);
-	for (int i = 0; i < c.n; i++)
-		c.arg[i].data = e->cuda->staging + e->cuda->stage[e->u.arg_begin[id] + i];
-	return e->port(e->ctx, c.attr.port, e->p->slot[e->u.slot[id]].mb, c.arg, c.n);
-}
-
-static fo_status enqueue(struct fo_exec *e, int id)
-{
-	struct fo_exec_cuda *x = e->cuda;
-	const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
-	const struct fo_exec_device_op *d = device_op(e, id);
-	struct fo_exec_stream *lane = &x->lane[o->lane];
-	struct fo_call c = fo_exec_call(e, id);
-	const int32_t *life_of = &e->u.life_of[e->u.arg_begin[id]];
-	for (int i = 0; e->o.poison && i < c.n; i++)
-		if (fo_exec_begins(e, id, i) &&
-		    e->p->buf[o->arg[i].buf].home !=
-			    FO_HOME_HOST) /* NaN in every floating-point type, -1 as an index */
-			FO_TRY(fo_cuda_fill(x->c, e->data[life_of[i]], 0xff, (size_t)e->u.life[life_of[i]].bytes,
-					    lane->stream));
-	for (int i = 0; !d->kernel && i < c.n; i++) {
-		int64_t at = x->stage[e->u.arg_begin[id] + i];
-		void *staged = x->staging + at;
-		if (x->inputs.now && x->whole_step && fo_exec_is_batch(o))
-			FO_TRY(fo_cuda_copy(x->c, c.arg[i].data, x->inputs.now + at, tensor_bytes(&c.arg[i]),
-					    lane->stream));
-		else if (fo_access_writes(o->arg[i].access))
-			FO_TRY(fo_cuda_copy_in(x->c, c.arg[i].data, staged, tensor_bytes(&c.arg[i]), lane->stream));
-		else
-			FO_TRY(fo_cuda_copy_out(x->c, staged, c.arg[i].data, tensor_bytes(&c.arg[i]), lane->stream));
-	}
-	if (!d->kernel || e->o.null_kernels)
-		return FO_OK;
-	struct fo_cuda_queue q = {
-		.cuda = x->c, .stream = lane->stream, .ws = x->workspace + lane->ws_at, .ws_bytes = lane->ws_bytes
-	};
-	return d->kernel->run(&q, &c, d->variant >= 0 ? x->variant[d->variant] : 0);
-}
-
-fo_status fo_exec_enqueue(struct fo_exec *e, int id)
-{
-	fo_cuda_trace_push(id);
-	fo_status st = enqueue(e, id);
-	fo_cuda_trace_pop();
-	return st == FO_OK ? FO_OK : fo_exec_failed(e, id, st);
-}
 
 /* A port that reads is served after the copy to the host. A port that fills is served before the copy to the device,
  * and its contents may ask for other plans. */
@@ -133,87 +69,6 @@ static fo_status find(struct fo_exec *e, const struct fo_tensor *t, int64_t *at,
 	FO_TRY(fo_cuda_copy_out(x->c, scratch, (unsigned char *)t->data + element * (int64_t)bytes, bytes, q.stream));
 	FO_TRY(fo_cuda_stream_wait(x->c, q.stream));
 	*value = fo_element(scratch, t->dtype, 0);
-	return FO_OK;
-}
-
-/* ---- plans and workspaces ---- */
-
-void fo_exec_look(struct fo_exec *e)
-{
-	struct fo_exec_cuda *x = e->cuda;
-	memset(x->variant, -1, (size_t)x->variants * sizeof *x->variant);
-	for (int i = 0; i < x->sites; i++) {
-		const struct fo_exec_site *s = &x->site[i];
-		const struct fo_exec_device_op *d = &x->op[s->op];
-		const struct fo_call *c = &e->call[s->op];
-		int64_t v = d->kernel->variant(c, s->host), *into = &x->variant[d->variant];
-		*into = *into < 0 || !d->kernel->merge ? v : d->kernel->merge(c, *into, v);
-	}
-}
-
-static fo_status prepare_op(struct fo_exec *e, int op, bool *larger)
-{
-	struct fo_exec_cuda *x = e->cuda;
-	const struct fo_exec_device_op *d = &x->op[op];
-	struct fo_exec_stream *lane = &x->lane[e->op[op]->lane];
-	for (int i = 0; d->kernel && d->kernel->prepare && i < d->firsts; i++) {
-		struct fo_call shape = e->call[op];
-		size_t ws = 0;
-		shape.first = d->first[i];
-		fo_status st = d->kernel->prepare(x->c, &shape, d->variant >= 0 ? x->variant[d->variant] : 0, &ws);
-		if (st != FO_OK)
-			return fo_wrap(st, "%s", fo_op_info(shape.kind)->name);
-		*larger |= ws > lane->ws_bytes;
-		lane->ws_bytes = ws > lane->ws_bytes ? ws : lane->ws_bytes;
-	}
-	return FO_OK;
-}
-
-static void lay_out_workspace(struct fo_exec_cuda *x)
-{
-	x->workspace_bytes = 0;
-	for (int l = 0; l < FO_LANE_COUNT; l++) {
-		x->lane[l].ws_at = x->workspace_bytes;
-		x->workspace_bytes += aligned(x->lane[l].ws_bytes, WS_ALIGN);
-	}
-	x->workspace_bytes = fo_device_size(x->workspace_bytes + WS_ALIGN); /* and `found` */
-}
-
-static fo_status take_workspace(struct fo_exec_cuda *x)
-{
-	void *device;
-	fo_cuda_free(x->c, x->workspace);
-	x->workspace = NULL;
-	lay_out_workspace(x);
-	fo_status st = fo_cuda_alloc(x->c, x->workspace_bytes, &device);
-	if (st != FO_OK)
-		return fo_wrap(st, "cannot hold the workspaces of operations");
-	x->workspace = device;
-	x->found = (int64_t *)device + (x->workspace_bytes - WS_ALIGN) / sizeof *x->found;
-	return FO_OK;
-}
-
-/* Called while nothing runs: between steps, or between instances that are run one by one. */
-fo_status fo_exec_prepare(struct fo_exec *e)
-{
-	struct fo_exec_cuda *x = e->cuda;
-	size_t bytes = (size_t)x->variants * sizeof *x->variant;
-	bool larger = false, first = !x->prepared;
-	if (!first && !memcmp(x->prepared, x->variant, bytes))
-		return FO_OK;
-	for (int i = 0; i < e->ops; i++) {
-		int v = x->op[i].variant;
-		if (first || (v >= 0 && x->variant[v] != x->prepared[v]))
-			FO_TRY(prepare_op(e, i, &larger));
-	}
-	if (first)
-		x->prepared = fo_xmalloc(bytes + 1);
-	memcpy(x->prepared, x->variant, bytes);
-	if (x->workspace && larger) {
-		fo_exec_graph_drop(e);
-		return take_workspace(x);
-	}
-	lay_out_workspace(x);
 	return FO_OK;
 }
 
@@ -336,7 +191,7 @@ static void find_sites(struct fo_exec *e)
 			}
 		}
 	for (int id = 0; id < e->u.n; id++)
-		if (device_op(e, id)->variant >= 0)
+		if (fo_exec_device_op(e, id)->variant >= 0)
 			add_site(e, id, filled);
 	free(filled);
 }
@@ -387,7 +242,7 @@ static void host_free(struct fo_exec *e, void *arena, size_t bytes)
 
 static fo_status start(struct fo_exec *e)
 {
-	fo_status st = take_workspace(e->cuda);
+	fo_status st = fo_exec_take_workspace(e->cuda);
 	if (st == FO_OK)
 		st = fo_exec_inputs_open(e);
 	if (st == FO_OK)

@@ -70,6 +70,11 @@ struct fo_exec_cuda {
 	float around_ms;
 };
 
+/* Instance id's operation. */
+static inline const struct fo_exec_device_op *fo_exec_device_op(const struct fo_exec *e, int id)
+{
+	return &e->cuda->op[fo_exec_op(e, id)];
+}
 /* Puts instance id into its lane's stream. */
 FO_CHECKED fo_status fo_exec_enqueue(struct fo_exec *e, int id);
 /* Ports: before (host_in) or after (host_out) the copies. */
@@ -78,11 +83,17 @@ FO_CHECKED fo_status fo_exec_graph_open(struct fo_exec *e); /* events */
 void fo_exec_graph_close(struct fo_exec *e);
 /* Frees all graphs: they hold addresses, which change when the workspace moves. */
 void fo_exec_graph_drop(struct fo_exec *e);
+void fo_exec_graph_free(struct fo_exec_cuda *x, struct fo_exec_graph *g);
+/* Takes the workspace that the lanes need, in place of the one before. */
+FO_CHECKED fo_status fo_exec_take_workspace(struct fo_exec_cuda *x);
 /* Prepares the plans of x->variant, and makes the workspace as large as they need. */
 FO_CHECKED fo_status fo_exec_prepare(struct fo_exec *e);
 /* Sets x->variant by the contents that ports have filled in. */
 void fo_exec_look(struct fo_exec *e);
-bool fo_exec_is_batch(const struct fo_op *o);
+static inline bool fo_exec_is_batch(const struct fo_op *o)
+{
+	return fo_exec_is_host(o) && o->attr.port == FO_PORT_BATCH;
+}
 FO_CHECKED fo_status
 fo_exec_inputs_open(struct fo_exec *e); /* where the executor's options want inputs ahead: `now` is not NULL then */
 void fo_exec_inputs_close(struct fo_exec *e);

@@ -4,22 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-void fo_exec_where(const struct fo_exec *e, int id, char *out, size_t size)
-{
-	const struct fo_slot *s = &e->p->slot[e->u.slot[id]];
-	const struct fo_block *b = &e->p->block[s->block];
-	const struct fo_op *o = e->op[fo_exec_op(e, id)];
-	if (b->unit == FO_UNIT_LAYER)
-		snprintf(out, size, "layer %d", s->layer);
-	else if (b->unit == FO_UNIT_EMBED)
-		snprintf(out, size, "the embedding");
-	else
-		snprintf(out, size, "the %s", b->unit == FO_UNIT_HEAD ? "head" : "step");
-	if (b->role != FO_ROLE_OPTIMIZER && b->unit != FO_UNIT_STEP)
-		snprintf(out + strlen(out), size - strlen(out), " (%s, micro-batch %d)", fo_phase_name[o->phase],
-			 s->mb + 1);
-}
-
 /* "the weight 'model.layers.3.mlp.up_proj.weight'" for a parameter's buffers, "'gate'" for others. */
 static void name_operand(const struct fo_exec *e, const struct fo_op *o, int operand, int layer, char *out, size_t size)
 {

@@ -56,20 +56,6 @@ fo_status fo_exec_graph_open(struct fo_exec *e)
 	return FO_OK;
 }
 
-static void graph_free(struct fo_exec_cuda *x, struct fo_exec_graph *g)
-{
-	fo_cuda_graph_free(x->c, g->graph[0]);
-	fo_cuda_graph_free(x->c, g->graph[1]);
-	free(g->variant);
-	*g = (struct fo_exec_graph){ 0 };
-}
-
-void fo_exec_graph_drop(struct fo_exec *e)
-{
-	while (e->cuda->graphs)
-		graph_free(e->cuda, &e->cuda->graph[--e->cuda->graphs]);
-}
-
 void fo_exec_graph_close(struct fo_exec *e)
 {
 	struct fo_exec_cuda *x = e->cuda;
@@ -167,7 +153,7 @@ static struct fo_exec_graph *find_graph(struct fo_exec_cuda *x, bool *fresh)
 	}
 	*fresh = true;
 	struct fo_exec_graph *g = x->graphs < FO_EXEC_GRAPHS_MAX ? &x->graph[x->graphs++] : oldest;
-	graph_free(x, g);
+	fo_exec_graph_free(x, g);
 	g->variant = fo_xmalloc(bytes + 1);
 	memcpy(g->variant, x->variant, bytes);
 	return g;

@@ -13,8 +13,6 @@
 #include "train/exec_cuda.h"
 #include "train/store_int.h"
 
-bool fo_exec_is_batch(const struct fo_op *o) { return fo_exec_is_host(o) && o->attr.port == FO_PORT_BATCH; }
-
 fo_status fo_exec_inputs_open(struct fo_exec *e)
 {
 	struct fo_exec_inputs *in = &e->cuda->inputs;

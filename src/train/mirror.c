@@ -25,8 +25,7 @@ static fo_status open_copies(struct fo_store *s)
 	return FO_OK;
 }
 
-/* Fills a block with zeros, and with the tables, which the host has. */
-static fo_status clear(struct fo_store *s, struct fo_store_block *b)
+fo_status fo_store_clear(struct fo_store *s, struct fo_store_block *b)
 {
 	FO_TRY(fo_cuda_fill(s->cuda, b->device, 0, (size_t)b->bytes, s->stream[0]));
 	FO_TRY(fo_cuda_stream_wait(s->cuda, s->stream[0]));
@@ -63,7 +62,7 @@ fo_status fo_store_mirror(struct fo_store *s, struct fo_cuda *c)
 		b->device = device;
 		if (!s->resident)
 			continue;
-		FO_TRY(clear(s, b));
+		FO_TRY(fo_store_clear(s, b));
 		b->device_newer = true;
 	}
 	return FO_OK;
@@ -233,46 +232,5 @@ fo_status fo_store_access(struct fo_store *s, const struct fo_st_memory **out)
 	FO_TRY(fo_store_mirror(s, s->cuda));
 	s->access = (struct fo_st_memory){ .ctx = s, .piece_bytes = PIECE_BYTES, .get = get, .put = put };
 	*out = &s->access;
-	return FO_OK;
-}
-
-/* ---- new weights ---- */
-
-static struct fo_tensor rectangle(const struct fo_store *s, const struct fo_param *pr, const char *buffer, int layer)
-{
-	const struct fo_buffer *b = NULL;
-	const void *host = fo_store_find(s, buffer, layer, &b);
-	struct fo_tensor t = { .rows = pr->nr, .cols = pr->nc, .ld = b->cols, .dtype = b->dtype };
-	t.data = (unsigned char *)fo_store_on_device(s, host) +
-		 (pr->r0 * b->cols + pr->c0) * (int64_t)fo_dtype_bytes(b->dtype);
-	return t;
-}
-
-static fo_status init_param(struct fo_store *s, const struct fo_program *p, int param, int layer, uint64_t seed)
-{
-	const struct fo_param *pr = &p->param[param];
-	struct fo_cuda_queue q = { .cuda = s->cuda, .stream = s->stream[0] };
-	struct fo_cuda_init in = { .first = pr->global_r0 * pr->cols + pr->global_c0,
-				   .global_cols = pr->cols,
-				   .stream = fo_store_stream(seed, param, layer),
-				   .std = pr->init_std == FO_INIT_ZEROS ? -1 : pr->init_std };
-	in.weight = rectangle(s, pr, p->buf[pr->weight].name, layer);
-	if (pr->master >= 0)
-		in.master = rectangle(s, pr, p->buf[pr->master].name, layer);
-	return fo_cuda_init_weights(&q, &in);
-}
-
-fo_status fo_store_init_device(struct fo_store *s, const struct fo_program *p, uint64_t seed, struct fo_cuda *c)
-{
-	FO_TRY(fo_cuda_attach(c));
-	FO_TRY(fo_store_mirror(s, c));
-	for (size_t i = 0; i < s->blocks; i++)
-		FO_TRY(clear(s, &s->block[i])); /* touches only the pages of tables on the host */
-	for (int q = 0; q < p->nparam; q++)
-		for (int l = 0; l < fo_store_layers(p, p->param[q].per_layer); l++)
-			FO_TRY(init_param(s, p, q, l, seed));
-	FO_TRY(fo_cuda_stream_wait(c, s->stream[0]));
-	for (size_t i = 0; i < s->blocks; i++)
-		s->block[i].host_newer = false, s->block[i].device_newer = true;
 	return FO_OK;
 }

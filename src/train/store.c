@@ -160,54 +160,6 @@ void *fo_store_find(const struct fo_store *s, const char *buffer, int layer, con
 	return e->memory + e->offset + layer * e->stride;
 }
 
-static void put(void *data, int dtype, int64_t i, double v)
-{
-	if (dtype == FO_I16)
-		((int16_t *)data)[i] = fo_split_low((float)v);
-	else if (dtype == FO_F64)
-		((double *)data)[i] = v;
-	else if (dtype == FO_BF16)
-		((uint16_t *)data)[i] = fo_bf16_from_f32((float)v);
-	else
-		((float *)data)[i] = (float)v;
-}
-
-/* A weight's first value, rounded to float so that every precision starts from the same weights. */
-static double first_value(const struct fo_param *pr, uint64_t stream, int64_t global)
-{
-	if (pr->init_std > 0)
-		return (float)(pr->init_std * fo_rng_normal(stream, (uint64_t)global));
-	return pr->init_std == FO_INIT_ZEROS ? 0 : 1;
-}
-
-static void init_param(struct fo_store *s, const struct fo_program *p, const struct fo_param *pr, int layer,
-		       uint64_t stream)
-{
-	const struct fo_buffer *bw, *bm = NULL;
-	void *w = fo_store_find(s, p->buf[pr->weight].name, layer, &bw), *m = NULL;
-	if (pr->master >= 0)
-		m = fo_store_find(s, p->buf[pr->master].name, layer, &bm);
-#pragma omp parallel for schedule(static)
-	for (int64_t r = 0; r < pr->nr; r++)
-		for (int64_t c = 0; c < pr->nc; c++) {
-			double v = first_value(pr, stream, (pr->global_r0 + r) * pr->cols + pr->global_c0 + c);
-			int64_t at = (pr->r0 + r) * bw->cols + pr->c0 + c; /* in both */
-			if (m && bm->dtype == FO_I16)
-				((uint16_t *)w)[at] = fo_split_high((float)v);
-			else
-				put(w, bw->dtype, at, v);
-			if (m)
-				put(m, bm->dtype, at, v);
-		}
-}
-
-void fo_store_init(struct fo_store *s, const struct fo_program *p, uint64_t seed)
-{
-	for (int q = 0; q < p->nparam; q++)
-		for (int l = 0; l < fo_store_layers(p, p->param[q].per_layer); l++)
-			init_param(s, p, &p->param[q], l, fo_store_stream(seed, q, l));
-}
-
 void fo_param_name(const struct fo_param *pr, int layer, char *out, size_t size)
 {
 	const char *brace = strstr(pr->name, "{}");

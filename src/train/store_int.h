@@ -61,6 +61,8 @@ static inline uint64_t fo_store_stream(uint64_t seed, int param, int layer)
  * become zeros and tables here. FO_EBUG where the store is on another device already. */
 FO_CHECKED fo_status fo_store_mirror(struct fo_store *s, struct fo_cuda *c);
 void fo_store_unmirror(struct fo_store *s);
+/* Fills a block's device memory with zeros, and with the tables, which the host has. */
+FO_CHECKED fo_status fo_store_clear(struct fo_store *s, struct fo_store_block *b);
 /* The device's address of the bytes at `host`. */
 void *fo_store_on_device(const struct fo_store *s, const void *host);
 /* Copies to the device what the host changed. */

@@ -45,7 +45,7 @@ fits
 ! grep ' $' out || wrong "lines end in spaces"
 # 4 + 6 + 1 + 2.5 ms and 10 us beside 3 ms less; all of that is data loading.
 says '^A: *a.json (rank 0, 6 steps' '^B.s step takes 0.778 times as long' 'step, median  *13.510 ms  *10.510 ms  *-22.2 %' \
-	'^ *-3.000 ms  *100.0 %  *idle: data loading' 'whole step  *13.510 ms  *10.510 ms  *-3.000 ms' 'matrix products  *6.000 ms  *6.000 ms .*the same' \
+	'^ *-3.000 ms  *100.0 %  *idle: data loading' 'whole step  *13.510 ms  *10.510 ms  *-3.000 ms' 'matmuls  *6.000 ms  *6.000 ms .*the same' \
 	'vectorized_elementwise.* none .* -1.000  *gone' 'triton_poi_fused_add_0  *none .* +1.000  *new' \
 	'1 name of kernels that only A runs: 1.000 ms' 'ncclDevKernel_AllReduce_Sum.* 1  *1 .* 2.500  *2.500' 'waiting or transfer  *2.500 ms'
 ! grep -q 'not resolved' out || wrong "steps that do not vary are not resolved"

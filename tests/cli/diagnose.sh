@@ -90,7 +90,7 @@ expect 1 "33.3 % lies under computation" diagnose "$tmp/trace.json"
 expect 1 "A kernel was resident for 40.0 % of the time" diagnose "$tmp/trace.json"
 expect 1 "The host's step, mean of 3" diagnose "$tmp/trace.json"
 expect 1 "median step (3)" diagnose "$tmp/trace.json"
-expect 1 "sm90_xmma_gemm_bf16bf16_bf16f3...  matrix products       1   20.0 %  0.200" diagnose "$tmp/trace.json"
+expect 1 "sm90_xmma_gemm_bf16bf16_bf16f3...  matmuls               1   20.0 %  0.200" diagnose "$tmp/trace.json"
 expect 1 "Shares and gains are of the median step (3), 1.00 ms." diagnose "$tmp/trace.json"
 expect 1 "Shares and gains are of the whole trace from the first GPU operation to the" diagnose "$tmp/trace.json" --whole-trace
 expect 1 '"words": "the median step (3), 1.00 ms"' diagnose "$tmp/trace.json" --json -
@@ -166,7 +166,7 @@ expect 1 '"kind": "communication"' diagnose "$tmp/trace.json" --json -
 expect 1 "\"flag\": \"the traces of all ranks, from the same steps\"" diagnose "$tmp/trace.json" --json -
 # 256 tokens a step of two devices: 128 x 6 x 0.1e9 FLOP take a tenth of 1 ms at 989 TFLOP/s.
 expect 1 "MFU:" diagnose "$tmp/trace.json" --model flatout-134m --seq 128 --tokens-per-step 256
-expect 1 "products and attention above ideal" diagnose "$tmp/trace.json" --model flatout-134m --seq 128 --tokens-per-step 256
+expect 1 "matmuls and attention above ideal" diagnose "$tmp/trace.json" --model flatout-134m --seq 128 --tokens-per-step 256
 expect 1 "cannot be right" diagnose "$tmp/trace.json" --model flatout-134m --seq 128 --tokens-per-step 3000
 expect 2 "doubt --tokens-per-step, --model, --device or --dtype" diagnose "$tmp/trace.json" --model llama-3.1-8b --seq 8192 --tokens-per-step 8192
 # Of a window without steps: how many it covers, or the time of one.

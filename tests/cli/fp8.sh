@@ -42,7 +42,7 @@ says "^hint: set pass.fp8-history=1024 or choose another run.dir"
 apart="--pass.fp8=delayed --pass.fp8-wgrad=bf16 --pass.fp8-scale-precompute=yes"
 run 0 train $small --run.dir=apart $apart
 cmp -s apart/$at6/model.safetensors delayed/$at6/model.safetensors && wrong "pass.fp8-wgrad changes nothing"
-refused 2 "pass.fp8-wgrad is about fp8 products" train $small --run.dir=apart2 --pass.fp8-wgrad=bf16
+refused 2 "pass.fp8-wgrad is about fp8 matmuls" train $small --run.dir=apart2 --pass.fp8-wgrad=bf16
 refused 2 "keep their precision: none is left for fp8" train $small --run.dir=apart2 --pass.fp8=current --pass.fp8-skip-first=100
 run 0 program $tiny --pass.fp8=rowwise --pass.fp8-wgrad=bf16 --dump=w.txt
 refused 2 "pass.fp8-wgrad is bf16 there, not fp8" train $small --run.dir=filed --program.file=w.txt --pass.fp8-wgrad=fp8
@@ -54,7 +54,7 @@ same delayed/$at6/state.safetensors fused/$at6/state.safetensors
 refused 2 "pass.fp8-fuse=yes is about scales that are known before" train $small --run.dir=fused2 --pass.fp8=current --pass.fp8-fuse=yes
 
 run 0 passes $tiny --pass.fp8=delayed --pass.fp8-scale-precompute=yes
-says "^+ fp8=delayed " "^+ fp8-scale-precompute "
+says "^ *+ fp8=delayed " "^ *+ fp8-scale-precompute "
 run 0 program $tiny --pass.fp8=rowwise --dump=p.txt
 run 0 train $small --run.dir=filed --program.file=p.txt
 same rowwise/$at6/model.safetensors filed/$at6/model.safetensors

@@ -17,7 +17,7 @@ run 0 program --program.file=p.txt
 says "of activations wait for backward in host memory"
 refused 2 "contradict the program in 'p.txt': pass.offload is 2 there, not 1" program --program.file=p.txt --pass.offload=1
 run 0 passes $wide --pass.offload=3
-says "^+ offload=3 " "^offload: beside that .* of activations wait in host memory"
+says "^ *+ offload=3 " "^ *\* offload: beside that .* of activations wait in host memory"
 if LC_ALL=C.UTF-8 awk 'length($0) > 80' out | grep -q .; then
 	wrong "wider than 80 columns: $(awk 'length($0) > 80' out | head -n 2)"
 fi

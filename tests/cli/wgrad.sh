@@ -10,7 +10,7 @@ refused 2 "contradict the program in 'p.txt': pass.wgrad-lane is yes there, not 
 run 0 program $wide
 grep -q "lane wgrad" out && wrong "a product is on the lane without being asked for"
 run 0 passes $wide --pass.wgrad-lane=yes
-says "^+ wgrad-lane "
+says "^ *+ wgrad-lane "
 run 0 config --pass.wgrad-lane=yes
 says "^pass.wgrad-lane  *yes "
 refused 2 "pass.wgrad-lane" config --pass.wgrad-lane=2
@@ -34,7 +34,7 @@ assert p["matmul"] > 0
 run 0 report lane --json
 [ -z "$python" ] || "$python" -c "$sums" || wrong "the parts of the profile do not sum to the step"
 run "0|1" diagnose lane
-says "matrix products" "^ *step  *100.0 %"
+says "matmuls" "^ *step  *100.0 %"
 run 0 export lane --trace lane.json
 grep -q '"wgrad"' lane.json || wrong "no lane of weight gradients in the exported trace"
 run 0 compare plain lane

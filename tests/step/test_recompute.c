@@ -364,7 +364,16 @@ static void test_chunk(void **state)
 	struct fo_model deep = step_model(40, 256, 4, 2, 1024, 64, false);
 	must(fo_pass_choose(&deep, &ask, 1, &want, &got));
 	assert_int_equal(got.run.pass.fuse_loss, FO_RUN_FUSE_LOSS);
-	/* A step's rows: of all splits, each with the chunk that it leaves room for, the fastest. */
+}
+
+/* A step's rows: of all splits, each with the chunk that it leaves room for, the fastest is chosen. */
+static void test_chunk_and_split(void **state)
+{
+	(void)state;
+	const struct fo_choose_rates rates = fo_choose_device(NULL, FO_PRECISION_BF16);
+	struct fo_model m;
+	struct fo_lowering low = large_head(&m);
+	struct fo_choice got;
 	int with_chunk = 0;
 	m = step_model(4, 64, 4, 2, 96, 4000, false);
 	for (int i = 1; i <= 12; i++) {
@@ -390,8 +399,15 @@ static void test_chunk(void **state)
 		with_chunk += fits && got.run.pass.fuse_loss > FO_RUN_FUSE_LOSS && got.run.micro_batches > 1;
 	}
 	assert_true(with_chunk > 0);
-	m = step_model(1, 64, 4, 2, 96, 6000, false);
-	/* Of a run: a processor takes 512 whatever memory there is; a device what was given. */
+}
+
+/* A run on a processor takes 512 whatever memory there is, on a device what was given. */
+static void test_chunk_of_run(void **state)
+{
+	(void)state;
+	const struct fo_choose_rates rates = fo_choose_device(NULL, FO_PRECISION_BF16);
+	const struct fo_model m = step_model(1, 64, 4, 2, 96, 6000, false);
+	struct fo_choice got;
 	struct fo_run r = { .seq = 3000,
 			    .rows = 1,
 			    .micro_batches = 2,
@@ -544,6 +560,8 @@ int main(void)
 		cmocka_unit_test(test_best),
 		cmocka_unit_test(test_split),
 		cmocka_unit_test(test_chunk),
+		cmocka_unit_test(test_chunk_and_split),
+		cmocka_unit_test(test_chunk_of_run),
 		cmocka_unit_test(test_rates),
 		cmocka_unit_test(test_split_is_invariant),
 		cmocka_unit_test(test_measured),

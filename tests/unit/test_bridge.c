@@ -421,8 +421,7 @@ static void test_bridge_by_hand(void **state)
 	assert_true(fabs(d.bridge.mfu_causal - 8192 * f.mfu_causal / 989e12) < 1e-9);
 	double scores = 12.0 * 32 * 4096 * 8192 * 8192 / 989e12; /* 12 L H Q S a token */
 	assert_true(fabs(row(&d.bridge, "attention above its ideal")->share - (0.08 - scores)) < 1e-9);
-	assert_true(fabs(row(&d.bridge, "matrix products above their ideal")->share - (0.5 - (d.bridge.mfu - scores))) <
-		    1e-9);
+	assert_true(fabs(row(&d.bridge, "matmuls above their ideal")->share - (0.5 - (d.bridge.mfu - scores))) < 1e-9);
 	assert_true(fabs(row(&d.bridge, "idle: data loading")->share - 0.3) < 1e-12);
 	assert_true(fabs(row(&d.bridge, "idle: data loading")->dollars_per_hour - 1.8) < 1e-12);
 	assert_non_null(strstr(d.utilisation.sentence, "70 % utilisation"));
@@ -465,8 +464,7 @@ static void test_bridge_by_hand(void **state)
 	v.median.l.recompute_ns = 100000000;
 	assert_int_equal(fo_diagnose_bridge(&d), FO_OK);
 	assert_true(fabs(row(&d.bridge, "recomputation")->share - 0.1) < 1e-9 && fabs(sum(&d.bridge) - 1) < 1e-12);
-	assert_true(fabs(row(&d.bridge, "matrix products above their ideal")->share - (0.4 - (d.bridge.mfu - scores))) <
-		    1e-9);
+	assert_true(fabs(row(&d.bridge, "matmuls above their ideal")->share - (0.4 - (d.bridge.mfu - scores))) < 1e-9);
 	check_missing(&h, &d);
 	free(d.product);
 	hand_done(&h, NULL);

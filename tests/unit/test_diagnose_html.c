@@ -25,6 +25,14 @@ static const char evil[] =
 	"</title><script>alert(1)</script>\"'&\x1b[2J\xff\xe2\x80\xae"
 	"a_name_without_any_space_that_is_so_long_that_no_telephone_has_room_for_it_in_one_line_and_no_desk_either";
 
+static void print_page(const struct fo_diagnosis *d, struct fo_str *out)
+{
+	struct fo_doc doc = { 0 };
+	fo_diagnose_doc(&doc, d, false);
+	fo_doc_to_html(&doc, out);
+	fo_doc_fini(&doc);
+}
+
 static int32_t text(struct fo_trace_build *b, const char *s) { return fo_trace_intern(b, s, strlen(s)); }
 
 static void gpu(struct fo_trace_build *b, const char *name, int stream, int64_t begin, int64_t end,
@@ -175,7 +183,7 @@ static void fill_bridge(struct fo_bridge *b)
 		const char *name;
 		double share;
 	} row[] = { { "MFU", 0.21 },
-		    { "matrix products below peak", 0.05 },
+		    { "matmuls below peak", 0.05 },
 		    { "other kernels", 0.08 },
 		    { "exposed wait", 0.01 },
 		    { "exposed transfer", 0.02 },
@@ -285,7 +293,7 @@ static int write_page(const char *path, const char *kind)
 	FILE *f = fopen(path, "w");
 	if (!f)
 		return 1;
-	fo_diagnose_html(&s->d, &out);
+	print_page(&s->d, &out);
 	fwrite(out.data, 1, out.len, f);
 	fo_str_fini(&out);
 	drop_sample(s);
@@ -308,7 +316,8 @@ static void test_page(void **state)
 		"rule mfu, bf16; causal 19.0\u00a0%", "37.0\u00a0%", "It counts what waits", "idle: data loading",
 		"64 devices; 1000 steps cost $4.44, an hour $160.00",
 		/* points and what they cost by the hour: 0.44 of 64 devices at $2.50 */
-		"-44.0 points, $70.40/h", "1.21 x slower beside communication", ">memory</td><td data-l=\"note\">50\u00a0% of tiles",
+		"-44.0 points, $70.40/h", "1.21 x slower beside communication",
+		">memory</td><td data-l=\"note\">50\u00a0% of tiles",
 		"num_workers</td><td data-l=\"now\">not in the trace", "41.000 ms", "4096x14336x4096", "600.0",
 		"81.1\u00a0%", "record every rank", "what the driver counts", "idle 51 ms",
 		"was launched only 50 ms after the gap began, by thread 4711",
@@ -316,7 +325,7 @@ static void test_page(void **state)
 	};
 	struct sample *s = make_sample(1, NULL, false);
 	struct fo_str o = { 0 };
-	fo_diagnose_html(&s->d, &o);
+	print_page(&s->d, &o);
 	for (size_t i = 0; i < sizeof holds / sizeof *holds; i++)
 		if (!strstr(o.data, holds[i]))
 			fail_msg("the page does not say '%s'", holds[i]);
@@ -335,7 +344,7 @@ static void test_page(void **state)
 	/* What to change stands before where the time goes, and its sentence once. */
 	assert_true(strstr(o.data, "What to change") < strstr(o.data, "Where the time goes"));
 	assert_int_equal(count(o.data, "The GPU waits for the data loader"), 1);
-	assert_non_null(strstr(o.data, "matrix products<b>"));
+	assert_non_null(strstr(o.data, "matmuls<b>"));
 	/* Both events are one row. */
 	assert_int_equal(count(o.data, "88 ms</td><td>"), 1);
 	assert_int_equal(count(o.data, ", 2 times</td>"), 1);
@@ -351,7 +360,7 @@ static void test_bare(void **state)
 	(void)state;
 	struct sample *s = make_sample(1, NULL, true);
 	struct fo_str o = { 0 };
-	fo_diagnose_html(&s->d, &o);
+	print_page(&s->d, &o);
 	assert_non_null(strstr(o.data, "not known"));
 	assert_non_null(strstr(o.data, "No bottleneck"));
 	assert_null(strchr(o.data, '$'));
@@ -360,7 +369,7 @@ static void test_bare(void **state)
 	fo_str_fini(&o);
 	s->d.ranks = 0;
 	s->d.worst = s->d.middle = s->d.best = -1;
-	fo_diagnose_html(&s->d, &o);
+	print_page(&s->d, &o);
 	assert_non_null(strstr(o.data, "There is no GPU work in this trace"));
 	fo_str_fini(&o);
 	drop_sample(s);
@@ -371,7 +380,7 @@ static void test_many(void **state)
 	(void)state;
 	struct sample *s = make_sample(RANKS, NULL, false);
 	struct fo_str o = { 0 };
-	fo_diagnose_html(&s->d, &o);
+	print_page(&s->d, &o);
 	assert_int_equal(count(o.data, "class=\"dense\""), RANKS);
 	assert_non_null(strstr(o.data, "slowest: rank 0"));
 	assert_non_null(strstr(o.data, "without waiting: "));
@@ -394,7 +403,7 @@ static void test_two(void **state)
 	struct sample *s = make_sample(6, NULL, false);
 	struct fo_str o = { 0 };
 	s->d.middle = s->d.best;
-	fo_diagnose_html(&s->d, &o);
+	print_page(&s->d, &o);
 	assert_non_null(strstr(o.data, "fastest: rank 5"));
 	assert_null(strstr(o.data, "median: rank"));
 	fo_str_fini(&o);
@@ -426,7 +435,7 @@ static void test_host_only(void **state)
 	s->rank[0].devices = 0;
 	s->rank[0].host = &h;
 	s->rank[0].hosts = 1;
-	fo_diagnose_html(&s->d, &o);
+	print_page(&s->d, &o);
 	assert_non_null(strstr(o.data, "There is no GPU work in this trace."));
 	assert_non_null(strstr(o.data, "CPU exec"));
 	assert_non_null(strstr(o.data, "90.0\u00a0%"));
@@ -441,7 +450,7 @@ static void test_hostile(void **state)
 	(void)state;
 	struct sample *s = make_sample(3, evil, false);
 	struct fo_str o = { 0 };
-	fo_diagnose_html(&s->d, &o);
+	print_page(&s->d, &o);
 	assert_null(strstr(o.data, "<script"));
 	assert_null(strchr(o.data, 0x1b));
 	assert_null(strstr(o.data, "\xe2\x80\xae"));

@@ -119,10 +119,8 @@ static void test_checker(void **state)
 
 #define EVIL "</title><script>alert(1)</script>\"'&\x1b[2J\xff\xe2\x80\xae"
 
-static void everything(struct fo_str *o, const char *text)
+static void every_word(struct fo_doc *d, const char *text)
 {
-	double y[5] = { 1, NAN, 3, INFINITY, 2 };
-	struct fo_doc doc = { 0 }, *d = &doc;
 	const char *said = text ? text : "";
 	fo_doc_title(d, "%s", said);
 	fo_doc_lead(d, "%s", said);
@@ -141,6 +139,13 @@ static void everything(struct fo_str *o, const char *text)
 	fo_doc_details_end(d);
 	fo_doc_card(d, FO_DOC_BAD, text, "%s", said);
 	fo_doc_card_end(d);
+}
+
+static void everything(struct fo_str *o, const char *text)
+{
+	double y[5] = { 1, NAN, 3, INFINITY, 2 };
+	struct fo_doc doc = { 0 }, *d = &doc;
+	every_word(d, text);
 	fo_doc_lines(
 		d,
 		&(struct fo_draw_lines){

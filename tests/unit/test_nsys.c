@@ -118,10 +118,8 @@ static const struct fo_host_op *host(const struct fo_trace *t, const char *name)
 }
 
 /* Two processes with a GPU each, the same correlations, rows in no order, everything that an export may have. */
-static void test_two_ranks(void **state)
+static void make_two_ranks(const char *path)
 {
-	(void)state;
-	const char *path = in_dir("two.sqlite");
 	sqlite3 *h = begin(path);
 	for (int p = 2; p >= 1; p--) {
 		kernel(h, p, p - 1, 5000, 9000, 12, 2);
@@ -163,7 +161,13 @@ static void test_two_ranks(void **state)
 	     "CUDA events were dropped.', " PID ")",
 	     1);
 	sqlite3_close(h);
+}
 
+static void test_two_ranks(void **state)
+{
+	(void)state;
+	const char *path = in_dir("two.sqlite");
+	make_two_ranks(path);
 	struct fo_trace *t = open_db(path), *u = t->next;
 	assert_non_null(u);
 	assert_null(u->next);

@@ -418,7 +418,7 @@ static void test_gather_finding(void **state)
 		run(&m, "aten::bmm", gemm_name, 100, "[[64, 1, 512], [64, 512, 1024]]", BF16);
 	}
 	made_run(&m, &v);
-	expect(&v, "expert-gather", "grouped product");
+	expect(&v, "expert-gather", "grouped matmul");
 	made_close(&v);
 }
 
@@ -440,7 +440,7 @@ static void test_expert_loop(void **state)
 		made_run(&m, &v);
 		if (routed)
 			expect(&v, "expert-loop",
-			       "8 products with weights of 1024 x 4096 have 8 different numbers of rows");
+			       "8 matmuls with weights of 1024 x 4096 have 8 different numbers of rows");
 		else
 			expect_none(&v, "expert-loop");
 		made_close(&v);
@@ -487,7 +487,7 @@ static void test_warm_up(void **state)
 		run(&m, "aten::mm", gemm_name, 250, "[[4096, 4096], [4096, 4096]]", BF16);
 	made_run(&m, &v);
 	assert_true(v.d.product[0].warm_up == 1 && v.d.product[0].calls == 9 && v.d.product[0].time_ns == 9 * 250000);
-	expect(&v, "first-calls", "1 product shape");
+	expect(&v, "first-calls", "1 matmul shape");
 	assert_non_null(strstr(hand_finding(&v.d, "first-calls")->title, "first calls of 1 operator take"));
 	made_close(&v);
 	begin(&m); /* with steps nothing is left out: the profiler's schedule had its own warm-up */

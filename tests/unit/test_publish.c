@@ -308,6 +308,41 @@ static double number(const json_t *o, const char *key)
 	return json_number_value(v);
 }
 
+/* What the events of a written trace hold, by process. */
+struct trace_counts {
+	int ops[3], waits[3], counters[3], processes, step_slices;
+	double end[3][128], flop; /* of the last slice of each thread; summed over operations of step 5 */
+};
+
+static void count_event(struct trace_counts *c, const json_t *e)
+{
+	const char *ph = json_string_value(json_object_get(e, "ph")),
+		   *cat = json_string_value(json_object_get(e, "cat"));
+	const json_t *args = json_object_get(e, "args");
+	int pid = (int)number(e, "pid"), tid = (int)number(e, "tid");
+	assert_in_range(pid, 1, 2);
+	c->processes += !strcmp(json_string_value(json_object_get(e, "name")), "process_name");
+	c->counters[pid] += *ph == 'C';
+	if (*ph != 'X')
+		return;
+	/* Slices of a thread follow each other. */
+	assert_true(number(e, "ts") >= c->end[pid][tid] - 1e-6);
+	c->end[pid][tid] = number(e, "ts") + number(e, "dur");
+	if (!strcmp(cat, "step")) {
+		c->step_slices++;
+		return;
+	}
+	bool wait = !strcmp(cat, "wait");
+	assert_true(fabs(number(e, "dur") - (wait ? 0.013 : 0.059)) < 1e-9);
+	int id = (int)number(args, "instance"), step = (int)number(args, "step");
+	double begin = (double)(1000000 * (step - 5) + 100 * id + (wait ? 100 : 20) - 20) / 1000;
+	assert_true(fabs(number(e, "ts") - begin) < 1e-6);
+	c->ops[pid] += !wait;
+	c->waits[pid] += wait;
+	if (pid == 1 && step == 5 && json_object_get(args, "model_flop"))
+		c->flop += number(args, "model_flop");
+}
+
 static void test_trace(void **state)
 {
 	(void)state;
@@ -354,44 +389,17 @@ static void test_trace(void **state)
 	json_t *root = json_loadb(out.data, out.len, JSON_DECODE_INT_AS_REAL, &why), *e;
 	assert_non_null(root);
 	size_t k;
-	int ops[3] = { 0 }, waits[3] = { 0 }, counters[3] = { 0 }, processes = 0, step_slices = 0;
-	double end[3][128] = { { 0 } }, flop = 0;
-	json_array_foreach(json_object_get(root, "traceEvents"), k, e)
-	{
-		const char *ph = json_string_value(json_object_get(e, "ph")),
-			   *cat = json_string_value(json_object_get(e, "cat"));
-		const json_t *args = json_object_get(e, "args");
-		int pid = (int)number(e, "pid"), tid = (int)number(e, "tid");
-		assert_in_range(pid, 1, 2);
-		processes += !strcmp(json_string_value(json_object_get(e, "name")), "process_name");
-		counters[pid] += *ph == 'C';
-		if (*ph != 'X')
-			continue;
-		/* Slices of a thread follow each other. */
-		assert_true(number(e, "ts") >= end[pid][tid] - 1e-6);
-		end[pid][tid] = number(e, "ts") + number(e, "dur");
-		if (!strcmp(cat, "step")) {
-			step_slices++;
-			continue;
-		}
-		assert_true(fabs(number(e, "dur") - (strcmp(cat, "wait") ? 0.059 : 0.013)) < 1e-9);
-		int id = (int)number(args, "instance"), step = (int)number(args, "step");
-		double begin = (double)(1000000 * (step - 5) + 100 * id + (strcmp(cat, "wait") ? 20 : 100) - 20) / 1000;
-		assert_true(fabs(number(e, "ts") - begin) < 1e-6);
-		ops[pid] += strcmp(cat, "wait") != 0;
-		waits[pid] += !strcmp(cat, "wait");
-		if (pid == 1 && step == 5 && json_object_get(args, "model_flop"))
-			flop += number(args, "model_flop");
-	}
-	assert_int_equal(processes, 2);
-	assert_int_equal(step_slices, 4);
+	struct trace_counts c = { 0 };
+	json_array_foreach(json_object_get(root, "traceEvents"), k, e) { count_event(&c, e); }
+	assert_int_equal(c.processes, 2);
+	assert_int_equal(c.step_slices, 4);
 	for (int pid = 1; pid <= 2; pid++) {
-		assert_int_equal(ops[pid], 2 * u.n);
-		assert_true(waits[pid] > 0);
+		assert_int_equal(c.ops[pid], 2 * u.n);
+		assert_true(c.waits[pid] > 0);
 	}
-	assert_int_equal(counters[1], 1);
-	assert_int_equal(counters[2], 0);
-	assert_true(fabs(flop / fo_program_cost(&p, -1).model - 1) < 1e-12);
+	assert_int_equal(c.counters[1], 1);
+	assert_int_equal(c.counters[2], 0);
+	assert_true(fabs(c.flop / fo_program_cost(&p, -1).model - 1) < 1e-12);
 	json_decref(root);
 	fo_str_fini(&out);
 	assert_int_equal(fo_trace_events_write(source, 1, &(struct fo_trace_sink){ NULL, refuse }), FO_EIO);

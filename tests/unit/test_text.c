@@ -247,8 +247,8 @@ static void test_json_as_jansson_reads_it(void **state)
 	(void)state;
 	static const char *const line[] = {
 		"{\"text\":\"a\\\"b\\\\c\\/d\\b\\f\\n\\r\\t\\u0041\\u00e9\\u4e2d\\ud83d\\ude00\\u0000.\"}",
-		"  {  \"a\" : [ ] , \"b\":{},\"c\":[[1,-0.5e+7,2E-3],{\"text\":\"no\"}],\"text\" : \"yes\" , "
-		"\"z\":null } \r",
+		("  {  \"a\" : [ ] , \"b\":{},\"c\":[[1,-0.5e+7,2E-3],{\"text\":\"no\"}],\"text\" : \"yes\" , "
+		 "\"z\":null } \r"),
 		"{\"te\\u0078t\":\"escaped key\"}",
 		"{\"text\":\"first\",\"text\":\"last\"}",
 		"{\"text\":1,\"text\":\"last\"}",

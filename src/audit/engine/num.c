@@ -51,14 +51,22 @@ void fo_num_case_sum(struct fo_num_case *c, int arg, bool first)
 	snprintf(c->name + len, sizeof c->name - len, "%s", first ? " store" : " add");
 }
 
+void fo_num_case_factor(struct fo_num_case *c, int dtype, int64_t rows, int64_t cols, bool turned, double scale)
+{
+	if (turned)
+		fo_num_case_arg(c, dtype, cols, rows, FO_READ, FO_NUM_NORMAL, scale, 0);
+	else
+		fo_num_case_arg(c, dtype, rows, cols, FO_READ, FO_NUM_NORMAL, scale, 0);
+}
+
 void fo_num_case_matmul(struct fo_num_case *c, int64_t m, int64_t n, int64_t k, int ta, int tb, int ab, int cc,
 			int access, bool first)
 {
 	size_t len;
 
 	fo_num_case_init(c, FO_OP_matmul);
-	fo_num_case_arg(c, ab, ta ? k : m, ta ? m : k, FO_READ, FO_NUM_NORMAL, 1, 0);
-	fo_num_case_arg(c, ab, tb ? n : k, tb ? k : n, FO_READ, FO_NUM_NORMAL, 1 / sqrt((double)k), 0);
+	fo_num_case_factor(c, ab, m, k, ta, 1);
+	fo_num_case_factor(c, ab, k, n, tb, 1 / sqrt((double)k));
 	fo_num_case_arg(c, cc, m, n, FO_DEF, FO_NUM_NAN, 1, 0);
 	c->call.attr.ta = (uint8_t)ta;
 	c->call.attr.tb = (uint8_t)tb;
@@ -214,10 +222,11 @@ static void fill_from(struct fo_num_data *d, int kind, const int *from, int resu
 	fo_num_case_init(&c, kind);
 	for (int i = 0; i < n; i++) {
 		const struct fo_tensor *t = &d->call.arg[from[i] < 0 ? FO_ATTENTION_Q : from[i]];
-		bool documents = from[i] < 0;
 
-		fo_num_case_arg(&c, documents ? FO_I32 : t->dtype, t->rows, documents ? 1 : t->cols, FO_READ,
-				documents ? FO_NUM_DOC_START : FO_NUM_NAN, 0, 0);
+		if (from[i] < 0)
+			fo_num_case_arg(&c, FO_I32, t->rows, 1, FO_READ, FO_NUM_DOC_START, 0, 0);
+		else
+			fo_num_case_arg(&c, t->dtype, t->rows, t->cols, FO_READ, FO_NUM_NAN, 0, 0);
 	}
 	c.call.attr = d->call.attr;
 	fo_num_data_new(&f, &c, 0, true);
@@ -574,6 +583,18 @@ bool fo_num_check_device(const struct fo_num_case *c, const struct fo_kernel *k,
 	return check(c, k, 2, 2, same_bits, margin, why, size);
 }
 
+/* Half a unit in the last place of 1. */
+static double rounding_of(int dtype)
+{
+	switch (dtype) {
+	case FO_E5M2: return 0x1p-3;
+	case FO_E4M3: return 0x1p-4;
+	case FO_BF16: return 0x1p-9;
+	case FO_F64: return 0x1p-53;
+	default: return 0x1p-24;
+	}
+}
+
 bool fo_num_check_naive(const struct fo_num_case *c, struct fo_num_margin *margin, char *why, size_t size)
 {
 	struct trial t;
@@ -586,12 +607,7 @@ bool fo_num_check_naive(const struct fo_num_case *c, struct fo_num_margin *margi
 											   : t.in.call.arg[i].cols));
 	for (int i = 0; i < c->call.n && ok; i++) {
 		const struct fo_tensor *out = &t.naive.call.arg[i];
-		double unit = out->dtype == FO_E5M2   ? 0x1p-3
-			      : out->dtype == FO_E4M3 ? 0x1p-4
-			      : out->dtype == FO_BF16 ? 0x1p-9
-			      : out->dtype == FO_F64  ? 0x1p-53
-						      : 0x1p-24,
-		       bound;
+		double unit = rounding_of(out->dtype), bound;
 		struct fo_num_error e;
 
 		if (!fo_access_writes(c->spec[i].access))

@@ -50,6 +50,8 @@ void fo_num_case_init(struct fo_num_case *c, int kind);
 void fo_num_case_arg(struct fo_num_case *c, int dtype, int64_t rows, int64_t cols, int access, int fill, double scale,
 		     int64_t limit);
 
+/* A factor (rows, cols) of a matmul, stored transposed where it is turned. */
+void fo_num_case_factor(struct fo_num_case *c, int dtype, int64_t rows, int64_t cols, bool turned, double scale);
 /* Operand `arg` is summed into (ACC): stored, where this is the first sum into it, or added to random numbers. */
 void fo_num_case_sum(struct fo_num_case *c, int arg, bool first);
 

@@ -1,5 +1,5 @@
-/* The list of cases: for each operation a function cases_<id>, called through ops.def. Operands come from its row there;
- * a case says their sizes and what else is special. Shapes leave remainders in every blocking of ours: odd widths, one
+/* The list of cases: for each operation a function cases_<id>, called through ops.def. Operands come from its row
+ * there; a case says their sizes and what else is special. Shapes leave remainders in every blocking of ours: odd widths, one
  * row, one column, just above powers of two. */
 #include "audit/engine/num.h"
 
@@ -106,17 +106,26 @@ static void fill(struct fo_num_case *c, int arg, int how, double scale, int64_t 
 
 /* ---- matmul ---- */
 
+/* Scales of n lines, as a column or as a row. */
+static void scales(struct list *l, struct fo_num_case *c, int64_t n, bool row)
+{
+	if (row)
+		fo_num_case_arg(c, wide(l), 1, n, FO_READ, FO_NUM_POSITIVE, 1, 0);
+	else
+		fo_num_case_arg(c, wide(l), n, 1, FO_READ, FO_NUM_POSITIVE, 1, 0);
+}
+
 /* Scales of all of a factor, or of each line. */
 static void matmul_fp8(struct list *l, int64_t m, int64_t n, int64_t k, int t, bool acc)
 {
 	int ta = t >> 1 & 1, tb = t & 1, lines = t >> 2;
 	struct fo_num_case *c = begin(l);
 
-	fo_num_case_arg(c, fp8(l, lines ? FO_E4M3 : FO_E5M2), ta ? k : m, ta ? m : k, FO_READ, FO_NUM_NORMAL, 64, 0);
-	fo_num_case_arg(c, fp8(l, FO_E4M3), tb ? n : k, tb ? k : n, FO_READ, FO_NUM_NORMAL, 64, 0);
-	fo_num_case_arg(c, acc ? wide(l) : l->dtype, m, n, acc ? FO_ACC : FO_DEF, FO_NUM_NAN, 1, 0);
-	fo_num_case_arg(c, wide(l), lines && !ta ? m : 1, lines && ta ? m : 1, FO_READ, FO_NUM_POSITIVE, 1, 0);
-	fo_num_case_arg(c, wide(l), lines && tb ? n : 1, lines && !tb ? n : 1, FO_READ, FO_NUM_POSITIVE, 1, 0);
+	fo_num_case_factor(c, fp8(l, lines ? FO_E4M3 : FO_E5M2), m, k, ta, 64);
+	fo_num_case_factor(c, fp8(l, FO_E4M3), k, n, tb, 64);
+	fo_num_case_arg(c, acc ? wide(l) : l->dtype, m, n, FO_DEF, FO_NUM_NAN, 1, 0);
+	scales(l, c, lines ? m : 1, ta);
+	scales(l, c, lines ? n : 1, !tb);
 	c->call.attr.ta = (uint8_t)ta;
 	c->call.attr.tb = (uint8_t)tb;
 	c->call.first = 1u << FO_MATMUL_C;
@@ -415,34 +424,35 @@ static void cases_rmsnorm_bwd(struct list *l)
 
 static void cases_add_rmsnorm(struct list *l)
 {
-	for (int s = 0; s <= ROW_SHAPES; s++) {
-		int tokens = s < ROW_SHAPES ? row_shape[s].rows : 150, cols = s < ROW_SHAPES ? row_shape[s].cols : 40;
-
-		all(l, SIZES(DIM(T, tokens), DIM(D, cols)))->call.attr.value = 1e-5;
-	}
+	for (int s = 0; s < ROW_SHAPES; s++)
+		all(l, ROWS(s))->call.attr.value = 1e-5;
+	all(l, SIZES(DIM(T, 150), DIM(D, 40)))->call.attr.value = 1e-5; /* several groups of rows */
 }
 
 /* ---- fp8 ---- */
 
-/* Scales of the whole tensor, of its rows, of its columns. */
+/* Shape s of fp8 operations with scales of the whole tensor, of its rows, of its columns. */
+enum { AXES = 3 };
+static int64_t scale_rows(int s, int axis) { return axis == 1 ? fp8_shape[s].m : 1; }
+static int64_t scale_cols(int s, int axis) { return axis == 2 ? fp8_shape[s].k : 1; }
+
 static void cases_amax(struct list *l)
 {
 	for (int s = 0; s < FP8_SHAPES; s++)
-		for (int axis = 0; axis < 3; axis++) {
+		for (int axis = 0; axis < AXES; axis++) {
 			int64_t r = fp8_shape[s].m, d = fp8_shape[s].k;
 			struct fo_num_case *c = upto(l, FO_AMAX_X, SIZES(DIM(R, r), DIM(C, d)));
 
 			fill(c, FO_AMAX_X, FO_NUM_NORMAL, 3, 0);
-			fo_num_case_arg(c, wide(l), axis == 1 ? r : 1, axis == 2 ? d : 1, FO_DEF, FO_NUM_NAN, 0, 0);
+			fo_num_case_arg(c, wide(l), scale_rows(s, axis), scale_cols(s, axis), FO_DEF, FO_NUM_NAN, 0, 0);
 		}
 }
 
 static void cases_fp8_scale(struct list *l)
 {
 	for (int s = 0; s < FP8_SHAPES; s++)
-		for (int axis = 0; axis < 3; axis++) {
-			struct fo_num_case *c = all(l, SIZES(DIM(R, axis == 1 ? fp8_shape[s].m : 1),
-							     DIM(C, axis == 2 ? fp8_shape[s].k : 1)));
+		for (int axis = 0; axis < AXES; axis++) {
+			struct fo_num_case *c = all(l, SIZES(DIM(R, scale_rows(s, axis)), DIM(C, scale_cols(s, axis))));
 
 			fill(c, FO_FP8_SCALE_AMAX, FO_NUM_POSITIVE, 5, 0);
 			c->call.attr.value = FO_E4M3_MAX;
@@ -453,13 +463,13 @@ static void cases_fp8_scale(struct list *l)
 static void cases_fp8_cast(struct list *l)
 {
 	for (int s = 0; s < FP8_SHAPES; s++)
-		for (int axis = 0; axis < 3; axis++) {
+		for (int axis = 0; axis < AXES; axis++) {
 			int64_t r = fp8_shape[s].m, d = fp8_shape[s].k;
 			struct fo_num_case *c = upto(l, FO_FP8_CAST_X, SIZES(DIM(R, r), DIM(C, d)));
 
 			fill(c, FO_FP8_CAST_X, FO_NUM_NORMAL, 3, 0);
-			fo_num_case_arg(c, wide(l), axis == 1 ? r : 1, axis == 2 ? d : 1, FO_READ, FO_NUM_POSITIVE, 1,
-					0);
+			fo_num_case_arg(c, wide(l), scale_rows(s, axis), scale_cols(s, axis), FO_READ, FO_NUM_POSITIVE,
+					1, 0);
 			fo_num_case_arg(c, fp8(l, s & 1 ? FO_E5M2 : FO_E4M3), r, d, FO_DEF, FO_NUM_NAN, 0, 0);
 		}
 }

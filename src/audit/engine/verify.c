@@ -48,6 +48,14 @@ void fo_verify_add(struct fo_verify_run *v, const char *group, const char *name,
 	add(v, (struct fo_verify_check){ group, name, against, NAN, NAN, result, detail });
 }
 
+void fo_verify_same_bits(struct fo_verify_run *v, const char *group, const char *name, const char *against, bool same)
+{
+	if (same)
+		fo_verify_add(v, group, name, against, FO_VERIFY_PASS, "the same bits");
+	else
+		fo_verify_add(v, group, name, against, FO_VERIFY_FAIL, "other bits");
+}
+
 void fo_verify_error(struct fo_verify_run *v, const char *group, const char *name, const char *against)
 {
 	fo_verify_add(v, group, name, against, FO_VERIFY_FAIL, fo_err_text());

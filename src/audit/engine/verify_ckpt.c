@@ -70,9 +70,7 @@ static fo_status round_trip(struct fo_verify_run *v, struct fo_arena *a, const c
 	FO_TRY_OR(st, load(&h, *path), done);
 	h.ports.loss[0] = g.ports.loss[0]; /* the digest has it; a store that was read back has had no step yet */
 	FO_TRY_OR(st, fo_verify_rig_digest(&h, &loaded), done);
-	fo_verify_add(v, GROUP, "saved and read back", "what was saved",
-		      saved == loaded ? FO_VERIFY_PASS : FO_VERIFY_FAIL,
-		      saved == loaded ? "the same bits" : "other bits");
+	fo_verify_same_bits(v, GROUP, "saved and read back", "what was saved", saved == loaded);
 	FO_TRY_OR(st, fo_verify_rig_steps(&g, 3, 1, NULL, NULL), done);
 	FO_TRY_OR(st, fo_verify_rig_steps(&h, 3, 1, NULL, NULL), done);
 	FO_TRY_OR(st, fo_verify_rig_digest(&g, &end), done);
@@ -128,7 +126,10 @@ static void refuse_damage(struct fo_verify_run *v, struct fo_arena *a, const cha
 		}
 	}
 	snprintf(detail, sizeof detail, "%zu files", n);
-	fo_verify_add(v, GROUP, name, against, n ? FO_VERIFY_PASS : FO_VERIFY_NOT_CHECKED, n ? detail : "no files");
+	if (n)
+		fo_verify_add(v, GROUP, name, against, FO_VERIFY_PASS, detail);
+	else
+		fo_verify_add(v, GROUP, name, against, FO_VERIFY_NOT_CHECKED, "no files");
 }
 
 void fo_verify_checkpoint(struct fo_verify_run *v)

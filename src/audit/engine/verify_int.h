@@ -20,6 +20,8 @@ void fo_verify_measured(struct fo_verify_run *v, const char *group, const char *
 /* Adds a check without a figure. */
 void fo_verify_add(struct fo_verify_run *v, const char *group, const char *name, const char *against,
 		   enum fo_verify_result result, const char *detail);
+/* The check passes where the bits are the same. */
+void fo_verify_same_bits(struct fo_verify_run *v, const char *group, const char *name, const char *against, bool same);
 /* Adds "FAIL" with this thread's error text. */
 void fo_verify_error(struct fo_verify_run *v, const char *group, const char *name, const char *against);
 /* Is this set's part of the check to run? (fo_verify says once why it is not.) */

@@ -1,4 +1,4 @@
-/* What the parts of `flatout data` share: options that say how texts are read. */
+/* Options that say how texts are read, shared by the parts of `flatout data`. */
 #ifndef FO_CLI_ENGINE_DATA_H
 #define FO_CLI_ENGINE_DATA_H
 

@@ -43,7 +43,7 @@ static void put_now(const struct fo_nvml_now *n)
 	fo_str_fini(&s);
 }
 
-/* What a row leaves out, as fp8 of devices that have none, is left out. */
+/* Prints the figures that the catalogue has of the device; some have no fp8. */
 static void put_row(const struct fo_device *row)
 {
 	struct fo_str s = { 0 };
@@ -69,7 +69,10 @@ static void put_device(const struct fo_cuda_survey *s, const struct fo_catalogue
 	char first[32], a[32], b[32];
 	struct fo_nvml_now now;
 	fo_nvml_device nvml = d->software ? NULL : fo_nvml_find(d->pci);
+	char architecture[16];
+	const char *built = *s->architectures ? s->architectures : "no device";
 	snprintf(first, sizeof first, "cuda:%-8d", d->index);
+	snprintf(architecture, sizeof architecture, "%d%d%s", d->cc_major, d->cc_minor, d->cc_major == 9 ? "a" : "");
 	fo_cli_put(stdout, first, LEAD, "%s, compute capability %d.%d, %d multiprocessors up to %s, %s at %s", d->name,
 		   d->cc_major, d->cc_minor, d->multiprocessors, fo_str_si(a, d->clock_khz * 1e3, "Hz"),
 		   fo_str_bytes(b, (double)d->memory_bytes), d->pci);
@@ -81,9 +84,8 @@ static void put_device(const struct fo_cuda_survey *s, const struct fo_catalogue
 		fo_cli_put(stdout, "  kernels    ", LEAD, "this build has them (for %s)", s->architectures);
 	else
 		fo_cli_put(stdout, "  kernels    ", LEAD,
-			   "none: this build has them for %s; build with -DFLATOUT_CUDA_ARCHITECTURES=%d%d%s",
-			   *s->architectures ? s->architectures : "no device", d->cc_major, d->cc_minor,
-			   d->cc_major == 9 ? "a" : "");
+			   "none: this build has them for %s; build with -DFLATOUT_CUDA_ARCHITECTURES=%s", built,
+			   architecture);
 	if (row)
 		put_row(row);
 	else if (!d->software)

@@ -68,11 +68,7 @@ static void print_json(const struct fo_pretrained *p, const struct fo_eval_resul
 	fo_json_real(j, "logged_loss", r->logged);
 	fo_json_real(j, "seconds", r->seconds);
 	fo_json_real(j, "tokens_per_second", r->tokens_per_second);
-	fo_json_real(j, "mfu", r->mfu.mfu);
-	fo_json_real(j, "mfu_causal", r->mfu.mfu_causal);
-	fo_json_real(j, "mfu_document", r->mfu.mfu_document);
-	fo_json_real(j, "mfu_6n", r->mfu.mfu_6n);
-	fo_json_real(j, "hfu", r->mfu.hfu);
+	fo_cli_mfu_json(j, &r->mfu);
 	fo_json_real(j, "peak_flop_s", r->peak.flop_s > 0 ? r->peak.flop_s : NAN);
 	fo_json_text(j, "peak_source", r->peak.source);
 	fo_cli_json_end(j);

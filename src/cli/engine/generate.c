@@ -99,8 +99,8 @@ static fo_status read_stdin(struct fo_arena *a, char **text, size_t *len)
 	return FO_OK;
 }
 
-/* BOS, which begins every document that a model was trained on, then the text. Tokens that mean more than text are not
- * read from it. */
+/* Reads BOS, which begins every document that a model was trained on, then the text. Special tokens are not read from
+ * it. */
 static fo_status read_prompt(struct session *s)
 {
 	const struct generate *in = s->in;
@@ -229,7 +229,8 @@ static fo_status open_model(struct session *s, const char *path)
 
 /* ---- what is said about it ---- */
 
-/* What memory delivers at most; 0 where the model fits the caches, so that memory is not what it waits for. */
+/* The highest rate at which memory was seen to deliver, B/s; 0 where the model fits the caches and does not wait for
+ * memory. */
 static double read_rate(const struct session *s)
 {
 	return s->steps >= 4 && !s->exec.cuda && s->bytes / (double)s->steps > 2.0 * (double)fo_cache_bytes()

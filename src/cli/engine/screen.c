@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "timeline/parts.h"
 #include "train/device.h"
 
 #include <errno.h>
@@ -69,7 +70,7 @@ static bool redraw_now(struct fo_screen *s)
 	return true;
 }
 
-/* Whether text can be written without waiting for whoever reads. What is not shown stands in the log. */
+/* Can text be written without waiting for its reader? The log has whatever is not shown. */
 static bool is_read(const struct fo_screen *s)
 {
 	struct pollfd p = { .fd = fileno(s->out), .events = POLLOUT };
@@ -130,8 +131,9 @@ void fo_screen_progress(void *ctx, const char *what, const char *unit, double do
 	s->last_ns = now;
 	amount(a, done, bytes);
 	amount(b, total, bytes);
-	int n = snprintf(line, sizeof line, "%s: %s%s%s%s%s", what, a, total > 0 ? " of " : "", total > 0 ? b : "",
-			 bytes ? "" : " ", bytes ? "" : unit);
+	int n = snprintf(line, sizeof line, total > 0 ? "%s: %s of %s" : "%s: %s", what, a, b);
+	if (!bytes)
+		n += snprintf(line + n, sizeof line - (size_t)n, " %s", unit);
 	double seconds = (double)(now - s->what_ns) * 1e-9, rate = (done - s->what_done) / seconds;
 	if (seconds >= 1 && rate > 0) {
 		amount(a, rate, bytes);
@@ -186,9 +188,7 @@ static void plan_json(const struct fo_train_plan *p, struct fo_str *out)
 	fo_json_close(&j);
 	fo_json_real(&j, "micro_batches_gain", p->device ? p->gain_of_more : NAN);
 	fo_json_object(&j, "memory");
-	fo_json_int(&j, "total_bytes",
-		    p->memory.arena + (p->device ? 0 : p->memory.host_arena) + p->memory.persistent +
-			    p->memory.workspace + p->memory_other + p->memory_checkpoint);
+	fo_json_int(&j, "total_bytes", fo_train_planned(p));
 	fo_json_int(&j, "arena_bytes", p->memory.arena);
 	fo_json_int(&j, "host_arena_bytes", p->memory.host_arena);
 	fo_json_int(&j, "persistent_bytes", p->memory.persistent);
@@ -223,7 +223,7 @@ static void plan_json(const struct fo_train_plan *p, struct fo_str *out)
 	for (int i = 0; i < FO_ISA_COUNT; i++)
 		fo_json_int(&j, fo_isa_name[i], p->kernels[i]);
 	fo_json_close(&j);
-	fo_json_real(&j, "peak_flop_s", p->peak.flop_s > 0 ? p->peak.flop_s : NAN);
+	fo_json_real(&j, "peak_flop_s", fo_peak_or_nan(&p->peak));
 	fo_json_text(&j, "peak_source", *p->peak.source ? p->peak.source : NULL);
 	fo_json_close(&j);
 }
@@ -239,19 +239,20 @@ static void put_choice(FILE *f, const struct fo_train_plan *p)
 	fo_str_fini(&text);
 }
 
-/* The chunk that was chosen for a device, and what more micro-batches would gain there: to change the batch is the
- * user's to decide. */
+/* The chunk that was chosen for a device, and the gain of more micro-batches there: the user decides about the
+ * batch. */
 static void put_device_choices(FILE *f, const struct fo_train_plan *p)
 {
 	const struct fo_lowering *run = &p->program->run;
 	int64_t chunk = run->pass.fuse_loss, tokens = run->rows * run->seq;
+	const char *how = chunk < tokens ? "by chunks of " : "at once for all ";
+	if (chunk > tokens)
+		chunk = tokens;
 	if (p->choice.fuse_loss && p->choice.fuse_loss_gain > 0)
 		fo_cli_put(f, "auto     ", LEAD,
 			   "head and loss %s%lld tokens on this device: up to %.1f %% of a step's time less than by "
 			   "%d, by the model that chose",
-			   chunk < tokens ? "by chunks of " : "at once for all ",
-			   (long long)(chunk < tokens ? chunk : tokens), 100 * p->choice.fuse_loss_gain,
-			   FO_RUN_FUSE_LOSS);
+			   how, (long long)chunk, 100 * p->choice.fuse_loss_gain, FO_RUN_FUSE_LOSS);
 	for (int i = 0; i < FO_PREDICTED_PASSES; i++)
 		if (p->choice.predicted[i].taken)
 			fo_cli_put(f, "auto     ", LEAD,
@@ -264,30 +265,39 @@ static void put_device_choices(FILE *f, const struct fo_train_plan *p)
 			   FO_TRAIN_MICRO_BATCHES, 100 * p->gain_of_more);
 }
 
+/* ", copy for checkpoints 12.0 MiB"; "": there is none. */
+static const char *copy_text(char buf[64], int64_t bytes)
+{
+	char size[32];
+	*buf = 0;
+	if (bytes)
+		snprintf(buf, 64, ", copy for checkpoints %s", fo_str_bytes(size, (double)bytes));
+	return buf;
+}
+
 static void put_memory(FILE *f, const struct fo_train_plan *p)
 {
-	char a[32], b[32], c[32], d[32], e[32], g[32], h[32];
-	fo_cli_put(f, "memory   ", LEAD,
-		   "%s%s: activations and gradients %s, weights and optimizer %s, workspace %s, other %s%s%s; %s "
-		   "available",
-		   p->device ? "of the device " : "",
-		   fo_str_bytes(a, (double)(p->memory.arena + (p->device ? 0 : p->memory.host_arena) +
-					    p->memory.persistent + p->memory.workspace + p->memory_other +
-					    p->memory_checkpoint)),
-		   fo_str_bytes(b, (double)p->memory.arena), fo_str_bytes(c, (double)p->memory.persistent),
-		   fo_str_bytes(d, (double)p->memory.workspace), fo_str_bytes(e, (double)p->memory_other),
-		   p->memory_checkpoint ? ", copy for checkpoints " : "",
-		   p->memory_checkpoint ? fo_str_bytes(h, (double)p->memory_checkpoint) : "",
-		   fo_str_bytes(g, (double)p->memory_available));
+	char a[32], b[32], c[32], d[32], e[32], g[32], copy[64];
+	const char *where = "", *holder = "it";
+	if (p->device) {
+		where = "of the device ";
+		holder = "the latter";
+	}
+	fo_cli_put(
+		f, "memory   ", LEAD,
+		"%s%s: activations and gradients %s, weights and optimizer %s, workspace %s, other %s%s; %s available",
+		where, fo_str_bytes(a, (double)fo_train_planned(p)), fo_str_bytes(b, (double)p->memory.arena),
+		fo_str_bytes(c, (double)p->memory.persistent), fo_str_bytes(d, (double)p->memory.workspace),
+		fo_str_bytes(e, (double)p->memory_other), copy_text(copy, p->memory_checkpoint),
+		fo_str_bytes(g, (double)p->memory_available));
 	if (p->device)
 		fo_cli_put(f, "         ", LEAD,
-			   "%s more of the device are left alone; the host holds %s (tables, staging, loader%s%s)",
+			   "%s more of the device are left alone; the host holds %s (tables, staging, loader%s)",
 			   fo_str_bytes(a, (double)p->memory_reserve), fo_str_bytes(b, (double)p->memory_host),
-			   p->memory_host_copy ? ", copy for checkpoints " : "",
-			   p->memory_host_copy ? fo_str_bytes(c, (double)p->memory_host_copy) : "");
+			   copy_text(copy, p->memory_host_copy));
 	if (p->memory.host_arena)
 		fo_cli_put(f, "         ", LEAD, "of %s %s of activations that wait for backward in host memory",
-			   p->device ? "the latter" : "it", fo_str_bytes(a, (double)p->memory.host_arena));
+			   holder, fo_str_bytes(a, (double)p->memory.host_arena));
 }
 
 static void put_saves(FILE *f, const struct fo_train_plan *p)
@@ -299,13 +309,13 @@ static void put_saves(FILE *f, const struct fo_train_plan *p)
 				   p->run->ckpt_every ? "" : ", checkpoint.every=0");
 		return;
 	}
+	const char *room = p->disk_free < 0 ? "an unknown amount" : fo_str_bytes(b, (double)p->disk_free);
 	fo_cli_put(f, "saves    ", LEAD, "checkpoints of %s, %lld more at one time; the disk has %s free%s",
-		   fo_str_bytes(a, (double)p->save_bytes), (long long)p->save_count,
-		   p->disk_free < 0 ? "an unknown amount" : fo_str_bytes(b, (double)p->disk_free),
+		   fo_str_bytes(a, (double)p->save_bytes), (long long)p->save_count, room,
 		   p->run->ckpt_last ? "" : "; none at the end: checkpoint.last=no");
 }
 
-/* How the algorithms of products were chosen; nothing where they are all the library's proposals. */
+/* Says how the algorithms of matmuls were chosen; nothing where all are the library's proposals. */
 static void put_products(FILE *f, const struct fo_cuda_tuned *t)
 {
 	struct fo_str s = { 0 };
@@ -317,13 +327,14 @@ static void put_products(FILE *f, const struct fo_cuda_tuned *t)
 			      t->by_energy);
 	if (t->measured || t->kept)
 		fo_str_printf(&s, "%d from the cache, ", t->kept);
-	if (s.len || *t->note)
-		fo_cli_put(f, "         ", LEAD, "products: %s%d as the library proposes%s%s", s.len ? s.data : "",
-			   t->proposed, *t->note ? "; " : "", t->note);
+	if (s.len || *t->note) {
+		fo_str_printf(&s, "%d as the library proposes", t->proposed);
+		fo_cli_put(f, "         ", LEAD, *t->note ? "products: %s; %s" : "products: %s", s.data, t->note);
+	}
 	fo_str_fini(&s);
 }
 
-/* Whose code runs the step's operations. */
+/* Says which kernel sets or libraries run the step's operations. */
 static void put_kernels(FILE *f, const struct fo_train_plan *p)
 {
 	struct fo_str sets = { 0 };
@@ -332,14 +343,14 @@ static void put_kernels(FILE *f, const struct fo_train_plan *p)
 	for (int i = 0; !p->device && i < FO_ISA_COUNT; i++)
 		if (p->kernels[i])
 			fo_str_printf(&sets, "%s %d %s", sets.len ? "," : "", p->kernels[i], fo_isa_name[i]);
+	const char *by = sets.len ? sets.data : " no";
 	if (p->device)
 		fo_cli_put(f, "device   ", LEAD, "cuda:%d, %s%s:%s operations per step", p->device->index,
-			   p->device->name, p->device->software ? " (a model of one: its times mean nothing)" : "",
-			   sets.len ? sets.data : " no");
+			   p->device->name, p->device->software ? " (a model of one: its times mean nothing)" : "", by);
 	put_products(f, &p->tuned);
 	if (!p->device)
 		fo_cli_put(f, "kernels  ", LEAD, "%s on %d %s:%s operations per step", fo_isa_name[p->isa], p->threads,
-			   fo_cli_plural(p->threads, "thread", "threads"), sets.len ? sets.data : " no");
+			   fo_cli_plural(p->threads, "thread", "threads"), by);
 	fo_str_fini(&sets);
 }
 
@@ -432,7 +443,7 @@ static void on_checkpoint(void *ctx, const char *path, double seconds, double bl
 	fflush(s->out);
 }
 
-/* On standard error, like errors: who sends the progress away still sees it. */
+/* Warnings go to standard error, where they are seen even when the progress is redirected. */
 static void on_warn(void *ctx, const char *text)
 {
 	struct fo_screen *s = ctx;
@@ -469,12 +480,8 @@ void fo_screen_hooks(struct fo_screen *s, struct fo_train_hooks *h)
 
 /* ---- the last screen ---- */
 
-static const char *const part_label[FO_PART_COUNT] = {
-	"matrix products", "attention forward", "attention backward", "elementwise",  "loss",
-	"optimizer",       "communication",     "waiting for data",   "unattributed",
-};
-
-/* Whether power or tuning is the lever: the clock that the peak assumes is not what a loaded device runs at. */
+/* MFU as clock times work per clock shows whether power or tuning limits it: a loaded device does not run at the clock
+ * that its peak assumes. */
 static void print_split(FILE *f, const struct fo_train_result *r)
 {
 	const struct fo_mfu_split *s = &r->split;
@@ -531,12 +538,12 @@ static void print_profile(FILE *f, const struct fo_profile *p)
 	for (int i = 0; i < FO_PART_COUNT; i++) {
 		double share = p->part_ns[i] / p->total_ns;
 		char bar[41];
-		int n = share > 0 ? share < 1 ? (int)(share * 40 + 0.5) : 40 : 0;
+		int n = (int)(fmin(fmax(share, 0), 1) * 40 + 0.5);
 		if (i == FO_PART_COMMUNICATION && share == 0)
 			continue;
 		memset(bar, '#', (size_t)n);
 		bar[n] = 0;
-		fprintf(f, "  %-19s %6.2f %%%s%s\n", part_label[i], 100 * share, n ? "  " : "", bar);
+		fprintf(f, "  %-21s %6.2f %%%s%s\n", fo_part_words[i], 100 * share, n ? "  " : "", bar);
 	}
 }
 
@@ -570,7 +577,9 @@ static void print_sample(FILE *f, const char *text, int lines)
 			bool more = p[end] || *text;
 			if (end || *lead == 's')
 				fprintf(f, "%s%.*s", lead, (int)end, p);
-			fprintf(f, "%s\n", more && lines == 1 ? end ? " ..." : LEAD "..." : "");
+			if (more && lines == 1)
+				fputs(end ? " ..." : LEAD "...", f);
+			fputc('\n', f);
 			lead = LEAD;
 			p += end + (p[end] == ' ');
 			lines--;
@@ -580,11 +589,11 @@ static void print_sample(FILE *f, const char *text, int lines)
 	free(line);
 }
 
-/* What the machine did meanwhile; what cannot be read is said once, together. */
+/* The machine's state during the run; all that cannot be read is named at the end of the line. */
 static void print_machine(FILE *f, const struct fo_train_result *r)
 {
 	const struct fo_state_use *u = &r->machine;
-	struct fo_str s = { 0 }, not = { 0 };
+	struct fo_str s = { 0 }, unread = { 0 };
 	char buf[96];
 	const char *busy = fo_state_others_text(u->load, sysconf(_SC_NPROCESSORS_ONLN), buf);
 	const struct {
@@ -592,26 +601,27 @@ static void print_machine(FILE *f, const struct fo_train_result *r)
 		const char *form, *name;
 	} part[] = { { u->clock_hz * 1e-9, "clock %.2f GHz", "clock" },
 		     { 100 * u->steal, "steal %.1f %%", "steal" },
-		     { busy ? u->load : NAN, busy ? busy : "", NULL },
+		     { busy ? u->load : NAN, busy, NULL },
 		     { u->throttles, "%.0f thermal events", "throttling" },
 		     { u->limited_s, "held back %.1f s by the cgroup", NULL },
 		     { 100 * r->huge_share, "huge pages %.0f %%", "huge pages" },
 		     { r->joules_per_token, "%.3g J/token", "energy" } };
 	for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
 		if (isnan(part[i].v) && part[i].name)
-			fo_str_printf(&not, "%s%s", not .len ? ", " : "", part[i].name);
+			fo_str_printf(&unread, "%s%s", unread.len ? ", " : "", part[i].name);
 		else if (!isnan(part[i].v) && (part[i].name || part[i].v > 0)) {
 			fo_str_puts(&s, s.len ? ", " : "");
 			fo_str_printf(&s, part[i].form, part[i].v);
 		}
 	}
-	fo_cli_put(f, "machine  ", LEAD, "%s%s%s%s", s.len ? s.data : "", not .len && s.len ? "; not readable: " : "",
-		   not .len && !s.len ? "not readable: " : "", not .len ? not .data : "");
+	if (unread.len)
+		fo_str_printf(&s, "%snot readable: %s", s.len ? "; " : "", unread.data);
+	fo_cli_put(f, "machine  ", LEAD, "%s", s.len ? s.data : "");
 	fo_str_fini(&s);
-	fo_str_fini(&not );
+	fo_str_fini(&unread);
 }
 
-/* What the device did meanwhile, by NVML. */
+/* The device's state during the run, by NVML. */
 static void print_device(FILE *f, const struct fo_train_result *r)
 {
 	const struct fo_nvml_use *u = &r->device_use;
@@ -675,7 +685,7 @@ static void print_figures(FILE *f, const struct fo_train_result *r)
 			   fo_cli_plural(r->steps_unsaved, "step", "steps"));
 }
 
-/* What to do with it. */
+/* Commands that go on from here. */
 static void print_next(struct fo_screen *s, bool weights)
 {
 	struct fo_str dir = { 0 };
@@ -722,16 +732,8 @@ void fo_screen_summary_json(const struct fo_train_result *r, struct fo_str *out)
 	fo_json_real(&j, "seconds", r->seconds);
 	fo_json_real(&j, "tokens_per_second", r->tokens_per_second);
 	bool known = r->peak.flop_s > 0 && r->steps;
-	const struct {
-		const char *key;
-		double v;
-	} rule[] = { { "mfu", r->mfu.mfu },
-		     { "mfu_causal", r->mfu.mfu_causal },
-		     { "mfu_document", r->mfu.mfu_document },
-		     { "mfu_6n", r->mfu.mfu_6n },
-		     { "hfu", r->mfu.hfu } };
-	for (size_t i = 0; i < sizeof rule / sizeof *rule; i++)
-		fo_json_real(&j, rule[i].key, known ? rule[i].v : NAN);
+	static const struct fo_mfu unknown = { NAN, NAN, NAN, NAN, NAN };
+	fo_cli_mfu_json(&j, known ? &r->mfu : &unknown);
 	fo_json_real(&j, "peak_flop_s", known ? r->peak.flop_s : NAN);
 	fo_json_real(&j, "peak_median_flop_s", known ? r->peak.median_flop_s : NAN);
 	fo_json_text(&j, "peak_dtype", r->peak.dtype);

@@ -1,4 +1,5 @@
-/* What `flatout train` and `flatout demo` show while they run and when they are done. */
+/* The screen of `flatout train` and `flatout demo` while they run and when they are done: a subscriber of the run's
+ * events. */
 #ifndef FO_CLI_ENGINE_SCREEN_H
 #define FO_CLI_ENGINE_SCREEN_H
 
@@ -29,7 +30,7 @@ void fo_screen_progress(void *ctx, const char *what, const char *unit, double do
 void fo_screen_summary(struct fo_screen *s, const struct fo_train_result *r);
 /* The same as one JSON object. */
 void fo_screen_summary_json(const struct fo_train_result *r, struct fo_str *out);
-/* {"started":..., "flatout":..., "options":...}: what run.json says of the command line; heap. */
+/* {"started":..., "flatout":..., "options":...}: the command line's part of run.json; heap. */
 char *fo_screen_run_json(struct fo_opt_set *s);
 
 /* Ctrl-C, SIGTERM and, unless it was ignored, SIGHUP set this; a second one of the first two ends the process the hard

@@ -41,7 +41,7 @@ static size_t length_of(unsigned char c)
 	return c >= 0xc2 && c < 0xe0 ? 2 : 1;
 }
 
-/* How many bytes at the end of the text begin a sequence that more bytes could complete. */
+/* The number of bytes at the end of the text that begin a sequence which more bytes could complete. */
 static size_t unfinished(const char *text, size_t n)
 {
 	for (size_t k = 1; k <= 3 && k <= n; k++) {

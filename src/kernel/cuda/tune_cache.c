@@ -2,7 +2,7 @@
  */
 #include "kernel/cuda/product.h"
 #include "base/fs.h"
-#include "base/json.h"
+#include "base/schema.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -16,109 +16,88 @@ enum {
 	ALGO_BYTES = sizeof(cublasLtMatmulAlgo_t),
 	RANK_MOST = 1 << 16,
 };
-#define SIZE_MOST ((json_int_t)1 << 40) /* no dimension of a product on a device is larger */
-#define US_MOST 1e9
-#define JOULES_MOST 1e9
-#define HZ_MOST 1e12
 
 static const char *const method_name[FO_CUDA_METHODS] = { "bursts", "clear", "blocks" };
+static const char *const decider_name[] = { "time", "energy" };
 
-static const struct {
-	const char *name;
-	size_t offset;
-} size_field[] = {
-	{ "m", offsetof(struct fo_cuda_product, m) },     { "n", offsetof(struct fo_cuda_product, n) },
-	{ "k", offsetof(struct fo_cuda_product, k) },     { "lda", offsetof(struct fo_cuda_product, lda) },
-	{ "ldb", offsetof(struct fo_cuda_product, ldb) }, { "ldd", offsetof(struct fo_cuda_product, ldd) },
-}, type_field[] = {
-	{ "a", offsetof(struct fo_cuda_product, type_a) },
-	{ "b", offsetof(struct fo_cuda_product, type_b) },
-	{ "d", offsetof(struct fo_cuda_product, type_d) },
-}, flag_field[] = {
-	{ "transpose_a", offsetof(struct fo_cuda_product, ta) },
-	{ "transpose_b", offsetof(struct fo_cuda_product, tb) },
-	{ "accumulate", offsetof(struct fo_cuda_product, add) },
-	{ "scale_lines", offsetof(struct fo_cuda_product, lines) },
-	{ "fast", offsetof(struct fo_cuda_product, fast) },
-	{ "loose", offsetof(struct fo_cuda_product, loose) },
+/* ---- the record ---- */
+
+/* A choice as a line of the file has it. */
+struct line {
+	const char *schema, *device, *library, *algorithm;
+	int64_t m, n, k, lda, ldb, ldd;
+	int a, b, d; /* enum fo_dtype */
+	bool transpose_a, transpose_b, accumulate, scale_lines, fast, loose;
+	double us, first_us, noise, joules, clock_hz;
+	int rank, of, method, decider; /* method, decider: -1 absent */
+	struct fo_tune_block block[FO_TUNE_BLOCKS];
+	int blocks;
 };
-enum {
-	SIZES = sizeof size_field / sizeof *size_field,
-	TYPES = sizeof type_field / sizeof *type_field,
-	FLAGS = sizeof flag_field / sizeof *flag_field
+
+#define RANK .flags = FO_NEEDED, .high = RANK_MOST
+#define MICROSECONDS .flags = FO_NEEDED, .low = 0x1p-1022, .high = 1e9
+#define JOULES .flags = FO_NULLS, .high = 1e9
+#define HERTZ .flags = FO_NULLS, .high = 1e12
+
+#define BLOCK(m, ...) FO_FIELD(struct fo_tune_block, m, __VA_ARGS__)
+static const struct fo_schema_field block_field[] = {
+	BLOCK(who, "rank", "", "of the algorithm that ran", RANK),
+	BLOCK(us, "us", "us", "of a run", MICROSECONDS),
+	BLOCK(joules, "joules", "J", "of a run", JOULES),
+	BLOCK(hz, "clock_hz", "Hz", "mean SM clock", HERTZ),
 };
-#define AT(key, field) ((char *)(key) + (field).offset)
+static const struct fo_schema block_schema = { "", "block", FO_FIELDS(struct fo_tune_block, block_field) };
+
+#define LINE(m, ...) FO_FIELD(struct line, m, __VA_ARGS__)
+/* No dimension of a matmul on a device is larger. */
+#define SIZE(m, means) LINE(m, #m, "", means, .flags = FO_NEEDED, .high = 1LL << 40)
+#define TYPE(m, means)                                                                                 \
+	FO_FIELD_AS(CHOICE, struct line, m, #m, "", means, .flags = FO_NEEDED, .names = fo_dtype_name, \
+		    .elements = FO_DTYPE_COUNT)
+#define FLAG(m, means) LINE(m, #m, "", means, .flags = FO_NEEDED)
+static const struct fo_schema_field line_field[] = {
+	LINE(schema, "schema", "", "`" SCHEMA "`", .flags = FO_NEEDED),
+	LINE(device, "device", "", "name of the device", .flags = FO_NEEDED),
+	LINE(library, "library", "", "version of cuBLASLt", .flags = FO_NEEDED),
+	SIZE(m, "rows of d"),
+	SIZE(n, "columns of d"),
+	SIZE(k, "length of the sums"),
+	SIZE(lda, "row length of a"),
+	SIZE(ldb, "row length of b"),
+	SIZE(ldd, "row length of d"),
+	TYPE(a, "data type of a"),
+	TYPE(b, "data type of b"),
+	TYPE(d, "data type of d"),
+	FLAG(transpose_a, "a is transposed"),
+	FLAG(transpose_b, "b is transposed"),
+	FLAG(accumulate, "d is added to"),
+	FLAG(scale_lines, "fp8: a scale for each line of either factor"),
+	FLAG(fast, "fp8: sums in the tensor cores' shorter form"),
+	FLAG(loose, "operands begin at multiples of their elements only"),
+	LINE(us, "us", "us", "median of the choice", MICROSECONDS),
+	LINE(first_us, "first_us", "us", "median of the library's first proposal", MICROSECONDS),
+	LINE(rank, "rank", "", "the choice's place among the proposals that ran", RANK),
+	LINE(of, "of", "", "proposals that ran", RANK),
+	FO_FIELD_AS(CHOICE, struct line, method, "method", "", "how it was chosen", .names = method_name,
+		    .elements = FO_CUDA_METHODS, .absent = -1),
+	FO_FIELD_AS(CHOICE, struct line, decider, "decided_by", "", "what decided", .names = decider_name,
+		    .elements = 2, .absent = -1),
+	LINE(noise, "noise", "share", "of the blocks' times", .flags = FO_NULLS, .high = 1),
+	LINE(joules, "joules", "J", "median of the choice's blocks", JOULES),
+	LINE(clock_hz, "clock_hz", "Hz", "median of the choice's blocks", HERTZ),
+	FO_FIELD_LIST(struct line, block, blocks, &block_schema, "blocks", "in the order in which they ran",
+		      .elements = FO_TUNE_BLOCKS),
+	LINE(algorithm, "algorithm", "", "the library's own 64 bytes in hexadecimal", .flags = FO_NEEDED),
+};
+static const struct fo_schema line_schema = { "products", "choice of an algorithm",
+					      FO_FIELDS(struct line, line_field) };
 
 /* ---- reading ---- */
 
-static bool read_size(const json_t *j, const char *name, json_int_t most, int64_t *out)
+static bool read_algo(const char *s, cublasLtMatmulAlgo_t *out)
 {
-	const json_t *v = json_object_get(j, name);
-	*out = json_integer_value(v);
-	return json_is_integer(v) && *out >= 0 && *out <= most;
-}
-
-static bool read_type(const json_t *j, const char *name, uint8_t *out)
-{
-	static const uint8_t type[] = { FO_BF16, FO_F32, FO_E4M3, FO_E5M2 };
-	const char *s = json_string_value(json_object_get(j, name));
-	for (size_t i = 0; s && i < sizeof type; i++)
-		if (!strcmp(s, fo_dtype_name[type[i]])) {
-			*out = type[i];
-			return true;
-		}
-	return false;
-}
-
-static bool read_us(const json_t *j, const char *name, double *out)
-{
-	const json_t *v = json_object_get(j, name);
-	*out = json_number_value(v);
-	return json_is_number(v) && *out > 0 && *out < US_MOST;
-}
-
-/* A number, or null: NAN. */
-static bool read_known(const json_t *j, const char *name, double most, double *out)
-{
-	const json_t *v = json_object_get(j, name);
-	*out = json_is_null(v) ? NAN : json_number_value(v);
-	return json_is_null(v) || (json_is_number(v) && *out >= 0 && *out <= most);
-}
-
-/* How it was chosen. Lines from before there were blocks have no method: they were chosen by bursts. */
-static bool read_method(const json_t *j, struct fo_cuda_choice *c)
-{
-	const char *method = json_string_value(json_object_get(j, "method")),
-		   *by = json_string_value(json_object_get(j, "decided_by"));
-	const json_t *blocks = json_object_get(j, "blocks");
-	c->noise = c->joules = c->hz = NAN;
-	if (!json_object_get(j, "method"))
-		return true;
-	while (method && c->method < FO_CUDA_METHODS && strcmp(method, method_name[c->method]) != 0)
-		c->method++;
-	if (!method || c->method == FO_CUDA_METHODS || !by || !json_is_array(blocks) ||
-	    json_array_size(blocks) > FO_TUNE_BLOCKS || (strcmp(by, "time") != 0 && strcmp(by, "energy") != 0))
-		return false;
-	c->by_energy = !strcmp(by, "energy");
-	c->blocks = (int)json_array_size(blocks);
-	for (int i = 0; i < c->blocks; i++) {
-		const json_t *b = json_array_get(blocks, (size_t)i);
-		int64_t rank;
-		if (!read_size(b, "rank", RANK_MOST, &rank) || !read_us(b, "us", &c->block[i].us) ||
-		    !read_known(b, "joules", JOULES_MOST, &c->block[i].joules) ||
-		    !read_known(b, "clock_hz", HZ_MOST, &c->block[i].hz))
-			return false;
-		c->block[i].who = (int)rank;
-	}
-	return read_known(j, "noise", 1, &c->noise) && read_known(j, "joules", JOULES_MOST, &c->joules) &&
-	       read_known(j, "clock_hz", HZ_MOST, &c->hz);
-}
-
-static bool read_algo(const json_t *j, cublasLtMatmulAlgo_t *out)
-{
-	const char *s = json_string_value(json_object_get(j, "algorithm"));
 	unsigned char *to = (unsigned char *)out;
-	if (!s || strlen(s) != 2 * ALGO_BYTES || strspn(s, "0123456789abcdef") != 2 * ALGO_BYTES)
+	if (strlen(s) != 2 * ALGO_BYTES || strspn(s, "0123456789abcdef") != 2 * ALGO_BYTES)
 		return false;
 	for (int i = 0; i < ALGO_BYTES; i++) {
 		const char two[3] = { s[2 * i], s[2 * i + 1], 0 };
@@ -127,28 +106,46 @@ static bool read_algo(const json_t *j, cublasLtMatmulAlgo_t *out)
 	return true;
 }
 
-static bool read_choice(const json_t *j, struct fo_cuda_choice *c)
+/* Data types that the library multiplies. */
+static bool multiplies(int dtype)
 {
-	int64_t rank, of;
+	return dtype == FO_BF16 || dtype == FO_F32 || dtype == FO_E4M3 || dtype == FO_E5M2;
+}
+
+static bool choice_of(const struct line *l, struct fo_cuda_choice *c)
+{
 	memset(c, 0, sizeof *c);
-	for (int i = 0; i < SIZES; i++)
-		if (!read_size(j, size_field[i].name, SIZE_MOST, (int64_t *)(void *)AT(&c->key, size_field[i])))
-			return false;
-	for (int i = 0; i < TYPES; i++)
-		if (!read_type(j, type_field[i].name, (uint8_t *)AT(&c->key, type_field[i])))
-			return false;
-	for (int i = 0; i < FLAGS; i++) {
-		const json_t *v = json_object_get(j, flag_field[i].name);
-		if (!json_is_boolean(v))
-			return false;
-		*AT(&c->key, flag_field[i]) = json_is_true(v);
+	c->key = (struct fo_cuda_product){ .m = l->m,
+					   .n = l->n,
+					   .k = l->k,
+					   .lda = l->lda,
+					   .ldb = l->ldb,
+					   .ldd = l->ldd,
+					   .type_a = (uint8_t)l->a,
+					   .type_b = (uint8_t)l->b,
+					   .type_d = (uint8_t)l->d,
+					   .ta = l->transpose_a,
+					   .tb = l->transpose_b,
+					   .add = l->accumulate,
+					   .lines = l->scale_lines,
+					   .fast = l->fast,
+					   .loose = l->loose };
+	c->us = l->us;
+	c->first_us = l->first_us;
+	c->rank = l->rank;
+	c->of = l->of;
+	c->noise = c->joules = c->hz = NAN;
+	if (l->method >= 0) { /* lines from before there were blocks have no method: they were chosen by bursts */
+		c->method = (uint8_t)l->method;
+		c->by_energy = l->decider == 1;
+		c->noise = l->noise;
+		c->joules = l->joules;
+		c->hz = l->clock_hz;
+		c->blocks = l->blocks;
+		memcpy(c->block, l->block, sizeof c->block);
 	}
-	if (!read_size(j, "rank", RANK_MOST, &rank) || !read_size(j, "of", RANK_MOST, &of))
-		return false;
-	c->rank = (int)rank;
-	c->of = (int)of;
-	return read_us(j, "us", &c->us) && read_us(j, "first_us", &c->first_us) && read_method(j, c) &&
-	       read_algo(j, &c->algo);
+	return multiplies(l->a) && multiplies(l->b) && multiplies(l->d) && (l->method < 0 || l->decider >= 0) &&
+	       read_algo(l->algorithm, &c->algo);
 }
 
 const struct fo_cuda_choice *fo_cuda_choices_find(const struct fo_cuda_choices *in, const struct fo_cuda_product *key)
@@ -169,25 +166,30 @@ static void put(struct fo_cuda_choices *to, const struct fo_cuda_choice *c)
 	*old = *c;
 }
 
-static void read_line(struct fo_cuda_choices *to, const char *line, size_t len)
+/* Takes a line: a choice of this device and library, one of another (kept as text), or a damaged one. */
+static void read_line(struct fo_cuda_choices *to, const char *text, size_t len)
 {
+	struct fo_arena a = { 0 };
+	struct fo_schema_reader lenient = { .arena = &a, .lenient = true }, strict = { .arena = &a, .where = "line" };
 	struct fo_cuda_choice c;
+	struct line l = { 0 };
 	json_error_t e;
-	json_t *j = json_loadb(line, len, JSON_REJECT_DUPLICATES, &e);
-	const char *schema = json_string_value(json_object_get(j, "schema")),
-		   *device = json_string_value(json_object_get(j, "device")),
-		   *library = json_string_value(json_object_get(j, "library"));
-	if (!schema || !device || !library || strcmp(schema, SCHEMA) != 0) {
+	json_t *j = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
+	fo_schema_blank(&line_schema, &l);
+	fo_schema_read(&line_schema, j, &l, &lenient);
+	if (strcmp(l.schema, SCHEMA) != 0 || !*l.device || !*l.library) {
 		to->damaged++;
-	} else if (strcmp(device, to->device) != 0 || strcmp(library, to->library) != 0) {
-		fo_str_append(&to->others, line, len);
+	} else if (strcmp(l.device, to->device) != 0 || strcmp(l.library, to->library) != 0) {
+		fo_str_append(&to->others, text, len);
 		fo_str_puts(&to->others, "\n");
-	} else if (read_choice(j, &c)) {
+	} else if (fo_schema_read(&line_schema, j, &l, &strict) == FO_OK && choice_of(&l, &c)) {
 		put(to, &c);
 	} else {
 		to->damaged++;
+		fo_err_clear();
 	}
 	json_decref(j);
+	fo_arena_fini(&a);
 }
 
 fo_status fo_cuda_choices_read(struct fo_cuda_choices *to, const char *path)
@@ -220,50 +222,44 @@ void fo_cuda_choices_fini(struct fo_cuda_choices *c)
 
 /* ---- writing ---- */
 
-static void write_method(const struct fo_cuda_choice *c, struct fo_json *j)
-{
-	fo_json_text(j, "method", method_name[c->method]);
-	fo_json_text(j, "decided_by", c->by_energy ? "energy" : "time");
-	fo_json_real(j, "noise", c->noise);
-	fo_json_real(j, "joules", c->joules);
-	fo_json_real(j, "clock_hz", c->hz);
-	fo_json_array(j, "blocks");
-	for (int i = 0; i < c->blocks; i++) {
-		fo_json_object(j, NULL);
-		fo_json_int(j, "rank", c->block[i].who);
-		fo_json_real(j, "us", c->block[i].us);
-		fo_json_real(j, "joules", c->block[i].joules);
-		fo_json_real(j, "clock_hz", c->block[i].hz);
-		fo_json_close(j);
-	}
-	fo_json_close(j);
-}
-
 static void write_choice(const struct fo_cuda_choices *of, const struct fo_cuda_choice *c, struct fo_str *out)
 {
-	char hex[2 * ALGO_BYTES + 1];
+	const struct fo_cuda_product *p = &c->key;
 	const unsigned char *from = (const unsigned char *)&c->algo;
-	struct fo_json j;
+	char hex[2 * ALGO_BYTES + 1];
 	for (int i = 0; i < ALGO_BYTES; i++)
 		snprintf(hex + 2 * i, 3, "%02x", from[i]);
-	fo_json_begin(&j, out, false);
-	fo_json_object(&j, NULL);
-	fo_json_text(&j, "schema", SCHEMA);
-	fo_json_text(&j, "device", of->device);
-	fo_json_text(&j, "library", of->library);
-	for (int i = 0; i < SIZES; i++)
-		fo_json_int(&j, size_field[i].name, *(const int64_t *)(const void *)AT(&c->key, size_field[i]));
-	for (int i = 0; i < TYPES; i++)
-		fo_json_text(&j, type_field[i].name, fo_dtype_name[*(const uint8_t *)AT(&c->key, type_field[i])]);
-	for (int i = 0; i < FLAGS; i++)
-		fo_json_bool(&j, flag_field[i].name, *AT(&c->key, flag_field[i]));
-	fo_json_real(&j, "us", c->us);
-	fo_json_real(&j, "first_us", c->first_us);
-	fo_json_int(&j, "rank", c->rank);
-	fo_json_int(&j, "of", c->of);
-	write_method(c, &j);
-	fo_json_text(&j, "algorithm", hex);
-	fo_json_close(&j);
+	struct line l = { .schema = SCHEMA,
+			  .device = of->device,
+			  .library = of->library,
+			  .algorithm = hex,
+			  .m = p->m,
+			  .n = p->n,
+			  .k = p->k,
+			  .lda = p->lda,
+			  .ldb = p->ldb,
+			  .ldd = p->ldd,
+			  .a = p->type_a,
+			  .b = p->type_b,
+			  .d = p->type_d,
+			  .transpose_a = p->ta,
+			  .transpose_b = p->tb,
+			  .accumulate = p->add,
+			  .scale_lines = p->lines,
+			  .fast = p->fast,
+			  .loose = p->loose,
+			  .us = c->us,
+			  .first_us = c->first_us,
+			  .noise = c->noise,
+			  .joules = c->joules,
+			  .clock_hz = c->hz,
+			  .rank = c->rank,
+			  .of = c->of,
+			  .method = c->method,
+			  .decider = c->by_energy,
+			  .blocks = c->blocks };
+	memcpy(l.block, c->block, sizeof l.block);
+	fo_schema_text(&line_schema, &l, false, out);
 	fo_str_puts(out, "\n");
 }
 

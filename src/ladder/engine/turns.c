@@ -24,7 +24,6 @@ struct ladder {
 	const char *data;            /* folder of shards that all rungs read */
 	bool failed[FO_LADDER_MAX_RUNGS];
 };
-/* What a child says before it ends. */
 /* ---- in the child ---- */
 
 struct child {
@@ -66,7 +65,7 @@ static fo_status train_turn(struct child *c)
 	}
 	fo_train_result_fini(&result);
 	fo_opt_fini(&s);
-	/* A turn that ends in front of the run's last step was stopped, by us or by the user. */
+	/* A turn that ends before the run's last step was stopped, by us or by the user. */
 	return st == FO_EINTERRUPT ? FO_OK : st;
 }
 
@@ -143,7 +142,8 @@ static void child_main(struct ladder *l, const struct fo_ladder_turn *t, int fd,
 
 /* ---- in the parent ---- */
 
-/* Until the child's end of the pipe closes; the user's wish to stop is passed on. */
+/* Reads until the child's end of the pipe closes, and passes the user's wish to stop on to it. false: the child said
+ * nothing. */
 static bool read_verdict(struct ladder *l, int fd, struct fo_err *v)
 {
 	size_t have = 0;
@@ -176,7 +176,7 @@ static void describe_death(int status, char *out, size_t size)
 		snprintf(out, size, "its process ended with %d and said nothing", WEXITSTATUS(status));
 }
 
-/* One child. *failed: what it said or how it died. */
+/* Runs one child. *v: what it said or how it died. */
 static fo_status run_child(struct ladder *l, const struct fo_ladder_turn *t, struct fo_err *v)
 {
 	int fd[2], status = 0;
@@ -241,7 +241,7 @@ static int turns_left(const struct ladder *l, int round)
 	return n;
 }
 
-/* Kept beside the rung, so that the result says why; a turn that works takes it away. */
+/* Writes the reason of a failure beside the rung, where the result reads it; a turn that works removes it. */
 static void note_failure(const struct fo_ladder_rung *g, const char *text)
 {
 	struct fo_arena a = { 0 };
@@ -271,7 +271,7 @@ static fo_status one_turn(struct ladder *l, int rung, int round, int *turn)
 		l->h->turn(l->h->ctx, &t);
 	FO_TRY(run_child(l, &t, &v));
 	bool stopped = l->h->stop && *l->h->stop;
-	/* What was stopped before it could save anything has not failed. */
+	/* A turn that was stopped before it could save has not failed. */
 	l->failed[rung] = v.st != FO_OK && !stopped;
 	if (!stopped)
 		note_failure(g, l->failed[rung] ? v.text : NULL);

@@ -22,10 +22,10 @@ struct fo_ladder_turn {
 };
 struct fo_ladder_hooks {
 	void *ctx;
-	/* In the child: hooks of its training; `stop`, run_json and dry_run are set by this module. */
+	/* Called in the child: sets the hooks of its training; `stop`, run_json and dry_run are set by this module. */
 	void (*child)(void *ctx, const struct fo_ladder_turn *t, struct fo_train_hooks *out);
 	char *(*run_json)(void *ctx, struct fo_opt_set *s); /* heap: what run.json says of the command line */
-	/* In the caller's process. */
+	/* Called in the caller's process. */
 	void (*turn)(void *ctx, const struct fo_ladder_turn *t);                      /* begins */
 	void (*done)(void *ctx, const struct fo_ladder_turn *t, const char *failure); /* failure NULL: as it should */
 	const volatile sig_atomic_t *stop; /* not 0: the turn that runs saves, and no other begins */
