@@ -133,6 +133,8 @@ void fo_cli_mfu_json(struct fo_json *j, const struct fo_mfu *f);
 FO_CHECKED const char *fo_cli_seen(const char *text);
 /* Columns for text on f: 80, fewer on a terminal that is narrower, at least 40. */
 size_t fo_cli_width(FILE *f);
+/* Prints the table on standard output, as wide as the terminal allows (fo_table_text). */
+void fo_cli_table(struct fo_table *t, const char *indent, bool head);
 /* Prints the document on standard output, as wide as the terminal allows. */
 void fo_cli_print(const struct fo_doc *d);
 /* Renews the line that a terminal shows with as many of text's words as fit: one that wraps could not be renewed. */

@@ -53,6 +53,15 @@ void fo_cli_print(const struct fo_doc *d)
 	fo_str_fini(&out);
 }
 
+void fo_cli_table(struct fo_table *t, const char *indent, bool head)
+{
+	struct fo_str out = { 0 };
+	fo_table_text(t, &out, fo_cli_width(stdout), indent, head);
+	if (out.data)
+		fputs(out.data, stdout);
+	fo_str_fini(&out);
+}
+
 void fo_cli_put(FILE *f, const char *first, const char *lead, const char *fmt, ...)
 {
 	struct fo_str out = { 0 }, text = { 0 };

@@ -129,7 +129,7 @@ static void print_config(struct fo_opt_set *s, bool all)
 		fo_table_row(&t, s->rows[i].key, value_with_unit(s, i),
 			     where && *where ? where : fo_opt_origin_name(s->origin[i].from));
 	}
-	fo_table_print(&t, stdout, "", true);
+	fo_cli_table(&t, "", true);
 	fo_table_fini(&t);
 }
 

@@ -91,8 +91,8 @@ static bool product_ceiling(const struct fo_rule_context *c, struct fo_finding *
 	else
 		fo_why(f, "%.0f is the best matmul measured on this device", b->measured_flop_s / 1e12);
 	fo_why(f,
-	       ", and tiles and waves are %.0f %% full. Only the gap between %.0f and %.0f is the program's to close: other "
-	       "shapes, another precision.",
+	       ", and tiles and waves are %.0f %% full. Only the gap between %.0f and %.0f is the program's to close: "
+	       "other shapes, another precision.",
 	       100 * r.fill, r.flop_s / 1e12, r.attainable_flop_s / 1e12);
 	return true;
 }

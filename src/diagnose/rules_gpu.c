@@ -190,9 +190,8 @@ static bool memory_bound(const struct fo_rule_context *c, struct fo_finding *f)
 	if (!isnan(f->gain))
 		fo_why(f, " Fused with their neighbours they read and write memory once instead of once each.");
 	if (!fo_finding_worth(f))
-		fo_why(f,
-		       " Hardly any of them runs next to another kernel of a single operator, so a compiler has nothing "
-		       "to merge.");
+		fo_why(f, " Hardly any of them runs next to another kernel of a single operator, so a compiler has "
+			  "nothing to merge.");
 	else if (norms)
 		fo_why(f, " Normalisation is written out: elementwise operators take %.0f %% of its time%s.",
 		       100 * written, written < 0.995 ? ", fused kernels the rest" : "");
@@ -371,8 +370,9 @@ static bool gemm_efficiency(const struct fo_rule_context *c, struct fo_finding *
 	char reached_at[24], may_reach[24];
 	if (p)
 		fo_why(f,
-		       "Most is lost in %lld x %lld x %lld in %s: %s of %s TFLOP/s attainable (%s-bound by its intensity%s). "
-		       "Try shapes that fill tiles and waves, another layout, or another library's kernel.",
+		       "Most is lost in %lld x %lld x %lld in %s: %s of %s TFLOP/s attainable (%s-bound "
+		       "by its intensity%s). Try shapes that fill tiles and waves, another layout, or another "
+		       "library's kernel.",
 		       (long long)p->m, (long long)p->n, (long long)p->k, p->dtype, tera(reached_at, p->flop_s),
 		       tera(may_reach, p->attainable_flop_s), bound,
 		       p->fill < 0.8 ? "; much of its tiles or waves is empty" : "");

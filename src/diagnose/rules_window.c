@@ -99,8 +99,8 @@ static bool start(const struct fo_rule_context *c, struct fo_finding *f)
 	       (long long)v->start_ops, fo_plural(v->start_ops));
 	say_start(c, f);
 	fo_why(f,
-	       ". So the profiler, the driver or the job may have been starting up. If every step has such a gap, it is "
-	       "the bottleneck and costs %s: record several steps with profiler.step() to tell.",
+	       ". So the profiler, the driver or the job may have been starting up. If every step has such a gap, it "
+	       "is the bottleneck and costs %s: record several steps with profiler.step() to tell.",
 	       FO_NS(v->start_ns));
 	fo_evidence_add(f, c->s->rank->rank, c->s->id, c->s->begin_ns - v->start_ns, v->start_ns,
 			"left out at the front", NULL);

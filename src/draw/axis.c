@@ -40,7 +40,8 @@ static void log_ticks(struct fo_axis *a, int want)
 {
 	static const double part[] = { 1, 2, 5 };
 	int first = (int)floor(log10(a->lo) + 1e-9), last = (int)ceil(log10(a->hi) - 1e-9);
-	int every = 1 + (last - first) / (want > 0 ? want : 1), parts = last - first <= 2 ? 3 : 1;
+	int every = 1 + (last - first) / (want > 0 ? want : 1);
+	int parts = last - first <= 2 ? 3 : 1;
 	for (int e = first; e <= last; e += every)
 		for (int k = 0; k < parts; k++) {
 			double v = part[k] * pow(10, e);

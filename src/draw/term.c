@@ -218,7 +218,9 @@ static void put_list(const struct fo_table *t, struct fo_str *out, size_t width,
 	for (size_t r = head; r < t->rows; r++) {
 		bool named = head && t->align[0] == 'r'; /* a number alone says too little */
 		first.len = 0;
-		fo_str_printf(&first, "%s%s%s", indent, named ? t->row[0][0] : "", named ? " " : "");
+		fo_str_puts(&first, indent);
+		if (named)
+			fo_str_printf(&first, "%s ", t->row[0][0]);
 		fo_term_wrap(out, width, first.data, lead.data, t->row[r][0]);
 		for (int i = 1; i < t->cols; i++) {
 			if (!*t->row[r][i])
@@ -265,15 +267,6 @@ void fo_table_text(struct fo_table *t, struct fo_str *out, size_t line, const ch
 		if (r == 0 && head)
 			put_rule(t, out, indent, width, last_width);
 	}
-}
-
-void fo_table_print(struct fo_table *t, FILE *f, const char *indent, bool head)
-{
-	struct fo_str out = { 0 };
-	fo_table_text(t, &out, FO_TERM_WIDTH, indent, head);
-	if (out.data)
-		fputs(out.data, f);
-	fo_str_fini(&out);
 }
 
 void fo_table_fini(struct fo_table *t)

@@ -8,7 +8,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdio.h>
 
 enum { FO_TERM_WIDTH = 80 }; /* columns of text for a file or a pipe, and at most on a terminal */
 
@@ -44,7 +43,6 @@ void fo_table_cells(struct fo_table *t, struct fo_cells cells);
 #define fo_table_row(t, ...) fo_table_cells(t, FO_CELLS(__VA_ARGS__))
 /* Appends the table, each line after `indent`; head: the first row is underlined. */
 void fo_table_text(struct fo_table *t, struct fo_str *out, size_t width, const char *indent, bool head);
-void fo_table_print(struct fo_table *t, FILE *f, const char *indent, bool head); /* at FO_TERM_WIDTH */
 void fo_table_fini(struct fo_table *t);
 
 #endif

@@ -672,11 +672,3 @@ void fo_diagnose_doc(struct fo_doc *doc, const struct fo_diagnosis *d, bool brie
 	fo_doc_footer(doc, "flatout diagnose --html. Figures are defined in docs/metrics.md.");
 	fo_doc_only(doc, FO_DOC_BOTH);
 }
-
-void fo_diagnose_html(const struct fo_diagnosis *d, struct fo_str *out)
-{
-	struct fo_doc doc = { 0 };
-	fo_diagnose_doc(&doc, d, false);
-	fo_doc_to_html(&doc, out);
-	fo_doc_fini(&doc);
-}

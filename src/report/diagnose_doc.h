@@ -14,7 +14,6 @@ struct fo_str;
 void fo_diagnose_doc(struct fo_doc *doc, const struct fo_diagnosis *d, bool brief);
 /* As fo_diagnose_doc, for the log of a pipeline schedule. */
 void fo_schedule_doc(struct fo_doc *doc, const struct fo_schedule_diagnosis *d);
-void fo_diagnose_html(const struct fo_diagnosis *d, struct fo_str *out); /* the whole page */
 
 /* ---- the worst gap ---- */
 
@@ -23,9 +22,7 @@ void fo_diagnose_html(const struct fo_diagnosis *d, struct fo_str *out); /* the 
 enum { FO_GAP_DID = 4 };
 struct fo_gap {
 	const struct fo_trace *trace;
-	int rank;
 	int16_t device;
-	bool whole;               /* no step: of the whole trace */
 	bool communication;       /* meanwhile communication ran, and nothing else */
 	int64_t begin_ns, end_ns; /* equal: there is none */
 	int64_t before, after;    /* gpu[]: what ended last before it, what ended it */

@@ -161,13 +161,10 @@ void fo_gap_worst(struct fo_gap *g, const struct fo_rank_ledger *r, const struct
 {
 	struct fo_shown_step shown;
 	struct stretch idle = { 0, 0, -1, -1 }, alone = idle;
-	*g = (struct fo_gap){
-		.trace = r->trace, .rank = r->rank, .before = -1, .after = -1, .launch = -1, .thread = -1
-	};
+	*g = (struct fo_gap){ .trace = r->trace, .before = -1, .after = -1, .launch = -1, .thread = -1 };
 	if (!d || !r->trace)
 		return;
 	g->device = d->device;
-	g->whole = d->from == FO_WINDOW_WHOLE;
 	fo_shown_step_of(d, &shown);
 	sweep(r->trace, d->device, shown.begin_ns, shown.end_ns, &idle, &alone);
 	/* A stretch with communication in it holds the idle ones beside it, so it is never shorter: it counts when most

@@ -143,8 +143,8 @@ static void take_fill(struct nsys *x, const struct fo_nsys_rows *r)
 	o->name = fo_trace_intern(&g->b, "Memset (Device)", strlen("Memset (Device)"));
 }
 
-/* A graph traced as a whole, the profiler's default: its kernels are not in the file (--cuda-graph-trace=node has them).
- */
+/* A graph traced as a whole, the profiler's default: its kernels are not in the file (--cuda-graph-trace=node records
+ * them). */
 static void take_graph(struct nsys *x, const struct fo_nsys_rows *r)
 {
 	struct group *g;

@@ -37,6 +37,10 @@ cat >log/run.json <<'END'
 END
 run 0 report log --html=log.html
 set -- "$@" log.html
+if [ -n "${FLATOUT_HAS_ENGINE:-}" ]; then
+	run 0 compare run log --html=compare.html
+	set -- "$@" compare.html
+fi
 # A ladder with every kind of rung.
 if [ -x "$built/test_ladder_html" ]; then
 	"$built/test_ladder_html" ladder.html || wrong "no sample of a ladder"

@@ -60,5 +60,5 @@ run 2 train $data --model.weights=evil --run.dir=d
 says "shard '../a/model.safetensors' is not a plain file name"
 printf '{"model_type": "gemma2"}' >evil/config.json
 run 2 train $data --model.weights=evil --run.dir=d
-says "^flatout: .*model_type 'gemma2' is not supported: it has norm weights stored as w - 1, norms behind the blocks, capped logits"
+says "^flatout: .*model_type 'gemma2' is not supported: it has norm weights stored as w - 1, norms after the blocks, capped logits"
 finish

@@ -25,6 +25,14 @@ static const char evil[] =
 	"</title><script>alert(1)</script>\"'&\x1b[2J\xff\xe2\x80\xae"
 	"a_name_without_any_space_that_is_so_long_that_no_telephone_has_room_for_it_in_one_line_and_no_desk_either";
 
+static void print_page(const struct fo_diagnosis *d, struct fo_str *out)
+{
+	struct fo_doc doc = { 0 };
+	fo_diagnose_doc(&doc, d, false);
+	fo_doc_to_html(&doc, out);
+	fo_doc_fini(&doc);
+}
+
 static int32_t text(struct fo_trace_build *b, const char *s) { return fo_trace_intern(b, s, strlen(s)); }
 
 static void gpu(struct fo_trace_build *b, const char *name, int stream, int64_t begin, int64_t end,
@@ -285,7 +293,7 @@ static int write_page(const char *path, const char *kind)
 	FILE *f = fopen(path, "w");
 	if (!f)
 		return 1;
-	fo_diagnose_html(&s->d, &out);
+	print_page(&s->d, &out);
 	fwrite(out.data, 1, out.len, f);
 	fo_str_fini(&out);
 	drop_sample(s);
@@ -317,7 +325,7 @@ static void test_page(void **state)
 	};
 	struct sample *s = make_sample(1, NULL, false);
 	struct fo_str o = { 0 };
-	fo_diagnose_html(&s->d, &o);
+	print_page(&s->d, &o);
 	for (size_t i = 0; i < sizeof holds / sizeof *holds; i++)
 		if (!strstr(o.data, holds[i]))
 			fail_msg("the page does not say '%s'", holds[i]);
@@ -352,7 +360,7 @@ static void test_bare(void **state)
 	(void)state;
 	struct sample *s = make_sample(1, NULL, true);
 	struct fo_str o = { 0 };
-	fo_diagnose_html(&s->d, &o);
+	print_page(&s->d, &o);
 	assert_non_null(strstr(o.data, "not known"));
 	assert_non_null(strstr(o.data, "No bottleneck"));
 	assert_null(strchr(o.data, '$'));
@@ -361,7 +369,7 @@ static void test_bare(void **state)
 	fo_str_fini(&o);
 	s->d.ranks = 0;
 	s->d.worst = s->d.middle = s->d.best = -1;
-	fo_diagnose_html(&s->d, &o);
+	print_page(&s->d, &o);
 	assert_non_null(strstr(o.data, "There is no GPU work in this trace"));
 	fo_str_fini(&o);
 	drop_sample(s);
@@ -372,7 +380,7 @@ static void test_many(void **state)
 	(void)state;
 	struct sample *s = make_sample(RANKS, NULL, false);
 	struct fo_str o = { 0 };
-	fo_diagnose_html(&s->d, &o);
+	print_page(&s->d, &o);
 	assert_int_equal(count(o.data, "class=\"dense\""), RANKS);
 	assert_non_null(strstr(o.data, "slowest: rank 0"));
 	assert_non_null(strstr(o.data, "without waiting: "));
@@ -395,7 +403,7 @@ static void test_two(void **state)
 	struct sample *s = make_sample(6, NULL, false);
 	struct fo_str o = { 0 };
 	s->d.middle = s->d.best;
-	fo_diagnose_html(&s->d, &o);
+	print_page(&s->d, &o);
 	assert_non_null(strstr(o.data, "fastest: rank 5"));
 	assert_null(strstr(o.data, "median: rank"));
 	fo_str_fini(&o);
@@ -427,7 +435,7 @@ static void test_host_only(void **state)
 	s->rank[0].devices = 0;
 	s->rank[0].host = &h;
 	s->rank[0].hosts = 1;
-	fo_diagnose_html(&s->d, &o);
+	print_page(&s->d, &o);
 	assert_non_null(strstr(o.data, "There is no GPU work in this trace."));
 	assert_non_null(strstr(o.data, "CPU exec"));
 	assert_non_null(strstr(o.data, "90.0\u00a0%"));
@@ -442,7 +450,7 @@ static void test_hostile(void **state)
 	(void)state;
 	struct sample *s = make_sample(3, evil, false);
 	struct fo_str o = { 0 };
-	fo_diagnose_html(&s->d, &o);
+	print_page(&s->d, &o);
 	assert_null(strstr(o.data, "<script"));
 	assert_null(strchr(o.data, 0x1b));
 	assert_null(strstr(o.data, "\xe2\x80\xae"));

@@ -360,7 +360,7 @@ static void test_bare(void **state)
 		fo_report_make(&o, &r);
 		page_of(&o, &page);
 		assert_non_null(strstr(page.data, "</html>"));
-		assert_non_null(strstr(page.data, "there is no run.json"));
+		assert_non_null(strstr(page.data, "There is no run.json"));
 		assert_null(strstr(page.data, "(null)"));
 		fo_json_begin(&j, &json, false);
 		fo_json_object(&j, NULL);

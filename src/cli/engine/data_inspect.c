@@ -180,7 +180,7 @@ static void put_lengths(struct view *v)
 						     100.0 * (double)v->bin[b] / (double)v->shard.docs),
 				     bar);
 	}
-	fo_table_print(&t, stdout, "  ", true);
+	fo_cli_table(&t, "  ", true);
 	fo_table_fini(&t);
 }
 
@@ -202,7 +202,7 @@ static void put_packings(struct view *v)
 			     share(&v->arena, (double)c->truncated, (double)v->shard.tokens),
 			     fo_arena_printf(&v->arena, "%lld", (long long)c->cut_docs));
 	}
-	fo_table_print(&t, stdout, "  ", true);
+	fo_cli_table(&t, "  ", true);
 	fo_table_fini(&t);
 }
 

@@ -278,7 +278,11 @@ static const char *copy_text(char buf[64], int64_t bytes)
 static void put_memory(FILE *f, const struct fo_train_plan *p)
 {
 	char a[32], b[32], c[32], d[32], e[32], g[32], copy[64];
-	const char *where = p->device ? "of the device " : "", *holder = p->device ? "the latter" : "it";
+	const char *where = "", *holder = "it";
+	if (p->device) {
+		where = "of the device ";
+		holder = "the latter";
+	}
 	fo_cli_put(
 		f, "memory   ", LEAD,
 		"%s%s: activations and gradients %s, weights and optimizer %s, workspace %s, other %s%s; %s available",

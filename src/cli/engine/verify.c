@@ -91,7 +91,7 @@ static void print_text(const struct fo_verify_report *r)
 			print_row(&t, &a, r, &g);
 		i = g.to;
 	}
-	fo_table_print(&t, stdout, "", true);
+	fo_cli_table(&t, "", true);
 	fo_table_fini(&t);
 	for (size_t i = 0; i < r->n; i++) {
 		const struct fo_verify_check *c = &r->check[i];
