@@ -14,10 +14,11 @@ const char *const fo_sure_name[FO_SURE_COUNT] = { "exact", "interpolated", "gues
 #define SHARPNESS 4
 /* Rows are of the same work where it differs by no more than this: shares of bytes, relative FLOP. */
 #define SAME 0.02
-/* From all operands in the caches to none is as far as this many doublings of the bytes. */
+/* Distance between all operands in the caches and none of them, in doublings of the bytes. */
 #define COLD_DOUBLINGS 2
 
-/* As a step is composed from metered spans: the median of the quiet ones however few, of all where none was. */
+/* The median of the quiet measurements, however few; of all where none was quiet. A step is composed from metered spans
+ * in the same way. */
 static bool was_quiet(const struct fo_limits_row *row) { return row->time.quiet > 0; }
 static double seconds_of(const struct fo_limits_row *row)
 {
@@ -63,7 +64,7 @@ uint64_t fo_op_signature(const struct fo_program *p, const struct fo_op *o, uint
 	return h ? h : 1;
 }
 
-/* Of products and attention the type of their first operand, else the run's. */
+/* The type of the first operand for matmuls and attention, else that of the run. */
 static const char *dtype_of(const struct fo_program *p, const struct fo_op *o)
 {
 	if (is_tensor(o))
@@ -276,7 +277,7 @@ static struct fo_op_time memory_time(const struct fo_rates *r, const struct fo_p
 {
 	double bytes = fo_op_cost(p, o, use->pairs).bytes, share = fo_reuse_share(p, o, use->cold);
 	const struct fo_op_info *info = fo_op_info(o->kind);
-	/* What works on many tensors does the same to each: its stand-in. */
+	/* An operation on many tensors does the same to each as its base: rows of the base may stand in. */
 	const char *kinds[] = { info->name, fo_op_info(info->base)->name }, *dtype = dtype_of(p, o);
 	struct mean m = { 0 };
 	for (int k = 0; k < 2 && !(m.weight > 0); k++)

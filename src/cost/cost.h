@@ -14,9 +14,9 @@
 #include "hw/profile.h"
 #include "program/program.h"
 
-/* Of a call: kind, transposition, head dimension, window, rounding; of each operand rows, columns, leading dimension,
- * data type, access. first: bit i of an operand that is added to (ACC) tells that this call stores (struct
- * fo_unrolled). Never 0. */
+/* A hash that identifies a call: kind, transposition, head dimension, window, rounding; of each operand rows, columns,
+ * leading dimension, data type, access. first: bit i of an operand that is added to (ACC) tells that this call stores
+ * (struct fo_unrolled). Never 0. */
 uint64_t fo_op_signature(const struct fo_program *p, const struct fo_op *o, uint32_t first);
 
 /* The row that an operation would be measured as: kind, variant, data type and shape as in hw/profile.h, its signature,

@@ -101,9 +101,9 @@ static const struct fo_interval gap = { 2.7e-6, 3.4e-6, 4.05e-6 };
 static const struct fo_interval least = { 2e-6, 3e-6, 4e-6 };
 /* Two lanes: the tails of waves are some 3 % of the products of backward on an H200. */
 static const struct fo_interval overlap = { 0.018, 0.024, 0.031 };
-/* Of the time of reading and writing a weight gradient's sum, what products leave visible. With K = 8,192 5 to 8 of 14
- * ms of a row of Llama-3.1-8B; with K = 2,048 8 us of epilogue meet 23 us of products, and 2 to 3 of 4.2 ms show.
- * Arithmetic; between them by log K. */
+/* The visible share of the time of reading and writing a weight gradient's sum; matmuls hide the rest. With K = 8,192 5
+ * to 8 of 14 ms of a row of Llama-3.1-8B; with K = 2,048 8 us of epilogue meet 23 us of products, and 2 to 3 of 4.2 ms
+ * show. Arithmetic; between them by log K. */
 static const struct {
 	double k;
 	struct fo_interval shows;
@@ -113,8 +113,7 @@ static const struct {
 static const struct {
 	double rows, cols, rate;
 } tile[] = { { 128, 256, 1 }, { 128, 128, 0.92 }, { 64, 128, 0.78 }, { 64, 64, 0.62 } };
-/* Of large products the last wave leaves 3 % idle (8 waves over 132 multiprocessors): the rates above have that in
- * them. */
+/* The last wave of large matmuls leaves 3 % idle (8 waves over 132 multiprocessors); the rates above include that. */
 #define FULL 0.969
 /* Filling a product's pipeline costs as much as this many terms of K; fits published runs. The rates above are of K >=
  * 2,048. */
@@ -210,7 +209,7 @@ static struct fo_interval at_least(struct fo_interval x, struct fo_interval y)
 	return (struct fo_interval){ fmax(x.low, y.low), fmax(x.mid, y.mid), fmax(x.high, y.high) };
 }
 
-/* How much longer blocks take because the last wave of them is not full; the fast end: they find others to fill it. */
+/* The factor by which blocks take longer because their last wave is not full. At the fast end other blocks fill it. */
 static double wave(const struct fo_device_rates *r, double blocks)
 {
 	return r->units > 0 ? fmax(1, FULL * ceil(blocks / r->units) * r->units / blocks) : 1;

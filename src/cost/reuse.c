@@ -5,7 +5,7 @@
 
 /* Memory is looked at in pieces, at least this large: an activation of a small model is ten of them. */
 #define PIECE_LEAST ((int64_t)64 << 10)
-/* So that the walk stays short for large models too. */
+/* A bound on the pieces, so that the walk stays short for large models too. */
 enum { PIECES_MOST = 1 << 18 };
 
 struct memory {
@@ -66,7 +66,7 @@ static bool is_cold(const struct fo_program *p, const struct fo_unrolled *u, con
 {
 	const struct fo_op *o = fo_instance_op(p, u, instance);
 	int64_t first, last, old = 0;
-	/* Its own end drives its beginning out. */
+	/* The operand is larger than the cache: its end evicts its beginning. */
 	if (fo_reuse_touched(p, o, i) > m->cache)
 		return true;
 	pieces_of(p, u, m, instance, i, &first, &last);

@@ -16,7 +16,7 @@ uint32_t *fo_reuse_cold(const struct fo_program *p, const struct fo_unrolled *u,
 
 /* Bytes that an operation touches of operand i: the rectangle, of a table that is looked up one row per token. */
 double fo_reuse_touched(const struct fo_program *p, const struct fo_op *o, int i);
-/* Of the bytes that an operation touches the share in the operands of `cold`: 0 to 1. */
+/* The share, 0 to 1, of the bytes an operation touches that are in the operands of bit set `cold`. */
 double fo_reuse_share(const struct fo_program *p, const struct fo_op *o, uint32_t cold);
 
 #endif

@@ -50,8 +50,8 @@ static inline size_t skip_others(const struct text *t, size_t at)
 
 static inline bool is_line_end(unsigned char c) { return c == '\r' || c == '\n'; }
 
-/* Matches 's 't 're 've 'm 'll 'd after an apostrophe at `at`: the end, or 0. With `fold` in either case; the long s (U+017F)
- * is the only other character that folds to one of these letters. */
+/* Matches 's 't 're 've 'm 'll 'd after an apostrophe at `at`: the end, or 0. With `fold` in either case; the long s
+ * (U+017F) is the only other character that folds to one of these letters. */
 static size_t contraction(const struct text *t, size_t at, bool fold)
 {
 	static const char two[][3] = { "re", "ve", "ll" };

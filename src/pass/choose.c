@@ -83,7 +83,7 @@ double fo_op_seconds(const struct fo_program *p, const struct fo_op *o, const st
 	return c.exec / (attention ? rates->attention_flop_s : rates->product_flop_s) + c.bytes / rates->memory_bytes_s;
 }
 
-/* Of a step's operations of one phase; -1: of all. */
+/* Seconds of the step's operations of one phase; phase -1: of all operations. */
 static double seconds_of(const struct fo_program *p, const struct fo_choose_rates *rates, int phase)
 {
 	double sum = 0;
@@ -177,7 +177,7 @@ static fo_status plan(const struct fo_model *m, struct fo_lowering run, bool hos
 	return FO_OK;
 }
 
-/* Of a step of so many micro-batches: each further one costs what the second does. */
+/* Seconds of a step with this split: every micro-batch after the second costs as much as the second. */
 static fo_status find_seconds(const struct fo_model *m, const struct fo_choose_rates *rates, struct split *s)
 {
 	double seconds[2];
@@ -206,7 +206,7 @@ static fo_status measure_split(const struct fo_model *m, const struct fo_choose 
 	return find_seconds(m, want->rates, s);
 }
 
-/* What a layer holds from its forward to its backward. */
+/* Bytes that a layer holds from its forward to its backward. */
 static int64_t kept(const struct fo_program *p, const struct fo_unrolled *u)
 {
 	int64_t sum = 0;
@@ -471,7 +471,7 @@ static fo_status measure_splits(struct search *s, const struct fo_ask *ask, int 
 	for (int i = 0; i < asks; i++)
 		for (int64_t mb = 1; mb <= (batch_rows ? batch_rows : 1) && mb <= 1 << 16; mb++) {
 			struct fo_lowering run = ask[i].run;
-			/* What lowering takes: 2^28 tokens in a micro-batch, 2^20 layers in all of them. */
+			/* The limits of lowering: 2^28 tokens in a micro-batch, 2^20 layers in all of them. */
 			if (batch_rows && (batch_rows % mb || batch_rows / mb * run.seq > 1 << 28 ||
 					   (s->m->layers + 1) * mb > 1 << 20))
 				continue;

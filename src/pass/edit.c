@@ -1,4 +1,4 @@
-/* What passes have in common: merging buffers, joining operations, moving them. */
+/* Edits that several passes need: merging buffers, joining operations, moving them. */
 #include "pass/pass.h"
 
 #include <stdlib.h>

@@ -90,7 +90,7 @@ static void set_apart(struct fo_program *p, int role)
 	}
 }
 
-/* Are weight gradients products of factors as they are? */
+/* Whether weight gradients are matmuls of factors that are not cast. */
 static bool plain_wgrad(const struct fo_program *p)
 {
 	return p->run.pass.fp8 == FO_FP8_ROWWISE_HP || p->run.pass.fp8_wgrad == FO_FP8_WGRAD_PLAIN;
@@ -211,7 +211,7 @@ static struct fo_op *put_cast(struct work *w, int block, int *at, const struct s
 	return o;
 }
 
-/* The same by the maxima of past steps: one operation. */
+/* As put_cast, with a scale from the maxima of past steps: one operation. */
 static struct fo_op *put_cast_step(struct work *w, int block, int *at, const struct spec *s, int q, int f)
 {
 	struct fo_program *p = w->p;
@@ -281,7 +281,8 @@ static void slots_to_front(struct fo_program *p, int first)
 	}
 }
 
-/* At the step's begin the largest of each history is looked up, of as many layers at once as an operation takes. */
+/* At the beginning of the step the largest maximum of each history is looked up, for as many layers at once as one
+ * operation takes. */
 static void put_begin(struct work *w)
 {
 	struct fo_program *p = w->p;
@@ -310,7 +311,7 @@ static void put_begin(struct work *w)
 	slots_to_front(p, old);
 }
 
-/* At the step's end, behind the decision whether it is taken, maxima join the history. */
+/* At the end of the step, after the decision whether it is taken, its maxima join the history. */
 static void put_history(struct work *w)
 {
 	struct fo_program *p = w->p;
@@ -411,7 +412,7 @@ static void take_out(struct fo_program *p, int buf, struct fo_op *op)
 			}
 }
 
-/* Behind the last optimizer step of the weight. */
+/* The chain comes after the last optimizer operation of its weight. */
 static void put_behind_step(struct fo_program *p, const struct chain *c)
 {
 	int weight = c->op[AMAX].arg[FO_AMAX_X].buf, block = -1, at = -1;

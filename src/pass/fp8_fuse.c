@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* What is cast: operand y of an operation that makes it, or n of them that lie side by side. */
+/* The numbers that are cast: operand y of the operation that makes them, or n operands side by side. */
 struct product {
 	int fused; /* the operation that makes and casts; -1: there is none */
 	int y, n;
@@ -25,7 +25,7 @@ static struct product product_of(const struct fo_op *o)
 	return is;
 }
 
-/* Does `make` write the whole of x, and nothing else of its buffer? */
+/* Whether `make` writes all of x and nothing else of its buffer. */
 static bool makes(const struct fo_op *make, const struct product *is, const struct fo_operand *x)
 {
 	const struct fo_operand *y = &make->arg[is->y];
@@ -39,7 +39,7 @@ static bool makes(const struct fo_op *make, const struct product *is, const stru
 	return fo_edit_same(&all, x);
 }
 
-/* Do operand x of one block and operand a of another name the same layer's instance somewhere? */
+/* Whether operand x of one block and operand a of another name the same layer's instance in some pair of slots. */
 static bool meet(const struct fo_program *p, int block, const struct fo_operand *x, int other,
 		 const struct fo_operand *a)
 {
@@ -52,8 +52,8 @@ static bool meet(const struct fo_program *p, int block, const struct fo_operand 
 	return false;
 }
 
-/* Does somebody but operation `cast` read the generation of x that operation `make` of the block begins? In other
- * blocks what is read in front of a DEF comes from elsewhere, so perhaps from here. */
+/* Whether an operation other than `cast` reads the generation of x that operation `make` of the block begins. A read
+ * before a DEF in another block takes its value from elsewhere, so perhaps from here. */
 static bool has_reader(const struct fo_program *p, int block, int make, int cast, const struct fo_operand *x)
 {
 	for (int b = 0; b < p->nblock; b++)

@@ -49,7 +49,7 @@ static bool next_slots_add(const struct fo_program *p, int s, struct fo_op *out)
 	return fo_edit_same(&out->arg[FO_ADD_C], &norm->arg[FO_RMSNORM_X]);
 }
 
-/* What is known of a block while slots are matched. */
+/* The state of a block while slots are matched. */
 struct crossing {
 	struct fo_op add; /* that it takes at its front */
 	bool takes;       /* in some slot at least */

@@ -1,4 +1,4 @@
-/* fuse-loss: the head's product and the cross entropy by chunks of tokens, forward and backward together.
+/* fuse-loss: the head's matmul and the cross entropy by chunks of tokens, forward and backward together.
  *
  * The loss is a sum over tokens and its scale, 1 / targets of the global batch, is known before the step, so a chunk's
  * logits can become their own gradient at once and go into both backward products while the chunk is all that exists:

@@ -8,7 +8,8 @@
 
 #include <string.h>
 
-/* Could y's tensor be another one of x's operation? Data types per operand are equal, so that one kernel takes all. */
+/* Whether y's tensor can join x's operation. Data types must be equal operand by operand, so that one kernel takes all
+ * tensors. */
 static bool alike(const struct fo_program *p, int many, const struct fo_op *x, const struct fo_op *y)
 {
 	if (x->kind != y->kind || x->phase != y->phase || x->lane != y->lane || x->group != y->group || x->n != y->n ||

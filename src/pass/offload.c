@@ -18,8 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is less than this share of all that a layer keeps stays: reciprocal deviations, log sums. A copy of its own
- * would cost more than its bytes are worth. */
+/* Activations below this share of all that a layer keeps stay on the device: reciprocal deviations, log sums. A copy of
+ * their own would cost more than their bytes are worth. */
 #define LEAST_SHARE 0.01
 
 /* The blocks of a layer, and what of it moves, in the order in which forward makes it and in which backward asks for
@@ -34,7 +34,8 @@ static bool is_layer(const struct fo_program *p, int b, int role)
 	return p->block[b].unit == FO_UNIT_LAYER && p->block[b].role == role;
 }
 
-/* What the block reads of a layer's activations before it writes to them; mark[buf] of those. In order into list. */
+/* Lists the activations of a layer that the block reads before it writes to them, in order; mark[buf] is set for
+ * each. */
 static int find_reads(const struct fo_program *p, const struct fo_block *b, uint8_t *mark, int *list)
 {
 	enum { READ = 1, SEEN = 2 };

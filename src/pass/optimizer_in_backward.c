@@ -73,7 +73,7 @@ static void find_uses(const struct fo_program *p, struct uses *u)
 
 enum what { STAYS, MEASURES, UPDATES };
 
-/* What an optimizer slot does with gradients, and the slot behind which it can do so. */
+/* What an optimizer slot does with gradients; *behind is the slot after which it can do so. */
 static enum what place_of(const struct fo_program *p, const struct uses *u, const struct fo_slot *s, int *behind)
 {
 	const struct fo_block *b = &p->block[s->block];

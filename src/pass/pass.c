@@ -10,7 +10,7 @@ const char *const fo_pass_kind_name[] = { "shard", "rewrite", "schedule" };
 		.name = name_, .kind = FO_PASS_##kind_, .doc = text, .choice = offsetof(struct fo_passes, field), \
 		.on = on_, .legal = legal_, .apply = apply_                                                       \
 	}
-/* In order of application. */
+/* The passes in the order in which they are applied. */
 const struct fo_pass fo_pass_table[] = {
 	PASS(merge_qkv, "merge-qkv", REWRITE, 1, NULL, fo_pass_merge_qkv,
 	     "queries, keys and values come from one product: their input is read once, forward and backward"),

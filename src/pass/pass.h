@@ -60,11 +60,11 @@ bool fo_edit_can_move(const struct fo_program *p, int block, int from, int to);
 /* Operations i < k of a block become `fused`, at either place: at i where k may move up to it, else at k where i may
  * move down. False: neither may move, nothing is changed. Operations behind the one that went move up by one. */
 bool fo_edit_fuse(struct fo_program *p, int block, int i, int k, const struct fo_op *fused);
-/* Does the order of the two operations of one block matter? */
+/* Whether the order of two operations of one block matters. */
 bool fo_edit_conflict(const struct fo_op *x, const struct fo_op *y);
-/* Do two operands name elements in common (of one layer's instance)? */
+/* Whether two operands have elements in common (of one layer's instance). */
 bool fo_edit_overlap(const struct fo_operand *a, const struct fo_operand *b);
-/* Do they name the same elements? */
+/* Whether they name the same elements. */
 bool fo_edit_same(const struct fo_operand *a, const struct fo_operand *b);
 
 /* ---- the passes ---- */
@@ -100,22 +100,22 @@ fo_status fo_pass_recompute(struct fo_program *p);
 
 /* ---- choosing (choose.c) ---- */
 
-/* What choices go by: FLOP/s of products and of attention, bytes/s of memory. Their ratios decide; fixed for a kind of
- * machine, so that the same run file makes the same choice on the same one. */
+/* Rates that choices are made with: FLOP/s of matmuls and of attention, bytes/s of memory. Only their ratios matter.
+ * They are fixed for a kind of machine, so that a run file makes the same choice on every machine of that kind. */
 struct fo_choose_rates {
 	double product_flop_s, attention_flop_s, memory_bytes_s;
 	bool on_device;                /* what follows is known */
 	struct fo_device_rates device; /* its profile is NULL: the same run file makes the same choice */
 };
 extern const struct fo_choose_rates fo_choose_processor;
-/* Of a device with this row of the catalogue: the middle of its rates (cost/device.h), those of fp32 in proportion to
- * the peaks. NULL, or a row of which nothing is known: an H200. */
+/* The rates of the device in this row of the catalogue: the middle of its intervals (cost/device.h), for fp32 in
+ * proportion to the peaks. row NULL, or a row without known rates: those of an H200. */
 struct fo_choose_rates fo_choose_device(const struct fo_device *row, enum fo_numerics precision);
 
 /* Seconds by the model that choices go by: FLOP over a rate plus bytes over a rate. For comparing plans, no prediction.
  */
 double fo_op_seconds(const struct fo_program *p, const struct fo_op *o, const struct fo_choose_rates *rates);
-/* Of a step; repeated: only of what is recomputed. */
+/* The same for a whole step; repeated: only for its recomputed operations. */
 double fo_program_seconds(const struct fo_program *p, const struct fo_choose_rates *rates, bool repeated);
 /* Share of a step's time by that model that more micro-batches in a step would save, were there `most`: the optimizer
  * runs once a step. */

@@ -67,14 +67,15 @@ int fo_recompute_set_of(const struct fo_block *f, int at)
 		for (int i = 0, input = o->arg->buf; i < at; i++)
 			if (touches(&f->op[i], input, true))
 				return fo_recompute_set_of(f, i);
-	/* An operation that writes into a buffer belongs to what made the buffer: a rotation or a bias to its matmul. */
+	/* An operation that writes into a buffer belongs to the one that made the buffer: a rotation or a bias to its
+	 * matmul. */
 	for (int k = 0; k < o->n; k++)
 		if (fo_access_writes(o->arg[k].access) && !o->arg[k].dlayer)
 			return set_of_maker(f, at, o->arg[k].buf);
 	return FO_RECOMPUTE_REST;
 }
 
-/* What the backward block reads and has not made itself, by buffer. */
+/* Sets need[buf] for each buffer that the backward block reads and has not made itself. */
 static void find_needs(const struct fo_program *p, const struct fo_block *b, bool *need)
 {
 	bool *own = fo_xmalloc((size_t)p->nbuf * sizeof *own);
@@ -91,7 +92,8 @@ static void find_needs(const struct fo_program *p, const struct fo_block *b, boo
 	free(own);
 }
 
-/* By what it makes; what it only adds to (a maximum for a history) has its share already. */
+/* Whether the operation writes a needed buffer. A buffer that it only adds to (a maximum for a history) does not count:
+ * forward added its share already. */
 static bool is_needed(const struct fo_program *p, const struct fo_op *o, const bool *need)
 {
 	for (int k = 0; k < o->n; k++) {
@@ -103,7 +105,7 @@ static bool is_needed(const struct fo_program *p, const struct fo_op *o, const b
 	return false;
 }
 
-/* In front of the first operation whose order to it matters. */
+/* Inserts the clone before the first operation whose order to it matters. */
 static void insert_clone(struct fo_program *p, int block, const struct fo_op *o)
 {
 	int at = 0;

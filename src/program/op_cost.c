@@ -26,7 +26,7 @@ static struct fo_cost cost_bytes(const struct fo_program *p, const struct fo_op 
 	return c;
 }
 
-/* Read on one side of the link, written on the other. */
+/* The rows are read on one side of the link, sent, and written on the other. */
 static struct fo_cost cost_transfer(const struct fo_program *p, const struct fo_op *o, double pairs)
 {
 	struct fo_cost c = cost_bytes(p, o, pairs);
@@ -115,7 +115,7 @@ static double keys_seen(const struct fo_program *p, const struct fo_op *o, bool 
 	return causal ? w - w * w / (2 * s) : w;
 }
 
-/* Of the first n queries of a row: query i (from 0) sees i + 1 keys, or the window. */
+/* Visible pairs of the first n queries of a row: query i, counted from 0, sees i + 1 keys, or the window. */
 static double pairs_before(double n, double window)
 {
 	double hidden = window > 0 && window < n ? n - window : 0;
@@ -129,7 +129,7 @@ static double visible_pairs(const struct fo_program *p, const struct fo_op *o, d
 			  : (double)p->run.rows * (pairs_before(s, w) - pairs_before(s - (double)p->run.seq, w));
 }
 
-/* Two products of T x keys x HQ; what runs is the true number of visible pairs. */
+/* Two matmuls of T x keys x HQ. The FLOP that run follow the true number of visible pairs. */
 static struct fo_cost cost_attention(const struct fo_program *p, const struct fo_op *o, double pairs)
 {
 	const struct fo_operand *q = &o->arg[FO_ATTENTION_Q];
@@ -140,8 +140,8 @@ static struct fo_cost cost_attention(const struct fo_program *p, const struct fo
 	return c;
 }
 
-/* As cost_attention, over the cache. Only rows that a query sees are read: of T queries without a window the last one
- * sees pairs / T + (T - 1) / 2 keys (with one, for T > 1, a few more rows are read than this says). */
+/* Attention over the cache: FLOP as in cost_attention, but only the rows that a query sees are read. Without a window
+ * the last of T queries sees pairs / T + (T - 1) / 2 keys; with one and T > 1 a few more rows are read than that. */
 static struct fo_cost cost_attention_cached(const struct fo_program *p, const struct fo_op *o, double pairs)
 {
 	const struct fo_operand *q = &o->arg[FO_ATTENTION_CACHED_Q], *k = &o->arg[FO_ATTENTION_CACHED_K];
@@ -167,7 +167,7 @@ static struct fo_cost cost_last_row(const struct fo_program *p, const struct fo_
 	return (struct fo_cost){ .bytes = 2 * operand_bytes(p, &o->arg[FO_LAST_ROW_Y]) };
 }
 
-/* The model needs four products backward; the fifth, the scores again, is recomputation. */
+/* The model needs four matmuls backward; the fifth computes the scores again and is recomputation. */
 static struct fo_cost cost_attention_bwd(const struct fo_program *p, const struct fo_op *o, double pairs)
 {
 	const struct fo_operand *q = &o->arg[FO_ATTENTION_Q];

@@ -83,7 +83,7 @@ enum fo_op_family {
 		FO_OPS_FAMILIES
 };
 
-/* What the elements of an operand are. fp8 numbers stand nowhere without their scales; kernels rely on all of it. */
+/* Types of an operand's elements. fp8 numbers stand nowhere without their scales; kernels rely on all of it. */
 enum fo_operand_type {
 	FO_TYPE_NUM,    /* f32, bf16 or f64: all numbers of an operation are f64, or none is */
 	FO_TYPE_WIDE,   /* such a number, never narrower than f32: statistics, gradients of weights, tables */
@@ -98,7 +98,7 @@ enum fo_operand_type {
 	FO_TYPE_CAST,   /* fp8, or the type of the first operand: a second result of a cast */
 	FO_TYPE_MOVED,  /* any, whole rows in the memory of the device */
 	FO_TYPE_HOSTED, /* any, whole rows in the memory of the host */
-	FO_TYPE_PORT,   /* as the port says (attr) */
+	FO_TYPE_PORT,   /* decided by the port (attr) */
 };
 
 /* Rows and columns of operands. Those below FO_DIM_FREE are given; the others are bound by the first operand that has
@@ -163,7 +163,7 @@ struct fo_op_info {
 	/* Operations that cast by the scale of the step have the operands sx, y, amax and perhaps one more from here
 	 * on; -1: no such operation. */
 	int step;
-	/* Which set of operations to repeat (enum fo_recompute) it belongs to, 0: FO_RECOMPUTE_REST. */
+	/* The set of enum fo_recompute that the operation belongs to; 0: FO_RECOMPUTE_REST. */
 	int recompute;
 	/* Two of them over neighbouring rectangles may become one along these: bit set of 1 << fo_dim. */
 	uint32_t joins;
@@ -176,7 +176,7 @@ enum { FO_FP8_AMAX_COLS = 4 }; /* of the amax of such operations: ops.def, fp8_c
 
 /* Tensors that an operation of n operands works on: 1 but for those on many. */
 int fo_op_tensors(int kind, int n);
-/* Where operand i of the base operation on tensor k stands. */
+/* Index of the operand that is operand i of the base operation on tensor k. */
 int fo_op_operand_of(int kind, int k, int i);
 /* Row of the operand table that operand i has. */
 int fo_op_operand_row(int kind, int i);

@@ -88,7 +88,8 @@ struct fo_operand {
 	int32_t r0, nr, c0, nc;
 }; /* rectangle of buf[layer + dlayer][mb] */
 
-/* What an operation needs beside its operands; zero where it means nothing. Never dimensions. */
+/* Attributes of an operation: what operands cannot say. A field that an operation does not use is zero. Dimensions are
+ * never here. */
 struct fo_attr {
 	uint8_t ta, tb;     /* matmul: first, second operand transposed */
 	int8_t sign;        /* rope: +1 forward, -1 backward */
@@ -187,19 +188,20 @@ extern const char *const fo_numerics_name[FO_PRECISION_COUNT];
  * values so far lie in a cache of `context` rows, and the logits of its last token. */
 enum fo_mode { FO_MODE_TRAIN, FO_MODE_EVAL, FO_MODE_LOGITS, FO_MODE_DECODE };
 
-/* Which operations of a layer backward repeats (src/pass/recompute.c), a sum of these sets. An operation that writes
+/* The operations of a layer that backward repeats (src/pass/recompute.c): a sum of these sets. An operation that writes
  * into a buffer in place (rotation, bias) belongs to the set of the one that makes the buffer. */
 enum fo_recompute {
 	FO_RECOMPUTE_NORM = 1,    /* norms, query and key norms too: their outputs are not kept */
-	FO_RECOMPUTE_SWIGLU = 2,  /* the input of the down product */
-	FO_RECOMPUTE_GATE_UP = 4, /* the products gate and up */
-	FO_RECOMPUTE_QKV = 8,     /* the products q, k, v with their rotation */
+	FO_RECOMPUTE_SWIGLU = 2,  /* the input of the down projection */
+	FO_RECOMPUTE_GATE_UP = 4, /* the gate and up matmuls */
+	FO_RECOMPUTE_QKV = 8,     /* the q, k, v matmuls with their rotation */
 	FO_RECOMPUTE_ATTENTION = 16,
-	FO_RECOMPUTE_OUT = 32,  /* the attention's output product and the residual behind it */
+	FO_RECOMPUTE_OUT = 32,  /* the attention's output matmul and the residual after it */
 	FO_RECOMPUTE_REST = 64, /* operations that other passes made */
 	FO_RECOMPUTE_SELECTIVE = FO_RECOMPUTE_NORM | FO_RECOMPUTE_SWIGLU,
 	FO_RECOMPUTE_FULL = 127, /* all that backward needs, from the layer's input */
-	/* In ops.def alone: the operation belongs to the set of whoever made its first operand, or reads its result. */
+	/* Only in ops.def: the operation belongs to the set of the one that made its first operand, or that reads its
+	 * result. */
 	FO_RECOMPUTE_BY_INPUT = -1,
 	FO_RECOMPUTE_BY_READER = -2,
 };
@@ -207,9 +209,9 @@ enum { FO_RECOMPUTE_SETS = 6 }; /* with a name */
 extern const char *const fo_recompute_name[FO_RECOMPUTE_SETS];
 /* The sets' names with `sep` between them; nothing where no set has a name. */
 void fo_recompute_sets_text(int64_t sets, const char *sep, struct fo_str *out);
-/* What bf16 weights are rounded from: an fp32 copy (4 bytes per parameter beside the weight's 2), the same number split
- * into the weight and a low half (2 bytes), or nothing. What the moments of AdamW are stored in. How what is stored in
- * bf16 alone is rounded. */
+/* The master copy that bf16 weights are rounded from: an fp32 copy (4 bytes per parameter beside the weight's 2), the
+ * same number split into the weight and a low half (2 bytes), or nothing. What the moments of AdamW are stored in. How
+ * what is stored in bf16 alone is rounded. */
 enum fo_master { FO_MASTER_FP32, FO_MASTER_SPLIT, FO_MASTER_NONE, FO_MASTER_COUNT };
 enum fo_moments { FO_MOMENTS_FP32, FO_MOMENTS_BF16, FO_MOMENTS_COUNT };
 enum fo_rounding { FO_ROUND_NEAREST, FO_ROUND_STOCHASTIC, FO_ROUND_COUNT };

@@ -23,7 +23,7 @@ struct walk {
 	struct access *pool;
 	size_t pool_cap;
 	int pool_n, free_list;
-	int slot, op; /* where we are, for messages */
+	int slot, op; /* the operation that is visited, for messages */
 };
 
 static int instance_count(const struct fo_program *p, const struct fo_buffer *b)
@@ -95,7 +95,8 @@ static int64_t overlap(const struct access *x, const struct fo_operand *a)
 	return rows > 0 && cols > 0 ? rows * cols : 0;
 }
 
-/* Is the rectangle written as a whole by accesses x and after? What one access leaves over, the others must cover. */
+/* Whether access x and those after it in the list write all of the rectangle: the parts that x does not write must be
+ * covered by the others. */
 static bool covered(const struct walk *w, int x, const struct fo_operand *a)
 {
 	if (a->nr <= 0 || a->nc <= 0)

@@ -52,7 +52,7 @@ static void time_instances(struct fo_sim *s, const struct fo_program *p, const s
 	free(cold);
 }
 
-/* What the time in which nothing computes before, or after, an operation of another lane belongs to (as in
+/* The part of the step that idle time before or after an operation of another lane belongs to (as in
  * fo_profile_add_step). */
 static enum fo_part part_of_wait(const struct fo_op *o)
 {

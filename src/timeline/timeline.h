@@ -42,9 +42,9 @@ static inline void fo_timeline_record(struct fo_timeline *t, int lane, int32_t s
 	r->span[r->n++ % r->cap] = (struct fo_span){ begin_ns, end_ns, step, instance };
 }
 
-/* Of a span on a lane that computes: the time that counts as its own. Two such lanes share the cores, so a moment in
- * which both run an operation is half of each; one in which a lane waits and the other runs belongs to the one that
- * runs. Own times and the time in which neither runs sum to the time. Other lanes: the span's length. */
+/* The time that counts as a span's own, on a lane that computes. Two such lanes share the cores, so a moment in which
+ * both run an operation is half of each; one in which a lane waits and the other runs belongs to the one that runs. Own
+ * times and the time in which neither runs sum to the time. Other lanes: the span's length. */
 double fo_timeline_own_ns(const struct fo_timeline *t, int lane, const struct fo_span *s);
 /* The first span of the ring, by number in [0, n), that does not end before ns; n: none. */
 uint64_t fo_ring_from(const struct fo_ring *r, int64_t ns);
@@ -136,7 +136,7 @@ void fo_ofu_text(const struct fo_mfu_split *s, struct fo_str *out);
 
 /* ---- the file (docs/formats.md): header, then per lane its spans ---- */
 
-/* Are these n bytes the beginning of one? Of the first version, before there was a second lane that computes, too. */
+/* Whether these n bytes begin a timeline file, of the current version or of the first, which had one compute lane. */
 bool fo_timeline_begins(const void *head, size_t n);
 FO_CHECKED fo_status fo_timeline_write(const struct fo_timeline *t, const struct fo_program *p, const char *path);
 struct fo_timeline_file {

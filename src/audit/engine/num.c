@@ -211,8 +211,8 @@ static void copy_values(const struct fo_tensor *to, const struct fo_tensor *from
 }
 
 /* Fills operands of a backward call with what the forward operation `kind` gives in double precision for the same
- * inputs, rounded to their type. from[i]: the backward operand that is operand i of forward, or has its shape; -1: none,
- * the documents are random. Operands of forward from `results` on are copied back. */
+ * inputs, rounded to their type. from[i]: the backward operand that is operand i of forward, or has its shape; -1:
+ * none, the documents are random. Operands of forward from `results` on are copied back. */
 static void fill_from(struct fo_num_data *d, int kind, const int *from, int results)
 {
 	struct fo_num_case c;
@@ -495,7 +495,7 @@ static bool in_place(const struct fo_num_case *c, const struct fo_kernel *k, con
 	return ok;
 }
 
-/* What a kernel is held to: inputs, results in double precision and of the naive implementation. */
+/* The measure of a kernel: inputs, results in double precision and of the naive implementation. */
 struct trial {
 	struct fo_num_data in, exact, naive;
 };

@@ -1,6 +1,6 @@
 /* The list of cases: for each operation a function cases_<id>, called through ops.def. Operands come from its row
- * there; a case says their sizes and what else is special. Shapes leave remainders in every blocking of ours: odd widths, one
- * row, one column, just above powers of two. */
+ * there; a case says their sizes and what else is special. Shapes leave remainders in every blocking of ours: odd
+ * widths, one row, one column, just above powers of two. */
 #include "audit/engine/num.h"
 
 #include <math.h>
@@ -360,7 +360,7 @@ static void cases_xent_fwd(struct list *l) { cases_xent(l); }
 
 /* ---- norms ---- */
 
-/* Of whole rows, and of heads: the weight is as wide as a head, and each head has an rstd. */
+/* Norms of whole rows (heads 0) and of heads, where the weight is as wide as a head and each head has an rstd. */
 static const struct {
 	int rows, heads, dim;
 } norm_shape[] = { { 1, 0, 1 }, { 13, 0, 37 }, { 7, 0, 600 }, { 40, 0, 64 },
