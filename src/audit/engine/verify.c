@@ -8,13 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool fo_verify_set_runs(const struct fo_verify_run *v, enum fo_isa isa)
-{
-	if (v->o->cuda) /* one round for the device */
-		return isa == FO_ISA_REF;
-	return fo_kernel_sets[isa] && fo_isa_have(isa) && isa <= v->isa && (!v->o->brief || isa == v->isa);
-}
-
 /* One line for each set that nothing below will run. */
 static void name_missing_sets(struct fo_verify_run *v)
 {
@@ -163,7 +156,8 @@ static void check_device_op(struct fo_verify_run *v, const char *group, int kind
 		}
 		done++;
 		if (!check_device_case(v, &list[i], &m, why, sizeof why)) {
-			add(v, (struct fo_verify_check){ group, name, against, m.error, m.bound, FO_VERIFY_FAIL, why });
+			fo_verify_put(v, (struct fo_verify_check){ group, name, against, m.error, m.bound,
+								   FO_VERIFY_FAIL, why });
 			return;
 		}
 	}

@@ -1,4 +1,4 @@
-/* The self-check's report: one line per check. */
+/* What the parts of the self-check share: the report, one line per check, and which kernel sets take part. */
 #include "audit/engine/verify_int.h"
 
 #include <math.h>
@@ -53,4 +53,11 @@ void fo_verify_same_bits(struct fo_verify_run *v, const char *group, const char 
 void fo_verify_error(struct fo_verify_run *v, const char *group, const char *name, const char *against)
 {
 	fo_verify_add(v, group, name, against, FO_VERIFY_FAIL, fo_err_text());
+}
+
+bool fo_verify_set_runs(const struct fo_verify_run *v, enum fo_isa isa)
+{
+	if (v->o->cuda) /* one round for the device */
+		return isa == FO_ISA_REF;
+	return fo_kernel_sets[isa] && fo_isa_have(isa) && isa <= v->isa && (!v->o->brief || isa == v->isa);
 }
