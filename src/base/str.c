@@ -35,7 +35,7 @@ void fo_str_vprintf(struct fo_str *s, const char *fmt, va_list ap)
 	va_list again;
 	va_copy(again, ap);
 	int n = vsnprintf(NULL, 0, fmt, ap);
-	if (n > 0) {
+	if (n >= 0) { /* also where it is nothing: data is a string then, never NULL */
 		room(s, (size_t)n);
 		vsnprintf(s->data + s->len, (size_t)n + 1, fmt, again);
 		s->len += (size_t)n;

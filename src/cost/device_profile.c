@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const fo_device_class_name[FO_DEVICE_CLASSES] = { "bf16 products",      "fp8 products",  "attention",
+const char *const fo_device_class_name[FO_DEVICE_CLASSES] = { "bf16 matmuls",       "fp8 matmuls",   "attention",
 							      "attention backward", "fused kernels", "streams" };
 
 /* bench_gpu makes each call alone and synchronised, so the device is cooler than in a step: 790 TFLOP/s in bursts, 744

@@ -293,7 +293,7 @@ static void compute_rows(struct fo_bridge *b, const struct fo_subject *s, const 
 	double ideal_products = need->product_flop / b->peak_flop_s * 1e9,
 	       ideal_attention = need->attention_flop / b->peak_flop_s * 1e9;
 	if (k.attention > 0) {
-		add_row(b, (k.products - ideal_products) / T, money, "%s", "matmuls above their ideal");
+		add_row(b, (k.products - ideal_products) / T, money, "%s", FO_BRIDGE_MATMULS);
 		add_row(b, (k.attention - ideal_attention) / T, money, "%s", "attention above its ideal");
 	} else { /* written out: its products are products */
 		add_row(b, (k.products - ideal_products - ideal_attention) / T, money, "%s",

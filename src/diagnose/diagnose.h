@@ -203,6 +203,8 @@ struct fo_pipeline {
 /* ---- the bridge to MFU ---- */
 
 enum { FO_BRIDGE_MAX = 40, FO_BRIDGE_LOSSES = 3 };
+/* The name of the row of matmuls alone; where attention cannot be told from them, the row has another. */
+#define FO_BRIDGE_MATMULS "matmuls above their ideal"
 struct fo_bridge_row {
 	char name[48];
 	double share;            /* of the step, which is its MFU points; MFU itself is the first row; rows sum to 1 */
@@ -247,7 +249,7 @@ struct fo_attention_rate {
 	double efficiency; /* flop / time over the dense peak; NaN */
 };
 
-/* A matrix product of the trace, by shape: c(m, n) = a(m, k) b(k, n), `batch` of them. */
+/* A matmul of the trace, by shape: c(m, n) = a(m, k) b(k, n), `batch` of them. */
 struct fo_product {
 	int64_t m, n, k, batch, calls, time_ns; /* time: of its kernels over all calls */
 	char dtype[12];

@@ -1,14 +1,17 @@
 /* The length of a job's steps without stragglers: the recorded operations of a pipeline schedule are run again in their
  * dependencies, with other durations. (The method is that of "Understanding Stragglers in Large Model Training Using
- * What-if Analysis", Lin et al. 2025; equation numbers are theirs.)  * Dependencies of one step. On a worker (one stage
+ * What-if Analysis", Lin et al. 2025; equation numbers are theirs.)
+ *
+ * Dependencies of one step. On a worker (one stage
  * of one replica): passes in their recorded order; each kind of transfer in its own order; a pass after the receive
  * that feeds it, a send after the pass that made it, a receive after the pass before the one it feeds; the first
  * backward transfers after the last forward pass but one before the first backward pass; the parameters' gathering
  * before the first forward pass of their chunk; after the last pass, in this order: pause, norms' gradients,
  * embedding's, scattering of gradients, clipping, optimizer (scattering right after the chunk's last backward pass
  * where there is a separate all-reduce). Between workers: a send and its receive, a collective's members, begin to move
- * data when the last is there. Logs without transfers: a pass after the same microbatch's on the neighbour.  * An
- * operation's own time: its duration; a collective's: from its last member's begin to its end. Without stragglers each
+ * data when the last is there. Logs without transfers: a pass after the same microbatch's on the neighbour.
+ *
+ * An operation's own time: its duration; a collective's: from its last member's begin to its end. Without stragglers each
  * operation takes the mean (passes, optimizer) or median (communication) of its kind over stages, replicas and steps.
  */
 #ifndef FO_DIAGNOSE_STRAGGLER_H

@@ -319,7 +319,7 @@ static bool is_product(const struct fo_gpu_op *g)
 	       g->class == FO_K_ATTENTION_BACKWARD || g->class == FO_K_CONV;
 }
 
-/* A step ends where the optimizer's kernels do: the next matrix product belongs to the next step, and so does what
+/* A step ends where the optimizer's kernels do: the next matmul belongs to the next step, and so does what
  * stands in front of it and behind the last of these kernels. Where updates lie inside the backward pass there are
  * several groups of them in a step: then the steps so found differ in their number of operations, and none of them is
  * believed. */

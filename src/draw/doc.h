@@ -68,7 +68,7 @@ void fo_doc_footer(struct fo_doc *d, const char *fmt, ...) FO_PRINTF(2, 3); /* h
 void fo_doc_verdict(struct fo_doc *d, enum fo_doc_tone tone, const char *label, const char *fmt, ...) FO_PRINTF(4, 5);
 /* A line of the same form that gives no answer: what was looked at, and under which conditions. */
 #define fo_doc_line(d, label, ...) fo_doc_verdict(d, FO_DOC_PLAIN, label, __VA_ARGS__)
-/* A figure: name, value, remark (may be NULL). On a page a tile, on a terminal a line: "Name:  value, note". */
+/* A figure: name, value, remark (may be NULL). On a page a tile, on a terminal a line: "Name:  value (note)". */
 void fo_doc_fact(struct fo_doc *d, const char *name, const char *value, const char *note);
 void fo_doc_heading(struct fo_doc *d, const char *fmt, ...) FO_PRINTF(2, 3);
 void fo_doc_para(struct fo_doc *d, const char *fmt, ...) FO_PRINTF(2, 3);

@@ -1,5 +1,6 @@
 /* A document as text for a terminal. */
 #include "draw/doc_int.h"
+#include "draw/draw_int.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -86,11 +87,12 @@ static void put_table(struct term *t, struct fo_table *table, bool head)
 	fo_table_fini(table);
 }
 
-/* "Name:" with a capital. */
+/* "Name:", with a capital where a plain word begins it. */
 static void label_of(char *buf, size_t size, const char *name)
 {
 	snprintf(buf, size, *name ? "%s:" : "%s", name);
-	*buf = (char)toupper((unsigned char)*buf);
+	if (fo_draw_plain_word(name))
+		*buf = (char)toupper((unsigned char)*buf);
 }
 
 /* Verdicts and facts that follow each other, with their labels as wide as the widest. Returns one past the last. */

@@ -17,11 +17,16 @@ void fo_draw_escaped(struct fo_str *out, const char *before, const char *text, c
 	fo_str_puts(out, after);
 }
 
+bool fo_draw_plain_word(const char *text)
+{
+	size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyz");
+	return n && (!text[n] || strchr(" ,:;", text[n]));
+}
+
 void fo_draw_sentence(struct fo_str *out, const char *open, const char *text, const char *close)
 {
 	text = text ? text : "";
-	size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyz");
-	if (!n || (text[n] && !strchr(" ,:;", text[n]))) {
+	if (!fo_draw_plain_word(text)) {
 		fo_draw_escaped(out, open, text, close);
 		return;
 	}

@@ -567,7 +567,7 @@ static void draw_configurations(struct page *p)
 		const struct fo_ladder_rung *r = &l->rung[i];
 		struct fo_str command = { 0 };
 		const char *what = r->what && *r->what ? fo_doc_printf(p->d, "%s; ", r->what) : "";
-		fo_doc_para(p->d, "%s: %s%s", r->name, what, verdict_text(p, r));
+		fo_doc_para(p->d, "Rung %s: %s%s", r->name, what, verdict_text(p, r));
 		fo_str_puts(&command, "flatout train ");
 		if (l->run_file && *l->run_file) { /* a ladder may have been given options alone */
 			fo_str_shell(&command, l->run_file);

@@ -112,7 +112,7 @@ extern const char *const fo_component_name[FO_COMP_COUNT];
 
 /* Weights as doubles: exact up to 2^53. Biases belong to the matrix that they follow and count as its weights (2 FLOP
  * forward, 4 backward, as norms do); q/k norms and the norms inside MLA belong to the norms; the router's matrix is a
- * matrix product. Weights that no gradient moves (DeepSeek's score-correction biases) and multi-token-prediction
+ * matmul. Weights that no gradient moves (DeepSeek's score-correction biases) and multi-token-prediction
  * modules are not counted. */
 struct fo_params {
 	double total;     /* every trainable weight, the tied head counted once */

@@ -334,9 +334,7 @@ uint64_t fo_program_hash(const struct fo_program *p); /* of the dump: stored bes
 struct fo_cost {
 	double model, model_causal, exec, bytes, wire;
 }; /* FLOP needed by rule mfu, mfu_causal; FLOP run; bytes moved, sent */
-/* pairs: attention pairs (query, key) in the micro-batch that see each other; < 0 stands for unbroken rows:
- * rows x seq (seq + 1) / 2, in DECODE for the cache's last `seq` rows; less what a sliding window hides. */
-/* c(m,n) of depth k. */
+/* The sizes of a matmul c(m,n) of depth k. */
 static inline void fo_matmul_dims(const struct fo_op *o, int64_t *m, int64_t *n, int64_t *k)
 {
 	const struct fo_operand *a = &o->arg[FO_MATMUL_A], *b = &o->arg[FO_MATMUL_B];
@@ -344,6 +342,8 @@ static inline void fo_matmul_dims(const struct fo_op *o, int64_t *m, int64_t *n,
 	*k = o->attr.ta ? a->nr : a->nc;
 	*n = o->attr.tb ? b->nr : b->nc;
 }
+/* pairs: attention pairs (query, key) in the micro-batch that see each other; < 0 stands for unbroken rows:
+ * rows x seq (seq + 1) / 2, in DECODE for the cache's last `seq` rows; less what a sliding window hides. */
 struct fo_cost fo_op_cost(const struct fo_program *p, const struct fo_op *o, double pairs);
 struct fo_cost fo_program_cost(const struct fo_program *p,
 			       double pairs); /* whole step; per block once, times its slots */

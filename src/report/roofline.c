@@ -216,7 +216,7 @@ void fo_roofline_text(const struct fo_roofline *r, bool utf8, bool colour, struc
 	fo_str_puts(out, "\n");
 	put_axis(r, out);
 	fo_str_printf(out, "%*s\n\n", LEFT + WIDE, "FLOP per byte");
-	const char *const name[] = { "matrix products", "attention", "memory-bound operations, by bytes/s" };
+	const char *const name[] = { "matmuls", "attention", "memory-bound operations, by bytes/s" };
 	for (int k = 0; k < FO_ROOFLINE_KINDS; k++) {
 		fo_str_puts(out, k ? "   " : "  ");
 		put_glyph(out, PRODUCT + k, utf8, colour);

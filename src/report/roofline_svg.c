@@ -140,7 +140,7 @@ static void points(const struct fo_roofline *r, struct fo_str *out)
 
 static void legend(struct fo_str *out)
 {
-	static const char *const name[] = { "matrix products", "attention", "memory-bound (by bytes/s)" };
+	static const char *const name[] = { "matmuls", "attention", "memory-bound (by bytes/s)" };
 	static const char *const brief[] = { "products", "attention", "by bytes/s" };
 	static const double wide_x[] = { 0, 168, 290 }, narrow_x[] = { 0, 190, 380 };
 	for (int narrow = 0; narrow < 2; narrow++) {
@@ -173,9 +173,8 @@ void fo_roofline_svg(const struct fo_roofline *r, struct fo_str *out)
 		      "aria-labelledby=\"t d\">\n<title id=\"t\">Roofline of ",
 		      WIDE, HIGH);
 	fo_str_xml(out, r->m->cpu);
-	fo_str_puts(out,
-		    "</title>\n<desc id=\"d\">Measured rates of matrix products, attention and memory-bound operations "
-		    "below the register-only peak and the memory's slope, both axes logarithmic.</desc>\n");
+	fo_str_puts(out, "</title>\n<desc id=\"d\">Measured rates of matmuls, attention and memory-bound operations "
+			 "below the register-only peak and the memory's slope, both axes logarithmic.</desc>\n");
 	fo_str_puts(out, style);
 	fo_str_printf(out, "<rect class=\"ground\" width=\"%d\" height=\"%d\"/>\n", WIDE, HIGH);
 	snprintf(line, sizeof line, "%.56s, %d thread%s", r->m->cpu, r->threads, r->threads == 1 ? "" : "s");

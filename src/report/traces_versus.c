@@ -355,7 +355,7 @@ static void explain_jobs(struct fo_traces_versus *v)
 	if (!isnan(shape[0]) && !isnan(shape[1])) {
 		if (shape[0] < one_job_least && shape[1] < one_job_least)
 			say(v,
-			    "these look like different jobs: matrix products with two of their three sizes in common "
+			    "these look like different jobs: matmuls with two of their three sizes in common "
 			    "take %.1f %% of the products' time in A, %.1f %% in B",
 			    100 * shape[0], 100 * shape[1]);
 	} else if (name[0] < one_job_least && name[1] < one_job_least && (!*x || !*y || !strcmp(x, y))) {

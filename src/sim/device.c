@@ -24,20 +24,20 @@ static fo_status unknown(const struct fo_program *p, const struct fo_device_rate
 	if (p->run.precision != FO_PRECISION_BF16)
 		return fo_hint(
 			fo_fail(FO_EUNSUPPORTED,
-				"%s products on %s are not known from this: only rates of bf16 and fp8 are documented",
+				"%s matmuls on %s are not known from this: only rates of bf16 and fp8 are documented",
 				fo_numerics_name[p->run.precision], r->name),
 			"train.precision=bf16 can be predicted");
 	if (family == FO_OPS_MATMUL)
 		return fo_hint(
 			fo_fail(FO_EUNSUPPORTED,
-				"fp8 products on %s are not known from this: the catalogue has no dense fp8 peak of it",
+				"fp8 matmuls on %s are not known from this: the catalogue has no dense fp8 peak of it",
 				r->name),
 			"pass.fp8=off can be predicted");
 	return fo_fail(FO_EUNSUPPORTED, "'%s' on %s is not known from this: no rate of it is documented", name,
 		       r->name);
 }
 
-/* Whether a row of the profile says of a product or of attention what no device of its name can do. */
+/* Whether a row of the profile says of a matmul or of attention what no device of its name can do. */
 static fo_status possible(const struct fo_device_rates *r, const struct fo_program *p, const struct fo_op *o,
 			  struct fo_device_time t, double pairs)
 {

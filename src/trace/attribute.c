@@ -1,6 +1,8 @@
 /* Classes by operator and module. A kernel's name often does not say what it is for: an eager RMSNorm is five
  * elementwise kernels, an optimizer's arithmetic looks like anybody's, and the forward work that the backward pass
- * repeats is the same kernels once more.  * Parents stand before their children in op[], so one pass hands everything
+ * repeats is the same kernels once more.
+ *
+ * Parents stand before their children in op[], so one pass hands everything
  * down. Classes of operators and modules replace the name's only where the name says little (elementwise, reductions,
  * copies); class_by_name keeps it. */
 #define _GNU_SOURCE /* strcasestr */

@@ -1,6 +1,8 @@
 /* A trace: what a profiler recorded of one process, reduced to what a diagnosis needs: the GPU's operations, the calls
  * that launched them, what the host did meanwhile, collectives, steps. Formats: Kineto/Chrome JSON (plain, gzip,
- * Zstandard), Nsight Systems SQLite exports, our own timelines. facts: docs/traces.md.  * All times are int64
+ * Zstandard), Nsight Systems SQLite exports, our own timelines. facts: docs/traces.md.
+ *
+ * All times are int64
  * nanoseconds since the trace's own origin; a trace is immutable once it is read. Indices are -1 where the trace does
  * not tell. Texts are as the file has them: whatever prints them makes them visible (fo_str_visible). */
 #ifndef FO_TRACE_TRACE_H

@@ -167,6 +167,9 @@ expect 1 "\"flag\": \"the traces of all ranks, from the same steps\"" diagnose "
 # 256 tokens a step of two devices: 128 x 6 x 0.1e9 FLOP take a tenth of 1 ms at 989 TFLOP/s.
 expect 1 "MFU:" diagnose "$tmp/trace.json" --model flatout-134m --seq 128 --tokens-per-step 256
 expect 1 "matmuls and attention above ideal" diagnose "$tmp/trace.json" --model flatout-134m --seq 128 --tokens-per-step 256
+# Where attention cannot be told from matmuls, nothing is said of the rate of matmuls alone.
+expect 1 '"rows"' diagnose "$tmp/trace.json" --model flatout-134m --seq 128 --tokens-per-step 256 --json -
+grep -q '"id": "gemm-efficiency"' "$tmp/out" && { echo "FAILED: a rate of matmuls from a row that holds attention too"; failed=1; }
 expect 1 "cannot be right" diagnose "$tmp/trace.json" --model flatout-134m --seq 128 --tokens-per-step 3000
 expect 2 "doubt --tokens-per-step, --model, --device or --dtype" diagnose "$tmp/trace.json" --model llama-3.1-8b --seq 8192 --tokens-per-step 8192
 # Of a window without steps: how many it covers, or the time of one.

@@ -12,7 +12,7 @@ profile() {
 profile '"tflop_s":700'
 run 0 predict --device h200 $small --profile profile
 profile '"tflop_s":5000'
-refused 2 "bf16 products reach 5000 TFLOP/s, and H200-SXM-141GB has 1236 at most" predict --device h200 $small --profile profile
+refused 2 "bf16 matmuls reach 5000 TFLOP/s, and H200-SXM-141GB has 1236 at most" predict --device h200 $small --profile profile
 
 # A row of one's own without a kind is not called "no GPU"; with it the step is predicted.
 printf 'name,bf16_dense_tflops,memory_gb,memory_tb_s,source,date\nmine,400,96,3.2,own data sheet,2026-11-21\n' >devices.csv

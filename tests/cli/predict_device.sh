@@ -114,7 +114,7 @@ refused 2 "not known from this: device 'V100-SXM2-32GB' has no published dense p
 refused 3 "not known from this: Flatout has no kernels for a TPU" predict --device tpu-v4 $small
 refused 3 "not known from this: Flatout has no kernels for a GPU without CUDA" predict --device mi300 $small
 refused 3 "fp32 products on H200-SXM-141GB are not known from this" predict --device h200 $small --train.precision=fp32
-refused 3 "fp8 products on A100-SXM4-80GB are not known from this" predict --device a100 $small --pass.fp8=current
+refused 3 "fp8 matmuls on A100-SXM4-80GB are not known from this" predict --device a100 $small --pass.fp8=current
 refused 3 "no source has the rate of that link" predict --device h200 $small --pass.offload=2
 refused 3 "has no kernels on a device" predict --device h200 $small --pass.attention=eager
 printf 'name,aliases,kind,bf16_dense_tflops,memory_tb_s,source,date\nMine,mine,gpu,100,1,me,2026-11-22\n' >mine.csv

@@ -140,6 +140,26 @@ static void test_widths(void **state)
 	fo_str_fini(&out);
 }
 
+/* Values that a file supplies may be empty. */
+static void test_empty(void **state)
+{
+	(void)state;
+	struct fo_doc d = { 0 };
+	struct fo_str text = { 0 }, page = { 0 };
+	fo_doc_title(&d, "%s", "");
+	fo_doc_verdict(&d, FO_DOC_PLAIN, "cpu", "%s", "");
+	fo_doc_fact(&d, "bf16 matmuls", "", NULL);
+	fo_doc_card(&d, FO_DOC_PLAIN, NULL, "%s", "");
+	fo_doc_card_end(&d);
+	fo_doc_to_term(&d, FO_TERM_WIDTH, &text);
+	fo_doc_to_html(&d, &page);
+	assert_non_null(strstr(text.data, "Cpu:"));
+	assert_non_null(strstr(text.data, "bf16 matmuls:"));
+	fo_str_fini(&text);
+	fo_str_fini(&page);
+	fo_doc_fini(&d);
+}
+
 static void test_pictures(void **state)
 {
 	(void)state;
@@ -172,8 +192,8 @@ static void test_pictures(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_terminal), cmocka_unit_test(test_page),     cmocka_unit_test(test_narrow),
-		cmocka_unit_test(test_widths),   cmocka_unit_test(test_pictures),
+		cmocka_unit_test(test_terminal), cmocka_unit_test(test_page),  cmocka_unit_test(test_narrow),
+		cmocka_unit_test(test_widths),   cmocka_unit_test(test_empty), cmocka_unit_test(test_pictures),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

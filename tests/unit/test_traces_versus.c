@@ -264,7 +264,7 @@ static void test_other_job(void **state)
 		a.d.product = &x, a.d.products = 1;
 		b.d.product = &y, b.d.products = 1;
 		fo_traces_versus_make(&v, &a.d, &b.d);
-		assert_int_equal(says(&v, "these look like different jobs: matrix products"), other);
+		assert_int_equal(says(&v, "these look like different jobs: matmuls"), other);
 		fo_traces_versus_fini(&v);
 		drop(&a);
 		drop(&b);

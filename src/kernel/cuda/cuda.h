@@ -34,7 +34,7 @@ enum fo_cuda_lib {
 enum { FO_CUDA_DEVICES_MAX = 16 };
 struct fo_cuda_found {
 	const char *name;     /* "cuBLASLt" */
-	const char *what;     /* "matrix products" */
+	const char *what;     /* "matmuls" */
 	bool loaded, refused; /* refused: it is there, but known to compute wrong results or too old */
 	char file[256];       /* that was loaded; "" */
 	char version[48];     /* "13.1.0"; "" */

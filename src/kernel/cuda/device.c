@@ -76,7 +76,7 @@ static void survey_nvml(struct fo_cuda_found *f)
 void fo_cuda_survey(struct fo_cuda_survey *s)
 {
 	static const char *const name[] = { "CUDA driver", "cuBLASLt", "cuDNN", "NCCL", "CUPTI", "NVML" };
-	static const char *const what[] = { "the device itself", "matrix products",  "attention",
+	static const char *const what[] = { "the device itself", "matmuls",          "attention",
 					    "several devices",   "times of kernels", "power and clocks" };
 	*s = (struct fo_cuda_survey){ .built = true };
 	snprintf(s->architectures, sizeof s->architectures, "%s", fo_cuda_architectures);
@@ -147,7 +147,7 @@ static fo_status open_libraries(struct fo_cuda *c)
 	struct fo_cuda_found found = { 0 };
 	c->lt = fo_cuda_load_cublaslt(&found);
 	if (!c->lt)
-		return fo_fail(FO_EUNSUPPORTED, "no matrix products on this device: %s", found.why);
+		return fo_fail(FO_EUNSUPPORTED, "no matmuls on this device: %s", found.why);
 	cublasStatus_t st = c->lt->cublasLtCreate(&c->lt_handle);
 	if (st != CUBLAS_STATUS_SUCCESS)
 		return fo_fail(FO_EDEVICE, "cannot start cuBLASLt: status %d", (int)st);

@@ -184,14 +184,12 @@ static void adamw_add(struct fo_cuda_adamw_args *args, const struct fo_call *one
 		.m = m->data,
 		.v = v->data,
 		.w = w->data,
-
 		.g = g->data,
 		.rows = w->rows,
 		.cols = w->cols,
 		.ld_m = m->ld,
 		.ld_v = v->ld,
 		.ld_w = w->ld,
-
 		.ld_g = g->ld,
 		.number = one->attr.element + w->first,
 		.layer = w->layer,
