@@ -1,5 +1,6 @@
-/* Writes JSON value by value. Records that are read, too, have a table (base/schema.h). Strings are escaped, broken UTF-8 becomes U+FFFD, non-finite numbers
- * become null; numbers are printed with 17 significant digits when they need them. */
+/* Writes JSON value by value. Records that are read, too, have a table (base/schema.h). Strings are escaped, broken
+ * UTF-8 becomes U+FFFD, non-finite numbers become null; numbers are printed with 17 significant digits when they need
+ * them. */
 #ifndef FO_BASE_JSON_H
 #define FO_BASE_JSON_H
 

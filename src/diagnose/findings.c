@@ -5,7 +5,6 @@
 #include "base/text.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,31 +39,6 @@ bool fo_finding_doubtful(const struct fo_finding *f)
 		if (strcmp(f->id, id[i]) == 0)
 			return true;
 	return false;
-}
-
-/* ---- what rules write with ---- */
-
-void fo_title(struct fo_finding *f, const char *fmt, ...)
-{
-	va_list ap;
-	va_start(ap, fmt);
-	vsnprintf(f->title, sizeof(f->title), fmt, ap);
-	va_end(ap);
-}
-
-void fo_why(struct fo_finding *f, const char *fmt, ...)
-{
-	size_t n = strlen(f->why);
-	va_list ap;
-	va_start(ap, fmt);
-	vsnprintf(f->why + n, sizeof(f->why) - n, fmt, ap);
-	va_end(ap);
-}
-
-bool fo_notable(const struct fo_rule_context *c, struct fo_finding *f, int64_t ns)
-{
-	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
-	return fo_share(c, ns) > FO_SHARE_ADVICE;
 }
 
 /* ---- running them ---- */

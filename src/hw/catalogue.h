@@ -56,9 +56,9 @@ void fo_catalogue_fini(struct fo_catalogue *c);
 
 /* Finds a row by name or alias; case does not matter. FO_EARG names the nearest rows; *out lives as long as c. */
 FO_CHECKED fo_status fo_catalogue_find(const struct fo_catalogue *c, const char *name, const struct fo_device **out);
-/* Finds the row of an accelerator by the name that a driver or a trace gives it ("NVIDIA H100 80GB HBM3"). NULL unless exactly one row
- * fits, or all that fit have the same dense peak: chip, form (SXM, PCIe, NVL), number of units (0: not known) and
- * memory (0) must not contradict each other. */
+/* Finds the row of an accelerator by the name that a driver or a trace gives it ("NVIDIA H100 80GB HBM3"). NULL unless
+ * exactly one row fits, or all that fit have the same dense peak: chip, form (SXM, PCIe, NVL), number of units (0: not
+ * known) and memory (0) must not contradict each other. */
 const struct fo_device *fo_device_match(const struct fo_catalogue *c, const char *name, int32_t sm_count,
 					int64_t memory_bytes);
 /* Device memory that a CUDA context with the code of cuBLASLt and cuDNN takes; users of Hopper report 0.5 to 0.7 GB.

@@ -1,11 +1,11 @@
 /* Reads what an NVIDIA device does while something runs on it: clocks, power, energy, and what holds its clock back.
- * Uses NVML (libnvidia-ml.so.1, which comes with the driver), loaded at run time; no header of NVIDIA's is needed. Names,
- * constants and units are those of NVIDIA's "NVML API Reference" (version 13.0; all of them are in every driver since
- * 470).
+ * Uses NVML (libnvidia-ml.so.1, which comes with the driver), loaded at run time; no header of NVIDIA's is needed.
+ * Names, constants and units are those of NVIDIA's "NVML API Reference" (version 13.0; all of them are in every driver
+ * since 470).
  *
- * Nothing is guessed: what the driver does not report is NAN or -1. The library is looked for in $FLATOUT_NVML (a file),
- * in the folders of $FLATOUT_CUDA_LIBRARIES, then where the system's loader finds it. Nothing is ever set or reset. Any
- * thread may call. */
+ * Nothing is guessed: what the driver does not report is NAN or -1. The library is looked for in $FLATOUT_NVML (a
+ * file), in the folders of $FLATOUT_CUDA_LIBRARIES, then where the system's loader finds it. Nothing is ever set or
+ * reset. Any thread may call. */
 #ifndef FO_HW_NVML_H
 #define FO_HW_NVML_H
 
@@ -92,8 +92,8 @@ struct fo_nvml_watch;
 struct fo_nvml_watch *fo_nvml_watch_start(fo_nvml_device d);
 void fo_nvml_watch_stop(struct fo_nvml_watch *w);    /* NULL: nothing */
 void fo_nvml_watch_restart(struct fo_nvml_watch *w); /* forgets what it saw */
-/* Sets whether the time from now on counts for `active` (from the start it does). Never waits, so it is cheap enough for
- * each step. w NULL: does nothing. */
+/* Sets whether the time from now on counts for `active` (from the start it does). Never waits, so it is cheap enough
+ * for each step. w NULL: does nothing. */
 void fo_nvml_watch_count(struct fo_nvml_watch *w, bool on);
 /* Use since the last call, or since the start. w NULL: all NAN. */
 struct fo_nvml_use fo_nvml_watch_sample(struct fo_nvml_watch *w);

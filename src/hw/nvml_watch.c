@@ -48,8 +48,8 @@ struct fo_nvml_watch {
 	struct fo_nvml_gpm *gpm; /* NULL: no counters */
 	int64_t counters_ns;     /* when they were read last */
 	unsigned changes_then;
-	/* Written by any thread. Even: the time counts. Each change adds one, so that an interval with a change in it is
-	 * recognised. */
+	/* Written by any thread. Even: the time counts. Each change adds one, so that an interval with a change in it
+	 * is recognised. */
 	atomic_uint changes;
 };
 

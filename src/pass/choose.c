@@ -713,3 +713,14 @@ fo_status fo_pass_choose_said(const struct fo_run *r, const struct fo_model *m, 
 	int64_t budget = r->memory_budget ? r->memory_budget : r->memory_limit;
 	return fo_pass_choose_run(r, m, budget, 0, is_for_device(r) ? &rates : NULL, out);
 }
+
+fo_status fo_pass_build_run(struct fo_program *p, const struct fo_run *r)
+{
+	struct fo_model m;
+	struct fo_choice c;
+	if (*r->program_file)
+		return fo_program_read(p, r->program_file, false);
+	FO_TRY(fo_run_model(r, &m));
+	FO_TRY(fo_pass_choose_said(r, &m, &c));
+	return fo_pass_build(p, &m, &c.run);
+}

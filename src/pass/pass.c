@@ -88,14 +88,3 @@ fo_status fo_pass_build(struct fo_program *p, const struct fo_model *m, const st
 	FO_TRY(fo_program_lower(p, m, run));
 	return fo_passes_apply(p);
 }
-
-fo_status fo_pass_build_run(struct fo_program *p, const struct fo_run *r)
-{
-	struct fo_model m;
-	struct fo_choice c;
-	if (*r->program_file)
-		return fo_program_read(p, r->program_file, false);
-	FO_TRY(fo_run_model(r, &m));
-	FO_TRY(fo_pass_choose_said(r, &m, &c));
-	return fo_pass_build(p, &m, &c.run);
-}

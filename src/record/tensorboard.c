@@ -134,7 +134,8 @@ fo_status fo_tensorboard_open(struct fo_tensorboard *t, const char *dir, int64_t
 	char host[64] = "localhost", name[4096];
 	*t = (struct fo_tensorboard){ .fd = -1 };
 	FO_TRY(fo_fs_mkdirs(dir));
-	/* TensorBoard reads files in the order of their names: a second process within one second sorts after the first. */
+	/* TensorBoard reads files in the order of their names: a second process within one second sorts after the
+	 * first. */
 	int64_t second = newest_second(dir) + 1;
 	second = second > (int64_t)time ? second : (int64_t)time;
 	if (gethostname(host, sizeof host - 1))

@@ -1,6 +1,6 @@
-/* Writes timelines as a trace for Perfetto and Chrome: JSON in the Trace Event Format ("Trace Event Format", Google, the
- * document that chrome://tracing refers to; perfetto.dev/docs/getting-started/other-formats lists what Perfetto reads
- * of it).
+/* Writes timelines as a trace for Perfetto and Chrome: JSON in the Trace Event Format ("Trace Event Format", Google,
+ * the document that chrome://tracing refers to; perfetto.dev/docs/getting-started/other-formats lists what Perfetto
+ * reads of it).
  *
  * One process per timeline (measured, predicted), in it one thread per lane that has spans and one, "steps", with a
  * slice from the first to the last span of each step. Operations and waits are complete events ("X": begin and duration

@@ -41,15 +41,6 @@ static const struct fo_finding *find(const struct fo_diagnosis *d, bool runner_u
 	return NULL;
 }
 
-const struct fo_device_ledger *fo_slowest_device(const struct fo_diagnosis *d) { return fo_shown_device(d, d->worst); }
-
-const struct fo_ledger *fo_shown_ledger(struct fo_doc *doc, const struct fo_device_ledger *v)
-{
-	struct fo_shown_step *s = fo_doc_alloc(doc, sizeof *s);
-	fo_shown_step_of(v, s);
-	return &s->l;
-}
-
 static const struct fo_trace *shown_trace(const struct fo_diagnosis *d)
 {
 	if (d->ranks <= 0)

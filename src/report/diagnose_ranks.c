@@ -8,6 +8,15 @@
 #include <math.h>
 #include <string.h>
 
+const struct fo_device_ledger *fo_slowest_device(const struct fo_diagnosis *d) { return fo_shown_device(d, d->worst); }
+
+const struct fo_ledger *fo_shown_ledger(struct fo_doc *doc, const struct fo_device_ledger *v)
+{
+	struct fo_shown_step *s = fo_doc_alloc(doc, sizeof *s);
+	fo_shown_step_of(v, s);
+	return &s->l;
+}
+
 static const char *share(struct fo_doc *doc, double v) { return fo_doc_num(doc, v, FO_DRAW_SHARE); }
 static const char *factor(struct fo_doc *doc, double v) { return fo_doc_num(doc, v, FO_DRAW_FACTOR); }
 

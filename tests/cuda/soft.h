@@ -1,13 +1,12 @@
-/* The software CUDA device: what its libraries show to tests and to each other beside NVIDIA's functions. Needs no CUDA header.
+/* The software CUDA device: what its libraries show to tests and to each other beside NVIDIA's functions. Needs no CUDA
+ * header.
  *
- * libcuda.so.1 (soft_driver.c, soft_queue.c, soft_memory.c, simt.c and the kernels) and libcublasLt (soft_cublaslt.c) lie in one folder,
- * which FLATOUT_CUDA_LIBRARIES names. Environment, read when the library is loaded:
+ * libcuda.so.1 (soft_driver.c, soft_queue.c, soft_memory.c, simt.c and the kernels) and libcublasLt (soft_cublaslt.c)
+ * lie in one folder, which FLATOUT_CUDA_LIBRARIES names. Environment, read when the library is loaded:
  *
  *   FLATOUT_SOFT_SEED      of all random choices; 1
- *   FLATOUT_SOFT_ORDER     random (work runs now or later, in any order that streams and events leave open), lazy (only when
- *                          somebody waits), eager (at once)
- *   FLATOUT_SOFT_MEMORY    bytes of the device; 8 GiB
- *   FLATOUT_SOFT_DEVICES   1
+ *   FLATOUT_SOFT_ORDER     random (work runs now or later, in any order that streams and events leave open), lazy (only
+ * when somebody waits), eager (at once) FLATOUT_SOFT_MEMORY    bytes of the device; 8 GiB FLATOUT_SOFT_DEVICES   1
  *   FLATOUT_SOFT_TRACE     1: every piece of work on stderr as it runs
  *   FLATOUT_SOFT_CHECK     1: guard zones are looked at after each piece of work, not only when somebody waits
  *   FLATOUT_SOFT_TIMES     read with each product: what it takes, made up; then no other time passes on the device

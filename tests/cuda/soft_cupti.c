@@ -1,5 +1,5 @@
-/* libcupti of the tests: no kernels run here; a test says which ran, and this hands the records over as CUPTI does: in buffers that the
- * caller gave, numbers of who launched in front, when a buffer is full or somebody flushes. */
+/* libcupti of the tests: no kernels run here; a test says which ran, and this hands the records over as CUPTI does: in
+ * buffers that the caller gave, numbers of who launched in front, when a buffer is full or somebody flushes. */
 #define _GNU_SOURCE
 #include "cuda/soft_cupti.h"
 

@@ -19,7 +19,9 @@
 
 #ifdef __x86_64__
 
-static const struct fo_kernel kernel = { .run = fo_matmul_emulated, .can = fo_matmul_can_emulated, .ws = fo_matmul_ws_emulated };
+static const struct fo_kernel kernel = { .run = fo_matmul_emulated,
+					 .can = fo_matmul_can_emulated,
+					 .ws = fo_matmul_ws_emulated };
 
 static void check(int64_t m, int64_t n, int64_t k, int ta, int tb, int dtype, int access, bool first)
 {

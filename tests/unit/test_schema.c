@@ -66,10 +66,11 @@ static fo_status read_thing(struct thing *t, struct fo_arena *a, const char *tex
 	return st;
 }
 
-#define WHOLE                                                                                                             \
-	"{\"schema\":3,\"real\":null,\"integer\":7,\"small\":2,\"yes\":true,\"text\":\"a\",\"word\":\"b-1\","             \
-	"\"hex\":\"00000000000000ff\",\"mark\":true,\"choice\":\"blue\",\"raw\":null,\"dims\":[3,4],\"by_name\":{"        \
-	"\"red\":0.5,\"blue\":2},\"list\":[1,null,2.5],\"part\":{\"name\":\"p\",\"size\":5},\"map\":{\"x\":{\"size\":1}," \
+#define WHOLE                                                                                                          \
+	"{\"schema\":3,\"real\":null,\"integer\":7,\"small\":2,\"yes\":true,\"text\":\"a\",\"word\":\"b-1\","          \
+	"\"hex\":\"00000000000000ff\",\"mark\":true,\"choice\":\"blue\",\"raw\":null,\"dims\":[3,4],\"by_name\":{"     \
+	"\"red\":0.5,\"blue\":2},\"list\":[1,null,2.5],\"part\":{\"name\":\"p\",\"size\":5},\"map\":{\"x\":{\"size\":" \
+	"1},"                                                                                                          \
 	"\"y\":{\"size\":2}}}"
 
 static void test_round_trip(void **state)

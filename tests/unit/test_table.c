@@ -82,7 +82,8 @@ static void test_long_names(void **state)
 	static const char *const name[] = {
 		"nvjet_tst_128x256_64x4_2x1_v_bz_coopB_splitK_small_nn_v1_and_more_of_the_same_kind_of_thing_tnt",
 		("void "
-		 "ns::elementwise_kernel<128,4,at::native::gpu_kernel_impl<at::native::BinaryFunctor<float,float>>>(int,"
+		 "ns::elementwise_kernel<128,4,at::native::gpu_kernel_impl<at::native::BinaryFunctor<float,float>>>("
+		 "int,"
 		 "T) (backward)"),
 		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
 		"\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3"

@@ -4,69 +4,9 @@
 #include "base/clock.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-const char *const fo_verify_result_name[FO_VERIFY_RESULTS] = { "pass", "FAIL", "not checked" };
-
-/* ---- the report ---- */
-
-const char *fo_verify_group(struct fo_verify_run *v, const char *fmt, ...)
-{
-	char text[96];
-	va_list args;
-	va_start(args, fmt);
-	vsnprintf(text, sizeof text, fmt, args);
-	va_end(args);
-	if (v->o->progress)
-		v->o->progress(v->o->ctx, text);
-	return fo_arena_strdup(&v->r->arena, text);
-}
-
-static void add(struct fo_verify_run *v, struct fo_verify_check c)
-{
-	struct fo_verify_report *r = v->r;
-	c.name = fo_arena_strdup(&r->arena, c.name);
-	c.detail = c.detail ? fo_arena_strdup(&r->arena, c.detail) : NULL;
-	fo_array_room(&r->check, &r->cap, r->n, sizeof *r->check);
-	r->check[r->n++] = c;
-	r->count[c.result]++;
-}
-
-void fo_verify_measured(struct fo_verify_run *v, const char *group, const char *name, const char *against, double error,
-			double bound, const char *detail)
-{
-	add(v, (struct fo_verify_check){ group, name, against, error, bound,
-					 error <= bound ? FO_VERIFY_PASS : FO_VERIFY_FAIL, detail });
-}
-
-void fo_verify_add(struct fo_verify_run *v, const char *group, const char *name, const char *against,
-		   enum fo_verify_result result, const char *detail)
-{
-	add(v, (struct fo_verify_check){ group, name, against, NAN, NAN, result, detail });
-}
-
-void fo_verify_same_bits(struct fo_verify_run *v, const char *group, const char *name, const char *against, bool same)
-{
-	if (same)
-		fo_verify_add(v, group, name, against, FO_VERIFY_PASS, "the same bits");
-	else
-		fo_verify_add(v, group, name, against, FO_VERIFY_FAIL, "other bits");
-}
-
-void fo_verify_error(struct fo_verify_run *v, const char *group, const char *name, const char *against)
-{
-	fo_verify_add(v, group, name, against, FO_VERIFY_FAIL, fo_err_text());
-}
-
-bool fo_verify_set_runs(const struct fo_verify_run *v, enum fo_isa isa)
-{
-	if (v->o->cuda) /* one round for the device */
-		return isa == FO_ISA_REF;
-	return fo_kernel_sets[isa] && fo_isa_have(isa) && isa <= v->isa && (!v->o->brief || isa == v->isa);
-}
 
 /* One line for each set that nothing below will run. */
 static void name_missing_sets(struct fo_verify_run *v)
@@ -155,7 +95,7 @@ static void check_op(struct fo_verify_run *v, const char *group, const struct fo
 		done++;
 		if (!check_case(v, &list[i], k, &m, why, sizeof why)) {
 			struct fo_verify_check c = { group, name, against, m.error, m.bound, FO_VERIFY_FAIL, why };
-			add(v, c);
+			fo_verify_put(v, c);
 			return;
 		}
 	}
@@ -216,7 +156,8 @@ static void check_device_op(struct fo_verify_run *v, const char *group, int kind
 		}
 		done++;
 		if (!check_device_case(v, &list[i], &m, why, sizeof why)) {
-			add(v, (struct fo_verify_check){ group, name, against, m.error, m.bound, FO_VERIFY_FAIL, why });
+			fo_verify_put(v, (struct fo_verify_check){ group, name, against, m.error, m.bound,
+								   FO_VERIFY_FAIL, why });
 			return;
 		}
 	}

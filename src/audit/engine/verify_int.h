@@ -14,6 +14,8 @@ struct fo_verify_run {
 
 /* Begins a group: its name, printf-like, in the report's memory; announced to the caller. */
 const char *fo_verify_group(struct fo_verify_run *v, const char *fmt, ...) FO_PRINTF(2, 3);
+/* Adds a check; name and detail are copied. */
+void fo_verify_put(struct fo_verify_run *v, struct fo_verify_check c);
 /* Adds a check that measured something: it passes when error <= bound (a NaN does not). detail may be NULL; copied. */
 void fo_verify_measured(struct fo_verify_run *v, const char *group, const char *name, const char *against, double error,
 			double bound, const char *detail);
