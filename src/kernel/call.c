@@ -2,9 +2,6 @@
  * for. */
 #include "kernel/kernel.h"
 
-#include "kernel/count.h"
-#include "kernel/ref/ref.h"
-
 #include <math.h>
 
 /* Operations of one family are run by the same kernels, which read the operands that all of them have by one name. */
@@ -148,76 +145,4 @@ bool fo_call_fp8_make(const struct fo_call *c, void *room, struct fo_call *make,
 	if (norm)
 		add(make, c->arg[at - 1], true);
 	return true;
-}
-
-/* ---- the same on a processor ----
- *
- * Casts by the scale of the step (fp8_cast_step), and operations that make numbers and cast them at once, are made of
- * the kernels of what they stand for, one whole tensor after the other. The bits are those of these operations by
- * themselves, and as many bytes move: a processor gains nothing by pass fp8-fuse. */
-
-enum { LINE = 64 /* alignment of workspaces, bytes */ };
-
-static void run(const struct fo_call *shape, enum fo_isa isa, void *ws)
-{
-	struct fo_call c = *shape;
-	const struct fo_kernel *k = fo_kernel_pick(isa, &c, NULL);
-	c.ws = ws;
-	c.ws_bytes = k->ws ? k->ws(&c) : 0;
-	k->run(&c);
-}
-
-/* Casts x: its maximum, which takes one number of workspace, then the scale, then the numbers. */
-static void cast(const struct fo_call *c, enum fo_isa isa, void *ws)
-{
-	const struct fo_tensor *x = &c->arg[FO_FP8_CAST_STEP_X], *sx = &c->arg[FO_FP8_CAST_STEP_SX],
-			       *y = &c->arg[FO_FP8_CAST_STEP_Y], *amax = &c->arg[FO_FP8_CAST_STEP_AMAX];
-	bool both = fo_call_has(c, FO_FP8_CAST_STEP_YT), f64 = x->dtype == FO_F64;
-	const struct fo_tensor own = numbers(f64 ? FO_F64 : FO_F32, 1, 1, ws);
-	struct fo_call most = begin(c, FO_OP_amax), to = begin(c, both ? FO_OP_fp8_cast_t : FO_OP_fp8_cast);
-	add(&most, *x, false);
-	add(&most, own, true);
-	run(&most, isa, NULL);
-	const struct fo_attr largest = { .value = y->dtype == FO_E5M2 ? FO_E5M2_MAX : FO_E4M3_MAX };
-	(f64 ? fo_ref_f64_step_scale : fo_ref_f32_step_scale)(&largest, &own, sx, amax,
-							      fo_call_stores(c, FO_FP8_CAST_STEP_AMAX));
-	add(&to, *x, false);
-	add(&to, *sx, false);
-	add(&to, *y, true);
-	if (both)
-		add(&to, c->arg[FO_FP8_CAST_STEP_YT], true);
-	run(&to, isa, NULL);
-}
-
-/* Bytes for the numbers that are cast, where the call stores them nowhere else. */
-static size_t room_for(const struct fo_call *c)
-{
-	const struct fo_tensor *q = &c->arg[fo_op_fp8_step(c->kind) + FO_FP8_STEP_Y];
-	if (c->kind == FO_OP_fp8_cast_step || fo_call_fp8_wide(c))
-		return 0;
-	return fo_round_up_bytes((size_t)(q->rows * q->cols) * fo_dtype_bytes(c->arg[FO_FP8_CAST_STEP_X].dtype), LINE);
-}
-
-/* The workspace holds one number, what is cast, and what the kernel that makes it needs. */
-size_t fo_kernel_fp8_step_ws(const struct fo_call *c, enum fo_isa isa)
-{
-	struct fo_call make;
-	struct fo_tensor x;
-	size_t ws = LINE + room_for(c);
-	if (fo_call_fp8_make(c, NULL, &make, &x)) {
-		const struct fo_kernel *k = fo_kernel_pick(isa, &make, NULL);
-		ws += k->ws ? k->ws(&make) : 0;
-	}
-	return ws;
-}
-
-void fo_kernel_fp8_step(const struct fo_call *c, enum fo_isa isa)
-{
-	char *ws = c->ws;
-	struct fo_call make, to;
-	struct fo_tensor x;
-	if (fo_call_fp8_make(c, ws + LINE, &make, &x))
-		run(&make, isa, ws + LINE + room_for(c));
-	to = fo_call_fp8_cast(c, x);
-	cast(&to, isa, ws);
 }

@@ -118,6 +118,7 @@ extern const struct fo_kernel_set *const fo_kernel_sets[FO_ISA_COUNT];
 FO_CHECKED fo_status fo_isa_choose(enum fo_isa *out);
 extern const char *const fo_isa_name[FO_ISA_COUNT];
 bool fo_isa_have(enum fo_isa isa);
+enum fo_isa fo_isa_top(void); /* the highest that this machine has */
 /* The instruction set of that name; false where there is none. */
 bool fo_isa_named(const char *name, enum fo_isa *out);
 
@@ -131,10 +132,10 @@ enum fo_isa fo_isa_best_of(const struct fo_kernel_set *const *sets, enum fo_isa 
 const struct fo_kernel *fo_kernel_pick_of(const struct fo_kernel_set *const *sets, enum fo_isa isa,
 					  const struct fo_call *shape, const struct fo_kernel_set **set);
 
-/* Runs a call that casts by the scale of the step by kernels of `isa` (call.c), and the workspace that this needs: rows
- * of those sets' tables. */
-void fo_kernel_fp8_step(const struct fo_call *c, enum fo_isa isa);
-size_t fo_kernel_fp8_step_ws(const struct fo_call *c, enum fo_isa isa);
+/* Runs a call that casts by the scale of the step by kernels of `sets` at `isa` or below (fp8_step.c), and the workspace
+ * that this needs: rows of those sets' tables. */
+void fo_kernel_fp8_step(const struct fo_call *c, const struct fo_kernel_set *const *sets, enum fo_isa isa);
+size_t fo_kernel_fp8_step_ws(const struct fo_call *c, const struct fo_kernel_set *const *sets, enum fo_isa isa);
 
 /* float <-> bf16, round to nearest even, NaN stays NaN. */
 static inline float fo_bf16_to_f32(uint16_t h)

@@ -1,4 +1,4 @@
-/* Streams, events, graphs and memory of a CUDA device: what the program builds on (src/kernel/cuda/device.c), on a real
+/* Streams, events, graphs and memory of a CUDA device: what the program builds on (src/kernel/cuda/stream.c), on a real
  * device or the software one. Where it is the software one, also that it notices what it is there for: a forgotten
  * event, a copy whose source is used again too early. */
 #include "support/cuda.h"

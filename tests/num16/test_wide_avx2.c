@@ -10,6 +10,8 @@
 
 #include "kernel/x86/x86.h"
 extern const struct fo_kernel_set fo_kernels_wide;
+/* Kernels made of others take these from the 8-lane set. */
+static const struct fo_kernel_set *const sets[] = { &fo_kernels_ref, &fo_kernels_avx2 };
 
 #include "kernel/x86/attention.inc"
 #include "kernel/x86/attention_cached.inc"

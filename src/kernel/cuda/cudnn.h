@@ -59,7 +59,7 @@ FO_CHECKED fo_status fo_cuda_dnn_prepare(struct fo_cuda *c, const struct fo_call
 size_t fo_cuda_dnn_ws_most(const struct fo_call *s);
 /* Runs the plan; *taken as above. */
 FO_CHECKED fo_status fo_cuda_dnn_run(struct fo_cuda_queue *q, const struct fo_call *s, int64_t variant, bool *taken);
-/* Turns attention_bwd_rope's dq and dk, as attention_bwd left them (launch_attention.c). */
+/* Turns attention_bwd_rope's dq and dk, as attention_bwd left them. */
 FO_CHECKED fo_status fo_cuda_attention_turn(struct fo_cuda_queue *q, const struct fo_call *s);
 /* Why cuDNN refused a call of this shape, in whatever variant; NULL: it did not. */
 const char *fo_cuda_dnn_why(const struct fo_cuda *c, const struct fo_call *s);

@@ -80,19 +80,6 @@ static size_t own_backward_bytes(const struct fo_call *s)
 	const struct fo_tensor *q = &s->arg[FO_ATTENTION_BWD_Q];
 	return (size_t)(q->rows * (q->cols / s->attr.head_dim)) * sizeof(float);
 }
-static fo_status turn(struct fo_cuda_queue *q, const struct fo_call *s, int operand)
-{
-	struct fo_call c = { .n = FO_ROPE_TABLE + 1, .attr = s->attr };
-	c.arg[FO_ROPE_X] = s->arg[operand];
-	c.arg[FO_ROPE_POSITION] = s->arg[FO_ATTENTION_BWD_ROPE_POSITION];
-	c.arg[FO_ROPE_TABLE] = s->arg[FO_ATTENTION_BWD_ROPE_TABLE];
-	return fo_cuda_rope.run(q, &c, 0);
-}
-fo_status fo_cuda_attention_turn(struct fo_cuda_queue *q, const struct fo_call *s)
-{
-	FO_TRY(turn(q, s, FO_ATTENTION_BWD_DQ));
-	return turn(q, s, FO_ATTENTION_BWD_DK);
-}
 
 static fo_status own_backward(struct fo_cuda_queue *q, const struct fo_call *s)
 {

@@ -29,9 +29,11 @@ static bool at_16(const struct fo_tensor *t)
  * operands follow from `step` on (FO_FP8_STEP_SX ...). */
 struct form {
 	enum fo_cuda_function f;
+	const struct fo_cuda_kernel *make; /* makes the numbers where the one kernel does not take a call */
 	int8_t x, b, dy, c, g, rstd, step; /* numbers of operands; -1: none */
 };
 static const struct form rmsnorm_form = { .f = FO_CUDA_FN_norm_fp8_bf16,
+					  .make = &fo_cuda_rmsnorm,
 					  .x = FO_RMSNORM_FP8_X,
 					  .b = -1,
 					  .dy = -1,
@@ -40,6 +42,7 @@ static const struct form rmsnorm_form = { .f = FO_CUDA_FN_norm_fp8_bf16,
 					  .rstd = FO_RMSNORM_FP8_RSTD,
 					  .step = FO_RMSNORM_FP8_SX };
 static const struct form add_rmsnorm_form = { .f = FO_CUDA_FN_add_norm_fp8_bf16,
+					      .make = &fo_cuda_add_rmsnorm,
 					      .x = FO_ADD_RMSNORM_FP8_A,
 					      .b = FO_ADD_RMSNORM_FP8_B,
 					      .dy = -1,
@@ -48,6 +51,7 @@ static const struct form add_rmsnorm_form = { .f = FO_CUDA_FN_add_norm_fp8_bf16,
 					      .rstd = FO_ADD_RMSNORM_FP8_RSTD,
 					      .step = FO_ADD_RMSNORM_FP8_SX };
 static const struct form swiglu_form = { .f = FO_CUDA_FN_swiglu_fp8_bf16,
+					 .make = &fo_cuda_swiglu,
 					 .x = FO_SWIGLU_FP8_GATE,
 					 .b = FO_SWIGLU_FP8_UP,
 					 .dy = -1,
@@ -56,6 +60,7 @@ static const struct form swiglu_form = { .f = FO_CUDA_FN_swiglu_fp8_bf16,
 					 .rstd = -1,
 					 .step = FO_SWIGLU_FP8_SX };
 static const struct form swiglu_bwd_form = { .f = FO_CUDA_FN_swiglu_bwd_fp8_bf16,
+					     .make = &fo_cuda_swiglu_bwd,
 					     .x = FO_SWIGLU_BWD_FP8_GATE,
 					     .b = FO_SWIGLU_BWD_FP8_UP,
 					     .dy = FO_SWIGLU_BWD_FP8_DY,
@@ -123,14 +128,14 @@ static size_t made_bytes(const struct fo_call *c)
 	return fo_round_up_bytes((size_t)(q->rows * q->cols) * fo_dtype_bytes(c->arg[FO_RMSNORM_FP8_X].dtype),
 				 ALIGNMENT);
 }
-static const char *made_cannot(const struct fo_cuda *c, const struct fo_call *s)
+static const char *made_cannot(const struct fo_cuda *c, const struct fo_call *s, const struct form *m)
 {
 	struct fo_call make, cast;
 	struct fo_tensor x;
 	fo_call_fp8_make(s, NULL, &make, &x);
 	cast = fo_call_fp8_cast(s, x);
-	const char *why = fo_cuda_cannot(c, &make);
-	return why ? why : fo_cuda_cannot(c, &cast);
+	const char *why = m->make->cannot(c, &make);
+	return why ? why : fo_cuda_fp8_cast_step.cannot(c, &cast);
 }
 static fo_status made_prepare(struct fo_cuda *c, const struct fo_call *s, const struct form *m, size_t *ws_bytes)
 {
@@ -141,9 +146,8 @@ static fo_status made_prepare(struct fo_cuda *c, const struct fo_call *s, const 
 	if (is_fast(c, s, m))
 		return FO_OK;
 	fo_call_fp8_make(s, NULL, &make, &x);
-	const struct fo_cuda_kernel *k = fo_cuda_kernel_of(make.kind);
-	if (k->prepare)
-		FO_TRY(k->prepare(c, &make, 0, &more));
+	if (m->make->prepare)
+		FO_TRY(m->make->prepare(c, &make, 0, &more));
 	*ws_bytes = made_bytes(s) + more;
 	return FO_OK;
 }
@@ -161,11 +165,15 @@ static fo_status made_run(struct fo_cuda_queue *q, const struct fo_call *s, cons
 			       (int)ACCESS_BYTES);
 	after.ws = (char *)q->ws + made_bytes(s);
 	after.ws_bytes = q->ws_bytes - made_bytes(s);
-	FO_TRY(fo_cuda_kernel_of(make.kind)->run(&after, &make, 0));
+	FO_TRY(m->make->run(&after, &make, 0));
 	return fo_cuda_fp8_cast_step.run(q, &cast, 0);
 }
 
 #define MADE(name)                                                                                                     \
+	static const char *name##_cannot(const struct fo_cuda *c, const struct fo_call *s)                             \
+	{                                                                                                              \
+		return made_cannot(c, s, &name##_form);                                                                \
+	}                                                                                                              \
 	static fo_status name##_prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes) \
 	{                                                                                                              \
 		return made_prepare(c, s, &name##_form, ws_bytes);                                                     \
@@ -175,7 +183,7 @@ static fo_status made_run(struct fo_cuda_queue *q, const struct fo_call *s, cons
 		return made_run(q, s, &name##_form);                                                                   \
 	}                                                                                                              \
 	const struct fo_cuda_kernel fo_cuda_##name##_fp8 = {                                                           \
-		.by = "flatout", .cannot = made_cannot, .prepare = name##_prepare, .run = name                         \
+		.by = "flatout", .cannot = name##_cannot, .prepare = name##_prepare, .run = name                       \
 	};
 MADE(rmsnorm)
 MADE(add_rmsnorm)

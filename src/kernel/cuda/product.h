@@ -1,4 +1,4 @@
-/* Private to src/kernel/cuda: a product as cuBLASLt has it, which algorithm runs it (tune.c), and its run (matmul.c).
+/* Private to src/kernel/cuda: a product as cuBLASLt has it, which algorithm runs it (tune.c), and its run (product.c).
  */
 #ifndef FO_KERNEL_CUDA_PRODUCT_H
 #define FO_KERNEL_CUDA_PRODUCT_H
@@ -79,7 +79,7 @@ FO_CHECKED fo_status fo_cuda_choices_keep(struct fo_cuda_choices *to, const char
 const struct fo_cuda_choice *fo_cuda_choices_find(const struct fo_cuda_choices *in, const struct fo_cuda_product *key);
 void fo_cuda_choices_fini(struct fo_cuda_choices *c); /* device and library stay */
 
-/* Descriptors for p->key; good stays false where the library refuses one. matmul.c; fini frees them. */
+/* Descriptors for p->key; good stays false where the library refuses one; fini frees them. */
 void fo_cuda_product_describe(const struct fo_cuda *c, struct fo_cuda_product_plan *p);
 void fo_cuda_product_fini(const struct fo_cuda *c, struct fo_cuda_product_plan *p);
 

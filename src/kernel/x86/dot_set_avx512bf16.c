@@ -75,6 +75,12 @@ static bool worth(void)
 #define FO_NAME(x) x##_avx512bf16
 #define FO_SET_ISA FO_ISA_AVX512BF16
 #define FO_SET_TEXT "avx512bf16"
+
+/* This set and those below it: what its kernels that are made of others choose from. */
+static const struct fo_kernel_set *const sets[] = { &fo_kernels_ref, &fo_kernels_avx2, &fo_kernels_avx512,
+						    &fo_kernels_avx512bf16 };
+#include "kernel/x86/attention_eager.inc"
+
 #define FO_SET_LIST FO_X86_DOT_LIST
 #define FO_SET_PEAK peak_burst
 #define FO_SET_WORTH worth

@@ -1,4 +1,0 @@
-#define FO_LANES 8
-#define FO_NAME(x) x##_avx2
-#define FO_SET_ISA FO_ISA_AVX2
-#include "kernel/x86/attention_eager.inc"

@@ -1,4 +1,0 @@
-#define FO_LANES 16
-#define FO_NAME(x) x##_avx512
-#define FO_SET_ISA FO_ISA_AVX512
-#include "kernel/x86/attention_eager.inc"
