@@ -15,7 +15,6 @@ static double step(void) /* tokens with loss that all devices together trained o
 	nanosleep(&(struct timespec){ .tv_nsec = 30000000 }, NULL);
 	return 16384;
 }
-
 int main(void)
 {
 	flatout_model *model;
@@ -24,10 +23,8 @@ int main(void)
 	char source[120];
 	if (flatout_model_load("llama-3.1-8b", &model) ||
 	    flatout_device_peak("h100", "bf16", &peak, source, sizeof(source)) ||
-	    flatout_meter_create(model, 8192, peak, 64, &meter)) {
-		fprintf(stderr, "meter: %s\n", flatout_error());
-		return 2;
-	}
+	    flatout_meter_create(model, 8192, peak, 64, &meter))
+		return fprintf(stderr, "meter: %s\n", flatout_error()), 2;
 	for (int i = 0; i < 20; i++) { /* their loop; the three lines with `begin` and the meter are new */
 		double begin = now(), tokens = step();
 		if (flatout_meter_step(meter, tokens, now() - begin) == FLATOUT_OK && i % 5 == 4)

@@ -52,6 +52,8 @@ struct fo_arena_block {
 
 void *fo_arena_alloc(struct fo_arena *a, size_t bytes)
 {
+	if (bytes > SIZE_MAX / 2) /* a negative count: rounding it up would wrap to a tiny block */
+		out_of_memory(bytes);
 	bytes = (bytes + 15) & ~(size_t)15;
 	struct fo_arena_block *b = a->head;
 	if (!b || b->size - b->used < bytes) {

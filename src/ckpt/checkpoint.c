@@ -67,8 +67,10 @@ struct sum {
 	int64_t bytes;
 	uint64_t hash;
 };
+/* A newer version may list files that this one does not know. */
+enum { MANIFEST_FILES = 64 };
 struct manifest {
-	struct sum sum[FILES];
+	struct sum sum[MANIFEST_FILES];
 	int files;
 };
 static const struct fo_schema_field sum_field[] = {
@@ -79,7 +81,7 @@ static const struct fo_schema_field sum_field[] = {
 static const struct fo_schema sum_schema = { "", "file", FO_FIELDS(struct sum, sum_field) };
 static const struct fo_schema_field manifest_field[] = {
 	FO_FIELD_MAP(struct manifest, sum, files, &sum_schema, "files", "every other file of the folder, by name",
-		     .flags = FO_NEEDED, .elements = FILES),
+		     .flags = FO_NEEDED, .elements = MANIFEST_FILES),
 };
 const struct fo_schema fo_ckpt_manifest_schema = { "manifest", "checkpoint's manifest.json", SCHEMA,
 						   FO_FIELDS(struct manifest, manifest_field) };

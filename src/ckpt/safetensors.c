@@ -66,9 +66,9 @@ static fo_status do_part(const struct fo_st_tensor *t, int64_t row, int64_t col,
 	return low ? m->put(m->ctx, 1, low, bytes) : FO_OK;
 }
 
-/* Calls fn for the whole tensor in rising order: once where it is in this process's memory, else piece by piece. */
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
+/* Calls fn for the whole tensor in rising order: once where it is in this process's memory, else piece by piece. */
 static fo_status by_parts(const struct fo_st_tensor *t, bool writes, part_fn *fn, void *ctx)
 {
 	if (!t->memory)

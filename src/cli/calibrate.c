@@ -413,7 +413,7 @@ const struct fo_command fo_cmd_calibrate = {
 		 "flatout calibrate run.yaml [--KEY=VALUE ...] [--documents N] [--seconds S] [--out FILE] [--json]\n"
 		 "flatout calibrate --for RUN [--threads N] [--seconds S] [--out FILE] [--json]\n"
 		 "flatout calibrate --show [FILE] [--svg FILE] [--all] [--json]",
-	.summary = "what this machine reaches: peaks, products, attention, memory",
+	.summary = "what this machine reaches: peaks, matmuls, attention, memory",
 	.text = "Measures the kernels of training by shape, memory by threads and the executor's own cost, each run\n"
 		"between two bursts of known work that tell whether the machine was quiet. Figures are medians of\n"
 		"quiet runs and of all. The profile stays in the user's cache; 'train' takes its peak from there.\n"

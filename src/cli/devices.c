@@ -36,8 +36,8 @@ static const struct {
 	{ "pair_gb_s", "between two devices", "GB/s per direction", offsetof(struct fo_device, pair_gb_s) },
 	{ "scaleup_devices", "scale-up domain", "devices", offsetof(struct fo_device, scaleup_devices) },
 	{ "scaleout_gbit_s", "scale-out network", "Gbit/s per device", offsetof(struct fo_device, scaleout_gbit_s) },
-	{ "measured_bf16_tflops", "best bf16 product measured", "TFLOP/s", offsetof(struct fo_device, measured_bf16) },
-	{ "measured_fp8_tflops", "best fp8 product measured", "TFLOP/s", offsetof(struct fo_device, measured_fp8) },
+	{ "measured_bf16_tflops", "best bf16 matmul measured", "TFLOP/s", offsetof(struct fo_device, measured_bf16) },
+	{ "measured_fp8_tflops", "best fp8 matmul measured", "TFLOP/s", offsetof(struct fo_device, measured_fp8) },
 	{ "rent_low_usd_h", "rent, low", "USD per hour", offsetof(struct fo_device, rent_low) },
 	{ "rent_high_usd_h", "rent, high", "USD per hour", offsetof(struct fo_device, rent_high) },
 };

@@ -32,7 +32,7 @@ static const struct fo_opt rows[] = {
 	FO_OPT_TEXT(struct diagnose, device, "diagnose.device", "D", NULL,
 		    "accelerator: 'flatout devices' lists them; without it by the trace's own name"),
 	FO_OPT_TEXT(struct diagnose, dtype, "diagnose.dtype", "TYPE", NULL,
-		    "precision of the dense peak: fp32, tf32, fp16, bf16, fp8, fp4; without it that of most products"),
+		    "precision of the dense peak: fp32, tf32, fp16, bf16, fp8, fp4; without it that of most matmuls"),
 	FO_OPT_REAL(struct diagnose, price, "diagnose.price", "USD", NULL, 1e-6, 1e6, "USD/h",
 		    "of one device, for what losses cost"),
 	FO_OPT_BOOL(struct diagnose, brief, "diagnose.brief", "false",

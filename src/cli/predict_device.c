@@ -176,7 +176,6 @@ static void find_mfu(struct report *r)
 
 static double per_batch(const struct report *r) { return (double)r->program.run.micro_batches; }
 
-/* "linear matmuls, 343 TFLOP": of a micro-batch. */
 static const char *si(struct fo_doc *d, double v, const char *unit)
 {
 	char buf[32];

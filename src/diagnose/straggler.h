@@ -11,8 +11,9 @@
  * where there is a separate all-reduce). Between workers: a send and its receive, a collective's members, begin to move
  * data when the last is there. Logs without transfers: a pass after the same microbatch's on the neighbour.
  *
- * An operation's own time: its duration; a collective's: from its last member's begin to its end. Without stragglers each
- * operation takes the mean (passes, optimizer) or median (communication) of its kind over stages, replicas and steps.
+ * An operation's own time: its duration; a collective's: from its last member's begin to its end. Without stragglers
+ * each operation takes the mean (passes, optimizer) or median (communication) of its kind over stages, replicas and
+ * steps.
  */
 #ifndef FO_DIAGNOSE_STRAGGLER_H
 #define FO_DIAGNOSE_STRAGGLER_H

@@ -30,8 +30,8 @@ char *fo_axis_label(const struct fo_axis *a, double v, char buf[32]);
 void fo_range_add(double *lo, double *hi, double v);
 
 void fo_draw_escaped(struct fo_str *out, const char *before, const char *text, const char *after);
-/* Does text begin with a word of small letters alone? Only such a word gets a capital: names, as "bf16", "torch.compile" or
- * "nvidia-smi", stay as they are. */
+/* Does text begin with a word of small letters alone? Only such a word gets a capital: names, as "bf16",
+ * "torch.compile" or "nvidia-smi", stay as they are. */
 bool fo_draw_plain_word(const char *text);
 /* As fo_draw_escaped, with a capital where the text begins with a plain word. */
 void fo_draw_sentence(struct fo_str *out, const char *before, const char *text, const char *after);

@@ -132,8 +132,8 @@ enum fo_isa fo_isa_best_of(const struct fo_kernel_set *const *sets, enum fo_isa 
 const struct fo_kernel *fo_kernel_pick_of(const struct fo_kernel_set *const *sets, enum fo_isa isa,
 					  const struct fo_call *shape, const struct fo_kernel_set **set);
 
-/* Runs a call that casts by the scale of the step by kernels of `sets` at `isa` or below (fp8_step.c), and the workspace
- * that this needs: rows of those sets' tables. */
+/* Runs a call that casts by the scale of the step by kernels of `sets` at `isa` or below (fp8_step.c), and the
+ * workspace that this needs: rows of those sets' tables. */
 void fo_kernel_fp8_step(const struct fo_call *c, const struct fo_kernel_set *const *sets, enum fo_isa isa);
 size_t fo_kernel_fp8_step_ws(const struct fo_call *c, const struct fo_kernel_set *const *sets, enum fo_isa isa);
 

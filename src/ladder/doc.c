@@ -189,6 +189,8 @@ static void top_facts(struct page *p)
 	const char *name = top == bottom ? "baseline" : "all changes together";
 	fo_doc_fact(p->d, name, top->name,
 		    top->check == FO_LADDER_LEFT ? "its losses left the reference's: see below" : top->what);
+	if (!isfinite(top->tokens_s.median))
+		return; /* nothing of it is measured yet */
 	fo_doc_fact(p->d, "its MFU", share(p, top->mfu[FO_LADDER_MFU].median),
 		    fo_doc_printf(p->d, "rule mfu, %s; by mfu_causal %s; baseline %s", known(top->peak_dtype),
 				  share(p, top->mfu[FO_LADDER_MFU_CAUSAL].median),

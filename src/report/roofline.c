@@ -68,7 +68,7 @@ fo_status fo_roofline_init(struct fo_roofline *r, const struct fo_limits *m)
 	double top = fmax(r->peak[0], r->peak[1]);
 	if (!r->threads || !(top > 0))
 		return fo_hint(fo_fail(FO_EARG, "the profile of '%s' has no %s: there is nothing to draw", m->cpu,
-				       r->threads ? "peak" : "measured products"),
+				       r->threads ? "peak" : "measured matmuls"),
 			       "'flatout calibrate' measures this machine");
 	memory_of(r);
 	for (size_t i = 0; i < m->rows; i++)

@@ -356,12 +356,12 @@ static void explain_jobs(struct fo_traces_versus *v)
 		if (shape[0] < one_job_least && shape[1] < one_job_least)
 			say(v,
 			    "these look like different jobs: matmuls with two of their three sizes in common "
-			    "take %.1f %% of the products' time in A, %.1f %% in B",
+			    "take %.1f %% of the matmuls' time in A, %.1f %% in B",
 			    100 * shape[0], 100 * shape[1]);
 	} else if (name[0] < one_job_least && name[1] < one_job_least && (!*x || !*y || !strcmp(x, y))) {
 		/* Another device has other kernels for the same work. */
 		say(v,
-		    "these look like different jobs: kernels of products, convolutions and attention that both run "
+		    "these look like different jobs: kernels of matmuls, convolutions and attention that both run "
 		    "take %.1f %% of such kernels' time in A, %.1f %% in B",
 		    100 * name[0], 100 * name[1]);
 	}

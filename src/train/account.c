@@ -8,7 +8,8 @@
 
 void fo_account_init(struct fo_account *a, struct fo_arena *arena, int64_t steps)
 {
-	a->kept = steps < MEDIAN_STEPS ? steps + 1 : MEDIAN_STEPS;
+	int64_t left = steps > 0 ? steps : 0; /* a resumed run may be past its last step */
+	a->kept = left < MEDIAN_STEPS ? left + 1 : MEDIAN_STEPS;
 	a->seconds = fo_arena_alloc(arena, (size_t)a->kept * sizeof(double));
 	a->rate = fo_arena_alloc(arena, (size_t)a->kept * sizeof(double));
 }

@@ -82,6 +82,7 @@ static void publish_step(struct fo_publisher *p, const struct fo_train_step *t)
 {
 	double value[FO_STEP_FIELD_COUNT];
 	fo_step_values(t, value);
+	value[FO_STEP_TIME] = now(); /* to the nanosecond: steps may take less than the log's millisecond */
 	if (p->tensorboard)
 		check(p, fo_tensorboard_step(&p->board, t->step, value), &p->tensorboard_failed);
 	if (p->prometheus)

@@ -374,15 +374,15 @@ static fo_status finish(struct fo_session *s, fo_status st, const struct fo_trai
 	struct fo_event end = { .kind = FO_EVENT_END,
 				.step = s->meta.step,
 				.end = { .result = out, .how = "failed", .first_step = &s->account.first_step } };
-	if (st == FO_OK)
-		end.end.how = "done";
-	if (st == FO_EINTERRUPT)
-		end.end.how = "interrupted";
 	if (out->steps && (st == FO_OK || st == FO_EINTERRUPT)) {
 		fo_status wrote = fo_timeline_write(fo_exec_timeline(set->step.exec), &set->step.program,
 						    fo_arena_printf(&set->arena, "%s/timeline.fot", set->run->dir));
 		st = st == FO_OK ? wrote : st;
 	}
+	if (st == FO_OK)
+		end.end.how = "done";
+	if (st == FO_EINTERRUPT)
+		end.end.how = "interrupted";
 	if (out->steps) { /* a full disk at the end is reported by flushing the log */
 		fo_status sent = fo_events_send(&s->events, end);
 		st = st == FO_OK ? sent : st;

@@ -59,7 +59,7 @@ says '^B.s step takes 0.778 times as long as A.s (medians)' 'step, median  *13.5
 sed 's/sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64/sm90_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize64x64x32/' b.json >other.json
 run 0 compare a.json other.json
 fits
-says '^\* these look like different jobs: kernels of products' 'time in A, 0.0 % in B'
+says '^\* these look like different jobs: kernels of matmuls' 'time in A, 0.0 % in B'
 sed 's/H100 80GB/H200 141GB/' other.json >device.json
 run 0 compare a.json device.json
 ! grep -q 'different jobs' out || wrong "another device has other kernels"

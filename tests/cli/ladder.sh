@@ -8,7 +8,7 @@ cat >mine.yaml <<'END'
 plain:
   pass: {merge-qkv: no, fuse-loss: 0}
 merged:
-  what: queries, keys and values from one product
+  what: queries, keys and values from one matmul
   pass.merge-qkv: yes
 loss:
   from: plain

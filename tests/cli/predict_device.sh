@@ -15,7 +15,7 @@ narrow() { ! awk 'length($0) > 80' out | grep . || wrong "wider than 80 columns"
 run 0 predict --device h200 $eight --data.seq=8192 --train.micro-batches=16
 says "^Predict: *llama-3.1-8b: 16 micro-batches x 1 row x 8192 tokens, bf16" "^Device: *H200-SXM-141GB: " "^Rests on" "^Step: " "^MFU: " \
 	"^Memory: .* planned" "^ *linear matmuls, 343 TFLOP " "^ *head, 25.8 TFLOP " "^ *attention, " "^ *norm, rope, SwiGLU, " "^ *cross-entropy, " "^ *gaps, " \
-	"^ *sum  " "^ *Bf16 products: .* of 989"
+	"^ *sum  " "^ *bf16 matmuls: .* of 989"
 narrow
 flat "unproven on hardware"
 ! grep -q 'does not fit\|nan' out || wrong "$(grep 'does not fit\|nan' out)"
@@ -113,7 +113,7 @@ refused 2 "unknown device 'h2000', nearest names: 'H200-SXM-141GB'" predict --de
 refused 2 "not known from this: device 'V100-SXM2-32GB' has no published dense peak for bf16" predict --device v100 $small
 refused 3 "not known from this: Flatout has no kernels for a TPU" predict --device tpu-v4 $small
 refused 3 "not known from this: Flatout has no kernels for a GPU without CUDA" predict --device mi300 $small
-refused 3 "fp32 products on H200-SXM-141GB are not known from this" predict --device h200 $small --train.precision=fp32
+refused 3 "fp32 matmuls on H200-SXM-141GB are not known from this" predict --device h200 $small --train.precision=fp32
 refused 3 "fp8 matmuls on A100-SXM4-80GB are not known from this" predict --device a100 $small --pass.fp8=current
 refused 3 "no source has the rate of that link" predict --device h200 $small --pass.offload=2
 refused 3 "has no kernels on a device" predict --device h200 $small --pass.attention=eager

@@ -268,7 +268,7 @@ static void setup(struct setup *s, const char *name, const char *text)
 	r->warmup = 2;
 	r->holdout = 10;
 	r->threads = 1;
-	r->precision = 1;
+	r->precision = FO_RUN_FP32;
 	r->eval_every = 0;
 	r->ckpt_every = 8;
 	r->ckpt_keep = 2;

@@ -354,7 +354,7 @@ static const char ladder_rungs[] =
 	"  what: activations are kept for backward\n"
 	"  pass.recompute: none\n"
 	"fused:\n"
-	"  what: flash attention, merged products, fused elementwise work, loss and optimizer\n"
+	"  what: flash attention, merged matmuls, fused elementwise work, loss and optimizer\n"
 	"  pass: {merge-qkv: yes, merge-gate-up: yes, fuse-loss: 512, fuse-elementwise: yes, fused-optimizer: yes, "
 	"attention: flash}\n";
 

@@ -329,7 +329,7 @@ static void put_products(FILE *f, const struct fo_cuda_tuned *t)
 		fo_str_printf(&s, "%d from the cache, ", t->kept);
 	if (s.len || *t->note) {
 		fo_str_printf(&s, "%d as the library proposes", t->proposed);
-		fo_cli_put(f, "         ", LEAD, *t->note ? "products: %s; %s" : "products: %s", s.data, t->note);
+		fo_cli_put(f, "         ", LEAD, *t->note ? "matmuls: %s; %s" : "matmuls: %s", s.data, t->note);
 	}
 	fo_str_fini(&s);
 }
