@@ -1,5 +1,6 @@
-/* What fusing row operations gives: the fused operation against the plain pair on the same data, in turns, and against
- * copying as many bytes; and the most that an operation could gain in the epilogue of the product in front of it.
+/* Measures what fusing row operations gains: it times the fused operation and the plain pair in turns on the same data,
+ * beside a copy of as many bytes. It also gives the most that an operation could gain in the epilogue of the matmul
+ * before it.
  *
  *   bench_fusion [--tokens T] [--hidden D] [--ffn F] [--dtype f32|bf16] [--threads N] [--rounds N]
  *

@@ -1,5 +1,5 @@
-/* What the always-on timeline costs: the time to record one operation (two clock reads and a store), and its share of a
- * training step of the benchmark Llama (12 layers, 768, one row), which is timed beside it.
+/* Measures the cost of the always-on timeline: the time to record one operation (two clock reads and a store), and its
+ * share of a training step of the benchmark Llama (12 layers, 768, one row), which this benchmark times too.
  *
  *   bench_recorder [--seq 512] [--rounds 5]
  *

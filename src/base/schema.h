@@ -97,8 +97,8 @@ struct fo_schema {
 	const struct fo_schema_field *field;
 	int fields;
 	size_t size; /* bytes of the struct */
-	/* What no row can say, such as an order between two numbers: a strict reader calls it for each record whose
-	 * rows were right; it calls fo_schema_refuse. NULL: nothing. */
+	/* Checks what a row cannot express, such as the order of two numbers. A strict reader calls it for each record
+	 * whose rows were right; it calls fo_schema_refuse. NULL: no check. */
 	void (*check)(const void *record, struct fo_schema_reader *r);
 };
 

@@ -45,7 +45,7 @@ static const struct fo_opt rows[] = {
 	FO_OPT_END
 };
 
-/* Where the command's outputs go: paths, "-" for standard output, NULL for none. */
+/* The command writes its outputs to these paths; "-" is standard output, NULL means none. */
 struct outputs {
 	const char *json, *html;
 	bool text;

@@ -1,4 +1,4 @@
-/* What the parts of the self-check share: the report, one line per check, and which kernel sets take part. */
+/* The parts of the self-check share this: the report, which has one line per check, and the choice of kernel sets. */
 #include "audit/engine/verify_int.h"
 
 #include <math.h>
