@@ -59,11 +59,4 @@ static inline int64_t fo_minus(int64_t a, int64_t b)
 	return v;
 }
 
-static inline int64_t fo_least(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t fo_greatest(int64_t a, int64_t b) { return a > b ? a : b; }
-/* v, but not below low nor above high. */
-static inline int64_t fo_bounded(int64_t v, int64_t low, int64_t high) { return fo_least(fo_greatest(v, low), high); }
-/* For qsort: negative, 0 or positive. */
-static inline int fo_order(int64_t a, int64_t b) { return (a > b) - (a < b); }
-
 #endif

@@ -1,5 +1,6 @@
 /* safetensors: 8 bytes little-endian header length, a JSON header, raw data. */
 #include "ckpt/ckpt.h"
+#include "base/count.h"
 #include "base/json.h"
 #include "base/retry.h"
 #include "kernel/kernel.h"
@@ -66,8 +67,6 @@ static fo_status do_part(const struct fo_st_tensor *t, int64_t row, int64_t col,
 	return low ? m->put(m->ctx, 1, low, bytes) : FO_OK;
 }
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* Calls fn for the whole tensor in rising order: once where it is in this process's memory, else piece by piece. */
 static fo_status by_parts(const struct fo_st_tensor *t, bool writes, part_fn *fn, void *ctx)
 {
@@ -77,7 +76,7 @@ static fo_status by_parts(const struct fo_st_tensor *t, bool writes, part_fn *fn
 		rows = room < t->cols ? 1 : 1 + (room - t->cols) / t->ld;
 	for (int64_t r = 0; r < t->rows; r += rows)
 		for (int64_t c = 0; c < t->cols; c += room)
-			FO_TRY(do_part(t, r, c, least(rows, t->rows - r), least(room, t->cols - c), writes, fn, ctx));
+			FO_TRY(do_part(t, r, c, fo_min(rows, t->rows - r), fo_min(room, t->cols - c), writes, fn, ctx));
 	return FO_OK;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/count.h"
 #include "base/text.h"
 #include "model/model.h"
 
@@ -161,7 +162,7 @@ static int devices_of(const struct fo_diagnosis *d)
 		if (d->rank[i].trace && d->rank[i].trace->world_size > world)
 			world = d->rank[i].trace->world_size;
 	}
-	n = fo_greatest(world, n);
+	n = fo_max(world, n);
 	return n > 1 ? (int)n : 1;
 }
 

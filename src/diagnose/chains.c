@@ -3,6 +3,7 @@
 #include "diagnose/products_int.h"
 
 #include "base/mem.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <math.h>
@@ -117,7 +118,7 @@ static void find_attention(const struct fo_subject *s, struct link *v, int64_t n
 static double exclusive_ns(const struct fo_subject *s, const struct fo_gpu_op *g)
 {
 	double sum = (double)s->l.class_sum_ns[g->class], own = (double)s->l.class_ns[g->class];
-	return (double)(fo_least(g->end_ns, s->end_ns) - g->begin_ns) * (sum > own ? own / sum : 1);
+	return (double)(fo_min(g->end_ns, s->end_ns) - g->begin_ns) * (sum > own ? own / sum : 1);
 }
 
 static bool has_operator(const struct fo_trace *t, const struct fo_gpu_op *g)

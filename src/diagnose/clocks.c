@@ -4,6 +4,7 @@
 #include "diagnose/findings_int.h"
 
 #include "base/mem.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <math.h>

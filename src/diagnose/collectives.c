@@ -3,6 +3,7 @@
 #include "diagnose/diagnose.h"
 
 #include "base/mem.h"
+#include "base/count.h"
 #include "base/text.h"
 #include "hw/catalogue.h"
 
@@ -61,8 +62,8 @@ static struct meeting meet(const struct fo_trace_set *s, const struct fo_match *
 			k.last_begin = b;
 			k.last = i;
 		}
-		k.first_end = fo_least(e, k.first_end);
-		k.last_end = fo_greatest(e, k.last_end);
+		k.first_end = fo_min(e, k.first_end);
+		k.last_end = fo_max(e, k.last_end);
 	}
 	return k;
 }
@@ -122,7 +123,7 @@ static void account(struct fo_diagnosis *d, struct split *x, const struct fo_mat
 		const struct fo_gpu_op *g = op_of(s, p);
 		struct fo_rank_wait *w = &d->wait[x[p->trace].slot[g->device]];
 		int64_t length = g->end_ns - g->begin_ns, wait = apart(begin_of(s, p), k->last_begin);
-		wait = fo_bounded(wait, 0, length);
+		wait = fo_clamp(wait, 0, length);
 		x[p->trace].wait[p->gpu] = wait;
 		w->wait_ns += wait;
 		w->transfer_ns += length - wait;

@@ -2,6 +2,7 @@
 #include "diagnose/findings_int.h"
 
 #include "base/mem.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <stdlib.h>

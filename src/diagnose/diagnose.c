@@ -2,6 +2,7 @@
 #include "diagnose/diagnose.h"
 
 #include "base/mem.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <stdlib.h>

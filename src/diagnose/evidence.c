@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <stdio.h>
@@ -58,7 +59,7 @@ int64_t fo_idle_gaps(const struct fo_subject *s, struct fo_idle_gap **out)
 	for (int64_t i = first; i < last; i++) {
 		if (t->gpu[i].begin_ns > at)
 			add_gap(s, &h, out, &cap, &n, at, t->gpu[i].begin_ns, i);
-		at = fo_greatest(t->gpu[i].end_ns, at);
+		at = fo_max(t->gpu[i].end_ns, at);
 	}
 	if (at < s->end_ns) {
 		bool next = last < t->gpu_count && t->gpu[last].device == s->id;
@@ -231,7 +232,7 @@ void fo_evidence_named(struct fo_finding *f, const struct fo_subject *s, const c
 /* Does it take most of [begin, end)? */
 static bool fills_gap(const struct fo_host_op *o, int64_t begin, int64_t end)
 {
-	int64_t from = fo_greatest(o->begin_ns, begin), to = fo_least(o->end_ns, end);
+	int64_t from = fo_max(o->begin_ns, begin), to = fo_min(o->end_ns, end);
 	/* An annotation that reaches beyond the gap is of the step or a pass, and does not explain the gap. */
 	bool note = o->kind == FO_HOST_NOTE && o->begin_ns >= begin && o->end_ns <= end;
 	return (note || o->kind == FO_HOST_OP || o->kind == FO_HOST_SYNC || o->kind == FO_HOST_DATA ||
@@ -252,7 +253,7 @@ static int32_t repeated_operator(const struct fo_trace *t, int64_t first, int64_
 	int64_t covered = begin;
 	for (int64_t i = first; i < last; i++) {
 		const struct fo_host_op *o = &t->op[i];
-		int64_t to = fo_least(o->end_ns, end), ns = to - o->begin_ns;
+		int64_t to = fo_min(o->end_ns, end), ns = to - o->begin_ns;
 		if (o->kind != FO_HOST_OP || o->begin_ns < covered || to <= o->begin_ns)
 			continue;
 		covered = to;
@@ -284,7 +285,7 @@ int32_t fo_idle_gap_operator(const struct fo_subject *s, const struct fo_idle_ga
 	if (g->op < 0 || t->gpu[g->op].launch < 0)
 		return -1;
 	const struct fo_launch *l = &t->launch[t->gpu[g->op].launch];
-	int64_t until = fo_least(l->begin_ns, g->end_ns), low = 0, high = t->op_count, i;
+	int64_t until = fo_min(l->begin_ns, g->end_ns), low = 0, high = t->op_count, i;
 	if (until <= g->begin_ns)
 		return -1;   /* launched before the gap: what the host did in it explains nothing */
 	while (low < high) { /* the thread's first operator that begins at or after `until` */
@@ -319,7 +320,7 @@ int64_t fo_idle_gap_call(const struct fo_subject *s, const struct fo_idle_gap *g
 	enum { BACK = 64 };
 	for (int64_t i = own; i >= 0 && i > own - BACK && t->launch[i].thread == t->launch[own].thread; i--) {
 		const struct fo_launch *l = &t->launch[i];
-		int64_t from = fo_greatest(l->begin_ns, g->begin_ns), to = fo_least(l->end_ns, g->end_ns);
+		int64_t from = fo_max(l->begin_ns, g->begin_ns), to = fo_min(l->end_ns, g->end_ns);
 		if (10 * (to - from) >= 7 * (g->end_ns - g->begin_ns))
 			return i;
 	}

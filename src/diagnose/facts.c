@@ -1,6 +1,7 @@
 #include "diagnose/products_int.h"
 
 #include "base/mem.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <ctype.h>
@@ -325,11 +326,11 @@ static int64_t text_cap(const struct fo_trace *t)
 {
 	int32_t most = -1;
 	for (int64_t i = 0; i < t->gpu_count; i++)
-		most = fo_greatest(t->gpu[i].name, most);
+		most = fo_max(t->gpu[i].name, most);
 	for (int64_t i = 0; i < t->launch_count; i++)
-		most = fo_greatest(t->launch[i].name, most);
+		most = fo_max(t->launch[i].name, most);
 	for (int64_t i = 0; i < t->op_count; i++)
-		most = fo_greatest(t->op[i].name, most);
+		most = fo_max(t->op[i].name, most);
 	return (int64_t)most + 1;
 }
 

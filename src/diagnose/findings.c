@@ -2,6 +2,7 @@
 #include "diagnose/findings_int.h"
 
 #include "base/mem.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <math.h>
@@ -70,7 +71,7 @@ static void hold_back(struct fo_finding *f, const struct fo_rule_context *c)
 		return;
 	f->later = true;
 	fo_why(f, " Alone it gains nothing yet: the launching thread needs %s of each step for its own work.",
-	       FO_NS(fo_least(c->floor_ns, c->s->l.span_ns)));
+	       FO_NS(fo_min(c->floor_ns, c->s->l.span_ns)));
 }
 
 static void put(struct fo_diagnosis *d, const struct fo_finding *f)

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <stdlib.h>
@@ -62,8 +63,8 @@ static int world_of(const struct fo_diagnosis *d, bool *recorded)
 		const struct fo_trace *t = d->rank[i].trace;
 		if (!t)
 			continue;
-		world = fo_greatest(t->world_size, world);
-		highest = fo_greatest(d->rank[i].rank, highest);
+		world = fo_max(t->world_size, world);
+		highest = fo_max(d->rank[i].rank, highest);
 		order |= t->rank_from == FO_RANK_ORDER;
 	}
 	*recorded = world > 0;

@@ -1,5 +1,6 @@
 #include "diagnose/findings_int.h"
 
+#include "base/count.h"
 #include "base/text.h"
 
 #include <math.h>
@@ -15,8 +16,8 @@ void fo_gain_none(struct fo_finding *f)
 
 void fo_gain_solve(const struct fo_gain *g, struct fo_finding *f)
 {
-	int64_t step = fo_greatest(g->step_ns, 1);
-	int64_t all = fo_bounded(g->removable_ns, 0, step);
+	int64_t step = fo_max(g->step_ns, 1);
+	int64_t all = fo_clamp(g->removable_ns, 0, step);
 	int64_t removable = (int64_t)(g->most * (double)all); /* the ceiling leaves out what no change removes */
 	f->loss_ns = removable;
 	f->nearly_all = false;
@@ -25,11 +26,11 @@ void fo_gain_solve(const struct fo_gain *g, struct fo_finding *f)
 		f->nearly_all = true;
 		return;
 	}
-	int64_t floor = fo_bounded(g->floor_ns, 1, step);
-	int64_t best = fo_bounded(step - removable,
-				  g->best_floor_ns > 0 ? fo_bounded(g->best_floor_ns, 1, floor) : floor, step);
-	int64_t least = fo_bounded(step - (int64_t)(g->least * (double)all), floor, step);
-	int64_t worst = fo_bounded(least + fo_bounded(g->reappear_ns, 0, step), best, step);
+	int64_t floor = fo_clamp(g->floor_ns, 1, step);
+	int64_t best = fo_clamp(step - removable, g->best_floor_ns > 0 ? fo_clamp(g->best_floor_ns, 1, floor) : floor,
+				step);
+	int64_t least = fo_clamp(step - (int64_t)(g->least * (double)all), floor, step);
+	int64_t worst = fo_clamp(least + fo_clamp(g->reappear_ns, 0, step), best, step);
 	f->ceiling = (double)step / (double)(step - removable);
 	f->gain_high = (double)step / (double)best;
 	f->gain_low = (double)step / (double)worst;

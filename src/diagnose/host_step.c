@@ -2,6 +2,7 @@
 #include "diagnose/ledger_int.h"
 
 #include "base/mem.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <stdlib.h>
@@ -52,8 +53,8 @@ static int64_t stretch(const struct fo_trace *t, struct step *s, int64_t n)
 		struct step *k = g->launch < 0 ? NULL : around(s, n, &t->launch[g->launch]);
 		if (!k)
 			continue;
-		k->gpu_begin = fo_least(g->begin_ns, k->gpu_begin);
-		k->gpu_end = fo_greatest(g->end_ns, k->gpu_end);
+		k->gpu_begin = fo_min(g->begin_ns, k->gpu_begin);
+		k->gpu_end = fo_max(g->end_ns, k->gpu_end);
 		k->launched++;
 		matched++;
 	}
@@ -69,9 +70,9 @@ static int64_t stretch(const struct fo_trace *t, struct step *s, int64_t n)
 			before = g->end_ns;
 	}
 	for (int64_t i = 0; i < n; i++) {
-		s[i].begin = fo_greatest(s[i].begin, before);
-		s[i].end = fo_greatest(s[i].gpu_end, s[i].end);
-		s[i].end = fo_greatest(s[i].end, s[i].begin);
+		s[i].begin = fo_max(s[i].begin, before);
+		s[i].end = fo_max(s[i].gpu_end, s[i].end);
+		s[i].end = fo_max(s[i].end, s[i].begin);
 		before = s[i].end;
 	}
 	int64_t last = n - 1;

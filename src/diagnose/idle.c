@@ -3,6 +3,7 @@
 #include "diagnose/ledger_int.h"
 
 #include "base/mem.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <stdlib.h>
@@ -186,14 +187,13 @@ static void divide_launch(const struct fo_idle *h, const struct fo_launch *l, in
 {
 	/* The published values (h->recorded) count all of it as launch latency. */
 	bool lasts = !h->recorded && l->end_ns - l->begin_ns > FO_LAUNCH_LATENCY_NS;
-	int64_t left = lasts ? fo_least(l->end_ns, end) : l->begin_ns; /* when the call returned, or should have */
+	int64_t left = lasts ? fo_min(l->end_ns, end) : l->begin_ns; /* when the call returned, or should have */
 	if (lasts && from < left)
-		idle_ns[l->blocking ? FO_IDLE_HOST_SYNC : FO_IDLE_LONG_CALL] += fo_least(to, left) - from;
+		idle_ns[l->blocking ? FO_IDLE_HOST_SYNC : FO_IDLE_LONG_CALL] += fo_min(to, left) - from;
 	if (to > left)
 		idle_ns[h->recorded || end - left <= FO_LAUNCH_LATENCY_NS ? FO_IDLE_LAUNCH_LATENCY
 									  : FO_IDLE_DEPENDENCY] += to -
-												   fo_greatest(from,
-													       left);
+												   fo_max(from, left);
 }
 
 void fo_idle_divide(const struct fo_idle *h, int16_t device, const struct fo_gpu_op *first, int64_t begin, int64_t end,
@@ -208,11 +208,11 @@ void fo_idle_divide(const struct fo_idle *h, int16_t device, const struct fo_gpu
 	} else if (l->begin_ns <= begin) { /* the host was not late; this holds for a graph's launch too */
 		idle_ns[end - begin <= FO_KERNEL_GAP_NS ? FO_IDLE_KERNEL_GAP : FO_IDLE_DEPENDENCY] += to - from;
 	} else {
-		int64_t launched = fo_least(l->begin_ns, end); /* clocks of host and device may disagree a little */
+		int64_t launched = fo_min(l->begin_ns, end); /* clocks of host and device may disagree a little */
 		if (from < launched)
-			divide_host(h, l->thread, from, fo_least(to, launched), idle_ns);
+			divide_host(h, l->thread, from, fo_min(to, launched), idle_ns);
 		if (to > launched)
-			divide_launch(h, l, fo_greatest(from, launched), to, end, idle_ns);
+			divide_launch(h, l, fo_max(from, launched), to, end, idle_ns);
 	}
 }
 
@@ -231,8 +231,7 @@ int64_t fo_idle_launch_busy(const struct fo_idle *h, const bool *launches, int64
 		struct fo_intervals busy = { 0 };
 		for (size_t i = fo_intervals_find(&h->busy[k], begin); i < h->busy[k].n && h->busy[k].v[i].begin < end;
 		     i++)
-			fo_intervals_add(&busy, fo_greatest(begin, h->busy[k].v[i].begin),
-					 fo_least(end, h->busy[k].v[i].end));
+			fo_intervals_add(&busy, fo_max(begin, h->busy[k].v[i].begin), fo_min(end, h->busy[k].v[i].end));
 		fo_intervals_subtract(&one, &busy, &h->sync[k]);
 		for (size_t i = 0; i < one.n; i++)
 			fo_intervals_add(&all, one.v[i].begin, one.v[i].end);

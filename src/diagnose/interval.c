@@ -2,6 +2,7 @@
 #include "diagnose/diagnose.h"
 
 #include "base/mem.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <stdlib.h>
@@ -90,7 +91,7 @@ void fo_intervals_intersect(struct fo_intervals *out, const struct fo_intervals 
 	out->n = 0;
 	while (i < a->n && k < b->n) {
 		const struct fo_interval *x = &a->v[i], *y = &b->v[k];
-		fo_intervals_add(out, fo_greatest(x->begin, y->begin), fo_least(x->end, y->end));
+		fo_intervals_add(out, fo_max(x->begin, y->begin), fo_min(x->end, y->end));
 		if (x->end < y->end)
 			i++;
 		else
@@ -141,7 +142,7 @@ int64_t fo_intervals_within(const struct fo_intervals *s, int64_t begin, int64_t
 {
 	int64_t sum = 0;
 	for (size_t i = fo_intervals_find(s, begin); i < s->n && s->v[i].begin < end; i++)
-		sum += fo_least(s->v[i].end, end) - fo_greatest(s->v[i].begin, begin);
+		sum += fo_min(s->v[i].end, end) - fo_max(s->v[i].begin, begin);
 	return sum;
 }
 

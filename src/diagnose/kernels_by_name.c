@@ -2,6 +2,7 @@
 #include "diagnose/findings_int.h"
 
 #include "base/mem.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <stdio.h>
@@ -95,7 +96,7 @@ void fo_kernels_of(const struct fo_diagnosis *d, struct fo_kernels *out)
 	fo_shown_step_words(out->label, s.device);
 	fo_subject_ops(t, s.id, s.begin_ns, s.end_ns, &first, &last);
 	for (int64_t i = first; i < last; i++)
-		most = fo_greatest(t->gpu[i].name, most);
+		most = fo_max(t->gpu[i].name, most);
 	/* Indexed by the name's number: 1 + where it was put last; 0: not met. Attribution gives few names more than
 	 * one class. */
 	size_t *place = fo_xmalloc((size_t)(most + 2) * sizeof(*place));

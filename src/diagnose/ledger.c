@@ -3,6 +3,7 @@
 #include "diagnose/ledger_int.h"
 
 #include "base/mem.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <pthread.h>
@@ -147,7 +148,7 @@ static void follow_blocking(struct walk *w, int64_t from, int64_t to)
 	} else if (compute) {
 		/* A collective ended just before: compute may have waited for it since the run began. */
 		if (w->comm_end > w->run_begin && from - w->comm_end <= FO_KERNEL_GAP_NS)
-			fo_intervals_add(&w->blocking, w->run_begin, fo_least(w->run_end, w->comm_end));
+			fo_intervals_add(&w->blocking, w->run_begin, fo_min(w->run_end, w->comm_end));
 		w->run_begin = w->run_end = INT64_MAX;
 	}
 }
@@ -161,7 +162,7 @@ static void pass(struct walk *w, int64_t from, int64_t to, const struct fo_gpu_o
 	while (w->at < w->windows && w->window[w->at].end <= from)
 		w->at++;
 	for (size_t i = w->at; i < w->windows && w->window[i].begin < to; i++) {
-		int64_t a = fo_greatest(from, w->window[i].begin), b = fo_least(to, w->window[i].end);
+		int64_t a = fo_max(from, w->window[i].begin), b = fo_min(to, w->window[i].end);
 		if (a >= b)
 			continue;
 		struct fo_ledger *l = &w->step[i].l;
@@ -213,7 +214,7 @@ static size_t window_at(const struct walk *w, int64_t at)
 static void tally_part(struct walk *w, const struct fo_gpu_op *g, uint8_t class, size_t i)
 {
 	const struct fo_window *v = &w->window[i];
-	int64_t a = fo_greatest(g->begin_ns, v->begin), b = fo_least(g->end_ns, v->end);
+	int64_t a = fo_max(g->begin_ns, v->begin), b = fo_min(g->end_ns, v->end);
 	int64_t *sum = &w->step[i].l.class_sum_ns[class];
 	*sum = b > a ? add_saturated(*sum, b - a) : *sum;
 }
@@ -284,7 +285,7 @@ static void walk_ops(struct walk *w)
 		advance(w, &now, g->begin_ns);
 		if (!w->n && g->begin_ns > now)
 			pass(w, now, g->begin_ns, first_at(d, i));
-		now = fo_greatest(g->begin_ns, now);
+		now = fo_max(g->begin_ns, now);
 		push(w, (struct running){ .end = g->end_ns,
 					  .class = class,
 					  .copy = class == FO_K_MEMORY ? fo_ledger_copy(d->t, g) : FO_COPY_NONE,
@@ -569,8 +570,8 @@ void fo_ledger_ranks(struct fo_rank_ledger *r, struct fo_trace *const *t, size_t
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	size_t want = cpus > 0 ? (size_t)cpus : 1, started = 0;
 	pthread_t thread[MAX_THREADS];
-	want = fo_least(want, n);
-	want = fo_least(want, MAX_THREADS);
+	want = fo_min(want, n);
+	want = fo_min(want, MAX_THREADS);
 	/* One fewer: this thread works too, and does all where none could be started. */
 	while (started + 1 < want && pthread_create(&thread[started], NULL, work_some, &w) == 0)
 		started++;

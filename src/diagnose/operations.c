@@ -2,6 +2,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/count.h"
 #include "base/text.h"
 #include "diagnose/ledger_int.h"
 
@@ -133,7 +134,7 @@ static fo_status walk(struct writer *w, const struct fo_trace_set *s)
 	for (int i = 0; i < s->count; i++)
 		for (int64_t k = 0; k < s->rank[i]->gpu_count; k++) {
 			int64_t at = fo_plus(s->rank[i]->gpu[k].begin_ns, s->offset_ns[i]);
-			w->origin_ns = fo_least(at, w->origin_ns);
+			w->origin_ns = fo_min(at, w->origin_ns);
 		}
 	if (w->origin_ns == INT64_MAX)
 		return fo_fail(FO_EARG, "no GPU operations in '%s'", s->rank[0]->path);

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <ctype.h>
@@ -195,14 +196,14 @@ static double bubble_in(const struct fo_intervals *waits, const struct fo_interv
 	size_t first = fo_intervals_find(compute, w->begin_ns);
 	if (first == compute->n || compute->v[first].begin >= w->end_ns)
 		return NAN;
-	int64_t begin = fo_greatest(compute->v[first].begin, w->begin_ns), end = begin;
+	int64_t begin = fo_max(compute->v[first].begin, w->begin_ns), end = begin;
 	size_t update = fo_intervals_find(optimizer, begin);
 	int64_t limit = update < optimizer->n && optimizer->v[update].begin > begin &&
 					optimizer->v[update].begin < w->end_ns
 				? optimizer->v[update].begin
 				: w->end_ns;
 	for (size_t i = first; i < compute->n && compute->v[i].begin < limit; i++)
-		end = fo_least(compute->v[i].end, limit);
+		end = fo_min(compute->v[i].end, limit);
 	return end > begin ? (double)fo_intervals_within(waits, begin, end) / (double)(end - begin) : NAN;
 }
 
@@ -222,7 +223,7 @@ static void add_dependencies(struct fo_intervals *out, const struct fo_trace *t,
 			/* Behind whatever else the gap consists of. */
 			fo_intervals_add(out, g->begin_ns - idle[FO_IDLE_DEPENDENCY], g->begin_ns);
 		}
-		until = fo_greatest(g->end_ns, until);
+		until = fo_max(g->end_ns, until);
 	}
 	fo_idle_fini(&host);
 }
@@ -309,9 +310,9 @@ void fo_diagnose_pipeline(struct fo_diagnosis *d)
 		read_transfers(&v[i], &d->rank[i]);
 		read_notes(&v[i], &d->rank[i]);
 		int stages = v[i].stages ? v[i].stages : v[i].stage + 1;
-		p->stages = fo_greatest(stages, p->stages);
-		parts = fo_greatest(v[i].parts, parts);
-		forwards = fo_greatest(v[i].forwards, forwards);
+		p->stages = fo_max(stages, p->stages);
+		parts = fo_max(v[i].parts, parts);
+		forwards = fo_max(v[i].forwards, forwards);
 		receives = v[i].stage == 0 ? v[i].receives : receives;
 		wraps |= v[i].wraps;
 		named |= v[i].named;

@@ -2,6 +2,7 @@
 #include "diagnose/products_int.h"
 
 #include "base/mem.h"
+#include "base/count.h"
 #include "base/text.h"
 #include "trace/dtypes.h"
 #include "trace/shapes.h"
@@ -290,7 +291,7 @@ static int64_t under(const struct fo_intervals *comm, int64_t begin, int64_t end
 {
 	int64_t ns = 0;
 	for (size_t i = fo_intervals_find(comm, begin); i < comm->n && comm->v[i].begin < end; i++) {
-		int64_t a = fo_greatest(comm->v[i].begin, begin), b = fo_least(comm->v[i].end, end);
+		int64_t a = fo_max(comm->v[i].begin, begin), b = fo_min(comm->v[i].end, end);
 		ns += b > a ? b - a : 0;
 	}
 	return ns;
@@ -343,9 +344,9 @@ static int64_t collect(const struct fo_subject *s, struct call **out)
 		c->time_ns = fo_plus(c->time_ns, next->time_ns);
 		c->live_ns = fo_plus(c->live_ns, next->live_ns);
 		c->splits |= next->splits;
-		c->begin_ns = fo_least(next->begin_ns, c->begin_ns);
+		c->begin_ns = fo_min(next->begin_ns, c->begin_ns);
 		c->kernel = next->kernel_ns > c->kernel_ns ? next->kernel : c->kernel;
-		c->kernel_ns = fo_greatest(next->kernel_ns, c->kernel_ns);
+		c->kernel_ns = fo_max(next->kernel_ns, c->kernel_ns);
 	}
 	for (int64_t i = 0; i <= kept; i++)
 		type_of_call(t, &(*out)[i]);

@@ -2,6 +2,7 @@
 #include "diagnose/findings_int.h"
 
 #include "base/str.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <math.h>
@@ -188,7 +189,7 @@ static int64_t besides(const struct fo_rule_context *c, int64_t ns)
 		return ns;
 	if (fo_pipeline_bubble(&c->s->d->pipeline) > FO_SHARE_ADVICE)
 		said += (int64_t)((double)all * (double)x->ns[FO_COMM_POINT_TO_POINT] / (double)x->all_ns);
-	return ns - (int64_t)((double)fo_least(said, all) * (double)ns / (double)all);
+	return ns - (int64_t)((double)fo_min(said, all) * (double)ns / (double)all);
 }
 
 static bool comm_transfer(const struct fo_rule_context *c, struct fo_finding *f)
@@ -198,7 +199,7 @@ static bool comm_transfer(const struct fo_rule_context *c, struct fo_finding *f)
 	if (!fo_notable(c, f, ns))
 		return false;
 	/* No more can hide than there is compute to hide under. */
-	int64_t removable = fo_least(ns, l->comp_ns);
+	int64_t removable = fo_min(ns, l->comp_ns);
 	fo_gain_of(c, f, removable,
 		   (struct fo_gain){ .least = FO_GAIN_HALF * (double)blocking(l, removable) /
 					      (double)(removable ? removable : 1),

@@ -1,6 +1,7 @@
 /* Findings about the kernels themselves. */
 #include "diagnose/products_int.h"
 
+#include "base/count.h"
 #include "base/text.h"
 
 #include <math.h>
@@ -166,7 +167,7 @@ int64_t fo_merging_ns(const struct fo_rule_context *c)
 	int64_t ns = moving_ns(c);
 	int64_t merges = c->chain->fusable_ns +
 			 (attention_is_eager(c) ? 0 : c->chain->softmax_ns + c->chain->between_ns);
-	return fo_least(merges, ns);
+	return fo_min(merges, ns);
 }
 
 bool fo_merges(const struct fo_rule_context *c) { return fo_share(c, fo_merging_ns(c)) > FO_SHARE_ADVICE; }
@@ -214,7 +215,7 @@ static int64_t single_precision(const struct fo_rule_context *c)
 	    c->facts->fp32_product_share <= 0.5 || fo_share(c, products) <= FO_SHARE_ADVICE)
 		return 0;
 	int64_t other = attention_is_eager(c) ? c->chain->product_ns : 0; /* promised there */
-	return (int64_t)(c->facts->fp32_product_share * (double)(products - fo_least(other, products)));
+	return (int64_t)(c->facts->fp32_product_share * (double)(products - fo_min(other, products)));
 }
 
 static bool precision(const struct fo_rule_context *c, struct fo_finding *f)

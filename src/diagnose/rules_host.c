@@ -2,6 +2,7 @@
 #include "diagnose/findings_int.h"
 
 #include "base/str.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <stdio.h>
@@ -19,7 +20,7 @@ static bool serious(const struct fo_rule_context *c, int64_t ns)
 	const struct fo_ledger *l = &c->s->l;
 	int64_t greatest = 0;
 	for (int i = 0; i < FO_IDLE_COUNT; i++)
-		greatest = fo_greatest(l->idle_ns[i], greatest);
+		greatest = fo_max(l->idle_ns[i], greatest);
 	return fo_share(c, ns) > FO_SHARE_SERIOUS ||
 	       (fo_share(c, l->idle_total_ns) > FO_SHARE_SERIOUS && ns >= greatest);
 }
@@ -125,7 +126,7 @@ static int64_t in_driver(const struct fo_rule_context *c, const char **name)
 		       g->idle_ns[FO_IDLE_HOST_OTHER];
 		if (length > longest)
 			*name = fo_trace_text(c->s->t, c->s->t->launch[call].name);
-		longest = fo_greatest(length, longest);
+		longest = fo_max(length, longest);
 	}
 	return sum / c->s->steps;
 }

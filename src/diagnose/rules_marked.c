@@ -2,6 +2,7 @@
  * Without the name they are time in which the host waits or does something else, and are told as that. */
 #include "diagnose/findings_int.h"
 
+#include "base/count.h"
 #include "base/text.h"
 
 #include <string.h>
@@ -40,7 +41,7 @@ static void of_gaps(struct fo_rule_context *c, struct fo_idle_gap *gap, enum fo_
 	for (int64_t i = 0; i < c->gaps; i++) {
 		int64_t left = fo_intervals_within(where, gap[i].begin_ns, gap[i].end_ns);
 		for (size_t k = mark == FO_MARK_ALLOCATION; left > 0 && k < sizeof(cause) / sizeof(*cause); k++) {
-			int64_t take = fo_least(left, gap[i].idle_ns[cause[k]]);
+			int64_t take = fo_min(left, gap[i].idle_ns[cause[k]]);
 			gap[i].idle_ns[cause[k]] -= take;
 			c->marked_ns[mark][cause[k]] += take;
 			left -= take;

@@ -3,6 +3,7 @@
 #include "diagnose/products_int.h"
 
 #include "base/mem.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <math.h>
@@ -64,7 +65,7 @@ static const char *const role_words[] = {
 static enum role role(const struct dimensions *d, const struct fo_product *p, int which)
 {
 	const int64_t dim[] = { p->m, p->n, p->k };
-	int64_t x = dim[which], least = fo_least(p->n, p->k);
+	int64_t x = dim[which], least = fo_min(p->n, p->k);
 	if (p->batch > 1 && least <= HEAD_MOST)
 		return which > 0 && x == least && x < p->m ? HEAD : SEQUENCE;
 	bool token = among(d->token, d->tokens, x), model = among(d->model, d->models, x);
@@ -382,7 +383,7 @@ bool fo_conv_layout(const struct fo_rule_context *c, struct fo_finding *f)
 static bool expert_gather(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	int64_t n, ns = needless(c, f, gathered, &n), experts = c->s->l.class_ns[FO_K_MOE];
-	ns = fo_least(ns, experts);
+	ns = fo_min(ns, experts);
 	if (!fo_notable(c, f, ns))
 		return false;
 	fo_gain_usual(c, f, ns, FO_GAIN_HALF);
@@ -402,7 +403,7 @@ static bool expert_loop(const struct fo_rule_context *c, struct fo_finding *f)
 	const struct fo_diagnosis *d = c->s->d;
 	const struct fo_product *most = NULL;
 	int64_t all = 0, ns = 0, best = 0, calls = 0, rows = 0;
-	const int64_t n = fo_least(d->products, FO_PRODUCTS_LOOKED_AT);
+	const int64_t n = fo_min(d->products, FO_PRODUCTS_LOOKED_AT);
 	for (int64_t i = 0; c->facts->moe && i < n; i++) {
 		int64_t sizes = 0, took = 0, of = 0;
 		all += d->product[i].time_ns;

@@ -2,6 +2,7 @@
  * others. */
 #include "diagnose/findings_int.h"
 
+#include "base/count.h"
 #include "base/text.h"
 
 #include <math.h>
@@ -78,9 +79,9 @@ static bool unsteady(const struct fo_rule_context *c, struct fo_finding *f)
 	for (int64_t i = 0; i < v->steps; i++) {
 		if (v->step[i].l.ops == 0)
 			continue;
-		low = fo_least(v->step[i].l.span_ns, low);
+		low = fo_min(v->step[i].l.span_ns, low);
 		at = v->step[i].l.span_ns > high ? i : at;
-		high = fo_greatest(v->step[i].l.span_ns, high);
+		high = fo_max(v->step[i].l.span_ns, high);
 	}
 	if (v->steps - v->empty_steps < 2 || (c->s->steps == 1 && 2 * (high - low) < c->s->l.span_ns))
 		return false;
@@ -274,8 +275,8 @@ static bool overhead(const struct fo_rule_context *c, struct fo_finding *f)
 	int64_t window = c->s->end_ns - c->s->begin_ns, begin, end;
 	struct fo_intervals work = { 0 };
 	for (int64_t i = 0; i < t->overhead_count; i++) {
-		begin = fo_greatest(t->overhead[i].begin_ns, c->s->begin_ns);
-		end = fo_least(t->overhead[i].end_ns, c->s->end_ns);
+		begin = fo_max(t->overhead[i].begin_ns, c->s->begin_ns);
+		end = fo_min(t->overhead[i].end_ns, c->s->end_ns);
 		fo_intervals_add(&work, begin, end);
 	}
 	fo_intervals_unite(&work);

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <stdio.h>
@@ -183,9 +184,9 @@ static bool first_calls(const struct fo_rule_context *c, struct fo_finding *f)
 		for (next = i + 1; next < n && call[next].name == call[i].name; next++)
 			;
 		struct call first = call[i];
-		int64_t ns = excess(call + i, next - i), from = fo_greatest(first.begin_ns, s->begin_ns);
+		int64_t ns = excess(call + i, next - i), from = fo_max(first.begin_ns, s->begin_ns);
 		int64_t inside = first.begin_ns + first.ns - from;
-		ns = fo_least(ns, inside); /* only the part inside the window counts */
+		ns = fo_min(ns, inside); /* only the part inside the window counts */
 		if (ns <= 0)
 			continue;
 		sum += ns;

@@ -2,6 +2,7 @@
 #include "diagnose/straggler.h"
 
 #include "base/mem.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <math.h>
@@ -273,7 +274,7 @@ static size_t most(const struct fo_step_graph *g, const struct worker *w, int ki
 {
 	size_t n = 0;
 	for (int i = 0; i < g->s->replicas * g->s->stages; i++)
-		n = fo_greatest(w[i].kind[kind].n, n);
+		n = fo_max(w[i].kind[kind].n, n);
 	return n;
 }
 

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <math.h>
@@ -192,7 +193,7 @@ static void what_if(struct fo_whatif *w, const struct fo_schedule_log *s, int64_
 	y.own = fo_xmalloc(((size_t)s->ops + 1) * sizeof *y.own);
 	y.even = fo_xmalloc(((size_t)s->ops + 1) * sizeof *y.even);
 	for (int64_t k = 0; k < s->steps; k++)
-		longest = fo_greatest(s->step[k].ops, longest);
+		longest = fo_max(s->step[k].ops, longest);
 	y.mixed = fo_xmalloc(((size_t)longest + 1) * sizeof *y.mixed);
 	fo_status st = FO_OK;
 	for (int64_t k = from; st == FO_OK && k < s->steps; k++) {
@@ -226,7 +227,7 @@ static void add_work(const struct fo_schedule_log *s, int64_t step, double *work
 			covered = INT64_MIN;
 		if (o[i].kind > FO_SCHED_WEIGHT)
 			continue;
-		int64_t begin = fo_greatest(o[i].begin_ns, covered);
+		int64_t begin = fo_max(o[i].begin_ns, covered);
 		if (o[i].end_ns > begin) {
 			work[o[i].stage] += (double)(o[i].end_ns - begin) / s->replicas;
 			covered = o[i].end_ns;

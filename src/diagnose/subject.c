@@ -1,6 +1,7 @@
 /* The one device and the one step that figures speak of. */
 #include "diagnose/findings_int.h"
 
+#include "base/count.h"
 #include "base/text.h"
 
 #include <stdio.h>
@@ -114,7 +115,7 @@ const struct fo_device_ledger *fo_shown_device(const struct fo_diagnosis *d, int
 	const struct fo_device_ledger *best = NULL;
 	int64_t fullest = 0;
 	for (int64_t i = 0; i < r->devices; i++)
-		fullest = fo_greatest(r->device[i].total.ops, fullest);
+		fullest = fo_max(r->device[i].total.ops, fullest);
 	for (int64_t i = 0; i < r->devices; i++) {
 		const struct fo_device_ledger *v = &r->device[i];
 		if (v->total.ops == 0 || v->total.ops < fullest / 10)

@@ -3,6 +3,7 @@
  * starting up, and that is not. */
 #include "diagnose/ledger_int.h"
 
+#include "base/count.h"
 #include "base/text.h"
 
 /* The time in [from, to) that a thread spent in what shows work for the GPU: operators, the data loader, annotations,
@@ -44,8 +45,7 @@ static void lead_in(struct fo_window *v, const struct fo_device_ops *d, const st
 		if (g->begin_ns != v->begin || g->launch < 0)
 			continue;
 		const struct fo_launch *l = &t->launch[g->launch];
-		int64_t to = fo_least(l->begin_ns, v->begin),
-			work = recorded_work(h, l->thread, t->begin_ns, to, &first);
+		int64_t to = fo_min(l->begin_ns, v->begin), work = recorded_work(h, l->thread, t->begin_ns, to, &first);
 		if (work <= FO_LAUNCH_LATENCY_NS || !mostly(work, to - first))
 			return;
 		out->lead_ns = v->begin - first;
@@ -57,7 +57,7 @@ static void lead_in(struct fo_window *v, const struct fo_device_ops *d, const st
 static void keep_longest(struct fo_device_ledger *out, int32_t name, int64_t begin, int64_t end, int64_t from,
 			 int64_t to)
 {
-	int64_t ns = fo_least(end, to) - fo_greatest(begin, from);
+	int64_t ns = fo_min(end, to) - fo_max(begin, from);
 	if (ns <= out->start_call_ns)
 		return;
 	out->start_call_ns = ns;
@@ -108,7 +108,7 @@ static void skip_start(struct fo_window *v, const struct fo_device_ops *d, const
 			out->start_ops = ops;
 			longest_call(t, l ? l->thread : -1, v->begin, g->begin_ns, out);
 		}
-		until = fo_greatest(g->end_ns, until);
+		until = fo_max(g->end_ns, until);
 		before += (double)(g->end_ns - g->begin_ns);
 		ops++;
 	}

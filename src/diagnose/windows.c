@@ -3,6 +3,7 @@
 #include "diagnose/ledger_int.h"
 
 #include "base/mem.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <ctype.h>
@@ -49,7 +50,7 @@ static void add_steps(struct fo_windows *w, const struct host_step *s, int64_t f
 	for (int64_t i = from + 1; i <= to; i++) {
 		if (i < to && s[i].first != INT64_MAX)
 			continue; /* it ran ahead of `from` and is part of it */
-		int64_t begin = fo_least(i == to ? s[to].first : fo_greatest(s[i].begin, done), s[to].first);
+		int64_t begin = fo_min(i == to ? s[to].first : fo_max(s[i].begin, done), s[to].first);
 		if (begin > at)
 			add(w, (struct fo_window){ s[open].number, at, begin, s[open].begin, s[open].end });
 		else
@@ -86,8 +87,8 @@ static void note_launched(const struct fo_device_ops *d, struct host_step *s, in
 		int64_t at = d->t->launch[g->launch].begin_ns, k = step_at(s, n, at);
 		if (k < 0 || (inside && at >= s[k].end))
 			continue;
-		s[k].first = fo_least(g->begin_ns, s[k].first);
-		s[k].last = fo_greatest(g->end_ns, s[k].last);
+		s[k].first = fo_min(g->begin_ns, s[k].first);
+		s[k].last = fo_max(g->end_ns, s[k].last);
 	}
 }
 
@@ -109,7 +110,7 @@ static bool from_host(struct fo_windows *w, const struct fo_device_ops *d, struc
 				add_steps(w, s, before, i, done);
 			before = i;
 		}
-		done = fo_greatest(s[i].last, done);
+		done = fo_max(s[i].last, done);
 	}
 	w->dropped = before >= 0 && before < n;
 	return w->n > 0;
@@ -156,7 +157,7 @@ static bool from_one_step(struct fo_windows *w, const struct fo_device_ops *d)
 		const struct host_step *k = &s[only];
 		int64_t begin = begin_behind_leftovers(d, k->begin, k->first);
 		if (k->last > begin)
-			add(w, (struct fo_window){ k->number, begin, fo_greatest(k->last, k->end), k->begin, k->end });
+			add(w, (struct fo_window){ k->number, begin, fo_max(k->last, k->end), k->begin, k->end });
 	}
 	free(s);
 	w->from = FO_WINDOW_HOST_STEP;
@@ -347,8 +348,8 @@ static bool from_optimizer(struct fo_windows *w, const struct fo_device_ops *d)
 		if (seen && after > at) {
 			add(w, (struct fo_window){ -1, at, after, -1, -1 });
 			w->v[w->n - 1].number = (int64_t)w->n - 1;
-			least = fo_least(ops, least);
-			most = fo_greatest(ops, most);
+			least = fo_min(ops, least);
+			most = fo_max(ops, most);
 		}
 		at = after;
 		seen = true;
@@ -372,10 +373,10 @@ static void whole(struct fo_windows *w, const struct fo_device_ops *d, bool left
 		const struct fo_gpu_op *g = &d->op[i];
 		if (!fo_device_op_counts(d, g) || g->end_ns <= g->begin_ns)
 			continue;
-		begin = fo_least(g->begin_ns, begin);
+		begin = fo_min(g->begin_ns, begin);
 		if (g->launch >= 0 && g->begin_ns < linked)
 			linked = g->begin_ns;
-		end = fo_greatest(g->end_ns, end);
+		end = fo_max(g->end_ns, end);
 	}
 	if (!leftovers && linked != INT64_MAX)
 		begin = linked;

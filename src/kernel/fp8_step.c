@@ -3,7 +3,7 @@
  * these operations by themselves, and as many bytes move: a processor gains nothing by pass fp8-fuse. */
 #include "kernel/kernel.h"
 
-#include "kernel/count.h"
+#include "base/count.h"
 #include "kernel/ref/ref.h"
 
 enum { LINE = 64 /* alignment of workspaces, bytes */ };

@@ -1,5 +1,5 @@
 #include "kernel/memory.h"
-#include "kernel/count.h"
+#include "base/count.h"
 #include "base/clock.h"
 #include "base/mem.h"
 

@@ -1,7 +1,7 @@
 #include "kernel/work.h"
 #include "base/clock.h"
 #include "base/mem.h"
-#include "kernel/count.h"
+#include "base/count.h"
 #include "kernel/memory.h"
 
 #include <math.h>

@@ -12,6 +12,7 @@
  *
  * Rhu et al. 2016, "vDNN". docs/passes/offload.md. */
 #include "pass/pass.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <stdio.h>
@@ -182,7 +183,7 @@ fo_status fo_pass_offload(struct fo_program *p)
 	if (p->run.mode != FO_MODE_TRAIN)
 		return FO_OK;
 	int64_t between = p->model.layers - 1 - layers;
-	int out = (int)fo_bounded(between, 1, INT8_MAX); /* an operand's dlayer */
+	int out = (int)fo_clamp(between, 1, INT8_MAX); /* an operand's dlayer */
 	int in = p->run.micro_batches > 1 || p->run.pass.optimizer_in_backward ? out : 1;
 	struct layer *layer = fo_xmalloc((size_t)layers * sizeof *layer);
 	memset(layer, 0, (size_t)layers * sizeof *layer);

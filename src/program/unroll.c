@@ -4,6 +4,7 @@
  * in a list; a new access waits for every overlapping one that it conflicts with. Lanes are in order, so one number per
  * lane, the newest instance there, is enough. */
 #include "program/program.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <stdio.h>
@@ -90,8 +91,8 @@ static void begin_life(struct walk *w, int inst, int id, const struct fo_operand
 
 static int64_t overlap(const struct access *x, const struct fo_operand *a)
 {
-	int64_t rows = fo_least(x->r1, a->r0 + a->nr) - fo_greatest(x->r0, a->r0);
-	int64_t cols = fo_least(x->c1, a->c0 + a->nc) - fo_greatest(x->c0, a->c0);
+	int64_t rows = fo_min(x->r1, a->r0 + a->nr) - fo_max(x->r0, a->r0);
+	int64_t cols = fo_min(x->c1, a->c0 + a->nc) - fo_max(x->c0, a->c0);
 	return rows > 0 && cols > 0 ? rows * cols : 0;
 }
 
@@ -105,8 +106,8 @@ static bool covered(const struct walk *w, int x, const struct fo_operand *a)
 		const struct access *e = &w->pool[x];
 		if (!e->writes || !overlap(e, a))
 			continue;
-		int32_t a1 = a->r0 + a->nr, c1 = a->c0 + a->nc, r0 = (int32_t)fo_greatest(e->r0, a->r0),
-			r1 = (int32_t)fo_least(e->r1, a1);
+		int32_t a1 = a->r0 + a->nr, c1 = a->c0 + a->nc, r0 = (int32_t)fo_max(e->r0, a->r0),
+			r1 = (int32_t)fo_min(e->r1, a1);
 		const struct fo_operand above = { .r0 = a->r0, .nr = r0 - a->r0, .c0 = a->c0, .nc = a->nc },
 					below = { .r0 = r1, .nr = a1 - r1, .c0 = a->c0, .nc = a->nc },
 					left = { .r0 = r0, .nr = r1 - r0, .c0 = a->c0, .nc = e->c0 - a->c0 },

@@ -1,5 +1,6 @@
 /* The verifier, run after lowering and after every pass. It guards passes; only numbers prove them (tests/step). */
 #include "program/program.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <math.h>
@@ -74,9 +75,9 @@ static fo_status check_owners(const struct fo_program *p)
 		for (struct updates at = { 0 }; (w = next_update(b, &at));) {
 			for (int q = 0; q < p->nparam; q++) {
 				const struct fo_param *pr = &p->param[q];
-				int64_t r0 = fo_greatest(pr->r0, w->r0), c0 = fo_greatest(pr->c0, w->c0);
-				int64_t r1 = fo_least(pr->r0 + pr->nr, w->r0 + w->nr);
-				int64_t c1 = fo_least(pr->c0 + pr->nc, w->c0 + w->nc);
+				int64_t r0 = fo_max(pr->r0, w->r0), c0 = fo_max(pr->c0, w->c0);
+				int64_t r1 = fo_min(pr->r0 + pr->nr, w->r0 + w->nr);
+				int64_t c1 = fo_min(pr->c0 + pr->nc, w->c0 + w->nc);
 				int l = pr->per_layer ? p->slot[s].layer + w->dlayer : 0;
 				if (pr->weight == w->buf && r0 < r1 && c0 < c1 && l >= 0 && l < layers)
 					area[q * layers + l] += (r1 - r0) * (c1 - c0);

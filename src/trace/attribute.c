@@ -9,6 +9,7 @@
 #include "trace/trace_int.h"
 
 #include "base/mem.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <stdlib.h>
@@ -308,7 +309,7 @@ static void inherit(struct work *w)
 		if (m->node)
 			s.pass = m->checkpoint ? CHECKPOINT : BACKWARD;
 		else if (m->backward)
-			s.pass = m->checkpoint ? CHECKPOINT : fo_greatest(s.pass, BACKWARD);
+			s.pass = m->checkpoint ? CHECKPOINT : fo_max(s.pass, BACKWARD);
 		else if (o->kind == FO_HOST_OP &&
 			 (s.pass == CHECKPOINT || (s.pass == BACKWARD && w->repeats && is_forward(w, o))))
 			s.pass = RECOMPUTED;

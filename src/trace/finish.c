@@ -2,6 +2,7 @@
 #include "trace/trace_int.h"
 
 #include "base/mem.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <stdlib.h>
@@ -201,8 +202,8 @@ struct reach {
 };
 static void reach_to(struct reach *r, int64_t begin, int64_t last)
 {
-	r->first = fo_least(begin, r->first);
-	r->last = fo_greatest(last, r->last);
+	r->first = fo_min(begin, r->first);
+	r->last = fo_max(last, r->last);
 }
 
 /* The last end of a GPU operation that is believed: INT64_MAX where none lies far behind everything else. Of a handful
@@ -272,8 +273,8 @@ static void clip(struct fo_trace *t)
 
 static void bound(int64_t *begin, int64_t *end)
 {
-	*begin = fo_bounded(*begin, FO_TRACE_TIME_MIN, FO_TRACE_TIME_MAX);
-	*end = fo_bounded(*end, *begin, FO_TRACE_TIME_MAX);
+	*begin = fo_clamp(*begin, FO_TRACE_TIME_MIN, FO_TRACE_TIME_MAX);
+	*end = fo_clamp(*end, *begin, FO_TRACE_TIME_MAX);
 }
 
 static void straighten(struct fo_trace *t)
@@ -428,8 +429,8 @@ static void count_unanswered(struct fo_trace *t, const struct ties *m)
 		const struct fo_launch *l = &t->launch[i];
 		if (!tie_found(m, l->correlation))
 			continue;
-		first = fo_least(l->begin_ns, first);
-		last = fo_greatest(l->begin_ns, last);
+		first = fo_min(l->begin_ns, first);
+		last = fo_max(l->begin_ns, last);
 	}
 	for (int64_t i = 0; i < t->launch_count; i++) {
 		const struct fo_launch *l = &t->launch[i];
@@ -457,8 +458,8 @@ struct numbers {
 
 static void add_number(struct numbers *v, int64_t number)
 {
-	v->first = fo_least(number, v->first);
-	v->last = fo_greatest(number, v->last);
+	v->first = fo_min(number, v->first);
+	v->last = fo_max(number, v->last);
 	if (v->n < TAKEN_MANY)
 		v->few[v->n] = number;
 	v->n++;

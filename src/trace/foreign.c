@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/count.h"
 #include "base/text.h"
 #include "timeline/timeline.h"
 
@@ -49,7 +50,7 @@ struct row {
 
 static bool holds(const struct head *h, size_t within, const char *word)
 {
-	return memmem(h->p, fo_least(h->n, within), word, strlen(word)) != NULL;
+	return memmem(h->p, fo_min(h->n, within), word, strlen(word)) != NULL;
 }
 
 /* One field of a protobuf at p: the tag's number and, where it has one, its content. false: no such field. */

@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <stdlib.h>
@@ -297,7 +298,7 @@ static int32_t collective_of(struct reader *r)
 	const struct fo_scan_text *in = arg(r, "In split size"), *out = arg(r, "Out split size");
 	c->equal_parts = (!in || in->n <= 2) && (!out || out->n <= 2); /* "[]" */
 	const struct fo_scan_text *dtype = arg(r, "dtype");
-	int64_t elements = fo_greatest(c->in_elements, c->out_elements);
+	int64_t elements = fo_max(c->in_elements, c->out_elements);
 	double bytes = dtype ? fo_dtype_bytes_of(fo_dtype_of(dtype->p, dtype->n)) : 0;
 	if (bytes > 0 && elements >= 0 && elements <= INT64_MAX / 32)
 		c->bytes = (int64_t)(bytes * (double)elements);
@@ -448,8 +449,7 @@ static void read_gpu_wait(struct reader *r, const struct fo_scan_event *e, int64
 	int16_t where = fo_trace_device(r->b, id_of(device ? device : &e->pid));
 	struct fo_gpu_wait *w = fo_trace_add_wait(r->b);
 	*w = (struct fo_gpu_wait){
-		begin, fo_greatest(end, begin), kind, arg_stream(r, e), to_int32(arg_int(r, "wait_on_stream", -1)),
-		where
+		begin, fo_max(end, begin), kind, arg_stream(r, e), to_int32(arg_int(r, "wait_on_stream", -1)), where
 	};
 }
 
@@ -654,7 +654,7 @@ static void read_device(struct reader *r, const struct fo_scan_text *v)
 	struct fo_trace_device *d = &r->b->t->device[index];
 	int64_t memory = arg_int(r, "totalGlobalMem", 0), multiprocessors = arg_int(r, "numSms", 0);
 	d->name = name;
-	d->memory_bytes = fo_greatest(memory, 0);
+	d->memory_bytes = fo_max(memory, 0);
 	d->sm_count = multiprocessors > 0 && multiprocessors < 1 << 20 ? (int32_t)multiprocessors : 0;
 	int64_t major = arg_int(r, "computeMajor", 0), minor = arg_int(r, "computeMinor", 0);
 	d->capability_major = major > 0 && major < 1000 ? (int32_t)major : 0;

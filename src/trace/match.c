@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <ctype.h>

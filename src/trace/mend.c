@@ -1,13 +1,12 @@
 /* Adds what some profilers leave out or number otherwise: which call launched an operation, what a device is called. */
 #include "trace/trace_int.h"
 
+#include "base/count.h"
 #include "base/mem.h"
 #include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static int less_int64(int64_t a, int64_t b) { return fo_order(a, b); }
 
 /* ---- launches by the operator's number ---- */
 
@@ -30,7 +29,7 @@ static int by_number(const void *a, const void *b)
 		return fo_order(x->copies, y->copies);
 	if (x->of != y->of)
 		return fo_order(x->of, y->of);
-	return x->begin_ns != y->begin_ns ? less_int64(x->begin_ns, y->begin_ns) : less_int64(x->at, y->at);
+	return x->begin_ns != y->begin_ns ? fo_order(x->begin_ns, y->begin_ns) : fo_order(x->at, y->at);
 }
 
 struct pieces {
@@ -123,7 +122,7 @@ static void launch_from(struct fo_trace_build *b, int64_t gpu, int64_t op, int64
 	int64_t at = g->begin_ns < o->end_ns - 1 ? g->begin_ns : o->end_ns - 1; /* inside the operator */
 	if (g->begin_ns < o->begin_ns)
 		return; /* it began before the operator, which so did not launch it */
-	at = fo_greatest(at, o->begin_ns);
+	at = fo_max(at, o->begin_ns);
 	int32_t thread = o->thread, name = fo_trace_intern(b, text, sizeof text - 1);
 	struct fo_launch *l = fo_trace_add_launch(b);
 	l->begin_ns = l->end_ns = at;

@@ -5,6 +5,7 @@
 #include "trace/nsys_int.h"
 
 #include "base/mem.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <stdlib.h>

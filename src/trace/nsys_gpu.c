@@ -1,6 +1,7 @@
 /* Reads what the GPUs did: kernels, copies, fills, whole graphs, waits between streams. */
 #include "trace/nsys_int.h"
 
+#include "base/count.h"
 #include "base/text.h"
 
 #include <stdio.h>
@@ -227,7 +228,7 @@ static void take_device(struct nsys *x, const struct fo_nsys_rows *r)
 		struct fo_trace_device *d = &b->t->device[at];
 		if (name)
 			d->name = fo_trace_intern(b, name, n);
-		d->memory_bytes = fo_greatest(memory, 0);
+		d->memory_bytes = fo_max(memory, 0);
 		d->sm_count = small(fo_nsys_int(r, 3, 0));
 		d->capability_major = small(fo_nsys_int(r, 4, 0));
 		d->capability_minor = small(fo_nsys_int(r, 5, 0));

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE /* strcasestr */
 #include "trace/nsys_int.h"
 
+#include "base/count.h"
 #include "base/text.h"
 
 #include <ctype.h>
@@ -306,7 +307,7 @@ static int64_t lost_by(const char *text)
 		if (isdigit((unsigned char)*c)) {
 			char *end;
 			long long v = strtoll(c, &end, 10);
-			most = fo_greatest(v, most);
+			most = fo_max(v, most);
 			c = end - 1;
 		}
 	return most >= 0 ? most : counts || lost;
@@ -339,7 +340,7 @@ static fo_status read_start(struct nsys *x)
 	if (st == FO_OK && more) {
 		int64_t start = fo_nsys_int(&r, 0, 0);
 		for (int i = 0; i < x->groups; i++)
-			x->group[i].b.t->origin_unix_ns = fo_greatest(start, 0);
+			x->group[i].b.t->origin_unix_ns = fo_max(start, 0);
 	}
 	fo_nsys_rows_end(&r);
 	return st;

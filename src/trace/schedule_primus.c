@@ -4,6 +4,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <jansson.h>
@@ -122,7 +123,7 @@ static fo_status read_stage(struct stage_log *l, const json_t *log)
 			return fo_fail(FO_EFORMAT, "'%s', iteration %s: \"total\" is no time", l->path, number);
 		int64_t ns = llround(total * 1e6);
 		s->span_ns[k * s->stages + l->stage] = ns;
-		s->step[k].length_ns = fo_greatest(ns, s->step[k].length_ns);
+		s->step[k].length_ns = fo_max(ns, s->step[k].length_ns);
 		l->step = (int32_t)k;
 		for (size_t i = 0; i < sizeof pass / sizeof *pass; i++)
 			FO_TRY(read_pass(l, iteration, &pass[i]));

@@ -5,6 +5,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/count.h"
 #include "base/text.h"
 
 #include <ctype.h>
@@ -210,7 +211,7 @@ static void choose_recording(struct fo_trace_set *s, struct files *f, size_t fol
 	char **why = fo_xmalloc((size_t)d->recordings * sizeof *why + 1);
 	int most = 0, chosen = -1;
 	for (int r = 0; r < d->recordings; r++)
-		most = fo_greatest(d->recording[r].files, most);
+		most = fo_max(d->recording[r].files, most);
 	for (int r = 0; r < d->recordings && chosen < 0; r++) {
 		struct fo_str text = { 0 };
 		const struct file *bad = d->recording[r].complete ? try_recording(f, folder, r) : NULL;

@@ -1,5 +1,6 @@
 #include "trace/shapes.h"
 
+#include "base/count.h"
 #include "base/text.h"
 
 #include <ctype.h>
@@ -27,7 +28,7 @@ bool fo_shapes_parse(struct fo_shapes *s, const char *p)
 			long long v = strtoll(p, &end, 10);
 			p = end - 1;
 			if (depth == 2 && s->n < FO_SHAPE_ARGS && s->rank[s->n] < FO_SHAPE_DIMS)
-				s->dim[s->n][s->rank[s->n]++] = fo_least(v, LARGEST);
+				s->dim[s->n][s->rank[s->n]++] = fo_min(v, LARGEST);
 		}
 	}
 	return depth == 0 && s->n > 0;

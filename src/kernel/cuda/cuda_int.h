@@ -5,7 +5,7 @@
 #define FO_KERNEL_CUDA_CUDA_INT_H
 
 #include "base/mem.h"
-#include "kernel/count.h"
+#include "base/count.h"
 #include "kernel/cuda/cuda.h"
 #include "kernel/cuda/kernels.h"
 

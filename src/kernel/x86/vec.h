@@ -6,7 +6,7 @@
 #ifndef FO_KERNEL_X86_VEC_H
 #define FO_KERNEL_X86_VEC_H
 
-#include "kernel/count.h"
+#include "base/count.h"
 #include "kernel/kernel.h"
 
 #include <immintrin.h>

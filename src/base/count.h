@@ -1,6 +1,6 @@
-/* Arithmetic of counts and sizes that kernels, launchers and plans share: minima, limits, rounding up to units. */
-#ifndef FO_KERNEL_COUNT_H
-#define FO_KERNEL_COUNT_H
+/* Arithmetic of counts, times and sizes: minima, limits, order, rounding up to units. */
+#ifndef FO_BASE_COUNT_H
+#define FO_BASE_COUNT_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -9,6 +9,8 @@ static inline int64_t fo_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t fo_max(int64_t a, int64_t b) { return a > b ? a : b; }
 /* x, but at least `low` and at most `high` (low <= high). */
 static inline int64_t fo_clamp(int64_t x, int64_t low, int64_t high) { return fo_max(low, fo_min(x, high)); }
+/* For qsort: negative, 0 or positive. */
+static inline int fo_order(int64_t a, int64_t b) { return (a > b) - (a < b); }
 /* How many units of `unit` hold n. */
 static inline int64_t fo_ceil_div(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 /* The smallest multiple of `unit` that is not below n. */
