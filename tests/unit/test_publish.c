@@ -5,6 +5,7 @@
 #include "record/trace_events.h"
 #include "base/fs.h"
 #include "support/must.h"
+#include "support/tiny_model.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -346,17 +347,7 @@ static void count_event(struct trace_counts *c, const json_t *e)
 static void test_trace(void **state)
 {
 	(void)state;
-	struct fo_model m = { .family = FO_FAMILY_LLAMA,
-			      .layers = 2,
-			      .hidden = 32,
-			      .heads = 4,
-			      .kv_heads = 2,
-			      .head_dim = 8,
-			      .ffn = 48,
-			      .vocab = 64,
-			      .gated = true,
-			      .norm_eps = 1e-5,
-			      .rope = { .theta = 10000 } };
+	struct fo_model m = tiny_model();
 	struct fo_lowering run = {
 		.seq = 8, .rows = 2, .micro_batches = 2, .precision = FO_PRECISION_BF16, .mode = FO_MODE_TRAIN
 	};

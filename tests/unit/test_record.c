@@ -3,6 +3,7 @@
 #include "record/record.h"
 #include "base/fs.h"
 #include "base/clock.h"
+#include "support/tiny_model.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -355,18 +356,8 @@ static void test_timeline(void **state)
 static int setup(void **state)
 {
 	(void)state;
-	struct fo_model m = { .family = FO_FAMILY_LLAMA,
-			      .layers = 2,
-			      .hidden = 32,
-			      .heads = 4,
-			      .kv_heads = 2,
-			      .head_dim = 8,
-			      .ffn = 48,
-			      .vocab = 64,
-			      .gated = true,
-			      .norm_eps = 1e-5,
-			      .max_position = 64,
-			      .rope = { .theta = 10000 } };
+	struct fo_model m = tiny_model();
+	m.max_position = 64;
 	struct fo_lowering run = {
 		.seq = 8, .rows = 2, .micro_batches = 2, .precision = FO_PRECISION_BF16, .mode = FO_MODE_TRAIN
 	};

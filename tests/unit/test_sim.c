@@ -5,6 +5,7 @@
 #include "sim/compare.h"
 #include "sim/sim.h"
 #include "support/must.h"
+#include "support/tiny_model.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -423,17 +424,7 @@ static void test_compare(void **state)
 static void test_load(void **state)
 {
 	(void)state;
-	struct fo_model m = { .family = FO_FAMILY_LLAMA,
-			      .layers = 2,
-			      .hidden = 32,
-			      .heads = 4,
-			      .kv_heads = 2,
-			      .head_dim = 8,
-			      .ffn = 48,
-			      .vocab = 64,
-			      .gated = true,
-			      .norm_eps = 1e-5,
-			      .rope = { .theta = 10000 } };
+	struct fo_model m = tiny_model();
 	struct fo_lowering low = {
 		.seq = 16, .rows = 2, .micro_batches = 1, .precision = FO_PRECISION_F32, .mode = FO_MODE_TRAIN
 	};

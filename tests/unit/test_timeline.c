@@ -3,6 +3,7 @@
 #include "pass/pass.h"
 #include "base/fs.h"
 #include "support/must.h"
+#include "support/tiny_model.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -285,17 +286,7 @@ static void test_meter(void **state)
 static int set_up(void **state)
 {
 	(void)state;
-	struct fo_model m = { .family = FO_FAMILY_LLAMA,
-			      .layers = 2,
-			      .hidden = 32,
-			      .heads = 4,
-			      .kv_heads = 2,
-			      .head_dim = 8,
-			      .ffn = 48,
-			      .vocab = 64,
-			      .gated = true,
-			      .norm_eps = 1e-5,
-			      .rope = { .theta = 10000 } };
+	struct fo_model m = tiny_model();
 	struct fo_lowering low = {
 		.seq = 8, .rows = 2, .micro_batches = 2, .precision = FO_PRECISION_BF16, .mode = FO_MODE_TRAIN
 	};

@@ -3,6 +3,7 @@
 #include "base/fs.h"
 #include "pass/pass.h"
 #include "support/must.h"
+#include "support/tiny_model.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -39,18 +40,8 @@ static int layers_ops; /* instances that backward repeats in the run that was ma
 /* A run whose operations take UNIT_NS each. */
 static void make_run(const struct spec *c)
 {
-	struct fo_model m = { .family = FO_FAMILY_LLAMA,
-			      .layers = 2,
-			      .hidden = 32,
-			      .heads = 4,
-			      .kv_heads = 2,
-			      .head_dim = 8,
-			      .ffn = 48,
-			      .vocab = 64,
-			      .gated = true,
-			      .norm_eps = 1e-5,
-			      .max_position = 64,
-			      .rope = { .theta = 10000 } };
+	struct fo_model m = tiny_model();
+	m.max_position = 64;
 	struct fo_lowering low = { .seq = 8,
 				   .rows = 2,
 				   .micro_batches = 2,
