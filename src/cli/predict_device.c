@@ -213,9 +213,12 @@ static bool shown(const struct report *r, int part)
 	return r->step.part_s[part].high > 0 && r->step.part_s[part].mid >= 0.0005 * r->step.step_s.mid;
 }
 
-static const char *ms(struct fo_doc *d, const struct report *r, double s)
+/* A table's times are in ms, those of a model whose micro-batch takes less than ten in us. */
+static bool in_us(const struct report *r) { return r->step.step_s.mid / per_batch(r) < 0.01; }
+
+static const char *time_of(struct fo_doc *d, const struct report *r, double s)
 {
-	return fo_doc_printf(d, "%.1f", 1e3 * s / per_batch(r));
+	return fo_doc_printf(d, "%.1f", (in_us(r) ? 1e6 : 1e3) * s / per_batch(r));
 }
 
 static const char *share_of_step(struct fo_doc *d, const struct report *r, int part)
@@ -226,12 +229,15 @@ static const char *share_of_step(struct fo_doc *d, const struct report *r, int p
 static void say_parts(const struct report *r, struct fo_doc *d)
 {
 	const struct fo_device_step *s = &r->step;
-	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrrrr", "of a micro-batch", "fast, ms", "middle", "slow", "of it");
+	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrrrr", "of a micro-batch", in_us(r) ? "fast, us" : "fast, ms", "middle",
+		     "slow", "share");
 	for (int i = 0; i < FO_DEVICE_PARTS; i++)
 		if (r->in->all ? s->part_s[i].high > 0 : shown(r, i))
-			fo_doc_row(d, part_text(d, r, (enum fo_device_part)i), ms(d, r, s->part_s[i].low),
-				   ms(d, r, s->part_s[i].mid), ms(d, r, s->part_s[i].high), share_of_step(d, r, i));
-	fo_doc_row(d, "sum", ms(d, r, s->step_s.low), ms(d, r, s->step_s.mid), ms(d, r, s->step_s.high), "");
+			fo_doc_row(d, part_text(d, r, (enum fo_device_part)i), time_of(d, r, s->part_s[i].low),
+				   time_of(d, r, s->part_s[i].mid), time_of(d, r, s->part_s[i].high),
+				   share_of_step(d, r, i));
+	fo_doc_row(d, "sum", time_of(d, r, s->step_s.low), time_of(d, r, s->step_s.mid), time_of(d, r, s->step_s.high),
+		   "");
 }
 
 /* Lists operations at the middle rates, the longest first. Operations of one name (the chunks of a loss) share a
@@ -241,7 +247,8 @@ static void say_operations(const struct report *r, struct fo_doc *d)
 	struct fo_sim_table x;
 	fo_sim_table_init(&x, &r->step.sim, &r->program, &r->u);
 	const char **name = fo_doc_alloc(d, (size_t)(x.lines + 1) * sizeof *name);
-	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrrl", "operations of a step", "times", "middle, ms", "measured");
+	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrrl", "operations of a step", "times",
+		     in_us(r) ? "middle, us" : "middle, ms", "measured");
 	for (int i = 0; i < x.lines; i++) {
 		name[i] = fo_cli_predict_operation(d, &r->program, &x, &x.line[i]);
 		for (int k = 0; k < i; k++)
@@ -257,7 +264,7 @@ static void say_operations(const struct report *r, struct fo_doc *d)
 		if (x.line[i].predicted_s > 0)
 			fo_doc_row(d, fo_cli_predict_operation(d, &r->program, &x, &x.line[i]),
 				   fo_doc_count(d, x.line[i].times),
-				   fo_doc_printf(d, "%.2f", 1e3 * x.line[i].predicted_s),
+				   fo_doc_printf(d, "%.2f", (in_us(r) ? 1e6 : 1e3) * x.line[i].predicted_s),
 				   x.line[i].sure == FO_SURE_EXACT ? "yes" : "no");
 	fo_sim_table_fini(&x);
 }
@@ -273,14 +280,15 @@ static void print_budget(const struct report *r)
 	const struct fo_device_step *s = &r->step;
 	const struct fo_mfu *f = r->mfu;
 	struct fo_doc d = { 0 };
-	printf("| of a micro-batch | fast, ms | middle | slow | of it |\n|---|---|---|---|---|\n");
+	printf("| of a micro-batch | fast, %s | middle | slow | share |\n|---|---|---|---|---|\n",
+	       in_us(r) ? "us" : "ms");
 	for (int i = 0; i < FO_DEVICE_PARTS; i++)
 		if (shown(r, i))
 			printf("| %s | %s | %s | %s | %s |\n", part_text(&d, r, (enum fo_device_part)i),
-			       ms(&d, r, s->part_s[i].low), ms(&d, r, s->part_s[i].mid), ms(&d, r, s->part_s[i].high),
-			       share_of_step(&d, r, i));
-	printf("| **sum** | **%s** | **%s** | **%s** | |\n", ms(&d, r, s->step_s.low), ms(&d, r, s->step_s.mid),
-	       ms(&d, r, s->step_s.high));
+			       time_of(&d, r, s->part_s[i].low), time_of(&d, r, s->part_s[i].mid),
+			       time_of(&d, r, s->part_s[i].high), share_of_step(&d, r, i));
+	printf("| **sum** | **%s** | **%s** | **%s** | |\n", time_of(&d, r, s->step_s.low),
+	       time_of(&d, r, s->step_s.mid), time_of(&d, r, s->step_s.high));
 	printf("| tokens/s | %s | %s | %s | |\n", si(&d, tokens(r) / s->step_s.low, ""),
 	       si(&d, tokens(r) / s->step_s.mid, ""), si(&d, tokens(r) / s->step_s.high, ""));
 	budget_mfu("mfu", (double[]){ f[0].mfu, f[1].mfu, f[2].mfu });
@@ -349,7 +357,8 @@ static void say_head(const struct report *r, struct fo_doc *d)
 	fo_doc_line(d, "device", "%s: %s/s dense bf16, memory %s/s", r->rates.name, si(d, r->rates.peak_flop_s, "FLOP"),
 		    si(d, r->rates.memory_byte_s, "B"));
 	say_worth(r, d);
-	fo_doc_line(d, "step", "%.3g s (%.3g to %.3g), %s (%s to %s)", s.mid, s.low, s.high,
+	fo_doc_line(d, "step", "%s (%s to %s), %s (%s to %s)", fo_doc_num(d, s.mid, FO_DRAW_SECONDS),
+		    fo_doc_num(d, s.low, FO_DRAW_SECONDS), fo_doc_num(d, s.high, FO_DRAW_SECONDS),
 		    si(d, tokens(r) / s.mid, "tok/s"), si(d, tokens(r) / s.high, "tok/s"),
 		    si(d, tokens(r) / s.low, "tok/s"));
 	fo_doc_line(d, "MFU",

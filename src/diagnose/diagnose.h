@@ -111,12 +111,12 @@ struct fo_host_step {
 
 enum fo_window_origin {
 	FO_WINDOW_LAUNCHED_STEPS, /* the host's steps, by the GPU operations that were launched in them */
-	FO_WINDOW_HOST_STEP,      /* the only marked step, as the host has it: to its end, or that of the last operation
+	FO_WINDOW_HOST_STEP, /* the only marked step, as marked on the host: to its end, or that of the last operation
 				     launched in it */
-	FO_WINDOW_GPU_STEPS,      /* the GPU's copy of their annotation */
-	FO_WINDOW_NVTX,           /* recurring annotations of iterations */
-	FO_WINDOW_OPTIMIZER,      /* from the end of one optimizer update to the end of the next */
-	FO_WINDOW_WHOLE,          /* none of these: the whole trace */
+	FO_WINDOW_GPU_STEPS, /* the GPU's copy of their annotation */
+	FO_WINDOW_NVTX,      /* recurring annotations of iterations */
+	FO_WINDOW_OPTIMIZER, /* from the end of one optimizer update to the end of the next */
+	FO_WINDOW_WHOLE,     /* none of these: the whole trace */
 	FO_WINDOW_ORIGIN_COUNT
 };
 extern const char *const fo_window_origin_name[FO_WINDOW_ORIGIN_COUNT]; /* "launched_steps", ... */
@@ -449,8 +449,8 @@ struct fo_shown_step {
 void fo_shown_step_of(const struct fo_device_ledger *v, struct fo_shown_step *out);
 /* "median step (12)", its number, "mean of 5 steps", "step 3" where there is only one, "whole trace". Returns buf. */
 char *fo_shown_step_words(char buf[48], const struct fo_device_ledger *v);
-/* The step that findings, bridge and utilisation speak of: "step 7 as the host has it, 391 ms", "the median step (5),
- * 176 ms", "the whole trace from the first GPU operation to the last, 124 ms"; "" without GPU work. Returns buf. */
+/* The step that findings, bridge and utilisation speak of: "step 7 as marked on the host, 391 ms", "the median step
+ * (5), 176 ms", "the whole trace from the first GPU operation to the last, 124 ms"; "" without GPU work. */
 char *fo_window_words(char buf[160], const struct fo_diagnosis *d);
 /* The device of ranks[rank] that has the longest step without waiting for others, among those that hold at least a
  * tenth of the operations of the fullest; NULL: none has any. */

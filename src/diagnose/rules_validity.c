@@ -33,10 +33,9 @@ static bool steps(const struct fo_rule_context *c, struct fo_finding *f)
 		       "as much as what happens in each step.");
 	} else if (v->from == FO_WINDOW_HOST_STEP) {
 		fo_title(f, "one complete step: too few for a median");
-		fo_why(f,
-		       "The step is taken as the host has it: from its beginning to its end, or to the end of the last "
-		       "operation it launched. How far the host runs ahead, and how steps differ, shows only with "
-		       "several in a row: active=5 in the profiler's schedule.");
+		fo_why(f, "The step is taken from its begin to its end on the host, or to the end of the last "
+			  "operation it launched. How far the host runs ahead, and how steps differ, shows only with "
+			  "several in a row: active=5 in the profiler's schedule.");
 	} else if (v->steps < STEPS_ENOUGH) {
 		static const char *const words[2][2] = { { "were left out", "they end" },
 							 { "was left out", "it ends" } };

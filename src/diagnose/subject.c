@@ -101,7 +101,7 @@ char *fo_window_words(char buf[160], const struct fo_diagnosis *d)
 	else if (v->from == FO_WINDOW_WHOLE)
 		snprintf(buf, 160, "the whole trace from the first GPU operation to the last, %s", ns);
 	else if (v->from == FO_WINDOW_HOST_STEP)
-		snprintf(buf, 160, "%s as the host has it, %s", step, ns);
+		snprintf(buf, 160, "%s as marked on the host, %s", step, ns);
 	else
 		snprintf(buf, 160, "%s%s, %s", s.steps == 1 && v->steps == 1 ? "" : "the ", step, ns);
 	return buf;

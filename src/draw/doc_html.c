@@ -40,27 +40,24 @@ static bool is_number(const char *s)
 	return (*s >= '0' && *s <= '9') || !*s;
 }
 
-/* Facts become tiles in filled rows: 5, 6 and 9 tiles stand three in a row, other counts above 4 four in a row; the
- * last row's are wider. */
+/* Facts become tiles in filled rows: up to five stand beside each other, more of them three or four in a row, the last
+ * row's then wider. */
 static void facts(struct fo_str *out, const struct fo_doc *d, size_t from, size_t to)
 {
 	size_t count = 0;
-	const char *across = "";
 	for (size_t i = from; i < to; i++)
 		count += fo_doc_shown(&d->node[i], FO_DOC_PAGE);
-	if (count == 5 || count == 6 || count == 9)
-		across = " c3";
-	else if (count > 4)
-		across = " c4";
-	fo_str_printf(out, "<dl class=\"facts%s\">\n", across);
+	if (count > 5)
+		count = count == 6 || count == 9 ? 3 : 4;
+	fo_str_printf(out, "<dl class=\"facts c%zu\">\n", count);
 	for (size_t i = from; i < to; i++) {
 		const struct fo_doc_node *n = &d->node[i];
 		if (!fo_doc_shown(n, FO_DOC_PAGE))
 			continue;
 		fo_draw_sentence(out, "<div><dt>", n->label, "</dt>");
-		fo_draw_escaped(out, is_number(n->text) ? "<dd class=\"v\">" : "<dd class=\"v w\">", n->text, "</dd>");
+		fo_draw_text(out, is_number(n->text) ? "<dd class=\"v\">" : "<dd class=\"v w\">", n->text, "</dd>");
 		if (n->note)
-			fo_draw_escaped(out, "<dd class=\"n\">", n->note, "</dd>");
+			fo_draw_text(out, "<dd class=\"n\">", n->note, "</dd>");
 		fo_str_puts(out, "</div>\n");
 	}
 	fo_str_puts(out, "</dl>\n");
@@ -95,7 +92,7 @@ static void row(struct fo_str *out, const struct fo_doc_node *head, const struct
 		fo_str_puts(out, is_right(head, i) ? "<td class=\"r\"" : "<td");
 		if (is_list(head))
 			fo_draw_escaped(out, " data-l=\"", head->cell[i], "\"");
-		fo_draw_escaped(out, indent ? ">\u2003" : ">", n->cell[i] + indent, "</td>");
+		fo_draw_text(out, indent ? ">\u2003" : ">", n->cell[i] + indent, "</td>");
 	}
 	fo_str_puts(out, "</tr>\n");
 }
@@ -113,7 +110,7 @@ static size_t table(struct fo_str *out, const struct fo_doc *d, size_t at)
 		kind = head->shape == FO_DRAW_FULL ? "list full" : "list";
 	fo_str_printf(out, "<table class=\"%s\">\n", kind);
 	if (head->label)
-		fo_draw_escaped(out, "<caption>", head->label, "</caption>\n");
+		fo_draw_text(out, "<caption>", head->label, "</caption>\n");
 	fo_str_puts(out, "<thead><tr>");
 	for (size_t i = 0; i < head->cols; i++)
 		fo_draw_escaped(out, is_right(head, i) ? "<th scope=\"col\" class=\"r\">" : "<th scope=\"col\">",
@@ -130,16 +127,8 @@ static void card(struct fo_str *out, const struct fo_doc_node *n)
 {
 	fo_str_puts(out, n->tone == FO_DOC_BAD ? "<section class=\"card serious\">" : "<section class=\"card\">");
 	if (n->label)
-		fo_draw_escaped(out, "<p class=\"tag\">", n->label, "</p>");
+		fo_draw_text(out, "<p class=\"tag\">", n->label, "</p>");
 	fo_draw_sentence(out, "<h3>", n->text, "</h3>\n");
-}
-
-/* Code is copied by the reader, so every byte stays as it is. */
-static void code(struct fo_str *out, const char *text)
-{
-	fo_str_puts(out, "<pre>");
-	fo_str_xml(out, text);
-	fo_str_puts(out, "</pre>\n");
 }
 
 /* Prints an element that needs no others. */
@@ -150,7 +139,7 @@ static void element(struct fo_str *out, const struct fo_doc_node *n)
 	case FO_DOC_PARA: fo_draw_sentence(out, "<p>", n->text, "</p>\n"); break;
 	case FO_DOC_REMARK: fo_draw_remark(out, n->text); break;
 	case FO_DOC_WARNING: fo_draw_sentence(out, "<p class=\"warning\" role=\"note\">", n->text, "</p>\n"); break;
-	case FO_DOC_CODE: code(out, n->text); break;
+	case FO_DOC_CODE: fo_draw_code(out, n->text); break;
 	case FO_DOC_DETAILS:
 		fo_str_puts(out, n->fold == FO_DOC_OPEN ? "<details open=\"open\">" : "<details>");
 		fo_draw_sentence(out, "<summary>", n->text, "</summary>\n");
@@ -174,9 +163,9 @@ void fo_doc_to_html(const struct fo_doc *d, struct fo_str *out)
 	fo_str_puts(out, FO_OUTPUT_PAGE_HEAD);
 	fo_draw_escaped(out, "<title>", d->title, "</title>\n<style>\n");
 	fo_str_puts(out, fo_draw_style);
-	fo_draw_escaped(out, "</style>\n</head>\n<body>\n<main>\n<h1>", d->title, "</h1>\n");
+	fo_draw_text(out, "</style>\n</head>\n<body>\n<main>\n<h1>", d->title, "</h1>\n");
 	if (d->lead)
-		fo_draw_escaped(out, "<p class=\"lead\">", d->lead, "</p>\n");
+		fo_draw_text(out, "<p class=\"lead\">", d->lead, "</p>\n");
 	for (size_t i = 0, next; i < d->nodes; i = next) {
 		const struct fo_doc_node *n = &d->node[i];
 		next = i + 1;
@@ -193,5 +182,5 @@ void fo_doc_to_html(const struct fo_doc *d, struct fo_str *out)
 		else
 			element(out, n);
 	}
-	fo_draw_escaped(out, "<footer>", d->footer, "</footer>\n</main>\n</body>\n</html>\n");
+	fo_draw_text(out, "<footer>", d->footer, "</footer>\n</main>\n</body>\n</html>\n");
 }

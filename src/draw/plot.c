@@ -210,7 +210,7 @@ static void legend(struct fo_str *out, const struct fo_draw_lines *c)
 			continue;
 		snprintf(cls, sizeof cls, "l s%d%s", (int)((unsigned)s->style % FO_DRAW_STYLES),
 			 s->faint ? " faint" : "");
-		fo_str_printf(out, sample, cls, "M2 7H32");
+		fo_str_printf(out, sample, cls, s->faint ? "M2 7.5H32" : "M2 7H32"); /* sharp: whole pixels */
 		fo_draw_escaped(out, "", s->name, "</li>\n");
 	}
 	for (int k = 0; k < FO_DRAW_BANDS; k++)

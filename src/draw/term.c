@@ -210,28 +210,71 @@ static void put_rule(const struct fo_table *t, struct fo_str *out, const char *i
 	fo_str_puts(out, "\n");
 }
 
-/* Prints each row as lines: its first cell, then every other one after its column's name. */
+/* Appends the cells after the first with the names of their columns: few on a line each, of many as many as a line
+ * holds. */
+static void put_named(const struct fo_table *t, struct fo_str *out, size_t width, const char *indent, char **cell,
+		      bool head)
+{
+	enum { FEW = 4 };
+	struct fo_str first = { 0 }, lead = { 0 }, one = { 0 };
+	size_t at = 0; /* column; 0: at the begin of a line */
+	fo_str_printf(&first, "%s  ", indent);
+	fo_str_printf(&lead, "%s    ", indent);
+	for (int i = 1; i < t->cols; i++) {
+		const char *name = head ? t->row[0][i] : "";
+		if (!*cell[i])
+			continue;
+		one.len = 0;
+		fo_str_printf(&one, "%s%s%s", name, *name ? ": " : "", cell[i]);
+		size_t w = columns(one.data);
+		if (at && (t->cols <= FEW || at + strlen(", ") + w > width)) {
+			fo_str_puts(out, t->cols <= FEW ? "\n" : ",\n");
+			at = 0;
+		}
+		if (at) {
+			fo_str_printf(out, ", %s", one.data);
+			at += strlen(", ") + w;
+			continue;
+		}
+		fo_term_wrap(out, width, first.data, lead.data, one.data);
+		out->len--; /* its line end: the next may follow */
+		at = first.len + w;
+	}
+	if (at)
+		fo_str_puts(out, "\n");
+	fo_str_fini(&first);
+	fo_str_fini(&lead);
+	fo_str_fini(&one);
+}
+
+/* Prints each row as lines: its first cell, then the others. */
 static void put_list(const struct fo_table *t, struct fo_str *out, size_t width, const char *indent, bool head)
 {
 	struct fo_str first = { 0 }, lead = { 0 };
 	fo_str_printf(&lead, "%s    ", indent);
 	for (size_t r = head; r < t->rows; r++) {
-		bool named = head && t->align[0] == 'r'; /* a number alone says too little */
 		first.len = 0;
 		fo_str_puts(&first, indent);
-		if (named)
+		if (head && t->align[0] == 'r') /* a number alone says too little */
 			fo_str_printf(&first, "%s ", t->row[0][0]);
 		fo_term_wrap(out, width, first.data, lead.data, t->row[r][0]);
-		for (int i = 1; i < t->cols; i++) {
-			if (!*t->row[r][i])
-				continue;
-			const char *name = head ? t->row[0][i] : "";
-			first.len = 0;
-			fo_str_printf(&first, "%s  %s%s", indent, name, *name ? ": " : "");
-			fo_term_wrap(out, width, first.data, lead.data, t->row[r][i]);
-		}
+		put_named(t, out, width, indent, t->row[r], head);
 	}
 	fo_str_fini(&first);
+	fo_str_fini(&lead);
+}
+
+/* Prints a row whose last cell, of words, has a line of its own below the others. */
+static void put_row_and_words(const struct fo_table *t, struct fo_str *out, size_t line, const char *indent,
+			      char **cell, const size_t *width)
+{
+	struct fo_str lead = { 0 };
+	char *words = cell[t->cols - 1];
+	cell[t->cols - 1] = "";
+	put_row(t, out, indent, cell, width, 0);
+	fo_str_printf(&lead, "%s    ", indent);
+	if (*words)
+		fo_term_wrap(out, line, lead.data, lead.data, words);
 	fo_str_fini(&lead);
 }
 
@@ -258,12 +301,19 @@ void fo_table_text(struct fo_table *t, struct fo_str *out, size_t line, const ch
 	}
 	if (words && before + width[last] > line && before + LEAST_WRAP <= line)
 		last_width = line - before;
-	if (line < FO_TERM_WIDTH && !last_width && before + width[last] > line) {
+	bool wide = line < FO_TERM_WIDTH && !last_width && before + width[last] > line;
+	bool below = wide && words && last && before <= line + t->gap;
+	if (wide && !below) {
 		put_list(t, out, line, indent, head);
 		return;
 	}
+	if (below)
+		width[last] = 0;
 	for (size_t r = 0; r < t->rows; r++) {
-		put_row(t, out, indent, t->row[r], width, last_width);
+		if (below)
+			put_row_and_words(t, out, line, indent, t->row[r], width);
+		else
+			put_row(t, out, indent, t->row[r], width, last_width);
 		if (r == 0 && head)
 			put_rule(t, out, indent, width, last_width);
 	}

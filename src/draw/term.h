@@ -26,8 +26,9 @@ struct fo_cells {
 			    .n = sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(const char *) })
 
 /* A table: columns are padded to their widest cell; align has 'l' or 'r' for each column. A last column that is
- * left-aligned is wrapped where a line would pass the width. A table without such a column that is too wide for a
- * terminal below 80 columns becomes a list: each cell on a line of its own, after the name of its column. */
+ * left-aligned is wrapped where a line would pass the width. On a terminal below 80 columns such a column goes
+ * below the others where these have room, and any other table that is too wide becomes a list: each cell after the name
+ * of its column. */
 struct fo_table {
 	struct fo_arena arena;
 	char ***row;

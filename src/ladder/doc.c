@@ -11,6 +11,7 @@ struct page {
 	const struct fo_ladder *l;
 	struct fo_doc *d;
 	int bottom, top;      /* the baseline, and the rung with all changes together; -1: none is measured */
+	int turns, open;      /* turns that are done; rungs that have some left */
 	enum fo_doc_for rest; /* who sees what follows the first table: a brief terminal does not */
 };
 
@@ -46,7 +47,10 @@ static const char *verdict_text(struct page *p, const struct fo_ladder_rung *r)
 		return fo_doc_printf(p->d, "not known (unsteady): the rounds differ too much (against %s)", from);
 	case FO_LADDER_NUMERICS_ONLY: return "numerics only: its time says nothing";
 	case FO_LADDER_FAILED: return fo_doc_printf(p->d, "failed: %s", r->reason ? r->reason : "no reason given");
-	default: return "not measured yet";
+	default:
+		return r->rounds_done && r->rounds_done < p->l->rounds
+			       ? fo_doc_printf(p->d, "%d of %d rounds are done", r->rounds_done, p->l->rounds)
+			       : "not measured yet";
 	}
 }
 
@@ -192,9 +196,11 @@ static void top_facts(struct page *p)
 	if (!isfinite(top->tokens_s.median))
 		return; /* nothing of it is measured yet */
 	fo_doc_fact(p->d, "its MFU", share(p, top->mfu[FO_LADDER_MFU].median),
-		    fo_doc_printf(p->d, "rule mfu, %s; by mfu_causal %s; baseline %s", known(top->peak_dtype),
+		    fo_doc_printf(p->d, "rule mfu, %s; by mfu_causal %s%s", known(top->peak_dtype),
 				  share(p, top->mfu[FO_LADDER_MFU_CAUSAL].median),
-				  share(p, bottom->mfu[FO_LADDER_MFU].median)));
+				  top == bottom ? ""
+						: fo_doc_printf(p->d, "; baseline %s",
+								share(p, bottom->mfu[FO_LADDER_MFU].median))));
 	fo_doc_fact(p->d, "its step", fo_doc_num(p->d, top->step_s.median, FO_DRAW_SECONDS),
 		    fo_doc_printf(p->d, "%.0f useful tokens/s", top->tokens_s.median));
 }
@@ -296,7 +302,7 @@ static void draw_gains(struct page *p)
 	bool predicted = false;
 	for (int i = 0; i < l->rungs; i++) {
 		const struct fo_ladder_rung *r = &l->rung[i];
-		if (r->from < 0)
+		if (r->from < 0 || r->verdict == FO_LADDER_UNMEASURED)
 			continue;
 		const char *text = plain(p, r->gain, 3);
 		if (isfinite(r->gain_low) && isfinite(r->gain_high))
@@ -339,15 +345,21 @@ static void draw_mfu(struct page *p)
 {
 	const struct fo_ladder *l = p->l;
 	struct fo_draw_bar_row *row = fo_doc_alloc(p->d, (size_t)(l->rungs + 1) * sizeof *row);
+	const char *missing = "";
+	size_t n = 0;
 	bool quiet = false;
 	for (int i = 0; i < l->rungs; i++) {
 		const struct fo_ladder_rung *r = &l->rung[i];
 		const struct fo_spread *s = &r->mfu[FO_LADDER_MFU];
 		const char *text = share(p, s->median);
+		if (!isfinite(s->median)) {
+			missing = fo_doc_join(p->d, missing, r->name);
+			continue;
+		}
 		if (isfinite(s->low) && isfinite(s->high))
 			text = fo_doc_printf(p->d, "%s (%s)", text, range(p, 100 * s->low, 100 * s->high, 1));
 		quiet = quiet || isfinite(r->quiet_mfu[FO_LADDER_MFU]);
-		row[i] = (struct fo_draw_bar_row){
+		row[n++] = (struct fo_draw_bar_row){
 			.name = r->name,
 			.note = is_timed(r) ? NULL : verdict_text(p, r),
 			.value = text,
@@ -355,36 +367,41 @@ static void draw_mfu(struct page *p)
 			.tone = is_timed(r) ? FO_DRAW_PLAIN : FO_DRAW_DOUBTFUL,
 		};
 	}
-	static const char *const names[] = { "all timed steps", "composed from quiet spans" }, *const none[2];
-	const char *const *legend = quiet ? names : none;
+	if (!n)
+		return;
 	fo_doc_heading(p->d, "MFU of each rung");
 	fo_doc_bars(p->d, &(struct fo_draw_bars){
 				  .title = "Rule mfu: medians over all timed steps, unfiltered; whiskers are quartiles",
-				  .desc = "Bars are medians over all timed steps, unfiltered; whiskers are quartiles.",
+				  .desc = *missing ? fo_doc_printf(p->d, "Not measured: %s.", missing) : NULL,
 				  .unit = FO_DRAW_SHARE,
 				  .hi = 1,
 				  .hi_name = "100 % of the peak that the rung's MFU divides by (below)",
-				  .bar_name = { legend[0], legend[1] },
+				  .bar_name = { quiet ? "all timed steps" : NULL,
+						quiet ? "composed from quiet spans" : NULL },
 				  .row = row,
-				  .rows = (size_t)l->rungs });
+				  .rows = n });
 }
 
+/* Rungs hold different numbers of useful tokens in a step (padding, micro-batches): their bars are to scale by the time
+ * of as many tokens, so that the fastest rung has the shortest. */
 static struct fo_draw_stack stack_of(struct page *p, const char *name, const struct fo_ladder_rung *r)
 {
-	return (struct fo_draw_stack){ name, fo_doc_num(p->d, r->step_s.median, FO_DRAW_SECONDS), r->part_s };
+	double *part = fo_doc_alloc(p->d, FO_PART_COUNT * sizeof *part), sum = 0;
+	for (int k = 0; k < FO_PART_COUNT; k++)
+		sum += part[k] = r->part_s[k] > 0 ? r->part_s[k] / r->step_tokens * 1000 : 0;
+	return (struct fo_draw_stack){ name, fo_doc_num(p->d, sum, FO_DRAW_SECONDS), part };
 }
 
 static void stacks(struct page *p, const char *title, const struct fo_draw_stack *stack, size_t n)
 {
-	fo_doc_stacks(p->d,
-		      &(struct fo_draw_stacks){ .title = title,
-						.desc = "Mean over the timed steps; parts sum to the step's wall time.",
-						.part_name = fo_part_words,
-						.tone = fo_part_tone,
-						.parts = FO_PART_COUNT,
-						.stack = stack,
-						.stacks = n,
-						.to_scale = true });
+	fo_doc_stacks(p->d, &(struct fo_draw_stacks){ .title = title,
+						      .desc = "Means; parts sum to the wall time.",
+						      .part_name = fo_part_words,
+						      .tone = fo_part_tone,
+						      .parts = FO_PART_COUNT,
+						      .stack = stack,
+						      .stacks = n,
+						      .to_scale = true });
 }
 
 static void draw_profiles(struct page *p)
@@ -401,15 +418,15 @@ static void draw_profiles(struct page *p)
 					     &l->rung[end[k]]);
 	if (!n)
 		return;
-	fo_doc_heading(p->d, "Where a step's time goes");
-	stacks(p, "Before and after, to scale: a shorter bar is a shorter step", pair, n);
+	fo_doc_heading(p->d, "Where the time goes");
+	stacks(p, "Time of 1,000 useful tokens, to scale: a shorter bar is faster", pair, n);
 	for (int i = 0; i < l->rungs; i++)
 		if (total(&l->rung[i]) > 0)
 			all[rungs++] = stack_of(p, l->rung[i].name, &l->rung[i]);
 	if (rungs <= n)
 		return;
 	fo_doc_details(p->d, FO_DOC_FOLDED, "The profile of every rung");
-	stacks(p, "Every rung, to scale", all, rungs);
+	stacks(p, "Time of 1,000 useful tokens in every rung, to scale", all, rungs);
 	fo_doc_details_end(p->d);
 }
 
@@ -707,9 +724,6 @@ static void say_what_it_is(struct page *p)
 {
 	const struct fo_ladder *l = p->l;
 	const char *text = fo_ladder_text_title(l, &p->d->arena);
-	int done = 0;
-	for (int i = 0; i < l->rungs; i++)
-		done += l->rung[i].rounds_done;
 	if (l->model && *l->model && strcmp(l->model, "custom"))
 		fo_doc_title(p->d, "Ladder of %s", l->model);
 	else if (l->params > 0)
@@ -731,9 +745,9 @@ static void say_what_it_is(struct page *p)
 		    fo_doc_printf(p->d, "%s, %s, %d thread%s", known(l->cpu), known(l->isa), l->threads,
 				  plural(l->threads)),
 		    NULL);
-	fo_doc_fact(p->d, "measured",
+	fo_doc_fact(p->d, p->open ? "planned" : "measured",
 		    fo_doc_printf(p->d, "%lld steps of each rung in %d rounds; %d of %d turns done",
-				  (long long)l->steps, l->rounds, done, l->rounds * l->rungs),
+				  (long long)l->steps, l->rounds, p->turns, l->rounds * l->rungs),
 		    NULL);
 	if (text)
 		fo_doc_fact(p->d, "text", text, NULL);
@@ -745,6 +759,10 @@ void fo_ladder_doc(const struct fo_ladder *l, bool brief, struct fo_doc *d)
 	struct page p = { .l = l, .d = d, .bottom = fo_ladder_bottom(l), .top = fo_ladder_top(l) };
 	p.rest = brief ? FO_DOC_PAGE : FO_DOC_BOTH;
 	const char *not_quiet = fo_ladder_not_quiet(l, &d->arena);
+	for (int i = 0; i < l->rungs; i++) {
+		p.turns += l->rung[i].rounds_done;
+		p.open += !l->rung[i].reason && l->rung[i].rounds_done < l->rounds;
+	}
 	say_what_it_is(&p);
 	say_gain(&p);
 	say_losses(&p);
@@ -752,9 +770,14 @@ void fo_ladder_doc(const struct fo_ladder *l, bool brief, struct fo_doc *d)
 	if (p.top >= 0)
 		top_facts(&p);
 	fo_doc_fact(d, "rungs", fo_doc_count(d, l->rungs),
-		    fo_doc_printf(d, "%lld steps each, in %d rounds", (long long)l->steps, l->rounds));
+		    fo_doc_printf(d, "%lld steps each%s, in %d rounds", (long long)l->steps,
+				  p.open ? " are planned" : "", l->rounds));
 	warn_of_cuts(&p);
 	fo_doc_only(d, FO_DOC_BOTH);
+	if (p.open)
+		fo_doc_warning(
+			d, "This ladder is not finished: %d of %d turns are done. The command that began it goes on.",
+			p.turns, l->rounds * l->rungs);
 	if (not_quiet)
 		fo_doc_warning(d, "In this ladder %s.", not_quiet);
 	fo_doc_only(d, FO_DOC_PAGE);

@@ -316,7 +316,12 @@ fo_status fo_ladder_read(struct fo_ladder *l, const char *dir)
 	*l = (struct fo_ladder){ .model = "", .isa = "", .device = "", .started = "", .load = NAN, .processors = -1 };
 	l->dir = fo_arena_strdup(&l->arena, dir);
 	char *path = fo_arena_printf(&l->arena, "%s/" FO_LADDER_PLAN_FILE, dir);
-	fo_status st = fo_fs_read(&l->arena, path, (size_t)8 << 20, &text, &len);
+	fo_status st = FO_OK;
+	if (!fo_fs_exists(path) && fo_fs_exists(fo_arena_printf(&l->arena, "%s/run.json", dir)))
+		st = fo_hint(fo_fail(FO_EARG, "'%s' is the directory of a training run, not of a ladder", dir),
+			     "'flatout report %s' shows a run", dir);
+	if (st == FO_OK)
+		st = fo_fs_read(&l->arena, path, (size_t)8 << 20, &text, &len);
 	if (st == FO_OK)
 		st = fo_ladder_plan_parse(l, text, len, path);
 	if (st != FO_OK) {

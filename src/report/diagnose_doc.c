@@ -399,8 +399,8 @@ static void finding(struct fo_doc *doc, const struct fo_diagnosis *d, const stru
 	if (fo_finding_worth(f)) {
 		const char *note = gain_note(doc, f);
 		if (f->loss_ns > 0)
-			note = fo_doc_printf(doc, "%s, if all of its %s of %s went", note, fo_doc_ns(doc, f->loss_ns),
-					     a_window(d));
+			note = fo_doc_printf(doc, "%s, if all of the %s that it costs in %s were saved", note,
+					     fo_doc_ns(doc, f->loss_ns), a_window(d));
 		fo_doc_fact(doc, "worth", gain_text(doc, f), note);
 	}
 	if (isfinite(f->dollars))
@@ -523,8 +523,7 @@ static void gap_section(struct fo_doc *doc, const struct fo_diagnosis *d)
 		return;
 	}
 	if (f && kind != FO_GAP_ANY && g.communication == (kind == FO_GAP_COMMUNICATION))
-		fo_doc_para(doc,
-			    "The bottleneck is %s; this is where the GPU %s longest for it or the like: %s at once.",
+		fo_doc_para(doc, "The bottleneck is %s; this is where the GPU %s longest for such a cause: %s at once.",
 			    kind_words(f->kind), g.communication ? "only communicates" : "idles", lasts);
 	else if (f)
 		fo_doc_para(doc, "Beside the bottleneck (%s).", kind_words(f->kind));
@@ -561,7 +560,7 @@ static void definitions(struct fo_doc *doc)
 {
 	static const char *const word[][2] = {
 		{ "step", "on the GPU: from the first operation that step k launched to the first that step k + 1 "
-			  "launched; the only one that is marked: as the host has it" },
+			  "launched; the only one that is marked: as marked on the host" },
 		{ "compute", "any kernel that is neither communication nor a copy; where several classes run at once, "
 			     "the first in the table counts" },
 		{ "communication, copies", "only what nothing computes beside: what is hidden costs nothing here" },
@@ -606,7 +605,7 @@ static const char *ranks_of(struct fo_doc *doc, const struct fo_diagnosis *d, co
 }
 
 /* The lead names what was recorded and when: "NVIDIA H100 80GB HBM3, 8 ranks, PyTorch, recorded 2026-03-05; figures are
- * of step 7 as the host has it, 391 ms." */
+ * of step 7 as marked on the host, 391 ms." */
 static void lead(struct fo_doc *doc, const struct fo_diagnosis *d)
 {
 	const struct fo_device_ledger *v = fo_slowest_device(d);

@@ -51,14 +51,13 @@ static void look_at_steps(struct fo_report *o)
 	const struct fo_record *r = o->r;
 	int64_t n = r->step.n;
 	o->window = n / 40 | 1;
-	if (o->window < 5)
-		o->window = 5;
+	if (o->window < FO_SLOW_WINDOW)
+		o->window = FO_SLOW_WINDOW;
 	else if (o->window > 201)
 		o->window = 201;
 	o->step_s = spread(r, FO_STEP_SECONDS);
 	o->tokens_s = spread(r, FO_STEP_TOKENS_PER_SECOND);
 	o->seconds = undisturbed(o, FO_STEP_SECONDS);
-	o->seconds_smooth = smoothed(o, o->seconds);
 	o->mfu_each = undisturbed(o, FO_STEP_MFU);
 	for (int64_t i = 0; i < n; i++)
 		o->metered += fo_record_value(&r->step, FO_STEP_METERED, i) > 0;

@@ -66,9 +66,9 @@ struct fo_report {
 	/* Steps. Medians and quartiles over all that were not metered. */
 	struct fo_spread step_s, tokens_s, mfu[FO_STEP_HFU - FO_STEP_MFU + 1];
 	int64_t metered; /* steps that are left out everywhere below */
-	int64_t window;  /* of the running medians below: a fortieth of the steps, 5 to 201 */
+	int64_t window;  /* of the running medians below: a fortieth of the steps, FO_SLOW_WINDOW to 201 */
 	double *loss_smooth, *mfu_smooth[FO_STEP_HFU - FO_STEP_MFU + 1], *seconds, *seconds_smooth,
-		*mfu_each;            /* a number per row, NaN where metered; NULL: none */
+		*mfu_each; /* a number per row, NaN where metered; NULL: none. seconds_smooth: of FO_SLOW_WINDOW */
 	double first_loss, last_loss; /* last: the running median at the end */
 	double best_eval, last_eval;
 	int64_t best_eval_step, last_eval_step;

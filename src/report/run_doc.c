@@ -76,7 +76,7 @@ static void say_speed(struct page *p)
 	if (p->r->step.n)
 		fo_doc_verdict(p->d, FO_DOC_PLAIN, "speed", "%s%s", speed, steady);
 	if (p->busy)
-		fo_doc_verdict(p->d, FO_DOC_BAD, "machine", "busy (%s): every step may be slower than alone", p->busy);
+		fo_doc_verdict(p->d, FO_DOC_BAD, "busy", "at %s; every step may be slower than alone", p->busy);
 }
 
 static void say_trouble(struct page *p)
@@ -268,6 +268,14 @@ static void say_split(struct page *p)
 	fo_str_fini(&ofu);
 }
 
+/* "step 7", "steps 7 to 12" */
+static const char *steps_of(const struct page *p, const struct fo_report_phase *f)
+{
+	if (f->first == f->last)
+		return fo_doc_printf(p->d, "step %lld", (long long)f->first);
+	return fo_doc_printf(p->d, "steps %lld to %lld", (long long)f->first, (long long)f->last);
+}
+
 static const char *cause_of(const struct page *p, const struct fo_report_phase *f)
 {
 	const char *cause = *f->cause ? f->cause : "the log shows no cause";
@@ -284,8 +292,8 @@ static void screen_lists(struct page *p)
 	struct fo_doc *d = p->d;
 	const struct fo_report *o = p->o;
 	for (int i = 0; i < o->phases && i < PHASES_ON_SCREEN; i++)
-		fo_doc_item(d, "slow in steps %lld to %lld, %.2f times the median: %s", (long long)o->phase[i].first,
-			    (long long)o->phase[i].last, o->phase[i].times, cause_of(p, &o->phase[i]));
+		fo_doc_item(d, "slow in %s, %.2f times the median: %s", steps_of(p, &o->phase[i]), o->phase[i].times,
+			    cause_of(p, &o->phase[i]));
 	if (o->phases > PHASES_ON_SCREEN)
 		fo_doc_item(d, "and %d more slow phases in the page", o->phases - PHASES_ON_SCREEN);
 	for (int64_t i = 0; i < p->r->guards && i < GUARDS_ON_SCREEN; i++) {
@@ -317,9 +325,9 @@ static void collect_bands(struct page *p)
 	p->band = fo_doc_alloc(p->d, BANDS_MAX * sizeof *p->band);
 	for (int i = 0; i < p->o->phases; i++) {
 		const struct fo_report_phase *f = &p->o->phase[i];
-		add_band(p, f->first, f->last, SLOW,
-			 fo_doc_printf(p->d, "steps %lld to %lld, %.2f times the median: %s", (long long)f->first,
-				       (long long)f->last, f->times, *f->cause ? f->cause : "the log shows no cause"));
+		add_band(
+			p, f->first, f->last, SLOW,
+			fo_doc_printf(p->d, "%s, %.2f times the median: %s", steps_of(p, f), f->times, cause_of(p, f)));
 	}
 	for (int64_t i = 0; i < r->guards; i++)
 		add_band(p, r->guard[i].step, r->guard[i].step, GUARD,
@@ -350,7 +358,8 @@ static void lines(struct page *p, struct fo_draw_lines c, bool bands)
 }
 
 /* Every step, pale, and the running median on top of it. Returns the number of lines. */
-static size_t with_median(struct page *p, struct fo_draw_series s[2], const double *each, const double *median)
+static size_t with_median(struct page *p, struct fo_draw_series s[2], const double *each, const double *median,
+			  int64_t window)
 {
 	size_t n = 0, rows = (size_t)p->r->step.n;
 	if (each)
@@ -359,7 +368,7 @@ static size_t with_median(struct page *p, struct fo_draw_series s[2], const doub
 		};
 	if (median)
 		s[n++] = (struct fo_draw_series){ .name = fo_doc_printf(p->d, "running median of %lld steps",
-									(long long)p->o->window),
+									(long long)window),
 						  .x = p->x,
 						  .y = median,
 						  .n = rows,
@@ -389,7 +398,7 @@ static void draw_loss(struct page *p)
 	struct fo_draw_series series[3];
 	bool log = wants_log(p->o);
 	size_t n = with_median(p, series, r->step.value[FO_STEP_LOSS],
-			       r->step.value[FO_STEP_LOSS] ? p->o->loss_smooth : NULL);
+			       r->step.value[FO_STEP_LOSS] ? p->o->loss_smooth : NULL, p->o->window);
 	if (r->evals) {
 		double *x = fo_doc_alloc(p->d, (size_t)r->evals * 2 * sizeof *x), *y = x + r->evals;
 		for (int64_t i = 0; i < r->evals; i++) {
@@ -427,18 +436,27 @@ static void draw_mfu(struct page *p)
 	/* The other rules are nearly this one times a constant: they stand in the table. */
 	struct fo_draw_series series[2];
 	struct fo_draw_level quiet = { p->o->quiet_mfu, p->o->quiet_mfu, "quiet" };
+	/* The axis ends at the peak, or at a named part of it where most of the picture would be empty. */
+	static const double end[] = { 0.25, 0.5, 1 };
+	static const char *const end_name[] = { "a quarter of it", "half of it", "the peak" };
+	int k = 0;
+	for (int64_t i = 0; p->o->mfu_each && i < p->r->step.n; i++)
+		while (k < 2 && p->o->mfu_each[i] > end[k])
+			k++;
+	while (k < 2 && quiet.hi > end[k])
+		k++;
 	fo_doc_heading(p->d, "MFU");
 	lines(p,
 	      (struct fo_draw_lines){
 		      .title = fo_doc_printf(p->d, "Share of the peak over steps, rule mfu%s", left_out(p)),
 		      .desc = fo_doc_printf(p->d, "Median %s by rule mfu. %d slow phases are marked.",
 					    share(p, p->o->mfu[0].median), p->o->phases),
-		      .y_name = "share of the peak; the axis ends at the peak",
+		      .y_name = fo_doc_printf(p->d, "share of the peak; the axis ends at %s", end_name[k]),
 		      .y_unit = FO_DRAW_SHARE,
 		      .y_lo = 0,
-		      .y_hi = 1,
+		      .y_hi = end[k],
 		      .series = series,
-		      .n = with_median(p, series, p->o->mfu_each, p->o->mfu_smooth[0]),
+		      .n = with_median(p, series, p->o->mfu_each, p->o->mfu_smooth[0], p->o->window),
 		      .level = &quiet,
 		      .levels = isfinite(quiet.lo) },
 	      true);
@@ -471,23 +489,20 @@ static void draw_phases(struct page *p)
 				      .y_lo = 0,
 				      .y_hi = NAN,
 				      .series = series,
-				      .n = o->seconds ? with_median(p, series, o->seconds, o->seconds_smooth) : 0 },
+				      .n = with_median(p, series, o->seconds, o->seconds_smooth, FO_SLOW_WINDOW) },
 	      true);
 	if (o->phases)
-		fo_doc_table(p->d, FO_DRAW_FULL, NULL, "lrrl", "steps", "times the median", "lost",
+		fo_doc_table(p->d, FO_DRAW_FULL, NULL, "lrrl", "slow", "times the median", "lost",
 			     "what differed then, by the log");
 	for (int i = 0; i < o->phases && i < PHASES_ON_PAGE; i++)
-		fo_doc_row(
-			p->d,
-			fo_doc_printf(p->d, "%lld to %lld", (long long)o->phase[i].first, (long long)o->phase[i].last),
-			fo_doc_printf(p->d, "%.2f", o->phase[i].times), seconds(p, o->phase[i].lost_s),
-			cause_of(p, &o->phase[i]));
+		fo_doc_row(p->d, steps_of(p, &o->phase[i]), fo_doc_printf(p->d, "%.2f", o->phase[i].times),
+			   seconds(p, o->phase[i].lost_s), cause_of(p, &o->phase[i]));
 	if (o->phases > PHASES_ON_PAGE)
 		fo_doc_remark(p->d, "And %d more.", o->phases - PHASES_ON_PAGE);
 	fo_doc_remark(p->d,
-		      "A slow phase is a stretch of steps whose time, as a running median of %d, is more than %g times "
-		      "the median of the whole run.",
-		      (int)FO_SLOW_WINDOW, FO_SLOW_TIMES);
+		      "A slow phase is a stretch of steps whose running median is more than %g times the median of the "
+		      "whole run.",
+		      FO_SLOW_TIMES);
 }
 
 /* ---- where time and memory go ---- */
@@ -523,7 +538,8 @@ static void draw_time(struct page *p)
 	for (int k = 0; k < FO_GAP_COUNT; k++)
 		if (o->gaps[k])
 			fo_doc_row(p->d,
-				   fo_doc_printf(p->d, "%s, %lld times", fo_report_gap_name[k], (long long)o->gaps[k]),
+				   fo_doc_printf(p->d, "%s, %lld time%s", fo_report_gap_name[k], (long long)o->gaps[k],
+						 plural(o->gaps[k])),
 				   seconds(p, o->gap_s[k]), share(p, o->gap_s[k] / o->wall_s));
 	if (p->r->undone_steps)
 		fo_doc_row(p->d, fo_doc_printf(p->d, "%lld steps that were repeated", (long long)p->r->undone_steps),
@@ -679,9 +695,15 @@ static void machine_pictures(struct page *p)
 
 static void rows_table(struct page *p, const char *head, const char *over, const struct row *row, int n)
 {
+	const char *unknown = "";
 	fo_doc_table(p->d, FO_DRAW_FITTED, NULL, "lr", head, over);
 	for (int i = 0; i < n; i++)
-		fo_doc_row(p->d, row[i].name, row[i].value ? row[i].value : "not readable");
+		if (row[i].value)
+			fo_doc_row(p->d, row[i].name, row[i].value);
+		else
+			unknown = fo_doc_join(p->d, unknown, row[i].name);
+	if (*unknown)
+		fo_doc_remark(p->d, "Not readable on this machine: %s.", unknown);
 }
 
 static void draw_machine(struct page *p)
@@ -690,11 +712,7 @@ static void draw_machine(struct page *p)
 	const char *device = device_of(p->r), *host = processor(p);
 	fo_doc_heading(p->d, "Machine");
 	if (*device) {
-		int n = device_rows(p, row), known = 1; /* the clock has a row also where it is not readable */
-		for (int i = 1; i < n; i++)
-			if (row[i].value)
-				row[known++] = row[i];
-		rows_table(p, "device", device, row, known);
+		rows_table(p, "device", device, row, device_rows(p, row));
 		say_split(p);
 	}
 	if (*host)

@@ -167,8 +167,9 @@ void fo_report_find_phases(struct fo_report *o)
 	double bound = FO_SLOW_TIMES * o->step_s.median;
 	if (!o->seconds || n < FO_SLOW_WINDOW || !(bound > 0))
 		return;
-	double *smooth = fo_xmalloc((size_t)n * sizeof *smooth);
+	double *smooth = fo_arena_alloc(&o->arena, (size_t)n * sizeof *smooth);
 	fo_running_median(o->seconds, n, FO_SLOW_WINDOW, smooth);
+	o->seconds_smooth = smooth;
 	for (int64_t i = 0; i < n; i++) {
 		if (!(smooth[i] > bound))
 			continue;
@@ -181,7 +182,6 @@ void fo_report_find_phases(struct fo_report *o)
 	}
 	if (from >= 0)
 		add_phase(o, from, to, &cap);
-	free(smooth);
 	double waited_all = o->phases ? waited(&o->r->step, 0, n - 1) : NAN;
 	for (int i = 0; i < o->phases && i < CAUSES; i++) {
 		o->phase[i].cause = cause_of(o, &o->phase[i], waited_all);

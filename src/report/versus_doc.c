@@ -81,8 +81,13 @@ static void figure_row(struct page *p, const char *name, enum fo_versus_figure_i
 	const struct fo_spread *x = &p->v->side[0].figure[id], *y = &p->v->side[1].figure[id];
 	if (!x->n && !y->n)
 		return;
-	fo_doc_row(p->d, name, text(p, x->median), text(p, y->median),
-		   fo_versus_change(p->d, x->median, y->median, fo_spread_apart(x, y)));
+	const char *change = fo_versus_change(p->d, x->median, y->median, fo_spread_apart(x, y));
+	double points = y->median - x->median;
+	if (text == percent && points != 0 && *change) /* shares differ by points; what that is of A's stands behind */
+		change = fo_doc_printf(p->d, "%+.2f points (%+.0f %%)%s", 100 * points,
+				       100 * (y->median / x->median - 1),
+				       fo_spread_apart(x, y) ? "" : ", " FO_UNRESOLVED);
+	fo_doc_row(p->d, name, text(p, x->median), text(p, y->median), change);
 	if (quartiles) {
 		fo_doc_row(p->d, "  lower quartile", text(p, x->low), text(p, y->low), "");
 		fo_doc_row(p->d, "  upper quartile", text(p, x->high), text(p, y->high), "");
@@ -105,7 +110,8 @@ static void figures(struct page *p)
 {
 	const struct fo_versus_side *a = &p->v->side[0], *b = &p->v->side[1];
 	const struct fo_record *x = a->record, *y = b->record;
-	fo_doc_table(p->d, FO_DRAW_SLIM, NULL, "lrrl", "", "A", "B", "B against A");
+	fo_doc_table(p->d, FO_DRAW_FITTED, "Medians of all steps but metered ones and the first of each process (cold)",
+		     "lrrl", "", "A", "B", "B against A");
 	figure_row(p, "step time, median", FO_VERSUS_STEP_SECONDS, ms, true);
 	if (!isnan(a->quiet_s) || !isnan(b->quiet_s))
 		fo_doc_row(p->d, "quiet step time", ms(p, a->quiet_s), ms(p, b->quiet_s),
@@ -130,22 +136,28 @@ static void figures(struct page *p)
 	pair(p, "held-out data", x->val_checksum, y->val_checksum);
 }
 
-/* Draws both sides' parts as bars to scale. */
-static void picture(struct page *p, double part[2][FO_PART_COUNT])
+/* Draws both sides' parts as bars to scale. With the time beyond the medians they are as long as the step. */
+static void picture(struct page *p, double part[2][FO_PART_COUNT + 1])
 {
 	struct fo_draw_stack *stack = fo_doc_alloc(p->d, 2 * sizeof *stack);
+	const char **name = fo_doc_alloc(p->d, (FO_PART_COUNT + 1) * sizeof *name);
+	unsigned char *tone = fo_doc_alloc(p->d, FO_PART_COUNT + 1);
+	memcpy(name, fo_part_words, FO_PART_COUNT * sizeof *name);
+	memcpy(tone, fo_part_tone, FO_PART_COUNT);
+	name[FO_PART_COUNT] = "beyond medians: stalls and gaps";
+	tone[FO_PART_COUNT] = 7;
 	for (int k = 0; k < 2; k++) {
-		double *own = fo_doc_alloc(p->d, FO_PART_COUNT * sizeof *own), sum = 0;
-		for (int i = 0; i < FO_PART_COUNT; i++)
-			sum += own[i] = part[k][i];
+		double *own = fo_doc_alloc(p->d, (FO_PART_COUNT + 1) * sizeof *own), sum = 0;
+		for (int i = 0; i <= FO_PART_COUNT; i++)
+			sum += own[i] = fmax(part[k][i], 0);
 		stack[k] = (struct fo_draw_stack){ k ? "B" : "A", fo_doc_num(p->d, sum, FO_DRAW_SECONDS), own };
 	}
 	fo_doc_only(p->d, FO_DOC_PAGE);
 	fo_doc_stacks(p->d, &(struct fo_draw_stacks){ .title = "Both to scale: a shorter bar takes less time",
 						      .desc = "The parts of a step of A and of B.",
-						      .part_name = fo_part_words,
-						      .tone = fo_part_tone,
-						      .parts = FO_PART_COUNT,
+						      .part_name = name,
+						      .tone = tone,
+						      .parts = FO_PART_COUNT + 1,
 						      .stack = stack,
 						      .stacks = 2,
 						      .to_scale = true,
@@ -158,7 +170,7 @@ static void parts(struct page *p)
 {
 	const struct fo_versus_side *a = &p->v->side[0], *b = &p->v->side[1];
 	bool spans = p->v->operations && a->covered.n && b->covered.n, resolved = fo_versus_parts_resolved(p->v);
-	double part[2][FO_PART_COUNT], total = 0;
+	double part[2][FO_PART_COUNT + 1] = { { 0 } }, total = 0;
 	if (!spans && (isnan(a->mean_part[0]) || isnan(b->mean_part[0]))) {
 		fo_doc_para(p->d, "Where the time went is not known of both runs.");
 		return;
@@ -175,8 +187,10 @@ static void parts(struct page *p)
 		part[0][i] = spans ? a->part[i].median : a->mean_part[i];
 		part[1][i] = spans ? b->part[i].median : b->mean_part[i];
 	}
+	for (int k = 0; k < 2 && spans; k++)
+		part[k][FO_PART_COUNT] = p->v->side[k].beyond_s;
 	picture(p, part);
-	fo_doc_table(p->d, FO_DRAW_SLIM, NULL, "lrrrl", "part", "A", "B", "B - A", "");
+	fo_doc_table(p->d, FO_DRAW_FITTED, NULL, "lrrrl", "part", "A", "B", "B - A", "");
 	for (int i = 0; i < FO_PART_COUNT; i++) {
 		double x = part[0][i], y = part[1][i];
 		bool apart = !spans || fo_spread_apart(&a->part[i], &b->part[i]);
@@ -192,9 +206,9 @@ static void parts(struct page *p)
 	double whole = b->covered.median - a->covered.median;
 	fo_doc_row(p->d, "beyond medians", ms(p, a->beyond_s), ms(p, b->beyond_s),
 		   fo_versus_signed_ms(p->d, b->beyond_s - a->beyond_s), "stalls and gaps");
+	/* These are the newest steps alone; whether the runs' steps differ is judged once, by all of them. */
 	fo_doc_row(p->d, "whole step", ms(p, a->covered.median), ms(p, b->covered.median),
-		   fo_versus_signed_ms(p->d, whole),
-		   fo_versus_mark(whole, resolved && fo_spread_apart(&a->covered, &b->covered)));
+		   fo_versus_signed_ms(p->d, whole), fo_versus_mark(whole, resolved));
 }
 
 static const char *operation_ms(struct page *p, const struct fo_versus_op *o, int side)

@@ -3,21 +3,16 @@
 #include "train/memory.h"
 
 #include <math.h>
+#include <stdlib.h>
 
-#define MEDIAN_STEPS (1 << 20) /* medians are of the newest million steps: 16 MiB */
+#define MEDIAN_STEPS (1 << 20) /* medians are of the newest million steps: 48 MiB */
 
 void fo_account_init(struct fo_account *a, struct fo_arena *arena, int64_t steps)
 {
 	int64_t left = steps > 0 ? steps : 0; /* a resumed run may be past its last step */
 	a->kept = left < MEDIAN_STEPS ? left + 1 : MEDIAN_STEPS;
-	a->seconds = fo_arena_alloc(arena, (size_t)a->kept * sizeof(double));
 	a->rate = fo_arena_alloc(arena, (size_t)a->kept * sizeof(double));
-}
-
-/* Padding is not useful work: MFU counts real tokens only. */
-static struct fo_mfu mfu_of(const struct fo_setup *set, double real_tokens, double pairs, double seconds)
-{
-	return fo_mfu_of_step(&set->step.program, real_tokens, pairs, seconds, fo_peak_or_nan(&set->peak));
+	a->mfu = fo_arena_alloc(arena, (size_t)a->kept * sizeof *a->mfu);
 }
 
 void fo_account_ran(struct fo_account *a, const struct fo_setup *set, const struct fo_step_run *ran, int64_t number,
@@ -46,16 +41,16 @@ void fo_account_ran(struct fo_account *a, const struct fo_setup *set, const stru
 	/* A metered step's seconds hold its bursts: no rate follows from them. */
 	double seconds = ran->metered ? NAN : out->seconds;
 	out->tokens_per_second = (double)out->loss_tokens / seconds;
-	out->mfu = mfu_of(set, (double)b->real_tokens, (double)pairs, seconds);
+	/* Padding is not useful work: MFU counts real tokens only. */
+	out->mfu = fo_mfu_of_step(p, (double)b->real_tokens, (double)pairs, seconds, fo_peak_or_nan(&set->peak));
 	if (!ran->metered) {
-		a->seconds[a->timed % a->kept] = out->seconds;
+		a->mfu[a->timed % a->kept] = out->mfu;
 		a->rate[a->timed++ % a->kept] = out->tokens_per_second;
 	}
 	a->steps++;
 	a->tokens += out->tokens;
 	a->real_tokens += b->real_tokens;
 	a->truncated += b->truncated;
-	a->pairs += pairs;
 }
 
 static double seconds_in_steps(const struct fo_profile *f) { return (f->total_ns + f->untimed_ns) * 1e-9; }
@@ -93,15 +88,20 @@ void fo_account_look(struct fo_account *a, const struct fo_setup *set)
 		a->device_used = set->device_free - have;
 }
 
-static void per_step(const struct fo_account *a, const struct fo_setup *set, struct fo_train_result *out)
+/* Medians of the steps, as the log has them and report, compare and ladder take them. */
+static void per_step(const struct fo_account *a, struct fo_train_result *out)
 {
-	size_t kept = (size_t)(a->timed < a->kept ? a->timed : a->kept);
-	double steps = (double)a->steps;
 	if (!a->steps)
 		return;
+	size_t kept = (size_t)(a->timed < a->kept ? a->timed : a->kept);
+	double *v = fo_xmalloc((kept + 1) * sizeof *v), *rule = (double *)&out->mfu;
+	for (size_t k = 0; k < sizeof out->mfu / sizeof *rule; k++) {
+		for (size_t i = 0; i < kept; i++)
+			v[i] = ((const double *)&a->mfu[i])[k];
+		rule[k] = fo_stats_median(v, kept);
+	}
+	free(v);
 	out->tokens_per_second = fo_stats_median(a->rate, kept);
-	out->mfu = mfu_of(set, (double)a->real_tokens / steps, (double)a->pairs / steps,
-			  fo_stats_median(a->seconds, kept));
 	out->waste = 1 - (double)a->real_tokens / (double)a->tokens;
 	out->truncated = (double)a->truncated / (double)(a->tokens + a->truncated);
 }
@@ -130,5 +130,5 @@ void fo_account_result(const struct fo_account *a, const struct fo_setup *set, c
 	out->skipped = meta->skipped;
 	out->rewinds = meta->rewinds;
 	out->huge_share = fo_state_huge_share("");
-	per_step(a, set, out);
+	per_step(a, out);
 }

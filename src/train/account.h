@@ -17,12 +17,12 @@ struct fo_account {
 	bool on_device;
 	struct fo_profile profile;    /* time by part of this process's steps */
 	struct fo_profile first_step; /* its first step's alone */
-	/* Seconds and tokens per second of the newest `kept` steps, for medians: rings. Metered steps are left out. */
-	double *seconds, *rate;
+	/* Tokens per second and MFU of the newest `kept` steps, for medians: rings. Metered steps are left out. */
+	double *rate;
+	struct fo_mfu *mfu;
 	int64_t kept, timed;
 	int64_t steps;                          /* that ran, taken or not; the sums below are over these */
 	int64_t tokens, real_tokens, truncated; /* processed; without padding; lost to truncation */
-	int64_t pairs;                          /* of tokens that attend to each other */
 	/* Over the steps that were taken. */
 	int64_t loss_tokens, first_taken; /* tokens with a target; number of the first such step */
 	double first_loss, last_loss;

@@ -90,7 +90,7 @@ struct fo_train_result {
 	double val_loss, bigram_loss;            /* nats per token; NAN when not computed */
 	double seconds;                          /* spent in steps */
 	double tokens_per_second;                /* useful, unfiltered median over steps */
-	struct fo_mfu mfu;                       /* mean tokens of a step over the median step's time */
+	struct fo_mfu mfu;                       /* medians over steps, unfiltered */
 	struct fo_profile profile;
 	struct fo_peak peak;
 	int64_t skipped, rewinds; /* steps refused by a guard; times the run went back */

@@ -215,7 +215,7 @@ expect 1 "Bottleneck" diagnose "$tmp/trace.json" --html "$tmp/page.html"
 } >"$tmp/behind.json"
 expect 1 "Bottleneck:  the GPU waits for data: 76.5 % of the step" diagnose "$tmp/behind.json" --html="$tmp/behind.html"
 expect 1 "Step 7: on the host from its begin to its end" diagnose "$tmp/behind.json"
-expect 1 "Shares and gains are of step 7 as the host has it, 391 ms." diagnose "$tmp/behind.json"
+expect 1 "Shares and gains are of step 7 as marked on the host, 391 ms." diagnose "$tmp/behind.json"
 grep -q "thread 1 had launched nothing more, and was in .*DataLoader" "$tmp/behind.html" || { echo "FAILED: the page does not say what came behind the last kernel"; failed=1; }
 grep -q "data-loading\|waits for data" "$tmp/page.html" || { echo "FAILED: the page does not name the bottleneck"; failed=1; }
 exit $failed

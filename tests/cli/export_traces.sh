@@ -91,7 +91,7 @@ if [ -n "${FLATOUT_HAS_ENGINE:-}" ]; then
 	cp log.kept r1/log.jsonl
 	grep -q 'load 99.0 on [0-9]* processors*: other programs ran too' diagnosed-99 || wrong "diagnose does not say that others ran"
 	awk '/other programs ran too/ { told = 1 } /^Bottleneck:/ { exit !told }' diagnosed-99 || wrong "others that ran stand behind the figures"
-	grep -q '^Machine:  *busy (load 99.0 on .*other programs ran too' reported-99 || wrong "report does not say that others ran"
+	grep -q '^Busy:  *at load 99.0 on .*other programs ran too' reported-99 || wrong "report does not say that others ran"
 	grep -q 'load 99.0 on .*other programs ran too' r1-99.html || wrong "the page does not say that others ran"
 	! grep -q 'no slow phase' reported-99 || wrong "a busy machine had no slow phase"
 	! grep -q 'other programs ran' diagnosed-0.5 reported-0.5 r1-0.5.html || wrong "others ran on a quiet machine"

@@ -119,6 +119,22 @@ losses three/loss | sort -n -u >now
 losses one/loss | sort -n -u >then
 same then now
 
+# A reader that goes away (| head) stops no ladder: every turn is done, and the exit code says that the text was lost.
+rm -rf two
+code=$( { "$bin" ladder $base --run.dir=two 2>err </dev/null; echo $? >code; } | head -n 1 >/dev/null; cat code)
+[ "$code" = 3 ] || wrong "a ladder whose output nobody reads ends with $code"
+whole two
+run 0 ladder two --show
+says "Measured: .* 15 of 15 turns done"
+# A run is no ladder.
+refused 2 "'alone' is the directory of a training run, not of a ladder" ladder alone --show
+says "flatout report alone"
+# A ladder that has only begun says so.
+mkdir part
+cp -r two/plan.json two/text.json two/plain part/
+run 0 ladder part --show
+says "^Planned: .* 5 of 15 turns done" "not finished: 5 of 15 turns are done" "^ *merged .*not measured"
+
 # Another configuration in the same folder is refused by name.
 refused 2 "option optim.lr was" ladder $base --run.dir=one --optim.lr=1e-3
 refused 2 "steps was 20, is 40 now" ladder $base --run.dir=one --train.steps=40

@@ -79,7 +79,7 @@ static void test_page(void **state)
 		"<h1>Diagnosis of a&#60;b&#62;</h1>",
 		"<dl class=\"verdict bad\">",
 		"<dt>Bottleneck</dt>",
-		"1.29 x",
+		"1.29\u00a0x",
 		"<h2>Where the time goes</h2>",
 		"only on the page",
 		"<li>Another</li>",

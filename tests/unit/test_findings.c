@@ -687,7 +687,7 @@ static void test_validity(void **state)
 	absent("unsteady-steps");
 	absent("host-step");
 	done();
-	/* One step is marked: it is taken as the host has it, and said so. */
+	/* One step is marked: it is taken as marked on the host, and said so. */
 	hand_begin(&hand, 0, 1);
 	hand_step(&hand, 1, 0, 999);
 	busy(&hand, 0);

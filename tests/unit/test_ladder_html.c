@@ -39,6 +39,7 @@ static void rung(struct fo_ladder_rung *r, const char *name, int from, enum fo_l
 		.peak_dtype = "bf16",
 		.peak_source = "calibrated: avx2 loop, 2 threads, best of 400 bursts",
 		.timed_steps = 110,
+		.step_tokens = 2000,
 		.padding = from < 0 ? 0.31 : 0.002,
 		.text_seen = from < 0 ? 0.124 : 0.18,
 		.text_passes = from < 0 ? 0.124 : 0.18,
@@ -138,19 +139,20 @@ static void test_page(void **state)
 	assert_true(has(&out, "numerics only: its time says nothing"));
 	assert_true(has(&out, "before: baseline"));
 	assert_true(has(&out, "after: no-recompute")); /* what others start from; they are beside it */
-	assert_true(has(&out, "2.04 x"));
+	assert_true(has(&out, "2.04\u00a0x"));
 	assert_true(has(&out, "between 2.00 and 2.08 (about 94\u00a0%, five rounds)"));
 	assert_true(has(&out, "1.250 (1.22-1.27); predicted 1.262"));
-	assert_true(has(&out, "134 M weights, 800 MFLOP per token"));
+	assert_true(has(&out, "134\u00a0M weights, 800 MFLOP per token"));
 	assert_true(has(&out, "allowed: 1\u00a0%"));
 	assert_true(has(&out, "100\u00a0%</span>")); /* the axis ends at peak */
-	assert_true(has(&out, "63.0 GFLOP/s bf16 (calibrated: avx2 loop"));
+	assert_true(has(&out, "63.0\u00a0GFLOP/s bf16 (calibrated: avx2 loop"));
 	assert_true(has(&out, "the interval of the gain: about 94\u00a0%, five rounds"));
 	assert_true(strstr(out.data, "Gain over the baseline") <
 		    strstr(out.data, "ll changes together")); /* the first tile */
 	assert_true(strstr(out.data, "class=\"wh\"") <
 		    strstr(out.data, "class=\"w\"")); /* below the whisker, so that it shows on its bar */
-	assert_true(has(&out, "flatout train run.yaml --run.dir=packing --data.packing=padded"));
+	assert_true(has(&out, "flatout train run.yaml <span class=\"k\">--run.dir=packing</span> <"));
+	assert_true(has(&out, "<span class=\"k\">--data.packing=padded</span>"));
 	assert_null(strstr(out.data, "nan"));
 	fo_str_fini(&out);
 }

@@ -88,7 +88,7 @@ static void test_one_step(void **state)
 	assert_int_equal(ledger()->span_ns, 391000000);
 	assert_int_equal(device()->median.number, 7);
 	char words[160];
-	assert_string_equal(fo_window_words(words, &v.d), "step 7 as the host has it, 391 ms");
+	assert_string_equal(fo_window_words(words, &v.d), "step 7 as marked on the host, 391 ms");
 	assert_non_null(strstr(bottleneck()->title, "of the step"));
 	check_preprocessing();
 	/* No step is marked: what the host did before its first launch is recorded all the same. */

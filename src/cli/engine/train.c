@@ -43,7 +43,8 @@ static fo_status run(const struct fo_cli_call *call)
 	}
 	if (st == FO_OK && !in->dry_run) {
 		if (!result.steps)
-			fprintf(screen.out, "nothing to do: all %lld steps are done; raise train.steps to go on\n",
+			fprintf(screen.out,
+				"nothing to do: train.steps is %lld, and the run has as many; a larger one goes on\n",
 				(long long)in->run.steps);
 		fo_screen_summary(&screen, &result);
 		if (in->json)
