@@ -6,8 +6,7 @@
 #include <stdlib.h>
 
 #if FO_CUDA && FO_NCCL
-#include "kernel/cuda/cuda.h"
-#include "kernel/cuda/nccl_calls.h"
+#include "kernel/cuda/libraries.h"
 
 struct window {
 	void *memory;
@@ -211,8 +210,8 @@ static fo_status meet(struct group *g, const struct fo_comm_place *place)
 
 fo_status fo_comm_nccl_open(struct fo_comm **out, struct fo_cuda *cuda, const struct fo_comm_place *place)
 {
-	struct fo_cuda_found found = { 0 };
-	const struct fo_nccl_calls *nccl = fo_cuda_load_nccl(&found);
+	struct fo_cuda_found found;
+	const struct fo_nccl_calls *nccl = fo_cuda_load(FO_CUDA_NCCL, &found);
 	if (place->ranks < 1 || place->ranks > FO_COMM_RANKS_MAX || place->rank < 0 || place->rank >= place->ranks)
 		return fo_fail(FO_EARG, "there is no rank %d among %d", place->rank, place->ranks);
 	if (!nccl)

@@ -1,4 +1,4 @@
-/* NCCL carries a group of devices, one rank each. The library is found at run time (kernel/cuda/load_nccl.c). */
+/* NCCL carries a group of devices, one rank each. The library is found at run time (kernel/cuda/load.c). */
 #ifndef FO_COMM_NCCL_H
 #define FO_COMM_NCCL_H
 

@@ -361,7 +361,7 @@ int main(void)
 		printf("skipped: FLATOUT_FAKE_DRIVER names no driver without a device\n");
 		return SKIPPED;
 	}
-	dnn = fo_cuda_load_cudnn(&found);
+	dnn = fo_cuda_load(FO_CUDA_CUDNN, &found);
 	if (!dnn) {
 		printf("skipped: no cuDNN: %s\n", found.why);
 		return SKIPPED;

@@ -18,7 +18,7 @@ enum {
 	THREADS = FO_CUDA_ATTENTION_THREADS,
 	WARPS = THREADS / 32,
 	PER = ROWS / WARPS,
-	DECODE_THREADS = FO_CUDA_DECODE_THREADS,
+	DECODE_THREADS = FO_CUDA_THREADS,
 	DECODE_WARPS = DECODE_THREADS / 32,
 	AHEAD = 4, /* keys that a warp of attention_decode has under way at once */
 };
@@ -52,15 +52,14 @@ FO_DEVICE span span_of(const fo_cuda_attention_args &p, int32_t i)
 /* Shared memory of a block: rows a and b, column tiles x and y, weights of rows by columns. */
 struct tiles {
 	float *a, *b, *x, *y, *s, *t;
-	int dim, ld; /* ld: from one column of x or y to the next */
+	int ld; /* from one column of x or y to the next */
 };
-FO_DEVICE tiles tiles_in(unsigned char *shared, int dim)
+FO_DEVICE tiles tiles_in(int dim)
 {
-	float *f = (float *)shared;
+	FO_SHARED_DYNAMIC(shared);
 	tiles t;
-	t.dim = dim;
 	t.ld = dim + 1;
-	t.a = f;
+	t.a = (float *)shared;
 	t.b = t.a + ROWS * dim;
 	t.x = t.b + ROWS * dim;
 	t.y = t.x + COLS * t.ld;
@@ -125,9 +124,9 @@ FO_DEVICE void put_row(const fo_cuda_view &to, int64_t i, int head, int dim, con
 /* ---- forward ---- */
 
 /* Online softmax over tiles: m is the largest score so far, l this thread's share of the sum of exp(score - m). */
-template <int N> FO_DEVICE void forward(const fo_cuda_attention_args &p, unsigned char *shared)
+template <int N> FO_DEVICE void forward(const fo_cuda_attention_args &p)
 {
-	const tiles t = tiles_in(shared, p.dim);
+	const tiles t = tiles_in(p.dim);
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, head = blockIdx.y, kv = head / p.group;
 	const int32_t i0 = (int32_t)(gridDim.x - 1 - blockIdx.x) *
 			   ROWS; /* the longest rows first, so that blocks end together */
@@ -184,16 +183,8 @@ template <int N> FO_DEVICE void forward(const fo_cuda_attention_args &p, unsigne
 			fo_view_put(p.lse, i, head, m[r] + logf(sum));
 	}
 }
-FO_KERNEL(attention_4, struct fo_cuda_attention_args, THREADS)
-{
-	FO_SHARED_DYNAMIC(shared);
-	forward<4>(p, shared);
-}
-FO_KERNEL(attention_8, struct fo_cuda_attention_args, THREADS)
-{
-	FO_SHARED_DYNAMIC(shared);
-	forward<8>(p, shared);
-}
+FO_KERNEL(attention_4, struct fo_cuda_attention_args, THREADS) { forward<4>(p); }
+FO_KERNEL(attention_8, struct fo_cuda_attention_args, THREADS) { forward<8>(p); }
 
 /* ---- few queries over a long cache ---- */
 
@@ -273,9 +264,9 @@ FO_KERNEL(attention_decode_8, struct fo_cuda_attention_args, DECODE_THREADS) { d
 
 /* With p = exp(scale q k' - lse), dp = do v', delta = do o' (Dao et al. 2022, section B.4): ds = p (dp - delta) scale,
  * dq = ds k. */
-template <int N> FO_DEVICE void backward_q(const fo_cuda_attention_bwd_args &p, unsigned char *shared)
+template <int N> FO_DEVICE void backward_q(const fo_cuda_attention_bwd_args &p)
 {
-	const tiles t = tiles_in(shared, p.dim);
+	const tiles t = tiles_in(p.dim);
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, head = blockIdx.y, kv = head / p.group;
 	const int32_t i0 = (int32_t)(gridDim.x - 1 - blockIdx.x) * ROWS, end = (int32_t)p.q.rows,
 		      high = at_most(i0 + ROWS, end) - 1;
@@ -328,21 +319,13 @@ template <int N> FO_DEVICE void backward_q(const fo_cuda_attention_bwd_args &p, 
 		if (i0 + warp * PER + r < end)
 			put_row<N>(p.dq, i0 + warp * PER + r, head, p.dim, dq[r], 1);
 }
-FO_KERNEL(attention_dq_4, struct fo_cuda_attention_bwd_args, THREADS)
-{
-	FO_SHARED_DYNAMIC(shared);
-	backward_q<4>(p, shared);
-}
-FO_KERNEL(attention_dq_8, struct fo_cuda_attention_bwd_args, THREADS)
-{
-	FO_SHARED_DYNAMIC(shared);
-	backward_q<8>(p, shared);
-}
+FO_KERNEL(attention_dq_4, struct fo_cuda_attention_bwd_args, THREADS) { backward_q<4>(p); }
+FO_KERNEL(attention_dq_8, struct fo_cuda_attention_bwd_args, THREADS) { backward_q<8>(p); }
 
 /* dk += ds' q and dv += p' do over the query heads of the group in turn, and over queries in order. */
-template <int N> FO_DEVICE void backward_kv(const fo_cuda_attention_bwd_args &p, unsigned char *shared)
+template <int N> FO_DEVICE void backward_kv(const fo_cuda_attention_bwd_args &p)
 {
-	const tiles t = tiles_in(shared, p.dim);
+	const tiles t = tiles_in(p.dim);
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, kv = blockIdx.y;
 	const int32_t j0 = (int32_t)blockIdx.x * ROWS, end = (int32_t)p.k.rows, last_key = at_most(j0 + ROWS, end) - 1;
 	float dk[PER][N], dv[PER][N];
@@ -387,13 +370,5 @@ template <int N> FO_DEVICE void backward_kv(const fo_cuda_attention_bwd_args &p,
 			put_row<N>(p.dv, j0 + warp * PER + r, kv, p.dim, dv[r], 1);
 		}
 }
-FO_KERNEL(attention_dkv_4, struct fo_cuda_attention_bwd_args, THREADS)
-{
-	FO_SHARED_DYNAMIC(shared);
-	backward_kv<4>(p, shared);
-}
-FO_KERNEL(attention_dkv_8, struct fo_cuda_attention_bwd_args, THREADS)
-{
-	FO_SHARED_DYNAMIC(shared);
-	backward_kv<8>(p, shared);
-}
+FO_KERNEL(attention_dkv_4, struct fo_cuda_attention_bwd_args, THREADS) { backward_kv<4>(p); }
+FO_KERNEL(attention_dkv_8, struct fo_cuda_attention_bwd_args, THREADS) { backward_kv<8>(p); }

@@ -16,8 +16,7 @@ enum {
 	SEQ_UNIT = 128,    /* length unit of a fixed plan (below) */
 	DOCS_LEAST = 16,   /* documents of the smallest ragged plan; the next have 4 times as many */
 	DOCS_MOST = 16384, /* documents of the largest: a grid's third dimension ends at 65,535 */
-	DIM_UNIT =
-		16, /* head sizes; ragged plans with sizes by tokens have a known fault for others (cuDNN front end) */
+	DIM_UNIT = 16,     /* of head sizes; ragged plans have a known fault for others (cuDNN's front end) */
 	DIM_MOST = 256,
 	AMPERE = 8,       /* and ragged plans on this generation */
 	ROW_MARGIN = 256, /* rows after a scratch of tokens, for whole tiles */
@@ -41,13 +40,13 @@ static int64_t ragged_variant(int64_t documents, int64_t longest)
 		room *= 4;
 	if (room > DOCS_MOST)
 		return FO_CUDA_DOCS_OWN;
-	return (int64_t)log2_up(longest < SEQ_UNIT ? SEQ_UNIT : longest) << 8 | (int64_t)log2_up(room) << 1;
+	return (int64_t)log2_up(fo_max(longest, SEQ_UNIT)) << 8 | (int64_t)log2_up(room) << 1;
 }
 static int64_t tokens_of(const struct fo_call *s) { return s->arg[FO_ATTENTION_Q].rows; }
 
 void fo_cuda_docs_of(const struct fo_call *s, int64_t variant, int64_t *documents, int64_t *longest, bool *ragged)
 {
-	const int64_t tokens = tokens_of(s), all = (tokens + SEQ_UNIT - 1) / SEQ_UNIT * SEQ_UNIT;
+	const int64_t tokens = tokens_of(s), all = fo_round_up(tokens, SEQ_UNIT);
 	*ragged = !(variant & 1);
 	if (!*ragged) {
 		*documents = variant >> 1;
@@ -55,9 +54,7 @@ void fo_cuda_docs_of(const struct fo_call *s, int64_t variant, int64_t *document
 		return;
 	}
 	*documents = (int64_t)1 << (variant >> 1 & 0x7f);
-	*longest = (int64_t)1 << (variant >> 8);
-	if (*longest > all)
-		*longest = all;
+	*longest = fo_min((int64_t)1 << (variant >> 8), all);
 }
 
 int64_t fo_cuda_docs_variant(const struct fo_call *s, const int32_t *doc_start)
@@ -68,14 +65,14 @@ int64_t fo_cuda_docs_variant(const struct fo_call *s, const int32_t *doc_start)
 	if (tokens < 2)
 		return FO_CUDA_DOCS_OWN;
 	if (!doc_start)
-		return ragged_variant(tokens / 2 < DOCS_MOST ? tokens / 2 : DOCS_MOST, tokens);
+		return ragged_variant(fo_min(tokens / 2, DOCS_MOST), tokens);
 	for (int64_t i = 0, start = 0; i < tokens; i++) {
 		if (i + 1 < tokens && doc_start[(i + 1) * ld] <= i)
 			continue;
 		int64_t length = i + 1 - start;
 		first = documents ? first : length;
 		equal &= length == first;
-		longest = length > longest ? length : longest;
+		longest = fo_max(length, longest);
 		several += length > 1;
 		documents++;
 		start = i + 1;
@@ -98,11 +95,6 @@ int64_t fo_cuda_docs_merge(const struct fo_call *s, int64_t a, int64_t b)
 
 /* ---- what cuDNN takes ---- */
 
-struct sizes {
-	int64_t tokens, heads, kv, dim;
-	bool backward, dense; /* dense: k, v, dk and dv pass through rows without gaps */
-	bool turned;          /* attention_bwd_rope */
-};
 /* The operands that cuDNN knows, in the order of enum fo_dnn_id. */
 enum { FORWARD_OPERANDS = 5, BACKWARD_OPERANDS = 9 };
 static const int8_t forward_operand[FORWARD_OPERANDS] = { FO_ATTENTION_Q, FO_ATTENTION_K, FO_ATTENTION_V,
@@ -120,20 +112,15 @@ static const struct fo_tensor *dnn_operand(const struct fo_call *s, int i)
 }
 static bool is_dense(const struct fo_tensor *t) { return t->ld == t->cols; }
 
-static struct sizes sizes_of(const struct fo_call *s, bool ragged)
+/* Whether k, v, dk and dv pass through rows without gaps. Ragged, the gradient of each query head has rows heads / kv
+ * times as long as those of dk: in a row that q, k and v share they would take four times the memory (Llama-3.1-8B,
+ * 32,768 tokens: 3.2 GB instead of 0.5). Copies take 1 % of attention's time. */
+static bool passes_dense(const struct fo_call *s, const struct fo_dnn_shape *d)
 {
-	const struct fo_tensor *a = s->arg, *k = &a[FO_ATTENTION_K], *v = &a[FO_ATTENTION_V];
-	struct sizes z = { .tokens = tokens_of(s), .dim = s->attr.head_dim, .backward = fo_cuda_is_backward(s) };
-	z.turned = fo_cuda_is_turned(s);
-	z.heads = a[FO_ATTENTION_Q].cols / z.dim;
-	z.kv = k->cols / z.dim;
-	/* Ragged, the gradient of each query head has rows heads / kv times as long as those of dk: in a row that q, k
-	 * and v share they would take four times the memory (Llama-3.1-8B, 32,768 tokens: 3.2 GB instead of 0.5).
-	 * Copies take 1 % of attention's time. */
-	z.dense = ragged && z.backward && z.heads != z.kv &&
-		  !(is_dense(k) && is_dense(v) && is_dense(&a[FO_ATTENTION_BWD_DK]) &&
-		    is_dense(&a[FO_ATTENTION_BWD_DV]));
-	return z;
+	const struct fo_tensor *a = s->arg;
+	return d->ragged && d->backward && d->heads != d->kv &&
+	       !(is_dense(&a[FO_ATTENTION_BWD_K]) && is_dense(&a[FO_ATTENTION_BWD_V]) &&
+		 is_dense(&a[FO_ATTENTION_BWD_DK]) && is_dense(&a[FO_ATTENTION_BWD_DV]));
 }
 
 static bool layouts_fit(const struct fo_call *s)
@@ -162,23 +149,22 @@ bool fo_cuda_dnn_may(const struct fo_cuda *c, const struct fo_call *s, int64_t v
 
 static struct fo_dnn_shape shape_of(const struct fo_call *s, int64_t variant, bool unfinished)
 {
-	struct fo_dnn_shape d = { 0 };
 	const struct fo_tensor *t;
+	const int64_t dim = s->attr.head_dim;
+	struct fo_dnn_shape d = { .tokens = tokens_of(s),
+				  .heads = s->arg[FO_ATTENTION_Q].cols / dim,
+				  .kv = s->arg[FO_ATTENTION_K].cols / dim,
+				  .dim = dim,
+				  .backward = fo_cuda_is_backward(s),
+				  .unfinished = unfinished };
 	bool ragged;
 	fo_cuda_docs_of(s, variant, &d.batch, &d.seq, &ragged);
-	const struct sizes z = sizes_of(s, ragged);
-	d.tokens = z.tokens;
-	d.heads = z.heads;
-	d.kv = z.kv;
-	d.dim = z.dim;
 	d.ragged = ragged;
-	d.backward = z.backward;
-	d.unfinished = unfinished;
 	d.window = s->attr.window < d.seq ? s->attr.window : 0;
 	for (int i = 0; (t = dnn_operand(s, i)); i++)
 		d.ld[FO_DNN_Q + i] = t->ld;
-	if (z.dense)
-		d.ld[FO_DNN_K] = d.ld[FO_DNN_V] = d.ld[FO_DNN_DK] = d.ld[FO_DNN_DV] = z.kv * z.dim;
+	if (passes_dense(s, &d))
+		d.ld[FO_DNN_K] = d.ld[FO_DNN_V] = d.ld[FO_DNN_DK] = d.ld[FO_DNN_DV] = d.kv * dim;
 	return d;
 }
 
@@ -190,13 +176,13 @@ struct pieces {
 static size_t piece(size_t *end, int64_t bytes)
 {
 	size_t at = *end;
-	*end += ((size_t)bytes + PIECE - 1) / PIECE * PIECE;
+	*end += fo_round_up_bytes((size_t)bytes, PIECE);
 	return at;
 }
-static struct pieces pieces_of(const struct fo_dnn_shape *d, const struct sizes *z, int64_t plan_bytes)
+static struct pieces pieces_of(const struct fo_call *s, const struct fo_dnn_shape *d, int64_t plan_bytes)
 {
 	struct pieces w = { 0 };
-	const int64_t rows = d->ragged ? d->tokens + ROW_MARGIN : d->tokens, row = z->heads * z->dim;
+	const int64_t rows = d->ragged ? d->tokens + ROW_MARGIN : d->tokens, row = d->heads * d->dim;
 	w.plan = piece(&w.bytes, plan_bytes);
 	if (d->ragged) {
 		w.length = piece(&w.bytes, d->batch * 4);
@@ -206,14 +192,14 @@ static struct pieces pieces_of(const struct fo_dnn_shape *d, const struct sizes 
 	}
 	if (!d->backward)
 		return w;
-	w.rowsum = piece(&w.bytes, rows * (d->ragged ? d->ld[FO_DNN_LSE] : z->heads) * 4);
+	w.rowsum = piece(&w.bytes, rows * (d->ragged ? d->ld[FO_DNN_LSE] : d->heads) * 4);
 	w.dq_sum = piece(&w.bytes, rows * (d->ragged ? d->ld[FO_DNN_DQ] : row) * 4);
-	if ((d->ragged || d->unfinished) && z->heads != z->kv) {
+	if ((d->ragged || d->unfinished) && d->heads != d->kv) {
 		w.dk_full = piece(&w.bytes, rows * row * 2);
 		w.dv_full = piece(&w.bytes, rows * row * 2);
 	}
-	for (int i = 0; z->dense && i < 4; i++)
-		w.dense[i] = piece(&w.bytes, rows * z->kv * z->dim * 2);
+	for (int i = 0; passes_dense(s, d) && i < 4; i++)
+		w.dense[i] = piece(&w.bytes, rows * d->kv * d->dim * 2);
 	return w;
 }
 
@@ -248,8 +234,8 @@ static const struct fo_cuda_plan *plan_of(const struct fo_cuda *c, const struct 
 struct scalars {
 	float scale, minus_inf, one, window;
 };
-static void point(void **at, const struct fo_call *s, const struct fo_dnn_shape *d, const struct sizes *z,
-		  const struct pieces *w, char *ws, struct scalars *x)
+static void point(void **at, const struct fo_call *s, const struct fo_dnn_shape *d, const struct pieces *w, char *ws,
+		  struct scalars *x)
 {
 	const struct fo_tensor *t;
 	for (int i = 0; (t = dnn_operand(s, i)); i++)
@@ -266,7 +252,7 @@ static void point(void **at, const struct fo_call *s, const struct fo_dnn_shape 
 	at[FO_DNN_DQ_SUM] = ws + w->dq_sum;
 	at[FO_DNN_DK_FULL] = ws + w->dk_full;
 	at[FO_DNN_DV_FULL] = ws + w->dv_full;
-	if (z->dense) {
+	if (passes_dense(s, d)) {
 		at[FO_DNN_K] = ws + w->dense[0];
 		at[FO_DNN_V] = ws + w->dense[1];
 		at[FO_DNN_DK] = ws + w->dense[2];
@@ -278,7 +264,6 @@ static void point(void **at, const struct fo_call *s, const struct fo_dnn_shape 
 static fo_status copy_two(struct fo_cuda_queue *q, const struct fo_tensor *a, const struct fo_tensor *b, void *d0,
 			  void *d1, bool in)
 {
-	enum { THREADS = 256 };
 	struct fo_cuda_view op[2] = { fo_cuda_view_of(a), fo_cuda_view_of(b) }, dense[2] = { op[0], op[1] };
 	for (int i = 0; i < 2; i++) {
 		dense[i].data = i ? d1 : d0;
@@ -287,8 +272,7 @@ static fo_status copy_two(struct fo_cuda_queue *q, const struct fo_tensor *a, co
 	struct fo_cuda_attention_copy_args args;
 	memcpy(args.from, in ? op : dense, sizeof op);
 	memcpy(args.to, in ? dense : op, sizeof op);
-	struct fo_cuda_grid grid = { fo_cuda_blocks(q->cuda, a->rows * a->cols / WIDTH, THREADS), 1, 1, THREADS, 0 };
-	return fo_cuda_launch(q, FO_CUDA_FN_attention_copy, grid, &args);
+	return fo_cuda_launch_each(q, FO_CUDA_FN_attention_copy, a->rows * a->cols / WIDTH, &args);
 }
 
 static fo_status run_docs(struct fo_cuda_queue *q, const struct fo_call *s, const struct fo_dnn_shape *d,
@@ -310,34 +294,23 @@ static fo_status run_docs(struct fo_cuda_queue *q, const struct fo_call *s, cons
 			      &args);
 }
 
-static fo_status run_lone(struct fo_cuda_queue *q, const struct fo_call *s, const struct sizes *z,
+static fo_status run_lone(struct fo_cuda_queue *q, const struct fo_call *s, const struct fo_dnn_shape *d,
 			  const struct pieces *w)
 {
-	const struct fo_tensor *a = s->arg;
-	const bool backward = z->backward;
 	struct fo_cuda_attention_lone_args args = {
 		.doc = fo_cuda_view_of(fo_cuda_doc_of(s)),
 		.unfit = (const int32_t *)(void *)((char *)q->ws + w->unfit),
 		.scale = (float)s->attr.value,
-		.dim = (int32_t)z->dim,
-		.heads = (int32_t)z->heads,
-		.group = (int32_t)(z->heads / z->kv),
+		.dim = (int32_t)d->dim,
+		.heads = (int32_t)d->heads,
+		.group = (int32_t)(d->heads / d->kv),
 	};
-	if (backward) {
-		args.dout = fo_cuda_view_of(&a[FO_ATTENTION_BWD_DO]);
-		args.dq = fo_cuda_view_of(&a[FO_ATTENTION_BWD_DQ]);
-		args.dk = fo_cuda_view_of(&a[FO_ATTENTION_BWD_DK]);
-		args.dv = fo_cuda_view_of(&a[FO_ATTENTION_BWD_DV]);
-	} else {
-		args.q = fo_cuda_view_of(&a[FO_ATTENTION_Q]);
-		args.k = fo_cuda_view_of(&a[FO_ATTENTION_K]);
-		args.v = fo_cuda_view_of(&a[FO_ATTENTION_V]);
-		args.o = fo_cuda_view_of(&a[FO_ATTENTION_O]);
-		args.lse = fo_cuda_view_of(&a[FO_ATTENTION_LSE]);
-	}
-	struct fo_cuda_grid grid = { fo_cuda_blocks(q->cuda, z->tokens, FO_CUDA_LONE_THREADS / 32), 1, 1,
-				     FO_CUDA_LONE_THREADS, 0 };
-	return fo_cuda_launch(q, backward ? FO_CUDA_FN_attention_lone_bwd : FO_CUDA_FN_attention_lone, grid, &args);
+	if (d->backward) /* do, dq, dk, dv */
+		fo_cuda_views(&args.dout, s, backward_operand + FORWARD_OPERANDS, BACKWARD_OPERANDS - FORWARD_OPERANDS);
+	else
+		fo_cuda_views(&args.q, s, forward_operand, FORWARD_OPERANDS);
+	return fo_cuda_launch_blocks(q, d->backward ? FO_CUDA_FN_attention_lone_bwd : FO_CUDA_FN_attention_lone,
+				     fo_cuda_blocks(q->cuda, d->tokens, FO_CUDA_THREADS / 32), &args);
 }
 
 static fo_status turn(struct fo_cuda_queue *q, const struct fo_call *s, int operand)
@@ -355,68 +328,66 @@ fo_status fo_cuda_attention_turn(struct fo_cuda_queue *q, const struct fo_call *
 }
 
 static fo_status run_finish(struct fo_cuda_queue *q, const struct fo_call *s, const struct fo_dnn_shape *d,
-			    const struct sizes *z, const struct pieces *w)
+			    const struct pieces *w)
 {
-	const struct fo_tensor *a = s->arg;
-	const int64_t half = z->dim / 2, items = finish_items(s);
+	static const int8_t operand[] = { FO_ATTENTION_BWD_DQ,
+					  FO_ATTENTION_BWD_DK,
+					  FO_ATTENTION_BWD_DV,
+					  FO_ATTENTION_BWD_DOC_START,
+					  FO_ATTENTION_BWD_ROPE_POSITION,
+					  FO_ATTENTION_BWD_ROPE_TABLE };
+	const int64_t half = d->dim / 2, items = finish_items(s);
 	char *ws = q->ws;
 	struct fo_cuda_attention_finish_args args = {
-		.dq = fo_cuda_view_of(&a[FO_ATTENTION_BWD_DQ]),
-		.dk = fo_cuda_view_of(&a[FO_ATTENTION_BWD_DK]),
-		.dv = fo_cuda_view_of(&a[FO_ATTENTION_BWD_DV]),
-		.doc = fo_cuda_view_of(&a[FO_ATTENTION_BWD_DOC_START]),
-		.position = fo_cuda_view_of(&a[FO_ATTENTION_BWD_ROPE_POSITION]),
-		.table = fo_cuda_view_of(&a[FO_ATTENTION_BWD_ROPE_TABLE]),
 		.sum = (const float *)(const void *)(ws + w->dq_sum),
 		.dk_full = (const uint16_t *)(const void *)(ws + w->dk_full),
 		.dv_full = (const uint16_t *)(const void *)(ws + w->dv_full),
 		/* as a fixed graph has it: the heads of a document one after another */
-		.sum_doc = z->heads * d->seq * z->dim,
-		.sum_head = d->seq * z->dim,
-		.sum_row = z->dim,
-		.per_row = fo_cuda_divisor_of((uint32_t)(items / z->tokens)),
+		.sum_doc = d->heads * d->seq * d->dim,
+		.sum_head = d->seq * d->dim,
+		.sum_row = d->dim,
+		.per_row = fo_cuda_divisor_of((uint32_t)(items / d->tokens)),
 		.per_head = fo_cuda_divisor_of((uint32_t)(half / WIDTH)),
 		.rows_per_doc = fo_cuda_divisor_of((uint32_t)d->seq),
 		.items = (uint32_t)items,
-		.heads = (int32_t)z->heads,
-		.kv = (int32_t)z->kv,
-		.group = (int32_t)(z->heads / z->kv),
+		.heads = (int32_t)d->heads,
+		.kv = (int32_t)d->kv,
+		.group = (int32_t)(d->heads / d->kv),
 		.half = (int32_t)half,
 		.leave_lone = d->ragged != 0,
 		.sign = s->attr.sign,
 	};
+	fo_cuda_views(&args.dq, s, operand, sizeof operand);
 	if (d->ragged) { /* rows of tokens */
-		args.sum_doc = 0, args.sum_head = z->dim, args.sum_row = d->ld[FO_DNN_DQ];
-		args.rows_per_doc = fo_cuda_divisor_of((uint32_t)z->tokens);
+		args.sum_doc = 0, args.sum_head = d->dim, args.sum_row = d->ld[FO_DNN_DQ];
+		args.rows_per_doc = fo_cuda_divisor_of((uint32_t)d->tokens);
 	}
-	const int64_t blocks = fo_ceil_div(items, FO_CUDA_FINISH_THREADS);
-	return fo_cuda_launch(q, FO_CUDA_FN_attention_finish,
-			      (struct fo_cuda_grid){ (uint32_t)blocks, 1, 1, FO_CUDA_FINISH_THREADS, 0 }, &args);
+	return fo_cuda_launch_blocks(q, FO_CUDA_FN_attention_finish, fo_ceil_div(items, FO_CUDA_THREADS), &args);
 }
 
 static fo_status run_plan(struct fo_cuda_queue *q, const struct fo_call *s, const struct fo_cuda_plan *p)
 {
 	const struct fo_dnn_shape *d = &p->shape;
-	const struct sizes z = sizes_of(s, d->ragged);
-	const struct pieces w = pieces_of(d, &z, p->made.workspace);
+	const struct pieces w = pieces_of(s, d, p->made.workspace);
+	const bool dense = passes_dense(s, d);
 	char *ws = q->ws;
 	void *at[FO_DNN_IDS] = { NULL };
 	struct scalars x;
-	point(at, s, d, &z, &w, ws, &x);
+	point(at, s, d, &w, ws, &x);
 	if (d->ragged)
 		FO_TRY(run_docs(q, s, d, &w));
-	if (z.dense)
+	if (dense)
 		FO_TRY(copy_two(q, &s->arg[FO_ATTENTION_BWD_K], &s->arg[FO_ATTENTION_BWD_V], at[FO_DNN_K], at[FO_DNN_V],
 				true));
 	FO_TRY(fo_cuda_plan_run(q, p, at, ws + w.plan));
 	if (d->unfinished)
-		FO_TRY(run_finish(q, s, d, &z, &w));
-	else if (z.dense)
+		FO_TRY(run_finish(q, s, d, &w));
+	else if (dense)
 		FO_TRY(copy_two(q, &s->arg[FO_ATTENTION_BWD_DK], &s->arg[FO_ATTENTION_BWD_DV], at[FO_DNN_DK],
 				at[FO_DNN_DV], false));
 	if (d->ragged)
-		FO_TRY(run_lone(q, s, &z, &w)); /* writes zeros, which need no turning */
-	return z.turned && !d->unfinished ? fo_cuda_attention_turn(q, s) : FO_OK;
+		FO_TRY(run_lone(q, s, d, &w)); /* writes zeros, which need no turning */
+	return fo_cuda_is_turned(s) && !d->unfinished ? fo_cuda_attention_turn(q, s) : FO_OK;
 }
 
 fo_status fo_cuda_dnn_run(struct fo_cuda_queue *q, const struct fo_call *s, int64_t variant, bool *taken)
@@ -438,8 +409,7 @@ static fo_status adds_to_nothing(struct fo_cuda_queue *q, const struct fo_call *
 {
 	struct fo_cuda *c = q->cuda;
 	const struct fo_dnn_shape *d = &p->shape;
-	const struct sizes z = sizes_of(s, d->ragged);
-	const struct pieces w = pieces_of(d, &z, p->made.workspace);
+	const struct pieces w = pieces_of(s, d, p->made.workspace);
 	const int64_t first = fo_min(d->seq, d->tokens);
 	struct fo_tensor sum = { .data = (char *)q->ws + w.dq_sum,
 				 .rows = d->tokens * d->heads,
@@ -450,17 +420,15 @@ static fo_status adds_to_nothing(struct fo_cuda_queue *q, const struct fo_call *
 		sum.rows = first, sum.cols = d->heads * d->dim, sum.ld = d->ld[FO_DNN_DQ];
 	int64_t *found = NULL;
 	void *at = NULL;
-	fo_status st = fo_cuda_alloc(c, sizeof *found, &at);
-	if (st == FO_OK)
-		st = fo_cuda_host_alloc(c, sizeof *found, (void **)&found);
-	if (st == FO_OK)
-		st = fo_cuda_find_nonfinite(q, &sum, at);
-	if (st == FO_OK)
-		st = fo_cuda_copy_out(c, found, at, sizeof *found, q->stream);
-	if (st == FO_OK)
-		st = fo_cuda_stream_wait(c, q->stream);
-	if (st == FO_OK && *found >= 0)
+	fo_status st;
+	FO_TRY_OR(st, fo_cuda_alloc(c, sizeof *found, &at), done);
+	FO_TRY_OR(st, fo_cuda_host_alloc(c, sizeof *found, (void **)&found), done);
+	FO_TRY_OR(st, fo_cuda_find_nonfinite(q, &sum, at), done);
+	FO_TRY_OR(st, fo_cuda_copy_out(c, found, at, sizeof *found, q->stream), done);
+	FO_TRY_OR(st, fo_cuda_stream_wait(c, q->stream), done);
+	if (*found >= 0)
 		fo_cuda_plan_refuse(c, p, "cuDNN adds gradients of queries to what memory held before");
+done:
 	fo_cuda_host_free(c, found);
 	fo_cuda_free(c, at);
 	return st;
@@ -520,8 +488,7 @@ static fo_status try_out(struct fo_cuda *c, const struct fo_call *s, const struc
 	if (st == FO_OK)
 		st = fo_cuda_alloc(c, ws_bytes, &q.ws);
 	const bool room = st == FO_OK;
-	if (st ==
-	    FO_ENOMEM) { /* the step needs all memory: then the first launch loads; what was not tried is not run */
+	if (st == FO_ENOMEM) { /* the step needs all memory: the first launch loads; what was not tried is not run */
 		fo_err_clear();
 		st = FO_OK;
 		if (p->shape.unfinished)
@@ -555,8 +522,7 @@ fo_status fo_cuda_dnn_prepare(struct fo_cuda *c, const struct fo_call *s, int64_
 		FO_TRY(fo_cuda_plan_get(c, &d, &p, &is_new));
 		if (*p->why)
 			continue;
-		const struct sizes z = sizes_of(s, d.ragged);
-		*ws_bytes = pieces_of(&d, &z, p->made.workspace).bytes;
+		*ws_bytes = pieces_of(s, &d, p->made.workspace).bytes;
 		if (is_new)
 			FO_TRY(try_out(c, s, p, *ws_bytes));
 		*taken = !*p->why;
@@ -572,12 +538,11 @@ size_t fo_cuda_dnn_ws_most(const struct fo_call *s)
 		for (int unfinished = may_be_unfinished(s); variant[i] != FO_CUDA_DOCS_OWN && unfinished >= 0;
 		     unfinished--) {
 			const struct fo_dnn_shape d = shape_of(s, variant[i], unfinished);
-			const struct sizes z = sizes_of(s, d.ragged);
 			/* cuDNN 9.19's plans of backward: dk and dv of every query head in bf16; where these are ours,
 			 * 8 to 30 KB. */
-			const bool own = d.ragged || d.unfinished || !z.backward;
-			const int64_t plan = own ? 1 << 20 : 2 * z.tokens * z.heads * z.dim * 2;
-			const size_t bytes = pieces_of(&d, &z, plan).bytes;
+			const bool own = d.ragged || d.unfinished || !d.backward;
+			const int64_t plan = own ? 1 << 20 : 2 * d.tokens * d.heads * d.dim * 2;
+			const size_t bytes = pieces_of(s, &d, plan).bytes;
 			most = bytes > most ? bytes : most;
 		}
 	return most;

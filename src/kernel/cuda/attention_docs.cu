@@ -3,7 +3,7 @@
  * and the end of its gradients. */
 #include "kernel/cuda/rows.cuh"
 
-enum { DOCS_THREADS = FO_CUDA_DOCS_THREADS, DOCS_WARPS = DOCS_THREADS / 32, LONE_THREADS = FO_CUDA_LONE_THREADS };
+enum { DOCS_THREADS = FO_CUDA_DOCS_THREADS, DOCS_WARPS = DOCS_THREADS / 32, THREADS = FO_CUDA_THREADS };
 
 FO_DEVICE int32_t start_of(const fo_cuda_view &doc, int32_t i)
 {
@@ -15,6 +15,12 @@ FO_DEVICE int32_t start_of(const fo_cuda_view &doc, int32_t i)
 /* Token i is the last of its document. */
 FO_DEVICE bool ends(const fo_cuda_view &doc, int32_t i) { return i + 1 == doc.rows || start_of(doc, i + 1) > i; }
 
+/* Document b begins at token `first`. */
+FO_DEVICE void put_offsets(const fo_cuda_attention_docs_args &p, int32_t b, int32_t first)
+{
+	for (int k = 0; k < FO_CUDA_DOCS_OFFSETS; k++)
+		p.offset[k][b] = first * p.ld[k];
+}
 /* Each thread counts the ends of documents in its stretch of tokens; a prefix sum over the threads says where it
  * writes. Start and length come from the same token, so whatever doc holds, a document lies within the tokens. */
 FO_KERNEL(attention_docs, struct fo_cuda_attention_docs_args, DOCS_THREADS)
@@ -45,29 +51,22 @@ FO_KERNEL(attention_docs, struct fo_cuda_attention_docs_args, DOCS_THREADS)
 		const int32_t start = start_of(p.doc, i), length = i + 1 - start;
 		if (length < 2 || !ends(p.doc, i))
 			continue;
-		if (at < p.documents && length <= p.longest) {
-			p.length[at] = length;
-			for (int k = 0; k < FO_CUDA_DOCS_OFFSETS; k++)
-				p.offset[k][at] = start * p.ld[k];
-		} else {
+		const bool fits = length <= p.longest;
+		if (at >= p.documents || !fits)
 			unfit = 1;
-			if (at < p.documents) {
-				p.length[at] = 0;
-				for (int k = 0; k < FO_CUDA_DOCS_OFFSETS; k++)
-					p.offset[k][at] = start * p.ld[k];
-			}
+		if (at < p.documents) {
+			p.length[at] = fits ? length : 0;
+			put_offsets(p, at, start);
 		}
 		at++;
 	}
 	for (int32_t b = all + (int32_t)threadIdx.x; b <= p.documents; b += DOCS_THREADS) {
 		if (b < p.documents)
 			p.length[b] = 0;
-		for (int k = 0; k < FO_CUDA_DOCS_OFFSETS; k++)
-			p.offset[k][b] = rows * p.ld[k];
+		put_offsets(p, b, rows);
 	}
 	if (threadIdx.x == 0 && all > p.documents)
-		for (int k = 0; k < FO_CUDA_DOCS_OFFSETS; k++)
-			p.offset[k][p.documents] = rows * p.ld[k];
+		put_offsets(p, p.documents, rows);
 	__syncthreads();
 	if (threadIdx.x == 0)
 		*p.unfit = unfit;
@@ -76,12 +75,12 @@ FO_KERNEL(attention_docs, struct fo_cuda_attention_docs_args, DOCS_THREADS)
 #define NOT_A_NUMBER __uint_as_float(0x7fc00000u)
 
 /* A warp per token. */
-FO_KERNEL(attention_lone, struct fo_cuda_attention_lone_args, LONE_THREADS)
+FO_KERNEL(attention_lone, struct fo_cuda_attention_lone_args, THREADS)
 {
 	const int lane = threadIdx.x % 32;
-	const int32_t rows = (int32_t)p.doc.rows, warps = (int32_t)gridDim.x * (LONE_THREADS / 32);
+	const int32_t rows = (int32_t)p.doc.rows, warps = (int32_t)gridDim.x * (THREADS / 32);
 	const bool unfit = *p.unfit;
-	for (int32_t i = (int32_t)(blockIdx.x * (LONE_THREADS / 32) + threadIdx.x / 32); i < rows; i += warps) {
+	for (int32_t i = (int32_t)(blockIdx.x * (THREADS / 32) + threadIdx.x / 32); i < rows; i += warps) {
 		if (!unfit && (start_of(p.doc, i) < i || !ends(p.doc, i)))
 			continue;
 		for (int h = 0; h < p.heads; h++) {
@@ -100,13 +99,13 @@ FO_KERNEL(attention_lone, struct fo_cuda_attention_lone_args, LONE_THREADS)
 
 /* A lone token has one key, its own, whose weight is 1 whatever q and k are: dq and dk are 0, and dv is the sum of do
  * over the group. */
-FO_KERNEL(attention_lone_bwd, struct fo_cuda_attention_lone_args, LONE_THREADS)
+FO_KERNEL(attention_lone_bwd, struct fo_cuda_attention_lone_args, THREADS)
 {
 	const int lane = threadIdx.x % 32;
-	const int32_t rows = (int32_t)p.doc.rows, warps = (int32_t)gridDim.x * (LONE_THREADS / 32);
+	const int32_t rows = (int32_t)p.doc.rows, warps = (int32_t)gridDim.x * (THREADS / 32);
 	const bool unfit = *p.unfit;
 	const float zero = unfit ? NOT_A_NUMBER : 0;
-	for (int32_t i = (int32_t)(blockIdx.x * (LONE_THREADS / 32) + threadIdx.x / 32); i < rows; i += warps) {
+	for (int32_t i = (int32_t)(blockIdx.x * (THREADS / 32) + threadIdx.x / 32); i < rows; i += warps) {
 		if (!unfit && (start_of(p.doc, i) < i || !ends(p.doc, i)))
 			continue;
 		for (int c = lane; c < p.heads * p.dim; c += 32)
@@ -123,11 +122,11 @@ FO_KERNEL(attention_lone_bwd, struct fo_cuda_attention_lone_args, LONE_THREADS)
 }
 
 /* Moves 4 bytes per element and rectangle: 0.02 ms for k and v of 8,192 tokens and 1,024 columns. */
-FO_KERNEL(attention_copy, struct fo_cuda_attention_copy_args, 256)
+FO_KERNEL(attention_copy, struct fo_cuda_attention_copy_args, THREADS)
 {
-	const int64_t per_row = p.to[0].cols / 8, n = p.to[0].rows * per_row;
-	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
-		const int64_t r = i / per_row, c = i % per_row * 8;
+	FO_EACH_ELEMENT(i, r, group, p.to[0].rows, p.to[0].cols / 8)
+	{
+		const int64_t c = group * 8;
 		const fo_16 a = *(const fo_16 *)((const uint16_t *)p.from[0].data + r * p.from[0].ld + c);
 		const fo_16 b = *(const fo_16 *)((const uint16_t *)p.from[1].data + r * p.from[1].ld + c);
 		*(fo_16 *)((uint16_t *)p.to[0].data + r * p.to[0].ld + c) = a;
@@ -139,9 +138,9 @@ FO_KERNEL(attention_copy, struct fo_cuda_attention_copy_args, 256)
  * KiB: 8,192 tokens are 360 MB, 0.09 ms at 4 TB/s. cuDNN's own end of the gradients and a rotation behind it move the
  * same and 20 KiB of bf16 more, dq and dk once in and once out. A thread has eight pairs, so that eight of them read
  * whole lines of 256 bytes; the terms of a kv head are added in the order of its query heads. */
-FO_KERNEL(attention_finish, struct fo_cuda_attention_finish_args, FO_CUDA_FINISH_THREADS)
+FO_KERNEL(attention_finish, struct fo_cuda_attention_finish_args, THREADS)
 {
-	const uint32_t i = blockIdx.x * (uint32_t)FO_CUDA_FINISH_THREADS + threadIdx.x;
+	const uint32_t i = blockIdx.x * (uint32_t)THREADS + threadIdx.x;
 	if (i >= p.items)
 		return;
 	const uint32_t r = fo_quotient(i, p.per_row), rest = i - r * p.per_row.value, h = fo_quotient(rest, p.per_head);

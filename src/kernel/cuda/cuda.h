@@ -24,7 +24,7 @@ struct fo_arena;
 
 enum fo_cuda_lib {
 	FO_CUDA_DRIVER,   /* libcuda.so.1: comes with the driver */
-	FO_CUDA_CUBLASLT, /* products: required */
+	FO_CUDA_CUBLASLT, /* matmuls: required */
 	FO_CUDA_CUDNN,    /* attention; without it our own, slow one */
 	FO_CUDA_NCCL,     /* several devices */
 	FO_CUDA_CUPTI,    /* kernel times of each launch, when asked for */
@@ -90,8 +90,7 @@ FO_CHECKED fo_status fo_cuda_stream_wait(struct fo_cuda *c, fo_cuda_stream s); /
 /* timed: it carries a time; else it only orders. */
 FO_CHECKED fo_status fo_cuda_event_new(struct fo_cuda *c, bool timed, fo_cuda_event *out);
 void fo_cuda_event_free(struct fo_cuda *c, fo_cuda_event e);
-/* external: in a capture, a record that is a node of the graph, whose time can be read after each launch; elsewhere any
- * record is. */
+/* external: a record in a capture becomes a node of the graph, whose time can be read after each launch. */
 FO_CHECKED fo_status fo_cuda_event_record(struct fo_cuda *c, fo_cuda_event e, fo_cuda_stream s, bool external);
 FO_CHECKED fo_status fo_cuda_event_after(struct fo_cuda *c, fo_cuda_stream s, fo_cuda_event e); /* s waits for e */
 FO_CHECKED fo_status fo_cuda_event_wait(struct fo_cuda *c, fo_cuda_event e); /* the host waits for it */
@@ -103,7 +102,7 @@ FO_CHECKED fo_status fo_cuda_copy_out(struct fo_cuda *c, void *host, const void 
 FO_CHECKED fo_status fo_cuda_copy(struct fo_cuda *c, void *to, const void *from, size_t bytes, fo_cuda_stream s);
 FO_CHECKED fo_status fo_cuda_fill(struct fo_cuda *c, void *device, unsigned char byte, size_t bytes, fo_cuda_stream s);
 
-/* What is put into s, and into streams that wait for events of it, between begin and end becomes a graph. */
+/* Work put into s, and into streams that wait for its events, becomes a graph between begin and end. */
 FO_CHECKED fo_status fo_cuda_capture_begin(struct fo_cuda *c, fo_cuda_stream s);
 FO_CHECKED fo_status fo_cuda_capture_end(struct fo_cuda *c, fo_cuda_stream s, fo_cuda_graph *out);
 FO_CHECKED fo_status fo_cuda_graph_launch(struct fo_cuda *c, fo_cuda_graph g, fo_cuda_stream s);
@@ -118,70 +117,66 @@ struct fo_cuda_queue {
 	size_t ws_bytes;
 };
 struct fo_cuda_kernel {
-	const char *by; /* "flatout", "cuBLASLt", "cuDNN": whose code runs; where that depends on the call, the slower
-			   choice */
-	/* NULL: by. Else whose code runs for this call; final only after prepare. */
+	/* Whose code runs: "flatout", "cuBLASLt", "cuDNN"; where that depends on the call, the slower choice. */
+	const char *by;
+	/* Whose code runs for this call, final only after prepare; NULL: by. */
 	const char *(*by_of)(const struct fo_cuda *c, const struct fo_call *shape);
-	/* NULL, or in one clause why this call cannot run on the device: "operands are fp64". Data pointers are not set
-	 * yet. */
+	/* Why this call cannot run on the device, in a clause ("operands are fp64"); NULL: it can. Data pointers are
+	 * not set yet. The function may be NULL. */
 	const char *(*cannot)(const struct fo_cuda *c, const struct fo_call *shape);
 	/* What depends on the contents of operands that the host filled (host[i] of operand i, NULL elsewhere): a
-	 * number, 0 or above, that is the same for all contents one plan serves; merge gives one that serves both.
-	 * NULL: nothing does. */
+	 * number >= 0 that is the same for all contents one plan serves; merge gives one that serves both. NULL:
+	 * nothing does. */
 	int64_t (*variant)(const struct fo_call *shape, const void *const *host);
 	int64_t (*merge)(const struct fo_call *shape, int64_t a, int64_t b);
-	/* Plans, tunes, compiles; bytes of workspace that run will find in q->ws. May take seconds; called before every
-	 * new combination of shape and variant, never while capturing. NULL: needs nothing. */
+	/* Plans, tunes, compiles; tells the bytes of workspace that run will find in q->ws. May take seconds; called
+	 * before every new combination of shape and variant, never while capturing. NULL: nothing to prepare. */
 	fo_status (*prepare)(struct fo_cuda *c, const struct fo_call *shape, int64_t variant, size_t *ws_bytes);
-	/* Bytes of workspace that prepare asks for at most, whatever the call's variant, on a device like c of which
-	 * nothing but fo_cuda_info is there. NULL: prepare needs no more of a device itself. */
+	/* The most workspace that prepare asks for, whatever the variant, on a device like c of which only fo_cuda_info
+	 * is there. NULL: prepare itself needs no more of a device. */
 	size_t (*ws_most)(const struct fo_cuda *c, const struct fo_call *shape);
 	fo_status (*run)(struct fo_cuda_queue *q, const struct fo_call *call, int64_t variant);
 };
-/* The kernel of an operation; NULL: it has none here. Of class HOST: NULL. */
+/* The kernel of an operation; NULL: it has none here, as all of class HOST. */
 const struct fo_cuda_kernel *fo_cuda_kernel_of(enum fo_op_kind kind);
-/* NULL where this call can run, else why not, for people. */
+/* Why this call cannot run, for people; NULL: it can. */
 const char *fo_cuda_cannot(const struct fo_cuda *c, const struct fo_call *shape);
-/* Bytes of workspace that this call takes at most on a device like d, which need not be there: for plans of other
- * machines. Arithmetic, but for what cuDNN's own plans take: the gradients of all query heads (documents of one
- * length; test_cudnn_graphs holds the plans to that) or 1 MiB (ragged ones). 0 in a build without CUDA. */
+/* The most workspace that this call takes on a device like d, which need not be there: for plans of other machines.
+ * Arithmetic, but for what cuDNN's own plans take: the gradients of all query heads (documents of one length;
+ * test_cudnn_graphs holds the plans to that) or 1 MiB (ragged ones). 0 in a build without CUDA. */
 size_t fo_cuda_ws_most(const struct fo_cuda_device *d, const struct fo_call *shape);
-/* Whose code runs for this call: "flatout", "cuBLASLt", "cuDNN"; for an operation that has a kernel. Final after
- * prepare: where a library turns a call down there, our own takes it. */
+/* Whose code runs for this call of an operation that has a kernel. Final after prepare: where a library turns a call
+ * down there, our own code takes it. */
 const char *fo_cuda_by(const struct fo_cuda *c, const struct fo_call *shape);
-/* Why bf16 attention of what was prepared so far runs on our own kernels, slower than cuDNN's by a multiple: it is not
- * there, does not start or turned a call down. NULL: nothing of that is known. Lives as long as the device. */
+/* Why bf16 attention of what was prepared so far runs on our own kernels, several times slower than cuDNN's: cuDNN is
+ * not there, does not start or turned a call down. NULL: no such case is known. Lives as long as the device. */
 const char *fo_cuda_attention_note(const struct fo_cuda *c);
 
-/* ---- products: which of cuBLASLt's algorithms ---- */
+/* ---- matmuls: which of cuBLASLt's algorithms ---- */
 
-/* How an algorithm is chosen when a product is prepared for the first time. */
+/* How an algorithm is chosen when a matmul is prepared for the first time. */
 enum fo_cuda_tune_mode {
 	FO_CUDA_TUNE_OFF,  /* the library's first proposal: the same on every run of one library */
-	FO_CUDA_TUNE_KEPT, /* what the cache holds, else the first proposal */
-	FO_CUDA_TUNE_ON,   /* what the cache holds, else all proposals are measured and the best is kept: about a second
-			      each */
-	/* As ON, and the fastest few, where bursts leave them close, run in blocks of a second each: up to 11 s per
-	 * product. What the cache holds by bursts alone is chosen anew. */
-	FO_CUDA_TUNE_LONG,
+	FO_CUDA_TUNE_KEPT, /* the cached choice, else the first proposal */
+	FO_CUDA_TUNE_ON,   /* the cached choice, else the fastest of all proposals: measuring takes about a second */
+	FO_CUDA_TUNE_LONG, /* as ON; the fastest few, where bursts leave them close, run in blocks of a second, up to 11
+			      s per matmul, and cached choices by bursts alone are made anew */
 };
 struct fo_cuda_tuned {
-	int proposed, kept, measured; /* products by how their algorithm was chosen */
+	int proposed, kept, measured; /* matmuls by how their algorithm was chosen */
 	double seconds;               /* spent on measuring */
-	double gain; /* geometric mean over measured products: time of the first proposal / of the chosen one; 1 without
-			any */
-	char note[320]; /* what was odd: damaged lines, no memory to measure in; "" */
-	int by_blocks,
-		by_energy; /* of those measured: chosen by blocks of a second; of these by the energy that they took */
+	double gain; /* geometric mean over measured matmuls: time of the first proposal / of the chosen one; else 1 */
+	char note[320];           /* what was odd: damaged lines, no memory to measure in; "" */
+	int by_blocks, by_energy; /* of those measured: chosen by blocks; of these by the energy that they took */
 };
-/* Of what is prepared from now on; before: FO_CUDA_TUNE_OFF. cache: a file of JSON lines (docs/formats.md, "Products of
- * CUDA devices"), made when something is kept; NULL: none. Lines that are damaged are noted and left out, those of
- * other devices and libraries stay. A choice decides the order of sums: runs that shall give the same bits need the
- * same choices, so the same cache or mode OFF. Algorithms whose sums depend on the order in which blocks finish are
- * never chosen. Fails where the file is there and cannot be read. */
+/* Sets how matmuls are prepared from now on; the default is FO_CUDA_TUNE_OFF. cache: a file of JSON lines
+ * (docs/formats.md, "Products of CUDA devices"), made when something is kept; NULL: none. Damaged lines are noted and
+ * left out, those of other devices and libraries stay. A choice decides the order of sums, so runs that shall give the
+ * same bits need the same cache or mode OFF; algorithms whose order of sums varies from run to run are never chosen.
+ * Fails where the file is there and cannot be read. */
 FO_CHECKED fo_status fo_cuda_tune_set(struct fo_cuda *c, enum fo_cuda_tune_mode mode, const char *cache);
-/* Measuring may take minutes: progress (NULL: none) is told of each product that is measured, and once *stop (NULL:
- * never) is not 0 nothing more is. Of what is prepared from now on; both live as long as that. */
+/* Measuring may take minutes: progress (NULL: none) hears of each matmul that is measured, and nothing more is measured
+ * once *stop (NULL: never) is not 0. Both live as long as matmuls are prepared. */
 void fo_cuda_tune_hooks(struct fo_cuda *c, fo_progress_fn *progress, void *ctx, const volatile sig_atomic_t *stop);
 /* "<cache>/cuda-products.jsonl" (hw/profile.h). */
 char *fo_cuda_tune_path(struct fo_arena *a);
@@ -190,7 +185,7 @@ void fo_cuda_tune_result(const struct fo_cuda *c, struct fo_cuda_tuned *out);
 /* ---- times of kernels, from CUPTI: for a few steps that somebody asked about; it slows every launch ---- */
 
 struct fo_cuda_traced {
-	int64_t instance;         /* as pushed; -1: of nobody who said so */
+	int64_t instance;         /* as pushed; -1: unknown */
 	const char *name;         /* the kernel's, as its compiler made it; lives as long as the process */
 	int64_t begin_ns, end_ns; /* on the clock of fo_now_ns */
 	uint32_t stream;          /* CUPTI's number */
@@ -201,11 +196,11 @@ struct fo_cuda_trace {
 	size_t unknown;   /* with instance -1 */
 	uint64_t dropped; /* records that were lost */
 };
-/* Begins to trace the whole process. Graphs must be captured after it for their kernels to be known. FO_EUNSUPPORTED:
- * no CUPTI; FO_EDEVICE: another profiler is at work. */
+/* Begins to trace the whole process; only graphs captured after it have known kernels. FO_EUNSUPPORTED: no CUPTI;
+ * FO_EDEVICE: another profiler is at work. */
 FO_CHECKED fo_status fo_cuda_trace_start(void);
-/* What this thread puts into streams, or captures, from here to pop belongs to `instance` (>= 0). They do not nest;
- * without a trace both do nothing. */
+/* Work that this thread puts into streams, or captures, from push to pop belongs to `instance` (>= 0). They do not nest
+ * and do nothing without a trace. */
 void fo_cuda_trace_push(int64_t instance);
 void fo_cuda_trace_pop(void);
 /* Kernels that finished since start or the last take: wait for the streams first. Freed with fini. */
@@ -223,7 +218,7 @@ struct fo_cuda_init {
 	double std;
 };
 FO_CHECKED fo_status fo_cuda_init_weights(struct fo_cuda_queue *q, const struct fo_cuda_init *in);
-/* Index of the first element of t that is not finite into found[0] (int64 on the device), -1: all are. */
+/* Stores the index of the first element of t that is not finite in found[0] (int64 on the device); -1: all are. */
 FO_CHECKED fo_status fo_cuda_find_nonfinite(struct fo_cuda_queue *q, const struct fo_tensor *t, int64_t *found);
 
 #endif

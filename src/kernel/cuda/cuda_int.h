@@ -1,140 +1,16 @@
-/* Private to src/kernel/cuda: NVIDIA's functions as they were found, and what launchers share.
- *
- * Needs the toolkit's headers: only files below src/kernel/cuda that CMake builds where those were found include it. */
+/* Private to src/kernel/cuda: an open device, and what launchers share. */
 #ifndef FO_KERNEL_CUDA_CUDA_INT_H
 #define FO_KERNEL_CUDA_CUDA_INT_H
 
 #include "base/mem.h"
 #include "base/count.h"
-#include "kernel/cuda/cuda.h"
 #include "kernel/cuda/kernels.h"
-
-#include <cublasLt.h>
-#include <cuda.h>
-#include <cudnn.h>
-#include <cudnn_backend.h>
+#include "kernel/cuda/libraries.h"
 
 /* All kernels' functions have one signature (struct fo_cuda_kernel), and few need every parameter. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
-/* cuda.h renames some functions by macros (cuMemAlloc is cuMemAlloc_v2): the name that is looked up is the macro's
- * value. */
-#define FO_CUDA_DRIVER_CALLS(X)        \
-	X(cuInit)                      \
-	X(cuDriverGetVersion)          \
-	X(cuGetErrorString)            \
-	X(cuDeviceGetCount)            \
-	X(cuDeviceGet)                 \
-	X(cuDeviceGetName)             \
-	X(cuDeviceTotalMem)            \
-	X(cuDeviceGetAttribute)        \
-	X(cuDevicePrimaryCtxRetain)    \
-	X(cuDevicePrimaryCtxRelease)   \
-	X(cuCtxSetCurrent)             \
-	X(cuModuleLoadData)            \
-	X(cuModuleUnload)              \
-	X(cuModuleGetFunction)         \
-	X(cuFuncSetAttribute)          \
-	X(cuFuncGetAttribute)          \
-	X(cuLaunchKernel)              \
-	X(cuMemAlloc)                  \
-	X(cuMemFree)                   \
-	X(cuMemAllocHost)              \
-	X(cuMemFreeHost)               \
-	X(cuMemGetInfo)                \
-	X(cuMemcpyAsync)               \
-	X(cuMemcpyHtoDAsync)           \
-	X(cuMemcpyDtoHAsync)           \
-	X(cuMemsetD8Async)             \
-	X(cuStreamCreate)              \
-	X(cuStreamDestroy)             \
-	X(cuStreamSynchronize)         \
-	X(cuStreamWaitEvent)           \
-	X(cuStreamBeginCapture)        \
-	X(cuStreamEndCapture)          \
-	X(cuStreamIsCapturing)         \
-	X(cuEventCreate)               \
-	X(cuEventDestroy)              \
-	X(cuEventRecord)               \
-	X(cuEventRecordWithFlags)      \
-	X(cuEventSynchronize)          \
-	X(cuEventElapsedTime)          \
-	X(cuGraphInstantiateWithFlags) \
-	X(cuGraphLaunch)               \
-	X(cuGraphExecDestroy)          \
-	X(cuGraphDestroy)              \
-	X(cuGraphGetNodes)
-#define FO_CUBLASLT_CALLS(X)                    \
-	X(cublasLtCreate)                       \
-	X(cublasLtDestroy)                      \
-	X(cublasLtGetVersion)                   \
-	X(cublasLtMatmul)                       \
-	X(cublasLtMatmulDescCreate)             \
-	X(cublasLtMatmulDescDestroy)            \
-	X(cublasLtMatmulDescSetAttribute)       \
-	X(cublasLtMatrixLayoutCreate)           \
-	X(cublasLtMatrixLayoutDestroy)          \
-	X(cublasLtMatmulPreferenceCreate)       \
-	X(cublasLtMatmulPreferenceDestroy)      \
-	X(cublasLtMatmulPreferenceSetAttribute) \
-	X(cublasLtMatmulAlgoGetHeuristic)       \
-	X(cublasLtMatmulAlgoCheck)
-#define FO_CUDNN_CALLS(X)                \
-	X(cudnnGetVersion)               \
-	X(cudnnCreate)                   \
-	X(cudnnDestroy)                  \
-	X(cudnnSetStream)                \
-	X(cudnnGetErrorString)           \
-	X(cudnnGetLastErrorString)       \
-	X(cudnnBackendCreateDescriptor)  \
-	X(cudnnBackendDestroyDescriptor) \
-	X(cudnnBackendSetAttribute)      \
-	X(cudnnBackendGetAttribute)      \
-	X(cudnnBackendFinalize)          \
-	X(cudnnBackendExecute)
-#define FO_CUDA_MEMBER(f) __typeof__(f) *f;
-/* One struct per library: a field per function, named as NVIDIA names it: c->driver->cuMemAlloc(...). They look at a
- * table of pointers (struct fo_cuda_loaded), hence may_alias. */
-struct __attribute__((may_alias)) fo_cuda_driver_calls {
-	FO_CUDA_DRIVER_CALLS(FO_CUDA_MEMBER)
-};
-struct __attribute__((may_alias)) fo_cublaslt_calls {
-	FO_CUBLASLT_CALLS(FO_CUDA_MEMBER)
-};
-struct __attribute__((may_alias)) fo_cudnn_calls {
-	FO_CUDNN_CALLS(FO_CUDA_MEMBER)
-};
-
-/* Loaded once per process, by the first who asks; kept. Thread-safe. NULL: found->why says why. */
-const struct fo_cuda_driver_calls *fo_cuda_load_driver(struct fo_cuda_found *found);
-/* Whether the loaded driver is the tests' software model of a device (tests/cuda), which brings our kernels along,
- * compiled for the host. */
-bool fo_cuda_driver_is_software(void);
-const struct fo_cublaslt_calls *fo_cuda_load_cublaslt(struct fo_cuda_found *found);
-const struct fo_cudnn_calls *fo_cuda_load_cudnn(struct fo_cuda_found *found);
-/* Opens a library by its candidates' names ("libcudnn.so.9", ..., NULL): first in the folders of FLATOUT_CUDA_LIBRARIES
- * (':' between them), then where the system's loader finds it, then where the toolkit lay when this was built. NULL:
- * found->why. */
-void *fo_cuda_dlopen(struct fo_cuda_found *found, const char *const *names);
-
-/* Loads a library's functions, all or none, once per process, and keeps them. names: of functions; those that begin
- * with '?' may be missing and are NULL then. version says which version it is, and may refuse it. Thread-safe; `to` is
- * zero-initialised and static. Returns the functions, or NULL: found->why. */
-struct fo_cuda_loaded {
-	bool tried, good, software;
-	struct fo_cuda_found found;
-	void *function[64];
-};
-const void *fo_cuda_load(struct fo_cuda_loaded *to, const char *const *files, const char *const *names, int n,
-			 void (*version)(struct fo_cuda_loaded *l), struct fo_cuda_found *found);
-#define FO_CUDA_TEXT_(f) #f
-#define FO_CUDA_TEXT(f) FO_CUDA_TEXT_(f)
-#define FO_CUDA_NAME(f) FO_CUDA_TEXT(f), /* of what a macro of NVIDIA's may have renamed */
-/* Look for NCCL and CUPTI; where the build had no header found->why says so. */
-void fo_cuda_survey_nccl(struct fo_cuda_found *found);  /* load_nccl.c */
-void fo_cuda_survey_cupti(struct fo_cuda_found *found); /* cupti.c */
-
-struct fo_cuda_tune;  /* algorithms of products (tune.c) */
+struct fo_cuda_tune;  /* algorithms of matmuls (tune.c) */
 struct fo_cuda_plans; /* attention plans (cudnn.c) */
 struct fo_cuda {
 	const struct fo_cuda_driver_calls *driver;
@@ -162,8 +38,11 @@ struct fo_cuda_grid {
 };
 FO_CHECKED fo_status fo_cuda_launch(struct fo_cuda_queue *q, enum fo_cuda_function f, struct fo_cuda_grid grid,
 				    const void *args);
-
-struct fo_cuda_view fo_cuda_view_of(const struct fo_tensor *t);
+/* The same with a line of blocks of FO_CUDA_THREADS: so many, or (each) as a kernel takes whose threads stride over n
+ * pieces of work. */
+FO_CHECKED fo_status fo_cuda_launch_blocks(struct fo_cuda_queue *q, enum fo_cuda_function f, int64_t blocks,
+					   const void *args);
+FO_CHECKED fo_status fo_cuda_launch_each(struct fo_cuda_queue *q, enum fo_cuda_function f, int64_t n, const void *args);
 /* Blocks for n pieces of work of which a block does `per_block`, for kernels that stride: at most enough to fill the
  * device several times over. */
 uint32_t fo_cuda_blocks(const struct fo_cuda *c, int64_t n, int64_t per_block);
@@ -178,25 +57,25 @@ uint32_t fo_cuda_blocks(const struct fo_cuda *c, int64_t n, int64_t per_block);
 	X(attention_bwd_rope, attention_bwd)  \
 	X(attention_cached, attention_cached) \
 	/* launch_elementwise.c */            \
-	X(add, add)                           \
-	X(add_bias, add_bias)                 \
-	X(swiglu, swiglu)                     \
-	X(swiglu_bwd, swiglu_bwd)             \
+	X(add, map)                           \
+	X(add_bias, map)                      \
+	X(swiglu, map)                        \
+	X(swiglu_bwd, map)                    \
 	X(rope, rope)                         \
-	X(embed, embed)                       \
+	X(embed, copy_rows)                   \
+	X(cache_put, copy_rows)               \
+	X(last_row, copy_rows)                \
 	X(embed_bwd, embed_bwd)               \
-	X(cache_put, cache_put)               \
-	X(last_row, last_row)                 \
 	/* launch_norm.c */                   \
-	X(rmsnorm, rmsnorm)                   \
-	X(add_rmsnorm, add_rmsnorm)           \
-	X(rmsnorm_dx, rmsnorm_dx)             \
-	X(rmsnorm_dg, rmsnorm_dg)             \
-	X(rmsnorm_bwd, rmsnorm_bwd)           \
+	X(rmsnorm, norm)                      \
+	X(add_rmsnorm, norm)                  \
+	X(rmsnorm_dx, norm_bwd)               \
+	X(rmsnorm_dg, norm_bwd)               \
+	X(rmsnorm_bwd, norm_bwd)              \
 	X(bias_grad, bias_grad)               \
 	/* launch_loss.c */                   \
 	X(xent, xent)                         \
-	X(xent_fwd, xent_fwd)                 \
+	X(xent_fwd, xent)                     \
 	/* launch_optimizer.c */              \
 	X(sumsq, sumsq)                       \
 	X(sumsq_many, sumsq)                  \
@@ -216,18 +95,18 @@ uint32_t fo_cuda_blocks(const struct fo_cuda *c, int64_t n, int64_t per_block);
 	X(fp8_cast_step, fp8_cast_step)       \
 	X(fp8_push, fp8_push)                 \
 	/* launch_fp8_made.c */               \
-	X(rmsnorm_fp8, rmsnorm_fp8)           \
-	X(add_rmsnorm_fp8, add_rmsnorm_fp8)   \
-	X(swiglu_fp8, swiglu_fp8)             \
-	X(swiglu_bwd_fp8, swiglu_bwd_fp8)     \
-	/* launch_transfer.c */               \
+	X(rmsnorm_fp8, fp8_made)              \
+	X(add_rmsnorm_fp8, fp8_made)          \
+	X(swiglu_fp8, fp8_made)               \
+	X(swiglu_bwd_fp8, fp8_made)           \
+	/* launch.c */                        \
 	X(offload, transfer)                  \
 	X(fetch, transfer)
 #define FO_CUDA_OPERATION(id, kernel) extern const struct fo_cuda_kernel fo_cuda_##kernel;
 FO_CUDA_OPERATIONS(FO_CUDA_OPERATION)
 #undef FO_CUDA_OPERATION
 
-/* Frees the table of products of a device that closes. */
+/* Frees the table of matmuls of a device that closes. */
 void fo_cuda_tune_free(struct fo_cuda *c);
 /* The arguments that kernels take from operands sx, y and amax of a call that casts by the scale of the step, in
  * `parts`. */
@@ -239,12 +118,19 @@ FO_CHECKED fo_status fo_cuda_fp8_step_launch(struct fo_cuda_queue *q, enum fo_cu
 
 /* What launchers ask of operands. */
 static inline bool fo_cuda_is_float(const struct fo_tensor *t) { return t->dtype == FO_F32 || t->dtype == FO_BF16; }
-/* Elements per 16-byte access where each row of all n tensors begins at a multiple of it, else 1. For tensors of
- * differing types the narrowest decides: 8 elements of bf16 are 16 bytes, of fp32 two accesses. */
-int fo_cuda_vector(const struct fo_tensor *const *t, int n);
+struct fo_cuda_view fo_cuda_view_of(const struct fo_tensor *t);
+/* to[i] becomes the view of operand number operand[i], for i below n; it stays as it is where that is negative or the
+ * call does not have it. */
+void fo_cuda_views(struct fo_cuda_view *to, const struct fo_call *c, const int8_t *operand, int n);
+/* Whether every row of t (whole: t as one row) begins at a multiple of 16 bytes. */
+bool fo_cuda_aligned(const struct fo_tensor *t, bool whole);
+/* Whether n views, of which some may be empty, can be read and written eight elements at a time: rows of whole eights
+ * that begin at multiples of 16 bytes. Whether all are of the first one's type. */
+bool fo_cuda_in_eights(const struct fo_cuda_view *v, int n);
+bool fo_cuda_of_one_type(const struct fo_cuda_view *v, int n);
 /* A `cannot`: operands are bf16, fp32 or 32-bit integers. */
 const char *fo_cuda_floats_only(const struct fo_cuda *c, const struct fo_call *shape);
-/* Division by `value`, 1 to 2^31, as device code does it (fo_quotient of rows.cuh): launch_elementwise.c. */
+/* Division by `value`, 1 to 2^31, as device code does it (fo_quotient of rows.cuh). */
 struct fo_cuda_divisor fo_cuda_divisor_of(uint32_t value);
 
 #endif

@@ -162,7 +162,7 @@ static void reduce(struct fo_dnn_graph *g, cudnnReduceTensorOp_t mode, struct te
 	SET_DESC(g, o, OPERATION_REDUCTION_YDESC, y.d);
 	add(g, o);
 }
-/* m, n, k: the lengths of documents, where that dimension of the product runs over tokens; NULL elsewhere. */
+/* m, n, k: the lengths of documents, where that dimension of the matmul runs over tokens; NULL elsewhere. */
 static void product(struct fo_dnn_graph *g, struct tensor a, struct tensor b, struct tensor c, desc m, desc n, desc k)
 {
 	desc p = make(g, CUDNN_BACKEND_MATMUL_DESCRIPTOR), o = make(g, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);

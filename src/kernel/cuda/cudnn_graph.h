@@ -1,4 +1,4 @@
-/* Attention as cuDNN's graph API wants it: composed of products, pointwise operations, reductions and reshapes, the
+/* Attention as cuDNN's graph API wants it: composed of matmuls, pointwise operations, reductions and reshapes, the
  * form that its engines recognise as attention (matched as SDPA_FWD and SDPA_BWD by 9.19; its one-operation form has no
  * causal mask there).
  *

@@ -14,49 +14,6 @@
 #include <string.h>
 
 #if FO_CUPTI
-#include <cupti.h>
-
-#define CUPTI_CALLS(X)                            \
-	X(cuptiGetVersion)                        \
-	X(cuptiGetTimestamp)                      \
-	X(cuptiGetResultString)                   \
-	X(cuptiActivityRegisterCallbacks)         \
-	X(cuptiActivityEnable)                    \
-	X(cuptiActivityDisable)                   \
-	X(cuptiActivityFlushAll)                  \
-	X(cuptiActivityGetNextRecord)             \
-	X(cuptiActivityGetNumDroppedRecords)      \
-	X(cuptiActivityPushExternalCorrelationId) \
-	X(cuptiActivityPopExternalCorrelationId)  \
-	X(cuptiGetGraphNodeId)                    \
-	X(cuptiSubscribe)                         \
-	X(cuptiUnsubscribe)                       \
-	X(cuptiEnableCallback)
-struct __attribute__((may_alias)) calls { /* of a struct fo_cuda_loaded */
-	CUPTI_CALLS(FO_CUDA_MEMBER)
-};
-static const char *const names[] = { CUPTI_CALLS(FO_CUDA_NAME) };
-enum { CALLS = sizeof names / sizeof *names };
-_Static_assert(sizeof(struct calls) == CALLS * sizeof(void *) && (int)CALLS <= 64, "a name for each function");
-static struct fo_cuda_loaded loaded;
-
-static void version(struct fo_cuda_loaded *l)
-{
-	uint32_t v = 0;
-	if (((const struct calls *)l->function)->cuptiGetVersion(&v) == CUPTI_SUCCESS)
-		snprintf(l->found.version, sizeof l->found.version, "%u.%u.%u", v / 10000, v / 100 % 100, v % 100);
-}
-
-static const struct calls *load(struct fo_cuda_found *found)
-{
-#define MAJOR_(v) #v
-#define MAJOR(v) MAJOR_(v)
-	static const char *const files[] = { "libcupti.so." MAJOR(FO_CUPTI), NULL };
-	return fo_cuda_load(&loaded, files, names, CALLS, version, found);
-}
-
-void fo_cuda_survey_cupti(struct fo_cuda_found *found) { (void)load(found); }
-
 /* ---- numbers by number: correlations and nodes to operations ---- */
 
 struct map {
@@ -112,7 +69,7 @@ struct seen {
 };
 static struct {
 	pthread_mutex_t lock;
-	const struct calls *cupti; /* NULL: nobody traces */
+	const struct fo_cupti_calls *cupti; /* NULL: nobody traces */
 	CUpti_SubscriberHandle subscriber;
 	int64_t offset; /* fo_now_ns() less CUPTI's clock */
 	struct map operation_of_call, operation_of_node;
@@ -210,7 +167,7 @@ static void CUPTIAPI have_node(void *user, CUpti_CallbackDomain domain, CUpti_Ca
 
 /* ---- what callers see ---- */
 
-static fo_status failed(const struct calls *c, CUptiResult r, const char *doing)
+static fo_status failed(const struct fo_cupti_calls *c, CUptiResult r, const char *doing)
 {
 	const char *why = NULL;
 	if (r == CUPTI_SUCCESS)
@@ -225,7 +182,7 @@ static const CUpti_ActivityKind kinds[] = { CUPTI_ACTIVITY_KIND_CONCURRENT_KERNE
 					    CUPTI_ACTIVITY_KIND_RUNTIME };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-static void switch_off(const struct calls *c)
+static void switch_off(const struct fo_cupti_calls *c)
 {
 	for (int i = 0; i < KINDS; i++)
 		(void)c->cuptiActivityDisable(kinds[i]);
@@ -234,7 +191,7 @@ static void switch_off(const struct calls *c)
 	state.subscriber = NULL;
 }
 
-static fo_status switch_on(const struct calls *c)
+static fo_status switch_on(const struct fo_cupti_calls *c)
 {
 	static const CUpti_CallbackId node[] = { CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED,
 						 CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED };
@@ -257,8 +214,8 @@ static fo_status switch_on(const struct calls *c)
 
 fo_status fo_cuda_trace_start(void)
 {
-	struct fo_cuda_found found = { 0 };
-	const struct calls *c = load(&found);
+	struct fo_cuda_found found;
+	const struct fo_cupti_calls *c = fo_cuda_load(FO_CUDA_CUPTI, &found);
 	if (!c)
 		return fo_fail(FO_EUNSUPPORTED, "no times of kernels: %s", found.why);
 	if (state.cupti)
@@ -331,7 +288,7 @@ void fo_cuda_trace_fini(struct fo_cuda_trace *t)
 
 void fo_cuda_trace_stop(void)
 {
-	const struct calls *c = state.cupti;
+	const struct fo_cupti_calls *c = state.cupti;
 	if (!c)
 		return;
 	(void)c->cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
@@ -350,11 +307,6 @@ static fo_status none(void)
 {
 	return fo_hint(fo_fail(FO_EUNSUPPORTED, "this build has no CUPTI"),
 		       "install the CUDA toolkit with its profiling headers (cupti.h) and build again");
-}
-void fo_cuda_survey_cupti(struct fo_cuda_found *found)
-{
-	snprintf(found->why, sizeof found->why,
-		 "this build has no CUPTI: install the toolkit with its profiling headers (cupti.h) and build again");
 }
 fo_status fo_cuda_trace_start(void) { return none(); }
 void fo_cuda_trace_push(int64_t instance) { (void)instance; }

@@ -63,19 +63,12 @@ static void survey_nvml(struct fo_cuda_found *f)
 
 void fo_cuda_survey(struct fo_cuda_survey *s)
 {
-	static const char *const name[] = { "CUDA driver", "cuBLASLt", "cuDNN", "NCCL", "CUPTI", "NVML" };
-	static const char *const what[] = { "the device itself", "matmuls",          "attention",
-					    "several devices",   "times of kernels", "power and clocks" };
 	*s = (struct fo_cuda_survey){ .built = true };
 	snprintf(s->architectures, sizeof s->architectures, "%s", fo_cuda_architectures);
 	for (int i = 0; i < FO_CUDA_LIBS; i++)
-		s->lib[i].name = name[i], s->lib[i].what = what[i];
-	const struct fo_cuda_driver_calls *d = fo_cuda_load_driver(&s->lib[FO_CUDA_DRIVER]);
-	(void)fo_cuda_load_cublaslt(&s->lib[FO_CUDA_CUBLASLT]);
-	(void)fo_cuda_load_cudnn(&s->lib[FO_CUDA_CUDNN]);
-	fo_cuda_survey_nccl(&s->lib[FO_CUDA_NCCL]);
-	fo_cuda_survey_cupti(&s->lib[FO_CUDA_CUPTI]);
+		(void)fo_cuda_load(i, &s->lib[i]);
 	survey_nvml(&s->lib[FO_CUDA_NVML]);
+	const struct fo_cuda_driver_calls *d = fo_cuda_load(FO_CUDA_DRIVER, &s->lib[FO_CUDA_DRIVER]);
 	int n = 0;
 	if (!d) {
 		snprintf(s->why, sizeof s->why, "%s", s->lib[FO_CUDA_DRIVER].why);
@@ -100,8 +93,8 @@ void fo_cuda_survey(struct fo_cuda_survey *s)
 
 int fo_cuda_count(void)
 {
-	struct fo_cuda_found found = { 0 };
-	const struct fo_cuda_driver_calls *d = fo_cuda_load_driver(&found);
+	struct fo_cuda_found found;
+	const struct fo_cuda_driver_calls *d = fo_cuda_load(FO_CUDA_DRIVER, &found);
 	int n = 0;
 	return d && d->cuInit(0) == CUDA_SUCCESS && d->cuDeviceGetCount(&n) == CUDA_SUCCESS ? n : 0;
 }
@@ -132,15 +125,15 @@ static fo_status load_kernels(struct fo_cuda *c)
 
 static fo_status open_libraries(struct fo_cuda *c)
 {
-	struct fo_cuda_found found = { 0 };
-	c->lt = fo_cuda_load_cublaslt(&found);
+	struct fo_cuda_found found;
+	c->lt = fo_cuda_load(FO_CUDA_CUBLASLT, &found);
 	if (!c->lt)
 		return fo_fail(FO_EUNSUPPORTED, "no matmuls on this device: %s", found.why);
 	cublasStatus_t st = c->lt->cublasLtCreate(&c->lt_handle);
 	if (st != CUBLAS_STATUS_SUCCESS)
 		return fo_fail(FO_EDEVICE, "cannot start cuBLASLt: status %d", (int)st);
 	/* Without cuDNN attention runs on our own kernels: not an error. */
-	c->dnn = fo_cuda_load_cudnn(&found);
+	c->dnn = fo_cuda_load(FO_CUDA_CUDNN, &found);
 	if (!c->dnn) {
 		snprintf(c->dnn_why, sizeof c->dnn_why, "%s", found.why);
 		return FO_OK;
@@ -167,10 +160,10 @@ const char *fo_cuda_attention_note(const struct fo_cuda *c)
 
 static fo_status open_device(struct fo_cuda *c, int index)
 {
-	struct fo_cuda_found found = { 0 };
+	struct fo_cuda_found found;
 	CUdevice dev;
 	int n = 0;
-	c->driver = fo_cuda_load_driver(&found);
+	c->driver = fo_cuda_load(FO_CUDA_DRIVER, &found);
 	if (!c->driver)
 		return fo_fail(FO_EUNSUPPORTED, "there is no CUDA device: %s", found.why);
 	FO_TRY(fo_cuda_check(c, c->driver->cuInit(0), "use CUDA"));

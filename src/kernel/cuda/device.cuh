@@ -231,7 +231,7 @@ FO_DEVICE float fo_reciprocal_fast(float x)
 /* ---- sums ---- */
 
 /* Over the 32 threads of a warp, the same in all of them; a fixed order. */
-FO_DEVICE float fo_warp_sum(float x)
+template <typename T> FO_DEVICE T fo_warp_sum(T x)
 {
 #pragma unroll
 	for (int k = 16; k; k >>= 1)
@@ -245,33 +245,27 @@ FO_DEVICE float fo_warp_max(float x)
 		x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, k));
 	return x;
 }
-FO_DEVICE double fo_warp_sum(double x)
+/* Over a block of `warps` warps. The same in all threads; a fixed order. */
+template <typename T> FO_DEVICE T fo_block_sum(T x, int warps)
 {
-#pragma unroll
-	for (int k = 16; k; k >>= 1)
-		x += __shfl_xor_sync(0xffffffffu, x, k);
-	return x;
-}
-/* Over a block of `warps` warps; `scratch` holds 32 floats of shared memory. The same in all threads; a fixed order. */
-FO_DEVICE float fo_block_sum(float x, float *scratch, int warps)
-{
+	__shared__ T scratch[32];
 	x = fo_warp_sum(x);
 	__syncthreads(); /* who still reads scratch of a sum before */
 	if (threadIdx.x % 32 == 0)
 		scratch[threadIdx.x / 32] = x;
 	__syncthreads();
-	float y = (int)(threadIdx.x % 32) < warps ? scratch[threadIdx.x % 32] : 0;
-	return fo_warp_sum(y);
+	return fo_warp_sum((int)(threadIdx.x % 32) < warps ? scratch[threadIdx.x % 32] : T(0));
 }
-FO_DEVICE double fo_block_sum(double x, double *scratch, int warps)
-{
-	x = fo_warp_sum(x);
-	__syncthreads();
-	if (threadIdx.x % 32 == 0)
-		scratch[threadIdx.x / 32] = x;
-	__syncthreads();
-	double y = (int)(threadIdx.x % 32) < warps ? scratch[threadIdx.x % 32] : 0;
-	return fo_warp_sum(y);
-}
+
+/* ---- threads that stride ---- */
+
+/* Every number i below n once. */
+#define FO_EACH(i, n)                                                                                  \
+	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, n_of_##i = (n); i < n_of_##i; \
+	     i += (int64_t)gridDim.x * blockDim.x)
+/* Every element (r, c) of a rectangle once; i: its number. */
+#define FO_EACH_ELEMENT(i, r, c, rows, cols) \
+	FO_EACH(i, (rows) * (cols))          \
+	for (int64_t r = i / (cols), c = i % (cols), once = 1; once; once = 0)
 
 #endif

@@ -11,12 +11,6 @@
 
 enum { THREADS = 256 };
 
-/* Every element of t once, in any layout, by threads that stride. */
-#define EACH_ELEMENT(r, c, t)                                                       \
-	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, r, c;      \
-	     i < (t).rows * (t).cols && (r = i / (t).cols, c = i % (t).cols, true); \
-	     i += (int64_t)gridDim.x * blockDim.x)
-
 /* Group k of a thread's share: neighbours in a warp are neighbours in memory. */
 FO_DEVICE uint32_t group_of(int k, int shares)
 {
@@ -78,7 +72,7 @@ template <typename T, typename M> FO_DEVICE void map_groups(const fo_cuda_map_ar
 /* Any layout and types, one element at a time, in fp32. */
 template <typename M> FO_DEVICE void map_any(const fo_cuda_map_args &p)
 {
-	EACH_ELEMENT(r, c, p.out[0])
+	FO_EACH_ELEMENT(i, r, c, p.out[0].rows, p.out[0].cols)
 	{
 		float x[M::IN];
 		for (int n = 0; n < M::IN; n++)
@@ -162,8 +156,9 @@ FO_KERNEL(rope_f32, struct fo_cuda_rope_args, THREADS) { rope_rows<float>(p); }
 /* One pair at a time. */
 FO_KERNEL(rope_any, struct fo_cuda_rope_args, THREADS)
 {
-	const int64_t per_row = (int64_t)p.heads * p.half, n = p.x.rows * per_row;
-	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
+	const int64_t per_row = (int64_t)p.heads * p.half;
+	FO_EACH(i, p.x.rows * per_row)
+	{
 		const int64_t r = i / per_row, j = i % per_row % p.half, at = i % per_row / p.half * 2 * p.half + j;
 		const int64_t position = ((const int32_t *)p.position.data)[r * p.position.ld];
 		float x1 = fo_view_get(p.x, r, at), x2 = fo_view_get(p.x, r, at + p.half);
@@ -189,17 +184,15 @@ FO_DEVICE int64_t copy_from(const fo_cuda_copy_args &p, int64_t r, int64_t *to)
 	return r < index[1] ? r : -1;
 }
 
-enum { COPY_SHARE = 4 };
-
 /* Units of 16 bytes, whatever they hold: x and y are of one type. */
 FO_KERNEL(copy_rows_16, struct fo_cuda_copy_args, THREADS)
 {
 	const int bytes = p.x.dtype == FO_CUDA_BF16 ? 2 : 4;
-	fo_16 v[COPY_SHARE];
-	unsigned char *to[COPY_SHARE];
+	fo_16 v[FO_CUDA_COPY_SHARE];
+	unsigned char *to[FO_CUDA_COPY_SHARE];
 #pragma unroll
-	for (int k = 0; k < COPY_SHARE; k++) {
-		const uint32_t i = group_of(k, COPY_SHARE);
+	for (int k = 0; k < FO_CUDA_COPY_SHARE; k++) {
+		const uint32_t i = group_of(k, FO_CUDA_COPY_SHARE);
 		to[k] = NULL;
 		if (i >= p.units)
 			continue;
@@ -212,18 +205,18 @@ FO_KERNEL(copy_rows_16, struct fo_cuda_copy_args, THREADS)
 		to[k] = (unsigned char *)p.y.data + y * p.y.ld * bytes + at;
 	}
 #pragma unroll
-	for (int k = 0; k < COPY_SHARE; k++)
+	for (int k = 0; k < FO_CUDA_COPY_SHARE; k++)
 		if (to[k])
 			*reinterpret_cast<fo_16 *>(to[k]) = v[k];
 }
 FO_KERNEL(copy_rows_any, struct fo_cuda_copy_args, THREADS)
 {
-	const int64_t n = p.rows * p.y.cols;
-	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
+	FO_EACH_ELEMENT(i, r, c, p.rows, p.y.cols)
+	{
 		int64_t y;
-		const int64_t x = copy_from(p, i / p.y.cols, &y);
+		const int64_t x = copy_from(p, r, &y);
 		if (x >= 0)
-			fo_view_put(p.y, y, i % p.y.cols, fo_view_get(p.x, x, i % p.y.cols));
+			fo_view_put(p.y, y, c, fo_view_get(p.x, x, c));
 	}
 }
 
@@ -245,7 +238,7 @@ FO_KERNEL(copy_rows_any, struct fo_cuda_copy_args, THREADS)
 
 FO_KERNEL(zero_any, struct fo_cuda_zero_args, THREADS)
 {
-	EACH_ELEMENT(r, c, p.t)
+	FO_EACH_ELEMENT(i, r, c, p.t.rows, p.t.cols)
 	fo_view_put(p.t, r, c, 0);
 }
 
@@ -366,8 +359,9 @@ FO_KERNEL(embed_few_f32, struct fo_cuda_embed_sum_args, THREADS) { embed_few<flo
 
 /* Block (FO_CUDA_EMBED_FEW places of the order, slab of 256 columns): of an id that occurs more often than that, the
  * token of rank FO_CUDA_EMBED_FEW lies in one block's places and in no other's, and no two ids' lie in one block's. */
-template <typename T> FO_DEVICE void embed_many(const fo_cuda_embed_sum_args &p, float (*part)[THREADS])
+template <typename T> FO_DEVICE void embed_many(const fo_cuda_embed_sum_args &p)
 {
+	__shared__ __align__(16) float part[THREADS / 32][THREADS];
 	const int32_t n = (int32_t)p.token.rows, place = (int32_t)blockIdx.x * FO_CUDA_EMBED_FEW;
 	int32_t at = -1;
 #pragma unroll
@@ -392,14 +386,8 @@ template <typename T> FO_DEVICE void embed_many(const fo_cuda_embed_sum_args &p,
 		total += part[w][threadIdx.x];
 	fo_view_put(p.table, row, c, p.add ? fo_view_get(p.table, row, c) + total : total);
 }
-#define EMBED_MANY(name, type)                                              \
-	FO_KERNEL(name, struct fo_cuda_embed_sum_args, THREADS)             \
-	{                                                                   \
-		__shared__ __align__(16) float part[THREADS / 32][THREADS]; \
-		embed_many<type>(p, part);                                  \
-	}
-EMBED_MANY(embed_many_bf16, uint16_t)
-EMBED_MANY(embed_many_f32, float)
+FO_KERNEL(embed_many_bf16, struct fo_cuda_embed_sum_args, THREADS) { embed_many<uint16_t>(p); }
+FO_KERNEL(embed_many_f32, struct fo_cuda_embed_sum_args, THREADS) { embed_many<float>(p); }
 
 /* Block p: one column at a time. */
 FO_KERNEL(embed_any, struct fo_cuda_embed_sum_args, THREADS)

@@ -37,12 +37,12 @@ template <typename T> FO_DEVICE uint32_t row_larger(const T *p, int64_t n, bool 
 }
 
 /* The maximum of n numbers that lie one after the other, by one block. */
-FO_DEVICE uint32_t few_larger(const float *p, int64_t n, uint32_t *scratch)
+FO_DEVICE uint32_t few_larger(const float *p, int64_t n)
 {
 	uint32_t top = 0;
 	for (int64_t i = threadIdx.x; i < n; i += blockDim.x)
 		top = fo_larger(top, fo_magnitude(p[i]));
-	return block_larger(top, scratch);
+	return block_larger(top);
 }
 
 /* The elements that a thread reads in share `part` of `parts`: of one row, elements that all shares have in turn; of
@@ -73,22 +73,14 @@ FO_DEVICE uint32_t share_larger(const fo_cuda_view &x, bool aligned, uint32_t pa
 		top = fo_larger(top, row_larger((const T *)x.data + r * x.ld, x.cols, aligned, w.first, w.step));
 	return top;
 }
-template <typename T> FO_DEVICE void amax_all(const fo_cuda_amax_args &p, uint32_t *scratch)
+template <typename T> FO_DEVICE void amax_all(const fo_cuda_amax_args &p)
 {
-	const uint32_t top = block_larger(share_larger<T>(p.x, p.aligned, blockIdx.x, gridDim.x), scratch);
+	const uint32_t top = block_larger(share_larger<T>(p.x, p.aligned, blockIdx.x, gridDim.x));
 	if (threadIdx.x == 0)
 		p.partial[blockIdx.x] = top;
 }
-FO_KERNEL(amax_all_bf16, struct fo_cuda_amax_args, THREADS)
-{
-	__shared__ uint32_t scratch[32];
-	amax_all<uint16_t>(p, scratch);
-}
-FO_KERNEL(amax_all_f32, struct fo_cuda_amax_args, THREADS)
-{
-	__shared__ uint32_t scratch[32];
-	amax_all<float>(p, scratch);
-}
+FO_KERNEL(amax_all_bf16, struct fo_cuda_amax_args, THREADS) { amax_all<uint16_t>(p); }
+FO_KERNEL(amax_all_f32, struct fo_cuda_amax_args, THREADS) { amax_all<float>(p); }
 
 /* Of each row: a warp takes one. */
 template <typename T> FO_DEVICE void amax_rows(const fo_cuda_amax_args &p)
@@ -107,8 +99,9 @@ FO_KERNEL(amax_rows_f32, struct fo_cuda_amax_args, THREADS) { amax_rows<float>(p
 
 /* Of each column: a block takes 8 x 32 columns, a warp's thread eight neighbours; its warps, and the blocks of one
  * grid.x, take rows in turn. */
-template <typename T> FO_DEVICE void amax_cols(const fo_cuda_amax_args &p, uint32_t (*scratch)[THREADS])
+template <typename T> FO_DEVICE void amax_cols(const fo_cuda_amax_args &p)
 {
+	__shared__ uint32_t scratch[THREADS / 32][THREADS];
 	const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = THREADS / 32;
 	const int64_t col = ((int64_t)blockIdx.x * 32 + lane) * 8, left = p.x.cols - col,
 		      rows = (int64_t)gridDim.y * warps;
@@ -140,25 +133,16 @@ template <typename T> FO_DEVICE void amax_cols(const fo_cuda_amax_args &p, uint3
 	if ((int64_t)blockIdx.x * THREADS + threadIdx.x < p.x.cols)
 		p.partial[(int64_t)blockIdx.y * p.x.cols + (int64_t)blockIdx.x * THREADS + threadIdx.x] = all;
 }
-FO_KERNEL(amax_cols_bf16, struct fo_cuda_amax_args, THREADS)
-{
-	__shared__ uint32_t scratch[THREADS / 32][THREADS];
-	amax_cols<uint16_t>(p, scratch);
-}
-FO_KERNEL(amax_cols_f32, struct fo_cuda_amax_args, THREADS)
-{
-	__shared__ uint32_t scratch[THREADS / 32][THREADS];
-	amax_cols<float>(p, scratch);
-}
+FO_KERNEL(amax_cols_bf16, struct fo_cuda_amax_args, THREADS) { amax_cols<uint16_t>(p); }
+FO_KERNEL(amax_cols_f32, struct fo_cuda_amax_args, THREADS) { amax_cols<float>(p); }
 
 FO_KERNEL(amax_join, struct fo_cuda_amax_join_args, THREADS)
 {
-	__shared__ uint32_t scratch[32];
 	if (p.whole) {
 		uint32_t top = 0;
 		for (int64_t i = threadIdx.x; i < p.n; i += blockDim.x)
 			top = fo_larger(top, p.partial[i]);
-		top = block_larger(top, scratch);
+		top = block_larger(top);
 		if (threadIdx.x == 0)
 			p.out[0] = __uint_as_float(top);
 		return;
@@ -176,23 +160,19 @@ FO_KERNEL(amax_join, struct fo_cuda_amax_join_args, THREADS)
 
 FO_KERNEL(fp8_scale, struct fo_cuda_fp8_scale_args, THREADS)
 {
-	const int64_t n = p.out.rows * p.out.cols;
-	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
-		const int64_t r = i / p.out.cols, c = i % p.out.cols;
-		((float *)p.out.data)[r * p.out.ld + c] = scale_of(
-			fo_magnitude(((const float *)p.amax.data)[r * p.amax.ld + c]), p.largest, p.power);
-	}
+	FO_EACH_ELEMENT(i, r, c, p.out.rows, p.out.cols)
+	((float *)p.out.data)[r * p.out.ld + c] = scale_of(
+		fo_magnitude(((const float *)p.amax.data)[r * p.amax.ld + c]), p.largest, p.power);
 }
 
 /* The step begins: maxima of histories, of all layers at once. Some 4 KB a block: the launch is its time, once per
  * step. */
 FO_KERNEL(fp8_begin, struct fo_cuda_fp8_begin_args, THREADS)
 {
-	__shared__ uint32_t scratch[32];
 	const fo_cuda_view &h = p.history[blockIdx.y], &amax = p.amax[blockIdx.y];
 	if (blockIdx.x >= h.rows)
 		return;
-	const uint32_t top = few_larger((const float *)h.data + blockIdx.x * h.ld, h.cols, scratch);
+	const uint32_t top = few_larger((const float *)h.data + blockIdx.x * h.ld, h.cols);
 	if (threadIdx.x < FO_CUDA_AMAX_WORDS)
 		((uint32_t *)amax.data)[blockIdx.x * amax.ld + threadIdx.x] = threadIdx.x == FO_CUDA_AMAX_HISTORY ? top
 														  : 0;
@@ -260,8 +240,7 @@ FO_DEVICE uint32_t cast_share(const fo_cuda_fp8_cast_args &p, float one, uint32_
 #define CAST_STEP(name, e5m2, type, blocks)                                                                 \
 	FO_KERNEL_BLOCKS(name, struct fo_cuda_fp8_cast_step_args, THREADS, blocks)                          \
 	{                                                                                                   \
-		__shared__ uint32_t scratch[32];                                                            \
-		by_step_scale(p.step, scratch, [&](uint32_t part, float scale, bool write) {                \
+		by_step_scale(p.step, [&](uint32_t part, float scale, bool write) {                         \
 			return write ? cast_share<e5m2, ONE, true, type>(p.cast, scale, part, p.step.parts) \
 				     : share_larger<type>(p.cast.x, p.cast.aligned, part, p.step.parts);    \
 		});                                                                                         \

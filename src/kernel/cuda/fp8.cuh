@@ -26,9 +26,10 @@ FO_DEVICE uint32_t warp_larger(uint32_t top)
 		top = fo_larger(top, __shfl_xor_sync(0xffffffffu, top, k));
 	return top;
 }
-/* Over the block; scratch: 32 words of shared memory. */
-FO_DEVICE uint32_t block_larger(uint32_t top, uint32_t *scratch)
+/* Over the block. */
+FO_DEVICE uint32_t block_larger(uint32_t top)
 {
+	__shared__ uint32_t scratch[32];
 	top = warp_larger(top);
 	__syncthreads();
 	if (threadIdx.x % 32 == 0)
@@ -68,7 +69,7 @@ FO_DEVICE void join_word(uint32_t *to, uint32_t top)
 
 /* work(i, scale, write): part i of p.parts, returns the maximum of what is cast; !write: nothing else. The grid may be
  * of any size. */
-template <typename F> FO_DEVICE void by_step_scale(const fo_cuda_fp8_step &p, uint32_t *scratch, F work)
+template <typename F> FO_DEVICE void by_step_scale(const fo_cuda_fp8_step &p, F work)
 {
 	const uint32_t past = p.amax[FO_CUDA_AMAX_HISTORY];
 	if (p.second && past)
@@ -89,7 +90,7 @@ template <typename F> FO_DEVICE void by_step_scale(const fo_cuda_fp8_step &p, ui
 			p.amax[FO_CUDA_AMAX_OWN] = p.amax[FO_CUDA_AMAX_BLOCKS] = 0;
 		return;
 	}
-	top = block_larger(top, scratch);
+	top = block_larger(top);
 	if (threadIdx.x == 0) {
 		join_word(p.amax + FO_CUDA_AMAX_STEP, top);
 		if (!past)
@@ -162,8 +163,9 @@ FO_DEVICE void tile_out(const uint32_t *tile, unsigned char *y, int64_t ldy, int
  * to T. What is under way stays packed. */
 template <bool E5M2, bool MAX, typename T, typename S>
 FO_DEVICE uint32_t tile_of(const S &source, const fo_cuda_view &y, const fo_cuda_view &yt, const fo_cuda_view &z,
-			   int64_t rows, int64_t cols, uint32_t index, float scale, bool write, uint32_t *tile)
+			   int64_t rows, int64_t cols, uint32_t index, float scale, bool write)
 {
+	__shared__ __align__(16) uint32_t tile[TILE * QUADS];
 	const uint32_t across = (uint32_t)((cols + TILE - 1) / TILE);
 	const int64_t r0 = (int64_t)(index / across) * TILE, c0 = (int64_t)(index % across) * TILE;
 	const int64_t r = r0 + threadIdx.x / CHUNKS * 4, c = c0 + threadIdx.x % CHUNKS * 16;

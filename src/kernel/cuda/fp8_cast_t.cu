@@ -22,24 +22,21 @@ template <typename T> struct stored {
 
 /* Tile `index`; returns the maximum where MAX asks for it; !write: nothing else. */
 template <bool E5M2, bool MAX, typename T>
-FO_DEVICE uint32_t cast_tile(const fo_cuda_fp8_cast_t_args &p, uint32_t index, float scale, bool write, uint32_t *tile)
+FO_DEVICE uint32_t cast_tile(const fo_cuda_fp8_cast_t_args &p, uint32_t index, float scale, bool write)
 {
 	const fo_cuda_view none = { NULL, 0, 0, 0, 0, 0 };
-	return tile_of<E5M2, MAX, T>(stored<T>{ p.x }, p.y, p.yt, none, p.x.rows, p.x.cols, index, scale, write, tile);
+	return tile_of<E5M2, MAX, T>(stored<T>{ p.x }, p.y, p.yt, none, p.x.rows, p.x.cols, index, scale, write);
 }
 
 #define CAST(name, e5m2, type)                                                                    \
 	FO_KERNEL(fp8_cast_t_##name, struct fo_cuda_fp8_cast_t_args, THREADS)                     \
 	{                                                                                         \
-		__shared__ __align__(16) uint32_t tile[TILE * QUADS];                             \
-		cast_tile<e5m2, false, type>(p, blockIdx.x, *p.scale, true, tile);                \
+		cast_tile<e5m2, false, type>(p, blockIdx.x, *p.scale, true);                      \
 	}                                                                                         \
 	FO_KERNEL_BLOCKS(fp8_cast_step_t_##name, struct fo_cuda_fp8_cast_step_t_args, THREADS, 3) \
 	{                                                                                         \
-		__shared__ __align__(16) uint32_t tile[TILE * QUADS];                             \
-		__shared__ uint32_t scratch[32];                                                  \
-		by_step_scale(p.step, scratch, [&](uint32_t part, float scale, bool write) {      \
-			return cast_tile<e5m2, true, type>(p.cast, part, scale, write, tile);     \
+		by_step_scale(p.step, [&](uint32_t part, float scale, bool write) {               \
+			return cast_tile<e5m2, true, type>(p.cast, part, scale, write);           \
 		});                                                                               \
 	}
 CAST(bf16_e4m3, false, uint16_t)
@@ -50,9 +47,9 @@ CAST(f32_e5m2, true, float)
 /* Any layout, any types: element by element, neighbours of a row to neighbours of a warp. */
 enum { SIDE = TILE + 4 /* neighbours of a row in banks of their own */ };
 
-FO_DEVICE uint32_t cast_tile_any(const fo_cuda_fp8_cast_t_args &p, int64_t index, float scale, bool write,
-				 unsigned char *tile)
+FO_DEVICE uint32_t cast_tile_any(const fo_cuda_fp8_cast_t_args &p, int64_t index, float scale, bool write)
 {
+	__shared__ unsigned char tile[TILE * SIDE];
 	const int64_t across = (p.x.cols + TILE - 1) / TILE, r0 = index / across * TILE, c0 = index % across * TILE;
 	const float inverse = fo_div_rn(1, scale);
 	uint32_t top = 0;
@@ -74,16 +71,10 @@ FO_DEVICE uint32_t cast_tile_any(const fo_cuda_fp8_cast_t_args &p, int64_t index
 	}
 	return top;
 }
-FO_KERNEL(fp8_cast_t_any, struct fo_cuda_fp8_cast_t_args, THREADS)
-{
-	__shared__ unsigned char tile[TILE * SIDE];
-	cast_tile_any(p, blockIdx.x, *p.scale, true, tile);
-}
+FO_KERNEL(fp8_cast_t_any, struct fo_cuda_fp8_cast_t_args, THREADS) { cast_tile_any(p, blockIdx.x, *p.scale, true); }
 FO_KERNEL(fp8_cast_step_t_any, struct fo_cuda_fp8_cast_step_t_args, THREADS)
 {
-	__shared__ unsigned char tile[TILE * SIDE];
-	__shared__ uint32_t scratch[32];
-	by_step_scale(p.step, scratch, [&](uint32_t part, float scale, bool write) {
-		return cast_tile_any(p.cast, part, scale, write, tile);
+	by_step_scale(p.step, [&](uint32_t part, float scale, bool write) {
+		return cast_tile_any(p.cast, part, scale, write);
 	});
 }

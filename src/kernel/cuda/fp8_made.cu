@@ -44,15 +44,6 @@ struct swiglu_source {
 		as_stored(a[0]);
 	}
 };
-FO_KERNEL_BLOCKS(swiglu_fp8_bf16, struct fo_cuda_fp8_made_args, THREADS, 3)
-{
-	__shared__ __align__(16) uint32_t tile[TILE * QUADS];
-	__shared__ uint32_t scratch[32];
-	by_step_scale(p.step, scratch, [&](uint32_t part, float scale, bool write) {
-		return tile_of<false, true, uint16_t>(swiglu_source{ p }, p.q, p.qt, p.z, p.x.rows, p.x.cols, part,
-						      scale, write, tile);
-	});
-}
 
 /* Gradients of gate and up, from one read. */
 struct swiglu_bwd_source {
@@ -75,15 +66,16 @@ struct swiglu_bwd_source {
 		as_stored(a[0]), as_stored(a[1]);
 	}
 };
-FO_KERNEL_BLOCKS(swiglu_bwd_fp8_bf16, struct fo_cuda_fp8_made_args, THREADS, 2)
-{
-	__shared__ __align__(16) uint32_t tile[TILE * QUADS];
-	__shared__ uint32_t scratch[32];
-	by_step_scale(p.step, scratch, [&](uint32_t part, float scale, bool write) {
-		return tile_of<true, true, uint16_t>(swiglu_bwd_source{ p }, p.q, p.qt, p.z, p.x.rows, p.x.cols, part,
-						     scale, write, tile);
-	});
-}
+#define SWIGLU(name, source, e5m2, blocks)                                                                          \
+	FO_KERNEL_BLOCKS(name, struct fo_cuda_fp8_made_args, THREADS, blocks)                                       \
+	{                                                                                                           \
+		by_step_scale(p.step, [&](uint32_t part, float scale, bool write) {                                 \
+			return tile_of<e5m2, true, uint16_t>(source{ p }, p.q, p.qt, p.z, p.x.rows, p.x.cols, part, \
+							     scale, write);                                         \
+		});                                                                                                 \
+	}
+SWIGLU(swiglu_fp8_bf16, swiglu_source, false, 3)
+SWIGLU(swiglu_bwd_fp8_bf16, swiglu_bwd_source, true, 2)
 
 /* ---- norms: a strip of 16 whole rows at a time ----
  *
@@ -97,8 +89,9 @@ FO_KERNEL_BLOCKS(swiglu_bwd_fp8_bf16, struct fo_cuda_fp8_made_args, THREADS, 2)
 enum { NORM_GROUPS = 4 /* of eight columns, for each thread: norm.cu's V */, TEAMS_MOST = 16 };
 
 /* Sums of all teams at once, each in the order of fo_block_sum. */
-FO_DEVICE float team_sum(float x, int mine, int lane, int team, float (*scratch)[16])
+FO_DEVICE float team_sum(float x, int mine, int lane, int team)
 {
+	__shared__ float scratch[TEAMS_MOST][16];
 	x = fo_warp_sum(x);
 	__syncthreads();
 	if (lane % 32 == 0)
@@ -110,7 +103,7 @@ FO_DEVICE float team_sum(float x, int mine, int lane, int team, float (*scratch)
 /* Row `row`, by a team; is: there is such a row. bytes: of the row in shared memory, NULL: not wanted. */
 template <bool ADD>
 FO_DEVICE uint32_t norm_row(const fo_cuda_fp8_made_args &p, int64_t row, bool is, int mine, int lane, float scale,
-			    bool write, unsigned char *bytes, float (*scratch)[16])
+			    bool write, unsigned char *bytes)
 {
 	const int groups = (int)p.x.cols / 8;
 	fo_pack<uint16_t> x[NORM_GROUPS], b[NORM_GROUPS];
@@ -132,7 +125,7 @@ FO_DEVICE uint32_t norm_row(const fo_cuda_fp8_made_args &p, int64_t row, bool is
 			x[v], b[v],
 			ADD && write && is && i < groups ? (uint16_t *)p.c.data + row * p.c.ld + i * 8 : NULL, sum);
 	}
-	const float rstd = 1 / sqrtf(team_sum(sum, mine, lane, p.team, scratch) / (float)(int32_t)p.x.cols + p.eps);
+	const float rstd = 1 / sqrtf(team_sum(sum, mine, lane, p.team) / (float)(int32_t)p.x.cols + p.eps);
 	const float inverse = fo_div_rn(1, scale);
 	uint32_t top = 0;
 	if (write && is && !lane)
@@ -190,7 +183,7 @@ FO_DEVICE void turn_columns(const fo_cuda_fp8_made_args &p, const uint32_t *word
 
 template <bool ADD>
 FO_DEVICE uint32_t norm_strip(const fo_cuda_fp8_made_args &p, uint32_t strip, float scale, bool write,
-			      unsigned char *bytes, float (*scratch)[16])
+			      unsigned char *bytes)
 {
 	const int mine = (int)threadIdx.x / p.team, lane = (int)threadIdx.x % p.team;
 	const int64_t r0 = (int64_t)strip * FO_CUDA_FP8_STRIP;
@@ -200,7 +193,7 @@ FO_DEVICE uint32_t norm_strip(const fo_cuda_fp8_made_args &p, uint32_t strip, fl
 		const int in = k + mine;
 		const bool is = in < FO_CUDA_FP8_STRIP && r0 + in < p.x.rows;
 		top = fo_larger(top, norm_row<ADD>(p, r0 + in, is, mine, lane, scale, write,
-						   p.qt.data ? bytes + in * p.x.cols : NULL, scratch));
+						   p.qt.data ? bytes + in * p.x.cols : NULL));
 	}
 	if (!write || !p.qt.data)
 		return top;
@@ -209,15 +202,13 @@ FO_DEVICE uint32_t norm_strip(const fo_cuda_fp8_made_args &p, uint32_t strip, fl
 		turn_columns(p, (const uint32_t *)bytes, r0, c);
 	return top;
 }
-#define NORM(name, add)                                                                      \
-	FO_KERNEL_BLOCKS(name, struct fo_cuda_fp8_made_args, THREADS_NORM, 2)                \
-	{                                                                                    \
-		FO_SHARED_DYNAMIC(bytes);                                                    \
-		__shared__ float sums[TEAMS_MOST][16];                                       \
-		__shared__ uint32_t scratch[32];                                             \
-		by_step_scale(p.step, scratch, [&](uint32_t part, float scale, bool write) { \
-			return norm_strip<add>(p, part, scale, write, bytes, sums);          \
-		});                                                                          \
+#define NORM(name, add)                                                             \
+	FO_KERNEL_BLOCKS(name, struct fo_cuda_fp8_made_args, THREADS_NORM, 2)       \
+	{                                                                           \
+		FO_SHARED_DYNAMIC(bytes);                                           \
+		by_step_scale(p.step, [&](uint32_t part, float scale, bool write) { \
+			return norm_strip<add>(p, part, scale, write, bytes);       \
+		});                                                                 \
 	}
 NORM(norm_fp8_bf16, false)
 NORM(add_norm_fp8_bf16, true)

@@ -14,9 +14,9 @@ FO_DEVICE double uniform(uint64_t stream, uint64_t index)
 
 FO_KERNEL(init_weights, struct fo_cuda_init_weights_args, 256)
 {
-	const int64_t n = p.rows * p.cols, step = (int64_t)gridDim.x * blockDim.x;
-	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
-		const int64_t r = i / p.cols, c = i % p.cols, at = r * p.ld + c;
+	FO_EACH_ELEMENT(i, r, c, p.rows, p.cols)
+	{
+		const int64_t at = r * p.ld + c;
 		const uint64_t global = (uint64_t)(p.first + r * p.global_cols + c);
 		float v = p.std < 0 ? 0.0f : 1.0f;
 		if (p.std > 0) {

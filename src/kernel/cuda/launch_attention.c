@@ -2,7 +2,7 @@
 #include "kernel/cuda/cudnn.h"
 
 enum {
-	DIM_MOST = 256,   /* columns of a head: 8 per thread of a warp (kernels_attention.h) */
+	DIM_MOST = 256,   /* columns of a head: 8 per thread of a warp (kernels.h) */
 	DIM_NARROW = 128, /* up to here 4 per thread */
 	DECODE_ROWS = 8,  /* up to here a block for each query and head; above, tiles share the keys that they read */
 };
@@ -44,23 +44,18 @@ static struct fo_cuda_grid tiles(const struct fo_call *s, int64_t rows, int64_t 
 				      FO_CUDA_ATTENTION_THREADS, (uint32_t)FO_CUDA_ATTENTION_SHARED(s->attr.head_dim) };
 }
 
-/* What attention and attention_cached have in common. */
-static struct fo_cuda_attention_args forward_args(const struct fo_call *s, const struct fo_tensor *doc,
-						  const struct fo_tensor *o)
+/* The operands of attention and attention_cached come in the order of the arguments' views. */
+static struct fo_cuda_attention_args forward_args(const struct fo_call *s)
 {
 	const struct fo_tensor *q = &s->arg[FO_ATTENTION_Q], *k = &s->arg[FO_ATTENTION_K];
-	return (struct fo_cuda_attention_args){
-		.q = fo_cuda_view_of(q),
-		.k = fo_cuda_view_of(k),
-		.v = fo_cuda_view_of(&s->arg[FO_ATTENTION_V]),
-		.o = fo_cuda_view_of(o),
-		.doc = fo_cuda_view_of(doc),
-		.scale = (float)s->attr.value,
-		.dim = s->attr.head_dim,
-		.heads = (int32_t)(q->cols / s->attr.head_dim),
-		.group = (int32_t)(q->cols / k->cols),
-		.window = s->attr.window,
-	};
+	struct fo_cuda_attention_args args = { .scale = (float)s->attr.value,
+					       .dim = s->attr.head_dim,
+					       .heads = (int32_t)(q->cols / s->attr.head_dim),
+					       .group = (int32_t)(q->cols / k->cols),
+					       .window = s->attr.window };
+	for (int i = 0; i < s->n; i++)
+		(&args.q)[i] = fo_cuda_view_of(&s->arg[i]);
+	return args;
 }
 static fo_status launch_tiles(struct fo_cuda_queue *q, const struct fo_call *s,
 			      const struct fo_cuda_attention_args *args)
@@ -70,8 +65,7 @@ static fo_status launch_tiles(struct fo_cuda_queue *q, const struct fo_call *s,
 }
 static fo_status own_forward(struct fo_cuda_queue *q, const struct fo_call *s)
 {
-	struct fo_cuda_attention_args args = forward_args(s, &s->arg[FO_ATTENTION_DOC_START], &s->arg[FO_ATTENTION_O]);
-	args.lse = fo_cuda_view_of(&s->arg[FO_ATTENTION_LSE]);
+	const struct fo_cuda_attention_args args = forward_args(s);
 	return launch_tiles(q, s, &args);
 }
 
@@ -83,26 +77,16 @@ static size_t own_backward_bytes(const struct fo_call *s)
 
 static fo_status own_backward(struct fo_cuda_queue *q, const struct fo_call *s)
 {
-	const struct fo_tensor *a = s->arg, *k = &a[FO_ATTENTION_BWD_K];
+	const struct fo_tensor *k = &s->arg[FO_ATTENTION_BWD_K];
 	const int32_t dim = s->attr.head_dim;
-	const struct fo_cuda_attention_bwd_args args = {
-		.q = fo_cuda_view_of(&a[FO_ATTENTION_BWD_Q]),
-		.k = fo_cuda_view_of(k),
-		.v = fo_cuda_view_of(&a[FO_ATTENTION_BWD_V]),
-		.o = fo_cuda_view_of(&a[FO_ATTENTION_BWD_O]),
-		.lse = fo_cuda_view_of(&a[FO_ATTENTION_BWD_LSE]),
-		.dout = fo_cuda_view_of(&a[FO_ATTENTION_BWD_DO]),
-		.doc = fo_cuda_view_of(&a[FO_ATTENTION_BWD_DOC_START]),
-		.dq = fo_cuda_view_of(&a[FO_ATTENTION_BWD_DQ]),
-		.dk = fo_cuda_view_of(&a[FO_ATTENTION_BWD_DK]),
-		.dv = fo_cuda_view_of(&a[FO_ATTENTION_BWD_DV]),
-		.delta = q->ws,
-		.scale = (float)s->attr.value,
-		.dim = dim,
-		.heads = (int32_t)(a[FO_ATTENTION_BWD_Q].cols / dim),
-		.group = (int32_t)(a[FO_ATTENTION_BWD_Q].cols / k->cols),
-		.window = s->attr.window,
-	};
+	struct fo_cuda_attention_bwd_args args = { .delta = q->ws,
+						   .scale = (float)s->attr.value,
+						   .dim = dim,
+						   .heads = (int32_t)(s->arg[FO_ATTENTION_BWD_Q].cols / dim),
+						   .group = (int32_t)(s->arg[FO_ATTENTION_BWD_Q].cols / k->cols),
+						   .window = s->attr.window };
+	for (int i = 0; i <= FO_ATTENTION_BWD_DV; i++) /* operands come in the order of the arguments' views */
+		(&args.q)[i] = fo_cuda_view_of(&s->arg[i]);
 	FO_TRY(fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_dq_8 : FO_CUDA_FN_attention_dq_4,
 			      tiles(s, args.q.rows, args.heads), &args));
 	FO_TRY(fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_dkv_8 : FO_CUDA_FN_attention_dkv_4,
@@ -150,12 +134,11 @@ static fo_status backward(struct fo_cuda_queue *q, const struct fo_call *s, int6
 }
 static fo_status cached(struct fo_cuda_queue *q, const struct fo_call *s, int64_t variant)
 {
-	struct fo_cuda_attention_args args = forward_args(s, &s->arg[FO_ATTENTION_CACHED_SPAN],
-							  &s->arg[FO_ATTENTION_CACHED_O]);
+	struct fo_cuda_attention_args args = forward_args(s);
 	args.cached = 1;
 	if (args.q.rows > DECODE_ROWS)
 		return launch_tiles(q, s, &args);
-	struct fo_cuda_grid grid = { (uint32_t)args.q.rows, (uint32_t)args.heads, 1, FO_CUDA_DECODE_THREADS, 0 };
+	struct fo_cuda_grid grid = { (uint32_t)args.q.rows, (uint32_t)args.heads, 1, FO_CUDA_THREADS, 0 };
 	return fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_decode_8 : FO_CUDA_FN_attention_decode_4, grid, &args);
 }
 

@@ -1,18 +1,9 @@
 /* Launches of fp8.cu and fp8_cast_t.cu. */
 #include "kernel/cuda/cuda_int.h"
 
-enum { THREADS = 256, WARPS = THREADS / 32, GROUP = 16, ACCESS_BYTES = 16 };
-enum { TILE = 128 /* fp8.cuh */ };
-enum {
-	COLUMNS = 256 /* of a block that takes columns' maxima */,
-	ROWS_EACH = 64 /* it sees at least: joining is little beside it */
-};
-
-static bool aligned(const struct fo_tensor *t, bool whole)
-{
-	return (uintptr_t)t->data % ACCESS_BYTES == 0 &&
-	       (whole || (size_t)t->ld * fo_dtype_bytes(t->dtype) % ACCESS_BYTES == 0);
-}
+/* TILE: fp8.cuh. A block that takes columns' maxima has COLUMNS of them and sees at least ROWS_EACH rows: joining is
+ * little beside it. */
+enum { THREADS = FO_CUDA_THREADS, WARPS = THREADS / 32, GROUP = 16, TILE = 128, COLUMNS = THREADS, ROWS_EACH = 64 };
 
 /* As one long row. */
 static struct fo_tensor joined(struct fo_tensor t)
@@ -36,21 +27,6 @@ static uint32_t column_groups(const struct fo_cuda *c, const struct fo_tensor *x
 	return (uint32_t)fo_ceil_div(blocks, stripes);
 }
 
-static fo_status all_launch(struct fo_cuda_queue *q, const struct fo_tensor *x)
-{
-	struct fo_tensor t = x->ld == x->cols ? joined(*x) : *x;
-	const struct fo_cuda_amax_args args = { .x = fo_cuda_view_of(&t),
-						.partial = q->ws,
-						.aligned = aligned(x, t.rows == 1) };
-	return fo_cuda_launch(q, x->dtype == FO_BF16 ? FO_CUDA_FN_amax_all_bf16 : FO_CUDA_FN_amax_all_f32,
-			      (struct fo_cuda_grid){ all_blocks(q->cuda, x), 1, 1, THREADS, 0 }, &args);
-}
-static fo_status join_launch(struct fo_cuda_queue *q, uint32_t n, float *out)
-{
-	const struct fo_cuda_amax_join_args args = { .partial = q->ws, .n = n, .cols = 1, .out = out, .whole = 1 };
-	return fo_cuda_launch(q, FO_CUDA_FN_amax_join, (struct fo_cuda_grid){ 1, 1, 1, THREADS, 0 }, &args);
-}
-
 static const char *amax_cannot(const struct fo_cuda *c, const struct fo_call *s)
 {
 	if (!fo_cuda_is_float(&s->arg[FO_AMAX_X]))
@@ -69,30 +45,33 @@ static fo_status amax_prepare(struct fo_cuda *c, const struct fo_call *s, int64_
 static fo_status amax(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
 	const struct fo_tensor *x = &c->arg[FO_AMAX_X], *out = &c->arg[FO_AMAX_AMAX];
-	bool bf16 = x->dtype == FO_BF16;
-	if (out->rows == 1 && out->cols == 1) {
-		FO_TRY(all_launch(q, x));
-		return join_launch(q, all_blocks(q->cuda, x), out->data);
-	}
-	const struct fo_cuda_amax_args args = { .x = fo_cuda_view_of(x),
+	const bool bf16 = x->dtype == FO_BF16, all = out->rows == 1 && out->cols == 1;
+	const struct fo_tensor t = all && x->ld == x->cols ? joined(*x) : *x;
+	const struct fo_cuda_amax_args args = { .x = fo_cuda_view_of(&t),
 						.partial = q->ws,
 						.out = out->data,
 						.out_ld = out->ld,
-						.aligned = aligned(x, x->rows == 1) };
-	if (out->cols == 1)
-		return fo_cuda_launch(
-			q, bf16 ? FO_CUDA_FN_amax_rows_bf16 : FO_CUDA_FN_amax_rows_f32,
-			(struct fo_cuda_grid){ fo_cuda_blocks(q->cuda, x->rows, WARPS), 1, 1, THREADS, 0 }, &args);
-	uint32_t stripes = (uint32_t)fo_ceil_div(x->cols, COLUMNS), groups = column_groups(q->cuda, x);
-	const struct fo_cuda_amax_join_args join = { .partial = q->ws, .n = groups, .cols = x->cols, .out = out->data };
-	FO_TRY(fo_cuda_launch(q, bf16 ? FO_CUDA_FN_amax_cols_bf16 : FO_CUDA_FN_amax_cols_f32,
-			      (struct fo_cuda_grid){ stripes, groups, 1, THREADS, 0 }, &args));
-	return fo_cuda_launch(q, FO_CUDA_FN_amax_join, (struct fo_cuda_grid){ stripes, 1, 1, THREADS, 0 }, &join);
+						.aligned = fo_cuda_aligned(x, t.rows == 1) };
+	struct fo_cuda_amax_join_args join = { .partial = q->ws, .cols = 1, .out = out->data, .whole = all };
+	uint32_t stripes = 1;
+	if (all) {
+		join.n = all_blocks(q->cuda, x);
+		FO_TRY(fo_cuda_launch_blocks(q, bf16 ? FO_CUDA_FN_amax_all_bf16 : FO_CUDA_FN_amax_all_f32, join.n,
+					     &args));
+	} else if (out->cols == 1) {
+		return fo_cuda_launch_blocks(q, bf16 ? FO_CUDA_FN_amax_rows_bf16 : FO_CUDA_FN_amax_rows_f32,
+					     fo_cuda_blocks(q->cuda, x->rows, WARPS), &args);
+	} else {
+		stripes = (uint32_t)fo_ceil_div(x->cols, COLUMNS);
+		join.n = column_groups(q->cuda, x), join.cols = x->cols;
+		FO_TRY(fo_cuda_launch(q, bf16 ? FO_CUDA_FN_amax_cols_bf16 : FO_CUDA_FN_amax_cols_f32,
+				      (struct fo_cuda_grid){ stripes, (uint32_t)join.n, 1, THREADS, 0 }, &args));
+	}
+	return fo_cuda_launch_blocks(q, FO_CUDA_FN_amax_join, stripes, &join);
 }
 const struct fo_cuda_kernel fo_cuda_amax = {
 	.by = "flatout", .cannot = amax_cannot, .prepare = amax_prepare, .run = amax
 };
-_Static_assert((int)COLUMNS == (int)THREADS, "a block's columns are its threads where they are joined");
 
 /* ---- scales ---- */
 
@@ -109,10 +88,7 @@ static fo_status fp8_scale(struct fo_cuda_queue *q, const struct fo_call *c, int
 						     .out = fo_cuda_view_of(out),
 						     .largest = (float)c->attr.value,
 						     .power = c->attr.sign != 0 };
-	return fo_cuda_launch(
-		q, FO_CUDA_FN_fp8_scale,
-		(struct fo_cuda_grid){ fo_cuda_blocks(q->cuda, out->rows * out->cols, THREADS), 1, 1, THREADS, 0 },
-		&args);
+	return fo_cuda_launch_each(q, FO_CUDA_FN_fp8_scale, out->rows * out->cols, &args);
 }
 const struct fo_cuda_kernel fo_cuda_fp8_scale = { .by = "flatout", .cannot = scale_cannot, .run = fp8_scale };
 
@@ -133,7 +109,7 @@ static fo_status fp8_begin(struct fo_cuda_queue *q, const struct fo_call *c, int
 		const struct fo_call one = fo_call_one(c, k);
 		args.history[k] = fo_cuda_view_of(&one.arg[FO_FP8_BEGIN_HISTORY]);
 		args.amax[k] = fo_cuda_view_of(&one.arg[FO_FP8_BEGIN_AMAX]);
-		rows = one.arg[FO_FP8_BEGIN_HISTORY].rows > rows ? one.arg[FO_FP8_BEGIN_HISTORY].rows : rows;
+		rows = fo_max(rows, one.arg[FO_FP8_BEGIN_HISTORY].rows);
 	}
 	return fo_cuda_launch(q, FO_CUDA_FN_fp8_begin,
 			      (struct fo_cuda_grid){ (uint32_t)rows, (uint32_t)n, 1, THREADS, 0 }, &args);
@@ -160,7 +136,8 @@ static struct fo_cuda_fp8_cast_args cast_args(const struct fo_tensor *x, const s
 	const struct fo_tensor to = whole ? joined(*y) : *y;
 	return (struct fo_cuda_fp8_cast_args){ .x = fo_cuda_view_of(&from),
 					       .y = fo_cuda_view_of(&to),
-					       .aligned = aligned(x, from.rows == 1) && aligned(y, from.rows == 1) };
+					       .aligned = fo_cuda_aligned(x, from.rows == 1) &&
+							  fo_cuda_aligned(y, from.rows == 1) };
 }
 static fo_status fp8_cast(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
@@ -181,8 +158,8 @@ static fo_status fp8_cast(struct fo_cuda_queue *q, const struct fo_call *c, int6
 	struct fo_cuda_fp8_cast_args args = cast_args(x, y, scales == ONE);
 	args.scale = scale->data;
 	args.scale_ld = scale->ld;
-	return fo_cuda_launch(q, functions[x->dtype == FO_BF16][y->dtype == FO_E5M2][scales],
-			      (struct fo_cuda_grid){ all_blocks(q->cuda, x), 1, 1, THREADS, 0 }, &args);
+	return fo_cuda_launch_blocks(q, functions[x->dtype == FO_BF16][y->dtype == FO_E5M2][scales],
+				     all_blocks(q->cuda, x), &args);
 }
 const struct fo_cuda_kernel fo_cuda_fp8_cast = { .by = "flatout", .cannot = cast_cannot, .run = fp8_cast };
 
@@ -197,8 +174,8 @@ static const char *cast_t_cannot(const struct fo_cuda *c, const struct fo_call *
 /* 16 elements at once; else any layout. */
 static bool is_wide(const struct fo_tensor *x, const struct fo_tensor *y, const struct fo_tensor *yt)
 {
-	return aligned(x, x->rows == 1) && aligned(y, y->rows == 1) && aligned(yt, yt->rows == 1) &&
-	       x->rows % GROUP == 0 && x->cols % GROUP == 0;
+	return fo_cuda_aligned(x, x->rows == 1) && fo_cuda_aligned(y, y->rows == 1) &&
+	       fo_cuda_aligned(yt, yt->rows == 1) && x->rows % GROUP == 0 && x->cols % GROUP == 0;
 }
 static struct fo_cuda_fp8_cast_t_args cast_t_args(const struct fo_tensor *x, const struct fo_tensor *y,
 						  const struct fo_tensor *yt)
@@ -217,9 +194,9 @@ static fo_status fp8_cast_t(struct fo_cuda_queue *q, const struct fo_call *c, in
 			       *yt = &c->arg[FO_FP8_CAST_T_YT];
 	struct fo_cuda_fp8_cast_t_args args = cast_t_args(x, y, yt);
 	args.scale = c->arg[FO_FP8_CAST_T_SX].data;
-	return fo_cuda_launch(
+	return fo_cuda_launch_blocks(
 		q, is_wide(x, y, yt) ? functions[x->dtype == FO_BF16][y->dtype == FO_E5M2] : FO_CUDA_FN_fp8_cast_t_any,
-		(struct fo_cuda_grid){ (uint32_t)tiles(x), 1, 1, THREADS, 0 }, &args);
+		tiles(x), &args);
 }
 const struct fo_cuda_kernel fo_cuda_fp8_cast_t = { .by = "flatout", .cannot = cast_t_cannot, .run = fp8_cast_t };
 
@@ -306,8 +283,6 @@ static fo_status fp8_push(struct fo_cuda_queue *q, const struct fo_call *c, int6
 	const struct fo_cuda_fp8_push_args args = { c->arg[FO_FP8_PUSH_AMAX].data, c->arg[FO_FP8_PUSH_AMAX].ld,
 						    fo_cuda_view_of(&c->arg[FO_FP8_PUSH_HISTORY]),
 						    c->arg[FO_FP8_PUSH_SCALE].data };
-	return fo_cuda_launch(q, FO_CUDA_FN_fp8_push,
-			      (struct fo_cuda_grid){ (uint32_t)c->arg[FO_FP8_PUSH_HISTORY].rows, 1, 1, THREADS, 0 },
-			      &args);
+	return fo_cuda_launch_blocks(q, FO_CUDA_FN_fp8_push, args.history.rows, &args);
 }
 const struct fo_cuda_kernel fo_cuda_fp8_push = { .by = "flatout", .cannot = push_cannot, .run = fp8_push };

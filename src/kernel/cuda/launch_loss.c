@@ -36,8 +36,7 @@ static uint32_t blocks_for(const struct fo_cuda *c, const struct fo_tensor *logi
 	return (uint32_t)fo_min(logits->rows, processors * each);
 }
 
-/* hyper: NULL for the loss alone. loss: the number of the operand. */
-static fo_status xent_both(struct fo_cuda_queue *q, const struct fo_call *c, const struct fo_tensor *hyper, int loss)
+static fo_status xent(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
 	static const enum fo_cuda_function functions[2][2][2] = {
 		{ { FO_CUDA_FN_xent_fwd_any_f32, FO_CUDA_FN_xent_fwd_any_bf16 },
@@ -46,8 +45,9 @@ static fo_status xent_both(struct fo_cuda_queue *q, const struct fo_call *c, con
 		  { FO_CUDA_FN_xent_f32, FO_CUDA_FN_xent_bf16 } },
 	};
 	const struct fo_tensor *logits = &c->arg[FO_XENT_LOGITS], *target = &c->arg[FO_XENT_TARGET];
-	const double *inv_tokens = hyper ? (const double *)hyper->data + FO_HYPER_INV_TOKENS : NULL;
-	const bool gradient = hyper, wide = fo_cuda_vector(&logits, 1) == WIDTH;
+	const bool gradient = fo_call_has(c, FO_XENT_LOSS); /* xent_fwd has no hyper */
+	const int loss = gradient ? FO_XENT_LOSS : FO_XENT_FWD_LOSS;
+	const double *inv_tokens = gradient ? (const double *)c->arg[FO_XENT_HYPER].data + FO_HYPER_INV_TOKENS : NULL;
 	const struct fo_cuda_xent_args rows = { fo_cuda_view_of(logits), target->data, target->ld, inv_tokens, q->ws };
 	const struct fo_cuda_loss_sum_args sum = { .row_loss = q->ws,
 						   .target = target->data,
@@ -59,19 +59,9 @@ static fo_status xent_both(struct fo_cuda_queue *q, const struct fo_call *c, con
 	struct fo_cuda_grid grid = { 1, 1, 1, threads_for(logits->cols), 0 },
 			    one = { 1, 1, 1, threads_for(logits->rows * WIDTH), 0 };
 	grid.x = blocks_for(q->cuda, logits, grid.threads);
+	const bool wide = fo_cuda_in_eights(&rows.logits, 1);
 	FO_TRY(fo_cuda_launch(q, functions[gradient][wide][logits->dtype == FO_BF16], grid, &rows));
 	return fo_cuda_launch(q, FO_CUDA_FN_loss_sum, one, &sum);
 }
 
-static fo_status xent(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
-{
-	return xent_both(q, c, &c->arg[FO_XENT_HYPER], FO_XENT_LOSS);
-}
-static fo_status xent_fwd(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
-{
-	return xent_both(q, c, NULL, FO_XENT_FWD_LOSS);
-}
 const struct fo_cuda_kernel fo_cuda_xent = { .by = "flatout", .cannot = cannot, .prepare = prepare, .run = xent };
-const struct fo_cuda_kernel fo_cuda_xent_fwd = {
-	.by = "flatout", .cannot = cannot, .prepare = prepare, .run = xent_fwd
-};

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { THREADS = 256, THREADS_MOST = 1024, ACCESS_BYTES = 16 };
+enum { THREADS = FO_CUDA_THREADS, THREADS_MOST = 1024 };
 
 /* ---- squared norm ---- */
 
@@ -27,12 +27,6 @@ static fo_status sumsq_prepare(struct fo_cuda *c, const struct fo_call *s, int64
 	return FO_OK;
 }
 
-static bool aligned(const struct fo_tensor *t, bool whole)
-{
-	return (uintptr_t)t->data % ACCESS_BYTES == 0 &&
-	       (whole || (size_t)t->ld * fo_dtype_bytes(t->dtype) % ACCESS_BYTES == 0);
-}
-
 static fo_status sumsq(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
 	struct fo_call one = fo_call_one(c, 0);
@@ -49,16 +43,15 @@ static fo_status sumsq(struct fo_cuda_queue *q, const struct fo_call *c, int64_t
 						    .cols = g->cols,
 						    .ld = g->ld,
 						    .dtype = g->dtype,
-						    .aligned = aligned(g, whole),
+						    .aligned = fo_cuda_aligned(g, whole),
 						    .begin = args.chunks };
 		if (whole)
 			t->rows = 1, t->cols = g->rows * g->cols;
-		t->per_row = (uint32_t)((t->cols + FO_CUDA_SUMSQ_CHUNK - 1) / FO_CUDA_SUMSQ_CHUNK);
+		t->per_row = (uint32_t)fo_ceil_div(t->cols, FO_CUDA_SUMSQ_CHUNK);
 		args.chunks += (uint32_t)t->rows * t->per_row;
 	}
-	struct fo_cuda_grid grid = { fo_cuda_blocks(q->cuda, args.chunks, 1), 1, 1, THREADS, 0 };
 	struct fo_cuda_grid sum = { 1, 1, 1, args.chunks > THREADS ? THREADS_MOST : THREADS, 0 };
-	FO_TRY(fo_cuda_launch(q, FO_CUDA_FN_sumsq, grid, &args));
+	FO_TRY(fo_cuda_launch_blocks(q, FO_CUDA_FN_sumsq, fo_cuda_blocks(q->cuda, args.chunks, 1), &args));
 	return fo_cuda_launch(q, FO_CUDA_FN_sumsq_sum, sum, &args);
 }
 const struct fo_cuda_kernel fo_cuda_sumsq = {
@@ -107,11 +100,14 @@ _Static_assert(FO_HYPER_LR == 0 && FO_HYPER_BETA1 == 1 && FO_HYPER_BETA2 == 2 &&
 
 /* ---- AdamW ---- */
 
+/* How many of these operands a call has: the master may be absent. */
+static const uint8_t adamw_operand[] = { FO_ADAMW_M, FO_ADAMW_V, FO_ADAMW_GRAD, FO_ADAMW_W, FO_ADAMW_MASTER };
+static int adamw_operands(const struct fo_call *one) { return fo_call_has(one, FO_ADAMW_MASTER) ? 5 : 4; }
+
 static const char *adamw_one_cannot(const struct fo_call *s)
 {
-	static const uint8_t numbers[] = { FO_ADAMW_M, FO_ADAMW_V, FO_ADAMW_GRAD, FO_ADAMW_W };
-	for (size_t i = 0; i < sizeof numbers; i++)
-		if (!fo_cuda_is_float(&s->arg[numbers[i]]))
+	for (int i = 0; i < 4; i++)
+		if (!fo_cuda_is_float(&s->arg[adamw_operand[i]]))
 			return "moments, gradients or weights are neither bf16 nor fp32";
 	int master = fo_call_has(s, FO_ADAMW_MASTER) ? s->arg[FO_ADAMW_MASTER].dtype : FO_F32;
 	if (master != FO_F32 && master != FO_I16)
@@ -128,21 +124,12 @@ static const char *adamw_cannot(const struct fo_cuda *c, const struct fo_call *s
 	return why;
 }
 
-/* m, v, grad, w and master if it is there. */
-static int adamw_operands(const struct fo_call *one, const struct fo_tensor **t)
-{
-	t[0] = &one->arg[FO_ADAMW_M], t[1] = &one->arg[FO_ADAMW_V], t[2] = &one->arg[FO_ADAMW_GRAD],
-	t[3] = &one->arg[FO_ADAMW_W], t[4] = &one->arg[FO_ADAMW_MASTER];
-	return fo_call_has(one, FO_ADAMW_MASTER) ? 5 : 4;
-}
-
 /* Where all operands lie without gaps they are one long row. */
 static bool adamw_whole(const struct fo_call *one)
 {
-	const struct fo_tensor *t[5];
 	bool whole = true;
-	for (int i = 0, n = adamw_operands(one, t); i < n; i++)
-		whole = whole && t[i]->ld == t[i]->cols;
+	for (int i = 0; i < adamw_operands(one); i++)
+		whole = whole && one->arg[adamw_operand[i]].ld == one->arg[adamw_operand[i]].cols;
 	return whole;
 }
 
@@ -157,14 +144,13 @@ static enum fo_cuda_function adamw_function(const struct fo_call *one)
 	static const enum fo_cuda_function functions[2][2][4] = { { FUNCTIONS(f32, f32), FUNCTIONS(f32, bf16) },
 								  { FUNCTIONS(bf16, f32), FUNCTIONS(bf16, bf16) } };
 #undef FUNCTIONS
-	const struct fo_tensor *t[5];
 	const bool master = fo_call_has(one, FO_ADAMW_MASTER), bf16 = one->arg[FO_ADAMW_W].dtype == FO_BF16,
 		   whole = adamw_whole(one), bf16_moments = one->arg[FO_ADAMW_M].dtype == FO_BF16,
 		   bf16_gradients = one->arg[FO_ADAMW_GRAD].dtype == FO_BF16;
 	if (master && !bf16)
 		return FO_CUDA_FN_adamw_any; /* an fp32 weight that has a copy all the same */
-	for (int i = 0, n = adamw_operands(one, t); i < n; i++)
-		if (!aligned(t[i], whole))
+	for (int i = 0; i < adamw_operands(one); i++)
+		if (!fo_cuda_aligned(&one->arg[adamw_operand[i]], whole))
 			return FO_CUDA_FN_adamw_any;
 	if (master)
 		weights = one->arg[FO_ADAMW_MASTER].dtype == FO_I16 ? SPLIT : COPY;
@@ -203,7 +189,7 @@ static void adamw_add(struct fo_cuda_adamw_args *args, const struct fo_call *one
 		t->master = master->data, t->ld_master = master->ld, t->type_master = master->dtype;
 	if (whole)
 		t->rows = 1, t->cols = w->rows * w->cols;
-	t->per_row = (uint32_t)((t->cols + FO_CUDA_ADAMW_CHUNK - 1) / FO_CUDA_ADAMW_CHUNK);
+	t->per_row = (uint32_t)fo_ceil_div(t->cols, FO_CUDA_ADAMW_CHUNK);
 	args->chunks += (uint32_t)t->rows * t->per_row;
 }
 
@@ -228,22 +214,9 @@ static fo_status adamw(struct fo_cuda_queue *q, const struct fo_call *c, int64_t
 			adamw_add(&args, &one);
 			done |= 1u << i;
 		}
-		FO_TRY(fo_cuda_launch(
-			q, f, (struct fo_cuda_grid){ fo_cuda_blocks(q->cuda, args.chunks, 1), 1, 1, THREADS, 0 },
-			&args));
+		FO_TRY(fo_cuda_launch_blocks(q, f, fo_cuda_blocks(q->cuda, args.chunks, 1), &args));
 	}
 	return FO_OK;
 }
 const struct fo_cuda_kernel fo_cuda_adamw = { .by = "flatout", .cannot = adamw_cannot, .run = adamw };
 _Static_assert((int)FO_CUDA_ADAMW_TENSORS >= (int)(FO_MAX_OPERANDS - 2) / 4, "room for all tensors of adamw_many");
-
-/* ---- numbers that are not finite ---- */
-
-fo_status fo_cuda_find_nonfinite(struct fo_cuda_queue *q, const struct fo_tensor *t, int64_t *found)
-{
-	const struct fo_cuda_nonfinite_args args = { fo_cuda_view_of(t), (uint64_t *)found };
-	struct fo_cuda_grid grid = { fo_cuda_blocks(q->cuda, t->rows * t->cols, THREADS), 1, 1, THREADS, 0 };
-	FO_TRY(fo_cuda_fill(q->cuda, found, 0xff, sizeof *found,
-			    q->stream)); /* -1, and above every index for an unsigned minimum */
-	return fo_cuda_launch(q, FO_CUDA_FN_find_nonfinite, grid, &args);
-}

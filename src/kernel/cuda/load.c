@@ -1,5 +1,5 @@
 /* NVIDIA's libraries, found and loaded at run time. */
-#include "kernel/cuda/cuda_int.h"
+#include "kernel/cuda/libraries.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -7,15 +7,83 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A function's name is the value of NVIDIA's macro where cuda.h renames it. */
+#define NAME(f) FO_CUDA_TEXT(f),
+#define NEWER(f) "?" #f,
+static const char *const driver_names[] = { FO_CUDA_DRIVER_CALLS(NAME) };
+static const char *const lt_names[] = { FO_CUBLASLT_CALLS(NAME) };
+static const char *const dnn_names[] = { FO_CUDNN_CALLS(NAME) };
+#if FO_NCCL
+static const char *const nccl_names[] = { FO_NCCL_CALLS(NAME) FO_NCCL_NEWER_CALLS(NEWER) };
+#endif
+#if FO_CUPTI
+static const char *const cupti_names[] = { FO_CUPTI_CALLS(NAME) };
+#endif
+
+enum { FUNCTIONS_MOST = 64 };
+static struct library {
+	struct fo_cuda_found found;
+	const char *file, *version; /* version: the function that tells it */
+	const char *const *name;    /* those that begin with '?' may be missing and are NULL then */
+	int functions;
+	bool returns_version; /* else it stores the version where its argument points */
+	bool tried, good, software;
+	void *function[FUNCTIONS_MOST];
+} library[FO_CUDA_LIBS] = {
+#define FUNCTIONS(names) .name = names, .functions = sizeof names / sizeof *names
+	[FO_CUDA_DRIVER] = { { .name = "CUDA driver", .what = "the device itself" },
+			     "libcuda.so.1",
+			     "cuDriverGetVersion",
+			     FUNCTIONS(driver_names) },
+	[FO_CUDA_CUBLASLT] = { { .name = "cuBLASLt", .what = "matmuls" },
+			       "libcublasLt.so." FO_CUDA_TEXT(CUBLAS_VER_MAJOR),
+			       "cublasLtGetVersion",
+			       FUNCTIONS(lt_names),
+			       .returns_version = true },
+	[FO_CUDA_CUDNN] = { { .name = "cuDNN", .what = "attention" },
+			    "libcudnn.so." FO_CUDA_TEXT(CUDNN_MAJOR),
+			    "cudnnGetVersion",
+			    FUNCTIONS(dnn_names),
+			    .returns_version = true },
+#if FO_NCCL
+	[FO_CUDA_NCCL] = { { .name = "NCCL", .what = "several devices" },
+			   "libnccl.so.2",
+			   "ncclGetVersion",
+			   FUNCTIONS(nccl_names) },
+#else
+	[FO_CUDA_NCCL] = { { .name = "NCCL",
+			     .what = "several devices",
+			     .why = "this build has no NCCL: install it with its header (nccl.h) and build again" },
+			   .tried = true },
+#endif
+#if FO_CUPTI
+	[FO_CUDA_CUPTI] = { { .name = "CUPTI", .what = "times of kernels" },
+			    "libcupti.so." FO_CUDA_TEXT(FO_CUPTI),
+			    "cuptiGetVersion",
+			    FUNCTIONS(cupti_names) },
+#else
+	[FO_CUDA_CUPTI] = { { .name = "CUPTI",
+			      .what = "times of kernels",
+			      .why = "this build has no CUPTI: install the toolkit with its profiling headers "
+				     "(cupti.h) and build again" },
+			    .tried = true },
+#endif
+	/* hw/nvml.h loads it. */
+	[FO_CUDA_NVML] = { { .name = "NVML", .what = "power and clocks" }, .tried = true },
+};
+_Static_assert(sizeof driver_names <= sizeof library->function && sizeof lt_names <= sizeof library->function &&
+		       sizeof dnn_names <= sizeof library->function,
+	       "room for all functions");
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- the file ---- */
+
 /* Opens `name` in the folder folder[0..len), or where the system's loader finds it (len 0). NULL: f->why says why, if
  * the file is there and cannot be loaded. */
 static void *open_in(const char *folder, size_t len, const char *name, struct fo_cuda_found *f)
 {
 	char path[512];
-	if (len)
-		snprintf(path, sizeof path, "%.*s/%s", (int)len, folder, name);
-	else
-		snprintf(path, sizeof path, "%s", name);
+	snprintf(path, sizeof path, "%.*s%s%s", (int)len, folder, len ? "/" : "", name);
 	void *h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	const char *text = h ? NULL : dlerror();
 	if (h)
@@ -28,129 +96,78 @@ static void *open_in(const char *folder, size_t len, const char *name, struct fo
 
 static void *open_in_folders(const char *folders, const char *name, struct fo_cuda_found *f)
 {
-	for (const char *at = folders; at && *at;) {
+	void *h = NULL;
+	for (const char *at = folders; at && *at && !h;) {
 		size_t len = strcspn(at, ":");
-		void *h = len ? open_in(at, len, name, f) : NULL;
-		if (h)
-			return h;
+		h = len ? open_in(at, len, name, f) : NULL;
 		at += len + (at[len] == ':');
 	}
-	return NULL;
+	return h;
 }
 
-static struct fo_cuda_loaded driver, lt, dnn;
-
 /* only_named: look only in the folders of FLATOUT_CUDA_LIBRARIES. */
-static void *find(struct fo_cuda_found *f, const char *const *names, bool only_named)
+static void *find(struct fo_cuda_found *f, const char *name, bool only_named)
 {
-	*f->why = 0;
-	for (int i = 0; names[i]; i++) {
-		void *h = open_in_folders(getenv("FLATOUT_CUDA_LIBRARIES"), names[i], f);
-		if (!h && !only_named)
-			h = open_in("", 0, names[i], f);
-		if (!h && !only_named)
-			h = open_in_folders(FO_CUDA_FOLDERS, names[i], f);
-		if (h) {
-			*f->why = 0;
-			f->loaded = true;
-			return h;
-		}
-	}
 	const char *hint = "name its folder in FLATOUT_CUDA_LIBRARIES";
+	void *h = open_in_folders(getenv("FLATOUT_CUDA_LIBRARIES"), name, f);
+	if (!h && !only_named)
+		h = open_in("", 0, name, f);
+	if (!h && !only_named)
+		h = open_in_folders(FO_CUDA_FOLDERS, name, f);
+	f->loaded = h;
+	if (h)
+		*f->why = 0;
+	if (h || *f->why)
+		return h;
 	if (only_named)
 		hint = "beside a software driver only FLATOUT_CUDA_LIBRARIES is looked at";
-	else if (f == &driver.found)
+	else if (f == &library[FO_CUDA_DRIVER].found)
 		hint = "it comes with the NVIDIA driver; where that lies elsewhere, name its folder in "
 		       "FLATOUT_CUDA_LIBRARIES";
-	if (!*f->why)
-		snprintf(f->why, sizeof f->why, "'%s' was not found: %s", names[0], hint);
+	snprintf(f->why, sizeof f->why, "'%s' was not found: %s", name, hint);
 	return NULL;
 }
 
 /* Finds every function or none. Those that only newer versions have are NULL in older ones. */
-static bool find_all(void *h, void **to, const char *const *names, int n, struct fo_cuda_found *f)
+static bool find_all(void *h, struct library *l)
 {
-	for (int i = 0; i < n; i++) {
-		const bool newer = *names[i] == '?';
-		to[i] = dlsym(h, names[i] + newer);
-		if (to[i] || newer)
+	const struct fo_cuda_found f = l->found;
+	for (int i = 0; i < l->functions; i++) {
+		const bool newer = *l->name[i] == '?';
+		l->function[i] = dlsym(h, l->name[i] + newer);
+		if (l->function[i] || newer)
 			continue;
-		snprintf(f->why, sizeof f->why, "'%s' has no function %s: it is too old", f->file, names[i]);
-		f->refused = true;
+		snprintf(l->found.why, sizeof l->found.why, "'%s' has no function %s: it is too old", f.file,
+			 l->name[i]);
+		l->found.refused = true;
 		return false;
 	}
 	return true;
 }
 
-static const char *const driver_names[] = { FO_CUDA_DRIVER_CALLS(FO_CUDA_NAME) };
-static const char *const lt_names[] = { FO_CUBLASLT_CALLS(FO_CUDA_NAME) };
-static const char *const dnn_names[] = { FO_CUDNN_CALLS(FO_CUDA_NAME) };
-enum {
-	DRIVER_CALLS = sizeof driver_names / sizeof *driver_names,
-	LT_CALLS = sizeof lt_names / sizeof *lt_names,
-	DNN_CALLS = sizeof dnn_names / sizeof *dnn_names
-};
+/* ---- the version ---- */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-_Static_assert((int)DRIVER_CALLS <= 64 && (int)LT_CALLS <= 64 && (int)DNN_CALLS <= 64, "room for all functions");
-
-const void *fo_cuda_load(struct fo_cuda_loaded *l, const char *const *files, const char *const *names, int n,
-			 void (*version)(struct fo_cuda_loaded *), struct fo_cuda_found *found)
+/* The number by which a library tells its version; 0: it does not. */
+static int64_t version_of(void *h, const struct library *l)
 {
-	if (l != &driver)
-		(void)fo_cuda_driver_is_software(); /* it decides where other libraries are looked for */
-	pthread_mutex_lock(&lock);
-	if (!l->tried) {
-		/* NVIDIA's own libraries would talk to another driver than the software one, or find none. */
-		void *h = find(&l->found, files, l != &driver && driver.software);
-		l->good = h && find_all(h, l->function, names, n, &l->found);
-		l->software = h && dlsym(h, "fo_software_device");
-		if (l->good)
-			version(l);
-		l->good = l->good && !l->found.refused;
-		l->tried = true;
-	}
-	const char *name = found->name, *what = found->what;
-	*found = l->found;
-	found->name = name;
-	found->what = what;
-	pthread_mutex_unlock(&lock);
-	return l->good ? l->function : NULL;
+	int (*stores)(int *), v = 0;
+	size_t (*returns)(void);
+	*(void **)&stores = *(void **)&returns = dlsym(h, l->version);
+	if (l->returns_version)
+		return returns ? (int64_t)returns() : 0;
+	return stores && !stores(&v) ? v : 0;
 }
 
-static void driver_version(struct fo_cuda_loaded *l)
+static void print_version(struct library *l, int64_t v)
 {
-	int v = 0;
-	if (((const struct fo_cuda_driver_calls *)l->function)->cuDriverGetVersion(&v) == CUDA_SUCCESS)
-		snprintf(l->found.version, sizeof l->found.version, "%d.%d", v / 1000, v % 1000 / 10);
-}
-const struct fo_cuda_driver_calls *fo_cuda_load_driver(struct fo_cuda_found *found)
-{
-	static const char *const files[] = { "libcuda.so.1", NULL };
-	return fo_cuda_load(&driver, files, driver_names, DRIVER_CALLS, driver_version, found);
-}
-
-bool fo_cuda_driver_is_software(void)
-{
-	struct fo_cuda_found found = { 0 };
-	(void)fo_cuda_load_driver(&found);
-	return driver.software;
-}
-
-void *fo_cuda_dlopen(struct fo_cuda_found *f, const char *const *names)
-{
-	return find(f, names, fo_cuda_driver_is_software());
-}
-
-static void lt_version(struct fo_cuda_loaded *l)
-{
-	size_t v = ((const struct fo_cublaslt_calls *)l->function)->cublasLtGetVersion();
-	snprintf(l->found.version, sizeof l->found.version, "%zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
-}
-const struct fo_cublaslt_calls *fo_cuda_load_cublaslt(struct fo_cuda_found *found)
-{
-	static const char *const files[] = { "libcublasLt.so." FO_CUDA_TEXT(CUBLAS_VER_MAJOR), NULL };
-	return fo_cuda_load(&lt, files, lt_names, LT_CALLS, lt_version, found);
+	struct fo_cuda_found *f = &l->found;
+	/* NCCL's number had one digit less until 2.8. */
+	const int64_t minors = l == &library[FO_CUDA_NCCL] && v < 10000 ? 10 : 100;
+	if (v && l == &library[FO_CUDA_DRIVER])
+		snprintf(f->version, sizeof f->version, "%d.%d", (int)(v / 1000), (int)(v % 1000 / 10));
+	else if (v)
+		snprintf(f->version, sizeof f->version, "%d.%d.%d", (int)(v / (100 * minors)), (int)(v / 100 % minors),
+			 (int)(v % 100));
 }
 
 /* cuDNN compiles attention by NVRTC when a plan is made, and NVRTC opens its built-in functions by name alone. The
@@ -158,38 +175,71 @@ const struct fo_cublaslt_calls *fo_cuda_load_cublaslt(struct fo_cuda_found *foun
  * already is found by its name, so both are loaded here. */
 static void load_compiler(bool only_named)
 {
-	static const char *const files[] = { "libnvrtc.so." FO_CUDA_TEXT(CUBLAS_VER_MAJOR), NULL };
 	struct fo_cuda_found f = { 0 };
-	int (*version_of)(int *, int *), major = 0, minor = 0;
-	char name[48];
-	const char *const builtins[] = { name, NULL };
-	void *h = find(&f, files, only_named);
-	*(void **)&version_of = h ? dlsym(h, "nvrtcVersion") : NULL;
-	if (!version_of || version_of(&major, &minor))
+	int (*compiler_version)(int *, int *), major = 0, minor = 0;
+	char builtins[48];
+	void *h = find(&f, "libnvrtc.so." FO_CUDA_TEXT(CUBLAS_VER_MAJOR), only_named);
+	*(void **)&compiler_version = h ? dlsym(h, "nvrtcVersion") : NULL;
+	if (!compiler_version || compiler_version(&major, &minor))
 		return; /* plans then say what is missing */
-	snprintf(name, sizeof name, "libnvrtc-builtins.so.%d.%d", major, minor);
+	snprintf(builtins, sizeof builtins, "libnvrtc-builtins.so.%d.%d", major, minor);
 	(void)find(&f, builtins, only_named);
 }
 
 /* Versions before 9.18 compute wrong gradients of packed documents on Hopper (TransformerEngine issue 2186), 9.10 wrong
  * ones of all. */
 enum { CUDNN_LEAST = 91800 };
-static void dnn_version(struct fo_cuda_loaded *l)
+static void judge_cudnn(struct library *l, int64_t version)
 {
-	size_t v = ((const struct fo_cudnn_calls *)l->function)->cudnnGetVersion();
-	snprintf(l->found.version, sizeof l->found.version, "%zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
-	l->found.refused = v < CUDNN_LEAST;
-	if (driver.software && !l->software) {
-		l->found.refused = true;
+	const bool software = library[FO_CUDA_DRIVER].software;
+	const struct fo_cuda_found f = l->found;
+	l->found.refused = true;
+	if (software && !l->software) {
 		snprintf(l->found.why, sizeof l->found.why, "NVIDIA's cuDNN cannot run on a software device");
-	} else if (l->found.refused)
+	} else if (version < CUDNN_LEAST) {
 		snprintf(l->found.why, sizeof l->found.why,
-			 "cuDNN %s is known to compute wrong gradients: install 9.18 or newer", l->found.version);
-	else
-		load_compiler(driver.software);
+			 "cuDNN %s is known to compute wrong gradients: install 9.18 or newer", f.version);
+	} else {
+		l->found.refused = false;
+		load_compiler(software);
+	}
 }
-const struct fo_cudnn_calls *fo_cuda_load_cudnn(struct fo_cuda_found *found)
+
+/* ---- loading ---- */
+
+static void load(enum fo_cuda_lib which)
 {
-	static const char *const files[] = { "libcudnn.so." FO_CUDA_TEXT(CUDNN_MAJOR), NULL };
-	return fo_cuda_load(&dnn, files, dnn_names, DNN_CALLS, dnn_version, found);
+	struct library *l = &library[which];
+	/* NVIDIA's own libraries would talk to another driver than the software one, or find none. */
+	void *h = find(&l->found, l->file, which != FO_CUDA_DRIVER && library[FO_CUDA_DRIVER].software);
+	l->tried = true;
+	l->software = h && dlsym(h, "fo_software_device");
+	l->good = h && find_all(h, l);
+	if (!l->good)
+		return;
+	const int64_t version = version_of(h, l);
+	print_version(l, version);
+	if (which == FO_CUDA_CUDNN)
+		judge_cudnn(l, version);
+	l->good = !l->found.refused;
+}
+
+const void *fo_cuda_load(enum fo_cuda_lib which, struct fo_cuda_found *found)
+{
+	struct library *l = &library[which];
+	if (which != FO_CUDA_DRIVER)
+		(void)fo_cuda_driver_is_software(); /* it decides where other libraries are looked for */
+	pthread_mutex_lock(&lock);
+	if (!l->tried)
+		load(which);
+	*found = l->found;
+	pthread_mutex_unlock(&lock);
+	return l->good ? l->function : NULL;
+}
+
+bool fo_cuda_driver_is_software(void)
+{
+	struct fo_cuda_found found;
+	(void)fo_cuda_load(FO_CUDA_DRIVER, &found);
+	return library[FO_CUDA_DRIVER].software;
 }

@@ -146,8 +146,9 @@ template <int N, typename T> FO_DEVICE void zero_write(T *row, int n)
 		put<N>(row + (int64_t)i * N, zero);
 }
 
-template <bool GRADIENT, int N, typename T> FO_DEVICE void xent_rows(const fo_cuda_xent_args &p, softmax_sum *scratch)
+template <bool GRADIENT, int N, typename T> FO_DEVICE void xent_rows(const fo_cuda_xent_args &p)
 {
+	__shared__ softmax_sum scratch[32];
 	const int n = (int)(p.logits.cols / N), warps = blockDim.x / 32;
 	const float inv_tokens = GRADIENT ? (float)*p.inv_tokens : 0;
 	for (int64_t r = blockIdx.x; r < p.logits.rows; r += gridDim.x) {
@@ -177,12 +178,8 @@ template <bool GRADIENT, int N, typename T> FO_DEVICE void xent_rows(const fo_cu
 	}
 }
 
-#define XENT(name, gradient, n, type)                     \
-	FO_KERNEL(name, struct fo_cuda_xent_args, 1024)   \
-	{                                                 \
-		__shared__ softmax_sum scratch[32];       \
-		xent_rows<gradient, n, type>(p, scratch); \
-	}
+#define XENT(name, gradient, n, type) \
+	FO_KERNEL(name, struct fo_cuda_xent_args, 1024) { xent_rows<gradient, n, type>(p); }
 XENT(xent_bf16, true, 8, uint16_t)
 XENT(xent_f32, true, 8, float)
 XENT(xent_any_bf16, true, 1, uint16_t)
@@ -195,14 +192,13 @@ XENT(xent_fwd_any_f32, false, 1, float)
 /* One block: 8 B a row, a few microseconds. */
 FO_KERNEL(loss_sum, struct fo_cuda_loss_sum_args, 1024)
 {
-	__shared__ double scratch[32];
 	double sum = 0, count = 0;
 	for (int64_t i = threadIdx.x; i < p.rows; i += blockDim.x) {
 		sum += p.row_loss[i];
 		count += p.target[i * p.target_ld] >= 0;
 	}
-	sum = fo_block_sum(sum, scratch, blockDim.x / 32);
-	count = fo_block_sum(count, scratch, blockDim.x / 32);
+	sum = fo_block_sum(sum, blockDim.x / 32);
+	count = fo_block_sum(count, blockDim.x / 32);
 	if (threadIdx.x)
 		return;
 	if (p.inv_tokens)

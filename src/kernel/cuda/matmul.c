@@ -14,9 +14,9 @@
 
 #include <string.h>
 
-enum { ALIGNED = 16, WS_ALIGNED = 256, THREADS = 256, TURN_TILE = 128 };
+enum { ALIGNED = 16, WS_ALIGNED = 256, TURN_TILE = 128 };
 
-/* ---- from the operation to the library's product ---- */
+/* ---- from the operation to the library's matmul ---- */
 
 /* How a call runs, and the offsets of what lies in the workspace; -1 for what is not there. */
 struct route {
@@ -31,14 +31,12 @@ struct route {
 static int64_t take(struct route *r, int64_t bytes)
 {
 	int64_t at = r->end;
-	r->end += (bytes + WS_ALIGNED - 1) / WS_ALIGNED * WS_ALIGNED;
+	r->end += fo_round_up(bytes, WS_ALIGNED);
 	return at;
 }
 
-static bool tn_only(const struct fo_cuda *c)
-{
-	return c->info.cc_major != 10;
-} /* Blackwell data centre parts take all layouts */
+/* Only Blackwell's data centre parts take all layouts of fp8 operands. */
+static bool tn_only(const struct fo_cuda *c) { return c->info.cc_major != 10; }
 static bool has_fp8(const struct fo_cuda *c) { return c->info.cc_major * 10 + c->info.cc_minor >= 89; }
 
 static int64_t depth(const struct fo_call *s)
@@ -46,7 +44,7 @@ static int64_t depth(const struct fo_call *s)
 	return s->attr.ta ? s->arg[FO_MATMUL_A].rows : s->arg[FO_MATMUL_A].cols;
 }
 
-/* Whether the library may be asked for the product of these fp8 numbers at all. */
+/* Whether the library may be asked to multiply these fp8 numbers at all. */
 static bool may_be_direct(const struct fo_cuda *c, const struct fo_call *s)
 {
 	const struct fo_tensor *a = &s->arg[FO_MATMUL_A], *b = &s->arg[FO_MATMUL_B], *d = &s->arg[FO_MATMUL_C];
@@ -89,7 +87,7 @@ static void fill_wide(const struct fo_call *s, struct route *r)
 	struct fo_cuda_product *k = &r->key;
 	for (int i = 0; i < 2; i++) {
 		const struct fo_tensor *t = &s->arg[i];
-		r->copy_ld[i] = (t->cols + 7) / 8 * 8; /* 16 bytes */
+		r->copy_ld[i] = fo_round_up(t->cols, 8); /* 16 bytes */
 		r->copy[i] = take(r, t->rows * r->copy_ld[i] * (int64_t)sizeof(uint16_t));
 	}
 	r->sum = take(r, k->m * k->n * (int64_t)sizeof(float));
@@ -202,7 +200,7 @@ static fo_status prepare(struct fo_cuda *c, const struct fo_call *s, int64_t var
 		FO_TRY(prepare_one(c, s, true, false, ws_bytes, &good));
 	if (!good)
 		return fo_fail(FO_EUNSUPPORTED,
-			       "cuBLASLt has no algorithm for a product (%lld,%lld) = (%lld) of %s and %s on '%s'",
+			       "cuBLASLt has no algorithm for a matmul (%lld,%lld) = (%lld) of %s and %s on '%s'",
 			       (long long)s->arg[FO_MATMUL_C].rows, (long long)s->arg[FO_MATMUL_C].cols,
 			       (long long)depth(s), fo_dtype_name[s->arg[FO_MATMUL_A].dtype],
 			       fo_dtype_name[s->arg[FO_MATMUL_B].dtype], c->info.name);
@@ -216,18 +214,16 @@ static fo_status turn(struct fo_cuda_queue *q, const struct fo_tensor *t, void *
 	struct fo_cuda_fp8_transpose_args args = {
 		.x = t->data, .y = to, .rows = t->rows, .cols = t->cols, .ldx = t->ld, .ldy = ld
 	};
-	int64_t tiles = (t->rows + TURN_TILE - 1) / TURN_TILE * ((t->cols + TURN_TILE - 1) / TURN_TILE);
+	const int64_t tiles = fo_ceil_div(t->rows, TURN_TILE) * fo_ceil_div(t->cols, TURN_TILE);
 	args.wide = t->rows % 16 == 0 && t->cols % 16 == 0 && t->ld % 16 == 0 && ld % 16 == 0 &&
 		    (uintptr_t)t->data % ALIGNED == 0;
-	return fo_cuda_launch(q, FO_CUDA_FN_fp8_transpose, (struct fo_cuda_grid){ (uint32_t)tiles, 1, 1, THREADS, 0 },
-			      &args);
+	return fo_cuda_launch_blocks(q, FO_CUDA_FN_fp8_transpose, tiles, &args);
 }
 
 static fo_status widen(struct fo_cuda_queue *q, const struct fo_tensor *t, void *to, int64_t ld)
 {
 	const struct fo_cuda_fp8_widen_args args = { fo_cuda_view_of(t), to, ld };
-	struct fo_cuda_grid grid = { fo_cuda_blocks(q->cuda, t->rows * t->cols, THREADS), 1, 1, THREADS, 0 };
-	return fo_cuda_launch(q, FO_CUDA_FN_fp8_widen, grid, &args);
+	return fo_cuda_launch_each(q, FO_CUDA_FN_fp8_widen, t->rows * t->cols, &args);
 }
 
 /* Scales side by side, n of them where there are lines: in place, or a copy. */
@@ -240,8 +236,7 @@ static fo_status scales(struct fo_cuda_queue *q, const struct fo_tensor *t, int6
 	float *to = (float *)((char *)q->ws + at);
 	const struct fo_cuda_product_lines_args args = { fo_cuda_view_of(t), to, n };
 	*out = to;
-	return fo_cuda_launch(q, FO_CUDA_FN_product_lines,
-			      (struct fo_cuda_grid){ fo_cuda_blocks(q->cuda, n, THREADS), 1, 1, THREADS, 0 }, &args);
+	return fo_cuda_launch_each(q, FO_CUDA_FN_product_lines, n, &args);
 }
 
 static bool is_loose(const struct fo_call *call)
@@ -261,12 +256,12 @@ static fo_status run(struct fo_cuda_queue *q, const struct fo_call *call, int64_
 	const void *x[2] = { call->arg[FO_MATMUL_A].data, call->arg[FO_MATMUL_B].data };
 	const float *s[2] = { NULL, NULL };
 	if (!p || (size_t)r.end + p->ws_bytes > q->ws_bytes)
-		return fo_fail(FO_EBUG, "a product of shape (%lld,%lld) was not prepared",
+		return fo_fail(FO_EBUG, "a matmul of shape (%lld,%lld) was not prepared",
 			       (long long)call->arg[FO_MATMUL_C].rows, (long long)call->arg[FO_MATMUL_C].cols);
 	if (!p->good || (r.fp8 && !r.wide && loose))
 		return fo_fail(
 			FO_EUNSUPPORTED,
-			"cuBLASLt has no algorithm for a product whose operands do not begin at multiples of 16 bytes");
+			"cuBLASLt has no algorithm for a matmul whose operands do not begin at multiples of 16 bytes");
 	for (int i = 0; i < 2; i++) {
 		char *copy = r.copy[i] >= 0 ? (char *)q->ws + r.copy[i] : NULL;
 		if (r.wide)
@@ -281,7 +276,7 @@ static fo_status run(struct fo_cuda_queue *q, const struct fo_call *call, int64_
 	void *d = r.wide ? (char *)q->ws + r.sum : call->arg[FO_MATMUL_C].data;
 	cublasStatus_t st = fo_cuda_product_run(c, p, x[1], x[0], d, s[1], s[0], (char *)q->ws + r.lt, q->stream);
 	if (st != CUBLAS_STATUS_SUCCESS)
-		return fo_fail(FO_EDEVICE, "a product of shape (%lld,%lld) did not start: cuBLASLt status %d",
+		return fo_fail(FO_EDEVICE, "a matmul of shape (%lld,%lld) did not start: cuBLASLt status %d",
 			       (long long)call->arg[FO_MATMUL_C].rows, (long long)call->arg[FO_MATMUL_C].cols, (int)st);
 	if (!r.wide)
 		return FO_OK;
@@ -289,8 +284,7 @@ static fo_status run(struct fo_cuda_queue *q, const struct fo_call *call, int64_
 							 fo_cuda_view_of(&call->arg[FO_MATMUL_SA]),
 							 fo_cuda_view_of(&call->arg[FO_MATMUL_SB]),
 							 !fo_call_stores(call, FO_MATMUL_C) };
-	struct fo_cuda_grid grid = { fo_cuda_blocks(c, r.key.m * r.key.n, THREADS), 1, 1, THREADS, 0 };
-	return fo_cuda_launch(q, FO_CUDA_FN_product_scale, grid, &args);
+	return fo_cuda_launch_each(q, FO_CUDA_FN_product_scale, r.key.m * r.key.n, &args);
 }
 
 const struct fo_cuda_kernel fo_cuda_matmul = {

@@ -14,11 +14,11 @@
 
 enum { THREADS = 256, THREADS_MAX = 512 };
 
-/* Over the threads of a team, the same in all of them. `scratch` is there for teams of several warps. */
-template <int V> FO_DEVICE float team_sum(float x, int team, float *scratch)
+/* Over the threads of a team, the same in all of them. */
+template <int V> FO_DEVICE float team_sum(float x, int team)
 {
 	if constexpr (V > 1) {
-		return fo_block_sum(x, scratch, team / 32);
+		return fo_block_sum(x, team / 32);
 	} else {
 		for (int k = team / 2; k; k >>= 1)
 			x += __shfl_xor_sync(0xffffffffu, x, k);
@@ -45,7 +45,7 @@ template <typename T> FO_DEVICE T *piece_at(const fo_cuda_view &v, const piece_p
 
 /* ---- forward ---- */
 
-template <typename T, int V, bool ADD> FO_DEVICE void norm_rows(const fo_cuda_norm_args &p, float *scratch)
+template <typename T, int V, bool ADD> FO_DEVICE void norm_rows(const fo_cuda_norm_args &p)
 {
 	const int team = p.pieces.team, lane = V > 1 ? (int)threadIdx.x : (int)threadIdx.x & (team - 1),
 		  groups = p.pieces.width / 8;
@@ -73,7 +73,7 @@ template <typename T, int V, bool ADD> FO_DEVICE void norm_rows(const fo_cuda_no
 			x[v], b[v],
 			ADD && is && lane + v * team < groups ? piece_at<T>(p.c, at) + (lane + v * team) * 8 : NULL,
 			sum);
-	const float rstd = 1 / sqrtf(team_sum<V>(sum, team, scratch) / (float)p.pieces.width + p.eps);
+	const float rstd = 1 / sqrtf(team_sum<V>(sum, team) / (float)p.pieces.width + p.eps);
 	if (is && !lane)
 		((float *)p.rstd.data)[at.row * p.rstd.ld + at.head] = rstd;
 #pragma unroll
@@ -89,12 +89,8 @@ template <typename T, int V, bool ADD> FO_DEVICE void norm_rows(const fo_cuda_no
 		fo_pack_store(piece_at<T>(p.y, at) + (lane + v * team) * 8, x[v]);
 	}
 }
-#define NORM(name, type, V, add, threads)                  \
-	FO_KERNEL(name, struct fo_cuda_norm_args, threads) \
-	{                                                  \
-		__shared__ float scratch[32];              \
-		norm_rows<type, V, add>(p, scratch);       \
-	}
+#define NORM(name, type, V, add, threads) \
+	FO_KERNEL(name, struct fo_cuda_norm_args, threads) { norm_rows<type, V, add>(p); }
 NORM(norm_bf16_1, uint16_t, 1, false, THREADS)
 NORM(norm_f32_1, float, 1, false, THREADS)
 NORM(norm_bf16_4, uint16_t, 4, false, THREADS_MAX)
@@ -107,7 +103,6 @@ NORM(add_norm_f32_4, float, 4, true, THREADS_MAX)
 /* A block per piece, one element at a time, any layout and types. */
 FO_KERNEL(norm_any, struct fo_cuda_norm_args, THREADS)
 {
-	__shared__ float scratch[32];
 	const piece_place at = place_of_piece(p.pieces, (int32_t)blockIdx.x);
 	const fo_cuda_view &x = p.c.data ? p.c : p.x;
 	float sum = 0;
@@ -118,7 +113,7 @@ FO_KERNEL(norm_any, struct fo_cuda_norm_args, THREADS)
 		const float e = fo_view_get(x, at.row, at.col + j);
 		sum += e * e;
 	}
-	const float rstd = 1 / sqrtf(fo_block_sum(sum, scratch, THREADS / 32) / (float)p.pieces.width + p.eps);
+	const float rstd = 1 / sqrtf(fo_block_sum(sum, THREADS / 32) / (float)p.pieces.width + p.eps);
 	if (!threadIdx.x)
 		fo_view_put(p.rstd, at.row, at.head, rstd);
 	for (int32_t j = threadIdx.x; j < p.pieces.width; j += THREADS)
@@ -156,9 +151,10 @@ FO_DEVICE void load_piece(const fo_cuda_norm_bwd_args &p, int32_t piece, int lan
 	to.rstd = is ? ((const float *)p.rstd.data)[at.row * p.rstd.ld + at.head] : 0;
 }
 
-/* Rows of partial sums of the teams of a block become one; `part` holds 8 THREADS floats. */
-FO_DEVICE void store_partial_teams(const fo_cuda_norm_bwd_args &p, const float *dg, float *part)
+/* Rows of partial sums of the teams of a block become one. */
+FO_DEVICE void store_partial_teams(const fo_cuda_norm_bwd_args &p, const float *dg)
 {
+	__shared__ __align__(16) float part[8 * THREADS];
 	fo_store8(part + threadIdx.x * 8, dg);
 	__syncthreads();
 	for (int32_t j = threadIdx.x; j < p.pieces.width; j += THREADS) {
@@ -169,8 +165,7 @@ FO_DEVICE void store_partial_teams(const fo_cuda_norm_bwd_args &p, const float *
 	}
 }
 
-template <typename T, int V, bool DX, bool DG>
-FO_DEVICE void norm_backward(const fo_cuda_norm_bwd_args &p, float *shared)
+template <typename T, int V, bool DX, bool DG> FO_DEVICE void norm_backward(const fo_cuda_norm_bwd_args &p)
 {
 	constexpr bool AHEAD =
 		V * sizeof(T) <=
@@ -222,7 +217,7 @@ FO_DEVICE void norm_backward(const fo_cuda_norm_bwd_args &p, float *shared)
 			}
 		}
 		if (DX) {
-			sum = team_sum<V>(sum, team, shared);
+			sum = team_sum<V>(sum, team);
 			factor = now.rstd * now.rstd * now.rstd * (sum / (float)p.pieces.width);
 		}
 #pragma unroll
@@ -247,18 +242,14 @@ FO_DEVICE void norm_backward(const fo_cuda_norm_bwd_args &p, float *shared)
 			now = next;
 	}
 	if (DG && V == 1)
-		store_partial_teams(p, dg[0], shared);
+		store_partial_teams(p, dg[0]);
 #pragma unroll
 	for (int v = 0; v < V; v++)
 		if (DG && V > 1 && lane + v * team < groups)
 			fo_store8(p.partial + blockIdx.x * (int64_t)p.pieces.width + (lane + v * team) * 8, dg[v]);
 }
-#define NORM_BACKWARD(name, type, V, dx, dg, threads)                                   \
-	FO_KERNEL(name, struct fo_cuda_norm_bwd_args, threads)                          \
-	{                                                                               \
-		__shared__ __align__(16) float shared[V == 1 && dg ? THREADS * 8 : 32]; \
-		norm_backward<type, V, dx, dg>(p, shared);                              \
-	}
+#define NORM_BACKWARD(name, type, V, dx, dg, threads) \
+	FO_KERNEL(name, struct fo_cuda_norm_bwd_args, threads) { norm_backward<type, V, dx, dg>(p); }
 #define NORM_BACKWARDS(name, type)                                           \
 	NORM_BACKWARD(norm_dx_##name##_1, type, 1, true, false, THREADS)     \
 	NORM_BACKWARD(norm_dg_##name##_1, type, 1, false, true, THREADS)     \
@@ -276,14 +267,13 @@ NORM_BACKWARD(norm_bwd_bf16_4, uint16_t, 4, true, true, THREADS_MAX)
 /* A block per piece. dx may lie over dy: each thread has read an element before it writes it. */
 FO_KERNEL(norm_dx_any, struct fo_cuda_norm_bwd_args, THREADS)
 {
-	__shared__ float scratch[32];
 	const piece_place at = place_of_piece(p.pieces, (int32_t)blockIdx.x);
 	const float rstd = fo_view_get(p.rstd, at.row, at.head);
 	float sum = 0;
 	for (int32_t j = threadIdx.x; j < p.pieces.width; j += THREADS)
 		sum += fo_view_get(p.x, at.row, at.col + j) *
 		       (fo_view_get(p.g, 0, j) * fo_view_get(p.dy, at.row, at.col + j));
-	const float factor = rstd * rstd * rstd * (fo_block_sum(sum, scratch, THREADS / 32) / (float)p.pieces.width);
+	const float factor = rstd * rstd * rstd * (fo_block_sum(sum, THREADS / 32) / (float)p.pieces.width);
 	for (int32_t j = threadIdx.x; j < p.pieces.width; j += THREADS) {
 		const float x = fo_view_get(p.x, at.row, at.col + j), dy = fo_view_get(p.dy, at.row, at.col + j);
 		const float dres = p.dres.data ? fo_view_get(p.dres, at.row, at.col + j) : 0;
@@ -298,9 +288,10 @@ FO_KERNEL(norm_dx_any, struct fo_cuda_norm_bwd_args, THREADS)
 
 enum { ROWS_AHEAD = 4 };
 
-template <typename T> FO_DEVICE void column_sums(const fo_cuda_columns_args &p, float (*part)[THREADS])
+template <typename T> FO_DEVICE void column_sums(const fo_cuda_columns_args &p)
 {
 	enum { WARPS = THREADS / 32 };
+	__shared__ __align__(16) float part[WARPS][THREADS];
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 	const int32_t slab = (int32_t)blockIdx.x * THREADS, c = slab + lane * 8;
 	const int64_t begin = (int64_t)blockIdx.y * p.rows_per_block, most = begin + p.rows_per_block,
@@ -331,14 +322,8 @@ template <typename T> FO_DEVICE void column_sums(const fo_cuda_columns_args &p, 
 		total += part[w][threadIdx.x];
 	p.partial[blockIdx.y * p.dy.cols + slab + threadIdx.x] = total;
 }
-#define COLUMNS(name, type)                                                 \
-	FO_KERNEL(name, struct fo_cuda_columns_args, THREADS)               \
-	{                                                                   \
-		__shared__ __align__(16) float part[THREADS / 32][THREADS]; \
-		column_sums<type>(p, part);                                 \
-	}
-COLUMNS(columns_bf16, uint16_t)
-COLUMNS(columns_f32, float)
+FO_KERNEL(columns_bf16, struct fo_cuda_columns_args, THREADS) { column_sums<uint16_t>(p); }
+FO_KERNEL(columns_f32, struct fo_cuda_columns_args, THREADS) { column_sums<float>(p); }
 
 /* Any layout and types: 32 columns of a block, pieces divided among its warps. */
 FO_KERNEL(columns_any, struct fo_cuda_columns_args, THREADS)

@@ -86,14 +86,13 @@ template <typename T> FO_DEVICE float squares(const T *p, int n, bool aligned)
 
 FO_KERNEL(sumsq, struct fo_cuda_sumsq_args, THREADS)
 {
-	__shared__ double scratch[32];
 	for (uint32_t chunk = blockIdx.x; chunk < p.chunks; chunk += gridDim.x) {
 		const piece at = piece_of(p.t, p.n, chunk, FO_CUDA_SUMSQ_CHUNK);
 		const fo_cuda_sumsq_tensor &t = p.t[at.k];
 		const int64_t offset = at.row * t.ld + at.col;
 		const float mine = t.dtype == FO_CUDA_BF16 ? squares((const uint16_t *)t.data + offset, at.n, t.aligned)
 							   : squares((const float *)t.data + offset, at.n, t.aligned);
-		const double sum = fo_block_sum((double)mine, scratch, THREADS / 32);
+		const double sum = fo_block_sum((double)mine, THREADS / 32);
 		if (threadIdx.x == 0)
 			p.partial[chunk] = sum;
 	}
@@ -346,8 +345,9 @@ FO_DEVICE void adamw_one(const fo_cuda_adamw_args &p, const adamw_shared &s, int
 
 /* Eight elements at a time; what is left of a chunk, fewer than eight, one by one. Up to eight loads are under way in a
  * thread. */
-template <typename M, weights W, typename G> FO_DEVICE void adamw_chunks(const fo_cuda_adamw_args &p, adamw_shared &s)
+template <typename M, weights W, typename G> FO_DEVICE void adamw_chunks(const fo_cuda_adamw_args &p)
 {
+	__shared__ adamw_shared s;
 	if (*p.scale < 0)
 		return;
 	adamw_prepare(p, s);
@@ -376,28 +376,17 @@ template <typename M, weights W, typename G> FO_DEVICE void adamw_chunks(const f
 	}
 }
 
-#define ADAMW(name, moments, weights, gradients)                      \
-	FO_KERNEL(name, struct fo_cuda_adamw_args, THREADS)           \
-	{                                                             \
-		__shared__ adamw_shared shared;                       \
-		adamw_chunks<moments, weights, gradients>(p, shared); \
-	}
-ADAMW(adamw_f32_bf16_f32, float, BF16, float)
-ADAMW(adamw_f32_f32_f32, float, F32, float)
-ADAMW(adamw_f32_copy_f32, float, COPY, float)
-ADAMW(adamw_f32_split_f32, float, SPLIT, float)
-ADAMW(adamw_bf16_bf16_f32, uint16_t, BF16, float)
-ADAMW(adamw_bf16_f32_f32, uint16_t, F32, float)
-ADAMW(adamw_bf16_copy_f32, uint16_t, COPY, float)
-ADAMW(adamw_bf16_split_f32, uint16_t, SPLIT, float)
-ADAMW(adamw_f32_bf16_bf16, float, BF16, uint16_t)
-ADAMW(adamw_f32_f32_bf16, float, F32, uint16_t)
-ADAMW(adamw_f32_copy_bf16, float, COPY, uint16_t)
-ADAMW(adamw_f32_split_bf16, float, SPLIT, uint16_t)
-ADAMW(adamw_bf16_bf16_bf16, uint16_t, BF16, uint16_t)
-ADAMW(adamw_bf16_f32_bf16, uint16_t, F32, uint16_t)
-ADAMW(adamw_bf16_copy_bf16, uint16_t, COPY, uint16_t)
-ADAMW(adamw_bf16_split_bf16, uint16_t, SPLIT, uint16_t)
+#define ADAMW(name, moments, weights, gradients) \
+	FO_KERNEL(name, struct fo_cuda_adamw_args, THREADS) { adamw_chunks<moments, weights, gradients>(p); }
+#define ADAMWS(moments, gradients, M, G)                      \
+	ADAMW(adamw_##moments##_bf16_##gradients, M, BF16, G) \
+	ADAMW(adamw_##moments##_f32_##gradients, M, F32, G)   \
+	ADAMW(adamw_##moments##_copy_##gradients, M, COPY, G) \
+	ADAMW(adamw_##moments##_split_##gradients, M, SPLIT, G)
+ADAMWS(f32, f32, float, float)
+ADAMWS(f32, bf16, float, uint16_t)
+ADAMWS(bf16, f32, uint16_t, float)
+ADAMWS(bf16, bf16, uint16_t, uint16_t)
 
 /* Any layout and format, one element at a time. */
 FO_KERNEL(adamw_any, struct fo_cuda_adamw_args, THREADS)
@@ -428,9 +417,9 @@ FO_DEVICE bool not_finite(const fo_cuda_view &t, int64_t i)
 }
 FO_KERNEL(find_nonfinite, struct fo_cuda_nonfinite_args, THREADS)
 {
-	const int64_t n = p.t.rows * p.t.cols, step = (int64_t)gridDim.x * blockDim.x;
 	const bool whole = p.t.ld == p.t.cols;
-	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+	FO_EACH(i, p.t.rows * p.t.cols)
+	{
 		if (!not_finite(p.t, whole ? i : i / p.t.cols * p.t.ld + i % p.t.cols))
 			continue;
 		atomicMin((unsigned long long *)p.found, (unsigned long long)i);

@@ -57,9 +57,8 @@ FO_DEVICE float fp8_value(uint32_t code, int e5m2)
 
 FO_KERNEL(fp8_widen, struct fo_cuda_fp8_widen_args, 256)
 {
-	const int64_t n = p.x.rows * p.x.cols;
-	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
-		const int64_t r = i / p.x.cols, c = i % p.x.cols;
+	FO_EACH_ELEMENT(i, r, c, p.x.rows, p.x.cols)
+	{
 		const uint32_t code = ((const unsigned char *)p.x.data)[r * p.x.ld + c];
 		p.y[r * p.ldy + c] = fo_to_bf16(fp8_value(code, p.x.dtype == FO_CUDA_E5M2));
 	}
@@ -75,9 +74,8 @@ FO_DEVICE float line_scale(const fo_cuda_view &s, int64_t i)
 
 FO_KERNEL(product_scale, struct fo_cuda_product_scale_args, 256)
 {
-	const int64_t n = p.c.rows * p.c.cols;
-	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
-		const int64_t r = i / p.c.cols, c = i % p.c.cols;
+	FO_EACH_ELEMENT(i, r, c, p.c.rows, p.c.cols)
+	{
 		const float x = p.sum[i] * line_scale(p.sa, r) * line_scale(p.sb, c);
 		fo_view_put(p.c, r, c, p.add ? fo_view_get(p.c, r, c) + x : x);
 	}
@@ -85,8 +83,8 @@ FO_KERNEL(product_scale, struct fo_cuda_product_scale_args, 256)
 
 FO_KERNEL(product_lines, struct fo_cuda_product_lines_args, 256)
 {
-	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < p.n; i += (int64_t)gridDim.x * blockDim.x)
-		p.to[i] = line_scale(p.s, i);
+	FO_EACH(i, p.n)
+	p.to[i] = line_scale(p.s, i);
 }
 
 /* ---- operands to tune with ---- */
@@ -101,8 +99,8 @@ FO_DEVICE uint64_t mix(uint64_t x)
 
 FO_KERNEL(product_random, struct fo_cuda_product_random_args, 256)
 {
-	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < p.n;
-	     i += (int64_t)gridDim.x * blockDim.x) {
+	FO_EACH(i, p.n)
+	{
 		const uint64_t u = mix(p.seed + ((uint64_t)i + 1) * 0x9e3779b97f4a7c15ull);
 		/* four uniform numbers added and scaled to variance 1: power depends on how bits toggle, not on the
 		 * tails */

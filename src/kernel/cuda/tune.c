@@ -20,7 +20,7 @@
 #include <xxhash.h>
 
 enum {
-	BUCKETS = 256, /* of the table: a program has tens of products */
+	BUCKETS = 256, /* of the table: a program has tens of matmuls */
 	PROPOSALS = 32,
 	FINALISTS = FO_TUNE_FINALISTS,
 	BATCHES = 25,     /* per finalist; odd: the median is one of them */
@@ -28,7 +28,6 @@ enum {
 	RUNS_MOST = 2000, /* of a burst */
 	BLOCK_RUNS_MOST =
 		400000, /* of a block: none of them takes less than the 2.5 us in which the host launches it */
-	THREADS = 256,
 	ALIGNED = 256,
 };
 #define WARM_MS 50.0   /* before anything counts: clocks and power settle */
@@ -39,8 +38,8 @@ enum {
  * one. */
 #define SETTLE_MS 200.0
 #define BLOCK_MS 1000.0
-/* An algorithm that is slower than the fastest by more than this in bursts is not helped by its clock: products of
- * zeros, which draw the least power possible, run 13 % faster than products of numbers on an H200, and algorithms
+/* An algorithm that is slower than the fastest by more than this in bursts is not helped by its clock: matmuls of
+ * zeros, which draw the least power possible, run 13 % faster than matmuls of numbers on an H200, and algorithms
  * differ by far less in power than that. This is an assumption until both orders were seen on a device; the blocks that
  * are kept in the cache show whether it is too narrow. */
 #define CLOSE 1.05
@@ -53,7 +52,7 @@ struct fo_cuda_tune {
 	struct fo_cuda_product_plan *bucket[BUCKETS];
 	struct fo_cuda_choices kept;
 	struct fo_cuda_tuned result;
-	double log_gain; /* sum over measured products */
+	double log_gain; /* sum over measured matmuls */
 	fo_progress_fn *progress;
 	void *progress_ctx;
 	const volatile sig_atomic_t *stop;
@@ -207,16 +206,14 @@ struct timed {
 	double ms, batch[BATCHES];
 };
 
-static size_t round_up(size_t bytes) { return (bytes + ALIGNED - 1) / ALIGNED * ALIGNED; }
-
 /* Sizes of the three matrices, and of as many copies as are larger than twice the second-level cache: what an operand
  * leaves there is gone when its turn comes again. */
 static void size_up(struct bench *b)
 {
 	const struct fo_cuda_product *k = &b->p->key;
-	b->a = round_up((size_t)(k->lda * (k->ta ? k->m : k->k)) * fo_dtype_bytes(k->type_a));
-	b->b = round_up((size_t)(k->ldb * (k->tb ? k->k : k->n)) * fo_dtype_bytes(k->type_b));
-	b->d = round_up((size_t)(k->ldd * k->n) * fo_dtype_bytes(k->type_d));
+	b->a = fo_round_up_bytes((size_t)(k->lda * (k->ta ? k->m : k->k)) * fo_dtype_bytes(k->type_a), ALIGNED);
+	b->b = fo_round_up_bytes((size_t)(k->ldb * (k->tb ? k->k : k->n)) * fo_dtype_bytes(k->type_b), ALIGNED);
+	b->d = fo_round_up_bytes((size_t)(k->ldd * k->n) * fo_dtype_bytes(k->type_d), ALIGNED);
 	b->set = b->a + b->b + b->d;
 	size_t sets = 2 * (size_t)b->c->info.l2_bytes / b->set + 1;
 	b->sets = sets > SETS ? SETS : (int)sets;
@@ -226,16 +223,15 @@ static fo_status fill_random(struct bench *b, void *to, size_t bytes, int dtype,
 {
 	struct fo_cuda_queue q = { .cuda = b->c, .stream = b->stream };
 	const struct fo_cuda_product_random_args args = { to, (int64_t)(bytes / fo_dtype_bytes(dtype)), seed, dtype };
-	return fo_cuda_launch(&q, FO_CUDA_FN_product_random,
-			      (struct fo_cuda_grid){ fo_cuda_blocks(b->c, args.n, THREADS), 1, 1, THREADS, 0 }, &args);
+	return fo_cuda_launch_each(&q, FO_CUDA_FN_product_random, args.n, &args);
 }
 
 /* FO_ENOMEM where not even one copy fits: then nothing is measured. */
 static fo_status begin(struct bench *b)
 {
 	const struct fo_cuda_product *k = &b->p->key;
-	size_t ws = round_up(fo_cuda_product_ws_most(b->c)),
-	       lines = round_up((size_t)(k->m > k->n ? k->m : k->n) * sizeof(float));
+	size_t ws = fo_round_up_bytes(fo_cuda_product_ws_most(b->c), ALIGNED),
+	       lines = fo_round_up_bytes((size_t)(k->m > k->n ? k->m : k->n) * sizeof(float), ALIGNED);
 	int64_t have = 0, all = 0;
 	size_up(b);
 	FO_TRY(fo_cuda_memory(b->c, &have, &all));
@@ -463,7 +459,7 @@ static bool take_kept(struct fo_cuda *c, struct fo_cuda_product_plan *p, const s
 		    CUBLAS_STATUS_SUCCESS ||
 	    r.workspaceSize > fo_cuda_product_ws_most(c)) {
 		snprintf(t->result.note, sizeof t->result.note,
-			 "cuBLASLt refuses an algorithm that '%s' holds for a product (%lld,%lld,%lld)", t->path,
+			 "cuBLASLt refuses an algorithm that '%s' holds for a matmul (%lld,%lld,%lld)", t->path,
 			 (long long)p->key.m, (long long)p->key.n, (long long)p->key.k);
 		return false;
 	}
@@ -481,11 +477,11 @@ static bool take_measured(struct fo_cuda *c, struct fo_cuda_product_plan *p, con
 	struct fo_cuda_choice found;
 	int64_t start = fo_now_ns();
 	if (t->progress)
-		t->progress(t->progress_ctx, "measuring the algorithms of products", "products", t->result.measured, 0);
+		t->progress(t->progress_ctx, "measuring the algorithms of matmuls", "matmuls", t->result.measured, 0);
 	fo_status st = measure(&b, h, n, &found);
 	t->result.seconds += 1e-9 * (double)(fo_now_ns() - start);
 	if (st != FO_OK) {
-		snprintf(t->result.note, sizeof t->result.note, "a product (%lld,%lld,%lld) was not measured: %s",
+		snprintf(t->result.note, sizeof t->result.note, "a matmul (%lld,%lld,%lld) was not measured: %s",
 			 (long long)p->key.m, (long long)p->key.n, (long long)p->key.k, fo_err_text());
 		fo_err_clear();
 		return false;
