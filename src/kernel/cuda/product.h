@@ -12,12 +12,12 @@
  * hashed and compared as bytes. */
 struct fo_cuda_product {
 	int64_t m, n, k, lda, ldb, ldd;
-	uint8_t type_a, type_b, type_d; /* enum fo_dtype */
-	uint8_t ta, tb, add;
-	uint8_t lines; /* fp8: a scale of each line of a and of b, else one of each */
-	uint8_t fast;  /* fp8: sums may stay in the tensor cores' own, shorter form */
-	uint8_t loose; /* operands begin at multiples of their elements only, else of 16 bytes */
-	uint8_t unused[7];
+	int type_a, type_b, type_d; /* enum fo_dtype */
+	bool ta, tb, add;
+	bool lines; /* fp8: a scale of each line of a and of b, else one of each */
+	bool fast;  /* fp8: sums may stay in the tensor cores' own, shorter form */
+	bool loose; /* operands begin at multiples of their elements only, else of 16 bytes */
+	bool unused[6];
 };
 
 /* Ready to run. Owned by the device's table; its place in memory stays until the device is closed. */
@@ -58,7 +58,7 @@ struct fo_cuda_choice {
 	cublasLtMatmulAlgo_t algo;
 	double us, first_us; /* of the choice and of the library's first proposal; medians of the method's own runs */
 	int rank, of;        /* the choice's place among the proposals, and how many ran */
-	uint8_t method;      /* enum fo_cuda_method */
+	int method;          /* enum fo_cuda_method */
 	bool by_energy;      /* blocks: struct fo_tune_verdict */
 	double noise, joules, hz;                   /* of blocks, the last two the choice's medians; NAN */
 	struct fo_tune_block block[FO_TUNE_BLOCKS]; /* as they ran; who: place among the proposals */

@@ -25,13 +25,8 @@ static const char *const decider_name[] = { "time", "energy" };
 /* A choice as a line of the file has it. */
 struct line {
 	const char *schema, *device, *library, *algorithm;
-	int64_t m, n, k, lda, ldb, ldd;
-	int a, b, d; /* enum fo_dtype */
-	bool transpose_a, transpose_b, accumulate, scale_lines, fast, loose;
-	double us, first_us, noise, joules, clock_hz;
-	int rank, of, method, decider; /* method, decider: -1 absent */
-	struct fo_tune_block block[FO_TUNE_BLOCKS];
-	int blocks;
+	struct fo_cuda_choice c; /* method -1: absent */
+	int decider;             /* as c.by_energy; -1: absent */
 };
 
 #define RANK .flags = FO_NEEDED, .high = RANK_MOST
@@ -50,11 +45,11 @@ static const struct fo_schema block_schema = { "", "block", FO_FIELDS(struct fo_
 
 #define LINE(m, ...) FO_FIELD(struct line, m, __VA_ARGS__)
 /* No dimension of a matmul on a device is larger. */
-#define SIZE(m, means) LINE(m, #m, "", means, .flags = FO_NEEDED, .high = 1LL << 40)
-#define TYPE(m, means)                                                                                 \
-	FO_FIELD_AS(CHOICE, struct line, m, #m, "", means, .flags = FO_NEEDED, .names = fo_dtype_name, \
+#define SIZE(m, means) LINE(c.key.m, #m, "", means, .flags = FO_NEEDED, .high = 1LL << 40)
+#define TYPE(m, means)                                                                                              \
+	FO_FIELD_AS(CHOICE, struct line, c.key.type_##m, #m, "", means, .flags = FO_NEEDED, .names = fo_dtype_name, \
 		    .elements = FO_DTYPE_COUNT)
-#define FLAG(m, means) LINE(m, #m, "", means, .flags = FO_NEEDED)
+#define FLAG(m, name, means) LINE(c.key.m, name, "", means, .flags = FO_NEEDED)
 static const struct fo_schema_field line_field[] = {
 	LINE(schema, "schema", "", "`" SCHEMA "`", .flags = FO_NEEDED),
 	LINE(device, "device", "", "name of the device", .flags = FO_NEEDED),
@@ -68,24 +63,24 @@ static const struct fo_schema_field line_field[] = {
 	TYPE(a, "data type of a"),
 	TYPE(b, "data type of b"),
 	TYPE(d, "data type of d"),
-	FLAG(transpose_a, "a is transposed"),
-	FLAG(transpose_b, "b is transposed"),
-	FLAG(accumulate, "d is added to"),
-	FLAG(scale_lines, "fp8: a scale for each line of either factor"),
-	FLAG(fast, "fp8: sums in the tensor cores' shorter form"),
-	FLAG(loose, "operands begin at multiples of their elements only"),
-	LINE(us, "us", "us", "median of the choice", MICROSECONDS),
-	LINE(first_us, "first_us", "us", "median of the library's first proposal", MICROSECONDS),
-	LINE(rank, "rank", "", "the choice's place among the proposals that ran", RANK),
-	LINE(of, "of", "", "proposals that ran", RANK),
-	FO_FIELD_AS(CHOICE, struct line, method, "method", "", "how it was chosen", .names = method_name,
+	FLAG(ta, "transpose_a", "a is transposed"),
+	FLAG(tb, "transpose_b", "b is transposed"),
+	FLAG(add, "accumulate", "d is added to"),
+	FLAG(lines, "scale_lines", "fp8: a scale for each line of either factor"),
+	FLAG(fast, "fast", "fp8: sums in the tensor cores' shorter form"),
+	FLAG(loose, "loose", "operands begin at multiples of their elements only"),
+	LINE(c.us, "us", "us", "median of the choice", MICROSECONDS),
+	LINE(c.first_us, "first_us", "us", "median of the library's first proposal", MICROSECONDS),
+	LINE(c.rank, "rank", "", "the choice's place among the proposals that ran", RANK),
+	LINE(c.of, "of", "", "proposals that ran", RANK),
+	FO_FIELD_AS(CHOICE, struct line, c.method, "method", "", "how it was chosen", .names = method_name,
 		    .elements = FO_CUDA_METHODS, .absent = -1),
 	FO_FIELD_AS(CHOICE, struct line, decider, "decided_by", "", "what decided", .names = decider_name,
 		    .elements = 2, .absent = -1),
-	LINE(noise, "noise", "share", "of the blocks' times", .flags = FO_NULLS, .high = 1),
-	LINE(joules, "joules", "J", "median of the choice's blocks", JOULES),
-	LINE(clock_hz, "clock_hz", "Hz", "median of the choice's blocks", HERTZ),
-	FO_FIELD_LIST(struct line, block, blocks, &block_schema, "blocks", "in the order in which they ran",
+	LINE(c.noise, "noise", "share", "of the blocks' times", .flags = FO_NULLS, .high = 1),
+	LINE(c.joules, "joules", "J", "median of the choice's blocks", JOULES),
+	LINE(c.hz, "clock_hz", "Hz", "median of the choice's blocks", HERTZ),
+	FO_FIELD_LIST(struct line, c.block, c.blocks, &block_schema, "blocks", "in the order in which they ran",
 		      .elements = FO_TUNE_BLOCKS),
 	LINE(algorithm, "algorithm", "", "the library's own 64 bytes in hexadecimal", .flags = FO_NEEDED),
 };
@@ -112,39 +107,19 @@ static bool multiplies(int dtype)
 	return dtype == FO_BF16 || dtype == FO_F32 || dtype == FO_E4M3 || dtype == FO_E5M2;
 }
 
-static bool choice_of(const struct line *l, struct fo_cuda_choice *c)
+/* Completes l->c from the rest of the line; false: the line is damaged. */
+static bool complete(struct line *l)
 {
-	memset(c, 0, sizeof *c);
-	c->key = (struct fo_cuda_product){ .m = l->m,
-					   .n = l->n,
-					   .k = l->k,
-					   .lda = l->lda,
-					   .ldb = l->ldb,
-					   .ldd = l->ldd,
-					   .type_a = (uint8_t)l->a,
-					   .type_b = (uint8_t)l->b,
-					   .type_d = (uint8_t)l->d,
-					   .ta = l->transpose_a,
-					   .tb = l->transpose_b,
-					   .add = l->accumulate,
-					   .lines = l->scale_lines,
-					   .fast = l->fast,
-					   .loose = l->loose };
-	c->us = l->us;
-	c->first_us = l->first_us;
-	c->rank = l->rank;
-	c->of = l->of;
-	c->noise = c->joules = c->hz = NAN;
-	if (l->method >= 0) { /* lines from before there were blocks have no method: they were chosen by bursts */
-		c->method = (uint8_t)l->method;
-		c->by_energy = l->decider == 1;
-		c->noise = l->noise;
-		c->joules = l->joules;
-		c->hz = l->clock_hz;
-		c->blocks = l->blocks;
-		memcpy(c->block, l->block, sizeof c->block);
+	struct fo_cuda_choice *c = &l->c;
+	const bool decided = c->method < 0 || l->decider >= 0;
+	c->by_energy = l->decider == 1;
+	if (c->method < 0) { /* lines from before there were blocks have no method: they were chosen by bursts */
+		c->method = FO_CUDA_BURSTS;
+		c->by_energy = false;
+		c->noise = c->joules = c->hz = NAN;
+		c->blocks = 0;
 	}
-	return multiplies(l->a) && multiplies(l->b) && multiplies(l->d) && (l->method < 0 || l->decider >= 0) &&
+	return multiplies(c->key.type_a) && multiplies(c->key.type_b) && multiplies(c->key.type_d) && decided &&
 	       read_algo(l->algorithm, &c->algo);
 }
 
@@ -171,7 +146,6 @@ static void read_line(struct fo_cuda_choices *to, const char *text, size_t len)
 {
 	struct fo_arena a = { 0 };
 	struct fo_schema_reader lenient = { .arena = &a, .lenient = true }, strict = { .arena = &a, .where = "line" };
-	struct fo_cuda_choice c;
 	struct line l = { 0 };
 	json_error_t e;
 	json_t *j = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
@@ -182,8 +156,8 @@ static void read_line(struct fo_cuda_choices *to, const char *text, size_t len)
 	} else if (strcmp(l.device, to->device) != 0 || strcmp(l.library, to->library) != 0) {
 		fo_str_append(&to->others, text, len);
 		fo_str_puts(&to->others, "\n");
-	} else if (fo_schema_read(&line_schema, j, &l, &strict) == FO_OK && choice_of(&l, &c)) {
-		put(to, &c);
+	} else if (fo_schema_read(&line_schema, j, &l, &strict) == FO_OK && complete(&l)) {
+		put(to, &l.c);
 	} else {
 		to->damaged++;
 		fo_err_clear();
@@ -224,41 +198,16 @@ void fo_cuda_choices_fini(struct fo_cuda_choices *c)
 
 static void write_choice(const struct fo_cuda_choices *of, const struct fo_cuda_choice *c, struct fo_str *out)
 {
-	const struct fo_cuda_product *p = &c->key;
 	const unsigned char *from = (const unsigned char *)&c->algo;
 	char hex[2 * ALGO_BYTES + 1];
 	for (int i = 0; i < ALGO_BYTES; i++)
 		snprintf(hex + 2 * i, 3, "%02x", from[i]);
-	struct line l = { .schema = SCHEMA,
-			  .device = of->device,
-			  .library = of->library,
-			  .algorithm = hex,
-			  .m = p->m,
-			  .n = p->n,
-			  .k = p->k,
-			  .lda = p->lda,
-			  .ldb = p->ldb,
-			  .ldd = p->ldd,
-			  .a = p->type_a,
-			  .b = p->type_b,
-			  .d = p->type_d,
-			  .transpose_a = p->ta,
-			  .transpose_b = p->tb,
-			  .accumulate = p->add,
-			  .scale_lines = p->lines,
-			  .fast = p->fast,
-			  .loose = p->loose,
-			  .us = c->us,
-			  .first_us = c->first_us,
-			  .noise = c->noise,
-			  .joules = c->joules,
-			  .clock_hz = c->hz,
-			  .rank = c->rank,
-			  .of = c->of,
-			  .method = c->method,
-			  .decider = c->by_energy,
-			  .blocks = c->blocks };
-	memcpy(l.block, c->block, sizeof l.block);
+	const struct line l = { .schema = SCHEMA,
+				.device = of->device,
+				.library = of->library,
+				.algorithm = hex,
+				.c = *c,
+				.decider = c->by_energy };
 	fo_schema_text(&line_schema, &l, false, out);
 	fo_str_puts(out, "\n");
 }
