@@ -1,4 +1,5 @@
 #include "hw/catalogue.h"
+#include "base/count.h"
 #include "base/fs.h"
 #include "base/str.h"
 #include "hw/csv.h"
@@ -16,12 +17,12 @@ const char *const fo_precision_name[FO_PREC_COUNT] = {
 
 fo_status fo_precision_parse(const char *name, enum fo_precision *out)
 {
+	char shown[64];
 	for (int i = 0; i < FO_PREC_COUNT; i++)
 		if (strcasecmp(name, fo_precision_name[i]) == 0) {
 			*out = (enum fo_precision)i;
 			return FO_OK;
 		}
-	char shown[64];
 	return fo_fail(FO_EARG, "unknown precision '%s', expected fp32, tf32, fp16, bf16, fp8 or fp4",
 		       fo_str_visible(shown, sizeof(shown), name));
 }
@@ -128,19 +129,25 @@ static bool valid_name(const char *s)
 	return n > 0 && n < 48;
 }
 
+/* The next of the aliases at *at (separated by spaces), cut to the room there is; false after the last. */
+static bool next_alias(const char **at, char word[64])
+{
+	const size_t n = strcspn(*at, " ");
+	if (!**at)
+		return false;
+	snprintf(word, 64, "%.*s", (int)n, *at);
+	*at += n + ((*at)[n] == ' ');
+	return true;
+}
+
 /* True if `word` is the name or one of the aliases of d. */
 static bool answers_to(const struct fo_device *d, const char *word)
 {
-	size_t n = strlen(word);
-	if (strcasecmp(d->name, word) == 0)
-		return true;
-	for (const char *a = d->aliases; *a;) {
-		size_t len = strcspn(a, " ");
-		if (len == n && strncasecmp(a, word, n) == 0)
-			return true;
-		a += len + (a[len] == ' ');
-	}
-	return false;
+	char alias[64];
+	bool yes = !strcasecmp(d->name, word);
+	for (const char *at = d->aliases; !yes && next_alias(&at, alias);)
+		yes = !strcasecmp(alias, word);
+	return yes;
 }
 
 /* `self` may answer to the word: it is the row that the new one replaces. */
@@ -162,16 +169,11 @@ static fo_status check_word(const struct fo_catalogue *c, const char *word, cons
 static fo_status add_row(struct fo_catalogue *c, const struct fo_csv_row *row, int columns, const int *map,
 			 const char *file, const char *where)
 {
-	struct fo_device d = { .name = "",
-			       .aliases = "",
-			       .kind = "",
-			       .rent_note = "",
-			       .source = "",
-			       .date = "",
-			       .notes = "",
-			       .where = where };
+	struct fo_device d = { .where = where };
 	for (int k = 0; k < COLUMNS; k++)
-		if (!column[k].text)
+		if (column[k].text)
+			*(const char **)((char *)&d + column[k].offset) = "";
+		else
 			*(double *)((char *)&d + column[k].offset) = FO_UNKNOWN;
 	d.sparse[FO_PREC_FP32] = FO_UNKNOWN; /* no column: vector units have no sparse mode */
 	for (int i = 0; i < columns; i++) {
@@ -192,19 +194,13 @@ static fo_status add_row(struct fo_catalogue *c, const struct fo_csv_row *row, i
 			       self->where);
 	FO_TRY(check_word(c, d.name, self, where));
 	char word[64];
-	for (const char *a = d.aliases; *a;) {
-		size_t len = strcspn(a, " ");
-		snprintf(word, sizeof(word), "%.*s", len > 60 ? 60 : (int)len, a);
+	for (const char *rest = d.aliases; next_alias(&rest, word);)
 		FO_TRY(check_word(c, word, self, where));
-		a += len + (a[len] == ' ');
-	}
 	if (!*d.source)
 		return fo_fail(FO_EFORMAT, "%s: device '%s' has no source: every row says where its figures come from",
 			       where, d.name);
-	if (at == c->count) {
-		fo_array_room(&c->device, &c->cap, c->count, sizeof(*c->device));
-		c->count++;
-	}
+	fo_array_room(&c->device, &c->cap, at, sizeof(*c->device));
+	c->count += at == c->count;
 	c->device[at] = d;
 	return FO_OK;
 }
@@ -289,13 +285,8 @@ static int nearness(const struct fo_device *d, const char *word)
 		return 0;
 	int best = fo_str_distance(word, d->name);
 	char alias[64];
-	for (const char *a = d->aliases; *a;) {
-		size_t len = strcspn(a, " ");
-		snprintf(alias, sizeof(alias), "%.*s", (int)len, a);
-		int n = fo_str_distance(word, alias);
-		best = n < best ? n : best;
-		a += len + (a[len] == ' ');
-	}
+	for (const char *rest = d->aliases; next_alias(&rest, alias);)
+		best = (int)fo_min(best, fo_str_distance(word, alias));
 	return best;
 }
 

@@ -17,47 +17,51 @@ struct utilisation {
 	unsigned gpu, memory;
 };
 
+/* X(member, function, its older name, parameters): all return an nvmlReturn_t. */
+#define CALLS(X)                                                                                                  \
+	X(init, "nvmlInit_v2", "nvmlInit", (void))                                                                \
+	X(driver_version, "nvmlSystemGetDriverVersion", NULL, (char *, unsigned))                                 \
+	X(version, "nvmlSystemGetNVMLVersion", NULL, (char *, unsigned))                                          \
+	X(by_pci, "nvmlDeviceGetHandleByPciBusId_v2", "nvmlDeviceGetHandleByPciBusId", (const char *, void **))   \
+	X(power_mw, "nvmlDeviceGetPowerUsage", NULL, (void *, unsigned *))                                        \
+	X(limit_mw, "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit", (void *, unsigned *)) \
+	X(energy_mj, "nvmlDeviceGetTotalEnergyConsumption", NULL, (void *, unsigned long long *))                 \
+	X(clock_mhz, "nvmlDeviceGetClockInfo", NULL, (void *, int, unsigned *))                                   \
+	X(clock_max_mhz, "nvmlDeviceGetMaxClockInfo", NULL, (void *, int, unsigned *))                            \
+	X(reasons, "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons",         \
+	  (void *, unsigned long long *))                                                                         \
+	X(celsius, "nvmlDeviceGetTemperature", NULL, (void *, int, unsigned *))                                   \
+	X(utilisation, "nvmlDeviceGetUtilizationRates", NULL, (void *, struct utilisation *)) /* per cent */      \
+	X(memory, "nvmlDeviceGetMemoryInfo", NULL, (void *, struct memory *))
 static struct {
-	int (*init)(void);
 	const char *(*error)(int);
-	int (*driver_version)(char *, unsigned);
-	int (*version)(char *, unsigned);
-	int (*by_pci)(const char *, void **);
-	int (*power)(void *, unsigned *);            /* mW */
-	int (*limit)(void *, unsigned *);            /* mW */
-	int (*energy)(void *, unsigned long long *); /* mJ */
-	int (*clock)(void *, int, unsigned *);       /* MHz */
-	int (*clock_max)(void *, int, unsigned *);   /* MHz */
-	int (*reasons)(void *, unsigned long long *);
-	int (*temperature)(void *, int, unsigned *);      /* degrees Celsius */
-	int (*utilisation)(void *, struct utilisation *); /* per cent */
-	int (*memory)(void *, struct memory *);
+#define MEMBER(name, function, older, parameters) int(*name) parameters;
+	CALLS(MEMBER)
+#undef MEMBER
 } nvml;
 static void *handle;
 static struct fo_nvml_library library;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void *open_in(const char *folder, size_t len)
+static void *open_file(const char *folder, size_t len, const char *file)
 {
-	snprintf(library.file, sizeof library.file, "%.*s%slibnvidia-ml.so.1", (int)len, folder, len ? "/" : "");
+	snprintf(library.file, sizeof library.file, "%.*s%s%s", (int)len, folder, len ? "/" : "", file);
 	return dlopen(library.file, RTLD_NOW | RTLD_LOCAL);
 }
 
 static void *open_library(void)
 {
+	static const char usual[] = "libnvidia-ml.so.1";
 	const char *file = getenv("FLATOUT_NVML"), *at = getenv("FLATOUT_CUDA_LIBRARIES");
 	void *h = NULL;
-	if (file && *file) {
-		snprintf(library.file, sizeof library.file, "%s", file);
-		return dlopen(file, RTLD_NOW | RTLD_LOCAL); /* who names a file wants that one */
-	}
+	if (file && *file)
+		return open_file("", 0, file); /* who names a file wants that one */
 	while (at && *at && !h) {
 		size_t len = strcspn(at, ":");
-		if (len)
-			h = open_in(at, len);
+		h = len ? open_file(at, len, usual) : NULL;
 		at += len + (at[len] == ':');
 	}
-	return h ? h : open_in("", 0);
+	return h ? h : open_file("", 0, usual);
 }
 
 static void find(void *h, void *to, const char *name, const char *older)
@@ -73,24 +77,14 @@ static void load(void)
 	void *h = handle = open_library();
 	if (!h) {
 		snprintf(library.why, sizeof library.why, "'%s' was not found: it comes with the NVIDIA driver",
-			 *library.file ? library.file : "libnvidia-ml.so.1");
+			 library.file);
 		*library.file = 0;
 		return;
 	}
-	find(h, &nvml.init, "nvmlInit_v2", "nvmlInit");
+#define FIND(name, function, older, parameters) find(h, &nvml.name, function, older);
+	CALLS(FIND)
+#undef FIND
 	find(h, &nvml.error, "nvmlErrorString", NULL);
-	find(h, &nvml.driver_version, "nvmlSystemGetDriverVersion", NULL);
-	find(h, &nvml.version, "nvmlSystemGetNVMLVersion", NULL);
-	find(h, &nvml.by_pci, "nvmlDeviceGetHandleByPciBusId_v2", "nvmlDeviceGetHandleByPciBusId");
-	find(h, &nvml.power, "nvmlDeviceGetPowerUsage", NULL);
-	find(h, &nvml.limit, "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit");
-	find(h, &nvml.energy, "nvmlDeviceGetTotalEnergyConsumption", NULL);
-	find(h, &nvml.clock, "nvmlDeviceGetClockInfo", NULL);
-	find(h, &nvml.clock_max, "nvmlDeviceGetMaxClockInfo", NULL);
-	find(h, &nvml.reasons, "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons");
-	find(h, &nvml.temperature, "nvmlDeviceGetTemperature", NULL);
-	find(h, &nvml.utilisation, "nvmlDeviceGetUtilizationRates", NULL);
-	find(h, &nvml.memory, "nvmlDeviceGetMemoryInfo", NULL);
 	int st = nvml.init && nvml.by_pci ? nvml.init() : -1;
 	if (st != SUCCESS) {
 		snprintf(library.why, sizeof library.why, "'%s' cannot be used: %s", library.file,
@@ -148,15 +142,15 @@ void fo_nvml_read(fo_nvml_device d, struct fo_nvml_now *out)
 	*out = (struct fo_nvml_now){ NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, -1, -1, -1 };
 	if (!d)
 		return;
-	out->power_w = number(nvml.power, d, 1e-3);
-	out->limit_w = number(nvml.limit, d, 1e-3);
-	if (nvml.energy && nvml.energy(d, &v) == SUCCESS)
+	out->power_w = number(nvml.power_mw, d, 1e-3);
+	out->limit_w = number(nvml.limit_mw, d, 1e-3);
+	if (nvml.energy_mj && nvml.energy_mj(d, &v) == SUCCESS)
 		out->energy_j = (double)v * 1e-3;
-	out->sm_hz = with(nvml.clock, d, CLOCK_SM, 1e6);
-	out->sm_max_hz = with(nvml.clock_max, d, CLOCK_SM, 1e6);
-	out->memory_hz = with(nvml.clock, d, CLOCK_MEMORY, 1e6);
-	out->memory_max_hz = with(nvml.clock_max, d, CLOCK_MEMORY, 1e6);
-	out->temperature_c = with(nvml.temperature, d, SENSOR_CHIP, 1);
+	out->sm_hz = with(nvml.clock_mhz, d, CLOCK_SM, 1e6);
+	out->sm_max_hz = with(nvml.clock_max_mhz, d, CLOCK_SM, 1e6);
+	out->memory_hz = with(nvml.clock_mhz, d, CLOCK_MEMORY, 1e6);
+	out->memory_max_hz = with(nvml.clock_max_mhz, d, CLOCK_MEMORY, 1e6);
+	out->temperature_c = with(nvml.celsius, d, SENSOR_CHIP, 1);
 	if (nvml.utilisation && nvml.utilisation(d, &u) == SUCCESS)
 		out->busy = u.gpu * 1e-2;
 	if (nvml.memory && nvml.memory(d, &m) == SUCCESS) {

@@ -99,7 +99,7 @@ struct fo_cache {
 };
 struct fo_machine {
 	char cpu[96];              /* as the system tells it; "" unknown */
-	char isa[160];             /* of the extensions that matter for products: "avx2 fma f16c"; "" none or unknown */
+	char isa[160];             /* of the extensions that matter for matmuls: "avx2 fma f16c"; "" none or unknown */
 	int cpus, allowed;         /* online, and those this process may use; -1 */
 	int cores, sockets, nodes; /* -1 */
 	int caches;
