@@ -27,9 +27,8 @@ enum { FO_COMM_RANKS_MAX = 1 << 16 };
 struct fo_comm_place {
 	int rank, ranks;
 	char meet[512]; /* path of the file; needed where ranks > 1 */
-	char job[64];  /* the same in all ranks of this start and in no other: letters, digits, '.', '_', '-'; may be ""
-			*/
-	double wait_s; /* how long rank 0 is waited for */
+	char job[64];   /* of this start alone, the same in all ranks: letters, digits, '.', '_', '-'; may be "" */
+	double wait_s;  /* how long rank 0 is waited for */
 };
 /* Reads the place from FLATOUT_RANK and FLATOUT_RANKS (else SLURM_PROCID and SLURM_NTASKS; none of them: one rank),
  * FLATOUT_MEET, FLATOUT_JOB (else job, step and restart count of SLURM), FLATOUT_WAIT (seconds; 300). FO_EARG names the
@@ -86,41 +85,9 @@ static inline int fo_comm_ranks(const struct fo_comm *c) { return c->ranks; }
 
 /* Puts a call into its stream. Reductions take bf16, fp32 and fp64. How bf16 is summed is the transport's affair: NCCL
  * rounds to bf16 after each addition, so gradients travel as fp32 where that matters. Calls that only move data take
- * any type. FO_EARG: a call that cannot be; FO_ECOMM: a rank or the transport failed. */
+ * any type. Send and receive block the stream until the other rank came; two ranks that send to each other do so in a
+ * group. FO_EARG: a call that cannot be; FO_ECOMM: a rank or the transport failed. */
 FO_CHECKED fo_status fo_comm_call(struct fo_comm *c, const struct fo_comm_call *k);
-
-FO_CHECKED static inline fo_status fo_comm_all_reduce(struct fo_comm *c, const void *from, void *to, int64_t n,
-						      int dtype, enum fo_comm_op op, fo_comm_stream s)
-{
-	return fo_comm_call(c, &(struct fo_comm_call){ FO_COMM_ALL_REDUCE, op, from, to, n, dtype, 0, s });
-}
-FO_CHECKED static inline fo_status fo_comm_all_gather(struct fo_comm *c, const void *from, void *to, int64_t n,
-						      int dtype, fo_comm_stream s)
-{
-	return fo_comm_call(c, &(struct fo_comm_call){ FO_COMM_ALL_GATHER, FO_COMM_SUM, from, to, n, dtype, 0, s });
-}
-FO_CHECKED static inline fo_status fo_comm_reduce_scatter(struct fo_comm *c, const void *from, void *to, int64_t n,
-							  int dtype, enum fo_comm_op op, fo_comm_stream s)
-{
-	return fo_comm_call(c, &(struct fo_comm_call){ FO_COMM_REDUCE_SCATTER, op, from, to, n, dtype, 0, s });
-}
-/* data of rank `root` to all. */
-FO_CHECKED static inline fo_status fo_comm_broadcast(struct fo_comm *c, void *data, int64_t n, int dtype, int root,
-						     fo_comm_stream s)
-{
-	return fo_comm_call(c, &(struct fo_comm_call){ FO_COMM_BROADCAST, FO_COMM_SUM, data, data, n, dtype, root, s });
-}
-/* Send and receive block the stream until the other rank came. Two ranks that send to each other do so in a group. */
-FO_CHECKED static inline fo_status fo_comm_send(struct fo_comm *c, const void *from, int64_t n, int dtype, int peer,
-						fo_comm_stream s)
-{
-	return fo_comm_call(c, &(struct fo_comm_call){ FO_COMM_SEND, FO_COMM_SUM, from, NULL, n, dtype, peer, s });
-}
-FO_CHECKED static inline fo_status fo_comm_recv(struct fo_comm *c, void *to, int64_t n, int dtype, int peer,
-						fo_comm_stream s)
-{
-	return fo_comm_call(c, &(struct fo_comm_call){ FO_COMM_RECV, FO_COMM_SUM, NULL, to, n, dtype, peer, s });
-}
 /* Calls between begin and end start together, in whatever order suits the transport. */
 FO_CHECKED fo_status fo_comm_group_begin(struct fo_comm *c);
 FO_CHECKED fo_status fo_comm_group_end(struct fo_comm *c);

@@ -37,6 +37,8 @@ static void need(bool good, const char *what)
 	abort();
 }
 #define NEED(x) need(x, #x)
+/* CALL(communicator, kind, op, from, to, elements, type, peer, stream) */
+#define CALL(c, kind, op, ...) fo_comm_call(c, &(struct fo_comm_call){ FO_COMM_##kind, FO_COMM_##op, __VA_ARGS__ })
 
 /* A buffer on the device and its copy in page-locked memory. */
 struct pair {
@@ -76,11 +78,11 @@ static void noise(unsigned char *p, size_t bytes)
 
 static void one_round(struct fo_comm *comm, struct pair *a, struct pair *b, int dtype, int64_t n, fo_cuda_stream s)
 {
-	ok(fo_comm_all_reduce(comm, a->device, b->device, n, dtype, FO_COMM_SUM, s));
-	ok(fo_comm_all_reduce(comm, b->device, b->device, n, dtype, FO_COMM_MAX, s));
-	ok(fo_comm_broadcast(comm, b->device, n, dtype, 0, s));
-	ok(fo_comm_all_gather(comm, b->device, b->device, n, dtype, s));
-	ok(fo_comm_reduce_scatter(comm, b->device, b->device, n, dtype, FO_COMM_SUM, s));
+	ok(CALL(comm, ALL_REDUCE, SUM, a->device, b->device, n, dtype, 0, s));
+	ok(CALL(comm, ALL_REDUCE, MAX, b->device, b->device, n, dtype, 0, s));
+	ok(CALL(comm, BROADCAST, SUM, b->device, b->device, n, dtype, 0, s));
+	ok(CALL(comm, ALL_GATHER, SUM, b->device, b->device, n, dtype, 0, s));
+	ok(CALL(comm, REDUCE_SCATTER, SUM, b->device, b->device, n, dtype, 0, s));
 }
 
 static void test_alone(void **state)
@@ -130,7 +132,7 @@ static void test_memory(void **state)
 	ok(fo_comm_alloc(comm, 100, &p));
 	ok(fo_comm_alloc(comm, 0, &q));
 	ok(fo_cuda_fill(cuda, p, 1, 100, s));
-	ok(fo_comm_all_reduce(comm, p, p, 25, FO_F32, FO_COMM_SUM, s));
+	ok(CALL(comm, ALL_REDUCE, SUM, p, p, 25, FO_F32, 0, s));
 	ok(fo_cuda_stream_wait(cuda, s));
 	if (soft)
 		assert_int_equal(fo_comm_nccl_windows(comm), 2);
@@ -164,22 +166,22 @@ static void test_refused(void **state)
 	(void)state;
 	REFUSED(fo_comm_nccl_open(&comm, cuda, &odd), "no rank 3 among 2");
 	ok(fo_comm_nccl_open(&comm, cuda, &place));
-	REFUSED(fo_comm_all_reduce(comm, x, x, -1, FO_F32, FO_COMM_SUM, NULL), "-1 elements");
-	REFUSED(fo_comm_all_reduce(comm, x, x, 4, FO_E4M3, FO_COMM_SUM, NULL), "not e4m3");
-	REFUSED(fo_comm_reduce_scatter(comm, x, x, 4, FO_I32, FO_COMM_MAX, NULL), "not i32");
-	REFUSED(fo_comm_all_gather(comm, NULL, x, 4, FO_F32, NULL), "without memory");
-	REFUSED(fo_comm_broadcast(comm, x, 4, FO_F32, 1, NULL), "no rank 1 among 1");
-	REFUSED(fo_comm_send(comm, x, 4, FO_F32, 0, NULL), "no other rank 0");
-	REFUSED(fo_comm_recv(comm, x, 4, FO_F32, -1, NULL), "no other rank -1");
+	REFUSED(CALL(comm, ALL_REDUCE, SUM, x, x, -1, FO_F32, 0, NULL), "-1 elements");
+	REFUSED(CALL(comm, ALL_REDUCE, SUM, x, x, 4, FO_E4M3, 0, NULL), "not e4m3");
+	REFUSED(CALL(comm, REDUCE_SCATTER, MAX, x, x, 4, FO_I32, 0, NULL), "not i32");
+	REFUSED(CALL(comm, ALL_GATHER, SUM, NULL, x, 4, FO_F32, 0, NULL), "without memory");
+	REFUSED(CALL(comm, BROADCAST, SUM, x, x, 4, FO_F32, 1, NULL), "no rank 1 among 1");
+	REFUSED(CALL(comm, SEND, SUM, x, NULL, 4, FO_F32, 0, NULL), "no other rank 0");
+	REFUSED(CALL(comm, RECV, SUM, NULL, x, 4, FO_F32, -1, NULL), "no other rank -1");
 	REFUSED(fo_comm_group_end(comm), "was not begun");
-	ok(fo_comm_all_reduce(comm, NULL, NULL, 0, FO_F32, FO_COMM_SUM, NULL));
+	ok(CALL(comm, ALL_REDUCE, SUM, NULL, NULL, 0, FO_F32, 0, NULL));
 	if (soft) { /* host memory: the library's own refusal */
-		assert_int_equal(fo_comm_all_reduce(comm, x, x, 4, FO_F32, FO_COMM_SUM, NULL), FO_ECOMM);
+		assert_int_equal(CALL(comm, ALL_REDUCE, SUM, x, x, 4, FO_F32, 0, NULL), FO_ECOMM);
 		assert_non_null(strstr(fo_err_text(), "rank 0 of 1: all-reduce: NCCL says \"invalid argument\""));
 	}
 	fo_comm_abort(comm);
 	assert_int_equal(fo_comm_check(comm), FO_ECOMM);
-	assert_int_equal(fo_comm_broadcast(comm, x, 4, FO_F32, 0, NULL), FO_ECOMM);
+	assert_int_equal(CALL(comm, BROADCAST, SUM, x, x, 4, FO_F32, 0, NULL), FO_ECOMM);
 	fo_comm_close(comm);
 }
 
@@ -247,26 +249,26 @@ static void collectives(struct member *m)
 		char *own = (char *)all.device + (size_t)m->rank * N * size;
 		fill(&part, dtype, m->rank, N);
 		in(m->cuda, &part, m->s);
-		ok(fo_comm_all_reduce(m->comm, part.device, all.device, N, dtype, FO_COMM_SUM, m->s));
+		ok(CALL(m->comm, ALL_REDUCE, SUM, part.device, all.device, N, dtype, 0, m->s));
 		out(m->cuda, &all, m->s);
 		for (int i = 0; i < N; i++)
 			NEED(get(&all, dtype, i) == number(9, i)); /* 1 + 2 + 3 + 4 */
-		ok(fo_comm_all_reduce(m->comm, part.device, all.device, N, dtype, FO_COMM_MAX, m->s));
+		ok(CALL(m->comm, ALL_REDUCE, MAX, part.device, all.device, N, dtype, 0, m->s));
 		out(m->cuda, &all, m->s);
 		for (int i = 0; i < N; i++)
 			NEED(get(&all, dtype, i) == number(number(0, i) > 0 ? RANKS - 1 : 0, i));
 		/* gathered in place */
 		ok(fo_cuda_copy(m->cuda, own, part.device, part.bytes, m->s));
-		ok(fo_comm_all_gather(m->comm, own, all.device, N, dtype, m->s));
+		ok(CALL(m->comm, ALL_GATHER, SUM, own, all.device, N, dtype, 0, m->s));
 		out(m->cuda, &all, m->s);
 		for (int i = 0; i < N * RANKS; i++)
 			NEED(get(&all, dtype, i) == number(i / N, i % N));
 		/* rank r's part of the sum of what all have: four times what rank r gave */
-		ok(fo_comm_reduce_scatter(m->comm, all.device, own, N, dtype, FO_COMM_SUM, m->s));
+		ok(CALL(m->comm, REDUCE_SCATTER, SUM, all.device, own, N, dtype, 0, m->s));
 		out(m->cuda, &all, m->s);
 		for (int i = 0; i < N; i++)
 			NEED(get(&all, dtype, m->rank * N + i) == RANKS * number(m->rank, i));
-		ok(fo_comm_broadcast(m->comm, part.device, N, dtype, 2, m->s));
+		ok(CALL(m->comm, BROADCAST, SUM, part.device, part.device, N, dtype, 2, m->s));
 		out(m->cuda, &part, m->s);
 		for (int i = 0; i < N; i++)
 			NEED(get(&part, dtype, i) == number(2, i));
@@ -289,14 +291,14 @@ static void ring(struct member *m)
 	fill(&mine, FO_F32, m->rank, N);
 	in(m->cuda, &mine, m->s);
 	ok(fo_comm_group_begin(m->comm));
-	ok(fo_comm_send(m->comm, mine.device, N, FO_F32, next, m->s));
-	ok(fo_comm_recv(m->comm, theirs.device, N, FO_F32, before, m->s));
+	ok(CALL(m->comm, SEND, SUM, mine.device, NULL, N, FO_F32, next, m->s));
+	ok(CALL(m->comm, RECV, SUM, NULL, theirs.device, N, FO_F32, before, m->s));
 	ok(fo_comm_group_end(m->comm));
 	out(m->cuda, &theirs, m->s);
 	for (int i = 0; i < N; i++)
 		NEED(get(&theirs, FO_F32, i) == number(before, i));
 	/* types that only travel go as bytes: fp8 */
-	ok(fo_comm_broadcast(m->comm, mine.device, N, FO_E4M3, 1, m->s));
+	ok(CALL(m->comm, BROADCAST, SUM, mine.device, mine.device, N, FO_E4M3, 1, m->s));
 	pair_free(m->cuda, &mine);
 	pair_free(m->cuda, &theirs);
 }
@@ -313,7 +315,7 @@ static void disagree(struct member *m)
 	int64_t n = m->rank == 3 ? N - 1 : N;
 	fill(&p, FO_F32, m->rank, N);
 	in(m->cuda, &p, m->s);
-	NEED(fo_comm_all_reduce(m->comm, p.device, p.device, n, FO_F32, FO_COMM_SUM, m->s) == FO_ECOMM);
+	NEED(CALL(m->comm, ALL_REDUCE, SUM, p.device, p.device, n, FO_F32, 0, m->s) == FO_ECOMM);
 	NEED(strstr(fo_err_text(), "invalid usage") != NULL);
 	pair_free(m->cuda, &p);
 }
@@ -333,7 +335,7 @@ static void give_up(struct member *m)
 		fo_comm_abort(m->comm);
 		NEED(fo_comm_check(m->comm) == FO_ECOMM);
 	} else {
-		NEED(fo_comm_all_reduce(m->comm, p.device, p.device, N, FO_F32, FO_COMM_SUM, m->s) == FO_ECOMM);
+		NEED(CALL(m->comm, ALL_REDUCE, SUM, p.device, p.device, N, FO_F32, 0, m->s) == FO_ECOMM);
 		NEED(fo_comm_check(m->comm) == FO_ECOMM);
 	}
 	ok(fo_cuda_stream_wait(m->cuda, m->s));
