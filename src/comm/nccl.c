@@ -1,6 +1,7 @@
 /* A group of devices over NCCL. */
 #include "comm/nccl.h"
 
+#include "base/count.h"
 #include "base/mem.h"
 
 #include <stdlib.h>
@@ -105,7 +106,7 @@ static fo_status alloc(struct fo_comm *c, size_t bytes, void **out)
 	struct window w = { .own = has_windows(g) };
 	FO_TRY(alive(g));
 	/* Windows begin and end at this alignment. */
-	bytes = (bytes + NCCL_WIN_REQUIRED_ALIGNMENT - 1) / NCCL_WIN_REQUIRED_ALIGNMENT * NCCL_WIN_REQUIRED_ALIGNMENT;
+	bytes = fo_round_up_bytes(bytes, NCCL_WIN_REQUIRED_ALIGNMENT);
 	if (!w.own)
 		FO_TRY(fo_cuda_alloc(g->cuda, bytes, &w.memory));
 	else
@@ -172,10 +173,8 @@ static void abort_group(struct fo_comm *c)
 static void close_group(struct fo_comm *c)
 {
 	struct group *g = of(c);
-	while (g->windows) {
-		free_window(g, &g->window[g->windows - 1]);
-		g->windows--;
-	}
+	while (g->windows)
+		free_window(g, &g->window[--g->windows]);
 	if (g->comm) {
 		g->nccl->ncclCommFinalize(g->comm);
 		g->nccl->ncclCommDestroy(g->comm);

@@ -1,7 +1,6 @@
-/* Reads what an NVIDIA device does while something runs on it: clocks, power, energy, and what holds its clock back.
- * Uses NVML (libnvidia-ml.so.1, which comes with the driver), loaded at run time; no header of NVIDIA's is needed.
- * Names, constants and units are those of NVIDIA's "NVML API Reference" (version 13.0; all of them are in every driver
- * since 470).
+/* Reads clocks, power and energy of a working NVIDIA device, and what holds its clock back. Uses NVML
+ * (libnvidia-ml.so.1, which comes with the driver), loaded at run time; no header of NVIDIA's is needed. Names,
+ * constants and units are those of NVIDIA's "NVML API Reference" (version 13.0; every driver since 470 has them).
  *
  * Nothing is guessed: what the driver does not report is NAN or -1. The library is looked for in $FLATOUT_NVML (a
  * file), in the folders of $FLATOUT_CUDA_LIBRARIES, then where the system's loader finds it. Nothing is ever set or

@@ -5,15 +5,16 @@
  * Units: FLOP/s, bytes, seconds. A row is one kind of work of one shape on so many threads. Its times are of one span
  * (one call): best and median of all spans, and of the quiet ones (hw/quiet.h), which are NaN where no span was quiet.
  *
- *   kind                   variant                shape                              dtype
- *   matmul                 forward dgrad wgrad    m, n, k of c(m,n) = a b            of a and b
- *   attention(_bwd)        causal                 tokens, heads, kv heads, head dim  of q
- *   other operations       -                      rows, columns of the largest operand  the run's precision
- *                          (with a key also products and attention: as the operation of a program stands, see
- * cost/cost.h) read                   plain                  bytes of one span                  - write, copy plain, nt
- * (stores that go past the caches)  the same      - overhead               executor               - -     (seconds per
- * operation)
- */
+ *   kind              variant              shape                                 dtype
+ *   matmul            forward dgrad wgrad  m, n, k of c(m,n) = a b               of a and b
+ *   attention(_bwd)   causal               tokens, heads, kv heads, head dim     of q
+ *   other operations  -                    rows, columns of the largest operand  the run's precision
+ *   read              plain                bytes of one span                     -
+ *   write, copy       plain, nt            bytes of one span                     -
+ *   overhead          executor             -                                     -
+ *
+ * nt: stores that go past the caches. overhead: seconds per operation. A row with a key stands for one very operation
+ * of a program (cost/cost.h), a matmul or attention too. */
 #ifndef FO_HW_PROFILE_H
 #define FO_HW_PROFILE_H
 
