@@ -128,8 +128,8 @@ template <int N> FO_DEVICE void forward(const fo_cuda_attention_args &p)
 {
 	const tiles t = tiles_in(p.dim);
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, head = blockIdx.y, kv = head / p.group;
-	const int32_t i0 = (int32_t)(gridDim.x - 1 - blockIdx.x) *
-			   ROWS; /* the longest rows first, so that blocks end together */
+	/* The longest rows come first, so that blocks end together. */
+	const int32_t i0 = (int32_t)(gridDim.x - 1 - blockIdx.x) * ROWS;
 	int32_t low = 0x7fffffff, high = -1;
 	for (int r = 0; r < ROWS; r++) {
 		const span s = span_of(p, i0 + r);

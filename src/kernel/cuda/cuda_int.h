@@ -116,7 +116,7 @@ FO_CHECKED fo_status fo_cuda_fp8_step_args(struct fo_cuda_queue *q, const struct
 FO_CHECKED fo_status fo_cuda_fp8_step_launch(struct fo_cuda_queue *q, enum fo_cuda_function f, struct fo_cuda_grid grid,
 					     const void *args, struct fo_cuda_fp8_step *step);
 
-/* What launchers ask of operands. */
+/* Questions of launchers about operands. */
 static inline bool fo_cuda_is_float(const struct fo_tensor *t) { return t->dtype == FO_F32 || t->dtype == FO_BF16; }
 struct fo_cuda_view fo_cuda_view_of(const struct fo_tensor *t);
 /* to[i] becomes the view of operand number operand[i], for i below n; it stays as it is where that is negative or the

@@ -55,17 +55,13 @@ static void set(struct fo_dnn_graph *g, desc d, cudnnBackendAttributeName_t name
 	if (g->failed == FO_OK)
 		check(g, g->dnn->cudnnBackendSetAttribute(d, name, type, n, values), "describe attention");
 }
-static void set_desc(struct fo_dnn_graph *g, desc d, cudnnBackendAttributeName_t name, desc value)
-{
-	set(g, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
-}
 static void finalize(struct fo_dnn_graph *g, desc d)
 {
 	if (g->failed == FO_OK)
 		check(g, g->dnn->cudnnBackendFinalize(d), "describe attention");
 }
 #define SET(g, d, name, type, n, values) set(g, d, CUDNN_ATTR_##name, CUDNN_TYPE_##type, n, values)
-#define SET_DESC(g, d, name, value) set_desc(g, d, CUDNN_ATTR_##name, value)
+#define SET_DESC(g, d, name, value) SET(g, d, name, BACKEND_DESCRIPTOR, 1, &(desc){ value })
 
 /* ---- tensors ---- */
 
@@ -163,7 +159,7 @@ static void reduce(struct fo_dnn_graph *g, cudnnReduceTensorOp_t mode, struct te
 	add(g, o);
 }
 /* m, n, k: the lengths of documents, where that dimension of the matmul runs over tokens; NULL elsewhere. */
-static void product(struct fo_dnn_graph *g, struct tensor a, struct tensor b, struct tensor c, desc m, desc n, desc k)
+static void matmul(struct fo_dnn_graph *g, struct tensor a, struct tensor b, struct tensor c, desc m, desc n, desc k)
 {
 	desc p = make(g, CUDNN_BACKEND_MATMUL_DESCRIPTOR), o = make(g, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
 	const cudnnDataType_t f32 = F32;
@@ -225,14 +221,11 @@ static struct tensor column(struct fo_dnn_graph *g, const struct operands *x)
 
 static struct operands operands(struct fo_dnn_graph *g, const struct fo_dnn_shape *s)
 {
-	static const int offset[] = { [FO_DNN_Q] = FO_DNN_OFFSET_Q,
-				      [FO_DNN_K] = FO_DNN_OFFSET_K,
-				      [FO_DNN_V] = FO_DNN_OFFSET_V,
-				      [FO_DNN_O] = FO_DNN_OFFSET_O,
-				      [FO_DNN_LSE] = FO_DNN_OFFSET_LSE };
 	struct operands x = { .s = s };
 	for (int i = FO_DNN_Q; s->ragged && i <= FO_DNN_LSE; i++)
-		x.off[i] = tensor(g, CUDNN_DATA_INT64, offset[i], (int64_t[]){ s->batch + 1, 1, 1, 1 }, unit, NULL).d;
+		x.off[i] = tensor(g, CUDNN_DATA_INT64, FO_DNN_OFFSET_Q + i - FO_DNN_Q,
+				  (int64_t[]){ s->batch + 1, 1, 1, 1 }, unit, NULL)
+				   .d;
 	if (s->ragged) {
 		x.length = tensor(g, CUDNN_DATA_INT32, FO_DNN_LENGTH, (int64_t[]){ s->batch, 1, 1, 1 }, unit, NULL);
 		x.len = x.length.d;
@@ -285,7 +278,7 @@ static struct tensor scores(struct fo_dnn_graph *g, const struct operands *x)
 	const struct fo_dnn_shape *s = x->s;
 	struct tensor raw = tensor(g, F32, 0, (int64_t[]){ s->batch, s->heads, s->seq, s->seq },
 				   (int64_t[]){ s->heads * s->seq * s->seq, s->seq * s->seq, s->seq, 1 }, NULL);
-	product(g, x->q, x->kt, raw, x->len, x->len, NULL);
+	matmul(g, x->q, x->kt, raw, x->len, x->len, NULL);
 	return binary(g, CUDNN_POINTWISE_MUL, raw, x->scale);
 }
 static struct tensor masked(struct fo_dnn_graph *g, const struct operands *x, struct tensor s)
@@ -307,7 +300,7 @@ static void compose_forward(struct fo_dnn_graph *g, const struct fo_dnn_shape *s
 	struct tensor log_sum = unary(g, CUDNN_POINTWISE_LOG, sum);
 	pointwise_to(g, CUDNN_POINTWISE_ADD, F32, max, &log_sum, NULL, x.lse, 0);
 	struct tensor p = pointwise_to(g, CUDNN_POINTWISE_DIV, F32, e, &sum, NULL, like(g, e, BF16), 0);
-	product(g, p, v, o, x.len, NULL, x.len);
+	matmul(g, p, v, o, x.len, NULL, x.len);
 }
 
 /* ---- backward ---- */
@@ -315,15 +308,13 @@ static void compose_forward(struct fo_dnn_graph *g, const struct fo_dnn_shape *s
 /* a' b, summed over the query heads that share a key/value head. In ragged plans the terms of the sum are a real
  * buffer, whose size then follows the tokens and not documents times the longest one; it takes the offsets of k or v,
  * which cuDNN itself multiplies by heads / kv, as it does for its front end. Unfinished plans return the terms. */
-static void product_by_kv_head(struct fo_dnn_graph *g, const struct operands *x, struct tensor a, struct tensor b,
-			       int id, int full_id, desc off)
+static void matmul_by_kv_head(struct fo_dnn_graph *g, const struct operands *x, struct tensor a, struct tensor b,
+			      int id, int full_id, desc off)
 {
 	const struct fo_dnn_shape *s = x->s;
 	const int64_t ld = s->ld[id];
-	const int64_t dim[4] = { s->batch, s->heads, s->seq, s->dim };
-	const int64_t flat[4] = { s->heads * s->seq * s->dim, s->seq * s->dim, s->dim, 1 };
 	if (s->heads == s->kv) {
-		product(g, a, b, rows(g, x, BF16, id, s->kv, ld, off, false), x->len, NULL, x->len);
+		matmul(g, a, b, rows(g, x, BF16, id, s->kv, ld, off, false), x->len, NULL, x->len);
 		return;
 	}
 	struct tensor full;
@@ -332,8 +323,9 @@ static void product_by_kv_head(struct fo_dnn_graph *g, const struct operands *x,
 	else if (s->unfinished)
 		full = rows(g, x, BF16, full_id, s->heads, s->heads * s->dim, NULL, false);
 	else
-		full = tensor(g, BF16, 0, dim, flat, NULL);
-	product(g, a, b, full, x->len, NULL, x->len);
+		full = tensor(g, BF16, 0, (int64_t[]){ s->batch, s->heads, s->seq, s->dim },
+			      (int64_t[]){ s->heads * s->seq * s->dim, s->seq * s->dim, s->dim, 1 }, NULL);
+	matmul(g, a, b, full, x->len, NULL, x->len);
 	if (!s->unfinished)
 		reduce(g, CUDNN_REDUCE_TENSOR_ADD, full, rows(g, x, BF16, id, s->kv, ld, off, false));
 }
@@ -372,16 +364,16 @@ static void compose_backward(struct fo_dnn_graph *g, const struct fo_dnn_shape *
 	struct tensor less = binary(g, CUDNN_POINTWISE_SUB, scores(g, &x), x.lse);
 	struct tensor p = unary(g, CUDNN_POINTWISE_EXP, masked(g, &x, less));
 	struct tensor pt = reshape(g, p, tensor(g, BF16, 0, across, across_stride, NULL));
-	product_by_kv_head(g, &x, pt, d_o, FO_DNN_DV, FO_DNN_DV_FULL, x.off[FO_DNN_V]);
+	matmul_by_kv_head(g, &x, pt, d_o, FO_DNN_DV, FO_DNN_DV_FULL, x.off[FO_DNN_V]);
 
 	/* dS = P o (dO V' - D) scale; dK = dS' Q */
 	struct tensor dp = like(g, p, F32);
-	product(g, d_o, vt, dp, x.len, x.len, NULL);
+	matmul(g, d_o, vt, dp, x.len, x.len, NULL);
 	struct tensor ds = binary(g, CUDNN_POINTWISE_MUL,
 				  binary(g, CUDNN_POINTWISE_MUL, binary(g, CUDNN_POINTWISE_SUB, dp, rowsum), p),
 				  x.scale);
 	struct tensor dst = reshape(g, ds, tensor(g, BF16, 0, across, across_stride, NULL));
-	product_by_kv_head(g, &x, dst, x.q, FO_DNN_DK, FO_DNN_DK_FULL, x.off[FO_DNN_K]);
+	matmul_by_kv_head(g, &x, dst, x.q, FO_DNN_DK, FO_DNN_DK_FULL, x.off[FO_DNN_K]);
 
 	/* dQ = dS K, summed in fp32 over blocks of keys in the order in which they end, so the bits differ from run to
 	 * run. The order could be fixed by leaving the sum out, at the cost of 4.4 GB of workspace at 8,192 tokens and
@@ -389,7 +381,7 @@ static void compose_backward(struct fo_dnn_graph *g, const struct fo_dnn_shape *
 	struct tensor k = reshape(g, x.kt, rows(g, &x, BF16, 0, s->kv, ld[FO_DNN_K], x.off[FO_DNN_K], false));
 	struct tensor sum = s->ragged ? rows(g, &x, F32, FO_DNN_DQ_SUM, s->heads, ld[FO_DNN_DQ], x.off[FO_DNN_Q], false)
 				      : tensor(g, F32, FO_DNN_DQ_SUM, x.q.dim, flat, NULL);
-	product(g, ds, k, sum, x.len, NULL, x.len);
+	matmul(g, ds, k, sum, x.len, NULL, x.len);
 	if (!s->unfinished)
 		pointwise_to(g, CUDNN_POINTWISE_IDENTITY, F32, sum, NULL, NULL,
 			     rows(g, &x, BF16, FO_DNN_DQ, s->heads, ld[FO_DNN_DQ], x.off[FO_DNN_Q], false), 0);

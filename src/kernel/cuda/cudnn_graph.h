@@ -16,32 +16,32 @@
 
 /* Tensors that the caller supplies when a plan runs, by the identifier that the graph knows them by. */
 enum fo_dnn_id {
-	FO_DNN_Q = 1,
+	FO_DNN_Q = 1, /* bf16, but lse fp32 */
 	FO_DNN_K,
 	FO_DNN_V,
 	FO_DNN_O,
-	FO_DNN_LSE, /* bf16, lse fp32 */
-	FO_DNN_DO,
+	FO_DNN_LSE,
+	FO_DNN_DO, /* backward: bf16 */
 	FO_DNN_DQ,
 	FO_DNN_DK,
-	FO_DNN_DV,     /* backward, bf16 */
-	FO_DNN_ROWSUM, /* backward, scratch: fp32, per token and head */
-	FO_DNN_DQ_SUM, /* ... fp32: as dq, ragged with its ld */
-	FO_DNN_DK_FULL,
-	FO_DNN_DV_FULL, /* ... ragged or unfinished, shared kv heads: bf16, (token, query head, dim) without gaps */
-	FO_DNN_SCALE,
+	FO_DNN_DV,
+	FO_DNN_ROWSUM,  /* backward, scratch: fp32, per token and head */
+	FO_DNN_DQ_SUM,  /* ... fp32: as dq, ragged with its ld */
+	FO_DNN_DK_FULL, /* ... ragged or unfinished, shared kv heads: bf16, (token, query head, dim) without gaps */
+	FO_DNN_DV_FULL,
+	FO_DNN_SCALE, /* fp32 in host memory */
 	FO_DNN_MINUS_INF,
 	FO_DNN_ONE,
-	FO_DNN_WINDOW, /* fp32 in host memory */
-	FO_DNN_LENGTH, /* ragged: int32 per document */
-	FO_DNN_OFFSET_Q,
+	FO_DNN_WINDOW,
+	FO_DNN_LENGTH,   /* ragged: int32 per document */
+	FO_DNN_OFFSET_Q, /* ... int64, batch + 1: elements; in the order of the operands */
 	FO_DNN_OFFSET_K,
 	FO_DNN_OFFSET_V,
 	FO_DNN_OFFSET_O,
-	FO_DNN_OFFSET_LSE, /* int64, batch + 1: elements */
+	FO_DNN_OFFSET_LSE,
 	FO_DNN_IDS
 };
-/* What a plan depends on. ld: elements from token to token of Q .. DV, by fo_dnn_id; lse's is FO_DNN_LSE's. Ragged: dq,
+/* A plan depends on this. ld: elements from token to token of Q .. DV, by fo_dnn_id; lse's is FO_DNN_LSE's. Ragged: dq,
  * dk, dv and do share the offsets, so also the ld, of q, k, v and o. No padding between members, the whole struct is
  * compared as bytes. */
 struct fo_dnn_shape {

@@ -176,7 +176,7 @@ static fo_status failed(const struct fo_cupti_calls *c, CUptiResult r, const cha
 	return fo_fail(FO_EDEVICE, "cannot %s: CUPTI says \"%s\" (%d)", doing, why ? why : "unknown error", (int)r);
 }
 
-/* Both levels of calls are recorded: external numbers come only with records of calls. */
+/* Calls of driver and runtime are both recorded: external numbers come only with records of calls. */
 static const CUpti_ActivityKind kinds[] = { CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
 					    CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, CUPTI_ACTIVITY_KIND_DRIVER,
 					    CUPTI_ACTIVITY_KIND_RUNTIME };

@@ -230,7 +230,7 @@ FO_DEVICE float fo_reciprocal_fast(float x)
 
 /* ---- sums ---- */
 
-/* Over the 32 threads of a warp, the same in all of them; a fixed order. */
+/* Sums and maxima over the 32 threads of a warp come out the same in all of them; the order is fixed. */
 template <typename T> FO_DEVICE T fo_warp_sum(T x)
 {
 #pragma unroll
@@ -245,7 +245,7 @@ FO_DEVICE float fo_warp_max(float x)
 		x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, k));
 	return x;
 }
-/* Over a block of `warps` warps. The same in all threads; a fixed order. */
+/* The same over a block of `warps` warps. */
 template <typename T> FO_DEVICE T fo_block_sum(T x, int warps)
 {
 	__shared__ T scratch[32];

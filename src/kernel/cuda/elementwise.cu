@@ -153,7 +153,6 @@ template <typename T> FO_DEVICE void rope_rows(const fo_cuda_rope_args &p)
 }
 FO_KERNEL(rope_bf16, struct fo_cuda_rope_args, THREADS) { rope_rows<uint16_t>(p); }
 FO_KERNEL(rope_f32, struct fo_cuda_rope_args, THREADS) { rope_rows<float>(p); }
-/* One pair at a time. */
 FO_KERNEL(rope_any, struct fo_cuda_rope_args, THREADS)
 {
 	const int64_t per_row = (int64_t)p.heads * p.half;

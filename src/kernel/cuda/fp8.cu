@@ -82,7 +82,7 @@ template <typename T> FO_DEVICE void amax_all(const fo_cuda_amax_args &p)
 FO_KERNEL(amax_all_bf16, struct fo_cuda_amax_args, THREADS) { amax_all<uint16_t>(p); }
 FO_KERNEL(amax_all_f32, struct fo_cuda_amax_args, THREADS) { amax_all<float>(p); }
 
-/* Of each row: a warp takes one. */
+/* The maximum of each row: a warp takes one. */
 template <typename T> FO_DEVICE void amax_rows(const fo_cuda_amax_args &p)
 {
 	const int warps = THREADS / 32;
@@ -97,8 +97,8 @@ template <typename T> FO_DEVICE void amax_rows(const fo_cuda_amax_args &p)
 FO_KERNEL(amax_rows_bf16, struct fo_cuda_amax_args, THREADS) { amax_rows<uint16_t>(p); }
 FO_KERNEL(amax_rows_f32, struct fo_cuda_amax_args, THREADS) { amax_rows<float>(p); }
 
-/* Of each column: a block takes 8 x 32 columns, a warp's thread eight neighbours; its warps, and the blocks of one
- * grid.x, take rows in turn. */
+/* The maximum of each column: a block takes 8 x 32 columns, a warp's thread eight neighbours; its warps, and the blocks
+ * of one grid.x, take rows in turn. */
 template <typename T> FO_DEVICE void amax_cols(const fo_cuda_amax_args &p)
 {
 	__shared__ uint32_t scratch[THREADS / 32][THREADS];
@@ -258,9 +258,9 @@ FO_DEVICE uint32_t cast_share(const fo_cuda_fp8_cast_args &p, float one, uint32_
 CASTS(bf16, uint16_t, 6)
 CASTS(f32, float, 5)
 
-/* ---- histories: a block moves a row on by one column, from its end, so that nothing is overwritten before it was read
- * ---- */
+/* ---- histories ---- */
 
+/* A block moves a row on by one column, from its end, so that nothing is overwritten before it was read. */
 FO_KERNEL(fp8_push, struct fo_cuda_fp8_push_args, THREADS)
 {
 	if (*p.scale < 0)

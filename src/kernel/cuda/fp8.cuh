@@ -26,7 +26,7 @@ FO_DEVICE uint32_t warp_larger(uint32_t top)
 		top = fo_larger(top, __shfl_xor_sync(0xffffffffu, top, k));
 	return top;
 }
-/* Over the block. */
+/* The same over the block. */
 FO_DEVICE uint32_t block_larger(uint32_t top)
 {
 	__shared__ uint32_t scratch[32];
@@ -38,7 +38,7 @@ FO_DEVICE uint32_t block_larger(uint32_t top)
 	return warp_larger(threadIdx.x % 32 < blockDim.x / 32 ? scratch[threadIdx.x % 32] : 0);
 }
 
-/* As kernel/ref: the smallest normal number keeps the quotient of a cast finite. */
+/* The scale as kernel/ref computes it: the smallest normal number keeps the quotient of a cast finite. */
 FO_DEVICE float scale_of(uint32_t top, float largest, bool power)
 {
 	if (top == 0)
@@ -119,6 +119,14 @@ FO_DEVICE void store_bytes(unsigned char *p, const fo_16 &v, int64_t n, bool wid
 			p[i] = (unsigned char)(v.w[i / 4] >> i % 4 * 8);
 }
 
+/* Turns a square of 4 x 4 bytes: byte j of out[i] is byte i of in[j]. */
+FO_DEVICE void turn_square(const uint32_t *in, uint32_t *out)
+{
+	const uint32_t a = fo_bytes(in[0], in[1], 0x5140), b = fo_bytes(in[2], in[3], 0x5140);
+	const uint32_t c = fo_bytes(in[0], in[1], 0x7362), d = fo_bytes(in[2], in[3], 0x7362);
+	out[0] = fo_bytes(a, b, 0x5410), out[1] = fo_bytes(a, b, 0x7632);
+	out[2] = fo_bytes(c, d, 0x5410), out[3] = fo_bytes(c, d, 0x7632);
+}
 /* A thread has 16 bytes (chunk threadIdx.x % CHUNKS of the columns) of each of four rows (quad threadIdx.x / CHUNKS of
  * them): it turns four squares of 4 x 4 bytes in registers, and puts 16 words, each four rows of one column, into the
  * tile, column by column. Word q of column c lies at q ^ 4 (c / 16): writes of a warp (8 chunks of columns, 4 quads of
@@ -128,18 +136,15 @@ FO_DEVICE void tile_in(uint32_t *tile, const fo_16 *row)
 	const int chunk = threadIdx.x % CHUNKS, quad = threadIdx.x / CHUNKS;
 #pragma unroll
 	for (int w = 0; w < 4; w++) {
-		const uint32_t a = fo_bytes(row[0].w[w], row[1].w[w], 0x5140),
-			       b = fo_bytes(row[2].w[w], row[3].w[w], 0x5140);
-		const uint32_t d = fo_bytes(row[0].w[w], row[1].w[w], 0x7362),
-			       e = fo_bytes(row[2].w[w], row[3].w[w], 0x7362);
-		uint32_t *to = tile + (chunk * 16 + w * 4) * QUADS + (quad ^ chunk * 4);
-		to[0] = fo_bytes(a, b, 0x5410);
-		to[QUADS] = fo_bytes(a, b, 0x7632);
-		to[2 * QUADS] = fo_bytes(d, e, 0x5410);
-		to[3 * QUADS] = fo_bytes(d, e, 0x7632);
+		const uint32_t in[4] = { row[0].w[w], row[1].w[w], row[2].w[w], row[3].w[w] };
+		uint32_t out[4], *to = tile + (chunk * 16 + w * 4) * QUADS + (quad ^ chunk * 4);
+		turn_square(in, out);
+#pragma unroll
+		for (int i = 0; i < 4; i++)
+			to[i * QUADS] = out[i];
 	}
 }
-/* To be called after a barrier. The tile whose first element is (r0, c0) of (rows, cols) goes to y, which has a row of
+/* Called after a barrier. The tile whose first element is (r0, c0) of (rows, cols) goes to y, which has a row of
  * `ldy` bytes for each column. */
 FO_DEVICE void tile_out(const uint32_t *tile, unsigned char *y, int64_t ldy, int64_t r0, int64_t c0, int64_t rows,
 			int64_t cols, bool wide)

@@ -10,7 +10,7 @@
 
 enum { THREADS = 256, THREADS_NORM = 512 };
 
-/* As they would be read back. */
+/* Eight numbers as they would be read back. */
 FO_DEVICE void as_stored(float *x)
 {
 	fo_pack<uint16_t> v;
@@ -100,7 +100,7 @@ FO_DEVICE float team_sum(float x, int mine, int lane, int team)
 	return fo_warp_sum(lane % 32 < team / 32 ? scratch[mine][lane % 32] : 0);
 }
 
-/* Row `row`, by a team; is: there is such a row. bytes: of the row in shared memory, NULL: not wanted. */
+/* A team norms row `row`; is: there is such a row. bytes: the row's in shared memory, NULL: not wanted. */
 template <bool ADD>
 FO_DEVICE uint32_t norm_row(const fo_cuda_fp8_made_args &p, int64_t row, bool is, int mine, int lane, float scale,
 			    bool write, unsigned char *bytes)
@@ -165,16 +165,14 @@ FO_DEVICE void turn_columns(const fo_cuda_fp8_made_args &p, const uint32_t *word
 	fo_16 out[4];
 #pragma unroll
 	for (int s = 0; s < 4; s++) {
-		uint32_t w[4];
+		uint32_t w[4], turned[4];
 #pragma unroll
 		for (int k = 0; k < 4; k++)
 			w[k] = words[(s * 4 + k) * across + column];
-		const uint32_t a = fo_bytes(w[0], w[1], 0x5140), b = fo_bytes(w[2], w[3], 0x5140);
-		const uint32_t d = fo_bytes(w[0], w[1], 0x7362), e = fo_bytes(w[2], w[3], 0x7362);
-		out[0].w[s] = fo_bytes(a, b, 0x5410);
-		out[1].w[s] = fo_bytes(a, b, 0x7632);
-		out[2].w[s] = fo_bytes(d, e, 0x5410);
-		out[3].w[s] = fo_bytes(d, e, 0x7632);
+		turn_square(w, turned);
+#pragma unroll
+		for (int k = 0; k < 4; k++)
+			out[k].w[s] = turned[k];
 	}
 #pragma unroll
 	for (int k = 0; k < 4; k++)

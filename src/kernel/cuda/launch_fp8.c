@@ -5,7 +5,7 @@
  * little beside it. */
 enum { THREADS = FO_CUDA_THREADS, WARPS = THREADS / 32, GROUP = 16, TILE = 128, COLUMNS = THREADS, ROWS_EACH = 64 };
 
-/* As one long row. */
+/* The tensor as one long row. */
 static struct fo_tensor joined(struct fo_tensor t)
 {
 	t.cols = t.ld = t.rows * t.cols;
@@ -128,7 +128,7 @@ static const char *cast_cannot(const struct fo_cuda *c, const struct fo_call *s)
 		return "the scale is not fp32";
 	return fo_dtype_fp8(s->arg[FO_FP8_CAST_Y].dtype) ? NULL : "the result is not fp8";
 }
-/* One long row each, where neither x nor y has gaps and there is one scale. */
+/* x and y become one long row each where neither has gaps and there is one scale. */
 static struct fo_cuda_fp8_cast_args cast_args(const struct fo_tensor *x, const struct fo_tensor *y, bool one)
 {
 	const bool whole = one && x->ld == x->cols && y->ld == y->cols;

@@ -2,7 +2,7 @@
  * kernel makes them into the workspace, and they are cast from there. */
 #include "kernel/cuda/cuda_int.h"
 
-/* As in fp8_made.cu, fp8.cuh and norm.cu. */
+/* Sizes of fp8_made.cu, fp8.cuh and norm.cu. */
 enum {
 	THREADS = FO_CUDA_THREADS,
 	THREADS_NORM = 512,
@@ -18,7 +18,7 @@ enum {
 	NONE = -1,            /* an operand that an operation does not have */
 };
 
-/* One of these operations: its kernel, the kernel that makes the numbers where that one does not take a call, and its
+/* An operation: its kernel, the kernel that makes the numbers where that one does not take a call, and its
  * operands in the order of the arguments' views. The cast's operands follow from fo_op_fp8_step on. */
 enum { X, B, DY, C, G, RSTD, VIEWS };
 static const struct form {

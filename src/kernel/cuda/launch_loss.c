@@ -18,7 +18,7 @@ static fo_status prepare(struct fo_cuda *c, const struct fo_call *s, int64_t var
 	return FO_OK;
 }
 
-/* As many threads as a row keeps busy with a full turn of accesses each. */
+/* The most threads that a row keeps busy with a full turn of accesses each. */
 static uint32_t threads_for(int64_t cols)
 {
 	uint32_t threads = THREADS_LEAST;
@@ -27,8 +27,8 @@ static uint32_t threads_for(int64_t cols)
 	return threads;
 }
 
-/* As many rows in flight as lie in half of L2, the other half being for what the multiprocessors write meanwhile; one
- * block for each multiprocessor at least, 1024 threads at most. */
+/* Rows in flight fill half of L2; the other half is for what the multiprocessors write meanwhile. Each multiprocessor
+ * has at least one block and at most 1024 threads. */
 static uint32_t blocks_for(const struct fo_cuda *c, const struct fo_tensor *logits, uint32_t threads)
 {
 	int64_t row_bytes = logits->cols * (int64_t)fo_dtype_bytes(logits->dtype), processors = c->info.multiprocessors;

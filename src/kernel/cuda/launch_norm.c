@@ -3,8 +3,8 @@
 
 #include <limits.h>
 
-/* As in norm.cu. A thread's groups of eight columns: 1, or 4 forward and 2 backward, where 4 leave no registers to read
- * ahead with. */
+/* Sizes of norm.cu. A thread's groups of eight columns: 1, or 4 forward and 2 backward, where 4 leave no registers to
+ * read ahead with. */
 enum {
 	THREADS = FO_CUDA_THREADS,
 	THREADS_MAX = 512,
@@ -37,7 +37,7 @@ static const char *norm_cannot(const struct fo_cuda *c, const struct fo_call *s)
 	return fo_cuda_floats_only(c, s);
 }
 
-/* All n views of one type that 16-byte accesses fit, statistics in fp32. */
+/* Whether all n views are of one type that 16-byte accesses fit, with statistics in fp32. */
 static bool is_fast(const struct fo_cuda_view *v, int n, const struct fo_cuda_view *rstd, int32_t width, int32_t widest)
 {
 	return rstd->dtype == FO_F32 && width % WIDTH == 0 && width <= widest && fo_cuda_of_one_type(v, n) &&
@@ -153,7 +153,7 @@ static fo_status sum_partials(struct fo_cuda_queue *q, const struct fo_tensor *o
 	return fo_cuda_launch(q, FO_CUDA_FN_sum_partials, grid, &args);
 }
 
-/* One element at a time: dg (NULL: none) before dx, which may lie over dy. */
+/* Takes one element at a time: dg (NULL: none) before dx, which may lie over dy. */
 static fo_status norm_bwd_any(struct fo_cuda_queue *q, const struct fo_cuda_norm_bwd_args *args,
 			      const struct fo_tensor *dg, bool store)
 {

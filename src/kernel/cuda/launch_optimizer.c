@@ -15,7 +15,7 @@ static const char *sumsq_cannot(const struct fo_cuda *c, const struct fo_call *s
 	return NULL;
 }
 
-/* A sum of each chunk, whatever gaps the rows will have. */
+/* Room for a sum of each chunk, whatever gaps the rows will have. */
 static fo_status sumsq_prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes)
 {
 	int64_t chunks = 0;
@@ -193,7 +193,7 @@ static void adamw_add(struct fo_cuda_adamw_args *args, const struct fo_call *one
 	args->chunks += (uint32_t)t->rows * t->per_row;
 }
 
-/* One launch for all tensors that the same function updates: for all, where formats do not differ. */
+/* Tensors that the same function updates share a launch: all of them, where formats do not differ. */
 static fo_status adamw(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
 {
 	int n = fo_op_tensors(c->kind, c->n);

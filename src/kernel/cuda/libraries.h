@@ -107,7 +107,7 @@
 	X(ncclRecv)              \
 	X(ncclGroupStart)        \
 	X(ncclGroupEnd)
-/* Of newer versions, NULL in older ones: memory since 2.19, windows since 2.27. */
+/* Functions of newer versions, NULL in older ones: memory since 2.19, windows since 2.27. */
 #define FO_NCCL_NEWER_CALLS(X)    \
 	X(ncclMemAlloc)           \
 	X(ncclMemFree)            \

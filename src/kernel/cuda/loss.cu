@@ -15,7 +15,7 @@
 #include <math.h>
 
 #define LOG2_E 1.44269504088896340736f
-/* Below every logit that an exponential can tell from it, above what a difference would overflow. */
+/* Below every logit, but not so far that a difference overflows. */
 #define LEAST (-1e30f)
 
 enum { AT_ONCE = 4 /* 16-byte accesses under way in a thread before the first is used */ };
@@ -40,7 +40,7 @@ template <int N> FO_DEVICE void softmax_take(softmax_sum &s, const float *x)
 	s.sum = sum;
 }
 
-/* Products and sum are rounded one by one, so that both threads of a pair find the same. */
+/* Each operation is rounded by itself, so that both threads of a pair find the same. */
 FO_DEVICE softmax_sum softmax_join(softmax_sum a, softmax_sum b)
 {
 	softmax_sum s;
@@ -61,7 +61,7 @@ FO_DEVICE softmax_sum softmax_warp(softmax_sum s)
 	return s;
 }
 
-/* Elements of one access: eight neighbours, or one where rows lie anyhow. */
+/* An access has N elements: eight neighbours, or one where rows begin anywhere. */
 template <int N, typename T> FO_DEVICE void get(const T *p, float *x)
 {
 	if (N == 8)
@@ -77,7 +77,7 @@ template <int N, typename T> FO_DEVICE void put(T *p, const float *x)
 		fo_store(p, x[0]);
 }
 
-/* This thread's part of a row of n accesses. */
+/* The sum over this thread's part of a row of n accesses. */
 template <int N, typename T> FO_DEVICE softmax_sum softmax_read(const T *row, int n)
 {
 	softmax_sum s = { LEAST, 0 };
@@ -189,7 +189,7 @@ XENT(xent_fwd_f32, false, 8, float)
 XENT(xent_fwd_any_bf16, false, 1, uint16_t)
 XENT(xent_fwd_any_f32, false, 1, float)
 
-/* One block: 8 B a row, a few microseconds. */
+/* A single block reads 8 B a row: a few microseconds. */
 FO_KERNEL(loss_sum, struct fo_cuda_loss_sum_args, 1024)
 {
 	double sum = 0, count = 0;

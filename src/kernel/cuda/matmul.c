@@ -73,7 +73,7 @@ static void fill_direct(const struct fo_cuda *c, const struct fo_call *s, struct
 	k->ldb = r->turn[0] ? depth_of : a->ld;
 	k->lines = s->arg[FO_MATMUL_SA].rows * s->arg[FO_MATMUL_SA].cols > 1 ||
 		   s->arg[FO_MATMUL_SB].rows * s->arg[FO_MATMUL_SB].cols > 1;
-	/* In forward only: gradients need the longer sums (as TransformerEngine and torchao set it). Forward is y = x
+	/* Only in forward: gradients need the longer sums (as TransformerEngine and torchao set it). Forward is y = x
 	 * w'. */
 	k->fast = a->dtype == FO_E4M3 && b->dtype == FO_E4M3 && !s->attr.ta && s->attr.tb && !k->add;
 	/* The room is always there, although contiguous lines of both are used in place: only run sees where they lie.

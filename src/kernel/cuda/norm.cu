@@ -14,7 +14,7 @@
 
 enum { THREADS = 256, THREADS_MAX = 512 };
 
-/* Over the threads of a team, the same in all of them. */
+/* The sum over the threads of a team, the same in all of them. */
 template <int V> FO_DEVICE float team_sum(float x, int team)
 {
 	if constexpr (V > 1) {
@@ -167,9 +167,8 @@ FO_DEVICE void store_partial_teams(const fo_cuda_norm_bwd_args &p, const float *
 
 template <typename T, int V, bool DX, bool DG> FO_DEVICE void norm_backward(const fo_cuda_norm_bwd_args &p)
 {
-	constexpr bool AHEAD =
-		V * sizeof(T) <=
-		4; /* else there are not enough registers for it, nor for g and dres before they are used */
+	/* Else there are not enough registers for it, nor for g and dres before they are used. */
+	constexpr bool AHEAD = V * sizeof(T) <= 4;
 	const int team = p.pieces.team, lane = V > 1 ? (int)threadIdx.x : (int)threadIdx.x & (team - 1),
 		  groups = p.pieces.width / 8;
 	const int32_t teams = V > 1 ? 1 : (int32_t)(blockDim.x / (uint32_t)team),

@@ -14,25 +14,12 @@
  * format pass: memory stays the bound. */
 #include "kernel/cuda/device.cuh"
 
-/* As enum fo_hyper; launch_optimizer.c holds both to each other. */
-enum {
-	HYPER_LR,
-	HYPER_BETA1,
-	HYPER_BETA2,
-	HYPER_EPS,
-	HYPER_DECAY,
-	HYPER_CORR1,
-	HYPER_CORR2,
-	HYPER_CLIP,
-	HYPER_INV_TOKENS,
-	HYPER_LOSS_LIMIT,
-	HYPER_SEED,
-	HYPER_STEP,
-	HYPER_LAST_NORM
-};
+/* The columns of enum fo_hyper; launch_optimizer.c holds both to each other. */
+enum { HYPER_LR, HYPER_BETA1, HYPER_BETA2, HYPER_EPS, HYPER_DECAY, HYPER_CORR1, HYPER_CORR2 };
+enum { HYPER_CLIP = 7, HYPER_LOSS_LIMIT = 9, HYPER_SEED, HYPER_STEP, HYPER_LAST_NORM };
 enum { THREADS = 256 };
 
-/* Which tensor and row a chunk is of, and where it begins in it: n elements from column `col` on. */
+/* A chunk: n elements of tensor k from (row, col) on. */
 struct piece {
 	int k, n;
 	int64_t row, col;
@@ -209,6 +196,12 @@ FO_DEVICE void adamw_update(const adamw &a, float &m, float &v, float g, float &
 	w = fo_sub_rn(fo_mul_rn(w, a.keep), fo_div_rn(fo_mul_rn(a.step, m), root));
 }
 
+FO_DEVICE void noise8(uint32_t *noise, const struct fo_noise_key &key, uint32_t number)
+{
+#pragma unroll
+	for (int i = 0; i < 8; i++)
+		noise[i] = fo_noise(key, number + i);
+}
 /* Eight bf16 numbers rounded at random; noise: 16 bits for each, above them anything. */
 FO_DEVICE void store8_at_random(uint16_t *p, const float *x, const uint32_t *noise)
 {
@@ -234,9 +227,7 @@ FO_DEVICE void moments_store8(uint16_t *m, uint16_t *v, const float *x, const fl
 		return;
 	}
 	uint32_t noise[8];
-#pragma unroll
-	for (int i = 0; i < 8; i++)
-		noise[i] = fo_noise(key, number + i);
+	noise8(noise, key, number);
 	store8_at_random(m, x, noise);
 #pragma unroll
 	for (int i = 0; i < 8; i++)
@@ -287,16 +278,13 @@ FO_DEVICE void weights_store8(const fo_cuda_adamw_tensor &t, int64_t at_w, int64
 		*reinterpret_cast<fo_16 *>((int16_t *)t.master + at_master) = low;
 	} else if (stochastic) {
 		uint32_t noise[8];
-#pragma unroll
-		for (int i = 0; i < 8; i++)
-			noise[i] = fo_noise(key, number + i);
+		noise8(noise, key, number);
 		store8_at_random((uint16_t *)t.w + at_w, x, noise);
 	} else {
 		fo_store8((uint16_t *)t.w + at_w, x);
 	}
 }
 
-/* One element in any format and layout. */
 FO_DEVICE float one_get(const void *p, int type, int64_t i)
 {
 	return type == FO_CUDA_BF16 ? fo_from_bf16(((const uint16_t *)p)[i]) : ((const float *)p)[i];
@@ -308,6 +296,7 @@ FO_DEVICE void one_put(void *p, int type, int64_t i, float x)
 	else
 		((float *)p)[i] = x;
 }
+/* Updates one element in any format and layout. */
 FO_DEVICE void adamw_one(const fo_cuda_adamw_args &p, const adamw_shared &s, int k, int64_t row, int64_t col)
 {
 	const fo_cuda_adamw_tensor &t = p.t[k];

@@ -41,7 +41,7 @@ FO_DEVICE void fo_unpack(const fo_pack<float> &p, float *x)
 	for (int i = 0; i < 8; i++)
 		x[i] = __uint_as_float(p.v[i / 4].w[i % 4]);
 }
-/* Rounded to T. */
+/* Eight numbers rounded to T. */
 FO_DEVICE void fo_packed(fo_pack<uint16_t> &p, const float *x)
 {
 #pragma unroll

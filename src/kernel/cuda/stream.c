@@ -1,4 +1,4 @@
-/* What an open device offers through the driver: memory, streams, events and graphs. */
+/* Memory, streams, events and graphs of an open device. */
 #include "kernel/cuda/cuda_int.h"
 
 #include "base/str.h"

@@ -23,11 +23,10 @@ enum {
 	BUCKETS = 256, /* of the table: a program has tens of matmuls */
 	PROPOSALS = 32,
 	FINALISTS = FO_TUNE_FINALISTS,
-	BATCHES = 25,     /* per finalist; odd: the median is one of them */
-	SETS = 32,        /* of operands, at most */
-	RUNS_MOST = 2000, /* of a burst */
-	BLOCK_RUNS_MOST =
-		400000, /* of a block: none of them takes less than the 2.5 us in which the host launches it */
+	BATCHES = 25,             /* per finalist; odd: the median is one of them */
+	SETS = 32,                /* of operands, at most */
+	RUNS_MOST = 2000,         /* of a burst */
+	BLOCK_RUNS_MOST = 400000, /* of a block: the host takes 2.5 us to launch one run */
 	ALIGNED = 256,
 };
 #define WARM_MS 50.0   /* before anything counts: clocks and power settle */
@@ -43,8 +42,8 @@ enum {
  * differ by far less in power than that. This is an assumption until both orders were seen on a device; the blocks that
  * are kept in the cache show whether it is too narrow. */
 #define CLOSE 1.05
-#define SOFTWARE_PART \
-	0.02 /* the part of these times that the tests' model of a device takes, whose times say nothing of another */
+/* The part of these times that the tests' model of a device takes, whose times say nothing of another. */
+#define SOFTWARE_PART 0.02
 
 struct fo_cuda_tune {
 	enum fo_cuda_tune_mode mode;
@@ -215,8 +214,7 @@ static void size_up(struct bench *b)
 	b->b = fo_round_up_bytes((size_t)(k->ldb * (k->tb ? k->k : k->n)) * fo_dtype_bytes(k->type_b), ALIGNED);
 	b->d = fo_round_up_bytes((size_t)(k->ldd * k->n) * fo_dtype_bytes(k->type_d), ALIGNED);
 	b->set = b->a + b->b + b->d;
-	size_t sets = 2 * (size_t)b->c->info.l2_bytes / b->set + 1;
-	b->sets = sets > SETS ? SETS : (int)sets;
+	b->sets = (int)fo_min(2 * b->c->info.l2_bytes / (int64_t)b->set + 1, SETS);
 }
 
 static fo_status fill_random(struct bench *b, void *to, size_t bytes, int dtype, uint64_t seed)
@@ -231,7 +229,7 @@ static fo_status begin(struct bench *b)
 {
 	const struct fo_cuda_product *k = &b->p->key;
 	size_t ws = fo_round_up_bytes(fo_cuda_product_ws_most(b->c), ALIGNED),
-	       lines = fo_round_up_bytes((size_t)(k->m > k->n ? k->m : k->n) * sizeof(float), ALIGNED);
+	       lines = fo_round_up_bytes((size_t)fo_max(k->m, k->n) * sizeof(float), ALIGNED);
 	int64_t have = 0, all = 0;
 	size_up(b);
 	FO_TRY(fo_cuda_memory(b->c, &have, &all));
@@ -337,7 +335,7 @@ static fo_status final(struct bench *b, struct timed *t, int n)
 	return FO_OK;
 }
 
-/* One block of x, after a while in which power and clock settle. w NULL: time alone. */
+/* Runs one block of x, after a while in which power and clock settle. w NULL: time alone. */
 static fo_status run_block(struct bench *b, struct fo_nvml_watch *w, const struct timed *x, struct fo_tune_block *out)
 {
 	int runs = runs_for(b, BLOCK_MS, x->ms);
@@ -407,40 +405,41 @@ static int close_ones(struct timed *t, int n)
 static fo_status measure(struct bench *b, const cublasLtMatmulHeuristicResult_t *h, int n, struct fo_cuda_choice *out)
 {
 	struct timed *t = fo_xmalloc((size_t)n * sizeof *t);
+	fo_status st;
 	for (int i = 0; i < n; i++)
 		t[i] = (struct timed){ .h = h[i], .rank = i };
-	fo_status st = begin(b);
-	if (st == FO_OK)
-		st = screen(b, t, &n);
-	if (st == FO_OK && !n)
+	FO_TRY_OR(st, begin(b), done);
+	FO_TRY_OR(st, screen(b, t, &n), done);
+	if (!n) {
 		st = fo_fail(FO_EUNSUPPORTED, "none of cuBLASLt's proposals runs");
-	if (st == FO_OK) {
-		int finalists = n < FINALISTS ? n : FINALISTS;
-		bool first = t[0].rank == 0 && n > 1;
-		qsort(t + first, (size_t)(n - first), sizeof *t, faster);
-		st = final(b, t, finalists);
-		*out = (struct fo_cuda_choice){ .key = b->p->key,
-						.algo = t[0].h.algo,
-						.us = t[0].ms * 1e3,
-						.first_us = t[0].ms * 1e3,
-						.rank = t[0].rank,
-						.of = n,
-						.noise = NAN,
-						.joules = NAN,
-						.hz = NAN };
-		for (int i = 0; i < finalists; i++)
-			out->first_us = t[i].rank == 0 ? t[i].ms * 1e3 : out->first_us;
-		int close = close_ones(t, finalists), with_first = close < finalists && t[close].rank == 0;
-		out->method = close > 1 ? FO_CUDA_BURSTS : FO_CUDA_CLEAR;
-		if (st == FO_OK && close > 1 && b->c->tune->mode == FO_CUDA_TUNE_LONG)
-			st = sustain(b, t, close + with_first, out);
-		if (st == FO_EINTERRUPT) { /* the result of the bursts stands */
-			fo_err_clear();
-			st = FO_OK;
-		}
-		if (out->method != FO_CUDA_BLOCKS)
-			take(b->p, &t[0].h.algo, t[0].h.workspaceSize);
+		goto done;
 	}
+	const int finalists = (int)fo_min(n, FINALISTS);
+	const bool first = t[0].rank == 0 && n > 1;
+	qsort(t + first, (size_t)(n - first), sizeof *t, faster);
+	FO_TRY_OR(st, final(b, t, finalists), done);
+	*out = (struct fo_cuda_choice){ .key = b->p->key,
+					.algo = t[0].h.algo,
+					.us = t[0].ms * 1e3,
+					.first_us = t[0].ms * 1e3,
+					.rank = t[0].rank,
+					.of = n,
+					.noise = NAN,
+					.joules = NAN,
+					.hz = NAN };
+	for (int i = 0; i < finalists; i++)
+		out->first_us = t[i].rank == 0 ? t[i].ms * 1e3 : out->first_us;
+	const int close = close_ones(t, finalists), with_first = close < finalists && t[close].rank == 0;
+	out->method = close > 1 ? FO_CUDA_BURSTS : FO_CUDA_CLEAR;
+	if (close > 1 && b->c->tune->mode == FO_CUDA_TUNE_LONG)
+		st = sustain(b, t, close + with_first, out);
+	if (st == FO_EINTERRUPT) { /* the result of the bursts stands */
+		fo_err_clear();
+		st = FO_OK;
+	}
+	if (out->method != FO_CUDA_BLOCKS)
+		take(b->p, &t[0].h.algo, t[0].h.workspaceSize);
+done:
 	finish(b);
 	free(t);
 	return st;
