@@ -6,6 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+double fo_clock_unix(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
 char *fo_clock_utc(char buf[32])
 {
 	time_t t = time(NULL);

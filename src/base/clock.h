@@ -16,6 +16,8 @@ static inline int64_t fo_now_ns(void)
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+/* Unix time in seconds, to the nanosecond. */
+double fo_clock_unix(void);
 /* "2026-11-21T12:34:56Z"; buf holds it and is returned. */
 char *fo_clock_utc(char buf[32]);
 

@@ -134,7 +134,7 @@ static fo_status written(struct fo_arena *a, const char *dir, int file, uint64_t
 	char *path = fo_arena_printf(a, "%s/%s", dir, file_name[file]);
 	struct stat st;
 	if (stat(path, &st))
-		return fo_fail(FO_EIO, "cannot read '%s': %s", path, strerror(errno));
+		return fo_fs_refuse("read", path, errno);
 	sum[file] = (struct sum){ file_name[file], (int64_t)st.st_size, hash };
 	return FO_OK;
 }
@@ -209,7 +209,7 @@ static fo_status list_steps(struct fo_arena *a, const char *dir, bool clean, int
 	if (!d && errno == ENOENT)
 		return FO_OK;
 	if (!d)
-		return fo_fail(FO_EIO, "cannot list '%s': %s", dir, strerror(errno));
+		return fo_fs_refuse("list", dir, errno);
 	size_t cap = 0;
 	int64_t *v = NULL;
 	fo_status st = FO_OK;

@@ -16,9 +16,9 @@
 
 /* ---- safetensors ---- */
 
-/* Memory that this process cannot touch, a device's, under addresses of its own: what lies there passes through a piece
- * of host memory. get: the bytes at `at` in the piece (`fetch` false: whatever is in it); put: what the piece holds to
- * `at`. Two pieces, 0 and 1; one caller at a time. */
+/* A device's memory under addresses of its own, which this process reaches through two pieces (0, 1) of host memory.
+ * get: the bytes at `at` in the piece (`fetch` false: whatever is in it); put: the piece to `at`. One caller at a time.
+ */
 struct fo_st_memory {
 	void *ctx;
 	int64_t piece_bytes; /* at most so many at a time; at least 8 */
@@ -49,8 +49,8 @@ struct fo_st_entry {
 	char dtype[8];
 	int ndim;
 	int64_t shape[8];
-	size_t begin, end;
-}; /* bytes within data */
+	size_t begin, end; /* bytes within data */
+};
 struct fo_st_file {
 	struct fo_map map;
 	struct fo_arena arena;
@@ -75,15 +75,14 @@ bool fo_st_fits(const struct fo_st_entry *e, const struct fo_st_tensor *t); /* t
 /* ---- weights of a Hugging Face folder ---- */
 
 /* Fills t[0..n) from the weights in folder `dir`: model.safetensors, or the shards that model.safetensors.index.json
- * names. Tensors are found by name, whichever shard holds them; a name may occur several times in t (a weight and its
- * fp32 master copy), each is filled from the file. F32, BF16, F16 and F64 are converted to what t asks for.
+ * names. Tensors are found by name, which may occur several times in t (a weight and its fp32 master copy). F32, BF16,
+ * F16 and F64 are converted to the types of t.
  *
  * Every tensor of t must be there with its shape and every tensor there must be in t; FO_EFORMAT names all that are
  * missing, too many or of another shape or type at once, before anything is copied. Two exceptions, as in transformers:
- * the table
- * "...rotary_emb.inv_freq" of old Llama files is skipped, and with `tied` an "lm_head.weight" that equals the
- * embedding. A config.json with a quantization_config is refused (FO_EFORMAT), whatever the tensors are. Shards must be
- * plain file names in `dir` ("." and "/" lead nowhere else); sizes and counts are capped. */
+ * the table "...rotary_emb.inv_freq" of old Llama files is skipped, and with `tied` an "lm_head.weight" that equals the
+ * embedding. A config.json with a quantization_config is refused (FO_EFORMAT). Shards must be plain file names in
+ * `dir`; sizes and counts are capped. */
 FO_CHECKED fo_status fo_hf_read(const char *dir, bool tied, const struct fo_st_tensor *t, size_t n);
 /* fo_hf_read without copying anything: t's data is not looked at. Reads headers alone, so it is fast. */
 FO_CHECKED fo_status fo_hf_check(const char *dir, bool tied, const struct fo_st_tensor *t, size_t n);
@@ -99,15 +98,14 @@ struct fo_ckpt_meta {
 	int64_t step;   /* optimizer steps done */
 	int64_t tokens; /* tokens with loss seen so far */
 	struct fo_loader_state loader;
-	int64_t seq, rows_per_step,
-		packing; /* what a step's batch depends on beside the loader's state; packing: enum fo_packing */
+	/* A step's batch depends on these beside the loader's state; packing: enum fo_packing. */
+	int64_t seq, rows_per_step, packing;
 	uint64_t tokenizer_checksum;
 	uint64_t seed;
 	double loss;        /* of the last step */
 	int64_t first_step; /* the first step of the whole run that was taken; 0: not known */
 	double first_loss;  /* and its loss */
-	double grad_norm; /* of the last step that was taken, which optim.clip-norm=previous bounds the next one by; 0:
-			     none */
+	double grad_norm;   /* of the last step that was taken, for optim.clip-norm=previous; 0: none */
 	char precision[8];
 	char master[8], moments[8]; /* fo_master_name, fo_moments_name: the formats of state.safetensors */
 	int64_t skipped;            /* steps of `step` in which the optimizer changed nothing */
@@ -132,9 +130,9 @@ struct fo_ckpt_content {
 	const char *run_config_json; /* effective options with origins; may be NULL */
 };
 
-/* Writes dir/step-%08d; then removes all but the newest `keep` checkpoints up to this step (0: keeps all); later ones
- * are damaged leftovers, which neither count nor go. The manifest's checksums are those of the bytes that were handed
- * to the system. A failure leaves the other checkpoints as they were. */
+/* Writes dir/step-%08d; then removes all but the newest `keep` checkpoints up to this step (0: keeps all). The
+ * manifest's checksums are those of the bytes that were handed to the system. A failure leaves the other checkpoints as
+ * they were. */
 FO_CHECKED fo_status fo_ckpt_save(const char *dir, const struct fo_ckpt_content *c, const struct fo_ckpt_meta *meta,
 				  int keep);
 /* The newest checkpoint folder in dir (arena-owned), NULL when there is none. Left-over temporary folders are removed.
@@ -142,11 +140,10 @@ FO_CHECKED fo_status fo_ckpt_save(const char *dir, const struct fo_ckpt_content 
 FO_CHECKED fo_status fo_ckpt_latest(struct fo_arena *a, const char *dir, char **path);
 /* The same for those who only read: a process that trains there may be writing one of the temporary folders. */
 FO_CHECKED fo_status fo_ckpt_newest(struct fo_arena *a, const char *dir, char **path);
-/* The newest whole checkpoint of dir (arena-owned) and its meta; *path NULL when there is none at all. every > 0: only
- * steps that it divides. Damaged or unreadable ones are passed over, and refused(ctx, why the newest cannot be used,
- * the path taken instead) is called once; when none is whole, the newest one's error is returned. Hashes the files it
- * looks at. */
 typedef void fo_ckpt_refused_fn(void *ctx, const char *why, const char *instead);
+/* The newest whole checkpoint of dir (arena-owned) and its meta; *path NULL when there is none at all. every > 0: only
+ * steps that it divides. Damaged ones are passed over, and `refused` (may be NULL) gets the newest one's error and the
+ * path taken instead, once; when none is whole, that error is returned. Hashes the files it looks at. */
 FO_CHECKED fo_status fo_ckpt_pick(struct fo_arena *a, const char *dir, int64_t every, fo_ckpt_refused_fn *refused,
 				  void *ctx, char **path, struct fo_ckpt_meta *meta);
 /* Checkpoint folders in dir, damaged ones too; 0 where it cannot be read. */

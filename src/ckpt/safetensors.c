@@ -220,8 +220,8 @@ static fo_status read_entry(struct fo_st_entry *e, const char *path, const char 
 static int by_begin(const void *a, const void *b)
 {
 	const struct fo_st_entry *x = a, *y = b;
-	return x->begin != y->begin ? (x->begin > y->begin) - (x->begin < y->begin)
-				    : (x->end > y->end) - (x->end < y->end);
+	int order = fo_order((int64_t)x->begin, (int64_t)y->begin);
+	return order ? order : fo_order((int64_t)x->end, (int64_t)y->end);
 }
 
 static fo_status read_header(struct fo_st_file *f, const char *path, json_t *root, size_t data_len)

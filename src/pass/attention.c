@@ -56,7 +56,7 @@ static void replace_backward(struct fo_program *p, struct fo_op *o)
 	o->arg[FO_ATTENTION_EAGER_BWD_DV] = from.arg[FO_ATTENTION_BWD_DV];
 }
 
-fo_status fo_pass_attention(struct fo_program *p)
+void fo_pass_attention(struct fo_program *p)
 {
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++) {
@@ -67,5 +67,4 @@ fo_status fo_pass_attention(struct fo_program *p)
 				replace_backward(p, o);
 		}
 	fo_edit_sweep(p);
-	return FO_OK;
 }

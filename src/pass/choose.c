@@ -1,33 +1,31 @@
 /* auto: the fastest plan of a step that fits into a memory budget.
  *
- * Candidates are what may be chosen: how the step's rows are split into micro-batches, and which sets of operations
- * backward repeats (recompute.c): sets A in the first n layers and B, a part of A, in the rest. They are ordered by the
- * time that the model below gives their step, and the first one that fits is taken, so no cheaper one fits and more
- * memory never means more work.
+ * Candidates differ in how the step's rows are split into micro-batches, and in which sets of operations backward
+ * repeats (recompute.c): sets A in the first n layers, and B, a part of A, in the rest. They are ordered by the time
+ * that the model below gives their step, and the first one that fits is taken. So no cheaper one fits, and more memory
+ * never means more work.
  *
- * Whether one fits is read off its own program, unrolled and planned. Most need not be: what layers hold between
- * forward and backward is all that recomputing can give back, so the plain program's bytes at each boundary less these
- * tensors bound the candidate's from below. */
+ * Whether one fits is read off its own program, unrolled and planned. Most need not be planned: recomputing can give
+ * back what layers hold between forward and backward and nothing else, so the plain program's bytes at each boundary
+ * less these tensors bound the candidate's from below. */
 #include "pass/pass.h"
-
-#include "hw/catalogue.h"
+#include "base/count.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Seconds by the model: FLOP over a rate plus bytes over a rate. Only their ratios matter for a choice: attention runs
- * at about half the rate of products, and processors without a bf16 unit do about ten FLOP in the time of moving a byte
- * (with one, two to four times as many). Fixed, so that the same run file makes the same choice wherever it runs. */
+/* Attention runs at about half the rate of matmuls, and processors without a bf16 unit do about ten FLOP in the time of
+ * moving a byte (with one, two to four times as many). */
 const struct fo_choose_rates fo_choose_processor = { .product_flop_s = 1e11,
 						     .attention_flop_s = 5e10,
 						     .memory_bytes_s = 1e10 };
 
-/* FLOP of attention forward and backward: two products over the visible pairs and five. */
-#define FORWARD_PRODUCTS 2.0
-#define BACKWARD_PRODUCTS 5.0
-/* The row that a device is taken for that the catalogue does not know. */
+/* Matmuls over the visible pairs in attention forward and backward. */
+#define FORWARD_MATMULS 2.0
+#define BACKWARD_MATMULS 5.0
+/* A device that the catalogue does not know is taken for this row. */
 #define UNKNOWN_DEVICE "h200"
 
 static bool rates_of(const struct fo_device *row, enum fo_numerics precision, struct fo_choose_rates *r)
@@ -41,9 +39,9 @@ static bool rates_of(const struct fo_device *row, enum fo_numerics precision, st
 	const double fp32 = row->dense[FO_PREC_FP32] / row->dense[FO_PREC_BF16];
 	const double of = precision == FO_PRECISION_BF16 || !(fp32 > 0) ? 1 : fp32;
 	r->product_flop_s = of * rate[FO_DEVICE_PRODUCT].mid;
-	r->attention_flop_s = of * (FORWARD_PRODUCTS + BACKWARD_PRODUCTS) /
-			      (FORWARD_PRODUCTS / rate[FO_DEVICE_ATTENTION].mid +
-			       BACKWARD_PRODUCTS / rate[FO_DEVICE_ATTENTION_BACKWARD].mid);
+	r->attention_flop_s = of * (FORWARD_MATMULS + BACKWARD_MATMULS) /
+			      (FORWARD_MATMULS / rate[FO_DEVICE_ATTENTION].mid +
+			       BACKWARD_MATMULS / rate[FO_DEVICE_ATTENTION_BACKWARD].mid);
 	r->memory_bytes_s = rate[FO_DEVICE_FUSED].mid;
 	r->on_device = true;
 	r->device = d;
@@ -67,10 +65,10 @@ struct fo_choose_rates fo_choose_device(const struct fo_device *row, enum fo_num
 
 enum {
 	MASKS = 1 << FO_RECOMPUTE_SETS,
-	PLANNED_MICRO_BATCHES =
-		3,        /* the third holds what every further one does: gradients exist, the next batch is there */
+	/* The third holds what every further one does: gradients exist, the next batch is there. */
+	PLANNED_MICRO_BATCHES = 3,
 	SHORTEST = 128,   /* tokens: nobody is told to train on less */
-	MOST_PLANS = 400, /* failed ones; then only what is the same in all layers is tried */
+	MOST_PLANS = 400, /* that do not fit; then only candidates with the same sets in all layers are tried */
 };
 
 static int64_t sets_of(int mask) { return mask == MASKS - 1 ? FO_RECOMPUTE_FULL : mask; }
@@ -110,14 +108,14 @@ double fo_program_gain_of_more(const struct fo_program *p, const struct fo_choos
 	return n < (double)most && all > 0 ? once * (1 - n / (double)most) / all : 0;
 }
 
-/* ---- what a split of the step is like, with nothing repeated ---- */
+/* ---- splits of a step, with nothing repeated ---- */
 
 struct split {
 	struct fo_lowering run;
 	int tier;
 	double seconds;            /* of a step */
 	int64_t bytes, persistent; /* planned */
-	int64_t *top;              /* [layers + 1]: most that lives where the first c layers wait for backward */
+	int64_t *top;              /* [layers + 1]: most bytes that live where c layers wait for backward, at [c] */
 	double repeat[MASKS];      /* seconds of one layer's repeated operations in one micro-batch */
 	int64_t drop[MASKS];       /* bytes less that a layer keeps for backward */
 };
@@ -148,17 +146,16 @@ static void find_tops(const struct fo_program *p, const struct fo_unrolled *u, i
 		/* Within a layer's forward what it drops may die at once: only its end counts. */
 		waiting += forward;
 		for (int i = forward ? u->slot_begin[s + 1] - 1 : u->slot_begin[s]; i < u->slot_begin[s + 1]; i++)
-			if (live[i] > top[waiting])
-				top[waiting] = live[i];
+			top[waiting] = fo_max(top[waiting], live[i]);
 		waiting -= layer && b->role == FO_ROLE_BACKWARD;
 	}
 	free(live);
 }
 
+/* The run with as many micro-batches as a plan needs to see. */
 static struct fo_lowering planned(struct fo_lowering run)
 {
-	if (run.micro_batches > PLANNED_MICRO_BATCHES)
-		run.micro_batches = PLANNED_MICRO_BATCHES;
+	run.micro_batches = fo_min(run.micro_batches, PLANNED_MICRO_BATCHES);
 	return run;
 }
 
@@ -174,6 +171,16 @@ static fo_status plan(const struct fo_model *m, struct fo_lowering run, bool hos
 	}
 	fo_plan(p, u);
 	*bytes = u->arena_bytes + u->persistent_bytes + (host_apart ? 0 : u->host_arena_bytes);
+	return FO_OK;
+}
+
+static fo_status plan_bytes(const struct fo_model *m, struct fo_lowering run, bool host_apart, int64_t *bytes)
+{
+	struct fo_program p;
+	struct fo_unrolled u;
+	FO_TRY(plan(m, run, host_apart, &p, &u, bytes));
+	fo_unrolled_fini(&u);
+	fo_program_fini(&p);
 	return FO_OK;
 }
 
@@ -221,29 +228,26 @@ static int64_t kept(const struct fo_program *p, const struct fo_unrolled *u)
 	return sum;
 }
 
-/* All sets, on a model of one layer: a layer's share depends neither on their number nor on that of micro-batches. */
+/* Fills in what each mask repeats and drops, on a model of one layer: a layer's share depends neither on their number
+ * nor on that of micro-batches. */
 static fo_status measure_layer(const struct fo_model *m, struct fo_lowering run, const struct fo_choose_rates *rates,
 			       double *repeat, int64_t *drop)
 {
 	struct fo_model one = *m;
 	one.layers = run.micro_batches = 1;
-	run.pass.fuse_loss = 0; /* nor on the head's chunks: thousands of them in millions of tokens */
-	run.pass.fp8_first = run.pass.fp8_last = run.pass.offload =
-		0; /* what waits in host memory drops less: the bound stays one */
+	/* Nor does it depend on the head's chunks, which are thousands in millions of tokens. Activations that wait in
+	 * host memory drop less: without pass offload the bound stays a bound. */
+	run.pass.fuse_loss = run.pass.fp8_first = run.pass.fp8_last = run.pass.offload = 0;
 	for (int mask = 0; mask < MASKS; mask++) {
 		struct fo_program p;
 		struct fo_unrolled u;
+		int64_t bytes;
 		run.pass.recompute = sets_of(mask);
-		FO_TRY(fo_pass_build(&p, &one, &run));
-		fo_status st = fo_unroll(&p, &u);
-		if (st == FO_OK) {
-			repeat[mask] = fo_program_seconds(&p, rates, true);
-			drop[mask] = kept(&p, &u);
-			fo_unrolled_fini(&u);
-		}
+		FO_TRY(plan(&one, run, false, &p, &u, &bytes));
+		repeat[mask] = fo_program_seconds(&p, rates, true);
+		drop[mask] = kept(&p, &u);
+		fo_unrolled_fini(&u);
 		fo_program_fini(&p);
-		if (st != FO_OK)
-			return st;
 	}
 	for (int mask = MASKS - 1; mask >= 0; mask--)
 		drop[mask] = drop[0] - drop[mask];
@@ -260,11 +264,10 @@ static fo_status measure_sets(const struct fo_model *m, const struct fo_choose_r
 	if (!plain.pass.fp8_first && !plain.pass.fp8_last)
 		return FO_OK;
 	plain.pass.fp8 = plain.pass.fp8_history = plain.pass.fp8_precompute = plain.pass.fp8_wgrad =
-		plain.pass.fp8_transposed = 0;
-	plain.pass.fp8_fuse = 0;
+		plain.pass.fp8_transposed = plain.pass.fp8_fuse = 0;
 	FO_TRY(measure_layer(m, plain, rates, repeat, drop));
 	for (int mask = 0; mask < MASKS; mask++)
-		s->drop[mask] = drop[mask] > s->drop[mask] ? drop[mask] : s->drop[mask];
+		s->drop[mask] = fo_max(s->drop[mask], drop[mask]);
 	return FO_OK;
 }
 
@@ -282,9 +285,7 @@ static int by_time(const void *a, const void *b)
 	if (x->seconds != y->seconds)
 		return x->seconds < y->seconds ? -1 : 1;
 	/* Equal: the larger micro-batch, then fewer layers. */
-	if (x->split != y->split)
-		return x->split < y->split ? -1 : 1;
-	return (x->layers > y->layers) - (x->layers < y->layers);
+	return x->split != y->split ? fo_order(x->split, y->split) : fo_order(x->layers, y->layers);
 }
 
 struct search {
@@ -317,7 +318,7 @@ static bool may_fit(const struct search *s, const struct candidate *c)
 {
 	const struct split *sp = &s->split[c->split];
 	for (int64_t w = 0; w <= s->m->layers; w++) {
-		int64_t in_first = w < c->layers ? w : c->layers;
+		int64_t in_first = fo_min(w, c->layers);
 		int64_t least = sp->top[w] - in_first * sp->drop[c->first] - (w - in_first) * sp->drop[c->rest];
 		if (sp->persistent + least > s->budget)
 			return false;
@@ -338,24 +339,17 @@ static struct fo_lowering lowering_of(const struct search *s, const struct candi
 
 static fo_status try_plan(struct search *s, const struct candidate *c, bool *fits)
 {
-	struct fo_program p;
-	struct fo_unrolled u;
 	struct fo_lowering run = lowering_of(s, c);
 	int64_t bytes;
-	FO_TRY(plan(s->m, planned(run), s->want->host_apart, &p, &u, &bytes));
-	fo_unrolled_fini(&u);
-	fo_program_fini(&p);
+	FO_TRY(plan_bytes(s->m, planned(run), s->want->host_apart, &bytes));
 	s->out->planned++;
 	if (!s->least || bytes < s->least) {
 		s->least = bytes;
 		s->least_run = run;
 	}
-	/* The free ranges that further micro-batches find may lie otherwise: what is taken was planned whole. */
-	if (bytes <= s->budget && run.micro_batches > PLANNED_MICRO_BATCHES) {
-		FO_TRY(plan(s->m, run, s->want->host_apart, &p, &u, &bytes));
-		fo_unrolled_fini(&u);
-		fo_program_fini(&p);
-	}
+	/* The free ranges that further micro-batches find may lie otherwise: a choice was planned whole. */
+	if (bytes <= s->budget && run.micro_batches > PLANNED_MICRO_BATCHES)
+		FO_TRY(plan_bytes(s->m, run, s->want->host_apart, &bytes));
 	*fits = bytes <= s->budget;
 	if (*fits) {
 		s->out->run = run;
@@ -419,8 +413,6 @@ static fo_status search_tier(struct search *s, int tier, bool *found)
 	return FO_OK;
 }
 
-static const char *say_bytes(char *buf, int64_t bytes) { return fo_str_bytes(buf, (double)bytes); }
-
 /* One sentence: the least there is, and what would do. */
 static fo_status refuse(struct search *s)
 {
@@ -440,26 +432,21 @@ static fo_status refuse(struct search *s)
 		 run.rows == 1 ? "row" : "rows", (long long)run.seq);
 	snprintf(would, sizeof would, "no shorter rows would fit: choose a smaller model");
 	while (run.rows > 1 || run.seq > SHORTEST) {
-		struct fo_program p;
-		struct fo_unrolled u;
 		int64_t bytes;
 		bool rows = run.rows > 1;
 		*(rows ? &run.rows : &run.seq) /= 2;
-		FO_TRY(plan(s->m, planned(run), s->want->host_apart, &p, &u, &bytes));
-		fo_unrolled_fini(&u);
-		fo_program_fini(&p);
+		FO_TRY(plan_bytes(s->m, planned(run), s->want->host_apart, &bytes));
 		if (bytes > s->budget)
 			continue;
-		if (rows)
-			snprintf(would, sizeof would, "train.rows=%lld would fit", (long long)run.rows);
-		else
-			snprintf(would, sizeof would, "data.seq=%lld would fit", (long long)run.seq);
+		snprintf(would, sizeof would, "%s=%lld would fit", rows ? "train.rows" : "data.seq",
+			 (long long)(rows ? run.rows : run.seq));
 		break;
 	}
 	return fo_hint(
 		fo_fail(FO_ENOMEM, "no plan of this step fits into %s: the least that was tried takes %s (%s%s); %s",
-			say_bytes(have, s->want->budget_bytes), say_bytes(least, s->least + s->want->reserve_bytes),
-			what, s->least_run.pass.recompute ? ", recomputing" : "", would),
+			fo_str_bytes(have, (double)s->want->budget_bytes),
+			fo_str_bytes(least, (double)(s->least + s->want->reserve_bytes)), what,
+			s->least_run.pass.recompute ? ", recomputing" : "", would),
 		"give memory.budget (memory.limit) more if the machine has it, or let pass.recompute and optim.state "
 		"be auto");
 }
@@ -493,12 +480,12 @@ static fo_status measure_splits(struct search *s, const struct fo_ask *ask, int 
 /* ---- chunks of the loss ---- */
 
 /* Every chunk reads and writes the fp32 gradient of the head's weights: 8 V D bytes beside 6 N V D FLOP. On an H200 and
- * a vocabulary of 128,256 that is 1.0 ms for each chunk, of 0.7 ms of product at 512 tokens. Larger ones cost memory
+ * a vocabulary of 128,256 that is 1.0 ms for each chunk, beside 0.7 ms of matmul at 512 tokens. Larger ones cost memory
  * for their logits. A doubling is worth its memory where it saves a thousandth of the step's time. */
 #define CHUNK_GAIN 1e-3
 
 /* The largest chunk, up to the whole micro-batch, that fits beside what was chosen, which stays as it is: nothing is
- * recomputed for it. From the ask's upwards: the first doubling that is not worth it, or does not fit, ends it. */
+ * recomputed for it. The ask's chunk is doubled until a doubling is not worth it, or does not fit. */
 static fo_status choose_chunk(struct search *s)
 {
 	struct fo_choice *out = s->out;
@@ -509,16 +496,12 @@ static fo_status choose_chunk(struct search *s)
 	out->fuse_loss = true;
 	while (now.run.pass.fuse_loss < tokens) {
 		struct split next = { .run = now.run };
-		struct fo_program p;
-		struct fo_unrolled u;
 		int64_t bytes;
-		next.run.pass.fuse_loss = 2 * now.run.pass.fuse_loss < tokens ? 2 * now.run.pass.fuse_loss : tokens;
+		next.run.pass.fuse_loss = fo_min(2 * now.run.pass.fuse_loss, tokens);
 		FO_TRY(find_seconds(s->m, s->want->rates, &next));
 		if (now.seconds - next.seconds < CHUNK_GAIN * now.seconds)
 			break;
-		FO_TRY(plan(s->m, next.run, s->want->host_apart, &p, &u, &bytes));
-		fo_unrolled_fini(&u);
-		fo_program_fini(&p);
+		FO_TRY(plan_bytes(s->m, next.run, s->want->host_apart, &bytes));
 		out->planned++;
 		if (bytes > s->budget)
 			break;
@@ -575,10 +558,10 @@ fo_status fo_pass_choose(const struct fo_model *m, const struct fo_ask *ask, int
 		s.budget = want->budget_bytes > want->reserve_bytes ? want->budget_bytes - want->reserve_bytes : 1;
 	*out = (struct fo_choice){ 0 };
 	bool found = false;
-	int last = 0;
+	int64_t last = 0;
 	fo_status st = measure_splits(&s, ask, asks);
 	for (int i = 0; i < asks; i++)
-		last = ask[i].tier > last ? ask[i].tier : last;
+		last = fo_max(last, ask[i].tier);
 	for (int tier = 0; tier <= last && !found && st == FO_OK; tier++)
 		st = want->fuse_loss ? search_with_chunks(&s, tier, &found) : search_tier(&s, tier, &found);
 	if (st == FO_OK && !found)
@@ -590,8 +573,8 @@ fo_status fo_pass_choose(const struct fo_model *m, const struct fo_ask *ask, int
 	return st;
 }
 
-/* Formats that the run allows, from those that lose nothing on: a split master is the fp32 one, bf16 moments are
- * rounded, and without a master the weights are too. */
+/* Formats that the run allows, those that lose nothing first: a split master is the fp32 one, bf16 moments are rounded,
+ * and without a master the weights are too. */
 enum { STATE_FORMATS = 4 };
 static int asks_of(const struct fo_run *r, struct fo_ask *ask)
 {
@@ -619,61 +602,62 @@ static int asks_of(const struct fo_run *r, struct fo_ask *ask)
 	return n;
 }
 
-static fo_status choose_open(const struct fo_run *r, const struct fo_model *m, int64_t budget_bytes,
-			     int64_t reserve_bytes, const struct fo_choose_rates *device, struct fo_choice *out)
+/* The memory that choices are made for, and the device that computes; NULL: a processor. */
+struct room {
+	const struct fo_model *m;
+	int64_t budget_bytes, reserve_bytes;
+	const struct fo_choose_rates *device;
+};
+
+static fo_status choose_open(const struct fo_run *r, const struct room *room, struct fo_choice *out)
 {
 	struct fo_ask ask[STATE_FORMATS];
 	int asks = asks_of(r, ask);
-	const struct fo_choose want = { .budget_bytes = budget_bytes,
-					.reserve_bytes = reserve_bytes,
+	const struct fo_choose want = { .budget_bytes = room->budget_bytes,
+					.reserve_bytes = room->reserve_bytes,
 					.batch_rows = r->batch_rows,
-					.host_apart = device != NULL,
+					.host_apart = room->device != NULL,
 					.recompute = r->recompute == FO_RUN_RECOMPUTE_AUTO,
-					.fuse_loss = device && r->fuse_loss == FO_RUN_FUSE_LOSS_AUTO,
-					.rates = device };
+					.fuse_loss = room->device && r->fuse_loss == FO_RUN_FUSE_LOSS_AUTO,
+					.rates = room->device };
 	/* Nothing is left to choose, or nothing limits it. */
-	if (!want.batch_rows && !want.fuse_loss && ((!want.recompute && asks == 1) || !budget_bytes)) {
+	if (!want.batch_rows && !want.fuse_loss && ((!want.recompute && asks == 1) || !want.budget_bytes)) {
 		*out = (struct fo_choice){ .run = ask[0].run };
 		return FO_OK;
 	}
-	return fo_pass_choose(m, ask, asks, &want, out);
+	return fo_pass_choose(room->m, ask, asks, &want, out);
 }
 
-static fo_status fits(const struct fo_model *m, const struct fo_choice *c, int64_t budget_bytes, int64_t reserve_bytes,
-		      bool *out)
+static fo_status fits(const struct room *room, const struct fo_choice *c, bool *out)
 {
-	struct fo_program p;
-	struct fo_unrolled u;
 	int64_t bytes;
 	*out = true;
-	if (!budget_bytes || c->planned) /* what was planned fits */
+	if (!room->budget_bytes || c->planned) /* what was planned fits */
 		return FO_OK;
-	FO_TRY(plan(m, planned(c->run), true, &p, &u, &bytes));
-	fo_unrolled_fini(&u);
-	fo_program_fini(&p);
-	*out = bytes + reserve_bytes <= budget_bytes;
+	FO_TRY(plan_bytes(room->m, planned(c->run), true, &bytes));
+	*out = bytes + room->reserve_bytes <= room->budget_bytes;
 	return FO_OK;
 }
 
 /* The second lane holds more bytes at a time. Where that leaves no plan, or makes backward repeat so much that the
  * lane's gain is lost, the run goes without it. */
-static fo_status choose_lane(struct fo_run *r, const struct fo_model *m, int64_t budget_bytes, int64_t reserve_bytes,
-			     const struct fo_choose_rates *device, struct fo_predicted *lane, struct fo_choice *out)
+static fo_status choose_lane(struct fo_run *r, const struct room *room, struct fo_predicted *lane,
+			     struct fo_choice *out)
 {
 	struct fo_choice without;
 	bool fit = false, fit_without = false;
-	fo_status st = choose_open(r, m, budget_bytes, reserve_bytes, device, out);
+	fo_status st = choose_open(r, room, out);
 	if (st != FO_OK && st != FO_ENOMEM)
 		return st;
 	if (st == FO_OK)
-		FO_TRY(fits(m, out, budget_bytes, reserve_bytes, &fit));
+		FO_TRY(fits(room, out, &fit));
 	if (!lane->taken || (fit && !(out->repeat_seconds > 0)))
 		return st;
 	r->wgrad_lane = FO_RUN_NO;
 	fo_err_clear();
-	st = choose_open(r, m, budget_bytes, reserve_bytes, device, &without);
+	st = choose_open(r, room, &without);
 	if (st == FO_OK)
-		FO_TRY(fits(m, &without, budget_bytes, reserve_bytes, &fit_without));
+		FO_TRY(fits(room, &without, &fit_without));
 	if (fit && (!fit_without || out->seconds * (1 - lane->gain) <= without.seconds)) {
 		fo_err_clear();
 		return FO_OK;
@@ -686,32 +670,29 @@ static fo_status choose_lane(struct fo_run *r, const struct fo_model *m, int64_t
 fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, int64_t budget_bytes,
 			     int64_t reserve_bytes, const struct fo_choose_rates *device, struct fo_choice *out)
 {
+	const struct room room = { m, budget_bytes, reserve_bytes, device };
 	struct fo_predicted predicted[FO_PREDICTED_PASSES] = { 0 };
 	struct fo_predicted *lane = NULL;
 	struct fo_run with = *r;
 	if (!device)
-		return choose_open(r, m, budget_bytes, reserve_bytes, NULL, out);
+		return choose_open(r, &room, out);
 	fo_pass_predict(&with, m, device, predicted);
 	for (int i = 0; i < FO_PREDICTED_PASSES; i++)
 		if (fo_predicted_pass[i].of_run == offsetof(struct fo_run, wgrad_lane))
 			lane = &predicted[i];
-	const fo_status st = choose_lane(&with, m, budget_bytes, reserve_bytes, device, lane, out);
+	const fo_status st = choose_lane(&with, &room, lane, out);
 	memcpy(out->predicted, predicted, sizeof predicted);
 	return st;
-}
-
-static bool is_for_device(const struct fo_run *r)
-{
-	enum fo_run_device kind;
-	int index;
-	return r->device && fo_run_device_parse(r->device, &kind, &index) && kind == FO_RUN_DEVICE_CUDA;
 }
 
 fo_status fo_pass_choose_said(const struct fo_run *r, const struct fo_model *m, struct fo_choice *out)
 {
 	const struct fo_choose_rates rates = fo_choose_device(NULL, fo_run_precision(r));
 	int64_t budget = r->memory_budget ? r->memory_budget : r->memory_limit;
-	return fo_pass_choose_run(r, m, budget, 0, is_for_device(r) ? &rates : NULL, out);
+	enum fo_run_device kind;
+	int index;
+	bool on_device = r->device && fo_run_device_parse(r->device, &kind, &index) && kind == FO_RUN_DEVICE_CUDA;
+	return fo_pass_choose_run(r, m, budget, 0, on_device ? &rates : NULL, out);
 }
 
 fo_status fo_pass_build_run(struct fo_program *p, const struct fo_run *r)

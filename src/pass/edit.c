@@ -1,6 +1,7 @@
 /* Edits that several passes need: merging buffers, joining operations, moving them. */
 #include "pass/pass.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,6 +54,11 @@ bool fo_edit_can_move(const struct fo_program *p, int block, int from, int to)
 	return true;
 }
 
+bool fo_edit_beside(const struct fo_op *x, const struct fo_op *y)
+{
+	return x->phase == y->phase && x->lane == y->lane && x->group == y->group;
+}
+
 bool fo_edit_fuse(struct fo_program *p, int block, int i, int k, const struct fo_op *fused)
 {
 	struct fo_op *o = p->block[block].op;
@@ -66,6 +72,20 @@ bool fo_edit_fuse(struct fo_program *p, int block, int i, int k, const struct fo
 	o[k] = *fused;
 	fo_op_remove(p, block, i);
 	return true;
+}
+
+int fo_edit_split(struct fo_program *p, int block, const char *suffix, const bool *apart)
+{
+	int own = -1;
+	for (int s = 0; s < p->nslot; s++) {
+		char name[sizeof p->block->name];
+		if (p->slot[s].block != block || !apart[s])
+			continue;
+		snprintf(name, sizeof name, "%.16s.%s", p->block[block].name, suffix);
+		own = own < 0 ? fo_block_clone(p, block, name) : own;
+		p->slot[s].block = (int16_t)own;
+	}
+	return own;
 }
 
 /* ---- one buffer for several ---- */
@@ -94,18 +114,6 @@ static void widen_operands(struct fo_program *p, int merged, const int *ids, con
 	}
 }
 
-static void widen_parameter(struct fo_param *q, int16_t *buf, int merged, const int *ids, const int32_t *offset, int n,
-			    bool by_rows)
-{
-	for (int x = 0; x < n; x++)
-		if (*buf == ids[x]) {
-			*buf = (int16_t)merged;
-			if (buf == &q->weight) /* the rectangle is the same in all five */
-				*(by_rows ? &q->r0 : &q->c0) += offset[x];
-			return;
-		}
-}
-
 int fo_edit_concat(struct fo_program *p, const char *name, const int *ids, int n, bool by_rows)
 {
 	int32_t offset[8], total = 0;
@@ -118,12 +126,13 @@ int fo_edit_concat(struct fo_program *p, const char *name, const int *ids, int n
 	int merged = fo_buffer_add(p, name, b.dtype, b.home, b.axes, b.rows, b.row_axis, b.cols, b.col_axis);
 	*(by_rows ? &p->buf[merged].rows : &p->buf[merged].cols) = total;
 	widen_operands(p, merged, ids, offset, n, by_rows);
-	for (int q = 0; q < p->nparam; q++) {
-		struct fo_param *pr = &p->param[q];
-		int16_t *const buf[] = { &pr->weight, &pr->master, &pr->m, &pr->v, &pr->grad };
-		for (int k = 0; k < 5; k++)
-			widen_parameter(pr, buf[k], merged, ids, offset, n, by_rows);
-	}
+	for (int x = 0; x < n; x++)
+		for (struct fo_param *q = p->param; q < p->param + p->nparam; q++) {
+			if (q->weight == ids[x]) /* the rectangle is the same in all of its buffers */
+				*(by_rows ? &q->r0 : &q->c0) += offset[x];
+			for (int k = 0; k < FO_PARAM_BUFFERS; k++)
+				q->buf[k] = (int16_t)(q->buf[k] == ids[x] ? merged : q->buf[k]);
+		}
 	return merged;
 }
 
@@ -135,13 +144,10 @@ void fo_edit_sweep(struct fo_program *p)
 		for (int i = 0; i < p->block[b].n; i++)
 			for (int k = 0; k < p->block[b].op[i].n; k++)
 				to[p->block[b].op[i].arg[k].buf] = 0;
-	for (int q = 0; q < p->nparam; q++) {
-		const struct fo_param *pr = &p->param[q];
-		const int16_t buf[] = { pr->weight, pr->master, pr->m, pr->v, pr->grad };
-		for (int k = 0; k < 5; k++)
-			if (buf[k] >= 0)
-				to[buf[k]] = 0;
-	}
+	for (int q = 0; q < p->nparam; q++)
+		for (int k = 0; k < FO_PARAM_BUFFERS; k++)
+			if (p->param[q].buf[k] >= 0)
+				to[p->param[q].buf[k]] = 0;
 	for (int i = 0; i < p->nbuf; i++)
 		if (to[i] >= 0) {
 			p->buf[n] = p->buf[i];
@@ -154,13 +160,10 @@ void fo_edit_sweep(struct fo_program *p)
 				int16_t *buf = &p->block[b].op[i].arg[k].buf;
 				*buf = (int16_t)to[*buf];
 			}
-	for (int q = 0; q < p->nparam; q++) {
-		struct fo_param *pr = &p->param[q];
-		int16_t *const buf[] = { &pr->weight, &pr->master, &pr->m, &pr->v, &pr->grad };
-		for (int k = 0; k < 5; k++)
-			if (*buf[k] >= 0)
-				*buf[k] = (int16_t)to[*buf[k]];
-	}
+	for (int q = 0; q < p->nparam; q++)
+		for (int k = 0; k < FO_PARAM_BUFFERS; k++)
+			if (p->param[q].buf[k] >= 0)
+				p->param[q].buf[k] = (int16_t)to[p->param[q].buf[k]];
 	free(to);
 }
 
@@ -188,7 +191,7 @@ static bool continues(const struct fo_op *x, const struct fo_op *y, const int *r
 static bool joins(const struct fo_op *x, const struct fo_op *y)
 {
 	int r[FO_MAX_OPERANDS];
-	if (x->kind != y->kind || x->phase != y->phase || x->lane != y->lane || x->group != y->group || x->n != y->n ||
+	if (x->kind != y->kind || !fo_edit_beside(x, y) || x->n != y->n ||
 	    memcmp(&x->attr, &y->attr, sizeof x->attr) != 0)
 		return false;
 	for (int i = 0; i < x->n; i++)
@@ -210,9 +213,8 @@ static void join(struct fo_op *x, const struct fo_op *y)
 	}
 }
 
-int fo_edit_join(struct fo_program *p)
+void fo_edit_join(struct fo_program *p)
 {
-	int joined = 0;
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++)
 			for (int k = i + 1; k < p->block[b].n; k++) {
@@ -221,7 +223,5 @@ int fo_edit_join(struct fo_program *p)
 					continue;
 				join(&o[i], &o[k]);
 				fo_op_remove(p, b, k--);
-				joined++;
 			}
-	return joined;
 }

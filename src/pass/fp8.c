@@ -1,10 +1,10 @@
-/* fp8: the products of the layers take factors in fp8; and fp8-scale-precompute: weights are cast once per step.
+/* fp8: the layers' matmuls take factors in fp8; and fp8-scale-precompute: weights are cast once per step.
  *
- * A factor is cast where it was made, once for all products that read it: an activation in forward, where its weight
- * gradient finds it again; a gradient in backward; a weight in front of its product. Scales are per tensor (`current`,
+ * A factor is cast where it was made, once for all matmuls that read it: an activation in forward, where its weight
+ * gradient finds it again; a gradient in backward; a weight in front of its matmul. Scales are per tensor (`current`,
  * `delayed`), or per line that the sum runs along (`rowwise`): those of x(T,K) for y = x w' belong to rows, for dw =
  * dy' x to columns, so rowwise x is cast twice. Head, embedding and attention keep their precision, and so may the
- * first and last layers, whose blocks are then others, and the weight gradients. docs/passes/fp8.md. */
+ * first and last layers, which then have blocks of their own, and the weight gradients. docs/passes/fp8.md. */
 #include "pass/pass.h"
 #include "base/fp8.h"
 
@@ -65,7 +65,7 @@ static bool is_apart(const struct fo_program *p, int b)
 	return false;
 }
 
-/* Forward and backward of a layer, but for one that keeps its precision. */
+/* Whether a block is forward or backward of layers that take fp8. */
 static bool layer_block(const struct fo_program *p, int b)
 {
 	return p->block[b].unit == FO_UNIT_LAYER &&
@@ -75,19 +75,13 @@ static bool layer_block(const struct fo_program *p, int b)
 /* Layers that keep their precision get blocks of this role of their own, as they are. */
 static void set_apart(struct fo_program *p, int role)
 {
-	for (int b = 0, blocks = p->nblock; b < blocks; b++) {
-		int apart = -1;
-		for (int s = 0; s < p->nslot && p->block[b].unit == FO_UNIT_LAYER && p->block[b].role == role; s++) {
-			if (p->slot[s].block != b || !keeps_precision(p, p->slot[s].layer))
-				continue;
-			if (apart < 0) {
-				char name[sizeof p->block->name];
-				snprintf(name, sizeof name, "%.16s.plain", p->block[b].name);
-				apart = fo_block_clone(p, b, name);
-			}
-			p->slot[s].block = (int16_t)apart;
-		}
-	}
+	bool *apart = fo_xmalloc((size_t)(p->nslot + 1) * sizeof *apart);
+	for (int s = 0; s < p->nslot; s++)
+		apart[s] = keeps_precision(p, p->slot[s].layer);
+	for (int b = 0, blocks = p->nblock; b < blocks; b++)
+		if (p->block[b].unit == FO_UNIT_LAYER && p->block[b].role == role)
+			fo_edit_split(p, b, "plain", apart);
+	free(apart);
 }
 
 /* Whether weight gradients are matmuls of factors that are not cast. */
@@ -101,7 +95,7 @@ static bool persists(const struct fo_program *p, const struct fo_operand *x)
 	return fo_home_persists(p->buf[x->buf].home);
 }
 
-/* Factor k of a product: which format, and along what its scales lie. */
+/* How factor k of a matmul becomes fp8: which format, and along what its scales lie. */
 static struct spec spec_of(const struct work *w, const struct fo_op *o, int k)
 {
 	bool turned = k == FO_MATMUL_A ? o->attr.ta : !o->attr.tb; /* the sum runs along its columns */
@@ -117,9 +111,7 @@ static struct spec spec_of(const struct work *w, const struct fo_op *o, int k)
 
 static bool same_spec(const struct spec *a, const struct spec *b)
 {
-	const struct fo_operand *x = &a->x, *y = &b->x;
-	return a->format == b->format && a->axis == b->axis && x->buf == y->buf && x->dlayer == y->dlayer &&
-	       x->r0 == y->r0 && x->nr == y->nr && x->c0 == y->c0 && x->nc == y->nc;
+	return a->format == b->format && a->axis == b->axis && fo_edit_same(&a->x, &b->x);
 }
 
 static int find_op(const struct fo_program *p, int block, uint32_t id)
@@ -130,8 +122,8 @@ static int find_op(const struct fo_program *p, int block, uint32_t id)
 	return -1;
 }
 
-/* The block whose operations make x before operation `at` of `block` reads it: itself, or a layer's forward; -1:
- * neither. A cast that backward alone reads is not made in forward where backward makes x again. */
+/* The block that makes x before operation `at` of `block` reads it: `block` itself, or a layer's forward; -1: neither.
+ * A cast that backward alone reads is not made in forward where backward makes x again. */
 static int maker(const struct fo_program *p, int block, int at, const struct spec *s)
 {
 	const struct fo_operand *x = &s->x;
@@ -178,9 +170,9 @@ static int add_buffer(struct fo_program *p, const struct spec *s, const char *su
 	int have = fo_buffer_find(p, name);
 	if (have >= 0)
 		return have; /* of the same weight in another block */
-	if (fo_dtype_fp8(dtype))
-		return fo_buffer_add(p, name, dtype, FO_HOME_ACT, src.axes, rows, src.row_axis, cols, src.col_axis);
-	return fo_buffer_add(p, name, dtype, FO_HOME_ACT, src.axes, rows, FO_AXIS_ONE, cols, FO_AXIS_ONE);
+	bool fp8 = fo_dtype_fp8(dtype);
+	return fo_buffer_add(p, name, dtype, FO_HOME_ACT, src.axes, rows, fp8 ? src.row_axis : FO_AXIS_ONE, cols,
+			     fp8 ? src.col_axis : FO_AXIS_ONE);
 }
 
 static struct fo_op *put(struct work *w, int block, int *at, int kind)
@@ -191,7 +183,7 @@ static struct fo_op *put(struct work *w, int block, int *at, int kind)
 
 static void put_read(struct fo_op *o, const struct fo_operand *x) { o->arg[o->n++] = *x; }
 
-/* Puts operations in front of operation *at of the block that cast s by its own maxima: into q, with the scales f. */
+/* Puts operations in front of operation *at of the block that cast s by its own maxima into q, with the scales f. */
 static struct fo_op *put_cast(struct work *w, int block, int *at, const struct spec *s, int q, int f)
 {
 	struct fo_program *p = w->p;
@@ -239,7 +231,7 @@ static int make(struct work *w, int block, int at, const struct spec *s)
 	return at;
 }
 
-/* Operation *at of the block becomes a product of fp8 factors. */
+/* Operation *at of the block becomes a matmul of fp8 factors. */
 static void convert(struct work *w, int block, int *at)
 {
 	struct fo_program *p = w->p;
@@ -287,15 +279,15 @@ static void put_begin(struct work *w)
 {
 	struct fo_program *p = w->p;
 	const struct fo_op_info *f = fo_op_info(FO_OP_fp8_begin_many);
-	int from = p->layer_begin, to = p->layer_end, most = FO_MAX_OPERANDS / f->per_tensor, old = p->nslot,
-	    of[FO_MAX_OPERANDS + 1] = { 0 };
+	int from = p->layer_begin, to = p->layer_end, most = FO_MAX_OPERANDS / f->per_tensor, old = p->nslot;
+	int of[FO_MAX_OPERANDS + 1] = { 0 }; /* blocks by how many layers they take */
 	while (from < to && keeps_precision(p, from))
 		from++;
 	while (to > from && keeps_precision(p, to - 1))
 		to--;
 	for (int l = from; l < to; l += most) {
 		int n = to - l < most ? to - l : most;
-		if (!of[n]) { /* blocks by how many layers they take */
+		if (!of[n]) {
 			char name[sizeof p->block->name];
 			snprintf(name, sizeof name, "step.fp8.%d", n);
 			of[n] = fo_block_add(p, name, FO_ROLE_FORWARD, FO_UNIT_STEP);
@@ -333,15 +325,14 @@ static void put_history(struct work *w)
 
 fo_status fo_pass_fp8_legal(const struct fo_program *p)
 {
+	const struct fo_passes *c = &p->run.pass;
 	if (p->run.precision == FO_PRECISION_F64)
 		return fo_fail(FO_EARG, "fp8 is no part of fp64 programs: they are the measure of rounding");
-	if (p->run.pass.fp8 < 0 || p->run.pass.fp8 >= FO_FP8_COUNT)
-		return fo_fail(FO_EARG, "there is no fp8 recipe %lld", (long long)p->run.pass.fp8);
-	if (p->run.pass.fp8 == FO_FP8_DELAYED &&
-	    (p->run.pass.fp8_history < 1 || p->run.pass.fp8_history > FO_FP8_HISTORY_MAX))
+	if (c->fp8 < 0 || c->fp8 >= FO_FP8_COUNT)
+		return fo_fail(FO_EARG, "there is no fp8 recipe %lld", (long long)c->fp8);
+	if (c->fp8 == FO_FP8_DELAYED && (c->fp8_history < 1 || c->fp8_history > FO_FP8_HISTORY_MAX))
 		return fo_fail(FO_EARG, "a history of %lld steps: delayed scaling takes 1 to %d",
-			       (long long)p->run.pass.fp8_history, FO_FP8_HISTORY_MAX);
-	const struct fo_passes *c = &p->run.pass;
+			       (long long)c->fp8_history, FO_FP8_HISTORY_MAX);
 	if (c->fp8_wgrad < 0 || c->fp8_wgrad >= FO_FP8_WGRAD_COUNT)
 		return fo_fail(FO_EARG, "factors of weight gradients are 0 (fp8) or 1 (bf16), not %lld",
 			       (long long)c->fp8_wgrad);
@@ -354,13 +345,14 @@ fo_status fo_pass_fp8_legal(const struct fo_program *p)
 	return FO_OK;
 }
 
-fo_status fo_pass_fp8(struct fo_program *p)
+void fo_pass_fp8(struct fo_program *p)
 {
 	struct work w = { .p = p, .recipe = (enum fo_fp8)p->run.pass.fp8 };
+	bool delayed = w.recipe == FO_FP8_DELAYED;
 	/* Evaluation and generation use the weights that a checkpoint holds, in their own precision. */
 	if (p->run.mode != FO_MODE_TRAIN)
-		return FO_OK;
-	if (w.recipe == FO_FP8_DELAYED) {
+		return;
+	if (delayed) {
 		w.history = fo_buffer_add(p, "fp8.history", FO_F32, FO_HOME_STATE, FO_PER_LAYER, 1, FO_AXIS_ONE,
 					  p->run.pass.fp8_history, FO_AXIS_ONE);
 		w.amax = fo_buffer_add(p, "fp8.amax", FO_F32, FO_HOME_ACT, FO_PER_LAYER, 1, FO_AXIS_ONE,
@@ -376,22 +368,18 @@ fo_status fo_pass_fp8(struct fo_program *p)
 				if (fo_op_family(o->kind) == FO_OPS_MATMUL && !(plain_wgrad(p) && o->phase == FO_WGRAD))
 					convert(&w, b, &i);
 			}
-	if (w.recipe == FO_FP8_DELAYED) {
+	if (delayed) {
 		p->buf[w.history].rows = p->buf[w.amax].rows = w.sites;
 		put_begin(&w);
 		put_history(&w);
 	}
 	free(w.made);
-	return FO_OK;
 }
 
 /* ---- fp8-scale-precompute ---- */
 
-/* The operations that cast a weight, taken out of the blocks that they stood in. */
+/* A chain: the operations that cast a weight, taken out of the blocks that they stood in. */
 enum { AMAX, SCALE, CAST, CHAIN };
-struct chain {
-	struct fo_op op[CHAIN];
-};
 
 static bool makes(const struct fo_op *o, int buf)
 {
@@ -413,16 +401,16 @@ static void take_out(struct fo_program *p, int buf, struct fo_op *op)
 }
 
 /* The chain comes after the last optimizer operation of its weight. */
-static void put_behind_step(struct fo_program *p, const struct chain *c)
+static void put_behind_step(struct fo_program *p, const struct fo_op chain[CHAIN])
 {
-	int weight = c->op[AMAX].arg[FO_AMAX_X].buf, block = -1, at = -1;
+	int weight = chain[AMAX].arg[FO_AMAX_X].buf, block = -1, at = -1;
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++)
 			if (p->block[b].op[i].kind == FO_OP_adamw && p->block[b].op[i].arg[FO_ADAMW_W].buf == weight &&
 			    !is_apart(p, b))
 				block = b, at = i;
 	for (int k = 0; k < CHAIN; k++) {
-		struct fo_op *o = fo_op_clone(p, block, at + 1 + k, &c->op[k]);
+		struct fo_op *o = fo_op_clone(p, block, at + 1 + k, &chain[k]);
 		o->origin = o->id;
 		o->phase = FO_DERIVE;
 	}
@@ -443,19 +431,18 @@ fo_status fo_pass_fp8_precompute_legal(const struct fo_program *p)
 	return p->run.pass.fp8 ? FO_OK : fo_fail(FO_EARG, "without fp8 there is no cast of a weight");
 }
 
-fo_status fo_pass_fp8_precompute(struct fo_program *p)
+void fo_pass_fp8_precompute(struct fo_program *p)
 {
 	const struct fo_op *cast;
 	if (p->run.mode == FO_MODE_TRAIN)
 		set_apart(p, FO_ROLE_OPTIMIZER);
 	while ((cast = find_weight_cast(p))) {
-		struct chain c;
+		struct fo_op chain[CHAIN];
 		int numbers = cast->arg[FO_FP8_CAST_Y].buf, scale = cast->arg[FO_FP8_CAST_SX].buf;
-		take_out(p, numbers, &c.op[CAST]);
-		take_out(p, scale, &c.op[SCALE]);
-		take_out(p, c.op[SCALE].arg[FO_FP8_SCALE_AMAX].buf, &c.op[AMAX]);
+		take_out(p, numbers, &chain[CAST]);
+		take_out(p, scale, &chain[SCALE]);
+		take_out(p, chain[SCALE].arg[FO_FP8_SCALE_AMAX].buf, &chain[AMAX]);
 		p->buf[numbers].home = p->buf[scale].home = FO_HOME_STATE;
-		put_behind_step(p, &c);
+		put_behind_step(p, chain);
 	}
-	return FO_OK;
 }

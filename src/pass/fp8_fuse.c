@@ -10,14 +10,14 @@
 #include <string.h>
 
 /* The numbers that are cast: operand y of the operation that makes them, or n operands side by side. */
-struct product {
+struct making {
 	int fused; /* the operation that makes and casts; -1: there is none */
 	int y, n;
 };
 
-static struct product product_of(const struct fo_op *o)
+static struct making making_of(const struct fo_op *o)
 {
-	struct product is = { .fused = fo_op_fp8_of(o->kind) };
+	struct making is = { .fused = fo_op_fp8_of(o->kind) };
 	if (o->attr.head_dim && fo_op_family(o->kind) == FO_OPS_NORM) /* only norms of whole rows cast */
 		is.fused = -1;
 	if (is.fused >= 0)
@@ -26,7 +26,7 @@ static struct product product_of(const struct fo_op *o)
 }
 
 /* Whether `make` writes all of x and nothing else of its buffer. */
-static bool makes(const struct fo_op *make, const struct product *is, const struct fo_operand *x)
+static bool makes(const struct fo_op *make, const struct making *is, const struct fo_operand *x)
 {
 	const struct fo_operand *y = &make->arg[is->y];
 	struct fo_operand all = *y;
@@ -75,7 +75,7 @@ static bool has_reader(const struct fo_program *p, int block, int make, int cast
 }
 
 /* Operations make and cast as one. */
-static struct fo_op fused_of(const struct fo_op *make, const struct product *is, const struct fo_op *cast, bool keeps)
+static struct fo_op fused_of(const struct fo_op *make, const struct making *is, const struct fo_op *cast, bool keeps)
 {
 	struct fo_op o = *make;
 	struct fo_operand y = make->arg[is->y];
@@ -93,14 +93,13 @@ static struct fo_op fused_of(const struct fo_op *make, const struct product *is,
 	return o;
 }
 
-/* Operation i of the block takes in operation k behind it. */
+/* Operation i of the block takes in operation k after it. */
 static bool fuse(struct fo_program *p, int block, int i, int k)
 {
 	struct fo_op *o = p->block[block].op;
-	const struct product is = product_of(&o[i]);
+	const struct making is = making_of(&o[i]);
 	if (is.fused < 0 || fo_op_family(o[k].kind) != FO_OPS_CAST || fo_op_fp8_step(o[k].kind) < 0 ||
-	    o[i].phase != o[k].phase || o[i].lane != o[k].lane || o[i].group != o[k].group ||
-	    !makes(&o[i], &is, &o[k].arg[FO_FP8_CAST_STEP_X]) ||
+	    !fo_edit_beside(&o[i], &o[k]) || !makes(&o[i], &is, &o[k].arg[FO_FP8_CAST_STEP_X]) ||
 	    p->buf[o[i].arg[is.y].buf].dtype != p->buf[o[i].arg->buf].dtype)
 		return false;
 	bool keeps = has_reader(p, block, i, k, &o[k].arg[FO_FP8_CAST_STEP_X]);
@@ -117,12 +116,11 @@ fo_status fo_pass_fp8_fuse_legal(const struct fo_program *p)
 		       : fo_fail(FO_EARG, "only delayed scales are known before what they scale: fp8 is not delayed");
 }
 
-fo_status fo_pass_fp8_fuse(struct fo_program *p)
+void fo_pass_fp8_fuse(struct fo_program *p)
 {
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++)
 			for (int k = i + 1; k < p->block[b].n; k++)
 				if (fuse(p, b, i, k))
 					break;
-	return FO_OK;
 }

@@ -1,8 +1,8 @@
-/* fp8-transposed: every fp8 product sums along the rows of both factors.
+/* fp8-transposed: every fp8 matmul sums along the rows of both factors.
  *
- * Hopper's fp8 products take a (m,k) and b (n,k) and nothing else. Forward products lie so; the input's gradient wants
+ * Hopper's fp8 matmuls take a (m,k) and b (n,k) and nothing else. Forward matmuls lie so; the input's gradient wants
  * the weight transposed, a weight gradient both of its factors. Where the scale is one for the whole tensor, a
- * transposed copy has the same numbers: the cast writes it from the one read (fp8_cast_t), and the product takes it.
+ * transposed copy has the same numbers: the cast writes it from the one read (fp8_cast_t), and the matmul takes it.
  * Weights are cast once per step (fp8-scale-precompute), both forms. docs/passes/fp8-transposed.md. */
 #include "pass/pass.h"
 
@@ -45,11 +45,11 @@ fo_status fo_pass_fp8_transposed_legal(const struct fo_program *p)
 		return fo_fail(FO_EARG, "transposed copies have the same numbers where scales are per tensor: fp8 is "
 					"not current or delayed");
 	return c->fp8_precompute ? FO_OK
-				 : fo_fail(FO_EARG, "without fp8-scale-precompute each product would have a cast of "
+				 : fo_fail(FO_EARG, "without fp8-scale-precompute each matmul would have a cast of "
 						    "the weight in one form alone");
 }
 
-fo_status fo_pass_fp8_transposed(struct fo_program *p)
+void fo_pass_fp8_transposed(struct fo_program *p)
 {
 	int most = p->nbuf;
 	int *of = fo_xmalloc((size_t)(most + 1) * sizeof *of);
@@ -82,5 +82,4 @@ fo_status fo_pass_fp8_transposed(struct fo_program *p)
 			}
 		}
 	free(of);
-	return FO_OK;
 }

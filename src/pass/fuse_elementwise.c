@@ -1,14 +1,13 @@
 /* fuse-elementwise: operations that follow each other over the same rows become one, which reads these rows once.
  *
- * - An addition to the residual stream and the norm of the sum (add_rmsnorm), inside a block and across the border of
- * two: there the addition first moves to the front of the block that norms its sum. A block that does so in some of its
+ * - An addition to the residual stream and the norm of the sum (add_rmsnorm), in a block or across the border of two:
+ * there the addition first moves to the front of the block that norms its sum. A block that does so in some of its
  * slots only (the first layer follows the embedding, not a layer) is cloned.
  * - The two gradients of a norm (rmsnorm_bwd).
  *
- * Fusion into products would not pay here: docs/passes/fuse-elementwise.md has the figures. */
+ * Fusion into matmuls would not pay here: docs/passes/fuse-elementwise.md has the figures. */
 #include "pass/pass.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,9 +56,9 @@ struct crossing {
 	bool passes;      /* hands on what it ends with */
 };
 
-/* takes[s]: slot s begins with the addition of the slot before. All slots of a block that ends with an addition must
- * hand it on, because the block is written once; all that take one must take the same. Whoever fails this changes his
- * neighbours: again until nothing changes, which is at most once per block. */
+/* Fills takes[s]: slot s begins with the addition of the slot before. All slots of a block that ends with an addition
+ * must hand it on, because the block is written once; all that take one must take the same. A slot that fails this
+ * changes its neighbours: the walk is repeated until nothing changes, at most once per block. */
 static void find_takers(const struct fo_program *p, struct crossing *of, bool *takes)
 {
 	struct fo_op add;
@@ -84,32 +83,19 @@ static void find_takers(const struct fo_program *p, struct crossing *of, bool *t
 	}
 }
 
-/* Slots of `block` that take nothing get a block of their own, as it is. */
-static void split_block(struct fo_program *p, int block, const bool *takes)
-{
-	int others = -1;
-	for (int s = 0; s < p->nslot; s++) {
-		if (takes[s] || p->slot[s].block != block)
-			continue;
-		if (others < 0) {
-			char name[sizeof p->block->name];
-			snprintf(name, sizeof name, "%.16s.first", p->block[block].name);
-			others = fo_block_clone(p, block, name);
-		}
-		p->slot[s].block = (int16_t)others;
-	}
-}
-
 /* Additions at the end of a block move to the front of the next slot's block. */
 static void move_across(struct fo_program *p)
 {
 	int blocks = p->nblock;
 	bool *takes = fo_xmalloc((size_t)(p->nslot + 1) * sizeof *takes);
 	struct crossing *of = fo_xmalloc((size_t)(2 * blocks + 1) * sizeof *of); /* room for clones */
+	bool *plain = fo_xmalloc((size_t)(p->nslot + 1) * sizeof *plain);
 	find_takers(p, of, takes);
+	for (int s = 0; s < p->nslot; s++)
+		plain[s] = !takes[s];
 	for (int b = 0; b < blocks; b++)
 		if (of[b].takes)
-			split_block(p, b, takes);
+			fo_edit_split(p, b, "first", plain);
 	for (int s = 1; s < p->nslot; s++)
 		of[p->slot[s - 1].block].passes |= takes[s];
 	for (int b = 0; b < p->nblock; b++) {
@@ -119,6 +105,7 @@ static void move_across(struct fo_program *p)
 			fo_op_clone(p, b, 0, &of[b].add);
 	}
 	free(takes);
+	free(plain);
 	free(of);
 }
 
@@ -165,7 +152,7 @@ static bool is_both_gradients(const struct fo_op *a, const struct fo_op *b)
 	       fo_edit_same(&a->arg[FO_RMSNORM_DG_DY], &b->arg[FO_RMSNORM_DX_DY]);
 }
 
-/* Operation k of the block takes in operation i < k, where one of them may stand beside the other. */
+/* Operation k of the block takes in operation i < k, where one of them may move to the other. */
 static bool fuse(struct fo_program *p, int block, int i, int k)
 {
 	struct fo_op *o = p->block[block].op, fused;
@@ -180,7 +167,7 @@ static bool fuse(struct fo_program *p, int block, int i, int k)
 	return fo_edit_fuse(p, block, i, k, &fused);
 }
 
-fo_status fo_pass_fuse_elementwise(struct fo_program *p)
+void fo_pass_fuse_elementwise(struct fo_program *p)
 {
 	move_across(p);
 	for (int b = 0; b < p->nblock; b++)
@@ -188,5 +175,4 @@ fo_status fo_pass_fuse_elementwise(struct fo_program *p)
 			for (int k = i + 1; k < p->block[b].n; k++)
 				if (fuse(p, b, i, k))
 					k = i; /* what stands at i now is looked at from the beginning */
-	return FO_OK;
 }

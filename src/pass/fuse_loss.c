@@ -1,11 +1,12 @@
 /* fuse-loss: the head's matmul and the cross entropy by chunks of tokens, forward and backward together.
  *
  * The loss is a sum over tokens and its scale, 1 / targets of the global batch, is known before the step, so a chunk's
- * logits can become their own gradient at once and go into both backward products while the chunk is all that exists:
- * the (T,V) logits, of a small model its largest tensor, shrink to (chunk,V). In evaluation the same without the
- * backward products. Apple's "Cut Your Losses" (Wijmans et al. 2024), Liger Kernel (Hsu et al. 2024) and torchtune's
+ * logits can become their own gradient at once and go into both backward matmuls while the chunk is all that exists:
+ * the (T,V) logits, a small model's largest tensor, shrink to (chunk,V). Evaluation does the same without the backward
+ * matmuls. Apple's "Cut Your Losses" (Wijmans et al. 2024), Liger Kernel (Hsu et al. 2024) and torchtune's
  * chunked cross entropy do the same on GPUs. */
 #include "pass/pass.h"
+#include "base/count.h"
 
 /* Operations of a block have 16-bit numbers when unrolled (fo_unrolled). */
 enum { BLOCK_OPS_MAX = 65535, CHUNK_OPS = 4 };
@@ -15,7 +16,7 @@ struct place {
 	int block, at;
 };
 struct head {
-	struct place product, loss, dgrad, wgrad;
+	struct place matmul, loss, dgrad, wgrad;
 	int logits; /* buffer */
 };
 
@@ -33,14 +34,14 @@ static const char *sort_in(const struct fo_program *p, struct head *h, struct pl
 	struct place *to = NULL;
 	if (fo_op_family(o->kind) == FO_OPS_LOSS)
 		return NULL; /* the one that the search began with */
-	bool matmul = fo_op_family(o->kind) == FO_OPS_MATMUL;
+	bool is_matmul = fo_op_family(o->kind) == FO_OPS_MATMUL;
 	const struct fo_operand *a = &o->arg[FO_MATMUL_A], *b = &o->arg[FO_MATMUL_B], *c = &o->arg[FO_MATMUL_C];
-	if (matmul && c->buf == h->logits && c->access == FO_DEF && !o->attr.ta)
-		to = &h->product;
-	else if (matmul && a->buf == h->logits && b->buf != h->logits)
+	if (is_matmul && c->buf == h->logits && c->access == FO_DEF && !o->attr.ta)
+		to = &h->matmul;
+	else if (is_matmul && a->buf == h->logits && b->buf != h->logits)
 		to = o->attr.ta ? &h->wgrad : &h->dgrad;
 	if (!to || to->at >= 0)
-		return "more than the head's product, the loss and two backward products use the logits";
+		return "more than the head's matmul, the loss and two backward matmuls use the logits";
 	for (int k = 0; k < o->n; k++)
 		if (o->arg[k].buf == h->logits && !is_whole(p, &o->arg[k]))
 			return "the logits are divided already";
@@ -48,7 +49,7 @@ static const char *sort_in(const struct fo_program *p, struct head *h, struct pl
 	return NULL;
 }
 
-/* The operations around the loss; loss.at < 0 where the program has none (logits, decoding). */
+/* Finds the operations around the loss; loss.at < 0 where the program has none (logits, decoding). */
 static const char *find_head(const struct fo_program *p, struct head *h)
 {
 	const struct place none = { -1, -1 };
@@ -73,8 +74,8 @@ static const char *find_head(const struct fo_program *p, struct head *h)
 			if (why)
 				return why;
 		}
-	if (h->product.at < 0 || h->product.block != h->loss.block || h->product.at + 1 != h->loss.at)
-		return "the logits do not come from a product directly in front of the loss";
+	if (h->matmul.at < 0 || h->matmul.block != h->loss.block || h->matmul.at + 1 != h->loss.at)
+		return "the logits do not come from a matmul directly in front of the loss";
 	return NULL;
 }
 
@@ -82,7 +83,7 @@ static const char *find_head(const struct fo_program *p, struct head *h)
 static const char *backward_follows(const struct fo_program *p, const struct head *h)
 {
 	if (h->dgrad.at < 0 || h->wgrad.at < 0 || h->dgrad.block != h->wgrad.block || h->dgrad.block == h->loss.block)
-		return "the backward products of the head must stand in one block behind the loss's";
+		return "the backward matmuls of the head must stand in one block after the loss's";
 	for (int s = 0; s < p->nslot; s++) {
 		const struct fo_slot *f = &p->slot[s], *b = f + 1;
 		if (f->block == h->loss.block &&
@@ -91,14 +92,11 @@ static const char *backward_follows(const struct fo_program *p, const struct hea
 	}
 	if (h->loss.at + 1 != p->block[h->loss.block].n || !fo_edit_can_move(p, h->dgrad.block, h->dgrad.at, 0) ||
 	    !fo_edit_can_move(p, h->wgrad.block, h->wgrad.at, 0))
-		return "another operation of the head stands between the loss and the backward products";
+		return "another operation of the head stands between the loss and the backward matmuls";
 	return NULL;
 }
 
-static int64_t chunks_of(const struct fo_program *p)
-{
-	return (p->tokens + p->run.pass.fuse_loss - 1) / p->run.pass.fuse_loss;
-}
+static int64_t chunks_of(const struct fo_program *p) { return fo_ceil_div(p->tokens, p->run.pass.fuse_loss); }
 
 fo_status fo_pass_fuse_loss_legal(const struct fo_program *p)
 {
@@ -137,28 +135,28 @@ static void clone_rows(struct fo_program *p, int block, int at, const struct fo_
 	}
 }
 
-fo_status fo_pass_fuse_loss(struct fo_program *p)
+void fo_pass_fuse_loss(struct fo_program *p)
 {
 	struct head h;
 	int64_t chunk = p->run.pass.fuse_loss;
 	find_head(p, &h); /* legal: nothing to say */
 	if (h.loss.at < 0 || chunk >= p->tokens)
-		return FO_OK;
+		return;
 	bool train = p->run.mode == FO_MODE_TRAIN;
-	const struct fo_op product = *op_at(p, h.product), loss = *op_at(p, h.loss);
+	const struct fo_op matmul = *op_at(p, h.matmul), loss = *op_at(p, h.loss);
 	struct fo_op dgrad = { 0 }, wgrad = { 0 };
 	if (train) {
 		dgrad = *op_at(p, h.dgrad), wgrad = *op_at(p, h.wgrad);
-		bool later = h.wgrad.at > h.dgrad.at; /* the one behind goes first, so that the other keeps its place */
-		fo_op_remove(p, h.dgrad.block, later ? h.wgrad.at : h.dgrad.at);
-		fo_op_remove(p, h.dgrad.block, later ? h.dgrad.at : h.wgrad.at);
+		/* The later one goes first, so that the other keeps its place. */
+		fo_op_remove(p, h.dgrad.block, (int)fo_max(h.wgrad.at, h.dgrad.at));
+		fo_op_remove(p, h.dgrad.block, (int)fo_min(h.wgrad.at, h.dgrad.at));
 	}
 	fo_op_remove(p, h.loss.block, h.loss.at);
-	fo_op_remove(p, h.product.block, h.product.at);
-	int at = h.product.at;
+	fo_op_remove(p, h.matmul.block, h.matmul.at);
+	int at = h.matmul.at;
 	for (int64_t begin = 0; begin < p->tokens; begin += chunk) {
-		int64_t n = begin + chunk < p->tokens ? chunk : p->tokens - begin;
-		clone_rows(p, h.loss.block, at++, &product, h.logits, 1 << FO_MATMUL_A, begin, n);
+		int64_t n = fo_min(chunk, p->tokens - begin);
+		clone_rows(p, h.loss.block, at++, &matmul, h.logits, 1 << FO_MATMUL_A, begin, n);
 		clone_rows(p, h.loss.block, at++, &loss, h.logits, 1 << FO_XENT_TARGET, begin, n);
 		if (!train)
 			continue;
@@ -166,5 +164,4 @@ fo_status fo_pass_fuse_loss(struct fo_program *p)
 		clone_rows(p, h.loss.block, at++, &wgrad, h.logits, 1 << FO_MATMUL_B, begin, n);
 	}
 	p->buf[h.logits].rows = chunk;
-	return FO_OK;
 }

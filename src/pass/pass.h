@@ -1,13 +1,10 @@
-/* Passes: optimisations that rewrite a step program. One file each; every pass keeps the mathematics, but for those
- * that are about precision (master, moments, fp8): losses, gradients and updated weights are those of the plain program
- * up to rounding (tests/step/test_passes.c). Model FLOP are the same for all.
+/* Passes: optimisations that rewrite a step program, one file each. Every pass keeps the mathematics, except those about
+ * precision (master, moments, fp8): losses, gradients and updated weights are those of the plain program up to rounding
+ * (tests/step/test_passes.c). Model FLOP are the same for all.
  *
- * What a program asks for stands in its p->run.pass (struct fo_passes, program.h): 0 means off. Programs that share a
- * store (training, evaluation, a sample) are built with the same choice, because some passes change weights and their
- * state; a pass does of its work what applies to the program's mode.
- *
- * The order of the table is the order of application. It is fixed: shapes before rectangles, recompute before fusion of
- * what it clones, schedules last (docs/passes/README.md). The verifier runs after each pass. */
+ * p->run.pass (struct fo_passes, program.h) says what a program asks for; 0 means off. Programs that share a store
+ * (training, evaluation, a sample) are built with the same choice, because some passes change weights and their state;
+ * a pass does what applies to the program's mode. docs/passes/README.md explains the order. */
 #ifndef FO_PASS_PASS_H
 #define FO_PASS_PASS_H
 
@@ -19,84 +16,73 @@
 enum fo_pass_kind { FO_PASS_SHARD, FO_PASS_REWRITE, FO_PASS_SCHEDULE };
 extern const char *const fo_pass_kind_name[];
 
+/* FO_OK, or FO_EARG with the reason why this program cannot have the pass. */
+typedef fo_status fo_pass_legal_fn(const struct fo_program *p);
+/* Rewrites a program; called only where it is legal. */
+typedef void fo_pass_fn(struct fo_program *p);
+
 struct fo_pass {
 	const char *name; /* as in options, messages and docs/passes/NAME.md */
 	enum fo_pass_kind kind;
-	const char *doc; /* one line: what it does to the program and what that gives */
-	size_t choice;   /* offset of its int64_t in struct fo_passes; 0 there: off */
-	int64_t on;      /* a usual value where it is on, for `flatout passes` */
-	/* FO_OK, or FO_EARG with the reason why this program cannot have it. NULL: always legal. */
-	fo_status (*legal)(const struct fo_program *p);
-	/* Rewrites; called only where legal. */
-	fo_status (*apply)(struct fo_program *p);
+	const char *doc;         /* one line: what it does to the program, and the gain */
+	size_t choice;           /* offset of its int64_t in struct fo_passes; 0 there: off */
+	int64_t on;              /* a usual value where it is on, for `flatout passes` */
+	fo_pass_legal_fn *legal; /* NULL: always legal */
+	fo_pass_fn *apply;
 };
 extern const struct fo_pass fo_pass_table[];
 extern const int fo_pass_count;
 
-/* Applies to a lowered program what p->run.pass asks for, in order, and verifies after each. FO_EARG: a pass is not
- * legal here; the message names it. The program is finished (fo_program_fini) on failure. */
+/* Applies to a lowered program what p->run.pass asks for, in the table's order, and verifies after each pass. FO_EARG
+ * names a pass that is not legal here. The program is finished (fo_program_fini) on failure. */
 FO_CHECKED fo_status fo_passes_apply(struct fo_program *p);
 /* fo_program_lower and then fo_passes_apply: how programs are made everywhere. */
 FO_CHECKED fo_status fo_pass_build(struct fo_program *p, const struct fo_model *m, const struct fo_lowering *run);
-
 /* The training program of a run without running it: read from program.file, else lowered, with what is left open chosen
- * for memory.budget (memory.limit; without either nothing is limited). */
+ * for memory.budget (else memory.limit, else no limit). */
 FO_CHECKED fo_status fo_pass_build_run(struct fo_program *p, const struct fo_run *r);
 
 /* ---- helpers that passes share (edit.c) ---- */
 
-/* One buffer instead of `n` (at least 2) of equal rows (by_rows: columns), data type, home and axes, in this order:
- * every operand becomes a rectangle of it, the parameters' rectangles too. The first DEF of a block stays one, later
- * ones become PART, but for what persists. Returns its index; the old buffers stand empty until fo_edit_sweep. */
+/* Makes one buffer of `n` (at least 2) of equal rows (by_rows: columns), data type, home and axes, in this order. Every
+ * operand, and the parameters' rectangles, become rectangles of it. The first DEF of a block stays one, later ones
+ * become PART, except for what persists. Returns its index; the old buffers stand empty until fo_edit_sweep. */
 int fo_edit_concat(struct fo_program *p, const char *name, const int *ids, int n, bool by_rows);
-/* Operations of one kind on adjacent rectangles become one: products over m, n or k, rotations, biases, sums of
- * squares, optimizer steps. Only where the later one may move up to the earlier one. Returns how many were joined. */
-int fo_edit_join(struct fo_program *p);
+/* Joins operations of one kind on adjacent rectangles (matmuls over m, n or k, rotations, biases, sums of squares,
+ * optimizer steps) where the later one may move up to the earlier one. */
+void fo_edit_join(struct fo_program *p);
 /* Drops buffers that neither operand nor parameter names; indices change. */
 void fo_edit_sweep(struct fo_program *p);
-/* May operation `from` of a block stand at `to` < `from` (to > from) instead? It does not touch what those between
- * write, nor they what it writes. */
+/* May operation `from` of a block stand at `to` instead, either way? */
 bool fo_edit_can_move(const struct fo_program *p, int block, int from, int to);
+/* Whether two operations run at the same place: phase, lane and group are equal. */
+bool fo_edit_beside(const struct fo_op *x, const struct fo_op *y);
 /* Operations i < k of a block become `fused`, at either place: at i where k may move up to it, else at k where i may
- * move down. False: neither may move, nothing is changed. Operations behind the one that went move up by one. */
+ * move down. False: neither may move, nothing is changed. Operations after the one that went move up by one. */
 bool fo_edit_fuse(struct fo_program *p, int block, int i, int k, const struct fo_op *fused);
 /* Whether the order of two operations of one block matters. */
 bool fo_edit_conflict(const struct fo_op *x, const struct fo_op *y);
-/* Whether two operands have elements in common (of one layer's instance). */
+/* Whether two operands have elements in common (of one layer's instance), or name the same elements. */
 bool fo_edit_overlap(const struct fo_operand *a, const struct fo_operand *b);
-/* Whether they name the same elements. */
 bool fo_edit_same(const struct fo_operand *a, const struct fo_operand *b);
+/* Slots of `block` that `apart` says (by slot) get a block of their own, a copy named "BLOCK.SUFFIX"; returns it, or -1
+ * where there is no such slot. */
+int fo_edit_split(struct fo_program *p, int block, const char *suffix, const bool *apart);
 
 /* ---- the passes ---- */
 
-fo_status fo_pass_merge_qkv(struct fo_program *p);
-fo_status fo_pass_merge_gate_up(struct fo_program *p);
-fo_status fo_pass_attention_legal(const struct fo_program *p), fo_pass_attention(struct fo_program *p);
-fo_status fo_pass_master_legal(const struct fo_program *p), fo_pass_master(struct fo_program *p);
-fo_status fo_pass_moments_legal(const struct fo_program *p), fo_pass_moments(struct fo_program *p);
-fo_status fo_pass_fp8_legal(const struct fo_program *p);
-fo_status fo_pass_fp8(struct fo_program *p);
-fo_status fo_pass_fp8_precompute_legal(const struct fo_program *p);
-fo_status fo_pass_fp8_precompute(struct fo_program *p);
-fo_status fo_pass_fp8_transposed_legal(const struct fo_program *p), fo_pass_fp8_transposed(struct fo_program *p);
-fo_status fo_pass_fp8_fuse_legal(const struct fo_program *p), fo_pass_fp8_fuse(struct fo_program *p);
-fo_status fo_pass_fuse_loss_legal(const struct fo_program *p);
-fo_status fo_pass_fuse_loss(struct fo_program *p);
-fo_status fo_pass_fuse_elementwise(struct fo_program *p);
-fo_status fo_pass_fuse_rope(struct fo_program *p);
-fo_status fo_pass_offload_legal(const struct fo_program *p), fo_pass_offload(struct fo_program *p);
-fo_status fo_pass_fused_optimizer(struct fo_program *p);
-fo_status fo_pass_optimizer_in_backward_legal(const struct fo_program *p);
-fo_status fo_pass_optimizer_in_backward(struct fo_program *p);
-fo_status fo_pass_wgrad_lane(struct fo_program *p);
+fo_pass_legal_fn fo_pass_attention_legal, fo_pass_master_legal, fo_pass_moments_legal, fo_pass_fp8_legal,
+	fo_pass_fp8_precompute_legal, fo_pass_fp8_transposed_legal, fo_pass_fp8_fuse_legal, fo_pass_fuse_loss_legal,
+	fo_pass_recompute_legal, fo_pass_offload_legal, fo_pass_optimizer_in_backward_legal;
+fo_pass_fn fo_pass_merge_qkv, fo_pass_merge_gate_up, fo_pass_attention, fo_pass_master, fo_pass_moments, fo_pass_fp8,
+	fo_pass_fp8_precompute, fo_pass_fp8_transposed, fo_pass_fp8_fuse, fo_pass_fuse_loss, fo_pass_recompute,
+	fo_pass_fuse_elementwise, fo_pass_fuse_rope, fo_pass_offload, fo_pass_fused_optimizer,
+	fo_pass_optimizer_in_backward, fo_pass_wgrad_lane;
 
-/* recompute.c */
-/* "norm, swiglu in the first 3 of 12 layers; norm in the rest", or "nothing". */
+/* recompute.c: "norm, swiglu in the first 3 of 12 layers; norm in the rest", or "nothing". */
 void fo_recompute_text(const struct fo_passes *c, int64_t layers, struct fo_str *out);
 /* The set (enum fo_recompute) that an operation of a layer's forward block belongs to. */
 int fo_recompute_set_of(const struct fo_block *forward, int op);
-fo_status fo_pass_recompute_legal(const struct fo_program *p);
-fo_status fo_pass_recompute(struct fo_program *p);
 
 /* ---- choosing (choose.c) ---- */
 
@@ -104,7 +90,7 @@ fo_status fo_pass_recompute(struct fo_program *p);
  * They are fixed for a kind of machine, so that a run file makes the same choice on every machine of that kind. */
 struct fo_choose_rates {
 	double product_flop_s, attention_flop_s, memory_bytes_s;
-	bool on_device;                /* what follows is known */
+	bool on_device;                /* `device` is known */
 	struct fo_device_rates device; /* its profile is NULL: the same run file makes the same choice */
 };
 extern const struct fo_choose_rates fo_choose_processor;
@@ -112,13 +98,13 @@ extern const struct fo_choose_rates fo_choose_processor;
  * proportion to the peaks. row NULL, or a row without known rates: those of an H200. */
 struct fo_choose_rates fo_choose_device(const struct fo_device *row, enum fo_numerics precision);
 
-/* Seconds by the model that choices go by: FLOP over a rate plus bytes over a rate. For comparing plans, no prediction.
- */
+/* Seconds by the model that choices are made with: FLOP over a rate plus bytes over a rate. They compare plans and
+ * predict nothing. */
 double fo_op_seconds(const struct fo_program *p, const struct fo_op *o, const struct fo_choose_rates *rates);
-/* The same for a whole step; repeated: only for its recomputed operations. */
+/* The same for a whole step; repeated: only its recomputed operations. */
 double fo_program_seconds(const struct fo_program *p, const struct fo_choose_rates *rates, bool repeated);
-/* Share of a step's time by that model that more micro-batches in a step would save, were there `most`: the optimizer
- * runs once a step. */
+/* Share of a step's time, by that model, that `most` micro-batches in a step would save: the optimizer runs once a
+ * step. */
 double fo_program_gain_of_more(const struct fo_program *p, const struct fo_choose_rates *rates, int64_t most);
 
 /* Passes that pay on a device only, and are taken there by prediction (predicted.c). */
@@ -130,16 +116,14 @@ extern const struct fo_predicted_pass {
 } fo_predicted_pass[FO_PREDICTED_PASSES];
 struct fo_predicted {
 	bool open, taken; /* the run left it open; and it is done */
-	double gain; /* share of a step's time that it saves, the middle of the prediction; NAN: not known, then it is
-			not taken */
+	double gain;      /* predicted share of a step's time that it saves; NAN: not known, then it is not taken */
 };
 /* Decides each pass that *r leaves open for a device with these rates: yes where it is predicted to save a thousandth
  * of the step's time. */
 void fo_pass_predict(struct fo_run *r, const struct fo_model *m, const struct fo_choose_rates *device,
 		     struct fo_predicted *out);
 
-/* One way to train that the user allows. Asks of a lower tier are preferred whatever they cost; within a tier the
- * faster one. */
+/* One way to train that the user allows. Any ask of a lower tier is preferred; within a tier the faster one. */
 struct fo_ask {
 	struct fo_lowering run;
 	int tier; /* from 0 */
@@ -149,36 +133,31 @@ struct fo_choose {
 	int64_t reserve_bytes; /* of it, what the run takes beside its arena and what persists */
 	int64_t batch_rows;    /* rows of a step, to be split into equal micro-batches; 0: as the ask says */
 	bool recompute;        /* choose what is recomputed; else as the ask says */
-	bool host_apart;       /* the budget is a device's: what waits in host memory (pass offload) is no part of it */
-	bool fuse_loss; /* choose the chunk of pass fuse-loss; else as the ask says, which is the smallest one that is
-			   chosen */
+	bool host_apart; /* the budget is a device's: what waits in host memory (pass offload) is not part of it */
+	bool fuse_loss;  /* choose the chunk of pass fuse-loss, at least the ask's; else as the ask says */
 	const struct fo_choose_rates *rates; /* NULL: fo_choose_processor */
 };
 struct fo_choice {
-	struct fo_lowering run;         /* with everything chosen */
-	double seconds, repeat_seconds; /* of a step by the model, and what of it is recomputation; 0: nothing was
-					   chosen, or nothing fits */
-	int64_t bytes;                  /* planned: arena, what persists, and host memory unless host_apart */
-	int candidates, planned;        /* how many there were, how many had to be planned */
-	struct fo_predicted
-		predicted[FO_PREDICTED_PASSES]; /* of a run on a device, in the order of fo_predicted_pass */
-	bool fuse_loss; /* the chunk was chosen, and by how much of a step's time the model says it is faster than the
-			   smallest: */
-	double fuse_loss_gain;
+	struct fo_lowering run; /* with everything chosen */
+	/* Seconds of a step by the model, and the part that is recomputation; 0: nothing was chosen, or nothing fits. */
+	double seconds, repeat_seconds;
+	int64_t bytes;           /* planned: arena, what persists, and host memory unless host_apart */
+	int candidates, planned; /* how many there were, how many had to be planned */
+	struct fo_predicted predicted[FO_PREDICTED_PASSES]; /* on a device, in the order of fo_predicted_pass */
+	bool fuse_loss;                                     /* the chunk was chosen */
+	double fuse_loss_gain; /* share of a step's time that it saves against the smallest chunk, by the model */
 };
 /* The plan of least time that fits. FO_ENOMEM: none does; the message names the least, which out->run is, and what
  * would fit. */
 FO_CHECKED fo_status fo_pass_choose(const struct fo_model *m, const struct fo_ask *ask, int asks,
 				    const struct fo_choose *want, struct fo_choice *out);
-/* What a run leaves open (pass.recompute=auto, train.batch-rows, optim.state), chosen within budget_bytes (0: no
- * limit), of which reserve_bytes are for other things than the program. device: rates of the device that computes,
- * whose memory the budget is of and where pass.fuse-loss=auto and the passes of fo_predicted_pass are open too; NULL: a
- * processor. */
+/* Chooses what a run leaves open (pass.recompute=auto, train.batch-rows, optim.state) within budget_bytes (0: no
+ * limit), of which reserve_bytes are for other things than the program. device: rates of the device that computes and
+ * has the memory; there pass.fuse-loss=auto and the passes of fo_predicted_pass are open too. NULL: a processor. */
 FO_CHECKED fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, int64_t budget_bytes,
 					int64_t reserve_bytes, const struct fo_choose_rates *device,
 					struct fo_choice *out);
-/* The same for a run of which nothing is open yet: its budget is what it says itself, and where train.device names a
- * device (auto: no) it is taken for an H200. */
+/* The same by what the run itself says: its own budget, and an H200 where train.device names a device (auto: no). */
 FO_CHECKED fo_status fo_pass_choose_said(const struct fo_run *r, const struct fo_model *m, struct fo_choice *out);
 
 #endif

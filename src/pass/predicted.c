@@ -1,4 +1,4 @@
-/* auto of passes that pay on a device only: taken where the step is predicted to be faster with them (cost/device.h).
+/* auto for passes that pay on a device only: taken where the step is predicted to be faster with them (cost/device.h).
  *
  * Each is decided by itself, in the order of the table, beside what was decided before it. All keep the mathematics, so
  * a wrong prediction costs time and nothing else. */
@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* Less than a thousandth of a step is below what rates of the catalogue can tell apart (and CHUNK_GAIN of choose.c). */
+/* Rates of the catalogue cannot tell less than a thousandth of a step apart (as CHUNK_GAIN of choose.c). */
 #define LEAST_GAIN 1e-3
 /* The optimizer's share of a step shrinks with micro-batches; with so many it is that of most runs (docs/performance.md
  * has 16). */

@@ -2,14 +2,13 @@
  *
  * Forward operations of a layer are cloned into its backward block, each as late as its readers allow. A clone's DEF
  * begins a new generation, so the first one dies in forward by itself: nothing is renamed. Only what backward reads,
- * and what that is made from, is cloned (early stop: the layer's last product is not); an UPDATE comes with the DEF of
+ * and what that is made from, is cloned (early stop: the layer's last matmul is not); an UPDATE comes with the DEF of
  * its buffer. Clones have phase recompute: work that runs and that no model needs.
  *
  * All of a layer from its input: Chen et al. 2016, "Training deep nets with sublinear memory cost". Only the cheap
  * operations: Korthikanti et al. 2022, "Reducing activation recomputation in large transformer models". */
 #include "pass/pass.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,7 +113,7 @@ static void insert_clone(struct fo_program *p, int block, const struct fo_op *o)
 	fo_op_clone(p, block, at, o)->phase = FO_RECOMPUTE;
 }
 
-/* Clones what `sets` says from forward block f into backward block b. */
+/* Clones the operations of `sets` from forward block f into backward block b. */
 static void clone_into(struct fo_program *p, int f, int b, int64_t sets)
 {
 	bool *need = fo_xmalloc((size_t)p->nbuf * sizeof *need);
@@ -169,28 +168,22 @@ static int forward_of(const struct fo_program *p, const struct fo_slot *of)
 static void repeat_in(struct fo_program *p, int b, int64_t layers)
 {
 	const struct fo_passes c = p->run.pass;
-	int f = -1, below = 0, others = 0;
+	bool *below = fo_xmalloc((size_t)(p->nslot + 1) * sizeof *below);
+	int f = -1, first = 0, slots = 0;
 	for (int s = 0; s < p->nslot; s++) {
+		below[s] = p->slot[s].layer < layers;
 		if (p->slot[s].block != b)
 			continue;
 		if (f < 0)
 			f = forward_of(p, &p->slot[s]);
-		*(p->slot[s].layer < layers ? &below : &others) += 1;
+		first += below[s];
+		slots++;
 	}
-	if (f < 0)
-		return;
-	if (!below || !others) {
-		clone_into(p, f, b, below ? c.recompute : c.recompute_rest);
-		return;
-	}
-	char name[sizeof p->block->name];
-	snprintf(name, sizeof name, "%.16s.first", p->block[b].name);
-	int first = fo_block_clone(p, b, name);
-	for (int s = 0; s < p->nslot; s++)
-		if (p->slot[s].block == b && p->slot[s].layer < layers)
-			p->slot[s].block = (int16_t)first;
-	clone_into(p, f, first, c.recompute);
-	clone_into(p, f, b, c.recompute_rest);
+	if (f >= 0 && first && first < slots)
+		clone_into(p, f, fo_edit_split(p, b, "first", below), c.recompute);
+	if (f >= 0)
+		clone_into(p, f, b, first == slots ? c.recompute : c.recompute_rest);
+	free(below);
 }
 
 fo_status fo_pass_recompute_legal(const struct fo_program *p)
@@ -205,16 +198,15 @@ fo_status fo_pass_recompute_legal(const struct fo_program *p)
 	return FO_OK;
 }
 
-fo_status fo_pass_recompute(struct fo_program *p)
+void fo_pass_recompute(struct fo_program *p)
 {
 	const struct fo_passes *c = &p->run.pass;
 	if (p->run.mode != FO_MODE_TRAIN)
-		return FO_OK;
+		return;
 	/* The first layers' activations live longest; later ones keep theirs, or repeat less. */
 	int64_t layers = c->recompute_layers && c->recompute_layers < p->model.layers ? c->recompute_layers
 										      : p->model.layers;
 	for (int b = 0, blocks = p->nblock; b < blocks; b++)
 		if (p->block[b].unit == FO_UNIT_LAYER && p->block[b].role == FO_ROLE_BACKWARD)
 			repeat_in(p, b, layers);
-	return FO_OK;
 }

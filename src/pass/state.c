@@ -97,7 +97,7 @@ static void drop_master(struct fo_program *p, struct fo_op *o)
 	o->n = FO_ADAMW_MASTER;
 }
 
-fo_status fo_pass_master(struct fo_program *p)
+void fo_pass_master(struct fo_program *p)
 {
 	bool split = p->run.pass.master == FO_MASTER_SPLIT;
 	for (int i = 0; i < p->nparam; i++) {
@@ -112,13 +112,9 @@ fo_status fo_pass_master(struct fo_program *p)
 			q->master = -1;
 		}
 	}
-	if (split) {
-		each_adamw(p, split_operands);
-		return FO_OK;
-	}
-	each_adamw(p, drop_master);
-	fo_edit_sweep(p);
-	return FO_OK;
+	each_adamw(p, split ? split_operands : drop_master);
+	if (!split)
+		fo_edit_sweep(p);
 }
 
 /* ---- moments ---- */
@@ -138,8 +134,4 @@ static void narrow_moments(struct fo_program *p, struct fo_op *o)
 	p->buf[o->arg[FO_ADAMW_M].buf].dtype = p->buf[o->arg[FO_ADAMW_V].buf].dtype = FO_BF16;
 }
 
-fo_status fo_pass_moments(struct fo_program *p)
-{
-	each_adamw(p, narrow_moments);
-	return FO_OK;
-}
+void fo_pass_moments(struct fo_program *p) { each_adamw(p, narrow_moments); }

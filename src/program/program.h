@@ -161,6 +161,7 @@ struct fo_buffer {
 	uint8_t dtype, layout, home, axes, row_axis, col_axis;
 	int64_t rows, cols;
 };
+enum { FO_PARAM_BUFFERS = 5 }; /* of a parameter: weight, master, m, v, gradient */
 #define FO_INIT_ONES 0.0
 #define FO_INIT_ZEROS (-1.0)
 /* One logical parameter tensor: which rectangle of which buffer holds which part of the global tensor. Checkpoints,
@@ -172,7 +173,12 @@ struct fo_param {
 	double init_std; /* or FO_INIT_ONES (norm weights), FO_INIT_ZEROS (biases) */
 	/* Buffers; master -1 when the weight itself is the master copy. A master of I16 is the low half of the split
 	 * one whose high half is the weight. */
-	int16_t weight, master, m, v, grad;
+	union {
+		struct {
+			int16_t weight, master, m, v, grad;
+		};
+		int16_t buf[FO_PARAM_BUFFERS];
+	};
 	int32_t r0, c0, nr, nc; /* rectangle in the buffers */
 	int64_t global_r0, global_c0;
 };

@@ -2,14 +2,10 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/json.h"
-#include "base/retry.h"
+#include "base/schema.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 void fo_prometheus_init(struct fo_prometheus *p)
 {
@@ -21,14 +17,8 @@ void fo_prometheus_init(struct fo_prometheus *p)
 				     .measured_bytes = NAN,
 				     .peak_flop_s = NAN,
 				     .checkpoint_time = NAN,
-				     .checkpoint_step = NAN,
-				     .machine = { .seconds = NAN,
-						  .steal = NAN,
-						  .clock_hz = NAN,
-						  .throttles = NAN,
-						  .limited_s = NAN,
-						  .joules = NAN,
-						  .load = NAN } };
+				     .checkpoint_step = NAN };
+	fo_schema_blank(&fo_state_use_schema, &p->machine);
 }
 
 void fo_prometheus_step(struct fo_prometheus *p, int64_t step, const double value[FO_STEP_FIELD_COUNT])

@@ -2,10 +2,8 @@
  * *.prom files).
  *
  * The format is Prometheus' text exposition format 0.0.4 (prometheus.io/docs/instrumenting/exposition_formats): HELP
- * and TYPE before each metric, base units in names, label values escaped. The file is written under another name
- * and renamed, so that a reader sees the old or the new one and never half of one. It is not flushed to the disk: after
- * a power cut its figures would be of no use. Times are Unix times, as Prometheus wants them: an age is `time() -
- * metric` where it is asked for. */
+ * and TYPE before each metric, base units in names, label values escaped. The file is written under another name and
+ * renamed; it is not flushed to the disk, as its figures are of no use after a power cut. Times are Unix times. */
 #ifndef FO_RECORD_PROMETHEUS_H
 #define FO_RECORD_PROMETHEUS_H
 

@@ -1,5 +1,5 @@
-/* Reading log.jsonl line by line. Step lines, of which there may be millions, are scanned by hand: one pass, no
- * allocation. The few others are read by their tables (tables.c). */
+/* Reading log.jsonl line by line. Step lines, of which there may be millions, are scanned in one pass without
+ * allocation; the few others are read by their tables (tables.c). */
 #include "record/record.h"
 #include "base/fs.h"
 

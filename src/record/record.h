@@ -1,19 +1,15 @@
-/* Reads a run directory, which a training run leaves (docs/formats.md describes the files).
+/* Reads the directory of a training run (docs/formats.md describes the files).
  *
- * Everything here comes from outside: files may be cut, damaged or from another version. Each file is absent,
- * whole or damaged (struct fo_record_file). A damaged file does not make fo_record_open fail: its error is kept in
- * `why`. Unknown events and fields are ignored, and a field of the wrong type counts as missing. Missing figures are
- * NAN.
+ * Files may be cut, damaged or from another version. A damaged file does not make fo_record_open fail: its error is
+ * kept (struct fo_record_file). Unknown events and fields are ignored, and a field of the wrong type counts as missing.
+ * Missing figures are NAN.
  *
- * The log repeats steps: a run that was resumed goes on from its last checkpoint, one that went back
- * (guard.spike=rewind) from an earlier one. Here the newest line wins: when step s comes again, earlier lines of step s
- * and later are dropped and counted (undone_steps, undone_seconds). Guard events, starts, ends and machine states are
- * history and stay. So steps are strictly ascending, and a step that was skipped has no row.
+ * The log repeats steps of a run that was resumed or went back (guard.spike=rewind). The newest line wins: when step s
+ * comes again, earlier lines of step s and later are dropped and counted (undone_steps, undone_seconds), so steps are
+ * strictly ascending. Guard events, starts, ends and machine states stay. A step that was skipped has no row. A last
+ * line without a line feed is ignored and sets `torn`. Memory is 8 bytes per step and field that occurs.
  *
- * The log is read line by line in pieces of 1 MiB: memory is 8 bytes per step and field that occurs. A kill, a power
- * cut or a run that is writing at that moment leaves a last line without a line feed: it is ignored and `torn` is set.
- *
- * Ownership: the record owns everything it points to (fo_record_fini). Threads: plain data, read it from anywhere. */
+ * The record owns everything it points to (fo_record_fini). */
 #ifndef FO_RECORD_RECORD_H
 #define FO_RECORD_RECORD_H
 
@@ -79,12 +75,10 @@ static inline double fo_record_value(const struct fo_record_steps *s, enum fo_st
 }
 /* The row of step `step`, -1: there is none. */
 int64_t fo_record_row(const struct fo_record_steps *s, int64_t step);
-/* Quantile q of field f over rows [from, to) that have a finite value and were not metered; NAN where there is none. */
+/* Quantile q of field f over rows [from, to) that have a finite value and were not metered; NAN without any. */
 double fo_record_quantile(const struct fo_record_steps *s, enum fo_step_field f, int64_t from, int64_t to, double q);
 
-/* ---- other events ----
- *
- * time and clock: as those of a step. */
+/* ---- other events; time and clock as those of a step ---- */
 
 struct fo_record_eval {
 	int64_t step;
@@ -219,34 +213,30 @@ enum {
 	FO_RECORD_WITH_METERED = 4 /* both with the program, which they need */
 };
 
-/* Opens run directory `dir`. FO_EIO: there is no such folder; FO_EARG: it has neither run.json nor log.jsonl. Every
- * other trouble is in file[]. A log is damaged when no line of it is an event, or when it has more than 2^24 steps or
- * 2^20 other events of a kind. Undone by fo_record_fini, which must not be called after an error. */
+/* Opens run directory `dir`. FO_EIO: there is no such folder; FO_EARG: it has neither run.json nor log.jsonl. Other
+ * errors are in file[]. A log is damaged when no line of it is an event, or when it has more than 2^24 steps or 2^20
+ * other events of a kind. Undone by fo_record_fini, which must not be called after an error. */
 FO_CHECKED fo_status fo_record_open(struct fo_record *r, const char *dir, unsigned with);
 void fo_record_fini(struct fo_record *r);
 
 /* The process that did the step of row `row` (0 <= row < step.n); NULL: the log does not say. */
 const struct fo_record_start *fo_record_start_of(const struct fo_record *r, int64_t row);
-/* FLOP/s that the MFU of that row was divided by: each process knew its own peak, which a later one may have measured
- * anew. Where the log does not say, run.json's; NAN. */
+/* FLOP/s that the MFU of that row was divided by: the peak of its process, else run.json's; NAN. */
 double fo_record_peak_of(const struct fo_record *r, int64_t row);
-/* FLOP of a step by rule f (FO_STEP_MFU to FO_STEP_HFU): the mean over the rows that tell it of MFU x seconds x that
- * peak; NAN where none does. A mean of products: padding, and so the work of a step, differs from step to step. */
+/* FLOP of a step by rule f (FO_STEP_MFU to FO_STEP_HFU): the mean over the rows of MFU x seconds x that peak, because
+ * padding, and so the work, differs from step to step; NAN where no row has them. */
 double fo_record_mean_flop(const struct fo_record *r, enum fo_step_field f);
 
-/* Name of the model: the program's ("custom" where options changed a named one), or without a program the value of
- * option model.name; "" where neither is known. */
+/* Name of the model: the program's ("custom" where options changed it), else that of option model.name; "": unknown. */
 const char *fo_record_model(const struct fo_record *r);
 /* The highest load average in the log; NaN: it has none. fo_state_others_ran interprets it. */
 double fo_record_load(const struct fo_record *r);
 /* NULL: no such option in run.json. */
 const struct fo_record_option *fo_record_option(const struct fo_record *r, const char *key);
-/* Whether steps were done and none of their weights saved, because of checkpoint.last=no: there is nothing to go on
- * from. */
+/* Whether steps were done and checkpoint.last=no saved none of their weights: there is nothing to go on from. */
 bool fo_record_saves_none(const struct fo_record *r);
-/* Sums the profile events (of steps that counted) into *out. Without any, and with a timeline, its whole steps, from
- * the first to the last span of the compute lane (what lies between two steps, waiting for the loader too, is not in
- * them). false: neither. */
+/* Sums the profile events into *out. Without any, and with a timeline, its whole steps, from the first to the last span
+ * of the compute lane (without the time between two steps). false: neither. */
 bool fo_record_profile_total(const struct fo_record *r, struct fo_profile *out);
 /* The newest start or end, NULL: none. */
 static inline const struct fo_record_start *fo_record_last_start(const struct fo_record *r)

@@ -6,10 +6,10 @@
 	FO_FIELD(S, time, "time", "s", "Unix time when the line was written, to the millisecond"), \
 		FO_FIELD(S, clock, "clock", "s",                                                   \
 			 "the same by a clock that nobody sets: differences within one process count")
-#define LINE_TABLE(S, name, event_, rows)                                    \
-	{                                                                    \
-		"log." name, "log line", .event = event_, FO_FIELDS(S, rows) \
-	}
+/* fo_log_NAME, from the rows NAME_field of struct fo_record_RECORD. */
+#define LINE_TABLE(record, name)                                                           \
+	const struct fo_schema fo_log_##name = { "log." #name, "log line", .event = #name, \
+						 FO_FIELDS(struct fo_record_##record, name##_field) }
 #define COUNT .high = 0x1p53
 
 /* ---- steps ---- */
@@ -21,7 +21,7 @@ static const struct fo_schema_field step_field[] = { LINE_HEAD(struct fo_record_
 						     FO_STEP_FIELDS(X)
 #undef X
 };
-const struct fo_schema fo_log_step = LINE_TABLE(struct fo_record_step, "step", "step", step_field);
+LINE_TABLE(step, step);
 
 /* ---- evaluations and checkpoints ---- */
 
@@ -30,7 +30,7 @@ static const struct fo_schema_field eval_field[] = {
 	FO_FIELD(struct fo_record_eval, loss, "loss", "nats per token", "mean held-out loss"),
 	LINE_TAIL(struct fo_record_eval),
 };
-const struct fo_schema fo_log_eval = LINE_TABLE(struct fo_record_eval, "eval", "eval", eval_field);
+LINE_TABLE(eval, eval);
 
 #define CHECKPOINT(m, ...) FO_FIELD(struct fo_record_checkpoint, m, __VA_ARGS__)
 static const struct fo_schema_field checkpoint_field[] = {
@@ -40,8 +40,7 @@ static const struct fo_schema_field checkpoint_field[] = {
 	CHECKPOINT(blocked_seconds, "blocked_seconds", "s", "time that training waited for it"),
 	LINE_TAIL(struct fo_record_checkpoint),
 };
-const struct fo_schema fo_log_checkpoint = LINE_TABLE(struct fo_record_checkpoint, "checkpoint", "checkpoint",
-						      checkpoint_field);
+LINE_TABLE(checkpoint, checkpoint);
 
 /* ---- the machine, and where the time went ---- */
 
@@ -52,7 +51,7 @@ static const struct fo_schema_field machine_field[] = {
 			"the device, where the run is on one: by NVML", .flags = FO_POINTER | FO_OMIT | FO_WRITE_ONLY),
 	LINE_TAIL(struct fo_record_machine),
 };
-const struct fo_schema fo_log_machine = LINE_TABLE(struct fo_record_machine, "machine", "machine", machine_field);
+LINE_TABLE(machine, machine);
 
 #define PARTS(S)                                                                                   \
 	FO_FIELD_AS(BY_NAME, S, profile.part_ns, "parts", "s",                                     \
@@ -65,7 +64,7 @@ static const struct fo_schema_field profile_field[] = {
 	PARTS(struct fo_record_profile),
 	LINE_TAIL(struct fo_record_profile),
 };
-const struct fo_schema fo_log_profile = LINE_TABLE(struct fo_record_profile, "profile", "profile", profile_field);
+LINE_TABLE(profile, profile);
 
 /* ---- guards ---- */
 
@@ -92,7 +91,7 @@ static const struct fo_schema_field nonfinite_field[] = {
 	BATCH,
 	LINE_TAIL(struct fo_record_guard),
 };
-const struct fo_schema fo_log_nonfinite = LINE_TABLE(struct fo_record_guard, "nonfinite", "nonfinite", nonfinite_field);
+LINE_TABLE(guard, nonfinite);
 
 static const struct fo_schema_field spike_field[] = {
 	LINE_HEAD(struct fo_record_guard),
@@ -105,7 +104,7 @@ static const struct fo_schema_field spike_field[] = {
 	BATCH,
 	LINE_TAIL(struct fo_record_guard),
 };
-const struct fo_schema fo_log_spike = LINE_TABLE(struct fo_record_guard, "spike", "spike", spike_field);
+LINE_TABLE(guard, spike);
 
 /* ---- processes ---- */
 
@@ -129,7 +128,7 @@ static const struct fo_schema_field start_field[] = {
 	START(host_bytes, "host_bytes", "B", "planned in host memory beside the device's", .flags = FO_OMIT),
 	LINE_TAIL(struct fo_record_start),
 };
-const struct fo_schema fo_log_start = LINE_TABLE(struct fo_record_start, "start", "start", start_field);
+LINE_TABLE(start, start);
 
 #define DEVICE(m, ...) FO_FIELD(struct fo_record_device, m, __VA_ARGS__)
 static const struct fo_schema_field device_field[] = {
@@ -172,7 +171,7 @@ static const struct fo_schema_field end_field[] = {
 	END(truncated_share, "truncated_share", "share", "of the tokens read: cut off documents longer than a row"),
 	LINE_TAIL(struct fo_record_end),
 };
-const struct fo_schema fo_log_end = LINE_TABLE(struct fo_record_end, "end", "end", end_field);
+LINE_TABLE(end, end);
 
 /* ---- run.json ---- */
 

@@ -10,7 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-const char *const fo_tensorboard_tag[FO_STEP_FIELD_COUNT] = {
+/* The scalars' names; NULL: the field is none. */
+static const char *const tag[FO_STEP_FIELD_COUNT] = {
 	[FO_STEP_LOSS] = "loss/train",
 	[FO_STEP_GRAD_NORM] = "optimizer/grad_norm",
 	[FO_STEP_LR] = "optimizer/learning_rate",
@@ -99,15 +100,24 @@ static fo_status end_event(struct fo_tensorboard *t)
 }
 
 /* Summary.Value: tag 1, simple_value 2 (float), inside Summary.value 1. */
-static void put_scalar(struct fo_str *summary, const char *tag, double value)
+static void put_scalar(struct fo_str *summary, const char *name, double value)
 {
 	struct fo_str v = { 0 };
 	float f = (float)value;
-	put_bytes(&v, 1, tag, strlen(tag));
+	put_bytes(&v, 1, name, strlen(name));
 	put_key(&v, 2, FIXED32);
 	fo_str_append(&v, &f, sizeof f);
 	put_bytes(summary, 1, v.data, v.len);
 	fo_str_fini(&v);
+}
+
+/* Event.summary; the summary is freed. */
+static fo_status put_summary(struct fo_tensorboard *t, int64_t step, double time, struct fo_str *summary)
+{
+	begin_event(t, step, isfinite(time) ? time : 0);
+	put_bytes(&t->record, 5, summary->data, summary->len);
+	fo_str_fini(summary);
+	return end_event(t);
 }
 
 /* ---- the file ---- */
@@ -170,12 +180,9 @@ fo_status fo_tensorboard_step(struct fo_tensorboard *t, int64_t step, const doub
 	/* The seconds of a metered step hold its bursts. */
 	bool metered = value[FO_STEP_METERED] > 0;
 	for (int f = 0; f < FO_STEP_FIELD_COUNT; f++)
-		if (fo_tensorboard_tag[f] && isfinite(value[f]) && !(metered && f == FO_STEP_SECONDS))
-			put_scalar(&summary, fo_tensorboard_tag[f], value[f]);
-	begin_event(t, step, isfinite(value[FO_STEP_TIME]) ? value[FO_STEP_TIME] : 0);
-	put_bytes(&t->record, 5, summary.data, summary.len);
-	fo_str_fini(&summary);
-	return end_event(t);
+		if (tag[f] && isfinite(value[f]) && !(metered && f == FO_STEP_SECONDS))
+			put_scalar(&summary, tag[f], value[f]);
+	return put_summary(t, step, value[FO_STEP_TIME], &summary);
 }
 
 fo_status fo_tensorboard_eval(struct fo_tensorboard *t, int64_t step, double loss, double time)
@@ -183,11 +190,8 @@ fo_status fo_tensorboard_eval(struct fo_tensorboard *t, int64_t step, double los
 	struct fo_str summary = { 0 };
 	if (!isfinite(loss))
 		return FO_OK;
-	put_scalar(&summary, FO_TENSORBOARD_EVAL_TAG, loss);
-	begin_event(t, step, isfinite(time) ? time : 0);
-	put_bytes(&t->record, 5, summary.data, summary.len);
-	fo_str_fini(&summary);
-	return end_event(t);
+	put_scalar(&summary, "loss/held_out", loss);
+	return put_summary(t, step, time, &summary);
 }
 
 void fo_tensorboard_close(struct fo_tensorboard *t)

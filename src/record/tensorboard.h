@@ -1,14 +1,13 @@
 /* TensorBoard event files: scalars of a run, written as it goes or afterwards.
  *
  * A file is a row of records (TFRecord: length, its masked CRC-32C, bytes, their masked CRC-32C), each one Event
- * message in protocol buffers' wire format. Both are so small that they are written by hand. Sources:
- * tensorflow.org/tutorials/load_data/ tfrecord (the framing and the mask), tensorboard/compat/proto/event.proto and
- * summary.proto (field numbers), protobuf.dev/programming-guides/encoding (the wire format), RFC 3720 appendix B.4
- * (check values of CRC-32C).
+ * message in protocol buffers' wire format. Sources: tensorflow.org/tutorials/load_data/tfrecord (the framing and the
+ * mask), tensorboard/compat/proto/event.proto and summary.proto (field numbers),
+ * protobuf.dev/programming-guides/encoding (the wire format), RFC 3720 appendix B.4 (check values of CRC-32C).
  *
- * Each writer begins a new file of its folder, named so that it sorts after the existing ones, as TensorBoard wants
- * it. A SessionLog message reports a restart at step s: TensorBoard then drops what earlier files say about step s and
- * later. Each record is written with one call, so that a file which is being written ends in whole records. */
+ * Each writer begins a new file, whose name sorts after the existing ones, as TensorBoard needs it. A SessionLog message
+ * reports a restart at step s: TensorBoard then drops what earlier files say about step s and later. Each record is
+ * written with one call, so that a file which is being written ends in whole records. */
 #ifndef FO_RECORD_TENSORBOARD_H
 #define FO_RECORD_TENSORBOARD_H
 
@@ -35,10 +34,6 @@ FO_CHECKED fo_status fo_tensorboard_step(struct fo_tensorboard *t, int64_t step,
 					 const double value[FO_STEP_FIELD_COUNT]);
 FO_CHECKED fo_status fo_tensorboard_eval(struct fo_tensorboard *t, int64_t step, double loss, double time);
 void fo_tensorboard_close(struct fo_tensorboard *t);
-
-/* The scalars' names, "loss/train"; NULL: the field is none. */
-extern const char *const fo_tensorboard_tag[FO_STEP_FIELD_COUNT];
-#define FO_TENSORBOARD_EVAL_TAG "loss/held_out"
 
 /* All of a run that was read: one new file in `dir`. */
 FO_CHECKED fo_status fo_tensorboard_export(const struct fo_record *r, const char *dir, char **path);

@@ -1,11 +1,10 @@
-/* Writes timelines as a trace for Perfetto and Chrome: JSON in the Trace Event Format ("Trace Event Format", Google,
- * the document that chrome://tracing refers to; perfetto.dev/docs/getting-started/other-formats lists what Perfetto
- * reads of it).
+/* Writes timelines as a trace for Perfetto and Chrome: JSON in Google's "Trace Event Format", to which chrome://tracing
+ * refers (perfetto.dev/docs/getting-started/other-formats: the part that Perfetto reads).
  *
- * One process per timeline (measured, predicted), in it one thread per lane that has spans and one, "steps", with a
- * slice from the first to the last span of each step. Operations and waits are complete events ("X": begin and duration
- * in microseconds, three decimals: nanoseconds), named after the operation, with block, layer, micro-batch, phase,
- * shapes and cost as arguments. Times count from the first span of each timeline, so that two lie over each other. */
+ * One process per timeline (measured, predicted) has one thread per lane with spans and one, "steps", with a slice from
+ * the first to the last span of each step. Operations and waits are complete events ("X": begin and duration in
+ * microseconds, to the nanosecond), with block, layer, micro-batch, phase, shapes and cost as arguments. Times count
+ * from the first span of each timeline, so that two lie over each other. */
 #ifndef FO_RECORD_TRACE_EVENTS_H
 #define FO_RECORD_TRACE_EVENTS_H
 

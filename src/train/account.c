@@ -1,6 +1,6 @@
-#include "train/account.h"
+#include "train/session.h"
 #include "base/clock.h"
-#include "train/memory.h"
+#include "base/count.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -9,8 +9,7 @@
 
 void fo_account_init(struct fo_account *a, struct fo_arena *arena, int64_t steps)
 {
-	int64_t left = steps > 0 ? steps : 0; /* a resumed run may be past its last step */
-	a->kept = left < MEDIAN_STEPS ? left + 1 : MEDIAN_STEPS;
+	a->kept = fo_clamp(steps + 1, 1, MEDIAN_STEPS); /* a resumed run may be past its last step */
 	a->rate = fo_arena_alloc(arena, (size_t)a->kept * sizeof(double));
 	a->mfu = fo_arena_alloc(arena, (size_t)a->kept * sizeof *a->mfu);
 }
@@ -73,19 +72,12 @@ void fo_account_taken(struct fo_account *a, struct fo_train_step *t)
 	}
 }
 
-void fo_account_rewound(struct fo_account *a)
-{
-	a->tail_loss = 0;
-	a->tail_steps = 0;
-}
-
 void fo_account_look(struct fo_account *a, const struct fo_setup *set)
 {
-	int64_t resident = fo_memory_resident(), have, total;
-	if (resident > a->resident_peak)
-		a->resident_peak = resident;
-	if (set->cuda && fo_cuda_memory(set->cuda, &have, &total) == FO_OK && set->device_free - have > a->device_used)
-		a->device_used = set->device_free - have;
+	int64_t have, total;
+	a->resident_peak = fo_max(a->resident_peak, fo_memory_resident());
+	if (set->cuda && fo_cuda_memory(set->cuda, &have, &total) == FO_OK)
+		a->device_used = fo_max(a->device_used, set->device_free - have);
 }
 
 /* Medians of the steps, as the log has them and report, compare and ladder take them. */

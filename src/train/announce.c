@@ -1,5 +1,4 @@
 /* The plan of a run: what it will take, announced before any of it is taken, and refused where it does not fit. */
-#include "train/memory.h"
 #include "train/setup.h"
 
 #include <stdio.h>

@@ -12,10 +12,10 @@
 
 #include <math.h>
 
-/* Opens the device that `text` names (fo_run_device_parse). The caller closes *out with fo_cuda_close after everything
- * that uses it; NULL: the processor. `auto` takes the first device that opens and is no software device. Where a driver
- * shows devices and none of them opens, `why` (of `size` bytes) gets the reason as a sentence, else "". FO_EARG for
- * other texts, and fo_cuda_open's errors for a device that was asked for. */
+/* Opens the device that `text` names (fo_run_device_parse); the caller closes *out, NULL for the processor, with
+ * fo_cuda_close. `auto` takes the first device that opens and is no software device; where a driver shows devices and
+ * none of them opens, `why` (of `size` bytes) gets the reason as a sentence, else "". FO_EARG for other texts, and
+ * fo_cuda_open's errors for a device that was named. */
 FO_CHECKED fo_status fo_device_open(const char *text, struct fo_cuda **out, char *why, size_t size);
 
 /* Sets how the device chooses algorithms of matmuls from now on, with the user's cache (fo_cuda_tune_set): as
@@ -25,9 +25,11 @@ FO_CHECKED fo_status fo_device_tune(struct fo_cuda *c, const struct fo_run *r);
  * fo_cuda_tuned). */
 void fo_device_tuned_json(const struct fo_cuda_tuned *t, const struct fo_run *r, struct fo_json *j);
 
-/* Dense peak of the device's row in the catalogue (fo_device_match) for matmuls of this precision: of bf16, even where
- * some are fp8; of fp32 that of the vector units. Where there is none, and for a software device, flop_s is 0 and
- * source has the reason. */
+/* The denominator of MFU: measured on the processor (c NULL) with these threads, else as fo_device_find_peak. */
+void fo_train_peak(struct fo_cuda *c, enum fo_numerics precision, int threads, struct fo_peak *out);
+/* Dense peak of the device's row in the catalogue (fo_device_match) for matmuls of this precision: bf16's even where
+ * some are fp8, fp32's by the vector units. Where there is none, and for a software device, flop_s is 0 and source has
+ * the reason. */
 void fo_device_find_peak(const struct fo_cuda_device *d, enum fo_numerics precision, struct fo_peak *out);
 
 /* A peak that is not known is NaN in figures. */

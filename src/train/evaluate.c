@@ -12,7 +12,6 @@
 
 #define DEFAULT_SEQ 2048  /* more positions than most texts need; attention of longer rows only costs memory */
 #define BATCH_TOKENS 4096 /* of a micro-batch when the run does not say: enough for matmuls to run at full speed */
-#define CALIBRATION_SECONDS 1.0
 
 /* The settings of a run's own evaluation. */
 struct run_values {
@@ -283,16 +282,8 @@ static void summarise(struct session *s)
 		out->bytes = -1;
 	out->bits_per_byte = out->bytes > 0 ? s->sum / (FO_LN2 * (double)out->bytes) : NAN;
 	out->tokens_per_second = (double)out->real_tokens / out->seconds;
-	if (s->o->measure_peak && s->o->cuda) {
-		fo_device_find_peak(fo_cuda_info(s->o->cuda), s->p->precision, &out->peak);
-	} else if (s->o->measure_peak) {
-		struct fo_calibration c;
-		if (fo_calibrate_peak(s->p->precision == FO_PRECISION_BF16 ? FO_BF16 : FO_F32, out->threads,
-				      CALIBRATION_SECONDS, false, &c) == FO_OK)
-			fo_calibration_peak(&c, &out->peak);
-		else
-			snprintf(out->peak.source, sizeof out->peak.source, "%s", fo_err_text());
-	}
+	if (s->o->measure_peak)
+		fo_train_peak(s->o->cuda, s->p->precision, out->threads, &out->peak);
 	/* Forward is one of the three matmuls of a training step, so every rule counts a third. hfu sums what ran. */
 	double batches = (double)out->batches;
 	out->mfu = fo_mfu_of_step(&s->program, (double)out->real_tokens / batches, s->pairs / batches,

@@ -1,5 +1,5 @@
-/* Events of a training run: what its watchers see. The loop sends each event to a table of subscribers, in the table's
- * order; a subscriber knows nothing of the run but the event. */
+/* Events of a training run. The loop sends each event to a table of subscribers, in the table's order; a subscriber
+ * knows nothing of the run but the event. */
 #ifndef FO_TRAIN_EVENT_H
 #define FO_TRAIN_EVENT_H
 
@@ -34,9 +34,8 @@ enum fo_event_kind {
 /* A step that ran. */
 struct fo_train_step {
 	int64_t step, steps; /* number of this step, from 1; steps of the whole run */
-	bool metered; /* timed burst by burst (train.metered-every): rates and MFU are NaN, as `seconds` holds the
-			      * bursts too */
-	double loss;  /* nats per token */
+	bool metered;        /* timed burst by burst (train.metered-every): rates and MFU are NaN */
+	double loss;         /* nats per token */
 	double grad_norm, lr;
 	double seconds; /* wall time, with data_seconds: waiting for the loader */
 	double data_seconds;
@@ -82,14 +81,13 @@ struct fo_event {
 		struct {
 			const struct fo_train_result *result;
 			const char *how; /* "done", "interrupted" or "failed" */
-			const struct fo_profile
-				*first_step; /* of this process: cold memory, left out of the log's sums */
+			/* Of this process: cold memory, left out of the log's sums. */
+			const struct fo_profile *first_step;
 		} end;
 	};
 };
 
-/* Receives an event; it and what it points to are valid during the call only. Called between steps, in the thread that
- * called fo_train. */
+/* Receives an event, which is valid during the call only. Called between steps, in the thread that called fo_train. */
 typedef void fo_event_fn(void *ctx, const struct fo_event *e);
 
 /* ---- private to src/train ---- */
@@ -108,10 +106,10 @@ struct fo_events {
 	const struct fo_ckpt_meta *meta;
 	const struct fo_account *account;
 };
-/* Fills in what every event says and hands it to the subscribers in their order. Returns the first error, after all
- * have seen the event. */
+/* Fills in the totals and hands the event to the subscribers in their order. Returns the first error, after all have
+ * seen the event. */
 FO_CHECKED fo_status fo_events_send(struct fo_events *to, struct fo_event e);
-/* The same with the steps that are done as e.step and nothing else to say. */
+/* Sends an event that says nothing but the steps that are done. */
 FO_CHECKED fo_status fo_events_tell(struct fo_events *to, enum fo_event_kind kind);
 /* Sends a warning, at most 4,095 bytes of it. Nobody refuses a warning. */
 void fo_events_warn(struct fo_events *to, const char *fmt, ...) FO_PRINTF(2, 3);

@@ -16,40 +16,38 @@
 struct fo_store;
 /* Memory for every PARAM, STATE and CONST buffer of p; rope tables are filled, the rest is zero. */
 FO_CHECKED fo_status fo_store_new(struct fo_store **out, const struct fo_program *p);
-/* The same as a resident store: the device holds the only copy. The host's addresses name what lies there and have no
- * memory until fo_exec_fetch takes it. It is filled by fo_store_init_device, by fo_store_load and through
- * fo_store_tensors; only executors on this device may use it. c NULL: fo_store_new. */
+/* The same as a resident store: the device holds the only copy, and the host's addresses have no memory until
+ * fo_exec_fetch takes it. It is filled by fo_store_init_device, fo_store_load and through fo_store_tensors; only
+ * executors on this device may use it. c NULL: fo_store_new. */
 FO_CHECKED fo_status fo_store_new_on(struct fo_store **out, const struct fo_program *p, struct fo_cuda *c);
-/* Adds the persistent buffers of p that s lacks, zeroed; a table that is too short for p is made longer. What executors
- * hold stays where it is. FO_EBUG when s has a buffer of the same name and another shape or type. */
+/* Adds the persistent buffers of p that s lacks, zeroed, and longer tables. Buffers that executors hold stay where they
+ * are. FO_EBUG when s has a buffer of the same name and another shape or type. */
 FO_CHECKED fo_status fo_store_add(struct fo_store *s, const struct fo_program *p);
 void fo_store_free(struct fo_store *s);
 int64_t fo_store_bytes(const struct fo_store *s);
-/* The one piece of memory that holds every buffer of the first program; buffers that fo_store_add added lie
- * elsewhere. */
+/* The memory that holds every buffer of the first program; buffers that fo_store_add added lie elsewhere. */
 const unsigned char *fo_store_memory(const struct fo_store *s, int64_t *bytes);
 /* Memory of a buffer's layer instance by buffer name; NULL when there is none. Row-major, *b describes it. */
 void *fo_store_find(const struct fo_store *s, const char *buffer, int layer, const struct fo_buffer **b);
 /* Weights from the parameter list: N(0, init_std) by counter (seed, parameter, global element), norm weights 1; the
  * same for every sharding. Master copies first, weights rounded from them. */
 void fo_store_init(struct fo_store *s, const struct fo_program *p, uint64_t seed);
-/* The same on a device, for executors there: the host's pages are not touched. Its logarithms may differ in the last
- * bit: so may one weight in hundreds of millions, by one unit of fp32. FO_ENOMEM; FO_EUNSUPPORTED for fp64. */
+/* The same on a device, without touching the host's pages. Its logarithms may differ in the last bit, and so one weight
+ * in hundreds of millions by one unit of fp32. FO_ENOMEM; FO_EUNSUPPORTED for fp64. */
 FO_CHECKED fo_status fo_store_init_device(struct fo_store *s, const struct fo_program *p, uint64_t seed,
 					  struct fo_cuda *c);
-/* Visits each logical tensor of each layer: weight, master, m, v. name has the layer's number filled in. which: 0
- * weight, 1 master (of dtype I16: the low halves that complete the weight), 2 m, 3 v; data is the rectangle's first
- * element, ld its row length in elements. Then (4) what a training step remembers beside them, "fp8.history.3" of layer
- * 3: buffers of state that belong to no parameter and are not derived from weights. */
 struct fo_store_tensor {
-	char name[80];
+	char name[80]; /* with the layer's number filled in */
+	/* 0 weight, 1 master (of dtype I16: the low halves that complete the weight), 2 m, 3 v; 4: state that belongs to
+	 * no parameter and is not derived from weights ("fp8.history.3" of layer 3). */
 	int which;
-	int64_t rows, cols, ld;
+	int64_t rows, cols, ld; /* ld: row length in elements */
 	uint8_t dtype;
-	void *data;
+	void *data; /* the rectangle's first element */
 };
 /* The parameter's Hugging Face name with the layer's number filled in. */
 void fo_param_name(const struct fo_param *pr, int layer, char *out, size_t size);
+/* Visits each logical tensor of each layer, then the state of kind 4. */
 typedef fo_status fo_store_visit_fn(void *ctx, const struct fo_store_tensor *t);
 FO_CHECKED fo_status fo_store_visit(struct fo_store *s, const struct fo_program *p, fo_store_visit_fn *fn, void *ctx);
 
@@ -58,30 +56,27 @@ FO_CHECKED fo_status fo_store_visit(struct fo_store *s, const struct fo_program 
 /* Serves a host operation: fills (host_in) or reads (host_out) the operands. Runs on the host lane's thread. */
 typedef fo_status fo_port_fn(void *ctx, enum fo_port port, int mb, const struct fo_tensor *arg, int n);
 
-/* Returns the number of the batch that FO_PORT_BATCH serves in this step; batches of one number are the same for the
- * executor's whole life. With `next` it is the number of the following step's batch, which the port then serves until
- * this is called again; -1: there is none, or it is not ready. ctx is the port's. */
+/* The number of the batch that FO_PORT_BATCH serves in this step; batches of one number are the same for the executor's
+ * whole life. With `next` the following step's batch, which the port then serves until this is called again; -1: there
+ * is none, or it is not ready. ctx is the port's. */
 typedef int64_t fo_exec_batch_fn(void *ctx, bool next);
 
 struct fo_exec_options {
 	enum fo_isa isa;
-	bool null_kernels; /* every kernel returns at once: loops and schedules without arithmetic */
-	int threads; /* of kernels on lanes that compute (fo_lane_computes), one of which does at a time; other lanes'
-			kernels use one */
-	bool poison; /* fill each new generation with NaN first (tests, debug builds) */
+	bool null_kernels;   /* every kernel returns at once: loops and schedules without arithmetic */
+	int threads;         /* of kernels on lanes that compute (fo_lane_computes), one at a time; others use one */
+	bool poison;         /* fill each new generation with NaN first (tests, debug builds) */
 	uint64_t delay_seed; /* not 0: random delays before operations (tests) */
 	double *mac;         /* not NULL: `ref` counts multiply-accumulates here (tests) */
 	int timeline_steps;  /* steps that the span rings hold; 0: 64 */
-	/* The device that the program runs on, opened by the caller and closed after executors and store; NULL: the
-	 * processor. With a device isa, threads, delay_seed and mac are not used. Persistent buffers have one copy
-	 * there for all executors of a store. */
+	/* The device, opened by the caller and closed after executors and store; NULL: the processor. With a device
+	 * isa, threads, delay_seed and mac are not used. */
 	struct fo_cuda *cuda;
-	/* Device: every how many steps operations are timed, by events (0: never, 1: all). Other steps leave no spans:
-	 * they belong to a profile as untimed ones (timeline.h). On the processor every step is timed. */
+	/* Device: every how many steps operations are timed, by events (0: never, 1: all). Other steps leave no spans
+	 * (timeline.h: untimed). On the processor every step is timed. */
 	int timed_every;
-	fo_exec_batch_fn *batch; /* device: not NULL: the next step's batch is filled in and copied to the device while
-				    a step runs */
-	bool eager; /* device: operations are launched one by one in each step, never replayed as a graph */
+	fo_exec_batch_fn *batch; /* device, may be NULL: the next step's batch is copied there while a step runs */
+	bool eager;              /* device: operations are launched one by one, never replayed as a graph */
 };
 
 /* Element `at` of memory of this floating-point type. */
@@ -89,22 +84,19 @@ double fo_element(const void *data, int dtype, int64_t at);
 
 struct fo_exec;
 /* The program, the store and `share` must outlive it. `share` (may be NULL): an executor that never runs at the same
- * time; its arena is used when it is large enough. On a device memory is taken before the first step, which may be
- * FO_ENOMEM and be tried again. FO_EUNSUPPORTED, all reasons at once, where the device cannot run some operations of
- * the program. */
+ * time; its arena is used when it is large enough. A device's memory is taken before the first step, which may fail
+ * (FO_ENOMEM) and be tried again. FO_EUNSUPPORTED names all operations that the device cannot run. */
 FO_CHECKED fo_status fo_exec_new(struct fo_exec **out, const struct fo_program *p, struct fo_store *s,
 				 const struct fo_exec_options *o, fo_port_fn *port, void *ctx, struct fo_exec *share);
 void fo_exec_free(struct fo_exec *e);
 FO_CHECKED fo_status fo_exec_step(struct fo_exec *e, int32_t step);
-/* Weights were changed from outside (initialised, loaded) since the last step: the next one makes first what is kept of
- * them in another form (phase derive). The first step of an executor does so in any case. */
+/* Reports that weights were changed from outside (initialised, loaded): the next step first makes what is derived from
+ * them (phase derive), as the first step of an executor does in any case. */
 void fo_exec_weights_changed(struct fo_exec *e);
-/* Brings the host's copy of persistent buffers (fo_store_find, fo_store_visit, fo_store_memory) up to date with the
- * last step. On the processor it always is. On a device it is needed before checkpoints, before weights are read, and
- * before some of them are changed from outside. */
+/* Brings the host's copy of persistent buffers up to date with the device's: before checkpoints, and before weights are
+ * read or some of them changed from outside. On the processor it always is. */
 FO_CHECKED fo_status fo_exec_fetch(struct fo_exec *e);
-/* Runs the instances in this order (a permutation) on the calling thread, ignoring waits. Tests prove with it that
- * waits matter. */
+/* Runs the instances in this order (a permutation) on the calling thread, ignoring waits (tests). */
 FO_CHECKED fo_status fo_exec_step_in_order(struct fo_exec *e, const int *order);
 
 /* Runs the step in issue order on the calling thread; each instance that computes goes through `around`, which calls
@@ -124,23 +116,19 @@ struct fo_exec_fault {
 	char text[320]; /* "matmul of layer 7 (forward, micro-batch 2) made ...", for people */
 };
 /* Repeats the step that was just refused (the ports serve the same batch), on the calling thread in issue order, and
- * looks at every number that an operation reads and writes until one is not finite. Kernels are deterministic, so these
- * are the step's own bits; instances that would write what persists are not run. Slow: two more passes over memory. */
+ * looks at every number that is read and written until one is not finite. Kernels are deterministic, so these are the
+ * step's own bits; instances that write persistent buffers are not run. */
 FO_CHECKED fo_status fo_exec_find_fault(struct fo_exec *e, struct fo_exec_fault *out);
 
 const struct fo_unrolled *fo_exec_unrolled(const struct fo_exec *e);
 struct fo_timeline *fo_exec_timeline(struct fo_exec *e);
-/* Planned memory in bytes, rounded up to the huge pages that it takes. On a device arena, persistent and workspace are
- * device memory, rounded up as it is allocated. Each executor has workspaces of its own. */
+/* Planned memory in bytes, rounded up to huge pages, or as a device allocates it. */
 struct fo_memory {
-	int64_t arena, persistent, workspace, max_live;
+	int64_t arena, persistent, workspace, max_live; /* on a device: of its memory */
 	int64_t host_arena; /* buffers of home HOST, beside the arena; page-locked where a device computes */
-	/* Of a run on a device, else 0: page-locked host memory of this executor, through which batches and losses
-	 * pass. */
-	int64_t staging;
-	/* Of a run on a device, else 0: the host's copy of persistent buffers (of a resident store its tables; a copy
-	 * that fo_exec_fetch took is fo_store_bytes more) and the page-locked pieces through which it goes. All
-	 * executors of a store share it. */
+	int64_t staging;    /* device: page-locked host memory of this executor, for batches and losses */
+	/* Device: the host's copy of persistent buffers (of a resident store its tables, until fo_exec_fetch takes
+	 * fo_store_bytes more) and its page-locked pieces. All executors of a store share it. */
 	int64_t host;
 };
 struct fo_memory fo_exec_memory(const struct fo_exec *e);
@@ -151,13 +139,12 @@ static inline int64_t fo_memory_taken(const struct fo_memory *m, bool on_device)
 }
 /* Counts the step's instances by the kernel set that runs them (index: fo_isa). All 0 on a device. */
 void fo_exec_kernels(const struct fo_exec *e, int count[FO_ISA_COUNT]);
-/* Counts them by the code that runs them: "amx", "avx2", ... or, on a device, "cuBLASLt", "cuDNN", "flatout". Returns
- * the number of entries. */
 struct fo_exec_code {
-	const char *by; /* static */
+	const char *by; /* static: "amx", "avx2", ... or, on a device, "cuBLASLt", "cuDNN", "flatout" */
 	int instances;
 };
 enum { FO_EXEC_CODES_MAX = 8 };
+/* Counts instances by the code that runs them. Returns the number of entries. */
 int fo_exec_codes(const struct fo_exec *e, struct fo_exec_code out[FO_EXEC_CODES_MAX]);
 
 #endif

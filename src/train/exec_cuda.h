@@ -94,8 +94,8 @@ static inline bool fo_exec_is_batch(const struct fo_op *o)
 {
 	return fo_exec_is_host(o) && o->attr.port == FO_PORT_BATCH;
 }
-FO_CHECKED fo_status
-fo_exec_inputs_open(struct fo_exec *e); /* where the executor's options want inputs ahead: `now` is not NULL then */
+/* Where the executor's options want inputs ahead: `now` is not NULL then. */
+FO_CHECKED fo_status fo_exec_inputs_open(struct fo_exec *e);
 void fo_exec_inputs_close(struct fo_exec *e);
 /* Waits until the front of the staging may be filled with something else. */
 FO_CHECKED fo_status fo_exec_inputs_drop(struct fo_exec *e);

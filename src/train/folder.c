@@ -1,6 +1,6 @@
 /* Moving or removing the run's folder does not stop the process that trains in it, and what stands at its path by then
  * may be somebody else's. */
-#include "train/folder.h"
+#include "train/setup.h"
 #include "base/retry.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-#include "train/guard.h"
+#include "train/session.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 #include "base/json.h"
-#include "train/watchers.h"
+#include "train/session.h"
 
 #include <errno.h>
 #include <stdio.h>

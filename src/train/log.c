@@ -1,4 +1,4 @@
-#include "train/watchers.h"
+#include "train/session.h"
 #include "base/clock.h"
 #include "base/retry.h"
 #include "base/schema.h"
@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Lines that wait for room on the disk: at some 400 bytes a step, 40,000 steps. */
@@ -67,20 +66,12 @@ static int flush_lines(struct fo_log *l)
 	return error;
 }
 
-/* Unix time in whole milliseconds, by which other tools place events. */
-static double unix_time(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_REALTIME, &t);
-	return ((double)t.tv_sec * 1000 + floor((double)t.tv_nsec * 1e-6)) / 1000;
-}
-
 /* Stamps and writes a record, whose table ends with time and clock. A log that cannot be written for a while is no
  * reason to stop training. */
 static fo_status put(struct fo_log *l, const struct fo_schema *table, void *record)
 {
 	const struct fo_schema_field *tail = &table->field[table->fields - 2];
-	*(double *)(void *)((char *)record + tail[0].offset) = unix_time();
+	*(double *)(void *)((char *)record + tail[0].offset) = floor(fo_clock_unix() * 1e3) / 1e3;
 	*(double *)(void *)((char *)record + tail[1].offset) = floor((double)fo_now_ns() * 1e-6) / 1000;
 	fo_schema_text(table, record, false, &l->waiting);
 	fo_str_puts(&l->waiting, "\n");
@@ -138,7 +129,7 @@ static fo_status log_start(struct fo_log *l, int64_t step, const struct fo_train
 	return put(l, &fo_log_start, &line);
 }
 
-void fo_step_values(const struct fo_train_step *t, double value[FO_STEP_FIELD_COUNT])
+void fo_step_values(const struct fo_train_step *t, double time, double value[FO_STEP_FIELD_COUNT])
 {
 	const double v[FO_STEP_FIELD_COUNT] = {
 		[FO_STEP_LOSS] = t->loss,
@@ -155,7 +146,7 @@ void fo_step_values(const struct fo_train_step *t, double value[FO_STEP_FIELD_CO
 		[FO_STEP_MFU_6N] = t->mfu.mfu_6n,
 		[FO_STEP_HFU] = t->mfu.hfu,
 		[FO_STEP_METERED] = t->metered,
-		[FO_STEP_TIME] = unix_time(),
+		[FO_STEP_TIME] = time,
 		[FO_STEP_CLOCK] = NAN,
 	};
 	memcpy(value, v, sizeof v);
@@ -222,15 +213,13 @@ fo_status fo_log_event(void *log, const struct fo_event *e)
 	struct fo_log *l = log;
 	struct fo_record_step step = { .step = e->step };
 	struct fo_record_eval eval = { .step = e->step };
+	struct fo_record_checkpoint checkpoint;
 	switch (e->kind) {
 	case FO_EVENT_BEGIN: return log_start(l, e->step, e->plan);
-	case FO_EVENT_STEP: fo_step_values(e->taken, step.value); return put(l, &fo_log_step, &step);
+	case FO_EVENT_STEP: fo_step_values(e->taken, NAN, step.value); return put(l, &fo_log_step, &step);
 	case FO_EVENT_GUARD: return log_guard(l, e->guard);
 	case FO_EVENT_EVALUATION: eval.loss = e->evaluation.loss; return put(l, &fo_log_eval, &eval);
-	case FO_EVENT_CHECKPOINT: {
-		struct fo_record_checkpoint line = e->checkpoint;
-		return put(l, &fo_log_checkpoint, &line);
-	}
+	case FO_EVENT_CHECKPOINT: checkpoint = e->checkpoint; return put(l, &fo_log_checkpoint, &checkpoint);
 	case FO_EVENT_MACHINE: return log_machine(l, e);
 	case FO_EVENT_END: return log_end(l, e);
 	default: return FO_OK;

@@ -1,4 +1,4 @@
-#include "train/meter.h"
+#include "train/session.h"
 
 /* A kernel set without a register-only loop has nothing to compare spans with: the run goes on without metered steps.
  */

@@ -2,7 +2,7 @@
 #include "base/fs.h"
 #include "ckpt/ckpt.h"
 #include "record/record.h"
-#include "train/memory.h"
+#include "train/room.h"
 #include "train/store_int.h"
 
 #include <jansson.h>

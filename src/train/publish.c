@@ -1,21 +1,13 @@
 /* Figures of a run for other tools while it goes on: TensorBoard's event files, a text file for Prometheus. Nothing
  * here stops a run: what cannot be written is a warning, once, and is tried again. */
-#include "train/watchers.h"
+#include "train/session.h"
 #include "base/clock.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 /* Scrapers look every 15 s or so; a file that is a second old is new to them, and steps may be milliseconds. */
 #define PROMETHEUS_NS 1000000000
-
-static double now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_REALTIME, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* Notes whether writing worked, and warns the first time in a row that it did not. */
 static void check(struct fo_publisher *p, fo_status st, bool *failed)
@@ -25,7 +17,7 @@ static void check(struct fo_publisher *p, fo_status st, bool *failed)
 	*failed = st != FO_OK;
 }
 
-/* Writes the figures if it is time to; now: in any case. */
+/* Writes the figures if it is time to; at_once: in any case. */
 static void write_prometheus(struct fo_publisher *p, bool at_once)
 {
 	int64_t t = fo_now_ns();
@@ -45,7 +37,7 @@ static void open_tensorboard(struct fo_publisher *p, const struct fo_run *r, int
 		snprintf(own, sizeof own, "%s/tensorboard", r->dir);
 		dir = own;
 	}
-	p->tensorboard = fo_tensorboard_open(&p->board, dir, step + 1, now()) == FO_OK;
+	p->tensorboard = fo_tensorboard_open(&p->board, dir, step + 1, fo_clock_unix()) == FO_OK;
 	if (!p->tensorboard)
 		fo_events_warn(p->events, "nothing is written for TensorBoard: %s", fo_err_text());
 }
@@ -81,8 +73,8 @@ static void begin(struct fo_publisher *p, int64_t step, const struct fo_train_pl
 static void publish_step(struct fo_publisher *p, const struct fo_train_step *t)
 {
 	double value[FO_STEP_FIELD_COUNT];
-	fo_step_values(t, value);
-	value[FO_STEP_TIME] = now(); /* to the nanosecond: steps may take less than the log's millisecond */
+	/* To the nanosecond: steps may take less than the log's millisecond. */
+	fo_step_values(t, fo_clock_unix(), value);
 	if (p->tensorboard)
 		check(p, fo_tensorboard_step(&p->board, t->step, value), &p->tensorboard_failed);
 	if (p->prometheus)
@@ -105,18 +97,19 @@ fo_status fo_publisher_event(void *publisher, const struct fo_event *e)
 	case FO_EVENT_MACHINE: break;
 	case FO_EVENT_EVALUATION:
 		if (p->tensorboard)
-			check(p, fo_tensorboard_eval(&p->board, e->step, e->evaluation.loss, now()),
+			check(p, fo_tensorboard_eval(&p->board, e->step, e->evaluation.loss, fo_clock_unix()),
 			      &p->tensorboard_failed);
 		f->eval_loss = e->evaluation.loss;
 		f->eval_step = (double)e->step;
 		return FO_OK;
 	case FO_EVENT_CHECKPOINT:
 		f->checkpoint_step = (double)e->step;
-		f->checkpoint_time = now();
+		f->checkpoint_time = fo_clock_unix();
 		return FO_OK;
 	case FO_EVENT_REWOUND:
 		if (p->tensorboard)
-			check(p, fo_tensorboard_restart(&p->board, e->step + 1, now()), &p->tensorboard_failed);
+			check(p, fo_tensorboard_restart(&p->board, e->step + 1, fo_clock_unix()),
+			      &p->tensorboard_failed);
 		f->step = e->step;
 		return FO_OK;
 	default: return FO_OK;

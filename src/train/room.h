@@ -1,5 +1,5 @@
-/* The memory that a training step may take, and its choices made so that it fits: the same for `flatout train` and
- * the benchmarks. */
+/* The memory that is there, the part that a training step may take, and its choices made so that it fits: the same for
+ * `flatout train` and the benchmarks. */
 #ifndef FO_TRAIN_ROOM_H
 #define FO_TRAIN_ROOM_H
 
@@ -10,6 +10,13 @@
 #include "train/exec.h"
 
 #include <stdio.h>
+
+/* Bytes, as Linux reports them; 0: not known. Anonymous resident memory of this process; memory that it may still take
+ * (free, or what its control groups leave if that is less); the same for page-locked and mapped memory, which the
+ * process's own limits (ulimit -d, -v) bound too. */
+int64_t fo_memory_resident(void);
+int64_t fo_memory_available(void);
+int64_t fo_memory_mappable(void);
 
 /* Bytes that the run may take (memory.limit, or `have` if that is less), and bytes that choices may plan with
  * (memory.budget, or the former). have: free memory without what is left alone; 0: not known. Both give 0 where nothing
@@ -46,20 +53,20 @@ FO_CHECKED fo_status fo_room_step_open(struct fo_room_step *s, const struct fo_r
 				       fo_port_fn *port, void *ctx);
 /* Makes both programs; the choice leaves `reserve` bytes of the budget. */
 FO_CHECKED fo_status fo_room_step_programs(struct fo_room_step *s, int64_t reserve);
-/* Store and executors of the programs. What was chosen fits by its program; what comes beside it (workspaces,
- * evaluation, `beside`) is known once executors are there: where both are too much, programs and executors are made
- * again with less for the program, a few times at most. FO_ENOMEM on a device that cannot hold the program. */
+/* Store and executors of the programs. The choice fits by its program; the memory beside it (workspaces, evaluation,
+ * `beside`) is known once executors are there: where both are too much, programs and executors are made again with less
+ * for the program, a few times at most. FO_ENOMEM on a device that cannot hold the program. */
 FO_CHECKED fo_status fo_room_step_executors(struct fo_room_step *s);
 /* Bytes that the step takes: of the device, or of the host. */
 int64_t fo_room_step_need(const struct fo_room_step *s);
 void fo_room_step_close(struct fo_room_step *s); /* zeroed: nothing */
 
-/* Fields of an open JSON object: what of the step is recomputed, formats of the state, rows, micro_batches,
- * candidates, plans looked at, share of the time by the model that chose. */
+/* Fields of an open JSON object: what is recomputed and its share of the time, formats of the state, rows,
+ * micro_batches, candidates, plans. */
 void fo_room_choice_json(const struct fo_choice *c, const struct fo_program *p, struct fo_json *j);
 
-/* The plan of the run for a device of total_bytes (as CUDA shows them) that need not be there, taken to be an H200
- * otherwise: one line of JSON to f, with what the device's context and the reserve leave of it. FO_ENOMEM as above. */
+/* Writes to f, as one line of JSON, the plan of the run for an H200 of total_bytes (as CUDA shows them) that need not be
+ * there. FO_ENOMEM as above. */
 FO_CHECKED fo_status fo_room_plan_print(const struct fo_run *r, int64_t total_bytes, FILE *f);
 
 #endif

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE /* gettid, SYS_gettid */
-#include "train/save.h"
+#include "train/session.h"
 #include "base/clock.h"
 #include "base/retry.h"
 #include "train/store_int.h"

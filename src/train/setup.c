@@ -1,12 +1,10 @@
 #include "train/setup.h"
-#include "base/fs.h"
-#include "kernel/calibrate.h"
-#include "train/memory.h"
+#include "base/schema.h"
+#include "record/record.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-#define CALIBRATION_SECONDS 1.0
 
 /* ---- the device ---- */
 
@@ -38,23 +36,6 @@ void fo_setup_check_attention(struct fo_setup *s)
 		return;
 	s->attention_reported = true;
 	fo_events_warn(s->events, "attention runs on kernels that are slower than cuDNN's by a multiple: %s", why);
-}
-
-void fo_setup_peak(struct fo_setup *s)
-{
-	struct fo_calibration c;
-	const enum fo_numerics precision = fo_run_precision(s->run);
-	if (s->cuda) {
-		fo_device_find_peak(fo_cuda_info(s->cuda), precision, &s->peak);
-		return;
-	}
-	if (s->hooks->dry_run)
-		return;
-	if (fo_calibrate_peak(precision == FO_PRECISION_BF16 ? FO_BF16 : FO_F32, s->step.options.threads,
-			      CALIBRATION_SECONDS, false, &c) == FO_OK)
-		fo_calibration_peak(&c, &s->peak);
-	else
-		snprintf(s->peak.source, sizeof s->peak.source, "%s", fo_err_text());
 }
 
 /* ---- programs ---- */
@@ -322,6 +303,55 @@ fo_status fo_setup_weights(struct fo_setup *s)
 		return fo_store_init_device(store, p, seed, s->cuda);
 	fo_store_init(store, p, seed);
 	return FO_OK;
+}
+
+/* ---- run.json and program.txt ---- */
+
+static const char *hex_text(struct fo_setup *s, uint64_t v) { return fo_arena_printf(&s->arena, "%016" PRIx64, v); }
+
+/* run.json: what the caller knows (options with origins, version), this machine, checksums of data and tokenizer. */
+static void describe_run(struct fo_setup *s, const struct fo_ckpt_meta *meta, struct fo_str *out)
+{
+	const struct fo_room_step *step = &s->step;
+	struct fo_str passes = { 0 };
+	char cpu[80];
+	fo_cpu_name(cpu, sizeof cpu);
+	fo_passes_text(&step->program.run.pass, &passes); /* of a program from a file too */
+	struct fo_record r = {
+		.run = s->hooks->run_json,
+		.passes = passes.data,
+		.cpu = cpu,
+		.threads = step->options.threads,
+		.isa = fo_isa_name[step->options.isa],
+		.peak_flop_s = fo_peak_or_nan(&s->peak),
+		.peak_source = s->peak.source,
+		.device = s->cuda ? fo_cuda_info(s->cuda)->name : NULL,
+		.affinity = s->run->affinity,
+		.seed = s->run->seed,
+		.tokenizer_checksum = hex_text(s, meta->tokenizer_checksum),
+		.train_checksum = hex_text(s, s->corpus.train.checksum),
+		.val_checksum = hex_text(s, s->corpus.val.checksum),
+		.program_hash = hex_text(s, fo_program_hash(&step->program)),
+	};
+	fo_machine_read(&r.state, "");
+	fo_schema_text(&fo_run_schema, &r, true, out);
+	fo_str_puts(out, "\n");
+	fo_str_fini(&passes);
+}
+
+fo_status fo_setup_write_files(struct fo_setup *s, const struct fo_ckpt_meta *meta)
+{
+	struct fo_str text = { 0 };
+	fo_program_dump(&s->step.program, &text);
+	fo_status st = fo_fs_write_atomic(fo_arena_printf(&s->arena, "%s/program.txt", s->run->dir), text.data,
+					  text.len);
+	text.len = 0;
+	describe_run(s, meta, &text);
+	s->run_json = fo_arena_strdup(&s->arena, text.data);
+	if (st == FO_OK)
+		st = fo_fs_write_atomic(fo_arena_printf(&s->arena, "%s/run.json", s->run->dir), text.data, text.len);
+	fo_str_fini(&text);
+	return st;
 }
 
 void fo_setup_close(struct fo_setup *s)

@@ -5,12 +5,34 @@
 
 #include "kernel/place.h"
 #include "train/event.h"
-#include "train/folder.h"
 #include "train/ports.h"
 #include "train/room.h"
 #include "train/train.h"
 
 enum { FO_TIMELINE_STEPS = 32 }; /* steps whose spans the recorder keeps */
+
+/* ---- folder.c: the run's folder while a process trains in it, locked, and checked before each checkpoint ---- */
+
+struct fo_folder {
+	struct fo_arena *arena;
+	const char *dir;        /* run.dir */
+	char *ckpt_dir;         /* where checkpoints are written; below rescue_dir once the folder is lost */
+	int lock;               /* descriptor of DIR/lock, held while the run lives; -1: none */
+	int self;               /* descriptor of DIR; -1: none */
+	bool lost;              /* DIR is another folder, or none, by now */
+	const char *rescue_dir; /* lost: where the state is saved instead; NULL: there is no place */
+};
+/* Sets the paths; nothing is opened yet. */
+void fo_folder_init(struct fo_folder *f, struct fo_arena *arena, const char *dir);
+/* Makes DIR and locks it until it is closed, if DIR is there or `data` names text to make it for. FO_EIO where another
+ * process holds the lock: two in one folder would take each other's files for left-overs. */
+FO_CHECKED fo_status fo_folder_lock(struct fo_folder *f, const char *data);
+/* Called before anything is saved: FO_EIO, once, where DIR is no longer the folder in which the run began. ckpt_dir is
+ * then a place for its state: the folder's new path, else a new folder beside it, which gets `run_json`. */
+FO_CHECKED fo_status fo_folder_check(struct fo_folder *f, const char *run_json);
+void fo_folder_close(struct fo_folder *f);
+
+/* ---- setup.c ---- */
 
 struct fo_setup {
 	const struct fo_run *run;
@@ -18,10 +40,9 @@ struct fo_setup {
 	struct fo_events *events; /* for warnings */
 	struct fo_arena arena;    /* texts and arrays that live as long as the run */
 	struct fo_folder folder;
-	/* The device; NULL: the processor computes. Bytes of its memory: free when it was opened; of these left
-	 * alone. */
-	struct fo_cuda *cuda;
-	int64_t device_free, device_reserve;
+	struct fo_cuda *cuda;     /* the device; NULL: the processor computes */
+	int64_t device_free;      /* bytes of its memory that were free when it was opened */
+	int64_t device_reserve;   /* of these left alone */
 	bool attention_reported;  /* that attention runs on slow kernels */
 	struct fo_run choosing;   /* `run` with the choices that a checkpoint has made already */
 	struct fo_room_step step; /* model, programs, store, executors */
@@ -42,17 +63,13 @@ struct fo_setup {
 	} found;
 };
 
-/* ---- setup.c ---- */
-
-/* Opens what train.device names. */
+/* Opens the device that train.device names. */
 FO_CHECKED fo_status fo_setup_device(struct fo_setup *s);
 /* Model and programs; what the run leaves open is chosen within the memory that is free. */
 FO_CHECKED fo_status fo_setup_programs(struct fo_setup *s);
-/* Do the weights of model.weights fit the model? Asked before the text is prepared. A run that has a checkpoint needs
+/* Do the weights of model.weights fit the model? Called before the text is prepared. A run that has a checkpoint needs
  * none. */
 FO_CHECKED fo_status fo_setup_check_weights(struct fo_setup *s);
-/* The denominator of MFU: measured on the processor, published of a device. */
-void fo_setup_peak(struct fo_setup *s);
 /* Opens tokenizer and shards, which are made where they are missing. */
 FO_CHECKED fo_status fo_setup_data(struct fo_setup *s);
 /* Copies the evaluation's batches: the first memory of the run that is planned. */
@@ -68,12 +85,14 @@ struct fo_batch_shape fo_setup_shape(const struct fo_setup *s, const struct fo_p
 /* A loader of the training text from this state on. */
 FO_CHECKED fo_status fo_setup_loader(const struct fo_setup *s, const struct fo_loader_state *from,
 				     struct fo_loader **out);
-/* Host memory of the loader, the evaluation's batches and the recorders, in bytes. */
+/* Bytes of host memory of the loader, the evaluation's batches and the recorders. */
 int64_t fo_setup_loader_bytes(const struct fo_setup *s);
-/* Memory that is free now, of the device without its reserve, in bytes; 0: not known. */
+/* Bytes of memory that are free now, of the device without its reserve; 0: not known. */
 int64_t fo_setup_free(const struct fo_setup *s);
 /* Warns, once, where bf16 attention runs on our own kernels because cuDNN is missing or refused it. */
 void fo_setup_check_attention(struct fo_setup *s);
+/* Writes DIR/program.txt and DIR/run.json. */
+FO_CHECKED fo_status fo_setup_write_files(struct fo_setup *s, const struct fo_ckpt_meta *meta);
 void fo_setup_close(struct fo_setup *s);
 
 /* ---- announce.c ---- */
@@ -85,15 +104,10 @@ void fo_setup_plan(const struct fo_setup *s, struct fo_train_plan *out);
 /* Bytes that the run plans to take: of the device, or of the host. */
 int64_t fo_setup_planned(const struct fo_setup *s);
 
-/* ---- run_files.c ---- */
-
-/* Writes DIR/program.txt and DIR/run.json. */
-FO_CHECKED fo_status fo_setup_write_files(struct fo_setup *s, const struct fo_ckpt_meta *meta);
-
 /* ---- state.c: going on from a checkpoint ---- */
 
-/* Looks up and checks the newest checkpoint: its files are hashed. A damaged one is passed over with a warning; that
- * none is whole is an error of fo_setup_resume, after the plan was announced. */
+/* Looks up and checks the newest checkpoint: its files are hashed. A damaged one is passed over with a warning; where
+ * none is whole fo_setup_resume fails, after the plan was announced. */
 void fo_setup_find(struct fo_setup *s);
 /* FO_EARG where a run in this folder did steps and checkpoint.last=no left no checkpoint of them: it cannot go on, and
  * to begin anew would mix two runs in one log. */

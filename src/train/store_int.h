@@ -2,6 +2,7 @@
 #ifndef FO_TRAIN_STORE_INT_H
 #define FO_TRAIN_STORE_INT_H
 
+#include "base/count.h"
 #include "ckpt/ckpt.h"
 #include "train/exec.h"
 
@@ -19,9 +20,7 @@ struct fo_store {
 	struct fo_store_block {
 		void *memory;
 		int64_t bytes;
-		/* The same bytes at the same offsets; NULL: there is no device. The two sides agree unless one is
-		 * newer.
-		 * */
+		/* The same bytes at the same offsets; NULL: no device. The two sides agree unless one is newer. */
 		unsigned char *device;
 		bool host_newer, device_newer;
 		bool taken; /* of a resident store: the host's addresses have memory */
@@ -37,9 +36,8 @@ struct fo_store {
 	void *piece[2];
 };
 
-/* Bytes that cuMemAlloc takes for an allocation of `bytes`: whole 2 MiB pages. The executor asks for these, so that its
- * plan is exact. */
-static inline size_t fo_device_size(size_t bytes) { return (bytes + ((size_t)2 << 20) - 1) & ~(((size_t)2 << 20) - 1); }
+/* Bytes that cuMemAlloc takes for `bytes`: whole 2 MiB pages. The executor allocates these, so that its plan is exact. */
+static inline size_t fo_device_size(size_t bytes) { return fo_round_up_bytes(bytes, (size_t)2 << 20); }
 
 /* Instances of something that each layer has, or the model once. */
 static inline int fo_store_layers(const struct fo_program *p, bool per_layer)
@@ -57,8 +55,8 @@ static inline uint64_t fo_store_stream(uint64_t seed, int param, int layer)
 	return seed * 0x9e3779b97f4a7c15u + (uint64_t)param * 65536 + (uint64_t)layer;
 }
 
-/* Takes device memory for the blocks that have none; their first fo_store_send fills it. The blocks of a resident store
- * become zeros and tables here. FO_EBUG where the store is on another device already. */
+/* Takes device memory for the blocks that have none; fo_store_send fills it, and in a resident store zeros and tables
+ * do at once. FO_EBUG where the store is on another device already. */
 FO_CHECKED fo_status fo_store_mirror(struct fo_store *s, struct fo_cuda *c);
 void fo_store_unmirror(struct fo_store *s);
 /* Fills a block's device memory with zeros, and with the tables, which the host has. */
@@ -71,8 +69,7 @@ FO_CHECKED fo_status fo_store_send(struct fo_store *s);
 FO_CHECKED fo_status fo_store_fetch(struct fo_store *s);
 /* Takes memory for the host's copy of a resident store, which fo_store_fetch fills; FO_ENOMEM. */
 FO_CHECKED fo_status fo_store_take(struct fo_store *s);
-/* The host changed the store, so the device's copy is void. The host changes a resident store only through `access`.
- */
+/* The host changed the store (a resident one only through `access`): the device's copy is void. */
 void fo_store_changed(struct fo_store *s);
 /* The device changed the store: the host's copy is void. */
 void fo_store_device_changed(struct fo_store *s);

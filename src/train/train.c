@@ -1,18 +1,14 @@
 /* The life of a training run: set up, resume, then loop { feed, step, account, guard, publish, evaluate, save }, close.
  *
- * The session ties the parts together. Setting up (setup.c, announce.c, state.c, run_files.c) makes what the loop runs
- * on; accounting (account.c) counts what happened; guards (guard.c) and the saver (save.c) decide and say what to do.
- * Screen, publisher, log and machine watch subscribe to events (event.h) and know nothing else of the run. */
-#include "train/account.h"
-#include "train/guard.h"
-#include "train/meter.h"
-#include "train/save.h"
-#include "train/watchers.h"
-
+ * The session ties the parts together (session.h). Setting up (setup.c, announce.c, state.c) makes what the loop runs
+ * on; accounting counts what happened; guards and the saver decide what to do. Screen, publisher, log and machine watch
+ * subscribe to events (event.h) and know nothing else of the run. */
+#include "train/session.h"
 #include "base/clock.h"
-#include "train/memory.h"
 
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +31,42 @@ struct fo_session {
 	struct fo_watch watch;
 	struct fo_kernel_times kernel_times;
 };
+
+/* ---- events ---- */
+
+fo_status fo_events_send(struct fo_events *to, struct fo_event e)
+{
+	fo_status st = FO_OK;
+	struct fo_err first;
+	e.tokens = to->meta->tokens;
+	e.skipped = to->meta->skipped;
+	e.rewinds = to->meta->rewinds;
+	e.measured_bytes = fo_account_measured(to->account);
+	e.profile = &to->account->profile;
+	for (int i = 0; i < to->n; i++) {
+		fo_status one = to->to[i].event(to->to[i].ctx, &e);
+		if (one != FO_OK && st == FO_OK)
+			fo_err_save(&first, st = one);
+	}
+	return st == FO_OK ? FO_OK : fo_err_raise(&first);
+}
+
+fo_status fo_events_tell(struct fo_events *to, enum fo_event_kind kind)
+{
+	return fo_events_send(to, (struct fo_event){ .kind = kind, .step = to->meta->step });
+}
+
+void fo_events_warn(struct fo_events *to, const char *fmt, ...)
+{
+	char text[4096];
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	if (fo_events_send(to, (struct fo_event){
+				       .kind = FO_EVENT_WARNING, .step = to->meta->step, .warning = text }) != FO_OK)
+		fo_err_clear();
+}
 
 /* ---- setting up ---- */
 
@@ -92,7 +124,8 @@ static fo_status open_plan(struct fo_session *s)
 		FO_TRY(fo_setup_has_weights(set));
 	}
 	FO_TRY(fo_setup_check_weights(set));
-	fo_setup_peak(set);
+	if (set->cuda || !dry)
+		fo_train_peak(set->cuda, fo_run_precision(set->run), set->step.options.threads, &set->peak);
 	if (!dry) {
 		FO_TRY(fo_setup_data(set));
 		s->account.resident_before = fo_memory_resident(); /* from here on everything is planned */
@@ -198,7 +231,8 @@ static fo_status rewind_run(struct fo_session *s, int64_t data_step, bool *done)
 	fo_loader_close(s->loader);
 	s->loader = NULL;
 	s->set.ports.batch = NULL;
-	fo_account_rewound(&s->account);
+	s->account.tail_loss = 0; /* steps of the run's last tenth come again */
+	s->account.tail_steps = 0;
 	/* The new loader's thread must not inherit the one processor that this thread computes on. */
 	FO_TRY(fo_place_others(&s->set.place));
 	FO_TRY(fo_setup_loader(&s->set, &s->meta.loader, &s->loader));

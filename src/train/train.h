@@ -29,7 +29,7 @@
 
 #include <signal.h>
 
-/* Micro-batches in a step beyond which more share the optimizer among more tokens for no gain that is worth a line. */
+/* More micro-batches in a step than these gain nothing that is worth a line by sharing the optimizer. */
 enum { FO_TRAIN_MICRO_BATCHES = 32 };
 
 struct fo_train_plan {
@@ -37,18 +37,17 @@ struct fo_train_plan {
 	const struct fo_program *program;
 	const struct fo_unrolled *instances; /* of its operations */
 	struct fo_memory memory;             /* of the training step */
-	int64_t memory_other;                /* evaluation's arena beyond the step's, loader, recorder */
+	/* With a device the next three are of its memory, memory_available without the reserve. */
+	int64_t memory_other;      /* evaluation's arena beyond the step's, loader, recorder */
 	int64_t memory_checkpoint; /* the copy that is written while training goes on; 0: checkpoints are waited for */
 	int64_t memory_available;
-	/* With a device these three are of its memory, memory_available without the reserve. */
 	int64_t save_bytes; /* of one checkpoint on the disk */
 	int64_t save_count; /* so many more of them at once, while the run goes on; 0: none is written */
 	int64_t disk_free;  /* of the file system of run.dir; -1: not known */
 	const struct fo_cuda_device *device; /* NULL: the processor */
-	int64_t memory_reserve;              /* free device memory that is not planned on */
-	int64_t memory_host; /* device: tables, pieces, staging, loader, activations that wait there, and the copy: */
-	int64_t memory_host_copy; /* device: of the state, which is written while training goes on; 0: checkpoints are
-				     waited for */
+	/* Device: its free memory that is not planned on; host memory of tables, pieces, staging, loader, activations
+	 * that wait there and the copy; that copy alone, 0: checkpoints are waited for. */
+	int64_t memory_reserve, memory_host, memory_host_copy;
 	struct fo_exec_code code[FO_EXEC_CODES_MAX]; /* whose code runs how many operations */
 	int codes;
 	struct fo_cuda_tuned tuned; /* device: how algorithms of matmuls were chosen */
@@ -59,8 +58,7 @@ struct fo_train_plan {
 	int64_t resumed_step;             /* 0: from the start */
 	int64_t train_tokens, val_tokens; /* in the shards */
 	struct fo_params params;
-	double gain_of_more; /* device: share of a step's time that FO_TRAIN_MICRO_BATCHES would save, by the model that
-				chooses */
+	double gain_of_more;     /* device: share of a step's time that FO_TRAIN_MICRO_BATCHES would save */
 	struct fo_choice choice; /* planned 0: nothing was left to choose */
 };
 
@@ -72,20 +70,18 @@ static inline int64_t fo_train_planned(const struct fo_train_plan *p)
 
 struct fo_train_hooks {
 	void *ctx;
-	fo_progress_fn *progress;    /* long preparations; may be NULL */
-	fo_event_fn *event;          /* may be NULL */
-	volatile sig_atomic_t *stop; /* not 0: checkpoint and return FO_EINTERRUPT */
-	bool dry_run;                /* return after FO_EVENT_PLAN */
-	const char *run_json;        /* JSON that goes into run.json: options, version; may be NULL */
-	const struct fo_opt_set
-		*options;    /* those of the run: what was given may not contradict program.file; may be NULL */
-	const char *version; /* of the program, as other tools shall name it; may be NULL */
+	fo_progress_fn *progress;         /* long preparations; may be NULL */
+	fo_event_fn *event;               /* may be NULL */
+	volatile sig_atomic_t *stop;      /* not 0: checkpoint and return FO_EINTERRUPT */
+	bool dry_run;                     /* return after FO_EVENT_PLAN */
+	const char *run_json;             /* JSON that goes into run.json: options, version; may be NULL */
+	const struct fo_opt_set *options; /* of the run: none may contradict program.file; may be NULL */
+	const char *version;              /* of the program, as other tools shall name it; may be NULL */
 };
 
 struct fo_train_result {
 	int64_t steps, tokens, loss_tokens; /* of this process */
-	int64_t first_step; /* whose loss first_loss is: the whole run's first that was taken; where a checkpoint does
-			       not tell, this process's */
+	int64_t first_step; /* the whole run's first that was taken, else (old checkpoints) this process's */
 	double first_loss, last_loss, mean_loss; /* training; mean over the last tenth of the steps */
 	double val_loss, bigram_loss;            /* nats per token; NAN when not computed */
 	double seconds;                          /* spent in steps */
@@ -94,9 +90,8 @@ struct fo_train_result {
 	struct fo_profile profile;
 	struct fo_peak peak;
 	int64_t skipped, rewinds; /* steps refused by a guard; times the run went back */
-	int64_t planned_bytes,
-		measured_bytes; /* peak resident memory: promised and seen, both beyond what the process had before; of
-				 * a device its memory, seen as what became less free meanwhile */
+	/* Peak resident memory beyond what the process had before, or the device's memory: planned and seen. */
+	int64_t planned_bytes, measured_bytes;
 	struct fo_state_use machine; /* of the loop: evaluations and checkpoints included; NAN where not readable */
 	double joules_per_token;     /* of those with loss; NAN */
 	bool on_device;
@@ -106,38 +101,37 @@ struct fo_train_result {
 	struct fo_mfu_split split;
 	double huge_share;              /* of the process's anonymous memory in huge pages; NAN */
 	char checkpoint[FO_PATH_BYTES]; /* the newest that is whole; "": none */
-	int64_t steps_unsaved;   /* after it, or since the start, whose weights checkpoint.last=no did not save */
-	char *sample;            /* heap; NULL: none */
-	double waste, truncated; /* shares of processed tokens: padding; dropped by truncation */
+	int64_t steps_unsaved;          /* after it, whose weights checkpoint.last=no did not save */
+	char *sample;                   /* heap; NULL: none */
+	double waste, truncated;        /* shares of processed tokens: padding; dropped by truncation */
 };
 
 FO_CHECKED fo_status fo_train(const struct fo_run *r, const struct fo_train_hooks *h, struct fo_train_result *out);
 void fo_train_result_fini(struct fo_train_result *r);
 
-/* Fills every weight of the store, and where it has them the fp32 master copies or low halves, from a folder in Hugging
- * Face's layout (fo_hf_read says what it may hold); optimizer moments are left alone. p is the program that the store
- * was made for, in any mode; its model must be that of dir/config.json in every dimension (fo_model_load(dir) gives
- * it), else FO_EFORMAT names all tensors that do not fit and nothing is copied. */
+/* Fills the store's weights, and their fp32 master copies or low halves, from a folder in Hugging Face's layout
+ * (fo_hf_read); optimizer moments are left alone. p is the program that the store was made for, in any mode. FO_EFORMAT
+ * names all tensors that do not fit its model; then nothing is copied. */
 FO_CHECKED fo_status fo_store_load(struct fo_store *s, const struct fo_program *p, const char *dir);
 /* Whether fo_store_load would succeed, from the files' headers: before hours of preparation. */
 FO_CHECKED fo_status fo_weights_check(const struct fo_program *p, const char *dir);
 
-/* The store's tensors as a checkpoint names them: weights by their Hugging Face names, what the optimizer keeps with
- * the prefixes "master." (or "low.": low halves), "m." and "v.". They point into the store; of one on a device they are
- * reached through pieces, between steps, which takes its device memory. */
+/* The store's tensors as a checkpoint names them: weights by their Hugging Face names, the optimizer's state with the
+ * prefixes "master." (or "low.": low halves), "m." and "v.". They point into the store; those on a device are reached
+ * through pieces, between steps, which takes its device memory. */
 struct fo_tensors {
 	struct fo_st_tensor *weight, *state;
 	size_t weights, states, weight_cap, state_cap;
 };
 FO_CHECKED fo_status fo_store_tensors(struct fo_store *s, const struct fo_program *p, struct fo_tensors *out);
 void fo_tensors_fini(struct fo_tensors *t);
-/* Bytes of these tensors: of a checkpoint but for headers, tokenizer and text of some MB. */
+/* Bytes of these tensors: of a checkpoint except headers, tokenizer and text of some MB. */
 int64_t fo_store_checkpoint_bytes(struct fo_store *s, const struct fo_program *p);
 
 #define FO_EVAL_SEED 1 /* of the held-out rows: the same in every run, so that runs compare */
 
-/* Opens the run's tokenizer and shards: those of data.path when that is a folder that `flatout data prepare` made, else
- * those of DIR/data, which are made once, from data.path, and kept. stop as with fo_tokenizer_train. */
+/* Opens the run's tokenizer and shards: those of data.path where `flatout data prepare` made that folder, else those of
+ * DIR/data, which are made once from data.path and kept. stop as with fo_tokenizer_train. */
 struct fo_corpus {
 	char *dir; /* that holds the shards */
 	struct fo_tokenizer *tokenizer;

@@ -1,6 +1,6 @@
 /* The state of the machine beside a run: sampled between steps, logged with what the time went to meanwhile, summed up.
  */
-#include "train/watchers.h"
+#include "train/session.h"
 
 #include "base/clock.h"
 

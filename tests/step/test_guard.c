@@ -5,7 +5,7 @@
 #include "support/step.h"
 #include "base/clock.h"
 #include "base/fs.h"
-#include "train/guard.h"
+#include "train/session.h"
 #include "support/must.h"
 
 #include <dirent.h>
