@@ -281,7 +281,7 @@ done:
 
 /* ---- loading ---- */
 
-static fo_status newest(struct fo_arena *a, const char *dir, bool clean, char **path)
+fo_status fo_ckpt_newest(struct fo_arena *a, const char *dir, bool clean, char **path)
 {
 	int64_t *steps;
 	size_t n;
@@ -289,9 +289,6 @@ static fo_status newest(struct fo_arena *a, const char *dir, bool clean, char **
 	*path = n ? step_path(a, dir, steps[0]) : NULL;
 	return FO_OK;
 }
-
-fo_status fo_ckpt_latest(struct fo_arena *a, const char *dir, char **path) { return newest(a, dir, true, path); }
-fo_status fo_ckpt_newest(struct fo_arena *a, const char *dir, char **path) { return newest(a, dir, false, path); }
 
 int64_t fo_ckpt_count(const char *dir)
 {

@@ -135,11 +135,9 @@ struct fo_ckpt_content {
  * they were. */
 FO_CHECKED fo_status fo_ckpt_save(const char *dir, const struct fo_ckpt_content *c, const struct fo_ckpt_meta *meta,
 				  int keep);
-/* The newest checkpoint folder in dir (arena-owned), NULL when there is none. Left-over temporary folders are removed.
- */
-FO_CHECKED fo_status fo_ckpt_latest(struct fo_arena *a, const char *dir, char **path);
-/* The same for those who only read: a process that trains there may be writing one of the temporary folders. */
-FO_CHECKED fo_status fo_ckpt_newest(struct fo_arena *a, const char *dir, char **path);
+/* The newest checkpoint folder in dir (arena-owned), NULL when there is none. clean: removes left-over temporary
+ * folders, which only the process that trains there may do. */
+FO_CHECKED fo_status fo_ckpt_newest(struct fo_arena *a, const char *dir, bool clean, char **path);
 typedef void fo_ckpt_refused_fn(void *ctx, const char *why, const char *instead);
 /* The newest whole checkpoint of dir (arena-owned) and its meta; *path NULL when there is none at all. every > 0: only
  * steps that it divides. Damaged ones are passed over, and `refused` (may be NULL) gets the newest one's error and the

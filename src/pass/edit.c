@@ -19,12 +19,6 @@ static int relation(const struct fo_operand *a, const struct fo_operand *b)
 	return rows && a->c0 + a->nc == b->c0 ? COLS : 0;
 }
 
-bool fo_edit_overlap(const struct fo_operand *a, const struct fo_operand *b)
-{
-	return a->buf == b->buf && a->dlayer == b->dlayer && a->r0 < b->r0 + b->nr && b->r0 < a->r0 + a->nr &&
-	       a->c0 < b->c0 + b->nc && b->c0 < a->c0 + a->nc;
-}
-
 bool fo_edit_same(const struct fo_operand *a, const struct fo_operand *b) { return relation(a, b) == SAME; }
 
 static bool starts_or_ends(const struct fo_operand *a) { return a->access == FO_DEF || a->access == FO_TAKE; }
@@ -38,7 +32,7 @@ bool fo_edit_conflict(const struct fo_op *x, const struct fo_op *y)
 			bool same = a->buf == b->buf && a->dlayer == b->dlayer;
 			if (same && (starts_or_ends(a) || starts_or_ends(b)))
 				return true;
-			if (fo_edit_overlap(a, b) && (fo_access_writes(a->access) || fo_access_writes(b->access)))
+			if (fo_operands_overlap(a, b) && (fo_access_writes(a->access) || fo_access_writes(b->access)))
 				return true;
 		}
 	return false;

@@ -37,7 +37,7 @@ struct work {
 static bool writes(const struct fo_op *o, const struct fo_operand *x)
 {
 	for (int i = 0; i < o->n; i++)
-		if (fo_access_writes(o->arg[i].access) && fo_edit_overlap(&o->arg[i], x))
+		if (fo_access_writes(o->arg[i].access) && fo_operands_overlap(&o->arg[i], x))
 			return true;
 	return false;
 }

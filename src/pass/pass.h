@@ -1,6 +1,6 @@
-/* Passes: optimisations that rewrite a step program, one file each. Every pass keeps the mathematics, except those about
- * precision (master, moments, fp8): losses, gradients and updated weights are those of the plain program up to rounding
- * (tests/step/test_passes.c). Model FLOP are the same for all.
+/* Passes: optimisations that rewrite a step program, one file each. Every pass keeps the mathematics, except those
+ * about precision (master, moments, fp8): losses, gradients and updated weights are those of the plain program up to
+ * rounding (tests/step/test_passes.c). Model FLOP are the same for all.
  *
  * p->run.pass (struct fo_passes, program.h) says what a program asks for; 0 means off. Programs that share a store
  * (training, evaluation, a sample) are built with the same choice, because some passes change weights and their state;
@@ -62,8 +62,7 @@ bool fo_edit_beside(const struct fo_op *x, const struct fo_op *y);
 bool fo_edit_fuse(struct fo_program *p, int block, int i, int k, const struct fo_op *fused);
 /* Whether the order of two operations of one block matters. */
 bool fo_edit_conflict(const struct fo_op *x, const struct fo_op *y);
-/* Whether two operands have elements in common (of one layer's instance), or name the same elements. */
-bool fo_edit_overlap(const struct fo_operand *a, const struct fo_operand *b);
+/* Whether two operands name the same elements. */
 bool fo_edit_same(const struct fo_operand *a, const struct fo_operand *b);
 /* Slots of `block` that `apart` says (by slot) get a block of their own, a copy named "BLOCK.SUFFIX"; returns it, or -1
  * where there is no such slot. */
@@ -139,7 +138,8 @@ struct fo_choose {
 };
 struct fo_choice {
 	struct fo_lowering run; /* with everything chosen */
-	/* Seconds of a step by the model, and the part that is recomputation; 0: nothing was chosen, or nothing fits. */
+	/* Seconds of a step by the model, and the part that is recomputation; 0: nothing was chosen, or nothing fits.
+	 */
 	double seconds, repeat_seconds;
 	int64_t bytes;           /* planned: arena, what persists, and host memory unless host_apart */
 	int candidates, planned; /* how many there were, how many had to be planned */

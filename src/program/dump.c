@@ -15,52 +15,18 @@
 #define HEADER "flatout-program 3"
 #define MAX_ITEMS 1000000 /* of each kind: a 405B model with 256 micro-batches has 65,000 slots */
 
-const struct fo_pass_field fo_pass_field[] = {
-	{ "merge-qkv", offsetof(struct fo_passes, merge_qkv) },
-	{ "merge-gate-up", offsetof(struct fo_passes, merge_gate_up) },
-	{ "fuse-loss", offsetof(struct fo_passes, fuse_loss) },
-	{ "fuse-elementwise", offsetof(struct fo_passes, fuse_elementwise) },
-	{ "fuse-rope", offsetof(struct fo_passes, fuse_rope) },
-	{ "recompute", offsetof(struct fo_passes, recompute) },
-	{ "recompute-layers", offsetof(struct fo_passes, recompute_layers) },
-	{ "recompute-rest", offsetof(struct fo_passes, recompute_rest) },
-	{ "master", offsetof(struct fo_passes, master) },
-	{ "moments", offsetof(struct fo_passes, moments) },
-	{ "rounding", offsetof(struct fo_passes, rounding) },
-	{ "fused-optimizer", offsetof(struct fo_passes, fused_optimizer) },
-	{ "optimizer-in-backward", offsetof(struct fo_passes, optimizer_in_backward) },
-	{ "previous-norm", offsetof(struct fo_passes, previous_norm) },
-	{ "fp8", offsetof(struct fo_passes, fp8) },
-	{ "fp8-history", offsetof(struct fo_passes, fp8_history) },
-	{ "fp8-scale-precompute", offsetof(struct fo_passes, fp8_precompute) },
-	{ "fp8-wgrad", offsetof(struct fo_passes, fp8_wgrad) },
-	{ "fp8-transposed", offsetof(struct fo_passes, fp8_transposed) },
-	{ "fp8-fuse", offsetof(struct fo_passes, fp8_fuse) },
-	{ "fp8-skip-first", offsetof(struct fo_passes, fp8_first) },
-	{ "fp8-skip-last", offsetof(struct fo_passes, fp8_last) },
-	{ "attention", offsetof(struct fo_passes, attention) },
-	{ "offload", offsetof(struct fo_passes, offload) },
-	{ "wgrad-lane", offsetof(struct fo_passes, wgrad_lane) },
-};
-const int fo_pass_fields = sizeof fo_pass_field / sizeof *fo_pass_field;
-
 /* Values that have names. */
 static const char *const rounding_name[FO_ROUND_COUNT] = { "nearest", "stochastic" };
 static const char *const fp8_name[FO_FP8_COUNT] = { "off", "current", "delayed", "rowwise", "rowwise-hp" };
 static const char *const fp8_wgrad_name[FO_FP8_WGRAD_COUNT] = { "fp8", "bf16" };
 static const char *const attention_name[FO_ATTENTION_COUNT] = { "flash", "eager" };
-static const struct {
-	size_t offset;
-	const char *const *name;
-	int64_t n;
-} named_value[] = {
-	{ offsetof(struct fo_passes, master), fo_master_name, FO_MASTER_COUNT },
-	{ offsetof(struct fo_passes, moments), fo_moments_name, FO_MOMENTS_COUNT },
-	{ offsetof(struct fo_passes, rounding), rounding_name, FO_ROUND_COUNT },
-	{ offsetof(struct fo_passes, fp8), fp8_name, FO_FP8_COUNT },
-	{ offsetof(struct fo_passes, fp8_wgrad), fp8_wgrad_name, FO_FP8_WGRAD_COUNT },
-	{ offsetof(struct fo_passes, attention), attention_name, FO_ATTENTION_COUNT },
+
+const struct fo_pass_field fo_pass_field[] = {
+#define X(member, name, values, n) { name, offsetof(struct fo_passes, member), values, n },
+	FO_PASS_FIELDS(X)
+#undef X
 };
+const int fo_pass_fields = sizeof fo_pass_field / sizeof *fo_pass_field;
 
 const char *const fo_recompute_name[FO_RECOMPUTE_SETS] = { "norm", "swiglu", "gate-up", "qkv", "attention", "out" };
 
@@ -73,14 +39,11 @@ void fo_recompute_sets_text(int64_t sets, const char *sep, struct fo_str *out)
 
 static void put_recompute(int64_t sets, struct fo_str *out)
 {
-	if (sets == FO_RECOMPUTE_FULL) {
-		fo_str_puts(out, "=full");
-	} else if (sets == FO_RECOMPUTE_SELECTIVE) {
-		fo_str_puts(out, "=selective");
-	} else {
-		fo_str_puts(out, "=");
+	fo_str_puts(out, "=");
+	if (sets == FO_RECOMPUTE_FULL || sets == FO_RECOMPUTE_SELECTIVE)
+		fo_str_puts(out, sets == FO_RECOMPUTE_FULL ? "full" : "selective");
+	else
 		fo_recompute_sets_text(sets, "+", out);
-	}
 }
 
 void fo_pass_value_text(size_t offset, int64_t value, struct fo_str *out)
@@ -90,9 +53,9 @@ void fo_pass_value_text(size_t offset, int64_t value, struct fo_str *out)
 		put_recompute(value, out);
 		return;
 	}
-	for (size_t i = 0; i < sizeof named_value / sizeof *named_value; i++)
-		if (named_value[i].offset == offset && value >= 0 && value < named_value[i].n) {
-			fo_str_printf(out, "=%s", named_value[i].name[value]);
+	for (const struct fo_pass_field *f = fo_pass_field; f < fo_pass_field + fo_pass_fields; f++)
+		if (f->offset == offset && value >= 0 && value < f->values) {
+			fo_str_printf(out, "=%s", f->value[value]);
 			return;
 		}
 	if (value > 1)
@@ -296,9 +259,8 @@ static fo_status read_param(struct reader *r)
 	q.per_layer = integer(r, 4, 0, 1);
 	q.decay = integer(r, 5, 0, 1);
 	q.init_std = real(r, r->word[6]);
-	int16_t *const buf[] = { &q.weight, &q.master, &q.m, &q.v, &q.grad };
-	for (int i = 0; i < 5; i++)
-		*buf[i] = (int16_t)integer(r, 7 + i, i ? -1 : 0, p->nbuf - 1);
+	for (int i = 0; i < FO_PARAM_BUFFERS; i++)
+		q.buf[i] = (int16_t)integer(r, 7 + i, i ? -1 : 0, p->nbuf - 1);
 	int32_t *const rect[] = { &q.r0, &q.c0, &q.nr, &q.nc };
 	for (int i = 0; i < 4; i++)
 		*rect[i] = (int32_t)integer(r, 12 + i, i > 1, INT32_MAX);
@@ -310,10 +272,11 @@ static fo_status read_param(struct reader *r)
 	if ((int64_t)q.r0 + q.nr > b->rows || (int64_t)q.c0 + q.nc > b->cols || q.global_r0 + q.nr > q.rows ||
 	    q.global_c0 + q.nc > q.cols || q.per_layer != !!(b->axes & FO_PER_LAYER))
 		return wrong(r, "a parameter's rectangle lies outside its buffer");
-	for (int i = 1; i < 5; i++)
-		if (*buf[i] >= 0 && (p->buf[*buf[i]].rows != b->rows || p->buf[*buf[i]].cols != b->cols ||
-				     p->buf[*buf[i]].axes != b->axes))
+	for (int i = 1; i < FO_PARAM_BUFFERS; i++) {
+		const struct fo_buffer *s = q.buf[i] < 0 ? b : &p->buf[q.buf[i]];
+		if (s->rows != b->rows || s->cols != b->cols || s->axes != b->axes)
 			return wrong(r, "a parameter's state has another shape than its weight");
+	}
 	fo_array_room(&p->param, &p->param_cap, (size_t)p->nparam, sizeof q);
 	p->param[p->nparam++] = q;
 	return FO_OK;
@@ -431,6 +394,24 @@ static fo_status read_line(struct reader *r)
 	return wrong(r, "unknown line");
 }
 
+/* Unrolling costs time and memory in proportion to instances: bounded before it is tried. */
+static fo_status check_size(const struct fo_program *p, const char *where)
+{
+	double instances = 0, bytes = 0; /* the plan adds bytes up in int64 */
+	double layers = (double)(p->model.layers + 1), micro_batches = (double)p->run.micro_batches;
+	if (p->nbuf == 0 || p->run.seq == 0)
+		return fo_fail(FO_EFORMAT, "%s: the step program has no run or no buffers", where);
+	for (int i = 0; i < p->nslot; i++)
+		instances += p->block[p->slot[i].block].n;
+	for (int i = 0; i < p->nbuf; i++)
+		bytes += (double)fo_buffer_bytes(&p->buf[i]) * layers * micro_batches;
+	if (bytes > 0x1p60)
+		return fo_fail(FO_EFORMAT, "%s: the step program's buffers hold more than 2^60 bytes", where);
+	if (instances > 2e7 || (double)p->nparam * layers > 2e7 || (double)p->nbuf * layers * micro_batches > 2e7)
+		return fo_fail(FO_EFORMAT, "%s: the step program has more than 20 million instances", where);
+	return FO_OK;
+}
+
 fo_status fo_program_parse(struct fo_program *p, const char *text, size_t len, const char *where)
 {
 	struct reader r = { .p = p, .where = where };
@@ -469,26 +450,10 @@ fo_status fo_program_parse(struct fo_program *p, const char *text, size_t len, c
 	p->next_id = next_id;
 	if (st == FO_OK && !ended)
 		st = fo_fail(FO_EFORMAT, "%s: the step program is cut off after line %d: no 'end'", where, r.line);
-	if (st == FO_OK) {
-		st = fo_model_check(&p->model);
-		if (st != FO_OK)
-			st = fo_wrap(st, "%s", where);
-	}
-	if (st == FO_OK && (p->nbuf == 0 || p->run.seq == 0))
-		st = fo_fail(FO_EFORMAT, "%s: the step program has no run or no buffers", where);
-	/* Unrolling costs time and memory in proportion to instances: bounded before it is tried. */
-	double instances = 0;
-	for (int i = 0; st == FO_OK && i < p->nslot; i++)
-		instances += p->block[p->slot[i].block].n;
-	double bytes = 0; /* the plan adds them up in int64 */
-	for (int i = 0; st == FO_OK && i < p->nbuf; i++)
-		bytes += (double)fo_buffer_bytes(&p->buf[i]) * (double)(p->model.layers + 1) *
-			 (double)p->run.micro_batches;
-	if (st == FO_OK && bytes > 0x1p60)
-		st = fo_fail(FO_EFORMAT, "%s: the step program's buffers hold more than 2^60 bytes", where);
-	if (st == FO_OK && (instances > 2e7 || (double)p->nparam * (double)(p->model.layers + 1) > 2e7 ||
-			    (double)p->nbuf * (double)(p->model.layers + 1) * (double)p->run.micro_batches > 2e7))
-		st = fo_fail(FO_EFORMAT, "%s: the step program has more than 20 million instances", where);
+	if (st == FO_OK && (st = fo_model_check(&p->model)) != FO_OK)
+		fo_wrap(st, "%s", where);
+	if (st == FO_OK)
+		st = check_size(p, where);
 	if (st == FO_OK)
 		st = fo_program_verify(p, where);
 	free(copy);

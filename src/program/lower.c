@@ -40,17 +40,12 @@ static struct weight add_weight(struct lowering *c, const char *name, const char
 	char n[24];
 	struct weight w = { .master = -1, .m = -1, .v = -1, .grad = -1 };
 	w.w = fo_buffer_add(p, name, c->weight, FO_HOME_PARAM, axes, rows, row_axis, cols, col_axis);
-	if (c->train) {
-		if (c->weight != c->state) {
-			snprintf(n, sizeof n, "w32.%s", name);
-			w.master = fo_buffer_add(p, n, c->state, FO_HOME_STATE, axes, rows, row_axis, cols, col_axis);
-		}
-		snprintf(n, sizeof n, "m.%s", name);
-		w.m = fo_buffer_add(p, n, c->state, FO_HOME_STATE, axes, rows, row_axis, cols, col_axis);
-		snprintf(n, sizeof n, "v.%s", name);
-		w.v = fo_buffer_add(p, n, c->state, FO_HOME_STATE, axes, rows, row_axis, cols, col_axis);
-		snprintf(n, sizeof n, "d.%s", name);
-		w.grad = fo_buffer_add(p, n, c->state, FO_HOME_GRAD, axes, rows, row_axis, cols, col_axis);
+	static const char *const prefix[] = { "w32.", "m.", "v.", "d." };
+	int *const buf[] = { &w.master, &w.m, &w.v, &w.grad };
+	for (int i = c->weight == c->state; c->train && i < 4; i++) { /* fp32 weights are the master */
+		snprintf(n, sizeof n, "%s%s", prefix[i], name);
+		*buf[i] = fo_buffer_add(p, n, c->state, i < 3 ? FO_HOME_STATE : FO_HOME_GRAD, axes, rows, row_axis,
+					cols, col_axis);
 	}
 	fo_array_room(&p->param, &p->param_cap, (size_t)p->nparam, sizeof *p->param);
 	struct fo_param *q = &p->param[p->nparam++];
@@ -120,7 +115,7 @@ static void add_weights(struct lowering *c)
 	c->wh = m->tied ? c->wte : add_weight(c, "wh", "lm_head.weight", false, m->vocab, V, d, H, std);
 }
 
-/* The cache persists from step to step; behind the last layer only one token is left. */
+/* The cache persists from step to step; after the last layer only one token is left. */
 static void add_decode_buffers(struct lowering *c)
 {
 	struct fo_program *p = c->p;
@@ -212,13 +207,12 @@ static void add_backward_buffers(struct lowering *c)
 	c->scale = fo_buffer_add(c->p, "scale", FO_F64, FO_HOME_ACT, 0, 1, FO_AXIS_ONE, 2, FO_AXIS_ONE);
 }
 
-/* Appends an operation to a block on the compute lane; operands follow with A(). */
+/* Appends an operation to a block on the compute lane; A() adds its operands. */
 static struct fo_op *put(struct lowering *c, int block, int kind, int phase)
 {
 	return fo_op_insert(c->p, block, c->p->block[block].n, kind, phase, FO_LANE_COMPUTE);
 }
 #define A(buf, access) fo_op_arg(c->p, o, buf, 0, access)
-#define A1(buf, access) fo_op_arg(c->p, o, buf, 1, access) /* the next layer's instance */
 
 /* y = x W' [+ b]: y (T,n), x (T,k), W (n,k), b (1,n); b 0: none (buffer 0 is the embedding) */
 static void put_linear(struct lowering *c, int block, int x, int w, int b, int y)
@@ -282,14 +276,20 @@ static void put_rope(struct lowering *c, int block, int x, int sign)
 	o->attr.head_dim = (int32_t)c->m->head_dim;
 	A(x, FO_UPDATE), A(c->position, FO_READ), A(c->rope, FO_READ);
 }
-static void put_attention(struct lowering *c, int block, bool bwd)
+/* An attention operation without its operands. */
+static struct fo_op *attention(struct lowering *c, int block, int kind, int phase)
 {
-	struct fo_op *o = bwd ? put(c, block, FO_OP_attention_bwd, FO_BACKWARD)
-			      : put(c, block, FO_OP_attention, FO_FORWARD);
+	struct fo_op *o = put(c, block, kind, phase);
 	o->attr.head_dim = (int32_t)c->m->head_dim;
 	o->attr.value = 1 / sqrt((double)c->m->head_dim);
-	if (c->m->sliding_window < c->p->run.seq) /* a wider one hides nothing */
+	if (c->decode || c->m->sliding_window < c->p->run.seq) /* a wider one hides nothing */
 		o->attr.window = (int32_t)c->m->sliding_window;
+	return o;
+}
+static void put_attention(struct lowering *c, int block, bool bwd)
+{
+	struct fo_op *o = bwd ? attention(c, block, FO_OP_attention_bwd, FO_BACKWARD)
+			      : attention(c, block, FO_OP_attention, FO_FORWARD);
 	A(c->q, FO_READ), A(c->k, FO_READ), A(c->v, FO_READ);
 	if (bwd) {
 		A(c->o, FO_READ), A(c->lse, FO_READ), A(c->dout, FO_READ), A(c->doc, FO_READ);
@@ -306,10 +306,7 @@ static void put_attention_cached(struct lowering *c, int block)
 		struct fo_op *o = put(c, block, FO_OP_cache_put, FO_FORWARD);
 		A(from[i], FO_READ), A(c->span, FO_READ), A(to[i], FO_UPDATE);
 	}
-	struct fo_op *o = put(c, block, FO_OP_attention_cached, FO_FORWARD);
-	o->attr.head_dim = (int32_t)c->m->head_dim;
-	o->attr.window = (int32_t)c->m->sliding_window;
-	o->attr.value = 1 / sqrt((double)c->m->head_dim);
+	struct fo_op *o = attention(c, block, FO_OP_attention_cached, FO_FORWARD);
 	A(c->q, FO_READ), A(c->cache_k, FO_READ), A(c->cache_v, FO_READ), A(c->span, FO_READ), A(c->o, FO_DEF);
 }
 static void put_add(struct lowering *c, int block, int a, int b, int y, int dlayer)
@@ -515,8 +512,7 @@ static void emit(struct lowering *c)
 	fo_slot_add(p, in, 0, 0);
 	for (int mb = 0; mb < M; mb++) {
 		if (mb + 1 < M)
-			fo_slot_add(p, in, 0,
-				    mb + 1); /* one ahead: the host lane copies while this micro-batch computes */
+			fo_slot_add(p, in, 0, mb + 1); /* ahead: the host lane copies while this one computes */
 		fo_slot_add(p, ef, 0, mb);
 		for (int l = 0; l < L; l++)
 			fo_slot_add(p, lf, l, mb);

@@ -234,12 +234,6 @@ static const char *check_port(const struct fo_program *p, const struct fo_op *o,
 	return "no such port";
 }
 
-static bool overlap(const struct fo_operand *a, const struct fo_operand *b)
-{
-	return a->buf == b->buf && a->dlayer == b->dlayer && a->r0 < b->r0 + b->nr && b->r0 < a->r0 + a->nr &&
-	       a->c0 < b->c0 + b->nc && b->c0 < a->c0 + a->nc;
-}
-
 /* Tensor by tensor as the base operation; threads work on them at once, so none may write what another uses. */
 static const char *check_many(const struct fo_program *p, const struct fo_op *o, struct sizes *s)
 {
@@ -260,7 +254,7 @@ static const char *check_many(const struct fo_program *p, const struct fo_op *o,
 	for (int i = f->common; i < o->n; i++)
 		for (int k = i + 1; k < o->n; k++) {
 			const struct fo_operand *a = &o->arg[i], *b = &o->arg[k];
-			if ((fo_access_writes(a->access) || fo_access_writes(b->access)) && overlap(a, b))
+			if ((fo_access_writes(a->access) || fo_access_writes(b->access)) && fo_operands_overlap(a, b))
 				return "tensors of one operation overlap";
 		}
 	return NULL;

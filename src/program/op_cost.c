@@ -129,30 +129,55 @@ static double visible_pairs(const struct fo_program *p, const struct fo_op *o, d
 			  : (double)p->run.rows * (pairs_before(s, w) - pairs_before(s - (double)p->run.seq, w));
 }
 
-/* Two matmuls of T x keys x HQ. The FLOP that run follow the true number of visible pairs. */
-static struct fo_cost cost_attention(const struct fo_program *p, const struct fo_op *o, double pairs)
+/* Matmuls of T x keys x HQ: so many that the model needs, and that run over `pairs`, the true number of visible pairs.
+ */
+static struct fo_cost attention(const struct fo_program *p, const struct fo_op *o, double needed, double run,
+				double pairs)
 {
 	const struct fo_operand *q = &o->arg[FO_ATTENTION_Q];
 	struct fo_cost c = cost_bytes(p, o, pairs);
-	c.model = 4.0 * q->nr * keys_seen(p, o, false) * q->nc;
-	c.model_causal = 4.0 * q->nr * keys_seen(p, o, true) * q->nc;
-	c.exec = 4.0 * visible_pairs(p, o, pairs) * q->nc;
+	c.model = 2 * needed * q->nr * keys_seen(p, o, false) * q->nc;
+	c.model_causal = 2 * needed * q->nr * keys_seen(p, o, true) * q->nc;
+	c.exec = 2 * run * pairs * q->nc;
 	return c;
 }
+static struct fo_cost cost_attention(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	return attention(p, o, 2, 2, visible_pairs(p, o, pairs));
+}
+/* The model needs four matmuls backward; the fifth computes the scores again and is recomputation. */
+static struct fo_cost cost_attention_bwd(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	return attention(p, o, 4, 5, visible_pairs(p, o, pairs));
+}
 
-/* Attention over the cache: FLOP as in cost_attention, but only the rows that a query sees are read. Without a window
- * the last of T queries sees pairs / T + (T - 1) / 2 keys; with one and T > 1 a few more rows are read than that. */
+/* Attention over the cache reads only the rows that a query sees. Without a window the last of T queries sees pairs / T
+ * + (T - 1) / 2 keys; with one and T > 1 a few more rows are read than that. */
 static struct fo_cost cost_attention_cached(const struct fo_program *p, const struct fo_op *o, double pairs)
 {
 	const struct fo_operand *q = &o->arg[FO_ATTENTION_CACHED_Q], *k = &o->arg[FO_ATTENTION_CACHED_K];
 	double seen = visible_pairs(p, o, pairs), keys = seen / q->nr + (q->nr - 1) / 2.0;
 	double row = (double)k->nc * (double)fo_dtype_bytes(p->buf[k->buf].dtype);
-	struct fo_cost c = { .bytes = operand_bytes(p, q) + 2 * keys * row +
-				      operand_bytes(p, &o->arg[FO_ATTENTION_CACHED_O]) };
-	c.model = 4.0 * q->nr * keys_seen(p, o, false) * q->nc;
-	c.model_causal = 4.0 * q->nr * keys_seen(p, o, true) * q->nc;
-	c.exec = 4.0 * seen * q->nc;
+	struct fo_cost c = attention(p, o, 2, 2, seen);
+	c.bytes = operand_bytes(p, q) + 2 * keys * row + operand_bytes(p, &o->arg[FO_ATTENTION_CACHED_O]);
 	return c;
+}
+
+/* Eager attention runs whole squares of S x S per row and head, whether a query may see a key or not: two matmuls
+ * forward, four backward, where the scores are not made again. */
+static double squares(const struct fo_program *p, const struct fo_op *o)
+{
+	return (double)o->arg[FO_ATTENTION_EAGER_Q].nr * (double)p->run.seq;
+}
+static struct fo_cost cost_eager(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	(void)pairs;
+	return attention(p, o, 2, 2, squares(p, o));
+}
+static struct fo_cost cost_eager_bwd(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	(void)pairs;
+	return attention(p, o, 4, 4, squares(p, o));
 }
 
 /* Rows are copied: read once, written once, whatever the size of the cache. */
@@ -165,40 +190,6 @@ static struct fo_cost cost_last_row(const struct fo_program *p, const struct fo_
 {
 	(void)pairs;
 	return (struct fo_cost){ .bytes = 2 * operand_bytes(p, &o->arg[FO_LAST_ROW_Y]) };
-}
-
-/* The model needs four matmuls backward; the fifth computes the scores again and is recomputation. */
-static struct fo_cost cost_attention_bwd(const struct fo_program *p, const struct fo_op *o, double pairs)
-{
-	const struct fo_operand *q = &o->arg[FO_ATTENTION_Q];
-	struct fo_cost c = cost_bytes(p, o, pairs);
-	c.model = 8.0 * q->nr * keys_seen(p, o, false) * q->nc;
-	c.model_causal = 8.0 * q->nr * keys_seen(p, o, true) * q->nc;
-	c.exec = 10.0 * visible_pairs(p, o, pairs) * q->nc;
-	return c;
-}
-
-/* Whole squares of S x S per row and head, whether a query may see a key or not: two matmuls forward, four backward,
- * where the scores are not made again. The model needs the same as in cost_attention and cost_attention_bwd. */
-static struct fo_cost whole_rows(const struct fo_program *p, const struct fo_op *o, double matmuls)
-{
-	const struct fo_operand *q = &o->arg[FO_ATTENTION_EAGER_Q];
-	double flop = 2.0 * matmuls * q->nr * q->nc;
-	struct fo_cost c = cost_bytes(p, o, -1);
-	c.model = flop * keys_seen(p, o, false);
-	c.model_causal = flop * keys_seen(p, o, true);
-	c.exec = flop * (double)p->run.seq;
-	return c;
-}
-static struct fo_cost cost_eager(const struct fo_program *p, const struct fo_op *o, double pairs)
-{
-	(void)pairs;
-	return whole_rows(p, o, 2);
-}
-static struct fo_cost cost_eager_bwd(const struct fo_program *p, const struct fo_op *o, double pairs)
-{
-	(void)pairs;
-	return whole_rows(p, o, 4);
 }
 
 static cost_fn *const cost_of[FO_OP_COUNT] = {
@@ -214,15 +205,6 @@ struct fo_cost fo_op_cost(const struct fo_program *p, const struct fo_op *o, dou
 	return c;
 }
 
-static void cost_add(struct fo_cost *sum, const struct fo_cost *c, double times)
-{
-	sum->model += times * c->model;
-	sum->model_causal += times * c->model_causal;
-	sum->exec += times * c->exec;
-	sum->bytes += times * c->bytes;
-	sum->wire += times * c->wire;
-}
-
 /* category < 0: all */
 static struct fo_cost sum_cost(const struct fo_program *p, int category, double pairs)
 {
@@ -236,7 +218,11 @@ static struct fo_cost sum_cost(const struct fo_program *p, int category, double 
 			if (category >= 0 && (int)fo_op_info(o->kind)->category != category)
 				continue;
 			struct fo_cost c = fo_op_cost(p, o, pairs);
-			cost_add(&sum, &c, (double)slots);
+			sum.model += (double)slots * c.model;
+			sum.model_causal += (double)slots * c.model_causal;
+			sum.exec += (double)slots * c.exec;
+			sum.bytes += (double)slots * c.bytes;
+			sum.wire += (double)slots * c.wire;
 		}
 	}
 	return sum;

@@ -5,19 +5,19 @@
  * ranges carry those lane vectors, and taking one adds them to the waits. Without them a shuffled run computes wrong
  * numbers (tests/step/test_lanes.c shows it).
  *
- * Such a wait is cheap where the other lane is far ahead, and ruins a second compute lane: what the compute lane lists
- * behind a weight gradient would take the bytes that this has just been listed to read, and wait for its end. So what
- * the second lane reads keeps its bytes until the compute lane has listed WGRAD_SLACK more operations that multiply.
- * That is also how far the second lane may fall behind, and what its bytes cost. */
+ * Such a wait is cheap where the other lane is far ahead, and ruins a second compute lane: the compute lane's next
+ * operation would take the bytes that a weight gradient reads, and wait for its end. So bytes that the second lane
+ * reads stay taken until the compute lane has listed WGRAD_SLACK more operations that multiply. That is also how far
+ * the second lane may fall behind, and the cost of its bytes. */
 #include "program/program.h"
+#include "base/count.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define ALIGN 64 /* a cache line and a 512-bit vector */
-/* One would do: while a lane runs a product, the other has its next one waiting behind it. With the second a product
- * that takes longer than the one it runs beside (gate and up beside the attention's output) is not waited for at once.
- */
+/* One would do: while a lane runs a matmul, the other has its next one waiting. With the second a matmul that takes
+ * longer than the one it runs beside (gate and up beside the attention's output) is not waited for at once. */
 enum { WGRAD_SLACK = 2 };
 
 struct range {
@@ -43,13 +43,12 @@ static struct space *space_of(struct plan *s, const struct fo_life *l)
 	return s->p->buf[l->buf].home == FO_HOME_HOST ? &s->host : &s->device;
 }
 
-static int64_t padded(const struct fo_life *l) { return (l->bytes + ALIGN - 1) & ~(int64_t)(ALIGN - 1); }
+static int64_t padded(const struct fo_life *l) { return fo_round_up(l->bytes, ALIGN); }
 
 static void newest(int32_t *into, const int32_t *from)
 {
 	for (int l = 0; l < FO_LANE_COUNT; l++)
-		if (from[l] > into[l])
-			into[l] = from[l];
+		into[l] = (int32_t)fo_max(into[l], from[l]);
 }
 
 static bool same_rectangle(const struct fo_program *p, const struct fo_operand *a, const struct fo_operand *b)
@@ -137,26 +136,18 @@ static void release(struct space *s, const struct fo_life *l)
 	s->live -= need;
 	while (k < s->n && s->range[k].offset < l->offset)
 		k++;
-	bool left = k > 0 && s->range[k - 1].offset + s->range[k - 1].size == l->offset;
-	bool right = k < s->n && l->offset + need == s->range[k].offset;
-	if (left) {
-		k--;
-		s->range[k].size += need;
-		newest(s->range[k].last, l->last_on_lane);
-		if (right) {
-			s->range[k].size += s->range[k + 1].size;
-			newest(s->range[k].last, s->range[k + 1].last);
-			memmove(&s->range[k + 1], &s->range[k + 2], (size_t)(--s->n - k - 1) * sizeof *s->range);
-		}
-	} else if (right) {
-		s->range[k].offset = l->offset;
-		s->range[k].size += need;
-		newest(s->range[k].last, l->last_on_lane);
-	} else {
-		fo_array_room(&s->range, &s->cap, (size_t)s->n, sizeof *s->range);
-		memmove(&s->range[k + 1], &s->range[k], (size_t)(s->n++ - k) * sizeof *s->range);
-		s->range[k] = (struct range){ .offset = l->offset, .size = need };
-		memcpy(s->range[k].last, l->last_on_lane, sizeof s->range[k].last);
+	fo_array_room(&s->range, &s->cap, (size_t)s->n, sizeof *s->range);
+	memmove(&s->range[k + 1], &s->range[k], (size_t)(s->n++ - k) * sizeof *s->range);
+	s->range[k] = (struct range){ .offset = l->offset, .size = need };
+	memcpy(s->range[k].last, l->last_on_lane, sizeof s->range[k].last);
+	/* Joins the range with its right neighbour, then its left one with both. */
+	for (int i = k; i >= 0 && i >= k - 1; i--) {
+		struct range *r = &s->range[i];
+		if (i + 1 == s->n || r->offset + r->size != r[1].offset)
+			continue;
+		r->size += r[1].size;
+		newest(r->last, r[1].last);
+		memmove(r + 1, r + 2, (size_t)(--s->n - i - 1) * sizeof *r);
 	}
 }
 
@@ -178,7 +169,7 @@ static void find_ends(struct plan *s)
 	for (int i = 0; i < u->nlife; i++) {
 		struct fo_life *l = &u->life[i];
 		int32_t read = s->p->buf[l->buf].home == FO_HOME_GRAD ? -1 : l->last_on_lane[FO_LANE_WGRAD];
-		l->until = read >= 0 && further[read] > l->last ? further[read] : l->last;
+		l->until = read >= 0 ? (int32_t)fo_max(further[read], l->last) : l->last;
 	}
 	free(further);
 }
@@ -208,8 +199,7 @@ void fo_plan(const struct fo_program *p, struct fo_unrolled *u)
 			if (!l->persists && l->offset < 0 && !place_in_place(&s, id, o, i, l))
 				place(&s, id, l);
 		}
-		if (s.device.live > u->max_live_bytes)
-			u->max_live_bytes = s.device.live;
+		u->max_live_bytes = fo_max(u->max_live_bytes, s.device.live);
 		for (int x = dies[id]; x >= 0; x = next[x])
 			if (!u->life[x].moved)
 				release(space_of(&s, &u->life[x]), &u->life[x]);

@@ -1,13 +1,13 @@
 /* The step program: what one rank does in one training step, written once and read by everybody.
  *
- * Blocks are operation lists (layer forward, layer backward, head, ...), each written once. Slots put them in issue
- * order: block x layer x micro-batch. Operands are rectangles of buffers with an access mode. Dimensions, dependencies,
- * lifetimes and costs are derived from operands and never stored a second time. Passes edit blocks or reorder slots;
- * the verifier runs after each. fo_unroll() makes instances, live ranges and waits; fo_plan() places live ranges in one
- * arena and adds the waits that the reuse of bytes makes necessary; executor and simulator obey the same waits.
+ * Blocks are operation lists (layer forward, layer backward, head, ...). Slots put them in issue order: block x layer x
+ * micro-batch. Operands are rectangles of buffers with an access mode. Dimensions, dependencies, lifetimes and costs
+ * are derived from operands and never stored a second time. Passes edit blocks or reorder slots; the verifier runs
+ * after each. fo_unroll() makes instances, live ranges and waits; fo_plan() places live ranges in one arena and adds
+ * the waits that the reuse of bytes needs; executor and simulator obey the same waits.
  *
- * Ownership: a program owns everything it points to (fo_program_fini). Ids are indices; nobody keeps pointers across an
- * insertion. Threads: a program is plain data, read it from anywhere, change it from one thread. */
+ * A program is plain data and owns everything it points to (fo_program_fini). Ids are indices; nobody keeps pointers
+ * across an insertion. */
 #ifndef FO_PROGRAM_PROGRAM_H
 #define FO_PROGRAM_PROGRAM_H
 
@@ -68,7 +68,7 @@ enum fo_lane {
 	FO_LANE_SEND_FORWARD,
 	FO_LANE_RECV_BACKWARD,
 	FO_LANE_SEND_BACKWARD,
-	FO_LANE_WGRAD, /* a second one of compute: products that make gradients of weights (pass wgrad-lane) */
+	FO_LANE_WGRAD, /* a second one of compute: matmuls that make gradients of weights (pass wgrad-lane) */
 	FO_LANE_COUNT
 };
 extern const char *const fo_lane_name[FO_LANE_COUNT];
@@ -81,12 +81,19 @@ extern const char *const fo_phase_name[FO_PHASE_COUNT];
 
 /* ---- the program ---- */
 
-struct fo_operand {
+struct fo_operand { /* rectangle of buf[layer + dlayer][mb] */
 	int16_t buf;
 	int8_t dlayer;
 	uint8_t access;
 	int32_t r0, nr, c0, nc;
-}; /* rectangle of buf[layer + dlayer][mb] */
+};
+
+/* Whether two operands have elements in common (of one layer's instance). */
+static inline bool fo_operands_overlap(const struct fo_operand *a, const struct fo_operand *b)
+{
+	return a->buf == b->buf && a->dlayer == b->dlayer && a->r0 < b->r0 + b->nr && b->r0 < a->r0 + a->nr &&
+	       a->c0 < b->c0 + b->nc && b->c0 < a->c0 + a->nc;
+}
 
 /* Attributes of an operation: what operands cannot say. A field that an operation does not use is zero. Dimensions are
  * never here. */
@@ -116,13 +123,13 @@ enum fo_hyper {
 	FO_HYPER_EPS,
 	FO_HYPER_DECAY,
 	FO_HYPER_CORR1,
-	FO_HYPER_CORR2, /* 1 - beta1^t, 1 - beta2^t */
-	FO_HYPER_CLIP,
-	FO_HYPER_INV_TOKENS, /* global-norm bound (0: none); 1 / targets of the global batch */
+	FO_HYPER_CORR2,      /* 1 - beta1^t, 1 - beta2^t */
+	FO_HYPER_CLIP,       /* bound on the global norm; 0: none */
+	FO_HYPER_INV_TOKENS, /* 1 / targets of the global batch */
 	FO_HYPER_LOSS_LIMIT, /* a step whose loss is above it is refused (0: none) */
 	FO_HYPER_SEED,       /* of the run, below 2^53 */
 	FO_HYPER_STEP,       /* optimizer steps before this one */
-	FO_HYPER_LAST_NORM,  /* global gradient norm of the last step that was taken; 0: there is none */
+	FO_HYPER_LAST_NORM,  /* global gradient norm of the last step that was taken; 0: none */
 	FO_HYPER_COUNT
 };
 
@@ -164,8 +171,7 @@ struct fo_buffer {
 enum { FO_PARAM_BUFFERS = 5 }; /* of a parameter: weight, master, m, v, gradient */
 #define FO_INIT_ONES 0.0
 #define FO_INIT_ZEROS (-1.0)
-/* One logical parameter tensor: which rectangle of which buffer holds which part of the global tensor. Checkpoints,
- * initialisation and weight-decay groups use it; merging and sharding only edit it. */
+/* One logical parameter tensor: which rectangle of which buffer holds which part of the global tensor. */
 struct fo_param {
 	char name[64];      /* Hugging Face name; "{}" stands for the layer where per_layer */
 	int64_t rows, cols; /* logical, global */
@@ -183,12 +189,8 @@ struct fo_param {
 	int64_t global_r0, global_c0;
 };
 
-enum fo_numerics {
-	FO_PRECISION_F32,
-	FO_PRECISION_BF16,
-	FO_PRECISION_F64,
-	FO_PRECISION_COUNT
-}; /* BF16: fp32 master, m, v (unless passes change that), gradients. F64: tests */
+/* BF16: fp32 master, m, v (unless passes change that), gradients. F64: tests */
+enum fo_numerics { FO_PRECISION_F32, FO_PRECISION_BF16, FO_PRECISION_F64, FO_PRECISION_COUNT };
 extern const char *const fo_numerics_name[FO_PRECISION_COUNT];
 /* Whole step; forward and loss; forward and logits out; forward of a chunk of `seq` tokens of one text whose keys and
  * values so far lie in a cache of `context` rows, and the logits of its last token. */
@@ -223,46 +225,59 @@ enum fo_moments { FO_MOMENTS_FP32, FO_MOMENTS_BF16, FO_MOMENTS_COUNT };
 enum fo_rounding { FO_ROUND_NEAREST, FO_ROUND_STOCHASTIC, FO_ROUND_COUNT };
 extern const char *const fo_master_name[FO_MASTER_COUNT], *const fo_moments_name[FO_MOMENTS_COUNT];
 
-/* What the passes (src/pass) shall do, or have done; 0: off. It travels with the program so that programs which share
- * weights are built alike. fo_pass_field has their names in dumps. */
+/* The settings of passes (src/pass), each an int64_t: X(member, name in dumps, names of its values, how many). Without
+ * such names 1 is yes, or it is a number. */
+#define FO_PASS_FIELDS(X)                                                                                          \
+	X(merge_qkv, "merge-qkv", NULL, 0)                                                                         \
+	X(merge_gate_up, "merge-gate-up", NULL, 0)                                                                 \
+	X(fuse_loss, "fuse-loss", NULL, 0) /* tokens of a chunk */                                                 \
+	X(fuse_elementwise, "fuse-elementwise", NULL, 0)                                                           \
+	X(fuse_rope, "fuse-rope", NULL, 0)                                                                         \
+	/* What backward repeats: a sum of enum fo_recompute in the first recompute_layers layers (0: in all), */  \
+	/* another in the rest of them. */                                                                         \
+	X(recompute, "recompute", NULL, 0)                                                                         \
+	X(recompute_layers, "recompute-layers", NULL, 0)                                                           \
+	X(recompute_rest, "recompute-rest", NULL, 0)                                                               \
+	X(master, "master", fo_master_name, FO_MASTER_COUNT)                                                       \
+	X(moments, "moments", fo_moments_name, FO_MOMENTS_COUNT)                                                   \
+	/* Of weights with FO_MASTER_NONE and moments with FO_MOMENTS_BF16. */                                     \
+	X(rounding, "rounding", rounding_name, FO_ROUND_COUNT)                                                     \
+	X(fused_optimizer, "fused-optimizer", NULL, 0)                                                             \
+	X(optimizer_in_backward, "optimizer-in-backward", NULL, 0)                                                 \
+	/* Lowering does it: the bound on the gradient norm is on that of the step before (FO_HYPER_LAST_NORM). */ \
+	X(previous_norm, "previous-norm", NULL, 0)                                                                 \
+	X(fp8, "fp8", fp8_name, FO_FP8_COUNT)                                                                      \
+	X(fp8_history, "fp8-history", NULL, 0) /* delayed: steps that are remembered */                            \
+	X(fp8_precompute, "fp8-scale-precompute", NULL, 0)                                                         \
+	X(fp8_wgrad, "fp8-wgrad", fp8_wgrad_name, FO_FP8_WGRAD_COUNT)                                              \
+	X(fp8_transposed, "fp8-transposed", NULL, 0)                                                               \
+	X(fp8_fuse, "fp8-fuse", NULL, 0)                                                                           \
+	X(fp8_first, "fp8-skip-first", NULL, 0) /* so many layers at each end keep their precision */              \
+	X(fp8_last, "fp8-skip-last", NULL, 0)                                                                      \
+	X(attention, "attention", attention_name, FO_ATTENTION_COUNT)                                              \
+	X(offload, "offload", NULL, 0) /* layers whose activations wait in host memory */                          \
+	X(wgrad_lane, "wgrad-lane", NULL, 0)
+/* What the passes shall do, or have done; 0: off. It travels with the program so that programs which share weights are
+ * built alike. */
 struct fo_passes {
-	int64_t merge_qkv, merge_gate_up; /* 1: yes */
-	int64_t fuse_loss;                /* tokens of a chunk */
-	int64_t fuse_elementwise;         /* 1: yes */
-	int64_t fuse_rope;                /* 1: yes */
-	/* What backward repeats: a sum of enum fo_recompute in the first recompute_layers layers (0: in all), another
-	 * in the rest of them. */
-	int64_t recompute, recompute_layers, recompute_rest;
-	int64_t master, moments; /* enum fo_master, fo_moments */
-	int64_t rounding;        /* enum fo_rounding: of weights with FO_MASTER_NONE and moments with FO_MOMENTS_BF16 */
-	int64_t fused_optimizer; /* 1: yes */
-	int64_t optimizer_in_backward; /* 1: yes */
-	/* Not a pass, lowering does it. 1: the bound on the gradient norm applies to that of the step before
-	 * (FO_HYPER_LAST_NORM). */
-	int64_t previous_norm;
-	int64_t fp8;                 /* enum fo_fp8 */
-	int64_t fp8_history;         /* delayed: steps that are remembered */
-	int64_t fp8_precompute;      /* 1: yes */
-	int64_t fp8_wgrad;           /* enum fo_fp8_wgrad */
-	int64_t fp8_transposed;      /* 1: yes */
-	int64_t fp8_fuse;            /* 1: yes */
-	int64_t fp8_first, fp8_last; /* so many layers at each end keep their precision */
-	int64_t offload;             /* layers whose activations wait in host memory */
-	int64_t attention;           /* enum fo_attention */
-	int64_t wgrad_lane;          /* 1: yes */
+#define X(member, ...) int64_t member;
+	FO_PASS_FIELDS(X)
+#undef X
 };
 /* Tiled: scores of some queries and keys at a time. Eager: the probabilities of whole rows, in memory from forward to
  * backward. */
 enum fo_attention { FO_ATTENTION_FLASH, FO_ATTENTION_EAGER, FO_ATTENTION_COUNT };
 /* Scales of fp8 factors: per tensor, of the numbers themselves or of the maxima of past steps; or per row (column).
- * ROWWISE_HP: weight gradients are products of unrounded factors. */
+ * ROWWISE_HP: weight gradients are matmuls of unrounded factors. */
 enum fo_fp8 { FO_FP8_OFF, FO_FP8_CURRENT, FO_FP8_DELAYED, FO_FP8_ROWWISE, FO_FP8_ROWWISE_HP, FO_FP8_COUNT };
 enum { FO_FP8_HISTORY_MAX = 65536 };
-/* Factors of weight gradients: fp8 like the others, or as they are (of every recipe what ROWWISE_HP has anyhow). */
+/* Factors of weight gradients: fp8 like the others, or as they are (as ROWWISE_HP has them anyhow). */
 enum fo_fp8_wgrad { FO_FP8_WGRAD_FP8, FO_FP8_WGRAD_PLAIN, FO_FP8_WGRAD_COUNT };
 struct fo_pass_field {
 	const char *name;
-	size_t offset; /* of an int64_t in struct fo_passes */
+	size_t offset;            /* of an int64_t in struct fo_passes */
+	const char *const *value; /* names of its values, or NULL */
+	int64_t values;
 };
 extern const struct fo_pass_field fo_pass_field[];
 static inline int64_t fo_passes_get(const struct fo_passes *c, size_t offset)
@@ -337,9 +352,9 @@ uint64_t fo_program_hash(const struct fo_program *p); /* of the dump: stored bes
 
 /* ---- accounting ---- */
 
-struct fo_cost {
+struct fo_cost { /* FLOP needed by rule mfu, mfu_causal; FLOP run; bytes moved, sent */
 	double model, model_causal, exec, bytes, wire;
-}; /* FLOP needed by rule mfu, mfu_causal; FLOP run; bytes moved, sent */
+};
 /* The sizes of a matmul c(m,n) of depth k. */
 static inline void fo_matmul_dims(const struct fo_op *o, int64_t *m, int64_t *n, int64_t *k)
 {
@@ -349,10 +364,10 @@ static inline void fo_matmul_dims(const struct fo_op *o, int64_t *m, int64_t *n,
 	*n = o->attr.tb ? b->nr : b->nc;
 }
 /* pairs: attention pairs (query, key) in the micro-batch that see each other; < 0 stands for unbroken rows:
- * rows x seq (seq + 1) / 2, in DECODE for the cache's last `seq` rows; less what a sliding window hides. */
+ * rows x seq (seq + 1) / 2, in DECODE for the cache's last `seq` rows; less those that a sliding window hides. The
+ * second sums a whole step, the third the operations of one category. */
 struct fo_cost fo_op_cost(const struct fo_program *p, const struct fo_op *o, double pairs);
-struct fo_cost fo_program_cost(const struct fo_program *p,
-			       double pairs); /* whole step; per block once, times its slots */
+struct fo_cost fo_program_cost(const struct fo_program *p, double pairs);
 struct fo_cost fo_program_category_cost(const struct fo_program *p, enum fo_category c, double pairs);
 
 /* ---- unrolling: instances, live ranges, waits ---- */
@@ -361,8 +376,7 @@ struct fo_life { /* one generation of one buffer instance */
 	int32_t buf, layer, mb;
 	int32_t first, last; /* instances of its first write and last use */
 	int32_t last_on_lane[FO_LANE_COUNT];
-	int32_t until; /* set by fo_plan: the instance behind which its bytes are free; `last`, or later where the wgrad
-			  lane reads it */
+	int32_t until; /* set by fo_plan: its bytes are free after this instance; `last`, or later for the wgrad lane */
 	int64_t bytes, offset; /* offset: in the arena, in the host's arena (home HOST), or in the persistent area */
 	bool persists, taken, moved; /* moved: its bytes went on to an output in place */
 	int32_t reads;
@@ -380,11 +394,9 @@ struct fo_unrolled {
 	int nlife;
 	size_t life_cap;
 	int32_t *slot_begin; /* nslot + 1: first instance of a slot */
-	int64_t arena_bytes, persistent_bytes,
-		max_live_bytes;   /* set by fo_plan; of home HOST there is nothing in them ... */
-	int64_t host_arena_bytes; /* ... but all of it here */
-	int dead_stores; /* values never read, but for a second output of what is recomputed: its clone writes it again
-			  */
+	/* Set by fo_plan; buffers of home HOST are in the last alone. */
+	int64_t arena_bytes, persistent_bytes, max_live_bytes, host_arena_bytes;
+	int dead_stores; /* values never read, except a second output of a recomputed operation */
 };
 /* FO_EBUG (naming block, op, buffer) when the program is not well formed: this is the verifier's core. */
 FO_CHECKED fo_status fo_unroll(const struct fo_program *p, struct fo_unrolled *u);
@@ -399,9 +411,9 @@ void fo_prune_waits(const struct fo_program *p, struct fo_unrolled *u);
 /* Time-ordered best fit, in two arenas; 64-byte aligned offsets; adds the waits that reuse needs. */
 void fo_plan(const struct fo_program *p, struct fo_unrolled *u);
 
-/* Shapes per kind, rectangles, definitions before uses, every gradient taken, no dead stores, each parameter element
- * owned by exactly one optimizer rectangle (TRAIN), model FLOPs equal to the closed formula. `after` names the pass for
- * the message. Run on a shrunk program where the caller needs speed. */
+/* Checks shapes per kind, rectangles, definitions before uses, every gradient taken, no dead stores, each parameter
+ * element owned by exactly one optimizer rectangle (TRAIN), model FLOP equal to the closed formula. `after` names the
+ * pass for the message. */
 FO_CHECKED fo_status fo_program_verify(const struct fo_program *p, const char *after);
 /* NULL, or why the operands of this op do not fit together. */
 const char *fo_op_check(const struct fo_program *p, const struct fo_op *o);

@@ -44,8 +44,7 @@ static fo_status check_two_blocks(const struct fo_program *p, int a, int b)
 	const struct fo_operand *u, *v;
 	for (struct updates x = { 0 }; (u = next_update(&p->block[a], &x));)
 		for (struct updates y = { 0 }; (v = next_update(&p->block[b], &y));) {
-			if (u->buf != v->buf || u->r0 >= v->r0 + v->nr || v->r0 >= u->r0 + u->nr ||
-			    u->c0 >= v->c0 + v->nc || v->c0 >= u->c0 + u->nc)
+			if (!fo_operands_overlap(u, v))
 				continue;
 			/* The same slot, or two slots of one layer (any two where the weight has no layers). */
 			if ((a == b && u != v) || same_layer_used(p, a, b, p->buf[u->buf].axes & FO_PER_LAYER))
@@ -130,38 +129,34 @@ static fo_status check_homes(const struct fo_program *p)
 	return FO_OK;
 }
 
-fo_status fo_program_verify(const struct fo_program *p, const char *after)
+static fo_status check(const struct fo_program *p)
 {
+	bool train = p->run.mode == FO_MODE_TRAIN, decode = p->run.mode == FO_MODE_DECODE;
 	struct fo_unrolled u;
-	fo_status st = fo_unroll(p, &u);
-	if (st != FO_OK)
-		return fo_wrap(st, "program after %s", after);
+	FO_TRY(fo_unroll(p, &u));
 	int dead = u.dead_stores;
-	st = check_homes(p);
-	if (st != FO_OK) {
-		fo_unrolled_fini(&u);
-		return fo_wrap(st, "program after %s", after);
-	}
 	fo_unrolled_fini(&u);
-	/* Forward-only programs leave what backward would read: rstd and lse. */
-	if (dead && p->run.mode == FO_MODE_TRAIN)
-		return fo_fail(FO_EBUG, "program after %s: %d values are written and never read", after, dead);
-	if (p->run.mode == FO_MODE_TRAIN) {
-		st = check_owners(p);
-		if (st == FO_OK)
-			st = check_disjoint(p);
-		if (st != FO_OK)
-			return fo_wrap(st, "program after %s", after);
-	}
-	bool decode = p->run.mode == FO_MODE_DECODE;
+	FO_TRY(check_homes(p));
+	/* Forward-only programs leave values that backward would read: rstd and lse. */
+	if (dead && train)
+		return fo_fail(FO_EBUG, "%d values are written and never read", dead);
+	if (train)
+		FO_TRY(check_owners(p));
+	if (train)
+		FO_TRY(check_disjoint(p));
 	struct fo_flop f = fo_model_flop_per_token(&p->model, decode ? p->run.context : p->run.seq);
-	/* Forward alone is one third of every rule: one product of three, and 4 of 12 L H Q S. */
-	double want = f.mfu * (double)p->tokens * (double)p->run.micro_batches / (p->run.mode == FO_MODE_TRAIN ? 1 : 3);
+	/* Forward alone is one third of every rule: one matmul of three, and 4 of 12 L H Q S. */
+	double want = f.mfu * (double)p->tokens * (double)p->run.micro_batches / (train ? 1 : 3);
 	if (decode) /* the head (and the norm before it, 2 FLOP per weight) sees only the last token */
 		want -= (double)(p->tokens - 1) * (f.component[FO_COMP_HEAD].forward + 2.0 * (double)p->model.hidden);
 	double have = fo_program_cost(p, -1).model;
 	if (p->ranks == 1 && fabs(have - want) > 1e-12 * want)
-		return fo_fail(FO_EBUG, "program after %s: model FLOP are %.17g, the closed formula says %.17g", after,
-			       have, want);
+		return fo_fail(FO_EBUG, "model FLOP are %.17g, the closed formula says %.17g", have, want);
 	return FO_OK;
+}
+
+fo_status fo_program_verify(const struct fo_program *p, const char *after)
+{
+	fo_status st = check(p);
+	return st == FO_OK ? FO_OK : fo_wrap(st, "program after %s", after);
 }

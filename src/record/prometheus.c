@@ -70,9 +70,9 @@ static void put_value(struct fo_str *out, const char *text)
 	fo_str_puts(out, "\"");
 }
 
-static void head(struct fo_str *out, const char *name, const char *type, const char *help)
+static void head(struct fo_str *out, const char *name, const char *help)
 {
-	fo_str_printf(out, "# HELP flatout_%s %s\n# TYPE flatout_%s %s\n", name, help, name, type);
+	fo_str_printf(out, "# HELP flatout_%s %s\n# TYPE flatout_%s gauge\n", name, help, name);
 }
 
 /* label: a second label's name and value; NULL: only the run's. */
@@ -92,12 +92,11 @@ static void sample(struct fo_str *out, const struct fo_prometheus *p, const char
 	fo_str_puts(out, "\n");
 }
 
-static void one(struct fo_str *out, const struct fo_prometheus *p, const char *name, const char *type, const char *help,
-		double v)
+static void one(struct fo_str *out, const struct fo_prometheus *p, const char *name, const char *help, double v)
 {
 	if (!isfinite(v))
 		return;
-	head(out, name, type, help);
+	head(out, name, help);
 	sample(out, p, name, NULL, NULL, v);
 }
 
@@ -107,7 +106,7 @@ static void put_info(struct fo_str *out, const struct fo_prometheus *p)
 		const char *key, *text;
 	} label[] = { { "version", p->version }, { "commit", p->commit }, { "model", p->model },
 		      { "cpu", p->cpu },         { "isa", p->isa },       { "dtype", p->dtype } };
-	head(out, "run_info", "gauge", "What runs; always 1.");
+	head(out, "run_info", "What runs; always 1.");
 	fo_str_puts(out, "flatout_run_info{run=");
 	put_value(out, p->run);
 	for (size_t i = 0; i < sizeof label / sizeof *label; i++) {
@@ -129,22 +128,21 @@ void fo_prometheus_text(const struct fo_prometheus *p, struct fo_str *out)
 		     { FO_STEP_HFU, "hfu" } };
 	put_info(out, p);
 	/* A run that goes back to a checkpoint has done fewer steps than before: no counter. */
-	one(out, p, "step", "gauge", "Optimizer steps done.", (double)p->step);
-	one(out, p, "steps_planned", "gauge", "Optimizer steps of the whole run.",
+	one(out, p, "step", "Optimizer steps done.", (double)p->step);
+	one(out, p, "steps_planned", "Optimizer steps of the whole run.",
 	    p->steps_planned < 0 ? NAN : (double)p->steps_planned);
-	one(out, p, "threads", "gauge", "Threads of the compute lane.", p->threads < 0 ? NAN : (double)p->threads);
-	one(out, p, "tokens", "gauge", "Tokens with loss that the weights were trained on.", p->tokens);
-	one(out, p, "loss_nats", "gauge", "Training loss of the last step, nats per token.", last_of(p, FO_STEP_LOSS));
-	one(out, p, "held_out_loss_nats", "gauge", "Held-out loss of the last evaluation, nats per token.",
-	    p->eval_loss);
-	one(out, p, "held_out_step", "gauge", "Step of the last evaluation.", p->eval_step);
-	one(out, p, "gradient_norm", "gauge", "Global gradient norm of the last step, before clipping.",
+	one(out, p, "threads", "Threads of the compute lane.", p->threads < 0 ? NAN : (double)p->threads);
+	one(out, p, "tokens", "Tokens with loss that the weights were trained on.", p->tokens);
+	one(out, p, "loss_nats", "Training loss of the last step, nats per token.", last_of(p, FO_STEP_LOSS));
+	one(out, p, "held_out_loss_nats", "Held-out loss of the last evaluation, nats per token.", p->eval_loss);
+	one(out, p, "held_out_step", "Step of the last evaluation.", p->eval_step);
+	one(out, p, "gradient_norm", "Global gradient norm of the last step, before clipping.",
 	    last_of(p, FO_STEP_GRAD_NORM));
-	one(out, p, "learning_rate", "gauge", "Learning rate of the last step.", last_of(p, FO_STEP_LR));
-	one(out, p, "last_step_seconds", "gauge", "Time of the last step.", last_of(p, FO_STEP_SECONDS));
-	one(out, p, "median_step_seconds", "gauge", "Median time of the newest 64 steps, unfiltered.",
+	one(out, p, "learning_rate", "Learning rate of the last step.", last_of(p, FO_STEP_LR));
+	one(out, p, "last_step_seconds", "Time of the last step.", last_of(p, FO_STEP_SECONDS));
+	one(out, p, "median_step_seconds", "Median time of the newest 64 steps, unfiltered.",
 	    median_of(p, FO_STEP_SECONDS));
-	one(out, p, "tokens_per_second", "gauge", "Tokens with loss per second, median of the newest 64 steps.",
+	one(out, p, "tokens_per_second", "Tokens with loss per second, median of the newest 64 steps.",
 	    median_of(p, FO_STEP_TOKENS_PER_SECOND));
 	bool headed = false;
 	for (size_t i = 0; i < sizeof rule / sizeof *rule; i++) {
@@ -152,24 +150,22 @@ void fo_prometheus_text(const struct fo_prometheus *p, struct fo_str *out)
 		if (isnan(v))
 			continue;
 		if (!headed)
-			head(out, "mfu_ratio", "gauge",
-			     "Model FLOPs utilisation by rule, median of the newest 64 steps.");
+			head(out, "mfu_ratio", "Model FLOPs utilisation by rule, median of the newest 64 steps.");
 		headed = true;
 		sample(out, p, "mfu_ratio", "rule", rule[i].rule, v);
 	}
-	one(out, p, "peak_flop_per_second", "gauge", "Denominator of the utilisation.", p->peak_flop_s);
-	one(out, p, "memory_planned_bytes", "gauge", "Memory that the run planned.", p->planned_bytes);
-	one(out, p, "memory_measured_bytes", "gauge",
-	    "Peak anonymous resident memory beyond what the process had before.", p->measured_bytes);
-	one(out, p, "checkpoint_step", "gauge", "Step of the newest whole checkpoint.", p->checkpoint_step);
-	one(out, p, "checkpoint_timestamp_seconds", "gauge", "Unix time of the newest whole checkpoint.",
-	    p->checkpoint_time);
-	one(out, p, "skipped_steps", "gauge", "Steps that a guard refused.", p->skipped);
-	one(out, p, "rewinds", "gauge", "Times that a guard went back to a checkpoint.", p->rewinds);
-	one(out, p, "machine_steal_ratio", "gauge", "Share of the processors' time that went to other guests.",
+	one(out, p, "peak_flop_per_second", "Denominator of the utilisation.", p->peak_flop_s);
+	one(out, p, "memory_planned_bytes", "Memory that the run planned.", p->planned_bytes);
+	one(out, p, "memory_measured_bytes", "Peak anonymous resident memory beyond what the process had before.",
+	    p->measured_bytes);
+	one(out, p, "checkpoint_step", "Step of the newest whole checkpoint.", p->checkpoint_step);
+	one(out, p, "checkpoint_timestamp_seconds", "Unix time of the newest whole checkpoint.", p->checkpoint_time);
+	one(out, p, "skipped_steps", "Steps that a guard refused.", p->skipped);
+	one(out, p, "rewinds", "Times that a guard went back to a checkpoint.", p->rewinds);
+	one(out, p, "machine_steal_ratio", "Share of the processors' time that went to other guests.",
 	    p->machine.steal);
-	one(out, p, "machine_clock_hertz", "gauge", "Mean clock of the processors.", p->machine.clock_hz);
-	one(out, p, "step_timestamp_seconds", "gauge", "Unix time of the last step's end.", last_of(p, FO_STEP_TIME));
+	one(out, p, "machine_clock_hertz", "Mean clock of the processors.", p->machine.clock_hz);
+	one(out, p, "step_timestamp_seconds", "Unix time of the last step's end.", last_of(p, FO_STEP_TIME));
 }
 
 fo_status fo_prometheus_write(const struct fo_prometheus *p, const char *path, bool wait)

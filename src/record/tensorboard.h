@@ -5,9 +5,9 @@
  * mask), tensorboard/compat/proto/event.proto and summary.proto (field numbers),
  * protobuf.dev/programming-guides/encoding (the wire format), RFC 3720 appendix B.4 (check values of CRC-32C).
  *
- * Each writer begins a new file, whose name sorts after the existing ones, as TensorBoard needs it. A SessionLog message
- * reports a restart at step s: TensorBoard then drops what earlier files say about step s and later. Each record is
- * written with one call, so that a file which is being written ends in whole records. */
+ * Each writer begins a new file, whose name sorts after the existing ones, as TensorBoard needs it. A SessionLog
+ * message reports a restart at step s: TensorBoard then drops what earlier files say about step s and later. Each
+ * record is written with one call, so that a file which is being written ends in whole records. */
 #ifndef FO_RECORD_TENSORBOARD_H
 #define FO_RECORD_TENSORBOARD_H
 

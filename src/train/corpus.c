@@ -19,24 +19,23 @@ static fo_status open_tokenizer(struct fo_arena *a, struct fo_corpus *c, const s
 	const struct fo_text_options o = { .leave_out = r->dir };
 	fo_status st = fo_tokenizer_train(&input, 1, &o, r->tokenizer_vocab ? r->tokenizer_vocab : vocab,
 					  FO_TOKENIZER_SAMPLE_BYTES, progress, ctx, stop, &c->tokenizer);
-	if (st != FO_OK && st != FO_EINTERRUPT && !fo_fs_exists(r->data))
+	if (st == FO_EINTERRUPT)
+		return st;
+	if (st != FO_OK && !fo_fs_exists(r->data))
 		return fo_hint(st, "data.path names the text to train on: a file, a folder or a pattern");
-	if (st != FO_OK && st != FO_EINTERRUPT)
+	if (st != FO_OK)
 		return fo_wrap(st, "cannot train a tokenizer on '%s'", r->data);
-	FO_TRY(st);
 	return fo_tokenizer_save(c->tokenizer, own);
 }
 
 /* The options that DIR/data is made from, a line each. */
 static char *source_text(struct fo_arena *a, const struct fo_run *r, int64_t vocab)
 {
-	const char *tokenizer = r->tokenizer;
-	if (*tokenizer)
+	const char *tokenizer = *r->tokenizer ? r->tokenizer : "(trained)";
+	if (*r->tokenizer)
 		vocab = 0; /* its own */
 	else if (r->tokenizer_vocab)
 		vocab = r->tokenizer_vocab;
-	if (!*tokenizer)
-		tokenizer = "(trained)";
 	return fo_arena_printf(a, "data.path %s\ndata.holdout %lld\ndata.tokenizer %s\ndata.vocab %lld\n", r->data,
 			       (long long)r->holdout, tokenizer, (long long)vocab);
 }
@@ -52,10 +51,9 @@ static fo_status check_source(struct fo_arena *a, const struct fo_run *r, const 
 	if (fo_fs_exists(path))
 		FO_TRY(fo_fs_read(a, path, (size_t)1 << 20, &have, &len));
 	if (made && len && strcmp(have, want)) {
-		while (*have && *have == *want && strcspn(have, "\n") == strcspn(want, "\n") &&
-		       !strncmp(have, want, strcspn(have, "\n"))) {
-			have += strcspn(have, "\n") + 1;
-			want += strcspn(want, "\n") + 1;
+		for (size_t n; n = strcspn(have, "\n"), have[n] && !strncmp(have, want, n + 1);) {
+			have += n + 1;
+			want += n + 1;
 		}
 		return fo_hint(fo_fail(FO_EARG, "'%s' was made with '%.*s', this run says '%.*s'", dir,
 				       (int)strcspn(have, "\n"), have, (int)strcspn(want, "\n"), want),

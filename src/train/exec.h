@@ -38,8 +38,8 @@ FO_CHECKED fo_status fo_store_init_device(struct fo_store *s, const struct fo_pr
 					  struct fo_cuda *c);
 struct fo_store_tensor {
 	char name[80]; /* with the layer's number filled in */
-	/* 0 weight, 1 master (of dtype I16: the low halves that complete the weight), 2 m, 3 v; 4: state that belongs to
-	 * no parameter and is not derived from weights ("fp8.history.3" of layer 3). */
+	/* 0 weight, 1 master (of dtype I16: the low halves that complete the weight), 2 m, 3 v; 4: state that belongs
+	 * to no parameter and is not derived from weights ("fp8.history.3" of layer 3). */
 	int which;
 	int64_t rows, cols, ld; /* ld: row length in elements */
 	uint8_t dtype;

@@ -17,8 +17,6 @@ enum {
 	SCRATCH_BYTES = 64
 };
 
-static size_t aligned(size_t n, size_t to) { return (n + to - 1) & ~(to - 1); }
-
 /* ---- one instance ---- */
 
 /* A port that reads is served after the copy to the host. A port that fills is served before the copy to the device,
@@ -144,8 +142,8 @@ static fo_status plan_staging(struct fo_exec *e)
 						       "whole rows",
 						       fo_port_name[o->attr.port], b->name);
 				x->stage[e->u.arg_begin[id] + i] = (int64_t)x->staging_bytes;
-				x->staging_bytes += aligned((size_t)(a->nr * b->cols) * fo_dtype_bytes(b->dtype),
-							    STAGE_ALIGN);
+				x->staging_bytes += fo_round_up_bytes(
+					(size_t)(a->nr * b->cols) * fo_dtype_bytes(b->dtype), STAGE_ALIGN);
 			}
 		}
 		x->inputs.bytes = others ? x->inputs.bytes : x->staging_bytes;

@@ -11,9 +11,8 @@ static void name_operand(const struct fo_exec *e, const struct fo_op *o, int ope
 	int buf = o->arg[operand].buf;
 	for (int q = 0; q < e->p->nparam; q++) {
 		const struct fo_param *pr = &e->p->param[q];
-		const int16_t have[] = { pr->weight, pr->master, pr->m, pr->v };
 		for (int k = 0; k < 4; k++) {
-			if (have[k] != buf)
+			if (pr->buf[k] != buf)
 				continue;
 			char name[80];
 			fo_param_name(pr, layer, name, sizeof name);

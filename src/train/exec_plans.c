@@ -8,8 +8,6 @@
 
 enum { WS_ALIGN = 256 }; /* promised by struct fo_cuda_queue */
 
-static size_t aligned(size_t n, size_t to) { return (n + to - 1) & ~(to - 1); }
-
 fo_status fo_exec_failed(const struct fo_exec *e, int id, fo_status st)
 {
 	char where[96];
@@ -108,7 +106,7 @@ static void lay_out_workspace(struct fo_exec_cuda *x)
 	x->workspace_bytes = 0;
 	for (int l = 0; l < FO_LANE_COUNT; l++) {
 		x->lane[l].ws_at = x->workspace_bytes;
-		x->workspace_bytes += aligned(x->lane[l].ws_bytes, WS_ALIGN);
+		x->workspace_bytes += fo_round_up_bytes(x->lane[l].ws_bytes, WS_ALIGN);
 	}
 	x->workspace_bytes = fo_device_size(x->workspace_bytes + WS_ALIGN); /* and `found` */
 }

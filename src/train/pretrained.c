@@ -58,7 +58,7 @@ static fo_status resolve(struct fo_pretrained *p, const char *path)
 			       "name a run directory, a checkpoint or a folder with config.json and model.safetensors");
 	}
 	char *newest;
-	FO_TRY(fo_ckpt_newest(&p->arena, checkpoints, &newest));
+	FO_TRY(fo_ckpt_newest(&p->arena, checkpoints, false, &newest));
 	if (!newest)
 		return no_checkpoint(path, seen);
 	p->dir = newest;

@@ -65,8 +65,8 @@ void fo_room_step_close(struct fo_room_step *s); /* zeroed: nothing */
  * micro_batches, candidates, plans. */
 void fo_room_choice_json(const struct fo_choice *c, const struct fo_program *p, struct fo_json *j);
 
-/* Writes to f, as one line of JSON, the plan of the run for an H200 of total_bytes (as CUDA shows them) that need not be
- * there. FO_ENOMEM as above. */
+/* Writes to f, as one line of JSON, the plan of the run for an H200 of total_bytes (as CUDA shows them) that need not
+ * be there. FO_ENOMEM as above. */
 FO_CHECKED fo_status fo_room_plan_print(const struct fo_run *r, int64_t total_bytes, FILE *f);
 
 #endif

@@ -116,7 +116,8 @@ struct fo_saver;
 FO_CHECKED fo_status fo_saver_open(struct fo_saver **out, struct fo_setup *set, int log);
 void fo_saver_close(struct fo_saver *v); /* waits for what is under way */
 /* Begins a checkpoint of the store and meta. A failure from here on is a warning: the run goes on, older checkpoints
- * stay. Only where the run's folder is lost the state is saved elsewhere and the error returned: the run has to stop. */
+ * stay. Only where the run's folder is lost the state is saved elsewhere and the error returned: the run has to stop.
+ */
 FO_CHECKED fo_status fo_saver_begin(struct fo_saver *v, const struct fo_ckpt_meta *meta);
 /* Reports, by an event or a warning, a checkpoint that was finished or failed since the last call. Cheap: once a step.
  */

@@ -157,7 +157,7 @@ fo_status fo_setup_check_weights(struct fo_setup *s)
 	if (!*s->run->weights)
 		return FO_OK;
 	if (!s->hooks->dry_run)
-		FO_TRY(fo_ckpt_latest(&s->arena, s->folder.ckpt_dir, &found));
+		FO_TRY(fo_ckpt_newest(&s->arena, s->folder.ckpt_dir, true, &found));
 	return found ? FO_OK : fo_weights_check(&s->step.program, s->run->weights);
 }
 

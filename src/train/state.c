@@ -26,7 +26,7 @@ fo_status fo_setup_has_weights(struct fo_setup *s)
 {
 	struct fo_record r;
 	char *found;
-	FO_TRY(fo_ckpt_latest(&s->arena, s->folder.ckpt_dir, &found));
+	FO_TRY(fo_ckpt_newest(&s->arena, s->folder.ckpt_dir, true, &found));
 	if (found || !fo_fs_exists(fo_arena_printf(&s->arena, "%s/log.jsonl", s->run->dir)))
 		return FO_OK;
 	FO_TRY(fo_record_open(&r, s->run->dir, 0));

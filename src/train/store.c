@@ -61,7 +61,7 @@ static fo_status check_added(const struct fo_store *s, const struct fo_program *
 }
 
 /* Bytes from one layer's instance to the next: whole cache lines. */
-static int64_t stride_of(const struct fo_buffer *b) { return (fo_buffer_bytes(b) + 63) & ~(int64_t)63; }
+static int64_t stride_of(const struct fo_buffer *b) { return fo_round_up(fo_buffer_bytes(b), 64); }
 
 fo_status fo_store_add(struct fo_store *s, const struct fo_program *p)
 {
@@ -206,12 +206,11 @@ fo_status fo_store_visit(struct fo_store *s, const struct fo_program *p, fo_stor
 {
 	for (int q = 0; q < p->nparam; q++) {
 		const struct fo_param *pr = &p->param[q];
-		const int16_t buf[4] = { pr->weight, pr->master, pr->m, pr->v };
 		for (int l = 0; l < fo_store_layers(p, pr->per_layer); l++)
 			for (int which = 0; which < 4; which++) {
 				const struct fo_buffer *b;
-				unsigned char *data = buf[which] >= 0 ? fo_store_find(s, p->buf[buf[which]].name, l, &b)
-								      : NULL;
+				int buf = pr->buf[which];
+				unsigned char *data = buf >= 0 ? fo_store_find(s, p->buf[buf].name, l, &b) : NULL;
 				if (!data)
 					continue;
 				struct fo_store_tensor t = {

@@ -36,7 +36,8 @@ struct fo_store {
 	void *piece[2];
 };
 
-/* Bytes that cuMemAlloc takes for `bytes`: whole 2 MiB pages. The executor allocates these, so that its plan is exact. */
+/* Bytes that cuMemAlloc takes for `bytes`: whole 2 MiB pages. The executor allocates these, so that its plan is exact.
+ */
 static inline size_t fo_device_size(size_t bytes) { return fo_round_up_bytes(bytes, (size_t)2 << 20); }
 
 /* Instances of something that each layer has, or the model once. */

@@ -508,7 +508,7 @@ static void test_nonfinite_in_backward(void **state)
 	struct fo_arena a = { 0 };
 	char text[300], *path;
 	snprintf(text, sizeof text, "%s/checkpoints", s.dir);
-	must(fo_ckpt_newest(&a, text, &path));
+	must(fo_ckpt_newest(&a, text, false, &path));
 	assert_non_null(path);
 	must(fo_ckpt_open(path, &m));
 	fo_arena_fini(&a);

@@ -67,7 +67,7 @@ static int64_t newest(void)
 	struct fo_ckpt_meta m;
 	char *path;
 	float want[N], first;
-	must(fo_ckpt_latest(&a, dir, &path));
+	must(fo_ckpt_newest(&a, dir, true, &path));
 	if (!path) {
 		fo_arena_fini(&a);
 		return 0;
@@ -262,10 +262,10 @@ static void test_readers_remove_nothing(void **state)
 	must(save(10, 0));
 	snprintf(writing, sizeof writing, "%s/.tmp-step-00000020", dir);
 	must(fo_fs_mkdirs(writing));
-	must(fo_ckpt_newest(&a, dir, &path));
+	must(fo_ckpt_newest(&a, dir, false, &path));
 	assert_non_null(strstr(path, "step-00000010"));
 	assert_int_equal(count(".tmp"), 1);
-	must(fo_ckpt_latest(&a, dir, &path));
+	must(fo_ckpt_newest(&a, dir, true, &path));
 	assert_int_equal(count(".tmp"), 0);
 	fo_arena_fini(&a);
 	must(fo_fs_remove_tree(dir));

@@ -60,7 +60,7 @@ static fo_status round_trip(struct fo_verify_run *v, struct fo_arena *a, const c
 	FO_TRY_OR(st, fo_verify_rig_init(&g, FO_PRECISION_BF16, &how, NULL), done);
 	FO_TRY_OR(st, fo_verify_rig_steps(&g, 1, 2, NULL, NULL), done);
 	FO_TRY_OR(st, save(&g, dir), done);
-	FO_TRY_OR(st, fo_ckpt_latest(a, dir, path), done);
+	FO_TRY_OR(st, fo_ckpt_newest(a, dir, true, path), done);
 	if (!*path) {
 		st = fo_fail(FO_EIO, "the checkpoint that was saved in '%s' is not there", dir);
 		goto done;

@@ -224,7 +224,7 @@ static int64_t steps_saved(const struct fo_ladder_rung *g)
 	struct fo_arena a = { 0 };
 	char *path = NULL;
 	long long step = 0;
-	if (fo_ckpt_newest(&a, fo_arena_printf(&a, "%s/checkpoints", g->dir), &path) != FO_OK || !path ||
+	if (fo_ckpt_newest(&a, fo_arena_printf(&a, "%s/checkpoints", g->dir), false, &path) != FO_OK || !path ||
 	    sscanf(strrchr(path, '/') ? strrchr(path, '/') : path, "/step-%lld", &step) != 1)
 		step = 0;
 	fo_arena_fini(&a);
