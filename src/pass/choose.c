@@ -143,7 +143,7 @@ static void find_tops(const struct fo_program *p, const struct fo_unrolled *u, i
 	for (int s = 0; s < p->nslot; s++) {
 		const struct fo_block *b = &p->block[p->slot[s].block];
 		bool layer = b->unit == FO_UNIT_LAYER, forward = layer && b->role == FO_ROLE_FORWARD;
-		/* Within a layer's forward what it drops may die at once: only its end counts. */
+		/* Activations that a layer drops may die within its forward: only its end counts. */
 		waiting += forward;
 		for (int i = forward ? u->slot_begin[s + 1] - 1 : u->slot_begin[s]; i < u->slot_begin[s + 1]; i++)
 			top[waiting] = fo_max(top[waiting], live[i]);

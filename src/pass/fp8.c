@@ -203,7 +203,7 @@ static struct fo_op *put_cast(struct work *w, int block, int *at, const struct s
 	return o;
 }
 
-/* As put_cast, with a scale from the maxima of past steps: one operation. */
+/* The same with a scale from the maxima of past steps: one operation. */
 static struct fo_op *put_cast_step(struct work *w, int block, int *at, const struct spec *s, int q, int f)
 {
 	struct fo_program *p = w->p;
@@ -260,7 +260,7 @@ static void convert(struct work *w, int block, int *at)
 		fo_op_arg(p, o, s[k], 0, FO_READ);
 }
 
-/* Slots that were added at the end, from `first` on, go in front of the first one of a forward block. */
+/* Slots that were added at the end, from `first` on, go before the first one of a forward block. */
 static void slots_to_front(struct fo_program *p, int first)
 {
 	int to = 0, n = p->nslot - first;
@@ -273,7 +273,7 @@ static void slots_to_front(struct fo_program *p, int first)
 	}
 }
 
-/* At the beginning of the step the largest maximum of each history is looked up, for as many layers at once as one
+/* Looks up the largest maximum of each history at the beginning of the step, for as many layers at once as one
  * operation takes. */
 static void put_begin(struct work *w)
 {
@@ -303,7 +303,7 @@ static void put_begin(struct work *w)
 	slots_to_front(p, old);
 }
 
-/* At the end of the step, after the decision whether it is taken, its maxima join the history. */
+/* The step's maxima join the history at its end, after the decision whether it is taken. */
 static void put_history(struct work *w)
 {
 	struct fo_program *p = w->p;

@@ -53,7 +53,7 @@ void fo_pass_fused_optimizer(struct fo_program *p)
 			if (many < 0)
 				continue;
 			struct fo_op o = begin_many(&x, many);
-			/* What has joined already has no order with what follows but through x's own operands. */
+			/* Operations that joined already have no order with later ones but through x's own operands. */
 			for (int k = i + 1; k < p->block[b].n && o.n + fo_op_info(many)->per_tensor <= FO_MAX_OPERANDS;
 			     k++) {
 				if (!alike(p, many, &x, &p->block[b].op[k]) || !fo_edit_can_move(p, b, k, i + 1))

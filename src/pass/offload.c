@@ -113,51 +113,30 @@ static void put_copies(struct fo_program *p, int block, const struct layer *l, i
 	}
 }
 
-/* The slots of a layer block that copy for another layer get a block that does so: another for each pair of blocks that
+/* The slots of a layer block that copy for another layer get a block that does so, one for each pair of blocks that
  * such a layer has; the block itself, where all of its slots want the same. */
 static void split_block(struct fo_program *p, int block, const struct layer *layer, int64_t layers, int distance,
 			bool out)
 {
-	int *target = fo_xmalloc((size_t)(p->nslot + 1) * sizeof *target), made = 0, same = -1;
-	bool all = true;
-	for (int s = 0; s < p->nslot; s++) {
+	bool *alike = fo_xmalloc((size_t)(p->nslot + 1) * sizeof *alike), all = true;
+	for (int s = 0, made = 0; s < p->nslot; s++) {
 		int l = p->slot[s].layer - distance;
-		target[s] = -1;
-		if (p->slot[s].block != block)
+		char suffix[16];
+		if (p->slot[s].block != block || l < 0 || l >= layers)
 			continue;
-		bool copies = l >= 0 && l < layers;
-		if (copies && same < 0)
-			same = l;
-		all &= copies && layer[l].forward == layer[same].forward && layer[l].backward == layer[same].backward;
-	}
-	for (int s = 0; s < p->nslot; s++) {
-		const struct fo_slot at = p->slot[s];
-		int l = at.layer - distance;
-		if (at.block != block || l < 0 || l >= layers || target[s] >= 0)
-			continue;
-		int to = block;
-		if (!all) {
-			char name[sizeof p->block->name];
-			const char *way = out ? "out" : "in";
-			if (made)
-				snprintf(name, sizeof name, "%.16s.%s%d", p->block[block].name, way, made + 1);
-			else
-				snprintf(name, sizeof name, "%.16s.%s", p->block[block].name, way);
-			to = fo_block_clone(p, block, name);
-			made++;
-		}
-		put_copies(p, to, &layer[l], distance, out);
-		for (int k = s; k < p->nslot; k++) {
+		for (int k = 0; k < p->nslot; k++) {
 			int other = p->slot[k].layer - distance;
-			if (p->slot[k].block == block && other >= 0 && other < layers &&
-			    layer[other].forward == layer[l].forward && layer[other].backward == layer[l].backward)
-				target[k] = to;
+			alike[k] = other >= 0 && other < layers && layer[other].forward == layer[l].forward &&
+				   layer[other].backward == layer[l].backward;
+			all &= alike[k] || p->slot[k].block != block;
 		}
+		snprintf(suffix, sizeof suffix, "%s%.0d", out ? "out" : "in", made ? made + 1 : 0); /* 0: no digit */
+		put_copies(p, all ? block : fo_edit_split(p, block, suffix, alike), &layer[l], distance, out);
+		made++;
+		if (all)
+			break;
 	}
-	for (int s = 0; s < p->nslot; s++)
-		if (target[s] >= 0)
-			p->slot[s].block = (int16_t)target[s];
-	free(target);
+	free(alike);
 }
 
 fo_status fo_pass_offload_legal(const struct fo_program *p)

@@ -73,7 +73,7 @@ static void find_uses(const struct fo_program *p, struct uses *u)
 
 enum what { STAYS, MEASURES, UPDATES };
 
-/* What an optimizer slot does with gradients; it can do so after slot *behind. */
+/* How an optimizer slot uses gradients; it can do so after slot *behind. */
 static enum what place_of(const struct fo_program *p, const struct uses *u, const struct fo_slot *s, int *behind)
 {
 	const struct fo_block *b = &p->block[s->block];
@@ -100,7 +100,7 @@ static struct fo_slot *reorder(const struct fo_program *p, const struct uses *u,
 	struct fo_slot *to = fo_xmalloc((size_t)(p->nslot + 1) * sizeof *to);
 	int *behind = fo_xmalloc((size_t)p->nslot * sizeof *behind),
 	    *what = fo_xmalloc((size_t)p->nslot * sizeof *what);
-	/* Moved slots by the slot in front of them, in their old order. */
+	/* Moved slots by the slot before them, in their old order. */
 	int *first = fo_xmalloc((size_t)p->nslot * sizeof *first), *next = fo_xmalloc((size_t)p->nslot * sizeof *next),
 	    n = 0;
 	bool decided = false;

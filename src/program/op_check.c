@@ -285,7 +285,7 @@ static const char *check_rectangle(const struct fo_program *p, const struct fo_o
 	return a->access > FO_TAKE || !(modes & 1 << a->access) ? "access mode is not one the operation knows" : NULL;
 }
 
-/* What is known of an operation's types while its operands are visited. */
+/* The types that were seen while an operation's operands are visited. */
 struct types {
 	int wide; /* are the numbers f64? -1: none has been seen */
 	int cast; /* type of the fp8 results; -1: none has been seen */

@@ -1,5 +1,5 @@
-/* What operations cost: FLOP that the model needs, FLOP run, bytes moved, bytes on the wire. ops.def names the rule of
- * each operation; a rule may serve several whose first operands are the same. */
+/* The costs of operations: FLOP that the model needs, FLOP run, bytes moved, bytes on the wire. ops.def names the rule
+ * of each operation; a rule may serve several whose first operands are the same. */
 #include "program/program.h"
 
 /* pairs: visible (query, key) pairs of the micro-batch, < 0: of unbroken rows. */
@@ -62,8 +62,8 @@ static struct fo_cost cost_matmul(const struct fo_program *p, const struct fo_op
 	return c;
 }
 
-/* By convention a norm's weight counts like any weight: 2 FLOP per parameter and token forward, 4 backward, so that the
- * program's sum equals 6 N_mm + 12 L H Q S. It is also what runs, when only sums are counted: one multiply-add per
+/* A norm's weight counts, by convention, like any weight: 2 FLOP per parameter and token forward, 4 backward, so that
+ * the program's sum equals 6 N_mm + 12 L H Q S. It is also what runs, when only sums are counted: one multiply-add per
  * element in each of the three reductions. */
 static struct fo_cost cost_norm(const struct fo_program *p, const struct fo_op *o, double pairs)
 {

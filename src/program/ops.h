@@ -1,4 +1,4 @@
-/* What ops.def declares, as C: the enum of operations, the enum of each operation's operands, and the table. All of it
+/* ops.def as C: the enum of operations, the enum of each operation's operands, and the table. All of it
  * is made by the compiler; nothing is parsed at run time. */
 #ifndef FO_PROGRAM_OPS_H
 #define FO_PROGRAM_OPS_H
@@ -91,7 +91,7 @@ enum fo_operand_type {
 	FO_TYPE_FACTOR, /* a number, or fp8 where its scale is an operand too */
 	FO_TYPE_MASTER, /* a number, or the low half of an fp32 number whose high half is the weight (i16) */
 	FO_TYPE_I32,    /* an index */
-	FO_TYPE_F64,    /* f64 in every precision: norms, losses, what the optimizer is told */
+	FO_TYPE_F64,    /* f64 in every precision: norms, losses, hyper-parameters */
 	FO_TYPE_F32,    /* a maximum or scale of fp8 numbers */
 	FO_TYPE_STEP,   /* F32: the scale of the step; its fp8 numbers, maxima and perhaps their copy follow it */
 	FO_TYPE_FP8,    /* e4m3 or e5m2 */

@@ -208,7 +208,7 @@ enum fo_recompute {
 	FO_RECOMPUTE_REST = 64, /* operations that other passes made */
 	FO_RECOMPUTE_SELECTIVE = FO_RECOMPUTE_NORM | FO_RECOMPUTE_SWIGLU,
 	FO_RECOMPUTE_FULL = 127, /* all that backward needs, from the layer's input */
-	/* Only in ops.def: the operation belongs to the set of the one that made its first operand, or that reads its
+	/* In ops.def alone: the operation belongs to the set of the one that made its first operand, or that reads its
 	 * result. */
 	FO_RECOMPUTE_BY_INPUT = -1,
 	FO_RECOMPUTE_BY_READER = -2,
@@ -233,7 +233,7 @@ extern const char *const fo_master_name[FO_MASTER_COUNT], *const fo_moments_name
 	X(fuse_loss, "fuse-loss", NULL, 0) /* tokens of a chunk */                                                 \
 	X(fuse_elementwise, "fuse-elementwise", NULL, 0)                                                           \
 	X(fuse_rope, "fuse-rope", NULL, 0)                                                                         \
-	/* What backward repeats: a sum of enum fo_recompute in the first recompute_layers layers (0: in all), */  \
+	/* Backward repeats a sum of enum fo_recompute in the first recompute_layers layers (0: in all), */        \
 	/* another in the rest of them. */                                                                         \
 	X(recompute, "recompute", NULL, 0)                                                                         \
 	X(recompute_layers, "recompute-layers", NULL, 0)                                                           \
@@ -257,8 +257,8 @@ extern const char *const fo_master_name[FO_MASTER_COUNT], *const fo_moments_name
 	X(attention, "attention", attention_name, FO_ATTENTION_COUNT)                                              \
 	X(offload, "offload", NULL, 0) /* layers whose activations wait in host memory */                          \
 	X(wgrad_lane, "wgrad-lane", NULL, 0)
-/* What the passes shall do, or have done; 0: off. It travels with the program so that programs which share weights are
- * built alike. */
+/* The passes that shall be, or were, applied; 0: off. They travel with the program, so that programs which share
+ * weights are built alike. */
 struct fo_passes {
 #define X(member, ...) int64_t member;
 	FO_PASS_FIELDS(X)
@@ -289,8 +289,7 @@ static inline void fo_passes_set(struct fo_passes *c, size_t offset, int64_t val
 	*(int64_t *)((char *)c + offset) = value;
 }
 extern const int fo_pass_fields;
-/* The value of the field at `offset` as it stands behind its name: "=split", "=512", or nothing where it is merely on.
- */
+/* The value of the field at `offset` as it follows its name: "=split", "=512", or nothing where it is merely on. */
 void fo_pass_value_text(size_t offset, int64_t value, struct fo_str *out);
 /* "merge-qkv, fuse-loss=512", or "none". */
 void fo_passes_text(const struct fo_passes *c, struct fo_str *out);

@@ -69,8 +69,7 @@ struct fo_run {
 	int64_t memory_limit;
 	int state;             /* enum fo_run_state: who says master and moments */
 	int64_t memory_budget; /* 0: as memory_limit and the machine say */
-	int64_t batch_rows; /* 0: rows x micro_batches; else the step's rows, whose split is chosen (src/pass/choose.c)
-			     */
+	int64_t batch_rows;    /* 0: rows x micro_batches; else the step's rows, whose split is chosen */
 	/* Passes. */
 	bool merge_qkv, merge_gate_up;
 	int64_t fuse_loss; /* tokens of a chunk; 0: no; FO_RUN_FUSE_LOSS_AUTO */
@@ -104,9 +103,8 @@ enum fo_numerics fo_run_precision(const struct fo_run *r);
 /* The lowering that the options ask for. Choices that are left open (auto) are taken as if memory were plenty;
  * fo_pass_choose_run (src/pass) makes them. */
 struct fo_lowering fo_run_lowering(const struct fo_run *r, enum fo_mode mode);
-/* Appends to `out` what options that were given say against the passes of a program made elsewhere: "pass.fp8 is
- * rowwise there, not off; ...". Choices that are left open (auto), and what says nothing about these passes, contradict
- * nothing. */
+/* Appends to `out` how options that were given contradict the passes of a program made elsewhere: "pass.fp8 is rowwise
+ * there, not off; ...". Choices that are left open (auto) contradict nothing. */
 void fo_run_contradicts(const struct fo_opt_set *s, const struct fo_run *r, const struct fo_passes *has,
 			struct fo_str *out);
 /* Learning rate of step `step` (0-based): linear warm-up to lr, then the schedule down to lr x final_lr at the last

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { PIECE = 1 << 20, STEPS_THREAD = 100 /* behind every lane's */ };
+enum { PIECE = 1 << 20, STEPS_THREAD = 100 /* after every lane's */ };
 
 struct writer {
 	const struct fo_trace_sink *sink;

@@ -62,7 +62,7 @@ struct fo_event {
 	int64_t step; /* the step that the event is about, else the steps that are done */
 	/* The whole run so far, this process included. */
 	int64_t tokens, skipped, rewinds; /* tokens with a target; steps that guards refused; times it went back */
-	/* Of this process so far. */
+	/* This process so far. */
 	int64_t measured_bytes;           /* most memory that the run was seen to take: of the device, or of the host */
 	const struct fo_profile *profile; /* time of its steps by part */
 	union {
@@ -81,7 +81,7 @@ struct fo_event {
 		struct {
 			const struct fo_train_result *result;
 			const char *how; /* "done", "interrupted" or "failed" */
-			/* Of this process: cold memory, left out of the log's sums. */
+			/* The first step of this process, left out of the log's sums: memory is cold. */
 			const struct fo_profile *first_step;
 		} end;
 	};

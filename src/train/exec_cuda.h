@@ -34,6 +34,12 @@ struct fo_exec_inputs {
 	 * none. */
 	int64_t held;
 };
+/* Events of an instance, NULL where there is none, and its time in a timed step. */
+struct fo_exec_events {
+	fo_cuda_event done;         /* instances on other lanes wait for it */
+	fo_cuda_event begins, ends; /* begins NULL: with the end of the instance before it on its lane */
+	int64_t end_ns;
+};
 enum { FO_EXEC_GRAPHS_MAX = 8 };
 struct fo_exec_graph { /* of one variant */
 	int64_t *variant;
@@ -62,11 +68,9 @@ struct fo_exec_cuda {
 	int64_t *variant, *prepared; /* of the step that is about to run; of the plans and workspaces there are */
 	struct fo_exec_graph graph[FO_EXEC_GRAPHS_MAX];
 	int graphs;
-	/* Per instance, NULL where there is none: the event that instances on other lanes wait for, and those where its
-	 * time begins (else it begins where the one before it on its lane ends) and ends. */
-	fo_cuda_event *done, *begins, *ends, base, fork;
-	int64_t *end_ns; /* per instance, of a timed step */
-	int64_t steps;   /* run so far */
+	struct fo_exec_events *at; /* per instance */
+	fo_cuda_event base, fork;
+	int64_t steps; /* run so far */
 	float around_ms;
 };
 
@@ -94,7 +98,7 @@ static inline bool fo_exec_is_batch(const struct fo_op *o)
 {
 	return fo_exec_is_host(o) && o->attr.port == FO_PORT_BATCH;
 }
-/* Where the executor's options want inputs ahead: `now` is not NULL then. */
+/* Takes memory where the executor's options want inputs ahead: `now` is not NULL then. */
 FO_CHECKED fo_status fo_exec_inputs_open(struct fo_exec *e);
 void fo_exec_inputs_close(struct fo_exec *e);
 /* Waits until the front of the staging may be filled with something else. */

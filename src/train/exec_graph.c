@@ -26,11 +26,7 @@ fo_status fo_exec_graph_open(struct fo_exec *e)
 {
 	struct fo_exec_cuda *x = e->cuda;
 	int last[FO_LANE_COUNT];
-	size_t n = (size_t)e->u.n + 1;
-	x->done = fo_xmalloc(n * sizeof *x->done);
-	x->begins = fo_xmalloc(n * sizeof *x->begins);
-	x->ends = fo_xmalloc(n * sizeof *x->ends);
-	x->end_ns = fo_xmalloc(n * sizeof *x->end_ns);
+	x->at = fo_xmalloc((size_t)(e->u.n + 1) * sizeof *x->at);
 	memset(last, -1, sizeof last);
 	FO_TRY(fo_cuda_event_new(x->c, true, &x->base));
 	FO_TRY(fo_cuda_event_new(x->c, true, &x->fork));
@@ -44,14 +40,14 @@ fo_status fo_exec_graph_open(struct fo_exec *e)
 		for (int l = 0; l < FO_LANE_COUNT; l++) {
 			int32_t need = e->u.wait[i][l];
 			waits |= need >= 0;
-			if (need >= 0 && !x->done[need])
-				FO_TRY(fo_cuda_event_new(x->c, false, &x->done[need]));
+			if (need >= 0 && !x->at[need].done)
+				FO_TRY(fo_cuda_event_new(x->c, false, &x->at[need].done));
 		}
 		if (!e->o.timed_every)
 			continue;
-		FO_TRY(fo_cuda_event_new(x->c, true, &x->ends[i]));
+		FO_TRY(fo_cuda_event_new(x->c, true, &x->at[i].ends));
 		if (waits)
-			FO_TRY(fo_cuda_event_new(x->c, true, &x->begins[i]));
+			FO_TRY(fo_cuda_event_new(x->c, true, &x->at[i].begins));
 	}
 	return FO_OK;
 }
@@ -60,10 +56,10 @@ void fo_exec_graph_close(struct fo_exec *e)
 {
 	struct fo_exec_cuda *x = e->cuda;
 	fo_exec_graph_drop(e);
-	for (int i = 0; x->ends && i < e->u.n; i++) {
-		fo_cuda_event_free(x->c, x->done[i]);
-		fo_cuda_event_free(x->c, x->begins[i]);
-		fo_cuda_event_free(x->c, x->ends[i]);
+	for (int i = 0; x->at && i < e->u.n; i++) {
+		fo_cuda_event_free(x->c, x->at[i].done);
+		fo_cuda_event_free(x->c, x->at[i].begins);
+		fo_cuda_event_free(x->c, x->at[i].ends);
 	}
 	for (int l = 0; l < FO_LANE_COUNT; l++) {
 		fo_cuda_event_free(x->c, x->lane[l].join);
@@ -72,12 +68,8 @@ void fo_exec_graph_close(struct fo_exec *e)
 	fo_cuda_event_free(x->c, x->base);
 	fo_cuda_event_free(x->c, x->fork);
 	x->base = x->fork = NULL;
-	free(x->done);
-	free(x->begins);
-	free(x->ends);
-	free(x->end_ns);
-	x->done = x->begins = x->ends = NULL;
-	x->end_ns = NULL;
+	free(x->at);
+	x->at = NULL;
 }
 
 /* ---- putting a step into streams ---- */
@@ -88,13 +80,13 @@ static fo_status enqueue_instance(struct fo_exec *e, int id, bool timed, bool ca
 	fo_cuda_stream s = x->lane[fo_instance_op(e->p, &e->u, id)->lane].stream;
 	for (int l = 0; l < FO_LANE_COUNT; l++)
 		if (e->u.wait[id][l] >= 0)
-			FO_TRY(fo_cuda_event_after(x->c, s, x->done[e->u.wait[id][l]]));
-	if (timed && x->begins[id])
-		FO_TRY(fo_cuda_event_record(x->c, x->begins[id], s, capturing));
+			FO_TRY(fo_cuda_event_after(x->c, s, x->at[e->u.wait[id][l]].done));
+	if (timed && x->at[id].begins)
+		FO_TRY(fo_cuda_event_record(x->c, x->at[id].begins, s, capturing));
 	FO_TRY(fo_exec_enqueue(e, id));
 	if (timed)
-		FO_TRY(fo_cuda_event_record(x->c, x->ends[id], s, capturing));
-	return x->done[id] ? fo_cuda_event_record(x->c, x->done[id], s, false) : FO_OK;
+		FO_TRY(fo_cuda_event_record(x->c, x->at[id].ends, s, capturing));
+	return x->at[id].done ? fo_cuda_event_record(x->c, x->at[id].done, s, false) : FO_OK;
 }
 
 /* All streams begin after the compute lane's and end before it goes on: waiting for that one is waiting for the
@@ -193,7 +185,7 @@ static fo_status at_ns(const struct fo_exec_cuda *x, fo_cuda_event event, int64_
 static fo_status record_spans(struct fo_exec *e, int32_t step, int64_t filled_ns, int64_t base_ns)
 {
 	struct fo_exec_cuda *x = e->cuda;
-	int64_t at[FO_LANE_COUNT], *end = x->end_ns;
+	int64_t at[FO_LANE_COUNT];
 	fo_status st = FO_OK;
 	for (int l = 0; l < FO_LANE_COUNT; l++)
 		at[l] = l == FO_LANE_COMPUTE ? filled_ns : base_ns;
@@ -205,24 +197,24 @@ static fo_status record_spans(struct fo_exec *e, int32_t step, int64_t filled_ns
 		first = first < 0 && fills(o) ? id : first;
 		for (int l = 0; l < FO_LANE_COUNT; l++) {
 			int32_t need = e->u.wait[id][l];
-			if (need >= 0 && (newest < 0 || end[need] > end[newest]))
+			if (need >= 0 && (newest < 0 || x->at[need].end_ns > x->at[newest].end_ns))
 				newest = need;
 		}
-		if (x->begins[id])
-			st = at_ns(x, x->begins[id], base_ns, &begin);
+		if (x->at[id].begins)
+			st = at_ns(x, x->at[id].begins, base_ns, &begin);
 		if (st == FO_OK)
-			st = at_ns(x, x->ends[id], base_ns, &end[id]);
+			st = at_ns(x, x->at[id].ends, base_ns, &x->at[id].end_ns);
 		begin = begin > at[o->lane] ? begin : at[o->lane];
-		end[id] = end[id] > begin ? end[id] : begin;
+		x->at[id].end_ns = x->at[id].end_ns > begin ? x->at[id].end_ns : begin;
 		newest = newest < 0 && o->lane == FO_LANE_COMPUTE && at[o->lane] == filled_ns ? first : newest;
 		int64_t until = begin;
-		if (newest >= 0 && end[newest] < begin)
-			until = end[newest]; /* the rest is the launch */
+		if (newest >= 0 && x->at[newest].end_ns < begin)
+			until = x->at[newest].end_ns; /* the rest is the launch */
 		if (newest >= 0 && until > at[o->lane] && st == FO_OK)
 			fo_timeline_record(&e->timeline, o->lane, step, ~newest, at[o->lane], until);
 		if (st == FO_OK)
-			fo_timeline_record(&e->timeline, o->lane, step, id, begin, end[id]);
-		at[o->lane] = end[id];
+			fo_timeline_record(&e->timeline, o->lane, step, id, begin, x->at[id].end_ns);
+		at[o->lane] = x->at[id].end_ns;
 	}
 	return st;
 }
@@ -265,8 +257,7 @@ static fo_status launch_and_wait(struct fo_exec *e, bool timed)
 	return st == FO_OK ? fo_cuda_stream_wait(x->c, x->lane[FO_LANE_COMPUTE].stream) : st;
 }
 
-/* Where not all steps are timed, the third is the first: the first one loads what libraries load late, the second one
- * captures. */
+/* Where not all steps are timed, the third is the first: in the first, libraries load late; the second captures. */
 static bool is_timed(const struct fo_exec *e)
 {
 	int64_t every = e->o.timed_every;

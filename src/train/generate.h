@@ -9,10 +9,10 @@
 /* Two step programs (FO_MODE_DECODE) over one store: chunks of several tokens for what is given, single tokens for what
  * is generated. Both share weights, cache and arena. */
 struct fo_generator;
-/* The store must hold the model's weights in `precision`, as programs with these passes lay them out (NULL: the plain
- * one); the cache and longer tables are added to it. context: the most tokens of the text, chunk: tokens of a prompt
- * that go through the model together (at most context). Model, store and options must outlive it; `share` as in
- * fo_exec_new. FO_EARG for dimensions, FO_ENOMEM. */
+/* The store holds the model's weights in `precision`, as programs with these passes lay them out (NULL: the plain one);
+ * the cache and longer tables are added to it. context: the most tokens of the text; chunk: tokens of a prompt that go
+ * through the model together. Model, store and options must outlive it; `share` as in fo_exec_new. FO_EARG for
+ * dimensions, FO_ENOMEM. */
 FO_CHECKED fo_status fo_generator_new(struct fo_generator **out, const struct fo_model *m, enum fo_numerics precision,
 				      const struct fo_passes *passes, struct fo_store *s,
 				      const struct fo_exec_options *o, int64_t context, int64_t chunk,
@@ -27,8 +27,7 @@ int64_t fo_generator_length(const struct fo_generator *g); /* tokens so far */
 int64_t fo_generator_context(const struct fo_generator *g);
 /* Forgets the text, keeps everything else. */
 void fo_generator_clear(struct fo_generator *g);
-/* Bytes that the step of one more token reads and writes: weights, cache so far, activations. They are the sum of the
- * operations' declared operands. */
+/* Bytes that the step of one more token reads and writes: weights, cache so far, activations. */
 double fo_generator_step_bytes(const struct fo_generator *g);
 
 /* ---- drawing ---- */

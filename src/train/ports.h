@@ -7,7 +7,7 @@
 
 struct fo_ports {
 	const struct fo_batch *batch; /* the step's tokens */
-	/* Its next batch is the next step's; NULL: there is no next step, or nobody may look ahead. */
+	/* The next step's batch is its next; NULL: there is no next step, or nobody may look ahead. */
 	struct fo_loader *loader;
 	const struct fo_batch *ahead; /* served while an executor fills in the next step */
 	double hyper[FO_HYPER_COUNT];

@@ -15,16 +15,15 @@ struct fo_pretrained {
 	int64_t step;                   /* of our checkpoints; -1: not one of ours */
 	int64_t seq;                    /* row length it was trained with; 0: unknown */
 };
-/* path: a run directory (its newest checkpoint is taken), a checkpoint, or a folder in Hugging Face's layout. Reads the
- * configuration, the tokenizer and, of a checkpoint of ours, the manifest with all checksums; changes nothing on disk.
- * precision < 0: bf16 where config.json says that the weights are bf16 or fp16, else fp32. FO_EARG, FO_EIO, FO_EFORMAT,
- * FO_EUNSUPPORTED say what is wrong. Ended with fo_pretrained_close also after an error. */
+/* path: a run directory (its newest checkpoint is taken), a checkpoint, or a folder in Hugging Face's layout. Reads
+ * configuration, tokenizer and a checkpoint's manifest with all checksums; changes nothing on disk. precision < 0: bf16
+ * where config.json says that the weights are bf16 or fp16, else fp32. Ended with fo_pretrained_close also after an
+ * error: FO_EARG, FO_EIO, FO_EFORMAT, FO_EUNSUPPORTED. */
 FO_CHECKED fo_status fo_pretrained_open(struct fo_pretrained *p, const char *path, int precision);
 void fo_pretrained_close(struct fo_pretrained *p);
 
-/* A store with the persistent buffers of `program` (of this model and precision), weights read from the folder. It lies
- * in this machine's memory, or with cuda on that device, while the host holds pieces of the weights only. FO_ENOMEM
- * where too little memory is free. */
+/* A store with the persistent buffers of `program` (of this model and precision), weights read from the folder, in this
+ * machine's memory, or on the device `cuda`. FO_ENOMEM where too little memory is free. */
 FO_CHECKED fo_status fo_pretrained_store(const struct fo_pretrained *p, const struct fo_program *program,
 					 struct fo_cuda *cuda, struct fo_store **out);
 /* A store and a generator over it (freed in the other order). */
@@ -34,8 +33,7 @@ FO_CHECKED fo_status fo_pretrained_generator(const struct fo_pretrained *p, cons
 /* ---- evaluate.c: the loss on text: nats per token, perplexity, bits per byte ---- */
 
 struct fo_eval_options {
-	const char *data; /* text (a file, or a folder of files), a shard, or a folder with val.shard; NULL: what the
-			     run held out */
+	const char *data; /* text (file or folder), a shard, or a folder with val.shard; NULL: what the run held out */
 	int64_t seq;      /* tokens in a row; 0: as trained, else the model's positions, at most 2048 */
 	int64_t batches;  /* micro-batches; 0: everything once, in order; -1: as the run evaluates, else everything */
 	int threads;      /* 0: all */

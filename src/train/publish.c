@@ -73,7 +73,7 @@ static void begin(struct fo_publisher *p, int64_t step, const struct fo_train_pl
 static void publish_step(struct fo_publisher *p, const struct fo_train_step *t)
 {
 	double value[FO_STEP_FIELD_COUNT];
-	/* To the nanosecond: steps may take less than the log's millisecond. */
+	/* Steps may take less than the log's millisecond, so time is to the nanosecond. */
 	fo_step_values(t, fo_clock_unix(), value);
 	if (p->tensorboard)
 		check(p, fo_tensorboard_step(&p->board, t->step, value), &p->tensorboard_failed);

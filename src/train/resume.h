@@ -38,8 +38,7 @@ struct fo_resume_row {
 	enum fo_resume_kind kind;
 	size_t offset;       /* in struct fo_model, fo_ckpt_meta or fo_passes */
 	bool data;           /* set right by restoring files, not by an option */
-	const char *options; /* the run options that it comes from, separated by blanks; NULL: the one of its name, if
-				there is one */
+	const char *options; /* the run options that it comes from, separated by blanks; NULL: the one of its name */
 	const char *why;     /* WARNED: the consequence of the change */
 };
 int fo_resume_rows(void);
@@ -50,19 +49,20 @@ extern const char *const fo_resume_free[];
 /* The row's value on this side in `buf`; false: not recorded. */
 bool fo_resume_value(const struct fo_resume_row *row, const struct fo_resume_side *side, char *buf, size_t size);
 
-/* Every difference, in the table's order: "NAME is A there and B here; ..." of those that are refused, "NAME=A, ..." to
- * set them right, whether the model itself has to be another, whether files have to be restored, the same of those that
- * are warned of (a line each), names of what `was` does not record. */
+/* Every difference, in the table's order. */
 struct fo_resume_differences {
-	struct fo_str refused, set, warned, unknown;
-	bool model, data;
+	struct fo_str refused; /* "NAME is A there and B here; ..." */
+	struct fo_str set;     /* "NAME=A, ...": the options that set these right */
+	struct fo_str warned;  /* a line each */
+	struct fo_str unknown; /* names that `was` does not record */
+	bool model, data;      /* the model has to be another; files have to be restored */
 };
 void fo_resume_compare(const struct fo_resume_side *was, const struct fo_resume_side *is,
 		       struct fo_resume_differences *out);
 void fo_resume_differences_fini(struct fo_resume_differences *d);
 
 /* The loader's next step for steps of `rows` rows after `next_step` of `rows_before`: the first that begins at or
- * behind the row that comes next. *left_out: rows between. */
+ * after the row that comes next. *left_out: rows between. */
 int64_t fo_resume_next_step(int64_t next_step, int64_t rows_before, int64_t rows, int64_t *left_out);
 
 #endif

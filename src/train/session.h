@@ -30,7 +30,7 @@ struct fo_account {
 	int64_t kept, timed;
 	/* Sums over all steps that ran, taken or not. */
 	int64_t steps, tokens, real_tokens, truncated; /* tokens processed; without padding; lost to truncation */
-	/* Over the steps that were taken. */
+	/* The steps that were taken. */
 	int64_t loss_tokens, first_taken; /* tokens with a target; number of the first such step */
 	double first_loss, last_loss;
 	double tail_loss; /* sum over the steps in the run's last tenth */
@@ -132,7 +132,7 @@ fo_status fo_saver_rescue(struct fo_saver *v, const struct fo_ckpt_meta *meta, f
  * removes those after it. *found false: there is none, nothing was changed. *torn: reading failed half way, so that the
  * weights are of two moments; else it stays or becomes false. */
 FO_CHECKED fo_status fo_saver_go_back(struct fo_saver *v, struct fo_ckpt_meta *meta, bool *found, bool *torn);
-/* Of `step` steps, how many after the newest checkpoint checkpoint.last=no leaves unsaved. */
+/* How many of `step` steps, those after the newest checkpoint, checkpoint.last=no leaves unsaved. */
 int64_t fo_saver_unsaved(const struct fo_saver *v, int64_t step);
 /* "DIR/checkpoints/step-00000100" of the newest checkpoint that is known to be whole; "": none. */
 void fo_saver_newest(const struct fo_saver *v, char *path, size_t size);

@@ -37,7 +37,7 @@ struct fo_train_plan {
 	const struct fo_program *program;
 	const struct fo_unrolled *instances; /* of its operations */
 	struct fo_memory memory;             /* of the training step */
-	/* With a device the next three are of its memory, memory_available without the reserve. */
+	/* The next three are of the device's memory where one computes, memory_available without the reserve. */
 	int64_t memory_other;      /* evaluation's arena beyond the step's, loader, recorder */
 	int64_t memory_checkpoint; /* the copy that is written while training goes on; 0: checkpoints are waited for */
 	int64_t memory_available;
