@@ -479,10 +479,12 @@ static fo_status measure_splits(struct search *s, const struct fo_ask *ask, int 
 
 /* ---- chunks of the loss ---- */
 
+/* A share of a step's time below which nothing is done for speed: rates of the catalogue cannot tell less apart. */
+#define LEAST_GAIN 1e-3
+
 /* Every chunk reads and writes the fp32 gradient of the head's weights: 8 V D bytes beside 6 N V D FLOP. On an H200 and
  * a vocabulary of 128,256 that is 1.0 ms for each chunk, beside 0.7 ms of matmul at 512 tokens. Larger ones cost memory
- * for their logits. A doubling is worth its memory where it saves a thousandth of the step's time. */
-#define CHUNK_GAIN 1e-3
+ * for their logits, so a doubling must save LEAST_GAIN. */
 
 /* The largest chunk, up to the whole micro-batch, that fits beside what was chosen, which stays as it is: nothing is
  * recomputed for it. The ask's chunk is doubled until a doubling is not worth it, or does not fit. */
@@ -499,7 +501,7 @@ static fo_status choose_chunk(struct search *s)
 		int64_t bytes;
 		next.run.pass.fuse_loss = fo_min(2 * now.run.pass.fuse_loss, tokens);
 		FO_TRY(find_seconds(s->m, s->want->rates, &next));
-		if (now.seconds - next.seconds < CHUNK_GAIN * now.seconds)
+		if (now.seconds - next.seconds < LEAST_GAIN * now.seconds)
 			break;
 		FO_TRY(plan_bytes(s->m, next.run, s->want->host_apart, &bytes));
 		out->planned++;
@@ -572,6 +574,68 @@ fo_status fo_pass_choose(const struct fo_model *m, const struct fo_ask *ask, int
 	free(s.candidate);
 	return st;
 }
+
+/* ---- passes that pay on a device only: taken where the step is predicted to be faster (cost/device.h) ---- */
+
+/* The optimizer's share of a step shrinks with micro-batches; with so many it is that of most runs (docs/performance.md
+ * has 16). */
+enum { MICRO_BATCHES = 8 };
+
+#define ROW(key, field)                                                                \
+	{                                                                              \
+		key, offsetof(struct fo_run, field), offsetof(struct fo_passes, field) \
+	}
+const struct fo_predicted_pass fo_predicted_pass[FO_PREDICTED_PASSES] = {
+	ROW("pass.fuse-rope", fuse_rope),
+	ROW("pass.fp8-fuse", fp8_fuse),
+	ROW("pass.wgrad-lane", wgrad_lane),
+};
+#undef ROW
+
+/* NAN: such a program is not legal, or an operation of it not known. */
+static double predicted_seconds(const struct fo_run *r, const struct fo_model *m, const struct fo_device_rates *d,
+				int64_t *value, size_t at)
+{
+	struct fo_lowering run = fo_run_lowering(r, FO_MODE_TRAIN);
+	struct fo_interval s = { NAN, NAN, NAN };
+	struct fo_program p;
+	if (run.micro_batches > MICRO_BATCHES)
+		run.micro_batches = MICRO_BATCHES;
+	fo_status st = fo_pass_build(&p, m, &run);
+	if (st == FO_OK) {
+		*value = fo_passes_get(&p.run.pass, at);
+		st = fo_device_program_seconds(d, &p, -1, &s);
+		fo_program_fini(&p);
+	}
+	fo_err_clear();
+	return st == FO_OK ? s.mid : NAN;
+}
+
+/* Decides each pass that *r leaves open. Each is decided by itself, in the order of the table, beside those before it. All
+ * keep the mathematics, so a wrong prediction costs time and nothing else. */
+static void predict(struct fo_run *r, const struct fo_model *m, const struct fo_choose_rates *device,
+		    struct fo_predicted *out)
+{
+	for (int i = 0; i < FO_PREDICTED_PASSES; i++) {
+		const struct fo_predicted_pass *row = &fo_predicted_pass[i];
+		int *option = (int *)(void *)((char *)r + row->of_run);
+		int64_t without = 0, with = 0;
+		out[i] = (struct fo_predicted){ .open = *option == FO_RUN_AUTO, .gain = NAN };
+		if (!out[i].open)
+			continue;
+		*option = FO_RUN_NO;
+		if (!device->on_device)
+			continue;
+		const double before = predicted_seconds(r, m, &device->device, &without, row->of_pass);
+		*option = FO_RUN_YES;
+		const double after = predicted_seconds(r, m, &device->device, &with, row->of_pass);
+		out[i].gain = 1 - after / before;
+		out[i].taken = with != without && out[i].gain >= LEAST_GAIN;
+		*option = out[i].taken ? FO_RUN_YES : FO_RUN_NO;
+	}
+}
+
+/* ---- the choices of a run ---- */
 
 /* Formats that the run allows, those that lose nothing first: a split master is the fp32 one, bf16 moments are rounded,
  * and without a master the weights are too. */
@@ -676,7 +740,7 @@ fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, i
 	struct fo_run with = *r;
 	if (!device)
 		return choose_open(r, &room, out);
-	fo_pass_predict(&with, m, device, predicted);
+	predict(&with, m, device, predicted);
 	for (int i = 0; i < FO_PREDICTED_PASSES; i++)
 		if (fo_predicted_pass[i].of_run == offsetof(struct fo_run, wgrad_lane))
 			lane = &predicted[i];

@@ -106,7 +106,7 @@ double fo_program_seconds(const struct fo_program *p, const struct fo_choose_rat
  * step. */
 double fo_program_gain_of_more(const struct fo_program *p, const struct fo_choose_rates *rates, int64_t most);
 
-/* Passes that pay on a device only, and are taken there by prediction (predicted.c). */
+/* Passes that pay on a device only: taken where they are predicted to save a thousandth of the step's time. */
 enum { FO_PREDICTED_PASSES = 3 };
 extern const struct fo_predicted_pass {
 	const char *key; /* of the option */
@@ -117,11 +117,6 @@ struct fo_predicted {
 	bool open, taken; /* the run left it open; and it is done */
 	double gain;      /* predicted share of a step's time that it saves; NAN: not known, then it is not taken */
 };
-/* Decides each pass that *r leaves open for a device with these rates: yes where it is predicted to save a thousandth
- * of the step's time. */
-void fo_pass_predict(struct fo_run *r, const struct fo_model *m, const struct fo_choose_rates *device,
-		     struct fo_predicted *out);
-
 /* One way to train that the user allows. Any ask of a lower tier is preferred; within a tier the faster one. */
 struct fo_ask {
 	struct fo_lowering run;

@@ -12,7 +12,7 @@
 enum { PIECES = 2, PIECE_BYTES = 8 << 20 };
 
 /* Bytes of the next piece where `left` are left. */
-static int64_t piece_bytes(int64_t left) { return left < PIECE_BYTES ? left : PIECE_BYTES; }
+static int64_t piece_bytes(int64_t left) { return fo_min(left, PIECE_BYTES); }
 
 static fo_status open_copies(struct fo_store *s)
 {
@@ -25,23 +25,29 @@ static fo_status open_copies(struct fo_store *s)
 	return FO_OK;
 }
 
+/* Copies to the device through the pieces in turn. */
+static fo_status send(struct fo_store *s, unsigned char *device, const unsigned char *host, int64_t bytes)
+{
+	int64_t n = 0;
+	int k = 0;
+	for (int64_t at = 0; at < bytes; at += n, k = (k + 1) % PIECES) {
+		n = piece_bytes(bytes - at);
+		FO_TRY(fo_cuda_stream_wait(s->cuda, s->stream[k]));
+		memcpy(s->piece[k], host + at, (size_t)n);
+		FO_TRY(fo_cuda_copy_in(s->cuda, device + at, s->piece[k], (size_t)n, s->stream[k]));
+	}
+	for (k = 0; k < PIECES; k++)
+		FO_TRY(fo_cuda_stream_wait(s->cuda, s->stream[k]));
+	return FO_OK;
+}
+
 fo_status fo_store_clear(struct fo_store *s, struct fo_store_block *b)
 {
 	FO_TRY(fo_cuda_fill(s->cuda, b->device, 0, (size_t)b->bytes, s->stream[0]));
 	FO_TRY(fo_cuda_stream_wait(s->cuda, s->stream[0]));
-	for (int i = 0; i < s->n; i++) {
-		const struct fo_store_entry *e = &s->entry[i];
-		int64_t bytes = fo_buffer_bytes(&e->buf), n;
-		if (e->buf.home != FO_HOME_CONST || e->memory != b->memory)
-			continue;
-		for (int64_t at = 0; at < bytes; at += n) {
-			n = piece_bytes(bytes - at);
-			memcpy(s->piece[0], e->memory + e->offset + at, (size_t)n);
-			FO_TRY(fo_cuda_copy_in(s->cuda, b->device + e->offset + at, s->piece[0], (size_t)n,
-					       s->stream[0]));
-			FO_TRY(fo_cuda_stream_wait(s->cuda, s->stream[0]));
-		}
-	}
+	for (const struct fo_store_entry *e = s->entry; e < s->entry + s->n; e++)
+		if (e->buf.home == FO_HOME_CONST && e->memory == b->memory)
+			FO_TRY(send(s, b->device + e->offset, e->memory + e->offset, fo_buffer_bytes(&e->buf)));
 	return FO_OK;
 }
 
@@ -92,28 +98,13 @@ void *fo_store_on_device(const struct fo_store *s, const void *host)
 	return NULL;
 }
 
-static fo_status send(struct fo_store *s, struct fo_store_block *b)
-{
-	int64_t n = 0;
-	int k = 0;
-	for (int64_t at = 0; at < b->bytes; at += n, k = (k + 1) % PIECES) {
-		n = piece_bytes(b->bytes - at);
-		FO_TRY(fo_cuda_stream_wait(s->cuda, s->stream[k]));
-		memcpy(s->piece[k], (unsigned char *)b->memory + at, (size_t)n);
-		FO_TRY(fo_cuda_copy_in(s->cuda, b->device + at, s->piece[k], (size_t)n, s->stream[k]));
-	}
-	for (k = 0; k < PIECES; k++)
-		FO_TRY(fo_cuda_stream_wait(s->cuda, s->stream[k]));
-	return FO_OK;
-}
-
 fo_status fo_store_send(struct fo_store *s)
 {
 	for (size_t i = 0; i < s->blocks; i++) {
 		struct fo_store_block *b = &s->block[i];
 		if (!b->host_newer || !b->device) /* added since: no executor here knows it */
 			continue;
-		FO_TRY(send(s, b));
+		FO_TRY(send(s, b->device, b->memory, b->bytes));
 		b->host_newer = b->device_newer = false;
 	}
 	return FO_OK;
@@ -121,7 +112,7 @@ fo_status fo_store_send(struct fo_store *s)
 
 static fo_status fetch(struct fo_store *s, struct fo_store_block *b)
 {
-	int64_t pieces = (b->bytes + PIECE_BYTES - 1) / PIECE_BYTES;
+	int64_t pieces = fo_ceil_div(b->bytes, PIECE_BYTES);
 	for (int64_t i = 0; i < pieces + PIECES; i++) {
 		int k = (int)(i % PIECES);
 		/* Offsets of what the piece holds and of what it takes next. */
