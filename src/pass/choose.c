@@ -484,10 +484,10 @@ static fo_status measure_splits(struct search *s, const struct fo_ask *ask, int 
 
 /* Every chunk reads and writes the fp32 gradient of the head's weights: 8 V D bytes beside 6 N V D FLOP. On an H200 and
  * a vocabulary of 128,256 that is 1.0 ms for each chunk, beside 0.7 ms of matmul at 512 tokens. Larger ones cost memory
- * for their logits, so a doubling must save LEAST_GAIN. */
-
-/* The largest chunk, up to the whole micro-batch, that fits beside what was chosen, which stays as it is: nothing is
- * recomputed for it. The ask's chunk is doubled until a doubling is not worth it, or does not fit. */
+ * for their logits, so a doubling must save LEAST_GAIN.
+ *
+ * Takes the largest chunk, up to the whole micro-batch, that fits beside the rest of the choice, which stays as it is:
+ * nothing is recomputed for it. The ask's chunk is doubled until a doubling is not worth it, or does not fit. */
 static fo_status choose_chunk(struct search *s)
 {
 	struct fo_choice *out = s->out;
@@ -611,8 +611,8 @@ static double predicted_seconds(const struct fo_run *r, const struct fo_model *m
 	return st == FO_OK ? s.mid : NAN;
 }
 
-/* Decides each pass that *r leaves open. Each is decided by itself, in the order of the table, beside those before it. All
- * keep the mathematics, so a wrong prediction costs time and nothing else. */
+/* Decides each pass that *r leaves open. Each is decided by itself, in the order of the table, beside those before it.
+ * All keep the mathematics, so a wrong prediction costs time and nothing else. */
 static void predict(struct fo_run *r, const struct fo_model *m, const struct fo_choose_rates *device,
 		    struct fo_predicted *out)
 {
