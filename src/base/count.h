@@ -11,6 +11,22 @@ static inline int64_t fo_max(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t fo_clamp(int64_t x, int64_t low, int64_t high) { return fo_max(low, fo_min(x, high)); }
 /* For qsort: negative, 0 or positive. */
 static inline int fo_order(int64_t a, int64_t b) { return (a > b) - (a < b); }
+/* For qsort, of numbers of these types. */
+static inline int fo_by_int64(const void *a, const void *b)
+{
+	return fo_order(*(const int64_t *)a, *(const int64_t *)b);
+}
+static inline int fo_by_int(const void *a, const void *b) { return fo_order(*(const int *)a, *(const int *)b); }
+/* The first i in [0, n) for which `holds` is true, n if there is none: a binary search, so it stays true behind that. */
+#define FO_FIRST(i, n, holds)                                       \
+	__extension__({                                             \
+		int64_t low_ = 0, high_ = (int64_t)(n);             \
+		while (low_ < high_) {                              \
+			int64_t i = low_ + (high_ - low_) / 2;      \
+			*((holds) ? &high_ : &low_) = i + !(holds); \
+		}                                                   \
+		low_;                                               \
+	})
 /* How many units of `unit` hold n. */
 static inline int64_t fo_ceil_div(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 /* The smallest multiple of `unit` that is not below n. */

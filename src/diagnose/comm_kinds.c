@@ -30,12 +30,6 @@ static enum fo_comm_kind kind_of(const struct fo_trace *t, const struct fo_gpu_o
 	return FO_COMM_OTHER;
 }
 
-static int by_length(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-	return fo_order(x, y);
-}
-
 /* A tensor-parallel group reduces activations layer by layer, which no bucket can gather. */
 static bool tensor_parallel(const struct fo_trace *t, const struct fo_collective *c)
 {
@@ -69,7 +63,7 @@ void fo_comm_kinds_of(const struct fo_subject *s, struct fo_comm_kinds *out)
 					     ? t->collective[g->collective].bytes
 					     : 0;
 	}
-	qsort(length, (size_t)n, sizeof *length, by_length);
+	qsort(length, (size_t)n, sizeof *length, fo_by_int64);
 	out->reduces = n / s->steps;
 	out->reduce_median_ns = n ? length[n / 2] : 0;
 	for (int64_t i = 0; i < n; i++)

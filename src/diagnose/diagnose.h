@@ -20,8 +20,7 @@ struct fo_intervals {
 };
 void fo_intervals_add(struct fo_intervals *s, int64_t begin, int64_t end); /* at the end; nothing if begin >= end */
 void fo_intervals_unite(struct fo_intervals *s);
-/* *out, which is none of the operands, is replaced: what is in either, in both, in a but not in b. */
-void fo_intervals_union(struct fo_intervals *out, const struct fo_intervals *a, const struct fo_intervals *b);
+/* *out, which is none of the operands, is replaced: what is in both, in a but not in b. */
 void fo_intervals_intersect(struct fo_intervals *out, const struct fo_intervals *a, const struct fo_intervals *b);
 void fo_intervals_subtract(struct fo_intervals *out, const struct fo_intervals *a, const struct fo_intervals *b);
 int64_t fo_intervals_length(const struct fo_intervals *s);
@@ -78,6 +77,9 @@ struct fo_ledger {
 	int64_t blocking_comm_ns; /* exposed and the next compute kernel began at its end (within 10 us) */
 	int64_t ops;
 };
+
+/* A ledger is that many int64_t and nothing else, so that all can be summed or divided. */
+enum { FO_LEDGER_FIGURES = sizeof(struct fo_ledger) / sizeof(int64_t) };
 
 struct fo_step_ledger {
 	int64_t number; /* -1: the whole trace */
@@ -440,18 +442,28 @@ static inline bool fo_diagnosed(const struct fo_diagnosis *d)
 #define FO_STEPS_UNEVEN 1.1
 /* Bridge, findings, ledgers on a terminal and pages speak of the same step of a device: the median one, or that mean.
  */
-struct fo_shown_step {
+struct fo_diagnosis;
+struct fo_subject {
+	const struct fo_diagnosis *d; /* this and the next four: NULL and 0 from fo_shown_step_of */
+	const struct fo_rank_ledger *rank;
+	const struct fo_device_ledger *device;
+	const struct fo_trace *t;
+	int16_t id;               /* of the device in the trace's device[] */
 	struct fo_ledger l;       /* of one step; its parts sum to span_ns, which is end - begin only for the median */
 	int64_t steps;            /* 1 but for the mean */
 	int64_t begin_ns, end_ns; /* where its events are: the median step, or all of them */
 	int64_t launch_busy_ns, loader_ns, loader_busy_ns; /* of a step; launch_busy_ns -1 unknown */
 };
-void fo_shown_step_of(const struct fo_device_ledger *v, struct fo_shown_step *out);
+void fo_shown_step_of(const struct fo_device_ledger *v, struct fo_subject *out);
 /* "median step (12)", its number, "mean of 5 steps", "step 3" where there is only one, "whole trace". Returns buf. */
 char *fo_shown_step_words(char buf[48], const struct fo_device_ledger *v);
 /* The step that findings, bridge and utilisation speak of: "step 7 as marked on the host, 391 ms", "the median step
  * (5), 176 ms", "the whole trace from the first GPU operation to the last, 124 ms"; "" without GPU work. */
 char *fo_window_words(char buf[160], const struct fo_diagnosis *d);
+/* The step in d->step[] that an instant lies in; -1: none. */
+int64_t fo_step_at(const struct fo_device_ledger *d, int64_t ns);
+/* Is it a class of matmuls, attention or convolutions? */
+static inline bool fo_class_is_heavy(enum fo_kernel_class k) { return k <= FO_K_CONV; }
 /* The device of ranks[rank] that has the longest step without waiting for others, among those that hold at least a
  * tenth of the operations of the fullest; NULL: none has any. */
 const struct fo_device_ledger *fo_shown_device(const struct fo_diagnosis *d, int rank);

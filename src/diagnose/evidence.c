@@ -15,14 +15,9 @@ void fo_subject_ops(const struct fo_trace *t, int16_t device, int64_t begin, int
 {
 	/* Sorted by device, then begin; ends are not sorted, so what reaches into the window from before it is found by
 	 * walking back over the few operations that can: those that began before it are as many as streams. */
-	int64_t low = 0, high = t->gpu_count;
-	while (low < high) {
-		int64_t mid = low + (high - low) / 2;
-		if (t->gpu[mid].device < device || (t->gpu[mid].device == device && t->gpu[mid].begin_ns < begin))
-			low = mid + 1;
-		else
-			high = mid;
-	}
+	int64_t low = FO_FIRST(i, t->gpu_count,
+			       t->gpu[i].device > device ||
+				       (t->gpu[i].device == device && t->gpu[i].begin_ns >= begin));
 	enum { STREAMS = 64 };
 	*first = low;
 	for (int64_t i = low - 1; i >= 0 && i >= low - STREAMS && t->gpu[i].device == device; i--)
@@ -137,6 +132,17 @@ void fo_evidence_add(struct fo_finding *f, int rank, int16_t device, int64_t beg
 	f->evidence[at] = e;
 }
 
+void fo_evidence_at(struct fo_finding *f, const struct fo_subject *s, int64_t begin_ns, int64_t duration_ns,
+		    const char *name)
+{
+	fo_evidence_add(f, s->rank->rank, s->id, begin_ns, duration_ns, name, NULL);
+}
+
+void fo_evidence_window(struct fo_finding *f, const struct fo_subject *s, const char *name)
+{
+	fo_evidence_at(f, s, s->begin_ns, s->end_ns - s->begin_ns, name);
+}
+
 /* "aten::mul in LlamaRMSNorm_3": the innermost operator and the innermost module around the launch, as far as the trace
  * has them. */
 static const char *around(char *buf, size_t size, const struct fo_subject *s, const struct fo_gpu_op *o)
@@ -158,11 +164,16 @@ static const char *around(char *buf, size_t size, const struct fo_subject *s, co
 	return buf;
 }
 
-static void add_gpu(struct fo_finding *f, const struct fo_subject *s, const struct fo_gpu_op *o)
+void fo_evidence_gpu(struct fo_finding *f, const struct fo_subject *s, const struct fo_gpu_op *o, const char *of)
+{
+	fo_evidence_add(f, s->rank->rank, o->device, o->begin_ns, o->end_ns - o->begin_ns, fo_trace_text(s->t, o->name),
+			of);
+}
+
+void fo_evidence_placed(struct fo_finding *f, const struct fo_subject *s, const struct fo_gpu_op *o)
 {
 	char of[FO_EVIDENCE_OF];
-	fo_evidence_add(f, s->rank->rank, s->id, o->begin_ns, o->end_ns - o->begin_ns, fo_trace_text(s->t, o->name),
-			around(of, sizeof(of), s, o));
+	fo_evidence_gpu(f, s, o, around(of, sizeof(of), s, o));
 }
 
 void fo_evidence_kernels(struct fo_finding *f, const struct fo_subject *s, uint64_t classes)
@@ -171,46 +182,19 @@ void fo_evidence_kernels(struct fo_finding *f, const struct fo_subject *s, uint6
 	fo_subject_ops(s->t, s->id, s->begin_ns, s->end_ns, &first, &last);
 	for (int64_t i = first; i < last; i++)
 		if (classes >> s->t->gpu[i].class & 1)
-			add_gpu(f, s, &s->t->gpu[i]);
-}
-
-void fo_evidence_gpu(struct fo_finding *f, const struct fo_subject *s, const struct fo_gpu_op *o, const char *of)
-{
-	fo_evidence_add(f, s->rank->rank, o->device, o->begin_ns, o->end_ns - o->begin_ns, fo_trace_text(s->t, o->name),
-			of);
+			fo_evidence_placed(f, s, &s->t->gpu[i]);
 }
 
 void fo_evidence_kernel(struct fo_finding *f, const struct fo_subject *s, const struct fo_gpu_op *o)
 {
-	if (f->evidences == FO_EVIDENCE_MAX)
-		return;
-	struct fo_evidence *e = &f->evidence[f->evidences++];
-	char of[FO_EVIDENCE_OF];
-	*e = (struct fo_evidence){
-		.rank = s->rank->rank, .device = s->id, .begin_ns = o->begin_ns, .duration_ns = o->end_ns - o->begin_ns
-	};
-	fo_str_visible(e->name, sizeof(e->name), fo_trace_text(s->t, o->name));
-	fo_str_visible(e->of, sizeof(e->of), around(of, sizeof(of), s, o));
-}
-
-void fo_evidence_copies(struct fo_finding *f, const struct fo_subject *s)
-{
-	fo_evidence_kernels(f, s, (uint64_t)1 << FO_K_MEMORY);
-}
-
-void fo_evidence_recomputed(struct fo_finding *f, const struct fo_subject *s)
-{
-	int64_t first, last;
-	fo_subject_ops(s->t, s->id, s->begin_ns, s->end_ns, &first, &last);
-	for (int64_t i = first; i < last; i++)
-		if (s->t->gpu[i].flags & FO_GPU_RECOMPUTED)
-			add_gpu(f, s, &s->t->gpu[i]);
+	struct fo_finding one = { .evidences = 0 };
+	fo_evidence_placed(&one, s, o);
+	f->evidence[f->evidences++] = one.evidence[0];
 }
 
 static void add_host(struct fo_finding *f, const struct fo_subject *s, const struct fo_host_op *o)
 {
-	fo_evidence_add(f, s->rank->rank, s->id, o->begin_ns, o->end_ns - o->begin_ns, fo_trace_text(s->t, o->name),
-			NULL);
+	fo_evidence_at(f, s, o->begin_ns, o->end_ns - o->begin_ns, fo_trace_text(s->t, o->name));
 }
 
 void fo_evidence_host(struct fo_finding *f, const struct fo_subject *s, enum fo_host_kind kind)
@@ -285,20 +269,15 @@ int32_t fo_idle_gap_operator(const struct fo_subject *s, const struct fo_idle_ga
 	if (g->op < 0 || t->gpu[g->op].launch < 0)
 		return -1;
 	const struct fo_launch *l = &t->launch[t->gpu[g->op].launch];
-	int64_t until = fo_min(l->begin_ns, g->end_ns), low = 0, high = t->op_count, i;
+	int64_t until = fo_min(l->begin_ns, g->end_ns), i;
 	if (until <= g->begin_ns)
-		return -1;   /* launched before the gap: what the host did in it explains nothing */
-	while (low < high) { /* the thread's first operator that begins at or after `until` */
-		int64_t mid = low + (high - low) / 2;
-		const struct fo_host_op *o = &t->op[mid];
-		if (o->thread < l->thread || (o->thread == l->thread && o->begin_ns < until))
-			low = mid + 1;
-		else
-			high = mid;
-	}
+		return -1; /* launched before the gap: what the host did in it explains nothing */
+	int64_t behind = FO_FIRST(k, t->op_count,
+				  t->op[k].thread > l->thread ||
+					  (t->op[k].thread == l->thread && t->op[k].begin_ns >= until));
 	/* First the operators that began inside the gap, which no other gap looks at, then those that were open when it
 	 * began: all gaps together look at every operator about once. */
-	for (i = low - 1; i >= 0 && t->op[i].thread == l->thread && t->op[i].begin_ns > g->begin_ns; i--)
+	for (i = behind - 1; i >= 0 && t->op[i].thread == l->thread && t->op[i].begin_ns > g->begin_ns; i--)
 		if (fills_gap(&t->op[i], g->begin_ns, until))
 			return (int32_t)i;
 	int64_t first = i + 1;
@@ -306,7 +285,7 @@ int32_t fo_idle_gap_operator(const struct fo_subject *s, const struct fo_idle_ga
 	for (int depth = 0; i >= 0 && t->op[i].thread == l->thread && depth < DEPTH; depth++, i = t->op[i].parent)
 		if (fills_gap(&t->op[i], g->begin_ns, until))
 			return (int32_t)i;
-	return repeated_operator(t, first, low, g->begin_ns, until);
+	return repeated_operator(t, first, behind, g->begin_ns, until);
 }
 
 int64_t fo_idle_gap_call(const struct fo_subject *s, const struct fo_idle_gap *g)
@@ -352,11 +331,6 @@ void fo_evidence_gaps(struct fo_finding *f, const struct fo_subject *s, const st
 			snprintf(name, sizeof(name), "idle before %s", fo_trace_text(s->t, s->t->gpu[gap[i].op].name));
 		else
 			snprintf(name, sizeof(name), "idle at the end of the step");
-		fo_evidence_add(f, s->rank->rank, s->id, gap[i].begin_ns, length, name, NULL);
+		fo_evidence_at(f, s, gap[i].begin_ns, length, name);
 	}
-}
-
-void fo_evidence_window(struct fo_finding *f, const struct fo_subject *s, const char *name)
-{
-	fo_evidence_add(f, s->rank->rank, s->id, s->begin_ns, s->end_ns - s->begin_ns, name, NULL);
 }

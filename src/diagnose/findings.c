@@ -264,12 +264,6 @@ static void host_steps(struct fo_rule_context *c)
 	c->host_step_ns = span / (double)r->hosts;
 }
 
-static int by_length(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-	return fo_order(x, y);
-}
-
 /* Time of a step's launch calls that is waiting for the device, and so no floor. Two kinds of call count, as far as
  * they take longer than the median call: those whose operation begins only long after they returned (a millisecond: the
  * queue is hundreds of launches ahead, and full), and copies of pageable memory, which return only when they are done.
@@ -283,7 +277,7 @@ static int64_t launch_wait(const struct fo_subject *s)
 	for (int64_t i = first; i < last; i++)
 		if (t->gpu[i].launch >= 0)
 			length[n++] = t->launch[t->gpu[i].launch].end_ns - t->launch[t->gpu[i].launch].begin_ns;
-	qsort(length, (size_t)n, sizeof(*length), by_length);
+	qsort(length, (size_t)n, sizeof(*length), fo_by_int64);
 	int64_t median = n ? length[n / 2] : 0;
 	for (int64_t i = first, before = -1; i < last; i++) {
 		int32_t at = t->gpu[i].launch;

@@ -6,19 +6,8 @@
 #include "diagnose/diagnose.h"
 #include "hw/catalogue.h"
 
-/* ---- what all of them speak of: one device of the critical rank, its step of median span ---- */
+/* ---- the subject of all of them: one device of the critical rank, in the step that is shown ---- */
 
-struct fo_subject {
-	const struct fo_diagnosis *d;
-	const struct fo_rank_ledger *rank;
-	const struct fo_device_ledger *device;
-	const struct fo_trace *t;
-	int16_t id;               /* of the device in the trace's device[] */
-	struct fo_ledger l;       /* of one step; its parts sum to span_ns, which is end - begin only for the median */
-	int64_t begin_ns, end_ns; /* where its events are: the median step, or all of them */
-	int64_t steps;            /* in it: 1 but for the mean */
-	int64_t launch_busy_ns, loader_ns, loader_busy_ns; /* of a step; launch_busy_ns -1 unknown */
-};
 /* fo_shown_device of the slowest rank and its fo_shown_step. false: no device with GPU operations. */
 bool fo_subject_of(const struct fo_diagnosis *d, struct fo_subject *out);
 void fo_subject_device(struct fo_subject *out, const struct fo_diagnosis *d, const struct fo_rank_ledger *r,
@@ -45,10 +34,15 @@ int64_t fo_idle_gaps(const struct fo_subject *s, struct fo_idle_gap **out);
  * operators preferred. */
 void fo_evidence_kernels(struct fo_finding *f, const struct fo_subject *s,
 			 uint64_t classes); /* bits 1 << fo_kernel_class */
-void fo_evidence_kernel(struct fo_finding *f, const struct fo_subject *s,
-			const struct fo_gpu_op *o); /* behind those there are, in any order */
-void fo_evidence_copies(struct fo_finding *f, const struct fo_subject *s);
-void fo_evidence_recomputed(struct fo_finding *f, const struct fo_subject *s);
+/* One GPU operation with its operator and module; fo_evidence_kernel puts it behind those there are, for which there
+ * must be room. */
+void fo_evidence_placed(struct fo_finding *f, const struct fo_subject *s, const struct fo_gpu_op *o);
+void fo_evidence_kernel(struct fo_finding *f, const struct fo_subject *s, const struct fo_gpu_op *o);
+/* The same with another text for what it belongs to; NULL: none. */
+void fo_evidence_gpu(struct fo_finding *f, const struct fo_subject *s, const struct fo_gpu_op *o, const char *of);
+/* An event of the subject's rank and device. */
+void fo_evidence_at(struct fo_finding *f, const struct fo_subject *s, int64_t begin_ns, int64_t duration_ns,
+		    const char *name);
 void fo_evidence_host(struct fo_finding *f, const struct fo_subject *s, enum fo_host_kind kind);
 /* The operator, module or annotation that the thread which ended a gap was in for most of it, innermost; -1. */
 int32_t fo_idle_gap_operator(const struct fo_subject *s, const struct fo_idle_gap *g);
@@ -76,8 +70,6 @@ enum fo_culprit_cause {
 	FO_CULPRIT_COMPUTES, /* longer than the others */
 	FO_CULPRIT_MOVES,    /* copies, transfers, gaps: no cure known */
 };
-/* One GPU operation; of: what it belongs to, NULL: nothing is said. */
-void fo_evidence_gpu(struct fo_finding *f, const struct fo_subject *s, const struct fo_gpu_op *o, const char *of);
 enum fo_culprit_cause fo_culprit_cause(const struct fo_diagnosis *d);
 
 /* ---- whose device it is (vendor.c) ---- */

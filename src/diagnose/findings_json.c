@@ -145,7 +145,7 @@ static void kernels(struct fo_json *j, const struct fo_diagnosis *d)
 static void window(struct fo_json *j, const struct fo_diagnosis *d)
 {
 	const struct fo_device_ledger *v = fo_shown_device(d, d->worst);
-	struct fo_shown_step s;
+	struct fo_subject s;
 	char words[160];
 	if (!v) {
 		fo_json_raw(j, "window", "null");

@@ -29,12 +29,6 @@ static void say(struct lines *l, const char *text)
 	l->v[l->n++] = text;
 }
 
-static int ascending(const void *a, const void *b)
-{
-	int x = *(const int *)a, y = *(const int *)b;
-	return fo_order(x, y);
-}
-
 /* "0, 3, 5 to 7" */
 static const char *list(struct fo_arena *a, const int *v, int n)
 {
@@ -85,7 +79,7 @@ int fo_found_missing(const struct fo_diagnosis *d, struct fo_arena *a, int **mis
 	*missing = fo_arena_alloc(a, (size_t)world * sizeof **missing);
 	for (int i = 0; i < d->ranks; i++)
 		present[i] = d->rank[i].rank;
-	qsort(present, (size_t)d->ranks, sizeof *present, ascending);
+	qsort(present, (size_t)d->ranks, sizeof *present, fo_by_int);
 	for (int r = 0; r < world; r++) {
 		while (at < d->ranks && present[at] < r)
 			at++;
@@ -118,7 +112,7 @@ static void say_ranks(struct lines *l, const struct fo_diagnosis *d)
 		int *given = fo_arena_alloc(l->a, (size_t)d->ranks * sizeof *given);
 		for (int i = 0; i < d->ranks; i++)
 			given[i] = d->rank[i].rank;
-		qsort(given, (size_t)d->ranks, sizeof *given, ascending);
+		qsort(given, (size_t)d->ranks, sizeof *given, fo_by_int);
 		say(l,
 		    fo_arena_printf(l->a, "a sample, %d of the job's %d ranks (%s): what the others did is not known",
 				    d->ranks, world, list(l->a, given, d->ranks)));

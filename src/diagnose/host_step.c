@@ -28,15 +28,8 @@ static int by_begin(const void *a, const void *b)
 
 static struct step *around(struct step *s, int64_t n, const struct fo_launch *l)
 {
-	int64_t low = 0, high = n;
-	while (low < high) {
-		int64_t middle = low + (high - low) / 2;
-		if (s[middle].begin <= l->begin_ns)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low && l->end_ns <= s[low - 1].end ? &s[low - 1] : NULL;
+	int64_t next = FO_FIRST(i, n, s[i].begin > l->begin_ns);
+	return next && l->end_ns <= s[next - 1].end ? &s[next - 1] : NULL;
 }
 
 /* A step lasts until its last GPU operation ends, and the next one begins then if that is behind the host's begin.

@@ -63,28 +63,6 @@ void fo_intervals_unite(struct fo_intervals *s)
 	s->n = n;
 }
 
-/* Appends to a set that is already in order. */
-static void append(struct fo_intervals *s, int64_t begin, int64_t end)
-{
-	if (s->n && begin <= s->v[s->n - 1].end) {
-		if (end > s->v[s->n - 1].end)
-			s->v[s->n - 1].end = end;
-	} else {
-		fo_intervals_add(s, begin, end);
-	}
-}
-
-void fo_intervals_union(struct fo_intervals *out, const struct fo_intervals *a, const struct fo_intervals *b)
-{
-	size_t i = 0, k = 0;
-	out->n = 0;
-	while (i < a->n || k < b->n) {
-		const struct fo_interval *x = k == b->n || (i < a->n && a->v[i].begin <= b->v[k].begin) ? &a->v[i++]
-													: &b->v[k++];
-		append(out, x->begin, x->end);
-	}
-}
-
 void fo_intervals_intersect(struct fo_intervals *out, const struct fo_intervals *a, const struct fo_intervals *b)
 {
 	size_t i = 0, k = 0;
@@ -127,15 +105,7 @@ int64_t fo_intervals_length(const struct fo_intervals *s)
 
 size_t fo_intervals_find(const struct fo_intervals *s, int64_t at)
 {
-	size_t low = 0, high = s->n;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (s->v[middle].end > at)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	return low;
+	return (size_t)FO_FIRST(i, s->n, s->v[i].end > at);
 }
 
 int64_t fo_intervals_within(const struct fo_intervals *s, int64_t begin, int64_t end)

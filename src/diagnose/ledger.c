@@ -191,24 +191,10 @@ static void advance(struct walk *w, int64_t *now, int64_t to)
 	}
 }
 
-static int64_t add_saturated(int64_t a, int64_t b)
-{
-	int64_t sum;
-	return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
-}
-
 /* The first window that ends behind `at`; their number if there is none. */
 static size_t window_at(const struct walk *w, int64_t at)
 {
-	size_t low = 0, high = w->windows;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (w->window[middle].end > at)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	return low;
+	return (size_t)FO_FIRST(i, w->windows, w->window[i].end > at);
 }
 
 static void tally_part(struct walk *w, const struct fo_gpu_op *g, uint8_t class, size_t i)
@@ -216,7 +202,7 @@ static void tally_part(struct walk *w, const struct fo_gpu_op *g, uint8_t class,
 	const struct fo_window *v = &w->window[i];
 	int64_t a = fo_max(g->begin_ns, v->begin), b = fo_min(g->end_ns, v->end);
 	int64_t *sum = &w->step[i].l.class_sum_ns[class];
-	*sum = b > a ? add_saturated(*sum, b - a) : *sum;
+	*sum = b > a ? fo_plus(*sum, b - a) : *sum;
 }
 
 /* Counts an operation where it begins, its duration clipped to that window, added up whether or not others ran beside
@@ -250,7 +236,7 @@ static void tally_filled(struct walk *w)
 			running[k] += w->filling[i][k];
 			if (__builtin_mul_overflow(running[k], w->window[i].end - w->window[i].begin, &ns))
 				ns = INT64_MAX;
-			*sum = add_saturated(*sum, ns);
+			*sum = fo_plus(*sum, ns);
 		}
 }
 
@@ -352,44 +338,21 @@ static void close_ledger(struct fo_ledger *l, const struct fo_window *v, const s
 		l->forward_ns = -1;
 }
 
-static void sum_up(struct fo_ledger *total, const struct fo_ledger *l)
-{
-	total->end_ns = l->end_ns;
-	total->span_ns += l->span_ns;
-	total->busy_ns += l->busy_ns;
-	total->idle_total_ns += l->idle_total_ns;
-	total->comp_ns += l->comp_ns;
-	for (int k = 0; k < FO_K_COMPUTE_COUNT; k++)
-		total->class_ns[k] += l->class_ns[k];
-	for (int k = 0; k < FO_K_COUNT; k++) {
-		total->class_sum_ns[k] = add_saturated(total->class_sum_ns[k], l->class_sum_ns[k]);
-		total->class_ops[k] += l->class_ops[k];
-	}
-	total->comm_ns += l->comm_ns;
-	total->exposed_comm_ns += l->exposed_comm_ns;
-	total->exposed_wait_ns += l->exposed_wait_ns;
-	total->exposed_transfer_ns += l->exposed_transfer_ns;
-	total->exposed_comm_unknown_ns += l->exposed_comm_unknown_ns;
-	total->mem_ns += l->mem_ns;
-	total->exposed_mem_ns += l->exposed_mem_ns;
-	for (int k = 0; k < FO_COPY_COUNT; k++)
-		total->copy_ns[k] += l->copy_ns[k];
-	total->exposed_pageable_ns += l->exposed_pageable_ns;
-	for (int k = 0; k < FO_IDLE_COUNT; k++)
-		total->idle_ns[k] += l->idle_ns[k];
-	total->resident_ns += l->resident_ns;
-	total->recompute_ns += l->recompute_ns;
-	total->backward_ns += l->backward_ns;
-	total->forward_ns = l->forward_ns < 0 ? -1 : total->forward_ns + l->forward_ns;
-	total->blocking_comm_ns += l->blocking_comm_ns;
-	total->ops += l->ops;
-}
-
 static struct fo_ledger total_of(const struct fo_step_ledger *step, int64_t steps)
 {
-	struct fo_ledger total = { .begin_ns = steps ? step[0].l.begin_ns : 0 };
-	for (int64_t i = 0; i < steps; i++)
-		sum_up(&total, &step[i].l);
+	int64_t sum[FO_LEDGER_FIGURES] = { 0 }, one[FO_LEDGER_FIGURES];
+	struct fo_ledger total = { 0 };
+	if (!steps)
+		return total;
+	for (int64_t i = 0; i < steps; i++) {
+		memcpy(one, &step[i].l, sizeof one);
+		for (size_t k = 0; k < FO_LEDGER_FIGURES; k++)
+			sum[k] = fo_plus(sum[k], one[k]);
+	}
+	memcpy(&total, sum, sizeof total);
+	total.begin_ns = step[0].l.begin_ns;
+	total.end_ns = step[steps - 1].l.end_ns;
+	total.forward_ns = step[0].l.forward_ns < 0 ? -1 : total.forward_ns;
 	return total;
 }
 

@@ -48,19 +48,6 @@ static fo_status flush(struct writer *w, size_t least)
 
 /* ---- every operation in turn ---- */
 
-static const struct fo_step_ledger *step_at(const struct fo_device_ledger *d, int64_t ns)
-{
-	int64_t low = 0, high = d->steps;
-	while (low < high) {
-		int64_t middle = low + (high - low) / 2;
-		if (d->step[middle].l.end_ns <= ns)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < d->steps && d->step[low].l.begin_ns <= ns && d->step[low].number >= 0 ? &d->step[low] : NULL;
-}
-
 static void explain_gap(struct row *r, const struct fo_idle *idle, int64_t begin)
 {
 	memset(r->idle_ns, 0, sizeof(r->idle_ns));
@@ -92,9 +79,9 @@ static fo_status walk_device(struct writer *w, struct row *r, const struct fo_ra
 		const struct fo_gpu_op *g = &t->gpu[i];
 		if (g->device != device)
 			continue;
-		const struct fo_step_ledger *s = d ? step_at(d, g->begin_ns) : NULL;
+		int64_t step = d ? fo_step_at(d, g->begin_ns) : -1;
 		r->g = g;
-		r->step = s ? s->number : -1;
+		r->step = step >= 0 ? d->step[step].number : -1;
 		r->begin_ns = fo_minus(fo_plus(g->begin_ns, offset), w->origin_ns);
 		r->cause = -1;
 		r->gap_ns = busy_until != INT64_MIN && g->begin_ns > busy_until && g->end_ns > g->begin_ns
@@ -263,12 +250,6 @@ static void name_it(struct writer *w, const char *what, int pid, int64_t tid, co
 	fo_json_close(&w->j);
 }
 
-static int by_stream(const void *a, const void *b)
-{
-	const int64_t *x = a, *y = b;
-	return (*x > *y) - (*x < *y);
-}
-
 /* Names of the threads that will have slices. */
 static void chrome_rank(struct writer *w, const struct fo_trace *t, int rank)
 {
@@ -279,7 +260,7 @@ static void chrome_rank(struct writer *w, const struct fo_trace *t, int rank)
 	for (int64_t i = 0; i < t->gpu_count; i++)
 		if (t->gpu[i].device >= 0)
 			seen[n++] = (int64_t)t->gpu[i].device << 32 | (uint32_t)t->gpu[i].stream;
-	qsort(seen, (size_t)n, sizeof(*seen), by_stream);
+	qsort(seen, (size_t)n, sizeof(*seen), fo_by_int64);
 	for (int64_t i = 0; i < n; i++) {
 		if (i && seen[i] == seen[i - 1])
 			continue;

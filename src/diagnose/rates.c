@@ -23,50 +23,18 @@
  * ("_"). */
 static bool is_pointwise(const char *name, bool *in_place)
 {
-	static const char *const known[] = { "add",
-					     "sub",
-					     "mul",
-					     "div",
-					     "neg",
-					     "exp",
-					     "log",
-					     "sqrt",
-					     "rsqrt",
-					     "pow",
-					     "square",
-					     "abs",
-					     "sin",
-					     "cos",
-					     "tanh",
-					     "sigmoid",
-					     "silu",
-					     "gelu",
-					     "relu",
-					     "clamp",
-					     "clamp_min",
-					     "reciprocal",
-					     "where",
-					     "addcmul",
-					     "addcdiv",
-					     "lerp",
-					     "fill",
-					     "zero",
-					     "copy",
-					     "tanh_backward",
-					     "sigmoid_backward",
-					     "silu_backward",
-					     "gelu_backward",
-					     "threshold_backward",
-					     NULL };
-	if (strncmp(name, "aten::", 6) != 0)
-		return false;
-	name += 6;
+	static const char known[] =
+		" add sub mul div neg exp log sqrt rsqrt pow square abs sin cos tanh sigmoid silu gelu "
+		"relu clamp clamp_min reciprocal where addcmul addcdiv lerp fill zero copy tanh_backward "
+		"sigmoid_backward silu_backward gelu_backward threshold_backward ";
+	char word[64];
 	size_t n = strlen(name);
-	*in_place = n > 1 && name[n - 1] == '_';
-	for (int i = 0; known[i]; i++)
-		if (strlen(known[i]) == n - *in_place && strncmp(name, known[i], n - *in_place) == 0)
-			return true;
-	return false;
+	*in_place = n > 0 && name[n - 1] == '_';
+	n = strlen("aten::");
+	if (strncmp(name, "aten::", n) != 0 || strlen(name) - n > sizeof(word) - 3 || strchr(name, ' '))
+		return false;
+	snprintf(word, sizeof(word), " %.*s ", (int)(strlen(name) - n) - *in_place, name + n);
+	return strstr(known, word) != NULL;
 }
 
 /* 0: not known. */

@@ -460,7 +460,11 @@ static bool recompute(const struct fo_rule_context *c, struct fo_finding *f)
 	fo_title(f, "the forward pass runs twice: recomputation takes %.1f %% of the step", fo_percent(c, ns));
 	fo_why(f, "It buys memory. Where memory is left over, recompute less: keep matmuls and attention, and repeat "
 		  "what is cheap. MFU does not count it.");
-	fo_evidence_recomputed(f, c->s);
+	int64_t first, last;
+	fo_subject_ops(c->s->t, c->s->id, c->s->begin_ns, c->s->end_ns, &first, &last);
+	for (int64_t i = first; i < last; i++)
+		if (c->s->t->gpu[i].flags & FO_GPU_RECOMPUTED)
+			fo_evidence_placed(f, c->s, &c->s->t->gpu[i]);
 	return true;
 }
 

@@ -165,16 +165,10 @@ static int64_t work_on_processor(const struct fo_rule_context *c, int32_t *op)
 static bool launches_itself(const struct fo_trace *t, int32_t op)
 {
 	const struct fo_host_op *o = &t->op[op];
-	int64_t low = 0, high = t->launch_count;
-	while (low < high) { /* the first launch that its thread makes in it or later */
-		int64_t mid = low + (high - low) / 2;
-		const struct fo_launch *l = &t->launch[mid];
-		if (l->thread < o->thread || (l->thread == o->thread && l->begin_ns < o->begin_ns))
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low < t->launch_count && t->launch[low].thread == o->thread && t->launch[low].begin_ns < o->end_ns;
+	const struct fo_launch *l = t->launch;
+	int64_t next = FO_FIRST(i, t->launch_count,
+				l[i].thread > o->thread || (l[i].thread == o->thread && l[i].begin_ns >= o->begin_ns));
+	return next < t->launch_count && l[next].thread == o->thread && l[next].begin_ns < o->end_ns;
 }
 
 static bool host_work(const struct fo_rule_context *c, struct fo_finding *f)

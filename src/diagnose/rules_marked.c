@@ -93,8 +93,7 @@ static void evidence(const struct fo_rule_context *c, struct fo_finding *f, enum
 		const char *name = fo_trace_text(t, o->name);
 		if (o->end_ns > c->s->begin_ns && o->begin_ns < c->s->end_ns &&
 		    (m == FO_MARK_ALLOCATION ? o->kind == FO_HOST_SYNC && allocates(name) : fo_marks(m, name)))
-			fo_evidence_add(f, c->s->rank->rank, c->s->id, o->begin_ns, o->end_ns - o->begin_ns, name,
-					NULL);
+			fo_evidence_at(f, c->s, o->begin_ns, o->end_ns - o->begin_ns, name);
 	}
 }
 

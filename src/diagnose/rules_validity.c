@@ -65,8 +65,7 @@ static bool empty(const struct fo_rule_context *c, struct fo_finding *f)
 	       (long long)(v->steps + v->unseen_steps));
 	for (int64_t i = 0; i < v->steps; i++)
 		if (v->step[i].l.ops == 0)
-			fo_evidence_add(f, c->s->rank->rank, c->s->id, v->step[i].l.begin_ns, v->step[i].l.span_ns,
-					"a step without GPU work", NULL);
+			fo_evidence_at(f, c->s, v->step[i].l.begin_ns, v->step[i].l.span_ns, "a step without GPU work");
 	return true;
 }
 
@@ -90,8 +89,7 @@ static bool unsteady(const struct fo_rule_context *c, struct fo_finding *f)
 	       "or other requests: compare its ledger with that of the others.",
 	       c->s->steps > 1 ? "mean of all, because the median would hide what the long ones wait for" : "median",
 	       FO_NS(c->s->l.span_ns));
-	fo_evidence_add(f, c->s->rank->rank, c->s->id, v->step[at].l.begin_ns, v->step[at].l.span_ns,
-			"the longest step", NULL);
+	fo_evidence_at(f, c->s, v->step[at].l.begin_ns, v->step[at].l.span_ns, "the longest step");
 	return true;
 }
 

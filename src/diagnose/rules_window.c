@@ -103,8 +103,7 @@ static bool start(const struct fo_rule_context *c, struct fo_finding *f)
 	       ". So the profiler, the driver or the job may have been starting up. If every step has such a gap, it "
 	       "is the bottleneck and costs %s: record several steps with profiler.step() to tell.",
 	       FO_NS(v->start_ns));
-	fo_evidence_add(f, c->s->rank->rank, c->s->id, c->s->begin_ns - v->start_ns, v->start_ns,
-			"left out at the front", NULL);
+	fo_evidence_at(f, c->s, c->s->begin_ns - v->start_ns, v->start_ns, "left out at the front");
 	return true;
 }
 
@@ -118,8 +117,7 @@ static bool lead(const struct fo_rule_context *c, struct fo_finding *f)
 		  "before it launched anything, so they are a part of what is looked at. If that happens once and not "
 		  "in every step, the GPU's share of a step is higher: record several steps with profiler.step() to "
 		  "tell.");
-	fo_evidence_add(f, c->s->rank->rank, c->s->id, c->s->begin_ns, v->lead_ns, "before the first GPU operation",
-			NULL);
+	fo_evidence_at(f, c->s, c->s->begin_ns, v->lead_ns, "before the first GPU operation");
 	return true;
 }
 

@@ -5,51 +5,43 @@
 #include "base/text.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* A sum over steps to one step. The leaves are divided and their sums built anew, so that parts still add up exactly.
  */
 static void divide(struct fo_ledger *l, int64_t n)
 {
-	int64_t *overlay[] = { &l->comm_ns,
-			       &l->exposed_wait_ns,
-			       &l->exposed_transfer_ns,
-			       &l->exposed_comm_unknown_ns,
-			       &l->mem_ns,
-			       &l->exposed_pageable_ns,
-			       &l->resident_ns,
-			       &l->recompute_ns,
-			       &l->backward_ns,
-			       &l->blocking_comm_ns,
-			       &l->ops };
-	for (size_t i = 0; i < sizeof(overlay) / sizeof(*overlay); i++)
-		*overlay[i] /= n;
-	l->forward_ns = l->forward_ns < 0 ? -1 : l->forward_ns / n;
+	int64_t figure[FO_LEDGER_FIGURES];
+	struct fo_ledger sum = *l;
+	memcpy(figure, l, sizeof figure);
+	for (size_t i = 0; i < FO_LEDGER_FIGURES; i++)
+		figure[i] /= n;
+	memcpy(l, figure, sizeof *l);
+	l->begin_ns = sum.begin_ns;
+	l->end_ns = sum.end_ns;
+	l->forward_ns = sum.forward_ns < 0 ? -1 : l->forward_ns;
 	l->comp_ns = l->exposed_mem_ns = l->idle_total_ns = 0;
-	for (int i = 0; i < FO_K_COUNT; i++) {
-		l->class_sum_ns[i] /= n;
-		l->class_ops[i] /= n;
-	}
 	for (int i = 0; i < FO_K_COMPUTE_COUNT; i++)
-		l->comp_ns += l->class_ns[i] /= n;
+		l->comp_ns += l->class_ns[i];
 	for (int i = 0; i < FO_COPY_COUNT; i++)
-		l->exposed_mem_ns += l->copy_ns[i] /= n;
+		l->exposed_mem_ns += l->copy_ns[i];
 	for (int i = 0; i < FO_IDLE_COUNT; i++)
-		l->idle_total_ns += l->idle_ns[i] /= n;
+		l->idle_total_ns += l->idle_ns[i];
 	l->exposed_comm_ns = l->exposed_wait_ns + l->exposed_transfer_ns + l->exposed_comm_unknown_ns;
 	l->busy_ns = l->comp_ns + l->exposed_comm_ns + l->exposed_mem_ns;
 	l->span_ns = l->busy_ns + l->idle_total_ns;
 }
 
-void fo_shown_step_of(const struct fo_device_ledger *v, struct fo_shown_step *out)
+void fo_shown_step_of(const struct fo_device_ledger *v, struct fo_subject *out)
 {
 	const struct fo_ledger *m = &v->median.l;
-	*out = (struct fo_shown_step){ .l = *m,
-				       .steps = 1,
-				       .begin_ns = m->begin_ns,
-				       .end_ns = m->end_ns,
-				       .launch_busy_ns = v->median.launch_busy_ns,
-				       .loader_ns = v->median.loader_ns,
-				       .loader_busy_ns = v->median.loader_busy_ns };
+	*out = (struct fo_subject){ .l = *m,
+				    .steps = 1,
+				    .begin_ns = m->begin_ns,
+				    .end_ns = m->end_ns,
+				    .launch_busy_ns = v->median.launch_busy_ns,
+				    .loader_ns = v->median.loader_ns,
+				    .loader_busy_ns = v->median.loader_busy_ns };
 	if (v->steps < 2 || (double)v->total.span_ns <= FO_STEPS_UNEVEN * (double)v->steps * (double)m->span_ns)
 		return;
 	out->l = v->total;
@@ -70,7 +62,7 @@ void fo_shown_step_of(const struct fo_device_ledger *v, struct fo_shown_step *ou
 
 char *fo_shown_step_words(char buf[48], const struct fo_device_ledger *v)
 {
-	struct fo_shown_step s;
+	struct fo_subject s;
 	fo_shown_step_of(v, &s);
 	if (v->from == FO_WINDOW_WHOLE)
 		snprintf(buf, 48, "whole trace");
@@ -86,7 +78,7 @@ char *fo_shown_step_words(char buf[48], const struct fo_device_ledger *v)
 char *fo_window_words(char buf[160], const struct fo_diagnosis *d)
 {
 	const struct fo_device_ledger *v = fo_shown_device(d, d->worst);
-	struct fo_shown_step s;
+	struct fo_subject s;
 	char step[48], ns[24];
 	buf[0] = '\0';
 	if (!v)
@@ -105,6 +97,12 @@ char *fo_window_words(char buf[160], const struct fo_diagnosis *d)
 	else
 		snprintf(buf, 160, "%s%s, %s", s.steps == 1 && v->steps == 1 ? "" : "the ", step, ns);
 	return buf;
+}
+
+int64_t fo_step_at(const struct fo_device_ledger *d, int64_t ns)
+{
+	int64_t i = FO_FIRST(k, d->steps, d->step[k].l.end_ns > ns);
+	return i < d->steps && d->step[i].l.begin_ns <= ns ? i : -1;
 }
 
 const struct fo_device_ledger *fo_shown_device(const struct fo_diagnosis *d, int rank)
@@ -139,20 +137,12 @@ bool fo_subject_of(const struct fo_diagnosis *d, struct fo_subject *out)
 void fo_subject_device(struct fo_subject *out, const struct fo_diagnosis *d, const struct fo_rank_ledger *r,
 		       const struct fo_device_ledger *v)
 {
-	struct fo_shown_step s;
-	fo_shown_step_of(v, &s);
-	*out = (struct fo_subject){ .d = d,
-				    .rank = r,
-				    .device = v,
-				    .t = r->trace,
-				    .id = v->device,
-				    .l = s.l,
-				    .begin_ns = s.begin_ns,
-				    .end_ns = s.end_ns,
-				    .steps = s.steps,
-				    .launch_busy_ns = s.launch_busy_ns,
-				    .loader_ns = s.loader_ns,
-				    .loader_busy_ns = s.loader_busy_ns };
+	fo_shown_step_of(v, out);
+	out->d = d;
+	out->rank = r;
+	out->device = v;
+	out->t = r->trace;
+	out->id = v->device;
 }
 
 int64_t fo_class_time(const struct fo_ledger *l, uint64_t classes)

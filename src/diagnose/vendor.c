@@ -5,41 +5,16 @@
 #include <string.h>
 
 static const struct fo_vendor_words words[FO_VENDOR_COUNT] = {
-	[FO_VENDOR_NVIDIA] = { .tool = "nvidia-smi",
-			       .clocks = "nvidia-smi -q -d PERFORMANCE,CLOCK",
-			       .graphs = "CUDA graphs",
-			       .collectives = "NCCL",
-			       .units = "tensor cores",
-			       .links = "NVLink",
-			       .type = "device_type=\"cuda\"",
-			       .allocator = "PYTORCH_CUDA_ALLOC_CONF" },
-	/* ROCm documentation: AMD SMI, HIP graphs, RCCL, hipBLASLt, matrix cores. */
-	[FO_VENDOR_AMD] = { .tool = "amd-smi",
-			    .clocks = "amd-smi metric --clock --power --temperature",
-			    .graphs = "HIP graphs",
-			    .collectives = "RCCL",
-			    .units = "matrix cores",
-			    .links = "xGMI",
-			    .type = "device_type=\"cuda\"",
-			    .allocator = "PYTORCH_HIP_ALLOC_CONF" },
-	/* Intel's documentation: XPU manager, oneCCL, XMX engines, Xe Link. PyTorch calls its graphs
-	   torch.xpu.XPUGraph. */
-	[FO_VENDOR_INTEL] = { .tool = "xpu-smi",
-			      .clocks = "xpu-smi stats",
-			      .graphs = "XPU graphs",
-			      .collectives = "oneCCL",
-			      .units = "XMX engines",
-			      .links = "Xe Link",
-			      .type = "device_type=\"xpu\"",
-			      .allocator = "PYTORCH_ALLOC_CONF" },
-	[FO_VENDOR_CPU] = { .tool = "top",
-			    .clocks = "/proc/cpuinfo",
-			    .graphs = "graphs",
-			    .collectives = "the collectives",
-			    .units = "matrix units",
-			    .links = "the links",
-			    .type = "device_type=\"cuda\"",
-			    .allocator = "PYTORCH_ALLOC_CONF" },
+	[FO_VENDOR_NVIDIA] = { "nvidia-smi", "nvidia-smi -q -d PERFORMANCE,CLOCK", "CUDA graphs", "NCCL",
+			       "tensor cores", "NVLink", "device_type=\"cuda\"", "PYTORCH_CUDA_ALLOC_CONF" },
+	/* ROCm documentation: AMD SMI, HIP graphs, RCCL, matrix cores. */
+	[FO_VENDOR_AMD] = { "amd-smi", "amd-smi metric --clock --power --temperature", "HIP graphs", "RCCL",
+			    "matrix cores", "xGMI", "device_type=\"cuda\"", "PYTORCH_HIP_ALLOC_CONF" },
+	/* Intel's documentation: XPU manager, oneCCL, XMX engines, Xe Link; torch.xpu.XPUGraph. */
+	[FO_VENDOR_INTEL] = { "xpu-smi", "xpu-smi stats", "XPU graphs", "oneCCL", "XMX engines", "Xe Link",
+			      "device_type=\"xpu\"", "PYTORCH_ALLOC_CONF" },
+	[FO_VENDOR_CPU] = { "top", "/proc/cpuinfo", "graphs", "the collectives", "matrix units", "the links",
+			    "device_type=\"cuda\"", "PYTORCH_ALLOC_CONF" },
 };
 
 const struct fo_vendor_words *fo_vendor_words(enum fo_vendor v) { return &words[v]; }

@@ -29,18 +29,7 @@ static int by_begin(const void *a, const void *b)
 }
 
 /* The last step that begins at or before `at`; -1: none. */
-static int64_t step_at(const struct host_step *s, int64_t n, int64_t at)
-{
-	int64_t low = 0, high = n;
-	while (low < high) {
-		int64_t middle = low + (high - low) / 2;
-		if (s[middle].begin <= at)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low - 1;
-}
+static int64_t step_at(const struct host_step *s, int64_t n, int64_t at) { return FO_FIRST(i, n, s[i].begin > at) - 1; }
 
 /* The windows of step `from`, and of those behind it up to `to` that launched nothing: each of these begins when the
  * device has done what was launched before it and the host is there. */
@@ -167,17 +156,10 @@ static bool from_one_step(struct fo_windows *w, const struct fo_device_ops *d)
 /* The begin of the first operation that begins at or behind `at`; INT64_MAX: none does. */
 static int64_t first_from(const struct fo_device_ops *d, int64_t at)
 {
-	int64_t low = 0, high = d->n;
-	while (low < high) {
-		int64_t middle = low + (high - low) / 2;
-		if (d->op[middle].begin_ns >= at)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	while (low < d->n && !fo_device_op_counts(d, &d->op[low]))
-		low++;
-	return low < d->n ? d->op[low].begin_ns : INT64_MAX;
+	int64_t first = FO_FIRST(i, d->n, d->op[i].begin_ns >= at);
+	while (first < d->n && !fo_device_op_counts(d, &d->op[first]))
+		first++;
+	return first < d->n ? d->op[first].begin_ns : INT64_MAX;
 }
 
 /* Steps by the profiler's copies of them on the GPU. Their begins alone are believed: their lengths are wrong on some
@@ -314,12 +296,6 @@ static bool from_notes(struct fo_windows *w, const struct fo_device_ops *d)
 
 /* ---- the optimizer ---- */
 
-static bool is_product(const struct fo_gpu_op *g)
-{
-	return g->class == FO_K_GEMM || g->class == FO_K_GEMM_FP8 || g->class == FO_K_ATTENTION_FORWARD ||
-	       g->class == FO_K_ATTENTION_BACKWARD || g->class == FO_K_CONV;
-}
-
 /* A step ends where the optimizer's kernels do: the next matmul belongs to the next step, and so does what
  * stands in front of it and behind the last of these kernels. Where updates lie inside the backward pass there are
  * several groups of them in a step: then the steps so found differ in their number of operations, and none of them is
@@ -339,7 +315,7 @@ static bool from_optimizer(struct fo_windows *w, const struct fo_device_ops *d)
 			after = g->begin_ns;
 		}
 		ops++;
-		if (!is_product(g))
+		if (!fo_class_is_heavy(g->class))
 			continue;
 		products = true;
 		if (!inside)

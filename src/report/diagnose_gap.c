@@ -159,7 +159,7 @@ static int32_t last_thread(const struct fo_trace *t, int16_t device)
 void fo_gap_worst(struct fo_gap *g, const struct fo_rank_ledger *r, const struct fo_device_ledger *d,
 		  enum fo_gap_kind kind)
 {
-	struct fo_shown_step shown;
+	struct fo_subject shown;
 	struct stretch idle = { 0, 0, -1, -1 }, alone = idle;
 	*g = (struct fo_gap){ .trace = r->trace, .before = -1, .after = -1, .launch = -1, .thread = -1 };
 	if (!d || !r->trace)

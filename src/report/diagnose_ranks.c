@@ -12,7 +12,7 @@ const struct fo_device_ledger *fo_slowest_device(const struct fo_diagnosis *d) {
 
 const struct fo_ledger *fo_shown_ledger(struct fo_doc *doc, const struct fo_device_ledger *v)
 {
-	struct fo_shown_step *s = fo_doc_alloc(doc, sizeof *s);
+	struct fo_subject *s = fo_doc_alloc(doc, sizeof *s);
 	fo_shown_step_of(v, s);
 	return &s->l;
 }

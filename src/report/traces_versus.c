@@ -98,20 +98,6 @@ static void order_parts(struct fo_traces_versus *v)
 
 /* ---- kernels and collectives ---- */
 
-/* The step that an instant lies in, -1: none. */
-static int64_t step_at(const struct fo_device_ledger *d, int64_t ns)
-{
-	int64_t lo = 0, hi = d->steps;
-	while (lo < hi) {
-		int64_t mid = lo + (hi - lo) / 2;
-		if (d->step[mid].l.end_ns <= ns)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < d->steps && d->step[lo].l.begin_ns <= ns ? lo : -1;
-}
-
 struct names {
 	struct fo_traces_kernel *v;
 	double **seconds; /* of each: side 0's steps, then side 1's */
@@ -145,7 +131,7 @@ static void read_kernels(struct fo_traces_versus *v, int k, struct names *l)
 	size_t *place = fo_xmalloc((size_t)(most + 2) * sizeof *place);
 	for (int64_t i = 0; i < t->gpu_count; i++) {
 		const struct fo_gpu_op *o = &t->gpu[i];
-		int64_t step = o->device == s->device->device ? step_at(s->device, o->begin_ns) : -1;
+		int64_t step = o->device == s->device->device ? fo_step_at(s->device, o->begin_ns) : -1;
 		if (step < 0 || o->name < 0)
 			continue;
 		if (!place[o->name])
@@ -204,7 +190,7 @@ static void compare_collectives(struct fo_traces_versus *v)
 		for (int64_t i = 0; i < t->gpu_count; i++) {
 			const struct fo_gpu_op *o = &t->gpu[i];
 			if (o->class != FO_K_COMMUNICATION || o->device != s->device->device ||
-			    step_at(s->device, o->begin_ns) < 0)
+			    fo_step_at(s->device, o->begin_ns) < 0)
 				continue;
 			const struct fo_collective *c = o->collective >= 0 ? &t->collective[o->collective] : NULL;
 			int32_t size = c ? c->group_size : -1;
@@ -326,19 +312,13 @@ static double related_share(const struct fo_diagnosis *d, const struct fo_diagno
 	return all > 0 ? both / all : NAN;
 }
 
-/* The classes whose kernels a job's shapes choose; those of the others are everybody's. */
-static bool is_heavy(enum fo_kernel_class class)
-{
-	return class == FO_K_GEMM || class == FO_K_GEMM_FP8 || class == FO_K_ATTENTION_FORWARD ||
-	       class == FO_K_ATTENTION_BACKWARD || class == FO_K_CONV;
-}
-
+/* Only kernels count that a job's shapes choose; others are everybody's. */
 static double named_share(const struct fo_traces_versus *v, int side)
 {
 	double all = 0, both = 0;
 	for (int64_t i = 0; i < v->kernels; i++) {
 		const struct fo_traces_kernel *k = &v->kernel[i];
-		if (!is_heavy(k->class) || !(k->calls[side] > 0))
+		if (!fo_class_is_heavy(k->class) || !(k->calls[side] > 0))
 			continue;
 		all += k->f.mean[side];
 		both += k->calls[!side] > 0 ? k->f.mean[side] : 0;

@@ -172,7 +172,7 @@ static void check(void)
 		assert_int_equal(d->judged, FO_JUDGED_NO_GPU);
 		return;
 	}
-	struct fo_shown_step s;
+	struct fo_subject s;
 	fo_shown_step_of(x, &s);
 	sums(&s.l);
 	assert_true(d->utilisation.resident >= 0 && d->utilisation.resident <= 1 &&

@@ -17,7 +17,7 @@ static void test_shown_step(void **state)
 	(void)state;
 	struct fo_step_ledger step[3] = { 0 };
 	struct fo_device_ledger v = { .from = FO_WINDOW_LAUNCHED_STEPS, .step = step, .steps = 3 };
-	struct fo_shown_step s;
+	struct fo_subject s;
 	char text[48];
 	const int64_t idle[3] = { 10, 40, 11 };
 	for (int i = 0; i < 3; i++) {
