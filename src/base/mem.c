@@ -74,17 +74,38 @@ char *fo_arena_strdup(struct fo_arena *a, const char *s)
 	return memcpy(fo_arena_alloc(a, n), s, n);
 }
 
+static char *arena_vprintf(struct fo_arena *a, const char *fmt, va_list ap)
+{
+	va_list again;
+	va_copy(again, ap);
+	int n = vsnprintf(NULL, 0, fmt, ap);
+	char *s = fo_arena_alloc(a, (size_t)(n < 0 ? 0 : n) + 1);
+	vsnprintf(s, (size_t)(n < 0 ? 0 : n) + 1, fmt, again);
+	va_end(again);
+	return s;
+}
+
 char *fo_arena_printf(struct fo_arena *a, const char *fmt, ...)
 {
-	va_list ap, ap2;
+	va_list ap;
 	va_start(ap, fmt);
-	va_copy(ap2, ap);
-	int n = vsnprintf(NULL, 0, fmt, ap);
+	char *s = arena_vprintf(a, fmt, ap);
 	va_end(ap);
-	char *s = fo_arena_alloc(a, (size_t)(n < 0 ? 0 : n) + 1);
-	vsnprintf(s, (size_t)(n < 0 ? 0 : n) + 1, fmt, ap2);
-	va_end(ap2);
 	return s;
+}
+
+void fo_arena_say(struct fo_arena *a, const char ***line, int64_t *n, const char *fmt, ...)
+{
+	va_list ap;
+	if (!(*n & (*n - 1))) { /* none, or a power of two: the list is full */
+		const char **more = fo_arena_alloc(a, (size_t)(*n ? 2 * *n : 1) * sizeof *more);
+		for (int64_t i = 0; i < *n; i++)
+			more[i] = (*line)[i];
+		*line = more;
+	}
+	va_start(ap, fmt);
+	(*line)[(*n)++] = arena_vprintf(a, fmt, ap);
+	va_end(ap);
 }
 
 void fo_arena_fini(struct fo_arena *a)

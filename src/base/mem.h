@@ -28,6 +28,8 @@ struct fo_arena {
 void *fo_arena_alloc(struct fo_arena *a, size_t bytes); /* zeroed, 16-byte aligned; lives until fini */
 char *fo_arena_strdup(struct fo_arena *a, const char *s);
 char *fo_arena_printf(struct fo_arena *a, const char *fmt, ...) FO_PRINTF(2, 3);
+/* Adds a text to a list of *n that lies in the arena too; NULL and 0 are the empty list. */
+void fo_arena_say(struct fo_arena *a, const char ***line, int64_t *n, const char *fmt, ...) FO_PRINTF(4, 5);
 void fo_arena_fini(struct fo_arena *a);
 
 /* bytes of zeroed pages, 2 MiB aligned, huge pages advised; not touched yet. Freed with fo_pages_free(p, bytes). */

@@ -34,20 +34,24 @@ void fo_intervals_fini(struct fo_intervals *s);
 
 /* ---- the ledger of one device in one window ---- */
 
-enum fo_idle_cause {
-	FO_IDLE_HOST_DATA,         /* the launching thread had not launched; meanwhile the data loader ran */
-	FO_IDLE_HOST_SYNC,         /* ... it waited for the GPU, allocated or freed */
-	FO_IDLE_HOST_LAUNCH_BOUND, /* ... it was busy with operators and launches all the time */
-	FO_IDLE_HOST_OTHER,     /* ... Python, garbage collection, logging, checkpoints: nothing that the trace shows */
-	FO_IDLE_LAUNCH_LATENCY, /* from the launch to the begin */
-	FO_IDLE_LONG_CALL,      /* ... more than a millisecond inside one launching or loading call: code is loaded or
-				   compiled */
-	FO_IDLE_KERNEL_GAP,     /* launched before the gap, at most 10 us of it */
-	FO_IDLE_DEPENDENCY,     /* launched before the gap, longer: another stream, an event, a queue */
-	FO_IDLE_UNKNOWN,        /* no launch record */
-	FO_IDLE_COUNT
-};
-extern const char *const fo_idle_name[FO_IDLE_COUNT]; /* "host_data", ... */
+/* Causes of idling: name in JSON, words, words for a timeline of our own. HOST_*: the launching thread had not launched,
+ * and meanwhile the data loader ran; it waited for the GPU, allocated or freed; it was busy with operators and launches
+ * all the time; the trace shows nothing of it (Python, garbage collection, logging). LAUNCH_LATENCY: from the launch to
+ * the begin. LONG_CALL: more than a millisecond inside one launching or loading call. KERNEL_GAP: launched before the
+ * gap, which lasts at most 10 us; DEPENDENCY: a longer one. UNKNOWN: there is no launch record. */
+#define FO_IDLE_LIST(X)                                                                       \
+	X(HOST_DATA, "host_data", "data loading", "waiting for the batch")                    \
+	X(HOST_SYNC, "host_sync", "host waits or allocates", "waiting for a lane")            \
+	X(HOST_LAUNCH_BOUND, "host_launch_bound", "host busy launching", "the training loop") \
+	X(HOST_OTHER, "host_other", "host, not in the trace", "between steps")                \
+	X(LAUNCH_LATENCY, "launch_latency", "launch latency", "behind a wait")                \
+	X(LONG_CALL, "long_call", "code being loaded", "code being loaded")                   \
+	X(KERNEL_GAP, "kernel_gap", "gaps between kernels", "short gaps")                     \
+	X(DEPENDENCY, "dependency", "another stream or event", "another lane")                \
+	X(UNKNOWN, "unknown", "the trace cannot tell", "the trace cannot tell")
+#define FO_IDLE_ID(id, name, words, own) FO_IDLE_##id,
+enum fo_idle_cause { FO_IDLE_LIST(FO_IDLE_ID) FO_IDLE_COUNT };
+extern const char *const fo_idle_name[FO_IDLE_COUNT];
 
 /* Words for the ledger's rows (words.c): kernels by class (copies and communication too), copies, idling, exposed
  * communication. */
@@ -95,18 +99,18 @@ struct fo_step_ledger {
  * of its last GPU operation, in exclusive parts that sum to it: the first of these that was going on anywhere. The
  * definition is that of the PyTorch profiler's TensorBoard view (overall_parser.py, event_parser.py of pytorch/kineto
  * 94979607^), so that its figures can be compared. */
-enum fo_host_part {
-	FO_HOST_PART_KERNEL,
-	FO_HOST_PART_MEMCPY,
-	FO_HOST_PART_MEMSET,
-	FO_HOST_PART_COMMUNICATION,
-	FO_HOST_PART_RUNTIME, /* a call of the runtime or driver on any thread */
-	FO_HOST_PART_DATA,    /* the data loader's next */
-	FO_HOST_PART_CPU,     /* an operator or annotation on any thread */
-	FO_HOST_PART_OTHER,
-	FO_HOST_PART_COUNT
-};
-extern const char *const fo_host_part_name[FO_HOST_PART_COUNT]; /* "kernel", "memcpy", ... */
+#define FO_HOST_PART_LIST(X)                                                                 \
+	X(KERNEL, "kernel", "kernel")                                                        \
+	X(MEMCPY, "memcpy", "memcpy")                                                        \
+	X(MEMSET, "memset", "memset")                                                        \
+	X(COMMUNICATION, "communication", "communication")                                   \
+	X(RUNTIME, "runtime", "runtime") /* a call of the runtime or driver on any thread */ \
+	X(DATA, "data_loader", "data loader")                                                \
+	X(CPU, "cpu_exec", "CPU exec") /* an operator or annotation on any thread */         \
+	X(OTHER, "other", "other")
+#define FO_HOST_PART_ID(id, name, words) FO_HOST_PART_##id,
+enum fo_host_part { FO_HOST_PART_LIST(FO_HOST_PART_ID) FO_HOST_PART_COUNT };
+extern const char *const fo_host_part_name[FO_HOST_PART_COUNT], *const fo_host_part_words[FO_HOST_PART_COUNT];
 struct fo_host_step {
 	int64_t number, begin_ns, end_ns, part_ns[FO_HOST_PART_COUNT];
 };
@@ -280,22 +284,23 @@ struct fo_moving_rate {
 
 /* ---- findings ---- */
 
-enum fo_finding_kind {
-	FO_FIND_VALIDITY,
-	FO_FIND_COMPUTE,
-	FO_FIND_MEMORY_BOUND,
-	FO_FIND_COMM_WAIT,
-	FO_FIND_COMM_TRANSFER,
-	FO_FIND_COPIES,
-	FO_FIND_HOST,
-	FO_FIND_DATA,
-	FO_FIND_RECOMPUTE,
-	FO_FIND_PIPELINE,
-	FO_FIND_COMM, /* wait or transfer: the trace cannot say */
-	FO_FIND_IDLE, /* idle, and the trace cannot say why */
-	FO_FIND_COUNT
-};
-extern const char *const fo_finding_kind_name[];
+/* Kinds: name in JSON, words. COMM: wait or transfer, the trace cannot say; IDLE: nor why. */
+#define FO_FIND_LIST(X)                                          \
+	X(VALIDITY, "validity", "validity")                      \
+	X(COMPUTE, "compute", "computation itself")              \
+	X(MEMORY_BOUND, "memory_bound", "memory bandwidth")      \
+	X(COMM_WAIT, "communication_wait", "waiting for a rank") \
+	X(COMM_TRANSFER, "communication_transfer", "network")    \
+	X(COPIES, "copies", "copies")                            \
+	X(HOST, "host", "the host is late")                      \
+	X(DATA, "data_loading", "data loading")                  \
+	X(RECOMPUTE, "recompute", "recomputation")               \
+	X(PIPELINE, "pipeline", "pipeline")                      \
+	X(COMM, "communication", "communication")                \
+	X(IDLE, "idle", "idling")
+#define FO_FIND_ID(id, name, words) FO_FIND_##id,
+enum fo_finding_kind { FO_FIND_LIST(FO_FIND_ID) FO_FIND_COUNT };
+extern const char *const fo_finding_kind_name[FO_FIND_COUNT], *const fo_finding_kind_words[FO_FIND_COUNT];
 
 enum { FO_EVIDENCE_OF = 96 };
 struct fo_evidence {
@@ -354,17 +359,17 @@ struct fo_diagnose_options {
 };
 
 /* The one judgement that text, JSON, page and exit code follow. */
-enum fo_judgement {
-	FO_JUDGED_HEALTHY,    /* diagnosed, nothing serious */
-	FO_JUDGED_SERIOUS,    /* diagnosed, something is: exit code 1 */
-	FO_JUDGED_NO_GPU,     /* not diagnosed: the trace has no GPU work; exit code 1 too, for health was not shown */
-	FO_JUDGED_TOO_LITTLE, /* not diagnosed: too little GPU work for a verdict; 1 too */
-	FO_JUDGED_WARM_UP,    /* not diagnosed: the trace shows a start, not steps; 1 too */
-	FO_JUDGED_THINNED, /* not diagnosed: most events were taken out of the file, and their time looks idle; 1 too */
-	FO_JUDGED_COUNT
-};
-extern const char *const fo_judgement_name[FO_JUDGED_COUNT]; /* "healthy", "serious", "no_gpu_work",
-							      * "too_little_gpu_work", "thinned", "warm_up" */
+/* The last four are not diagnosed; all but the first make the exit code 1, for health was not shown. */
+#define FO_JUDGED_LIST(X)                                              \
+	X(HEALTHY, "healthy")                                          \
+	X(SERIOUS, "serious")                                          \
+	X(NO_GPU, "no_gpu_work")                                       \
+	X(TOO_LITTLE, "too_little_gpu_work")                           \
+	X(WARM_UP, "warm_up") /* the trace shows a start, not steps */ \
+	X(THINNED, "thinned") /* most events were taken out of the file, and their time looks idle */
+#define FO_JUDGED_ID(id, name) FO_JUDGED_##id,
+enum fo_judgement { FO_JUDGED_LIST(FO_JUDGED_ID) FO_JUDGED_COUNT };
+extern const char *const fo_judgement_name[FO_JUDGED_COUNT];
 
 /* A run of our own engine: what its record (run.json, log.jsonl beside the timeline) tells (own_run.c). */
 enum { FO_OWN_OPTIONS = 6 };

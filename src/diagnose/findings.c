@@ -10,27 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const fo_finding_kind_name[FO_FIND_COUNT] = {
-	[FO_FIND_VALIDITY] = "validity",
-	[FO_FIND_COMPUTE] = "compute",
-	[FO_FIND_MEMORY_BOUND] = "memory_bound",
-	[FO_FIND_COMM_WAIT] = "communication_wait",
-	[FO_FIND_COMM_TRANSFER] = "communication_transfer",
-	[FO_FIND_COPIES] = "copies",
-	[FO_FIND_HOST] = "host",
-	[FO_FIND_DATA] = "data_loading",
-	[FO_FIND_RECOMPUTE] = "recompute",
-	[FO_FIND_PIPELINE] = "pipeline",
-	[FO_FIND_COMM] = "communication",
-	[FO_FIND_IDLE] = "idle",
-};
-
-const char *const fo_judgement_name[FO_JUDGED_COUNT] = {
-	[FO_JUDGED_HEALTHY] = "healthy",    [FO_JUDGED_SERIOUS] = "serious",
-	[FO_JUDGED_NO_GPU] = "no_gpu_work", [FO_JUDGED_TOO_LITTLE] = "too_little_gpu_work",
-	[FO_JUDGED_WARM_UP] = "warm_up",    [FO_JUDGED_THINNED] = "thinned",
-};
-
 bool fo_finding_doubtful(const struct fo_finding *f)
 {
 	static const char *const id[] = { "warm-up",       "start-left-out",       "host-lead-in",

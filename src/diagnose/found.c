@@ -20,14 +20,10 @@ enum { SHOWN = 4 }; /* of one kind; JSON has all */
 struct lines {
 	struct fo_arena *a;
 	const char **v;
-	size_t n, cap;
+	int64_t n;
 };
 
-static void say(struct lines *l, const char *text)
-{
-	fo_array_room(&l->v, &l->cap, l->n, sizeof *l->v);
-	l->v[l->n++] = text;
-}
+#define say(l, ...) fo_arena_say((l)->a, &(l)->v, &(l)->n, __VA_ARGS__)
 
 /* "0, 3, 5 to 7" */
 static const char *list(struct fo_arena *a, const int *v, int n)
@@ -67,6 +63,16 @@ static int world_of(const struct fo_diagnosis *d, bool *recorded)
 	return world > 0 ? world : 0;
 }
 
+/* Ascending. */
+static int *ranks_given(const struct fo_diagnosis *d, struct fo_arena *a)
+{
+	int *rank = fo_arena_alloc(a, (size_t)(d->ranks + 1) * sizeof *rank);
+	for (int i = 0; i < d->ranks; i++)
+		rank[i] = d->rank[i].rank;
+	qsort(rank, (size_t)d->ranks, sizeof *rank, fo_by_int);
+	return rank;
+}
+
 int fo_found_missing(const struct fo_diagnosis *d, struct fo_arena *a, int **missing)
 {
 	bool recorded;
@@ -75,11 +81,8 @@ int fo_found_missing(const struct fo_diagnosis *d, struct fo_arena *a, int **mis
 	*missing = NULL;
 	if (world <= d->ranks || world > MOST)
 		return 0;
-	int *present = fo_arena_alloc(a, (size_t)(d->ranks + 1) * sizeof *present);
+	int *present = ranks_given(d, a);
 	*missing = fo_arena_alloc(a, (size_t)world * sizeof **missing);
-	for (int i = 0; i < d->ranks; i++)
-		present[i] = d->rank[i].rank;
-	qsort(present, (size_t)d->ranks, sizeof *present, fo_by_int);
 	for (int r = 0; r < world; r++) {
 		while (at < d->ranks && present[at] < r)
 			at++;
@@ -97,25 +100,18 @@ static void say_ranks(struct lines *l, const struct fo_diagnosis *d)
 	int world = world_of(d, &recorded), *missing, n = fo_found_missing(d, l->a, &missing);
 	if (!n || (d->ranks == 1 && d->rank[0].rank < 0))
 		return;
-	if (d->ranks == 1)
-		say(l, fo_arena_printf(l->a,
-				       "rank %d alone, of the job's %d: what the others did, and who waited for whom, "
-				       "is not known",
-				       d->rank[0].rank, world));
-	else if (!recorded)
-		say(l, fo_arena_printf(l->a, "%d ranks, by their names up to %d: there is no trace of rank %s",
-				       d->ranks, world - 1, list(l->a, missing, n)));
-	else if (2 * d->ranks > world)
-		say(l, fo_arena_printf(l->a, "%d of the job's %d ranks: there is no trace of rank %s", d->ranks, world,
-				       list(l->a, missing, n)));
-	else {
-		int *given = fo_arena_alloc(l->a, (size_t)d->ranks * sizeof *given);
-		for (int i = 0; i < d->ranks; i++)
-			given[i] = d->rank[i].rank;
-		qsort(given, (size_t)d->ranks, sizeof *given, fo_by_int);
-		say(l,
-		    fo_arena_printf(l->a, "a sample, %d of the job's %d ranks (%s): what the others did is not known",
-				    d->ranks, world, list(l->a, given, d->ranks)));
+	const char *lack = fo_arena_printf(l->a, "there is no trace of rank %s", list(l->a, missing, n));
+	if (d->ranks == 1) {
+		say(l, "rank %d alone, of the job's %d: what the others did, and who waited for whom, is not known",
+		    d->rank[0].rank, world);
+	} else if (!recorded) {
+		say(l, "%d ranks, by their names up to %d: %s", d->ranks, world - 1, lack);
+	} else if (2 * d->ranks > world) {
+		say(l, "%d of the job's %d ranks: %s", d->ranks, world, lack);
+	} else {
+		int *given = ranks_given(d, l->a);
+		say(l, "a sample, %d of the job's %d ranks (%s): what the others did is not known", d->ranks, world,
+		    list(l->a, given, d->ranks));
 	}
 }
 
@@ -134,35 +130,29 @@ bool fo_found_thin(const struct fo_trace *t)
 /* Says which ranks' files are cut, thinned or empty. */
 static void say_faults(struct lines *l, const struct fo_diagnosis *d)
 {
-	int cut = 0, thin = 0, idle = 0, doubled = 0;
+	static const char *const more[] = { "are cut", "hold no GPU work", "hold events twice", "are thinned" };
+	int n[4] = { 0 };
 	for (int i = 0; i < d->ranks; i++) {
 		const struct fo_trace *t = d->rank[i].trace;
 		if (!t)
 			continue;
-		if (t->defect.truncated && cut++ < SHOWN)
-			say(l, fo_arena_printf(l->a, "%s is cut: the file ends inside its events, after %lld of them",
-					       whose(l->a, d, i), (long long)t->defect.events));
-		if (!t->gpu_count && d->ranks > 1 && idle++ < SHOWN)
-			say(l, fo_arena_printf(l->a, "%s holds no GPU work", whose(l->a, d, i)));
-		if (t->defect.doubled && doubled++ < SHOWN)
-			say(l, fo_arena_printf(l->a, "%s holds %lld of its %lld events twice: one of each is counted",
-					       whose(l->a, d, i), (long long)t->defect.doubled,
-					       (long long)t->defect.events));
-		if (fo_found_thin(t) && thin++ < SHOWN)
-			say(l, fo_arena_printf(l->a,
-					       "%s is thinned: %lld of %lld launches have no operation in it, whose "
-					       "time counts as idle",
-					       whose(l->a, d, i), (long long)t->defect.unanswered,
-					       (long long)t->launch_count));
+		const char *who = whose(l->a, d, i);
+		if (t->defect.truncated && n[0]++ < SHOWN)
+			say(l, "%s is cut: the file ends inside its events, after %lld of them", who,
+			    (long long)t->defect.events);
+		if (!t->gpu_count && d->ranks > 1 && n[1]++ < SHOWN)
+			say(l, "%s holds no GPU work", who);
+		if (t->defect.doubled && n[2]++ < SHOWN)
+			say(l, "%s holds %lld of its %lld events twice: one of each is counted", who,
+			    (long long)t->defect.doubled, (long long)t->defect.events);
+		if (fo_found_thin(t) && n[3]++ < SHOWN)
+			say(l,
+			    "%s is thinned: %lld of %lld launches have no operation in it, whose time counts as idle",
+			    who, (long long)t->defect.unanswered, (long long)t->launch_count);
 	}
-	if (cut > SHOWN)
-		say(l, fo_arena_printf(l->a, "%d more are cut: --json names them", cut - SHOWN));
-	if (idle > SHOWN)
-		say(l, fo_arena_printf(l->a, "%d more hold no GPU work: --json names them", idle - SHOWN));
-	if (doubled > SHOWN)
-		say(l, fo_arena_printf(l->a, "%d more hold events twice: --json names them", doubled - SHOWN));
-	if (thin > SHOWN)
-		say(l, fo_arena_printf(l->a, "%d more are thinned: --json names them", thin - SHOWN));
+	for (int i = 0; i < 4; i++)
+		if (n[i] > SHOWN)
+			say(l, "%d more %s: --json names them", n[i] - SHOWN, more[i]);
 }
 
 int fo_found_of(const struct fo_diagnosis *d, struct fo_arena *a, const char ***line)
@@ -172,7 +162,7 @@ int fo_found_of(const struct fo_diagnosis *d, struct fo_arena *a, const char ***
 	const struct fo_trace_set *s = d->set ? d->set : &nothing; /* a diagnosis made by hand has none */
 	int shown = 0, more = 0;
 	if (s->taken)
-		say(&l, fo_arena_printf(a, "of several recordings '%s' was taken%s", s->taken, files(a, d->ranks)));
+		say(&l, "of several recordings '%s' was taken%s", s->taken, files(a, d->ranks));
 	say_ranks(&l, d);
 	say_faults(&l, d);
 	for (int i = 0; i < s->lefts; i++) {
@@ -183,16 +173,13 @@ int fo_found_of(const struct fo_diagnosis *d, struct fo_arena *a, const char ***
 		else if (x->files > 1)
 			beside = fo_arena_printf(a, " and %d more there:", x->files - 1);
 		if (shown++ < SHOWN)
-			say(&l, fo_arena_printf(a, "left out: '%s'%s %s", x->path, beside, x->why));
+			say(&l, "left out: '%s'%s %s", x->path, beside, x->why);
 		else
 			more += x->files;
 	}
 	if (more)
-		say(&l, fo_arena_printf(a, "left out: %d more files, which --json names", more));
-	*line = fo_arena_alloc(a, (l.n + 1) * sizeof **line);
-	for (size_t i = 0; i < l.n; i++)
-		(*line)[i] = l.v[i];
-	free(l.v);
+		say(&l, "left out: %d more files, which --json names", more);
+	*line = l.v;
 	return (int)l.n;
 }
 

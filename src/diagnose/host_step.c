@@ -8,13 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const fo_host_part_name[FO_HOST_PART_COUNT] = {
-	[FO_HOST_PART_KERNEL] = "kernel",   [FO_HOST_PART_MEMCPY] = "memcpy",
-	[FO_HOST_PART_MEMSET] = "memset",   [FO_HOST_PART_COMMUNICATION] = "communication",
-	[FO_HOST_PART_RUNTIME] = "runtime", [FO_HOST_PART_DATA] = "data_loader",
-	[FO_HOST_PART_CPU] = "cpu_exec",    [FO_HOST_PART_OTHER] = "other",
-};
-
 /* A step and the GPU operations whose launch lies wholly inside it. */
 struct step {
 	int64_t number, begin, end, gpu_begin, gpu_end, launched;

@@ -9,18 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const fo_idle_name[FO_IDLE_COUNT] = {
-	[FO_IDLE_HOST_DATA] = "host_data",
-	[FO_IDLE_HOST_SYNC] = "host_sync",
-	[FO_IDLE_HOST_LAUNCH_BOUND] = "host_launch_bound",
-	[FO_IDLE_HOST_OTHER] = "host_other",
-	[FO_IDLE_LAUNCH_LATENCY] = "launch_latency",
-	[FO_IDLE_LONG_CALL] = "long_call",
-	[FO_IDLE_KERNEL_GAP] = "kernel_gap",
-	[FO_IDLE_DEPENDENCY] = "dependency",
-	[FO_IDLE_UNKNOWN] = "unknown",
-};
-
 /* Holes between two operators of a busy thread are the interpreter's. On the public traces of docs/traces.md most are
  * shorter than this, and longer ones (a logger, garbage collection, a checkpoint) mostly exceed it many times. */
 #define HOLE_NS INT64_C(50000)

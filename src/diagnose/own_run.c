@@ -211,20 +211,11 @@ bool fo_own_validity(const char *id)
 
 const char *fo_own_label(const struct fo_trace *t, const char *label)
 {
-	const struct {
-		const char *gpu, *own;
-	} word[] = {
-		{ fo_idle_words[FO_IDLE_HOST_DATA], "waiting for the batch" },
-		{ fo_idle_words[FO_IDLE_HOST_SYNC], "waiting for a lane" },
-		{ fo_idle_words[FO_IDLE_HOST_LAUNCH_BOUND], "the training loop" },
-		{ fo_idle_words[FO_IDLE_HOST_OTHER], "between steps" },
-		{ fo_idle_words[FO_IDLE_LAUNCH_LATENCY], "behind a wait" },
-		{ fo_idle_words[FO_IDLE_KERNEL_GAP], "short gaps" },
-		{ fo_idle_words[FO_IDLE_DEPENDENCY], "another lane" },
-	};
-	for (size_t i = 0; t->format == FO_TRACE_OWN && i < sizeof word / sizeof *word; i++)
-		if (!strcmp(label, word[i].gpu))
-			return word[i].own;
+#define OWN(id, name, words, own) own,
+	static const char *const own[] = { FO_IDLE_LIST(OWN) };
+	for (int i = 0; t->format == FO_TRACE_OWN && i < FO_IDLE_COUNT; i++)
+		if (!strcmp(label, fo_idle_words[i]))
+			return own[i];
 	return label;
 }
 

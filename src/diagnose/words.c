@@ -1,4 +1,4 @@
-/* The words for the ledger's rows, on a terminal, on pages and in comparisons alike. */
+/* Names in JSON, and words on a terminal, on pages and in comparisons alike. */
 #include "diagnose/diagnose.h"
 
 #include <string.h>
@@ -34,17 +34,15 @@ const char *const fo_copy_words[FO_COPY_COUNT] = {
 	[FO_COPY_D2D] = "on the device", [FO_COPY_P2P] = "between devices", [FO_COPY_OTHER] = "direction not told",
 };
 
-const char *const fo_idle_words[FO_IDLE_COUNT] = {
-	[FO_IDLE_HOST_DATA] = "data loading",
-	[FO_IDLE_HOST_SYNC] = "host waits or allocates",
-	[FO_IDLE_HOST_LAUNCH_BOUND] = "host busy launching",
-	[FO_IDLE_HOST_OTHER] = "host, not in the trace",
-	[FO_IDLE_LAUNCH_LATENCY] = "launch latency",
-	[FO_IDLE_LONG_CALL] = "code being loaded",
-	[FO_IDLE_KERNEL_GAP] = "gaps between kernels",
-	[FO_IDLE_DEPENDENCY] = "another stream or event",
-	[FO_IDLE_UNKNOWN] = "the trace cannot tell",
-};
+#define NAME(id, name, ...) name,
+#define WORDS(id, name, words, ...) words,
+const char *const fo_idle_name[FO_IDLE_COUNT] = { FO_IDLE_LIST(NAME) };
+const char *const fo_idle_words[FO_IDLE_COUNT] = { FO_IDLE_LIST(WORDS) };
+const char *const fo_host_part_name[FO_HOST_PART_COUNT] = { FO_HOST_PART_LIST(NAME) };
+const char *const fo_host_part_words[FO_HOST_PART_COUNT] = { FO_HOST_PART_LIST(WORDS) };
+const char *const fo_finding_kind_name[FO_FIND_COUNT] = { FO_FIND_LIST(NAME) };
+const char *const fo_finding_kind_words[FO_FIND_COUNT] = { FO_FIND_LIST(WORDS) };
+const char *const fo_judgement_name[FO_JUDGED_COUNT] = { FO_JUDGED_LIST(NAME) };
 
 const char *const fo_wait_words = "waiting for a late rank", *const fo_transfer_words = "transfer",
 		  *const fo_wait_or_transfer_words = "waiting or transfer";

@@ -14,25 +14,6 @@
 /* The longest gap that is the hardware's own (docs/metrics.md, "idle causes"). */
 enum { TURN_AROUND_NS = 10000 };
 
-static const char *kind_words(enum fo_finding_kind k)
-{
-	static const char *const words[FO_FIND_COUNT] = {
-		[FO_FIND_VALIDITY] = "validity",
-		[FO_FIND_COMPUTE] = "computation itself",
-		[FO_FIND_MEMORY_BOUND] = "memory bandwidth",
-		[FO_FIND_COMM_WAIT] = "waiting for a rank",
-		[FO_FIND_COMM_TRANSFER] = "network",
-		[FO_FIND_COPIES] = "copies",
-		[FO_FIND_HOST] = "the host is late",
-		[FO_FIND_DATA] = "data loading",
-		[FO_FIND_RECOMPUTE] = "recomputation",
-		[FO_FIND_PIPELINE] = "pipeline",
-		[FO_FIND_COMM] = "communication",
-		[FO_FIND_IDLE] = "idling",
-	};
-	return k < FO_FIND_COUNT && words[k] ? words[k] : "finding";
-}
-
 static const struct fo_finding *find(const struct fo_diagnosis *d, bool runner_up)
 {
 	for (int64_t i = 0; i < d->findings; i++)
@@ -166,7 +147,7 @@ static void tiles(struct fo_doc *doc, const struct fo_diagnosis *d)
 	const struct fo_finding *f = find(d, false);
 	char own[400];
 	if (f)
-		fo_doc_fact(doc, "bottleneck", kind_words(f->kind),
+		fo_doc_fact(doc, "bottleneck", fo_finding_kind_words[f->kind],
 			    f->loss_ns > 0 ? fo_doc_printf(doc, "%s of %s", fo_doc_ns(doc, f->loss_ns), a_window(d))
 					   : NULL);
 	if (d->bridge.known)
@@ -193,7 +174,7 @@ static void page_verdict(struct fo_doc *doc, const struct fo_diagnosis *d)
 	}
 	enum fo_doc_tone tone = f->serious ? FO_DOC_BAD : FO_DOC_PLAIN;
 	if (!f->settings || !fo_finding_worth(f))
-		fo_doc_verdict(doc, tone, "Bottleneck", "%s", kind_words(f->kind));
+		fo_doc_verdict(doc, tone, "Bottleneck", "%s", fo_finding_kind_words[f->kind]);
 	else
 		fo_doc_verdict(doc, tone, "Change first", "%s", setting_text(doc, &f->setting[0]));
 	if (fo_finding_worth(f))
@@ -524,9 +505,9 @@ static void gap_section(struct fo_doc *doc, const struct fo_diagnosis *d)
 	}
 	if (f && kind != FO_GAP_ANY && g.communication == (kind == FO_GAP_COMMUNICATION))
 		fo_doc_para(doc, "The bottleneck is %s; this is where the GPU %s longest for such a cause: %s at once.",
-			    kind_words(f->kind), g.communication ? "only communicates" : "idles", lasts);
+			    fo_finding_kind_words[f->kind], g.communication ? "only communicates" : "idles", lasts);
 	else if (f)
-		fo_doc_para(doc, "Beside the bottleneck (%s).", kind_words(f->kind));
+		fo_doc_para(doc, "Beside the bottleneck (%s).", fo_finding_kind_words[f->kind]);
 	fo_gap_picture(doc, &g, "What the launching thread and the GPU's streams did around it");
 	meanwhile(doc, &g);
 }

@@ -271,8 +271,6 @@ static void steps_of(struct fo_doc *doc, const struct fo_trace *t, const struct 
 
 static void host_table(struct fo_doc *doc, const struct fo_rank_ledger *r)
 {
-	static const char *const name[FO_HOST_PART_COUNT] = { "kernel",  "memcpy",      "memset",   "communication",
-							      "runtime", "data loader", "CPU exec", "other" };
 	int64_t span = 0, part[FO_HOST_PART_COUNT] = { 0 };
 	if (!r->hosts || r->trace->format == FO_TRACE_OWN) /* such a timeline has no host apart from its lanes */
 		return;
@@ -288,7 +286,8 @@ static void host_table(struct fo_doc *doc, const struct fo_rank_ledger *r)
 	fo_doc_table(doc, FO_DRAW_SLIM, NULL, "lrr", "part", "share", "ms");
 	for (int k = 0; k < FO_HOST_PART_COUNT; k++)
 		if (part[k] > 0)
-			fo_doc_row(doc, name[k], percent(doc, part[k], span), fo_doc_ms(doc, part[k] / r->hosts));
+			fo_doc_row(doc, fo_host_part_words[k], percent(doc, part[k], span),
+				   fo_doc_ms(doc, part[k] / r->hosts));
 	fo_doc_row(doc, "step", percent(doc, span, span), fo_doc_ms(doc, span / r->hosts));
 	fo_doc_details_end(doc);
 }

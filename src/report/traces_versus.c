@@ -4,7 +4,6 @@
 #include "report/versus.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -259,23 +258,8 @@ static void compare_products(struct fo_traces_versus *v)
 
 /* ---- what else differs ---- */
 
-static void say(struct fo_traces_versus *v, const char *fmt, ...) FO_PRINTF(2, 3);
-static void say(struct fo_traces_versus *v, const char *fmt, ...)
-{
-	enum { CAUSES = 24 };
-	struct fo_str text = { 0 };
-	va_list ap;
-	if (!v->cause)
-		v->cause = fo_arena_alloc(&v->arena, CAUSES * sizeof *v->cause);
-	if (v->causes == CAUSES)
-		return;
-	fo_str_append(&text, "", 0); /* empty is a text, too */
-	va_start(ap, fmt);
-	fo_str_vprintf(&text, fmt, ap);
-	va_end(ap);
-	v->cause[v->causes++] = fo_arena_strdup(&v->arena, text.data);
-	fo_str_fini(&text);
-}
+/* v: the comparison. */
+#define say(v, ...) fo_arena_say(&(v)->arena, &(v)->cause, &(v)->causes, __VA_ARGS__)
 
 static const char *device_name(const struct fo_traces_side *s)
 {
