@@ -178,8 +178,13 @@ static fo_status run(const struct fo_cli_call *call)
 		return fo_hint(fo_fail(FO_EARG, "'flatout compare' takes two run directories or two traces, got %d",
 				       call->argc - 1),
 			       "usage: flatout compare A B");
-	if (!is_run(path[0]) && !is_run(path[1]))
+	bool a = is_run(path[0]), b = is_run(path[1]);
+	if (!a && !b)
 		return fo_cli_compare_traces(path, in);
+	struct stat there;
+	if (a != b && !stat(path[a], &there)) /* what does not exist is told when it is opened */
+		return fo_hint(fo_fail(FO_EARG, "'%s' is not a run directory, and '%s' is one", path[a], path[b]),
+			       "compare two runs, or two traces");
 	if (in->model || in->device || in->seq || in->tokens_per_step)
 		return fo_hint(fo_fail(FO_EARG, "--model, --seq, --tokens-per-step and --device are for traces; a run "
 						"says itself what it trained"),

@@ -200,17 +200,6 @@ static void break_tie(struct fo_diagnosis *d, int64_t span_ns)
 	}
 }
 
-static void join_settings(struct fo_diagnosis *d)
-{
-	struct fo_setting **all = fo_xmalloc((size_t)(d->findings + 1) * FO_SETTINGS_MAX * sizeof(*all));
-	int n = 0;
-	for (int64_t i = 0; i < d->findings; i++)
-		for (int k = 0; k < d->finding[i].settings; k++)
-			all[n++] = &d->finding[i].setting[k];
-	fo_settings_join(all, n);
-	free(all);
-}
-
 static void name_bottleneck(struct fo_diagnosis *d)
 {
 	struct fo_finding *first = NULL;
@@ -374,7 +363,8 @@ void fo_diagnose_findings(struct fo_diagnosis *d)
 		add_healthy(d, &c);
 		name_bottleneck(d);
 		d->judged = d->serious ? FO_JUDGED_SERIOUS : FO_JUDGED_HEALTHY;
-		join_settings(d);
+		for (int64_t i = 0; i < d->findings; i++)
+			fo_settings_join(&d->finding[i]);
 	}
 	fo_diagnose_unknowns(d, &s, &facts);
 	fo_own_reword(d);

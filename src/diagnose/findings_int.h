@@ -149,9 +149,8 @@ bool fo_trace_forward_only(const struct fo_trace *t, int16_t device);
 void fo_settings_add(struct fo_finding *f, const char *finding, const struct fo_facts *facts,
 		     const struct fo_pipeline *p);
 
-/* Settings come in the order in which they are shown. Arguments of one call are typed once, where the call stands
- * first; the other settings keep their words. */
-void fo_settings_join(struct fo_setting *const *setting, int n);
+/* Settings that are arguments of one call are typed once, where the call stands first; the others keep their words. */
+void fo_settings_join(struct fo_finding *f);
 
 /* ---- gain ---- */
 

@@ -120,6 +120,16 @@ static const struct fo_vendor_words *words_of(const struct fo_facts *f)
 	return f->words ? f->words : fo_vendor_words(FO_VENDOR_NVIDIA);
 }
 
+static void replace(char *text, size_t size, const char *from, const char *to)
+{
+	char whole[256];
+	const char *at = strstr(text, from);
+	if (!at)
+		return;
+	snprintf(whole, sizeof(whole), "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+	snprintf(text, size, "%s", whole);
+}
+
 /* Replaces NVIDIA's words of the table by those of the device's maker. */
 static void in_words_of(const struct fo_vendor_words *to, char *text, size_t size)
 {
@@ -129,14 +139,8 @@ static void in_words_of(const struct fo_vendor_words *to, char *text, size_t siz
 				  { from->links, to->links },
 				  { from->type, to->type },
 				  { from->allocator, to->allocator } };
-	for (size_t i = 0; to != from && i < sizeof(word) / sizeof(*word); i++) {
-		char whole[256];
-		char *at = strstr(text, word[i][0]);
-		if (!at)
-			continue;
-		snprintf(whole, sizeof(whole), "%.*s%s%s", (int)(at - text), text, word[i][1], at + strlen(word[i][0]));
-		snprintf(text, size, "%s", whole);
-	}
+	for (size_t i = 0; to != from && i < sizeof(word) / sizeof(*word); i++)
+		replace(text, size, word[i][0], word[i][1]);
 }
 
 /* The present value; for a program that is compiled in part it says which part. */
@@ -178,6 +182,7 @@ static int add(struct fo_finding *f, const char *finding, const char *framework,
 		in_words_of(words_of(facts), s->key, sizeof(s->key));
 		in_words_of(words_of(facts), s->proposed, sizeof(s->proposed));
 		in_words_of(words_of(facts), s->paste, sizeof(s->paste));
+		replace(s->paste, sizeof(s->paste), "OPTIMIZER", *facts->optimizer ? facts->optimizer : "AdamW");
 		added++;
 	}
 	return added;
@@ -221,14 +226,14 @@ static void join(struct fo_setting *to, struct fo_setting *from)
 	from->paste[0] = '\0';
 }
 
-void fo_settings_join(struct fo_setting *const *setting, int n)
+void fo_settings_join(struct fo_finding *f)
 {
-	for (int i = 0; i < n; i++) {
-		size_t same = call_of(setting[i]->paste);
+	for (int i = 0; i < f->settings; i++) {
+		size_t same = call_of(f->setting[i].paste);
 		for (int k = 0; same > 0 && k < i; k++)
-			if (call_of(setting[k]->paste) == same &&
-			    strncmp(setting[k]->paste, setting[i]->paste, same) == 0) {
-				join(setting[k], setting[i]);
+			if (call_of(f->setting[k].paste) == same &&
+			    strncmp(f->setting[k].paste, f->setting[i].paste, same) == 0) {
+				join(&f->setting[k], &f->setting[i]);
 				break;
 			}
 	}

@@ -318,11 +318,12 @@ static void find_last_stage(struct fo_schedule_diagnosis *d)
 	int last = d->schedule->stages - 1;
 	struct fo_schedule_finding *f = new_finding(d, "pipeline-last-stage", ceiling_of(w, w->last_stage));
 	snprintf(f->title, sizeof f->title, "the last stage (%d) has more work than the others", last);
-	snprintf(f->why, sizeof f->why,
-		 "its passes take %.3f s of a step, a stage's median is %.3f s: output layer and loss come on top of "
-		 "its layers; with its operations as the others' %s of the slowdown of %.3f would go",
-		 d->work_s[last], fo_stats_median(d->work_s, (size_t)d->schedule->stages),
-		 share_text(share, sizeof share, w->last_stage), w->slowdown);
+	snprintf(
+		f->why, sizeof f->why,
+		"Its passes take %.3f s of a step, those of the median stage %.3f s: output layer and loss come on top "
+		"of its layers. If its operations took as long as the others', %s of the slowdown of %.3f would go.",
+		d->work_s[last], fo_stats_median(d->work_s, (size_t)d->schedule->stages),
+		share_text(share, sizeof share, w->last_stage), w->slowdown);
 	snprintf(f->proposal, sizeof f->proposal,
 		 "fewer layers there: Megatron-LM and Primus --decoder-last-pipeline-num-layers, or "
 		 "--account-for-loss-in-pipeline-split; TorchTitan "
@@ -336,7 +337,8 @@ static void find_worker(struct fo_schedule_diagnosis *d)
 	struct fo_schedule_finding *f = new_finding(d, "pipeline-worker", ceiling_of(w, w->worst_workers));
 	snprintf(f->title, sizeof f->title, "stage %d of replica %d holds the job up", w->worker_stage,
 		 w->worker_replica);
-	snprintf(f->why, sizeof f->why, "with its operations as the others' %s of the slowdown of %.3f would go",
+	snprintf(f->why, sizeof f->why,
+		 "If its operations took as long as the others', %s of the slowdown of %.3f would go.",
 		 share_text(share, sizeof share, w->worst_workers), w->slowdown);
 	snprintf(f->proposal, sizeof f->proposal,
 		 "look at this machine's clocks, temperature and links (nvidia-smi -q -d PERFORMANCE, or amd-smi "
@@ -351,8 +353,8 @@ static void find_unevenness(struct fo_schedule_diagnosis *d)
 	snprintf(f->title, sizeof f->title, "the same pass takes unevenly long: %s most",
 		 fo_schedule_kind_name[w->worst_kind]);
 	snprintf(f->why, sizeof f->why,
-		 "with every operation as long as the mean of its kind on its stage %s of the slowdown of %.3f would "
-		 "go; what differs from microbatch to microbatch is mostly the sequences' lengths",
+		 "If every operation took the mean of its kind on its stage, %s of the slowdown of %.3f would go. What "
+		 "differs from microbatch to microbatch is mostly the length of the sequences.",
 		 share_text(share, sizeof share, w->unevenness), w->slowdown);
 	snprintf(f->proposal, sizeof f->proposal,
 		 "deal sequences out so that every microbatch has as much attention to compute");
@@ -386,12 +388,13 @@ static void find_bubble(struct fo_schedule_diagnosis *d)
 	if (rounds <= 0 || (rounds + wait) / rounds < STRAGGLING)
 		return;
 	struct fo_schedule_finding *f = new_finding(d, "pipeline-bubble", (rounds + wait) / (rounds + wait / 2));
-	snprintf(f->title, sizeof f->title, "the schedule leaves %.1f %% of the step empty on every stage",
+	snprintf(f->title, sizeof f->title, "the schedule leaves %.1f %% of the step empty, on average over the stages",
 		 100 * d->ideal_of_step);
-	snprintf(f->why, sizeof f->why,
-		 "(p - 1) / (v m) = %d / (%d x %d) of the work, however even the stages are; twice as many chunks or "
-		 "microbatches leave %.1f %%",
-		 s->stages - 1, s->chunks, s->microbatches, 100 * wait / (2 * rounds + wait));
+	snprintf(
+		f->why, sizeof f->why,
+		"A stage waits for (p - 1) / (v m) = %d / (%d x %d) of its work, however even the stages are. Twice as "
+		"many chunks or microbatches leave %.1f %% of the step empty.",
+		s->stages - 1, s->chunks, s->microbatches, 100 * wait / (2 * rounds + wait));
 	/* A schedule with chunks is interleaved already: more chunks are what is left. */
 	snprintf(f->proposal, sizeof f->proposal,
 		 s->chunks > 1 ? "more microbatches per step, or more than %d chunks per stage: Megatron-LM and Primus "

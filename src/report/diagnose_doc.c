@@ -74,6 +74,13 @@ static const char *setting_text(struct fo_doc *doc, const struct fo_setting *s)
 	return fo_doc_printf(doc, "%s: %s%s -> %s", s->framework, s->key, now, s->proposed);
 }
 
+/* The first setting, or that none follows from the trace. */
+static const char *first_change(struct fo_doc *doc, const struct fo_finding *f)
+{
+	return f->settings ? setting_text(doc, &f->setting[0])
+			   : "this trace does not tell which setting helps; the finding says what to look at";
+}
+
 static const char *why_no_mfu(const struct fo_diagnosis *d)
 {
 	return *d->bridge.why_not ? d->bridge.why_not : "give --model, --seq and --tokens-per-step";
@@ -175,8 +182,8 @@ static void page_verdict(struct fo_doc *doc, const struct fo_diagnosis *d)
 	enum fo_doc_tone tone = f->serious ? FO_DOC_BAD : FO_DOC_PLAIN;
 	if (!f->settings || !fo_finding_worth(f))
 		fo_doc_verdict(doc, tone, "Bottleneck", "%s", fo_finding_kind_words[f->kind]);
-	else
-		fo_doc_verdict(doc, tone, "Change first", "%s", setting_text(doc, &f->setting[0]));
+	if (fo_finding_worth(f))
+		fo_doc_verdict(doc, tone, "Change first", "%s", first_change(doc, f));
 	if (fo_finding_worth(f))
 		fo_doc_verdict(doc, tone, "Worth", "%s", worth(doc, f));
 	if (second && second->settings && fo_finding_worth(second))
@@ -191,8 +198,8 @@ static void terminal_verdict(struct fo_doc *doc, const struct fo_diagnosis *d)
 	else
 		fo_doc_verdict(doc, FO_DOC_BAD, "Bottleneck", "%s%s%s", f->title, fo_finding_worth(f) ? ". Worth " : "",
 			       worth(doc, f));
-	if (f && f->settings && fo_finding_worth(f)) /* a change that gains nothing is not tried first */
-		fo_doc_verdict(doc, FO_DOC_PLAIN, "Try first", "%s", setting_text(doc, &f->setting[0]));
+	if (f && fo_finding_worth(f)) /* a change that gains nothing is not tried first */
+		fo_doc_verdict(doc, FO_DOC_PLAIN, "Try first", "%s", first_change(doc, f));
 	if (second)
 		fo_doc_verdict(doc, FO_DOC_PLAIN, "Runner-up", "%s%s%s", second->title,
 			       fo_finding_worth(second) ? ". Worth " : "", worth(doc, second));

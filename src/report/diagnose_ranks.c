@@ -2,8 +2,10 @@
  * schedules. */
 #include "report/diagnose_doc.h"
 
+#include "base/count.h"
 #include "base/text.h"
 #include "draw/doc.h"
+#include "report/ledger_parts.h"
 
 #include <math.h>
 #include <string.h>
@@ -205,26 +207,74 @@ void fo_ranks_section(struct fo_doc *doc, const struct fo_diagnosis *d)
 
 /* ---- logs of schedules ---- */
 
+static enum fo_ledger_part part_of(int kind)
+{
+	switch (kind) {
+	case FO_SCHED_FORWARD: return FO_LEDGER_GEMM;
+	case FO_SCHED_BACKWARD: return FO_LEDGER_ATTENTION;
+	case FO_SCHED_WEIGHT: return FO_LEDGER_CONV;
+	case FO_SCHED_OPTIMIZER: return FO_LEDGER_OPTIMIZER;
+	case FO_SCHED_PAUSE: return FO_LEDGER_IDLE_HOST;
+	default: return FO_LEDGER_TRANSFER;
+	}
+}
+
+/* Draws the last step: a lane for each stage of the first replica. */
+static void step_lanes(struct fo_doc *doc, const struct fo_schedule_log *s)
+{
+	const struct fo_schedule_step *step = &s->step[s->steps - 1];
+	size_t lanes = (size_t)fo_min(s->stages, FO_DRAW_LANES);
+	struct fo_draw_lanes c = { .title = "The last recorded step by stage: what is white is empty", .lanes = lanes };
+	struct fo_draw_lane *lane = fo_doc_alloc(doc, lanes * sizeof *lane);
+	for (size_t i = 0; i < lanes; i++) {
+		struct fo_draw_span *span = fo_doc_alloc(doc, (size_t)(step->ops + 1) * sizeof *span);
+		lane[i] = (struct fo_draw_lane){ fo_doc_printf(doc, "stage %zu", i), span, 0 };
+		for (const struct fo_schedule_op *o = s->op + step->first; o < s->op + step->first + step->ops; o++) {
+			/* Sends and receives lie beside passes and would hide where these leave the stage empty. */
+			if (o->replica || o->stage != (int)i || o->end_ns <= o->begin_ns ||
+			    (o->kind >= FO_SCHED_FORWARD_SEND && o->kind <= FO_SCHED_BACKWARD_RECV))
+				continue;
+			int tone = fo_ledger_part_tone[part_of(o->kind)];
+			const char *name = fo_schedule_kind_name[o->kind];
+			if (o->kind <= FO_SCHED_WEIGHT)
+				name = fo_doc_printf(doc, "%c%d", "FBW"[o->kind], o -> microbatch);
+			span[lane[i].spans++] = (struct fo_draw_span){ (double)o->begin_ns * 1e-9,
+								       (double)o->end_ns * 1e-9, tone, name };
+			c.to = fmax(c.to, (double)o->end_ns * 1e-9);
+			c.tone_name[tone] = part_of(o->kind) == FO_LEDGER_TRANSFER ? "collectives"
+										   : fo_schedule_kind_name[o->kind];
+		}
+	}
+	c.lane = lane;
+	c.desc =
+		"Each lane is a stage of the first replica. F3: microbatch 3 forward, B: backward, W: the weights' part of "
+		"it; sends and receives are left out.";
+	fo_doc_lanes(doc, &c);
+}
+
 static void stages(struct fo_doc *doc, const struct fo_schedule_diagnosis *d)
 {
 	const struct fo_schedule_log *s = d->schedule;
 	const double *last = d->step_bubble + (s->steps - 1) * s->stages;
-	fo_doc_table(doc, FO_DRAW_SLIM, NULL, "rrrrrr", "stage", "passes", "empty", "last step", "whole step",
-		     "slows by");
+	fo_doc_table(doc, FO_DRAW_SLIM, NULL, "rrrrrr", "stage", "passes", "empty", "last step", "of whole step",
+		     "slows step");
 	for (int i = 0; i < s->stages; i++)
 		fo_doc_row(doc, fo_doc_count(doc, i), fo_doc_num(doc, d->work_s[i], FO_DRAW_SECONDS),
 			   share(doc, d->bubble[i]), share(doc, last[i]), share(doc, d->bubble_of_step[i]),
 			   d->whatif.known ? factor(doc, d->whatif.by_stage[i]) : "-");
-	fo_doc_remark(doc,
-		      "Passes: time in forward and backward passes, median step. Empty (the bubble): of the "
-		      "stage's own time, from the step's begin to its last pass, the share without a pass; in the "
-		      "median step, and in the last one recorded. Whole step: the same as a share of the time until "
-		      "the slowest stage is done. Slows by: the step if only this stage were as recorded and all "
-		      "others even, over the step with all even.");
+	fo_doc_item(doc, "passes: time in forward and backward passes, in the median step");
+	fo_doc_item(doc,
+		    "empty (the bubble): the share of the stage's own time, from the step's begin to its last pass, "
+		    "in which no pass runs: in the median step, and in the last one recorded");
+	fo_doc_item(doc, "of whole step: the same as a share of the time until the slowest stage is done");
+	fo_doc_item(doc,
+		    "slows step: how much longer a step takes if this stage keeps its recorded times and all others "
+		    "are even; above 1.00 x it holds the others up");
 	fo_doc_para(doc, "Even stages would leave (p - 1) / (v m) = %d / %d of the work: %s of the step", s->stages - 1,
 		    s->chunks * s->microbatches, share(doc, d->ideal_of_step));
 	fo_doc_only(doc, FO_DOC_PAGE);
 	bubble_bars(doc, s->stages, d->bubble, NULL);
+	step_lanes(doc, s);
 	fo_doc_only(doc, FO_DOC_BOTH);
 }
 
@@ -260,29 +310,52 @@ static void what_if(struct fo_doc *doc, const struct fo_schedule_diagnosis *d)
 		      factor(doc, w->by_kind[w->worst_kind]));
 }
 
+/* The findings, the greatest ceiling first. */
+struct order {
+	const struct fo_schedule_finding *v[FO_SCHEDULE_FINDINGS_MAX];
+};
+
+static struct order order_of(const struct fo_schedule_diagnosis *d)
+{
+	struct order o;
+	for (int i = 0; i < d->findings; i++) {
+		int at = i;
+		for (; at > 0 && o.v[at - 1]->ceiling < d->finding[i].ceiling; at--)
+			o.v[at] = o.v[at - 1];
+		o.v[at] = &d->finding[i];
+	}
+	return o;
+}
+
 static void schedule_verdict(struct fo_doc *doc, const struct fo_schedule_diagnosis *d)
 {
-	const struct fo_schedule_finding *f = &d->finding[0];
+	struct order o = order_of(d);
 	if (!d->findings) {
 		fo_doc_verdict(doc, FO_DOC_GOOD, NULL,
 			       "No finding: the stages are even and the schedule leaves little empty.");
 		return;
 	}
-	fo_doc_verdict(doc, f->serious ? FO_DOC_BAD : FO_DOC_PLAIN, "Bottleneck", "%s. Worth up to %s", f->title,
-		       factor(doc, f->ceiling));
-	fo_doc_verdict(doc, FO_DOC_PLAIN, "Try first", "%s", f->proposal);
+	fo_doc_verdict(doc, o.v[0]->serious ? FO_DOC_BAD : FO_DOC_PLAIN, "Bottleneck", "%s. Worth up to %s",
+		       o.v[0]->title, factor(doc, o.v[0]->ceiling));
+	fo_doc_verdict(doc, FO_DOC_PLAIN, "Try first", "%s", o.v[0]->proposal);
+	if (d->findings > 1)
+		fo_doc_verdict(doc, FO_DOC_PLAIN, "Runner-up", "%s. Worth up to %s", o.v[1]->title,
+			       factor(doc, o.v[1]->ceiling));
 }
 
 static void schedule_findings(struct fo_doc *doc, const struct fo_schedule_diagnosis *d)
 {
+	static const char *const role[FO_SCHEDULE_FINDINGS_MAX] = { "bottleneck", "runner-up", "further" };
+	struct order o = order_of(d);
 	if (d->findings)
 		fo_doc_heading(doc, "What to change");
 	for (int i = 0; i < d->findings; i++) {
-		const struct fo_schedule_finding *f = &d->finding[i];
-		enum fo_doc_tone tone = f->serious ? FO_DOC_BAD : FO_DOC_PLAIN;
-		fo_doc_card(doc, tone, f->serious ? "serious" : NULL, "%s: up to %s", f->title,
-			    factor(doc, f->ceiling));
+		const struct fo_schedule_finding *f = o.v[i];
+		fo_doc_card(doc, f->serious ? FO_DOC_BAD : FO_DOC_PLAIN,
+			    f->serious ? fo_doc_printf(doc, "%s, serious", role[i]) : role[i], "%s", f->title);
 		fo_doc_para(doc, "%s", f->why);
+		fo_doc_fact(doc, "worth", fo_doc_printf(doc, "up to %s", factor(doc, f->ceiling)),
+			    "a ceiling: step time before over after");
 		fo_doc_item(doc, "%s", f->proposal);
 		fo_doc_card_end(doc);
 	}
@@ -294,6 +367,7 @@ void fo_schedule_doc(struct fo_doc *doc, const struct fo_schedule_diagnosis *d)
 	fo_doc_title(doc, "Diagnosis of %s", fo_text_file_name(s->path));
 	fo_doc_lead(doc, "Log of a pipeline schedule.");
 	schedule_verdict(doc, d);
+	schedule_findings(doc, d);
 	fo_doc_heading(doc, "Pipeline schedule: %s", s->path);
 	fo_doc_para(doc, "%d stages, %d chunk%s, %d microbatches, %d replica%s; %lld steps, %s the median", s->stages,
 		    s->chunks, fo_doc_plural(s->chunks), s->microbatches, s->replicas, fo_doc_plural(s->replicas),
@@ -305,7 +379,6 @@ void fo_schedule_doc(struct fo_doc *doc, const struct fo_schedule_diagnosis *d)
 	if (s->also)
 		fo_doc_remark(doc, "left alone: %s, which a simulation wrote", s->also);
 	stages(doc, d);
-	schedule_findings(doc, d);
 	what_if(doc, d);
 	fo_doc_footer(doc, "flatout diagnose --html. Figures are defined in docs/metrics.md.");
 }

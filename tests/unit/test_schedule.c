@@ -145,7 +145,7 @@ static void test_by_hand(void **state)
 	assert_string_equal(d.finding[0].id, "pipeline-last-stage");
 	near(d.finding[0].ceiling, 153.0 / 138,
 	     1e-9); /* twice the slowdown would go: no more than the even step is promised */
-	assert_non_null(strstr(d.finding[0].why, "as the others' all of the slowdown"));
+	assert_non_null(strstr(d.finding[0].why, "as long as the others', all of the slowdown"));
 	assert_true(d.serious);
 	struct fo_str json = { 0 };
 	fo_schedule_diagnosis_json(&d, &json);
