@@ -1,5 +1,5 @@
-/* 100 % of a step = MFU + what each loss took: the ledger's own parts, with the ideal time of the model's products
- * taken out of the time that products and attention had. Integer parts of one ledger, so the shares sum to 1 but for
+/* 100 % of a step = MFU + what each loss took: the ledger's own parts, with the ideal time of the model's matmuls
+ * taken out of the time that matmuls and attention had. Integer parts of one ledger, so the shares sum to 1 but for
  * the rounding of doubles. */
 #include "diagnose/products_int.h"
 
@@ -11,6 +11,7 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,10 +32,15 @@ struct need {
 /* 1 %: rounding of times to the profiler's ticks. */
 #define OVER 1.01
 
-static void missing(struct fo_bridge *b, const char *text)
+static void missing(struct fo_bridge *b, const char *fmt, ...) FO_PRINTF(2, 3);
+static void missing(struct fo_bridge *b, const char *fmt, ...)
 {
-	if (!b->why_not[0])
-		snprintf(b->why_not, sizeof(b->why_not), "%s", text);
+	va_list ap;
+	if (b->why_not[0])
+		return; /* the first reason stays */
+	va_start(ap, fmt);
+	vsnprintf(b->why_not, sizeof(b->why_not), fmt, ap);
+	va_end(ap);
 }
 
 /* ---- device and precision ---- */
@@ -58,67 +64,61 @@ static fo_status find_device(struct fo_diagnosis *d, const struct fo_subject *s,
 		FO_TRY(fo_catalogue_find(c, d->with.device, out));
 		return FO_OK;
 	}
-	if (t->format ==
-	    FO_TRACE_OWN) { /* of the run's own FLOP and the machine's own peak, which no timeline carries */
+	if (t->format == FO_TRACE_OWN) { /* no timeline carries the run's own FLOP and the machine's own peak */
 		missing(b, "'flatout report RUN' has it by each rule");
 		return FO_OK;
 	}
-	bool there = s->id >= 0 && s->id < t->device_count && t->device[s->id].name >= 0;
-	if (!there) {
-		missing(b, "the trace does not name its device: --device D");
-		return FO_OK;
-	}
-	const struct fo_trace_device *v = &t->device[s->id];
-	if (blank(fo_trace_text(t, v->name))) {
+	const struct fo_trace_device *v = s->id >= 0 && s->id < t->device_count ? &t->device[s->id] : NULL;
+	if (!v || v->name < 0 || blank(fo_trace_text(t, v->name))) {
 		missing(b, "the trace does not name its device: --device D");
 		return FO_OK;
 	}
 	char name[80];
-	fo_str_visible(name, sizeof(name), fo_trace_text(t, v->name));
 	*out = fo_device_match(c, fo_trace_text(t, v->name), v->sm_count, v->memory_bytes);
-	if (*out)
-		return FO_OK;
-	char text[200];
-	snprintf(text, sizeof(text),
-		 "no single catalogue row matches '%s': name one with --device D ('flatout devices' lists them)", name);
-	missing(b, text);
+	if (!*out)
+		missing(b,
+			"no single catalogue row matches '%s': name one with --device D ('flatout devices' lists them)",
+			fo_str_visible(name, sizeof(name), fo_trace_text(t, v->name)));
 	return FO_OK;
 }
 
-/* The type in which most of the products' time was spent. */
+/* Time by type of the first few types that are seen. */
+struct types {
+	struct {
+		const char *name;
+		int64_t ns;
+	} v[8];
+	int n;
+};
+
+static void count_type(struct types *t, const char *name, int64_t ns)
+{
+	int k = 0;
+	while (k < t->n && strcmp(t->v[k].name, name) != 0)
+		k++;
+	if (k == 8)
+		return;
+	if (k == t->n)
+		t->v[t->n++].name = name;
+	t->v[k].ns = fo_plus(t->v[k].ns, ns);
+}
+
+/* The type in which most of the matmuls' time was spent. */
 static void find_dtype(struct fo_diagnosis *d, const struct fo_subject *s)
 {
-	struct {
-		char name[12];
-		int64_t ns;
-	} seen[8] = { 0 };
-	int n = 0, best = 0;
+	struct types seen = { .n = 0 };
+	int best = 0;
 	const struct fo_trace *t = s->t;
 	for (int64_t i = 0; d->products == 0 && i < t->gpu_count; i++) {
 		const struct fo_gpu_op *o = &t->gpu[i];
-		if (o->device != s->id || (o->class > FO_K_CONV && o->class_by_name > FO_K_CONV))
-			continue;
-		const char *dtype = fo_dtype_of_gpu(t, o);
-		int k = 0;
-		while (k < n && strcmp(seen[k].name, dtype) != 0)
-			k++;
-		if (k == n && n < 8)
-			snprintf(seen[n++].name, sizeof(seen[0].name), "%s", dtype);
-		if (k < n && dtype[0])
-			seen[k].ns = fo_plus(seen[k].ns, o->end_ns - o->begin_ns);
+		if (o->device == s->id && (fo_class_is_heavy(o->class) || fo_class_is_heavy(o->class_by_name)))
+			count_type(&seen, fo_dtype_of_gpu(t, o), *fo_dtype_of_gpu(t, o) ? o->end_ns - o->begin_ns : 0);
 	}
-	for (int64_t i = 0; i < d->products; i++) {
-		int k = 0;
-		while (k < n && strcmp(seen[k].name, d->product[i].dtype) != 0)
-			k++;
-		if (k == n && n < 8)
-			snprintf(seen[n++].name, sizeof(seen[0].name), "%s", d->product[i].dtype);
-		if (k < n)
-			seen[k].ns = fo_plus(seen[k].ns, d->product[i].time_ns);
-	}
-	for (int k = 1; k < n; k++)
-		best = seen[k].ns > seen[best].ns ? k : best;
-	snprintf(d->bridge.dtype, sizeof(d->bridge.dtype), "%.7s", n ? seen[best].name : "");
+	for (int64_t i = 0; i < d->products; i++)
+		count_type(&seen, d->product[i].dtype, d->product[i].time_ns);
+	for (int k = 1; k < seen.n; k++)
+		best = seen.v[k].ns > seen.v[best].ns ? k : best;
+	snprintf(d->bridge.dtype, sizeof(d->bridge.dtype), "%.7s", seen.n ? seen.v[best].name : "");
 	if (!d->bridge.dtype[0])
 		missing(&d->bridge,
 			"neither shapes nor kernels' names tell the precision of the matmuls: --dtype TYPE");
@@ -228,12 +228,14 @@ static void need_of_shapes(const struct fo_subject *s, struct need *out)
 
 /* ---- rows ---- */
 
-static void add_row(struct fo_bridge *b, double share, double dollars_per_hour, const char *fmt, const char *what)
+static void add_row(struct fo_bridge *b, enum fo_bridge_part part, double share, double dollars_per_hour,
+		    const char *fmt, const char *what)
 {
 	if (share == 0 || b->rows == FO_BRIDGE_MAX)
 		return;
 	struct fo_bridge_row *r = &b->row[b->rows++];
 	snprintf(r->name, sizeof(r->name), fmt, what);
+	r->part = part;
 	r->share = share;
 	r->dollars_per_hour = dollars_per_hour * share;
 	r->dollars = r->dollars_per_hour * b->step_s / 3600;
@@ -294,16 +296,19 @@ static void compute_rows(struct fo_bridge *b, const struct fo_subject *s, const 
 	double ideal_products = need->product_flop / b->peak_flop_s * 1e9,
 	       ideal_attention = need->attention_flop / b->peak_flop_s * 1e9;
 	if (k.attention > 0) {
-		add_row(b, (k.products - ideal_products) / T, money, "%s", FO_BRIDGE_MATMULS);
-		add_row(b, (k.attention - ideal_attention) / T, money, "%s", "attention above its ideal");
+		add_row(b, FO_BRIDGE_MATMULS, (k.products - ideal_products) / T, money, "%s",
+			"matmuls above their ideal");
+		add_row(b, FO_BRIDGE_LOSS, (k.attention - ideal_attention) / T, money, "%s",
+			"attention above its ideal");
 	} else { /* written out: its products are products */
-		add_row(b, (k.products - ideal_products - ideal_attention) / T, money, "%s",
+		add_row(b, FO_BRIDGE_LOSS, (k.products - ideal_products - ideal_attention) / T, money, "%s",
 			"matmuls and attention above ideal");
 	}
-	add_row(b, recompute / T, money, "%s", "recomputation");
+	add_row(b, FO_BRIDGE_LOSS, recompute / T, money, "%s", "recomputation");
 	for (int c = 0; c < FO_K_COMPUTE_COUNT; c++)
 		if (c != FO_K_GEMM && c != FO_K_GEMM_FP8 && c != FO_K_ATTENTION_FORWARD && c != FO_K_ATTENTION_BACKWARD)
-			add_row(b, ((double)l->class_ns[c] - k.again[c]) / T, money, "kernels: %s", fo_class_words[c]);
+			add_row(b, FO_BRIDGE_LOSS, ((double)l->class_ns[c] - k.again[c]) / T, money, "kernels: %s",
+				fo_class_words[c]);
 }
 
 static void fill_rows(struct fo_diagnosis *d, const struct fo_subject *s, const struct need *need)
@@ -311,15 +316,16 @@ static void fill_rows(struct fo_diagnosis *d, const struct fo_subject *s, const 
 	struct fo_bridge *b = &d->bridge;
 	const struct fo_ledger *l = &s->l;
 	double T = (double)l->span_ns, money = d->with.price_per_hour > 0 ? d->with.price_per_hour * b->devices : NAN;
-	add_row(b, b->mfu, money, "%s", "MFU");
+	add_row(b, FO_BRIDGE_MFU, b->mfu, money, "%s", "MFU");
 	compute_rows(b, s, need, money);
-	add_row(b, (double)l->exposed_wait_ns / T, money, "communication: %s", fo_wait_words);
-	add_row(b, (double)l->exposed_transfer_ns / T, money, "communication: %s", fo_transfer_words);
-	add_row(b, (double)l->exposed_comm_unknown_ns / T, money, "communication: %s", fo_wait_or_transfer_words);
+	add_row(b, FO_BRIDGE_LOSS, (double)l->exposed_wait_ns / T, money, "communication: %s", fo_wait_words);
+	add_row(b, FO_BRIDGE_LOSS, (double)l->exposed_transfer_ns / T, money, "communication: %s", fo_transfer_words);
+	add_row(b, FO_BRIDGE_LOSS, (double)l->exposed_comm_unknown_ns / T, money, "communication: %s",
+		fo_wait_or_transfer_words);
 	for (int c = 0; c < FO_COPY_COUNT; c++)
-		add_row(b, (double)l->copy_ns[c] / T, money, "copies: %s", fo_copy_words[c]);
+		add_row(b, FO_BRIDGE_LOSS, (double)l->copy_ns[c] / T, money, "copies: %s", fo_copy_words[c]);
 	for (int c = 0; c < FO_IDLE_COUNT; c++)
-		add_row(b, (double)l->idle_ns[c] / T, money, "idle: %s", fo_idle_words[c]);
+		add_row(b, FO_BRIDGE_LOSS, (double)l->idle_ns[c] / T, money, "idle: %s", fo_idle_words[c]);
 }
 
 /* ---- utilisation ---- */
@@ -364,22 +370,22 @@ static void doubt_products(struct fo_diagnosis *d, const struct fo_device *v)
 		double peak = d->with.dtype ? b->peak_flop_s : fo_peak_of(v, p->dtype, false);
 		if (!(p->flop_s > OVER * peak))
 			continue;
-		snprintf(b->why_not, sizeof(b->why_not),
-			 "matmuls of %lld x %lld x %lld ran at %.0f %% of the %s peak of %s, which cannot be right: "
-			 "--device D or --dtype TYPE",
-			 (long long)p->m, (long long)p->n, (long long)p->k, 100 * p->flop_s / peak,
-			 d->with.dtype ? b->dtype : p->dtype, b->device);
+		missing(b,
+			"matmuls of %lld x %lld x %lld ran at %.0f %% of the %s peak of %s, which cannot be right: "
+			"--device D or --dtype TYPE",
+			(long long)p->m, (long long)p->n, (long long)p->k, 100 * p->flop_s / peak,
+			d->with.dtype ? b->dtype : p->dtype, b->device);
 	}
 }
 
 static void doubt_share(struct fo_bridge *b, const char *what, double ideal_s, double took_s, bool model)
 {
-	if (!b->why_not[0] && ideal_s > OVER * took_s)
-		snprintf(b->why_not, sizeof(b->why_not),
-			 "%s would take %.4g ms at the %s peak of %s, and its kernels ran for %.4g ms: %s%s cannot be "
-			 "right",
-			 what, 1e3 * ideal_s, b->dtype, b->device, 1e3 * took_s,
-			 model ? "--tokens-per-step, --model, " : "", "--device or --dtype");
+	if (ideal_s > OVER * took_s)
+		missing(b,
+			"%s would take %.4g ms at the %s peak of %s, and its kernels ran for %.4g ms: %s%s cannot be "
+			"right",
+			what, 1e3 * ideal_s, b->dtype, b->device, 1e3 * took_s,
+			model ? "--tokens-per-step, --model, " : "", "--device or --dtype");
 }
 
 static void doubt(struct fo_diagnosis *d, const struct fo_subject *s, const struct need *need,
@@ -410,14 +416,11 @@ static double steps_given(struct fo_diagnosis *d, const struct fo_subject *s)
 	double span = (double)s->l.span_ns / 1e9, n = d->with.steps > 0 ? d->with.steps : 0;
 	if (n <= 0 && d->with.step_s > 0)
 		n = span / d->with.step_s;
-	if (n > 0 && n < 1) { /* the window is shorter than a step, so its parts are not a step's */
-		char text[200];
-		snprintf(text, sizeof(text),
-			 "a step of %.4g s is longer than the %.4g s that the trace shows: 'flatout mfu' has MFU by a "
-			 "step's time",
-			 d->with.step_s, span);
-		missing(b, text);
-	}
+	if (n > 0 && n < 1) /* the window is shorter than a step, so its parts are not a step's */
+		missing(b,
+			"a step of %.4g s is longer than the %.4g s that the trace shows: 'flatout mfu' has MFU by a "
+			"step's time",
+			d->with.step_s, span);
 	return n;
 }
 
@@ -465,7 +468,8 @@ static fo_status find_need(struct fo_diagnosis *d, const struct fo_subject *s, s
 		missing(b, "what the step computes is not known: --model M --seq S --tokens-per-step N, or "
 			   "record_shapes=True");
 	else if (need->coverage < SHAPES_LEAST)
-		missing(b, "shapes are recorded for less than 90 % of the time of matmuls, attention and convolutions");
+		missing(b,
+			"shapes are recorded for less than 90 %% of the time of matmuls, attention and convolutions");
 	return FO_OK;
 }
 

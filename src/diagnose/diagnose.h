@@ -209,9 +209,10 @@ struct fo_pipeline {
 /* ---- the bridge to MFU ---- */
 
 enum { FO_BRIDGE_MAX = 40, FO_BRIDGE_LOSSES = 3 };
-/* The name of the row of matmuls alone; where attention cannot be told from them, the row has another. */
-#define FO_BRIDGE_MATMULS "matmuls above their ideal"
+/* MATMULS: of matmuls alone; where attention cannot be told from them, the row is a LOSS as the others. */
+enum fo_bridge_part { FO_BRIDGE_MFU, FO_BRIDGE_MATMULS, FO_BRIDGE_LOSS };
 struct fo_bridge_row {
+	enum fo_bridge_part part;
 	char name[48];
 	double share;            /* of the step, which is its MFU points; MFU itself is the first row; rows sum to 1 */
 	double dollars;          /* per step over all devices; NaN without a price */

@@ -272,7 +272,7 @@ static double bridge_efficiency(const struct fo_diagnosis *d, const struct fo_le
 {
 	int64_t products = fo_class_time(l, FO_PRODUCT_CLASSES);
 	for (int i = 0; d->bridge.known && i < d->bridge.rows; i++)
-		if (strcmp(d->bridge.row[i].name, FO_BRIDGE_MATMULS) == 0)
+		if (d->bridge.row[i].part == FO_BRIDGE_MATMULS)
 			return (1 - d->bridge.row[i].share * (double)l->span_ns / (double)products) / 0.8;
 	return NAN;
 }

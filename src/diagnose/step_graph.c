@@ -19,6 +19,7 @@ struct edge {
 	int32_t from, to;
 };
 struct fo_step_graph {
+	struct fo_arena arena, work; /* work: while it is built */
 	const struct fo_schedule_log *s;
 	const struct fo_schedule_op *op;
 	int32_t n;
@@ -47,9 +48,15 @@ struct worker {
 	struct list between[4]; /* transfers that have a partner on another stage, in order */
 };
 
-static void list_add(struct list *l, int32_t v)
+static int32_t *numbers(struct fo_arena *a, size_t n) { return fo_arena_alloc(a, (n + 1) * sizeof(int32_t)); }
+static void list_add(struct fo_step_graph *g, struct list *l, int32_t v)
 {
-	fo_array_room(&l->v, &l->cap, l->n, sizeof *l->v);
+	if (l->n == l->cap) {
+		int32_t *more = numbers(&g->work, l->cap = 2 * l->cap + 8);
+		if (l->n)
+			memcpy(more, l->v, l->n * sizeof *more);
+		l->v = more;
+	}
 	l->v[l->n++] = v;
 }
 static void depend(struct fo_step_graph *g, int32_t to, int32_t from)
@@ -84,7 +91,7 @@ static fo_status pair_with_passes(struct fo_step_graph *g, struct worker *w, int
 	int kind = FO_SCHED_FORWARD_SEND + k;
 	bool forward = k < 2, recv = k % 2 == 1;
 	const struct list *moves = &w->kind[kind], *passes = &w->kind[forward ? FO_SCHED_FORWARD : FO_SCHED_BACKWARD];
-	w->feeds[k] = fo_xmalloc((moves->n + 1) * sizeof(int32_t));
+	w->feeds[k] = numbers(&g->work, moves->n);
 	for (size_t i = 0; i < moves->n; i++)
 		w->feeds[k][i] = -1;
 	if (!moves->n || !passes->n)
@@ -130,7 +137,7 @@ static void transfers(struct fo_step_graph *g, struct worker *w, int k)
 		}
 		int chunk, stage;
 		if (neighbour(g->s, &g->op[pass], forward == recv ? -1 : 1, &chunk, &stage))
-			list_add(&w->between[k], moves->v[i]);
+			list_add(g, &w->between[k], moves->v[i]);
 	}
 }
 
@@ -170,10 +177,9 @@ static void sharded(struct fo_step_graph *g, const struct worker *w, bool overla
 	struct list both = { 0 };
 	for (size_t i = 0, k = 0; i < in->n || k < out->n;) {
 		bool first = k == out->n || (i < in->n && g->op[in->v[i]].begin_ns <= g->op[out->v[k]].begin_ns);
-		list_add(&both, first ? in->v[i++] : out->v[k++]);
+		list_add(g, &both, first ? in->v[i++] : out->v[k++]);
 	}
 	chain(g, &both);
-	free(both.v);
 	for (int c = 0; c < g->s->chunks; c++) {
 		int32_t last_in = -1, first_out = first_of_chunk(g, out, c);
 		for (size_t i = 0; i < in->n; i++)
@@ -264,10 +270,9 @@ static void gather(struct fo_step_graph *g, const struct worker *w, int kind, si
 	for (int r = r0; r < r1; r++)
 		for (int st = first; st <= last; st += step)
 			if (w[r * g->s->stages + st].kind[kind].n > i)
-				list_add(&l, w[r * g->s->stages + st].kind[kind].v[i]);
+				list_add(g, &l, w[r * g->s->stages + st].kind[kind].v[i]);
 	if (l.n)
 		together(g, l.v, l.n);
-	free(l.v);
 }
 
 static size_t most(const struct fo_step_graph *g, const struct worker *w, int kind)
@@ -315,7 +320,7 @@ static int by_pass(const void *a, const void *b)
  * after its forward. */
 static void data_flow(struct fo_step_graph *g)
 {
-	struct pass_key *v = fo_xmalloc(((size_t)g->n + 1) * sizeof *v);
+	struct pass_key *v = fo_arena_alloc(&g->work, ((size_t)g->n + 1) * sizeof *v);
 	size_t n = 0;
 	for (int32_t i = 0; i < g->n; i++)
 		if (g->op[i].kind <= FO_SCHED_BACKWARD)
@@ -334,13 +339,13 @@ static void data_flow(struct fo_step_graph *g)
 		if (from)
 			depend(g, v[i].op, from->op);
 	}
-	free(v);
 }
 
 /* ---- order ---- */
 
 /* v[first[k] .. first[k + 1]): the values of those whose key is k. */
-static void bucket(const int32_t *key, const int32_t *value, size_t n, int32_t keys, int32_t *first, int32_t *v)
+static void bucket(struct fo_step_graph *g, const int32_t *key, const int32_t *value, size_t n, int32_t keys,
+		   int32_t *first, int32_t *v)
 {
 	memset(first, 0, ((size_t)keys + 1) * sizeof *first);
 	for (size_t i = 0; i < n; i++)
@@ -348,12 +353,11 @@ static void bucket(const int32_t *key, const int32_t *value, size_t n, int32_t k
 			first[key[i] + 1]++;
 	for (int32_t k = 0; k < keys; k++)
 		first[k + 1] += first[k];
-	int32_t *at = fo_xmalloc(((size_t)keys + 1) * sizeof *at);
+	int32_t *at = numbers(&g->work, (size_t)keys);
 	memcpy(at, first, ((size_t)keys + 1) * sizeof *at);
 	for (size_t i = 0; i < n; i++)
 		if (key[i] >= 0)
 			v[at[key[i]]++] = value[i];
-	free(at);
 }
 
 struct sorting {
@@ -368,40 +372,32 @@ static void ended(struct sorting *k, int32_t op)
 			k->queue[k->queued++] = k->after[i];
 }
 
-static void split_edges(const struct fo_step_graph *g, int32_t **from, int32_t **to)
-{
-	*from = fo_xmalloc((g->edges + 1) * sizeof **from);
-	*to = fo_xmalloc((g->edges + 1) * sizeof **to);
-	for (size_t i = 0; i < g->edges; i++) {
-		(*from)[i] = g->edge[i].from;
-		(*to)[i] = g->edge[i].to;
-	}
-}
-
 static fo_status sort(struct fo_step_graph *g)
 {
-	size_t room = (size_t)g->n + 1;
-	int32_t *from, *to;
-	split_edges(g, &from, &to);
-	g->first = fo_xmalloc(room * sizeof *g->first);
-	g->before = fo_xmalloc((g->edges + 1) * sizeof *g->before);
-	bucket(to, from, g->edges, g->n, g->first, g->before);
-	struct sorting k = { .missing = fo_xmalloc(room * sizeof(int32_t)),
-			     .after_first = fo_xmalloc(room * sizeof(int32_t)) };
-	k.after = fo_xmalloc((g->edges + 1) * sizeof(int32_t));
-	bucket(from, to, g->edges, g->n, k.after_first, k.after);
-	int32_t *every = fo_xmalloc(room * sizeof *every);
-	g->member_first = fo_xmalloc(((size_t)g->groups + 1) * sizeof(int32_t));
-	g->member = fo_xmalloc(room * sizeof(int32_t));
-	g->waiting = fo_xmalloc(((size_t)g->groups + 1) * sizeof(int32_t));
-	k.queue = g->order = fo_xmalloc(room * sizeof(int32_t));
+	size_t n = (size_t)g->n, groups = (size_t)g->groups;
+	int32_t *from = numbers(&g->work, g->edges), *to = numbers(&g->work, g->edges), *every = numbers(&g->work, n);
+	for (size_t i = 0; i < g->edges; i++) {
+		from[i] = g->edge[i].from;
+		to[i] = g->edge[i].to;
+	}
+	g->first = numbers(&g->arena, n);
+	g->before = numbers(&g->arena, g->edges);
+	bucket(g, to, from, g->edges, g->n, g->first, g->before);
+	struct sorting k = { .missing = numbers(&g->work, n),
+			     .after_first = numbers(&g->work, n),
+			     .after = numbers(&g->work, g->edges) };
+	bucket(g, from, to, g->edges, g->n, k.after_first, k.after);
+	g->member_first = numbers(&g->arena, groups);
+	g->member = numbers(&g->arena, n);
+	g->waiting = numbers(&g->arena, groups);
+	k.queue = g->order = numbers(&g->arena, n);
 	for (int32_t i = 0; i < g->n; i++) {
 		every[i] = i;
 		k.missing[i] = g->first[i + 1] - g->first[i];
 		if (!k.missing[i])
 			k.queue[k.queued++] = i;
 	}
-	bucket(g->group, every, (size_t)g->n, g->groups, g->member_first, g->member);
+	bucket(g, g->group, every, (size_t)g->n, g->groups, g->member_first, g->member);
 	for (int32_t i = 0; i < g->groups; i++)
 		g->waiting[i] = g->member_first[i + 1] - g->member_first[i];
 	for (int32_t i = 0; i < k.queued; i++) {
@@ -412,23 +408,15 @@ static fo_status sort(struct fo_step_graph *g)
 			for (int32_t m = g->member_first[group]; m < g->member_first[group + 1]; m++)
 				ended(&k, g->member[m]);
 	}
-	fo_status st = k.queued == g->n
-			       ? FO_OK
-			       : fo_fail(FO_EFORMAT, "%d of %d operations wait for each other", g->n - k.queued, g->n);
-	free(from);
-	free(to);
-	free(every);
-	free(k.missing);
-	free(k.after_first);
-	free(k.after);
-	return st;
+	return k.queued == g->n ? FO_OK
+				: fo_fail(FO_EFORMAT, "%d of %d operations wait for each other", g->n - k.queued, g->n);
 }
 
 /* ---- */
 
 static void own_times(struct fo_step_graph *g)
 {
-	int64_t *begin = fo_xmalloc(((size_t)g->groups + 1) * sizeof *begin);
+	int64_t *begin = fo_arena_alloc(&g->work, ((size_t)g->groups + 1) * sizeof *begin);
 	for (int32_t i = 0; i < g->groups; i++)
 		begin[i] = INT64_MIN;
 	for (int32_t i = 0; i < g->n; i++)
@@ -438,7 +426,6 @@ static void own_times(struct fo_step_graph *g)
 		int64_t own = g->op[i].end_ns - (g->group[i] >= 0 ? begin[g->group[i]] : g->op[i].begin_ns);
 		g->own[i] = own <= -ABSENT_NS ? 0 : (double)own;
 	}
-	free(begin);
 }
 
 static fo_status build(struct fo_step_graph *g, struct worker *w)
@@ -448,9 +435,9 @@ static fo_status build(struct fo_step_graph *g, struct worker *w)
 		const struct fo_schedule_op *o = &g->op[i];
 		struct worker *own = &w[o->replica * g->s->stages + o->stage];
 		g->group[i] = -1;
-		list_add(&own->kind[o->kind], i);
+		list_add(g, &own->kind[o->kind], i);
 		if (is_pass(o->kind))
-			list_add(&own->passes, i);
+			list_add(g, &own->passes, i);
 		overlapped |= o->kind == FO_SCHED_GRADS_SEPARATE;
 	}
 	for (int i = 0; i < g->s->replicas * g->s->stages; i++)
@@ -468,46 +455,27 @@ fo_status fo_step_graph_new(struct fo_step_graph **out, const struct fo_schedule
 {
 	struct fo_step_graph *g = fo_xmalloc(sizeof *g);
 	*g = (struct fo_step_graph){ .s = s, .op = s->op + s->step[step].first, .n = (int32_t)s->step[step].ops };
-	size_t workers = (size_t)s->replicas * (size_t)s->stages, room = (size_t)g->n + 1;
-	struct worker *w = fo_xmalloc(workers * sizeof *w);
-	g->group = fo_xmalloc(room * sizeof *g->group);
-	g->own = fo_xmalloc(room * sizeof *g->own);
-	g->end = fo_xmalloc(room * sizeof *g->end);
-	fo_status st = build(g, w);
-	g->group_begin = fo_xmalloc(((size_t)g->groups + 1) * sizeof *g->group_begin);
-	for (size_t i = 0; i < workers; i++) {
-		for (int k = 0; k < FO_SCHED_COUNT; k++)
-			free(w[i].kind[k].v);
-		for (int k = 0; k < 4; k++) {
-			free(w[i].feeds[k]);
-			free(w[i].between[k].v);
-		}
-		free(w[i].passes.v);
-	}
-	free(w);
-	if (st != FO_OK) {
+	size_t room = (size_t)g->n + 1;
+	g->group = numbers(&g->arena, room);
+	g->own = fo_arena_alloc(&g->arena, room * sizeof *g->own);
+	g->end = fo_arena_alloc(&g->arena, room * sizeof *g->end);
+	fo_status st = build(g,
+			     fo_arena_alloc(&g->work, (size_t)s->replicas * (size_t)s->stages * sizeof(struct worker)));
+	g->group_begin = fo_arena_alloc(&g->arena, ((size_t)g->groups + 1) * sizeof *g->group_begin);
+	fo_arena_fini(&g->work);
+	if (st == FO_OK)
+		*out = g;
+	else
 		fo_step_graph_free(g);
-		return st;
-	}
-	*out = g;
-	return FO_OK;
+	return st;
 }
 
 void fo_step_graph_free(struct fo_step_graph *g)
 {
 	if (!g)
 		return;
+	fo_arena_fini(&g->arena);
 	free(g->edge);
-	free(g->group);
-	free(g->first);
-	free(g->before);
-	free(g->order);
-	free(g->end);
-	free(g->group_begin);
-	free(g->waiting);
-	free(g->member);
-	free(g->member_first);
-	free(g->own);
 	free(g);
 }
 

@@ -24,6 +24,8 @@ struct study {
 	double *mixed;                /* scratch: one step's */
 };
 
+static double *reals(struct fo_arena *a, int64_t n) { return fo_arena_alloc(a, ((size_t)n + 1) * sizeof(double)); }
+
 static bool is_communication(int kind)
 {
 	return kind != FO_SCHED_FORWARD && kind != FO_SCHED_BACKWARD && kind != FO_SCHED_WEIGHT &&
@@ -158,13 +160,13 @@ static void attribute(struct study *y, struct fo_whatif *w)
 	w->unevenness = (w->no_delay_s - simulate(y, NULL, NULL, NULL)) / lost;
 }
 
-static void compare(struct study *y, struct fo_whatif *w)
+static void compare(struct study *y, struct fo_whatif *w, struct fo_arena *a)
 {
 	const struct fo_schedule_log *s = y->s;
-	double *ideal = fo_xmalloc((size_t)s->steps * sizeof *ideal);
-	w->step_slowdown = fo_xmalloc((size_t)s->steps * sizeof *w->step_slowdown);
-	w->by_stage = fo_xmalloc((size_t)s->stages * sizeof *w->by_stage);
-	w->by_replica = fo_xmalloc((size_t)s->replicas * sizeof *w->by_replica);
+	double *ideal = reals(a, s->steps);
+	w->step_slowdown = reals(a, s->steps);
+	w->by_stage = reals(a, s->stages);
+	w->by_replica = reals(a, s->replicas);
 	for (int64_t k = y->from; k < s->steps; k++)
 		w->measured_s += (double)s->step[k].length_ns * 1e-9 / (double)(s->steps - y->from);
 	w->no_delay_s = simulate(y, everyone, NULL, w->step_slowdown);
@@ -180,21 +182,21 @@ static void compare(struct study *y, struct fo_whatif *w)
 	} else {
 		snprintf(w->why, sizeof w->why, "the log has no durations");
 	}
-	free(ideal);
 }
 
-static void what_if(struct fo_whatif *w, const struct fo_schedule_log *s, int64_t from)
+static void what_if(struct fo_schedule_diagnosis *d)
 {
+	struct fo_whatif *w = &d->whatif;
+	const struct fo_schedule_log *s = d->schedule;
+	const int64_t from = d->warm_up;
+	struct fo_arena a = { 0 };
 	struct study y = { .s = s,
 			   .from = from,
 			   .from_op = s->step[from].first,
-			   .graph = fo_xmalloc((size_t)s->steps * sizeof *y.graph) };
-	int64_t longest = 0;
-	y.own = fo_xmalloc(((size_t)s->ops + 1) * sizeof *y.own);
-	y.even = fo_xmalloc(((size_t)s->ops + 1) * sizeof *y.even);
-	for (int64_t k = 0; k < s->steps; k++)
-		longest = fo_max(s->step[k].ops, longest);
-	y.mixed = fo_xmalloc(((size_t)longest + 1) * sizeof *y.mixed);
+			   .graph = fo_arena_alloc(&a, (size_t)s->steps * sizeof *y.graph),
+			   .own = reals(&a, s->ops),
+			   .even = reals(&a, s->ops),
+			   .mixed = reals(&a, s->ops) };
 	fo_status st = FO_OK;
 	for (int64_t k = from; st == FO_OK && k < s->steps; k++) {
 		st = fo_step_graph_new(&y.graph[k], s, k);
@@ -204,15 +206,12 @@ static void what_if(struct fo_whatif *w, const struct fo_schedule_log *s, int64_
 			snprintf(w->why, sizeof w->why, "step %lld: %s", (long long)s->step[k].number, fo_err_text());
 	}
 	if (st == FO_OK)
-		compare(&y, w);
+		compare(&y, w, &d->arena);
 	else
 		fo_err_clear(); /* the bubbles are known all the same */
 	for (int64_t k = 0; k < s->steps; k++)
 		fo_step_graph_free(y.graph[k]);
-	free(y.graph);
-	free(y.own);
-	free(y.even);
-	free(y.mixed);
+	fo_arena_fini(&a);
 }
 
 /* ---- bubbles ---- */
@@ -239,8 +238,8 @@ static void find_bubbles(struct fo_schedule_diagnosis *d)
 {
 	const struct fo_schedule_log *s = d->schedule;
 	size_t all = (size_t)s->steps, from = (size_t)d->warm_up, stages = (size_t)s->stages;
-	double *work = fo_xmalloc(all * stages * sizeof *work), *v = fo_xmalloc(all * sizeof *v),
-	       *whole = fo_xmalloc(all * sizeof *whole);
+	double *work = reals(&d->arena, s->steps * s->stages), *v = reals(&d->arena, s->steps),
+	       *whole = reals(&d->arena, s->steps);
 	for (size_t k = 0; k < all; k++) {
 		add_work(s, (int64_t)k, work + k * stages);
 		for (size_t i = 0; i < stages; i++) {
@@ -263,9 +262,6 @@ static void find_bubbles(struct fo_schedule_diagnosis *d)
 	for (size_t k = from; k < all; k++)
 		v[k - from] = (double)s->step[k].length_ns * 1e-9;
 	d->step_s = fo_stats_quantile(v, all - from, 0.5);
-	free(work);
-	free(whole);
-	free(v);
 }
 
 /* A first step that compiles or allocates says nothing about the others. At least one step is kept. */
@@ -406,39 +402,26 @@ static void find_bubble(struct fo_schedule_diagnosis *d)
 		 s->chunks);
 }
 
-/* Unevenness comes first: it is a fault, the bubble a choice. */
-static void find(struct fo_schedule_diagnosis *d)
-{
-	find_straggler(d);
-	find_bubble(d);
-}
-
 fo_status fo_schedule_diagnose(struct fo_schedule_diagnosis *d, struct fo_schedule_log *s)
 {
 	*d = (struct fo_schedule_diagnosis){ .schedule = s };
-	size_t stages = (size_t)s->stages;
 	d->warm_up = count_warm_up(s);
-	d->bubble = fo_xmalloc(stages * sizeof *d->bubble);
-	d->bubble_of_step = fo_xmalloc(stages * sizeof *d->bubble_of_step);
-	d->step_bubble = fo_xmalloc((size_t)s->steps * stages * sizeof *d->step_bubble);
-	d->work_s = fo_xmalloc(stages * sizeof *d->work_s);
+	d->bubble = reals(&d->arena, s->stages);
+	d->bubble_of_step = reals(&d->arena, s->stages);
+	d->step_bubble = reals(&d->arena, s->steps * s->stages);
+	d->work_s = reals(&d->arena, s->stages);
 	find_bubbles(d);
 	double rounds = (double)s->chunks * s->microbatches, wait = s->stages - 1;
 	d->ideal_bubble = rounds > 0 ? wait / rounds : 0;
 	d->ideal_of_step = rounds > 0 ? wait / (rounds + wait) : 0;
-	what_if(&d->whatif, s, d->warm_up);
-	find(d);
+	what_if(d);
+	find_straggler(d); /* first, for it is a fault, and the bubble a choice */
+	find_bubble(d);
 	return FO_OK;
 }
 
 void fo_schedule_diagnosis_fini(struct fo_schedule_diagnosis *d)
 {
-	free(d->bubble);
-	free(d->bubble_of_step);
-	free(d->step_bubble);
-	free(d->work_s);
-	free(d->whatif.by_stage);
-	free(d->whatif.by_replica);
-	free(d->whatif.step_slowdown);
+	fo_arena_fini(&d->arena);
 	*d = (struct fo_schedule_diagnosis){ 0 };
 }

@@ -18,6 +18,7 @@
 #ifndef FO_DIAGNOSE_STRAGGLER_H
 #define FO_DIAGNOSE_STRAGGLER_H
 
+#include "base/mem.h"
 #include "trace/schedule.h"
 
 struct fo_str;
@@ -51,6 +52,7 @@ enum { FO_SCHEDULE_FINDINGS_MAX = 3 };
 
 struct fo_schedule_diagnosis {
 	struct fo_schedule_log *schedule; /* not owned */
+	struct fo_arena arena;            /* of what is pointed to below */
 	int64_t warm_up; /* leading steps longer than 1.5 medians, left out of everything below: compilation, allocation
 			  */
 	double *bubble;  /* [stage]: share of the stage's span without a pass; median over steps */
