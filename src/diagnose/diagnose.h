@@ -34,7 +34,7 @@ void fo_intervals_fini(struct fo_intervals *s);
 
 /* ---- the ledger of one device in one window ---- */
 
-/* Causes of idling: name in JSON, words, words for a timeline of our own. HOST_*: the launching thread had not launched,
+/* Causes of idling: name in JSON, words, words for a timeline of our own. HOST_*: the launching thread was late,
  * and meanwhile the data loader ran; it waited for the GPU, allocated or freed; it was busy with operators and launches
  * all the time; the trace shows nothing of it (Python, garbage collection, logging). LAUNCH_LATENCY: from the launch to
  * the begin. LONG_CALL: more than a millisecond inside one launching or loading call. KERNEL_GAP: launched before the
