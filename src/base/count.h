@@ -17,7 +17,7 @@ static inline int fo_by_int64(const void *a, const void *b)
 	return fo_order(*(const int64_t *)a, *(const int64_t *)b);
 }
 static inline int fo_by_int(const void *a, const void *b) { return fo_order(*(const int *)a, *(const int *)b); }
-/* The first i in [0, n) for which `holds` is true, n if there is none: a binary search, so it stays true behind that. */
+/* The first i in [0, n) for which `holds` is true, n if there is none: a binary search, so it is true behind that. */
 #define FO_FIRST(i, n, holds)                                       \
 	__extension__({                                             \
 		int64_t low_ = 0, high_ = (int64_t)(n);             \
