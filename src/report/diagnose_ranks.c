@@ -247,8 +247,8 @@ static void step_lanes(struct fo_doc *doc, const struct fo_schedule_log *s)
 	}
 	c.lane = lane;
 	c.desc =
-		"Each lane is a stage of the first replica. F3: microbatch 3 forward, B: backward, W: the weights' part; "
-		"sends and receives are left out.";
+		"Each lane is a stage of the first replica. F3: microbatch 3 forward, B: backward, W: its weights; sends "
+		"and receives are left out.";
 	fo_doc_lanes(doc, &c);
 }
 
