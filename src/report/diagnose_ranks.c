@@ -246,9 +246,7 @@ static void step_lanes(struct fo_doc *doc, const struct fo_schedule_log *s)
 		}
 	}
 	c.lane = lane;
-	c.desc =
-		"Each lane is a stage of the first replica. F3: microbatch 3 forward, B: backward, W: its weights; sends "
-		"and receives are left out.";
+	c.desc = "Each lane is a stage of the first replica; F3: microbatch 3 forward, B: backward, W: its weights";
 	fo_doc_lanes(doc, &c);
 }
 
