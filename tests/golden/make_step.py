@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes src/audit/engine/step_values.inc: what `flatout verify` holds a training step to.
+"""Makes data/step_values.inc: what `flatout verify` holds a training step to.
 
     venv/bin/python tests/golden/make_step.py            # rewrites the file (venv: see make_golden.py)
     venv/bin/python tests/golden/make_step.py --out F    # writes F instead (to compare)
@@ -27,7 +27,7 @@ from transformers import LlamaForCausalLM
 from make_golden import HERE, NO_TARGET, VERSIONS, check_rope, config_json, document_mask, to_bf16
 from transformers import LlamaConfig
 
-OUT = os.path.join(HERE, "..", "..", "src", "audit", "engine", "step_values.inc")
+OUT = os.path.join(HERE, "..", "..", "data", "step_values.inc")
 VOCAB, HIDDEN, FFN, LAYERS, HEADS, KV, DIM = 40, 16, 40, 2, 2, 1, 8
 ROWS, SEQ, MICRO, STEPS = 2, 24, 2, 3
 THETA, NORM_EPS = 10000.0, 1e-5

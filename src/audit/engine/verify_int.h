@@ -1,4 +1,4 @@
-/* Private to src/audit: what the parts of the self-check share. */
+/* Private to src/audit: shared by the parts of the self-check. */
 #ifndef FO_AUDIT_VERIFY_INT_H
 #define FO_AUDIT_VERIFY_INT_H
 
@@ -16,7 +16,7 @@ struct fo_verify_run {
 const char *fo_verify_group(struct fo_verify_run *v, const char *fmt, ...) FO_PRINTF(2, 3);
 /* Adds a check; name and detail are copied. */
 void fo_verify_put(struct fo_verify_run *v, struct fo_verify_check c);
-/* Adds a check that measured something: it passes when error <= bound (a NaN does not). detail may be NULL; copied. */
+/* Adds a check that passes when error <= bound (a NaN does not). detail may be NULL. */
 void fo_verify_measured(struct fo_verify_run *v, const char *group, const char *name, const char *against, double error,
 			double bound, const char *detail);
 /* Adds a check without a figure. */
@@ -26,7 +26,7 @@ void fo_verify_add(struct fo_verify_run *v, const char *group, const char *name,
 void fo_verify_same_bits(struct fo_verify_run *v, const char *group, const char *name, const char *against, bool same);
 /* Adds "FAIL" with this thread's error text. */
 void fo_verify_error(struct fo_verify_run *v, const char *group, const char *name, const char *against);
-/* Is this set's part of the check to run? (fo_verify says once why it is not.) */
+/* Is this set checked? (fo_verify reports once why it is not.) */
 bool fo_verify_set_runs(const struct fo_verify_run *v, enum fo_isa isa);
 
 /* ---- src/audit/engine/verify_step.c: a whole small step ---- */
@@ -38,9 +38,8 @@ struct fo_verify_rig {
 	struct fo_ports ports;
 	struct fo_batch batch;
 };
-/* The stored model on the stored tokens with the stored weights, before its first step. Ended with fo_verify_rig_fini,
- * also after an error. how: instruction set and threads, or the device. text: NULL, or a dumped program to run in place
- * of the lowered one. */
+/* The stored model, tokens and weights before the first step. Ended with fo_verify_rig_fini, also after an error. text:
+ * NULL, or a dumped program to run in place of the lowered one. */
 FO_CHECKED fo_status fo_verify_rig_init(struct fo_verify_rig *g, enum fo_numerics precision,
 					const struct fo_exec_options *how, const struct fo_str *text);
 void fo_verify_rig_fini(struct fo_verify_rig *g);
@@ -49,13 +48,11 @@ FO_CHECKED fo_status fo_verify_rig_steps(struct fo_verify_rig *g, int first, int
 /* XXH3 over weights, master copies, moments and the last loss. */
 FO_CHECKED fo_status fo_verify_rig_digest(struct fo_verify_rig *g, uint64_t *digest);
 
-/* What is compared bit by bit after steps of g: equal, or how bad it is that they differ. */
+/* The result of comparing bits after steps of g: FO_VERIFY_NOT_CHECKED where cuDNN may make them differ. */
 enum fo_verify_result fo_verify_bits(const struct fo_verify_rig *g, bool same);
-/* "avx2", or "cuda" on a device; what fo_verify_rig_init takes for it. */
+/* Instruction set and threads, or the device. */
 struct fo_exec_options fo_verify_how(const struct fo_verify_run *v, enum fo_isa isa);
-const char *fo_verify_where(const struct fo_verify_run *v, enum fo_isa isa);
 
-void fo_verify_kernels(struct fo_verify_run *v);
 void fo_verify_steps(struct fo_verify_run *v);
 void fo_verify_repeat(struct fo_verify_run *v);
 void fo_verify_program(struct fo_verify_run *v);

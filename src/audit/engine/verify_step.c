@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 
-#include "audit/engine/step_values.inc"
+#include "step_values.inc" /* data/ */
 
 static const char *const precision_name[FO_PRECISION_COUNT] = { "fp32", "bf16", "f64" };
 
@@ -67,7 +67,7 @@ struct fo_exec_options fo_verify_how(const struct fo_verify_run *v, enum fo_isa 
 	return (struct fo_exec_options){ .isa = isa, .threads = v->o->threads, .cuda = v->o->cuda };
 }
 
-const char *fo_verify_where(const struct fo_verify_run *v, enum fo_isa isa)
+static const char *where(const struct fo_verify_run *v, enum fo_isa isa)
 {
 	return v->o->cuda ? "cuda" : fo_isa_name[isa];
 }
@@ -163,7 +163,7 @@ struct gradients {
 	enum fo_numerics precision;
 };
 
-/* With beta1 = 0 the first moment is the gradient. */
+/* The first moment is the gradient, because beta1 = 0. */
 static fo_status check_gradient(void *ctx, const struct fo_store_tensor *t)
 {
 	struct gradients *g = ctx;
@@ -252,8 +252,7 @@ void fo_verify_steps(struct fo_verify_run *v)
 			/* Only ref computes in double precision. */
 			if (!fo_verify_set_runs(v, isa) || (p == FO_PRECISION_F64 && (isa != FO_ISA_REF || v->o->cuda)))
 				continue;
-			const char *group = fo_verify_group(v, "step %s %s", fo_verify_where(v, isa),
-							    precision_name[p]);
+			const char *group = fo_verify_group(v, "step %s %s", where(v, isa), precision_name[p]);
 			if (check_step(v, group, p, isa) != FO_OK)
 				fo_verify_error(v, group, "a training step", "stored values");
 		}
@@ -283,8 +282,7 @@ void fo_verify_repeat(struct fo_verify_run *v)
 		for (int p = 0; p <= FO_PRECISION_BF16; p++) {
 			if (!fo_verify_set_runs(v, isa))
 				continue;
-			const char *group = fo_verify_group(v, "repeat %s %s", fo_verify_where(v, isa),
-							    precision_name[p]);
+			const char *group = fo_verify_group(v, "repeat %s %s", where(v, isa), precision_name[p]);
 			const struct fo_exec_options how = fo_verify_how(v, isa);
 			enum fo_verify_result differs = FO_VERIFY_FAIL;
 			char name[64] = "3 steps";
