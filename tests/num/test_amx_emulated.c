@@ -4,8 +4,8 @@
  */
 #pragma GCC diagnostic ignored "-Wpsabi"
 #define FO_LANES 16
-#define FO_AMX_EMULATED
 #define FO_NAME(x) x##_emulated
+#include "amx_model.h"
 #include "kernel/x86/amx_matmul.inc"
 #endif
 

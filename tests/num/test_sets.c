@@ -188,8 +188,8 @@ static void broken_run(const struct fo_call *c)
 
 static void test_harness_notices(void **state)
 {
-	static const char *const says[] = { "relative error", "was changed",          "was changed",
-					    "different bits", "behind its workspace", "relative error" };
+	static const char *const says[] = { "relative error", "was changed",        "was changed",
+					    "different bits", "past its workspace", "relative error" };
 	const struct fo_kernel broken = { .run = broken_run };
 	struct fo_num_case c;
 	char why[512];

@@ -6,8 +6,6 @@
 #define FO_LANES 16
 #define FO_NAME(x) x##_dot_model
 
-#include "kernel/x86/x86.h"
-
 #include "kernel/x86/dot_matmul.inc"
 
 #include "audit/engine/num.h"

@@ -8,19 +8,6 @@
 #define FO_SET_ISA FO_ISA_AVX2
 #define FO_SET_TEXT "wide"
 
-#include "kernel/x86/x86.h"
-extern const struct fo_kernel_set fo_kernels_wide;
-/* Kernels made of others take these from the 8-lane set. */
-static const struct fo_kernel_set *const sets[] = { &fo_kernels_ref, &fo_kernels_avx2 };
-
-#include "kernel/x86/attention.inc"
-#include "kernel/x86/attention_cached.inc"
-#include "kernel/x86/attention_eager.inc"
-#include "kernel/x86/elementwise.inc"
-#include "kernel/x86/fp8.inc"
-#include "kernel/x86/loss.inc"
-#include "kernel/x86/matmul.inc"
-#include "kernel/x86/optimizer.inc"
 #include "kernel/x86/vector_set.inc"
 
 #include "audit/engine/num.h"

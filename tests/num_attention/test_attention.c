@@ -13,8 +13,6 @@
 #endif
 #define FO_LANES 16
 #define FO_NAME(x) x##_wide
-#include "kernel/x86/attention.h"
-FO_ATTENTION_DECLARE(wide)
 #include "kernel/x86/attention.inc"
 
 #include "base/clock.h"
@@ -34,7 +32,15 @@ struct variant {
 	bool (*can)(const struct fo_call *);
 	size_t (*forward_ws)(const struct fo_call *), (*backward_ws)(const struct fo_call *);
 };
-FO_ATTENTION_DECLARE(pairs) /* tests/support/attention_pairs_avx2.c */
+#define DECLARE(isa)                                             \
+	fo_kernel_fn fo_attention_##isa, fo_attention_bwd_##isa; \
+	bool fo_attention_can_##isa(const struct fo_call *c);    \
+	size_t fo_attention_ws_##isa(const struct fo_call *c);   \
+	size_t fo_attention_bwd_ws_##isa(const struct fo_call *c);
+DECLARE(avx2)
+DECLARE(avx512)
+DECLARE(avx512bf16)
+DECLARE(pairs) /* tests/support/attention_pairs_avx2.c */
 #define VARIANT(isa)                                                                                             \
 	{                                                                                                        \
 #isa, fo_attention_##isa, fo_attention_bwd_##isa, fo_attention_can_##isa, fo_attention_ws_##isa, \

@@ -4,6 +4,4 @@
 #define FO_LANES 16
 #define FO_PAIR 2
 #define FO_NAME(x) x##_pairs
-#include "kernel/x86/attention.h"
-FO_ATTENTION_DECLARE(pairs)
 #include "kernel/x86/attention.inc"

@@ -1,5 +1,5 @@
-/* Rates of the three products of attention alone, on data as they meet it (keys from L2, the rest from L1), and of the
- * vector parts, against the register-only rate of the same instruction: where the rest goes.
+/* Rates of the three matmuls of attention alone, on data from the caches that they read in attention (keys from L2, the
+ * rest from L1), and of the vector parts, against the register-only rate of the same instruction.
  *
  *   gcc -std=gnu11 -O3 -mavx2 -mfma -mf16c -fopenmp -Isrc dev/kernel/attention/tiles.c -o tiles -lm && ./tiles
  *   gcc -std=gnu11 -O3 -march=native -DFO_LANES=16 -DFO_PAIR=2 -fopenmp ...   pairs of bf16, 16 lanes */
@@ -7,8 +7,6 @@
 #define FO_LANES 8
 #endif
 #define FO_NAME(x) x##_tiles
-#include "kernel/x86/attention.h"
-FO_ATTENTION_DECLARE(tiles)
 #include "kernel/x86/attention.inc"
 
 #include <stdio.h>
@@ -36,7 +34,7 @@ static int ascending(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Multiply-adds of the products, FLOP per second. */
+/* Multiply-adds of the matmuls, FLOP per second. */
 static double unit_rate(void)
 {
 	enum { SUMS = FO_LANES == 8 ? 12 : 24 };

@@ -1,15 +1,9 @@
-/* AMX tile operations: instructions, or a plain C model of them where FO_AMX_EMULATED is defined (tests on machines
- * without AMX run the same kernel source on the model). Tile numbers are literals. All tiles are 16 rows of 64 bytes.
+/* AMX tile instructions. Tile numbers are literals. All tiles are 16 rows of 64 bytes.
  *
- * The instructions are asm with a memory clobber: the intrinsics of GCC 12 lack it on loads, which may then move above
- * the stores that they depend on. The model follows the Intel SDM, volume 2: TDPBF16PS takes denormals as zero and sums
- * the even and the odd products of a row apart. Requires pairs.h. */
+ * They are asm with a memory clobber: the intrinsics of GCC 12 lack it on loads, which may then move above the stores
+ * that they depend on. Requires pairs.h. */
 #ifndef FO_KERNEL_X86_AMX_TILE_H
 #define FO_KERNEL_X86_AMX_TILE_H
-
-#if FO_LANES != 16
-#error "tiles have 16 lanes"
-#endif
 
 /* The 64-byte operand of LDTILECFG (SDM volume 1, 18.3). */
 struct tile_config {
@@ -18,12 +12,9 @@ struct tile_config {
 	uint8_t rows[16];
 };
 
-#ifndef FO_AMX_EMULATED
-
 FO_INLINE void tile_configure(void)
 {
 	struct tile_config c = { .palette = 1 };
-
 	for (int i = 0; i < 8; i++) {
 		c.row_bytes[i] = 64;
 		c.rows[i] = 16;
@@ -35,7 +26,7 @@ FO_INLINE void tile_release(void) { __asm__ volatile("tilerelease" : : : "memory
 
 #define TILE_LOAD(t, p, stride) \
 	__asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t : : "r"(p), "r"((int64_t)(stride)) : "memory")
-/* As TILE_LOAD, with the hint that the bytes are not needed again soon: they do not displace what lies in L1. */
+/* TILE_LOAD with the hint that the bytes are not needed again soon: they do not displace what lies in L1. */
 #define TILE_LOAD_ONCE(t, p, stride) \
 	__asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm" #t : : "r"(p), "r"((int64_t)(stride)) : "memory")
 #define TILE_STORE(t, p, stride) \
@@ -46,95 +37,4 @@ FO_INLINE void tile_release(void) { __asm__ volatile("tilerelease" : : : "memory
 /* 32 floats to bf16, lo first; rounds to nearest even, denormals become zero. */
 FO_INLINE vw tile_to_bf16(vf lo, vf hi) { return (vw)_mm512_cvtne2ps_pbh((__m512)hi, (__m512)lo); }
 
-#else
-
-static _Thread_local struct {
-	bool configured;
-	unsigned char row[8][16][64];
-} tile_file;
-
-static inline void tile_configure(void)
-{
-	memset(&tile_file, 0, sizeof tile_file);
-	tile_file.configured = true;
-}
-static inline void tile_release(void) { tile_file.configured = false; }
-
-/* Like the instructions, the model refuses unconfigured tiles (the hardware raises #UD). */
-static inline void tile_must_be_configured(void)
-{
-	if (!tile_file.configured)
-		__builtin_trap();
-}
-static inline void tile_model_load(int t, const void *p, int64_t stride)
-{
-	tile_must_be_configured();
-	for (int r = 0; r < 16; r++)
-		memcpy(tile_file.row[t][r], (const char *)p + r * stride, 64);
-}
-static inline void tile_model_store(int t, void *p, int64_t stride)
-{
-	tile_must_be_configured();
-	for (int r = 0; r < 16; r++)
-		memcpy((char *)p + r * stride, tile_file.row[t][r], 64);
-}
-static inline void tile_model_zero(int t)
-{
-	tile_must_be_configured();
-	memset(tile_file.row[t], 0, sizeof tile_file.row[t]);
-}
-/* Row r of a tile as floats: the even elements, then the odd ones. */
-static inline void tile_model_row(int t, int r, vf out[2])
-{
-	vu pairs;
-	vf even, odd;
-
-	memcpy(&pairs, tile_file.row[t][r], 64);
-	even = (vf)(pairs << 16);
-	odd = (vf)(pairs & 0xffff0000);
-	out[0] = v_flush(even);
-	out[1] = v_flush(odd);
-}
-/* The product of two bf16 is exact in fp32, so a product and a sum round like the fused operation. */
-static inline void tile_model_dot(int c, int a, int b)
-{
-	vf row_b[16][2];
-
-	tile_must_be_configured();
-	for (int k = 0; k < 16; k++)
-		tile_model_row(b, k, row_b[k]);
-	for (int m = 0; m < 16; m++) {
-		vf row_a[2], sum[2] = { { 0 } }, out;
-
-		tile_model_row(a, m, row_a);
-		for (int k = 0; k < 16; k++)
-			for (int odd = 0; odd < 2; odd++) {
-				sum[odd] += row_a[odd][k] * row_b[k][odd];
-				sum[odd] = v_flush(sum[odd]);
-			}
-		memcpy(&out, tile_file.row[c][m], 64);
-		out += sum[0] + sum[1];
-		out = v_flush(out);
-		memcpy(tile_file.row[c][m], &out, 64);
-	}
-}
-
-#define TILE_LOAD(t, p, stride) tile_model_load(t, p, stride)
-#define TILE_LOAD_ONCE(t, p, stride) tile_model_load(t, p, stride)
-#define TILE_STORE(t, p, stride) tile_model_store(t, p, stride)
-#define TILE_ZERO(t) tile_model_zero(t)
-#define TILE_DOT(c, a, b) tile_model_dot(c, a, b)
-
-FO_INLINE vw tile_to_bf16(vf lo, vf hi)
-{
-	vh half[2];
-	vw v;
-
-	half[0] = v_to_bf16(v_flush(lo));
-	half[1] = v_to_bf16(v_flush(hi));
-	memcpy(&v, half, sizeof v);
-	return v;
-}
-
-#endif
 #endif

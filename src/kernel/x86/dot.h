@@ -36,7 +36,6 @@ FO_INLINE vf v_dot(vf c, vp a, vp b)
 	const vi high = (vi){ 0 } - 0x10000;
 	vf odd = v_fma(v_flush((vf)(a & high)), v_flush((vf)(b & high)), v_flush(c));
 	vf even = v_fma(v_flush((vf)(a << 16)), v_flush((vf)(b << 16)), v_flush(odd));
-
 	return v_flush(even);
 }
 #endif

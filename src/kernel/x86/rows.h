@@ -128,8 +128,8 @@ FO_INLINE struct v2 row_put2(struct row r, int64_t j, struct v2 v)
 	return (struct v2){ (vf)(even & 0xffff0000u), (vf)odd };
 #endif
 }
-/* How many columns at the front of a row go by `pairs` pairs at a time; 0 where types are mixed, which lie in different
- * orders. */
+/* The number of columns at the front of a row that go by `pairs` pairs at a time; 0 where types are mixed, which lie in
+ * different orders. */
 FO_INLINE int64_t row_pairs(int64_t cols, int dtype, int pairs)
 {
 	const int64_t step = 2 * pairs * FO_LANES;
@@ -178,5 +178,13 @@ FO_INLINE struct v2 v2_as_pair(struct v2 v, int dtype)
 			body;                                 \
 		}                                             \
 	} while (0)
+
+FO_INLINE void copy_row(struct row to, struct row from, int64_t cols)
+{
+	if (from.dtype == to.dtype)
+		memcpy(to.p, from.p, (size_t)cols * fo_dtype_bytes(to.dtype));
+	else
+		ROWS_EACH(j, w, 0, cols, row_put(to, j, w, row_get(from, j, w)));
+}
 
 #endif

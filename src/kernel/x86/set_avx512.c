@@ -1,10 +1,6 @@
+/* The kernel set of AVX-512 (F, BW, VL, DQ): 16 lanes. */
 #define FO_LANES 16
 #define FO_NAME(x) x##_avx512
 #define FO_SET_ISA FO_ISA_AVX512
 #define FO_SET_TEXT "avx512"
-#include "kernel/kernel.h"
-
-/* This set and those below it: what its kernels that are made of others choose from. */
-static const struct fo_kernel_set *const sets[] = { &fo_kernels_ref, &fo_kernels_avx2, &fo_kernels_avx512 };
-#include "kernel/x86/attention_eager.inc"
 #include "kernel/x86/vector_set.inc"

@@ -1,8 +1,7 @@
-/* Vectors of FO_LANES floats, for sources that are compiled once per instruction set.
- *
- * A source NAME.inc is included by NAME_avx2.c (8 lanes) and NAME_avx512.c (16 lanes). GCC's vector extensions lower
- * any width to what the -m flags allow, so tests build the 16-lane code on machines without AVX-512 (FO_LANES 16 with
- * -mavx2) and hold it to the same results. Multiplications and additions contract to FMA (-ffp-contract=fast). */
+/* Vectors of FO_LANES floats, for sources that are compiled once per instruction set: set_avx2.c (8 lanes) and
+ * set_avx512.c (16 lanes) include them. GCC's vector extensions lower any width to what the -m flags allow, so tests
+ * build the 16-lane code on machines without AVX-512 (FO_LANES 16 with -mavx2) and hold it to the same results.
+ * Multiplications and additions contract to FMA (-ffp-contract=fast). */
 #ifndef FO_KERNEL_X86_VEC_H
 #define FO_KERNEL_X86_VEC_H
 
@@ -19,6 +18,11 @@
 #endif
 
 #define FO_INLINE static inline __attribute__((always_inline, unused))
+#ifdef __clang__
+#define MM_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define MM_UNROLL _Pragma("GCC unroll 16")
+#endif
 
 typedef float vf __attribute__((vector_size(FO_LANES * 4)));
 typedef int32_t vi __attribute__((vector_size(FO_LANES * 4)));
@@ -26,7 +30,7 @@ typedef uint32_t vu __attribute__((vector_size(FO_LANES * 4)));
 typedef uint16_t vh __attribute__((vector_size(FO_LANES * 2)));
 typedef double vd __attribute__((vector_size(FO_LANES * 8)));
 
-/* Not (vf){ 0 } + x: that is an addition where x is not known, because it turns -0 into 0. */
+/* (vf){ 0 } + x would be an addition where x is not known, because it turns -0 into 0. */
 FO_INLINE vf v_set1(float x)
 {
 #if FO_LANES == 8
@@ -48,7 +52,6 @@ FO_INLINE vf v_select(vi mask, vf a, vf b) { return (vf)(((vi)a & mask) | ((vi)b
 FO_INLINE vf v_flush(vf x)
 {
 	vi bits = (vi)x, normal = (bits & 0x7f800000) != 0;
-
 	return (vf)(bits & (normal | (vi)v_set1(-0.0f)));
 }
 FO_INLINE vf v_max(vf a, vf b)
@@ -196,6 +199,14 @@ FO_INLINE void v_store_any(void *row, int64_t i, int dtype, vf v)
 	else
 		v_store((float *)row + i, v);
 }
+/* Calls f(..., dtype) with a constant dtype, bf16 or f32, so that its loops have no branch on it. */
+#define V_BY_DTYPE(f, dtype, ...)                \
+	do {                                     \
+		if ((dtype) == FO_BF16)          \
+			f(__VA_ARGS__, FO_BF16); \
+		else                             \
+			f(__VA_ARGS__, FO_F32);  \
+	} while (0)
 #if FO_LANES == 16 && defined __AVX512BW__
 FO_INLINE __mmask16 v_first(int n) { return (__mmask16)((1u << n) - 1); }
 #endif

@@ -1,4 +1,0 @@
-/* Attention with 8 lanes. */
-#define FO_LANES 8
-#define FO_NAME(x) x##_avx2
-#include "kernel/x86/attention.inc"

@@ -1,4 +1,0 @@
-/* Attention with 16 lanes. */
-#define FO_LANES 16
-#define FO_NAME(x) x##_avx512
-#include "kernel/x86/attention.inc"

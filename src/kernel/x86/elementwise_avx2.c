@@ -1,3 +1,0 @@
-#define FO_LANES 8
-#define FO_NAME(x) x##_avx2
-#include "kernel/x86/elementwise.inc"

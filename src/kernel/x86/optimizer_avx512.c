@@ -1,3 +1,0 @@
-#define FO_LANES 16
-#define FO_NAME(x) x##_avx512
-#include "kernel/x86/optimizer.inc"
