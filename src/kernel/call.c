@@ -13,6 +13,9 @@ SAME(FO_ATTENTION_Q, FO_ATTENTION_CACHED_Q);
 SAME(FO_ATTENTION_K, FO_ATTENTION_CACHED_K);
 SAME(FO_ATTENTION_Q, FO_ATTENTION_EAGER_Q);
 SAME(FO_ATTENTION_K, FO_ATTENTION_EAGER_K);
+SAME(FO_ATTENTION_V, FO_ATTENTION_EAGER_V);
+SAME(FO_ATTENTION_DOC_START, FO_ATTENTION_EAGER_DOC_START);
+SAME(FO_ATTENTION_O, FO_ATTENTION_EAGER_O);
 SAME(FO_ATTENTION_EAGER_Q, FO_ATTENTION_EAGER_BWD_Q);
 SAME(FO_ATTENTION_EAGER_K, FO_ATTENTION_EAGER_BWD_K);
 SAME(FO_ATTENTION_EAGER_V, FO_ATTENTION_EAGER_BWD_V);
@@ -118,7 +121,8 @@ struct fo_call fo_call_fp8_cast(const struct fo_call *c, struct fo_tensor x)
 
 bool fo_call_fp8_make(const struct fo_call *c, void *room, struct fo_call *make, struct fo_tensor *x)
 {
-	/* What each of them casts the result of. rmsnorm stores rstd after y, swiglu_bwd two gradients side by side. */
+	/* The operation whose result each of them casts. rmsnorm stores rstd after y, swiglu_bwd two gradients side by
+	 * side. */
 	static const uint8_t made_by[FO_OP_COUNT] = { [FO_OP_rmsnorm_fp8] = FO_OP_rmsnorm,
 						      [FO_OP_add_rmsnorm_fp8] = FO_OP_add_rmsnorm,
 						      [FO_OP_swiglu_fp8] = FO_OP_swiglu,

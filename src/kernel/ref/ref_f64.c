@@ -7,7 +7,6 @@
 #include "kernel/ref/real.inc"
 #include "kernel/ref/matmul.inc"
 #include "kernel/ref/attention.inc"
-#include "kernel/ref/attention_eager.inc"
 #include "kernel/ref/rows.inc"
 #include "kernel/ref/sums.inc"
 #include "kernel/ref/fp8.inc"
