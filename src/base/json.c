@@ -136,3 +136,14 @@ void fo_json_raw(struct fo_json *j, const char *key, const char *json)
 	lead(j, key);
 	fo_str_puts(j->out, json);
 }
+
+void fo_json_members(struct fo_json *j, const struct fo_json_member *m, size_t n)
+{
+	for (; n > 0; n--, m++)
+		switch (m->type) {
+		case FO_JSON_TEXT: fo_json_text(j, m->key, m->text); break;
+		case FO_JSON_INT: fo_json_int(j, m->key, m->integer); break;
+		case FO_JSON_REAL: fo_json_real(j, m->key, m->real); break;
+		case FO_JSON_BOOL: fo_json_bool(j, m->key, m->yes); break;
+		}
+}

@@ -25,4 +25,27 @@ void fo_json_bool(struct fo_json *j, const char *key, bool value);
 void fo_json_raw(struct fo_json *j, const char *key, const char *json); /* already JSON */
 void fo_json_string(struct fo_str *out, const char *text, size_t len);  /* one quoted string */
 
+/* Several members of the open object, as in fo_json_put(j, FO_TEXT("model", m->name), FO_INT("layers", m->layers)). */
+struct fo_json_member {
+	const char *key;
+	enum { FO_JSON_TEXT, FO_JSON_INT, FO_JSON_REAL, FO_JSON_BOOL } type;
+	union {
+		const char *text;
+		int64_t integer;
+		double real;
+		bool yes;
+	};
+};
+#define FO_TEXT(key_, v) ((struct fo_json_member){ .key = (key_), .type = FO_JSON_TEXT, .text = (v) })
+#define FO_INT(key_, v) ((struct fo_json_member){ .key = (key_), .type = FO_JSON_INT, .integer = (v) })
+#define FO_REAL(key_, v) ((struct fo_json_member){ .key = (key_), .type = FO_JSON_REAL, .real = (v) })
+#define FO_BOOL(key_, v) ((struct fo_json_member){ .key = (key_), .type = FO_JSON_BOOL, .yes = (v) })
+#define FO_JSON_MEMBERS(...)                              \
+	((const struct fo_json_member[]){ __VA_ARGS__ }), \
+		sizeof((const struct fo_json_member[]){ __VA_ARGS__ }) / sizeof(struct fo_json_member)
+#define fo_json_put(j, ...) fo_json_members(j, FO_JSON_MEMBERS(__VA_ARGS__))
+/* The same as an object of their own. */
+#define fo_json_record(j, key, ...) (fo_json_object(j, key), fo_json_put(j, __VA_ARGS__), fo_json_close(j))
+void fo_json_members(struct fo_json *j, const struct fo_json_member *m, size_t n);
+
 #endif

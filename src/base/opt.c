@@ -174,6 +174,8 @@ void fo_opt_assign(struct fo_opt_set *s, int i, const char *text, size_t len, en
 		char shown[FO_OPT_SHOWN];
 		struct fo_str expected = { 0 };
 		fo_opt_expected(row, &expected);
+		if (row->type == FO_OPT_T_BOOL)
+			fo_str_puts(&expected, row->names ? " (or true, false, on, off)" : " (or yes, no, on, off)");
 		fo_opt_shown(shown, text, len);
 		const char *why = fo_opt_refused(row, text, len), *colon = *why ? ": " : "";
 		if (from == FO_ORIGIN_ENV || (from == FO_ORIGIN_FLAG && *where)) /* its name says which option it is */
@@ -284,11 +286,16 @@ static void unknown_flag(struct fo_opt_set *s, const char *arg, const char *name
 {
 	char shown[FO_OPT_SHOWN], plain[FO_OPT_SHOWN];
 	snprintf(plain, sizeof plain, "%.*s", (int)(len < 200 ? len : 200), name);
-	const char *near = nearest_key(s, plain, false);
+	const char *near = nearest_key(s, plain, false), *about = NULL;
+	for (int i = 0; i < s->total && strlen(plain) > 3 && !about; i++)
+		if (strstr(fo_opt_row(s, i)->help, plain))
+			about = short_name(s, i);
 	fo_opt_shown(shown, arg, (size_t)(name - arg) + len);
 	if (near)
 		fo_opt_problem(s, "unknown option '%s'; nearest is '--%s'", shown,
 			       short_name(s, find_key(s, near, strlen(near))));
+	else if (about)
+		fo_opt_problem(s, "unknown option '%s'; the help of '--%s' mentions it", shown, about);
 	else
 		fo_opt_problem(s, "unknown option '%s'", shown);
 }

@@ -251,7 +251,7 @@ static void print_profile(const struct fo_limits *m, const struct fo_roofline *f
 		fo_doc_line(&head, "calibrated", "%s, kernels up to %s, %d thread%s", m->date, m->isa, f->threads,
 			    f->threads == 1 ? "" : "s");
 	say_state(&m->state, &head);
-	fo_cli_print(&head);
+	fo_cli_print(stdout, &head);
 	print_picture(f);
 	say_peaks(m, &tables);
 	say_memory(m, &tables);
@@ -262,7 +262,7 @@ static void print_profile(const struct fo_limits *m, const struct fo_roofline *f
 		say_kernels(f, &tables, false);
 	}
 	say_overhead(m, &tables);
-	fo_cli_print(&tables);
+	fo_cli_print(stdout, &tables);
 	fo_doc_fini(&head);
 	fo_doc_fini(&tables);
 }
@@ -351,8 +351,10 @@ static bool names_run(const struct fo_opt_set *s, bool file)
 	return file;
 }
 
-static fo_status act(const struct calibrate *in, const struct fo_opt_set *s, const char *file)
+static fo_status run(const struct fo_cli_call *call)
 {
+	const struct calibrate *in = call->in;
+	const char *file = call->argc > 1 ? call->argv[1] : NULL;
 	struct fo_arena a = { 0 };
 	char cpu[80];
 	fo_status st;
@@ -364,7 +366,7 @@ static fo_status act(const struct calibrate *in, const struct fo_opt_set *s, con
 			fo_hint(st, "'flatout calibrate' measures this machine and writes that file");
 	} else {
 		const char *path = in->out ? in->out : kept;
-		bool run = names_run(s, file != NULL), folder = *in->of;
+		bool run = names_run(call->options, file != NULL), folder = *in->of;
 		struct fo_cli_calibration c = { .threads = (int)in->run.threads,
 						.quick = in->quick,
 						.live = !in->json };
@@ -389,21 +391,11 @@ static fo_status act(const struct calibrate *in, const struct fo_opt_set *s, con
 	return st;
 }
 
-static fo_status run(int argc, char **argv)
+/* --show FILE names a profile, no run. */
+static fo_status read_run(struct fo_opt_set *s, int argc, char **argv)
 {
-	struct calibrate in;
-	struct fo_opt_set s;
-	fo_status st;
-	fo_cli_options_read(&fo_cmd_calibrate, &s, &in, &argc, argv);
-	/* --show FILE names a profile, no run. */
-	if (argc > 1 && !in.show)
-		FO_TRY_OR(st, fo_cli_options_yaml(&fo_cmd_calibrate, &s, argv[1]), done);
-	FO_TRY_OR(st, fo_cli_options_finish(&fo_cmd_calibrate, &s), done);
-	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_calibrate, argc, argv, 1), done);
-	st = act(&in, &s, argc > 1 ? argv[1] : NULL);
-done:
-	fo_opt_fini(&s);
-	return st;
+	const struct calibrate *in = s->target;
+	return argc > 1 && !in->show ? fo_cli_options_yaml(&fo_cmd_calibrate, s, argv[1]) : FO_OK;
 }
 
 const struct fo_command fo_cmd_calibrate = {
@@ -428,6 +420,9 @@ const struct fo_command fo_cmd_calibrate = {
 		"  flatout calibrate --show other-machine.json --all",
 	.opts = fo_run_options,
 	.own = extra,
-	.run = run,
+	.prepare = read_run,
+	.act = run,
+	.size = sizeof(struct calibrate),
+	.most = 1,
 	.spin = FO_SPIN_TRAINING,
 };

@@ -20,7 +20,13 @@ struct fo_cli_call {
 	struct fo_opt_set *options; /* says where each option's value came from */
 	int argc;                   /* positional arguments: argv[1] to argv[argc - 1] */
 	char **argv;
+	struct fo_doc *doc;   /* printed when the command is done, also after an error (fo_cli_show) */
+	struct fo_json *json; /* the open object that --json prints then, unless it stays empty; NULL: text is wanted */
 };
+
+/* The last rows of a command's options; the struct S has `const char *json` and `bool force`. */
+#define FO_CLI_OUTPUT_ROWS(S, group, help) \
+	FO_OPT_JSON(S, json, group ".json", help), FO_OPT_FORCE(S, force, group ".force"), FO_OPT_END
 
 enum { FO_CLI_ANY = 1 << 30 };
 struct fo_command {
@@ -31,13 +37,14 @@ struct fo_command {
 	const char *text;          /* what --help says below the options: description and examples */
 	const struct fo_opt *opts; /* NULL: none; of a command that takes a run, the run's options */
 	const struct fo_opt *own;  /* of a command that takes a run: its own options, set by flags alone */
-	/* Most commands: `act` is called with the options read into a struct of `size` bytes, from a run file too where
-	 * the command has `own` options. FO_EARG before that, where there are more than `most` positional arguments. */
+	/* Most commands: main reads the options into a struct of `size` bytes, calls `act` and prints what it leaves.
+	 * FO_EARG before that, where there are more than `most` positional arguments. */
 	fo_status (*act)(const struct fo_cli_call *call);
 	size_t size;
 	int most; /* or FO_CLI_ANY */
-	fo_status (*run)(int argc,
-			 char **argv); /* instead of act: reads options itself; argv[0] is the command's name */
+	/* Sets further options before all are checked; NULL: of a command that takes a run, argv[1] is its run file. */
+	fo_status (*prepare)(struct fo_opt_set *s, int argc, char **argv);
+	fo_status (*run)(int argc, char **argv); /* instead of act; argv[0] is the command's name */
 	enum fo_output writes; /* of a command that takes a run: what its run.dir becomes; FO_OUTPUT_NONE: the run's
 				* outputs are not written */
 	bool json_beside; /* writes the file of --json=PATH itself, beside its text; else what it prints goes there */
@@ -68,7 +75,7 @@ struct fo_cli_calibration {
 };
 #ifndef FO_NO_ENGINE
 /* flatout devices --local (engine/devices.c): fo_cli_found() where there is no device to train on. */
-FO_CHECKED fo_status fo_cli_devices_local(const struct fo_catalogue *c, bool json);
+FO_CHECKED fo_status fo_cli_devices_local(const struct fo_cli_call *call, const struct fo_catalogue *c);
 /* Measures this machine and writes the profile (engine/calibrate.c); progress on standard error. */
 FO_CHECKED fo_status fo_cli_calibrate(const char *path, const struct fo_cli_calibration *c);
 #endif
@@ -83,6 +90,8 @@ FO_CHECKED fo_status fo_cli_calibrate(const char *path, const struct fo_cli_cali
 /* Reads flags (and FLATOUT_* variables) of one command into target; positional arguments stay in argv. Handles nothing
  * but options: --help was served by main. Initialises s; the caller ends it with fo_opt_fini() also after an error. */
 void fo_cli_options_read(const struct fo_command *c, struct fo_opt_set *s, void *target, int *argc, char **argv);
+/* The text of row i of s; NULL: none was given. */
+const char *fo_cli_text_at(const struct fo_opt_set *s, int i);
 /* The last check before a command works: every output that s names may be written, and --json=PATH begins to take what
  * is printed. Part of fo_cli_options_finish. FO_EARG, FO_EIO. */
 FO_CHECKED fo_status fo_cli_output_begin(const struct fo_command *c, const struct fo_opt_set *s, enum fo_output writes);
@@ -90,13 +99,6 @@ FO_CHECKED fo_status fo_cli_output_begin(const struct fo_command *c, const struc
 FO_CHECKED fo_status fo_cli_output_end(void);
 /* All mistakes at once, of a run also those that span several keys (fo_run_check). */
 FO_CHECKED fo_status fo_cli_options_finish(const struct fo_command *c, struct fo_opt_set *s);
-/* fo_cli_options_read and fo_cli_options_finish in one. */
-FO_CHECKED fo_status fo_cli_options(const struct fo_command *c, struct fo_opt_set *s, void *target, int *argc,
-				    char **argv);
-/* Does the same for commands that take a run file: argv[1], when there is one, is read as YAML too (it stays in argv),
- * and the mistakes of file, environment and flags are reported together. */
-FO_CHECKED fo_status fo_cli_options_file(const struct fo_command *c, struct fo_opt_set *s, void *target, int *argc,
-					 char **argv);
 /* Reads a run file only, between fo_cli_options_read and fo_cli_options_finish. */
 FO_CHECKED fo_status fo_cli_options_yaml(const struct fo_command *c, struct fo_opt_set *s, const char *path);
 /* FO_EARG naming the first argument too many, when there are more than `most` positional arguments behind argv[0]. */
@@ -115,17 +117,15 @@ extern const char fo_version_number[];               /* "0.4.0" */
 /* NULL when there is none of that name; *nearest (may be NULL) is then the most similar one or NULL. */
 const struct fo_command *fo_command_find(const struct fo_command *const *list, const char *name, const char **nearest);
 
-/* Prints `first` and the text after it, wrapped at 80 columns; further lines begin with `lead` (fo_term_wrap). */
-void fo_cli_put(FILE *f, const char *first, const char *lead, const char *fmt, ...) FO_PRINTF(4, 5);
 /* Writes the document as a page into the file of that name; "-": standard output. */
 FO_CHECKED fo_status fo_cli_page(const struct fo_doc *d, const char *path);
+/* Prints the document, unless JSON or a page on standard output was asked for, and writes the page; html NULL: none. */
+FO_CHECKED fo_status fo_cli_publish(const struct fo_doc *d, const char *html, bool json);
 /* "2 micro-batches x 2 rows x 32 tokens, bf16" */
 struct fo_lowering;
 const char *fo_cli_run_text(struct fo_doc *d, const struct fo_lowering *run);
-/* JSON on standard output: one object that begins with "schema": 1. The second call closes the object, prints it and
- * frees it. */
-struct fo_json *fo_cli_json_begin(void);
-void fo_cli_json_end(struct fo_json *j);
+/* Prints and empties call->doc and call->json. main does so at the end; a command that does not return does it itself. */
+void fo_cli_show(const struct fo_cli_call *call);
 /* MFU by each rule and HFU as members of the open object. */
 struct fo_mfu;
 void fo_cli_mfu_json(struct fo_json *j, const struct fo_mfu *f);
@@ -133,10 +133,8 @@ void fo_cli_mfu_json(struct fo_json *j, const struct fo_mfu *f);
 FO_CHECKED const char *fo_cli_seen(const char *text);
 /* Columns for text on f: 80, fewer on a terminal that is narrower, at least 40. */
 size_t fo_cli_width(FILE *f);
-/* Prints the table on standard output, as wide as the terminal allows (fo_table_text). */
-void fo_cli_table(struct fo_table *t, const char *indent, bool head);
-/* Prints the document on standard output, as wide as the terminal allows. */
-void fo_cli_print(const struct fo_doc *d);
+/* Prints the document as text, as wide as the terminal allows. */
+void fo_cli_print(FILE *f, const struct fo_doc *d);
 /* Renews the line that a terminal shows with as many of text's words as fit: one that wraps could not be renewed. */
 void fo_cli_live(FILE *f, const char *text);
 size_t fo_cli_fit(const char *text,

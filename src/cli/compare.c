@@ -12,8 +12,6 @@ static const struct fo_opt rows[] = {
 		    "every operation and every option that differs"),
 	FO_OPT_OUTPUT(struct fo_cli_compare, html, "compare.html", "FILE", NULL, "write the comparison as a page",
 		      FO_OUTPUT_PAGE),
-	FO_OPT_JSON(struct fo_cli_compare, json, "compare.json", "print JSON"),
-	FO_OPT_FORCE(struct fo_cli_compare, force, "compare.force"),
 	FO_OPT_PATH(struct fo_cli_compare, model, "compare.model", "M", NULL,
 		    "of traces, for MFU: preset, name on Hugging Face, config.json, or a folder with one"),
 	FO_OPT_LENGTH(struct fo_cli_compare, seq, "compare.seq", "S", NULL, 1, 1 << 30,
@@ -22,31 +20,27 @@ static const struct fo_opt rows[] = {
 		      "of traces, for MFU: tokens of a step of the whole job"),
 	FO_OPT_TEXT(struct fo_cli_compare, device, "compare.device", "D", NULL,
 		    "of traces, for MFU: the device, where the trace does not name it"),
-	FO_OPT_END
+	FO_CLI_OUTPUT_ROWS(struct fo_cli_compare, "compare", "print JSON")
 };
 
 /* ---- JSON ---- */
 
 static void json_spread(struct fo_json *j, const char *key, const struct fo_spread *s)
 {
-	fo_json_object(j, key);
-	fo_json_real(j, "median", s->n ? s->median : NAN);
-	fo_json_real(j, "lower_quartile", s->n ? s->low : NAN);
-	fo_json_real(j, "upper_quartile", s->n ? s->high : NAN);
-	fo_json_int(j, "steps", s->n);
-	fo_json_close(j);
+	fo_json_record(j, key, FO_REAL("median", s->n ? s->median : NAN),
+		       FO_REAL("lower_quartile", s->n ? s->low : NAN), FO_REAL("upper_quartile", s->n ? s->high : NAN),
+		       FO_INT("steps", s->n));
 }
 
 static void json_side(struct fo_json *j, const char *key, const struct fo_versus_side *s)
 {
 	const struct fo_record *r = s->record;
 	fo_json_object(j, key);
-	fo_json_text(j, "run", r->dir);
-	fo_json_text(j, "started", *r->started ? r->started : NULL);
-	fo_json_text(j, "program_hash", *r->program_hash ? r->program_hash : NULL);
-	fo_json_text(j, "train_shard_checksum", *r->train_checksum ? r->train_checksum : NULL);
-	fo_json_text(j, "val_shard_checksum", *r->val_checksum ? r->val_checksum : NULL);
-	fo_json_int(j, "steps", r->step.n);
+	fo_json_put(j, FO_TEXT("run", r->dir), FO_TEXT("started", *r->started ? r->started : NULL),
+		    FO_TEXT("program_hash", *r->program_hash ? r->program_hash : NULL),
+		    FO_TEXT("train_shard_checksum", *r->train_checksum ? r->train_checksum : NULL),
+		    FO_TEXT("val_shard_checksum", *r->val_checksum ? r->val_checksum : NULL),
+		    FO_INT("steps", r->step.n));
 	for (int f = 0; f < FO_VERSUS_FIGURES; f++)
 		json_spread(j, fo_versus_figure_name[f], &s->figure[f]);
 	fo_json_object(j, "parts_seconds");
@@ -59,14 +53,10 @@ static void json_side(struct fo_json *j, const char *key, const struct fo_versus
 	for (int p = 0; p < FO_PART_COUNT; p++)
 		fo_json_real(j, fo_part_name[p], s->mean_part[p]);
 	fo_json_close(j);
-	fo_json_real(j, "recompute_seconds", s->phase[FO_RECOMPUTE].n ? s->phase[FO_RECOMPUTE].median : NAN);
-	fo_json_real(j, "quiet_step_seconds", s->quiet_s);
-	fo_json_real(j, "planned_bytes", s->planned_bytes);
-	fo_json_real(j, "measured_bytes", s->measured_bytes);
-	fo_json_real(j, "clock_hz", s->clock_hz);
-	fo_json_real(j, "steal", s->steal);
-	fo_json_real(j, "limited_seconds", s->limited_s);
-	fo_json_real(j, "load", s->load);
+	fo_json_put(j, FO_REAL("recompute_seconds", s->phase[FO_RECOMPUTE].n ? s->phase[FO_RECOMPUTE].median : NAN),
+		    FO_REAL("quiet_step_seconds", s->quiet_s), FO_REAL("planned_bytes", s->planned_bytes),
+		    FO_REAL("measured_bytes", s->measured_bytes), FO_REAL("clock_hz", s->clock_hz),
+		    FO_REAL("steal", s->steal), FO_REAL("limited_seconds", s->limited_s), FO_REAL("load", s->load));
 	fo_json_array(j, "damaged");
 	for (int f = 0; f < FO_RECORD_FILES; f++)
 		if (r->file[f].state == FO_RECORD_DAMAGED)
@@ -80,55 +70,39 @@ static void json_operations(const struct fo_versus *v, struct fo_json *j)
 	fo_json_array(j, "operations");
 	for (int64_t i = 0; i < v->ops; i++) {
 		const struct fo_versus_op *o = &v->op[i];
-		fo_json_object(j, NULL);
-		fo_json_text(j, "block", o->block);
-		fo_json_text(j, "operation", fo_op_info((enum fo_op_kind)o->kind)->name);
-		fo_json_text(j, "phase", fo_phase_name[o->phase]);
-		fo_json_real(j, "a_seconds", o->in[0] ? o->time[0].median : NAN);
-		fo_json_real(j, "b_seconds", o->in[1] ? o->time[1].median : NAN);
-		fo_json_real(j, "difference_seconds", o->difference);
-		fo_json_bool(j, "resolved", fo_versus_op_resolved(v, o));
-		fo_json_close(j);
+		fo_json_record(j, NULL, FO_TEXT("block", o->block),
+			       FO_TEXT("operation", fo_op_info((enum fo_op_kind)o->kind)->name),
+			       FO_TEXT("phase", fo_phase_name[o->phase]),
+			       FO_REAL("a_seconds", o->in[0] ? o->time[0].median : NAN),
+			       FO_REAL("b_seconds", o->in[1] ? o->time[1].median : NAN),
+			       FO_REAL("difference_seconds", o->difference),
+			       FO_BOOL("resolved", fo_versus_op_resolved(v, o)));
 	}
 	fo_json_close(j);
 }
 
-static void print_json(const struct fo_versus *v)
+static void write_json(const struct fo_versus *v, struct fo_json *j)
 {
-	struct fo_json *j = fo_cli_json_begin();
 	json_side(j, "a", &v->side[0]);
 	json_side(j, "b", &v->side[1]);
-	fo_json_bool(j, "step_time_resolved", fo_versus_step_resolved(v));
-	fo_json_bool(j, "same_run", v->same_run);
-	fo_json_bool(j, "same_program", v->same_program);
-	fo_json_bool(j, "same_data", v->same_data);
+	fo_json_put(j, FO_BOOL("step_time_resolved", fo_versus_step_resolved(v)), FO_BOOL("same_run", v->same_run),
+		    FO_BOOL("same_program", v->same_program), FO_BOOL("same_data", v->same_data));
 	fo_json_array(j, "options");
-	for (int64_t i = 0; i < v->options; i++) {
-		fo_json_object(j, NULL);
-		fo_json_text(j, "key", v->option[i].key);
-		fo_json_text(j, "a", v->option[i].value[0]);
-		fo_json_text(j, "b", v->option[i].value[1]);
-		fo_json_close(j);
-	}
+	for (int64_t i = 0; i < v->options; i++)
+		fo_json_record(j, NULL, FO_TEXT("key", v->option[i].key), FO_TEXT("a", v->option[i].value[0]),
+			       FO_TEXT("b", v->option[i].value[1]));
 	fo_json_close(j);
 	json_operations(v, j);
-	fo_json_object(j, "losses");
-	fo_json_int(j, "common_steps", v->common_steps);
-	fo_json_int(j, "identical_steps", v->identical_steps);
-	fo_json_real(j, "largest_difference", v->largest_loss_difference);
-	fo_json_int(j, "largest_at", v->largest_at);
-	fo_json_int(j, "last_common_step", v->last_common);
-	fo_json_real(j, "a", v->last_loss[0]);
-	fo_json_real(j, "b", v->last_loss[1]);
-	fo_json_int(j, "held_out_step", v->eval_step);
-	fo_json_real(j, "a_held_out", v->eval_loss[0]);
-	fo_json_real(j, "b_held_out", v->eval_loss[1]);
-	fo_json_close(j);
+	fo_json_record(j, "losses", FO_INT("common_steps", v->common_steps),
+		       FO_INT("identical_steps", v->identical_steps),
+		       FO_REAL("largest_difference", v->largest_loss_difference), FO_INT("largest_at", v->largest_at),
+		       FO_INT("last_common_step", v->last_common), FO_REAL("a", v->last_loss[0]),
+		       FO_REAL("b", v->last_loss[1]), FO_INT("held_out_step", v->eval_step),
+		       FO_REAL("a_held_out", v->eval_loss[0]), FO_REAL("b_held_out", v->eval_loss[1]));
 	fo_json_array(j, "causes");
 	for (int64_t i = 0; i < v->causes; i++)
 		fo_json_text(j, NULL, v->cause[i]);
 	fo_json_close(j);
-	fo_cli_json_end(j);
 }
 
 /* A run directory has one of these (fo_record_open). */
@@ -146,8 +120,9 @@ static bool is_run(const char *path)
 	return found;
 }
 
-static fo_status compare(const char *const path[2], const struct fo_cli_compare *in)
+static fo_status compare(const struct fo_cli_call *call, const char *const path[2])
 {
+	const struct fo_cli_compare *in = call->in;
 	enum { WITH = FO_RECORD_WITH_PROGRAM | FO_RECORD_WITH_TIMELINE | FO_RECORD_WITH_METERED };
 	struct fo_record a, b;
 	struct fo_versus v;
@@ -157,9 +132,9 @@ static fo_status compare(const char *const path[2], const struct fo_cli_compare 
 	FO_TRY_OR(st, fo_record_open(&b, path[1], WITH), done);
 	fo_versus_make(&v, &a, &b);
 	fo_versus_doc(&v, in->all, &d);
-	if (in->json)
-		print_json(&v);
-	st = fo_cli_compare_show(&d, in);
+	if (call->json)
+		write_json(&v, call->json);
+	st = fo_cli_publish(&d, in->html, in->json);
 	fo_doc_fini(&d);
 	fo_versus_fini(&v);
 	fo_record_fini(&b);
@@ -172,15 +147,13 @@ static fo_status run(const struct fo_cli_call *call)
 {
 	const struct fo_cli_compare *in = call->in;
 	const char *const *path = (const char *const *)call->argv + 1;
-	if (in->json && in->html && !strcmp(in->html, "-"))
-		return fo_fail(FO_EARG, "--html=- and --json both write: give one of them a file, or two commands");
 	if (call->argc < 3)
 		return fo_hint(fo_fail(FO_EARG, "'flatout compare' takes two run directories or two traces, got %d",
 				       call->argc - 1),
 			       "usage: flatout compare A B");
 	bool a = is_run(path[0]), b = is_run(path[1]);
 	if (!a && !b)
-		return fo_cli_compare_traces(path, in);
+		return fo_cli_compare_traces(call, path);
 	struct stat there;
 	if (a != b && !stat(path[a], &there)) /* what does not exist is told when it is opened */
 		return fo_hint(fo_fail(FO_EARG, "'%s' is not a run directory, and '%s' is one", path[a], path[b]),
@@ -189,7 +162,7 @@ static fo_status run(const struct fo_cli_call *call)
 		return fo_hint(fo_fail(FO_EARG, "--model, --seq, --tokens-per-step and --device are for traces; a run "
 						"says itself what it trained"),
 			       "leave them out");
-	return compare(path, in);
+	return compare(call, path);
 }
 
 const struct fo_command fo_cmd_compare = {

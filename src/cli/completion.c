@@ -46,48 +46,56 @@ static void put_word(struct fo_str *out, const char *word)
 		fo_str_printf(out, "%s%s", out->len ? " " : "", word);
 }
 
-/* Appends the words that may stand there, parted by blanks; nothing for VALUE_ANY and VALUE_FILE. */
+/* How the shells offer such values. Words are listed besides, except by zsh where it has a function. */
+static const struct {
+	const char *bash, *zsh, *fish;
+} offer[] = {
+	[VALUE_ANY] = { "value", NULL, " -x" },
+	[VALUE_NAMES] = { "value", NULL, " -x" },
+	[VALUE_FILE] = { "file", "_files", " -r -F" },
+	[VALUE_MODEL] = { "file", "_flatout_models", " -r -F" },
+	[VALUE_DEVICE] = { "value", "_flatout_devices", " -x" },
+	[VALUE_DTYPE] = { "value", NULL, " -x" },
+};
+
+/* Appends the words that may stand there, parted by blanks; nothing for VALUE_NONE, VALUE_ANY and VALUE_FILE. */
 static void put_words(enum value v, const struct fo_opt *row, struct fo_str *out)
 {
 	struct fo_catalogue c;
-	switch (v) {
-	case VALUE_NAMES:
-		for (const char *p = row->names; *p; p++)
-			fo_str_append(out, *p == '|' ? " " : p, 1);
-		break;
-	case VALUE_MODEL:
-		for (int i = 0; i < fo_model_preset_count(); i++)
-			put_word(out, fo_model_preset(i)->name);
-		break;
-	case VALUE_DEVICE:
-		/* If the catalogue is damaged no names are offered, and the command itself will say why. */
-		if (fo_catalogue_load(&c, NULL) != FO_OK)
-			return;
-		for (size_t i = 0; i < c.count; i++) {
-			put_word(out, c.device[i].name);
-			put_word(out, c.device[i].aliases);
-		}
-		fo_catalogue_fini(&c);
-		break;
-	case VALUE_DTYPE:
-		for (int i = 0; i < FO_PREC_COUNT; i++)
-			put_word(out, fo_precision_name[i]);
-		break;
-	case VALUE_NONE:
-	case VALUE_ANY:
-	case VALUE_FILE: break;
+	fo_str_puts(out, ""); /* empty is a text, too */
+	for (const char *p = v == VALUE_NAMES ? row->names : ""; *p; p++)
+		fo_str_append(out, *p == '|' ? " " : p, 1);
+	for (int i = 0; v == VALUE_MODEL && i < fo_model_preset_count(); i++)
+		put_word(out, fo_model_preset(i)->name);
+	for (int i = 0; v == VALUE_DTYPE && i < FO_PREC_COUNT; i++)
+		put_word(out, fo_precision_name[i]);
+	/* If the catalogue is damaged no names are offered, and the command itself will say why. */
+	if (v != VALUE_DEVICE || fo_catalogue_load(&c, NULL) != FO_OK)
+		return;
+	for (size_t i = 0; i < c.count; i++) {
+		put_word(out, c.device[i].name);
+		put_word(out, c.device[i].aliases);
 	}
+	fo_catalogue_fini(&c);
 }
 
-/* The options of a command in the order of its help: its own, then those of a run. */
-struct flags {
-	const struct fo_opt *table[2];
+/* An option of a command as its help shows it. */
+struct flag {
+	const struct fo_opt *row;
+	const char *name;
+	bool of_run; /* of the run that the command takes, not its own */
 };
-static struct flags flags_of(const struct fo_command *c)
+
+/* Option number i in the order of help: the command's own, then those of a run. False after the last. */
+static bool flag_at(const struct fo_command *c, int i, struct flag *f)
 {
-	if (c->own)
-		return (struct flags){ { c->own, c->opts } };
-	return (struct flags){ { c->opts, NULL } };
+	const int own = c->own ? fo_opt_count(c->own) : 0;
+	const struct fo_opt *table = i < own ? c->own : c->opts;
+	const int at = i < own ? i : i - own;
+	if (!table || !table[at].key)
+		return false;
+	*f = (struct flag){ &table[at], fo_opt_flag_name(table, at), c->own && i >= own };
+	return true;
 }
 
 /* The word after the blank of "data prepare", a part of a command; NULL: a whole command. */
@@ -115,6 +123,18 @@ static int put_names(const struct fo_command *const *list, const struct fo_comma
 }
 static void put_commands(const struct fo_command *const *list, struct fo_str *out) { put_names(list, NULL, out); }
 
+/* The second word of each command with parts, then the two as one name; the form has a place for the command, its parts
+ * and the command again. */
+static void put_parts(const struct fo_command *const *list, const char *form, struct fo_str *out)
+{
+	for (const struct fo_command *const *c = list; *c; c++) {
+		struct fo_str parts = { 0 };
+		if (put_names(list, *c, &parts))
+			fo_str_printf(out, form, (*c)->name, parts.data, (*c)->name);
+		fo_str_fini(&parts);
+	}
+}
+
 /* The quotes that a command's name needs as a pattern of a shell's case. */
 static const char *quote_of(const struct fo_command *c) { return part_of(c) ? "'" : ""; }
 
@@ -124,65 +144,45 @@ static const char *quote_of(const struct fo_command *c) { return part_of(c) ? "'
 static bool short_is_unique(const struct fo_command *c, const char *key)
 {
 	int found = 0;
-	struct flags f = flags_of(c);
-	for (int t = 0; t < 2; t++)
-		for (const struct fo_opt *row = f.table[t]; row && row->key; row++)
-			found += !strcmp(last_part(row->key), last_part(key));
+	struct flag f;
+	for (int i = 0; flag_at(c, i, &f); i++)
+		found += !strcmp(last_part(f.row->key), last_part(key));
 	return found == 1;
 }
 
 static void bash_values(const struct fo_command *c, const struct fo_opt *row, struct fo_str *out)
 {
 	enum value v = value_of(row);
+	const char *q = quote_of(c);
 	struct fo_str words = { 0 };
-	put_words(v, row, &words);
 	if (v == VALUE_NONE)
 		return;
-	const char *q = quote_of(c);
 	fo_str_printf(out, "\t%s%s%s:--%s", q, c->name, q, row->key);
 	if (strcmp(last_part(row->key), row->key) && short_is_unique(c, row->key))
 		fo_str_printf(out, " | %s%s%s:--%s", q, c->name, q, last_part(row->key));
-	const char *takes = v == VALUE_FILE || v == VALUE_MODEL ? "file" : "value";
-	fo_str_printf(out, ") takes=%s words='%s' ;;\n", takes, words.len ? words.data : "");
+	put_words(v, row, &words);
+	fo_str_printf(out, ") takes=%s words='%s' ;;\n", offer[v].bash, words.data);
 	fo_str_fini(&words);
 }
 
 static void bash_flags(const struct fo_command *c, struct fo_str *out)
 {
-	struct flags f = flags_of(c);
+	struct flag f;
 	fo_str_printf(out, "\t%s%s%s) flags='--help", quote_of(c), c->name, quote_of(c));
-	for (int t = 0; t < 2; t++)
-		for (int i = 0; f.table[t] && f.table[t][i].key; i++) {
-			const char *name = fo_opt_flag_name(f.table[t], i);
-			const struct fo_opt *row = &f.table[t][i];
-			if (fo_opt_is_switch(row))
-				fo_str_printf(out, " --%s --no-%s", name, name);
-			else if (row->bare)
-				fo_str_printf(out, " --%s --%s=", name, name);
-			else
-				fo_str_printf(out, " --%s=", name);
-		}
-	fo_str_puts(out, "' ;;\n");
-}
-
-/* The second word of a command with parts, then the two as one name. */
-static void bash_parts(const struct fo_command *const *list, struct fo_str *out)
-{
-	for (const struct fo_command *const *c = list; *c; c++) {
-		struct fo_str parts = { 0 };
-		if (put_names(list, *c, &parts))
-			fo_str_printf(out,
-				      "\tif [[ $command == %s ]]; then\n"
-				      "\t\tif [[ $COMP_CWORD -eq 2 ]]; then\n"
-				      "\t\t\tCOMPREPLY=($(compgen -W '%s--help' -- \"$cur\"))\n\t\t\treturn\n\t\tfi\n"
-				      "\t\tcommand=\"%s ${COMP_WORDS[2]}\"\n\tfi\n",
-				      (*c)->name, parts.data, (*c)->name);
-		fo_str_fini(&parts);
+	for (int i = 0; flag_at(c, i, &f); i++) {
+		if (fo_opt_is_switch(f.row))
+			fo_str_printf(out, " --%s --no-%s", f.name, f.name);
+		else if (f.row->bare)
+			fo_str_printf(out, " --%s --%s=", f.name, f.name);
+		else
+			fo_str_printf(out, " --%s=", f.name);
 	}
+	fo_str_puts(out, "' ;;\n");
 }
 
 static void bash(const struct fo_command *const *list, struct fo_str *out)
 {
+	struct flag f;
 	fo_str_puts(out,
 		    "# bash completion of flatout, as printed by `flatout completion bash`\n"
 		    "_flatout()\n{\n"
@@ -197,15 +197,19 @@ static void bash(const struct fo_command *const *list, struct fo_str *out)
 		    "\tif [[ $COMP_CWORD -eq 1 ]]; then\n\t\tCOMPREPLY=($(compgen -W '");
 	put_commands(list, out);
 	fo_str_puts(out, "help man completion --help --version' -- \"$cur\"))\n\t\treturn\n\tfi\n");
-	bash_parts(list, out);
+	put_parts(list,
+		  "\tif [[ $command == %s ]]; then\n"
+		  "\t\tif [[ $COMP_CWORD -eq 2 ]]; then\n"
+		  "\t\t\tCOMPREPLY=($(compgen -W '%s--help' -- \"$cur\"))\n\t\t\treturn\n\t\tfi\n"
+		  "\t\tcommand=\"%s ${COMP_WORDS[2]}\"\n\tfi\n",
+		  out);
 	fo_str_puts(out, "\tcase $command:$opt in\n");
 	fo_str_puts(out, "\thelp:* | man:*) takes=value words='");
 	put_commands(list, out);
 	fo_str_puts(out, "' ;;\n\tcompletion:*) takes=value words='bash zsh fish' ;;\n");
 	for (const struct fo_command *const *c = list; *c; c++)
-		for (int t = 0; t < 2; t++)
-			for (const struct fo_opt *row = flags_of(*c).table[t]; row && row->key; row++)
-				bash_values(*c, row, out);
+		for (int i = 0; flag_at(*c, i, &f); i++)
+			bash_values(*c, f.row, out);
 	fo_str_puts(out, "\tesac\n\tcase $takes in\n"
 			 "\tvalue) COMPREPLY=($(compgen -P \"$before\" -W \"$words\" -- \"$cur\")); return ;;\n"
 			 "\tfile)\n\t\tcompopt -o filenames 2>/dev/null\n"
@@ -239,44 +243,25 @@ static void zsh_text(struct fo_str *out, const char *text)
 	}
 }
 
-static void zsh_flag(const struct fo_opt *row, const char *name, struct fo_str *out)
+static void zsh_flag(const struct flag *f, struct fo_str *out)
 {
-	enum value v = value_of(row);
+	enum value v = value_of(f->row);
 	struct fo_str words = { 0 };
+	const char *name = f->name;
+	fo_str_printf(out, v == VALUE_NONE ? " \\\n\t\t\t'(--no-%s)--%s[" : " \\\n\t\t\t'--%s=[", name, name);
+	zsh_text(out, f->row->help);
 	if (v == VALUE_NONE) {
-		fo_str_printf(out, " \\\n\t\t\t'(--no-%s)--%s[", name, name);
-		zsh_text(out, row->help);
 		fo_str_printf(out, "]' '(--%s)--no-%s[not that]'", name, name);
 		return;
 	}
-	fo_str_printf(out, " \\\n\t\t\t'--%s=[", name);
-	zsh_text(out, row->help);
-	fo_str_printf(out, "]:%s:", row->arg);
-	put_words(v, row, &words);
-	if (v == VALUE_MODEL)
-		fo_str_puts(out, "_flatout_models");
-	else if (v == VALUE_DEVICE)
-		fo_str_puts(out, "_flatout_devices");
-	else if (v == VALUE_FILE)
-		fo_str_puts(out, "_files");
+	put_words(v, f->row, &words);
+	fo_str_printf(out, "]:%s:", f->row->arg);
+	if (offer[v].zsh)
+		fo_str_puts(out, offer[v].zsh);
 	else if (words.len)
 		fo_str_printf(out, "(%s)", words.data);
 	fo_str_puts(out, "'");
 	fo_str_fini(&words);
-}
-
-static void zsh_parts(const struct fo_command *const *list, struct fo_str *out)
-{
-	for (const struct fo_command *const *c = list; *c; c++) {
-		struct fo_str parts = { 0 };
-		if (put_names(list, *c, &parts))
-			fo_str_printf(out,
-				      "\tif [[ $command == %s ]]; then\n"
-				      "\t\tif (( CURRENT == 2 )); then\n\t\t\tcompadd -- %s\n\t\t\treturn\n\t\tfi\n"
-				      "\t\tcommand=\"%s $words[2]\"\n\t\tshift words\n\t\t(( CURRENT-- ))\n\tfi\n",
-				      (*c)->name, parts.data, (*c)->name);
-		fo_str_fini(&parts);
-	}
 }
 
 static void zsh(const struct fo_command *const *list, struct fo_str *out)
@@ -288,7 +273,7 @@ static void zsh(const struct fo_command *const *list, struct fo_str *out)
 		      "#compdef flatout\n# zsh completion of flatout, as printed by `flatout completion zsh`\n"
 		      "_flatout_models() { compadd -- %s; _files }\n_flatout_devices() { compadd -- %s }\n"
 		      "_flatout() {\n\tlocal -a commands=(",
-		      models.data, devices.len ? devices.data : "");
+		      models.data, devices.data);
 	for (const struct fo_command *const *c = list; *c; c++) {
 		if (part_of(*c))
 			continue;
@@ -300,16 +285,19 @@ static void zsh(const struct fo_command *const *list, struct fo_str *out)
 			 "\t\t'completion:prints a script like this one'\n\t)\n"
 			 "\tif (( CURRENT == 2 )); then\n\t\t_describe command commands\n\t\treturn\n\tfi\n"
 			 "\tlocal command=$words[2]\n\tshift words\n\t(( CURRENT-- ))\n");
-	zsh_parts(list, out);
+	put_parts(list,
+		  "\tif [[ $command == %s ]]; then\n"
+		  "\t\tif (( CURRENT == 2 )); then\n\t\t\tcompadd -- %s\n\t\t\treturn\n\t\tfi\n"
+		  "\t\tcommand=\"%s $words[2]\"\n\t\tshift words\n\t\t(( CURRENT-- ))\n\tfi\n",
+		  out);
 	fo_str_puts(out, "\tcase $command in\n"
 			 "\thelp|man) _describe command commands ;;\n\tcompletion) compadd bash zsh fish ;;\n");
 	for (; *list; list++) {
-		struct flags f = flags_of(*list);
+		struct flag f;
 		fo_str_printf(out, "\t%s%s%s)\n\t\t_arguments '--help[options and examples]' '*:file:_files'",
 			      quote_of(*list), (*list)->name, quote_of(*list));
-		for (int t = 0; t < 2; t++)
-			for (int i = 0; f.table[t] && f.table[t][i].key; i++)
-				zsh_flag(&f.table[t][i], fo_opt_flag_name(f.table[t], i), out);
+		for (int i = 0; flag_at(*list, i, &f); i++)
+			zsh_flag(&f, out);
 		fo_str_puts(out, " ;;\n");
 	}
 	/* Sourced it only defines the functions; found through $fpath it is the function's body. */
@@ -338,27 +326,30 @@ static void fish_seen(struct fo_str *out, const char *command)
 				: fo_str_append(out, command, 1);
 }
 
-static void fish_flag(const char *command, const struct fo_opt *row, const char *name, struct fo_str *out)
+/* An option that is offered after the command's words. */
+static void fish_option(const char *command, const char *no, const char *name, struct fo_str *out)
 {
-	enum value v = value_of(row);
-	struct fo_str words = { 0 };
-	put_words(v, row, &words);
 	fo_str_puts(out, "complete -c flatout -n '");
 	fish_seen(out, command);
-	fo_str_printf(out, "' -l %s", name);
-	if (v == VALUE_FILE || v == VALUE_MODEL)
-		fo_str_puts(out, " -r -F");
-	else if (v != VALUE_NONE)
-		fo_str_puts(out, " -x");
+	fo_str_printf(out, "' -l %s%s", no, name);
+}
+
+static void fish_flag(const char *command, const struct flag *f, struct fo_str *out)
+{
+	enum value v = value_of(f->row);
+	struct fo_str words = { 0 };
+	put_words(v, f->row, &words);
+	fish_option(command, "", f->name, out);
+	if (v != VALUE_NONE)
+		fo_str_puts(out, offer[v].fish);
 	if (words.len)
 		fo_str_printf(out, " -a '%s'", words.data);
 	fo_str_puts(out, " -d ");
-	fish_quoted(out, row->help);
+	fish_quoted(out, f->row->help);
 	fo_str_puts(out, "\n");
 	if (v == VALUE_NONE) {
-		fo_str_puts(out, "complete -c flatout -n '");
-		fish_seen(out, command);
-		fo_str_printf(out, "' -l no-%s -d 'not that'\n", name);
+		fish_option(command, "no-", f->name, out);
+		fo_str_puts(out, " -d 'not that'\n");
 	}
 	fo_str_fini(&words);
 }
@@ -380,45 +371,40 @@ static void fish(const struct fo_command *const *list, struct fo_str *out)
 			 "complete -c flatout -f -n '__fish_seen_subcommand_from help man' -a '");
 	put_commands(list, out);
 	fo_str_puts(out, "'\n");
-	for (; *list; list++) {
-		struct flags f = flags_of(*list);
-		for (int t = 0; t < 2; t++)
-			for (int i = 0; f.table[t] && f.table[t][i].key; i++)
-				fish_flag((*list)->name, &f.table[t][i], fo_opt_flag_name(f.table[t], i), out);
-	}
+	struct flag f;
+	for (; *list; list++)
+		for (int i = 0; flag_at(*list, i, &f); i++)
+			fish_flag((*list)->name, &f, out);
 }
 
 /* ---- for tests ---- */
 
 /* Appends what a row is about: "flag", "value", "input", or "output" with its kind; "run" where the command writes
  * nothing that a run writes, so that the run's rows do not concern it. */
-static void put_about(const struct fo_command *c, const struct fo_opt *row, bool of_run, struct fo_str *out)
+static void put_about(const struct fo_command *c, const struct flag *f, struct fo_str *out)
 {
-	enum fo_output kind = row->output == FO_OUTPUT_RUN ? c->writes : row->output;
-	if (of_run && !c->writes)
+	enum fo_output kind = f->row->output == FO_OUTPUT_RUN ? c->writes : f->row->output;
+	if (f->of_run && !c->writes)
 		fo_str_puts(out, "run");
-	else if (fo_opt_is_switch(row))
+	else if (fo_opt_is_switch(f->row))
 		fo_str_puts(out, "flag");
 	else if (kind)
 		fo_str_printf(out, "output %s", fo_output_name(kind));
 	else
-		fo_str_puts(out, row->path ? "input" : "value");
+		fo_str_puts(out, f->row->path ? "input" : "value");
 }
 
 /* Every option of every command, a line each: command, flag, placeholder, and what it is about. A test goes through all
  * that read or write files, so that none is forgotten. */
 static void list_options(const struct fo_command *const *list, struct fo_str *out)
 {
-	for (; *list; list++) {
-		struct flags f = flags_of(*list);
-		for (int t = 0; t < 2; t++)
-			for (const struct fo_opt *row = f.table[t]; row && row->key; row++) {
-				fo_str_printf(out, "%s\t--%s\t%s\t", (*list)->name,
-					      fo_opt_flag_name(f.table[t], (int)(row - f.table[t])), row->arg);
-				put_about(*list, row, t == 1, out);
-				fo_str_puts(out, "\n");
-			}
-	}
+	struct flag f;
+	for (; *list; list++)
+		for (int i = 0; flag_at(*list, i, &f); i++) {
+			fo_str_printf(out, "%s\t--%s\t%s\t", (*list)->name, f.name, f.row->arg);
+			put_about(*list, &f, out);
+			fo_str_puts(out, "\n");
+		}
 }
 
 fo_status fo_completion(const struct fo_command *const *list, const char *shell, struct fo_str *out)

@@ -17,8 +17,7 @@ static const struct fo_opt rows[] = {
 		    "CSV with own devices, as data/devices.csv"),
 	FO_OPT_BOOL(struct devices, local, "devices.local", "false",
 		    "what this machine has: devices, NVIDIA's libraries, and what is missing"),
-	FO_OPT_JSON(struct devices, json, "devices.json", "JSON on standard output"),
-	FO_OPT_FORCE(struct devices, force, "devices.force"), FO_OPT_END
+	FO_CLI_OUTPUT_ROWS(struct devices, "devices", "JSON on standard output")
 };
 
 /* A device's numbers beside its peaks: one table for text and JSON. */
@@ -73,24 +72,19 @@ static void device_json(struct fo_json *j, const struct fo_device *d)
 	peaks_json(j, "sparse_tflops", d->sparse);
 	for (int i = 0; i < FACTS; i++)
 		fo_json_real(j, facts[i].key, fact(d, i));
-	fo_json_text(j, "rent_note", d->rent_note);
-	fo_json_text(j, "source", d->source);
-	fo_json_text(j, "date", d->date);
-	fo_json_text(j, "notes", d->notes);
-	fo_json_text(j, "defined_at", d->where);
+	fo_json_put(j, FO_TEXT("rent_note", d->rent_note), FO_TEXT("source", d->source), FO_TEXT("date", d->date),
+		    FO_TEXT("notes", d->notes), FO_TEXT("defined_at", d->where));
 	fo_json_close(j);
 }
 
 /* All devices, or `only` that one. */
-static void print_json(const struct fo_catalogue *c, const struct fo_device *only)
+static void write_json(const struct fo_catalogue *c, const struct fo_device *only, struct fo_json *j)
 {
-	struct fo_json *j = fo_cli_json_begin();
 	fo_json_array(j, "devices");
 	for (size_t i = 0; i < c->count; i++)
 		if (!only || only == &c->device[i])
 			device_json(j, &c->device[i]);
 	fo_json_close(j);
-	fo_cli_json_end(j);
 }
 
 static void say_all(const struct fo_catalogue *c, struct fo_doc *d)
@@ -128,52 +122,40 @@ static void say_one(const struct fo_device *v, struct fo_doc *d)
 			fo_doc_line(d, text[i][0], "%s", text[i][1]);
 }
 
-/* The catalogue, or the one device. */
-static void print_text(const struct fo_catalogue *c, const struct fo_device *one)
-{
-	struct fo_doc d = { 0 };
-	if (one)
-		say_one(one, &d);
-	else
-		say_all(c, &d);
-	fo_cli_print(&d);
-	fo_doc_fini(&d);
-}
-
-static fo_status local(const struct fo_catalogue *c, bool json)
+static fo_status local(const struct fo_cli_call *call, const struct fo_catalogue *c)
 {
 #ifdef FO_NO_ENGINE
-	(void)c, (void)json;
+	(void)call, (void)c;
 	return fo_hint(fo_fail(FO_EUNSUPPORTED, "this build has no engine: it cannot look for devices"),
 		       "build with -DFLATOUT_ENGINE=ON");
 #else
-	return fo_cli_devices_local(c, json);
+	return fo_cli_devices_local(call, c);
 #endif
-}
-
-static fo_status show(const struct devices *in, const char *name)
-{
-	struct fo_catalogue c;
-	const struct fo_device *d = NULL;
-	fo_status st = FO_OK;
-	FO_TRY(fo_catalogue_load(&c, in->devices_file));
-	if (name)
-		FO_TRY_OR(st, fo_catalogue_find(&c, name, &d), done);
-	if (in->local)
-		st = local(&c, in->json);
-	else
-		(in->json ? print_json : print_text)(&c, d);
-done:
-	fo_catalogue_fini(&c);
-	return st;
 }
 
 static fo_status run(const struct fo_cli_call *call)
 {
 	const struct devices *in = call->in;
-	if (in->local && call->argc > 1)
+	const char *name = call->argc > 1 ? call->argv[1] : NULL;
+	struct fo_catalogue c;
+	const struct fo_device *one = NULL;
+	fo_status st = FO_OK;
+	if (in->local && name)
 		return fo_fail(FO_EARG, "'--local' shows this machine's devices: leave the name out");
-	return show(in, call->argc > 1 ? call->argv[1] : NULL);
+	FO_TRY(fo_catalogue_load(&c, in->devices_file));
+	if (name)
+		FO_TRY_OR(st, fo_catalogue_find(&c, name, &one), done);
+	if (in->local)
+		st = local(call, &c);
+	else if (call->json)
+		write_json(&c, one, call->json);
+	else if (one)
+		say_one(one, call->doc);
+	else
+		say_all(&c, call->doc);
+done:
+	fo_catalogue_fini(&c);
+	return st;
 }
 
 const struct fo_command fo_cmd_devices = {

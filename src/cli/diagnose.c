@@ -16,8 +16,6 @@ struct diagnose {
 };
 
 static const struct fo_opt rows[] = {
-	FO_OPT_JSON(struct diagnose, json, "diagnose.json",
-		    "JSON on standard output instead of text; into a file beside it"),
 	FO_OPT_OUTPUT(struct diagnose, html, "diagnose.html", "PATH", NULL, "one self-contained page into a file",
 		      FO_OUTPUT_PAGE),
 	FO_OPT_PATH(struct diagnose, model, "diagnose.model", "M", NULL,
@@ -41,59 +39,30 @@ static const struct fo_opt rows[] = {
 		    "no steps: every GPU operation from the first to the last, kinds as recorded"),
 	FO_OPT_BOOL(struct diagnose, exclude_unlinked, "diagnose.exclude-unlinked", "false",
 		    "the whole trace without GPU operations that have no launch record"),
-	FO_OPT_FORCE(struct diagnose, force, "diagnose.force"),
-	FO_OPT_END
+	FO_CLI_OUTPUT_ROWS(struct diagnose, "diagnose",
+			   "JSON on standard output instead of text; into a file beside it")
 };
 
-/* The command writes its outputs to these paths; "-" is standard output, NULL means none. */
-struct outputs {
-	const char *json, *html;
-	bool text;
-};
-
-static fo_status write_output(const char *path, struct fo_str *out)
+/* Writes the diagnosis as JSON, as a page and, unless one of them goes to standard output, as text. */
+static fo_status write_outputs(const struct diagnose *in, const struct fo_doc *doc, const struct fo_doc *text,
+			       struct fo_str *json)
 {
 	fo_status st = FO_OK;
-	if (strcmp(path, "-"))
-		st = fo_fs_write_atomic(path, out->data, out->len);
-	else
-		fwrite(out->data, 1, out->len, stdout);
-	fo_str_fini(out);
-	return st;
-}
-
-static fo_status write_page(const struct fo_doc *doc, const char *path)
-{
-	struct fo_str out = { 0 };
-	if (!path)
-		return FO_OK;
-	fo_doc_to_html(doc, &out);
-	return write_output(path, &out);
-}
-
-static fo_status write_diagnosis(const struct fo_diagnosis *d, const struct outputs *to, bool brief)
-{
-	struct fo_doc doc = { 0 }, answer = { 0 };
-	struct fo_str json = { 0 };
-	fo_status st = FO_OK;
-	fo_diagnose_doc(&doc, d, false);
-	if (to->json) {
-		fo_diagnosis_json(d, &json);
-		st = write_output(to->json, &json);
-	}
-	if (st == FO_OK)
-		st = write_page(&doc, to->html);
-	if (brief)
-		fo_diagnose_doc(&answer, d, true);
-	if (st == FO_OK && to->text)
-		fo_cli_print(brief ? &answer : &doc);
-	fo_doc_fini(&answer);
-	fo_doc_fini(&doc);
+	bool printed = in->json && !strcmp(in->json, "-");
+	if (printed)
+		fwrite(json->data, 1, json->len, stdout);
+	else if (in->json)
+		st = fo_fs_write_atomic(in->json, json->data, json->len);
+	fo_str_fini(json);
+	if (st == FO_OK && in->html)
+		st = fo_cli_page(doc, in->html);
+	if (st == FO_OK && !printed && !(in->html && !strcmp(in->html, "-")))
+		fo_cli_print(stdout, text);
 	return st;
 }
 
 /* A log of a pipeline schedule (fo_schedule_is) instead of traces. */
-static fo_status diagnose_schedule(const char *path, const struct outputs *to, bool *serious)
+static fo_status diagnose_schedule(const struct diagnose *in, const char *path, bool *serious)
 {
 	struct fo_schedule_log *s;
 	struct fo_schedule_diagnosis d;
@@ -104,14 +73,9 @@ static fo_status diagnose_schedule(const char *path, const struct outputs *to, b
 		struct fo_doc doc = { 0 };
 		*serious = d.serious;
 		fo_schedule_doc(&doc, &d);
-		if (to->json) {
+		if (in->json)
 			fo_schedule_diagnosis_json(&d, &json);
-			st = write_output(to->json, &json);
-		}
-		if (st == FO_OK)
-			st = write_page(&doc, to->html);
-		if (st == FO_OK && to->text)
-			fo_cli_print(&doc);
+		st = write_outputs(in, &doc, &doc, &json);
 		fo_doc_fini(&doc);
 		fo_schedule_diagnosis_fini(&d);
 	}
@@ -119,57 +83,60 @@ static fo_status diagnose_schedule(const char *path, const struct outputs *to, b
 	return st;
 }
 
-static fo_status run(int argc, char **argv)
+static fo_status diagnose_traces(const struct diagnose *in, const char *const *path, int n, bool *serious)
 {
-	struct diagnose in;
-	struct fo_opt_set s;
-	struct fo_trace_set set = { 0 };
-	struct fo_diagnosis d = { 0 };
-	bool serious = false;
-	fo_status st;
-	FO_TRY_OR(st, fo_cli_options(&fo_cmd_diagnose, &s, &in, &argc, argv), done);
-	if (argc < 2) {
-		st = fo_hint(fo_fail(FO_EARG, "no trace"), "flatout diagnose trace.json.gz");
-		goto done;
-	}
-	bool page = in.html && !strcmp(in.html, "-"), json = in.json && !strcmp(in.json, "-");
-	const struct outputs to = { in.json, in.html, !page && !json };
-	if (page && json) {
-		st = fo_fail(FO_EARG, "--html=- and --json both write to standard output: give one of them a file");
-		goto done;
-	}
-	if (fo_schedule_is(argv[1])) {
-		for (int i = 2; st == FO_OK && i < argc; i++)
-			if (!fo_schedule_same(argv[1], argv[i]))
-				st = fo_fail(FO_EARG, "'%s' and '%s' are not one pipeline schedule's log", argv[1],
-					     argv[i]);
-		if (st != FO_OK)
-			goto done;
-		FO_TRY_OR(st, diagnose_schedule(argv[1], &to, &serious), done);
-		goto done;
-	}
-	if (in.steps > 0 && in.step_seconds > 0)
-		FO_TRY_OR(st, fo_fail(FO_EARG, "--steps and --step-seconds say the same: give one of them"), done);
-	struct fo_diagnose_options with = {
-		.ledger = { .whole_trace = in.whole_trace, .exclude_unlinked = in.exclude_unlinked },
-		.model = in.model,
-		.seq = in.seq,
-		.tokens_per_step = in.tokens_per_step,
-		.steps = in.steps,
-		.step_s = in.step_seconds,
-		.device = in.device,
-		.dtype = in.dtype,
-		.price_per_hour = in.price > 0 ? in.price : NAN,
+	struct fo_trace_set set;
+	struct fo_diagnosis d;
+	struct fo_doc doc = { 0 }, answer = { 0 };
+	struct fo_str json = { 0 };
+	const struct fo_diagnose_options with = {
+		.ledger = { .whole_trace = in->whole_trace, .exclude_unlinked = in->exclude_unlinked },
+		.model = in->model,
+		.seq = in->seq,
+		.tokens_per_step = in->tokens_per_step,
+		.steps = in->steps,
+		.step_s = in->step_seconds,
+		.device = in->device,
+		.dtype = in->dtype,
+		.price_per_hour = in->price > 0 ? in->price : NAN,
 	};
-	FO_TRY_OR(st, fo_trace_set_open(&set, (const char *const *)argv + 1, argc - 1), done);
+	if (in->steps > 0 && in->step_seconds > 0)
+		return fo_fail(FO_EARG, "--steps and --step-seconds say the same: give one of them");
+	FO_TRY(fo_trace_set_open(&set, path, n));
+	fo_status st;
 	FO_TRY_OR(st, fo_diagnose(&d, &set, &with), done);
-	FO_TRY_OR(st, write_diagnosis(&d, &to, in.brief), done);
-	serious = d.judged != FO_JUDGED_HEALTHY;
-done:
+	fo_diagnose_doc(&doc, &d, false);
+	if (in->brief)
+		fo_diagnose_doc(&answer, &d, true);
+	if (in->json)
+		fo_diagnosis_json(&d, &json);
+	st = write_outputs(in, &doc, in->brief ? &answer : &doc, &json);
+	*serious = d.judged != FO_JUDGED_HEALTHY;
+	fo_doc_fini(&answer);
+	fo_doc_fini(&doc);
 	fo_diagnosis_fini(&d);
+done:
 	fo_trace_set_fini(&set);
-	fo_opt_fini(&s);
-	return st == FO_OK && serious ? fo_cli_found() : st;
+	return st;
+}
+
+static fo_status run(const struct fo_cli_call *call)
+{
+	const char *const *path = (const char *const *)call->argv + 1;
+	int n = call->argc - 1;
+	bool serious = false;
+	if (!n)
+		return fo_hint(fo_fail(FO_EARG, "no trace"), "flatout diagnose trace.json.gz");
+	if (fo_schedule_is(*path)) {
+		for (int i = 1; i < n; i++)
+			if (!fo_schedule_same(*path, path[i]))
+				return fo_fail(FO_EARG, "'%s' and '%s' are not one pipeline schedule's log", *path,
+					       path[i]);
+		FO_TRY(diagnose_schedule(call->in, *path, &serious));
+	} else {
+		FO_TRY(diagnose_traces(call->in, path, n, &serious));
+	}
+	return serious ? fo_cli_found() : FO_OK;
 }
 
 const struct fo_command fo_cmd_diagnose = {
@@ -203,5 +170,7 @@ const struct fo_command fo_cmd_diagnose = {
 		"cannot be read or written.",
 	.opts = rows,
 	.json_beside = true,
-	.run = run,
+	.act = run,
+	.size = sizeof(struct diagnose),
+	.most = FO_CLI_ANY,
 };

@@ -46,9 +46,7 @@ static const struct fo_opt rows[] = {
 		FO_OUTPUT_SLICES),
 	FO_OPT_OUTPUT(struct export, csv, "export.csv", "FILE", "",
 		      "the same as a table, one line for each operation (.gz: compressed)", FO_OUTPUT_CSV),
-	FO_OPT_JSON(struct export, json, "export.json", "say as JSON what was written"),
-	FO_OPT_FORCE(struct export, force, "export.force"),
-	FO_OPT_END
+	FO_CLI_OUTPUT_ROWS(struct export, "export", "say as JSON what was written")
 };
 
 /* ---- the trace ---- */
@@ -182,44 +180,43 @@ done:
 
 /* ---- all ---- */
 
-static void say(const struct export *in, struct fo_json *j, const char *key, const char *path, const char *fmt, ...)
-	FO_PRINTF(5, 6);
-static void say(const struct export *in, struct fo_json *j, const char *key, const char *path, const char *fmt, ...)
+void fo_cli_export_wrote(const struct fo_cli_call *call, const char *key, const char *path, const char *fmt, ...)
 {
-	char what[128];
+	struct fo_str what = { 0 };
 	va_list ap;
-	if (in->json) {
-		fo_json_text(j, key, path);
-		return;
-	}
 	va_start(ap, fmt);
-	vsnprintf(what, sizeof what, fmt, ap);
+	fo_str_vprintf(&what, fmt, ap);
 	va_end(ap);
-	const char *shown = fo_cli_seen(path);
-	fo_cli_put(stdout, "wrote ", "      ", "%s: %s", shown, what);
+	if (call->json)
+		fo_json_text(call->json, key, path);
+	else
+		fo_doc_para(call->doc, "wrote %s: %s", path, what.data);
+	fo_str_fini(&what);
 }
 
-static fo_status export_run(const struct export *in, const struct fo_record *r, struct fo_json *j)
+static fo_status export_run(const struct fo_cli_call *call, const struct fo_record *r)
 {
+	const struct export *in = call->in;
 	int64_t bytes = 0;
-	char *path, size[32];
+	char *path;
 	FO_TRY(want_all(in, r));
 	if (*in->tensorboard) {
 		FO_TRY(fo_tensorboard_export(r, in->tensorboard, &path));
-		say(in, j, "tensorboard", path, "%lld %s, %lld %s", (long long)r->step.n,
-		    fo_cli_plural(r->step.n, "step", "steps"), (long long)r->evals,
-		    fo_cli_plural(r->evals, "evaluation", "evaluations"));
+		fo_cli_export_wrote(call, "tensorboard", path, "%lld %s, %lld %s", (long long)r->step.n,
+				    fo_cli_plural(r->step.n, "step", "steps"), (long long)r->evals,
+				    fo_cli_plural(r->evals, "evaluation", "evaluations"));
 		free(path);
 	}
 	if (*in->prometheus) {
 		struct fo_prometheus p;
 		fo_prometheus_of(r, &p);
 		FO_TRY(fo_prometheus_write(&p, in->prometheus, true));
-		say(in, j, "prometheus", in->prometheus, "as of step %lld", (long long)p.step);
+		fo_cli_export_wrote(call, "prometheus", in->prometheus, "as of step %lld", (long long)p.step);
 	}
 	if (*in->trace) {
 		FO_TRY(trace_of_run(in, r, &bytes));
-		say(in, j, "trace", in->trace, "%s; open it in ui.perfetto.dev", fo_str_bytes(size, (double)bytes));
+		fo_cli_export_wrote(call, "trace", in->trace, "%s; open it in ui.perfetto.dev",
+				    fo_doc_bytes(call->doc, bytes));
 	}
 	return FO_OK;
 }
@@ -248,46 +245,30 @@ static fo_status check(const struct export *in, const char *run)
 	return FO_OK;
 }
 
-static fo_status run(int argc, char **argv)
+static fo_status run(const struct fo_cli_call *call)
 {
-	struct export in;
-	struct fo_opt_set s;
-	struct fo_record r = { 0 };
-	struct fo_str out = { 0 };
-	struct fo_json j;
+	const struct export *in = call->in;
+	bool traces = *in->chrome || *in->csv;
+	const char *dir = call->argc > 1 ? call->argv[1] : NULL;
 	int64_t bytes = 0;
-	char size[32];
-	fo_status st;
-	FO_TRY_OR(st, fo_cli_options(&fo_cmd_export, &s, &in, &argc, argv), done);
-	if (!*in.chrome && !*in.csv)
-		FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_export, argc, argv, 1), done);
-	const char *dir = argc > 1 ? argv[1] : NULL;
-	FO_TRY_OR(st, check(&in, dir), done);
-	fo_json_begin(&j, &out, true);
-	fo_json_object(&j, NULL);
-	fo_json_int(&j, "schema", 1);
-	if (*in.chrome || *in.csv) {
-		st = fo_cli_export_traces(in.chrome, in.csv, (const char *const *)argv + 1, argc - 1,
-					  in.json ? &j : NULL);
-	} else if (dir) {
-		unsigned with = *in.prometheus ? FO_RECORD_WITH_PROGRAM : 0;
-		if (*in.trace)
-			with = FO_RECORD_WITH_TIMELINE;
-		FO_TRY_OR(st, fo_record_open(&r, dir, with), done);
-		st = export_run(&in, &r, &j);
-		fo_record_fini(&r);
-	} else {
-		st = trace_of_prediction(&in, &bytes);
-		if (st == FO_OK)
-			say(&in, &j, "trace", in.trace, "%s; open it in ui.perfetto.dev",
-			    fo_str_bytes(size, (double)bytes));
+	if (!traces)
+		FO_TRY(fo_cli_no_more_args(call->command, call->argc, call->argv, 1));
+	FO_TRY(check(in, dir));
+	if (traces)
+		return fo_cli_export_traces(call, in->chrome, in->csv);
+	if (!dir) {
+		FO_TRY(trace_of_prediction(in, &bytes));
+		fo_cli_export_wrote(call, "trace", in->trace, "%s; open it in ui.perfetto.dev",
+				    fo_doc_bytes(call->doc, bytes));
+		return FO_OK;
 	}
-	fo_json_close(&j);
-	if (st == FO_OK && in.json)
-		fputs(out.data, stdout);
-done:
-	fo_str_fini(&out);
-	fo_opt_fini(&s);
+	struct fo_record r;
+	unsigned with = *in->prometheus ? FO_RECORD_WITH_PROGRAM : 0;
+	if (*in->trace)
+		with = FO_RECORD_WITH_TIMELINE;
+	FO_TRY(fo_record_open(&r, dir, with));
+	fo_status st = export_run(call, &r);
+	fo_record_fini(&r);
 	return st;
 }
 
@@ -311,5 +292,7 @@ const struct fo_command fo_cmd_export = {
 		"  flatout export traces/ --chrome ranks.json.gz\n"
 		"  flatout export run --prometheus /var/lib/node_exporter/run.prom",
 	.opts = rows,
-	.run = run,
+	.act = run,
+	.size = sizeof(struct export),
+	.most = FO_CLI_ANY,
 };

@@ -1,7 +1,6 @@
 /* flatout export --chrome, --csv: the operations of anybody's traces. */
 #include "cli/export.h"
 
-#include "cli/cli.h"
 #include "diagnose/operations.h"
 
 #include <sys/stat.h>
@@ -35,36 +34,34 @@ static fo_status is_no_input(const char *path, const struct fo_trace_set *s)
 	return FO_OK;
 }
 
-static fo_status write_one(const char *key, const char *path, fo_status (*fill)(const struct fo_trace_sink *, void *),
-			   const struct fo_trace_set *s, struct fo_json *j)
+static fo_status write_one(const struct fo_cli_call *call, const char *key, const char *path,
+			   fo_status (*fill)(const struct fo_trace_sink *, void *), const struct fo_trace_set *s)
 {
 	struct job job = { s, 0 };
 	int64_t bytes;
-	char size[32];
+	if (!*path)
+		return FO_OK;
 	FO_TRY(fo_cli_export_file(path, fill, &job, &bytes));
-	if (j)
-		fo_json_text(j, key, path);
-	else
-		fo_cli_put(stdout, "wrote ", "      ", "%s: %lld operations of %d rank%s, %s", fo_cli_seen(path),
-			   (long long)job.rows, s->count, s->count == 1 ? "" : "s", fo_str_bytes(size, (double)bytes));
+	fo_cli_export_wrote(call, key, path, "%lld operations of %d rank%s, %s", (long long)job.rows, s->count,
+			    fo_doc_plural(s->count), fo_doc_bytes(call->doc, bytes));
 	return FO_OK;
 }
 
-fo_status fo_cli_export_traces(const char *chrome, const char *csv, const char *const *traces, int n, struct fo_json *j)
+fo_status fo_cli_export_traces(const struct fo_cli_call *call, const char *chrome, const char *csv)
 {
 	struct fo_trace_set s;
 	if (*chrome)
 		FO_TRY(fo_cli_export_place(chrome));
 	if (*csv)
 		FO_TRY(fo_cli_export_place(csv));
-	FO_TRY(fo_trace_set_open(&s, traces, n));
+	FO_TRY(fo_trace_set_open(&s, (const char *const *)call->argv + 1, call->argc - 1));
 	fo_status st = is_no_input(csv, &s);
 	if (st == FO_OK)
 		st = is_no_input(chrome, &s);
-	if (st == FO_OK && *csv)
-		st = write_one("csv", csv, fill_csv, &s, j);
-	if (st == FO_OK && *chrome)
-		st = write_one("chrome", chrome, fill_chrome, &s, j);
+	if (st == FO_OK)
+		st = write_one(call, "csv", csv, fill_csv, &s);
+	if (st == FO_OK)
+		st = write_one(call, "chrome", chrome, fill_chrome, &s);
 	fo_trace_set_fini(&s);
 	return st;
 }

@@ -26,9 +26,7 @@ static const struct fo_opt rows[] = {
 	FO_OPT_PATH(struct flops, devices_file, "flops.devices-file", "PATH", NULL,
 		    "CSV with own devices, as data/devices.csv"),
 	FO_OPT_BOOL(struct flops, list, "flops.list", "false", "list the presets with their parameters and sources"),
-	FO_OPT_JSON(struct flops, json, "flops.json", "JSON on standard output"),
-	FO_OPT_FORCE(struct flops, force, "flops.force"),
-	FO_OPT_END
+	FO_CLI_OUTPUT_ROWS(struct flops, "flops", "JSON on standard output")
 };
 
 /* The figures that text and JSON show. */
@@ -55,59 +53,40 @@ static bool per_layer(int component) { return component != FO_COMP_EMBEDDING && 
 static void component_json(struct fo_json *j, const struct result *r, int i)
 {
 	double forward = r->f.component[i].forward, backward = r->f.component[i].backward;
-	fo_json_object(j, NULL);
-	fo_json_text(j, "name", fo_component_name[i]);
-	fo_json_real(j, "params", r->p.component[i]);
-	fo_json_real(j, "params_active", r->p.component_active[i]);
-	fo_json_real(j, "forward", forward);
-	fo_json_real(j, "backward", backward);
-	fo_json_real(j, "forward_causal", r->f.component[i].forward_causal);
-	fo_json_real(j, "backward_causal", r->f.component[i].backward_causal);
-	fo_json_real(j, "forward_per_layer", per_layer(i) ? forward / (double)r->m.layers : NAN);
-	fo_json_real(j, "share", (forward + backward) / r->f.mfu);
-	fo_json_close(j);
+	fo_json_record(j, NULL, FO_TEXT("name", fo_component_name[i]), FO_REAL("params", r->p.component[i]),
+		       FO_REAL("params_active", r->p.component_active[i]), FO_REAL("forward", forward),
+		       FO_REAL("backward", backward), FO_REAL("forward_causal", r->f.component[i].forward_causal),
+		       FO_REAL("backward_causal", r->f.component[i].backward_causal),
+		       FO_REAL("forward_per_layer", per_layer(i) ? forward / (double)r->m.layers : NAN),
+		       FO_REAL("share", (forward + backward) / r->f.mfu));
 }
 
 static void rules_json(struct fo_json *j, const char *key, const struct fo_flop *f, double factor)
 {
-	fo_json_object(j, key);
-	fo_json_real(j, "mfu", f->mfu * factor);
-	fo_json_real(j, "mfu_causal", f->mfu_causal * factor);
-	fo_json_real(j, "mfu_6n", f->mfu_6n * factor);
-	fo_json_close(j);
+	fo_json_record(j, key, FO_REAL("mfu", f->mfu * factor), FO_REAL("mfu_causal", f->mfu_causal * factor),
+		       FO_REAL("mfu_6n", f->mfu_6n * factor));
 }
 
 static void budget_json(struct fo_json *j, const struct result *r)
 {
 	fo_json_real(j, "tokens", r->in.tokens);
 	rules_json(j, "total_flop", &r->f, r->in.tokens);
-	fo_json_text(j, "device", r->device->name);
-	fo_json_text(j, "dtype", r->in.dtype);
-	fo_json_real(j, "peak_tflops", r->peak);
-	fo_json_text(j, "peak_source", r->device->source);
+	fo_json_put(j, FO_TEXT("device", r->device->name), FO_TEXT("dtype", r->in.dtype),
+		    FO_REAL("peak_tflops", r->peak), FO_TEXT("peak_source", r->device->source));
 	fo_json_array(j, "device_days");
-	for (int i = 0; i < UTILISATIONS; i++) {
-		fo_json_object(j, NULL);
-		fo_json_real(j, "mfu", utilisation[i]);
-		fo_json_real(j, "device_days", device_days(r, r->f.mfu * r->in.tokens, utilisation[i]));
-		fo_json_close(j);
-	}
+	for (int i = 0; i < UTILISATIONS; i++)
+		fo_json_record(j, NULL, FO_REAL("mfu", utilisation[i]),
+			       FO_REAL("device_days", device_days(r, r->f.mfu * r->in.tokens, utilisation[i])));
 	fo_json_close(j);
 }
 
-static void print_json(const struct result *r)
+static void write_json(const struct result *r, struct fo_json *j)
 {
-	struct fo_json *j = fo_cli_json_begin();
-	fo_json_text(j, "model", r->m.name);
-	fo_json_text(j, "model_source", r->source);
-	fo_json_int(j, "layers", r->m.layers);
-	fo_json_int(j, "seq", r->in.seq);
-	fo_json_real(j, "params", r->p.total);
-	fo_json_real(j, "params_embedding", r->p.embedding);
-	fo_json_real(j, "params_head", r->p.head);
-	fo_json_bool(j, "tied", r->m.tied);
-	fo_json_real(j, "params_matmul", r->p.matmul);
-	fo_json_real(j, "params_active", r->p.active);
+	fo_json_put(j, FO_TEXT("model", r->m.name), FO_TEXT("model_source", r->source), FO_INT("layers", r->m.layers),
+		    FO_INT("seq", r->in.seq), FO_REAL("params", r->p.total),
+		    FO_REAL("params_embedding", r->p.embedding), FO_REAL("params_head", r->p.head),
+		    FO_BOOL("tied", r->m.tied), FO_REAL("params_matmul", r->p.matmul),
+		    FO_REAL("params_active", r->p.active));
 	rules_json(j, "flop_per_token", &r->f, 1);
 	fo_json_array(j, "components");
 	for (int i = 0; i < FO_COMP_COUNT; i++)
@@ -115,7 +94,6 @@ static void print_json(const struct result *r)
 	fo_json_close(j);
 	if (r->in.tokens > 0)
 		budget_json(j, r);
-	fo_cli_json_end(j);
 }
 
 /* 8030261248 as "8,030,261,248": exact counts are compared digit by digit. */
@@ -222,45 +200,34 @@ static void say_budget(const struct result *r, struct fo_doc *d)
 	fo_doc_line(d, "peak from", "%s", r->device->source);
 }
 
-static void print_text(const struct result *r)
+static void say(const struct result *r, struct fo_doc *d)
 {
-	struct fo_doc d = { 0 };
-	fo_doc_verdict(&d, FO_DOC_PLAIN, NULL, "%s, sequence %lld", r->m.name, (long long)r->in.seq);
-	fo_doc_line(&d, "dimensions from", "%s", r->source);
-	say_components(r, &d);
-	say_rules(r, &d);
+	fo_doc_verdict(d, FO_DOC_PLAIN, NULL, "%s, sequence %lld", r->m.name, (long long)r->in.seq);
+	fo_doc_line(d, "dimensions from", "%s", r->source);
+	say_components(r, d);
+	say_rules(r, d);
 	if (r->m.max_position > 0 && r->in.seq > r->m.max_position)
-		fo_doc_para(&d, "note: the model states at most %lld positions", (long long)r->m.max_position);
+		fo_doc_para(d, "note: the model states at most %lld positions", (long long)r->m.max_position);
 	if (r->in.tokens > 0)
-		say_budget(r, &d);
-	fo_cli_print(&d);
-	fo_doc_fini(&d);
+		say_budget(r, d);
 }
 
-static void list_presets(void)
+static void list_presets(struct fo_doc *d)
 {
-	struct fo_doc d = { 0 };
-	fo_doc_table(&d, FO_DRAW_FULL, NULL, "lrl", "preset", "parameters", "dimensions from");
+	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrl", "preset", "parameters", "dimensions from");
 	for (int i = 0; i < fo_model_preset_count(); i++)
-		fo_doc_row(&d, fo_model_preset(i)->name, grouped(&d, fo_model_params(fo_model_preset(i)).total),
+		fo_doc_row(d, fo_model_preset(i)->name, grouped(d, fo_model_params(fo_model_preset(i)).total),
 			   fo_model_preset_source(i));
-	fo_cli_print(&d);
-	fo_doc_fini(&d);
 }
 
-static void list_presets_json(void)
+static void list_presets_json(struct fo_json *j)
 {
-	struct fo_json *j = fo_cli_json_begin();
 	fo_json_array(j, "presets");
-	for (int i = 0; i < fo_model_preset_count(); i++) {
-		fo_json_object(j, NULL);
-		fo_json_text(j, "name", fo_model_preset(i)->name);
-		fo_json_real(j, "params", fo_model_params(fo_model_preset(i)).total);
-		fo_json_text(j, "source", fo_model_preset_source(i));
-		fo_json_close(j);
-	}
+	for (int i = 0; i < fo_model_preset_count(); i++)
+		fo_json_record(j, NULL, FO_TEXT("name", fo_model_preset(i)->name),
+			       FO_REAL("params", fo_model_params(fo_model_preset(i)).total),
+			       FO_TEXT("source", fo_model_preset_source(i)));
 	fo_json_close(j);
-	fo_cli_json_end(j);
 }
 
 static const char *source_of(const struct fo_model *m)
@@ -271,7 +238,7 @@ static const char *source_of(const struct fo_model *m)
 	return "own file";
 }
 
-static fo_status count(const struct flops *in)
+static fo_status count(const struct fo_cli_call *call, const struct flops *in)
 {
 	struct result r = { .in = *in };
 	struct fo_catalogue c = { 0 };
@@ -290,7 +257,10 @@ static fo_status count(const struct flops *in)
 		FO_TRY_OR(st, fo_catalogue_find(&c, in->device, &r.device), done);
 		FO_TRY_OR(st, fo_device_peak(r.device, precision, &r.peak), done);
 	}
-	(in->json ? print_json : print_text)(&r);
+	if (call->json)
+		write_json(&r, call->json);
+	else
+		say(&r, call->doc);
 done:
 	fo_catalogue_fini(&c);
 	return st;
@@ -300,8 +270,11 @@ static fo_status run(const struct fo_cli_call *call)
 {
 	const struct flops *in = call->in;
 	if (!in->list)
-		return count(in);
-	(in->json ? list_presets_json : list_presets)();
+		return count(call, in);
+	if (call->json)
+		list_presets_json(call->json);
+	else
+		list_presets(call->doc);
 	return FO_OK;
 }
 

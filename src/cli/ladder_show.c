@@ -51,7 +51,7 @@ fo_status fo_cli_ladder_report(const char *dir, const struct fo_cli_ladder *in, 
 		fputs(s.data, stdout);
 		fo_str_fini(&s);
 	} else {
-		fo_cli_print(&d);
+		fo_cli_print(stdout, &d);
 	}
 	/* The text goes out before a file can fail: the ladder took hours. */
 	fflush(stdout);

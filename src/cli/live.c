@@ -4,7 +4,6 @@
 
 #include "base/fs.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -44,35 +43,12 @@ size_t fo_cli_width(FILE *f)
 	return n < LEAST ? LEAST : n;
 }
 
-void fo_cli_print(const struct fo_doc *d)
+void fo_cli_print(FILE *f, const struct fo_doc *d)
 {
 	struct fo_str out = { 0 };
-	fo_doc_to_term(d, fo_cli_width(stdout), &out);
+	fo_doc_to_term(d, fo_cli_width(f), &out);
 	if (out.data)
-		fputs(out.data, stdout);
-	fo_str_fini(&out);
-}
-
-void fo_cli_table(struct fo_table *t, const char *indent, bool head)
-{
-	struct fo_str out = { 0 };
-	fo_table_text(t, &out, fo_cli_width(stdout), indent, head);
-	if (out.data)
-		fputs(out.data, stdout);
-	fo_str_fini(&out);
-}
-
-void fo_cli_put(FILE *f, const char *first, const char *lead, const char *fmt, ...)
-{
-	struct fo_str out = { 0 }, text = { 0 };
-	va_list ap;
-	fo_str_append(&text, "", 0); /* empty is a text, too */
-	va_start(ap, fmt);
-	fo_str_vprintf(&text, fmt, ap);
-	va_end(ap);
-	fo_term_wrap(&out, fo_cli_width(f), first, lead, text.data);
-	fputs(out.data, f);
-	fo_str_fini(&text);
+		fputs(out.data, f);
 	fo_str_fini(&out);
 }
 
@@ -113,20 +89,23 @@ fo_status fo_cli_page(const struct fo_doc *d, const char *path)
 	return st;
 }
 
-struct fo_json *fo_cli_json_begin(void)
+fo_status fo_cli_publish(const struct fo_doc *d, const char *html, bool json)
 {
-	struct fo_json *j = fo_xmalloc(sizeof *j);
-	fo_json_begin(j, fo_xmalloc(sizeof *j->out), true);
-	fo_json_object(j, NULL);
-	fo_json_int(j, "schema", 1);
-	return j;
+	if (!json && !(html && !strcmp(html, "-")))
+		fo_cli_print(stdout, d);
+	return html ? fo_cli_page(d, html) : FO_OK;
 }
 
-void fo_cli_json_end(struct fo_json *j)
+void fo_cli_show(const struct fo_cli_call *call)
 {
-	fo_json_close(j);
-	fputs(j->out->data, stdout);
-	fo_str_fini(j->out);
-	free(j->out);
-	free(j);
+	fo_cli_print(stdout, call->doc);
+	fo_doc_fini(call->doc);
+	*call->doc = (struct fo_doc){ 0 };
+	struct fo_str *out = call->json ? call->json->out : NULL;
+	if (out && out->len > strlen("{\n  \"schema\": 1")) {
+		fo_json_close(call->json);
+		fputs(out->data, stdout);
+	}
+	if (out)
+		fo_str_fini(out);
 }

@@ -11,22 +11,13 @@ struct machine {
 	bool force;
 };
 
-static const struct fo_opt rows[] = { FO_OPT_JSON(struct machine, json, "machine.json", "JSON on standard output"),
-				      FO_OPT_FORCE(struct machine, force, "machine.force"), FO_OPT_END };
+static const struct fo_opt rows[] = { FO_CLI_OUTPUT_ROWS(struct machine, "machine", "JSON on standard output") };
 
 #define UNREADABLE "not readable"
 
 static const char *count(struct fo_doc *d, const char *text, int n, const char *one, const char *many)
 {
 	return n < 0 ? text : fo_doc_join(d, text, fo_doc_printf(d, "%d %s", n, fo_cli_plural(n, one, many)));
-}
-
-static const char *bytes(struct fo_doc *d, int64_t n) { return fo_doc_num(d, (double)n, FO_DRAW_BYTES); }
-
-static const char *hertz(struct fo_doc *d, double v)
-{
-	char buf[32];
-	return fo_doc_printf(d, "%s", fo_str_si(buf, v, "Hz"));
 }
 
 static void line(struct fo_doc *d, const char *label, const char *text)
@@ -41,7 +32,8 @@ static const char *caches(const struct fo_machine *m, struct fo_doc *d)
 		char type = m->cache[i].type[0], mark[2] = "";
 		if (type == 'D' || type == 'I') /* data or instructions alone */
 			mark[0] = type == 'D' ? 'd' : 'i';
-		const char *one = fo_doc_printf(d, "L%d%s %s", m->cache[i].level, mark, bytes(d, m->cache[i].bytes));
+		const char *one = fo_doc_printf(d, "L%d%s %s", m->cache[i].level, mark,
+						fo_doc_bytes(d, m->cache[i].bytes));
 		if (m->cache[i].shared > 1)
 			one = fo_doc_printf(d, "%s shared by %d", one, m->cache[i].shared);
 		text = fo_doc_join(d, text, one);
@@ -61,12 +53,12 @@ static void say_processors(const struct fo_machine *m, struct fo_doc *d)
 
 static void say_memory(const struct fo_machine *m, struct fo_doc *d)
 {
-	const char *text = m->memory_bytes >= 0 ? bytes(d, m->memory_bytes) : "", *pages = "";
+	const char *text = m->memory_bytes >= 0 ? fo_doc_bytes(d, m->memory_bytes) : "", *pages = "";
 	if (m->available_bytes >= 0)
-		text = fo_doc_join(d, text, fo_doc_printf(d, "%s available", bytes(d, m->available_bytes)));
+		text = fo_doc_join(d, text, fo_doc_printf(d, "%s available", fo_doc_bytes(d, m->available_bytes)));
 	line(d, "memory", text);
 	if (*m->thp)
-		pages = fo_doc_join(d, m->huge_page_bytes > 0 ? bytes(d, m->huge_page_bytes) : "",
+		pages = fo_doc_join(d, m->huge_page_bytes > 0 ? fo_doc_bytes(d, m->huge_page_bytes) : "",
 				    fo_doc_printf(d, "transparent: %s", m->thp));
 	if (!strcmp(m->thp, "never"))
 		pages = fo_doc_printf(d, "%s (training asks for them and gets none)", pages);
@@ -75,9 +67,12 @@ static void say_memory(const struct fo_machine *m, struct fo_doc *d)
 
 static void say_clock(const struct fo_machine *m, struct fo_doc *d)
 {
-	const char *text = isnan(m->clock_hz) ? UNREADABLE : fo_doc_printf(d, "%s now", hertz(d, m->clock_hz));
+	const char *text = isnan(m->clock_hz) ? UNREADABLE
+					      : fo_doc_printf(d, "%s now", fo_doc_si(d, m->clock_hz, "Hz"));
 	if (!isnan(m->min_hz + m->max_hz))
-		text = fo_doc_join(d, text, fo_doc_printf(d, "%s to %s", hertz(d, m->min_hz), hertz(d, m->max_hz)));
+		text = fo_doc_join(
+			d, text,
+			fo_doc_printf(d, "%s to %s", fo_doc_si(d, m->min_hz, "Hz"), fo_doc_si(d, m->max_hz, "Hz")));
 	const char *governor = *m->governor ? m->governor : UNREADABLE;
 	if (*m->governor && *m->driver)
 		governor = fo_doc_printf(d, "%s of %s", governor, m->driver);
@@ -109,30 +104,20 @@ static void say_limits(const struct fo_machine *m, struct fo_doc *d)
 	line(d, "state", state);
 }
 
-static void print_json(const struct fo_machine *m)
-{
-	struct fo_json *j = fo_cli_json_begin();
-	fo_json_text(j, "of", "machine"); /* a profile of calibrate begins with the processor as well */
-	fo_schema_write_fields(&fo_machine_schema, m, j);
-	fo_cli_json_end(j);
-}
-
 static fo_status run(const struct fo_cli_call *call)
 {
-	const struct machine *in = call->in;
-	struct fo_doc d = { 0 };
 	struct fo_machine m;
 	fo_machine_read(&m, "");
-	if (in->json) {
-		print_json(&m);
+	if (call->json) {
+		fo_json_text(call->json, "of",
+			     "machine"); /* a profile of calibrate begins with the processor as well */
+		fo_schema_write_fields(&fo_machine_schema, &m, call->json);
 		return FO_OK;
 	}
-	say_processors(&m, &d);
-	say_memory(&m, &d);
-	say_clock(&m, &d);
-	say_limits(&m, &d);
-	fo_cli_print(&d);
-	fo_doc_fini(&d);
+	say_processors(&m, call->doc);
+	say_memory(&m, call->doc);
+	say_clock(&m, call->doc);
+	say_limits(&m, call->doc);
 	return FO_OK;
 }
 

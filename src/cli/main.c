@@ -117,11 +117,8 @@ static void report(fo_status st, bool json)
 		fo_json_begin(&j, &out, false);
 		fo_json_object(&j, NULL);
 		fo_json_int(&j, "schema", 1);
-		fo_json_object(&j, "error");
-		fo_json_text(&j, "kind", fo_status_name(st));
-		fo_json_text(&j, "text", text);
-		fo_json_text(&j, "hint", *fo_err_hint() ? fo_err_hint() : NULL);
-		fo_json_close(&j);
+		fo_json_record(&j, "error", FO_TEXT("kind", fo_status_name(st)), FO_TEXT("text", text),
+			       FO_TEXT("hint", *fo_err_hint() ? fo_err_hint() : NULL));
 		fo_json_close(&j);
 		printf("%s\n", out.data);
 		fo_str_fini(&out);
@@ -204,17 +201,48 @@ static fo_status page(int argc, char **argv, bool man, struct fo_str *out)
 	return FO_OK;
 }
 
+/* Options from flags, variables and, of a command that takes a run, from its file; all mistakes are reported at once. */
+static fo_status read_options(const struct fo_command *c, struct fo_opt_set *s, void *in, int *argc, char **argv)
+{
+	fo_cli_options_read(c, s, in, argc, argv);
+	/* The file comes last only because a flag may stand before its name: precedence does not follow this order. */
+	if (c->prepare)
+		FO_TRY(c->prepare(s, *argc, argv));
+	else if (c->own && *argc > 1)
+		FO_TRY(fo_cli_options_yaml(c, s, argv[1]));
+	FO_TRY(fo_cli_options_finish(c, s));
+	return fo_cli_no_more_args(c, *argc, argv, c->most);
+}
+
+/* Does --json ask for what the command leaves in call->json? */
+static bool wants_json(const struct fo_opt_set *s)
+{
+	for (int i = 0; i < s->total; i++)
+		if (fo_opt_row(s, i)->output == FO_OUTPUT_JSON && fo_cli_text_at(s, i))
+			return true;
+	return false;
+}
+
 static fo_status run_command(const struct fo_command *c, int argc, char **argv)
 {
 	if (c->run)
 		return c->run(argc, argv);
 	struct fo_opt_set s;
+	struct fo_doc doc = { 0 };
+	struct fo_str out = { 0 };
+	struct fo_json json;
 	void *in = fo_xmalloc(c->size);
-	fo_status st = (c->own ? fo_cli_options_file : fo_cli_options)(c, &s, in, &argc, argv);
+	fo_status st = read_options(c, &s, in, &argc, argv);
+	struct fo_cli_call call = { c, in, &s, argc, argv, &doc, NULL };
+	if (st == FO_OK && wants_json(&s)) {
+		call.json = &json;
+		fo_json_begin(&json, &out, true);
+		fo_json_object(&json, NULL);
+		fo_json_int(&json, "schema", 1);
+	}
 	if (st == FO_OK)
-		st = fo_cli_no_more_args(c, argc, argv, c->most);
-	if (st == FO_OK)
-		st = c->act(&(struct fo_cli_call){ c, in, &s, argc, argv });
+		st = c->act(&call);
+	fo_cli_show(&call);
 	fo_opt_fini(&s);
 	free(in);
 	return st;

@@ -37,9 +37,7 @@ static const struct fo_opt rows[] = {
 		    "precision of the dense peak: fp32, tf32, fp16, bf16, fp8, fp4"),
 	FO_OPT_PATH(struct mfu, devices_file, "mfu.devices-file", "PATH", NULL,
 		    "CSV with own devices, as data/devices.csv"),
-	FO_OPT_JSON(struct mfu, json, "mfu.json", "JSON on standard output"),
-	FO_OPT_FORCE(struct mfu, force, "mfu.force"),
-	FO_OPT_END
+	FO_CLI_OUTPUT_ROWS(struct mfu, "mfu", "JSON on standard output")
 };
 
 enum { MAX_NOTES = 6 };
@@ -216,45 +214,34 @@ static void inputs_json(struct fo_json *j, const struct mfu *in)
 	fo_json_text(j, "model", in->model);
 	given_real(j, "seq", (double)in->seq);
 	given_real(j, "params", in->params);
-	fo_json_text(j, "device", in->device);
-	fo_json_int(j, "devices", in->devices);
+	fo_json_put(j, FO_TEXT("device", in->device), FO_INT("devices", in->devices));
 	given_real(j, "tokens_per_second", in->total);
 	given_real(j, "tokens_per_second_per_device", in->per_device);
 	given_real(j, "step_seconds", in->step_seconds);
 	given_real(j, "tokens_per_step", in->tokens_per_step);
-	fo_json_text(j, "dtype", in->dtype);
-	fo_json_text(j, "devices_file", in->devices_file);
+	fo_json_put(j, FO_TEXT("dtype", in->dtype), FO_TEXT("devices_file", in->devices_file));
 	fo_json_close(j);
 }
 
-static void print_json(const struct result *r)
+static void write_json(const struct result *r, struct fo_json *j)
 {
 	double bf16 = r->device->dense[FO_PREC_BF16];
-	struct fo_json *j = fo_cli_json_begin();
 	inputs_json(j, &r->in);
-	fo_json_real(j, "mfu", rate(r, r->flop.mfu) / r->peak);
-	fo_json_real(j, "mfu_causal", rate(r, r->flop.mfu_causal) / r->peak);
-	fo_json_real(j, "mfu_6n", rate(r, r->flop.mfu_6n) / r->peak);
-	fo_json_text(j, "tflops_rule", headline_rule(r));
-	fo_json_real(j, "tflops_per_device", rate(r, headline(r)));
-	fo_json_real(j, "mfu_of_bf16_peak", rate(r, headline(r)) / bf16);
-	fo_json_real(j, "tokens_per_second", r->tokens_per_second);
-	fo_json_object(j, "flop_per_token");
-	fo_json_real(j, "mfu", r->flop.mfu);
-	fo_json_real(j, "mfu_causal", r->flop.mfu_causal);
-	fo_json_real(j, "mfu_6n", r->flop.mfu_6n);
-	fo_json_close(j);
-	fo_json_text(j, "device", r->device->name);
-	fo_json_text(j, "dtype", fo_precision_name[r->precision]);
-	fo_json_real(j, "peak_tflops", r->peak);
-	fo_json_text(j, "peak_kind", r->device == &r->here ? "measured" : "dense");
-	fo_json_text(j, "peak_source", r->device->source);
-	fo_json_text(j, "peak_date", r->device->date);
+	fo_json_put(j, FO_REAL("mfu", rate(r, r->flop.mfu) / r->peak),
+		    FO_REAL("mfu_causal", rate(r, r->flop.mfu_causal) / r->peak),
+		    FO_REAL("mfu_6n", rate(r, r->flop.mfu_6n) / r->peak), FO_TEXT("tflops_rule", headline_rule(r)),
+		    FO_REAL("tflops_per_device", rate(r, headline(r))),
+		    FO_REAL("mfu_of_bf16_peak", rate(r, headline(r)) / bf16),
+		    FO_REAL("tokens_per_second", r->tokens_per_second));
+	fo_json_record(j, "flop_per_token", FO_REAL("mfu", r->flop.mfu), FO_REAL("mfu_causal", r->flop.mfu_causal),
+		       FO_REAL("mfu_6n", r->flop.mfu_6n));
+	fo_json_put(j, FO_TEXT("device", r->device->name), FO_TEXT("dtype", fo_precision_name[r->precision]),
+		    FO_REAL("peak_tflops", r->peak), FO_TEXT("peak_kind", r->device == &r->here ? "measured" : "dense"),
+		    FO_TEXT("peak_source", r->device->source), FO_TEXT("peak_date", r->device->date));
 	fo_json_array(j, "notes");
 	for (int i = 0; i < r->notes; i++)
 		fo_json_text(j, NULL, r->note[i]);
 	fo_json_close(j);
-	fo_cli_json_end(j);
 }
 
 static void rule_row(struct fo_doc *d, const struct result *r, const char *name, double flop, const char *formula)
@@ -285,18 +272,15 @@ static void say_inputs(struct fo_doc *d, const struct result *r)
 		fo_doc_line(d, "note", "%s", r->note[i]);
 }
 
-static void print_text(const struct result *r)
+static void say(struct fo_doc *d, const struct result *r)
 {
-	struct fo_doc d = { 0 };
-	fo_doc_verdict(&d, FO_DOC_PLAIN, NULL, "MFU %.2f %% (rule %s, %s)", 100 * rate(r, headline(r)) / r->peak,
+	fo_doc_verdict(d, FO_DOC_PLAIN, NULL, "MFU %.2f %% (rule %s, %s)", 100 * rate(r, headline(r)) / r->peak,
 		       headline_rule(r), fo_precision_name[r->precision]);
-	fo_doc_table(&d, FO_DRAW_FULL, NULL, "lrrrl", "rule", "MFU", "TFLOP/s each", "GFLOP/token", "counts");
-	rule_row(&d, r, "mfu", r->flop.mfu, "weights, full attention");
-	rule_row(&d, r, "mfu_causal", r->flop.mfu_causal, "weights, causal attention");
-	rule_row(&d, r, "mfu_6n", r->flop.mfu_6n, "weights only");
-	say_inputs(&d, r);
-	fo_cli_print(&d);
-	fo_doc_fini(&d);
+	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrrrl", "rule", "MFU", "TFLOP/s each", "GFLOP/token", "counts");
+	rule_row(d, r, "mfu", r->flop.mfu, "weights, full attention");
+	rule_row(d, r, "mfu_causal", r->flop.mfu_causal, "weights, causal attention");
+	rule_row(d, r, "mfu_6n", r->flop.mfu_6n, "weights only");
+	say_inputs(d, r);
 }
 
 /* Describes this machine as a device by the peaks that calibration measured with all its threads. */
@@ -344,8 +328,9 @@ static fo_status find_device(struct result *r, const struct fo_catalogue *c)
 	return strcmp(r->in.device, "this") ? fo_catalogue_find(c, r->in.device, &r->device) : find_here(r);
 }
 
-static fo_status measure(const struct mfu *in)
+static fo_status run(const struct fo_cli_call *call)
 {
+	const struct mfu *in = call->in;
 	struct result r = { .in = *in, .flop = { .mfu = NAN, .mfu_causal = NAN, .mfu_6n = 6 * in->params } };
 	struct fo_catalogue c;
 	struct fo_model m;
@@ -370,17 +355,15 @@ static fo_status measure(const struct mfu *in)
 	FO_TRY_OR(st, fo_device_peak(r.device, r.precision, &r.peak), done);
 	FO_TRY_OR(st, check_share(&r), done);
 	add_notes(&r);
-	if (in->json)
-		print_json(&r);
+	if (call->json)
+		write_json(&r, call->json);
 	else
-		print_text(&r);
+		say(call->doc, &r);
 done:
 	fo_arena_fini(&r.arena);
 	fo_catalogue_fini(&c);
 	return st;
 }
-
-static fo_status run(const struct fo_cli_call *call) { return measure(call->in); }
 
 const struct fo_command fo_cmd_mfu = {
 	.name = "mfu",

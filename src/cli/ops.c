@@ -8,8 +8,7 @@ struct ops {
 	bool force;
 };
 
-static const struct fo_opt rows[] = { FO_OPT_JSON(struct ops, json, "ops.json", "JSON on standard output"),
-				      FO_OPT_FORCE(struct ops, force, "ops.force"), FO_OPT_END };
+static const struct fo_opt rows[] = { FO_CLI_OUTPUT_ROWS(struct ops, "ops", "JSON on standard output") };
 
 /* The modes an operand may have: "read", "def|part|acc". */
 static const char *modes(struct fo_arena *a, int bits)
@@ -23,31 +22,25 @@ static const char *modes(struct fo_arena *a, int bits)
 	return text;
 }
 
-static void print_json(struct fo_arena *a)
+static void write_json(struct fo_arena *a, struct fo_json *j)
 {
-	struct fo_json *j = fo_cli_json_begin();
 	fo_json_array(j, "operations");
 	for (int k = 0; k < FO_OP_COUNT; k++) {
 		const struct fo_op_info *f = fo_op_info(k);
 		fo_json_object(j, NULL);
-		fo_json_text(j, "name", f->name);
-		fo_json_text(j, "class", fo_class_name[f->cls]);
-		fo_json_text(j, "category", fo_category_name[f->category]);
-		fo_json_text(j, "doc", f->doc);
+		fo_json_put(j, FO_TEXT("name", f->name), FO_TEXT("class", fo_class_name[f->cls]),
+			    FO_TEXT("category", fo_category_name[f->category]), FO_TEXT("doc", f->doc));
 		fo_json_array(j, "operands");
 		for (int i = 0; i < f->max_operands; i++) {
-			fo_json_object(j, NULL);
-			fo_json_text(j, "name", f->operand[i].name);
-			fo_json_text(j, "access", modes(a, f->operand[i].modes));
-			fo_json_bool(j, "optional", i >= f->min_operands);
-			fo_json_bool(j, "per_tensor", i >= f->common);
-			fo_json_close(j);
+			fo_json_record(j, NULL, FO_TEXT("name", f->operand[i].name),
+				       FO_TEXT("access", modes(a, f->operand[i].modes)),
+				       FO_BOOL("optional", i >= f->min_operands),
+				       FO_BOOL("per_tensor", i >= f->common));
 		}
 		fo_json_close(j);
 		fo_json_close(j);
 	}
 	fo_json_close(j);
-	fo_cli_json_end(j);
 }
 
 static void print_table(struct fo_arena *a)
@@ -78,9 +71,11 @@ static void print_table(struct fo_arena *a)
 
 static fo_status run(const struct fo_cli_call *call)
 {
-	const struct ops *in = call->in;
 	struct fo_arena a = { 0 };
-	(in->json ? print_json : print_table)(&a);
+	if (call->json)
+		write_json(&a, call->json);
+	else
+		print_table(&a);
 	fo_arena_fini(&a);
 	return FO_OK;
 }

@@ -18,7 +18,7 @@ void fo_cli_options_read(const struct fo_command *c, struct fo_opt_set *s, void 
 
 /* ---- outputs ---- */
 
-static const char *text_at(const struct fo_opt_set *s, int i)
+const char *fo_cli_text_at(const struct fo_opt_set *s, int i)
 {
 	return *(const char *const *)((const char *)s->target + fo_opt_row(s, i)->offset);
 }
@@ -40,8 +40,9 @@ static fo_status is_no_input(const struct fo_opt_set *s, enum fo_output kind, co
 	for (int i = 1; i < s->argc; i++)
 		FO_TRY(fo_output_is_no_input(kind, path, s->argv[i]));
 	for (int i = 0; i < s->total; i++)
-		if (fo_opt_row(s, i)->path && !fo_opt_row(s, i)->output && text_at(s, i) && *text_at(s, i))
-			FO_TRY(fo_output_is_no_input(kind, path, text_at(s, i)));
+		if (fo_opt_row(s, i)->path && !fo_opt_row(s, i)->output && fo_cli_text_at(s, i) &&
+		    *fo_cli_text_at(s, i))
+			FO_TRY(fo_output_is_no_input(kind, path, fo_cli_text_at(s, i)));
 	return FO_OK;
 }
 
@@ -60,13 +61,22 @@ static fo_status check_output(const struct fo_opt_set *s, const struct fo_opt *r
 	return force ? FO_OK : fo_output_may_replace(kind, path);
 }
 
-/* Two outputs in one file: the second would take the first one's place. */
-static fo_status is_no_other(const struct fo_opt_set *s, int first, int i, const char *path)
+/* Two outputs in one file: the second would take the first one's place. Standard output takes one, too: a page or JSON,
+ * which is text there even where --json=PATH takes all that is printed. */
+static fo_status is_no_other(const struct fo_command *c, const struct fo_opt_set *s, int first, int i, const char *path)
 {
-	for (int k = first; k < i; k++)
-		if (fo_opt_row(s, k)->output && text_at(s, k) && !strcmp(text_at(s, k), path) && strcmp(path, "-"))
-			return fo_fail(FO_EARG, "'%s' and '%s' both name '%s'", fo_opt_row(s, k)->key,
-				       fo_opt_row(s, i)->key, path);
+	for (int k = first; k < s->total; k++) {
+		const struct fo_opt *row = fo_opt_row(s, k);
+		const char *other = row->output ? fo_cli_text_at(s, k) : NULL;
+		bool printed = row->bare && (!c->json_beside || (other && !strcmp(other, "-")));
+		if (!other || k == i)
+			continue;
+		if (!strcmp(path, "-") && fo_opt_row(s, i)->output == FO_OUTPUT_PAGE && printed)
+			return fo_fail(FO_EARG, "--html=- and --json both write to standard output: give one of them "
+						"a file, or two commands");
+		if (k < i && !strcmp(other, path) && strcmp(path, "-"))
+			return fo_fail(FO_EARG, "'%s' and '%s' both name '%s'", row->key, fo_opt_row(s, i)->key, path);
+	}
 	return FO_OK;
 }
 
@@ -77,10 +87,10 @@ static fo_status check_outputs(const struct fo_command *c, const struct fo_opt_s
 	bool force = forced(s);
 	for (int i = first; i < s->total; i++) {
 		const struct fo_opt *row = fo_opt_row(s, i);
-		const char *path = row->output ? text_at(s, i) : NULL;
+		const char *path = row->output ? fo_cli_text_at(s, i) : NULL;
 		if (!path || !*path)
 			continue;
-		FO_TRY(is_no_other(s, first, i, path));
+		FO_TRY(is_no_other(c, s, first, i, path));
 		FO_TRY(check_output(s, row, row->output == FO_OUTPUT_RUN ? writes : row->output, path, force));
 	}
 	return FO_OK;
@@ -95,7 +105,7 @@ static struct {
 static fo_status begin_json(const struct fo_command *c, const struct fo_opt_set *s)
 {
 	for (int i = 0; !c->json_beside && i < s->total; i++) {
-		const char *path = fo_opt_row(s, i)->bare ? text_at(s, i) : NULL;
+		const char *path = fo_opt_row(s, i)->bare ? fo_cli_text_at(s, i) : NULL;
 		if (!path || !strcmp(path, "-"))
 			continue;
 		FO_TRY(fo_fs_new_begin(&captured.file, path));
@@ -154,42 +164,31 @@ fo_status fo_cli_options_finish(const struct fo_command *c, struct fo_opt_set *s
 	return fo_hint(st, "'flatout %s --help' lists the options with their ranges and units", c->name);
 }
 
-fo_status fo_cli_options(const struct fo_command *c, struct fo_opt_set *s, void *target, int *argc, char **argv)
+/* How a file begins; nothing of one that cannot be read, which is left to the reader. */
+static size_t beginning(const char *path, char *buf, size_t size)
 {
-	fo_cli_options_read(c, s, target, argc, argv);
-	return fo_cli_options_finish(c, s);
-}
-
-/* Does the file begin like a step program? Anything else, an unreadable file too, is left to the reader. */
-static bool is_program(const char *path)
-{
-	static const char head[] = "flatout-program ";
-	char got[sizeof head - 1];
 	FILE *f = fopen(path, "re");
-	bool yes = f && fread(got, 1, sizeof got, f) == sizeof got && !memcmp(got, head, sizeof got);
+	size_t n = f ? fread(buf, 1, size, f) : 0;
 	if (f)
 		fclose(f);
-	return yes;
+	return n;
 }
 
 fo_status fo_cli_options_yaml(const struct fo_command *c, struct fo_opt_set *s, const char *path)
 {
-	if (is_program(path)) {
-		const char *shown = fo_cli_seen(path);
-		fo_fail(FO_EARG, "'%s' is a step program, not a run file", shown);
-		return fo_hint(FO_EARG, "flatout %s --program.file=%s reads it", c->name, shown);
-	}
+	static const char program[] = "flatout-program ";
+	const char *shown = fo_cli_seen(path);
+	char head[sizeof program - 1] = "";
+	size_t n = beginning(path, head, sizeof head);
+	if (n == sizeof head && !memcmp(head, program, n))
+		return fo_hint(fo_fail(FO_EARG, "'%s' is a step program, not a run file", shown),
+			       "flatout %s --program.file=%s reads it", c->name, shown);
+	/* gzip, Zstandard, and whatever else is no text */
+	if (n && (memchr(head, 0, n) || !memcmp(head, "\x1f\x8b", 2) || !memcmp(head, "\x28\xb5", 2)))
+		return fo_hint(fo_fail(FO_EARG, "'%s' is compressed or binary data, not a run file", shown),
+			       "'flatout init' writes a run file; 'flatout diagnose %s' reads a profiler's trace",
+			       shown);
 	return fo_opt_read_yaml(s, path);
-}
-
-fo_status fo_cli_options_file(const struct fo_command *c, struct fo_opt_set *s, void *target, int *argc, char **argv)
-{
-	fo_cli_options_read(c, s, target, argc, argv);
-	/* The file comes last only because a flag may stand in front of its name: precedence does not follow this
-	 * order. */
-	if (*argc > 1)
-		FO_TRY(fo_cli_options_yaml(c, s, argv[1]));
-	return fo_cli_options_finish(c, s);
 }
 
 fo_status fo_cli_no_more_args(const struct fo_command *c, int argc, char **argv, int most)

@@ -11,8 +11,7 @@ struct passes {
 	const char *json;
 	bool force;
 };
-static const struct fo_opt extra[] = { FO_OPT_JSON(struct passes, json, "cli.json", "print JSON"),
-				       FO_OPT_FORCE(struct passes, force, "cli.force"), FO_OPT_END };
+static const struct fo_opt extra[] = { FO_CLI_OUTPUT_ROWS(struct passes, "cli", "print JSON") };
 
 struct figures {
 	struct fo_cost cost;
@@ -86,8 +85,7 @@ static void row(struct fo_doc *d, const char *name, const struct figures *f)
 {
 	char exec[32];
 	fo_doc_row(d, name, fo_doc_count(d, f->operations), fo_doc_num(d, f->cost.bytes, FO_DRAW_BYTES),
-		   fo_str_si(exec, f->cost.exec, "FLOP"), fo_doc_num(d, (double)f->arena, FO_DRAW_BYTES),
-		   fo_doc_num(d, (double)f->persistent, FO_DRAW_BYTES));
+		   fo_str_si(exec, f->cost.exec, "FLOP"), fo_doc_bytes(d, f->arena), fo_doc_bytes(d, f->persistent));
 }
 
 static void table(struct fo_doc *d, const struct report *r, const char *head, const struct figures *first,
@@ -109,47 +107,40 @@ static void table(struct fo_doc *d, const struct report *r, const char *head, co
 	}
 }
 
-static void print_report(const struct report *r, const struct fo_model *m, const struct fo_lowering *low)
+static void say(const struct report *r, const struct fo_model *m, const struct fo_lowering *low, struct fo_doc *d)
 {
-	struct fo_doc d = { 0 };
 	bool off = false;
-	fo_doc_para(&d, "passes of %s: %s", m->name, fo_cli_run_text(&d, low));
-	table(&d, r, "one after the other", &r->plain, ON);
+	fo_doc_para(d, "passes of %s: %s", m->name, fo_cli_run_text(d, low));
+	table(d, r, "one after the other", &r->plain, ON);
 	for (int i = 0; i < fo_pass_count; i++)
 		off = off || r->entry[i].state == OFF;
 	if (off)
-		table(&d, r, "off; if one were on", NULL, OFF);
+		table(d, r, "off; if one were on", NULL, OFF);
 	for (int i = 0; i < fo_pass_count; i++) {
 		const struct entry *e = &r->entry[i];
 		if (e->state == REFUSED)
-			fo_doc_item(&d, "not here: %s", e->why);
+			fo_doc_item(d, "not here: %s", e->why);
 		else if (e->f.host && e->pass->choice == offsetof(struct fo_passes, offload))
-			fo_doc_item(&d, "%s: beside that %s of activations wait in host memory", e->pass->name,
-				    fo_doc_num(&d, (double)e->f.host, FO_DRAW_BYTES));
+			fo_doc_item(d, "%s: beside that %s of activations wait in host memory", e->pass->name,
+				    fo_doc_bytes(d, e->f.host));
 	}
-	fo_doc_heading(&d, "What each pass does");
+	fo_doc_heading(d, "What each pass does");
 	for (int i = 0; i < fo_pass_count; i++)
-		fo_doc_item(&d, "%s (%s): %s", r->entry[i].pass->name, fo_pass_kind_name[r->entry[i].pass->kind],
+		fo_doc_item(d, "%s (%s): %s", r->entry[i].pass->name, fo_pass_kind_name[r->entry[i].pass->kind],
 			    r->entry[i].pass->doc);
-	fo_cli_print(&d);
-	fo_doc_fini(&d);
 }
 
 static void json_figures(struct fo_json *j, const struct figures *f)
 {
-	fo_json_int(j, "instances", f->operations);
-	fo_json_real(j, "model_flop", f->cost.model);
-	fo_json_real(j, "executed_flop", f->cost.exec);
-	fo_json_real(j, "moved_bytes", f->cost.bytes);
-	fo_json_int(j, "arena_bytes", f->arena);
-	fo_json_int(j, "host_arena_bytes", f->host);
-	fo_json_int(j, "persistent_bytes", f->persistent);
+	fo_json_put(j, FO_INT("instances", f->operations), FO_REAL("model_flop", f->cost.model),
+		    FO_REAL("executed_flop", f->cost.exec), FO_REAL("moved_bytes", f->cost.bytes),
+		    FO_INT("arena_bytes", f->arena), FO_INT("host_arena_bytes", f->host),
+		    FO_INT("persistent_bytes", f->persistent));
 }
 
-static void print_json(const struct report *r, const struct fo_model *m)
+static void write_json(const struct report *r, const struct fo_model *m, struct fo_json *j)
 {
 	static const char *const state[] = { "on", "off", "refused" };
-	struct fo_json *j = fo_cli_json_begin();
 	fo_json_text(j, "model", m->name);
 	fo_json_object(j, "plain");
 	json_figures(j, &r->plain);
@@ -161,11 +152,8 @@ static void print_json(const struct report *r, const struct fo_model *m)
 	for (int i = 0; i < fo_pass_count; i++) {
 		const struct entry *e = &r->entry[i];
 		fo_json_object(j, NULL);
-		fo_json_text(j, "name", e->pass->name);
-		fo_json_text(j, "kind", fo_pass_kind_name[e->pass->kind]);
-		fo_json_text(j, "doc", e->pass->doc);
-		fo_json_text(j, "state", state[e->state]);
-		fo_json_int(j, "value", e->value);
+		fo_json_put(j, FO_TEXT("name", e->pass->name), FO_TEXT("kind", fo_pass_kind_name[e->pass->kind]),
+			    FO_TEXT("doc", e->pass->doc), FO_TEXT("state", state[e->state]), FO_INT("value", e->value));
 		if (e->state == REFUSED)
 			fo_json_text(j, "why", e->why);
 		else
@@ -173,7 +161,6 @@ static void print_json(const struct report *r, const struct fo_model *m)
 		fo_json_close(j);
 	}
 	fo_json_close(j);
-	fo_cli_json_end(j);
 }
 
 static fo_status run(const struct fo_cli_call *call)
@@ -191,10 +178,10 @@ static fo_status run(const struct fo_cli_call *call)
 	FO_TRY(fo_run_model(&in->run, &m));
 	FO_TRY(fo_pass_choose_said(&in->run, &m, &choice));
 	fo_status st = make_report(&r, &m, &choice.run);
-	if (st == FO_OK && in->json)
-		print_json(&r, &m);
+	if (st == FO_OK && call->json)
+		write_json(&r, &m, call->json);
 	else if (st == FO_OK)
-		print_report(&r, &m, &choice.run);
+		say(&r, &m, &choice.run, call->doc);
 	fo_arena_fini(&r.arena);
 	return st;
 }

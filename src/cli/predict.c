@@ -27,9 +27,7 @@ static const struct fo_opt extra[] = {
 	FO_OPT_OUTPUT(struct predict, timeline, "cli.timeline", "FILE", "", "write the predicted timeline",
 		      FO_OUTPUT_TIMELINE),
 	FO_OPT_BOOL(struct predict, all, "cli.all", "false", "list every operation"),
-	FO_OPT_JSON(struct predict, json, "cli.json", "print JSON"),
-	FO_OPT_FORCE(struct predict, force, "cli.force"),
-	FO_OPT_END
+	FO_CLI_OUTPUT_ROWS(struct predict, "cli", "print JSON")
 };
 
 struct report {
@@ -192,14 +190,6 @@ static const char *seconds(struct fo_doc *d, double s)
 	return 1e3 * s >= 1 ? fo_doc_printf(d, "%.1f ms", 1e3 * s) : fo_doc_printf(d, "%.1f us", 1e6 * s);
 }
 
-static const char *rate(struct fo_doc *d, double v, const char *unit)
-{
-	char buf[32];
-	return fo_doc_printf(d, "%s", fo_str_si(buf, v, unit));
-}
-
-static const char *bytes(struct fo_doc *d, int64_t n) { return fo_doc_num(d, (double)n, FO_DRAW_BYTES); }
-
 /* Tokens of a step, without padding where that is known. */
 static double tokens(const struct report *r)
 {
@@ -253,15 +243,15 @@ static void say_step(const struct report *r, struct fo_doc *d)
 	struct fo_mfu f = mfu(r);
 	if (!isnan(r->load.loss_tokens))
 		loss = fo_doc_printf(d, ", %s with loss as in that run",
-				     rate(d, r->load.loss_tokens / r->sim.step_s, "tok/s"));
+				     fo_doc_si(d, r->load.loss_tokens / r->sim.step_s, "tok/s"));
 	fo_doc_line(d, "step", "%s%s, %s%s", about, seconds(d, r->sim.step_s),
-		    rate(d, tokens(r) / r->sim.step_s, "tok/s"), loss);
+		    fo_doc_si(d, tokens(r) / r->sim.step_s, "tok/s"), loss);
 	if (r->peak)
 		fo_doc_line(d, "MFU",
 			    "%.1f %% mfu, %.1f %% mfu_causal, %.1f %% mfu_document, %.1f %% mfu_6n, HFU %.1f %%, of %s "
 			    "(%s)",
 			    100 * f.mfu, 100 * f.mfu_causal, 100 * f.mfu_document, 100 * f.mfu_6n, 100 * f.hfu,
-			    rate(d, r->peak->best_flop_s, "FLOP/s"), r->peak->dtype);
+			    fo_doc_si(d, r->peak->best_flop_s, "FLOP/s"), r->peak->dtype);
 	else
 		fo_doc_line(d, "MFU", "not known: the profile has no peak of this type with %d %s", r->rates.threads,
 			    fo_cli_plural(r->rates.threads, "thread", "threads"));
@@ -270,11 +260,11 @@ static void say_step(const struct report *r, struct fo_doc *d)
 static void say_memory(const struct report *r, struct fo_doc *d)
 {
 	fo_doc_line(d, "memory", "%s of the step alone: activations and gradients %s, weights and optimizer state %s",
-		    bytes(d, r->u->arena_bytes + r->u->persistent_bytes), bytes(d, r->u->arena_bytes),
-		    bytes(d, r->u->persistent_bytes));
+		    fo_doc_bytes(d, r->u->arena_bytes + r->u->persistent_bytes), fo_doc_bytes(d, r->u->arena_bytes),
+		    fo_doc_bytes(d, r->u->persistent_bytes));
 	if (r->u->host_arena_bytes)
 		fo_doc_line(d, "beside that", "%s of activations wait for backward in host memory",
-			    bytes(d, r->u->host_arena_bytes));
+			    fo_doc_bytes(d, r->u->host_arena_bytes));
 	fo_doc_line(
 		d, "process",
 		"needs more: workspace of the kernels, loader, evaluation, recorder, the checkpoint's copy; 'flatout "
@@ -362,12 +352,10 @@ static void json_lines(struct fo_json *j, const struct report *r)
 		const struct fo_sim_line *l = &r->table.line[i];
 		const struct fo_op *o = &r->program->block[l->block].op[l->op];
 		fo_json_object(j, NULL);
-		fo_json_text(j, "block", r->program->block[l->block].name);
-		fo_json_text(j, "kind", fo_op_info(o->kind)->name);
-		fo_json_text(j, "phase", fo_phase_name[o->phase]);
-		fo_json_text(j, "operand", fo_cli_predict_operand(r->program, l));
-		fo_json_int(j, "times", l->times);
-		fo_json_real(j, "predicted_seconds", l->predicted_s);
+		fo_json_put(j, FO_TEXT("block", r->program->block[l->block].name),
+			    FO_TEXT("kind", fo_op_info(o->kind)->name), FO_TEXT("phase", fo_phase_name[o->phase]),
+			    FO_TEXT("operand", fo_cli_predict_operand(r->program, l)), FO_INT("times", l->times),
+			    FO_REAL("predicted_seconds", l->predicted_s));
 		if (r->compared)
 			fo_json_real(j, "measured_seconds", l->measured_s);
 		fo_json_text(j, "sure", fo_sure_name[l->sure]);
@@ -376,49 +364,38 @@ static void json_lines(struct fo_json *j, const struct report *r)
 	fo_json_close(j);
 }
 
-static void print_json(const struct report *r)
+static void write_json(const struct report *r, struct fo_json *j)
 {
-	struct fo_json *j = fo_cli_json_begin();
 	struct fo_mfu f = mfu(r);
-	fo_json_text(j, "model", r->program->model.name);
-	fo_json_text(j, "machine", r->limits.cpu);
-	fo_json_text(j, "calibrated", r->limits.date);
-	fo_json_int(j, "threads", r->rates.threads);
-	fo_json_real(j, "step_seconds", r->sim.step_s);
-	fo_json_real(j, "tokens_per_second", tokens(r) / r->sim.step_s);
-	fo_json_real(j, "useful_tokens_per_second", r->load.loss_tokens / r->sim.step_s);
-	fo_json_real(j, "attention_pairs", r->load.pairs >= 0 ? r->load.pairs : NAN);
+	fo_json_put(j, FO_TEXT("model", r->program->model.name), FO_TEXT("machine", r->limits.cpu),
+		    FO_TEXT("calibrated", r->limits.date), FO_INT("threads", r->rates.threads),
+		    FO_REAL("step_seconds", r->sim.step_s), FO_REAL("tokens_per_second", tokens(r) / r->sim.step_s),
+		    FO_REAL("useful_tokens_per_second", r->load.loss_tokens / r->sim.step_s),
+		    FO_REAL("attention_pairs", r->load.pairs >= 0 ? r->load.pairs : NAN));
 	fo_cli_mfu_json(j, &f);
-	fo_json_real(j, "peak_flop_s", r->peak ? r->peak->best_flop_s : NAN);
-	fo_json_int(j, "arena_bytes", r->u->arena_bytes);
-	fo_json_int(j, "host_arena_bytes", r->u->host_arena_bytes);
-	fo_json_int(j, "persistent_bytes", r->u->persistent_bytes);
+	fo_json_put(j, FO_REAL("peak_flop_s", r->peak ? r->peak->best_flop_s : NAN),
+		    FO_INT("arena_bytes", r->u->arena_bytes), FO_INT("host_arena_bytes", r->u->host_arena_bytes),
+		    FO_INT("persistent_bytes", r->u->persistent_bytes));
 	fo_json_object(j, "sure_share");
 	for (int i = 0; i < FO_SURE_NONE; i++)
 		fo_json_real(j, fo_sure_name[i], share(r, (enum fo_sure)i));
 	fo_json_close(j);
-	fo_json_real(j, "busy_share", share_of(r, r->sim.busy_s));
-	fo_json_int(j, "unknown_operations", r->sim.unknown);
+	fo_json_put(j, FO_REAL("busy_share", share_of(r, r->sim.busy_s)), FO_INT("unknown_operations", r->sim.unknown));
 	fo_json_object(j, "parts_seconds");
 	for (int i = 0; i < FO_PART_COUNT; i++)
 		fo_json_real(j, fo_part_name[i], r->sim.part_s[i]);
 	fo_json_close(j);
-	if (r->compared) {
-		fo_json_object(j, "compared");
-		fo_json_text(j, "with", r->metered ? "metered" : "timeline");
-		fo_json_real(j, "quiet_share", r->metered ? r->quiet_share : NAN);
-		fo_json_int(j, "steps", r->table.steps);
-		fo_json_real(j, "measured_seconds", r->table.measured_s);
-		fo_json_real(j, "predicted_seconds", r->table.predicted_s);
-		fo_json_close(j);
-	}
+	if (r->compared)
+		fo_json_record(j, "compared", FO_TEXT("with", r->metered ? "metered" : "timeline"),
+			       FO_REAL("quiet_share", r->metered ? r->quiet_share : NAN),
+			       FO_INT("steps", r->table.steps), FO_REAL("measured_seconds", r->table.measured_s),
+			       FO_REAL("predicted_seconds", r->table.predicted_s));
 	json_lines(j, r);
-	fo_cli_json_end(j);
 }
 
 /* ---- the command ---- */
 
-static fo_status report(struct report *r)
+static fo_status report(struct report *r, const struct fo_cli_call *call)
 {
 	if (*r->in->compare)
 		FO_TRY(open_record(r));
@@ -434,19 +411,16 @@ static fo_status report(struct report *r)
 	if (*r->in->timeline)
 		FO_TRY(fo_cli_predict_timeline(&r->sim, r->program, r->u, r->in->timeline));
 	fo_sim_table_sort(&r->table);
-	if (r->in->json) {
-		print_json(r);
+	if (call->json) {
+		write_json(r, call->json);
 		return FO_OK;
 	}
-	struct fo_doc d = { 0 };
-	say_head(r, &d);
-	say_parts(r, &d);
+	say_head(r, call->doc);
+	say_parts(r, call->doc);
 	if (r->compared)
-		say_compared(r, &d);
+		say_compared(r, call->doc);
 	else
-		say_operations(r, &d);
-	fo_cli_print(&d);
-	fo_doc_fini(&d);
+		say_operations(r, call->doc);
 	return FO_OK;
 }
 
@@ -461,9 +435,9 @@ static fo_status run(const struct fo_cli_call *call)
 				       in->compare, file),
 			       "leave one of them out");
 	if (*in->device || in->budget)
-		return fo_cli_predict_device(in, call->options);
+		return fo_cli_predict_device(call);
 	struct report r = { .in = in, .options = call->options, .file = file };
-	fo_status st = report(&r);
+	fo_status st = report(&r, call);
 	fo_sim_table_fini(&r.table);
 	fo_sim_fini(&r.sim);
 	fo_unrolled_fini(&r.own_u);

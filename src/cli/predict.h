@@ -24,6 +24,6 @@ const char *fo_cli_predict_operand(const struct fo_program *p, const struct fo_s
 const char *fo_cli_predict_operation(struct fo_doc *d, const struct fo_program *p, const struct fo_sim_table *t,
 				     const struct fo_sim_line *l);
 /* Predicts the step on an accelerator of the catalogue (predict_device.c). */
-FO_CHECKED fo_status fo_cli_predict_device(const struct predict *in, const struct fo_opt_set *options);
+FO_CHECKED fo_status fo_cli_predict_device(const struct fo_cli_call *call);
 
 #endif

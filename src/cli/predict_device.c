@@ -176,12 +176,6 @@ static void find_mfu(struct report *r)
 
 static double per_batch(const struct report *r) { return (double)r->program.run.micro_batches; }
 
-static const char *si(struct fo_doc *d, double v, const char *unit)
-{
-	char buf[32];
-	return fo_doc_printf(d, "%s", fo_str_si(buf, v, unit));
-}
-
 /* A part's name and its work in a micro-batch: "linear matmuls, 343 TFLOP". */
 static const char *part_text(struct fo_doc *d, const struct report *r, enum fo_device_part part)
 {
@@ -205,7 +199,7 @@ static const char *part_text(struct fo_doc *d, const struct report *r, enum fo_d
 	bool matmuls = part == FO_DEVICE_PART_LINEAR || part == FO_DEVICE_PART_HEAD ||
 		       part == FO_DEVICE_PART_ATTENTION || part == FO_DEVICE_PART_REPEATED;
 	return fo_doc_printf(d, "%s, %s", text[part],
-			     matmuls ? si(d, s->flop[part] / n, "FLOP") : si(d, s->bytes[part] / n, "B"));
+			     matmuls ? fo_doc_si(d, s->flop[part] / n, "FLOP") : fo_doc_si(d, s->bytes[part] / n, "B"));
 }
 
 static bool shown(const struct report *r, int part)
@@ -289,8 +283,8 @@ static void print_budget(const struct report *r)
 			       time_of(&d, r, s->part_s[i].high), share_of_step(&d, r, i));
 	printf("| **sum** | **%s** | **%s** | **%s** | |\n", time_of(&d, r, s->step_s.low),
 	       time_of(&d, r, s->step_s.mid), time_of(&d, r, s->step_s.high));
-	printf("| tokens/s | %s | %s | %s | |\n", si(&d, tokens(r) / s->step_s.low, ""),
-	       si(&d, tokens(r) / s->step_s.mid, ""), si(&d, tokens(r) / s->step_s.high, ""));
+	printf("| tokens/s | %s | %s | %s | |\n", fo_doc_si(&d, tokens(r) / s->step_s.low, ""),
+	       fo_doc_si(&d, tokens(r) / s->step_s.mid, ""), fo_doc_si(&d, tokens(r) / s->step_s.high, ""));
 	budget_mfu("mfu", (double[]){ f[0].mfu, f[1].mfu, f[2].mfu });
 	budget_mfu("mfu_causal", (double[]){ f[0].mfu_causal, f[1].mfu_causal, f[2].mfu_causal });
 	if (r->pairs >= 0)
@@ -300,21 +294,20 @@ static void print_budget(const struct report *r)
 	fo_doc_fini(&d);
 }
 
-static const char *bytes(struct fo_doc *d, int64_t n) { return fo_doc_num(d, (double)n, FO_DRAW_BYTES); }
-
 static void say_memory(const struct report *r, struct fo_doc *d)
 {
 	fo_doc_line(d, "memory", "%s planned: activations and gradients %s, weights and optimizer state %s",
-		    bytes(d, planned(r)), bytes(d, r->u.arena_bytes), bytes(d, r->u.persistent_bytes));
+		    fo_doc_bytes(d, planned(r)), fo_doc_bytes(d, r->u.arena_bytes),
+		    fo_doc_bytes(d, r->u.persistent_bytes));
 	if (r->room)
 		fo_doc_line(
 			d, "room",
 			"a plan can have %s of the %s that the device shows; workspace of the libraries comes on top",
-			bytes(d, r->room), bytes(d, r->rates.memory_bytes));
+			fo_doc_bytes(d, r->room), fo_doc_bytes(d, r->rates.memory_bytes));
 	else
 		fo_doc_line(d, "room", "not known: the catalogue does not have this device's memory");
 	if (r->u.host_arena_bytes)
-		fo_doc_line(d, "beside that", "%s wait in host memory", bytes(d, r->u.host_arena_bytes));
+		fo_doc_line(d, "beside that", "%s wait in host memory", fo_doc_bytes(d, r->u.host_arena_bytes));
 }
 
 /* Says what the figures rest on. */
@@ -348,19 +341,20 @@ static void say_head(const struct report *r, struct fo_doc *d)
 	const struct fo_mfu *f = r->mfu;
 	if (r->would.len)
 		fo_doc_line(d, "too large", "does not fit: %s planned, %s of the device's %s can be; %s",
-			    bytes(d, planned(r)), bytes(d, r->room), bytes(d, r->rates.memory_bytes), r->would.data);
+			    fo_doc_bytes(d, planned(r)), fo_doc_bytes(d, r->room),
+			    fo_doc_bytes(d, r->rates.memory_bytes), r->would.data);
 	fo_doc_line(d, "predict", "%s: %s", p->model.name, fo_cli_run_text(d, &p->run));
 	struct fo_str passes = { 0 };
 	fo_passes_text(&p->run.pass, &passes);
 	fo_doc_line(d, "passes", "%s", passes.data);
 	fo_str_fini(&passes);
-	fo_doc_line(d, "device", "%s: %s/s dense bf16, memory %s/s", r->rates.name, si(d, r->rates.peak_flop_s, "FLOP"),
-		    si(d, r->rates.memory_byte_s, "B"));
+	fo_doc_line(d, "device", "%s: %s/s dense bf16, memory %s/s", r->rates.name,
+		    fo_doc_si(d, r->rates.peak_flop_s, "FLOP"), fo_doc_si(d, r->rates.memory_byte_s, "B"));
 	say_worth(r, d);
 	fo_doc_line(d, "step", "%s (%s to %s), %s (%s to %s)", fo_doc_num(d, s.mid, FO_DRAW_SECONDS),
 		    fo_doc_num(d, s.low, FO_DRAW_SECONDS), fo_doc_num(d, s.high, FO_DRAW_SECONDS),
-		    si(d, tokens(r) / s.mid, "tok/s"), si(d, tokens(r) / s.high, "tok/s"),
-		    si(d, tokens(r) / s.low, "tok/s"));
+		    fo_doc_si(d, tokens(r) / s.mid, "tok/s"), fo_doc_si(d, tokens(r) / s.high, "tok/s"),
+		    fo_doc_si(d, tokens(r) / s.low, "tok/s"));
 	fo_doc_line(d, "MFU",
 		    "%.1f %% mfu (%.1f to %.1f), %.1f %% mfu_causal (%.1f to %.1f), HFU %.1f %% (%.1f to %.1f)",
 		    100 * f[1].mfu, 100 * f[0].mfu, 100 * f[2].mfu, 100 * f[1].mfu_causal, 100 * f[0].mfu_causal,
@@ -398,11 +392,7 @@ static void say_rates(const struct report *r, struct fo_doc *d)
 
 static void json_interval(struct fo_json *j, const char *key, double low, double mid, double high)
 {
-	fo_json_object(j, key);
-	fo_json_real(j, "low", low);
-	fo_json_real(j, "mid", mid);
-	fo_json_real(j, "high", high);
-	fo_json_close(j);
+	fo_json_record(j, key, FO_REAL("low", low), FO_REAL("mid", mid), FO_REAL("high", high));
 }
 
 static void json_of_step(struct fo_json *j, const struct report *r)
@@ -421,36 +411,30 @@ static void json_of_step(struct fo_json *j, const struct report *r)
 		const struct fo_interval x = r->step.part_s[i];
 		fo_json_object(j, fo_device_part_name[i]);
 		json_interval(j, "seconds", x.low, x.mid, x.high);
-		fo_json_real(j, "flop", r->step.flop[i]);
-		fo_json_real(j, "bytes", r->step.bytes[i]);
+		fo_json_put(j, FO_REAL("flop", r->step.flop[i]), FO_REAL("bytes", r->step.bytes[i]));
 		fo_json_close(j);
 	}
 	fo_json_close(j);
 }
 
-static void print_json(const struct report *r)
+static void write_json(const struct report *r, struct fo_json *j)
 {
-	struct fo_json *j = fo_cli_json_begin();
 	const struct fo_program *p = &r->program;
-	fo_json_text(j, "model", p->model.name);
-	fo_json_text(j, "device", r->rates.name);
-	fo_json_bool(j, "published", r->rates.published);
-	fo_json_text(j, "profile", r->profile.rows ? r->in->profile : NULL);
-	fo_json_real(j, "measured_share", r->step.measured_share);
-	fo_json_real(j, "peak_flop_s", r->rates.peak_flop_s);
-	fo_json_int(j, "micro_batches", p->run.micro_batches);
-	fo_json_int(j, "tokens", (int64_t)tokens(r));
-	fo_json_real(j, "attention_pairs", r->pairs >= 0 ? r->pairs : NAN);
+	fo_json_put(j, FO_TEXT("model", p->model.name), FO_TEXT("device", r->rates.name),
+		    FO_BOOL("published", r->rates.published),
+		    FO_TEXT("profile", r->profile.rows ? r->in->profile : NULL),
+		    FO_REAL("measured_share", r->step.measured_share), FO_REAL("peak_flop_s", r->rates.peak_flop_s),
+		    FO_INT("micro_batches", p->run.micro_batches), FO_INT("tokens", (int64_t)tokens(r)),
+		    FO_REAL("attention_pairs", r->pairs >= 0 ? r->pairs : NAN));
 	if (r->room)
 		fo_json_bool(j, "fits", planned(r) <= r->room);
 	else
 		fo_json_raw(j, "fits", "null");
-	fo_json_text(j, "would_fit", r->would.data);
-	fo_json_real(j, "memory_bytes", r->rates.memory_bytes ? (double)r->rates.memory_bytes : NAN);
-	fo_json_real(j, "plan_bytes_most", r->room ? (double)r->room : NAN);
-	fo_json_int(j, "arena_bytes", r->u.arena_bytes);
-	fo_json_int(j, "host_arena_bytes", r->u.host_arena_bytes);
-	fo_json_int(j, "persistent_bytes", r->u.persistent_bytes);
+	fo_json_put(j, FO_TEXT("would_fit", r->would.data),
+		    FO_REAL("memory_bytes", r->rates.memory_bytes ? (double)r->rates.memory_bytes : NAN),
+		    FO_REAL("plan_bytes_most", r->room ? (double)r->room : NAN),
+		    FO_INT("arena_bytes", r->u.arena_bytes), FO_INT("host_arena_bytes", r->u.host_arena_bytes),
+		    FO_INT("persistent_bytes", r->u.persistent_bytes));
 	json_of_step(j, r);
 	fo_json_object(j, "rates");
 	for (int c = 0; c < FO_DEVICE_CLASSES; c++) {
@@ -460,13 +444,13 @@ static void print_json(const struct report *r)
 		fo_json_close(j);
 	}
 	fo_json_close(j);
-	fo_cli_json_end(j);
 }
 
 /* ---- the command ---- */
 
-static fo_status report(struct report *r, const struct fo_opt_set *options)
+static fo_status report(struct report *r, const struct fo_cli_call *call)
 {
+	const struct fo_opt_set *options = call->options;
 	FO_TRY(check(r->in, options));
 	FO_TRY(load_rates(r));
 	FO_TRY(load_program(r));
@@ -478,29 +462,24 @@ static fo_status report(struct report *r, const struct fo_opt_set *options)
 		find_what_fits(r);
 	if (*r->in->timeline)
 		FO_TRY(fo_cli_predict_timeline(&r->step.sim, &r->program, &r->u, r->in->timeline));
-	if (r->in->json) {
-		print_json(r);
-		return FO_OK;
-	}
-	if (r->in->budget) {
+	if (call->json) {
+		write_json(r, call->json);
+	} else if (r->in->budget) {
 		print_budget(r);
-		return FO_OK;
+	} else {
+		say_head(r, call->doc);
+		say_parts(r, call->doc);
+		if (r->in->all)
+			say_operations(r, call->doc);
+		say_rates(r, call->doc);
 	}
-	struct fo_doc d = { 0 };
-	say_head(r, &d);
-	say_parts(r, &d);
-	if (r->in->all)
-		say_operations(r, &d);
-	say_rates(r, &d);
-	fo_cli_print(&d);
-	fo_doc_fini(&d);
 	return FO_OK;
 }
 
-fo_status fo_cli_predict_device(const struct predict *in, const struct fo_opt_set *options)
+fo_status fo_cli_predict_device(const struct fo_cli_call *call)
 {
-	struct report r = { .in = in };
-	fo_status st = report(&r, options);
+	struct report r = { .in = call->in };
+	fo_status st = report(&r, call);
 	fo_str_fini(&r.would);
 	fo_device_step_fini(&r.step);
 	fo_unrolled_fini(&r.u);

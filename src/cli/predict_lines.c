@@ -49,9 +49,6 @@ fo_status fo_cli_predict_timeline(const struct fo_sim *s, const struct fo_progra
 
 void fo_cli_mfu_json(struct fo_json *j, const struct fo_mfu *f)
 {
-	fo_json_real(j, "mfu", f->mfu);
-	fo_json_real(j, "mfu_causal", f->mfu_causal);
-	fo_json_real(j, "mfu_document", f->mfu_document);
-	fo_json_real(j, "mfu_6n", f->mfu_6n);
-	fo_json_real(j, "hfu", f->hfu);
+	fo_json_put(j, FO_REAL("mfu", f->mfu), FO_REAL("mfu_causal", f->mfu_causal),
+		    FO_REAL("mfu_document", f->mfu_document), FO_REAL("mfu_6n", f->mfu_6n), FO_REAL("hfu", f->hfu));
 }

@@ -18,8 +18,7 @@ static const struct fo_opt extra[] = {
 	FO_OPT_BOOL(struct program, operations, "cli.operations", "true", "list the operations of every block"),
 	FO_OPT_OUTPUT(struct program, dump, "cli.dump", "FILE", "",
 		      "write the program as text; --program.file=FILE reads it back", FO_OUTPUT_PROGRAM),
-	FO_OPT_JSON(struct program, json, "cli.json", "print JSON"), FO_OPT_FORCE(struct program, force, "cli.force"),
-	FO_OPT_END
+	FO_CLI_OUTPUT_ROWS(struct program, "cli", "print JSON")
 };
 
 static int64_t slots_of(const struct fo_program *p, int block)
@@ -69,14 +68,6 @@ const char *fo_cli_run_text(struct fo_doc *d, const struct fo_lowering *run)
 			     fo_numerics_name[run->precision]);
 }
 
-static const char *flop(struct fo_doc *d, double v)
-{
-	char buf[32];
-	return fo_doc_printf(d, "%s", fo_str_si(buf, v, "FLOP"));
-}
-
-static const char *bytes(struct fo_doc *d, double v) { return fo_doc_num(d, v, FO_DRAW_BYTES); }
-
 static void say_operation(const struct fo_program *p, const struct fo_op *o, struct fo_doc *d)
 {
 	struct fo_cost c = fo_op_cost(p, o, -1);
@@ -86,7 +77,7 @@ static void say_operation(const struct fo_program *p, const struct fo_op *o, str
 	if (o->lane != FO_LANE_COMPUTE)
 		lane = fo_doc_printf(d, "on lane %s ", fo_lane_name[o->lane]);
 	if (c.exec > 0)
-		work = fo_doc_printf(d, "; %s", flop(d, c.exec));
+		work = fo_doc_printf(d, "; %s", fo_doc_si(d, c.exec, "FLOP"));
 	fo_doc_item(d, "%s.%s %s%s%s", fo_op_info(o->kind)->name, fo_phase_name[o->phase], lane, text.data, work);
 	fo_str_fini(&text);
 }
@@ -101,9 +92,9 @@ static void say_blocks(const struct fo_program *p, bool list, struct fo_doc *d)
 			sum.exec += c.exec;
 			sum.bytes += c.bytes;
 		}
-		const char *work = sum.exec > 0 ? flop(d, sum.exec) : "";
+		const char *work = sum.exec > 0 ? fo_doc_si(d, sum.exec, "FLOP") : "";
 		if (sum.bytes > 0)
-			work = fo_doc_join(d, work, bytes(d, sum.bytes));
+			work = fo_doc_join(d, work, fo_doc_num(d, sum.bytes, FO_DRAW_BYTES));
 		if (*work)
 			work = fo_doc_printf(d, ", %s each", work);
 		fo_doc_para(d, "%s: %lld x %d %s (%s, %s)%s", k->name, (long long)slots_of(p, b), k->n,
@@ -114,74 +105,61 @@ static void say_blocks(const struct fo_program *p, bool list, struct fo_doc *d)
 	}
 }
 
-static void print_summary(const struct fo_program *p, const struct fo_unrolled *u, bool list)
+static void say(const struct fo_program *p, const struct fo_unrolled *u, bool list, struct fo_doc *d)
 {
-	struct fo_doc d = { 0 };
 	struct fo_cost cost = fo_program_cost(p, -1);
 	double tokens = (double)p->tokens * (double)p->run.micro_batches;
-	fo_doc_verdict(&d, FO_DOC_PLAIN, NULL, "step program of %s: %s", p->model.name, fo_cli_run_text(&d, &p->run));
-	say_blocks(p, list, &d);
-	fo_doc_line(&d, "slots", "%d, with %d operation instances", p->nslot, u->n);
-	fo_doc_line(&d, "model", "%s per step; per token %s by rule mfu, %s by mfu_causal", flop(&d, cost.model),
-		    flop(&d, cost.model / tokens), flop(&d, cost.model_causal / tokens));
-	fo_doc_line(&d, "executed", "%s per step (causal attention skips what is masked)", flop(&d, cost.exec));
-	fo_doc_line(&d, "moved", "%s per step if every operand is read and written once", bytes(&d, cost.bytes));
-	fo_doc_line(&d, "memory", "%s: activations and gradients %s (live at most %s), weights and optimizer state %s",
-		    bytes(&d, (double)(u->arena_bytes + u->persistent_bytes)), bytes(&d, (double)u->arena_bytes),
-		    bytes(&d, (double)u->max_live_bytes), bytes(&d, (double)u->persistent_bytes));
+	fo_doc_verdict(d, FO_DOC_PLAIN, NULL, "step program of %s: %s", p->model.name, fo_cli_run_text(d, &p->run));
+	say_blocks(p, list, d);
+	fo_doc_line(d, "slots", "%d, with %d operation instances", p->nslot, u->n);
+	fo_doc_line(d, "model", "%s per step; per token %s by rule mfu, %s by mfu_causal",
+		    fo_doc_si(d, cost.model, "FLOP"), fo_doc_si(d, cost.model / tokens, "FLOP"),
+		    fo_doc_si(d, cost.model_causal / tokens, "FLOP"));
+	fo_doc_line(d, "executed", "%s per step (causal attention skips what is masked)",
+		    fo_doc_si(d, cost.exec, "FLOP"));
+	fo_doc_line(d, "moved", "%s per step if every operand is read and written once",
+		    fo_doc_num(d, cost.bytes, FO_DRAW_BYTES));
+	fo_doc_line(d, "memory", "%s: activations and gradients %s (live at most %s), weights and optimizer state %s",
+		    fo_doc_bytes(d, u->arena_bytes + u->persistent_bytes), fo_doc_bytes(d, u->arena_bytes),
+		    fo_doc_bytes(d, u->max_live_bytes), fo_doc_bytes(d, u->persistent_bytes));
 	if (u->host_arena_bytes)
-		fo_doc_line(&d, "beside that", "%s of activations wait for backward in host memory",
-			    bytes(&d, (double)u->host_arena_bytes));
-	fo_cli_print(&d);
-	fo_doc_fini(&d);
+		fo_doc_line(d, "beside that", "%s of activations wait for backward in host memory",
+			    fo_doc_bytes(d, u->host_arena_bytes));
 }
 
-static void print_json(const struct fo_program *p, const struct fo_unrolled *u)
+static void write_json(const struct fo_program *p, const struct fo_unrolled *u, struct fo_json *j)
 {
-	struct fo_json *j = fo_cli_json_begin();
 	struct fo_cost cost = fo_program_cost(p, -1);
 	char hash[24];
 	snprintf(hash, sizeof hash, "%016llx", (unsigned long long)fo_program_hash(p));
-	fo_json_text(j, "hash", hash);
-	fo_json_text(j, "model", p->model.name);
-	fo_json_int(j, "tokens_per_step", p->tokens * p->run.micro_batches);
-	fo_json_real(j, "model_flop", cost.model);
-	fo_json_real(j, "model_causal_flop", cost.model_causal);
-	fo_json_real(j, "executed_flop", cost.exec);
-	fo_json_real(j, "moved_bytes", cost.bytes);
-	fo_json_int(j, "arena_bytes", u->arena_bytes);
-	fo_json_int(j, "host_arena_bytes", u->host_arena_bytes);
-	fo_json_int(j, "max_live_bytes", u->max_live_bytes);
-	fo_json_int(j, "persistent_bytes", u->persistent_bytes);
-	fo_json_int(j, "instances", u->n);
+	fo_json_put(j, FO_TEXT("hash", hash), FO_TEXT("model", p->model.name),
+		    FO_INT("tokens_per_step", p->tokens * p->run.micro_batches), FO_REAL("model_flop", cost.model),
+		    FO_REAL("model_causal_flop", cost.model_causal), FO_REAL("executed_flop", cost.exec),
+		    FO_REAL("moved_bytes", cost.bytes), FO_INT("arena_bytes", u->arena_bytes),
+		    FO_INT("host_arena_bytes", u->host_arena_bytes), FO_INT("max_live_bytes", u->max_live_bytes),
+		    FO_INT("persistent_bytes", u->persistent_bytes), FO_INT("instances", u->n));
 	fo_json_array(j, "blocks");
 	for (int b = 0; b < p->nblock; b++) {
 		fo_json_object(j, NULL);
-		fo_json_text(j, "name", p->block[b].name);
-		fo_json_text(j, "role", fo_role_name[p->block[b].role]);
-		fo_json_int(j, "slots", slots_of(p, b));
+		fo_json_put(j, FO_TEXT("name", p->block[b].name), FO_TEXT("role", fo_role_name[p->block[b].role]),
+			    FO_INT("slots", slots_of(p, b)));
 		fo_json_array(j, "operations");
 		for (int i = 0; i < p->block[b].n; i++) {
 			const struct fo_op *o = &p->block[b].op[i];
 			struct fo_cost c = fo_op_cost(p, o, -1);
 			struct fo_str text = { 0 };
 			operands(p, o, &text);
-			fo_json_object(j, NULL);
-			fo_json_text(j, "kind", fo_op_info(o->kind)->name);
-			fo_json_text(j, "phase", fo_phase_name[o->phase]);
-			fo_json_text(j, "lane", fo_lane_name[o->lane]);
-			fo_json_text(j, "operands", text.data);
-			fo_json_real(j, "model_flop", c.model);
-			fo_json_real(j, "executed_flop", c.exec);
-			fo_json_real(j, "moved_bytes", c.bytes);
-			fo_json_close(j);
+			fo_json_record(j, NULL, FO_TEXT("kind", fo_op_info(o->kind)->name),
+				       FO_TEXT("phase", fo_phase_name[o->phase]),
+				       FO_TEXT("lane", fo_lane_name[o->lane]), FO_TEXT("operands", text.data),
+				       FO_REAL("model_flop", c.model), FO_REAL("executed_flop", c.exec),
+				       FO_REAL("moved_bytes", c.bytes));
 			fo_str_fini(&text);
 		}
 		fo_json_close(j);
 		fo_json_close(j);
 	}
 	fo_json_close(j);
-	fo_cli_json_end(j);
 }
 
 fo_status fo_cli_same_program(const struct fo_program *p, const struct fo_opt_set *s, const struct fo_run *r)
@@ -234,41 +212,29 @@ fo_status fo_cli_same_program(const struct fo_program *p, const struct fo_opt_se
 	return st;
 }
 
-/* Lowered from the run, or read from program.file. */
-static fo_status load(struct fo_program *p, const struct fo_opt_set *s, const struct fo_run *r)
-{
-	FO_TRY(fo_pass_build_run(p, r));
-	fo_status st = *r->program_file ? fo_cli_same_program(p, s, r) : FO_OK;
-	if (st != FO_OK)
-		fo_program_fini(p);
-	return st;
-}
-
-static fo_status show(const struct fo_program *p, const struct program *in)
-{
-	struct fo_unrolled u;
-	FO_TRY(fo_unroll(p, &u));
-	fo_plan(p, &u);
-	if (in->json)
-		print_json(p, &u);
-	else
-		print_summary(p, &u, in->operations);
-	fo_unrolled_fini(&u);
-	if (!*in->dump)
-		return FO_OK;
-	struct fo_str text = { 0 };
-	fo_program_dump(p, &text);
-	fo_status st = fo_fs_write_atomic(in->dump, text.data, text.len);
-	fo_str_fini(&text);
-	return st;
-}
-
 static fo_status run(const struct fo_cli_call *call)
 {
 	const struct program *in = call->in;
 	struct fo_program p;
-	FO_TRY(load(&p, call->options, &in->run));
-	fo_status st = show(&p, in);
+	struct fo_unrolled u;
+	fo_status st = FO_OK;
+	FO_TRY(fo_pass_build_run(&p, &in->run));
+	if (*in->run.program_file)
+		FO_TRY_OR(st, fo_cli_same_program(&p, call->options, &in->run), done);
+	FO_TRY_OR(st, fo_unroll(&p, &u), done);
+	fo_plan(&p, &u);
+	if (call->json)
+		write_json(&p, &u, call->json);
+	else
+		say(&p, &u, in->operations, call->doc);
+	fo_unrolled_fini(&u);
+	if (*in->dump) {
+		struct fo_str text = { 0 };
+		fo_program_dump(&p, &text);
+		st = fo_fs_write_atomic(in->dump, text.data, text.len);
+		fo_str_fini(&text);
+	}
+done:
 	fo_program_fini(&p);
 	return st;
 }

@@ -14,66 +14,48 @@ struct report {
 static const struct fo_opt rows[] = { FO_OPT_OUTPUT(struct report, html, "report.html", "FILE", NULL,
 						    "where the page goes; default: report.html in the run directory",
 						    FO_OUTPUT_PAGE),
-				      FO_OPT_JSON(struct report, json, "report.json", "JSON on standard output"),
-				      FO_OPT_FORCE(struct report, force, "report.force"), FO_OPT_END };
-
-static void print_json(struct fo_report *o, const char *page)
-{
-	struct fo_json *j = fo_cli_json_begin();
-	fo_report_json(o, j);
-	fo_json_text(j, "html", page);
-	fo_cli_json_end(j);
-}
+				      FO_CLI_OUTPUT_ROWS(struct report, "report", "JSON on standard output") };
 
 /* Prints the figures also where the page cannot be written, with the reason: a reader may have no right to write. */
-static fo_status print(const struct report *in, struct fo_report *o, const char *page)
+static fo_status print(const struct fo_cli_call *call, struct fo_report *o, const char *page)
 {
 	struct fo_doc d = { 0 };
 	fo_report_doc(o, &d);
 	fo_status st = fo_cli_page(&d, page);
-	if (!strcmp(page, "-")) {
-		fo_doc_fini(&d);
-		return st;
-	}
-	if (in->json) {
-		print_json(o, st == FO_OK ? page : NULL);
-	} else {
+	bool standard = !strcmp(page, "-");
+	if (call->json) {
+		fo_report_json(o, call->json);
+		fo_json_text(call->json, "html", st == FO_OK ? page : NULL);
+	} else if (!standard) {
 		if (st == FO_OK)
 			fo_doc_para(&d, "Page: %s", page);
-		fo_cli_print(&d);
+		fo_cli_print(stdout, &d);
 	}
 	fo_doc_fini(&d);
-	return st == FO_OK ? FO_OK : fo_hint(st, "--html=FILE writes the page elsewhere");
+	return st == FO_OK || standard ? st : fo_hint(st, "--html=FILE writes the page elsewhere");
 }
 
-static fo_status report(const struct report *in, const char *dir)
+static fo_status run(const struct fo_cli_call *call)
 {
+	const struct report *in = call->in;
 	struct fo_arena a = { 0 };
 	struct fo_record r;
 	struct fo_report o;
-	const char *page = in->html ? in->html : fo_arena_printf(&a, "%s/report.html", dir);
+	if (call->argc < 2)
+		return fo_hint(fo_fail(FO_EARG, "no run directory"), "usage: %s", call->command->usage);
+	const char *dir = call->argv[1], *page = in->html ? in->html : fo_arena_printf(&a, "%s/report.html", dir);
 	/* A page that --html names was checked with the options. */
 	fo_status st = in->html || in->force ? FO_OK : fo_output_may_replace(FO_OUTPUT_PAGE, page);
 	if (st == FO_OK)
 		st = fo_record_open(&r, dir, FO_RECORD_WITH_TIMELINE | FO_RECORD_WITH_METERED);
 	if (st == FO_OK) {
 		fo_report_make(&o, &r);
-		st = print(in, &o, page);
+		st = print(call, &o, page);
 		fo_report_fini(&o);
 		fo_record_fini(&r);
 	}
 	fo_arena_fini(&a);
 	return st;
-}
-
-static fo_status run(const struct fo_cli_call *call)
-{
-	const struct report *in = call->in;
-	if (in->html && !strcmp(in->html, "-") && in->json)
-		return fo_fail(FO_EARG, "--html=- and --json both write: give one of them a file, or two commands");
-	if (call->argc < 2)
-		return fo_hint(fo_fail(FO_EARG, "no run directory"), "usage: %s", fo_cmd_report.usage);
-	return report(in, call->argv[1]);
 }
 
 const struct fo_command fo_cmd_report = {

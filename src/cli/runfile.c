@@ -13,8 +13,7 @@ struct init {
 	const char *json;
 	bool force;
 };
-static const struct fo_opt init_extra[] = { FO_OPT_JSON(struct init, json, "cli.json", "print JSON"),
-					    FO_OPT_FORCE(struct init, force, "cli.force"), FO_OPT_END };
+static const struct fo_opt init_extra[] = { FO_CLI_OUTPUT_ROWS(struct init, "cli", "print JSON") };
 
 /* A first run that any machine finishes in minutes: about 7M parameters. What the user gives replaces it. */
 static const struct {
@@ -27,50 +26,38 @@ static const struct {
 	{ "eval.every", "50" },         { "checkpoint.every", "100" }, { "sample.tokens", "60" },
 };
 
-static fo_status write_sample(struct fo_opt_set *s, const char *path, bool json, bool force)
+/* Gives what the user left open the values of a first run. */
+static fo_status first_values(struct fo_opt_set *s, int argc, char **argv)
 {
+	(void)argc, (void)argv;
+	for (size_t i = 0; i < sizeof first_run / sizeof *first_run; i++)
+		/* Sizes are those of the model that is named or loaded. */
+		if (!fo_opt_given(s, first_run[i].key) && !fo_opt_given(s, "model.name") &&
+		    !(fo_opt_given(s, "model.weights") && !strncmp(first_run[i].key, "model.", 6)))
+			fo_opt_set_text(s, first_run[i].key, first_run[i].value, FO_ORIGIN_FILE, "first run");
+	/* Text that every Debian has, so that the file runs as it is. */
+	if (!fo_opt_given(s, "data.path") && fo_fs_is_dir("/usr/share/common-licenses"))
+		fo_opt_set_text(s, "data.path", "/usr/share/common-licenses", FO_ORIGIN_FILE, "first run");
+	if (!fo_opt_given(s, "data.holdout"))
+		fo_opt_set_text(s, "data.holdout", "10", FO_ORIGIN_FILE, "first run");
+	return FO_OK;
+}
+
+static fo_status run_init(const struct fo_cli_call *call)
+{
+	const struct init *in = call->in;
+	const char *path = call->argc > 1 ? call->argv[1] : "run.yaml", *shown = fo_cli_seen(path);
+	FO_TRY(in->force ? FO_OK : fo_output_may_replace(FO_OUTPUT_RUN_FILE, path));
 	struct fo_str text = { 0 };
-	fo_opt_sample_yaml(s, &text);
-	fo_status st = force ? FO_OK : fo_output_may_replace(FO_OUTPUT_RUN_FILE, path);
-	if (st == FO_OK)
-		st = fo_fs_write_atomic(path, text.data, text.len);
+	fo_opt_sample_yaml(call->options, &text);
+	fo_status st = fo_fs_write_atomic(path, text.data, text.len);
 	fo_str_fini(&text);
-	if (st == FO_OK && json) {
-		struct fo_str out = { 0 };
-		fo_str_puts(&out, "{\"schema\":1,\"file\":");
-		fo_json_string(&out, path, strlen(path));
-		printf("%s}\n", out.data);
-		fo_str_fini(&out);
-	} else if (st == FO_OK) {
-		const char *shown = fo_cli_seen(path);
+	if (st == FO_OK && call->json)
+		fo_json_text(call->json, "file", path);
+	else if (st == FO_OK)
 		printf("wrote %s\nnext: flatout train %s --dry-run   what it would do, the memory plan\n"
 		       "      flatout train %s             train; Ctrl-C saves, again goes on\n",
 		       shown, shown, shown);
-	}
-	return st;
-}
-
-static fo_status run_init(int argc, char **argv)
-{
-	struct init in;
-	struct fo_opt_set s;
-	fo_status st;
-	fo_cli_options_read(&fo_cmd_init, &s, &in, &argc, argv);
-	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_init, argc, argv, 1), done);
-	for (size_t i = 0; i < sizeof first_run / sizeof *first_run; i++)
-		/* Sizes are those of the model that is named or loaded. */
-		if (!fo_opt_given(&s, first_run[i].key) && !fo_opt_given(&s, "model.name") &&
-		    !(fo_opt_given(&s, "model.weights") && !strncmp(first_run[i].key, "model.", 6)))
-			fo_opt_set_text(&s, first_run[i].key, first_run[i].value, FO_ORIGIN_FILE, "first run");
-	/* Text that every Debian has, so that the file runs as it is. */
-	if (!fo_opt_given(&s, "data.path") && fo_fs_is_dir("/usr/share/common-licenses"))
-		fo_opt_set_text(&s, "data.path", "/usr/share/common-licenses", FO_ORIGIN_FILE, "first run");
-	if (!fo_opt_given(&s, "data.holdout"))
-		fo_opt_set_text(&s, "data.holdout", "10", FO_ORIGIN_FILE, "first run");
-	FO_TRY_OR(st, fo_cli_options_finish(&fo_cmd_init, &s), done);
-	st = write_sample(&s, argc > 1 ? argv[1] : "run.yaml", in.json, in.force);
-done:
-	fo_opt_fini(&s);
 	return st;
 }
 
@@ -85,7 +72,10 @@ const struct fo_command fo_cmd_init = {
 		"  flatout init --data.path=books/ --train.steps=2000\n",
 	.opts = fo_run_options,
 	.own = init_extra,
-	.run = run_init,
+	.prepare = first_values,
+	.act = run_init,
+	.size = sizeof(struct init),
+	.most = 1,
 };
 
 /* ---- config ---- */
@@ -97,8 +87,7 @@ struct config {
 };
 static const struct fo_opt config_extra[] = { FO_OPT_BOOL(struct config, all, "cli.all", "true",
 							  "show values that are defaults too"),
-					      FO_OPT_JSON(struct config, json, "cli.json", "print JSON"),
-					      FO_OPT_FORCE(struct config, force, "cli.force"), FO_OPT_END };
+					      FO_CLI_OUTPUT_ROWS(struct config, "cli", "print JSON") };
 
 /* "3 rows", "1 row", "64 MiB": a size carries its unit. */
 static const char *value_with_unit(struct fo_opt_set *s, int i)
@@ -117,43 +106,29 @@ static const char *value_with_unit(struct fo_opt_set *s, int i)
 	return fo_arena_printf(&s->arena, "%s %.*s", value, (int)n, row->unit);
 }
 
-static void print_config(struct fo_opt_set *s, bool all)
+static fo_status run_config(const struct fo_cli_call *call)
 {
-	struct fo_table t;
-	fo_table_init(&t, "lll");
-	fo_table_row(&t, "key", "value", "origin");
-	for (int i = 0; i < s->count; i++) {
-		if (!all && s->origin[i].from == FO_ORIGIN_DEFAULT)
-			continue;
-		const char *where = s->origin[i].where;
-		fo_table_row(&t, s->rows[i].key, value_with_unit(s, i),
-			     where && *where ? where : fo_opt_origin_name(s->origin[i].from));
-	}
-	fo_cli_table(&t, "", true);
-	fo_table_fini(&t);
-}
-
-static fo_status run_config(int argc, char **argv)
-{
-	struct config in;
-	struct fo_opt_set s;
-	fo_status st;
-	FO_TRY_OR(st, fo_cli_options_file(&fo_cmd_config, &s, &in, &argc, argv), done);
-	FO_TRY_OR(st, fo_cli_no_more_args(&fo_cmd_config, argc, argv, 1), done);
+	struct fo_opt_set *s = call->options;
+	const struct config *in = call->in;
+	struct fo_doc *d = call->doc;
 	struct fo_model m;
-	FO_TRY_OR(st, fo_run_model(&in.run, &m), done);
-	if (in.json) {
-		struct fo_str out = { 0 };
-		fo_str_puts(&out, "{\"schema\":1,\"options\":");
-		fo_opt_json(&s, &out);
-		printf("%s}\n", out.data);
-		fo_str_fini(&out);
-	} else {
-		print_config(&s, in.all);
+	FO_TRY(fo_run_model(&in->run, &m));
+	if (call->json) {
+		struct fo_str options = { 0 };
+		fo_opt_json(s, &options);
+		options.data[options.len - 1] = 0; /* its line feed */
+		fo_json_raw(call->json, "options", options.data);
+		fo_str_fini(&options);
+		return FO_OK;
 	}
-done:
-	fo_opt_fini(&s);
-	return st;
+	fo_doc_table(d, FO_DRAW_FULL, NULL, "lll", "key", "value", "origin");
+	for (int i = 0; i < s->count; i++) {
+		const char *where = s->origin[i].where;
+		if (in->all || s->origin[i].from != FO_ORIGIN_DEFAULT)
+			fo_doc_row(d, s->rows[i].key, value_with_unit(s, i),
+				   where && *where ? where : fo_opt_origin_name(s->origin[i].from));
+	}
+	return FO_OK;
 }
 
 const struct fo_command fo_cmd_config = {
@@ -165,5 +140,7 @@ const struct fo_command fo_cmd_config = {
 		"are reported at once, each with the nearest key, the range and the unit.\n",
 	.opts = fo_run_options,
 	.own = config_extra,
-	.run = run_config,
+	.act = run_config,
+	.size = sizeof(struct config),
+	.most = 1,
 };

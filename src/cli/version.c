@@ -72,17 +72,11 @@ void fo_version_text(struct fo_str *out, bool json)
 	if (json) {
 		struct fo_json j;
 		fo_json_begin(&j, out, true);
-		fo_json_object(&j, NULL);
-		fo_json_int(&j, "schema", 1);
-		fo_json_text(&j, "version", FO_VERSION);
-		fo_json_text(&j, "commit", FO_VERSION_COMMIT);
-		fo_json_text(&j, "compiler", FO_VERSION_COMPILER);
-		fo_json_text(&j, "architecture", FO_VERSION_ARCH);
-		fo_json_text(&j, "build", FO_VERSION_BUILD);
-		fo_json_bool(&j, "engine", engine);
-		fo_json_text(&j, "isa", isa.data);
-		fo_json_text(&j, "libraries", FO_VERSION_LIBRARIES);
-		fo_json_close(&j);
+		fo_json_record(&j, NULL, FO_INT("schema", 1), FO_TEXT("version", FO_VERSION),
+			       FO_TEXT("commit", FO_VERSION_COMMIT), FO_TEXT("compiler", FO_VERSION_COMPILER),
+			       FO_TEXT("architecture", FO_VERSION_ARCH), FO_TEXT("build", FO_VERSION_BUILD),
+			       FO_BOOL("engine", engine), FO_TEXT("isa", isa.data),
+			       FO_TEXT("libraries", FO_VERSION_LIBRARIES));
 	} else {
 		fo_str_printf(out, "flatout %s\n", FO_VERSION);
 		fo_str_printf(out, "commit     %s\n", FO_VERSION_COMMIT);

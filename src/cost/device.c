@@ -170,7 +170,8 @@ fo_status fo_device_rates_init(struct fo_device_rates *r, const struct fo_device
 		return fo_hint(fo_fail(FO_EUNSUPPORTED,
 				       "the step time on %s is not known from this: Flatout has no kernels for a%s",
 				       d->name, other),
-			       "'flatout devices' lists the GPUs");
+			       "NVIDIA's GPUs from the A100 on are predicted: --device=h200, or another of 'flatout "
+			       "devices'");
 	if (fo_device_peak(d, FO_PREC_BF16, &tflops) != FO_OK)
 		return fo_wrap(FO_EARG, "the step time on %s is not known from this", d->name);
 	if (isnan(d->memory_tb_s))

@@ -55,6 +55,14 @@ const char *fo_doc_num(struct fo_doc *d, double v, enum fo_draw_unit unit)
 	return fo_arena_strdup(&d->arena, fo_draw_number(buf, v, unit));
 }
 
+const char *fo_doc_bytes(struct fo_doc *d, int64_t bytes) { return fo_doc_num(d, (double)bytes, FO_DRAW_BYTES); }
+
+const char *fo_doc_si(struct fo_doc *d, double v, const char *unit)
+{
+	char buf[32];
+	return fo_doc_printf(d, "%s", fo_str_si(buf, v, unit));
+}
+
 const char *fo_doc_ms(struct fo_doc *d, int64_t ns) { return fo_doc_num(d, (double)ns * 1e-9, FO_DRAW_MS); }
 
 const char *fo_doc_ns(struct fo_doc *d, int64_t ns) { return fo_doc_num(d, (double)ns * 1e-9, FO_DRAW_SECONDS); }

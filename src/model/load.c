@@ -78,6 +78,12 @@ fo_status fo_model_load(const char *name, struct fo_model *out)
 		fo_arena_fini(&a);
 		return st;
 	}
+	const char *dot = strrchr(name, '.');
+	if (dot && (!strcmp(dot, ".yaml") || !strcmp(dot, ".yml")))
+		return fo_hint(fo_fail(FO_EARG, "'%s' is a run file, not a model", name),
+			       "a model is a preset ('flatout flops --list'), a config.json, or a folder with one; "
+			       "'flatout program %s' counts the step of a run",
+			       name);
 	if (fo_fs_exists(name))
 		return load_file(name, out);
 	preset = fo_model_of_hub(name); /* after the paths: a folder of that name is what somebody fetched */

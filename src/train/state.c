@@ -80,6 +80,36 @@ static void hint_what_to_do(struct fo_setup *s, fo_status st, const struct fo_re
 	fo_str_fini(&todo);
 }
 
+/* Says in one line which options of the learning rate are others than before: allowed, and easily done unknowingly. */
+static void say_schedule(const struct fo_setup *s, const struct fo_record *was)
+{
+	static const char *const key[] = { "optim.lr", "optim.schedule", "optim.final-lr", "optim.decay-share",
+					   "optim.warmup" };
+	struct fo_str text = { 0 };
+	if (!s->hooks->options)
+		return;
+	struct fo_opt_set now = *s->hooks->options;
+	now.arena = (struct fo_arena){ 0 }; /* takes the texts */
+	for (size_t i = 0; i < sizeof key / sizeof *key; i++) {
+		const int row = fo_opt_find(now.rows, key[i]);
+		const struct fo_record_option *before = fo_record_option(was, key[i]);
+		const char *value = fo_opt_value_text(&now, row);
+		/* A length of warm-up that nobody set follows train.steps. */
+		if (!before || (now.origin[row].from == FO_ORIGIN_DEFAULT && !strcmp(key[i], "optim.warmup")))
+			continue;
+		char *end_was, *end_is;
+		double number_was = strtod(before->value, &end_was), number_is = strtod(value, &end_is);
+		bool numbers = !*end_was && !*end_is;
+		if (numbers ? number_was != number_is : strcmp(before->value, value) != 0)
+			fo_str_printf(&text, "%s%s was %s and is %s", text.len ? ", " : "", key[i], before->value,
+				      value);
+	}
+	fo_arena_fini(&now.arena);
+	if (text.len)
+		fo_events_warn(s->events, "the learning rate changes from here on: %s", text.data);
+	fo_str_fini(&text);
+}
+
 /* Warns of what changes, refuses what must not, in one sentence that names all of it. */
 static fo_status compare_record(struct fo_setup *s, const struct fo_ckpt_meta *meta)
 {
@@ -108,6 +138,8 @@ static fo_status compare_record(struct fo_setup *s, const struct fo_ckpt_meta *m
 			*next++ = 0;
 			fo_events_warn(s->events, "%s", line);
 		}
+		if (opened)
+			say_schedule(s, &file);
 		if (d.unknown.len)
 			fo_events_warn(s->events, "checkpoint '%s' does not record %s: not compared with this run",
 				       path, d.unknown.data);

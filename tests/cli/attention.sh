@@ -49,5 +49,5 @@ for dir in filed full half; do
 done
 rm -r "half/$(checkpoint . 6)"
 run 0 train $tiny --run.dir=half
-says "^resume   after step 3\$"
+says "^Resume:  *after step 3\$"
 finish

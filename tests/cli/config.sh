@@ -12,10 +12,10 @@ optim:
   warmup: 3
 END
 FLATOUT_TRAIN_ROWS=5 FLATOUT_DATA_SEQ=128 run 0 config run.yaml --data.seq=256 --warmup=7
-says "^train.steps  *77 steps  *run.yaml:2\$" "^train.rows  *5 rows  *FLATOUT_TRAIN_ROWS\$" "^data.seq  *256 tokens  *--data.seq\$" \
-	"^optim.warmup  *7 steps  *--\(optim.\)\{0,1\}warmup\$" "^optim.lr  *0.001  *run.yaml:6\$" "^train.micro-batches  *4  *default\$"
+says "^ *train.steps  *77 steps  *run.yaml:2\$" "^ *train.rows  *5 rows  *FLATOUT_TRAIN_ROWS\$" "^ *data.seq  *256 tokens  *--data.seq\$" \
+	"^ *optim.warmup  *7 steps  *--\(optim.\)\{0,1\}warmup\$" "^ *optim.lr  *0.001  *run.yaml:6\$" "^ *train.micro-batches  *4  *default\$"
 run 0 config run.yaml --no-all
-says "^train.steps "
+says "^ *train.steps "
 ! grep -q '^train.micro-batches' out || wrong "--no-all shows a default"
 FLATOUT_TRAIN_ROWS=5 run 0 config run.yaml --optim.lr=0.01 --json
 cp out c.json
@@ -38,20 +38,20 @@ else
 fi
 # One has no plural, a size no second unit.
 run 0 config --train.rows=1 --memory.limit=3GiB
-says "^train.rows  *1 row  *--train.rows\$" "^memory.limit  *3 GiB  *--memory.limit\$" "^eval.batches  *8 micro-batches "
+says "^ *train.rows  *1 row  *--train.rows\$" "^ *memory.limit  *3 GiB  *--memory.limit\$" "^ *eval.batches  *8 micro-batches "
 # What is the command's own is neither a key nor a variable.
 FLATOUT_CLI_JSON=yes run 0 config
-says "^train.rows "
+says "^ *train.rows "
 ! grep -q '"cli\.' c.json || wrong "JSON lists the command's own options"
 printf 'cli: {json: yes}\n' >own.yaml
 refused 2 "own.yaml:1: unknown key 'cli'" config own.yaml
 # In front of the file's name or behind it.
 run 0 config --train.steps=9000 run.yaml
-says "^train.steps  *9000 steps  *--train.steps"
+says "^ *train.steps  *9000 steps  *--train.steps"
 FLATOUT_TRAIN_STEPS= run 0 config run.yaml
-says "^train.steps  *77 steps  *run.yaml:2"
+says "^ *train.steps  *77 steps  *run.yaml:2"
 run 0 config
-says "^train.steps  *1000 steps  *default"
+says "^ *train.steps  *1000 steps  *default"
 
 # All mistakes at once, from file, environment and flags; the nearest key, the range, the unit.
 cat >bad.yaml <<'END'
@@ -81,7 +81,7 @@ says "$deep/a-run-file-in-a-deep-folder.yaml:1: unknown key 'modle'"
 refused 2 "optim.warmup is 100 steps, longer than train.steps (50)" config --train.steps=50 --optim.warmup=100
 # A default gives way.
 run 0 config --train.steps=50
-says "^optim.warmup  *5 steps "
+says "^ *optim.warmup  *5 steps "
 # What spans several keys is reported beside what is wrong with one.
 run 2 config --train.rows=none --optim.warmup=5000
 [ "$(grep -c '^flatout: ' err)" = 2 ] || wrong "two mistakes are not two lines: $(cat err)"
@@ -113,14 +113,14 @@ run 0 config --pass.optimizer-in-backward=yes --optim.clip=0
 run 0 config --pass.optimizer-in-backward=yes --optim.clip-norm=previous --guard.spike=rewind
 # An integer or a word: shown, written to files and read back as what it is.
 run 0 config run.yaml
-says "^pass.fuse-loss  *auto  *default\$" "^checkpoint.last  *yes  *default\$"
+says "^ *pass.fuse-loss  *auto  *default\$" "^ *checkpoint.last  *yes  *default\$"
 run 0 config run.yaml --json
 grep -A1 '"pass.fuse-loss"' out | grep -q '"value": "auto"' || wrong "auto is not a text in JSON"
 run 0 config run.yaml --pass.fuse-loss=2k --json
 grep -A1 '"pass.fuse-loss"' out | grep -q '"value": 2000' || wrong "a chunk is not a number in JSON"
 printf 'pass: {fuse-loss: auto}\n' >auto.yaml
 run 0 config auto.yaml --no-all
-says "^pass.fuse-loss  *auto  *auto.yaml:1\$"
+says "^ *pass.fuse-loss  *auto  *auto.yaml:1\$"
 for bad in -1 Auto "" autos; do
 	refused 2 "'--pass.fuse-loss' must be an integer from 0 to 16777216 tokens, or auto, got '$bad'" config run.yaml "--pass.fuse-loss=$bad"
 done

@@ -73,7 +73,7 @@ export FLATOUT_CUDA_LIBRARIES
 gpu="$tiny --train.device=cuda --train.tune=off --train.timed-every=2"
 
 run "0|1" devices --local
-says "^cuda:0 " "^  software " "^cuDNN .*attention" "$FLATOUT_SOFT_CUDA/libcudnn.so"
+says "^[Cc]uda:0: " "^Software: " "^cuDNN: .*attention" "$FLATOUT_SOFT_CUDA/libcudnn.so"
 mkdir some
 ln -s "$FLATOUT_SOFT_CUDA"/libcuda.so.1 "$FLATOUT_SOFT_CUDA"/libcublasLt.so.* some
 FLATOUT_CUDA_LIBRARIES=$PWD/some
@@ -95,7 +95,7 @@ near() {
 }
 losses cpu >cpu.losses
 run 0 train $gpu --run.dir=gpu
-says "^device   cuda:0, " "^memory   of the device " "MFU      unknown: a software device has no peak"
+says "^Device:  *cuda:0, " "^Memory:  *of the device " "MFU:  *unknown: a software device has no peak"
 losses gpu >gpu.losses
 near cpu.losses gpu.losses 1
 keys gpu/log.jsonl device device_reserve_bytes host_bytes
@@ -150,13 +150,13 @@ same "$(checkpoint half 6)/state.safetensors" "$(checkpoint whole 6)/state.safet
 chunky="$gpu --train.micro-batches=1 --model.vocab=12000 --data.vocab=300 --data.seq=640 --train.rows=1 --train.steps=2 --optim.warmup=0 --eval.every=0 --optim.schedule=constant \
 --checkpoint.every=1 --pass.wgrad-lane=no"
 run 0 train $chunky --run.dir=chunk --dry-run
-says "^auto  *head and loss at once for all 640 tokens on this device: up to" "^hint  *train.micro-batches=32 would share the optimizer"
+says "^Auto:  *head and loss at once for all 640 tokens on this device: up to" "^Hint:  *train.micro-batches=32 would share the optimizer"
 run 0 train $chunky --run.dir=chunk --dry-run --json --pass.fuse-loss=512
 limit=$(sed -n 's/.*"total_bytes": \([0-9]*\),/\1/p' out)
 run 0 train $chunky --run.dir=chunk --memory.limit=$((limit + (2 << 20))) --train.steps=1
 grep -q "^pass fuse-loss 512$" chunk/program.txt || wrong "a device of $limit bytes does not get chunks of 512 tokens"
 run 0 train $chunky --run.dir=chunk
-says "^resume  *after step 1"
+says "^Resume:  *after step 1"
 grep -q "^pass fuse-loss 512$" chunk/program.txt || wrong "a run that goes on did not keep its chunk"
 run 0 train $chunky --run.dir=chunk512 --pass.fuse-loss=512
 same "$(checkpoint chunk 2)/model.safetensors" "$(checkpoint chunk512 2)/model.safetensors"
@@ -165,13 +165,13 @@ grep -q "^pass fuse-loss 640$" wide/program.txt || wrong "a device with room doe
 grep -q '"passes": ".*fuse-loss=640' wide/run.json || wrong "run.json does not say the chunk"
 differ "$(checkpoint wide 2)/state.safetensors" "$(checkpoint chunk 2)/state.safetensors"
 run 0 train $chunky --train.device=cpu --run.dir=chunk-cpu --dry-run
-says "^passes .*fuse-loss=512"
+says "^Passes: .*fuse-loss=512"
 
 # A run that goes back reads its checkpoint to the device: the same losses whether checkpoints are written from a copy or piece by piece.
 for async in yes no; do
 	run 0 train $gpu --run.dir=back-$async --checkpoint.async=$async --checkpoint.every=3 --train.micro-batches=1 --train.steps=40 --eval.every=0 \
 		--guard.spike=rewind --guard.spike-z=1.5 --guard.spike-window=8 --guard.limit=50
-	says "^guards .*went back [1-9]"
+	says "^Guards: .*went back [1-9]"
 	losses back-$async >back-$async.losses
 done
 same back-yes.losses back-no.losses
@@ -211,7 +211,7 @@ grep -q '"timed_steps": 10,' lad/ladder.json || wrong "not two of four steps tim
 [ "$(grep -c "no step is metered" err)" = 1 ] || wrong "a warning for every turn: $(grep -c "no step is metered" err)"
 
 run 0 verify --device=cuda --short
-says " 0 failed" "^kernels cuda bf16 " "^step cuda bf16 " "^repeat cuda bf16 .* pass"
+says " 0 failed" "^ *kernels cuda bf16 " "^ *step cuda bf16 " "^ *repeat cuda bf16 .* pass"
 ! grep -q "inf of" out || wrong "a check without a bound: $(grep "inf of" out)"
 
 refused 3 "may use\|no plan of this step fits" train $gpu --run.dir=large --memory.limit=1MiB

@@ -17,7 +17,7 @@ run 0 data train-tokenizer text --vocab=300 --out=t.json --json
 valid out
 keys out schema path vocab checksum seconds
 run 0 data prepare text --tokenizer=t.json --out=d0 --holdout=10
-says "^train      36 documents" "^held out   4 documents" "trains on it"
+says "^Train:  *36 documents" "^Held out:  *4 documents" "trains on it"
 run 0 data prepare c4.json --tokenizer=t.json --out=d1 --holdout=10 --json
 cp out result.json
 valid result.json
@@ -45,7 +45,7 @@ says "^nothing was left to do"
 
 # What is shown, and what is refused.
 run 0 data inspect d1 --seq=64
-says "documents  36" "^  packed " "^  bestfit " "^  split " "^  padded " "c4.json\|sources    1 file"
+says "Documents:  *36" "^  packed " "^  bestfit " "^  split " "^  padded " "c4.json\|Sources:  *1 file"
 run 0 data inspect d1 --seq=64 --json
 valid out
 keys out schema documents tokens checksum packing bestfit padding_tokens dropped_tokens documents_cut_needlessly
@@ -112,7 +112,7 @@ run 0 train $tiny --data.path=d1 --run.dir=r1 --data.packing=bestfit --json
 grep -q '"truncated": 0,' out || wrong "best-fit packing dropped tokens"
 # What reads the run afterwards finds the shards where they are: the held-out text, and the names of documents.
 run 0 eval r1 --threads=1
-says "^text     d1/val.shard" "^logged .*: the same"
+says "^Text:  *d1/val.shard" "^Logged: .*: the same"
 run 0 train $tiny --data.path=d1 --run.dir=r5 --train.steps=40 --guard.spike-window=8 --guard.spike-z=1
 says "documents* [0-9]* (text/doc[0-9]*.txt).* of 'd1/train.shard'"
 mv d1 moved

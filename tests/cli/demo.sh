@@ -26,10 +26,10 @@ keys demo.json schema first_loss mean_loss val_loss bigram_loss tokens_per_secon
 ! grep -q '"sample": null' demo.json || wrong "no sample"
 awk '/"profile"/ { on = 1; next } on && /}/ { on = 0 } on { gsub(/,/, ""); s += $2 } END { d = s - 1; exit !(d < 1e-9 && d > -1e-9) }' demo.json ||
 	wrong "the profile's parts do not sum to 1"
-says "^probe " "^loss " "^speed " "^saved " "^sample "
+says "^Probe: " "^Loss: " "^Speed: " "^Saved: " "^Sample: "
 [ "$(ls d/checkpoints | wc -l)" = 1 ] || wrong "not one checkpoint"
 # The screen of the training begins with the losses; the ladder's turns follow.
-awk '/^loss/ { on = 1 } /^turn/ { exit } on' screen >last
+awk '/^Loss:/ { on = 1 } /^turn/ { exit } on' screen >last
 wide=$(awk 'length($0) > 80' screen)
 [ -z "$wide" ] || wrong "wider than 80 columns: $wide"
 [ "$(wc -l <last)" -le 24 ] || wrong "the last screen has $(wc -l <last) lines, at most 24 fit"

@@ -12,7 +12,7 @@ for format in "--optim.master=split --optim.moments=bf16" "--optim.master=none -
 	cp -R at-once/data in-two/data
 	cp -R "at-once/$(checkpoint . 4)" "in-two/$(checkpoint . 4)"
 	run 0 train $tiny $formats $format --run.dir=in-two
-	says "^resume   after step 4\$"
+	says "^Resume:  *after step 4\$"
 	for file in model state; do
 		same "at-once/$(checkpoint . 8)/$file.safetensors" "in-two/$(checkpoint . 8)/$file.safetensors"
 	done

@@ -20,7 +20,7 @@ for recipe in current delayed rowwise rowwise-hp; do
 	for how in no yes; do
 		rm -rf half && cp -r $recipe half && rm -r half/$at6
 		run 0 train $small --run.dir=half --pass.fp8=$recipe --pass.fp8-scale-precompute=$how
-		says "^resume   after step 3"
+		says "^Resume:  *after step 3"
 		same $recipe/$at6/model.safetensors half/$at6/model.safetensors
 		same $recipe/$at6/state.safetensors half/$at6/state.safetensors
 	done

@@ -4,7 +4,7 @@
 needs_engine
 make_text text
 run 0 train $tiny --run.dir=run --data.vocab=290 --sample.tokens=8 --sample.prompt=the
-says "^sample "
+says "^Sample: "
 
 G="generate run --threads 1 --tokens 12"
 run 0 $G --prompt 'the quick' --json
@@ -45,8 +45,8 @@ says '"step": null'
 # For people: prompt and continuation on standard output, speed on standard error; nothing that upsets a terminal.
 run 0 $G --prompt 'the quick'
 grep -q '^the quick' out || wrong "the prompt does not begin the text"
-grep -q '^prompt .* tokens/s' err || wrong "no speed of the prompt"
-grep -q '^text  *12 tokens' err || wrong "no speed of the text"
+grep -q '^Prompt: .* tokens/s' err || wrong "no speed of the prompt"
+grep -q '^Text:  *12 tokens' err || wrong "no speed of the text"
 if LC_ALL=C tr -d '\n\t\040-\176\200-\377' <out | grep -q .; then
 	wrong "control characters in the text"
 fi

@@ -20,7 +20,7 @@ if [ -e "${FLATOUT_FAULT:-}" ]; then
 	says "^flatout: a checkpoint of this run takes 390 KiB, and the disk of 'small' has 96.0 KiB free" "^hint: make room.*checkpoint.last=no"
 	[ ! -e small/checkpoints ] && [ ! -e small/log.jsonl ] || wrong "a run that was refused for its disk began"
 	with_free 100000 3 train $tiny --run.dir=small --dry-run
-	says "^saves  *checkpoints of 390 KiB, 1 more at one time; the disk has 96.0 KiB free" "^flatout: a checkpoint of this run takes"
+	says "^Saves:  *checkpoints of 390 KiB, 1 more at one time; the disk has 96.0 KiB free" "^flatout: a checkpoint of this run takes"
 	with_free 100000 0 train $tiny --run.dir=none --checkpoint.last=no --checkpoint.every=0
 	with_free 900000 0 train $tiny --run.dir=some --checkpoint.every=1
 	says "^warning: the disk of 'some' has 876 KiB free, and the run writes checkpoints of 390 KiB, 1.14 MiB at one time: not all will fit"
@@ -75,7 +75,7 @@ for step in 1 2; do
 done
 rm -rf "$(checkpoint tight 2)"
 limited 0 train $big --run.dir=tight --checkpoint.every=1 --checkpoint.keep=0
-says "^resume   after step 1\$"
+says "^Resume:  *after step 1\$"
 for file in model.safetensors state.safetensors; do
 	same "$(checkpoint wide 2)/$file" "$(checkpoint tight 2)/$file"
 done

@@ -15,7 +15,7 @@ while read -r key; do
 	grep -qE "^(# *)?  *(# *)?${key#*.}:" run.yaml || wrong "'$key' is not in run.yaml"
 done <options
 run 0 config run.yaml
-says "^model.layers  *6 layers  *run.yaml:" "^train.steps  *300 steps  *run.yaml:"
+says "^ *model.layers  *6 layers  *run.yaml:" "^ *train.steps  *300 steps  *run.yaml:"
 run 0 config run.yaml --json
 cp out config.json
 valid config.json
@@ -52,21 +52,21 @@ refused 3 "file/run.yaml" init file/run.yaml
 FLATOUT_TRAIN_ROWS=3 run 0 init mine.yaml --train.steps=2000 --optim.lr=1e-3 --data.path='a "strange": #name, {x}' --sample.prompt='' \
 	--model.layers=2
 run 0 config mine.yaml
-says "^train.steps  *2000 steps  *mine.yaml:" "^train.rows  *3 rows  *mine.yaml:" "^optim.lr  *0.001  *mine.yaml:" "^model.layers  *2 layers  *mine.yaml:" \
+says "^ *train.steps  *2000 steps  *mine.yaml:" "^ *train.rows  *3 rows  *mine.yaml:" "^ *optim.lr  *0.001  *mine.yaml:" "^ *model.layers  *2 layers  *mine.yaml:" \
 	'^data.path  *a "strange": #name, {x}  *mine.yaml:'
 run 0 init named.yaml --model.name=llama-3.2-1b
 run 0 config named.yaml
-says "^model.name  *llama-3.2-1b" "^model.layers  *0 layers"
+says "^ *model.name  *llama-3.2-1b" "^ *model.layers  *0 layers"
 run 0 init object.yaml --json
 valid out
-grep -q '"file":"object.yaml"' out || wrong "init --json does not name the file"
+grep -q '"file": *"object.yaml"' out || wrong "init --json does not name the file"
 
 run 0 init short.yaml --train.steps=20
 run 0 config short.yaml
 
 # What follows from the number of steps still does so when that changes; two settings that cannot be together are named with both values.
 run 0 config run.yaml --train.steps=25
-says "^optim.warmup  *2 steps  *train.steps"
+says "^ *optim.warmup  *2 steps  *train.steps"
 if [ -n "${FLATOUT_HAS_ENGINE:-}" ]; then
 	run 0 train run.yaml --steps=25 --dry-run
 fi

@@ -9,7 +9,7 @@ export FLATOUT_CACHE
 
 refused 2 "train.inputs-ahead" config --train.inputs-ahead=some
 run 0 config --train.inputs-ahead=no
-says "^train.inputs-ahead  *no "
+says "^ *train.inputs-ahead  *no "
 
 [ -n "${FLATOUT_SOFT_CUDA:-}" ] || finish
 FLATOUT_CUDA_LIBRARIES=$FLATOUT_SOFT_CUDA

@@ -7,7 +7,7 @@ none="--checkpoint.last=no --checkpoint.every=0"
 
 # Nothing but the run's record is left, and the end says that no weights are.
 run 0 train $tiny --run.dir=none $none
-says "^saved  *no weights of the last 6 steps: checkpoint.last=no" "^next  *flatout report none\$"
+says "^Saved:  *no weights of the last 6 steps: checkpoint.last=no" "^Next:  *flatout report none\$"
 [ ! -e none/checkpoints ] || wrong "checkpoint.last=no left $(find none/checkpoints)"
 ! find none -name '*.safetensors' | grep -q . || wrong "checkpoint.last=no left weights"
 for file in run.json log.jsonl program.txt timeline.fot; do
@@ -39,10 +39,10 @@ run 0 report saved
 
 # Periodic checkpoints stay what they are: one that is due at the last step is written, and a run goes on from the newest.
 run 0 train $tiny --run.dir=some --checkpoint.last=no --checkpoint.every=4
-says "^saved  *some/checkpoints/step-00000004\$" "^  *no weights of the last 2 steps: checkpoint.last=no"
+says "^Saved:  *some/checkpoints/step-00000004\$" "^  *no weights of the last 2 steps: checkpoint.last=no"
 [ "$(ls some/checkpoints)" = step-00000004 ] || wrong "not the one checkpoint of step 4: $(ls some/checkpoints)"
 run 0 train $tiny --run.dir=due --checkpoint.last=no --checkpoint.every=3
-says "^saved  *due/checkpoints/step-00000006\$"
+says "^Saved:  *due/checkpoints/step-00000006\$"
 ! grep -q "no weights" out || wrong "a run that saved its last step says it did not"
 same saved/checkpoints/step-00000006/model.safetensors due/checkpoints/step-00000006/model.safetensors
 run 0 train $tiny --run.dir=some --checkpoint.every=0

@@ -30,7 +30,7 @@ goes_on() {
 	[ "$have" -ge "$promise" ] || wrong "$1: the checkpoint of step $promise was reported and is gone, the newest is $have"
 	run 0 train $long --run.dir=hard
 	if [ "$have" -gt 0 ]; then
-		says "^resume   after step $have\$"
+		says "^Resume:  *after step $have\$"
 	fi
 	! grep -q '^warning' err || wrong "$1: $(grep '^warning' err)"
 	compare "$1"

@@ -22,7 +22,7 @@ if LC_ALL=C.UTF-8 awk 'length($0) > 80' out | grep -q .; then
 	wrong "wider than 80 columns: $(awk 'length($0) > 80' out | head -n 2)"
 fi
 run 0 config --pass.offload=3
-says "^pass.offload  *3 layers "
+says "^ *pass.offload  *3 layers "
 refused 2 "pass offload: activations of 4 of 4 layers: .* at most those of 3 can wait elsewhere" program $wide --pass.offload=4
 refused 2 "pass.offload" program $wide --pass.offload=-1
 

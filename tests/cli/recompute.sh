@@ -49,9 +49,9 @@ done
 # A step of four rows, however it is split; a run that goes on keeps its split.
 split=$(echo "$tiny" | sed 's/--train.rows=2 --train.micro-batches=2//')
 run 0 train $split --run.dir=split --train.batch-rows=4 --train.steps=3 --optim.warmup=0
-says "^step  *1 micro-batch x 4 rows x 32 tokens"
+says "^Step:  *1 micro-batch x 4 rows x 32 tokens"
 run 0 train $split --run.dir=split --train.batch-rows=4 --optim.warmup=0 --train.steps=4
-says "^step  *1 micro-batch x 4 rows x 32 tokens"
+says "^Step:  *1 micro-batch x 4 rows x 32 tokens"
 # A run file that flatout init wrote says everything, and auto still takes over.
 run 0 init auto.yaml --data.path=text
 run 0 program auto.yaml --no-operations --train.batch-rows=8

@@ -54,7 +54,7 @@ kill -KILL $pid
 wait $pid 2>/dev/null
 newest=$(ls half/checkpoints | sort | tail -n 1)
 run 0 train $long --run.dir=half
-says "^resume   after step $(echo "$newest" | sed "s,step-0*,,")\$" "^step $steps/$steps"
+says "^Resume:  *after step $(echo "$newest" | sed "s,step-0*,,")\$" "^step $steps/$steps"
 equal half
 
 # Killed at any moment: while preparing, between steps, while a checkpoint is written.
@@ -97,14 +97,14 @@ equal norm-cut norm
 # Other threads than compute are not part of the state, nor is where the text lies.
 mv text elsewhere
 run 0 train $long --run.dir=half --train.steps=45
-says "^resume   after step $steps"
+says "^Resume:  *after step $steps"
 mv elsewhere text
 
 # More steps than before: goes on. Fewer: nothing to do.
 run 0 train $tiny --run.dir=more --train.precision=fp32
 cp -r more base
 run 0 train $tiny --run.dir=more --train.precision=fp32 --train.steps=9
-says "^resume   after step 6"
+says "^Resume:  *after step 6"
 run 0 train $tiny --run.dir=more --train.precision=fp32 --train.steps=3
 says "nothing to do"
 

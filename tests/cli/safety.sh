@@ -195,9 +195,9 @@ fi
 part=a-folder-with-a-name-of-a-hundred-bytes-so-that-few-of-them-are-longer-than-any-buffer-of-five-hundred-0
 deep=$part/$part/$part/$part/$part/$part/$part
 run 0 train $tiny --run.dir="$deep" --checkpoint.every=2
-says "^saved  .*/$deep/checkpoints/step-00000006\$\|^saved  *$deep/checkpoints/step-00000006\$"
+says "^Saved:  *.*/$deep/checkpoints/step-00000006\$\|^Saved:  *$deep/checkpoints/step-00000006\$"
 run 0 train $tiny --run.dir="$deep" --train.steps=9
-says "^resume   after step 6\$"
+says "^Resume:  *after step 6\$"
 start $long --run.dir="$deep"
 wait_for_lines "$deep/log.jsonl" 30 $pid
 kill -TERM $pid
@@ -217,10 +217,10 @@ for file in err out; do ! grep -q -e '-nan' $file || wrong "'-nan': $(grep -e -n
 # ---- the last screen ----
 
 run 0 train $tiny --run.dir=told
-says "^loss     training [0-9.]* (first step [0-9.]*)" "^next     flatout report told, flatout generate told\$"
-at_first=$(sed -n 's/^loss .*(first step \([0-9.]*\)).*/\1/p' out)
+says "^Loss:  *training [0-9.]* (first step [0-9.]*)" "^Next:  *flatout report told, flatout generate told\$"
+at_first=$(sed -n 's/^Loss: .*(first step \([0-9.]*\)).*/\1/p' out)
 run 0 train $tiny --run.dir=told --train.steps=9
-[ "$(sed -n 's/^loss .*(first step \([0-9.]*\)).*/\1/p' out)" = "$at_first" ] || wrong "after a resume the first step's loss is another: $(grep '^loss' out)"
+[ "$(sed -n 's/^Loss: .*(first step \([0-9.]*\)).*/\1/p' out)" = "$at_first" ] || wrong "after a resume the first step's loss is another: $(grep '^Loss:' out)"
 run 0 train $tiny --run.dir=told --train.steps=12 --json
 grep -q '"first_step": 1,' out || wrong "the result of a resumed run does not begin at step 1"
 finish

@@ -96,12 +96,12 @@ run 0 train $tiny --run.dir=t2 --run.threads=2
 run 0 train $tiny --run.dir=t2b --run.threads=2
 same t2/checkpoints/step-00000006/model.safetensors t2b/checkpoints/step-00000006/model.safetensors
 run 0 train $tiny --run.dir=tied --model.tied=yes --sample.tokens=5 --sample.prompt=the
-says "^sample "
+says "^Sample: "
 isa=${FLATOUT_ISA:-}
 FLATOUT_ISA=ref
 export FLATOUT_ISA
 run 0 train $tiny --run.dir=ref
-says "^kernels  ref"
+says "^Kernels:  *ref"
 run 0 train $tiny --run.dir=ref32 --train.precision=fp32
 FLATOUT_ISA=quantum
 refused 2 "FLATOUT_ISA is 'quantum'" train $tiny --run.dir=isa
@@ -130,13 +130,13 @@ paste -d ' ' a b | awk '{ d = $2 - $5; if (d < 0) d = -d; if (d > 1e-4) bad = 1;
 
 # Dry runs write nothing and need no text.
 run 0 train $tiny --run.dir=dry --dry-run
-says "^model " "^memory "
+says "^Model: " "^Memory: "
 [ ! -e dry ] || wrong "a dry run made its folder"
 run 0 train $tiny --run.dir=dry --data.path= --dry-run
 
 # The plan of a model that this machine could never hold.
 run "0|3" train --model.name=llama-3.1-405b --data.seq=512 --dry-run
-says "^memory "
+says "^Memory: "
 [ $code = 0 ] || says "^flatout: no plan of this step fits into "
 
 # Memory: a run that plans more than it may use is refused with what to change.

@@ -23,8 +23,8 @@ grep -q '"group": "kernels avx2"' out && grep -q '"detail": "FLATOUT_ISA lowers 
 # No place for a checkpoint: not checked, which is neither a pass nor a failure.
 TMPDIR=$tmp/absent
 run 0 verify --short --threads=1
-says '^not checked: checkpoint, saved and read back: cannot make a temporary folder'
-grep -q '^checkpoint .* pass' out && wrong "a checkpoint that was not made passed"
+says '^\* not checked: checkpoint, saved and read back: cannot make a temporary folder'
+grep -q '^ *checkpoint .* pass' out && wrong "a checkpoint that was not made passed"
 
 refused 2 "unknown option" verify --shrt
 refused 2 "unexpected argument\|takes" verify again
@@ -37,8 +37,8 @@ TMPDIR=$tmp
 make_text text
 # shellcheck disable=SC2086 # words
 run 0 train $tiny --run.dir=r --run.verify=short
-says '^verify   [1-9][0-9]* checks passed, 0 failed'
+says '^Verify: [1-9][0-9]* checks passed, 0 failed'
 # shellcheck disable=SC2086
 run 0 train $tiny --run.dir=q
-grep -q '^verify' out && wrong "a run that did not ask for it was verified"
+grep -q '^Verify:' out && wrong "a run that did not ask for it was verified"
 finish

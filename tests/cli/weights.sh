@@ -20,7 +20,7 @@ grep -q '"num_hidden_layers": 1' $(checkpoint b 1)/config.json || wrong "not the
 same $start/model.safetensors $(checkpoint b 1)/model.safetensors
 same $start/tokenizer.json $(checkpoint b 1)/tokenizer.json
 run 0 config --model.weights=$start
-grep -q "^model.name  *$start  *model.weights" out && grep -q "^data.tokenizer  *$start/tokenizer.json  *model.weights" out ||
+grep -q "^ *model.name  *$start  *model.weights" out && grep -q "^ *data.tokenizer  *$start/tokenizer.json  *model.weights" out ||
 	wrong "config does not show what follows from model.weights: $(grep -e name -e tokenizer out)"
 
 # The run's own checkpoint is further on than its start.
@@ -31,7 +31,7 @@ run 0 train $data --model.weights=$start --run.dir=c --train.steps=8 --optim.lr=
 # Every architecture of tests/golden is one that the engine lowers; two of them train here, a checkpoint of each goes on.
 for model in mha llama32 llama_bias mistral qwen2 qwen2_window qwen3; do
 	run 0 train $data --model.weights="$source/tests/golden/$model" --run.dir=g --dry-run
-	says "^model  *.*/tests/golden/$model" "^kernels"
+	says "^Model:  *.*/tests/golden/$model" "^Kernels:"
 done
 common='"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
 "intermediate_size": 48, "vocab_size": 300'

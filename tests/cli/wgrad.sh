@@ -12,7 +12,7 @@ grep -q "lane wgrad" out && wrong "a product is on the lane without being asked 
 run 0 passes $wide --pass.wgrad-lane=yes
 says "^ *+ wgrad-lane "
 run 0 config --pass.wgrad-lane=yes
-says "^pass.wgrad-lane  *yes "
+says "^ *pass.wgrad-lane  *yes "
 refused 2 "pass.wgrad-lane" config --pass.wgrad-lane=2
 
 needs_engine

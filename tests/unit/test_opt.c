@@ -517,7 +517,7 @@ static void test_arg_mistakes(void **state)
 					     "'--train.steps' must be an integer from 1 to 1e9 steps, got 'x'\n"
 					     "unknown option '--no-steps'; nearest is '--steps'\n"
 					     "unknown option '-q'\n"
-					     "'--shuffle' must be true or false, got 'maybe'\n"
+					     "'--shuffle' must be true or false (or yes, no, on, off), got 'maybe'\n"
 					     "unknown option '--'\n"
 					     "'--path' needs a value: UTF-8 text without NUL");
 	assert_int_equal(argc, 1);
@@ -623,7 +623,7 @@ static void test_yes_no(void **state)
 	fo_opt_set_text(&s, "model.tied", "auto", FO_ORIGIN_FLAG, "--tied");
 	fo_opt_set_text(&s, "train.keep", "2", FO_ORIGIN_FLAG, "--keep");
 	assert_string_equal(s.problems.data, "'--tied' must be one of no, yes, model, got 'auto'\n"
-					     "'--keep' must be one of yes, no, got '2'");
+					     "'--keep' must be one of yes, no (or true, false, on, off), got '2'");
 	fo_opt_fini(&s);
 }
 

@@ -78,28 +78,24 @@ static const struct fo_opt tokenizer_rows[] = {
 	FO_OPT_BYTES(struct tokenizer, sample, "tokenizer.sample", "SIZE", "32MiB", 1, 0x1p36,
 		     "of more text an even sample of at most this much is used"),
 	FO_CLI_TEXT_ROWS(struct tokenizer, texts, "tokenizer"),
-	FO_OPT_JSON(struct tokenizer, json, "tokenizer.json", "the result as JSON, progress on standard error"),
-	FO_OPT_FORCE(struct tokenizer, force, "tokenizer.force"),
-	FO_OPT_END
+	FO_CLI_OUTPUT_ROWS(struct tokenizer, "tokenizer", "the result as JSON, progress on standard error")
 };
 
-static void tokenizer_report(const struct tokenizer *in, const struct fo_tokenizer *t, double seconds)
+static void tokenizer_report(const struct fo_cli_call *call, const struct fo_tokenizer *t, double seconds)
 {
-	if (!in->json) {
-		printf("%s: %lld tokens, in %.1f s\n", fo_cli_seen(in->out), (long long)fo_tokenizer_vocab(t), seconds);
-		if (fo_tokenizer_vocab(t) < in->vocab)
-			printf("fewer than the %lld asked for: no pair of tokens is left that occurs twice\n",
-			       (long long)in->vocab);
+	const struct tokenizer *in = call->in;
+	int64_t vocab = fo_tokenizer_vocab(t);
+	char hex[17];
+	if (call->json) {
+		snprintf(hex, sizeof hex, "%016llx", (unsigned long long)fo_tokenizer_checksum(t));
+		fo_json_put(call->json, FO_TEXT("path", in->out), FO_INT("vocab", vocab), FO_TEXT("checksum", hex),
+			    FO_REAL("seconds", seconds));
 		return;
 	}
-	struct fo_json *j = fo_cli_json_begin();
-	char hex[17];
-	snprintf(hex, sizeof hex, "%016llx", (unsigned long long)fo_tokenizer_checksum(t));
-	fo_json_text(j, "path", in->out);
-	fo_json_int(j, "vocab", fo_tokenizer_vocab(t));
-	fo_json_text(j, "checksum", hex);
-	fo_json_real(j, "seconds", seconds);
-	fo_cli_json_end(j);
+	fo_doc_para(call->doc, "%s: %lld tokens, in %.1f s", in->out, (long long)vocab, seconds);
+	if (vocab < in->vocab)
+		fo_doc_para(call->doc, "fewer than the %lld asked for: no pair of tokens is left that occurs twice",
+			    (long long)in->vocab);
 }
 
 static fo_status tokenizer_run(const struct fo_cli_call *call)
@@ -118,7 +114,7 @@ static fo_status tokenizer_run(const struct fo_cli_call *call)
 	if (st == FO_OK)
 		st = fo_tokenizer_save(t, in->out);
 	if (st == FO_OK)
-		tokenizer_report(in, t, (double)(fo_now_ns() - from) * 1e-9);
+		tokenizer_report(call, t, (double)(fo_now_ns() - from) * 1e-9);
 	fo_tokenizer_free(t);
 	return st;
 }

@@ -24,9 +24,7 @@ static const struct fo_opt rows[] = { FO_OPT_INT(struct inspect, doc, "inspect.d
 						  "which shard of a folder", "train|val"),
 				      FO_OPT_PATH(struct inspect, tokenizer, "inspect.tokenizer", "FILE", "",
 						  "empty: tokenizer.json beside the shard"),
-				      FO_OPT_JSON(struct inspect, json, "inspect.json", "JSON on standard output"),
-				      FO_OPT_FORCE(struct inspect, force, "inspect.force"),
-				      FO_OPT_END };
+				      FO_CLI_OUTPUT_ROWS(struct inspect, "inspect", "JSON on standard output") };
 
 enum { BINS = 48 }; /* by powers of two: 2^48 tokens are more than there is text */
 
@@ -110,184 +108,146 @@ static fo_status decode(const struct view *v, int64_t doc, struct fo_str *out)
 	return FO_OK;
 }
 
-static fo_status source_of(const struct view *v, int64_t doc, struct fo_doc_source *source)
+static fo_status show_document(const struct fo_cli_call *call, const struct view *v)
 {
-	*source = (struct fo_doc_source){ NULL, 0 };
-	return v->sources.docs ? fo_shard_source(&v->sources, doc, source) : FO_OK;
-}
-
-static fo_status show_document(const struct view *v)
-{
-	struct fo_str text = { 0 };
-	struct fo_doc_source from;
+	struct fo_str text = { 0 }, shown = { 0 };
+	struct fo_doc_source from = { NULL, 0 };
+	int64_t tokens = 0;
 	fo_status st = decode(v, v->in->doc, &text);
+	if (st == FO_OK && v->sources.docs)
+		st = fo_shard_source(&v->sources, v->in->doc, &from);
 	if (st == FO_OK)
-		st = source_of(v, v->in->doc, &from);
-	if (st == FO_OK && v->in->json) {
-		struct fo_str out = { 0 };
-		struct fo_json j;
-		fo_json_begin(&j, &out, false);
-		fo_json_object(&j, NULL);
-		fo_json_int(&j, "schema", 1);
-		fo_json_int(&j, "document", v->in->doc);
-		fo_json_text(&j, "path", from.path);
-		fo_json_int(&j, "line", from.line);
-		fo_json_int(&j, "tokens", length(&v->shard, v->in->doc));
-		struct fo_str quoted = { 0 };
-		fo_json_string(&quoted, text.data ? text.data : "", text.len);
-		fo_json_raw(&j, "text", quoted.data);
-		fo_str_fini(&quoted);
-		fo_json_close(&j);
-		printf("%s\n", out.data);
-		fo_str_fini(&out);
+		tokens = length(&v->shard, v->in->doc);
+	if (st == FO_OK && call->json) {
+		fo_json_put(call->json, FO_INT("document", v->in->doc), FO_TEXT("path", from.path),
+			    FO_INT("line", from.line), FO_INT("tokens", tokens));
+		fo_json_string(&shown, text.data ? text.data : "", text.len);
+		fo_json_raw(call->json, "text", shown.data);
 	} else if (st == FO_OK) {
-		printf("document %lld, %lld tokens", (long long)v->in->doc, (long long)length(&v->shard, v->in->doc));
+		printf("document %lld, %lld tokens", (long long)v->in->doc, (long long)tokens);
 		if (from.path)
 			printf(", from %s", fo_cli_seen(from.path));
 		if (from.line)
 			printf(":%lld", (long long)from.line);
-		printf("\n\n");
 		struct fo_textout screen = { 0 };
-		struct fo_str safe = { 0 };
-		fo_textout_put(&screen, text.data ? text.data : "", text.len, &safe);
-		fo_textout_end(&screen, &safe);
-		fwrite(safe.data, 1, safe.len, stdout);
-		fo_str_fini(&safe);
-		printf("\n");
+		fo_textout_put(&screen, text.data ? text.data : "", text.len, &shown);
+		fo_textout_end(&screen, &shown);
+		printf("\n\n%s\n", shown.data ? shown.data : "");
 	}
+	fo_str_fini(&shown);
 	fo_str_fini(&text);
 	return st;
 }
 
 /* ---- the whole shard ---- */
 
-static void put_lengths(struct view *v)
+static void say_lengths(const struct view *v, struct fo_doc *d)
 {
-	struct fo_table t;
 	int64_t most = 0;
 	for (int64_t b = 0; b < v->bins; b++)
 		most = most > v->bin[b] ? most : v->bin[b];
-	fo_table_init(&t, "rrrl");
-	fo_table_row(&t, "tokens", "documents", "share", "");
+	fo_doc_table(d, FO_DRAW_FITTED, "Lengths of the documents, BOS and EOS included", "rrrl", "tokens", "documents",
+		     "share", "");
 	for (int64_t b = 0; b < v->bins; b++) {
 		char bar[33] = "";
-		int64_t n = most ? (v->bin[b] * 32 + most - 1) / most : 0;
-		memset(bar, '#', (size_t)n);
-		if (v->bin[b])
-			fo_table_row(&t, fo_arena_printf(&v->arena, "%lld..%lld", 1ll << b, (2ll << b) - 1),
-				     fo_arena_printf(&v->arena, "%lld", (long long)v->bin[b]),
-				     fo_arena_printf(&v->arena, "%.1f %%",
-						     100.0 * (double)v->bin[b] / (double)v->shard.docs),
-				     bar);
+		if (!v->bin[b])
+			continue;
+		memset(bar, '#', (size_t)((v->bin[b] * 32 + most - 1) / most));
+		fo_doc_row(d, fo_doc_printf(d, "%lld..%lld", 1ll << b, (2ll << b) - 1), fo_doc_count(d, v->bin[b]),
+			   fo_doc_printf(d, "%.1f %%", 100.0 * (double)v->bin[b] / (double)v->shard.docs), bar);
 	}
-	fo_cli_table(&t, "  ", true);
-	fo_table_fini(&t);
 }
 
-static const char *share(struct fo_arena *a, double part, double whole)
+static const char *share(struct fo_doc *d, double part, double whole)
 {
-	return fo_arena_printf(a, "%.2f %%", whole > 0 ? 100 * part / whole : 0);
+	return fo_doc_printf(d, "%.2f %%", whole > 0 ? 100 * part / whole : 0);
 }
 
-static void put_packings(struct view *v)
+static void say_packings(const struct view *v, struct fo_doc *d)
 {
 	static const int order[] = { FO_PACK_PACKED, FO_PACK_BESTFIT, FO_PACK_SPLIT, FO_PACK_PADDED };
-	struct fo_table t;
-	fo_table_init(&t, "lrrrr");
-	fo_table_row(&t, "data.packing", "rows", "padding", "tokens dropped", "cut needlessly");
+	const char *longer = fo_cli_plural(v->cost[0].long_docs, "document is", "documents are");
+	fo_doc_table(d, FO_DRAW_FITTED,
+		     fo_doc_printf(d, "Rows of %lld tokens; %lld %s longer than a row", (long long)v->in->seq,
+				   (long long)v->cost[0].long_docs, longer),
+		     "lrrrr", "data.packing", "rows", "padding", "tokens dropped", "cut needlessly");
 	for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
 		const struct fo_packing_cost *c = &v->cost[order[i]];
-		fo_table_row(&t, fo_packing_name[order[i]], fo_arena_printf(&v->arena, "%.0f", c->rows),
-			     share(&v->arena, c->padding, c->rows * (double)v->in->seq),
-			     share(&v->arena, (double)c->truncated, (double)v->shard.tokens),
-			     fo_arena_printf(&v->arena, "%lld", (long long)c->cut_docs));
+		fo_doc_row(d, fo_packing_name[order[i]], fo_doc_printf(d, "%.0f", c->rows),
+			   share(d, c->padding, c->rows * (double)v->in->seq),
+			   share(d, (double)c->truncated, (double)v->shard.tokens), fo_doc_count(d, c->cut_docs));
 	}
-	fo_cli_table(&t, "  ", true);
-	fo_table_fini(&t);
 }
 
-static void show_text(struct view *v)
+static void say(const struct view *v, struct fo_doc *d)
 {
-	char a[32];
 	const struct fo_shard *s = &v->shard;
-	printf("%s\n\n", fo_cli_seen(v->path));
-	printf("  documents  %lld\n  tokens     %lld (%s)\n", (long long)s->docs, (long long)s->tokens,
-	       fo_str_si(a, (double)s->tokens, ""));
-	printf("  lengths    mean %.1f, longest %lld\n", (double)s->tokens / (double)s->docs, (long long)v->longest);
-	printf("  vocabulary %lld, %d bytes per id\n", (long long)s->vocab, s->ids16 ? 2 : 4);
-	printf("  checksum   %016llx, as its bytes have it\n", (unsigned long long)s->checksum);
-	printf("  tokenizer  %016llx", (unsigned long long)s->tokenizer_checksum);
-	if (v->tokenizer)
-		printf(", %s\n", fo_cli_seen(v->tokenizer_path));
-	else
-		printf("; %s\n", v->tokenizer_note);
+	const char *sources = "not recorded", *tokenizer = v->tokenizer ? v->tokenizer_path : v->tokenizer_note;
 	if (v->sources.docs)
-		printf("  sources    %lld %s\n", (long long)v->sources.files,
-		       fo_cli_plural(v->sources.files, "file", "files"));
-	else
-		printf("  sources    not recorded\n");
-	printf("\nLengths of the documents, BOS and EOS included\n\n");
-	put_lengths(v);
-	printf("\nRows of %lld tokens; %lld %s longer than a row\n\n", (long long)v->in->seq,
-	       (long long)v->cost[0].long_docs, fo_cli_plural(v->cost[0].long_docs, "document is", "documents are"));
-	put_packings(v);
+		sources = fo_doc_printf(d, "%lld %s", (long long)v->sources.files,
+					fo_cli_plural(v->sources.files, "file", "files"));
+	fo_doc_line(d, "shard", "%s", v->path);
+	fo_doc_line(d, "documents", "%lld", (long long)s->docs);
+	fo_doc_line(d, "tokens", "%lld (%s)", (long long)s->tokens, fo_doc_si(d, (double)s->tokens, ""));
+	fo_doc_line(d, "lengths", "mean %.1f, longest %lld", (double)s->tokens / (double)s->docs,
+		    (long long)v->longest);
+	fo_doc_line(d, "vocabulary", "%lld, %d bytes per id", (long long)s->vocab, s->ids16 ? 2 : 4);
+	fo_doc_line(d, "checksum", "%016llx, stored in the shard", (unsigned long long)s->checksum);
+	fo_doc_line(d, "tokenizer", "%016llx; %s", (unsigned long long)s->tokenizer_checksum, tokenizer);
+	fo_doc_line(d, "sources", "%s", sources);
+	say_lengths(v, d);
+	say_packings(v, d);
 }
 
-static void show_json(struct view *v)
+static void write_json(const struct view *v, struct fo_json *j)
 {
 	const struct fo_shard *s = &v->shard;
-	struct fo_json *j = fo_cli_json_begin();
 	char hex[17];
-	fo_json_text(j, "path", v->path);
-	fo_json_int(j, "documents", s->docs);
-	fo_json_int(j, "tokens", s->tokens);
-	fo_json_int(j, "longest", v->longest);
-	fo_json_int(j, "vocab", s->vocab);
+	fo_json_put(j, FO_TEXT("path", v->path), FO_INT("documents", s->docs), FO_INT("tokens", s->tokens),
+		    FO_INT("longest", v->longest), FO_INT("vocab", s->vocab));
 	snprintf(hex, sizeof hex, "%016llx", (unsigned long long)s->checksum);
 	fo_json_text(j, "checksum", hex);
 	snprintf(hex, sizeof hex, "%016llx", (unsigned long long)s->tokenizer_checksum);
-	fo_json_text(j, "tokenizer_checksum", hex);
-	fo_json_text(j, "tokenizer", v->tokenizer ? v->tokenizer_path : NULL);
-	fo_json_int(j, "source_files", v->sources.files);
+	fo_json_put(j, FO_TEXT("tokenizer_checksum", hex),
+		    FO_TEXT("tokenizer", v->tokenizer ? v->tokenizer_path : NULL),
+		    FO_INT("source_files", v->sources.files));
 	fo_json_array(j, "documents_by_log2_length");
 	for (int64_t b = 0; b < v->bins; b++)
 		fo_json_int(j, NULL, v->bin[b]);
 	fo_json_close(j);
-	fo_json_int(j, "seq", v->in->seq);
-	fo_json_int(j, "documents_longer_than_a_row", v->cost[0].long_docs);
+	fo_json_put(j, FO_INT("seq", v->in->seq), FO_INT("documents_longer_than_a_row", v->cost[0].long_docs));
 	fo_json_object(j, "packing");
-	for (int i = 0; i < FO_PACK_COUNT; i++) {
-		fo_json_object(j, fo_packing_name[i]);
-		fo_json_real(j, "rows", v->cost[i].rows);
-		fo_json_real(j, "padding_tokens", v->cost[i].padding);
-		fo_json_int(j, "dropped_tokens", v->cost[i].truncated);
-		fo_json_int(j, "documents_cut_needlessly", v->cost[i].cut_docs);
-		fo_json_close(j);
-	}
+	for (int i = 0; i < FO_PACK_COUNT; i++)
+		fo_json_record(j, fo_packing_name[i], FO_REAL("rows", v->cost[i].rows),
+			       FO_REAL("padding_tokens", v->cost[i].padding),
+			       FO_INT("dropped_tokens", v->cost[i].truncated),
+			       FO_INT("documents_cut_needlessly", v->cost[i].cut_docs));
 	fo_json_close(j);
-	fo_cli_json_end(j);
 }
 
-static fo_status inspect(const struct inspect *in, const char *path, struct view *v)
+static fo_status inspect(const struct fo_cli_call *call, struct view *v)
 {
-	v->in = in;
-	FO_TRY(open_view(v, path));
+	const struct inspect *in = v->in;
+	FO_TRY(open_view(v, call->argv[1]));
 	if (in->doc >= 0)
-		return show_document(v);
+		return show_document(call, v);
 	count_lengths(v);
 	for (int i = 0; i < FO_PACK_COUNT; i++)
 		FO_TRY(fo_packing_measure(&v->shard, in->seq, (enum fo_packing)i, (uint64_t)in->seed, &v->cost[i]));
-	(in->json ? show_json : show_text)(v);
+	if (call->json)
+		write_json(v, call->json);
+	else
+		say(v, call->doc);
 	return FO_OK;
 }
 
 static fo_status run(const struct fo_cli_call *call)
 {
-	struct view v = { 0 };
+	struct view v = { .in = call->in };
 	if (call->argc < 2)
 		return fo_hint(fo_fail(FO_EARG, "no shard is named"),
 			       "name a .shard file or a folder that 'flatout data prepare' made");
-	fo_status st = inspect(call->in, call->argv[1], &v);
+	fo_status st = inspect(call, &v);
 	fo_tokenizer_free(v.tokenizer);
 	fo_shard_sources_close(&v.sources);
 	if (v.shard.map)

@@ -30,9 +30,7 @@ static const struct fo_opt rows[] = {
 	FO_CLI_TEXT_ROWS(struct prepare, texts, "prepare"),
 	FO_OPT_BOOL(struct prepare, replace, "prepare.replace", "false",
 		    "make anew what the folder holds of other inputs or options"),
-	FO_OPT_JSON(struct prepare, json, "prepare.json", "the result as JSON, progress on standard error"),
-	FO_OPT_FORCE(struct prepare, force, "prepare.force"),
-	FO_OPT_END
+	FO_CLI_OUTPUT_ROWS(struct prepare, "prepare", "the result as JSON, progress on standard error")
 };
 
 /* A preparation that is under way, or done, keeps its tokenizer. */
@@ -74,58 +72,53 @@ static fo_status tokenizer_of(const struct prepare *in, int argc, char **argv, s
 				  fo_screen_progress, screen, &fo_stop_requested, t);
 }
 
-static void report_json(const struct prepare *in, const struct fo_prepare_stats *r, const struct fo_tokenizer *t,
-			double seconds)
+static void write_json(const struct prepare *in, const struct fo_prepare_stats *r, const struct fo_tokenizer *t,
+		       double seconds, struct fo_json *j)
 {
-	struct fo_json *j = fo_cli_json_begin();
 	char hex[17];
 	snprintf(hex, sizeof hex, "%016llx", (unsigned long long)fo_tokenizer_checksum(t));
-	fo_json_text(j, "path", in->out);
-	fo_json_int(j, "vocab", fo_tokenizer_vocab(t));
-	fo_json_text(j, "tokenizer_checksum", hex);
-	fo_json_int(j, "files", r->files);
-	fo_json_int(j, "skipped_binary", r->skipped_binary);
-	fo_json_int(j, "skipped_empty", r->skipped_empty);
-	fo_json_int(j, "skipped_bad", r->skipped_bad);
-	fo_json_int(j, "bytes", r->bytes);
-	fo_json_int(j, "train_documents", r->train_docs);
-	fo_json_int(j, "train_tokens", r->train_tokens);
-	fo_json_int(j, "val_documents", r->val_docs);
-	fo_json_int(j, "val_tokens", r->val_tokens);
-	fo_json_int(j, "resumed_bytes", r->resumed_bytes);
-	fo_json_real(j, "seconds", seconds);
-	fo_cli_json_end(j);
+	fo_json_put(j, FO_TEXT("path", in->out), FO_INT("vocab", fo_tokenizer_vocab(t)),
+		    FO_TEXT("tokenizer_checksum", hex), FO_INT("files", r->files),
+		    FO_INT("skipped_binary", r->skipped_binary), FO_INT("skipped_empty", r->skipped_empty),
+		    FO_INT("skipped_bad", r->skipped_bad), FO_INT("bytes", r->bytes),
+		    FO_INT("train_documents", r->train_docs), FO_INT("train_tokens", r->train_tokens),
+		    FO_INT("val_documents", r->val_docs), FO_INT("val_tokens", r->val_tokens),
+		    FO_INT("resumed_bytes", r->resumed_bytes), FO_REAL("seconds", seconds));
 }
 
-static void report_text(const struct prepare *in, const struct fo_prepare_stats *r, const struct fo_tokenizer *t,
-			double seconds)
+/* "36 documents, 4.12 ktokens (DIR/train.shard)" */
+static void say_shard(struct fo_doc *d, const char *label, int64_t docs, int64_t tokens, const char *dir,
+		      const char *file)
 {
-	char a[32], b[32];
+	fo_doc_line(d, label, "%lld %s, %s (%s/%s.shard)", (long long)docs,
+		    fo_cli_plural(docs, "document", "documents"), fo_doc_si(d, (double)tokens, "tokens"), dir, file);
+}
+
+static void say(const struct prepare *in, const struct fo_prepare_stats *r, const struct fo_tokenizer *t,
+		double seconds, struct fo_doc *d)
+{
 	int64_t here = r->bytes - r->resumed_bytes;
-	const char *dir = fo_cli_seen(in->out);
-	fo_cli_put(stdout, "text       ", "           ", "%lld %s, %s; left out: %lld binary, %lld empty, %lld bad",
-		   (long long)r->files, fo_cli_plural(r->files, "file", "files"), fo_str_bytes(a, (double)r->bytes),
-		   (long long)r->skipped_binary, (long long)r->skipped_empty, (long long)r->skipped_bad);
-	fo_cli_put(stdout, "tokenizer  ", "           ", "%lld tokens (%s/tokenizer.json)",
-		   (long long)fo_tokenizer_vocab(t), dir);
-	fo_cli_put(stdout, "train      ", "           ", "%lld %s, %s (%s/train.shard)", (long long)r->train_docs,
-		   fo_cli_plural(r->train_docs, "document", "documents"),
-		   fo_str_si(a, (double)r->train_tokens, "tokens"), dir);
-	fo_cli_put(stdout, "held out   ", "           ", "%lld %s, %s (%s/val.shard)", (long long)r->val_docs,
-		   fo_cli_plural(r->val_docs, "document", "documents"), fo_str_si(a, (double)r->val_tokens, "tokens"),
-		   dir);
-	if (!here)
-		printf("nothing was left to do: all of it was prepared before\n");
-	else
-		printf("time       %.1f s, %s/s\n", seconds, fo_str_bytes(a, (double)here / seconds));
+	long long vocab = (long long)fo_tokenizer_vocab(t);
+	fo_doc_line(d, "text", "%lld %s, %s; left out: %lld binary, %lld empty, %lld bad", (long long)r->files,
+		    fo_cli_plural(r->files, "file", "files"), fo_doc_bytes(d, r->bytes), (long long)r->skipped_binary,
+		    (long long)r->skipped_empty, (long long)r->skipped_bad);
+	fo_doc_line(d, "tokenizer", "%lld tokens (%s/tokenizer.json)", vocab, in->out);
+	say_shard(d, "train", r->train_docs, r->train_tokens, in->out, "train");
+	say_shard(d, "held out", r->val_docs, r->val_tokens, in->out, "val");
+	if (here)
+		fo_doc_line(d, "time", "%.1f s, %s/s", seconds, fo_doc_num(d, (double)here / seconds, FO_DRAW_BYTES));
 	if (here && r->resumed_bytes)
-		printf("gone on    behind %s that were prepared before\n", fo_str_bytes(b, (double)r->resumed_bytes));
-	printf("\nflatout train run.yaml --data.path=%s --model.vocab=%lld trains on it\n", dir,
-	       (long long)fo_tokenizer_vocab(t));
+		fo_doc_line(d, "gone on", "after %s that were prepared before", fo_doc_bytes(d, r->resumed_bytes));
+	if (!here)
+		fo_doc_para(d, "nothing was left to do: all of it was prepared before");
+	fo_doc_para(d, "flatout train run.yaml --data.path=%s --model.vocab=%lld trains on it", in->out, vocab);
 }
 
-static fo_status prepare(const struct prepare *in, int argc, char **argv, struct fo_arena *a, struct fo_screen *screen)
+static fo_status prepare(const struct fo_cli_call *call, struct fo_arena *a, struct fo_screen *screen)
 {
+	const struct prepare *in = call->in;
+	int argc = call->argc;
+	char **argv = call->argv;
 	struct fo_tokenizer *t = NULL;
 	struct fo_prepare_stats stats = { 0 };
 	int64_t from = fo_now_ns();
@@ -156,9 +149,11 @@ static fo_status prepare(const struct prepare *in, int argc, char **argv, struct
 						   .ctx = screen,
 						   .stop = &fo_stop_requested },
 			     &stats);
-	fo_screen_end_line(screen);
-	if (st == FO_OK)
-		(in->json ? report_json : report_text)(in, &stats, t, (double)(fo_now_ns() - from) * 1e-9);
+	double seconds = (double)(fo_now_ns() - from) * 1e-9;
+	if (st == FO_OK && call->json)
+		write_json(in, &stats, t, seconds, call->json);
+	else if (st == FO_OK)
+		say(in, &stats, t, seconds, call->doc);
 done:
 	fo_screen_end_line(screen);
 	fo_tokenizer_free(t);
@@ -172,7 +167,7 @@ static fo_status run(const struct fo_cli_call *call)
 	struct fo_arena a = { 0 };
 	fo_screen_init(&screen, &(struct fo_run){ .log_every = 1 }, in->json);
 	fo_catch_signals();
-	fo_status st = prepare(in, call->argc, call->argv, &a, &screen);
+	fo_status st = prepare(call, &a, &screen);
 	fo_arena_fini(&a);
 	return st;
 }

@@ -27,10 +27,7 @@ static const struct fo_opt rows[] = {
 		    "how long to train; preparing takes some seconds more"),
 	FO_OPT_BOOL(struct demo, ladder, "demo.ladder", "true",
 		    "then measure four rungs of a ladder on the same model; takes six tenths of --minutes more"),
-	FO_OPT_JSON(struct demo, json, "demo.json",
-		    "the result as JSON on standard output, progress on standard error"),
-	FO_OPT_FORCE(struct demo, force, "demo.force"),
-	FO_OPT_END
+	FO_CLI_OUTPUT_ROWS(struct demo, "demo", "the result as JSON on standard output, progress on standard error")
 };
 
 /* Models to choose from. A run of N weights that multiply a token learns best from about 20 N tokens (Hoffmann et al.
@@ -136,7 +133,7 @@ static fo_status probe(struct fo_run *r, double seconds, FILE *out, double *toke
 			break;
 	}
 	set_size(r, best);
-	fprintf(out, "probe    %.1f s: this machine trains %lld layers of width %lld at %.0f tokens/s\n",
+	fprintf(out, "Probe: %.1f s: this machine trains %lld layers of width %lld at %.0f tokens/s\n",
 		(double)(fo_now_ns() - begin) * 1e-9, (long long)r->layers, (long long)r->hidden, *tokens / seconds);
 	return FO_OK;
 }
@@ -314,7 +311,7 @@ static fo_status train_sized(const struct demo *in, struct fo_opt_set *s, struct
 	struct fo_run probed = *r;
 	double tokens = 0;
 	fo_screen_init(&screen, r, in->json);
-	fprintf(screen.out, "text     %s\n", fo_cli_seen(r->data));
+	fprintf(screen.out, "Text: %s\n", fo_cli_seen(r->data));
 	FO_TRY(probe(&probed, in->minutes * 60, screen.out, &tokens));
 	FO_TRY(size_run(s, &probed, tokens, a));
 	screen.log_every = r->log_every;
@@ -383,22 +380,25 @@ static fo_status plan_ladder(const struct demo *in, const struct fo_run *r, cons
 
 /* Takes the place of this process: turns of a ladder are forked, and OpenMP has run here. Returns only when it cannot.
  */
-static fo_status begin_ladder(const struct demo *in, char **argv)
+static fo_status begin_ladder(const struct fo_cli_call *call, char **argv)
 {
-	fputc('\n', in->json ? stderr : stdout);
+	fo_cli_show(call);
+	fputc('\n', call->json ? stderr : stdout);
 	fflush(NULL);
 	if (ferror(stdout))
 		return FO_OK; /* main says that output was lost */
 	/* Text for --json=FILE becomes the file now: main, which does it otherwise, is not reached. */
 	FO_TRY(fo_cli_output_end());
-	if (in->json)
+	if (call->json)
 		dup2(STDERR_FILENO, STDOUT_FILENO);
 	execv("/proc/self/exe", argv);
 	return fo_fail(FO_EUNSUPPORTED, "cannot start the ladder: /proc/self/exe is not there");
 }
 
-static fo_status run_demo(const struct demo *in, struct fo_arena *a, struct fo_train_result *result, char **ladder)
+static fo_status run_demo(const struct fo_cli_call *call, struct fo_arena *a, struct fo_train_result *result,
+			  char **ladder)
 {
+	const struct demo *in = call->in;
 	const char *text = in->text, *dir = *in->dir ? in->dir : "runs/demo";
 	struct fo_run r;
 	struct fo_opt_set s;
@@ -410,12 +410,8 @@ static fo_status run_demo(const struct demo *in, struct fo_arena *a, struct fo_t
 	if (st == FO_OK && in->ladder)
 		st = plan_ladder(in, &r, result, a, ladder);
 	fo_opt_fini(&s);
-	if (st == FO_OK && in->json) {
-		struct fo_str out = { 0 };
-		fo_screen_summary_json(result, &out);
-		fputs(out.data, stdout);
-		fo_str_fini(&out);
-	}
+	if (st == FO_OK && call->json)
+		fo_screen_summary_json(result, call->json);
 	return st;
 }
 
@@ -424,9 +420,9 @@ static fo_status run(const struct fo_cli_call *call)
 	struct fo_arena a = { 0 };
 	struct fo_train_result result = { 0 };
 	char *ladder[16] = { NULL };
-	fo_status st = run_demo(call->in, &a, &result, ladder);
+	fo_status st = run_demo(call, &a, &result, ladder);
 	if (st == FO_OK && *ladder)
-		st = begin_ladder(call->in, ladder);
+		st = begin_ladder(call, ladder);
 	fo_train_result_fini(&result);
 	fo_arena_fini(&a);
 	return st;

@@ -26,9 +26,7 @@ static const struct fo_opt rows[] = {
 	FO_OPT_INT(struct eval, threads, "eval.threads", "N", "0", 0, 1024, "threads", "0: all this process may use"),
 	FO_OPT_TEXT(struct eval, device, "eval.device", "HOW", "auto",
 		    "what computes: auto, cpu, cuda or cuda:N, as train.device"),
-	FO_OPT_JSON(struct eval, json, "eval.json", "print JSON"),
-	FO_OPT_FORCE(struct eval, force, "eval.force"),
-	FO_OPT_END
+	FO_CLI_OUTPUT_ROWS(struct eval, "eval", "print JSON")
 };
 
 static fo_status parse_batches(const char *text, int64_t *out)
@@ -45,62 +43,44 @@ static fo_status parse_batches(const char *text, int64_t *out)
 	return FO_OK;
 }
 
-static void print_json(const struct fo_pretrained *p, const struct fo_eval_result *r)
+static void write_json(const struct fo_pretrained *p, const struct fo_eval_result *r, struct fo_json *j)
 {
-	struct fo_json *j = fo_cli_json_begin();
 	fo_json_text(j, "model", p->dir);
 	p->step >= 0 ? fo_json_int(j, "step", p->step) : fo_json_real(j, "step", NAN);
-	fo_json_text(j, "precision", fo_numerics_name[p->precision]);
-	fo_json_text(j, "isa", fo_isa_name[r->isa]);
-	fo_json_int(j, "threads", r->threads);
-	fo_json_text(j, "device", *r->device ? r->device : NULL);
-	fo_json_text(j, "data", r->data);
-	fo_json_bool(j, "in_order", r->in_order);
-	fo_json_int(j, "seq", r->seq);
-	fo_json_int(j, "rows", r->rows);
-	fo_json_int(j, "batches", r->batches);
-	fo_json_int(j, "loss_tokens", r->tokens);
-	fo_json_int(j, "tokens", r->real_tokens);
-	fo_json_real(j, "loss", r->loss);
-	fo_json_real(j, "perplexity", r->perplexity);
+	fo_json_put(j, FO_TEXT("precision", fo_numerics_name[p->precision]), FO_TEXT("isa", fo_isa_name[r->isa]),
+		    FO_INT("threads", r->threads), FO_TEXT("device", *r->device ? r->device : NULL),
+		    FO_TEXT("data", r->data), FO_BOOL("in_order", r->in_order), FO_INT("seq", r->seq),
+		    FO_INT("rows", r->rows), FO_INT("batches", r->batches), FO_INT("loss_tokens", r->tokens),
+		    FO_INT("tokens", r->real_tokens), FO_REAL("loss", r->loss), FO_REAL("perplexity", r->perplexity));
 	r->bytes >= 0 ? fo_json_int(j, "bytes", r->bytes) : fo_json_real(j, "bytes", NAN);
-	fo_json_real(j, "bits_per_byte", r->bits_per_byte);
-	fo_json_real(j, "logged_loss", r->logged);
-	fo_json_real(j, "seconds", r->seconds);
-	fo_json_real(j, "tokens_per_second", r->tokens_per_second);
+	fo_json_put(j, FO_REAL("bits_per_byte", r->bits_per_byte), FO_REAL("logged_loss", r->logged),
+		    FO_REAL("seconds", r->seconds), FO_REAL("tokens_per_second", r->tokens_per_second));
 	fo_cli_mfu_json(j, &r->mfu);
-	fo_json_real(j, "peak_flop_s", r->peak.flop_s > 0 ? r->peak.flop_s : NAN);
-	fo_json_text(j, "peak_source", r->peak.source);
-	fo_cli_json_end(j);
+	fo_json_put(j, FO_REAL("peak_flop_s", r->peak.flop_s > 0 ? r->peak.flop_s : NAN),
+		    FO_TEXT("peak_source", r->peak.source));
 }
 
-#define LEAD "         "
-
-static void print_text(const struct fo_pretrained *p, const struct fo_eval_result *r)
+static void say(const struct fo_pretrained *p, const struct fo_eval_result *r, struct fo_doc *d)
 {
-	char a[32], b[32];
-	fo_cli_put(stdout, "model    ", LEAD, "%s%s, %s", fo_cli_seen(p->dir), p->step < 0 ? "" : " (ours)",
-		   fo_numerics_name[p->precision]);
-	fo_cli_put(stdout, "text     ", LEAD, "%s: %lld tokens with loss in %lld %s of %lld x %lld%s",
-		   fo_cli_seen(r->data), (long long)r->tokens, (long long)r->batches,
-		   fo_cli_plural(r->batches, "batch", "batches"), (long long)r->rows, (long long)r->seq,
-		   r->in_order ? "" : ", drawn as in training");
-	fo_cli_put(stdout, "loss     ", LEAD, "%.6f nats per token, perplexity %.4f", r->loss, r->perplexity);
+	fo_doc_line(d, "model", "%s%s, %s", p->dir, p->step < 0 ? "" : " (ours)", fo_numerics_name[p->precision]);
+	fo_doc_line(d, "text", "%s: %lld tokens with loss in %lld %s of %lld x %lld%s", r->data, (long long)r->tokens,
+		    (long long)r->batches, fo_cli_plural(r->batches, "batch", "batches"), (long long)r->rows,
+		    (long long)r->seq, r->in_order ? "" : ", drawn as in training");
+	fo_doc_line(d, "loss", "%.6f nats per token, perplexity %.4f", r->loss, r->perplexity);
 	if (isfinite(r->bits_per_byte))
-		fo_cli_put(stdout, "bytes    ", LEAD, "%.4f bits per byte over %lld bytes of text", r->bits_per_byte,
-			   (long long)r->bytes);
+		fo_doc_line(d, "bytes", "%.4f bits per byte over %lld bytes of text", r->bits_per_byte,
+			    (long long)r->bytes);
 	if (isfinite(r->logged))
-		fo_cli_put(stdout, "logged   ", LEAD, "%.6f at step %lld: %s", r->logged, (long long)p->step,
-			   r->logged == r->loss ? "the same" : "not the same (see flatout help eval)");
-	if (*r->device)
-		fo_cli_put(stdout, "speed    ", LEAD, "%s/s on %s", fo_str_si(b, r->tokens_per_second, "tokens"),
-			   r->device);
-	else
-		fo_cli_put(stdout, "speed    ", LEAD, "%s/s on %d %s, %s", fo_str_si(b, r->tokens_per_second, "tokens"),
-			   r->threads, fo_cli_plural(r->threads, "thread", "threads"), fo_isa_name[r->isa]);
+		fo_doc_line(d, "logged", "%.6f at step %lld: %s", r->logged, (long long)p->step,
+			    r->logged == r->loss ? "the same" : "not the same (see flatout help eval)");
+	const char *where = r->device;
+	if (!*where)
+		where = fo_doc_printf(d, "%d %s, %s", r->threads, fo_cli_plural(r->threads, "thread", "threads"),
+				      fo_isa_name[r->isa]);
+	fo_doc_line(d, "speed", "%s/s on %s", fo_doc_si(d, r->tokens_per_second, "tokens"), where);
 	if (r->peak.flop_s > 0)
-		fo_cli_put(stdout, "MFU      ", LEAD, "%.1f %% of %s/s (forward: a third of the rule mfu), HFU %.1f %%",
-			   100 * r->mfu.mfu, fo_str_si(a, r->peak.flop_s, "FLOP"), 100 * r->mfu.hfu);
+		fo_doc_line(d, "MFU", "%.1f %% of %s/s (forward: a third of the rule mfu), HFU %.1f %%",
+			    100 * r->mfu.mfu, fo_doc_si(d, r->peak.flop_s, "FLOP"), 100 * r->mfu.hfu);
 }
 
 static fo_status run(const struct fo_cli_call *call)
@@ -128,8 +108,10 @@ static fo_status run(const struct fo_cli_call *call)
 	fo_catch_signals();
 	st = fo_pretrained_evaluate(&p, &o, &r);
 	fo_screen_end_line(&screen);
-	if (st == FO_OK)
-		(in->json ? print_json : print_text)(&p, &r);
+	if (st == FO_OK && call->json)
+		write_json(&p, &r, call->json);
+	else if (st == FO_OK)
+		say(&p, &r, call->doc);
 done:
 	fo_cuda_close(o.cuda);
 	fo_pretrained_close(&p);

@@ -46,9 +46,7 @@ static const struct fo_opt rows[] = {
 		   "0: all this process may use"),
 	FO_OPT_TEXT(struct generate, device, "generate.device", "HOW", "auto",
 		    "what computes: auto, cpu, cuda or cuda:N, as train.device"),
-	FO_OPT_JSON(struct generate, json, "generate.json", "print the result as JSON, nothing as it comes"),
-	FO_OPT_FORCE(struct generate, force, "generate.force"),
-	FO_OPT_END
+	FO_CLI_OUTPUT_ROWS(struct generate, "generate", "print the result as JSON, nothing as it comes")
 };
 
 struct session {
@@ -240,45 +238,41 @@ static double read_rate(const struct session *s)
 
 static void print_speed(const struct session *s)
 {
-	char a[32], b[32], c[32];
+	struct fo_doc d = { 0 };
 	fflush(stdout);
 	if (!s->in->json)
 		fprintf(stderr, "\n");
-	fo_cli_put(stderr, "prompt   ", "         ", "%zu %s in %.3g s: %.4g tokens/s", s->prompt,
-		   fo_cli_plural((int64_t)s->prompt, "token", "tokens"), s->prompt_seconds,
-		   (double)s->prompt / s->prompt_seconds);
+	fo_doc_line(&d, "prompt", "%zu %s in %.3g s: %.4g tokens/s", s->prompt,
+		    fo_cli_plural((int64_t)s->prompt, "token", "tokens"), s->prompt_seconds,
+		    (double)s->prompt / s->prompt_seconds);
 	size_t made = s->n - s->prompt;
 	if (s->steps)
-		fo_cli_put(stderr, "text     ", "         ", "%zu %s, %.4g tokens/s", made,
-			   fo_cli_plural((int64_t)made, "token", "tokens"), (double)s->steps / s->seconds);
+		fo_doc_line(&d, "text", "%zu %s, %.4g tokens/s", made, fo_cli_plural((int64_t)made, "token", "tokens"),
+			    (double)s->steps / s->seconds);
 	double rate = s->bytes / s->seconds, most = read_rate(s);
 	if (most > 0)
-		fo_cli_put(stderr, "memory   ", "         ",
-			   "%s per token: %s/s, %.0f %% of the %s/s that a plain loop reads",
-			   fo_str_bytes(a, s->bytes / (double)s->steps), fo_str_bytes(b, rate), 100 * rate / most,
-			   fo_str_bytes(c, most));
+		fo_doc_line(&d, "memory", "%s per token: %s/s, %.0f %% of the %s/s that a plain loop reads",
+			    fo_doc_num(&d, s->bytes / (double)s->steps, FO_DRAW_BYTES),
+			    fo_doc_num(&d, rate, FO_DRAW_BYTES), 100 * rate / most,
+			    fo_doc_num(&d, most, FO_DRAW_BYTES));
 	if (!strcmp(s->stop, "context"))
-		fo_cli_put(stderr, "stopped  ", "         ", "the model's %lld positions are used up",
-			   (long long)s->model.model.max_position);
+		fo_doc_line(&d, "stopped", "the model's %lld positions are used up",
+			    (long long)s->model.model.max_position);
+	fo_cli_print(stderr, &d);
+	fo_doc_fini(&d);
 }
 
-static void print_json(const struct session *s)
+static void write_json(const struct session *s, struct fo_json *j)
 {
-	struct fo_json *j = fo_cli_json_begin();
 	double most = read_rate(s), rate = s->bytes / s->seconds;
 	fo_json_text(j, "model", s->model.dir);
 	s->model.step >= 0 ? fo_json_int(j, "step", s->model.step) : fo_json_real(j, "step", NAN);
-	fo_json_text(j, "precision", fo_numerics_name[s->model.precision]);
-	fo_json_text(j, "isa", fo_isa_name[s->exec.isa]);
-	fo_json_int(j, "threads", s->exec.threads);
-	fo_json_text(j, "device", s->exec.cuda ? fo_cuda_info(s->exec.cuda)->name : NULL);
-	fo_json_real(j, "temperature", s->in->temperature);
-	fo_json_int(j, "top_k", s->in->top_k);
-	fo_json_real(j, "top_p", s->in->top_p);
-	fo_json_int(j, "seed", s->in->seed);
-	fo_json_text(j, "stop", s->stop);
-	fo_json_int(j, "prompt_tokens", (int64_t)s->prompt);
-	fo_json_int(j, "tokens", (int64_t)(s->n - s->prompt));
+	fo_json_put(j, FO_TEXT("precision", fo_numerics_name[s->model.precision]),
+		    FO_TEXT("isa", fo_isa_name[s->exec.isa]), FO_INT("threads", s->exec.threads),
+		    FO_TEXT("device", s->exec.cuda ? fo_cuda_info(s->exec.cuda)->name : NULL),
+		    FO_REAL("temperature", s->in->temperature), FO_INT("top_k", s->in->top_k),
+		    FO_REAL("top_p", s->in->top_p), FO_INT("seed", s->in->seed), FO_TEXT("stop", s->stop),
+		    FO_INT("prompt_tokens", (int64_t)s->prompt), FO_INT("tokens", (int64_t)(s->n - s->prompt)));
 	fo_json_array(j, "ids");
 	for (size_t i = s->prompt; i < s->n; i++)
 		fo_json_int(j, NULL, s->ids[i]);
@@ -287,14 +281,13 @@ static void print_json(const struct session *s)
 	fo_json_string(&text, s->text.data ? s->text.data : "", s->text.len);
 	fo_json_raw(j, "text", text.data);
 	fo_str_fini(&text);
-	fo_json_real(j, "prompt_seconds", s->prompt_seconds);
-	fo_json_real(j, "prompt_tokens_per_second", (double)s->prompt / s->prompt_seconds);
-	fo_json_real(j, "tokens_per_second", s->steps ? (double)s->steps / s->seconds : NAN);
-	fo_json_real(j, "bytes_per_token", s->steps ? s->bytes / (double)s->steps : NAN);
-	fo_json_real(j, "bytes_per_second", s->steps ? rate : NAN);
-	fo_json_real(j, "read_bytes_per_second", most > 0 ? most : NAN);
-	fo_json_real(j, "bandwidth_share", most > 0 ? rate / most : NAN);
-	fo_cli_json_end(j);
+	fo_json_put(j, FO_REAL("prompt_seconds", s->prompt_seconds),
+		    FO_REAL("prompt_tokens_per_second", (double)s->prompt / s->prompt_seconds),
+		    FO_REAL("tokens_per_second", s->steps ? (double)s->steps / s->seconds : NAN),
+		    FO_REAL("bytes_per_token", s->steps ? s->bytes / (double)s->steps : NAN),
+		    FO_REAL("bytes_per_second", s->steps ? rate : NAN),
+		    FO_REAL("read_bytes_per_second", most > 0 ? most : NAN),
+		    FO_REAL("bandwidth_share", most > 0 ? rate / most : NAN));
 }
 
 static fo_status run(const struct fo_cli_call *call)
@@ -308,7 +301,10 @@ static fo_status run(const struct fo_cli_call *call)
 	FO_TRY_OR(st, open_model(&s, call->argv[1]), done);
 	fo_catch_signals();
 	FO_TRY_OR(st, generate(&s), done);
-	(in->json ? print_json : print_speed)(&s);
+	if (call->json)
+		write_json(&s, call->json);
+	else
+		print_speed(&s);
 	if (!strcmp(s.stop, "interrupted"))
 		st = fo_fail(FO_EINTERRUPT, "stopped after %zu tokens", s.n - s.prompt);
 done:

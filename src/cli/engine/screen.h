@@ -10,14 +10,14 @@ struct fo_screen {
 	FILE *out; /* where progress goes: standard output, or standard error beside --json */
 	bool live; /* a terminal: one line is rewritten */
 	int64_t log_every;
-	const char *dir;     /* the run's; NULL: none */
-	bool open_line;      /* a live line stands unfinished */
-	int64_t last_ns;     /* when the live line was last drawn */
-	char last_what[64];  /* preparation announced last (plain output) */
-	int64_t what_ns;     /* when that began */
-	double what_done;    /* how much of it was done then */
-	bool plan_is_all;    /* a dry run: the plan is the result, and waits for its reader */
-	struct fo_str *plan; /* not NULL: gets the plan as one JSON object */
+	const char *dir;      /* the run's; NULL: none */
+	bool open_line;       /* a live line stands unfinished */
+	int64_t last_ns;      /* when the live line was last drawn */
+	char last_what[64];   /* preparation announced last (plain output) */
+	int64_t what_ns;      /* when that began */
+	double what_done;     /* how much of it was done then */
+	bool plan_is_all;     /* a dry run: the plan is the result, and waits for its reader */
+	struct fo_json *plan; /* not NULL: gets the plan as members of the open object */
 };
 void fo_screen_init(struct fo_screen *s, const struct fo_run *r, bool json);
 /* Fills the hooks; ctx becomes s. */
@@ -28,8 +28,8 @@ void fo_screen_end_line(struct fo_screen *s);
 void fo_screen_progress(void *ctx, const char *what, const char *unit, double done, double total);
 /* The sample, then the last screen: at most 80 columns and 24 lines. */
 void fo_screen_summary(struct fo_screen *s, const struct fo_train_result *r);
-/* The same as one JSON object. */
-void fo_screen_summary_json(const struct fo_train_result *r, struct fo_str *out);
+/* The same as members of the open object. */
+void fo_screen_summary_json(const struct fo_train_result *r, struct fo_json *j);
 /* {"started":..., "flatout":..., "options":...}: the command line's part of run.json; heap. */
 char *fo_screen_run_json(struct fo_opt_set *s);
 

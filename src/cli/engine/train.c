@@ -12,9 +12,8 @@ struct train {
 static const struct fo_opt extra[] = {
 	FO_OPT_BOOL(struct train, dry_run, "cli.dry-run", "false",
 		    "show the model, the memory plan and the kernels, then stop"),
-	FO_OPT_JSON(struct train, json, "cli.json",
-		    "print the result (of a dry run the plan) as JSON, progress on standard error"),
-	FO_OPT_FORCE(struct train, force, "cli.force"), FO_OPT_END
+	FO_CLI_OUTPUT_ROWS(struct train, "cli",
+			   "print the result (of a dry run the plan) as JSON, progress on standard error")
 };
 
 static fo_status run(const struct fo_cli_call *call)
@@ -23,10 +22,9 @@ static fo_status run(const struct fo_cli_call *call)
 	struct fo_screen screen;
 	struct fo_train_hooks hooks;
 	struct fo_train_result result = { 0 };
-	struct fo_str out = { 0 };
 	fo_status st = FO_OK;
 	fo_screen_init(&screen, &in->run, in->json);
-	screen.plan = in->json && in->dry_run ? &out : NULL;
+	screen.plan = in->dry_run ? call->json : NULL;
 	screen.plan_is_all = in->dry_run;
 	fo_screen_hooks(&screen, &hooks);
 	hooks.dry_run = in->dry_run;
@@ -47,14 +45,11 @@ static fo_status run(const struct fo_cli_call *call)
 				"nothing to do: train.steps is %lld, and the run has as many; a larger one goes on\n",
 				(long long)in->run.steps);
 		fo_screen_summary(&screen, &result);
-		if (in->json)
-			fo_screen_summary_json(&result, &out);
+		if (call->json)
+			fo_screen_summary_json(&result, call->json);
 	}
-	if (st == FO_OK && out.len)
-		fputs(out.data, stdout);
 	fo_train_result_fini(&result);
 	free(run_json);
-	fo_str_fini(&out);
 	return st;
 }
 

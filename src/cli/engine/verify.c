@@ -24,9 +24,7 @@ static const struct fo_opt rows[] = {
 	FO_OPT_TEXT(
 		struct verify, device, "verify.device", "HOW", "cpu",
 		"what is checked: cpu, the processor's kernels; cuda or cuda:N, that device's; auto, as train.device"),
-	FO_OPT_JSON(struct verify, json, "verify.json", "JSON on standard output"),
-	FO_OPT_FORCE(struct verify, force, "verify.force"),
-	FO_OPT_END
+	FO_CLI_OUTPUT_ROWS(struct verify, "verify", "JSON on standard output")
 };
 
 /* ---- groups of checks: a line each ---- */
@@ -61,83 +59,58 @@ static enum fo_verify_result group_result(const struct group *g)
 	return g->count[FO_VERIFY_PASS] ? FO_VERIFY_PASS : FO_VERIFY_NOT_CHECKED;
 }
 
-static void print_row(struct fo_table *t, struct fo_arena *a, const struct fo_verify_report *r, const struct group *g)
+static void say_group(struct fo_doc *d, const struct fo_verify_report *r, const struct group *g)
 {
 	const struct fo_verify_check *c = &r->check[g->from];
 	enum fo_verify_result result = group_result(g);
-	const char *worst = "";
+	const char *worst = "", *checks = "", *said = fo_verify_result_name[result];
 	if (g->worst < g->to)
-		worst = fo_arena_printf(a, "%.2g of %.2g", r->check[g->worst].error, r->check[g->worst].bound);
+		worst = fo_doc_printf(d, "%.2g of %.2g", r->check[g->worst].error, r->check[g->worst].bound);
 	else if (result == FO_VERIFY_PASS)
 		worst = "equal";
-	const char *checks = "", *said = fo_verify_result_name[result];
 	if (result != FO_VERIFY_NOT_CHECKED)
-		checks = fo_arena_printf(a, "%zu", g->to - g->from);
+		checks = fo_doc_count(d, (int64_t)(g->to - g->from));
 	if (result == FO_VERIFY_PASS && g->count[FO_VERIFY_NOT_CHECKED])
-		said = fo_arena_printf(a, "%d not checked", g->count[FO_VERIFY_NOT_CHECKED]);
-	fo_table_row(t, c->group, checks, c->against, worst, said);
+		said = fo_doc_printf(d, "%d not checked", g->count[FO_VERIFY_NOT_CHECKED]);
+	fo_doc_row(d, c->group, checks, c->against, worst, said);
 }
 
-static void print_text(const struct fo_verify_report *r)
+static void say(const struct fo_verify_report *r, struct fo_doc *d)
 {
-	struct fo_table t;
-	struct fo_arena a = { 0 };
-	int told = 0;
-	fo_table_init(&t, "lrlrl");
-	fo_table_row(&t, "check", "n", "against", "worst error", "result");
+	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrlrl", "check", "n", "against", "worst error", "result");
 	for (size_t i = 0; i < r->n;) {
 		struct group g = next_group(r, i);
 		if (*r->check[i].against) /* else a whole set that did not run: said below */
-			print_row(&t, &a, r, &g);
+			say_group(d, r, &g);
 		i = g.to;
 	}
-	fo_cli_table(&t, "", true);
-	fo_table_fini(&t);
 	for (size_t i = 0; i < r->n; i++) {
 		const struct fo_verify_check *c = &r->check[i];
+		const char *name = *c->against ? fo_doc_printf(d, ", %s", c->name) : "", *detail = c->detail;
 		if (c->result == FO_VERIFY_PASS)
 			continue;
-		const char *name = *c->against ? fo_arena_printf(&a, ", %s", c->name) : "";
-		char *lead = fo_arena_printf(&a, "%s: %s%s: ", fo_verify_result_name[c->result], c->group, name);
-		if (!told++)
-			printf("\n");
-		if (c->detail && c->bound > 0)
-			fo_cli_put(stdout, lead, "  ", "%s", c->detail);
-		else if (c->bound > 0)
-			fo_cli_put(stdout, lead, "  ", "error %.3g, at most %.3g is allowed", c->error, c->bound);
-		else
-			fo_cli_put(stdout, lead, "  ", "%s", c->detail ? c->detail : "");
+		if (!detail && c->bound > 0)
+			detail = fo_doc_printf(d, "error %.3g, at most %.3g is allowed", c->error, c->bound);
+		fo_doc_item(d, "%s: %s%s: %s", fo_verify_result_name[c->result], c->group, name, detail ? detail : "");
 	}
-	fo_arena_fini(&a);
-	printf("\n%d passed, %d failed, %d not checked in %.1f s\n", r->count[FO_VERIFY_PASS], r->count[FO_VERIFY_FAIL],
-	       r->count[FO_VERIFY_NOT_CHECKED], r->seconds);
+	fo_doc_verdict(d, FO_DOC_PLAIN, NULL, "%d passed, %d failed, %d not checked in %.1f s",
+		       r->count[FO_VERIFY_PASS], r->count[FO_VERIFY_FAIL], r->count[FO_VERIFY_NOT_CHECKED], r->seconds);
 }
 
-static void print_json(const struct fo_verify_report *r, bool brief, int threads, const char *device)
+static void write_json(const struct fo_verify_report *r, bool brief, int threads, const char *device, struct fo_json *j)
 {
-	struct fo_json *j = fo_cli_json_begin();
-	fo_json_bool(j, "short", brief);
-	fo_json_int(j, "threads", threads);
-	fo_json_text(j, "device", device);
-	fo_json_int(j, "passed", r->count[FO_VERIFY_PASS]);
-	fo_json_int(j, "failed", r->count[FO_VERIFY_FAIL]);
-	fo_json_int(j, "not_checked", r->count[FO_VERIFY_NOT_CHECKED]);
-	fo_json_real(j, "seconds", r->seconds);
+	fo_json_put(j, FO_BOOL("short", brief), FO_INT("threads", threads), FO_TEXT("device", device),
+		    FO_INT("passed", r->count[FO_VERIFY_PASS]), FO_INT("failed", r->count[FO_VERIFY_FAIL]),
+		    FO_INT("not_checked", r->count[FO_VERIFY_NOT_CHECKED]), FO_REAL("seconds", r->seconds));
 	fo_json_array(j, "checks");
 	for (size_t i = 0; i < r->n; i++) {
 		const struct fo_verify_check *c = &r->check[i];
-		fo_json_object(j, NULL);
-		fo_json_text(j, "group", c->group);
-		fo_json_text(j, "name", c->name);
-		fo_json_text(j, "against", *c->against ? c->against : NULL);
-		fo_json_real(j, "error", c->error);
-		fo_json_real(j, "bound", c->bound);
-		fo_json_text(j, "result", fo_verify_result_name[c->result]);
-		fo_json_text(j, "detail", c->detail);
-		fo_json_close(j);
+		fo_json_record(j, NULL, FO_TEXT("group", c->group), FO_TEXT("name", c->name),
+			       FO_TEXT("against", *c->against ? c->against : NULL), FO_REAL("error", c->error),
+			       FO_REAL("bound", c->bound), FO_TEXT("result", fo_verify_result_name[c->result]),
+			       FO_TEXT("detail", c->detail));
 	}
 	fo_json_close(j);
-	fo_cli_json_end(j);
 }
 
 static fo_status failed(const struct fo_verify_report *r, const struct fo_cuda *cuda)
@@ -168,7 +141,7 @@ fo_status fo_cli_verify_at_start(bool brief, int threads, const char *device, FI
 	FO_TRY(fo_cli_device_open(device, &o.cuda));
 	fo_status st = fo_verify(&o, &r);
 	if (st == FO_OK) {
-		fprintf(f, "verify   %d checks passed, %d failed, %d not checked in %.1f s\n", r.count[FO_VERIFY_PASS],
+		fprintf(f, "Verify: %d checks passed, %d failed, %d not checked in %.1f s\n", r.count[FO_VERIFY_PASS],
 			r.count[FO_VERIFY_FAIL], r.count[FO_VERIFY_NOT_CHECKED], r.seconds);
 		fflush(f);
 		if (failed(&r, o.cuda) != FO_OK)
@@ -181,8 +154,9 @@ fo_status fo_cli_verify_at_start(bool brief, int threads, const char *device, FI
 	return st;
 }
 
-static fo_status verify(const struct verify *in)
+static fo_status run(const struct fo_cli_call *call)
 {
+	const struct verify *in = call->in;
 	struct fo_verify_options o = { .brief = in->brief,
 				       .threads = in->threads ? (int)in->threads : fo_cpu_threads() };
 	struct fo_verify_report r;
@@ -194,18 +168,16 @@ static fo_status verify(const struct verify *in)
 	if (live)
 		fprintf(stderr, "\r\033[K");
 	if (st == FO_OK) {
-		if (in->json)
-			print_json(&r, in->brief, o.threads, o.cuda ? fo_cuda_info(o.cuda)->name : NULL);
+		if (call->json)
+			write_json(&r, in->brief, o.threads, o.cuda ? fo_cuda_info(o.cuda)->name : NULL, call->json);
 		else
-			print_text(&r);
+			say(&r, call->doc);
 		st = failed(&r, o.cuda);
 	}
 	fo_verify_fini(&r);
 	fo_cuda_close(o.cuda);
 	return st;
 }
-
-static fo_status run(const struct fo_cli_call *call) { return verify(call->in); }
 
 const struct fo_command fo_cmd_verify = {
 	.name = "verify",
