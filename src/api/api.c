@@ -26,15 +26,14 @@ flatout_status fo_api_failed(fo_status st)
 	return (flatout_status)st;
 }
 
-double fo_api_nan(const char *fmt, ...)
+flatout_status fo_api_wrong(const char *fmt, ...)
 {
 	char text[256];
 	va_list args;
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	fo_api_failed(fo_fail(FO_EARG, "%s", text));
-	return FO_UNKNOWN;
+	return fo_api_failed(fo_fail(FO_EARG, "%s", text));
 }
 
 const char *flatout_version(void) { return FO_VERSION; }
@@ -62,10 +61,10 @@ flatout_status flatout_model_load(const char *name, flatout_model **out)
 {
 	struct fo_model m;
 	if (!out)
-		return fo_api_failed(fo_fail(FO_EARG, "flatout_model_load: no place for the model: 'out' is NULL"));
+		return fo_api_wrong("flatout_model_load: no place for the model: 'out' is NULL");
 	*out = NULL;
 	if (!name)
-		return fo_api_failed(fo_fail(FO_EARG, "flatout_model_load: 'name' is NULL"));
+		return fo_api_wrong("flatout_model_load: 'name' is NULL");
 	return give(fo_model_load(name, &m), &m, out);
 }
 
@@ -73,10 +72,10 @@ flatout_status flatout_model_parse(const char *json, size_t bytes, flatout_model
 {
 	struct fo_model m;
 	if (!out)
-		return fo_api_failed(fo_fail(FO_EARG, "flatout_model_parse: no place for the model: 'out' is NULL"));
+		return fo_api_wrong("flatout_model_parse: no place for the model: 'out' is NULL");
 	*out = NULL;
 	if (!json)
-		return fo_api_failed(fo_fail(FO_EARG, "flatout_model_parse: 'json' is NULL"));
+		return fo_api_wrong("flatout_model_parse: 'json' is NULL");
 	return give(fo_model_parse(json, bytes, "config.json", &m), &m, out);
 }
 
@@ -125,18 +124,15 @@ flatout_status flatout_device_peak(const char *device, const char *dtype, double
 	const struct fo_device *d;
 	enum fo_precision precision;
 	double tflop_s;
-	fo_status st = FO_OK;
 	if (!device)
-		st = fo_fail(FO_EARG, "flatout_device_peak: 'device' is NULL");
-	else if (!dtype)
-		st = fo_fail(FO_EARG, "flatout_device_peak: 'dtype' is NULL");
-	else if (!peak_flop_s)
-		st = fo_fail(FO_EARG, "flatout_device_peak: 'peak_flop_s' is NULL");
-	else
-		st = fo_precision_parse(dtype, &precision);
-	if (st != FO_OK)
-		return fo_api_failed(st);
-	st = fo_catalogue_load(&c, NULL);
+		return fo_api_wrong("flatout_device_peak: 'device' is NULL");
+	if (!dtype)
+		return fo_api_wrong("flatout_device_peak: 'dtype' is NULL");
+	if (!peak_flop_s)
+		return fo_api_wrong("flatout_device_peak: 'peak_flop_s' is NULL");
+	fo_status st = fo_precision_parse(dtype, &precision);
+	if (st == FO_OK)
+		st = fo_catalogue_load(&c, NULL);
 	if (st != FO_OK)
 		return fo_api_failed(st);
 	FO_TRY_OR(st, fo_catalogue_find(&c, device, &d), done);

@@ -15,8 +15,10 @@ struct flatout_model {
 
 /* Makes this thread's fo_err_text() the one that flatout_error() shows; returns st for the caller. */
 flatout_status fo_api_failed(fo_status st);
-/* The same for a mistake of the caller in a function that returns a number; returns NaN. */
-double fo_api_nan(const char *fmt, ...) FO_PRINTF(1, 2);
+/* The same for a mistake of the caller: FLATOUT_EARG with this text. */
+flatout_status fo_api_wrong(const char *fmt, ...) FO_PRINTF(1, 2);
+/* The same in a function that returns a number: NaN. */
+#define fo_api_nan(...) ((void)fo_api_wrong(__VA_ARGS__), FO_UNKNOWN)
 /* FLOP per token by one rule; NaN with an error for a rule that does not exist. */
 double fo_api_by_rule(const char *function, flatout_rule rule, double mfu, double mfu_causal, double mfu_6n);
 

@@ -30,23 +30,20 @@ struct flatout_meter {
 flatout_status flatout_meter_create(const flatout_model *model, int64_t seq, double peak_flop_s, int64_t devices,
 				    flatout_meter **out)
 {
-	fo_status st = FO_OK;
 	if (!out)
-		return fo_api_failed(fo_fail(FO_EARG, "flatout_meter_create: no place for the meter: 'out' is NULL"));
+		return fo_api_wrong("flatout_meter_create: no place for the meter: 'out' is NULL");
 	*out = NULL;
 	if (!model)
-		st = fo_fail(FO_EARG, "flatout_meter_create: 'model' is NULL");
-	else if (seq < 1 || seq > FO_API_MAX)
-		st = fo_fail(FO_EARG, "flatout_meter_create: seq is %lld, expected 1 to %lld tokens", (long long)seq,
-			     (long long)FO_API_MAX);
-	else if (!(peak_flop_s > 0) || isinf(peak_flop_s))
-		st = fo_fail(FO_EARG, "flatout_meter_create: the peak is %g FLOP/s, expected a number above 0",
-			     peak_flop_s);
-	else if (devices < 1 || devices > FO_API_MAX)
-		st = fo_fail(FO_EARG, "flatout_meter_create: the number of devices is %lld, expected 1 to %lld",
-			     (long long)devices, (long long)FO_API_MAX);
-	if (st != FO_OK)
-		return fo_api_failed(st);
+		return fo_api_wrong("flatout_meter_create: 'model' is NULL");
+	if (seq < 1 || seq > FO_API_MAX)
+		return fo_api_wrong("flatout_meter_create: seq is %lld, expected 1 to %lld tokens", (long long)seq,
+				    (long long)FO_API_MAX);
+	if (!(peak_flop_s > 0) || isinf(peak_flop_s))
+		return fo_api_wrong("flatout_meter_create: the peak is %g FLOP/s, expected a number above 0",
+				    peak_flop_s);
+	if (devices < 1 || devices > FO_API_MAX)
+		return fo_api_wrong("flatout_meter_create: the number of devices is %lld, expected 1 to %lld",
+				    (long long)devices, (long long)FO_API_MAX);
 	*out = fo_xmalloc(sizeof(**out));
 	(*out)->flop = fo_model_flop_per_token(&model->m, seq);
 	(*out)->peak_flop_s = peak_flop_s * (double)devices;
@@ -63,13 +60,11 @@ void flatout_meter_free(flatout_meter *meter)
 flatout_status flatout_meter_step(flatout_meter *meter, double tokens, double seconds)
 {
 	if (!meter)
-		return fo_api_failed(fo_fail(FO_EARG, "flatout_meter_step: 'meter' is NULL"));
+		return fo_api_wrong("flatout_meter_step: 'meter' is NULL");
 	if (!(tokens > 0 && tokens <= 1e18))
-		return fo_api_failed(
-			fo_fail(FO_EARG, "flatout_meter_step: %g tokens, expected above 0 up to 1e18", tokens));
+		return fo_api_wrong("flatout_meter_step: %g tokens, expected above 0 up to 1e18", tokens);
 	if (!(seconds > 0 && seconds <= 1e9))
-		return fo_api_failed(
-			fo_fail(FO_EARG, "flatout_meter_step: %g seconds, expected above 0 up to 1e9", seconds));
+		return fo_api_wrong("flatout_meter_step: %g seconds, expected above 0 up to 1e9", seconds);
 	fo_array_room(&meter->per_second, &meter->cap, (size_t)meter->steps, sizeof(double));
 	meter->per_second[meter->steps++] = tokens / seconds;
 	meter->last = (struct rate){ tokens, seconds };

@@ -139,11 +139,16 @@ void fo_json_raw(struct fo_json *j, const char *key, const char *json)
 
 void fo_json_members(struct fo_json *j, const struct fo_json_member *m, size_t n)
 {
+	char hex[17];
 	for (; n > 0; n--, m++)
 		switch (m->type) {
 		case FO_JSON_TEXT: fo_json_text(j, m->key, m->text); break;
 		case FO_JSON_INT: fo_json_int(j, m->key, m->integer); break;
 		case FO_JSON_REAL: fo_json_real(j, m->key, m->real); break;
 		case FO_JSON_BOOL: fo_json_bool(j, m->key, m->yes); break;
+		case FO_JSON_HEX:
+			snprintf(hex, sizeof hex, "%016" PRIx64, (uint64_t)m->integer);
+			fo_json_text(j, m->key, hex);
+			break;
 		}
 }

@@ -28,7 +28,7 @@ void fo_json_string(struct fo_str *out, const char *text, size_t len);  /* one q
 /* Several members of the open object, as in fo_json_put(j, FO_TEXT("model", m->name), FO_INT("layers", m->layers)). */
 struct fo_json_member {
 	const char *key;
-	enum { FO_JSON_TEXT, FO_JSON_INT, FO_JSON_REAL, FO_JSON_BOOL } type;
+	enum { FO_JSON_TEXT, FO_JSON_INT, FO_JSON_REAL, FO_JSON_BOOL, FO_JSON_HEX } type;
 	union {
 		const char *text;
 		int64_t integer;
@@ -40,6 +40,8 @@ struct fo_json_member {
 #define FO_INT(key_, v) ((struct fo_json_member){ .key = (key_), .type = FO_JSON_INT, .integer = (v) })
 #define FO_REAL(key_, v) ((struct fo_json_member){ .key = (key_), .type = FO_JSON_REAL, .real = (v) })
 #define FO_BOOL(key_, v) ((struct fo_json_member){ .key = (key_), .type = FO_JSON_BOOL, .yes = (v) })
+/* 16 hexadecimal digits: JSON readers lose integers beyond 2^53. */
+#define FO_HEX(key_, v) ((struct fo_json_member){ .key = (key_), .type = FO_JSON_HEX, .integer = (int64_t)(v) })
 #define FO_JSON_MEMBERS(...)                              \
 	((const struct fo_json_member[]){ __VA_ARGS__ }), \
 		sizeof((const struct fo_json_member[]){ __VA_ARGS__ }) / sizeof(struct fo_json_member)

@@ -56,8 +56,8 @@ static bool speaks_utf8(void)
 
 static bool wants_colour(void)
 {
-	const char *term = getenv("TERM"), *no = getenv("NO_COLOR");
-	return isatty(STDOUT_FILENO) && term && strcmp(term, "dumb") && !(no && *no);
+	const char *no = getenv("NO_COLOR");
+	return fo_cli_is_live(stdout) && getenv("TERM") && !(no && *no);
 }
 
 /* "12.3 / 11.9" is quiet / all; "-" where no span was quiet, or where no ceiling is known. */
@@ -374,10 +374,8 @@ static fo_status run(const struct fo_cli_call *call)
 		if (!(in->seconds > 0) && !run && !folder)
 			c.seconds = in->quick ? 10 : 120;
 		if (run && folder)
-			st = fo_hint(fo_fail(FO_EARG,
-					     "--for=%s says which run: a run file or options of one would say it twice",
-					     in->of),
-				     "leave one of them out");
+			st = fo_cli_contradict(
+				"--for=%s says which run: a run file or options of one would say it twice", in->of);
 		else if (folder)
 			st = measure_folder(in, path, c);
 		else
@@ -406,13 +404,11 @@ const struct fo_command fo_cmd_calibrate = {
 		 "flatout calibrate --for RUN [--threads N] [--seconds S] [--out FILE] [--json]\n"
 		 "flatout calibrate --show [FILE] [--svg FILE] [--all] [--json]",
 	.summary = "what this machine reaches: peaks, matmuls, attention, memory",
-	.text = "Measures the kernels of training by shape, memory by threads and the executor's own cost, each run\n"
-		"between two bursts of known work that tell whether the machine was quiet. Figures are medians of\n"
-		"quiet runs and of all. The profile stays in the user's cache; 'train' takes its peak from there.\n"
-		"With a run file (or options of one) it measures the operations of that run instead, as they come in "
-		"its\n"
-		"step, and adds them to the profile: 'predict' then goes by these.\n"
-		"\n"
+	.text = "Measures the kernels of training by shape, memory by threads and the executor's own cost, each "
+		"run between two bursts of known work that tell whether the machine was quiet. Figures are medians "
+		"of quiet runs and of all. The profile stays in the user's cache; 'train' takes its peak from "
+		"there. With a run file (or options of one) it measures the operations of that run instead, as "
+		"they come in its step, and adds them to the profile: 'predict' then goes by these.\n\n"
 		"  flatout calibrate\n"
 		"  flatout calibrate --quick --svg roofline.svg\n"
 		"  flatout calibrate run.yaml && flatout predict run.yaml\n"

@@ -119,8 +119,6 @@ const struct fo_command *fo_command_find(const struct fo_command *const *list, c
 
 /* Writes the document as a page into the file of that name; "-": standard output. */
 FO_CHECKED fo_status fo_cli_page(const struct fo_doc *d, const char *path);
-/* Prints the document, unless JSON or a page on standard output was asked for, and writes the page; html NULL: none. */
-FO_CHECKED fo_status fo_cli_publish(const struct fo_doc *d, const char *html, bool json);
 /* "2 micro-batches x 2 rows x 32 tokens, bf16" */
 struct fo_lowering;
 const char *fo_cli_run_text(struct fo_doc *d, const struct fo_lowering *run);
@@ -131,10 +129,10 @@ struct fo_mfu;
 void fo_cli_mfu_json(struct fo_json *j, const struct fo_mfu *f);
 /* The whole text with what could upset a terminal made visible; good until the eighth call from here on this thread. */
 FO_CHECKED const char *fo_cli_seen(const char *text);
-/* Columns for text on f: 80, fewer on a terminal that is narrower, at least 40. */
-size_t fo_cli_width(FILE *f);
 /* Prints the document as text, as wide as the terminal allows. */
 void fo_cli_print(FILE *f, const struct fo_doc *d);
+/* Is f a terminal on which a line can be renewed? */
+bool fo_cli_is_live(FILE *f);
 /* Renews the line that a terminal shows with as many of text's words as fit: one that wraps could not be renewed. */
 void fo_cli_live(FILE *f, const char *text);
 size_t fo_cli_fit(const char *text,
@@ -151,6 +149,8 @@ static inline fo_status fo_cli_found(void)
 	fo_err_clear();
 	return FO_ENUMERIC;
 }
+/* FO_EARG for options of which only one can count. */
+#define fo_cli_contradict(...) fo_hint(fo_fail(FO_EARG, __VA_ARGS__), "leave one of them out")
 static inline const char *fo_cli_plural(int64_t n, const char *one, const char *many) { return n == 1 ? one : many; }
 
 #endif

@@ -163,12 +163,10 @@ const struct fo_command fo_cmd_devices = {
 	.group = "measure",
 	.usage = "flatout devices [NAME | --local] [--devices-file PATH] [--json]",
 	.summary = "peaks, memory and links of accelerators, with sources",
-	.text = "Dense and sparse peaks stand apart: vendors' headlines are often the sparse ones.\n"
-		"A file of your own (--devices-file or FLATOUT_DEVICES) with the columns of\n"
-		"data/devices.csv adds devices or replaces those of the same name.\n"
-		"--local shows the CUDA devices of this machine, the libraries that were found and\n"
-		"what is missing; it ends with 1 where there is no device to train on.\n"
-		"\n"
+	.text = "Dense and sparse peaks stand apart: vendors' headlines are often the sparse ones. A file of your "
+		"own (--devices-file or FLATOUT_DEVICES) with the columns of data/devices.csv adds devices or "
+		"replaces those of the same name. --local shows the CUDA devices of this machine, the libraries "
+		"that were found and what is missing; it ends with 1 where there is no device to train on.\n\n"
 		"  flatout devices\n"
 		"  flatout devices b200\n"
 		"  flatout devices h100 --json\n"

@@ -146,28 +146,23 @@ const struct fo_command fo_cmd_diagnose = {
 		 "[--device D] [--dtype TYPE] [--price USD] [--json[=PATH]] [--html PATH|-] [--force] [--brief] "
 		 "[--whole-trace] [--exclude-unlinked]",
 	.summary = "where the time of a profiler's trace went, and what would help",
-	.text = "Reads what PyTorch's profiler (.json, .json.gz, .json.zst) or Nsight Systems (its\n"
-		"SQLite export) recorded of a training run, a file, several, or a folder, and\n"
-		"divides the time of each device into parts that add up to exactly 100 %:\n"
-		"computation by what it was for, communication and copies that nothing hides,\n"
-		"idleness by its cause. A step on the device is what was launched in the host's\n"
-		"step. docs/metrics.md defines every part.\n"
-		"\n"
-		"Findings name the bottleneck and the runner-up with the events behind them, a\n"
-		"setting of the framework in use, and what changing it would gain: an estimate\n"
-		"with its interval (docs/diagnosis-rules.md). With --model, --seq and\n"
-		"--tokens-per-step, or recorded shapes, each loss is told in points of MFU; with\n"
-		"--price in dollars.\n"
-		"\n"
+	.text = "Reads what PyTorch's profiler (.json, .json.gz, .json.zst) or Nsight Systems (its SQLite export) "
+		"recorded of a training run, a file, several, or a folder, and divides the time of each device "
+		"into parts that add up to exactly 100 %: computation by what it was for, communication and copies "
+		"that nothing hides, idleness by its cause. A step on the device is what was launched in the "
+		"host's step. docs/metrics.md defines every part.\n\n"
+		"Findings name the bottleneck and the runner-up with the events behind them, a setting of the "
+		"framework in use, and what changing it would gain: an estimate with its interval "
+		"(docs/diagnosis-rules.md). With --model, --seq and --tokens-per-step, or recorded shapes, each "
+		"loss is told in points of MFU; with --price in dollars.\n\n"
 		"  flatout diagnose trace.json.gz\n"
 		"  flatout diagnose profile/ --json=ledger.json\n"
 		"  flatout diagnose profile/ --model llama-3.1-8b --seq 8192 \\\n"
 		"      --tokens-per-step 524288 --price 2.50 --html report.html\n"
-		"  flatout diagnose trace.json --whole-trace --json\n"
-		"\n"
-		"Exit status: 0; 1 for a serious finding, or a trace that cannot be diagnosed; 2 for\n"
-		"wrong arguments (an MFU above 100 % among them) or what is no trace; 3 for what\n"
-		"cannot be read or written.",
+		"  flatout diagnose trace.json --whole-trace --json\n\n"
+		"Exit status: 0; 1 for a serious finding, or a trace that cannot be diagnosed; 2 for wrong "
+		"arguments (an MFU above 100 % among them) or what is no trace; 3 for what cannot be read or "
+		"written.",
 	.opts = rows,
 	.json_beside = true,
 	.act = run,

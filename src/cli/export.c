@@ -1,11 +1,10 @@
-/* flatout export: a run for other tools, which are TensorBoard, Perfetto and Prometheus; traces as tables and slices
- * (export_traces.c). */
+/* flatout export: a run for other tools, which are TensorBoard, Perfetto and Prometheus; traces as tables and slices. */
 #define _GNU_SOURCE /* flock */
 #include "cli/cli.h"
-#include "cli/export.h"
 
 #include "base/fs.h"
 #include "base/retry.h"
+#include "diagnose/operations.h"
 #include "record/prometheus.h"
 #include "record/tensorboard.h"
 #include "record/trace_events.h"
@@ -19,6 +18,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 struct export
 {
@@ -49,6 +49,100 @@ static const struct fo_opt rows[] = {
 	FO_CLI_OUTPUT_ROWS(struct export, "export", "say as JSON what was written")
 };
 
+/* ---- what is written ---- */
+
+struct out {
+	FILE *f;
+	gzFile gz;
+	struct fo_new_file file;
+};
+
+static fo_status out_write(void *ctx, const void *bytes, size_t n)
+{
+	struct out *o = ctx;
+	bool whole = o->gz ? gzwrite(o->gz, bytes, (unsigned)n) == (int)n : fwrite(bytes, 1, n, o->f) == n;
+	if (whole)
+		return FO_OK;
+	return fo_fs_refuse("write", o->file.path, errno ? errno : ENOSPC);
+}
+
+static fo_status out_open(struct out *o, const char *path)
+{
+	size_t n = strlen(path);
+	bool gz = n > 3 && !strcmp(path + n - 3, ".gz");
+	*o = (struct out){ 0 };
+	FO_TRY(fo_fs_new_begin(&o->file, path));
+	errno = 0;
+	int fd = dup(o->file.fd); /* the streams close theirs */
+	if (fd >= 0 && gz)
+		o->gz = gzdopen(fd, "wb");
+	else if (fd >= 0)
+		o->f = fdopen(fd, "w");
+	if (o->gz || o->f)
+		return FO_OK;
+	fo_status st = fo_fs_refuse("write", path, errno ? errno : ENOMEM);
+	if (fd >= 0)
+		close(fd);
+	return st;
+}
+
+/* Puts the finished file into its place, or removes it after an error. */
+static fo_status out_close(struct out *o, fo_status st)
+{
+	bool lost = o->f && fclose(o->f);
+	lost |= o->gz && gzclose(o->gz) != Z_OK;
+	if (st == FO_OK && lost)
+		st = fo_fs_refuse("write", o->file.path, errno ? errno : ENOSPC);
+	return fo_fs_new_end(&o->file, st, false);
+}
+
+/* Writes a file that appears when it is whole, compressed where its name ends in .gz. *bytes: of the file as it lies
+ * there. */
+static fo_status write_file(const char *path, fo_status (*fill)(const struct fo_trace_sink *sink, void *ctx), void *ctx,
+			    int64_t *bytes)
+{
+	struct out o;
+	fo_status st = out_open(&o, path);
+	if (st == FO_OK)
+		st = fill(&(struct fo_trace_sink){ &o, out_write }, ctx);
+	st = out_close(&o, st);
+	struct stat file;
+	*bytes = st == FO_OK && !stat(path, &file) ? file.st_size : 0; /* as it lies there, compressed or not */
+	return st;
+}
+
+/* FO_EIO where no file could be written, before anything is. */
+static fo_status check_place(const char *path)
+{
+	struct fo_arena a = { 0 };
+	char *dir = fo_arena_strdup(&a, path), *slash = strrchr(dir, '/');
+	if (slash)
+		slash[slash == dir] = 0;
+	const char *folder = slash ? dir : ".";
+	int error = access(folder, W_OK | X_OK) ? errno : 0;
+	if (!error && fo_fs_is_dir(path))
+		error = EISDIR;
+	fo_arena_fini(&a);
+	return error ? fo_fs_refuse("write", path, error) : FO_OK;
+}
+
+/* Says that `path` was written: a line of text, or the member `key` of the JSON. */
+static void say_wrote(const struct fo_cli_call *call, const char *key, const char *path, const char *fmt, ...)
+	FO_PRINTF(4, 5);
+static void say_wrote(const struct fo_cli_call *call, const char *key, const char *path, const char *fmt, ...)
+{
+	struct fo_str what = { 0 };
+	va_list ap;
+	va_start(ap, fmt);
+	fo_str_vprintf(&what, fmt, ap);
+	va_end(ap);
+	if (call->json)
+		fo_json_text(call->json, key, path);
+	else
+		fo_doc_para(call->doc, "wrote %s: %s", path, what.data);
+	fo_str_fini(&what);
+}
+
 /* ---- the trace ---- */
 
 struct sources {
@@ -71,11 +165,6 @@ static fo_status read_predicted(const char *path, const struct fo_program *p, co
 	fo_timeline_fini(&out->t);
 	return fo_hint(fo_fail(FO_EFORMAT, "'%s' is of another step program than '%s'", path, what),
 		       "predict the run's own program: flatout predict with --program.file=%s", what);
-}
-
-static fo_status write_trace(const char *path, const struct fo_trace_source *source, int n, int64_t *bytes)
-{
-	return fo_cli_export_file(path, fill_trace, &(struct sources){ source, n }, bytes);
 }
 
 /* A training process holds the lock of its folder. We ask for a share of it and give it back at once; where locks are
@@ -112,7 +201,7 @@ static fo_status want_all(const struct export *in, const struct fo_record *r)
 	if (*in->tensorboard || *in->prometheus)
 		FO_TRY(want_file(r, &r->file[FO_RECORD_LOG]));
 	if (*in->prometheus)
-		FO_TRY(fo_cli_export_place(in->prometheus));
+		FO_TRY(check_place(in->prometheus));
 	if (!*in->trace)
 		return FO_OK;
 	FO_TRY(want_file(r, &r->file[FO_RECORD_PROGRAM]));
@@ -122,104 +211,138 @@ static fo_status want_all(const struct export *in, const struct fo_record *r)
 		FO_TRY(read_predicted(in->predicted, &r->program, r->file[FO_RECORD_PROGRAM].path, &predicted));
 		fo_timeline_fini(&predicted.t);
 	}
-	return fo_cli_export_place(in->trace);
+	return check_place(in->trace);
 }
 
-static fo_status trace_of_run(const struct export *in, const struct fo_record *r, int64_t *bytes)
+/* Writes the timeline of a run, a predicted one of the same program, or both; r NULL: the prediction alone. */
+static fo_status write_trace(const struct fo_cli_call *call, const struct fo_record *r)
 {
-	struct fo_timeline_file predicted = { 0 };
-	struct fo_arena a = { 0 };
-	int n = 1;
-	struct fo_trace_source source[2] = { { .name = fo_arena_printf(&a, "measured: %s", r->dir),
-					       .program = &r->program,
-					       .unrolled = &r->unrolled,
-					       .timeline = &r->timeline.t,
-					       .steps = &r->step } };
-	fo_status st = FO_OK;
-	if (*in->predicted) {
-		FO_TRY_OR(st, read_predicted(in->predicted, &r->program, r->file[FO_RECORD_PROGRAM].path, &predicted),
-			  done);
-		source[n++] = (struct fo_trace_source){ .name = fo_arena_printf(&a, "predicted: %s", in->predicted),
-							.program = &r->program,
-							.unrolled = &r->unrolled,
-							.timeline = &predicted.t };
-	}
-	st = write_trace(in->trace, source, n, bytes);
-done:
-	if (*in->predicted)
-		fo_timeline_fini(&predicted.t);
-	fo_arena_fini(&a);
-	return st;
-}
-
-static fo_status trace_of_prediction(const struct export *in, int64_t *bytes)
-{
+	const struct export *in = call->in;
 	struct fo_timeline_file predicted = { 0 };
 	struct fo_arena a = { 0 };
 	struct fo_program p = { 0 };
 	struct fo_unrolled u = { 0 };
-	fo_status st;
-	FO_TRY_OR(st, fo_program_read(&p, in->program, false), done);
-	st = fo_unroll(&p, &u);
-	if (st == FO_OK) {
-		st = read_predicted(in->predicted, &p, in->program, &predicted);
-		const struct fo_trace_source source = { .name = fo_arena_printf(&a, "predicted: %s", in->predicted),
-							.program = &p,
-							.unrolled = &u,
-							.timeline = &predicted.t };
-		if (st == FO_OK)
-			st = write_trace(in->trace, &source, 1, bytes);
-		fo_timeline_fini(&predicted.t);
-		fo_unrolled_fini(&u);
+	struct fo_trace_source source[2];
+	const char *what = r ? r->file[FO_RECORD_PROGRAM].path : in->program;
+	struct sources from = { source, 0 };
+	int64_t bytes = 0;
+	fo_status st = FO_OK;
+	if (r) {
+		source[from.n++] = (struct fo_trace_source){ .name = fo_arena_printf(&a, "measured: %s", r->dir),
+							     .program = &r->program,
+							     .unrolled = &r->unrolled,
+							     .timeline = &r->timeline.t,
+							     .steps = &r->step };
+	} else {
+		FO_TRY_OR(st, fo_program_read(&p, in->program, false), done);
+		FO_TRY_OR(st, fo_unroll(&p, &u), done);
 	}
-	fo_program_fini(&p);
+	if (*in->predicted) {
+		const struct fo_program *of = r ? &r->program : &p;
+		FO_TRY_OR(st, read_predicted(in->predicted, of, what, &predicted), done);
+		source[from.n++] = (struct fo_trace_source){ .name = fo_arena_printf(&a, "predicted: %s",
+										     in->predicted),
+							     .program = of,
+							     .unrolled = r ? &r->unrolled : &u,
+							     .timeline = &predicted.t };
+	}
+	FO_TRY_OR(st, write_file(in->trace, fill_trace, &from, &bytes), done);
+	say_wrote(call, "trace", in->trace, "%s; open it in ui.perfetto.dev", fo_doc_bytes(call->doc, bytes));
 done:
+	fo_timeline_fini(&predicted.t);
+	fo_unrolled_fini(&u);
+	fo_program_fini(&p);
 	fo_arena_fini(&a);
 	return st;
-}
-
-/* ---- all ---- */
-
-void fo_cli_export_wrote(const struct fo_cli_call *call, const char *key, const char *path, const char *fmt, ...)
-{
-	struct fo_str what = { 0 };
-	va_list ap;
-	va_start(ap, fmt);
-	fo_str_vprintf(&what, fmt, ap);
-	va_end(ap);
-	if (call->json)
-		fo_json_text(call->json, key, path);
-	else
-		fo_doc_para(call->doc, "wrote %s: %s", path, what.data);
-	fo_str_fini(&what);
 }
 
 static fo_status export_run(const struct fo_cli_call *call, const struct fo_record *r)
 {
 	const struct export *in = call->in;
-	int64_t bytes = 0;
 	char *path;
 	FO_TRY(want_all(in, r));
 	if (*in->tensorboard) {
 		FO_TRY(fo_tensorboard_export(r, in->tensorboard, &path));
-		fo_cli_export_wrote(call, "tensorboard", path, "%lld %s, %lld %s", (long long)r->step.n,
-				    fo_cli_plural(r->step.n, "step", "steps"), (long long)r->evals,
-				    fo_cli_plural(r->evals, "evaluation", "evaluations"));
+		say_wrote(call, "tensorboard", path, "%lld %s, %lld %s", (long long)r->step.n,
+			  fo_cli_plural(r->step.n, "step", "steps"), (long long)r->evals,
+			  fo_cli_plural(r->evals, "evaluation", "evaluations"));
 		free(path);
 	}
 	if (*in->prometheus) {
 		struct fo_prometheus p;
 		fo_prometheus_of(r, &p);
 		FO_TRY(fo_prometheus_write(&p, in->prometheus, true));
-		fo_cli_export_wrote(call, "prometheus", in->prometheus, "as of step %lld", (long long)p.step);
+		say_wrote(call, "prometheus", in->prometheus, "as of step %lld", (long long)p.step);
 	}
-	if (*in->trace) {
-		FO_TRY(trace_of_run(in, r, &bytes));
-		fo_cli_export_wrote(call, "trace", in->trace, "%s; open it in ui.perfetto.dev",
-				    fo_doc_bytes(call->doc, bytes));
-	}
+	return *in->trace ? write_trace(call, r) : FO_OK;
+}
+
+/* ---- operations of anybody's traces ---- */
+
+struct job {
+	const struct fo_trace_set *set;
+	int64_t rows;
+};
+
+static fo_status fill_csv(const struct fo_trace_sink *sink, void *ctx)
+{
+	struct job *job = ctx;
+	return fo_operations_csv(job->set, sink, &job->rows);
+}
+
+static fo_status fill_chrome(const struct fo_trace_sink *sink, void *ctx)
+{
+	struct job *job = ctx;
+	return fo_operations_chrome(job->set, sink, &job->rows);
+}
+
+/* An output that is one of the traces themselves. */
+static fo_status is_no_trace(const char *path, const struct fo_trace_set *s)
+{
+	struct stat out, in;
+	for (int i = 0; i < s->count; i++)
+		if (!stat(path, &out) && !stat(s->rank[i]->path, &in) && out.st_dev == in.st_dev &&
+		    out.st_ino == in.st_ino)
+			return fo_hint(fo_fail(FO_EARG, "'%s' is one of the traces: not replaced", path),
+				       "another name for what is written");
 	return FO_OK;
 }
+
+static fo_status write_one(const struct fo_cli_call *call, const char *key, const char *path,
+			   fo_status (*fill)(const struct fo_trace_sink *, void *), const struct fo_trace_set *s)
+{
+	struct job job = { s, 0 };
+	int64_t bytes;
+	if (!*path)
+		return FO_OK;
+	FO_TRY(write_file(path, fill, &job, &bytes));
+	say_wrote(call, key, path, "%lld operations of %d rank%s, %s", (long long)job.rows, s->count,
+		  fo_doc_plural(s->count), fo_doc_bytes(call->doc, bytes));
+	return FO_OK;
+}
+
+static fo_status export_traces(const struct fo_cli_call *call)
+{
+	const struct export *in = call->in;
+	const char *chrome = in->chrome, *csv = in->csv;
+	struct fo_trace_set s;
+	if (*chrome)
+		FO_TRY(check_place(chrome));
+	if (*csv)
+		FO_TRY(check_place(csv));
+	FO_TRY(fo_trace_set_open(&s, (const char *const *)call->argv + 1, call->argc - 1));
+	fo_status st = is_no_trace(csv, &s);
+	if (st == FO_OK)
+		st = is_no_trace(chrome, &s);
+	if (st == FO_OK)
+		st = write_one(call, "csv", csv, fill_csv, &s);
+	if (st == FO_OK)
+		st = write_one(call, "chrome", chrome, fill_chrome, &s);
+	fo_trace_set_fini(&s);
+	return st;
+}
+
+/* ---- the command ---- */
 
 static fo_status check(const struct export *in, const char *run)
 {
@@ -250,18 +373,13 @@ static fo_status run(const struct fo_cli_call *call)
 	const struct export *in = call->in;
 	bool traces = *in->chrome || *in->csv;
 	const char *dir = call->argc > 1 ? call->argv[1] : NULL;
-	int64_t bytes = 0;
 	if (!traces)
 		FO_TRY(fo_cli_no_more_args(call->command, call->argc, call->argv, 1));
 	FO_TRY(check(in, dir));
 	if (traces)
-		return fo_cli_export_traces(call, in->chrome, in->csv);
-	if (!dir) {
-		FO_TRY(trace_of_prediction(in, &bytes));
-		fo_cli_export_wrote(call, "trace", in->trace, "%s; open it in ui.perfetto.dev",
-				    fo_doc_bytes(call->doc, bytes));
-		return FO_OK;
-	}
+		return export_traces(call);
+	if (!dir)
+		return write_trace(call, NULL);
 	struct fo_record r;
 	unsigned with = *in->prometheus ? FO_RECORD_WITH_PROGRAM : 0;
 	if (*in->trace)
@@ -279,11 +397,10 @@ const struct fo_command fo_cmd_export = {
 		 "[--json]\n"
 		 "flatout export TRACE... [--chrome FILE] [--csv FILE] [--json]",
 	.summary = "a run or traces for other tools: TensorBoard, Perfetto, CSV",
-	.text = "RUN is a run directory (run.dir). Training writes the first and the last by itself\n"
-		"with --report.tensorboard=yes and --report.prometheus=FILE. TRACE is what flatout\n"
-		"diagnose reads: --chrome and --csv write every GPU operation with its class, step,\n"
-		"operator, pass, and the cause of the gap in front of it.\n"
-		"\n"
+	.text = "RUN is a run directory (run.dir). Training writes the first and the last by itself with "
+		"--report.tensorboard=yes and --report.prometheus=FILE. TRACE is what flatout diagnose reads: "
+		"--chrome and --csv write every GPU operation with its class, step, operator, pass, and the cause "
+		"of the gap in front of it.\n\n"
 		"  flatout export run --tensorboard boards/first\n"
 		"  flatout export run --trace run.json.gz\n"
 		"  flatout export run --trace both.json --predicted predicted.fot\n"

@@ -283,11 +283,10 @@ const struct fo_command fo_cmd_flops = {
 	.group = "measure",
 	.usage = "flatout flops --model M --seq S [--tokens D] [--device X] [--json]",
 	.summary = "count a model's parameters and FLOPs by component and rule",
-	.text = "Three rules stand side by side: mfu (6 N_mm + 12 L H Q S, the common one), mfu_causal\n"
-		"(half of the attention, as causal kernels need) and mfu_6n (weights only). N_mm is\n"
-		"every weight that multiplies a token. With --tokens the total and the device-days at\n"
-		"100, 50 and 40 % MFU follow, on an H100 unless --device names another one.\n"
-		"\n"
+	.text = "Three rules stand side by side: mfu (6 N_mm + 12 L H Q S, the common one), mfu_causal (half of "
+		"the attention, as causal kernels need) and mfu_6n (weights only). N_mm is every weight that "
+		"multiplies a token. With --tokens the total and the device-days at 100, 50 and 40 % MFU follow, "
+		"on an H100 unless --device names another one.\n\n"
 		"  flatout flops --model llama-3.1-8b --seq 8192 --tokens 15T --device b200\n"
 		"  flatout flops --model ./my-model/config.json --seq 4096 --json\n"
 		"  flatout flops --list",

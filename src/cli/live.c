@@ -34,7 +34,8 @@ static size_t width_of(FILE *f)
 	return columns > 0 ? (size_t)columns : 80;
 }
 
-size_t fo_cli_width(FILE *f)
+/* Columns for text on f: 80, fewer on a terminal that is narrower, at least 40. */
+static size_t columns_of(FILE *f)
 {
 	enum { LEAST = 40, MOST = 80 };
 	size_t n = width_of(f);
@@ -46,7 +47,7 @@ size_t fo_cli_width(FILE *f)
 void fo_cli_print(FILE *f, const struct fo_doc *d)
 {
 	struct fo_str out = { 0 };
-	fo_doc_to_term(d, fo_cli_width(f), &out);
+	fo_doc_to_term(d, columns_of(f), &out);
 	if (out.data)
 		fputs(out.data, f);
 	fo_str_fini(&out);
@@ -69,6 +70,12 @@ size_t fo_cli_fit(const char *text, size_t width)
 	return n;
 }
 
+bool fo_cli_is_live(FILE *f)
+{
+	const char *term = getenv("TERM");
+	return isatty(fileno(f)) && (!term || strcmp(term, "dumb"));
+}
+
 void fo_cli_live(FILE *f, const char *text)
 {
 	/* The last column stays free: some terminals go to the next line when it is written. */
@@ -87,13 +94,6 @@ fo_status fo_cli_page(const struct fo_doc *d, const char *path)
 		fwrite(out.data, 1, out.len, stdout);
 	fo_str_fini(&out);
 	return st;
-}
-
-fo_status fo_cli_publish(const struct fo_doc *d, const char *html, bool json)
-{
-	if (!json && !(html && !strcmp(html, "-")))
-		fo_cli_print(stdout, d);
-	return html ? fo_cli_page(d, html) : FO_OK;
 }
 
 void fo_cli_show(const struct fo_cli_call *call)

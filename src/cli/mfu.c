@@ -371,13 +371,11 @@ const struct fo_command fo_cmd_mfu = {
 	.usage = "flatout mfu (--model M --seq S | --params N) --device D --devices N (--tokens-per-second T | "
 		 "--tokens-per-second-per-device T | --step-seconds T --tokens-per-step K) [--dtype TYPE] [--json]",
 	.summary = "MFU from anyone's throughput, by three rules side by side",
-	.text = "MFU is the FLOPs that a model needs per second over the dense peak of the devices.\n"
-		"The rule decides what it needs; 'flatout flops' shows the parts. With --params only\n"
-		"6N can be had. docs/metrics.md defines every figure.\n"
-		"\n"
-		"What was trained: --model with --seq, or --params. How fast: --tokens-per-second,\n"
-		"or --tokens-per-second-per-device, or --step-seconds with --tokens-per-step.\n"
-		"\n"
+	.text = "MFU is the FLOPs that a model needs per second over the dense peak of the devices. The rule "
+		"decides what it needs; 'flatout flops' shows the parts. With --params only 6N can be had. "
+		"docs/metrics.md defines every figure.\n\n"
+		"What was trained: --model with --seq, or --params. How fast: --tokens-per-second, or "
+		"--tokens-per-second-per-device, or --step-seconds with --tokens-per-step.\n\n"
 		"  flatout mfu --model llama-3.1-8b --seq 8192 --device b200 --devices 1 \\\n"
 		"      --tokens-per-second 21111\n"
 		"  flatout mfu --model flatout-134m --seq 512 --device this --devices 1 \\\n"

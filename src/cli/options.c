@@ -183,9 +183,8 @@ fo_status fo_cli_options_yaml(const struct fo_command *c, struct fo_opt_set *s, 
 	if (n == sizeof head && !memcmp(head, program, n))
 		return fo_hint(fo_fail(FO_EARG, "'%s' is a step program, not a run file", shown),
 			       "flatout %s --program.file=%s reads it", c->name, shown);
-	/* gzip, Zstandard, and whatever else is no text */
-	if (n && (memchr(head, 0, n) || !memcmp(head, "\x1f\x8b", 2) || !memcmp(head, "\x28\xb5", 2)))
-		return fo_hint(fo_fail(FO_EARG, "'%s' is compressed or binary data, not a run file", shown),
+	if (!memcmp(head, "\x1f\x8b", 2) || !memcmp(head, "\x28\xb5", 2)) /* gzip, Zstandard */
+		return fo_hint(fo_fail(FO_EARG, "'%s' is compressed data, not a run file", shown),
 			       "'flatout init' writes a run file; 'flatout diagnose %s' reads a profiler's trace",
 			       shown);
 	return fo_opt_read_yaml(s, path);

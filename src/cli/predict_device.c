@@ -34,20 +34,17 @@ static fo_status check(const struct predict *in, const struct fo_opt_set *option
 		return fo_hint(fo_fail(FO_EARG, "--budget is of a device, and none is named"),
 			       "--device=h200, or another that 'flatout devices' lists");
 	if (*in->compare)
-		return fo_hint(fo_fail(FO_EARG, "--device and --compare contradict: what a run measured is set beside "
-						"the machine that it ran on"),
-			       "leave one of them out");
+		return fo_cli_contradict("--device and --compare contradict: what a run measured is set beside "
+					 "the machine that it ran on");
 	if (in->budget && in->json)
 		return fo_hint(fo_fail(FO_EARG, "--budget and --json both say what is printed"),
 			       "leave one of them out: --json has the budget's parts");
 	for (int i = 0; fo_run_options[i].key; i++)
 		if (!strcmp(fo_run_options[i].key, "train.device") && options->origin[i].from == FO_ORIGIN_FLAG &&
 		    !strcmp(in->run.device, "cpu"))
-			return fo_hint(fo_fail(FO_EARG,
-					       "--device=%s and train.device=cpu contradict: one is an accelerator, "
-					       "one this machine's processor",
-					       fo_cli_seen(in->device)),
-				       "leave one of them out");
+			return fo_cli_contradict("--device=%s and train.device=cpu contradict: one is an accelerator, "
+						 "one this machine's processor",
+						 fo_cli_seen(in->device));
 	return FO_OK;
 }
 

@@ -130,9 +130,7 @@ static void say(const struct fo_program *p, const struct fo_unrolled *u, bool li
 static void write_json(const struct fo_program *p, const struct fo_unrolled *u, struct fo_json *j)
 {
 	struct fo_cost cost = fo_program_cost(p, -1);
-	char hash[24];
-	snprintf(hash, sizeof hash, "%016llx", (unsigned long long)fo_program_hash(p));
-	fo_json_put(j, FO_TEXT("hash", hash), FO_TEXT("model", p->model.name),
+	fo_json_put(j, FO_HEX("hash", fo_program_hash(p)), FO_TEXT("model", p->model.name),
 		    FO_INT("tokens_per_step", p->tokens * p->run.micro_batches), FO_REAL("model_flop", cost.model),
 		    FO_REAL("model_causal_flop", cost.model_causal), FO_REAL("executed_flop", cost.exec),
 		    FO_REAL("moved_bytes", cost.bytes), FO_INT("arena_bytes", u->arena_bytes),

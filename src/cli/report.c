@@ -63,13 +63,11 @@ const struct fo_command fo_cmd_report = {
 	.group = "diagnose",
 	.usage = "flatout report RUN [--html FILE|-] [--json] [--force]",
 	.summary = "what a run did: loss, MFU, slow phases, memory, machine; a page",
-	.text = "Reads what 'flatout train' left in its run directory, whatever state that is in, also\n"
-		"while it is training. The page is one file that needs nothing else: no network, no\n"
-		"script; dark or light as the reader's system says; for desks, telephones and paper.\n"
-		"\n"
-		"A slow phase is a stretch of steps whose time, as a running median of 9, is more than\n"
-		"1.25 times the median of the whole run. What the log says of that time stands beside it.\n"
-		"\n"
+	.text = "Reads what 'flatout train' left in its run directory, whatever state that is in, also while it is "
+		"training. The page is one file that needs nothing else: no network, no script; dark or light as "
+		"the reader's system says; for desks, telephones and paper.\n\n"
+		"A slow phase is a stretch of steps whose time, as a running median of 9, is more than 1.25 times "
+		"the median of the whole run. What the log says of that time stands beside it.\n\n"
 		"  flatout report run\n"
 		"  flatout report run --html=/tmp/run.html\n"
 		"  flatout report run --json",

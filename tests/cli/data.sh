@@ -136,7 +136,7 @@ refused 2 "holds no files but our own output" data prepare own/tokens --tokenize
 rm -r own/tokens
 run 0 train $tiny --data.path=./own/ --run.dir=own/run --data.vocab=290
 run 0 data inspect own/run/data
-says "sources    4 files"
+says "Sources:  *4 files"
 # Text that failed before anything was done can be mended: nothing has been begun.
 printf '{"text":5}\n' >mended.jsonl
 refused 2 "mended.jsonl':1" data prepare mended.jsonl --tokenizer=t.json --out=mended

@@ -17,7 +17,7 @@ logged=$(sed -n 's/^{"event":"eval","step":6,"loss":\([^,}]*\).*/\1/p' run/log.j
 [ "$(value out logged_loss)" = "$logged" ] || wrong "the logged loss is $(value out logged_loss), not $logged"
 says '"in_order": false' '"batches": 2' '"rows": 2' '"seq": 32'
 run 0 eval run --threads 1
-says "^logged .*: the same" "^loss .* perplexity" "bits per byte" "forward: a third"
+says "^Logged: .*: the same" "^Loss: .* perplexity" "bits per byte" "forward: a third"
 # An older checkpoint of a run has its own line in the log.
 run 0 train $tiny --run.dir=two --data.vocab=290 --checkpoint.every=3
 run 0 eval "$(checkpoint two 3)" --threads 1
@@ -49,9 +49,9 @@ says '"batches": 1'
 # A run on a folder that was prepared before it: its held-out text lies there.
 run 0 train --run.dir=onfolder $tiny --data.path=run/data
 run 0 eval onfolder --threads 1
-says "^text .*run/data/val.shard" "^logged .*: the same"
+says "^Text: .*run/data/val.shard" "^Logged: .*: the same"
 run 0 eval "$(checkpoint onfolder 6)" --threads 1
-says "^text .*run/data/val.shard" "^logged .*: the same"
+says "^Text: .*run/data/val.shard" "^Logged: .*: the same"
 # Text: its bytes are all counted, and bits per byte are what loss, tokens and bytes say.
 run 0 eval run --data text/doc03.txt --json
 [ "$(value out bytes)" = "$(wc -c <text/doc03.txt | tr -d ' ')" ] || wrong "$(value out bytes) bytes counted"

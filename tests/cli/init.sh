@@ -22,7 +22,7 @@ valid config.json
 run 0 program run.yaml --no-operations
 if [ -n "${FLATOUT_HAS_ENGINE:-}" ]; then
 	run 0 train run.yaml --dry-run
-	says "^memory "
+	says "^Memory: "
 	[ -z "$(awk 'length($0) > 80' out)" ] || wrong "a dry run is wider than 80 columns: $(cat out)"
 	run 0 train run.yaml --dry-run --json
 	valid out

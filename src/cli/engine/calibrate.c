@@ -86,11 +86,9 @@ static void record_state(struct screen *s, struct fo_limits_state *out)
 
 fo_status fo_cli_calibrate(const char *path, const struct fo_cli_calibration *c)
 {
-	struct screen s = { .live = isatty(STDERR_FILENO) && c->live };
+	struct screen s = { .live = c->live && fo_cli_is_live(stderr) };
 	struct fo_limits m;
 	char cpu[80];
-	const char *term = getenv("TERM");
-	s.live = s.live && term && strcmp(term, "dumb");
 	fo_cpu_name(cpu, sizeof cpu);
 	if (fo_limits_read(path, &m) != FO_OK || strcmp(m.cpu, cpu)) {
 		fo_err_clear();

@@ -85,11 +85,9 @@ static void tokenizer_report(const struct fo_cli_call *call, const struct fo_tok
 {
 	const struct tokenizer *in = call->in;
 	int64_t vocab = fo_tokenizer_vocab(t);
-	char hex[17];
 	if (call->json) {
-		snprintf(hex, sizeof hex, "%016llx", (unsigned long long)fo_tokenizer_checksum(t));
-		fo_json_put(call->json, FO_TEXT("path", in->out), FO_INT("vocab", vocab), FO_TEXT("checksum", hex),
-			    FO_REAL("seconds", seconds));
+		fo_json_put(call->json, FO_TEXT("path", in->out), FO_INT("vocab", vocab),
+			    FO_HEX("checksum", fo_tokenizer_checksum(t)), FO_REAL("seconds", seconds));
 		return;
 	}
 	fo_doc_para(call->doc, "%s: %lld tokens, in %.1f s", in->out, (long long)vocab, seconds);

@@ -202,13 +202,9 @@ static void say(const struct view *v, struct fo_doc *d)
 static void write_json(const struct view *v, struct fo_json *j)
 {
 	const struct fo_shard *s = &v->shard;
-	char hex[17];
 	fo_json_put(j, FO_TEXT("path", v->path), FO_INT("documents", s->docs), FO_INT("tokens", s->tokens),
-		    FO_INT("longest", v->longest), FO_INT("vocab", s->vocab));
-	snprintf(hex, sizeof hex, "%016llx", (unsigned long long)s->checksum);
-	fo_json_text(j, "checksum", hex);
-	snprintf(hex, sizeof hex, "%016llx", (unsigned long long)s->tokenizer_checksum);
-	fo_json_put(j, FO_TEXT("tokenizer_checksum", hex),
+		    FO_INT("longest", v->longest), FO_INT("vocab", s->vocab), FO_HEX("checksum", s->checksum),
+		    FO_HEX("tokenizer_checksum", s->tokenizer_checksum),
 		    FO_TEXT("tokenizer", v->tokenizer ? v->tokenizer_path : NULL),
 		    FO_INT("source_files", v->sources.files));
 	fo_json_array(j, "documents_by_log2_length");

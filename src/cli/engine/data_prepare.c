@@ -75,10 +75,8 @@ static fo_status tokenizer_of(const struct prepare *in, int argc, char **argv, s
 static void write_json(const struct prepare *in, const struct fo_prepare_stats *r, const struct fo_tokenizer *t,
 		       double seconds, struct fo_json *j)
 {
-	char hex[17];
-	snprintf(hex, sizeof hex, "%016llx", (unsigned long long)fo_tokenizer_checksum(t));
 	fo_json_put(j, FO_TEXT("path", in->out), FO_INT("vocab", fo_tokenizer_vocab(t)),
-		    FO_TEXT("tokenizer_checksum", hex), FO_INT("files", r->files),
+		    FO_HEX("tokenizer_checksum", fo_tokenizer_checksum(t)), FO_INT("files", r->files),
 		    FO_INT("skipped_binary", r->skipped_binary), FO_INT("skipped_empty", r->skipped_empty),
 		    FO_INT("skipped_bad", r->skipped_bad), FO_INT("bytes", r->bytes),
 		    FO_INT("train_documents", r->train_docs), FO_INT("train_tokens", r->train_tokens),

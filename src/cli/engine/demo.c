@@ -183,23 +183,30 @@ static void set(struct fo_opt_set *s, const char *key, const char *fmt, ...)
 	fo_opt_set_text(s, key, text, FO_ORIGIN_FLAG, "flatout demo");
 }
 
+struct number {
+	const char *key;
+	int64_t value;
+};
+static void set_numbers(struct fo_opt_set *s, const struct number *row, size_t n)
+{
+	for (; n > 0; n--, row++)
+		set(s, row->key, "%lld", (long long)row->value);
+}
+
 static void base_run(struct fo_opt_set *s, struct fo_run *r, const char *text, const char *dir)
 {
+	static const struct number fixed[] = {
+		{ "model.vocab", VOCAB },     { "data.seq", SEQ },      { "train.rows", ROWS },
+		{ "train.micro-batches", 1 }, { "data.holdout", 20 },   { "eval.batches", 24 },
+		{ "sample.tokens", 80 },      { "checkpoint.keep", 1 }, { "checkpoint.every", 0 },
+	};
 	fo_opt_init(s, fo_run_options, r);
 	set(s, "data.path", "%s", text);
 	set(s, "run.dir", "%s", dir);
-	set(s, "model.vocab", "%d", VOCAB);
-	set(s, "data.seq", "%d", SEQ);
-	set(s, "train.rows", "%d", ROWS);
-	set(s, "train.micro-batches", "1");
+	set_numbers(s, fixed, sizeof fixed / sizeof *fixed);
 	set(s, "train.device", "cpu"); /* what the probe times */
-	set(s, "data.holdout", "20");
 	set(s, "optim.lr", "3e-3");
 	set(s, "optim.final-lr", "0.05");
-	set(s, "eval.batches", "24");
-	set(s, "sample.tokens", "80");
-	set(s, "checkpoint.keep", "1");
-	set(s, "checkpoint.every", "0");
 }
 
 /* Sets the options that the probe found and writes all of them as a run file: `flatout train DIR/run.yaml` goes on. */
@@ -208,10 +215,7 @@ static fo_status size_run(struct fo_opt_set *s, const struct fo_run *probed, dou
 	int64_t steps = (int64_t)(tokens / (double)(SEQ * ROWS));
 	if (steps < 20)
 		steps = 20;
-	const struct {
-		const char *key;
-		int64_t value;
-	} row[] = {
+	const struct number row[] = {
 		{ "model.layers", probed->layers },
 		{ "model.hidden", probed->hidden },
 		{ "model.heads", probed->heads },
@@ -223,8 +227,7 @@ static fo_status size_run(struct fo_opt_set *s, const struct fo_run *probed, dou
 		{ "eval.every", steps / 4 + 1 },
 		{ "log.every", steps / 10 + 1 },
 	};
-	for (size_t i = 0; i < sizeof row / sizeof *row; i++)
-		set(s, row[i].key, "%lld", (long long)row[i].value);
+	set_numbers(s, row, sizeof row / sizeof *row);
 	FO_TRY(fo_opt_finish(s));
 	struct fo_str yaml = { 0 };
 	fo_opt_sample_yaml(s, &yaml);

@@ -43,18 +43,26 @@ static fo_status parse_batches(const char *text, int64_t *out)
 	return FO_OK;
 }
 
+fo_status fo_cli_pretrained(const struct fo_cli_call *call, int precision, struct fo_pretrained *out)
+{
+	static const int as[] = { -1, FO_PRECISION_F32, FO_PRECISION_BF16 };
+	if (call->argc < 2)
+		return fo_hint(fo_fail(FO_EARG, "which model? 'flatout %s' takes a folder", call->command->name),
+			       "a run directory, a checkpoint or a folder with config.json and model.safetensors");
+	return fo_pretrained_open(out, call->argv[1], as[precision]);
+}
+
 static void write_json(const struct fo_pretrained *p, const struct fo_eval_result *r, struct fo_json *j)
 {
-	fo_json_text(j, "model", p->dir);
-	p->step >= 0 ? fo_json_int(j, "step", p->step) : fo_json_real(j, "step", NAN);
-	fo_json_put(j, FO_TEXT("precision", fo_numerics_name[p->precision]), FO_TEXT("isa", fo_isa_name[r->isa]),
+	fo_json_put(j, FO_TEXT("model", p->dir), FO_REAL("step", p->step < 0 ? NAN : (double)p->step),
+		    FO_TEXT("precision", fo_numerics_name[p->precision]), FO_TEXT("isa", fo_isa_name[r->isa]),
 		    FO_INT("threads", r->threads), FO_TEXT("device", *r->device ? r->device : NULL),
 		    FO_TEXT("data", r->data), FO_BOOL("in_order", r->in_order), FO_INT("seq", r->seq),
 		    FO_INT("rows", r->rows), FO_INT("batches", r->batches), FO_INT("loss_tokens", r->tokens),
-		    FO_INT("tokens", r->real_tokens), FO_REAL("loss", r->loss), FO_REAL("perplexity", r->perplexity));
-	r->bytes >= 0 ? fo_json_int(j, "bytes", r->bytes) : fo_json_real(j, "bytes", NAN);
-	fo_json_put(j, FO_REAL("bits_per_byte", r->bits_per_byte), FO_REAL("logged_loss", r->logged),
-		    FO_REAL("seconds", r->seconds), FO_REAL("tokens_per_second", r->tokens_per_second));
+		    FO_INT("tokens", r->real_tokens), FO_REAL("loss", r->loss), FO_REAL("perplexity", r->perplexity),
+		    FO_REAL("bytes", r->bytes < 0 ? NAN : (double)r->bytes), FO_REAL("bits_per_byte", r->bits_per_byte),
+		    FO_REAL("logged_loss", r->logged), FO_REAL("seconds", r->seconds),
+		    FO_REAL("tokens_per_second", r->tokens_per_second));
 	fo_cli_mfu_json(j, &r->mfu);
 	fo_json_put(j, FO_REAL("peak_flop_s", r->peak.flop_s > 0 ? r->peak.flop_s : NAN),
 		    FO_TEXT("peak_source", r->peak.source));
@@ -96,14 +104,10 @@ static fo_status run(const struct fo_cli_call *call)
 				     .progress = fo_screen_progress,
 				     .ctx = &screen,
 				     .stop = &fo_stop_requested };
-	static const int precision[] = { -1, FO_PRECISION_F32, FO_PRECISION_BF16 };
 	fo_status st;
 	FO_TRY(parse_batches(in->batches, &o.batches));
-	if (call->argc < 2)
-		return fo_hint(fo_fail(FO_EARG, "which model? 'flatout eval' takes a folder"),
-			       "a run directory, a checkpoint or a folder with config.json and model.safetensors");
-	FO_TRY(fo_cli_device_open(in->device, &o.cuda));
-	FO_TRY_OR(st, fo_pretrained_open(&p, call->argv[1], precision[in->precision]), done);
+	FO_TRY(fo_cli_pretrained(call, in->precision, &p));
+	FO_TRY_OR(st, fo_cli_device_open(in->device, &o.cuda), done);
 	fo_screen_init(&screen, &(struct fo_run){ .log_every = 1 }, true); /* on standard error: the result is short */
 	fo_catch_signals();
 	st = fo_pretrained_evaluate(&p, &o, &r);

@@ -190,11 +190,10 @@ static fo_status generate(struct session *s)
 	return FO_OK;
 }
 
-static fo_status open_model(struct session *s, const char *path)
+static fo_status open_model(struct session *s, const struct fo_cli_call *call)
 {
 	const struct generate *in = s->in;
-	static const int precision[] = { -1, FO_PRECISION_F32, FO_PRECISION_BF16 };
-	FO_TRY(fo_pretrained_open(&s->model, path, precision[in->precision]));
+	FO_TRY(fo_cli_pretrained(call, in->precision, &s->model));
 	if (!s->model.tokenizer)
 		return fo_hint(fo_fail(FO_EARG, "'%s' has no tokenizer.json", s->model.dir),
 			       "put the model's tokenizer.json there");
@@ -265,9 +264,8 @@ static void print_speed(const struct session *s)
 static void write_json(const struct session *s, struct fo_json *j)
 {
 	double most = read_rate(s), rate = s->bytes / s->seconds;
-	fo_json_text(j, "model", s->model.dir);
-	s->model.step >= 0 ? fo_json_int(j, "step", s->model.step) : fo_json_real(j, "step", NAN);
-	fo_json_put(j, FO_TEXT("precision", fo_numerics_name[s->model.precision]),
+	fo_json_put(j, FO_TEXT("model", s->model.dir), FO_REAL("step", s->model.step < 0 ? NAN : (double)s->model.step),
+		    FO_TEXT("precision", fo_numerics_name[s->model.precision]),
 		    FO_TEXT("isa", fo_isa_name[s->exec.isa]), FO_INT("threads", s->exec.threads),
 		    FO_TEXT("device", s->exec.cuda ? fo_cuda_info(s->exec.cuda)->name : NULL),
 		    FO_REAL("temperature", s->in->temperature), FO_INT("top_k", s->in->top_k),
@@ -295,10 +293,7 @@ static fo_status run(const struct fo_cli_call *call)
 	const struct generate *in = call->in;
 	struct session s = { .in = in, .stop = "" };
 	fo_status st;
-	if (call->argc < 2)
-		return fo_hint(fo_fail(FO_EARG, "which model? 'flatout generate' takes a folder"),
-			       "a run directory, a checkpoint or a folder with config.json and model.safetensors");
-	FO_TRY_OR(st, open_model(&s, call->argv[1]), done);
+	FO_TRY_OR(st, open_model(&s, call), done);
 	fo_catch_signals();
 	FO_TRY_OR(st, generate(&s), done);
 	if (call->json)

@@ -51,7 +51,7 @@ void fo_catch_signals(void)
 void fo_screen_init(struct fo_screen *s, const struct fo_run *r, bool json)
 {
 	*s = (struct fo_screen){ .out = json ? stderr : stdout, .log_every = r->log_every, .dir = r->dir };
-	s->live = isatty(fileno(s->out)) && (!getenv("TERM") || strcmp(getenv("TERM"), "dumb"));
+	s->live = fo_cli_is_live(s->out);
 }
 
 void fo_screen_end_line(struct fo_screen *s)
@@ -501,44 +501,31 @@ static void say_profile(const struct fo_profile *p, struct fo_doc *d, struct fo_
 /* The sample with its own line breaks, in lines of 80 columns, at most `lines` of them. */
 static void print_sample(FILE *f, const char *text, int lines)
 {
-	enum { ROOM = 80 - 10 };
-	static const char further[] = "          "; /* as the labels of the figures below */
+	enum { ROOM = 80 - 10 - 4 }; /* 4: " ..." */
 	const char *lead = "Sample:   ";
-	size_t size = 4 * strlen(text) + 8;
 	if (!*text) { /* a model of few steps may draw the end of the document first */
 		fprintf(f, "%s(empty: the model ended the text at once)\n", lead);
 		return;
 	}
-	char *shown = malloc(size), *line = malloc(size);
-	while (shown && line && *text && lines > 0) {
+	while (*text && lines > 0) {
 		size_t n = strcspn(text, "\n");
-		snprintf(line, size, "%.*s", (int)n, text);
+		struct fo_str line = { 0 };
+		fo_str_append(&line, text, n);
+		const char *p = fo_cli_seen(line.data);
+		fo_str_fini(&line);
 		text += n + (text[n] == '\n');
-		fo_str_visible(shown, size, line);
-		const char *p = shown;
 		do {
-			size_t end = 0, space = 0;
-			for (int columns = 0; p[end] && columns < ROOM - 4; columns++) { /* 4: " ..." */
-				space = p[end] == ' ' ? end : space;
-				do
-					end++;
-				while (((unsigned char)p[end] & 0xc0) == 0x80);
-			}
-			if (p[end] && p[end] != ' ' && space)
-				end = space;
-			bool more = p[end] || *text;
+			size_t end = fo_cli_fit(p, ROOM);
 			if (end || *lead == 'S')
 				fprintf(f, "%s%.*s", lead, (int)end, p);
-			if (more && lines == 1)
+			if ((p[end] || *text) && lines == 1)
 				fputs(end ? " ..." : "          ...", f);
 			fputc('\n', f);
-			lead = further;
+			lead = "          ";
 			p += end + (p[end] == ' ');
 			lines--;
 		} while (*p && lines > 0);
 	}
-	free(shown);
-	free(line);
 }
 
 /* The machine's state during the run; all that cannot be read is named at the end of the line. */

@@ -38,6 +38,14 @@ char *fo_screen_run_json(struct fo_opt_set *s);
 extern volatile sig_atomic_t fo_stop_requested;
 void fo_catch_signals(void);
 
+/* Runs the self-check and prints one line on f. FO_ENUMERIC when a check failed. threads 0: all this process may use;
+ * device: as train.device. */
+FO_CHECKED fo_status fo_cli_verify_at_start(bool brief, int threads, const char *device, FILE *f);
+
+/* Opens the model that argv[1] names; precision: "stored", "fp32" or "bf16" as an index. */
+struct fo_pretrained;
+FO_CHECKED fo_status fo_cli_pretrained(const struct fo_cli_call *call, int precision, struct fo_pretrained *out);
+
 /* fo_device_open; a device that is there and cannot be used is warned about. */
 struct fo_cuda;
 FO_CHECKED fo_status fo_cli_device_open(const char *text, struct fo_cuda **out);

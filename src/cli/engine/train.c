@@ -1,6 +1,5 @@
 /* flatout train: run a run file. */
 #include "cli/engine/screen.h"
-#include "cli/engine/verify.h"
 
 #include <stdlib.h>
 

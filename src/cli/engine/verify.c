@@ -1,13 +1,11 @@
 /* flatout verify: does this machine compute what it should? */
-#include "cli/engine/verify.h"
+#include "audit/engine/verify.h"
 #include "cli/engine/screen.h"
 
 #include "kernel/calibrate.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct verify {
 	bool brief, force;
@@ -160,7 +158,7 @@ static fo_status run(const struct fo_cli_call *call)
 	struct fo_verify_options o = { .brief = in->brief,
 				       .threads = in->threads ? (int)in->threads : fo_cpu_threads() };
 	struct fo_verify_report r;
-	bool live = isatty(STDERR_FILENO) && (!getenv("TERM") || strcmp(getenv("TERM"), "dumb"));
+	bool live = fo_cli_is_live(stderr);
 	FO_TRY(fo_cli_device_open(in->device, &o.cuda));
 	if (live)
 		o.progress = show_group;
@@ -184,12 +182,11 @@ const struct fo_command fo_cmd_verify = {
 	.group = "measure",
 	.usage = "flatout verify [--short] [--threads N] [--device HOW] [--json]",
 	.summary = "self-check: kernels, a training step, checkpoints",
-	.text = "Every operation with every kernel set that this machine has against double\n"
-		"precision; losses, gradients and gradient norms of a training step against stored\n"
-		"values; the same steps twice; a checkpoint to disk and back; a program dumped and\n"
-		"read back. The worst error stands beside what is allowed: twice that of a naive\n"
-		"implementation in the same precision. What did not run says \"not checked\".\n"
-		"\n"
+	.text = "Every operation with every kernel set that this machine has against double precision; losses, "
+		"gradients and gradient norms of a training step against stored values; the same steps twice; a "
+		"checkpoint to disk and back; a program dumped and read back. The worst error stands beside what "
+		"is allowed: twice that of a naive implementation in the same precision. What did not run says "
+		"\"not checked\".\n\n"
 		"  flatout verify\n"
 		"  flatout verify --short\n"
 		"  flatout verify --device=cuda\n"
