@@ -6,6 +6,8 @@
 #include "flatout.h"
 #include "model/model.h"
 
+#include <math.h>
+
 struct flatout_model {
 	struct fo_model m;
 };
@@ -18,7 +20,7 @@ flatout_status fo_api_failed(fo_status st);
 /* The same for a mistake of the caller: FLATOUT_EARG with this text. */
 flatout_status fo_api_wrong(const char *fmt, ...) FO_PRINTF(1, 2);
 /* The same in a function that returns a number: NaN. */
-#define fo_api_nan(...) ((void)fo_api_wrong(__VA_ARGS__), FO_UNKNOWN)
+#define fo_api_nan(...) ((void)fo_api_wrong(__VA_ARGS__), (double)NAN)
 /* FLOP per token by one rule; NaN with an error for a rule that does not exist. */
 double fo_api_by_rule(const char *function, flatout_rule rule, double mfu, double mfu_causal, double mfu_6n);
 

@@ -5,7 +5,6 @@
 #include "base/mem.h"
 #include "timeline/timeline.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

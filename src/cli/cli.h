@@ -122,7 +122,7 @@ FO_CHECKED fo_status fo_cli_page(const struct fo_doc *d, const char *path);
 /* "2 micro-batches x 2 rows x 32 tokens, bf16" */
 struct fo_lowering;
 const char *fo_cli_run_text(struct fo_doc *d, const struct fo_lowering *run);
-/* Prints and empties call->doc and call->json. main does so at the end; a command that does not return does it itself. */
+/* Prints and empties call->doc and call->json. main does so at the end, a command that does not return by itself. */
 void fo_cli_show(const struct fo_cli_call *call);
 /* MFU by each rule and HFU as members of the open object. */
 struct fo_mfu;

@@ -1,4 +1,4 @@
-/* flatout export: a run for other tools, which are TensorBoard, Perfetto and Prometheus; traces as tables and slices. */
+/* flatout export: a run for TensorBoard, Perfetto and Prometheus; traces as tables and slices. */
 #define _GNU_SOURCE /* flock */
 #include "cli/cli.h"
 

@@ -201,7 +201,7 @@ static fo_status page(int argc, char **argv, bool man, struct fo_str *out)
 	return FO_OK;
 }
 
-/* Options from flags, variables and, of a command that takes a run, from its file; all mistakes are reported at once. */
+/* Reads options from flags, variables and, of a command that takes a run, its file; reports all mistakes at once. */
 static fo_status read_options(const struct fo_command *c, struct fo_opt_set *s, void *in, int *argc, char **argv)
 {
 	fo_cli_options_read(c, s, in, argc, argv);

@@ -53,7 +53,7 @@ FLATOUT_TRAIN_ROWS=3 run 0 init mine.yaml --train.steps=2000 --optim.lr=1e-3 --d
 	--model.layers=2
 run 0 config mine.yaml
 says "^ *train.steps  *2000 steps  *mine.yaml:" "^ *train.rows  *3 rows  *mine.yaml:" "^ *optim.lr  *0.001  *mine.yaml:" "^ *model.layers  *2 layers  *mine.yaml:" \
-	'^data.path  *a "strange": #name, {x}  *mine.yaml:'
+	'^ *data.path  *a "strange": #name, {x}  *mine.yaml:'
 run 0 init named.yaml --model.name=llama-3.2-1b
 run 0 config named.yaml
 says "^ *model.name  *llama-3.2-1b" "^ *model.layers  *0 layers"

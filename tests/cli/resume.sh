@@ -105,6 +105,10 @@ run 0 train $tiny --run.dir=more --train.precision=fp32
 cp -r more base
 run 0 train $tiny --run.dir=more --train.precision=fp32 --train.steps=9
 says "^Resume:  *after step 6"
+grep -q "learning rate changes" err && wrong "a learning rate that stays is said to change"
+cp -r more slower
+run 0 train $tiny --run.dir=slower --train.precision=fp32 --train.steps=12 --optim.lr=0.5e-4
+says "^warning: the learning rate changes from here on: optim.lr was .* and is 5e-5\$"
 run 0 train $tiny --run.dir=more --train.precision=fp32 --train.steps=3
 says "nothing to do"
 
