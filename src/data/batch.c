@@ -2,6 +2,7 @@
 #include "data/data_int.h"
 
 #include "base/clock.h"
+#include "base/count.h"
 #include "base/fs.h"
 
 #include <stdlib.h>
@@ -30,26 +31,26 @@ static int64_t pairs_of(int64_t n, int64_t window)
 	return n * (n + 1) / 2 - hidden * (hidden + 1) / 2;
 }
 
-void batch_put_piece(struct fo_batch *b, int64_t micro, const struct fo_batch_shape *shape, const struct fo_shard *s,
-		     int64_t doc, int64_t from, int64_t n, int64_t to)
+void batch_put_piece(struct fo_batch *b, const struct fo_batch_shape *shape, const struct fo_shard *s,
+		     const struct fo_piece *p)
 {
-	int64_t first = s->doc_at[doc] + from, end = s->doc_at[doc + 1], base = micro * shape->rows * shape->seq + to;
+	int64_t first = s->doc_at[p->doc] + p->from, n = p->tokens, row = p->row * shape->seq,
+		base = p->micro_batch * shape->rows * shape->seq + row + p->at;
 	for (int64_t i = 0; i < n; i++) {
 		b->token[base + i] = shard_id(s, first + i);
 		b->position[base + i] = (int32_t)i;
-		b->doc_start[base + i] = (int32_t)to;
+		b->doc_start[base + i] = (int32_t)(row + p->at);
 	}
 	for (int64_t i = 0; i + 1 < n; i++)
 		b->target[base + i] = b->token[base + i + 1];
-	bool more = first + n < end;
+	bool more = first + n < s->doc_at[p->doc + 1];
 	b->target[base + n - 1] = more ? shard_id(s, first + n) : -1;
-	b->micro_loss_tokens[micro] += n - !more;
-	b->pairs[micro] += pairs_of(n, shape->window);
+	b->micro_loss_tokens[p->micro_batch] += n - !more;
+	b->pairs[p->micro_batch] += pairs_of(n, shape->window);
 	b->real_tokens += n;
 }
 
-/* Pads places from .. to of a micro-batch: each becomes a document of its own, without loss. */
-static void put_padding(struct fo_batch *b, int64_t micro, int64_t width, int64_t from, int64_t to, int32_t pad_id)
+void batch_pad(struct fo_batch *b, int64_t micro, int64_t width, int64_t from, int64_t to, int32_t pad_id)
 {
 	for (int64_t i = from; i < to; i++) {
 		b->token[micro * width + i] = pad_id;
@@ -83,151 +84,149 @@ static int64_t permute(uint64_t stream, int64_t n, int64_t i)
 
 /* ---- which piece of which document lies where ---- */
 
-/* n tokens of document doc, from its token `from` on, which lie at places to .. to + n of a row. */
-struct piece {
-	int64_t row, to, doc, from, n;
+/* A visit of the pieces of steps; `enough`: the visitor wants no more. */
+struct visit {
+	struct batches *of;
+	fo_piece_fn *fn;
+	void *ctx;
+	bool enough;
 };
-typedef void piece_fn(void *ctx, const struct piece *p);
 
-/* Visits row `row` of a batch, which begins at token `first` of all epochs laid end to end. */
-static void walk_row(struct epoch_order *orders, const struct fo_batch_shape *shape, int64_t row, int64_t first,
-		     piece_fn *fn, void *ctx)
+/* Shows a piece: at place `at` of a step's row `row`, of document `doc` from its token `from` on, to its end or that of
+ * the row. Returns the piece's length. */
+static int64_t show(struct visit *v, int64_t row, int64_t at, int64_t doc, int64_t from)
 {
-	const struct fo_shard *s = orders[0].shard;
-	int64_t at = first % s->tokens, epoch = first / s->tokens;
-	struct epoch_order *o = &orders[epoch & 1];
-	epoch_order_build(o, epoch);
+	const struct fo_batch_shape *shape = &v->of->shape;
+	int64_t n = fo_min(shard_doc_length(v->of->shard, doc) - from, shape->seq - at);
+	if (!v->enough)
+		v->enough = !v->fn(v->ctx,
+				   &(struct fo_piece){ row / shape->rows, row % shape->rows, at, doc, from, n });
+	return n;
+}
+
+static struct epoch_order *order_of(struct batches *b, int64_t epoch)
+{
+	epoch_order_build(&b->order[epoch & 1], epoch);
+	return &b->order[epoch & 1];
+}
+
+/* Rows are drawn in random order, block by block of `rows` of them. */
+static int64_t drawn(const struct batches *b, int64_t rows, int64_t global)
+{
+	int64_t block = global / rows;
+	uint64_t stream = fo_rng_u64(b->seed ^ ROWS_STREAM, (uint64_t)block);
+	return block * rows + permute(stream, rows, global % rows);
+}
+
+/* All epochs laid end to end and cut into rows. The rows are drawn, too, block by block of about an epoch: neighbouring
+ * rows are often one long document, and a step made of one document is a bad sample of the text. */
+static void walk_packed(struct visit *v, int64_t row, int64_t global)
+{
+	struct batches *b = v->of;
+	const struct fo_shard *s = b->shard;
+	int64_t seq = b->shape.seq, first = drawn(b, fo_max(s->tokens / seq, 1), global) * seq;
+	int64_t epoch = first / s->tokens, at = first % s->tokens;
+	const struct epoch_order *o = order_of(b, epoch);
 	int64_t place = find_place(o, at);
-	for (int64_t i = 0; i < shape->seq;) {
-		int64_t left = o->start[place + 1] - at, n = left < shape->seq - i ? left : shape->seq - i;
-		fn(ctx, &(struct piece){ row, i, o->doc[place], at - o->start[place], n });
+	for (int64_t i = 0; i < seq;) {
+		int64_t n = show(v, row, i, o->doc[place], at - o->start[place]);
 		i += n;
 		at += n;
-		if (n == left && ++place == s->docs) {
-			o = &orders[++epoch & 1];
-			epoch_order_build(o, epoch);
+		if (at == o->start[place + 1] && ++place == s->docs) {
+			o = order_of(b, ++epoch);
 			place = at = 0;
 		}
 	}
 }
 
-/* Rows are drawn in random order too, block by block of about an epoch: neighbouring rows are often one long document,
- * and a step made of one document is a bad sample of the text. */
-static void walk_packed(struct epoch_order *orders, const struct fo_batch_shape *shape, int64_t step, piece_fn *fn,
-			void *ctx)
+static void walk_padded(struct visit *v, int64_t row, int64_t global)
 {
-	const struct fo_shard *s = orders[0].shard;
-	int64_t rows = shape->micro_batches * shape->rows,
-		block_rows = s->tokens / shape->seq > 0 ? s->tokens / shape->seq : 1;
-	for (int64_t row = 0; row < rows; row++) {
-		int64_t global = step * rows + row, block = global / block_rows;
-		uint64_t stream = fo_rng_u64(orders[0].seed ^ ROWS_STREAM, (uint64_t)block);
-		walk_row(orders, shape, row,
-			 (block * block_rows + permute(stream, block_rows, global % block_rows)) * shape->seq, fn, ctx);
-	}
-}
-
-static void walk_padded(struct epoch_order *orders, const struct fo_batch_shape *shape, int64_t step, piece_fn *fn,
-			void *ctx)
-{
-	const struct fo_shard *s = orders[0].shard;
-	int64_t rows = shape->micro_batches * shape->rows, first = step * rows;
-	for (int64_t row = 0; row < rows; row++) {
-		struct epoch_order *o = &orders[(first + row) / s->docs & 1];
-		epoch_order_build(o, (first + row) / s->docs);
-		int64_t doc = o->doc[(first + row) % s->docs], len = shard_doc_length(s, doc);
-		fn(ctx, &(struct piece){ row, 0, doc, 0, len < shape->seq ? len : shape->seq });
-	}
+	int64_t docs = v->of->shard->docs;
+	show(v, row, 0, order_of(v->of, global / docs)->doc[global % docs], 0);
 }
 
 /* Documents in the epoch's order, each cut into rows; then the rows are drawn as packed ones are, with the same draws:
  * where every document fills its rows, the batches are those of packed rows. */
-static void walk_split(struct epoch_order *orders, const struct fo_batch_shape *shape, int64_t step, piece_fn *fn,
-		       void *ctx)
+static void walk_split(struct visit *v, int64_t row, int64_t global)
 {
-	const struct fo_shard *s = orders[0].shard;
-	int64_t rows = shape->micro_batches * shape->rows, all = orders[0].rows;
-	for (int64_t row = 0; row < rows; row++) {
-		int64_t global = step * rows + row, epoch = global / all;
-		int64_t at = permute(fo_rng_u64(orders[0].seed ^ ROWS_STREAM, (uint64_t)epoch), all, global % all);
-		struct epoch_order *o = &orders[epoch & 1];
-		epoch_order_build(o, epoch);
-		int64_t place = find_place(o, at), doc = o->doc[place], from = (at - o->start[place]) * shape->seq;
-		int64_t left = shard_doc_length(s, doc) - from;
-		fn(ctx, &(struct piece){ row, 0, doc, from, left < shape->seq ? left : shape->seq });
-	}
+	struct batches *b = v->of;
+	int64_t rows = b->order[0].rows, at = drawn(b, rows, global) % rows;
+	const struct epoch_order *o = order_of(b, global / rows);
+	int64_t place = find_place(o, at);
+	show(v, row, 0, o->doc[place], (at - o->start[place]) * b->shape.seq);
 }
 
 /* An epoch is the plan's rows in random order. */
-static void walk_bestfit(const struct fo_shard *s, uint64_t seed, const struct pack_plan *plan,
-			 const struct fo_batch_shape *shape, int64_t step, piece_fn *fn, void *ctx)
+static void walk_bestfit(struct visit *v, int64_t row, int64_t global)
 {
-	int64_t rows = shape->micro_batches * shape->rows;
-	for (int64_t row = 0; row < rows; row++) {
-		int64_t global = step * rows + row, epoch = global / plan->rows, at = 0;
-		int64_t r = permute(fo_rng_u64(seed ^ ROWS_STREAM, (uint64_t)epoch), plan->rows, global % plan->rows);
-		for (int64_t i = plan->row_at[r]; i < plan->row_at[r + 1]; i++) {
-			int64_t doc = plan->piece[i].doc, from = plan->piece[i].from;
-			int64_t left = shard_doc_length(s, doc) - from, n = left < shape->seq ? left : shape->seq;
-			fn(ctx, &(struct piece){ row, at, doc, from, n });
-			at += n;
-		}
-	}
+	const struct pack_plan *plan = &v->of->plan;
+	int64_t r = drawn(v->of, plan->rows, global) % plan->rows, at = 0;
+	for (int64_t i = plan->row_at[r]; i < plan->row_at[r + 1]; i++)
+		at += show(v, row, at, plan->piece[i].doc, plan->piece[i].from);
 }
 
-static void walk(struct epoch_order *orders, const struct pack_plan *plan, const struct fo_batch_shape *shape,
-		 int64_t step, piece_fn *fn, void *ctx)
+/* False: the visitor wants no more. */
+static bool walk(struct batches *b, int64_t step, fo_piece_fn *fn, void *ctx)
 {
-	if (shape->packing == FO_PACK_PACKED)
-		walk_packed(orders, shape, step, fn, ctx);
-	else if (plan)
-		walk_bestfit(orders[0].shard, orders[0].seed, plan, shape, step, fn, ctx);
-	else if (shape->packing == FO_PACK_SPLIT)
-		walk_split(orders, shape, step, fn, ctx);
-	else
-		walk_padded(orders, shape, step, fn, ctx);
+	static void (*const walk_row[])(struct visit *, int64_t, int64_t) = { [FO_PACK_PACKED] = walk_packed,
+									      [FO_PACK_PADDED] = walk_padded,
+									      [FO_PACK_BESTFIT] = walk_bestfit,
+									      [FO_PACK_SPLIT] = walk_split };
+	struct visit v = { b, fn, ctx, false };
+	int64_t rows = b->shape.micro_batches * b->shape.rows;
+	for (int64_t row = 0; row < rows && !v.enough; row++)
+		walk_row[b->shape.packing](&v, row, step * rows + row);
+	return !v.enough;
+}
+
+fo_status batches_init(struct batches *b, const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed)
+{
+	*b = (struct batches){ .shard = s, .shape = *shape, .seed = seed };
+	for (int i = 0; i < 2; i++)
+		b->order[i] = epoch_order_of(s, shape, seed);
+	return shape->packing == FO_PACK_BESTFIT ? pack_plan_new(&b->plan, s, shape->seq) : FO_OK;
 }
 
 /* ---- filling ---- */
 
 struct filling {
 	struct fo_batch *b;
-	const struct fo_shard *shard;
-	const struct fo_batch_shape *shape;
+	const struct batches *from;
 	int32_t pad_id;
 };
 
-static void fill_piece(void *ctx, const struct piece *p)
+static bool fill_piece(void *ctx, const struct fo_piece *p)
 {
-	struct filling *f = ctx;
-	int64_t rows = f->shape->rows, seq = f->shape->seq, micro = p->row / rows, row = p->row % rows * seq;
+	const struct filling *f = ctx;
+	const struct fo_batch_shape *shape = &f->from->shape;
+	int64_t row = p->row * shape->seq;
 	/* A row's first piece pads the rest of the row, which later pieces overwrite. Packed rows have no padding. */
-	if (p->to == 0 && p->n < seq && f->shape->packing != FO_PACK_PACKED)
-		put_padding(f->b, micro, rows * seq, row + p->n, row + seq, f->pad_id);
-	if (f->shape->packing == FO_PACK_PADDED)
-		f->b->truncated += shard_doc_length(f->shard, p->doc) - p->n;
-	batch_put_piece(f->b, micro, f->shape, f->shard, p->doc, p->from, p->n, row + p->to);
+	if (p->at == 0 && p->tokens < shape->seq && shape->packing != FO_PACK_PACKED)
+		batch_pad(f->b, p->micro_batch, shape->rows * shape->seq, row + p->tokens, row + shape->seq, f->pad_id);
+	if (shape->packing == FO_PACK_PADDED)
+		f->b->truncated += shard_doc_length(f->from->shard, p->doc) - p->tokens;
+	batch_put_piece(f->b, shape, f->from->shard, p);
+	return true;
 }
 
-fo_status batch_fill(struct fo_batch *b, struct epoch_order *orders, const struct pack_plan *plan,
-		     const struct fo_batch_shape *shape, int32_t pad_id)
+fo_status batch_fill(struct fo_batch *b, struct batches *from, int32_t pad_id)
 {
 	static const char *const counted[] = { [FO_PACK_PACKED] = "tokens",
 					       [FO_PACK_PADDED] = "documents",
 					       [FO_PACK_BESTFIT] = "rows",
 					       [FO_PACK_SPLIT] = "rows" };
+	const struct fo_batch_shape *shape = &from->shape;
 	bool packed = shape->packing == FO_PACK_PACKED;
 	int64_t unit = shape->micro_batches * shape->rows * (packed ? shape->seq : 1), end;
 	/* A block of rows may reach an epoch (or a row) beyond the step's own end. */
 	if (__builtin_add_overflow(b->step, 2, &end) || __builtin_mul_overflow(end, unit, &end) ||
-	    __builtin_add_overflow(end, orders[0].shard->tokens, &end))
+	    __builtin_add_overflow(end, from->shard->tokens, &end))
 		return fo_fail(FO_EARG, "step %lld of %lld %s each is beyond what can be counted", (long long)b->step,
 			       (long long)unit, counted[shape->packing]);
 	b->loss_tokens = b->real_tokens = b->truncated = 0;
 	for (int64_t m = 0; m < shape->micro_batches; m++)
 		b->micro_loss_tokens[m] = b->pairs[m] = 0;
-	struct filling f = { b, orders[0].shard, shape, pad_id };
-	walk(orders, plan, shape, b->step, fill_piece, &f);
+	walk(from, b->step, fill_piece, &(struct filling){ b, from, pad_id });
 	for (int64_t m = 0; m < shape->micro_batches; m++)
 		b->loss_tokens += b->micro_loss_tokens[m];
 	return FO_OK;
@@ -236,70 +235,34 @@ fo_status batch_fill(struct fo_batch *b, struct epoch_order *orders, const struc
 /* ---- naming a batch's documents ---- */
 
 struct asking {
-	struct epoch_order order[2];
-	const struct pack_plan *plan;
-	const struct fo_batch_shape *shape;
+	struct batches of;
 	int64_t first, steps;
-	batch_piece_fn *fn;
-	void *ctx;
-	bool enough;
-};
-
-static void name_piece(void *ctx, const struct piece *p)
-{
-	struct asking *a = ctx;
-	if (!a->enough)
-		a->enough = !a->fn(a->ctx, &(struct fo_piece){ .micro_batch = p->row / a->shape->rows,
-							       .row = p->row % a->shape->rows,
-							       .doc = p->doc,
-							       .from = p->from,
-							       .tokens = p->n });
-}
-
-static fo_status ask(void *ctx)
-{
-	struct asking *a = ctx;
-	for (int64_t i = 0; i < a->steps && !a->enough; i++)
-		walk(a->order, a->plan, a->shape, a->first + i, name_piece, a);
-	return FO_OK;
-}
-
-fo_status batch_pieces(const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed, int64_t first,
-		       int64_t steps, batch_piece_fn *fn, void *ctx)
-{
-	struct asking a = { .shape = shape, .first = first, .steps = steps, .fn = fn, .ctx = ctx };
-	struct pack_plan plan = { 0 };
-	if (shape->packing == FO_PACK_BESTFIT)
-		FO_TRY(pack_plan_new(&plan, s, shape->seq));
-	a.plan = plan.rows ? &plan : NULL;
-	for (int i = 0; i < 2; i++) {
-		a.order[i] = epoch_order_of(s, shape, seed);
-		a.order[i].doc = fo_xmalloc((size_t)s->docs * sizeof(int64_t));
-		a.order[i].start = fo_xmalloc(((size_t)s->docs + 1) * sizeof(int64_t));
-	}
-	fo_status st = fo_map_guard(ask, &a);
-	for (int i = 0; i < 2; i++) {
-		free(a.order[i].doc);
-		free(a.order[i].start);
-	}
-	pack_plan_free(&plan);
-	return st;
-}
-
-struct all {
 	fo_piece_fn *fn;
 	void *ctx;
 };
 
-static bool pass_on(void *ctx, const struct fo_piece *p)
+static fo_status ask(void *ctx)
 {
-	const struct all *a = ctx;
-	a->fn(a->ctx, p);
-	return true;
+	struct asking *a = ctx;
+	for (int64_t i = 0; i < a->steps && walk(&a->of, a->first + i, a->fn, a->ctx); i++)
+		;
+	return FO_OK;
 }
 
-fo_status fo_batch_pieces(const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed, int64_t step,
-			  fo_piece_fn *fn, void *ctx)
+fo_status fo_batch_pieces(const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed, int64_t first,
+			  int64_t steps, fo_piece_fn *fn, void *ctx)
 {
-	return batch_pieces(s, shape, seed, step, 1, pass_on, &(struct all){ fn, ctx });
+	struct asking a = { .first = first, .steps = steps, .fn = fn, .ctx = ctx };
+	FO_TRY(batches_init(&a.of, s, shape, seed));
+	for (int i = 0; i < 2; i++) {
+		a.of.order[i].doc = fo_xmalloc((size_t)s->docs * sizeof(int64_t));
+		a.of.order[i].start = fo_xmalloc(((size_t)s->docs + 1) * sizeof(int64_t));
+	}
+	fo_status st = fo_map_guard(ask, &a);
+	for (int i = 0; i < 2; i++) {
+		free(a.of.order[i].doc);
+		free(a.of.order[i].start);
+	}
+	pack_plan_free(&a.of.plan);
+	return st;
 }

@@ -64,9 +64,6 @@ FO_CHECKED fo_status fo_encoder_encode(struct fo_encoder *e, const char *text, s
 /* The next place from `at` (> 0) on where a text may be cut so that the ids of its parts, end to end, are those of
  * the whole; len where there is none. So one text can be encoded by many threads. A foreign pattern is never cut. */
 size_t fo_tokenizer_cut(const struct fo_tokenizer *t, const char *text, size_t len, size_t at);
-/* Like fo_tokenizer_encode, by up to `threads` threads (at least 1) on parts of about a mebibyte. */
-FO_CHECKED fo_status fo_tokenizer_encode_threads(const struct fo_tokenizer *t, const char *text, size_t len,
-						 int threads, int32_t **ids, size_t *n, size_t *cap);
 
 struct fo_str;
 /* Appends the bytes of ids[0..n); special tokens appear as their text, ids outside the vocabulary are skipped. */
@@ -200,15 +197,16 @@ struct fo_batch {
 /* One piece of a document in a step's batch: its tokens `from` to from + tokens. */
 struct fo_piece {
 	int64_t micro_batch, row; /* row within the micro-batch */
+	int64_t at;               /* its first place in the row */
 	int64_t doc;              /* number in the shard, from 0 */
 	int64_t from, tokens;
 };
-typedef void fo_piece_fn(void *ctx, const struct fo_piece *p);
-/* Visits what step `step` (0-based, as the loader counts) is made of, row by row: the same pure function as the batch
- * itself. seed is the loader's. Allocates 32 bytes per document of the shard (best fit: the plan too); for reports, not
- * for steps. */
+typedef bool fo_piece_fn(void *ctx, const struct fo_piece *p); /* false: no more of them */
+/* Visits what `steps` steps from `first` on (0-based, as the loader counts) are made of, row by row: the same pure
+ * function as the batches. seed is the loader's. Allocates 32 bytes per document of the shard (best fit: the plan too);
+ * for reports, not for steps. */
 FO_CHECKED fo_status fo_batch_pieces(const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed,
-				     int64_t step, fo_piece_fn *fn, void *ctx);
+				     int64_t first, int64_t steps, fo_piece_fn *fn, void *ctx);
 
 /* How much of the text steps 0 to `steps` - 1 are made of. */
 struct fo_text_seen {

@@ -159,14 +159,6 @@ size_t tok_sentence_piece(const struct fo_tokenizer *t, const char *text, size_t
 /* The symbols that its merges begin with: at most `len` ids. */
 size_t tok_sentence_symbols(const struct fo_tokenizer *t, const char *piece, size_t len, int32_t *ids);
 
-/* Encodes in portions of at most a few thousand ids; `done`: bytes of text before the portion's end. Not with threads
- * that share a tokenizer: those take turns. */
-typedef fo_status tok_sink_fn(void *ctx, const int32_t *ids, size_t n, size_t done);
-FO_CHECKED fo_status tok_encode(const struct fo_tokenizer *t, const char *text, size_t len, tok_sink_fn *sink,
-				void *ctx);
-/* The same with an encoder of one's own. `first`: the text is not the rest of one that was cut. */
-FO_CHECKED fo_status tok_encoder_run(struct fo_encoder *e, const char *text, size_t len, bool first, tok_sink_fn *sink,
-				     void *ctx);
 /* fo_tokenizer_cut as a cut of struct fo_text_options. */
 size_t tok_text_cut(const void *tokenizer, const char *text, size_t len, size_t at);
 
@@ -258,18 +250,23 @@ void pack_plan_free(struct pack_plan *plan);
 /* Pieces of all documents when each is cut into rows of seq tokens and a rest. */
 int64_t pack_pieces(const struct fo_shard *s, int64_t seq);
 
-/* Writes n tokens of a document, from its token `from` on, to places to .. to + n of a micro-batch, and counts them. */
-void batch_put_piece(struct fo_batch *b, int64_t micro, const struct fo_batch_shape *shape, const struct fo_shard *s,
-		     int64_t doc, int64_t from, int64_t n, int64_t to);
-
-/* Visits the pieces of `steps` steps from `first` on, like fo_batch_pieces; fn returns false to end. */
-typedef bool batch_piece_fn(void *ctx, const struct fo_piece *p);
-FO_CHECKED fo_status batch_pieces(const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed,
-				  int64_t first, int64_t steps, batch_piece_fn *fn, void *ctx);
-
-/* orders: two; plan: of best-fit packing, else NULL. Fills *b (arrays allocated, b->step set) from the pure function of
- * (shard, seed, shape, step). Allocates nothing. */
-FO_CHECKED fo_status batch_fill(struct fo_batch *b, struct epoch_order *orders, const struct pack_plan *plan,
-				const struct fo_batch_shape *shape, int32_t pad_id);
+/* What batches are a pure function of, beside the step. */
+struct batches {
+	const struct fo_shard *shard;
+	struct fo_batch_shape shape;
+	uint64_t seed;
+	struct epoch_order order[2];
+	struct pack_plan plan; /* of best-fit packing */
+};
+/* The caller gives both orders room for doc and start, and ends with pack_plan_free. */
+FO_CHECKED fo_status batches_init(struct batches *b, const struct fo_shard *s, const struct fo_batch_shape *shape,
+				  uint64_t seed);
+/* Fills *b (arrays allocated, b->step set). Allocates nothing. */
+FO_CHECKED fo_status batch_fill(struct fo_batch *b, struct batches *from, int32_t pad_id);
+/* Writes a piece to its place, and counts it. */
+void batch_put_piece(struct fo_batch *b, const struct fo_batch_shape *shape, const struct fo_shard *s,
+		     const struct fo_piece *p);
+/* Pads places from .. to of a micro-batch of `width`: each becomes a document of its own, without loss. */
+void batch_pad(struct fo_batch *b, int64_t micro, int64_t width, int64_t from, int64_t to, int32_t pad_id);
 
 #endif

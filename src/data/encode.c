@@ -10,7 +10,6 @@
 #define CACHED_PIECE 64
 /* Remembered pieces before the cache starts anew: some 10 MB of text has half as many distinct ones. */
 #define CACHED_PIECES ((size_t)1 << 18)
-#define PORTION 8192
 /* Up to so many symbols, looking through all pairs for the best is faster than a heap. */
 #define FEW_SYMBOLS 32
 /* Text is normalized in parts of about this size. */
@@ -44,11 +43,8 @@ struct fo_encoder {
 	bool in_text[256];           /* bytes that an added token to be read from texts begins with */
 	bool any_in_text;
 	/* where the ids go */
-	tok_sink_fn *sink;
-	void *ctx;
-	size_t done; /* bytes of text before the end of the portion */
-	size_t used;
-	int32_t portion[PORTION];
+	int32_t **out;
+	size_t *out_n, *out_cap;
 };
 
 fo_status fo_encoder_new(const struct fo_tokenizer *t, struct fo_encoder **out)
@@ -236,33 +232,20 @@ static const int32_t *piece_ids(struct fo_encoder *e, const char *piece, size_t 
 	return e->piece_ids;
 }
 
-/* ---- the ids of a text, portion by portion ---- */
+/* ---- the ids of a text ---- */
 
-static fo_status flush(struct fo_encoder *e)
+static void emit(struct fo_encoder *e, const int32_t *ids, size_t n)
 {
-	size_t n = e->used;
-	e->used = 0;
-	return n ? e->sink(e->ctx, e->portion, n, e->done) : FO_OK;
+	fo_array_room(e->out, e->out_cap, *e->out_n + n, sizeof **e->out);
+	memcpy(*e->out + *e->out_n, ids, n * sizeof *ids);
+	*e->out_n += n;
 }
 
-/* Adds ids to the portion; done: bytes of the whole text up to their end. */
-static fo_status emit(struct fo_encoder *e, const int32_t *ids, size_t n, size_t done)
-{
-	if (e->used + n > PORTION)
-		FO_TRY(flush(e));
-	e->done = done;
-	if (n > PORTION)
-		return e->sink(e->ctx, ids, n, done);
-	memcpy(e->portion + e->used, ids, n * sizeof *ids);
-	e->used += n;
-	return FO_OK;
-}
-
-static fo_status emit_piece(struct fo_encoder *e, const char *piece, size_t len, size_t done)
+static void emit_piece(struct fo_encoder *e, const char *piece, size_t len)
 {
 	size_t n;
 	const int32_t *ids = piece_ids(e, piece, len, &n);
-	return emit(e, ids, n, done);
+	emit(e, ids, n);
 }
 
 static bool wants_mark(const struct fo_tokenizer *t, const char *text, size_t len)
@@ -273,7 +256,7 @@ static bool wants_mark(const struct fo_tokenizer *t, const char *text, size_t le
 	return (t->prefix == TOK_METASPACE_FIRST || t->prefix == TOK_METASPACE_ALWAYS) && !space;
 }
 
-static fo_status encode_sentence(struct fo_encoder *e, const char *text, size_t len, bool first)
+static void encode_sentence(struct fo_encoder *e, const char *text, size_t len, bool first)
 {
 	size_t at = 0;
 	if (first && len && wants_mark(e->t, text, len)) {
@@ -283,19 +266,16 @@ static fo_status encode_sentence(struct fo_encoder *e, const char *text, size_t 
 		fo_str_append(&e->first, text, len < TOK_MAX_PIECE ? len : TOK_MAX_PIECE);
 		size_t n = tok_sentence_piece(e->t, e->first.data, e->first.len);
 		at = n - 1;
-		FO_TRY(emit_piece(e, e->first.data, n, at));
+		emit_piece(e, e->first.data, n);
 	}
-	while (at < len) {
-		size_t n = tok_sentence_piece(e->t, text + at, len - at);
-		at += n;
-		FO_TRY(emit_piece(e, text + at - n, n, at));
+	for (size_t n; at < len; at += n) {
+		n = tok_sentence_piece(e->t, text + at, len - at);
+		emit_piece(e, text + at, n);
 	}
-	return FO_OK;
 }
 
-/* Encodes a part of the text by its pieces; before: bytes of the whole text before the part; with `fixed`, progress
- * stays there. */
-static fo_status encode_split(struct fo_encoder *e, const char *text, size_t len, size_t before, bool fixed)
+/* Encodes a part of the text by its pieces. */
+static fo_status encode_split(struct fo_encoder *e, const char *text, size_t len)
 {
 	struct split_cursor c = { .text = text, .len = len };
 	for (;;) {
@@ -304,23 +284,23 @@ static fo_status encode_split(struct fo_encoder *e, const char *text, size_t len
 		FO_TRY(split_next(e->split, &c, &piece, &n));
 		if (!n)
 			return FO_OK;
-		FO_TRY(emit_piece(e, piece, n, fixed ? before : before + c.pos));
+		emit_piece(e, piece, n);
 	}
 }
 
-static fo_status encode_normal(struct fo_encoder *e, const char *text, size_t len, size_t before)
+static fo_status encode_normal(struct fo_encoder *e, const char *text, size_t len)
 {
 	if (!e->t->nfc)
-		return encode_split(e, text, len, before, false);
+		return encode_split(e, text, len);
 	for (size_t at = 0, end; at < len; at = end) {
 		end = len - at > NORMAL_PART ? fo_tokenizer_cut(e->t, text, len, at + NORMAL_PART) : len;
 		if (!nfc_may_change(text + at, end - at)) {
-			FO_TRY(encode_split(e, text + at, end - at, before + at, false));
+			FO_TRY(encode_split(e, text + at, end - at));
 			continue;
 		}
 		e->normal.len = 0;
 		nfc_append(text + at, end - at, &e->normal);
-		FO_TRY(encode_split(e, e->normal.data, e->normal.len, before + end, true));
+		FO_TRY(encode_split(e, e->normal.data, e->normal.len));
 	}
 	return FO_OK;
 }
@@ -351,65 +331,33 @@ static fo_status encode_added(struct fo_encoder *e, const char *text, size_t len
 			at++;
 			continue;
 		}
-		FO_TRY(encode_normal(e, text + from, at - from, from));
+		FO_TRY(encode_normal(e, text + from, at - from));
 		from = at += strlen(s->text);
-		FO_TRY(emit(e, &s->id, 1, at));
+		emit(e, &s->id, 1);
 	}
-	return encode_normal(e, text + from, len - from, from);
-}
-
-fo_status tok_encoder_run(struct fo_encoder *e, const char *text, size_t len, bool first, tok_sink_fn *sink, void *ctx)
-{
-	e->sink = sink;
-	e->ctx = ctx;
-	e->used = 0;
-	if (e->t->sentence)
-		FO_TRY(encode_sentence(e, text, len, first));
-	else if (e->any_in_text)
-		FO_TRY(encode_added(e, text, len));
-	else
-		FO_TRY(encode_normal(e, text, len, 0));
-	return flush(e);
-}
-
-/* ---- the doors ---- */
-
-struct growing {
-	int32_t **ids;
-	size_t *n, *cap;
-};
-
-static fo_status grow_sink(void *ctx, const int32_t *ids, size_t n, size_t done)
-{
-	struct growing *g = ctx;
-	(void)done;
-	fo_array_room(g->ids, g->cap, *g->n + n, sizeof **g->ids);
-	memcpy(*g->ids + *g->n, ids, n * sizeof *ids);
-	*g->n += n;
-	return FO_OK;
+	return encode_normal(e, text + from, len - from);
 }
 
 fo_status fo_encoder_encode(struct fo_encoder *e, const char *text, size_t len, bool first, int32_t **ids, size_t *n,
 			    size_t *cap)
 {
-	struct growing g = { ids, n, cap };
-	return tok_encoder_run(e, text, len, first, grow_sink, &g);
-}
-
-fo_status tok_encode(const struct fo_tokenizer *t, const char *text, size_t len, tok_sink_fn *sink, void *ctx)
-{
-	struct tok_shared *s = t->shared;
-	pthread_mutex_lock(&s->lock);
-	fo_status st = s->encoder ? FO_OK : fo_encoder_new(t, &s->encoder);
-	if (st == FO_OK)
-		st = tok_encoder_run(s->encoder, text, len, true, sink, ctx);
-	pthread_mutex_unlock(&s->lock);
-	return st;
+	e->out = ids;
+	e->out_n = n;
+	e->out_cap = cap;
+	if (!e->t->sentence)
+		return e->any_in_text ? encode_added(e, text, len) : encode_normal(e, text, len);
+	encode_sentence(e, text, len, first);
+	return FO_OK;
 }
 
 fo_status fo_tokenizer_encode(const struct fo_tokenizer *t, const char *text, size_t len, int32_t **ids, size_t *n,
 			      size_t *cap)
 {
-	struct growing g = { ids, n, cap };
-	return tok_encode(t, text, len, grow_sink, &g);
+	struct tok_shared *s = t->shared;
+	pthread_mutex_lock(&s->lock);
+	fo_status st = s->encoder ? FO_OK : fo_encoder_new(t, &s->encoder);
+	if (st == FO_OK)
+		st = fo_encoder_encode(s->encoder, text, len, true, ids, n, cap);
+	pthread_mutex_unlock(&s->lock);
+	return st;
 }

@@ -18,11 +18,9 @@
 #define SLOTS 3
 
 struct fo_loader {
-	struct fo_batch_shape shape;
+	struct batches from;
 	struct fo_loader_state state;
 	int32_t pad_id;
-	struct epoch_order order[2];
-	struct pack_plan plan; /* of best-fit packing */
 	struct fo_batch batch[SLOTS];
 	void *memory; /* all of the batches' arrays and the order's */
 	size_t memory_bytes;
@@ -43,8 +41,7 @@ struct job {
 static fo_status fill(void *ctx)
 {
 	struct job *j = ctx;
-	struct fo_loader *l = j->l;
-	return batch_fill(j->b, l->order, l->plan.rows ? &l->plan : NULL, &l->shape, l->pad_id);
+	return batch_fill(j->b, &j->l->from, j->l->pad_id);
 }
 
 /* A shard that is cut or overwritten while it is mapped must neither end the process nor feed it other text: the batch
@@ -53,7 +50,7 @@ static fo_status fill_safely(struct fo_loader *l, struct fo_batch *b)
 {
 	struct job j = { l, b };
 	fo_status st = fo_map_guard(fill, &j),
-		  changed = st == FO_OK || st == FO_EIO ? fo_map_check(l->order[0].shard->map) : FO_OK;
+		  changed = st == FO_OK || st == FO_EIO ? fo_map_check(l->from.shard->map) : FO_OK;
 	if (st == FO_OK)
 		st = changed;
 	return st == FO_EIO ? fo_hint(st, "put the file back as it was; the same command goes on") : st;
@@ -112,9 +109,9 @@ static fo_status check(const struct fo_shard *s, const struct fo_batch_shape *sh
 }
 
 /* Best-fit packing has a plan instead of an order. */
-static size_t orders_documents(const struct fo_shard *s, const struct fo_batch_shape *shape)
+static size_t orders_documents(const struct batches *b)
 {
-	return shape->packing == FO_PACK_BESTFIT ? 0 : (size_t)s->docs;
+	return b->shape.packing == FO_PACK_BESTFIT ? 0 : (size_t)b->shard->docs;
 }
 
 int64_t fo_loader_order_bytes(const struct fo_shard *s, const struct fo_batch_shape *shape)
@@ -127,9 +124,8 @@ int64_t fo_loader_order_bytes(const struct fo_shard *s, const struct fo_batch_sh
 /* Carves the arrays from one piece of memory, 64-byte aligned; with memory NULL only counts the bytes. */
 static fo_status carve(struct fo_loader *l, size_t *bytes)
 {
-	size_t used = 0, width, docs = orders_documents(l->order[0].shard, &l->shape),
-	       micro = (size_t)l->shape.micro_batches;
-	FO_TRY(fo_mul_size((size_t)l->shape.rows * (size_t)l->shape.seq, micro * sizeof(int32_t), &width));
+	size_t used = 0, width, docs = orders_documents(&l->from), micro = (size_t)l->from.shape.micro_batches;
+	FO_TRY(fo_mul_size((size_t)l->from.shape.rows * (size_t)l->from.shape.seq, micro * sizeof(int32_t), &width));
 	struct {
 		void *slot;
 		size_t bytes;
@@ -148,9 +144,9 @@ static fo_status carve(struct fo_loader *l, size_t *bytes)
 		part[n++].bytes = micro * sizeof(int64_t);
 	}
 	for (int i = 0; i < 2; i++) {
-		part[n].slot = &l->order[i].doc;
+		part[n].slot = &l->from.order[i].doc;
 		part[n++].bytes = docs * sizeof(int64_t);
-		part[n].slot = &l->order[i].start;
+		part[n].slot = &l->from.order[i].start;
 		part[n++].bytes = (docs + 1) * sizeof(int64_t);
 	}
 	for (int i = 0; i < n; i++) {
@@ -190,22 +186,19 @@ fo_status fo_loader_open(struct fo_loader **out, const struct fo_shard *s, const
 {
 	FO_TRY(check(s, shape, state, pad_id));
 	struct fo_loader *l = fo_xmalloc(sizeof *l);
-	l->shape = *shape;
 	l->state = *state;
 	l->state.shard_checksum = s->checksum;
 	l->pad_id = pad_id;
 	l->first_step = state->next_step;
-	for (int i = 0; i < 2; i++)
-		l->order[i] = epoch_order_of(s, shape, state->seed);
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_cond_init(&l->changed, NULL);
-	fo_status st = carve(l, &l->memory_bytes);
+	fo_status st = batches_init(&l->from, s, shape, state->seed);
+	if (st == FO_OK)
+		st = carve(l, &l->memory_bytes);
 	if (st == FO_OK)
 		st = fo_pages_new(l->memory_bytes, &l->memory);
 	if (st == FO_OK)
 		st = carve(l, &l->memory_bytes);
-	if (st == FO_OK && shape->packing == FO_PACK_BESTFIT)
-		st = pack_plan_new(&l->plan, s, shape->seq);
 	if (st == FO_OK)
 		st = start(l);
 	if (st == FO_OK)
@@ -263,7 +256,7 @@ void fo_loader_close(struct fo_loader *l)
 	}
 	pthread_cond_destroy(&l->changed);
 	pthread_mutex_destroy(&l->lock);
-	pack_plan_free(&l->plan);
+	pack_plan_free(&l->from.plan);
 	fo_pages_free(l->memory, l->memory_bytes);
 	free(l);
 }

@@ -137,7 +137,8 @@ static fo_status fill_rows(void *ctx)
 	while (i < width && r->doc < s->docs) {
 		int64_t left = shard_doc_length(s, r->doc) - r->at, room = r->shape.seq - i % r->shape.seq,
 			n = left < room ? left : room;
-		batch_put_piece(b, 0, &r->shape, s, r->doc, r->at, n, i);
+		batch_put_piece(b, &r->shape, s,
+				&(struct fo_piece){ 0, i / r->shape.seq, i % r->shape.seq, r->doc, r->at, n });
 		i += n;
 		r->at += n;
 		if (n == left) {
@@ -145,11 +146,7 @@ static fo_status fill_rows(void *ctx)
 			r->at = 0;
 		}
 	}
-	for (; i < width; i++) { /* padding is a document of its own */
-		b->token[i] = b->position[i] = 0;
-		b->target[i] = -1;
-		b->doc_start[i] = (int32_t)i;
-	}
+	batch_pad(b, 0, width, i, width, 0);
 	b->loss_tokens = r->loss_tokens;
 	return FO_OK;
 }

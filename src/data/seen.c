@@ -56,7 +56,7 @@ fo_status fo_text_seen(const struct fo_shard *s, const struct fo_batch_shape *sh
 		       const volatile sig_atomic_t *stop, struct fo_text_seen *out)
 {
 	struct seeing v = { .shard = s, .stop = stop, .join_at = JOIN_AT };
-	fo_status st = batch_pieces(s, shape, seed, 0, steps, see, &v);
+	fo_status st = fo_batch_pieces(s, shape, seed, 0, steps, see, &v);
 	if (st == FO_OK && stop && *stop)
 		st = fo_fail(FO_EINTERRUPT, "stopped while counting how much of the text the rungs see");
 	join(&v);

@@ -4,6 +4,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,82 +40,22 @@ int tok_char_byte(int code_point)
 /* Appends a token's bytes in the byte alphabet; in SentencePiece's style only spaces and lone bytes are rewritten. */
 static void token_chars(const struct fo_tokenizer *t, int32_t id, struct fo_str *out)
 {
-	static const char none[4];
 	size_t from = t->at[id], to = t->at[id + 1];
-	fo_str_append(out, none, 0);
+	fo_str_append(out, "", 0);
 	if (t->sentence && to - from == 1 && t->byte_id[(unsigned char)t->bytes[from]] == id) {
 		fo_str_printf(out, "<0x%02X>", (unsigned char)t->bytes[from]);
 		return;
 	}
 	for (size_t i = from; i < to; i++) {
-		if (t->sentence && t->bytes[i] == ' ') {
-			fo_str_puts(out, SENTENCE_SPACE);
-			continue;
-		}
-		if (t->sentence) {
-			fo_str_append(out, t->bytes + i, 1);
-			continue;
-		}
 		char utf8[4];
-		fo_str_append(out, utf8, fo_utf8_encode(utf8, (uint32_t)tok_byte_char((unsigned char)t->bytes[i])));
+		if (!t->sentence)
+			fo_str_append(out, utf8,
+				      fo_utf8_encode(utf8, (uint32_t)tok_byte_char((unsigned char)t->bytes[i])));
+		else if (t->bytes[i] == ' ')
+			fo_str_puts(out, SENTENCE_SPACE);
+		else
+			fo_str_append(out, t->bytes + i, 1);
 	}
-}
-
-static void text_special(const struct fo_tokenizer *t, struct fo_json *j)
-{
-	fo_json_array(j, "added_tokens");
-	for (size_t i = 0; i < t->specials; i++) {
-		fo_json_object(j, NULL);
-		fo_json_int(j, "id", t->special[i].id);
-		fo_json_text(j, "content", t->special[i].text);
-		fo_json_bool(j, "single_word", false);
-		fo_json_bool(j, "lstrip", false);
-		fo_json_bool(j, "rstrip", false);
-		fo_json_bool(j, "normalized", false);
-		fo_json_bool(j, "special", !t->special[i].in_text);
-		fo_json_close(j);
-	}
-	fo_json_close(j);
-}
-
-static void begin_typed(struct fo_json *j, const char *key, const char *type)
-{
-	fo_json_object(j, key);
-	fo_json_text(j, "type", type);
-}
-
-/* {"type": type}, with one more text unless `name` is NULL. */
-static void put_typed(struct fo_json *j, const char *key, const char *type, const char *name, const char *text)
-{
-	begin_typed(j, key, type);
-	if (name)
-		fo_json_text(j, name, text);
-	fo_json_close(j);
-}
-
-/* {name: text} */
-static void put_pair(struct fo_json *j, const char *key, const char *name, const char *text)
-{
-	fo_json_object(j, key);
-	fo_json_text(j, name, text);
-	fo_json_close(j);
-}
-
-static void text_byte_level(struct fo_json *j, const char *key, bool use_regex)
-{
-	begin_typed(j, key, "ByteLevel");
-	fo_json_bool(j, "add_prefix_space", false);
-	fo_json_bool(j, "trim_offsets", true);
-	fo_json_bool(j, "use_regex", use_regex);
-	fo_json_close(j);
-}
-
-static void text_replace(struct fo_json *j, const char *from, const char *to)
-{
-	begin_typed(j, NULL, "Replace");
-	put_pair(j, "pattern", "String", from);
-	fo_json_text(j, "content", to);
-	fo_json_close(j);
 }
 
 static bool by_metaspace(const struct fo_tokenizer *t)
@@ -122,123 +63,121 @@ static bool by_metaspace(const struct fo_tokenizer *t)
 	return t->prefix != TOK_NORMALIZER && t->prefix != TOK_NORMALIZER_MARK;
 }
 
-static void text_normalizer(const struct fo_tokenizer *t, struct fo_json *j)
+static json_t *byte_level(bool use_regex)
 {
-	if (t->nfc) {
-		put_typed(j, "normalizer", "NFC", NULL, NULL);
-	} else if (!t->sentence || by_metaspace(t)) {
-		fo_json_raw(j, "normalizer", "null");
-	} else {
-		begin_typed(j, "normalizer", "Sequence");
-		fo_json_array(j, "normalizers");
-		if (t->prefix == TOK_NORMALIZER_MARK)
-			put_typed(j, NULL, "Prepend", "prepend", SENTENCE_SPACE);
-		text_replace(j, " ", SENTENCE_SPACE);
-		fo_json_close(j);
-		fo_json_close(j);
-	}
+	return json_pack("{ss sb sb sb}", "type", "ByteLevel", "add_prefix_space", 0, "trim_offsets", 1, "use_regex",
+			 use_regex);
 }
 
-static void text_metaspace(const struct fo_tokenizer *t, struct fo_json *j)
+static json_t *replacement(const char *from, const char *to)
 {
-	if (!by_metaspace(t)) {
-		fo_json_raw(j, "pre_tokenizer", "null");
-		return;
-	}
-	begin_typed(j, "pre_tokenizer", "Metaspace");
-	fo_json_text(j, "replacement", SENTENCE_SPACE);
+	return json_pack("{ss s{ss} ss}", "type", "Replace", "pattern", "String", from, "content", to);
+}
+
+static json_t *added_tokens(const struct fo_tokenizer *t)
+{
+	json_t *list = json_array();
+	for (size_t i = 0; i < t->specials; i++)
+		json_array_append_new(list, json_pack("{si ss sb sb sb sb sb}", "id", (int)t->special[i].id, "content",
+						      t->special[i].text, "single_word", 0, "lstrip", 0, "rstrip", 0,
+						      "normalized", 0, "special", !t->special[i].in_text));
+	return list;
+}
+
+static json_t *normalizer(const struct fo_tokenizer *t)
+{
+	if (t->nfc)
+		return json_pack("{ss}", "type", "NFC");
+	if (!t->sentence || by_metaspace(t))
+		return json_null();
+	json_t *list = json_array();
+	if (t->prefix == TOK_NORMALIZER_MARK)
+		json_array_append_new(list, json_pack("{ss ss}", "type", "Prepend", "prepend", SENTENCE_SPACE));
+	json_array_append_new(list, replacement(" ", SENTENCE_SPACE));
+	return json_pack("{ss so}", "type", "Sequence", "normalizers", list);
+}
+
+static json_t *pre_tokenizer(const struct fo_tokenizer *t)
+{
 	static const char *const scheme[] = {
 		[TOK_METASPACE_NEVER] = "never", [TOK_METASPACE_FIRST] = "first", [TOK_METASPACE_ALWAYS] = "always"
 	};
-	fo_json_text(j, "prepend_scheme", scheme[t->prefix]);
-	fo_json_bool(j, "split", t->split_spaces);
-	fo_json_close(j);
+	if (t->sentence && !by_metaspace(t))
+		return json_null();
+	if (t->sentence)
+		return json_pack("{ss ss ss sb}", "type", "Metaspace", "replacement", SENTENCE_SPACE, "prepend_scheme",
+				 scheme[t->prefix], "split", t->split_spaces);
+	if (t->gpt2_style)
+		return byte_level(true);
+	return json_pack("{ss s[{ss s{ss} ss sb} o]}", "type", "Sequence", "pretokenizers", "type", "Split", "pattern",
+			 "Regex", t->pattern, "behavior", "Isolated", "invert", 0, byte_level(false));
 }
 
-static void text_sentence_decoder(const struct fo_tokenizer *t, struct fo_json *j)
+static json_t *decoder(const struct fo_tokenizer *t)
 {
-	begin_typed(j, "decoder", "Sequence");
-	fo_json_array(j, "decoders");
-	text_replace(j, SENTENCE_SPACE, " ");
-	put_typed(j, NULL, "ByteFallback", NULL, NULL);
-	put_typed(j, NULL, "Fuse", NULL, NULL);
-	if (t->prefix != TOK_NORMALIZER && t->prefix != TOK_METASPACE_NEVER) {
-		begin_typed(j, NULL, "Strip");
-		fo_json_text(j, "content", " ");
-		fo_json_int(j, "start", 1);
-		fo_json_int(j, "stop", 0);
-		fo_json_close(j);
-	}
-	fo_json_close(j);
-	fo_json_close(j);
+	if (!t->sentence)
+		return byte_level(true);
+	json_t *list = json_pack("[o {ss} {ss}]", replacement(SENTENCE_SPACE, " "), "type", "ByteFallback", "type",
+				 "Fuse");
+	if (t->prefix != TOK_NORMALIZER && t->prefix != TOK_METASPACE_NEVER)
+		json_array_append_new(
+			list, json_pack("{ss ss si si}", "type", "Strip", "content", " ", "start", 1, "stop", 0));
+	return json_pack("{ss so}", "type", "Sequence", "decoders", list);
 }
 
-static void text_pre_tokenizer(const struct fo_tokenizer *t, struct fo_json *j)
+static json_t *template_part(const char *kind, const char *id, int type)
 {
-	if (t->sentence) {
-		text_metaspace(t, j);
-		return;
-	}
-	if (t->gpt2_style) {
-		text_byte_level(j, "pre_tokenizer", true);
-		return;
-	}
-	begin_typed(j, "pre_tokenizer", "Sequence");
-	fo_json_array(j, "pretokenizers");
-	begin_typed(j, NULL, "Split");
-	put_pair(j, "pattern", "Regex", t->pattern);
-	fo_json_text(j, "behavior", "Isolated");
-	fo_json_bool(j, "invert", false);
-	fo_json_close(j);
-	text_byte_level(j, NULL, false);
-	fo_json_close(j);
-	fo_json_close(j);
+	return json_pack("{s{ss si}}", kind, "id", id, "type_id", type);
 }
 
 /* The post-processor with which Hugging Face puts BOS before an encoded text. */
-static void text_post_processor(const struct fo_tokenizer *t, struct fo_json *j)
+static json_t *post_processor(const struct fo_tokenizer *t)
 {
-	const char *bos = "";
+	const char *bos = "", *mark = "SpecialToken", *text = "Sequence";
 	for (size_t i = 0; i < t->specials; i++)
 		if (t->special[i].id == t->bos)
 			bos = t->special[i].text;
-	begin_typed(j, "post_processor", "TemplateProcessing");
-	for (int pair = 0; pair < 2; pair++) {
-		fo_json_array(j, pair ? "pair" : "single");
-		for (int part = 0; part <= pair; part++) {
-			fo_json_object(j, NULL);
-			fo_json_object(j, "SpecialToken");
-			fo_json_text(j, "id", bos);
-			fo_json_int(j, "type_id", part);
-			fo_json_close(j);
-			fo_json_close(j);
-			fo_json_object(j, NULL);
-			fo_json_object(j, "Sequence");
-			fo_json_text(j, "id", part ? "B" : "A");
-			fo_json_int(j, "type_id", part);
-			fo_json_close(j);
-			fo_json_close(j);
-		}
+	return json_pack("{ss s[oo] s[oooo] s{s{ss s[i] s[s]}}}", "type", "TemplateProcessing", "single",
+			 template_part(mark, bos, 0), template_part(text, "A", 0), "pair", template_part(mark, bos, 0),
+			 template_part(text, "A", 0), template_part(mark, bos, 1), template_part(text, "B", 1),
+			 "special_tokens", bos, "id", bos, "ids", (int)t->bos, "tokens", bos);
+}
+
+static void write_value(struct fo_json *j, const char *key, const json_t *v)
+{
+	const char *name;
+	json_t *part;
+	size_t i;
+	switch (json_typeof(v)) {
+	case JSON_OBJECT:
+		fo_json_object(j, key);
+		json_object_foreach((json_t *)(uintptr_t)v, name, part) write_value(j, name, part);
 		fo_json_close(j);
+		break;
+	case JSON_ARRAY:
+		fo_json_array(j, key);
+		json_array_foreach(v, i, part) write_value(j, NULL, part);
+		fo_json_close(j);
+		break;
+	case JSON_INTEGER: fo_json_int(j, key, json_integer_value(v)); break;
+	case JSON_TRUE:
+	case JSON_FALSE: fo_json_bool(j, key, json_is_true(v)); break;
+	default: fo_json_text(j, key, json_string_value(v)); /* NULL is null */
 	}
-	fo_json_object(j, "special_tokens");
-	fo_json_object(j, bos);
-	fo_json_text(j, "id", bos);
-	fo_json_array(j, "ids");
-	fo_json_int(j, NULL, t->bos);
-	fo_json_close(j);
-	fo_json_array(j, "tokens");
-	fo_json_text(j, NULL, bos);
-	fo_json_close(j);
-	fo_json_close(j);
-	fo_json_close(j);
-	fo_json_close(j);
+}
+
+/* Writes a value and frees it. */
+static void put(struct fo_json *j, const char *key, json_t *v)
+{
+	write_value(j, key, v);
+	json_decref(v);
 }
 
 static void text_model(const struct fo_tokenizer *t, struct fo_json *j)
 {
 	struct fo_str s = { 0 };
-	begin_typed(j, "model", "BPE");
+	fo_json_object(j, "model");
+	fo_json_text(j, "type", "BPE");
 	fo_json_raw(j, "dropout", "null");
 	fo_json_text(j, "unk_token", t->unknown);
 	fo_json_raw(j, "continuing_subword_prefix", "null");
@@ -284,14 +223,11 @@ void tok_text(const struct fo_tokenizer *t, struct fo_str *out)
 	fo_json_text(&j, "version", "1.0");
 	fo_json_raw(&j, "truncation", "null");
 	fo_json_raw(&j, "padding", "null");
-	text_special(t, &j);
-	text_normalizer(t, &j);
-	text_pre_tokenizer(t, &j);
-	text_post_processor(t, &j);
-	if (t->sentence)
-		text_sentence_decoder(t, &j);
-	else
-		text_byte_level(&j, "decoder", true);
+	put(&j, "added_tokens", added_tokens(t));
+	put(&j, "normalizer", normalizer(t));
+	put(&j, "pre_tokenizer", pre_tokenizer(t));
+	put(&j, "post_processor", post_processor(t));
+	put(&j, "decoder", decoder(t));
 	text_model(t, &j);
 	fo_json_close(&j);
 }

@@ -57,22 +57,23 @@ void fo_guard_remember(const struct fo_run *r, struct fo_ckpt_meta *m, double lo
 
 /* ---- what the batch was made of ---- */
 
-static void note_document(void *ctx, const struct fo_piece *p)
+static bool note_document(void *ctx, const struct fo_piece *p)
 {
 	struct fo_guard_report *r = ctx;
 	for (int64_t i = 0; i < r->documents && i < FO_GUARD_DOCUMENTS; i++)
 		if (r->document[i].document == p->doc)
-			return;
+			return true;
 	if (r->documents < FO_GUARD_DOCUMENTS)
 		r->document[r->line.documents++] = (struct fo_record_document){ .document = p->doc };
 	r->documents++;
+	return true;
 }
 
 static fo_status list_documents(const struct fo_guard *g, const struct fo_ckpt_meta *m, struct fo_guard_report *r)
 {
 	const struct fo_corpus *c = &g->set->corpus;
 	struct fo_batch_shape shape = fo_setup_shape(g->set, &g->set->step.program);
-	FO_TRY(fo_batch_pieces(&c->train, &shape, m->loader.seed, r->line.data_step, note_document, r));
+	FO_TRY(fo_batch_pieces(&c->train, &shape, m->loader.seed, r->line.data_step, 1, note_document, r));
 	for (int64_t i = 0; i < r->line.documents; i++) {
 		struct fo_doc_source from;
 		struct fo_record_document *d = &r->document[i];

@@ -537,7 +537,7 @@ struct naming {
 	int64_t row, to; /* where the next piece must begin */
 };
 
-static void check_piece(void *ctx, const struct fo_piece *p)
+static bool check_piece(void *ctx, const struct fo_piece *p)
 {
 	struct naming *n = ctx;
 	int64_t row = p->micro_batch * n->shape->rows + p->row;
@@ -550,6 +550,7 @@ static void check_piece(void *ctx, const struct fo_piece *p)
 		assert_int_equal(n->b->token[row * n->shape->seq + n->to + i], n->s->doc_at[p->doc] + p->from + i + 1);
 	n->to += p->tokens;
 	n->tokens += p->tokens;
+	return true;
 }
 
 static void test_pieces_name_the_documents_of_a_batch(void **state)
@@ -563,7 +564,7 @@ static void test_pieces_name_the_documents_of_a_batch(void **state)
 		struct fo_loader *l = open_at(&s, shape, 0, 9);
 		for (int64_t step = 0; step < 40; step++) { /* several epochs */
 			struct naming n = { .s = &s, .shape = &shape, .b = next(l), .row = -1 };
-			must(fo_batch_pieces(&s, &shape, 9, step, check_piece, &n));
+			must(fo_batch_pieces(&s, &shape, 9, step, 1, check_piece, &n));
 			assert_int_equal(n.tokens, n.b->real_tokens);
 		}
 		fo_loader_close(l);

@@ -641,34 +641,6 @@ static void test_parts_of_a_text(void **state)
 	fo_arena_fini(&a);
 }
 
-static void test_threads_give_the_same_ids(void **state)
-{
-	(void)state;
-	static const int which[] = { 1, QWEN2, LLAMA2 };
-	struct fo_arena a = { 0 };
-	size_t len;
-	char *text = long_text(&a, (size_t)5 << 19, &len);
-	struct ids whole = { 0 }, parts = { 0 };
-	for (int i = 0; i < 3; i++) {
-		struct fo_tokenizer *t = load(golden(names[which[i]]));
-		encode(t, text, len, &whole);
-		for (int threads = 1; threads <= 2; threads++) {
-			parts.n = 0;
-			must(fo_tokenizer_encode_threads(t, text, len, threads, &parts.id, &parts.n, &parts.cap));
-			assert_same_ids(&parts, &whole);
-		}
-		parts.n = 0;
-		must(fo_tokenizer_encode_threads(t, text, 0, 2, &parts.id, &parts.n, &parts.cap));
-		assert_int_equal(parts.n, 0);
-		assert_int_equal(fo_tokenizer_encode_threads(t, text, len, 0, &parts.id, &parts.n, &parts.cap),
-				 FO_EARG);
-		fo_tokenizer_free(t);
-	}
-	free(whole.id);
-	free(parts.id);
-	fo_arena_fini(&a);
-}
-
 struct job {
 	struct fo_encoder *e;
 	const char *text;
@@ -779,7 +751,6 @@ int main(void)
 		cmocka_unit_test(test_normalization),
 		cmocka_unit_test(test_added_words),
 		cmocka_unit_test(test_parts_of_a_text),
-		cmocka_unit_test(test_threads_give_the_same_ids),
 		cmocka_unit_test(test_encoders_share_a_foreign_pattern),
 		cmocka_unit_test(test_training_stops),
 	};
