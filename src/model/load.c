@@ -19,47 +19,39 @@ static fo_status load_file(const char *path, struct fo_model *out)
 	return st;
 }
 
-/* The name on Hugging Face that is most like this one. */
-static const char *nearest_id(const char *name)
+static const char *preset_name(int i) { return i < fo_model_preset_count() ? fo_model_preset(i)->name : NULL; }
+
+/* The name most like `name` among name_of(0), name_of(1), ... up to NULL, other than two that were taken. */
+static const char *nearest(const char *name, const char *(*name_of)(int), const char *const taken[2])
 {
-	int best = 0, best_distance = 1 << 20;
-	for (int i = 0; i < fo_model_hub_count(); i++) {
-		int d = fo_str_distance(name, fo_model_hub_id(i));
-		if (d < best_distance) {
-			best = i;
+	const char *best = NULL, *at;
+	int best_distance = 1 << 20;
+	for (int i = 0; (at = name_of(i)); i++) {
+		int d = fo_str_distance(name, at);
+		if (d < best_distance && at != taken[0] && at != taken[1]) {
+			best = at;
 			best_distance = d;
 		}
 	}
-	return fo_model_hub_id(best);
+	return best;
 }
 
 /* The refusal of an unknown name, with the nearest presets as a hint. An organisation in front ("meta-llama/") is not
  * part of a preset's name. */
 static fo_status unknown(const char *name)
 {
-	char shown[128], list[256] = "";
-	const char *slash = strrchr(name, '/'), *last = slash && slash[1] ? slash + 1 : name;
-	int used[3] = { -1, -1, -1 };
-	for (int k = 0; k < 3; k++) {
-		int best = -1, best_distance = 1 << 20;
-		for (int i = 0; i < fo_model_preset_count(); i++) {
-			int d = fo_str_distance(last, fo_model_preset(i)->name);
-			if (i != used[0] && i != used[1] && d < best_distance) {
-				best = i;
-				best_distance = d;
-			}
-		}
-		used[k] = best;
-		size_t n = strlen(list);
-		snprintf(list + n, sizeof(list) - n, "%s'%s'", k ? ", " : "", fo_model_preset(best)->name);
-	}
+	char shown[128], list[256];
+	const char *slash = strrchr(name, '/'), *last = slash && slash[1] ? slash + 1 : name, *near[3] = { 0 };
+	for (int k = 0; k < 3; k++)
+		near[k] = nearest(last, preset_name, near);
+	snprintf(list, sizeof list, "'%s', '%s', '%s'", near[0], near[1], near[2]);
 	fo_status st = fo_fail(FO_EARG, "unknown model '%s': neither a preset nor a config.json nor a folder with one",
 			       fo_str_visible(shown, sizeof(shown), name));
 	if (last != name)
 		return fo_hint(st,
 			       "nearest presets: %s, and %s on Hugging Face; of another model name its config.json, as "
 			       "fetched",
-			       list, nearest_id(name));
+			       list, nearest(name, fo_model_hub_id, (const char *[2]){ 0 }));
 	return fo_hint(st, "nearest presets: %s; 'flatout flops --list' shows all", list);
 }
 

@@ -1,6 +1,6 @@
 /* Consistency of a model, what the engine can train, rotary frequencies, writing config.json, finding a model. */
 #include "model/model.h"
-#include "base/fs.h"
+#include "base/count.h"
 #include "base/str.h"
 #include "model/model_int.h"
 
@@ -9,60 +9,72 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
-struct limit {
-	const char *name;
-	int64_t value, lo, hi;
+#define FIELD(f, said, t) #f, said, offsetof(struct fo_model, f), t
+/* The fields of a trainable model in the order of dumps (docs/formats.md). */
+const struct fo_model_field fo_model_field[] = {
+	{ FIELD(layers, "model.layers", 'i') },
+	{ FIELD(hidden, "model.hidden", 'i') },
+	{ FIELD(heads, "model.heads", 'i') },
+	{ FIELD(kv_heads, "model.kv-heads", 'i') },
+	{ FIELD(head_dim, "model.head-dim", 'i') },
+	{ FIELD(ffn, "model.ffn", 'i') },
+	{ FIELD(vocab, "model.vocab", 'i') },
+	{ FIELD(max_position, "max_position_embeddings", 'i') },
+	{ FIELD(tied, "model.tied", 'b') },
+	{ FIELD(gated, "gated feed-forward", 'b') },
+	{ FIELD(attention_bias, "attention_bias", 'b') },
+	{ FIELD(output_bias, "bias of the attention's output", 'b') },
+	{ FIELD(mlp_bias, "mlp_bias", 'b') },
+	{ FIELD(qk_norm, "query and key norms", 'b') },
+	{ FIELD(sliding_window, "sliding_window", 'i') },
+	{ FIELD(norm_eps, "rms_norm_eps", 'd') },
+	{ FIELD(rope.theta, "rope_theta", 'd') },
+	{ FIELD(rope.factor, "rope_scaling.factor", 'd') },
+	{ FIELD(rope.low_freq_factor, "rope_scaling.low_freq_factor", 'd') },
+	{ FIELD(rope.high_freq_factor, "rope_scaling.high_freq_factor", 'd') },
+	{ FIELD(rope.original_max_position, "rope_scaling.original_max_position_embeddings", 'i') },
 };
+const int fo_model_fields = sizeof fo_model_field / sizeof *fo_model_field;
 
-static fo_status check_limits(const struct fo_model *m, const struct limit *limit, int n)
+static fo_status check_limits(const struct fo_model *m)
 {
-	for (int i = 0; i < n; i++)
-		if (limit[i].value < limit[i].lo || limit[i].value > limit[i].hi)
+	const bool mixture = m->experts != 0, latent = m->kv_lora != 0;
+	const struct {
+		bool counts;
+		const char *name;
+		int64_t value, lo, hi;
+	} limit[] = {
+		{ true, "number of layers", m->layers, 1, FO_MODEL_MAX_LAYERS },
+		{ true, "hidden size", m->hidden, 1, FO_MODEL_MAX_DIM },
+		{ true, "number of attention heads", m->heads, 1, FO_MODEL_MAX_DIM },
+		{ true, "number of kv heads", m->kv_heads, 1, m->heads },
+		{ true, "head dimension", m->head_dim, 1, FO_MODEL_MAX_DIM },
+		{ true, "feed-forward width", m->ffn, 1, FO_MODEL_MAX_DIM },
+		{ true, "vocabulary size", m->vocab, 1, FO_MODEL_MAX_DIM },
+		{ true, "longest position", m->max_position, m->learned_position, FO_MODEL_MAX_POSITION },
+		{ true, "sliding window", m->sliding_window, 0, FO_MODEL_MAX_POSITION },
+		{ mixture, "number of experts", m->experts, 1, FO_MODEL_MAX_EXPERTS },
+		{ mixture, "experts per token", m->experts_active, 1, m->experts },
+		{ mixture, "shared experts", m->shared_experts, 0, FO_MODEL_MAX_EXPERTS },
+		{ mixture, "expert feed-forward width", m->expert_ffn, 1, FO_MODEL_MAX_DIM },
+		{ mixture, "dense layers", m->dense_layers, 0, m->layers },
+		{ latent, "q_lora_rank", m->q_lora, 0, FO_MODEL_MAX_DIM },
+		{ latent, "kv_lora_rank", m->kv_lora, 1, FO_MODEL_MAX_DIM },
+		{ latent, "qk_nope_head_dim", m->qk_nope_dim, 1, FO_MODEL_MAX_DIM },
+		{ latent, "qk_rope_head_dim", m->qk_rope_dim, 2, FO_MODEL_MAX_DIM },
+		{ latent, "v_head_dim", m->v_dim, 1, FO_MODEL_MAX_DIM },
+	};
+	for (size_t i = 0; i < sizeof limit / sizeof *limit; i++)
+		if (limit[i].counts && (limit[i].value < limit[i].lo || limit[i].value > limit[i].hi))
 			return fo_fail(FO_EARG, "model '%s': %s is %lld, expected %lld to %lld", m->name, limit[i].name,
 				       (long long)limit[i].value, (long long)limit[i].lo, (long long)limit[i].hi);
 	return FO_OK;
 }
 
-static fo_status check_experts(const struct fo_model *m)
-{
-	const struct limit limit[] = {
-		{ "number of experts", m->experts, 1, FO_MODEL_MAX_EXPERTS },
-		{ "experts per token", m->experts_active, 1, m->experts },
-		{ "shared experts", m->shared_experts, 0, FO_MODEL_MAX_EXPERTS },
-		{ "expert feed-forward width", m->expert_ffn, 1, FO_MODEL_MAX_DIM },
-		{ "dense layers", m->dense_layers, 0, m->layers },
-	};
-	return check_limits(m, limit, (int)(sizeof(limit) / sizeof(limit[0])));
-}
-
-static fo_status check_latent(const struct fo_model *m)
-{
-	const struct limit limit[] = {
-		{ "q_lora_rank", m->q_lora, 0, FO_MODEL_MAX_DIM },
-		{ "kv_lora_rank", m->kv_lora, 1, FO_MODEL_MAX_DIM },
-		{ "qk_nope_head_dim", m->qk_nope_dim, 1, FO_MODEL_MAX_DIM },
-		{ "qk_rope_head_dim", m->qk_rope_dim, 2, FO_MODEL_MAX_DIM },
-		{ "v_head_dim", m->v_dim, 1, FO_MODEL_MAX_DIM },
-	};
-	return check_limits(m, limit, (int)(sizeof(limit) / sizeof(limit[0])));
-}
-
 fo_status fo_model_check(const struct fo_model *m)
 {
-	const struct limit limit[] = {
-		{ "number of layers", m->layers, 1, FO_MODEL_MAX_LAYERS },
-		{ "hidden size", m->hidden, 1, FO_MODEL_MAX_DIM },
-		{ "number of attention heads", m->heads, 1, FO_MODEL_MAX_DIM },
-		{ "number of kv heads", m->kv_heads, 1, m->heads },
-		{ "head dimension", m->head_dim, 1, FO_MODEL_MAX_DIM },
-		{ "feed-forward width", m->ffn, 1, FO_MODEL_MAX_DIM },
-		{ "vocabulary size", m->vocab, 1, FO_MODEL_MAX_DIM },
-		{ "longest position", m->max_position, m->learned_position, FO_MODEL_MAX_POSITION },
-		{ "sliding window", m->sliding_window, 0, FO_MODEL_MAX_POSITION },
-	};
-	FO_TRY(check_limits(m, limit, (int)(sizeof(limit) / sizeof(limit[0]))));
+	FO_TRY(check_limits(m));
 	if (m->heads % m->kv_heads)
 		return fo_fail(FO_EARG, "model '%s': %lld attention heads cannot share %lld kv heads evenly", m->name,
 			       (long long)m->heads, (long long)m->kv_heads);
@@ -74,10 +86,6 @@ fo_status fo_model_check(const struct fo_model *m)
 	if (!(m->norm_eps > 0 && m->norm_eps < 1))
 		return fo_fail(FO_EARG, "model '%s': norm epsilon is %g, expected more than 0 and less than 1", m->name,
 			       m->norm_eps);
-	if (m->experts != 0)
-		FO_TRY(check_experts(m));
-	if (m->kv_lora != 0)
-		FO_TRY(check_latent(m));
 	if (m->learned_position)
 		return FO_OK;
 	const struct fo_rope *r = &m->rope;
@@ -222,8 +230,7 @@ char *fo_model_config_json(struct fo_arena *a, const struct fo_model *m, const c
 	const double real[] = { m->norm_eps, r->theta, r->factor, r->low_freq_factor, r->high_freq_factor };
 	int digits = 15;
 	for (size_t i = 0; i < sizeof(real) / sizeof(real[0]); i++)
-		digits = digits_of(real[i]) > digits ? digits_of(real[i]) : digits;
-
+		digits = (int)fo_max(digits, digits_of(real[i]));
 	json_t *j = json_object();
 	const char *type = fo_model_type(m);
 	type_json(j, m, type ? type : "llama"); /* a trainable model has one */

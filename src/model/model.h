@@ -17,8 +17,8 @@
 
 enum fo_family { FO_FAMILY_LLAMA, FO_FAMILY_GPT, FO_FAMILY_MOE, FO_FAMILY_DEEPSEEK };
 
-/* Rotary position scaling as Hugging Face's config.json names it. */
-/* OTHER: a scaling that accounting does not need and that the engine does not know (yarn, dynamic, partial, ...). */
+/* Rotary position scaling as Hugging Face's config.json names it. OTHER: one that accounting does not need and the
+ * engine does not know (yarn, dynamic, partial, ...). */
 enum fo_rope_type { FO_ROPE_DEFAULT, FO_ROPE_LINEAR, FO_ROPE_LLAMA3, FO_ROPE_OTHER };
 
 struct fo_rope {
@@ -83,8 +83,7 @@ FO_CHECKED fo_status fo_model_check(const struct fo_model *m);
 FO_CHECKED fo_status fo_model_trainable(const struct fo_model *m);
 
 /* Names on Hugging Face, and the preset that such a name means; NULL: none of them. */
-int fo_model_hub_count(void);
-const char *fo_model_hub_id(int i);
+const char *fo_model_hub_id(int i); /* NULL after the last */
 const struct fo_model *fo_model_of_hub(const char *name);
 const struct fo_model *fo_model_preset_named(const char *name); /* in either case; NULL: none */
 int fo_model_preset_count(void);
