@@ -536,12 +536,15 @@ fo_status fo_schema_read(const struct fo_schema *s, const json_t *o, void *recor
 fo_status fo_schema_parse(const char *text, size_t len, const char *where, const char *what, json_t **out)
 {
 	json_error_t e;
-	char shown[200];
+	char shown[JSON_ERROR_TEXT_LENGTH * 4];
+	const char *why = "a key or a text holds the character U+0000";
 	*out = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
 	if (*out)
 		return FO_OK;
-	return fo_fail(FO_EFORMAT, "'%s' is not a %s: line %d: %s", where, what, e.line,
-		       fo_str_visible(shown, sizeof shown, e.text));
+	if (json_error_code(&e) != json_error_null_byte_in_key && json_error_code(&e) != json_error_null_character)
+		why = fo_str_visible(shown, sizeof shown, e.text);
+	return fo_fail(FO_EFORMAT, "'%s' is not a %s: line %d, column %d: not JSON: %s", where, what, e.line, e.column,
+		       why);
 }
 
 fo_status fo_schema_read_file(const struct fo_schema *s, const char *path, size_t most, void *record,

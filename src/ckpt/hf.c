@@ -1,5 +1,5 @@
 /* Reads weights from a folder in Hugging Face's layout: one safetensors file, or shards with an index. */
-#include "base/str.h"
+#include "base/schema.h"
 #include "ckpt/ckpt.h"
 
 #include <jansson.h>
@@ -83,14 +83,11 @@ static fo_status parse_index(struct fo_arena *a, const char *json, size_t len, c
 			     char ***shard, size_t *n)
 {
 	char shown[160];
-	json_error_t err;
 	const char *name;
-	json_t *v, *root = json_loadb(json, len, JSON_REJECT_DUPLICATES, &err);
+	json_t *v, *root;
 	*map = NULL;
 	*n = 0;
-	if (!root)
-		return fo_fail(FO_EFORMAT, "'%s' line %d: not JSON: %s", where, err.line,
-			       fo_str_visible(shown, sizeof shown, err.text));
+	FO_TRY(fo_schema_parse(json, len, where, "index of shards", &root));
 	*map = json_incref(json_object_get(root, "weight_map"));
 	json_decref(root);
 	if (!json_is_object(*map) || !json_object_size(*map))

@@ -1,7 +1,7 @@
 /* safetensors: 8 bytes little-endian header length, a JSON header, raw data. */
 #include "ckpt/ckpt.h"
 #include "base/count.h"
-#include "base/json.h"
+#include "base/schema.h"
 #include "base/retry.h"
 #include "kernel/kernel.h"
 #include "kernel/round.h"
@@ -269,13 +269,10 @@ static fo_status open_mapped(void *ctx)
 		return fo_fail(FO_EFORMAT,
 			       "'%s' is not a safetensors file: it has %zu bytes and its header claims %llu", path,
 			       f->map.len, (unsigned long long)len);
-	json_error_t err;
-	json_t *root = json_loadb((const char *)f->map.data + 8, (size_t)len, JSON_REJECT_DUPLICATES, &err);
+	json_t *root;
 	f->data = f->map.data + 8 + len;
-	char seen[160];
-	fo_status st = root ? read_header(f, path, root, f->map.len - 8 - (size_t)len)
-			    : fo_fail(FO_EFORMAT, "'%s': the safetensors header is not JSON: %s", path,
-				      fo_str_visible(seen, sizeof seen, err.text));
+	FO_TRY(fo_schema_parse((const char *)f->map.data + 8, (size_t)len, path, "safetensors file", &root));
+	fo_status st = read_header(f, path, root, f->map.len - 8 - (size_t)len);
 	json_decref(root);
 	return st;
 }

@@ -3,6 +3,7 @@
 #include "data/data_int.h"
 
 #include "base/fs.h"
+#include "base/schema.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -23,9 +24,7 @@ struct reader {
 	const json_t *root, *model, *vocab, *added;
 	struct entry *entry; /* by id */
 	int64_t vocab_size;
-	const char *pattern, *unknown;
-	bool gpt2_style, whole_words, nfc, sentence, split_spaces, fuse_unknown;
-	enum tok_prefix prefix;
+	struct fo_tokenizer *t; /* under construction */
 	size_t specials;
 };
 
@@ -55,181 +54,168 @@ static bool text_is(const json_t *v, const char *text)
 	return json_is_string(v) && strcmp(json_string_value(v), text) == 0;
 }
 
-static bool absent(const json_t *v) { return !v || json_is_null(v); }
-
-static fo_status read_byte_level(const json_t *v, const char *key, bool use_regex)
+/* The value at a path such as "a.b[0].c"; NULL: nothing, or null. */
+static const json_t *at(const json_t *v, const char *path)
 {
-	const json_t *regex = json_object_get(v, "use_regex");
-	if (!text_is(json_object_get(v, "type"), "ByteLevel"))
-		return differs(key, "of type ByteLevel", json_object_get(v, "type"));
-	if (json_is_true(json_object_get(v, "add_prefix_space")))
-		return fo_fail(FO_EFORMAT, "'%s.add_prefix_space' is true, expected false", key);
-	static const char *const word[] = { "false", "true" };
-	if ((absent(regex) || json_is_true(regex)) != use_regex)
-		return fo_fail(FO_EFORMAT, "'%s.use_regex' is %s, expected %s", key, word[!use_regex], word[use_regex]);
-	return FO_OK;
+	while (v && *path) {
+		size_t n = strcspn(path, ".[");
+		if (n)
+			v = json_object_getn(v, path, n);
+		path += n;
+		if (*path == '[') {
+			v = json_array_get(v, (size_t)(path[1] - '0'));
+			path += 3;
+		}
+		path += *path == '.';
+	}
+	return json_is_null(v) ? NULL : v;
+}
+
+/* Is the value at the path this text? */
+static bool says(const json_t *root, const char *path, const char *text) { return text_is(at(root, path), text); }
+
+static fo_status must_say(const struct reader *r, const char *path, const char *text)
+{
+	return says(r->root, path, text) ? FO_OK : differs(path, text, at(r->root, path));
+}
+
+static fo_status must_not_be_true(const struct reader *r, const char *path)
+{
+	return json_is_true(at(r->root, path)) ? differs(path, "false", at(r->root, path)) : FO_OK;
+}
+
+static fo_status must_be_absent(const struct reader *r, const char *path)
+{
+	return at(r->root, path) ? differs(path, "null", at(r->root, path)) : FO_OK;
 }
 
 static fo_status read_byte_level_split(struct reader *r)
 {
-	const json_t *pre = json_object_get(r->root, "pre_tokenizer"), *list = json_object_get(pre, "pretokenizers");
-	if (text_is(json_object_get(pre, "type"), "ByteLevel")) {
-		r->gpt2_style = true;
-		r->pattern = split_pattern_gpt2;
-		return read_byte_level(pre, "pre_tokenizer", true);
+	const char *regex = "pre_tokenizer.pretokenizers[0].pattern.Regex",
+		   *use_regex = "pre_tokenizer.pretokenizers[1].use_regex";
+	size_t steps = json_array_size(at(r->root, "pre_tokenizer.pretokenizers"));
+	if (says(r->root, "pre_tokenizer.type", "ByteLevel")) {
+		r->t->gpt2_style = true;
+		r->t->pattern = fo_xstrdup(split_pattern_gpt2);
+		FO_TRY(must_not_be_true(r, "pre_tokenizer.add_prefix_space"));
+		if (json_is_false(at(r->root, "pre_tokenizer.use_regex")))
+			return fo_fail(FO_EFORMAT, "'pre_tokenizer.use_regex' is false, expected true");
+		return FO_OK;
 	}
-	if (!text_is(json_object_get(pre, "type"), "Sequence"))
-		return differs("pre_tokenizer.type", "ByteLevel or Sequence", json_object_get(pre, "type"));
-	if (json_array_size(list) != 2)
+	if (!says(r->root, "pre_tokenizer.type", "Sequence"))
+		return differs("pre_tokenizer.type", "ByteLevel or Sequence", at(r->root, "pre_tokenizer.type"));
+	if (steps != 2)
 		return fo_fail(FO_EFORMAT,
-			       "'pre_tokenizer.pretokenizers' has %zu steps, expected 2: Split and ByteLevel",
-			       json_array_size(list));
-	const json_t *split = json_array_get(list, 0),
-		     *regex = json_object_get(json_object_get(split, "pattern"), "Regex");
-	if (!text_is(json_object_get(split, "type"), "Split"))
-		return differs("pre_tokenizer.pretokenizers[0].type", "Split", json_object_get(split, "type"));
-	if (!json_is_string(regex))
-		return differs("pre_tokenizer.pretokenizers[0].pattern.Regex", "a text", regex);
-	if (!text_is(json_object_get(split, "behavior"), "Isolated"))
-		return differs("pre_tokenizer.pretokenizers[0].behavior", "Isolated",
-			       json_object_get(split, "behavior"));
-	if (json_is_true(json_object_get(split, "invert")))
-		return fo_fail(FO_EFORMAT, "'pre_tokenizer.pretokenizers[0].invert' is true, expected false");
-	r->pattern = json_string_value(regex);
-	return read_byte_level(json_array_get(list, 1), "pre_tokenizer.pretokenizers[1]", false);
+			       "'pre_tokenizer.pretokenizers' has %zu steps, expected 2: Split and ByteLevel", steps);
+	FO_TRY(must_say(r, "pre_tokenizer.pretokenizers[0].type", "Split"));
+	if (!json_is_string(at(r->root, regex)))
+		return differs(regex, "a text", at(r->root, regex));
+	r->t->pattern = fo_xstrdup(json_string_value(at(r->root, regex)));
+	FO_TRY(must_say(r, "pre_tokenizer.pretokenizers[0].behavior", "Isolated"));
+	FO_TRY(must_not_be_true(r, "pre_tokenizer.pretokenizers[0].invert"));
+	FO_TRY(must_say(r, "pre_tokenizer.pretokenizers[1].type", "ByteLevel"));
+	FO_TRY(must_not_be_true(r, "pre_tokenizer.pretokenizers[1].add_prefix_space"));
+	if (!json_is_false(at(r->root, use_regex))) /* true is what the library takes where the key is absent */
+		return fo_fail(FO_EFORMAT, "'%s' is true, expected false", use_regex);
+	return FO_OK;
 }
 
 /* ---- SentencePiece's style ---- */
 
 static bool is_replace(const json_t *v, const char *from, const char *to)
 {
-	return text_is(json_object_get(v, "type"), "Replace") && text_is(json_object_get(v, "content"), to) &&
-	       text_is(json_object_get(json_object_get(v, "pattern"), "String"), from);
+	return says(v, "type", "Replace") && says(v, "content", to) && says(v, "pattern.String", from);
 }
 
 static fo_status read_sentence_normalizer(struct reader *r, const json_t *v)
 {
-	const json_t *list = json_object_get(v, "normalizers");
+	const json_t *list = at(v, "normalizers"), *first = json_array_get(list, 0);
 	size_t n = json_array_size(list);
-	if (!absent(json_object_get(r->root, "pre_tokenizer")))
+	if (at(r->root, "pre_tokenizer"))
 		return fo_fail(FO_EFORMAT, "'normalizer' and 'pre_tokenizer' are both set, expected one of them where "
 					   "'model.byte_fallback' is true");
-	r->prefix = TOK_NORMALIZER;
+	r->t->prefix = n == 2 ? TOK_NORMALIZER_MARK : TOK_NORMALIZER;
 	if (is_replace(v, " ", SENTENCE_SPACE))
 		return FO_OK;
-	if (text_is(json_object_get(v, "type"), "Sequence") && n && n <= 2 &&
-	    is_replace(json_array_get(list, n - 1), " ", SENTENCE_SPACE)) {
-		const json_t *first = json_array_get(list, 0);
-		if (n == 1)
-			return FO_OK;
-		r->prefix = TOK_NORMALIZER_MARK;
-		if (text_is(json_object_get(first, "type"), "Prepend") &&
-		    text_is(json_object_get(first, "prepend"), SENTENCE_SPACE))
-			return FO_OK;
-	}
+	if (says(v, "type", "Sequence") && n && n <= 2 &&
+	    is_replace(json_array_get(list, n - 1), " ", SENTENCE_SPACE) &&
+	    (n == 1 || (says(first, "type", "Prepend") && says(first, "prepend", SENTENCE_SPACE))))
+		return FO_OK;
 	return differs("normalizer", "Replace of ' ' by U+2581, with or without Prepend of U+2581", v);
 }
 
-static fo_status read_metaspace(struct reader *r, const json_t *v)
+static fo_status read_metaspace(struct reader *r)
 {
-	const json_t *scheme = json_object_get(v, "prepend_scheme"), *split = json_object_get(v, "split"),
-		     *prefix = json_object_get(v, "add_prefix_space");
-	if (!text_is(json_object_get(v, "type"), "Metaspace"))
+	const json_t *v = at(r->root, "pre_tokenizer"), *scheme = json_object_get(v, "prepend_scheme"),
+		     *prefix = at(v, "add_prefix_space"), *split = at(v, "split");
+	if (!says(v, "type", "Metaspace"))
 		return differs("pre_tokenizer.type", "Metaspace or null where 'model.byte_fallback' is true",
-			       json_object_get(v, "type"));
-	if (!text_is(json_object_get(v, "replacement"), SENTENCE_SPACE))
-		return differs("pre_tokenizer.replacement", "U+2581", json_object_get(v, "replacement"));
-	r->prefix = TOK_METASPACE_ALWAYS;
+			       at(v, "type"));
+	if (!says(v, "replacement", SENTENCE_SPACE))
+		return differs("pre_tokenizer.replacement", "U+2581", at(v, "replacement"));
+	r->t->prefix = TOK_METASPACE_ALWAYS;
 	if (text_is(scheme, "first"))
-		r->prefix = TOK_METASPACE_FIRST;
+		r->t->prefix = TOK_METASPACE_FIRST;
 	else if (text_is(scheme, "never") || (!scheme && json_is_false(prefix)))
-		r->prefix = TOK_METASPACE_NEVER;
+		r->t->prefix = TOK_METASPACE_NEVER;
 	else if (scheme && !text_is(scheme, "always"))
 		return differs("pre_tokenizer.prepend_scheme", "always, first or never", scheme);
-	if (json_is_false(prefix) && r->prefix != TOK_METASPACE_NEVER)
+	if (json_is_false(prefix) && r->t->prefix != TOK_METASPACE_NEVER)
 		return fo_fail(FO_EFORMAT,
 			       "'pre_tokenizer.add_prefix_space' is false, but 'prepend_scheme' is not never");
-	r->split_spaces = absent(split) || json_is_true(split);
+	r->t->split_spaces = !split || json_is_true(split);
 	return FO_OK;
 }
 
 static fo_status read_sentence_style(struct reader *r)
 {
-	const json_t *normalizer = json_object_get(r->root, "normalizer"),
-		     *pre = json_object_get(r->root, "pre_tokenizer");
-	r->sentence = true;
-	if (r->whole_words)
+	const json_t *normalizer = at(r->root, "normalizer"), *decoder = at(r->root, "decoder");
+	r->t->sentence = true;
+	if (r->t->whole_words)
 		return fo_fail(FO_EFORMAT,
 			       "'model.ignore_merges' is true, expected false where 'model.byte_fallback' is true");
-	if (!absent(normalizer))
-		return read_sentence_normalizer(r, normalizer);
-	if (absent(pre))
+	if (!normalizer && !at(r->root, "pre_tokenizer"))
 		return fo_fail(FO_EFORMAT,
 			       "'normalizer' and 'pre_tokenizer' are both null, expected U+2581 for spaces where "
 			       "'model.byte_fallback' is true");
-	return read_metaspace(r, pre);
-}
-
-static fo_status read_sentence_decoder(const json_t *decoder)
-{
-	const json_t *list = json_object_get(decoder, "decoders");
-	if (absent(decoder) || text_is(json_object_get(decoder, "type"), "Metaspace"))
+	FO_TRY(normalizer ? read_sentence_normalizer(r, normalizer) : read_metaspace(r));
+	if (!decoder || says(decoder, "type", "Metaspace") ||
+	    (says(decoder, "type", "Sequence") && is_replace(at(decoder, "decoders[0]"), SENTENCE_SPACE, " ") &&
+	     says(decoder, "decoders[1].type", "ByteFallback") && says(decoder, "decoders[2].type", "Fuse")))
 		return FO_OK;
-	if (!text_is(json_object_get(decoder, "type"), "Sequence") ||
-	    !is_replace(json_array_get(list, 0), SENTENCE_SPACE, " ") ||
-	    !text_is(json_object_get(json_array_get(list, 1), "type"), "ByteFallback") ||
-	    !text_is(json_object_get(json_array_get(list, 2), "type"), "Fuse"))
-		return differs("decoder", "a Sequence of Replace, ByteFallback, Fuse and Strip", decoder);
-	return FO_OK;
+	return differs("decoder", "a Sequence of Replace, ByteFallback, Fuse and Strip", decoder);
 }
 
 /* ---- settings ---- */
 
-static fo_status read_model_settings(struct reader *r)
-{
-	const json_t *type = json_object_get(r->model, "type"), *dropout = json_object_get(r->model, "dropout"),
-		     *unknown = json_object_get(r->model, "unk_token");
-	/* GPT-2's file is older than the field. */
-	if (!text_is(type, "BPE") && !(absent(type) && json_object_get(r->model, "merges")))
-		return differs("model.type", "BPE", type);
-	if (!absent(dropout) && json_number_value(dropout) != 0)
-		return differs("model.dropout", "null", dropout);
-	static const char *const empty[] = { "continuing_subword_prefix", "end_of_word_suffix" };
-	for (size_t i = 0; i < 2; i++) {
-		const json_t *v = json_object_get(r->model, empty[i]);
-		if (!absent(v) && !text_is(v, ""))
-			return differs(empty[i], "null", v);
-	}
-	if (!absent(unknown) && (!json_is_string(unknown) || json_string_length(unknown) > MAX_TOKEN))
-		return differs("model.unk_token", "a short text or null", unknown);
-	r->unknown = json_string_value(unknown);
-	r->fuse_unknown = json_is_true(json_object_get(r->model, "fuse_unk"));
-	r->whole_words = json_is_true(json_object_get(r->model, "ignore_merges"));
-	return FO_OK;
-}
-
 /* Reads everything in the file that is not vocabulary. */
 static fo_status read_settings(struct reader *r)
 {
-	static const char *const none[] = { "truncation", "padding" };
-	const json_t *decoder = json_object_get(r->root, "decoder"),
-		     *normalizer = json_object_get(r->root, "normalizer");
-	for (size_t i = 0; i < sizeof none / sizeof *none; i++)
-		if (!absent(json_object_get(r->root, none[i])))
-			return differs(none[i], "null", json_object_get(r->root, none[i]));
+	static const char *const affix[] = { "model.continuing_subword_prefix", "model.end_of_word_suffix" };
+	FO_TRY(must_be_absent(r, "truncation"));
+	FO_TRY(must_be_absent(r, "padding"));
+	/* GPT-2's file is older than the field. */
+	if (at(r->root, "model.type") || !at(r->root, "model.merges"))
+		FO_TRY(must_say(r, "model.type", "BPE"));
+	if (json_number_value(at(r->root, "model.dropout")) != 0)
+		FO_TRY(must_be_absent(r, "model.dropout"));
+	for (int i = 0; i < 2; i++)
+		if (!says(r->root, affix[i], ""))
+			FO_TRY(must_be_absent(r, affix[i]));
 	r->model = json_object_get(r->root, "model");
-	FO_TRY(read_model_settings(r));
-	if (json_is_true(json_object_get(r->model, "byte_fallback"))) {
-		FO_TRY(read_sentence_style(r));
-		return read_sentence_decoder(decoder);
-	}
-	r->nfc = text_is(json_object_get(normalizer, "type"), "NFC");
-	if (!absent(normalizer) && !r->nfc)
+	const json_t *unknown = at(r->model, "unk_token"), *normalizer = at(r->root, "normalizer");
+	if (unknown && (!json_is_string(unknown) || json_string_length(unknown) > MAX_TOKEN))
+		return differs("model.unk_token", "a short text or null", unknown);
+	r->t->unknown = unknown ? fo_xstrdup(json_string_value(unknown)) : NULL;
+	r->t->fuse_unknown = json_is_true(at(r->model, "fuse_unk"));
+	r->t->whole_words = json_is_true(at(r->model, "ignore_merges"));
+	if (json_is_true(at(r->model, "byte_fallback")))
+		return read_sentence_style(r);
+	r->t->nfc = says(normalizer, "type", "NFC");
+	if (normalizer && !r->t->nfc)
 		return differs("normalizer", "null or NFC", normalizer);
 	FO_TRY(read_byte_level_split(r));
-	if (!absent(decoder) && !text_is(json_object_get(decoder, "type"), "ByteLevel"))
-		return differs("decoder.type", "ByteLevel", json_object_get(decoder, "type"));
-	return FO_OK;
+	return at(r->root, "decoder") ? must_say(r, "decoder.type", "ByteLevel") : FO_OK;
 }
 
 /* ---- vocabulary ---- */
@@ -291,13 +277,13 @@ static fo_status check_in_text(const struct reader *r, const json_t *t, const ch
 	static const char *const flag[] = { "single_word", "lstrip", "rstrip", "normalized" };
 	char visible[64];
 	fo_str_visible(visible, sizeof visible, token);
-	if (r->sentence)
+	if (r->t->sentence)
 		return fo_fail(FO_EFORMAT,
 			       "added token '%s' is not special, expected special ones only where "
 			       "'model.byte_fallback' is true",
 			       visible);
 	for (int i = 0; i < 4; i++)
-		if (json_is_true(json_object_get(t, flag[i])))
+		if (json_is_true(at(t, flag[i])))
 			return fo_fail(FO_EFORMAT,
 				       "added token '%s' is not special and its '%s' is true, expected false", visible,
 				       flag[i]);
@@ -308,7 +294,7 @@ static fo_status check_in_text(const struct reader *r, const json_t *t, const ch
 static int fallback_byte(const struct reader *r, const char *token)
 {
 	static const char digits[] = "0123456789ABCDEF";
-	if (!r->sentence || strlen(token) != 6 || strncmp(token, "<0x", 3) != 0 || token[5] != '>')
+	if (!r->t->sentence || strlen(token) != 6 || strncmp(token, "<0x", 3) != 0 || token[5] != '>')
 		return 0;
 	const char *high = strchr(digits, token[3]), *low = strchr(digits, token[4]);
 	return high && low ? (int)(high - digits) * 16 + (int)(low - digits) + 1 : 0;
@@ -398,7 +384,7 @@ static fo_status build_tokens(const struct reader *r, struct fo_tokenizer *t)
 			fo_str_puts(&bytes, e->text);
 			t->special[t->specials++] = (struct tok_special){ (int32_t)id, fo_xstrdup(e->text), e->in_model,
 									  e->in_text };
-		} else if (e->text && r->sentence) {
+		} else if (e->text && r->t->sentence) {
 			st = append_sentence(&bytes, e);
 			if (e->byte)
 				t->byte_id[e->byte - 1] = (int32_t)id;
@@ -453,7 +439,7 @@ static fo_status read_merge(const struct reader *r, const json_t *v, size_t i, s
 		return fo_fail(FO_EFORMAT, "merge %zu makes '%s', which the vocabulary lacks", i,
 			       fo_str_visible(visible, 64, joined));
 	/* Bytes that no character has are symbols on their own: sentence.c cuts around them. */
-	for (int k = 0; k < 2 && r->sentence; k++) {
+	for (int k = 0; k < 2 && r->t->sentence; k++) {
 		const struct entry *e = &r->entry[k ? out->b : out->a];
 		if (e->byte)
 			return fo_fail(FO_EFORMAT, "merge %zu joins '%s', the token of a byte", i,
@@ -479,58 +465,38 @@ static fo_status read_merges(const struct reader *r, struct fo_tokenizer *t)
 	return FO_OK;
 }
 
-static fo_status build(struct reader *r, struct fo_tokenizer *t)
+static fo_status build(struct reader *r)
 {
 	FO_TRY(read_settings(r));
 	FO_TRY(read_vocab(r));
-	FO_TRY(build_tokens(r, t));
-	FO_TRY(read_merges(r, t));
-	t->whole_words = r->whole_words;
-	t->gpt2_style = r->gpt2_style;
-	t->nfc = r->nfc;
-	t->sentence = r->sentence;
-	t->prefix = r->prefix;
-	t->split_spaces = r->split_spaces;
-	t->fuse_unknown = r->fuse_unknown;
-	t->unknown = r->unknown ? fo_xstrdup(r->unknown) : NULL;
-	t->pattern = r->pattern ? fo_xstrdup(r->pattern) : NULL;
-	return tok_finish(t);
+	FO_TRY(build_tokens(r, r->t));
+	FO_TRY(read_merges(r, r->t));
+	return tok_finish(r->t);
 }
 
 fo_status fo_tokenizer_load(const char *path, struct fo_tokenizer **out)
 {
 	struct fo_arena arena = { 0 };
-	char *text, why[JSON_ERROR_TEXT_LENGTH + 16];
+	char *text;
 	size_t len;
-	json_error_t error;
+	json_t *root;
 	fo_status st = fo_fs_read(&arena, path, MAX_FILE, &text, &len);
-	if (st != FO_OK) {
-		fo_arena_fini(&arena);
-		return st;
-	}
-	json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &error);
+	if (st == FO_OK)
+		st = fo_schema_parse(text, len, path, "tokenizer", &root);
 	fo_arena_fini(&arena);
-	/* The JSON library reads U+0000 neither in keys nor in other texts. */
-	if (!root && (json_error_code(&error) == json_error_null_byte_in_key ||
-		      json_error_code(&error) == json_error_null_character))
-		return fo_hint(fo_fail(FO_EFORMAT,
-				       "cannot use the tokenizer '%s': line %d: a token or a text holds the character "
-				       "U+0000, which is not supported",
-				       path, error.line),
-			       "the byte 0 is written as U+0100 in a byte-level vocabulary and as <0x00> in "
-			       "SentencePiece's style");
-	if (!root)
-		return fo_fail(FO_EFORMAT, "cannot read the tokenizer '%s': it is not JSON, line %d: %s", path,
-			       error.line, fo_str_visible(why, sizeof why, error.text));
-	struct reader r = { .root = root };
-	struct fo_tokenizer *t = fo_xmalloc(sizeof *t);
-	st = build(&r, t);
+	if (st != FO_OK && strstr(fo_err_text(), "U+0000"))
+		return fo_hint(st, "the byte 0 is written as U+0100 in a byte-level vocabulary and as <0x00> in "
+				   "SentencePiece's style");
+	if (st != FO_OK)
+		return st;
+	struct reader r = { .root = root, .t = fo_xmalloc(sizeof *r.t) };
+	st = build(&r);
 	free(r.entry);
 	json_decref(root);
 	if (st != FO_OK) {
-		fo_tokenizer_free(t);
+		fo_tokenizer_free(r.t);
 		return fo_wrap(st, "cannot use the tokenizer '%s'", path);
 	}
-	*out = t;
+	*out = r.t;
 	return FO_OK;
 }

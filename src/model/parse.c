@@ -1,5 +1,5 @@
 /* Hugging Face config.json to struct fo_model. The bytes are hostile until fo_model_check() has seen the result. */
-#include "base/str.h"
+#include "base/schema.h"
 #include "model/model.h"
 #include "model/model_int.h"
 
@@ -418,19 +418,8 @@ fo_status fo_model_parse(const char *json, size_t len, const char *where, struct
 {
 	if (len > FO_MODEL_MAX_CONFIG)
 		return fo_fail(FO_EFORMAT, "'%s': %zu bytes, expected at most %d", where, len, FO_MODEL_MAX_CONFIG);
-	json_error_t e;
-	struct reader r = { .root = json_loadb(json, len, JSON_REJECT_DUPLICATES, &e), .where = where };
-	if (!r.root) {
-		char shown[JSON_ERROR_TEXT_LENGTH * 4];
-		if (json_error_code(&e) == json_error_null_byte_in_key ||
-		    json_error_code(&e) == json_error_null_character)
-			return fo_fail(FO_EFORMAT,
-				       "'%s' line %d column %d: a key or a text holds the character U+0000, which no "
-				       "model's has",
-				       where, e.line, e.column);
-		return fo_fail(FO_EFORMAT, "'%s' line %d column %d: not JSON: %s", where, e.line, e.column,
-			       fo_str_visible(shown, sizeof(shown), e.text));
-	}
+	struct reader r = { .where = where };
+	FO_TRY(fo_schema_parse(json, len, where, "model's configuration", &r.root));
 	struct fo_model m = { .family = FO_FAMILY_LLAMA };
 	/* Long paths keep their end, which tells models apart. */
 	size_t n = strlen(where), room = sizeof(m.name) - 5;

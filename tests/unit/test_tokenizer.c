@@ -521,11 +521,11 @@ static void test_refusals_name_what_differs(void **state)
 		{ "\"merges\":[", "\"merges\":[7,", "merge 0 is 7" },
 		{ "\"merges\":[", "\"merges\":[\"x! y\",", "which the vocabulary lacks" },
 		{ "\"merges\":[", "\"merges\":[[\"\\u0120\",\"t\"],[\"\\u0120\",\"t\"],", "repeats an earlier one" },
-		{ "\"!\":0", "\"!\\u0000\":0", "a token or a text holds the character U+0000" },
-		{ "\"merges\":[", "\"merges\":[\"\\u0000 a\",", "a token or a text holds the character U+0000" },
+		{ "\"!\":0", "\"!\\u0000\":0", "a key or a text holds the character U+0000" },
+		{ "\"merges\":[", "\"merges\":[\"\\u0000 a\",", "a key or a text holds the character U+0000" },
 		{ "\"merges\":[", "\"merges\":5,\"x\":[", "'model.merges' is not an array" },
 		{ "\"vocab\":{", "\"vocab\":[],\"x\":{", "model.vocab" },
-		{ "{", "[", "cannot read the tokenizer" },
+		{ "{", "[", "is not a tokenizer" },
 	};
 	struct fo_arena a = { 0 };
 	size_t len;
