@@ -6,44 +6,42 @@
 
 static _Thread_local struct fo_err cur;
 
+/* Formats into `out` by way of a copy: an argument may be the old text itself. `more` follows after ": ". */
+static void format(char *out, size_t size, const char *more, const char *fmt, va_list ap)
+{
+	char text[sizeof cur.text];
+	vsnprintf(text, size, fmt, ap);
+	const size_t n = strlen(text);
+	if (more)
+		snprintf(text + n, size - n, ": %s", more);
+	memcpy(out, text, size);
+}
+
 fo_status fo_fail(fo_status st, const char *fmt, ...)
 {
-	/* Formatted aside first: an argument may be the old text itself. */
-	char text[sizeof cur.text];
 	va_list ap;
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof text, fmt, ap);
+	format(cur.text, sizeof cur.text, NULL, fmt, ap);
 	va_end(ap);
-	memcpy(cur.text, text, sizeof text);
 	cur.hint[0] = 0;
-	cur.st = st;
-	return st;
+	return cur.st = st;
 }
 
 fo_status fo_wrap(fo_status st, const char *fmt, ...)
 {
-	char text[sizeof cur.text];
 	va_list ap;
 	va_start(ap, fmt);
-	int n = vsnprintf(text, sizeof text, fmt, ap);
+	format(cur.text, sizeof cur.text, cur.text, fmt, ap);
 	va_end(ap);
-	if (n < 0)
-		n = 0;
-	if ((size_t)n < sizeof text)
-		snprintf(text + n, sizeof text - (size_t)n, ": %s", cur.text);
-	memcpy(cur.text, text, sizeof text);
-	cur.st = st;
-	return st;
+	return cur.st = st;
 }
 
 fo_status fo_hint(fo_status st, const char *fmt, ...)
 {
-	char hint[sizeof cur.hint];
 	va_list ap;
 	va_start(ap, fmt);
-	vsnprintf(hint, sizeof hint, fmt, ap);
+	format(cur.hint, sizeof cur.hint, NULL, fmt, ap);
 	va_end(ap);
-	memcpy(cur.hint, hint, sizeof hint);
 	return st;
 }
 

@@ -101,28 +101,34 @@ static fo_status read_all(int fd, const char *path, size_t guess, size_t cap, ch
 	return FO_OK;
 }
 
-fo_status fo_fs_open_regular(const char *path, int *fd)
+static fo_status open_regular(const char *path, int *fd, struct stat *st)
 {
-	struct stat st;
-	FO_TRY(open_for_reading(path, false, fd, &st));
-	if (S_ISREG(st.st_mode))
+	FO_TRY(open_for_reading(path, false, fd, st));
+	if (S_ISREG(st->st_mode))
 		return FO_OK;
 	close(*fd);
 	fo_status status = fo_fail(FO_EIO, "cannot read '%s': not a regular file", path);
-	if (!S_ISFIFO(st.st_mode))
+	if (!S_ISFIFO(st->st_mode))
 		return status;
 	return fo_hint(status, "a pipe (\"<(command)\") can be read once only: write what it gives to a file first");
 }
 
-/* Closes fd. */
-static fo_status read_opened(struct fo_arena *a, int fd, const struct stat *st, const char *path, size_t cap,
-			     char **out, size_t *len)
+fo_status fo_fs_open_regular(const char *path, int *fd)
 {
+	struct stat st;
+	return open_regular(path, fd, &st);
+}
+
+static fo_status read_file(struct fo_arena *a, const char *path, bool regular, size_t cap, char **out, size_t *len)
+{
+	int fd;
+	struct stat st;
 	char *p = NULL;
 	size_t n = 0;
-	fo_status status = S_ISREG(st->st_mode) && (uintmax_t)st->st_size > cap
+	FO_TRY(regular ? open_regular(path, &fd, &st) : open_for_reading(path, true, &fd, &st));
+	fo_status status = S_ISREG(st.st_mode) && (uintmax_t)st.st_size > cap
 				   ? too_large(path, cap)
-				   : read_all(fd, path, (size_t)st->st_size, cap, &p, &n);
+				   : read_all(fd, path, (size_t)st.st_size, cap, &p, &n);
 	close(fd);
 	if (status != FO_OK)
 		return status;
@@ -135,22 +141,12 @@ static fo_status read_opened(struct fo_arena *a, int fd, const struct stat *st, 
 
 fo_status fo_fs_read(struct fo_arena *a, const char *path, size_t cap, char **out, size_t *len)
 {
-	int fd;
-	struct stat st;
-	FO_TRY(open_for_reading(path, true, &fd, &st));
-	return read_opened(a, fd, &st, path, cap, out, len);
+	return read_file(a, path, false, cap, out, len);
 }
 
 fo_status fo_fs_read_regular(struct fo_arena *a, const char *path, size_t cap, char **out, size_t *len)
 {
-	int fd;
-	struct stat st;
-	FO_TRY(fo_fs_open_regular(path, &fd));
-	if (!fstat(fd, &st))
-		return read_opened(a, fd, &st, path, cap, out, len);
-	fo_status status = fo_fs_refuse("read", path, errno);
-	close(fd);
-	return status;
+	return read_file(a, path, true, cap, out, len);
 }
 
 char *fo_fs_home_path(struct fo_arena *a, const char *path)
@@ -405,23 +401,19 @@ fo_status fo_map_open(struct fo_map *m, const char *path)
 	static const unsigned char nothing[1];
 	int fd;
 	struct stat st;
-	FO_TRY(open_for_reading(path, false, &fd, &st));
 	fo_status status = FO_OK;
-	if (!S_ISREG(st.st_mode)) {
-		status = fo_fail(FO_EIO, "cannot map '%s': not a regular file", path);
-	} else if (st.st_size == 0) {
-		*m = (struct fo_map){ nothing, 0 };
-	} else {
-		void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-		if (p == MAP_FAILED) {
-			status = fo_fs_refuse("map", path, errno);
-		} else {
-			*m = (struct fo_map){ p, (size_t)st.st_size };
-			remember(m, path, fd, &st);
-			return FO_OK;
-		}
-	}
-	close(fd);
+	void *p = (void *)nothing;
+	FO_TRY(open_regular(path, &fd, &st));
+	if (st.st_size)
+		p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (p == MAP_FAILED)
+		status = fo_fs_refuse("map", path, errno);
+	else
+		*m = (struct fo_map){ p, (size_t)st.st_size };
+	if (status == FO_OK && m->len)
+		remember(m, path, fd, &st);
+	else
+		close(fd);
 	return status;
 }
 

@@ -172,8 +172,8 @@ struct fo_schema_reader {
 fo_status fo_schema_read(const struct fo_schema *s, const struct json_t *o, void *record, struct fo_schema_reader *r);
 /* For checks that no table can say: fails with the same sentence, once. */
 void fo_schema_refuse(struct fo_schema_reader *r, const char *key, const char *expected);
-/* Parses a whole text; the caller frees *out (json_decref). FO_EFORMAT ("'FILE' is not a machine profile: line 3, ..."):
- * no JSON, a key that comes twice, a U+0000. */
+/* Parses a whole text; the caller frees *out (json_decref). FO_EFORMAT ("'F' is not a machine profile: line 3, ..."):
+ * not JSON, a key that comes twice, a U+0000. */
 FO_CHECKED fo_status fo_schema_parse(const char *text, size_t len, const char *where, const char *what,
 				     struct json_t **out);
 

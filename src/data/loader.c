@@ -3,15 +3,12 @@
  * Step k (counted from the first) lies in slot k % 3. The thread fills it when k < released + 3; the caller gets it
  * when k < made. Both counts are guarded by the lock; a batch's contents need no lock, for only one side owns a slot.
  */
-#define _POSIX_C_SOURCE 200809L
-
 #include "data/data_int.h"
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/thread.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -163,24 +160,6 @@ static fo_status carve(struct fo_loader *l, size_t *bytes)
 	return FO_OK;
 }
 
-/* Signals are for the main thread, but for those that an instruction of this one causes. */
-static fo_status start(struct fo_loader *l)
-{
-	sigset_t all, before;
-	sigfillset(&all);
-	sigdelset(&all, SIGBUS);
-	sigdelset(&all, SIGSEGV);
-	sigdelset(&all, SIGFPE);
-	sigdelset(&all, SIGILL);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int error = pthread_create(&l->thread, NULL, work, l);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (error)
-		return fo_fail(FO_EIO, "cannot start the loader's thread: %s", strerror(error));
-	l->running = true;
-	return FO_OK;
-}
-
 fo_status fo_loader_open(struct fo_loader **out, const struct fo_shard *s, const struct fo_batch_shape *shape,
 			 const struct fo_loader_state *state, int32_t pad_id)
 {
@@ -200,8 +179,9 @@ fo_status fo_loader_open(struct fo_loader **out, const struct fo_shard *s, const
 	if (st == FO_OK)
 		st = carve(l, &l->memory_bytes);
 	if (st == FO_OK)
-		st = start(l);
-	if (st == FO_OK)
+		st = fo_thread_start(&l->thread, work, l, "the loader's thread");
+	l->running = st == FO_OK;
+	if (l->running)
 		*out = l;
 	else
 		fo_loader_close(l);

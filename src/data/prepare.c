@@ -7,11 +7,11 @@
 #include "base/fs.h"
 #include "base/schema.h"
 #include "base/retry.h"
+#include "base/thread.h"
 
 #define XXH_INLINE_ALL
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +25,6 @@
 #define HOLDOUT_STREAM 0x686f6c646f757431u /* any constant: the choice must not follow the run's seed */
 #define RESULT_FILE "prepared.json"
 
-enum state { FREE, READ, TAKEN, DONE };
-
 struct piece {
 	struct fo_text_part part;
 	size_t at, ids_end; /* its bytes in the batch; where its ids end */
@@ -35,7 +33,7 @@ struct piece {
 };
 
 struct batch {
-	enum state state;
+	bool encoded;
 	char *text;
 	size_t len, cap;
 	struct piece *piece;
@@ -61,8 +59,7 @@ struct job {
 	int64_t slots, made, taken, written;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	pthread_t *thread;
-	struct fo_encoder **encoder;
+	struct worker *worker;
 	int threads;
 	bool stop;
 	int folder; /* locked */
@@ -139,13 +136,13 @@ static void encode_batch(struct job *j, struct fo_encoder *e, struct batch *b)
 struct worker {
 	struct job *j;
 	struct fo_encoder *e;
+	pthread_t thread;
 };
 
 static void *work(void *arg)
 {
-	struct worker w = *(struct worker *)arg;
-	struct job *j = w.j;
-	free(arg);
+	const struct worker *w = arg;
+	struct job *j = w->j;
 	pthread_mutex_lock(&j->lock);
 	for (;;) {
 		while (!j->stop && j->taken == j->made)
@@ -153,11 +150,10 @@ static void *work(void *arg)
 		if (j->stop)
 			break;
 		struct batch *b = &j->batch[j->taken++ % j->slots];
-		b->state = TAKEN;
 		pthread_mutex_unlock(&j->lock);
-		encode_batch(j, w.e, b);
+		encode_batch(j, w->e, b);
 		pthread_mutex_lock(&j->lock);
-		b->state = DONE;
+		b->encoded = true;
 		pthread_cond_broadcast(&j->changed);
 	}
 	pthread_mutex_unlock(&j->lock);
@@ -166,25 +162,18 @@ static void *work(void *arg)
 
 static fo_status start_threads(struct job *j)
 {
-	sigset_t all, before;
 	j->slots = 2 * j->p->threads + 1;
 	j->batch = fo_xmalloc((size_t)j->slots * sizeof *j->batch);
-	j->thread = fo_xmalloc((size_t)j->p->threads * sizeof *j->thread);
-	j->encoder = fo_xmalloc((size_t)j->p->threads * sizeof *j->encoder);
-	while (j->threads < j->p->threads) {
-		FO_TRY(fo_encoder_new(j->p->tokenizer, &j->encoder[j->threads]));
-		struct worker *w = fo_xmalloc(sizeof *w);
-		*w = (struct worker){ j, j->encoder[j->threads] };
-		sigfillset(&all); /* signals are for the thread that reads */
-		pthread_sigmask(SIG_SETMASK, &all, &before);
-		int error = pthread_create(&j->thread[j->threads], NULL, work, w);
-		pthread_sigmask(SIG_SETMASK, &before, NULL);
-		if (error) {
-			free(w);
-			fo_encoder_free(j->encoder[j->threads]);
-			return fo_fail(FO_EIO, "cannot start a thread that encodes: %s", strerror(error));
+	j->worker = fo_xmalloc((size_t)j->p->threads * sizeof *j->worker);
+	for (; j->threads < j->p->threads; j->threads++) {
+		struct worker *w = &j->worker[j->threads];
+		w->j = j;
+		FO_TRY(fo_encoder_new(j->p->tokenizer, &w->e));
+		fo_status st = fo_thread_start(&w->thread, work, w, "a thread that encodes");
+		if (st != FO_OK) {
+			fo_encoder_free(w->e);
+			return st;
 		}
-		j->threads++;
 	}
 	return FO_OK;
 }
@@ -196,8 +185,8 @@ static void stop_threads(struct job *j)
 	pthread_cond_broadcast(&j->changed);
 	pthread_mutex_unlock(&j->lock);
 	for (int i = 0; i < j->threads; i++) {
-		pthread_join(j->thread[i], NULL);
-		fo_encoder_free(j->encoder[i]);
+		pthread_join(j->worker[i].thread, NULL);
+		fo_encoder_free(j->worker[i].e);
 	}
 	for (int64_t i = 0; j->batch && i < j->slots; i++) {
 		free(j->batch[i].text);
@@ -205,8 +194,7 @@ static void stop_threads(struct job *j)
 		free(j->batch[i].ids);
 	}
 	free(j->batch);
-	free(j->thread);
-	free(j->encoder);
+	free(j->worker);
 }
 
 /* ---- writing ---- */
@@ -297,9 +285,9 @@ static fo_status write_oldest(struct job *j)
 {
 	struct batch *b = &j->batch[j->written % j->slots];
 	pthread_mutex_lock(&j->lock);
-	while (b->state != DONE)
+	while (!b->encoded)
 		pthread_cond_wait(&j->changed, &j->lock);
-	b->state = FREE;
+	b->encoded = false;
 	pthread_mutex_unlock(&j->lock);
 	j->written++;
 	return write_batch(j, b);
@@ -327,7 +315,6 @@ static fo_status encode_all(struct job *j)
 		}
 		more = !b->last;
 		pthread_mutex_lock(&j->lock);
-		b->state = READ;
 		j->made++;
 		pthread_cond_broadcast(&j->changed);
 		pthread_mutex_unlock(&j->lock);
@@ -413,9 +400,9 @@ static fo_status map_writer(struct ids_map *m, const struct shard_writer *w)
 {
 	m->mark = w->mark;
 	m->id_bytes = w->id_bytes;
-	FO_TRY(fo_map_open(&m->map, w->ids.path));
-	FO_TRY(fo_map_open(&m->docs, w->at.path));
-	return fo_map_open(&m->src, w->src.path);
+	FO_TRY(fo_map_open(&m->map, w->file[IDS].path));
+	FO_TRY(fo_map_open(&m->docs, w->file[OFFSETS].path));
+	return fo_map_open(&m->src, w->file[SOURCES].path);
 }
 
 static fo_status split_tails(struct job *j, struct shard_writer *to)
@@ -535,7 +522,6 @@ static fo_status finish(struct job *j)
 	if (docs >= j->p->holdout_every)
 		return finish_with(j, j->writer);
 	struct shard_writer *few = fo_xmalloc(2 * sizeof *few);
-	few[0].ids.fd = few[0].at.fd = few[0].src.fd = few[1].ids.fd = few[1].at.fd = few[1].src.fd = -1;
 	fo_status st = FO_OK;
 	for (int side = 0; side < 2 && st == FO_OK; side++)
 		st = shard_writer_open(&few[side], j->p->dir, few_name[side], j->p->tokenizer, NULL);
@@ -694,8 +680,6 @@ fo_status fo_data_prepare(const struct fo_prepare *p, struct fo_prepare_stats *s
 	struct job *j = fo_xmalloc(sizeof *j);
 	j->p = p;
 	j->folder = -1;
-	for (int side = 0; side < 2; side++)
-		j->writer[side].ids.fd = j->writer[side].at.fd = j->writer[side].src.fd = -1;
 	pthread_mutex_init(&j->lock, NULL);
 	pthread_cond_init(&j->changed, NULL);
 	fo_status st = fo_text_open(&j->text, p->inputs, p->n, &o);

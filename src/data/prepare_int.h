@@ -7,7 +7,8 @@
 /* ---- a file that only grows, and can be cut back ---- */
 
 struct sink {
-	int fd; /* -1: closed */
+	bool open; /* zeroed is closed */
+	int fd;
 	char path[4096];
 	int64_t size; /* bytes put so far */
 	size_t used;  /* of them in the buffer */
@@ -22,8 +23,10 @@ struct shard_mark {
 	int64_t last_start; /* tokens before the last document */
 };
 
+enum { IDS, OFFSETS, SOURCES, WRITER_FILES };
+
 struct shard_writer {
-	struct sink ids, at, src;
+	struct sink file[WRITER_FILES];
 	struct shard_mark mark;
 	uint32_t id_bytes;
 	int64_t vocab;

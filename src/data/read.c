@@ -3,14 +3,17 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
-#include "data/read_int.h"
+#include "base/packed.h"
+#include "base/retry.h"
 
 #define XXH_INLINE_ALL
 #include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 /* Long enough that threads have something to do and a cut is rare, short enough that dozens of parts fit into memory.
@@ -30,7 +33,7 @@ struct fo_text {
 	size_t files, file_cap;
 	bool standard_input, left_out;       /* left_out: some of the caller's own output */
 	int64_t packed_total, packed_before; /* packed_before: of the files that are done */
-	struct unpack *in;                   /* of the present file; NULL: between files */
+	struct fo_packed *in;                /* of the present file; NULL: between files */
 	bool json;
 	char *buffer;
 	size_t cap, from, to;
@@ -162,7 +165,7 @@ void fo_text_close(struct fo_text *t)
 {
 	if (!t)
 		return;
-	unpack_close(t->in);
+	fo_packed_close(t->in);
 	XXH3_freeState(t->digest);
 	free(t->buffer);
 	free(t->file);
@@ -177,7 +180,7 @@ struct fo_text_counts fo_text_counts(const struct fo_text *t) { return t->place.
 
 void fo_text_progress(const struct fo_text *t, double *done, double *total)
 {
-	*done = (double)(t->packed_before + (t->in ? unpack_packed_bytes(t->in) : 0));
+	*done = (double)(t->packed_before + (t->in ? fo_packed_bytes(t->in) : 0));
 	*total = t->standard_input ? 0 : (double)t->packed_total;
 }
 
@@ -219,7 +222,7 @@ static void fill(struct fo_text *t, size_t n)
 		t->cap = n;
 	}
 	size_t got;
-	t->in_failed = unpack_read(t->in, t->buffer + t->to, t->cap - t->to, &got);
+	t->in_failed = fo_packed_read(t->in, t->buffer + t->to, t->cap - t->to, &got);
 	t->in_end = t->in_failed != FO_OK || got < t->cap - t->to;
 	t->to += got;
 	if (t->in_failed != FO_OK)
@@ -236,7 +239,7 @@ static void consume(struct fo_text *t, size_t n)
 static void leave_file(struct fo_text *t)
 {
 	t->packed_before += t->file[t->place.file].bytes;
-	unpack_close(t->in);
+	fo_packed_close(t->in);
 	t->in = NULL;
 	t->place.file++;
 	t->place.offset = -1;
@@ -279,6 +282,22 @@ static bool looks_jsonl(const struct fo_text *t)
 	return yes;
 }
 
+static fo_status open_file(struct fo_text *t, const char *path)
+{
+	struct stat info;
+	if (!strcmp(path, "-"))
+		return fo_packed_open(&t->in, STDIN_FILENO, "standard input", t->o.max_expand);
+	int fd = fo_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0); /* a FIFO without a writer must not hang us */
+	if (fd < 0)
+		return fo_fs_refuse("read", path, errno);
+	if (fstat(fd, &info) || S_ISDIR(info.st_mode)) {
+		close(fd);
+		return fo_fail(FO_EIO, "cannot read '%s': it is a folder", path);
+	}
+	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+	return fo_packed_open(&t->in, fd, path, t->o.max_expand);
+}
+
 static fo_status enter_file(struct fo_text *t)
 {
 	const char *path = t->file[t->place.file].path;
@@ -289,7 +308,7 @@ static fo_status enter_file(struct fo_text *t)
 	t->in_end = false;
 	t->in_failed = FO_OK;
 	XXH3_64bits_reset(t->digest);
-	fo_status st = unpack_open(&t->in, path, t->o.max_expand);
+	fo_status st = open_file(t, path);
 	if (st != FO_OK) {
 		t->in_end = true;
 		t->in_failed = st;

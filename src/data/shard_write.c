@@ -80,7 +80,8 @@ static fo_status sink_open(struct sink *k, const char *dir, const char *name, co
 	if (anew)
 		unlink(k->path); /* not cut: somebody may still read the old one */
 	k->fd = fo_open(k->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-	if (k->fd < 0 || fstat(k->fd, &s))
+	k->open = k->fd >= 0;
+	if (!k->open || fstat(k->fd, &s))
 		return fo_fs_refuse("create", k->path, errno);
 	k->size = s.st_size;
 	return FO_OK;
@@ -94,50 +95,38 @@ static fo_status sink_go_on(struct sink *k, int64_t size)
 	return sink_cut(k, size);
 }
 
-static void sink_close(struct sink *k)
-{
-	if (k->fd >= 0)
-		close(k->fd);
-	k->fd = -1;
-}
-
 /* ---- the three files ---- */
 
-static int64_t ids_end(const struct shard_writer *w, int64_t tokens)
-{
-	return (int64_t)sizeof(struct shard_header) + tokens * w->id_bytes;
-}
-static int64_t sources_end(int64_t docs)
-{
-	return (int64_t)(sizeof(struct sources_header) + (size_t)docs * sizeof(struct sources_record));
-}
+static const char *const file_kind[WRITER_FILES] = { "shard", "docs", "src" };
 
-static fo_status cut_back(struct shard_writer *w, const struct shard_mark *m)
+/* Bytes of a file when so much was written. */
+static int64_t file_end(const struct shard_writer *w, int file, const struct shard_mark *m)
 {
-	FO_TRY(sink_go_on(&w->ids, ids_end(w, m->tokens)));
-	FO_TRY(sink_go_on(&w->at, m->docs * (int64_t)sizeof(int64_t)));
-	FO_TRY(sink_go_on(&w->src, sources_end(m->docs)));
-	w->mark = *m;
-	return FO_OK;
+	const int64_t end[] = {
+		[IDS] = (int64_t)sizeof(struct shard_header) + m->tokens * w->id_bytes,
+		[OFFSETS] = m->docs * (int64_t)sizeof(int64_t),
+		[SOURCES] = (int64_t)(sizeof(struct sources_header) + (size_t)m->docs * sizeof(struct sources_record)),
+	};
+	return end[file];
 }
 
 fo_status shard_writer_open(struct shard_writer *w, const char *dir, const char *name, const struct fo_tokenizer *t,
 			    const struct shard_mark *mark)
 {
 	static const unsigned char room[64];
-	w->ids.fd = w->at.fd = w->src.fd = -1;
-	w->ids.used = w->at.used = w->src.used = 0;
-	w->mark = (struct shard_mark){ 0 };
 	w->vocab = t->vocab;
 	w->id_bytes = t->vocab <= 65536 ? 2 : 4;
 	w->tokenizer_checksum = t->checksum;
-	FO_TRY(sink_open(&w->ids, dir, name, "shard", !mark));
-	FO_TRY(sink_open(&w->at, dir, name, "docs", !mark));
-	FO_TRY(sink_open(&w->src, dir, name, "src", !mark));
-	if (mark)
-		return cut_back(w, mark);
-	FO_TRY(sink_put(&w->ids, room, sizeof(struct shard_header)));
-	return sink_put(&w->src, room, sizeof(struct sources_header));
+	for (int i = 0; i < WRITER_FILES; i++)
+		FO_TRY(sink_open(&w->file[i], dir, name, file_kind[i], !mark));
+	if (!mark) {
+		FO_TRY(sink_put(&w->file[IDS], room, sizeof(struct shard_header)));
+		return sink_put(&w->file[SOURCES], room, sizeof(struct sources_header));
+	}
+	for (int i = 0; i < WRITER_FILES; i++)
+		FO_TRY(sink_go_on(&w->file[i], file_end(w, i, mark)));
+	w->mark = *mark;
+	return FO_OK;
 }
 
 fo_status shard_writer_document(struct shard_writer *w, int64_t file, int64_t line)
@@ -145,51 +134,46 @@ fo_status shard_writer_document(struct shard_writer *w, int64_t file, int64_t li
 	struct sources_record r = { file, line };
 	w->mark.last_start = w->mark.tokens;
 	w->mark.docs++;
-	FO_TRY(sink_put(&w->at, &w->mark.tokens, sizeof w->mark.tokens));
-	return sink_put(&w->src, &r, sizeof r);
+	FO_TRY(sink_put(&w->file[OFFSETS], &w->mark.tokens, sizeof w->mark.tokens));
+	return sink_put(&w->file[SOURCES], &r, sizeof r);
 }
 
 fo_status shard_writer_ids(struct shard_writer *w, const int32_t *ids, size_t n)
 {
 	w->mark.tokens += (int64_t)n;
 	if (w->id_bytes == 4)
-		return sink_put(&w->ids, ids, n * sizeof *ids);
+		return sink_put(&w->file[IDS], ids, n * sizeof *ids);
 	uint16_t narrow[4096];
 	for (size_t i = 0, k; i < n; i += k) {
 		for (k = 0; k < sizeof narrow / sizeof *narrow && i + k < n; k++)
 			narrow[k] = (uint16_t)ids[i + k];
-		FO_TRY(sink_put(&w->ids, narrow, k * sizeof *narrow));
+		FO_TRY(sink_put(&w->file[IDS], narrow, k * sizeof *narrow));
 	}
-	return FO_OK;
-}
-
-static fo_status sink_forget(struct sink *k, int64_t size)
-{
-	FO_TRY(sink_flush(k));
-	k->size = size;
 	return FO_OK;
 }
 
 fo_status shard_writer_drop(struct shard_writer *w)
 {
 	w->mark = (struct shard_mark){ w->mark.last_start, w->mark.docs - 1, 0 };
-	FO_TRY(sink_forget(&w->ids, ids_end(w, w->mark.tokens)));
-	FO_TRY(sink_forget(&w->at, w->mark.docs * (int64_t)sizeof(int64_t)));
-	return sink_forget(&w->src, sources_end(w->mark.docs));
+	for (int i = 0; i < WRITER_FILES; i++) {
+		FO_TRY(sink_flush(&w->file[i]));
+		w->file[i].size = file_end(w, i, &w->mark);
+	}
+	return FO_OK;
 }
 
 fo_status shard_writer_trim(struct shard_writer *w)
 {
-	FO_TRY(sink_cut(&w->ids, w->ids.size));
-	FO_TRY(sink_cut(&w->at, w->at.size));
-	return sink_cut(&w->src, w->src.size);
+	for (int i = 0; i < WRITER_FILES; i++)
+		FO_TRY(sink_cut(&w->file[i], w->file[i].size));
+	return FO_OK;
 }
 
 fo_status shard_writer_sync(struct shard_writer *w)
 {
-	FO_TRY(sink_sync(&w->ids));
-	FO_TRY(sink_sync(&w->at));
-	return sink_sync(&w->src);
+	for (int i = 0; i < WRITER_FILES; i++)
+		FO_TRY(sink_sync(&w->file[i]));
+	return FO_OK;
 }
 
 /* ---- the end ---- */
@@ -212,19 +196,19 @@ static fo_status append_offsets(struct shard_writer *w)
 {
 	static const unsigned char zeros[8];
 	unsigned char block[1 << 14];
-	FO_TRY(sink_flush(&w->at));
-	FO_TRY(sink_put(&w->ids, zeros,
+	FO_TRY(sink_flush(&w->file[OFFSETS]));
+	FO_TRY(sink_put(&w->file[IDS], zeros,
 			shard_ids_bytes(w->mark.tokens, w->id_bytes) - (size_t)w->mark.tokens * w->id_bytes));
-	for (int64_t at = 0; at < w->at.size;) {
-		ssize_t n = pread(w->at.fd, block, sizeof block, at);
+	for (int64_t at = 0; at < w->file[OFFSETS].size;) {
+		ssize_t n = pread(w->file[OFFSETS].fd, block, sizeof block, at);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
-			return fo_fs_refuse("read", w->at.path, n ? errno : ENODATA);
-		FO_TRY(sink_put(&w->ids, block, (size_t)n));
+			return fo_fs_refuse("read", w->file[OFFSETS].path, n ? errno : ENODATA);
+		FO_TRY(sink_put(&w->file[IDS], block, (size_t)n));
 		at += n;
 	}
-	return sink_put(&w->ids, &w->mark.tokens, sizeof w->mark.tokens);
+	return sink_put(&w->file[IDS], &w->mark.tokens, sizeof w->mark.tokens);
 }
 
 fo_status shard_writer_finish(struct shard_writer *w, int64_t files, const char *(*names)(const void *, int64_t),
@@ -241,22 +225,22 @@ fo_status shard_writer_finish(struct shard_writer *w, int64_t files, const char 
 	memcpy(h.magic, SHARD_MAGIC, sizeof h.magic);
 	memcpy(s.magic, SOURCES_MAGIC, sizeof s.magic);
 	FO_TRY(append_offsets(w));
-	FO_TRY(seal(&w->ids, &h, sizeof h, offsetof(struct shard_header, checksum), &sum));
+	FO_TRY(seal(&w->file[IDS], &h, sizeof h, offsetof(struct shard_header, checksum), &sum));
 	for (int64_t i = 0; i < files; i++) {
-		FO_TRY(sink_put(&w->src, &s.names_bytes, sizeof s.names_bytes));
+		FO_TRY(sink_put(&w->file[SOURCES], &s.names_bytes, sizeof s.names_bytes));
 		s.names_bytes += (int64_t)strlen(names(ctx, i)) + 1;
 	}
 	for (int64_t i = 0; i < files; i++)
-		FO_TRY(sink_put(&w->src, names(ctx, i), strlen(names(ctx, i)) + 1));
+		FO_TRY(sink_put(&w->file[SOURCES], names(ctx, i), strlen(names(ctx, i)) + 1));
 	s.shard_checksum = sum;
-	return seal(&w->src, &s, sizeof s, offsetof(struct sources_header, checksum), &unused);
+	return seal(&w->file[SOURCES], &s, sizeof s, offsetof(struct sources_header, checksum), &unused);
 }
 
 void shard_writer_close(struct shard_writer *w)
 {
-	sink_close(&w->ids);
-	sink_close(&w->at);
-	sink_close(&w->src);
+	for (int i = 0; i < WRITER_FILES; i++)
+		if (w->file[i].open)
+			close(w->file[i].fd);
 }
 
 static fo_status publish_one(const char *dir, const char *name, const char *as, const char *kind)
@@ -279,10 +263,9 @@ fo_status shard_writer_publish(const char *dir, const char *name, const char *as
 
 void shard_writer_remove(const char *dir, const char *name)
 {
-	static const char *const kind[] = { "shard", "docs", "src" };
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < WRITER_FILES; i++) {
 		char path[4096];
-		if (snprintf(path, sizeof path, "%s/%s.%s.tmp", dir, name, kind[i]) < (int)sizeof path)
+		if (snprintf(path, sizeof path, "%s/%s.%s.tmp", dir, name, file_kind[i]) < (int)sizeof path)
 			unlink(path);
 	}
 }

@@ -5,12 +5,10 @@
 #include "base/mem.h"
 #include "base/count.h"
 #include "base/text.h"
+#include "base/thread.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 const char *const fo_window_origin_name[FO_WINDOW_ORIGIN_COUNT] = {
 	[FO_WINDOW_LAUNCHED_STEPS] = "launched_steps", [FO_WINDOW_HOST_STEP] = "host_step",
@@ -507,40 +505,23 @@ void fo_ledger_rank(struct fo_rank_ledger *r, const struct fo_trace *t, const st
 
 /* ---- all ranks ---- */
 
-enum { MAX_THREADS = 64 };
-
 struct rank_work {
 	struct fo_rank_ledger *rank;
 	struct fo_trace *const *trace;
 	const struct fo_ledger_options *o;
 	const struct fo_op_waits *waits;
-	size_t n;
-	atomic_size_t next;
 };
 
-static void *work_some(void *arg)
+static void work_on_rank(void *ctx, size_t i)
 {
-	struct rank_work *w = arg;
-	for (size_t i; (i = atomic_fetch_add(&w->next, 1)) < w->n;)
-		fo_ledger_rank(&w->rank[i], w->trace[i], w->o, w->waits ? w->waits->ns[i] : NULL);
-	return NULL;
+	const struct rank_work *w = ctx;
+	fo_ledger_rank(&w->rank[i], w->trace[i], w->o, w->waits ? w->waits->ns[i] : NULL);
 }
 
 void fo_ledger_ranks(struct fo_rank_ledger *r, struct fo_trace *const *t, size_t n, const struct fo_ledger_options *o,
 		     const struct fo_op_waits *waits)
 {
-	struct rank_work w = { .rank = r, .trace = t, .o = o, .waits = waits, .n = n };
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	size_t want = cpus > 0 ? (size_t)cpus : 1, started = 0;
-	pthread_t thread[MAX_THREADS];
-	want = fo_min(want, n);
-	want = fo_min(want, MAX_THREADS);
-	/* One fewer: this thread works too, and does all where none could be started. */
-	while (started + 1 < want && pthread_create(&thread[started], NULL, work_some, &w) == 0)
-		started++;
-	work_some(&w);
-	for (size_t i = 0; i < started; i++)
-		pthread_join(thread[i], NULL);
+	fo_thread_share(n, work_on_rank, &(struct rank_work){ .rank = r, .trace = t, .o = o, .waits = waits });
 }
 
 void fo_ledger_rank_fini(struct fo_rank_ledger *r)

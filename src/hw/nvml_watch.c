@@ -3,11 +3,10 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <math.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,7 +170,6 @@ struct fo_nvml_watch *fo_nvml_watch_start(fo_nvml_device d)
 {
 	struct fo_nvml_now n;
 	pthread_condattr_t attr;
-	sigset_t all, before;
 	if (!d)
 		return NULL;
 	struct fo_nvml_watch *w = fo_xmalloc(sizeof *w);
@@ -184,12 +182,9 @@ struct fo_nvml_watch *fo_nvml_watch_start(fo_nvml_device d)
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&w->wake, &attr);
 	pthread_condattr_destroy(&attr);
-	sigfillset(&all); /* signals are for the main thread */
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int error = pthread_create(&w->thread, NULL, watch, w);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (!error)
+	if (fo_thread_start(&w->thread, watch, w, "the thread that reads clocks and power") == FO_OK)
 		return w;
+	fo_err_clear();
 	discard(w);
 	return NULL;
 }

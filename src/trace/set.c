@@ -7,23 +7,18 @@
 #include "base/str.h"
 #include "base/count.h"
 #include "base/text.h"
+#include "base/thread.h"
 
 #include <ctype.h>
 #include <glob.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 #include <xxhash.h>
 
-enum {
-	MAX_THREADS = 64,
-};
 /* Two ranks of one job record the same steps, so their windows overlap but for what clocks are wrong. An hour of
  * disagreement is taken for another run. */
 static const int64_t APART_NS = 3600LL * 1000000000;
@@ -46,7 +41,6 @@ struct file {
 struct files {
 	struct file *v;
 	size_t n, cap;
-	atomic_size_t next;
 	struct fo_folder *folder;
 	size_t folders;
 };
@@ -132,36 +126,13 @@ static fo_status refuse_twice(const struct files *f)
 	return st;
 }
 
-static void *read_some(void *arg)
+static void read_one(void *ctx, size_t i)
 {
-	struct files *f = arg;
-	for (size_t i; (i = atomic_fetch_add(&f->next, 1)) < f->n;) {
-		struct file *file = &f->v[i];
-		if (!file->wanted || file->read)
-			continue;
-		fo_err_save(&file->err, fo_trace_open(&file->trace, file->path));
-		file->read = true;
-	}
-	return NULL;
-}
-
-static void read_all(struct files *f)
-{
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	size_t want = cpus > 0 ? (size_t)cpus : 1;
-	if (want > MAX_THREADS)
-		want = MAX_THREADS;
-	if (want > f->n)
-		want = f->n;
-	pthread_t thread[MAX_THREADS];
-	size_t started = 0;
-	f->next = 0;
-	/* One fewer: this thread reads too, and reads all where none could be started. */
-	while (started + 1 < want && pthread_create(&thread[started], NULL, read_some, f) == 0)
-		started++;
-	read_some(f);
-	for (size_t i = 0; i < started; i++)
-		pthread_join(thread[i], NULL);
+	struct file *file = &((struct files *)ctx)->v[i];
+	if (!file->wanted || file->read)
+		return;
+	fo_err_save(&file->err, fo_trace_open(&file->trace, file->path));
+	file->read = true;
 }
 
 static bool holds_nothing(const struct fo_trace *t) { return !t->gpu_count && !t->op_count && !t->launch_count; }
@@ -196,7 +167,7 @@ static const struct file *try_recording(struct files *f, size_t folder, int reco
 	const struct file *bad = NULL;
 	for (size_t i = 0; i < f->n; i++)
 		f->v[i].wanted |= is_of(&f->v[i], folder, recording);
-	read_all(f);
+	fo_thread_share(f->n, read_one, f);
 	for (size_t i = 0; i < f->n && !bad; i++)
 		if (is_of(&f->v[i], folder, recording) && fault(&f->v[i]))
 			bad = &f->v[i];
@@ -249,7 +220,7 @@ static void choose_recording(struct fo_trace_set *s, struct files *f, size_t fol
 
 static void read_files(struct fo_trace_set *s, struct files *f)
 {
-	read_all(f);
+	fo_thread_share(f->n, read_one, f);
 	for (size_t i = 0; i < f->folders; i++)
 		if (f->folder[i].recordings)
 			choose_recording(s, f, i);

@@ -2,10 +2,9 @@
 #include "train/session.h"
 #include "base/clock.h"
 #include "base/retry.h"
+#include "base/thread.h"
 #include "train/store_int.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,7 +118,6 @@ static fo_status start_writer(struct fo_saver *v)
 {
 	const struct fo_setup *s = v->set;
 	struct fo_store *store = s->step.store;
-	sigset_t all, before;
 	/* A device trains on its own memory: the store's host memory is the copy, and the next fetch waits until it is
 	 * written. */
 	const unsigned char *own = fo_store_memory(store, &v->copy_bytes);
@@ -132,16 +130,9 @@ static fo_status start_writer(struct fo_saver *v)
 	v->weight = moved(store, s->tensors.weight, s->tensors.weights, v->copy);
 	v->state = moved(store, s->tensors.state, s->tensors.states, v->copy);
 	v->busy = true; /* until the thread is ready */
-	/* Signals are for the main thread, but for the one that a mapped file may raise here. */
-	sigfillset(&all);
-	sigdelset(&all, SIGBUS);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int error = pthread_create(&v->thread, NULL, writer, v);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (error)
-		return fo_fail(FO_ENOMEM, "cannot start the thread that writes checkpoints: %s", strerror(error));
-	v->started = true;
-	return FO_OK;
+	st = fo_thread_start(&v->thread, writer, v, "the thread that writes checkpoints");
+	v->started = st == FO_OK;
+	return st;
 }
 
 fo_status fo_saver_open(struct fo_saver **out, struct fo_setup *s, int log)

@@ -4,7 +4,6 @@
 #include "support/hand_trace.h"
 
 #include "base/fs.h"
-#include "diagnose/findings_int.h"
 
 #include <math.h>
 #include <setjmp.h>

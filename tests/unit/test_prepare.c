@@ -1,7 +1,8 @@
 /* Preparing: the same bytes with any number of threads, stopped and killed at any instant; sources of documents. */
 #include "base/clock.h"
 #include "base/fs.h"
-#include "data/data_int.h"
+#include "base/str.h"
+#include "data/data.h"
 #include "support/must.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* The step that figures are shown of. */
-#include "diagnose/findings_int.h"
+#include "diagnose/diagnose.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,18 +1,10 @@
-/* Plain, gzip and Zstandard files as one stream of bytes. Hostile files cost at most two buffers, the decompressor's
- * window and max_expand times their own length. */
-#include "data/read_int.h"
-
+#include "base/packed.h"
 #include "base/fs.h"
-#include "base/mem.h"
-#include "base/retry.h"
 #include "base/str.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -27,7 +19,7 @@
 
 enum packing { PLAIN, GZIP, ZSTANDARD };
 
-struct unpack {
+struct fo_packed {
 	int fd;
 	char *name;
 	enum packing packing;
@@ -42,37 +34,44 @@ struct unpack {
 	unsigned char packed_bytes[PACKED_BYTES];
 };
 
-/* Reads more packed bytes after those that are left. */
-static fo_status refill(struct unpack *u)
+static fo_status read_some(struct fo_packed *u, void *to, size_t room, size_t *got)
 {
-	if (u->from) {
-		memmove(u->packed_bytes, u->packed_bytes + u->from, u->to - u->from);
-		u->to -= u->from;
-		u->from = 0;
-	}
+	ssize_t n;
+	do
+		n = read(u->fd, to, room);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return fo_fs_refuse("read", u->name, errno);
+	u->file_end = n == 0;
+	u->packed += n;
+	*got = (size_t)n;
+	return FO_OK;
+}
+
+/* Reads more packed bytes after those that are left, until there are enough to go on with: a pipe is not waited for. */
+static fo_status refill(struct fo_packed *u)
+{
+	size_t n;
+	memmove(u->packed_bytes, u->packed_bytes + u->from, u->to - u->from);
+	u->to -= u->from;
+	u->from = 0;
 	while (!u->file_end && u->to < PACKED_BYTES) {
-		ssize_t n = read(u->fd, u->packed_bytes + u->to, PACKED_BYTES - u->to);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return fo_fs_refuse("read", u->name, errno);
-		u->file_end = n == 0;
-		u->to += (size_t)n;
-		u->packed += n;
-		if (u->to >= 4) /* enough to go on with: a pipe is not waited for */
+		FO_TRY(read_some(u, u->packed_bytes + u->to, PACKED_BYTES - u->to, &n));
+		u->to += n;
+		if (u->to >= 4)
 			break;
 	}
 	return FO_OK;
 }
 
-static bool begins_gzip(const struct unpack *u)
+static bool begins_gzip(const struct fo_packed *u)
 {
 	const unsigned char *p = u->packed_bytes + u->from;
 	return u->to - u->from >= 3 && p[0] == 0x1f && p[1] == 0x8b && p[2] == 8; /* RFC 1952: deflate */
 }
 
 /* RFC 8878: a frame, or a skippable one. */
-static bool begins_zstd(const struct unpack *u)
+static bool begins_zstd(const struct fo_packed *u)
 {
 	const unsigned char *p = u->packed_bytes + u->from;
 	if (u->to - u->from < 4)
@@ -81,7 +80,7 @@ static bool begins_zstd(const struct unpack *u)
 	return magic == ZSTD_MAGICNUMBER || (magic & ZSTD_MAGIC_SKIPPABLE_MASK) == ZSTD_MAGIC_SKIPPABLE_START;
 }
 
-static fo_status begin(struct unpack *u)
+static fo_status begin(struct fo_packed *u)
 {
 	FO_TRY(refill(u));
 	if (begins_gzip(u)) {
@@ -98,34 +97,21 @@ static fo_status begin(struct unpack *u)
 	return FO_OK;
 }
 
-fo_status unpack_open(struct unpack **out, const char *path, double max_expand)
+fo_status fo_packed_open(struct fo_packed **out, int fd, const char *name, double max_expand)
 {
-	struct stat info;
-	int fd = STDIN_FILENO;
-	bool standard = !strcmp(path, "-");
-	if (!standard) {
-		fd = fo_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0); /* a FIFO without a writer must not hang us */
-		if (fd < 0)
-			return fo_fs_refuse("read", path, errno);
-		if (fstat(fd, &info) || S_ISDIR(info.st_mode)) {
-			close(fd);
-			return fo_fail(FO_EIO, "cannot read '%s': it is a folder", path);
-		}
-		fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-	}
-	struct unpack *u = fo_xmalloc(sizeof *u);
+	struct fo_packed *u = fo_xmalloc(sizeof *u);
 	u->fd = fd;
-	u->name = fo_xstrdup(standard ? "standard input" : path);
+	u->name = fo_xstrdup(name);
 	u->max_expand = max_expand;
 	fo_status st = begin(u);
 	if (st == FO_OK)
 		*out = u;
 	else
-		unpack_close(u);
+		fo_packed_close(u);
 	return st;
 }
 
-void unpack_close(struct unpack *u)
+void fo_packed_close(struct fo_packed *u)
 {
 	if (!u)
 		return;
@@ -138,16 +124,18 @@ void unpack_close(struct unpack *u)
 	free(u);
 }
 
-int64_t unpack_packed_bytes(const struct unpack *u) { return u->packed - (int64_t)(u->to - u->from); }
+bool fo_packed_is(const struct fo_packed *u) { return u->packing != PLAIN; }
+bool fo_packed_inside(const struct fo_packed *u) { return u->inside; }
+int64_t fo_packed_bytes(const struct fo_packed *u) { return u->packed - (int64_t)(u->to - u->from); }
 
-static fo_status cut_short(const struct unpack *u)
+static fo_status cut_short(const struct fo_packed *u)
 {
 	return fo_fail(FO_EFORMAT, "'%s' ends in the middle of its compressed data, after %lld bytes: the file was cut",
 		       u->name, (long long)u->packed);
 }
 
 /* Unpacks some bytes into some others; *got may be 0. */
-static fo_status inflate_some(struct unpack *u, char *buf, size_t n, size_t *got)
+static fo_status inflate_some(struct fo_packed *u, char *buf, size_t n, size_t *got)
 {
 	u->z.next_in = u->packed_bytes + u->from;
 	u->z.avail_in = (uInt)(u->to - u->from);
@@ -162,12 +150,12 @@ static fo_status inflate_some(struct unpack *u, char *buf, size_t n, size_t *got
 		inflateReset(&u->z);
 	} else if (code == Z_NEED_DICT || (code != Z_OK && code != Z_BUF_ERROR)) {
 		return fo_fail(FO_EFORMAT, "'%s' is damaged: gzip says '%s' near byte %lld", u->name,
-			       u->z.msg ? u->z.msg : "preset dictionary", (long long)unpack_packed_bytes(u));
+			       u->z.msg ? u->z.msg : "preset dictionary", (long long)fo_packed_bytes(u));
 	}
 	return FO_OK;
 }
 
-static fo_status zstd_some(struct unpack *u, char *buf, size_t n, size_t *got)
+static fo_status zstd_some(struct fo_packed *u, char *buf, size_t n, size_t *got)
 {
 	ZSTD_inBuffer in = { u->packed_bytes + u->from, u->to - u->from, 0 };
 	ZSTD_outBuffer out = { buf, n, 0 };
@@ -180,13 +168,13 @@ static fo_status zstd_some(struct unpack *u, char *buf, size_t n, size_t *got)
 			       "pack it again with zstd, without its --long or with --long=%d", ZSTD_WINDOW_LOG);
 	if (ZSTD_isError(code))
 		return fo_fail(FO_EFORMAT, "'%s' is damaged: Zstandard says '%s' near byte %lld", u->name,
-			       ZSTD_getErrorName(code), (long long)unpack_packed_bytes(u));
+			       ZSTD_getErrorName(code), (long long)fo_packed_bytes(u));
 	u->inside = code != 0;
 	return FO_OK;
 }
 
 /* Finds out, after a member or frame, whether another one follows. gzip files may be padded with zeros (its manual). */
-static fo_status between(struct unpack *u)
+static fo_status between(struct fo_packed *u)
 {
 	FO_TRY(refill(u));
 	while (u->packing == GZIP && u->from < u->to && u->packed_bytes[u->from] == 0) {
@@ -206,15 +194,16 @@ static fo_status between(struct unpack *u)
 	return FO_OK;
 }
 
-static fo_status unpack_some(struct unpack *u, char *buf, size_t n, size_t *got)
+static fo_status unpack_some(struct fo_packed *u, char *buf, size_t n, size_t *got)
 {
 	*got = 0;
 	if (u->packing == PLAIN) {
-		if (u->from == u->to)
-			FO_TRY(refill(u));
+		/* First the bytes that were read to see what the file is. */
 		*got = u->to - u->from < n ? u->to - u->from : n;
 		memcpy(buf, u->packed_bytes + u->from, *got);
 		u->from += *got;
+		if (!*got)
+			FO_TRY(read_some(u, buf, n, got));
 		u->ended = u->file_end && u->from == u->to;
 		return FO_OK;
 	}
@@ -233,10 +222,11 @@ static fo_status unpack_some(struct unpack *u, char *buf, size_t n, size_t *got)
 			return cut_short(u);
 	}
 	u->unpacked += (int64_t)*got;
-	if (u->unpacked > EXPAND_FREE_BYTES && (double)u->unpacked > u->max_expand * (double)unpack_packed_bytes(u)) {
+	if (u->max_expand > 0 && u->unpacked > EXPAND_FREE_BYTES &&
+	    (double)u->unpacked > u->max_expand * (double)fo_packed_bytes(u)) {
 		char a[32], b[32];
 		fo_fail(FO_EFORMAT, "'%s' expands from %s to over %s, more than %g times", u->name,
-			fo_str_bytes(a, (double)unpack_packed_bytes(u)), fo_str_bytes(b, (double)u->unpacked),
+			fo_str_bytes(a, (double)fo_packed_bytes(u)), fo_str_bytes(b, (double)u->unpacked),
 			u->max_expand);
 		return fo_hint(FO_EFORMAT,
 			       "where that is meant, a higher 'flatout data prepare --max-expand' allows it");
@@ -244,7 +234,7 @@ static fo_status unpack_some(struct unpack *u, char *buf, size_t n, size_t *got)
 	return FO_OK;
 }
 
-fo_status unpack_read(struct unpack *u, char *buf, size_t n, size_t *got)
+fo_status fo_packed_read(struct fo_packed *u, char *buf, size_t n, size_t *got)
 {
 	*got = 0;
 	while (*got < n && !u->ended) {
