@@ -141,13 +141,13 @@ static inline const struct fo_opt *fo_opt_row(const struct fo_opt_set *s, int i)
 /* Sets every default. The tables are borrowed; the caller ends s with fo_opt_fini. */
 void fo_opt_init(struct fo_opt_set *s, const struct fo_opt *rows, void *target);
 void fo_opt_init_own(struct fo_opt_set *s, const struct fo_opt *rows, const struct fo_opt *own, void *target);
-/* Each returns FO_OK even when it noted mistakes in `problems`; only an unreadable file is an error of its own. */
+/* Mistakes go to `problems`; only an unreadable file is an error of its own. */
 FO_CHECKED fo_status fo_opt_read_yaml(struct fo_opt_set *s, const char *path);
 FO_CHECKED fo_status fo_opt_read_yaml_text(struct fo_opt_set *s, const char *text, size_t len, const char *where);
 /* FLATOUT_<KEY>, upper case, '.' and '-' as '_'. An empty variable counts as unset. */
 void fo_opt_read_env(struct fo_opt_set *s);
-/* Takes "--key=value", "--key value" and "--flag" (BOOL) out of argv; what is left (positional) is compacted to the
- * front and *argc updated. "--" ends options. BOOL also takes "--no-flag". A flag given twice: the last one counts. */
+/* Takes "--key=value", "--key value", "--flag" and "--no-flag" (BOOL) out of argv; what is left moves to the front.
+ * "--" ends options. The last of a flag that is given twice counts. */
 void fo_opt_read_args(struct fo_opt_set *s, int *argc, char **argv);
 void fo_opt_set_text(struct fo_opt_set *s, const char *key, const char *value, enum fo_opt_origin from,
 		     const char *where);
@@ -166,15 +166,14 @@ static inline bool fo_opt_is_switch(const struct fo_opt *row) { return row->type
 const char *fo_opt_origin_name(enum fo_opt_origin from); /* "default", "file", "environment", "flag" */
 /* The value of row i as text in canonical form (arena of s); it reads back to the same value. "" when not set. */
 const char *fo_opt_value_text(struct fo_opt_set *s, int i);
-/* The flag of row i as help shows it, without dashes: the key, or only its last part when all rows have the same group.
- */
+/* The flag of row i without dashes: the key, or only its last part when all rows have the same group. */
 const char *fo_opt_flag_name(const struct fo_opt *rows, int i);
 /* "FLATOUT_TRAIN_STEPS" for "train.steps"; buf is returned. */
 char *fo_opt_env_name(char buf[128], const char *key);
 /* Help text, 80 columns, grouped by the key's first part. */
 void fo_opt_help(const struct fo_opt *rows, struct fo_str *out);
-/* A commented YAML file with every row of s->rows and its present value. Rows without a value are comments, and so are
- * values that follow from other options (FO_ORIGIN_DEFAULT with a `where`). */
+/* A YAML file with every row of s->rows and its present value. Rows without one are comments, and so are values that
+ * follow from other options (FO_ORIGIN_DEFAULT with a `where`). */
 void fo_opt_sample_yaml(struct fo_opt_set *s, struct fo_str *out);
 /* The OPTIONS section of a man page in mdoc; nothing for an empty table. */
 void fo_opt_mdoc(const struct fo_opt *rows, struct fo_str *out);

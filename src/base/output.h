@@ -44,11 +44,10 @@ enum fo_output {
 
 /* "page", "run-folder": for the list that tests go by. */
 const char *fo_output_name(enum fo_output kind);
-/* FO_EARG where writing path would lose what somebody else wrote: a file that is there, is not empty and does not begin
- * as our own of this kind; a folder with such a file. Pipes and devices pass. The hint says --force. */
+/* FO_EARG where writing path would lose what somebody else wrote: a file, or one in a folder, that is not empty and
+ * does not begin as our own of this kind. Pipes and devices pass. The hint says --force. */
 FO_CHECKED fo_status fo_output_may_replace(enum fo_output kind, const char *path);
-/* FO_EARG where path is the file `input`, or is a file of another kind inside the folder `input`. Nothing allows that.
- */
+/* FO_EARG where path is the file `input`, or a file of another kind inside the folder `input`; --force or not. */
 FO_CHECKED fo_status fo_output_is_no_input(enum fo_output kind, const char *path, const char *input);
 
 #endif

@@ -10,6 +10,29 @@
 
 #define EXACT_INTEGERS 9007199254740992.0 /* 2^53: beyond it not every integer is a double */
 
+/* What an error says was expected, and what docs/formats.md calls the type. */
+static const struct {
+	const char *expected, *documented;
+} type_words[] = {
+	[FO_SCHEMA_REAL] = { "a number in its range", "number" },
+	[FO_SCHEMA_INT] = { "an integer in its range", "integer" },
+	[FO_SCHEMA_INT32] = { "an integer in its range", "integer" },
+	[FO_SCHEMA_BOOL] = { "true or false", "boolean" },
+	[FO_SCHEMA_MARK] = { "true or false", "true" },
+	[FO_SCHEMA_TEXT] = { "a text", "text" },
+	[FO_SCHEMA_CHARS] = { "a short text", "text" },
+	[FO_SCHEMA_HEX] = { "sixteen hexadecimal digits", "hexadecimal" },
+	[FO_SCHEMA_CHOICE] = { "one of its names", "" },
+	[FO_SCHEMA_SCALAR] = { "a text, number or boolean", "any scalar" },
+	[FO_SCHEMA_RAW] = { "", "object" },
+	[FO_SCHEMA_REALS] = { "a list of numbers", "numbers" },
+	[FO_SCHEMA_DIMS] = { "a list of a few integers", "integers" },
+	[FO_SCHEMA_BY_NAME] = { "an object of numbers", "object" },
+	[FO_SCHEMA_RECORD] = { "an object", "object" },
+	[FO_SCHEMA_LIST] = { "a list of objects", "array" },
+	[FO_SCHEMA_MAP] = { "an object of objects", "object" },
+};
+
 /* ---- members ---- */
 
 static void *member(const struct fo_schema_field *f, const void *record)
@@ -270,26 +293,8 @@ void fo_schema_refuse(struct fo_schema_reader *r, const char *key, const char *e
 /* Records that the value v of f is not what the row asks for. Returns false. */
 static bool wrong(struct fo_schema_reader *r, const struct fo_schema_field *f, const json_t *v)
 {
-	static const char *const name[] = {
-		[FO_SCHEMA_REAL] = "a number in its range",
-		[FO_SCHEMA_INT] = "an integer in its range",
-		[FO_SCHEMA_INT32] = "an integer in its range",
-		[FO_SCHEMA_BOOL] = "true or false",
-		[FO_SCHEMA_MARK] = "true or false",
-		[FO_SCHEMA_TEXT] = "a text",
-		[FO_SCHEMA_CHARS] = "a short text",
-		[FO_SCHEMA_HEX] = "sixteen hexadecimal digits",
-		[FO_SCHEMA_CHOICE] = "one of its names",
-		[FO_SCHEMA_SCALAR] = "a text, number or boolean",
-		[FO_SCHEMA_REALS] = "a list of numbers",
-		[FO_SCHEMA_DIMS] = "a list of a few integers",
-		[FO_SCHEMA_BY_NAME] = "an object of numbers",
-		[FO_SCHEMA_RECORD] = "an object",
-		[FO_SCHEMA_LIST] = "a list of objects",
-		[FO_SCHEMA_MAP] = "an object of objects",
-	};
 	char shown[48], text[300], *dump = NULL;
-	const char *expected = f->expected ? f->expected : name[f->type], *got = "nothing";
+	const char *expected = f->expected ? f->expected : type_words[f->type].expected, *got = "nothing";
 	if (r->lenient)
 		return false;
 	if (!f->expected && f->type == FO_SCHEMA_REAL && f->flags & FO_NULLS)
@@ -563,21 +568,13 @@ fo_status fo_schema_read_file(const struct fo_schema *s, const char *path, size_
 
 /* ---- documentation ---- */
 
-static void type_words(const struct fo_schema_field *f, struct fo_str *out)
+static void put_type(const struct fo_schema_field *f, struct fo_str *out)
 {
-	static const char *const name[] = {
-		[FO_SCHEMA_REAL] = "number",    [FO_SCHEMA_INT] = "integer",     [FO_SCHEMA_INT32] = "integer",
-		[FO_SCHEMA_BOOL] = "boolean",   [FO_SCHEMA_MARK] = "true",       [FO_SCHEMA_TEXT] = "text",
-		[FO_SCHEMA_CHARS] = "text",     [FO_SCHEMA_HEX] = "hexadecimal", [FO_SCHEMA_SCALAR] = "any scalar",
-		[FO_SCHEMA_RAW] = "object",     [FO_SCHEMA_REALS] = "numbers",   [FO_SCHEMA_DIMS] = "integers",
-		[FO_SCHEMA_BY_NAME] = "object", [FO_SCHEMA_RECORD] = "object",   [FO_SCHEMA_LIST] = "array",
-		[FO_SCHEMA_MAP] = "object",
-	};
 	if (f->type == FO_SCHEMA_CHOICE) {
 		for (int i = 0; i < f->elements; i++)
 			fo_str_printf(out, "%s`%s`", i ? ", " : "", f->names[i]);
 	} else {
-		fo_str_puts(out, name[f->type]);
+		fo_str_puts(out, type_words[f->type].documented);
 	}
 	bool number = f->type == FO_SCHEMA_REAL;
 	if (f->flags & FO_OMIT || f->type == FO_SCHEMA_MARK)
@@ -589,7 +586,7 @@ static void type_words(const struct fo_schema_field *f, struct fo_str *out)
 static void row_markdown(const char *before, const struct fo_schema_field *f, struct fo_str *out)
 {
 	fo_str_printf(out, "| `%s%s` | ", before, f->key);
-	type_words(f, out);
+	put_type(f, out);
 	fo_str_printf(out, " | %s | %s", f->unit, f->meaning);
 	if (f->type == FO_SCHEMA_BY_NAME)
 		for (int i = 0; i < f->elements; i++)

@@ -35,8 +35,8 @@ size_t fo_utf8_encode(char out[4], uint32_t code);
 /* JSON's escape \uXXXX, or the two of a surrogate pair, at s[0..n): its length, 0 where there is none. *code: the
  * character, U+FFFD for half a pair. */
 size_t fo_str_unicode_escape(const char *s, size_t n, uint32_t *code);
-/* Controls, and what reorders or hides the text around it (bidirectional marks, embeddings, overrides and isolates;
- * line and paragraph separators): no string from a file may bring these to a terminal or into a page. */
+/* Controls, and what reorders or hides the text around it (bidirectional marks, line separators): no string from a file
+ * may bring these to a terminal or into a page. */
 bool fo_utf8_unsafe(uint32_t code);
 
 /* Three sinks for strings that come from files or users: a terminal, XML (text or attribute of HTML or SVG), and JSON
@@ -44,8 +44,8 @@ bool fo_utf8_unsafe(uint32_t code);
 
 /* Copies src with every byte that could upset a terminal (unsafe characters, broken UTF-8) made visible as \xNN. */
 char *fo_str_visible(char *buf, size_t size, const char *src);
-/* Appends text escaped for XML and HTML, as content or inside either kind of quotes: & < > " ' as references; unsafe
- * characters other than tab and newline, what XML 1.0 forbids, and broken UTF-8 become U+FFFD. */
+/* Appends text for XML and HTML, as content or inside either kind of quotes; what is unsafe other than tab and newline,
+ * forbidden in XML 1.0 or broken becomes U+FFFD. */
 void fo_str_xml(struct fo_str *out, const char *text);
 /* Appends text as one word of a POSIX shell's command line, in quotes where it needs them. */
 void fo_str_shell(struct fo_str *out, const char *text);

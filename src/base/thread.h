@@ -9,8 +9,8 @@
 
 /* A thread to which no signal goes but those that its own instructions cause. FO_EIO: "cannot start WHAT: reason". */
 FO_CHECKED fo_status fo_thread_start(pthread_t *t, void *(*fn)(void *), void *arg, const char *what);
-/* Calls fn(ctx, i) for each i < n, on as many threads as there are processors (at most 64); this one works too, and does
- * all where none could be started. */
+/* Calls fn(ctx, i) for each i < n, on as many threads as there are processors (at most 64); this one works too, and
+ * does all where none could be started. */
 void fo_thread_share(size_t n, void (*fn)(void *ctx, size_t i), void *ctx);
 
 #endif

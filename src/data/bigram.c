@@ -20,8 +20,6 @@ struct counts {
 	int64_t vocab, total;
 };
 
-static int64_t id_at(const struct fo_shard *s, int64_t i) { return s->ids16 ? s->ids16[i] : s->ids32[i]; }
-
 static size_t find(const struct counts *c, uint64_t key)
 {
 	size_t at = tok_pair_hash((int32_t)(key >> 32), (int32_t)(uint32_t)key) & (c->slots - 1);
@@ -93,7 +91,7 @@ static fo_status count_shard(struct counts *c, const struct fo_shard *s, int sli
 	for (int64_t d = 0; d < s->docs; d++)
 		for (int64_t i = s->doc_at[d] + 1; i < s->doc_at[d + 1]; i++)
 			if (slice < 0 || in_slice(s, d, i) == slice)
-				FO_TRY(counts_add(c, id_at(s, i - 1), id_at(s, i)));
+				FO_TRY(counts_add(c, shard_id(s, i - 1), shard_id(s, i)));
 	return FO_OK;
 }
 
@@ -107,7 +105,7 @@ static int64_t score(const struct counts *c, const struct fo_shard *s, int slice
 		for (int64_t i = s->doc_at[d] + 1; i < s->doc_at[d + 1]; i++) {
 			if (slice >= 0 && in_slice(s, d, i) != slice)
 				continue;
-			int64_t a = id_at(s, i - 1), b = id_at(s, i);
+			int64_t a = shard_id(s, i - 1), b = shard_id(s, i);
 			size_t at = find(c, (uint64_t)(a + 1) << 32 | (uint64_t)b);
 			double ab = c->key[at] ? (double)c->count[at] : 0;
 			double p = ((double)c->after[b] + 1) / (double)(c->total + c->vocab);

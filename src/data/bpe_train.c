@@ -243,6 +243,17 @@ static struct pair *best_pair(struct trainer *t)
 
 /* ---- merging ---- */
 
+static int32_t token_append(struct trainer *t, const char *text, size_t len)
+{
+	fo_array_room(&t->bytes, &t->bytes_cap, t->bytes_len + len, 1);
+	fo_array_room(&t->at, &t->at_cap, (size_t)t->tokens + 1, sizeof *t->at);
+	memcpy(t->bytes + t->bytes_len, text, len);
+	t->bytes_len += len;
+	t->at[t->tokens + 1] = t->bytes_len;
+	return (int32_t)t->tokens++;
+}
+
+/* The token of these bytes, a new one where there was none. */
 static int32_t token_new(struct trainer *t, const char *text, size_t len)
 {
 	size_t at = XXH3_64bits(text, len) & (t->token_slots - 1);
@@ -251,13 +262,8 @@ static int32_t token_new(struct trainer *t, const char *text, size_t len)
 		if (t->at[id + 1] - t->at[id] == len && memcmp(t->bytes + t->at[id], text, len) == 0)
 			return id;
 	}
-	fo_array_room(&t->bytes, &t->bytes_cap, t->bytes_len + len, 1);
-	fo_array_room(&t->at, &t->at_cap, (size_t)t->tokens + 1, sizeof *t->at);
-	memcpy(t->bytes + t->bytes_len, text, len);
-	t->bytes_len += len;
-	t->at[t->tokens + 1] = t->bytes_len;
 	t->token_slot[at] = (uint32_t)t->tokens + 1;
-	return (int32_t)t->tokens++;
+	return token_append(t, text, len);
 }
 
 static int32_t token_join(struct trainer *t, int32_t a, int32_t b)
@@ -504,13 +510,8 @@ static fo_status trainer_finish(struct trainer *t, struct fo_tokenizer **out)
 	struct fo_tokenizer *k = fo_xmalloc(sizeof *k);
 	k->special = fo_xmalloc(2 * sizeof *k->special);
 	for (int i = 0; i < 2; i++) {
-		size_t len = strlen(special[i]);
-		fo_array_room(&t->bytes, &t->bytes_cap, t->bytes_len + len, 1);
-		fo_array_room(&t->at, &t->at_cap, (size_t)t->tokens + 1, sizeof *t->at);
-		memcpy(t->bytes + t->bytes_len, special[i], len);
-		t->bytes_len += len;
-		k->special[i] = (struct tok_special){ (int32_t)t->tokens, fo_xstrdup(special[i]), false, false };
-		t->at[++t->tokens] = t->bytes_len;
+		int32_t id = token_append(t, special[i], strlen(special[i]));
+		k->special[i] = (struct tok_special){ id, fo_xstrdup(special[i]), false, false };
 	}
 	k->specials = 2;
 	k->vocab = t->tokens;

@@ -20,14 +20,11 @@
 
 struct fo_tokenizer;
 
-/* Trains on the inputs' text (as fo_text_open takes them; o NULL: its defaults), read as a stream: of more than
- * `max_bytes` an even sample of 64 KiB blocks, between half of that and that much. The Llama-3 pattern cuts it into
- * pieces, merges go by pair frequency, ties by the smaller pair of ids; ids 0..255 are the bytes in GPT-2's
- * byte-to-unicode order, then merges, then the special tokens <|begin_of_text|>, <|end_of_text|>. vocab is the total
- * including specials (258 to 2^20); the result has fewer when no pair is left that occurs twice: ask
- * fo_tokenizer_vocab. The same input gives the same tokenizer. Memory: the sample and some 100 bytes per distinct pair
- * and word. stop (may be NULL): as soon as it is not 0 (a signal handler may set it), FO_EINTERRUPT; nothing is kept.
- * FO_EARG: range, no text. */
+/* Trains on the inputs' text (as fo_text_open takes them; o NULL: its defaults): of more than `max_bytes` an even
+ * sample of 64 KiB blocks, half of that to all of that (docs/data.md has the rules). vocab, 258 to 2^20, counts the
+ * special tokens <|begin_of_text|> and <|end_of_text|>; the result has fewer when no pair is left that occurs twice.
+ * The same input gives the same tokenizer. Memory: the sample and some 100 bytes per distinct pair and word. stop (may
+ * be NULL): FO_EINTERRUPT as soon as it is not 0. FO_EARG: range, no text. */
 FO_CHECKED fo_status fo_tokenizer_train(char *const *inputs, size_t n, const struct fo_text_options *o, int64_t vocab,
 					size_t max_bytes, fo_progress_fn *progress, void *ctx,
 					const volatile sig_atomic_t *stop, struct fo_tokenizer **out);
@@ -76,13 +73,13 @@ void fo_tokenizer_decode_text(const struct fo_tokenizer *t, const int32_t *ids, 
 /* Texts to DIR/train.shard and val.shard, with train.src and val.src that say where each document came from.
  *
  * A document is BOS, its tokens, EOS. Of every `holdout_every` (>= 2) successive documents one, chosen by a hash, goes
- * to val. With fewer documents in all than that, the last 1/holdout_every part of each is held out as a document of its
- * own. All threads encode; the files depend on inputs, options and tokenizer only. Memory: a few MiB per thread and 64
- * bytes per file, however long the inputs; the disk needs 24 bytes per document more than the shards until the end.
+ * to val; of fewer documents in all, the last 1/holdout_every part of each. The files depend on inputs, options and
+ * tokenizer only. Memory: a few MiB per thread and 64 bytes per file; the disk needs 24 bytes per document more than
+ * the shards until the end.
  *
- * What is done is made durable every save_every_ns, so that the same call goes on after a kill at any moment, with the
- * same result; where all is done already, it does nothing. Standard input must then begin with the same bytes again.
- * FO_EARG: no text, too little to hold any out, or DIR holds what was made from something else (unless `replace`). */
+ * What is done is made durable every save_every_ns: the same call goes on after a kill at any moment, with the same
+ * result. Standard input must then begin with the same bytes again. FO_EARG: no text, too little to hold any out, or
+ * DIR holds what was made from something else (unless `replace`). */
 struct fo_prepare {
 	char *const *inputs; /* as fo_text_open takes them */
 	size_t n;
@@ -228,15 +225,15 @@ struct fo_loader_state {
 };
 
 struct fo_loader;
-/* Documents are shuffled per epoch by seed (counter-based), laid end to end and cut into full rows (PACKED: a document
- * that does not fit goes on in the next row with positions restarting; the next epoch begins in the row in which one
- * ends, so no token is dropped; rows then come in random order, block by block of about an epoch) or one document per
- * row, truncated and padded (PADDED), or documents that fit together into a row, padded (BESTFIT: longer ones are cut
- * into full rows and a rest, nothing is dropped and no other document cut; an epoch is all rows in random order) or a
- * part of one document per row (SPLIT: each document is cut into full rows and a rest, the rest padded; nothing is
- * dropped. Rows in the order of PACKED: the same ones where every document fills its rows). A prefetch thread keeps up
- * to two steps ready. The shard must outlive the loader. state->shard_checksum 0 takes any shard, else it must be this
- * one's. */
+/* Documents are shuffled per epoch by seed.
+ * PACKED   laid end to end, epochs too, and cut into full rows; positions restart in each row, which come in random
+ *          order, block by block of about an epoch
+ * PADDED   one document per row, truncated and padded
+ * BESTFIT  documents that fit together into a row, padded; only longer ones are cut; rows in random order
+ * SPLIT    a part of one document per row: each is cut into full rows and a rest, which is padded; rows in PACKED's
+ *          order
+ * A thread keeps up to two steps ready. The shard must outlive the loader. state->shard_checksum 0 takes any shard,
+ * else it must be this one's. */
 FO_CHECKED fo_status fo_loader_open(struct fo_loader **out, const struct fo_shard *s,
 				    const struct fo_batch_shape *shape, const struct fo_loader_state *state,
 				    int32_t pad_id);

@@ -1,4 +1,5 @@
 /* How much of the text a number of steps is made of. */
+#include "base/count.h"
 #include "data/data_int.h"
 
 #include <stdlib.h>
@@ -18,8 +19,7 @@ struct seeing {
 
 static int by_begin(const void *a, const void *b)
 {
-	const struct stretch *x = a, *y = b;
-	return (x->from > y->from) - (x->from < y->from);
+	return fo_order(((const struct stretch *)a)->from, ((const struct stretch *)b)->from);
 }
 
 static void join(struct seeing *s)
@@ -61,10 +61,8 @@ fo_status fo_text_seen(const struct fo_shard *s, const struct fo_batch_shape *sh
 		st = fo_fail(FO_EINTERRUPT, "stopped while counting how much of the text the rungs see");
 	join(&v);
 	*out = (struct fo_text_seen){ .served = v.served, .reached = s->tokens };
-	for (int64_t d = 0; d < s->docs && shape->packing == FO_PACK_PADDED; d++) {
-		int64_t over = shard_doc_length(s, d) - shape->seq;
-		out->reached -= over > 0 ? over : 0;
-	}
+	for (int64_t d = 0; d < s->docs && shape->packing == FO_PACK_PADDED; d++)
+		out->reached -= fo_max(shard_doc_length(s, d) - shape->seq, 0);
 	for (size_t i = 0; i < v.n; i++)
 		out->distinct += v.piece[i].to - v.piece[i].from;
 	free(v.piece);

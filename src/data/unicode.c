@@ -1,6 +1,7 @@
 /* The tables of data/unicode.txt. */
 #include "data/unicode.h"
 
+#include "base/count.h"
 #include "base/mem.h"
 
 #include <pthread.h>
@@ -66,9 +67,7 @@ static void mark(uint32_t from, uint32_t to, uint8_t flag)
 static int by_parts(const void *x, const void *y)
 {
 	const struct unicode_parts *a = &whole[*(const uint16_t *)x], *b = &whole[*(const uint16_t *)y];
-	if (a->first != b->first)
-		return a->first < b->first ? -1 : 1;
-	return (a->second > b->second) - (a->second < b->second);
+	return a->first != b->first ? fo_order(a->first, b->first) : fo_order(a->second, b->second);
 }
 
 static void read_categories(void)
