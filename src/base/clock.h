@@ -31,13 +31,13 @@ double fo_rng_normal(uint64_t stream, uint64_t index);
 
 /* Quantile q in [0, 1] of n values by linear interpolation; sorts v in place. n >= 1. */
 double fo_stats_quantile(double *v, size_t n, double q);
+struct fo_schema;
 /* Median and quartiles of n values; NaN without any. Sorts v in place. */
 struct fo_spread {
 	double median, low, high; /* low, high: quartiles */
 	int64_t n;
 };
 struct fo_spread fo_stats_spread(double *v, size_t n);
-struct fo_schema;
 extern const struct fo_schema fo_spread_schema; /* median, low, high */
 /* Median of n values; NaN without any. Sorts a copy, so v stays as it is. */
 double fo_stats_median(const double *v, size_t n);

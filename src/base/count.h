@@ -9,7 +9,7 @@ static inline int64_t fo_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t fo_max(int64_t a, int64_t b) { return a > b ? a : b; }
 /* x, but at least `low` and at most `high` (low <= high). */
 static inline int64_t fo_clamp(int64_t x, int64_t low, int64_t high) { return fo_max(low, fo_min(x, high)); }
-/* For qsort: negative, 0 or positive. */
+/* Negative, 0 or positive, as qsort asks. */
 static inline int fo_order(int64_t a, int64_t b) { return (a > b) - (a < b); }
 /* For qsort, of numbers of these types. */
 static inline int fo_by_int64(const void *a, const void *b)

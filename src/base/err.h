@@ -36,10 +36,11 @@ fo_status fo_hint(fo_status st, const char *fmt, ...) FO_PRINTF(2, 3);
 const char *fo_err_text(void); /* never NULL; "" when nothing failed on this thread */
 const char *fo_err_hint(void); /* never NULL; "" when there is no hint */
 void fo_err_clear(void);
-/* Hands an error from a worker to the thread that joins it: save in the worker, raise in the joiner. */
+/* Hands an error from a worker to the thread that joins it: copy in the worker, raise in the joiner. */
+/* A text holds two paths of 4095 bytes with the words around them, a hint one. */
 struct fo_err {
 	fo_status st;
-	char text[9216], hint[4608]; /* two paths of 4095 bytes with the words around them; one */
+	char text[9216], hint[4608];
 };
 void fo_err_save(struct fo_err *e, fo_status st);
 fo_status fo_err_raise(const struct fo_err *e);
@@ -47,7 +48,7 @@ fo_status fo_err_raise(const struct fo_err *e);
 int fo_status_exit_code(fo_status st);    /* 0 ok, 1 check failed, 2 usage, 3 environment, 4 bug, 130 interrupted */
 const char *fo_status_name(fo_status st); /* "argument", "format", ... for --json */
 
-/* Called now and then during long work; total 0: not known. May be NULL. */
+/* Called now and then during long work; done and total in `unit`s, total 0: not known. May be NULL. */
 typedef void fo_progress_fn(void *ctx, const char *what, const char *unit, double done, double total);
 
 #define FO_TRY(call)                   \

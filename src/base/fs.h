@@ -26,7 +26,7 @@ bool fo_fs_is_special(const char *path);
 /* A file that appears at `path` when it is whole. It grows under a random name (".NAME.RANDOM.flatout-tmp") in the same
  * folder, so that writers do not meet; what a killed writer left the next one of the same path removes. */
 struct fo_new_file {
-	int fd;       /* written by whoever began it */
+	int fd;       /* its owner writes to it */
 	char *beside; /* where it grows; NULL: a special file */
 	char *path;
 };
@@ -34,13 +34,14 @@ FO_CHECKED fo_status fo_fs_new_begin(struct fo_new_file *f, const char *path);
 /* The same without waiting: a pipe that nobody reads, or that is full, is an error. */
 FO_CHECKED fo_status fo_fs_new_begin_now(struct fo_new_file *f, const char *path);
 FO_CHECKED fo_status fo_fs_new_write(struct fo_new_file *f, const void *bytes, size_t len);
-/* With st FO_OK renames it over path; else removes it and returns st. durable: fsync of file and folder. Closes fd. */
+/* Closes fd. Renames the file over path where st is FO_OK; else removes it and returns st. durable: with fsync of file
+ * and folder. */
 FO_CHECKED fo_status fo_fs_new_end(struct fo_new_file *f, fo_status st, bool durable);
 /* All three: readers see the old or the new file. */
 FO_CHECKED fo_status fo_fs_write_atomic(const char *path, const void *bytes, size_t len);
 /* Writes and fsyncs a new file where nobody looks yet: in a folder that is renamed when it is whole. */
 FO_CHECKED fo_status fo_fs_write_new(const char *path, const void *bytes, size_t len);
-/* For a file that several processes read, change and replace: makes its folder and waits until no other is between
+/* Guards a file that several processes read, change and replace: makes its folder and waits until no other is between
  * begin and end, by the lock "PATH.lock", which stays. Without locks two may lose each other's changes. */
 FO_CHECKED fo_status fo_fs_update_begin(const char *path, int *lock);
 void fo_fs_update_end(int lock);

@@ -165,7 +165,7 @@ fo_status fo_fs_new_end(struct fo_new_file *f, fo_status st, bool durable)
 	int error = 0;
 	if (st == FO_OK && f->beside && durable && fo_fsync(f->fd))
 		error = errno;
-	/* Renamed while the lock is held: whoever sweeps leaves it. */
+	/* The lock is still held: another writer's sweep() leaves the file. */
 	if (st == FO_OK && f->beside && !error && rename(f->beside, f->path))
 		error = errno;
 	if (f->beside && (error || st != FO_OK))

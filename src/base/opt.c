@@ -64,7 +64,7 @@ static const char *short_name(const struct fo_opt_set *s, int i)
 const char *fo_opt_flag_name(const struct fo_opt *rows, int i)
 {
 	const struct fo_opt_set alone = { .rows = rows, .count = fo_opt_count(rows), .total = fo_opt_count(rows) };
-	/* In a table of one group the group is the command's name, which nobody writes. */
+	/* The only group of a table is the command's name, which nobody writes. */
 	size_t n = strcspn(rows[0].key, ".");
 	for (int k = 0; rows[k].key; k++)
 		if (rows[k].key[n] != '.' || memcmp(rows[k].key, rows[0].key, n))

@@ -10,7 +10,7 @@
 
 #define EXACT_INTEGERS 9007199254740992.0 /* 2^53: beyond it not every integer is a double */
 
-/* What an error says was expected, and what docs/formats.md calls the type. */
+/* Words of a type: what errors expect, and its name in docs/formats.md. */
 static const struct {
 	const char *expected, *documented;
 } type_words[] = {

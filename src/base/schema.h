@@ -150,7 +150,7 @@ struct fo_schema {
 
 /* The record as a member `key` of the open object, an element (key NULL) or the outermost value. */
 void fo_schema_write(const struct fo_schema *s, const void *record, const char *key, struct fo_json *j);
-/* Its fields alone, into the open object. */
+/* The record's fields alone, into the open object. */
 void fo_schema_write_fields(const struct fo_schema *s, const void *record, struct fo_json *j);
 /* The record as a whole text. */
 void fo_schema_text(const struct fo_schema *s, const void *record, bool pretty, struct fo_str *out);
@@ -170,7 +170,7 @@ struct fo_schema_reader {
 /* Reads the object o into *record. In a strict reader the first wrong value sets r->st and the thread's error text,
  * which names file, key and what was expected. Returns r->st. */
 fo_status fo_schema_read(const struct fo_schema *s, const struct json_t *o, void *record, struct fo_schema_reader *r);
-/* For checks that no table can say: fails with the same sentence, once. */
+/* Fails with the same sentence, once: for checks that no table can say. */
 void fo_schema_refuse(struct fo_schema_reader *r, const char *key, const char *expected);
 /* Parses a whole text; the caller frees *out (json_decref). FO_EFORMAT ("'F' is not a machine profile: line 3, ..."):
  * not JSON, a key that comes twice, a U+0000. */

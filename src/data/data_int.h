@@ -250,7 +250,7 @@ void pack_plan_free(struct pack_plan *plan);
 /* Pieces of all documents when each is cut into rows of seq tokens and a rest. */
 int64_t pack_pieces(const struct fo_shard *s, int64_t seq);
 
-/* What batches are a pure function of, beside the step. */
+/* All that batches are a pure function of, but the step. */
 struct batches {
 	const struct fo_shard *shard;
 	struct fo_batch_shape shape;

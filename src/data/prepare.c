@@ -650,8 +650,8 @@ static fo_status run(struct job *j)
 	if (st != FO_OK) {
 		struct fo_err e;
 		fo_err_save(&e, st);
-		/* What was done is not lost; the first error is the one to tell. With nothing done, nothing must keep
-		 * whoever mends the input from beginning anew. */
+		/* Work that was done is kept; the first error is the one to tell. Where none was, nothing may keep the
+		 * user from beginning anew with a mended input. */
 		if (!j->now.mark[0].docs && !j->now.mark[1].docs)
 			remove_all(j->p->dir);
 		else if (save(j) != FO_OK)

@@ -1,4 +1,4 @@
-/* Which file and line each document of a shard came from. */
+/* The list of files and lines that a shard's documents came from. */
 #include "data/data_int.h"
 
 #include "base/fs.h"
