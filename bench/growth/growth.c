@@ -39,7 +39,7 @@ struct bench {
 	struct fo_store *store;
 	struct fo_exec *exec;
 	enum fo_isa isa;
-	struct fo_calibration peak;
+	struct fo_limits_peak peak;
 };
 static const struct fo_opt extra[] = {
 	FO_OPT_INT(struct bench, rounds, "bench.rounds", "N", "5", 1, 10000, "rounds", "steps that count"),
@@ -198,7 +198,7 @@ static fo_status run(struct bench *b)
 		b->run.threads = fo_cpu_threads();
 	struct fo_lowering low = fo_run_lowering(&b->run, FO_MODE_TRAIN);
 	struct fo_exec_options o = { .threads = (int)b->run.threads, .timeline_steps = 2 };
-	FO_TRY(fo_calibrate_peak(low.precision == FO_PRECISION_BF16 ? FO_BF16 : FO_F32, o.threads, 1, false, &b->peak));
+	FO_TRY(fo_calibrate_peak(low.precision == FO_PRECISION_BF16 ? FO_BF16 : FO_F32, o.threads, 1, &b->peak));
 	FO_TRY(fo_run_model(&b->run, &b->model));
 	FO_TRY(fo_isa_choose(&b->isa));
 	o.isa = b->isa;

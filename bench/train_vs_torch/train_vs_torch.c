@@ -342,14 +342,14 @@ static fo_status measure_quiet(struct bench *b, enum fo_isa isa)
 
 static fo_status find_peak(struct bench *b, enum fo_numerics precision)
 {
-	struct fo_calibration c;
+	struct fo_limits_peak c;
 	struct fo_peak p;
 	if (b->cuda) {
 		fo_device_find_peak(fo_cuda_info(b->cuda), precision, &p);
 		b->peak_flop_s = p.flop_s;
 		return FO_OK;
 	}
-	FO_TRY(fo_calibrate_peak(precision == FO_PRECISION_BF16 ? FO_BF16 : FO_F32, (int)b->run.threads, 1, false, &c));
+	FO_TRY(fo_calibrate_peak(precision == FO_PRECISION_BF16 ? FO_BF16 : FO_F32, (int)b->run.threads, 1, &c));
 	b->peak_flop_s = c.best_flop_s;
 	return FO_OK;
 }

@@ -7,11 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BURST_NS \
-	500000 /* long enough that starting together costs little, short enough to fall between neighbours' loads */
+/* Long enough that starting together costs little, short enough to fall between neighbours' loads. */
+#define BURST_NS 500000
 #define MAX_BURSTS 4096
-/* A burst is clean when every thread had its processor for FO_QUIET_SHARE of it. Fewer clean bursts than FO_PEAK_ENOUGH
- * and the machine was too busy to tell its peak: the result is used, with a warning in its source, but not kept. */
+/* The time for each set at the start of a run. */
+#define RUN_SECONDS 1.0
+/* A burst is clean when every thread had its processor for FO_QUIET_SHARE of it. With fewer clean bursts than
+ * FO_PEAK_ENOUGH the result is used, with a warning in its source, but not kept. */
 /* A set that reaches less than half of the best so far in its first ten bursts is not looked at for longer: instruction
  * sets differ by factors, and every second of this is a second before training starts. */
 #define LOOKS 10
@@ -24,7 +26,7 @@
 /* ---- measuring ---- */
 
 static void measure(const struct fo_kernel_set *set, int dtype, int threads, double seconds, bool look,
-		    struct fo_calibration *out)
+		    struct fo_limits_peak *out)
 {
 	int64_t n = fo_measure_rounds(set, dtype, BURST_NS), begin = fo_now_ns();
 	if (!n) /* the set has no unit of its own for this type */
@@ -56,7 +58,7 @@ static void measure(const struct fo_kernel_set *set, int dtype, int threads, dou
 	free(rate);
 }
 
-static void measure_all(int dtype, int threads, double seconds, bool look, struct fo_calibration *c)
+static void measure_all(int dtype, int threads, double seconds, bool look, struct fo_limits_peak *c)
 {
 	for (int i = FO_ISA_COUNT - 1; i >= 0; i--) /* the fastest first */
 		if (fo_kernel_sets[i] && fo_kernel_sets[i]->peak_burst && fo_kernel_sets[i]->have())
@@ -65,7 +67,9 @@ static void measure_all(int dtype, int threads, double seconds, bool look, struc
 
 /* ---- the profile ---- */
 
-static bool known(const char *path, struct fo_calibration *c)
+/* Takes the kept peak. One of another processor, by another method, or from a time when the machine was busy does not
+ * count. */
+static bool known(const char *path, const char *cpu, struct fo_limits_peak *c)
 {
 	struct fo_limits m;
 	if (fo_limits_read(path, &m) != FO_OK) {
@@ -73,47 +77,26 @@ static bool known(const char *path, struct fo_calibration *c)
 		return false;
 	}
 	const struct fo_limits_peak *p = fo_limits_peak(&m, c->dtype, c->threads);
-	/* A peak of another processor, by another method, or from a time when the machine was busy is measured anew as
-	 * well. */
-	bool good = p && fo_limits_peak_sure(p) && !strcmp(m.cpu, c->cpu) && !strcmp(p->method, c->method);
-	if (good) {
-		c->best_flop_s = p->best_flop_s;
-		c->median_flop_s = p->median_flop_s;
-		c->bursts = p->bursts;
-		c->clean_bursts = p->clean_bursts;
-		snprintf(c->set, sizeof c->set, "%s", p->set);
-		snprintf(c->date, sizeof c->date, "%s", p->date);
-	}
+	bool good = p && fo_limits_peak_sure(p) && !strcmp(m.cpu, cpu) && !strcmp(p->method, c->method);
+	if (good)
+		*c = *p;
 	fo_limits_fini(&m);
 	return good;
 }
 
 /* Raises the kept peak: another process may have found a higher one meanwhile. */
-static void raise_peak(struct fo_limits *m, void *ctx)
-{
-	const struct fo_calibration *c = ctx;
-	struct fo_limits_peak p = { .threads = c->threads,
-				    .bursts = c->bursts,
-				    .clean_bursts = c->clean_bursts,
-				    .best_flop_s = c->best_flop_s,
-				    .median_flop_s = c->median_flop_s };
-	snprintf(p.dtype, sizeof p.dtype, "%s", c->dtype);
-	snprintf(p.set, sizeof p.set, "%s", c->set);
-	snprintf(p.date, sizeof p.date, "%s", c->date);
-	snprintf(p.method, sizeof p.method, "%s", c->method);
-	fo_limits_peak_raise(m, &p);
-}
+static void raise_peak(struct fo_limits *m, void *peak) { fo_limits_peak_raise(m, peak); }
 
-fo_status fo_calibrate_peak(int dtype, int threads, double seconds, bool fresh, struct fo_calibration *out)
+fo_status fo_calibrate_peak(int dtype, int threads, double seconds, struct fo_limits_peak *out)
 {
-	struct fo_calibration c = { .threads = threads };
+	struct fo_limits_peak c = { .threads = threads, .method = METHOD };
 	struct fo_arena a = { 0 };
-	fo_cpu_name(c.cpu, sizeof c.cpu);
+	char cpu[80];
+	fo_cpu_name(cpu, sizeof cpu);
 	snprintf(c.dtype, sizeof c.dtype, "%s", fo_dtype_name[dtype]);
-	snprintf(c.method, sizeof c.method, "%s", METHOD);
-	char *path = fo_limits_path(&a, c.cpu);
+	char *path = fo_limits_path(&a, cpu);
 	fo_status st = FO_OK;
-	bool kept = !fresh && known(path, &c);
+	bool kept = known(path, cpu, &c);
 	double before = c.best_flop_s;
 	measure_all(dtype, threads, kept && seconds > REFRESH_SECONDS ? REFRESH_SECONDS : seconds, kept, &c);
 	if (c.best_flop_s <= 0)
@@ -122,7 +105,7 @@ fo_status fo_calibrate_peak(int dtype, int threads, double seconds, bool fresh, 
 	if (st == FO_OK && (!kept || c.best_flop_s > before)) {
 		fo_clock_utc(c.date);
 		/* Without a cache (read-only home) the peak is measured each time: slower, not wrong. */
-		if (c.clean_bursts >= FO_PEAK_ENOUGH && fo_limits_update(path, c.cpu, raise_peak, &c) != FO_OK)
+		if (fo_limits_peak_sure(&c) && fo_limits_update(path, cpu, raise_peak, &c) != FO_OK)
 			fo_err_clear();
 	}
 	fo_arena_fini(&a);
@@ -131,12 +114,17 @@ fo_status fo_calibrate_peak(int dtype, int threads, double seconds, bool fresh, 
 	return st;
 }
 
-void fo_calibration_peak(const struct fo_calibration *c, struct fo_peak *peak)
+void fo_calibrate_find_peak(enum fo_numerics precision, int threads, struct fo_peak *peak)
 {
-	*peak = (struct fo_peak){ .flop_s = c->best_flop_s, .median_flop_s = c->median_flop_s };
-	snprintf(peak->dtype, sizeof peak->dtype, "%s", c->dtype);
-	const char *busy = c->clean_bursts < FO_PEAK_ENOUGH ? " (machine too busy: may be low)" : "";
+	struct fo_limits_peak c;
+	if (fo_calibrate_peak(precision == FO_PRECISION_BF16 ? FO_BF16 : FO_F32, threads, RUN_SECONDS, &c) != FO_OK) {
+		snprintf(peak->source, sizeof peak->source, "%s", fo_err_text());
+		return;
+	}
+	*peak = (struct fo_peak){ .flop_s = c.best_flop_s, .median_flop_s = c.median_flop_s };
+	snprintf(peak->dtype, sizeof peak->dtype, "%s", c.dtype);
+	const char *busy = fo_limits_peak_sure(&c) ? "" : " (machine too busy: may be low)";
 	snprintf(peak->source, sizeof peak->source,
-		 "measured on this machine %.10s: %s loop, %d thread%s, best of %d bursts%s", c->date, c->set,
-		 c->threads, c->threads == 1 ? "" : "s", c->bursts, busy);
+		 "measured on this machine %.10s: %s loop, %d thread%s, best of %d bursts%s", c.date, c.set, c.threads,
+		 c.threads == 1 ? "" : "s", c.bursts, busy);
 }

@@ -12,15 +12,14 @@ enum { ROUNDS = 3 };
 /* The share of the whole time that each kernel set gets for each of the four peaks; four times as much on a busy
  * machine. */
 #define PEAK_SHARE 0.005
-/* What a span costs besides its own time: the burst after it, and forks. Only for planning. */
+/* The cost of a span besides its own time, for planning: the burst after it, and forks. */
 #define SPAN_OVERHEAD 1e-3
-/* When nobody says how long. */
+/* The time when the caller names none. */
 #define USUAL_SECONDS 60
 #define MOST_SECONDS 600
 #define METHOD                                                                                                       \
 	"each span between two bursts (registers, second-level cache); quiet: bursts near their best and no thread " \
-	"waited "                                                                                                    \
-	"for its processor; rows with a key: operands fetched into the caches or put out of them before each span"
+	"waited for its processor; rows with a key: operands fetched into the caches or put out of them before each span"
 
 static double spent(const struct fo_grid *g) { return (double)(fo_now_ns() - g->begin) * 1e-9; }
 
@@ -62,14 +61,14 @@ static void fit(struct fo_grid *g, double seconds)
 {
 	double need = 0;
 	size_t n = 0;
-	bool product[FO_GRID_GROUPS_MAX] = { false };
+	bool matmul[FO_GRID_GROUPS_MAX] = { false };
 	qsort(g->item, g->n, sizeof *g->item, by_guess);
 	for (size_t i = 0; i < g->n; i++) {
 		struct fo_grid_item *it = &g->item[i];
 		bool first = false;
 		for (int t = 0; t < g->groups; t++)
-			if (is_matmul(it) && it->row.threads == g->group[t] && !product[t])
-				first = product[t] = true;
+			if (is_matmul(it) && it->row.threads == g->group[t] && !matmul[t])
+				first = matmul[t] = true;
 		need += least_of(it);
 		if (need <= seconds || first)
 			g->item[n++] = *it;
@@ -120,14 +119,14 @@ static void visit(struct fo_grid *g, struct fo_grid_item *it, struct fo_meter *m
 /* Visits the cheapest matmul of this group and the copying of memory, however late it is: a prediction needs both. */
 static void visit_first(struct fo_grid *g, int t)
 {
-	bool product = false;
+	bool matmul = false;
 	for (size_t i = 0; i < g->n; i++) {
 		struct fo_grid_item *it = &g->item[i];
 		bool copy = it->fn == fo_traffic_run && it->traffic.kind == FO_MEMORY_COPY,
-		     first = is_matmul(it) && !product;
+		     first = is_matmul(it) && !matmul;
 		if (it->row.threads != g->group[t] || (!copy && !first))
 			continue;
-		product |= first;
+		matmul |= first;
 		visit(g, it, &g->meter[t][it->dtype == FO_BF16], 0);
 	}
 }
@@ -214,21 +213,12 @@ static fo_status measure_peaks(struct fo_grid *g, struct fo_limits *m)
 	const int threads[] = { 1, g->o->threads };
 	for (int t = 0; t < (g->o->threads > 1 ? 2 : 1); t++)
 		for (int d = 0; d < 2; d++) {
-			struct fo_calibration c;
+			struct fo_limits_peak p;
 			progress(g, "peak");
-			FO_TRY(fo_calibrate_peak(d ? FO_BF16 : FO_F32, threads[t], PEAK_SHARE * g->seconds, false, &c));
-			struct fo_limits_peak p = { .threads = c.threads,
-						    .bursts = c.bursts,
-						    .clean_bursts = c.clean_bursts,
-						    .best_flop_s = c.best_flop_s,
-						    .median_flop_s = c.median_flop_s };
-			memcpy(p.dtype, c.dtype, sizeof p.dtype);
-			memcpy(p.set, c.set, sizeof p.set);
-			memcpy(p.date, c.date, sizeof p.date);
-			memcpy(p.method, c.method, sizeof p.method);
+			FO_TRY(fo_calibrate_peak(d ? FO_BF16 : FO_F32, threads[t], PEAK_SHARE * g->seconds, &p));
 			fo_limits_peak_raise(m, &p);
 			if (t == 0)
-				g->peak[d] = c.best_flop_s;
+				g->peak[d] = p.best_flop_s;
 		}
 	return FO_OK;
 }

@@ -13,7 +13,7 @@
 #include "hw/profile.h"
 #include "kernel/kernel.h"
 
-/* Work that the caller brings: fn(arg) does `units` of it at once, and the row describes one. */
+/* Work of the caller: fn(arg) does `units` of it at once, and the row describes one. */
 struct fo_ceilings_extra {
 	struct fo_limits_row row; /* kind, variant, dtype, shape, threads, flop and bytes of one unit */
 	void (*fn)(void *arg);
@@ -22,19 +22,18 @@ struct fo_ceilings_extra {
 };
 struct fo_ceilings_options {
 	enum fo_isa isa;
-	int threads; /* 1 thread and so many threads are measured; memory with powers of two between, too */
-	/* In all, peaks included; the last visit may run over. 0: a minute, or the least time of the rounds. */
+	int threads; /* measured with 1 and with so many threads; memory with the powers of two between, too */
+	/* The whole time, peaks included; the last visit may run over. 0: a minute, or the least time of the rounds. */
 	double seconds;
 	bool quick; /* a smaller grid of shapes */
-	/* Not NULL: the operations of this program are measured, with o->threads, in the states of the caches that they
-	 * meet in its step (cost/reuse.h), and memory and extras only where the profile lacks them. pairs as in
-	 * fo_op_cost: attention in documents too, unless < 0. */
+	/* If not NULL, the operations of this program are measured, with the caches as they find them in its step, and
+	 * memory and extras only where the profile lacks them. pairs as in fo_op_cost: attention in documents too,
+	 * unless < 0. */
 	const struct fo_program *program;
 	double pairs;
 	const struct fo_ceilings_extra *extra;
 	int extras;
-	void (*progress)(void *ctx, const char *what,
-			 double share); /* may be NULL; share of the time that is over: 0 to 1 */
+	void (*progress)(void *ctx, const char *what, double share); /* may be NULL; share of the time: 0 to 1 */
 	void *ctx;
 };
 struct fo_ceilings_result {
@@ -43,10 +42,9 @@ struct fo_ceilings_result {
 	int64_t spans, quiet;
 	double seconds;
 };
-/* Measures peaks (fo_calibrate_peak: kept in the user's profile as always) and rows, and puts them into *m. All rows of
- * the same numbers of threads are dropped before; with a program only those that are replaced: of the same work, shape,
- * signature, state of the caches and threads. In either case an old row that had quiet spans stays where the new one of
- * the same work has none (fo_limits_row_keep). */
+/* Measures peaks (fo_calibrate_peak) and rows, and puts them into *m. They replace all rows of the same numbers of
+ * threads; with a program only rows of the same work. An old row with quiet spans stays where the new one of the same
+ * work has none (fo_limits_row_keep). */
 FO_CHECKED fo_status fo_ceilings_measure(const struct fo_ceilings_options *o, struct fo_limits *m,
 					 struct fo_ceilings_result *result);
 

@@ -38,7 +38,7 @@ struct fo_grid {
 	int left_out;
 };
 
-/* Fills groups and items: what o->run needs, or shapes and operations of models in general. o, peak and cache_bytes are
+/* Fills groups and items: the operations of o->program, or shapes of models in general. o, peak and cache_bytes are
  * set. */
 FO_CHECKED fo_status fo_grid_make(struct fo_grid *g);
 

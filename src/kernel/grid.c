@@ -1,7 +1,6 @@
 #include "kernel/ceilings_int.h"
 #include "base/mem.h"
 #include "cost/cost.h"
-#include "cost/reuse.h"
 #include "pass/pass.h"
 
 #include <math.h>
@@ -54,7 +53,7 @@ static void take_work(struct fo_grid *g, struct fo_grid_item *it, int dtype, con
 }
 
 /* Widths of the Llama presets (heads x dimension, feed-forward, vocabulary), tokens of a micro-batch. */
-static void add_products(struct fo_grid *g, int dtype, int threads)
+static void add_matmuls(struct fo_grid *g, int dtype, int threads)
 {
 	static const struct {
 		int64_t out, in;
@@ -155,7 +154,7 @@ static void add_call(struct fo_grid *g, const struct fo_program *p, const struct
 
 /* How a program's operations are measured: with the caches as each operation finds them (exact), or with none and with
  * all of their operands cold, for other programs to interpolate between. */
-enum { AS_THEY_COME = 1, PRODUCTS = 2 };
+enum { AS_THEY_COME = 1, MATMULS = 2 };
 static fo_status add_program(struct fo_grid *g, const struct fo_program *p, double pairs, int how, int threads)
 {
 	struct fo_unrolled u;
@@ -164,11 +163,11 @@ static fo_status add_program(struct fo_grid *g, const struct fo_program *p, doub
 	uint32_t *cold = fo_reuse_cold(p, &u, g->cache_bytes);
 	for (int i = 0; i < u.n; i++) {
 		const struct fo_op *o = fo_instance_op(p, &u, i);
-		bool product = fo_op_info(o->kind)->cls == FO_CLASS_TENSOR;
-		if (product && !(how & PRODUCTS))
+		bool tensor = fo_op_info(o->kind)->cls == FO_CLASS_TENSOR;
+		if (tensor && !(how & MATMULS))
 			continue;
 		add_call(g, p, o, u.first[i], how & AS_THEY_COME ? cold[i] : 0, p->run.rows, threads);
-		if (!(how & AS_THEY_COME) && !product)
+		if (!(how & AS_THEY_COME) && !tensor)
 			add_call(g, p, o, u.first[i], UINT32_MAX, p->run.rows, threads);
 		if (counts_pairs(p, o) && pairs >= 0)
 			add_call(g, p, o, u.first[i], how & AS_THEY_COME ? cold[i] : 0, documents_of(p, pairs),
@@ -221,7 +220,7 @@ static fo_status add_models(struct fo_grid *g, int dtype, int threads)
 		bool quick, one_thread, f32;
 	} want[] = {
 		{ 768, 2048, 512, &usual, 0, true, false, true },
-		{ 768, 2048, 2048, &usual, PRODUCTS, false, true, true },
+		{ 768, 2048, 2048, &usual, MATMULS, false, true, true },
 		{ 768, 2048, 2048, &plain, 0, false, true, false },
 		{ 768, 2048, 2048, &small, 0, false, false, false },
 		{ 2048, 8192, 2048, &usual, 0, false, false, false },
@@ -287,13 +286,13 @@ fo_status fo_grid_make(struct fo_grid *g)
 	add_extras(g);
 	if (p) {
 		add_traffic(g, most);
-		return add_program(g, p, g->o->pairs, AS_THEY_COME | PRODUCTS, most);
+		return add_program(g, p, g->o->pairs, AS_THEY_COME | MATMULS, most);
 	}
 	for (int i = 0; i < g->groups; i++) {
 		int t = g->group[i];
 		add_traffic(g, t);
 		for (int d = 0; (t == 1 || t == most) && d < 2; d++) {
-			add_products(g, d ? FO_BF16 : FO_F32, t);
+			add_matmuls(g, d ? FO_BF16 : FO_F32, t);
 			add_attention(g, d ? FO_BF16 : FO_F32, t);
 			FO_TRY(add_models(g, d ? FO_BF16 : FO_F32, t));
 		}

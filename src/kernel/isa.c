@@ -1,4 +1,5 @@
-/* The instruction sets: their names, and which of them this machine has. */
+/* The instruction sets: their names, which of them this machine has, and the choice of a set and of a kernel from any
+ * table of sets. No set is known here, so that kernels made of other kernels may use it. */
 #include "kernel/kernel.h"
 
 #include <stdatomic.h>
@@ -17,7 +18,6 @@ enum { XCR0_YMM = 0x6, XCR0_ZMM = 0xe0, XCR0_TILE = 0x60000 };
 static uint32_t xcr0(void)
 {
 	uint32_t low, high;
-
 	__asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
 	return low;
 }
@@ -30,7 +30,6 @@ static enum fo_isa detect(void)
 {
 	uint32_t a, b, c, d, a1 = 0, b1, c1, d1, fma, state;
 	const uint32_t need512 = bit_AVX512F | bit_AVX512DQ | bit_AVX512BW | bit_AVX512VL;
-
 	if (!__get_cpuid(1, &a, &b, &fma, &d) || !(fma & bit_OSXSAVE) || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
 		return FO_ISA_REF;
 	state = xcr0();
@@ -55,7 +54,6 @@ enum fo_isa fo_isa_top(void)
 {
 	static atomic_int known = -1; /* every thread would find the same: a race is harmless */
 	int isa = atomic_load_explicit(&known, memory_order_relaxed);
-
 	if (isa < 0) {
 		isa = detect();
 		atomic_store_explicit(&known, isa, memory_order_relaxed);
@@ -73,4 +71,29 @@ bool fo_isa_named(const char *name, enum fo_isa *out)
 			return true;
 		}
 	return false;
+}
+
+static bool worth(const struct fo_kernel_set *set) { return !set || !set->worth || set->worth(); }
+
+enum fo_isa fo_isa_best_of(const struct fo_kernel_set *const *sets, enum fo_isa top)
+{
+	while (top > FO_ISA_REF && !worth(sets[top]))
+		top--;
+	return top;
+}
+
+const struct fo_kernel *fo_kernel_pick_of(const struct fo_kernel_set *const *sets, enum fo_isa isa,
+					  const struct fo_call *shape, const struct fo_kernel_set **set)
+{
+	const struct fo_kernel_set *found = sets[FO_ISA_REF];
+	for (int i = isa; i > FO_ISA_REF; i--) {
+		const struct fo_kernel *k = sets[i] ? &sets[i]->kernel[shape->kind] : NULL;
+		if (k && k->run && (!k->can || k->can(shape)) && (i == (int)isa || worth(sets[i]))) {
+			found = sets[i];
+			break;
+		}
+	}
+	if (set)
+		*set = found;
+	return &found->kernel[shape->kind];
 }

@@ -15,7 +15,6 @@ fo_status fo_isa_choose(enum fo_isa *out)
 {
 	const char *want = getenv("FLATOUT_ISA");
 	enum fo_isa isa;
-
 	if (!want || !*want) {
 		*out = fo_isa_best_of(fo_kernel_sets, fo_isa_top());
 		return FO_OK;

@@ -27,9 +27,8 @@ struct fo_tensor {
 	void *data;
 	int64_t rows, cols, ld;
 	uint8_t dtype;
-	/* The place of the rectangle, for what depends on an element's identity and not on the program's form
-	 * (round.h): 1 + the layer of its buffer's instance, 0 where the buffer has none; and how many elements of the
-	 * buffer come before its first one. */
+	/* An element's identity (round.h): 1 + the layer of the buffer's instance, 0 where the
+	 * buffer has none; and how many elements of the buffer come before the first one. */
 	int32_t layer;
 	int64_t first;
 };
@@ -42,8 +41,8 @@ struct fo_call {
 	int threads;
 	void *ws;
 	size_t ws_bytes;
-	/* Counts multiply-accumulates into sums (attention: of visible pairs only). NULL except in tests of the
-	 * accounting; only `ref` looks at it. */
+	/* Counts multiply-accumulates (attention: of visible pairs only), in `ref` alone, for tests of the
+	 * accounting. */
 	double *mac;
 };
 
@@ -54,15 +53,14 @@ static inline bool fo_call_stores(const struct fo_call *c, int i) { return c->fi
 
 /* A matmul c = op(a) op(b), stored or added to c; threads and workspace are still to be set. */
 struct fo_call fo_call_matmul(struct fo_tensor a, bool ta, struct fo_tensor b, bool tb, struct fo_tensor c, bool store);
-/* The base operation's call for tensor k of an operation on many (ops.def), or c itself. What is common and added to is
+/* The base operation's call for tensor k of an operation on many (ops.def), or c itself. A common ACC operand is
  * stored, if at all, by the first. */
 struct fo_call fo_call_one(const struct fo_call *c, int k);
 
-/* The cast within a call that casts by the scale of the step (fo_op_fp8_step), as a call of fp8_cast_step for x, with
- * the same sx, y, amax and transpose. */
+/* The fp8_cast_step of x within a call that casts by the scale of the step (fo_op_fp8_step). */
 struct fo_call fo_call_fp8_cast(const struct fo_call *c, struct fo_tensor x);
-/* The operation within such a call that makes x, as *make, and x itself. x goes where the call stores it, or to `room`,
- * rows x cols elements of the type of operand 0. false: x is an operand already (fp8_cast_step). */
+/* The operation within such a call that makes x, as *make, and x itself, which goes where the call stores it, or to
+ * `room`, rows x cols elements of the type of operand 0. false: x is an operand already (fp8_cast_step). */
 bool fo_call_fp8_make(const struct fo_call *c, void *room, struct fo_call *make, struct fo_tensor *x);
 /* The operands of such a call from fo_op_fp8_step(kind) on. */
 enum { FO_FP8_STEP_SX, FO_FP8_STEP_Y, FO_FP8_STEP_AMAX, FO_FP8_STEP_Z };
@@ -99,13 +97,12 @@ struct fo_kernel_set {
 	const char *name; /* "ref", "avx2", "avx512", "avx512bf16", "amx", "null" */
 	enum fo_isa isa;
 	bool (*have)(void); /* CPUID, XGETBV and, for AMX, the system's permission */
-	/* Whether it beats the set below it on this machine; NULL: always. A set that does not is used only when asked
-	 * for by name. */
+	/* Whether it beats the set below it on this machine; NULL: always. Else it is used only when asked for by
+	 * name. */
 	bool (*worth)(void);
 	const struct fo_kernel *kernel; /* one row per operation */
-	/* Measures the register-only rate of the unit that matmuls of this type run on: one thread runs n iterations of
-	 * a loop on random data; returns the FLOP done. 0: the set has no such unit. NULL: none. The calibrated peak is
-	 * made from it. */
+	/* The register-only loop of the unit that matmuls of this type run on: one thread runs n iterations on random
+	 * data; returns the FLOP done, 0 without such a unit. May be NULL. The calibrated peak is made from it. */
 	double (*peak_burst)(int dtype, int64_t n);
 };
 extern const struct fo_kernel_set fo_kernels_ref, fo_kernels_null, fo_kernels_avx2, fo_kernels_avx512,
@@ -113,8 +110,8 @@ extern const struct fo_kernel_set fo_kernels_ref, fo_kernels_null, fo_kernels_av
 /* The sets of this architecture by instruction set; NULL where the architecture has none (only ref is everywhere). */
 extern const struct fo_kernel_set *const fo_kernel_sets[FO_ISA_COUNT];
 
-/* The best instruction set this machine has that is worth it, lowered by FLATOUT_ISA (ref, avx2, avx512, avx512bf16,
- * amx). FO_EUNSUPPORTED when the variable asks for one that is not there; FO_EARG for an unknown name. */
+/* The best instruction set of this machine, lowered by FLATOUT_ISA. FO_EUNSUPPORTED when the variable names one that is
+ * not there; FO_EARG for an unknown name. */
 FO_CHECKED fo_status fo_isa_choose(enum fo_isa *out);
 extern const char *const fo_isa_name[FO_ISA_COUNT];
 bool fo_isa_have(enum fo_isa isa);
@@ -122,8 +119,8 @@ enum fo_isa fo_isa_top(void); /* the highest that this machine has */
 /* The instruction set of that name; false where there is none. */
 bool fo_isa_named(const char *name, enum fo_isa *out);
 
-/* The kernel for this call at `isa` or below, of sets that are worth it. Never NULL: `ref` takes what no other does.
- * *set (may be NULL) says whose. */
+/* The kernel for this call at `isa` or below. Never NULL: `ref` takes what no other does. *set (may be NULL) says
+ * whose. */
 const struct fo_kernel *fo_kernel_pick(enum fo_isa isa, const struct fo_call *shape, const struct fo_kernel_set **set);
 
 /* The two decisions above for any table of sets by instruction set, which has at least `ref`: the best set at `top` or
@@ -132,8 +129,8 @@ enum fo_isa fo_isa_best_of(const struct fo_kernel_set *const *sets, enum fo_isa 
 const struct fo_kernel *fo_kernel_pick_of(const struct fo_kernel_set *const *sets, enum fo_isa isa,
 					  const struct fo_call *shape, const struct fo_kernel_set **set);
 
-/* Runs a call that casts by the scale of the step by kernels of `sets` at `isa` or below (fp8_step.c), and the
- * workspace that this needs: rows of those sets' tables. */
+/* Runs a call that casts by the scale of the step by kernels of `sets` at `isa` or below (fp8_step.c); its
+ * workspace. */
 void fo_kernel_fp8_step(const struct fo_call *c, const struct fo_kernel_set *const *sets, enum fo_isa isa);
 size_t fo_kernel_fp8_step_ws(const struct fo_call *c, const struct fo_kernel_set *const *sets, enum fo_isa isa);
 

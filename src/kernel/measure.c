@@ -53,8 +53,7 @@ double fo_measure_peak(const struct fo_kernel_set *set, int dtype, int threads, 
 		last = fo_now_ns();
 		least = fo_thread_cpu_ns() - cpu;
 	}
-	/* Of the whole burst, not of the thread's own part: threads that run one after the other have their processor,
-	 * too. */
+	/* The share counts the whole burst: threads that run one after the other have their processor, too. */
 	*share = (double)least / (double)(last - first);
 	return flop / ((double)(last - first) * 1e-9);
 }

@@ -17,21 +17,19 @@ struct fo_meter {
 	struct fo_burst best;   /* of all bursts so far */
 	struct fo_burst last;   /* the newest one: the burst in front of the next span */
 	bool warm;              /* `last` was taken just now */
-	int *waits, nwaits;     /* descriptors of each thread's scheduler statistics; -1: not to be read */
+	int *waits, nwaits;     /* descriptors of each thread's scheduler statistics; -1: not readable */
 	double *waited, *again; /* per thread, scratch */
 	unsigned char *lines;   /* threads x 128 KiB */
 };
-/* Bursts run on the unit for dtype of `set` or of the next set below that has one (m->set); FO_EUNSUPPORTED where none
- * has. */
+/* Bursts run on the unit for dtype of `set` or of the next set below that has one (m->set); else FO_EUNSUPPORTED. */
 FO_CHECKED fo_status fo_meter_init(struct fo_meter *m, const struct fo_kernel_set *set, int dtype, int threads);
 void fo_meter_fini(struct fo_meter *m);
-/* Looks up the team's threads anew: to be called when another number of threads may have run in between (the runtime
- * then makes new ones). */
+/* Looks up the team's threads again: needed after another number of threads ran, because the runtime makes new ones. */
 void fo_meter_attach(struct fo_meter *m);
 /* Takes a burst: m->last; m->best is raised. */
 void fo_meter_burst(struct fo_meter *m);
-/* Runs fn(arg) between two bursts and times it by the wall clock. The burst behind one span is the burst in front of
- * the next, unless fo_meter_attach or fo_meter_idle came in between. */
+/* Runs fn(arg) between two bursts and times it by the wall clock. The burst after one span is the burst before the
+ * next, unless fo_meter_attach or fo_meter_idle came in between. */
 void fo_meter_span(struct fo_meter *m, void (*fn)(void *arg), void *arg, struct fo_quiet_span *out);
 static inline void fo_meter_idle(struct fo_meter *m) { m->warm = false; }
 
@@ -46,8 +44,8 @@ struct fo_measured {
 struct fo_measured fo_measure_work(struct fo_meter *m, void (*fn)(void *arg), void *arg, double flop, double seconds,
 				   int least);
 
-/* The register-only loop on all threads at once for about n rounds each: all threads' FLOP over the time from the first
- * start to the last end. *share: of that time, what the thread worst off had a processor for. */
+/* The register-only loop on all threads at once, n rounds each: FLOP over the time from the first start to the last
+ * end. *share: of that time, the least processor time of a thread. */
 double fo_measure_peak(const struct fo_kernel_set *set, int dtype, int threads, int64_t n, double *share);
 /* Rounds of the register-only loop that take about this long on one thread. */
 int64_t fo_measure_rounds(const struct fo_kernel_set *set, int dtype, int64_t ns);

@@ -31,7 +31,7 @@ static bool read_number(int cpu, int level, const char *name, long *out)
 	return good;
 }
 
-/* Not taken from sysconf: glibc 2.36 says 256 MiB where this system's file says 32 (AMD Zen 3 under KVM). */
+/* sysconf is not used: glibc 2.36 says 256 MiB where this system's file says 32 (AMD Zen 3 under KVM). */
 int64_t fo_cache_bytes(void)
 {
 	int64_t sum = 0;

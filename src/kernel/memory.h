@@ -1,5 +1,5 @@
-/* Memory traffic that does nothing else: what memory-bound operations are held against. Arrays are four times the
- * last-level caches, each span takes the next piece of them, so what it touches has long left the caches. */
+/* Memory traffic alone: what memory-bound operations are compared with. Arrays are four times the last-level caches,
+ * and each span takes the next piece of them, so what it touches has left the caches. */
 #ifndef FO_KERNEL_MEMORY_H
 #define FO_KERNEL_MEMORY_H
 
@@ -19,13 +19,12 @@ struct fo_traffic_data {
 };
 /* Bytes of all last-level caches together; 0: the system does not say. */
 int64_t fo_cache_bytes(void);
-/* Reads every cache line of a rectangle of `rows` rows of `bytes` bytes, `stride` bytes apart: the first rows by the
- * first of `threads` threads, and so on. */
+/* Reads every cache line of `rows` rows of `bytes` bytes, `stride` bytes apart, each thread a stretch of rows. */
 void fo_cache_fetch(const void *data, size_t rows, size_t bytes, size_t stride, int threads);
-/* Puts the same lines out of all caches, writing back what was changed. false where the processor offers no way to. */
+/* Evicts the same lines from all caches. false: this processor has no instruction for it. */
 bool fo_cache_evict(const void *data, size_t rows, size_t bytes, size_t stride, int threads);
 
-/* Two arrays, filled and touched by `threads` threads in the pieces that they will move. FO_ENOMEM. */
+/* Two arrays, touched by the threads that will move them. FO_ENOMEM. */
 FO_CHECKED fo_status fo_traffic_data_new(struct fo_traffic_data *d, int64_t cache_bytes, int threads);
 void fo_traffic_data_free(struct fo_traffic_data *d);
 
@@ -41,8 +40,8 @@ double fo_traffic_bytes(const struct fo_traffic *t);
 /* One piece: a fo_meter_span function. */
 void fo_traffic_run(void *traffic);
 
-/* Bytes per second at which `threads` threads together read what no cache holds, the best of some twenty pieces: what a
- * product of one row has to compare itself with. Takes some tenths of a second. 0: no memory for it. */
+/* Bytes per second at which `threads` threads read what no cache holds, the best of some twenty pieces: the ceiling of
+ * a matmul of one row. Takes some tenths of a second. 0: no memory for it. */
 double fo_memory_read_rate(int threads);
 
 #endif

@@ -59,7 +59,7 @@ static fo_status plan_cores(struct fo_place *p, int threads, const char *synthet
 	hwloc_topology_t t;
 	if (hwloc_topology_init(&t))
 		return fo_fail(FO_ENOMEM, "hwloc cannot describe this machine");
-	/* What the process may use is known already: the topology stays whole. */
+	/* The topology stays whole: the processors that may be used are known already. */
 	hwloc_topology_set_flags(t, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
 	if ((synthetic && hwloc_topology_set_synthetic(t, synthetic)) || hwloc_topology_load(t)) {
 		hwloc_topology_destroy(t);
@@ -79,7 +79,7 @@ static fo_status plan_cores(struct fo_place *p, int threads, const char *synthet
 }
 #endif
 
-/* In the order given: the first thread gets the first one. */
+/* Takes processors by number: the first thread gets the lowest. */
 static fo_status plan_list(struct fo_place *p, const char *list, int threads)
 {
 	struct fo_cpus all;
@@ -138,7 +138,7 @@ fo_status fo_place_others(const struct fo_place *p)
 	return p->threads && bind_to(&p->others) ? refused(errno) : FO_OK;
 }
 
-/* What each thread of the team is bound to: its own processor, or every allowed one. */
+/* Binds each thread of the team to its own processor, or to every allowed one. */
 static int bind_team(const struct fo_place *p, bool free)
 {
 	atomic_int reason = 0;

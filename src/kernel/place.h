@@ -1,10 +1,8 @@
 /* Which processors the threads of a run use ("run.affinity").
  *
- * A plan gives each thread of the compute lane one hardware thread: one per physical core as far as cores go, cores of
- * one NUMA node before those of the next, never outside of what this process may use. The run's other threads (loader,
- * checkpoint, host lane) may use what is left, or everything where nothing is. Cores and NUMA nodes come from hwloc; a
- * list of hardware threads needs no library. Binding is per thread and inherited by threads that it starts: hence the
- * order in fo_place_others. */
+ * A plan gives each thread of the compute lane one of the hardware threads that this process may use: first one on each
+ * physical core, NUMA node by NUMA node. The run's other threads (loader, checkpoint, host lane) may use what is left,
+ * or everything where nothing is. Cores and NUMA nodes come from hwloc; a list of hardware threads needs no library. */
 #ifndef FO_KERNEL_PLACE_H
 #define FO_KERNEL_PLACE_H
 
@@ -18,13 +16,11 @@ struct fo_place {
 };
 
 /* Plans `threads` compute threads. how: "none", "cores", or a list of hardware threads ("0,2,4-7"). allowed: NULL asks
- * the system what this process may use. synthetic: NULL for this machine, or a machine in hwloc's words (tests).
- * FO_EARG: not a list, processors that this process may not use, or fewer of them than threads; FO_EUNSUPPORTED:
- * "cores" in a build without hwloc. */
+ * the system. synthetic: NULL, or a machine in hwloc's words (tests). FO_EARG: not a list, processors that may not be
+ * used, or fewer of them than threads; FO_EUNSUPPORTED: "cores" in a build without hwloc. */
 FO_CHECKED fo_status fo_place_plan(struct fo_place *p, const char *how, int threads, const struct fo_cpus *allowed,
 				   const char *synthetic);
-/* Lets the calling thread, and what it starts from now on, use the processors of the others: before lanes and loader
- * start. */
+/* Binds the calling thread, and the threads that it starts from now on, to p->others: before lanes and loader start. */
 FO_CHECKED fo_status fo_place_others(const struct fo_place *p);
 /* Binds the calling thread and its OpenMP team of p->threads: before the first step. */
 FO_CHECKED fo_status fo_place_compute(const struct fo_place *p);

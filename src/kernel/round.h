@@ -11,10 +11,10 @@
  * already does not change. Small steps are thus taken now and then instead of never (Gupta et al. 2015, "Deep Learning
  * with Limited Numerical Precision"; Zamirai et al. 2020 for bf16 weights).
  *
- * The noise is a function of (run's seed, step, layer, what is rounded, number of the element), so it does not depend
- * on threads, on how tensors lie in buffers, or on whether the run was resumed. Elements are numbered through all
- * parameters in the order of the program's list, those of layers and those outside them each for themselves, row by
- * row: tensors that a pass laid beside each other keep their numbers. */
+ * The noise is a function of (run's seed, step, layer, what is rounded, number of the element): it depends neither on
+ * threads, nor on how tensors lie in buffers, nor on whether the run was resumed. Elements are numbered row by row
+ * through all parameters of a layer, and through those outside layers, in the order of the program's list: tensors that
+ * a pass laid beside each other keep their numbers. */
 #ifndef FO_KERNEL_ROUND_H
 #define FO_KERNEL_ROUND_H
 
@@ -50,8 +50,7 @@ FO_BOTH float fo_split_join(uint16_t high, int16_t low)
 	return fo_f32_of_bits(((uint32_t)high << 16) + (uint32_t)(int32_t)low);
 }
 
-/* What is rounded: weights take the lower 16 bits of their word, first moments the lower and second ones the upper of
- * theirs. */
+/* What is rounded: weights and first moments take the lower 16 bits of their word, second moments the upper. */
 enum fo_noise { FO_NOISE_WEIGHT, FO_NOISE_MOMENTS };
 struct fo_noise_key {
 	uint32_t a, b;
@@ -65,9 +64,9 @@ FO_BOTH struct fo_noise_key fo_noise_key(uint64_t seed, uint64_t step, int32_t l
 	key.b = (uint32_t)(k >> 32);
 	return key;
 }
-/* 32 uniform bits for element n: the finaliser of MurmurHash3 (Appleby 2011, public domain), which every input bit
- * changes every output bit of with probability about one half, with the key xored in before and between its
- * multiplications. Five or six vector instructions per word where multiplications are 32 bits wide. */
+/* 32 uniform bits for element n: the finaliser of MurmurHash3 (Appleby 2011, public domain), in which every input bit
+ * changes every output bit with probability about one half, with the key xored in before and between its
+ * multiplications. */
 #define FO_NOISE_MULTIPLY_1 0x85ebca6bu
 #define FO_NOISE_MULTIPLY_2 0xc2b2ae35u
 FO_BOTH uint32_t fo_noise(struct fo_noise_key key, uint32_t n)

@@ -1,9 +1,7 @@
-/* Which of a few algorithms is fastest in a long run: from blocks of many runs back to back, each with its time, energy
- * and clock.
+/* Which of a few algorithms is fastest in a long run, from blocks of many runs back to back.
  *
- * Why blocks: a device at its power limit lowers its clock for what draws more power, over tens of milliseconds. An
- * algorithm that is faster in a burst of a few milliseconds, which the clock does not follow, may be slower in a step
- * of seconds. Needs no device: numbers in, a choice out. */
+ * Why blocks: a device at its power limit lowers its clock over tens of milliseconds for what draws more power. An
+ * algorithm that is faster in a burst of a few milliseconds may be slower in a step of seconds. */
 #ifndef FO_KERNEL_TUNE_BLOCKS_H
 #define FO_KERNEL_TUNE_BLOCKS_H
 
@@ -27,15 +25,14 @@ struct fo_tune_verdict {
 	double us[FO_TUNE_FINALISTS], joules[FO_TUNE_FINALISTS], hz[FO_TUNE_FINALISTS];
 };
 
-/* Whose turn it is: there and back, 0 1 2 3 3 2 1 0 for n = 4, so that what changes steadily over time (heat) adds the
- * same to each mean. n <= FO_TUNE_FINALISTS. Returns the number of blocks, 2 n. */
+/* Whose turn it is: there and back, 0 1 2 3 3 2 1 0 for n = 4 <= FO_TUNE_FINALISTS, so that steady drift (heat) adds
+ * the same to each mean. Returns the number of blocks, 2 n. */
 int fo_tune_blocks_order(int n, int order[FO_TUNE_BLOCKS]);
 
-/* The rule. The noise is the largest over the finalists of half of what their own blocks differ by, as a share of their
- * median, and 1 % at most: more than that no tie may cost. Who is slower than the fastest by more than the noise is
- * out. Of those left the one with the least energy per run is taken, if the energy of all of them is known and it is
- * less by more than the energies' own noise (found in the same way); else the fastest, and of equals the first. Every
- * finalist has a block; blocks <= FO_TUNE_BLOCKS. */
+/* The rule. A finalist's noise is half the range of its blocks over their median; the largest counts, 1 % at most. Who
+ * is slower than the fastest by more than the noise is out. Of those left the one with the least energy per run is
+ * taken, if all energies are known and it is less by more than the energies' own noise; else the fastest, the first of
+ * equals. Every finalist has a block; blocks <= FO_TUNE_BLOCKS. */
 void fo_tune_blocks_decide(const struct fo_tune_block *b, int blocks, int n, struct fo_tune_verdict *out);
 
 #endif

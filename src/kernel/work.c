@@ -17,7 +17,7 @@ static void take_access(struct fo_work *w)
 		w->access[i] = op->operand[i].modes >> FO_DEF & 1 ? FO_DEF : FO_READ;
 }
 
-/* What follows from the operands: which are stored, how many bytes move, who runs it. */
+/* Derives from the operands which are stored, how many bytes move and which kernel runs. */
 static void finish(struct fo_work *w, enum fo_isa isa, uint32_t first, int threads)
 {
 	struct fo_call *c = &w->call;

@@ -14,8 +14,8 @@ struct fo_work {
 
 enum fo_work_pass { FO_WORK_FORWARD, FO_WORK_DGRAD, FO_WORK_WGRAD, FO_WORK_PASSES };
 extern const char *const fo_work_pass_name[FO_WORK_PASSES];
-/* The matmuls of a linear layer with weights w(out,in) on x(T,in): forward y = x w', dgrad dx = dy w, wgrad dw = dy' x;
- * the last into f32 as in training, the others into dtype. */
+/* The matmuls of a linear layer with weights w(out,in) on x(T,in): forward y = x w', dgrad dx = dy w, wgrad dw = dy' x,
+ * which is f32 as in training. */
 void fo_work_linear(struct fo_work *w, enum fo_isa isa, enum fo_work_pass pass, int64_t tokens, int64_t out, int64_t in,
 		    int dtype, int threads);
 /* Causal attention of one row of `tokens` in `docs` documents of equal length; FLOP 4 Q per visible pair and head
@@ -26,8 +26,8 @@ void fo_work_attention(struct fo_work *w, enum fo_isa isa, bool backward, int64_
  * per pair and head forward, 8 Q backward. */
 void fo_work_attention_eager(struct fo_work *w, enum fo_isa isa, bool backward, int64_t tokens, int64_t seq,
 			     int64_t heads, int64_t kv_heads, int64_t head_dim, int dtype, int threads);
-/* An operation of a program as its executor would call it: rectangles keep their buffer's leading dimension. first: bit
- * i says whether operand i, if it is added to (ACC), is stored (struct fo_unrolled). FLOP of unbroken rows. */
+/* An operation of a program as its executor would call it. first: bit i is set where operand i, an ACC, is stored
+ * (struct fo_unrolled). FLOP of unbroken rows. */
 void fo_work_of_op(struct fo_work *w, enum fo_isa isa, const struct fo_program *p, const struct fo_op *o,
 		   uint32_t first, int threads);
 
@@ -55,12 +55,10 @@ void fo_work_data_need(struct fo_work_data *d, const struct fo_work *w);
 size_t fo_work_bytes(const struct fo_work *w);
 FO_CHECKED fo_status fo_work_data_new(struct fo_work_data *d);
 void fo_work_data_free(struct fo_work_data *d);
-/* Gives the operands their places. docs: documents of equal length, as in fo_work_attention; 1: the whole is one
- * document. Indices lie below the table, the row or the vocabulary that they point into. */
+/* Gives the operands their places. docs: documents of equal length, as in fo_work_attention. */
 void fo_work_bind(struct fo_work *w, const struct fo_work_data *d, int64_t docs);
-/* Arranges what a call finds in the caches: puts the operands of `cold` (bit i: operand i) out of all of them, after it
- * has fetched the others, each thread an equal part of their rows. An operand of more than twice cache_bytes is left
- * alone, because its own end drives its beginning out. false: this processor has no way to do it. */
+/* Fetches the operands into the caches, then evicts those of `cold` (bit i: operand i). An operand of more than twice
+ * cache_bytes is left alone: its own end evicts its beginning. false: this processor has no way to do it. */
 bool fo_work_arrange(const struct fo_work *w, uint32_t cold, int64_t cache_bytes);
 /* Runs the work: a fo_meter_span function. */
 void fo_work_run(void *work);

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CALIBRATION_SECONDS 1.0
 
 /* An open device that is not a software device; *why: the last reason against one that the driver shows. */
 static struct fo_cuda *first_that_opens(char *why, size_t size)
@@ -85,14 +84,10 @@ void fo_device_tuned_json(const struct fo_cuda_tuned *t, const struct fo_run *r,
 
 void fo_train_peak(struct fo_cuda *c, enum fo_numerics precision, int threads, struct fo_peak *out)
 {
-	struct fo_calibration measured;
 	if (c)
 		fo_device_find_peak(fo_cuda_info(c), precision, out);
-	else if (fo_calibrate_peak(precision == FO_PRECISION_BF16 ? FO_BF16 : FO_F32, threads, CALIBRATION_SECONDS,
-				   false, &measured) == FO_OK)
-		fo_calibration_peak(&measured, out);
 	else
-		snprintf(out->source, sizeof out->source, "%s", fo_err_text());
+		fo_calibrate_find_peak(precision, threads, out);
 }
 
 void fo_device_find_peak(const struct fo_cuda_device *d, enum fo_numerics precision, struct fo_peak *out)
