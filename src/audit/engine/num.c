@@ -1,6 +1,7 @@
 #include "audit/engine/num.h"
 
 #include "base/clock.h"
+#include "base/count.h"
 #include "base/mem.h"
 #include "kernel/round.h"
 
@@ -14,8 +15,7 @@ enum { GUARD_ROWS = 1, PAD_LEFT = 2, PAD_RIGHT = 3, SENTINEL = 0xa5, THREADS_MAX
 /* 64-byte aligned, not zeroed; freed with free(). Cases are small: bookkeeping memory in the sense of mem.h. */
 static unsigned char *block_new(size_t bytes)
 {
-	unsigned char *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
-
+	unsigned char *p = aligned_alloc(64, fo_round_up_bytes(bytes, 64));
 	return p ? p : fo_xmalloc(SIZE_MAX); /* says that memory is out, and ends */
 }
 
@@ -31,7 +31,6 @@ void fo_num_case_arg(struct fo_num_case *c, int dtype, int64_t rows, int64_t col
 {
 	int i = c->call.n++;
 	size_t len = strlen(c->name);
-
 	c->call.arg[i] = (struct fo_tensor){ .rows = rows, .cols = cols, .ld = cols, .dtype = (uint8_t)dtype };
 	c->spec[i].access = (uint8_t)access;
 	c->spec[i].fill = (uint8_t)fill;
@@ -44,7 +43,6 @@ void fo_num_case_arg(struct fo_num_case *c, int dtype, int64_t rows, int64_t col
 void fo_num_case_sum(struct fo_num_case *c, int arg, bool first)
 {
 	size_t len = strlen(c->name);
-
 	c->spec[arg].access = FO_ACC;
 	c->spec[arg].fill = first ? FO_NUM_NAN : FO_NUM_NORMAL;
 	c->call.first = (uint32_t)first << arg;
@@ -62,15 +60,13 @@ void fo_num_case_factor(struct fo_num_case *c, int dtype, int64_t rows, int64_t 
 void fo_num_case_matmul(struct fo_num_case *c, int64_t m, int64_t n, int64_t k, int ta, int tb, int ab, int cc,
 			int access, bool first)
 {
-	size_t len;
-
 	fo_num_case_init(c, FO_OP_matmul);
 	fo_num_case_factor(c, ab, m, k, ta, 1);
 	fo_num_case_factor(c, ab, k, n, tb, 1 / sqrt((double)k));
 	fo_num_case_arg(c, cc, m, n, FO_DEF, FO_NUM_NAN, 1, 0);
 	c->call.attr.ta = (uint8_t)ta;
 	c->call.attr.tb = (uint8_t)tb;
-	len = strlen(c->name);
+	size_t len = strlen(c->name);
 	snprintf(c->name + len, sizeof c->name - len, " ta=%d tb=%d", ta, tb);
 	c->call.first = 1u << 2;
 	if (access == FO_ACC)
@@ -82,7 +78,6 @@ void fo_num_case_matmul(struct fo_num_case *c, int64_t m, int64_t n, int64_t k, 
 double fo_num_get(const struct fo_tensor *t, int64_t r, int64_t c)
 {
 	size_t i = (size_t)(r * t->ld + c);
-
 	switch (t->dtype) {
 	case FO_BF16: return fo_bf16_to_f32(((const uint16_t *)t->data)[i]);
 	case FO_F32: return ((const float *)t->data)[i];
@@ -97,7 +92,6 @@ double fo_num_get(const struct fo_tensor *t, int64_t r, int64_t c)
 void fo_num_set(const struct fo_tensor *t, int64_t r, int64_t c, double x)
 {
 	size_t i = (size_t)(r * t->ld + c);
-
 	switch (t->dtype) {
 	case FO_BF16: ((uint16_t *)t->data)[i] = fo_bf16_from_f32((float)x); break;
 	case FO_F32: ((float *)t->data)[i] = (float)x; break;
@@ -113,7 +107,6 @@ void fo_num_set(const struct fo_tensor *t, int64_t r, int64_t c, double x)
 static double number(const struct fo_call *call, int i, int64_t r, int64_t c)
 {
 	const struct fo_tensor *t = &call->arg[i];
-
 	if (t->dtype != FO_I16)
 		return fo_num_get(t, r, c);
 	return fo_split_join(fo_bf16_from_f32((float)fo_num_get(t - 1, r, c)), (int16_t)fo_num_get(t, r, c));
@@ -124,15 +117,13 @@ static double number(const struct fo_call *call, int i, int64_t r, int64_t c)
 static size_t front(const struct fo_tensor *t)
 {
 	size_t item = fo_dtype_bytes(t->dtype);
-
-	return ((size_t)t->ld * item * GUARD_ROWS + 63) / 64 * 64 + (t->ld == t->cols ? 0 : PAD_LEFT * item);
+	return fo_round_up_bytes((size_t)t->ld * item * GUARD_ROWS, 64) + (t->ld == t->cols ? 0 : PAD_LEFT * item);
 }
 
 static size_t block_bytes(const struct fo_tensor *t)
 {
 	size_t row = (size_t)t->ld * fo_dtype_bytes(t->dtype);
-
-	return (row * (size_t)(t->rows + GUARD_ROWS) + (row * GUARD_ROWS + 63) / 64 * 64 + 63) / 64 * 64;
+	return fo_round_up_bytes(row * (size_t)(t->rows + GUARD_ROWS) + fo_round_up_bytes(row * GUARD_ROWS, 64), 64);
 }
 
 void fo_num_block(const struct fo_tensor *t, unsigned char **block, size_t *bytes)
@@ -144,7 +135,6 @@ void fo_num_block(const struct fo_tensor *t, unsigned char **block, size_t *byte
 static void place(struct fo_num_data *d, int i, bool tight)
 {
 	struct fo_tensor *t = &d->call.arg[i];
-
 	t->ld = t->cols + (tight ? 0 : PAD_LEFT + PAD_RIGHT);
 	d->bytes[i] = block_bytes(t);
 	d->block[i] = block_new(d->bytes[i]);
@@ -176,7 +166,6 @@ static double value_at(const struct fo_num_case *c, int i, uint64_t seed, int64_
 	const struct fo_tensor *t = &c->call.arg[i];
 	uint64_t stream = seed * 16 + (uint64_t)i, index = (uint64_t)(r * t->cols + col);
 	double u = fo_rng_uniform(stream, index), angle;
-
 	switch (c->spec[i].fill) {
 	case FO_NUM_POSITIVE: return (0.1 + 0.9 * u) * c->spec[i].scale;
 	case FO_NUM_INDEX: return floor(u * (double)c->spec[i].limit);
@@ -195,7 +184,6 @@ static double value_at(const struct fo_num_case *c, int i, uint64_t seed, int64_
 static void fill_doc_start(const struct fo_tensor *t, uint64_t stream)
 {
 	int64_t start = 0;
-
 	for (int64_t r = 0; r < t->rows; r++) {
 		if (r && fo_rng_u64(stream, (uint64_t)r) % 11 == 0)
 			start = r;
@@ -218,11 +206,9 @@ static void fill_from(struct fo_num_data *d, int kind, const int *from, int resu
 	struct fo_num_case c;
 	struct fo_num_data f, wide;
 	int n = fo_op_info(kind)->max_operands;
-
 	fo_num_case_init(&c, kind);
 	for (int i = 0; i < n; i++) {
 		const struct fo_tensor *t = &d->call.arg[from[i] < 0 ? FO_ATTENTION_Q : from[i]];
-
 		if (from[i] < 0)
 			fo_num_case_arg(&c, FO_I32, t->rows, 1, FO_READ, FO_NUM_DOC_START, 0, 0);
 		else
@@ -242,40 +228,26 @@ static void fill_from(struct fo_num_data *d, int kind, const int *from, int resu
 }
 
 /* attention_bwd and attention_bwd_rope read o and lse of attention. */
-static void fill_forward(struct fo_num_data *d)
-{
-	static const int from[] = {
-		[FO_ATTENTION_Q] = FO_ATTENTION_BWD_Q, [FO_ATTENTION_K] = FO_ATTENTION_BWD_K,
-		[FO_ATTENTION_V] = FO_ATTENTION_BWD_V, [FO_ATTENTION_DOC_START] = FO_ATTENTION_BWD_DOC_START,
-		[FO_ATTENTION_O] = FO_ATTENTION_BWD_O, [FO_ATTENTION_LSE] = FO_ATTENTION_BWD_LSE
-	};
-
-	fill_from(d, FO_OP_attention, from, FO_ATTENTION_O);
-}
-
+static const int of_forward[] = {
+	[FO_ATTENTION_Q] = FO_ATTENTION_BWD_Q, [FO_ATTENTION_K] = FO_ATTENTION_BWD_K,
+	[FO_ATTENTION_V] = FO_ATTENTION_BWD_V, [FO_ATTENTION_DOC_START] = FO_ATTENTION_BWD_DOC_START,
+	[FO_ATTENTION_O] = FO_ATTENTION_BWD_O, [FO_ATTENTION_LSE] = FO_ATTENTION_BWD_LSE
+};
 /* attention_eager_bwd reads prob of attention_eager, and neither its documents nor its o. */
-static void fill_forward_eager(struct fo_num_data *d)
-{
-	static const int from[] = { [FO_ATTENTION_EAGER_Q] = FO_ATTENTION_EAGER_BWD_Q,
-				    [FO_ATTENTION_EAGER_K] = FO_ATTENTION_EAGER_BWD_K,
-				    [FO_ATTENTION_EAGER_V] = FO_ATTENTION_EAGER_BWD_V,
-				    [FO_ATTENTION_EAGER_DOC_START] = -1,
-				    [FO_ATTENTION_EAGER_O] = FO_ATTENTION_EAGER_BWD_DO,
-				    [FO_ATTENTION_EAGER_PROB] = FO_ATTENTION_EAGER_BWD_PROB };
-
-	fill_from(d, FO_OP_attention_eager, from, FO_ATTENTION_EAGER_PROB);
-}
+static const int of_forward_eager[] = {
+	[FO_ATTENTION_EAGER_Q] = FO_ATTENTION_EAGER_BWD_Q,  [FO_ATTENTION_EAGER_K] = FO_ATTENTION_EAGER_BWD_K,
+	[FO_ATTENTION_EAGER_V] = FO_ATTENTION_EAGER_BWD_V,  [FO_ATTENTION_EAGER_DOC_START] = -1,
+	[FO_ATTENTION_EAGER_O] = FO_ATTENTION_EAGER_BWD_DO, [FO_ATTENTION_EAGER_PROB] = FO_ATTENTION_EAGER_BWD_PROB
+};
 
 void fo_num_data_new(struct fo_num_data *d, const struct fo_num_case *c, uint64_t seed, bool tight)
 {
 	enum fo_op_family family = fo_op_family(c->call.kind);
-
 	memset(d, 0, sizeof *d);
 	d->call = c->call;
 	tight |= family == FO_OPS_TRANSFER; /* whole rows, end to end (program/op_check.c) */
 	for (int i = 0; i < c->call.n; i++) {
 		struct fo_tensor *t = &d->call.arg[i];
-
 		place(d, i, tight);
 		if (c->spec[i].fill == FO_NUM_DOC_START) {
 			fill_doc_start(t, seed * 16 + (uint64_t)i);
@@ -286,9 +258,9 @@ void fo_num_data_new(struct fo_num_data *d, const struct fo_num_case *c, uint64_
 				fo_num_set(t, r, j, value_at(c, i, seed, r, j));
 	}
 	if (family == FO_OPS_ATTENTION_BWD)
-		fill_forward(d);
+		fill_from(d, FO_OP_attention, of_forward, FO_ATTENTION_O);
 	else if (family == FO_OPS_EAGER_BWD)
-		fill_forward_eager(d);
+		fill_from(d, FO_OP_attention_eager, of_forward_eager, FO_ATTENTION_EAGER_PROB);
 }
 
 void fo_num_data_copy(struct fo_num_data *to, const struct fo_num_data *from)
@@ -307,7 +279,6 @@ void fo_num_data_f64(struct fo_num_data *to, const struct fo_num_data *from)
 	to->call = from->call;
 	for (int i = 0; i < from->call.n; i++) {
 		struct fo_tensor *t = &to->call.arg[i];
-
 		if (t->dtype != FO_I32)
 			t->dtype = FO_F64;
 		place(to, i, true);
@@ -327,13 +298,10 @@ void fo_num_data_free(struct fo_num_data *d)
 bool fo_num_run(const struct fo_kernel *k, struct fo_num_data *d, int threads)
 {
 	struct fo_call *c = &d->call;
-	size_t bytes;
-	unsigned char *ws;
 	bool kept = true;
-
 	c->threads = threads;
-	bytes = k->ws ? (k->ws(c) + 63) / 64 * 64 : 0;
-	ws = block_new(bytes + 64);
+	size_t bytes = k->ws ? fo_round_up_bytes(k->ws(c), 64) : 0;
+	unsigned char *ws = block_new(bytes + 64);
 	memset(ws, 0xff, bytes);
 	memset(ws + bytes, SENTINEL, 64);
 	c->ws = ws;
@@ -356,13 +324,11 @@ static bool untouched(const struct fo_num_case *c, const struct fo_num_data *bef
 		const struct fo_tensor *t = &after->call.arg[i];
 		size_t item = fo_dtype_bytes(t->dtype), start = (size_t)((unsigned char *)t->data - after->block[i]);
 		bool writes = fo_access_writes(c->spec[i].access);
-
 		for (size_t b = 0; b < after->bytes[i]; b++) {
 			if (after->block[i][b] == before->block[i][b])
 				continue;
 			size_t at = b - start, row = at / ((size_t)t->ld * item),
 			       col = at % ((size_t)t->ld * item) / item;
-
 			if (writes && b >= start && row < (size_t)t->rows && col < (size_t)t->cols)
 				continue;
 			snprintf(why, size, "%s: operand %d: byte %lld from its first element was changed", c->name, i,
@@ -385,11 +351,9 @@ static struct fo_num_error error_of(const struct fo_call *got, const struct fo_c
 	const struct fo_tensor *r = &want->arg[o];
 	struct fo_num_error e = { 0 };
 	double norm = 0, sum = 0, top = 0;
-
 	for (int64_t i = 0; i < r->rows; i++)
 		for (int64_t j = 0; j < r->cols; j++) {
 			double x = fo_num_get(r, i, j), off = fabs(number(got, o, i, j) - x);
-
 			if (!(off <= 1e300))
 				off = INFINITY;
 			norm += x * x;
@@ -408,7 +372,7 @@ static struct fo_num_error error_of(const struct fo_call *got, const struct fo_c
 
 static void keep_nearest(struct fo_num_margin *m, double error, double bound)
 {
-	/* Not a number must not pass for small. */
+	/* A NaN must not pass for small. */
 	if (!m->bound || !(error * m->bound <= m->error * bound))
 		*m = (struct fo_num_margin){ error, bound };
 }
@@ -417,12 +381,10 @@ static bool precise(const struct fo_num_case *c, const struct fo_num_data *got, 
 		    const struct fo_num_data *exact, struct fo_num_margin *margin, char *why, size_t size)
 {
 	for (int i = 0; i < c->call.n; i++) {
-		struct fo_num_error e, n;
-
 		if (!fo_access_writes(c->spec[i].access))
 			continue;
-		e = error_of(&got->call, &exact->call, i);
-		n = error_of(&naive->call, &exact->call, i);
+		struct fo_num_error e = error_of(&got->call, &exact->call, i),
+				    n = error_of(&naive->call, &exact->call, i);
 		if (!(n.worst <= 1e300)) { /* else anything would be within it */
 			snprintf(why, size, "%s: operand %d: the naive implementation's element %lld,%lld is %.9g",
 				 c->name, i, (long long)n.row, (long long)n.col, number(&naive->call, i, n.row, n.col));
@@ -457,11 +419,9 @@ static bool repeatable(const struct fo_num_case *c, const struct fo_kernel *k, c
 		       const struct fo_num_data *before, int threads, char *why, size_t size)
 {
 	struct fo_num_data again;
-	bool same;
-
 	fo_num_data_copy(&again, in);
 	fo_num_run(k, &again, threads);
-	same = same_bits(c, before, &again);
+	bool same = same_bits(c, before, &again);
 	if (!same)
 		snprintf(why, size, "%s: two runs with %d threads give different bits", c->name, threads);
 	fo_num_data_free(&again);
@@ -476,7 +436,6 @@ static bool in_place(const struct fo_num_case *c, const struct fo_kernel *k, con
 	int o, i;
 	bool moved[FO_MAX_OPERANDS] = { false }, ok = true;
 	struct fo_num_data d;
-
 	fo_num_data_copy(&d, in);
 	for (int p = 0; fo_op_in_place(c->call.kind, p, &o, &i); p++) {
 		if (moved[o] || (only >= 0 && p != only) || c->call.arg[o].dtype != c->call.arg[i].dtype)
@@ -503,7 +462,6 @@ struct trial {
 static void trial_init(struct trial *t, const struct fo_num_case *c, bool tight)
 {
 	const struct fo_kernel *ref = &fo_kernels_ref.kernel[c->call.kind];
-
 	fo_num_data_new(&t->in, c, 7 + (uint64_t)tight, tight);
 	fo_num_data_f64(&t->exact, &t->in);
 	fo_num_run(ref, &t->exact, 1);
@@ -524,7 +482,7 @@ static bool trial_run(const struct trial *t, const struct fo_num_case *c, const 
 {
 	fo_num_data_copy(got, &t->in);
 	if (!fo_num_run(k, got, threads)) {
-		snprintf(why, size, "%s: wrote behind its workspace", c->name);
+		snprintf(why, size, "%s: wrote past its workspace", c->name);
 		return false;
 	}
 	return untouched(c, &t->in, got, why, size) && precise(c, got, &t->naive, &t->exact, margin, why, size);
@@ -535,10 +493,8 @@ bool fo_num_check_once(const struct fo_num_case *c, const struct fo_kernel *k, i
 {
 	struct trial t;
 	struct fo_num_data got;
-	bool ok;
-
 	trial_init(&t, c, false);
-	ok = trial_run(&t, c, k, threads, &got, margin, why, size);
+	bool ok = trial_run(&t, c, k, threads, &got, margin, why, size);
 	fo_num_data_free(&got);
 	trial_fini(&t);
 	return ok;
@@ -552,14 +508,11 @@ static bool check(const struct fo_num_case *c, const struct fo_kernel *k, int fr
 	bool ok = true;
 	while (fo_op_in_place(c->call.kind, pairs, &out, &in))
 		pairs++;
-
 	for (int tight = 0; tight < 2 && ok; tight++) {
 		struct trial t;
-
 		trial_init(&t, c, tight);
 		for (int threads = from; threads <= to && ok; threads++) {
 			struct fo_num_data got;
-
 			ok = trial_run(&t, c, k, threads, &got, margin, why, size);
 			ok = ok && ((bits && !bits()) || repeatable(c, k, &t.in, &got, threads, why, size));
 			for (int pair = -1; pair < pairs && threads == 2; pair++)
@@ -600,20 +553,15 @@ bool fo_num_check_naive(const struct fo_num_case *c, struct fo_num_margin *margi
 	struct trial t;
 	double depth = 1;
 	bool ok = true;
-
 	trial_init(&t, c, true);
 	for (int i = 0; i < c->call.n; i++)
-		depth = fmax(depth, (double)(t.in.call.arg[i].rows > t.in.call.arg[i].cols ? t.in.call.arg[i].rows
-											   : t.in.call.arg[i].cols));
+		depth = fmax(depth, (double)fo_max(t.in.call.arg[i].rows, t.in.call.arg[i].cols));
 	for (int i = 0; i < c->call.n && ok; i++) {
 		const struct fo_tensor *out = &t.naive.call.arg[i];
-		double unit = rounding_of(out->dtype), bound;
-		struct fo_num_error e;
-
+		double bound = 4 * rounding_of(out->dtype) + 4 * 0x1p-24 * sqrt(depth);
 		if (!fo_access_writes(c->spec[i].access))
 			continue;
-		e = error_of(&t.naive.call, &t.exact.call, i);
-		bound = 4 * unit + 4 * 0x1p-24 * sqrt(depth);
+		struct fo_num_error e = error_of(&t.naive.call, &t.exact.call, i);
 		/* The norm is of the sum as it was stored: summands that are off by 2^-9 move it by as much at most. */
 		if (fo_op_family(c->call.kind) == FO_OPS_NORM && i > FO_ADD_RMSNORM_C &&
 		    fo_access_writes(c->spec[FO_ADD_RMSNORM_C].access) &&

@@ -13,8 +13,8 @@
 
 #include "kernel/kernel.h"
 
-/* Where the naive implementation happens to be exact (copies, single roundings): four roundings to fp32, 4 x 2^-24. An
- * exponential by polynomial and another order of few additions need as much. */
+/* Four roundings to fp32, 4 x 2^-24, for where the naive implementation happens to be exact (copies, single
+ * roundings). */
 #define FO_NUM_FLOOR 0x1p-22
 
 enum fo_num_fill {
@@ -44,8 +44,7 @@ struct fo_num_data {
 	size_t bytes[FO_MAX_OPERANDS];
 };
 
-/* An empty case; then one operand after the other, in the order of ops.def. The name gets shapes and dtypes appended.
- */
+/* An empty case; then one operand after the other, in the order of ops.def. The name gets shapes and dtypes. */
 void fo_num_case_init(struct fo_num_case *c, int kind);
 void fo_num_case_arg(struct fo_num_case *c, int dtype, int64_t rows, int64_t cols, int access, int fill, double scale,
 		     int64_t limit);
@@ -62,22 +61,20 @@ size_t fo_num_case_list(int dtype, struct fo_num_case *out, size_t cap);
 void fo_num_case_matmul(struct fo_num_case *c, int64_t m, int64_t n, int64_t k, int ta, int tb, int ab, int cc,
 			int access, bool first);
 
-/* tight: ld = cols and 64-byte aligned; else ld > cols and rows that start anywhere, but for transfers, which know no
- * such rows. Freed with fo_num_data_free. */
+/* tight: ld = cols and 64-byte aligned; else ld > cols and rows that start anywhere (transfers are always tight). Freed
+ * with fo_num_data_free. */
 void fo_num_data_new(struct fo_num_data *d, const struct fo_num_case *c, uint64_t seed, bool tight);
 void fo_num_data_copy(struct fo_num_data *to, const struct fo_num_data *from);
 void fo_num_data_f64(struct fo_num_data *to, const struct fo_num_data *from); /* the same values; indices stay i32 */
 void fo_num_data_free(struct fo_num_data *d);
-/* The block that an operand of data lies in, sentinels included: for kernels that run elsewhere and take all of it
- * along. */
+/* The block that an operand of data lies in, sentinels included: kernels of a device take all of it along. */
 void fo_num_block(const struct fo_tensor *t, unsigned char **block, size_t *bytes);
 double fo_num_get(const struct fo_tensor *t, int64_t r, int64_t c);
 void fo_num_set(const struct fo_tensor *t, int64_t r, int64_t c, double x);
 
-/* Runs k with its workspace (filled with NaN); false: it wrote behind the workspace. */
+/* Runs k with its workspace (filled with NaN); false: it wrote past the workspace. */
 bool fo_num_run(const struct fo_kernel *k, struct fo_num_data *d, int threads);
-/* The output nearest its bound, over all outputs of all runs that were added to it: relative error and what is allowed.
- * Zero-initialised: nothing seen yet. */
+/* The relative error nearest its bound, of all outputs so far. Starts as zeros. */
 struct fo_num_margin {
 	double error, bound;
 };
@@ -85,13 +82,11 @@ struct fo_num_margin {
  * pairs. margin may be NULL. */
 bool fo_num_check(const struct fo_num_case *c, const struct fo_kernel *k, struct fo_num_margin *margin, char *why,
 		  size_t size);
-/* The same for kernels that run elsewhere, whatever call->threads says. same_bits is asked after a run whether another
- * one must give the same bits as that one did. */
+/* The same for kernels of a device. same_bits says after a run whether another one must give the same bits. */
 bool fo_num_check_device(const struct fo_num_case *c, const struct fo_kernel *k, bool (*same_bits)(void),
 			 struct fo_num_margin *margin, char *why, size_t size);
-/* ref in the case's precision against double precision, with a bound that asks no other implementation: four roundings
- * to each output's type, and four to fp32 times the root of the longest dimension (rounding errors of a sum walk at
- * random). */
+/* ref in the case's precision against double precision, with an a priori bound: four roundings to each output's type,
+ * and four to fp32 times the root of the longest dimension (rounding errors of a sum are a random walk). */
 bool fo_num_check_naive(const struct fo_num_case *c, struct fo_num_margin *margin, char *why, size_t size);
 /* Bounds and precision of one run: for shapes that take long, and where time is short. */
 bool fo_num_check_once(const struct fo_num_case *c, const struct fo_kernel *k, int threads,

@@ -22,14 +22,13 @@ struct list {
 /* ---- operands ---- */
 
 static int wide(const struct list *l) { return l->dtype == FO_F64 ? FO_F64 : FO_F32; }
-/* In double precision nothing is fp8: numbers are what they stand for, and a cast does not round. */
+/* The type of fp8 numbers. Double precision has none: a cast does not round. */
 static int fp8(const struct list *l, int format) { return l->dtype == FO_F64 ? FO_F64 : format; }
 
 static struct fo_num_case *begin(struct list *l)
 {
 	static struct fo_num_case spare;
 	struct fo_num_case *c = l->n < l->cap ? &l->out[l->n] : &spare;
-
 	l->n++;
 	fo_num_case_init(c, l->kind);
 	return c;
@@ -53,7 +52,6 @@ static int access_of(int modes)
 {
 	static const int order[] = { FO_UPDATE, FO_READ, FO_DEF, FO_ACC, FO_TAKE };
 	int i = 0;
-
 	while (!(modes & 1 << order[i]))
 		i++;
 	return order[i];
@@ -76,7 +74,6 @@ static void put(struct list *l, struct fo_num_case *c, int from, int to, const i
 	for (int i = from; i <= to; i++) {
 		const struct fo_op_operand *f = &fo_op_info(l->kind)->operand[i];
 		int access = access_of(f->modes);
-
 		fo_num_case_arg(c, dtype_of(l, f->type), size[f->rows], size[f->cols], access, fill_of(f, access), 1,
 				0);
 	}
@@ -86,7 +83,6 @@ static void put(struct list *l, struct fo_num_case *c, int from, int to, const i
 static struct fo_num_case *upto(struct list *l, int to, const int64_t *size)
 {
 	struct fo_num_case *c = begin(l);
-
 	put(l, c, 0, to, size);
 	return c;
 }
@@ -120,7 +116,6 @@ static void matmul_fp8(struct list *l, int64_t m, int64_t n, int64_t k, int t, b
 {
 	int ta = t >> 1 & 1, tb = t & 1, lines = t >> 2;
 	struct fo_num_case *c = begin(l);
-
 	fo_num_case_factor(c, fp8(l, lines ? FO_E4M3 : FO_E5M2), m, k, ta, 64);
 	fo_num_case_factor(c, fp8(l, FO_E4M3), k, n, tb, 64);
 	fo_num_case_arg(c, acc ? wide(l) : l->dtype, m, n, FO_DEF, FO_NUM_NAN, 1, 0);
@@ -182,7 +177,6 @@ static void cases_attention(struct list *l)
 {
 	for (int s = 0; s < ATTENTION_SHAPES; s++) {
 		const struct heads *h = &attention_shape[s];
-
 		attend(all(l, SIZES(DIM(T, h->tokens), DIM(HQ, h->heads * h->dim), DIM(KQ, h->kv * h->dim),
 				    DIM(H, h->heads))),
 		       h);
@@ -197,7 +191,6 @@ static void cases_attention_bwd(struct list *l)
 		int tokens = h->tokens > 1 ? h->tokens : 3;
 		struct fo_num_case *c = all(l, SIZES(DIM(T, tokens), DIM(HQ, h->heads * h->dim), DIM(Q, h->dim),
 						     DIM(KQ, h->kv * h->dim), DIM(H, h->heads), DIM(POSITIONS, 40)));
-
 		fill(c, FO_ATTENTION_BWD_O, FO_NUM_FORWARD, 0, 0);
 		fill(c, FO_ATTENTION_BWD_LSE, FO_NUM_FORWARD, 0, 0);
 		if (c->call.n > FO_ATTENTION_BWD_ROPE_TABLE) {
@@ -217,12 +210,10 @@ static void cases_attention_eager(struct list *l)
 		{ 1, 3, 1, 1, 8, 0 }, { 1, 33, 4, 2, 16, 0 }, { 3, 21, 3, 1, 20, 0 },   { 1, 150, 2, 2, 64, 0 },
 		{ 2, 9, 2, 1, 5, 4 }, { 2, 33, 4, 2, 16, 5 }, { 1, 401, 2, 1, 32, 97 },
 	};
-
 	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++) {
 		const struct heads *h = &shape[s];
 		struct fo_num_case *c = all(l, SIZES(DIM(T, h->rows * h->tokens), DIM(HQ, h->heads * h->dim),
 						     DIM(KQ, h->kv * h->dim), DIM(HS, h->heads * h->tokens)));
-
 		if (fo_op_family(l->kind) == FO_OPS_EAGER_BWD)
 			fill(c, FO_ATTENTION_EAGER_BWD_PROB, FO_NUM_FORWARD, 0, 0);
 		attend(c, h);
@@ -243,7 +234,6 @@ static struct fo_num_case *of_chunk(struct list *l, const struct chunk *k, int s
 {
 	struct fo_num_case *c = all(l, SIZES(DIM(T, k->tokens), DIM(HQ, k->heads * k->dim), DIM(KQ, k->kv * k->dim),
 					     DIM(CONTEXT, k->context), DIM(D, k->heads * k->dim)));
-
 	fill(c, span, FO_NUM_SPAN, k->count, k->before);
 	return c;
 }
@@ -275,54 +265,33 @@ enum { ROW_SHAPES = sizeof row_shape / sizeof *row_shape, VOCABULARY = 19 };
 /* The sizes of operations over rows. */
 #define ROWS(s)                                                                                \
 	SIZES(DIM(T, row_shape[s].rows), DIM(R, row_shape[s].rows), DIM(D, row_shape[s].cols), \
-	      DIM(C, row_shape[s].cols), DIM(N, row_shape[s].cols), DIM(F, row_shape[s].cols))
+	      DIM(C, row_shape[s].cols), DIM(N, row_shape[s].cols), DIM(F, row_shape[s].cols), DIM(V, VOCABULARY))
 
-static void rows(struct list *l)
+/* All shapes; `arg` is filled with `how`. */
+static void rows(struct list *l, int arg, enum fo_num_fill how, double scale, int64_t limit)
 {
 	for (int s = 0; s < ROW_SHAPES; s++)
-		all(l, ROWS(s));
+		fill(all(l, ROWS(s)), arg, how, scale, limit);
 }
 
-/* The same, where operand `sum` is stored and added to. */
-static void rows_sum(struct list *l, int sum)
-{
-	for (int s = 0; s < ROW_SHAPES; s++)
-		for (int first = 0; first < 2; first++)
-			fo_num_case_sum(all(l, ROWS(s)), sum, first);
-}
-
-static void cases_embed(struct list *l)
-{
-	for (int s = 0; s < ROW_SHAPES; s++)
-		fill(all(l, SIZES(DIM(T, row_shape[s].rows), DIM(D, row_shape[s].cols), DIM(V, VOCABULARY))),
-		     FO_EMBED_TOKEN, FO_NUM_INDEX, 0, VOCABULARY);
-}
-static void cases_embed_bwd(struct list *l)
+/* All shapes; operand `sum` is stored and added to. Operand 0 is filled with `how`. */
+static void rows_sum(struct list *l, int sum, enum fo_num_fill how, int64_t limit)
 {
 	for (int s = 0; s < ROW_SHAPES; s++)
 		for (int first = 0; first < 2; first++) {
-			struct fo_num_case *c = all(
-				l, SIZES(DIM(T, row_shape[s].rows), DIM(D, row_shape[s].cols), DIM(V, VOCABULARY)));
-
-			fill(c, FO_EMBED_BWD_TOKEN, FO_NUM_INDEX, 0, VOCABULARY);
-			fo_num_case_sum(c, FO_EMBED_BWD_DTABLE, first);
+			struct fo_num_case *c = all(l, ROWS(s));
+			fill(c, 0, how, 1, limit);
+			fo_num_case_sum(c, sum, first);
 		}
 }
 
-static void cases_add_bias(struct list *l) { rows(l); }
-static void cases_bias_grad(struct list *l) { rows_sum(l, FO_BIAS_GRAD_DB); }
-static void cases_add(struct list *l) { rows(l); }
-
-static void cases_swiglu(struct list *l)
-{
-	for (int s = 0; s < ROW_SHAPES; s++)
-		fill(all(l, ROWS(s)), FO_SWIGLU_GATE, FO_NUM_NORMAL, 4, 0);
-}
-static void cases_swiglu_bwd(struct list *l)
-{
-	for (int s = 0; s < ROW_SHAPES; s++)
-		fill(all(l, ROWS(s)), FO_SWIGLU_BWD_GATE, FO_NUM_NORMAL, 4, 0);
-}
+static void cases_embed(struct list *l) { rows(l, FO_EMBED_TOKEN, FO_NUM_INDEX, 0, VOCABULARY); }
+static void cases_embed_bwd(struct list *l) { rows_sum(l, FO_EMBED_BWD_DTABLE, FO_NUM_INDEX, VOCABULARY); }
+static void cases_add_bias(struct list *l) { rows(l, FO_ADD_BIAS_Y, FO_NUM_NORMAL, 1, 0); }
+static void cases_bias_grad(struct list *l) { rows_sum(l, FO_BIAS_GRAD_DB, FO_NUM_NORMAL, 0); }
+static void cases_add(struct list *l) { rows(l, FO_ADD_A, FO_NUM_NORMAL, 1, 0); }
+static void cases_swiglu(struct list *l) { rows(l, FO_SWIGLU_GATE, FO_NUM_NORMAL, 4, 0); }
+static void cases_swiglu_bwd(struct list *l) { rows(l, FO_SWIGLU_BWD_GATE, FO_NUM_NORMAL, 4, 0); }
 
 static void cases_rope(struct list *l)
 {
@@ -332,11 +301,9 @@ static void cases_rope(struct list *l)
 		{ .tokens = 21, .heads = 2, .dim = 64 },
 		{ .tokens = 5, .heads = 1, .dim = 34 },
 	};
-
 	for (int s = 0; s < 4; s++) {
 		struct fo_num_case *c = all(l, SIZES(DIM(T, shape[s].tokens), DIM(N, shape[s].heads * shape[s].dim),
 						     DIM(Q, shape[s].dim), DIM(POSITIONS, 40)));
-
 		fill(c, FO_ROPE_POSITION, FO_NUM_INDEX, 0, 40);
 		fill(c, FO_ROPE_TABLE, FO_NUM_ROTATION, 0, 0);
 		c->call.attr.head_dim = shape[s].dim;
@@ -350,7 +317,6 @@ static void cases_xent(struct list *l)
 		for (int first = 0; first < 2; first++) {
 			struct fo_num_case *c = all(l, SIZES(DIM(T, row_shape[s].rows), DIM(V, row_shape[s].cols)));
 			int loss = c->call.n - 1;
-
 			fill(c, FO_XENT_LOGITS, FO_NUM_NORMAL, 3, 0);
 			fill(c, FO_XENT_TARGET, FO_NUM_TARGET, 0, row_shape[s].cols);
 			fo_num_case_sum(c, loss, first);
@@ -361,65 +327,56 @@ static void cases_xent_fwd(struct list *l) { cases_xent(l); }
 /* ---- norms ---- */
 
 /* Norms of whole rows (heads 0) and of heads, where the weight is as wide as a head and each head has an rstd. */
-static const struct {
+static const struct norm {
 	int rows, heads, dim;
 } norm_shape[] = { { 1, 0, 1 }, { 13, 0, 37 }, { 7, 0, 600 }, { 40, 0, 64 },
 		   { 1, 2, 2 }, { 13, 3, 10 }, { 40, 4, 64 }, { 7, 2, 600 } };
 enum { NORM_SHAPES = sizeof norm_shape / sizeof *norm_shape };
 
-/* Heads 0: whole rows. */
-static struct fo_num_case *norm(struct list *l, int to, int tokens, int heads, int dim)
+/* A norm with the operands up to row `to`; `rstd` is the number of the one that must be positive. */
+static struct fo_num_case *norm(struct list *l, int to, const struct norm *n, int rstd)
 {
-	int stats = heads ? heads : 1;
-	struct fo_num_case *c = upto(l, to, SIZES(DIM(T, tokens), DIM(D, stats * dim), DIM(H, stats), DIM(Q, dim)));
-
-	c->call.attr.head_dim = heads ? dim : 0;
+	int stats = n->heads ? n->heads : 1;
+	struct fo_num_case *c = upto(l, to,
+				     SIZES(DIM(T, n->rows), DIM(D, stats * n->dim), DIM(H, stats), DIM(Q, n->dim)));
+	c->call.attr.head_dim = n->heads ? n->dim : 0;
+	if (rstd >= 0)
+		fill(c, rstd, FO_NUM_POSITIVE, 1, 0);
 	return c;
 }
 
 static void cases_rmsnorm(struct list *l)
 {
 	for (int s = 0; s < NORM_SHAPES; s++)
-		norm(l, FO_RMSNORM_RSTD, norm_shape[s].rows, norm_shape[s].heads, norm_shape[s].dim)->call.attr.value =
-			1e-5;
+		norm(l, FO_RMSNORM_RSTD, &norm_shape[s], -1)->call.attr.value = 1e-5;
 }
 
 static void cases_rmsnorm_dx(struct list *l)
 {
 	for (int s = 0; s < NORM_SHAPES; s++)
-		for (int residual = 0; residual < (norm_shape[s].heads ? 1 : 2); residual++)
-			fill(norm(l, residual ? FO_RMSNORM_DX_DRES : FO_RMSNORM_DX_DX, norm_shape[s].rows,
-				  norm_shape[s].heads, norm_shape[s].dim),
-			     FO_RMSNORM_DX_RSTD, FO_NUM_POSITIVE, 1, 0);
+		for (int dx = FO_RMSNORM_DX_DX; dx <= (norm_shape[s].heads ? FO_RMSNORM_DX_DX : FO_RMSNORM_DX_DRES);
+		     dx++)
+			norm(l, dx, &norm_shape[s], FO_RMSNORM_DX_RSTD);
 }
 
 static void cases_rmsnorm_dg(struct list *l)
 {
 	for (int s = 0; s < NORM_SHAPES; s++)
-		for (int first = 0; first < 2; first++) {
-			struct fo_num_case *c = norm(l, FO_RMSNORM_DG_DG, norm_shape[s].rows, norm_shape[s].heads,
-						     norm_shape[s].dim);
-
-			fill(c, FO_RMSNORM_DG_RSTD, FO_NUM_POSITIVE, 1, 0);
-			fo_num_case_sum(c, FO_RMSNORM_DG_DG, first);
-		}
+		for (int first = 0; first < 2; first++)
+			fo_num_case_sum(norm(l, FO_RMSNORM_DG_DG, &norm_shape[s], FO_RMSNORM_DG_RSTD), FO_RMSNORM_DG_DG,
+					first);
 }
 
 static void cases_rmsnorm_bwd(struct list *l)
 {
-	static const struct {
-		int rows, heads, dim;
-	} shape[] = { { 1, 0, 1 }, { 13, 0, 37 }, { 7, 0, 600 }, { 40, 0, 64 }, { 150, 0, 40 }, /* groups of rows */
-		      { 1, 2, 2 }, { 13, 3, 10 }, { 70, 4, 64 } };
-
+	static const struct norm shape[] = { { 1, 0, 1 },   { 13, 0, 37 },  { 7, 0, 600 },
+					     { 40, 0, 64 }, { 150, 0, 40 }, /* groups of rows */
+					     { 1, 2, 2 },   { 13, 3, 10 },  { 70, 4, 64 } };
 	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++)
-		for (int k = 0; k < 4; k++) { /* with and without a residual, stored and added to */
-			struct fo_num_case *c = norm(l, k & 1 ? FO_RMSNORM_BWD_DRES : FO_RMSNORM_BWD_DG, shape[s].rows,
-						     shape[s].heads, shape[s].dim);
-
-			fill(c, FO_RMSNORM_BWD_RSTD, FO_NUM_POSITIVE, 1, 0);
-			fo_num_case_sum(c, FO_RMSNORM_BWD_DG, k >> 1);
-		}
+		for (int k = 0; k < 4; k++) /* with and without a residual, stored and added to */
+			fo_num_case_sum(norm(l, k & 1 ? FO_RMSNORM_BWD_DRES : FO_RMSNORM_BWD_DG, &shape[s],
+					     FO_RMSNORM_BWD_RSTD),
+					FO_RMSNORM_BWD_DG, k >> 1);
 }
 
 static void cases_add_rmsnorm(struct list *l)
@@ -440,9 +397,8 @@ static void cases_amax(struct list *l)
 {
 	for (int s = 0; s < FP8_SHAPES; s++)
 		for (int axis = 0; axis < AXES; axis++) {
-			int64_t r = fp8_shape[s].m, d = fp8_shape[s].k;
-			struct fo_num_case *c = upto(l, FO_AMAX_X, SIZES(DIM(R, r), DIM(C, d)));
-
+			struct fo_num_case *c = upto(l, FO_AMAX_X,
+						     SIZES(DIM(R, fp8_shape[s].m), DIM(C, fp8_shape[s].k)));
 			fill(c, FO_AMAX_X, FO_NUM_NORMAL, 3, 0);
 			fo_num_case_arg(c, wide(l), scale_rows(s, axis), scale_cols(s, axis), FO_DEF, FO_NUM_NAN, 0, 0);
 		}
@@ -453,7 +409,6 @@ static void cases_fp8_scale(struct list *l)
 	for (int s = 0; s < FP8_SHAPES; s++)
 		for (int axis = 0; axis < AXES; axis++) {
 			struct fo_num_case *c = all(l, SIZES(DIM(R, scale_rows(s, axis)), DIM(C, scale_cols(s, axis))));
-
 			fill(c, FO_FP8_SCALE_AMAX, FO_NUM_POSITIVE, 5, 0);
 			c->call.attr.value = FO_E4M3_MAX;
 			c->call.attr.sign = s & 1;
@@ -466,7 +421,6 @@ static void cases_fp8_cast(struct list *l)
 		for (int axis = 0; axis < AXES; axis++) {
 			int64_t r = fp8_shape[s].m, d = fp8_shape[s].k;
 			struct fo_num_case *c = upto(l, FO_FP8_CAST_X, SIZES(DIM(R, r), DIM(C, d)));
-
 			fill(c, FO_FP8_CAST_X, FO_NUM_NORMAL, 3, 0);
 			fo_num_case_arg(c, wide(l), scale_rows(s, axis), scale_cols(s, axis), FO_READ, FO_NUM_POSITIVE,
 					1, 0);
@@ -480,7 +434,6 @@ static void cases_fp8_cast_t(struct list *l)
 		int64_t r = fp8_shape[s].m, d = fp8_shape[s].k;
 		int format = fp8(l, s & 1 ? FO_E5M2 : FO_E4M3);
 		struct fo_num_case *c = upto(l, FO_FP8_CAST_T_SX, SIZES(DIM(R, r), DIM(C, d)));
-
 		fill(c, FO_FP8_CAST_T_X, FO_NUM_NORMAL, 3, 0);
 		fo_num_case_arg(c, format, r, d, FO_DEF, FO_NUM_NAN, 0, 0);
 		fo_num_case_arg(c, format, d, r, FO_DEF, FO_NUM_NAN, 0, 0);
@@ -492,7 +445,6 @@ static void cases_fp8_cast_t(struct list *l)
 static void step_maxima(struct fo_num_case *c, bool first)
 {
 	int amax = fo_op_fp8_step(c->call.kind) + 2;
-
 	c->spec[amax].scale = 1000;
 	fo_num_case_sum(c, amax, first);
 	if (!first)
@@ -505,7 +457,6 @@ static void cases_fp8_cast_step(struct list *l)
 		for (int both = 0; both < 2; both++) {
 			const int64_t *size = SIZES(DIM(R, fp8_shape[s].m), DIM(C, fp8_shape[s].k));
 			struct fo_num_case *c = upto(l, FO_FP8_CAST_STEP_AMAX, size);
-
 			fill(c, FO_FP8_CAST_STEP_X, FO_NUM_NORMAL, 3, 0);
 			step_maxima(c, s & 1);
 			if (both)
@@ -519,13 +470,11 @@ static void cases_fp8_cast_step(struct list *l)
 static void made_fp8(struct list *l)
 {
 	int q = fo_op_fp8_step(l->kind) + 1;
-
 	for (int s = 0; s < FP8_SHAPES; s++)
 		for (int z = 0; z < 3; z++) {
 			int64_t r = fp8_shape[s].m, d = fp8_shape[s].k;
 			struct fo_num_case *c = upto(l, q + 1, SIZES(DIM(T, r), DIM(D, d), DIM(F, d), DIM(F2, 2 * d)));
 			int64_t cols = c->call.arg[q].cols;
-
 			step_maxima(c, false);
 			if (z == 1 && cols != r) /* in double precision the shape alone says that it is the transpose */
 				fo_num_case_arg(c, fp8(l, FO_E4M3), cols, r, FO_DEF, FO_NUM_NAN, 0, 0);
@@ -548,7 +497,6 @@ static void cases_fp8_begin_many(struct list *l)
 {
 	for (int steps = 10; steps < 20; steps += 9) {
 		struct fo_num_case *c = begin(l);
-
 		for (int k = 0; k < 3; k++) {
 			put(l, c, FO_FP8_BEGIN_MANY_HISTORY, FO_FP8_BEGIN_MANY_AMAX,
 			    SIZES(DIM(S, 5 + k), DIM(N, steps)));
@@ -564,7 +512,7 @@ static void cases_fp8_push(struct list *l)
 
 /* ---- optimizer ---- */
 
-static void cases_sumsq(struct list *l) { rows_sum(l, FO_SUMSQ_ACC); }
+static void cases_sumsq(struct list *l) { rows_sum(l, FO_SUMSQ_ACC, FO_NUM_NORMAL, 0); }
 
 static void cases_clip(struct list *l)
 {
@@ -584,7 +532,6 @@ static void adamw(struct list *l, int r, int d, int moments, int master, bool st
 	struct fo_num_case *c = begin(l);
 	const int64_t *size = SIZES(DIM(R, r), DIM(C, d));
 	bool defined = master == FO_F32;
-
 	fo_num_case_arg(c, moments, r, d, FO_UPDATE, FO_NUM_NORMAL, 0.1, 0);
 	fo_num_case_arg(c, moments, r, d, FO_UPDATE, FO_NUM_POSITIVE, 0.1, 0);
 	put(l, c, FO_ADAMW_GRAD, FO_ADAMW_SCALE, size);
@@ -602,10 +549,8 @@ static void adamw(struct list *l, int r, int d, int moments, int master, bool st
 static void cases_adamw(struct list *l)
 {
 	bool bf16 = l->dtype == FO_BF16;
-
 	for (int s = 0; s < ROW_SHAPES; s++) {
 		int r = row_shape[s].rows, d = row_shape[s].cols;
-
 		adamw(l, r, d, wide(l), bf16 ? FO_F32 : -1, false);
 		if (l->dtype == FO_F64)
 			continue;
@@ -628,7 +573,6 @@ static void cases_sumsq_many(struct list *l)
 	for (int s = 0; s < SETS; s++)
 		for (int first = 0; first < 2; first++) {
 			struct fo_num_case *c = upto(l, FO_SUMSQ_MANY_ACC, SIZES(DIM(ANY, 1)));
-
 			for (int k = 0; k < set[s].tensors; k++)
 				put(l, c, FO_SUMSQ_MANY_G, FO_SUMSQ_MANY_G,
 				    SIZES(DIM(R, set[s].rows[k]), DIM(C, set[s].cols[k])));
@@ -639,13 +583,10 @@ static void cases_sumsq_many(struct list *l)
 static void cases_adamw_many(struct list *l)
 {
 	bool master = fo_op_info(l->kind)->per_tensor > FO_ADAMW_MANY_W - FO_ADAMW_MANY_M + 1;
-
 	for (int s = 0; s < SETS; s++) {
 		struct fo_num_case *c = upto(l, FO_ADAMW_MANY_SCALE, SIZES(DIM(ANY, 1)));
-
 		for (int k = 0; k < set[s].tensors; k++) {
 			int r = set[s].rows[k], d = set[s].cols[k];
-
 			fo_num_case_arg(c, wide(l), r, d, FO_UPDATE, FO_NUM_NORMAL, 0.1, 0);
 			fo_num_case_arg(c, wide(l), r, d, FO_UPDATE, FO_NUM_POSITIVE, 0.1, 0);
 			fo_num_case_arg(c, wide(l), r, d, FO_TAKE, FO_NUM_NORMAL, 1, 0);
@@ -678,7 +619,6 @@ size_t fo_num_case_list(int dtype, struct fo_num_case *out, size_t cap)
 #include "program/ops.def"
 	};
 	struct list l = { .out = out, .cap = cap, .dtype = dtype };
-
 	for (l.kind = 0; l.kind < (int)(sizeof cases / sizeof *cases); l.kind++)
 		cases[l.kind](&l);
 	return l.n;

@@ -49,7 +49,7 @@ struct job {
 	unsigned char *const *block; /* NULL: operands lie in blocks of fo_num_data */
 	const size_t *bytes;
 	struct block b[FO_MAX_OPERANDS];
-	unsigned char *ws, *tail; /* workspace with sentinels behind it; these, copied back */
+	unsigned char *ws, *tail; /* workspace with sentinels after it; these, copied back */
 	fo_cuda_stream s;
 };
 
@@ -98,7 +98,7 @@ static fo_status run_job(struct job *j)
 	if (!k)
 		return fo_fail(FO_EUNSUPPORTED, "the device has no kernel for %s", fo_op_info(c->kind)->name);
 	FO_TRY(fo_cuda_stream_new(device, &j->s));
-	/* What the training loop fills lies in host memory, too: indices of every kind. */
+	/* Indices lie in host memory, too, as in training. */
 	for (int i = 0; i < c->n; i++)
 		host[i] = c->arg[i].dtype == FO_I32 ? c->arg[i].data : NULL;
 	int64_t variant = k->variant ? k->variant(c, host) : 0;
@@ -120,7 +120,7 @@ static fo_status run_job(struct job *j)
 	FO_TRY(blocks_out(j));
 	for (int i = 0; i < SENTINEL_BYTES; i++)
 		if (j->tail[i] != SENTINEL)
-			return fo_fail(FO_EBUG, "%s wrote behind its workspace", fo_op_info(c->kind)->name);
+			return fo_fail(FO_EBUG, "%s wrote past its workspace", fo_op_info(c->kind)->name);
 	return FO_OK;
 }
 

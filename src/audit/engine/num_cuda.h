@@ -1,8 +1,6 @@
-/* Kernels of a CUDA device as num.h holds kernels to their contract: the row below runs the device's kernel of an
- * operation on operands in host memory. It copies each operand's whole block to the device, what lies around the
- * rectangles too, runs prepare and run on a stream and copies back.
- *
- * One device, one operation at a time, on the thread that opened the device. */
+/* Kernels of a CUDA device for num.h: the row below runs the device's kernel of an operation on operands in host
+ * memory. It copies each operand's whole block to the device, runs the kernel and copies back. One device, one
+ * operation at a time, on the thread that opened the device. */
 #ifndef FO_AUDIT_NUM_CUDA_H
 #define FO_AUDIT_NUM_CUDA_H
 
@@ -12,17 +10,15 @@
 /* Names the device that fo_num_cuda_kernel runs on from now on; NULL: none. */
 void fo_num_cuda_use(struct fo_cuda *c);
 extern const struct fo_kernel fo_num_cuda_kernel;
-/* The same as a function that says how it went: the device's errors, and FO_EBUG where a kernel wrote behind its
- * workspace. Operand i lies anywhere inside block[i] of bytes[i] bytes, and operands may share a block; block NULL: in
- * those of struct fo_num_data. */
+/* The same with a status: the device's errors, and FO_EBUG where a kernel wrote past its workspace. Operand i lies
+ * inside block[i] of bytes[i] bytes, and operands may share a block; block NULL: in those of struct fo_num_data. */
 FO_CHECKED fo_status fo_num_cuda_run(const struct fo_call *call, unsigned char *const *block, const size_t *bytes);
-/* Would the last call give the same bits if it ran again? Every kernel does except cuDNN's attention backward, which
- * adds the gradient of queries in the order in which its blocks end. */
+/* Would the last call give the same bits again? Not cuDNN's attention backward, which adds the gradient of queries in
+ * the order in which its blocks end. */
 bool fo_num_cuda_same_bits(void);
 /* NULL where the device takes this case, else why not. */
 const char *fo_num_cuda_cannot(const struct fo_num_case *n);
-/* A kernel's run cannot fail: the first error of the device since the last call in one sentence, or NULL. What such a
- * run should have written is not a number. */
+/* The device's first error since the last call in one sentence, or NULL: fo_num_cuda_kernel cannot return it. */
 const char *fo_num_cuda_error(void);
 
 #endif

@@ -65,71 +65,19 @@ int fo_verify_uncovered(int dtype, const char **out, int cap)
 	return missing;
 }
 
-/* One case with one kernel; ref against its own bound. */
-static bool check_case(const struct fo_verify_run *v, const struct fo_num_case *c, const struct fo_kernel *k,
+/* One case with a set's kernel, or without a set the device's. ref is held to its own bound. */
+static bool check_case(const struct fo_verify_run *v, const struct fo_num_case *c, const struct fo_kernel_set *set,
 		       struct fo_num_margin *m, char *why, size_t size)
 {
-	if (k == &fo_kernels_ref.kernel[c->call.kind] && !fo_num_check_naive(c, m, why, size))
-		return false;
-	/* ref against itself would always seem to use half of its bound. */
-	struct fo_num_margin self = { 0 }, *keep = k == &fo_kernels_ref.kernel[c->call.kind] ? &self : m;
-	return v->o->brief ? fo_num_check_once(c, k, v->o->threads, keep, why, size)
-			   : fo_num_check(c, k, keep, why, size);
-}
-
-static void check_op(struct fo_verify_run *v, const char *group, const struct fo_kernel_set *set, int kind,
-		     const struct fo_num_case *list, size_t n)
-{
-	const struct fo_kernel *k = &set->kernel[kind];
-	struct fo_num_margin m = { 0 };
-	const char *name = fo_op_info(kind)->name, *against = "double precision";
-	char why[512], detail[64];
-	int done = 0;
-	if (!has_case(list, n, kind)) {
-		fo_verify_add(v, group, name, against, FO_VERIFY_NOT_CHECKED, "no case for this operation");
-		return;
+	if (set) {
+		const struct fo_kernel *k = &set->kernel[c->call.kind];
+		if (set == &fo_kernels_ref && !fo_num_check_naive(c, m, why, size))
+			return false;
+		/* ref against itself would always seem to use half of its bound. */
+		struct fo_num_margin self = { 0 }, *keep = set == &fo_kernels_ref ? &self : m;
+		return v->o->brief ? fo_num_check_once(c, k, v->o->threads, keep, why, size)
+				   : fo_num_check(c, k, keep, why, size);
 	}
-	for (size_t i = 0; i < n; i++) {
-		if (list[i].call.kind != kind || !k->run || (k->can && !k->can(&list[i].call)))
-			continue;
-		done++;
-		if (!check_case(v, &list[i], k, &m, why, sizeof why)) {
-			struct fo_verify_check c = { group, name, against, m.error, m.bound, FO_VERIFY_FAIL, why };
-			fo_verify_put(v, c);
-			return;
-		}
-	}
-	if (!done)
-		return; /* the set leaves this operation, or this type of it, to a lower one */
-	snprintf(detail, sizeof detail, "%d cases", done);
-	fo_verify_measured(v, group, name, against, m.error, m.bound, detail);
-}
-
-void fo_verify_kernels(struct fo_verify_run *v)
-{
-	static const struct {
-		int dtype;
-		const char *name;
-	} type[] = { { FO_F32, "fp32" }, { FO_BF16, "bf16" } };
-	for (int isa = 0; isa < FO_ISA_COUNT; isa++)
-		for (size_t t = 0; t < sizeof type / sizeof *type; t++) {
-			size_t n;
-			if (!fo_verify_set_runs(v, isa))
-				continue;
-			const char *group = fo_verify_group(v, "kernels %s %s", fo_isa_name[isa], type[t].name);
-			struct fo_num_case *list = cases(type[t].dtype, &n);
-			for (int kind = 0; kind < FO_OP_COUNT; kind++)
-				if (fo_op_info(kind)->cls != FO_CLASS_HOST)
-					check_op(v, group, fo_kernel_sets[isa], kind, list, n);
-			free(list);
-		}
-}
-
-/* ---- a device's kernels ---- */
-
-static bool check_device_case(const struct fo_verify_run *v, const struct fo_num_case *c, struct fo_num_margin *m,
-			      char *why, size_t size)
-{
 	bool good = v->o->brief ? fo_num_check_once(c, &fo_num_cuda_kernel, 1, m, why, size)
 				: fo_num_check_device(c, &fo_num_cuda_kernel, fo_num_cuda_same_bits, m, why, size);
 	const char *error = fo_num_cuda_error();
@@ -138,54 +86,82 @@ static bool check_device_case(const struct fo_verify_run *v, const struct fo_num
 	return good && !error;
 }
 
-static void check_device_op(struct fo_verify_run *v, const char *group, int kind, const struct fo_num_case *list,
-			    size_t n)
+/* NULL where the set, or the device, runs this case, else why not. */
+static const char *cannot(const struct fo_num_case *c, const struct fo_kernel_set *set)
+{
+	int kind = c->call.kind;
+	if (!set)
+		return fo_cuda_kernel_of(kind) ? fo_num_cuda_cannot(c) : "the device has no kernel for it";
+	const struct fo_kernel *k = &set->kernel[kind];
+	return k->run && (!k->can || k->can(&c->call)) ? NULL : "a lower set runs it";
+}
+
+static void check_op(struct fo_verify_run *v, const char *group, const struct fo_kernel_set *set, int kind,
+		     const struct fo_num_case *list, size_t n)
 {
 	struct fo_num_margin m = { 0 };
 	const char *name = fo_op_info(kind)->name, *against = "double precision",
-		   *cannot = "the device has no kernel for it";
+		   *reason = "no case for this operation";
 	char why[512], detail[64];
 	int done = 0;
 	for (size_t i = 0; i < n; i++) {
-		if (list[i].call.kind != kind || !fo_cuda_kernel_of(kind))
+		if (list[i].call.kind != kind)
 			continue;
-		const char *reason = fo_num_cuda_cannot(&list[i]);
-		if (reason) {
-			cannot = reason;
+		const char *no = cannot(&list[i], set);
+		if (no) {
+			reason = no;
 			continue;
 		}
 		done++;
-		if (!check_device_case(v, &list[i], &m, why, sizeof why)) {
+		if (!check_case(v, &list[i], set, &m, why, sizeof why)) {
 			fo_verify_put(v, (struct fo_verify_check){ group, name, against, m.error, m.bound,
 								   FO_VERIFY_FAIL, why });
 			return;
 		}
 	}
+	if (!done && set && has_case(list, n, kind))
+		return; /* the set leaves this operation, or this type of it, to a lower one */
 	if (!done) {
-		fo_verify_add(v, group, name, against, FO_VERIFY_NOT_CHECKED, cannot);
+		fo_verify_add(v, group, name, against, FO_VERIFY_NOT_CHECKED, reason);
 		return;
 	}
-	snprintf(detail, sizeof detail, "%d cases, %s", done, fo_cuda_kernel_of(kind)->by);
+	if (set)
+		snprintf(detail, sizeof detail, "%d cases", done);
+	else
+		snprintf(detail, sizeof detail, "%d cases, %s", done, fo_cuda_kernel_of(kind)->by);
 	fo_verify_measured(v, group, name, against, m.error, m.bound, detail);
 }
 
-static void check_device(struct fo_verify_run *v)
+/* All operations of a set, or without a set of the device. */
+static void check_set(struct fo_verify_run *v, const struct fo_kernel_set *set)
 {
 	static const struct {
 		int dtype;
 		const char *name;
 	} type[] = { { FO_F32, "fp32" }, { FO_BF16, "bf16" } };
-	fo_num_cuda_use(v->o->cuda);
 	for (size_t t = 0; t < sizeof type / sizeof *type; t++) {
 		size_t n;
-		const char *group = fo_verify_group(v, "kernels cuda %s", type[t].name);
+		const char *group = fo_verify_group(v, "kernels %s %s", set ? set->name : "cuda", type[t].name);
 		struct fo_num_case *list = cases(type[t].dtype, &n);
 		for (int kind = 0; kind < FO_OP_COUNT; kind++)
-			if (fo_op_info(kind)->cls != FO_CLASS_HOST && has_case(list, n, kind))
-				check_device_op(v, group, kind, list, n);
+			if (fo_op_info(kind)->cls != FO_CLASS_HOST && (set || has_case(list, n, kind)))
+				check_op(v, group, set, kind, list, n);
 		free(list);
 	}
-	fo_num_cuda_use(NULL);
+}
+
+static void check_kernels(struct fo_verify_run *v)
+{
+	if (v->o->cuda) {
+		fo_num_cuda_use(v->o->cuda);
+		check_set(v, NULL);
+		fo_num_cuda_use(NULL);
+		return;
+	}
+	name_missing_sets(v);
+	for (int isa = 0; isa < FO_ISA_COUNT; isa++)
+		if (fo_verify_set_runs(v, isa))
+			check_set(v, fo_kernel_sets[isa]);
 }
 
 /* ---- all of it ---- */
@@ -196,12 +172,7 @@ fo_status fo_verify(const struct fo_verify_options *o, struct fo_verify_report *
 	int64_t t0 = fo_now_ns();
 	*r = (struct fo_verify_report){ 0 };
 	FO_TRY(fo_isa_choose(&v.isa));
-	if (o->cuda) {
-		check_device(&v);
-	} else {
-		name_missing_sets(&v);
-		fo_verify_kernels(&v);
-	}
+	check_kernels(&v);
 	fo_verify_steps(&v);
 	fo_verify_repeat(&v);
 	if (!o->cuda) /* nothing of it is the device's */
