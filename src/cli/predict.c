@@ -7,7 +7,7 @@
 #include "record/record.h"
 #include "sim/compare.h"
 #include "sim/sim.h"
-#include "timeline/parts.h"
+#include "timeline/timeline.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "cost/device_profile.h"
 #include "pass/pass.h"
-#include "sim/device.h"
+#include "sim/sim.h"
 
 #include <math.h>
 #include <stdlib.h>

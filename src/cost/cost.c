@@ -1,5 +1,4 @@
 #include "cost/cost.h"
-#include "cost/reuse.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,8 +16,7 @@ const char *const fo_sure_name[FO_SURE_COUNT] = { "exact", "interpolated", "gues
 /* Distance between all operands in the caches and none of them, in doublings of the bytes. */
 #define COLD_DOUBLINGS 2
 
-/* The median of the quiet measurements, however few; of all where none was quiet. A step is composed from metered spans
- * in the same way. */
+/* The median of the quiet measurements, of all where none was quiet. */
 static bool was_quiet(const struct fo_limits_row *row) { return row->time.quiet > 0; }
 static double seconds_of(const struct fo_limits_row *row)
 {
@@ -143,7 +141,7 @@ fo_status fo_rates_init(struct fo_rates *r, const struct fo_limits *l, int threa
 			r->overhead_s = seconds_of(&l->row[i]);
 	if (mean_rate(r, "matmul", NULL) > 0 && r->copy_byte_s > 0)
 		return FO_OK;
-	fo_status st = fo_fail(FO_EUNSUPPORTED, "the machine profile has no times of products and memory with %d %s",
+	fo_status st = fo_fail(FO_EUNSUPPORTED, "the machine profile has no times of matmuls and memory with %d %s",
 			       threads, threads == 1 ? "thread" : "threads");
 	int most = fo_rates_threads(l);
 	return most && most != threads
@@ -226,6 +224,11 @@ static void mean_add(struct mean *m, const struct fo_limits_row *row, double wor
 	m->weight += w;
 }
 static double mean_of(const struct mean *m) { return m->weight > 0 ? exp(m->log_rate / m->weight) : 0; }
+static struct fo_op_time time_by_mean(const struct mean *m, double work)
+{
+	return (struct fo_op_time){ work / mean_of(m), m->nearest <= FO_COST_NEAR ? FO_SURE_NEAR : FO_SURE_GUESS,
+				    m->quiet };
+}
 
 /* FLOP/s of a kind whatever the shape; 0: no row. */
 static double mean_rate(const struct fo_rates *r, const char *kind, const char *dtype)
@@ -256,10 +259,9 @@ static struct fo_op_time tensor_time(const struct fo_rates *r, const struct fo_p
 		mean_add(&m, row, row->flop, d);
 	}
 	if (m.weight > 0)
-		return (struct fo_op_time){ c.exec / mean_of(&m),
-					    m.nearest <= FO_COST_NEAR ? FO_SURE_NEAR : FO_SURE_GUESS, m.quiet };
-	/* Of another pass or type (fp8 factors are widened when they are packed): any row of the kind, then any
-	 * product. */
+		return time_by_mean(&m, c.exec);
+	/* No row of this pass and type (fp8 factors are widened when they are packed): any row of the kind stands in,
+	 * then any matmul. */
 	double rate = mean_rate(r, kind, NULL);
 	rate = rate > 0 ? rate : mean_rate(r, "matmul", dtype);
 	rate = rate > 0 ? rate : mean_rate(r, "matmul", NULL);
@@ -290,8 +292,7 @@ static struct fo_op_time memory_time(const struct fo_rates *r, const struct fo_p
 		}
 	if (!(m.weight > 0))
 		return (struct fo_op_time){ bytes / r->copy_byte_s, FO_SURE_GUESS, false };
-	return (struct fo_op_time){ bytes / mean_of(&m), m.nearest <= FO_COST_NEAR ? FO_SURE_NEAR : FO_SURE_GUESS,
-				    m.quiet };
+	return time_by_mean(&m, bytes);
 }
 
 struct fo_op_time fo_rates_op(const struct fo_rates *r, const struct fo_program *p, const struct fo_op *o,

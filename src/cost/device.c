@@ -48,10 +48,10 @@ static const struct family {
 	  true,
 	  { 763, 828 },
 	  { { { 0.64, 0.73, 790 / 989. },
-	      "0.73 of the peak fits published runs on this card best; 0.80 is the best product that was measured "
+	      "0.73 of the peak fits published runs on this card best; 0.80 is the best matmul that was measured "
 	      "(794.5 TFLOP/s, stas00/ml-engineering); 0.64: as far below" },
 	    { { 0.52, 0.60, 0.70 },
-	      "0.60 to 0.67 of the peak fit published fp8 runs; the best product reached 0.71 "
+	      "0.60 to 0.67 of the peak fit published fp8 runs; the best matmul reached 0.71 "
 	      "(stas00/ml-engineering)" },
 	    { { 0.58, 0.65, 704 / 989. },
 	      "as an H200, which has the same multiprocessors; FlashAttention 3's paper has 0.65 on an H100" },
@@ -62,7 +62,7 @@ static const struct family {
 	  false,
 	  { 300, 300 },
 	  { { { 0.72, 0.82, 0.87 },
-	      "0.82 to 0.85 of the peak fit published runs; the best product reached 0.87 (stas00/ml-engineering)" },
+	      "0.82 to 0.85 of the peak fit published runs; the best matmul reached 0.87 (stas00/ml-engineering)" },
 	    { { NAN, NAN, NAN }, "no fp8 on this device" },
 	    { { 0.35, 0.50, 0.65 },
 	      "0.36 to 0.50 fit published runs of other kernels; cuDNN's on this card: nothing is published" },
@@ -73,9 +73,9 @@ static const struct family {
 	  false,
 	  { 300, 300 },
 	  { { { 0.42, 0.54, 0.76 },
-	      "0.54 of the peak fits published runs on GB200, where power limits; the best single product reached 0.78 "
+	      "0.54 of the peak fits published runs on GB200, where power limits; the best single matmul reached 0.78 "
 	      "(stas00/ml-engineering)" },
-	    { { 0.42, 0.54, 0.74 }, "the same; the best single product reached 0.76" },
+	    { { 0.42, 0.54, 0.74 }, "the same; the best single matmul reached 0.76" },
 	    { { 0.35, 0.46, 0.71 }, "0.46 fits published runs; FlashAttention 4's paper has 0.71 forward" },
 	    { { 0.30, 0.40, 0.60 }, "0.40 as the whole of attention fits; 0.60: a guess" },
 	    { { 0.65, 0.79, 0.88 }, "0.79 of the memory's rate fits published runs of all devices" },
@@ -99,23 +99,23 @@ static const struct fo_interval gap = { 2.7e-6, 3.4e-6, 4.05e-6 };
 /* A kernel of a graph that does next to nothing: 2 to 4 us are what programmatic launch is said to hide behind small
  * kernels. */
 static const struct fo_interval least = { 2e-6, 3e-6, 4e-6 };
-/* Two lanes: the tails of waves are some 3 % of the products of backward on an H200. */
+/* Two lanes: the tails of waves are some 3 % of backward's matmuls on an H200. */
 static const struct fo_interval overlap = { 0.018, 0.024, 0.031 };
 /* The visible share of the time of reading and writing a weight gradient's sum; matmuls hide the rest. With K = 8,192 5
- * to 8 of 14 ms of a row of Llama-3.1-8B; with K = 2,048 8 us of epilogue meet 23 us of products, and 2 to 3 of 4.2 ms
+ * to 8 of 14 ms of a row of Llama-3.1-8B; with K = 2,048 8 us of epilogue meet 23 us of matmul, and 2 to 3 of 4.2 ms
  * show. Arithmetic; between them by log K. */
 static const struct {
 	double k;
 	struct fo_interval shows;
 } sums_at[2] = { { 2048, { 0.48, 0.60, 0.71 } }, { 8192, { 0.36, 0.46, 0.55 } } };
-/* Tiles of a product by the rate that they reach: 1 and 0.62 fit published runs, between them by operands read per
- * FLOP. */
+/* Tiles of a matmul by the rate that they reach: 1 and 0.62 fit published runs, the others follow from operands read
+ * per FLOP. */
 static const struct {
 	double rows, cols, rate;
 } tile[] = { { 128, 256, 1 }, { 128, 128, 0.92 }, { 64, 128, 0.78 }, { 64, 64, 0.62 } };
 /* The last wave of large matmuls leaves 3 % idle (8 waves over 132 multiprocessors); the rates above include that. */
 #define FULL 0.969
-/* Filling a product's pipeline costs as much as this many terms of K; fits published runs. The rates above are of K >=
+/* Filling a matmul's pipeline costs as much as this many terms of K; fits published runs. The rates above hold for K >=
  * 2,048. */
 #define DEPTH 160
 #define DEEP 2048
@@ -240,8 +240,8 @@ static double bytes_of(const struct fo_program *p, const struct fo_operand *a)
 	return (double)a->nr * a->nc * (double)fo_dtype_bytes(p->buf[a->buf].dtype);
 }
 
-static struct fo_device_time product(const struct fo_device_rates *r, const struct fo_program *p, const struct fo_op *o,
-				     uint32_t first)
+static struct fo_device_time matmul(const struct fo_device_rates *r, const struct fo_program *p, const struct fo_op *o,
+				    uint32_t first)
 {
 	const struct fo_operand *a = &o->arg[FO_MATMUL_A], *b = &o->arg[FO_MATMUL_B], *c = &o->arg[FO_MATMUL_C];
 	bool fp8 = fo_dtype_fp8(p->buf[a->buf].dtype), sums = c->access == FO_ACC && p->buf[c->buf].dtype == FO_F32;
@@ -258,7 +258,7 @@ static struct fo_device_time product(const struct fo_device_rates *r, const stru
 	work.mid *= fmax(1, (1 + DEPTH / k) / (1 + (double)DEPTH / DEEP));
 	work.high *= fmax(1, (1 + DEPTH / k) / (1 + (double)DEPTH / DEEP));
 	t.seconds = over(work, rate);
-	/* A faster product hides as much as one that is as much less deep. */
+	/* A faster matmul hides as much as one of a proportionally smaller K. */
 	if (sums)
 		t.sum_bytes = (stored ? 1 : 2) * bytes_of(p, c);
 	double as_deep = fp8 ? k * r->rate[FO_DEVICE_PRODUCT].mid / rate.mid : k;
@@ -314,9 +314,8 @@ struct fo_device_time fo_device_op_seconds(const struct fo_device_rates *r, cons
 	if (family == FO_OPS_HOST)
 		return (struct fo_device_time){ .known = true };
 	if (family == FO_OPS_MATMUL)
-		t = product(r, p, o, first);
-	/* What rounds and turns the gradients (attention_bwd_rope) moves the bytes of what rounds them in
-	 * attention_bwd, which its rate has in it: only the walk of a rotation by itself is gone. */
+		t = matmul(r, p, o, first);
+	/* attention_bwd_rope rotates the gradients while it rounds them, and moves the bytes of attention_bwd. */
 	else if (family == FO_OPS_ATTENTION || family == FO_OPS_ATTENTION_BWD)
 		t = attention(r, p, o, pairs);
 	else if (fo_op_info(o->kind)->cls == FO_CLASS_MEMORY)

@@ -32,7 +32,7 @@ struct fo_device_profile {
 	int64_t seq; /* of the newest operations */
 	struct fo_device_row *row;
 	size_t rows, cap;
-	int expected; /* operations that the measurement set out to measure; fewer rows: it was ended early */
+	int expected; /* operations to be measured; fewer rows: the measurement was ended early */
 	struct {
 		double work;
 		struct fo_interval seconds;
@@ -40,20 +40,20 @@ struct fo_device_profile {
 };
 
 /* FO_EIO when it cannot be read; FO_EFORMAT, naming the place, when it is not such a file, holds no operation, or ends
- * within a line. *f needs no fini then. Lines of other objects (labels, ceilings, sums) count for nothing. */
+ * within a line. *f needs no fini then. Lines of other objects are ignored. */
 FO_CHECKED fo_status fo_device_profile_read(const char *path, struct fo_device_profile *f);
 FO_CHECKED fo_status fo_device_profile_parse(const char *text, size_t len, const char *where,
 					     struct fo_device_profile *f);
 void fo_device_profile_fini(struct fo_device_profile *f);
 
-/* The newest row of an operation; false: there is none. Single calls stand apart, so the device rests between them and
- * its clock is higher than in a step. Where the operation heats the device (products, attention) the time is that of
- * calls without a pause; where only single ones were measured their median, slow end 6 % more (744 TFLOP/s where
- * bursts reach 790, device.c). Others: the median of single calls, whose operands come from memory as in a step. */
+/* The newest row of an operation; false: there is none. The device rests between single calls, so its clock is higher
+ * than in a step. Operations that heat it (matmuls, attention) take the time of calls without a pause; where only
+ * single ones were measured, their median, with a slow end of 6 % more (744 TFLOP/s where bursts reach 790, device.c).
+ * Others take the median of single calls, whose operands come from memory as in a step. */
 bool fo_device_profile_find(const struct fo_device_profile *f, uint64_t key, struct fo_interval *seconds);
 
-/* Rates of the classes that were measured take the place of the catalogue's. FO_EARG when the profile is of another
- * device than the row the rates are from, FO_EFORMAT when it claims more than the device can do. f outlives r. */
+/* Rates of measured classes replace the catalogue's. FO_EARG when the profile is of another device than r, FO_EFORMAT
+ * when it claims more than the device can do. f outlives r. */
 FO_CHECKED fo_status fo_device_rates_measured(struct fo_device_rates *r, const struct fo_catalogue *c,
 					      const struct fo_device_profile *f);
 

@@ -1,4 +1,4 @@
-#include "cost/reuse.h"
+#include "cost/cost.h"
 #include "base/mem.h"
 
 #include <stdlib.h>

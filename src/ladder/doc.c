@@ -2,7 +2,7 @@
  * the command that makes it again. */
 #include "ladder/ladder.h"
 
-#include "timeline/parts.h"
+#include "timeline/timeline.h"
 
 #include <stdio.h>
 #include <string.h>

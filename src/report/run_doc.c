@@ -1,7 +1,7 @@
 /* A run as a document: its answer and figures for a terminal and a page, the pictures for the page alone. */
 #include "report/run_int.h"
 
-#include "timeline/parts.h"
+#include "timeline/timeline.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include "report/versus.h"
 
 #include "report/versus_text.h"
-#include "timeline/parts.h"
+#include "timeline/timeline.h"
 
 #include <string.h>
 

@@ -115,7 +115,7 @@ fo_status fo_sim_table_timeline(struct fo_sim_table *t, const struct fo_program 
 		gone++;
 	steps -= gone;
 	if (steps < 2) {
-		st = fo_hint(fo_fail(FO_EARG, "'%s' has no step behind its first: nothing to compare with", where),
+		st = fo_hint(fo_fail(FO_EARG, "'%s' has no step after its first: nothing to compare with", where),
 			     "train some steps more: the first touches fresh memory and does not count");
 	} else {
 		double *sum = fo_xmalloc((size_t)(steps - 1) * (size_t)(t->lines + 1) * sizeof *sum);

@@ -25,23 +25,19 @@ void fo_sim_table_init(struct fo_sim_table *t, const struct fo_sim *s, const str
 		       const struct fo_unrolled *u);
 void fo_sim_table_fini(struct fo_sim_table *t);
 
-/* measured_s of each line: the median over the timeline's steps of the sum of its spans. The oldest step in the rings,
- * which may have lost its beginning, and a run's first, which touches fresh memory, do not count; FO_EARG when no other
- * is there, FO_EFORMAT when the timeline is of another program. `where` names it. The lines' medians need not sum to
- * the median of sums, which is t->measured_s. */
+/* measured_s of each line: the median over the timeline's steps of the sum of its spans. The oldest step in the rings
+ * and a run's first do not count; FO_EARG when there is no other, FO_EFORMAT when the timeline is of another program.
+ * `where` names it. t->measured_s is the median of sums, not the sum of medians. */
 FO_CHECKED fo_status fo_sim_table_timeline(struct fo_sim_table *t, const struct fo_program *p,
 					   const struct fo_timeline_file *f, const char *where);
-/* measured_s of each line: from metered steps, its operations at their quiet medians; of what was never quiet at the
- * median of all spans. t->measured_s is their sum. An operation without any span makes its line NaN, which counts in
- * neither sum. */
+/* The same from metered steps: each operation's quiet median, else the median of all its spans. t->measured_s is their
+ * sum. Without any span a line is NaN and counts in neither sum. */
 void fo_sim_table_composed(struct fo_sim_table *t, const struct fo_composed *c);
-/* Sorts: the largest difference first, behind it what was not measured, the longest first. line_of is of no use then.
- */
+/* Sorts by difference, largest first; then what was not measured, longest first. line_of does not hold after that. */
 void fo_sim_table_sort(struct fo_sim_table *t);
 
-/* What the mean step of a run held, from its log: HFU tells what was executed, and so the attention pairs, the rule 6N
- * how many tokens were no padding. NaN, and pairs < 0, where the log does not tell. The record was opened with its
- * program. */
+/* What the mean step of a run held, from its log: attention pairs follow from HFU, tokens without padding from the rule
+ * 6N. NaN, and pairs < 0, where the log does not say. The record was opened with its program. */
 struct fo_sim_load {
 	double pairs;               /* of a micro-batch, as in fo_op_cost */
 	double tokens, loss_tokens; /* of a step: without padding; that carry loss */

@@ -1,4 +1,4 @@
-#include "sim/device.h"
+#include "sim/sim.h"
 
 enum { WALKS = 3 };
 static double *end_of(struct fo_interval *x, int walk)

@@ -1,6 +1,5 @@
 #include "sim/sim.h"
 #include "base/mem.h"
-#include "cost/reuse.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -62,13 +61,11 @@ static enum fo_part part_of_wait(const struct fo_op *o)
 
 /* ---- the walk ---- */
 
-/* A lane's operation and what is left of it. */
+/* A lane's operation. left_s: what was left of it at at_s, in seconds of a lane that has the cores alone. */
 struct lane {
-	int next;            /* its first instance that has not begun; -1: none */
-	int runs;            /* -1: none */
-	double free_s;       /* its last one ended */
-	double at_s, left_s; /* what was left of the one that runs, at this time, in seconds of a lane that has the
-				cores alone */
+	int next, runs; /* its first instance that has not begun, and the one that runs; -1: none */
+	double free_s;  /* its last one ended */
+	double at_s, left_s;
 };
 struct walk {
 	struct fo_sim *s;
@@ -126,12 +123,12 @@ static void begin_next(struct walk *w, int lane)
 			s->part_s[part_of_wait(fo_instance_op(w->p, w->u, s->waited[i]))] += ready - w->idle_s;
 		change_computing(w, 1, ready);
 		s->part_s[fo_part_of_op((enum fo_op_kind)o->kind)] += s->seconds[i];
-		s->part_s[FO_PART_UNATTRIBUTED] += w->s->overhead_s;
+		s->part_s[FO_PART_UNATTRIBUTED] += s->overhead_s;
 		s->sure_s[s->sure[i]] += s->seconds[i];
 	}
 	s->unknown += s->sure[i] == FO_SURE_NONE;
 	s->begin_s[i] = ready;
-	*x = (struct lane){ w->after[i], i, x->free_s, ready, s->seconds[i] + w->s->overhead_s };
+	*x = (struct lane){ w->after[i], i, x->free_s, ready, s->seconds[i] + s->overhead_s };
 }
 
 /* Ends the operation that ends first, the older one of two; false: none runs. */
@@ -220,8 +217,7 @@ fo_status fo_sim_timeline(const struct fo_sim *s, const struct fo_program *p, co
 	FO_TRY(fo_timeline_init(t, p, u, 1));
 	for (int i = 0; i < s->n; i++) {
 		int lane = fo_instance_op(p, u, i)->lane;
-		double end_s = s->end_s[i] - s->overhead_s > s->begin_s[i] ? s->end_s[i] - s->overhead_s
-									   : s->begin_s[i];
+		double end_s = fmax(s->end_s[i] - s->overhead_s, s->begin_s[i]);
 		int64_t begin = llround(s->begin_s[i] * 1e9), end = llround(end_s * 1e9);
 		if (s->waited[i] >= 0)
 			fo_timeline_record(t, lane, 0, ~s->waited[i], free_at[lane], begin);
@@ -234,7 +230,7 @@ fo_status fo_sim_timeline(const struct fo_sim *s, const struct fo_program *p, co
 double fo_sim_pairs(int64_t seq, double document)
 {
 	/* Token i of a row stands at a place o of its document, any of [0, document) alike, and sees min(o, i) tokens
-	 * and itself: in the mean over o that is i - i^2 / 2N for i < N, N / 2 behind. */
+	 * and itself: in the mean over o that is i - i^2 / 2N for i < N, N / 2 after that. */
 	double n = document < 1 ? 1 : document, pairs = (double)seq;
 	for (int64_t i = 0; i < seq; i++) {
 		double at = (double)i;

@@ -150,7 +150,7 @@ fo_status fo_metered_write(struct fo_metered_out *o, struct fo_metered *m)
 	memcpy(o->piece.data, &p, sizeof p);
 	off_t end = lseek(o->fd, 0, SEEK_END);
 	fo_status st = write_all(o->fd, o->path, o->piece.data, o->piece.len);
-	/* Half a piece would end what can be read of the file: the ones behind it would be lost. */
+	/* Half a piece would hide the pieces after it from readers. */
 	if (st != FO_OK && end >= 0 && fo_ftruncate(o->fd, end))
 		return fo_fs_refuse("shorten", o->path, errno);
 	return st;
@@ -219,9 +219,9 @@ static fo_status read_piece(struct fo_metered *m, const unsigned char *data, con
 	return FO_OK;
 }
 
-/* A piece that is not whole ends the file: what a kill or a power cut leaves. Whole ones behind it mean damage. So do
- * many that only look whole until they are summed: spans hold next to none by chance, and a file full of them would
- * take time that grows with the square of its length. Eight times the bytes is far beyond chance. */
+/* A kill or a power cut leaves half a piece at the end of a file. Whole pieces after it mean damage. So do many that
+ * look whole until they are summed: spans hold next to none by chance, and summing a file full of them would take time
+ * that grows with the square of its length. Eight times the bytes is far beyond chance. */
 static bool ends_here(const unsigned char *data, size_t len)
 {
 	struct piece p;
@@ -251,7 +251,7 @@ fo_status fo_metered_read(struct fo_metered *m, const char *path)
 			m->torn = true;
 			if (!ends_here(f.data + at, f.len - at))
 				st = fo_fail(FO_EFORMAT,
-					     "metered steps '%s' are damaged at byte %zu: more pieces begin behind it",
+					     "metered steps '%s' are damaged at byte %zu: more pieces begin after it",
 					     path, at);
 			break;
 		}

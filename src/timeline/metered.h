@@ -1,13 +1,12 @@
-/* Metered steps: every operation of a step timed between two bursts of known work, kept as raw spans, and the step time
- * that is composed from the quiet ones.
+/* Metered steps: every operation of a step timed between two bursts of known work, and the step time that is composed
+ * from the quiet spans.
  *
- * Whole steps are never quiet on a shared machine: quiet phases are shorter than a step (docs/metrics.md). So a step's
- * time is put together from its operations: each counts with the median of its quiet spans, over all metered steps and
- * layers. What is kept is raw (seconds, time lost, both bursts), because which span was quiet depends on the best
- * bursts ever seen: more files raise that bar for all of them.
+ * Quiet phases of a shared machine are shorter than a step (docs/metrics.md). So a step's time is composed from its
+ * operations: each counts with the median of its quiet spans, over all metered steps and layers. The file keeps raw
+ * spans, because which of them was quiet depends on the best bursts ever seen, in other files, too.
  *
  * A meter (src/kernel/measure.h) takes the spans; training with train.metered-every appends them to DIR/metered.fom
- * (docs/formats.md), one checksummed piece per step. Nothing here needs the engine. */
+ * (docs/formats.md), one checksummed piece per step. */
 #ifndef FO_TIMELINE_METERED_H
 #define FO_TIMELINE_METERED_H
 
@@ -34,12 +33,10 @@ void fo_metered_init(struct fo_metered *m, const struct fo_program *p, const cha
 void fo_metered_fini(struct fo_metered *m);
 void fo_metered_add(struct fo_metered *m, int32_t step, int32_t instance, const struct fo_quiet_span *s);
 
-/* Reads and validates. What a kill or a power cut left of the last piece is left out; damage anywhere else is
- * FO_EFORMAT. */
+/* Reads and validates. The rest of a last piece that a kill cut off is left out; other damage is FO_EFORMAT. */
 FO_CHECKED fo_status fo_metered_read(struct fo_metered *m, const char *path);
 
-/* Appends one piece per step. A file of another program, dtype or thread count is begun anew: so is program.txt beside
- * it. */
+/* Appends one piece per step. A file of another program, dtype or thread count is begun anew. */
 struct fo_metered_out {
 	int fd;
 	char *path; /* heap */
@@ -58,16 +55,14 @@ void fo_metered_best(const struct fo_metered *m, struct fo_burst *best);
 struct fo_composed_op {          /* operation `op` of block `block`, over all layers and micro-batches */
 	int block, op, per_step; /* instances in a step */
 	struct fo_quiet_stats time;
-	double seconds; /* that one instance counts with: the quiet median, the median of all where none was quiet; 0
-			   without a span */
+	double seconds; /* of one instance: the quiet median, of all spans where none was quiet; 0 without a span */
 };
 struct fo_composed {
 	struct fo_composed_op *op; /* blocks in order; operations that the host serves have no spans */
 	int ops;
 	int64_t steps;
-	double seconds;  /* the quiet step time: the operations one after the other, nothing between them; NaN without a
-			    span */
-	double median_s; /* composed in the same way from the medians of all spans */
+	double seconds;               /* the quiet step time: the operations one after the other; NaN without a span */
+	double median_s;              /* the same from the medians of all spans */
 	double part_s[FO_PART_COUNT]; /* of `seconds` */
 	double quiet_share;           /* of `seconds`, from operations that had a quiet span */
 	double enough_share;          /* of `seconds`, from operations that had FO_QUIET_ENOUGH of them */

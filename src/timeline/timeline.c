@@ -12,6 +12,30 @@ const char *const fo_part_name[FO_PART_COUNT] = {
 	"data",   "unattributed",
 };
 
+const char *const fo_part_words[FO_PART_COUNT] = {
+	[FO_PART_MATMUL] = "matmuls",
+	[FO_PART_ATTENTION_FORWARD] = "attention forward",
+	[FO_PART_ATTENTION_BACKWARD] = "attention backward",
+	[FO_PART_ELEMENTWISE] = "norms and elementwise",
+	[FO_PART_LOSS] = "loss",
+	[FO_PART_OPTIMIZER] = "optimizer",
+	[FO_PART_COMMUNICATION] = "exposed communication",
+	[FO_PART_DATA] = "waiting for data",
+	[FO_PART_UNATTRIBUTED] = "unattributed",
+};
+
+const unsigned char fo_part_tone[FO_PART_COUNT] = {
+	[FO_PART_MATMUL] = 0,
+	[FO_PART_ATTENTION_FORWARD] = 12,
+	[FO_PART_ATTENTION_BACKWARD] = 2,
+	[FO_PART_ELEMENTWISE] = 10,
+	[FO_PART_LOSS] = 19,
+	[FO_PART_OPTIMIZER] = 5,
+	[FO_PART_COMMUNICATION] = 6,
+	[FO_PART_DATA] = 9,
+	[FO_PART_UNATTRIBUTED] = 8,
+};
+
 fo_status fo_timeline_init(struct fo_timeline *t, const struct fo_program *p, const struct fo_unrolled *u, int steps)
 {
 	uint32_t per_step[FO_LANE_COUNT] = { 0 };
@@ -176,7 +200,7 @@ struct fo_mfu fo_mfu_of_step(const struct fo_program *p, double tokens, double p
 /* ---- file ---- */
 
 #define MAGIC "FOTIMEL2"
-#define MAGIC_1 "FOTIMEL1" /* without the lanes behind send_backward */
+#define MAGIC_1 "FOTIMEL1" /* without the lanes after send_backward */
 enum { MAX_SPANS = 1 << 28, LANES_1 = FO_LANE_SEND_BACKWARD + 1 };
 
 struct header {
@@ -193,8 +217,8 @@ fo_status fo_timeline_write(const struct fo_timeline *t, const struct fo_program
 	fo_str_append(&s, &h, sizeof h);
 	for (int l = 0; l < FO_LANE_COUNT; l++) {
 		const struct fo_ring *r = &t->lane[l];
-		for (uint64_t i = r->n > r->cap ? r->n - r->cap : 0; i < r->n; i++) {
-			struct fo_span x = r->span[i % r->cap];
+		for (uint64_t i = oldest_of(r); i < r->n; i++) {
+			struct fo_span x = *span_of(r, i);
 			x.begin_ns -= t->origin_ns;
 			x.end_ns -= t->origin_ns;
 			fo_str_append(&s, &x, sizeof x);

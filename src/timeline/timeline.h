@@ -1,7 +1,7 @@
 /* What a step did and when: spans in ring buffers, the step profile, the MFU meter, the timeline file.
  *
- * Recording costs two clock reads and one store per operation; each lane writes its own ring, so no locks. Spans store
- * (step, instance); everything else is looked up in the program whose hash the file carries. */
+ * Recording costs two clock reads and one store per operation; each lane writes its own ring, so no locks. The rest is
+ * looked up in the program whose hash the file carries. */
 #ifndef FO_TIMELINE_TIMELINE_H
 #define FO_TIMELINE_TIMELINE_H
 
@@ -42,13 +42,13 @@ static inline void fo_timeline_record(struct fo_timeline *t, int lane, int32_t s
 	r->span[r->n++ % r->cap] = (struct fo_span){ begin_ns, end_ns, step, instance };
 }
 
-/* The time that counts as a span's own, on a lane that computes. Two such lanes share the cores, so a moment in which
- * both run an operation is half of each; one in which a lane waits and the other runs belongs to the one that runs. Own
- * times and the time in which neither runs sum to the time. Other lanes: the span's length. */
+/* The time that counts as a span's own. Two lanes that compute share the cores, so a moment in which both run an
+ * operation counts half for each; a moment in which one waits counts for the other. On other lanes: the span's
+ * length. */
 double fo_timeline_own_ns(const struct fo_timeline *t, int lane, const struct fo_span *s);
 /* The first span of the ring, by number in [0, n), that does not end before ns; n: none. */
 uint64_t fo_ring_from(const struct fo_ring *r, int64_t ns);
-/* Operations that lanes which compute ran in the step that lasted [begin, end]; of a whole step:
+/* How many operations the lanes that compute ran in the step that lasted [begin, end]; a whole step has
  * fo_instances_computing. */
 int fo_timeline_ran(const struct fo_timeline *t, int32_t step, int64_t begin_ns, int64_t end_ns);
 int fo_instances_computing(const struct fo_program *p, const struct fo_unrolled *u);
@@ -62,14 +62,14 @@ enum fo_part {
 	FO_PART_ELEMENTWISE,
 	FO_PART_LOSS,
 	FO_PART_OPTIMIZER,
-	FO_PART_COMMUNICATION, /* exposed: the compute lane waited for a communication lane, and no other lane computed
-				*/
+	FO_PART_COMMUNICATION, /* exposed: all compute lanes waited for a communication lane */
 	FO_PART_DATA,          /* waited for the loader or the host lane */
-	FO_PART_UNATTRIBUTED,  /* dispatch between operations, which no span covers; waiting for another lane's compute
-				*/
+	FO_PART_UNATTRIBUTED,  /* dispatch between operations, which no span covers; waits for another compute lane */
 	FO_PART_COUNT
 };
-extern const char *const fo_part_name[FO_PART_COUNT];
+extern const char *const fo_part_name[FO_PART_COUNT], *const fo_part_words[FO_PART_COUNT]; /* for files; for people */
+/* Colours of the style sheet (draw/draw.h: tone), the same as a trace's ledger has for the same work. */
+extern const unsigned char fo_part_tone[FO_PART_COUNT];
 /* The part of the step that the time of such an operation counts for. */
 enum fo_part fo_part_of_op(enum fo_op_kind kind);
 
@@ -77,15 +77,13 @@ struct fo_profile {
 	double part_ns[FO_PART_COUNT];
 	double total_ns; /* = sum of part_ns */
 	int64_t steps;
-	/* Steps whose operations were not timed (a device's, exec.h) have no parts: they are in neither of the above.
-	 */
+	/* Steps whose operations were not timed (on a device) are in none of the above. */
 	double untimed_ns;
 	int64_t untimed_steps;
 };
-/* Adds one step, as an untimed one where the compute lane has no span of it: its spans in the rings of t and its wall
- * time [begin, end), which includes loader_wait_ns spent waiting for the loader. Operations of lanes that compute count
- * with their own time (fo_timeline_own_ns), waits are the compute lane's. Exact by construction: what neither covers is
- * unattributed. */
+/* Adds one step with wall time [begin, end), of which loader_wait_ns went to waiting for the loader. Operations count
+ * with their own time (fo_timeline_own_ns), waits are the compute lane's, and what neither covers is unattributed. A
+ * step of which the compute lane has no span is an untimed one. */
 void fo_profile_add_step(struct fo_profile *f, const struct fo_timeline *t, const struct fo_program *p,
 			 const struct fo_unrolled *u, int32_t step, int64_t begin_ns, int64_t end_ns,
 			 int64_t loader_wait_ns);
@@ -102,36 +100,31 @@ struct fo_peak {
 struct fo_mfu {
 	double mfu, mfu_causal, mfu_6n, mfu_document, hfu;
 }; /* fractions of the peak */
-/* The closed formulas: f is the FLOP per token (fo_model_flop_per_token); tokens, seconds and the peak (FLOP/s of all
- * devices) are above 0. mfu_document and hfu, which take a program, are NaN. */
+/* The closed formulas: f is the FLOP per token (fo_model_flop_per_token); tokens, seconds and the peak of all devices
+ * are above 0. mfu_document and hfu, which take a program, are NaN. */
 struct fo_mfu fo_mfu_of_tokens(const struct fo_flop *f, double tokens, double seconds, double peak_flop_s);
-/* tokens of the step without padding, attention pairs summed over its micro-batches, and its time. mfu* take
- * the closed formulas per token (docs/metrics.md); mfu_document uses the true pairs: 6 N_mm + 12 L H Q pairs / tokens;
- * hfu sums what the program executed. */
+/* The same with mfu_document, from the true pairs (6 N_mm + 12 L H Q pairs / tokens), and hfu, what the program
+ * executed. tokens: of the step, without padding; pairs: attention pairs of all its micro-batches. */
 struct fo_mfu fo_mfu_of_step(const struct fo_program *p, double tokens, double pairs, double seconds,
 			     double peak_flop_s);
 
 /* MFU of a device in factors, each NAN where not known (docs/metrics.md, "OFU"): mfu = clock x work x counted = clock x
  * pipes x useful. */
 struct fo_mfu_split {
-	double clock; /* mean SM clock / clock at which the device reaches its peak */
-	double work;  /* FLOP that ran / FLOP that this clock gives: hfu / clock */
-	/* FLOP that the rule counts / FLOP that ran: mfu / hfu; less than 1 by recomputation, more by causal attention
-	 */
-	double counted;
+	double clock;       /* mean SM clock / clock at which the device reaches its peak */
+	double work;        /* FLOP that ran / FLOP that this clock gives: hfu / clock */
+	double counted;     /* mfu / hfu: less than 1 by recomputation, more by causal attention */
 	double hz, peak_hz; /* the two clocks */
 	double pipes;       /* share of cycles in which a tensor pipe was active */
-	double ofu;         /* clock x pipes: what the peak would be used to if each of those cycles did all it can */
+	double ofu;         /* clock x pipes: the utilisation if each of those cycles did all it can */
 	double useful;      /* mfu / ofu */
 	char why[160];      /* where ofu is NAN: in a clause, why; else "" */
 };
-/* u: what the device did during the steps. The clock is that of the time in which the pipes were measured, if they
- * were, so that factors are of one time. peak_hz: NAN where not known. not_tensor: in a clause, why the peak is not one
- * of tensor pipes; NULL: it is. */
+/* u: what the device did during the steps; the clock is of the time in which the pipes were measured, if they were.
+ * peak_hz: NAN where not known. not_tensor: in a clause, why the peak is not one of tensor pipes; NULL: it is. */
 struct fo_mfu_split fo_mfu_split_of(const struct fo_mfu *m, const struct fo_nvml_use *u, double peak_hz,
 				    const char *not_tensor);
-/* "60.9 %: MFU = clock 75.2 % x tensor pipes active 81.0 % x 1.084 useful", or "not measured: WHY"; of s clock, pipes,
- * ofu, useful and why. */
+/* "60.9 %: MFU = clock 75.2 % x tensor pipes active 81.0 % x 1.084 useful", or "not measured: WHY". */
 void fo_ofu_text(const struct fo_mfu_split *s, struct fo_str *out);
 
 /* ---- the file (docs/formats.md): header, then per lane its spans ---- */

@@ -66,7 +66,7 @@ export FLATOUT_CACHE
 refused 3 "has not been measured" predict $tiny
 says "'flatout calibrate' makes one"
 refused 2 "cannot train model 'gpt2'" predict --model.name=gpt2
-refused 3 "no times of products and memory with 3 threads" predict $tiny --run.threads=3 --profile=one.json
+refused 3 "no times of matmuls and memory with 3 threads" predict $tiny --run.threads=3 --profile=one.json
 refused 2 "is not a machine profile" predict $tiny --profile="$0"
 refused 3 "nowhere" predict $tiny --profile=nowhere.json
 refused 2 "would say it twice" predict run.yaml --compare=run --profile=one.json
@@ -81,7 +81,7 @@ all=$(printf '%s' "$tiny" | sed 's/--run.threads=1//')
 echo 'model: {layers: 1}' >some.yaml
 run 0 predict $tiny
 if [ "$(nproc)" -gt 1 ]; then
-	refused 3 "no times of products and memory with [0-9]* threads" predict some.yaml $all
+	refused 3 "no times of matmuls and memory with [0-9]* threads" predict some.yaml $all
 	says "^hint: 'flatout calibrate some.yaml' with the options given here measures what this run needs"
 	threads=$(sed -n 's/.*memory with \([0-9]*\) threads.*/\1/p' err)
 	refused 3 "with $threads threads" predict some.yaml

@@ -6,7 +6,7 @@
 #include "cost/cost.h"
 #include "cost/device_profile.h"
 #include "pass/pass.h"
-#include "sim/device.h"
+#include "sim/sim.h"
 
 struct device_rig {
 	struct fo_catalogue catalogue;

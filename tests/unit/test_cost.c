@@ -1,7 +1,6 @@
 /* Times of operations from a machine profile: exact rows by signature, interpolation between others, and what is said
  * of how sure each is; what the caches still hold. */
 #include "cost/cost.h"
-#include "cost/reuse.h"
 #include "pass/pass.h"
 #include "support/must.h"
 

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "timeline/parts.h"
+#include "timeline/timeline.h"
 #include "train/device.h"
 
 #include <errno.h>
