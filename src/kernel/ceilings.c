@@ -19,7 +19,8 @@ enum { ROUNDS = 3 };
 #define MOST_SECONDS 600
 #define METHOD                                                                                                       \
 	"each span between two bursts (registers, second-level cache); quiet: bursts near their best and no thread " \
-	"waited for its processor; rows with a key: operands fetched into the caches or put out of them before each span"
+	"waited for its processor; rows with a key: operands fetched into the caches or put out of them before "     \
+	"each span"
 
 static double spent(const struct fo_grid *g) { return (double)(fo_now_ns() - g->begin) * 1e-9; }
 
