@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-
 /* An open device that is not a software device; *why: the last reason against one that the driver shows. */
 static struct fo_cuda *first_that_opens(char *why, size_t size)
 {
