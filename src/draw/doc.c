@@ -101,23 +101,21 @@ static const char **kept_cells(struct fo_doc *d, struct fo_cells cells, size_t n
 
 void fo_doc_only(struct fo_doc *d, enum fo_doc_for only) { d->only = only; }
 
-void fo_doc_title(struct fo_doc *d, const char *fmt, ...)
-{
-	FORMAT(text, d, fmt);
-	d->title = text;
-}
-
-void fo_doc_lead(struct fo_doc *d, const char *fmt, ...)
-{
-	FORMAT(text, d, fmt);
-	d->lead = text;
-}
-
-void fo_doc_footer(struct fo_doc *d, const char *fmt, ...)
-{
-	FORMAT(text, d, fmt);
-	d->footer = text;
-}
+/* Elements that are one text. */
+#define ONE_TEXT(name, take)                                       \
+	void fo_doc_##name(struct fo_doc *d, const char *fmt, ...) \
+	{                                                          \
+		FORMAT(text, d, fmt);                              \
+		take;                                              \
+	}
+ONE_TEXT(title, d->title = text)
+ONE_TEXT(lead, d->lead = text)
+ONE_TEXT(footer, d->footer = text)
+ONE_TEXT(heading, add(d, FO_DOC_HEADING, text))
+ONE_TEXT(para, add(d, FO_DOC_PARA, text))
+ONE_TEXT(remark, add(d, FO_DOC_REMARK, text))
+ONE_TEXT(warning, add(d, FO_DOC_WARNING, text))
+ONE_TEXT(item, add(d, FO_DOC_ITEM, text))
 
 void fo_doc_verdict(struct fo_doc *d, enum fo_doc_tone tone, const char *label, const char *fmt, ...)
 {
@@ -132,36 +130,6 @@ void fo_doc_fact(struct fo_doc *d, const char *name, const char *value, const ch
 	struct fo_doc_node *n = add(d, FO_DOC_FACT, kept(d, value ? value : ""));
 	n->label = kept(d, name);
 	n->note = kept(d, note);
-}
-
-void fo_doc_heading(struct fo_doc *d, const char *fmt, ...)
-{
-	FORMAT(text, d, fmt);
-	add(d, FO_DOC_HEADING, text);
-}
-
-void fo_doc_para(struct fo_doc *d, const char *fmt, ...)
-{
-	FORMAT(text, d, fmt);
-	add(d, FO_DOC_PARA, text);
-}
-
-void fo_doc_remark(struct fo_doc *d, const char *fmt, ...)
-{
-	FORMAT(text, d, fmt);
-	add(d, FO_DOC_REMARK, text);
-}
-
-void fo_doc_warning(struct fo_doc *d, const char *fmt, ...)
-{
-	FORMAT(text, d, fmt);
-	add(d, FO_DOC_WARNING, text);
-}
-
-void fo_doc_item(struct fo_doc *d, const char *fmt, ...)
-{
-	FORMAT(text, d, fmt);
-	add(d, FO_DOC_ITEM, text);
 }
 
 void fo_doc_code(struct fo_doc *d, const char *text)
@@ -208,19 +176,16 @@ void fo_doc_cells(struct fo_doc *d, const char *title, struct fo_cells cells)
 
 /* ---- pictures ---- */
 
-static void picture(struct fo_doc *d, enum fo_doc_kind kind, const void *c, size_t bytes)
-{
-	void *copy = fo_doc_alloc(d, bytes);
-	memcpy(copy, c, bytes);
-	add(d, kind, "")->picture = copy;
-}
-
-void fo_doc_bars(struct fo_doc *d, const struct fo_draw_bars *c) { picture(d, FO_DOC_BARS, c, sizeof *c); }
-void fo_doc_lines(struct fo_doc *d, const struct fo_draw_lines *c) { picture(d, FO_DOC_LINES, c, sizeof *c); }
-void fo_doc_areas(struct fo_doc *d, const struct fo_draw_areas *c) { picture(d, FO_DOC_AREAS, c, sizeof *c); }
-void fo_doc_stacks(struct fo_doc *d, const struct fo_draw_stacks *c) { picture(d, FO_DOC_STACKS, c, sizeof *c); }
-void fo_doc_waterfall(struct fo_doc *d, const struct fo_draw_waterfall *c)
-{
-	picture(d, FO_DOC_WATERFALL, c, sizeof *c);
-}
-void fo_doc_lanes(struct fo_doc *d, const struct fo_draw_lanes *c) { picture(d, FO_DOC_LANES, c, sizeof *c); }
+#define PICTURE(name, KIND)                                                  \
+	void fo_doc_##name(struct fo_doc *d, const struct fo_draw_##name *c) \
+	{                                                                    \
+		void *copy = fo_doc_alloc(d, sizeof *c);                     \
+		memcpy(copy, c, sizeof *c);                                  \
+		add(d, KIND, "")->picture = copy;                            \
+	}
+PICTURE(bars, FO_DOC_BARS)
+PICTURE(lines, FO_DOC_LINES)
+PICTURE(areas, FO_DOC_AREAS)
+PICTURE(stacks, FO_DOC_STACKS)
+PICTURE(waterfall, FO_DOC_WATERFALL)
+PICTURE(lanes, FO_DOC_LANES)

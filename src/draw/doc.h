@@ -10,14 +10,11 @@
  *	fo_doc_to_html(&d, &out);            or  fo_doc_to_term(&d, width, &out);
  *	fo_doc_fini(&d);
  *
- * Elements appear in the order in which they were added. Consecutive verdicts, facts, items and rows belong together.
- * A page has title, lead and footer, a terminal does not; what is marked by fo_doc_only goes to one of them alone.
- * Pictures go to the page; bars and waterfalls are tables on a terminal, the others have no form there and are left
- * out.
+ * Consecutive verdicts, facts, items and rows belong together. Title, lead, footer and pictures go to the page alone (but
+ * bars and waterfalls, which are tables on a terminal), and what fo_doc_only says.
  *
- * Strings are copied, and each renderer makes them safe for its sink, so builders never escape. Arrays that a picture
- * points to (series, rows, spans, their strings) are not copied: they live until the document is printed. fo_doc_alloc
- * and fo_doc_printf give memory that lives as long as the document. */
+ * Strings are copied, and each renderer makes them safe for its sink. Arrays that a picture points to are not copied:
+ * they live until the document is printed, as what fo_doc_alloc and fo_doc_printf return does. */
 #ifndef FO_DRAW_DOC_H
 #define FO_DRAW_DOC_H
 
@@ -65,8 +62,8 @@ void fo_doc_footer(struct fo_doc *d, const char *fmt, ...) FO_PRINTF(2, 3); /* h
 
 /* ---- what it says ---- */
 
-/* One line of the answer: "Bottleneck: ...". label NULL: a sentence without one. On a page consecutive ones share a
- * frame in the colour of the first one's tone; on a terminal their labels are aligned. */
+/* One line of the answer: "Bottleneck: ...". label NULL: a sentence. On a page consecutive ones share a frame in the
+ * first one's tone; on a terminal their labels are aligned. */
 void fo_doc_verdict(struct fo_doc *d, enum fo_doc_tone tone, const char *label, const char *fmt, ...) FO_PRINTF(4, 5);
 /* A line of the same form that gives no answer: what was looked at, and under which conditions. */
 #define fo_doc_line(d, label, ...) fo_doc_verdict(d, FO_DOC_PLAIN, label, __VA_ARGS__)
@@ -79,13 +76,12 @@ void fo_doc_warning(struct fo_doc *d, const char *fmt, ...) FO_PRINTF(2, 3); /* 
 void fo_doc_item(struct fo_doc *d, const char *fmt, ...) FO_PRINTF(2, 3);    /* of a list */
 void fo_doc_code(struct fo_doc *d, const char *text);                        /* to copy, as it is */
 
-/* A section that a page can fold, until fo_doc_details_end. The terminal prints the summary as a line, and all that is
- * in it, or (SUMMED) the summary alone. */
+/* A section that a page can fold, until fo_doc_details_end. The terminal prints all of it, or (SUMMED) its summary. */
 enum fo_doc_fold { FO_DOC_OPEN, FO_DOC_FOLDED, FO_DOC_SUMMED };
 void fo_doc_details(struct fo_doc *d, enum fo_doc_fold fold, const char *fmt, ...) FO_PRINTF(3, 4);
 void fo_doc_details_end(struct fo_doc *d);
-/* A frame with a heading of its own, until fo_doc_card_end. tag: of what kind it is, a few words (may be NULL); on a
- * terminal in brackets after the title. Cards of a document are numbered there. */
+/* A frame with a heading and a tag (its kind in a few words; may be NULL), until fo_doc_card_end. A terminal numbers
+ * cards. */
 void fo_doc_card(struct fo_doc *d, enum fo_doc_tone tone, const char *tag, const char *fmt, ...) FO_PRINTF(4, 5);
 void fo_doc_card_end(struct fo_doc *d);
 

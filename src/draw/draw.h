@@ -1,16 +1,9 @@
-/* Pictures and numbers for people. A document (draw/doc.h) puts them into one HTML file that needs nothing else: no
- * network, no script, no font; dark and light as the reader's system says; readable on a telephone (390 px), on a desk
- * and on paper.
+/* Pictures and numbers for people. A document (draw/doc.h) puts them into one HTML file without network, script or font:
+ * dark and light, for a telephone (390 px), a desk and paper. Text is HTML and keeps its size; SVG carries marks only
+ * and stretches. All that is appended is HTML and well-formed XML at once. Nothing is told by colour alone.
  *
- * Text is HTML and keeps its size at every width; SVG carries marks only and stretches with the page. All that is
- * appended is HTML and well-formed XML at once.
- *
- * Every string that is given is escaped here (fo_str_xml); NULL is the empty string. Nothing is kept: all pointers are
- * only read during the call. Numbers that are not finite are left out. Nothing fails: what has no finite number says so
- * in its place.
- *
- * Nothing is told by colour alone: lines have dashes, marks and a legend, parts of a bar stand in the order of their
- * table. */
+ * Every string is escaped here (fo_str_xml); NULL is the empty string. Pointers are only read during the call. Nothing
+ * fails: numbers that are not finite are left out, and a picture without any says so. */
 #ifndef FO_DRAW_DRAW_H
 #define FO_DRAW_DRAW_H
 
@@ -58,9 +51,8 @@ char *fo_draw_number(char buf[32], double v, enum fo_draw_unit unit);
 
 /* ---- lines ---- */
 
-/* A run of points. x ascends (points that go back are left out); a y that is not finite (with y_log: not above 0)
- * interrupts the line. Long runs are thinned to the first, least, greatest and last point of each column of the picture
- * (M4: Jugel and others, VLDB 2014), so that no peak is lost. x NULL: 0, 1, 2, ... */
+/* A run of points. x ascends (points that go back are left out; NULL: 0, 1, 2, ...); a y that is not finite (with y_log:
+ * not above 0) interrupts the line. Long runs are thinned without loss of a peak (M4: Jugel and others, VLDB 2014). */
 enum { FO_DRAW_STYLES = 6 };
 struct fo_draw_series {
 	const char *name; /* in the legend; NULL: not there */
@@ -88,8 +80,7 @@ struct fo_draw_lines {
 	const char *x_name, *y_name;
 	enum fo_draw_unit y_unit;
 	bool y_log;
-	/* The y axis holds at least this (NaN: nothing said) and all that is drawn. An axis of shares of a peak ends
-	 * at 1. */
+	/* The y axis holds at least this (NaN: nothing said) and all that is drawn. */
 	double y_lo, y_hi;
 	const struct fo_draw_series *series;
 	size_t n;
@@ -119,12 +110,9 @@ void fo_draw_areas(struct fo_str *out, const struct fo_draw_areas *c);
 
 /* ---- bars ---- */
 
-/* Rows of one bar (or of two, one below the other: measured and predicted) from zero to value, with whiskers lo to hi.
- * The second bar is hollow.
- *
- * Factors stand on a logarithmic axis and begin at 1, so that a half is as long as a double. It holds all bars; a
- * whisker that would take more room than they do, as that of a gain that nothing resolves, is cut at its end with an
- * arrow. */
+/* Rows of one bar (or of two, the second hollow: measured and predicted) from zero to value, with whiskers lo to hi.
+ * Factors stand on a logarithmic axis and begin at 1, so that a half is as long as a double; a whisker that would take
+ * more room than all bars do is cut with an arrow. */
 enum fo_draw_tone { FO_DRAW_PLAIN, FO_DRAW_DOUBTFUL /* hatched */, FO_DRAW_BAD /* another colour */ };
 struct fo_draw_bar {
 	double value, lo, hi; /* NaN value: no bar; NaN lo or hi: no whiskers */
@@ -148,8 +136,8 @@ void fo_draw_bars(struct fo_str *out, const struct fo_draw_bars *c);
 
 /* ---- bars of parts ---- */
 
-/* Wholes and their parts: one bar for each whole, and below them a table with every part of every whole, which is the
- * legend too. Parts below 0 count as 0. At most FO_DRAW_PARTS parts. */
+/* Wholes and their parts: a bar for each whole, and below them a table of all parts, which is the legend too. Parts below
+ * 0 count as 0. At most FO_DRAW_PARTS parts. */
 struct fo_draw_stack {
 	const char *name, *total; /* "before", "2.47 s" (may be NULL) */
 	const double *part;       /* as many as part names; in one unit */
@@ -164,9 +152,8 @@ struct fo_draw_stacks {
 	const char *const
 		*head; /* their columns in the table, short enough for three on a telephone; NULL: their names */
 	bool to_scale; /* lengths as the wholes are to each other; else each is as long as the page */
-	bool legend; /* of one whole: a legend with each part's share instead of a table, which would leave most of the
-			page empty */
-	bool dense;  /* thin bars, one line each, with a legend instead of labels and table: for many wholes */
+	bool legend;   /* of one whole: a legend with each part's share instead of a table */
+	bool dense;    /* thin bars, one line each, with a legend instead of labels and table: for many wholes */
 };
 void fo_draw_stacks(struct fo_str *out, const struct fo_draw_stacks *c);
 
@@ -199,9 +186,8 @@ struct fo_draw_span {
 	int tone;         /* colour and legend: 0 to FO_DRAW_PARTS - 1, others count around */
 	const char *name; /* inside where it has room, shortened; the pointer shows all of it */
 };
-/* A lane has its spans by begin, the longest of those first. Spans that overlap are put on rows below each other, at
- * most FO_DRAW_LANE_ROWS; deeper ones are not drawn. Neighbours of one tone that are too narrow to be distinguished
- * become one mark. */
+/* A lane has its spans by begin, the longest of those first. Spans that overlap are put on FO_DRAW_LANE_ROWS rows at
+ * most; neighbours of one tone that are too narrow to be distinguished become one mark. */
 struct fo_draw_lane {
 	const char *name;
 	const struct fo_draw_span *span;

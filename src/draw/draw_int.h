@@ -4,8 +4,7 @@
 
 #include "draw/draw.h"
 
-/* The view box of every plot; it is stretched to the page, so marks never scale their strokes (class k of the style
- * sheet). */
+/* The view box of every plot, which is stretched to the page. */
 enum { FO_PLOT_WIDTH = 4000, FO_PLOT_HEIGHT = 1000 };
 /* Columns that long runs are thinned to: about the points that a plot of a page of 1,280 px has. */
 enum { FO_PLOT_COLUMNS = 1000 };
@@ -19,8 +18,7 @@ struct fo_axis {
 	double tick[FO_AXIS_TICKS];
 	int ticks;
 };
-/* Makes *a an axis that holds [lo, hi] with about `want` ticks; without finite numbers one from 0 to 1. tight: it ends
- * exactly there, else at a tick. */
+/* Makes *a an axis that holds [lo, hi] (0 to 1 without finite numbers) with about `want` ticks. tight: it ends there. */
 void fo_axis_fit(struct fo_axis *a, double lo, double hi, int want, bool tight);
 double fo_axis_at(const struct fo_axis *a, double v);  /* 0 to 1, clamped; NaN stays */
 int fo_axis_across(const struct fo_axis *a, double v); /* the same in columns of the view box */

@@ -324,11 +324,8 @@ void fo_draw_areas(struct fo_str *out, const struct fo_draw_areas *c)
 	}
 	fo_str_puts(out, "<ul class=\"legend\">");
 	for (size_t l = layers; l-- > 0;) { /* as they lie: the uppermost first */
-		fo_str_printf(
-			out,
-			"<li><svg class=\"sw\" viewBox=\"0 0 14 14\" aria-hidden=\"true\"><rect class=\"part p%zu\" "
-			"width=\"14\" height=\"14\"/></svg>",
-			l);
+		fo_str_puts(out, "<li>");
+		fo_draw_swatch(out, l);
 		fo_draw_escaped(out, "", c->name[l], "</li>\n");
 	}
 	fo_str_puts(out, "</ul>\n");

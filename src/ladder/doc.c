@@ -17,8 +17,6 @@ struct page {
 
 /* ---- words ---- */
 
-static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
-
 static const char *known(const char *text) { return text ? text : "?"; }
 
 /* Does the rung's time say something about this machine? */
@@ -155,7 +153,7 @@ static void say_losses(struct page *p)
 	}
 	if (held)
 		fo_doc_verdict(p->d, FO_DOC_GOOD, "losses", "%d rung%s held those of the rung they are compared with",
-			       held, plural(held));
+			       held, fo_doc_plural(held));
 }
 
 /* A rung whose rows cut documents off learns their beginnings by heart: its training loss falls faster, and is no
@@ -430,23 +428,13 @@ static void draw_profiles(struct page *p)
 	fo_doc_details_end(p->d);
 }
 
-static double *step_numbers(struct page *p)
-{
-	double *step = fo_doc_alloc(p->d, (size_t)(p->l->steps + 1) * sizeof *step);
-	for (int64_t i = 0; i < p->l->steps; i++)
-		step[i] = (double)(i + 1);
-	return step;
-}
-
-/* Tokens that carried loss, up to each step; a step whose number is not known counts as the mean one. */
-static double *tokens_so_far(struct page *p, const struct fo_ladder_rung *r)
+/* Numbers of the steps, or tokens that carried loss up to each; a step whose number is not known counts as the mean. */
+static double *places(struct page *p, const struct fo_ladder_rung *r, bool steps)
 {
 	double *at = fo_doc_alloc(p->d, (size_t)(p->l->steps + 1) * sizeof *at), sum = 0,
-	       mean = r->step_tokens > 0 ? r->step_tokens : 1;
-	for (int64_t i = 0; i < p->l->steps; i++) {
-		sum += r->tokens && isfinite(r->tokens[i]) ? r->tokens[i] : mean;
-		at[i] = sum;
-	}
+	       mean = r->step_tokens > 0 && !steps ? r->step_tokens : 1;
+	for (int64_t i = 0; i < p->l->steps; i++)
+		at[i] = sum += !steps && r->tokens && isfinite(r->tokens[i]) ? r->tokens[i] : mean;
 	return at;
 }
 
@@ -473,33 +461,30 @@ static void draw_overlay(struct page *p)
 {
 	const struct fo_ladder *l = p->l;
 	struct fo_draw_series *s = fo_doc_alloc(p->d, (size_t)(l->rungs + 1) * sizeof *s);
-	const double *step = step_numbers(p);
-	const char *text = fo_ladder_text_title(l, &p->d->arena), *name = "rungs that are compared with a reference";
+	const char *text = fo_ladder_text_title(l, &p->d->arena), *below = "rungs that are compared with a reference";
 	bool same = fo_ladder_same_text(l);
 	int style = 0;
 	size_t n = 0;
-	for (int i = 0; i < l->rungs; i++)
-		if (compared(l, i) && !is_reference(l, i)) {
-			s[n++] = (struct fo_draw_series){ .name = name,
-							  .x = same ? step : tokens_so_far(p, &l->rung[i]),
-							  .y = l->rung[i].loss,
-							  .n = (size_t)l->steps,
-							  .style = FO_DRAW_STYLES - 1,
-							  .faint = true };
-			name = NULL; /* one entry in the legend */
+	for (int k = 0; k < 2 * l->rungs; k++) { /* the references last, on top */
+		int i = k % l->rungs;
+		bool on_top = is_reference(l, i) || !compared(l, i);
+		if (!l->rung[i].loss || on_top != (k >= l->rungs))
+			continue;
+		s[n] = (struct fo_draw_series){ .name = below,
+						.x = places(p, &l->rung[i], same),
+						.y = l->rung[i].loss,
+						.n = (size_t)l->steps,
+						.style = FO_DRAW_STYLES - 1,
+						.faint = !is_reference(l, i) };
+		if (on_top) {
+			s[n].name = fo_doc_printf(p->d, "%s (%s)", l->rung[i].name,
+						  s[n].faint ? "not compared: other data, or its own" : "reference");
+			s[n].style = style++ % (FO_DRAW_STYLES - 1);
+		} else {
+			below = NULL; /* one entry in the legend */
 		}
-	for (int i = 0; i < l->rungs; i++)
-		if (l->rung[i].loss && (is_reference(l, i) || !compared(l, i))) {
-			static const char *const role[] = { "reference", "not compared: other data, or its own" };
-			bool faint = !is_reference(l, i);
-			s[n++] = (struct fo_draw_series){ .name = fo_doc_printf(p->d, "%s (%s)", l->rung[i].name,
-										role[faint]),
-							  .x = same ? step : tokens_so_far(p, &l->rung[i]),
-							  .y = l->rung[i].loss,
-							  .n = (size_t)l->steps,
-							  .style = style++ % (FO_DRAW_STYLES - 1),
-							  .faint = faint };
-		}
+		n++;
+	}
 	const char *title = text ? fo_doc_printf(p->d, "Training losses: %s", text) : "Training losses";
 	fo_doc_lines(p->d, &(struct fo_draw_lines){ .title = title,
 						    .desc = "Where numbers hold, lines lie on that of their reference.",
@@ -685,7 +670,7 @@ static void say_method(struct page *p)
 		"%s, %s weights, %s per token (rule mfu), rows of %lld tokens, %lld tokens per step. %s, %d thread%s, "
 		"kernels up to %s. Begun %s, flatout %s.",
 		known(l->model), si(p, l->params, ""), si(p, l->flop_per_token, "FLOP"), (long long)l->seq,
-		(long long)l->tokens_per_step, machine(l), l->threads, plural(l->threads), known(l->isa),
+		(long long)l->tokens_per_step, machine(l), l->threads, fo_doc_plural(l->threads), known(l->isa),
 		known(l->started), version(l));
 	fo_doc_para(
 		p->d,
@@ -731,7 +716,7 @@ static void say_what_it_is(struct page *p)
 	else
 		fo_doc_title(p->d, "Ladder of a run");
 	fo_doc_lead(p->d, "One change at a time, measured against the rung it starts from. %s, %d thread%s%s.",
-		    machine(l), l->threads, plural(l->threads), text ? fo_doc_printf(p->d, "; %s", text) : "");
+		    machine(l), l->threads, fo_doc_plural(l->threads), text ? fo_doc_printf(p->d, "; %s", text) : "");
 	fo_doc_footer(p->d, "flatout ladder; begun %s; flatout %s", known(l->started), version(l));
 	fo_doc_only(p->d, FO_DOC_TERM);
 	fo_doc_fact(p->d, "ladder",
@@ -743,7 +728,7 @@ static void say_what_it_is(struct page *p)
 		fo_doc_fact(p->d, "device", fo_doc_printf(p->d, "%s: all times are its", l->device), NULL);
 	fo_doc_fact(p->d, "machine",
 		    fo_doc_printf(p->d, "%s, %s, %d thread%s", known(l->cpu), known(l->isa), l->threads,
-				  plural(l->threads)),
+				  fo_doc_plural(l->threads)),
 		    NULL);
 	fo_doc_fact(p->d, p->open ? "planned" : "measured",
 		    fo_doc_printf(p->d, "%lld steps of each rung in %d rounds; %d of %d turns done",

@@ -1,10 +1,8 @@
 /* A ladder: one run configuration, changed one thing at a time, each change measured against the rung it starts from.
  *
- * src/ladder/engine trains the rungs in turns and leaves everything in run directories (docs/commands/ladder.md); this
- * header is the result that is read back from them, and what is made of it: text for a terminal, ladder.json,
- * ladder.html. No engine is needed to read and show one.
- *
- * Ownership: a result owns what it points to, in its arena, until fo_ladder_fini. NaN stands for "not measured". */
+ * src/ladder/engine trains the rungs in turns and leaves everything in run directories (docs/commands/ladder.md). This
+ * header is the result that is read back from them, without the engine. It owns what it points to (arena) until
+ * fo_ladder_fini. NaN: not measured. */
 #ifndef FO_LADDER_LADDER_H
 #define FO_LADDER_LADDER_H
 
@@ -195,10 +193,8 @@ void fo_ladder_fini(struct fo_ladder *l);
 
 /* The first rung that starts from nothing and says something about time; -1: none. */
 int fo_ladder_bottom(const struct fo_ladder *l);
-/* The top of the chain of rungs that build on each other from the baseline: what all the changes make together. Several
- * rungs that start from one, and nothing from them, are set beside the chain, not on it (another precision, say), and
- * so is whatever is numerics only. The last rung of it that all rounds have measured; the baseline itself where there
- * is no other; -1: none. */
+/* The last rung, measured in all rounds, of the chain of rungs that build on each other from the baseline: what all the
+ * changes make together. Beside the chain are rungs that share their start and end there, and numerics only. -1: none. */
 int fo_ladder_top(const struct fo_ladder *l);
 /* Did all rungs see as much of the text, as often? Failed ones do not count. True where nothing is known. */
 bool fo_ladder_same_text(const struct fo_ladder *l);
@@ -220,24 +216,21 @@ void fo_ladder_doc(const struct fo_ladder *l, bool brief, struct fo_doc *d);
 struct fo_ladder_interval {
 	double estimate, low, high, level;
 };
-/* The Hodges-Lehmann estimate of the centre of n paired ratios' logarithms, all ratios above 0, and the interval that
- * belongs to Wilcoxon's signed-rank test (Hollander, Wolfe, Chicken 2014, section 3.2 and 3.3), back from the
- * logarithms. Exact for any symmetric distribution, which the difference of two turns that are disturbed alike has. The
- * narrowest interval of at least `level`; the widest there is (smallest to largest ratio) where n is too small for
- * that, as it is for 0.95 and n = 5: its true level, 1 - 2^(1-n), is in .level. n = 0: NaN. */
+/* The Hodges-Lehmann estimate of the centre of n paired ratios' logarithms, all ratios above 0, and the interval of
+ * Wilcoxon's signed-rank test (Hollander, Wolfe, Chicken 2014, section 3.2 and 3.3), back from the logarithms: exact for
+ * any symmetric distribution, which the difference of two turns that are disturbed alike has. The narrowest interval of
+ * at least `level`, or the widest there is (n = 5 and 0.95), whose level 1 - 2^(1-n) is in .level. n = 0: NaN. */
 struct fo_ladder_interval fo_ladder_interval(const double *ratio, int n, double level);
 #define FO_LADDER_LEVEL 0.95
-/* Is an interval too wide for a verdict? Its ends are more than FO_LADDER_STEADY times apart, and it is not further
- * from 1 than it is wide. A disturbance of a whole round divides out, so such an interval means turns that were
- * disturbed one by one. The widest interval of bench/results/2026-11-21-ladder.json, of a shared machine with nothing
- * else of ours running, is 1.45 times. */
+/* Is an interval too wide for a verdict? Its ends are more than FO_LADDER_STEADY times apart, and it is not further from
+ * 1 than it is wide: turns were disturbed one by one. The widest of bench/results/2026-11-21-ladder.json is 1.45 times. */
 bool fo_ladder_unsteady(const struct fo_ladder_interval *v);
 #define FO_LADDER_STEADY 2.0
 /* Useful tokens/s of rung `to` over those of `from`, by the rounds that both have done; *n (may be NULL): how many. */
 struct fo_ladder_interval fo_ladder_over(const struct fo_ladder *l, int to, int from, int *n);
-/* Compares losses with a reference's: cuts the steps that both have (NaN: a step that is not done) into
- * FO_LADDER_WINDOWS equal stretches, fewer where there are fewer steps. step[k] is the last step of stretch k, from 1;
- * difference[k] is (mean(a) - mean(b)) / |mean(b)|. Both hold FO_LADDER_WINDOWS. Returns the number of stretches. */
+/* Compares losses with a reference's: cuts the steps that both have (NaN: not done) into at most FO_LADDER_WINDOWS equal
+ * stretches, whose number is returned. step[k] is the last step of stretch k, from 1; difference[k] is (mean(a) -
+ * mean(b)) / |mean(b)|. */
 int fo_ladder_stretches(const double *a, const double *b, int64_t n, double *step, double *difference);
 /* The median of the stretches' absolute differences, or of the last FO_LADDER_LATE where that is more. NaN without
  * common steps; INFINITY where a loss of either is infinite. docs/metrics.md says why it is not the largest. */

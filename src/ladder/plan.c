@@ -16,17 +16,16 @@ const char *const fo_ladder_rule_name[FO_LADDER_RULES] = { "mfu", "mfu_causal", 
 /* The built-in ladder. Each row starts from the one before it, but branches, which start from the top of the climb.
  * "*2" and "/2" change what the rung before has. */
 struct built_in {
+	enum { CLIMB, BRANCH, EMULATED } place; /* EMULATED: a branch whose time says nothing on a processor */
 	const char *name, *what;
-	bool branch, numerics_only;
 	struct {
 		const char *key, *value;
 	} set[16];
 };
 static const struct built_in built_in[] = {
-	{ "baseline",
+	{ CLIMB,
+	  "baseline",
 	  "an untuned stack: rows of one document each, every operation by itself, layers made again in backward",
-	  false,
-	  false,
 	  { { "data.packing", "split" },
 	    { "pass.merge-qkv", "no" },
 	    { "pass.merge-gate-up", "no" },
@@ -37,41 +36,29 @@ static const struct built_in built_in[] = {
 	    { "pass.optimizer-in-backward", "no" },
 	    { "pass.fp8", "off" },
 	    { "pass.attention", "eager" } } },
-	{ "packing", "documents end to end in full rows", false, false, { { "data.packing", "packed" } } },
-	{ "keep", "backward makes again only what memory cannot keep", false, false, { { "pass.recompute", "auto" } } },
-	{ "merge-qkv", "queries, keys and values from one matmul", false, false, { { "pass.merge-qkv", "yes" } } },
-	{ "merge-gate-up", "gate and up from one matmul", false, false, { { "pass.merge-gate-up", "yes" } } },
-	{ "flash",
-	  "attention by tiles: scores never leave the caches",
-	  false,
-	  false,
-	  { { "pass.attention", "flash" } } },
-	{ "elementwise",
+	{ CLIMB, "packing", "documents end to end in full rows", { { "data.packing", "packed" } } },
+	{ CLIMB, "keep", "backward makes again only what memory cannot keep", { { "pass.recompute", "auto" } } },
+	{ CLIMB, "merge-qkv", "queries, keys and values from one matmul", { { "pass.merge-qkv", "yes" } } },
+	{ CLIMB, "merge-gate-up", "gate and up from one matmul", { { "pass.merge-gate-up", "yes" } } },
+	{ CLIMB, "flash", "attention by tiles: scores never leave the caches", { { "pass.attention", "flash" } } },
+	{ CLIMB,
+	  "elementwise",
 	  "additions with the norms behind them in one walk over memory",
-	  false,
-	  false,
 	  { { "pass.fuse-elementwise", "yes" } } },
-	{ "fuse-loss",
-	  "head and loss by chunks: the logits never exist",
-	  false,
-	  false,
-	  { { "pass.fuse-loss", "512" } } },
-	{ "optimizer", "one operation steps many tensors", false, false, { { "pass.fused-optimizer", "yes" } } },
-	{ "micro-batch",
+	{ CLIMB, "fuse-loss", "head and loss by chunks: the logits never exist", { { "pass.fuse-loss", "512" } } },
+	{ CLIMB, "optimizer", "one operation steps many tensors", { { "pass.fused-optimizer", "yes" } } },
+	{ CLIMB,
+	  "micro-batch",
 	  "half as many micro-batches of twice the rows",
-	  false,
-	  false,
 	  { { "train.micro-batches", "/2" }, { "train.rows", "*2" } } },
-	{ "fp32",
+	{ BRANCH,
+	  "fp32",
 	  "weights and activations in fp32 instead of bf16",
-	  true,
-	  false,
 	  { { "train.precision", "fp32" }, { "optim.master", "fp32" } } },
-	{ "bf16", "weights and activations in bf16 instead of fp32", true, false, { { "train.precision", "bf16" } } },
-	{ "fp8",
+	{ BRANCH, "bf16", "weights and activations in bf16 instead of fp32", { { "train.precision", "bf16" } } },
+	{ EMULATED,
+	  "fp8",
 	  "factors of the layers' matmuls rounded to fp8; a processor computes them in a wider type",
-	  true,
-	  true,
 	  { { "pass.fp8", "current" } } },
 };
 enum { BUILT_IN = sizeof built_in / sizeof *built_in };
@@ -278,7 +265,7 @@ static void add_built_in(struct fo_ladder_plan *p, const struct built_in *b, int
 	struct fo_ladder_rung *g = &p->rung[p->rungs];
 	struct fo_ladder_change *c = fo_arena_alloc(&p->arena, sizeof b->set / sizeof *b->set * sizeof *c);
 	*g = (struct fo_ladder_rung){
-		.name = b->name, .what = b->what, .from = from, .change = c, .numerics_only = b->numerics_only
+		.name = b->name, .what = b->what, .from = from, .change = c, .numerics_only = b->place == EMULATED
 	};
 	for (size_t k = 0; k < sizeof b->set / sizeof *b->set && b->set[k].key; k++) {
 		const char *v = b->set[k].value, *key = b->set[k].key;
@@ -305,14 +292,13 @@ fo_status fo_ladder_plan_default(struct fo_ladder_plan *p)
 	int top = -1;
 	for (int i = 0; i < BUILT_IN; i++) {
 		const char *name = built_in[i].name;
-		bool branch = built_in[i].branch;
 		if (!strcmp(name, "micro-batch") &&
 		    (number(p, top, "train.batch-rows") || number(p, top, "train.micro-batches") % 2))
 			continue;
 		if (!strcmp(name, base_value(p, "train.precision")))
 			continue;
 		add_built_in(p, &built_in[i], top);
-		if (!branch)
+		if (built_in[i].place == CLIMB)
 			top = p->rungs - 1;
 	}
 	fo_opt_init(&problems, fo_run_options, &unused);

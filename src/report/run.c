@@ -9,6 +9,53 @@
 
 enum { RULES = FO_STEP_HFU - FO_STEP_MFU + 1 };
 
+/* ---- running medians ---- */
+
+/* The place of v among the first n of `sorted`, which ascend. */
+static int64_t place(const double *sorted, int64_t n, double v)
+{
+	int64_t lo = 0, hi = n;
+	while (lo < hi) {
+		int64_t mid = (lo + hi) / 2;
+		if (sorted[mid] < v)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static double middle(const double *sorted, int64_t n)
+{
+	if (!n)
+		return NAN;
+	return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+}
+
+/* The window's values are kept sorted: each step removes one and inserts one. */
+void fo_running_median(const double *v, int64_t n, int64_t window, double *out)
+{
+	double *sorted = fo_xmalloc((size_t)(window + 1) * sizeof *sorted);
+	int64_t have = 0, half = window / 2;
+	for (int64_t i = -half; i < n; i++) {
+		int64_t in = i + half, gone = i - half - 1;
+		if (gone >= 0 && isfinite(v[gone])) {
+			int64_t k = place(sorted, have, v[gone]);
+			memmove(sorted + k, sorted + k + 1, (size_t)(have-- - k - 1) * sizeof *sorted);
+		}
+		if (in < n && isfinite(v[in])) {
+			int64_t k = place(sorted, have, v[in]);
+			memmove(sorted + k + 1, sorted + k, (size_t)(have++ - k) * sizeof *sorted);
+			sorted[k] = v[in];
+		}
+		if (i >= 0)
+			out[i] = isnan(v[i]) ? NAN : middle(sorted, have);
+	}
+	free(sorted);
+}
+
+/* ---- steps ---- */
+
 static struct fo_spread spread(const struct fo_record *r, enum fo_step_field f)
 {
 	return (struct fo_spread){ .median = fo_record_quantile(&r->step, f, 0, r->step.n, 0.5),
@@ -88,33 +135,54 @@ static void look_at_steps(struct fo_report *o)
 	}
 }
 
-/* NaN: nobody knows. */
-static void add_known(double *sum, double v)
-{
-	if (isfinite(v))
-		*sum = (isnan(*sum) ? 0 : *sum) + v;
-}
+/* ---- the machine ---- */
 
-static void look_at_machine(struct fo_report *o)
+/* A sum or, over its weight, a mean of what is known; NaN where nothing is. */
+struct known {
+	double sum, weight;
+};
+static void add(struct known *k, double v, double weight)
 {
-	struct fo_state_use *u = &o->machine;
-	double steal_s = 0, steal = NAN, clock_s = 0, clock = NAN;
-	*u = (struct fo_state_use){ .throttles = NAN, .limited_s = NAN, .joules = NAN, .load = NAN };
-	for (int64_t i = 0; i < o->r->machines; i++) {
-		const struct fo_state_use *m = &o->r->machine[i].use;
-		double s = m->seconds > 0 ? m->seconds : 0;
-		u->seconds += s;
-		add_known(&steal, m->steal * s);
-		steal_s += isfinite(m->steal) ? s : 0;
-		add_known(&clock, m->clock_hz * s);
-		clock_s += isfinite(m->clock_hz) ? s : 0;
-		add_known(&u->throttles, m->throttles);
-		add_known(&u->limited_s, m->limited_s);
-		add_known(&u->joules, m->joules);
+	if (isfinite(v)) {
+		k->sum += v * weight;
+		k->weight += weight;
 	}
-	u->load = fo_record_load(o->r);
-	u->steal = steal_s > 0 ? steal / steal_s : NAN;
-	u->clock_hz = clock_s > 0 ? clock / clock_s : NAN;
+}
+static double sum_of(const struct known *k) { return k->weight > 0 ? k->sum : NAN; }
+static double mean_of(const struct known *k) { return k->sum / k->weight; }
+
+struct fo_state_use fo_machine_over(const struct fo_record *r, int64_t first, int64_t last, bool inside)
+{
+	struct known steal = { 0 }, clock = { 0 }, load = { 0 }, limited = { 0 }, joules = { 0 }, throttles = { 0 };
+	double seconds = 0;
+	int64_t before = 0;
+	for (int64_t i = 0; i < r->machines; i++) {
+		const struct fo_record_machine *m = &r->machine[i];
+		const struct fo_state_use *u = &m->use;
+		/* The event tells of the steps (before, m->step]; it counts with its share of them that lies inside
+		 * (outside). */
+		double lo = fmax((double)before, (double)first - 1), hi = fmin((double)m->step, (double)last);
+		double steps = (double)m->step - (double)before;
+		double part = steps > 0 ? fmax(hi - lo, 0) / steps : (double)(m->step >= first && m->step <= last);
+		part = inside ? part : 1 - part;
+		before = m->step;
+		if (!(u->seconds * part > 0))
+			continue;
+		seconds += u->seconds * part;
+		add(&steal, u->steal, u->seconds * part);
+		add(&clock, u->clock_hz, u->seconds * part);
+		add(&load, u->load, u->seconds * part);
+		add(&limited, u->limited_s, part);
+		add(&joules, u->joules, part);
+		add(&throttles, u->throttles, 1); /* single events belong to the phase that they touch */
+	}
+	return (struct fo_state_use){ .seconds = seconds,
+				      .steal = mean_of(&steal),
+				      .clock_hz = mean_of(&clock),
+				      .load = mean_of(&load),
+				      .limited_s = sum_of(&limited),
+				      .joules = sum_of(&joules),
+				      .throttles = sum_of(&throttles) };
 }
 
 static fo_status compose(struct fo_report *o, const struct fo_metered *m)
@@ -167,7 +235,8 @@ void fo_report_make(struct fo_report *o, const struct fo_record *r)
 	fo_report_find_gaps(o);
 	o->has_profile = fo_record_profile_total(r, &o->profile) && o->profile.total_ns > 0;
 	fo_report_look_at_memory(o);
-	look_at_machine(o);
+	o->machine = fo_machine_over(r, INT64_MIN, INT64_MAX, true);
+	o->machine.load = fo_record_load(r); /* the highest */
 	look_at_metered(o);
 	write_command(o);
 }

@@ -14,11 +14,9 @@
 #include "record/record.h"
 
 /* A slow phase: a stretch of steps whose time, as a running median of FO_SLOW_WINDOW steps, is more than FO_SLOW_TIMES
- * the median of all the run's steps. The window lets single slow steps pass: at least half of it must be slow. Phases
- * less than a window apart are one. The median of the whole run, not of the neighbourhood, because a phase may last for
- * thousands of steps; a run of which more than half is slow therefore shows none. 1.25: on a shared machine the
- * quartiles of undisturbed runs lie within 10 % of the median, and a neighbour on the sibling of a core costs a third
- * and more (docs/metrics.md). */
+ * the median of all the run's steps. Phases less than a window apart are one. A run of which more than half is slow
+ * shows none. 1.25: on a shared machine the quartiles of undisturbed runs lie within 10 % of the median, and a neighbour
+ * on the sibling of a core costs a third and more (docs/metrics.md). */
 #define FO_SLOW_TIMES 1.25
 enum { FO_SLOW_WINDOW = 9 };
 struct fo_report_phase {
@@ -76,9 +74,8 @@ struct fo_report {
 	struct fo_report_phase *phase;
 	int phases;
 	double slow_s, lost_s; /* time in phases; of it what is beyond the median */
-	/* Time between steps. wall_s: from the first step's begin to the last one's end, which is the sum of steps and
-	 * gaps; NaN: the log has no times. clock_set: how often the system's clock was set while the log was written,
-	 * as far as the log shows; gaps there count nothing. */
+	/* wall_s: from the first step's begin to the last one's end, steps and gaps; NaN: the log has no times.
+	 * clock_set: how often the log shows that the system's clock was set; gaps there count nothing. */
 	double wall_s, gap_s[FO_GAP_COUNT];
 	int64_t clock_set;
 	int64_t gaps[FO_GAP_COUNT];

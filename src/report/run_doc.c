@@ -36,8 +36,6 @@ static const char *quartiles(const struct page *p, const struct fo_spread *s, en
 	return fo_doc_printf(p->d, "quartiles %s to %s", number(p, s->low, unit), number(p, s->high, unit));
 }
 
-static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
-
 /* ---- the answer ---- */
 
 static void say_loss(struct page *p)
@@ -70,7 +68,8 @@ static void say_speed(struct page *p)
 	const char *steady = p->busy ? "no phase slower than the rest" : "no slow phase", *speed = "";
 	if (o->phases)
 		steady = fo_doc_printf(p->d, "%d slow phase%s, %s of the time in steps, %s lost", o->phases,
-				       plural(o->phases), share(p, o->slow_s / o->step_time_s), seconds(p, o->lost_s));
+				       fo_doc_plural(o->phases), share(p, o->slow_s / o->step_time_s),
+				       seconds(p, o->lost_s));
 	if (isfinite(o->mfu[0].median))
 		speed = fo_doc_printf(p->d, "MFU %s by rule mfu; ", share(p, o->mfu[0].median));
 	if (p->r->step.n)
@@ -88,12 +87,12 @@ static void say_trouble(struct page *p)
 			       (long long)p->r->undone_steps, seconds(p, p->r->undone_seconds));
 	if (p->r->guards)
 		fo_doc_verdict(p->d, FO_DOC_BAD, "guards", "%lld event%s: %s", (long long)p->r->guards,
-			       plural(p->r->guards), "losses that jumped or were not finite");
+			       fo_doc_plural(p->r->guards), "losses that jumped or were not finite");
 	if (p->o->clock_set)
 		fo_doc_verdict(p->d, FO_DOC_BAD, "clock",
 			       "the system's clock was set %lld time%s while the run was "
 			       "logged: times around that are wrong or left out",
-			       (long long)p->o->clock_set, plural(p->o->clock_set));
+			       (long long)p->o->clock_set, fo_doc_plural(p->o->clock_set));
 	for (int i = 0; (line = fo_report_missing(p->o, i, text)); i++)
 		fo_doc_verdict(p->d, FO_DOC_BAD, "missing", "%s", line);
 }
@@ -121,6 +120,9 @@ static void step_figures(struct page *p)
 		fo_doc_fact(d, "tokens/s", fo_doc_printf(d, "%.0f", o->tokens_s.median), "with loss; median");
 }
 
+/* Appends ", " and a text to *list. */
+#define JOIN(list, ...) (list = fo_doc_join(d, list, fo_doc_printf(d, __VA_ARGS__)))
+
 /* Says in a line each what the page shows as pictures and tables. */
 static void screen_figures(struct page *p)
 {
@@ -130,9 +132,7 @@ static void screen_figures(struct page *p)
 	const char *text = "", *planned = "";
 	for (int k = 1; k < RULES; k++)
 		if (isfinite(o->mfu[k].median))
-			text = fo_doc_join(p->d, text,
-					   fo_doc_printf(d, "%s %s", fo_step_field_name[FO_STEP_MFU + k],
-							 share(p, o->mfu[k].median)));
+			JOIN(text, "%s %s", fo_step_field_name[FO_STEP_MFU + k], share(p, o->mfu[k].median));
 	if (*text)
 		fo_doc_fact(d, "other rules", text, NULL);
 	if (isfinite(o->mfu[0].median) && p->r->peak_flop_s > 0)
@@ -140,9 +140,7 @@ static void screen_figures(struct page *p)
 	text = "";
 	for (int k = 0; k < FO_PART_COUNT && o->has_profile; k++)
 		if (o->profile.part_ns[k] > 0)
-			text = fo_doc_join(p->d, text,
-					   fo_doc_printf(d, "%s %s", fo_part_words[k],
-							 share(p, o->profile.part_ns[k] / o->profile.total_ns)));
+			JOIN(text, "%s %s", fo_part_words[k], share(p, o->profile.part_ns[k] / o->profile.total_ns));
 	if (*text)
 		fo_doc_fact(d, "profile", text, NULL);
 	if (isfinite(o->wall_s) && o->wall_s > 0) {
@@ -150,16 +148,12 @@ static void screen_figures(struct page *p)
 				     seconds(p, o->wall_s));
 		for (int k = 0; k < FO_GAP_COUNT; k++)
 			if (o->gap_s[k] / o->wall_s >= 0.001)
-				text = fo_doc_join(p->d, text,
-						   fo_doc_printf(d, "%s %s", fo_report_gap_name[k],
-								 share(p, o->gap_s[k] / o->wall_s)));
+				JOIN(text, "%s %s", fo_report_gap_name[k], share(p, o->gap_s[k] / o->wall_s));
 		fo_doc_fact(d, "wall time", text, NULL);
 	}
 	text = "";
 	for (int k = 0; k < FO_LIFE_COUNT && o->memory.points; k++)
-		text = fo_doc_join(
-			p->d, text,
-			fo_doc_printf(d, "%s %s", fo_report_life_name[k], bytes(p, o->memory.peak_bytes[k])));
+		JOIN(text, "%s %s", fo_report_life_name[k], bytes(p, o->memory.peak_bytes[k]));
 	if (e && isfinite(e->measured_bytes))
 		planned = fo_doc_printf(d, "planned %s, measured %s", bytes(p, e->planned_bytes),
 					bytes(p, e->measured_bytes));
@@ -223,32 +217,33 @@ static int device_rows(const struct page *p, struct row row[8])
 static const char *processor(const struct page *p)
 {
 	const struct fo_record *r = p->r;
+	struct fo_doc *d = p->d;
 	const char *text = r->cpu;
 	if (r->threads > 0)
-		text = fo_doc_join(p->d, text,
-				   fo_doc_printf(p->d, "%lld thread%s", (long long)r->threads, plural(r->threads)));
+		JOIN(text, "%lld thread%s", (long long)r->threads, fo_doc_plural(r->threads));
 	if (*r->isa)
-		text = fo_doc_join(p->d, text, fo_doc_printf(p->d, "kernels up to %s", r->isa));
+		JOIN(text, "kernels up to %s", r->isa);
 	if (*r->state.governor)
-		text = fo_doc_join(p->d, text, fo_doc_printf(p->d, "governor %s", r->state.governor));
+		JOIN(text, "governor %s", r->state.governor);
 	return text;
 }
 
 static void machine_figures(struct page *p)
 {
+	struct fo_doc *d = p->d;
 	struct row row[8];
 	const char *text = device_of(p->r);
 	for (int i = 0, n = *text ? device_rows(p, row) : 0; i < n; i++)
 		if (row[i].value)
-			text = fo_doc_join(p->d, text, fo_doc_printf(p->d, "%s %s", row[i].name, row[i].value));
+			JOIN(text, "%s %s", row[i].name, row[i].value);
 	if (*text)
-		fo_doc_fact(p->d, "device", text, NULL);
+		fo_doc_fact(d, "device", text, NULL);
 	text = processor(p);
 	for (int i = 0, n = machine_rows(p, row); i < n; i++)
 		if (row[i].value && strtod(row[i].value, NULL) != 0)
-			text = fo_doc_join(p->d, text, fo_doc_printf(p->d, "%s %s", row[i].name, row[i].value));
+			JOIN(text, "%s %s", row[i].name, row[i].value);
 	if (*text)
-		fo_doc_fact(p->d, "machine", text, NULL);
+		fo_doc_fact(d, "machine", text, NULL);
 }
 
 /* MFU as a product of what the device's clock and its work per clock allow; both a terminal and a page say it. */
@@ -428,7 +423,7 @@ static void draw_loss(struct page *p)
 static const char *left_out(struct page *p)
 {
 	int64_t n = p->o->metered;
-	return n ? fo_doc_printf(p->d, " (%lld metered step%s left out)", (long long)n, plural(n)) : "";
+	return n ? fo_doc_printf(p->d, " (%lld metered step%s left out)", (long long)n, fo_doc_plural(n)) : "";
 }
 
 static void draw_mfu(struct page *p)
@@ -539,7 +534,7 @@ static void draw_time(struct page *p)
 		if (o->gaps[k])
 			fo_doc_row(p->d,
 				   fo_doc_printf(p->d, "%s, %lld time%s", fo_report_gap_name[k], (long long)o->gaps[k],
-						 plural(o->gaps[k])),
+						 fo_doc_plural(o->gaps[k])),
 				   seconds(p, o->gap_s[k]), share(p, o->gap_s[k] / o->wall_s));
 	if (p->r->undone_steps)
 		fo_doc_row(p->d, fo_doc_printf(p->d, "%lld steps that were repeated", (long long)p->r->undone_steps),
@@ -635,6 +630,23 @@ static bool any_finite(const double *v, size_t n)
 	return false;
 }
 
+/* A picture of one line over the samples of the machine. */
+static void machine_line(struct page *p, const char *title, const char *desc, const char *unit, struct fo_draw_series s,
+			 const struct fo_draw_level *level)
+{
+	lines(p,
+	      (struct fo_draw_lines){ .title = title,
+				      .desc = desc,
+				      .y_name = unit,
+				      .y_lo = 0,
+				      .y_hi = NAN,
+				      .series = &s,
+				      .n = 1,
+				      .level = level,
+				      .levels = level && level->lo > 0 },
+	      false);
+}
+
 static void machine_pictures(struct page *p)
 {
 	size_t n = (size_t)p->r->machines;
@@ -667,30 +679,14 @@ static void machine_pictures(struct page *p)
 		      .n = 2 },
 	      true);
 	if (any_finite(load, n))
-		lines(p,
-		      (struct fo_draw_lines){
-			      .title = "Load of the whole machine",
-			      .desc = "Tasks that run or want to, mean over a minute. A load above the run's "
-				      "threads is the work of others.",
-			      .y_name = "tasks",
-			      .y_lo = 0,
-			      .y_hi = NAN,
-			      .series = &(struct fo_draw_series){ .name = "load", .x = step, .y = load, .n = n },
-			      .n = 1,
-			      .level = &threads,
-			      .levels = threads.lo > 0 },
-		      false);
+		machine_line(
+			p, "Load of the whole machine",
+			"Tasks that run or want to, mean over a minute. A load above the run's threads is the work "
+			"of others.",
+			"tasks", (struct fo_draw_series){ .name = "load", .x = step, .y = load, .n = n }, &threads);
 	if (varies(clock, n))
-		lines(p,
-		      (struct fo_draw_lines){
-			      .title = "Clock",
-			      .desc = "Mean frequency of the processors.",
-			      .y_name = "GHz",
-			      .y_lo = 0,
-			      .y_hi = NAN,
-			      .series = &(struct fo_draw_series){ .name = "mean clock", .x = step, .y = clock, .n = n },
-			      .n = 1 },
-		      false);
+		machine_line(p, "Clock", "Mean frequency of the processors.", "GHz",
+			     (struct fo_draw_series){ .name = "mean clock", .x = step, .y = clock, .n = n }, NULL);
 }
 
 static void rows_table(struct page *p, const char *head, const char *over, const struct row *row, int n)
@@ -778,9 +774,9 @@ static void say_what_it_is(struct page *p)
 	if (r->file[FO_RECORD_PROGRAM].state == FO_RECORD_WHOLE)
 		model = fo_doc_printf(
 			p->d, "%s: %lld layer%s, hidden %lld; %lld x %lld rows of %lld tokens per step, %s",
-			*g->model.name ? g->model.name : "custom", (long long)g->model.layers, plural(g->model.layers),
-			(long long)g->model.hidden, (long long)g->run.micro_batches, (long long)g->run.rows,
-			(long long)g->run.seq, fo_numerics_name[g->run.precision]);
+			*g->model.name ? g->model.name : "custom", (long long)g->model.layers,
+			fo_doc_plural(g->model.layers), (long long)g->model.hidden, (long long)g->run.micro_batches,
+			(long long)g->run.rows, (long long)g->run.seq, fo_numerics_name[g->run.precision]);
 	fo_doc_title(p->d, "Run %s", r->dir);
 	fo_doc_lead(p->d, "%s%s%s", model, *model && *begun ? "; " : "", begun);
 	fo_doc_footer(p->d, "flatout report %s. Figures are defined in docs/metrics.md.", r->dir);

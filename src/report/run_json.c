@@ -62,28 +62,14 @@ static void device_json(const struct fo_record *r, struct fo_json *j)
 {
 	const struct fo_record_end *e = fo_record_last_end(r);
 	const char *name = r->starts ? r->start[r->starts - 1].device : "";
-	const struct fo_record_device none = fo_record_no_device(), *d = e ? &e->device : &none;
+	const struct fo_record_device none = fo_record_no_device();
 	if (!*name) {
 		fo_json_raw(j, "device", "null");
 		return;
 	}
 	fo_json_object(j, "device");
 	fo_json_text(j, "name", name);
-	fo_json_real(j, "sm_clock_hz", d->use.sm_hz);
-	fo_json_real(j, "peak_clock_hz", d->split.peak_hz);
-	fo_json_real(j, "watts", d->use.watts);
-	fo_json_real(j, "joules_per_token", d->joules_per_token);
-	fo_json_real(j, "throttled_power", d->use.power_share);
-	fo_json_real(j, "throttled_thermal", d->use.thermal_share);
-	fo_json_real(j, "mfu_clock", d->split.clock);
-	fo_json_real(j, "mfu_work", d->split.work);
-	fo_json_real(j, "mfu_counted", d->split.counted);
-	fo_json_real(j, "sm_active", d->use.active.share[FO_NVML_SM]);
-	fo_json_real(j, "dram_active", d->use.active.share[FO_NVML_DRAM]);
-	fo_json_real(j, "tensor_pipes", d->split.pipes);
-	fo_json_real(j, "ofu", d->split.ofu);
-	fo_json_real(j, "mfu_useful", d->split.useful);
-	fo_json_text(j, "ofu_why", *d->split.why ? d->split.why : NULL);
+	fo_schema_write_fields(&fo_record_device_schema, e ? &e->device : &none, j);
 	fo_json_close(j);
 }
 

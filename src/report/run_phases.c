@@ -11,49 +11,6 @@ const char *const fo_report_gap_name[FO_GAP_COUNT] = { "evaluation", "checkpoint
 
 /* ---- why ---- */
 
-/* Means over the machine events within steps [first, last], or outside. */
-struct conditions {
-	double steal, clock_hz, limited, load, throttles; /* NaN: not known */
-};
-
-struct mean {
-	double sum, weight;
-};
-static void add(struct mean *m, double v, double weight)
-{
-	if (isfinite(v) && weight > 0) {
-		m->sum += v * weight;
-		m->weight += weight;
-	}
-}
-static double value(const struct mean *m) { return m->weight > 0 ? m->sum / m->weight : NAN; }
-
-static struct conditions conditions_of(const struct fo_record *r, int64_t first, int64_t last, bool inside)
-{
-	struct mean steal = { 0 }, clock = { 0 }, limited = { 0 }, load = { 0 };
-	double throttles = NAN;
-	int64_t before = 0;
-	for (int64_t i = 0; i < r->machines; i++) {
-		const struct fo_record_machine *m = &r->machine[i];
-		/* The event tells of the steps (before, m->step]; it counts with its share of them that lies inside
-		 * (outside). */
-		double lo = fmax((double)before, (double)first - 1), hi = fmin((double)m->step, (double)last);
-		double steps = (double)m->step - (double)before;
-		double part = steps > 0 ? fmax(hi - lo, 0) / steps : (double)(m->step >= first && m->step <= last);
-		double s = m->use.seconds * (inside ? part : 1 - part);
-		before = m->step;
-		if (!(s > 0))
-			continue;
-		add(&steal, m->use.steal, s);
-		add(&clock, m->use.clock_hz, s);
-		add(&limited, m->use.limited_s / m->use.seconds, s);
-		add(&load, m->use.load, s);
-		if (isfinite(m->use.throttles))
-			throttles = (isnan(throttles) ? 0 : throttles) + m->use.throttles;
-	}
-	return (struct conditions){ value(&steal), value(&clock), value(&limited), value(&load), throttles };
-}
-
 /* Share of the time of rows [from, to] that waited for data; NaN. */
 static double waited(const struct fo_record_steps *s, int64_t from, int64_t to)
 {
@@ -86,8 +43,8 @@ static void say(char *text, size_t size, const char *fmt, ...)
 static const char *cause_of(struct fo_report *o, const struct fo_report_phase *p, double waited_all)
 {
 	const struct fo_record *r = o->r;
-	struct conditions in = conditions_of(r, p->first, p->last, true),
-			  out = conditions_of(r, p->first, p->last, false);
+	struct fo_state_use in = fo_machine_over(r, p->first, p->last, true),
+			    out = fo_machine_over(r, p->first, p->last, false);
 	char text[400] = "";
 	int64_t starts = 0;
 	double steal = isnan(out.steal) ? 0 : out.steal;
@@ -97,8 +54,9 @@ static const char *cause_of(struct fo_report *o, const struct fo_report_phase *p
 		say(text, sizeof text, "clock %.2f GHz (else %.2f)", in.clock_hz / 1e9, out.clock_hz / 1e9);
 	if (in.throttles > 0)
 		say(text, sizeof text, "%.0f thermal events", in.throttles);
-	if (in.limited > (isnan(out.limited) ? 0 : out.limited) + 0.02)
-		say(text, sizeof text, "held back by the cgroup %.0f %% of the time", 100 * in.limited);
+	double limited = in.limited_s / in.seconds, limited_else = out.limited_s / out.seconds;
+	if (limited > (isnan(limited_else) ? 0 : limited_else) + 0.02)
+		say(text, sizeof text, "held back by the cgroup %.0f %% of the time", 100 * limited);
 	double data = waited(&r->step, fo_record_row(&r->step, p->first), fo_record_row(&r->step, p->last));
 	if (data > waited_all + 0.02)
 		say(text, sizeof text, "waited for data %.0f %% (whole run %.0f %%)", 100 * data, 100 * waited_all);

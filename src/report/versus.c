@@ -1,5 +1,7 @@
 #include "report/versus.h"
+
 #include "base/clock.h"
+#include "report/run_int.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,26 +53,15 @@ static struct fo_spread field_spread(const struct fo_record *r, const bool *cold
 static void read_machine(struct fo_versus_side *s)
 {
 	const struct fo_record *r = s->record;
-	double clock = 0, clock_s = 0, steal = 0, steal_s = 0, limited = 0,
-	       *load = fo_xmalloc((size_t)(r->machines + 1) * sizeof *load);
-	bool limits = false;
+	const struct fo_state_use u = fo_machine_over(r, INT64_MIN, INT64_MAX, true);
+	double *load = fo_xmalloc((size_t)(r->machines + 1) * sizeof *load);
 	size_t loads = 0;
-	for (int64_t i = 0; i < r->machines; i++) {
-		const struct fo_state_use *u = &r->machine[i].use;
-		if (!(u->seconds > 0))
-			continue;
-		if (isfinite(u->clock_hz))
-			clock += u->clock_hz * u->seconds, clock_s += u->seconds;
-		if (isfinite(u->steal))
-			steal += u->steal * u->seconds, steal_s += u->seconds;
-		if (isfinite(u->limited_s))
-			limited += u->limited_s, limits = true;
-		if (isfinite(u->load))
-			load[loads++] = u->load;
-	}
-	s->clock_hz = clock_s > 0 ? clock / clock_s : NAN;
-	s->steal = steal_s > 0 ? steal / steal_s : NAN;
-	s->limited_s = limits ? limited : NAN;
+	for (int64_t i = 0; i < r->machines; i++)
+		if (isfinite(r->machine[i].use.load))
+			load[loads++] = r->machine[i].use.load;
+	s->clock_hz = u.clock_hz;
+	s->steal = u.steal;
+	s->limited_s = u.limited_s;
 	s->load = fo_stats_spread(load, loads).median;
 	free(load);
 }

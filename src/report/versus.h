@@ -1,13 +1,10 @@
 /* Two runs beside each other, and what explains that one is faster.
  *
- * Figures are medians with quartiles over the steps that were neither metered nor the first of a process. A difference
- * is resolved when the quartile ranges do not overlap; else the runs' own spread is as large as what they differ by,
- * and it is said so. Parts and operations come from the timelines (the newest steps, whole ones). There each operation
- * instance counts with its own median over the steps: on a shared machine a stall hits another instance in each step,
- * so that sums by step all hold some while no instance's median does. What the whole step takes beyond the sum of these
- * medians stands apart. Instances are put together over layers and micro-batches by block, kind and phase. Causes are
- * only named where something recorded differs (an option, a pass, the machine's state), each with the time of the
- * operations that it concerns; none of it is a model.
+ * Figures are medians with quartiles over the steps that were neither metered nor the first of a process; a difference
+ * is resolved when the quartile ranges do not overlap. Parts and operations come from the timelines' whole steps. There
+ * each operation instance counts with its own median: on a shared machine a stall hits another instance in each step, so
+ * that sums by step all hold some while no instance's median does. What a step takes beyond these medians stands apart.
+ * Causes are only named where something recorded differs, each with the time of the operations that it concerns.
  *
  * Texts belong to the versus (arena) or to the records, which must outlive it. */
 #ifndef FO_REPORT_VERSUS_H
@@ -85,9 +82,8 @@ void fo_versus_make(struct fo_versus *v, const struct fo_record *a, const struct
 void fo_versus_fini(struct fo_versus *v);
 /* Are the step times' quartiles apart? */
 bool fo_versus_step_resolved(const struct fo_versus *v);
-/* Parts and operations are those of the newest steps only, which may differ where all steps together do not. So none of
- * their differences is resolved unless the step times are. Where the step times are not known the parts stand for
- * themselves. */
+/* Parts and operations are of the newest steps only, so none of their differences is resolved unless the step times are
+ * (or are not known). */
 bool fo_versus_parts_resolved(const struct fo_versus *v);
 /* An operation that only one run has is resolved whatever the step times are. */
 bool fo_versus_op_resolved(const struct fo_versus *v, const struct fo_versus_op *o);

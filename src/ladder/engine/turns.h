@@ -1,9 +1,7 @@
-/* Running a ladder: rungs in turns, each turn a process of its own.
- *
- * In every round each rung trains the next share of its steps, in an order drawn anew. A turn is a forked child that
- * resumes the rung's checkpoint, stops behind its share and saves: its memory is its own, and what kills it (a crash,
- * the kernel for want of memory) is that rung's failure while the others go on. Nothing is kept here: whatever happened
- * lies in the rungs' directories, so a ladder that was stopped or killed goes on with the turn that is missing.
+/* Running a ladder: in every round each rung trains the next share of its steps, in an order drawn anew. A turn is a
+ * forked child that resumes the rung's checkpoint, stops behind its share and saves; what kills it is that rung's
+ * failure while the others go on. All that happened lies in the rungs' directories, so a ladder that was stopped or
+ * killed goes on with the turn that is missing.
  *
  * The caller's process must not have run OpenMP yet: its threads would be missing in the children. */
 #ifndef FO_LADDER_ENGINE_TURNS_H
