@@ -31,7 +31,7 @@ static void add_tick(struct fo_axis *a, double v)
 		a->tick[a->ticks++] = v;
 }
 
-/* Below this span of a logarithmic axis 1, 2 and 5 are too few: its ticks are those of a linear one. */
+/* A logarithmic axis of a smaller span has the ticks of a linear one: 1, 2 and 5 are too few. */
 enum { LOG_TICKS = 4 };
 
 /* Ticks at the decades; with fewer than two decades also at their doubles and fivefolds; with many only at every

@@ -222,51 +222,44 @@ static bool anyone_has(const struct fo_draw_stacks *c, size_t part)
 	return false;
 }
 
-static void share_cell(struct fo_str *out, const char *label, const struct fo_draw_stack *s, size_t parts, size_t part)
+/* A part's or a whole's name in a cell, a part's after its colour. */
+static void name_cell(struct fo_str *out, const struct fo_draw_stacks *c, bool part, size_t i, const char *open,
+		      const char *close)
 {
-	char text[32];
-	fo_draw_escaped(out, "<td class=\"r\" data-l=\"", label, "\">");
-	fo_draw_escaped(out, "", fo_draw_number(text, part_of(s, part) / whole(s, parts), FO_DRAW_SHARE), "</td>");
-}
-
-/* The table for few wholes has one row for each part. */
-static void table_by_part(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts)
-{
-	fo_str_puts(out, "<table class=\"slim\">");
-	fo_str_puts(out, "<thead><tr><th scope=\"col\">part</th>");
-	for (size_t k = 0; k < c->stacks; k++)
-		fo_draw_escaped(out, "<th scope=\"col\" class=\"r\">", c->head ? c->head[k] : c->stack[k].name,
-				"</th>");
-	fo_str_puts(out, "</tr></thead>\n<tbody>\n");
-	for (size_t i = 0; i < parts; i++) {
-		if (!anyone_has(c, i))
-			continue;
-		fo_str_puts(out, "<tr><td>");
+	fo_str_puts(out, open);
+	if (part)
 		fo_draw_swatch(out, tone_of(c, i));
-		fo_draw_escaped(out, "", c->part_name[i], "</td>");
-		for (size_t k = 0; k < c->stacks; k++)
-			share_cell(out, c->stack[k].name, &c->stack[k], parts, i);
-		fo_str_puts(out, "</tr>\n");
-	}
-	fo_str_puts(out, "</tbody></table>\n");
+	fo_draw_escaped(out, "", part ? c->part_name[i] : c->stack[i].name, close);
 }
 
-/* The table for many wholes has one row for each whole. */
-static void table_by_whole(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts)
+/* The table of shares: few wholes are its columns, many its rows. */
+static void shares_table(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts)
 {
-	fo_str_puts(out, "<table class=\"list\"><thead><tr><th></th>");
-	for (size_t i = 0; i < parts; i++)
-		if (anyone_has(c, i)) {
-			fo_str_puts(out, "<th scope=\"col\" class=\"r\">");
-			fo_draw_swatch(out, tone_of(c, i));
-			fo_draw_escaped(out, "", c->part_name[i], "</th>");
-		}
+	bool down = c->stacks <= 4; /* a row for each part */
+	size_t rows = down ? parts : c->stacks, cols = down ? c->stacks : parts;
+	char text[32];
+	fo_str_puts(out, down ? "<table class=\"slim\"><thead><tr><th scope=\"col\">part</th>"
+			      : "<table class=\"list\"><thead><tr><th></th>");
+	for (size_t k = 0; k < cols; k++)
+		if (down && c->head)
+			fo_draw_escaped(out, "<th scope=\"col\" class=\"r\">", c->head[k], "</th>");
+		else if (down || anyone_has(c, k))
+			name_cell(out, c, !down, k, "<th scope=\"col\" class=\"r\">", "</th>");
 	fo_str_puts(out, "</tr></thead>\n<tbody>\n");
-	for (size_t k = 0; k < c->stacks; k++) {
-		fo_draw_escaped(out, "<tr><td>", c->stack[k].name, "</td>");
-		for (size_t i = 0; i < parts; i++)
-			if (anyone_has(c, i))
-				share_cell(out, c->part_name[i], &c->stack[k], parts, i);
+	for (size_t r = 0; r < rows; r++) {
+		if (down && !anyone_has(c, r))
+			continue;
+		name_cell(out, c, down, r, "<tr><td>", "</td>");
+		for (size_t k = 0; k < cols; k++) {
+			size_t part = down ? r : k, whole_at = down ? k : r;
+			const struct fo_draw_stack *s = &c->stack[whole_at];
+			if (!anyone_has(c, part))
+				continue;
+			fo_draw_escaped(out, "<td class=\"r\" data-l=\"", down ? s->name : c->part_name[part], "\">");
+			fo_draw_escaped(out, "",
+					fo_draw_number(text, part_of(s, part) / whole(s, parts), FO_DRAW_SHARE),
+					"</td>");
+		}
 		fo_str_puts(out, "</tr>\n");
 	}
 	fo_str_puts(out, "</tbody></table>\n");
@@ -280,7 +273,7 @@ static void dense_bar(struct fo_str *out, const struct fo_draw_stacks *c, size_t
 	fo_draw_escaped(out, "</div><div class=\"v\">", s->total, "</div></div>\n");
 }
 
-/* With shares, each name has the share of the first stack after it, and parts that would read "0.0 %" are left out. */
+/* shares: each name has the share of the first stack after it, and parts that would read "0.0 %" are left out. */
 static void parts_legend(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts, bool shares)
 {
 	char text[32];
@@ -319,7 +312,7 @@ void fo_draw_stacks(struct fo_str *out, const struct fo_draw_stacks *c)
 		if (c->legend && c->stacks == 1)
 			parts_legend(out, c, parts, true);
 		else
-			(c->stacks > 4 ? table_by_whole : table_by_part)(out, c, parts);
+			shares_table(out, c, parts);
 	}
 	fo_figure_end(out);
 }

@@ -74,7 +74,7 @@ static void items(struct fo_str *out, const struct fo_doc *d, size_t from, size_
 
 static bool is_right(const struct fo_doc_node *head, size_t i) { return head->text[i] == 'r' || head->text[i] == 'R'; }
 
-/* On a narrow page a list names the column beside each cell. */
+/* Does a narrow page show the table as a list, which names the column beside each cell? */
 static bool is_list(const struct fo_doc_node *head)
 {
 	enum { LIST = 3 }; /* columns from which on a narrow page has no room */

@@ -27,15 +27,15 @@ char *fo_axis_label(const struct fo_axis *a, double v, char buf[32]);
 /* Widens [*lo, *hi] (NaN: empty) by v, if that is finite. */
 void fo_range_add(double *lo, double *hi, double v);
 
-/* For attributes and titles: a percent sign stays with its figure. */
+/* Appends the text of an attribute or a title: a percent sign stays with its figure. */
 void fo_draw_escaped(struct fo_str *out, const char *before, const char *text, const char *after);
-/* For what stands in a page: figures stay with their units, options and dates on one line. */
+/* Appends what stands in a page: figures stay with their units, options and dates on one line. */
 void fo_draw_text(struct fo_str *out, const char *before, const char *text, const char *after);
 void fo_draw_code(struct fo_str *out, const char *text); /* every byte of it stays: the reader copies it */
 /* Does text begin with a word of small letters alone? Only such a word gets a capital: names, as "bf16",
  * "torch.compile" or "nvidia-smi", stay as they are. */
 bool fo_draw_plain_word(const char *text);
-/* As fo_draw_text, with a capital where the text begins with a plain word. */
+/* Does the same as fo_draw_text, with a capital where the text begins with a plain word. */
 void fo_draw_sentence(struct fo_str *out, const char *before, const char *text, const char *after);
 void fo_draw_remark(struct fo_str *out, const char *text); /* a softer paragraph; NULL: none */
 /* <figure> with its caption; the plot's own text follows, then fo_figure_end. */

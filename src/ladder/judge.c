@@ -15,7 +15,7 @@ static void judge_gain(struct fo_ladder *l, struct fo_ladder_rung *g)
 	/* Means, for what a padded step holds differs from step to step. */
 	g->predicted_gain = (g->step_tokens / g->predicted_step_s) / (from->step_tokens / from->predicted_step_s);
 	struct fo_ladder_interval v = fo_ladder_over(l, (int)(g - l->rung), g->from, &n);
-	/* With fewer rounds the confidence level is too low. */
+	/* Fewer rounds give too low a level of confidence. */
 	if (n < l->rounds)
 		return;
 	g->gain = v.estimate;

@@ -4,7 +4,7 @@
 
 #include "diagnose/diagnose.h"
 
-/* What a picture shows, in its order: part, name, colour (draw/draw.h; no two share one). The parts are exclusive: they
+/* The parts of a picture in its order: part, name, colour (draw/draw.h; no two share one). The parts are exclusive: they
  * sum to the span. Each family has hues of its own: computation blue and green, communication orange and red, copies
  * brown, idleness violet, rose and grey, the host's own lanes sand.
  *

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* No kernel comes near (a product of three 4096 x 4096 bf16 matrices has 1365), and what a file claims must not stretch
- * the picture out of shape. */
+/* No kernel comes near (a matmul of 4096 x 4096 in bf16 has 1365), and what a file claims must not stretch the picture
+ * out of shape. */
 #define INTENSITY_MOST 1e5
 
 bool fo_roofline_is_product(const struct fo_limits_row *r)
@@ -181,7 +181,7 @@ void fo_roofline_text(const struct fo_roofline *r, bool utf8, bool colour, struc
 	uint8_t grid[HIGH][WIDE] = { 0 };
 	char buf[128], si[32];
 	draw_ceilings(r, grid);
-	for (int kind = FO_ROOFLINE_KINDS - 1; kind >= 0; kind--) /* products last: on top */
+	for (int kind = FO_ROOFLINE_KINDS - 1; kind >= 0; kind--) /* matmuls last: on top */
 		for (size_t i = 0; i < r->n; i++) {
 			int c = column_of(r, r->point[i].flop_byte), l = line_of(r, r->point[i].flop_s);
 			if (r->point[i].kind == kind && c >= 0 && l >= 0)

@@ -1,7 +1,7 @@
 /* A machine profile as a roofline: what the processor and its memory allow, and where each kernel lies below.
  *
  * Horizontal: FLOP per byte moved; vertical: FLOP/s; both logarithmic. Ceilings: the calibrated register-only peaks,
- * and the highest memory rate that was measured, as a slope. Matrix products and attention lie at their own intensity.
+ * and the highest memory rate that was measured, as a slope. Matmuls and attention lie at their own intensity.
  * Memory-bound operations do next to no counted FLOP: they are drawn at FO_ROOFLINE_MEMORY FLOP per byte, so that their
  * distance to the slope is that of their bytes/s to the memory's. (Williams, Waterman, Patterson 2009.) */
 #ifndef FO_REPORT_ROOFLINE_H
@@ -21,7 +21,7 @@ struct fo_roofline_point {
 };
 struct fo_roofline {
 	const struct fo_limits *m;
-	int threads;          /* the most that products were measured with */
+	int threads;          /* the most that matmuls were measured with */
 	double peak[2];       /* f32, bf16; 0: not known */
 	bool unsure;          /* a peak was measured on a busy machine: fo_limits_peak_sure */
 	double memory_byte_s; /* highest of read, write and copy; 0: not known */
@@ -30,7 +30,7 @@ struct fo_roofline {
 	size_t n, cap;
 	double x0, x1, y0, y1; /* what is shown */
 };
-/* The profile must outlive it. FO_EARG when the profile has no product or no peak to draw. Ends with fo_roofline_fini.
+/* The profile must outlive it. FO_EARG when the profile has no matmul or no peak to draw. Ends with fo_roofline_fini.
  */
 FO_CHECKED fo_status fo_roofline_init(struct fo_roofline *r, const struct fo_limits *m);
 void fo_roofline_fini(struct fo_roofline *r);

@@ -117,7 +117,7 @@ static void ceilings(const struct fo_roofline *r, struct fo_str *out)
 
 static void points(const struct fo_roofline *r, struct fo_str *out)
 {
-	for (int kind = FO_ROOFLINE_KINDS - 1; kind >= 0; kind--) /* products on top */
+	for (int kind = FO_ROOFLINE_KINDS - 1; kind >= 0; kind--) /* matmuls on top */
 		for (size_t i = 0; i < r->n; i++) {
 			const struct fo_roofline_point *p = &r->point[i];
 			char tip[256], si[32];
@@ -141,7 +141,7 @@ static void points(const struct fo_roofline *r, struct fo_str *out)
 static void legend(struct fo_str *out)
 {
 	static const char *const name[] = { "matmuls", "attention", "memory-bound (by bytes/s)" };
-	static const char *const brief[] = { "products", "attention", "by bytes/s" };
+	static const char *const brief[] = { "matmuls", "attention", "by bytes/s" };
 	static const double wide_x[] = { 0, 168, 290 }, narrow_x[] = { 0, 190, 380 };
 	for (int narrow = 0; narrow < 2; narrow++) {
 		fo_str_printf(out, "<g class=\"%s\">\n", narrow ? "narrow" : "wide");

@@ -26,16 +26,22 @@ static double waited(const struct fo_record_steps *s, int64_t from, int64_t to)
 	return all > 0 ? data / all : NAN;
 }
 
-static void say(char *text, size_t size, const char *fmt, ...) FO_PRINTF(3, 4);
-static void say(char *text, size_t size, const char *fmt, ...)
+static void say(struct fo_str *text, const char *fmt, ...) FO_PRINTF(2, 3);
+static void say(struct fo_str *text, const char *fmt, ...)
 {
-	size_t n = strlen(text);
 	va_list ap;
-	if (n && n < size - 3)
-		n += (size_t)snprintf(text + n, size - n, "; ");
+	if (text->len)
+		fo_str_puts(text, "; ");
 	va_start(ap, fmt);
-	vsnprintf(text + n, size - n, fmt, ap);
+	fo_str_vprintf(text, fmt, ap);
 	va_end(ap);
+}
+
+static const char *keep(struct fo_report *o, struct fo_str *text)
+{
+	const char *kept = fo_arena_strdup(&o->arena, text->len ? text->data : "");
+	fo_str_fini(text);
+	return kept;
 }
 
 /* Names what differed in the phase, by the log. A share counts from two points more than elsewhere, a clock from 5 %
@@ -45,28 +51,28 @@ static const char *cause_of(struct fo_report *o, const struct fo_report_phase *p
 	const struct fo_record *r = o->r;
 	struct fo_state_use in = fo_machine_over(r, p->first, p->last, true),
 			    out = fo_machine_over(r, p->first, p->last, false);
-	char text[400] = "";
+	struct fo_str text = { 0 };
 	int64_t starts = 0;
 	double steal = isnan(out.steal) ? 0 : out.steal;
 	if (in.steal > steal + 0.02)
-		say(text, sizeof text, "steal %.0f %% (else %.0f %%)", 100 * in.steal, 100 * steal);
+		say(&text, "steal %.0f %% (else %.0f %%)", 100 * in.steal, 100 * steal);
 	if (in.clock_hz < out.clock_hz * 0.95)
-		say(text, sizeof text, "clock %.2f GHz (else %.2f)", in.clock_hz / 1e9, out.clock_hz / 1e9);
+		say(&text, "clock %.2f GHz (else %.2f)", in.clock_hz / 1e9, out.clock_hz / 1e9);
 	if (in.throttles > 0)
-		say(text, sizeof text, "%.0f thermal events", in.throttles);
+		say(&text, "%.0f thermal events", in.throttles);
 	double limited = in.limited_s / in.seconds, limited_else = out.limited_s / out.seconds;
 	if (limited > (isnan(limited_else) ? 0 : limited_else) + 0.02)
-		say(text, sizeof text, "held back by the cgroup %.0f %% of the time", 100 * limited);
+		say(&text, "held back by the cgroup %.0f %% of the time", 100 * limited);
 	double data = waited(&r->step, fo_record_row(&r->step, p->first), fo_record_row(&r->step, p->last));
 	if (data > waited_all + 0.02)
-		say(text, sizeof text, "waited for data %.0f %% (whole run %.0f %%)", 100 * data, 100 * waited_all);
+		say(&text, "waited for data %.0f %% (whole run %.0f %%)", 100 * data, 100 * waited_all);
 	if (in.load > 1.25 * out.load && r->threads > 0 && in.load > 1.25 * (double)r->threads)
-		say(text, sizeof text, "load %.1f (else %.1f)", in.load, out.load);
+		say(&text, "load %.1f (else %.1f)", in.load, out.load);
 	for (int64_t i = 0; i < r->starts; i++)
 		starts += r->start[i].step >= p->first - 1 && r->start[i].step <= p->last;
 	if (starts)
-		say(text, sizeof text, "a process began");
-	return fo_arena_strdup(&o->arena, text);
+		say(&text, "a process began");
+	return keep(o, &text);
 }
 
 /* Evaluations and checkpoints in the phase. They lie between steps and cannot have made steps slow: reported, not
@@ -74,17 +80,17 @@ static const char *cause_of(struct fo_report *o, const struct fo_report_phase *p
 static const char *beside(struct fo_report *o, const struct fo_report_phase *p)
 {
 	const struct fo_record *r = o->r;
-	char text[200] = "";
+	struct fo_str text = { 0 };
 	int64_t evals = 0, saves = 0;
 	for (int64_t i = 0; i < r->checkpoints; i++)
 		saves += r->checkpoint[i].step >= p->first - 1 && r->checkpoint[i].step <= p->last;
 	for (int64_t i = 0; i < r->evals; i++)
 		evals += r->eval[i].step >= p->first && r->eval[i].step <= p->last;
 	if (saves)
-		say(text, sizeof text, "%lld checkpoint%s", (long long)saves, saves == 1 ? "" : "s");
+		say(&text, "%lld checkpoint%s", (long long)saves, saves == 1 ? "" : "s");
 	if (evals)
-		say(text, sizeof text, "%lld evaluation%s", (long long)evals, evals == 1 ? "" : "s");
-	return fo_arena_strdup(&o->arena, text);
+		say(&text, "%lld evaluation%s", (long long)evals, evals == 1 ? "" : "s");
+	return keep(o, &text);
 }
 
 /* ---- when ---- */

@@ -206,7 +206,7 @@ static void parts(struct page *p)
 	double whole = b->covered.median - a->covered.median;
 	fo_doc_row(p->d, "beyond medians", ms(p, a->beyond_s), ms(p, b->beyond_s),
 		   fo_versus_signed_ms(p->d, b->beyond_s - a->beyond_s), "stalls and gaps");
-	/* These are the newest steps alone; whether the runs' steps differ is judged once, by all of them. */
+	/* This row is of the newest steps alone; whether the runs' steps differ is judged once, by all steps. */
 	fo_doc_row(p->d, "whole step", ms(p, a->covered.median), ms(p, b->covered.median),
 		   fo_versus_signed_ms(p->d, whole), fo_versus_mark(whole, resolved));
 }
