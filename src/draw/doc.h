@@ -10,8 +10,8 @@
  *	fo_doc_to_html(&d, &out);            or  fo_doc_to_term(&d, width, &out);
  *	fo_doc_fini(&d);
  *
- * Consecutive verdicts, facts, items and rows belong together. Title, lead, footer and pictures go to the page alone (but
- * bars and waterfalls, which are tables on a terminal), and what fo_doc_only says.
+ * Consecutive verdicts, facts, items and rows belong together. Title, lead, footer and pictures go to the page alone
+ * (but bars and waterfalls, which are tables on a terminal), and what fo_doc_only says.
  *
  * Strings are copied, and each renderer makes them safe for its sink. Arrays that a picture points to are not copied:
  * they live until the document is printed, as what fo_doc_alloc and fo_doc_printf return does. */

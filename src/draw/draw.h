@@ -1,9 +1,10 @@
-/* Pictures and numbers for people. A document (draw/doc.h) puts them into one HTML file without network, script or font:
- * dark and light, for a telephone (390 px), a desk and paper. Text is HTML and keeps its size; SVG carries marks only
- * and stretches. All that is appended is HTML and well-formed XML at once. Nothing is told by colour alone.
+/* Pictures and numbers for people. A document (draw/doc.h) puts them into one HTML file without network, script or
+ * font: dark and light, for a telephone (390 px), a desk and paper. Text is HTML and keeps its size; SVG carries
+ * marks only and stretches. All that is appended is HTML and well-formed XML at once. Nothing is told by colour
+ * alone.
  *
- * Every string is escaped here (fo_str_xml); NULL is the empty string. Pointers are only read during the call. Nothing
- * fails: numbers that are not finite are left out, and a picture without any says so. */
+ * Every string is escaped here (fo_str_xml); NULL is the empty string. Pointers are only read during the call.
+ * Nothing fails: numbers that are not finite are left out, and a picture without any says so. */
 #ifndef FO_DRAW_DRAW_H
 #define FO_DRAW_DRAW_H
 
@@ -51,8 +52,9 @@ char *fo_draw_number(char buf[32], double v, enum fo_draw_unit unit);
 
 /* ---- lines ---- */
 
-/* A run of points. x ascends (points that go back are left out; NULL: 0, 1, 2, ...); a y that is not finite (with y_log:
- * not above 0) interrupts the line. Long runs are thinned without loss of a peak (M4: Jugel and others, VLDB 2014). */
+/* A run of points. x ascends (points that go back are left out; NULL: 0, 1, 2, ...); a y that is not finite (with
+ * y_log: not above 0) interrupts the line. Long runs are thinned without loss of a peak (M4: Jugel and others, VLDB
+ * 2014). */
 enum { FO_DRAW_STYLES = 6 };
 struct fo_draw_series {
 	const char *name; /* in the legend; NULL: not there */
@@ -136,8 +138,8 @@ void fo_draw_bars(struct fo_str *out, const struct fo_draw_bars *c);
 
 /* ---- bars of parts ---- */
 
-/* Wholes and their parts: a bar for each whole, and below them a table of all parts, which is the legend too. Parts below
- * 0 count as 0. At most FO_DRAW_PARTS parts. */
+/* Wholes and their parts: a bar for each whole, and below them a table of all parts, which is the legend too. Parts
+ * below 0 count as 0. At most FO_DRAW_PARTS parts. */
 struct fo_draw_stack {
 	const char *name, *total; /* "before", "2.47 s" (may be NULL) */
 	const double *part;       /* as many as part names; in one unit */

@@ -18,7 +18,7 @@ struct fo_axis {
 	double tick[FO_AXIS_TICKS];
 	int ticks;
 };
-/* Makes *a an axis that holds [lo, hi] (0 to 1 without finite numbers) with about `want` ticks. tight: it ends there. */
+/* Makes *a an axis that holds [lo, hi] (0 to 1 without finite numbers) with about `want` ticks. tight: it ends so. */
 void fo_axis_fit(struct fo_axis *a, double lo, double hi, int want, bool tight);
 double fo_axis_at(const struct fo_axis *a, double v);  /* 0 to 1, clamped; NaN stays */
 int fo_axis_across(const struct fo_axis *a, double v); /* the same in columns of the view box */

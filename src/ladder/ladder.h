@@ -193,8 +193,9 @@ void fo_ladder_fini(struct fo_ladder *l);
 
 /* The first rung that starts from nothing and says something about time; -1: none. */
 int fo_ladder_bottom(const struct fo_ladder *l);
-/* The last rung, measured in all rounds, of the chain of rungs that build on each other from the baseline: what all the
- * changes make together. Beside the chain are rungs that share their start and end there, and numerics only. -1: none. */
+/* The last rung, measured in all rounds, of the chain of rungs that build on each other from the baseline: what all
+ * the changes make together. Beside the chain are rungs that share their start and end there, and numerics only. -1:
+ * none. */
 int fo_ladder_top(const struct fo_ladder *l);
 /* Did all rungs see as much of the text, as often? Failed ones do not count. True where nothing is known. */
 bool fo_ladder_same_text(const struct fo_ladder *l);
@@ -217,20 +218,22 @@ struct fo_ladder_interval {
 	double estimate, low, high, level;
 };
 /* The Hodges-Lehmann estimate of the centre of n paired ratios' logarithms, all ratios above 0, and the interval of
- * Wilcoxon's signed-rank test (Hollander, Wolfe, Chicken 2014, section 3.2 and 3.3), back from the logarithms: exact for
- * any symmetric distribution, which the difference of two turns that are disturbed alike has. The narrowest interval of
- * at least `level`, or the widest there is (n = 5 and 0.95), whose level 1 - 2^(1-n) is in .level. n = 0: NaN. */
+ * Wilcoxon's signed-rank test (Hollander, Wolfe, Chicken 2014, section 3.2 and 3.3), back from the logarithms: exact
+ * for any symmetric distribution, which the difference of two turns that are disturbed alike has. The narrowest
+ * interval of at least `level`, or the widest there is (n = 5 and 0.95), whose level 1 - 2^(1-n) is in .level. n = 0:
+ * NaN. */
 struct fo_ladder_interval fo_ladder_interval(const double *ratio, int n, double level);
 #define FO_LADDER_LEVEL 0.95
-/* Is an interval too wide for a verdict? Its ends are more than FO_LADDER_STEADY times apart, and it is not further from
- * 1 than it is wide: turns were disturbed one by one. The widest of bench/results/2026-11-21-ladder.json is 1.45 times. */
+/* Is an interval too wide for a verdict? Its ends are more than FO_LADDER_STEADY times apart, and it is not further
+ * from 1 than it is wide: turns were disturbed one by one. The widest of bench/results/2026-11-21-ladder.json is 1.45
+ * times. */
 bool fo_ladder_unsteady(const struct fo_ladder_interval *v);
 #define FO_LADDER_STEADY 2.0
 /* Useful tokens/s of rung `to` over those of `from`, by the rounds that both have done; *n (may be NULL): how many. */
 struct fo_ladder_interval fo_ladder_over(const struct fo_ladder *l, int to, int from, int *n);
-/* Compares losses with a reference's: cuts the steps that both have (NaN: not done) into at most FO_LADDER_WINDOWS equal
- * stretches, whose number is returned. step[k] is the last step of stretch k, from 1; difference[k] is (mean(a) -
- * mean(b)) / |mean(b)|. */
+/* Compares losses with a reference's: cuts the steps that both have (NaN: not done) into at most FO_LADDER_WINDOWS
+ * equal stretches, whose number is returned. step[k] is the last step of stretch k, from 1; difference[k] is (mean(a)
+ * - mean(b)) / |mean(b)|. */
 int fo_ladder_stretches(const double *a, const double *b, int64_t n, double *step, double *difference);
 /* The median of the stretches' absolute differences, or of the last FO_LADDER_LATE where that is more. NaN without
  * common steps; INFINITY where a loss of either is infinite. docs/metrics.md says why it is not the largest. */

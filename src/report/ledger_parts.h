@@ -4,9 +4,9 @@
 
 #include "diagnose/diagnose.h"
 
-/* The parts of a picture in its order: part, name, colour (draw/draw.h; no two share one). The parts are exclusive: they
- * sum to the span. Each family has hues of its own: computation blue and green, communication orange and red, copies
- * brown, idleness violet, rose and grey, the host's own lanes sand.
+/* The parts of a picture in its order: part, name, colour (draw/draw.h; no two share one). The parts are exclusive:
+ * they sum to the span. Each family has hues of its own: computation blue and green, communication orange and red,
+ * copies brown, idleness violet, rose and grey, the host's own lanes sand.
  *
  * ELEMENTWISE holds reductions too, CAST kernels that copy, LOSS softmax, OTHER kernels of all other classes,
  * IDLE_LAUNCH the time from a launch on and the gaps between kernels that were launched in time. */

@@ -13,10 +13,10 @@
 #include "draw/doc.h"
 #include "record/record.h"
 
-/* A slow phase: a stretch of steps whose time, as a running median of FO_SLOW_WINDOW steps, is more than FO_SLOW_TIMES
- * the median of all the run's steps. Phases less than a window apart are one. A run of which more than half is slow
- * shows none. 1.25: on a shared machine the quartiles of undisturbed runs lie within 10 % of the median, and a neighbour
- * on the sibling of a core costs a third and more (docs/metrics.md). */
+/* A slow phase: a stretch of steps whose time, as a running median of FO_SLOW_WINDOW steps, is more than
+ * FO_SLOW_TIMES the median of all the run's steps. Phases less than a window apart are one. A run of which more than
+ * half is slow shows none. 1.25: on a shared machine the quartiles of undisturbed runs lie within 10 % of the median,
+ * and a neighbour on the sibling of a core costs a third and more (docs/metrics.md). */
 #define FO_SLOW_TIMES 1.25
 enum { FO_SLOW_WINDOW = 9 };
 struct fo_report_phase {

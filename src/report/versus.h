@@ -1,10 +1,11 @@
 /* Two runs beside each other, and what explains that one is faster.
  *
- * Figures are medians with quartiles over the steps that were neither metered nor the first of a process; a difference
- * is resolved when the quartile ranges do not overlap. Parts and operations come from the timelines' whole steps. There
- * each operation instance counts with its own median: on a shared machine a stall hits another instance in each step, so
- * that sums by step all hold some while no instance's median does. What a step takes beyond these medians stands apart.
- * Causes are only named where something recorded differs, each with the time of the operations that it concerns.
+ * Figures are medians with quartiles over the steps that were neither metered nor the first of a process; a
+ * difference is resolved when the quartile ranges do not overlap. Parts and operations come from the timelines' whole
+ * steps. There each operation instance counts with its own median: on a shared machine a stall hits another instance
+ * in each step, so that sums by step all hold some while no instance's median does. What a step takes beyond these
+ * medians stands apart. Causes are only named where something recorded differs, each with the time of the operations
+ * that it concerns.
  *
  * Texts belong to the versus (arena) or to the records, which must outlive it. */
 #ifndef FO_REPORT_VERSUS_H
