@@ -27,6 +27,16 @@ static inline int fo_by_int(const void *a, const void *b) { return fo_order(*(co
 		}                                                   \
 		low_;                                               \
 	})
+/* For qsort by several keys: the first of these orders that is not 0. */
+#define FO_ORDER_BY(...) \
+	fo_first_order((const int[]){ __VA_ARGS__ }, sizeof((const int[]){ __VA_ARGS__ }) / sizeof(int))
+static inline int fo_first_order(const int *order, size_t n)
+{
+	size_t i = 0;
+	while (i + 1 < n && !order[i])
+		i++;
+	return order[i];
+}
 /* How many units of `unit` hold n. */
 static inline int64_t fo_ceil_div(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 /* The smallest multiple of `unit` that is not below n. */

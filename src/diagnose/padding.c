@@ -3,7 +3,7 @@
  * divides k, does not have it. */
 #include "diagnose/products_int.h"
 
-#include "trace/dtypes.h"
+#include "trace/shapes.h"
 
 #include <string.h>
 

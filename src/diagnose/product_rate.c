@@ -1,7 +1,7 @@
 /* The rate that a device can reach for a product of a given shape: tiles, waves, peak, memory. */
 #include "diagnose/products_int.h"
 
-#include "trace/dtypes.h"
+#include "trace/shapes.h"
 
 #include <ctype.h>
 #include <math.h>

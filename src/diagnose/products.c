@@ -4,7 +4,6 @@
 #include "base/mem.h"
 #include "base/count.h"
 #include "base/text.h"
-#include "trace/dtypes.h"
 #include "trace/shapes.h"
 
 #include <ctype.h>

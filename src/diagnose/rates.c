@@ -4,7 +4,6 @@
 #include "diagnose/products_int.h"
 
 #include "base/text.h"
-#include "trace/dtypes.h"
 #include "trace/shapes.h"
 
 #include <limits.h>

@@ -102,7 +102,10 @@ static bool lost_of(const struct fo_trace *t, int rank, int16_t device, struct f
 		fo_title(f, "the file ends inside an event: %lld events read, the rest is lost", (long long)x->events);
 	else
 		fo_title(f, "events are missing from the trace");
-	fo_why(f, "Of %lld events %lld could not be read.", (long long)x->events, (long long)x->malformed);
+	if (x->malformed)
+		fo_why(f, "Of %lld events %lld could not be read.", (long long)x->events, (long long)x->malformed);
+	else if (x->truncated)
+		fo_why(f, "The figures are of the events before the cut.");
 	if (x->dropped_by_profiler > 0)
 		fo_why(f, " The profiler itself lost %lld.", (long long)x->dropped_by_profiler);
 	fo_why(f, " What is missing counts as idle.%s", x->truncated ? " Copy or record the file again." : "");

@@ -330,7 +330,7 @@ static void evidence(struct fo_doc *doc, const struct fo_diagnosis *d, const str
 	fo_doc_only(doc, FO_DOC_PAGE);
 	fo_doc_details(doc, FO_DOC_FOLDED, "Evidence");
 	fo_doc_only(doc, FO_DOC_BOTH);
-	const char *what = "evidence (times are after the trace's begin)";
+	const char *what = "evidence";
 	bool ranks = d->ranks > 1;
 	if (ranks)
 		fo_doc_table(doc, FO_DRAW_SLIM_FULL, NULL, "rrrl", "rank", "at", "takes", what);
@@ -442,6 +442,8 @@ static void findings(struct fo_doc *doc, const struct fo_diagnosis *d, bool brie
 			fo_doc_only(doc, FO_DOC_TERM); /* on a page the lead says so */
 			fo_doc_remark(doc, "Shares and gains are of %s.", fo_window_words(window, d));
 			fo_doc_only(doc, FO_DOC_BOTH);
+			if (!brief)
+				fo_doc_remark(doc, "Times of evidence are from the trace's start.");
 		}
 		finding(doc, d, &d->finding[i], brief);
 	}

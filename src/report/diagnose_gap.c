@@ -236,7 +236,7 @@ void fo_gap_words(const struct fo_gap *g, struct fo_str *out)
 		fo_str_puts(out, "The GPU was never without work in this step.");
 		return;
 	}
-	fo_str_printf(out, "For %s, from %s after the trace's begin, %s. ", seconds(a, g->end_ns - g->begin_ns),
+	fo_str_printf(out, "For %s, from %s after the trace's start, %s. ", seconds(a, g->end_ns - g->begin_ns),
 		      seconds(b, g->begin_ns - t->begin_ns),
 		      g->communication ? "only communication ran" : "the GPU did nothing");
 	if (g->after < 0) {

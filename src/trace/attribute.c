@@ -1,16 +1,13 @@
 /* Classes by operator and module. A kernel's name often does not say what it is for: an eager RMSNorm is five
  * elementwise kernels, an optimizer's arithmetic looks like anybody's, and the forward work that the backward pass
- * repeats is the same kernels once more.
- *
- * Parents stand before their children in op[], so one pass hands everything
- * down. Classes of operators and modules replace the name's only where the name says little (elementwise, reductions,
- * copies); class_by_name keeps it. */
+ * repeats is the same kernels once more. Parents stand before their children in op[], so one pass hands everything
+ * down. Classes of operators and modules replace the name's only where the name says little (elementwise,
+ * reductions, copies); class_by_name keeps it. */
 #define _GNU_SOURCE /* strcasestr */
 #include "trace/trace_int.h"
 
 #include "base/mem.h"
 #include "base/count.h"
-#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,87 +41,67 @@ struct work {
 	uint8_t *pattern;        /* by host operator: the class that a pattern gives it */
 	int32_t *before, *after; /* by host operator: its neighbours under the same parent that launch something; -1 */
 	bool *works;             /* by host operator: something was launched in it */
+	struct fo_index sequences; /* (sequence, 0): of forward operators, by number in forward[] */
 	struct forward {
-		int64_t sequence;
 		int32_t thread;
 		uint8_t class;
-		bool used, ambiguous;
-	} * forward; /* by sequence number */
-	size_t slots;
+		bool ambiguous;
+	} * forward;
+	size_t forward_cap;
 	bool repeats; /* forward operators in the backward pass are recomputation, not a graph of it */
 };
 
 /* ---- names ---- */
 
 struct rule {
-	const char *part;
 	uint8_t class;
 	bool weak;
+	const char *part[10]; /* any of them in the name, whatever the case */
 };
 
-static uint8_t first_of(const char *name, const struct rule *r, bool *weak)
+/* The first rule that fits. */
+static uint8_t class_by(const struct rule *r, const char *name, bool *weak)
 {
-	for (; r->part; r++)
-		if (strcasestr(name, r->part)) {
-			*weak = r->weak;
-			return r->class;
-		}
+	for (; r->part[0]; r++)
+		for (int i = 0; r->part[i]; i++)
+			if (strcasestr(name, r->part[i])) {
+				*weak = r->weak;
+				return r->class;
+			}
 	return NO_CLASS;
 }
 
 /* Operators of PyTorch and nodes of its autograd: "aten::native_layer_norm", "...evaluate_function:
  * NativeLayerNormBackward0". */
 static const struct rule operator_rules[] = {
-	{ "_foreach_copy", FO_K_COPY, false },
-	{ "_foreach_", FO_K_OPTIMIZER, false },
-	{ "_fused_adam", FO_K_OPTIMIZER, false },
-	{ "_fused_sgd", FO_K_OPTIMIZER, false },
-	{ "log_softmax", FO_K_LOSS, false },
-	{ "LogSoftmax", FO_K_LOSS, false },
-	{ "cross_entropy", FO_K_LOSS, false },
-	{ "CrossEntropy", FO_K_LOSS, false },
-	{ "_loss", FO_K_LOSS, false },
-	{ "LossBackward", FO_K_LOSS, false },
-	{ "layer_norm", FO_K_NORM, false },
-	{ "LayerNorm", FO_K_NORM, false },
-	{ "rms_norm", FO_K_NORM, false },
-	{ "RmsNorm", FO_K_NORM, false },
-	{ "batch_norm", FO_K_NORM, false },
-	{ "BatchNorm", FO_K_NORM, false },
-	{ "group_norm", FO_K_NORM, false },
-	{ "GroupNorm", FO_K_NORM, false },
-	{ "instance_norm", FO_K_NORM, false },
-	{ "scaled_dot_product", FO_K_ATTENTION_FORWARD, false },
-	{ "ScaledDotProduct", FO_K_ATTENTION_BACKWARD, false },
-	{ "flash_attention", FO_K_ATTENTION_FORWARD, false },
-	{ "efficient_attention", FO_K_ATTENTION_FORWARD, false },
-	{ "FlashAttn", FO_K_ATTENTION_FORWARD, false },
-	{ "_softmax", FO_K_SOFTMAX, false },
-	{ "::softmax", FO_K_SOFTMAX, false },
-	{ "SoftmaxBackward", FO_K_SOFTMAX, false },
-	{ "embedding", FO_K_EMBEDDING, false },
-	{ "rotary", FO_K_ROPE, false },
-	{ "convolution", FO_K_CONV, false },
-	{ "::conv1d", FO_K_CONV, false },
-	{ "::conv2d", FO_K_CONV, false },
-	{ "::conv3d", FO_K_CONV, false },
-	{ "_pool", FO_K_POOL, false },
-	{ "PoolBackward", FO_K_POOL, false },
-	{ "::_to_copy", FO_K_CAST, true },
-	{ "ToCopyBackward", FO_K_CAST, true },
-	{ "::contiguous", FO_K_COPY, true },
-	{ "::clone", FO_K_COPY, true },
-	{ "CloneBackward", FO_K_COPY, true },
-	{ NULL, 0, false },
+	{ FO_K_COPY, false, { "_foreach_copy" } },
+	{ FO_K_OPTIMIZER, false, { "_foreach_", "_fused_adam", "_fused_sgd" } },
+	{ FO_K_LOSS, false, { "log_softmax", "LogSoftmax", "cross_entropy", "CrossEntropy", "_loss", "LossBackward" } },
+	{ FO_K_NORM,
+	  false,
+	  { "layer_norm", "LayerNorm", "rms_norm", "RmsNorm", "batch_norm", "BatchNorm", "group_norm", "GroupNorm",
+	    "instance_norm" } },
+	{ FO_K_ATTENTION_FORWARD, false, { "scaled_dot_product" } },
+	{ FO_K_ATTENTION_BACKWARD, false, { "ScaledDotProduct" } },
+	{ FO_K_ATTENTION_FORWARD, false, { "flash_attention", "efficient_attention", "FlashAttn" } },
+	{ FO_K_SOFTMAX, false, { "_softmax", "::softmax", "SoftmaxBackward" } },
+	{ FO_K_EMBEDDING, false, { "embedding" } },
+	{ FO_K_ROPE, false, { "rotary" } },
+	{ FO_K_CONV, false, { "convolution", "::conv1d", "::conv2d", "::conv3d" } },
+	{ FO_K_POOL, false, { "_pool", "PoolBackward" } },
+	{ FO_K_CAST, true, { "::_to_copy", "ToCopyBackward" } },
+	{ FO_K_COPY, true, { "::contiguous", "::clone", "CloneBackward" } },
+	{ 0 },
 };
 
 /* Classes of modules: "nn.Module: LlamaRMSNorm_3", and NVTX ranges named after one: "layers.3.input_layernorm". */
 static const struct rule module_rules[] = {
-	{ "rmsnorm", FO_K_NORM, false },      { "rms_norm", FO_K_NORM, false },       { "layernorm", FO_K_NORM, false },
-	{ "layer_norm", FO_K_NORM, false },   { "batchnorm", FO_K_NORM, false },      { "groupnorm", FO_K_NORM, false },
-	{ "rotaryemb", FO_K_ROPE, false },    { "rotary_emb", FO_K_ROPE, false },     { "rotarypos", FO_K_ROPE, false },
-	{ "topkrouter", FO_K_MOE, false },    { "topkgate", FO_K_MOE, false },        { "moegate", FO_K_MOE, false },
-	{ "crossentropy", FO_K_LOSS, false }, { "embedding", FO_K_EMBEDDING, false }, { NULL, 0, false },
+	{ FO_K_NORM, false, { "rmsnorm", "rms_norm", "layernorm", "layer_norm", "batchnorm", "groupnorm" } },
+	{ FO_K_ROPE, false, { "rotaryemb", "rotary_emb", "rotarypos" } },
+	{ FO_K_MOE, false, { "topkrouter", "topkgate", "moegate" } },
+	{ FO_K_LOSS, false, { "crossentropy" } },
+	{ FO_K_EMBEDDING, false, { "embedding" } },
+	{ 0 },
 };
 
 static uint8_t word_of(const char *name)
@@ -158,14 +135,14 @@ static const struct meaning *meaning_of(struct work *w, const struct fo_host_op 
 		m->node = strncmp(name, "autograd::engine::evaluate_function", 35) == 0;
 		m->backward = m->node || strstr(name, "Backward") != NULL;
 		m->checkpoint = m->backward && strstr(name, "Checkpoint") != NULL;
-		m->class = first_of(name, operator_rules, &m->weak);
+		m->class = class_by(operator_rules, name, &m->weak);
 		if (m->class == FO_K_ATTENTION_FORWARD && (m->backward || strstr(name, "backward")))
 			m->class = FO_K_ATTENTION_BACKWARD;
 		m->word = word_of(name);
 	} else if (o->kind == FO_HOST_NOTE && strncmp(name, "Optimizer.", 10) == 0) {
 		m->class = FO_K_OPTIMIZER;
 	} else if (o->kind == FO_HOST_MODULE || (o->kind == FO_HOST_NOTE && !strchr(name, ' '))) {
-		m->class = first_of(name, module_rules, &m->weak);
+		m->class = class_by(module_rules, name, &m->weak);
 	}
 	return m;
 }
@@ -244,15 +221,6 @@ static void find_patterns(struct work *w)
 
 /* ---- forward operators by their sequence number ---- */
 
-static struct forward *forward_of(struct work *w, int64_t sequence)
-{
-	uint64_t h = (uint64_t)sequence * 0x9e3779b97f4a7c15u;
-	size_t at = (size_t)(h ^ h >> 32) & (w->slots - 1);
-	while (w->forward[at].used && w->forward[at].sequence != sequence)
-		at = (at + 1) & (w->slots - 1);
-	return &w->forward[at];
-}
-
 static bool is_forward(struct work *w, const struct fo_host_op *o)
 {
 	return o->kind == FO_HOST_OP && o->sequence >= 0 && !o->other_thread && !meaning_of(w, o)->backward;
@@ -262,18 +230,17 @@ static bool is_forward(struct work *w, const struct fo_host_op *o)
 static void note_forwards(struct work *w)
 {
 	struct fo_trace *t = w->t;
-	w->slots = 16;
-	while (w->slots < 2 * (size_t)t->op_count)
-		w->slots *= 2;
-	w->forward = fo_xmalloc(w->slots * sizeof(*w->forward));
 	for (int32_t i = 0; i < t->op_count; i++) {
 		const struct fo_host_op *o = &t->op[i];
 		if (!is_forward(w, o))
 			continue;
-		struct forward *f = forward_of(w, o->sequence);
+		size_t known = w->sequences.n, at = (size_t)fo_index_add(&w->sequences, o->sequence, 0, (int32_t)known);
+		fo_array_room(&w->forward, &w->forward_cap, at, sizeof(*w->forward));
+		struct forward *f = &w->forward[at];
 		/* Every thread counts for itself. */
-		bool ambiguous = f->used && (f->ambiguous || (f->thread != o->thread && f->class != w->state[i].class));
-		*f = (struct forward){ o->sequence, o->thread, w->state[i].class, true, ambiguous };
+		bool ambiguous = at < known &&
+				 (f->ambiguous || (f->thread != o->thread && f->class != w->state[i].class));
+		*f = (struct forward){ o->thread, w->state[i].class, ambiguous };
 	}
 }
 
@@ -294,10 +261,10 @@ static void inherit(struct work *w)
 		const struct meaning *m = meaning_of(w, o);
 		struct state s = o->parent >= 0 ? w->state[o->parent] : (struct state){ NO_CLASS, FORWARD };
 		uint8_t class = m->class != NO_CLASS ? m->class : w->pattern[i];
-		if (w->forward && class == NO_CLASS && m->backward && o->sequence >= 0) {
-			const struct forward *f = forward_of(w, o->sequence);
-			if (f->used && !f->ambiguous && !is_forward(w, o))
-				class = f->class;
+		if (class == NO_CLASS && m->backward && o->sequence >= 0) {
+			int32_t at = fo_index_find(&w->sequences, o->sequence, 0);
+			if (at >= 0 && !w->forward[at].ambiguous)
+				class = w->forward[at].class;
 		}
 		if (class == FO_K_ATTENTION_FORWARD && m->backward)
 			class = FO_K_ATTENTION_BACKWARD;
@@ -363,26 +330,20 @@ static uint8_t class_in(uint8_t by_name, uint8_t around)
 	return says_little(by_name) ? around : by_name;
 }
 
-static bool is_product(const char *name)
+static bool is_matmul_or_convolution(const char *name)
 {
-	static const char *const product[] = { "aten::mm",
-					       "aten::addmm",
-					       "aten::bmm",
-					       "aten::baddbmm",
-					       "aten::linear",
-					       "aten::matmul",
-					       "aten::einsum",
-					       "aten::_scaled_mm",
-					       "aten::_grouped_mm",
-					       "aten::_scaled_grouped_mm",
-					       NULL };
-	for (int i = 0; product[i]; i++)
-		if (strcmp(name, product[i]) == 0)
+	static const char *const matmul[] = { "mm",     "addmm",  "bmm",        "baddbmm",     "linear",
+					      "matmul", "einsum", "_scaled_mm", "_grouped_mm", "_scaled_grouped_mm",
+					      NULL };
+	if (strncmp(name, "aten::", 6) != 0)
+		return false;
+	for (int i = 0; matmul[i]; i++)
+		if (strcmp(name + 6, matmul[i]) == 0)
 			return true;
-	return strncmp(name, "aten::", 6) == 0 && (strstr(name, "convolution") || strncmp(name, "aten::conv", 10) == 0);
+	return strstr(name, "convolution") || strncmp(name + 6, "conv", 4) == 0;
 }
 
-/* A copy inside a product or convolution brings an operand into the layout that the library wants. */
+/* A copy inside a matmul or convolution brings an operand into the layout that the library wants. */
 static bool rearranges(struct work *w, const struct fo_gpu_op *g, uint8_t class, uint8_t around)
 {
 	const struct fo_trace *t = w->t;
@@ -394,7 +355,7 @@ static bool rearranges(struct work *w, const struct fo_gpu_op *g, uint8_t class,
 	int32_t op = g->op;
 	for (int depth = 0; copies && op >= 0 && depth < DEEP && t->op[op].kind == FO_HOST_OP;
 	     op = t->op[op].parent, depth++)
-		if (is_product(fo_trace_text(t, t->op[op].name)))
+		if (is_matmul_or_convolution(fo_trace_text(t, t->op[op].name)))
 			return true;
 	return false;
 }
@@ -411,9 +372,10 @@ static void attribute_gpu(struct work *w)
 			g->flags |= FO_GPU_BACKWARD;
 		if (s->pass == RECOMPUTED || s->pass == CHECKPOINT)
 			g->flags |= FO_GPU_RECOMPUTED;
-		if (g->kind == FO_GPU_KERNEL && !(g->flags & FO_GPU_GRAPH))
-			g->class = class_in(g->class_by_name, s->class);
-		if (g->kind == FO_GPU_KERNEL && !(g->flags & FO_GPU_GRAPH) && rearranges(w, g, g->class, s->class))
+		if (g->kind != FO_GPU_KERNEL || g->flags & FO_GPU_GRAPH)
+			continue;
+		g->class = class_in(g->class_by_name, s->class);
+		if (rearranges(w, g, g->class, s->class))
 			g->class = FO_K_LAYOUT;
 	}
 	for (int64_t i = 0; i < t->op_count; i++) {
@@ -449,4 +411,5 @@ void fo_trace_attribute(struct fo_trace *t)
 	free(w.after);
 	free(w.works);
 	free(w.forward);
+	fo_index_fini(&w.sequences);
 }

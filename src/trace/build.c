@@ -26,22 +26,15 @@ void fo_trace_build_init(struct fo_trace_build *b, const char *path)
 void fo_trace_build_drop(struct fo_trace_build *b)
 {
 	fo_trace_free(b->t);
-	free(b->thread_slot);
+	fo_index_fini(&b->threads);
 	*b = (struct fo_trace_build){ 0 };
 }
 
 static void free_one(struct fo_trace *t)
 {
+#define FREE(name) free(t->name);
+	FO_TRACE_ARRAYS(FREE)
 	free(t->path);
-	free(t->gpu);
-	free(t->launch);
-	free(t->op);
-	free(t->thread);
-	free(t->collective);
-	free(t->wait);
-	free(t->overhead);
-	free(t->step);
-	free(t->device);
 	fo_trace_texts_free(t->texts);
 	free(t);
 }
@@ -63,133 +56,67 @@ int32_t fo_trace_intern(struct fo_trace_build *b, const char *text, size_t n)
 
 #define ROOM(b, name) \
 	fo_array_room(&(b)->t->name, &(b)->name##_cap, (size_t)(b)->t->name##_count, sizeof(*(b)->t->name))
+/* Appends an element of these members and gives its address. */
+#define ADD(b, name, ...)                                                                                \
+	(ROOM(b, name), (b)->t->name[(b)->t->name##_count] = (__typeof__(*(b)->t->name)){ __VA_ARGS__ }, \
+	 &(b)->t->name[(b)->t->name##_count++])
 
-struct fo_gpu_op *fo_trace_add_gpu(struct fo_trace_build *b)
+struct fo_gpu_op *fo_trace_add_gpu(struct fo_trace_build *b, int64_t begin_ns, int64_t end_ns)
 {
-	ROOM(b, gpu);
-	struct fo_gpu_op *g = &b->t->gpu[b->t->gpu_count++];
-	*g = (struct fo_gpu_op){ .bytes = -1,
-				 .correlation = -1,
-				 .name = -1,
-				 .launch = -1,
-				 .op = -1,
-				 .collective = -1,
-				 .device = -1,
-				 .external = -1 };
-	return g;
+	return ADD(b, gpu, .begin_ns = begin_ns, .end_ns = end_ns, .bytes = -1, .correlation = -1, .name = -1,
+		   .launch = -1, .op = -1, .collective = -1, .device = -1, .external = -1);
 }
 
-struct fo_launch *fo_trace_add_launch(struct fo_trace_build *b)
+struct fo_launch *fo_trace_add_launch(struct fo_trace_build *b, int64_t begin_ns, int64_t end_ns)
 {
-	ROOM(b, launch);
-	struct fo_launch *l = &b->t->launch[b->t->launch_count++];
-	*l = (struct fo_launch){ .correlation = -1, .name = -1, .thread = -1, .op = -1, .external = -1 };
-	return l;
+	return ADD(b, launch, .begin_ns = begin_ns, .end_ns = end_ns, .correlation = -1, .name = -1, .thread = -1,
+		   .op = -1, .external = -1);
 }
 
-struct fo_host_op *fo_trace_add_op(struct fo_trace_build *b)
+struct fo_host_op *fo_trace_add_op(struct fo_trace_build *b, int64_t begin_ns, int64_t end_ns)
 {
-	ROOM(b, op);
-	struct fo_host_op *o = &b->t->op[b->t->op_count++];
-	*o = (struct fo_host_op){ .name = -1,
-				  .thread = -1,
-				  .parent = -1,
-				  .shapes = -1,
-				  .types = -1,
-				  .external = -1,
-				  .sequence = -1,
-				  .collective = -1 };
-	return o;
+	return ADD(b, op, .begin_ns = begin_ns, .end_ns = end_ns, .name = -1, .thread = -1, .parent = -1, .shapes = -1,
+		   .types = -1, .external = -1, .sequence = -1, .collective = -1);
 }
 
 struct fo_collective *fo_trace_add_collective(struct fo_trace_build *b, int32_t *index)
 {
-	ROOM(b, collective);
 	*index = (int32_t)b->t->collective_count;
-	struct fo_collective *c = &b->t->collective[b->t->collective_count++];
-	*c = (struct fo_collective){ .name = -1,
-				     .group = -1,
-				     .members = -1,
-				     .purpose = -1,
-				     .dtype = -1,
-				     .group_size = -1,
-				     .sequence = -1,
-				     .in_elements = -1,
-				     .out_elements = -1,
-				     .bytes = -1,
-				     .peer_from = -1,
-				     .peer_to = -1 };
-	return c;
+	return ADD(b, collective, .name = -1, .group = -1, .members = -1, .purpose = -1, .dtype = -1, .group_size = -1,
+		   .sequence = -1, .bytes = -1, .peer_from = -1, .peer_to = -1);
 }
 
-void fo_trace_add_overhead(struct fo_trace_build *b, int64_t begin, int64_t end)
+struct fo_gpu_wait *fo_trace_add_wait(struct fo_trace_build *b, int64_t begin_ns, int64_t end_ns)
 {
-	struct fo_trace *t = b->t;
-	int64_t took, *sum = &t->defect.profiler_overhead_ns;
-	if (end <= begin || __builtin_sub_overflow(end, begin, &took))
+	return ADD(b, wait, .begin_ns = begin_ns, .end_ns = end_ns, .kind = -1, .stream = -1, .on_stream = -1,
+		   .device = -1);
+}
+
+struct fo_trace_step *fo_trace_add_step(struct fo_trace_build *b, int64_t number, int64_t begin_ns, int64_t end_ns)
+{
+	return ADD(b, step, .number = number, .begin_ns = begin_ns, .end_ns = end_ns, .thread = -1, .device = -1);
+}
+
+void fo_trace_add_overhead(struct fo_trace_build *b, int64_t begin_ns, int64_t end_ns)
+{
+	int64_t took, *sum = &b->t->defect.profiler_overhead_ns;
+	if (end_ns <= begin_ns || __builtin_sub_overflow(end_ns, begin_ns, &took))
 		return;
-	if (__builtin_add_overflow(*sum, took, sum))
-		*sum = INT64_MAX;
-	fo_array_room(&t->overhead, &b->overhead_cap, (size_t)t->overhead_count, sizeof(*t->overhead));
-	t->overhead[t->overhead_count++] = (struct fo_profiler_work){ begin, end };
-}
-
-struct fo_gpu_wait *fo_trace_add_wait(struct fo_trace_build *b)
-{
-	ROOM(b, wait);
-	struct fo_gpu_wait *w = &b->t->wait[b->t->wait_count++];
-	*w = (struct fo_gpu_wait){ .kind = -1, .stream = -1, .on_stream = -1, .device = -1 };
-	return w;
-}
-
-struct fo_trace_step *fo_trace_add_step(struct fo_trace_build *b)
-{
-	ROOM(b, step);
-	struct fo_trace_step *s = &b->t->step[b->t->step_count++];
-	*s = (struct fo_trace_step){ .thread = -1, .device = -1 };
-	return s;
+	*sum = fo_plus(*sum, took);
+	ADD(b, overhead, begin_ns, end_ns);
 }
 
 /* ---- threads and devices ---- */
-
-static size_t thread_hash(int64_t pid, int64_t tid, size_t slots)
-{
-	uint64_t h = ((uint64_t)pid * 0x9e3779b97f4a7c15u ^ (uint64_t)tid) *
-		     0xff51afd7ed558ccdu; /* odd multipliers spread the bits */
-	return (size_t)(h ^ h >> 32) & (slots - 1);
-}
-
-static void grow_threads(struct fo_trace_build *b)
-{
-	size_t slots = b->thread_slots ? b->thread_slots * 2 : 64;
-	free(b->thread_slot);
-	b->thread_slot = fo_xmalloc(slots * sizeof(*b->thread_slot));
-	b->thread_slots = slots;
-	for (int64_t i = 0; i < b->t->thread_count; i++) {
-		size_t at = thread_hash(b->t->thread[i].pid, b->t->thread[i].tid, slots);
-		while (b->thread_slot[at])
-			at = (at + 1) & (slots - 1);
-		b->thread_slot[at] = (int32_t)i + 1;
-	}
-}
 
 int32_t fo_trace_thread(struct fo_trace_build *b, int64_t pid, int64_t tid)
 {
 	struct fo_trace *t = b->t;
 	if (b->thread_last >= 0 && t->thread[b->thread_last].tid == tid && t->thread[b->thread_last].pid == pid)
 		return b->thread_last;
-	if ((size_t)t->thread_count * 2 >= b->thread_slots)
-		grow_threads(b);
-	size_t at = thread_hash(pid, tid, b->thread_slots);
-	for (; b->thread_slot[at]; at = (at + 1) & (b->thread_slots - 1)) {
-		int32_t i = b->thread_slot[at] - 1;
-		if (t->thread[i].pid == pid && t->thread[i].tid == tid)
-			return b->thread_last = i;
-	}
-	ROOM(b, thread);
-	t->thread[t->thread_count] = (struct fo_thread){ pid, tid, -1 };
-	b->thread_slot[at] = (int32_t)t->thread_count + 1;
-	return b->thread_last = (int32_t)t->thread_count++;
+	b->thread_last = fo_index_add(&b->threads, pid, tid, (int32_t)t->thread_count);
+	if (b->thread_last == t->thread_count)
+		ADD(b, thread, pid, tid, -1);
+	return b->thread_last;
 }
 
 int16_t fo_trace_device(struct fo_trace_build *b, int64_t id)
@@ -200,14 +127,12 @@ int16_t fo_trace_device(struct fo_trace_build *b, int64_t id)
 			return (int16_t)i;
 	if (t->device_count >= 1024) /* a node has 16 at most; the search is linear */
 		return -1;
-	ROOM(b, device);
-	t->device[t->device_count] = (struct fo_trace_device){ .id = id, .name = -1 };
-	return (int16_t)t->device_count++;
+	return (int16_t)(ADD(b, device, .id = id, .name = -1) - t->device);
 }
 
 /* ---- names ---- */
 
-static bool any_of(const char *name, const char *const *part)
+bool fo_trace_any_of(const char *name, const char *const *part)
 {
 	for (; *part; part++)
 		if (strstr(name, *part))
@@ -229,7 +154,7 @@ enum fo_call fo_trace_call(const char *name)
 	};
 	if (strstr(name, "GraphLaunch"))
 		return FO_CALL_LAUNCH_GRAPH;
-	if (any_of(name, launch))
+	if (fo_trace_any_of(name, launch))
 		return FO_CALL_LAUNCH;
 	/* Copies to and from symbols, arrays, peers too; not cudaMemcpyToSymbol's address queries, which have no such
 	 * names. */
@@ -237,7 +162,7 @@ enum fo_call fo_trace_call(const char *name)
 		return strstr(name, "Async") || strstr(name, "Memset") || strstr(name, "Node")
 			       ? FO_CALL_LAUNCH
 			       : FO_CALL_LAUNCH_BLOCKING;
-	if (any_of(name, sync) && !fo_text_ends(name, "Async"))
+	if (fo_trace_any_of(name, sync) && !fo_text_ends(name, "Async"))
 		return FO_CALL_SYNC;
 	return FO_CALL_OTHER;
 }
@@ -252,7 +177,7 @@ enum fo_host_kind fo_trace_host_kind(const char *name, enum fo_host_kind otherwi
 					    "get_batch",  "dataloading", "data_loading", NULL };
 	if (!strncmp(name, "nn.Module: ", 11))
 		return FO_HOST_MODULE;
-	return any_of(name, data) ? FO_HOST_DATA : otherwise;
+	return fo_trace_any_of(name, data) ? FO_HOST_DATA : otherwise;
 }
 
 bool fo_trace_step_number(const char *name, size_t n, int64_t *number)

@@ -74,9 +74,8 @@ static enum says around(const struct fo_trace *t, int32_t op)
 	for (int depth = 0; op >= 0 && depth < DEEP; op = t->op[op].parent, depth++) {
 		const struct fo_host_op *o = &t->op[op];
 		const char *name = op_name(t, op);
-		for (int i = 0; loss[i]; i++)
-			if (strstr(name, loss[i]))
-				return SAYS_LOSS;
+		if (fo_trace_any_of(name, loss))
+			return SAYS_LOSS;
 		if (strstr(name, "scaled_dot_product") ||
 		    (o->kind == FO_HOST_MODULE && (strcasestr(name, "attention") || strcasestr(name, "attn"))))
 			return SAYS_ATTENTION;

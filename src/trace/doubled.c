@@ -2,13 +2,10 @@
  * counted. */
 #include "trace/trace_int.h"
 
-#include "base/mem.h"
-
-#include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
-/* The fields that make two events the same. Whole numbers without gaps: keys are compared as bytes. */
+/* The fields that make two events the same. Whole numbers without gaps: keys are hashed as bytes. */
 struct key {
 	int64_t begin_ns, end_ns, correlation, sequence;
 	int32_t name, place, external, kind;
@@ -44,30 +41,20 @@ static struct key wait_key(const void *event)
  * instant. */
 static int64_t drop(void *events, int64_t *n, size_t size, struct key (*key_of)(const void *event))
 {
-	size_t slots = 16, kept = 0;
+	size_t kept = 0;
 	char *v = events;
-	while (slots < 2 * (size_t)*n)
-		slots *= 2;
-	uint32_t *slot = fo_xmalloc(slots * sizeof *slot); /* 1 + the place among those kept; 0: empty */
+	struct fo_index seen = { 0 };
 	for (size_t i = 0; i < (size_t)*n; i++) {
 		const struct key key = key_of(v + i * size);
-		bool twice = false;
-		if (key.end_ns > key.begin_ns) {
-			size_t at = (size_t)XXH3_64bits(&key, sizeof key) & (slots - 1);
-			for (; slot[at] && !twice; at = (at + 1) & (slots - 1)) {
-				const struct key other = key_of(v + (slot[at] - 1) * size);
-				twice = memcmp(&key, &other, sizeof key) == 0;
-			}
-			if (!twice)
-				slot[at] = (uint32_t)kept + 1;
-		}
-		if (twice)
+		XXH128_hash_t hash = XXH3_128bits(&key, sizeof key); /* no two keys share it */
+		if (key.end_ns > key.begin_ns &&
+		    fo_index_add(&seen, (int64_t)hash.high64, (int64_t)hash.low64, (int32_t)i) != (int32_t)i)
 			continue;
 		if (kept < i)
 			memcpy(v + kept * size, v + i * size, size);
 		kept++;
 	}
-	free(slot);
+	fo_index_fini(&seen);
 	int64_t dropped = *n - (int64_t)kept;
 	*n = (int64_t)kept;
 	return dropped;

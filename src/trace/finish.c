@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 #include "base/count.h"
-#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -115,54 +114,36 @@ FO_DEFINE_SORT(sort_waits, struct fo_gpu_wait, wait_less)
 
 static inline bool step_less(const struct fo_trace_step *a, const struct fo_trace_step *b)
 {
-	if ((a->thread < 0) != (b->thread < 0))
-		return b->thread < 0;
-	if (a->device != b->device)
-		return a->device < b->device;
-	if (a->begin_ns != b->begin_ns)
-		return a->begin_ns < b->begin_ns;
-	return a->number < b->number;
+	return FO_ORDER_BY(fo_order(a->thread < 0, b->thread < 0), fo_order(a->device, b->device),
+			   fo_order(a->begin_ns, b->begin_ns), fo_order(a->number, b->number)) < 0;
 }
 FO_DEFINE_SORT(sort_steps, struct fo_trace_step, step_less)
 
 /* ---- devices ---- */
 
-static inline bool device_less(const struct fo_trace_device *a, const struct fo_trace_device *b)
-{
-	/* sm_count's sign carries, for the time of the sort, whether the device has operations. */
-	if ((a->sm_count < 0) != (b->sm_count < 0))
-		return a->sm_count < 0;
-	return a->id < b->id;
-}
-FO_DEFINE_ORDER(order_devices, struct fo_trace_device, device_less)
-
 /* Devices with GPU operations come first, by id. */
 static void place_devices(struct fo_trace *t)
 {
+	size_t n = (size_t)t->device_count;
+	struct fo_trace_device *old = t->device;
+	bool *works = fo_xmalloc(n + 1);
+	int16_t *now = fo_xmalloc((n + 1) * sizeof(*now)); /* by the old place + 1 */
+	now[0] = -1;
 	for (int64_t i = 0; i < t->gpu_count; i++)
-		if (t->gpu[i].device >= 0) {
-			int32_t *mark = &t->device[t->gpu[i].device].sm_count;
-			*mark = *mark < 0 ? *mark : -1 - *mark;
-		}
-	struct order o;
-	bool moved = order_devices(&o, t->device, (size_t)t->device_count);
-	int16_t *now = fo_xmalloc((size_t)t->device_count * sizeof(*now) + 1);
-	for (int64_t i = 0; i < t->device_count; i++)
-		now[moved ? o.v[i] : i] = (int16_t)i;
-	if (moved) {
-		gather(&t->device, &o, (size_t)t->device_count, sizeof(*t->device));
-		for (int64_t i = 0; i < t->gpu_count; i++)
-			t->gpu[i].device = t->gpu[i].device < 0 ? -1 : now[t->gpu[i].device];
-		for (int64_t i = 0; i < t->wait_count; i++)
-			t->wait[i].device = t->wait[i].device < 0 ? -1 : now[t->wait[i].device];
-		for (int64_t i = 0; i < t->step_count; i++)
-			t->step[i].device = t->step[i].device < 0 ? -1 : now[t->step[i].device];
-		free(o.v);
+		if (t->gpu[i].device >= 0)
+			works[t->gpu[i].device] = true;
+	t->device = fo_xmalloc((n + 1) * sizeof(*old));
+	for (size_t i = 0; i < n; i++) { /* at most 1,024 (fo_trace_device) */
+		for (size_t k = 0; k < n; k++)
+			now[i + 1] += FO_ORDER_BY(fo_order(works[i], works[k]), fo_order(old[k].id, old[i].id)) < 0;
+		t->device[now[i + 1]] = old[i];
 	}
+#define PLACE(name)                                   \
+	for (int64_t i = 0; i < t->name##_count; i++) \
+		t->name[i].device = now[t->name[i].device + 1];
+	PLACE(gpu) PLACE(wait) PLACE(step) free(old);
+	free(works);
 	free(now);
-	for (int64_t i = 0; i < t->device_count; i++)
-		if (t->device[i].sm_count < 0)
-			t->device[i].sm_count = -1 - t->device[i].sm_count;
 }
 
 /* ---- durations ---- */
@@ -285,61 +266,54 @@ static void straighten(struct fo_trace *t)
 		t->defect.zero_duration += g->end_ns == g->begin_ns;
 		t->defect.out_of_order += i && g->begin_ns < g[-1].begin_ns && g->device == g[-1].device &&
 					  g->stream == g[-1].stream;
-		bound(&g->begin_ns, &g->end_ns);
 	}
-	for (int64_t i = 0; i < t->op_count; i++)
-		bound(&t->op[i].begin_ns, &t->op[i].end_ns);
-	for (int64_t i = 0; i < t->launch_count; i++)
-		bound(&t->launch[i].begin_ns, &t->launch[i].end_ns);
-	for (int64_t i = 0; i < t->overhead_count; i++)
-		bound(&t->overhead[i].begin_ns, &t->overhead[i].end_ns);
-	for (int64_t i = 0; i < t->wait_count; i++)
-		bound(&t->wait[i].begin_ns, &t->wait[i].end_ns);
-	for (int64_t i = 0; i < t->step_count; i++)
-		bound(&t->step[i].begin_ns, &t->step[i].end_ns);
+#define BOUND(name)                                   \
+	for (int64_t i = 0; i < t->name##_count; i++) \
+		bound(&t->name[i].begin_ns, &t->name[i].end_ns);
+	FO_TRACE_SPANS(BOUND)
 }
 
 /* ---- launches ---- */
 
 /* A correlation that GPU operations carry: how many do, and the launch that it means. */
 struct tie {
-	int64_t correlation;
-	int32_t operations, launch; /* operations 0: an empty slot */
+	int32_t operations, launch;
 };
 struct ties {
+	struct fo_index index; /* (correlation, 0) */
 	struct tie *v;
-	size_t slots;
+	size_t cap;
 };
-
-static struct tie *tie_of(const struct ties *m, int64_t correlation)
-{
-	uint64_t h = (uint64_t)correlation * 0x9e3779b97f4a7c15u;
-	size_t at = (size_t)(h ^ h >> 32) & (m->slots - 1);
-	while (m->v[at].operations && m->v[at].correlation != correlation)
-		at = (at + 1) & (m->slots - 1);
-	return &m->v[at];
-}
 
 static void ties_init(struct ties *m, const struct fo_trace *t)
 {
-	m->slots = 16;
-	while (m->slots < (size_t)t->gpu_count * 2)
-		m->slots *= 2;
-	m->v = fo_xmalloc(m->slots * sizeof(*m->v));
+	*m = (struct ties){ 0 };
 	for (int64_t i = 0; i < t->gpu_count; i++) {
 		if (t->gpu[i].correlation < 0)
 			continue;
-		struct tie *tie = tie_of(m, t->gpu[i].correlation);
-		tie->correlation = t->gpu[i].correlation;
-		tie->operations += tie->operations < INT32_MAX;
-		tie->launch = -1;
+		size_t known = m->index.n,
+		       at = (size_t)fo_index_add(&m->index, t->gpu[i].correlation, 0, (int32_t)known);
+		fo_array_room(&m->v, &m->cap, at, sizeof(*m->v));
+		m->v[at] = (struct tie){ at < known ? m->v[at].operations + 1 : 1, -1 };
 	}
 }
 
-static const struct tie *tie_found(const struct ties *m, int64_t correlation)
+static void ties_fini(struct ties *m)
 {
-	const struct tie *tie = correlation < 0 ? NULL : tie_of(m, correlation);
-	return tie && tie->operations ? tie : NULL;
+	fo_index_fini(&m->index);
+	free(m->v);
+}
+
+/* NULL: no operation carries it. */
+static struct tie *tie_of(const struct ties *m, int64_t correlation)
+{
+	int32_t at = correlation < 0 ? -1 : fo_index_find(&m->index, correlation, 0);
+	return at < 0 ? NULL : &m->v[at];
+}
+
+static bool is_launch(int32_t name, const uint8_t *calls)
+{
+	return name >= 0 && calls[name] != FO_CALL_OTHER && calls[name] != FO_CALL_SYNC;
 }
 
 /* Calls that launched stay; the others become host operations. calls[]: fo_trace_call by name, filled here. */
@@ -352,16 +326,13 @@ static void sort_out_calls(struct fo_trace_build *b, const struct ties *m, uint8
 		uint8_t none = FO_CALL_OTHER, *known = l.name < 0 ? &none : &calls[l.name];
 		if (*known == UINT8_MAX)
 			*known = (uint8_t)fo_trace_call(fo_trace_text(t, l.name));
-		if (tie_found(m, l.correlation) || *known == FO_CALL_LAUNCH || *known == FO_CALL_LAUNCH_BLOCKING ||
-		    *known == FO_CALL_LAUNCH_GRAPH) {
+		if (tie_of(m, l.correlation) || is_launch(l.name, calls)) {
 			l.graph |= *known == FO_CALL_LAUNCH_GRAPH;
 			l.blocking |= *known == FO_CALL_LAUNCH_BLOCKING;
 			t->launch[kept++] = l;
 			continue;
 		}
-		struct fo_host_op *o = fo_trace_add_op(b);
-		o->begin_ns = l.begin_ns;
-		o->end_ns = l.end_ns;
+		struct fo_host_op *o = fo_trace_add_op(b, l.begin_ns, l.end_ns);
 		o->name = l.name;
 		o->thread = l.thread;
 		o->kind = *known == FO_CALL_SYNC ? FO_HOST_SYNC : FO_HOST_CALL;
@@ -369,25 +340,23 @@ static void sort_out_calls(struct fo_trace_build *b, const struct ties *m, uint8
 	t->launch_count = kept;
 }
 
-static void link_launches(struct fo_trace *t, struct ties *m, const uint8_t *calls)
+static void link_launches(struct fo_trace *t, const struct ties *m, const uint8_t *calls)
 {
 	for (int64_t i = 0; i < t->launch_count; i++) {
 		const struct fo_launch *l = &t->launch[i];
-		struct tie *tie = l->correlation < 0 ? NULL : tie_of(m, l->correlation);
-		if (!tie || !tie->operations)
+		struct tie *tie = tie_of(m, l->correlation);
+		if (!tie)
 			continue;
 		/* Two calls of one correlation: the one that launches by its name, else the later. */
 		const struct fo_launch *old = tie->launch < 0 ? NULL : &t->launch[tie->launch];
-		bool launches = l->name >= 0 && calls[l->name] != FO_CALL_OTHER && calls[l->name] != FO_CALL_SYNC;
-		bool old_launches = old && old->name >= 0 && calls[old->name] != FO_CALL_OTHER &&
-				    calls[old->name] != FO_CALL_SYNC;
+		bool launches = is_launch(l->name, calls), old_launches = old && is_launch(old->name, calls);
 		if (!old || launches > old_launches || (launches == old_launches && l->begin_ns >= old->begin_ns))
 			tie->launch = (int32_t)i;
 	}
 	t->defect.unlinked = t->defect.shared_correlations = 0;
 	for (int64_t i = 0; i < t->gpu_count; i++) {
 		struct fo_gpu_op *g = &t->gpu[i];
-		const struct tie *tie = tie_found(m, g->correlation);
+		const struct tie *tie = tie_of(m, g->correlation);
 		if (tie && tie->launch >= 0) {
 			g->launch = tie->launch;
 			if (t->launch[g->launch].graph)
@@ -427,7 +396,7 @@ static void count_unanswered(struct fo_trace *t, const struct ties *m)
 	t->defect.unanswered = 0;
 	for (int64_t i = 0; i < t->launch_count; i++) {
 		const struct fo_launch *l = &t->launch[i];
-		if (!tie_found(m, l->correlation))
+		if (!tie_of(m, l->correlation))
 			continue;
 		first = fo_min(l->begin_ns, first);
 		last = fo_max(l->begin_ns, last);
@@ -437,18 +406,11 @@ static void count_unanswered(struct fo_trace *t, const struct ties *m)
 		if (captured(t, l, &next, &open))
 			continue;
 		t->defect.unanswered += l->correlation >= 0 && l->begin_ns > first && l->begin_ns < last &&
-					!tie_found(m, l->correlation) &&
-					strstr(fo_trace_text(t, l->name), "LaunchKernel");
+					!tie_of(m, l->correlation) && strstr(fo_trace_text(t, l->name), "LaunchKernel");
 	}
 }
 
 enum { TAKEN_MANY = 100, TAKEN_LEAST = 5, TAKEN_OPERATORS = 20, TAKEN_OPERATIONS = 100 };
-
-static int by_number(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-	return fo_order(x, y);
-}
 
 /* Numbers that a recorder gave one after the other: how many are left, and of which span. */
 struct numbers {
@@ -470,7 +432,7 @@ static void add_number(struct numbers *v, int64_t number)
 static bool holes_everywhere(struct numbers *v)
 {
 	int64_t holes = 0;
-	qsort(v->few, (size_t)v->n, sizeof(*v->few), by_number);
+	qsort(v->few, (size_t)v->n, sizeof(*v->few), less_int64);
 	for (int64_t i = 1; i < v->n; i++)
 		holes += v->few[i] - v->few[i - 1] >= TAKEN_OPERATORS / 2;
 	return 4 * holes >= 3 * (v->n - 1);
@@ -658,26 +620,18 @@ static void widen(struct fo_trace *t, int64_t begin, int64_t end)
 {
 	if (end <= begin) /* "ts": 0, "dur": 0 */
 		return;
-	if (begin < t->begin_ns)
-		t->begin_ns = begin;
-	if (end > t->end_ns)
-		t->end_ns = end;
+	t->begin_ns = fo_min(begin, t->begin_ns);
+	t->end_ns = fo_max(end, t->end_ns);
 }
 
 static void measure(struct fo_trace *t)
 {
 	t->begin_ns = INT64_MAX;
 	t->end_ns = INT64_MIN;
-	for (int64_t i = 0; i < t->gpu_count; i++)
-		widen(t, t->gpu[i].begin_ns, t->gpu[i].end_ns);
-	for (int64_t i = 0; i < t->launch_count; i++)
-		widen(t, t->launch[i].begin_ns, t->launch[i].end_ns);
-	for (int64_t i = 0; i < t->op_count; i++)
-		widen(t, t->op[i].begin_ns, t->op[i].end_ns);
-	for (int64_t i = 0; i < t->step_count; i++)
-		widen(t, t->step[i].begin_ns, t->step[i].end_ns);
-	if (t->end_ns < t->begin_ns)
-		t->begin_ns = t->end_ns = 0;
+#define WIDEN(name)                                   \
+	for (int64_t i = 0; i < t->name##_count; i++) \
+		widen(t, t->name[i].begin_ns, t->name[i].end_ns);
+	FO_TRACE_EVENTS(WIDEN) WIDEN(step) if (t->end_ns < t->begin_ns) t->begin_ns = t->end_ns = 0;
 }
 
 static void note_what_there_is(struct fo_trace *t)
@@ -702,8 +656,8 @@ fo_status fo_trace_build_finish(struct fo_trace_build *b, struct fo_trace **out)
 		fo_trace_build_drop(b);
 		return st;
 	}
-	fo_trace_name_devices(t);
 	place_devices(t);
+	fo_trace_name_devices(t);
 	straighten(t);
 	if (t->format == FO_TRACE_KINETO) /* a database and our own timelines are not put together from parts */
 		fo_trace_drop_doubled(t);
@@ -716,7 +670,7 @@ fo_status fo_trace_build_finish(struct fo_trace_build *b, struct fo_trace **out)
 	sort_launches(&t->launch, t->launch_count);
 	link_launches(t, &ties, calls);
 	if (t->defect.unlinked && fo_trace_link_by_operator(b)) {
-		free(ties.v);
+		ties_fini(&ties);
 		ties_init(&ties, t);
 		calls = fo_xrealloc(calls, (size_t)fo_trace_texts_count(t->texts) + 1);
 		for (int32_t i = texts; i < fo_trace_texts_count(t->texts); i++)
@@ -730,7 +684,7 @@ fo_status fo_trace_build_finish(struct fo_trace_build *b, struct fo_trace **out)
 	count_taken_out(t);
 	keep_ops(t);
 	count_unanswered(t, &ties);
-	free(ties.v);
+	ties_fini(&ties);
 	nest_ops(t);
 	complete_gpu(t);
 	sort_waits(&t->wait, t->wait_count);

@@ -64,8 +64,9 @@ void fo_trace_set_leave(struct fo_trace_set *s, enum fo_left_kind kind, const ch
 /* The recording that a file belongs to, as its path says. */
 struct numbered {
 	char *slot;     /* the path without the number: the same for one worker in all recordings */
-	int64_t number; /* of the iteration, or the time in the name; -1 none */
+	int64_t number; /* of the iteration, or the time in the name, then how many are before it; -1 none */
 	bool iteration;
+	bool taken;   /* part of a recording */
 	size_t label; /* bytes of the path that name the recording; 0: the file's name does */
 	size_t file;
 };
@@ -139,20 +140,19 @@ static struct numbered look_at(const char *folder, const char *path, size_t file
 static int by_slot(const void *a, const void *b)
 {
 	const struct numbered *x = a, *y = b;
-	int order = strcmp(x->slot, y->slot);
-	return order ? order : fo_order(x->number, y->number);
+	return FO_ORDER_BY(strcmp(x->slot, y->slot), fo_order(x->number, y->number));
 }
 
 static int newest_first(const void *a, const void *b)
 {
 	const struct fo_recording *x = a, *y = b;
-	if (x->complete != y->complete)
-		return x->complete ? -1 : 1;
-	return fo_order(y->number, x->number);
+	return FO_ORDER_BY(fo_order(y->complete, x->complete), fo_order(y->number, x->number));
 }
 
-static int recording_for(struct fo_folder *f, const struct numbered *x, int64_t number)
+/* Found or made. */
+static int recording_for(struct fo_folder *f, const struct numbered *x)
 {
+	int64_t number = x->number;
 	for (int i = 0; i < f->recordings; i++)
 		if (f->recording[i].number == number)
 			return i;
@@ -166,23 +166,6 @@ static int recording_for(struct fo_folder *f, const struct numbered *x, int64_t 
 	f->recording = fo_xrealloc(f->recording, (size_t)(f->recordings + 1) * sizeof *f->recording);
 	f->recording[f->recordings] = (struct fo_recording){ .label = label.data, .number = number };
 	return f->recordings++;
-}
-
-/* Sorts the recordings and adapts recording_of[]. */
-static void sort_recordings(struct fo_folder *f, int slots)
-{
-	struct fo_recording *old = fo_xmalloc((size_t)f->recordings * sizeof *old);
-	for (int i = 0; i < f->recordings; i++)
-		f->recording[i].complete = f->recording[i].files == slots;
-	memcpy(old, f->recording, (size_t)f->recordings * sizeof *old);
-	qsort(f->recording, (size_t)f->recordings, sizeof *f->recording, newest_first);
-	for (size_t i = 0; i < f->files; i++)
-		for (int k = 0; f->recording_of[i] >= 0 && k < f->recordings; k++)
-			if (f->recording[k].number == old[f->recording_of[i]].number) {
-				f->recording_of[i] = k;
-				break;
-			}
-	free(old);
 }
 
 /* Finds recordings: where a worker has several files whose paths differ only in an iteration's number or a time, each
@@ -207,15 +190,21 @@ static void find_recordings(struct fo_folder *f)
 		if (v[i].number < 0 || v[i].iteration != iterations)
 			continue;
 		slots += first;
-		int at = recording_for(f, &v[i], iterations ? v[i].number : within);
-		f->recording_of[v[i].file] = at;
+		v[i].number = iterations ? v[i].number : within;
+		v[i].taken = true;
+		int at = recording_for(f, &v[i]); /* may move the array */
 		f->recording[at].files++;
 	}
-	for (size_t i = 0; i < f->files; i++)
-		free(v[i].slot);
-	free(v);
+	for (int i = 0; i < f->recordings; i++)
+		f->recording[i].complete = f->recording[i].files == slots;
 	if (f->recordings)
-		sort_recordings(f, slots);
+		qsort(f->recording, (size_t)f->recordings, sizeof *f->recording, newest_first);
+	for (size_t i = 0; i < f->files; i++) {
+		if (v[i].taken)
+			f->recording_of[v[i].file] = recording_for(f, &v[i]);
+		free(v[i].slot);
+	}
+	free(v);
 }
 
 /* ---- listing ---- */
@@ -228,30 +217,50 @@ static void take(struct fo_folder *f, const char *path)
 	f->file[f->files++] = fo_xstrdup(path);
 }
 
+/* Appends the folders of these files for a hint of one line, each once; how many there are. v is sorted. */
+static size_t name_folders(struct fo_str *out, char *const *v, size_t n, bool (*wanted)(const char *path))
+{
+	enum { SHOWN = 4 };
+	size_t found = 0, last_n = 0;
+	const char *last = "";
+	for (size_t i = 0; i < n; i++) {
+		size_t len = folder_length(v[i]);
+		if (!wanted(v[i]) || (found && len == last_n && strncmp(v[i], last, len) == 0))
+			continue;
+		last = v[i];
+		last_n = len;
+		if (found++ < SHOWN)
+			fo_str_printf(out, "%s%.*s", found > 1 ? ", " : "", (int)len, v[i]);
+	}
+	fo_str_puts(out, found > SHOWN ? ", ..." : "");
+	return found;
+}
+
+static bool is_own(const char *path) { return fo_text_ends(path, ".fot"); }
+static bool is_stage(const char *path) { return strncmp(fo_text_file_name(path), "pp_rank_", 8) == 0; }
+
 /* A run of ours leaves its timeline in its folder. Runs below it (a ladder's rungs) are runs of their own. */
 static fo_status take_run(struct fo_folder *f, struct fo_trace_set *s, char *const *v, size_t n)
 {
-	enum { SHOWN = 4 }; /* a hint is one line */
 	struct fo_str own = { 0 }, some = { 0 };
 	size_t runs = 0, last = 0;
 	fo_str_printf(&own, "%s%stimeline.fot", f->path, fo_text_ends(f->path, "/") ? "" : "/");
 	bool here = fo_fs_exists(own.data);
-	for (size_t i = 0; i < n; i++) {
-		if (!fo_text_ends(v[i], ".fot"))
-			continue;
-		last = i;
-		if (runs++ < SHOWN)
-			fo_str_printf(&some, "%s%.*s", runs > 1 ? ", " : "", (int)folder_length(v[i]), v[i]);
-	}
+	for (size_t i = 0; i < n; i++)
+		if (is_own(v[i])) {
+			last = i;
+			runs++;
+		}
 	fo_status st = FO_OK;
 	if (here || runs == 1) {
 		take(f, here ? own.data : v[last]);
 	} else {
+		name_folders(&some, v, n, is_own);
 		st = fo_fail(FO_EARG, "'%s' holds %zu runs, which are not ranks of one job", f->path, runs);
-		st = fo_hint(st, "give one of them: %s%s", some.data, runs > SHOWN ? ", ..." : "");
+		st = fo_hint(st, "give one of them: %s", some.data);
 	}
 	for (size_t i = 0; here && i < n; i++)
-		if (fo_text_ends(v[i], ".fot") && strcmp(v[i], own.data) != 0)
+		if (is_own(v[i]) && strcmp(v[i], own.data) != 0)
 			fo_trace_set_leave(s, FO_LEFT_RUN, v[i], 1,
 					   "is of another run, in a folder below: give that folder by name");
 	fo_str_fini(&own);
@@ -259,33 +268,10 @@ static fo_status take_run(struct fo_folder *f, struct fo_trace_set *s, char *con
 	return st;
 }
 
-/* v[0]: the first file of such a log; names every folder of one, for one of them is to be given. */
-static fo_status refuse_schedules(const char *path, char *const *v, size_t n)
-{
-	enum { SHOWN = 4 }; /* a hint is one line */
-	struct fo_str below = { 0 };
-	const char *last = NULL;
-	size_t last_n = 0, found = 0;
-	for (size_t i = 0; i < n; i++) {
-		size_t len = folder_length(v[i]);
-		if (!len || strncmp(fo_text_file_name(v[i]), "pp_rank_", 8) != 0 ||
-		    (last && len == last_n && strncmp(v[i], last, len) == 0))
-			continue;
-		last = v[i];
-		last_n = len;
-		if (found++ < SHOWN)
-			fo_str_printf(&below, "%s%.*s", found > 1 ? ", " : "", (int)len, v[i]);
-	}
-	fo_status st = fo_fail(FO_EARG, "'%s' holds no traces but logs of pipeline schedules", path);
-	st = fo_hint(st, "give one of them: %s%s", below.data, found > SHOWN ? ", ..." : "");
-	fo_str_fini(&below);
-	return st;
-}
-
 /* The settings beside a Primus log are part of it. */
 static bool of_schedule(const char *path)
 {
-	if (strncmp(fo_text_file_name(path), "pp_rank_", 8) == 0)
+	if (is_stage(path))
 		return fo_schedule_is(path);
 	if (strcmp(fo_text_file_name(path), "config.json") != 0)
 		return false;
@@ -316,7 +302,14 @@ static fo_status take_traces(struct fo_folder *f, struct fo_trace_set *s, char *
 			take(f, v[i]);
 		}
 	}
-	return !f->files && schedules ? refuse_schedules(f->path, v, n) : FO_OK;
+	if (f->files || !schedules)
+		return FO_OK;
+	struct fo_str below = { 0 };
+	name_folders(&below, v, n, is_stage);
+	fo_status st = fo_fail(FO_EARG, "'%s' holds no traces but logs of pipeline schedules", f->path);
+	st = fo_hint(st, "give one of them: %s", below.data);
+	fo_str_fini(&below);
+	return st;
 }
 
 fo_status fo_folder_list(struct fo_folder *f, const char *path, struct fo_trace_set *s)
@@ -328,16 +321,17 @@ fo_status fo_folder_list(struct fo_folder *f, const char *path, struct fo_trace_
 	*f = (struct fo_folder){ .path = fo_xstrdup(path) };
 	fo_status st = fo_fs_list(&a, path, FO_FOLDER_FILES, &v, &n);
 	for (size_t i = 0; st == FO_OK && i < n; i++)
-		own |= fo_text_ends(v[i], ".fot");
+		own |= is_own(v[i]);
 	/* A run's folder holds its records as JSON beside the timelines. */
 	if (st == FO_OK)
 		st = own ? take_run(f, s, v, n) : take_traces(f, s, v, n);
 	fo_arena_fini(&a);
 	if (st == FO_OK && !f->files) {
-		st = fo_fail(FO_EARG, "no traces in '%s'", path);
+		st = fo_fail(FO_EARG, "no traces in '%s', which holds %zu file%s, none named like a trace", path, n,
+			     n == 1 ? "" : "s");
 		const struct fo_left_out *l = s->lefts ? &s->left[s->lefts - 1] : NULL;
 		st = l ? fo_hint(st, "'%s' %s", l->path, l->why)
-		       : fo_hint(st, "looked for names that end in .json, .json.gz, .json.zst, .sqlite, .db or .fot");
+		       : fo_hint(st, "traces have names that end in .json, .json.gz, .json.zst, .sqlite, .db or .fot");
 	}
 	if (st == FO_OK)
 		find_recordings(f);

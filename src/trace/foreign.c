@@ -6,7 +6,6 @@
 #include "trace/schedule_int.h"
 #include "trace/unpack.h"
 
-#include "base/mem.h"
 #include "base/str.h"
 #include "base/count.h"
 #include "base/text.h"
@@ -27,7 +26,7 @@ enum {
 enum { JSON = 1, TEXT = 2, BINARY = 4 };
 
 struct head {
-	unsigned char *p;
+	char *p;
 	size_t n;
 	int kind;
 	bool whole; /* the file ends where this does */
@@ -54,11 +53,11 @@ static bool holds(const struct head *h, size_t within, const char *word)
 }
 
 /* One field of a protobuf at p: the tag's number and, where it has one, its content. false: no such field. */
-static bool field(const unsigned char *p, size_t n, int *number, size_t *content, size_t *length)
+static bool field(const char *text, size_t n, int *number, size_t *content, size_t *length)
 {
-	size_t v = 0;
+	const unsigned char *p = (const unsigned char *)text;
+	size_t v = 0, at = 1;
 	int shift = 0;
-	size_t at = 1;
 	*number = n ? p[0] >> 3 : 0;
 	if (!n || (p[0] & 7) != 2 || !*number)
 		return false;
@@ -110,7 +109,7 @@ static const char *line_end(const char *p, const char *end)
 /* [section] or key = value, comments before it. */
 static bool is_toml(const struct head *h)
 {
-	const char *p = (const char *)h->p, *end = p + h->n;
+	const char *p = h->p, *end = p + h->n;
 	bool assigned = false;
 	for (int lines = 0; p < end && lines < 64; lines++) {
 		const char *stop = line_end(p, end), *a = p, *key;
@@ -133,13 +132,12 @@ static bool is_toml(const struct head *h)
 	return assigned;
 }
 
-/* Counts the words of a training loop in the line that have a figure behind them: "step 5", "lm loss: 10.5", "iter=3".
- */
-static int figures_in(const char *line)
+/* Counts the words of a training loop in a line that have a figure after them: "step 5", "lm loss: 10.5", "iter=3". */
+static int figures_in(const char *line, const char *stop)
 {
 	static const char *const word[] = { "loss", "step", "iter", "iteration", "epoch", "tokens", "lr", "samples" };
 	int n = 0;
-	for (const char *p = line; *p; p++)
+	for (const char *p = line; p < stop; p++)
 		for (size_t i = 0; i < sizeof word / sizeof *word; i++) {
 			size_t len = strlen(word[i]);
 			if (strncasecmp(p, word[i], len) != 0 || (p > line && isalpha((unsigned char)p[-1])))
@@ -153,25 +151,21 @@ static int figures_in(const char *line)
 /* Has some line two such figures? Prose has one now and then. */
 static bool has_log_line(const struct head *h)
 {
-	const char *p = (const char *)h->p, *end = p + h->n;
-	for (int lines = 0; p < end && lines < 1000; lines++) {
+	const char *p = h->p, *end = p + h->n;
+	bool found = false;
+	for (int lines = 0; p < end && lines < 1000 && !found; lines++) {
 		const char *stop = line_end(p, end);
-		char line[512];
-		size_t n = (size_t)(stop - p) < sizeof line ? (size_t)(stop - p) : sizeof line - 1;
-		memcpy(line, p, n);
-		line[n] = 0;
+		found = figures_in(p, stop - p < 512 ? stop : p + 511) > 1;
 		p = stop < end ? stop + 1 : end;
-		if (figures_in(line) > 1)
-			return true;
 	}
-	return false;
+	return found;
 }
 
 /* Lines of text; where the first begins with a bracket, as "[2026-01-31 12:00:00] step 5", a word stands behind the
  * closing one. */
 static bool is_log(const struct head *h)
 {
-	const char *p = (const char *)h->p, *stop = line_end(p, p + h->n);
+	const char *p = h->p, *stop = line_end(p, p + h->n);
 	if (h->kind == JSON) {
 		const char *close = memchr(p, ']', (size_t)(stop - p)), *first = p;
 		while (first < stop && isspace((unsigned char)*first))
@@ -186,19 +180,19 @@ static bool is_log(const struct head *h)
 /* One JSON object in each line: a log for machines. An object over several lines is none. */
 static bool is_json_lines(const struct head *h)
 {
-	const char *p = (const char *)h->p, *stop = line_end(p, p + h->n), *last = stop;
+	const char *p = h->p, *stop = line_end(p, p + h->n), *last = stop;
 	while (last > p && isspace((unsigned char)last[-1]))
 		last--;
 	return *p == '{' && last > p && last[-1] == '}' && stop < p + h->n &&
 	       (stop + 1 == p + h->n || stop[1] == '{') && !memmem(h->p, h->n, "traceEvents", 11) && has_log_line(h);
 }
 
-static bool is_schedule(const struct head *h) { return fo_schedule_begins((const char *)h->p); }
+static bool is_schedule(const struct head *h) { return fo_schedule_begins(h->p); }
 
 static bool is_any_text(const struct head *h)
 {
 	size_t at = 0;
-	while (at < h->n && isspace(h->p[at]))
+	while (at < h->n && isspace((unsigned char)h->p[at]))
 		at++;
 	return at < h->n;
 }
@@ -206,7 +200,7 @@ static bool is_any_text(const struct head *h)
 /* [[1700000000000, 0, 4096, 2], ...]: time, action, bytes, category. */
 static bool is_memory_timeline(const struct head *h)
 {
-	const char *p = (const char *)h->p, *end = p + h->n;
+	const char *p = h->p, *end = p + h->n;
 	int brackets = 0, commas = 0;
 	for (; p < end && (isspace((unsigned char)*p) || *p == '['); p++)
 		brackets += *p == '[';
@@ -391,9 +385,9 @@ static int kind_of(const struct head *h)
 {
 	size_t at = 0;
 	for (size_t i = 0; i < h->n; i++)
-		if (h->p[i] < 8 || h->p[i] == 0x7f)
+		if ((unsigned char)h->p[i] < 8 || h->p[i] == 0x7f)
 			return BINARY;
-	while (at < h->n && isspace(h->p[at]))
+	while (at < h->n && isspace((unsigned char)h->p[at]))
 		at++;
 	if (at < h->n && (h->p[at] == '{' || h->p[at] == '['))
 		return JSON;
@@ -407,24 +401,17 @@ static int kind_of(const struct head *h)
 	return broken > h->n / 16 ? BINARY : TEXT; /* a log may hold some byte of another encoding */
 }
 
+/* Looking must not replace the error that made somebody look. */
 static bool read_head(const char *path, struct head *h)
 {
-	struct fo_unpack *u;
-	size_t got = 1;
+	struct fo_err before;
+	fo_err_save(&before, FO_OK);
 	*h = (struct head){ 0 };
-	if (fo_unpack_open(&u, path) != FO_OK)
-		return false;
-	h->p = fo_xrealloc(NULL, HEAD_BYTES + 1);
-	while (h->n < HEAD_BYTES && got) {
-		if (fo_unpack_read(u, (char *)h->p + h->n, HEAD_BYTES - h->n, &got) != FO_OK)
-			break;
-		h->n += got;
-	}
+	bool read = fo_unpack_head(path, HEAD_BYTES, &h->p, &h->n) == FO_OK;
+	fo_err_raise(&before);
 	h->whole = h->n < HEAD_BYTES;
-	fo_unpack_close(u);
-	h->p[h->n] = 0;
-	h->kind = kind_of(h);
-	return true;
+	h->kind = read ? kind_of(h) : 0;
+	return read;
 }
 
 static bool fits(const struct row *r, const struct head *h)
@@ -464,16 +451,12 @@ const struct fo_foreign *fo_foreign_of(const char *path)
 	const struct row *found = NULL;
 	const struct fo_foreign *by_name;
 	struct head h;
-	/* Looking must not replace the error that made somebody look. */
-	struct fo_err before;
-	fo_err_save(&before, FO_OK);
 	if (read_head(path, &h)) {
 		for (size_t i = 0; !found && h.n && i < sizeof rows / sizeof *rows; i++)
 			if (fits(&rows[i], &h))
 				found = &rows[i];
 		free(h.p);
 	}
-	fo_err_raise(&before);
 	if (found && found->test != is_any_text)
 		return &found->says;
 	by_name = fo_foreign_by_name(path);
@@ -488,9 +471,7 @@ bool fo_foreign_is_trace(const char *path)
 					    "\"python_function\"", "\"Operator\"",         "\"Kernel\"",
 					    "\"Runtime\"" };
 	struct head h;
-	struct fo_err before;
 	bool yes = false;
-	fo_err_save(&before, FO_OK);
 	if (read_head(path, &h)) {
 		if (h.kind == BINARY)
 			yes = fo_timeline_begins(h.p, h.n) ||
@@ -499,7 +480,6 @@ bool fo_foreign_is_trace(const char *path)
 			yes = holds(&h, HEAD_BYTES, sign[i]) && holds(&h, HEAD_BYTES, "\"name\"");
 		free(h.p);
 	}
-	fo_err_raise(&before);
 	return yes;
 }
 

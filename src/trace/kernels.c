@@ -1,39 +1,12 @@
-#include "trace/trace.h"
-
-#include "base/mem.h"
+#include "trace/trace_int.h"
 
 #include <assert.h>
 #include <pthread.h>
 #include <regex.h>
-#include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
-const char *const fo_kernel_class_name[FO_K_COUNT] = {
-	[FO_K_GEMM] = "gemm",
-	[FO_K_GEMM_FP8] = "gemm_fp8",
-	[FO_K_ATTENTION_FORWARD] = "attention_forward",
-	[FO_K_ATTENTION_BACKWARD] = "attention_backward",
-	[FO_K_CONV] = "conv",
-	[FO_K_NORM] = "norm",
-	[FO_K_OPTIMIZER] = "optimizer",
-	[FO_K_LOSS] = "loss",
-	[FO_K_SOFTMAX] = "softmax",
-	[FO_K_MOE] = "moe",
-	[FO_K_ROPE] = "rope",
-	[FO_K_EMBEDDING] = "embedding",
-	[FO_K_POOL] = "pool",
-	[FO_K_FUSED] = "fused",
-	[FO_K_CAST] = "cast",
-	[FO_K_ELEMENTWISE] = "elementwise",
-	[FO_K_COPY] = "copy",
-	[FO_K_LAYOUT] = "layout",
-	[FO_K_REDUCE] = "reduce",
-	[FO_K_RNG] = "rng",
-	[FO_K_OTHER] = "other",
-	[FO_K_COMMUNICATION] = "communication",
-	[FO_K_MEMORY] = "memory",
-};
+#define NAME(enumerator, name) #name,
+const char *const fo_kernel_class_name[FO_K_COUNT] = { FO_KERNEL_CLASSES(NAME) };
 
 /* data/kernel_rules.tsv as it was when this was built (cmake/FlatoutSources.cmake, fo_embed). */
 static const char table[] = {
@@ -148,58 +121,35 @@ static enum fo_kernel_class match(const char *name)
 /* Names seen before. A job's ranks have the same kernels, and forty expressions over a long name take tens of
  * microseconds. */
 static struct {
-	struct entry {
-		char *name;
-		uint64_t hash;
-		enum fo_kernel_class class;
-	} * slot;
-	size_t count, cap; /* cap: a power of two, at least twice count */
+	struct fo_trace_texts *names;
+	uint8_t class[MOST_NAMES]; /* 1 + the class; 0: not known yet */
 	pthread_mutex_t lock;
 } seen = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static struct entry *find(const char *name, uint64_t hash)
+/* The name's place in seen.class, which `class` is written to unless it is 0; the place's value. */
+static uint8_t look_up(const char *name, uint8_t class)
 {
-	size_t i = hash & (seen.cap - 1);
-	while (seen.slot[i].name && (seen.slot[i].hash != hash || strcmp(seen.slot[i].name, name) != 0))
-		i = (i + 1) & (seen.cap - 1);
-	return &seen.slot[i];
-}
-
-static void grow(void)
-{
-	struct entry *old = seen.slot;
-	size_t n = seen.cap;
-	seen.cap = n ? 2 * n : 1024;
-	seen.slot = fo_xmalloc(seen.cap * sizeof(*seen.slot));
-	for (size_t i = 0; i < n; i++)
-		if (old[i].name)
-			*find(old[i].name, old[i].hash) = old[i];
-	free(old);
+	pthread_mutex_lock(&seen.lock);
+	if (!seen.names)
+		seen.names = fo_trace_texts_new();
+	if (fo_trace_texts_count(seen.names) == MOST_NAMES) {
+		fo_trace_texts_free(seen.names);
+		seen.names = fo_trace_texts_new();
+		memset(seen.class, 0, sizeof(seen.class));
+	}
+	uint8_t *at = &seen.class[fo_trace_texts_add(seen.names, name, strlen(name))];
+	class = *at = class ? class : *at;
+	pthread_mutex_unlock(&seen.lock);
+	return class;
 }
 
 enum fo_kernel_class fo_kernel_class_of(const char *name)
 {
 	pthread_once(&compiled, compile);
-	size_t n = strlen(name);
-	uint64_t hash = XXH3_64bits(name, n);
-	pthread_mutex_lock(&seen.lock);
-	if (2 * (seen.count + 1) > seen.cap)
-		grow();
-	struct entry *e = find(name, hash);
-	bool known = e->name != NULL;
-	enum fo_kernel_class class = e->class;
-	pthread_mutex_unlock(&seen.lock);
-	if (known)
-		return class;
-	class = match(name); /* outside the lock: threads that meet the same new name at once all work it out */
-	pthread_mutex_lock(&seen.lock);
-	if (2 * (seen.count + 1) > seen.cap)
-		grow();
-	e = find(name, hash);
-	if (!e->name && seen.count < MOST_NAMES && n <= LONGEST_NAME) {
-		*e = (struct entry){ .name = fo_xstrdup(name), .hash = hash, .class = class };
-		seen.count++;
-	}
-	pthread_mutex_unlock(&seen.lock);
-	return class;
+	if (strlen(name) > LONGEST_NAME)
+		return match(name);
+	uint8_t class = look_up(name, 0);
+	if (!class) /* outside the lock: threads that meet the same new name at once all work it out */
+		class = look_up(name, (uint8_t)(1 + match(name)));
+	return (enum fo_kernel_class)(class - 1);
 }

@@ -1,6 +1,6 @@
 /* Kineto's and Chrome's trace events: JSON from the PyTorch profiler. facts: docs/traces.md. */
 #define _GNU_SOURCE /* memmem */
-#include "trace/dtypes.h"
+#include "trace/shapes.h"
 #include "trace/foreign.h"
 #include "trace/scan.h"
 #include "trace/trace_int.h"
@@ -9,10 +9,10 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/count.h"
-#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <xxhash.h>
 
 enum {
@@ -35,7 +35,6 @@ struct reader {
 	bool mtia;     /* categories of Meta's accelerator */
 	char *scratch; /* unescaped texts */
 	size_t scratch_cap;
-	int64_t base_unix_ns;
 	struct fo_scan_member arg[ARGS_MAX];
 	int args;
 	uint8_t *name_is; /* by text: NAME_*, 0 not looked at yet */
@@ -90,10 +89,7 @@ static const char *plain(struct reader *r, const struct fo_scan_text *v, size_t 
 	*n = v->n;
 	if (!v->escaped)
 		return v->p;
-	if (r->scratch_cap < v->n + 1) {
-		r->scratch_cap = v->n + 1;
-		r->scratch = fo_xrealloc(r->scratch, r->scratch_cap);
-	}
+	fo_array_room(&r->scratch, &r->scratch_cap, v->n, 1);
 	*n = fo_scan_unescape(v, r->scratch);
 	return r->scratch;
 }
@@ -180,49 +176,33 @@ enum category {
 	CAT_PYTHON,
 	CAT_OVERHEAD,
 	CAT_GPU_WAIT,
-	CAT_MTIA,
+	CAT_MTIA
 };
-
-static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c; }
 
 /* ActivityType.h of libkineto; before 2022 Operator, Runtime, Kernel, Memcpy, Memset, python. */
 static enum category category_of(const struct fo_scan_text *cat)
 {
 	static const struct {
-		const char *name;
 		enum category category;
+		const char *name[9]; /* ends with NULL */
 	} known[] = {
-		{ "cpu_op", CAT_OP },
-		{ "kernel", CAT_KERNEL },
-		{ "cuda_runtime", CAT_CALL },
-		{ "python_function", CAT_PYTHON },
-		{ "cuda_driver", CAT_CALL },
-		{ "gpu_memcpy", CAT_MEMCPY },
-		{ "gpu_memset", CAT_MEMSET },
-		{ "user_annotation", CAT_NOTE },
-		{ "overhead", CAT_OVERHEAD },
-		{ "cuda_sync", CAT_GPU_WAIT },
-		{ "gpu_user_annotation", CAT_GPU_NOTE },
-		{ "operator", CAT_OP },
-		{ "runtime", CAT_CALL },
-		{ "memcpy", CAT_MEMCPY },
-		{ "memset", CAT_MEMSET },
-		{ "python", CAT_PYTHON },
-		{ "driver", CAT_CALL },
-		{ "xpu_runtime", CAT_CALL },
-		{ "xpu_driver", CAT_CALL },
-		{ "privateuse1_runtime", CAT_CALL },
-		{ "privateuse1_driver", CAT_CALL },
+		{ CAT_OP, { "cpu_op", "operator" } },
+		{ CAT_KERNEL, { "kernel" } },
+		{ CAT_PYTHON, { "python_function", "python" } },
+		{ CAT_CALL,
+		  { "cuda_runtime", "cuda_driver", "runtime", "driver", "xpu_runtime", "xpu_driver",
+		    "privateuse1_runtime", "privateuse1_driver" } },
+		{ CAT_MEMCPY, { "gpu_memcpy", "memcpy" } },
+		{ CAT_MEMSET, { "gpu_memset", "memset" } },
+		{ CAT_NOTE, { "user_annotation" } },
+		{ CAT_GPU_NOTE, { "gpu_user_annotation" } },
+		{ CAT_OVERHEAD, { "overhead" } },
+		{ CAT_GPU_WAIT, { "cuda_sync" } },
 	};
-	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
-		size_t n = strlen(known[i].name), at = 0;
-		if (n != cat->n)
-			continue;
-		while (at < n && lower(cat->p[at]) == known[i].name[at])
-			at++;
-		if (at == n)
-			return known[i].category;
-	}
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+		for (const char *const *name = known[i].name; *name; name++)
+			if (cat->n == strlen(*name) && !strncasecmp(cat->p, *name, cat->n))
+				return known[i].category;
 	if (cat->escaped) { /* "kern\u0065l" */
 		char plain[64];
 		size_t n = cat->n <= sizeof(plain) ? fo_scan_unescape(cat, plain) : 0;
@@ -291,40 +271,40 @@ static int32_t collective_of(struct reader *r)
 	c->dtype = arg_text(r, "dtype");
 	c->group_size = to_int32(arg_int(r, "Group size", -1));
 	c->sequence = arg_int(r, "Seq", -1);
-	c->in_elements = arg_int(r, "In msg nelems", -1);
-	c->out_elements = arg_int(r, "Out msg nelems", -1);
 	c->peer_from = to_int32(arg_int(r, "Src Rank", -1));
 	c->peer_to = to_int32(arg_int(r, "Dst Rank", -1));
 	const struct fo_scan_text *in = arg(r, "In split size"), *out = arg(r, "Out split size");
 	c->equal_parts = (!in || in->n <= 2) && (!out || out->n <= 2); /* "[]" */
 	const struct fo_scan_text *dtype = arg(r, "dtype");
-	int64_t elements = fo_max(c->in_elements, c->out_elements);
+	int64_t elements = fo_max(arg_int(r, "In msg nelems", -1), arg_int(r, "Out msg nelems", -1));
 	double bytes = dtype ? fo_dtype_bytes_of(fo_dtype_of(dtype->p, dtype->n)) : 0;
 	if (bytes > 0 && elements >= 0 && elements <= INT64_MAX / 32)
 		c->bytes = (int64_t)(bytes * (double)elements);
 	return index;
 }
 
+static int16_t device_of(struct reader *r, const struct fo_scan_event *e)
+{
+	const struct fo_scan_text *device = arg(r, "device");
+	return fo_trace_device(r->b, id_of(device ? device : &e->pid));
+}
+
 static void read_gpu(struct reader *r, const struct fo_scan_event *e, enum fo_gpu_kind kind, int64_t begin, int64_t end)
 {
 	read_args(r, e);
-	const struct fo_scan_text *device = arg(r, "device");
-	int16_t where = fo_trace_device(r->b, id_of(device ? device : &e->pid));
+	int16_t where = device_of(r, e);
 	if (where < 0) {
 		r->b->t->defect.malformed++;
 		r->b->t->defect.malformed_gpu++;
 		return;
 	}
-	int32_t collective = kind == FO_GPU_KERNEL ? collective_of(r) : -1;
-	struct fo_gpu_op *g = fo_trace_add_gpu(r->b);
-	g->begin_ns = begin;
-	g->end_ns = end;
+	struct fo_gpu_op *g = fo_trace_add_gpu(r->b, begin, end);
 	g->name = intern(r, &e->name);
 	g->device = where;
 	g->stream = arg_stream(r, e);
 	g->correlation = arg_int(r, "correlation", -1);
 	g->external = arg_external(r);
-	g->collective = collective;
+	g->collective = kind == FO_GPU_KERNEL ? collective_of(r) : -1;
 	g->kind = (uint8_t)kind;
 	if (kind != FO_GPU_KERNEL)
 		g->bytes = arg_int(r, "bytes", -1);
@@ -334,13 +314,6 @@ static void read_gpu(struct reader *r, const struct fo_scan_event *e, enum fo_gp
 		g->flags |= FO_GPU_GRAPH;
 		r->b->t->defect.graph_granularity = true;
 	}
-}
-
-/* Shapes say how much an operator computes or moves. Operators over lists of tensors have thousands, which no rule
- * uses. */
-static bool wants_shapes(const struct fo_scan_text *name)
-{
-	return !contains(name, "_foreach") && !contains(name, "Optimizer");
 }
 
 static uint8_t name_is(struct reader *r, int32_t id, const struct fo_scan_text *name)
@@ -357,7 +330,9 @@ static uint8_t name_is(struct reader *r, int32_t id, const struct fo_scan_text *
 	enum fo_host_kind kind = fo_trace_host_kind(text, FO_HOST_OP);
 	int64_t number;
 	*is = NAME_KNOWN;
-	if (wants_shapes(name))
+	/* Shapes say how much an operator computes or moves. Operators over lists of tensors have thousands, which no
+	 * rule uses. */
+	if (!contains(name, "_foreach") && !contains(name, "Optimizer"))
 		*is |= NAME_SHAPES;
 	if (fo_trace_step_number(text, strlen(text), &number))
 		*is |= NAME_STEP;
@@ -376,56 +351,41 @@ static void read_op(struct reader *r, const struct fo_scan_event *e, enum fo_hos
 	uint8_t is = name_is(r, id, &e->name);
 	if (is & NAME_STEP) {
 		const char *name = fo_trace_text(r->b->t, id);
-		struct fo_trace_step *s = fo_trace_add_step(r->b);
-		*s = (struct fo_trace_step){ 0, begin, end, thread, -1 };
+		struct fo_trace_step *s = fo_trace_add_step(r->b, 0, begin, end);
+		s->thread = thread;
 		fo_trace_step_number(name, strlen(name), &s->number);
 		return;
 	}
-	int32_t shapes = -1, types = -1, collective = -1, external = -1;
-	int64_t sequence = -1;
-	bool other_thread = false;
-	if (kind == FO_HOST_OP) {
-		read_args(r, e);
-		external = arg_external(r);
-		sequence = arg_int(r, "Sequence number", -1);
-		other_thread = arg_int(r, "Fwd thread id", 0) > 0;
-		if (is & NAME_COLLECTIVE)
-			collective = collective_of(r);
-		else if (is & NAME_SHAPES) {
-			shapes = arg_text(r, arg(r, "Input Dims") ? "Input Dims" : "Input dims");
-			types = arg_text(r, "Input type");
-		}
-	}
-	struct fo_host_op *o = fo_trace_add_op(r->b);
-	o->begin_ns = begin;
-	o->end_ns = end;
+	struct fo_host_op *o = fo_trace_add_op(r->b, begin, end);
 	o->name = id;
 	o->thread = thread;
-	o->shapes = shapes;
-	o->types = types;
-	o->external = external;
-	o->sequence = sequence;
-	o->other_thread = other_thread;
-	o->collective = collective;
 	o->kind = (uint8_t)kind;
 	if (is & NAME_MODULE)
 		o->kind = FO_HOST_MODULE;
 	else if (is & NAME_DATA)
 		o->kind = FO_HOST_DATA;
+	if (kind != FO_HOST_OP)
+		return;
+	read_args(r, e);
+	o->external = arg_external(r);
+	o->sequence = arg_int(r, "Sequence number", -1);
+	o->other_thread = arg_int(r, "Fwd thread id", 0) > 0;
+	if (is & NAME_COLLECTIVE) {
+		o->collective = collective_of(r);
+	} else if (is & NAME_SHAPES) {
+		o->shapes = arg_text(r, arg(r, "Input Dims") ? "Input Dims" : "Input dims");
+		o->types = arg_text(r, "Input type");
+	}
 }
 
 static void read_call(struct reader *r, const struct fo_scan_event *e, int64_t begin, int64_t end)
 {
 	read_args(r, e);
-	int32_t thread = thread_of(r, e), name = intern(r, &e->name);
-	struct fo_launch *l = fo_trace_add_launch(r->b);
-	*l = (struct fo_launch){ .begin_ns = begin,
-				 .end_ns = end,
-				 .correlation = arg_int(r, "correlation", -1),
-				 .name = name,
-				 .thread = thread,
-				 .op = -1,
-				 .external = arg_external(r) };
+	struct fo_launch *l = fo_trace_add_launch(r->b, begin, end);
+	l->correlation = arg_int(r, "correlation", -1);
+	l->thread = thread_of(r, e);
+	l->name = intern(r, &e->name);
+	l->external = arg_external(r);
 }
 
 static void read_gpu_note(struct reader *r, const struct fo_scan_event *e, int64_t begin, int64_t end)
@@ -436,21 +396,17 @@ static void read_gpu_note(struct reader *r, const struct fo_scan_event *e, int64
 	if (!fo_trace_step_number(name, n, &number))
 		return;
 	read_args(r, e);
-	const struct fo_scan_text *device = arg(r, "device");
-	struct fo_trace_step *s = fo_trace_add_step(r->b);
-	*s = (struct fo_trace_step){ number, begin, end, -1, fo_trace_device(r->b, id_of(device ? device : &e->pid)) };
+	fo_trace_add_step(r->b, number, begin, end)->device = device_of(r, e);
 }
 
 static void read_gpu_wait(struct reader *r, const struct fo_scan_event *e, int64_t begin, int64_t end)
 {
 	read_args(r, e);
-	const struct fo_scan_text *device = arg(r, "device");
-	int32_t kind = intern(r, &e->name);
-	int16_t where = fo_trace_device(r->b, id_of(device ? device : &e->pid));
-	struct fo_gpu_wait *w = fo_trace_add_wait(r->b);
-	*w = (struct fo_gpu_wait){
-		begin, fo_max(end, begin), kind, arg_stream(r, e), to_int32(arg_int(r, "wait_on_stream", -1)), where
-	};
+	struct fo_gpu_wait *w = fo_trace_add_wait(r->b, begin, fo_max(end, begin));
+	w->kind = intern(r, &e->name);
+	w->stream = arg_stream(r, e);
+	w->on_stream = to_int32(arg_int(r, "wait_on_stream", -1));
+	w->device = device_of(r, e);
 }
 
 static void read_metadata(struct reader *r, const struct fo_scan_event *e)
@@ -519,16 +475,16 @@ static void read_arrow(struct reader *r, const struct fo_scan_event *e, const ch
 	bool begins = e->ph.n == 1 && *e->ph.p == 's';
 	if (!begins && (e->ph.n != 1 || *e->ph.p != 'f'))
 		return;
-	struct fo_scan_event whole = { .ph = e->ph };
-	struct fo_scan_text none = { 0 };
 	r->args = fo_scan_members(p, after, r->arg, ARGS_MAX);
 	const struct fo_scan_text *cat = arg(r, "cat"), *id = arg(r, "id"), *ts = arg(r, "ts"), *tid = arg(r, "tid"),
 				  *pid = arg(r, "pid");
 	if (!cat || !fo_scan_is(cat, "ac2g") || !id || !ts)
 		return;
-	whole.ts = *ts;
-	whole.tid = tid ? *tid : none;
-	whole.pid = pid ? *pid : none;
+	struct fo_scan_event whole = { .ph = e->ph, .ts = *ts };
+	if (tid)
+		whole.tid = *tid;
+	if (pid)
+		whole.pid = *pid;
 	struct fo_trace_arrow a = { .id = id_of(id), .thread = -1, .stream = -1 };
 	int64_t end;
 	if (!times(&whole, &a.at_ns, &end))
@@ -689,31 +645,40 @@ static void read_header(struct reader *r, const struct fo_scan_text *key, const 
 	else if (fo_scan_is(key, "deviceProperties"))
 		read_devices(r, v);
 	else if (fo_scan_is(key, "baseTimeNanoseconds") && fo_scan_int(v, &base) && base > 0)
-		r->base_unix_ns = base;
+		r->b->t->origin_unix_ns = base;
 }
+
+static const char what_one_is[] =
+	"a trace is what prof.export_chrome_trace(FILE) writes: JSON with a list \"traceEvents\"; "
+	"docs/traces.md says how to record one";
 
 static fo_status not_a_trace(struct reader *r, const char *what)
 {
 	char shown[300];
-	return fo_hint(fo_fail(FO_EFORMAT, "'%s' is no trace of the PyTorch profiler: %s at byte %llu",
-			       fo_str_visible(shown, sizeof(shown), r->b->t->path), what,
+	fo_str_visible(shown, sizeof(shown), r->b->t->path);
+	return fo_hint(fo_fail(FO_EFORMAT, "'%s' is no trace of the PyTorch profiler: %s at byte %llu", shown, what,
 			       (unsigned long long)(r->offset + r->at)),
-		       "a trace is what prof.export_chrome_trace(FILE) writes: JSON with a list \"traceEvents\"");
+		       "%s", what_one_is);
 }
 
 /* Refuses JSON, even trace events, that another program wrote. open.c then looks for a format with a name. */
 static fo_status not_of_the_profiler(struct reader *r)
 {
 	char shown[300];
+	const struct fo_trace_defects *d = &r->b->t->defect;
 	if (r->mtia)
 		return fo_foreign_refuse_mtia(r->b->t->path);
-	if (r->b->t->defect.truncated && r->events_seen && !r->b->t->defect.events && !r->b->t->defect.malformed)
-		return not_a_trace(r, "its list of events ends before the first one,");
+	if (!r->events_seen)
+		return not_a_trace(r, "its object, which has no \"traceEvents\", ends");
+	if (!d->events && !d->malformed)
+		return not_a_trace(r, d->truncated ? "its list of events ends before the first one,"
+						   : "its list of events is empty, and ends");
+	fo_str_visible(shown, sizeof(shown), r->b->t->path);
 	return fo_hint(
 		fo_fail(FO_EFORMAT,
 			"'%s' is no trace of the PyTorch profiler: nothing in its %lld events is of that profiler",
-			fo_str_visible(shown, sizeof(shown), r->b->t->path), (long long)r->b->t->defect.events),
-		"a trace is what prof.export_chrome_trace(FILE) writes; docs/traces.md says how to record one");
+			shown, (long long)d->events),
+		"%s", what_one_is);
 }
 
 /* The members of the outermost object, at its '{'. */
@@ -761,8 +726,8 @@ static fo_status read_object(struct reader *r)
 			return FO_OK;
 		}
 		if (events && !r->events_seen)
-			return not_a_trace(r, value.first == 'n' ? "\"traceEvents\" is null, not a list"
-								 : "\"traceEvents\" is not a list");
+			return not_a_trace(r, value.first == 'n' ? "\"traceEvents\" is null, not a list,"
+								 : "\"traceEvents\" is not a list,");
 		read_header(r, &(struct fo_scan_text){ kept, strlen(kept), '"', false }, &value);
 	}
 }
@@ -781,31 +746,22 @@ static void set_origin(struct reader *r)
 {
 	struct fo_trace *t = r->b->t;
 	int64_t first = INT64_MAX;
-	t->origin_unix_ns = r->base_unix_ns;
 	for (int64_t i = 0; i < t->gpu_count; i++)
-		if (t->gpu[i].begin_ns < first && t->gpu[i].end_ns > t->gpu[i].begin_ns)
-			first = t->gpu[i].begin_ns;
+		if (t->gpu[i].end_ns > t->gpu[i].begin_ns)
+			first = fo_min(t->gpu[i].begin_ns, first);
 	for (int64_t i = 0; i < t->launch_count; i++)
-		if (t->launch[i].begin_ns < first && t->launch[i].begin_ns > 0)
-			first = t->launch[i].begin_ns;
+		if (t->launch[i].begin_ns > 0)
+			first = fo_min(t->launch[i].begin_ns, first);
 	for (int64_t i = 0; i < t->op_count; i++)
-		if (t->op[i].begin_ns < first && t->op[i].begin_ns > 0)
-			first = t->op[i].begin_ns;
-	if (r->base_unix_ns || first == INT64_MAX || first < UNIX_NS_MIN)
+		if (t->op[i].begin_ns > 0)
+			first = fo_min(t->op[i].begin_ns, first);
+	if (t->origin_unix_ns || first == INT64_MAX || first < UNIX_NS_MIN)
 		return;
 	t->origin_unix_ns = first;
-	for (int64_t i = 0; i < t->gpu_count; i++)
-		shift(&t->gpu[i].begin_ns, &t->gpu[i].end_ns, first);
-	for (int64_t i = 0; i < t->launch_count; i++)
-		shift(&t->launch[i].begin_ns, &t->launch[i].end_ns, first);
-	for (int64_t i = 0; i < t->op_count; i++)
-		shift(&t->op[i].begin_ns, &t->op[i].end_ns, first);
-	for (int64_t i = 0; i < t->overhead_count; i++)
-		shift(&t->overhead[i].begin_ns, &t->overhead[i].end_ns, first);
-	for (int64_t i = 0; i < t->wait_count; i++)
-		shift(&t->wait[i].begin_ns, &t->wait[i].end_ns, first);
-	for (int64_t i = 0; i < t->step_count; i++)
-		shift(&t->step[i].begin_ns, &t->step[i].end_ns, first);
+#define SHIFT(name)                                   \
+	for (int64_t i = 0; i < t->name##_count; i++) \
+		shift(&t->name[i].begin_ns, &t->name[i].end_ns, first);
+	FO_TRACE_SPANS(SHIFT)
 }
 
 /* Python's frames stand on process 0, thread 0 on ROCm, apart from the operators that they call. They belong to the
@@ -831,7 +787,7 @@ static void place_frames(struct fo_trace *t)
 
 static fo_status read_json(struct reader *r)
 {
-	char c;
+	char c, shown[300];
 	FO_TRY(more(r));
 	if (r->len >= 3 && !memcmp(r->window, "\xef\xbb\xbf", 3))
 		r->at = 3;
@@ -842,7 +798,12 @@ static fo_status read_json(struct reader *r)
 	}
 	if (c == '{')
 		return read_object(r);
-	return not_a_trace(r, c ? "neither '{' nor '['" : "nothing");
+	if (c)
+		return not_a_trace(r, "neither '{' nor '['");
+	fo_str_visible(shown, sizeof(shown), r->b->t->path);
+	return fo_hint(fo_fail(FO_EFORMAT, "'%s' is empty: nothing is in its %llu bytes, where a trace was expected",
+			       shown, (unsigned long long)(r->offset + r->at)),
+		       "copy or record it again");
 }
 
 /* Some ROCm captures tie launches to operations by arrows alone. Only those are read a second time. */
@@ -872,10 +833,8 @@ static fo_status read_arrows(struct reader *r)
 static fo_status read_all(struct reader *r)
 {
 	FO_TRY(read_json(r));
-	if (!r->events_seen)
-		return not_a_trace(r, "no \"traceEvents\"");
 	r->b->t->defect.truncated |= fo_unpack_broken(r->u);
-	if (!r->profiler || (r->mtia && !r->b->t->gpu_count))
+	if (!r->events_seen || !r->profiler || (r->mtia && !r->b->t->gpu_count))
 		return not_of_the_profiler(r);
 	FO_TRY(read_arrows(r));
 	set_origin(r);

@@ -11,7 +11,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 /* A communication kernel with what must agree on every member. */
 struct entry {
@@ -128,11 +127,9 @@ static void gather(struct entries *e, const struct fo_trace *t, int32_t trace)
 static int by_key(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;
-	if (x->key != y->key)
-		return fo_order(x->key, y->key);
-	if (x->member != y->member)
-		return fo_order(x->member, y->member);
-	return fo_order(x->gpu, y->gpu); /* gpu[] is sorted by begin */
+	/* gpu[] is sorted by begin. */
+	return FO_ORDER_BY(fo_order((int64_t)x->key, (int64_t)y->key), fo_order(x->member, y->member),
+			   fo_order(x->gpu, y->gpu));
 }
 
 /* v[0..n) have one key. The number of collectives in it: 0 where the members do not agree. */
@@ -184,9 +181,7 @@ struct order {
 static int by_begin(const void *a, const void *b)
 {
 	const struct order *x = a, *y = b;
-	if (x->begin_ns != y->begin_ns)
-		return fo_order(x->begin_ns, y->begin_ns);
-	return fo_order(x->m.first, y->m.first);
+	return FO_ORDER_BY(fo_order(x->begin_ns, y->begin_ns), fo_order(x->m.first, y->m.first));
 }
 static void sort_matches(struct fo_trace_set *s)
 {

@@ -6,74 +6,49 @@
 
 #include "base/mem.h"
 #include "base/count.h"
-#include "base/text.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- which process works on which GPU ---- */
 
-static fo_status count_pair(struct nsys *x, int64_t process, int64_t device, bool communicates)
+static void take_pair(struct nsys *x, const struct nsys_row *r)
 {
+	size_t n;
+	/* Without the process nothing tells whose an operation is: all is one process then. */
+	x->one_process |= !nsys_has(r, 1);
+	int64_t process = x->one_process ? 0 : nsys_process(nsys_int(r, 1, 0)), device = nsys_int(r, 0, 0);
 	struct pair *p = nsys_pair_of(x, process, device);
+	x->too_many_pairs |= !p && x->pairs == MOST_PAIRS;
+	if (x->too_many_pairs)
+		return;
 	if (!p) {
-		if (x->pairs == MOST_PAIRS)
-			return fo_fail(FO_EFORMAT, "'%s' has more than %d processes with GPUs", x->db.path, MOST_PAIRS);
 		fo_array_room(&x->pair, &x->pair_cap, x->pairs, sizeof(*x->pair));
 		x->last = x->pairs++;
 		p = &x->pair[x->last];
 		*p = (struct pair){ .process = process, .device = device, .board = -1, .group = -1 };
 	}
-	p->communicates |= communicates;
-	return FO_OK;
-}
-
-static bool communicates(const struct nsys *x, int64_t id)
-{
-	size_t n;
-	const char *name = nsys_string(x, id, &n);
-	return name && fo_kernel_class_of(name) == FO_K_COMMUNICATION;
-}
-
-static fo_status find_pairs(struct nsys *x, const char *table)
-{
-	static const char *const columns[] = { "deviceId", "globalPid", "demangledName", "shortName", NULL };
-	struct fo_nsys_rows r;
-	bool more;
-	fo_status st = fo_nsys_rows_begin(&r, &x->db, table, columns, 0);
-	/* Without the process nothing tells whose an operation is: all is one process then. */
-	if (r.stmt && !fo_nsys_has(&r, 1))
-		x->one_process = true;
-	while (st == FO_OK && (st = fo_nsys_rows_next(&r, &more)) == FO_OK && more)
-		st = count_pair(x, x->one_process ? 0 : nsys_process(fo_nsys_int(&r, 1, 0)), fo_nsys_int(&r, 0, 0),
-				communicates(x, fo_nsys_int(&r, 2, fo_nsys_int(&r, 3, -1))));
-	fo_nsys_rows_end(&r);
-	return st;
+	const char *name = nsys_string(x, nsys_int(r, 2, nsys_int(r, 3, -1)), &n);
+	p->communicates |= name && fo_kernel_class_of(name) == FO_K_COMMUNICATION;
 }
 
 /* CUDA numbers the GPUs that a process may see from 0; this table says which GPU that is. */
-static void take_cuda_device(struct nsys *x, const struct fo_nsys_rows *r)
+static void take_cuda_device(struct nsys *x, const struct nsys_row *r)
 {
 	for (size_t i = 0; i < x->pairs; i++)
-		if ((x->pair[i].process & 0xffffff) == fo_nsys_int(r, 2, -1) &&
-		    x->pair[i].device == fo_nsys_int(r, 1, -1))
-			x->pair[i].board = fo_nsys_int(r, 0, -1);
+		if ((x->pair[i].process & 0xffffff) == nsys_int(r, 2, -1) && x->pair[i].device == nsys_int(r, 1, -1))
+			x->pair[i].board = nsys_int(r, 0, -1);
 }
 
 static int by_process(const void *a, const void *b)
 {
 	const struct pair *x = a, *y = b;
-	if (x->process != y->process)
-		return fo_order(x->process, y->process);
-	return fo_order(x->device, y->device);
+	return x->process != y->process ? fo_order(x->process, y->process) : fo_order(x->device, y->device);
 }
 
 static int by_group(const void *a, const void *b)
 {
 	const struct pair *x = a, *y = b;
-	if (x->gpu != y->gpu)
-		return fo_order(x->gpu, y->gpu);
-	return by_process(a, b);
+	return x->gpu != y->gpu ? fo_order(x->gpu, y->gpu) : by_process(a, b);
 }
 
 /* Sets gpu of every pair: the number by which its GPU is told from others in this file. That is the process's own
@@ -108,49 +83,54 @@ static void group_pairs(struct nsys *x)
 {
 	if (x->pairs)
 		qsort(x->pair, x->pairs, sizeof(*x->pair), by_group);
-	for (size_t i = 0; i < x->pairs; i++) {
-		int group = -1;
-		for (size_t j = 0; j < i; j++) {
-			if (x->pair[j].gpu != x->pair[i].gpu && x->pair[j].process != x->pair[i].process)
-				continue;
-			if (group < 0)
-				group = x->pair[j].group;
-			else if (x->pair[j].group != group)
-				for (size_t k = 0, old = (size_t)x->pair[j].group; k < i; k++)
-					if ((size_t)x->pair[k].group == old)
-						x->pair[k].group = group;
-		}
-		x->pair[i].group = group < 0 ? x->groups++ : group;
+	for (size_t i = 0; i < x->pairs; i++)
+		x->pair[i].group = (int)i;
+	for (bool more = true; more;) {
+		more = false;
+		for (size_t i = 0; i < x->pairs; i++)
+			for (size_t j = 0; j < i; j++) {
+				struct pair *a = &x->pair[i], *b = &x->pair[j];
+				if (a->group == b->group || (a->gpu != b->gpu && a->process != b->process))
+					continue;
+				a->group = b->group = (int)fo_min(a->group, b->group);
+				more = true;
+			}
 	}
-	/* Numbers without holes, in the order of the GPUs. */
-	int *now = fo_xmalloc((size_t)(x->groups + 1) * sizeof(*now)), n = 0;
+	/* A group has the number of its first pair: numbers without holes, in the order of the GPUs. */
+	int *now = fo_xmalloc((x->pairs + 1) * sizeof(*now));
 	for (size_t i = 0; i < x->pairs; i++) {
-		int *at = &now[x->pair[i].group];
-		if (!*at)
-			*at = ++n;
-		x->pair[i].group = *at - 1;
+		if (x->pair[i].group == (int)i)
+			now[i] = x->groups++;
+		x->pair[i].group = now[x->pair[i].group];
 	}
 	free(now);
-	x->groups = n;
 }
 
 static fo_status find_groups(struct nsys *x)
 {
-	static const char *const work[] = { "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY",
-					    "CUPTI_ACTIVITY_KIND_MEMSET", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", NULL };
-	for (int i = 0; work[i]; i++) {
-		bool before = x->one_process;
-		FO_TRY(find_pairs(x, work[i]));
-		if (x->one_process && !before && i > 0) { /* a later table says so of the earlier ones too */
-			x->pairs = 0;
-			i = -1;
-		}
+#define PAIRS(table)                                                                           \
+	{                                                                                      \
+		table, 0, take_pair, { "deviceId", "globalPid", "demangledName", "shortName" } \
 	}
+	static const struct nsys_table work[] = {
+		PAIRS("CUPTI_ACTIVITY_KIND_KERNEL"),
+		PAIRS("CUPTI_ACTIVITY_KIND_MEMCPY"),
+		PAIRS("CUPTI_ACTIVITY_KIND_MEMSET"),
+		PAIRS("CUPTI_ACTIVITY_KIND_GRAPH_TRACE"),
+	};
 	static const struct nsys_table cuda = {
 		"TARGET_INFO_CUDA_DEVICE", 3, take_cuda_device, { "gpuId", "cudaId", "pid" }
 	};
+	enum { TABLES = sizeof(work) / sizeof(*work) };
+	FO_TRY(nsys_read_tables(x, work, TABLES));
+	if (x->one_process) { /* a later table may say so of the earlier ones too */
+		x->pairs = 0;
+		FO_TRY(nsys_read_tables(x, work, TABLES));
+	}
+	if (x->too_many_pairs)
+		return fo_fail(FO_EFORMAT, "'%s' has more than %d processes with GPUs", x->db.path, MOST_PAIRS);
 	if (!x->one_process)
-		FO_TRY(nsys_read_table(x, &cuda));
+		FO_TRY(nsys_read_tables(x, &cuda, 1));
 	tell_gpus(x);
 	group_pairs(x);
 	if (!x->groups)
@@ -172,8 +152,8 @@ static fo_status check(const struct nsys *x)
 					     "CUPTI_ACTIVITY_KIND_RUNTIME", "TARGET_INFO_SESSION_START_TIME", NULL };
 	bool some = false;
 	for (int i = 0; signs[i]; i++)
-		some |= fo_nsys_db_table(&x->db, signs[i]) != NULL;
-	if (some && fo_nsys_db_table(&x->db, "StringIds"))
+		some |= nsys_db_table(&x->db, signs[i]) != NULL;
+	if (some && nsys_db_table(&x->db, "StringIds"))
 		return FO_OK;
 	return fo_hint(fo_fail(FO_EFORMAT,
 			       "'%s' is an SQLite database, but no export of Nsight Systems: it has no table '%s'",
@@ -183,8 +163,9 @@ static fo_status check(const struct nsys *x)
 
 static fo_status read_all(struct nsys *x)
 {
+	static const struct nsys_table strings = { "StringIds", 2, nsys_take_string, { "id", "value" } };
 	FO_TRY(check(x));
-	FO_TRY(nsys_read_strings(x));
+	FO_TRY(nsys_read_tables(x, &strings, 1));
 	FO_TRY(find_groups(x));
 	FO_TRY(nsys_read_gpu(x));
 	return nsys_read_host(x);
@@ -217,7 +198,7 @@ static fo_status hand_over(struct nsys *x, struct fo_trace_build *b)
 fo_status fo_trace_read_nsys(struct fo_trace_build *b, const char *path)
 {
 	struct nsys x = { 0 };
-	FO_TRY(fo_nsys_db_open(&x.db, path));
+	FO_TRY(nsys_db_open(&x.db, path));
 	fo_status st = read_all(&x);
 	if (st == FO_OK)
 		st = hand_over(&x, b);
@@ -227,10 +208,11 @@ fo_status fo_trace_read_nsys(struct fo_trace_build *b, const char *path)
 	}
 	free(x.group);
 	free(x.pair);
-	free(x.context);
-	free(x.event);
-	free(x.strings.v);
-	fo_arena_fini(&x.strings.arena);
-	fo_nsys_db_close(&x.db);
+	fo_index_fini(&x.contexts);
+	fo_index_fini(&x.events);
+	fo_index_fini(&x.string_ids);
+	free(x.string);
+	fo_arena_fini(&x.arena);
+	nsys_db_close(&x.db);
 	return st;
 }

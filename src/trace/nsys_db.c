@@ -1,7 +1,5 @@
-#include "trace/nsys_db.h"
+#include "trace/nsys_int.h"
 
-#include "base/fs.h"
-#include "base/mem.h"
 #include "base/str.h"
 
 #include <ctype.h>
@@ -17,7 +15,7 @@ enum {
 };
 
 /* SQLite's reason, once it is no wrong call of ours. */
-static fo_status refuse(const struct fo_nsys_db *d, int code)
+static fo_status refuse(const struct nsys_db *d, int code)
 {
 	char why[256];
 	switch (code & 0xff) {
@@ -31,7 +29,7 @@ static fo_status refuse(const struct fo_nsys_db *d, int code)
 	return fo_hint(fo_fail(FO_EFORMAT, "'%s' is damaged: %s", d->path, why), "export the report again");
 }
 
-static fo_status too_much(const struct fo_nsys_db *d, const char *what)
+static fo_status too_much(const struct nsys_db *d, const char *what)
 {
 	return fo_hint(fo_fail(FO_EFORMAT, "'%s' is damaged: it has more %s than its %lld bytes can hold", d->path,
 			       what, (long long)d->bytes),
@@ -66,7 +64,7 @@ static void guard(sqlite3 *h)
 }
 
 /* Tables that have pages of their own: no views, no virtual tables. */
-static fo_status list_tables(struct fo_nsys_db *d)
+static fo_status list_tables(struct nsys_db *d)
 {
 	sqlite3_stmt *s = NULL;
 	int code = sqlite3_prepare_v2(d->h, "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0", -1,
@@ -89,11 +87,11 @@ static fo_status list_tables(struct fo_nsys_db *d)
 	return st;
 }
 
-fo_status fo_nsys_db_open(struct fo_nsys_db *d, const char *path)
+fo_status nsys_db_open(struct nsys_db *d, const char *path)
 {
 	struct stat info;
 	struct fo_str uri = { 0 };
-	*d = (struct fo_nsys_db){ .path = path };
+	*d = (struct nsys_db){ .path = path };
 	if (stat(path, &info) == 0)
 		d->bytes = info.st_size;
 	uri_of(&uri, path);
@@ -105,20 +103,20 @@ fo_status fo_nsys_db_open(struct fo_nsys_db *d, const char *path)
 		st = list_tables(d);
 	}
 	if (st != FO_OK)
-		fo_nsys_db_close(d);
+		nsys_db_close(d);
 	return st;
 }
 
-void fo_nsys_db_close(struct fo_nsys_db *d)
+void nsys_db_close(struct nsys_db *d)
 {
 	for (int64_t i = 0; i < d->tables; i++)
 		free(d->table[i]);
 	free(d->table);
 	sqlite3_close(d->h);
-	*d = (struct fo_nsys_db){ 0 };
+	*d = (struct nsys_db){ 0 };
 }
 
-const char *fo_nsys_db_table(const struct fo_nsys_db *d, const char *name)
+const char *nsys_db_table(const struct nsys_db *d, const char *name)
 {
 	const char *best = NULL;
 	int version = 0;
@@ -142,9 +140,9 @@ const char *fo_nsys_db_table(const struct fo_nsys_db *d, const char *name)
 /* ---- rows ---- */
 
 /* Finds which of the columns the table has; the pragma leaves out computed ones (generated columns). */
-static fo_status find_columns(struct fo_nsys_rows *r, const char *const *columns)
+static fo_status find_columns(struct nsys_row *r, const char *table, const char *const *columns)
 {
-	char *sql = sqlite3_mprintf("PRAGMA table_info(\"%w\")", r->table);
+	char *sql = sqlite3_mprintf("PRAGMA table_info(\"%w\")", table);
 	sqlite3_stmt *s = NULL;
 	int code = sql ? sqlite3_prepare_v2(r->d->h, sql, -1, &s, NULL) : SQLITE_NOMEM;
 	sqlite3_free(sql);
@@ -159,69 +157,64 @@ static fo_status find_columns(struct fo_nsys_rows *r, const char *const *columns
 	return code == SQLITE_DONE ? FO_OK : refuse(r->d, code);
 }
 
-fo_status fo_nsys_rows_begin(struct fo_nsys_rows *r, struct fo_nsys_db *d, const char *table,
-			     const char *const *columns, int needed)
+/* Sets r->stmt where the file has the table and any of the columns. */
+static fo_status select_rows(struct nsys_row *r, const struct nsys_table *t)
 {
-	*r = (struct fo_nsys_rows){ .d = d, .table = fo_nsys_db_table(d, table) };
-	for (int i = 0; i < FO_NSYS_COLUMNS; i++)
-		r->at[i] = -1;
-	if (!r->table)
-		return FO_OK;
-	FO_TRY(find_columns(r, columns));
+	const char *table = nsys_db_table(r->d, t->name);
 	struct fo_str sql = { 0 };
-	fo_str_puts(&sql, "SELECT ");
 	int found = 0;
-	for (int i = 0; columns[i]; i++) {
-		if (r->at[i] < 0 && i < needed) {
-			fo_str_fini(&sql);
-			return fo_fail(FO_EFORMAT, "'%s': table '%s' has no column '%s'", d->path, r->table,
-				       columns[i]);
-		}
+	memset(r->at, -1, sizeof(r->at));
+	if (!table)
+		return FO_OK;
+	FO_TRY(find_columns(r, table, t->column));
+	for (int i = 0; i < t->needed; i++)
+		if (r->at[i] < 0)
+			return fo_fail(FO_EFORMAT, "'%s': table '%s' has no column '%s'", r->d->path, table,
+				       t->column[i]);
+	for (int i = 0; t->column[i]; i++) {
 		if (r->at[i] < 0)
 			continue;
-		fo_str_printf(&sql, "%s\"%s\"", found ? ", " : "", columns[i]);
+		fo_str_printf(&sql, "%s\"%s\"", found ? ", " : "SELECT ", t->column[i]);
 		r->at[i] = found++;
 	}
-	if (!found) {
-		fo_str_fini(&sql);
-		return FO_OK;
-	}
 	/* The table's name is one of ours but for its case and version; its indexes are not trusted. */
-	fo_str_printf(&sql, " FROM \"%s\" NOT INDEXED", r->table);
-	int code = sqlite3_prepare_v2(d->h, sql.data, -1, &r->stmt, NULL);
+	fo_str_printf(&sql, " FROM \"%s\" NOT INDEXED", table);
+	int code = found ? sqlite3_prepare_v2(r->d->h, sql.data, -1, &r->stmt, NULL) : SQLITE_OK;
 	fo_str_fini(&sql);
-	return code == SQLITE_OK ? FO_OK : refuse(d, code);
+	return code == SQLITE_OK ? FO_OK : refuse(r->d, code);
 }
 
-fo_status fo_nsys_rows_next(struct fo_nsys_rows *r, bool *more)
+static fo_status read_table(struct nsys *x, const struct nsys_table *t)
 {
-	*more = false;
-	if (!r->stmt)
-		return FO_OK;
-	int code = sqlite3_step(r->stmt);
-	if (code == SQLITE_DONE)
-		return FO_OK;
-	if (code != SQLITE_ROW)
-		return refuse(r->d, code);
-	if (++r->read > r->d->bytes)
-		return too_much(r->d, "rows");
-	if (r->d->text_bytes > 4 * r->d->bytes) /* some tables are read twice */
-		return too_much(r->d, "text");
-	*more = true;
+	struct nsys_row r = { .d = &x->db };
+	int code = SQLITE_DONE;
+	fo_status st = select_rows(&r, t);
+	for (int64_t read = 1; st == FO_OK && r.stmt && (code = sqlite3_step(r.stmt)) == SQLITE_ROW; read++) {
+		if (read > x->db.bytes)
+			st = too_much(&x->db, "rows");
+		else if (x->db.text_bytes > 4 * x->db.bytes) /* some tables are read twice */
+			st = too_much(&x->db, "text");
+		else
+			t->row(x, &r);
+	}
+	if (st == FO_OK && code != SQLITE_DONE)
+		st = refuse(&x->db, code);
+	sqlite3_finalize(r.stmt);
+	return st;
+}
+
+fo_status nsys_read_tables(struct nsys *x, const struct nsys_table *t, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		FO_TRY(read_table(x, &t[i]));
 	return FO_OK;
 }
 
-void fo_nsys_rows_end(struct fo_nsys_rows *r)
-{
-	sqlite3_finalize(r->stmt);
-	r->stmt = NULL;
-}
+bool nsys_has(const struct nsys_row *r, int column) { return r->stmt && r->at[column] >= 0; }
 
-bool fo_nsys_has(const struct fo_nsys_rows *r, int column) { return r->stmt && r->at[column] >= 0; }
-
-int64_t fo_nsys_int(const struct fo_nsys_rows *r, int column, int64_t otherwise)
+int64_t nsys_int(const struct nsys_row *r, int column, int64_t otherwise)
 {
-	if (!fo_nsys_has(r, column))
+	if (!nsys_has(r, column))
 		return otherwise;
 	int type = sqlite3_column_type(r->stmt, r->at[column]);
 	/* SQLite saturates what a real number holds beyond 64 bits. */
@@ -229,13 +222,19 @@ int64_t fo_nsys_int(const struct fo_nsys_rows *r, int column, int64_t otherwise)
 							      : otherwise;
 }
 
-const char *fo_nsys_text(const struct fo_nsys_rows *r, int column, size_t *n)
+const char *nsys_text(const struct nsys_row *r, int column, size_t *n)
 {
 	*n = 0;
-	if (!fo_nsys_has(r, column) || sqlite3_column_type(r->stmt, r->at[column]) != SQLITE_TEXT)
+	if (!nsys_has(r, column) || sqlite3_column_type(r->stmt, r->at[column]) != SQLITE_TEXT)
 		return NULL;
 	const char *text = (const char *)sqlite3_column_text(r->stmt, r->at[column]);
 	*n = text ? (size_t)sqlite3_column_bytes(r->stmt, r->at[column]) : 0;
 	r->d->text_bytes += (int64_t)*n;
 	return text;
+}
+
+int64_t nsys_time(const struct nsys_row *r, int column)
+{
+	int64_t v = nsys_int(r, column, NSYS_NO_TIME);
+	return v > -((int64_t)1 << 60) && v < (int64_t)1 << 60 ? v : NSYS_NO_TIME;
 }

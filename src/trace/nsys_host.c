@@ -4,12 +4,11 @@
 #include "trace/nsys_int.h"
 
 #include "base/count.h"
-#include "base/text.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 /* ---- calls ---- */
 
@@ -22,10 +21,10 @@ static size_t without_version(const char *name, size_t n)
 	return at < n && at > 2 && name[at - 1] == 'v' && name[at - 2] == '_' ? at - 2 : n;
 }
 
-static struct group *group_of_thread(struct nsys *x, const struct fo_nsys_rows *r, int column, int64_t *process,
+static struct group *group_of_thread(struct nsys *x, const struct nsys_row *r, int column, int64_t *process,
 				     int32_t *thread)
 {
-	int64_t global = fo_nsys_int(r, column, 0);
+	int64_t global = nsys_int(r, column, 0);
 	*process = x->one_process ? 0 : nsys_process(global);
 	struct group *g = nsys_group_of_process(x, *process);
 	if (g)
@@ -33,7 +32,7 @@ static struct group *group_of_thread(struct nsys *x, const struct fo_nsys_rows *
 	return g;
 }
 
-static void take_call(struct nsys *x, const struct fo_nsys_rows *r)
+static void take_call(struct nsys *x, const struct nsys_row *r)
 {
 	int64_t process, start = nsys_time(r, 0), end = nsys_time(r, 1);
 	int32_t thread;
@@ -46,12 +45,10 @@ static void take_call(struct nsys *x, const struct fo_nsys_rows *r)
 		g->b.t->defect.malformed++;
 		return;
 	}
-	struct fo_launch *l = fo_trace_add_launch(&g->b);
-	l->begin_ns = start;
-	l->end_ns = end;
+	struct fo_launch *l = fo_trace_add_launch(&g->b, start, end);
 	l->thread = thread;
-	l->correlation = nsys_correlation(x, process, fo_nsys_int(r, 4, -1));
-	const char *name = nsys_string(x, fo_nsys_int(r, 2, -1), &n);
+	l->correlation = nsys_correlation(x, process, nsys_int(r, 4, -1));
+	const char *name = nsys_string(x, nsys_int(r, 2, -1), &n);
 	if (name)
 		l->name = fo_trace_intern(&g->b, name, without_version(name, n));
 }
@@ -61,29 +58,14 @@ static void take_call(struct nsys *x, const struct fo_nsys_rows *r)
 /* Words that trainers put on a step's range (Megatron-LM, NeMo, torchtitan, Lightning and plain loops). */
 static bool names_a_step(const char *word, size_t n)
 {
-	static const char *const known[] = { "step",
-					     "iteration",
-					     "iter",
-					     "train_step",
-					     "train step",
-					     "training_step",
-					     "training step",
-					     "train_iter",
-					     "train_iteration",
-					     "train iteration",
-					     "training_iteration",
-					     "training iteration",
-					     "global_step",
-					     "global step",
-					     "trainstep",
-					     "profilerstep",
-					     "profiler_step",
-					     "train_batch",
-					     "run_training_batch" };
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		if (strlen(known[i]) == n && strncasecmp(word, known[i], n) == 0)
-			return true;
-	return false;
+	static const char known[] = "|step|iteration|iter|train_step|train step|training_step|training step|train_iter|"
+				    "train_iteration|train iteration|training_iteration|training iteration|global_step|"
+				    "global step|trainstep|profilerstep|profiler_step|train_batch|run_training_batch|";
+	char key[32];
+	if (n + 3 > sizeof(key) || memchr(word, '|', n))
+		return false;
+	snprintf(key, sizeof(key), "|%.*s|", (int)n, word);
+	return strcasestr(known, key) != NULL;
 }
 
 /* "iteration 12", "Step: 3", "ProfilerStep#7", "train_step_4", "[step 9]", "iteration": *stem is the length of the
@@ -130,11 +112,8 @@ static void offer_step(struct group *g, const char *text, size_t n, int64_t begi
 static int by_kind(const void *a, const void *b)
 {
 	const struct candidate *x = a, *y = b;
-	if (x->stem != y->stem)
-		return fo_order(x->stem, y->stem);
-	if (x->thread != y->thread)
-		return fo_order(x->thread, y->thread);
-	return fo_order(x->begin_ns, y->begin_ns);
+	return FO_ORDER_BY(fo_order(x->stem, y->stem), fo_order(x->thread, y->thread),
+			   fo_order(x->begin_ns, y->begin_ns));
 }
 
 static double span(const struct candidate *c)
@@ -163,22 +142,12 @@ static void choose_steps(struct group *g)
 	}
 	for (size_t i = 0; i < best_n; i++) {
 		const struct candidate *c = &g->candidate[best + i];
-		struct fo_trace_step *s = fo_trace_add_step(&g->b);
-		s->number = c->number >= 0 ? c->number : (int64_t)i;
-		s->begin_ns = c->begin_ns;
-		s->end_ns = c->end_ns;
-		s->thread = c->thread;
+		fo_trace_add_step(&g->b, c->number >= 0 ? c->number : (int64_t)i, c->begin_ns, c->end_ns)->thread =
+			c->thread;
 	}
 }
 
 /* ---- ranges ---- */
-
-/* The value behind ", key = " in a text of PyTorch's emit_nvtx; NULL. */
-static const char *value_of(const char *text, const char *key)
-{
-	const char *at = strstr(text, key);
-	return at ? at + strlen(key) : NULL;
-}
 
 /* The length of "[[4096, 4096], [4096]]" at text. */
 static size_t brackets(const char *text)
@@ -192,56 +161,52 @@ static size_t brackets(const char *text)
 	return 0;
 }
 
-static bool starts_with(const char *text, const char *with) { return strncmp(text, with, strlen(with)) == 0; }
-
 /* torch.autograd.profiler.emit_nvtx and nsys' --pytorch: "aten::mm, seq = 12, op_id = 33, sizes = [[2, 4], [4, 8]],
  * ...". */
 static void describe(struct group *g, struct fo_host_op *o, const char *text, size_t n)
 {
-	static const char *const fields[] = { ", seq = ", ", op_id = ", ", sizes = ", ", input_op_ids = " };
+	enum { SEQUENCE, NUMBER, SIZES, INPUTS, FIELDS };
+	static const char *const field[FIELDS] = { ", seq = ", ", op_id = ", ", sizes = ", ", input_op_ids = " };
 	static const char *const framework[] = { "aten::",  "c10d::",  "autograd::",
 						 "torch::", "prims::", "_c10d_functional::" };
-	static const char *const shaped[] = { "mm", "matmul", "linear", "conv", "attention", "einsum" };
+	static const char *const shaped[] = { "mm", "matmul", "linear", "conv", "attention", "einsum", NULL };
+	const char *value[FIELDS] = { NULL };
 	size_t name = n;
-	bool operator= false;
-	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
-		const char *at = strstr(text, fields[i]);
-		if (at && (size_t)(at - text) < name)
-			name = (size_t)(at - text);
+	for (int i = 0; i < FIELDS; i++) {
+		const char *at = strstr(text, field[i]);
+		value[i] = at ? at + strlen(field[i]) : NULL;
+		name = at && (size_t)(at - text) < name ? (size_t)(at - text) : name;
 	}
-	operator= name<n;
+	bool is_operator = name < n;
 	for (size_t i = 0; i < sizeof(framework) / sizeof(framework[0]); i++)
-		operator|= starts_with(text, framework[i]);
+		is_operator |= strncmp(text, framework[i], strlen(framework[i])) == 0;
 	o->name = fo_trace_intern(&g->b, text, name);
-	o->kind = (uint8_t)fo_trace_host_kind(fo_trace_text(g->b.t, o->name), operator? FO_HOST_OP : FO_HOST_NOTE);
-	if (!operator)
+	const char *plain = fo_trace_text(g->b.t, o->name);
+	o->kind = (uint8_t)fo_trace_host_kind(plain, is_operator ? FO_HOST_OP : FO_HOST_NOTE);
+	if (!is_operator)
 		return;
-	const char *sequence = value_of(text, fields[0]), *sizes = value_of(text, fields[2]);
-	if (sequence && isdigit((unsigned char)*sequence))
-		o->sequence = strtoll(sequence, NULL, 10);
-	size_t bytes = sizes ? brackets(sizes) : 0;
-	for (size_t i = 0; bytes && i < sizeof(shaped) / sizeof(shaped[0]); i++)
-		if (strstr(fo_trace_text(g->b.t, o->name), shaped[i])) {
-			o->shapes = fo_trace_intern(&g->b, sizes, bytes);
-			break;
-		}
+	if (value[SEQUENCE] && isdigit((unsigned char)*value[SEQUENCE]))
+		o->sequence = strtoll(value[SEQUENCE], NULL, 10);
+	size_t bytes = value[SIZES] ? brackets(value[SIZES]) : 0;
+	if (bytes && fo_trace_any_of(plain, shaped))
+		o->shapes = fo_trace_intern(&g->b, value[SIZES], bytes);
 }
 
 /* NsysEventType: what the export's ENUM table has. Other types are marks and definitions of domains. */
 enum { PUSH_POP = 59, START_END = 60 };
 
-static void take_range(struct nsys *x, const struct fo_nsys_rows *r)
+static void take_range(struct nsys *x, const struct nsys_row *r)
 {
-	int64_t process, type = fo_nsys_int(r, 2, PUSH_POP);
+	int64_t process, type = nsys_int(r, 2, PUSH_POP);
 	int64_t start = nsys_time(r, 0), end = nsys_time(r, 1);
 	int32_t thread;
 	size_t n;
 	if (type != PUSH_POP && type != START_END)
 		return;
 	struct group *g = group_of_thread(x, r, 3, &process, &thread);
-	const char *text = fo_nsys_text(r, 5, &n);
+	const char *text = nsys_text(r, 5, &n);
 	if (!text)
-		text = nsys_string(x, fo_nsys_int(r, 4, -1), &n);
+		text = nsys_string(x, nsys_int(r, 4, -1), &n);
 	if (!g || !text)
 		return;
 	g->b.t->defect.events++;
@@ -250,9 +215,7 @@ static void take_range(struct nsys *x, const struct fo_nsys_rows *r)
 		g->b.t->defect.malformed += start == NSYS_NO_TIME || end != NSYS_NO_TIME;
 		return;
 	}
-	struct fo_host_op *o = fo_trace_add_op(&g->b);
-	o->begin_ns = start;
-	o->end_ns = end;
+	struct fo_host_op *o = fo_trace_add_op(&g->b, start, end);
 	o->thread = thread;
 	describe(g, o, text, n);
 	if (o->kind == FO_HOST_NOTE)
@@ -261,34 +224,34 @@ static void take_range(struct nsys *x, const struct fo_nsys_rows *r)
 
 /* ---- names ---- */
 
-static void take_thread_name(struct nsys *x, const struct fo_nsys_rows *r)
+static void take_thread_name(struct nsys *x, const struct nsys_row *r)
 {
-	int64_t global = fo_nsys_int(r, 0, -1);
+	int64_t global = nsys_int(r, 0, -1);
 	struct group *g = nsys_group_of_process(x, x->one_process ? 0 : nsys_process(global));
 	size_t n;
-	const char *name = nsys_string(x, fo_nsys_int(r, 1, -1), &n);
+	const char *name = nsys_string(x, nsys_int(r, 1, -1), &n);
 	for (int64_t i = 0; g && name && i < g->b.t->thread_count; i++)
 		if (g->b.t->thread[i].tid == nsys_thread(global) &&
 		    g->b.t->thread[i].pid == (nsys_process(global) & 0xffffff))
 			g->b.t->thread[i].name = fo_trace_intern(&g->b, name, n);
 }
 
-static void take_process_name(struct nsys *x, const struct fo_nsys_rows *r)
+static void take_process_name(struct nsys *x, const struct nsys_row *r)
 {
-	struct group *g = x->pairs ? nsys_group_of_process(x, nsys_process(fo_nsys_int(r, 0, -1))) : NULL;
+	struct group *g = x->pairs ? nsys_group_of_process(x, nsys_process(nsys_int(r, 0, -1))) : NULL;
 	size_t n;
-	const char *name = fo_nsys_text(r, 1, &n);
+	const char *name = nsys_text(r, 1, &n);
 	if (g && name)
 		g->b.t->process_name = fo_trace_intern(&g->b, name, n);
 }
 
 /* ---- the profiler ---- */
 
-static void take_overhead(struct nsys *x, const struct fo_nsys_rows *r)
+static void take_overhead(struct nsys *x, const struct nsys_row *r)
 {
-	struct group *g = nsys_group_of_process(x, x->one_process ? 0 : nsys_process(fo_nsys_int(r, 2, 0)));
+	struct group *g = nsys_group_of_process(x, x->one_process ? 0 : nsys_process(nsys_int(r, 2, 0)));
 	if (g)
-		fo_trace_add_overhead(&g->b, fo_nsys_int(r, 0, 0), fo_nsys_int(r, 1, 0));
+		fo_trace_add_overhead(&g->b, nsys_int(r, 0, 0), nsys_int(r, 1, 0));
 }
 
 /* The number of events that a message says were lost: its greatest number if it counts them, else 1; 0: it speaks of
@@ -313,13 +276,13 @@ static int64_t lost_by(const char *text)
 	return most >= 0 ? most : counts || lost;
 }
 
-static void take_diagnostic(struct nsys *x, const struct fo_nsys_rows *r)
+static void take_diagnostic(struct nsys *x, const struct nsys_row *r)
 {
 	size_t n;
-	const char *text = fo_nsys_text(r, 0, &n);
+	const char *text = nsys_text(r, 0, &n);
 	int64_t lost = text ? lost_by(text) : 0;
 	/* A message of the profiler as a whole holds for every process. */
-	struct group *one = nsys_group_of_process(x, nsys_process(fo_nsys_int(r, 1, -1)));
+	struct group *one = nsys_group_of_process(x, nsys_process(nsys_int(r, 1, -1)));
 	for (int i = 0; i < x->groups; i++) {
 		int64_t *sum = &x->group[i].diagnostics;
 		if (*sum < 0)
@@ -329,21 +292,10 @@ static void take_diagnostic(struct nsys *x, const struct fo_nsys_rows *r)
 	}
 }
 
-static fo_status read_start(struct nsys *x)
+static void take_start(struct nsys *x, const struct nsys_row *r)
 {
-	static const char *const columns[] = { "utcEpochNs", NULL };
-	struct fo_nsys_rows r;
-	bool more;
-	fo_status st = fo_nsys_rows_begin(&r, &x->db, "TARGET_INFO_SESSION_START_TIME", columns, 0);
-	if (st == FO_OK)
-		st = fo_nsys_rows_next(&r, &more);
-	if (st == FO_OK && more) {
-		int64_t start = fo_nsys_int(&r, 0, 0);
-		for (int i = 0; i < x->groups; i++)
-			x->group[i].b.t->origin_unix_ns = fo_max(start, 0);
-	}
-	fo_nsys_rows_end(&r);
-	return st;
+	for (int i = 0; i < x->groups; i++)
+		x->group[i].b.t->origin_unix_ns = fo_max(nsys_int(r, 0, 0), 0);
 }
 
 static const struct nsys_table tables[] = {
@@ -353,6 +305,7 @@ static const struct nsys_table tables[] = {
 	{ "PROCESSES", 2, take_process_name, { "globalPid", "name" } },
 	{ "PROFILER_OVERHEAD", 2, take_overhead, { "start", "end", "globalTid" } },
 	{ "DIAGNOSTIC_EVENT", 1, take_diagnostic, { "text", "globalPid" } },
+	{ "TARGET_INFO_SESSION_START_TIME", 0, take_start, { "utcEpochNs" } },
 };
 
 fo_status nsys_read_host(struct nsys *x)
@@ -362,5 +315,5 @@ fo_status nsys_read_host(struct nsys *x)
 		choose_steps(&x->group[i]);
 		x->group[i].b.t->defect.dropped_by_profiler = x->group[i].diagnostics;
 	}
-	return read_start(x);
+	return FO_OK;
 }

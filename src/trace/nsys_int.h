@@ -2,22 +2,61 @@
 #ifndef FO_TRACE_NSYS_INT_H
 #define FO_TRACE_NSYS_INT_H
 
-#include "trace/nsys_db.h"
 #include "trace/trace_int.h"
 
 #include "base/mem.h"
 
-enum { MOST_PAIRS = 1024 }; /* of process and GPU in one file; searched in a row */
+#include <sqlite3.h>
 
-struct strings {
-	struct string {
-		int64_t id;
-		const char *text;
-		size_t n;
-	} * v; /* open addressing; text NULL: empty */
-	size_t count, slots;
-	struct fo_arena arena;
+/* ---- nsys_db.c: tables of an SQLite file that a stranger may have made ----
+ *
+ * The file is opened read-only and immutable (no locks, no journal), with views, triggers and extensions off. Tables
+ * are read in one pass each, without their indexes, column by column as far as they exist. A row takes bytes of the
+ * file and so does its text: a file whose pages lead in circles is told by rows or text beyond its size. */
+
+struct nsys_db {
+	sqlite3 *h;
+	const char *path;
+	char **table;                      /* names of its real tables */
+	int64_t tables, bytes, text_bytes; /* the file's; of the texts read so far */
+	size_t cap;
 };
+FO_CHECKED fo_status nsys_db_open(struct nsys_db *d, const char *path);
+void nsys_db_close(struct nsys_db *d);
+/* The table of that name, or its newest version ("..._V3" before "..._V2" before the name itself); NULL. */
+const char *nsys_db_table(const struct nsys_db *d, const char *name);
+
+enum { NSYS_COLUMNS = 16 };
+/* A row that is looked at. */
+struct nsys_row {
+	struct nsys_db *d;
+	sqlite3_stmt *stmt;   /* NULL: there is no such table */
+	int at[NSYS_COLUMNS]; /* where a column stands in the statement; -1: the table does not have it */
+};
+bool nsys_has(const struct nsys_row *r, int column);
+/* `otherwise` for a column that is absent, NULL or no number. */
+int64_t nsys_int(const struct nsys_row *r, int column, int64_t otherwise);
+/* NULL for a column that is absent, NULL or no text. Valid until the next row; *n bytes, NUL behind them. */
+const char *nsys_text(const struct nsys_row *r, int column, size_t *n);
+/* A time; NSYS_NO_TIME for one that is absent or no time: nothing was recorded 36 years from the begin of its session,
+ * and sums of two times must fit. */
+#define NSYS_NO_TIME INT64_MIN
+int64_t nsys_time(const struct nsys_row *r, int column);
+
+/* A table of the export: what becomes of each of its rows. A file without the table has no rows; a table without one of
+ * its first `needed` columns is FO_EFORMAT. */
+struct nsys;
+struct nsys_table {
+	const char *name;
+	int needed;
+	void (*row)(struct nsys *x, const struct nsys_row *r);
+	const char *column[NSYS_COLUMNS]; /* ends with NULL */
+};
+FO_CHECKED fo_status nsys_read_tables(struct nsys *x, const struct nsys_table *t, size_t n);
+
+/* ---- whose rows they are (nsys_ids.c) ---- */
+
+enum { MOST_PAIRS = 1024 }; /* of process and GPU in one file; searched in a row */
 
 struct pair {
 	int64_t process;   /* nsys_process() */
@@ -43,49 +82,29 @@ struct group {
 };
 
 struct nsys {
-	struct fo_nsys_db db;
-	struct strings strings;
+	struct nsys_db db;
+	struct fo_index string_ids; /* (id, 0): numbers in string[] */
+	struct string {
+		const char *text;
+		size_t n;
+	} * string;
+	size_t string_cap;
+	struct fo_arena arena; /* their texts */
 	struct pair *pair;
 	size_t pairs, pair_cap, last;
 	struct group *group;
 	int groups;
 	bool one_process; /* GPU operations do not say whose they are */
-	struct context {
-		int64_t process, id, device;
-	} * context; /* of kernels: records of waits name device 0 whichever it is */
-	size_t contexts, context_cap, last_context;
-	struct event {
-		int64_t process, id;
-		int32_t stream;
-	} * event; /* CUDA events by id: the stream that recorded them */
-	size_t events, event_cap;
+	bool too_many_pairs;
+	struct fo_index contexts; /* (process, context): its device. Records of waits name device 0 whichever it is */
+	struct fo_index events;   /* (process, CUDA event): the stream that recorded it */
 };
 
 /* globalPid and globalTid hold the machine, the process (24 bits) and the thread (24 bits). */
 static inline int64_t nsys_process(int64_t global) { return (int64_t)((uint64_t)global >> 24); }
 static inline int64_t nsys_thread(int64_t global) { return global & 0xffffff; }
 
-/* A time column; NSYS_NO_TIME for one that is absent or no time: nothing was recorded 36 years from the begin of its
- * session, and sums of two times must fit. */
-#define NSYS_NO_TIME INT64_MIN
-static inline int64_t nsys_time(const struct fo_nsys_rows *r, int column)
-{
-	int64_t v = fo_nsys_int(r, column, NSYS_NO_TIME);
-	return v > -((int64_t)1 << 60) && v < (int64_t)1 << 60 ? v : NSYS_NO_TIME;
-}
-
-/* A table of the export: what becomes of each of its rows. Without the table, or without one of its first `needed`
- * columns, there are no rows (fo_nsys_rows_begin). */
-struct nsys_table {
-	const char *name;
-	int needed;
-	void (*row)(struct nsys *x, const struct fo_nsys_rows *r);
-	const char *column[FO_NSYS_COLUMNS]; /* ends with NULL */
-};
-FO_CHECKED fo_status nsys_read_table(struct nsys *x, const struct nsys_table *t);
-FO_CHECKED fo_status nsys_read_tables(struct nsys *x, const struct nsys_table *t, size_t n);
-
-FO_CHECKED fo_status nsys_read_strings(struct nsys *x);
+void nsys_take_string(struct nsys *x, const struct nsys_row *r); /* columns: id, value */
 /* NULL: no such string. */
 const char *nsys_string(const struct nsys *x, int64_t id, size_t *n);
 /* NULL: a pair that has no GPU work. */
@@ -94,7 +113,7 @@ struct pair *nsys_pair_of(struct nsys *x, int64_t process, int64_t device);
 struct group *nsys_group_of_pair(struct nsys *x, int64_t process, int64_t device, int16_t *index);
 struct group *nsys_group_of_process(struct nsys *x, int64_t process);
 /* Correlations are unique within a process; -1 for none. */
-int64_t nsys_correlation(const struct nsys *x, int64_t process, int64_t correlation);
+int64_t nsys_correlation(struct nsys *x, int64_t process, int64_t correlation);
 
 FO_CHECKED fo_status nsys_read_gpu(struct nsys *x); /* nsys_gpu.c: kernels, copies, fills, graphs, waits, devices */
 FO_CHECKED fo_status

@@ -74,9 +74,7 @@ static void add_host(struct fo_trace_build *b, const struct fo_span *s, const st
 {
 	const struct fo_op_info *info = fo_op_info(o->kind);
 	bool waited = s->instance < 0;
-	struct fo_host_op *h = fo_trace_add_op(b);
-	h->begin_ns = s->begin_ns;
-	h->end_ns = s->end_ns;
+	struct fo_host_op *h = fo_trace_add_op(b, s->begin_ns, s->end_ns);
 	h->thread = thread;
 	h->kind = waited ? FO_HOST_SYNC : FO_HOST_OP;
 	if (info->family == FO_OPS_HOST && fo_access_writes(o->arg[FO_HOST_IN_A].access))
@@ -87,9 +85,7 @@ static void add_host(struct fo_trace_build *b, const struct fo_span *s, const st
 	fo_str_fini(&name);
 	if (!waited)
 		return;
-	struct fo_gpu_wait *w = fo_trace_add_wait(b);
-	w->begin_ns = s->begin_ns;
-	w->end_ns = s->end_ns;
+	struct fo_gpu_wait *w = fo_trace_add_wait(b, s->begin_ns, s->end_ns);
 	w->kind = text(b, "wait for a lane");
 	w->stream = lane;
 	w->on_stream = o->lane;
@@ -101,9 +97,7 @@ static void add_operation(struct fo_trace_build *b, const struct own *x, const s
 {
 	int64_t number = b->t->gpu_count;
 	int32_t name = text(b, fo_op_info(o->kind)->name);
-	struct fo_gpu_op *g = fo_trace_add_gpu(b);
-	g->begin_ns = s->begin_ns;
-	g->end_ns = s->end_ns;
+	struct fo_gpu_op *g = fo_trace_add_gpu(b, s->begin_ns, s->end_ns);
 	g->correlation = number;
 	g->name = name;
 	g->stream = lane;
@@ -111,9 +105,8 @@ static void add_operation(struct fo_trace_build *b, const struct own *x, const s
 	g->kind = FO_GPU_KERNEL;
 	g->class = g->class_by_name = (uint8_t)class_of_op(&x->program, o);
 	g->flags = flags_of_phase(o->phase);
-	struct fo_launch *l = fo_trace_add_launch(b);
-	l->begin_ns = s->begin_ns - free_at <= DISPATCH_NS ? free_at : s->begin_ns;
-	l->end_ns = s->begin_ns;
+	int64_t from = s->begin_ns - free_at <= DISPATCH_NS ? free_at : s->begin_ns;
+	struct fo_launch *l = fo_trace_add_launch(b, from, s->begin_ns);
 	l->correlation = number;
 	l->name = name;
 	l->thread = thread;
@@ -149,11 +142,8 @@ static void add_steps(struct fo_trace_build *b, const struct own *x)
 	for (uint64_t from = 0, to; from < r->n; from = to) {
 		for (to = from + 1; to < r->n && r->span[to].step == r->span[from].step;)
 			to++;
-		struct fo_trace_step *s = fo_trace_add_step(b);
-		s->number = (int64_t)r->span[from].step + 1;
-		s->begin_ns = r->span[from].begin_ns;
-		s->end_ns = r->span[to - 1].end_ns;
-		s->thread = thread;
+		fo_trace_add_step(b, (int64_t)r->span[from].step + 1, r->span[from].begin_ns, r->span[to - 1].end_ns)
+			->thread = thread;
 	}
 }
 

@@ -53,34 +53,8 @@ static inline const char *blank(const char *p, const char *end)
 
 const char *fo_scan_blank(const char *p, const char *end) { return blank(p, end); }
 
-static inline struct fo_scan_text *slot_of(struct fo_scan_event *e, const struct fo_scan_text *key)
-{
-	const char *k = key->p;
-	switch (key->n) {
-	case 2:
-		if (k[0] == 'p' && k[1] == 'h')
-			return &e->ph;
-		if (k[0] == 't' && k[1] == 's')
-			return &e->ts;
-		return k[0] == 'i' && k[1] == 'd' ? &e->id : NULL;
-	case 3:
-		if (!memcmp(k, "cat", 3))
-			return &e->cat;
-		if (!memcmp(k, "pid", 3))
-			return &e->pid;
-		if (!memcmp(k, "tid", 3))
-			return &e->tid;
-		return memcmp(k, "dur", 3) ? NULL : &e->dur;
-	case 4:
-		if (!memcmp(k, "name", 4))
-			return &e->name;
-		return !memcmp(k, "args", 4) ? &e->args : NULL;
-	default: return NULL;
-	}
-}
-
-/* The same from the text itself, p being at the key's opening quote: *n bytes with both quotes. NULL: slot_of must
- * look. */
+/* Where the value of the key goes whose opening quote is at p; *n bytes with both quotes. NULL: nobody asks for it, or
+ * its quotes end elsewhere. */
 static inline struct fo_scan_text *known_key(struct fo_scan_event *e, const char *p, size_t *n)
 {
 #define FOUR(a, b, c, d) ((uint32_t)(a) | (uint32_t)(b) << 8 | (uint32_t)(c) << 16 | (uint32_t)(d) << 24)
@@ -98,6 +72,13 @@ static inline struct fo_scan_text *known_key(struct fo_scan_event *e, const char
 	default: return NULL;
 	}
 #undef FOUR
+}
+
+static inline struct fo_scan_text *slot_of(struct fo_scan_event *e, const struct fo_scan_text *key)
+{
+	size_t n;
+	struct fo_scan_text *slot = known_key(e, key->p - 1, &n);
+	return slot && n == key->n + 2 ? slot : NULL;
 }
 
 /* Frames of Python that are kept: modules, and garbage collection as the profiler marks it (record_python_gc_info) or
@@ -552,72 +533,48 @@ size_t fo_scan_unescape(const struct fo_scan_text *value, char *out)
 	return (size_t)(to - out);
 }
 
-/* The digits of a decimal number, point and exponent resolved: value = digits * 10^exponent. */
-struct decimal {
-	const char *digit[2]; /* before and behind the point */
-	size_t n[2];
-	int64_t exponent;
-	bool negative;
-};
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-static bool parse_decimal(const char *p, size_t n, struct decimal *d)
+/* The decimal number in p[0..n), with point and exponent, times 10^shift, cut towards zero. False: no number. */
+static bool scaled_decimal(const char *p, size_t n, int shift, int64_t *out, bool *saturated)
 {
-	const char *end = p + n;
-	*d = (struct decimal){ 0 };
+	const char *end = p + n, *point = NULL;
+	int64_t exponent = 0, places = 0; /* places: digits before the point */
+	bool digits = false, less = false, down = false;
 	p = blank(p, end);
 	while (end > p && (end[-1] == ' ' || end[-1] == '\t'))
 		end--;
 	if (p < end && (*p == '-' || *p == '+'))
-		d->negative = *p++ == '-';
-	for (int part = 0; part < 2; part++) {
-		d->digit[part] = p;
-		while (p < end && *p >= '0' && *p <= '9')
-			p++;
-		d->n[part] = (size_t)(p - d->digit[part]);
-		if (part || p >= end || *p != '.')
-			break;
-		p++;
+		less = *p++ == '-';
+	const char *first = p;
+	for (; p < end && (is_digit(*p) || (*p == '.' && !point)); p++) {
+		digits |= *p != '.';
+		places += !point && *p != '.';
+		point = *p == '.' ? p : point;
 	}
-	if (!d->n[0] && !d->n[1])
-		return false;
+	const char *last = p;
 	if (p < end && (*p == 'e' || *p == 'E')) {
-		bool negative = false;
 		if (++p < end && (*p == '-' || *p == '+'))
-			negative = *p++ == '-';
-		if (p >= end)
-			return false;
-		for (; p < end && *p >= '0' && *p <= '9'; p++)
-			if (d->exponent < 100000000)
-				d->exponent = d->exponent * 10 + (*p - '0');
-		if (negative)
-			d->exponent = -d->exponent;
+			down = *p++ == '-';
+		digits &= p < end;
+		for (; p < end && is_digit(*p); p++)
+			exponent = exponent < 100000000 ? exponent * 10 + (*p - '0') : exponent;
 	}
-	return p == end;
-}
-
-/* digits * 10^(exponent + shift), cut towards zero. */
-static int64_t scale_decimal(const struct decimal *d, int shift, bool *saturated)
-{
-	int64_t places = (int64_t)d->n[0] + d->exponent + shift; /* digits before the point of the result */
-	uint64_t v = 0, limit = (uint64_t)INT64_MAX;
-	size_t total = d->n[0] + d->n[1];
+	if (!digits || p != end)
+		return false;
+	places += shift + (down ? -exponent : exponent);
+	uint64_t v = 0;
 	*saturated = false;
-	for (int64_t i = 0; i < places; i++) {
-		unsigned digit = 0;
-		if ((size_t)i < d->n[0])
-			digit = (unsigned)(d->digit[0][i] - '0');
-		else if ((size_t)i < total)
-			digit = (unsigned)(d->digit[1][(size_t)i - d->n[0]] - '0');
-		if ((size_t)i >= total && !v)
-			break;
-		if (v > (limit - digit) / 10) {
-			*saturated = true;
-			v = limit;
-			break;
-		}
-		v = v * 10 + digit;
+	for (p = first; places > 0 && !*saturated && (v || p < last); p++) {
+		if (p == point)
+			continue;
+		unsigned digit = p < last ? (unsigned)(*p - '0') : 0;
+		*saturated = v > ((uint64_t)INT64_MAX - digit) / 10;
+		v = *saturated ? INT64_MAX : v * 10 + digit;
+		places--;
 	}
-	return d->negative ? -(int64_t)v : (int64_t)v;
+	*out = less ? -(int64_t)v : (int64_t)v;
+	return true;
 }
 
 /* "1234567890123.456" is what nearly all are: no sign, no exponent, at most 15 digits before the point. */
@@ -647,16 +604,9 @@ static inline bool plain_thousandths(const char *p, size_t n, int64_t *out)
 
 bool fo_scan_thousandths(const struct fo_scan_text *value, int64_t *out, bool *saturated)
 {
-	struct decimal d;
 	*saturated = false;
-	if (!value->first)
-		return false;
-	if (plain_thousandths(value->p, value->n, out))
-		return true;
-	if (!parse_decimal(value->p, value->n, &d))
-		return false;
-	*out = scale_decimal(&d, 3, saturated);
-	return true;
+	return value->first &&
+	       (plain_thousandths(value->p, value->n, out) || scaled_decimal(value->p, value->n, 3, out, saturated));
 }
 
 bool fo_scan_int(const struct fo_scan_text *value, int64_t *out)
@@ -673,12 +623,9 @@ bool fo_scan_int(const struct fo_scan_text *value, int64_t *out)
 			return true;
 		}
 	}
-	struct decimal d;
+	int64_t v;
 	bool saturated;
-	if (!value->first || !parse_decimal(value->p, value->n, &d))
-		return false;
-	int64_t v = scale_decimal(&d, 0, &saturated);
-	if (saturated)
+	if (!value->first || !scaled_decimal(value->p, value->n, 0, &v, &saturated) || saturated)
 		return false;
 	*out = v;
 	return true;

@@ -56,8 +56,7 @@ const char *fo_scan_next_event(const char *p, const char *end);
 /* The first character above ' '; end if there is none. */
 const char *fo_scan_blank(const char *p, const char *end);
 
-/* A string with its escapes undone into out[0..n): at most value->n bytes; how many. Unknown escapes stay as they are.
- */
+/* A string with its escapes undone into out: at most value->n bytes; how many. Unknown escapes stay as they are. */
 size_t fo_scan_unescape(const struct fo_scan_text *value, char *out);
 /* A number, or a string that holds one, in thousandths, cut towards zero: microseconds to nanoseconds without any
  * rounding of a double. Beyond int64_t: its limit, and *saturated. False: no number. */
@@ -66,8 +65,7 @@ bool fo_scan_thousandths(const struct fo_scan_text *value, int64_t *out, bool *s
 bool fo_scan_int(const struct fo_scan_text *value, int64_t *out);
 bool fo_scan_is(const struct fo_scan_text *value, const char *text); /* a string, letter by letter */
 
-/* Chooses "avx2", "sse2" or "portable" from now on, for tests; NULL: the best. False: this processor does not have it.
- */
+/* For tests: chooses "avx2", "sse2" or "portable"; NULL: the best. False: this processor does not have it. */
 bool fo_scan_choose(const char *isa);
 const char *fo_scan_chosen(void);
 

@@ -3,6 +3,7 @@
 #include "trace/folder.h"
 #include "trace/foreign.h"
 #include "trace/schedule_int.h"
+#include "trace/unpack.h"
 
 #include "base/fs.h"
 #include "base/mem.h"
@@ -10,12 +11,8 @@
 #include "base/count.h"
 #include "base/text.h"
 
-#include <dirent.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-#include <zlib.h>
 
 /* ---- which file ---- */
 
@@ -23,87 +20,57 @@ enum { SNIFF = 1 << 16 };
 
 static bool is_timeline(const char *path)
 {
-	gzFile f;
-	if (fo_schedule_text_open(path, &f) != FO_OK)
+	char *text;
+	size_t n;
+	if (fo_unpack_head(path, SNIFF, &text, &n) != FO_OK)
 		return false;
-	char *text = fo_xmalloc(SNIFF + 1);
-	int n = gzread(f, text, SNIFF);
-	gzclose(f);
-	bool found = n > 0 && fo_schedule_begins(text);
+	bool found = fo_schedule_begins(text);
 	free(text);
 	return found;
 }
 
-static char *joined(const char *folder, const char *name)
+/* Has a folder what a Primus log consists of? */
+static bool is_primus(const char *folder)
 {
-	struct fo_str s = { 0 };
-	fo_str_printf(&s, "%s/%s", folder, name);
-	return s.data;
-}
-
-static bool has(const char *folder, const char *name)
-{
-	char *p = joined(folder, name);
-	bool yes = fo_fs_exists(p) && !fo_fs_is_dir(p);
-	free(p);
-	return yes;
+	static const char *const part[] = { "config.json", "pp_rank_0.json" };
+	bool all = true;
+	for (int i = 0; i < 2; i++) {
+		struct fo_str s = { 0 };
+		fo_str_printf(&s, "%s/%s", folder, part[i]);
+		all &= fo_fs_exists(s.data) && !fo_fs_is_dir(s.data);
+		fo_str_fini(&s);
+	}
+	return all;
 }
 
 /* The Primus folder that path is, or lies in as one of its files; NULL. The caller frees it. */
 static char *primus_folder(const char *path)
 {
 	if (fo_fs_is_dir(path))
-		return has(path, "config.json") && has(path, "pp_rank_0.json") ? fo_xstrdup(path) : NULL;
-	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-	if (strncmp(name, "pp_rank_", 8) != 0)
+		return is_primus(path) ? fo_xstrdup(path) : NULL;
+	if (strncmp(fo_text_file_name(path), "pp_rank_", 8) != 0)
 		return NULL;
-	char *folder = slash ? fo_xstrdup(path) : fo_xstrdup(".");
-	if (slash)
-		folder[slash == path ? 1 : slash - path] = 0;
-	if (has(folder, "config.json") && has(folder, "pp_rank_0.json"))
+	char *folder = fo_fs_parent(path);
+	if (is_primus(folder))
 		return folder;
 	free(folder);
 	return NULL;
 }
 
-static bool named_json(const char *name)
-{
-	size_t n = strlen(name);
-	return (n > 5 && strcmp(name + n - 5, ".json") == 0) || (n > 8 && strcmp(name + n - 8, ".json.gz") == 0);
-}
-
-static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
-/* The timelines of a folder, by name; the caller frees each and the list. */
-static char **timelines(const char *folder, size_t *n)
+/* The timelines in a folder, not below it, by name: in arena memory. */
+static char **timelines(struct fo_arena *a, const char *folder, size_t *n)
 {
 	char **v = NULL;
-	size_t cap = 0;
+	size_t all = 0;
 	*n = 0;
-	DIR *d = opendir(folder);
-	for (struct dirent *e; d && (e = readdir(d));) {
-		if (e->d_name[0] == '.' || !named_json(e->d_name))
-			continue;
-		char *p = joined(folder, e->d_name);
-		if (fo_fs_is_dir(p) || !is_timeline(p)) {
-			free(p);
-			continue;
-		}
-		fo_array_room(&v, &cap, *n, sizeof *v);
-		v[(*n)++] = p;
+	if (fo_fs_list(a, folder, FO_FOLDER_FILES, &v, &all) != FO_OK)
+		return NULL;
+	for (size_t i = 0; i < all; i++) {
+		bool here = fo_text_file_name(v[i]) <= v[i] + strlen(folder) + 1;
+		if (here && (fo_text_ends(v[i], ".json") || fo_text_ends(v[i], ".json.gz")) && is_timeline(v[i]))
+			v[(*n)++] = v[i];
 	}
-	if (d)
-		closedir(d);
-	if (*n)
-		qsort(v, *n, sizeof *v, by_text);
 	return v;
-}
-
-static void free_texts(char **v, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		free(v[i]);
-	free(v);
 }
 
 /* Does the folder hold traces? Then a log in it only lies beside them. */
@@ -130,9 +97,10 @@ bool fo_schedule_is(const char *path)
 	}
 	if (!is_folder)
 		return fo_fs_exists(path) && is_timeline(path);
+	struct fo_arena a = { 0 };
 	size_t n;
-	char **v = timelines(path, &n);
-	free_texts(v, n);
+	timelines(&a, path, &n);
+	fo_arena_fini(&a);
 	return n > 0 && !has_traces(path);
 }
 
@@ -149,19 +117,18 @@ bool fo_schedule_same(const char *a, const char *b)
  * timeline-ST.json.gz. */
 static bool simulated_from(const char *path, char *const *v, size_t n)
 {
-	const char *name = strrchr(path, '/') + 1;
-	if (strncmp(name, "ideal-", 6) != 0)
-		return false;
-	for (size_t i = 0; i < n; i++)
-		if (strcmp(strrchr(v[i], '/') + 1, name + 6) == 0)
-			return true;
-	return false;
+	const char *name = fo_text_file_name(path);
+	bool found = false;
+	for (size_t i = 0; i < n && strncmp(name, "ideal-", 6) == 0; i++)
+		found |= strcmp(fo_text_file_name(v[i]), name + 6) == 0;
+	return found;
 }
 
 static fo_status read_timelines(struct fo_schedule_log *s, const char *folder)
 {
+	struct fo_arena a = { 0 };
 	size_t n;
-	char **v = timelines(folder, &n);
+	char **v = timelines(&a, folder, &n);
 	const char *one = NULL;
 	fo_status st = n ? FO_OK : fo_fail(FO_EARG, "no timeline in '%s'", folder);
 	for (size_t i = 0; st == FO_OK && i < n; i++) {
@@ -177,7 +144,7 @@ static fo_status read_timelines(struct fo_schedule_log *s, const char *folder)
 	}
 	if (st == FO_OK)
 		st = fo_schedule_read_timeline(s, one);
-	free_texts(v, n);
+	fo_arena_fini(&a);
 	return st;
 }
 
@@ -186,17 +153,9 @@ static fo_status read_timelines(struct fo_schedule_log *s, const char *folder)
 static int by_place(const void *a, const void *b)
 {
 	const struct fo_schedule_op *x = a, *y = b;
-	if (x->step != y->step)
-		return fo_order(x->step, y->step);
-	if (x->replica != y->replica)
-		return fo_order(x->replica, y->replica);
-	if (x->stage != y->stage)
-		return fo_order(x->stage, y->stage);
-	if (x->begin_ns != y->begin_ns)
-		return fo_order(x->begin_ns, y->begin_ns);
-	if (x->kind != y->kind)
-		return fo_order(x->kind, y->kind);
-	return fo_order(x->sequence, y->sequence);
+	return FO_ORDER_BY(fo_order(x->step, y->step), fo_order(x->replica, y->replica), fo_order(x->stage, y->stage),
+			   fo_order(x->begin_ns, y->begin_ns), fo_order(x->kind, y->kind),
+			   fo_order(x->sequence, y->sequence));
 }
 
 /* The number of forward passes that a worker did per chunk in a step; the greatest over workers and steps. */
@@ -208,8 +167,7 @@ static void count_microbatches(struct fo_schedule_log *s)
 		if (i && (o->step != o[-1].step || o->replica != o[-1].replica || o->stage != o[-1].stage))
 			run = 0;
 		run += o->kind == FO_SCHED_FORWARD;
-		if (run / s->chunks > s->microbatches)
-			s->microbatches = (int)(run / s->chunks);
+		s->microbatches = (int)fo_max(run / s->chunks, s->microbatches);
 	}
 }
 
@@ -221,11 +179,11 @@ static void measure_spans(struct fo_schedule_log *s)
 		const struct fo_schedule_op *o = s->op + s->step[k].first;
 		int64_t begin = INT64_MAX, *span = s->span_ns + k * s->stages;
 		for (int64_t i = 0; i < s->step[k].ops; i++)
-			if (o[i].kind <= FO_SCHED_WEIGHT && o[i].begin_ns < begin)
-				begin = o[i].begin_ns;
+			if (o[i].kind <= FO_SCHED_WEIGHT)
+				begin = fo_min(o[i].begin_ns, begin);
 		for (int64_t i = 0; i < s->step[k].ops; i++)
-			if (o[i].kind <= FO_SCHED_WEIGHT && o[i].end_ns - begin > span[o[i].stage])
-				span[o[i].stage] = o[i].end_ns - begin;
+			if (o[i].kind <= FO_SCHED_WEIGHT)
+				span[o[i].stage] = fo_max(o[i].end_ns - begin, span[o[i].stage]);
 	}
 }
 
@@ -238,8 +196,8 @@ static void finish(struct fo_schedule_log *s)
 		k->first = k->ops ? k->first : i;
 		k->ops++;
 		s->has_transfers |= s->op[i].kind >= FO_SCHED_FORWARD_SEND && s->op[i].kind <= FO_SCHED_BACKWARD_RECV;
-		if (s->op[i].kind <= FO_SCHED_WEIGHT && s->op[i].chunk >= chunks)
-			chunks = s->op[i].chunk + 1;
+		if (s->op[i].kind <= FO_SCHED_WEIGHT)
+			chunks = (int)fo_max(s->op[i].chunk + 1, chunks);
 	}
 	s->chunks = chunks ? chunks : 1;
 	count_microbatches(s);

@@ -1,12 +1,6 @@
-/* Logs of pipeline schedules: not what a GPU ran but which stage worked at which microbatch when. Two kinds are read:
- *
- * - timelines of what-if analyses (Chrome JSON, plain or gzip; categories forward-compute, backward-compute,
- * forward-send, ...; processes are data-parallel replicas, threads are named "PP rank 2, TP rank 0, compute").
- * Communication is drawn from the last participant's arrival on. Steps are laid out one after the other, each 1.1 x its
- * length after the one before;
- * - Primus: a folder with config.json and pp_rank_<stage>.json (milliseconds since the stage entered the schedule).
- *
- * Times are int64 ns since the begin of the step. */
+/* Logs of pipeline schedules: not what a GPU ran but which stage worked at which microbatch when, in int64 ns from the
+ * step's start. Two kinds are read: timelines of what-if analyses (schedule_timeline.c) and Primus's folders, with
+ * config.json and pp_rank_<stage>.json (milliseconds since the stage entered the schedule). */
 #ifndef FO_TRACE_SCHEDULE_H
 #define FO_TRACE_SCHEDULE_H
 
@@ -15,25 +9,26 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum fo_schedule_kind {
-	FO_SCHED_FORWARD,
-	FO_SCHED_BACKWARD,
-	FO_SCHED_WEIGHT, /* the weights' part of the backward pass, where it is apart */
-	FO_SCHED_FORWARD_SEND,
-	FO_SCHED_FORWARD_RECV,
-	FO_SCHED_BACKWARD_SEND,
-	FO_SCHED_BACKWARD_RECV,
-	FO_SCHED_PARAMS_GATHER,
-	FO_SCHED_GRADS_SCATTER,
-	FO_SCHED_GRADS_SEPARATE,  /* all-reduce of gradients outside the scattered buffers */
-	FO_SCHED_GRADS_NORM,      /* of the norms' weights, inside the tensor-parallel group */
-	FO_SCHED_GRADS_EMBEDDING, /* of the shared embedding: first and last stage */
-	FO_SCHED_CLIP,            /* global norm of the gradients: everyone */
-	FO_SCHED_OPTIMIZER,
-	FO_SCHED_PAUSE, /* the host's garbage collector */
-	FO_SCHED_COUNT
-};
-extern const char *const fo_schedule_kind_name[FO_SCHED_COUNT]; /* as in the timelines: "forward-compute" */
+/* X(enumerator, name): as the timelines name them. */
+#define FO_SCHEDULE_KINDS(X)                                                                                \
+	X(FORWARD, "forward-compute")                                                                       \
+	X(BACKWARD, "backward-compute")                                                                     \
+	X(WEIGHT, "backward-wgrad-compute") /* the weights' part of the backward pass, where it is apart */ \
+	X(FORWARD_SEND, "forward-send")                                                                     \
+	X(FORWARD_RECV, "forward-recv")                                                                     \
+	X(BACKWARD_SEND, "backward-send")                                                                   \
+	X(BACKWARD_RECV, "backward-recv")                                                                   \
+	X(PARAMS_GATHER, "params-all-gather")                                                               \
+	X(GRADS_SCATTER, "grads-reduce-scatter")                                                            \
+	X(GRADS_SEPARATE, "separate-grads-all-reduce")   /* of gradients outside the scattered buffers */   \
+	X(GRADS_NORM, "layernorm-grads-all-reduce")      /* inside the tensor-parallel group */             \
+	X(GRADS_EMBEDDING, "embedding-grads-all-reduce") /* first and last stage */                         \
+	X(CLIP, "optimizer-clip-main-grad")              /* global norm of the gradients: everyone */       \
+	X(OPTIMIZER, "optimizer")                                                                           \
+	X(PAUSE, "gc") /* the host's garbage collector */
+#define FO_SCHEDULE_ENUM(enumerator, name) FO_SCHED_##enumerator,
+enum fo_schedule_kind { FO_SCHEDULE_KINDS(FO_SCHEDULE_ENUM) FO_SCHED_COUNT };
+extern const char *const fo_schedule_kind_name[FO_SCHED_COUNT];
 
 struct fo_schedule_op {
 	int64_t begin_ns, end_ns; /* end < begin: by so much a member of a collective ended before the last one began */

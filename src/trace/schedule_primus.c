@@ -5,7 +5,6 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/count.h"
-#include "base/text.h"
 
 #include <jansson.h>
 #include <math.h>

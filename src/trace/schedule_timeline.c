@@ -1,17 +1,19 @@
-/* Timelines of what-if analyses: Chrome JSON whose events are a schedule's operations. */
+/* Timelines of what-if analyses: Chrome JSON, plain or packed, whose events are a schedule's operations. Processes are
+ * data-parallel replicas, threads are named "PP rank 2, TP rank 0, compute". Communication is drawn from the last
+ * participant's arrival on. Steps follow each other, each 1.1 x its length after the one before. */
 #include "trace/schedule_int.h"
+#include "trace/unpack.h"
 
+#include "base/index.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/count.h"
-#include "base/text.h"
 
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
 /* A job of 64 workers and 44 steps is 21 MB; the whole text is held while it is read. */
 static const size_t MAX_TEXT = (size_t)512 << 20;
@@ -24,7 +26,7 @@ struct raw {
 };
 struct place {
 	int64_t pid, tid;
-	int stage, tensor;
+	int stage, tensor, replica;
 };
 struct reader {
 	const char *path;
@@ -35,32 +37,27 @@ struct reader {
 	int64_t left_out;
 };
 
-static fo_status inflate_all(const char *path, char **out, size_t *len)
+#define NAME(enumerator, name) name,
+const char *const fo_schedule_kind_name[FO_SCHED_COUNT] = { FO_SCHEDULE_KINDS(NAME) };
+
+/* -1 unknown */
+static int kind_of(const char *name, size_t n)
 {
-	gzFile f;
-	FO_TRY(fo_schedule_text_open(path, &f));
-	char *text = NULL;
-	size_t cap = 0, n = 0;
-	int got = 0;
-	do {
-		fo_array_room(&text, &cap, n + (1 << 20), 1);
-		got = gzread(f, text + n, 1 << 20);
-		n += got > 0 ? (size_t)got : 0;
-	} while (got > 0 && n <= MAX_TEXT);
-	fo_status st = FO_OK;
-	if (got < 0)
-		st = fo_fail(FO_EFORMAT, "cannot read '%s': its compressed data is damaged", path);
-	else if (n > MAX_TEXT)
-		st = fo_fail(FO_EFORMAT, "'%s' is a schedule of more than %zu MiB", path, MAX_TEXT >> 20);
-	gzclose(f);
-	if (st != FO_OK) {
-		free(text);
-		return st;
+	for (int i = 0; i < FO_SCHED_COUNT; i++)
+		if (strlen(fo_schedule_kind_name[i]) == n && memcmp(name, fo_schedule_kind_name[i], n) == 0)
+			return i;
+	return -1;
+}
+
+bool fo_schedule_begins(const char *text)
+{
+	for (const char *p = text; (p = strstr(p, "\"cat\""));) {
+		p += strlen("\"cat\"");
+		p += strspn(p, " \t\r\n:");
+		if (*p == '"' && kind_of(p + 1, strcspn(p + 1, "\"")) >= 0)
+			return true;
 	}
-	text[n] = 0;
-	*out = text;
-	*len = n;
-	return FO_OK;
+	return false;
 }
 
 static int64_t whole(const json_t *v, int64_t without)
@@ -98,7 +95,7 @@ static void take(struct reader *r, const json_t *event)
 		name_thread(r, event, args);
 	if (!ph || strcmp(ph, "X") != 0 || !cat)
 		return;
-	int kind = fo_schedule_kind_of(cat, strlen(cat));
+	int kind = kind_of(cat, strlen(cat));
 	double ts = json_number_value(json_object_get(event, "ts")),
 	       dur = json_number_value(json_object_get(event, "dur"));
 	json_t *step = json_object_get(args, "step");
@@ -143,9 +140,14 @@ static fo_status read_events(struct reader *r, const char *text, size_t len)
 		json_error_t e;
 		char why[4 * JSON_ERROR_TEXT_LENGTH + 8]; /* it quotes the file */
 		json_t *event = p < end ? json_loadb(p, (size_t)(end - p), JSON_DISABLE_EOF_CHECK, &e) : NULL;
+		if (!event && (p >= end || json_error_code(&e) == json_error_premature_end_of_input))
+			return fo_hint(fo_fail(FO_EFORMAT,
+					       "'%s' ends early: its list of events breaks off after byte %td", r->path,
+					       p - text),
+				       "copy the file again");
 		if (!event)
-			return fo_fail(FO_EFORMAT, "'%s' is no timeline after byte %td: %s", r->path, p - text,
-				       p < end ? fo_str_visible(why, sizeof why, e.text) : "the list does not end");
+			return fo_fail(FO_EFORMAT, "'%s' is no timeline: at byte %td, %s", r->path, p - text,
+				       fo_str_visible(why, sizeof why, e.text));
 		take(r, event);
 		json_decref(event);
 		p += e.position;
@@ -154,22 +156,14 @@ static fo_status read_events(struct reader *r, const char *text, size_t len)
 
 /* ---- where and when ---- */
 
-static int compare(int64_t a, int64_t b) { return fo_order(a, b); }
-static int by_thread(const void *a, const void *b)
-{
-	const struct place *x = a, *y = b;
-	int c = compare(x->pid, y->pid);
-	return c ? c : compare(x->tid, y->tid);
-}
 static int by_step(const void *a, const void *b)
 {
-	return compare(((const struct raw *)a)->step, ((const struct raw *)b)->step);
+	return fo_order(((const struct raw *)a)->step, ((const struct raw *)b)->step);
 }
 static int by_process(const void *a, const void *b)
 {
 	const struct place *x = a, *y = b;
-	int c = compare(x->pid, y->pid);
-	return c ? c : compare(x->tensor, y->tensor);
+	return FO_ORDER_BY(fo_order(x->pid, y->pid), fo_order(x->tensor, y->tensor));
 }
 
 /* Replicas are counted in the order of processes, then of tensor-parallel ranks. */
@@ -180,39 +174,33 @@ static fo_status find_places(struct reader *r, struct fo_schedule_log *s)
 			FO_EFORMAT,
 			"'%s' does not say which stage is which: no thread is named \"PP rank 0, TP rank 0, ...\"",
 			r->path);
-	struct place *replica = fo_xmalloc(r->places * sizeof *replica);
-	size_t replicas = 0;
-	memcpy(replica, r->place, r->places * sizeof *replica);
-	qsort(replica, r->places, sizeof *replica, by_process);
-	for (size_t i = 0; i < r->places; i++)
-		if (!replicas || by_process(&replica[replicas - 1], &replica[i]))
-			replica[replicas++] = replica[i];
-	qsort(r->place, r->places, sizeof *r->place, by_thread);
-	int stages = 0, used = 0;
+	struct fo_index threads = { 0 }, used = { 0 };
 	fo_status st = FO_OK;
-	bool *seen = fo_xmalloc(replicas * sizeof *seen);
+	qsort(r->place, r->places, sizeof *r->place, by_process);
+	for (size_t i = 0; i < r->places; i++) {
+		struct place *p = &r->place[i];
+		s->replicas += !i || by_process(p - 1, p);
+		p->replica = s->replicas - 1;
+		fo_index_add(&threads, p->pid, p->tid, (int32_t)i);
+	}
 	for (size_t i = 0; st == FO_OK && i < r->n; i++) {
-		struct place key = { .pid = r->raw[i].pid, .tid = r->raw[i].tid };
-		const struct place *p = bsearch(&key, r->place, r->places, sizeof *p, by_thread);
-		if (!p || p->stage >= FO_SCHEDULE_MAX_STAGES) {
+		struct raw *x = &r->raw[i];
+		int32_t at = fo_index_find(&threads, x->pid, x->tid);
+		if (at < 0 || r->place[at].stage >= FO_SCHEDULE_MAX_STAGES) {
 			st = fo_fail(FO_EFORMAT, "'%s' does not say which stage thread %lld of process %lld is",
-				     r->path, (long long)key.tid, (long long)key.pid);
+				     r->path, (long long)x->tid, (long long)x->pid);
 			break;
 		}
-		const struct place *at = bsearch(p, replica, replicas, sizeof *at, by_process);
-		r->raw[i].op.stage = p->stage;
-		r->raw[i].op.replica = (int32_t)(at - replica);
-		used += !seen[at - replica];
-		seen[at - replica] = true;
-		if (p->stage >= stages)
-			stages = p->stage + 1;
+		x->op.stage = r->place[at].stage;
+		x->op.replica = r->place[at].replica;
+		fo_index_add(&used, x->op.replica, 0, 0);
+		s->stages = (int)fo_max(x->op.stage + 1, s->stages);
 	}
-	if (st == FO_OK && used != (int)replicas)
-		st = fo_fail(FO_EFORMAT, "'%s' names %zu replicas and has operations of %d", r->path, replicas, used);
-	s->stages = stages;
-	s->replicas = (int)replicas;
-	free(seen);
-	free(replica);
+	if (st == FO_OK && (int)used.n != s->replicas)
+		st = fo_fail(FO_EFORMAT, "'%s' names %d replicas and has operations of %zu", r->path, s->replicas,
+			     used.n);
+	fo_index_fini(&threads);
+	fo_index_fini(&used);
 	return st;
 }
 
@@ -220,9 +208,8 @@ struct extent {
 	double low, high, begin; /* us */
 };
 
-/* A step's begin is the begin of its first operation's wait, which the drawing leaves out; but the layout keeps it: the
- * first step begins at 0, each other one 1.1 lengths after the one before. Where the file is not laid out so, the first
- * event is the begin. */
+/* A step begins with its first operation's wait, which the drawing leaves out but the layout of steps keeps. Where the
+ * file is not laid out so, the first event is the begin. */
 static void find_begins(struct extent *e, int64_t n)
 {
 	double grid = 0;
@@ -273,12 +260,13 @@ static void find_steps(struct reader *r, struct fo_schedule_log *s)
 fo_status fo_schedule_read_timeline(struct fo_schedule_log *s, const char *path)
 {
 	struct reader r = { .path = path };
-	char *text = NULL;
-	size_t len = 0;
+	char *text;
+	size_t len;
 	s->format = FO_SCHEDULE_TIMELINE;
-	fo_status st = inflate_all(path, &text, &len);
-	if (st == FO_OK)
-		st = read_events(&r, text, len);
+	FO_TRY(fo_unpack_head(path, MAX_TEXT + 1, &text, &len));
+	fo_status st = len <= MAX_TEXT
+			       ? read_events(&r, text, len)
+			       : fo_fail(FO_EFORMAT, "'%s' is a schedule of more than %zu MiB", path, MAX_TEXT >> 20);
 	if (st == FO_OK && !r.n)
 		st = fo_fail(FO_EFORMAT, "'%s' has no operations with a step", path);
 	if (st == FO_OK)

@@ -3,6 +3,7 @@
 #include "trace/trace.h"
 
 #include "base/fs.h"
+#include "base/index.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/count.h"
@@ -11,6 +12,7 @@
 
 #include <ctype.h>
 #include <glob.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +29,9 @@ const char *const fo_left_name[FO_LEFT_COUNT] = {
 	[FO_LEFT_FOREIGN] = "foreign", [FO_LEFT_NOTHING] = "nothing",   [FO_LEFT_EARLIER] = "earlier",
 	[FO_LEFT_RUN] = "run",         [FO_LEFT_SCHEDULE] = "schedule", [FO_LEFT_COPY] = "copy",
 };
+
+#define TWO_RUNS "two runs are compared with: flatout compare A B"
+static const char one_each[] = "give one recording of each rank; " TWO_RUNS;
 
 struct file {
 	char *path;
@@ -91,38 +96,25 @@ static fo_status add_path(struct files *f, struct fo_trace_set *s, const char *p
 
 /* ---- reading ---- */
 
-struct identity {
-	struct stat st;
-	const char *path;
-};
-static int by_identity(const void *a, const void *b)
-{
-	const struct stat *x = &((const struct identity *)a)->st, *y = &((const struct identity *)b)->st;
-	if (x->st_dev != y->st_dev)
-		return fo_order(x->st_dev, y->st_dev);
-	return (x->st_ino > y->st_ino) - (x->st_ino < y->st_ino);
-}
-
 /* One file under two names (links) or given twice would be two ranks that wait for each other. */
 static fo_status refuse_twice(const struct files *f)
 {
-	struct identity *v = fo_xmalloc((f->n + 1) * sizeof *v);
-	size_t n = 0;
+	struct fo_index seen = { 0 };
 	fo_status st = FO_OK;
-	for (size_t i = 0; i < f->n; i++) {
-		v[n].path = f->v[i].path;
-		n += stat(f->v[i].path, &v[n].st) == 0; /* what cannot be looked at is told by reading it */
-	}
-	qsort(v, n, sizeof *v, by_identity);
-	for (size_t i = 1; st == FO_OK && i < n; i++) {
-		if (by_identity(&v[i - 1], &v[i]) != 0)
+	for (size_t i = 0; st == FO_OK && i < f->n; i++) {
+		struct stat now;
+		if (stat(f->v[i].path, &now)) /* reading it tells why */
 			continue;
-		st = strcmp(v[i - 1].path, v[i].path) == 0
-			     ? fo_fail(FO_EARG, "'%s' is given twice", v[i].path)
-			     : fo_fail(FO_EARG, "'%s' and '%s' are one file", v[i - 1].path, v[i].path);
-		st = fo_hint(st, "give one recording of each rank; two runs are compared with: flatout compare A B");
+		const char *path = f->v[i].path,
+			   *first =
+				   f->v[fo_index_add(&seen, (int64_t)now.st_dev, (int64_t)now.st_ino, (int32_t)i)].path;
+		if (first == path)
+			continue;
+		st = strcmp(first, path) == 0 ? fo_fail(FO_EARG, "'%s' is given twice", path)
+					      : fo_fail(FO_EARG, "'%s' and '%s' are one file", first, path);
+		st = fo_hint(st, "%s", one_each);
 	}
-	free(v);
+	fo_index_fini(&seen);
 	return st;
 }
 
@@ -240,25 +232,6 @@ static void skip(struct fo_trace_set *s, struct file *file, enum fo_left_kind ki
 	forget(file);
 }
 
-struct content {
-	struct file *file;
-	size_t place; /* as given */
-	off_t size;
-	uint64_t hash;
-};
-
-static int by_content(const void *a, const void *b)
-{
-	const struct content *x = a, *y = b;
-	if (x->size != y->size)
-		return fo_order(x->size, y->size);
-	if (x->hash != y->hash)
-		return fo_order(x->hash, y->hash);
-	if (x->file->listed != y->file->listed)
-		return x->file->listed ? 1 : -1;
-	return fo_order(x->place, y->place);
-}
-
 /* false: it cannot be read any more. */
 static bool hash_file(const char *path, uint64_t *hash)
 {
@@ -280,51 +253,46 @@ static bool hash_file(const char *path, uint64_t *hash)
 	return good;
 }
 
-/* The files that were read and have their size in common with another; only those are worth reading again. Returns how
- * many. */
-static size_t same_sizes(struct files *f, struct content *v)
-{
-	size_t n = 0, kept = 0;
-	struct stat st;
-	for (size_t i = 0; i < f->n; i++)
-		if (f->v[i].read && f->v[i].trace && stat(f->v[i].path, &st) == 0 &&
-		    S_ISREG(st.st_mode)) /* a pipe is read once */
-			v[n++] = (struct content){ &f->v[i], i, st.st_size, 0 };
-	qsort(v, n, sizeof *v, by_content);
-	for (size_t i = 0, end; i < n; i = end) {
-		for (end = i + 1; end < n && v[end].size == v[i].size; end++)
-			;
-		for (size_t k = i; end - i > 1 && k < end; k++)
-			if (hash_file(v[k].file->path, &v[k].hash))
-				v[kept++] = v[k];
-	}
-	qsort(v, kept, sizeof *v, by_content);
-	return kept;
-}
-
 /* Two ranks never record the same bytes: a copy under another name is no rank. In a folder it is left out, given by
- * name it is refused. */
+ * name it is refused. Only files of one size are read again. */
 static fo_status leave_copies(struct fo_trace_set *s, struct files *f)
 {
-	struct content *v = fo_xmalloc((f->n + 1) * sizeof *v);
-	size_t n = same_sizes(f, v), first = 0;
+	struct fo_index sizes = { 0 }, contents = { 0 };
+	int64_t *size = fo_xmalloc((f->n + 1) * sizeof *size);
+	bool *shared = fo_xmalloc(f->n + 1);
 	fo_status st = FO_OK;
-	for (size_t i = 1; st == FO_OK && i < n; i++) {
+	for (size_t i = 0; i < f->n; i++) {
+		struct stat now;
+		if (!f->v[i].read || !f->v[i].trace || stat(f->v[i].path, &now) || !S_ISREG(now.st_mode))
+			continue; /* a pipe is read once */
+		size[i] = now.st_size;
+		int32_t first = fo_index_add(&sizes, size[i], 0, (int32_t)i);
+		if (first != (int32_t)i)
+			shared[i] = shared[first] = true;
+	}
+	for (size_t k = 0; st == FO_OK && k < 2 * f->n;
+	     k++) { /* the files that were named, then those found in folders */
+		size_t i = k % f->n;
+		uint64_t hash;
+		if (!shared[i] || f->v[i].listed != (k >= f->n) || !hash_file(f->v[i].path, &hash))
+			continue;
+		int32_t first = fo_index_add(&contents, size[i], (int64_t)hash, (int32_t)i);
+		if (first == (int32_t)i)
+			continue;
 		char shown[300];
 		struct fo_str why = { 0 };
-		if (v[i].size != v[first].size || v[i].hash != v[first].hash) {
-			first = i;
-			continue;
-		}
-		fo_str_printf(&why, "is a copy of '%s'", fo_str_visible(shown, sizeof shown, v[first].file->path));
-		if (v[i].file->listed)
-			skip(s, v[i].file, FO_LEFT_COPY, why.data);
+		fo_str_printf(&why, "is a copy of '%s'", fo_str_visible(shown, sizeof shown, f->v[first].path));
+		if (f->v[i].listed)
+			skip(s, &f->v[i], FO_LEFT_COPY, why.data);
 		else
-			st = fo_hint(fo_fail(FO_EARG, "'%s' %s", v[i].file->path, why.data),
+			st = fo_hint(fo_fail(FO_EARG, "'%s' %s", f->v[i].path, why.data),
 				     "give one recording of each rank");
 		fo_str_fini(&why);
 	}
-	free(v);
+	fo_index_fini(&sizes);
+	fo_index_fini(&contents);
+	free(size);
+	free(shared);
 	return st;
 }
 
@@ -332,17 +300,16 @@ static fo_status leave_copies(struct fo_trace_set *s, struct files *f)
  */
 static fo_status keep(struct fo_trace_set *s, struct files *f)
 {
-	size_t good = 0;
+	bool good = false;
 	for (size_t i = 0; i < f->n; i++)
-		good += f->v[i].read && f->v[i].err.st == FO_OK && !holds_nothing(f->v[i].trace);
+		good |= f->v[i].read && f->v[i].err.st == FO_OK && !holds_nothing(f->v[i].trace);
 	for (size_t i = 0; i < f->n; i++) {
 		struct file *file = &f->v[i];
 		if (!file->read)
 			continue;
-		bool failed = file->err.st != FO_OK;
 		if (file->listed && good && (file->err.st == FO_EFORMAT || file->err.st == FO_EIO))
 			skip(s, file, FO_LEFT_FOREIGN, file->err.text);
-		else if (failed)
+		else if (file->err.st != FO_OK)
 			return fo_err_raise(&file->err);
 		else if (file->listed && good && holds_nothing(file->trace))
 			skip(s, file, FO_LEFT_NOTHING, "holds nothing of a GPU or a host");
@@ -366,42 +333,22 @@ static fo_status keep(struct fo_trace_set *s, struct files *f)
 
 /* ---- whose it is ---- */
 
-/* The number behind the last "rank" or "worker" in s[0..n): -1 without. */
-static int number_in(const char *s, size_t n)
+/* The number after the last "rank" or "worker" of a path; -1: it has none. */
+static int rank_from_path(const char *path)
 {
 	static const char *const word[] = { "rank", "worker" };
 	int found = -1;
-	for (size_t i = 0; i < n; i++) {
-		for (size_t w = 0; w < 2; w++) {
-			size_t len = strlen(word[w]);
-			if (i + len >= n || strncasecmp(s + i, word[w], len) != 0)
+	for (const char *p = path; *p; p++)
+		for (int w = 0; w < 2; w++) {
+			const char *at = p + strlen(word[w]);
+			if (strncasecmp(p, word[w], strlen(word[w])) != 0)
 				continue;
-			size_t at = i + len;
-			if (strchr("_-.= ", s[at]) && at + 1 < n)
-				at++;
-			int64_t v = 0;
-			size_t digits = at;
-			while (digits < n && isdigit((unsigned char)s[digits]) && v < 100000000)
-				v = v * 10 + (s[digits++] - '0');
-			if (digits > at && v < 100000000)
-				found = (int)v;
+			at += *at && strchr("_-.= ", *at);
+			long number = isdigit((unsigned char)*at) ? strtol(at, NULL, 10) : LONG_MAX;
+			if (number < 100000000)
+				found = (int)number;
 		}
-	}
 	return found;
-}
-
-static int rank_from_path(const char *path)
-{
-	for (size_t end = strlen(path); end;) {
-		size_t from = end;
-		while (from && path[from - 1] != '/')
-			from--;
-		int r = number_in(path + from, end - from);
-		if (r >= 0)
-			return r;
-		end = from ? from - 1 : 0;
-	}
-	return -1;
 }
 
 static fo_status find_ranks(struct fo_trace_set *s)
@@ -418,19 +365,15 @@ static fo_status find_ranks(struct fo_trace_set *s)
 		t->rank_from = FO_RANK_FILE_NAME;
 		unknown += t->rank < 0;
 	}
-	if (!unknown || s->count == 1)
-		return FO_OK;
-	for (int i = 0; i < s->count; i++) {
-		if (s->rank[i]->rank < 0 && unknown < s->count) {
-			fo_status st = fo_fail(FO_EARG,
-					       "whose is '%s'? other traces name their rank, this one does not",
-					       s->rank[i]->path);
-			return fo_hint(st, "put the number into its name: rank3.json");
+	for (int i = 0; unknown && s->count > 1 && i < s->count; i++) {
+		struct fo_trace *t = s->rank[i];
+		if (unknown == s->count) {
+			t->rank = i;
+			t->rank_from = FO_RANK_ORDER;
+		} else if (t->rank < 0) {
+			return fo_hint(fo_fail(FO_EARG, "'%s' does not say its rank, the other traces do", t->path),
+				       "put the number into its name: rank3.json");
 		}
-	}
-	for (int i = 0; i < s->count; i++) {
-		s->rank[i]->rank = i;
-		s->rank[i]->rank_from = FO_RANK_ORDER;
 	}
 	return FO_OK;
 }
@@ -460,8 +403,7 @@ static fo_status check_one_job(const struct fo_trace_set *s)
 		if (i && t->rank == s->rank[i - 1]->rank) {
 			fo_status st = fo_fail(FO_EARG, "two traces of rank %d: '%s' and '%s'", t->rank,
 					       s->rank[i - 1]->path, t->path);
-			return fo_hint(
-				st, "give one recording of each rank; two runs are compared with: flatout compare A B");
+			return fo_hint(st, "%s", one_each);
 		}
 		if (t->format != first->format)
 			return fo_fail(FO_EARG, "not one job: '%s' is %s, '%s' is %s", first->path,
@@ -474,7 +416,7 @@ static fo_status check_one_job(const struct fo_trace_set *s)
 		if (!overlap(first, t)) {
 			fo_status st = fo_fail(FO_EARG, "not one job: '%s' and '%s' were recorded hours apart",
 					       first->path, t->path);
-			return fo_hint(st, "two runs are compared with: flatout compare A B");
+			return fo_hint(st, TWO_RUNS);
 		}
 	}
 	return FO_OK;

@@ -7,76 +7,46 @@
 #include <string.h>
 #include <xxhash.h>
 
-struct text {
-	const char *at;
-	uint64_t hash;
-	size_t n;
-};
-
 struct fo_trace_texts {
 	struct fo_arena arena;
-	struct text *v;
-	int32_t *slot; /* index + 1, open addressing; a power of two of them */
-	size_t n, cap, slots;
+	const char **v;
+	size_t cap;
+	struct fo_index index; /* by a hash of 128 bits, which no two texts share */
 };
 
-struct fo_trace_texts *fo_trace_texts_new(void)
-{
-	struct fo_trace_texts *x = fo_xmalloc(sizeof(*x));
-	x->slots = 1024;
-	x->slot = fo_xmalloc(x->slots * sizeof(*x->slot));
-	return x;
-}
+struct fo_trace_texts *fo_trace_texts_new(void) { return fo_xmalloc(sizeof(struct fo_trace_texts)); }
 
 void fo_trace_texts_free(struct fo_trace_texts *x)
 {
 	if (!x)
 		return;
 	fo_arena_fini(&x->arena);
+	fo_index_fini(&x->index);
 	free(x->v);
-	free(x->slot);
 	free(x);
-}
-
-static void grow(struct fo_trace_texts *x)
-{
-	free(x->slot);
-	x->slots *= 2;
-	x->slot = fo_xmalloc(x->slots * sizeof(*x->slot));
-	for (size_t i = 0; i < x->n; i++) {
-		size_t at = x->v[i].hash & (x->slots - 1);
-		while (x->slot[at])
-			at = (at + 1) & (x->slots - 1);
-		x->slot[at] = (int32_t)i + 1;
-	}
 }
 
 int32_t fo_trace_texts_add(struct fo_trace_texts *x, const char *text, size_t n)
 {
-	uint64_t hash = XXH3_64bits(text, n);
-	size_t at = hash & (x->slots - 1);
-	for (; x->slot[at]; at = (at + 1) & (x->slots - 1)) {
-		const struct text *t = &x->v[x->slot[at] - 1];
-		if (t->hash == hash && t->n == n && !memcmp(t->at, text, n))
-			return x->slot[at] - 1;
-	}
-	if (x->n >= INT32_MAX - 1)
-		return -1;
+	XXH128_hash_t hash = XXH3_128bits(text, n);
+	int32_t known = fo_trace_texts_count(x);
+	if (known == INT32_MAX)
+		return fo_index_find(&x->index, (int64_t)hash.high64, (int64_t)hash.low64);
+	int32_t id = fo_index_add(&x->index, (int64_t)hash.high64, (int64_t)hash.low64, known);
+	if (id < known)
+		return id;
 	char *copy = fo_arena_alloc(&x->arena, n + 1);
 	memcpy(copy, text, n);
 	for (char *nul = copy; (nul = memchr(nul, 0, (size_t)(copy + n - nul)));)
 		*nul = ' ';
-	fo_array_room(&x->v, &x->cap, x->n, sizeof(*x->v));
-	x->v[x->n++] = (struct text){ copy, hash, n };
-	x->slot[at] = (int32_t)x->n;
-	if (x->n * 2 > x->slots)
-		grow(x);
-	return (int32_t)x->n - 1;
+	fo_array_room(&x->v, &x->cap, (size_t)id, sizeof(*x->v));
+	x->v[id] = copy;
+	return id;
 }
 
-int32_t fo_trace_texts_count(const struct fo_trace_texts *x) { return (int32_t)x->n; }
+int32_t fo_trace_texts_count(const struct fo_trace_texts *x) { return (int32_t)x->index.n; }
 
 const char *fo_trace_text(const struct fo_trace *t, int32_t id)
 {
-	return id < 0 || !t->texts || (size_t)id >= t->texts->n ? "" : t->texts->v[id].at;
+	return id < 0 || !t->texts || id >= fo_trace_texts_count(t->texts) ? "" : t->texts->v[id];
 }

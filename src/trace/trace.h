@@ -2,9 +2,9 @@
  * that launched them, what the host did meanwhile, collectives, steps. Formats: Kineto/Chrome JSON (plain, gzip,
  * Zstandard), Nsight Systems SQLite exports, our own timelines. facts: docs/traces.md.
  *
- * All times are int64
- * nanoseconds since the trace's own origin; a trace is immutable once it is read. Indices are -1 where the trace does
- * not tell. Texts are as the file has them: whatever prints them makes them visible (fo_str_visible). */
+ * All times are int64 nanoseconds since the trace's own origin; a trace is immutable once it is read. Indices are -1
+ * where the trace does not tell. Texts are as the file has them: whatever prints them makes them visible
+ * (fo_str_visible). */
 #ifndef FO_TRACE_TRACE_H
 #define FO_TRACE_TRACE_H
 
@@ -16,35 +16,35 @@
 
 /* ---- kernels by name ---- */
 
-/* The order is the priority inside an instant at which several run (facts: docs/metrics.md, "the ledger"). */
-enum fo_kernel_class {
-	FO_K_GEMM,
-	FO_K_GEMM_FP8, /* 8 and 4 bit */
-	FO_K_ATTENTION_FORWARD,
-	FO_K_ATTENTION_BACKWARD,
-	FO_K_CONV,
-	FO_K_NORM,
-	FO_K_OPTIMIZER,
-	FO_K_LOSS,
-	FO_K_SOFTMAX, /* not of the loss: eager attention */
-	FO_K_MOE,     /* routing, permutation */
-	FO_K_ROPE,
-	FO_K_EMBEDDING,
-	FO_K_POOL,
-	FO_K_FUSED, /* of a compiler, whatever it holds: Triton's */
-	FO_K_CAST,  /* casts, quantisation */
-	FO_K_ELEMENTWISE,
-	FO_K_COPY,   /* kernels that only move: cat, transpose, fill */
-	FO_K_LAYOUT, /* those that rearrange the operands of a product or convolution, for its library */
-	FO_K_REDUCE,
-	FO_K_RNG,
-	FO_K_OTHER, /* no rule knows the name */
-	FO_K_COMPUTE_COUNT,
-	FO_K_COMMUNICATION = FO_K_COMPUTE_COUNT,
-	FO_K_MEMORY, /* copies and fills by the driver, whichever way the trace calls them */
-	FO_K_COUNT
-};
-extern const char *const fo_kernel_class_name[FO_K_COUNT]; /* "gemm", "gemm_fp8", "attention_forward", ... */
+/* X(enumerator, name): the order is the priority inside an instant at which several run (facts: docs/metrics.md, "the
+ * ledger"). Those before communication compute. */
+#define FO_KERNEL_CLASSES(X)                                                                                  \
+	X(GEMM, gemm)                                                                                         \
+	X(GEMM_FP8, gemm_fp8) /* 8 and 4 bit */                                                               \
+	X(ATTENTION_FORWARD, attention_forward)                                                               \
+	X(ATTENTION_BACKWARD, attention_backward)                                                             \
+	X(CONV, conv)                                                                                         \
+	X(NORM, norm)                                                                                         \
+	X(OPTIMIZER, optimizer)                                                                               \
+	X(LOSS, loss)                                                                                         \
+	X(SOFTMAX, softmax) /* not of the loss: eager attention */                                            \
+	X(MOE, moe)         /* routing, permutation */                                                        \
+	X(ROPE, rope)                                                                                         \
+	X(EMBEDDING, embedding)                                                                               \
+	X(POOL, pool)                                                                                         \
+	X(FUSED, fused) /* by a compiler, whatever it holds: Triton's */                                      \
+	X(CAST, cast)   /* casts, quantisation */                                                             \
+	X(ELEMENTWISE, elementwise)                                                                           \
+	X(COPY, copy)     /* kernels that only move: cat, transpose, fill */                                  \
+	X(LAYOUT, layout) /* those that rearrange the operands of a matmul or convolution, for its library */ \
+	X(REDUCE, reduce)                                                                                     \
+	X(RNG, rng)                                                                                           \
+	X(OTHER, other) /* no rule knows the name */                                                          \
+	X(COMMUNICATION, communication)                                                                       \
+	X(MEMORY, memory) /* copies and fills by the driver, whichever way the trace calls them */
+#define FO_KERNEL_CLASS_ENUM(enumerator, name) FO_K_##enumerator,
+enum fo_kernel_class { FO_KERNEL_CLASSES(FO_KERNEL_CLASS_ENUM) FO_K_COUNT, FO_K_COMPUTE_COUNT = FO_K_COMMUNICATION };
+extern const char *const fo_kernel_class_name[FO_K_COUNT];
 /* The class by the rules of data/kernel_rules.tsv, first match wins. */
 enum fo_kernel_class fo_kernel_class_of(const char *name);
 
@@ -60,10 +60,9 @@ enum {
 	FO_GPU_GRAPH = 1 << 2,      /* replayed from a graph: its launch tells nothing about it alone */
 	FO_GPU_SHARED = 1 << 3,     /* others carry the same correlation: which launch is its own is unknown */
 	FO_GPU_PAGEABLE = 1 << 4,   /* copy from or to pageable host memory */
-	FO_GPU_CLIPPED =
-		1 << 5,         /* its recorded end lay beyond reason and was cut to its successor's begin (a defect) */
-	FO_GPU_SCORES = 1 << 6, /* the softmax of an attention that is written out */
-	FO_GPU_GATHERED = 1 << 7, /* fetches experts' weights for each token, for products of one row */
+	FO_GPU_CLIPPED = 1 << 5,    /* its recorded end lay beyond reason and was cut to its successor's begin */
+	FO_GPU_SCORES = 1 << 6,     /* the softmax of an attention that is written out */
+	FO_GPU_GATHERED = 1 << 7,   /* fetches experts' weights for each token, for matmuls of one row */
 };
 
 struct fo_gpu_op {
@@ -76,10 +75,9 @@ struct fo_gpu_op {
 	int32_t op;         /* in op[]: the innermost host operator around the launch */
 	int32_t collective; /* in collective[] */
 	int16_t device;     /* in device[] */
-	uint8_t kind, class_by_name, class,
-		copy; /* class: after attribution to operator or module; equals class_by_name without */
-	uint8_t flags;
-	int32_t external; /* the profiler's number of the host operator that launched it; -1 */
+	uint8_t kind, copy, flags;
+	uint8_t class_by_name, class; /* class: after attribution to operator or module */
+	int32_t external;             /* the profiler's number of the host operator that launched it; -1 */
 };
 
 /* A call of the runtime or driver that put work on the GPU. */
@@ -97,10 +95,9 @@ enum fo_host_kind {
 	FO_HOST_OP,     /* operator of the framework: aten::mm */
 	FO_HOST_MODULE, /* a module's frame: nn.Module: LlamaRMSNorm_3 */
 	FO_HOST_NOTE,   /* an annotation of the user or the framework (NVTX, record_function) */
-	FO_HOST_SYNC, /* a call in which the host waits for the GPU, frees or allocates: cudaStreamSynchronize, cudaFree
-		       */
-	FO_HOST_CALL, /* other call of the runtime or driver (kept only as far as it shows that a thread is busy) */
-	FO_HOST_DATA, /* the data loader's: name has DataLoader, next_batch, ... */
+	FO_HOST_SYNC,   /* a call in which the host waits for the GPU, frees or allocates: cudaFree */
+	FO_HOST_CALL,   /* other call of the runtime or driver (kept only as far as it shows that a thread is busy) */
+	FO_HOST_DATA,   /* the data loader's: name has DataLoader, next_batch, ... */
 };
 struct fo_host_op {
 	int64_t begin_ns, end_ns;
@@ -126,11 +123,11 @@ struct fo_collective {
 	int32_t group, members; /* texts: process group's name, its ranks */
 	int32_t purpose;        /* text: what the group is for, "PIPELINE_MODEL_PARALLEL_GROUP", "mesh_pp" */
 	int32_t dtype;
-	int32_t group_size;                       /* -1 unknown */
-	int64_t sequence;                         /* -1 unknown */
-	int64_t in_elements, out_elements, bytes; /* -1 unknown; bytes: the greater of in and out */
-	int32_t peer_from, peer_to;               /* point to point; -1 */
-	bool equal_parts;                         /* no split sizes: every rank sends as much */
+	int32_t group_size;         /* -1 unknown */
+	int64_t sequence;           /* -1 unknown */
+	int64_t bytes;              /* the greater of in and out; -1 unknown */
+	int32_t peer_from, peer_to; /* point to point; -1 */
+	bool equal_parts;           /* no split sizes: every rank sends as much */
 };
 
 /* The GPU's own account of a wait: what a stream waited for (Kineto's cuda_sync). */
@@ -253,10 +250,8 @@ struct fo_left_out {
 
 struct fo_trace_set {
 	struct fo_trace **rank; /* by rank, then path */
-	int64_t *offset_ns;     /* add to a rank's times to be on the clock of rank[0] (measured on collectives, else by
-				   origins) */
-	int64_t residual_ns; /* median of |end - median end| of matched collectives after that; -1: nothing to align on
-			      */
+	int64_t *offset_ns;     /* added to a rank's times: the clock of rank[0], by collectives, else by origins */
+	int64_t residual_ns;    /* median of |end - median end| of matched collectives after that; -1: there are none */
 	int count;
 	struct fo_match *match; /* in the order of the first part's begin */
 	struct fo_match_part *match_part;
@@ -265,20 +260,18 @@ struct fo_trace_set {
 	int lefts;
 	char *taken; /* of several recordings the one that was taken: "profile/iteration_20"; NULL: there is one */
 };
-/* Files, folders (their traces) and patterns that the shell left alone; read on as many threads as there are
+/* Opens files, folders (their traces) and patterns that the shell left alone, on as many threads as there are
  * processors. Of a folder with several recordings (iterations, or times in names) the newest is taken in which every
- * rank's file is whole. A trace without a rank takes the number after "rank" or "worker" in its file's or folder's
- * name, and where none has one, its place in the list (FO_RANK_ORDER). A file that is given twice, under one name or
- * two, and two traces of one rank are refused by name (FO_EARG), as are copies (in a folder they are left out) and a
- * mixture that cannot be one job: formats, world sizes, or hours that differ. A single trace keeps what it has, rank -1
- * too. Freed with fo_trace_set_fini. */
+ * rank's file is whole. A trace without a rank takes the number after "rank" or "worker" in its path, else, where none
+ * has one, its place in the list; a single trace stays without. FO_EARG: a file or rank that is given twice, copies (in
+ * a folder they are left out), formats, world sizes or hours that cannot be one job's. Freed with fo_trace_set_fini. */
 FO_CHECKED fo_status fo_trace_set_open(struct fo_trace_set *s, const char *const *path, int n);
 void fo_trace_set_fini(struct fo_trace_set *s);
 
 /* match.c: finds the collectives that the devices of s have in common, then sets offset_ns and residual_ns. The i-th of
  * a process group on every device, or that of the same sequence number; without recorded groups the i-th kernel of that
- * name, between files only where each says its rank. Left out: groups of which not every member is there, counts or
- * sizes that differ. fo_trace_set_open calls it. */
+ * name, between files only where each says its rank. Groups without all members, or of other counts or sizes, are left
+ * out. fo_trace_set_open calls it. */
 void fo_trace_set_match(struct fo_trace_set *s);
 
 /* Does the call begin, or end, the capture of a graph? What is launched between them runs nothing. */

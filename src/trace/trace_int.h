@@ -4,26 +4,42 @@
 
 #include "trace/trace.h"
 
+#include "base/index.h"
+
+/* X(name) for what a trace has as an array `name` of `name_count`. All but the last three have begin_ns and end_ns. */
+#define FO_TRACE_EVENTS(X) \
+	X(gpu)             \
+	X(launch)          \
+	X(op)
+#define FO_TRACE_SPANS(X)          \
+	FO_TRACE_EVENTS(X) X(wait) \
+	X(overhead)                \
+	X(step)
+#define FO_TRACE_ARRAYS(X)          \
+	FO_TRACE_SPANS(X) X(thread) \
+	X(collective)               \
+	X(device)
+
 /* An empty trace to fill; arrays grow through the add functions, which return the new element (valid until the next
  * call): zeroed, but every index, id and unknown count is -1. Indices that the finish finds (launch, op, parent) need
  * not be set. */
 struct fo_trace_build {
 	struct fo_trace *t;
-	size_t gpu_cap, launch_cap, op_cap, thread_cap, collective_cap, wait_cap, overhead_cap, step_cap, device_cap;
-	int32_t *thread_slot; /* hash of (pid, tid) to index + 1 */
-	size_t thread_slots;
-	int32_t thread_last; /* found last: most events come in runs of one thread */
+#define FO_TRACE_CAP(name) size_t name##_cap;
+	FO_TRACE_ARRAYS(FO_TRACE_CAP)
+	struct fo_index threads; /* (pid, tid) */
+	int32_t thread_last;     /* found last: most events come in runs of one thread */
 };
 void fo_trace_build_init(struct fo_trace_build *b, const char *path);
-struct fo_gpu_op *fo_trace_add_gpu(struct fo_trace_build *b);
+struct fo_gpu_op *fo_trace_add_gpu(struct fo_trace_build *b, int64_t begin_ns, int64_t end_ns);
 /* Any call of the runtime or driver: the finish tells by name and by the correlations of GPU operations whether it
  * launched (launch[]), made the host wait or was neither (op[], FO_HOST_SYNC and FO_HOST_CALL). */
-struct fo_launch *fo_trace_add_launch(struct fo_trace_build *b);
-struct fo_host_op *fo_trace_add_op(struct fo_trace_build *b);
+struct fo_launch *fo_trace_add_launch(struct fo_trace_build *b, int64_t begin_ns, int64_t end_ns);
+struct fo_host_op *fo_trace_add_op(struct fo_trace_build *b, int64_t begin_ns, int64_t end_ns);
 struct fo_collective *fo_trace_add_collective(struct fo_trace_build *b, int32_t *index);
-struct fo_gpu_wait *fo_trace_add_wait(struct fo_trace_build *b);
-void fo_trace_add_overhead(struct fo_trace_build *b, int64_t begin, int64_t end); /* and to the defects' sum */
-struct fo_trace_step *fo_trace_add_step(struct fo_trace_build *b);
+struct fo_gpu_wait *fo_trace_add_wait(struct fo_trace_build *b, int64_t begin_ns, int64_t end_ns);
+void fo_trace_add_overhead(struct fo_trace_build *b, int64_t begin_ns, int64_t end_ns); /* and to the defects' sum */
+struct fo_trace_step *fo_trace_add_step(struct fo_trace_build *b, int64_t number, int64_t begin_ns, int64_t end_ns);
 int32_t fo_trace_thread(struct fo_trace_build *b, int64_t pid, int64_t tid); /* found or made */
 int16_t fo_trace_device(struct fo_trace_build *b, int64_t id);               /* found or made; -1: more than 32767 */
 /* The same text has the same id. A NUL inside becomes a space. */
@@ -48,6 +64,8 @@ enum fo_call {
 enum fo_call fo_trace_call(const char *name);
 /* FO_HOST_DATA for the data loader's names, FO_HOST_MODULE for modules' frames, else `otherwise`. */
 enum fo_host_kind fo_trace_host_kind(const char *name, enum fo_host_kind otherwise);
+/* Does the name hold any of these words? The list ends with NULL. */
+bool fo_trace_any_of(const char *name, const char *const *part);
 /* "ProfilerStep#12": true and *number = 12. */
 bool fo_trace_step_number(const char *name, size_t n, int64_t *number);
 
@@ -72,7 +90,7 @@ struct fo_trace_arrow {
 	int32_t stream; /* of its end */
 };
 void fo_trace_link_by_arrow(struct fo_trace_build *b, struct fo_trace_arrow *v, size_t n);
-/* Devices are named where the profiler numbers them otherwise than their work (ROCm). Called before devices are sorted.
+/* Devices are named where the profiler numbers them otherwise than their work (ROCm). Called when devices are sorted.
  */
 void fo_trace_name_devices(struct fo_trace *t);
 

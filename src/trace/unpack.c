@@ -1,5 +1,6 @@
 #include "trace/unpack.h"
 
+#include "base/count.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/packed.h"
@@ -110,6 +111,28 @@ fo_status fo_unpack_read(struct fo_unpack *u, char *to, size_t room, size_t *n)
 		pthread_mutex_unlock(&u->lock);
 	}
 	return FO_OK;
+}
+
+fo_status fo_unpack_head(const char *path, size_t most, char **text, size_t *n)
+{
+	struct fo_unpack *u;
+	size_t cap = 0, got = 1;
+	*text = NULL;
+	*n = 0;
+	FO_TRY(fo_unpack_open(&u, path));
+	fo_status st = FO_OK;
+	while (st == FO_OK && got && *n < most) {
+		fo_array_room(text, &cap, *n + (size_t)fo_min((int64_t)(most - *n), BLOCK_BYTES), 1);
+		st = fo_unpack_read(u, *text + *n, (size_t)fo_min((int64_t)(most - *n), (int64_t)(cap - *n) - 1), &got);
+		*n += got;
+	}
+	fo_unpack_close(u);
+	if (st == FO_OK) {
+		(*text)[*n] = '\0';
+		return FO_OK;
+	}
+	free(*text);
+	return st;
 }
 
 bool fo_unpack_broken(const struct fo_unpack *u) { return u->broken; }

@@ -34,10 +34,7 @@ void hand_device(struct hand *h, const char *name, int sms, int major, int minor
 
 void hand_step(struct hand *h, int number, double begin, double end)
 {
-	struct fo_trace_step *s = fo_trace_add_step(&h->b);
-	s->number = number;
-	s->begin_ns = ns(begin);
-	s->end_ns = ns(end);
+	struct fo_trace_step *s = fo_trace_add_step(&h->b, number, ns(begin), ns(end));
 	s->thread = fo_trace_thread(&h->b, 1, 1);
 	s->device = -1;
 }
@@ -50,9 +47,7 @@ void hand_steps(struct hand *h, int n, double length)
 
 struct fo_host_op *hand_op(struct hand *h, enum fo_host_kind kind, const char *name, double begin, double end)
 {
-	struct fo_host_op *o = fo_trace_add_op(&h->b);
-	o->begin_ns = ns(begin);
-	o->end_ns = ns(end);
+	struct fo_host_op *o = fo_trace_add_op(&h->b, ns(begin), ns(end));
 	o->name = hand_text(h, name);
 	o->thread = fo_trace_thread(&h->b, 1, h->thread);
 	o->kind = kind;
@@ -63,9 +58,7 @@ static void launch(struct hand *h, const char *name, struct fo_gpu_op *g, double
 {
 	if (at < 0)
 		return;
-	struct fo_launch *l = fo_trace_add_launch(&h->b);
-	l->begin_ns = ns(at);
-	l->end_ns = ns(end);
+	struct fo_launch *l = fo_trace_add_launch(&h->b, ns(at), ns(end));
 	l->correlation = g->correlation = ++h->correlation;
 	l->name = hand_text(h, name);
 	l->thread = fo_trace_thread(&h->b, 1, h->thread);
@@ -73,9 +66,7 @@ static void launch(struct hand *h, const char *name, struct fo_gpu_op *g, double
 
 struct fo_gpu_op *hand_kernel(struct hand *h, const char *name, double at, double begin, double end)
 {
-	struct fo_gpu_op *g = fo_trace_add_gpu(&h->b);
-	g->begin_ns = ns(begin);
-	g->end_ns = ns(end);
+	struct fo_gpu_op *g = fo_trace_add_gpu(&h->b, ns(begin), ns(end));
 	g->name = hand_text(h, name);
 	g->stream = 7;
 	g->device = fo_trace_device(&h->b, 0);

@@ -45,9 +45,7 @@ static void in(const char *name, enum fo_host_kind kind, int64_t sequence, bool 
 static void out(void)
 {
 	depth--;
-	struct fo_host_op *o = fo_trace_add_op(&b);
-	o->begin_ns = open_at[depth];
-	o->end_ns = now++;
+	struct fo_host_op *o = fo_trace_add_op(&b, open_at[depth], now++);
 	o->name = text(open_op[depth].name);
 	o->kind = (uint8_t)open_op[depth].kind;
 	o->sequence = open_op[depth].sequence;
@@ -65,15 +63,12 @@ static const char reduce_kernel[] = "void at::native::reduce_kernel<512, 1, at::
 
 static void launch(const char *kernel)
 {
-	struct fo_launch *l = fo_trace_add_launch(&b);
-	l->begin_ns = now++;
-	l->end_ns = now++;
+	struct fo_launch *l = fo_trace_add_launch(&b, now, now + 1);
+	now += 2;
 	l->correlation = b.t->launch_count;
 	l->thread = fo_trace_thread(&b, 1, thread);
 	l->name = text("cudaLaunchKernel");
-	struct fo_gpu_op *g = fo_trace_add_gpu(&b);
-	g->begin_ns = now + 100000;
-	g->end_ns = now + 100001;
+	struct fo_gpu_op *g = fo_trace_add_gpu(&b, now + 100000, now + 100001);
 	g->correlation = b.t->launch_count;
 	g->kind = FO_GPU_KERNEL;
 	g->name = text(kernel);

@@ -40,9 +40,8 @@ static void gpu(struct fo_trace_build *b, const char *name, int stream, int64_t 
 {
 	int16_t device = fo_trace_device(b, 0);
 	int32_t id = text(b, name);
-	struct fo_gpu_op *o = fo_trace_add_gpu(b);
-	o->begin_ns = begin, o->end_ns = end, o->name = id, o->stream = stream, o->device = device,
-	o->correlation = correlation;
+	struct fo_gpu_op *o = fo_trace_add_gpu(b, begin, end);
+	o->name = id, o->stream = stream, o->device = device, o->correlation = correlation;
 	o->class = o->class_by_name = (uint8_t) class;
 	o->bytes = -1, o->launch = o->op = o->collective = -1;
 	o->kind = class == FO_K_MEMORY ? FO_GPU_MEMCPY : FO_GPU_KERNEL;
@@ -51,7 +50,7 @@ static void gpu(struct fo_trace_build *b, const char *name, int stream, int64_t 
 static void host(struct fo_trace_build *b, const char *name, enum fo_host_kind kind, int64_t begin, int64_t end)
 {
 	int32_t thread = fo_trace_thread(b, 1, 4711), id = text(b, name);
-	struct fo_host_op *o = fo_trace_add_op(b);
+	struct fo_host_op *o = fo_trace_add_op(b, begin, end);
 	*o = (struct fo_host_op){ begin,        end,         .name = id,     .thread = thread, .parent = -1,
 				  .shapes = -1, .types = -1, .sequence = -1, .kind = kind };
 }
@@ -59,7 +58,7 @@ static void host(struct fo_trace_build *b, const char *name, enum fo_host_kind k
 static void launch(struct fo_trace_build *b, int64_t begin, int64_t end, int64_t correlation)
 {
 	int32_t thread = fo_trace_thread(b, 1, 4711), id = text(b, "cudaLaunchKernel");
-	struct fo_launch *l = fo_trace_add_launch(b);
+	struct fo_launch *l = fo_trace_add_launch(b, begin, end);
 	*l = (struct fo_launch){
 		.begin_ns = begin, .end_ns = end, .correlation = correlation, .name = id, .thread = thread, .op = -1
 	};

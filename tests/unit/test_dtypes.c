@@ -8,7 +8,6 @@
 
 #include <cmocka.h>
 
-#include "trace/dtypes.h"
 #include "trace/shapes.h"
 
 static void test_spellings(void **state)

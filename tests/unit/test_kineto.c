@@ -570,9 +570,7 @@ static void overlapping_parents(void **state)
 	fo_trace_build_init(&b, "overlapping");
 	int32_t thread = fo_trace_thread(&b, 1, 1);
 	for (int64_t i = 0; i < MANY; i++) {
-		struct fo_host_op *o = fo_trace_add_op(&b);
-		o->begin_ns = 2000 * i;
-		o->end_ns = 2000 * (i + MANY);
+		struct fo_host_op *o = fo_trace_add_op(&b, 2000 * i, 2000 * (i + MANY));
 		o->thread = thread;
 		o->kind = FO_HOST_MODULE;
 	}

@@ -167,7 +167,7 @@ static void test_whose(void **state)
 	fo_trace_set_fini(&s);
 	const char *mixed[2] = { two[0], order[0] }, *twice[2] = { two[0], two[0] },
 		   *worlds[2] = { two[1], plain(1, 4, "four.json") };
-	refused(2, mixed, "whose is");
+	refused(2, mixed, "does not say its rank");
 	refused(2, twice, "a.json' is given twice");
 	assert_non_null(strstr(fo_err_hint(), "flatout compare"));
 	const char *linked[2] = { two[0], in_dir("link.json") }, *both[2] = { two[0], plain(1, 2, "again.json") };

@@ -228,7 +228,7 @@ static void test_mistakes(void **state)
 	char *path = end_timeline(1, 2, "cut.json");
 	out.data[out.len / 2] = 0;
 	write_text(path, out.data);
-	refused(path, "no timeline after byte");
+	refused(path, "ends early: its list of events breaks off after byte");
 	begin();
 	event("forward-compute", 0, 0, 1, 0, 0, 0, 10);
 	fo_str_puts(&out, "]");

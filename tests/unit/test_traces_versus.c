@@ -24,14 +24,14 @@ static void kernel(struct fo_trace_build *b, const char *name, int64_t launched,
 {
 	int16_t device = fo_trace_device(b, 0);
 	int32_t thread = fo_trace_thread(b, 1, 1), call = text(b, "cudaLaunchKernel"), own = text(b, name);
-	struct fo_launch *l = fo_trace_add_launch(b);
+	struct fo_launch *l = fo_trace_add_launch(b, 0, 0);
 	*l = (struct fo_launch){ .begin_ns = launched,
 				 .end_ns = launched + US,
 				 .correlation = id,
 				 .name = call,
 				 .thread = thread,
 				 .op = -1 };
-	struct fo_gpu_op *o = fo_trace_add_gpu(b);
+	struct fo_gpu_op *o = fo_trace_add_gpu(b, 0, 0);
 	*o = (struct fo_gpu_op){ .begin_ns = begin,
 				 .end_ns = begin + length,
 				 .bytes = -1,
@@ -62,7 +62,7 @@ static void make(struct job *j, bool steps, int64_t loader, int64_t drift, const
 		int64_t begin = at, load = loader + i * drift;
 		int32_t thread = fo_trace_thread(&b, 1, 1), name = text(&b, "enumerate(DataLoader)#next");
 		if (load > 0) {
-			struct fo_host_op *o = fo_trace_add_op(&b);
+			struct fo_host_op *o = fo_trace_add_op(&b, 0, 0);
 			*o = (struct fo_host_op){
 				at,           at + load,   .name = name,   .thread = thread,    .parent = -1,
 				.shapes = -1, .types = -1, .sequence = -1, .kind = FO_HOST_DATA
@@ -73,8 +73,7 @@ static void make(struct job *j, bool steps, int64_t loader, int64_t drift, const
 		kernel(&b, tail, at + 2 * US, at + 5 * US + 6 * MS, 1 * MS, id++);
 		at += 7 * MS + 5 * US;
 		if (steps) {
-			struct fo_trace_step *s = fo_trace_add_step(&b);
-			*s = (struct fo_trace_step){ i, begin, at - 1, thread, -1 };
+			fo_trace_add_step(&b, i, begin, at - 1)->thread = thread;
 		}
 	}
 	assert_int_equal(fo_trace_build_finish(&b, &j->trace), FO_OK);
