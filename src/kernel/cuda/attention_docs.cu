@@ -15,8 +15,8 @@ FO_DEVICE int32_t start_of(const fo_cuda_view &doc, int32_t i)
 /* Token i is the last of its document. */
 FO_DEVICE bool ends(const fo_cuda_view &doc, int32_t i) { return i + 1 == doc.rows || start_of(doc, i + 1) > i; }
 
-/* Document b begins at token `first`. The loop stays one: unrolled three times its factors do not fit into the registers
- * of a block of 1,024 threads. */
+/* Document b begins at token `first`. The loop stays one: unrolled three times, its factors do not fit into the
+ * registers of a block of 1,024 threads. */
 FO_DEVICE void put_offsets(const fo_cuda_attention_docs_args &p, int32_t b, int32_t first)
 {
 #pragma unroll 1
