@@ -205,15 +205,6 @@ static void stack_bar(struct fo_str *out, const struct fo_draw_stacks *c, size_t
 	fo_str_puts(out, "</div>\n");
 }
 
-void fo_draw_swatch(struct fo_str *out, size_t part)
-{
-	fo_str_printf(
-		out,
-		"<svg class=\"sw\" viewBox=\"0 0 14 14\" aria-hidden=\"true\"><rect class=\"part p%zu\" width=\"14\" "
-		"height=\"14\"/></svg>",
-		part);
-}
-
 static bool anyone_has(const struct fo_draw_stacks *c, size_t part)
 {
 	for (size_t k = 0; k < c->stacks; k++)

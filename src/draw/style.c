@@ -140,3 +140,12 @@ const char fo_draw_style[] =
 	"main{max-width:none;padding:0}figure,tr,.facts div,pre{break-inside:avoid}h2{break-after:avoid}"
 	"svg *{print-color-adjust:exact}"
 	"details::details-content{content-visibility:visible;display:block;block-size:auto}}\n";
+
+void fo_draw_swatch(struct fo_str *out, size_t part)
+{
+	fo_str_printf(
+		out,
+		"<svg class=\"sw\" viewBox=\"0 0 14 14\" aria-hidden=\"true\"><rect class=\"part p%zu\" width=\"14\" "
+		"height=\"14\"/></svg>",
+		part);
+}

@@ -135,56 +135,6 @@ static void look_at_steps(struct fo_report *o)
 	}
 }
 
-/* ---- the machine ---- */
-
-/* A sum or, over its weight, a mean of what is known; NaN where nothing is. */
-struct known {
-	double sum, weight;
-};
-static void add(struct known *k, double v, double weight)
-{
-	if (isfinite(v)) {
-		k->sum += v * weight;
-		k->weight += weight;
-	}
-}
-static double sum_of(const struct known *k) { return k->weight > 0 ? k->sum : NAN; }
-static double mean_of(const struct known *k) { return k->sum / k->weight; }
-
-struct fo_state_use fo_machine_over(const struct fo_record *r, int64_t first, int64_t last, bool inside)
-{
-	struct known steal = { 0 }, clock = { 0 }, load = { 0 }, limited = { 0 }, joules = { 0 }, throttles = { 0 };
-	double seconds = 0;
-	int64_t before = 0;
-	for (int64_t i = 0; i < r->machines; i++) {
-		const struct fo_record_machine *m = &r->machine[i];
-		const struct fo_state_use *u = &m->use;
-		/* The event tells of the steps (before, m->step]; it counts with its share of them that lies inside
-		 * (outside). */
-		double lo = fmax((double)before, (double)first - 1), hi = fmin((double)m->step, (double)last);
-		double steps = (double)m->step - (double)before;
-		double part = steps > 0 ? fmax(hi - lo, 0) / steps : (double)(m->step >= first && m->step <= last);
-		part = inside ? part : 1 - part;
-		before = m->step;
-		if (!(u->seconds * part > 0))
-			continue;
-		seconds += u->seconds * part;
-		add(&steal, u->steal, u->seconds * part);
-		add(&clock, u->clock_hz, u->seconds * part);
-		add(&load, u->load, u->seconds * part);
-		add(&limited, u->limited_s, part);
-		add(&joules, u->joules, part);
-		add(&throttles, u->throttles, 1); /* single events belong to the phase that they touch */
-	}
-	return (struct fo_state_use){ .seconds = seconds,
-				      .steal = mean_of(&steal),
-				      .clock_hz = mean_of(&clock),
-				      .load = mean_of(&load),
-				      .limited_s = sum_of(&limited),
-				      .joules = sum_of(&joules),
-				      .throttles = sum_of(&throttles) };
-}
-
 static fo_status compose(struct fo_report *o, const struct fo_metered *m)
 {
 	struct fo_burst best = { 0 };

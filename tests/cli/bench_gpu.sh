@@ -98,7 +98,7 @@ size=18 # MiB: nothing computed again does not fit, something does
 FLATOUT_SOFT_COUNTERS=$tmp/counters
 export FLATOUT_SOFT_COUNTERS
 run 0 train $model $wide --data.path=text --train.device=cuda --dry-run --eval.every=0 --memory.limit=${size}MiB --run.dir=no
-chosen=$(tr '\n' ' ' <out | sed -n 's/  */ /g; s/.* auto recomputes \([^:]*\): [0-9.]* % of.*/\1/p')
+chosen=$(tr '\n' ' ' <out | sed -n 's/  */ /g; s/.* [Aa]uto:* *recomputes \([^:]*\): [0-9.]* % of.*/\1/p')
 case $chosen in '' | nothing) wrong "train computes nothing again at $size MiB: $(cat out)" ;; esac
 step 0 $wide --memory.limit=${size}MiB
 [ "$(text recompute)" = "$chosen" ] || wrong "train computes again '$chosen', the step benchmark '$(text recompute)'"
