@@ -194,12 +194,10 @@ static fo_status need_of_model(const struct fo_diagnosis *d, struct need *out)
 static void need_of_shapes(const struct fo_subject *s, struct need *out)
 {
 	const struct fo_trace *t = s->t;
-	int64_t first, last, known_ns = 0, all_ns = 0, known_attention_ns = 0, attention_ns = 0;
+	int64_t known_ns = 0, all_ns = 0, known_attention_ns = 0, attention_ns = 0;
 	uint8_t *counted = t->op_count ? fo_xmalloc((size_t)t->op_count / 8 + 1) : NULL;
 	*out = (struct need){ .causal_flop = NAN, .rule = "shapes" };
-	fo_subject_ops(t, s->id, s->begin_ns, s->end_ns, &first, &last);
-	for (int64_t i = first; i < last; i++) {
-		const struct fo_gpu_op *o = &t->gpu[i];
+	for (const struct fo_gpu_op *end, *o = fo_shown_ops(s, &end); o < end; o++) {
 		struct fo_product_shape shape;
 		int32_t where;
 		double flop;
@@ -244,14 +242,11 @@ static void add_row(struct fo_bridge *b, enum fo_bridge_part part, double share,
 /* Exclusive time of recomputed work by class. The ledger has its sum; the classes' durations divide it. */
 static void recompute_by_class(const struct fo_subject *s, double out[FO_K_COMPUTE_COUNT])
 {
-	const struct fo_trace *t = s->t;
-	int64_t first, last;
 	double dur[FO_K_COMPUTE_COUNT] = { 0 }, all = 0;
-	fo_subject_ops(t, s->id, s->begin_ns, s->end_ns, &first, &last);
-	for (int64_t i = first; i < last; i++)
-		if ((t->gpu[i].flags & FO_GPU_RECOMPUTED) && t->gpu[i].class < FO_K_COMPUTE_COUNT) {
-			dur[t->gpu[i].class] += (double)(t->gpu[i].end_ns - t->gpu[i].begin_ns);
-			all += (double)(t->gpu[i].end_ns - t->gpu[i].begin_ns);
+	for (const struct fo_gpu_op *end, *g = fo_shown_ops(s, &end); g < end; g++)
+		if ((g->flags & FO_GPU_RECOMPUTED) && g->class < FO_K_COMPUTE_COUNT) {
+			dur[g->class] += (double)(g->end_ns - g->begin_ns);
+			all += (double)(g->end_ns - g->begin_ns);
 		}
 	for (int c = 0; c < FO_K_COMPUTE_COUNT; c++)
 		out[c] = all > 0 ? fmin((double)s->l.class_ns[c], (double)s->l.recompute_ns * dur[c] / all) : 0;
@@ -532,8 +527,10 @@ static fo_status bridge(struct fo_diagnosis *d, const struct fo_subject *s, cons
 		if (b->why_not[0]) /* with a wrong peak every rate is wrong */
 			d->attention.efficiency = NAN;
 	}
-	if (b->why_not[0] || isnan(b->peak_flop_s))
+	if (b->why_not[0] || isnan(b->peak_flop_s)) {
+		b->flop_per_step = NAN;
 		return FO_OK;
+	}
 	b->mfu = b->flop_per_step / (b->step_s * b->peak_flop_s);
 	b->mfu_causal = need.causal_flop / (b->step_s * b->steps * b->peak_flop_s);
 	b->known = true;
@@ -547,9 +544,13 @@ fo_status fo_diagnose_bridge(struct fo_diagnosis *d)
 	struct fo_subject s;
 	struct fo_catalogue c;
 	const struct fo_device *v = NULL;
-	d->bridge = (struct fo_bridge){
-		.mfu = NAN, .mfu_causal = NAN, .peak_flop_s = NAN, .measured_flop_s = NAN, .devices = devices_of(d)
-	};
+	d->bridge = (struct fo_bridge){ .mfu = NAN,
+					.mfu_causal = NAN,
+					.peak_flop_s = NAN,
+					.measured_flop_s = NAN,
+					.flop_per_step = NAN,
+					.step_s = NAN,
+					.devices = devices_of(d) };
 	if (!fo_subject_of(d, &s) || s.l.span_ns < 1) {
 		missing(&d->bridge, "the trace has no GPU work");
 		return FO_OK;

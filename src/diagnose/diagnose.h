@@ -6,6 +6,11 @@
 
 #include "trace/trace.h"
 
+struct fo_arena;
+struct fo_json;
+struct fo_schema;
+struct fo_str;
+
 /* ---- intervals ---- */
 
 struct fo_interval {
@@ -89,10 +94,8 @@ struct fo_step_ledger {
 	int64_t number; /* -1: the whole trace */
 	struct fo_ledger l;
 	int64_t host_begin_ns, host_end_ns; /* the host's step of that number; -1: not in the trace */
-	int64_t launch_busy_ns; /* the launching threads' time inside operators and calls that do not wait: the floor of
-				 * the step when everything else is free; -1 unknown */
-	int64_t loader_ns;      /* the data loader's time, and the part of it in which a launching thread was busy */
-	int64_t loader_busy_ns;
+	int64_t launch_busy_ns; /* of launching threads in operators and calls that do not wait, the floor; -1 unknown */
+	int64_t loader_ns, loader_busy_ns; /* the data loader's time; of it, while a launching thread was busy */
 };
 
 /* A step as the host sees it, from its begin (or the end of the one before, if its GPU work lasted longer) to the end
@@ -117,8 +120,7 @@ struct fo_host_step {
 
 enum fo_window_origin {
 	FO_WINDOW_LAUNCHED_STEPS, /* the host's steps, by the GPU operations that were launched in them */
-	FO_WINDOW_HOST_STEP, /* the only marked step, as marked on the host: to its end, or that of the last operation
-				     launched in it */
+	FO_WINDOW_HOST_STEP, /* the only one, as marked on the host: to its end or that of the last operation launched */
 	FO_WINDOW_GPU_STEPS, /* the GPU's copy of their annotation */
 	FO_WINDOW_NVTX,      /* recurring annotations of iterations */
 	FO_WINDOW_OPTIMIZER, /* from the end of one optimizer update to the end of the next */
@@ -134,16 +136,13 @@ struct fo_device_ledger {
 	int64_t steps;
 	struct fo_ledger total;       /* sum of the steps (or the whole trace): what JSON's device carries */
 	struct fo_step_ledger median; /* the step of median span: what findings and pictures speak of */
-	struct fo_ledger once; /* with exclude_unlinked, where there is any recomputation: the trace without it, as
-				* TraceLens shows it; span 0: none */
+	struct fo_ledger once; /* with exclude_unlinked: without recomputation, as TraceLens shows it; span 0: none */
 	int64_t leftover_ops;  /* at the front, without a launch record, in no window */
-	int64_t outside_ops;  /* others that are in no window: before the first step, in the last one, which was dropped
-			       */
-	int64_t excluded_ops; /* without a launch record, left out on demand (exclude_unlinked) */
+	int64_t outside_ops;   /* others in no window: before the first step, in the last one, which was dropped */
+	int64_t excluded_ops;  /* without a launch record, left out on demand (exclude_unlinked) */
 	int64_t dropped_steps; /* at the end, of which the trace does not show where they end */
 	int64_t empty_steps;   /* in `step`, that hold no operation */
-	int64_t unseen_steps;  /* that launched nothing and are not in `step`: the device was still busy with those
-				  before */
+	int64_t unseen_steps;  /* that launched nothing and are not in `step`: the device was still busy */
 	/* FO_WINDOW_WHOLE alone: the window spans the GPU's operations, changed by these (window_start.c). */
 	int64_t lead_ns;       /* in front of the first operation: the host's recorded work */
 	int64_t start_ns;      /* left out at the front: a gap in which the profiler or the job started */
@@ -168,8 +167,7 @@ struct fo_rank_ledger {
  * allocation, and cudaFree alone of those that free. */
 struct fo_ledger_options {
 	bool whole_trace;      /* no steps: every GPU operation of the trace */
-	bool exclude_unlinked; /* the same without GPU operations that have no launch record, and fills as computation,
-				  as TraceLens has it */
+	bool exclude_unlinked; /* as TraceLens has it: also without those without a launch record, fills computing */
 };
 
 /* ---- collectives over ranks ---- */
@@ -182,18 +180,16 @@ struct fo_rank_wait {
 	int64_t wait_ns, transfer_ns;
 	int64_t end_skew_ns;     /* of transfer_ns: behind the first member's end */
 	int64_t last, caused_ns; /* how often it arrived last, and what the others waited for it then */
-	int64_t matched,
-		unmatched;    /* kernels; unmatched: not on all members, no barrier by nature, or of unequal parts */
-	int64_t unmatched_ns; /* their durations */
-	int64_t wait_most_ns; /* of that at most waiting, at least none: less what the bytes of a send or receive take
-				 at the links' peak */
+	int64_t matched;         /* kernels */
+	int64_t unmatched;       /* others: not on all members, no barrier by nature, or of unequal parts */
+	int64_t unmatched_ns;    /* their durations */
+	int64_t wait_most_ns; /* the most of that which may be waiting: less what a transfer takes at the links' peak */
 };
 /* The rank that makes the others wait, and the row in which its median step exceeds the median of theirs. */
 struct fo_culprit {
 	int at;          /* in wait[]; -1: nobody waits */
 	double share;    /* of all waiting, what others spent waiting for it */
-	const char *row; /* of the ledger: "gemm", "host_data", "exposed_mem", ...; "late_begin": the step itself began
-			    so much later; NULL: none */
+	const char *row; /* of the ledger: "gemm", ...; "late_begin": the step itself began later; NULL: none */
 	int64_t excess_ns;
 };
 
@@ -223,14 +219,13 @@ struct fo_bridge_row {
  * (docs/metrics.md). */
 struct fo_bridge {
 	bool known;
-	double mfu, mfu_causal, peak_flop_s, step_s,
-		flop_per_step;  /* flop of one device's share; mfu_causal NaN: not told */
+	double mfu, mfu_causal, peak_flop_s, step_s; /* mfu_causal NaN: not told */
+	double flop_per_step;                        /* of one device's share */
 	double steps;           /* in the window: 1, but where it has none of its own and their number was given */
-	double measured_flop_s; /* the best product that the catalogue's source measured in that precision; NaN */
-	double coverage; /* of the products' and attention's time, the share whose shapes are known; 1 with a model
-			    given */
-	int devices;     /* that share the step */
-	char rule[32];   /* "mfu", "shapes" */
+	double measured_flop_s; /* the best matmul that the catalogue's source measured in that precision; NaN */
+	double coverage;        /* of matmuls' and attention's time, the share of known shapes; 1 with a model given */
+	int devices;            /* that share the step */
+	char rule[32];          /* "mfu", "shapes" */
 	char dtype[8], device[48];
 	char peak_source[240]; /* "1307 TFLOP/s bf16 dense, <source of the catalogue's row>"; "" unknown */
 	char why_not[320];     /* known == false: what is missing, or what cannot be */
@@ -265,13 +260,11 @@ struct fo_product {
 	double fill;       /* estimate: share of tiles and waves that hold work; NaN: the device is unknown */
 	double contended;  /* median time while a communication kernel was live over that without; NaN: not both seen */
 	bool memory_bound; /* intensity below the ridge of the device */
-	bool tiny;         /* a call is so short that what every kernel costs hides its rate: nothing is said of what is
-			      attainable */
+	bool tiny;         /* calls are so short that what any kernel costs hides their rate */
 	int64_t warm_up;   /* first calls that are left out, where no step is marked: much slower than those behind */
-	/* The cost of the shape itself, where that is worth a finding of its own (padding.c). */
+	/* The cost of the shape itself, where that is worth a finding of its own (product_rate.c). */
 	int64_t pad[3];       /* m, n, k as they would be; 0: as it is */
-	double padded_flop_s; /* estimate: of the same useful FLOP with them; NaN: there is nothing to pad, or no
-				 ceiling known */
+	double padded_flop_s; /* estimate for the same useful FLOP with them; NaN: nothing to pad, or no ceiling known */
 	double tiles;         /* of the result, over the batch; NaN: the device is unknown */
 	bool splits_k;        /* some kernel divides k over units */
 	bool few_tiles;       /* fewer than half of the units have one, k is long, and nothing divides it */
@@ -305,12 +298,10 @@ extern const char *const fo_finding_kind_name[FO_FIND_COUNT], *const fo_finding_
 
 enum { FO_EVIDENCE_OF = 96 };
 struct fo_evidence {
-	int rank;
-	int16_t device; /* -1: of none */
+	int rank, device; /* device -1: of none */
 	int64_t begin_ns, duration_ns;
 	char name[160];
-	char of[FO_EVIDENCE_OF]; /* a kernel's operator and module: "aten::mul in LlamaRMSNorm_3"; "": not in the trace
-				  */
+	char of[FO_EVIDENCE_OF]; /* a kernel's operator and module: "aten::mul in LlamaRMSNorm_3"; "": unknown */
 };
 struct fo_setting {
 	char framework[24];                  /* "PyTorch", "TorchTitan", "Megatron-LM", "NCCL" */
@@ -324,16 +315,13 @@ struct fo_finding {
 	bool serious; /* makes the exit code 1 */
 	bool is_bottleneck, is_runner_up;
 	char title[160], why[640];
-	int64_t loss_ns; /* of the median step: what would go away at best */
-	double ceiling;  /* step time before / after, if all of that went: x 1.50 */
-	double gain, gain_low,
-		gain_high; /* discounted estimate with its interval, as ceiling; all four NaN: it promises nothing */
-	bool up_to; /* the interval is so wide that its middle means nothing: "up to x gain_high; how much cannot be
-		     * told from this trace" is all that may be said of its worth */
+	int64_t loss_ns;                  /* of the median step: what would go away at best */
+	double ceiling;                   /* step time before / after, if all of that went: x 1.50 */
+	double gain, gain_low, gain_high; /* estimate and interval, as ceiling; all four NaN: it promises nothing */
+	bool up_to;                       /* the interval is so wide that only "up to gain_high" may be said */
 	bool nearly_all; /* the loss is more than nine tenths of the step: no factor is said, and all four are NaN */
-	bool later; /* alone it gains nothing yet: the launching thread needs the step for its own work; all four are
-		       NaN */
-	double dollars; /* per hour of the job at `gain`; NaN without a price */
+	bool later;      /* alone it gains nothing yet, for the launching thread needs the step; all four are NaN */
+	double dollars;  /* per hour of the job at `gain`; NaN without a price */
 	struct fo_setting setting[FO_SETTINGS_MAX];
 	int settings;
 	struct fo_evidence evidence[FO_EVIDENCE_MAX];
@@ -352,15 +340,14 @@ struct fo_diagnose_options {
 	struct fo_ledger_options ledger;
 	const char *model;            /* preset or config.json; NULL */
 	int64_t seq, tokens_per_step; /* 0: not given; tokens of the whole job's step */
-	double steps,
-		step_s; /* of a window without marked steps: how many it covers, or how long one lasts; 0: not given */
+	double steps, step_s;  /* without marked steps: how many the window covers, how long one lasts; 0: not given */
 	const char *device;    /* of the catalogue; NULL: the trace's own */
 	const char *dtype;     /* NULL: from kernels and shapes */
 	double price_per_hour; /* US dollars for one device; NaN */
 };
 
-/* The one judgement that text, JSON, page and exit code follow. */
-/* The last four are not diagnosed; all but the first make the exit code 1, for health was not shown. */
+/* The one judgement that text, JSON, page and exit code follow. The last four are not diagnosed; all but the first make
+ * the exit code 1, for health was not shown. */
 #define FO_JUDGED_LIST(X)                                              \
 	X(HEALTHY, "healthy")                                          \
 	X(SERIOUS, "serious")                                          \
@@ -392,11 +379,9 @@ struct fo_diagnosis {
 	struct fo_trace_set *set; /* not owned */
 	struct fo_rank_ledger *rank;
 	int ranks;
-	int worst, middle,
-		best;     /* ranks[] by the median step's span without waiting for others: slowest, median, fastest */
-	double step_skew; /* (max - median) / median of the ranks' own work */
-	struct fo_rank_wait
-		*wait; /* by rank, then device, those that communicate; NULL where only one does: waiting is unknown */
+	int worst, middle, best;   /* ranks[] by the median step's span without waiting: slowest, median, fastest */
+	double step_skew;          /* (max - median) / median of the ranks' own work */
+	struct fo_rank_wait *wait; /* by rank, then device, those that communicate; NULL where only one does */
 	int waits;
 	struct fo_culprit culprit;
 	struct fo_pipeline pipeline;
@@ -405,12 +390,10 @@ struct fo_diagnosis {
 	struct fo_utilisation utilisation;
 	struct fo_attention_rate attention;
 	struct fo_moving_rate moving;
-	bool forward_only;  /* operators are recorded, and neither a backward pass nor an optimizer is among them: FLOP
-			       are of the forward pass */
+	bool forward_only;  /* operators are recorded, without a backward pass or optimizer: so are FLOP */
 	char framework[24]; /* of the settings: "PyTorch", "TorchTitan", ...; "" where nothing was found */
 	enum fo_judgement judged;
-	char cannot[160]; /* why no bottleneck can be named: "no GPU work in this trace"; "": it can, and none found
-			     means none */
+	char cannot[160];           /* why no bottleneck can be named: "no GPU work in this trace"; "": it can */
 	struct fo_product *product; /* by time, greatest first */
 	int64_t products;
 	struct fo_finding *finding; /* validity first, then by gain */
@@ -446,9 +429,7 @@ static inline bool fo_diagnosed(const struct fo_diagnosis *d)
 /* The mean of all steps is shown where it is so much longer than the median step that the median hides what some steps
  * wait for (a loader that delivers every tenth batch late). */
 #define FO_STEPS_UNEVEN 1.1
-/* Bridge, findings, ledgers on a terminal and pages speak of the same step of a device: the median one, or that mean.
- */
-struct fo_diagnosis;
+/* Bridge, findings, ledgers on a terminal and pages show the same step of a device: the median one, or that mean. */
 struct fo_subject {
 	const struct fo_diagnosis *d; /* this and the next four: NULL and 0 from fo_shown_step_of */
 	const struct fo_rank_ledger *rank;
@@ -486,6 +467,7 @@ struct fo_kernel_sum {
 	enum fo_kernel_class class;
 	double calls; /* of a step */
 	int64_t ns;   /* of a step: durations added up, overlapping or not */
+	double share; /* of the step */
 };
 struct fo_kernels {
 	struct fo_kernel_sum *v; /* by time, greatest first */
@@ -496,8 +478,7 @@ struct fo_kernels {
 /* Sums for the subject of bridge and findings: the slowest rank's fo_shown_device. n is 0 without GPU work. */
 void fo_kernels_of(const struct fo_diagnosis *d, struct fo_kernels *out);
 void fo_kernels_fini(struct fo_kernels *k);
-/* The operator or module that launched a GPU operation which is evidence; NULL: it is none, or the trace does not tell.
- */
+/* The operator or module that launched a GPU operation which is evidence; NULL: unknown. */
 const char *fo_evidence_place(const struct fo_diagnosis *d, const struct fo_evidence *e);
 
 /* ---- runs of our own (own_run.c) ---- */
@@ -507,16 +488,13 @@ const char *fo_own_mfu_text(const struct fo_own_run *x, char buf[400]);
 /* A ledger's row as it is called for our own timelines; others keep theirs. */
 const char *fo_own_label(const struct fo_trace *t, const char *label);
 /* A text that speaks of GPUs, kernels and launches, made one of a processor. */
-struct fo_str;
 void fo_own_words(struct fo_str *s);
-struct fo_json;
 void fo_own_run_json(struct fo_json *j, const struct fo_diagnosis *d); /* the key "own_run" */
 void fo_own_run_of(struct fo_diagnosis *d);                            /* fills own */
 void fo_own_reword(struct fo_diagnosis *d); /* findings in words of a processor, where it is one */
 
 /* ---- what was given and what of it was taken (found.c) ---- */
 
-struct fo_arena;
 /* Sentences without a full stop, for every output: the recording that was taken of several, ranks that are missing,
  * files that are cut or thinned, what was left out. How many; they and the list are in arena memory. Of a single whole
  * trace: none. */
@@ -525,16 +503,14 @@ int fo_found_of(const struct fo_diagnosis *d, struct fo_arena *a, const char ***
 int fo_found_missing(const struct fo_diagnosis *d, struct fo_arena *a, int **missing);
 /* Do more than a hundredth of its launches lack their operation? */
 bool fo_found_thin(const struct fo_trace *t);
-struct fo_json;
 void fo_found_json(struct fo_json *j, const struct fo_diagnosis *d); /* the key "found" */
 
 /* {"schema": 1, "ranks": [...], "findings": [...], ...}: docs/formats.md. */
-struct fo_str;
 void fo_diagnosis_json(const struct fo_diagnosis *d, struct fo_str *out);
 /* schedule_json.c: of it the keys "clocks", "waits", "skew", "culprit", "pipeline". */
-struct fo_json;
 void fo_diagnosis_ranks_json(struct fo_json *j, const struct fo_diagnosis *d);
-/* findings_json.c: the keys "findings", "bridge", "products", "kernels", "utilisation", "framework", "unknowns". */
+/* findings_json.c: the keys from "window" to "unknowns", and their tables. */
+extern const struct fo_schema fo_advice_schema, fo_kernels_schema, fo_verdict_schema;
 void fo_diagnosis_findings_json(struct fo_json *j, const struct fo_diagnosis *d);
 
 /* ---- its parts, each in its own file ---- */

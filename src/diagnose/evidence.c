@@ -1,3 +1,4 @@
+/* What rules write a finding with: title and reasons, and the events that are its evidence. */
 #include "diagnose/findings_int.h"
 #include "diagnose/ledger_int.h"
 
@@ -6,8 +7,32 @@
 #include "base/count.h"
 #include "base/text.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+void fo_title(struct fo_finding *f, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(f->title, sizeof(f->title), fmt, ap);
+	va_end(ap);
+}
+
+void fo_why(struct fo_finding *f, const char *fmt, ...)
+{
+	size_t n = strlen(f->why);
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(f->why + n, sizeof(f->why) - n, fmt, ap);
+	va_end(ap);
+}
+
+bool fo_notable(const struct fo_rule_context *c, struct fo_finding *f, int64_t ns)
+{
+	f->serious = fo_share(c, ns) > FO_SHARE_SERIOUS;
+	return fo_share(c, ns) > FO_SHARE_ADVICE;
+}
 
 /* ---- operations of the subject ---- */
 
@@ -26,6 +51,14 @@ void fo_subject_ops(const struct fo_trace *t, int16_t device, int64_t begin, int
 	while (low < t->gpu_count && t->gpu[low].device == device && t->gpu[low].begin_ns < end)
 		low++;
 	*last = low;
+}
+
+const struct fo_gpu_op *fo_shown_ops(const struct fo_subject *s, const struct fo_gpu_op **end)
+{
+	int64_t first, last;
+	fo_subject_ops(s->t, s->id, s->begin_ns, s->end_ns, &first, &last);
+	*end = s->t->gpu + last;
+	return s->t->gpu + first;
 }
 
 /* ---- gaps ---- */
@@ -178,11 +211,9 @@ void fo_evidence_placed(struct fo_finding *f, const struct fo_subject *s, const 
 
 void fo_evidence_kernels(struct fo_finding *f, const struct fo_subject *s, uint64_t classes)
 {
-	int64_t first, last;
-	fo_subject_ops(s->t, s->id, s->begin_ns, s->end_ns, &first, &last);
-	for (int64_t i = first; i < last; i++)
-		if (classes >> s->t->gpu[i].class & 1)
-			fo_evidence_placed(f, s, &s->t->gpu[i]);
+	for (const struct fo_gpu_op *end, *g = fo_shown_ops(s, &end); g < end; g++)
+		if (classes >> g->class & 1)
+			fo_evidence_placed(f, s, g);
 }
 
 void fo_evidence_kernel(struct fo_finding *f, const struct fo_subject *s, const struct fo_gpu_op *o)
@@ -213,6 +244,26 @@ void fo_evidence_named(struct fo_finding *f, const struct fo_subject *s, const c
 			add_host(f, s, &s->t->op[i]);
 }
 
+void fo_tally_add(struct fo_tally *t, int32_t name, int32_t op, int64_t ns)
+{
+	struct fo_tally_row *r = t->v;
+	while (r < t->v + t->n && r->name != name)
+		r++;
+	if (r == t->v + FO_TALLY_NAMES)
+		return;
+	if (r == t->v + t->n) {
+		*r = (struct fo_tally_row){ .name = name, .first = op, .longest = op };
+		t->n++;
+	}
+	r->ns += ns;
+	if (ns > r->longest_ns) {
+		r->longest_ns = ns;
+		r->longest = op;
+	}
+	if (!t->best || r->ns > t->best->ns)
+		t->best = r;
+}
+
 /* Does it take most of [begin, end)? */
 static bool fills_gap(const struct fo_host_op *o, int64_t begin, int64_t end)
 {
@@ -228,38 +279,19 @@ static bool fills_gap(const struct fo_host_op *o, int64_t begin, int64_t end)
  * in it; -1: none. */
 static int32_t repeated_operator(const struct fo_trace *t, int64_t first, int64_t last, int64_t begin, int64_t end)
 {
-	enum { NAMES = 32 /* what is not among the first of them does not fill the gap alone */ };
-	struct {
-		int64_t ns, longest;
-		int32_t name, op;
-	} seen[NAMES];
-	int n = 0;
+	struct fo_tally seen;
 	int64_t covered = begin;
+	seen.n = 0; /* rows need not be zero, and there are many gaps */
+	seen.best = NULL;
 	for (int64_t i = first; i < last; i++) {
 		const struct fo_host_op *o = &t->op[i];
 		int64_t to = fo_min(o->end_ns, end), ns = to - o->begin_ns;
 		if (o->kind != FO_HOST_OP || o->begin_ns < covered || to <= o->begin_ns)
 			continue;
 		covered = to;
-		int k = 0;
-		while (k < n && seen[k].name != o->name)
-			k++;
-		if (k == NAMES)
-			continue;
-		if (k == n) {
-			seen[n].ns = seen[n].longest = 0;
-			seen[n++].name = o->name;
-		}
-		seen[k].ns += ns;
-		if (ns > seen[k].longest) {
-			seen[k].longest = ns;
-			seen[k].op = (int32_t)i;
-		}
+		fo_tally_add(&seen, o->name, (int32_t)i, ns);
 	}
-	for (int k = 0; k < n; k++)
-		if (10 * seen[k].ns >= 7 * (end - begin))
-			return seen[k].op;
-	return -1;
+	return seen.best && 10 * seen.best->ns >= 7 * (end - begin) ? seen.best->longest : -1;
 }
 
 /* Operators nest: of those that cover most of the gap, the one that began last is the innermost. */

@@ -16,6 +16,8 @@ void fo_subject_device(struct fo_subject *out, const struct fo_diagnosis *d, con
  * t->gpu (others of the same device may lie between whose end comes earlier). */
 void fo_subject_ops(const struct fo_trace *t, int16_t device, int64_t begin, int64_t end, int64_t *first,
 		    int64_t *last);
+/* The same of the subject's step: its first, and one past its last. */
+const struct fo_gpu_op *fo_shown_ops(const struct fo_subject *s, const struct fo_gpu_op **end);
 
 /* ---- gaps of a window ---- */
 
@@ -52,6 +54,16 @@ int64_t fo_idle_gap_call(const struct fo_subject *s, const struct fo_idle_gap *g
  * `most` ns. */
 void fo_evidence_gaps(struct fo_finding *f, const struct fo_subject *s, const struct fo_idle_gap *gap, int64_t gaps,
 		      unsigned causes, int64_t least, int64_t most);
+/* Time by name, of the first names that are added; a zeroed one is empty. */
+enum { FO_TALLY_NAMES = 64 };
+struct fo_tally {
+	int n;
+	struct fo_tally_row {
+		int32_t name, first, longest; /* operators: the first that was added, the longest */
+		int64_t ns, longest_ns;
+	} * best, v[FO_TALLY_NAMES]; /* best: most time; NULL: none */
+};
+void fo_tally_add(struct fo_tally *t, int32_t name, int32_t op, int64_t ns);
 /* Host operators of any kind whose name contains this, anywhere in the trace. */
 void fo_evidence_named(struct fo_finding *f, const struct fo_subject *s, const char *part);
 void fo_evidence_add(struct fo_finding *f, int rank, int16_t device, int64_t begin_ns, int64_t duration_ns,

@@ -111,8 +111,10 @@ void fo_kernels_of(const struct fo_diagnosis *d, struct fo_kernels *out)
 		out->v[*at - 1].ns = fo_plus(out->v[*at - 1].ns, o->end_ns - o->begin_ns);
 	}
 	free(place);
-	for (int64_t i = 0; i < out->n; i++)
+	for (int64_t i = 0; i < out->n; i++) {
 		out->v[i].ns /= s.steps;
+		out->v[i].share = (double)out->v[i].ns / (double)out->span_ns;
+	}
 	if (out->n)
 		qsort(out->v, (size_t)out->n, sizeof(*out->v), by_time);
 }

@@ -9,12 +9,55 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 const char *const fo_window_origin_name[FO_WINDOW_ORIGIN_COUNT] = {
 	[FO_WINDOW_LAUNCHED_STEPS] = "launched_steps", [FO_WINDOW_HOST_STEP] = "host_step",
 	[FO_WINDOW_GPU_STEPS] = "gpu_steps",           [FO_WINDOW_NVTX] = "nvtx",
 	[FO_WINDOW_OPTIMIZER] = "optimizer",           [FO_WINDOW_WHOLE] = "whole",
 };
+
+/* ---- which operations count, and as what ---- */
+
+/* Is this operation of class FO_K_MEMORY a fill? */
+static bool fills(const struct fo_trace *t, const struct fo_gpu_op *g)
+{
+	if (g->kind != FO_GPU_KERNEL)
+		return g->kind == FO_GPU_MEMSET;
+	for (const char *name = fo_trace_text(t, g->name); *name; name++)
+		if (!strncasecmp(name, "fill", 4) || !strncasecmp(name, "set", 3))
+			return true;
+	return false;
+}
+
+bool fo_ledger_counts(const struct fo_trace *t, const struct fo_gpu_op *g, enum fo_kinds kinds)
+{
+	if (kinds != FO_KINDS_LINKED)
+		return true;
+	return g->launch >= 0 &&
+	       (g->kind != FO_GPU_MEMSET || strncmp(fo_trace_text(t, t->launch[g->launch].name), "hip", 3));
+}
+
+static uint8_t class_of(const struct fo_trace *t, const struct fo_gpu_op *g, enum fo_kinds kinds)
+{
+	if (kinds == FO_KINDS_BY_NAME)
+		return g->class;
+	if (kinds == FO_KINDS_LINKED && (g->kind != FO_GPU_KERNEL || g->class_by_name == FO_K_MEMORY))
+		return fills(t, g) ? FO_K_COPY : FO_K_MEMORY;
+	if (g->kind != FO_GPU_KERNEL)
+		return FO_K_MEMORY;
+	if (g->class_by_name == FO_K_COMMUNICATION)
+		return FO_K_COMMUNICATION;
+	return g->class < FO_K_COMPUTE_COUNT ? g->class : FO_K_COPY;
+}
+
+/* FO_COPY_NONE: a fill; FO_COPY_OTHER: the direction is not told. */
+static uint8_t copy_of(const struct fo_trace *t, const struct fo_gpu_op *g)
+{
+	if (fills(t, g))
+		return FO_COPY_NONE;
+	return g->copy != FO_COPY_NONE && g->copy < FO_COPY_COUNT ? g->copy : FO_COPY_OTHER;
+}
 
 /* ---- what runs at one moment ---- */
 
@@ -262,7 +305,7 @@ static void walk_ops(struct walk *w)
 		const struct fo_gpu_op *g = &d->op[i];
 		if (!fo_device_op_counts(d, g))
 			continue;
-		uint8_t class = fo_ledger_class(d->t, g, d->kinds);
+		uint8_t class = class_of(d->t, g, d->kinds);
 		tally(w, g, class);
 		if (g->end_ns <= g->begin_ns)
 			continue;
@@ -272,7 +315,7 @@ static void walk_ops(struct walk *w)
 		now = fo_max(g->begin_ns, now);
 		push(w, (struct running){ .end = g->end_ns,
 					  .class = class,
-					  .copy = class == FO_K_MEMORY ? fo_ledger_copy(d->t, g) : FO_COPY_NONE,
+					  .copy = class == FO_K_MEMORY ? copy_of(d->t, g) : FO_COPY_NONE,
 					  .flags = g->flags,
 					  .kernel = g->kind == FO_GPU_KERNEL });
 	}
@@ -294,7 +337,7 @@ static void divide_exposed(struct fo_step_ledger *step, int64_t steps, const str
 		const struct fo_gpu_op *g = &d->op[i];
 		if (!fo_ledger_counts(d->t, g, d->kinds))
 			continue;
-		uint8_t class = fo_ledger_class(d->t, g, d->kinds);
+		uint8_t class = class_of(d->t, g, d->kinds);
 		if (class < FO_K_COMPUTE_COUNT) {
 			fo_intervals_add(&compute, g->begin_ns, g->end_ns);
 		} else if (class == FO_K_COMMUNICATION && d->wait[i] >= 0) {

@@ -30,11 +30,8 @@ static inline enum fo_kinds fo_kinds_of(const struct fo_ledger_options *o)
 		return FO_KINDS_LINKED;
 	return o->whole_trace ? FO_KINDS_RECORDED : FO_KINDS_BY_NAME;
 }
-/* charge.c: is this operation counted, under which class, and which direction of copy is one of FO_K_MEMORY? Fills have
- * none (FO_COPY_NONE); a copy of unknown direction is FO_COPY_OTHER. */
+/* Is this operation counted? */
 bool fo_ledger_counts(const struct fo_trace *t, const struct fo_gpu_op *g, enum fo_kinds kinds);
-uint8_t fo_ledger_class(const struct fo_trace *t, const struct fo_gpu_op *g, enum fo_kinds kinds);
-uint8_t fo_ledger_copy(const struct fo_trace *t, const struct fo_gpu_op *g);
 
 /* The operations of one device: t->gpu[first .. first + n). */
 struct fo_device_ops {

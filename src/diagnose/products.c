@@ -285,17 +285,6 @@ static int by_time(const void *a, const void *b)
 	return fo_order(y->time_ns, x->time_ns);
 }
 
-/* The part of [begin, end) that lies under communication of the same device. */
-static int64_t under(const struct fo_intervals *comm, int64_t begin, int64_t end)
-{
-	int64_t ns = 0;
-	for (size_t i = fo_intervals_find(comm, begin); i < comm->n && comm->v[i].begin < end; i++) {
-		int64_t a = fo_max(comm->v[i].begin, begin), b = fo_min(comm->v[i].end, end);
-		ns += b > a ? b - a : 0;
-	}
-	return ns;
-}
-
 static void type_of_call(const struct fo_trace *t, struct call *c)
 {
 	char dtype[12];
@@ -325,7 +314,7 @@ static int64_t collect(const struct fo_subject *s, struct call **out)
 		c.op = where;
 		c.splits = fo_product_splits_k(fo_trace_text(t, o->name));
 		c.time_ns = c.kernel_ns;
-		c.live_ns = under(&comm, o->begin_ns, o->end_ns);
+		c.live_ns = fo_intervals_within(&comm, o->begin_ns, o->end_ns);
 		fo_array_room(out, &cap, (size_t)n, sizeof(**out));
 		(*out)[n++] = c;
 	}

@@ -38,7 +38,7 @@ double fo_product_tiles(const struct fo_product_shape *s, const char *kernel);
 double fo_product_bytes(const struct fo_product_shape *s);
 /* Split k, stream k: such a kernel fills waves that tiles alone would not. */
 bool fo_product_splits_k(const char *kernel);
-/* padding.c: pad, padded_flop_s, tiles and few_tiles of *p, whose other fields are known. */
+/* pad, padded_flop_s, tiles and few_tiles of *p, whose other fields are known. */
 void fo_product_pad(struct fo_product *p, const struct fo_product_shape *s, const char *kernel,
 		    const struct fo_device *v);
 /* Does shape-padding or split-k speak of its loss? Then no other finding does. */

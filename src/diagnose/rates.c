@@ -131,15 +131,13 @@ void fo_copy_words_of(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	/* Smaller copies do not reach a link's rate: their latency, about 10 us, is that of 640 KB at 63 GB/s. */
 	enum { LEAST = 1 << 20 };
-	const struct fo_trace *t = c->s->t;
-	int64_t first, last, bytes[FO_COPY_COUNT] = { 0 }, ns[FO_COPY_COUNT] = { 0 };
+	int64_t bytes[FO_COPY_COUNT] = { 0 }, ns[FO_COPY_COUNT] = { 0 };
 	double link = host_link(c);
 	const char *before = " Rates: ";
-	fo_subject_ops(t, c->s->id, c->s->begin_ns, c->s->end_ns, &first, &last);
-	for (int64_t i = first; i < last; i++)
-		if (t->gpu[i].kind == FO_GPU_MEMCPY && t->gpu[i].bytes >= LEAST && t->gpu[i].copy < FO_COPY_COUNT) {
-			bytes[t->gpu[i].copy] += t->gpu[i].bytes;
-			ns[t->gpu[i].copy] += t->gpu[i].end_ns - t->gpu[i].begin_ns;
+	for (const struct fo_gpu_op *end, *g = fo_shown_ops(c->s, &end); g < end; g++)
+		if (g->kind == FO_GPU_MEMCPY && g->bytes >= LEAST && g->copy < FO_COPY_COUNT) {
+			bytes[g->copy] += g->bytes;
+			ns[g->copy] += g->end_ns - g->begin_ns;
 		}
 	for (int k = 0; k < FO_COPY_COUNT; k++) {
 		bool host = (k == FO_COPY_H2D || k == FO_COPY_D2H) && link > 0;

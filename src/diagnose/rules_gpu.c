@@ -320,10 +320,7 @@ static void evidence_of_loss(struct fo_finding *f, const struct fo_subject *s)
 {
 	const struct fo_trace *t = s->t;
 	const struct fo_gpu_op *longest[FO_PRODUCTS_LOOKED_AT] = { NULL };
-	int64_t first, last;
-	fo_subject_ops(t, s->id, s->begin_ns, s->end_ns, &first, &last);
-	for (int64_t i = first; i < last; i++) {
-		const struct fo_gpu_op *g = &t->gpu[i];
+	for (const struct fo_gpu_op *end, *g = fo_shown_ops(s, &end); g < end; g++) {
 		int32_t where;
 		int at = fo_product_of_gpu(s->d, t, g, &where);
 		if (at >= 0 && (!longest[at] || g->end_ns - g->begin_ns > longest[at]->end_ns - longest[at]->begin_ns))
@@ -460,11 +457,9 @@ static bool recompute(const struct fo_rule_context *c, struct fo_finding *f)
 	fo_title(f, "the forward pass runs twice: recomputation takes %.1f %% of the step", fo_percent(c, ns));
 	fo_why(f, "It buys memory. Where memory is left over, recompute less: keep matmuls and attention, and repeat "
 		  "what is cheap. MFU does not count it.");
-	int64_t first, last;
-	fo_subject_ops(c->s->t, c->s->id, c->s->begin_ns, c->s->end_ns, &first, &last);
-	for (int64_t i = first; i < last; i++)
-		if (c->s->t->gpu[i].flags & FO_GPU_RECOMPUTED)
-			fo_evidence_placed(f, c->s, &c->s->t->gpu[i]);
+	for (const struct fo_gpu_op *end, *g = fo_shown_ops(c->s, &end); g < end; g++)
+		if (g->flags & FO_GPU_RECOMPUTED)
+			fo_evidence_placed(f, c->s, g);
 	return true;
 }
 

@@ -25,18 +25,19 @@ static bool serious(const struct fo_rule_context *c, int64_t ns)
 	       (fo_share(c, l->idle_total_ns) > FO_SHARE_SERIOUS && ns >= greatest);
 }
 
-static bool worth_it(const struct fo_rule_context *c, int64_t ns)
+/* Does it deserve a line? Sets f->serious. */
+static bool worth_it(const struct fo_rule_context *c, struct fo_finding *f, int64_t ns)
 {
-	return ns > 0 && (fo_share(c, ns) > FO_SHARE_ADVICE || serious(c, ns));
+	f->serious = serious(c, ns);
+	return ns > 0 && (fo_share(c, ns) > FO_SHARE_ADVICE || f->serious);
 }
 
 static bool data_loading(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_ledger *l = &c->s->l;
 	int64_t idle = l->idle_ns[FO_IDLE_HOST_DATA];
-	if (!worth_it(c, idle) && c->host_data_share <= FO_SHARE_ADVICE)
+	if (!worth_it(c, f, idle) && c->host_data_share <= FO_SHARE_ADVICE)
 		return false;
-	f->serious = serious(c, idle);
 	/* Workers take the loader's processor time along; where they share cores with the launching thread (two
 	 * hardware threads of a core do at best half each) what it still shows doubles. Its own work stays the floor.
 	 */
@@ -82,34 +83,18 @@ static const char *kernels_text(const struct fo_ledger *l, char buf[80])
  * what takes time. */
 static int32_t long_operator(const struct fo_rule_context *c, int64_t idle, int64_t *ns)
 {
-	enum { NAMES = 64 };
-	struct {
-		int32_t name, op;
-		int64_t ns;
-	} seen[NAMES];
-	int n = 0, best = -1;
+	struct fo_tally seen = { .n = 0 };
 	for (int64_t i = 0; i < c->gaps; i++) {
 		int64_t length = c->gap[i].end_ns - c->gap[i].begin_ns;
 		int32_t op = length > FO_GAP_SHORT_NS && fo_idle_gap_call(c->s, &c->gap[i]) < 0
 				     ? fo_idle_gap_operator(c->s, &c->gap[i])
 				     : -1;
-		if (op < 0)
-			continue;
-		int k = 0;
-		while (k < n && seen[k].name != c->s->t->op[op].name)
-			k++;
-		if (k == NAMES)
-			continue;
-		if (k == n) {
-			seen[n].name = c->s->t->op[op].name;
-			seen[n].op = op;
-			seen[n++].ns = 0;
-		}
-		seen[k].ns += c->gap[i].idle_ns[FO_IDLE_HOST_LAUNCH_BOUND] / c->s->steps;
-		best = best < 0 || seen[k].ns > seen[best].ns ? k : best;
+		if (op >= 0)
+			fo_tally_add(&seen, c->s->t->op[op].name, op,
+				     c->gap[i].idle_ns[FO_IDLE_HOST_LAUNCH_BOUND] / c->s->steps);
 	}
-	*ns = best >= 0 ? seen[best].ns : 0;
-	return best >= 0 && 4 * seen[best].ns > idle ? seen[best].op : -1;
+	*ns = seen.best ? seen.best->ns : 0;
+	return seen.best && 4 * *ns > idle ? seen.best->first : -1;
 }
 
 /* The idling in gaps that one call of the driver fills; *name: the call of the longest such gap. */
@@ -153,11 +138,11 @@ static int64_t launch_idle(const struct fo_rule_context *c)
 
 /* The part of launch_idle inside one operator on the processor, if that is most of it and enough for host-work: fewer
  * launches would not change it. 0: there is no such operator. */
-static int64_t work_on_processor(const struct fo_rule_context *c, int32_t *op)
+static int64_t work_on_processor(const struct fo_rule_context *c, struct fo_finding *f, int32_t *op)
 {
 	int64_t idle = launch_idle(c), inside;
 	*op = long_operator(c, idle, &inside);
-	return *op >= 0 && 2 * inside > idle && worth_it(c, inside) ? inside : 0;
+	return *op >= 0 && 2 * inside > idle && worth_it(c, f, inside) ? inside : 0;
 }
 
 /* Does the operator launch work itself? Then its time is not one of host tensors alone: it may allocate, load or
@@ -174,12 +159,11 @@ static bool launches_itself(const struct fo_trace *t, int32_t op)
 static bool host_work(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	int32_t op;
-	int64_t inside = work_on_processor(c, &op);
+	int64_t inside = work_on_processor(c, f, &op);
 	char name[64];
 	if (inside == 0)
 		return false;
 	bool launches = launches_itself(c->s->t, op);
-	f->serious = serious(c, inside);
 	fo_gain_freed(c, f, inside, launches ? 0 : FO_GAIN_HALF);
 	fo_str_visible(name, sizeof(name), fo_trace_text(c->s->t, c->s->t->op[op].name));
 	fo_title(f, "work on the processor holds up the launches, in '%.60s': the GPU idles %.1f %% of the step", name,
@@ -200,11 +184,10 @@ static bool launch_bound(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_ledger *l = &c->s->l;
 	int32_t op;
-	int64_t idle = launch_idle(c) - work_on_processor(c, &op), inside;
+	int64_t idle = launch_idle(c) - work_on_processor(c, f, &op), inside;
 	char name[80];
-	if (!worth_it(c, idle))
+	if (!worth_it(c, f, idle))
 		return false;
-	f->serious = serious(c, idle);
 	op = long_operator(c, idle, &inside);
 	if (2 * inside > launch_idle(c)) /* a finding of its own */
 		op = -1;
@@ -241,14 +224,9 @@ static bool launch_bound(const struct fo_rule_context *c, struct fo_finding *f)
 /* The operator in which the host waited longest, if that is half of all waiting: aten::item, aten::nonzero. */
 static int32_t waiting_operator(const struct fo_subject *s)
 {
-	enum { NAMES = 32 };
-	struct {
-		int32_t name;
-		int64_t ns;
-	} seen[NAMES];
+	struct fo_tally seen = { .n = 0 };
 	const struct fo_trace *t = s->t;
 	int64_t all = 0;
-	int n = 0, best = -1;
 	for (int64_t i = 0; i < t->op_count; i++) {
 		const struct fo_host_op *o = &t->op[i];
 		if (o->kind != FO_HOST_SYNC || o->end_ns <= s->begin_ns || o->begin_ns >= s->end_ns)
@@ -258,28 +236,18 @@ static int32_t waiting_operator(const struct fo_subject *s)
 							  what it calls */
 			name = t->op[in].kind == FO_HOST_OP ? t->op[in].name : name;
 		all += o->end_ns - o->begin_ns;
-		int k = 0;
-		while (k < n && seen[k].name != name)
-			k++;
-		if (name < 0 || k == NAMES)
-			continue;
-		if (k == n) {
-			seen[n].name = name;
-			seen[n++].ns = 0;
-		}
-		seen[k].ns += o->end_ns - o->begin_ns;
-		best = best < 0 || seen[k].ns > seen[best].ns ? k : best;
+		if (name >= 0)
+			fo_tally_add(&seen, name, in, o->end_ns - o->begin_ns);
 	}
-	return best >= 0 && 2 * seen[best].ns > all ? seen[best].name : -1;
+	return seen.best && 2 * seen.best->ns > all ? seen.best->name : -1;
 }
 
 static bool synchronised(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	int64_t idle = fo_idle_of(c, FO_IDLE_HOST_SYNC);
 	char name[80], in[100] = "";
-	if (!worth_it(c, idle))
+	if (!worth_it(c, f, idle))
 		return false;
-	f->serious = serious(c, idle);
 	fo_gain_usual(c, f, idle, FO_GAIN_HALF);
 	int32_t op = waiting_operator(c->s);
 	if (op >= 0)
@@ -301,9 +269,8 @@ static bool host_other(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	int64_t idle = fo_idle_of(c, FO_IDLE_HOST_OTHER) - c->other_short_ns;
 	bool frames = c->s->t->defect.has_frames;
-	if (!worth_it(c, idle))
+	if (!worth_it(c, f, idle))
 		return false;
-	f->serious = serious(c, idle);
 	fo_gain_freed(c, f, idle, FO_GAIN_HALF);
 	fo_title(f, "the host does something else: the GPU idles %.1f %% of the step", fo_percent(c, idle));
 	if (!c->s->t->defect.has_host_ops)
@@ -320,9 +287,8 @@ static bool host_other(const struct fo_rule_context *c, struct fo_finding *f)
 static bool kernel_gaps(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	int64_t idle = fo_idle_of(c, FO_IDLE_KERNEL_GAP);
-	if (!worth_it(c, idle))
+	if (!worth_it(c, f, idle))
 		return false;
-	f->serious = serious(c, idle);
 	fo_gain_of(c, f, idle, (struct fo_gain){ .least = fo_fusable(c) / 2, .most = fo_fusable(c) });
 	fo_title(f, "many small kernels: %.1f %% of the step lies between them", fo_percent(c, idle));
 	fo_why(f,
@@ -335,9 +301,8 @@ static bool kernel_gaps(const struct fo_rule_context *c, struct fo_finding *f)
 static bool dependency(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	int64_t idle = c->s->l.idle_ns[FO_IDLE_DEPENDENCY];
-	if (!worth_it(c, idle))
+	if (!worth_it(c, f, idle))
 		return false;
-	f->serious = serious(c, idle);
 	fo_gain_usual(c, f, idle, 0);
 	fo_title(f, "launched work waits for something else: %.1f %% of the step", fo_percent(c, idle));
 	fo_why(f, "The next operation was in the queue before the gap began, and the gap is longer than the hardware "
@@ -354,9 +319,8 @@ static bool dependency(const struct fo_rule_context *c, struct fo_finding *f)
 static bool code_loading(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	int64_t idle = c->s->l.idle_ns[FO_IDLE_LONG_CALL];
-	if (fo_one_window(c) || !worth_it(c, idle))
+	if (fo_one_window(c) || !worth_it(c, f, idle))
 		return false;
-	f->serious = serious(c, idle);
 	fo_gain_of(c, f, idle,
 		   (struct fo_gain){ .least = FO_GAIN_HALF, .most = 1, .frees_ns = c->floor_ns - c->launch_ns });
 	fo_title(f, "code is loaded or compiled in every step: the GPU idles %.1f %% for it", fo_percent(c, idle));
@@ -369,9 +333,8 @@ static bool code_loading(const struct fo_rule_context *c, struct fo_finding *f)
 static bool unknown(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	int64_t idle = c->s->l.idle_ns[FO_IDLE_UNKNOWN];
-	if (!worth_it(c, idle))
+	if (!worth_it(c, f, idle))
 		return false;
-	f->serious = serious(c, idle);
 	f->loss_ns = idle;
 	fo_gain_none(f); /* without a cause there is no cure */
 	fo_title(f, "the GPU idles %.1f %% of the step, and the trace cannot say why", fo_percent(c, idle));

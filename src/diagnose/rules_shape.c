@@ -84,10 +84,7 @@ static bool has_few_tiles(const struct fo_product *p) { return p->few_tiles; }
 static void evidence_of(struct fo_finding *f, const struct fo_subject *s, bool (*wanted)(const struct fo_product *p))
 {
 	const struct fo_trace *t = s->t;
-	int64_t first, last;
-	fo_subject_ops(t, s->id, s->begin_ns, s->end_ns, &first, &last);
-	for (int64_t i = first; i < last; i++) {
-		const struct fo_gpu_op *g = &t->gpu[i];
+	for (const struct fo_gpu_op *end, *g = fo_shown_ops(s, &end); g < end; g++) {
 		int32_t where;
 		int at = fo_product_of_gpu(s->d, t, g, &where);
 		if (at >= 0 && wanted(&s->d->product[at]))
@@ -252,11 +249,9 @@ static double attention_waste(const struct fo_attention_shape *a, const char **w
 static bool attention_padding(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_trace *t = c->s->t;
-	int64_t first, last, ns = 0, most = 0, from = 0, to = 0;
+	int64_t ns = 0, most = 0, from = 0, to = 0;
 	const char *what = "";
-	fo_subject_ops(t, c->s->id, c->s->begin_ns, c->s->end_ns, &first, &last);
-	for (int64_t i = first; i < last; i++) {
-		const struct fo_gpu_op *g = &t->gpu[i];
+	for (const struct fo_gpu_op *end, *g = fo_shown_ops(c->s, &end); g < end; g++) {
 		struct fo_attention_shape a;
 		const char *of;
 		int64_t x, y, length = g->end_ns - g->begin_ns;
@@ -324,10 +319,8 @@ static int64_t needless(const struct fo_rule_context *c, struct fo_finding *f,
 			bool (*wanted)(const struct fo_trace *, const struct fo_gpu_op *), int64_t *calls)
 {
 	const struct fo_trace *t = c->s->t;
-	int64_t first, last, ns = 0, n = 0;
-	fo_subject_ops(t, c->s->id, c->s->begin_ns, c->s->end_ns, &first, &last);
-	for (int64_t i = first; i < last; i++) {
-		const struct fo_gpu_op *g = &t->gpu[i];
+	int64_t ns = 0, n = 0;
+	for (const struct fo_gpu_op *end, *g = fo_shown_ops(c->s, &end); g < end; g++) {
 		if (g->begin_ns < c->s->begin_ns || !wanted(t, g))
 			continue;
 		ns += g->end_ns - g->begin_ns;

@@ -19,6 +19,9 @@
 #define BEGIN "<!-- table "
 #define END "<!-- end of table -->"
 
+/* Of diagnose/diagnose.h, whose intervals are not the ladder's. */
+extern const struct fo_schema fo_advice_schema, fo_kernels_schema, fo_verdict_schema;
+
 static const struct fo_schema *const tables[] = {
 	&fo_run_schema,
 	&fo_machine_schema,
@@ -40,6 +43,9 @@ static const struct fo_schema *const tables[] = {
 	&fo_prepared_schema,
 	&fo_device_header_schema,
 	&fo_device_operation_schema,
+	&fo_advice_schema,
+	&fo_kernels_schema,
+	&fo_verdict_schema,
 };
 enum { TABLES = sizeof tables / sizeof *tables };
 
