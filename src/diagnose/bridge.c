@@ -190,7 +190,7 @@ static fo_status need_of_model(const struct fo_diagnosis *d, struct need *out)
 	return FO_OK;
 }
 
-/* Products and attention of the step by their recorded shapes, each operator once, recomputed ones not. */
+/* Matmuls and attention of the step by their recorded shapes, each operator once, recomputed ones not. */
 static void need_of_shapes(const struct fo_subject *s, struct need *out)
 {
 	const struct fo_trace *t = s->t;
@@ -252,7 +252,7 @@ static void recompute_by_class(const struct fo_subject *s, double out[FO_K_COMPU
 		out[c] = all > 0 ? fmin((double)s->l.class_ns[c], (double)s->l.recompute_ns * dur[c] / all) : 0;
 }
 
-/* Time of the products without recomputed work, ns. */
+/* Time of the matmuls without recomputed work, ns. */
 struct kernels {
 	double again[FO_K_COMPUTE_COUNT], products, attention;
 };
@@ -295,7 +295,7 @@ static void compute_rows(struct fo_bridge *b, const struct fo_subject *s, const 
 			"matmuls above their ideal");
 		add_row(b, FO_BRIDGE_LOSS, (k.attention - ideal_attention) / T, money, "%s",
 			"attention above its ideal");
-	} else { /* written out: its products are products */
+	} else { /* written out: its matmuls are among the others */
 		add_row(b, FO_BRIDGE_LOSS, (k.products - ideal_products - ideal_attention) / T, money, "%s",
 			"matmuls and attention above ideal");
 	}
@@ -355,7 +355,7 @@ static void fill_utilisation(struct fo_diagnosis *d, const struct fo_subject *s)
 
 /* ---- all of it ---- */
 
-/* What cannot be: a rate above the peak. Shapes and times are the trace's own, so it is the peak (device, precision),
+/* A rate above the peak cannot be. Shapes and times are the trace's own, so it is the peak (device, precision),
  * or, with a model, the tokens that are wrong. */
 static void doubt_products(struct fo_diagnosis *d, const struct fo_device *v)
 {
@@ -429,7 +429,7 @@ static fo_status find_need(struct fo_diagnosis *d, const struct fo_subject *s, s
 	if (d->with.model) {
 		FO_TRY(need_of_model(d, need));
 		double n = no_step ? steps_given(d, s) : 1;
-		if (n > 0 && n < 1) { /* refused: then no finding may speak of what that step computes either */
+		if (n > 0 && n < 1) { /* refused: then no finding may use what that step computes either */
 			need->product_flop = need->attention_flop = need->causal_flop = 0;
 			return FO_OK;
 		}

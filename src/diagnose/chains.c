@@ -14,7 +14,7 @@
 struct link {
 	const struct fo_gpu_op *g;
 	int64_t before, behind;
-	bool attention; /* between the products of attention that is written out, or one of them */
+	bool attention; /* between the matmuls of attention that is written out, or one of them */
 };
 
 /* ---- streams ---- */
@@ -73,10 +73,10 @@ static bool one_operator(const struct fo_trace *t, const struct fo_gpu_op *g)
 
 /* ---- attention that is written out ---- */
 
-/* The most kernels between a softmax and its product: scaling, masking, dropout, casts, a copy. */
+/* The most kernels between a softmax and its matmul: scaling, masking, dropout, casts, a copy. */
 enum { BETWEEN_MOST = 8 };
 
-/* Walks along the stream from a softmax and returns how many products of attention it finds, at most `products` (one on
+/* Walks along the stream from a softmax and returns how many matmuls of attention it finds, at most `products` (one on
  * each side, two in the backward pass). With `mark` it marks them and the kernels between. */
 static int walk(const struct fo_trace *t, struct link *v, int64_t from, bool back, int products, bool mark)
 {

@@ -1,4 +1,4 @@
-/* Did the clock fall? A lower clock makes every product slower, of whatever shape, for as long as it lasts; anything
+/* Did the clock fall? A lower clock makes every matmul slower, of whatever shape, for as long as it lasts; anything
  * else that makes equal calls unequal (a cache, an operand's values, a neighbour) does not do so to all shapes at once.
  */
 #include "diagnose/findings_int.h"
@@ -33,7 +33,7 @@ static int by_time(const void *a, const void *b)
 	return fo_order(x->begin_ns, y->begin_ns);
 }
 
-/* Shorter than this a product is launch and fill, not clock: a tile's way through the device takes some 5 us. */
+/* Shorter than this a matmul is launch and fill, not clock: a tile's way through the device takes some 5 us. */
 #define LONG_ENOUGH_NS INT64_C(20000)
 enum { CALLS_ENOUGH = 6, SHAPES_ENOUGH = 3, PARTS = 12 };
 

@@ -135,7 +135,7 @@ struct fo_device_ledger {
 	const struct fo_step_ledger *step;
 	int64_t steps;
 	struct fo_ledger total;       /* sum of the steps (or the whole trace): what JSON's device carries */
-	struct fo_step_ledger median; /* the step of median span: what findings and pictures speak of */
+	struct fo_step_ledger median; /* the step of median span: what findings and pictures show */
 	struct fo_ledger once; /* with exclude_unlinked: without recomputation, as TraceLens shows it; span 0: none */
 	int64_t leftover_ops;  /* at the front, without a launch record, in no window */
 	int64_t outside_ops;   /* others in no window: before the first step, in the last one, which was dropped */
@@ -370,7 +370,7 @@ struct fo_own_run {
 	int64_t processors;                  /* of the machine; -1: not told */
 	int64_t steps, threads;
 	char dtype[8], device[96], peak_source[200];
-	const char *key[FO_OWN_OPTIONS]; /* options that findings speak of, with their values */
+	const char *key[FO_OWN_OPTIONS]; /* options that findings name, with their values */
 	char value[FO_OWN_OPTIONS][24];
 };
 
@@ -444,7 +444,7 @@ struct fo_subject {
 void fo_shown_step_of(const struct fo_device_ledger *v, struct fo_subject *out);
 /* "median step (12)", its number, "mean of 5 steps", "step 3" where there is only one, "whole trace". Returns buf. */
 char *fo_shown_step_words(char buf[48], const struct fo_device_ledger *v);
-/* The step that findings, bridge and utilisation speak of: "step 7 as marked on the host, 391 ms", "the median step
+/* The step of findings, bridge and utilisation: "step 7 as marked on the host, 391 ms", "the median step
  * (5), 176 ms", "the whole trace from the first GPU operation to the last, 124 ms"; "" without GPU work. */
 char *fo_window_words(char buf[160], const struct fo_diagnosis *d);
 /* The step in d->step[] that an instant lies in; -1: none. */
@@ -487,7 +487,7 @@ const char *fo_evidence_place(const struct fo_diagnosis *d, const struct fo_evid
 const char *fo_own_mfu_text(const struct fo_own_run *x, char buf[400]);
 /* A ledger's row as it is called for our own timelines; others keep theirs. */
 const char *fo_own_label(const struct fo_trace *t, const char *label);
-/* A text that speaks of GPUs, kernels and launches, made one of a processor. */
+/* Replaces GPUs, kernels and launches in a text by the words for a processor. */
 void fo_own_words(struct fo_str *s);
 void fo_own_run_json(struct fo_json *j, const struct fo_diagnosis *d); /* the key "own_run" */
 void fo_own_run_of(struct fo_diagnosis *d);                            /* fills own */

@@ -1,4 +1,4 @@
-/* What rules write a finding with: title and reasons, and the events that are its evidence. */
+/* Title, reasons and evidence of a finding: how rules write them. */
 #include "diagnose/findings_int.h"
 #include "diagnose/ledger_int.h"
 

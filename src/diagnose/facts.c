@@ -18,10 +18,10 @@ static bool has_any(const char *text, const char *const *part)
 	return false;
 }
 
-/* ---- products without matrix units ---- */
+/* ---- matmuls without matrix units ---- */
 
 /* Parts of names that libraries give to kernels with matrix units: instruction shapes of mma (884, 1688, 16816),
- * Hopper's and Blackwell's generated products. The PyTorch profiler's old plug-in went by a list like it. */
+ * Hopper's and Blackwell's generated matmuls. The PyTorch profiler's old plug-in went by a list like it. */
 static const char *const matrix_units[] = { "884",     "1688",     "16816", "hmma",      "imma",
 					    "gmma",    "tensorop", "nvjet", "xmma_gemm", "xmma_implicit_gemm",
 					    "tcgen05", "mfma",     "bf16",  "fp16",      "f16",
@@ -205,7 +205,7 @@ enum {
 	NAME_PERHAPS = 1 << 4
 };
 
-/* The recorded type of the operand decides, then the kernel's name. Where neither tells, the product does not count as
+/* The recorded type of the operand decides, then the kernel's name. Where neither tells, the matmul does not count as
  * 32 bit. *perhaps: no type is recorded, and the name does not settle it. */
 static bool computes_single(const struct fo_trace *t, const struct fo_gpu_op *o, uint8_t name, bool *perhaps)
 {
@@ -214,7 +214,7 @@ static bool computes_single(const struct fo_trace *t, const struct fo_gpu_op *o,
 	return dtype[0] ? strcmp(dtype, "fp32") == 0 : (name & NAME_SINGLE) != 0;
 }
 
-/* What a kernel's name says, found once: a product in 32 bit, a compiler's kernel, one elementwise operator of
+/* A kernel's name tells, found once: a matmul in 32 bit, a compiler's kernel, one elementwise operator of
  * PyTorch's. */
 static uint8_t kernel_name(struct fo_facts *f, const struct fo_gpu_op *o, const char *name)
 {

@@ -141,12 +141,12 @@ struct fo_facts {
 	bool pageable, blocking_copies, sync_calls, alloc_calls;
 	bool nvidia, amd, nccl;
 	bool norm_written_out, attention_written_out;
-	bool hidden_ragged, tokens_ragged; /* dimensions that cost products time, and what they are (rules_shape.c) */
+	bool hidden_ragged, tokens_ragged; /* dimensions that cost matmuls time, and what they are (rules_shape.c) */
 	double norm_written_share; /* of the normalisations' time: kernels of elementwise operators, not of a norm's */
 	bool before_pytorch_2;     /* the trace was recorded before its release */
 	enum fo_culprit_cause culprit;
 	int capability;            /* 10 x major + minor; 0 unknown */
-	double fp32_product_share; /* of the products' and convolutions' time: kernels of 32 bit without matrix units */
+	double fp32_product_share; /* of the matmuls' and convolutions' time: kernels of 32 bit without matrix units */
 	bool fp32_by_name;         /* not without those of which only a type in the kernel's name says so */
 	int64_t product_ns;        /* their time, durations added up */
 };
@@ -166,7 +166,7 @@ void fo_settings_join(struct fo_finding *f);
 
 /* ---- gain ---- */
 
-/* What removing a cause could do to a step. The loss is `most` R, the ceiling T / (T - most R). The estimate lies
+/* The gain of removing a cause from a step. The loss is `most` R, the ceiling T / (T - most R). The estimate lies
  * between two new step times: best   T - most R,                 not below best_floor worst  T - least R, not below
  * floor, and reappear on top; not below best, not above T and its middle is the mean of the two.
  * docs/diagnosis-rules.md says where `least`, `most` and `reappear` come from per finding. */
@@ -186,7 +186,7 @@ struct fo_gain {
 /* An estimate below this is within what one step differs from the next, even in its best case. */
 #define FO_GAIN_NONE 1.02
 void fo_gain_solve(const struct fo_gain *g, struct fo_finding *f);
-/* For a finding whose cost is seen and whose cure is not: no ceiling, no estimate; loss_ns stays. */
+/* The cost of such a finding is seen and its cure is not: no ceiling, no estimate; loss_ns stays. */
 void fo_gain_none(struct fo_finding *f);
 
 /* ---- rules ---- */
@@ -197,9 +197,9 @@ void fo_gain_none(struct fo_finding *f);
  * loading from 5 % on (tb_plugin profiler/data.py), Ascend's advisor every cause. */
 #define FO_SHARE_ADVICE 0.05
 /* A cause above this share is serious, and may be the bottleneck: the plug-in's mark for communication, ours for
- * idling, copies and products. */
+ * idling, copies and matmuls. */
 #define FO_SHARE_SERIOUS 0.10
-/* At least half of what could go is assumed to go where nothing better is known. Not calibrated:
+/* Half of what could go is assumed to go at least where nothing better is known. Not calibrated:
  * docs/diagnosis-rules.md. */
 #define FO_GAIN_HALF 0.5
 
@@ -210,20 +210,20 @@ struct fo_chains {
 		fusable_ops; /* kernels that each do one operator, with another such beside them; attention's not */
 	int64_t alone_ns; /* kernels that only move bytes and have none beside them, or are several operators already */
 	int64_t softmax_ns,
-		between_ns;   /* attention written out: its softmax, and what stands between that and its products */
-	int64_t product_ns;   /* its products */
+		between_ns;   /* attention written out: its softmax, and what stands between that and its matmuls */
+	int64_t product_ns;   /* its matmuls */
 	double product_flop;  /* of product_ns; NaN: shapes are not recorded */
 	bool operators_known; /* operators are recorded for most of the time that could be merged, not kernels' names
 				 alone */
 };
 void fo_chains_of(const struct fo_subject *s, struct fo_chains *out);
 
-/* Whether products of all shapes were slower at one time than at another (clocks.c). */
+/* Whether matmuls of all shapes were slower at one time than at another (clocks.c). */
 struct fo_clocks {
 	bool fell;
 	double ratio; /* time of equal calls while it was low over that while it was high */
-	double share; /* of the products' time in the trace: while it was low */
-	double lost;  /* of the products' time in that step: what they took longer than at the high clock */
+	double share; /* of the matmuls' time in the trace: while it was low */
+	double lost;  /* of the matmuls' time in that step: what they took longer than at the high clock */
 };
 void fo_clocks_of(const struct fo_subject *s, struct fo_clocks *out);
 
@@ -261,14 +261,14 @@ void fo_gain_freed(const struct fo_rule_context *c, struct fo_finding *f, int64_
 double fo_pipeline_bubble(const struct fo_pipeline *p);
 /* Fills c->marked_ns and lowers the causes of the gaps by it. */
 void fo_marks_find(struct fo_rule_context *c, struct fo_idle_gap *gap);
-/* All of one cause that is marked: no other finding speaks of it. */
+/* All of one cause that is marked: no other finding counts it. */
 int64_t fo_marked(const struct fo_rule_context *c, enum fo_idle_cause cause);
-/* Idling of one cause that no other finding speaks of. */
+/* Idling of one cause that no other finding counts. */
 static inline int64_t fo_idle_of(const struct fo_rule_context *c, enum fo_idle_cause cause)
 {
 	return c->s->l.idle_ns[cause] - fo_marked(c, cause) - c->optimizer_idle_ns[cause];
 }
-/* The step's time in kernels that a compiler could merge, without what attention-eager speaks of. Is it enough to
+/* The step's time in kernels that a compiler could merge, without what attention-eager counts. Is it enough to
  * propose a compiler? */
 int64_t fo_merging_ns(const struct fo_rule_context *c);
 bool fo_merges(const struct fo_rule_context *c);
@@ -319,7 +319,7 @@ fo_rule fo_conv_layout; /* rules_shape.c, for the table of rules_gpu.c */
 #define FO_WINDOW_SHOWN "the window that is shown"
 void fo_evidence_window(struct fo_finding *f, const struct fo_subject *s, const char *name);
 
-/* What rules write with. A title is set, reasons are appended; what does not fit is cut. */
+/* Rules write with these. A title is set, reasons are appended; what does not fit is cut. */
 void fo_title(struct fo_finding *f, const char *fmt, ...) FO_PRINTF(2, 3);
 void fo_why(struct fo_finding *f, const char *fmt, ...) FO_PRINTF(2, 3);
 /* "12.3 ms", valid until the end of the block. */
@@ -346,13 +346,13 @@ int fo_without_gpu_work(const struct fo_diagnosis *d, struct fo_finding out[2]);
 
 /* Attention below this share of the peak is slow: published kernels reach more (rules_compute.c). */
 #define FO_ATTENTION_LEAST 0.5
-/* Rules do not speak of a rate below this share of its ceiling: other costs took that time, not the work. */
+/* Rules leave out a rate below this share of its ceiling: other costs took that time, not the work. */
 #define FO_RATE_LEAST 0.01
 
 /* rules_shape.c: hidden_ragged and tokens_ragged. */
 void fo_shape_facts(const struct fo_subject *s, struct fo_facts *facts);
 /* rates.c: each appends a sentence to the reasons where the trace tells: what elementwise operators move, how fast
- * copies are, what products and attention reach. */
+ * copies are, what matmuls and attention reach. */
 void fo_moving_words(const struct fo_diagnosis *d, struct fo_finding *f);
 void fo_copy_words_of(const struct fo_rule_context *c, struct fo_finding *f);
 void fo_compute_words(const struct fo_rule_context *c, struct fo_finding *f);

@@ -1,4 +1,4 @@
-/* Timelines of our own engine: what the run's record says beside them, rules that speak of its options, words for a
+/* Timelines of our own engine: what the run's record says beside them, rules on its options, words for a
  * processor. */
 #include "diagnose/findings_int.h"
 

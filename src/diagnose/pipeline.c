@@ -29,7 +29,7 @@
 
 enum { MAX_STAGES = 4096, MAX_CHUNKS = 1024 };
 
-/* What one rank shows of the pipeline. */
+/* One rank's view of the pipeline. */
 struct place {
 	int stage, stages; /* -1, 0: unknown */
 	int parts;         /* of the model on this rank, by annotations; 0 none */
@@ -220,7 +220,7 @@ static void add_dependencies(struct fo_intervals *out, const struct fo_trace *t,
 		if (until != INT64_MIN && g->begin_ns > until) {
 			int64_t idle[FO_IDLE_COUNT] = { 0 };
 			fo_idle_divide(&host, device, g, until, g->begin_ns, until, g->begin_ns, idle);
-			/* Behind whatever else the gap consists of. */
+			/* The rest of the gap comes before it. */
 			fo_intervals_add(out, g->begin_ns - idle[FO_IDLE_DEPENDENCY], g->begin_ns);
 		}
 		until = fo_max(g->end_ns, until);

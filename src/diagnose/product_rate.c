@@ -1,4 +1,4 @@
-/* The rate that a device can reach for a product of a given shape: tiles, waves, peak, memory. */
+/* The rate that a device can reach for a matmul of a given shape: tiles, waves, peak, memory. */
 #include "diagnose/products_int.h"
 
 #include "trace/shapes.h"
@@ -28,7 +28,7 @@ static void tile_of(const char *name, int64_t *m, int64_t *n)
 		if (*end != 'x' || !isdigit((unsigned char)end[1]))
 			continue;
 		long b = strtol(end + 1, &stop, 10);
-		/* Instruction shapes (16x16x1, 16x8x16) come with smaller numbers than any tile of a product worth a
+		/* Instruction shapes (16x16x1, 16x8x16) come with smaller numbers than any tile of a matmul worth a
 		 * diagnosis. */
 		if (a < 32 || b < 32 || a > 512 || b > 512)
 			continue;
@@ -104,7 +104,7 @@ enum {
 	ROUND = 64,    /* what a ragged dimension is padded to: a whole number of the smallest tiles */
 	LONG_K = 4096, /* a k that is worth dividing: 32 steps of the usual 128 */
 };
-/* A product above this share of its ceiling runs well enough; gemm-efficiency has the same mark. */
+/* A matmul above this share of its ceiling runs well enough; gemm-efficiency has the same mark. */
 #define WELL 0.6
 
 /* NVIDIA's tensor cores and the loads of every library want rows of whole 16 bytes ("Matrix Multiplication Background

@@ -1,4 +1,4 @@
-/* Matrix products by shape: what they reached, and what the device could do for that shape. */
+/* Matrix multiplications by shape: what they reached, and what the device could do for that shape. */
 #include "diagnose/products_int.h"
 
 #include "base/mem.h"
@@ -24,7 +24,7 @@ static int64_t leading(const struct fo_shapes *s, int arg, int keep)
 
 static int64_t last(const struct fo_shapes *s, int arg, int back) { return fo_shapes_last(s, arg, back); }
 
-/* Operators that are products, and which of their arguments are a and b. */
+/* Operators that are matmuls, and which of their arguments are a and b. */
 static const struct {
 	const char *name;
 	int a, b;
@@ -94,7 +94,7 @@ static bool attention_shape(const char *name, const struct fo_shapes *s, struct 
 	return true;
 }
 
-/* Both products over all pairs, so that a causal mask counts in full, as the rule mfu has it; backward counts twice the
+/* Both matmuls over all pairs, so that a causal mask counts in full, as the rule mfu has it; backward counts twice the
  * forward. */
 static double attention_of(const char *name, const struct fo_shapes *s)
 {
@@ -118,7 +118,7 @@ bool fo_attention_of_op(const struct fo_trace *t, int32_t op, struct fo_attentio
 	return false;
 }
 
-/* The type of the operand that a product, convolution or attention multiplies first. */
+/* The type of the operand that a matmul, convolution or attention multiplies first. */
 static void type_of(const struct fo_trace *t, const struct fo_host_op *o, int arg, char dtype[12])
 {
 	snprintf(dtype, 12, "%s", o->types < 0 ? "" : fo_dtype_of_arg(fo_trace_text(t, o->types), arg));
@@ -143,7 +143,7 @@ static const char *dtype_of_tensile(const char *name)
 	return "";
 }
 
-/* cuBLAS's generated products: "nvjet_tst_192x192_64x4_...": types of operands, sum and result; t: bf16, h: fp16, q:
+/* cuBLAS's generated matmuls: "nvjet_tst_192x192_64x4_...": types of operands, sum and result; t: bf16, h: fp16, q:
  * fp8. Single operands (s) have no unit of their own: TF32 or parts of bf16, which the name does not tell. */
 static const char *dtype_of_nvjet(const char *name)
 {
@@ -164,7 +164,7 @@ static const char *dtype_of_nvjet(const char *name)
 
 const char *fo_dtype_of_kernel(const char *name)
 {
-	/* In this order: what names a type first, then instruction shapes. m16n8k8 ("1688") of 16 bit operands says so
+	/* Parts that name a type come first, then instruction shapes. m16n8k8 ("1688") of 16 bit operands says so
 	 * beside it
 	 * ("turing_fp16_s1688gemm_fp16", "cutlass_75_tensorop_bf16_s1688gemm_bf16"); with nothing beside it its
 	 * operands are TF32
@@ -217,7 +217,7 @@ bool fo_call_of_op(const struct fo_trace *t, int32_t op, int32_t *where, struct 
 
 /* ---- types ---- */
 
-/* The recorded type of the innermost product, convolution or attention around g's launch; "" without. */
+/* The recorded type of the innermost matmul, convolution or attention around g's launch; "" without. */
 static const char *recorded_type(const struct fo_trace *t, const struct fo_gpu_op *g)
 {
 	int32_t op = g->flags & FO_GPU_GRAPH ? -1 : g->op;
@@ -401,7 +401,7 @@ static struct fo_product summary(const struct fo_trace *t, const struct call *c,
 	return p;
 }
 
-/* Without steps the first call of a shape stands among the others: libraries choose a kernel and load it, caches and
+/* The first call of a shape stands among the others where no step is marked: libraries choose a kernel and load it, caches and
  * clocks are cold. What takes more than twice the median of those behind it is put last and left out. */
 static int64_t leave_out_first(struct call *c, int64_t n)
 {

@@ -178,7 +178,7 @@ static bool small_reduces(const struct fo_rule_context *c, struct fo_finding *f)
 
 /* ---- transfer, or what may be it ---- */
 
-/* The part of `ns` exposed communication that neither comm-small nor pipeline speaks of: in a pipeline's bubble stages
+/* The part of `ns` exposed communication that neither comm-small nor pipeline counts: in a pipeline's bubble stages
  * wait to receive. */
 static int64_t besides(const struct fo_rule_context *c, int64_t ns)
 {
@@ -271,7 +271,7 @@ static bool copies(const struct fo_rule_context *c, struct fo_finding *f)
 static bool backend(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const char *name = fo_trace_text(c->s->t, c->s->t->backend);
-	/* These backends move data between GPUs themselves; gloo and mpi without CUDA go through host memory. */
+	/* NCCL, UCC and XCCL move data between GPUs themselves; gloo and mpi without CUDA go through host memory. */
 	if (!name[0] || !c->s->t->defect.has_host_ops || strstr(name, "nccl") || strstr(name, "ucc") ||
 	    strstr(name, "xccl") || c->s->l.comm_ns > 0)
 		return false;

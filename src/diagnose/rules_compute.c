@@ -1,4 +1,4 @@
-/* Rates of attention and products against the peak. Never serious: a trace cannot say that a faster kernel exists for
+/* Rates of attention and matmuls against the peak. Never serious: a trace cannot say that a faster kernel exists for
  * the device at hand, so the least gain is none. */
 #include "diagnose/products_int.h"
 
@@ -46,11 +46,11 @@ static bool attention_unknown(const struct fo_rule_context *c, struct fo_finding
 	return true;
 }
 
-/* FLOP/s over all products with a known ceiling, without those of shape-padding and split-k and those too short for a
+/* FLOP/s over all matmuls with a known ceiling, without those of shape-padding and split-k and those too short for a
  * rate. */
 struct reached {
 	double flop_s, attainable_flop_s, fill;
-	double part; /* of all products' time */
+	double part; /* of all matmuls' time */
 };
 static struct reached products_reached(const struct fo_diagnosis *d)
 {
@@ -70,7 +70,7 @@ static struct reached products_reached(const struct fo_diagnosis *d)
 	return (struct reached){ flop / s, flop / best_s, filled / flop, s / all_s };
 }
 
-/* Products that do what can be done, and are yet far below the peak: the difference is the device's, and the points of
+/* Matmuls that do what can be done, and are yet far below the peak: the difference is the device's, and the points of
  * MFU it costs are nobody's to fix. 0.6: below it they are a finding of their own (gemm-efficiency). */
 static bool product_ceiling(const struct fo_rule_context *c, struct fo_finding *f)
 {

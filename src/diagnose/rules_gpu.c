@@ -18,9 +18,9 @@
 #define FUSED_OPTIMIZER_MOST (1 - 28.0 / 80)
 
 /* A fused kernel keeps the scores on chip: softmax and what stands around it are no kernels any more, and it skips what
- * a causal mask hides, half of the pairs. Its products run at the rate of published kernels (FO_ATTENTION_BEST of the
+ * a causal mask hides, half of the pairs. Its matmuls run at the rate of published kernels (FO_ATTENTION_BEST of the
  * peak), where those that write the scores to memory are bound by that: with a head of 64 they do 64 FLOP per byte, and
- * an H100 could do 295. Without shapes only the masked half of the products is counted. */
+ * an H100 could do 295. Without shapes only the masked half of the matmuls is counted. */
 static int64_t attention_fused_saves(const struct fo_rule_context *c)
 {
 	const struct fo_chains *x = c->chain;
@@ -30,7 +30,7 @@ static int64_t attention_fused_saves(const struct fo_rule_context *c)
 	return x->softmax_ns + x->between_ns + x->product_ns - (int64_t)stays;
 }
 
-/* No fused attention runs, and softmax stands beside batched products. */
+/* No fused attention runs, and softmax stands beside batched matmuls. */
 static bool attention_is_eager(const struct fo_rule_context *c)
 {
 	return c->facts->attention_written_out &&
@@ -145,7 +145,7 @@ static void memory_bound_gain(const struct fo_rule_context *c, struct fo_finding
 				     .at_most = !known });
 }
 
-/* The classes that memory-bound speaks of. Each nanosecond is promised once: attention-eager and optimizer-unfused have
+/* The classes of memory-bound. Each nanosecond is promised once: attention-eager and optimizer-unfused have
  * theirs. */
 static uint64_t moving_classes(const struct fo_rule_context *c)
 {
@@ -206,7 +206,7 @@ static bool memory_bound(const struct fo_rule_context *c, struct fo_finding *f)
 
 #define FP32_CLASSES (1u << FO_K_GEMM | 1u << FO_K_CONV)
 
-/* Time of products and convolutions in 32 bit on a device that has matrix units (NVIDIA's from 7.0 on, AMD's in its
+/* Time of matmuls and convolutions in 32 bit on a device that has matrix units (NVIDIA's from 7.0 on, AMD's in its
  * data centre parts, gfx908 on: 9.0); 0: it does not hold. */
 static int64_t single_precision(const struct fo_rule_context *c)
 {
@@ -250,7 +250,7 @@ static bool precision(const struct fo_rule_context *c, struct fo_finding *f)
 	return true;
 }
 
-/* Time that the products would have taken at what is attainable for their shapes, over what they took; NaN: no ceiling
+/* Time that the matmuls would have taken at what is attainable for their shapes, over what they took; NaN: no ceiling
  * known. What is a finding of its own (rules_shape.c) and what is too short for a rate is taken as done well. */
 static double products_efficiency(const struct fo_diagnosis *d)
 {
@@ -266,7 +266,7 @@ static double products_efficiency(const struct fo_diagnosis *d)
 	return took > 0 ? ideal / took : NAN;
 }
 
-/* The rate without shapes, with a model. The best products that were measured reach about 0.8 of the dense peak
+/* The rate without shapes, with a model. The best matmuls that were measured reach about 0.8 of the dense peak
  * (data/devices.csv: H100 794.5 of 989, B200 1745 of 2250). */
 static double bridge_efficiency(const struct fo_diagnosis *d, const struct fo_ledger *l)
 {
@@ -277,7 +277,7 @@ static double bridge_efficiency(const struct fo_diagnosis *d, const struct fo_le
 	return NAN;
 }
 
-/* How much longer this rank's products take than the other ranks': those wait for it, and comm-wait promises that time.
+/* How much longer this rank's matmuls take than the other ranks': those wait for it, and comm-wait promises that time.
  */
 static int64_t excess_of_culprit(const struct fo_rule_context *c)
 {
@@ -298,7 +298,7 @@ static const char *tera(char out[24], double flop_s)
 	return out;
 }
 
-/* A product's time above what is attainable for its shape, as far as this finding judges it. */
+/* A matmul's time above what is attainable for its shape, as far as this finding judges it. */
 static double product_loss(const struct fo_product *p)
 {
 	if (p->tiny || fo_product_claimed(p) || !(p->attainable_flop_s > p->flop_s))
@@ -315,7 +315,7 @@ static const struct fo_product *most_lost(const struct fo_diagnosis *d)
 	return most;
 }
 
-/* One kernel of each product that is judged, its longest; the product that loses most first. */
+/* One kernel of each matmul that is judged, its longest; the matmul that loses most first. */
 static void evidence_of_loss(struct fo_finding *f, const struct fo_subject *s)
 {
 	const struct fo_trace *t = s->t;
@@ -351,7 +351,7 @@ static bool gemm_efficiency(const struct fo_rule_context *c, struct fo_finding *
 		reached = bridge_efficiency(d, &c->s->l);
 	if (isnan(reached))
 		return false;
-	/* unequal-calls speaks of a clock that fell. */
+	/* A clock that fell is in unequal-calls. */
 	const struct fo_clocks *clocks = c->clocks;
 	reached = clocks->fell ? fmin(1, reached / (1 - clocks->lost)) : reached;
 	if (reached >= 0.6 || reached < FO_RATE_LEAST || !fo_notable(c, f, products))
@@ -451,7 +451,7 @@ static bool recompute(const struct fo_rule_context *c, struct fo_finding *f)
 	int64_t ns = c->s->l.recompute_ns;
 	if (fo_share(c, ns) <= FO_SHARE_ADVICE)
 		return false;
-	/* Selective recomputation keeps the products and repeats the rest, which is the cheap part; half is a guess
+	/* Selective recomputation keeps the matmuls and repeats the rest, which is the cheap part; half is a guess
 	 * within it. */
 	fo_gain_usual(c, f, ns, FO_GAIN_HALF);
 	fo_title(f, "the forward pass runs twice: recomputation takes %.1f %% of the step", fo_percent(c, ns));

@@ -116,7 +116,7 @@ static int64_t in_driver(const struct fo_rule_context *c, const char **name)
 	return sum / c->s->steps;
 }
 
-/* What the launching thread did while the GPU waited, by its greatest part, as far as the trace tells. */
+/* The sentence on what the launching thread did while the GPU waited, by its greatest part, as far as the trace tells. */
 static const char *launching_text(const struct fo_rule_context *c)
 {
 	const struct fo_ledger *l = &c->s->l;
@@ -194,7 +194,7 @@ static bool launch_bound(const struct fo_rule_context *c, struct fo_finding *f)
 	const char *call = "";
 	int64_t driver = in_driver(c, &call);
 	bool driven = op < 0 && 4 * driver > idle;
-	/* In the best case graphs replay the step without a launch per kernel; in the worst a compiler merges every
+	/* Graphs at best replay the step without a launch per kernel; in the worst a compiler merges every
 	 * other kernel that it can merge. Neither touches one long operator on the processor. */
 	fo_gain_of(c, f, idle,
 		   (struct fo_gain){

@@ -14,7 +14,7 @@
 
 enum { VALUES = 256, SHOWN = 3 };
 
-/* Dimensions by value, as forward products of one matrix have them: rows are tokens, the others are the model's. */
+/* Dimensions by value, as forward matmuls of one matrix have them: rows are tokens, the others are the model's. */
 struct dimensions {
 	int64_t token[VALUES], model[VALUES];
 	int tokens, models;
@@ -50,7 +50,7 @@ static void learn(struct dimensions *d, const struct fo_trace *t)
 	}
 }
 
-/* The head's size is the smallest dimension of the products of an attention that is written out; heads are not larger
+/* The head's size is the smallest dimension of the matmuls of an attention that is written out; heads are not larger
  * than this. */
 #define HEAD_MOST 512
 
@@ -92,9 +92,9 @@ static void evidence_of(struct fo_finding *f, const struct fo_subject *s, bool (
 	}
 }
 
-/* ---- products ---- */
+/* ---- matmuls ---- */
 
-/* The share of what is attainable that products without such a loss reach; 1 where there are none to compare with. */
+/* The share of what is attainable that matmuls without such a loss reach; 1 where there are none to compare with. */
 static double usual(const struct fo_diagnosis *d, bool *known)
 {
 	double took = 0, ideal = 0;
@@ -109,7 +109,7 @@ static double usual(const struct fo_diagnosis *d, bool *known)
 	return *known && ideal > 0 ? ideal / took : 1;
 }
 
-/* Time of the step that the claimed products take above `best` of each, which is its rate without the loss. Products of
+/* Time of the step that the claimed matmuls take above `best` of each, which is its rate without the loss. Matmuls of
  * an attention that is written out are promised by attention-eager. */
 static int64_t above(const struct fo_rule_context *c, bool (*wanted)(const struct fo_product *p), double reach)
 {

@@ -32,7 +32,7 @@ static bool is_communication(int kind)
 	       kind != FO_SCHED_OPTIMIZER && kind != FO_SCHED_PAUSE;
 }
 
-/* Whose durations are taken as recorded; the others are even. NULL: nobody's. */
+/* Tells whose durations are taken as recorded; the others are even. NULL: nobody's. */
 typedef bool chooser(const struct fo_schedule_op *o, const void *what);
 
 /* Mean step in seconds; *per_step, which may be NULL, gets each. */

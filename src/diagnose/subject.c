@@ -1,4 +1,4 @@
-/* The one device and the one step that figures speak of. */
+/* The one device and the one step that figures are of. */
 #include "diagnose/findings_int.h"
 
 #include "base/count.h"

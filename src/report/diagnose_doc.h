@@ -12,7 +12,7 @@ struct fo_str;
 
 /* brief: the answer, and the findings' titles with what they are worth. d lives until the document was printed. */
 void fo_diagnose_doc(struct fo_doc *doc, const struct fo_diagnosis *d, bool brief);
-/* As fo_diagnose_doc, for the log of a pipeline schedule. */
+/* The same for the log of a pipeline schedule. */
 void fo_schedule_doc(struct fo_doc *doc, const struct fo_schedule_diagnosis *d);
 
 /* ---- the worst gap ---- */
