@@ -94,8 +94,8 @@ struct fo_step_ledger {
 	int64_t number; /* -1: the whole trace */
 	struct fo_ledger l;
 	int64_t host_begin_ns, host_end_ns; /* the host's step of that number; -1: not in the trace */
-	int64_t launch_busy_ns; /* of launching threads in operators and calls that do not wait, the floor; -1 unknown */
-	int64_t loader_ns, loader_busy_ns; /* the data loader's time; of it, while a launching thread was busy */
+	int64_t launch_busy_ns;             /* of launching threads in what does not wait, the floor; -1: unknown */
+	int64_t loader_ns, loader_busy_ns;  /* the data loader's time; of it, while a launching thread was busy */
 };
 
 /* A step as the host sees it, from its begin (or the end of the one before, if its GPU work lasted longer) to the end
@@ -120,7 +120,7 @@ struct fo_host_step {
 
 enum fo_window_origin {
 	FO_WINDOW_LAUNCHED_STEPS, /* the host's steps, by the GPU operations that were launched in them */
-	FO_WINDOW_HOST_STEP, /* the only one, as marked on the host: to its end or that of the last operation launched */
+	FO_WINDOW_HOST_STEP, /* the only one, marked on the host: to its end or that of the last operation launched */
 	FO_WINDOW_GPU_STEPS, /* the GPU's copy of their annotation */
 	FO_WINDOW_NVTX,      /* recurring annotations of iterations */
 	FO_WINDOW_OPTIMIZER, /* from the end of one optimizer update to the end of the next */
@@ -264,7 +264,7 @@ struct fo_product {
 	int64_t warm_up;   /* first calls that are left out, where no step is marked: much slower than those behind */
 	/* The cost of the shape itself, where that is worth a finding of its own (product_rate.c). */
 	int64_t pad[3];       /* m, n, k as they would be; 0: as it is */
-	double padded_flop_s; /* estimate for the same useful FLOP with them; NaN: nothing to pad, or no ceiling known */
+	double padded_flop_s; /* estimate for the same useful FLOP with them; NaN: nothing to pad, no ceiling known */
 	double tiles;         /* of the result, over the batch; NaN: the device is unknown */
 	bool splits_k;        /* some kernel divides k over units */
 	bool few_tiles;       /* fewer than half of the units have one, k is long, and nothing divides it */

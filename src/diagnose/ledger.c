@@ -17,7 +17,7 @@ const char *const fo_window_origin_name[FO_WINDOW_ORIGIN_COUNT] = {
 	[FO_WINDOW_OPTIMIZER] = "optimizer",           [FO_WINDOW_WHOLE] = "whole",
 };
 
-/* ---- which operations count, and as what ---- */
+/* ---- what operations count as ---- */
 
 /* Is this operation of class FO_K_MEMORY a fill? */
 static bool fills(const struct fo_trace *t, const struct fo_gpu_op *g)
@@ -28,14 +28,6 @@ static bool fills(const struct fo_trace *t, const struct fo_gpu_op *g)
 		if (!strncasecmp(name, "fill", 4) || !strncasecmp(name, "set", 3))
 			return true;
 	return false;
-}
-
-bool fo_ledger_counts(const struct fo_trace *t, const struct fo_gpu_op *g, enum fo_kinds kinds)
-{
-	if (kinds != FO_KINDS_LINKED)
-		return true;
-	return g->launch >= 0 &&
-	       (g->kind != FO_GPU_MEMSET || strncmp(fo_trace_text(t, t->launch[g->launch].name), "hip", 3));
 }
 
 static uint8_t class_of(const struct fo_trace *t, const struct fo_gpu_op *g, enum fo_kinds kinds)

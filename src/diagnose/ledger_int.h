@@ -4,6 +4,8 @@
 
 #include "diagnose/diagnose.h"
 
+#include <string.h>
+
 /* The longest gap behind an operation that was launched before it which is the hardware's own turn-around, and the
  * longest time in which what follows a communication counts as waiting for it (facts: docs/metrics.md, "the ledger").
  */
@@ -31,7 +33,13 @@ static inline enum fo_kinds fo_kinds_of(const struct fo_ledger_options *o)
 	return o->whole_trace ? FO_KINDS_RECORDED : FO_KINDS_BY_NAME;
 }
 /* Is this operation counted? */
-bool fo_ledger_counts(const struct fo_trace *t, const struct fo_gpu_op *g, enum fo_kinds kinds);
+static inline bool fo_ledger_counts(const struct fo_trace *t, const struct fo_gpu_op *g, enum fo_kinds kinds)
+{
+	if (kinds != FO_KINDS_LINKED)
+		return true;
+	return g->launch >= 0 &&
+	       (g->kind != FO_GPU_MEMSET || strncmp(fo_trace_text(t, t->launch[g->launch].name), "hip", 3));
+}
 
 /* The operations of one device: t->gpu[first .. first + n). */
 struct fo_device_ops {

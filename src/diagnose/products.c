@@ -401,8 +401,8 @@ static struct fo_product summary(const struct fo_trace *t, const struct call *c,
 	return p;
 }
 
-/* The first call of a shape stands among the others where no step is marked: libraries choose a kernel and load it, caches and
- * clocks are cold. What takes more than twice the median of those behind it is put last and left out. */
+/* The first call of a shape stands among the others where no step is marked: libraries choose a kernel and load it,
+ * caches and clocks are cold. What takes more than twice the median of those behind it is put last and left out. */
 static int64_t leave_out_first(struct call *c, int64_t n)
 {
 	int64_t first = 0;

@@ -116,7 +116,8 @@ static int64_t in_driver(const struct fo_rule_context *c, const char **name)
 	return sum / c->s->steps;
 }
 
-/* The sentence on what the launching thread did while the GPU waited, by its greatest part, as far as the trace tells. */
+/* The sentence on what the launching thread did while the GPU waited, by its greatest part, as far as the trace
+ * tells. */
 static const char *launching_text(const struct fo_rule_context *c)
 {
 	const struct fo_ledger *l = &c->s->l;

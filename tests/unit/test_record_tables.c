@@ -19,7 +19,7 @@
 #define BEGIN "<!-- table "
 #define END "<!-- end of table -->"
 
-/* Of diagnose/diagnose.h, whose intervals are not the ladder's. */
+/* diagnose/diagnose.h declares these; its intervals and the ladder's cannot be included together. */
 extern const struct fo_schema fo_advice_schema, fo_kernels_schema, fo_verdict_schema;
 
 static const struct fo_schema *const tables[] = {
