@@ -324,7 +324,7 @@ static fo_status list_one(struct fo_arena *a, const char *path, size_t cap, stru
 
 static int compare_names(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-fo_status fo_fs_list(struct fo_arena *a, const char *path, size_t cap, char ***out, size_t *n)
+static fo_status list(struct fo_arena *a, const char *path, size_t cap, bool below, char ***out, size_t *n)
 {
 	struct stat st;
 	if (stat(path, &st))
@@ -337,8 +337,10 @@ fo_status fo_fs_list(struct fo_arena *a, const char *path, size_t cap, char ***o
 		names_add(&files, fo_arena_strdup(a, path));
 	else
 		status = fo_fail(FO_EFORMAT, "cannot list '%s': more than 0 files", path);
-	while (status == FO_OK && folders.n)
+	while (status == FO_OK && folders.n) {
 		status = list_one(a, folders.v[--folders.n], cap, &files, &folders);
+		folders.n = below ? folders.n : 0;
+	}
 	if (status == FO_OK) {
 		if (files.n)
 			qsort(files.v, files.n, sizeof *files.v, compare_names);
@@ -350,6 +352,16 @@ fo_status fo_fs_list(struct fo_arena *a, const char *path, size_t cap, char ***o
 	free(files.v);
 	free(folders.v);
 	return status;
+}
+
+fo_status fo_fs_list(struct fo_arena *a, const char *path, size_t cap, char ***out, size_t *n)
+{
+	return list(a, path, cap, true, out, n);
+}
+
+fo_status fo_fs_list_here(struct fo_arena *a, const char *path, size_t cap, char ***out, size_t *n)
+{
+	return list(a, path, cap, false, out, n);
 }
 
 /* ---- mapped files ---- */

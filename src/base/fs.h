@@ -60,6 +60,8 @@ bool fo_fs_is_dir(const char *path);
 /* Regular files below `path` (or path itself), sorted by name, hidden ones skipped; paths in arena memory. Links to
  * directories are not followed. More than `cap` files are refused. */
 FO_CHECKED fo_status fo_fs_list(struct fo_arena *a, const char *path, size_t cap, char ***out, size_t *n);
+/* The same without the folders below path. */
+FO_CHECKED fo_status fo_fs_list_here(struct fo_arena *a, const char *path, size_t cap, char ***out, size_t *n);
 
 struct fo_map {
 	const unsigned char *data;

@@ -219,6 +219,8 @@ void fo_evidence_kernels(struct fo_finding *f, const struct fo_subject *s, uint6
 void fo_evidence_kernel(struct fo_finding *f, const struct fo_subject *s, const struct fo_gpu_op *o)
 {
 	struct fo_finding one = { .evidences = 0 };
+	if (f->evidences == FO_EVIDENCE_MAX)
+		return;
 	fo_evidence_placed(&one, s, o);
 	f->evidence[f->evidences++] = one.evidence[0];
 }

@@ -107,7 +107,7 @@ static bool lost_of(const struct fo_trace *t, int rank, int16_t device, struct f
 	else if (x->truncated)
 		fo_why(f, "The figures are of the events before the cut.");
 	if (x->dropped_by_profiler > 0)
-		fo_why(f, " The profiler itself lost %lld.", (long long)x->dropped_by_profiler);
+		fo_why(f, "%sThe profiler itself lost %lld.", *f->why ? " " : "", (long long)x->dropped_by_profiler);
 	fo_why(f, " What is missing counts as idle.%s", x->truncated ? " Copy or record the file again." : "");
 	fo_evidence_add(f, rank, device, t->begin_ns, t->end_ns - t->begin_ns, t->path ? t->path : "the trace", NULL);
 	return true;

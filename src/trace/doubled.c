@@ -46,7 +46,8 @@ static int64_t drop(void *events, int64_t *n, size_t size, struct key (*key_of)(
 	struct fo_index seen = { 0 };
 	for (size_t i = 0; i < (size_t)*n; i++) {
 		const struct key key = key_of(v + i * size);
-		XXH128_hash_t hash = XXH3_128bits(&key, sizeof key); /* no two keys share it */
+		XXH128_hash_t hash = XXH3_128bits(
+			&key, sizeof key); /* that of other keys is another, but for a chance of 2^-128 */
 		if (key.end_ns > key.begin_ns &&
 		    fo_index_add(&seen, (int64_t)hash.high64, (int64_t)hash.low64, (int32_t)i) != (int32_t)i)
 			continue;

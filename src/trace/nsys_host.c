@@ -294,8 +294,10 @@ static void take_diagnostic(struct nsys *x, const struct nsys_row *r)
 
 static void take_start(struct nsys *x, const struct nsys_row *r)
 {
-	for (int i = 0; i < x->groups; i++)
-		x->group[i].b.t->origin_unix_ns = fo_max(nsys_int(r, 0, 0), 0);
+	for (int i = 0; i < x->groups; i++) { /* the first row that tells one */
+		int64_t *origin = &x->group[i].b.t->origin_unix_ns;
+		*origin = *origin ? *origin : fo_max(nsys_int(r, 0, 0), 0);
+	}
 }
 
 static const struct nsys_table tables[] = {

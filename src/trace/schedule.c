@@ -63,13 +63,11 @@ static char **timelines(struct fo_arena *a, const char *folder, size_t *n)
 	char **v = NULL;
 	size_t all = 0;
 	*n = 0;
-	if (fo_fs_list(a, folder, FO_FOLDER_FILES, &v, &all) != FO_OK)
+	if (fo_fs_list_here(a, folder, FO_FOLDER_FILES, &v, &all) != FO_OK)
 		return NULL;
-	for (size_t i = 0; i < all; i++) {
-		bool here = fo_text_file_name(v[i]) <= v[i] + strlen(folder) + 1;
-		if (here && (fo_text_ends(v[i], ".json") || fo_text_ends(v[i], ".json.gz")) && is_timeline(v[i]))
+	for (size_t i = 0; i < all; i++)
+		if ((fo_text_ends(v[i], ".json") || fo_text_ends(v[i], ".json.gz")) && is_timeline(v[i]))
 			v[(*n)++] = v[i];
-	}
 	return v;
 }
 

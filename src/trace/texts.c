@@ -11,7 +11,7 @@ struct fo_trace_texts {
 	struct fo_arena arena;
 	const char **v;
 	size_t cap;
-	struct fo_index index; /* by a hash of 128 bits, which no two texts share */
+	struct fo_index index; /* by a hash of 128 bits: two texts share one with a chance of 2^-128 */
 };
 
 struct fo_trace_texts *fo_trace_texts_new(void) { return fo_xmalloc(sizeof(struct fo_trace_texts)); }

@@ -115,19 +115,24 @@ fo_status fo_unpack_read(struct fo_unpack *u, char *to, size_t room, size_t *n)
 
 fo_status fo_unpack_head(const char *path, size_t most, char **text, size_t *n)
 {
-	struct fo_unpack *u;
-	size_t cap = 0, got = 1;
+	int fd;
+	struct fo_packed *file;
+	size_t cap = 0, got = BLOCK_BYTES;
+	fo_status st = FO_OK;
 	*text = NULL;
 	*n = 0;
-	FO_TRY(fo_unpack_open(&u, path));
-	fo_status st = FO_OK;
-	while (st == FO_OK && got && *n < most) {
-		fo_array_room(text, &cap, *n + (size_t)fo_min((int64_t)(most - *n), BLOCK_BYTES), 1);
-		st = fo_unpack_read(u, *text + *n, (size_t)fo_min((int64_t)(most - *n), (int64_t)(cap - *n) - 1), &got);
+	FO_TRY(fo_fs_open_regular(path, &fd));
+	FO_TRY(fo_packed_open(&file, fd, path, 0));
+	while (st == FO_OK && got == BLOCK_BYTES && *n < most) {
+		fo_array_room(text, &cap, *n + BLOCK_BYTES, 1);
+		st = fo_packed_read(file, *text + *n, (size_t)fo_min((int64_t)(most - *n), BLOCK_BYTES), &got);
 		*n += got;
 	}
-	fo_unpack_close(u);
-	if (st == FO_OK) {
+	/* Bytes after a whole member are ignored, as gzip does. */
+	bool damaged = st != FO_OK && (fo_packed_inside(file) || !*n);
+	fo_packed_close(file);
+	if (!damaged) {
+		fo_err_clear();
 		(*text)[*n] = '\0';
 		return FO_OK;
 	}
