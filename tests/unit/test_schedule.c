@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <zlib.h>
 
 static char dir[] = "test_schedule.XXXXXX";
 
@@ -220,6 +221,30 @@ static void refused(const char *path, const char *why)
 		fail_msg("'%s' does not say '%s'", fo_err_text(), why);
 }
 
+/* A packed log whose checksum does not fit, and one that is cut: both are refused, the whole one is read. */
+static void test_damaged(void **state)
+{
+	(void)state;
+	struct fo_schedule_log *s;
+	two_stages(0);
+	end_timeline(1, 2, "plain.json");
+	char *path = in_dir("packed.json.gz"), *whole;
+	gzFile z = gzopen(path, "wb");
+	assert_int_equal(gzwrite(z, out.data, (unsigned)out.len), (int)out.len);
+	gzclose(z);
+	must(fo_schedule_open(&s, path));
+	fo_schedule_free(s);
+	struct fo_arena a = { 0 };
+	size_t n;
+	must(fo_fs_read(&a, path, 1 << 20, &whole, &n));
+	whole[n - 6] ^= 1;
+	must(fo_fs_write_atomic(path, whole, n));
+	refused(path, "is damaged");
+	must(fo_fs_write_atomic(path, whole, n / 2));
+	refused(path, "packed.json.gz");
+	fo_arena_fini(&a);
+}
+
 static void test_mistakes(void **state)
 {
 	(void)state;
@@ -412,9 +437,9 @@ int main(void)
 	if (!mkdtemp(dir))
 		return 1;
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_by_hand),     cmocka_unit_test(test_layout),    cmocka_unit_test(test_replicas),
-		cmocka_unit_test(test_mistakes),    cmocka_unit_test(test_folder),    cmocka_unit_test(test_primus),
-		cmocka_unit_test(test_interleaved), cmocka_unit_test(test_published),
+		cmocka_unit_test(test_by_hand), cmocka_unit_test(test_layout),      cmocka_unit_test(test_replicas),
+		cmocka_unit_test(test_damaged), cmocka_unit_test(test_mistakes),    cmocka_unit_test(test_folder),
+		cmocka_unit_test(test_primus),  cmocka_unit_test(test_interleaved), cmocka_unit_test(test_published),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 	fo_str_fini(&out);
