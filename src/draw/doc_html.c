@@ -127,7 +127,7 @@ static void card(struct fo_str *out, const struct fo_doc_node *n)
 {
 	fo_str_puts(out, n->tone == FO_DOC_BAD ? "<section class=\"card serious\">" : "<section class=\"card\">");
 	if (n->label)
-		fo_draw_text(out, "<p class=\"tag\">", n->label, "</p>");
+		fo_draw_sentence(out, "<p class=\"tag\">", n->label, "</p>");
 	fo_draw_sentence(out, "<h3>", n->text, "</h3>\n");
 }
 
