@@ -4,6 +4,7 @@
 #include "report/versus_text.h"
 #include "timeline/timeline.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { OPERATIONS = 10, OPTIONS = 12 }; /* on a screen; the page has all of them */
@@ -30,8 +31,31 @@ static const char *ms(struct page *p, double seconds) { return fo_versus_ms(p->d
 
 /* ---- the answer ---- */
 
+/* Tokens of B's step over those of A's; 1 where they are not known. */
+static double work(const struct fo_versus *v)
+{
+	double times = v->side[1].tokens / v->side[0].tokens;
+	return isfinite(times) ? times : 1;
+}
+
+/* Steps of unlike size are compared by their tokens per second. */
+static void say_rates(struct page *p, double times)
+{
+	const struct fo_spread *x = &p->v->side[0].figure[FO_VERSUS_TOKENS_PER_SECOND],
+			       *y = &p->v->side[1].figure[FO_VERSUS_TOKENS_PER_SECOND];
+	const char *size = fo_doc_printf(p->d, "B's step has %.3g times A's tokens", times);
+	if (fo_spread_apart(x, y))
+		fo_doc_verdict(p->d, y->median > x->median ? FO_DOC_GOOD : FO_DOC_BAD, NULL,
+			       "%s, and does %.3f times as many per second (medians); the quartiles of both are apart.",
+			       size, y->median / x->median);
+	else
+		fo_doc_verdict(p->d, FO_DOC_PLAIN, NULL,
+			       "%s. Tokens per second: not resolved. The quartiles of both runs overlap.", size);
+}
+
 static void say_verdict(struct page *p)
 {
+	static const double alike = 0.05; /* rows of documents hold a little more or less */
 	const struct fo_versus *v = p->v;
 	const struct fo_spread *x = &v->side[0].figure[FO_VERSUS_STEP_SECONDS],
 			       *y = &v->side[1].figure[FO_VERSUS_STEP_SECONDS];
@@ -42,6 +66,8 @@ static void say_verdict(struct page *p)
 	}
 	if (!x->n || !y->n)
 		fo_doc_verdict(p->d, FO_DOC_PLAIN, NULL, "Step times are not known of both runs.");
+	else if (fabs(work(v) - 1) > alike)
+		say_rates(p, work(v));
 	else if (!fo_spread_apart(x, y))
 		fo_doc_verdict(
 			p->d, FO_DOC_PLAIN, NULL,

@@ -23,6 +23,11 @@ valid ab.json
 keys ab.json schema step_seconds lower_quartile parts_seconds beyond_medians_seconds operations difference_seconds resolved options \
 	losses identical_steps causes step_time_resolved
 grep -q '"a_seconds": null' ab.json || wrong "nothing is only in B"
+# Steps of unlike size are compared by tokens per second.
+run 0 train $tiny --run.dir=d --train.steps=12 --train.micro-batches=4
+run 0 compare a d
+says "^B's step has [0-9.]* times A's tokens"
+! grep -q 'times as long' out || wrong "step times of unlike steps are compared"
 # The same seed: the same bits, the same program.
 run 0 compare a c
 says 'the same bits in all 12 common steps' 'the same program on the same processor' '^ *program .*the same' 'train.metered-every  *0  *3'
@@ -34,7 +39,7 @@ run 0 compare a again --json
 grep -q '"same_run": true' out || wrong "one folder under two names is not the same run"
 # The verdict stands above every figure; where it is that nothing is resolved, no row says otherwise.
 run 0 compare a c
-awk '/^ *step time, median/ { exit !told } /Step time: not resolved|times as long as A/ { told = 1 }' out || wrong "figures before the verdict"
+awk '/^ *step time, median/ { exit !told } /Step time: not resolved|times as long as A|Tokens per second: not resolved|times as many per second/ { told = 1 }' out || wrong "figures before the verdict"
 if grep -q '^Step time: not resolved' out; then
 	! grep -E '^  (matmuls|optimizer|norms and elementwise|whole step) .*ms$' out || wrong "parts resolved of a step that is not"
 fi
