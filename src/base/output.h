@@ -15,6 +15,7 @@ enum fo_output {
 	FO_OUTPUT_SVG,    /* a picture of flatout calibrate */
 	FO_OUTPUT_SLICES, /* a trace for ui.perfetto.dev; may be compressed, as the next */
 	FO_OUTPUT_CSV,    /* operations of traces */
+	FO_OUTPUT_STEPS,  /* steps of a training log */
 	FO_OUTPUT_PROMETHEUS,
 	FO_OUTPUT_PROGRAM, /* a step program as text */
 	FO_OUTPUT_TIMELINE,

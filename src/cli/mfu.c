@@ -1,5 +1,5 @@
 /* flatout mfu: Model FLOPs Utilisation from anyone's numbers. */
-#include "cli/cli.h"
+#include "cli/mfu.h"
 
 #include "hw/catalogue.h"
 #include "hw/profile.h"
@@ -9,41 +9,43 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct mfu {
-	const char *model, *device, *dtype, *devices_file;
-	int64_t seq, devices;
-	double params, total, per_device, step_seconds, tokens_per_step;
-	const char *json;
-	bool force;
-};
-
 static const struct fo_opt rows[] = {
-	FO_OPT_PATH(struct mfu, model, "mfu.model", "M", NULL,
+	FO_OPT_PATH(struct fo_cli_mfu, model, "mfu.model", "M", NULL,
 		    "preset, name on Hugging Face, config.json, or a folder with one"),
-	FO_OPT_LENGTH(struct mfu, seq, "mfu.seq", "S", NULL, 1, 1 << 30, "sequence length (with --model)"),
-	FO_OPT_REAL(struct mfu, params, "mfu.params", "N", NULL, 1, 1e16, "weights",
+	FO_OPT_LENGTH(struct fo_cli_mfu, seq, "mfu.seq", "S", NULL, 1, 1 << 30, "sequence length (with --model)"),
+	FO_OPT_REAL(struct fo_cli_mfu, params, "mfu.params", "N", NULL, 1, 1e16, "weights",
 		    "instead of --model: weights that multiply a token"),
-	FO_OPT_TEXT(struct mfu, device, "mfu.device", "D", NULL,
+	FO_OPT_TEXT(struct fo_cli_mfu, device, "mfu.device", "D", NULL,
 		    "accelerator: 'flatout devices' lists them; this: the machine itself, calibrated"),
-	FO_OPT_INT(struct mfu, devices, "mfu.devices", "N", NULL, 1, 1 << 30, "devices", "how many of them"),
-	FO_OPT_REAL(struct mfu, total, "mfu.tokens-per-second", "T", NULL, 1e-9, 1e18, "tokens/s",
+	FO_OPT_INT(struct fo_cli_mfu, devices, "mfu.devices", "N", NULL, 1, 1 << 30, "devices", "how many of them"),
+	FO_OPT_REAL(struct fo_cli_mfu, total, "mfu.tokens-per-second", "T", NULL, 1e-9, 1e18, "tokens/s",
 		    "throughput of all devices together"),
-	FO_OPT_REAL(struct mfu, per_device, "mfu.tokens-per-second-per-device", "T", NULL, 1e-9, 1e18, "tokens/s",
-		    "or of one device"),
-	FO_OPT_REAL(struct mfu, step_seconds, "mfu.step-seconds", "T", NULL, 1e-9, 1e9, "s", "or: time of one step"),
-	FO_OPT_LENGTH_REAL(struct mfu, tokens_per_step, "mfu.tokens-per-step", "K", NULL, 1, 1e18,
+	FO_OPT_REAL(struct fo_cli_mfu, per_device, "mfu.tokens-per-second-per-device", "T", NULL, 1e-9, 1e18,
+		    "tokens/s", "or of one device"),
+	FO_OPT_REAL(struct fo_cli_mfu, step_seconds, "mfu.step-seconds", "T", NULL, 1e-9, 1e9, "s",
+		    "or: time of one step"),
+	FO_OPT_LENGTH_REAL(struct fo_cli_mfu, tokens_per_step, "mfu.tokens-per-step", "K", NULL, 1, 1e18,
 			   "with the tokens of all devices in it"),
-	FO_OPT_TEXT(struct mfu, dtype, "mfu.dtype", "TYPE", "bf16",
+	FO_OPT_TEXT(struct fo_cli_mfu, dtype, "mfu.dtype", "TYPE", "bf16",
 		    "precision of the dense peak: fp32, tf32, fp16, bf16, fp8, fp4"),
-	FO_OPT_PATH(struct mfu, devices_file, "mfu.devices-file", "PATH", NULL,
+	FO_OPT_PATH(struct fo_cli_mfu, devices_file, "mfu.devices-file", "PATH", NULL,
 		    "CSV with own devices, as data/devices.csv"),
-	FO_CLI_OUTPUT_ROWS(struct mfu, "mfu", "JSON on standard output")
+	FO_OPT_INT(struct fo_cli_mfu, batch, "mfu.batch", "B", NULL, 1, 1 << 30, "sequences",
+		   "of a log: sequences of one step, all devices, in place of --tokens-per-step"),
+	FO_OPT_LENGTH_REAL(struct fo_cli_mfu, tokens, "mfu.tokens", "K", NULL, 1, 1e18,
+			   "of a log: tokens of the whole run, for the time to its end"),
+	FO_OPT_REAL(struct fo_cli_mfu, rent, "mfu.rent", "R", NULL, 1e-6, 1e6, "USD",
+		    "of a log: rent per device and hour; else the catalogue's range"),
+	FO_OPT_OUTPUT(struct fo_cli_mfu, html, "mfu.html", "FILE", NULL, "of a log: a page", FO_OUTPUT_PAGE),
+	FO_OPT_OUTPUT(struct fo_cli_mfu, csv, "mfu.csv", "FILE", NULL, "of a log: a line per line of progress",
+		      FO_OUTPUT_STEPS),
+	FO_CLI_OUTPUT_ROWS(struct fo_cli_mfu, "mfu", "JSON on standard output")
 };
 
 enum { MAX_NOTES = 6 };
 
 struct result {
-	struct mfu in;
+	struct fo_cli_mfu in;
 	const struct fo_device *device;
 	struct fo_device here; /* --device this */
 	enum fo_precision precision;
@@ -61,7 +63,7 @@ static fo_status usage(const char *problem)
 }
 
 /* One sentence for the first thing that is missing or contradicts another. */
-static fo_status check_inputs(const struct mfu *in)
+static fo_status check_inputs(const struct fo_cli_mfu *in)
 {
 	bool step = in->step_seconds > 0 || in->tokens_per_step > 0;
 	int ways = (in->total > 0) + (in->per_device > 0) + step;
@@ -140,7 +142,7 @@ static const char *wider(struct result *r, double rate_each)
 /* Says which inputs to doubt, each with the value that it would have to have. */
 static const char *doubts(struct result *r, double share)
 {
-	const struct mfu *in = &r->in;
+	const struct fo_cli_mfu *in = &r->in;
 	double most = r->tokens_per_second / share;
 	struct fo_str s = { 0 };
 	if (in->per_device > 0 && in->devices > 1 && share <= (double)in->devices)
@@ -208,7 +210,7 @@ static void add_notes(struct result *r)
 
 static void given_real(struct fo_json *j, const char *key, double v) { fo_json_real(j, key, v > 0 ? v : NAN); }
 
-static void inputs_json(struct fo_json *j, const struct mfu *in)
+static void inputs_json(struct fo_json *j, const struct fo_cli_mfu *in)
 {
 	fo_json_object(j, "inputs");
 	fo_json_text(j, "model", in->model);
@@ -255,7 +257,7 @@ static void rule_row(struct fo_doc *d, const struct result *r, const char *name,
 /* The inputs in words, each once. */
 static void say_inputs(struct fo_doc *d, const struct result *r)
 {
-	const struct mfu *in = &r->in;
+	const struct fo_cli_mfu *in = &r->in;
 	if (in->model)
 		fo_doc_line(d, "model", "%s, sequence %lld", in->model, (long long)in->seq);
 	else
@@ -328,9 +330,9 @@ static fo_status find_device(struct result *r, const struct fo_catalogue *c)
 	return strcmp(r->in.device, "this") ? fo_catalogue_find(c, r->in.device, &r->device) : find_here(r);
 }
 
-static fo_status run(const struct fo_cli_call *call)
+static fo_status of_numbers(const struct fo_cli_call *call)
 {
-	const struct mfu *in = call->in;
+	const struct fo_cli_mfu *in = call->in;
 	struct result r = { .in = *in, .flop = { .mfu = NAN, .mfu_causal = NAN, .mfu_6n = 6 * in->params } };
 	struct fo_catalogue c;
 	struct fo_model m;
@@ -365,13 +367,27 @@ done:
 	return st;
 }
 
+static fo_status run(const struct fo_cli_call *call)
+{
+	return call->argc > 1 ? fo_cli_mfu_log(call) : of_numbers(call);
+}
+
 const struct fo_command fo_cmd_mfu = {
 	.name = "mfu",
 	.group = "measure",
-	.usage = "flatout mfu (--model M --seq S | --params N) --device D --devices N (--tokens-per-second T | "
+	.usage = "flatout mfu LOG... [--model M] [--seq S] [--device D] [--devices N] [--tokens-per-step K] "
+		 "[--html FILE] [--csv FILE] [--json]\n"
+		 "flatout mfu (--model M --seq S | --params N) --device D --devices N (--tokens-per-second T | "
 		 "--tokens-per-second-per-device T | --step-seconds T --tokens-per-step K) [--dtype TYPE] [--json]",
-	.summary = "MFU from anyone's throughput, by three rules side by side",
-	.text = "MFU is the FLOPs that a model needs per second over the dense peak of the devices. The rule "
+	.summary = "MFU from a training log or from anyone's throughput, by three rules side by side",
+	.text = "Of a LOG, or of several of one run: MFU over time, slow stretches, restarts, time to the end, "
+		"cost, and why the figure that the log prints differs. Logs of torchtitan, Megatron-LM, "
+		"Megatron-Bridge, NeMo, DeepSpeed, Hugging Face, LLaMA-Factory, axolotl, litgpt, Lightning "
+		"(CSV), Composer, OLMo, MaxText, nanoGPT, llm.c, MLPerf and others are told by their lines; "
+		"options say what a log does not.\n\n"
+		"  flatout mfu train.log --device h100\n"
+		"  flatout mfu train.log --model llama-3.1-8b --seq 8192 --html mfu.html\n\n"
+		"MFU is the FLOPs that a model needs per second over the dense peak of the devices. The rule "
 		"decides what it needs; 'flatout flops' shows the parts. With --params only 6N can be had. "
 		"docs/metrics.md defines every figure.\n\n"
 		"What was trained: --model with --seq, or --params. How fast: --tokens-per-second, or "
@@ -384,5 +400,6 @@ const struct fo_command fo_cmd_mfu = {
 		"      --tokens-per-step 32k   (32,768)",
 	.opts = rows,
 	.act = run,
-	.size = sizeof(struct mfu),
+	.size = sizeof(struct fo_cli_mfu),
+	.most = FO_CLI_ANY,
 };

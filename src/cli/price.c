@@ -1,0 +1,307 @@
+/* flatout price: what an MFU costs, and what a higher one is worth. */
+#include "cli/cli.h"
+
+#include "hw/catalogue.h"
+#include "price/price.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+struct price {
+	const char *device, *dtype, *devices_file, *mfu, *to, *rent, *weeks, *week_cost, *watts, *pue, *kwh, *year;
+	const char *other, *other_mfu, *other_rent;
+	int64_t devices, other_devices;
+	double days;
+	const char *json, *html;
+	bool force;
+};
+
+static const struct fo_opt rows[] = {
+	FO_OPT_TEXT(struct price, mfu, "price.mfu", "P", NULL, "MFU now in percent: 40, or 35..45"),
+	FO_OPT_TEXT(struct price, to, "price.to", "P", NULL, "MFU after a change, in percent"),
+	FO_OPT_INT(struct price, devices, "price.devices", "N", NULL, 1, 1 << 30, "devices", "how many train"),
+	FO_OPT_TEXT(struct price, device, "price.device", "D", NULL,
+		    "accelerator: 'flatout devices' lists them; its rent is the catalogue's range"),
+	FO_OPT_REAL(struct price, days, "price.days", "T", NULL, 1e-6, 1e6, "days", "length of the run as it is"),
+	FO_OPT_TEXT(struct price, rent, "price.rent", "R", NULL, "USD per device and hour: 2.5, or 2..3"),
+	FO_OPT_TEXT(struct price, year, "price.year", "P", "100",
+		    "share of a year in which the devices train, in percent, for sums per year"),
+	FO_OPT_TEXT(struct price, weeks, "price.weeks", "W", NULL, "weeks of engineering that the change takes: 2..4"),
+	FO_OPT_TEXT(struct price, week_cost, "price.week-cost", "C", NULL, "USD of one such week"),
+	FO_OPT_TEXT(struct price, watts, "price.watts", "W", NULL,
+		    "power of one device while it trains, for electricity"),
+	FO_OPT_TEXT(struct price, pue, "price.pue", "F", NULL, "power of the building over that of the devices: 1.2"),
+	FO_OPT_TEXT(struct price, kwh, "price.kwh", "C", NULL, "USD per kWh: electricity is priced with --watts"),
+	FO_OPT_TEXT(struct price, other, "price.other", "D", NULL, "another accelerator for the same work"),
+	FO_OPT_TEXT(struct price, other_mfu, "price.other-mfu", "P", NULL, "the MFU reached there, in percent"),
+	FO_OPT_INT(struct price, other_devices, "price.other-devices", "N", NULL, 1, 1 << 30, "devices",
+		   "how many of them; as many as --devices"),
+	FO_OPT_TEXT(struct price, other_rent, "price.other-rent", "R", NULL, "their rent"),
+	FO_OPT_TEXT(struct price, dtype, "price.dtype", "TYPE", "bf16", "precision of the peaks: bf16, fp8, ..."),
+	FO_OPT_PATH(struct price, devices_file, "price.devices-file", "PATH", NULL,
+		    "CSV with own devices, as data/devices.csv"),
+	FO_OPT_OUTPUT(struct price, html, "price.html", "FILE", NULL, "a page", FO_OUTPUT_PAGE),
+	FO_CLI_OUTPUT_ROWS(struct price, "price", "JSON on standard output")
+};
+
+struct sum {
+	const struct price *in;
+	struct fo_catalogue catalogue;
+	const struct fo_device *device, *other;
+	const char *rent_from, *other_rent_from, *watts_from;
+	struct fo_price_in given;
+	struct fo_price price;
+};
+
+/* ---- inputs ---- */
+
+static fo_status read_range(const char *text, const char *what, double unit, struct fo_range *out)
+{
+	*out = fo_range(NAN);
+	if (!text)
+		return FO_OK;
+	FO_TRY(fo_range_parse(text, what, out));
+	out->low *= unit;
+	out->high *= unit;
+	return FO_OK;
+}
+
+static fo_status read_mfu(const char *text, const char *what, struct fo_range *out)
+{
+	FO_TRY(read_range(text, what, 0.01, out));
+	if (text && !(out->low > 0 && out->high <= 1))
+		return fo_fail(FO_EARG, "%s is '%s', expected percent: more than 0, at most 100", what, text);
+	return FO_OK;
+}
+
+/* A rent from the option, else the catalogue's range. */
+static fo_status read_rent(const char *text, const char *what, const struct fo_device *d, struct fo_range *out,
+			   const char **from)
+{
+	FO_TRY(read_range(text, what, 1, out));
+	*from = text ? "the option" : d ? d->rent_note : NULL;
+	if (!text && d)
+		*out = (struct fo_range){ d->rent_low, d->rent_high };
+	return FO_OK;
+}
+
+static fo_status read_device(struct sum *s, const char *name, const struct fo_device **d, double *peak)
+{
+	enum fo_precision p;
+	*peak = NAN;
+	if (!name)
+		return FO_OK;
+	FO_TRY(fo_precision_parse(s->in->dtype, &p));
+	FO_TRY(fo_catalogue_find(&s->catalogue, name, d));
+	return fo_device_peak(*d, p, peak);
+}
+
+static fo_status read_inputs(struct sum *s)
+{
+	const struct price *in = s->in;
+	struct fo_price_in *g = &s->given;
+	if (!in->mfu || !in->devices)
+		return fo_hint(fo_fail(FO_EARG, "'%s' is missing", in->mfu ? "--devices" : "--mfu"),
+			       "flatout price --mfu 40 --devices 256 --device h100 --days 90");
+	g->devices = (double)in->devices;
+	g->days = in->days > 0 ? in->days : NAN;
+	FO_TRY(read_device(s, in->device, &s->device, &g->peak));
+	FO_TRY(read_device(s, in->other, &s->other, &g->other_peak));
+	FO_TRY(read_mfu(in->mfu, "--mfu", &g->mfu));
+	FO_TRY(read_mfu(in->to, "--to", &g->to));
+	FO_TRY(read_mfu(in->other_mfu, "--other-mfu", &g->other_mfu));
+	FO_TRY(read_rent(in->rent, "--rent", s->device, &g->rent, &s->rent_from));
+	FO_TRY(read_rent(in->other_rent, "--other-rent", s->other, &g->other_rent, &s->other_rent_from));
+	FO_TRY(read_range(in->year, "--year", 0.01, &g->year));
+	FO_TRY(read_range(in->weeks, "--weeks", 1, &g->weeks));
+	FO_TRY(read_range(in->week_cost, "--week-cost", 1, &g->week));
+	FO_TRY(read_range(in->watts, "--watts", 1, &g->watts));
+	FO_TRY(read_range(in->pue, "--pue", 1, &g->pue));
+	FO_TRY(read_range(in->kwh, "--kwh", 1, &g->kwh));
+	if (g->year.high > 1)
+		return fo_fail(FO_EARG, "--year is '%s', expected percent of a year: at most 100", in->year);
+	if (in->pue && g->pue.low < 1)
+		return fo_fail(FO_EARG, "--pue is '%s', expected 1 or more", in->pue);
+	if (!in->pue)
+		g->pue = fo_range(1);
+	if ((in->other || in->other_mfu) && !(in->other && in->other_mfu && s->device && in->days > 0))
+		return fo_fail(FO_EARG, "a comparison needs --device, --days, --other and --other-mfu: the work is "
+					"devices x peak x MFU x days");
+	g->other_devices = in->other ? (double)(in->other_devices ? in->other_devices : in->devices) : 0;
+	return FO_OK;
+}
+
+/* ---- what it says ---- */
+
+static const char *money(struct fo_doc *d, double v)
+{
+	double a = fabs(v);
+	const char *sign = v < 0 ? "-" : "";
+	if (a >= 1e6)
+		return fo_doc_printf(d, "%s$%.2f M", sign, a / 1e6);
+	if (a >= 1e4)
+		return fo_doc_printf(d, "%s$%.1f k", sign, a / 1e3);
+	return fo_doc_printf(d, "%s$%.2f", sign, a);
+}
+
+static const char *number(struct fo_doc *d, double v) { return fo_doc_printf(d, fabs(v) < 10 ? "%.2f" : "%.0f", v); }
+static const char *factor(struct fo_doc *d, double v) { return fo_doc_printf(d, "%.2f x", v); }
+static const char *percent(struct fo_doc *d, double v) { return fo_doc_printf(d, "%.1f %%", 100 * v); }
+static const char *duration(struct fo_doc *d, double days)
+{
+	if (isinf(days))
+		return "never";
+	return days < 2 ? fo_doc_printf(d, "%.1f hours", 24 * days) : fo_doc_printf(d, "%.1f days", days);
+}
+
+typedef const char *form(struct fo_doc *d, double v);
+
+/* "A to B"; one of them where both read alike; NULL: not known. */
+static const char *text_of(struct fo_doc *d, struct fo_range r, form *f)
+{
+	if (!fo_range_known(r))
+		return NULL;
+	const char *low = f(d, r.low), *high = f(d, r.high);
+	return strcmp(low, high) ? fo_doc_printf(d, "%s to %s", low, high) : low;
+}
+
+static const struct line {
+	const char *key, *name, *counts;
+	size_t offset;
+	form *form;
+} line[] = {
+#define LINE(member, name, counts, form)                                       \
+	{                                                                      \
+#member, name, counts, offsetof(struct fo_price, member), form \
+	}
+	LINE(useful, "devices' worth of useful work", "devices x MFU", number),
+	LINE(lost, "devices' worth lost", "devices x (1 - MFU)", number),
+	LINE(cost, "cost of the run", "devices x hours x rent", money),
+	LINE(year_cost, "cost of a year", "devices x 8760 h x share x rent", money),
+	LINE(times, "speed after the change", "MFU after / MFU now", factor),
+	LINE(days, "the same work then takes", "days x MFU now / MFU after", duration),
+	LINE(saved_share, "share of the cost saved", "1 - MFU now / MFU after", percent),
+	LINE(saved, "saved for the same work", "cost x share saved", money),
+	LINE(year_saved, "saved in a year", "cost of a year x share saved", money),
+	LINE(recovered, "devices recovered", "devices x (MFU after - MFU now)", number),
+	LINE(recovered_worth, "their worth over the same days", "devices recovered x hours x rent", money),
+	LINE(payback_days, "pays back after", "weeks x cost / saved per day", duration),
+	LINE(energy_kwh, "electricity, kWh", "devices x power x PUE x hours", number),
+	LINE(energy_cost, "electricity", "kWh x price", money),
+	LINE(other_days, "the same work on the other device", "work / (devices x peak x MFU)", duration),
+	LINE(other_cost, "costs there", "devices x hours x rent", money),
+};
+
+static struct fo_range value_of(const struct sum *s, const struct line *l)
+{
+	struct fo_range r;
+	memcpy(&r, (const char *)&s->price + l->offset, sizeof r);
+	return r;
+}
+
+static void say_verdict(struct fo_doc *d, const struct sum *s)
+{
+	const struct fo_price *p = &s->price;
+	const char *lost = text_of(d, p->lost, number), *saved = text_of(d, p->saved, money);
+	fo_doc_verdict(d, FO_DOC_PLAIN, "Lost", "%s of %.0f devices' worth of the peak", lost, s->given.devices);
+	if (!fo_range_known(s->given.to))
+		return;
+	if (p->saved_share.low < 0)
+		fo_doc_verdict(d, FO_DOC_BAD, "Worth", "not certain: the ranges of --mfu and --to overlap");
+	else if (saved)
+		fo_doc_verdict(d, FO_DOC_GOOD, "Worth", "%s saved for the same work, %s of its cost", saved,
+			       text_of(d, p->saved_share, percent));
+	else
+		fo_doc_verdict(d, FO_DOC_GOOD, "Worth", "%s of the cost, whatever that is; give --days and a rent",
+			       text_of(d, p->saved_share, percent));
+}
+
+static void document(struct fo_doc *d, const struct sum *s)
+{
+	fo_doc_title(d, "What %.0f devices at %s MFU cost", s->given.devices, text_of(d, s->given.mfu, percent));
+	say_verdict(d, s);
+	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lrl", "figure", "value", "counts");
+	for (size_t i = 0; i < sizeof line / sizeof *line; i++) {
+		const char *text = text_of(d, value_of(s, &line[i]), line[i].form);
+		if (text)
+			fo_doc_row(d, line[i].name, text, line[i].counts);
+	}
+	if (fo_range_known(s->price.saved) && fo_range_known(s->price.recovered_worth))
+		fo_doc_remark(d,
+			      "\"Saved for the same work\" and \"their worth over the same days\" are two views of one "
+			      "change: the run ends earlier, or more is done until its old end. They are not added.");
+	if (fo_range_known(s->given.rent) && s->rent_from)
+		fo_doc_line(d, "rent", "%s per device-hour (%s)", text_of(d, s->given.rent, money), s->rent_from);
+	else
+		fo_doc_line(d, "rent", "not known: give --rent, or a --device whose rent the catalogue has");
+	if (s->other)
+		fo_doc_line(d, "other", "%.0f x %s, %g TFLOP/s against %g%s", s->given.other_devices, s->other->name,
+			    s->given.other_peak, s->given.peak,
+			    fo_range_known(s->given.other_rent)
+				    ? fo_doc_printf(d, ", %s per device-hour (%s)",
+						    text_of(d, s->given.other_rent, money), s->other_rent_from)
+				    : ", rent not known");
+}
+
+static void range_json(struct fo_json *j, const char *key, struct fo_range r)
+{
+	fo_json_record(j, key, FO_REAL("low", r.low), FO_REAL("high", r.high));
+}
+
+static void write_json(const struct sum *s, struct fo_json *j)
+{
+	fo_json_real(j, "devices", s->given.devices);
+	fo_json_real(j, "days_now", s->given.days);
+	range_json(j, "mfu", s->given.mfu);
+	range_json(j, "mfu_after", s->given.to);
+	range_json(j, "rent_usd_per_hour", s->given.rent);
+	fo_json_text(j, "rent_from", fo_range_known(s->given.rent) ? s->rent_from : NULL);
+	for (size_t i = 0; i < sizeof line / sizeof *line; i++)
+		range_json(j, line[i].key, value_of(s, &line[i]));
+}
+
+static fo_status show(const struct fo_cli_call *call, const struct sum *s)
+{
+	struct fo_doc page = { 0 }, *d = call->json || (s->in->html && !strcmp(s->in->html, "-")) ? &page : call->doc;
+	document(d, s);
+	if (call->json)
+		write_json(s, call->json);
+	fo_status st = s->in->html ? fo_cli_page(d, s->in->html) : FO_OK;
+	fo_doc_fini(&page);
+	return st;
+}
+
+static fo_status run(const struct fo_cli_call *call)
+{
+	struct sum s = { .in = call->in };
+	FO_TRY(fo_catalogue_load(&s.catalogue, s.in->devices_file));
+	fo_status st = read_inputs(&s);
+	if (st == FO_OK) {
+		fo_price(&s.given, &s.price);
+		st = show(call, &s);
+	}
+	fo_catalogue_fini(&s.catalogue);
+	return st;
+}
+
+const struct fo_command fo_cmd_price = {
+	.name = "price",
+	.group = "plan",
+	.usage =
+		"flatout price --mfu P --devices N [--to P] [--device D] [--days T] [--rent R] [--weeks W --week-cost C] "
+		"[--watts W --kwh C] [--other D --other-mfu P] [--html FILE] [--json]",
+	.summary = "what an MFU costs, and what a higher one is worth",
+	.text = "Devices lost at an MFU, the cost of a run, what moving the MFU saves, in how many days "
+		"that pays for the work, what electricity costs, and the same work on another device. "
+		"A price is a range: inputs are numbers or ranges (2..3), results hold every value that "
+		"they allow. The rent is the catalogue's range with its source, unless --rent says it.\n\n"
+		"  flatout price --mfu 40 --to 60 --devices 256 --days 90 --rent 2.5\n"
+		"  flatout price --mfu 35..45 --to 55 --devices 64 --device h100 --days 30 \\\n"
+		"      --weeks 2..4 --week-cost 5000..8000\n"
+		"  flatout price --mfu 38 --devices 64 --device h100 --days 30 --other b200 \\\n"
+		"      --other-mfu 30..45",
+	.opts = rows,
+	.act = run,
+	.size = sizeof(struct price),
+};

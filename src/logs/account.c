@@ -1,0 +1,506 @@
+#include "logs/account.h"
+
+#include "base/count.h"
+#include "base/text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const fo_log_mfu_name[FO_LOG_MFU_RULES] = { "mfu", "mfu_causal", "mfu_6n", "mfu_lora" };
+const char *const fo_log_mfu_counts[FO_LOG_MFU_RULES] = {
+	"weights, full attention",
+	"weights, causal attention",
+	"weights only",
+	"weights without gradients of frozen ones, full attention",
+};
+
+/* "FILE:12", where a fact stands. */
+static const char *place(struct fo_log_account *a, enum fo_log_fact f)
+{
+	const struct fo_log_told *t = &a->log->told[f];
+	return fo_arena_printf(&a->arena, "%s:%lld", fo_text_file_name(t->file), (long long)t->line);
+}
+
+static void missing(struct fo_log_account *a, const char *text)
+{
+	if (a->missings < FO_LOG_MISSING)
+		a->missing[a->missings++] = text;
+}
+
+static void note(struct fo_log_account *a, const char *text)
+{
+	if (a->notes < FO_LOG_NOTES)
+		a->note[a->notes++] = text;
+}
+
+static double fact(const struct fo_log_account *a, enum fo_log_fact f) { return a->log->told[f].number; }
+static double known(double v, double otherwise) { return isnan(v) ? otherwise : v; }
+static bool knows(const struct fo_log_account *a, enum fo_log_fact f) { return fo_log_knows(a->log, f); }
+
+/* ---- the model ---- */
+
+/* GPT-2's tokenizer has 50,257 tokens, and Megatron rounds them up to a multiple of its unit on each tensor rank. */
+static double vocabulary(const struct fo_log_account *a)
+{
+	const char *tokenizer = a->log->told[FO_LOG_TOKENIZER].text;
+	if (knows(a, FO_LOG_VOCAB))
+		return fact(a, FO_LOG_VOCAB);
+	if (!tokenizer || strcmp(tokenizer, "GPT2BPETokenizer") != 0)
+		return NAN;
+	double unit = known(fact(a, FO_LOG_VOCAB_UNIT), 1) * known(fact(a, FO_LOG_TP), 1);
+	return (double)fo_round_up(50257, (int64_t)fmin(fmax(unit, 1), 1e6));
+}
+
+static bool fits(double v) { return v >= 1 && v <= 1e9; }
+
+/* A model of the dimensions that the log prints; false where one of them is missing. */
+static bool model_of_dimensions(struct fo_log_account *a)
+{
+	double layers = fact(a, FO_LOG_LAYERS), hidden = fact(a, FO_LOG_HIDDEN), heads = fact(a, FO_LOG_HEADS);
+	double vocab = vocabulary(a);
+	bool gated = fact(a, FO_LOG_GATED) == 1, titan = !strcmp(a->log->kind.id, "torchtitan");
+	bool grouped = titan || knows(a, FO_LOG_GROUPED) || !strcmp(a->log->kind.id, "dllogger");
+	double kv = grouped ? known(fact(a, FO_LOG_KV_HEADS), heads) : heads;
+	double size = known(fact(a, FO_LOG_HEAD_DIM), hidden / heads);
+	double ffn = known(fact(a, FO_LOG_FFN), titan ? NAN : 4 * hidden);
+	if (!fits(layers) || !fits(hidden) || !fits(heads) || !fits(vocab) || !fits(kv) || !fits(size) || !fits(ffn))
+		return false;
+	bool gpt = !gated && !titan;
+	a->model = (struct fo_model){ .family = gpt ? FO_FAMILY_GPT : FO_FAMILY_LLAMA,
+				      .layers = (int64_t)layers,
+				      .hidden = (int64_t)hidden,
+				      .heads = (int64_t)heads,
+				      .kv_heads = (int64_t)kv,
+				      .head_dim = (int64_t)size,
+				      .ffn = (int64_t)ffn,
+				      .vocab = (int64_t)vocab,
+				      .max_position = (int64_t)known(fact(a, FO_LOG_SEQ), 0),
+				      .tied = gpt,
+				      .gated = gated || titan,
+				      .attention_bias = gpt,
+				      .mlp_bias = gpt,
+				      .output_bias = gpt,
+				      .norm_bias = gpt,
+				      .learned_position = gpt,
+				      .norm_eps = 1e-5,
+				      .rope = { .theta = 1e4, .factor = 1 } };
+	snprintf(a->model.name, sizeof a->model.name, "%lld layers of %lld", (long long)layers, (long long)hidden);
+	if (fo_model_check(&a->model) != FO_OK) {
+		fo_err_clear();
+		return false;
+	}
+	a->model_from = place(a, FO_LOG_LAYERS);
+	return true;
+}
+
+/* The preset that has exactly as many parameters as the log prints. */
+static bool model_of_count(struct fo_log_account *a)
+{
+	for (int i = 0; i < fo_model_preset_count() && fits(fact(a, FO_LOG_PARAMS)); i++)
+		if (fo_model_params(fo_model_preset(i)).total == fact(a, FO_LOG_PARAMS)) {
+			a->model = *fo_model_preset(i);
+			a->model_from = fo_arena_printf(&a->arena, "%s, by its number of parameters",
+							place(a, FO_LOG_PARAMS));
+			return true;
+		}
+	return false;
+}
+
+static bool model_of_name(struct fo_log_account *a)
+{
+	const char *name = a->log->told[FO_LOG_MODEL].text;
+	const struct fo_model *m = name ? fo_model_preset_named(name) : NULL;
+	if (!m)
+		return false;
+	a->model = *m;
+	if (fits(fact(a, FO_LOG_VOCAB)))
+		a->model.vocab = (int64_t)fact(a, FO_LOG_VOCAB);
+	a->model_from = place(a, FO_LOG_MODEL);
+	return true;
+}
+
+static fo_status find_model(struct fo_log_account *a, const struct fo_log_given *given)
+{
+	if (given->model) {
+		FO_TRY(fo_model_load(given->model, &a->model));
+		a->has_model = true;
+		a->model_from = "the option";
+	} else if (!(given->params > 0) && a->log->kind.id) {
+		a->has_model = model_of_name(a) || model_of_count(a) || model_of_dimensions(a);
+	}
+	a->model_name = a->has_model ? a->model.name : NULL;
+	return FO_OK;
+}
+
+/* ---- devices and lengths ---- */
+
+static fo_status find_device(struct fo_log_account *a, const struct fo_log_given *given)
+{
+	const char *text = a->log->told[FO_LOG_DEVICE].text;
+	FO_TRY(fo_precision_parse(given->dtype ? given->dtype : "bf16", &a->precision));
+	if (given->device) {
+		FO_TRY(fo_catalogue_find(&a->catalogue, given->device, &a->device));
+		a->device_from = "the option";
+	} else if (text) {
+		a->device = fo_device_match(&a->catalogue, text, 0, 0);
+		if (!a->device && fo_catalogue_find(&a->catalogue, text, &a->device) != FO_OK)
+			fo_err_clear();
+		a->device_from = a->device ? place(a, FO_LOG_DEVICE) : NULL;
+	}
+	if (!a->device)
+		return FO_OK;
+	if (!given->dtype && isnan(a->device->dense[FO_PREC_BF16]))
+		a->precision = FO_PREC_FP16;
+	return fo_device_peak(a->device, a->precision, &a->peak);
+}
+
+/* Devices that the printed figures imply: tokens of a step over its time and the rate of one device. */
+static double implied_devices(const struct fo_log *log)
+{
+	double tokens = fo_log_median(log, FO_LOG_TOKENS), rate = fo_log_median(log, FO_LOG_RATE);
+	double n = tokens / (rate * fo_log_median(log, FO_LOG_SECONDS));
+	return n >= 0.99 && fabs(n - round(n)) < 0.01 * n ? round(n) : NAN;
+}
+
+static void find_devices(struct fo_log_account *a, const struct fo_log_given *given)
+{
+	a->devices = given->devices > 0 ? given->devices : fo_log_devices(a->log);
+	a->devices_from = given->devices > 0 ? "the option" : "the log";
+	if (isnan(a->devices) && a->log->steps) {
+		a->devices = implied_devices(a->log);
+		a->devices_from = "tokens per step, step time and rate per device in the log";
+	}
+	a->seq = given->seq > 0 ? given->seq : fact(a, FO_LOG_SEQ);
+	a->seq_from = given->seq > 0 ? "the option" : knows(a, FO_LOG_SEQ) ? place(a, FO_LOG_SEQ) : NULL;
+}
+
+/* ---- speed ---- */
+
+static double given_tokens(const struct fo_log_given *g, double seq)
+{
+	return g->tokens_per_step > 0 ? g->tokens_per_step : g->batch > 0 ? g->batch * seq : NAN;
+}
+
+double fo_log_tokens_at(const struct fo_log_account *a, size_t line)
+{
+	if (!isnan(a->fixed_tokens))
+		return a->fixed_tokens;
+	double tokens = fo_log_tokens(a->log, line), samples = fo_log_at(a->log, line, FO_LOG_SAMPLES);
+	return known(tokens, known(samples, fact(a, FO_LOG_BATCH)) * a->seq);
+}
+
+double fo_log_rate_at(const struct fo_log_account *a, size_t line)
+{
+	double by_time = fo_log_tokens_at(a, line) / (a->log->seconds[line] * a->devices);
+	double printed = known(fo_log_at(a->log, line, FO_LOG_RATE),
+			       fo_log_at(a->log, line, FO_LOG_RATE_ALL) / a->devices);
+	return known(by_time, printed);
+}
+
+double fo_log_mfu_at(const struct fo_log_account *a, size_t line, enum fo_log_mfu rule)
+{
+	return fo_log_rate_at(a, line) * a->flop[rule] / (a->peak * 1e12);
+}
+
+static void find_flop(struct fo_log_account *a, const struct fo_log_given *given)
+{
+	if (!a->has_model) {
+		a->flop[FO_LOG_MFU_6N] = given->params > 0 ? 6 * given->params : NAN;
+		return;
+	}
+	double n = fo_model_params(&a->model).matmul;
+	a->flop[FO_LOG_MFU_6N] = 6 * n;
+	if (!(a->seq >= 1 && a->seq <= 1e9))
+		return;
+	struct fo_flop f = fo_model_flop_per_token(&a->model, (int64_t)a->seq);
+	a->flop[FO_LOG_MFU_FULL] = f.mfu;
+	a->flop[FO_LOG_MFU_CAUSAL] = f.mfu_causal;
+	if (knows(a, FO_LOG_LORA))
+		a->flop[FO_LOG_MFU_LORA] = f.mfu - 2 * n;
+}
+
+static void find_speed(struct fo_log_account *a)
+{
+	size_t *line = fo_xmalloc((a->log->steps + 1) * sizeof *line), n = fo_log_counted(a->log, line), k = 0;
+	double *rate = fo_xmalloc((n + 1) * sizeof *rate), *tokens = fo_xmalloc((n + 1) * sizeof *tokens);
+	size_t t = 0;
+	for (size_t i = 0; i < n; i++) {
+		double v = fo_log_rate_at(a, line[i]), w = fo_log_tokens_at(a, line[i]);
+		if (isfinite(v) && v > 0)
+			rate[k++] = v;
+		if (isfinite(w) && w > 0)
+			tokens[t++] = w;
+	}
+	struct fo_log_spread s = fo_log_spread_of(rate, k);
+	a->rate = s.median;
+	a->tokens = fo_log_spread_of(tokens, t).median;
+	for (int r = 0; r < FO_LOG_MFU_RULES; r++) {
+		double per = a->flop[r] / (a->peak * 1e12);
+		a->mfu[r] = (struct fo_log_spread){ s.low * per, s.median * per, s.high * per };
+	}
+	free(tokens);
+	free(rate);
+	free(line);
+}
+
+static void choose_first(struct fo_log_account *a)
+{
+	static const enum fo_log_mfu order[] = { FO_LOG_MFU_LORA, FO_LOG_MFU_FULL, FO_LOG_MFU_CAUSAL, FO_LOG_MFU_6N };
+	a->first = -1;
+	for (size_t i = sizeof order / sizeof *order; i-- > 0;)
+		if (!isnan(a->mfu[order[i]].median))
+			a->first = (int)order[i];
+	if (a->first == FO_LOG_MFU_FULL && a->mfu[FO_LOG_MFU_FULL].median > 1 && a->mfu[FO_LOG_MFU_CAUSAL].median <= 1)
+		a->first = FO_LOG_MFU_CAUSAL;
+}
+
+/* ---- the printed figure ---- */
+
+struct count {
+	double flop;
+	const char *text;
+};
+
+/* The ways in which frameworks count, for this model; how many. */
+static int counts(const struct fo_log_account *a, struct count c[8])
+{
+	struct fo_params p = fo_model_params(&a->model);
+	double attention = a->flop[FO_LOG_MFU_FULL] - 6 * p.matmul;
+	double embedded = p.matmul + p.embedding;
+	int n = 0;
+	c[n++] = (struct count){ a->flop[FO_LOG_MFU_FULL], "6 N + 12 L H Q S (rule mfu)" };
+	c[n++] = (struct count){ a->flop[FO_LOG_MFU_CAUSAL], "6 N + 6 L H Q S (rule mfu_causal)" };
+	c[n++] = (struct count){ 6 * p.matmul, "6 N without attention (rule mfu_6n)" };
+	c[n++] = (struct count){ 6 * p.total, "6 times all parameters, without attention" };
+	c[n++] = (struct count){ 6 * p.total + attention / 2, "6 times all parameters, and causal attention" };
+	c[n++] = (struct count){ 6 * embedded + attention, "the input embedding counted too, and full attention" };
+	c[n++] = (struct count){ a->flop[FO_LOG_MFU_FULL] * 4 / 3, "recomputation counted too (HFU), full attention" };
+	c[n++] = (struct count){ a->flop[FO_LOG_MFU_CAUSAL] * 4 / 3,
+				 "recomputation counted too (HFU), causal attention" };
+	return n;
+}
+
+/* The count that gives `flop` per token, within what rounding of printed figures explains; NULL: none. */
+static const char *count_of(const struct fo_log_account *a, double flop)
+{
+	enum { MOST = 8 };
+	static const double within = 0.006; /* a figure of three digits is rounded by up to 0.5 % */
+	struct count c[MOST];
+	const char *best = NULL;
+	double least = within;
+	for (int i = 0, n = a->has_model ? counts(a, c) : 0; i < n; i++)
+		if (fabs(flop / c[i].flop - 1) < least) {
+			least = fabs(flop / c[i].flop - 1);
+			best = c[i].text;
+		}
+	return best;
+}
+
+/* Peaks that a log may divide by. */
+static int peaks(const struct fo_log_account *a, double p[8], const char *text[8])
+{
+	const struct fo_device *d = a->device;
+	int n = 0;
+	if (fact(a, FO_LOG_PEAK) > 0) {
+		p[n] = fact(a, FO_LOG_PEAK);
+		text[n++] = "the peak that the log names";
+	}
+	if (!isnan(a->peak)) {
+		p[n] = a->peak;
+		text[n++] = "the same peak";
+	}
+	if (d && d->sparse[FO_PREC_BF16] > 0) {
+		p[n] = d->sparse[FO_PREC_BF16];
+		text[n++] = "the peak with structured sparsity";
+	}
+	if (d && d->dense[FO_PREC_FP8] > 0) {
+		p[n] = d->dense[FO_PREC_FP8];
+		text[n++] = "the fp8 peak";
+	}
+	p[n] = 312;
+	text[n++] = "an A100's peak";
+	return n;
+}
+
+static void explain_mfu(struct fo_log_account *a)
+{
+	double p[8];
+	const char *text[8];
+	int n = peaks(a, p, text);
+	double ours = a->first >= 0 ? a->mfu[a->first].median : NAN;
+	for (int i = 0; i < n && !a->convention; i++) {
+		if (!isnan(a->printed_peak) && fabs(a->printed_peak / p[i] - 1) > 0.02)
+			continue;
+		double flop = isnan(a->printed_flop) ? a->printed_mfu * p[i] * 1e12 / a->rate : a->printed_flop;
+		const char *count = count_of(a, flop);
+		if (count)
+			a->convention = fo_arena_printf(&a->arena, "the log counts %s, over %s, %g TFLOP/s", count,
+							text[i], p[i]);
+	}
+	if (!a->convention && !isnan(a->printed_peak))
+		a->convention = fo_arena_printf(&a->arena,
+						"the log counts %.4g GFLOP per token and divides by %.4g TFLOP/s%s",
+						a->printed_flop / 1e9, a->printed_peak,
+						isnan(ours) ? "" : ", which no convention known here gives");
+	if (!a->convention && !isnan(ours))
+		a->convention = "no convention known here gives the figure that the log prints";
+}
+
+static void explain(struct fo_log_account *a)
+{
+	const struct fo_log *log = a->log;
+	a->printed_mfu = fo_log_median(log, FO_LOG_MFU);
+	a->printed_tflops = fo_log_median(log, FO_LOG_TFLOPS);
+	for (size_t i = 1; i < log->kinds && isnan(a->printed_tflops); i++)
+		if (log->lines[i].count)
+			a->printed_tflops = fo_log_get(&log->lines[i], log->lines[i].count / 2, FO_LOG_TFLOPS);
+	if (a->printed_mfu <= 0)
+		a->printed_mfu = NAN; /* "-100 %": the program does not know the device */
+	double rate = known(fo_log_median(log, FO_LOG_RATE), a->rate);
+	a->printed_flop = a->printed_tflops * 1e12 / rate;
+	a->printed_peak = known(fact(a, FO_LOG_PEAK), a->printed_tflops / a->printed_mfu);
+	if (isnan(a->printed_flop))
+		a->printed_flop = a->printed_mfu * a->printed_peak * 1e12 / rate;
+	if (!isnan(a->printed_mfu)) {
+		explain_mfu(a);
+	} else if (!isnan(a->printed_flop)) {
+		const char *count = count_of(a, a->printed_flop);
+		a->convention = count          ? fo_arena_printf(&a->arena, "the log counts %s", count)
+				: a->has_model ? "no convention known here gives the TFLOP/s that the log prints"
+					       : NULL;
+	}
+}
+
+/* ---- time and money ---- */
+
+static void find_time(struct fo_log_account *a, const struct fo_log_given *given)
+{
+	const struct fo_log *log = a->log;
+	double training = 0, tokens = 0;
+	for (size_t i = 0; i < log->steps; i++) {
+		double steps = fo_log_steps_at(log, i);
+		training += steps * known(log->seconds[i], known(log->time.median, 0));
+		tokens += steps * fo_log_tokens_at(a, i);
+	}
+	double last = fo_log_at(log, log->steps - 1, FO_LOG_STEP);
+	a->training = isnan(log->time.median) ? NAN : training;
+	double first = fo_log_steps_at(log, 0) * known(log->seconds[0], log->time.median);
+	a->wall = log->part[log->parts - 1].end - log->part[0].begin + first;
+	a->lost = 0;
+	for (size_t p = 1; p < log->parts; p++)
+		a->lost += log->part[p].lost;
+	a->other = a->wall - a->training - a->lost;
+	a->seen_tokens = known(
+		known(fo_log_last(log, FO_LOG_SEEN_TOKENS), fo_log_last(log, FO_LOG_SEEN_SAMPLES) * a->seq), tokens);
+	double planned = known(fo_log_last(log, FO_LOG_STEPS), fact(a, FO_LOG_PLANNED));
+	a->left_steps = given->planned > 0 ? (given->planned - a->seen_tokens) / a->tokens : planned - last;
+	if (a->left_steps < 0)
+		a->left_steps = 0;
+	double pace = a->wall > a->training && a->training > 0 ? a->wall / a->training : 1;
+	a->left_seconds = a->left_steps * log->time.median * pace;
+}
+
+static void find_cost(struct fo_log_account *a, const struct fo_log_given *given)
+{
+	a->hour_low = a->hour_high = given->rent > 0 ? given->rent : NAN;
+	a->rent_from = "the option";
+	if (!(given->rent > 0) && a->device) {
+		a->hour_low = a->device->rent_low;
+		a->hour_high = a->device->rent_high;
+		a->rent_from = a->device->rent_note;
+	}
+	double hours = known(a->wall, a->training) * a->devices / 3600;
+	a->cost_low = hours * a->hour_low;
+	a->cost_high = hours * a->hour_high;
+}
+
+/* ---- what to ask for, what to doubt ---- */
+
+static void ask(struct fo_log_account *a)
+{
+	if (!a->log->timed_by && isnan(a->rate))
+		return; /* no option helps where the log has no times */
+	if (!a->device)
+		missing(a, "--device D: the accelerator ('flatout devices' lists them)");
+	if (!a->has_model && isnan(a->flop[FO_LOG_MFU_6N]))
+		missing(a, "--model M: what is trained (or --params N)");
+	if (isnan(a->rate)) {
+		if (isnan(a->devices))
+			missing(a, "--devices N: the number of devices");
+		if (isnan(a->tokens))
+			missing(a, "--tokens-per-step K: the tokens of one optimizer step, all devices");
+	}
+	if (a->has_model && isnan(a->seq))
+		missing(a, "--seq S: the sequence length");
+}
+
+static const char *percent(struct fo_log_account *a, double share)
+{
+	return fo_arena_printf(&a->arena, "%.1f %%", 100 * share);
+}
+
+static void doubt(struct fo_log_account *a)
+{
+	double share = a->first >= 0 ? a->mfu[a->first].median : NAN,
+	       fp8 = a->device ? a->device->dense[FO_PREC_FP8] : NAN;
+	if (fact(a, FO_LOG_FP8) == 1 && !isnan(fp8) && a->first >= 0)
+		note(a, fo_arena_printf(&a->arena, "the log says fp8: of the fp8 peak of %g TFLOP/s it is %s", fp8,
+					percent(a, share * a->peak / fp8)));
+	else if (share > 0.75)
+		note(a, fo_arena_printf(
+				&a->arena,
+				"%s of the %s peak is more than training in %s reaches: a narrower type (fp8, int8), "
+				"other devices than the log says, or another model",
+				percent(a, share), fo_precision_name[a->precision], fo_precision_name[a->precision]));
+	if (share > 1)
+		note(a, "more than the peak: this is no MFU");
+	if (knows(a, FO_LOG_LORA) && !isnan(a->mfu[FO_LOG_MFU_FULL].median))
+		note(a,
+		     fo_arena_printf(&a->arena,
+				     "LoRA leaves out the gradients of frozen weights: rule mfu's %s counts work that "
+				     "is not done",
+				     percent(a, a->mfu[FO_LOG_MFU_FULL].median)));
+	if (!strcmp(a->log->kind.id, "axolotl") || !strcmp(a->log->kind.id, "torchtune"))
+		note(a, "the printed rate counts tokens that carry loss only: what the devices do is more");
+	if (!strcmp(a->log->kind.id, "mlperf"))
+		note(a, "times are means of blocks of steps; where no evaluation is marked, a block holds it");
+	double skipped = fo_log_last(a->log, FO_LOG_SKIPPED);
+	if (skipped > 0)
+		note(a, "skipped iterations cost full time and count as steps");
+}
+
+fo_status fo_log_account(const struct fo_log *log, const struct fo_log_given *given, struct fo_log_account *a)
+{
+	*a = (struct fo_log_account){ .log = log, .first = -1, .devices = NAN, .seq = NAN, .peak = NAN };
+	for (int r = 0; r < FO_LOG_MFU_RULES; r++) {
+		a->flop[r] = NAN;
+		a->mfu[r] = (struct fo_log_spread){ NAN, NAN, NAN };
+	}
+	a->printed_mfu = a->printed_tflops = a->printed_flop = a->printed_peak = NAN;
+	a->wall = a->training = a->lost = a->other = a->seen_tokens = a->left_seconds = a->left_steps = NAN;
+	a->cost_low = a->cost_high = a->hour_low = a->hour_high = a->rate = a->tokens = a->fixed_tokens = NAN;
+	FO_TRY(fo_catalogue_load(&a->catalogue, given->devices_file));
+	FO_TRY(find_model(a, given));
+	FO_TRY(find_device(a, given));
+	find_devices(a, given);
+	a->fixed_tokens = given_tokens(given, a->seq);
+	find_flop(a, given);
+	if (!log->steps)
+		return FO_OK;
+	find_speed(a);
+	choose_first(a);
+	explain(a);
+	find_time(a, given);
+	find_cost(a, given);
+	ask(a);
+	doubt(a);
+	return FO_OK;
+}
+
+void fo_log_account_fini(struct fo_log_account *a)
+{
+	fo_catalogue_fini(&a->catalogue);
+	fo_arena_fini(&a->arena);
+}

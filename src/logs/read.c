@@ -1,0 +1,162 @@
+/* Reads files as one run. */
+#include "logs/logs_int.h"
+
+#include "base/fs.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what the readers share ---- */
+
+void fo_log_columns(struct fo_log_lines *l, const struct fo_log_key *keys)
+{
+	static const enum fo_log_field always[] = { FO_LOG_STEP, FO_LOG_STEPS, FO_LOG_AT };
+	memset(l->column, -1, sizeof l->column);
+	for (size_t i = 0; i < sizeof always / sizeof *always; i++)
+		l->column[always[i]] = (int8_t)l->width++;
+	for (int i = 0; keys ? i < FO_LOG_KEYS && keys[i].text != NULL : i < FO_LOG_FIELDS; i++) {
+		int8_t *c = &l->column[keys ? (int)keys[i].field : i];
+		if (*c < 0)
+			*c = (int8_t)l->width++;
+	}
+}
+
+struct fo_log_lines *fo_log_lines_of(struct fo_log *log, const struct fo_log_kind *kind, const struct fo_log_key *keys)
+{
+	for (size_t i = 0; i < log->kinds; i++)
+		if (log->lines[i].kind == kind)
+			return &log->lines[i];
+	log->lines = fo_xrealloc(log->lines, (log->kinds + 1) * sizeof *log->lines);
+	log->lines[log->kinds] = (struct fo_log_lines){ .kind = kind };
+	fo_log_columns(&log->lines[log->kinds], keys);
+	return &log->lines[log->kinds++];
+}
+
+static void begin_file(struct fo_log_lines *l, int file)
+{
+	if (l->files > file)
+		return;
+	l->from = fo_xrealloc(l->from, (size_t)(file + 1) * sizeof *l->from);
+	while (l->files <= file)
+		l->from[l->files++] = l->count;
+}
+
+void fo_log_add(struct fo_log_lines *l, const double row[FO_LOG_FIELDS], int file)
+{
+	begin_file(l, file);
+	fo_array_room(&l->cell, &l->cap, l->count, (size_t)l->width * sizeof *l->cell);
+	double *cell = l->cell + l->count++ * (size_t)l->width;
+	for (int f = 0; f < FO_LOG_FIELDS; f++)
+		if (l->column[f] >= 0)
+			cell[l->column[f]] = row[f];
+}
+
+void fo_log_add_rows(struct fo_log_lines *to, struct fo_log_lines *from, int file)
+{
+	begin_file(to, file);
+	size_t row = (size_t)to->width * sizeof *to->cell;
+	if (!to->count) {
+		free(to->cell);
+		to->cell = from->cell;
+		to->cap = from->cap;
+		to->count = from->count;
+	} else {
+		fo_array_room(&to->cell, &to->cap, to->count + from->count - 1, row);
+		memcpy(to->cell + to->count * (size_t)to->width, from->cell, from->count * row);
+		to->count += from->count;
+		free(from->cell);
+	}
+	free(from->from);
+}
+
+void fo_log_copy(struct fo_log_lines *l, size_t to, size_t from)
+{
+	if (to != from)
+		memcpy(l->cell + to * (size_t)l->width, l->cell + from * (size_t)l->width,
+		       (size_t)l->width * sizeof *l->cell);
+}
+
+void fo_log_tell(struct fo_log *log, enum fo_log_fact f, double number, const char *text, size_t len, const char *file,
+		 int64_t line)
+{
+	struct fo_log_told *t = &log->told[f];
+	if (t->file)
+		return;
+	*t = (struct fo_log_told){ .number = number, .line = line, .file = fo_arena_strdup(&log->arena, file) };
+	if (text) {
+		char *copy = fo_arena_alloc(&log->arena, len + 1);
+		memcpy(copy, text, len);
+		t->text = copy;
+	}
+}
+
+bool fo_log_knows(const struct fo_log *log, enum fo_log_fact f) { return log->told[f].file != NULL; }
+
+const struct fo_log_kind *fo_log_kind_at(int i)
+{
+	for (int k = 0; k < fo_log_forms; k++) {
+		if (k && !strcmp(fo_log_form[k].kind.id, fo_log_form[k - 1].kind.id))
+			continue;
+		if (i-- == 0)
+			return &fo_log_form[k].kind;
+	}
+	return NULL;
+}
+
+/* ---- files ---- */
+
+struct reading {
+	struct fo_log *log;
+	struct fo_map map;
+	const char *path;
+	int file;
+};
+
+static fo_status read_mapped(void *ctx)
+{
+	struct reading *r = ctx;
+	const char *text = (const char *)r->map.data;
+	if (memchr(text, 0, r->map.len < 4096 ? r->map.len : 4096))
+		return fo_hint(fo_fail(FO_EFORMAT, "'%s' is no text: it has zero bytes", r->path),
+			       "'flatout mfu' reads what a training run prints; 'flatout diagnose' reads traces");
+	if (!fo_log_mlperf(r->log, text, r->map.len, r->file, r->path) &&
+	    !fo_log_whole(r->log, text, r->map.len, r->file, r->path))
+		fo_log_scan(r->log, text, r->map.len, r->file, r->path);
+	return FO_OK;
+}
+
+static fo_status read_file(struct fo_log *log, const char *path, int file)
+{
+	struct reading r = { .log = log, .path = path, .file = file };
+	FO_TRY(fo_map_open(&r.map, path));
+	fo_status st = r.map.len ? fo_map_guard(read_mapped, &r) : FO_OK;
+	fo_map_close(&r.map);
+	return st;
+}
+
+fo_status fo_log_read(const char *const *path, size_t files, struct fo_log *log)
+{
+	*log = (struct fo_log){ .interval = NAN, .summary = { NAN, NAN, NAN, NAN }, .time = { NAN, NAN, NAN } };
+	for (int f = 0; f < FO_LOG_FACTS; f++)
+		log->told[f].number = NAN;
+	for (size_t i = 0; i < files; i++)
+		FO_TRY(read_file(log, path[i], (int)i));
+	fo_log_speed(log);
+	return FO_OK;
+}
+
+void fo_log_fini(struct fo_log *log)
+{
+	for (size_t i = 0; i < log->kinds; i++) {
+		free(log->lines[i].cell);
+		free(log->lines[i].from);
+	}
+	free(log->lines);
+	free(log->seconds);
+	free(log->row);
+	free(log->part);
+	free(log->phase);
+	fo_arena_fini(&log->arena);
+	*log = (struct fo_log){ 0 };
+}

@@ -1,0 +1,489 @@
+/* Lines of progress: finds the mark of each kind in the text and reads the fields of the lines that hold one.
+ *
+ * Every kind that a log turns out to hold is searched for on its own, by the mark alone and not line by line, so the
+ * lines that say nothing of progress cost no more than memmem. Which kinds there are is decided on samples of the text.
+ * A long text is split between threads at line ends; blocks of lines are read by one thread. */
+#define _GNU_SOURCE /* memmem, memrchr */
+#include "logs/logs_int.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	SAMPLE = 1 << 20, /* bytes of one sample */
+	SAMPLES = 8,
+	HEAD = 4 << 20,   /* facts are looked for in the first 4 MiB, and in front of the first step */
+	BLOCK = 1 << 14,  /* a block of lines is not longer */
+	PIECE = 16 << 20, /* a thread's share is at least that */
+	THREADS = 8,
+	LINE = 1 << 14, /* a line of progress is not longer */
+	ESCAPE = 27,
+};
+
+const char *fo_log_find(const char *p, const char *end, const char *word)
+{
+	return p < end ? memmem(p, (size_t)(end - p), word, strlen(word)) : NULL;
+}
+
+/* ---- numbers ---- */
+
+static double suffix(const char *p, const char *end)
+{
+	static const struct {
+		char letter;
+		double factor;
+	} of[] = { { 'K', 1e3 }, { 'M', 1e6 }, { 'B', 1e9 }, { 'G', 1e9 }, { 'T', 1e12 } };
+	if (p < end && (p + 1 == end || !isalpha((unsigned char)p[1])))
+		for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+			if (*p == of[i].letter)
+				return of[i].factor;
+	return 1;
+}
+
+static bool three_digits(const char *p, const char *end)
+{
+	return end - p >= 3 && isdigit((unsigned char)p[0]) && isdigit((unsigned char)p[1]) &&
+	       isdigit((unsigned char)p[2]) && (end - p == 3 || !isdigit((unsigned char)p[3]));
+}
+
+/* Exact for up to 15 digits and powers of ten up to 22, whose product or quotient is rounded once; what is longer is
+ * rounded a second time, by less than what a log prints. */
+static double scaled(uint64_t digits, int power)
+{
+	static const double ten[] = { 1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+				      1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22 };
+	if (power >= 0)
+		return power <= 22 ? (double)digits * ten[power] : (double)digits * pow(10, power);
+	return power >= -22 ? (double)digits / ten[-power] : (double)digits * pow(10, power);
+}
+
+/* "e-05" at p: its value; 0 and *end = p where there is none. */
+static int exponent(const char *p, const char *end, const char **behind)
+{
+	const char *q = p + 1;
+	int v = 0;
+	*behind = p;
+	if (p >= end || (*p != 'e' && *p != 'E'))
+		return 0;
+	bool minus = q < end && *q == '-';
+	q += q < end && (*q == '-' || *q == '+');
+	if (q >= end || !isdigit((unsigned char)*q))
+		return 0;
+	for (; q < end && isdigit((unsigned char)*q); q++)
+		v = v < 1000 ? 10 * v + (*q - '0') : v;
+	*behind = q;
+	return minus ? -v : v;
+}
+
+static bool digits(const char *p, const char *end, double *value, const char **behind)
+{
+	uint64_t n = 0;
+	int power = 0, seen = 0;
+	bool minus = p < end && *p == '-', point = false;
+	p += p < end && (*p == '-' || *p == '+');
+	for (; p < end; p++) {
+		if (isdigit((unsigned char)*p)) {
+			seen++;
+			if (n < UINT64_MAX / 10 - 1) {
+				n = 10 * n + (uint64_t)(*p - '0');
+				power -= point;
+			} else {
+				power += !point;
+			}
+		} else if (*p == '.' && !point) {
+			point = true;
+		} else if (*p != ',' || point || !seen || !three_digits(p + 1, end)) {
+			if (*p != ',' || point || !seen || end - p < 5 || p[4] != ',' || !isdigit((unsigned char)p[1]))
+				break;
+		}
+	}
+	if (!seen)
+		return false;
+	power += exponent(p, end, behind);
+	*value = (minus ? -1 : 1) * scaled(n, power);
+	return isfinite(*value);
+}
+
+bool fo_log_number(const char *p, const char *end_of_text, double *value, const char **end)
+{
+	if (p < end_of_text && (isdigit((unsigned char)*p) || *p == '-' || *p == '+' || *p == '.')) {
+		if (!digits(p, end_of_text, value, end))
+			return false;
+		*value *= suffix(*end, end_of_text);
+		return true;
+	}
+	if (end_of_text - p >= 3 && (!strncasecmp(p, "nan", 3) || !strncasecmp(p, "N/A", 3))) {
+		*value = NAN;
+		*end = p + 3;
+		return true;
+	}
+	if (end_of_text - p >= 4 && (!strncasecmp(p, "true", 4) || !strncasecmp(p, "null", 4))) {
+		*value = *p == 't' || *p == 'T' ? 1 : NAN;
+		*end = p + 4;
+		return true;
+	}
+	return false;
+}
+
+bool fo_log_clock(const char *p, const char *end_of_text, double *seconds)
+{
+	double part[4], v;
+	int n = 0;
+	const char *end;
+	double days = 0;
+	if (fo_log_number(p, end_of_text, &v, &end) && end_of_text - end > 4 && !strncmp(end, " day", 4)) {
+		days = v;
+		for (p = end; p < end_of_text && *p != ','; p++)
+			;
+		p++;
+		while (p < end_of_text && *p == ' ')
+			p++;
+	}
+	while (n < 4 && p < end_of_text && isdigit((unsigned char)*p) && fo_log_number(p, end_of_text, &v, &end)) {
+		part[n++] = v;
+		p = end;
+		if (p >= end_of_text || *p != ':')
+			break;
+		p++;
+	}
+	if (n < 2 || n > 3)
+		return false;
+	*seconds = 86400 * days + (n == 3 ? 3600 * part[0] + 60 * part[1] + part[2] : 60 * part[0] + part[1]);
+	return true;
+}
+
+/* Days since 1970 of a date in the Gregorian calendar: Howard Hinnant's "days_from_civil". */
+static int64_t days(int64_t y, int m, int d)
+{
+	y -= m <= 2;
+	int64_t era = (y >= 0 ? y : y - 399) / 400, of_era = y - era * 400;
+	int64_t of_year = (153 * (m + (m > 2 ? -3 : 9)) + 2) / 5 + d - 1;
+	return era * 146097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719468;
+}
+
+/* n digits at p; -1: not all are digits. */
+static int number_at(const char *p, int n)
+{
+	int v = 0;
+	for (int i = 0; i < n; i++) {
+		if (!isdigit((unsigned char)p[i]))
+			return -1;
+		v = 10 * v + (p[i] - '0');
+	}
+	return v;
+}
+
+double fo_log_stamp(const char *p, const char *end)
+{
+	if (end - p > 96)
+		end = p + 96;
+	for (; end - p >= 19; p++) {
+		if (p[4] != '-' || p[7] != '-' || (p[10] != ' ' && p[10] != 'T') || p[13] != ':' || p[16] != ':')
+			continue;
+		int y = number_at(p, 4), mo = number_at(p + 5, 2), d = number_at(p + 8, 2), h = number_at(p + 11, 2),
+		    mi = number_at(p + 14, 2), s = number_at(p + 17, 2);
+		if (y < 0 || mo < 1 || mo > 12 || d < 1 || d > 31 || h < 0 || mi < 0 || s < 0)
+			continue;
+		double part = 0;
+		const char *q = p + 19;
+		if (q < end && (*q == ',' || *q == '.')) {
+			double unit = 0.1;
+			for (q++; q < end && isdigit((unsigned char)*q); q++, unit /= 10)
+				part += unit * (*q - '0');
+		}
+		return (double)(days(y, mo, d) * 86400 + h * 3600 + mi * 60 + s) + part;
+	}
+	return NAN;
+}
+
+/* ---- one line ---- */
+
+static bool word_char(char c) { return isalnum((unsigned char)c) || c == '_'; }
+
+/* The text of a key as a whole word at or behind `from`. */
+static const char *find_key(const char *line, const char *from, const char *end, const char *text)
+{
+	size_t n = strlen(text);
+	for (const char *p = from; p + n <= end; p++)
+		if (*p == *text && !memcmp(p, text, n) &&
+		    (p == line || !word_char(*text) || (!word_char(p[-1]) && p[-1] != '/')))
+			return p;
+	return NULL;
+}
+
+static bool value_behind(const char *p, const char *end, const struct fo_log_key *k, double *v, const char **behind)
+{
+	while (p < end && (*p == ' ' || *p == '"' || *p == '\'' || *p == ':' || *p == '\t'))
+		p++;
+	if (k->how & FO_LOG_CLOCK) {
+		*behind = p;
+		return fo_log_clock(p, end, v);
+	}
+	if (!fo_log_number(p, end, v, behind))
+		return false;
+	if (k->how & FO_LOG_UNIT && end - *behind >= 2 && !strncmp(*behind, "ms", 2))
+		*v *= 1e-3;
+	return true;
+}
+
+static bool value_before(const char *line, const char *p, double *v)
+{
+	const char *begin = p, *end;
+	while (begin > line && begin[-1] == ' ')
+		begin--;
+	const char *last = begin;
+	while (begin > line && (isdigit((unsigned char)begin[-1]) || strchr(".,-+", begin[-1])))
+		begin--;
+	return begin < last && fo_log_number(begin, last, v, &end) && end == last;
+}
+
+static void read_keys(const struct fo_log_form *f, const char *line, const char *end, double *row)
+{
+	const char *from = line, *p, *behind;
+	for (const struct fo_log_key *k = f->key; k < f->key + FO_LOG_KEYS && k->text; k++) {
+		double v;
+		if (!isnan(row[k->field]))
+			continue;
+		if (!(p = find_key(line, from, end, k->text)) && !(p = find_key(line, line, end, k->text)))
+			continue;
+		if (k->how & FO_LOG_BEFORE) {
+			if (value_before(line, p, &v))
+				row[k->field] = v * k->scale;
+			continue;
+		}
+		p += strlen(k->text);
+		if (!value_behind(p, end, k, &v, &behind))
+			continue;
+		row[k->field] = v * k->scale;
+		from = behind;
+		while (behind < end && *behind == ' ')
+			behind++;
+		if (k->field == FO_LOG_STEP && behind < end && *behind == '/') {
+			for (behind++; behind < end && *behind == ' '; behind++)
+				;
+			if (fo_log_number(behind, end, &v, &from))
+				row[FO_LOG_STEPS] = v;
+		}
+	}
+}
+
+static bool has_all(const struct fo_log_form *f, const char *line, const char *end)
+{
+	for (int i = 0; i < FO_LOG_NEEDS && f->need[i]; i++)
+		if (!fo_log_find(line, end, f->need[i]))
+			return false;
+	return !f->never || !fo_log_find(line, end, f->never);
+}
+
+/* Is the line taken by an earlier form whose mark is this one's, or a part of it, or holds it? */
+static bool taken_before(const struct fo_log_form *f, const char *line, const char *end)
+{
+	for (const struct fo_log_form *g = fo_log_form; g < f; g++)
+		if ((*g->mark == *f->mark || g->mark[1] == *f->mark) && strstr(g->mark, f->mark) &&
+		    fo_log_find(line, end, g->mark) && has_all(g, line, end))
+			return true;
+	return false;
+}
+
+/* A copy of [*p, *end) without the colours of a terminal; buf holds LINE bytes. */
+static void strip_colours(const char **p, const char **end, char *buf)
+{
+	size_t n = 0;
+	for (const char *q = *p; q < *end && n < LINE; q++) {
+		if (*q == ESCAPE && q + 1 < *end && q[1] == '[') {
+			for (q += 2; q < *end && !isalpha((unsigned char)*q); q++)
+				;
+			continue;
+		}
+		buf[n++] = *q;
+	}
+	*p = buf;
+	*end = buf + n;
+}
+
+/* ---- a whole text ---- */
+
+struct piece {
+	const struct fo_log_form *form;
+	const char *text, *from, *to, *end; /* marks in [from, to); a block may reach to `end` */
+	struct fo_log_lines lines;
+	pthread_t thread;
+};
+
+static const char *line_begin(const char *text, const char *p)
+{
+	const char *from = p - text > LINE ? p - LINE : text;
+	const char *feed = memrchr(from, '\n', (size_t)(p - from)), *begin = feed ? feed + 1 : from;
+	const char *back = memrchr(begin, '\r', (size_t)(p - begin));
+	return back ? back + 1 : begin;
+}
+
+static const char *line_end(const char *p, const char *end)
+{
+	if (end - p > LINE)
+		end = p + LINE;
+	const char *feed = memchr(p, '\n', (size_t)(end - p)), *stop = feed ? feed : end;
+	const char *back = memchr(p, '\r', (size_t)(stop - p));
+	return back ? back : stop;
+}
+
+static void *read_piece(void *arg)
+{
+	struct piece *x = arg;
+	const struct fo_log_form *f = x->form;
+	char *buf = fo_xmalloc(LINE);
+	const char *next;
+	for (const char *p = x->from; (p = fo_log_find(p, x->to, f->mark)) != NULL; p = next) {
+		const char *line = line_begin(x->text, p + (*f->mark == '\n')), *end = line_end(p + 1, x->end);
+		next = end > p ? end : p + 1;
+		if (f->block) {
+			const char *most = x->end - p > BLOCK ? p + BLOCK : x->end;
+			const char *other = fo_log_find(p + strlen(f->mark), most, f->mark);
+			end = other ? line_begin(x->text, other) : most;
+			next = other ? other : most;
+		}
+		if (p - line > LINE)
+			continue;
+		if (!f->block && memchr(line, ESCAPE, (size_t)(end - line)))
+			strip_colours(&line, &end, buf);
+		if (!has_all(f, line, end) || taken_before(f, line, end))
+			continue;
+		double row[FO_LOG_FIELDS];
+		fo_log_blank(row);
+		read_keys(f, line, end, row);
+		if (isnan(row[FO_LOG_AT]))
+			row[FO_LOG_AT] = fo_log_stamp(line, end);
+		if (f->micro && !fo_log_find(line, end, "(step)"))
+			row[FO_LOG_STEPS] = -1; /* speed.c adds it to the step that follows */
+		fo_log_add(&x->lines, row, 0);
+	}
+	free(buf);
+	return NULL;
+}
+
+/* Does a form stand in the samples? In a short text they are the text. */
+static bool is_there(const struct fo_log_form *f, const char *text, size_t len)
+{
+	size_t step = len > SAMPLE ? (len - SAMPLE) / (SAMPLES - 1) : 1;
+	for (size_t i = 0; i < SAMPLES; i++) {
+		size_t from = i * step, n = len - from < SAMPLE ? len - from : SAMPLE;
+		if (from < len && fo_log_find(text + from, text + from + n, f->mark))
+			return true;
+		if (len <= SAMPLE)
+			break;
+	}
+	return false;
+}
+
+static void scan_form(struct fo_log *log, const struct fo_log_form *f, const char *text, size_t len, int file)
+{
+	struct piece piece[THREADS];
+	size_t n = f->block ? 1 : len / PIECE;
+	n = n < 1 ? 1 : n > THREADS ? THREADS : n;
+	const char *from = text, *end = text + len;
+	for (size_t i = 0; i < n; i++) {
+		const char *to = i + 1 < n ? text + len / n * (i + 1) : end;
+		const char *feed = to < end ? memchr(to, '\n', (size_t)(end - to)) : NULL;
+		to = feed ? feed : end;
+		piece[i] = (struct piece){ .form = f, .text = text, .from = from, .to = to, .end = end };
+		fo_log_columns(&piece[i].lines, f->key);
+		if (i + 1 == n || pthread_create(&piece[i].thread, NULL, read_piece, &piece[i]) != 0) {
+			read_piece(&piece[i]);
+			piece[i].thread = 0;
+		}
+		from = to;
+	}
+	struct fo_log_lines *all = NULL;
+	for (size_t i = 0; i < n; i++) {
+		struct fo_log_lines *l = &piece[i].lines;
+		if (i + 1 < n && piece[i].thread)
+			pthread_join(piece[i].thread, NULL);
+		if (!l->count)
+			continue;
+		all = all ? all : fo_log_lines_of(log, &f->kind, f->key);
+		fo_log_add_rows(all, l, file);
+	}
+}
+
+void fo_log_scan(struct fo_log *log, const char *text, size_t len, int file, const char *path)
+{
+	bool any = false;
+	for (int i = 0; i < fo_log_forms; i++)
+		if (is_there(&fo_log_form[i], text, len)) {
+			any = true;
+			scan_form(log, &fo_log_form[i], text, len, file);
+		}
+	for (int i = 0; !any && i < fo_log_forms && len > (size_t)SAMPLE * SAMPLES; i++)
+		scan_form(log, &fo_log_form[i], text, len, file);
+	fo_log_scan_facts(log, text, len < HEAD ? len : HEAD, path);
+}
+
+/* ---- facts ---- */
+
+static const char *skip(const char *p, const char *end, const char *set)
+{
+	while (p < end && strchr(set, *p) && *p)
+		p++;
+	return p;
+}
+
+/* Where the value of a word at p begins; NULL: it is not written in the word's style. */
+static const char *fact_value(const struct fo_log_word *w, const char *line, const char *p, const char *end)
+{
+	const char *v = p + strlen(w->text);
+	switch (w->style) {
+	case FO_LOG_DOTS: {
+		const char *dots = skip(v, end, " ");
+		const char *behind = skip(dots, end, ".");
+		return v < end && *v == ' ' && behind - dots >= 3 ? skip(behind, end, " ") : NULL;
+	}
+	case FO_LOG_CELL: {
+		const char *bar = skip(v, end, " ");
+		bool left = p - line >= 2 && p[-2] == '|';
+		return left && bar < end && *bar == '|' ? skip(bar + 1, end, " ") : NULL;
+	}
+	case FO_LOG_MEMBER: return v < end && *v == ':' ? skip(v + 1, end, " \"") : NULL;
+	case FO_LOG_PHRASE: return skip(v, end, " :");
+	}
+	return NULL;
+}
+
+static size_t text_value(const struct fo_log_word *w, const char *v, const char *end)
+{
+	const char *stop = w->until ? fo_log_find(v, end, w->until) : NULL;
+	if (w->style == FO_LOG_CELL)
+		stop = fo_log_find(v, end, "  ");
+	if (!stop)
+		for (stop = v; stop < end && !strchr(" \",|\t", *stop); stop++)
+			;
+	return (size_t)(stop - v);
+}
+
+void fo_log_scan_facts(struct fo_log *log, const char *text, size_t len, const char *path)
+{
+	const char *end = text + len;
+	for (const struct fo_log_word *w = fo_log_word; w < fo_log_word + fo_log_words; w++) {
+		for (const char *p = text; (p = fo_log_find(p, end, w->text)) != NULL; p++) {
+			const char *line = line_begin(text, p), *stop = line_end(p, end), *behind;
+			if (p > text && word_char(*w->text) && (word_char(p[-1]) || p[-1] == '/'))
+				continue;
+			if (w->within && !fo_log_find(line, stop, w->within))
+				continue;
+			const char *v = fact_value(w, line, p, stop);
+			double number = NAN;
+			if (!v || v >= stop)
+				continue;
+			if (w->fact < FO_LOG_MODEL && (!fo_log_number(v, stop, &number, &behind) || isnan(number)))
+				continue;
+			int64_t at = 1;
+			for (const char *q = text; (q = memchr(q, '\n', (size_t)(p - q))) != NULL; q++)
+				at++;
+			fo_log_tell(log, w->fact, number * w->scale, w->fact < FO_LOG_MODEL ? NULL : v,
+				    w->fact < FO_LOG_MODEL ? 0 : text_value(w, v, stop), path, at);
+			break;
+		}
+	}
+}

@@ -1,0 +1,443 @@
+/* Makes step times of what the lines of progress print.
+ *
+ * The kind whose lines tell most about time is the run's. Its lines are put into one sequence: lines that repeat a step
+ * (other ranks, a second print) are dropped; where the step number falls back, a process began again from a checkpoint,
+ * and what is done twice counts once. A line's step time is the first of these that it tells: its own time per step;
+ * the growth of a running time; tokens per step over a rate; samples per step over a rate; the growth of the time
+ * stamps. Kinds do not mix these. */
+#include "logs/logs_int.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	WARM_STEPS = 10, /* first steps left out of medians: compilation, caches, allocators */
+	SHORT = 20,      /* runs shorter than this many steps leave out a fifth instead */
+	PHASE_MIN = 3,   /* lines that make a slow phase */
+	PHASES_MAX = 1000,
+};
+static const double PHASE_SLOW = 1.15; /* times the median: above what quartiles of quiet runs span */
+static const double LINE_SLOW = 1.5;   /* a single line that says one step's time */
+static const double MEAN_SLOW = 1.1;   /* a single line that is a mean of several steps */
+
+/* Puts the k-th smallest of v[0..n) at v[k], smaller ones in front of it (Hoare): logs have millions of lines, and
+ * three quartiles need no sorting. */
+static void select_nth(double *v, size_t n, size_t k)
+{
+	for (size_t low = 0, high = n - 1; low < high;) {
+		double pivot = v[low + (high - low) / 2];
+		size_t i = low, j = high;
+		while (i <= j) {
+			while (v[i] < pivot)
+				i++;
+			while (v[j] > pivot)
+				j--;
+			if (i > j)
+				break;
+			double x = v[i];
+			v[i++] = v[j];
+			v[j] = x;
+			if (!j--)
+				break;
+		}
+		if (k <= j && j < n)
+			high = j;
+		else if (k >= i)
+			low = i;
+		else
+			return;
+	}
+}
+
+/* The quantile by linear interpolation between the two values around it. */
+static double quantile(double *v, size_t n, double q)
+{
+	double at = q * (double)(n - 1);
+	size_t k = (size_t)at;
+	select_nth(v, n, k);
+	double next = INFINITY;
+	for (size_t i = k + 1; i < n; i++)
+		next = v[i] < next ? v[i] : next;
+	return k + 1 < n ? v[k] + (at - (double)k) * (next - v[k]) : v[k];
+}
+
+/* ---- which kind ---- */
+
+static size_t told_by(const struct fo_log_lines *l, enum fo_log_field f)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < l->count && n < 2; i++)
+		n += !isnan(fo_log_get(l, i, f));
+	return n;
+}
+
+static int worth(const struct fo_log_lines *l)
+{
+	static const struct {
+		enum fo_log_field field;
+		int worth;
+	} of[] = { { FO_LOG_STEP, 64 },  { FO_LOG_SECONDS, 32 },     { FO_LOG_RATE, 16 }, { FO_LOG_RATE_ALL, 16 },
+		   { FO_LOG_TOTAL, 16 }, { FO_LOG_SAMPLES_RATE, 8 }, { FO_LOG_AT, 4 } };
+	int w = 0;
+	for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+		w += told_by(l, of[i].field) ? of[i].worth : 0;
+	return w;
+}
+
+static void choose_kind(struct fo_log *log)
+{
+	size_t best = 0;
+	for (size_t i = 1; i < log->kinds; i++) {
+		int a = worth(&log->lines[i]), b = worth(&log->lines[best]);
+		if (a > b || (a == b && log->lines[i].count > log->lines[best].count))
+			best = i;
+	}
+	if (!log->kinds)
+		return;
+	struct fo_log_lines l = log->lines[best];
+	log->lines[best] = log->lines[0];
+	log->lines[0] = l;
+	log->kind = *l.kind;
+}
+
+/* ---- micro-batches ---- */
+
+/* Lines of a micro-batch are added up; the line that ends a step stays, and its step is counted from 1. */
+static void join_micro(struct fo_log_lines *l)
+{
+	size_t n = 0;
+	double sum = 0;
+	for (size_t i = 0; i < l->count; i++) {
+		double seconds = fo_log_get(l, i, FO_LOG_SECONDS);
+		sum += isnan(seconds) ? 0 : seconds;
+		if (fo_log_get(l, i, FO_LOG_STEPS) == -1)
+			continue;
+		fo_log_copy(l, n, i);
+		fo_log_set(l, n, FO_LOG_SECONDS, sum);
+		fo_log_set(l, n, FO_LOG_STEP, (double)n + 1);
+		n++;
+		sum = 0;
+	}
+	l->count = n;
+	l->files = 1; /* restarts are not looked for in such logs */
+}
+
+static bool has_micro(const struct fo_log_lines *l)
+{
+	for (size_t i = 0; i < l->count; i++)
+		if (fo_log_get(l, i, FO_LOG_STEPS) == -1)
+			return true;
+	return false;
+}
+
+/* ---- one sequence of steps ---- */
+
+struct file {
+	size_t from, to;
+	double at; /* time stamp of its first line, or its first step */
+};
+
+static int by_time(const void *a, const void *b)
+{
+	const struct file *x = a, *y = b;
+	if (x->at != y->at && !isnan(x->at) && !isnan(y->at))
+		return x->at < y->at ? -1 : 1;
+	return (x->from > y->from) - (x->from < y->from);
+}
+
+/* The files in the order of their first time stamps; of their first steps where not all have stamps. */
+static struct file *order_files(const struct fo_log_lines *l)
+{
+	struct file *file = fo_xmalloc((size_t)(l->files + 1) * sizeof *file);
+	bool stamps = true;
+	for (int f = 0; f < l->files; f++) {
+		file[f].from = l->from[f];
+		file[f].to = f + 1 < l->files ? l->from[f + 1] : l->count;
+		file[f].at = file[f].from < file[f].to ? fo_log_get(l, file[f].from, FO_LOG_AT) : INFINITY;
+		stamps &= !isnan(file[f].at);
+	}
+	for (int f = 0; f < l->files && !stamps; f++)
+		if (file[f].from < file[f].to)
+			file[f].at = fo_log_get(l, file[f].from, FO_LOG_STEP);
+	qsort(file, (size_t)l->files, sizeof *file, by_time);
+	return file;
+}
+
+static double step_of(const struct fo_log *log, size_t i) { return fo_log_at(log, i, FO_LOG_STEP); }
+static double stamp_of(const struct fo_log *log, size_t i) { return fo_log_at(log, i, FO_LOG_AT); }
+
+static void add_part(struct fo_log *log, double begin)
+{
+	log->part = fo_xrealloc(log->part, (log->parts + 1) * sizeof *log->part);
+	log->part[log->parts++] = (struct fo_log_part){ .from = log->steps, .begin = begin, .end = NAN, .lost = NAN };
+}
+
+/* A process begins again at `step`: steps from there on that stand in the sequence are done twice. */
+static void begin_again(struct fo_log *log, double step, double at)
+{
+	int64_t again = 0;
+	double until = stamp_of(log, log->steps - 1);
+	for (; log->steps && step_of(log, log->steps - 1) >= step; again++)
+		log->steps--;
+	log->part[log->parts - 1].end = until;
+	while (log->parts > 1 && log->part[log->parts - 1].from >= log->steps)
+		log->parts--;
+	add_part(log, at);
+	log->part[log->parts - 1].again = again;
+}
+
+/* The same step again is another rank's line, or a second print of it. A smaller step is a new process, unless its time
+ * stamp is none that is later: then it is another rank's line, too. */
+static void take_row(struct fo_log *log, size_t row, double *latest)
+{
+	struct fo_log_lines *l = &log->lines[0];
+	double step = fo_log_get(l, row, FO_LOG_STEP), at = fo_log_get(l, row, FO_LOG_AT);
+	double last = log->steps ? step_of(log, log->steps - 1) : -INFINITY;
+	if (isnan(step)) {
+		step = log->steps ? last + 1 : 1;
+		fo_log_set(l, row, FO_LOG_STEP, step);
+	}
+	if (step == last || (step < last && at <= *latest))
+		return;
+	if (step < last)
+		begin_again(log, step, at);
+	else if (!log->parts)
+		add_part(log, at);
+	log->row[log->steps++] = (uint32_t)row;
+	*latest = at > *latest ? at : *latest;
+}
+
+static void make_sequence(struct fo_log *log)
+{
+	const struct fo_log_lines *l = &log->lines[0];
+	struct file *file = order_files(l);
+	double latest = -INFINITY; /* time stamp */
+	log->row = fo_xmalloc((l->count + 1) * sizeof *log->row);
+	for (int f = 0; f < l->files; f++)
+		for (size_t i = file[f].from; i < file[f].to; i++)
+			take_row(log, i, &latest);
+	for (size_t p = 0; p < log->parts; p++)
+		log->part[p].to = p + 1 < log->parts ? log->part[p + 1].from : log->steps;
+	if (log->parts && log->steps)
+		log->part[log->parts - 1].end = stamp_of(log, log->steps - 1);
+	free(file);
+}
+
+/* ---- step times ---- */
+
+static bool first_of_part(const struct fo_log *log, size_t i)
+{
+	for (size_t p = 0; p < log->parts; p++)
+		if (log->part[p].from == i)
+			return true;
+	return false;
+}
+
+double fo_log_steps_at(const struct fo_log *log, size_t i)
+{
+	return i && !first_of_part(log, i) ? step_of(log, i) - step_of(log, i - 1) : log->interval;
+}
+
+static void find_interval(struct fo_log *log)
+{
+	double *d = fo_xmalloc((log->steps + 1) * sizeof *d);
+	size_t n = 0;
+	for (size_t i = 1; i < log->steps; i++)
+		if (!first_of_part(log, i))
+			d[n++] = step_of(log, i) - step_of(log, i - 1);
+	log->interval = n ? quantile(d, n, 0.5) : 1;
+	free(d);
+}
+
+static double growth(const struct fo_log *log, size_t i, enum fo_log_field f)
+{
+	if (!i || first_of_part(log, i))
+		return NAN;
+	double d = fo_log_at(log, i, f) - fo_log_at(log, i - 1, f);
+	return d > 0 ? d / (step_of(log, i) - step_of(log, i - 1)) : NAN;
+}
+
+static double known(double a, double b) { return isnan(a) ? b : a; }
+
+double fo_log_devices(const struct fo_log *log)
+{
+	const struct fo_log_told *t = log->told;
+	if (fo_log_knows(log, FO_LOG_DEVICES))
+		return t[FO_LOG_DEVICES].number;
+	if (fo_log_knows(log, FO_LOG_DP_SHARD) || fo_log_knows(log, FO_LOG_DP_REPLICATE))
+		return known(t[FO_LOG_DP_SHARD].number, 1) * known(t[FO_LOG_DP_REPLICATE].number, 1) *
+		       known(t[FO_LOG_TP].number, 1) * known(t[FO_LOG_PP].number, 1) * known(t[FO_LOG_CP].number, 1);
+	return t[FO_LOG_NODES].number * t[FO_LOG_PER_NODE].number;
+}
+
+static double samples_told(const struct fo_log *log, size_t i)
+{
+	double samples = known(fo_log_at(log, i, FO_LOG_SAMPLES), log->told[FO_LOG_BATCH].number);
+	double ranks = fo_log_devices(log) /
+		       (known(log->told[FO_LOG_TP].number, 1) * known(log->told[FO_LOG_PP].number, 1) *
+			known(log->told[FO_LOG_CP].number, 1));
+	return known(samples, log->told[FO_LOG_LOCAL].number * ranks);
+}
+
+double fo_log_tokens(const struct fo_log *log, size_t i)
+{
+	double tokens = known(fo_log_at(log, i, FO_LOG_TOKENS), log->told[FO_LOG_STEP_TOKENS].number);
+	return known(tokens,
+		     known(samples_told(log, i) * log->told[FO_LOG_SEQ].number, growth(log, i, FO_LOG_SEEN_TOKENS)));
+}
+
+enum way { BY_SECONDS, BY_TOTAL, BY_RATE, BY_RATE_ALL, BY_SAMPLES, BY_STAMPS, WAYS };
+static const char *const way_text[WAYS] = {
+	"the time per step that each line prints",          "the growth of the running time",
+	"tokens per step over the printed rate per device", "tokens per step over the printed rate",
+	"sequences per step over the printed rate",         "the time stamps of the lines",
+};
+
+static double time_by(const struct fo_log *log, size_t i, enum way w)
+{
+	switch (w) {
+	case BY_SECONDS: return fo_log_at(log, i, FO_LOG_SECONDS);
+	case BY_TOTAL: return growth(log, i, FO_LOG_TOTAL);
+	case BY_RATE: return fo_log_tokens(log, i) / (fo_log_at(log, i, FO_LOG_RATE) * fo_log_devices(log));
+	case BY_RATE_ALL: return fo_log_tokens(log, i) / fo_log_at(log, i, FO_LOG_RATE_ALL);
+	case BY_SAMPLES: return samples_told(log, i) / fo_log_at(log, i, FO_LOG_SAMPLES_RATE);
+	case BY_STAMPS: return growth(log, i, FO_LOG_AT);
+	case WAYS: break;
+	}
+	return NAN;
+}
+
+static void find_times(struct fo_log *log)
+{
+	log->seconds = fo_xmalloc((log->steps + 1) * sizeof *log->seconds);
+	for (int w = 0; w < WAYS && !log->timed_by; w++) {
+		size_t n = 0;
+		for (size_t i = 0; i < log->steps; i++) {
+			double s = time_by(log, i, (enum way)w);
+			log->seconds[i] = s > 0 && isfinite(s) ? s : NAN;
+			n += !isnan(log->seconds[i]);
+		}
+		if (n)
+			log->timed_by = way_text[w];
+	}
+}
+
+/* ---- figures ---- */
+
+/* First lines of a part that are left out: those of its first ten steps, of a short one those of a fifth. */
+static size_t warm_lines(const struct fo_log *log, const struct fo_log_part *p)
+{
+	double from = step_of(log, p->from) - log->interval + 1, steps = step_of(log, p->to - 1) - from + 1;
+	double warm = steps >= SHORT ? WARM_STEPS : floor(steps / 5) > 1 ? floor(steps / 5) : 1;
+	size_t n = 0;
+	while (p->from + n + 1 < p->to && step_of(log, p->from + n) < from + warm)
+		n++;
+	return n;
+}
+
+size_t fo_log_counted(const struct fo_log *log, size_t *line)
+{
+	size_t n = 0;
+	for (size_t p = 0; p < log->parts; p++)
+		for (size_t i = log->part[p].from + warm_lines(log, &log->part[p]); i < log->part[p].to; i++)
+			line[n++] = i;
+	return n;
+}
+
+struct fo_log_spread fo_log_spread_of(double *v, size_t n)
+{
+	if (!n)
+		return (struct fo_log_spread){ NAN, NAN, NAN };
+	return (struct fo_log_spread){ quantile(v, n, 0.25), quantile(v, n, 0.5), quantile(v, n, 0.75) };
+}
+
+static struct fo_log_spread spread_of(const struct fo_log *log, enum fo_log_field f, bool times)
+{
+	size_t *line = fo_xmalloc((log->steps + 1) * sizeof *line), n = fo_log_counted(log, line), k = 0;
+	double *v = fo_xmalloc((n + 1) * sizeof *v);
+	for (size_t i = 0; i < n; i++) {
+		double x = times ? log->seconds[line[i]] : fo_log_at(log, line[i], f);
+		if (isfinite(x))
+			v[k++] = x;
+	}
+	struct fo_log_spread s = fo_log_spread_of(v, k);
+	free(v);
+	free(line);
+	return s;
+}
+
+double fo_log_median(const struct fo_log *log, enum fo_log_field f)
+{
+	return log->steps ? spread_of(log, f, false).median : NAN;
+}
+
+double fo_log_last(const struct fo_log *log, enum fo_log_field f)
+{
+	for (size_t i = log->steps; i-- > 0;)
+		if (!isnan(fo_log_at(log, i, f)))
+			return fo_log_at(log, i, f);
+	return NAN;
+}
+
+static void add_phase(struct fo_log *log, const size_t *line, size_t from, size_t to)
+{
+	double *v = fo_xmalloc((to - from) * sizeof *v);
+	for (size_t i = from; i < to; i++)
+		v[i - from] = log->seconds[line[i]];
+	struct fo_log_phase p = { .first = (int64_t)(step_of(log, line[from]) - fo_log_steps_at(log, line[from]) + 1),
+				  .last = (int64_t)step_of(log, line[to - 1]),
+				  .times = quantile(v, to - from, 0.5) / log->time.median,
+				  .at = stamp_of(log, line[from]) };
+	free(v);
+	log->phase = fo_xrealloc(log->phase, (log->phases + 1) * sizeof *log->phase);
+	log->phase[log->phases++] = p;
+}
+
+/* Stretches of slow lines: several in a row, or one that is slow beyond doubt. */
+static void find_phases(struct fo_log *log)
+{
+	size_t *line = fo_xmalloc((log->steps + 1) * sizeof *line), n = fo_log_counted(log, line);
+	double one = log->interval > 1 ? MEAN_SLOW : LINE_SLOW;
+	double low = log->interval > 1 ? MEAN_SLOW : PHASE_SLOW;
+	for (size_t i = 0, end; i < n && log->phases < PHASES_MAX; i = end) {
+		double most = 0;
+		for (end = i; end < n && log->seconds[line[end]] > low * log->time.median; end++)
+			most = fmax(most, log->seconds[line[end]]);
+		if (end - i >= PHASE_MIN || most > one * log->time.median)
+			add_phase(log, line, i, end);
+		end += end == i;
+	}
+	free(line);
+}
+
+static void find_losses(struct fo_log *log)
+{
+	for (size_t p = 1; p < log->parts; p++) {
+		struct fo_log_part *x = &log->part[p];
+		double first = known(log->seconds[x->from], log->time.median) * fo_log_steps_at(log, x->from);
+		double idle = x->begin - first - log->part[p - 1].end;
+		if (!isnan(idle))
+			x->lost = fmax(idle, 0) + (double)x->again * log->interval * known(log->time.median, 0);
+	}
+}
+
+void fo_log_speed(struct fo_log *log)
+{
+	choose_kind(log);
+	if (!log->kinds)
+		return;
+	if (has_micro(&log->lines[0]))
+		join_micro(&log->lines[0]);
+	make_sequence(log);
+	find_interval(log);
+	find_times(log);
+	if (!log->steps)
+		return;
+	for (size_t p = 0; p < log->parts; p++)
+		log->left_out += warm_lines(log, &log->part[p]);
+	log->time = spread_of(log, FO_LOG_STEP, true);
+	if (!isnan(log->time.median))
+		find_phases(log);
+	find_losses(log);
+}

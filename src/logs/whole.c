@@ -1,0 +1,297 @@
+/* Logs that are not read line by line: trainer_state.json, Megatron's golden values, CSV, and what the Hugging Face
+ * Trainer prints at its end (with tqdm's progress bars, which hold the only times of such a log). */
+#include "logs/logs_int.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static const struct fo_log_kind trainer_state = { "trainer_state", "Hugging Face trainer_state.json",
+						  "transformers, main", FO_LOG_RULE_NONE };
+static const struct fo_log_kind golden = { "golden", "Megatron-LM golden values", "core 0.20.0", FO_LOG_RULE_NONE };
+static const struct fo_log_kind csv = { "csv", "CSV (Lightning and others)", "CSVLogger of 2.x", FO_LOG_RULE_NONE };
+static const struct fo_log_kind trainer = { "trainer", "Hugging Face Trainer, printed", "transformers, main",
+					    FO_LOG_RULE_NONE };
+
+static double number_of(const json_t *o, const char *key)
+{
+	const json_t *v = json_object_get(o, key);
+	return json_is_number(v) ? json_number_value(v) : NAN;
+}
+
+static double at_least(double v, double least) { return v >= least ? v : NAN; }
+
+/* ---- trainer_state.json ---- */
+
+static void take_summary(struct fo_log *log, const json_t *o)
+{
+	struct fo_log_summary *s = &log->summary;
+	s->seconds = at_least(number_of(o, "train_runtime"), 1e-9);
+	s->samples_rate = at_least(number_of(o, "train_samples_per_second"), 1e-9);
+	s->tokens_rate = at_least(number_of(o, "train_tokens_per_second"), 1e-9);
+	if (isnan(s->steps))
+		s->steps = at_least(number_of(o, "step"), 1);
+}
+
+static bool read_trainer_state(struct fo_log *log, const json_t *o, int file)
+{
+	const json_t *history = json_object_get(o, "log_history"), *e;
+	size_t i;
+	if (!json_is_array(history))
+		return false;
+	struct fo_log_lines *l = fo_log_lines_of(log, &trainer_state, NULL);
+	json_array_foreach(history, i, e)
+	{
+		if (json_object_get(e, "train_runtime")) {
+			take_summary(log, e);
+			continue;
+		}
+		if (!json_object_get(e, "loss"))
+			continue;
+		double row[FO_LOG_FIELDS];
+		fo_log_blank(row);
+		row[FO_LOG_STEP] = number_of(e, "step");
+		row[FO_LOG_STEPS] = number_of(o, "max_steps");
+		row[FO_LOG_LOSS] = number_of(e, "loss");
+		row[FO_LOG_SEEN_TOKENS] = at_least(number_of(e, "num_input_tokens_seen"), 1);
+		row[FO_LOG_RATE] = number_of(e, "tokens/train_per_sec_per_gpu");
+		fo_log_add(l, row, file);
+	}
+	return true;
+}
+
+/* ---- Megatron's golden values ---- */
+
+static bool read_golden(struct fo_log *log, const json_t *o, int file)
+{
+	const json_t *time = json_object_get(json_object_get(o, "iteration-time"), "values");
+	const json_t *loss = json_object_get(json_object_get(o, "lm loss"), "values");
+	if (!json_is_object(time))
+		return false;
+	struct fo_log_lines *l = fo_log_lines_of(log, &golden, NULL);
+	const char *key;
+	const json_t *v;
+	json_object_foreach((json_t *)time, key, v)
+	{
+		if (!json_is_number(v))
+			continue; /* "nan" as text, where the interval of the log is longer than a step */
+		double row[FO_LOG_FIELDS];
+		fo_log_blank(row);
+		row[FO_LOG_STEP] = strtod(key, NULL);
+		row[FO_LOG_SECONDS] = json_number_value(v);
+		row[FO_LOG_LOSS] = number_of(loss, key);
+		fo_log_add(l, row, file);
+	}
+	return true;
+}
+
+/* ---- CSV ---- */
+
+static const struct column {
+	const char *name;
+	enum fo_log_field field;
+	double scale;
+} column[] = {
+	{ "step", FO_LOG_STEP, 1 },
+	{ "global_step", FO_LOG_STEP, 1 },
+	{ "trainer/global_step", FO_LOG_STEP, 1 },
+	{ "_step", FO_LOG_STEP, 1 },
+	{ "iteration", FO_LOG_STEP, 1 },
+	{ "train_loss", FO_LOG_LOSS, 1 },
+	{ "train_loss_step", FO_LOG_LOSS, 1 },
+	{ "train/loss", FO_LOG_LOSS, 1 },
+	{ "loss", FO_LOG_LOSS, 1 },
+	{ "reduced_train_loss", FO_LOG_LOSS, 1 },
+	{ "train_step_timing in s", FO_LOG_SECONDS, 1 },
+	{ "step_time", FO_LOG_SECONDS, 1 },
+	{ "iter_time", FO_LOG_SECONDS, 1 },
+	{ "time/step", FO_LOG_SECONDS, 1 },
+	{ "throughput/device/tokens_per_sec", FO_LOG_RATE, 1 },
+	{ "tokens_per_sec_per_gpu", FO_LOG_RATE, 1 },
+	{ "tokens_per_second_per_gpu", FO_LOG_RATE, 1 },
+	{ "throughput/tokens_per_sec", FO_LOG_RATE_ALL, 1 },
+	{ "tokens_per_sec", FO_LOG_RATE_ALL, 1 },
+	{ "tokens_per_second", FO_LOG_RATE_ALL, 1 },
+	{ "throughput/device/mfu", FO_LOG_MFU, 1 },
+	{ "total_tokens", FO_LOG_SEEN_TOKENS, 1 },
+	{ "consumed_samples", FO_LOG_SEEN_SAMPLES, 1 },
+	{ "_timestamp", FO_LOG_AT, 1 },
+	{ "_runtime", FO_LOG_TOTAL, 1 },
+	{ "time", FO_LOG_TOTAL, 1 },
+};
+
+enum { COLUMNS = 64 };
+
+/* The cell at p, its quotes left out; *next is behind its comma, or the line's end. */
+static const char *cell(const char *p, const char *end, size_t *len, const char **next)
+{
+	const char *stop = memchr(p, ',', (size_t)(end - p));
+	stop = stop ? stop : end;
+	*next = stop < end ? stop + 1 : end + 1;
+	while (p < stop && (*p == ' ' || *p == '"'))
+		p++;
+	while (stop > p && (stop[-1] == ' ' || stop[-1] == '"' || stop[-1] == '\r'))
+		stop--;
+	*len = (size_t)(stop - p);
+	return p;
+}
+
+static int heads(const char *p, const char *end, int of[COLUMNS], bool *times)
+{
+	int n = 0, known = 0;
+	bool step = false;
+	for (const char *next; p <= end && n < COLUMNS; p = next) {
+		size_t len;
+		const char *name = cell(p, end, &len, &next);
+		of[n] = -1;
+		for (size_t k = 0; k < sizeof column / sizeof *column; k++)
+			if (len == strlen(column[k].name) && !strncasecmp(name, column[k].name, len))
+				of[n] = (int)k;
+		known += of[n] >= 0;
+		step |= of[n] >= 0 && column[of[n]].field == FO_LOG_STEP;
+		*times |= of[n] >= 0 && column[of[n]].field != FO_LOG_STEP && column[of[n]].field != FO_LOG_LOSS;
+		n++;
+	}
+	return step && known > 1 ? n : 0;
+}
+
+static bool read_csv(struct fo_log *log, const char *text, size_t len, int file)
+{
+	int of[COLUMNS];
+	bool times = false;
+	const char *end = text + len, *feed = memchr(text, '\n', len < 8192 ? len : 8192);
+	int n = feed ? heads(text, feed, of, &times) : 0;
+	if (!n)
+		return false;
+	struct fo_log_lines *l = fo_log_lines_of(log, &csv, NULL);
+	for (const char *p = feed + 1; p < end; p = feed + 1) {
+		feed = memchr(p, '\n', (size_t)(end - p));
+		feed = feed ? feed : end;
+		double row[FO_LOG_FIELDS], v;
+		const char *next = p, *behind;
+		fo_log_blank(row);
+		for (int c = 0; c < n && next <= feed; c++) {
+			size_t width;
+			const char *at = cell(next, feed, &width, &next);
+			if (of[c] >= 0 && width && fo_log_number(at, at + width, &v, &behind) && behind == at + width)
+				row[column[of[c]].field] = v * column[of[c]].scale;
+		}
+		if (isnan(row[FO_LOG_STEP]))
+			continue;
+		/* Lightning writes a row per logged group: rows of one step complete each other. */
+		bool more = l->count && fo_log_get(l, l->count - 1, FO_LOG_STEP) == row[FO_LOG_STEP];
+		for (int f = 0; more && f < FO_LOG_FIELDS; f++)
+			if (isnan(fo_log_get(l, l->count - 1, (enum fo_log_field)f)))
+				fo_log_set(l, l->count - 1, (enum fo_log_field)f, row[f]);
+		if (!more)
+			fo_log_add(l, row, file);
+	}
+	return true;
+}
+
+/* ---- the Trainer's last dict, and tqdm's bars ---- */
+
+static double dict_value(const char *p, const char *end, const char *key)
+{
+	const char *at = fo_log_find(p, end, key), *behind;
+	double v;
+	if (!at)
+		return NAN;
+	for (at += strlen(key); at < end && strchr("': =", *at); at++)
+		;
+	return fo_log_number(at, end, &v, &behind) ? v : NAN;
+}
+
+/* "12/400 [00:30<16:00,  2.48s/it]" that ends at `unit`. */
+static bool bar_at(const char *text, const char *unit, double *step, double *steps, double *elapsed)
+{
+	const char *most = unit - text > 96 ? unit - 96 : text, *p = unit, *behind;
+	while (p > most && *p != '[')
+		p--;
+	if (*p != '[' || !fo_log_clock(p + 1, unit, elapsed))
+		return false;
+	const char *slash = p;
+	while (slash > most && *slash != '/')
+		slash--;
+	const char *n = slash;
+	while (n > most && n[-1] >= '0' && n[-1] <= '9')
+		n--;
+	return *slash == '/' && n < slash && fo_log_number(n, slash, step, &behind) &&
+	       fo_log_number(slash + 1, p, steps, &behind);
+}
+
+static void read_bars(struct fo_log_lines *l, const char *text, const char *end, const char *unit, int file)
+{
+	for (const char *p = text; (p = fo_log_find(p, end, unit)) != NULL; p++) {
+		double step, steps, elapsed;
+		if (!bar_at(text, p, &step, &steps, &elapsed) || step < 1)
+			continue;
+		double row[FO_LOG_FIELDS];
+		fo_log_blank(row);
+		row[FO_LOG_STEP] = step;
+		row[FO_LOG_STEPS] = steps;
+		row[FO_LOG_TOTAL] = elapsed;
+		fo_log_add(l, row, file);
+	}
+}
+
+/* Keeps the bar that took longest: training's, beside those of evaluation and of preparing data. */
+static void keep_longest(struct fo_log_lines *l, size_t from)
+{
+	double longest = 0, steps = NAN;
+	size_t n = from;
+	for (size_t i = from; i < l->count; i++)
+		if (fo_log_get(l, i, FO_LOG_TOTAL) > longest) {
+			longest = fo_log_get(l, i, FO_LOG_TOTAL);
+			steps = fo_log_get(l, i, FO_LOG_STEPS);
+		}
+	for (size_t i = from; i < l->count; i++)
+		if (fo_log_get(l, i, FO_LOG_STEPS) == steps)
+			fo_log_copy(l, n++, i);
+	l->count = n;
+}
+
+/* Adds what a printed Trainer log tells; other lines of progress in the same file are read as well. */
+static void read_trainer(struct fo_log *log, const char *text, size_t len, int file)
+{
+	const char *end = text + len, *p = fo_log_find(text, end, "train_runtime");
+	if (p) {
+		const char *most = end - p > 512 ? p + 512 : end;
+		log->summary.seconds = dict_value(p, most, "train_runtime");
+		log->summary.samples_rate = dict_value(p, most, "train_samples_per_second");
+		log->summary.tokens_rate = dict_value(p, most, "train_tokens_per_second");
+	}
+	if (!p && !fo_log_find(text, end, "{'loss':"))
+		return;
+	struct fo_log_lines *l = fo_log_lines_of(log, &trainer, NULL);
+	size_t from = l->count;
+	read_bars(l, text, end, "s/it", file);
+	read_bars(l, text, end, "it/s", file);
+	keep_longest(l, from);
+}
+
+static json_t *parse_object(const char *text, size_t len)
+{
+	size_t at = 0;
+	while (at < len && strchr(" \t\r\n", text[at]) && text[at])
+		at++;
+	enum { MOST = 256 << 20 };
+	const char *line = memchr(text, '\n', len);
+	if (at >= len || text[at] != '{' || len > MOST || (line && line > text && line[-1] == '}'))
+		return NULL; /* an object per line is read by its lines */
+	return json_loadb(text, len, 0, NULL);
+}
+
+bool fo_log_whole(struct fo_log *log, const char *text, size_t len, int file, const char *path)
+{
+	(void)path;
+	json_t *o = parse_object(text, len);
+	bool found = o && (read_trainer_state(log, o, file) || read_golden(log, o, file));
+	json_decref(o);
+	if (found || read_csv(log, text, len, file))
+		return true;
+	read_trainer(log, text, len, file);
+	return false;
+}
