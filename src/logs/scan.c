@@ -224,6 +224,10 @@ static bool value_behind(const char *p, const char *end, const struct fo_log_key
 	}
 	if (!fo_log_number(p, end, v, behind))
 		return false;
+	if (k->field == FO_LOG_AT && *behind < end && **behind == '-') {
+		*v = fo_log_stamp(p, end - p > 40 ? p + 40 : end);
+		return !isnan(*v);
+	}
 	if (k->how & FO_LOG_UNIT && end - *behind >= 2 && !strncmp(*behind, "ms", 2))
 		*v *= 1e-3;
 	return true;

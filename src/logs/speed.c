@@ -103,21 +103,30 @@ static void choose_kind(struct fo_log *log)
 
 /* ---- micro-batches ---- */
 
-/* Lines of a micro-batch are added up; the line that ends a step stays, and its step is counted from 1. */
+/* Lines of a micro-batch are added up; the line that ends a step stays. Where lines are printed only now and then, their
+ * mean stands for the micro-batches between. FO_LOG_STEP counts micro-batches, FO_LOG_STEPS is the step, -1 within. */
 static void join_micro(struct fo_log_lines *l)
 {
 	size_t n = 0;
-	double sum = 0;
+	double sum = 0, lines = 0, last_micro = 0, last_step = 0;
 	for (size_t i = 0; i < l->count; i++) {
-		double seconds = fo_log_get(l, i, FO_LOG_SECONDS);
+		double seconds = fo_log_get(l, i, FO_LOG_SECONDS), step = fo_log_get(l, i, FO_LOG_STEPS);
+		double micro = fo_log_get(l, i, FO_LOG_STEP);
 		sum += isnan(seconds) ? 0 : seconds;
-		if (fo_log_get(l, i, FO_LOG_STEPS) == -1)
+		lines += !isnan(seconds);
+		if (step == -1)
 			continue;
+		step = step > 0 ? step : last_step + 1;
+		double per_step = (micro - last_micro) / (step - last_step);
 		fo_log_copy(l, n, i);
+		if (lines > 0 && per_step >= 1 && isfinite(per_step))
+			sum *= per_step / lines;
 		fo_log_set(l, n, FO_LOG_SECONDS, sum);
-		fo_log_set(l, n, FO_LOG_STEP, (double)n + 1);
-		n++;
-		sum = 0;
+		fo_log_set(l, n, FO_LOG_STEP, step);
+		fo_log_set(l, n++, FO_LOG_STEPS, NAN);
+		last_micro = micro;
+		last_step = step;
+		sum = lines = 0;
 	}
 	l->count = n;
 	l->files = 1; /* restarts are not looked for in such logs */
@@ -125,9 +134,9 @@ static void join_micro(struct fo_log_lines *l)
 
 static bool has_micro(const struct fo_log_lines *l)
 {
-	for (size_t i = 0; i < l->count; i++)
-		if (fo_log_get(l, i, FO_LOG_STEPS) == -1)
-			return true;
+	for (int i = 0; i < fo_log_forms; i++)
+		if (&fo_log_form[i].kind == l->kind)
+			return fo_log_form[i].micro;
 	return false;
 }
 
@@ -135,8 +144,37 @@ static bool has_micro(const struct fo_log_lines *l)
 
 struct file {
 	size_t from, to;
-	double at; /* time stamp of its first line, or its first step */
+	double at;  /* time stamp of its first line, or its first step */
+	double few; /* steps that a line may lie behind: another rank's; 0: lines of one rank */
 };
+
+enum { RANK_LINES = 16, RANK_FALLS = 3 };
+
+/* Lines of several ranks in one file fall back by a few steps again and again; no process begins again that often. */
+static double rank_fall(const struct fo_log_lines *l, size_t from, size_t to)
+{
+	double *up = fo_xmalloc((to - from + 1) * sizeof *up);
+	size_t ups = 0, falls = 0;
+	for (size_t i = from + 1; i < to; i++) {
+		double d = fo_log_get(l, i, FO_LOG_STEP) - fo_log_get(l, i - 1, FO_LOG_STEP);
+		falls += d < 0;
+		if (d > 0)
+			up[ups++] = d;
+	}
+	double few = falls >= RANK_FALLS && falls > (to - from) / 8 && ups ? RANK_LINES * quantile(up, ups, 0.5) : 0;
+	free(up);
+	return few;
+}
+
+/* Are two files, a before b, the same steps as two ranks printed them? Not where b begins when a has ended. */
+static bool same_steps(const struct fo_log_lines *l, const struct file *a, const struct file *b)
+{
+	size_t n = a->to - a->from, m = b->to - b->from, differ = n > m ? n - m : m - n;
+	if (!n || !m || differ > n / 10 + 2 ||
+	    fo_log_get(l, a->from, FO_LOG_STEP) != fo_log_get(l, b->from, FO_LOG_STEP))
+		return false;
+	return !(fo_log_get(l, b->from, FO_LOG_AT) > fo_log_get(l, a->to - 1, FO_LOG_AT));
+}
 
 static int by_time(const void *a, const void *b)
 {
@@ -155,6 +193,7 @@ static struct file *order_files(const struct fo_log_lines *l)
 		file[f].from = l->from[f];
 		file[f].to = f + 1 < l->files ? l->from[f + 1] : l->count;
 		file[f].at = file[f].from < file[f].to ? fo_log_get(l, file[f].from, FO_LOG_AT) : INFINITY;
+		file[f].few = rank_fall(l, file[f].from, file[f].to);
 		stamps &= !isnan(file[f].at);
 	}
 	for (int f = 0; f < l->files && !stamps; f++)
@@ -189,7 +228,7 @@ static void begin_again(struct fo_log *log, double step, double at)
 
 /* The same step again is another rank's line, or a second print of it. A smaller step is a new process, unless its time
  * stamp is none that is later: then it is another rank's line, too. */
-static void take_row(struct fo_log *log, size_t row, double *latest)
+static void take_row(struct fo_log *log, size_t row, double few, double *latest)
 {
 	struct fo_log_lines *l = &log->lines[0];
 	double step = fo_log_get(l, row, FO_LOG_STEP), at = fo_log_get(l, row, FO_LOG_AT);
@@ -198,7 +237,7 @@ static void take_row(struct fo_log *log, size_t row, double *latest)
 		step = log->steps ? last + 1 : 1;
 		fo_log_set(l, row, FO_LOG_STEP, step);
 	}
-	if (step == last || (step < last && at <= *latest))
+	if (step == last || (step < last && (at <= *latest || last - step <= few)))
 		return;
 	if (step < last)
 		begin_again(log, step, at);
@@ -214,9 +253,13 @@ static void make_sequence(struct fo_log *log)
 	struct file *file = order_files(l);
 	double latest = -INFINITY; /* time stamp */
 	log->row = fo_xmalloc((l->count + 1) * sizeof *log->row);
-	for (int f = 0; f < l->files; f++)
+	for (int f = 0, taken = 0; f < l->files; f++) {
+		if (f > taken && same_steps(l, &file[taken], &file[f]))
+			continue;
+		taken = f;
 		for (size_t i = file[f].from; i < file[f].to; i++)
-			take_row(log, i, &latest);
+			take_row(log, i, file[f].few, &latest);
+	}
 	for (size_t p = 0; p < log->parts; p++)
 		log->part[p].to = p + 1 < log->parts ? log->part[p + 1].from : log->steps;
 	if (log->parts && log->steps)
@@ -224,19 +267,28 @@ static void make_sequence(struct fo_log *log)
 	free(file);
 }
 
-/* ---- step times ---- */
+/* ---- lines and their steps ---- */
 
 static bool first_of_part(const struct fo_log *log, size_t i)
 {
-	for (size_t p = 0; p < log->parts; p++)
+	size_t low = 0, high = log->parts;
+	while (low < high) {
+		size_t p = low + (high - low) / 2;
 		if (log->part[p].from == i)
 			return true;
+		if (log->part[p].from < i)
+			low = p + 1;
+		else
+			high = p;
+	}
 	return false;
 }
 
 double fo_log_steps_at(const struct fo_log *log, size_t i)
 {
-	return i && !first_of_part(log, i) ? step_of(log, i) - step_of(log, i - 1) : log->interval;
+	if (i && !first_of_part(log, i))
+		return step_of(log, i) - step_of(log, i - 1);
+	return fmax(fmin(log->interval, step_of(log, i)), 1);
 }
 
 static void find_interval(struct fo_log *log)
@@ -257,6 +309,62 @@ static double growth(const struct fo_log *log, size_t i, enum fo_log_field f)
 	double d = fo_log_at(log, i, f) - fo_log_at(log, i - 1, f);
 	return d > 0 ? d / (step_of(log, i) - step_of(log, i - 1)) : NAN;
 }
+
+/* ---- long gaps ---- */
+
+static const double GAP_TIMES = 10, GAP_SECONDS = 60, GAP_RATE = 3;
+
+/* Nothing was trained in a gap of the time stamps that is far longer than the line's steps take, unless the line itself
+ * says that they were slow. `usual`: by the stamps, s per step. */
+static bool is_gap(const struct fo_log *log, size_t i, double usual, double rate, double rate_all)
+{
+	double gap = growth(log, i, FO_LOG_AT) * fo_log_steps_at(log, i);
+	double says = fo_log_at(log, i, FO_LOG_SECONDS) * fo_log_steps_at(log, i);
+	return gap > GAP_SECONDS && gap > GAP_TIMES * usual * fo_log_steps_at(log, i) && !(2 * says > gap) &&
+	       !(fo_log_at(log, i, FO_LOG_RATE) < rate / GAP_RATE) &&
+	       !(fo_log_at(log, i, FO_LOG_RATE_ALL) < rate_all / GAP_RATE);
+}
+
+/* A process that begins again without doing steps twice shows by the gap alone. Many gaps are none of these, but what
+ * the run does between steps. */
+static void split_gaps(struct fo_log *log)
+{
+	enum { SELDOM = 20 };
+	double *v = fo_xmalloc((log->steps + 1) * sizeof *v);
+	size_t *at = fo_xmalloc((log->steps + 1) * sizeof *at), n = 0, gaps = 0;
+	for (size_t i = 0; i < log->steps; i++)
+		if (!isnan(growth(log, i, FO_LOG_AT)))
+			v[n++] = growth(log, i, FO_LOG_AT);
+	double usual = n ? quantile(v, n, 0.5) : NAN;
+	double rate = fo_log_median(log, FO_LOG_RATE), rate_all = fo_log_median(log, FO_LOG_RATE_ALL);
+	for (size_t i = 0; i < log->steps && n; i++)
+		if (is_gap(log, i, usual, rate, rate_all))
+			at[gaps++] = i;
+	if (gaps && gaps <= 1 + log->steps / SELDOM) {
+		struct fo_log_part *old = log->part;
+		size_t parts = log->parts, g = 0;
+		log->part = NULL;
+		log->parts = 0;
+		for (size_t p = 0; p < parts; p++) {
+			add_part(log, old[p].begin);
+			log->part[log->parts - 1] = old[p];
+			for (; g < gaps && at[g] < old[p].to; g++) {
+				struct fo_log_part *x = &log->part[log->parts - 1];
+				double end = x->end;
+				x->to = at[g];
+				x->end = stamp_of(log, at[g] - 1);
+				add_part(log, stamp_of(log, at[g]));
+				x = &log->part[log->parts - 1];
+				*x = (struct fo_log_part){ at[g], old[p].to, x->begin, end, NAN, 0 };
+			}
+		}
+		free(old);
+	}
+	free(at);
+	free(v);
+}
+
+/* ---- step times ---- */
 
 static double known(double a, double b) { return isnan(a) ? b : a; }
 
@@ -308,23 +416,6 @@ static double time_by(const struct fo_log *log, size_t i, enum way w)
 	return NAN;
 }
 
-static void find_times(struct fo_log *log)
-{
-	log->seconds = fo_xmalloc((log->steps + 1) * sizeof *log->seconds);
-	for (int w = 0; w < WAYS && !log->timed_by; w++) {
-		size_t n = 0;
-		for (size_t i = 0; i < log->steps; i++) {
-			double s = time_by(log, i, (enum way)w);
-			log->seconds[i] = s > 0 && isfinite(s) ? s : NAN;
-			n += !isnan(log->seconds[i]);
-		}
-		if (n)
-			log->timed_by = way_text[w];
-	}
-}
-
-/* ---- figures ---- */
-
 /* First lines of a part that are left out: those of its first ten steps, of a short one those of a fifth. */
 static size_t warm_lines(const struct fo_log *log, const struct fo_log_part *p)
 {
@@ -335,6 +426,78 @@ static size_t warm_lines(const struct fo_log *log, const struct fo_log_part *p)
 		n++;
 	return n;
 }
+
+/* Whole seconds say little of a step, and nothing of one that is shorter. */
+static bool is_whole(const struct fo_log *log, enum fo_log_field f)
+{
+	for (size_t i = 0; i < log->steps; i++)
+		if (fo_log_at(log, i, f) != floor(fo_log_at(log, i, f)) && !isnan(fo_log_at(log, i, f)))
+			return false;
+	return true;
+}
+
+/* One time for the lines behind `from` up to `to`: the growth over all of them. */
+static void fill_window(struct fo_log *log, size_t from, size_t to, enum fo_log_field f)
+{
+	double s = (fo_log_at(log, to, f) - fo_log_at(log, from, f)) / (step_of(log, to) - step_of(log, from));
+	for (size_t i = from + 1; i <= to; i++)
+		log->seconds[i] = s > 0 ? s : NAN;
+}
+
+/* Windows of as many lines as make WINDOW seconds; the last one takes what is left. */
+static void fill_windows(struct fo_log *log, size_t from, size_t last, enum fo_log_field f)
+{
+	static const double WINDOW = 40;
+	size_t begin = from;
+	for (size_t i = from + 1; i <= last; i++) {
+		double at = fo_log_at(log, i, f);
+		if (isnan(fo_log_at(log, begin, f)))
+			begin = i;
+		if (!(at - fo_log_at(log, begin, f) >= WINDOW))
+			continue;
+		if (i < last && fo_log_at(log, last, f) - fo_log_at(log, i, f) < WINDOW)
+			i = last;
+		fill_window(log, begin, i, f);
+		begin = i;
+	}
+	if (begin < last)
+		fill_window(log, begin, last, f);
+}
+
+static void find_coarse_times(struct fo_log *log, enum fo_log_field f)
+{
+	for (const struct fo_log_part *p = log->part; p < log->part + log->parts; p++) {
+		size_t warm = warm_lines(log, p), first = p->from + (warm ? warm - 1 : 0);
+		log->seconds[p->from] = NAN;
+		fill_windows(log, p->from, first, f);
+		fill_windows(log, first, p->to - 1, f);
+	}
+}
+
+/* True: from whole seconds. */
+static bool find_times(struct fo_log *log)
+{
+	log->seconds = fo_xmalloc((log->steps + 1) * sizeof *log->seconds);
+	for (int w = 0; w < WAYS; w++) {
+		size_t n = 0;
+		for (size_t i = 0; i < log->steps; i++) {
+			double s = time_by(log, i, (enum way)w);
+			log->seconds[i] = s > 0 && isfinite(s) ? s : NAN;
+			n += !isnan(log->seconds[i]);
+		}
+		if (!n)
+			continue;
+		log->timed_by = way_text[w];
+		enum fo_log_field f = w == BY_STAMPS ? FO_LOG_AT : FO_LOG_TOTAL;
+		bool coarse = (w == BY_TOTAL || w == BY_STAMPS) && is_whole(log, f);
+		if (coarse)
+			find_coarse_times(log, f);
+		return coarse;
+	}
+	return false;
+}
+
+/* ---- figures ---- */
 
 size_t fo_log_counted(const struct fo_log *log, size_t *line)
 {
@@ -431,13 +594,15 @@ void fo_log_speed(struct fo_log *log)
 		join_micro(&log->lines[0]);
 	make_sequence(log);
 	find_interval(log);
-	find_times(log);
+	if (log->steps)
+		split_gaps(log);
+	bool coarse = find_times(log);
 	if (!log->steps)
 		return;
 	for (size_t p = 0; p < log->parts; p++)
 		log->left_out += warm_lines(log, &log->part[p]);
 	log->time = spread_of(log, FO_LOG_STEP, true);
-	if (!isnan(log->time.median))
+	if (!isnan(log->time.median) && !coarse)
 		find_phases(log);
 	find_losses(log);
 }

@@ -122,12 +122,17 @@ static const struct column {
 	{ "time", FO_LOG_TOTAL, 1 },
 };
 
-enum { COLUMNS = 64 };
+enum { HEADER = 1 << 15, UNKNOWN = -1 }; /* bytes of the first line, and so columns */
 
-/* The cell at p, its quotes left out; *next is behind its comma, or the line's end. */
+/* The cell at p, its quotes left out; *next is behind its comma, or the line's end. A comma in quotes is none. */
 static const char *cell(const char *p, const char *end, size_t *len, const char **next)
 {
-	const char *stop = memchr(p, ',', (size_t)(end - p));
+	while (p < end && *p == ' ')
+		p++;
+	const char *quote = p < end && *p == '"' ? memchr(p + 1, '"', (size_t)(end - p - 1)) : NULL;
+	while (quote && quote + 1 < end && quote[1] == '"') /* a quote in quotes is doubled */
+		quote = memchr(quote + 2, '"', (size_t)(end - quote - 2));
+	const char *from = quote ? quote : p, *stop = memchr(from, ',', (size_t)(end - from));
 	stop = stop ? stop : end;
 	*next = stop < end ? stop + 1 : end + 1;
 	while (p < stop && (*p == ' ' || *p == '"'))
@@ -138,34 +143,46 @@ static const char *cell(const char *p, const char *end, size_t *len, const char 
 	return p;
 }
 
-static int heads(const char *p, const char *end, int of[COLUMNS], bool *times)
+/* Up to the last column that is known; 0: no such CSV. */
+static int heads(const char *p, const char *end, int8_t of[HEADER])
 {
-	int n = 0, known = 0;
+	int n = 0, known = 0, last = 0;
 	bool step = false;
-	for (const char *next; p <= end && n < COLUMNS; p = next) {
+	for (const char *next; p <= end && n < HEADER; p = next) {
 		size_t len;
 		const char *name = cell(p, end, &len, &next);
-		of[n] = -1;
+		of[n] = UNKNOWN;
 		for (size_t k = 0; k < sizeof column / sizeof *column; k++)
 			if (len == strlen(column[k].name) && !strncasecmp(name, column[k].name, len))
-				of[n] = (int)k;
+				of[n] = (int8_t)k;
 		known += of[n] >= 0;
 		step |= of[n] >= 0 && column[of[n]].field == FO_LOG_STEP;
-		*times |= of[n] >= 0 && column[of[n]].field != FO_LOG_STEP && column[of[n]].field != FO_LOG_LOSS;
+		last = of[n] >= 0 ? n + 1 : last;
 		n++;
 	}
-	return step && known > 1 ? n : 0;
+	return step && known > 1 ? last : 0;
+}
+
+/* A column named "time" may as well be a step's: a running time never falls while the steps go up. */
+static void drop_falling(struct fo_log_lines *l, size_t from)
+{
+	bool falls = false;
+	for (size_t i = from + 1; i < l->count && !falls; i++)
+		falls = fo_log_get(l, i, FO_LOG_TOTAL) < fo_log_get(l, i - 1, FO_LOG_TOTAL) &&
+			fo_log_get(l, i, FO_LOG_STEP) > fo_log_get(l, i - 1, FO_LOG_STEP);
+	for (size_t i = from; i < l->count && falls; i++)
+		fo_log_set(l, i, FO_LOG_TOTAL, NAN);
 }
 
 static bool read_csv(struct fo_log *log, const char *text, size_t len, int file)
 {
-	int of[COLUMNS];
-	bool times = false;
-	const char *end = text + len, *feed = memchr(text, '\n', len < 8192 ? len : 8192);
-	int n = feed ? heads(text, feed, of, &times) : 0;
+	int8_t of[HEADER];
+	const char *end = text + len, *feed = memchr(text, '\n', len < HEADER ? len : HEADER);
+	int n = feed ? heads(text, feed, of) : 0;
 	if (!n)
 		return false;
 	struct fo_log_lines *l = fo_log_lines_of(log, &csv, NULL);
+	size_t from = l->count;
 	for (const char *p = feed + 1; p < end; p = feed + 1) {
 		feed = memchr(p, '\n', (size_t)(end - p));
 		feed = feed ? feed : end;
@@ -188,6 +205,7 @@ static bool read_csv(struct fo_log *log, const char *text, size_t len, int file)
 		if (!more)
 			fo_log_add(l, row, file);
 	}
+	drop_falling(l, from);
 	return true;
 }
 
@@ -222,33 +240,79 @@ static bool bar_at(const char *text, const char *unit, double *step, double *ste
 	       fo_log_number(slash + 1, p, steps, &behind);
 }
 
-static void read_bars(struct fo_log_lines *l, const char *text, const char *end, const char *unit, int file)
+/* Bars of both units, as they come. What is printed behind a bar and before the next one belongs to its step. */
+static void read_bars(struct fo_log_lines *l, const char *text, const char *end, int file)
 {
-	for (const char *p = text; (p = fo_log_find(p, end, unit)) != NULL; p++) {
+	const char *slow = fo_log_find(text, end, "s/it"), *fast = fo_log_find(text, end, "it/s");
+	while (slow || fast) {
+		bool is_slow = slow && (!fast || slow < fast);
+		const char *p = is_slow ? slow : fast;
+		if (is_slow)
+			slow = fo_log_find(p + 1, end, "s/it");
+		else
+			fast = fo_log_find(p + 1, end, "it/s");
 		double step, steps, elapsed;
 		if (!bar_at(text, p, &step, &steps, &elapsed) || step < 1)
 			continue;
+		const char *next = slow && (!fast || slow < fast) ? slow : fast ? fast : end;
 		double row[FO_LOG_FIELDS];
 		fo_log_blank(row);
 		row[FO_LOG_STEP] = step;
 		row[FO_LOG_STEPS] = steps;
 		row[FO_LOG_TOTAL] = elapsed;
+		const char *dict = fo_log_find(p, next, "{'loss':");
+		if (dict) {
+			row[FO_LOG_LOSS] = dict_value(dict, next, "{'loss':");
+			row[FO_LOG_RATE] = dict_value(dict, next, "'tokens/train_per_sec_per_gpu':");
+		}
 		fo_log_add(l, row, file);
 	}
 }
 
-/* Keeps the bar that took longest: training's, beside those of evaluation and of preparing data. */
-static void keep_longest(struct fo_log_lines *l, size_t from)
+struct bar {
+	double steps, longest;
+	size_t losses;
+};
+
+enum { BARS = 64 };
+
+static int collect_bars(const struct fo_log_lines *l, size_t from, struct bar bar[BARS])
 {
-	double longest = 0, steps = NAN;
+	int n = 0, k;
+	for (size_t i = from; i < l->count; i++) {
+		double steps = fo_log_get(l, i, FO_LOG_STEPS);
+		for (k = 0; k < n && bar[k].steps != steps; k++)
+			;
+		if (k == BARS)
+			continue;
+		if (k == n)
+			bar[n++] = (struct bar){ .steps = steps };
+		bar[k].longest = fmax(bar[k].longest, fo_log_get(l, i, FO_LOG_TOTAL));
+		bar[k].losses += !isnan(fo_log_get(l, i, FO_LOG_LOSS));
+	}
+	return n;
+}
+
+static bool better_bar(const struct bar *a, const struct bar *b, double runtime)
+{
+	static const double near = 0.05;
+	bool a_fits = fabs(a->longest - runtime) < near * runtime, b_fits = fabs(b->longest - runtime) < near * runtime;
+	if (a->losses != b->losses)
+		return a->losses > b->losses;
+	return a_fits != b_fits ? a_fits : a->longest > b->longest;
+}
+
+/* Keeps training's bar, beside those of evaluation and of preparing data: the one with losses between its lines, else
+ * the one that took as long as the training, else the longest. */
+static void keep_training(struct fo_log_lines *l, size_t from, double runtime)
+{
+	struct bar bar[BARS];
+	int bars = collect_bars(l, from, bar), best = 0;
 	size_t n = from;
+	for (int k = 1; k < bars; k++)
+		best = better_bar(&bar[k], &bar[best], runtime) ? k : best;
 	for (size_t i = from; i < l->count; i++)
-		if (fo_log_get(l, i, FO_LOG_TOTAL) > longest) {
-			longest = fo_log_get(l, i, FO_LOG_TOTAL);
-			steps = fo_log_get(l, i, FO_LOG_STEPS);
-		}
-	for (size_t i = from; i < l->count; i++)
-		if (fo_log_get(l, i, FO_LOG_STEPS) == steps)
+		if (fo_log_get(l, i, FO_LOG_STEPS) == bar[best].steps)
 			fo_log_copy(l, n++, i);
 	l->count = n;
 }
@@ -267,9 +331,8 @@ static void read_trainer(struct fo_log *log, const char *text, size_t len, int f
 		return;
 	struct fo_log_lines *l = fo_log_lines_of(log, &trainer, NULL);
 	size_t from = l->count;
-	read_bars(l, text, end, "s/it", file);
-	read_bars(l, text, end, "it/s", file);
-	keep_longest(l, from);
+	read_bars(l, text, end, file);
+	keep_training(l, from, log->summary.seconds);
 }
 
 static json_t *parse_object(const char *text, size_t len)

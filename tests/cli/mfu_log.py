@@ -57,7 +57,7 @@ KINDS = {
     "prime-rl": lambda i: "%s    INFO Step %d | Time: 2.00s | Loss: 2.2000 | Grad. Norm: 1.0 | LR: 1e-05 | Throughput: 32768 tokens/s | MFU: 21.2%% | Peak Mem.: 40.0 GiB" % (stamp(i)[11:], i),
     "flatout": lambda i: '{"event": "step", "step": %d, "loss": 2.2, "tokens": 65536, "seconds": 2.0, "mfu": 0.21, "time": %d}' % (i, 1727486904 + 2 * i),
 }
-NO_TIMES = {"torchtune", "axolotl"}  # print a rate per device and no time
+NO_TIMES = {"torchtune", "axolotl", "composer"}  # print a rate per device and no time
 
 
 def check(what, condition, more=""):
@@ -124,6 +124,27 @@ def shapes(folder):
     check("cut", read(folder, {"log": cut})["lines"] in (29, 30))
 
 
+def coarse(folder):
+    bar = lambda s, dt, of: "\r 1%%| | %d/%d [%02d:%02d<01:00, 1.00s/it]" % (s, of, int(s * dt) // 60, int(s * dt) % 60)
+    for dt in (0.3, 1.4, 2.45):
+        text = "".join(bar(s, dt, 300) + ("\n{'loss': 1.2}\n" if s % 10 == 0 else "") for s in range(1, 301))
+        text += "".join(bar(s, 1, 999) for s in range(1, 1000))  # evaluation, longer than the training
+        j = read(folder, {"log": text})
+        check("bar of %g s" % dt, near(j["step_seconds"]["median"], dt, 0.03) and not j["slow"], j["step_seconds"])
+    text = "\n".join("Epoch 1 | iter %d step %d | loss train: 1.6, val: n/a | iter time: 350.00 ms (step)" % (4 * i, i) for i in range(1, 60))
+    check("litgpt, steps only", near(read(folder, {"log": text})["step_seconds"]["median"], 1.4))
+    gap = "\n".join(torchtitan(i).replace(stamp(i), stamp(i + (1000 if i > 50 else 0))) for i in range(1, 101))
+    j = read(folder, {"log": gap})
+    check("gap", len(j["restarts"]) == 1 and j["restarts"][0]["step"] == 51 and not j["slow"], j["restarts"])
+    ranks = {"rank%d" % r: "\n".join(KINDS["maxtext"](i) for i in range(60)) for r in range(2)}
+    check("ranks without stamps", not read(folder, ranks)["restarts"])
+    mixed = "\n".join(KINDS["maxtext"](i) for s in range(2, 60) for i in (s, s - 1))
+    check("ranks that alternate", not read(folder, {"log": mixed})["restarts"])
+    table = 'note,%s,step,step_time\n' % ",".join("c%d" % i for i in range(99)) + "".join('"a,7",%s%d,0.5\n' % ("," * 99, i) for i in range(30))
+    check("wide CSV", near(read(folder, {"log": table})["step_seconds"]["median"], 0.5))
+    check("CSV of step times", read(folder, {"log": "step,loss,time\n" + "".join("%d,2,0.%d\n" % (i, 50 + i % 3) for i in range(30))})["step_seconds"]["median"] is None)
+
+
 def facts(folder):
     gpt = {"num_layers": 12, "hidden_size": 768, "num_attention_heads": 12, "seq_length": 1024, "padded_vocab_size": 50304,
            "global_batch_size": 16, "world_size": 8, "fp16": "False", "tensor_model_parallel_size": 2}
@@ -164,6 +185,6 @@ def others(folder):
 
 
 with tempfile.TemporaryDirectory() as folder:
-    for part in (kinds, shapes, facts, others):
+    for part in (kinds, shapes, coarse, facts, others):
         part(folder)
 sys.exit(failed)
