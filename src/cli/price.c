@@ -70,8 +70,9 @@ static fo_status read_range(const char *text, const char *what, double unit, str
 static fo_status read_mfu(const char *text, const char *what, struct fo_range *out)
 {
 	FO_TRY(read_range(text, what, 0.01, out));
-	if (text && !(out->low > 0 && out->high <= 1))
-		return fo_fail(FO_EARG, "%s is '%s', expected percent: more than 0, at most 100", what, text);
+	if (text && !(out->low >= 0.01 && out->high <= 1))
+		return fo_hint(fo_fail(FO_EARG, "%s is '%s', expected percent: 1 to 100", what, text),
+			       "percent: 40, not 0.4");
 	return FO_OK;
 }
 
@@ -97,6 +98,27 @@ static fo_status read_device(struct sum *s, const char *name, const struct fo_de
 	return fo_device_peak(*d, p, peak);
 }
 
+/* Options that say nothing on their own are refused where what they belong to is missing. */
+static fo_status check_pairs(const struct price *in)
+{
+	const struct {
+		const char *option, *needs;
+		bool given, met;
+	} pair[] = {
+		{ "--weeks", "--week-cost and --to", in->weeks != NULL, in->week_cost && in->to },
+		{ "--week-cost", "--weeks and --to", in->week_cost != NULL, in->weeks && in->to },
+		{ "--kwh", "--watts", in->kwh != NULL, in->watts != NULL },
+		{ "--pue", "--watts", in->pue != NULL, in->watts != NULL },
+		{ "--other-rent", "--other", in->other_rent != NULL, in->other != NULL },
+		{ "--other-devices", "--other", in->other_devices > 0, in->other != NULL },
+	};
+	for (size_t i = 0; i < sizeof pair / sizeof *pair; i++)
+		if (pair[i].given && !pair[i].met)
+			return fo_fail(FO_EARG, "'%s' alone changes nothing: it needs %s", pair[i].option,
+				       pair[i].needs);
+	return FO_OK;
+}
+
 static fo_status read_inputs(struct sum *s)
 {
 	const struct price *in = s->in;
@@ -104,6 +126,7 @@ static fo_status read_inputs(struct sum *s)
 	if (!in->mfu || !in->devices)
 		return fo_hint(fo_fail(FO_EARG, "'%s' is missing", in->mfu ? "--devices" : "--mfu"),
 			       "flatout price --mfu 40 --devices 256 --device h100 --days 90");
+	FO_TRY(check_pairs(in));
 	g->devices = (double)in->devices;
 	g->days = in->days > 0 ? in->days : NAN;
 	FO_TRY(read_device(s, in->device, &s->device, &g->peak));
@@ -186,7 +209,7 @@ static const struct line {
 	LINE(year_saved, "saved in a year", "cost of a year x share saved", money),
 	LINE(recovered, "devices recovered", "devices x (MFU after - MFU now)", number),
 	LINE(recovered_worth, "their worth over the same days", "devices recovered x hours x rent", money),
-	LINE(payback_days, "pays back after", "weeks x cost / saved per day", duration),
+	LINE(payback_days, "pays back after training for", "weeks x cost / saved per day of training", duration),
 	LINE(energy_kwh, "electricity, kWh", "devices x power x PUE x hours", number),
 	LINE(energy_cost, "electricity", "kWh x price", money),
 	LINE(other_days, "the same work on the other device", "work / (devices x peak x MFU)", duration),
@@ -200,6 +223,23 @@ static struct fo_range value_of(const struct sum *s, const struct line *l)
 	return r;
 }
 
+/* Days are days of training: what a change saves, it saves while the devices train. */
+static void say_payback(struct fo_doc *d, const struct sum *s)
+{
+	struct fo_range back = s->price.payback_days;
+	const char *text = text_of(d, back, duration);
+	if (!text)
+		return;
+	if (isinf(back.low))
+		fo_doc_verdict(d, FO_DOC_BAD, "Payback", "never: nothing is saved");
+	else if (back.low > s->given.days)
+		fo_doc_verdict(d, FO_DOC_BAD, "Payback", "not within this run of %s: it takes %s of training",
+			       duration(d, s->given.days), text);
+	else if (back.high > s->given.days)
+		fo_doc_verdict(d, FO_DOC_BAD, "Payback", "not certain within this run of %s: %s of training",
+			       duration(d, s->given.days), text);
+}
+
 static void say_verdict(struct fo_doc *d, const struct sum *s)
 {
 	const struct fo_price *p = &s->price;
@@ -207,7 +247,10 @@ static void say_verdict(struct fo_doc *d, const struct sum *s)
 	fo_doc_verdict(d, FO_DOC_PLAIN, "Lost", "%s of %.0f devices' worth of the peak", lost, s->given.devices);
 	if (!fo_range_known(s->given.to))
 		return;
-	if (p->saved_share.low < 0)
+	if (p->saved_share.high < 0)
+		fo_doc_verdict(d, FO_DOC_BAD, "Worth", "costs more: %s of the cost on top for the same work",
+			       text_of(d, (struct fo_range){ -p->saved_share.high, -p->saved_share.low }, percent));
+	else if (p->saved_share.low < 0)
 		fo_doc_verdict(d, FO_DOC_BAD, "Worth", "not certain: the ranges of --mfu and --to overlap");
 	else if (saved)
 		fo_doc_verdict(d, FO_DOC_GOOD, "Worth", "%s saved for the same work, %s of its cost", saved,
@@ -215,6 +258,7 @@ static void say_verdict(struct fo_doc *d, const struct sum *s)
 	else
 		fo_doc_verdict(d, FO_DOC_GOOD, "Worth", "%s of the cost, whatever that is; give --days and a rent",
 			       text_of(d, p->saved_share, percent));
+	say_payback(d, s);
 }
 
 static void document(struct fo_doc *d, const struct sum *s)

@@ -55,9 +55,23 @@ static double vocabulary(const struct fo_log_account *a)
 
 static bool fits(double v) { return v >= 1 && v <= 1e9; }
 
+/* What the log says that no dense transformer has; NULL. */
+static const char *why_not_dense(const struct fo_log_account *a)
+{
+	if (fact(a, FO_LOG_EXPERTS) > 1)
+		return "num_experts: experts, of which a token uses some";
+	if (fact(a, FO_LOG_LATENT) > 0)
+		return "multi_latent_attention: projections of other sizes";
+	if (fact(a, FO_LOG_HYBRID) > 0 || knows(a, FO_LOG_PATTERN))
+		return "hybrid layers: not each layer has attention";
+	return fact(a, FO_LOG_AHEAD) > 0 ? "mtp_num_layers: further layers that predict later tokens" : NULL;
+}
+
 /* A model of the dimensions that the log prints; false where one of them is missing. */
 static bool model_of_dimensions(struct fo_log_account *a)
 {
+	if (why_not_dense(a))
+		return false;
 	double layers = fact(a, FO_LOG_LAYERS), hidden = fact(a, FO_LOG_HIDDEN), heads = fact(a, FO_LOG_HEADS);
 	double vocab = vocabulary(a);
 	bool gated = fact(a, FO_LOG_GATED) == 1, titan = !strcmp(a->log->kind.id, "torchtitan");
@@ -76,7 +90,7 @@ static bool model_of_dimensions(struct fo_log_account *a)
 				      .head_dim = (int64_t)size,
 				      .ffn = (int64_t)ffn,
 				      .vocab = (int64_t)vocab,
-				      .max_position = (int64_t)known(fact(a, FO_LOG_SEQ), 0),
+				      .max_position = fits(fact(a, FO_LOG_SEQ)) ? (int64_t)fact(a, FO_LOG_SEQ) : 0,
 				      .tied = gpt,
 				      .gated = gated || titan,
 				      .attention_bias = gpt,
@@ -156,12 +170,13 @@ static fo_status find_device(struct fo_log_account *a, const struct fo_log_given
 	return fo_device_peak(a->device, a->precision, &a->peak);
 }
 
-/* Devices that the printed figures imply: tokens of a step over its time and the rate of one device. */
+/* Devices that the printed figures imply: tokens of a step over its time and the rate of one device. Printed figures
+ * are rounded, so beyond 64 one number of devices is not told from the next. */
 static double implied_devices(const struct fo_log *log)
 {
 	double tokens = fo_log_median(log, FO_LOG_TOKENS), rate = fo_log_median(log, FO_LOG_RATE);
 	double n = tokens / (rate * fo_log_median(log, FO_LOG_SECONDS));
-	return n >= 0.99 && fabs(n - round(n)) < 0.01 * n ? round(n) : NAN;
+	return n <= 64.05 && n >= 0.95 && fabs(n - round(n)) < 0.05 ? round(n) : NAN;
 }
 
 static void find_devices(struct fo_log_account *a, const struct fo_log_given *given)
@@ -173,7 +188,11 @@ static void find_devices(struct fo_log_account *a, const struct fo_log_given *gi
 		a->devices_from = "tokens per step, step time and rate per device in the log";
 	}
 	a->seq = given->seq > 0 ? given->seq : fact(a, FO_LOG_SEQ);
-	a->seq_from = given->seq > 0 ? "the option" : knows(a, FO_LOG_SEQ) ? place(a, FO_LOG_SEQ) : NULL;
+	if (!(given->seq > 0) && !fits(a->seq))
+		a->seq = NAN;
+	a->seq_from = given->seq > 0                           ? "the option"
+		      : !isnan(a->seq) && knows(a, FO_LOG_SEQ) ? place(a, FO_LOG_SEQ)
+							       : NULL;
 }
 
 /* ---- speed ---- */
@@ -259,6 +278,7 @@ static void choose_first(struct fo_log_account *a)
 /* ---- the printed figure ---- */
 
 struct count {
+	enum fo_log_rule rule; /* NONE: no framework's */
 	double flop;
 	const char *text;
 };
@@ -270,20 +290,24 @@ static int counts(const struct fo_log_account *a, struct count c[8])
 	double attention = a->flop[FO_LOG_MFU_FULL] - 6 * p.matmul;
 	double embedded = p.matmul + p.embedding;
 	int n = 0;
-	c[n++] = (struct count){ a->flop[FO_LOG_MFU_FULL], "6 N + 12 L H Q S (rule mfu)" };
-	c[n++] = (struct count){ a->flop[FO_LOG_MFU_CAUSAL], "6 N + 6 L H Q S (rule mfu_causal)" };
-	c[n++] = (struct count){ 6 * p.matmul, "6 N without attention (rule mfu_6n)" };
-	c[n++] = (struct count){ 6 * p.total, "6 times all parameters, without attention" };
-	c[n++] = (struct count){ 6 * p.total + attention / 2, "6 times all parameters, and causal attention" };
-	c[n++] = (struct count){ 6 * embedded + attention, "the input embedding counted too, and full attention" };
-	c[n++] = (struct count){ a->flop[FO_LOG_MFU_FULL] * 4 / 3, "recomputation counted too (HFU), full attention" };
-	c[n++] = (struct count){ a->flop[FO_LOG_MFU_CAUSAL] * 4 / 3,
+	c[n++] = (struct count){ FO_LOG_RULE_FULL, a->flop[FO_LOG_MFU_FULL], "6 N + 12 L H Q S (rule mfu)" };
+	c[n++] = (struct count){ FO_LOG_RULE_CAUSAL, a->flop[FO_LOG_MFU_CAUSAL], "6 N + 6 L H Q S (rule mfu_causal)" };
+	c[n++] = (struct count){ FO_LOG_RULE_NONE, 6 * p.matmul, "6 N without attention (rule mfu_6n)" };
+	c[n++] = (struct count){ FO_LOG_RULE_NONE, 6 * p.total, "6 times all parameters, without attention" };
+	c[n++] = (struct count){ FO_LOG_RULE_LLMC, 6 * p.total + attention / 2,
+				 "6 times all parameters, and causal attention" };
+	c[n++] = (struct count){ FO_LOG_RULE_EMBED, 6 * embedded + attention,
+				 "the input embedding counted too, and full attention" };
+	c[n++] = (struct count){ FO_LOG_RULE_HFU, a->flop[FO_LOG_MFU_FULL] * 4 / 3,
+				 "recomputation counted too (HFU), full attention" };
+	c[n++] = (struct count){ FO_LOG_RULE_HFU, a->flop[FO_LOG_MFU_CAUSAL] * 4 / 3,
 				 "recomputation counted too (HFU), causal attention" };
 	return n;
 }
 
-/* The count that gives `flop` per token, within what rounding of printed figures explains; NULL: none. */
-static const char *count_of(const struct fo_log_account *a, double flop)
+/* The count that gives `flop` per token, within what rounding of printed figures explains; NULL: none.
+ * own: only counts of the kind's own rule. */
+static const char *count_of(const struct fo_log_account *a, double flop, bool own)
 {
 	enum { MOST = 8 };
 	static const double within = 0.006; /* a figure of three digits is rounded by up to 0.5 % */
@@ -291,7 +315,7 @@ static const char *count_of(const struct fo_log_account *a, double flop)
 	const char *best = NULL;
 	double least = within;
 	for (int i = 0, n = a->has_model ? counts(a, c) : 0; i < n; i++)
-		if (fabs(flop / c[i].flop - 1) < least) {
+		if ((!own || (c[i].rule && c[i].rule == a->log->kind.rule)) && fabs(flop / c[i].flop - 1) < least) {
 			least = fabs(flop / c[i].flop - 1);
 			best = c[i].text;
 		}
@@ -324,21 +348,30 @@ static int peaks(const struct fo_log_account *a, double p[8], const char *text[8
 	return n;
 }
 
-static void explain_mfu(struct fo_log_account *a)
+/* What the kind is known to count is stated; another count that gives the same is only one that fits. */
+static const char *stated(bool own) { return own ? "the log counts" : "fits:"; }
+
+static void match_mfu(struct fo_log_account *a, bool own)
 {
 	double p[8];
 	const char *text[8];
 	int n = peaks(a, p, text);
-	double ours = a->first >= 0 ? a->mfu[a->first].median : NAN;
 	for (int i = 0; i < n && !a->convention; i++) {
 		if (!isnan(a->printed_peak) && fabs(a->printed_peak / p[i] - 1) > 0.02)
 			continue;
 		double flop = isnan(a->printed_flop) ? a->printed_mfu * p[i] * 1e12 / a->rate : a->printed_flop;
-		const char *count = count_of(a, flop);
+		const char *count = count_of(a, flop, own);
 		if (count)
-			a->convention = fo_arena_printf(&a->arena, "the log counts %s, over %s, %g TFLOP/s", count,
+			a->convention = fo_arena_printf(&a->arena, "%s %s, over %s, %g TFLOP/s", stated(own), count,
 							text[i], p[i]);
 	}
+}
+
+static void explain_mfu(struct fo_log_account *a)
+{
+	double ours = a->first >= 0 ? a->mfu[a->first].median : NAN;
+	match_mfu(a, true);
+	match_mfu(a, false);
 	if (!a->convention && !isnan(a->printed_peak))
 		a->convention = fo_arena_printf(&a->arena,
 						"the log counts %.4g GFLOP per token and divides by %.4g TFLOP/s%s",
@@ -366,8 +399,9 @@ static void explain(struct fo_log_account *a)
 	if (!isnan(a->printed_mfu)) {
 		explain_mfu(a);
 	} else if (!isnan(a->printed_flop)) {
-		const char *count = count_of(a, a->printed_flop);
-		a->convention = count          ? fo_arena_printf(&a->arena, "the log counts %s", count)
+		const char *known = count_of(a, a->printed_flop, true);
+		const char *count = known ? known : count_of(a, a->printed_flop, false);
+		a->convention = count          ? fo_arena_printf(&a->arena, "%s %s", stated(known), count)
 				: a->has_model ? "no convention known here gives the TFLOP/s that the log prints"
 					       : NULL;
 	}
@@ -392,10 +426,21 @@ static void find_time(struct fo_log_account *a, const struct fo_log_given *given
 	for (size_t p = 1; p < log->parts; p++)
 		a->lost += log->part[p].lost;
 	a->other = a->wall - a->training - a->lost;
+	if (a->other < -(2 + 0.01 * a->wall)) {
+		a->other = NAN;
+		note(a, "the time stamps span less than the steps take: time between steps is not known");
+	} else if (a->other < 0) {
+		a->other = 0; /* stamps are rounded */
+	}
 	a->seen_tokens = known(
 		known(fo_log_last(log, FO_LOG_SEEN_TOKENS), fo_log_last(log, FO_LOG_SEEN_SAMPLES) * a->seq), tokens);
+	double begun = fo_log_at(log, 0, FO_LOG_STEP) - fo_log_steps_at(log, 0);
+	a->seen_here = isnan(fo_log_last(log, FO_LOG_SEEN_TOKENS)) &&
+		       isnan(fo_log_last(log, FO_LOG_SEEN_SAMPLES) * a->seq) && begun > 1;
 	double planned = known(fo_log_last(log, FO_LOG_STEPS), fact(a, FO_LOG_PLANNED));
-	a->left_steps = given->planned > 0 ? (given->planned - a->seen_tokens) / a->tokens : planned - last;
+	a->left_steps = given->planned > 0 ? known(given->planned / a->tokens - last,
+						   (given->planned - a->seen_tokens) / a->tokens)
+					   : planned - last;
 	if (a->left_steps < 0)
 		a->left_steps = 0;
 	double pace = a->wall > a->training && a->training > 0 ? a->wall / a->training : 1;
@@ -441,8 +486,25 @@ static const char *percent(struct fo_log_account *a, double share)
 	return fo_arena_printf(&a->arena, "%.1f %%", 100 * share);
 }
 
+static void doubt_facts(struct fo_log_account *a)
+{
+	static const struct {
+		enum fo_log_fact fact;
+		const char *what;
+	} of[] = { { FO_LOG_DEVICES, "devices" }, { FO_LOG_BATCH, "sequences per step" } };
+	for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+		if (!isnan(a->log->told[of[i].fact].later))
+			note(a, fo_arena_printf(&a->arena, "the log names %g and %g %s: figures use %g",
+						fact(a, of[i].fact), a->log->told[of[i].fact].later, of[i].what,
+						of[i].fact == FO_LOG_DEVICES ? a->devices : fact(a, of[i].fact)));
+	const char *why = why_not_dense(a);
+	if (why && !a->has_model)
+		note(a, fo_arena_printf(&a->arena, "the log's model is not dense (%s): give --model", why));
+}
+
 static void doubt(struct fo_log_account *a)
 {
+	doubt_facts(a);
 	double share = a->first >= 0 ? a->mfu[a->first].median : NAN,
 	       fp8 = a->device ? a->device->dense[FO_PREC_FP8] : NAN;
 	if (fact(a, FO_LOG_FP8) == 1 && !isnan(fp8) && a->first >= 0)

@@ -46,6 +46,7 @@ struct fo_log_account {
 
 	/* Seconds by the time stamps; NAN without. */
 	double wall, training, lost, other;
+	bool seen_here; /* seen_tokens are those of the log, which begins later than the training */
 	double seen_tokens, left_seconds, left_steps;
 	double cost_low, cost_high, hour_low, hour_high; /* USD, and per device-hour */
 	const char *rent_from;

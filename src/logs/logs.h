@@ -70,14 +70,20 @@ enum fo_log_fact {
 	FO_LOG_GATED,      /* 1: a feed-forward of three matrices */
 	FO_LOG_GROUPED,    /* 1: kv_heads counts (Megatron prints a number of groups where there are none, too) */
 	FO_LOG_VOCAB_UNIT, /* the vocabulary is rounded up to a multiple of this times TP */
+	FO_LOG_EXPERTS,    /* of one layer; several: not dense */
+	FO_LOG_LATENT,     /* 1: multi-latent attention */
+	FO_LOG_HYBRID,     /* above 0: some layers are no transformer's */
+	FO_LOG_AHEAD,      /* layers that predict further tokens */
 	FO_LOG_MODEL,
 	FO_LOG_DEVICE,
 	FO_LOG_TOKENIZER,
+	FO_LOG_PATTERN, /* kinds of layers of a hybrid model */
 	FO_LOG_FACTS,
 };
 
 struct fo_log_told {
 	double number; /* NAN: not told */
+	double later;  /* another number that a later line gives for it; NAN: none */
 	const char *text;
 	int64_t line; /* counted from 1; 0: not told */
 	const char *file;

@@ -221,15 +221,19 @@ bool fo_log_mlperf(struct fo_log *log, const char *text, size_t len, int file, c
 	const char *counted = text;
 	r.line = 1;
 	for (p = text; (p = fo_log_find(p, end, ":::")) != NULL; p++) {
+		if (strncmp(p, ":::MLLOG", 8) != 0 && strncmp(p, ":::SYSJSON", 10) != 0)
+			continue;
 		const char *feed = memchr(p, '\n', (size_t)(end - p)), *stop = feed ? feed : end;
 		const char *brace = memchr(p, '{', (size_t)(stop - p));
 		for (; (counted = memchr(counted, '\n', (size_t)(p - counted))) != NULL; counted++)
 			r.line++;
 		counted = p;
-		if (!brace || (strncmp(p, ":::MLLOG", 8) && strncmp(p, ":::SYSJSON", 10)))
+		bool system = p[3] == 'S';
+		p = stop - 1; /* the rest of the line is read here */
+		if (!brace)
 			continue;
 		json_t *o = json_loadb(brace, (size_t)(stop - brace), JSON_DISABLE_EOF_CHECK, NULL);
-		if (o && p[3] == 'S')
+		if (o && system)
 			read_system(&r, o);
 		else if (o)
 			event(&r, o);

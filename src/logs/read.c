@@ -50,6 +50,9 @@ void fo_log_add(struct fo_log_lines *l, const double row[FO_LOG_FIELDS], int fil
 	for (int f = 0; f < FO_LOG_FIELDS; f++)
 		if (l->column[f] >= 0)
 			cell[l->column[f]] = row[f];
+	double *step = &cell[l->column[FO_LOG_STEP]];
+	if (fabs(*step) > 0x1p53) /* no count: doubles hold whole numbers up to there */
+		*step = NAN;
 }
 
 void fo_log_add_rows(struct fo_log_lines *to, struct fo_log_lines *from, int file)
@@ -81,9 +84,14 @@ void fo_log_tell(struct fo_log *log, enum fo_log_fact f, double number, const ch
 		 int64_t line)
 {
 	struct fo_log_told *t = &log->told[f];
-	if (t->file)
+	if (t->file) {
+		if (isnan(t->later) && number > 0 && number != t->number)
+			t->later = number;
 		return;
-	*t = (struct fo_log_told){ .number = number, .line = line, .file = fo_arena_strdup(&log->arena, file) };
+	}
+	*t = (struct fo_log_told){
+		.number = number, .later = NAN, .line = line, .file = fo_arena_strdup(&log->arena, file)
+	};
 	if (text) {
 		char *copy = fo_arena_alloc(&log->arena, len + 1);
 		memcpy(copy, text, len);
@@ -135,13 +143,29 @@ static fo_status read_file(struct fo_log *log, const char *path, int file)
 	return st;
 }
 
+/* Numbers of devices below 1 ("dp_shard=-1": what the others leave) tell nothing. */
+static void forget_impossible(struct fo_log *log)
+{
+	static const enum fo_log_fact mesh[] = { FO_LOG_DP_SHARD, FO_LOG_DP_REPLICATE, FO_LOG_TP, FO_LOG_PP,
+						 FO_LOG_CP };
+	struct fo_log_told *t = log->told, none = { .number = NAN, .later = NAN };
+	if (t[FO_LOG_DEVICES].number < 1)
+		t[FO_LOG_DEVICES] = none;
+	for (size_t i = 0; i < sizeof mesh / sizeof *mesh; i++)
+		if (t[mesh[i]].number < 1)
+			t[FO_LOG_DP_SHARD] = t[FO_LOG_DP_REPLICATE] = t[mesh[i]] = none;
+	if (t[FO_LOG_NODES].number < 1 || t[FO_LOG_PER_NODE].number < 1)
+		t[FO_LOG_NODES] = t[FO_LOG_PER_NODE] = none;
+}
+
 fo_status fo_log_read(const char *const *path, size_t files, struct fo_log *log)
 {
 	*log = (struct fo_log){ .interval = NAN, .summary = { NAN, NAN, NAN, NAN }, .time = { NAN, NAN, NAN } };
 	for (int f = 0; f < FO_LOG_FACTS; f++)
-		log->told[f].number = NAN;
+		log->told[f].number = log->told[f].later = NAN;
 	for (size_t i = 0; i < files; i++)
 		FO_TRY(read_file(log, path[i], (int)i));
+	forget_impossible(log);
 	fo_log_speed(log);
 	return FO_OK;
 }

@@ -113,7 +113,7 @@ bool fo_log_number(const char *p, const char *end_of_text, double *value, const 
 		if (!digits(p, end_of_text, value, end))
 			return false;
 		*value *= suffix(*end, end_of_text);
-		return true;
+		return isfinite(*value);
 	}
 	if (end_of_text - p >= 3 && (!strncasecmp(p, "nan", 3) || !strncasecmp(p, "N/A", 3))) {
 		*value = NAN;
@@ -442,7 +442,7 @@ static const char *fact_value(const struct fo_log_word *w, const char *line, con
 	case FO_LOG_DOTS: {
 		const char *dots = skip(v, end, " ");
 		const char *behind = skip(dots, end, ".");
-		return v < end && *v == ' ' && behind - dots >= 3 ? skip(behind, end, " ") : NULL;
+		return v < end && *v == ' ' && behind - dots >= 3 ? skip(behind, end, " [") : NULL;
 	}
 	case FO_LOG_CELL: {
 		const char *bar = skip(v, end, " ");
@@ -466,28 +466,52 @@ static size_t text_value(const struct fo_log_word *w, const char *v, const char 
 	return (size_t)(stop - v);
 }
 
+/* Facts that a later dump of the same arguments may contradict. */
+static bool again(const struct fo_log_word *w)
+{
+	return w->style == FO_LOG_DOTS && (w->fact == FO_LOG_DEVICES || w->fact == FO_LOG_BATCH);
+}
+
+/* The number of a fact; false: there is none. Megatron's fp8 is the name of a format. */
+static bool fact_number(const struct fo_log_word *w, const char *v, const char *end, double *number)
+{
+	const char *behind;
+	if (w->fact == FO_LOG_FP8 && end - v >= 4 && (!strncmp(v, "hybr", 4) || !strncmp(v, "e4m3", 4))) {
+		*number = 1;
+		return true;
+	}
+	return fo_log_number(v, end, number, &behind) && !isnan(*number);
+}
+
 void fo_log_scan_facts(struct fo_log *log, const char *text, size_t len, const char *path)
 {
 	const char *end = text + len;
 	for (const struct fo_log_word *w = fo_log_word; w < fo_log_word + fo_log_words; w++) {
 		for (const char *p = text; (p = fo_log_find(p, end, w->text)) != NULL; p++) {
-			const char *line = line_begin(text, p), *stop = line_end(p, end), *behind;
 			if (p > text && word_char(*w->text) && (word_char(p[-1]) || p[-1] == '/'))
 				continue;
-			if (w->within && !fo_log_find(line, stop, w->within))
+			const char *line = line_begin(text, p), *stop = line_end(p, end);
+			if (w->within && !fo_log_find(line, stop, w->within)) {
+				p = stop - 1; /* nor has it for the word's next places in this line */
 				continue;
+			}
 			const char *v = fact_value(w, line, p, stop);
 			double number = NAN;
 			if (!v || v >= stop)
 				continue;
-			if (w->fact < FO_LOG_MODEL && (!fo_log_number(v, stop, &number, &behind) || isnan(number)))
+			bool text_fact = w->fact >= FO_LOG_MODEL;
+			if (text_fact ? !strncmp(v, "None", 4) : !fact_number(w, v, stop, &number))
 				continue;
+			if (again(w) && log->told[w->fact].number == number * w->scale)
+				continue; /* a later dump of arguments may give another one */
 			int64_t at = 1;
 			for (const char *q = text; (q = memchr(q, '\n', (size_t)(p - q))) != NULL; q++)
 				at++;
-			fo_log_tell(log, w->fact, number * w->scale, w->fact < FO_LOG_MODEL ? NULL : v,
-				    w->fact < FO_LOG_MODEL ? 0 : text_value(w, v, stop), path, at);
-			break;
+			bool first = !fo_log_knows(log, w->fact);
+			fo_log_tell(log, w->fact, number * w->scale, text_fact ? v : NULL,
+				    text_fact ? text_value(w, v, stop) : 0, path, at);
+			if (!first || !again(w))
+				break;
 		}
 	}
 }

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double HOURS_OF_DAY = 24, HOURS_OF_YEAR = 8760, SECONDS_OF_DAY = 86400;
+static const double HOURS_OF_DAY = 24, HOURS_OF_YEAR = 8760, SECONDS_OF_DAY = 86400, MOST = 1e15;
 
 /* A number that takes all of [text, end); NAN: it does not. */
 static double number(const char *text, const char *end)
@@ -14,8 +14,10 @@ static double number(const char *text, const char *end)
 		return NAN;
 	memcpy(copy, text, n);
 	copy[n] = 0;
+	if (strspn(copy, "0123456789.eE+-") != n) /* strtod reads hexadecimal and words, too */
+		return NAN;
 	double v = strtod(copy, &stop);
-	return *stop || !isfinite(v) || v < 0 ? NAN : v;
+	return *stop || !(v >= 0 && v <= MOST) ? NAN : v;
 }
 
 fo_status fo_range_parse(const char *text, const char *what, struct fo_range *out)
@@ -25,9 +27,10 @@ fo_status fo_range_parse(const char *text, const char *what, struct fo_range *ou
 	out->high = dots ? number(dots + 2, end) : out->low;
 	if (out->low <= out->high)
 		return FO_OK;
-	return fo_hint(
-		fo_fail(FO_EARG, "%s is '%s', expected a number or a range with its smaller end first", what, text),
-		"2.5, or 2..3");
+	return fo_hint(fo_fail(FO_EARG,
+			       "%s is '%s', expected a number or a range with its smaller end first, at most 1e15",
+			       what, text),
+		       "2.5, or 2..3");
 }
 
 /* For factors that are not negative. */
@@ -67,9 +70,9 @@ static void change(const struct fo_price_in *in, struct fo_price *p)
 	p->year_saved = part_of(p->saved_share, p->year_cost);
 	struct fo_range day = part_of(p->saved_share, scaled(HOURS_OF_DAY, hour)); /* USD saved in a day of training */
 	struct fo_range effort = times(in->weeks, in->week);
-	p->payback_days = (struct fo_range){ day.high > 0 ? effort.low / day.high : NAN,
+	p->payback_days = (struct fo_range){ day.high > 0 ? effort.low / day.high : INFINITY,
 					     day.low > 0 ? effort.high / day.low : INFINITY };
-	if (isnan(effort.low) || isnan(p->payback_days.low))
+	if (isnan(effort.low) || !fo_range_known(day))
 		p->payback_days = fo_range(NAN);
 }
 

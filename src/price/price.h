@@ -16,7 +16,7 @@ struct fo_range {
 };
 static inline struct fo_range fo_range(double v) { return (struct fo_range){ v, v }; }
 static inline bool fo_range_known(struct fo_range r) { return !isnan(r.low) && !isnan(r.high); }
-/* Reads "2.5" or "2..3", each >= 0; FO_EARG names `what` and what was expected. */
+/* Reads "2.5" or "2..3", each >= 0 and at most 1e15; FO_EARG names `what` and what was expected. */
 FO_CHECKED fo_status fo_range_parse(const char *text, const char *what, struct fo_range *out);
 
 struct fo_price_in {

@@ -94,7 +94,8 @@ static void facts(struct fo_doc *d, const struct fo_log_account *a)
 	else if (!isnan(s->samples_rate))
 		fo_doc_fact(d, "sequences/s, all devices", fo_doc_printf(d, "%.4g", s->samples_rate), NULL);
 	if (!isnan(a->seen_tokens))
-		fo_doc_fact(d, "tokens so far", fo_str_si(buf, a->seen_tokens, ""), NULL);
+		fo_doc_fact(d, a->seen_here ? "tokens in this log" : "tokens so far",
+			    fo_str_si(buf, a->seen_tokens, ""), NULL);
 	if (a->left_seconds > 0)
 		fo_doc_fact(d, "to the end", fo_doc_num(d, a->left_seconds, FO_DRAW_SECONDS),
 			    fo_doc_printf(d, "%.0f steps", a->left_steps));

@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 
 FLATOUT = sys.argv[1]
 SECONDS, TOKENS, DEVICES, SEQ = 2.0, 65536, 8, 4096
@@ -169,6 +170,54 @@ def facts(folder):
     check("convention", "sparsity" in (j["printed"]["convention"] or ""), j["printed"])
 
 
+def doubts(folder):
+    args = {"num_layers": 12, "hidden_size": 768, "num_attention_heads": 12, "seq_length": 1024, "padded_vocab_size": 50304,
+            "global_batch_size": 16, "world_size": 8}
+    lines = "\n".join(KINDS["megatron"](i) for i in range(1, 31))
+
+    def log(**more):
+        return "\n".join("  %s %s %s" % (k, "." * (48 - len(k)), v) for k, v in {**args, **more}.items()) + "\n" + lines
+
+    # A model that is not dense is asked for, and arguments that leave it dense change nothing.
+    for key, value in (("num_experts", 8), ("num_experts", "[64]"), ("multi_latent_attention", True),
+                       ("hybrid_override_pattern", "M-M*"), ("mtp_num_layers", 1)):
+        j = read(folder, {"log": log(**{key: value})})
+        check("not dense: " + key, j["model"] is None and "--model" in " ".join(j["missing"]) and key.split("_")[0] in " ".join(j["notes"]), j["notes"])
+    j = read(folder, {"log": log(num_experts=None, multi_latent_attention=False, hybrid_override_pattern=None, hybrid_attention_ratio=0.0)})
+    check("dense", j["model"] is not None, j["notes"])
+    # Another number of devices in a later dump, of the same file or of the next.
+    for files in ({"log": log() + "\n" + log(world_size=4)}, {"a": log(), "b": log(world_size=4)}):
+        check("two sizes", "the log names 8 and 4 devices: figures use 8" in read(folder, files)["notes"])
+    check("fp8", "fp8" in " ".join(read(folder, {"log": log(fp8="hybrid")}, "--device", "h100")["notes"]))
+    # Tokens over time and rate are a number of devices only where they are nearly whole and few.
+    for tokens, devices in ((4096 * 8 * 2, 8), (4096 * 8.3 * 2, None), (4096 * 100 * 2, None)):
+        text = "\n".join("completed step: %d, seconds: 2.000, TFLOP/s/device: 210.0, Tokens/s/device: 4096.000, total_weights: %d, loss: 2.2" % (i, tokens) for i in range(30))
+        check("implied devices", read(folder, {"log": text})["devices"] == devices, tokens)
+    # Steps left of a plan in tokens count from the last step; time stamps that contradict the steps give no time between them.
+    j = read(folder, {"log": "\n".join(torchtitan(i) for i in range(71, 101))}, "--tokens", str(200 * TOKENS), "--tokens-per-step", str(TOKENS))
+    check("left", near(j["steps_left"], 100), j["steps_left"])
+    j = read(folder, {"log": "\n".join(KINDS["megatron"](i).replace("(ms): 2000.0", "(ms): 4000.0") for i in range(1, 31))})
+    check("other", j["seconds"]["other"] is None and "time stamps" in " ".join(j["notes"]), j["seconds"])
+    # Only the rule of the kind is stated as what the log counts.
+    options = ("--model", "llama-3.2-1b", "--seq", str(SEQ), "--device", "h100", "--devices", "8", "--tokens-per-step", "65536")
+    flop = 6 * 1235814400 + 12 * 16 * 2048 * SEQ
+    for share, words in ((flop, "the log counts 6 N + 12"), (6 * 1235814400, "fits: 6 N without")):
+        text = "\n".join(torchtitan(i).replace("21.23%", "%.3f%%" % (100 * RATE * share / 989.4e12)).replace("210.00", "%.3f" % (RATE * share / 1e12)) for i in range(1, 31))
+        check("states", words in (read(folder, {"log": text}, *options)["printed"]["convention"] or ""), words)
+    # Numbers that no run has.
+    text = "[titan] Building device mesh with parallelism: pp=1, dp_replicate=1, dp_shard=-1, cp=1, tp=1\n"
+    check("mesh", read(folder, {"log": text + "\n".join(torchtitan(i) for i in range(1, 31))})["devices"] is None)
+    flat = KINDS["flatout"]
+    j = read(folder, {"log": "\n".join(flat(i).replace('"step": %d,' % i, '"step": %d,' % (i * 10**18)) for i in range(1, 31))})
+    check("huge steps", isinstance(j, dict), j)
+    check("huge lengths", isinstance(read(folder, {"log": log(seq_length="1" + "0" * 300)}), dict))
+    # Long lines full of words that begin a fact or an event.
+    for name, text in (("events", ":::MLLOG {\"key\": 1} " + "::: {" * 200000), ("facts", "tp=cp=pp= " * 200000)):
+        begin = time.monotonic()
+        read(folder, {"log": text})
+        check("quick: " + name, time.monotonic() - begin < 5)
+
+
 def others(folder):
     random.seed(1)
     for name, text in {
@@ -185,6 +234,6 @@ def others(folder):
 
 
 with tempfile.TemporaryDirectory() as folder:
-    for part in (kinds, shapes, coarse, facts, others):
+    for part in (kinds, shapes, coarse, facts, doubts, others):
         part(folder)
 sys.exit(failed)

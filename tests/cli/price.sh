@@ -36,14 +36,28 @@ expect 0 "not known: give --rent" price --mfu 38 --devices 64 --device mi250x --
 
 expect 2 "'--mfu' is missing" price --devices 64
 expect 2 "'--devices' is missing" price --mfu 30
-expect 2 "expected percent: more than 0, at most 100" price --mfu 140 --devices 3
-expect 2 "expected percent: more than 0, at most 100" price --mfu 0 --devices 3
+expect 2 "expected percent: 1 to 100" price --mfu 140 --devices 3
+expect 2 "expected percent: 1 to 100" price --mfu 0 --devices 3
 expect 2 "expected a number or a range with its smaller end first" price --mfu 40..30 --devices 3
 expect 2 "expected a number or a range with its smaller end first" price --mfu 40.. --devices 3
 expect 2 "expected a number or a range with its smaller end first" price --mfu 40 --rent nan --devices 3
 expect 2 "expected a number or a range with its smaller end first" price --mfu 40 --rent -1 --devices 3
-expect 2 "expected 1 or more" price --mfu 40 --pue 0.9 --devices 3
+expect 2 "expected 1 or more" price --mfu 40 --watts 700 --pue 0.9 --devices 3
 expect 2 "at most 100" price --mfu 40 --year 140 --devices 3
 expect 2 "a comparison needs" price --mfu 40 --devices 3 --other b200 --other-mfu 40
 expect 2 "no published dense peak" price --mfu 40 --devices 3 --device a100 --dtype fp8
+expect 2 "percent: 40, not 0.4" price --mfu 0.4 --devices 3
+expect 2 "at most 1e15" price --mfu 0x28 --devices 3
+expect 2 "at most 1e15" price --mfu 40 --rent 1e16 --devices 3
+expect 2 "'--weeks' alone changes nothing" $A --weeks 2
+expect 2 "'--weeks' alone changes nothing" price --mfu 40 --devices 3 --weeks 2 --week-cost 9
+expect 2 "'--kwh' alone changes nothing" $A --kwh 0.1
+expect 2 "'--other-rent' alone changes nothing" $A --other-rent 2
+expect 2 "'--other-devices' alone changes nothing" $A --other-devices 2
+# 40 % to 20 % doubles the cost; nothing saved never pays back; a payback longer than the run is said first.
+expect 0 "costs more: 100.0 % of the cost on top" price --mfu 40 --to 20 --devices 8
+expect 0 "never: nothing is saved" price --mfu 40 --to 60 --devices 8 --days 9 --rent 0 --weeks 1 --week-cost 10
+# $10,000 over 8 x 24 x $1 x 1/3 a day.
+expect 0 "not within this run of 9.0 days: it takes 156.2 days of training" price --mfu 40 --to 60 --devices 8 --days 9 \
+	--rent 1 --weeks 1 --week-cost 10000
 exit $failed
