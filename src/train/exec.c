@@ -26,17 +26,6 @@ struct fo_call fo_exec_call(const struct fo_exec *e, int id)
 	return c;
 }
 
-double fo_element(const void *data, int dtype, int64_t at)
-{
-	switch (dtype) {
-	case FO_F64: return ((const double *)data)[at];
-	case FO_BF16: return (double)fo_bf16_to_f32(((const uint16_t *)data)[at]);
-	case FO_E4M3: return (double)fo_e4m3_to_f32(((const uint8_t *)data)[at]);
-	case FO_E5M2: return (double)fo_e5m2_to_f32(((const uint8_t *)data)[at]);
-	default: return (double)((const float *)data)[at];
-	}
-}
-
 bool fo_exec_begins(const struct fo_exec *e, int id, int i)
 {
 	const int32_t *life_of = &e->u.life_of[e->u.arg_begin[id]];

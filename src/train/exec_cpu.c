@@ -11,6 +11,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+double fo_element(const void *data, int dtype, int64_t at)
+{
+	switch (dtype) {
+	case FO_F64: return ((const double *)data)[at];
+	case FO_BF16: return (double)fo_bf16_to_f32(((const uint16_t *)data)[at]);
+	case FO_E4M3: return (double)fo_e4m3_to_f32(((const uint8_t *)data)[at]);
+	case FO_E5M2: return (double)fo_e5m2_to_f32(((const uint8_t *)data)[at]);
+	default: return (double)((const float *)data)[at];
+	}
+}
+
 /* An operation, prepared before any instance of it runs. */
 struct prepared {
 	const struct fo_kernel *kernel;

@@ -58,6 +58,6 @@ expect 2 "'--other-devices' alone changes nothing" $A --other-devices 2
 expect 0 "costs more: 100.0 % of the cost on top" price --mfu 40 --to 20 --devices 8
 expect 0 "never: nothing is saved" price --mfu 40 --to 60 --devices 8 --days 9 --rent 0 --weeks 1 --week-cost 10
 # $10,000 over 8 x 24 x $1 x 1/3 a day.
-expect 0 "not within this run of 9.0 days: it takes 156.2 days of training" price --mfu 40 --to 60 --devices 8 --days 9 \
+expect 0 "not within this run of 9.0 days: it takes 156.3 days of training" price --mfu 40 --to 60 --devices 8 --days 9 \
 	--rent 1 --weeks 1 --week-cost 10000
 exit $failed
