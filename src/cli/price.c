@@ -81,9 +81,11 @@ static fo_status read_rent(const char *text, const char *what, const struct fo_d
 			   const char **from)
 {
 	FO_TRY(read_range(text, what, 1, out));
-	*from = text ? "the option" : d ? d->rent_note : NULL;
-	if (!text && d)
+	*from = text ? "the option" : NULL;
+	if (!text && d) {
 		*out = (struct fo_range){ d->rent_low, d->rent_high };
+		*from = d->rent_note;
+	}
 	return FO_OK;
 }
 
@@ -332,9 +334,9 @@ static fo_status run(const struct fo_cli_call *call)
 const struct fo_command fo_cmd_price = {
 	.name = "price",
 	.group = "plan",
-	.usage =
-		"flatout price --mfu P --devices N [--to P] [--device D] [--days T] [--rent R] [--weeks W --week-cost C] "
-		"[--watts W --kwh C] [--other D --other-mfu P] [--html FILE] [--json]",
+	.usage = "flatout price --mfu P --devices N [--to P] [--device D] [--days T] [--rent R] "
+		 "[--weeks W --week-cost C] "
+		 "[--watts W --kwh C] [--other D --other-mfu P] [--html FILE] [--json]",
 	.summary = "what an MFU costs, and what a higher one is worth",
 	.text = "Devices lost at an MFU, the cost of a run, what moving the MFU saves, in how many days "
 		"that pays for the work, what electricity costs, and the same work on another device. "

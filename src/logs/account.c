@@ -199,7 +199,9 @@ static void find_devices(struct fo_log_account *a, const struct fo_log_given *gi
 
 static double given_tokens(const struct fo_log_given *g, double seq)
 {
-	return g->tokens_per_step > 0 ? g->tokens_per_step : g->batch > 0 ? g->batch * seq : NAN;
+	if (g->tokens_per_step > 0)
+		return g->tokens_per_step;
+	return g->batch > 0 ? g->batch * seq : NAN;
 }
 
 double fo_log_tokens_at(const struct fo_log_account *a, size_t line)

@@ -41,7 +41,9 @@ struct reader {
 static double number_of(const json_t *o, const char *key)
 {
 	const json_t *v = json_object_get(o, key);
-	return json_is_number(v) ? json_number_value(v) : json_is_string(v) ? strtod(json_string_value(v), NULL) : NAN;
+	if (json_is_string(v))
+		return strtod(json_string_value(v), NULL);
+	return json_is_number(v) ? json_number_value(v) : NAN;
 }
 
 static void tell(struct reader *r, enum fo_log_fact f, double v)
@@ -102,7 +104,9 @@ static double steps_in(const struct reader *r, double count)
 		return NAN;
 	if (count >= batch * seq && fmod(count, batch * seq) == 0)
 		return count / (batch * seq);
-	return count >= batch && fmod(count, batch) == 0 ? count / batch : isnan(batch) ? NAN : count;
+	if (count >= batch && fmod(count, batch) == 0)
+		return count / batch;
+	return isnan(batch) ? NAN : count;
 }
 
 static void add_row(struct reader *r, double at, double seconds, double steps)
@@ -118,7 +122,8 @@ static void add_row(struct reader *r, double at, double seconds, double steps)
 
 static void end_block(struct reader *r, double at)
 {
-	double count = !isnan(r->counted) ? r->counted : r->seen > r->first ? r->seen - r->first : r->announced;
+	double seen = r->seen > r->first ? r->seen - r->first : r->announced;
+	double count = isnan(r->counted) ? seen : r->counted;
 	double steps = steps_in(r, count);
 	if (!isnan(r->began) && steps >= 1 && at > r->began)
 		add_row(r, at, (at - r->began - r->evals) / steps, steps);

@@ -6,6 +6,8 @@
 #define _GNU_SOURCE /* memmem, memrchr */
 #include "logs/logs_int.h"
 
+#include "base/count.h"
+
 #include <ctype.h>
 #include <math.h>
 #include <pthread.h>
@@ -386,7 +388,7 @@ static void scan_form(struct fo_log *log, const struct fo_log_form *f, const cha
 {
 	struct piece piece[THREADS];
 	size_t n = f->block ? 1 : len / PIECE;
-	n = n < 1 ? 1 : n > THREADS ? THREADS : n;
+	n = (size_t)fo_clamp((int64_t)n, 1, THREADS);
 	const char *from = text, *end = text + len;
 	for (size_t i = 0; i < n; i++) {
 		const char *to = i + 1 < n ? text + len / n * (i + 1) : end;

@@ -103,7 +103,7 @@ static void choose_kind(struct fo_log *log)
 
 /* ---- micro-batches ---- */
 
-/* Lines of a micro-batch are added up; the line that ends a step stays. Where lines are printed only now and then, their
+/* Lines of a micro-batch are added up; the line that ends a step stays. Where lines are printed now and then, their
  * mean stands for the micro-batches between. FO_LOG_STEP counts micro-batches, FO_LOG_STEPS is the step, -1 within. */
 static void join_micro(struct fo_log_lines *l)
 {
@@ -420,7 +420,7 @@ static double time_by(const struct fo_log *log, size_t i, enum way w)
 static size_t warm_lines(const struct fo_log *log, const struct fo_log_part *p)
 {
 	double from = step_of(log, p->from) - log->interval + 1, steps = step_of(log, p->to - 1) - from + 1;
-	double warm = steps >= SHORT ? WARM_STEPS : floor(steps / 5) > 1 ? floor(steps / 5) : 1;
+	double warm = steps >= SHORT ? WARM_STEPS : fmax(floor(steps / 5), 1);
 	size_t n = 0;
 	while (p->from + n + 1 < p->to && step_of(log, p->from + n) < from + warm)
 		n++;

@@ -1,7 +1,8 @@
 /* What MFU costs: devices lost, a run's cost, the worth of a higher MFU, payback, another device, electricity.
  *
  * Every figure is an interval: inputs are ranges (a price is never one number), and results hold every value that
- * inputs within their ranges can give. Intervals of inputs that appear once in a formula are exact; none appears twice here. */
+ * inputs within their ranges can give. Intervals of inputs that appear once in a formula are exact; none appears
+ * twice here. */
 #ifndef FO_PRICE_PRICE_H
 #define FO_PRICE_PRICE_H
 
