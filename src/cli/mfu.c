@@ -65,6 +65,8 @@ static fo_status usage(const char *problem)
 /* One sentence for the first thing that is missing or contradicts another. */
 static fo_status check_inputs(const struct fo_cli_mfu *in)
 {
+	if (in->html || in->csv || in->batch || in->tokens > 0 || in->rent > 0)
+		return usage("'--html', '--csv', '--batch', '--tokens' and '--rent' go with a LOG, and none is given");
 	bool step = in->step_seconds > 0 || in->tokens_per_step > 0;
 	int ways = (in->total > 0) + (in->per_device > 0) + step;
 	if (in->model && in->params > 0)

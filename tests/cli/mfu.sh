@@ -81,4 +81,5 @@ expect 2 "needs '--step-seconds'" $H --tokens-per-step 5
 expect 2 "'--devices' must be" mfu --params 7e9 --device h100 --devices -1 --tokens-per-second 1
 expect 2 "'--tokens-per-second' must be" $H --tokens-per-second 1e999
 expect 2 "'--params' must be" mfu --params inf --device h100 --devices 8 --tokens-per-second 1
+expect 2 "go with a LOG" $H --tokens-per-second 1 --html=x.html
 exit $failed

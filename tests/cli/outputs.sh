@@ -24,6 +24,7 @@ cat >trace.json <<'END'
 ]}
 END
 make_text text
+for i in 1 2 3 4 5 6; do echo "iter $i: loss 2.0000, time 2000.00ms, mfu 21.23%"; done >nano.log
 "$bin" program $tiny --dump=step.txt >/dev/null 2>&1 || wrong "no program"
 profile=$source/fuzz/corpus/profile/two_cores.json
 cp "$profile" profile.json
@@ -33,6 +34,8 @@ cp "$profile" profile.json
 arguments_of() {
 	case "$1 $2" in
 	"flops "*) echo "--model=llama-3.1-8b --seq=128" ;;
+	"mfu --html" | "mfu --csv") echo "nano.log" ;;
+	"price "*) echo "--mfu=40 --devices=8" ;;
 	"mfu "*) echo "--params=8B --device=h100 --devices=8 --tokens-per-second=1000" ;;
 	"devices "* | "ops "* | "machine "* | "passes "* | "config "*) ;;
 	"program "*) echo "$tiny" ;;
