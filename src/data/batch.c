@@ -11,14 +11,6 @@ const char *const fo_packing_name[FO_PACK_COUNT] = { "packed", "padded", "bestfi
 
 /* ---- the order of a shard's documents in an epoch ---- */
 
-int64_t pack_pieces(const struct fo_shard *s, int64_t seq)
-{
-	int64_t n = 0;
-	for (int64_t d = 0; d < s->docs; d++)
-		n += fo_ceil_div(shard_doc_length(s, d), seq);
-	return n;
-}
-
 struct epoch_order epoch_order_of(const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed)
 {
 	struct epoch_order o = { .shard = s, .seed = seed, .epoch = -1 };

@@ -14,6 +14,14 @@
 
 /* ---- the order of a shard's documents in an epoch ---- */
 
+int64_t pack_pieces(const struct fo_shard *s, int64_t seq)
+{
+	int64_t n = 0;
+	for (int64_t d = 0; d < s->docs; d++)
+		n += fo_ceil_div(shard_doc_length(s, d), seq);
+	return n;
+}
+
 /* A permutation of the documents (Fisher and Yates; the draws depend on seed, epoch and place only) and the tokens
  * before each. The modulo's bias is below documents / 2^64. */
 void epoch_order_build(struct epoch_order *o, int64_t epoch)

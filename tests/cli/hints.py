@@ -24,6 +24,7 @@ speaks_for = {
     "src/diagnose/": ["diagnose"],
     "src/report/diagnose": ["diagnose"],
     "src/ladder/": ["ladder"],
+    "src/logs/": ["mfu"],
     "src/train/evaluate": ["eval"],
     "src/cli/engine/demo": ["demo", "ladder"],  # it starts one
 }
