@@ -4,6 +4,9 @@
 [ -n "$python" ] || { echo "python: no python3"; exit 77; }
 library=$(dirname "$bin")/libflatout.so.0
 [ -e "$library" ] || { echo "python: no shared library beside $bin"; exit 77; }
+# A library with a sanitizer in it loads into no program without one.
+FLATOUT_LIBRARY=$library PYTHONPATH=$source/python PYTHONDONTWRITEBYTECODE=1 "$python" -c 'import flatout; flatout.version()' >said 2>&1 ||
+	! grep -q 'ASan runtime does not come first' said || { echo "python: the library has a sanitizer"; exit 77; }
 cat >meter.py <<'E2'
 import json, subprocess, sys, time
 import flatout

@@ -106,7 +106,7 @@ static fo_status run(const struct fo_cli_call *call)
 				     .stop = &fo_stop_requested };
 	fo_status st;
 	FO_TRY(parse_batches(in->batches, &o.batches));
-	FO_TRY(fo_cli_pretrained(call, in->precision, &p));
+	FO_TRY_OR(st, fo_cli_pretrained(call, in->precision, &p), done);
 	FO_TRY_OR(st, fo_cli_device_open(in->device, &o.cuda), done);
 	fo_screen_init(&screen, &(struct fo_run){ .log_every = 1 }, true); /* on standard error: the result is short */
 	fo_catch_signals();
