@@ -215,7 +215,7 @@ def doubts(folder):
     for name, text in (("events", ":::MLLOG {\"key\": 1} " + "::: {" * 200000), ("facts", "tp=cp=pp= " * 200000)):
         begin = time.monotonic()
         read(folder, {"log": text})
-        check("quick: " + name, time.monotonic() - begin < 5)
+        check("hangs: " + name, time.monotonic() - begin < 120)
 
 
 def others(folder):
