@@ -204,6 +204,19 @@ def doubts(folder):
     for share, words in ((flop, "the log counts 6 N + 12"), (6 * 1235814400, "fits: 6 N without")):
         text = "\n".join(torchtitan(i).replace("21.23%", "%.3f%%" % (100 * RATE * share / 989.4e12)).replace("210.00", "%.3f" % (RATE * share / 1e12)) for i in range(1, 31))
         check("states", words in (read(folder, {"log": text}, *options)["printed"]["convention"] or ""), words)
+    # MLPerf: blocks of ten steps, counted in tokens, with an evaluation between them; 8 devices of one DGX.
+    def event(ms, key, value=None, **more):
+        return ':::MLLOG ' + json.dumps({"time_ms": 1700000000000 + ms, "key": key, "value": value, "metadata": more})
+    events = [event(0, "submission_benchmark", "llama31_8b"), event(0, "submission_platform", "1xNVIDIA DGX H100"),
+             event(0, "global_batch_size", 16), event(0, "max_sequence_length", SEQ), event(10, "run_start")]
+    for block in range(4):
+        begin, tokens = 1000 + block * 25000, 10 * TOKENS
+        events += [event(begin, "block_start", first_epoch_num=block * tokens, epoch_count=tokens),
+                  event(begin + 20000, "block_stop", first_epoch_num=block * tokens, epoch_count=tokens),
+                  event(begin + 20001, "eval_start", epoch_num=tokens), event(begin + 24000, "eval_stop", epoch_num=tokens)]
+    j = read(folder, {"log": "\n".join(events + [event(100000, "run_stop")])})
+    check("mlperf", j["kind"] == "mlperf" and near(j["step_seconds"]["median"], SECONDS), j["step_seconds"])
+    check("mlperf: rest", (j["devices"], j["device"], j["model"], j["tokens_per_step"]) == (8, "H100-SXM5-80GB", "llama-3.1-8b", TOKENS), j)
     # Numbers that no run has.
     text = "[titan] Building device mesh with parallelism: pp=1, dp_replicate=1, dp_shard=-1, cp=1, tp=1\n"
     check("mesh", read(folder, {"log": text + "\n".join(torchtitan(i) for i in range(1, 31))})["devices"] is None)
