@@ -93,7 +93,8 @@ static fo_status show(const struct fo_cli_call *call, const struct fo_log_accoun
 {
 	const struct fo_cli_mfu *in = call->in;
 	struct fo_doc page = { 0 }, *d = call->json || (in->html && !strcmp(in->html, "-")) ? &page : call->doc;
-	fo_log_document(d, a, (const char *const *)call->argv + 1, (size_t)call->argc - 1);
+	if (!call->json || in->html)
+		fo_log_document(d, a, (const char *const *)call->argv + 1, (size_t)call->argc - 1);
 	if (call->json)
 		write_json(a, call->json);
 	fo_status st = in->html ? fo_cli_page(d, in->html) : FO_OK;

@@ -310,7 +310,8 @@ static void write_json(const struct sum *s, struct fo_json *j)
 static fo_status show(const struct fo_cli_call *call, const struct sum *s)
 {
 	struct fo_doc page = { 0 }, *d = call->json || (s->in->html && !strcmp(s->in->html, "-")) ? &page : call->doc;
-	document(d, s);
+	if (!call->json || s->in->html)
+		document(d, s);
 	if (call->json)
 		write_json(s, call->json);
 	fo_status st = s->in->html ? fo_cli_page(d, s->in->html) : FO_OK;

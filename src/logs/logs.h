@@ -124,7 +124,7 @@ static inline double fo_log_get(const struct fo_log_lines *l, size_t i, enum fo_
 
 /* What a log says of the whole run at its end. */
 struct fo_log_summary {
-	double seconds, steps, samples_rate, tokens_rate; /* NAN: not told */
+	double seconds, steps, samples_rate; /* NAN: not told */
 };
 
 /* A stretch of the run in which steps go up: a new one begins where a process starts again. */
@@ -192,8 +192,5 @@ struct fo_log_spread fo_log_spread_of(double *v, size_t n);
 /* The last value of a field; NAN. */
 double fo_log_last(const struct fo_log *log, enum fo_log_field f);
 bool fo_log_knows(const struct fo_log *log, enum fo_log_fact f);
-
-/* The kinds that can be read, for help and documentation: kind i, NULL behind the last. */
-const struct fo_log_kind *fo_log_kind_at(int i);
 
 #endif

@@ -7,17 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct fo_log_kind *fo_log_kind_at(int i)
-{
-	for (int k = 0; k < fo_log_forms; k++) {
-		if (k && !strcmp(fo_log_form[k].kind.id, fo_log_form[k - 1].kind.id))
-			continue;
-		if (i-- == 0)
-			return &fo_log_form[k].kind;
-	}
-	return NULL;
-}
-
 struct reading {
 	struct fo_log *log;
 	struct fo_map map;
@@ -64,7 +53,7 @@ static void forget_impossible(struct fo_log *log)
 
 fo_status fo_log_read(const char *const *path, size_t files, struct fo_log *log)
 {
-	*log = (struct fo_log){ .interval = NAN, .summary = { NAN, NAN, NAN, NAN }, .time = { NAN, NAN, NAN } };
+	*log = (struct fo_log){ .interval = NAN, .summary = { NAN, NAN, NAN }, .time = { NAN, NAN, NAN } };
 	for (int f = 0; f < FO_LOG_FACTS; f++)
 		log->told[f].number = log->told[f].later = NAN;
 	for (size_t i = 0; i < files; i++)

@@ -30,7 +30,6 @@ static void take_summary(struct fo_log *log, const json_t *o)
 	struct fo_log_summary *s = &log->summary;
 	s->seconds = at_least(number_of(o, "train_runtime"), 1e-9);
 	s->samples_rate = at_least(number_of(o, "train_samples_per_second"), 1e-9);
-	s->tokens_rate = at_least(number_of(o, "train_tokens_per_second"), 1e-9);
 	if (isnan(s->steps))
 		s->steps = at_least(number_of(o, "step"), 1);
 }
@@ -325,7 +324,6 @@ static void read_trainer(struct fo_log *log, const char *text, size_t len, int f
 		const char *most = end - p > 512 ? p + 512 : end;
 		log->summary.seconds = dict_value(p, most, "train_runtime");
 		log->summary.samples_rate = dict_value(p, most, "train_samples_per_second");
-		log->summary.tokens_rate = dict_value(p, most, "train_tokens_per_second");
 	}
 	if (!p && !fo_log_find(text, end, "{'loss':"))
 		return;

@@ -1,9 +1,9 @@
 #include "report/log_doc.h"
 
 #include "base/text.h"
+#include "report/run.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { PHASES = 12, RUNNING = 9 };
@@ -199,44 +199,23 @@ static void inputs(struct fo_doc *d, const struct fo_log_account *a)
 
 /* ---- pictures ---- */
 
-static int by_value(const void *a, const void *b)
-{
-	const double *x = a, *y = b;
-	return (*x > *y) - (*x < *y);
-}
-
-/* Median of the values around each, RUNNING of them. */
-static double *running(struct fo_doc *d, const double *v, size_t n)
-{
-	double *out = fo_doc_alloc(d, (n + 1) * sizeof *out), near[RUNNING];
-	for (size_t i = 0; i < n; i++) {
-		size_t k = 0, from = i < RUNNING / 2 ? 0 : i - RUNNING / 2;
-		for (size_t j = from; j < n && j <= i + RUNNING / 2; j++)
-			if (isfinite(v[j]))
-				near[k++] = v[j];
-		qsort(near, k, sizeof *near, by_value);
-		out[i] = k ? near[k / 2] : NAN;
-	}
-	return out;
-}
-
 static void picture(struct fo_doc *d, const struct fo_log_account *a)
 {
 	const struct fo_log *log = a->log;
 	size_t n = log->steps, from = log->left_out < n ? log->left_out : 0;
 	bool mfu = a->first >= 0;
-	double *x = fo_doc_alloc(d, (n + 1) * sizeof *x), *y = fo_doc_alloc(d, (n + 1) * sizeof *y);
-	struct fo_draw_series *s = fo_doc_alloc(d, 2 * sizeof *s);
 	if (n - from < 3 || (!mfu && isnan(log->time.median)))
 		return;
+	size_t bytes = (n - from) * sizeof(double);
+	double *x = fo_doc_alloc(d, bytes), *y = fo_doc_alloc(d, bytes), *smooth = fo_doc_alloc(d, bytes);
+	struct fo_draw_series *s = fo_doc_alloc(d, 2 * sizeof *s);
 	for (size_t i = from; i < n; i++) {
 		x[i - from] = fo_log_at(log, i, FO_LOG_STEP);
 		y[i - from] = mfu ? fo_log_mfu_at(a, i, (enum fo_log_mfu)a->first) : log->seconds[i];
 	}
+	fo_running_median(y, (int64_t)(n - from), RUNNING, smooth);
 	s[0] = (struct fo_draw_series){ .name = "each line", .x = x, .y = y, .n = n - from, .faint = true };
-	s[1] = (struct fo_draw_series){
-		.name = "median of nine lines", .x = x, .y = running(d, y, n - from), .n = n - from
-	};
+	s[1] = (struct fo_draw_series){ .name = "median of nine lines", .x = x, .y = smooth, .n = n - from };
 	fo_doc_lines(d, &(struct fo_draw_lines){ .title = mfu ? "MFU over the run" : "Step time over the run",
 						 .desc = mfu ? "MFU of each line of the log" : "step time of each line",
 						 .x_name = "step",
