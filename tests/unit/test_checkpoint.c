@@ -2,6 +2,7 @@
 #include "ckpt/ckpt.h"
 #include "base/clock.h"
 #include "support/must.h"
+#include "support/tiny_model.h"
 
 #include <dirent.h>
 #include <signal.h>
@@ -31,17 +32,9 @@ static void fill(int64_t step)
 
 static fo_status save(int64_t step, int keep)
 {
-	struct fo_model m = { .name = "tiny",
-			      .layers = 1,
-			      .hidden = 32,
-			      .heads = 4,
-			      .kv_heads = 2,
-			      .head_dim = 8,
-			      .ffn = 48,
-			      .vocab = 64,
-			      .gated = true,
-			      .norm_eps = 1e-5,
-			      .rope = { .theta = 10000 } };
+	struct fo_model m = tiny_model();
+	snprintf(m.name, sizeof m.name, "tiny");
+	m.layers = 1;
 	struct fo_ckpt_content c = { .model = &m,
 				     .weight_dtype = "float32",
 				     .weight = &w,

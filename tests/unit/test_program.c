@@ -2,23 +2,17 @@
 #include "program/program.h"
 #include "base/clock.h"
 #include "support/must.h"
+#include "support/tiny_model.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static void good(struct fo_program *p, enum fo_mode mode)
 {
-	struct fo_model m = { .name = "tiny",
-			      .layers = 3,
-			      .hidden = 32,
-			      .heads = 4,
-			      .kv_heads = 2,
-			      .head_dim = 8,
-			      .ffn = 48,
-			      .vocab = 64,
-			      .gated = true,
-			      .norm_eps = 1e-5,
-			      .rope = { .theta = 10000 } };
+	struct fo_model m = tiny_model();
+	snprintf(m.name, sizeof m.name, "tiny");
+	m.layers = 3;
 	struct fo_lowering low = {
 		.seq = 8, .rows = 2, .micro_batches = 3, .precision = FO_PRECISION_BF16, .mode = mode
 	};
