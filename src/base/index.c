@@ -10,7 +10,7 @@ struct fo_index_entry {
 	int32_t number;
 };
 
-/* Where the entry of (a, b) stands in slot[], or would stand. */
+/* The place of the entry of (a, b) in slot[], or the free one that it would take. */
 static size_t slot_of(const struct fo_index *x, int64_t a, int64_t b)
 {
 	/* Odd multipliers spread the bits; 16 numbers in a row, as most ids come, share a line of the cache. */

@@ -126,7 +126,7 @@ const struct fo_command fo_cmd_machine = {
 	.group = "measure",
 	.usage = "flatout machine [--json]",
 	.summary = "this machine and its state: cores, caches, clocks, limits",
-	.text = "What a figure measured here depends on. What the system does not tell is \"not readable\" (null "
+	.text = "Lists what a figure measured here depends on. What the system does not tell is \"not readable\" (null "
 		"in JSON), never a guess. A training run records the same in run.json and log.jsonl beside its "
 		"results.\n\n"
 		"  flatout machine\n"

@@ -382,7 +382,7 @@ const struct fo_command fo_cmd_mfu = {
 		 "flatout mfu (--model M --seq S | --params N) --device D --devices N (--tokens-per-second T | "
 		 "--tokens-per-second-per-device T | --step-seconds T --tokens-per-step K) [--dtype TYPE] [--json]",
 	.summary = "MFU from a training log or from anyone's throughput",
-	.text = "Of a LOG, or of several of one run: MFU over time, slow stretches, restarts, time to the end, "
+	.text = "A LOG, or several of one run, tells MFU over time, slow stretches, restarts, time to the end, "
 		"cost, and why the figure that the log prints differs. Logs of torchtitan, Megatron-LM, "
 		"Megatron-Bridge, NeMo, DeepSpeed, Hugging Face, LLaMA-Factory, axolotl, litgpt, Lightning "
 		"(CSV), Composer, OLMo, MaxText, nanoGPT, llm.c, MLPerf and others are told by their lines; "
