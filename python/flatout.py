@@ -201,6 +201,11 @@ def trainer_callback(device=None, devices=None, dtype="bf16", peak=None, seq=Non
             self.given = False  # has said why there is no MFU
 
         def on_train_begin(self, args, state, control, model=None, **kwargs):
+            if self.hook is not None:  # an exception ended a training before
+                self.hook.remove()
+                self.hook = None
+            self.seen = 0
+            self.meter = None  # its last step ended before the pause
             self.args = args
             self.model = model
             if model is not None and (tokens is None or seq is None):
@@ -267,7 +272,11 @@ def lightning_callback(meter, tokens):
 
     class MFU(Callback):
         def __init__(self):
-            self.step = -1
+            self.step = 0
+            self.seen = 0
+
+        def on_train_start(self, trainer, module):
+            self.step = trainer.global_step  # above 0 in a run that goes on
             self.seen = 0
 
         def on_train_batch_end(self, trainer, module, outputs, batch, batch_index):
@@ -275,13 +284,13 @@ def lightning_callback(meter, tokens):
                 self.seen += tokens(batch) * trainer.world_size
             if trainer.global_step == self.step:
                 return
-            first, self.step = self.step < 0, trainer.global_step
+            self.step = trainer.global_step
             meter.step(self.seen if callable(tokens) else tokens)
             self.seen = 0
-            if not first:
-                self.log_dict(meter.figures())
+            self.log_dict(meter.figures())
 
         def on_validation_end(self, trainer, module):
-            meter.start()
+            if not trainer.sanity_checking:
+                meter.start()
 
     return MFU()

@@ -31,6 +31,8 @@ double fo_rng_normal(uint64_t stream, uint64_t index);
 
 /* Quantile q in [0, 1] of n values by linear interpolation; sorts v in place. n >= 1. */
 double fo_stats_quantile(double *v, size_t n, double q);
+/* The same in time proportional to n: v's order changes, but it is not sorted. NaN without values. */
+double fo_stats_select(double *v, size_t n, double q);
 struct fo_schema;
 /* Median and quartiles of n values; NaN without any. Sorts v in place. */
 struct fo_spread {
@@ -38,8 +40,9 @@ struct fo_spread {
 	int64_t n;
 };
 struct fo_spread fo_stats_spread(double *v, size_t n);
-extern const struct fo_schema fo_spread_schema; /* median, low, high */
-/* Median of n values; NaN without any. Sorts a copy, so v stays as it is. */
+struct fo_spread fo_stats_select_spread(double *v, size_t n); /* the same in time proportional to n, not sorted */
+extern const struct fo_schema fo_spread_schema;               /* median, low, high */
+/* Median of n values; NaN without any. Works on a copy, so v stays as it is. */
 double fo_stats_median(const double *v, size_t n);
 
 #endif

@@ -102,6 +102,14 @@ void fo_json_text(struct fo_json *j, const char *key, const char *value)
 		fo_str_puts(j->out, "null");
 }
 
+void fo_json_texts(struct fo_json *j, const char *key, const char *const *text, int64_t n)
+{
+	fo_json_array(j, key);
+	for (int64_t i = 0; i < n; i++)
+		fo_json_text(j, NULL, text[i]);
+	fo_json_close(j);
+}
+
 void fo_json_int(struct fo_json *j, const char *key, int64_t value)
 {
 	lead(j, key);

@@ -19,6 +19,8 @@ void fo_json_object(struct fo_json *j, const char *key);
 void fo_json_array(struct fo_json *j, const char *key);
 void fo_json_close(struct fo_json *j); /* the innermost object or array; pretty: ends the text with a line feed */
 void fo_json_text(struct fo_json *j, const char *key, const char *value); /* NULL value writes null */
+/* An array of n texts. */
+void fo_json_texts(struct fo_json *j, const char *key, const char *const *text, int64_t n);
 void fo_json_int(struct fo_json *j, const char *key, int64_t value);
 void fo_json_real(struct fo_json *j, const char *key, double value);
 void fo_json_bool(struct fo_json *j, const char *key, bool value);
@@ -49,5 +51,9 @@ struct fo_json_member {
 /* The same as an object of their own. */
 #define fo_json_record(j, key, ...) (fo_json_object(j, key), fo_json_put(j, __VA_ARGS__), fo_json_close(j))
 void fo_json_members(struct fo_json *j, const struct fo_json_member *m, size_t n);
+
+/* What a member holds where nothing is known: null. */
+static inline const char *fo_json_some(const char *text) { return text && *text ? text : NULL; }
+static inline double fo_json_when(bool known, double v) { return known ? v : (double)__builtin_nan(""); }
 
 #endif

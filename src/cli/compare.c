@@ -41,20 +41,19 @@ static fo_status show(const struct fo_doc *d, const struct compare *in)
 
 static void json_spread(struct fo_json *j, const char *key, const struct fo_spread *s)
 {
-	fo_json_record(j, key, FO_REAL("median", s->n ? s->median : NAN),
-		       FO_REAL("lower_quartile", s->n ? s->low : NAN), FO_REAL("upper_quartile", s->n ? s->high : NAN),
-		       FO_INT("steps", s->n));
+	fo_json_record(j, key, FO_REAL("median", fo_json_when(s->n, s->median)),
+		       FO_REAL("lower_quartile", fo_json_when(s->n, s->low)),
+		       FO_REAL("upper_quartile", fo_json_when(s->n, s->high)), FO_INT("steps", s->n));
 }
 
 static void json_side(struct fo_json *j, const char *key, const struct fo_versus_side *s)
 {
 	const struct fo_record *r = s->record;
 	fo_json_object(j, key);
-	fo_json_put(j, FO_TEXT("run", r->dir), FO_TEXT("started", *r->started ? r->started : NULL),
-		    FO_TEXT("program_hash", *r->program_hash ? r->program_hash : NULL),
-		    FO_TEXT("train_shard_checksum", *r->train_checksum ? r->train_checksum : NULL),
-		    FO_TEXT("val_shard_checksum", *r->val_checksum ? r->val_checksum : NULL),
-		    FO_INT("steps", r->step.n));
+	fo_json_put(j, FO_TEXT("run", r->dir), FO_TEXT("started", fo_json_some(r->started)),
+		    FO_TEXT("program_hash", fo_json_some(r->program_hash)),
+		    FO_TEXT("train_shard_checksum", fo_json_some(r->train_checksum)),
+		    FO_TEXT("val_shard_checksum", fo_json_some(r->val_checksum)), FO_INT("steps", r->step.n));
 	for (int f = 0; f < FO_VERSUS_FIGURES; f++)
 		json_spread(j, fo_versus_figure_name[f], &s->figure[f]);
 	fo_json_object(j, "parts_seconds");
@@ -67,7 +66,8 @@ static void json_side(struct fo_json *j, const char *key, const struct fo_versus
 	for (int p = 0; p < FO_PART_COUNT; p++)
 		fo_json_real(j, fo_part_name[p], s->mean_part[p]);
 	fo_json_close(j);
-	fo_json_put(j, FO_REAL("recompute_seconds", s->phase[FO_RECOMPUTE].n ? s->phase[FO_RECOMPUTE].median : NAN),
+	fo_json_put(j,
+		    FO_REAL("recompute_seconds", fo_json_when(s->phase[FO_RECOMPUTE].n, s->phase[FO_RECOMPUTE].median)),
 		    FO_REAL("quiet_step_seconds", s->quiet_s), FO_REAL("planned_bytes", s->planned_bytes),
 		    FO_REAL("measured_bytes", s->measured_bytes), FO_REAL("clock_hz", s->clock_hz),
 		    FO_REAL("steal", s->steal), FO_REAL("limited_seconds", s->limited_s), FO_REAL("load", s->load));
@@ -87,8 +87,8 @@ static void json_operations(const struct fo_versus *v, struct fo_json *j)
 		fo_json_record(j, NULL, FO_TEXT("block", o->block),
 			       FO_TEXT("operation", fo_op_info((enum fo_op_kind)o->kind)->name),
 			       FO_TEXT("phase", fo_phase_name[o->phase]),
-			       FO_REAL("a_seconds", o->in[0] ? o->time[0].median : NAN),
-			       FO_REAL("b_seconds", o->in[1] ? o->time[1].median : NAN),
+			       FO_REAL("a_seconds", fo_json_when(o->in[0], o->time[0].median)),
+			       FO_REAL("b_seconds", fo_json_when(o->in[1], o->time[1].median)),
 			       FO_REAL("difference_seconds", o->difference),
 			       FO_BOOL("resolved", fo_versus_op_resolved(v, o)));
 	}
@@ -113,10 +113,7 @@ static void write_json(const struct fo_versus *v, struct fo_json *j)
 		       FO_INT("last_common_step", v->last_common), FO_REAL("a", v->last_loss[0]),
 		       FO_REAL("b", v->last_loss[1]), FO_INT("held_out_step", v->eval_step),
 		       FO_REAL("a_held_out", v->eval_loss[0]), FO_REAL("b_held_out", v->eval_loss[1]));
-	fo_json_array(j, "causes");
-	for (int64_t i = 0; i < v->causes; i++)
-		fo_json_text(j, NULL, v->cause[i]);
-	fo_json_close(j);
+	fo_json_texts(j, "causes", v->cause, v->causes);
 }
 
 /* A run directory has one of these (fo_record_open). */
@@ -161,8 +158,9 @@ done:
 
 static void json_mean_spread(struct fo_json *j, const char *key, double mean, const struct fo_spread *s)
 {
-	fo_json_record(j, key, FO_REAL("mean", mean), FO_REAL("median", s->n ? s->median : NAN),
-		       FO_REAL("lower_quartile", s->n ? s->low : NAN), FO_REAL("upper_quartile", s->n ? s->high : NAN));
+	fo_json_record(j, key, FO_REAL("mean", mean), FO_REAL("median", fo_json_when(s->n, s->median)),
+		       FO_REAL("lower_quartile", fo_json_when(s->n, s->low)),
+		       FO_REAL("upper_quartile", fo_json_when(s->n, s->high)));
 }
 
 static void json_figure(struct fo_json *j, const struct fo_traces_figure *f)
@@ -244,10 +242,7 @@ static void write_traces_json(const struct fo_traces_versus *v, const char *cons
 	json_lists(v, j);
 	json_waits(v->side[0].d, j, "a_waits");
 	json_waits(v->side[1].d, j, "b_waits");
-	fo_json_array(j, "causes");
-	for (int64_t i = 0; i < v->causes; i++)
-		fo_json_text(j, NULL, v->cause[i]);
-	fo_json_close(j);
+	fo_json_texts(j, "causes", v->cause, v->causes);
 }
 
 static fo_status compare_diagnoses(const struct fo_diagnosis *a, const struct fo_diagnosis *b,

@@ -89,19 +89,33 @@ static void write_json(const struct fo_catalogue *c, const struct fo_device *onl
 
 static void say_all(const struct fo_catalogue *c, struct fo_doc *d)
 {
-	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrrrrr", "device", "bf16", "fp8", "memory", "bandwidth", "scale-up");
-	fo_doc_row(d, "", "TFLOP/s", "TFLOP/s", "GB", "TB/s", "GB/s x devices");
+	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrrrrrr", "device", "bf16", "fp8", "fp4", "memory", "rate", "scale-up");
+	fo_doc_row(d, "", "TFLOP/s", "TFLOP/s", "TFLOP/s", "GB", "TB/s", "GB/s x count");
 	for (size_t i = 0; i < c->count; i++) {
 		const struct fo_device *v = &c->device[i];
 		const char *links = "-";
 		if (!isnan(v->scaleup_gb_s))
 			links = fo_doc_printf(d, "%s x %4s", number(d, v->scaleup_gb_s), number(d, v->scaleup_devices));
 		fo_doc_row(d, v->name, number(d, v->dense[FO_PREC_BF16]), number(d, v->dense[FO_PREC_FP8]),
-			   number(d, v->memory_gb), number(d, v->memory_tb_s), links);
+			   number(d, v->dense[FO_PREC_FP4]), number(d, v->memory_gb), number(d, v->memory_tb_s), links);
 	}
 	fo_doc_para(d,
 		    "Peaks are dense; links are per device and direction. 'flatout devices NAME' shows sparse peaks, "
 		    "other precisions, aliases, source, date and conflicts.");
+}
+
+static void say_peaks(const struct fo_device *v, struct fo_doc *d)
+{
+	int shown = 0;
+	for (int p = 0; p < FO_PREC_COUNT; p++) {
+		if (isnan(v->dense[p]) && isnan(v->sparse[p]))
+			continue;
+		if (!shown++)
+			fo_doc_table(d, FO_DRAW_FITTED, NULL, "lrr", "TFLOP/s", "dense", "sparse");
+		fo_doc_row(d, fo_precision_name[p], number(d, v->dense[p]), number(d, v->sparse[p]));
+	}
+	if (!shown)
+		fo_doc_para(d, "No peak of it is published: it has no MFU until a row of your own gives it one.");
 }
 
 static void say_one(const struct fo_device *v, struct fo_doc *d)
@@ -110,10 +124,7 @@ static void say_one(const struct fo_device *v, struct fo_doc *d)
 					{ "source", v->source },       { "date", v->date },
 					{ "notes", v->notes },         { "defined at", v->where } };
 	fo_doc_para(d, "%s (%s)", v->name, v->kind);
-	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lrr", "TFLOP/s", "dense", "sparse");
-	for (int p = 0; p < FO_PREC_COUNT; p++)
-		if (!isnan(v->dense[p]) || !isnan(v->sparse[p]))
-			fo_doc_row(d, fo_precision_name[p], number(d, v->dense[p]), number(d, v->sparse[p]));
+	say_peaks(v, d);
 	for (int i = 0; i < FACTS; i++)
 		if (!isnan(fact(v, i)))
 			fo_doc_line(d, facts[i].title, "%g %s", fact(v, i), facts[i].unit);

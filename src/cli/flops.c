@@ -11,7 +11,7 @@ struct flops {
 	const char *model, *device, *dtype, *devices_file;
 	int64_t seq;
 	double tokens;
-	bool list, force;
+	bool list, mtp, force;
 	const char *json;
 };
 
@@ -25,6 +25,7 @@ static const struct fo_opt rows[] = {
 	FO_OPT_TEXT(struct flops, dtype, "flops.dtype", "TYPE", "bf16", "precision of the device's dense peak"),
 	FO_OPT_PATH(struct flops, devices_file, "flops.devices-file", "PATH", NULL,
 		    "CSV with own devices, as data/devices.csv"),
+	FO_OPT_BOOL(struct flops, mtp, "flops.mtp", "false", "count the model's multi-token-prediction modules too"),
 	FO_OPT_BOOL(struct flops, list, "flops.list", "false", "list the presets with their parameters and sources"),
 	FO_CLI_OUTPUT_ROWS(struct flops, "flops", "JSON on standard output")
 };
@@ -48,7 +49,18 @@ static double device_days(const struct result *r, double flop, double share)
 	return flop / (r->peak * 1e12 * share) / 86400;
 }
 
-static bool per_layer(int component) { return component != FO_COMP_EMBEDDING && component != FO_COMP_HEAD; }
+static bool per_layer(int c) { return c != FO_COMP_EMBEDDING && c != FO_COMP_HEAD && c != FO_COMP_MTP; }
+
+/* Components that the model does not have are not shown. */
+static bool has(const struct result *r, int component)
+{
+	if (component == FO_COMP_MTP)
+		return r->m.mtp_counted > 0;
+	return component != FO_COMP_ROUTER || r->m.experts > 0;
+}
+
+/* A module's layer is one more. */
+static int64_t layers_of(const struct result *r) { return r->m.layers + r->m.mtp_counted; }
 
 static void component_json(struct fo_json *j, const struct result *r, int i)
 {
@@ -57,7 +69,7 @@ static void component_json(struct fo_json *j, const struct result *r, int i)
 		       FO_REAL("params_active", r->p.component_active[i]), FO_REAL("forward", forward),
 		       FO_REAL("backward", backward), FO_REAL("forward_causal", r->f.component[i].forward_causal),
 		       FO_REAL("backward_causal", r->f.component[i].backward_causal),
-		       FO_REAL("forward_per_layer", per_layer(i) ? forward / (double)r->m.layers : NAN),
+		       FO_REAL("forward_per_layer", per_layer(i) ? forward / (double)layers_of(r) : NAN),
 		       FO_REAL("share", (forward + backward) / r->f.mfu));
 }
 
@@ -83,6 +95,7 @@ static void budget_json(struct fo_json *j, const struct result *r)
 static void write_json(const struct result *r, struct fo_json *j)
 {
 	fo_json_put(j, FO_TEXT("model", r->m.name), FO_TEXT("model_source", r->source), FO_INT("layers", r->m.layers),
+		    FO_INT("mtp_modules", r->m.mtp_modules), FO_INT("mtp_counted", r->m.mtp_counted),
 		    FO_INT("seq", r->in.seq), FO_REAL("params", r->p.total),
 		    FO_REAL("params_embedding", r->p.embedding), FO_REAL("params_head", r->p.head),
 		    FO_BOOL("tied", r->m.tied), FO_REAL("params_matmul", r->p.matmul),
@@ -90,7 +103,8 @@ static void write_json(const struct result *r, struct fo_json *j)
 	rules_json(j, "flop_per_token", &r->f, 1);
 	fo_json_array(j, "components");
 	for (int i = 0; i < FO_COMP_COUNT; i++)
-		component_json(j, r, i);
+		if (i != FO_COMP_MTP || has(r, i))
+			component_json(j, r, i);
 	fo_json_close(j);
 	if (r->in.tokens > 0)
 		budget_json(j, r);
@@ -139,10 +153,10 @@ static void say_components(const struct result *r, struct fo_doc *d)
 		     "parameters", "fwd/layer", "forward", "backward", "share");
 	for (int i = 0; i < FO_COMP_COUNT; i++) {
 		double forward = r->f.component[i].forward, backward = r->f.component[i].backward;
-		if (i == FO_COMP_ROUTER && r->m.experts == 0)
+		if (!has(r, i))
 			continue;
 		fo_doc_row(d, fo_component_name[i], weights_of(d, r, i),
-			   per_layer(i) ? in_units(d, u, forward / (double)r->m.layers) : "-", in_units(d, u, forward),
+			   per_layer(i) ? in_units(d, u, forward / (double)layers_of(r)) : "-", in_units(d, u, forward),
 			   in_units(d, u, backward), fo_doc_num(d, (forward + backward) / r->f.mfu, FO_DRAW_SHARE));
 	}
 	fo_doc_row(d, "total", grouped(d, r->p.total), "", in_units(d, u, r->f.mfu / 3),
@@ -152,7 +166,7 @@ static void say_components(const struct result *r, struct fo_doc *d)
 			    (long long)r->m.experts_active, (long long)r->m.experts,
 			    r->m.shared_experts ? " and the shared ones" : "");
 	if (r->m.experts > 0 && r->m.dense_layers > 0)
-		fo_doc_para(d, "fwd/layer is the mean over %lld layers, %lld of them dense", (long long)r->m.layers,
+		fo_doc_para(d, "fwd/layer is the mean over %lld layers, %lld of them dense", (long long)layers_of(r),
 			    (long long)r->m.dense_layers);
 }
 
@@ -170,7 +184,10 @@ static void say_rules(const struct result *r, struct fo_doc *d)
 	fo_doc_row(d, "mfu_causal", in_units(d, u, r->f.mfu_causal),
 		   fo_doc_printf(d, "6 N_mm + %d L H %s %s", half, width, windowed ? "(W - W^2/2S)" : "S"));
 	fo_doc_row(d, "mfu_6n", in_units(d, u, r->f.mfu_6n), "6 N_mm");
-	fo_doc_para(d, "N_mm %s: active weights without the lookup, with the head%s", grouped(d, r->p.matmul),
+	const char *times = "";
+	if (r->m.mtp_counted)
+		times = fo_doc_printf(d, " %lld times", (long long)(1 + r->m.mtp_counted));
+	fo_doc_para(d, "N_mm %s: active weights without the lookup, with the head%s%s", grouped(d, r->p.matmul), times,
 		    r->m.tied ? " (tied)" : "");
 	if (latent)
 		sizes = fo_doc_printf(d, "Qqk %lld, Qv %lld", (long long)(r->m.qk_nope_dim + r->m.qk_rope_dim),
@@ -180,7 +197,7 @@ static void say_rules(const struct result *r, struct fo_doc *d)
 	sizes = fo_doc_printf(d, "%s, S %lld", sizes, (long long)r->in.seq);
 	if (windowed)
 		sizes = fo_doc_printf(d, "%s, W %lld (sliding window)", sizes, (long long)r->m.sliding_window);
-	fo_doc_para(d, "L %lld, H %lld, %s", (long long)r->m.layers, (long long)r->m.heads, sizes);
+	fo_doc_para(d, "L %lld, H %lld, %s", (long long)layers_of(r), (long long)r->m.heads, sizes);
 }
 
 static void say_budget(const struct result *r, struct fo_doc *d)
@@ -202,8 +219,13 @@ static void say_budget(const struct result *r, struct fo_doc *d)
 
 static void say(const struct result *r, struct fo_doc *d)
 {
-	fo_doc_verdict(d, FO_DOC_PLAIN, NULL, "%s, sequence %lld", r->m.name, (long long)r->in.seq);
+	char mtp[64];
+	fo_doc_verdict(d, FO_DOC_PLAIN, NULL, "%s%s, sequence %lld", r->m.name, fo_model_mtp_with(mtp, &r->m),
+		       (long long)r->in.seq);
 	fo_doc_line(d, "dimensions from", "%s", r->source);
+	if (r->m.mtp_modules > r->m.mtp_counted)
+		fo_doc_line(d, "not counted", "%s: --mtp counts %s", fo_model_mtp_text(mtp, r->m.mtp_modules),
+			    fo_cli_plural((int)r->m.mtp_modules, "it", "them"));
 	say_components(r, d);
 	say_rules(r, d);
 	if (r->m.max_position > 0 && r->in.seq > r->m.max_position)
@@ -248,6 +270,8 @@ static fo_status count(const struct fo_cli_call *call, const struct flops *in)
 			       fo_cmd_flops.usage);
 	FO_TRY(fo_model_load(in->model, &r.m));
 	FO_TRY(fo_precision_parse(in->dtype, &precision));
+	if (in->mtp)
+		FO_TRY(fo_model_count_mtp(&r.m));
 	r.p = fo_model_params(&r.m);
 	r.f = fo_model_flop_per_token(&r.m, in->seq);
 	r.source = source_of(&r.m);
@@ -281,12 +305,13 @@ static fo_status run(const struct fo_cli_call *call)
 const struct fo_command fo_cmd_flops = {
 	.name = "flops",
 	.group = "measure",
-	.usage = "flatout flops --model M --seq S [--tokens D] [--device X] [--json]",
+	.usage = "flatout flops --model M --seq S [--mtp] [--tokens D] [--device X] [--json]",
 	.summary = "count a model's parameters and FLOPs by component and rule",
 	.text = "Three rules stand side by side: mfu (6 N_mm + 12 L H Q S, the common one), mfu_causal (half of "
 		"the attention, as causal kernels need) and mfu_6n (weights only). N_mm is every weight that "
-		"multiplies a token. With --tokens the total and the device-days at 100, 50 and 40 % MFU follow, "
-		"on an H100 unless --device names another one.\n\n"
+		"multiplies a token. --mtp counts multi-token-prediction modules too (DeepSeek-V3 has one): a layer, a "
+		"projection and another pass through the head each. With --tokens the total and the device-days at "
+		"100, 50 and 40 % MFU follow, on an H100 unless --device names another one.\n\n"
 		"  flatout flops --model llama-3.1-8b --seq 8192 --tokens 15T --device b200\n"
 		"  flatout flops --model ./my-model/config.json --seq 4096 --json\n"
 		"  flatout flops --list",

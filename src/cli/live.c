@@ -96,16 +96,18 @@ fo_status fo_cli_page(const struct fo_doc *d, const char *path)
 	return st;
 }
 
-void fo_cli_show(const struct fo_cli_call *call)
+bool fo_cli_show(const struct fo_cli_call *call)
 {
 	fo_cli_print(stdout, call->doc);
 	fo_doc_fini(call->doc);
 	*call->doc = (struct fo_doc){ 0 };
 	struct fo_str *out = call->json ? call->json->out : NULL;
-	if (out && out->len > strlen("{\n  \"schema\": 1")) {
+	bool some = out && out->len > strlen("{\n  \"schema\": 1");
+	if (some) {
 		fo_json_close(call->json);
 		fputs(out->data, stdout);
 	}
 	if (out)
 		fo_str_fini(out);
+	return some;
 }

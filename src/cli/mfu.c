@@ -3,9 +3,12 @@
 
 #include "hw/catalogue.h"
 #include "hw/profile.h"
+#include "hw/shares.h"
 #include "model/model.h"
+#include "report/log_doc.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +31,9 @@ static const struct fo_opt rows[] = {
 			   "with the tokens of all devices in it"),
 	FO_OPT_TEXT(struct fo_cli_mfu, dtype, "mfu.dtype", "TYPE", "bf16",
 		    "precision of the dense peak: fp32, tf32, fp16, bf16, fp8, fp4"),
+	FO_OPT_TEXT(struct fo_cli_mfu, share, "mfu.share", "TYPE=SHARE,...", NULL,
+		    "in place of --dtype: shares of the FLOP by type, as fp8=0.7; the rest is bf16"),
+	FO_OPT_BOOL(struct fo_cli_mfu, mtp, "mfu.mtp", "false", "count the model's multi-token-prediction modules too"),
 	FO_OPT_PATH(struct fo_cli_mfu, devices_file, "mfu.devices-file", "PATH", NULL,
 		    "CSV with own devices, as data/devices.csv"),
 	FO_OPT_INT(struct fo_cli_mfu, batch, "mfu.batch", "B", NULL, 1, 1 << 30, "sequences",
@@ -42,16 +48,19 @@ static const struct fo_opt rows[] = {
 	FO_CLI_OUTPUT_ROWS(struct fo_cli_mfu, "mfu", "JSON on standard output")
 };
 
-enum { MAX_NOTES = 6 };
+enum { MAX_NOTES = 8 };
 
 struct result {
 	struct fo_cli_mfu in;
 	const struct fo_device *device;
 	struct fo_device here; /* --device this */
 	enum fo_precision precision;
-	double peak;              /* TFLOP/s of one device, dense */
+	struct fo_shares shares;
+	char type[96];            /* "bf16", or the shares in words */
+	double peak;              /* TFLOP/s of one device, dense; weighted by shares where they are given */
 	double tokens_per_second; /* all devices */
 	struct fo_flop flop;      /* per token; NaN where the inputs do not tell */
+	struct fo_model model;    /* zeros with --params */
 	struct fo_arena arena;
 	char *note[MAX_NOTES];
 	int notes;
@@ -75,6 +84,8 @@ static fo_status check_inputs(const struct fo_cli_mfu *in)
 		return usage("neither '--model' nor '--params' says what was trained");
 	if (in->model && in->seq == 0)
 		return usage("'--seq' is missing: the attention of a model depends on the sequence length");
+	if (!in->model && in->mtp)
+		return usage("'--mtp' goes with '--model': a weight count says nothing about modules");
 	if (!in->model && in->seq > 0)
 		return usage("'--seq' goes with '--model': 6N with '--params' knows no attention");
 	if (!in->device)
@@ -164,6 +175,8 @@ static const char *doubts(struct result *r, double share)
 	const char *other = wider(r, rate(r, headline(r)));
 	if (r->device == &r->here)
 		fo_str_puts(&s, ", or the measured peak ('flatout calibrate' on a quiet machine)");
+	else if (r->shares.given)
+		fo_str_puts(&s, ", or --share");
 	else if (*other)
 		fo_str_printf(&s, ", or --dtype (%s has such a peak)", other);
 	const char *text = fo_arena_strdup(&r->arena, s.data);
@@ -179,20 +192,44 @@ static fo_status check_share(struct result *r)
 	return fo_hint(fo_fail(FO_EARG,
 			       "an MFU of %.2f %% (rule %s) cannot be: %lld x %s in %s %s at most %s tokens/s of this "
 			       "model, not %s",
-			       100 * share, headline_rule(r), (long long)r->in.devices, r->device->name,
-			       fo_precision_name[r->precision], r->in.devices == 1 ? "does" : "do",
-			       plain(r, r->tokens_per_second / share), plain(r, r->tokens_per_second)),
+			       100 * share, headline_rule(r), (long long)r->in.devices, r->device->name, r->type,
+			       fo_cli_plural(r->in.devices, "does", "do"), plain(r, r->tokens_per_second / share),
+			       plain(r, r->tokens_per_second)),
 		       "%s", doubts(r, share));
+}
+
+/* Narrow types run only part of a model's FLOP: what their MFU says depends on which. */
+static void add_narrow_note(struct result *r)
+{
+	const char *name = fo_precision_name[r->precision];
+	if (r->shares.given || r->device == &r->here || (r->precision != FO_PREC_FP8 && r->precision != FO_PREC_FP4))
+		return;
+	if (r->in.model)
+		add_note(r, fo_arena_printf(&r->arena,
+					    "if the matmuls of the layers are in %s, attention and the head in bf16: "
+					    "--share %s=%.3f in place of --dtype",
+					    name, name, r->flop.layers / headline(r)));
+	else
+		add_note(r,
+			 fo_arena_printf(&r->arena,
+					 "not all FLOP are in %s: --share %s=S in place of --dtype weights the peaks",
+					 name, name));
 }
 
 static void add_notes(struct result *r)
 {
-	double bf16 = r->device->dense[FO_PREC_BF16], sparse = r->device->sparse[r->precision];
+	double sparse = r->shares.given ? NAN : r->device->sparse[r->precision];
+	char mtp[48];
 	if (!r->in.model)
 		add_note(r,
 			 fo_arena_printf(&r->arena,
 					 "mfu and mfu_causal need --model and --seq: a weight count says nothing about "
 					 "attention"));
+	if (r->model.mtp_modules > r->model.mtp_counted)
+		add_note(r, fo_arena_printf(&r->arena, "the model's %s %s not counted: --mtp counts %s",
+					    fo_model_mtp_text(mtp, r->model.mtp_modules),
+					    fo_cli_plural(r->model.mtp_modules, "is", "are"),
+					    fo_cli_plural(r->model.mtp_modules, "it", "them")));
 	if (rate(r, r->flop.mfu) > r->peak)
 		add_note(r, fo_arena_printf(&r->arena,
 					    "rule mfu counts attention over all pairs of tokens, causal kernels do "
@@ -204,9 +241,13 @@ static void add_notes(struct result *r)
 					 "the vendor's %g TFLOP/s for this precision is with structured sparsity and "
 					 "is not the denominator",
 					 sparse));
-	if (r->precision != FO_PREC_BF16 && !isnan(bf16) && bf16 != r->peak)
-		add_note(r, fo_arena_printf(&r->arena, "against the bf16 peak of %g TFLOP/s: %.2f %%", bf16,
-					    100 * rate(r, headline(r)) / bf16));
+	if (r->shares.given)
+		add_note(r, fo_arena_printf(
+				    &r->arena,
+				    "the shares are taken as those of rule %s's FLOP; other rules are over the same "
+				    "weighted peak",
+				    headline_rule(r)));
+	add_narrow_note(r);
 	add_note(r, fo_arena_printf(&r->arena, "count only tokens that carry loss: padding is not useful work"));
 }
 
@@ -223,8 +264,32 @@ static void inputs_json(struct fo_json *j, const struct fo_cli_mfu *in)
 	given_real(j, "tokens_per_second_per_device", in->per_device);
 	given_real(j, "step_seconds", in->step_seconds);
 	given_real(j, "tokens_per_step", in->tokens_per_step);
-	fo_json_put(j, FO_TEXT("dtype", in->dtype), FO_TEXT("devices_file", in->devices_file));
+	fo_json_put(j, FO_TEXT("dtype", in->share ? NULL : in->dtype), FO_TEXT("share", in->share),
+		    FO_BOOL("mtp", in->mtp), FO_TEXT("devices_file", in->devices_file));
 	fo_json_close(j);
+}
+
+static void denominators_json(struct fo_json *j, const struct result *r)
+{
+	struct fo_denominator of[FO_DENOMINATORS];
+	int n = fo_device_denominators(r->device, r->precision, &r->shares, of);
+	fo_json_object(j, "shares");
+	for (int p = 0; p < FO_PREC_COUNT; p++)
+		if (r->shares.of[p] > 0)
+			fo_json_real(j, fo_precision_name[p], r->shares.of[p]);
+	fo_json_close(j);
+	fo_json_array(j, "denominators");
+	for (int i = 0; i < n; i++)
+		fo_json_record(j, NULL, FO_TEXT("type", of[i].type), FO_REAL("peak_tflops", of[i].tflops),
+			       FO_REAL("mfu", rate(r, headline(r)) / of[i].tflops));
+	fo_json_close(j);
+}
+
+static const char *peak_kind(const struct result *r)
+{
+	if (r->shares.given)
+		return "weighted";
+	return r->device == &r->here ? "measured" : "dense";
 }
 
 static void write_json(const struct result *r, struct fo_json *j)
@@ -239,13 +304,12 @@ static void write_json(const struct result *r, struct fo_json *j)
 		    FO_REAL("tokens_per_second", r->tokens_per_second));
 	fo_json_record(j, "flop_per_token", FO_REAL("mfu", r->flop.mfu), FO_REAL("mfu_causal", r->flop.mfu_causal),
 		       FO_REAL("mfu_6n", r->flop.mfu_6n));
-	fo_json_put(j, FO_TEXT("device", r->device->name), FO_TEXT("dtype", fo_precision_name[r->precision]),
-		    FO_REAL("peak_tflops", r->peak), FO_TEXT("peak_kind", r->device == &r->here ? "measured" : "dense"),
+	fo_json_put(j, FO_INT("mtp_modules", r->model.mtp_modules), FO_INT("mtp_counted", r->model.mtp_counted));
+	fo_json_put(j, FO_TEXT("device", r->device->name), FO_TEXT("dtype", r->shares.given ? "mixed" : r->type),
+		    FO_REAL("peak_tflops", r->peak), FO_TEXT("peak_kind", peak_kind(r)),
 		    FO_TEXT("peak_source", r->device->source), FO_TEXT("peak_date", r->device->date));
-	fo_json_array(j, "notes");
-	for (int i = 0; i < r->notes; i++)
-		fo_json_text(j, NULL, r->note[i]);
-	fo_json_close(j);
+	denominators_json(j, r);
+	fo_json_texts(j, "notes", r->note, r->notes);
 }
 
 static void rule_row(struct fo_doc *d, const struct result *r, const char *name, double flop, const char *formula)
@@ -253,15 +317,18 @@ static void rule_row(struct fo_doc *d, const struct result *r, const char *name,
 	if (isnan(flop))
 		return;
 	fo_doc_row(d, name, fo_doc_printf(d, "%.2f %%", 100 * rate(r, flop) / r->peak),
-		   fo_doc_printf(d, "%.1f", rate(r, flop)), fo_doc_printf(d, "%.3f", flop / 1e9), formula);
+		   fo_doc_printf(d, "%.1f", rate(r, flop)), fo_doc_printf(d, "%.3f", flop / 1e9),
+		   fo_doc_printf(d, "%s%s", formula, r->model.mtp_counted ? ", MTP" : ""));
 }
 
 /* The inputs in words, each once. */
 static void say_inputs(struct fo_doc *d, const struct result *r)
 {
 	const struct fo_cli_mfu *in = &r->in;
+	char mtp[64];
 	if (in->model)
-		fo_doc_line(d, "model", "%s, sequence %lld", in->model, (long long)in->seq);
+		fo_doc_line(d, "model", "%s%s, sequence %lld", in->model, fo_model_mtp_with(mtp, &r->model),
+			    (long long)in->seq);
 	else
 		fo_doc_line(d, "model", "%.6g weights", in->params);
 	fo_doc_line(d, "devices", "%lld x %s", (long long)in->devices, r->device->name);
@@ -269,8 +336,7 @@ static void say_inputs(struct fo_doc *d, const struct result *r)
 		fo_doc_line(d, "step", "%.6g s for %.10g tokens", in->step_seconds, in->tokens_per_step);
 	fo_doc_line(d, "tokens/s", "%.1f in all, %.1f per device", r->tokens_per_second,
 		    r->tokens_per_second / (double)in->devices);
-	fo_doc_line(d, "peak", "%.6g TFLOP/s per device, %s, %s", r->peak, fo_precision_name[r->precision],
-		    r->device == &r->here ? "measured" : "dense");
+	fo_doc_line(d, "peak", "%.6g TFLOP/s per device, %s, %s", r->peak, r->type, peak_kind(r));
 	fo_doc_line(d, "peak from", "%s (%s)", r->device->source, r->device->date);
 	for (int i = 0; i < r->notes; i++)
 		fo_doc_line(d, "note", "%s", r->note[i]);
@@ -278,12 +344,15 @@ static void say_inputs(struct fo_doc *d, const struct result *r)
 
 static void say(struct fo_doc *d, const struct result *r)
 {
-	fo_doc_verdict(d, FO_DOC_PLAIN, NULL, "MFU %.2f %% (rule %s, %s)", 100 * rate(r, headline(r)) / r->peak,
-		       headline_rule(r), fo_precision_name[r->precision]);
+	fo_doc_verdict(d, FO_DOC_PLAIN, NULL, "MFU %.2f %% (rule %s, %s%s)", 100 * rate(r, headline(r)) / r->peak,
+		       headline_rule(r), r->type, r->model.mtp_counted ? ", MTP counted" : "");
 	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrrrl", "rule", "MFU", "TFLOP/s each", "GFLOP/token", "counts");
 	rule_row(d, r, "mfu", r->flop.mfu, "weights, full attention");
 	rule_row(d, r, "mfu_causal", r->flop.mfu_causal, "weights, causal attention");
 	rule_row(d, r, "mfu_6n", r->flop.mfu_6n, "weights only");
+	struct fo_denominator of[FO_DENOMINATORS];
+	int n = fo_device_denominators(r->device, r->precision, &r->shares, of);
+	fo_mfu_denominators(d, of, n, headline_rule(r), rate(r, headline(r)));
 	say_inputs(d, r);
 }
 
@@ -332,21 +401,44 @@ static fo_status find_device(struct result *r, const struct fo_catalogue *c)
 	return strcmp(r->in.device, "this") ? fo_catalogue_find(c, r->in.device, &r->device) : find_here(r);
 }
 
+/* The device, its peak and the name of what that is the peak of. */
+static fo_status find_peak(struct result *r, const struct fo_catalogue *c)
+{
+	FO_TRY(find_device(r, c));
+	if (r->shares.given)
+		return fo_device_weighted_peak(r->device, &r->shares, &r->peak);
+	return fo_device_peak(r->device, r->precision, &r->peak);
+}
+
+static fo_status read_types(struct result *r, const struct fo_cli_call *call)
+{
+	FO_TRY(fo_precision_parse(r->in.dtype, &r->precision));
+	FO_TRY(fo_shares_parse(r->in.share, &r->shares));
+	snprintf(r->type, sizeof r->type, "%s", fo_precision_name[r->precision]);
+	if (!r->shares.given)
+		return FO_OK;
+	if (fo_opt_given(call->options, "mfu.dtype"))
+		return usage("'--share' and '--dtype' both say in which types the run computes: give one");
+	fo_shares_text(r->type, sizeof r->type, &r->shares);
+	return FO_OK;
+}
+
 static fo_status of_numbers(const struct fo_cli_call *call)
 {
 	const struct fo_cli_mfu *in = call->in;
 	struct result r = { .in = *in, .flop = { .mfu = NAN, .mfu_causal = NAN, .mfu_6n = 6 * in->params } };
 	struct fo_catalogue c;
-	struct fo_model m;
 	FO_TRY(check_inputs(in));
-	FO_TRY(fo_precision_parse(in->dtype, &r.precision));
+	FO_TRY(read_types(&r, call));
 	if (in->model) {
-		fo_status loaded = fo_model_load(in->model, &m);
+		fo_status loaded = fo_model_load(in->model, &r.model);
 		if (loaded != FO_OK && !*fo_err_hint())
 			fo_hint(loaded, "of a model that is not counted here, '--params N' in place of '--model' and "
 					"'--seq' tells mfu_6n");
 		FO_TRY(loaded);
-		r.flop = fo_model_flop_per_token(&m, in->seq);
+		if (in->mtp)
+			FO_TRY(fo_model_count_mtp(&r.model));
+		r.flop = fo_model_flop_per_token(&r.model, in->seq);
 	}
 	r.tokens_per_second = in->total;
 	if (in->per_device > 0)
@@ -355,8 +447,7 @@ static fo_status of_numbers(const struct fo_cli_call *call)
 		r.tokens_per_second = in->tokens_per_step / in->step_seconds;
 	fo_status st;
 	FO_TRY(fo_catalogue_load(&c, in->devices_file));
-	FO_TRY_OR(st, find_device(&r, &c), done);
-	FO_TRY_OR(st, fo_device_peak(r.device, r.precision, &r.peak), done);
+	FO_TRY_OR(st, find_peak(&r, &c), done);
 	FO_TRY_OR(st, check_share(&r), done);
 	add_notes(&r);
 	if (call->json)
@@ -380,7 +471,8 @@ const struct fo_command fo_cmd_mfu = {
 	.usage = "flatout mfu LOG... [--model M] [--seq S] [--device D] [--devices N] [--tokens-per-step K] "
 		 "[--html FILE] [--csv FILE] [--json]\n"
 		 "flatout mfu (--model M --seq S | --params N) --device D --devices N (--tokens-per-second T | "
-		 "--tokens-per-second-per-device T | --step-seconds T --tokens-per-step K) [--dtype TYPE] [--json]",
+		 "--tokens-per-second-per-device T | --step-seconds T --tokens-per-step K) "
+		 "[--dtype TYPE | --share TYPE=SHARE,...] [--json]",
 	.summary = "MFU from a training log or from anyone's throughput",
 	.text = "A LOG, or several of one run, tells MFU over time, slow stretches, restarts, time to the end, "
 		"cost, and why the figure that the log prints differs. Logs of torchtitan, Megatron-LM, "
@@ -392,6 +484,8 @@ const struct fo_command fo_cmd_mfu = {
 		"MFU is the FLOPs that a model needs per second over the dense peak of the devices. The rule "
 		"decides what it needs; 'flatout flops' shows the parts. With --params only 6N can be had. "
 		"docs/metrics.md defines every figure.\n\n"
+		"Of a run in fp8 or fp4 the MFU over each peak that fits stands in a table; with --share, the shares "
+		"of FLOP by type, also over the peak that is weighted by them.\n\n"
 		"What was trained: --model with --seq, or --params. How fast: --tokens-per-second, or "
 		"--tokens-per-second-per-device, or --step-seconds with --tokens-per-step.\n\n"
 		"  flatout mfu --model llama-3.1-8b --seq 8192 --device b200 --devices 1 \\\n"

@@ -5,11 +5,11 @@
 #include "cli/cli.h"
 
 struct fo_cli_mfu {
-	const char *model, *device, *dtype, *devices_file;
+	const char *model, *device, *dtype, *share, *devices_file;
 	int64_t seq, devices, batch;
 	double params, total, per_device, step_seconds, tokens_per_step, rent, tokens;
 	const char *json, *html, *csv;
-	bool force;
+	bool mtp, force;
 };
 
 /* Reads the positional arguments as logs of one run; exit code 1 where no MFU is known. */

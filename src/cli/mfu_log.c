@@ -12,14 +12,6 @@ static void spread_json(struct fo_json *j, const char *key, struct fo_log_spread
 	fo_json_record(j, key, FO_REAL("low", s.low), FO_REAL("median", s.median), FO_REAL("high", s.high));
 }
 
-static void texts_json(struct fo_json *j, const char *key, const char *const *text, int n)
-{
-	fo_json_array(j, key);
-	for (int i = 0; i < n; i++)
-		fo_json_text(j, NULL, text[i]);
-	fo_json_close(j);
-}
-
 static void lists_json(struct fo_json *j, const struct fo_log *log)
 {
 	fo_json_array(j, "slow");
@@ -42,6 +34,21 @@ static void lists_json(struct fo_json *j, const struct fo_log *log)
 	fo_json_close(j);
 }
 
+static void denominators_json(struct fo_json *j, const struct fo_log_account *a)
+{
+	fo_json_object(j, "shares");
+	for (int p = 0; p < FO_PREC_COUNT; p++)
+		if (a->shares.of[p] > 0)
+			fo_json_real(j, fo_precision_name[p], a->shares.of[p]);
+	fo_json_close(j);
+	fo_json_array(j, "denominators");
+	for (int i = 0; i < a->denominators; i++)
+		fo_json_record(j, NULL, FO_TEXT("type", a->denominator[i].type),
+			       FO_REAL("peak_tflops", a->denominator[i].tflops),
+			       FO_REAL("mfu", a->tflops / a->denominator[i].tflops));
+	fo_json_close(j);
+}
+
 static void write_json(const struct fo_log_account *a, struct fo_json *j)
 {
 	const struct fo_log *log = a->log;
@@ -55,8 +62,13 @@ static void write_json(const struct fo_log_account *a, struct fo_json *j)
 		    FO_REAL("devices", a->devices), FO_REAL("seq", a->seq), FO_REAL("peak_tflops", a->peak));
 	fo_json_text(j, "model", a->model_name);
 	fo_json_text(j, "model_from", a->model_from);
+	fo_json_real(j, "tflops_per_device", a->tflops);
+	double unknown = a->has_model ? 0 : NAN;
+	fo_json_put(j, FO_REAL("mtp_modules", (double)a->model.mtp_modules + unknown),
+		    FO_REAL("mtp_counted", (double)a->model.mtp_counted + unknown));
 	fo_json_text(j, "device", a->device ? a->device->name : NULL);
-	fo_json_text(j, "dtype", fo_precision_name[a->precision]);
+	fo_json_text(j, "dtype", a->shares.given ? "mixed" : fo_precision_name[a->precision]);
+	denominators_json(j, a);
 	fo_json_text(j, "first_rule", a->first >= 0 ? fo_log_mfu_name[a->first] : NULL);
 	for (int r = 0; r < FO_LOG_MFU_RULES; r++)
 		spread_json(j, fo_log_mfu_name[r], a->mfu[r]);
@@ -76,8 +88,8 @@ static void write_json(const struct fo_log_account *a, struct fo_json *j)
 		    FO_REAL("seconds_left", a->left_seconds), FO_REAL("cost_low_usd", a->cost_low),
 		    FO_REAL("cost_high_usd", a->cost_high));
 	lists_json(j, log);
-	texts_json(j, "missing", a->missing, a->missings);
-	texts_json(j, "notes", a->note, a->notes);
+	fo_json_texts(j, "missing", a->missing, a->missings);
+	fo_json_texts(j, "notes", a->note, a->notes);
 }
 
 static fo_status write_csv(const struct fo_log_account *a, const char *path)
@@ -111,11 +123,13 @@ fo_status fo_cli_mfu_log(const struct fo_cli_call *call)
 					    .device = in->device,
 					    .devices_file = in->devices_file,
 					    .dtype = fo_opt_given(call->options, "mfu.dtype") ? in->dtype : NULL,
+					    .share = in->share,
 					    .devices = (double)in->devices,
 					    .seq = (double)in->seq,
 					    .tokens_per_step = in->tokens_per_step,
 					    .batch = (double)in->batch,
 					    .params = in->params,
+					    .mtp = in->mtp,
 					    .rent = in->rent,
 					    .planned = in->tokens };
 	struct fo_log log;

@@ -181,6 +181,9 @@ static fo_status load_program(struct report *r)
 		fo_plan(r->program, &r->own_u);
 		r->load = (struct fo_sim_load){ -1, NAN, NAN };
 	}
+	if (r->program->ranks > 1)
+		return fo_fail(FO_EUNSUPPORTED, "predict knows the steps of one rank, and this run has %d",
+			       r->program->ranks);
 	if (r->in->documents > 0)
 		r->load.pairs = (double)r->program->run.rows * fo_sim_pairs(r->program->run.seq, r->in->documents);
 	return FO_OK;

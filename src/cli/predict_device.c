@@ -145,6 +145,9 @@ static fo_status load_program(struct report *r)
 		return st;
 	}
 	FO_TRY(st);
+	if (r->program.ranks > 1)
+		return fo_fail(FO_EUNSUPPORTED, "predict knows the steps of one rank, and this run has %d",
+			       r->program.ranks);
 	FO_TRY(fo_unroll(&r->program, &r->u));
 	fo_plan(&r->program, &r->u);
 	fo_prune_waits(&r->program, &r->u);
@@ -422,14 +425,14 @@ static void write_json(const struct report *r, struct fo_json *j)
 		    FO_TEXT("profile", r->profile.rows ? r->in->profile : NULL),
 		    FO_REAL("measured_share", r->step.measured_share), FO_REAL("peak_flop_s", r->rates.peak_flop_s),
 		    FO_INT("micro_batches", p->run.micro_batches), FO_INT("tokens", (int64_t)tokens(r)),
-		    FO_REAL("attention_pairs", r->pairs >= 0 ? r->pairs : NAN));
+		    FO_REAL("attention_pairs", fo_json_when(r->pairs >= 0, r->pairs)));
 	if (r->room)
 		fo_json_bool(j, "fits", planned(r) <= r->room);
 	else
 		fo_json_raw(j, "fits", "null");
 	fo_json_put(j, FO_TEXT("would_fit", r->would.data),
-		    FO_REAL("memory_bytes", r->rates.memory_bytes ? (double)r->rates.memory_bytes : NAN),
-		    FO_REAL("plan_bytes_most", r->room ? (double)r->room : NAN),
+		    FO_REAL("memory_bytes", fo_json_when(r->rates.memory_bytes, (double)r->rates.memory_bytes)),
+		    FO_REAL("plan_bytes_most", fo_json_when(r->room, (double)r->room)),
 		    FO_INT("arena_bytes", r->u.arena_bytes), FO_INT("host_arena_bytes", r->u.host_arena_bytes),
 		    FO_INT("persistent_bytes", r->u.persistent_bytes));
 	json_of_step(j, r);

@@ -153,23 +153,14 @@ static fo_status read_inputs(struct sum *s)
 	if ((in->other || in->other_mfu) && !(in->other && in->other_mfu && s->device && in->days > 0))
 		return fo_fail(FO_EARG, "a comparison needs --device, --days, --other and --other-mfu: the work is "
 					"devices x peak x MFU x days");
-	g->other_devices = in->other ? (double)(in->other_devices ? in->other_devices : in->devices) : 0;
+	if (in->other)
+		g->other_devices = (double)(in->other_devices ? in->other_devices : in->devices);
 	return FO_OK;
 }
 
 /* ---- what it says ---- */
 
-static const char *money(struct fo_doc *d, double v)
-{
-	double a = fabs(v);
-	const char *sign = v < 0 ? "-" : "";
-	if (a >= 1e6)
-		return fo_doc_printf(d, "%s$%.2f M", sign, a / 1e6);
-	if (a >= 1e4)
-		return fo_doc_printf(d, "%s$%.1f k", sign, a / 1e3);
-	return fo_doc_printf(d, "%s$%.2f", sign, a);
-}
-
+static const char *money(struct fo_doc *d, double v) { return fo_doc_num(d, v, FO_DRAW_MONEY); }
 static const char *number(struct fo_doc *d, double v) { return fo_doc_printf(d, fabs(v) < 10 ? "%.2f" : "%.0f", v); }
 static const char *factor(struct fo_doc *d, double v) { return fo_doc_printf(d, "%.2f x", v); }
 static const char *percent(struct fo_doc *d, double v) { return fo_doc_printf(d, "%.1f %%", 100 * v); }

@@ -62,7 +62,9 @@ static void operands(const struct fo_program *p, const struct fo_op *o, struct f
 
 const char *fo_cli_run_text(struct fo_doc *d, const struct fo_lowering *run)
 {
-	return fo_doc_printf(d, "%lld %s x %lld %s x %lld tokens, %s", (long long)run->micro_batches,
+	int ranks = fo_mesh_ranks(&run->mesh);
+	const char *each = ranks > 1 ? fo_doc_printf(d, "%d ranks x ", ranks) : "";
+	return fo_doc_printf(d, "%s%lld %s x %lld %s x %lld tokens, %s", each, (long long)run->micro_batches,
 			     fo_cli_plural(run->micro_batches, "micro-batch", "micro-batches"), (long long)run->rows,
 			     fo_cli_plural(run->rows, "row", "rows"), (long long)run->seq,
 			     fo_numerics_name[run->precision]);
@@ -108,7 +110,7 @@ static void say_blocks(const struct fo_program *p, bool list, struct fo_doc *d)
 static void say(const struct fo_program *p, const struct fo_unrolled *u, bool list, struct fo_doc *d)
 {
 	struct fo_cost cost = fo_program_cost(p, -1);
-	double tokens = (double)p->tokens * (double)p->run.micro_batches;
+	double tokens = (double)p->tokens * (double)p->run.micro_batches; /* of this rank, as all figures here */
 	fo_doc_verdict(d, FO_DOC_PLAIN, NULL, "step program of %s: %s", p->model.name, fo_cli_run_text(d, &p->run));
 	say_blocks(p, list, d);
 	fo_doc_line(d, "slots", "%d, with %d operation instances", p->nslot, u->n);
@@ -119,6 +121,9 @@ static void say(const struct fo_program *p, const struct fo_unrolled *u, bool li
 		    fo_doc_si(d, cost.exec, "FLOP"));
 	fo_doc_line(d, "moved", "%s per step if every operand is read and written once",
 		    fo_doc_num(d, cost.bytes, FO_DRAW_BYTES));
+	if (p->ranks > 1)
+		fo_doc_line(d, "received", "%s per step from the other ranks: what rank %d does, as all lines here",
+			    fo_doc_num(d, fo_program_wire(p), FO_DRAW_BYTES), p->rank);
 	fo_doc_line(d, "memory", "%s: activations and gradients %s (live at most %s), weights and optimizer state %s",
 		    fo_doc_bytes(d, u->arena_bytes + u->persistent_bytes), fo_doc_bytes(d, u->arena_bytes),
 		    fo_doc_bytes(d, u->max_live_bytes), fo_doc_bytes(d, u->persistent_bytes));
@@ -135,7 +140,8 @@ static void write_json(const struct fo_program *p, const struct fo_unrolled *u, 
 		    FO_REAL("model_causal_flop", cost.model_causal), FO_REAL("executed_flop", cost.exec),
 		    FO_REAL("moved_bytes", cost.bytes), FO_INT("arena_bytes", u->arena_bytes),
 		    FO_INT("host_arena_bytes", u->host_arena_bytes), FO_INT("max_live_bytes", u->max_live_bytes),
-		    FO_INT("persistent_bytes", u->persistent_bytes), FO_INT("instances", u->n));
+		    FO_INT("persistent_bytes", u->persistent_bytes), FO_INT("instances", u->n), FO_INT("rank", p->rank),
+		    FO_INT("ranks", p->ranks), FO_REAL("received_bytes", fo_program_wire(p)));
 	fo_json_array(j, "blocks");
 	for (int b = 0; b < p->nblock; b++) {
 		fo_json_object(j, NULL);

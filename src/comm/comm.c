@@ -189,6 +189,7 @@ static const struct {
 	[FO_COMM_BROADCAST] = { .name = "broadcast", .peer = true },
 	[FO_COMM_SEND] = { .name = "send", .peer = true, .other = true },
 	[FO_COMM_RECV] = { .name = "receive", .peer = true, .other = true },
+	[FO_COMM_ALL_TO_ALL] = { .name = "all-to-all" },
 };
 
 const char *fo_comm_kind_name(enum fo_comm_kind k) { return kind[k].name; }
@@ -205,16 +206,85 @@ static fo_status check_call(const struct fo_comm *c, const struct fo_comm_call *
 			       fo_dtype_name[k->dtype]);
 	if (k->n && ((sends && !k->from) || (gets && !k->to)))
 		return fo_fail(FO_EARG, "%s of %lld elements over %s without memory", what, (long long)k->n, over);
+	if (k->part && k->kind != FO_COMM_ALL_GATHER && k->kind != FO_COMM_REDUCE_SCATTER)
+		return fo_fail(FO_EARG, "%s over %s has parts of one size only", what, over);
 	if (kind[k->kind].peer && (k->peer < 0 || k->peer >= c->ranks || (other && k->peer == c->rank)))
 		return fo_fail(FO_EARG, "%s: there is no %srank %d among %d", what, other ? "other " : "", k->peer,
 			       c->ranks);
 	return FO_OK;
 }
 
+/* Does the call move anything? */
+static bool moves(const struct fo_comm *c, const struct fo_comm_call *k)
+{
+	bool any = k->n > 0;
+	for (int r = 0; k->part && r < c->ranks; r++)
+		any |= k->part[r] > 0;
+	return any;
+}
+
 fo_status fo_comm_call(struct fo_comm *c, const struct fo_comm_call *k)
 {
 	FO_TRY(check_call(c, k));
-	return k->n ? c->transport->call(c, k) : FO_OK;
+	return moves(c, k) ? c->transport->call(c, k) : FO_OK;
+}
+
+fo_status fo_comm_start(struct fo_comm *c, const struct fo_comm_call *k, struct fo_comm_request *r)
+{
+	*r = (struct fo_comm_request){ 0 };
+	if (!c->transport->start)
+		return fo_fail(FO_EUNSUPPORTED, "%s puts calls into streams", c->transport->name);
+	FO_TRY(check_call(c, k));
+	return moves(c, k) ? c->transport->start(c, k, r) : FO_OK;
+}
+
+fo_status fo_comm_test(struct fo_comm *c, struct fo_comm_request *r, bool *done)
+{
+	*done = !r->state;
+	return *done ? FO_OK : c->transport->test(c, r, done);
+}
+
+fo_status fo_comm_split(struct fo_comm *c, int colour, struct fo_comm **out)
+{
+	if (!c->transport->split)
+		return fo_fail(FO_EUNSUPPORTED, "groups of ranks over %s cannot be split", c->transport->name);
+	if (colour < 0)
+		return fo_fail(FO_EARG, "colour %d of a group of ranks: expected 0 or more", colour);
+	return c->transport->split(c, colour, out);
+}
+
+int64_t fo_comm_part(const struct fo_comm_call *k, int rank, int ranks, int64_t *begin)
+{
+	int64_t from = 0;
+	if (k->kind == FO_COMM_ALL_REDUCE) {
+		from = k->n * rank / ranks;
+		*begin = from;
+		return k->n * (rank + 1) / ranks - from;
+	}
+	for (int r = 0; r < rank; r++)
+		from += k->part ? k->part[r] : k->n;
+	*begin = from;
+	return k->part ? k->part[rank] : k->n;
+}
+
+int64_t fo_comm_wire_bytes(const struct fo_comm_call *k, int rank, int ranks)
+{
+	int64_t size = (int64_t)fo_dtype_bytes(k->dtype), begin, own = fo_comm_part(k, rank, ranks, &begin), n = 0;
+	int64_t others = 0;
+	for (int r = 0; r < ranks; r++)
+		if (r != rank)
+			others += fo_comm_part(k, r, ranks, &begin);
+	switch (k->kind) {
+	case FO_COMM_ALL_REDUCE: n = own * (ranks - 1) + others; break;
+	case FO_COMM_REDUCE_SCATTER: n = own * (ranks - 1); break;
+	case FO_COMM_ALL_GATHER:
+	case FO_COMM_ALL_TO_ALL: n = others; break;
+	case FO_COMM_BROADCAST: n = rank == k->peer ? 0 : k->n; break;
+	case FO_COMM_RECV: n = k->n; break;
+	case FO_COMM_SEND:
+	case FO_COMM_KINDS: break;
+	}
+	return n * size;
 }
 
 fo_status fo_comm_group_begin(struct fo_comm *c)

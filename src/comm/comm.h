@@ -46,6 +46,8 @@ enum fo_comm_kind {
 	FO_COMM_BROADCAST,      /* to[i] = from[i] of rank `peer`; from == to allowed */
 	FO_COMM_SEND,           /* from[i] goes to rank `peer` */
 	FO_COMM_RECV,           /* to[i] comes from rank `peer` */
+	FO_COMM_ALL_TO_ALL,     /* to[r n + i] = from[rank n + i] of rank r */
+	FO_COMM_KINDS
 };
 const char *fo_comm_kind_name(enum fo_comm_kind k); /* "all-reduce" */
 typedef void *fo_comm_stream;
@@ -60,14 +62,27 @@ struct fo_comm_call {
 	int dtype; /* enum fo_dtype */
 	int peer;  /* of kinds that name a rank */
 	fo_comm_stream stream;
+	/* Parts of unlike size, for all-gather and reduce-scatter: the elements of each rank's part, the same on every
+	 * rank, in place of n; parts lie one behind the other. It stays until the call is over. NULL: all have n. */
+	const int64_t *part;
 };
 
 struct fo_comm;
+/* A call that was started and is not over. It belongs to whoever started it; nothing is freed. */
+struct fo_comm_request {
+	void *state; /* of the transport; NULL: over */
+	int phase;
+};
 /* The interface of a transport; its calls were checked. */
 struct fo_comm_transport {
 	const char *name; /* "NCCL" */
 	fo_status (*call)(struct fo_comm *c, const struct fo_comm_call *k);
 	fo_status (*group)(struct fo_comm *c, bool end);
+	/* NULL: the transport has streams instead. */
+	fo_status (*start)(struct fo_comm *c, const struct fo_comm_call *k, struct fo_comm_request *r);
+	fo_status (*test)(struct fo_comm *c, struct fo_comm_request *r, bool *done);
+	/* NULL: groups cannot be split. */
+	fo_status (*split)(struct fo_comm *c, int colour, struct fo_comm **out);
 	fo_status (*alloc)(struct fo_comm *c, size_t bytes, void **out);
 	void (*release)(struct fo_comm *c, void *memory);
 	fo_status (*check)(struct fo_comm *c);
@@ -91,6 +106,22 @@ FO_CHECKED fo_status fo_comm_call(struct fo_comm *c, const struct fo_comm_call *
 /* Calls between begin and end start together, in whatever order suits the transport. */
 FO_CHECKED fo_status fo_comm_group_begin(struct fo_comm *c);
 FO_CHECKED fo_status fo_comm_group_end(struct fo_comm *c);
+
+/* The same without a stream, for one thread that drives several calls at once: start returns at once, and each test
+ * does what can be done by now. Calls of one communicator are started in the same order on every rank; tests may come
+ * in any order. n is 0 on all ranks or on none. FO_EUNSUPPORTED: the transport has streams instead. */
+FO_CHECKED fo_status fo_comm_start(struct fo_comm *c, const struct fo_comm_call *k, struct fo_comm_request *r);
+FO_CHECKED fo_status fo_comm_test(struct fo_comm *c, struct fo_comm_request *r, bool *done);
+
+/* A group of those ranks that name the same colour (0 or more), in the order of their ranks here: an axis of a mesh.
+ * Every rank of c calls it. *out is closed before c. FO_EUNSUPPORTED: the transport cannot. */
+FO_CHECKED fo_status fo_comm_split(struct fo_comm *c, int colour, struct fo_comm **out);
+
+/* Bytes that rank `rank` of `ranks` receives for a call, with the algorithm that moves least: what the accounting says
+ * and what the transport of one process counts. */
+int64_t fo_comm_wire_bytes(const struct fo_comm_call *k, int rank, int ranks);
+/* Elements of rank r's part, and where it begins: those of an all-reduce are n divided as evenly as can be. */
+int64_t fo_comm_part(const struct fo_comm_call *k, int rank, int ranks, int64_t *begin);
 
 /* Memory that suits the transport (NCCL: registered as a window of all ranks where possible), else the device's own.
  * Every rank calls it in the same order with the same size. It is freed before the communicator. */

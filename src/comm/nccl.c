@@ -59,6 +59,22 @@ static ncclDataType_t type_of(int dtype, size_t *n)
 }
 static ncclRedOp_t op_of(enum fo_comm_op op) { return op == FO_COMM_SUM ? ncclSum : ncclMax; }
 
+/* NCCL's own all-to-all came with 2.28; before it, and here, it is a group of sends and receives. */
+static fo_status all_to_all(struct group *g, const struct fo_comm_call *k)
+{
+	const struct fo_nccl_calls *f = g->nccl;
+	size_t n = (size_t)k->n, bytes = n * fo_dtype_bytes(k->dtype);
+	ncclDataType_t type = type_of(k->dtype, &n);
+	ncclResult_t r = f->ncclGroupStart();
+	for (int p = 0; p < g->base.ranks && r == ncclSuccess; p++) {
+		r = f->ncclSend((const char *)k->from + (size_t)p * bytes, n, type, p, g->comm, k->stream);
+		if (r == ncclSuccess)
+			r = f->ncclRecv((char *)k->to + (size_t)p * bytes, n, type, p, g->comm, k->stream);
+	}
+	ncclResult_t end = f->ncclGroupEnd();
+	return failed(g, r == ncclSuccess ? end : r, fo_comm_kind_name(k->kind));
+}
+
 static fo_status call(struct fo_comm *c, const struct fo_comm_call *k)
 {
 	struct group *g = of(c);
@@ -68,6 +84,10 @@ static fo_status call(struct fo_comm *c, const struct fo_comm_call *k)
 	ncclDataType_t type = type_of(k->dtype, &n);
 	ncclResult_t r = ncclInternalError;
 	FO_TRY(alive(g));
+	if (k->part)
+		return fo_fail(FO_EUNSUPPORTED, "%s of parts of unlike size over NCCL", fo_comm_kind_name(k->kind));
+	if (k->kind == FO_COMM_ALL_TO_ALL)
+		return all_to_all(g, k);
 	switch (k->kind) {
 	case FO_COMM_ALL_REDUCE: r = f->ncclAllReduce(k->from, k->to, n, type, op_of(k->op), comm, k->stream); break;
 	case FO_COMM_ALL_GATHER: r = f->ncclAllGather(k->from, k->to, n, type, comm, k->stream); break;
@@ -77,6 +97,8 @@ static fo_status call(struct fo_comm *c, const struct fo_comm_call *k)
 	case FO_COMM_BROADCAST: r = f->ncclBroadcast(k->from, k->to, n, type, k->peer, comm, k->stream); break;
 	case FO_COMM_SEND: r = f->ncclSend(k->from, n, type, k->peer, comm, k->stream); break;
 	case FO_COMM_RECV: r = f->ncclRecv(k->to, n, type, k->peer, comm, k->stream); break;
+	case FO_COMM_ALL_TO_ALL:
+	case FO_COMM_KINDS: break;
 	}
 	return failed(g, r, fo_comm_kind_name(k->kind));
 }

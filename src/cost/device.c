@@ -80,6 +80,17 @@ static const struct family {
 	    { { 0.30, 0.40, 0.60 }, "0.40 as the whole of attention fits; 0.60: a guess" },
 	    { { 0.65, 0.79, 0.88 }, "0.79 of the memory's rate fits published runs of all devices" },
 	    { { 0.75, 0.85, 0.92 }, "of other devices" } } },
+	{ "GB300",
+	  false,
+	  { 300, 300 },
+	  { { { 0.48, 0.64, 0.78 },
+	      "0.64 fits Megatron-Bridge's published fp8 runs (405B: 2,646 TFLOP/s in whole steps); 1,400 W where a "
+	      "B200 has 1,000" },
+	    { { 0.48, 0.64, 0.78 }, "the same" },
+	    { { 0.35, 0.50, 0.71 }, "FlashAttention 4's paper has 0.71 forward on a B200" },
+	    { { 0.30, 0.44, 0.60 }, "as the forward's, less by what a B200's backward is" },
+	    { { 0.65, 0.79, 0.88 }, "0.79 of the memory's rate fits published runs of all devices" },
+	    { { 0.75, 0.85, 0.92 }, "of other devices" } } },
 	{ "",
 	  false,
 	  { 300, 300 },
@@ -92,7 +103,7 @@ static const struct family {
 	    { { 0.75, 0.85, 0.92 }, "the same" } } },
 };
 /* Blackwell's other forms differ by power and memory, not by what is known of them. */
-static const char *const as_b200[] = { "GB200", "B300", "GB300" };
+static const char *const as_b200[] = { "GB200", "B300" };
 
 /* Gaps and ramps are 2 to 3 ms of a row of Llama-3.1-8B on an H200, whose graph has some 740 nodes: arithmetic. */
 static const struct fo_interval gap = { 2.7e-6, 3.4e-6, 4.05e-6 };
@@ -163,7 +174,7 @@ fo_status fo_device_rates_init(struct fo_device_rates *r, const struct fo_device
 				       "say what kind of device it is",
 				       d->name),
 			       "'gpu' in the row's column 'kind' says that it is a GPU");
-	const char *other = *d->kind == 't' ? " TPU" : "n accelerator that is no GPU";
+	const char *other = !strcmp(d->kind, "tpu") ? " TPU" : "n accelerator that is no GPU";
 	if (gpu)
 		other = " GPU without CUDA";
 	if (!gpu || !strncmp(d->name, "MI", 2)) /* AMD's names */
@@ -216,7 +227,7 @@ static double wave(const struct fo_device_rates *r, double blocks)
 	return r->units > 0 ? fmax(1, FULL * ceil(blocks / r->units) * r->units / blocks) : 1;
 }
 
-static struct fo_interval tiles_of(const struct fo_device_rates *r, double m, double n)
+double fo_device_shape_cost(const struct fo_device_rates *r, double m, double n, double k)
 {
 	double best = INFINITY;
 	for (size_t i = 0; i < sizeof tile / sizeof *tile; i++) {
@@ -224,7 +235,7 @@ static struct fo_interval tiles_of(const struct fo_device_rates *r, double m, do
 		double waste = blocks * tile[i].rows * tile[i].cols / (m * n);
 		best = fmin(best, wave(r, blocks) * waste / tile[i].rate);
 	}
-	return (struct fo_interval){ 1, best, best };
+	return best * fmax(1, (1 + DEPTH / k) / (1 + (double)DEPTH / DEEP));
 }
 
 static struct fo_interval sums_shown(double k)
@@ -254,10 +265,8 @@ static struct fo_device_time matmul(const struct fo_device_rates *r, const struc
 	struct fo_device_time t = { .known = !isnan(rate.mid) && (fp8 || p->buf[a->buf].dtype == FO_BF16) };
 	if (!t.known)
 		return t;
-	struct fo_interval work = scaled(tiles_of(r, m, n), 2 * m * n * k);
-	work.mid *= fmax(1, (1 + DEPTH / k) / (1 + (double)DEPTH / DEEP));
-	work.high *= fmax(1, (1 + DEPTH / k) / (1 + (double)DEPTH / DEEP));
-	t.seconds = over(work, rate);
+	double flop = 2 * m * n * k, shaped = flop * fo_device_shape_cost(r, m, n, k);
+	t.seconds = over((struct fo_interval){ flop, shaped, shaped }, rate);
 	/* A faster matmul hides as much as one of a proportionally smaller K. */
 	if (sums)
 		t.sum_bytes = (stored ? 1 : 2) * bytes_of(p, c);
@@ -353,6 +362,8 @@ static const enum fo_device_part part_of[FO_OPS_FAMILIES] = {
 	[FO_OPS_CLIP] = FO_DEVICE_PART_OPTIMIZER,
 	[FO_OPS_UPDATE] = FO_DEVICE_PART_OPTIMIZER,
 	[FO_OPS_TRANSFER] = FO_DEVICE_PART_TRANSFER,
+	[FO_OPS_COLLECTIVE] = FO_DEVICE_PART_TRANSFER,
+	[FO_OPS_P2P] = FO_DEVICE_PART_TRANSFER,
 	[FO_OPS_HOST] = FO_DEVICE_PART_TRANSFER,
 };
 

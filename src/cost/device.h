@@ -95,6 +95,10 @@ struct fo_interval fo_device_overlap(const struct fo_program *p);
 /* The time of an operation in a step that saves this share. */
 struct fo_device_time fo_device_beside(struct fo_device_time t, const struct fo_op *o, struct fo_interval saved);
 
+/* The factor, at least 1, by which a matmul of these dimensions takes longer than its FLOP over the rate of large ones:
+ * tiles, waves and depth as above. The fast end has 1. */
+double fo_device_shape_cost(const struct fo_device_rates *r, double m, double n, double k);
+
 /* A whole step, operations one after the other with their gaps, no waits for copies: for comparing two programs of the
  * same run. FO_EUNSUPPORTED, naming an operation of which nothing is known. */
 FO_CHECKED fo_status fo_device_program_seconds(const struct fo_device_rates *r, const struct fo_program *p,

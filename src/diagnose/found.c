@@ -205,10 +205,7 @@ void fo_found_json(struct fo_json *j, const struct fo_diagnosis *d)
 		fo_json_close(j);
 	}
 	fo_json_close(j);
-	fo_json_array(j, "remarks");
-	for (int i = 0; i < lines; i++)
-		fo_json_text(j, NULL, line[i]);
-	fo_json_close(j);
+	fo_json_texts(j, "remarks", line, lines);
 	fo_json_close(j);
 	fo_arena_fini(&a);
 }

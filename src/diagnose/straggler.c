@@ -384,13 +384,14 @@ static void find_bubble(struct fo_schedule_diagnosis *d)
 	if (rounds <= 0 || (rounds + wait) / rounds < STRAGGLING)
 		return;
 	struct fo_schedule_finding *f = new_finding(d, "pipeline-bubble", (rounds + wait) / (rounds + wait / 2));
-	snprintf(f->title, sizeof f->title, "the schedule leaves %.1f %% of the step empty, on average over the stages",
-		 100 * d->ideal_of_step);
-	snprintf(
-		f->why, sizeof f->why,
-		"A stage waits for (p - 1) / (v m) = %d / (%d x %d) of its work, however even the stages are. Twice as "
-		"many chunks or microbatches leave %.1f %% of the step empty.",
-		s->stages - 1, s->chunks, s->microbatches, 100 * wait / (2 * rounds + wait));
+	double empty = 0;
+	for (int i = 0; i < s->stages; i++)
+		empty += d->bubble_of_step[i] / s->stages;
+	snprintf(f->title, sizeof f->title, "%.1f %% of the step is empty, on average over the stages", 100 * empty);
+	snprintf(f->why, sizeof f->why,
+		 "Even stages would leave %.1f %% empty: a stage waits for (p - 1) / (v m) = %d / (%d x %d) of its "
+		 "work. Twice as many chunks or microbatches would lower that to %.1f %%.",
+		 100 * d->ideal_of_step, s->stages - 1, s->chunks, s->microbatches, 100 * wait / (2 * rounds + wait));
 	/* A schedule with chunks is interleaved already: more chunks are what is left. */
 	snprintf(f->proposal, sizeof f->proposal,
 		 s->chunks > 1 ? "more microbatches per step, or more than %d chunks per stage: Megatron-LM and Primus "

@@ -227,7 +227,7 @@ static void name_cell(struct fo_str *out, const struct fo_draw_stacks *c, bool p
 static void shares_table(struct fo_str *out, const struct fo_draw_stacks *c, size_t parts)
 {
 	bool down = c->stacks <= 4; /* a row for each part */
-	size_t rows = down ? parts : c->stacks, cols = down ? c->stacks : parts;
+	size_t rows = down ? parts : c->stacks, cols = parts + c->stacks - rows;
 	char text[32];
 	fo_str_puts(out, down ? "<table class=\"slim\"><thead><tr><th scope=\"col\">part</th>"
 			      : "<table class=\"list\"><thead><tr><th></th>");
@@ -242,7 +242,7 @@ static void shares_table(struct fo_str *out, const struct fo_draw_stacks *c, siz
 			continue;
 		name_cell(out, c, down, r, "<tr><td>", "</td>");
 		for (size_t k = 0; k < cols; k++) {
-			size_t part = down ? r : k, whole_at = down ? k : r;
+			size_t part = down ? r : k, whole_at = r + k - part;
 			const struct fo_draw_stack *s = &c->stack[whole_at];
 			if (!anyone_has(c, part))
 				continue;

@@ -81,7 +81,7 @@ enum fo_doc_fold { FO_DOC_OPEN, FO_DOC_FOLDED, FO_DOC_SUMMED };
 void fo_doc_details(struct fo_doc *d, enum fo_doc_fold fold, const char *fmt, ...) FO_PRINTF(3, 4);
 void fo_doc_details_end(struct fo_doc *d);
 /* A frame with a heading and a tag (its kind in a few words; may be NULL), until fo_doc_card_end. A terminal numbers
- * cards. */
+ * the cards below each heading. */
 void fo_doc_card(struct fo_doc *d, enum fo_doc_tone tone, const char *tag, const char *fmt, ...) FO_PRINTF(4, 5);
 void fo_doc_card_end(struct fo_doc *d);
 

@@ -247,6 +247,7 @@ static void element(struct term *t, const struct fo_doc_node *n)
 	switch (n->kind) {
 	case FO_DOC_HEADING:
 		t->indent = 0;
+		t->cards = t->in_card ? t->cards : 0;
 		put(t, "", 0, n->text);
 		t->indent = 2;
 		break;

@@ -33,7 +33,8 @@ enum { FO_DRAW_COLUMNS = 16 };
  *	POINTS     -4.3 points  of a fraction: points of a percentage
  *	MS         12.345       of seconds: milliseconds in a column that names its unit
  *	FLOP_RATE  989 TFLOP/s
- *	DOLLARS    $1.25        */
+ *	DOLLARS    $1.25
+ *	MONEY      $460.8 k     sums of any size: $1.25, $460.8 k, $1.38 M */
 enum fo_draw_unit {
 	FO_DRAW_NUMBER,
 	FO_DRAW_SHARE,
@@ -45,7 +46,8 @@ enum fo_draw_unit {
 	FO_DRAW_POINTS,
 	FO_DRAW_MS,
 	FO_DRAW_FLOP_RATE,
-	FO_DRAW_DOLLARS
+	FO_DRAW_DOLLARS,
+	FO_DRAW_MONEY
 };
 /* The number's text; "-" when it is not finite. buf is returned. */
 char *fo_draw_number(char buf[32], double v, enum fo_draw_unit unit);

@@ -25,6 +25,17 @@ static void time_text(char buf[32], double v)
 		snprintf(buf, 32, "%.3g %s", v * unit[i].times, unit[i].name);
 }
 
+static void money_text(char buf[32], double v)
+{
+	const char *sign = v < 0 ? "-" : "";
+	if (fabs(v) >= 1e6)
+		snprintf(buf, 32, "%s$%.2f M", sign, fabs(v) / 1e6);
+	else if (fabs(v) >= 1e4)
+		snprintf(buf, 32, "%s$%.1f k", sign, fabs(v) / 1e3);
+	else
+		snprintf(buf, 32, "%s$%.2f", sign, fabs(v));
+}
+
 char *fo_draw_number(char buf[32], double v, enum fo_draw_unit unit)
 {
 	if (!isfinite(v)) {
@@ -49,6 +60,7 @@ char *fo_draw_number(char buf[32], double v, enum fo_draw_unit unit)
 		else
 			snprintf(buf, 32, "%s$%.2f", v <= -0.005 ? "-" : "", fabs(v));
 		break;
+	case FO_DRAW_MONEY: money_text(buf, v); break;
 	case FO_DRAW_NUMBER: snprintf(buf, 32, "%.4g", v); break;
 	}
 	return buf;

@@ -331,6 +331,10 @@ fo_status fo_device_peak(const struct fo_device *d, enum fo_precision p, double 
 			size_t n = strlen(list);
 			snprintf(list + n, sizeof(list) - n, "%s%s", n ? ", " : "", fo_precision_name[i]);
 		}
+	if (!*list)
+		return fo_hint(fo_fail(FO_EARG, "device '%s' has no published dense peak, for %s or another type",
+				       d->name, fo_precision_name[p]),
+			       "a row of your own in a file that FLATOUT_DEVICES names can have one");
 	return fo_fail(FO_EARG, "device '%s' has no published dense peak for %s, only for: %s", d->name,
-		       fo_precision_name[p], *list ? list : "none");
+		       fo_precision_name[p], list);
 }

@@ -24,7 +24,7 @@ FO_CHECKED fo_status fo_precision_parse(const char *name, enum fo_precision *out
 struct fo_device {
 	const char *name;                                   /* "H100-SXM5-80GB" */
 	const char *aliases;                                /* separated by single spaces: "h100 h100-sxm" */
-	const char *kind;                                   /* "gpu", "tpu", "hpu" */
+	const char *kind;                                   /* "gpu", "tpu", "hpu", "trainium" */
 	double dense[FO_PREC_COUNT], sparse[FO_PREC_COUNT]; /* TFLOP/s; fp32: the vector units */
 	double memory_gb, memory_usable_gb, memory_tb_s, cache_mb;
 	double units; /* SMs, CUs, tensor cores: what the vendor counts */

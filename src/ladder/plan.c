@@ -247,6 +247,9 @@ fo_status fo_ladder_plan_check(const struct fo_ladder_plan *p, struct fo_opt_set
 			       "%lld rounds of %lld steps in all: a turn needs %d (one is cold, one metered, two are "
 			       "timed), so --steps must be at least %lld",
 			       (long long)p->rounds, (long long)p->steps, FO_LADDER_MIN_TURN, (long long)least);
+	if (number(p, -1, "mesh.ranks") > 1)
+		fo_opt_problem(problems, "a ladder climbs with one rank, and mesh.ranks is %lld",
+			       (long long)number(p, -1, "mesh.ranks"));
 	for (int i = 0; i < p->rungs && !problems->problem_count; i++) {
 		struct fo_opt_set s;
 		struct fo_run r;

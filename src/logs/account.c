@@ -55,8 +55,8 @@ static double vocabulary(const struct fo_log_account *a)
 
 static bool fits(double v) { return v >= 1 && v <= 1e9; }
 
-/* What the log says that no dense transformer has; NULL. */
-static const char *why_not_dense(const struct fo_log_account *a)
+/* What the log says that no dense transformer has; NULL. Multi-token-prediction modules can be counted. */
+static const char *why_not_dense(const struct fo_log_account *a, bool mtp)
 {
 	if (fact(a, FO_LOG_EXPERTS) > 1)
 		return "num_experts: experts, of which a token uses some";
@@ -64,13 +64,13 @@ static const char *why_not_dense(const struct fo_log_account *a)
 		return "multi_latent_attention: projections of other sizes";
 	if (fact(a, FO_LOG_HYBRID) > 0 || knows(a, FO_LOG_PATTERN))
 		return "hybrid layers: not each layer has attention";
-	return fact(a, FO_LOG_AHEAD) > 0 ? "mtp_num_layers: further layers that predict later tokens" : NULL;
+	return !mtp && fact(a, FO_LOG_AHEAD) > 0 ? "mtp_num_layers: further layers that predict later tokens" : NULL;
 }
 
 /* A model of the dimensions that the log prints; false where one of them is missing. */
-static bool model_of_dimensions(struct fo_log_account *a)
+static bool model_of_dimensions(struct fo_log_account *a, bool mtp)
 {
-	if (why_not_dense(a))
+	if (why_not_dense(a, mtp))
 		return false;
 	double layers = fact(a, FO_LOG_LAYERS), hidden = fact(a, FO_LOG_HIDDEN), heads = fact(a, FO_LOG_HEADS);
 	double vocab = vocabulary(a);
@@ -112,7 +112,7 @@ static bool model_of_dimensions(struct fo_log_account *a)
 /* The preset that has exactly as many parameters as the log prints. */
 static bool model_of_count(struct fo_log_account *a)
 {
-	for (int i = 0; i < fo_model_preset_count() && fits(fact(a, FO_LOG_PARAMS)); i++)
+	for (int i = 0; i < fo_model_preset_count() && fact(a, FO_LOG_PARAMS) >= 1; i++)
 		if (fo_model_params(fo_model_preset(i)).total == fact(a, FO_LOG_PARAMS)) {
 			a->model = *fo_model_preset(i);
 			a->model_from = fo_arena_printf(&a->arena, "%s, by its number of parameters",
@@ -142,10 +142,12 @@ static fo_status find_model(struct fo_log_account *a, const struct fo_log_given 
 		a->has_model = true;
 		a->model_from = "the option";
 	} else if (!(given->params > 0) && a->log->kind.id) {
-		a->has_model = model_of_name(a) || model_of_count(a) || model_of_dimensions(a);
+		a->has_model = model_of_name(a) || model_of_count(a) || model_of_dimensions(a, given->mtp);
 	}
 	a->model_name = a->has_model ? a->model.name : NULL;
-	return FO_OK;
+	if (a->has_model && fact(a, FO_LOG_AHEAD) >= 1 && fact(a, FO_LOG_AHEAD) <= 1000)
+		a->model.mtp_modules = (int64_t)fact(a, FO_LOG_AHEAD);
+	return a->has_model && given->mtp ? fo_model_count_mtp(&a->model) : FO_OK;
 }
 
 /* ---- devices and lengths ---- */
@@ -154,6 +156,10 @@ static fo_status find_device(struct fo_log_account *a, const struct fo_log_given
 {
 	const char *text = a->log->told[FO_LOG_DEVICE].text;
 	FO_TRY(fo_precision_parse(given->dtype ? given->dtype : "bf16", &a->precision));
+	FO_TRY(fo_shares_parse(given->share, &a->shares));
+	if (given->dtype && a->shares.given)
+		return fo_fail(FO_EARG, "'--share' and '--dtype' both say in which types the run computes: give one");
+	a->type = a->shares.given ? "weighted" : fo_precision_name[a->precision];
 	if (given->device) {
 		FO_TRY(fo_catalogue_find(&a->catalogue, given->device, &a->device));
 		a->device_from = "the option";
@@ -167,7 +173,14 @@ static fo_status find_device(struct fo_log_account *a, const struct fo_log_given
 		return FO_OK;
 	if (!given->dtype && isnan(a->device->dense[FO_PREC_BF16]))
 		a->precision = FO_PREC_FP16;
-	return fo_device_peak(a->device, a->precision, &a->peak);
+	if (a->shares.given)
+		return fo_device_weighted_peak(a->device, &a->shares, &a->peak);
+	a->type = fo_precision_name[a->precision];
+	fo_status st = fo_device_peak(a->device, a->precision, &a->peak);
+	if (st == FO_OK || given->device || given->dtype)
+		return st;
+	fo_err_clear(); /* the log names the device, the caller asked for no peak: all but MFU can still be had */
+	return FO_OK;
 }
 
 /* Devices that the printed figures imply: tokens of a step over its time and the rate of one device. Printed figures
@@ -181,7 +194,11 @@ static double implied_devices(const struct fo_log *log)
 
 static void find_devices(struct fo_log_account *a, const struct fo_log_given *given)
 {
-	a->devices = given->devices > 0 ? given->devices : fo_log_devices(a->log);
+	const struct fo_log *log = a->log;
+	a->devices = fo_log_devices(log, log->steps ? log->steps - 1 : 0);
+	for (size_t i = 0; i < log->steps && log->sizes > 1 && !a->sizes && !(given->devices > 0); i++)
+		a->sizes = fo_log_devices(log, i) != a->devices && !isnan(a->devices);
+	a->devices = given->devices > 0 ? given->devices : a->devices;
 	a->devices_from = given->devices > 0 ? "the option" : "the log";
 	if (isnan(a->devices) && a->log->steps) {
 		a->devices = implied_devices(a->log);
@@ -212,12 +229,18 @@ double fo_log_tokens_at(const struct fo_log_account *a, size_t line)
 	return known(tokens, known(samples, fact(a, FO_LOG_BATCH)) * a->seq);
 }
 
+static double devices_at(const struct fo_log_account *a, size_t line)
+{
+	return a->sizes ? fo_log_devices(a->log, line) : a->devices;
+}
+
 double fo_log_rate_at(const struct fo_log_account *a, size_t line)
 {
-	double by_time = fo_log_tokens_at(a, line) / (a->log->seconds[line] * a->devices);
+	double devices = devices_at(a, line);
+	double by_time = fo_log_tokens_at(a, line) / (a->log->seconds[line] * devices);
 	double printed = known(fo_log_at(a->log, line, FO_LOG_RATE),
-			       fo_log_at(a->log, line, FO_LOG_RATE_ALL) / a->devices);
-	return known(by_time, printed);
+			       fo_log_at(a->log, line, FO_LOG_RATE_ALL) / devices);
+	return a->log->stamped ? known(printed, by_time) : known(by_time, printed);
 }
 
 double fo_log_mfu_at(const struct fo_log_account *a, size_t line, enum fo_log_mfu rule)
@@ -238,6 +261,7 @@ static void find_flop(struct fo_log_account *a, const struct fo_log_given *given
 	struct fo_flop f = fo_model_flop_per_token(&a->model, (int64_t)a->seq);
 	a->flop[FO_LOG_MFU_FULL] = f.mfu;
 	a->flop[FO_LOG_MFU_CAUSAL] = f.mfu_causal;
+	a->flop_layers = f.layers;
 	if (knows(a, FO_LOG_LORA))
 		a->flop[FO_LOG_MFU_LORA] = f.mfu - 2 * n;
 }
@@ -275,6 +299,17 @@ static void choose_first(struct fo_log_account *a)
 			a->first = (int)order[i];
 	if (a->first == FO_LOG_MFU_FULL && a->mfu[FO_LOG_MFU_FULL].median > 1 && a->mfu[FO_LOG_MFU_CAUSAL].median <= 1)
 		a->first = FO_LOG_MFU_CAUSAL;
+}
+
+/* Of a log that says fp8 the fp8 peak is one that fits, whatever the figures are over. */
+static void find_denominators(struct fo_log_account *a, const struct fo_log_given *given)
+{
+	bool fp8 = fact(a, FO_LOG_FP8) == 1 && !given->dtype;
+	a->tflops = a->first < 0 ? a->printed_tflops : a->mfu[a->first].median * a->peak;
+	if (!a->device || isnan(a->tflops))
+		return;
+	a->denominators = fo_device_denominators(a->device, fp8 ? FO_PREC_FP8 : a->precision, &a->shares,
+						 a->denominator);
 }
 
 /* ---- the printed figure ---- */
@@ -394,8 +429,10 @@ static void explain(struct fo_log_account *a)
 	if (a->printed_mfu <= 0)
 		a->printed_mfu = NAN; /* "-100 %": the program does not know the device */
 	double rate = known(fo_log_median(log, FO_LOG_RATE), a->rate);
-	a->printed_flop = a->printed_tflops * 1e12 / rate;
-	a->printed_peak = known(fact(a, FO_LOG_PEAK), a->printed_tflops / a->printed_mfu);
+	/* Where FLOP/s are those of the hardware, an MFU beside them is of others: they give no peak. */
+	bool apart = log->kind.rule == FO_LOG_RULE_HFU && !isnan(a->printed_mfu);
+	a->printed_flop = apart ? NAN : a->printed_tflops * 1e12 / rate;
+	a->printed_peak = known(fact(a, FO_LOG_PEAK), apart ? NAN : a->printed_tflops / a->printed_mfu);
 	if (isnan(a->printed_flop))
 		a->printed_flop = a->printed_mfu * a->printed_peak * 1e12 / rate;
 	if (!isnan(a->printed_mfu)) {
@@ -417,12 +454,14 @@ static void find_time(struct fo_log_account *a, const struct fo_log_given *given
 	double training = 0, tokens = 0;
 	for (size_t i = 0; i < log->steps; i++) {
 		double steps = fo_log_steps_at(log, i);
-		training += steps * known(log->seconds[i], known(log->time.median, 0));
+		training += known(fo_log_time_at(log, i), 0);
 		tokens += steps * fo_log_tokens_at(a, i);
 	}
-	double last = fo_log_at(log, log->steps - 1, FO_LOG_STEP);
+	double last = log->numbered ? fo_log_at(log, log->steps - 1, FO_LOG_STEP) : NAN;
 	a->training = isnan(log->time.median) ? NAN : training;
 	double first = fo_log_steps_at(log, 0) * known(log->seconds[0], log->time.median);
+	if (log->one_step)
+		first = fo_log_time_at(log, 0);
 	a->wall = log->part[log->parts - 1].end - log->part[0].begin + first;
 	a->lost = 0;
 	for (size_t p = 1; p < log->parts; p++)
@@ -449,6 +488,18 @@ static void find_time(struct fo_log_account *a, const struct fo_log_given *given
 	a->left_seconds = a->left_steps * log->time.median * pace;
 }
 
+/* Over the time in steps. */
+static double mean_devices(const struct fo_log_account *a)
+{
+	double sum = 0, seconds = 0;
+	for (size_t i = 0; i < a->log->steps && a->sizes; i++) {
+		double s = known(fo_log_time_at(a->log, i), 0);
+		sum += s * devices_at(a, i);
+		seconds += s;
+	}
+	return seconds > 0 ? sum / seconds : a->devices;
+}
+
 static void find_cost(struct fo_log_account *a, const struct fo_log_given *given)
 {
 	a->hour_low = a->hour_high = given->rent > 0 ? given->rent : NAN;
@@ -458,7 +509,7 @@ static void find_cost(struct fo_log_account *a, const struct fo_log_given *given
 		a->hour_high = a->device->rent_high;
 		a->rent_from = a->device->rent_note;
 	}
-	double hours = known(a->wall, a->training) * a->devices / 3600;
+	double hours = known(a->wall, a->training) * mean_devices(a) / 3600;
 	a->cost_low = hours * a->hour_low;
 	a->cost_high = hours * a->hour_high;
 }
@@ -471,6 +522,9 @@ static void ask(struct fo_log_account *a)
 		return; /* no option helps where the log has no times */
 	if (!a->device)
 		missing(a, "--device D: the accelerator ('flatout devices' lists them)");
+	else if (isnan(a->peak))
+		missing(a,
+			"--devices-file PATH: a row with a peak of this device, which publishes none in bf16 or fp16");
 	if (!a->has_model && isnan(a->flop[FO_LOG_MFU_6N]))
 		missing(a, "--model M: what is trained (or --params N)");
 	if (isnan(a->rate)) {
@@ -495,13 +549,35 @@ static void doubt_facts(struct fo_log_account *a)
 		const char *what;
 	} of[] = { { FO_LOG_DEVICES, "devices" }, { FO_LOG_BATCH, "sequences per step" } };
 	for (size_t i = 0; i < sizeof of / sizeof *of; i++)
-		if (!isnan(a->log->told[of[i].fact].later))
+		if (!isnan(a->log->told[of[i].fact].later) && !(a->sizes && of[i].fact == FO_LOG_DEVICES))
 			note(a, fo_arena_printf(&a->arena, "the log names %g and %g %s: figures use %g",
 						fact(a, of[i].fact), a->log->told[of[i].fact].later, of[i].what,
 						of[i].fact == FO_LOG_DEVICES ? a->devices : fact(a, of[i].fact)));
-	const char *why = why_not_dense(a);
+	if (a->sizes)
+		note(a, fo_arena_printf(&a->arena,
+					"the number of devices changes, %g at the end: each step counts with its own",
+					a->devices));
+	const char *why = why_not_dense(a, false), *rest = why_not_dense(a, true);
 	if (why && !a->has_model)
-		note(a, fo_arena_printf(&a->arena, "the log's model is not dense (%s): give --model", why));
+		note(a, fo_arena_printf(&a->arena, "the log's model is not dense (%s): give --model%s", why,
+					rest ? "" : ", or --mtp, which counts them"));
+	char mtp[48];
+	if (a->has_model && a->model.mtp_modules > a->model.mtp_counted)
+		note(a, fo_arena_printf(&a->arena, "%s not counted: --mtp counts all that the model has",
+					fo_model_mtp_text(mtp, a->model.mtp_modules)));
+}
+
+/* How the peaks of a log that says fp8 can be weighted. */
+static const char *which_share(struct fo_log_account *a)
+{
+	double layers = a->flop_layers / a->flop[a->first];
+	if (isnan(layers))
+		return "--share fp8=S weights the peaks by the share of FLOP in fp8";
+	return fo_arena_printf(
+		&a->arena,
+		"if the matmuls of the layers are in fp8, attention and the head in bf16, --share fp8=%.3f "
+		"weights the peaks",
+		layers);
 }
 
 static void doubt(struct fo_log_account *a)
@@ -509,15 +585,15 @@ static void doubt(struct fo_log_account *a)
 	doubt_facts(a);
 	double share = a->first >= 0 ? a->mfu[a->first].median : NAN,
 	       fp8 = a->device ? a->device->dense[FO_PREC_FP8] : NAN;
-	if (fact(a, FO_LOG_FP8) == 1 && !isnan(fp8) && a->first >= 0)
-		note(a, fo_arena_printf(&a->arena, "the log says fp8: of the fp8 peak of %g TFLOP/s it is %s", fp8,
-					percent(a, share * a->peak / fp8)));
+	if (fact(a, FO_LOG_FP8) == 1 && !isnan(fp8) && a->first >= 0 && !a->shares.given)
+		note(a, fo_arena_printf(&a->arena, "the log says fp8: of the fp8 peak of %g TFLOP/s it is %s; %s", fp8,
+					percent(a, share * a->peak / fp8), which_share(a)));
 	else if (share > 0.75)
 		note(a, fo_arena_printf(
 				&a->arena,
 				"%s of the %s peak is more than training in %s reaches: a narrower type (fp8, int8), "
 				"other devices than the log says, or another model",
-				percent(a, share), fo_precision_name[a->precision], fo_precision_name[a->precision]));
+				percent(a, share), a->type, a->shares.given ? "these types" : a->type));
 	if (share > 1)
 		note(a, "more than the peak: this is no MFU");
 	if (knows(a, FO_LOG_LORA) && !isnan(a->mfu[FO_LOG_MFU_FULL].median))
@@ -530,6 +606,14 @@ static void doubt(struct fo_log_account *a)
 		note(a, "the printed rate counts tokens that carry loss only: what the devices do is more");
 	if (!strcmp(a->log->kind.id, "mlperf"))
 		note(a, "times are means of blocks of steps; where no evaluation is marked, a block holds it");
+	if (!strcmp(a->log->kind.id, "verl"))
+		note(a, "a step of reinforcement learning generates text, too: the figures count it as training");
+	if (a->log->one_step && !isnan(a->training))
+		note(a, fo_arena_printf(
+				&a->arena,
+				"the log times one step of each %g: time in steps is an estimate, the others taken "
+				"to last the median",
+				a->log->interval));
 	double skipped = fo_log_last(a->log, FO_LOG_SKIPPED);
 	if (skipped > 0)
 		note(a, "skipped iterations cost full time and count as steps");
@@ -544,6 +628,7 @@ fo_status fo_log_account(const struct fo_log *log, const struct fo_log_given *gi
 	}
 	a->printed_mfu = a->printed_tflops = a->printed_flop = a->printed_peak = NAN;
 	a->wall = a->training = a->lost = a->other = a->seen_tokens = a->left_seconds = a->left_steps = NAN;
+	a->tflops = a->flop_layers = NAN;
 	a->cost_low = a->cost_high = a->hour_low = a->hour_high = a->rate = a->tokens = a->fixed_tokens = NAN;
 	FO_TRY(fo_catalogue_load(&a->catalogue, given->devices_file));
 	FO_TRY(find_model(a, given));
@@ -556,6 +641,7 @@ fo_status fo_log_account(const struct fo_log *log, const struct fo_log_given *gi
 	find_speed(a);
 	choose_first(a);
 	explain(a);
+	find_denominators(a, given);
 	find_time(a, given);
 	find_cost(a, given);
 	ask(a);

@@ -3,7 +3,7 @@
 #ifndef FO_LOGS_ACCOUNT_H
 #define FO_LOGS_ACCOUNT_H
 
-#include "hw/catalogue.h"
+#include "hw/shares.h"
 #include "logs/logs.h"
 #include "model/model.h"
 
@@ -11,9 +11,11 @@
 struct fo_log_given {
 	const char *model; /* as fo_model_load takes it */
 	const char *device, *devices_file, *dtype;
+	const char *share; /* as fo_shares_parse takes it; not together with dtype */
 	double devices, seq, tokens_per_step, batch, params;
 	double rent;    /* USD per device and hour */
 	double planned; /* tokens of the whole run */
+	bool mtp;       /* count multi-token-prediction modules */
 };
 
 enum fo_log_mfu { FO_LOG_MFU_FULL, FO_LOG_MFU_CAUSAL, FO_LOG_MFU_6N, FO_LOG_MFU_LORA, FO_LOG_MFU_RULES };
@@ -32,13 +34,20 @@ struct fo_log_account {
 	const struct fo_device *device;      /* NULL: not known */
 	const char *device_from, *devices_from, *seq_from;
 	enum fo_precision precision;
-	double devices, seq, peak;     /* NAN: not known */
+	struct fo_shares shares;
+	const char *type;              /* whose peak figures are over: "bf16", "weighted" */
+	double devices, seq, peak;     /* NAN: not known; devices: of the last line */
+	bool sizes;                    /* lines have other numbers of devices */
 	double fixed_tokens;           /* of a step, as the caller says; NAN */
 	double tokens;                 /* of a step, median */
 	double rate;                   /* tokens/s of one device, median */
 	double flop[FO_LOG_MFU_RULES]; /* per token */
+	double flop_layers;            /* of it the matmuls of the layers; NAN */
 	struct fo_log_spread mfu[FO_LOG_MFU_RULES];
-	int first; /* the rule whose figure stands first; -1: no MFU is known */
+	int first;     /* the rule whose figure stands first; -1: no MFU is known */
+	double tflops; /* of one device by that rule, else as the log prints it, median; NAN */
+	struct fo_denominator denominator[FO_DENOMINATORS]; /* peaks that it can be over */
+	int denominators;
 
 	/* What the log prints, as medians. */
 	double printed_mfu, printed_tflops, printed_flop, printed_peak;

@@ -5,28 +5,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-void fo_log_columns(struct fo_log_lines *l, const struct fo_log_key *keys)
-{
-	static const enum fo_log_field always[] = { FO_LOG_STEP, FO_LOG_STEPS, FO_LOG_AT };
-	memset(l->column, -1, sizeof l->column);
-	for (size_t i = 0; i < sizeof always / sizeof *always; i++)
-		l->column[always[i]] = (int8_t)l->width++;
-	for (int i = 0; keys ? i < FO_LOG_KEYS && keys[i].text != NULL : i < FO_LOG_FIELDS; i++) {
-		int8_t *c = &l->column[keys ? (int)keys[i].field : i];
-		if (*c < 0)
-			*c = (int8_t)l->width++;
-	}
-}
-
-struct fo_log_lines *fo_log_lines_of(struct fo_log *log, const struct fo_log_kind *kind, const struct fo_log_key *keys)
+struct fo_log_lines *fo_log_lines_of(struct fo_log *log, const struct fo_log_kind *kind)
 {
 	for (size_t i = 0; i < log->kinds; i++)
 		if (log->lines[i].kind == kind)
 			return &log->lines[i];
 	log->lines = fo_xrealloc(log->lines, (log->kinds + 1) * sizeof *log->lines);
 	log->lines[log->kinds] = (struct fo_log_lines){ .kind = kind };
-	fo_log_columns(&log->lines[log->kinds], keys);
 	return &log->lines[log->kinds++];
+}
+
+void fo_log_lines_fini(struct fo_log_lines *l)
+{
+	for (int f = 0; f < FO_LOG_FIELDS; f++)
+		free(l->cell[f]);
+	free(l->from);
+	*l = (struct fo_log_lines){ 0 };
 }
 
 static void begin_file(struct fo_log_lines *l, int file)
@@ -38,42 +32,74 @@ static void begin_file(struct fo_log_lines *l, int file)
 		l->from[l->files++] = l->count;
 }
 
+static void unknown(double *cell, size_t from, size_t to)
+{
+	for (size_t i = from; i < to; i++)
+		cell[i] = NAN;
+}
+
+/* The field's array, of which the first `rows` are values. */
+static double *cells_of(struct fo_log_lines *l, int f, size_t rows)
+{
+	if (!l->cell[f]) {
+		l->cell[f] = fo_xmalloc(l->cap * sizeof *l->cell[f]);
+		unknown(l->cell[f], 0, rows);
+	}
+	return l->cell[f];
+}
+
+static void make_room(struct fo_log_lines *l, size_t rows)
+{
+	size_t cap = l->cap ? l->cap : 64;
+	while (cap < rows)
+		cap *= 2;
+	for (int f = 0; f < FO_LOG_FIELDS && cap > l->cap; f++)
+		if (l->cell[f])
+			l->cell[f] = fo_xrealloc(l->cell[f], cap * sizeof *l->cell[f]);
+	l->cap = cap;
+}
+
 void fo_log_add(struct fo_log_lines *l, const double row[FO_LOG_FIELDS], int file)
 {
 	begin_file(l, file);
-	fo_array_room(&l->cell, &l->cap, l->count, (size_t)l->width * sizeof *l->cell);
-	double *cell = l->cell + l->count++ * (size_t)l->width;
+	if (l->count == l->cap)
+		make_room(l, l->count + 1);
 	for (int f = 0; f < FO_LOG_FIELDS; f++)
-		if (l->column[f] >= 0)
-			cell[l->column[f]] = row[f];
-	double *step = &cell[l->column[FO_LOG_STEP]];
-	if (fabs(*step) > 0x1p53) /* no count: doubles hold whole numbers up to there */
-		*step = NAN;
+		if (l->cell[f] || !isnan(row[f]))
+			cells_of(l, f, l->count)[l->count] = row[f];
+	if (fabs(row[FO_LOG_STEP]) > 0x1p53) /* no count: doubles hold whole numbers up to there */
+		l->cell[FO_LOG_STEP][l->count] = NAN;
+	l->count++;
 }
 
 void fo_log_add_rows(struct fo_log_lines *to, struct fo_log_lines *from, int file)
 {
 	begin_file(to, file);
-	size_t row = (size_t)to->width * sizeof *to->cell;
-	if (!to->count) {
-		free(to->cell);
-		to->cell = from->cell;
-		to->cap = from->cap;
-		to->count = from->count;
-	} else {
-		fo_array_room(&to->cell, &to->cap, to->count + from->count - 1, row);
-		memcpy(to->cell + to->count * (size_t)to->width, from->cell, from->count * row);
-		to->count += from->count;
-		free(from->cell);
+	make_room(to, to->count + from->count);
+	for (int f = 0; f < FO_LOG_FIELDS; f++) {
+		if (!to->cell[f] && !from->cell[f])
+			continue;
+		double *cell = cells_of(to, f, to->count) + to->count;
+		if (from->cell[f])
+			memcpy(cell, from->cell[f], from->count * sizeof *cell);
+		else
+			unknown(cell, 0, from->count);
 	}
-	free(from->from);
+	to->count += from->count;
+	fo_log_lines_fini(from);
+}
+
+void fo_log_set(struct fo_log_lines *l, size_t i, enum fo_log_field f, double v)
+{
+	if (l->cell[f] || !isnan(v))
+		cells_of(l, f, l->count)[i] = v;
 }
 
 void fo_log_copy(struct fo_log_lines *l, size_t to, size_t from)
 {
-	if (to != from)
-		memcpy(l->cell + to * (size_t)l->width, l->cell + from * (size_t)l->width,
-		       (size_t)l->width * sizeof *l->cell);
+	for (int f = 0; f < FO_LOG_FIELDS; f++)
+		if (l->cell[f])
+			l->cell[f][to] = l->cell[f][from];
 }
 
 void fo_log_tell(struct fo_log *log, enum fo_log_fact f, double number, const char *text, size_t len, const char *file,

@@ -35,6 +35,8 @@ enum fo_log_field {
 	FO_LOG_TFLOPS,  /* of one device, as the log has it */
 	FO_LOG_SKIPPED, /* steps whose update was skipped */
 	FO_LOG_AT,      /* the line's time stamp, s since 1970 in the log's own time zone */
+	FO_LOG_EPOCH,   /* counted from 0, where steps begin again in each */
+	FO_LOG_PLACE,   /* of the line in its file, bytes */
 	FO_LOG_FIELDS,
 };
 
@@ -99,27 +101,34 @@ enum fo_log_rule {
 	FO_LOG_RULE_OTHER,  /* its release decides */
 };
 
+/* What the time of a line is that stands for several steps. */
+enum fo_log_span {
+	FO_LOG_MEAN,       /* of these steps */
+	FO_LOG_MEAN_FIRST, /* the same, but the first step of a process has a line, and counts in the next line again */
+	FO_LOG_ONE_STEP,   /* of the last of them: nothing is told of the others */
+};
+
 /* One kind of log. */
 struct fo_log_kind {
 	const char *id, *name; /* "megatron", "Megatron-LM" */
 	const char *version;   /* of the printing code that the row was checked against */
 	enum fo_log_rule rule;
+	enum fo_log_span span;
 };
 
-/* The lines of progress of one kind. A row holds the fields that the kind can tell, column[f] of field f, -1: none. */
+/* The lines of progress of one kind. Logs have millions of lines, and most questions are about one field: each field
+ * has its own array. */
 struct fo_log_lines {
 	const struct fo_log_kind *kind;
-	int8_t column[FO_LOG_FIELDS];
-	int width;
 	size_t count, cap;
-	double *cell; /* cap rows of `width` */
-	size_t *from; /* the first row of each file */
+	double *cell[FO_LOG_FIELDS]; /* cap values; NULL: no line tells the field */
+	size_t *from;                /* the first row of each file */
 	int files;
 };
 /* Field f of row i; NAN where the line did not tell. */
 static inline double fo_log_get(const struct fo_log_lines *l, size_t i, enum fo_log_field f)
 {
-	return l->column[f] < 0 ? FO_LOG_NONE : l->cell[i * (size_t)l->width + (size_t)l->column[f]];
+	return l->cell[f] ? l->cell[f][i] : FO_LOG_NONE;
 }
 
 /* What a log says of the whole run at its end. */
@@ -142,6 +151,12 @@ struct fo_log_phase {
 	double at;           /* time stamp of its first line; NAN */
 };
 
+/* From a place of a file on, the run has so many devices: a process that begins again may have others. */
+struct fo_log_size {
+	int file;
+	double place, devices;
+};
+
 struct fo_log_spread {
 	double low, median, high; /* quartiles; NAN without a step */
 };
@@ -153,14 +168,19 @@ struct fo_log {
 	size_t kinds;
 	struct fo_log_told told[FO_LOG_FACTS];
 	struct fo_log_summary summary;
+	struct fo_log_size *size; /* as they come in the files */
+	size_t sizes;
 
 	/* The steps of the run: those done twice once, files in the order of their time. */
 	size_t steps;
-	uint32_t *row;             /* of lines[0] */
-	double *seconds;           /* of one step; NAN: not known */
-	const char *timed_by;      /* "the time that each line prints", ...; NULL: no times in this log */
-	double interval;           /* steps from one line to the next, mostly; the first lines' are 1 */
-	size_t left_out;           /* first lines that the figures below leave out */
+	uint32_t *row;        /* of lines[0] */
+	double *seconds;      /* of one step; NAN: not known */
+	const char *timed_by; /* "the time that each line prints", ...; NULL: no times in this log */
+	bool stamped;         /* by clocks that go on between steps, or that have whole seconds */
+	bool numbered;   /* lines tell their step: else each counts as one, and how many it stands for is unknown */
+	double interval; /* steps from one line to the next, mostly; the first lines' are 1 */
+	bool one_step;   /* a line's time is that of one of these steps; others' times are not told */
+	size_t left_out; /* first lines that the figures below leave out */
 	struct fo_log_spread time; /* s per step */
 	struct fo_log_part *part;
 	size_t parts;
@@ -182,8 +202,10 @@ static inline double fo_log_at(const struct fo_log *log, size_t i, enum fo_log_f
 double fo_log_median(const struct fo_log *log, enum fo_log_field f);
 /* Steps that line i stands for: since the line before; of a part's first line what is usual. */
 double fo_log_steps_at(const struct fo_log *log, size_t i);
-/* Devices, and tokens of one step at line i, as far as the log tells them; NAN. */
-double fo_log_devices(const struct fo_log *log);
+/* Seconds of these steps; where the line tells one of them, the others are taken to last the median. NAN: no times. */
+double fo_log_time_at(const struct fo_log *log, size_t i);
+/* Devices, and tokens of one step, at line i, as far as the log tells them; NAN. */
+double fo_log_devices(const struct fo_log *log, size_t i);
 double fo_log_tokens(const struct fo_log *log, size_t i);
 /* The lines that count, in line[] (log->steps of room); how many. */
 size_t fo_log_counted(const struct fo_log *log, size_t *line);

@@ -6,9 +6,14 @@
 
 /* How a number stands beside the words that announce it. */
 enum {
-	FO_LOG_BEFORE = 1, /* in front of them: "4621.47 ms" */
-	FO_LOG_CLOCK = 2,  /* as "1 day, 2:03:04": s */
-	FO_LOG_UNIT = 4,   /* followed by "ms" or "s", which decides; s */
+	FO_LOG_BEFORE = 1,    /* in front of them: "4621.47 ms" */
+	FO_LOG_CLOCK = 2,     /* as "1 day, 2:03:04" or "2m 3s": s */
+	FO_LOG_UNIT = 4,      /* followed by "ms" or "s", which decides; s */
+	FO_LOG_FLOPS = 8,     /* followed by "TFLOPS", "PFLOPS" or the like, which decides; TFLOP/s */
+	FO_LOG_PER = 16,      /* the line has steps per second, with four decimals; s */
+	FO_LOG_COUNTED = 32,  /* from 1 on, the field from 0 */
+	FO_LOG_OF_EPOCH = 64, /* steps of an epoch; the number behind '/' is that of the epoch */
+	FO_LOG_IN_EPOCH = 128 /* steps of an epoch; the number behind '/' is no sure count of them */
 };
 
 struct fo_log_key {
@@ -53,16 +58,31 @@ extern const int fo_log_words;
 /* A number at p, with commas between thousands and K, M, B, G, T behind it; "nan" and "N/A" are NAN. *end: behind it.
  * False: no number. */
 bool fo_log_number(const char *p, const char *end_of_text, double *value, const char **end);
-/* "1 day, 2:03:04" or "01:23.5" in s; false: none. */
+/* "1 day, 2:03:04", "01:23.5" or "1h 2m 3.5s" in s; false: none. */
 bool fo_log_clock(const char *p, const char *end_of_text, double *seconds);
+/* The number of a fact whose word stands at p of [text, end), in the word's style; NAN: there is none. */
+double fo_log_fact_at(const struct fo_log_word *w, const char *text, const char *p, const char *end);
 /* A date and time of day within the first bytes of a line, s since 1970; NAN. */
 double fo_log_stamp(const char *p, const char *end);
-const char *fo_log_find(const char *p, const char *end, const char *word); /* NULL: not there */
+/* A word to look for: its two rarest bytes. It has a byte at least. */
+struct fo_log_needle {
+	const char *text;
+	size_t len, rare, other;
+};
+struct fo_log_needle fo_log_needle(const char *word);
+/* The first place of a word in [p, end); NULL: it is not there. */
+const char *fo_log_seek(const char *p, const char *end, const struct fo_log_needle *n);
+const char *fo_log_find(const char *p, const char *end, const char *word);
+/* Does it stand in the samples of a long text? In a short one they are the whole. */
+bool fo_log_is_there(const char *text, size_t len, const char *word);
 
-/* A kind's lines. keys (of `n`; NULL: any field) say which columns there are: step, number of steps and time stamp are
- * always among them. */
-struct fo_log_lines *fo_log_lines_of(struct fo_log *log, const struct fo_log_kind *kind, const struct fo_log_key *keys);
-void fo_log_columns(struct fo_log_lines *l, const struct fo_log_key *keys);
+/* Devices that the start lines of processes name, in a file of which lines of progress are read. */
+void fo_log_find_sizes(struct fo_log *log, const char *text, size_t len, int file);
+/* Devices by the facts of the whole run; NAN. */
+double fo_log_told_devices(const struct fo_log *log);
+
+/* A kind's lines. */
+struct fo_log_lines *fo_log_lines_of(struct fo_log *log, const struct fo_log_kind *kind);
 /* A line that tells nothing yet. */
 static inline void fo_log_blank(double row[FO_LOG_FIELDS])
 {
@@ -73,11 +93,8 @@ static inline void fo_log_blank(double row[FO_LOG_FIELDS])
 void fo_log_add(struct fo_log_lines *l, const double row[FO_LOG_FIELDS], int file);
 /* Moves the rows of `from` behind those of `to`, and frees what is left of it. */
 void fo_log_add_rows(struct fo_log_lines *to, struct fo_log_lines *from, int file);
-static inline void fo_log_set(struct fo_log_lines *l, size_t i, enum fo_log_field f, double v)
-{
-	if (l->column[f] >= 0)
-		l->cell[i * (size_t)l->width + (size_t)l->column[f]] = v;
-}
+void fo_log_set(struct fo_log_lines *l, size_t i, enum fo_log_field f, double v);
+void fo_log_lines_fini(struct fo_log_lines *l);
 /* Row `to` becomes a copy of row `from`. */
 void fo_log_copy(struct fo_log_lines *l, size_t to, size_t from);
 /* Sets a fact unless an earlier line told it. text may be NULL, it is copied. */

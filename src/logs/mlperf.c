@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct fo_log_kind mlperf = { "mlperf", "MLPerf training log", "mlperf_logging 4.1", FO_LOG_RULE_NONE };
+static const struct fo_log_kind mlperf = { "mlperf", "MLPerf training log", "mlperf_logging 4.1.68", FO_LOG_RULE_NONE,
+					   FO_LOG_MEAN };
 
 /* The benchmarks of MLPerf training that train a transformer: model and sequence as its rules fix them. */
 static const struct benchmark {
@@ -153,6 +154,9 @@ static void block_event(struct reader *r, const char *key, double at, const json
 		r->began = at;
 		r->first = number_of(meta, "first_epoch_num");
 		r->announced = number_of(meta, "epoch_count");
+		if (number_of(meta, "samples_count") ==
+		    0) /* the first block: later ones may have a block's own count there */
+			r->stopped_samples = 0;
 		r->counted = r->seen = NAN;
 		r->evals = 0;
 	} else if (!strcmp(key, "block_stop")) {
@@ -214,11 +218,11 @@ static void event(struct reader *r, const json_t *o)
 
 bool fo_log_mlperf(struct fo_log *log, const char *text, size_t len, int file, const char *path)
 {
-	const char *end = text + len, *p = fo_log_find(text, end, ":::MLLOG");
-	if (!p)
+	const char *end = text + len, *p;
+	if (!fo_log_is_there(text, len, ":::MLLOG"))
 		return false;
 	struct reader r = { .log = log,
-			    .lines = fo_log_lines_of(log, &mlperf, NULL),
+			    .lines = fo_log_lines_of(log, &mlperf),
 			    .path = path,
 			    .file = file,
 			    .began = NAN,

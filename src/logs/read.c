@@ -14,6 +14,12 @@ struct reading {
 	int file;
 };
 
+static void scan(struct reading *r, const char *text)
+{
+	fo_log_scan(r->log, text, r->map.len, r->file, r->path);
+	fo_log_find_sizes(r->log, text, r->map.len, r->file);
+}
+
 static fo_status read_mapped(void *ctx)
 {
 	struct reading *r = ctx;
@@ -23,7 +29,7 @@ static fo_status read_mapped(void *ctx)
 			       "'flatout mfu' reads what a training run prints; 'flatout diagnose' reads traces");
 	if (!fo_log_mlperf(r->log, text, r->map.len, r->file, r->path) &&
 	    !fo_log_whole(r->log, text, r->map.len, r->file, r->path))
-		fo_log_scan(r->log, text, r->map.len, r->file, r->path);
+		scan(r, text);
 	return FO_OK;
 }
 
@@ -65,11 +71,10 @@ fo_status fo_log_read(const char *const *path, size_t files, struct fo_log *log)
 
 void fo_log_fini(struct fo_log *log)
 {
-	for (size_t i = 0; i < log->kinds; i++) {
-		free(log->lines[i].cell);
-		free(log->lines[i].from);
-	}
+	for (size_t i = 0; i < log->kinds; i++)
+		fo_log_lines_fini(&log->lines[i]);
 	free(log->lines);
+	free(log->size);
 	free(log->seconds);
 	free(log->row);
 	free(log->part);

@@ -3,7 +3,7 @@
  * Every kind that a log turns out to hold is searched for on its own, by the mark alone and not line by line, so the
  * lines that say nothing of progress cost no more than memmem. Which kinds there are is decided on samples of the text.
  * A long text is split between threads at line ends; blocks of lines are read by one thread. */
-#define _GNU_SOURCE /* memmem, memrchr */
+#define _GNU_SOURCE /* memrchr */
 #include "logs/logs_int.h"
 
 #include "base/count.h"
@@ -25,10 +25,7 @@ enum {
 	ESCAPE = 27,
 };
 
-const char *fo_log_find(const char *p, const char *end, const char *word)
-{
-	return p < end ? memmem(p, (size_t)(end - p), word, strlen(word)) : NULL;
-}
+static bool is_digit(char c) { return (unsigned)(c - '0') < 10; } /* isdigit looks up the locale's table */
 
 /* ---- numbers ---- */
 
@@ -37,7 +34,9 @@ static double suffix(const char *p, const char *end)
 	static const struct {
 		char letter;
 		double factor;
-	} of[] = { { 'K', 1e3 }, { 'M', 1e6 }, { 'B', 1e9 }, { 'G', 1e9 }, { 'T', 1e12 } };
+	} of[] = {
+		{ 'K', 1e3 }, { 'M', 1e6 }, { 'B', 1e9 }, { 'G', 1e9 }, { 'T', 1e12 }, { 'P', 1e15 }, { 'E', 1e18 }
+	};
 	if (p < end && (p + 1 == end || !isalpha((unsigned char)p[1])))
 		for (size_t i = 0; i < sizeof of / sizeof *of; i++)
 			if (*p == of[i].letter)
@@ -47,8 +46,7 @@ static double suffix(const char *p, const char *end)
 
 static bool three_digits(const char *p, const char *end)
 {
-	return end - p >= 3 && isdigit((unsigned char)p[0]) && isdigit((unsigned char)p[1]) &&
-	       isdigit((unsigned char)p[2]) && (end - p == 3 || !isdigit((unsigned char)p[3]));
+	return end - p >= 3 && is_digit(p[0]) && is_digit(p[1]) && is_digit(p[2]) && (end - p == 3 || !is_digit(p[3]));
 }
 
 /* Exact for up to 15 digits and powers of ten up to 22, whose product or quotient is rounded once; what is longer is
@@ -72,9 +70,9 @@ static int exponent(const char *p, const char *end, const char **behind)
 		return 0;
 	bool minus = q < end && *q == '-';
 	q += q < end && (*q == '-' || *q == '+');
-	if (q >= end || !isdigit((unsigned char)*q))
+	if (q >= end || !is_digit(*q))
 		return 0;
-	for (; q < end && isdigit((unsigned char)*q); q++)
+	for (; q < end && is_digit(*q); q++)
 		v = v < 1000 ? 10 * v + (*q - '0') : v;
 	*behind = q;
 	return minus ? -v : v;
@@ -87,7 +85,7 @@ static bool digits(const char *p, const char *end, double *value, const char **b
 	bool minus = p < end && *p == '-', point = false;
 	p += p < end && (*p == '-' || *p == '+');
 	for (; p < end; p++) {
-		if (isdigit((unsigned char)*p)) {
+		if (is_digit(*p)) {
 			seen++;
 			if (n < UINT64_MAX / 10 - 1) {
 				n = 10 * n + (uint64_t)(*p - '0');
@@ -98,7 +96,7 @@ static bool digits(const char *p, const char *end, double *value, const char **b
 		} else if (*p == '.' && !point) {
 			point = true;
 		} else if (*p != ',' || point || !seen || !three_digits(p + 1, end)) {
-			if (*p != ',' || point || !seen || end - p < 5 || p[4] != ',' || !isdigit((unsigned char)p[1]))
+			if (*p != ',' || point || !seen || end - p < 5 || p[4] != ',' || !is_digit(p[1]))
 				break;
 		}
 	}
@@ -111,7 +109,7 @@ static bool digits(const char *p, const char *end, double *value, const char **b
 
 bool fo_log_number(const char *p, const char *end_of_text, double *value, const char **end)
 {
-	if (p < end_of_text && (isdigit((unsigned char)*p) || *p == '-' || *p == '+' || *p == '.')) {
+	if (p < end_of_text && (is_digit(*p) || *p == '-' || *p == '+' || *p == '.')) {
 		if (!digits(p, end_of_text, value, end))
 			return false;
 		*value *= suffix(*end, end_of_text);
@@ -130,8 +128,39 @@ bool fo_log_number(const char *p, const char *end_of_text, double *value, const 
 	return false;
 }
 
+/* "1d 2h 3m 4.5s", of which parts may be missing, or "300ms"; false: none. */
+static bool unit_clock(const char *p, const char *end, double *seconds)
+{
+	static const struct {
+		const char *unit;
+		double seconds;
+	} of[] = { { "ms", 1e-3 }, { "d", 86400 }, { "h", 3600 }, { "m", 60 }, { "s", 1 } };
+	enum { UNITS = sizeof of / sizeof *of };
+	double sum = 0, v;
+	bool any = false;
+	const char *behind;
+	while (digits(p, end, &v, &behind)) {
+		size_t u = 0;
+		while (u < UNITS && (size_t)(end - behind) >= strlen(of[u].unit) &&
+		       memcmp(behind, of[u].unit, strlen(of[u].unit)) != 0)
+			u++;
+		p = behind + (u < UNITS ? strlen(of[u].unit) : 0);
+		if (u == UNITS || p > end || (p < end && isalnum((unsigned char)*p)))
+			return false;
+		sum += v * of[u].seconds;
+		any = true;
+		if (p + 1 >= end || *p != ' ' || !is_digit(p[1]))
+			break;
+		p++;
+	}
+	*seconds = sum;
+	return any;
+}
+
 bool fo_log_clock(const char *p, const char *end_of_text, double *seconds)
 {
+	if (unit_clock(p, end_of_text, seconds))
+		return true;
 	double part[4], v;
 	int n = 0;
 	const char *end;
@@ -144,7 +173,7 @@ bool fo_log_clock(const char *p, const char *end_of_text, double *seconds)
 		while (p < end_of_text && *p == ' ')
 			p++;
 	}
-	while (n < 4 && p < end_of_text && isdigit((unsigned char)*p) && fo_log_number(p, end_of_text, &v, &end)) {
+	while (n < 4 && p < end_of_text && is_digit(*p) && fo_log_number(p, end_of_text, &v, &end)) {
 		part[n++] = v;
 		p = end;
 		if (p >= end_of_text || *p != ':')
@@ -171,7 +200,7 @@ static int number_at(const char *p, int n)
 {
 	int v = 0;
 	for (int i = 0; i < n; i++) {
-		if (!isdigit((unsigned char)p[i]))
+		if (!is_digit(p[i]))
 			return -1;
 		v = 10 * v + (p[i] - '0');
 	}
@@ -193,7 +222,7 @@ double fo_log_stamp(const char *p, const char *end)
 		const char *q = p + 19;
 		if (q < end && (*q == ',' || *q == '.')) {
 			double unit = 0.1;
-			for (q++; q < end && isdigit((unsigned char)*q); q++, unit /= 10)
+			for (q++; q < end && is_digit(*q); q++, unit /= 10)
 				part += unit * (*q - '0');
 		}
 		return (double)(days(y, mo, d) * 86400 + h * 3600 + mi * 60 + s) + part;
@@ -205,13 +234,42 @@ double fo_log_stamp(const char *p, const char *end)
 
 static bool word_char(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
-/* The text of a key as a whole word at or behind `from`. */
-static const char *find_key(const char *line, const char *from, const char *end, const char *text)
+/* A form, ready to search for. */
+struct seeker {
+	const struct fo_log_form *form;
+	struct fo_log_needle mark, need[FO_LOG_NEEDS], never, key[FO_LOG_KEYS];
+	struct seeker *before; /* forms that go before this one and whose mark may stand where this one's does */
+	size_t befores;
+	size_t stamp; /* where the line before had its time stamp */
+};
+
+static struct seeker seeker_of(const struct fo_log_form *f)
 {
-	size_t n = strlen(text);
-	for (const char *p = from; p + n <= end; p++)
-		if (*p == *text && !memcmp(p, text, n) &&
-		    (p == line || !word_char(*text) || (!word_char(p[-1]) && p[-1] != '/')))
+	struct seeker s = { .form = f, .mark = fo_log_needle(f->mark) };
+	for (int i = 0; i < FO_LOG_NEEDS && f->need[i]; i++)
+		s.need[i] = fo_log_needle(f->need[i]);
+	if (f->never)
+		s.never = fo_log_needle(f->never);
+	for (int i = 0; i < FO_LOG_KEYS && f->key[i].text; i++)
+		s.key[i] = fo_log_needle(f->key[i].text);
+	return s;
+}
+
+static void add_befores(struct seeker *s)
+{
+	for (const struct fo_log_form *g = fo_log_form; g < s->form; g++) {
+		if (!strstr(g->mark, s->form->mark))
+			continue;
+		s->before = fo_xrealloc(s->before, (s->befores + 1) * sizeof *s->before);
+		s->before[s->befores++] = seeker_of(g);
+	}
+}
+
+/* A key as a whole word at or behind `from`. */
+static const char *find_key(const char *line, const char *from, const char *end, const struct fo_log_needle *key)
+{
+	for (const char *p = from; (p = fo_log_seek(p, end, key)) != NULL; p++)
+		if (p == line || !word_char(*p) || (!word_char(p[-1]) && p[-1] != '/'))
 			return p;
 	return NULL;
 }
@@ -232,7 +290,27 @@ static bool value_behind(const char *p, const char *end, const struct fo_log_key
 	}
 	if (k->how & FO_LOG_UNIT && end - *behind >= 2 && !strncmp(*behind, "ms", 2))
 		*v *= 1e-3;
+	if (k->how & FO_LOG_FLOPS && end - *behind >= 6 && !memcmp(*behind + 1, "FLOPS", 5))
+		*v *= **behind == 'T' ? 1 : suffix(*behind, *behind + 1) / 1e12;
+	if (k->how & FO_LOG_COUNTED)
+		*v -= 1;
+	/* Four decimals of a smaller rate are fewer than three digits. */
+	if (k->how & FO_LOG_PER)
+		*v = *v >= 0.02 ? 1 / *v : NAN;
 	return true;
+}
+
+/* Makes a step of the run of a step of its epoch, where the line tells enough for that. */
+static void leave_epoch(const struct fo_log_key *k, double *row)
+{
+	double epoch = row[FO_LOG_EPOCH];
+	if (isnan(epoch) || !(k->how & (FO_LOG_OF_EPOCH | FO_LOG_IN_EPOCH)))
+		return;
+	if (k->how & FO_LOG_OF_EPOCH)
+		row[FO_LOG_STEP] += epoch > 0 ? epoch * row[FO_LOG_STEPS] : 0;
+	else if (epoch > 0)
+		row[FO_LOG_STEP] = NAN;
+	row[FO_LOG_STEPS] = NAN;
 }
 
 static bool value_before(const char *line, const char *p, double *v)
@@ -241,26 +319,28 @@ static bool value_before(const char *line, const char *p, double *v)
 	while (begin > line && begin[-1] == ' ')
 		begin--;
 	const char *last = begin;
-	while (begin > line && (isdigit((unsigned char)begin[-1]) || strchr(".,-+", begin[-1])))
+	while (begin > line && (is_digit(begin[-1]) || strchr(".,-+", begin[-1])))
 		begin--;
 	return begin < last && fo_log_number(begin, last, v, &end) && end == last;
 }
 
-static void read_keys(const struct fo_log_form *f, const char *line, const char *end, double *row)
+static void read_keys(const struct seeker *s, const char *line, const char *end, double *row)
 {
 	const char *from = line, *p, *behind;
+	const struct fo_log_form *f = s->form;
 	for (const struct fo_log_key *k = f->key; k < f->key + FO_LOG_KEYS && k->text; k++) {
 		double v;
 		if (!isnan(row[k->field]))
 			continue;
-		if (!(p = find_key(line, from, end, k->text)) && !(p = find_key(line, line, end, k->text)))
+		const struct fo_log_needle *n = &s->key[k - f->key];
+		if (!(p = find_key(line, from, end, n)) && (from == line || !(p = find_key(line, line, end, n))))
 			continue;
 		if (k->how & FO_LOG_BEFORE) {
 			if (value_before(line, p, &v))
 				row[k->field] = v * k->scale;
 			continue;
 		}
-		p += strlen(k->text);
+		p += n->len;
 		if (!value_behind(p, end, k, &v, &behind))
 			continue;
 		row[k->field] = v * k->scale;
@@ -273,23 +353,24 @@ static void read_keys(const struct fo_log_form *f, const char *line, const char 
 			if (fo_log_number(behind, end, &v, &from))
 				row[FO_LOG_STEPS] = v;
 		}
+		if (k->field == FO_LOG_STEP)
+			leave_epoch(k, row);
 	}
 }
 
-static bool has_all(const struct fo_log_form *f, const char *line, const char *end)
+static bool has_all(const struct seeker *s, const char *line, const char *end)
 {
-	for (int i = 0; i < FO_LOG_NEEDS && f->need[i]; i++)
-		if (!fo_log_find(line, end, f->need[i]))
+	for (int i = 0; i < FO_LOG_NEEDS && s->need[i].text; i++)
+		if (!fo_log_seek(line, end, &s->need[i]))
 			return false;
-	return !f->never || !fo_log_find(line, end, f->never);
+	return !s->never.text || !fo_log_seek(line, end, &s->never);
 }
 
-/* Is the line taken by an earlier form whose mark is this one's, or a part of it, or holds it? */
-static bool taken_before(const struct fo_log_form *f, const char *line, const char *end)
+/* Is the line taken by an earlier form, whose mark is this one's or holds it? */
+static bool taken_before(const struct seeker *s, const char *line, const char *end)
 {
-	for (const struct fo_log_form *g = fo_log_form; g < f; g++)
-		if ((*g->mark == *f->mark || g->mark[1] == *f->mark) && strstr(g->mark, f->mark) &&
-		    fo_log_find(line, end, g->mark) && has_all(g, line, end))
+	for (const struct seeker *b = s->before; b < s->before + s->befores; b++)
+		if (fo_log_seek(line, end, &b->mark) && has_all(b, line, end))
 			return true;
 	return false;
 }
@@ -313,7 +394,7 @@ static void strip_colours(const char **p, const char **end, char *buf)
 /* ---- a whole text ---- */
 
 struct piece {
-	const struct fo_log_form *form;
+	struct seeker seek;
 	const char *text, *from, *to, *end; /* marks in [from, to); a block may reach to `end` */
 	struct fo_log_lines lines;
 	pthread_t thread;
@@ -339,15 +420,19 @@ static const char *line_end(const char *p, const char *end)
 static void *read_piece(void *arg)
 {
 	struct piece *x = arg;
-	const struct fo_log_form *f = x->form;
+	const struct seeker *s = &x->seek;
+	const struct fo_log_form *f = s->form;
 	char *buf = fo_xmalloc(LINE);
-	const char *next;
-	for (const char *p = x->from; (p = fo_log_find(p, x->to, f->mark)) != NULL; p = next) {
+	const char *next, *p = x->from;
+	/* A mark that begins with a line feed stands at the text's first byte without one. */
+	bool head = *f->mark == '\n' && x->from == x->text && x->to - p >= (ptrdiff_t)s->mark.len &&
+		    !memcmp(p, f->mark + 1, s->mark.len - 1);
+	for (p = head ? p : fo_log_seek(p, x->to, &s->mark); p; p = fo_log_seek(next, x->to, &s->mark)) {
 		const char *line = line_begin(x->text, p + (*f->mark == '\n')), *end = line_end(p + 1, x->end);
 		next = end > p ? end : p + 1;
 		if (f->block) {
 			const char *most = x->end - p > BLOCK ? p + BLOCK : x->end;
-			const char *other = fo_log_find(p + strlen(f->mark), most, f->mark);
+			const char *other = fo_log_seek(p + s->mark.len, most, &s->mark);
 			end = other ? line_begin(x->text, other) : most;
 			next = other ? other : most;
 		}
@@ -355,11 +440,12 @@ static void *read_piece(void *arg)
 			continue;
 		if (!f->block && memchr(line, ESCAPE, (size_t)(end - line)))
 			strip_colours(&line, &end, buf);
-		if (!has_all(f, line, end) || taken_before(f, line, end))
+		if (!has_all(s, line, end) || taken_before(s, line, end))
 			continue;
 		double row[FO_LOG_FIELDS];
 		fo_log_blank(row);
-		read_keys(f, line, end, row);
+		row[FO_LOG_PLACE] = (double)(p - x->text);
+		read_keys(s, line, end, row);
 		if (isnan(row[FO_LOG_AT]))
 			row[FO_LOG_AT] = fo_log_stamp(line, end);
 		if (f->micro && !fo_log_find(line, end, "(step)"))
@@ -370,13 +456,12 @@ static void *read_piece(void *arg)
 	return NULL;
 }
 
-/* Does a form stand in the samples? In a short text they are the text. */
-static bool is_there(const struct fo_log_form *f, const char *text, size_t len)
+bool fo_log_is_there(const char *text, size_t len, const char *word)
 {
 	size_t step = len > SAMPLE ? (len - SAMPLE) / (SAMPLES - 1) : 1;
 	for (size_t i = 0; i < SAMPLES; i++) {
 		size_t from = i * step, n = len - from < SAMPLE ? len - from : SAMPLE;
-		if (from < len && fo_log_find(text + from, text + from + n, f->mark))
+		if (from < len && fo_log_find(text + from, text + from + n, word))
 			return true;
 		if (len <= SAMPLE)
 			break;
@@ -387,6 +472,8 @@ static bool is_there(const struct fo_log_form *f, const char *text, size_t len)
 static void scan_form(struct fo_log *log, const struct fo_log_form *f, const char *text, size_t len, int file)
 {
 	struct piece piece[THREADS];
+	struct seeker seek = seeker_of(f);
+	add_befores(&seek);
 	size_t n = f->block ? 1 : len / PIECE;
 	n = (size_t)fo_clamp((int64_t)n, 1, THREADS);
 	const char *from = text, *end = text + len;
@@ -394,8 +481,7 @@ static void scan_form(struct fo_log *log, const struct fo_log_form *f, const cha
 		const char *to = i + 1 < n ? text + len / n * (i + 1) : end;
 		const char *feed = to < end ? memchr(to, '\n', (size_t)(end - to)) : NULL;
 		to = feed ? feed : end;
-		piece[i] = (struct piece){ .form = f, .text = text, .from = from, .to = to, .end = end };
-		fo_log_columns(&piece[i].lines, f->key);
+		piece[i] = (struct piece){ .seek = seek, .text = text, .from = from, .to = to, .end = end };
 		if (i + 1 == n || pthread_create(&piece[i].thread, NULL, read_piece, &piece[i]) != 0) {
 			read_piece(&piece[i]);
 			piece[i].thread = 0;
@@ -409,16 +495,17 @@ static void scan_form(struct fo_log *log, const struct fo_log_form *f, const cha
 			pthread_join(piece[i].thread, NULL);
 		if (!l->count)
 			continue;
-		all = all ? all : fo_log_lines_of(log, &f->kind, f->key);
+		all = all ? all : fo_log_lines_of(log, &f->kind);
 		fo_log_add_rows(all, l, file);
 	}
+	free(seek.before);
 }
 
 void fo_log_scan(struct fo_log *log, const char *text, size_t len, int file, const char *path)
 {
 	bool any = false;
 	for (int i = 0; i < fo_log_forms; i++)
-		if (is_there(&fo_log_form[i], text, len)) {
+		if (fo_log_is_there(text, len, fo_log_form[i].mark)) {
 			any = true;
 			scan_form(log, &fo_log_form[i], text, len, file);
 		}
@@ -485,12 +572,30 @@ static bool fact_number(const struct fo_log_word *w, const char *v, const char *
 	return fo_log_number(v, end, number, &behind) && !isnan(*number);
 }
 
+double fo_log_fact_at(const struct fo_log_word *w, const char *text, const char *p, const char *end)
+{
+	double number;
+	const char *stop = line_end(p, end), *v = fact_value(w, line_begin(text, p), p, stop);
+	return v && v < stop && fact_number(w, v, stop, &number) ? number * w->scale : NAN;
+}
+
+/* Does a word begin at p? A colour of the terminal in front of it ends with a letter, too. */
+static bool word_begins(const char *text, const char *p)
+{
+	if (p == text || !word_char(*p) || (!word_char(p[-1]) && p[-1] != '/'))
+		return true;
+	const char *q = p - 1;
+	while (*q != ESCAPE && q > text && p - q < 24 && strchr("0123456789;[m", *q))
+		q--;
+	return p[-1] == 'm' && *q == ESCAPE;
+}
+
 void fo_log_scan_facts(struct fo_log *log, const char *text, size_t len, const char *path)
 {
 	const char *end = text + len;
 	for (const struct fo_log_word *w = fo_log_word; w < fo_log_word + fo_log_words; w++) {
 		for (const char *p = text; (p = fo_log_find(p, end, w->text)) != NULL; p++) {
-			if (p > text && word_char(*w->text) && (word_char(p[-1]) || p[-1] == '/'))
+			if (!word_begins(text, p))
 				continue;
 			const char *line = line_begin(text, p), *stop = line_end(p, end);
 			if (w->within && !fo_log_find(line, stop, w->within)) {

@@ -7,6 +7,8 @@
  * stamps. Kinds do not mix these. */
 #include "logs/logs_int.h"
 
+#include "base/clock.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,53 +23,12 @@ static const double PHASE_SLOW = 1.15; /* times the median: above what quartiles
 static const double LINE_SLOW = 1.5;   /* a single line that says one step's time */
 static const double MEAN_SLOW = 1.1;   /* a single line that is a mean of several steps */
 
-/* Puts the k-th smallest of v[0..n) at v[k], smaller ones in front of it (Hoare): logs have millions of lines, and
- * three quartiles need no sorting. */
-static void select_nth(double *v, size_t n, size_t k)
-{
-	for (size_t low = 0, high = n - 1; low < high;) {
-		double pivot = v[low + (high - low) / 2];
-		size_t i = low, j = high;
-		while (i <= j) {
-			while (v[i] < pivot)
-				i++;
-			while (v[j] > pivot)
-				j--;
-			if (i > j)
-				break;
-			double x = v[i];
-			v[i++] = v[j];
-			v[j] = x;
-			if (!j--)
-				break;
-		}
-		if (k <= j && j < n)
-			high = j;
-		else if (k >= i)
-			low = i;
-		else
-			return;
-	}
-}
-
-/* The quantile by linear interpolation between the two values around it. */
-static double quantile(double *v, size_t n, double q)
-{
-	double at = q * (double)(n - 1);
-	size_t k = (size_t)at;
-	select_nth(v, n, k);
-	double next = INFINITY;
-	for (size_t i = k + 1; i < n; i++)
-		next = v[i] < next ? v[i] : next;
-	return k + 1 < n ? v[k] + (at - (double)k) * (next - v[k]) : v[k];
-}
-
 /* ---- which kind ---- */
 
 static size_t told_by(const struct fo_log_lines *l, enum fo_log_field f)
 {
 	size_t n = 0;
-	for (size_t i = 0; i < l->count && n < 2; i++)
+	for (size_t i = 0; i < l->count && n < 2 && l->cell[f]; i++)
 		n += !isnan(fo_log_get(l, i, f));
 	return n;
 }
@@ -161,7 +122,8 @@ static double rank_fall(const struct fo_log_lines *l, size_t from, size_t to)
 		if (d > 0)
 			up[ups++] = d;
 	}
-	double few = falls >= RANK_FALLS && falls > (to - from) / 8 && ups ? RANK_LINES * quantile(up, ups, 0.5) : 0;
+	double few = falls >= RANK_FALLS && falls > (to - from) / 8 && ups ? RANK_LINES * fo_stats_select(up, ups, 0.5)
+									   : 0;
 	free(up);
 	return few;
 }
@@ -272,6 +234,8 @@ static void make_sequence(struct fo_log *log)
 static bool first_of_part(const struct fo_log *log, size_t i)
 {
 	size_t low = 0, high = log->parts;
+	if (i >= log->part[high - 1].from)
+		return i == log->part[high - 1].from;
 	while (low < high) {
 		size_t p = low + (high - low) / 2;
 		if (log->part[p].from == i)
@@ -284,10 +248,22 @@ static bool first_of_part(const struct fo_log *log, size_t i)
 	return false;
 }
 
+/* Is line i a process's first step, which the line behind it counts again? It may stand right behind the last line of
+ * the process before. */
+static bool counts_again(const struct fo_log *log, size_t i)
+{
+	if (log->kind.span != FO_LOG_MEAN_FIRST || !(log->interval > 1) || i + 1 >= log->steps ||
+	    first_of_part(log, i + 1) || step_of(log, i + 1) - step_of(log, i) != log->interval - 1)
+		return false;
+	return first_of_part(log, i) || step_of(log, i) - step_of(log, i - 1) == 1;
+}
+
 double fo_log_steps_at(const struct fo_log *log, size_t i)
 {
 	if (i && !first_of_part(log, i))
 		return step_of(log, i) - step_of(log, i - 1);
+	if (counts_again(log, i))
+		return 1;
 	return fmax(fmin(log->interval, step_of(log, i)), 1);
 }
 
@@ -295,16 +271,16 @@ static void find_interval(struct fo_log *log)
 {
 	double *d = fo_xmalloc((log->steps + 1) * sizeof *d);
 	size_t n = 0;
-	for (size_t i = 1; i < log->steps; i++)
-		if (!first_of_part(log, i))
+	for (const struct fo_log_part *p = log->part; p < log->part + log->parts; p++)
+		for (size_t i = p->from + 1; i < p->to; i++)
 			d[n++] = step_of(log, i) - step_of(log, i - 1);
-	log->interval = n ? quantile(d, n, 0.5) : 1;
+	log->interval = n ? fo_stats_select(d, n, 0.5) : 1;
 	free(d);
 }
 
 static double growth(const struct fo_log *log, size_t i, enum fo_log_field f)
 {
-	if (!i || first_of_part(log, i))
+	if (!i || !log->lines[0].cell[f] || !log->numbered || first_of_part(log, i))
 		return NAN;
 	double d = fo_log_at(log, i, f) - fo_log_at(log, i - 1, f);
 	return d > 0 ? d / (step_of(log, i) - step_of(log, i - 1)) : NAN;
@@ -316,13 +292,46 @@ static const double GAP_TIMES = 10, GAP_SECONDS = 60, GAP_RATE = 3;
 
 /* Nothing was trained in a gap of the time stamps that is far longer than the line's steps take, unless the line itself
  * says that they were slow. `usual`: by the stamps, s per step. */
-static bool is_gap(const struct fo_log *log, size_t i, double usual, double rate, double rate_all)
+static bool is_gap(const struct fo_log *log, size_t i, double usual)
 {
 	double gap = growth(log, i, FO_LOG_AT) * fo_log_steps_at(log, i);
-	double says = fo_log_at(log, i, FO_LOG_SECONDS) * fo_log_steps_at(log, i);
-	return gap > GAP_SECONDS && gap > GAP_TIMES * usual * fo_log_steps_at(log, i) && !(2 * says > gap) &&
-	       !(fo_log_at(log, i, FO_LOG_RATE) < rate / GAP_RATE) &&
-	       !(fo_log_at(log, i, FO_LOG_RATE_ALL) < rate_all / GAP_RATE);
+	return gap > GAP_TIMES * usual * fo_log_steps_at(log, i) &&
+	       !(2 * fo_log_at(log, i, FO_LOG_SECONDS) * fo_log_steps_at(log, i) > gap);
+}
+
+/* Leaves out the lines whose rate says that their steps were slow; how many are left. */
+static size_t drop_slow(const struct fo_log *log, size_t *at, size_t gaps)
+{
+	double rate = gaps ? fo_log_median(log, FO_LOG_RATE) : NAN,
+	       all = gaps ? fo_log_median(log, FO_LOG_RATE_ALL) : NAN;
+	size_t n = 0;
+	for (size_t g = 0; g < gaps; g++)
+		if (!(fo_log_at(log, at[g], FO_LOG_RATE) < rate / GAP_RATE) &&
+		    !(fo_log_at(log, at[g], FO_LOG_RATE_ALL) < all / GAP_RATE))
+			at[n++] = at[g];
+	return n;
+}
+
+static void split_at(struct fo_log *log, const size_t *at, size_t gaps)
+{
+	struct fo_log_part *old = log->part;
+	size_t parts = log->parts, g = 0;
+	log->part = NULL;
+	log->parts = 0;
+	for (size_t p = 0; p < parts; p++) {
+		add_part(log, old[p].begin);
+		log->part[log->parts - 1] = old[p];
+		for (; g < gaps && at[g] < old[p].to; g++) {
+			struct fo_log_part *x = &log->part[log->parts - 1];
+			double end = x->end;
+			x->to = at[g];
+			x->end = stamp_of(log, at[g] - 1);
+			add_part(log, stamp_of(log, at[g]));
+			x = &log->part[log->parts - 1];
+			*x = (struct fo_log_part){ at[g], old[p].to, x->begin, end, NAN, 0 };
+		}
+	}
+	free(old);
 }
 
 /* A process that begins again without doing steps twice shows by the gap alone. Many gaps are none of these, but what
@@ -330,36 +339,25 @@ static bool is_gap(const struct fo_log *log, size_t i, double usual, double rate
 static void split_gaps(struct fo_log *log)
 {
 	enum { SELDOM = 20 };
-	double *v = fo_xmalloc((log->steps + 1) * sizeof *v);
-	size_t *at = fo_xmalloc((log->steps + 1) * sizeof *at), n = 0, gaps = 0;
-	for (size_t i = 0; i < log->steps; i++)
-		if (!isnan(growth(log, i, FO_LOG_AT)))
-			v[n++] = growth(log, i, FO_LOG_AT);
-	double usual = n ? quantile(v, n, 0.5) : NAN;
-	double rate = fo_log_median(log, FO_LOG_RATE), rate_all = fo_log_median(log, FO_LOG_RATE_ALL);
-	for (size_t i = 0; i < log->steps && n; i++)
-		if (is_gap(log, i, usual, rate, rate_all))
-			at[gaps++] = i;
-	if (gaps && gaps <= 1 + log->steps / SELDOM) {
-		struct fo_log_part *old = log->part;
-		size_t parts = log->parts, g = 0;
-		log->part = NULL;
-		log->parts = 0;
-		for (size_t p = 0; p < parts; p++) {
-			add_part(log, old[p].begin);
-			log->part[log->parts - 1] = old[p];
-			for (; g < gaps && at[g] < old[p].to; g++) {
-				struct fo_log_part *x = &log->part[log->parts - 1];
-				double end = x->end;
-				x->to = at[g];
-				x->end = stamp_of(log, at[g] - 1);
-				add_part(log, stamp_of(log, at[g]));
-				x = &log->part[log->parts - 1];
-				*x = (struct fo_log_part){ at[g], old[p].to, x->begin, end, NAN, 0 };
-			}
+	if (!log->lines[0].cell[FO_LOG_AT] || !log->numbered)
+		return;
+	double *v = fo_xmalloc((log->steps + 1) * sizeof *v), usual;
+	size_t *at = NULL, room = 0, n = 0, gaps = 0;
+	for (const struct fo_log_part *p = log->part; p < log->part + log->parts; p++)
+		for (size_t i = p->from + 1; i < p->to; i++) {
+			double s = stamp_of(log, i) - stamp_of(log, i - 1);
+			if (s > 0)
+				v[n++] = s / (step_of(log, i) - step_of(log, i - 1));
 		}
-		free(old);
-	}
+	usual = fo_stats_select(v, n, 0.5);
+	for (size_t i = 1; i < log->steps && n; i++)
+		if (stamp_of(log, i) - stamp_of(log, i - 1) > GAP_SECONDS && is_gap(log, i, usual)) {
+			fo_array_room(&at, &room, gaps, sizeof *at);
+			at[gaps++] = i;
+		}
+	gaps = drop_slow(log, at, gaps);
+	if (gaps && gaps <= 1 + log->steps / SELDOM)
+		split_at(log, at, gaps);
 	free(at);
 	free(v);
 }
@@ -368,31 +366,23 @@ static void split_gaps(struct fo_log *log)
 
 static double known(double a, double b) { return isnan(a) ? b : a; }
 
-double fo_log_devices(const struct fo_log *log)
-{
-	const struct fo_log_told *t = log->told;
-	if (fo_log_knows(log, FO_LOG_DEVICES))
-		return t[FO_LOG_DEVICES].number;
-	if (fo_log_knows(log, FO_LOG_DP_SHARD) || fo_log_knows(log, FO_LOG_DP_REPLICATE))
-		return known(t[FO_LOG_DP_SHARD].number, 1) * known(t[FO_LOG_DP_REPLICATE].number, 1) *
-		       known(t[FO_LOG_TP].number, 1) * known(t[FO_LOG_PP].number, 1) * known(t[FO_LOG_CP].number, 1);
-	return t[FO_LOG_NODES].number * t[FO_LOG_PER_NODE].number;
-}
-
 static double samples_told(const struct fo_log *log, size_t i)
 {
 	double samples = known(fo_log_at(log, i, FO_LOG_SAMPLES), log->told[FO_LOG_BATCH].number);
-	double ranks = fo_log_devices(log) /
+	if (!isnan(samples) || isnan(log->told[FO_LOG_LOCAL].number))
+		return samples;
+	double ranks = fo_log_devices(log, i) /
 		       (known(log->told[FO_LOG_TP].number, 1) * known(log->told[FO_LOG_PP].number, 1) *
 			known(log->told[FO_LOG_CP].number, 1));
-	return known(samples, log->told[FO_LOG_LOCAL].number * ranks);
+	return log->told[FO_LOG_LOCAL].number * ranks;
 }
 
 double fo_log_tokens(const struct fo_log *log, size_t i)
 {
 	double tokens = known(fo_log_at(log, i, FO_LOG_TOKENS), log->told[FO_LOG_STEP_TOKENS].number);
-	return known(tokens,
-		     known(samples_told(log, i) * log->told[FO_LOG_SEQ].number, growth(log, i, FO_LOG_SEEN_TOKENS)));
+	if (isnan(tokens) && !isnan(log->told[FO_LOG_SEQ].number))
+		tokens = samples_told(log, i) * log->told[FO_LOG_SEQ].number;
+	return isnan(tokens) ? growth(log, i, FO_LOG_SEEN_TOKENS) : tokens;
 }
 
 enum way { BY_SECONDS, BY_TOTAL, BY_RATE, BY_RATE_ALL, BY_SAMPLES, BY_STAMPS, WAYS };
@@ -407,7 +397,7 @@ static double time_by(const struct fo_log *log, size_t i, enum way w)
 	switch (w) {
 	case BY_SECONDS: return fo_log_at(log, i, FO_LOG_SECONDS);
 	case BY_TOTAL: return growth(log, i, FO_LOG_TOTAL);
-	case BY_RATE: return fo_log_tokens(log, i) / (fo_log_at(log, i, FO_LOG_RATE) * fo_log_devices(log));
+	case BY_RATE: return fo_log_tokens(log, i) / (fo_log_at(log, i, FO_LOG_RATE) * fo_log_devices(log, i));
 	case BY_RATE_ALL: return fo_log_tokens(log, i) / fo_log_at(log, i, FO_LOG_RATE_ALL);
 	case BY_SAMPLES: return samples_told(log, i) / fo_log_at(log, i, FO_LOG_SAMPLES_RATE);
 	case BY_STAMPS: return growth(log, i, FO_LOG_AT);
@@ -419,6 +409,8 @@ static double time_by(const struct fo_log *log, size_t i, enum way w)
 /* First lines of a part that are left out: those of its first ten steps, of a short one those of a fifth. */
 static size_t warm_lines(const struct fo_log *log, const struct fo_log_part *p)
 {
+	if (p->from >= p->to) /* all of its steps were done again */
+		return 0;
 	double from = step_of(log, p->from) - log->interval + 1, steps = step_of(log, p->to - 1) - from + 1;
 	double warm = steps >= SHORT ? WARM_STEPS : fmax(floor(steps / 5), 1);
 	size_t n = 0;
@@ -468,6 +460,8 @@ static void find_coarse_times(struct fo_log *log, enum fo_log_field f)
 {
 	for (const struct fo_log_part *p = log->part; p < log->part + log->parts; p++) {
 		size_t warm = warm_lines(log, p), first = p->from + (warm ? warm - 1 : 0);
+		if (p->from >= p->to)
+			continue;
 		log->seconds[p->from] = NAN;
 		fill_windows(log, p->from, first, f);
 		fill_windows(log, first, p->to - 1, f);
@@ -488,8 +482,11 @@ static bool find_times(struct fo_log *log)
 		if (!n)
 			continue;
 		log->timed_by = way_text[w];
+		log->one_step = log->kind.span == FO_LOG_ONE_STEP && log->interval > 1 && w != BY_TOTAL &&
+				w != BY_STAMPS;
 		enum fo_log_field f = w == BY_STAMPS ? FO_LOG_AT : FO_LOG_TOTAL;
 		bool coarse = (w == BY_TOTAL || w == BY_STAMPS) && is_whole(log, f);
+		log->stamped = coarse || w == BY_STAMPS;
 		if (coarse)
 			find_coarse_times(log, f);
 		return coarse;
@@ -510,37 +507,54 @@ size_t fo_log_counted(const struct fo_log *log, size_t *line)
 
 struct fo_log_spread fo_log_spread_of(double *v, size_t n)
 {
-	if (!n)
-		return (struct fo_log_spread){ NAN, NAN, NAN };
-	return (struct fo_log_spread){ quantile(v, n, 0.25), quantile(v, n, 0.5), quantile(v, n, 0.75) };
+	struct fo_spread s = fo_stats_select_spread(v, n);
+	return (struct fo_log_spread){ s.low, s.median, s.high };
 }
 
-static struct fo_log_spread spread_of(const struct fo_log *log, enum fo_log_field f, bool times)
+static struct fo_log_spread spread_of_times(const struct fo_log *log)
 {
-	size_t *line = fo_xmalloc((log->steps + 1) * sizeof *line), n = fo_log_counted(log, line), k = 0;
-	double *v = fo_xmalloc((n + 1) * sizeof *v);
-	for (size_t i = 0; i < n; i++) {
-		double x = times ? log->seconds[line[i]] : fo_log_at(log, line[i], f);
-		if (isfinite(x))
-			v[k++] = x;
-	}
-	struct fo_log_spread s = fo_log_spread_of(v, k);
+	double *v = fo_xmalloc((log->steps + 1) * sizeof *v);
+	size_t n = 0;
+	for (const struct fo_log_part *p = log->part; p < log->part + log->parts; p++)
+		for (size_t i = p->from + warm_lines(log, p); i < p->to; i++)
+			if (isfinite(log->seconds[i]))
+				v[n++] = log->seconds[i];
+	struct fo_log_spread s = fo_log_spread_of(v, n);
 	free(v);
-	free(line);
 	return s;
 }
 
 double fo_log_median(const struct fo_log *log, enum fo_log_field f)
 {
-	return log->steps ? spread_of(log, f, false).median : NAN;
+	if (!log->steps || !log->lines[0].cell[f])
+		return NAN;
+	double *v = fo_xmalloc((log->steps + 1) * sizeof *v);
+	size_t n = 0;
+	for (const struct fo_log_part *p = log->part; p < log->part + log->parts; p++)
+		for (size_t i = p->from + warm_lines(log, p); i < p->to; i++)
+			if (isfinite(fo_log_at(log, i, f)))
+				v[n++] = fo_log_at(log, i, f);
+	double median = fo_stats_select(v, n, 0.5);
+	free(v);
+	return median;
 }
 
 double fo_log_last(const struct fo_log *log, enum fo_log_field f)
 {
-	for (size_t i = log->steps; i-- > 0;)
+	for (size_t i = log->steps && log->lines[0].cell[f] ? log->steps : 0; i-- > 0;)
 		if (!isnan(fo_log_at(log, i, f)))
 			return fo_log_at(log, i, f);
 	return NAN;
+}
+
+double fo_log_time_at(const struct fo_log *log, size_t i)
+{
+	double s = known(log->seconds[i], log->time.median), steps = fo_log_steps_at(log, i);
+	if (log->one_step)
+		return s + (steps - 1) * log->time.median;
+	if (counts_again(log, i))
+		return 0;
+	return s * (i && counts_again(log, i - 1) ? log->interval : steps);
 }
 
 static void add_phase(struct fo_log *log, const size_t *line, size_t from, size_t to)
@@ -550,7 +564,7 @@ static void add_phase(struct fo_log *log, const size_t *line, size_t from, size_
 		v[i - from] = log->seconds[line[i]];
 	struct fo_log_phase p = { .first = (int64_t)(step_of(log, line[from]) - fo_log_steps_at(log, line[from]) + 1),
 				  .last = (int64_t)step_of(log, line[to - 1]),
-				  .times = quantile(v, to - from, 0.5) / log->time.median,
+				  .times = fo_stats_select(v, to - from, 0.5) / log->time.median,
 				  .at = stamp_of(log, line[from]) };
 	free(v);
 	log->phase = fo_xrealloc(log->phase, (log->phases + 1) * sizeof *log->phase);
@@ -578,7 +592,8 @@ static void find_losses(struct fo_log *log)
 {
 	for (size_t p = 1; p < log->parts; p++) {
 		struct fo_log_part *x = &log->part[p];
-		double first = known(log->seconds[x->from], log->time.median) * fo_log_steps_at(log, x->from);
+		double first = known(log->seconds[x->from], log->time.median);
+		first = log->one_step ? fo_log_time_at(log, x->from) : first * fo_log_steps_at(log, x->from);
 		double idle = x->begin - first - log->part[p - 1].end;
 		if (!isnan(idle))
 			x->lost = fmax(idle, 0) + (double)x->again * log->interval * known(log->time.median, 0);
@@ -592,6 +607,7 @@ void fo_log_speed(struct fo_log *log)
 		return;
 	if (has_micro(&log->lines[0]))
 		join_micro(&log->lines[0]);
+	log->numbered = told_by(&log->lines[0], FO_LOG_STEP) > 0;
 	make_sequence(log);
 	find_interval(log);
 	if (log->steps)
@@ -601,7 +617,7 @@ void fo_log_speed(struct fo_log *log)
 		return;
 	for (size_t p = 0; p < log->parts; p++)
 		log->left_out += warm_lines(log, &log->part[p]);
-	log->time = spread_of(log, FO_LOG_STEP, true);
+	log->time = spread_of_times(log);
 	if (!isnan(log->time.median) && !coarse)
 		find_phases(log);
 	find_losses(log);

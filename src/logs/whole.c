@@ -1,5 +1,6 @@
 /* Logs that are not read line by line: trainer_state.json, Megatron's golden values, CSV, and what the Hugging Face
- * Trainer prints at its end (with tqdm's progress bars, which hold the only times of such a log). */
+ * Trainer prints at its end (with tqdm's progress bars, which hold the only times of most such logs). */
+#define _GNU_SOURCE /* memrchr */
 #include "logs/logs_int.h"
 
 #include <jansson.h>
@@ -9,11 +10,13 @@
 #include <strings.h>
 
 static const struct fo_log_kind trainer_state = { "trainer_state", "Hugging Face trainer_state.json",
-						  "transformers, main", FO_LOG_RULE_NONE };
-static const struct fo_log_kind golden = { "golden", "Megatron-LM golden values", "core 0.20.0", FO_LOG_RULE_NONE };
-static const struct fo_log_kind csv = { "csv", "CSV (Lightning and others)", "CSVLogger of 2.x", FO_LOG_RULE_NONE };
-static const struct fo_log_kind trainer = { "trainer", "Hugging Face Trainer, printed", "transformers, main",
-					    FO_LOG_RULE_NONE };
+						  "transformers 5.23.0", FO_LOG_RULE_NONE, FO_LOG_MEAN };
+static const struct fo_log_kind golden = { "golden", "Megatron-LM golden values", "core 0.20.0", FO_LOG_RULE_NONE,
+					   FO_LOG_MEAN };
+static const struct fo_log_kind csv = { "csv", "CSV (Lightning and others)", "Lightning 2.6.6", FO_LOG_RULE_NONE,
+					FO_LOG_MEAN };
+static const struct fo_log_kind trainer = { "trainer", "Hugging Face Trainer, printed", "transformers 5.23.0",
+					    FO_LOG_RULE_NONE, FO_LOG_MEAN };
 
 static double number_of(const json_t *o, const char *key)
 {
@@ -40,15 +43,14 @@ static bool read_trainer_state(struct fo_log *log, const json_t *o, int file)
 	size_t i;
 	if (!json_is_array(history))
 		return false;
-	struct fo_log_lines *l = fo_log_lines_of(log, &trainer_state, NULL);
+	struct fo_log_lines *l = fo_log_lines_of(log, &trainer_state);
 	json_array_foreach(history, i, e)
 	{
-		if (json_object_get(e, "train_runtime")) {
-			take_summary(log, e);
+		if (!json_object_get(e, "loss")) {
+			if (json_object_get(e, "train_runtime"))
+				take_summary(log, e);
 			continue;
 		}
-		if (!json_object_get(e, "loss"))
-			continue;
 		double row[FO_LOG_FIELDS];
 		fo_log_blank(row);
 		row[FO_LOG_STEP] = number_of(e, "step");
@@ -56,6 +58,7 @@ static bool read_trainer_state(struct fo_log *log, const json_t *o, int file)
 		row[FO_LOG_LOSS] = number_of(e, "loss");
 		row[FO_LOG_SEEN_TOKENS] = at_least(number_of(e, "num_input_tokens_seen"), 1);
 		row[FO_LOG_RATE] = number_of(e, "tokens/train_per_sec_per_gpu");
+		row[FO_LOG_TOTAL] = number_of(e, "train_runtime"); /* where tokens are counted, in each entry */
 		fo_log_add(l, row, file);
 	}
 	return true;
@@ -69,7 +72,7 @@ static bool read_golden(struct fo_log *log, const json_t *o, int file)
 	const json_t *loss = json_object_get(json_object_get(o, "lm loss"), "values");
 	if (!json_is_object(time))
 		return false;
-	struct fo_log_lines *l = fo_log_lines_of(log, &golden, NULL);
+	struct fo_log_lines *l = fo_log_lines_of(log, &golden);
 	const char *key;
 	const json_t *v;
 	json_object_foreach((json_t *)time, key, v)
@@ -114,6 +117,15 @@ static const struct column {
 	{ "tokens_per_sec", FO_LOG_RATE_ALL, 1 },
 	{ "tokens_per_second", FO_LOG_RATE_ALL, 1 },
 	{ "throughput/device/mfu", FO_LOG_MFU, 1 },
+	/* Lightning's ThroughputMonitor. Its items are what `length_fn` counts, which are tokens. Its time is not read:
+	 * the step beside it counts batches, also where several make an optimizer step. */
+	{ "train/device/items_per_sec", FO_LOG_RATE, 1 },
+	{ "train/items_per_sec", FO_LOG_RATE_ALL, 1 },
+	{ "train/device/mfu", FO_LOG_MFU, 1 },
+	{ "train/device/flops_per_sec", FO_LOG_TFLOPS, 1e-12 },
+	{ "train|device|items_per_sec", FO_LOG_RATE, 1 },
+	{ "train|device|mfu", FO_LOG_MFU, 1 },
+	{ "throughput/device/items_per_sec", FO_LOG_RATE, 1 },
 	{ "total_tokens", FO_LOG_SEEN_TOKENS, 1 },
 	{ "consumed_samples", FO_LOG_SEEN_SAMPLES, 1 },
 	{ "_timestamp", FO_LOG_AT, 1 },
@@ -121,7 +133,7 @@ static const struct column {
 	{ "time", FO_LOG_TOTAL, 1 },
 };
 
-enum { HEADER = 1 << 15, UNKNOWN = -1 }; /* bytes of the first line, and so columns */
+enum { HEADER = 4 << 20, UNKNOWN = -1 }; /* bytes of the first line */
 
 /* The cell at p, its quotes left out; *next is behind its comma, or the line's end. A comma in quotes is none. */
 static const char *cell(const char *p, const char *end, size_t *len, const char **next)
@@ -142,23 +154,33 @@ static const char *cell(const char *p, const char *end, size_t *len, const char 
 	return p;
 }
 
-/* Up to the last column that is known; 0: no such CSV. */
-static int heads(const char *p, const char *end, int8_t of[HEADER])
+static bool is_named(const char *name, size_t len, const char *what)
+{
+	return len == strlen(what) && !strncasecmp(name, what, len);
+}
+
+/* The number of columns up to the last one that is known; 0: no such CSV. of: one more than the line has commas. */
+static int heads(const char *p, const char *end, int8_t *of)
 {
 	int n = 0, known = 0, last = 0;
-	bool step = false;
-	for (const char *next; p <= end && n < HEADER; p = next) {
+	bool step = false, litgpt = false;
+	for (const char *next; p <= end; p = next) {
 		size_t len;
 		const char *name = cell(p, end, &len, &next);
 		of[n] = UNKNOWN;
 		for (size_t k = 0; k < sizeof column / sizeof *column; k++)
-			if (len == strlen(column[k].name) && !strncasecmp(name, column[k].name, len))
+			if (is_named(name, len, column[k].name))
 				of[n] = (int8_t)k;
 		known += of[n] >= 0;
 		step |= of[n] >= 0 && column[of[n]].field == FO_LOG_STEP;
+		litgpt |= is_named(name, len, "remaining_time");
 		last = of[n] >= 0 ? n + 1 : last;
 		n++;
 	}
+	/* litgpt's steps and times are those of micro-batches, and no column tells how many make a step. */
+	for (int i = 0; litgpt && i < last; i++)
+		if (of[i] >= 0 && column[of[i]].field == FO_LOG_SECONDS)
+			of[i] = UNKNOWN;
 	return step && known > 1 ? last : 0;
 }
 
@@ -173,16 +195,11 @@ static void drop_falling(struct fo_log_lines *l, size_t from)
 		fo_log_set(l, i, FO_LOG_TOTAL, NAN);
 }
 
-static bool read_csv(struct fo_log *log, const char *text, size_t len, int file)
+static void read_rows(struct fo_log *log, const char *p, const char *end, const int8_t *of, int n, int file)
 {
-	int8_t of[HEADER];
-	const char *end = text + len, *feed = memchr(text, '\n', len < HEADER ? len : HEADER);
-	int n = feed ? heads(text, feed, of) : 0;
-	if (!n)
-		return false;
-	struct fo_log_lines *l = fo_log_lines_of(log, &csv, NULL);
+	struct fo_log_lines *l = fo_log_lines_of(log, &csv);
 	size_t from = l->count;
-	for (const char *p = feed + 1; p < end; p = feed + 1) {
+	for (const char *feed; p < end; p = feed + 1) {
 		feed = memchr(p, '\n', (size_t)(end - p));
 		feed = feed ? feed : end;
 		double row[FO_LOG_FIELDS], v;
@@ -205,7 +222,22 @@ static bool read_csv(struct fo_log *log, const char *text, size_t len, int file)
 			fo_log_add(l, row, file);
 	}
 	drop_falling(l, from);
-	return true;
+}
+
+static bool read_csv(struct fo_log *log, const char *text, size_t len, int file)
+{
+	const char *feed = memchr(text, '\n', len < HEADER ? len : HEADER);
+	size_t columns = 1;
+	for (const char *p = text; feed && (p = memchr(p, ',', (size_t)(feed - p))) != NULL; p++)
+		columns++;
+	if (!feed || columns < 2)
+		return false;
+	int8_t *of = fo_xmalloc(columns);
+	int n = heads(text, feed, of);
+	if (n)
+		read_rows(log, feed + 1, text + len, of, n, file);
+	free(of);
+	return n > 0;
 }
 
 /* ---- the Trainer's last dict, and tqdm's bars ---- */
@@ -316,21 +348,57 @@ static void keep_training(struct fo_log_lines *l, size_t from, double runtime)
 	l->count = n;
 }
 
+/* The dict that the Trainer prints at its end. Where tokens are counted, each dict has a "train_runtime", too. */
+static bool read_summary(struct fo_log *log, const char *text, const char *end)
+{
+	const char *p = fo_log_find(text, end, "'train_samples_per_second'");
+	if (!p)
+		return false;
+	const char *from = p - text > 512 ? p - 512 : text, *most = end - p > 512 ? p + 512 : end;
+	const char *open = memrchr(from, '{', (size_t)(p - from));
+	log->summary.seconds = dict_value(open ? open : from, most, "'train_runtime'");
+	log->summary.samples_rate = dict_value(p, most, "'train_samples_per_second'");
+	return true;
+}
+
+/* Dicts that count tokens have a running time, but no step: tokens/s from one to the next. */
+static void read_counted(struct fo_log_lines *l, const char *text, const char *end, int file)
+{
+	static const char mark[] = "'train_tokens_per_second':";
+	double tokens = NAN, seconds = NAN;
+	const char *next;
+	for (const char *p = text; (p = fo_log_find(p, end, mark)) != NULL; p = next) {
+		const char *from = p - text > 4096 ? p - 4096 : text, *open = memrchr(from, '{', (size_t)(p - from));
+		next = p + sizeof mark - 1;
+		if (!open || !fo_log_find(open, p, "'loss':"))
+			continue;
+		double seen = dict_value(open, p, "'num_input_tokens_seen':"),
+		       at = dict_value(open, p, "'train_runtime':");
+		double row[FO_LOG_FIELDS];
+		fo_log_blank(row);
+		row[FO_LOG_LOSS] = dict_value(open, p, "'loss':");
+		row[FO_LOG_SEEN_TOKENS] = seen;
+		if (seen > tokens && at > seconds)
+			row[FO_LOG_RATE_ALL] = (seen - tokens) / (at - seconds);
+		fo_log_add(l, row, file);
+		tokens = seen;
+		seconds = at;
+	}
+}
+
 /* Adds what a printed Trainer log tells; other lines of progress in the same file are read as well. */
 static void read_trainer(struct fo_log *log, const char *text, size_t len, int file)
 {
-	const char *end = text + len, *p = fo_log_find(text, end, "train_runtime");
-	if (p) {
-		const char *most = end - p > 512 ? p + 512 : end;
-		log->summary.seconds = dict_value(p, most, "train_runtime");
-		log->summary.samples_rate = dict_value(p, most, "train_samples_per_second");
-	}
-	if (!p && !fo_log_find(text, end, "{'loss':"))
+	const char *end = text + len;
+	bool summary = fo_log_is_there(text, len, "'train_samples_per_second'") && read_summary(log, text, end);
+	if (!summary && !fo_log_is_there(text, len, "{'loss':"))
 		return;
-	struct fo_log_lines *l = fo_log_lines_of(log, &trainer, NULL);
+	struct fo_log_lines *l = fo_log_lines_of(log, &trainer);
 	size_t from = l->count;
 	read_bars(l, text, end, file);
 	keep_training(l, from, log->summary.seconds);
+	if (l->count == from)
+		read_counted(l, text, end, file);
 }
 
 static json_t *parse_object(const char *text, size_t len)

@@ -1,10 +1,12 @@
 /* Parameters and closed FLOP formulas: the only place outside tests that holds them. */
 #include "model/model.h"
 
+#include <stdio.h>
+
 const char *const fo_component_name[FO_COMP_COUNT] = {
 	[FO_COMP_EMBEDDING] = "embedding", [FO_COMP_QKV] = "qkv",   [FO_COMP_SCORES] = "scores",
 	[FO_COMP_OUTPUT] = "output",       [FO_COMP_FFN] = "ffn",   [FO_COMP_ROUTER] = "router",
-	[FO_COMP_NORM] = "norm",           [FO_COMP_HEAD] = "head",
+	[FO_COMP_NORM] = "norm",           [FO_COMP_HEAD] = "head", [FO_COMP_MTP] = "mtp projection",
 };
 
 /* Weights of one layer's attention. */
@@ -48,11 +50,20 @@ static double ffn_weights(const struct fo_model *m, int64_t f)
 	return matrices * d * w + bias;
 }
 
+/* Layers without experts. A module's layer is of the kind of the last one. */
+static double dense_layers(const struct fo_model *m)
+{
+	if (m->experts > 0 && m->dense_layers < m->layers)
+		return (double)m->dense_layers;
+	return (double)(m->layers + m->mtp_counted);
+}
+
 struct fo_params fo_model_params(const struct fo_model *m)
 {
-	double l = (double)m->layers, d = (double)m->hidden, norm = m->norm_bias ? 2 * d : d;
+	double ahead = (double)m->mtp_counted, l = (double)m->layers + ahead;
+	double d = (double)m->hidden, norm = m->norm_bias ? 2 * d : d;
 	struct attention a = m->kv_lora > 0 ? latent_attention(m) : plain_attention(m);
-	double dense = m->experts > 0 ? (double)m->dense_layers : l, sparse = l - dense;
+	double dense = dense_layers(m), sparse = l - dense;
 	double expert = ffn_weights(m, m->expert_ffn), shared = (double)m->shared_experts * expert;
 
 	struct fo_params p = { 0 };
@@ -62,7 +73,8 @@ struct fo_params fo_model_params(const struct fo_model *m)
 	p.component[FO_COMP_HEAD] = p.head;
 	p.component[FO_COMP_QKV] = l * a.qkv;
 	p.component[FO_COMP_OUTPUT] = l * a.output;
-	p.component[FO_COMP_NORM] = l * (a.norm + 2 * norm) + norm;
+	p.component[FO_COMP_NORM] = l * (a.norm + 2 * norm) + norm + ahead * 3 * norm;
+	p.component[FO_COMP_MTP] = ahead * 2 * d * d;
 	p.component[FO_COMP_ROUTER] = sparse * d * (double)m->experts;
 	p.component[FO_COMP_FFN] = dense * ffn_weights(m, m->ffn) + sparse * (shared + (double)m->experts * expert);
 	for (int i = 0; i < FO_COMP_COUNT; i++)
@@ -74,7 +86,7 @@ struct fo_params fo_model_params(const struct fo_model *m)
 		p.total += p.component[i];
 		active += p.component_active[i];
 	}
-	p.matmul = active - p.embedding;
+	p.matmul = active - p.embedding + ahead * p.head;
 	p.active = m->tied ? active - p.head : active;
 	if (m->tied)
 		p.total -= p.head;
@@ -97,12 +109,14 @@ struct fo_flop fo_model_flop_per_token(const struct fo_model *m, int64_t seq)
 	}
 	/* Per key: a product of length Qqk for the score and one of length Qv for the mix; 2 FLOP per multiply-add. */
 	double widths = m->kv_lora > 0 ? (double)(m->qk_nope_dim + m->qk_rope_dim + m->v_dim) : 2 * (double)m->head_dim;
-	double per_key = 2 * (double)m->layers * (double)m->heads * widths;
+	double per_key = 2 * (double)(m->layers + m->mtp_counted) * (double)m->heads * widths;
 
 	for (int i = 0; i < FO_COMP_COUNT; i++) {
 		double forward = 2 * p.component_active[i], causal;
 		if (i == FO_COMP_EMBEDDING)
 			forward = 0; /* a lookup */
+		if (i == FO_COMP_HEAD)
+			forward *= (double)(1 + m->mtp_counted);
 		causal = forward;
 		if (i == FO_COMP_SCORES) {
 			forward = per_key * keys;
@@ -113,8 +127,35 @@ struct fo_flop fo_model_flop_per_token(const struct fo_model *m, int64_t seq)
 		f.component[i].forward_causal = causal;
 		f.component[i].backward_causal = 2 * causal;
 	}
+	f.layers = 3 * (f.component[FO_COMP_QKV].forward + f.component[FO_COMP_OUTPUT].forward +
+			f.component[FO_COMP_FFN].forward);
 	f.mfu_6n = 6 * p.matmul;
 	f.mfu = f.mfu_6n + 3 * per_key * keys;
 	f.mfu_causal = f.mfu_6n + 3 * per_key * keys_causal;
 	return f;
+}
+
+fo_status fo_model_count_mtp(struct fo_model *m)
+{
+	if (m->mtp_modules == 0)
+		return fo_hint(fo_fail(FO_EARG, "model '%s' has no multi-token-prediction modules to count", m->name),
+			       "a config.json states them as num_nextn_predict_layers, a log of Megatron-LM as "
+			       "mtp_num_layers");
+	m->mtp_counted = m->mtp_modules;
+	return FO_OK;
+}
+
+const char *fo_model_mtp_text(char buf[48], int64_t modules)
+{
+	snprintf(buf, 48, "%lld multi-token-prediction module%s", (long long)modules, modules == 1 ? "" : "s");
+	return buf;
+}
+
+const char *fo_model_mtp_with(char buf[64], const struct fo_model *m)
+{
+	char text[48];
+	buf[0] = 0;
+	if (m->mtp_counted > 0)
+		snprintf(buf, 64, " with %s", fo_model_mtp_text(text, m->mtp_counted));
+	return buf;
 }

@@ -54,6 +54,8 @@ static fo_status check_limits(const struct fo_model *m)
 		{ true, "vocabulary size", m->vocab, 1, FO_MODEL_MAX_DIM },
 		{ true, "longest position", m->max_position, m->learned_position, FO_MODEL_MAX_POSITION },
 		{ true, "sliding window", m->sliding_window, 0, FO_MODEL_MAX_POSITION },
+		{ true, "multi-token-prediction modules", m->mtp_modules, 0, FO_MODEL_MAX_LAYERS },
+		{ true, "counted multi-token-prediction modules", m->mtp_counted, 0, m->mtp_modules },
 		{ mixture, "number of experts", m->experts, 1, FO_MODEL_MAX_EXPERTS },
 		{ mixture, "experts per token", m->experts_active, 1, m->experts },
 		{ mixture, "shared experts", m->shared_experts, 0, FO_MODEL_MAX_EXPERTS },
@@ -119,6 +121,7 @@ fo_status fo_model_trainable(const struct fo_model *m)
 		{ m->norm_bias, "LayerNorm with shift" },
 		{ !m->gated, "a feed-forward block without gate" },
 		{ m->rope.type == FO_ROPE_OTHER, rotary },
+		{ m->mtp_modules > 0, "multi-token-prediction modules" },
 		{ m->family == FO_FAMILY_LLAMA && !fo_model_type(m),
 		  "biases, norms and a window that no architecture of transformers has together" },
 	};

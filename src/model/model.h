@@ -49,6 +49,8 @@ struct fo_model {
 	int64_t experts, experts_active, shared_experts, expert_ffn, dense_layers;
 	/* Multi-head latent attention (family DEEPSEEK): */
 	int64_t q_lora, kv_lora, qk_nope_dim, qk_rope_dim, v_dim;
+	/* Multi-token-prediction modules: how many the model has, and how many of them weights and FLOP include. */
+	int64_t mtp_modules, mtp_counted;
 };
 
 /* The fields that make a trainable model, once for all who walk them: a program's dump, a resumed run. */
@@ -105,24 +107,34 @@ enum fo_component {
 	FO_COMP_ROUTER,
 	FO_COMP_NORM,
 	FO_COMP_HEAD,
+	FO_COMP_MTP, /* the projections of multi-token-prediction modules; their layers and heads are in the others */
 	FO_COMP_COUNT,
 };
 extern const char *const fo_component_name[FO_COMP_COUNT];
 
 /* Weights as doubles: exact up to 2^53. Biases belong to the matrix that they follow and count as its weights (2 FLOP
  * forward, 4 backward, as norms do); q/k norms and the norms inside MLA belong to the norms; the router's matrix is a
- * matmul. Weights that no gradient moves (DeepSeek's score-correction biases) and multi-token-prediction
- * modules are not counted. */
+ * matmul. Weights that no gradient moves (DeepSeek's score-correction biases) are not counted, multi-token-prediction
+ * modules where mtp_counted says so: each is one more layer, three norms and a projection of two hidden vectors to one;
+ * embedding and head are the model's own, but the head multiplies once more (DeepSeek-V3 Technical Report, 2024,
+ * section 2.2; Megatron-LM, num_floating_point_operations). */
 struct fo_params {
 	double total;     /* every trainable weight, the tied head counted once */
 	double active;    /* weights that one token uses (mixture of experts); = total for dense models */
 	double embedding; /* input embedding (and learned positions); also when tied */
 	double head;      /* output projection, also when it shares the embedding's memory */
-	double matmul;    /* N_mm: what multiplies a token: active - embedding lookup + head if tied; norms in */
+	double matmul;    /* N_mm: what multiplies a token: active - embedding lookup + head if tied, and once more for
+			   * each module of mtp_counted; norms in */
 	double norm, attention, ffn; /* total = embedding + (untied) head + norm + attention + ffn */
 	double component[FO_COMP_COUNT], component_active[FO_COMP_COUNT]; /* HEAD also when tied */
 };
 struct fo_params fo_model_params(const struct fo_model *m);
+/* Has weights and FLOP include all multi-token-prediction modules of the model; FO_EARG where it has none. */
+FO_CHECKED fo_status fo_model_count_mtp(struct fo_model *m);
+/* "1 multi-token-prediction module", "2 multi-token-prediction modules"; returns buf. */
+const char *fo_model_mtp_text(char buf[48], int64_t modules);
+/* " with 1 multi-token-prediction module" where weights and FLOP include it, else "". Returns buf. */
+const char *fo_model_mtp_with(char buf[64], const struct fo_model *m);
 
 /* FLOP per token, forward plus backward unless named otherwise. Rules (docs/metrics.md):
  *   mfu         6 N_mm + 12 L H Q S     (PaLM appendix B; attention counted as if not causal)
@@ -132,6 +144,7 @@ struct fo_params fo_model_params(const struct fo_model *m);
  * and W - W^2/2S on average under the causal one. seq >= 1. */
 struct fo_flop {
 	double mfu, mfu_causal, mfu_6n;
+	double layers; /* matmuls of all layers: what recipes for fp8 compute in fp8, but for router and attention */
 	/* All layers together. */
 	struct {
 		double forward, backward, forward_causal, backward_causal;

@@ -194,6 +194,7 @@ static void read_common(struct reader *r, struct fo_model *m, double eps_dfl, do
 	m->max_position = integer(r, "max_position_embeddings", 0, 0, FO_MODEL_MAX_POSITION);
 	m->tied = boolean(r, "tie_word_embeddings", false);
 	m->norm_eps = real_in(r, r->root, "rms_norm_eps", eps_dfl);
+	m->mtp_modules = integer(r, "num_nextn_predict_layers", 0, 0, FO_MODEL_MAX_LAYERS);
 	m->head_dim = integer(r, "head_dim", 0, 0, FO_MODEL_MAX_DIM);
 	if (r->st == FO_OK && m->head_dim == 0) {
 		if (m->hidden % m->heads)

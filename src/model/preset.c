@@ -87,6 +87,10 @@ static const struct {
 	    .qk_norm = true } },
 	{ MIXTRAL("mixtral-8x7b", "mistralai/Mixtral-8x7B-v0.1", 14336, 32, 4096, 32, 8, 128, 14336, 32000, 32768) },
 	{ MIXTRAL("mixtral-8x22b", "mistralai/Mixtral-8x22B-v0.1", 16384, 56, 6144, 48, 8, 128, 16384, 32000, 65536) },
+	{ NULL, /* its config.json is of a model with images; attention here is full, as torchtitan trains it */
+	  "torchtitan/models/llama4/__init__.py, flavor 17bx16e (v0.2.2)",
+	  { LLAMA3_MODEL("llama-4-scout", 8, 48, 5120, 40, 8, 128, 16384, 202048, 10485760), MOE(16, 1, 8192),
+	    .shared_experts = 1 } },
 	{ HUB_AND("deepseek-ai/DeepSeek-V3", "; DeepSeek-V3 Technical Report (2024), section 4.2"),
 	  { .name = "deepseek-v3",
 	    .family = FO_FAMILY_DEEPSEEK,
@@ -103,6 +107,7 @@ static const struct {
 	    .qk_nope_dim = 128,
 	    .qk_rope_dim = 64,
 	    .v_dim = 128,
+	    .mtp_modules = 1,
 	    OTHER_ROPE(40, "yarn") } },
 	{ GPT2("gpt2", 12, 768, 12, 12, 64, 3072, 50257, 1024) },
 	{ GPT2("gpt2-medium", 24, 1024, 16, 16, 64, 4096, 50257, 1024) },

@@ -428,8 +428,10 @@ static fo_status refuse(struct search *s)
 				FO_TRY(try_plan(s, &c, &fits));
 			}
 	struct fo_lowering run = s->out->run = s->least_run;
-	snprintf(what, sizeof what, "micro-batches of %lld %s of %lld tokens", (long long)run.rows,
-		 run.rows == 1 ? "row" : "rows", (long long)run.seq);
+	/* Users give rows and memory of the job, plans are of a rank. */
+	const int64_t ranks = fo_mesh_ranks(&run.mesh);
+	snprintf(what, sizeof what, "micro-batches of %lld %s of %lld tokens", (long long)(run.rows * ranks),
+		 run.rows * ranks == 1 ? "row" : "rows", (long long)run.seq);
 	snprintf(would, sizeof would, "no shorter rows would fit: choose a smaller model");
 	while (run.rows > 1 || run.seq > SHORTEST) {
 		int64_t bytes;
@@ -439,13 +441,13 @@ static fo_status refuse(struct search *s)
 		if (bytes > s->budget)
 			continue;
 		snprintf(would, sizeof would, "%s=%lld would fit", rows ? "train.rows" : "data.seq",
-			 (long long)(rows ? run.rows : run.seq));
+			 (long long)(rows ? run.rows * ranks : run.seq));
 		break;
 	}
 	return fo_hint(
 		fo_fail(FO_ENOMEM, "no plan of this step fits into %s: the least that was tried takes %s (%s%s); %s",
-			fo_str_bytes(have, (double)s->want->budget_bytes),
-			fo_str_bytes(least, (double)(s->least + s->want->reserve_bytes)), what,
+			fo_str_bytes(have, (double)(s->want->budget_bytes * ranks)),
+			fo_str_bytes(least, (double)((s->least + s->want->reserve_bytes) * ranks)), what,
 			s->least_run.pass.recompute ? ", recomputing" : "", would),
 		"give memory.budget (memory.limit) more if the machine has it, or let pass.recompute and optim.state "
 		"be auto");
@@ -752,7 +754,8 @@ fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, i
 fo_status fo_pass_choose_said(const struct fo_run *r, const struct fo_model *m, struct fo_choice *out)
 {
 	const struct fo_choose_rates rates = fo_choose_device(NULL, fo_run_precision(r));
-	int64_t budget = r->memory_budget ? r->memory_budget : r->memory_limit;
+	/* The budget is the job's; each rank plans with its share, as training does. */
+	int64_t budget = (r->memory_budget ? r->memory_budget : r->memory_limit) / (r->ranks > 1 ? r->ranks : 1);
 	enum fo_run_device kind;
 	int index;
 	bool on_device = r->device && fo_run_device_parse(r->device, &kind, &index) && kind == FO_RUN_DEVICE_CUDA;

@@ -48,6 +48,8 @@ const struct fo_pass fo_pass_table[] = {
 	     "a CPU it only moves bytes"),
 	PASS(fused_optimizer, "fused-optimizer", REWRITE, 1, NULL, fo_pass_fused_optimizer,
 	     "one operation steps many tensors: threads start once and share them evenly"),
+	PASS(ddp, "ddp", SCHEDULE, 25, fo_pass_ddp_legal, fo_pass_ddp,
+	     "on several ranks: gradients are added up over all of them, in buckets, while backward goes on"),
 	PASS(optimizer_in_backward, "optimizer-in-backward", SCHEDULE, 1, fo_pass_optimizer_in_backward_legal,
 	     fo_pass_optimizer_in_backward,
 	     "a parameter is updated as soon as its gradient is complete, and the gradient's bytes are free"),

@@ -6,19 +6,7 @@
 #ifndef FO_PRICE_PRICE_H
 #define FO_PRICE_PRICE_H
 
-#include "base/err.h"
-
-#include <math.h>
-#include <stdbool.h>
-
-/* NAN, NAN: not known. low <= high. */
-struct fo_range {
-	double low, high;
-};
-static inline struct fo_range fo_range(double v) { return (struct fo_range){ v, v }; }
-static inline bool fo_range_known(struct fo_range r) { return !isnan(r.low) && !isnan(r.high); }
-/* Reads "2.5" or "2..3", each >= 0 and at most 1e15; FO_EARG names `what` and what was expected. */
-FO_CHECKED fo_status fo_range_parse(const char *text, const char *what, struct fo_range *out);
+#include "base/range.h"
 
 struct fo_price_in {
 	double devices;

@@ -100,6 +100,8 @@ void fo_program_dump(const struct fo_program *p, struct fo_str *out)
 		if (value)
 			fo_str_printf(out, "pass %s %" PRId64 "\n", fo_pass_field[i].name, value);
 	}
+	if (p->ranks > 1)
+		fo_str_printf(out, "mesh %d %d\n", p->run.mesh.replicate, p->run.mesh.shard);
 	fo_str_printf(out, "rank %d %d %d %d %u\n", p->rank, p->ranks, p->layer_begin, p->layer_end, p->next_id);
 	for (int i = 0; i < p->nbuf; i++) {
 		const struct fo_buffer *b = &p->buf[i];
@@ -120,11 +122,13 @@ void fo_program_dump(const struct fo_program *p, struct fo_str *out)
 		fo_str_printf(out, "block %s %s %s\n", b->name, fo_role_name[b->role], fo_unit_name[b->unit]);
 		for (int k = 0; k < b->n; k++) {
 			const struct fo_op *o = &b->op[k];
-			fo_str_printf(out, "op %u %u %s %s %s %d %d %d %d %d %d %d %.17g %d %" PRId64 "\n", o->id,
-				      o->origin, fo_op_info(o->kind)->name, fo_phase_name[o->phase],
-				      fo_lane_name[o->lane], o->group, o->attr.ta, o->attr.tb, o->attr.sign,
-				      o->attr.port, o->attr.head_dim, o->attr.window, o->attr.value, o->attr.stochastic,
-				      o->attr.element);
+			fo_str_printf(out, "op %u %u %s %s %s %d %d %d %d %d %d %d %.17g %d %" PRId64, o->id, o->origin,
+				      fo_op_info(o->kind)->name, fo_phase_name[o->phase], fo_lane_name[o->lane],
+				      o->group, o->attr.ta, o->attr.tb, o->attr.sign, o->attr.port, o->attr.head_dim,
+				      o->attr.window, o->attr.value, o->attr.stochastic, o->attr.element);
+			if (fo_op_info(o->kind)->cls == FO_CLASS_COMM)
+				fo_str_printf(out, " %d", o->attr.peer);
+			fo_str_puts(out, "\n");
 			for (int a = 0; a < o->n; a++) {
 				const struct fo_operand *r = &o->arg[a];
 				fo_str_printf(out, "arg %s %d %s %d %d %d %d\n", p->buf[r->buf].name, r->dlayer,
@@ -286,7 +290,8 @@ static fo_status read_op(struct reader *r)
 {
 	struct fo_program *p = r->p;
 	int kind = r->words > 3 ? fo_op_kind_find(r->word[3]) : -1;
-	if (r->words != 16 || kind < 0 || !p->nblock || p->block[p->nblock - 1].n >= UINT16_MAX)
+	bool comm = kind >= 0 && fo_op_info(kind)->cls == FO_CLASS_COMM;
+	if (r->words != 16 + comm || kind < 0 || !p->nblock || p->block[p->nblock - 1].n >= UINT16_MAX)
 		return wrong(r, "an operation outside a block, of unknown kind or with a wrong number of fields");
 	int b = p->nblock - 1;
 	struct fo_op *o = fo_op_insert(p, b, p->block[b].n, kind, name_of(r, 4, fo_phase_name, FO_PHASE_COUNT),
@@ -303,6 +308,8 @@ static fo_status read_op(struct reader *r)
 	o->attr.value = real(r, r->word[13]);
 	o->attr.stochastic = (int32_t)integer(r, 14, 0, 1);
 	o->attr.element = integer(r, 15, 0, INT64_MAX);
+	if (comm)
+		o->attr.peer = (int32_t)integer(r, 16, 0, FO_MESH_RANKS_MOST - 1);
 	return r->failed ? wrong(r, "an operation's fields are out of range") : FO_OK;
 }
 
@@ -340,7 +347,8 @@ static fo_status read_line(struct reader *r)
 					       (enum fo_numerics)integer(r, 4, 0, FO_PRECISION_COUNT - 1),
 					       (enum fo_mode)integer(r, 5, 0, FO_MODE_DECODE),
 					       0,
-					       p->run.pass };
+					       p->run.pass,
+					       p->run.mesh };
 		p->tokens = p->run.seq * p->run.rows;
 		bool decode = p->run.mode == FO_MODE_DECODE;
 		if (decode)
@@ -357,8 +365,17 @@ static fo_status read_line(struct reader *r)
 			}
 		return wrong(r, "a pass that is not known");
 	}
+	if (!strcmp(what, "mesh")) {
+		p->run.mesh.replicate = (int32_t)integer(r, 1, 0, FO_MESH_RANKS_MOST);
+		p->run.mesh.shard = (int32_t)integer(r, 2, 0, FO_MESH_RANKS_MOST);
+		if ((int64_t)p->run.mesh.replicate * p->run.mesh.shard > FO_MESH_RANKS_MOST)
+			r->failed = true;
+		return r->failed ? wrong(r, "a mesh's fields are out of range") : FO_OK;
+	}
 	if (!strcmp(what, "rank")) {
-		p->rank = (int32_t)integer(r, 1, 0, INT32_MAX), p->ranks = (int32_t)integer(r, 2, 1, INT32_MAX);
+		p->ranks = fo_mesh_ranks(&p->run.mesh);
+		p->rank = p->run.mesh.rank = (int32_t)integer(r, 1, 0, p->ranks - 1);
+		integer(r, 2, p->ranks, p->ranks);
 		p->layer_begin = (int32_t)integer(r, 3, 0, INT32_MAX),
 		p->layer_end = (int32_t)integer(r, 4, 0, INT32_MAX);
 		p->next_id = (uint32_t)integer(r, 5, 0, UINT32_MAX);

@@ -553,8 +553,18 @@ fo_status fo_program_lower(struct fo_program *p, const struct fo_model *m, const
 		return fo_fail(FO_EARG,
 			       "cannot lower %lld layers x %lld micro-batches: a step has at most 2^20 of them",
 			       (long long)m->layers, (long long)run->micro_batches);
+	if (run->mesh.replicate < 0 || run->mesh.shard < 0 || run->mesh.rank < 0 ||
+	    (int64_t)run->mesh.replicate * run->mesh.shard > FO_MESH_RANKS_MOST ||
+	    run->mesh.rank >= fo_mesh_ranks(&run->mesh))
+		return fo_fail(FO_EARG, "cannot lower rank %d of a mesh of %d x %d: at most %d ranks, counted from 0",
+			       run->mesh.rank, run->mesh.replicate, run->mesh.shard, FO_MESH_RANKS_MOST);
 	*p = (struct fo_program){
-		.model = *m, .run = *run, .tokens = run->seq * run->rows, .ranks = 1, .layer_end = (int32_t)m->layers
+		.model = *m,
+		.run = *run,
+		.tokens = run->seq * run->rows,
+		.rank = run->mesh.rank,
+		.ranks = fo_mesh_ranks(&run->mesh),
+		.layer_end = (int32_t)m->layers,
 	};
 	struct lowering c = {
 		.p = p, .m = m, .train = run->mode == FO_MODE_TRAIN, .decode = run->mode == FO_MODE_DECODE

@@ -38,6 +38,10 @@ SAME_PLACE(FO_AMAX_AMAX, FO_FP8_CAST_SX);
 SAME_PLACE(FO_OFFLOAD_X, FO_FETCH_X);
 SAME_PLACE(FO_OFFLOAD_Y, FO_FETCH_Y);
 SAME_PLACE(FO_HOST_IN_A, FO_HOST_OUT_A);
+SAME_PLACE(FO_ALL_GATHER_X, FO_REDUCE_SCATTER_X);
+SAME_PLACE(FO_ALL_GATHER_Y, FO_REDUCE_SCATTER_Y);
+SAME_PLACE(FO_ALL_GATHER_X, FO_ALL_TO_ALL_X);
+SAME_PLACE(FO_ALL_GATHER_Y, FO_ALL_TO_ALL_Y);
 
 /* ---- checks ---- */
 
@@ -193,6 +197,48 @@ static const char *check_transfer(const struct fo_program *p, const struct fo_op
 		       : "x and y differ in type, or are not whole rows";
 }
 
+/* Memory that travels lies end to end: whole rows. One rank alone has nobody to send to. */
+static const char *check_comm(const struct fo_program *p, const struct fo_op *o, struct sizes *s)
+{
+	(void)s;
+	if (o->group <= FO_GROUP_NONE || o->group >= FO_GROUP_COUNT)
+		return "communication names no group of ranks";
+	for (int i = 0; i < o->n; i++)
+		if (o->arg[i].c0 || o->arg[i].nc != p->buf[o->arg[i].buf].cols)
+			return "communication takes whole rows";
+	return NULL;
+}
+
+static const char *check_peer(const struct fo_program *p, const struct fo_op *o, struct sizes *s)
+{
+	int32_t place, ranks = fo_mesh_group(&p->run.mesh, (enum fo_group)o->group, &place, NULL);
+	if (o->attr.peer < 0 || o->attr.peer >= ranks)
+		return "the group has no such rank";
+	if (fo_op_family(o->kind) == FO_OPS_P2P && o->attr.peer == place)
+		return "a rank cannot send to itself";
+	return check_comm(p, o, s);
+}
+
+static const char *check_parts(const struct fo_program *p, const struct fo_op *o, struct sizes *s)
+{
+	const struct fo_operand *x = &o->arg[FO_ALL_GATHER_X], *y = &o->arg[FO_ALL_GATHER_Y];
+	const char *why = check_comm(p, o, s);
+	int32_t place, ranks = fo_mesh_group(&p->run.mesh, (enum fo_group)o->group, &place, NULL);
+	int64_t begin;
+	if (why)
+		return why;
+	if (fo_op_info(o->kind)->wire == FO_WIRE_ALL_TO_ALL)
+		return x->nr % ranks ? "the rows cannot be shared evenly among the ranks of the group" : NULL;
+	bool gathers = fo_op_info(o->kind)->wire == FO_WIRE_ALL_GATHER;
+	const struct fo_operand *part = gathers ? x : y, *whole = gathers ? y : x;
+	if (whole->nr < ranks)
+		return "there are fewer rows than ranks";
+	if (part->nr != fo_mesh_part(whole->nr, place, ranks, &begin))
+		return "the rows are not this rank's part";
+	bool beside = part->buf != whole->buf || part->dlayer != whole->dlayer;
+	return beside || part->r0 == whole->r0 + begin ? NULL : "the rows are another rank's part";
+}
+
 static bool is_f64(const struct fo_program *p, const struct fo_operand *a, int64_t cols)
 {
 	return is(a, 1, cols) && type_of(p, a) == FO_F64;
@@ -243,6 +289,7 @@ static const char *check_many(const struct fo_program *p, const struct fo_op *o,
 		struct fo_op one = { .kind = (uint8_t)f->base,
 				     .phase = o->phase,
 				     .lane = o->lane,
+				     .group = o->group,
 				     .n = (uint8_t)(f->common + f->per_tensor),
 				     .attr = o->attr };
 		for (int i = 0; i < one.n; i++)
@@ -389,6 +436,8 @@ const char *fo_op_check(const struct fo_program *p, const struct fo_op *o)
 		why = check_rectangle(p, &o->arg[i], f->operand[i].modes);
 	for (int i = 0; i < o->n && !why; i++)
 		why = check_type(p, o, i, &types);
+	if (!why && f->cls != FO_CLASS_COMM && o->group)
+		why = "only communication has a group of ranks";
 	if (!why && o->attr.stochastic && f->family != FO_OPS_UPDATE)
 		why = "only adamw rounds at random";
 	for (int d = 0; d < FO_DIM_COUNT; d++)

@@ -34,6 +34,39 @@ static struct fo_cost cost_transfer(const struct fo_program *p, const struct fo_
 	return c;
 }
 
+/* What this rank receives, with the algorithm that moves least (comm/comm.h, fo_comm_wire_bytes, which a test holds to
+ * these figures): an all-reduce gets the others' share of its own part, then their parts. The bytes moved are those of
+ * its own memory. */
+static double wire_elements(const struct fo_op *o, double rows, double cols, int32_t place, int32_t ranks)
+{
+	int64_t begin, all = (int64_t)(rows * cols);
+	double others = ranks - 1, own = (double)fo_mesh_part((int64_t)rows, place, ranks, &begin) * cols;
+	switch (fo_op_info(o->kind)->wire) {
+	case FO_WIRE_ALL_REDUCE: /* its parts are of elements, not of rows */
+		own = (double)fo_mesh_part(all, place, ranks, &begin);
+		return own * others + (double)all - own;
+	case FO_WIRE_REDUCE_SCATTER: return own * others;
+	case FO_WIRE_ALL_GATHER:
+	case FO_WIRE_ALL_TO_ALL: return (double)all - own;
+	case FO_WIRE_BROADCAST: return place == o->attr.peer ? 0 : (double)all;
+	case FO_WIRE_RECEIVE: return (double)all;
+	case FO_WIRE_SEND:
+	case FO_WIRE_NONE: break;
+	}
+	return 0;
+}
+static struct fo_cost cost_comm(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	struct fo_cost c = cost_bytes(p, o, pairs);
+	int32_t place, ranks = fo_mesh_group(&p->run.mesh, (enum fo_group)o->group, &place, NULL);
+	int whole = fo_op_info(o->kind)->wire == FO_WIRE_ALL_GATHER ? FO_ALL_GATHER_Y : FO_ALL_REDUCE_X;
+	for (int k = 0; k < fo_op_tensors(o->kind, o->n); k++) {
+		const struct fo_operand *a = &o->arg[whole + k];
+		c.wire += wire_elements(o, a->nr, a->nc, place, ranks) * (double)fo_dtype_bytes(p->buf[a->buf].dtype);
+	}
+	return c;
+}
+
 /* A look-up touches one table row per token, not the table. */
 static struct fo_cost look_up(const struct fo_program *p, const struct fo_operand *token,
 			      const struct fo_operand *table, const struct fo_operand *x)
@@ -232,4 +265,16 @@ struct fo_cost fo_program_cost(const struct fo_program *p, double pairs) { retur
 struct fo_cost fo_program_category_cost(const struct fo_program *p, enum fo_category c, double pairs)
 {
 	return sum_cost(p, (int)c, pairs);
+}
+
+double fo_program_wire(const struct fo_program *p)
+{
+	double bytes = 0;
+	for (int s = 0; s < p->nslot; s++) {
+		const struct fo_block *b = &p->block[p->slot[s].block];
+		for (int i = 0; i < b->n; i++)
+			if (fo_op_info(b->op[i].kind)->cls == FO_CLASS_COMM)
+				bytes += fo_op_cost(p, &b->op[i], -1).wire;
+	}
+	return bytes;
 }

@@ -55,7 +55,8 @@ extern const char *const fo_class_name[], *const fo_category_name[FO_CAT_COUNT];
 /* Kinds of work, each with its category. Attention computes tiles of scores (ATTENTION), stores whole rows of
  * probabilities (EAGER), or reads cached keys (CACHED). BIAS adds a row to rows, or rows to a row. CAST makes fp8
  * numbers and their scales, HISTORY keeps maxima for later scales. CLIP makes the gradient norm and decides whether the
- * step is taken, UPDATE applies it. TRANSFER moves rows between the device and its host. */
+ * step is taken, UPDATE applies it. TRANSFER moves rows between the device and its host. All ranks of a group make a
+ * COLLECTIVE, two of them P2P. */
 #define FO_FAMILIES(X)                       \
 	X(MATMUL, MATMUL)                    \
 	X(ATTENTION, ATTENTION_FORWARD)      \
@@ -75,6 +76,8 @@ extern const char *const fo_class_name[], *const fo_category_name[FO_CAT_COUNT];
 	X(CLIP, OPTIMIZER)                   \
 	X(UPDATE, OPTIMIZER)                 \
 	X(TRANSFER, COMMUNICATION)           \
+	X(COLLECTIVE, COMMUNICATION)         \
+	X(P2P, COMMUNICATION)                \
 	X(HOST, HOST)
 enum fo_op_family {
 #define FO_FAMILY(family, category) FO_OPS_##family,
@@ -131,6 +134,18 @@ enum fo_dim {
 	FO_DIM_COUNT
 };
 
+/* What an operation of class COMM does to the memory of a group's ranks, in the order of comm/comm.h. */
+enum fo_wire {
+	FO_WIRE_NONE,
+	FO_WIRE_ALL_REDUCE,
+	FO_WIRE_ALL_GATHER,
+	FO_WIRE_REDUCE_SCATTER,
+	FO_WIRE_BROADCAST,
+	FO_WIRE_SEND,
+	FO_WIRE_RECEIVE,
+	FO_WIRE_ALL_TO_ALL
+};
+
 /* READ. DEF starts a generation: the old contents are dead. PART writes a rectangle of the live generation. UPDATE
  * reads and writes. ACC adds, and stores where this rectangle has not been written in this generation (it starts one if
  * none lives). TAKE reads and ends the generation. */
@@ -165,11 +180,17 @@ struct fo_op_info {
 	int step;
 	/* The set of enum fo_recompute that the operation belongs to; 0: FO_RECOMPUTE_REST. */
 	int recompute;
+	enum fo_wire wire;
 	/* Two of them over neighbouring rectangles may become one along these: bit set of 1 << fo_dim. */
 	uint32_t joins;
 };
 const struct fo_op_info *fo_op_info(int kind);
 int fo_op_kind_find(const char *name); /* -1: no such operation */
+/* Whether a kernel runs it. The training loop serves HOST, a transport between ranks makes COMM. */
+static inline bool fo_op_has_kernel(int kind)
+{
+	return fo_op_info(kind)->cls != FO_CLASS_HOST && fo_op_info(kind)->cls != FO_CLASS_COMM;
+}
 static inline enum fo_op_family fo_op_family(int kind) { return fo_op_info(kind)->family; }
 static inline int fo_op_fp8_step(int kind) { return fo_op_info(kind)->step; }
 enum { FO_FP8_AMAX_COLS = 4 }; /* of the amax of such operations: ops.def, fp8_cast_step */

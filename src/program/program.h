@@ -104,6 +104,7 @@ struct fo_attr {
 	int32_t head_dim;   /* attention, rope: columns of one head; rmsnorm*: of what is normed, 0: whole rows */
 	int32_t window;     /* attention*: newest keys that a query sees at most, its own included; 0: all */
 	int32_t stochastic; /* adamw: 1: moments, and weights without a master, that are bf16 are rounded at random */
+	int32_t peer;       /* send, receive, broadcast: a rank of the group */
 	int64_t element;    /* adamw, stochastic: number of the weight buffer's first element (kernel/round.h) */
 	double value;       /* rmsnorm*: eps; attention*: score scale; adamw: 1 where weight decay applies, else 0;
 			     * clip: 1 where the norm of the step before counts */
@@ -133,9 +134,29 @@ enum fo_hyper {
 	FO_HYPER_COUNT
 };
 
+/* The ranks that work on a step, as a mesh of `replicate` x `shard`; 0 stands for 1. Ranks of one shard group are
+ * neighbours: rank = its place in the replicate group x shard + its place in the shard group. Each has its own rows. */
+struct fo_mesh {
+	int32_t rank, replicate, shard;
+};
+/* Which ranks take part in an operation of class COMM: all, or those that differ in one coordinate alone. */
+enum { FO_MESH_RANKS_MOST = 1 << 16 };
+enum fo_group { FO_GROUP_NONE, FO_GROUP_DATA, FO_GROUP_SHARD, FO_GROUP_REPLICATE, FO_GROUP_COUNT };
+extern const char *const fo_group_name[FO_GROUP_COUNT];
+static inline int32_t fo_mesh_ranks(const struct fo_mesh *m)
+{
+	return (m->replicate ? m->replicate : 1) * (m->shard ? m->shard : 1);
+}
+/* The number of ranks in this rank's group; *place (may be NULL): its own rank there; *colour (may be NULL): a number
+ * that the ranks of its group share and no others have. */
+int32_t fo_mesh_group(const struct fo_mesh *m, enum fo_group g, int32_t *place, int32_t *colour);
+/* How many of n rows are those of rank `place` of `ranks`, and where they begin: n place / ranks to n (place + 1) /
+ * ranks. */
+int64_t fo_mesh_part(int64_t n, int32_t place, int32_t ranks, int64_t *begin);
+
 struct fo_op {
 	uint32_t id, origin; /* fresh per inserted op; id of the op it was cloned or merged from (its own otherwise) */
-	uint8_t kind, phase, lane, group, n;
+	uint8_t kind, phase, lane, group, n; /* group: of class COMM, enum fo_group; else 0 */
 	struct fo_attr attr;
 	struct fo_operand arg[FO_MAX_OPERANDS];
 };
@@ -256,7 +277,8 @@ extern const char *const fo_master_name[FO_MASTER_COUNT], *const fo_moments_name
 	X(fp8_last, "fp8-skip-last", NULL, 0)                                                                      \
 	X(attention, "attention", attention_name, FO_ATTENTION_COUNT)                                              \
 	X(offload, "offload", NULL, 0) /* layers whose activations wait in host memory */                          \
-	X(wgrad_lane, "wgrad-lane", NULL, 0)
+	X(wgrad_lane, "wgrad-lane", NULL, 0)                                                                       \
+	X(ddp, "ddp", NULL, 0) /* MiB of a bucket of gradients */
 /* The passes that shall be, or were, applied; 0: off. They travel with the program, so that programs which share
  * weights are built alike. */
 struct fo_passes {
@@ -295,18 +317,20 @@ void fo_pass_value_text(size_t offset, int64_t value, struct fo_str *out);
 void fo_passes_text(const struct fo_passes *c, struct fo_str *out);
 
 struct fo_lowering {
-	int64_t seq, rows, micro_batches; /* rows of `seq` tokens per micro-batch: T = rows x seq */
+	/* Rows of `seq` tokens per micro-batch, of this rank alone: T = rows x seq. */
+	int64_t seq, rows, micro_batches;
 	enum fo_numerics precision;
 	enum fo_mode mode;
 	int64_t context; /* DECODE: rows of the cache, at least seq; rows and micro_batches are 1. Else 0 */
 	struct fo_passes pass;
+	struct fo_mesh mesh;
 };
 
 struct fo_program {
 	struct fo_model model;
 	struct fo_lowering run;
 	int64_t tokens;                 /* T: per micro-batch */
-	int32_t rank, ranks;            /* coordinates; 0 of 1 until shard passes exist */
+	int32_t rank, ranks;            /* those of run.mesh */
 	int32_t layer_begin, layer_end; /* layers that live on this rank */
 	struct fo_buffer *buf;
 	int nbuf;
@@ -367,6 +391,8 @@ static inline void fo_matmul_dims(const struct fo_op *o, int64_t *m, int64_t *n,
  * second sums a whole step, the third the operations of one category. */
 struct fo_cost fo_op_cost(const struct fo_program *p, const struct fo_op *o, double pairs);
 struct fo_cost fo_program_cost(const struct fo_program *p, double pairs);
+/* Bytes that this rank receives from others in a step. */
+double fo_program_wire(const struct fo_program *p);
 struct fo_cost fo_program_category_cost(const struct fo_program *p, enum fo_category c, double pairs);
 
 /* ---- unrolling: instances, live ranges, waits ---- */

@@ -45,6 +45,9 @@ const struct fo_opt fo_run_options[] = {
 		   "of the compute lane; 0: all this process may use"),
 	FO_OPT_TEXT(R, affinity, "run.affinity", "HOW", "none",
 		    "binds compute threads: none, cores (one per physical core), or a list: 0,2,4-7"),
+	FO_OPT_INT(R, ranks, "mesh.ranks", "N", "1", 1, FO_RUN_RANKS_MOST, "ranks",
+		   "share the rows of each micro-batch and add up their gradients: threads of this process, which "
+		   "share run.threads"),
 	FO_OPT_ENUM(R, verify, "run.verify", "off", "self-check ('flatout verify') before the first step",
 		    "off|short|full"),
 	FO_OPT_INT(R, steps, "train.steps", "N", "1000", 1, 1e9, "steps", "optimizer steps of the whole run"),
@@ -175,6 +178,8 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_INT(R, offload, "pass.offload", "N", "0", 0, 10000, "layers",
 		   "activations of the first N layers wait for backward in host memory; 0: none. For devices; auto "
 		   "does not choose it"),
+	FO_OPT_INT(R, ddp, "pass.ddp", "N", "25", 1, 1 << 20, "MiB",
+		   "on several ranks: gradients are added up in buckets of N MiB while backward goes on"),
 	FO_OPT_YES_NO(R, fused_optimizer, "pass.fused-optimizer", "yes", "one operation steps many tensors"),
 	FO_OPT_YES_NO(R, optimizer_in_backward, "pass.optimizer-in-backward", "no",
 		      "update a layer's weights as soon as its gradients are complete: less memory"),
@@ -232,8 +237,60 @@ bool fo_run_device_parse(const char *text, enum fo_run_device *kind, int *index)
 	return true;
 }
 
+/* The divisor of n that is nearest to `to`, below it (dir -1) or above (1); 0: there is none. */
+static int64_t nearest_divisor(int64_t n, int64_t to, int dir)
+{
+	to = to > n ? n + (dir > 0) : to;
+	while (to >= 1 && to <= n && n % to)
+		to += dir;
+	return to >= 1 && to <= n ? to : 0;
+}
+
+static void check_rows(struct fo_opt_set *s, const struct fo_run *r)
+{
+	struct fo_str near = { 0 };
+	const int64_t rows = r->rows / r->ranks * r->ranks, below = nearest_divisor(r->rows, r->ranks, -1),
+		      above = nearest_divisor(r->rows, r->ranks, 1);
+	if (r->rows % r->ranks == 0)
+		return;
+	if (rows)
+		fo_str_printf(&near, "%lld or ", (long long)rows);
+	fo_str_printf(&near, "%lld rows, or %lld", (long long)(rows + r->ranks), (long long)below);
+	if (above)
+		fo_str_printf(&near, " or %lld", (long long)above);
+	fo_opt_problem(s,
+		       "%lld ranks cannot share the rows of a micro-batch evenly, train.rows=%lld: the nearest that "
+		       "can be shared are %s rank%s",
+		       (long long)r->ranks, (long long)r->rows, near.data, above || below > 1 ? "s" : "");
+	fo_str_fini(&near);
+}
+
+/* What several ranks cannot do. */
+static void check_ranks(struct fo_opt_set *s, const struct fo_run *r)
+{
+	const struct {
+		bool is;
+		const char *text;
+	} row[] = {
+		{ r->batch_rows != 0, "train.batch-rows: set train.rows and train.micro-batches" },
+		{ r->metered_every != 0, "train.metered-every: leave it out" },
+		{ r->fp8 != FO_FP8_OFF, "pass.fp8: scales would be of one rank's rows; leave it out" },
+		{ *r->program_file != 0, "program.file: leave it out" },
+		{ strcmp(r->affinity, "none") != 0, "run.affinity: leave it out" },
+		{ !strncmp(r->device, "cuda", 4), "train.device=cuda: ranks compute on the processor" },
+	};
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+		if (row[i].is)
+			fo_opt_problem(s, "mesh.ranks=%lld cannot be combined with %s", (long long)r->ranks,
+				       row[i].text);
+	if (!r->batch_rows)
+		check_rows(s, r);
+}
+
 fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 {
+	if (r->ranks > 1)
+		check_ranks(s, r);
 	/* A default gives way: nobody who asks for a short run has asked for a warm-up that is longer. */
 	if (!fo_opt_given(s, "optim.warmup")) {
 		char text[24];
@@ -372,6 +429,7 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		.offload = r->offload,
 		.fused_optimizer = r->fused_optimizer,
 		.optimizer_in_backward = r->optimizer_in_backward,
+		.ddp = r->ranks > 1 ? r->ddp : 0,
 		.wgrad_lane = r->wgrad_lane == FO_RUN_YES,
 		/* Without clipping it does not matter which step's norm it is. */
 		.previous_norm = r->clip_norm == FO_RUN_CLIP_PREVIOUS || (r->optimizer_in_backward && r->clip == 0),
@@ -399,12 +457,18 @@ static struct fo_passes passes_of(const struct fo_run *r)
 
 struct fo_lowering fo_run_lowering(const struct fo_run *r, enum fo_mode mode)
 {
-	return (struct fo_lowering){ .seq = r->seq,
-				     .rows = r->rows,
-				     .micro_batches = mode == FO_MODE_TRAIN ? r->micro_batches : 1,
-				     .precision = fo_run_precision(r),
-				     .mode = mode,
-				     .pass = passes_of(r) };
+	struct fo_lowering low = { .seq = r->seq,
+				   .rows = r->rows,
+				   .micro_batches = mode == FO_MODE_TRAIN ? r->micro_batches : 1,
+				   .precision = fo_run_precision(r),
+				   .mode = mode,
+				   .pass = passes_of(r) };
+	/* Rank 0 evaluates alone, what one rank would. */
+	if (mode == FO_MODE_TRAIN && r->ranks > 1) {
+		low.rows /= r->ranks;
+		low.mesh.replicate = (int32_t)r->ranks;
+	}
+	return low;
 }
 
 /* "yes", "512", "rowwise": as the option would have it. */

@@ -29,6 +29,7 @@ enum fo_run_choice { FO_RUN_NO, FO_RUN_YES, FO_RUN_AUTO };
 enum fo_run_dtype { FO_RUN_BF16, FO_RUN_FP32 };
 enum fo_run_rounding { FO_RUN_STOCHASTIC, FO_RUN_NEAREST };
 enum fo_run_clip { FO_RUN_CLIP_EXACT, FO_RUN_CLIP_PREVIOUS };
+enum { FO_RUN_RANKS_MOST = 1024 }; /* threads of one process: more would be a mistake */
 #define FO_RUN_DEVICES "auto, cpu, cuda or cuda:N"
 enum fo_spike { FO_SPIKE_OFF, FO_SPIKE_WARN, FO_SPIKE_SKIP, FO_SPIKE_REWIND };
 
@@ -41,6 +42,7 @@ struct fo_run {
 	int packing; /* 0 packed, 1 padded, 2 bestfit: enum fo_packing */
 	const char *dir;
 	int64_t seed, steps, rows, micro_batches, threads;
+	int64_t ranks;         /* share the rows of each micro-batch */
 	int64_t metered_every; /* 0: never */
 	int precision;         /* enum fo_run_dtype */
 	const char *device;    /* FO_RUN_DEVICES */
@@ -86,6 +88,7 @@ struct fo_run {
 	int fp8_fuse;  /* enum fo_run_choice */
 	int64_t fp8_first, fp8_last;
 	int64_t offload; /* layers */
+	int64_t ddp;     /* MiB of a bucket, where there are several ranks */
 	int attention;   /* enum fo_attention */
 };
 

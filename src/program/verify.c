@@ -150,7 +150,7 @@ static fo_status check(const struct fo_program *p)
 	if (decode) /* the head (and the norm before it, 2 FLOP per weight) sees only the last token */
 		want -= (double)(p->tokens - 1) * (f.component[FO_COMP_HEAD].forward + 2.0 * (double)p->model.hidden);
 	double have = fo_program_cost(p, -1).model;
-	if (p->ranks == 1 && fabs(have - want) > 1e-12 * want)
+	if (fabs(have - want) > 1e-12 * want)
 		return fo_fail(FO_EBUG, "model FLOP are %.17g, the closed formula says %.17g", have, want);
 	return FO_OK;
 }

@@ -48,9 +48,9 @@ static void say_mfu(struct fo_doc *d, const struct fo_log_account *a)
 {
 	struct fo_log_spread s = a->mfu[a->first];
 	enum fo_doc_tone tone = s.median > 1 ? FO_DOC_BAD : FO_DOC_PLAIN;
-	fo_doc_verdict(d, tone, "MFU", "%.2f %% of the dense %s peak%s (rule %s)", 100 * s.median,
-		       fo_precision_name[a->precision], s.median > 1 ? ", which cannot be" : "",
-		       fo_log_mfu_name[a->first]);
+	fo_doc_verdict(d, tone, "MFU", "%.2f %% of the dense %s peak%s (rule %s%s)", 100 * s.median, a->type,
+		       s.median > 1 ? ", which cannot be" : "", fo_log_mfu_name[a->first],
+		       a->model.mtp_counted ? ", MTP counted" : "");
 	if (a->convention)
 		fo_doc_verdict(d, FO_DOC_PLAIN, "Printed", "%s: %s",
 			       isnan(a->printed_mfu) ? fo_doc_printf(d, "%.4g TFLOP/s per device", a->printed_tflops)
@@ -64,7 +64,7 @@ static void say_printed(struct fo_doc *d, const struct fo_log_account *a)
 	if (!isnan(share))
 		fo_doc_verdict(d, FO_DOC_PLAIN, "MFU",
 			       "%.2f %% of the dense %s peak by the log's own count of %.4g GFLOP per token",
-			       100 * share, fo_precision_name[a->precision], a->printed_flop / 1e9);
+			       100 * share, a->type, a->printed_flop / 1e9);
 	else if (!isnan(a->printed_mfu))
 		fo_doc_verdict(d, FO_DOC_PLAIN, "MFU",
 			       "%.2f %% as the log prints it; its peak and its count are not known",
@@ -110,6 +110,19 @@ static void facts(struct fo_doc *d, const struct fo_log_account *a)
 	}
 }
 
+void fo_mfu_denominators(struct fo_doc *d, const struct fo_denominator *of, int n, const char *rule, double tflops)
+{
+	if (n < 2)
+		return;
+	const char *by = rule ? fo_doc_printf(d, "by rule %s", rule) : "as the log counts";
+	fo_doc_table(d, FO_DRAW_FITTED,
+		     fo_doc_printf(d, "%.1f TFLOP/s per device %s, over each peak that fits:", tflops, by), "lrr",
+		     "peak of", "TFLOP/s", "MFU");
+	for (int i = 0; i < n; i++)
+		fo_doc_row(d, of[i].type, fo_doc_printf(d, "%.6g", of[i].tflops),
+			   fo_doc_printf(d, "%.2f %%", 100 * tflops / of[i].tflops));
+}
+
 static void rules(struct fo_doc *d, const struct fo_log_account *a)
 {
 	if (a->first < 0)
@@ -120,7 +133,8 @@ static void rules(struct fo_doc *d, const struct fo_log_account *a)
 		if (!isnan(a->mfu[r].median))
 			fo_doc_row(d, fo_log_mfu_name[r], fo_doc_printf(d, "%.2f %%", 100 * a->mfu[r].median),
 				   fo_doc_printf(d, "%.2f to %.2f", 100 * a->mfu[r].low, 100 * a->mfu[r].high),
-				   fo_doc_printf(d, "%.3f", a->flop[r] / 1e9), fo_log_mfu_counts[r]);
+				   fo_doc_printf(d, "%.3f", a->flop[r] / 1e9),
+				   fo_doc_printf(d, "%s%s", fo_log_mfu_counts[r], a->model.mtp_counted ? ", MTP" : ""));
 }
 
 static const char *clock_text(struct fo_doc *d, double at)
@@ -149,6 +163,9 @@ static void phases(struct fo_doc *d, const struct fo_log *log)
 		fo_doc_remark(d, "And %zu more; --json lists them.", log->phases - PHASES);
 }
 
+/* Time stamps of logs are of whole seconds, the times of steps rounded: parts may exceed the span by this share. */
+static const double ROUNDING = 0.005;
+
 static void ledger(struct fo_doc *d, const struct fo_log_account *a)
 {
 	const struct fo_log *log = a->log;
@@ -162,10 +179,17 @@ static void ledger(struct fo_doc *d, const struct fo_log_account *a)
 	} row[] = { { "steps", a->training },
 		    { "lost to restarts", log->parts > 1 ? a->lost : NAN },
 		    { "between steps: evaluation, checkpoints, pauses", a->other } };
+	double sum = 0;
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+		sum += isnan(row[i].seconds) ? 0 : fmax(row[i].seconds, 0);
+	bool fits = sum <= a->wall * (1 + ROUNDING);
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++)
 		if (!isnan(row[i].seconds))
 			fo_doc_row(d, row[i].name, fo_doc_num(d, fmax(row[i].seconds, 0), FO_DRAW_SECONDS),
-				   fo_doc_num(d, fmax(row[i].seconds, 0) / a->wall, FO_DRAW_SHARE));
+				   fits ? fo_doc_num(d, fmax(row[i].seconds, 0) / a->wall, FO_DRAW_SHARE) : "-");
+	if (!fits)
+		fo_doc_remark(d, "No shares: the parts are %s together, and the time stamps span %s.",
+			      fo_doc_num(d, sum, FO_DRAW_SECONDS), fo_doc_num(d, a->wall, FO_DRAW_SECONDS));
 	for (size_t p = 1; p < log->parts; p++)
 		fo_doc_item(d, "restart at step %.0f, %lld lines of steps done again%s",
 			    fo_log_at(log, log->part[p].from, FO_LOG_STEP), (long long)log->part[p].again,
@@ -180,26 +204,33 @@ static void inputs(struct fo_doc *d, const struct fo_log_account *a)
 	fo_doc_heading(d, "What this rests on");
 	fo_doc_line(d, "log", "%s", log->kind.name);
 	if (log->timed_by)
-		fo_doc_line(d, "times", "%s; %zu lines, the first %zu left out", log->timed_by, log->steps,
-			    log->left_out);
+		fo_doc_line(d, "times", "%s; %zu line%s, %s left out", log->timed_by, log->steps,
+			    fo_doc_plural((int64_t)log->steps),
+			    log->left_out ? fo_doc_printf(d, "the first %zu", log->left_out) : "none");
+	char mtp[64];
 	if (a->model_from)
-		fo_doc_line(d, "model", "%s (%s)", a->model_name, a->model_from);
+		fo_doc_line(d, "model", "%s%s (%s)", a->model_name, fo_model_mtp_with(mtp, &a->model), a->model_from);
 	if (a->seq_from)
 		fo_doc_line(d, "sequence", "%.0f (%s)", a->seq, a->seq_from);
 	if (!isnan(a->tokens))
 		fo_doc_line(d, "tokens per step", "%.0f", a->tokens);
 	if (!isnan(a->devices))
 		fo_doc_line(d, "devices", "%.0f (%s)", a->devices, a->devices_from);
-	if (a->device)
-		fo_doc_line(d, "device", "%s, %g TFLOP/s dense %s (%s)", a->device->name, a->peak,
-			    fo_precision_name[a->precision], a->device_from);
+	if (a->device && isnan(a->peak))
+		fo_doc_line(d, "device", "%s, whose peak is not published (%s)", a->device->name, a->device_from);
+	else if (a->device)
+		fo_doc_line(d, "device", "%s, %g TFLOP/s dense %s (%s)", a->device->name, a->peak, a->type,
+			    a->device_from);
+	char shares[96];
+	if (a->shares.given)
+		fo_doc_line(d, "shares of FLOP", "%s (the option)", fo_shares_text(shares, sizeof shares, &a->shares));
 	for (int i = 0; i < a->notes; i++)
 		fo_doc_line(d, "note", "%s", a->note[i]);
 }
 
 /* ---- pictures ---- */
 
-static void picture(struct fo_doc *d, const struct fo_log_account *a)
+void fo_log_picture(struct fo_doc *d, const struct fo_log_account *a)
 {
 	const struct fo_log *log = a->log;
 	size_t n = log->steps, from = log->left_out < n ? log->left_out : 0;
@@ -238,8 +269,10 @@ void fo_log_document(struct fo_doc *d, const struct fo_log_account *a, const cha
 	else
 		say_unknown(d, a);
 	facts(d, a);
-	picture(d, a);
+	fo_log_picture(d, a);
 	rules(d, a);
+	fo_mfu_denominators(d, a->denominator, a->denominators, a->first < 0 ? NULL : fo_log_mfu_name[a->first],
+			    a->tflops);
 	phases(d, a->log);
 	ledger(d, a);
 	if (a->log->kind.id)

@@ -93,7 +93,8 @@ void fo_report_look_at_memory(struct fo_report *o)
 	/* First the changes at each operation, then their sums. */
 	for (int i = 0; i < u->nlife; i++) {
 		const struct fo_life *l = &u->life[i];
-		double *live = m->live[life_of(p, u, l)], bytes = (double)((l->bytes + ALIGN - 1) / ALIGN * ALIGN);
+		double *live = m->live[life_of(p, u, l)],
+		       bytes = (double)((l->bytes + ALIGN - 1) / ALIGN * ALIGN) * p->ranks; /* of all ranks */
 		if (l->persists) {
 			live[0] += bytes;
 		} else if (end_of(l) >= l->first && p->buf[l->buf].home != FO_HOME_HOST) {

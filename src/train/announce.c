@@ -70,7 +70,7 @@ void fo_setup_plan(const struct fo_setup *s, struct fo_train_plan *out)
 		.run = s->run,
 		.program = &step->program,
 		.instances = fo_exec_unrolled(step->exec),
-		.memory = fo_exec_memory(step->exec),
+		.memory = fo_room_step_memory(step),
 		.memory_available = fo_setup_free(s),
 		.memory_reserve = s->device_reserve,
 		.memory_host = host_bytes(s),

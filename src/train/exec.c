@@ -57,7 +57,7 @@ fo_status fo_exec_step_around(struct fo_exec *e, fo_exec_around_fn *around, void
 	FO_TRY(begin(e));
 	for (int i = 0; i < e->u.n; i++) {
 		struct around a = { e, i, FO_OK };
-		if (fo_exec_is_host(fo_instance_op(e->p, &e->u, i)))
+		if (!fo_op_has_kernel(fo_instance_op(e->p, &e->u, i)->kind))
 			run_around(&a);
 		else
 			around(ctx, i, run_around, &a);

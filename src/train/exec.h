@@ -2,7 +2,11 @@
  * sets, host operations are ports that the caller serves.
  *
  * One thread per used lane (the caller's is the compute lane); an instance starts when the newest instance it waits for
- * on each other lane has finished. Nothing is allocated after fo_exec_new. */
+ * on each other lane has finished. Nothing is allocated after fo_exec_new.
+ *
+ * Ranks: an executor is one rank's. Lanes of communication have no threads of their own: one thread starts what is
+ * ready on any of them and tests what runs, so none waits for another. When a rank's step fails the others' fail too
+ * (FO_ECOMM), whatever they wait for. All ranks run the same steps in the same way. */
 #ifndef FO_TRAIN_EXEC_H
 #define FO_TRAIN_EXEC_H
 
@@ -10,6 +14,7 @@
 #include "kernel/kernel.h"
 #include "program/program.h"
 #include "timeline/timeline.h"
+#include "train/links.h"
 
 /* ---- the store: buffers that persist from step to step (weights, optimizer state, tables) ---- */
 
@@ -76,6 +81,7 @@ struct fo_exec_options {
 	 * (timeline.h: untimed). On the processor every step is timed. */
 	int timed_every;
 	fo_exec_batch_fn *batch; /* device, may be NULL: the next step's batch is copied there while a step runs */
+	struct fo_links *links;  /* to the other ranks; NULL where there are none. They outlive the executor */
 	bool eager;              /* device: operations are launched one by one, never replayed as a graph */
 };
 

@@ -1,8 +1,9 @@
 /* The engine of the processor: one thread per used lane, kernels of the kernel sets. Of the lanes that compute, one
- * does so at a time. */
+ * does so at a time. Lanes of communication share a thread. */
 #include "train/exec_int.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "train/store_int.h"
 
 #include <math.h>
@@ -28,6 +29,9 @@ struct prepared {
 	enum fo_isa isa;
 };
 
+/* Between two looks at what is on its way. The kernel adds 50 us of slack; a call of a few MB takes longer. */
+enum { NAP_NS = 20000 };
+
 struct lane {
 	struct fo_exec *e;
 	int id;
@@ -40,6 +44,11 @@ struct lane {
 	_Atomic int32_t done;   /* newest instance that has finished in this step */
 	_Atomic int32_t wanted; /* oldest instance that a sleeper waits for; INT32_MAX: nobody sleeps on this lane */
 	uint64_t delays;        /* random delays drawn so far */
+	/* Of a lane of communication, which the thread of all of these drives. */
+	bool linked, on_its_way;
+	int next; /* of `instance`: on its way, or the next to start */
+	int64_t begin_ns;
+	struct fo_transfer transfer;
 };
 
 struct fo_exec_cpu {
@@ -54,6 +63,8 @@ struct fo_exec_cpu {
 	int64_t generation; /* steps begun; guarded by lock */
 	int running;        /* helper lanes still in this step; guarded by lock */
 	bool quit;
+	pthread_t linker; /* drives the lanes of communication */
+	bool linked;      /* it runs */
 	_Atomic bool failed;
 	struct fo_err error; /* guarded by lock */
 };
@@ -65,10 +76,7 @@ static fo_status run_on(struct fo_exec *e, struct lane *ln, int id)
 	const struct fo_slot *s = &e->p->slot[e->u.slot[id]];
 	const struct prepared *pr = &e->cpu->op[fo_exec_op(e, id)];
 	struct fo_call c = fo_exec_call(e, id);
-	const int32_t *life_of = &e->u.life_of[e->u.arg_begin[id]];
-	for (int i = 0; e->o.poison && i < c.n; i++)
-		if (fo_exec_begins(e, id, i)) /* NaN in every floating-point type, -1 as an index */
-			memset(e->data[life_of[i]], 0xff, (size_t)e->u.life[life_of[i]].bytes);
+	fo_exec_poison(e, id);
 	if (fo_op_info(c.kind)->cls == FO_CLASS_HOST)
 		return e->port(e->ctx, c.attr.port, s->mb, c.arg, c.n);
 	c.threads = ln->threads;
@@ -80,9 +88,34 @@ static fo_status run_on(struct fo_exec *e, struct lane *ln, int id)
 	return FO_OK;
 }
 
+static void nap(void)
+{
+	struct timespec t = { .tv_nsec = NAP_NS };
+	nanosleep(&t, NULL);
+}
+
+static fo_status transfer(struct fo_exec *e, struct lane *ln, int id)
+{
+	bool done = false;
+	FO_TRY(fo_exec_transfer_start(e, id, &ln->transfer));
+	for (;;) {
+		FO_TRY(fo_exec_transfer_test(e, id, &ln->transfer, &done));
+		if (done)
+			return FO_OK;
+		nap();
+	}
+}
+
 /* Runs an instance with the threads and the workspace of its own lane, which its kernel was prepared for. */
 static fo_status run(struct fo_exec *e, int id)
 {
+	const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
+	if (fo_exec_is_comm(o)) {
+		fo_status st = transfer(e, &e->cpu->lane[o->lane], id);
+		if (st != FO_OK)
+			fo_comm_abort(e->o.links->world);
+		return st;
+	}
 	return run_on(e, &e->cpu->lane[fo_instance_op(e->p, &e->u, id)->lane], id);
 }
 
@@ -96,6 +129,8 @@ static void fail(struct fo_exec *e, fo_status st)
 	atomic_store(&e->cpu->failed, true);
 	pthread_cond_broadcast(&e->cpu->wake);
 	pthread_mutex_unlock(&e->cpu->lock);
+	if (e->o.links)
+		fo_comm_abort(e->o.links->world); /* others must not wait for this rank */
 }
 
 /* Returns when instance `id` of lane `l` has finished, or the step has failed. A sleeper says first what it wants and
@@ -167,10 +202,96 @@ static void run_lane(struct lane *ln, int32_t step)
 	}
 }
 
-static void *lane_thread(void *arg)
+/* ---- lanes of communication ---- */
+
+/* Has all that an instance waits for been done? With `sleeps` says first what is wanted, as wait_for does. */
+static bool is_ready(struct fo_exec *e, const struct lane *ln, bool sleeps)
 {
-	struct lane *ln = arg;
-	struct fo_exec *e = ln->e;
+	bool ready = true;
+	for (int l = 0; l < FO_LANE_COUNT; l++) {
+		int32_t need = e->u.wait[ln->instance[ln->next]][l];
+		if (l == ln->id || need < 0 || atomic_load(&e->cpu->lane[l].done) >= need)
+			continue;
+		if (sleeps && need < atomic_load(&e->cpu->lane[l].wanted))
+			atomic_store(&e->cpu->lane[l].wanted, need);
+		ready &= atomic_load(&e->cpu->lane[l].done) >= need;
+	}
+	return ready;
+}
+
+/* Nothing is on its way: returns when some lane may go on. */
+static void sleep_until_ready(struct fo_exec *e)
+{
+	struct fo_exec_cpu *x = e->cpu;
+	pthread_mutex_lock(&x->lock);
+	for (bool ready = false; !ready && !atomic_load(&x->failed);) {
+		for (int l = 0; l < FO_LANE_COUNT; l++)
+			if (x->lane[l].linked && x->lane[l].next < x->lane[l].n)
+				ready |= is_ready(e, &x->lane[l], true);
+		if (!ready)
+			pthread_cond_wait(&x->wake, &x->lock);
+	}
+	pthread_mutex_unlock(&x->lock);
+}
+
+/* Starts or tests the lane's next instance. *moved: something changed. */
+static fo_status drive(struct fo_exec *e, struct lane *ln, int32_t step, bool *moved)
+{
+	int id = ln->instance[ln->next];
+	bool done = false;
+	if (!ln->on_its_way) {
+		if (!is_ready(e, ln, false))
+			return FO_OK;
+		if (e->o.delay_seed)
+			random_delay(e, ln);
+		ln->begin_ns = fo_now_ns();
+		FO_TRY(fo_exec_transfer_start(e, id, &ln->transfer));
+		ln->on_its_way = *moved = true;
+	}
+	FO_TRY(fo_exec_transfer_test(e, id, &ln->transfer, &done));
+	if (!done)
+		return FO_OK;
+	fo_timeline_record(&e->timeline, ln->id, step, id, ln->begin_ns, fo_now_ns());
+	ln->on_its_way = false;
+	ln->next++;
+	*moved = true;
+	finished(e, ln, id);
+	return FO_OK;
+}
+
+static void run_linked(struct fo_exec *e, int32_t step)
+{
+	for (int l = 0; l < FO_LANE_COUNT; l++)
+		e->cpu->lane[l].next = 0, e->cpu->lane[l].on_its_way = false;
+	while (!atomic_load(&e->cpu->failed)) {
+		int left = 0, under_way = 0;
+		bool moved = false;
+		for (int l = 0; l < FO_LANE_COUNT; l++) {
+			struct lane *ln = &e->cpu->lane[l];
+			if (!ln->linked || ln->next == ln->n)
+				continue;
+			fo_status st = drive(e, ln, step, &moved);
+			if (st != FO_OK) {
+				fail(e, st);
+				return;
+			}
+			left += ln->next < ln->n;
+			under_way += ln->on_its_way;
+		}
+		if (!left)
+			return;
+		if (!moved && under_way)
+			nap();
+		else if (!moved)
+			sleep_until_ready(e);
+	}
+}
+
+/* ---- threads ---- */
+
+/* The thread of a lane, or of all lanes of communication (ln NULL), until the executor is closed. */
+static void serve_steps(struct fo_exec *e, struct lane *ln)
+{
 	int64_t seen = 0;
 	for (;;) {
 		pthread_mutex_lock(&e->cpu->lock);
@@ -181,13 +302,29 @@ static void *lane_thread(void *arg)
 		int32_t step = e->cpu->step;
 		pthread_mutex_unlock(&e->cpu->lock);
 		if (quit)
-			return NULL;
-		run_lane(ln, step);
+			return;
+		if (ln)
+			run_lane(ln, step);
+		else
+			run_linked(e, step);
 		pthread_mutex_lock(&e->cpu->lock);
 		e->cpu->running--;
 		pthread_cond_broadcast(&e->cpu->wake);
 		pthread_mutex_unlock(&e->cpu->lock);
 	}
+}
+
+static void *lane_thread(void *arg)
+{
+	struct lane *ln = arg;
+	serve_steps(ln->e, ln);
+	return NULL;
+}
+
+static void *link_thread(void *arg)
+{
+	serve_steps(arg, NULL);
+	return NULL;
 }
 
 static fo_status step_all(struct fo_exec *e, int32_t step)
@@ -198,6 +335,7 @@ static fo_status step_all(struct fo_exec *e, int32_t step)
 		atomic_store(&e->cpu->lane[l].wanted, INT32_MAX);
 		e->cpu->running += e->cpu->lane[l].started;
 	}
+	e->cpu->running += e->cpu->linked;
 	atomic_store(&e->cpu->failed, false);
 	e->cpu->step = step;
 	e->cpu->generation++;
@@ -246,6 +384,27 @@ static void assign_lanes(struct fo_exec *e)
 	}
 }
 
+/* Lanes of communication have nothing else, and the executor has links where there is one. */
+static fo_status link_lanes(struct fo_exec *e)
+{
+	for (int i = 0; i < e->u.n; i++) {
+		const struct fo_op *o = fo_instance_op(e->p, &e->u, i);
+		struct lane *ln = &e->cpu->lane[o->lane];
+		bool first = ln->instance[0] == i;
+		if (!first && ln->linked != fo_exec_is_comm(o))
+			return fo_fail(FO_EBUG, "lane %s has communication and other operations",
+				       fo_lane_name[o->lane]);
+		ln->linked = fo_exec_is_comm(o);
+		if (!first || !ln->linked)
+			continue;
+		if (!e->o.links || o->lane == FO_LANE_COMPUTE)
+			return fo_fail(FO_EBUG, "%s on lane %s, and no other rank to reach from there",
+				       fo_op_info(o->kind)->name, fo_lane_name[o->lane]);
+		ln->transfer.part = fo_xmalloc((size_t)e->p->ranks * sizeof *ln->transfer.part);
+	}
+	return FO_OK;
+}
+
 static fo_status open_engine(struct fo_exec *e)
 {
 	struct fo_exec_cpu *x = e->cpu = fo_xmalloc(sizeof *x);
@@ -253,12 +412,13 @@ static fo_status open_engine(struct fo_exec *e)
 	pthread_mutex_init(&x->lock, NULL);
 	pthread_cond_init(&x->wake, NULL);
 	assign_lanes(e);
+	FO_TRY(link_lanes(e));
 	x->op = fo_xmalloc((size_t)(e->ops + 1) * sizeof *x->op);
 	for (int i = 0; i < e->ops; i++) {
 		struct lane *ln = &x->lane[e->op[i]->lane];
 		const struct fo_kernel_set *set;
 		e->call[i].threads = ln->threads;
-		if (fo_exec_is_host(e->op[i]))
+		if (!fo_op_has_kernel(e->op[i]->kind))
 			continue;
 		const struct fo_kernel *k = x->op[i].kernel = fo_kernel_pick(e->o.isa, &e->call[i], &set);
 		x->op[i].isa = set->isa;
@@ -287,12 +447,18 @@ static fo_status start_lanes(struct fo_exec *e)
 		struct lane *ln = &e->cpu->lane[l];
 		if (ln->ws_bytes)
 			FO_TRY(fo_pages_new(ln->ws_bytes, &ln->ws));
-		if (l == FO_LANE_COMPUTE || !ln->n)
+		if (l == FO_LANE_COMPUTE || !ln->n || ln->linked)
 			continue;
 		if (pthread_create(&ln->thread, NULL, lane_thread, ln))
 			return fo_fail(FO_ENOMEM, "cannot start the thread of lane %s", fo_lane_name[l]);
 		ln->started = true;
 	}
+	bool linked = false;
+	for (int l = 0; l < FO_LANE_COUNT; l++)
+		linked |= e->cpu->lane[l].linked;
+	if (linked)
+		FO_TRY(fo_thread_start(&e->cpu->linker, link_thread, e, "the thread of communication"));
+	e->cpu->linked = linked;
 	return FO_OK;
 }
 
@@ -308,6 +474,8 @@ static void stop(struct fo_exec *e)
 	for (int l = 0; l < FO_LANE_COUNT; l++)
 		if (x->lane[l].started)
 			pthread_join(x->lane[l].thread, NULL);
+	if (x->linked)
+		pthread_join(x->linker, NULL);
 }
 
 static void close_engine(struct fo_exec *e)
@@ -318,6 +486,7 @@ static void close_engine(struct fo_exec *e)
 	for (int l = 0; l < FO_LANE_COUNT; l++) {
 		fo_pages_free(x->lane[l].ws, x->lane[l].ws_bytes);
 		free(x->lane[l].instance);
+		free(x->lane[l].transfer.part);
 	}
 	free(x->op);
 	pthread_cond_destroy(&x->wake);

@@ -67,6 +67,9 @@ fo_status fo_exec_find_fault(struct fo_exec *e, struct fo_exec_fault *out)
 	*out = (struct fo_exec_fault){ .instance = -1 };
 	if (st != FO_OK)
 		return st;
+	/* Other ranks repeat the step too: where there are some, it goes on to its end. */
+	const bool ends = !e->o.links;
+	bool found = false;
 	for (int id = 0; id < e->u.n; id++) {
 		const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
 		bool changes = false;
@@ -76,13 +79,12 @@ fo_status fo_exec_find_fault(struct fo_exec *e, struct fo_exec_fault *out)
 		if (changes)
 			continue;
 		/* An operand that is added to was looked at when it was made. */
-		if (find(e, id, o, true, out, &st))
-			return FO_OK;
-		if (st == FO_OK)
+		found = found || find(e, id, o, true, out, &st);
+		if (st == FO_OK && !(found && ends))
 			st = e->engine->run(e, id);
-		if (st == FO_OK && find(e, id, o, false, out, &st))
-			return FO_OK;
-		if (st != FO_OK)
+		if (st == FO_OK && !found)
+			found = find(e, id, o, false, out, &st);
+		if (st != FO_OK || (found && ends))
 			return st;
 	}
 	return FO_OK;

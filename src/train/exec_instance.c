@@ -31,6 +31,14 @@ bool fo_exec_begins(const struct fo_exec *e, int id, int i)
 	return !l->persists && l->first == id && !shared;
 }
 
+void fo_exec_poison(const struct fo_exec *e, int id)
+{
+	const int32_t *life_of = &e->u.life_of[e->u.arg_begin[id]];
+	for (int i = 0; e->o.poison && i < e->u.arg_begin[id + 1] - e->u.arg_begin[id]; i++)
+		if (fo_exec_begins(e, id, i))
+			memset(e->data[life_of[i]], 0xff, (size_t)e->u.life[life_of[i]].bytes);
+}
+
 void fo_exec_where(const struct fo_exec *e, int id, char *out, size_t size)
 {
 	const struct fo_slot *s = &e->p->slot[e->u.slot[id]];

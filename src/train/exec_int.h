@@ -66,6 +66,12 @@ static inline int fo_exec_op(const struct fo_exec *e, int id)
 /* Instance id's call, with the operands' places. */
 struct fo_call fo_exec_call(const struct fo_exec *e, int id);
 static inline bool fo_exec_is_host(const struct fo_op *o) { return fo_op_info(o->kind)->cls == FO_CLASS_HOST; }
+static inline bool fo_exec_is_comm(const struct fo_op *o) { return fo_op_info(o->kind)->cls == FO_CLASS_COMM; }
+/* Starts an operation of class COMM, and looks whether it is over. */
+FO_CHECKED fo_status fo_exec_transfer_start(struct fo_exec *e, int id, struct fo_transfer *t);
+FO_CHECKED fo_status fo_exec_transfer_test(struct fo_exec *e, int id, struct fo_transfer *t, bool *done);
+/* With option poison: fills what the instance begins with NaN, -1 as an index. */
+void fo_exec_poison(const struct fo_exec *e, int id);
 /* Does operand i of instance id begin a life whose bytes no other operand has? Such bytes may be poisoned. */
 bool fo_exec_begins(const struct fo_exec *e, int id, int i);
 /* "layer 7 (forward, micro-batch 2)", "the head (backward, micro-batch 1)", "the step". */

@@ -111,7 +111,7 @@ static fo_status judge_nonfinite(struct fo_guard *g, const struct fo_ckpt_meta *
 {
 	struct fo_exec_fault fault;
 	/* Weights and batch are as they were: the same step again, looking at every number. */
-	FO_TRY(fo_exec_find_fault(g->set->step.exec, &fault));
+	FO_TRY(fo_team_find_fault(g->set->step.team, g->set->step.exec, &g->set->ports, &fault));
 	FO_TRY(list_documents(g, m, r));
 	r->action = g->set->run->guard_nonfinite == FO_NONFINITE_SKIP ? FO_GUARD_SKIP : FO_GUARD_STOP;
 	snprintf(r->where, sizeof r->where, "%s",

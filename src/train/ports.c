@@ -9,8 +9,12 @@ fo_status fo_ports_serve(void *ctx, enum fo_port port, int mb, const struct fo_t
 	case FO_PORT_BATCH: {
 		const struct fo_batch *b = p->ahead ? p->ahead : p->batch;
 		const int32_t *const from[] = { b->token, b->target, b->position, b->doc_start };
+		const int64_t rows = arg->rows, at = (mb * (int64_t)(p->ranks ? p->ranks : 1) + p->rank) * rows;
 		for (int i = 0; i < n && i < 4; i++)
-			memcpy(arg[i].data, from[i] + mb * arg[i].rows, (size_t)arg[i].rows * sizeof(int32_t));
+			memcpy(arg[i].data, from[i] + at, (size_t)rows * sizeof(int32_t));
+		/* Documents begin at a place in the rank's own rows. */
+		for (int64_t i = 0; p->rank && n > FO_PORT_BATCH_DOC_START && i < rows; i++)
+			((int32_t *)arg[FO_PORT_BATCH_DOC_START].data)[i] -= (int32_t)(p->rank * rows);
 		return FO_OK;
 	}
 	case FO_PORT_CHUNK: {

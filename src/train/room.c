@@ -110,7 +110,7 @@ static fo_status settle(const struct maker *m, const struct fo_run *r, int64_t h
 		int64_t budget = fo_room_budget(r, have), need = m->need(m->ctx);
 		if (!budget || need <= budget)
 			break;
-		FO_TRY(m->again(m->ctx, need - m->choice->bytes));
+		FO_TRY(m->again(m->ctx, need - m->choice->bytes * r->ranks));
 	}
 	return FO_OK;
 }
@@ -126,10 +126,19 @@ static fo_status build_evaluation(struct fo_program *out, const struct fo_run *r
 
 /* ---- a step ---- */
 
+struct fo_memory fo_room_step_memory(const struct fo_room_step *s)
+{
+	struct fo_memory m = fo_exec_memory(s->exec);
+	int64_t *const part[] = { &m.arena, &m.persistent, &m.workspace, &m.max_live, &m.host_arena };
+	for (size_t i = 0; i < sizeof part / sizeof *part; i++)
+		*part[i] *= s->program.ranks;
+	return m;
+}
+
 int64_t fo_room_step_need(const struct fo_room_step *s)
 {
-	struct fo_memory m = fo_exec_memory(s->exec), eval = fo_exec_memory(s->eval);
-	int64_t bytes = fo_memory_taken(&m, s->options.cuda != NULL) + eval.workspace;
+	struct fo_memory m = fo_exec_memory(s->exec), eval = fo_exec_memory(s->eval), all = fo_room_step_memory(s);
+	int64_t bytes = fo_memory_taken(&all, s->options.cuda != NULL) + eval.workspace;
 	if (eval.arena > m.arena) /* else it uses the step's */
 		bytes += eval.arena;
 	return bytes + (s->beside ? s->beside(s->beside_ctx) : 0);
@@ -145,8 +154,10 @@ fo_status fo_room_step_programs(struct fo_room_step *s, int64_t reserve)
 		rates = fo_device_choose_rates(fo_cuda_info(s->options.cuda), fo_run_precision(s->run));
 		device = &rates;
 	}
-	fo_status st = fo_pass_choose_run(s->open ? s->open : s->run, &s->model, fo_room_budget(s->run, s->have),
-					  reserve, device, &s->choice);
+	/* Each rank has its share of the memory. */
+	fo_status st = fo_pass_choose_run(s->open ? s->open : s->run, &s->model,
+					  fo_room_budget(s->run, s->have) / s->run->ranks, reserve / s->run->ranks,
+					  device, &s->choice);
 	if (st != FO_OK && st != FO_ENOMEM)
 		return st;
 	if (st == FO_ENOMEM)
@@ -164,6 +175,11 @@ static fo_status make_executors(struct fo_room_step *s)
 		FO_TRY(fits(s->run, &s->program, 0, s->have));
 	}
 	train.batch = s->batch;
+	if (s->program.ranks > 1) {
+		train.threads = fo_team_threads(s->options.threads, s->program.ranks);
+		FO_TRY(fo_team_open(&s->team, &s->program, &train, s->port));
+		train.links = fo_team_links(s->team);
+	}
 	FO_TRY(fo_store_new_on(&s->store, &s->program, s->options.cuda));
 	FO_TRY(fo_exec_new(&s->exec, &s->program, s->store, &train, s->port, s->ctx, NULL));
 	return fo_exec_new(&s->eval, &s->eval_program, s->store, &s->options, s->port, s->eval_ctx, s->exec);
@@ -222,6 +238,8 @@ void fo_room_step_close(struct fo_room_step *s)
 	fo_exec_free(s->eval);
 	fo_exec_free(s->exec);
 	fo_store_free(s->store);
+	fo_team_close(s->team);
+	s->team = NULL;
 	fo_program_fini(&s->eval_program);
 	fo_program_fini(&s->program);
 	s->exec = s->eval = NULL;
@@ -239,7 +257,7 @@ static int64_t workspace_of(const struct fo_program *p, const struct fo_cuda_dev
 		for (int i = 0; i < p->block[b].n; i++) {
 			const struct fo_op *o = &p->block[b].op[i];
 			struct fo_work w;
-			if (fo_op_info(o->kind)->cls == FO_CLASS_HOST)
+			if (!fo_op_has_kernel(o->kind))
 				continue;
 			fo_work_of_op(&w, FO_ISA_REF, p, o, 0, 1);
 			size_t bytes = fo_cuda_ws_most(d, &w.call);

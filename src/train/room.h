@@ -8,6 +8,7 @@
 #include "pass/pass.h"
 #include "program/run.h"
 #include "train/exec.h"
+#include "train/team.h"
 
 #include <stdio.h>
 
@@ -29,10 +30,10 @@ int64_t fo_room_budget(const struct fo_run *r, int64_t have);
  *
  * The caller fills in the first part, then either calls fo_room_step_open, or the functions below it one by one. */
 struct fo_room_step {
-	const struct fo_run *run;  /* limits, precision, evaluation */
-	const struct fo_run *open; /* the run whose open choices are made; NULL: run */
-	struct fo_exec_options options;
-	fo_exec_batch_fn *batch; /* of the step's executor; evaluation looks at no next batch */
+	const struct fo_run *run;       /* limits, precision, evaluation */
+	const struct fo_run *open;      /* the run whose open choices are made; NULL: run */
+	struct fo_exec_options options; /* threads: of all ranks together */
+	fo_exec_batch_fn *batch;        /* of the step's executor; evaluation looks at no next batch */
 	fo_port_fn *port;
 	void *ctx, *eval_ctx;               /* of the ports */
 	int64_t have;                       /* bytes that are free without what is left alone; 0: not known */
@@ -47,6 +48,7 @@ struct fo_room_step {
 	struct fo_store *store; /* zeroed */
 	/* eval is there because `flatout train` has it: its memory belongs to the choice. */
 	struct fo_exec *exec, *eval;
+	struct fo_team *team; /* the other ranks; NULL: there are none. program, store and exec are rank 0's */
 };
 /* Closed with fo_room_step_close, whatever was returned. FO_ENOMEM: nothing fits. */
 FO_CHECKED fo_status fo_room_step_open(struct fo_room_step *s, const struct fo_run *r, const struct fo_exec_options *o,
@@ -57,6 +59,8 @@ FO_CHECKED fo_status fo_room_step_programs(struct fo_room_step *s, int64_t reser
  * `beside`) is known once executors are there: where both are too much, programs and executors are made again with less
  * for the program, a few times at most. FO_ENOMEM on a device that cannot hold the program. */
 FO_CHECKED fo_status fo_room_step_executors(struct fo_room_step *s);
+/* Memory of the step's executors, of all ranks together. */
+struct fo_memory fo_room_step_memory(const struct fo_room_step *s);
 /* Bytes that the step takes: of the device, or of the host. */
 int64_t fo_room_step_need(const struct fo_room_step *s);
 void fo_room_step_close(struct fo_room_step *s); /* zeroed: nothing */

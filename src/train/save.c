@@ -347,8 +347,8 @@ fo_status fo_saver_go_back(struct fo_saver *v, struct fo_ckpt_meta *meta, bool *
 	*found = st == FO_OK && path;
 	if (*found) { /* what the checkpoint lacks stays as it is */
 		st = fo_ckpt_read(path, s->tensors.weight, s->tensors.weights, s->tensors.state, s->tensors.states);
-		fo_exec_weights_changed(s->step.exec);
 		*torn = st != FO_OK;
+		FO_TRY(fo_setup_weights_changed(s));
 	}
 	if (*found && st == FO_OK) {
 		st = fo_ckpt_forget(s->folder.ckpt_dir, m.step);

@@ -12,6 +12,8 @@ fo_status fo_setup_device(struct fo_setup *s)
 {
 	char why[320];
 	int64_t total;
+	if (s->run->ranks > 1) /* they compute on the processor, whatever devices are there */
+		return FO_OK;
 	FO_TRY(fo_device_open(s->run->device, &s->cuda, why, sizeof why));
 	if (*why)
 		fo_events_warn(s->events,
@@ -142,6 +144,9 @@ fo_status fo_setup_programs(struct fo_setup *s)
 	p->open = &s->choosing;
 	p->options.cuda = s->cuda;
 	p->options.threads = s->run->threads ? (int)s->run->threads : fo_cpu_threads();
+	/* What all ranks use is what the peak is of: each has at least one, and all have the same number. */
+	if (s->run->ranks > 1)
+		p->options.threads = (int)s->run->ranks * fo_team_threads(p->options.threads, (int)s->run->ranks);
 	FO_TRY(fo_run_model(s->run, &p->model));
 	if (*s->run->program_file)
 		FO_TRY(read_program(s));
@@ -166,7 +171,7 @@ fo_status fo_setup_check_weights(struct fo_setup *s)
 struct fo_batch_shape fo_setup_shape(const struct fo_setup *s, const struct fo_program *p)
 {
 	return (struct fo_batch_shape){ .seq = p->run.seq,
-					.rows = p->run.rows,
+					.rows = p->run.rows * p->ranks, /* of all ranks */
 					.micro_batches = p->run.micro_batches,
 					.packing = (enum fo_packing)s->run->packing,
 					.window = s->step.model.sliding_window };
@@ -183,7 +188,7 @@ int64_t fo_setup_loader_bytes(const struct fo_setup *s)
 	enum { TOKEN_BYTES = 16, STEPS = 3 }; /* four int32 each; steps that are alive at once (data.h) */
 	const struct fo_room_step *p = &s->step;
 	struct fo_batch_shape shape = fo_setup_shape(s, &p->program);
-	int64_t step = p->program.tokens * p->program.run.micro_batches * TOKEN_BYTES,
+	int64_t step = p->program.tokens * p->program.ranks * p->program.run.micro_batches * TOKEN_BYTES,
 		eval = p->eval_program.tokens * TOKEN_BYTES * s->eval_batches,
 		order = fo_loader_order_bytes(&s->corpus.train, &shape);
 	return (int64_t)fo_pages_size((size_t)(STEPS * step + order)) + eval +
@@ -257,6 +262,7 @@ fo_status fo_setup_executors(struct fo_setup *s)
 	FO_TRY(fo_isa_choose(&p->options.isa));
 	if (s->run->inputs_ahead)
 		p->batch = fo_ports_batch;
+	s->ports.ranks = p->program.ranks;
 	p->port = fo_ports_serve;
 	p->ctx = &s->ports;
 	p->eval_ctx = &s->eval_ports;
@@ -282,7 +288,7 @@ void fo_setup_meta(const struct fo_setup *s, struct fo_ckpt_meta *meta)
 				       .loader = { .seed = (uint64_t)r->seed,
 						   .shard_checksum = s->corpus.train.checksum },
 				       .seq = r->seq,
-				       .rows_per_step = p->rows * p->micro_batches,
+				       .rows_per_step = p->rows * s->step.program.ranks * p->micro_batches,
 				       .packing = r->packing };
 	if (s->corpus.tokenizer)
 		meta->tokenizer_checksum = fo_tokenizer_checksum(s->corpus.tokenizer);
@@ -303,6 +309,12 @@ fo_status fo_setup_weights(struct fo_setup *s)
 		return fo_store_init_device(store, p, seed, s->cuda);
 	fo_store_init(store, p, seed);
 	return FO_OK;
+}
+
+fo_status fo_setup_weights_changed(struct fo_setup *s)
+{
+	fo_exec_weights_changed(s->step.exec);
+	return fo_team_copy(s->step.team, s->step.store);
 }
 
 /* ---- run.json and program.txt ---- */

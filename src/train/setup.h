@@ -80,6 +80,8 @@ FO_CHECKED fo_status fo_setup_executors(struct fo_setup *s);
 void fo_setup_meta(const struct fo_setup *s, struct fo_ckpt_meta *meta);
 /* Fills the store with new weights, or with those of model.weights; a checkpoint's take their place later. */
 FO_CHECKED fo_status fo_setup_weights(struct fo_setup *s);
+/* The store was filled from outside, between steps: all ranks take what is in it. */
+FO_CHECKED fo_status fo_setup_weights_changed(struct fo_setup *s);
 /* The batches that a program takes, the step's or the evaluation's. */
 struct fo_batch_shape fo_setup_shape(const struct fo_setup *s, const struct fo_program *p);
 /* A loader of the training text from this state on. */

@@ -106,7 +106,7 @@ static fo_status open_state(struct fo_session *s)
 	struct fo_setup *set = &s->set;
 	FO_TRY(fo_setup_weights(set));
 	FO_TRY(fo_setup_resume(set, &s->meta));
-	fo_exec_weights_changed(set->step.exec);
+	FO_TRY(fo_setup_weights_changed(set));
 	FO_TRY(fo_setup_loader(set, &s->meta.loader, &s->loader));
 	fo_account_init(&s->account, &set->arena, set->run->steps - s->meta.step);
 	FO_TRY(fo_log_open(&s->log, &s->events, &set->arena, set->run->dir));
@@ -170,8 +170,9 @@ static fo_status run_step(struct fo_session *s, struct fo_step_run *ran)
 	FO_TRY(fo_events_send(&s->events, (struct fo_event){ .kind = FO_EVENT_STEP_BEGINS, .step = number }));
 	ran->metered = fo_step_meter_due(&s->meter, number, !s->account.steps);
 	ran->begin_ns = s->mark_ns;
-	fo_status st = ran->metered ? fo_step_meter_run(&s->meter, number)
-				    : fo_exec_step(s->set.step.exec, (int32_t)s->meta.step);
+	fo_status st = ran->metered
+			       ? fo_step_meter_run(&s->meter, number)
+			       : fo_team_step(s->set.step.team, s->set.step.exec, &s->set.ports, (int32_t)s->meta.step);
 	ran->end_ns = s->mark_ns = fo_now_ns();
 	if (st != FO_OK) {
 		s->torn = true;

@@ -50,7 +50,8 @@ offers "--model=" flatout flops --mod
 offers "llama-3.1-8b" flatout flops --model = llama-3.1-8
 offers "llama-3.1-8b" flatout flops --model llama-3.1-8
 offers "--model=llama-3.1-8b" flatout flops --model=llama-3.1-8
-offers "MI355X" flatout mfu --device = MI35
+offers "MI350X MI355X" flatout mfu --device = MI35
+offers "MI355X" flatout mfu --device = MI355
 offers "fp8" flatout mfu --dtype fp8
 offers "a.yaml" flatout config a.
 offers "a folder" flatout config --run.dir = "a f"

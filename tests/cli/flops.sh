@@ -32,6 +32,16 @@ for m in deepseek-v3 mixtral-8x7b gpt2 palm-540b llama-3.2-1b; do
 	narrow
 done
 expect 0 "37,552,282,624" flops --model deepseek-v3 --seq 4096
+# Its multi-token-prediction module: not counted, and said; with --mtp a layer, a projection and the head once more.
+expect 0 "1 multi-token-prediction module: --mtp counts it" flops --model deepseek-v3 --seq 4096
+expect 0 '"mtp_counted": 0' flops --model deepseek-v3 --seq 4096 --json
+expect 0 "deepseek-v3 with 1 multi-token-prediction module" flops --model deepseek-v3 --seq 4096 --mtp
+narrow
+expect 0 "682,636,472,320" flops --model deepseek-v3 --seq 4096 --mtp
+expect 0 "with the head 2 times" flops --model deepseek-v3 --seq 4096 --mtp
+expect 0 "mtp projection" flops --model deepseek-v3 --seq 4096 --mtp --json
+expect 2 "has no multi-token-prediction modules to count" flops --model gpt2 --seq 1024 --mtp
+grep -q "Not counted" "$tmp/out" && { echo "FAILED: a model without modules speaks of them"; failed=1; }
 expect 0 "note: the model states at most 1024 positions" flops --model gpt2 --seq 4096
 expect 0 "deepseek-v3" flops --list
 narrow

@@ -31,13 +31,49 @@ expect 0 "32768 tokens" $H --step-seconds 1200ms --tokens-per-step 32768
 P="mfu --model palm-540b --seq 2048 --device tpu-v4 --devices 6144 --tokens-per-second 238.3k"
 expect 0 "46.23 %" $P
 expect 0 "45.73 %" $P
+# DeepSeek-V3 with and without its multi-token-prediction module: 291.854 of 281.158 GFLOP per token.
+D="mfu --model deepseek-v3 --seq 4096 --device h800 --devices 2048 --tokens-per-second 3.16M"
+expect 0 "MFU 43.86 % (rule mfu, bf16)" $D
+expect 0 "module is not counted: --mtp" $D
+expect 0 "MFU 45.53 % (rule mfu, bf16, MTP counted)" $D --mtp
+narrow
+expect 0 "weights only, MTP" $D --mtp
+expect 0 "deepseek-v3 with 1 multi-token-prediction module" $D --mtp
+expect 0 '"mtp_counted": 1' $D --mtp --json
+expect 0 '"mtp_counted": 0' $D --json
+expect 2 "has no multi-token-prediction modules" $B --tokens-per-second 1 --mtp
+expect 2 "'--mtp' goes with '--model'" $H --tokens-per-second 1 --mtp
 # fp8 under both denominators.
 expect 0 "27.17 %" $B --tokens-per-second 21111 --dtype fp8
-expect 0 "against the bf16 peak of 2250 TFLOP/s: 54.34 %" $B --tokens-per-second 21111 --dtype fp8
+expect 0 "  bf16        2250  54.34 %" $B --tokens-per-second 21111 --dtype fp8
+expect 0 "  fp8         4500  27.17 %" $B --tokens-per-second 21111 --dtype fp8
+expect 0 "1222.6 TFLOP/s per device by rule mfu" $B --tokens-per-second 21111 --dtype fp8
 narrow
+# All matmuls of the layers: 2 x 3 x 6,979,321,856 of 57.914 GFLOP.
+expect 0 "--share fp8=0.723" $B --tokens-per-second 21111 --dtype fp8
+expect 0 "--share fp8=S" $H --tokens-per-second 27307 --dtype fp8
 # Where both precisions have one peak there is nothing to set beside it.
 expect 0 "MFU 30.01 % (rule mfu, fp16)" mfu --model llama-3.1-8b --seq 8192 --device h100 --devices 16 --tokens-per-second 82000 --dtype fp16
-grep -q "against the bf16 peak" "$tmp/out" && { echo "FAILED: the bf16 peak stands beside an equal one"; failed=1; }
+grep -q "over each peak that fits" "$tmp/out" && { echo "FAILED: the bf16 peak stands beside an equal one"; failed=1; }
+# Shares weight the peaks: 1 / (0.7 / 4500 + 0.3 / 2250) = 3461.54; 0.5 fp4, 0.2 fp8, 0.3 bf16: 4285.71.
+expect 0 "MFU 35.32 % (rule mfu, 70 % fp8, 30 % bf16)" $B --tokens-per-second 21111 --share fp8=0.7
+narrow
+expect 0 "  weighted  3461.54  35.32 %" $B --tokens-per-second 21111 --share fp8=70%,bf16=30%
+expect 0 "  bf16         2250  54.34 %" $B --tokens-per-second 21111 --share fp8=.7
+expect 0 '"peak_kind": "weighted"' $B --tokens-per-second 21111 --share fp8=0.7 --json
+expect 0 '"peak_tflops": 3461.53' $B --tokens-per-second 21111 --share fp8=0.7 --json
+expect 0 '"dtype": "mixed"' $B --tokens-per-second 21111 --share fp8=0.7 --json
+# Over the bf16 peak such a run may pass 100 %, over the weighted one it may not.
+expect 0 "  bf16         2250  157.30 %" $B --tokens-per-second 61111 --share fp4=.5,fp8=.2
+expect 0 "  weighted  4285.71   82.58 %" $B --tokens-per-second 61111 --share fp4=.5,fp8=.2
+expect 2 "1 x B200-SXM-HGX in 70 % fp8, 30 % bf16 does at most" $B --tokens-per-second 90k --share fp8=0.7
+expect 2 "or --share" $B --tokens-per-second 90k --share fp8=0.7
+expect 2 "no published dense peak for fp4" $H --tokens-per-second 1 --share fp4=0.5
+expect 2 "no published dense peak for bf16" mfu --params 7e9 --device v100 --devices 8 --tokens-per-second 1 --share fp16=0.9
+expect 0 "125 TFLOP/s" mfu --params 7e9 --device v100 --devices 8 --tokens-per-second 1 --share fp16=1
+expect 2 "'--share' and '--dtype' both say" $H --tokens-per-second 1 --share fp8=0.5 --dtype fp8
+expect 2 "shares sum to 1.2, expected at most 1" $H --tokens-per-second 1 --share fp8=.6,bf16=.6
+expect 2 "expected TYPE=SHARE" $H --tokens-per-second 1 --share fp8
 # A model that is not counted: the way on.
 printf '{"model_type": "mpt", "d_model": 4096}\n' >"$tmp/mpt.json"
 expect 2 "hint: of a model that is not counted here, '--params N' in place of" mfu --model "$tmp/mpt.json" --seq 2048 --device h100 --devices 8 --tokens-per-second 1k

@@ -185,10 +185,33 @@ def doubts(folder):
         check("not dense: " + key, j["model"] is None and "--model" in " ".join(j["missing"]) and key.split("_")[0] in " ".join(j["notes"]), j["notes"])
     j = read(folder, {"log": log(num_experts=None, multi_latent_attention=False, hybrid_override_pattern=None, hybrid_attention_ratio=0.0)})
     check("dense", j["model"] is not None, j["notes"])
+    # Multi-token-prediction modules: counted when asked for, of a model that the log prints or the option names.
+    with_one = {"log": log(mtp_num_layers=1)}
+    check("mtp: says", "--mtp" in " ".join(read(folder, with_one)["notes"]))
+    counted = read(folder, with_one, "--mtp")
+    d = args["hidden_size"]  # a layer with biases, two vectors per norm; then projection, three norms, head
+    layer = 3 * d * d + 3 * d + d * d + d + 8 * d * d + 5 * d + 4 * d
+    more = counted["flop_per_token"]["mfu_6n"] - j["flop_per_token"]["mfu_6n"]
+    check("mtp", counted["mtp_counted"] == 1 and more == 6 * (layer + 2 * d * d + 6 * d + args["padded_vocab_size"] * d), more)
+    check("mtp: others", read(folder, {"log": log(mtp_num_layers=1, num_experts=8)}, "--mtp")["model"] is None)
+    named = ("--model", "llama-3.2-1b", "--device", "h100")
+    without, counted = read(folder, with_one, *named), read(folder, with_one, *named, "--mtp")
+    check("mtp: noted", without["mtp_modules"] == 1 and "not counted" in " ".join(without["notes"]), without["notes"])
+    check("mtp: named", counted["flop_per_token"]["mfu_6n"] - without["flop_per_token"]["mfu_6n"] ==
+          6 * (2048 * 3072 + 2048 ** 2 + 3 * 2048 * 8192 + 2 * 2048 + 2 * 2048 ** 2 + 3 * 2048 + 128256 * 2048), counted)
     # Another number of devices in a later dump, of the same file or of the next.
     for files in ({"log": log() + "\n" + log(world_size=4)}, {"a": log(), "b": log(world_size=4)}):
         check("two sizes", "the log names 8 and 4 devices: figures use 8" in read(folder, files)["notes"])
-    check("fp8", "fp8" in " ".join(read(folder, {"log": log(fp8="hybrid")}, "--device", "h100")["notes"]))
+    j = read(folder, {"log": log(fp8="hybrid")}, "--device", "h100")
+    check("fp8", "fp8" in " ".join(j["notes"]) and [d["type"] for d in j["denominators"]] == ["bf16", "fp8"], j["denominators"])
+    check("fp8: over each", near(j["denominators"][0]["mfu"], j["mfu"]["median"]) and
+          near(j["denominators"][1]["mfu"], j["mfu"]["median"] * 989 / 1979), j["denominators"])
+    share = 12 * 12 * 768 ** 2 * 6 / j["flop_per_token"]["mfu"]
+    check("fp8: which share", any("--share fp8=%.3f " % share in n for n in j["notes"]), (share, j["notes"]))
+    weighted = read(folder, {"log": log(fp8="hybrid")}, "--device", "h100", "--share", "fp8=0.8")
+    check("shares", near(weighted["peak_tflops"], 1 / (0.8 / 1979 + 0.2 / 989)) and weighted["dtype"] == "mixed" and
+          near(weighted["mfu"]["median"], j["mfu"]["median"] * (0.8 * 989 / 1979 + 0.2)), weighted["denominators"])
+    check("no shares", [d["type"] for d in read(folder, {"log": log()}, "--device", "h100")["denominators"]] == ["bf16"])
     # Tokens over time and rate are a number of devices only where they are nearly whole and few.
     for tokens, devices in ((4096 * 8 * 2, 8), (4096 * 8.3 * 2, None), (4096 * 100 * 2, None)):
         text = "\n".join("completed step: %d, seconds: 2.000, TFLOP/s/device: 210.0, Tokens/s/device: 4096.000, total_weights: %d, loss: 2.2" % (i, tokens) for i in range(30))
@@ -204,6 +227,12 @@ def doubts(folder):
     for share, words in ((flop, "the log counts 6 N + 12"), (6 * 1235814400, "fits: 6 N without")):
         text = "\n".join(torchtitan(i).replace("21.23%", "%.3f%%" % (100 * RATE * share / 989.4e12)).replace("210.00", "%.3f" % (RATE * share / 1e12)) for i in range(1, 31))
         check("states", words in (read(folder, {"log": text}, *options)["printed"]["convention"] or ""), words)
+    # A device that publishes no peak that fits: no failure, all but MFU, and what to give. As an option it is refused.
+    for name in ("AMD Instinct MI308X", "NVIDIA GB10"):
+        text = "[titan] CUDA capacity: %s with 191.98GiB memory\n" % name + "\n".join(torchtitan(i) for i in range(1, 31))
+        j = read(folder, {"log": text}, "--model", "llama-3.2-1b", "--seq", str(SEQ))
+        check("no peak", j["device"] == name.split()[-1] and j["mfu"]["median"] is None and near(j["tokens_per_second_per_device"], RATE), j)
+        check("no peak: asks", any("--devices-file" in m for m in j["missing"]), j["missing"])
     # MLPerf: blocks of ten steps, counted in tokens, with an evaluation between them; 8 devices of one DGX.
     def event(ms, key, value=None, **more):
         return ':::MLLOG ' + json.dumps({"time_ms": 1700000000000 + ms, "key": key, "value": value, "metadata": more})

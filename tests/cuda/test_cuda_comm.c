@@ -38,7 +38,8 @@ static void need(bool good, const char *what)
 }
 #define NEED(x) need(x, #x)
 /* CALL(communicator, kind, op, from, to, elements, type, peer, stream) */
-#define CALL(c, kind, op, ...) fo_comm_call(c, &(struct fo_comm_call){ FO_COMM_##kind, FO_COMM_##op, __VA_ARGS__ })
+#define CALL(c, kind, op, ...) \
+	fo_comm_call(c, &(struct fo_comm_call){ FO_COMM_##kind, FO_COMM_##op, __VA_ARGS__, NULL })
 
 /* A buffer on the device and its copy in page-locked memory. */
 struct pair {
@@ -308,6 +309,26 @@ static void test_ring(void **state)
 	among(ring);
 }
 
+/* Every rank sends a part of its own to each, itself included. */
+static void all_to_all(struct member *m)
+{
+	struct pair mine = pair_new(m->cuda, N * RANKS * 4), theirs = pair_new(m->cuda, N * RANKS * 4);
+	for (int i = 0; i < N * RANKS; i++)
+		((float *)mine.host)[i] = number(m->rank, i);
+	in(m->cuda, &mine, m->s);
+	ok(CALL(m->comm, ALL_TO_ALL, SUM, mine.device, theirs.device, N, FO_F32, 0, m->s));
+	out(m->cuda, &theirs, m->s);
+	for (int i = 0; i < N * RANKS; i++)
+		NEED(get(&theirs, FO_F32, i) == number(i / N, m->rank * N + i % N));
+	pair_free(m->cuda, &mine);
+	pair_free(m->cuda, &theirs);
+}
+static void test_all_to_all(void **state)
+{
+	(void)state;
+	among(all_to_all);
+}
+
 /* A rank with another count: an error in all of them, no wrong sum and no hanging. */
 static void disagree(struct member *m)
 {
@@ -434,11 +455,11 @@ static void test_meet(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_alone),   cmocka_unit_test(test_memory),
-					    cmocka_unit_test(test_refused), cmocka_unit_test(test_collectives),
-					    cmocka_unit_test(test_ring),    cmocka_unit_test(test_disagree),
-					    cmocka_unit_test(test_give_up), cmocka_unit_test(test_env),
-					    cmocka_unit_test(test_meet) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_alone),    cmocka_unit_test(test_memory),
+					    cmocka_unit_test(test_refused),  cmocka_unit_test(test_collectives),
+					    cmocka_unit_test(test_ring),     cmocka_unit_test(test_all_to_all),
+					    cmocka_unit_test(test_disagree), cmocka_unit_test(test_give_up),
+					    cmocka_unit_test(test_env),      cmocka_unit_test(test_meet) };
 	const struct fo_comm_place place = { .ranks = 1 };
 	struct fo_comm *comm;
 	int status;

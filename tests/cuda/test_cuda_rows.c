@@ -1,4 +1,4 @@
-/* Kernels over rows at the shapes of real models, which the cases of audit/engine/num_cases.c are too small for: wide
+/* Kernels over rows at the shapes of real models, which the cases of check/engine/num_cases.c are too small for: wide
  * rows, heads inside merged buffers, more pieces than blocks, words that occur often, operands of differing types. Each
  * against `ref` in double precision, allowed what fo_num_check allows; bytes around the rectangles stay; a second run,
  * in another order of blocks, gives the same bits. */

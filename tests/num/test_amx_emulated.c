@@ -9,7 +9,7 @@
 #include "kernel/x86/amx_matmul.inc"
 #endif
 
-#include "audit/engine/num.h"
+#include "check/engine/num.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

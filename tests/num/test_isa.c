@@ -1,5 +1,5 @@
 /* The choice of instruction set and kernel. */
-#include "audit/engine/num.h"
+#include "check/engine/num.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

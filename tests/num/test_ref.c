@@ -1,6 +1,6 @@
 /* The reference set in double precision against mathematics: central differences, <J u, y> = <u, J' y>, textbook loops,
  * and the count of multiply-accumulates. */
-#include "audit/engine/num.h"
+#include "check/engine/num.h"
 
 #include "base/clock.h"
 

@@ -8,7 +8,7 @@
 
 #include "kernel/x86/dot_matmul.inc"
 
-#include "audit/engine/num.h"
+#include "check/engine/num.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

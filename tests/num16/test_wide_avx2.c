@@ -10,7 +10,7 @@
 
 #include "kernel/x86/vector_set.inc"
 
-#include "audit/engine/num.h"
+#include "check/engine/num.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,6 +6,8 @@
  *   FAKE_NVML_REFUSES   names of functions that say "not supported" (3), between commas
  *   FAKE_NVML_PCI       where the device is, in place of that address
  *   FAKE_NVML_START     what nvmlInit_v2 returns
+ *   FAKE_NVML_SICK      1: its settings and links are bad: a narrow PCIe link, a power limit below the default, two
+ *                       NVLinks down, persistence off, a row that could not be remapped
  *
  *   FAKE_NVML_GPM       no: the device has no performance counters; still: they do not move; else the tensor pipes'
  *                       per cent, one value for each time that they are asked for, the last one from then on, whatever
@@ -47,7 +49,7 @@ static int refused(const char *name)
 	return list && strstr(list, name) ? 3 : 0;
 }
 
-static int device;
+static int device, second;
 
 int nvmlInit_v2(void)
 {
@@ -122,6 +124,75 @@ int nvmlDeviceGetMemoryInfo(void *d, unsigned long long *m)
 	m[2] = 1 << 30;
 	m[1] = m[0] - m[2];
 	return refused("nvmlDeviceGetMemoryInfo");
+}
+
+/* ---- settings ---- */
+
+static int sick(void)
+{
+	const char *v = getenv("FAKE_NVML_SICK");
+	return v && *v == '1';
+}
+
+struct pci_info {
+	char legacy[16];
+	unsigned domain, bus, device, id, subsystem;
+	char address[32];
+};
+int nvmlDeviceGetCount_v2(unsigned *n)
+{
+	*n = 2;
+	return refused("nvmlDeviceGetCount_v2");
+}
+int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **out)
+{
+	*out = i ? &second : &device;
+	return i > 1 ? 2 : 0;
+}
+int nvmlDeviceGetName(void *d, char *to, unsigned size)
+{
+	(void)d;
+	return snprintf(to, size, "NVIDIA H100 80GB HBM3") < 0;
+}
+int nvmlDeviceGetPciInfo_v3(void *d, struct pci_info *p)
+{
+	memset(p, 0, sizeof *p);
+	snprintf(p->address, sizeof p->address, "00000000:%s:00.0", d == &second ? "9D" : "1B");
+	return 0;
+}
+#define SETTING(name, value)           \
+	int name(void *d, unsigned *v) \
+	{                              \
+		(void)d;               \
+		*v = value;            \
+		return refused(#name); \
+	}
+SETTING(nvmlDeviceGetPersistenceMode, !sick())
+SETTING(nvmlDeviceGetComputeMode, 0)
+SETTING(nvmlDeviceGetPerformanceState, 0)
+SETTING(nvmlDeviceGetCurrPcieLinkGeneration, 5)
+SETTING(nvmlDeviceGetMaxPcieLinkGeneration, 5)
+SETTING(nvmlDeviceGetCurrPcieLinkWidth, sick() ? 8 : 16)
+SETTING(nvmlDeviceGetMaxPcieLinkWidth, 16)
+SETTING(nvmlDeviceGetPowerManagementDefaultLimit, sick() ? 1000000 : 700000)
+int nvmlDeviceGetMigMode(void *d, unsigned *now, unsigned *pending)
+{
+	(void)d;
+	*now = *pending = 0;
+	return 0;
+}
+int nvmlDeviceGetNvLinkState(void *d, unsigned link, unsigned *up)
+{
+	(void)d;
+	*up = !(sick() && (link == 3 || link == 7));
+	return link < 18 ? 0 : 2;
+}
+int nvmlDeviceGetRemappedRows(void *d, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *failed)
+{
+	(void)d;
+	*corrected = *uncorrected = *pending = 0;
+	*failed = (unsigned)sick();
+	return 0;
 }
 
 #ifndef FAKE_NVML_OLD

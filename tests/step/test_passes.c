@@ -7,7 +7,8 @@
  * and every weight and moment after three steps. */
 #include "base/clock.h"
 #include "pass/pass.h"
-#include "support/step.h"
+#include "support/choices.h"
+#include "support/outcome.h"
 #include "support/must.h"
 
 #include <math.h>
@@ -15,38 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what a training run of three steps leaves, in one order whatever the program ---- */
+/* ---- three steps of training ---- */
 
-enum { STEPS = 3 };
-struct outcome {
-	double loss[STEPS], norm[STEPS];
-	/* Tensors by name and kind (0 weight, 1 master, 2 m, 3 v; 4: m after the first step). */
-	struct item {
-		char name[96];
-		int which;
-		int64_t n;
-		double *v;
-	} item[1024];
-	int n;
-	int offset; /* added to `which` */
-};
-
-static fo_status keep(void *ctx, const struct fo_store_tensor *t)
-{
-	struct outcome *o = ctx;
-	if (o->offset && t->which != 2)
-		return FO_OK;
-	assert_true(o->n < (int)(sizeof o->item / sizeof *o->item));
-	struct item *i = &o->item[o->n++];
-	*i = (struct item){ .which = o->offset ? 4 : t->which, .n = t->rows * t->cols };
-	snprintf(i->name, sizeof i->name, "%s", t->name);
-	i->v = malloc((size_t)i->n * sizeof *i->v);
-	assert_non_null(i->v);
-	for (int64_t r = 0; r < t->rows; r++)
-		for (int64_t c = 0; c < t->cols; c++)
-			i->v[r * t->cols + c] = step_get(t->data, t->dtype, r * t->ld + c);
-	return FO_OK;
-}
+enum { STEPS = OUTCOME_STEPS };
 
 static void train(struct outcome *out, const struct fo_model *m, const struct fo_lowering *low,
 		  const struct step_batch *b, enum fo_isa isa)
@@ -60,47 +32,10 @@ static void train(struct outcome *out, const struct fo_model *m, const struct fo
 	for (int s = 0; s < STEPS; s++) {
 		step_rig_at(&r, s + 1);
 		must(fo_exec_step(r.exec, s));
-		out->loss[s] = r.loss[0];
-		out->norm[s] = r.hyper[FO_HYPER_LAST_NORM] = r.scale[1];
-		if (s == 0) {
-			out->offset = 4;
-			must(fo_store_visit(r.store, &r.program, keep, out));
-			out->offset = 0;
-		}
+		outcome_step(out, &r, s);
 	}
-	must(fo_store_visit(r.store, &r.program, keep, out));
+	outcome_end(out, &r);
 	step_rig_free(&r);
-}
-
-static void outcome_free(struct outcome *o)
-{
-	for (int i = 0; i < o->n; i++)
-		free(o->item[i].v);
-}
-
-static const struct item *find(const struct outcome *o, const struct item *like)
-{
-	for (int i = 0; i < o->n; i++)
-		if (o->item[i].which == like->which && !strcmp(o->item[i].name, like->name))
-			return &o->item[i];
-	fail_msg("no tensor '%s' (%d)", like->name, like->which);
-	return NULL;
-}
-
-/* |a - b| / |b| in the 2-norm, where |b| counts as at least 1e-3 of all tensors of its kind together: the gradient of a
- * key's bias is 0 in exact arithmetic, and nothing but rounding in any other. */
-static double distance(const struct item *a, const struct item *b, const struct outcome *all)
-{
-	double d = 0, n = 0, total = 0;
-	assert_int_equal(a->n, b->n);
-	for (int64_t i = 0; i < a->n; i++) {
-		d += (a->v[i] - b->v[i]) * (a->v[i] - b->v[i]);
-		n += b->v[i] * b->v[i];
-	}
-	for (int k = 0; k < all->n; k++)
-		for (int64_t i = 0; all->item[k].which == b->which && i < all->item[k].n; i++)
-			total += all->item[k].v[i] * all->item[k].v[i];
-	return sqrt(d / fmax(n, 1e-6 * total));
 }
 
 /* Error of `got` against `truth`, at most `times` that of `plain` plus eps, in everything. */
@@ -120,88 +55,14 @@ static void compare(const char *label, const struct outcome *got, const struct o
 	}
 	assert_int_equal(got->n, plain->n);
 	for (int i = 0; i < got->n; i++) {
-		const struct item *g = &got->item[i], *p = find(plain, g);
-		struct item like = *g;
+		const struct outcome_item *g = &got->item[i], *p = outcome_find(plain, g);
+		struct outcome_item like = *g;
 		if (g->which == 1) /* fp64 has no master copies: its weights are */
 			like.which = 0;
-		const struct item *t = find(truth, &like);
-		double e = distance(g, t, truth), have = distance(p, t, truth);
+		const struct outcome_item *t = outcome_find(truth, &like);
+		double e = outcome_distance(g, t, truth), have = outcome_distance(p, t, truth);
 		if (!(e <= times * have + eps))
 			fail_msg("%s: %s '%s' is off by %.3g, plain by %.3g", label, kind[g->which], g->name, e, have);
-	}
-}
-
-/* ---- random choices ---- */
-
-static uint64_t seed = 20261121, draws;
-static int64_t draw(int64_t n) { return (int64_t)(fo_rng_u64(seed, draws++) % (uint64_t)n); }
-
-static struct fo_model random_model(void)
-{
-	int64_t kv = 1 + draw(2), heads = kv * (1 + draw(2)), dim = 8 * (1 + draw(2));
-	struct fo_model m = step_model(1 + draw(3), heads * dim, heads, kv, 8 + draw(40), 30 + draw(40), draw(2));
-	if (draw(3) == 0)
-		m.head_dim = 8, m.hidden = 20;
-	do { /* what some architecture has together */
-		m.attention_bias = draw(2), m.output_bias = draw(2), m.mlp_bias = draw(2);
-		m.qk_norm = draw(2);
-		m.sliding_window = draw(2) ? 5 : 0;
-	} while (fo_model_trainable(&m) != FO_OK);
-	return m;
-}
-
-/* Values that a field of struct fo_passes may take beside 0. */
-static const struct {
-	size_t field;
-	int64_t value[4];
-	int n;
-} choice[] = {
-	{ offsetof(struct fo_passes, merge_qkv), { 1 }, 1 },
-	{ offsetof(struct fo_passes, merge_gate_up), { 1 }, 1 },
-	{ offsetof(struct fo_passes, fuse_loss), { 5, 1, 8, 64 }, 4 },
-	{ offsetof(struct fo_passes, fuse_elementwise), { 1 }, 1 },
-	{ offsetof(struct fo_passes, recompute),
-	  { FO_RECOMPUTE_SELECTIVE, FO_RECOMPUTE_FULL, FO_RECOMPUTE_OUT, FO_RECOMPUTE_QKV | FO_RECOMPUTE_ATTENTION },
-	  4 },
-	{ offsetof(struct fo_passes, recompute_layers), { 1, 2 }, 2 },
-	{ offsetof(struct fo_passes, recompute_rest),
-	  { FO_RECOMPUTE_NORM, FO_RECOMPUTE_GATE_UP | FO_RECOMPUTE_SWIGLU },
-	  2 },
-	{ offsetof(struct fo_passes, fused_optimizer), { 1 }, 1 },
-	{ offsetof(struct fo_passes, optimizer_in_backward), { 1 }, 1 },
-	{ offsetof(struct fo_passes, attention), { FO_ATTENTION_EAGER }, 1 },
-	{ offsetof(struct fo_passes, offload), { 1 }, 1 },
-	{ offsetof(struct fo_passes, wgrad_lane), { 1 }, 1 },
-	{ offsetof(struct fo_passes, fuse_rope), { 1 }, 1 },
-};
-enum { CHOICES = sizeof choice / sizeof *choice, ATTENTION = CHOICES - 4 };
-
-static struct fo_passes random_passes(const struct fo_model *m)
-{
-	struct fo_passes p = { 0 };
-	p.offload = (int64_t)(fo_rng_u64(seed + 2, draws) % (uint64_t)m->layers); /* apart, as attention */
-	p.wgrad_lane = (int64_t)(fo_rng_u64(seed + 3, draws) % 2);
-	p.fuse_rope = (int64_t)(fo_rng_u64(seed + 4, draws) % 2);
-	p.attention = (int64_t)(fo_rng_u64(seed + 1, draws) %
-				FO_ATTENTION_COUNT); /* apart: it does not move the other draws */
-	for (int i = 0; i < ATTENTION; i++)
-		if (draw(2))
-			*(int64_t *)((char *)&p + choice[i].field) = choice[i].value[draw(choice[i].n)];
-	p.previous_norm = p.optimizer_in_backward ? 1 : draw(2); /* nothing else is legal */
-	return p;
-}
-
-static void describe(char *text, size_t size, const struct fo_model *m, const struct fo_lowering *low)
-{
-	int n = snprintf(text, size, "%s, layers %d hidden %d heads %d/%d ffn %d%s%s%s%s%s",
-			 fo_numerics_name[low->precision], (int)m->layers, (int)m->hidden, (int)m->heads,
-			 (int)m->kv_heads, (int)m->ffn, m->tied ? " tied" : "",
-			 m->attention_bias ? " attention-bias" : "", m->mlp_bias ? " mlp-bias" : "",
-			 m->qk_norm ? " qk-norm" : "", m->sliding_window ? " window" : "");
-	for (int i = 0; i < fo_pass_fields; i++) {
-		int64_t v = fo_passes_get(&low->pass, fo_pass_field[i].offset);
-		if (v && n < (int)size)
-			n += snprintf(text + n, size - (size_t)n, ", %s=%lld", fo_pass_field[i].name, (long long)v);
 	}
 }
 
@@ -221,7 +82,7 @@ static void check(const struct fo_model *m, const struct step_batch *b, struct f
 		low.pass = none;
 		train(&plain, m, &low, b, isa);
 		low.pass = passes;
-		describe(label, sizeof label, m, &low);
+		choices_describe(label, sizeof label, m, &low);
 		train(&got, m, &low, b, isa);
 		/* fp64: sums in another order. Narrower: twice the plain program's error; eps is where chance decides
 		 * it. */
@@ -240,11 +101,11 @@ static void test_each_alone(void **state)
 	(void)state;
 	enum fo_isa isa;
 	must(fo_isa_choose(&isa));
-	for (int i = 0; i < CHOICES; i++) {
+	for (int i = 0; i < CHOICES_PASSES; i++) {
 		struct fo_model m = step_model(2, 32, 4, 2, 40, 50, false);
 		struct fo_passes p = { 0 };
 		struct step_batch b;
-		*(int64_t *)((char *)&p + choice[i].field) = choice[i].value[0];
+		*(int64_t *)((char *)&p + choices_pass[i].field) = choices_pass[i].value[0];
 		p.previous_norm = p.optimizer_in_backward;
 		step_batch_random(&b, 16, 2, 2, m.vocab, 2, 7);
 		check(&m, &b, p, FO_ATTENTION_FLASH, isa);
@@ -261,11 +122,12 @@ static void test_random_subsets(void **state)
 	enum fo_isa isa;
 	must(fo_isa_choose(&isa));
 	for (int round = 0; round < 24; round++) {
-		struct fo_model m = random_model();
+		struct fo_model m = choices_model();
 		struct step_batch b;
-		step_batch_random(&b, 6 + draw(14), 1 + draw(2), 1 + draw(3), m.vocab, (int)draw(4), seed + draws);
+		step_batch_random(&b, 6 + choices_draw(14), 1 + choices_draw(2), 1 + choices_draw(3), m.vocab,
+				  (int)choices_draw(4), choices_seed + choices_draws);
 		step_batch_window(&b, m.sliding_window);
-		struct fo_passes passes = random_passes(&m);
+		struct fo_passes passes = choices_passes(&m);
 		check(&m, &b, passes, passes.attention, isa);
 		step_batch_free(&b);
 	}
@@ -276,9 +138,9 @@ static void test_other_modes(void **state)
 {
 	(void)state;
 	for (int round = 0; round < 24; round++) {
-		struct fo_model m = random_model();
+		struct fo_model m = choices_model();
 		struct fo_program p, q;
-		struct fo_lowering low = { .seq = 8, .rows = 1, .micro_batches = 1, .pass = random_passes(&m) };
+		struct fo_lowering low = { .seq = 8, .rows = 1, .micro_batches = 1, .pass = choices_passes(&m) };
 		must(fo_pass_build(&p, &m, &low));
 		for (int mode = FO_MODE_EVAL; mode <= FO_MODE_DECODE; mode++) {
 			low.mode = (enum fo_mode)mode;
@@ -535,7 +397,7 @@ static void test_fuse_rope_bits(void **state)
 	static struct outcome plain, fused;
 	(void)state;
 	for (int i = 0; i < 8; i++) {
-		struct fo_model m = random_model();
+		struct fo_model m = choices_model();
 		struct step_batch b;
 		step_batch_random(&b, 12, 2, 1, m.vocab, STEPS, 11);
 		struct fo_lowering low = step_lowering(&b, (enum fo_numerics)(i % FO_PRECISION_COUNT), FO_MODE_TRAIN);
@@ -635,8 +497,8 @@ static void test_logits(void **state)
 	step_batch_random(&b, 12, 2, 2, m.vocab, 2, 11);
 	struct fo_lowering low = step_lowering(&b, FO_PRECISION_F64, FO_MODE_LOGITS);
 	step_rig_lower(&plain, &m, &low, &b, &o);
-	for (int i = 0; i < CHOICES; i++)
-		*(int64_t *)((char *)&low.pass + choice[i].field) = choice[i].value[0];
+	for (int i = 0; i < CHOICES_PASSES; i++)
+		*(int64_t *)((char *)&low.pass + choices_pass[i].field) = choices_pass[i].value[0];
 	step_rig_lower(&fused, &m, &low, &b, &o);
 	must(fo_exec_step(plain.exec, 0));
 	must(fo_exec_step(fused.exec, 0));
@@ -655,7 +517,7 @@ static void test_fused_optimizer_promises(void **state)
 	enum fo_isa isa;
 	must(fo_isa_choose(&isa));
 	for (int k = 0; k < 12; k++) {
-		struct fo_model m = random_model();
+		struct fo_model m = choices_model();
 		struct step_batch b;
 		uint64_t hash[2];
 		step_batch_random(&b, 8, 1, 2, m.vocab, 2, 3);

@@ -1,5 +1,5 @@
 /* The self-check: no operation is left out, what did not run does not pass, and a step that is wrong is seen. */
-#include "audit/engine/verify_int.h"
+#include "check/engine/verify_int.h"
 #include "support/must.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whoever adds an operation adds cases for it: src/audit/engine/num_cases.c. */
+/* Whoever adds an operation adds cases for it: src/check/engine/num_cases.c. */
 static void test_every_operation_has_a_case(void **state)
 {
 	static const int dtype[] = { FO_F32, FO_BF16, FO_F64 };

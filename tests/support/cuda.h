@@ -3,7 +3,7 @@
 #ifndef FO_TESTS_SUPPORT_CUDA_H
 #define FO_TESTS_SUPPORT_CUDA_H
 
-#include "audit/engine/num_cuda.h"
+#include "check/engine/num_cuda.h"
 #include "cuda/soft.h"
 #include "kernel/cuda/cuda.h"
 

@@ -1,11 +1,13 @@
 #define _GNU_SOURCE /* memfd_create */
 #include "support/fuzz_targets.h"
+#include "audit/host.h"
 #include "ckpt/ckpt.h"
 #include "data/data_int.h"
 #include "diagnose/straggler.h"
 #include "cost/cost.h"
 #include "cost/device_profile.h"
 #include "hw/profile.h"
+#include "job/job.h"
 #include "ladder/plan_int.h"
 #include "program/run.h"
 #include "record/record.h"
@@ -466,6 +468,50 @@ static void schedule(const void *bytes, size_t n)
 	close(fd);
 }
 
+/* A training configuration: as a job its list and its JSON can be written, whatever it holds. */
+static void job(const void *bytes, size_t n)
+{
+	char path[64];
+	const char *paths[] = { path };
+	struct fo_job j;
+	int fd = as_file(path, bytes, n);
+	fo_err_clear();
+	fo_status st = fo_job_read(paths, 1, NULL, &j);
+	explained(st);
+	if (st == FO_OK) {
+		struct fo_doc doc = { 0 };
+		struct fo_str text = { 0 }, json = { 0 };
+		struct fo_json w;
+		fo_job_list(&j, &doc);
+		fo_doc_to_term(&doc, 80, &text);
+		fo_json_begin(&w, &json, false);
+		fo_json_object(&w, NULL);
+		fo_job_json(&j, &w);
+		fo_json_close(&w);
+		json_t *again = json_loadb(json.data, json.len, 0, NULL);
+		if (!again)
+			abort();
+		json_decref(again);
+		fo_doc_fini(&doc);
+		fo_str_fini(&text);
+		fo_str_fini(&json);
+	}
+	fo_job_fini(&j);
+	close(fd);
+}
+
+/* What commands printed on a host. */
+static void host(const void *bytes, size_t n)
+{
+	struct fo_host_facts f = { 0 };
+	struct fo_audit a = { 0 };
+	fo_host_read(&f, "a/x", bytes, n);
+	fo_host_read(&f, "b/x", bytes, n / 2);
+	fo_audit_host(&a, &f);
+	fo_audit_fini(&a);
+	fo_host_facts_fini(&f);
+}
+
 /* ---- traces ---- */
 
 static void hold(bool true_of_every_trace, const char *what)
@@ -571,6 +617,7 @@ const struct fuzz_target fuzz_target[] = {
 	{ "json_line", json_line }, { "device_profile", device_profile },
 	{ "profile", profile },     { "log", log_file },
 	{ "schedule", schedule },   { "trace", trace },
-	{ "nsys", nsys },
+	{ "nsys", nsys },           { "job", job },
+	{ "host", host },
 };
 const int fuzz_targets = sizeof fuzz_target / sizeof *fuzz_target;

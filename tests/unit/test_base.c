@@ -325,6 +325,19 @@ static void test_statistics(void **state)
 	assert_true(fo_stats_quantile(v, 5, 0) == 1 && fo_stats_quantile(v, 5, 1) == 5);
 	assert_true(fabs(fo_stats_quantile(v, 5, 0.1) - 1.4) < 1e-12);
 	assert_true(fo_stats_quantile(one, 1, 0.9) == 7);
+	/* Selecting finds what sorting finds: all sizes, many and few different values. */
+	for (size_t n = 1; n < 200; n++)
+		for (uint64_t different = 1; different < 1000; different *= 3) {
+			double x[200], y[200];
+			for (size_t i = 0; i < n; i++)
+				x[i] = y[i] = (double)(fo_rng_u64(different, n * 1000 + i) % different);
+			struct fo_spread sorted = fo_stats_spread(x, n), selected = fo_stats_select_spread(y, n);
+			assert_true(sorted.low == selected.low && sorted.median == selected.median &&
+				    sorted.high == selected.high);
+			for (double q = 0; q <= 1; q += 0.125)
+				assert_true(fo_stats_select(y, n, q) == fo_stats_quantile(x, n, q));
+		}
+	assert_true(isnan(fo_stats_select(NULL, 0, 0.5)) && isnan(fo_stats_select_spread(NULL, 0).low));
 }
 
 static void test_shell_word(void **state)

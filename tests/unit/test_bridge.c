@@ -111,7 +111,25 @@ static void test_device(void **state)
 		{ "NVIDIA GeForce RTX 4090 Laptop GPU", 76, 16, NULL },
 		{ "NVIDIA GeForce RTX 2080 Ti", 68, 11, NULL },
 		{ "NVIDIA A100-SXM4-80GB MIG 3g.40gb", 42, 39.4, NULL },
-		{ "NVIDIA GH200 480GB", 132, 95, NULL },
+		{ "NVIDIA A100-SXM4-80GB", 132, 79.1, NULL },
+		{ "NVIDIA GH200 480GB", 132, 95, "GH200-96GB" },
+		{ "NVIDIA GH200 480GB", 0, 0, "GH200-96GB" }, /* of two with one peak the slower memory */
+		{ "NVIDIA GH200 144G HBM3e", 132, 143.4, "GH200-144GB" },
+		{ "NVIDIA GH200 480GB", 132, 108, NULL }, /* no such memory */
+		{ "NVIDIA B300 SXM6 AC", 148, 268, "B300-SXM-HGX" },
+		{ "NVIDIA GB300", 152, 277, "GB300-NVL72" },
+		{ "NVIDIA GB10", 48, 119.7, "GB10" },
+		{ "NVIDIA GeForce RTX 3090", 82, 23.6, "RTX-3090" },
+		{ "NVIDIA GeForce RTX 3090 Ti", 84, 23.6, NULL },
+		{ "NVIDIA GeForce RTX 5090", 170, 31.4, "RTX-5090" },
+		{ "NVIDIA RTX A6000", 84, 47.5, "RTX-A6000" },
+		{ "NVIDIA RTX 6000 Ada Generation", 142, 47.5, NULL },
+		{ "NVIDIA RTX PRO 6000 Blackwell Workstation Edition", 188, 95, "RTX-PRO-6000-Blackwell" },
+		{ "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", 188, 95, "RTX-PRO-6000-Max-Q" },
+		{ "AMD Instinct MI350X", 256, 288, "MI350X" },
+		{ "AMD Instinct MI355X", 256, 288, "MI355X" },
+		{ "AMD Instinct MI308X", 80, 192, "MI308X" },
+		{ "AMD Instinct MI300X", 80, 192, NULL }, /* a part of one */
 		{ "", 0, 0, NULL },
 	};
 	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {

@@ -1,7 +1,7 @@
 /* fp8 formats, casts and products: all 256 numbers of each format from its definition, every rounding by looking for
  * the nearest number in double, casts and scaled products of PyTorch (tests/golden/make_fp8.py), and what scales do at
  * the edges. */
-#include "audit/engine/num.h"
+#include "check/engine/num.h"
 #include "base/clock.h"
 #include "ckpt/ckpt.h"
 

@@ -73,6 +73,9 @@ static void test_parameter_counts(void **state)
 		{ "flatout-134m", 134105856 }, /* 2 x 32000 x 768 + 12 x (4 x 768^2 + 3 x 768 x 2048 + 2 x 768) + 768 */
 		{ "flatout-1b",
 		  999368704 }, /* 2 x 32000 x 2048 + 18 x (4 x 2048^2 + 3 x 2048 x 5120 + 2 x 2048) + 2048 */
+		/* 2 x 202048 x 5120 + 48 x (5120 x 56 x 128 + 40 x 128 x 5120 + 17 x 3 x 5120 x 8192 + 16 x 5120 +
+		 * 2 x 5120) + 5120; the 109 billion of its name count what sees images, too */
+		{ "llama-4-scout", 107769861120 },
 		/* 671,026,419,200 with the score-correction biases of 58 layers x 256 experts, which no gradient
 		 * moves and which are not counted here. */
 		{ "deepseek-v3", 671026419200.0 - 58 * 256 },
@@ -221,6 +224,57 @@ static void test_conventions(void **state)
 	near_relative(f.component[FO_COMP_SCORES].forward_causal, 4.0 * 32 * 4096 * (4096 - 4096.0 * 4096 / 32768), 0);
 	f = fo_model_flop_per_token(&m, 2048);
 	near_relative(f.component[FO_COMP_SCORES].forward_causal, 4.0 * 32 * 4096 * 1024, 0);
+}
+
+/* DeepSeek-V3's module against what is published of it, a dense model's against arithmetic written out by hand. */
+static void test_mtp(void **state)
+{
+	(void)state;
+	struct fo_model m = preset("deepseek-v3"), with = m;
+	assert_int_equal(m.mtp_modules, 1);
+	assert_int_equal(m.mtp_counted, 0); /* without being asked for nothing changes */
+	assert_int_equal(fo_model_count_mtp(&with), FO_OK);
+	assert_int_equal(fo_model_check(&with), FO_OK);
+	struct fo_params p = fo_model_params(&m), q = fo_model_params(&with);
+	/* README_WEIGHTS.md: 11.5B weights of its own, 2.4B active with embedding and head; both without the
+	 * projection. The files hold embedding and head a second time: 685B on Hugging Face, of which 3,918,786,560
+	 * are in bf16 and 680,571,043,840 in fp8, where the main model has 671B. */
+	double own = q.total - p.total, projection = 2.0 * 7168 * 7168, copies = p.embedding + p.head;
+	near_relative(q.component[FO_COMP_MTP], projection, 0);
+	near_relative(own - projection, 11.5e9, 1e-3);
+	near_relative(q.active - p.active - projection - (own - projection - 257 * 3 * 7168 * 2048.0),
+		      9 * 3 * 7168 * 2048.0, 0);
+	near_relative(q.active - p.active - projection + copies, 2.4e9, 0.02);
+	near_relative(q.total + copies, 3918786560.0 + 680571043840.0, 0);
+	near_relative(q.matmul - p.matmul, q.active - p.active + p.head, 0);
+	struct fo_flop f = fo_model_flop_per_token(&m, 4096), g = fo_model_flop_per_token(&with, 4096);
+	near_relative(g.mfu - f.mfu, 6 * (q.matmul - p.matmul) + 6.0 * 128 * (192 + 128) * 4096, 0);
+	near_relative(g.mfu_causal - f.mfu_causal, 6 * (q.matmul - p.matmul) + 3.0 * 128 * (192 + 128) * 4096, 0);
+	near_relative(g.component[FO_COMP_HEAD].forward, 2 * f.component[FO_COMP_HEAD].forward, 0);
+	/* The projection stays in bf16, as router, head and attention do. */
+	near_relative(g.layers,
+		      3 * (g.component[FO_COMP_QKV].forward + g.component[FO_COMP_OUTPUT].forward +
+			   g.component[FO_COMP_FFN].forward),
+		      0);
+	near_relative(sum_components(&g, false), g.mfu, 1e-15);
+	near_relative(sum_components(&g, true), g.mfu_causal, 1e-15);
+	/* Two modules behind a dense, tied Llama: what Megatron-LM adds, 6 (2 D^2 + 3 D + V D) each, and two layers. */
+	m = with = preset("llama-3.2-1b");
+	assert_int_equal(fo_model_count_mtp(&with), FO_EARG);
+	assert_non_null(strstr(fo_err_text(), "has no multi-token-prediction modules"));
+	with.mtp_modules = 2;
+	assert_int_equal(fo_model_count_mtp(&with), FO_OK);
+	assert_int_equal(fo_model_trainable(&with), FO_EARG);
+	assert_non_null(strstr(fo_err_text(), "multi-token-prediction modules"));
+	double layer = 2048.0 * (2048 + 2 * 512) + 2048.0 * 2048 + 3 * 2048.0 * 8192 + 2 * 2048;
+	double module = layer + 2 * 2048.0 * 2048 + 3 * 2048;
+	near_relative(fo_model_params(&with).total - fo_model_params(&m).total, 2 * module, 0);
+	near_relative(fo_model_flop_per_token(&with, 8192).mfu_6n - fo_model_flop_per_token(&m, 8192).mfu_6n,
+		      6 * 2 * (module + 128256 * 2048.0), 0);
+	near_relative(fo_model_flop_per_token(&with, 8192).mfu - fo_model_flop_per_token(&m, 8192).mfu,
+		      6 * 2 * (module + 128256 * 2048.0) + 12 * 2 * 2048.0 * 8192, 0);
+	with.mtp_counted = 3;
+	assert_int_equal(fo_model_check(&with), FO_EARG);
 }
 
 static void test_trainable(void **state)
@@ -468,6 +522,8 @@ static void test_parse(void **state)
 		      &m),
 		FO_OK);
 	near_relative(fo_model_params(&m).active, 37552282624.0, 0);
+	assert_int_equal(m.mtp_modules, 1);
+	assert_int_equal(m.mtp_counted, 0);
 }
 
 /* Each bad text with a part of what must be said about it; the output stays untouched. */
@@ -728,6 +784,7 @@ int main(void)
 		cmocka_unit_test(test_llama_8b),
 		cmocka_unit_test(test_published_mfu),
 		cmocka_unit_test(test_conventions),
+		cmocka_unit_test(test_mtp),
 		cmocka_unit_test(test_trainable),
 		cmocka_unit_test(test_type),
 		cmocka_unit_test(test_round_trip),

@@ -111,11 +111,12 @@ static void say(const struct fo_cuda_survey *s, const struct fo_catalogue *c, st
 static void now_json(struct fo_json *j, const struct fo_nvml_now *n)
 {
 	fo_json_object(j, "now");
-	fo_json_put(j, FO_REAL("sm_clock_hz", n->sm_hz), FO_REAL("sm_clock_max_hz", n->sm_max_hz),
-		    FO_REAL("memory_clock_hz", n->memory_hz), FO_REAL("memory_clock_max_hz", n->memory_max_hz),
-		    FO_REAL("power_w", n->power_w), FO_REAL("power_limit_w", n->limit_w),
-		    FO_REAL("temperature_c", n->temperature_c), FO_REAL("busy", n->busy),
-		    FO_REAL("memory_used_bytes", n->memory_used_bytes < 0 ? NAN : (double)n->memory_used_bytes));
+	fo_json_put(
+		j, FO_REAL("sm_clock_hz", n->sm_hz), FO_REAL("sm_clock_max_hz", n->sm_max_hz),
+		FO_REAL("memory_clock_hz", n->memory_hz), FO_REAL("memory_clock_max_hz", n->memory_max_hz),
+		FO_REAL("power_w", n->power_w), FO_REAL("power_limit_w", n->limit_w),
+		FO_REAL("temperature_c", n->temperature_c), FO_REAL("busy", n->busy),
+		FO_REAL("memory_used_bytes", fo_json_when(n->memory_used_bytes >= 0, (double)n->memory_used_bytes)));
 	struct fo_str text = { 0 };
 	fo_nvml_reasons_text(n->reasons, &text);
 	fo_json_text(j, "clock_held_back_by", n->reasons < 0 ? NULL : text.data);
@@ -136,9 +137,9 @@ static void device_json(struct fo_json *j, const struct fo_cuda_survey *s, const
 		    FO_INT("multiprocessors", d->multiprocessors), FO_REAL("clock_hz", d->clock_khz * 1e3),
 		    FO_INT("memory_bytes", d->memory_bytes), FO_INT("l2_bytes", d->l2_bytes),
 		    FO_BOOL("kernels", d->has_kernels), FO_BOOL("can_train", can_train(s, d)),
-		    FO_TEXT("catalogue", row ? row->name : NULL),
-		    FO_REAL("bf16_tflops", row ? row->dense[FO_PREC_BF16] : NAN),
-		    FO_REAL("fp8_tflops", row ? row->dense[FO_PREC_FP8] : NAN));
+		    FO_TEXT("catalogue", row ? row->name : NULL));
+	fo_json_real(j, "bf16_tflops", row ? row->dense[FO_PREC_BF16] : NAN);
+	fo_json_real(j, "fp8_tflops", row ? row->dense[FO_PREC_FP8] : NAN);
 	fo_nvml_read(d->software ? NULL : fo_nvml_find(d->pci), &now);
 	now_json(j, &now);
 	fo_json_close(j);
@@ -149,7 +150,7 @@ static void write_json(const struct fo_cuda_survey *s, const struct fo_catalogue
 	struct fo_nvml_library nvml;
 	fo_nvml_library(&nvml);
 	fo_json_put(j, FO_BOOL("built", s->built), FO_TEXT("architectures", s->architectures),
-		    FO_TEXT("driver", *nvml.driver ? nvml.driver : NULL), FO_TEXT("why", *s->why ? s->why : NULL));
+		    FO_TEXT("driver", fo_json_some(nvml.driver)), FO_TEXT("why", fo_json_some(s->why)));
 	fo_json_array(j, "devices");
 	for (int i = 0; i < s->devices; i++)
 		device_json(j, s, c, &s->device[i]);
@@ -159,8 +160,8 @@ static void write_json(const struct fo_cuda_survey *s, const struct fo_catalogue
 		const struct fo_cuda_found *f = &s->lib[i];
 		fo_json_record(j, NULL, FO_TEXT("name", f->name), FO_TEXT("for", f->what),
 			       FO_BOOL("loaded", f->loaded && !f->refused), FO_BOOL("refused", f->refused),
-			       FO_TEXT("version", *f->version ? f->version : NULL),
-			       FO_TEXT("file", *f->file ? f->file : NULL), FO_TEXT("why", *f->why ? f->why : NULL));
+			       FO_TEXT("version", fo_json_some(f->version)), FO_TEXT("file", fo_json_some(f->file)),
+			       FO_TEXT("why", fo_json_some(f->why)));
 	}
 	fo_json_close(j);
 }

@@ -54,17 +54,17 @@ fo_status fo_cli_pretrained(const struct fo_cli_call *call, int precision, struc
 
 static void write_json(const struct fo_pretrained *p, const struct fo_eval_result *r, struct fo_json *j)
 {
-	fo_json_put(j, FO_TEXT("model", p->dir), FO_REAL("step", p->step < 0 ? NAN : (double)p->step),
+	fo_json_put(j, FO_TEXT("model", p->dir), FO_REAL("step", fo_json_when(p->step >= 0, (double)p->step)),
 		    FO_TEXT("precision", fo_numerics_name[p->precision]), FO_TEXT("isa", fo_isa_name[r->isa]),
-		    FO_INT("threads", r->threads), FO_TEXT("device", *r->device ? r->device : NULL),
-		    FO_TEXT("data", r->data), FO_BOOL("in_order", r->in_order), FO_INT("seq", r->seq),
-		    FO_INT("rows", r->rows), FO_INT("batches", r->batches), FO_INT("loss_tokens", r->tokens),
-		    FO_INT("tokens", r->real_tokens), FO_REAL("loss", r->loss), FO_REAL("perplexity", r->perplexity),
-		    FO_REAL("bytes", r->bytes < 0 ? NAN : (double)r->bytes), FO_REAL("bits_per_byte", r->bits_per_byte),
-		    FO_REAL("logged_loss", r->logged), FO_REAL("seconds", r->seconds),
-		    FO_REAL("tokens_per_second", r->tokens_per_second));
+		    FO_INT("threads", r->threads), FO_TEXT("device", fo_json_some(r->device)), FO_TEXT("data", r->data),
+		    FO_BOOL("in_order", r->in_order), FO_INT("seq", r->seq), FO_INT("rows", r->rows),
+		    FO_INT("batches", r->batches), FO_INT("loss_tokens", r->tokens), FO_INT("tokens", r->real_tokens),
+		    FO_REAL("loss", r->loss), FO_REAL("perplexity", r->perplexity),
+		    FO_REAL("bytes", fo_json_when(r->bytes >= 0, (double)r->bytes)),
+		    FO_REAL("bits_per_byte", r->bits_per_byte), FO_REAL("logged_loss", r->logged),
+		    FO_REAL("seconds", r->seconds), FO_REAL("tokens_per_second", r->tokens_per_second));
 	fo_cli_mfu_json(j, &r->mfu);
-	fo_json_put(j, FO_REAL("peak_flop_s", r->peak.flop_s > 0 ? r->peak.flop_s : NAN),
+	fo_json_put(j, FO_REAL("peak_flop_s", fo_json_when(r->peak.flop_s > 0, r->peak.flop_s)),
 		    FO_TEXT("peak_source", r->peak.source));
 }
 

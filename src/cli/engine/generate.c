@@ -264,7 +264,8 @@ static void print_speed(const struct session *s)
 static void write_json(const struct session *s, struct fo_json *j)
 {
 	double most = read_rate(s), rate = s->bytes / s->seconds;
-	fo_json_put(j, FO_TEXT("model", s->model.dir), FO_REAL("step", s->model.step < 0 ? NAN : (double)s->model.step),
+	fo_json_put(j, FO_TEXT("model", s->model.dir),
+		    FO_REAL("step", fo_json_when(s->model.step >= 0, (double)s->model.step)),
 		    FO_TEXT("precision", fo_numerics_name[s->model.precision]),
 		    FO_TEXT("isa", fo_isa_name[s->exec.isa]), FO_INT("threads", s->exec.threads),
 		    FO_TEXT("device", s->exec.cuda ? fo_cuda_info(s->exec.cuda)->name : NULL),
@@ -281,11 +282,11 @@ static void write_json(const struct session *s, struct fo_json *j)
 	fo_str_fini(&text);
 	fo_json_put(j, FO_REAL("prompt_seconds", s->prompt_seconds),
 		    FO_REAL("prompt_tokens_per_second", (double)s->prompt / s->prompt_seconds),
-		    FO_REAL("tokens_per_second", s->steps ? (double)s->steps / s->seconds : NAN),
-		    FO_REAL("bytes_per_token", s->steps ? s->bytes / (double)s->steps : NAN),
-		    FO_REAL("bytes_per_second", s->steps ? rate : NAN),
-		    FO_REAL("read_bytes_per_second", most > 0 ? most : NAN),
-		    FO_REAL("bandwidth_share", most > 0 ? rate / most : NAN));
+		    FO_REAL("tokens_per_second", fo_json_when(s->steps, (double)s->steps / s->seconds)),
+		    FO_REAL("bytes_per_token", fo_json_when(s->steps, s->bytes / (double)s->steps)),
+		    FO_REAL("bytes_per_second", fo_json_when(s->steps, rate)),
+		    FO_REAL("read_bytes_per_second", fo_json_when(most > 0, most)),
+		    FO_REAL("bandwidth_share", fo_json_when(most > 0, rate / most)));
 }
 
 static fo_status run(const struct fo_cli_call *call)

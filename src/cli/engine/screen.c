@@ -180,7 +180,7 @@ static void plan_json(const struct fo_train_plan *p, struct fo_json *j)
 			    FO_INT("host_copy_bytes", p->memory_host_copy));
 	fo_json_close(j);
 	fo_json_record(j, "checkpoints", FO_INT("bytes", p->save_bytes), FO_INT("at_once", p->save_count),
-		       FO_REAL("disk_free_bytes", p->disk_free < 0 ? NAN : (double)p->disk_free));
+		       FO_REAL("disk_free_bytes", fo_json_when(p->disk_free >= 0, (double)p->disk_free)));
 	fo_json_text(j, "device", p->device ? p->device->name : NULL);
 	if (p->device) {
 		fo_json_object(j, "products");
@@ -197,7 +197,7 @@ static void plan_json(const struct fo_train_plan *p, struct fo_json *j)
 		fo_json_int(j, fo_isa_name[i], p->kernels[i]);
 	fo_json_close(j);
 	fo_json_put(j, FO_REAL("peak_flop_s", fo_peak_or_nan(&p->peak)),
-		    FO_TEXT("peak_source", *p->peak.source ? p->peak.source : NULL));
+		    FO_TEXT("peak_source", fo_json_some(p->peak.source)));
 }
 
 /* The chunk that was chosen for a device, and the gain of more micro-batches there: the user decides about the
@@ -617,8 +617,10 @@ static void say_next(const struct fo_screen *s, bool weights, struct fo_doc *d)
 	if (!s->dir)
 		return;
 	fo_str_shell(&dir, s->dir);
-	fo_doc_line(d, "next", "flatout report %s%s%s", dir.data, weights ? ", flatout generate " : "",
-		    weights ? dir.data : "");
+	if (weights)
+		fo_doc_line(d, "next", "flatout report %s, flatout generate %s", dir.data, dir.data);
+	else
+		fo_doc_line(d, "next", "flatout report %s", dir.data);
 	fo_str_fini(&dir);
 }
 
@@ -653,8 +655,8 @@ void fo_screen_summary_json(const struct fo_train_result *r, struct fo_json *j)
 	bool known = r->peak.flop_s > 0 && r->steps;
 	static const struct fo_mfu unknown = { NAN, NAN, NAN, NAN, NAN };
 	fo_cli_mfu_json(j, known ? &r->mfu : &unknown);
-	fo_json_put(j, FO_REAL("peak_flop_s", known ? r->peak.flop_s : NAN),
-		    FO_REAL("peak_median_flop_s", known ? r->peak.median_flop_s : NAN),
+	fo_json_put(j, FO_REAL("peak_flop_s", fo_json_when(known, r->peak.flop_s)),
+		    FO_REAL("peak_median_flop_s", fo_json_when(known, r->peak.median_flop_s)),
 		    FO_TEXT("peak_dtype", r->peak.dtype), FO_TEXT("peak_source", r->peak.source));
 	fo_json_object(j, "profile");
 	for (int i = 0; i < FO_PART_COUNT; i++)
@@ -677,11 +679,11 @@ void fo_screen_summary_json(const struct fo_train_result *r, struct fo_json *j)
 			       FO_REAL("counted", r->split.counted), FO_REAL("clock_hz", r->split.hz),
 			       FO_REAL("peak_clock_hz", r->split.peak_hz), FO_REAL("tensor_pipes", r->split.pipes),
 			       FO_REAL("ofu", r->split.ofu), FO_REAL("useful", r->split.useful),
-			       FO_TEXT("why", *r->split.why ? r->split.why : NULL));
+			       FO_TEXT("why", fo_json_some(r->split.why)));
 	}
 	fo_json_put(j, FO_INT("skipped", r->skipped), FO_INT("rewinds", r->rewinds),
-		    FO_TEXT("checkpoint", *r->checkpoint ? r->checkpoint : NULL),
-		    FO_INT("steps_unsaved", r->steps_unsaved), FO_TEXT("sample", r->sample));
+		    FO_TEXT("checkpoint", fo_json_some(r->checkpoint)), FO_INT("steps_unsaved", r->steps_unsaved),
+		    FO_TEXT("sample", r->sample));
 }
 
 char *fo_screen_run_json(struct fo_opt_set *s)

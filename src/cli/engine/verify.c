@@ -1,5 +1,5 @@
 /* flatout verify: does this machine compute what it should? */
-#include "audit/engine/verify.h"
+#include "check/engine/verify.h"
 #include "cli/engine/screen.h"
 
 #include "kernel/calibrate.h"

@@ -69,9 +69,10 @@ static size_t ws(const struct fo_call *c)
 	return f ? f(c) : 0;
 }
 
-/* HOST operations are ports of the training loop: they have no kernel, and their rows stay NULL. */
+/* HOST operations are ports of the training loop, COMM those of a transport: they have no kernel, and their rows stay
+ * NULL. */
 #define RUN_HOST(id)
-#define RUN_COMM(id) RUN_MEMORY(id)
+#define RUN_COMM(id)
 #define RUN_TENSOR(id) RUN_MEMORY(id)
 #define RUN_MEMORY(id)                                \
 	static void run_##id(const struct fo_call *c) \
@@ -85,7 +86,7 @@ static size_t ws(const struct fo_call *c)
 #include "program/ops.def"
 
 #define NAME_HOST(id) NULL
-#define NAME_COMM(id) run_##id
+#define NAME_COMM(id) NULL
 #define NAME_TENSOR(id) run_##id
 #define NAME_MEMORY(id) run_##id
 static const struct fo_kernel table[] = {

@@ -1,0 +1,565 @@
+/* A group of ranks that are threads of one process (local.h).
+ *
+ * A call is a record that all ranks of the group share. Each rank finds it by counting its own calls: its third call is
+ * the third record. A rank that starts leaves its addresses there. When the last one has come, data may move; each rank
+ * does its own part when it tests, in up to two parts with a meeting between them:
+ *
+ *   all-reduce       adds its part of all ranks' input into its own output; then copies the others' parts from theirs
+ *   reduce-scatter   adds its part of all ranks' input
+ *   all-gather, all-to-all, broadcast, receive   copies
+ *
+ * A rank is done when all ranks are, for until then another may still read from its memory. In place works because a
+ * rank writes only its own part while others read theirs. */
+#include "comm/local.h"
+
+#include "base/clock.h"
+#include "base/count.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "kernel/kernel.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* What all groups of one job share. */
+struct world {
+	pthread_mutex_t lock; /* of everything here but the atomics */
+	int ends;             /* communicators that are open */
+	struct fo_comm_local options;
+	int64_t *busy_ns; /* per rank of the world: until when its link is taken */
+	_Atomic bool ended;
+	char why[256]; /* written once, before `ended` */
+};
+
+/* A call of all ranks of a group; point-to-point: of two. */
+struct op {
+	struct op *next;
+	int64_t number;       /* of the group's calls; point-to-point: of those from `sender` to `receiver` */
+	int sender, receiver; /* -1: collective */
+	int members, came, left;
+	_Atomic int added, copied;
+	_Atomic int64_t over_ns; /* when the links are done; 0: not all ranks have come */
+	struct member {
+		bool came;
+		struct fo_comm_call call;
+	} * member; /* by rank; point-to-point: the sender, the receiver */
+};
+
+struct group {
+	struct world *world;
+	int ranks, ends;
+	int *rank_of;  /* of the world, per rank of the group */
+	struct op *op; /* those that are not over */
+	struct fo_arena splits; /* what calls of a split read and write; it stays, for a rank may leave by an error */
+	int64_t *sent; /* calls from one rank to another so far, per pair, by the sender and by the receiver */
+};
+
+struct end {
+	struct fo_comm base;
+	struct group *group;
+	int64_t calls, received;
+	uint64_t shake;
+	struct fo_comm_request *open; /* calls between group begin and end */
+	size_t opens, cap;
+};
+
+static struct end *of(struct fo_comm *c) { return (struct end *)c; }
+
+/* ---- ends of the job ---- */
+
+static void end_world(struct world *w, const char *why)
+{
+	pthread_mutex_lock(&w->lock);
+	if (!atomic_load(&w->ended)) {
+		strncat(w->why, why, sizeof w->why - 1);
+		atomic_store(&w->ended, true);
+	}
+	pthread_mutex_unlock(&w->lock);
+}
+
+static fo_status alive(const struct end *e)
+{
+	if (!atomic_load(&e->group->world->ended))
+		return FO_OK;
+	return fo_fail(FO_ECOMM, "rank %d of %d: %s", e->base.rank, e->base.ranks, e->group->world->why);
+}
+
+/* ---- starting ---- */
+
+static bool point_to_point(const struct fo_comm_call *k) { return k->kind == FO_COMM_SEND || k->kind == FO_COMM_RECV; }
+
+/* The record of a call; makes it where this rank is the first. */
+static struct op *find(struct group *g, int64_t number, int sender, int receiver)
+{
+	struct op **o = &g->op;
+	while (*o && !((*o)->number == number && (*o)->sender == sender && (*o)->receiver == receiver))
+		o = &(*o)->next;
+	if (*o)
+		return *o;
+	*o = fo_xmalloc(sizeof **o);
+	(*o)->number = number;
+	(*o)->sender = sender;
+	(*o)->receiver = receiver;
+	(*o)->members = sender < 0 ? g->ranks : 2;
+	(*o)->member = fo_xmalloc((size_t)(*o)->members * sizeof *(*o)->member);
+	return *o;
+}
+
+static int place_of(const struct op *o, int rank)
+{
+	if (o->sender < 0)
+		return rank;
+	return rank == o->receiver;
+}
+
+static int rank_at(const struct op *o, int place)
+{
+	if (o->sender < 0)
+		return place;
+	return place ? o->receiver : o->sender;
+}
+
+/* Do two ranks call the same? Send and receive are a pair. */
+static bool agree(const struct op *o, const struct fo_comm_call *a, const struct fo_comm_call *b)
+{
+	bool same = o->sender >= 0 || (a->kind == b->kind && a->op == b->op && a->peer == b->peer);
+	return same && a->n == b->n && a->dtype == b->dtype && !a->part == !b->part;
+}
+
+/* Links carry one call after the other; the call is over when the busiest of its ranks has all bytes. */
+static void take_links(struct group *g, struct op *o)
+{
+	const struct fo_comm_local *option = &g->world->options;
+	int64_t begin = fo_now_ns(), most = 0;
+	for (int m = 0; m < o->members; m++) {
+		int rank = rank_at(o, m);
+		begin = fo_max(begin, g->world->busy_ns[g->rank_of[rank]]);
+		most = fo_max(most, fo_comm_wire_bytes(&o->member[m].call, rank, g->ranks));
+	}
+	double transfer = option->bytes_s > 0 ? (double)most / option->bytes_s : 0;
+	int64_t over = begin + (int64_t)((option->latency_s + transfer) * 1e9);
+	for (int m = 0; m < o->members; m++) {
+		int rank = rank_at(o, m);
+		g->world->busy_ns[g->rank_of[rank]] = over;
+	}
+	atomic_store(&o->over_ns, over);
+}
+
+/* Whom of those that came before this rank calls something else; -1: nobody. */
+static int disagrees(const struct op *o, int self, const struct fo_comm_call *k)
+{
+	for (int m = 0; m < o->members; m++)
+		if (m != self && o->member[m].came && !agree(o, &o->member[m].call, k))
+			return m;
+	return -1;
+}
+
+static fo_status disagree(const struct end *e, const struct op *o, int who, const struct fo_comm_call *k)
+{
+	const struct fo_comm_call *other = &o->member[who].call;
+	return fo_fail(FO_ECOMM, "rank %d calls %s of %lld %s where rank %d calls %s of %lld %s", e->base.rank,
+		       fo_comm_kind_name(k->kind), (long long)k->n, fo_dtype_name[k->dtype],
+		       o->sender < 0 ? who : k->peer, fo_comm_kind_name(other->kind), (long long)other->n,
+		       fo_dtype_name[other->dtype]);
+}
+
+static fo_status start(struct fo_comm *c, const struct fo_comm_call *k, struct fo_comm_request *r)
+{
+	struct end *e = of(c);
+	struct group *g = e->group;
+	FO_TRY(alive(e));
+	pthread_mutex_lock(&g->world->lock);
+	int sender = -1, receiver = -1;
+	int64_t number = e->calls;
+	if (point_to_point(k)) {
+		bool sends = k->kind == FO_COMM_SEND;
+		sender = sends ? c->rank : k->peer;
+		receiver = sends ? k->peer : c->rank;
+		number = g->sent[2 * (sender * g->ranks + receiver) + !sends]++;
+	} else {
+		e->calls++;
+	}
+	struct op *o = find(g, number, sender, receiver);
+	int m = place_of(o, c->rank), other = disagrees(o, m, k);
+	fo_status st = other < 0 ? FO_OK : disagree(e, o, other, k);
+	o->member[m] = (struct member){ true, *k };
+	if (++o->came == o->members && other < 0)
+		take_links(g, o);
+	pthread_mutex_unlock(&g->world->lock);
+	if (st != FO_OK)
+		end_world(g->world, fo_err_text());
+	*r = (struct fo_comm_request){ .state = o };
+	return st;
+}
+
+/* ---- moving ---- */
+
+static double larger(double a, double b) { return b > a || isnan(b) ? b : a; }
+
+/* to[i] = to[i] (op) b[i]; sums of bf16 numbers stand in `to` as fp32. A NaN stays one. */
+static void combine(void *to, const void *b, int64_t n, int dtype, enum fo_comm_op op)
+{
+	bool sum = op == FO_COMM_SUM;
+	if (dtype == FO_F64) {
+		double *t = to;
+		const double *x = b;
+		for (int64_t i = 0; i < n; i++)
+			t[i] = sum ? t[i] + x[i] : larger(t[i], x[i]);
+	} else if (dtype == FO_F32) {
+		float *t = to;
+		const float *x = b;
+		for (int64_t i = 0; i < n; i++)
+			t[i] = sum ? t[i] + x[i] : (float)larger(t[i], x[i]);
+	} else {
+		float *t = to;
+		const uint16_t *x = b;
+		for (int64_t i = 0; i < n; i++) {
+			float v = fo_bf16_to_f32(x[i]);
+			t[i] = sum ? t[i] + v : (float)larger(t[i], v);
+		}
+	}
+}
+
+enum { PIECE = 2048 }; /* elements: small enough for the stack and the first-level cache */
+
+/* Adds elements [begin, begin + n) of all ranks' input, in the order of ranks. */
+static void add_part(const struct op *o, const struct fo_comm_call *k, int64_t begin, int64_t n, char *to)
+{
+	size_t size = fo_dtype_bytes(k->dtype);
+	double piece[PIECE];
+	for (int64_t at = 0; at < n; at += PIECE) {
+		int64_t few = fo_min(PIECE, n - at);
+		for (int m = 0; m < o->members; m++) {
+			const char *from = (const char *)o->member[m].call.from + (size_t)(begin + at) * size;
+			if (m)
+				combine(piece, from, few, k->dtype, k->op);
+			else if (k->dtype != FO_BF16)
+				memcpy(piece, from, (size_t)few * size);
+			else
+				for (int64_t i = 0; i < few; i++)
+					((float *)piece)[i] = fo_bf16_to_f32(((const uint16_t *)(const void *)from)[i]);
+		}
+		char *out = to + (size_t)at * size;
+		if (k->dtype != FO_BF16)
+			memcpy(out, piece, (size_t)few * size);
+		else
+			for (int64_t i = 0; i < few; i++)
+				((uint16_t *)(void *)out)[i] = fo_bf16_from_f32(((float *)piece)[i]);
+	}
+}
+
+static void copy(char *to, const char *from, int64_t n, size_t size)
+{
+	if (n && to != from)
+		memcpy(to, from, (size_t)n * size);
+}
+
+/* The first part of a call: sums. */
+static void add(const struct end *e, const struct op *o, const struct fo_comm_call *k)
+{
+	int64_t begin, n = fo_comm_part(k, e->base.rank, e->base.ranks, &begin);
+	if (k->kind == FO_COMM_ALL_REDUCE)
+		add_part(o, k, begin, n, (char *)k->to + (size_t)begin * fo_dtype_bytes(k->dtype));
+	else if (k->kind == FO_COMM_REDUCE_SCATTER)
+		add_part(o, k, begin, n, k->to);
+}
+
+/* The second: what this rank receives from others. */
+static void receive(struct end *e, const struct op *o, const struct fo_comm_call *k)
+{
+	size_t size = fo_dtype_bytes(k->dtype);
+	int rank = e->base.rank, ranks = e->base.ranks;
+	int64_t begin, own, n;
+	fo_comm_part(k, rank, ranks, &own);
+	switch (k->kind) {
+	case FO_COMM_ALL_REDUCE:
+		for (int m = 0; m < ranks; m++) {
+			n = fo_comm_part(k, m, ranks, &begin);
+			size_t at = (size_t)begin * size;
+			copy((char *)k->to + at, (const char *)o->member[m].call.to + at, n, size);
+		}
+		break;
+	case FO_COMM_ALL_GATHER:
+		for (int m = 0; m < ranks; m++) {
+			n = fo_comm_part(k, m, ranks, &begin);
+			copy((char *)k->to + (size_t)begin * size, o->member[m].call.from, n, size);
+		}
+		break;
+	case FO_COMM_ALL_TO_ALL:
+		for (int m = 0; m < ranks; m++) {
+			n = fo_comm_part(k, m, ranks, &begin);
+			copy((char *)k->to + (size_t)begin * size,
+			     (const char *)o->member[m].call.from + (size_t)own * size, n, size);
+		}
+		break;
+	case FO_COMM_BROADCAST: copy(k->to, o->member[k->peer].call.from, k->n, size); break;
+	case FO_COMM_RECV: copy(k->to, o->member[0].call.from, k->n, size); break;
+	default: break;
+	}
+	e->received += fo_comm_wire_bytes(k, rank, ranks);
+}
+
+/* A delay at random, seldom a long one. */
+static void shake(struct end *e)
+{
+	if (!e->shake)
+		return;
+	e->shake = fo_rng_u64(e->shake, 0);
+	if (e->shake % 4)
+		return;
+	struct timespec t = { .tv_nsec = (long)(e->shake >> 8 & (e->shake % 64 ? 0x3fff : 0x1fffff)) };
+	nanosleep(&t, NULL);
+}
+
+/* The last rank to leave frees the record. */
+static void leave(struct group *g, struct op *o)
+{
+	pthread_mutex_lock(&g->world->lock);
+	bool last = ++o->left == o->members;
+	for (struct op **p = &g->op; last && *p; p = &(*p)->next)
+		if (*p == o) {
+			*p = o->next;
+			break;
+		}
+	pthread_mutex_unlock(&g->world->lock);
+	if (last) {
+		free(o->member);
+		free(o);
+	}
+}
+
+/* Parts of a request. */
+enum { CAME, ADDED, COPIED };
+
+static fo_status test(struct fo_comm *c, struct fo_comm_request *r, bool *done)
+{
+	struct end *e = of(c);
+	struct op *o = r->state;
+	*done = false;
+	FO_TRY(alive(e));
+	shake(e);
+	int64_t over = atomic_load(&o->over_ns);
+	if (!over)
+		return FO_OK;
+	const struct fo_comm_call *k = &o->member[place_of(o, c->rank)].call;
+	if (r->phase == CAME) {
+		add(e, o, k);
+		atomic_fetch_add(&o->added, 1);
+		r->phase = ADDED;
+	}
+	/* Only an all-reduce copies what others have added. */
+	bool meets = k->kind == FO_COMM_ALL_REDUCE;
+	if (r->phase == ADDED && (!meets || atomic_load(&o->added) == o->members)) {
+		receive(e, o, k);
+		atomic_fetch_add(&o->copied, 1);
+		r->phase = COPIED;
+	}
+	if (r->phase != COPIED || atomic_load(&o->copied) < o->members || fo_now_ns() < over)
+		return FO_OK;
+	leave(e->group, o);
+	*r = (struct fo_comm_request){ 0 };
+	*done = true;
+	return FO_OK;
+}
+
+/* ---- calls that wait ---- */
+
+static fo_status wait_for(struct fo_comm *c, struct fo_comm_request *r)
+{
+	struct timespec nap = { .tv_nsec = 20000 };
+	for (bool done = false; r->state;) {
+		FO_TRY(test(c, r, &done));
+		if (!done)
+			nanosleep(&nap, NULL);
+	}
+	return FO_OK;
+}
+
+static fo_status call(struct fo_comm *c, const struct fo_comm_call *k)
+{
+	struct end *e = of(c);
+	struct fo_comm_request r;
+	FO_TRY(start(c, k, &r));
+	if (!c->groups)
+		return wait_for(c, &r);
+	fo_array_room(&e->open, &e->cap, e->opens, sizeof *e->open);
+	e->open[e->opens++] = r;
+	return FO_OK;
+}
+
+static fo_status group_call(struct fo_comm *c, bool end)
+{
+	struct end *e = of(c);
+	if (!end || c->groups)
+		return FO_OK;
+	for (size_t left = 1; left;) {
+		left = 0;
+		for (size_t i = 0; i < e->opens; i++) {
+			bool done;
+			FO_TRY(fo_comm_test(c, &e->open[i], &done));
+			left += !done;
+		}
+		if (left)
+			nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
+	}
+	e->opens = 0;
+	return FO_OK;
+}
+
+/* ---- memory, ends, groups ---- */
+
+static fo_status alloc(struct fo_comm *c, size_t bytes, void **out)
+{
+	(void)c;
+	*out = fo_xmalloc(bytes);
+	return FO_OK;
+}
+static void release(struct fo_comm *c, void *memory)
+{
+	(void)c;
+	free(memory);
+}
+static fo_status check(struct fo_comm *c) { return alive(of(c)); }
+static void abort_group(struct fo_comm *c)
+{
+	char why[96];
+	snprintf(why, sizeof why, "rank %d ended the job", c->rank);
+	end_world(of(c)->group->world, why);
+}
+
+static void free_group(struct group *g)
+{
+	for (struct op *o = g->op, *next; o; o = next) {
+		next = o->next;
+		free(o->member);
+		free(o);
+	}
+	fo_arena_fini(&g->splits);
+	free(g->rank_of);
+	free(g->sent);
+	free(g);
+}
+
+static void close_end(struct fo_comm *c)
+{
+	struct end *e = of(c);
+	struct group *g = e->group;
+	struct world *w = g->world;
+	pthread_mutex_lock(&w->lock);
+	bool last_end = --g->ends == 0, last = --w->ends == 0;
+	pthread_mutex_unlock(&w->lock);
+	if (last_end)
+		free_group(g);
+	if (last) {
+		pthread_mutex_destroy(&w->lock);
+		free(w->busy_ns);
+		free(w);
+	}
+	free(e->open);
+	free(e);
+}
+
+static fo_status split(struct fo_comm *c, int colour, struct fo_comm **out);
+static const struct fo_comm_transport transport = {
+	.name = "threads",
+	.call = call,
+	.group = group_call,
+	.start = start,
+	.test = test,
+	.split = split,
+	.alloc = alloc,
+	.release = release,
+	.check = check,
+	.abort = abort_group,
+	.close = close_end,
+};
+
+static struct group *new_group(struct world *w, int ranks)
+{
+	struct group *g = fo_xmalloc(sizeof *g);
+	*g = (struct group){ .world = w, .ranks = ranks };
+	g->rank_of = fo_xmalloc((size_t)ranks * sizeof *g->rank_of);
+	g->sent = fo_xmalloc(2 * (size_t)ranks * (size_t)ranks * sizeof *g->sent);
+	return g;
+}
+
+/* The world's lock is held, or nobody else knows the group yet. */
+static struct fo_comm *new_end(struct group *g, int rank)
+{
+	struct end *e = fo_xmalloc(sizeof *e);
+	uint64_t seed = g->world->options.shake;
+	*e = (struct end){ .base = { .transport = &transport, .rank = rank, .ranks = g->ranks }, .group = g };
+	if (seed)
+		e->shake = fo_rng_u64(seed, (uint64_t)g->rank_of[rank]);
+	g->ends++;
+	g->world->ends++;
+	return &e->base;
+}
+
+/* Every rank learns every rank's colour; the first of a colour makes the group and tells the others where it is. */
+static fo_status split(struct fo_comm *c, int colour, struct fo_comm **out)
+{
+	struct end *e = of(c);
+	int ranks = c->ranks, place = 0, count = 0, first = -1;
+	pthread_mutex_lock(&e->group->world->lock);
+	int32_t *colours = fo_arena_alloc(&e->group->splits, (size_t)ranks * sizeof *colours);
+	struct group **made = fo_arena_alloc(&e->group->splits, (size_t)ranks * sizeof *made);
+	pthread_mutex_unlock(&e->group->world->lock);
+	colours[c->rank] = colour;
+	const struct fo_comm_call tell = {
+		.kind = FO_COMM_ALL_GATHER, .from = &colours[c->rank], .to = colours, .n = 1, .dtype = FO_I32
+	};
+	fo_status st = fo_comm_call(c, &tell);
+	for (int r = 0; st == FO_OK && r < ranks; r++) {
+		if (colours[r] != colour)
+			continue;
+		if (first < 0)
+			first = r;
+		place += r < c->rank;
+		count++;
+	}
+	if (st == FO_OK && first == c->rank) {
+		made[first] = new_group(e->group->world, count);
+		for (int r = 0, n = 0; r < ranks; r++)
+			if (colours[r] == colour)
+				made[first]->rank_of[n++] = e->group->rank_of[r];
+	}
+	if (st == FO_OK)
+		st = fo_comm_call(c, &(struct fo_comm_call){ .kind = FO_COMM_ALL_GATHER,
+							     .from = &made[c->rank],
+							     .to = made,
+							     .n = sizeof *made / 4,
+							     .dtype = FO_I32 });
+	if (st == FO_OK) {
+		pthread_mutex_lock(&e->group->world->lock);
+		*out = new_end(made[first], place);
+		pthread_mutex_unlock(&e->group->world->lock);
+		/* Nobody closes a group before all of it have come. */
+		st = fo_comm_call(c, &tell);
+	}
+	return st;
+}
+
+fo_status fo_comm_local_open(int ranks, const struct fo_comm_local *options, struct fo_comm **out)
+{
+	if (ranks < 1 || ranks > FO_COMM_LOCAL_MOST)
+		return fo_fail(FO_EARG, "%d ranks in one process: expected 1 to %d", ranks, FO_COMM_LOCAL_MOST);
+	struct world *w = fo_xmalloc(sizeof *w);
+	pthread_mutex_init(&w->lock, NULL);
+	if (options)
+		w->options = *options;
+	w->busy_ns = fo_xmalloc((size_t)ranks * sizeof *w->busy_ns);
+	struct group *g = new_group(w, ranks);
+	for (int r = 0; r < ranks; r++)
+		g->rank_of[r] = r;
+	for (int r = 0; r < ranks; r++)
+		out[r] = new_end(g, r);
+	return FO_OK;
+}
+
+int64_t fo_comm_local_received(const struct fo_comm *c) { return ((const struct end *)c)->received; }

@@ -1,0 +1,162 @@
+/* ddp: each rank has rows of its own and all weights; gradients are added over the ranks while backward goes on.
+ *
+ * Behind the slot that completes gradients comes one that adds them up over all ranks of the job, on the reduce lane.
+ * With accumulation that is the last micro-batch's alone, so that each gradient travels once a step. The gradients of a
+ * slot go into buckets, in the order in which they are complete: an operation that adds up many tensors waits for the
+ * last of them, so a smaller bucket starts earlier, and a larger one is fewer calls. The loss is added up as soon as it
+ * is complete. The gradient norm needs nothing: it is made of gradients that are sums already, the same on each rank.
+ *
+ * The loss and its gradient carry 1 / targets of the whole job (FO_HYPER_INV_TOKENS), so a sum is what is wanted, not a
+ * mean. PyTorch's DistributedDataParallel (Li et al. 2020) does the same with buckets of 25 MiB. */
+#include "pass/pass.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+fo_status fo_pass_ddp_legal(const struct fo_program *p)
+{
+	if (p->ranks > 1 && p->run.pass.fp8)
+		return fo_hint(fo_fail(FO_EARG,
+				       "fp8 scales come from the largest numbers of one rank's rows, and %d "
+				       "ranks would have %d of them",
+				       p->ranks, p->ranks),
+			       "pass.fp8=off trains on several ranks");
+	return FO_OK;
+}
+
+/* What is complete after a slot: operands as its own block would name them. */
+struct complete {
+	struct fo_operand *arg;
+	int n;
+	size_t cap;
+};
+
+static void add(struct complete *c, struct fo_operand a, const struct fo_program *p)
+{
+	a.access = FO_UPDATE;
+	a.r0 = a.c0 = 0;
+	a.nr = (int32_t)p->buf[a.buf].rows;
+	a.nc = (int32_t)p->buf[a.buf].cols;
+	for (int i = 0; i < c->n; i++)
+		if (c->arg[i].buf == a.buf && c->arg[i].dlayer == a.dlayer)
+			return;
+	fo_array_room(&c->arg, &c->cap, (size_t)c->n, sizeof *c->arg);
+	c->arg[c->n++] = a;
+}
+
+/* The newest slot that writes each buffer's instance before the optimizer: gradients, and what has no rows of tokens
+ * and no micro-batches, which is the loss. */
+static int *last_writers(const struct fo_program *p, int layers)
+{
+	size_t n = (size_t)p->nbuf * (size_t)layers;
+	int *last = fo_xmalloc((n + 1) * sizeof *last);
+	memset(last, -1, n * sizeof *last);
+	for (int s = 0; s < p->nslot; s++) {
+		const struct fo_block *b = &p->block[p->slot[s].block];
+		for (int i = 0; b->role != FO_ROLE_OPTIMIZER && i < b->n; i++)
+			for (int k = 0; k < b->op[i].n; k++) {
+				const struct fo_operand *a = &b->op[i].arg[k];
+				int layer = p->buf[a->buf].axes & FO_PER_LAYER ? p->slot[s].layer + a->dlayer : 0;
+				if (a->access == FO_ACC)
+					last[a->buf * layers + layer] = s;
+			}
+	}
+	return last;
+}
+
+/* Sums over micro-batches that the optimizer reads: gradients and the loss. */
+static bool is_summed(const struct fo_program *p, const struct fo_operand *a)
+{
+	const struct fo_buffer *b = &p->buf[a->buf];
+	return a->access == FO_ACC && !(b->axes & FO_PER_MICRO_BATCH) &&
+	       (b->home == FO_HOME_GRAD ||
+		(b->home == FO_HOME_ACT && b->dtype == FO_F64 && b->row_axis == FO_AXIS_ONE));
+}
+
+static void find_complete(const struct fo_program *p, const int *last, int layers, int s, struct complete *out)
+{
+	const struct fo_block *b = &p->block[p->slot[s].block];
+	out->n = 0;
+	/* In the order of their last writers within the block. */
+	for (int i = 0; b->role != FO_ROLE_OPTIMIZER && i < b->n; i++)
+		for (int k = 0; k < b->op[i].n; k++) {
+			const struct fo_operand *a = &b->op[i].arg[k];
+			int layer = p->buf[a->buf].axes & FO_PER_LAYER ? p->slot[s].layer + a->dlayer : 0;
+			bool later = false;
+			for (int j = i + 1; j < b->n; j++)
+				for (int m = 0; m < b->op[j].n; m++)
+					later |= b->op[j].arg[m].access == FO_ACC && b->op[j].arg[m].buf == a->buf &&
+						 b->op[j].arg[m].dlayer == a->dlayer;
+			if (!later && is_summed(p, a) && last[a->buf * layers + layer] == s)
+				add(out, *a, p);
+		}
+}
+
+/* An operation takes tensors of one type up to a bucket's bytes. */
+static void fill_block(struct fo_program *p, int block, const struct complete *c)
+{
+	const int64_t bucket = p->run.pass.ddp << 20;
+	int64_t bytes = 0;
+	struct fo_op *o = NULL;
+	for (int i = 0; i < c->n; i++) {
+		const struct fo_buffer *b = &p->buf[c->arg[i].buf];
+		bool other = o && p->buf[o->arg[0].buf].dtype != b->dtype;
+		if (!o || other || o->n == FO_MAX_OPERANDS || bytes + fo_buffer_bytes(b) > bucket) {
+			o = fo_op_insert(p, block, p->block[block].n, FO_OP_all_reduce_many, FO_TRANSFER,
+					 FO_LANE_REDUCE);
+			o->group = FO_GROUP_DATA;
+			bytes = 0;
+		}
+		o->arg[o->n++] = c->arg[i];
+		bytes += fo_buffer_bytes(b);
+	}
+}
+
+/* The block that adds up these, made where slots of `of` have not needed it yet. made: by block, the newest such block
+ * of it; -1: none. */
+static int reduce_block(struct fo_program *p, int of, int *made, const struct complete *c)
+{
+	char name[sizeof p->block->name];
+	const struct fo_block *b = &p->block[of];
+	int r = made[of], n = 0;
+	for (int i = 0; r >= 0 && i < p->block[r].n; i++)
+		for (int k = 0; k < p->block[r].op[i].n; k++, n++)
+			if (n >= c->n || !fo_edit_same(&p->block[r].op[i].arg[k], &c->arg[n]))
+				r = -1;
+	if (r >= 0 && n == c->n)
+		return r;
+	snprintf(name, sizeof name, "%.16s.r", b->name);
+	for (int k = 2; fo_block_find(p, name) >= 0; k++)
+		snprintf(name, sizeof name, "%.16s.r%d", b->name, k);
+	made[of] = fo_block_add(p, name, FO_ROLE_REDUCE, b->unit);
+	fill_block(p, made[of], c);
+	return made[of];
+}
+
+void fo_pass_ddp(struct fo_program *p)
+{
+	const int layers = (int)p->model.layers + 1, blocks = p->nblock, slots = p->nslot;
+	if (p->run.mode != FO_MODE_TRAIN || p->ranks == 1)
+		return;
+	int *last = last_writers(p, layers), *made = fo_xmalloc((size_t)blocks * sizeof *made);
+	struct fo_slot *to = fo_xmalloc(2 * (size_t)slots * sizeof *to);
+	struct complete c = { 0 };
+	int n = 0;
+	memset(made, -1, (size_t)blocks * sizeof *made);
+	for (int s = 0; s < slots; s++) {
+		to[n++] = p->slot[s];
+		find_complete(p, last, layers, s, &c);
+		if (!c.n)
+			continue;
+		to[n] = p->slot[s];
+		to[n++].block = (int16_t)reduce_block(p, p->slot[s].block, made, &c);
+	}
+	free(p->slot);
+	p->slot = to;
+	p->nslot = n;
+	p->slot_cap = 2 * (size_t)slots;
+	free(c.arg);
+	free(made);
+	free(last);
+}

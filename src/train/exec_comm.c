@@ -1,0 +1,85 @@
+/* Operations of class COMM: the calls of their tensors, started and tested. Who drives them is the engine's affair. */
+#include "train/exec_int.h"
+
+#include <stdio.h>
+
+/* What an operation does is named once, in ops.def; a call has the same names in the same order. */
+#define SAME(wire, kind) _Static_assert((int)FO_WIRE_##wire == 1 + (int)FO_COMM_##kind, "the order of comm/comm.h")
+SAME(ALL_REDUCE, ALL_REDUCE);
+SAME(ALL_GATHER, ALL_GATHER);
+SAME(REDUCE_SCATTER, REDUCE_SCATTER);
+SAME(BROADCAST, BROADCAST);
+SAME(SEND, SEND);
+SAME(RECEIVE, RECV);
+SAME(ALL_TO_ALL, ALL_TO_ALL);
+
+static fo_status failed(const struct fo_exec *e, int id, fo_status st)
+{
+	char where[96];
+	fo_exec_where(e, id, where, sizeof where);
+	return fo_wrap(st, "%s of %s", fo_op_info(fo_instance_op(e->p, &e->u, id)->kind)->name, where);
+}
+
+static int64_t elements(const struct fo_tensor *t) { return t->rows * t->cols; }
+
+/* Parts of unlike size, in elements. */
+static void fill_parts(const struct fo_transfer *t, const struct fo_tensor *whole)
+{
+	int64_t begin;
+	for (int r = 0; r < fo_comm_ranks(t->comm); r++)
+		t->part[r] = fo_mesh_part(whole->rows, r, fo_comm_ranks(t->comm), &begin) * whole->cols;
+}
+
+/* The call of tensor k. Operands of other kinds are one or two: from, to. */
+static struct fo_comm_call call_of(const struct fo_call *c, int k, const struct fo_transfer *t)
+{
+	const enum fo_wire wire = fo_op_info(c->kind)->wire;
+	const struct fo_tensor *from = &c->arg[k], *to = &c->arg[c->n - 1];
+	if (fo_op_info(c->kind)->per_tensor)
+		to = from;
+	struct fo_comm_call call = { .kind = (enum fo_comm_kind)(wire - 1),
+				     .op = FO_COMM_SUM,
+				     .from = from->data,
+				     .to = to->data,
+				     .n = elements(from),
+				     .dtype = from->dtype,
+				     .peer = c->attr.peer };
+	if (wire == FO_WIRE_ALL_GATHER || wire == FO_WIRE_REDUCE_SCATTER) {
+		fill_parts(t, wire == FO_WIRE_ALL_GATHER ? to : from);
+		call.part = t->part;
+		call.n = 0;
+	}
+	if (wire == FO_WIRE_ALL_TO_ALL)
+		call.n /= fo_comm_ranks(t->comm);
+	return call;
+}
+
+fo_status fo_exec_transfer_start(struct fo_exec *e, int id, struct fo_transfer *t)
+{
+	const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
+	struct fo_call c = fo_exec_call(e, id);
+	fo_exec_poison(e, id);
+	t->comm = fo_links_of(e->o.links, o->group, o->lane);
+	t->n = 0;
+	for (int k = 0; k < fo_op_tensors(o->kind, o->n); k++) {
+		struct fo_comm_call call = call_of(&c, k, t);
+		fo_status st = fo_comm_start(t->comm, &call, &t->request[t->n++]);
+		if (st != FO_OK)
+			return failed(e, id, st);
+	}
+	return FO_OK;
+}
+
+fo_status fo_exec_transfer_test(struct fo_exec *e, int id, struct fo_transfer *t, bool *done)
+{
+	int left = 0;
+	for (int k = 0; k < t->n; k++) {
+		bool over;
+		fo_status st = fo_comm_test(t->comm, &t->request[k], &over);
+		if (st != FO_OK)
+			return failed(e, id, st);
+		left += !over;
+	}
+	*done = !left;
+	return FO_OK;
+}

@@ -1,0 +1,46 @@
+#include "train/links.h"
+
+/* The lane whose communicator a lane uses. */
+static int channel_of(int lane)
+{
+	if (lane == FO_LANE_RECV_FORWARD)
+		return FO_LANE_SEND_FORWARD;
+	return lane == FO_LANE_RECV_BACKWARD ? FO_LANE_SEND_BACKWARD : lane;
+}
+
+fo_status fo_links_open(struct fo_links *l, struct fo_comm *world, const struct fo_program *p)
+{
+	float used[FO_GROUP_COUNT][FO_LANE_COUNT] = { 0 };
+	*l = (struct fo_links){ .world = world };
+	if (fo_comm_ranks(world) != p->ranks || fo_comm_rank(world) != p->rank)
+		return fo_fail(FO_EBUG, "rank %d of %d runs the program of rank %d of %d", fo_comm_rank(world),
+			       fo_comm_ranks(world), p->rank, p->ranks);
+	for (int b = 0; b < p->nblock; b++)
+		for (int i = 0; i < p->block[b].n; i++)
+			used[p->block[b].op[i].group][channel_of(p->block[b].op[i].lane)] = 1;
+	/* Programs of ranks may differ, but all of them split the world alike. */
+	FO_TRY(fo_comm_call(world, &(struct fo_comm_call){ .kind = FO_COMM_ALL_REDUCE,
+							   .op = FO_COMM_MAX,
+							   .from = used,
+							   .to = used,
+							   .n = FO_GROUP_COUNT * FO_LANE_COUNT,
+							   .dtype = FO_F32 }));
+	for (int g = FO_GROUP_NONE + 1; g < FO_GROUP_COUNT; g++)
+		for (int lane = 0; lane < FO_LANE_COUNT; lane++) {
+			int32_t colour;
+			fo_mesh_group(&p->run.mesh, (enum fo_group)g, NULL, &colour);
+			if (used[g][lane] > 0)
+				FO_TRY(fo_comm_split(world, colour, &l->of[g][lane]));
+		}
+	return FO_OK;
+}
+
+struct fo_comm *fo_links_of(const struct fo_links *l, int group, int lane) { return l->of[group][channel_of(lane)]; }
+
+void fo_links_close(struct fo_links *l)
+{
+	for (int g = 0; g < FO_GROUP_COUNT; g++)
+		for (int lane = 0; lane < FO_LANE_COUNT; lane++)
+			fo_comm_close(l->of[g][lane]);
+	*l = (struct fo_links){ 0 };
+}

@@ -1,0 +1,31 @@
+/* What links a rank to the others: a communicator for each group of its mesh and each lane that a program uses there.
+ *
+ * A communicator wants its calls in the same order on every rank. Operations of one lane start in the program's order;
+ * those of two lanes start as data allow, so each lane has communicators of its own. What one rank sends on a lane
+ * another receives on the lane's partner: these two share theirs. */
+#ifndef FO_TRAIN_LINKS_H
+#define FO_TRAIN_LINKS_H
+
+#include "comm/comm.h"
+#include "program/program.h"
+
+struct fo_links {
+	struct fo_comm *world;                             /* all ranks; the caller's, who closes it after the links */
+	struct fo_comm *of[FO_GROUP_COUNT][FO_LANE_COUNT]; /* of a pair of lanes the one that sends */
+};
+/* Splits the world as p needs it. Every rank of the world calls it, with its own program of one mesh. *l is closed with
+ * fo_links_close, whatever was returned. */
+FO_CHECKED fo_status fo_links_open(struct fo_links *l, struct fo_comm *world, const struct fo_program *p);
+/* The communicator of operations of this group on this lane. */
+struct fo_comm *fo_links_of(const struct fo_links *l, int group, int lane);
+void fo_links_close(struct fo_links *l);
+
+/* An operation of class COMM that was started and is not over: the calls of its tensors. */
+struct fo_transfer {
+	struct fo_comm *comm;
+	struct fo_comm_request request[FO_MAX_OPERANDS];
+	int n;
+	int64_t *part; /* room for a number per rank of the group; the owner's */
+};
+
+#endif

@@ -1,0 +1,260 @@
+#include "train/team.h"
+
+#include "base/mem.h"
+#include "base/thread.h"
+#include "comm/local.h"
+#include "pass/pass.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum task { NOTHING, OPEN, STEP, FIND_FAULT, QUIT };
+
+struct rank {
+	struct fo_team *team;
+	int number;
+	struct fo_comm *world;
+	struct fo_links links;
+	/* Of all but rank 0. */
+	pthread_t thread;
+	bool started;
+	struct fo_program program;
+	struct fo_store *store;
+	struct fo_exec *exec;
+	struct fo_ports ports;
+	struct fo_exec_fault fault;
+	struct fo_err error; /* of the newest task; st FO_OK: none */
+};
+
+struct fo_team {
+	const struct fo_program *first;
+	struct fo_exec_options options;
+	fo_port_fn *port;
+	int ranks;
+	struct rank *rank;
+	pthread_mutex_t lock; /* of what follows */
+	pthread_cond_t changed;
+	enum task task;
+	int64_t tasks; /* begun so far */
+	int busy;      /* ranks that are not done with the newest one */
+	int32_t step;
+};
+
+int fo_team_threads(int threads, int ranks) { return threads / ranks > 1 ? threads / ranks : 1; }
+
+/* ---- a rank's thread ---- */
+
+static fo_status open_rank(struct rank *r)
+{
+	struct fo_team *t = r->team;
+	struct fo_lowering low = t->first->run;
+	struct fo_exec_options o = t->options;
+	o.timeline_steps = 1; /* only rank 0's is read */
+	low.mesh.rank = r->number;
+	r->ports.rank = r->number;
+	r->ports.ranks = t->ranks;
+	FO_TRY(fo_pass_build(&r->program, &t->first->model, &low));
+	FO_TRY(fo_links_open(&r->links, r->world, &r->program));
+	FO_TRY(fo_store_new(&r->store, &r->program));
+	o.links = &r->links;
+	return fo_exec_new(&r->exec, &r->program, r->store, &o, t->port, &r->ports, NULL);
+}
+
+static fo_status work(struct rank *r, enum task task, int32_t step)
+{
+	switch (task) {
+	case OPEN: return open_rank(r);
+	case STEP: return fo_exec_step(r->exec, step);
+	case FIND_FAULT: return fo_exec_find_fault(r->exec, &r->fault);
+	case NOTHING:
+	case QUIT: break;
+	}
+	return FO_OK;
+}
+
+static void close_rank(struct rank *r)
+{
+	fo_exec_free(r->exec);
+	fo_store_free(r->store);
+	fo_program_fini(&r->program);
+}
+
+static void *rank_thread(void *arg)
+{
+	struct rank *r = arg;
+	struct fo_team *t = r->team;
+	int64_t seen = 0;
+	for (;;) {
+		pthread_mutex_lock(&t->lock);
+		while (t->tasks == seen)
+			pthread_cond_wait(&t->changed, &t->lock);
+		seen = t->tasks;
+		enum task task = t->task;
+		int32_t step = t->step;
+		pthread_mutex_unlock(&t->lock);
+		fo_status st = work(r, task, step);
+		r->error.st = FO_OK;
+		if (st != FO_OK) {
+			fo_err_save(&r->error, st);
+			fo_comm_abort(r->world); /* nobody waits for this rank */
+		}
+		if (task == QUIT)
+			close_rank(r);
+		pthread_mutex_lock(&t->lock);
+		t->busy--;
+		pthread_cond_broadcast(&t->changed);
+		pthread_mutex_unlock(&t->lock);
+		if (task == QUIT)
+			return NULL;
+	}
+}
+
+/* ---- tasks for all ---- */
+
+static void begin(struct fo_team *t, enum task task, int32_t step)
+{
+	pthread_mutex_lock(&t->lock);
+	t->task = task;
+	t->step = step;
+	t->tasks++;
+	for (int i = 1; i < t->ranks; i++)
+		t->busy += t->rank[i].started;
+	pthread_cond_broadcast(&t->changed);
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* Waits for all. st: what rank 0's part returned. A rank that fails ends the others, whose errors say only that: the
+ * error that is no such echo is the cause. */
+static fo_status end(struct fo_team *t, fo_status st)
+{
+	struct fo_err *first = &t->rank[0].error;
+	const struct rank *cause = NULL;
+	first->st = FO_OK;
+	if (st != FO_OK) {
+		fo_err_save(first, st);
+		fo_comm_abort(t->rank[0].world);
+	}
+	pthread_mutex_lock(&t->lock);
+	while (t->busy)
+		pthread_cond_wait(&t->changed, &t->lock);
+	pthread_mutex_unlock(&t->lock);
+	for (int i = 0; i < t->ranks; i++) {
+		const struct rank *r = &t->rank[i];
+		if (r->error.st != FO_OK && (!cause || (cause->error.st == FO_ECOMM && r->error.st != FO_ECOMM)))
+			cause = r;
+	}
+	if (!cause)
+		return FO_OK;
+	st = fo_err_raise(&cause->error);
+	return fo_wrap(st, "rank %d of %d", cause->number, t->ranks);
+}
+
+/* ---- a job's life ---- */
+
+fo_status fo_team_open(struct fo_team **out, const struct fo_program *first, const struct fo_exec_options *o,
+		       fo_port_fn *port)
+{
+	struct fo_team *t = *out = fo_xmalloc(sizeof *t);
+	t->first = first;
+	t->options = *o;
+	t->port = port;
+	t->ranks = first->ranks;
+	t->rank = fo_xmalloc((size_t)t->ranks * sizeof *t->rank);
+	pthread_mutex_init(&t->lock, NULL);
+	pthread_cond_init(&t->changed, NULL);
+	struct fo_comm **world = fo_xmalloc((size_t)t->ranks * sizeof *world);
+	fo_status st = fo_comm_local_open(t->ranks, NULL, world);
+	for (int i = 0; i < t->ranks; i++) {
+		t->rank[i] = (struct rank){ .team = t, .number = i, .world = st == FO_OK ? world[i] : NULL };
+		if (st != FO_OK || !i)
+			continue;
+		st = fo_thread_start(&t->rank[i].thread, rank_thread, &t->rank[i], "the thread of a rank");
+		t->rank[i].started = st == FO_OK;
+		for (int k = i + 1; st != FO_OK && k < t->ranks; k++)
+			fo_comm_close(world[k]);
+	}
+	free(world);
+	FO_TRY(st);
+	begin(t, OPEN, 0);
+	return end(t, fo_links_open(&t->rank[0].links, t->rank[0].world, first));
+}
+
+struct fo_links *fo_team_links(struct fo_team *t) { return &t->rank[0].links; }
+
+fo_status fo_team_copy(struct fo_team *t, const struct fo_store *first)
+{
+	int64_t bytes, same;
+	const unsigned char *from = fo_store_memory(first, &bytes);
+	for (int i = 1; t && i < t->ranks; i++) {
+		unsigned char *to = (unsigned char *)(uintptr_t)fo_store_memory(t->rank[i].store, &same);
+		if (same != bytes)
+			return fo_fail(FO_EBUG, "rank %d's store has %lld bytes, rank 0's %lld", i, (long long)same,
+				       (long long)bytes);
+		memcpy(to, from, (size_t)bytes);
+		fo_exec_weights_changed(t->rank[i].exec);
+	}
+	return FO_OK;
+}
+
+void fo_team_close(struct fo_team *t)
+{
+	if (!t)
+		return;
+	begin(t, QUIT, 0);
+	for (int i = 1; i < t->ranks; i++)
+		if (t->rank[i].started)
+			pthread_join(t->rank[i].thread, NULL);
+	for (int i = 0; i < t->ranks; i++) {
+		fo_links_close(&t->rank[i].links);
+		fo_comm_close(t->rank[i].world);
+	}
+	pthread_cond_destroy(&t->changed);
+	pthread_mutex_destroy(&t->lock);
+	free(t->rank);
+	free(t);
+}
+
+/* ---- steps ---- */
+
+/* All ranks read one batch, each its own rows of it. */
+static void feed(struct fo_team *t, const struct fo_ports *ports)
+{
+	for (int i = 1; i < t->ranks; i++) {
+		struct fo_ports *to = &t->rank[i].ports;
+		to->batch = ports->batch;
+		memcpy(to->hyper, ports->hyper, sizeof to->hyper);
+	}
+}
+
+fo_status fo_team_step(struct fo_team *t, struct fo_exec *e, const struct fo_ports *ports, int32_t step)
+{
+	if (!t)
+		return fo_exec_step(e, step);
+	feed(t, ports);
+	begin(t, STEP, step);
+	return end(t, fo_exec_step(e, step));
+}
+
+fo_status fo_team_find_fault(struct fo_team *t, struct fo_exec *e, const struct fo_ports *ports,
+			     struct fo_exec_fault *out)
+{
+	if (!t)
+		return fo_exec_find_fault(e, out);
+	feed(t, ports);
+	begin(t, FIND_FAULT, 0);
+	FO_TRY(end(t, fo_exec_find_fault(e, out)));
+	/* Sums over ranks carry a value on: the earliest place is where it came from. */
+	int from = 0;
+	for (int i = 1; i < t->ranks; i++) {
+		const struct fo_exec_fault *f = &t->rank[i].fault;
+		if (f->instance >= 0 && (out->instance < 0 || f->instance < out->instance))
+			*out = *f, from = i;
+	}
+	if (out->instance >= 0) {
+		char text[sizeof out->text];
+		memcpy(text, out->text, sizeof text);
+		snprintf(out->text, sizeof out->text, "on rank %d of %d, %.280s", from, t->ranks, text);
+	}
+	return FO_OK;
+}

@@ -1,0 +1,31 @@
+/* The other ranks of a job: threads of this process, each with a program, a store, an executor and ports of its own.
+ * Rank 0 is the caller's: it holds what a run reads and writes, and says what all of them do next.
+ *
+ * Every rank has the same weights and state, bit by bit: they begin as copies of rank 0's, take the same sums of
+ * gradients, and have equally many threads, because a kernel's bits may depend on that number. */
+#ifndef FO_TRAIN_TEAM_H
+#define FO_TRAIN_TEAM_H
+
+#include "train/exec.h"
+#include "train/ports.h"
+
+struct fo_team;
+/* Threads of one rank, where `threads` are shared by `ranks`: at least one. */
+int fo_team_threads(int threads, int ranks);
+/* Makes ranks 1 to first->ranks - 1 as rank 0's program is made; o: of each rank's executor. *out is closed with
+ * fo_team_close, whatever was returned, after rank 0's executor. */
+FO_CHECKED fo_status fo_team_open(struct fo_team **out, const struct fo_program *first, const struct fo_exec_options *o,
+				  fo_port_fn *port);
+struct fo_links *fo_team_links(struct fo_team *t); /* rank 0's */
+/* Gives every rank rank 0's weights and state, between steps. */
+FO_CHECKED fo_status fo_team_copy(struct fo_team *t, const struct fo_store *first);
+void fo_team_close(struct fo_team *t); /* NULL: nothing */
+
+/* Runs a step on rank 0's executor e and on all others (t NULL: there are none). ports are rank 0's: all take their
+ * batch and numbers. An error is that of the rank that failed first, by name: "rank 2 of 4: ...". */
+FO_CHECKED fo_status fo_team_step(struct fo_team *t, struct fo_exec *e, const struct fo_ports *ports, int32_t step);
+/* fo_exec_find_fault on all ranks; the text names the rank. */
+FO_CHECKED fo_status fo_team_find_fault(struct fo_team *t, struct fo_exec *e, const struct fo_ports *ports,
+					struct fo_exec_fault *out);
+
+#endif

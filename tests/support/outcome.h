@@ -1,0 +1,34 @@
+/* What a training run of a few steps leaves, in one order whatever the program; to compare runs with. */
+#ifndef FO_TESTS_SUPPORT_OUTCOME_H
+#define FO_TESTS_SUPPORT_OUTCOME_H
+
+#include "support/step.h"
+
+enum { OUTCOME_STEPS = 3 };
+struct outcome {
+	double loss[OUTCOME_STEPS], norm[OUTCOME_STEPS];
+	/* Tensors by name and kind (0 weight, 1 master, 2 m, 3 v; 4: m after the first step). */
+	struct outcome_item {
+		char name[96];
+		int which;
+		int64_t n;
+		double *v;
+	} item[1024];
+	int n;
+	int offset; /* added to `which` */
+};
+
+/* A fo_store_visit_fn; ctx is the struct outcome. */
+fo_status outcome_keep(void *ctx, const struct fo_store_tensor *t);
+/* Notes what step s of the rig gave; after the first step the gradients too, through the first moment. */
+void outcome_step(struct outcome *o, struct step_rig *r, int s);
+/* Notes weights and state after the last step. */
+void outcome_end(struct outcome *o, struct step_rig *r);
+void outcome_free(struct outcome *o);
+/* The same tensor of another run; a failure fails the test. */
+const struct outcome_item *outcome_find(const struct outcome *o, const struct outcome_item *like);
+/* |a - b| / |b| in the 2-norm, where |b| counts as at least 1e-3 of all tensors of its kind together: the gradient of a
+ * key's bias is 0 in exact arithmetic, and nothing but rounding in any other. */
+double outcome_distance(const struct outcome_item *a, const struct outcome_item *b, const struct outcome *all);
+
+#endif

@@ -1,0 +1,45 @@
+/* Steps on several ranks, each a thread of the test with a program, a store and an executor of its own. */
+#ifndef FO_TESTS_SUPPORT_RANKS_H
+#define FO_TESTS_SUPPORT_RANKS_H
+
+#include "comm/local.h"
+#include "support/outcome.h"
+
+enum { RANKS_MOST = 8 };
+struct ranks_rank;
+struct ranks_job {
+	/* The caller's: the mesh without its rank, rows and passes of a rank in `low`; the whole job's batch. */
+	struct fo_model model;
+	struct fo_lowering low;
+	const struct step_batch *batch;
+	struct fo_comm_local transport;
+	struct fo_exec_options options;
+	double clip, eps;
+	void (*build)(struct fo_program *p); /* changes each rank's program before it runs; NULL: nothing */
+	/* Called by each rank's thread before the first step and after step s; NULL: nothing. */
+	void (*before)(struct ranks_rank *r);
+	void (*after)(struct ranks_rank *r, int s);
+	int steps; /* 0: OUTCOME_STEPS */
+
+	int ranks;
+	struct ranks_rank {
+		struct ranks_job *job;
+		int rank;
+		struct fo_comm *world;
+		struct fo_links links;
+		struct step_rig rig;
+		struct step_batch batch;
+		struct outcome out;
+		struct fo_err error; /* of the step that failed; st FO_OK: none did */
+		uint64_t hash;       /* of weights and state at the end */
+		int64_t received;    /* bytes over its links, all steps */
+		double wire;         /* bytes of a step by its program's cost */
+	} rank[RANKS_MOST];
+};
+/* Runs the job and fills in its second part; freed with ranks_free. */
+void ranks_run(struct ranks_job *j);
+void ranks_free(struct ranks_job *j);
+/* The rows of rank `rank` of `ranks`: as many of each micro-batch as all others. Freed with step_batch_free. */
+void ranks_slice(struct step_batch *out, const struct step_batch *job, int rank, int ranks);
+
+#endif

@@ -1,0 +1,395 @@
+/* Ranks as threads (src/comm/local.c): every kind of call against a serial computation, many calls under way at once,
+ * with delays at random; bytes received against the formula; meshes by splits; links with a rate; ranks that disagree
+ * and ranks that end. */
+#include "comm/local.h"
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "base/thread.h"
+#include "kernel/kernel.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { RANKS_MOST = 8, AT_ONCE = 6, ROUNDS = 12, MOST = 5000 };
+
+/* Also in threads, where cmocka cannot jump. */
+static void need(bool good, const char *what, int line)
+{
+	if (good)
+		return;
+	fprintf(stderr, "line %d: not so: %s (%s)\n", line, what, fo_err_text());
+	abort();
+}
+#define NEED(x) need(x, #x, __LINE__)
+
+/* Runs fn for each rank of a new group, each in a thread. */
+struct rank {
+	struct fo_comm *c;
+	uint64_t seed;
+	void *with;
+	void (*fn)(struct rank *);
+	pthread_t thread;
+};
+static void *run_rank(void *arg)
+{
+	struct rank *r = arg;
+	r->fn(r);
+	fo_comm_close(r->c);
+	return NULL;
+}
+static void with_ranks(int ranks, const struct fo_comm_local *options, uint64_t seed, void (*fn)(struct rank *),
+		       void *with)
+{
+	struct fo_comm *c[RANKS_MOST];
+	struct rank rank[RANKS_MOST];
+	NEED(fo_comm_local_open(ranks, options, c) == FO_OK);
+	for (int r = 0; r < ranks; r++) {
+		rank[r] = (struct rank){ .c = c[r], .seed = seed, .with = with, .fn = fn };
+		NEED(fo_thread_start(&rank[r].thread, run_rank, &rank[r], "a rank") == FO_OK);
+	}
+	for (int r = 0; r < ranks; r++)
+		pthread_join(rank[r].thread, NULL);
+}
+
+/* ---- one call, and what it must give ---- */
+
+struct one {
+	struct fo_comm_call call;
+	int64_t part[RANKS_MOST];
+	struct fo_comm_request request;
+	uint64_t salt;
+	char *from, *to;
+	size_t from_n, to_n;
+};
+
+/* Element i of rank r's input: a small multiple of 1/8, so that sums in any type are exact unless they are rounded. */
+static double input(uint64_t salt, int rank, int64_t i)
+{
+	return (double)(int)(fo_rng_u64(salt + (uint64_t)rank, (uint64_t)i) % 61) / 8 - 3.75;
+}
+
+static void put(char *at, int dtype, int64_t i, double v)
+{
+	switch (dtype) {
+	case FO_F64: ((double *)(void *)at)[i] = v; break;
+	case FO_F32: ((float *)(void *)at)[i] = (float)v; break;
+	case FO_BF16: ((uint16_t *)(void *)at)[i] = fo_bf16_from_f32((float)v); break;
+	case FO_I32: ((int32_t *)(void *)at)[i] = (int32_t)(8 * v); break;
+	default: at[i] = (char)(int)(8 * v); break;
+	}
+}
+
+static double get(const char *at, int dtype, int64_t i)
+{
+	switch (dtype) {
+	case FO_F64: return ((const double *)(const void *)at)[i];
+	case FO_F32: return ((const float *)(const void *)at)[i];
+	case FO_BF16: return fo_bf16_to_f32(((const uint16_t *)(const void *)at)[i]);
+	case FO_I32: return ((const int32_t *)(const void *)at)[i] / 8.0;
+	default: return at[i] / 8.0;
+	}
+}
+
+static double reduced(const struct one *o, int ranks, int64_t i)
+{
+	double v = input(o->salt, 0, i);
+	for (int r = 1; r < ranks; r++) {
+		double x = input(o->salt, r, i);
+		v = o->call.op == FO_COMM_SUM ? v + x : fmax(v, x);
+	}
+	return o->call.dtype == FO_BF16 ? (double)fo_bf16_to_f32(fo_bf16_from_f32((float)v)) : v;
+}
+
+/* What element i of the output of this rank is. */
+static double expected(const struct one *o, int rank, int ranks, int64_t i)
+{
+	int64_t begin, from = 0;
+	switch (o->call.kind) {
+	case FO_COMM_ALL_REDUCE: return reduced(o, ranks, i);
+	case FO_COMM_REDUCE_SCATTER: fo_comm_part(&o->call, rank, ranks, &begin); return reduced(o, ranks, begin + i);
+	case FO_COMM_ALL_GATHER:
+		for (int r = 0;; r++) {
+			int64_t n = fo_comm_part(&o->call, r, ranks, &begin);
+			if (i < begin + n)
+				return input(o->salt, r, i - begin);
+		}
+	case FO_COMM_ALL_TO_ALL:
+		from = i / o->call.n;
+		return input(o->salt, (int)from, rank * o->call.n + i % o->call.n);
+	case FO_COMM_BROADCAST: return input(o->salt, o->call.peer, i);
+	case FO_COMM_RECV: return input(o->salt, o->call.peer, i);
+	default: return NAN;
+	}
+}
+
+/* A call that all ranks draw alike from the seed; a send to the next rank has its receive drawn with it. */
+static void draw(struct one *o, uint64_t seed, uint64_t number, int rank, int ranks)
+{
+	static const int type[] = { FO_F32, FO_BF16, FO_F64, FO_I32, FO_E4M3 };
+	uint64_t v = fo_rng_u64(seed, number);
+	enum fo_comm_kind kind[] = { FO_COMM_ALL_REDUCE, FO_COMM_ALL_GATHER, FO_COMM_REDUCE_SCATTER, FO_COMM_BROADCAST,
+				     FO_COMM_ALL_TO_ALL };
+	struct fo_comm_call *k = &o->call;
+	*k = (struct fo_comm_call){ .kind = kind[v % 5], .op = v >> 8 & 1 ? FO_COMM_SUM : FO_COMM_MAX };
+	bool adds = k->kind == FO_COMM_ALL_REDUCE || k->kind == FO_COMM_REDUCE_SCATTER;
+	k->dtype = type[(v >> 12) % (adds ? 3 : 5)];
+	k->n = (int64_t)((v >> 16) % MOST);
+	k->peer = (int)((v >> 32) % (unsigned)ranks);
+	o->salt = v >> 20;
+	if ((v >> 40 & 1) && (k->kind == FO_COMM_ALL_GATHER || k->kind == FO_COMM_REDUCE_SCATTER)) {
+		k->part = o->part;
+		for (int r = 0; r < ranks; r++)
+			o->part[r] = (int64_t)(fo_rng_u64(v, (uint64_t)r) % 700);
+	}
+	int64_t begin, own = fo_comm_part(k, rank, ranks, &begin), last = fo_comm_part(k, ranks - 1, ranks, &begin);
+	size_t all = (size_t)(begin + last), size = fo_dtype_bytes(k->dtype);
+	bool gathers = k->kind == FO_COMM_ALL_GATHER;
+	o->from_n = k->kind == FO_COMM_BROADCAST ? (size_t)k->n : all;
+	o->to_n = o->from_n;
+	if (gathers)
+		o->from_n = (size_t)own;
+	if (k->kind == FO_COMM_REDUCE_SCATTER)
+		o->to_n = (size_t)own;
+	o->from = malloc(o->from_n * size + 1);
+	for (size_t i = 0; i < o->from_n; i++)
+		put(o->from, k->dtype, (int64_t)i, input(o->salt, rank, (int64_t)i));
+	bool in_place = v >> 41 & 1 && k->kind == FO_COMM_ALL_REDUCE;
+	o->to = in_place ? o->from : malloc(o->to_n * size + 1);
+	k->from = o->from;
+	k->to = o->to;
+}
+
+static void check_one(struct one *o, int rank, int ranks)
+{
+	for (size_t i = 0; i < o->to_n; i++) {
+		double got = get(o->to, o->call.dtype, (int64_t)i), want = expected(o, rank, ranks, (int64_t)i);
+		if (o->call.dtype == FO_I32 || o->call.dtype == FO_E4M3)
+			want = (int)(8 * want) / 8.0;
+		if (got != want)
+			fprintf(stderr, "%s, element %zu of %zu: %g, not %g\n", fo_comm_kind_name(o->call.kind), i,
+				o->to_n, got, want);
+		NEED(got == want);
+	}
+	if (o->to != o->from)
+		free(o->to);
+	free(o->from);
+}
+
+/* Several calls are under way at once and are tested in an order that differs from rank to rank. */
+static void many_calls(struct rank *r)
+{
+	int rank = fo_comm_rank(r->c), ranks = fo_comm_ranks(r->c);
+	int64_t bytes = fo_comm_local_received(r->c);
+	for (uint64_t round = 0; round < ROUNDS; round++) {
+		struct one one[AT_ONCE];
+		for (uint64_t i = 0; i < AT_ONCE; i++) {
+			draw(&one[i], r->seed, round * AT_ONCE + i, rank, ranks);
+			bytes += fo_comm_wire_bytes(&one[i].call, rank, ranks);
+			NEED(fo_comm_start(r->c, &one[i].call, &one[i].request) == FO_OK);
+		}
+		for (uint64_t open = AT_ONCE, turn = round; open; turn++) {
+			open = 0;
+			for (uint64_t i = 0; i < AT_ONCE; i++) {
+				bool done;
+				uint64_t which = (i + turn * (uint64_t)(rank + 1)) % AT_ONCE;
+				NEED(fo_comm_test(r->c, &one[which].request, &done) == FO_OK);
+				open += !done;
+			}
+		}
+		for (int i = 0; i < AT_ONCE; i++)
+			check_one(&one[i], rank, ranks);
+	}
+	NEED(fo_comm_local_received(r->c) == bytes);
+}
+
+static void test_kinds(void **state)
+{
+	(void)state;
+	for (int ranks = 1; ranks <= RANKS_MOST; ranks++)
+		for (uint64_t seed = 1; seed <= 3; seed++)
+			with_ranks(ranks, &(struct fo_comm_local){ .shake = seed > 1 ? seed : 0 }, seed, many_calls,
+				   NULL);
+}
+
+/* ---- point to point ---- */
+
+/* Everybody sends to everybody, several times, the receives started in another order than the sends. */
+static void exchange(struct rank *r)
+{
+	int rank = fo_comm_rank(r->c), ranks = fo_comm_ranks(r->c);
+	enum { TIMES = 3, N = 100 };
+	float to[RANKS_MOST][TIMES][N], from[RANKS_MOST][TIMES][N];
+	struct fo_comm_request q[2 * RANKS_MOST * TIMES] = { 0 };
+	int n = 0;
+	for (int t = 0; t < TIMES; t++)
+		for (int p = 0; p < ranks; p++) {
+			if (p == rank)
+				continue;
+			for (int i = 0; i < N; i++)
+				from[p][t][i] = (float)(10000 * rank + 1000 * p + 100 * t + i);
+			NEED(fo_comm_start(r->c,
+					   &(struct fo_comm_call){ .kind = FO_COMM_SEND,
+								   .from = from[p][t],
+								   .n = N,
+								   .dtype = FO_F32,
+								   .peer = p },
+					   &q[n++]) == FO_OK);
+		}
+	for (int p = ranks - 1; p >= 0; p--)
+		for (int t = 0; t < TIMES && p != rank; t++)
+			NEED(fo_comm_start(
+				     r->c,
+				     &(struct fo_comm_call){
+					     .kind = FO_COMM_RECV, .to = to[p][t], .n = N, .dtype = FO_F32, .peer = p },
+				     &q[n++]) == FO_OK);
+	for (int open = n; open;) {
+		open = 0;
+		for (int i = n - 1; i >= 0; i--) {
+			bool done;
+			NEED(fo_comm_test(r->c, &q[i], &done) == FO_OK);
+			open += !done;
+		}
+	}
+	for (int p = 0; p < ranks; p++)
+		for (int t = 0; t < TIMES && p != rank; t++)
+			for (int i = 0; i < N; i++)
+				NEED(to[p][t][i] == (float)(10000 * p + 1000 * rank + 100 * t + i));
+}
+
+static void test_point_to_point(void **state)
+{
+	(void)state;
+	for (int ranks = 2; ranks <= 5; ranks++)
+		for (uint64_t shake = 0; shake < 3; shake++)
+			with_ranks(ranks, &(struct fo_comm_local){ .shake = shake }, 0, exchange, NULL);
+}
+
+/* ---- meshes ---- */
+
+/* Ranks of a 2 x n mesh: sums along either axis. */
+static void mesh(struct rank *r)
+{
+	int rank = fo_comm_rank(r->c), ranks = fo_comm_ranks(r->c), width = ranks / 2;
+	struct fo_comm *row, *column;
+	NEED(fo_comm_split(r->c, rank / width, &row) == FO_OK);
+	NEED(fo_comm_split(r->c, rank % width, &column) == FO_OK);
+	NEED(fo_comm_ranks(row) == width && fo_comm_rank(row) == rank % width);
+	NEED(fo_comm_ranks(column) == 2 && fo_comm_rank(column) == rank / width);
+	double v = rank, along = 0;
+	struct fo_comm_call k = { .kind = FO_COMM_ALL_REDUCE, .from = &v, .to = &along, .n = 1, .dtype = FO_F64 };
+	NEED(fo_comm_call(row, &k) == FO_OK);
+	int first = rank / width * width;
+	NEED(along == width * first + width * (width - 1) / 2.0);
+	NEED(fo_comm_call(column, &k) == FO_OK);
+	NEED(along == 2 * (rank % width) + width);
+	many_calls(&(struct rank){ .c = row, .seed = r->seed + (uint64_t)(rank / width) });
+	fo_comm_close(column);
+	fo_comm_close(row);
+}
+
+static void test_mesh(void **state)
+{
+	(void)state;
+	for (int ranks = 2; ranks <= RANKS_MOST; ranks += 2)
+		with_ranks(ranks, &(struct fo_comm_local){ .shake = (uint64_t)ranks / 4 }, 7, mesh, NULL);
+}
+
+/* ---- links ---- */
+
+/* A call over a slow link takes at least its bytes over the rate, and two calls over one link twice that. Only lower
+ * bounds are held: a busy machine may take longer. */
+static void slow(struct rank *r)
+{
+	enum { N = 20000 };
+	int ranks = fo_comm_ranks(r->c);
+	static float from[RANKS_MOST][N], to[RANKS_MOST][2][N];
+	int rank = fo_comm_rank(r->c);
+	struct fo_comm_request q[2];
+	struct fo_comm_call k = { .kind = FO_COMM_ALL_REDUCE, .from = from[rank], .n = N, .dtype = FO_F32 };
+	double least = (double)fo_comm_wire_bytes(&k, 0, ranks) / *(double *)r->with;
+	int64_t begin = fo_now_ns();
+	for (int i = 0; i < 2; i++) {
+		k.to = to[rank][i];
+		NEED(fo_comm_start(r->c, &k, &q[i]) == FO_OK);
+	}
+	for (int i = 0; i < 2; i++)
+		for (bool done = false; !done;)
+			NEED(fo_comm_test(r->c, &q[i], &done) == FO_OK);
+	NEED((double)(fo_now_ns() - begin) * 1e-9 >= 2 * least);
+}
+
+static void test_links(void **state)
+{
+	(void)state;
+	double rate = 8e6; /* 120 kB in 15 ms */
+	with_ranks(4, &(struct fo_comm_local){ .bytes_s = rate, .latency_s = 1e-3 }, 0, slow, &rate);
+}
+
+/* ---- what goes wrong ---- */
+
+static void unlike(struct rank *r)
+{
+	float a[4] = { 0 }, b[4];
+	struct fo_comm_call k = { .kind = FO_COMM_ALL_REDUCE, .from = a, .to = b, .n = 3, .dtype = FO_F32 };
+	if (fo_comm_rank(r->c) == 1)
+		k.n = 4;
+	NEED(fo_comm_call(r->c, &k) == FO_ECOMM);
+	NEED(strstr(fo_err_text(), "all-reduce of 4 f32") && strstr(fo_err_text(), "all-reduce of 3 f32"));
+	NEED(fo_comm_check(r->c) == FO_ECOMM);
+}
+
+static void given_up(struct rank *r)
+{
+	float a = 0, b;
+	struct fo_comm_call k = { .kind = FO_COMM_ALL_REDUCE, .from = &a, .to = &b, .n = 1, .dtype = FO_F32 };
+	if (fo_comm_rank(r->c) == 2) {
+		fo_comm_abort(r->c);
+		return;
+	}
+	NEED(fo_comm_call(r->c, &k) == FO_ECOMM);
+	NEED(strstr(fo_err_text(), "rank 2 ended the job") != NULL);
+}
+
+static void refused(struct rank *r)
+{
+	float a = 0;
+	int64_t part[2] = { 1, 1 };
+	struct fo_comm *c = r->c, *out;
+	struct fo_comm_call k = { .kind = FO_COMM_SEND, .from = &a, .n = 1, .dtype = FO_F32, .peer = fo_comm_rank(c) };
+	NEED(fo_comm_call(c, &k) == FO_EARG);
+	k = (struct fo_comm_call){ .kind = FO_COMM_ALL_REDUCE, .from = &a, .to = &a, .n = 1, .dtype = FO_I32 };
+	NEED(fo_comm_call(c, &k) == FO_EARG);
+	k = (struct fo_comm_call){
+		.kind = FO_COMM_ALL_TO_ALL, .from = &a, .to = &a, .n = 1, .dtype = FO_F32, .part = part
+	};
+	NEED(fo_comm_call(c, &k) == FO_EARG);
+	NEED(fo_comm_split(c, -1, &out) == FO_EARG);
+}
+
+static void test_faults(void **state)
+{
+	(void)state;
+	struct fo_comm *c[1];
+	with_ranks(3, NULL, 0, unlike, NULL);
+	with_ranks(3, NULL, 0, given_up, NULL);
+	with_ranks(2, NULL, 0, refused, NULL);
+	assert_int_equal(fo_comm_local_open(0, NULL, c), FO_EARG);
+	assert_int_equal(fo_comm_local_open(FO_COMM_LOCAL_MOST + 1, NULL, c), FO_EARG);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_kinds), cmocka_unit_test(test_point_to_point), cmocka_unit_test(test_mesh),
+		cmocka_unit_test(test_links), cmocka_unit_test(test_faults),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
