@@ -123,7 +123,8 @@ fo_install() {
 
 fo_cores() { nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2; }
 
-# fo_quietly FILE COMMAND...: runs it with its output in FILE; shows the end of FILE if it fails.
+# fo_quietly FILE COMMAND...: runs it with its output in FILE; if it fails, shows the end of FILE and then the lines that tell
+# why: a failed test's output stands far above the end.
 fo_quietly() {
 	fo_log=$1
 	fo_status=0
@@ -132,6 +133,7 @@ fo_quietly() {
 	"$@" >"$fo_log" 2>&1 || fo_status=$?
 	[ $fo_status != 0 ] || return 0
 	grep -v -E '^\[ *[0-9]+%\]|^gmake|^make' "$fo_log" | tail -n 60
+	grep -a -n -E '\[  *(LINE|ERROR|FAILED) |runtime error|Sanitizer|error: |^FAIL' "$fo_log" | head -n 20
 	echo "failed: $* (whole output: $fo_log)"
 	return $fo_status
 }

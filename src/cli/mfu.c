@@ -309,7 +309,7 @@ static void write_json(const struct result *r, struct fo_json *j)
 		    FO_REAL("peak_tflops", r->peak), FO_TEXT("peak_kind", peak_kind(r)),
 		    FO_TEXT("peak_source", r->device->source), FO_TEXT("peak_date", r->device->date));
 	denominators_json(j, r);
-	fo_json_texts(j, "notes", r->note, r->notes);
+	fo_json_texts(j, "notes", (const char *const *)r->note, r->notes);
 }
 
 static void rule_row(struct fo_doc *d, const struct result *r, const char *name, double flop, const char *formula)

@@ -247,6 +247,21 @@ static fo_status array(struct toml *t)
 	return fo_conf_close(&t->s);
 }
 
+/* A key, '=' and its value. `path` holds the table's path and is freed. */
+static fo_status assign(struct toml *t, struct fo_str *path)
+{
+	fo_status st = key(t, path);
+	if (st == FO_OK && peek(t) != '=')
+		st = wrong(t, "expected '=' behind a key");
+	if (st == FO_OK) {
+		t->p++;
+		blanks(t);
+		st = fo_conf_key(&t->s, path->data, path->len, t->line);
+	}
+	fo_str_fini(path);
+	return st == FO_OK ? value(t) : st;
+}
+
 static fo_status inline_table(struct toml *t)
 {
 	t->p++;

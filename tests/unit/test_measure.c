@@ -47,8 +47,10 @@ static void test_meter(void **state)
 	assert_true(r.time.quiet <= 5 && (r.time.quiet > 0) == !isnan(r.quiet_ratio_median));
 	assert_true(m.best.flop_s > 0 && m.best.byte_s > 0 && m.best.share > 0);
 	assert_true(r.burst_flop_s_best >= r.burst_flop_s_median && r.ratio_best >= r.ratio_median);
-	/* A ratio is a rate over a rate of bursts: 1e6 FLOP in 2 ms are 5e8 FLOP/s or less. */
-	assert_true(r.ratio_best * r.burst_flop_s_median <= 5e8 * r.burst_flop_s_best / m.last.flop_s * 4);
+	/* A ratio is a rate over the rate of the bursts beside it, which one span alone shows. */
+	r = fo_measure_work(&m, spin, &ns, 1e6, 0, 1);
+	assert_int_equal(r.time.spans, 1);
+	assert_true(fabs(r.ratio_best * r.burst_flop_s_best * r.time.best_s / 1e6 - 1) < 1e-9);
 	fo_meter_attach(&m);
 	assert_false(m.warm);
 	fo_meter_fini(&m);
@@ -248,20 +250,20 @@ static void test_every_operation(void **state)
 			fail_msg("no program here has %s", fo_op_info((enum fo_op_kind)k)->name);
 }
 
-/* What was put out of the caches takes longer to read than what was fetched into them: 8 MiB, the best of some trials,
- * which a neighbour may slow but not hasten. */
+/* What was put out of the caches takes longer to read than what was fetched into them: 256 KiB, which a core's own cache
+ * holds. A neighbour may slow any trial, so one quiet trial of each kind is waited for. */
 static void test_arrange(void **state)
 {
 	(void)state;
-	enum { BYTES = 8 << 20, TRIALS = 15 };
+	enum { BYTES = 256 << 10, TRIALS = 5000 };
 	unsigned char *p = malloc(BYTES);
-	int64_t best[2] = { INT64_MAX, INT64_MAX };
+	int64_t best[2] = { INT64_MAX / 2, INT64_MAX / 2 };
 	memset(p, 1, BYTES);
 	if (!fo_cache_evict(p, 1, BYTES, BYTES, 1) || fo_cache_bytes() < 2 * BYTES) {
 		free(p);
 		skip();
 	}
-	for (int k = 0; k < 2 * TRIALS; k++) {
+	for (int k = 0; k < 10 || (k < 2 * TRIALS && best[1] < best[0] + best[0] / 5); k++) {
 		fo_cache_fetch(p, 128, BYTES / 128, BYTES / 128, 1);
 		if (k % 2)
 			fo_cache_evict(p, 128, BYTES / 128, BYTES / 128, 1);
@@ -272,7 +274,7 @@ static void test_arrange(void **state)
 	}
 	free(p);
 	if (best[1] < best[0] + best[0] / 5)
-		fail_msg("8 MiB read in %lld ns from the caches, in %lld from memory", (long long)best[0],
+		fail_msg("256 KiB read in %lld ns from the caches, in %lld from memory", (long long)best[0],
 			 (long long)best[1]);
 }
 
