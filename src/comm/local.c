@@ -53,16 +53,17 @@ struct op {
 struct group {
 	struct world *world;
 	int ranks, ends;
-	int *rank_of;  /* of the world, per rank of the group */
-	struct op *op; /* those that are not over */
+	bool null;
+	int *rank_of;           /* of the world, per rank of the group */
+	struct op *op;          /* those that are not over */
 	struct fo_arena splits; /* what calls of a split read and write; it stays, for a rank may leave by an error */
-	int64_t *sent; /* calls from one rank to another so far, per pair, by the sender and by the receiver */
+	int64_t *sent;          /* calls from one rank to another so far, per pair, by the sender and by the receiver */
 };
 
 struct end {
 	struct fo_comm base;
 	struct group *group;
-	int64_t calls, received;
+	int64_t calls, received[FO_COMM_KINDS];
 	uint64_t shake;
 	struct fo_comm_request *open; /* calls between group begin and end */
 	size_t opens, cap;
@@ -270,7 +271,7 @@ static void add(const struct end *e, const struct op *o, const struct fo_comm_ca
 }
 
 /* The second: what this rank receives from others. */
-static void receive(struct end *e, const struct op *o, const struct fo_comm_call *k)
+static void receive(const struct end *e, const struct op *o, const struct fo_comm_call *k)
 {
 	size_t size = fo_dtype_bytes(k->dtype);
 	int rank = e->base.rank, ranks = e->base.ranks;
@@ -301,7 +302,6 @@ static void receive(struct end *e, const struct op *o, const struct fo_comm_call
 	case FO_COMM_RECV: copy(k->to, o->member[0].call.from, k->n, size); break;
 	default: break;
 	}
-	e->received += fo_comm_wire_bytes(k, rank, ranks);
 }
 
 /* A delay at random, seldom a long one. */
@@ -347,15 +347,19 @@ static fo_status test(struct fo_comm *c, struct fo_comm_request *r, bool *done)
 	if (!over)
 		return FO_OK;
 	const struct fo_comm_call *k = &o->member[place_of(o, c->rank)].call;
+	const bool null = e->group->null;
 	if (r->phase == CAME) {
-		add(e, o, k);
+		if (!null)
+			add(e, o, k);
 		atomic_fetch_add(&o->added, 1);
 		r->phase = ADDED;
 	}
 	/* Only an all-reduce copies what others have added. */
 	bool meets = k->kind == FO_COMM_ALL_REDUCE;
 	if (r->phase == ADDED && (!meets || atomic_load(&o->added) == o->members)) {
-		receive(e, o, k);
+		if (!null)
+			receive(e, o, k);
+		e->received[k->kind] += fo_comm_wire_bytes(k, c->rank, c->ranks);
 		atomic_fetch_add(&o->copied, 1);
 		r->phase = COPIED;
 	}
@@ -525,6 +529,7 @@ static fo_status split(struct fo_comm *c, int colour, struct fo_comm **out)
 	}
 	if (st == FO_OK && first == c->rank) {
 		made[first] = new_group(e->group->world, count);
+		made[first]->null = e->group->world->options.null;
 		for (int r = 0, n = 0; r < ranks; r++)
 			if (colours[r] == colour)
 				made[first]->rank_of[n++] = e->group->rank_of[r];
@@ -562,4 +567,15 @@ fo_status fo_comm_local_open(int ranks, const struct fo_comm_local *options, str
 	return FO_OK;
 }
 
-int64_t fo_comm_local_received(const struct fo_comm *c) { return ((const struct end *)c)->received; }
+int64_t fo_comm_local_received_by(const struct fo_comm *c, enum fo_comm_kind k)
+{
+	return ((const struct end *)c)->received[k];
+}
+
+int64_t fo_comm_local_received(const struct fo_comm *c)
+{
+	int64_t sum = 0;
+	for (int k = 0; k < FO_COMM_KINDS; k++)
+		sum += fo_comm_local_received_by(c, (enum fo_comm_kind)k);
+	return sum;
+}

@@ -13,6 +13,8 @@ struct fo_comm_local {
 	double bytes_s;   /* what a rank receives per second over its link; 0: as fast as memory */
 	double latency_s; /* of each call, once all ranks of it are there */
 	uint64_t shake;   /* seed of delays at random between the parts of a call; 0: none */
+	/* Groups that are split off meet, check and count calls, and move no data: schedules without memory. */
+	bool null;
 };
 
 /* Makes a group of `ranks` (1 to FO_COMM_LOCAL_MOST) and gives each rank's end. Every end is closed by its own rank;
@@ -21,5 +23,7 @@ enum { FO_COMM_LOCAL_MOST = 4096 };
 FO_CHECKED fo_status fo_comm_local_open(int ranks, const struct fo_comm_local *options, struct fo_comm **out);
 /* Bytes that this rank received so far, over c alone. */
 int64_t fo_comm_local_received(const struct fo_comm *c);
+/* The same by calls of one kind. */
+int64_t fo_comm_local_received_by(const struct fo_comm *c, enum fo_comm_kind k);
 
 #endif

@@ -17,7 +17,7 @@ void fo_exec_weights_changed(struct fo_exec *e)
 
 fo_status fo_exec_fetch(struct fo_exec *e) { return fo_store_fetch(e->store); }
 
-static fo_status begin(struct fo_exec *e)
+fo_status fo_exec_begin(struct fo_exec *e)
 {
 	FO_TRY(fo_exec_ready(e));
 	for (int i = 0; i < e->u.n && !e->derived; i++)
@@ -29,13 +29,13 @@ static fo_status begin(struct fo_exec *e)
 
 fo_status fo_exec_step(struct fo_exec *e, int32_t step)
 {
-	FO_TRY(begin(e));
+	FO_TRY(fo_exec_begin(e));
 	return e->engine->step(e, step);
 }
 
 fo_status fo_exec_step_in_order(struct fo_exec *e, const int *order)
 {
-	FO_TRY(begin(e));
+	FO_TRY(fo_exec_begin(e));
 	for (int i = 0; i < e->u.n; i++)
 		FO_TRY(e->engine->run(e, order[i]));
 	return FO_OK;
@@ -54,7 +54,7 @@ static void run_around(void *arg)
 
 fo_status fo_exec_step_around(struct fo_exec *e, fo_exec_around_fn *around, void *ctx)
 {
-	FO_TRY(begin(e));
+	FO_TRY(fo_exec_begin(e));
 	for (int i = 0; i < e->u.n; i++) {
 		struct around a = { e, i, FO_OK };
 		if (!fo_op_has_kernel(fo_instance_op(e->p, &e->u, i)->kind))

@@ -58,6 +58,8 @@ struct fo_exec {
 
 /* Called before instances run, whichever way: takes memory if that comes late, and lets the engine prepare. */
 FO_CHECKED fo_status fo_exec_ready(struct fo_exec *e);
+/* The same before a step, and makes what is derived from weights where they changed. */
+FO_CHECKED fo_status fo_exec_begin(struct fo_exec *e);
 /* Instance id's place in e->op. */
 static inline int fo_exec_op(const struct fo_exec *e, int id)
 {

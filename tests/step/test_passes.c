@@ -38,34 +38,6 @@ static void train(struct outcome *out, const struct fo_model *m, const struct fo
 	step_rig_free(&r);
 }
 
-/* Error of `got` against `truth`, at most `times` that of `plain` plus eps, in everything. */
-static void compare(const char *label, const struct outcome *got, const struct outcome *plain,
-		    const struct outcome *truth, double times, double eps)
-{
-	static const char *const kind[] = { "weight", "master", "m", "v", "gradient" };
-	for (int s = 0; s < STEPS; s++) {
-		double e = fabs(got->loss[s] / truth->loss[s] - 1), p = fabs(plain->loss[s] / truth->loss[s] - 1);
-		if (!(e <= times * p + eps))
-			fail_msg("%s: loss of step %d is %.17g, plain %.17g, fp64 %.17g", label, s, got->loss[s],
-				 plain->loss[s], truth->loss[s]);
-		e = fabs(got->norm[s] / truth->norm[s] - 1), p = fabs(plain->norm[s] / truth->norm[s] - 1);
-		if (!(e <= times * p + eps))
-			fail_msg("%s: gradient norm of step %d is %.17g, plain %.17g, fp64 %.17g", label, s,
-				 got->norm[s], plain->norm[s], truth->norm[s]);
-	}
-	assert_int_equal(got->n, plain->n);
-	for (int i = 0; i < got->n; i++) {
-		const struct outcome_item *g = &got->item[i], *p = outcome_find(plain, g);
-		struct outcome_item like = *g;
-		if (g->which == 1) /* fp64 has no master copies: its weights are */
-			like.which = 0;
-		const struct outcome_item *t = outcome_find(truth, &like);
-		double e = outcome_distance(g, t, truth), have = outcome_distance(p, t, truth);
-		if (!(e <= times * have + eps))
-			fail_msg("%s: %s '%s' is off by %.3g, plain by %.3g", label, kind[g->which], g->name, e, have);
-	}
-}
-
 /* attention: of the plain program in bf16. The others have flash. */
 static void check(const struct fo_model *m, const struct step_batch *b, struct fo_passes passes, int64_t attention,
 		  enum fo_isa isa)
@@ -86,10 +58,10 @@ static void check(const struct fo_model *m, const struct step_batch *b, struct f
 		train(&got, m, &low, b, isa);
 		/* fp64: sums in another order. Narrower: twice the plain program's error; eps is where chance decides
 		 * it. */
-		compare(label, &got, &plain, &truth, 2,
-			precision == FO_PRECISION_F64   ? 1e-11
-			: precision == FO_PRECISION_F32 ? 2e-6
-							: 2e-2);
+		outcome_compare(label, &got, &plain, &truth, 2,
+				precision == FO_PRECISION_F64   ? 1e-11
+				: precision == FO_PRECISION_F32 ? 2e-6
+								: 2e-2);
 		outcome_free(&got);
 		outcome_free(&plain);
 	}

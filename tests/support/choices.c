@@ -6,9 +6,9 @@
 uint64_t choices_seed = 20261121, choices_draws;
 int64_t choices_draw(int64_t n) { return (int64_t)(fo_rng_u64(choices_seed, choices_draws++) % (uint64_t)n); }
 
-struct fo_model choices_model(void)
+static struct fo_model model_of(int64_t step)
 {
-	int64_t kv = 1 + choices_draw(2), heads = kv * (1 + choices_draw(2)), dim = 8 * (1 + choices_draw(2));
+	int64_t kv = 1 + choices_draw(2), heads = kv * (1 + choices_draw(2)), dim = step * (1 + choices_draw(2));
 	struct fo_model m = step_model(1 + choices_draw(3), heads * dim, heads, kv, 8 + choices_draw(40),
 				       30 + choices_draw(40), choices_draw(2));
 	if (choices_draw(3) == 0)
@@ -18,6 +18,21 @@ struct fo_model choices_model(void)
 		m.qk_norm = choices_draw(2);
 		m.sliding_window = choices_draw(2) ? 5 : 0;
 	} while (fo_model_trainable(&m) != FO_OK);
+	return m;
+}
+
+struct fo_model choices_model(void) { return model_of(8); }
+
+struct fo_model choices_small_model(void)
+{
+	struct fo_model m = model_of(4);
+	m.ffn = 6 + m.ffn / 2;
+	m.vocab = 8 + m.vocab / 2;
+	m.rope.type = (enum fo_rope_type)choices_draw(FO_ROPE_OTHER);
+	m.rope.factor = 4;
+	m.rope.low_freq_factor = 1;
+	m.rope.high_freq_factor = 4;
+	m.rope.original_max_position = 8;
 	return m;
 }
 

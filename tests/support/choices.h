@@ -8,6 +8,7 @@
 extern uint64_t choices_seed, choices_draws;
 int64_t choices_draw(int64_t n); /* 0 to n - 1 */
 struct fo_model choices_model(void);
+struct fo_model choices_small_model(void); /* of half the width; rotary positions of all kinds */
 /* Values that a field of struct fo_passes may take beside 0. */
 enum { CHOICES_PASSES = 13 };
 extern const struct choices_pass {

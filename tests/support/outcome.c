@@ -13,13 +13,18 @@ fo_status outcome_keep(void *ctx, const struct fo_store_tensor *t)
 		return FO_OK;
 	assert_true(o->n < (int)(sizeof o->item / sizeof *o->item));
 	struct outcome_item *i = &o->item[o->n++];
-	*i = (struct outcome_item){ .which = o->offset ? 4 : t->which, .n = t->rows * t->cols };
+	*i = (struct outcome_item){ .which = o->offset ? 4 : t->which,
+				    .part = t->dtype == FO_I16,
+				    .n = t->rows * t->cols };
 	snprintf(i->name, sizeof i->name, "%s", t->name);
 	i->v = malloc((size_t)i->n * sizeof *i->v);
 	assert_non_null(i->v);
 	for (int64_t r = 0; r < t->rows; r++)
-		for (int64_t c = 0; c < t->cols; c++)
-			i->v[r * t->cols + c] = step_get(t->data, t->dtype, r * t->ld + c);
+		for (int64_t c = 0; c < t->cols; c++) {
+			double v = step_get(t->data, t->dtype, r * t->ld + c);
+			i->v[r * t->cols + c] = v;
+			o->squares[i->which] += v * v;
+		}
 	return FO_OK;
 }
 
@@ -56,14 +61,40 @@ const struct outcome_item *outcome_find(const struct outcome *o, const struct ou
 
 double outcome_distance(const struct outcome_item *a, const struct outcome_item *b, const struct outcome *all)
 {
-	double d = 0, n = 0, total = 0;
+	double d = 0, n = 0;
 	assert_int_equal(a->n, b->n);
 	for (int64_t i = 0; i < a->n; i++) {
 		d += (a->v[i] - b->v[i]) * (a->v[i] - b->v[i]);
 		n += b->v[i] * b->v[i];
 	}
-	for (int k = 0; k < all->n; k++)
-		for (int64_t i = 0; all->item[k].which == b->which && i < all->item[k].n; i++)
-			total += all->item[k].v[i] * all->item[k].v[i];
-	return sqrt(d / fmax(n, 1e-6 * total));
+	return sqrt(d / fmax(n, 1e-6 * all->squares[b->which]));
+}
+
+void outcome_compare(const char *label, const struct outcome *got, const struct outcome *plain,
+		     const struct outcome *truth, double times, double eps)
+{
+	static const char *const kind[] = { "weight", "master", "m", "v", "gradient" };
+	for (int s = 0; s < OUTCOME_STEPS; s++) {
+		double e = fabs(got->loss[s] / truth->loss[s] - 1), p = fabs(plain->loss[s] / truth->loss[s] - 1);
+		if (!(e <= times * p + eps))
+			fail_msg("%s: loss of step %d is %.17g, plain %.17g, fp64 %.17g", label, s, got->loss[s],
+				 plain->loss[s], truth->loss[s]);
+		e = fabs(got->norm[s] / truth->norm[s] - 1), p = fabs(plain->norm[s] / truth->norm[s] - 1);
+		if (!(e <= times * p + eps))
+			fail_msg("%s: gradient norm of step %d is %.17g, plain %.17g, fp64 %.17g", label, s,
+				 got->norm[s], plain->norm[s], truth->norm[s]);
+	}
+	assert_int_equal(got->n, plain->n);
+	for (int i = 0; i < got->n; i++) {
+		const struct outcome_item *g = &got->item[i], *p = outcome_find(plain, g);
+		struct outcome_item like = *g;
+		if (g->part)
+			continue;
+		if (g->which == 1) /* fp64 has no master copies: its weights are */
+			like.which = 0;
+		const struct outcome_item *t = outcome_find(truth, &like);
+		double e = outcome_distance(g, t, truth), have = outcome_distance(p, t, truth);
+		if (!(e <= times * have + eps))
+			fail_msg("%s: %s '%s' is off by %.3g, plain by %.3g", label, kind[g->which], g->name, e, have);
+	}
 }

@@ -11,11 +11,13 @@ struct outcome {
 	struct outcome_item {
 		char name[96];
 		int which;
+		bool part; /* of a number: the low halves of weights */
 		int64_t n;
 		double *v;
 	} item[1024];
 	int n;
-	int offset; /* added to `which` */
+	double squares[5]; /* by kind, of all its tensors' elements */
+	int offset;        /* added to `which` */
 };
 
 /* A fo_store_visit_fn; ctx is the struct outcome. */
@@ -30,5 +32,10 @@ const struct outcome_item *outcome_find(const struct outcome *o, const struct ou
 /* |a - b| / |b| in the 2-norm, where |b| counts as at least 1e-3 of all tensors of its kind together: the gradient of a
  * key's bias is 0 in exact arithmetic, and nothing but rounding in any other. */
 double outcome_distance(const struct outcome_item *a, const struct outcome_item *b, const struct outcome *all);
+
+/* Fails the test unless the error of `got` against `truth` (fp64) is at most `times` that of `plain`, plus eps, in
+ * everything but master copies that are no tensors of their own (dtype I16). */
+void outcome_compare(const char *label, const struct outcome *got, const struct outcome *plain,
+		     const struct outcome *truth, double times, double eps);
 
 #endif

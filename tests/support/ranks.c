@@ -1,8 +1,10 @@
 #include "support/ranks.h"
 #include "base/thread.h"
 #include "pass/pass.h"
+#include "support/interleave.h"
 #include "support/must.h"
 
+#include <omp.h>
 #include <string.h>
 
 void ranks_slice(struct step_batch *out, const struct step_batch *job, int rank, int ranks)
@@ -20,55 +22,91 @@ void ranks_slice(struct step_batch *out, const struct step_batch *job, int rank,
 	out->loss_tokens = job->loss_tokens; /* what every rank's loss is divided by */
 }
 
+static void build(struct ranks_rank *r, struct fo_program *p)
+{
+	struct ranks_job *j = r->job;
+	struct fo_lowering low = j->low;
+	low.mesh.rank = r->rank;
+	must(fo_pass_build(p, &j->model, &low));
+	if (j->build)
+		j->build(p);
+	ranks_slice(&r->batch, j->batch, r->rank, j->ranks);
+	r->wire = fo_program_wire(p);
+	for (int s = 0; s < p->nslot; s++)
+		for (int i = 0; i < p->block[p->slot[s].block].n; i++) {
+			const struct fo_op *o = &p->block[p->slot[s].block].op[i];
+			if (fo_op_info(o->kind)->wire != FO_WIRE_NONE)
+				r->wire_by[o->group][fo_op_info(o->kind)->wire - 1] +=
+					(int64_t)fo_op_cost(p, o, -1).wire;
+		}
+}
+
+/* What came over the links so far; sign -1: the job begins with that. */
+static void count_received(struct ranks_rank *r, int sign)
+{
+	for (int g = 0; g < FO_GROUP_COUNT; g++)
+		for (int l = 0; l < FO_LANE_COUNT; l++)
+			for (int k = 0; r->links.of[g][l] && k < FO_COMM_KINDS; k++)
+				r->received_by[g][k] += sign * fo_comm_local_received_by(r->links.of[g][l],
+											 (enum fo_comm_kind)k);
+	r->received = 0;
+	for (int g = 0; g < FO_GROUP_COUNT; g++)
+		for (int k = 0; k < FO_COMM_KINDS; k++)
+			r->received += r->received_by[g][k];
+}
+
+static void make_rig(struct ranks_rank *r, struct fo_program *p)
+{
+	struct fo_exec_options o = r->job->options;
+	o.links = &r->links;
+	step_rig_new(&r->rig, p, &r->batch, &o);
+	r->rig.hyper[FO_HYPER_CLIP] = r->job->clip;
+	r->rig.hyper[FO_HYPER_EPS] = r->job->eps;
+	if (r->job->before)
+		r->job->before(r);
+}
+
+static void after_step(struct ranks_rank *r, int s)
+{
+	if (s < OUTCOME_STEPS)
+		outcome_step(&r->out, &r->rig, s);
+	if (r->job->after)
+		r->job->after(r, s);
+}
+
+static void end_rank(struct ranks_rank *r)
+{
+	if (r->error.st == FO_OK)
+		outcome_end(&r->out, &r->rig);
+	r->hash = step_rig_hash(&r->rig);
+	count_received(r, 1);
+}
+
 static void *run_rank(void *arg)
 {
 	struct ranks_rank *r = arg;
-	struct ranks_job *j = r->job;
-	struct fo_exec_options o = j->options;
-	struct fo_lowering low = j->low;
 	struct fo_program p;
-	low.mesh.rank = r->rank;
-	must(fo_pass_build(&p, &j->model, &low));
-	if (j->build)
-		j->build(&p);
-	ranks_slice(&r->batch, j->batch, r->rank, j->ranks);
+	omp_set_num_threads(r->job->options.threads); /* else each rank has a team for its weights' first values */
+	build(r, &p);
 	must(fo_links_open(&r->links, r->world, &p));
-	o.links = &r->links;
-	r->wire = fo_program_wire(&p);
-	step_rig_new(&r->rig, &p, &r->batch, &o);
-	r->rig.hyper[FO_HYPER_CLIP] = j->clip;
-	r->rig.hyper[FO_HYPER_EPS] = j->eps;
-	if (j->before)
-		j->before(r);
-	for (int s = 0; s < j->steps && r->error.st == FO_OK; s++) {
+	make_rig(r, &p);
+	for (int s = 0; s < r->job->steps && r->error.st == FO_OK; s++) {
 		step_rig_at(&r->rig, s + 1);
 		fo_status st = fo_exec_step(r->rig.exec, s);
 		if (st != FO_OK) {
 			fo_err_save(&r->error, st);
 			break;
 		}
-		if (s < OUTCOME_STEPS)
-			outcome_step(&r->out, &r->rig, s);
-		if (j->after)
-			j->after(r, s);
+		after_step(r, s);
 	}
-	if (r->error.st == FO_OK)
-		outcome_end(&r->out, &r->rig);
-	r->hash = step_rig_hash(&r->rig);
-	for (int g = 0; g < FO_GROUP_COUNT; g++)
-		for (int l = 0; l < FO_LANE_COUNT; l++)
-			if (r->links.of[g][l])
-				r->received += fo_comm_local_received(r->links.of[g][l]);
+	end_rank(r);
 	return NULL;
 }
 
-void ranks_run(struct ranks_job *j)
+static void run_threads(struct ranks_job *j)
 {
 	struct fo_comm *world[RANKS_MOST];
 	pthread_t thread[RANKS_MOST];
-	j->ranks = fo_mesh_ranks(&j->low.mesh);
-	j->steps = j->steps ? j->steps : OUTCOME_STEPS;
-	assert_true(j->ranks <= RANKS_MOST && j->batch->rows % j->ranks == 0);
 	must(fo_comm_local_open(j->ranks, &j->transport, world));
 	for (int i = 0; i < j->ranks; i++) {
 		j->rank[i] = (struct ranks_rank){ .job = j, .rank = i, .world = world[i] };
@@ -78,6 +116,127 @@ void ranks_run(struct ranks_job *j)
 		pthread_join(thread[i], NULL);
 }
 
+/* ---- one thread for all ranks ---- */
+
+/* Links of a mesh, for every group and lane. Opening them takes calls that wait, and so threads. */
+struct kept {
+	struct fo_mesh mesh;
+	bool null;
+	struct kept_rank {
+		struct kept *kept;
+		int rank;
+		struct fo_links links;
+	} rank[RANKS_MOST];
+};
+enum { KEPT_MOST = 64 };
+static struct kept kept[KEPT_MOST];
+static int nkept;
+
+static void *open_links(void *arg)
+{
+	struct kept_rank *r = arg;
+	struct fo_mesh mesh = r->kept->mesh;
+	mesh.rank = r->rank;
+	for (int g = FO_GROUP_NONE + 1; g < FO_GROUP_COUNT; g++)
+		for (int l = 0; l < FO_LANE_COUNT; l++) {
+			int32_t colour;
+			fo_mesh_group(&mesh, (enum fo_group)g, NULL, &colour);
+			must(fo_comm_split(r->links.world, colour, &r->links.of[g][l]));
+		}
+	return NULL;
+}
+
+static struct kept *links_of(const struct fo_mesh *m, bool null)
+{
+	for (int i = 0; i < nkept; i++)
+		if (kept[i].mesh.replicate == m->replicate && kept[i].mesh.shard == m->shard && kept[i].null == null)
+			return &kept[i];
+	struct kept *k = &kept[nkept++];
+	struct fo_comm *world[RANKS_MOST];
+	pthread_t thread[RANKS_MOST];
+	int ranks = fo_mesh_ranks(m);
+	assert_true(nkept < KEPT_MOST);
+	*k = (struct kept){ .mesh = *m, .null = null };
+	must(fo_comm_local_open(ranks, &(struct fo_comm_local){ .null = null }, world));
+	for (int i = 0; i < ranks; i++) {
+		k->rank[i] = (struct kept_rank){ .kept = k, .rank = i, .links.world = world[i] };
+		must(fo_thread_start(&thread[i], open_links, &k->rank[i], "links of a rank"));
+	}
+	for (int i = 0; i < ranks; i++)
+		pthread_join(thread[i], NULL);
+	return k;
+}
+
+void ranks_close_links(void)
+{
+	for (int i = 0; i < nkept; i++)
+		for (int r = 0; r < fo_mesh_ranks(&kept[i].mesh); r++) {
+			struct fo_comm *world = kept[i].rank[r].links.world;
+			fo_links_close(&kept[i].rank[r].links);
+			fo_comm_close(world);
+		}
+	nkept = 0;
+}
+
+static void run_interleaved(struct ranks_job *j)
+{
+	struct kept *k = links_of(&j->low.mesh, j->transport.null);
+	struct fo_exec *exec[RANKS_MOST];
+	fo_status st = FO_OK;
+	for (int i = 0; i < j->ranks; i++) {
+		struct ranks_rank *r = &j->rank[i];
+		struct fo_program p;
+		*r = (struct ranks_rank){ .job = j, .rank = i, .links = k->rank[i].links };
+		count_received(r, -1);
+		build(r, &p);
+		make_rig(r, &p);
+		exec[i] = r->rig.exec;
+	}
+	struct interleave *v = interleave_new(exec, j->ranks);
+	for (int s = 0; s < j->steps && st == FO_OK; s++) {
+		for (int i = 0; i < j->ranks; i++)
+			step_rig_at(&j->rank[i].rig, s + 1);
+		st = interleave_step(v, j->order + (uint64_t)s);
+		for (int i = 0; i < j->ranks; i++)
+			if (st == FO_OK)
+				after_step(&j->rank[i], s);
+			else
+				fo_err_save(&j->rank[i].error, st);
+	}
+	interleave_free(v);
+	for (int i = 0; i < j->ranks; i++)
+		end_rank(&j->rank[i]);
+}
+
+void ranks_run(struct ranks_job *j)
+{
+	j->ranks = fo_mesh_ranks(&j->low.mesh);
+	j->steps = j->steps ? j->steps : OUTCOME_STEPS;
+	assert_true(j->ranks <= RANKS_MOST && j->batch->rows % j->ranks == 0);
+	if (j->order)
+		run_interleaved(j);
+	else
+		run_threads(j);
+}
+
+void ranks_check_wire(const struct ranks_job *j, const char *label)
+{
+	for (int i = 0; i < j->ranks; i++) {
+		const struct ranks_rank *r = &j->rank[i];
+		if ((double)r->received != j->steps * r->wire)
+			fail_msg("%s: rank %d received %lld bytes, the program says %.17g", label, i,
+				 (long long)r->received, j->steps * r->wire);
+		for (int g = 0; g < FO_GROUP_COUNT; g++)
+			for (int k = 0; k < FO_COMM_KINDS; k++)
+				if (r->received_by[g][k] != j->steps * r->wire_by[g][k])
+					fail_msg("%s: rank %d received %lld bytes by %s of group %s, the program says "
+						 "%lld",
+						 label, i, (long long)r->received_by[g][k],
+						 fo_comm_kind_name((enum fo_comm_kind)k), fo_group_name[g],
+						 (long long)(j->steps * r->wire_by[g][k]));
+	}
+}
+
 void ranks_free(struct ranks_job *j)
 {
 	for (int i = 0; i < j->ranks; i++) {
@@ -85,6 +244,8 @@ void ranks_free(struct ranks_job *j)
 		step_rig_free(&r->rig);
 		step_batch_free(&r->batch);
 		outcome_free(&r->out);
+		if (r->job->order)
+			continue;
 		fo_links_close(&r->links);
 		fo_comm_close(r->world);
 	}

@@ -20,6 +20,9 @@ struct ranks_job {
 	void (*before)(struct ranks_rank *r);
 	void (*after)(struct ranks_rank *r, int s);
 	int steps; /* 0: OUTCOME_STEPS */
+	/* Not 0: one thread runs all ranks, in an order drawn with this seed (interleave.h). Of `transport` only `null`
+	 * is used, and links are those of a former job of this mesh. 0: a thread per rank. */
+	uint64_t order;
 
 	int ranks;
 	struct ranks_rank {
@@ -33,12 +36,17 @@ struct ranks_job {
 		struct fo_err error; /* of the step that failed; st FO_OK: none did */
 		uint64_t hash;       /* of weights and state at the end */
 		int64_t received;    /* bytes over its links, all steps */
-		double wire;         /* bytes of a step by its program's cost */
+		int64_t received_by[FO_GROUP_COUNT][FO_COMM_KINDS], wire_by[FO_GROUP_COUNT][FO_COMM_KINDS];
+		double wire; /* bytes of a step by its program's cost; wire_by: its parts */
 	} rank[RANKS_MOST];
 };
 /* Runs the job and fills in its second part; freed with ranks_free. */
 void ranks_run(struct ranks_job *j);
 void ranks_free(struct ranks_job *j);
+/* Fails the test unless each rank received in all steps, per group and kind of call, what its program says. */
+void ranks_check_wire(const struct ranks_job *j, const char *label);
+/* Closes the links that jobs with `order` share. */
+void ranks_close_links(void);
 /* The rows of rank `rank` of `ranks`: as many of each micro-batch as all others. Freed with step_batch_free. */
 void ranks_slice(struct step_batch *out, const struct step_batch *job, int rank, int ranks);
 
