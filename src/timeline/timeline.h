@@ -6,6 +6,7 @@
 #define FO_TIMELINE_TIMELINE_H
 
 #include "base/err.h"
+#include "base/mem.h"
 #include "base/str.h"
 #include "hw/nvml.h"
 #include "program/program.h"
@@ -24,9 +25,16 @@ struct fo_ring {
 	uint32_t cap;
 	uint64_t n;
 }; /* n spans ever written; the newest cap are there */
+/* What a file says of several ranks. All files of a run have the same `begun`, which no other run has. */
+struct fo_timeline_whose {
+	int64_t begun_unix_ns;   /* when rank 0 opened the job */
+	int64_t clock_offset_ns; /* added to this rank's times: those of rank 0's clock; 0 for threads of one process */
+	char host[64];           /* "" not known */
+};
 struct fo_timeline {
 	struct fo_ring lane[FO_LANE_COUNT]; /* lanes that the program uses; cap 0 elsewhere */
 	int64_t origin_ns;                  /* monotonic time that file times count from */
+	struct fo_timeline_whose whose;     /* written where the program has several ranks */
 	void *memory;
 	size_t bytes;
 };
@@ -127,16 +135,44 @@ struct fo_mfu_split fo_mfu_split_of(const struct fo_mfu *m, const struct fo_nvml
 /* "60.9 %: MFU = clock 75.2 % x tensor pipes active 81.0 % x 1.084 useful", or "not measured: WHY". */
 void fo_ofu_text(const struct fo_mfu_split *s, struct fo_str *out);
 
-/* ---- the file (docs/formats.md): header, then per lane its spans ---- */
+/* ---- the file (docs/formats.md): header, of several ranks whose it is and what communicates, then per lane its spans
+ * ---- */
 
-/* Whether these n bytes begin a timeline file, of the current version or of the first, which had one compute lane. */
+#define FO_TIMELINE_FILE "timeline.fot" /* in a run directory: rank 0's; others' names by fo_timeline_rank_path */
+
+/* An instance of class COMM: what several ranks do together. */
+struct fo_timeline_collective {
+	int32_t instance;
+	uint8_t wire, group, lane, zero; /* enum fo_wire, fo_group, fo_lane */
+	int32_t members, colour, place;  /* of the group: fo_mesh_group */
+	int32_t peer;                    /* a rank of the group; sends, receives and broadcasts alone have one */
+	int64_t bytes;                   /* that this rank receives: fo_op_cost's */
+};
+
+/* Whether these n bytes begin a timeline file, of any version. */
 bool fo_timeline_begins(const void *head, size_t n);
 FO_CHECKED fo_status fo_timeline_write(const struct fo_timeline *t, const struct fo_program *p, const char *path);
 struct fo_timeline_file {
 	uint64_t program_hash;
-	struct fo_timeline t;
+	int32_t rank, ranks; /* ranks 0: the file does not say; it is rank 0's or that of a run without others */
+	const struct fo_timeline_collective *collective; /* by instance; in t's memory */
+	int64_t collectives;
+	struct fo_timeline t; /* whose: as the file says */
 };
-/* Reads and validates: magic, sizes, lanes, spans ordered and not negative. */
+/* Reads and validates: magic, sizes, lanes, spans ordered and not negative. Freed with fo_timeline_fini(&f->t). */
 FO_CHECKED fo_status fo_timeline_read(struct fo_timeline_file *f, const char *path);
+/* The collective that an instance is; NULL: none. */
+const struct fo_timeline_collective *fo_timeline_collective_of(const struct fo_timeline_file *f, int32_t instance);
+
+/* "DIR/timeline.fot" of rank 0, "DIR/timeline-rank3.fot" of others. dir "": the name alone. */
+char *fo_timeline_rank_path(struct fo_arena *a, const char *dir, int rank);
+/* The rank that a file's name says; -1: it is no such name. */
+int fo_timeline_rank_of_path(const char *path);
+/* Reads the program of a rank's timeline, which lies beside it: rank 0's program.txt with the number changed, where that
+ * is what the rank ran; else program-rank3.txt. FO_EFORMAT: it is not there, or of another program. */
+FO_CHECKED fo_status fo_timeline_program(struct fo_program *p, const struct fo_timeline_file *f, const char *path);
+/* Writes a rank's program beside its timeline unless rank 0's, with the number changed, is the same. */
+FO_CHECKED fo_status fo_timeline_write_program(const struct fo_program *p, const struct fo_program *first,
+					       const char *dir);
 
 #endif

@@ -1,5 +1,7 @@
 #include "train/team.h"
 
+#include "base/clock.h"
+#include "base/fs.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "comm/local.h"
@@ -8,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum task { NOTHING, OPEN, STEP, FIND_FAULT, QUIT };
 
@@ -50,7 +53,6 @@ static fo_status open_rank(struct rank *r)
 	struct fo_team *t = r->team;
 	struct fo_lowering low = t->first->run;
 	struct fo_exec_options o = t->options;
-	o.timeline_steps = 1; /* only rank 0's is read */
 	low.mesh.rank = r->number;
 	r->ports.rank = r->number;
 	r->ports.ranks = t->ranks;
@@ -195,6 +197,56 @@ fo_status fo_team_copy(struct fo_team *t, const struct fo_store *first)
 		fo_exec_weights_changed(t->rank[i].exec);
 	}
 	return FO_OK;
+}
+
+/* ---- timelines ---- */
+
+int64_t fo_team_timeline_bytes(const struct fo_team *t)
+{
+	int64_t sum = 0;
+	for (int i = 1; t && i < t->ranks; i++)
+		sum += (int64_t)fo_pages_size(fo_exec_timeline(t->rank[i].exec)->bytes);
+	return sum;
+}
+
+static fo_status remove_others(const char *dir, int ranks)
+{
+	enum { FILES = 1 << 20 };
+	struct fo_arena a = { 0 };
+	char **name;
+	size_t n;
+	fo_status st = fo_fs_list_here(&a, dir, FILES, &name, &n);
+	for (size_t i = 0; st == FO_OK && i < n; i++)
+		if (fo_timeline_rank_of_path(name[i]) >= ranks)
+			st = fo_fs_remove_tree(name[i]);
+	fo_arena_fini(&a);
+	return st;
+}
+
+fo_status fo_team_write_timelines(struct fo_team *t, struct fo_exec *e, const struct fo_program *first, const char *dir)
+{
+	struct fo_timeline *own = fo_exec_timeline(e);
+	struct fo_arena a = { 0 };
+	fo_status st = FO_OK;
+	/* Threads of one process have one clock: all files count from one moment. */
+	double ago = (double)(fo_now_ns() - own->origin_ns);
+	own->whose = (struct fo_timeline_whose){ .begun_unix_ns = (int64_t)(fo_clock_unix() * 1e9 - ago) };
+	if (gethostname(own->whose.host, sizeof own->whose.host - 1))
+		own->whose.host[0] = 0;
+	for (int i = 1; t && i < t->ranks && st == FO_OK; i++) {
+		struct fo_timeline *other = fo_exec_timeline(t->rank[i].exec);
+		other->whose = own->whose;
+		other->origin_ns = own->origin_ns;
+		st = fo_timeline_write(other, &t->rank[i].program, fo_timeline_rank_path(&a, dir, i));
+		if (st == FO_OK)
+			st = fo_timeline_write_program(&t->rank[i].program, first, dir);
+	}
+	if (st == FO_OK)
+		st = fo_timeline_write(own, first, fo_timeline_rank_path(&a, dir, 0));
+	if (st == FO_OK)
+		st = remove_others(dir, first->ranks);
+	fo_arena_fini(&a);
+	return st;
 }
 
 void fo_team_close(struct fo_team *t)

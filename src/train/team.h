@@ -19,6 +19,12 @@ FO_CHECKED fo_status fo_team_open(struct fo_team **out, const struct fo_program 
 struct fo_links *fo_team_links(struct fo_team *t); /* rank 0's */
 /* Gives every rank rank 0's weights and state, between steps. */
 FO_CHECKED fo_status fo_team_copy(struct fo_team *t, const struct fo_store *first);
+/* Bytes of the timelines of all ranks but rank 0. */
+int64_t fo_team_timeline_bytes(const struct fo_team *t);
+/* Writes what every rank did (timeline.h) into dir: rank 0's is e's timeline of `first`. Removes the files of ranks
+ * that an earlier run had and this one has not. t NULL: there is rank 0 alone. */
+FO_CHECKED fo_status fo_team_write_timelines(struct fo_team *t, struct fo_exec *e, const struct fo_program *first,
+					     const char *dir);
 void fo_team_close(struct fo_team *t); /* NULL: nothing */
 
 /* Runs a step on rank 0's executor e and on all others (t NULL: there are none). ports are rank 0's: all take their

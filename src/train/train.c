@@ -372,8 +372,8 @@ static fo_status finish(struct fo_session *s, fo_status st, const struct fo_trai
 				.step = s->meta.step,
 				.end = { .result = out, .how = "failed", .first_step = &s->account.first_step } };
 	if (out->steps && (st == FO_OK || st == FO_EINTERRUPT)) {
-		fo_status wrote = fo_timeline_write(fo_exec_timeline(set->step.exec), &set->step.program,
-						    fo_arena_printf(&set->arena, "%s/timeline.fot", set->run->dir));
+		fo_status wrote = fo_team_write_timelines(set->step.team, set->step.exec, &set->step.program,
+							  set->run->dir);
 		st = st == FO_OK ? wrote : st;
 	}
 	if (st == FO_OK)
