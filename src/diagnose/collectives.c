@@ -100,7 +100,12 @@ static bool is_meeting(const struct fo_trace_set *s, const struct fo_match *m, c
 	const struct fo_match_part *p = &s->match_part[m->first];
 	const struct fo_trace *t = s->rank[p->trace];
 	const struct fo_gpu_op *g = op_of(s, p);
-	if (k->first_end < k->last_begin || apart(k->first_end, k->last_end) > SAME_END_NS)
+	if (k->first_end < k->last_begin)
+		return false;
+	/* Ranks that share cores end when they get one; which calls are one collective their timelines say for sure. */
+	if (t->format == FO_TRACE_OWN)
+		return true;
+	if (apart(k->first_end, k->last_end) > SAME_END_NS)
 		return false;
 	/* Tokens to experts and back: whoever has its own goes on. */
 	if (fo_text_mentions(fo_trace_text(t, g->name), "::ep::") ||

@@ -209,6 +209,11 @@ fo_status fo_timeline_read(struct fo_timeline_file *f, const char *path)
 	return st;
 }
 
+bool fo_timeline_same_run(const struct fo_timeline_file *a, const struct fo_timeline_file *b)
+{
+	return a->ranks && a->ranks == b->ranks && a->t.whose.begun_unix_ns == b->t.whose.begun_unix_ns;
+}
+
 const struct fo_timeline_collective *fo_timeline_collective_of(const struct fo_timeline_file *f, int32_t instance)
 {
 	int64_t low = 0, high = f->collectives;

@@ -161,6 +161,8 @@ struct fo_timeline_file {
 };
 /* Reads and validates: magic, sizes, lanes, spans ordered and not negative. Freed with fo_timeline_fini(&f->t). */
 FO_CHECKED fo_status fo_timeline_read(struct fo_timeline_file *f, const char *path);
+/* Were these two written by one run of several ranks? */
+bool fo_timeline_same_run(const struct fo_timeline_file *a, const struct fo_timeline_file *b);
 /* The collective that an instance is; NULL: none. */
 const struct fo_timeline_collective *fo_timeline_collective_of(const struct fo_timeline_file *f, int32_t instance);
 

@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "base/count.h"
 #include "base/text.h"
+#include "timeline/timeline.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -236,15 +237,40 @@ static size_t name_folders(struct fo_str *out, char *const *v, size_t n, bool (*
 	return found;
 }
 
-static bool is_own(const char *path) { return fo_text_ends(path, ".fot"); }
+/* A timeline of ours that stands for a run: the other ranks' belong to rank 0's. */
+static bool is_own(const char *path) { return fo_text_ends(path, ".fot") && fo_timeline_rank_of_path(path) < 1; }
 static bool is_stage(const char *path) { return strncmp(fo_text_file_name(path), "pp_rank_", 8) == 0; }
 
-/* A run of ours leaves its timeline in its folder. Runs below it (a ladder's rungs) are runs of their own. */
+/* Rank 0's timeline, and those of the other ranks beside it that were written with it: a file that an earlier run left
+ * is of another job. What cannot be read is told when it is. */
+static void take_ranks(struct fo_folder *f, struct fo_trace_set *s, const char *first, char *const *v, size_t n)
+{
+	struct fo_timeline_file own = { 0 }, other;
+	take(f, first);
+	bool known = fo_timeline_read(&own, first) == FO_OK;
+	for (size_t i = 0; i < n; i++) {
+		if (fo_timeline_rank_of_path(v[i]) < 1 || folder_length(v[i]) != folder_length(first) ||
+		    strncmp(v[i], first, folder_length(first)) != 0)
+			continue;
+		bool read = fo_timeline_read(&other, v[i]) == FO_OK;
+		if (known && read && !fo_timeline_same_run(&own, &other))
+			fo_trace_set_leave(s, FO_LEFT_RUN, v[i], 1, "is of another run than rank 0's timeline");
+		else
+			take(f, v[i]);
+		if (read)
+			fo_timeline_fini(&other.t);
+	}
+	fo_err_clear();
+	if (known)
+		fo_timeline_fini(&own.t);
+}
+
+/* A run of ours leaves its timelines in its folder. Runs below it (a ladder's rungs) are runs of their own. */
 static fo_status take_run(struct fo_folder *f, struct fo_trace_set *s, char *const *v, size_t n)
 {
 	struct fo_str own = { 0 }, some = { 0 };
 	size_t runs = 0, last = 0;
-	fo_str_printf(&own, "%s%stimeline.fot", f->path, fo_text_ends(f->path, "/") ? "" : "/");
+	fo_str_printf(&own, "%s%s" FO_TIMELINE_FILE, f->path, fo_text_ends(f->path, "/") ? "" : "/");
 	bool here = fo_fs_exists(own.data);
 	for (size_t i = 0; i < n; i++)
 		if (is_own(v[i])) {
@@ -253,7 +279,7 @@ static fo_status take_run(struct fo_folder *f, struct fo_trace_set *s, char *con
 		}
 	fo_status st = FO_OK;
 	if (here || runs == 1) {
-		take(f, here ? own.data : v[last]);
+		take_ranks(f, s, here ? own.data : v[last], v, n);
 	} else {
 		name_folders(&some, v, n, is_own);
 		st = fo_fail(FO_EARG, "'%s' holds %zu runs, which are not ranks of one job", f->path, runs);
@@ -321,7 +347,7 @@ fo_status fo_folder_list(struct fo_folder *f, const char *path, struct fo_trace_
 	*f = (struct fo_folder){ .path = fo_xstrdup(path) };
 	fo_status st = fo_fs_list(&a, path, FO_FOLDER_FILES, &v, &n);
 	for (size_t i = 0; st == FO_OK && i < n; i++)
-		own |= is_own(v[i]);
+		own |= fo_text_ends(v[i], ".fot");
 	/* A run's folder holds its records as JSON beside the timelines. */
 	if (st == FO_OK)
 		st = own ? take_run(f, s, v, n) : take_traces(f, s, v, n);

@@ -276,6 +276,9 @@ static void align(struct fo_trace_set *s)
 			s->offset_ns[i] = by;
 	}
 	aligned[0] = true;
+	for (int i = 1; i < s->count; i++)
+		aligned[i] = first->one_clock && s->rank[i]->one_clock &&
+			     s->rank[i]->origin_unix_ns == first->origin_unix_ns;
 	/* Ranks that share no group with rank 0 are aligned through those that do. */
 	for (bool more = true; more;) {
 		more = false;

@@ -4,19 +4,19 @@
  * is done, so a launch begins where the lane was free and the wait for it, if there is one, is over. */
 #include "trace/trace_int.h"
 
-#include "base/fs.h"
-#include "base/mem.h"
+#include "base/count.h"
 #include "base/str.h"
+#include "base/text.h"
 #include "program/program.h"
 #include "timeline/timeline.h"
 
 #include <string.h>
 
 struct own {
-	struct fo_arena arena;
 	struct fo_program program;
 	struct fo_unrolled unrolled;
 	struct fo_timeline_file timeline;
+	int32_t members[FO_GROUP_COUNT]; /* text of each group's ranks, from 1; 0: not made yet */
 	bool has_program;
 };
 
@@ -94,11 +94,89 @@ static void add_host(struct fo_trace_build *b, const struct fo_span *s, const st
 	w->device = fo_trace_device(b, 0);
 }
 
-static void add_operation(struct fo_trace_build *b, const struct own *x, const struct fo_span *s, const struct fo_op *o,
+/* Bytes of the tensors that a collective works on, on this rank: of the larger side where it has two. */
+static int64_t payload(const struct fo_program *p, const struct fo_op *o)
+{
+	int tensors = fo_op_tensors(o->kind, o->n);
+	int64_t most = 0, sum = 0;
+	for (int i = 0; i < o->n; i++) {
+		int64_t bytes = (int64_t)o->arg[i].nr * o->arg[i].nc *
+				(int64_t)fo_dtype_bytes(p->buf[o->arg[i].buf].dtype);
+		most = fo_max(bytes, most);
+		sum += bytes;
+	}
+	return tensors > 1 ? sum : most;
+}
+
+/* Appends the ranks of this rank's group, the same text on all of them (out may be NULL). Returns the one at `place`; -1:
+ * none. */
+static int32_t members_of(const struct fo_program *p, enum fo_group g, int32_t place, struct fo_str *out)
+{
+	int32_t own, colour, at, found = -1;
+	fo_mesh_group(&p->run.mesh, g, NULL, &own);
+	for (int32_t r = 0; r < p->ranks; r++) {
+		struct fo_mesh m = p->run.mesh;
+		m.rank = r;
+		fo_mesh_group(&m, g, &at, &colour);
+		if (colour != own)
+			continue;
+		found = at == place ? r : found;
+		if (out)
+			fo_str_printf(out, "%s%d", out->len ? ", " : "", r);
+	}
+	return found;
+}
+
+/* The names that profilers give to what moves. */
+static const char *const wire_name[] = {
+	[FO_WIRE_ALL_REDUCE] = "allreduce",
+	[FO_WIRE_ALL_GATHER] = "allgather",
+	[FO_WIRE_BROADCAST] = "broadcast",
+	[FO_WIRE_REDUCE_SCATTER] = "reduce_scatter",
+	[FO_WIRE_SEND] = "send",
+	[FO_WIRE_RECEIVE] = "recv",
+	[FO_WIRE_ALL_TO_ALL] = "alltoall",
+};
+
+/* A collective with what tells it from others: its group is named with the lane, which has communicators of its own. */
+static int32_t add_collective(struct fo_trace_build *b, struct own *x, const struct fo_span *s, const struct fo_op *o)
+{
+	const struct fo_timeline_collective *k = fo_timeline_collective_of(&x->timeline, s->instance);
+	const enum fo_group g = k ? (enum fo_group)k->group : FO_GROUP_NONE;
+	struct fo_str words = { 0 };
+	int32_t index;
+	if (!k || k->members < 2)
+		return -1;
+	bool between_two = k->wire == FO_WIRE_SEND || k->wire == FO_WIRE_RECEIVE;
+	if (!x->members[g]) {
+		members_of(&x->program, g, -1, &words);
+		x->members[g] = 1 + text(b, words.data);
+		words.len = 0;
+	}
+	struct fo_collective *c = fo_trace_add_collective(b, &index);
+	fo_str_printf(&words, "%s%s%s", fo_group_name[g], between_two ? "" : ", lane ",
+		      between_two ? "" : fo_lane_name[k->lane]);
+	c->group = text(b, words.data);
+	fo_str_fini(&words);
+	c->name = text(b, wire_name[k->wire]);
+	c->members = x->members[g] - 1;
+	c->purpose = text(b, fo_group_name[g]);
+	c->dtype = text(b, fo_dtype_name[x->program.buf[o->arg[0].buf].dtype]);
+	c->group_size = k->members;
+	c->sequence = between_two ? -1 : (int64_t)s->step * x->unrolled.n + s->instance;
+	c->bytes = payload(&x->program, o);
+	c->equal_parts = k->wire == FO_WIRE_ALL_REDUCE || k->wire == FO_WIRE_BROADCAST;
+	int32_t peer = between_two ? members_of(&x->program, g, k->peer, NULL) : -1;
+	c->peer_from = k->wire == FO_WIRE_RECEIVE ? peer : -1;
+	c->peer_to = k->wire == FO_WIRE_SEND ? peer : -1;
+	return index;
+}
+
+static void add_operation(struct fo_trace_build *b, struct own *x, const struct fo_span *s, const struct fo_op *o,
 			  int lane, int32_t thread, int64_t free_at)
 {
 	int64_t number = b->t->gpu_count;
-	int32_t name = text(b, fo_op_info(o->kind)->name);
+	int32_t name = text(b, fo_op_info(o->kind)->name), collective = add_collective(b, x, s, o);
 	struct fo_gpu_op *g = fo_trace_add_gpu(b, s->begin_ns, s->end_ns);
 	g->correlation = number;
 	g->name = name;
@@ -107,6 +185,7 @@ static void add_operation(struct fo_trace_build *b, const struct own *x, const s
 	g->kind = FO_GPU_KERNEL;
 	g->class = g->class_by_name = (uint8_t)class_of_op(&x->program, o);
 	g->flags = flags_of_phase(o->phase);
+	g->collective = collective;
 	int64_t from = s->begin_ns - free_at <= DISPATCH_NS ? free_at : s->begin_ns;
 	struct fo_launch *l = fo_trace_add_launch(b, from, s->begin_ns);
 	l->correlation = number;
@@ -114,7 +193,7 @@ static void add_operation(struct fo_trace_build *b, const struct own *x, const s
 	l->thread = thread;
 }
 
-static void add_lane(struct fo_trace_build *b, const struct own *x, int lane)
+static void add_lane(struct fo_trace_build *b, struct own *x, int lane)
 {
 	const struct fo_ring *r = &x->timeline.t.lane[lane];
 	int32_t thread = fo_trace_thread(b, 0, lane);
@@ -136,6 +215,16 @@ static void add_lane(struct fo_trace_build *b, const struct own *x, int lane)
 	}
 }
 
+static void put_on_first_clock(struct fo_timeline_file *f)
+{
+	for (int l = 0; l < FO_LANE_COUNT; l++)
+		for (uint64_t i = 0; i < f->t.lane[l].n; i++) {
+			struct fo_span *s = &f->t.lane[l].span[i];
+			s->begin_ns = fo_plus(s->begin_ns, f->t.whose.clock_offset_ns);
+			s->end_ns = fo_plus(s->end_ns, f->t.whose.clock_offset_ns);
+		}
+}
+
 /* A step lasts from its first span on the compute lane to its last. */
 static void add_steps(struct fo_trace_build *b, const struct own *x)
 {
@@ -149,26 +238,27 @@ static void add_steps(struct fo_trace_build *b, const struct own *x)
 	}
 }
 
-/* program.txt in the timeline's folder, where a run leaves both. */
 static fo_status read_program(struct own *x, const char *path)
 {
-	const char *slash = strrchr(path, '/');
-	const char *beside = fo_arena_printf(&x->arena, "%.*sprogram.txt", slash ? (int)(slash - path + 1) : 0, path);
-	if (!fo_fs_exists(beside))
-		return fo_hint(fo_fail(FO_EFORMAT, "timeline '%s' is numbers without its program: there is no '%s'",
-				       path, beside),
-			       "put the program.txt of its run beside it");
-	FO_TRY(fo_program_read(&x->program, beside, true));
-	x->has_program = true;
+	FO_TRY(fo_timeline_program(&x->program, &x->timeline, path));
 	fo_status st = fo_unroll(&x->program, &x->unrolled);
-	if (st != FO_OK) {
+	if (st == FO_OK)
+		x->has_program = true;
+	else
 		fo_program_fini(&x->program);
-		x->has_program = false;
-		return st;
-	}
-	if (fo_program_hash(&x->program) != x->timeline.program_hash)
-		return fo_fail(FO_EFORMAT, "timeline '%s' is of another program than '%s'", path, beside);
-	return FO_OK;
+	return st;
+}
+
+/* Whose it is, of several ranks. Their times are those of rank 0's clock. */
+static void add_rank(struct fo_trace *t, const struct fo_timeline_file *f, const struct fo_program *p)
+{
+	if (p->ranks < 2)
+		return;
+	t->rank = p->rank;
+	t->world_size = p->ranks;
+	t->rank_from = FO_RANK_RECORDED;
+	t->origin_unix_ns = f->ranks ? f->t.whose.begun_unix_ns : 0;
+	t->one_clock = f->ranks > 0;
 }
 
 fo_status fo_trace_read_own(struct fo_trace_build *b, const char *path)
@@ -178,6 +268,8 @@ fo_status fo_trace_read_own(struct fo_trace_build *b, const char *path)
 	fo_status st = read_program(&x, path);
 	if (st == FO_OK) {
 		b->t->format = FO_TRACE_OWN;
+		add_rank(b->t, &x.timeline, &x.program);
+		put_on_first_clock(&x.timeline);
 		for (int lane = 0; lane < FO_LANE_COUNT; lane++)
 			if (x.timeline.t.lane[lane].n)
 				add_lane(b, &x, lane);
@@ -188,6 +280,5 @@ fo_status fo_trace_read_own(struct fo_trace_build *b, const char *path)
 		fo_program_fini(&x.program);
 	}
 	fo_timeline_fini(&x.timeline.t);
-	fo_arena_fini(&x.arena);
 	return st;
 }

@@ -408,6 +408,10 @@ static fo_status check_one_job(const struct fo_trace_set *s)
 		if (t->format != first->format)
 			return fo_fail(FO_EARG, "not one job: '%s' is %s, '%s' is %s", first->path,
 				       format[first->format], t->path, format[t->format]);
+		if (first->one_clock && t->one_clock && t->origin_unix_ns != first->origin_unix_ns)
+			return fo_hint(fo_fail(FO_EARG, "not one job: '%s' and '%s' were written by two runs",
+					       first->path, t->path),
+				       TWO_RUNS);
 		if (world && t->world_size > 0 && t->world_size != world->world_size)
 			return fo_fail(FO_EARG, "not one job: '%s' is of %d ranks, '%s' of %d", world->path,
 				       world->world_size, t->path, t->world_size);

@@ -186,6 +186,7 @@ struct fo_trace {
 	int rank, world_size;          /* -1 unknown */
 	enum fo_rank_origin rank_from; /* fo_trace_set_open looks further than the trace */
 	int64_t origin_unix_ns;        /* of time 0; 0: unknown */
+	bool one_clock;                /* its times are of the clock that all ranks with this origin share */
 	int64_t begin_ns, end_ns;      /* of everything */
 	int32_t backend;               /* text: "nccl"; -1 */
 	int32_t process_name;          /* text, -1 */
