@@ -170,8 +170,8 @@ const struct fo_timeline_collective *fo_timeline_collective_of(const struct fo_t
 char *fo_timeline_rank_path(struct fo_arena *a, const char *dir, int rank);
 /* The rank that a file's name says; -1: it is no such name. */
 int fo_timeline_rank_of_path(const char *path);
-/* Reads the program of a rank's timeline, which lies beside it: rank 0's program.txt with the number changed, where that
- * is what the rank ran; else program-rank3.txt. FO_EFORMAT: it is not there, or of another program. */
+/* Reads the program of a rank's timeline, which lies beside it: rank 0's program.txt with the number changed, where
+ * that is what the rank ran; else program-rank3.txt. FO_EFORMAT: it is not there, or of another program. */
 FO_CHECKED fo_status fo_timeline_program(struct fo_program *p, const struct fo_timeline_file *f, const char *path);
 /* Writes a rank's program beside its timeline unless rank 0's, with the number changed, is the same. */
 FO_CHECKED fo_status fo_timeline_write_program(const struct fo_program *p, const struct fo_program *first,

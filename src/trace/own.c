@@ -108,8 +108,8 @@ static int64_t payload(const struct fo_program *p, const struct fo_op *o)
 	return tensors > 1 ? sum : most;
 }
 
-/* Appends the ranks of this rank's group, the same text on all of them (out may be NULL). Returns the one at `place`; -1:
- * none. */
+/* Appends the ranks of this rank's group, the same text on all of them (out may be NULL). Returns the one at `place`;
+ * -1: none. */
 static int32_t members_of(const struct fo_program *p, enum fo_group g, int32_t place, struct fo_str *out)
 {
 	int32_t own, colour, at, found = -1;
