@@ -90,6 +90,9 @@ const char *fo_site_percent(const struct fo_site *s, struct fo_range share); /* 
 const char *fo_site_spelled(const struct fo_site *s, enum fo_job_setting x);
 /* Flags that these changes take away: "--no-rope-fusion", "--a and --b"; NULL: none. Arena of the audit. */
 const char *fo_site_removed(const struct fo_site *s, const struct fo_job_change *change, int changes);
+/* A proposal in words, and what is to be removed for it. */
+const char *fo_site_and_removed(const struct fo_site *s, const char *proposed, const struct fo_job_change *change,
+				int changes);
 /* What a framework's file says to make these changes; NULL: not known, or flags are taken away and none is added.
  * Arena of the audit. */
 const char *fo_site_paste(const struct fo_site *s, const struct fo_job_change *change, int changes);

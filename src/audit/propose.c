@@ -91,13 +91,20 @@ static bool is_said(const struct fo_site *s, const struct fo_proposal *p, int i)
 	return said;
 }
 
+const char *fo_site_and_removed(const struct fo_site *s, const char *proposed, const struct fo_job_change *change,
+				int changes)
+{
+	const char *removed = fo_site_removed(s, change, changes);
+	return removed && !strstr(proposed, removed) ? fo_site_say(s, "%s; remove %s", proposed, removed) : proposed;
+}
+
 /* The value that a change gives, in the sense of the framework's own flag. */
 static const char *changed_text(const struct fo_site *s, const struct fo_job_change *c)
 {
 	const char *removed = fo_site_removed(s, c, 1), *key = s->job->value[c->setting].key;
 	const char *text = fo_site_text(s, c->setting, c->number);
 	if (!fo_site_negated(s, c->setting))
-		return removed ? fo_site_say(s, "%s: remove %s", text, removed) : text;
+		return removed ? fo_site_say(s, "%s (remove %s)", text, removed) : text;
 	if (removed || (key[0] == '-' && c->number != 0))
 		return "remove it";
 	if (key[0] == '-')
@@ -108,7 +115,7 @@ static const char *changed_text(const struct fo_site *s, const struct fo_job_cha
 static const char *proposed_text(const struct fo_site *s, const struct fo_proposal *p)
 {
 	if (p->proposed)
-		return p->proposed;
+		return fo_site_and_removed(s, p->proposed, p->change, p->changes);
 	if (p->changes == 1)
 		return changed_text(s, &p->change[0]);
 	const char *all = NULL;

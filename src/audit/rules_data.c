@@ -254,6 +254,8 @@ static void look_accumulation(struct fo_site *s)
 	for (size_t i = 0; i < sizeof c / sizeof *c; i++)
 		if (!isnan(fo_job_number(s->job, c[i].setting)) && fo_job_number(s->job, c[i].setting) > 0)
 			p.change[p.changes++] = c[i];
+	if (p.changes) /* the accumulation follows from the batch where a framework has no setting for it */
+		p.setting = p.change[0].setting;
 	struct fo_job_gain g;
 	fo_site_what_if(s, p.change, p.changes, &g);
 	if (p.changes && fo_range_known(g.times) && g.times.low > 1.01)

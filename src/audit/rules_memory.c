@@ -189,7 +189,8 @@ static void look_fit(struct fo_site *s)
 	if (sure && (best_remedy(s, &r, &g) || (devices == 0 && many_remedies(s, &r, &g)))) {
 		f.setting = fo_site_key(s, r.change[0].setting);
 		f.now = fo_site_now(s, r.change[0].setting);
-		f.proposed = fo_site_say(s, "%s: then %s", r.name, fo_site_gb(s, g.memory.total));
+		f.proposed = fo_site_and_removed(
+			s, fo_site_say(s, "%s: then %s", r.name, fo_site_gb(s, g.memory.total)), r.change, r.changes);
 		f.paste = fo_site_paste(s, r.change, r.changes);
 	} else if (sure && devices > 0) {
 		f.proposed = fo_site_say(s, "no single change makes it fit: %.0f devices hold it as it is", devices);

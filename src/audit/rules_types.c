@@ -44,7 +44,7 @@ static void look_fp16(struct fo_site *s)
 	};
 	const char *key = s->job->value[FO_JOB_DTYPE].key;
 	if (fo_site_form(s, "megatron") && key)
-		p.proposed = fo_site_say(s, "bf16: remove %s", key);
+		p.proposed = fo_site_say(s, "bf16 (remove %s)", key);
 	fo_site_propose(s, &p);
 }
 

@@ -12,12 +12,19 @@ static const struct {
 	enum style style;
 } style_of[] = {
 	{ "torchtitan", TOML }, { "megatron", ARGS }, { "nemo", YAML },      { "accelerate", YAML },
-	{ "maxtext", YAML },    { "flatout", YAML },  { "deepspeed", JSON },
+	{ "maxtext", YAML },    { "flatout", YAML },  { "deepspeed", JSON }, { "megatron-bridge", YAML },
 };
+
+/* Has the form the words of a row? torchtitan's Python files have those of its TOML. */
+static bool speaks(const char *row, const char *form)
+{
+	return !strcmp(row, form) || (!strcmp(row, "torchtitan") && !strcmp(form, "torchtitan-python"));
+}
 
 /* Where the spelling of a value is not that of its setting: words of the framework, flags whose absence says yes. Read
  * in torchtitan 0.2.1, Megatron-LM d98e8a64 (2026-08), NeMo 24.09, DeepSpeed 0.18, accelerate 1.10 and MaxText of 2025.
- * `number` NAN: any. "%g" stands for the number. */
+ * `number` NAN: any. "%g" stands for the number. The setting's own key is the first; others are those that the framework
+ * asks for beside it. */
 static const struct spelled {
 	const char *form;
 	enum fo_job_setting setting;
@@ -54,10 +61,10 @@ static const struct spelled {
 	{ "megatron", FO_JOB_PP_SCHEDULE, NAN, "" },
 	{ "megatron", FO_JOB_ZERO, 1, "--use-distributed-optimizer" },
 	{ "megatron", FO_JOB_SEQUENCE_PARALLEL, 1, "--sequence-parallel" },
-	{ "megatron", FO_JOB_TP_OVERLAP, 1, "--tp-comm-overlap" },
+	{ "megatron", FO_JOB_TP_OVERLAP, 1, "--tp-comm-overlap --sequence-parallel" },
 	{ "megatron", FO_JOB_GRAD_OVERLAP, 1, "--overlap-grad-reduce" },
 	{ "megatron", FO_JOB_PARAM_OVERLAP, 1,
-	  "--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather" },
+	  "--overlap-param-gather --overlap-grad-reduce --use-distributed-optimizer" },
 	{ "megatron", FO_JOB_EP_OVERLAP, 1, "--overlap-moe-expert-parallel-comm" },
 	{ "megatron", FO_JOB_PP_OVERLAP, 1, "without --no-overlap-p2p-communication" },
 	{ "megatron", FO_JOB_GRAD_REDUCE, FO_JOB_BF16, "--grad-reduce-in-bf16" },
@@ -65,7 +72,8 @@ static const struct spelled {
 	{ "megatron", FO_JOB_FP8, NAN, "--fp8-format hybrid" },
 	{ "megatron", FO_JOB_RECOMPUTE, FO_JOB_RECOMPUTE_NONE,
 	  "without --recompute-granularity, --recompute-method and --recompute-num-layers" },
-	{ "megatron", FO_JOB_RECOMPUTE, FO_JOB_RECOMPUTE_SELECTIVE, "--recompute-granularity selective" },
+	{ "megatron", FO_JOB_RECOMPUTE, FO_JOB_RECOMPUTE_SELECTIVE,
+	  "--recompute-granularity selective without --recompute-method and --recompute-num-layers" },
 	{ "megatron", FO_JOB_RECOMPUTE, FO_JOB_RECOMPUTE_FULL,
 	  "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1" },
 	{ "megatron", FO_JOB_COMPILE_LOSS, 1, "--cross-entropy-loss-fusion" },
@@ -77,12 +85,26 @@ static const struct spelled {
 	{ "megatron", FO_JOB_DETERMINISTIC, 0, "without --deterministic-mode" },
 	{ "megatron", FO_JOB_CUDA_GRAPHS, 1, "--cuda-graph-impl transformer_engine" },
 	{ "megatron", FO_JOB_OFFLOAD_OPTIMIZER, 0, "without --optimizer-cpu-offload" },
-	{ "megatron", FO_JOB_OFFLOAD_OPTIMIZER, 1, "--optimizer-cpu-offload" },
+	{ "megatron", FO_JOB_OFFLOAD_OPTIMIZER, 1,
+	  "--optimizer-cpu-offload --use-precision-aware-optimizer --use-distributed-optimizer" },
+
+	{ "megatron-bridge", FO_JOB_PARAM_OVERLAP, 1,
+	  "ddp.overlap_param_gather: true\nddp.overlap_grad_reduce: true\nddp.use_distributed_optimizer: true" },
+	{ "megatron-bridge", FO_JOB_GRAD_REDUCE, FO_JOB_BF16, "ddp.grad_reduce_in_fp32: false" },
+	{ "megatron-bridge", FO_JOB_RECOMPUTE, FO_JOB_RECOMPUTE_NONE,
+	  "model.recompute_granularity: null\nmodel.recompute_method: null\nmodel.recompute_num_layers: null" },
+	{ "megatron-bridge", FO_JOB_RECOMPUTE, FO_JOB_RECOMPUTE_SELECTIVE,
+	  "model.recompute_granularity: selective\nmodel.recompute_method: null\nmodel.recompute_num_layers: null" },
+	{ "megatron-bridge", FO_JOB_RECOMPUTE, FO_JOB_RECOMPUTE_FULL,
+	  "model.recompute_granularity: full\nmodel.recompute_method: uniform\nmodel.recompute_num_layers: 1" },
 
 	{ "nemo", FO_JOB_RECOMPUTE, FO_JOB_RECOMPUTE_NONE, "model.activations_checkpoint_granularity: null" },
-	{ "nemo", FO_JOB_RECOMPUTE, FO_JOB_RECOMPUTE_SELECTIVE, "model.activations_checkpoint_granularity: selective" },
+	{ "nemo", FO_JOB_RECOMPUTE, FO_JOB_RECOMPUTE_SELECTIVE,
+	  "model.activations_checkpoint_granularity: selective\nmodel.activations_checkpoint_method: null\n"
+	  "model.activations_checkpoint_num_layers: null" },
 	{ "nemo", FO_JOB_RECOMPUTE, FO_JOB_RECOMPUTE_FULL,
-	  "model.activations_checkpoint_granularity: full\nmodel.activations_checkpoint_method: uniform" },
+	  "model.activations_checkpoint_granularity: full\nmodel.activations_checkpoint_method: uniform\n"
+	  "model.activations_checkpoint_num_layers: 1" },
 	{ "nemo", FO_JOB_FP8, NAN, "model.fp8: true\nmodel.fp8_hybrid: true" },
 	{ "nemo", FO_JOB_GRAD_REDUCE, FO_JOB_BF16, "model.optim.grad_sync_dtype: bf16" },
 	{ "nemo", FO_JOB_ZERO, 1, "model.optim.name: distributed_fused_adam" },
@@ -118,11 +140,22 @@ static const struct spelled {
 	{ "maxtext", FO_JOB_FP8, NAN, "quantization: fp8" },
 };
 
-static const struct spelled *own_words(const char *form, const struct fo_job_change *c)
+static const char without[] = "without "; /* in a row of the table: what follows is taken away */
+
+/* Recipes of Bridge have a section for each key, those of NeMo 2 others: only the key that the file has is certain. */
+static bool at_its_key(const struct fo_site *s, const struct spelled *w)
 {
+	const char *key = s->job->value[w->setting].key;
+	size_t n = strcspn(w->text, ":");
+	return strcmp(w->form, "megatron-bridge") != 0 || (key && !strncmp(key, w->text, n) && !key[n]);
+}
+
+static const struct spelled *own_words(const struct fo_site *s, const struct fo_job_change *c)
+{
+	const char *form = s->job->form ? s->job->form->id : "";
 	for (size_t i = 0; i < sizeof spelled / sizeof *spelled; i++) {
 		const struct spelled *w = &spelled[i];
-		if (w->setting == c->setting && !strncmp(w->form, form, strlen(w->form)) &&
+		if (w->setting == c->setting && speaks(w->form, form) && at_its_key(s, w) &&
 		    (isnan(w->number) || w->number == c->number))
 			return w;
 	}
@@ -133,8 +166,8 @@ const char *fo_site_spelled(const struct fo_site *s, enum fo_job_setting x)
 {
 	const char *form = s->job->form ? s->job->form->id : "";
 	for (size_t i = 0; i < sizeof spelled / sizeof *spelled; i++)
-		if (spelled[i].setting == x && !strncmp(spelled[i].form, form, strlen(spelled[i].form)) &&
-		    strncmp(spelled[i].text, "without", 7) != 0)
+		if (spelled[i].setting == x && speaks(spelled[i].form, form) && at_its_key(s, &spelled[i]) &&
+		    strncmp(spelled[i].text, without, strlen(without)) != 0)
 			return fo_site_say(s, "%.*s", (int)strcspn(spelled[i].text, " :="), spelled[i].text);
 	return NULL;
 }
@@ -162,9 +195,14 @@ static bool is_argument(const struct fo_site *s, enum fo_job_setting x)
 	return *last_of_key(s->job->value[x].key) == '-';
 }
 
+/* Megatron takes the chunks of a pipeline's rank, or the layers of a chunk, and never both. */
+static bool per_chunk(const char *key) { return strstr(key, "per-virtual") || strstr(key, "per_virtual"); }
+
 const char *fo_site_now(const struct fo_site *s, enum fo_job_setting x)
 {
 	const struct fo_job_value *v = &s->job->value[x];
+	if (x == FO_JOB_PP_VIRTUAL && v->key && per_chunk(v->key))
+		return fo_site_say(s, "%.15g chunks", v->number);
 	if (!fo_site_negated(s, x) || v->origin == FO_JOB_AUTO || isnan(v->number))
 		return fo_job_own_text(s->job, x);
 	if (is_argument(s, x))
@@ -172,19 +210,24 @@ const char *fo_site_now(const struct fo_site *s, enum fo_job_setting x)
 	return v->number == 0 ? "true" : "false";
 }
 
-static const char *without = "without "; /* a row of the table that takes flags away */
+/* What a row takes away; NULL: nothing. A row that also adds something takes away what goes with full recomputation. */
+static const char *taken_away(const struct fo_site *s, const struct spelled *w)
+{
+	const char *at = strstr(w->text, without);
+	bool applies = at == w->text || fo_job_is(s->job, FO_JOB_RECOMPUTE, FO_JOB_RECOMPUTE_FULL);
+	return at && applies ? at + strlen(without) : NULL;
+}
 
 const char *fo_site_removed(const struct fo_site *s, const struct fo_job_change *change, int changes)
 {
-	const char *form = s->job->form ? s->job->form->id : "", *all = NULL;
+	const char *all = NULL;
 	for (int i = 0; i < changes; i++) {
-		const struct spelled *w = own_words(form, &change[i]);
-		if (!w || strncmp(w->text, without, strlen(without)) != 0)
-			continue;
-		const char *one = w->text + strlen(without);
-		if (fo_site_negated(s, change[i].setting))
+		const struct spelled *w = own_words(s, &change[i]);
+		const char *one = w ? taken_away(s, w) : NULL;
+		if (one && fo_site_negated(s, change[i].setting))
 			one = last_of_key(s->job->value[change[i].setting].key);
-		all = all ? fo_site_say(s, "%s and %s", all, one) : one;
+		if (one)
+			all = all ? fo_site_say(s, "%s and %s", all, one) : one;
 	}
 	return all;
 }
@@ -249,7 +292,7 @@ bool fo_site_settable(const struct fo_site *s, const struct fo_job_change *c)
 	static const enum fo_job_setting follows[] = { FO_JOB_MICRO_BATCH, FO_JOB_LOCAL_BATCH, FO_JOB_ACCUMULATION,
 						       FO_JOB_GLOBAL_BATCH, FO_JOB_DP_SHARD };
 	const char *id = s->job->form ? s->job->form->id : NULL, *key = s->job->value[c->setting].key;
-	bool settable = !id || own_words(id, c), row_has_it = false;
+	bool settable = !id || own_words(s, c), row_has_it = false;
 	for (size_t i = 0; i < sizeof follows / sizeof *follows; i++)
 		settable |= follows[i] == c->setting;
 	for (int i = 0; i < fo_forms && !settable; i++) {
@@ -293,21 +336,33 @@ static const char *option_line(const struct fo_site *s, const struct spelled *w,
 	return strcmp(value, "true") ? NULL : fo_site_say(s, "--%s", key);
 }
 
+static const char *layers_of_chunk(const struct fo_site *s, double chunks)
+{
+	double layers = fo_job_number(s->job, FO_JOB_LAYERS) / s->shape->pp / chunks;
+	return layers == floor(layers) ? fo_site_say(s, "--num-layers-per-virtual-pipeline-stage %.15g", layers) : NULL;
+}
+
+/* What a row adds; "": it only takes away, which fo_site_removed says. */
+static const char *words_of(const struct fo_site *s, const struct spelled *w, double number)
+{
+	const char *gone = strstr(w->text, without), *percent = strstr(w->text, "%g");
+	if (gone)
+		return fo_site_say(s, "%.*s", gone > w->text ? (int)(gone - w->text) - 1 : 0, w->text);
+	return percent ? fo_site_say(s, "%.*s%.15g%s", (int)(percent - w->text), w->text, number, percent + 2)
+		       : w->text;
+}
+
 /* One change as lines "path.to.key = value" (": value" but in TOML), or arguments. NULL: not known; "": none needed. */
 static const char *lines_of(const struct fo_site *s, const char *form, enum style style, const struct fo_job_change *c)
 {
-	const struct spelled *w = own_words(form, c);
+	const struct spelled *w = own_words(s, c);
 	if (!strcmp(form, "torchtitan-python"))
 		return option_line(s, w, c);
-	const char *key = s->job->value[c->setting].key, *value = plain_value(s, c), *percent;
-	if (w && !strncmp(w->text, without, strlen(without)))
-		return ""; /* fo_site_removed says it: there is nothing to paste */
-	if (w) {
-		percent = strstr(w->text, "%g");
-		return percent ? fo_site_say(s, "%.*s%.15g%s", (int)(percent - w->text), w->text, c->number,
-					     percent + 2)
-			       : w->text;
-	}
+	const char *key = s->job->value[c->setting].key, *value = plain_value(s, c);
+	if (c->setting == FO_JOB_PP_VIRTUAL && style == ARGS && key && per_chunk(key))
+		return layers_of_chunk(s, c->number);
+	if (w)
+		return words_of(s, w, c->number);
 	if (!key || strchr(key, ' '))
 		return NULL;
 	if (style == ARGS)
@@ -336,33 +391,53 @@ static const char *toml_line(const struct fo_site *s, const char *line, const ch
 	return same ? line + dot + 1 : fo_site_say(s, "[%s]\n%s", name, line + dot + 1);
 }
 
-/* "a.b.key: value" as nested YAML or JSON. */
-static const char *nested_line(const struct fo_site *s, const char *line, bool json)
+/* "a.b.key: value" as JSON. */
+static const char *json_line(const struct fo_site *s, const char *line)
 {
-	const char *open = "", *close = "", *at = line;
-	int depth = 0;
-	for (;; depth++) {
-		size_t n = strcspn(at, ".:");
-		if (at[n] != '.')
-			break;
-		open = json ? fo_site_say(s, "%s\"%.*s\": {", open, (int)n, at)
-			    : fo_site_say(s, "%s%*s%.*s:\n", open, 2 * depth, "", (int)n, at);
-		close = json ? fo_site_say(s, "%s}", close) : close;
-		at += n + 1;
+	const char *open = "", *close = "";
+	for (size_t n; n = strcspn(line, ".:"), line[n] == '.'; line += n + 1) {
+		open = fo_site_say(s, "%s\"%.*s\": {", open, (int)n, line);
+		close = fo_site_say(s, "%s}", close);
 	}
-	size_t n = strcspn(at, ":");
-	return json ? fo_site_say(s, "%s\"%.*s\"%s%s", open, (int)n, at, at + n, close)
-		    : fo_site_say(s, "%s%*s%s", open, 2 * depth, "", at);
+	size_t n = strcspn(line, ":");
+	return fo_site_say(s, "%s\"%.*s\"%s%s", open, (int)n, line, line + n, close);
 }
 
-/* Arguments as keys of Megatron's YAML: "--tp-comm-overlap" is "--tp-comm-overlap: true". */
+/* "a.b.key: value" as nested YAML; headings that stand already are not repeated: a key may be there once. */
+static const char *yaml_line(const struct fo_site *s, const char *line, const char **section)
+{
+	const char *headings = "", *key = line;
+	int depth = 0;
+	for (size_t n; n = strcspn(key, ".:"), key[n] == '.'; key += n + 1)
+		headings = fo_site_say(s, "%s%*s%.*s:\n", headings, 2 * depth++, "", (int)n, key);
+	bool same = *section && !strcmp(*section, headings);
+	*section = headings;
+	return fo_site_say(s, "%s%*s%s", same ? "" : headings, 2 * depth, "", key);
+}
+
+/* Does a text of lines or arguments hold this one as a whole? */
+static bool holds(const char *text, const char *line)
+{
+	size_t n = strlen(line);
+	for (const char *at = text; at && (at = strstr(at, line)); at++)
+		if ((at == text || at[-1] == '\n' || at[-1] == ' ') && (!at[n] || at[n] == '\n' || at[n] == ' '))
+			return true;
+	return false;
+}
+
+/* The length of the first of "--recompute-granularity full --recompute-num-layers 1". */
+static size_t argument_length(const char *arguments)
+{
+	const char *next = strstr(arguments, " --");
+	return next ? (size_t)(next - arguments) : strlen(arguments);
+}
+
+/* An argument as a key of Megatron's YAML: "--tp-comm-overlap" is "--tp-comm-overlap: true". */
 static const char *yaml_argument(const struct fo_site *s, const char *argument)
 {
 	size_t n = strcspn(argument, " ");
-	if (argument[0] != '-')
-		return fo_site_say(s, "# %s", argument);
-	return argument[n] && argument[n + 1] != '-' ? fo_site_say(s, "%.*s:%s", (int)n, argument, argument + n)
-						     : fo_site_say(s, "%.*s: true", (int)n, argument);
+	return argument[n] ? fo_site_say(s, "%.*s:%s", (int)n, argument, argument + n)
+			   : fo_site_say(s, "%s: true", argument);
 }
 
 static bool is_yaml(const struct fo_site *s)
@@ -379,7 +454,7 @@ const char *fo_site_paste(const struct fo_site *s, const struct fo_job_change *c
 	enum style style = STYLES;
 	bool keys = is_yaml(s);
 	for (size_t i = 0; i < sizeof style_of / sizeof *style_of; i++)
-		if (!strncmp(style_of[i].form, form, strlen(style_of[i].form)))
+		if (speaks(style_of[i].form, form))
 			style = style_of[i].style;
 	if (!strcmp(form, "torchtitan-python"))
 		style = ARGS;
@@ -391,14 +466,18 @@ const char *fo_site_paste(const struct fo_site *s, const struct fo_job_change *c
 			continue;
 		last = lines;
 		for (const char *end; *lines; lines = *end ? end + 1 : end) {
-			end = lines + strcspn(lines, "\n");
+			end = lines + (style == ARGS ? argument_length(lines) : strcspn(lines, "\n"));
 			const char *line = fo_site_say(s, "%.*s", (int)(end - lines), lines);
 			if (style == ARGS && keys)
 				line = yaml_argument(s, line);
 			if (style == TOML)
 				line = toml_line(s, line, &section);
-			else if (style != ARGS)
-				line = nested_line(s, line, style == JSON);
+			else if (style == YAML)
+				line = yaml_line(s, line, &section);
+			else if (style == JSON)
+				line = json_line(s, line);
+			if (style == ARGS && all && holds(all, line))
+				continue;
 			all = all ? fo_site_say(s, style == ARGS && !keys ? "%s %s" : "%s\n%s", all, line) : line;
 		}
 	}

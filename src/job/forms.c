@@ -518,31 +518,31 @@ static const struct fo_form_row *row_for(const struct fo_form *f, int setting)
 	return NULL;
 }
 
-static void assume(struct fo_reading *r)
+static void assume(struct fo_reading *r, const struct fo_form_default *d)
 {
-	for (const struct fo_form_default *d = r->form->defaults; d && d->setting >= 0; d++) {
-		enum fo_job_setting s = (enum fo_job_setting)d->setting;
-		struct fo_job_value *v = &r->job->value[s];
-		double number = NAN;
-		if (v->origin != FO_JOB_UNKNOWN || r->job->partial)
-			continue;
-		bool text = fo_job_setting_row[s].kind == FO_JOB_TEXT;
-		if (!text && !ours(s, d->value, strlen(d->value), &number))
-			continue;
-		const struct fo_form_row *row = row_for(r->form, d->setting);
-		*v = (struct fo_job_value){
-			.origin = FO_JOB_DEFAULT,
-			.number = number,
-			.text = d->value,
-			.key = row ? spelled(r, row->key) : NULL,
-			.unit = row && row->scale != 1 ? row->scale : 0,
-		};
-	}
+	enum fo_job_setting s = (enum fo_job_setting)d->setting;
+	struct fo_job_value *v = &r->job->value[s];
+	double number = NAN;
+	bool text = fo_job_setting_row[s].kind == FO_JOB_TEXT;
+	if (v->origin != FO_JOB_UNKNOWN || r->job->partial)
+		return;
+	if (!text && !ours(s, d->value, strlen(d->value), &number))
+		return;
+	const struct fo_form_row *row = row_for(r->form, d->setting);
+	*v = (struct fo_job_value){
+		.origin = FO_JOB_DEFAULT,
+		.number = number,
+		.text = d->value,
+		.key = row ? spelled(r, row->key) : NULL,
+		.unit = row && row->scale != 1 ? row->scale : 0,
+	};
 }
 
 void fo_form_conclude(struct fo_reading *r)
 {
-	assume(r);
+	for (size_t t = 0; t < sizeof r->form->defaults / sizeof *r->form->defaults; t++)
+		for (const struct fo_form_default *d = r->form->defaults[t]; d && d->setting >= 0; d++)
+			assume(r, d);
 	if (r->form->finish)
 		r->form->finish(r);
 }

@@ -54,7 +54,7 @@ enum { FO_FORM_JUDGED = 4000 }; /* entries of a file that tell what it is */
 struct fo_form {
 	struct fo_job_form name; /* what a job tells of it */
 	const struct fo_form_row *rows[4];
-	const struct fo_form_default *defaults; /* NULL: none */
+	const struct fo_form_default *defaults[2]; /* NULL: none */
 	const char *ignored[2]; /* patterns (fnmatch) of keys that decide no speed, parted by blanks; NULL */
 	const char *prefix;     /* what may stand before a key, parted by blanks: "MODEL_ARGS. model."; NULL */
 	const char *signature;  /* keys that only this framework has, parted by blanks; NULL */

@@ -107,7 +107,7 @@ static void finish_deepspeed(struct fo_reading *r)
 const struct fo_form fo_form_deepspeed = {
 	.name = { "deepspeed", "DeepSpeed", "0.19.8" },
 	.rows = { deepspeed, shared },
-	.defaults = deepspeed_defaults,
+	.defaults = { deepspeed_defaults },
 	.ignored = { "zero_optimization.contiguous_gradients "
 		     "zero_optimization.allgather_* zero_optimization.offload_*.* "
 		     "zero_optimization.*gather_*_weights* "
@@ -236,7 +236,7 @@ static const struct fo_form_default accelerate_defaults[] = {
 const struct fo_form fo_form_accelerate = {
 	.name = { "accelerate", "accelerate", "1.15.0" },
 	.rows = { accelerate, shared },
-	.defaults = accelerate_defaults,
+	.defaults = { accelerate_defaults },
 	.ignored = { "debug compute_environment distributed_type machine_rank main_* rdzv_* "
 		     "same_network tpu_* use_cpu downcast_bf16 "
 		     "gpu_ids fsdp_config.* deepspeed_config.* megatron_lm_config.* "
@@ -440,7 +440,7 @@ static const char transformers_ignored[] =
 const struct fo_form fo_form_transformers = {
 	.name = { "transformers", "transformers or trl", "5.23.0" },
 	.rows = { transformers, deepspeed },
-	.defaults = transformers_defaults,
+	.defaults = { transformers_defaults },
 	.ignored = { transformers_ignored },
 	.prefix = "deepspeed. training_args.",
 	.signature = "per_device_train_batch_size gradient_checkpointing num_train_epochs lr_scheduler_type",
@@ -479,7 +479,7 @@ static const struct fo_form_default axolotl_defaults[] = {
 const struct fo_form fo_form_axolotl = {
 	.name = { "axolotl", "axolotl", "0.12" },
 	.rows = { axolotl, transformers, deepspeed },
-	.defaults = axolotl_defaults,
+	.defaults = { axolotl_defaults },
 	.ignored = { transformers_ignored },
 	.prefix = "deepspeed.",
 	.signature = "base_model sequence_len sample_packing datasets.0.path",
@@ -517,7 +517,7 @@ static const struct fo_form_default llamafactory_defaults[] = {
 const struct fo_form fo_form_llamafactory = {
 	.name = { "llamafactory", "LLaMA-Factory", "0.9" },
 	.rows = { llamafactory, transformers, deepspeed },
-	.defaults = llamafactory_defaults,
+	.defaults = { llamafactory_defaults },
 	.ignored = { transformers_ignored },
 	.prefix = "deepspeed.",
 	.signature = "cutoff_len finetuning_type template stage",

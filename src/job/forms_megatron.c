@@ -507,7 +507,7 @@ static void finish_megatron(struct fo_reading *r)
 const struct fo_form fo_form_megatron = {
 	.name = { "megatron", "Megatron-LM", "Core 0.20.0" },
 	.rows = { core, arguments },
-	.defaults = defaults,
+	.defaults = { defaults },
 	.ignored = { ignored },
 	.prefix = "MODEL_ARGS. language_model. model_parallel. args.",
 	.signature =
@@ -616,7 +616,7 @@ static void finish_nemo(struct fo_reading *r)
 const struct fo_form fo_form_nemo = {
 	.name = { "nemo", "NeMo 1", NULL },
 	.rows = { nemo, core },
-	.defaults = nemo_defaults,
+	.defaults = { nemo_defaults },
 	.ignored = { ignored, nemo_ignored },
 	.prefix = "model.",
 	.signature = "trainer.devices trainer.num_nodes trainer.limit_val_batches "

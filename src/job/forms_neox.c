@@ -89,7 +89,7 @@ static void finish_neox(struct fo_reading *r)
 const struct fo_form fo_form_neox = {
 	.name = { "gpt-neox", "GPT-NeoX", "2.0" },
 	.rows = { neox },
-	.defaults = neox_defaults,
+	.defaults = { neox_defaults },
 	.ignored = { "*" },
 	.signature = "pipe_parallel_size model_parallel_size no_weight_tying gpt_j_residual checkpoint_activations "
 		     "partition_activations synchronize_each_layer rotary_pct output_layer_parallelism",
@@ -162,7 +162,7 @@ static void finish_olmo(struct fo_reading *r)
 const struct fo_form fo_form_olmo_yaml = {
 	.name = { "olmo", "OLMo (YAML)", "0.6" },
 	.rows = { olmo },
-	.defaults = olmo_defaults,
+	.defaults = { olmo_defaults },
 	.ignored = { "*" },
 	.signature =
 		"model.mlp_hidden_size model.weight_tying model.block_type model.embedding_size fsdp.wrapping_strategy "

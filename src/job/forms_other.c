@@ -217,7 +217,7 @@ static void finish_maxtext(struct fo_reading *r)
 const struct fo_form fo_form_maxtext = {
 	.name = { "maxtext", "MaxText", "of 2026-08-22" },
 	.rows = { maxtext },
-	.defaults = maxtext_defaults,
+	.defaults = { maxtext_defaults },
 	.ignored = { "base_config run_name hardware learning_rate* steps dataset_* "
 		     "*_parallelism per_device_batch_size use_iota* "
 		     "logits_* *goodput* save_config* tokenizer* base_output* hf_* "
@@ -306,7 +306,7 @@ static void finish_litgpt(struct fo_reading *r)
 const struct fo_form fo_form_litgpt = {
 	.name = { "litgpt", "LitGPT", "0.5.13" },
 	.rows = { litgpt },
-	.defaults = litgpt_defaults,
+	.defaults = { litgpt_defaults },
 	.ignored = { "out_dir data* train.* eval.* optimizer.* seed logger_name "
 		     "tokenizer_dir initial_checkpoint* resume "
 		     "model_config.* lora_* quantize access_token" },
@@ -393,7 +393,7 @@ static void finish_nanotron(struct fo_reading *r)
 const struct fo_form fo_form_nanotron = {
 	.name = { "nanotron", "nanotron", "0.4" },
 	.rows = { nanotron },
-	.defaults = nanotron_defaults,
+	.defaults = { nanotron_defaults },
 	.ignored = { "general.* model.* checkpoints.* data_stages* lighteval* logging.* "
 		     "optimizer.* tokenizer.* tokens.* data.* "
 		     "profiler* parallelism.* s3_upload* metrics*" },
@@ -488,7 +488,7 @@ static void finish_foundry(struct fo_reading *r)
 const struct fo_form fo_form_foundry = {
 	.name = { "llm-foundry", "llm-foundry", "0.22.0" },
 	.rows = { foundry },
-	.defaults = foundry_defaults,
+	.defaults = { foundry_defaults },
 	.ignored = { "*" },
 	.signature = "device_eval_batch_size device_train_microbatch_size train_loader.name max_duration "
 		     "global_train_batch_size algorithms.gradient_clipping.clipping_type",

@@ -96,7 +96,8 @@ static const char ignored[] =
 	"activation_checkpoint.* loss.* model_spec* training.num_tokens_per_* override.* profiling "
 	"activation_offload.*";
 
-static const struct fo_form_default defaults[] = {
+/* What both assume. A Python file need not state these. */
+static const struct fo_form_default common_defaults[] = {
 	D(LOCAL_BATCH, "8"),
 	D(SEQ, "2048"),
 	D(CLIP, "1"),
@@ -107,18 +108,27 @@ static const struct fo_form_default defaults[] = {
 	D(PP, "1"),
 	D(CP, "1"),
 	D(EP, "1"),
-	D(ETP, "1"),
 	D(DP_REPLICATE, "1"),
 	D(DP_SHARD, "-1"),
 	D(SEQUENCE_PARALLEL, "on"), /* with tensor parallelism it is always used */
 	D(TP_OVERLAP, "off"),
 	D(PP_SCHEDULE, "1f1b"),
-	D(EP_OVERLAP, "off"),
 	D(PREFETCH, "on"), /* FSDP2 gathers the next layer's weights while a layer computes */
 	D(GRAD_OVERLAP, "on"),
 	D(PARAM_OVERLAP, "on"),
 	D(OFFLOAD_PARAMS, "off"),
 	D(OFFLOAD_OPTIMIZER, "off"),
+	D(GC_MANUAL, "on"),
+	D(DETERMINISTIC, "off"),
+	D(PACKED, "on"), /* its text data sets are packed */
+	D(DROPOUT, "0"),
+	FO_FORM_DEFAULTS_END,
+};
+
+/* Recomputation, types and graphs are stated in a Python file, or unknown. */
+static const struct fo_form_default toml_defaults[] = {
+	D(ETP, "1"),
+	D(EP_OVERLAP, "off"),
 	D(RECOMPUTE, "selective"),
 	D(RECOMPUTE_OPTION, "2"),
 	D(FP8_GATHER, "off"),
@@ -134,40 +144,6 @@ static const struct fo_form_default defaults[] = {
 	D(CHECKPOINT_ASYNC, "off"),
 	D(LOADER_WORKERS, "0"),
 	D(LOADER_PINNED, "off"),
-	D(GC_MANUAL, "on"),
-	D(DETERMINISTIC, "off"),
-	D(PACKED, "on"), /* its text data sets are packed */
-	D(DROPOUT, "0"),
-	FO_FORM_DEFAULTS_END,
-};
-
-/* Of the dataclasses' values those that a Python file need not state; recomputation, types and graphs are stated there
- * or unknown. */
-static const struct fo_form_default python_defaults[] = {
-	D(LOCAL_BATCH, "8"),
-	D(SEQ, "2048"),
-	D(CLIP, "1"),
-	D(DTYPE, "bf16"),
-	D(PARAM_DTYPE, "fp32"),
-	D(GRAD_REDUCE, "fp32"),
-	D(TP, "1"),
-	D(PP, "1"),
-	D(CP, "1"),
-	D(EP, "1"),
-	D(DP_REPLICATE, "1"),
-	D(DP_SHARD, "-1"),
-	D(SEQUENCE_PARALLEL, "on"),
-	D(TP_OVERLAP, "off"),
-	D(PP_SCHEDULE, "1f1b"),
-	D(PREFETCH, "on"),
-	D(GRAD_OVERLAP, "on"),
-	D(PARAM_OVERLAP, "on"),
-	D(OFFLOAD_PARAMS, "off"),
-	D(OFFLOAD_OPTIMIZER, "off"),
-	D(GC_MANUAL, "on"),
-	D(DETERMINISTIC, "off"),
-	D(PACKED, "on"),
-	D(DROPOUT, "0"),
 	FO_FORM_DEFAULTS_END,
 };
 
@@ -462,7 +438,7 @@ static void finish_python(struct fo_reading *r)
 const struct fo_form fo_form_torchtitan = {
 	.name = { "torchtitan", "torchtitan (TOML)", "0.2.2" },
 	.rows = { toml, common },
-	.defaults = defaults,
+	.defaults = { common_defaults, toml_defaults },
 	.ignored = { ignored },
 	.signature = "training.local_batch_size job.dump_folder model.flavor activation_checkpoint.selective_ac_option",
 	.finish = finish_toml,
@@ -471,7 +447,7 @@ const struct fo_form fo_form_torchtitan = {
 const struct fo_form fo_form_torchtitan_python = {
 	.name = { "torchtitan-python", "torchtitan (Python)", "0.3.0" },
 	.rows = { common },
-	.defaults = python_defaults,
+	.defaults = { common_defaults },
 	.ignored = { ignored },
 	.signature = "model_spec model_spec.0 hf_assets_path",
 	.finish = finish_python,

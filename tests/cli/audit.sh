@@ -98,8 +98,26 @@ expect 1 "       --overlap-grad-reduce" audit meg.args --cluster 4xHGX-H100
 expect 1 "--no-load-optim: given" audit meg.args --cluster 4xHGX-H100
 expect 1 "remove it, except for the first start" audit meg.args --cluster 4xHGX-H100
 sed 's/--bf16/--fp16/' meg.args >fp16.args
-expect 1 "bf16: remove --fp16" audit fp16.args --cluster 4xHGX-H100
+expect 1 "bf16 (remove --fp16)" audit fp16.args --cluster 4xHGX-H100
 expect 1 "       --bf16" audit fp16.args --cluster 4xHGX-H100
+# What Megatron asks for together stands together, each once, and what it refuses beside it is to be removed.
+llama='--num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 --group-query-attention --num-query-groups 8 --seq-length 8192 --max-position-embeddings 8192 --bf16 --swiglu --untie-embeddings-and-output-weights --vocab-size 128256 --micro-batch-size 2 --global-batch-size 128'
+echo "$llama --tensor-model-parallel-size 2 --use-distributed-optimizer --recompute-granularity full --recompute-method uniform --recompute-num-layers 1" >full.args
+expect 0 "selective (remove --recompute-method and --recompute-num-layers), --micro-batch-size 1" audit full.args --cluster 2xHGX-H100 --json
+expect 0 '"paste": "--recompute-granularity selective --micro-batch-size 1"' audit full.args --cluster 2xHGX-H100 --json
+expect 0 '"paste": "--overlap-param-gather --overlap-grad-reduce --use-distributed-optimizer"' audit full.args --cluster 2xHGX-H100 --json
+echo "$llama --tensor-model-parallel-size 2 --pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 4 --use-distributed-optimizer" | sed 's/--global-batch-size 128/--global-batch-size 32/' >chunks.args
+expect 0 '"now": "2 chunks"' audit chunks.args --cluster 2xHGX-H100 --json
+expect 0 '"paste": "--num-layers-per-virtual-pipeline-stage 2"' audit chunks.args --cluster 2xHGX-H100 --json
+! grep -q 'num-virtual-stages' "$tmp/out" || wrong "both of Megatron's settings of chunks: it refuses two"
+sed 's/--num-layers-per-virtual-pipeline-stage 4/--num-virtual-stages-per-pipeline-rank 2/' chunks.args >stages.args
+expect 0 '"paste": "--num-virtual-stages-per-pipeline-rank 4"' audit stages.args --cluster 2xHGX-H100 --json
+# In its YAML each is a key of its own; in a recipe of Bridge, where the recipe has it, below one heading.
+{ echo MODEL_ARGS:; echo "$llama" | tr ' ' '\n' | awk '/^--/ { if (k) print "  " k ": " (v ? v : "true"); k = $0; v = ""; next } { v = $0 } END { print "  " k ": " v }'; } >args.yaml
+expect 1 '"paste": "--overlap-param-gather: true\n--overlap-grad-reduce: true\n--use-distributed-optimizer: true"' audit args.yaml --cluster 2xHGX-H100 --json
+printf 'model:\n  num_layers: 32\n  tensor_model_parallel_size: 1\n  recompute_granularity: full\n  recompute_method: uniform\n  recompute_num_layers: 1\ntrain:\n  micro_batch_size: 1\n  global_batch_size: 128\nddp:\n  overlap_grad_reduce: false\n  overlap_param_gather: false\n  use_distributed_optimizer: true\n  grad_reduce_in_fp32: true\n' >bridge.yaml
+expect 0 '"paste": "ddp:\n  overlap_param_gather: true\n  overlap_grad_reduce: true\n  use_distributed_optimizer: true"' audit bridge.yaml --cluster 2xHGX-H100 --json --model llama-3.1-8b --set seq=8192
+! grep -q '"paste": "--' "$tmp/out" || wrong "arguments of Megatron-LM for a recipe of Megatron-Bridge"
 ! grep -q 'without --' "$tmp/out" || wrong "a flag to be left out stands in the text to paste"
 expect 1 "Try:       hybrid" audit meg.args --cluster 4xHGX-H100
 # Many devices behind a pipeline hide what gradients cost: a gain of less than 1 % is a note.

@@ -489,7 +489,7 @@ static void test_tables(void **state)
 	for (int f = 0; f < fo_forms; f++) {
 		const struct fo_form *form = fo_form[f];
 		assert_true(form->name.id && form->name.name);
-		assert_true(!form->defaults || form->name.release || form == &fo_form_nemo);
+		assert_true(!form->defaults[0] || form->name.release || form == &fo_form_nemo);
 		for (int t = 0; t < 4 && form->rows[t]; t++)
 			for (const struct fo_form_row *row = form->rows[t]; row->key; row++)
 				for (const char *at = row->map; at && (at = strchr(at, '=')); at++) {
@@ -501,13 +501,18 @@ static void test_tables(void **state)
 						fail_msg("%s, %s: '%s' is no value of %s", form->name.id, row->key,
 							 word, fo_job_setting_row[row->setting].id);
 				}
-		for (const struct fo_form_default *d = form->defaults; d && d->setting >= 0; d++) {
-			double v;
-			enum fo_job_setting s = (enum fo_job_setting)d->setting;
-			if (fo_job_setting_row[s].kind != FO_JOB_TEXT && !fo_form_value(s, d->value, &v))
-				fail_msg("%s: '%s' is no value of %s", form->name.id, d->value,
-					 fo_job_setting_row[s].id);
-		}
+		bool assumed[FO_JOB_SETTINGS] = { false };
+		for (size_t t = 0; t < sizeof form->defaults / sizeof *form->defaults; t++)
+			for (const struct fo_form_default *d = form->defaults[t]; d && d->setting >= 0; d++) {
+				double v;
+				enum fo_job_setting s = (enum fo_job_setting)d->setting;
+				if (fo_job_setting_row[s].kind != FO_JOB_TEXT && !fo_form_value(s, d->value, &v))
+					fail_msg("%s: '%s' is no value of %s", form->name.id, d->value,
+						 fo_job_setting_row[s].id);
+				if (assumed[s])
+					fail_msg("%s assumes %s twice", form->name.id, fo_job_setting_row[s].id);
+				assumed[s] = true;
+			}
 	}
 }
 
