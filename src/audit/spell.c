@@ -23,8 +23,8 @@ static bool speaks(const char *row, const char *form)
 
 /* Where the spelling of a value is not that of its setting: words of the framework, flags whose absence says yes. Read
  * in torchtitan 0.2.1, Megatron-LM d98e8a64 (2026-08), NeMo 24.09, DeepSpeed 0.18, accelerate 1.10 and MaxText of 2025.
- * `number` NAN: any. "%g" stands for the number. The setting's own key is the first; others are those that the framework
- * asks for beside it. */
+ * `number` NAN: any. "%g" stands for the number. The setting's own key is the first; the framework asks for the others
+ * beside it. */
 static const struct spelled {
 	const char *form;
 	enum fo_job_setting setting;

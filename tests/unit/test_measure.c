@@ -250,8 +250,8 @@ static void test_every_operation(void **state)
 			fail_msg("no program here has %s", fo_op_info((enum fo_op_kind)k)->name);
 }
 
-/* What was put out of the caches takes longer to read than what was fetched into them: 256 KiB, which a core's own cache
- * holds. A neighbour may slow any trial, so one quiet trial of each kind is waited for. */
+/* What was put out of the caches takes longer to read than what was fetched into them: 256 KiB, which a core's own
+ * cache holds. A neighbour may slow any trial, so one quiet trial of each kind is waited for. */
 static void test_arrange(void **state)
 {
 	(void)state;
