@@ -1,8 +1,8 @@
 /* Training on several ranks is what one rank does: random small models x every mesh of 1 to 8 ranks x random legal
  * subsets of passes x accumulation, in double precision against one rank's plain program with all rows: losses,
- * gradient norms, gradients, weights and moments of three steps agree to 1e-12; in fp32 and bf16 within rounding. A job again,
- * in another order or with other delays, gives the same bits. What the transport carries is what the accounting says,
- * to the byte, per kind and group. A rank that fails ends the others.
+ * gradient norms, gradients, weights and moments of three steps agree to 1e-12; in fp32 and bf16 within rounding. A
+ * job again, in another order or with other delays, gives the same bits. What the transport carries is what the
+ * accounting says, to the byte, per kind and group. A rank that fails ends the others.
  *
  * Most cases run on one thread, which draws the order of all ranks' instances (support/interleave.h); every twelfth has
  * a thread per rank and lane, with delays. FLATOUT_RANK_CASES says how many. */

@@ -1,6 +1,6 @@
 /* An oracle of what a program's waits are for, which knows nothing of how unroll and plan found them: every pair of
- * instances that touch the same bytes, and which of them are in order. Then each wait is left out in turn: instances run
- * in the worst order that is legal without it, and the numbers must change. */
+ * instances that touch the same bytes, and which of them are in order. Then each wait is left out in turn: instances
+ * run in the worst order that is legal without it, and the numbers must change. */
 #ifndef FO_TESTS_SUPPORT_WAITS_H
 #define FO_TESTS_SUPPORT_WAITS_H
 
