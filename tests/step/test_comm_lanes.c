@@ -1,6 +1,7 @@
-/* Waits of operations between ranks: each is needed, or orders nothing. As test_lanes does for lanes of one rank: a wait
- * of an operation between ranks, or for one, is left out on all ranks at once, and instances run in the worst order that
- * is legal without it, the same on all ranks, so that calls still meet. Losses, norms or weights must change. */
+/* Waits of operations between ranks: each is needed, or orders nothing. As test_lanes does for lanes of one rank: a
+ * wait of an operation between ranks, or for one, is left out on all ranks at once, and instances run in the worst
+ * order that is legal without it, the same on all ranks, so that calls still meet. Losses, norms or weights must
+ * change. */
 #include "pass/pass.h"
 #include "support/choices.h"
 #include "support/must.h"

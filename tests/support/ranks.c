@@ -1,4 +1,5 @@
 #include "support/ranks.h"
+#include "base/clock.h"
 #include "base/thread.h"
 #include "pass/pass.h"
 #include "support/interleave.h"
@@ -30,7 +31,8 @@ static void build(struct ranks_rank *r, struct fo_program *p)
 	must(fo_pass_build(p, &j->model, &low));
 	if (j->build)
 		j->build(p);
-	ranks_slice(&r->batch, j->batch, r->rank, j->ranks);
+	if (j->batch)
+		ranks_slice(&r->batch, j->batch, r->rank, j->ranks);
 	r->wire = fo_program_wire(p);
 	for (int s = 0; s < p->nslot; s++)
 		for (int i = 0; i < p->block[p->slot[s].block].n; i++) {
@@ -55,10 +57,23 @@ static void count_received(struct ranks_rank *r, int sign)
 			r->received += r->received_by[g][k];
 }
 
+static fo_status count_port(void *ctx, enum fo_port port, int mb, const struct fo_tensor *arg, int n)
+{
+	(void)port, (void)mb, (void)arg, (void)n;
+	((struct ranks_rank *)ctx)->calls++; /* one lane serves all ports */
+	return FO_OK;
+}
+
 static void make_rig(struct ranks_rank *r, struct fo_program *p)
 {
 	struct fo_exec_options o = r->job->options;
 	o.links = &r->links;
+	if (o.null_kernels) {
+		r->rig = (struct step_rig){ .program = *p };
+		must(fo_store_new(&r->rig.store, &r->rig.program));
+		must(fo_exec_new(&r->rig.exec, &r->rig.program, r->rig.store, &o, count_port, r, NULL));
+		return;
+	}
 	step_rig_new(&r->rig, p, &r->batch, &o);
 	r->rig.hyper[FO_HYPER_CLIP] = r->job->clip;
 	r->rig.hyper[FO_HYPER_EPS] = r->job->eps;
@@ -66,9 +81,17 @@ static void make_rig(struct ranks_rank *r, struct fo_program *p)
 		r->job->before(r);
 }
 
+static void before_step(struct ranks_rank *r, int s)
+{
+	if (r->job->batch)
+		step_rig_at(&r->rig, s + 1);
+	r->step_s = -1e-9 * (double)fo_now_ns();
+}
+
 static void after_step(struct ranks_rank *r, int s)
 {
-	if (s < OUTCOME_STEPS)
+	r->step_s += 1e-9 * (double)fo_now_ns();
+	if (r->job->batch && s < OUTCOME_STEPS)
 		outcome_step(&r->out, &r->rig, s);
 	if (r->job->after)
 		r->job->after(r, s);
@@ -76,9 +99,10 @@ static void after_step(struct ranks_rank *r, int s)
 
 static void end_rank(struct ranks_rank *r)
 {
-	if (r->error.st == FO_OK)
+	if (r->error.st == FO_OK && r->job->batch)
 		outcome_end(&r->out, &r->rig);
-	r->hash = step_rig_hash(&r->rig);
+	if (r->job->batch)
+		r->hash = step_rig_hash(&r->rig);
 	count_received(r, 1);
 }
 
@@ -91,7 +115,7 @@ static void *run_rank(void *arg)
 	must(fo_links_open(&r->links, r->world, &p));
 	make_rig(r, &p);
 	for (int s = 0; s < r->job->steps && r->error.st == FO_OK; s++) {
-		step_rig_at(&r->rig, s + 1);
+		before_step(r, s);
 		fo_status st = fo_exec_step(r->rig.exec, s);
 		if (st != FO_OK) {
 			fo_err_save(&r->error, st);
@@ -195,7 +219,7 @@ static void run_interleaved(struct ranks_job *j)
 	struct interleave *v = interleave_new(exec, j->ranks);
 	for (int s = 0; s < j->steps && st == FO_OK; s++) {
 		for (int i = 0; i < j->ranks; i++)
-			step_rig_at(&j->rank[i].rig, s + 1);
+			before_step(&j->rank[i], s);
 		st = interleave_step(v, j->order + (uint64_t)s);
 		for (int i = 0; i < j->ranks; i++)
 			if (st == FO_OK)
@@ -212,7 +236,8 @@ void ranks_run(struct ranks_job *j)
 {
 	j->ranks = fo_mesh_ranks(&j->low.mesh);
 	j->steps = j->steps ? j->steps : OUTCOME_STEPS;
-	assert_true(j->ranks <= RANKS_MOST && j->batch->rows % j->ranks == 0);
+	assert_true(j->ranks <= RANKS_MOST && (!j->batch || j->batch->rows % j->ranks == 0));
+	assert_true(!j->options.null_kernels || (!j->batch && j->transport.null));
 	if (j->order)
 		run_interleaved(j);
 	else

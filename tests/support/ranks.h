@@ -13,6 +13,7 @@ struct ranks_job {
 	struct fo_lowering low;
 	const struct step_batch *batch;
 	struct fo_comm_local transport;
+	/* null_kernels: memory is reserved and never touched, there is no batch, and nothing comes out but counts. */
 	struct fo_exec_options options;
 	double clip, eps;
 	void (*build)(struct fo_program *p); /* changes each rank's program before it runs; NULL: nothing */
@@ -35,6 +36,8 @@ struct ranks_job {
 		struct outcome out;
 		struct fo_err error; /* of the step that failed; st FO_OK: none did */
 		uint64_t hash;       /* of weights and state at the end */
+		int64_t calls;       /* of ports, with null kernels */
+		double step_s;       /* of the last step */
 		int64_t received;    /* bytes over its links, all steps */
 		int64_t received_by[FO_GROUP_COUNT][FO_COMM_KINDS], wire_by[FO_GROUP_COUNT][FO_COMM_KINDS];
 		double wire; /* bytes of a step by its program's cost; wire_by: its parts */
