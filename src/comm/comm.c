@@ -310,6 +310,12 @@ void fo_comm_release(struct fo_comm *c, void *memory)
 		c->transport->release(c, memory);
 }
 fo_status fo_comm_check(struct fo_comm *c) { return c->transport->check(c); }
+void fo_comm_idle(struct fo_comm *c, bool idle)
+{
+	if (c && c->transport->idle)
+		c->transport->idle(c, idle);
+}
+
 void fo_comm_abort(struct fo_comm *c) { c->transport->abort(c); }
 void fo_comm_close(struct fo_comm *c)
 {

@@ -6,8 +6,8 @@
  * memory is a device's). Nothing is allocated or synchronised by them, so that they can be captured into a graph where
  * the transport can.
  *
- * Threads: a communicator belongs to one thread at a time; fo_comm_check and fo_comm_abort may be called from another
- * one while that thread waits.
+ * Threads: a communicator belongs to one thread at a time; fo_comm_check, fo_comm_idle and fo_comm_abort may be called
+ * from another one while that thread waits.
  *
  * Meeting. How ranks find each other needs no launcher of a certain kind: rank 0 writes what a newcomer must know
  * (NCCL: an id of 128 bytes) into a file that all ranks can see, the others wait for it; when the group stands, rank 0
@@ -86,6 +86,7 @@ struct fo_comm_transport {
 	fo_status (*alloc)(struct fo_comm *c, size_t bytes, void **out);
 	void (*release)(struct fo_comm *c, void *memory);
 	fo_status (*check)(struct fo_comm *c);
+	void (*idle)(struct fo_comm *c, bool idle); /* NULL: nobody looks for ranks that wait for each other */
 	void (*abort)(struct fo_comm *c);
 	void (*close)(struct fo_comm *c);
 };
@@ -130,6 +131,11 @@ void fo_comm_release(struct fo_comm *c, void *memory);
 
 /* FO_ECOMM where something that was started went wrong meanwhile, on this rank or another. Does not wait. */
 FO_CHECKED fo_status fo_comm_check(struct fo_comm *c);
+/* Says whether this rank, in all groups split from c's world, does nothing but wait for calls that it has started (or
+ * has nothing more to call). Starting a call, and the end of one, say that it is not. Where a call can never be over,
+ * because the ranks that it lacks wait too, or are done, the job ends: FO_ECOMM from the tests of such calls, with who
+ * never calls what. No time is involved: a rank that computes, reads or prepares is not idle, however long it takes. */
+void fo_comm_idle(struct fo_comm *c, bool idle);
 /* Ends what runs, also where other ranks hang; only fo_comm_close may follow. */
 void fo_comm_abort(struct fo_comm *c);
 /* Called after the streams have done what was put into them. */

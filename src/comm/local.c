@@ -29,10 +29,14 @@
 /* What all groups of one job share. */
 struct world {
 	pthread_mutex_t lock; /* of everything here but the atomics */
-	int ends;             /* communicators that are open */
+	int ends, ranks;      /* communicators that are open */
+	struct group *groups;
+	bool *moves; /* per rank: room for find_stuck */
 	struct fo_comm_local options;
-	int64_t *busy_ns; /* per rank of the world: until when its link is taken */
+	int64_t *busy_ns;   /* per rank of the world: until when its link is taken */
+	_Atomic bool *idle; /* per rank (fo_comm_idle); changed under the lock */
 	_Atomic bool ended;
+	bool stuck;    /* why it ended: ranks wait for each other */
 	char why[256]; /* written once, before `ended` */
 };
 
@@ -47,10 +51,12 @@ struct op {
 	struct member {
 		bool came;
 		struct fo_comm_call call;
-	} * member; /* by rank; point-to-point: the sender, the receiver */
+		int64_t elements; /* of all ranks' parts: `part` may be gone */
+	} * member;               /* by rank; point-to-point: the sender, the receiver */
 };
 
 struct group {
+	struct group *next; /* of the world's */
 	struct world *world;
 	int ranks, ends;
 	bool null;
@@ -73,21 +79,127 @@ static struct end *of(struct fo_comm *c) { return (struct end *)c; }
 
 /* ---- ends of the job ---- */
 
+static int number_of(const struct end *e) { return e->group->rank_of[e->base.rank]; } /* in the world */
+
+/* The world's lock is held. */
+static void end_locked(struct world *w, const char *why)
+{
+	if (atomic_load(&w->ended))
+		return;
+	strncat(w->why, why, sizeof w->why - 1);
+	atomic_store(&w->ended, true);
+}
+
 static void end_world(struct world *w, const char *why)
 {
 	pthread_mutex_lock(&w->lock);
-	if (!atomic_load(&w->ended)) {
-		strncat(w->why, why, sizeof w->why - 1);
-		atomic_store(&w->ended, true);
-	}
+	end_locked(w, why);
 	pthread_mutex_unlock(&w->lock);
 }
 
 static fo_status alive(const struct end *e)
 {
-	if (!atomic_load(&e->group->world->ended))
+	const struct world *w = e->group->world;
+	if (!atomic_load(&w->ended))
 		return FO_OK;
-	return fo_fail(FO_ECOMM, "rank %d of %d: %s", e->base.rank, e->base.ranks, e->group->world->why);
+	return fo_fail(FO_ECOMM, "rank %d of %d: %s", number_of(e), w->ranks, w->why);
+}
+
+/* ---- ranks that wait for each other ---- */
+
+static int rank_at(const struct op *o, int place);
+
+/* The first member from `from` on that has not come; -1: all have. */
+static int missing(const struct op *o, int from)
+{
+	while (from < o->members && o->member[from].came)
+		from++;
+	return from < o->members ? from : -1;
+}
+
+/* May a call be over some day, if the ranks in w->moves may go on? */
+static bool may_come(const struct world *w, const struct group *g, const struct op *o)
+{
+	bool may = true;
+	for (int m = missing(o, 0); m >= 0; m = missing(o, m + 1))
+		may &= w->moves[g->rank_of[rank_at(o, m)]];
+	return may;
+}
+
+/* Which ranks may go on: those that are not idle, and those that wait in a call which such ranks alone can complete.
+ * Ends the world where another one waits. The lock is held, and whoever changes anything here calls it again: a rank
+ * says that it is idle after each change, so the last one to say so sees all. */
+static void find_stuck(struct world *w)
+{
+	bool changed = true, stuck = false;
+	for (int r = 0; r < w->ranks; r++)
+		w->moves[r] = !atomic_load(&w->idle[r]);
+	while (changed) {
+		changed = stuck = false;
+		for (const struct group *g = w->groups; g; g = g->next)
+			for (const struct op *o = g->op; o; o = o->next)
+				for (int m = 0, may = may_come(w, g, o); m < o->members; m++) {
+					bool *moves = &w->moves[g->rank_of[rank_at(o, m)]];
+					if (!o->member[m].came || *moves)
+						continue;
+					changed |= may;
+					stuck |= !may;
+					*moves = may;
+				}
+	}
+	if (stuck && !atomic_load(&w->ended)) {
+		w->stuck = true;
+		end_locked(w, "ranks wait for each other");
+	}
+}
+
+static void idle(struct fo_comm *c, bool is)
+{
+	struct world *w = of(c)->group->world;
+	_Atomic bool *now = &w->idle[number_of(of(c))];
+	if (atomic_load(now) == is)
+		return;
+	pthread_mutex_lock(&w->lock);
+	atomic_store(now, is);
+	if (is)
+		find_stuck(w);
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* What a rank of the world waits in; NULL: in nothing. */
+static const struct op *waits_in(const struct world *w, int rank, const struct group **of, int *member)
+{
+	for (const struct group *g = w->groups; g; g = g->next)
+		for (const struct op *o = g->op; o; o = o->next)
+			for (int m = 0; m < o->members && missing(o, 0) >= 0; m++)
+				if (o->member[m].came && g->rank_of[rank_at(o, m)] == rank) {
+					*of = g;
+					*member = m;
+					return o;
+				}
+	return NULL;
+}
+
+/* The error of a call that lacks a rank which will not come; FO_OK: it lacks none. */
+static fo_status never(const struct end *e, const struct op *o)
+{
+	struct world *w = e->group->world;
+	const struct group *g = NULL;
+	char why[128] = "it has nothing more to call";
+	int m;
+	pthread_mutex_lock(&w->lock);
+	int first = missing(o, 0), lacks = first < 0 ? -1 : e->group->rank_of[rank_at(o, first)];
+	const struct op *other = lacks < 0 ? NULL : waits_in(w, lacks, &g, &m);
+	if (other) {
+		const struct fo_comm_call *k = &other->member[m].call;
+		snprintf(why, sizeof why, "it waits for rank %d in %s of %lld %s",
+			 g->rank_of[rank_at(other, missing(other, 0))], fo_comm_kind_name(k->kind),
+			 (long long)other->member[m].elements, fo_dtype_name[k->dtype]);
+	}
+	pthread_mutex_unlock(&w->lock);
+	if (lacks < 0)
+		return FO_OK;
+	return fo_fail(FO_ECOMM, "rank %d waits for rank %d, which never calls it: %s", number_of(e), lacks, why);
 }
 
 /* ---- starting ---- */
@@ -123,6 +235,15 @@ static int rank_at(const struct op *o, int place)
 	if (o->sender < 0)
 		return place;
 	return place ? o->receiver : o->sender;
+}
+
+/* Of the whole call: parts of unlike size together. */
+static int64_t elements_of(const struct fo_comm_call *k, int ranks)
+{
+	int64_t n = k->n;
+	for (int r = 0; k->part && r < ranks; r++)
+		n += k->part[r];
+	return n;
 }
 
 /* Do two ranks call the same? Send and receive are a pair. */
@@ -163,10 +284,11 @@ static int disagrees(const struct op *o, int self, const struct fo_comm_call *k)
 static fo_status disagree(const struct end *e, const struct op *o, int who, const struct fo_comm_call *k)
 {
 	const struct fo_comm_call *other = &o->member[who].call;
-	return fo_fail(FO_ECOMM, "rank %d calls %s of %lld %s where rank %d calls %s of %lld %s", e->base.rank,
-		       fo_comm_kind_name(k->kind), (long long)k->n, fo_dtype_name[k->dtype],
-		       o->sender < 0 ? who : k->peer, fo_comm_kind_name(other->kind), (long long)other->n,
-		       fo_dtype_name[other->dtype]);
+	const struct group *g = e->group;
+	return fo_fail(FO_ECOMM, "rank %d calls %s of %lld %s where rank %d calls %s of %lld %s", number_of(e),
+		       fo_comm_kind_name(k->kind), (long long)elements_of(k, g->ranks), fo_dtype_name[k->dtype],
+		       g->rank_of[o->sender < 0 ? who : k->peer], fo_comm_kind_name(other->kind),
+		       (long long)o->member[who].elements, fo_dtype_name[other->dtype]);
 }
 
 static fo_status start(struct fo_comm *c, const struct fo_comm_call *k, struct fo_comm_request *r)
@@ -187,8 +309,9 @@ static fo_status start(struct fo_comm *c, const struct fo_comm_call *k, struct f
 	}
 	struct op *o = find(g, number, sender, receiver);
 	int m = place_of(o, c->rank), other = disagrees(o, m, k);
+	atomic_store(&g->world->idle[number_of(e)], false);
 	fo_status st = other < 0 ? FO_OK : disagree(e, o, other, k);
-	o->member[m] = (struct member){ true, *k };
+	o->member[m] = (struct member){ true, *k, elements_of(k, g->ranks) };
 	if (++o->came == o->members && other < 0)
 		take_links(g, o);
 	pthread_mutex_unlock(&g->world->lock);
@@ -317,9 +440,11 @@ static void shake(struct end *e)
 }
 
 /* The last rank to leave frees the record. */
-static void leave(struct group *g, struct op *o)
+static void leave(struct end *e, struct op *o)
 {
+	struct group *g = e->group;
 	pthread_mutex_lock(&g->world->lock);
+	atomic_store(&g->world->idle[number_of(e)], false); /* what waited for the call may go on */
 	bool last = ++o->left == o->members;
 	for (struct op **p = &g->op; last && *p; p = &(*p)->next)
 		if (*p == o) {
@@ -341,6 +466,8 @@ static fo_status test(struct fo_comm *c, struct fo_comm_request *r, bool *done)
 	struct end *e = of(c);
 	struct op *o = r->state;
 	*done = false;
+	if (atomic_load(&e->group->world->ended) && e->group->world->stuck)
+		FO_TRY(never(e, o));
 	FO_TRY(alive(e));
 	shake(e);
 	int64_t over = atomic_load(&o->over_ns);
@@ -365,7 +492,7 @@ static fo_status test(struct fo_comm *c, struct fo_comm_request *r, bool *done)
 	}
 	if (r->phase != COPIED || atomic_load(&o->copied) < o->members || fo_now_ns() < over)
 		return FO_OK;
-	leave(e->group, o);
+	leave(e, o);
 	*r = (struct fo_comm_request){ 0 };
 	*done = true;
 	return FO_OK;
@@ -432,7 +559,7 @@ static fo_status check(struct fo_comm *c) { return alive(of(c)); }
 static void abort_group(struct fo_comm *c)
 {
 	char why[96];
-	snprintf(why, sizeof why, "rank %d ended the job", c->rank);
+	snprintf(why, sizeof why, "rank %d ended the job", number_of(of(c)));
 	end_world(of(c)->group->world, why);
 }
 
@@ -456,12 +583,19 @@ static void close_end(struct fo_comm *c)
 	struct world *w = g->world;
 	pthread_mutex_lock(&w->lock);
 	bool last_end = --g->ends == 0, last = --w->ends == 0;
+	for (struct group **p = &w->groups; last_end && *p; p = &(*p)->next)
+		if (*p == g) {
+			*p = g->next;
+			break;
+		}
 	pthread_mutex_unlock(&w->lock);
 	if (last_end)
 		free_group(g);
 	if (last) {
 		pthread_mutex_destroy(&w->lock);
 		free(w->busy_ns);
+		free(w->idle);
+		free(w->moves);
 		free(w);
 	}
 	free(e->open);
@@ -479,6 +613,7 @@ static const struct fo_comm_transport transport = {
 	.alloc = alloc,
 	.release = release,
 	.check = check,
+	.idle = idle,
 	.abort = abort_group,
 	.close = close_end,
 };
@@ -489,6 +624,10 @@ static struct group *new_group(struct world *w, int ranks)
 	*g = (struct group){ .world = w, .ranks = ranks };
 	g->rank_of = fo_xmalloc((size_t)ranks * sizeof *g->rank_of);
 	g->sent = fo_xmalloc(2 * (size_t)ranks * (size_t)ranks * sizeof *g->sent);
+	pthread_mutex_lock(&w->lock);
+	g->next = w->groups;
+	w->groups = g;
+	pthread_mutex_unlock(&w->lock);
 	return g;
 }
 
@@ -558,7 +697,10 @@ fo_status fo_comm_local_open(int ranks, const struct fo_comm_local *options, str
 	pthread_mutex_init(&w->lock, NULL);
 	if (options)
 		w->options = *options;
+	w->ranks = ranks;
 	w->busy_ns = fo_xmalloc((size_t)ranks * sizeof *w->busy_ns);
+	w->idle = fo_xmalloc((size_t)ranks * sizeof *w->idle);
+	w->moves = fo_xmalloc((size_t)ranks * sizeof *w->moves);
 	struct group *g = new_group(w, ranks);
 	for (int r = 0; r < ranks; r++)
 		g->rank_of[r] = r;

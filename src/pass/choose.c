@@ -476,7 +476,7 @@ static fo_status measure_splits(struct search *s, const struct fo_ask *ask, int 
 	return s->splits
 		       ? FO_OK
 		       : fo_fail(FO_EARG, "no split of a step of %lld rows gives micro-batches of at most 2^28 tokens",
-				 (long long)batch_rows);
+				 (long long)(batch_rows * fo_mesh_ranks(&ask[0].run.mesh)));
 }
 
 /* ---- chunks of the loss ---- */
@@ -681,7 +681,7 @@ static fo_status choose_open(const struct fo_run *r, const struct room *room, st
 	int asks = asks_of(r, ask);
 	const struct fo_choose want = { .budget_bytes = room->budget_bytes,
 					.reserve_bytes = room->reserve_bytes,
-					.batch_rows = r->batch_rows,
+					.batch_rows = r->batch_rows / fo_mesh_ranks(&ask[0].run.mesh),
 					.host_apart = room->device != NULL,
 					.recompute = r->recompute == FO_RUN_RECOMPUTE_AUTO,
 					.fuse_loss = room->device && r->fuse_loss == FO_RUN_FUSE_LOSS_AUTO,

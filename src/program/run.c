@@ -246,12 +246,14 @@ static int64_t nearest_divisor(int64_t n, int64_t to, int dir)
 	return to >= 1 && to <= n ? to : 0;
 }
 
+/* The rows that ranks share: a micro-batch's, or where its rows are chosen those of the step. */
 static void check_rows(struct fo_opt_set *s, const struct fo_run *r)
 {
 	struct fo_str near = { 0 };
-	const int64_t rows = r->rows / r->ranks * r->ranks, below = nearest_divisor(r->rows, r->ranks, -1),
-		      above = nearest_divisor(r->rows, r->ranks, 1);
-	if (r->rows % r->ranks == 0)
+	const int64_t shared = r->batch_rows ? r->batch_rows : r->rows;
+	const int64_t rows = shared / r->ranks * r->ranks, below = nearest_divisor(shared, r->ranks, -1),
+		      above = nearest_divisor(shared, r->ranks, 1);
+	if (shared % r->ranks == 0)
 		return;
 	if (rows)
 		fo_str_printf(&near, "%lld or ", (long long)rows);
@@ -259,9 +261,11 @@ static void check_rows(struct fo_opt_set *s, const struct fo_run *r)
 	if (above)
 		fo_str_printf(&near, " or %lld", (long long)above);
 	fo_opt_problem(s,
-		       "%lld ranks cannot share the rows of a micro-batch evenly, train.rows=%lld: the nearest that "
+		       "%lld ranks cannot share the rows of a %s evenly, %s=%lld: the nearest that "
 		       "can be shared are %s rank%s",
-		       (long long)r->ranks, (long long)r->rows, near.data, above || below > 1 ? "s" : "");
+		       (long long)r->ranks, r->batch_rows ? "step" : "micro-batch",
+		       r->batch_rows ? "train.batch-rows" : "train.rows", (long long)shared, near.data,
+		       above || below > 1 ? "s" : "");
 	fo_str_fini(&near);
 }
 
@@ -272,19 +276,16 @@ static void check_ranks(struct fo_opt_set *s, const struct fo_run *r)
 		bool is;
 		const char *text;
 	} row[] = {
-		{ r->batch_rows != 0, "train.batch-rows: set train.rows and train.micro-batches" },
-		{ r->metered_every != 0, "train.metered-every: leave it out" },
 		{ r->fp8 != FO_FP8_OFF, "pass.fp8: scales would be of one rank's rows; leave it out" },
-		{ *r->program_file != 0, "program.file: leave it out" },
-		{ strcmp(r->affinity, "none") != 0, "run.affinity: leave it out" },
+		{ *r->program_file != 0, "program.file: a file holds the program of one rank; leave it out" },
+		{ strcmp(r->affinity, "none") != 0, "run.affinity: it binds the threads of one rank; leave it out" },
 		{ !strncmp(r->device, "cuda", 4), "train.device=cuda: ranks compute on the processor" },
 	};
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++)
 		if (row[i].is)
 			fo_opt_problem(s, "mesh.ranks=%lld cannot be combined with %s", (long long)r->ranks,
 				       row[i].text);
-	if (!r->batch_rows)
-		check_rows(s, r);
+	check_rows(s, r);
 }
 
 fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)

@@ -72,8 +72,10 @@ struct fo_exec_options {
 	int threads;         /* of kernels on lanes that compute (fo_lane_computes), one at a time; others use one */
 	bool poison;         /* fill each new generation with NaN first (tests, debug builds) */
 	uint64_t delay_seed; /* not 0: random delays before operations (tests) */
-	double *mac;         /* not NULL: `ref` counts multiply-accumulates here (tests) */
-	int timeline_steps;  /* steps that the span rings hold; 0: 64 */
+	/* Instance fail_at of rank fail_rank fails, where it is above 0 (tests). */
+	int fail_rank, fail_at;
+	double *mac;        /* not NULL: `ref` counts multiply-accumulates here (tests) */
+	int timeline_steps; /* steps that the span rings hold; 0: 64 */
 	/* The device, opened by the caller and closed after executors and store; NULL: the processor. With a device
 	 * isa, threads, delay_seed and mac are not used. */
 	struct fo_cuda *cuda;

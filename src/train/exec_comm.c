@@ -1,8 +1,6 @@
 /* Operations of class COMM: the calls of their tensors, started and tested. Who drives them is the engine's affair. */
 #include "train/exec_int.h"
 
-#include <stdio.h>
-
 /* What an operation does is named once, in ops.def; a call has the same names in the same order. */
 #define SAME(wire, kind) _Static_assert((int)FO_WIRE_##wire == 1 + (int)FO_COMM_##kind, "the order of comm/comm.h")
 SAME(ALL_REDUCE, ALL_REDUCE);
@@ -12,13 +10,6 @@ SAME(BROADCAST, BROADCAST);
 SAME(SEND, SEND);
 SAME(RECEIVE, RECV);
 SAME(ALL_TO_ALL, ALL_TO_ALL);
-
-static fo_status failed(const struct fo_exec *e, int id, fo_status st)
-{
-	char where[96];
-	fo_exec_where(e, id, where, sizeof where);
-	return fo_wrap(st, "%s of %s", fo_op_info(fo_instance_op(e->p, &e->u, id)->kind)->name, where);
-}
 
 static int64_t elements(const struct fo_tensor *t) { return t->rows * t->cols; }
 
@@ -59,13 +50,16 @@ fo_status fo_exec_transfer_start(struct fo_exec *e, int id, struct fo_transfer *
 	const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
 	struct fo_call c = fo_exec_call(e, id);
 	fo_exec_poison(e, id);
+	fo_status fails = fo_exec_fails(e, id);
+	if (fails != FO_OK)
+		return fo_exec_failed(e, id, fails);
 	t->comm = fo_links_of(e->o.links, o->group, o->lane);
 	t->n = 0;
 	for (int k = 0; k < fo_op_tensors(o->kind, o->n); k++) {
 		struct fo_comm_call call = call_of(&c, k, t);
 		fo_status st = fo_comm_start(t->comm, &call, &t->request[t->n++]);
 		if (st != FO_OK)
-			return failed(e, id, st);
+			return fo_exec_failed(e, id, st);
 	}
 	return FO_OK;
 }
@@ -77,7 +71,7 @@ fo_status fo_exec_transfer_test(struct fo_exec *e, int id, struct fo_transfer *t
 		bool over;
 		fo_status st = fo_comm_test(t->comm, &t->request[k], &over);
 		if (st != FO_OK)
-			return failed(e, id, st);
+			return fo_exec_failed(e, id, st);
 		left += !over;
 	}
 	*done = !left;

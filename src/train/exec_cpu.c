@@ -44,6 +44,10 @@ struct lane {
 	_Atomic int32_t done;   /* newest instance that has finished in this step */
 	_Atomic int32_t wanted; /* oldest instance that a sleeper waits for; INT32_MAX: nobody sleeps on this lane */
 	uint64_t delays;        /* random delays drawn so far */
+	/* What its thread does; guarded by the executor's lock. ASLEEP: until lane `of` has finished instance `until`. */
+	enum { ENDED, AWAKE, ASLEEP } state;
+	int of;
+	int32_t until;
 	/* Of a lane of communication, which the thread of all of these drives. */
 	bool linked, on_its_way;
 	int next; /* of `instance`: on its way, or the next to start */
@@ -77,6 +81,7 @@ static fo_status run_on(struct fo_exec *e, struct lane *ln, int id)
 	const struct prepared *pr = &e->cpu->op[fo_exec_op(e, id)];
 	struct fo_call c = fo_exec_call(e, id);
 	fo_exec_poison(e, id);
+	FO_TRY(fo_exec_fails(e, id));
 	if (fo_op_info(c.kind)->cls == FO_CLASS_HOST)
 		return e->port(e->ctx, c.attr.port, s->mb, c.arg, c.n);
 	c.threads = ln->threads;
@@ -94,6 +99,7 @@ static void nap(void)
 	nanosleep(&t, NULL);
 }
 
+/* On the calling thread, while nothing else of this rank runs. */
 static fo_status transfer(struct fo_exec *e, struct lane *ln, int id)
 {
 	bool done = false;
@@ -102,6 +108,7 @@ static fo_status transfer(struct fo_exec *e, struct lane *ln, int id)
 		FO_TRY(fo_exec_transfer_test(e, id, &ln->transfer, &done));
 		if (done)
 			return FO_OK;
+		fo_comm_idle(e->o.links->world, true);
 		nap();
 	}
 }
@@ -136,10 +143,13 @@ static void fail(struct fo_exec *e, fo_status st)
 /* Returns when instance `id` of lane `l` has finished, or the step has failed. A sleeper says first what it wants and
  * looks at `done` again; the other side stores `done` first and then looks at `wanted`, all in sequentially consistent
  * order: either the sleeper sees the new value or it is woken. */
-static void wait_for(struct fo_exec *e, int l, int32_t id)
+static void wait_for(struct fo_exec *e, struct lane *self, int l, int32_t id)
 {
 	struct lane *ln = &e->cpu->lane[l];
 	pthread_mutex_lock(&e->cpu->lock);
+	self->state = ASLEEP;
+	self->of = l;
+	self->until = id;
 	for (;;) {
 		if (id < atomic_load(&ln->wanted))
 			atomic_store(&ln->wanted, id);
@@ -147,6 +157,7 @@ static void wait_for(struct fo_exec *e, int l, int32_t id)
 			break;
 		pthread_cond_wait(&e->cpu->wake, &e->cpu->lock);
 	}
+	self->state = AWAKE;
 	pthread_mutex_unlock(&e->cpu->lock);
 }
 
@@ -180,7 +191,7 @@ static void run_lane(struct lane *ln, int32_t step)
 			if (l == ln->id || need < 0 || atomic_load(&e->cpu->lane[l].done) >= need)
 				continue;
 			int64_t t0 = fo_now_ns();
-			wait_for(e, l, need);
+			wait_for(e, ln, l, need);
 			fo_timeline_record(&e->timeline, ln->id, step, ~need, t0, fo_now_ns());
 		}
 		if (atomic_load(&e->cpu->failed))
@@ -195,7 +206,8 @@ static void run_lane(struct lane *ln, int32_t step)
 		if (fo_lane_computes(ln->id))
 			pthread_mutex_unlock(&e->cpu->cores);
 		if (st != FO_OK) {
-			fail(e, st);
+			/* One rank has one place for it; of several, one is to be named. */
+			fail(e, e->o.links ? fo_exec_failed(e, id, st) : st);
 			return;
 		}
 		finished(e, ln, id);
@@ -232,6 +244,24 @@ static void sleep_until_ready(struct fo_exec *e)
 			pthread_cond_wait(&x->wake, &x->lock);
 	}
 	pthread_mutex_unlock(&x->lock);
+}
+
+/* Can nothing move on this rank before a call that is on its way is over? The thread of communication asks: it alone
+ * ends instances of its lanes, so what is true stays true until it does. */
+static bool rests(struct fo_exec *e)
+{
+	struct fo_exec_cpu *x = e->cpu;
+	bool rests = true;
+	pthread_mutex_lock(&x->lock);
+	for (int l = 0; l < FO_LANE_COUNT && rests; l++) {
+		const struct lane *ln = &x->lane[l];
+		if (ln->linked)
+			rests = ln->next == ln->n || ln->on_its_way || !is_ready(e, ln, false);
+		else if (ln->state != ENDED)
+			rests = ln->state == ASLEEP && atomic_load(&x->lane[ln->of].done) < ln->until;
+	}
+	pthread_mutex_unlock(&x->lock);
+	return rests;
 }
 
 /* Starts or tests the lane's next instance. *moved: something changed. */
@@ -280,9 +310,11 @@ static void run_linked(struct fo_exec *e, int32_t step)
 		}
 		if (!left)
 			return;
-		if (!moved && under_way)
+		if (!moved && under_way) {
+			if (rests(e))
+				fo_comm_idle(e->o.links->world, true);
 			nap();
-		else if (!moved)
+		} else if (!moved)
 			sleep_until_ready(e);
 	}
 }
@@ -308,6 +340,8 @@ static void serve_steps(struct fo_exec *e, struct lane *ln)
 		else
 			run_linked(e, step);
 		pthread_mutex_lock(&e->cpu->lock);
+		if (ln)
+			ln->state = ENDED;
 		e->cpu->running--;
 		pthread_cond_broadcast(&e->cpu->wake);
 		pthread_mutex_unlock(&e->cpu->lock);
@@ -333,6 +367,7 @@ static fo_status step_all(struct fo_exec *e, int32_t step)
 	for (int l = 0; l < FO_LANE_COUNT; l++) {
 		atomic_store(&e->cpu->lane[l].done, -1);
 		atomic_store(&e->cpu->lane[l].wanted, INT32_MAX);
+		e->cpu->lane[l].state = e->cpu->lane[l].started || l == FO_LANE_COMPUTE ? AWAKE : ENDED;
 		e->cpu->running += e->cpu->lane[l].started;
 	}
 	e->cpu->running += e->cpu->linked;
@@ -343,6 +378,7 @@ static fo_status step_all(struct fo_exec *e, int32_t step)
 	pthread_mutex_unlock(&e->cpu->lock);
 	run_lane(&e->cpu->lane[FO_LANE_COMPUTE], step);
 	pthread_mutex_lock(&e->cpu->lock);
+	e->cpu->lane[FO_LANE_COMPUTE].state = ENDED;
 	while (e->cpu->running)
 		pthread_cond_wait(&e->cpu->wake, &e->cpu->lock);
 	pthread_mutex_unlock(&e->cpu->lock);

@@ -109,6 +109,5 @@ FO_CHECKED fo_status fo_exec_inputs_ready(struct fo_exec *e);
 FO_CHECKED fo_status fo_exec_inputs_take(struct fo_exec *e);
 FO_CHECKED fo_status fo_exec_inputs_ahead(struct fo_exec *e);
 fo_status fo_exec_cuda_step(struct fo_exec *e, int32_t step);
-FO_CHECKED fo_status fo_exec_failed(const struct fo_exec *e, int id, fo_status st); /* names the operation */
 
 #endif

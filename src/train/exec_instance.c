@@ -54,3 +54,17 @@ void fo_exec_where(const struct fo_exec *e, int id, char *out, size_t size)
 		snprintf(out + strlen(out), size - strlen(out), " (%s, micro-batch %d)", fo_phase_name[o->phase],
 			 s->mb + 1);
 }
+
+fo_status fo_exec_failed(const struct fo_exec *e, int id, fo_status st)
+{
+	char where[96];
+	fo_exec_where(e, id, where, sizeof where);
+	return fo_wrap(st, "%s of %s", fo_op_info(fo_instance_op(e->p, &e->u, id)->kind)->name, where);
+}
+
+fo_status fo_exec_fails(const struct fo_exec *e, int id)
+{
+	if (!e->o.fail_at || e->o.fail_at != id || e->o.fail_rank != e->p->rank)
+		return FO_OK;
+	return fo_fail(FO_EIO, "a fault was asked for");
+}

@@ -76,6 +76,10 @@ FO_CHECKED fo_status fo_exec_transfer_test(struct fo_exec *e, int id, struct fo_
 void fo_exec_poison(const struct fo_exec *e, int id);
 /* Does operand i of instance id begin a life whose bytes no other operand has? Such bytes may be poisoned. */
 bool fo_exec_begins(const struct fo_exec *e, int id, int i);
+/* Where an instance failed, before its error: "matmul of layer 7 (forward, micro-batch 2): ...". */
+FO_CHECKED fo_status fo_exec_failed(const struct fo_exec *e, int id, fo_status st);
+/* The error that option fail_at asks for. */
+FO_CHECKED fo_status fo_exec_fails(const struct fo_exec *e, int id);
 /* "layer 7 (forward, micro-batch 2)", "the head (backward, micro-batch 1)", "the step". */
 void fo_exec_where(const struct fo_exec *e, int id, char *out, size_t size);
 

@@ -8,13 +8,6 @@
 
 enum { WS_ALIGN = 256 }; /* promised by struct fo_cuda_queue */
 
-fo_status fo_exec_failed(const struct fo_exec *e, int id, fo_status st)
-{
-	char where[96];
-	fo_exec_where(e, id, where, sizeof where);
-	return fo_wrap(st, "%s of %s", fo_op_info(fo_instance_op(e->p, &e->u, id)->kind)->name, where);
-}
-
 /* ---- one instance ---- */
 
 static size_t tensor_bytes(const struct fo_tensor *t) { return (size_t)(t->rows * t->cols) * fo_dtype_bytes(t->dtype); }

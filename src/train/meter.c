@@ -6,8 +6,11 @@ fo_status fo_step_meter_open(struct fo_step_meter *m, struct fo_setup *set, int6
 {
 	const struct fo_run *r = set->run;
 	const struct fo_exec_options *o = &set->step.options;
+	/* Of several ranks rank 0 is metered, with its own threads; the others' next to it are part of what a step is.
+	 */
+	const int threads = fo_team_threads(o->threads, set->step.program.ranks);
 	int dtype = fo_run_precision(r) == FO_PRECISION_BF16 ? FO_BF16 : FO_F32;
-	*m = (struct fo_step_meter){ .every = r->metered_every, .exec = set->step.exec, .events = set->events };
+	*m = (struct fo_step_meter){ .every = r->metered_every, .set = set, .events = set->events };
 	if (!r->metered_every)
 		return FO_OK;
 	if (set->cuda) {
@@ -16,14 +19,14 @@ fo_status fo_step_meter_open(struct fo_step_meter *m, struct fo_setup *set, int6
 						  "device train.timed-every times operations");
 		return FO_OK;
 	}
-	fo_status st = fo_meter_init(&m->meter, fo_kernel_sets[o->isa], dtype, o->threads);
+	fo_status st = fo_meter_init(&m->meter, fo_kernel_sets[o->isa], dtype, threads);
 	if (st == FO_EUNSUPPORTED) {
 		fo_events_warn(m->events, "no step is metered: %s", fo_err_text());
 		return FO_OK;
 	}
 	FO_TRY(st);
 	m->on = true;
-	fo_metered_init(&m->spans, &set->step.program, fo_dtype_name[dtype], o->threads);
+	fo_metered_init(&m->spans, &set->step.program, fo_dtype_name[dtype], threads);
 	return fo_metered_open(&m->out, fo_arena_printf(&set->arena, "%s/" FO_METERED_FILE, r->dir), &m->spans);
 }
 
@@ -54,7 +57,8 @@ fo_status fo_step_meter_run(struct fo_step_meter *m, int64_t step)
 {
 	m->step = step;
 	fo_meter_attach(&m->meter); /* an evaluation in between may have run with other threads */
-	FO_TRY(fo_exec_step_around(m->exec, around, m));
+	struct fo_room_step *s = &m->set->step;
+	FO_TRY(fo_team_step_around(s->team, s->exec, &m->set->ports, (int32_t)step - 1, around, m));
 	if (fo_metered_write(&m->out, &m->spans) != FO_OK)
 		fo_events_warn(m->events, "%s; the steps' own results are not touched by that", fo_err_text());
 	return FO_OK;

@@ -91,7 +91,7 @@ struct fo_step_meter {
 	bool on; /* train.metered-every, and the kernel set can be metered */
 	int64_t every;
 	int64_t step; /* that runs, from 1 */
-	struct fo_exec *exec;
+	struct fo_setup *set;
 	struct fo_events *events;
 	struct fo_meter meter;
 	struct fo_metered spans; /* of the step that runs */

@@ -101,6 +101,7 @@ static void *rank_thread(void *arg)
 			fo_err_save(&r->error, st);
 			fo_comm_abort(r->world); /* nobody waits for this rank */
 		}
+		fo_comm_idle(r->world, true); /* before the next task it calls nothing */
 		if (task == QUIT)
 			close_rank(r);
 		pthread_mutex_lock(&t->lock);
@@ -120,6 +121,8 @@ static void begin(struct fo_team *t, enum task task, int32_t step)
 	t->task = task;
 	t->step = step;
 	t->tasks++;
+	for (int i = 0; i < t->ranks; i++)
+		fo_comm_idle(t->rank[i].world, false);
 	for (int i = 1; i < t->ranks; i++)
 		t->busy += t->rank[i].started;
 	pthread_cond_broadcast(&t->changed);
@@ -137,6 +140,7 @@ static fo_status end(struct fo_team *t, fo_status st)
 		fo_err_save(first, st);
 		fo_comm_abort(t->rank[0].world);
 	}
+	fo_comm_idle(t->rank[0].world, true);
 	pthread_mutex_lock(&t->lock);
 	while (t->busy)
 		pthread_cond_wait(&t->changed, &t->lock);
@@ -286,6 +290,16 @@ fo_status fo_team_step(struct fo_team *t, struct fo_exec *e, const struct fo_por
 	feed(t, ports);
 	begin(t, STEP, step);
 	return end(t, fo_exec_step(e, step));
+}
+
+fo_status fo_team_step_around(struct fo_team *t, struct fo_exec *e, const struct fo_ports *ports, int32_t step,
+			      fo_exec_around_fn *around, void *ctx)
+{
+	if (!t)
+		return fo_exec_step_around(e, around, ctx);
+	feed(t, ports);
+	begin(t, STEP, step);
+	return end(t, fo_exec_step_around(e, around, ctx));
 }
 
 fo_status fo_team_find_fault(struct fo_team *t, struct fo_exec *e, const struct fo_ports *ports,

@@ -123,6 +123,7 @@ static void *run_rank(void *arg)
 		}
 		after_step(r, s);
 	}
+	fo_comm_idle(r->world, true); /* it calls nothing more */
 	end_rank(r);
 	return NULL;
 }
