@@ -30,8 +30,8 @@ void fo_team_close(struct fo_team *t); /* NULL: nothing */
 /* Runs a step on rank 0's executor e and on all others (t NULL: there are none). ports are rank 0's: all take their
  * batch and numbers. An error is that of the rank that failed first, by name: "rank 2 of 4: ...". */
 FO_CHECKED fo_status fo_team_step(struct fo_team *t, struct fo_exec *e, const struct fo_ports *ports, int32_t step);
-/* The same with fo_exec_step_around on rank 0: the others' engines run the step as ever, so that none waits for an order
- * which rank 0 alone keeps to. */
+/* The same with fo_exec_step_around on rank 0: the others' engines run the step as ever, so that none waits for an
+ * order which rank 0 alone keeps to. */
 FO_CHECKED fo_status fo_team_step_around(struct fo_team *t, struct fo_exec *e, const struct fo_ports *ports,
 					 int32_t step, fo_exec_around_fn *around, void *ctx);
 /* fo_exec_find_fault on all ranks; the text names the rank. */

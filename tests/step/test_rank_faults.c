@@ -1,5 +1,5 @@
-/* What goes wrong on one rank ends the job, with one message that names rank and operation: operations that fail, on any
- * rank and at any place; and programs that differ, so that a rank never calls what the others wait for. A rank that is
+/* What goes wrong on one rank ends the job, with one message that names rank and operation: operations that fail, on
+ * any rank and at any place; and programs that differ, so that a rank never calls what the others wait for. A rank that is
  * merely late ends nothing. */
 #include "pass/pass.h"
 #include "support/choices.h"
@@ -34,6 +34,14 @@ static void name_of(const struct ranks_job *j, int rank, int id, char *out, size
 	snprintf(out, size, "%s of ", fo_op_info(fo_instance_op(&r->program, u, id)->kind)->name);
 }
 
+/* Nobody fails while another still opens its links. */
+static pthread_barrier_t opened;
+static void meet(struct ranks_rank *r)
+{
+	(void)r;
+	pthread_barrier_wait(&opened);
+}
+
 /* Of all ranks exactly one has an error of its own; the others say that it ended the job. */
 static void test_injected(void **state)
 {
@@ -51,6 +59,7 @@ static void test_injected(void **state)
 		j.options.fail_at = 1 + (int)choices_draw(instances - 1);
 		j.options.delay_seed = choices_draw(2) ? choices_seed + choices_draws : 0;
 		j.transport.shake = choices_draw(2) ? choices_seed + choices_draws : 0;
+		j.before = meet;
 		ranks_run(&j);
 		name_of(&whole, 0, j.options.fail_at, name, sizeof name);
 		for (int r = 0; r < RANKS; r++) {
@@ -116,6 +125,7 @@ static void test_lost(void **state)
 			char name[48];
 			int says = 0;
 			j.build = lose;
+			j.before = meet;
 			j.options.delay_seed = (uint64_t)(7 * lost_call + lost_rank);
 			j.transport.shake = (uint64_t)(5 * lost_call + lost_rank);
 			ranks_run(&j);
@@ -166,6 +176,7 @@ static void test_late(void **state)
 
 int main(void)
 {
+	pthread_barrier_init(&opened, NULL, RANKS);
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_injected), cmocka_unit_test(test_lost),
 					    cmocka_unit_test(test_late) };
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -385,11 +385,51 @@ static void test_faults(void **state)
 	assert_int_equal(fo_comm_local_open(FO_COMM_LOCAL_MOST + 1, NULL, c), FO_EARG);
 }
 
+/* Two of three ranks that wait for each other end the job as soon as both say that they do nothing else, whatever the
+ * third does; before, a rank that may still come is waited for. */
+static void test_stuck(void **state)
+{
+	(void)state;
+	struct fo_comm *c[3];
+	struct fo_comm_request first, second, sent, more;
+	float x = 1, got[3];
+	bool done;
+	const struct fo_comm_call from1 = { .kind = FO_COMM_RECV, .to = &got[0], .n = 1, .dtype = FO_F32, .peer = 1 },
+				  from2 = { .kind = FO_COMM_RECV, .to = &got[1], .n = 1, .dtype = FO_F32, .peer = 2 },
+				  from0 = { .kind = FO_COMM_RECV, .to = &got[2], .n = 1, .dtype = FO_F32, .peer = 0 },
+				  to1 = { .kind = FO_COMM_SEND, .from = &x, .n = 1, .dtype = FO_F32, .peer = 1 };
+	NEED(fo_comm_local_open(3, NULL, c) == FO_OK);
+	NEED(fo_comm_start(c[0], &from1, &first) == FO_OK);
+	NEED(fo_comm_start(c[1], &from2, &second) == FO_OK);
+	fo_comm_idle(c[0], true);
+	fo_comm_idle(c[1], true);
+	NEED(fo_comm_test(c[0], &first, &done) == FO_OK && !done);
+	NEED(fo_comm_start(c[2], &to1, &sent) == FO_OK);
+	fo_comm_idle(c[2], true); /* all wait, but what two of them wait for has come */
+	for (int i = 0; i < 2; i++) {
+		if (second.state)
+			NEED(fo_comm_test(c[1], &second, &done) == FO_OK);
+		if (sent.state)
+			NEED(fo_comm_test(c[2], &sent, &done) == FO_OK);
+	}
+	NEED(!second.state && !sent.state && got[1] == 1);
+	NEED(fo_comm_start(c[1], &from0, &more) == FO_OK);
+	NEED(fo_comm_test(c[1], &more, &done) == FO_OK && !done);
+	fo_comm_idle(c[1], true);
+	NEED(fo_comm_test(c[0], &first, &done) == FO_ECOMM);
+	NEED(strstr(fo_err_text(), "rank 0 waits for rank 1, which never calls it: it waits for rank 0 in receive of 1 "
+				   "f32") != NULL);
+	NEED(fo_comm_test(c[1], &more, &done) == FO_ECOMM);
+	NEED(fo_comm_check(c[2]) == FO_ECOMM);
+	for (int r = 0; r < 3; r++)
+		fo_comm_close(c[r]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_kinds), cmocka_unit_test(test_point_to_point), cmocka_unit_test(test_mesh),
-		cmocka_unit_test(test_links), cmocka_unit_test(test_faults),
+		cmocka_unit_test(test_links), cmocka_unit_test(test_faults),         cmocka_unit_test(test_stuck),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
