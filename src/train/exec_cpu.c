@@ -44,7 +44,7 @@ struct lane {
 	_Atomic int32_t done;   /* newest instance that has finished in this step */
 	_Atomic int32_t wanted; /* oldest instance that a sleeper waits for; INT32_MAX: nobody sleeps on this lane */
 	uint64_t delays;        /* random delays drawn so far */
-	/* What its thread does; guarded by the executor's lock. ASLEEP: until lane `of` has finished instance `until`. */
+	/* What its thread does; guarded by the executor's lock. ASLEEP: until lane `of` has finished `until`. */
 	enum { ENDED, AWAKE, ASLEEP } state;
 	int of;
 	int32_t until;

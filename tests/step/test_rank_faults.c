@@ -1,11 +1,12 @@
-/* What goes wrong on one rank ends the job, with one message that names rank and operation: operations that fail, on
- * any rank and at any place; and programs that differ, so that a rank never calls what the others wait for. A rank that is
- * merely late ends nothing. */
+/* What goes wrong on one rank ends the job, with one message that names rank and operation: operations that fail,
+ * on any rank and at any place; and programs that differ, so that a rank never calls what the others wait for.
+ * A rank that is merely late ends nothing. */
 #include "pass/pass.h"
 #include "support/choices.h"
 #include "support/must.h"
 #include "support/ranks.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
