@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum { KINDS = 256, DEPTH = 4 };
-#define CLOCK_BEHIND_NS 1000000000 /* of this library's clock behind the machine's */
+#define CLOCK_AHEAD_NS 1000000000000LL /* of this library's clock before the machine's: a quarter of an hour */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static CUpti_BuffersCallbackRequestFunc request;
@@ -33,7 +33,7 @@ CUptiResult cuptiGetVersion(uint32_t *v)
 }
 CUptiResult cuptiGetTimestamp(uint64_t *t)
 {
-	*t = (uint64_t)(fo_now_ns() - CLOCK_BEHIND_NS);
+	*t = (uint64_t)(fo_now_ns() + CLOCK_AHEAD_NS);
 	return CUPTI_SUCCESS;
 }
 CUptiResult cuptiGetResultString(CUptiResult r, const char **text)
@@ -163,8 +163,8 @@ void fo_software_cupti_kernel(const char *name, int64_t begin_ns, int64_t end_ns
 	if (enabled[CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL]) {
 		const CUpti_ActivityKernel10 k = { .kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
 						   .name = name,
-						   .start = (uint64_t)(begin_ns - CLOCK_BEHIND_NS),
-						   .end = (uint64_t)(end_ns - CLOCK_BEHIND_NS),
+						   .start = (uint64_t)(begin_ns + CLOCK_AHEAD_NS),
+						   .end = (uint64_t)(end_ns + CLOCK_AHEAD_NS),
 						   .correlationId = correlation,
 						   .graphNodeId = node,
 						   .streamId = 3 };

@@ -194,7 +194,7 @@ static void test_watch(void **state)
 	}
 	struct fo_state_use u = fo_state_watch_total(&w);
 	near(u.joules, 1500e-6);
-	assert_true(u.seconds >= 3 && u.seconds < 10);
+	assert_true(u.seconds >= 3 && u.seconds < 300);
 	near(u.clock_hz, 3e9);
 	/* A part without a tick of the clock does not hide the steal of the whole. */
 	assert_true(isnan(u.steal));
@@ -477,7 +477,7 @@ static void test_here(void **state)
 	fo_state_watch_start(&w, "");
 	usleep(20000);
 	struct fo_state_use u = fo_state_watch_sample(&w);
-	assert_true(u.seconds >= 0.02 && u.seconds < 60);
+	assert_true(u.seconds >= 0.02 && u.seconds < 600);
 	assert_true(isnan(u.steal) || (u.steal >= 0 && u.steal <= 1));
 	assert_true(isnan(u.clock_hz) || (u.clock_hz > 1e8 && u.clock_hz < 1e10));
 	assert_true(isnan(u.joules) || u.joules >= 0);
