@@ -214,45 +214,118 @@ static fo_status want_all(const struct export *in, const struct fo_record *r)
 	return check_place(in->trace);
 }
 
-/* Writes the timeline of a run, a predicted one of the same program, or both; r NULL: the prediction alone. */
+/* What a trace is made of: a process for each rank of a run, one for a prediction. */
+struct pieces {
+	struct fo_arena arena;
+	struct fo_trace_source *source;
+	int n;
+	struct fo_program *program; /* of ranks but the first, and of a prediction without a run */
+	struct fo_unrolled *unrolled;
+	int programs;
+	struct fo_timeline_file predicted;
+};
+
+static fo_status unroll_next(struct pieces *x, fo_status read)
+{
+	FO_TRY(read);
+	fo_status st = fo_unroll(&x->program[x->programs], &x->unrolled[x->programs]);
+	if (st == FO_OK)
+		x->programs++;
+	else
+		fo_program_fini(&x->program[x->programs]);
+	return st;
+}
+
+static fo_status add_ranks(struct pieces *x, const struct fo_record *r)
+{
+	struct fo_trace_source *first = &x->source[x->n++];
+	*first = (struct fo_trace_source){ .name = fo_arena_printf(&x->arena, "measured: %s", r->dir),
+					   .program = &r->program,
+					   .unrolled = &r->unrolled,
+					   .timeline = &r->timeline.t,
+					   .steps = &r->step };
+	if (r->ranks)
+		first->name = fo_arena_printf(&x->arena, "rank 0 of %d: %s", r->ranks, r->dir);
+	for (int i = 1; i < r->ranks; i++) {
+		const struct fo_record_rank *rank = &r->rank[i];
+		if (!rank->timeline)
+			continue;
+		FO_TRY(unroll_next(x, fo_timeline_program(&x->program[x->programs], rank->timeline, rank->file.path)));
+		x->source[x->n++] = (struct fo_trace_source){ .name = fo_arena_printf(&x->arena, "rank %d of %d: %s", i,
+										      r->ranks, r->dir),
+							      .program = &x->program[x->programs - 1],
+							      .unrolled = &x->unrolled[x->programs - 1],
+							      .timeline = &rank->timeline->t,
+							      .beside = true };
+	}
+	return FO_OK;
+}
+
+static fo_status add_predicted(struct pieces *x, const struct export *in, const struct fo_record *r)
+{
+	const struct fo_program *of = r ? &r->program : &x->program[0];
+	const char *what = r ? r->file[FO_RECORD_PROGRAM].path : in->program;
+	if (!*in->predicted)
+		return FO_OK;
+	FO_TRY(read_predicted(in->predicted, of, what, &x->predicted));
+	x->source[x->n++] = (struct fo_trace_source){ .name = fo_arena_printf(&x->arena, "predicted: %s",
+									      in->predicted),
+						      .program = of,
+						      .unrolled = r ? &r->unrolled : &x->unrolled[0],
+						      .timeline = &x->predicted.t };
+	return FO_OK;
+}
+
+/* Says which ranks' timelines are not in the trace, and why: of the first few. */
+static void say_absent(const struct fo_cli_call *call, const struct fo_record *r)
+{
+	enum { SHOWN = 4 };
+	int absent = 0;
+	if (call->json)
+		fo_json_array(call->json, "absent_ranks");
+	for (int i = 1; i < r->ranks; i++) {
+		const struct fo_record_rank *x = &r->rank[i];
+		if (x->timeline)
+			continue;
+		if (call->json)
+			fo_json_int(call->json, NULL, i);
+		else if (absent < SHOWN && x->file.state == FO_RECORD_ABSENT)
+			fo_doc_warning(call->doc, "rank %d is not in it: there is no '%s'", i, x->file.path);
+		else if (absent < SHOWN)
+			fo_doc_warning(call->doc, "rank %d is not in it: %s", i, x->file.why);
+		absent++;
+	}
+	if (call->json)
+		fo_json_close(call->json);
+	else if (absent > SHOWN)
+		fo_doc_warning(call->doc, "%d ranks are not in it", absent);
+}
+
+/* Writes the timelines of a run, a predicted one of the same program, or both; r NULL: the prediction alone. */
 static fo_status write_trace(const struct fo_cli_call *call, const struct fo_record *r)
 {
 	const struct export *in = call->in;
-	struct fo_timeline_file predicted = { 0 };
-	struct fo_arena a = { 0 };
-	struct fo_program p = { 0 };
-	struct fo_unrolled u = { 0 };
-	struct fo_trace_source source[2];
-	const char *what = r ? r->file[FO_RECORD_PROGRAM].path : in->program;
-	struct sources from = { source, 0 };
+	size_t most = 2 + (size_t)(r ? r->ranks : 0);
+	struct pieces x = { 0 };
 	int64_t bytes = 0;
-	fo_status st = FO_OK;
-	if (r) {
-		source[from.n++] = (struct fo_trace_source){ .name = fo_arena_printf(&a, "measured: %s", r->dir),
-							     .program = &r->program,
-							     .unrolled = &r->unrolled,
-							     .timeline = &r->timeline.t,
-							     .steps = &r->step };
-	} else {
-		FO_TRY_OR(st, fo_program_read(&p, in->program, false), done);
-		FO_TRY_OR(st, fo_unroll(&p, &u), done);
+	x.source = fo_arena_alloc(&x.arena, most * sizeof *x.source);
+	x.program = fo_arena_alloc(&x.arena, most * sizeof *x.program);
+	x.unrolled = fo_arena_alloc(&x.arena, most * sizeof *x.unrolled);
+	fo_status st = r ? add_ranks(&x, r) : unroll_next(&x, fo_program_read(&x.program[0], in->program, false));
+	if (st == FO_OK)
+		st = add_predicted(&x, in, r);
+	if (st == FO_OK)
+		st = write_file(in->trace, fill_trace, &(struct sources){ x.source, x.n }, &bytes);
+	if (st == FO_OK)
+		say_wrote(call, "trace", in->trace, "%s; open it in ui.perfetto.dev", fo_doc_bytes(call->doc, bytes));
+	if (st == FO_OK && r && r->ranks)
+		say_absent(call, r);
+	fo_timeline_fini(&x.predicted.t);
+	for (int i = 0; i < x.programs; i++) {
+		fo_unrolled_fini(&x.unrolled[i]);
+		fo_program_fini(&x.program[i]);
 	}
-	if (*in->predicted) {
-		const struct fo_program *of = r ? &r->program : &p;
-		FO_TRY_OR(st, read_predicted(in->predicted, of, what, &predicted), done);
-		source[from.n++] = (struct fo_trace_source){ .name = fo_arena_printf(&a, "predicted: %s",
-										     in->predicted),
-							     .program = of,
-							     .unrolled = r ? &r->unrolled : &u,
-							     .timeline = &predicted.t };
-	}
-	FO_TRY_OR(st, write_file(in->trace, fill_trace, &from, &bytes), done);
-	say_wrote(call, "trace", in->trace, "%s; open it in ui.perfetto.dev", fo_doc_bytes(call->doc, bytes));
-done:
-	fo_timeline_fini(&predicted.t);
-	fo_unrolled_fini(&u);
-	fo_program_fini(&p);
-	fo_arena_fini(&a);
+	fo_arena_fini(&x.arena);
 	return st;
 }
 
@@ -383,7 +456,7 @@ static fo_status run(const struct fo_cli_call *call)
 	struct fo_record r;
 	unsigned with = *in->prometheus ? FO_RECORD_WITH_PROGRAM : 0;
 	if (*in->trace)
-		with = FO_RECORD_WITH_TIMELINE;
+		with = FO_RECORD_WITH_RANKS;
 	FO_TRY(fo_record_open(&r, dir, with));
 	fo_status st = export_run(call, &r);
 	fo_record_fini(&r);

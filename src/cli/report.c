@@ -47,7 +47,7 @@ static fo_status run(const struct fo_cli_call *call)
 	/* A page that --html names was checked with the options. */
 	fo_status st = in->html || in->force ? FO_OK : fo_output_may_replace(FO_OUTPUT_PAGE, page);
 	if (st == FO_OK)
-		st = fo_record_open(&r, dir, FO_RECORD_WITH_TIMELINE | FO_RECORD_WITH_METERED);
+		st = fo_record_open(&r, dir, FO_RECORD_WITH_RANKS | FO_RECORD_WITH_METERED);
 	if (st == FO_OK) {
 		fo_report_make(&o, &r);
 		st = print(call, &o, page);

@@ -184,9 +184,61 @@ static void open_file(struct fo_record *r, enum fo_record_file_id id,
 	fo_err_clear();
 }
 
+/* ---- ranks ---- */
+
+/* A sentence of what is wrong with the file of a rank; then its timeline is left alone. */
+static void refuse_rank(struct fo_record *r, struct fo_record_rank *x, const char *why)
+{
+	x->file.state = FO_RECORD_DAMAGED;
+	x->file.why = fo_arena_strdup(&r->arena, why);
+	x->timeline = NULL;
+	fo_err_clear();
+}
+
+static fo_status read_rank(const struct fo_record *r, struct fo_record_rank *x, int rank)
+{
+	const struct fo_timeline_file *first = NULL;
+	const char *path = x->file.path;
+	if (rank)
+		FO_TRY(fo_timeline_read(&x->own, path));
+	x->timeline = rank ? &x->own : &r->timeline;
+	for (int i = 0; i < rank && !first; i++)
+		first = r->rank[i].timeline;
+	if (!x->timeline->ranks)
+		return fo_fail(FO_EFORMAT,
+			       "'%s' says nothing of other ranks, as an earlier version wrote it: for whom they "
+			       "waited is not known from this",
+			       path);
+	if (x->timeline->rank != rank || x->timeline->ranks != r->ranks)
+		return fo_fail(FO_EFORMAT, "'%s' is of rank %d of %d, expected rank %d of %d", path, x->timeline->rank,
+			       x->timeline->ranks, rank, r->ranks);
+	if (first && !fo_timeline_same_run(first, x->timeline))
+		return fo_fail(FO_EFORMAT, "'%s' is of another run than '%s'", path, r->rank[first->rank].file.path);
+	return FO_OK;
+}
+
+static void read_ranks(struct fo_record *r)
+{
+	struct stat st;
+	if (r->file[FO_RECORD_PROGRAM].state != FO_RECORD_WHOLE || r->program.ranks < 2)
+		return;
+	r->ranks = r->program.ranks;
+	r->rank = fo_xmalloc((size_t)r->ranks * sizeof *r->rank);
+	for (int i = 0; i < r->ranks; i++) {
+		struct fo_record_rank *x = &r->rank[i];
+		x->file = (struct fo_record_file){ .path = fo_timeline_rank_path(&r->arena, r->dir, i), .why = "" };
+		if (!i)
+			x->file = r->file[FO_RECORD_TIMELINE];
+		else if (!stat(x->file.path, &st) || errno != ENOENT)
+			x->file.state = FO_RECORD_WHOLE;
+		if (x->file.state == FO_RECORD_WHOLE && read_rank(r, x, i) != FO_OK)
+			refuse_rank(r, x, fo_err_text());
+	}
+}
+
 static void begin(struct fo_record *r, const char *dir)
 {
-	static const char *const name[] = { "run.json", "log.jsonl", "program.txt", "timeline.fot", FO_METERED_FILE };
+	static const char *const name[] = { "run.json", "log.jsonl", "program.txt", FO_TIMELINE_FILE, FO_METERED_FILE };
 	*r = (struct fo_record){ 0 };
 	fo_schema_blank(&fo_run_schema, r);
 	r->dir = fo_arena_strdup(&r->arena, dir);
@@ -212,10 +264,12 @@ fo_status fo_record_open(struct fo_record *r, const char *dir, unsigned with)
 	open_file(r, FO_RECORD_LOG, read_log);
 	if (with)
 		open_file(r, FO_RECORD_PROGRAM, read_program);
-	if (with & FO_RECORD_WITH_TIMELINE)
+	if (with & (FO_RECORD_WITH_TIMELINE | FO_RECORD_WITH_RANKS))
 		open_file(r, FO_RECORD_TIMELINE, read_timeline);
 	if (with & FO_RECORD_WITH_METERED)
 		open_file(r, FO_RECORD_METERED, read_metered);
+	if (with & FO_RECORD_WITH_RANKS)
+		read_ranks(r);
 	return FO_OK;
 }
 
@@ -229,6 +283,9 @@ void fo_record_fini(struct fo_record *r)
 		fo_unrolled_fini(&r->unrolled);
 		fo_program_fini(&r->program);
 	}
+	for (int i = 1; i < r->ranks; i++)
+		fo_timeline_fini(&r->rank[i].own.t);
+	free(r->rank);
 	free(r->step.step);
 	free(r->step.start);
 	for (int f = 0; f < FO_STEP_FIELD_COUNT; f++)

@@ -167,6 +167,14 @@ struct fo_record_file {
 	const char *path, *why; /* why: the sentence of a damaged one; else "" */
 };
 
+/* What a rank of several left. */
+struct fo_record_rank {
+	struct fo_record_file file;
+	const struct fo_timeline_file
+		*timeline;           /* NULL: not whole, of another run, or without what several ranks need */
+	struct fo_timeline_file own; /* of all but rank 0: what timeline points to */
+};
+
 struct fo_record_option {
 	const char *key, *value, *origin, *where; /* the value as text; "" where it is not set */
 };
@@ -205,12 +213,15 @@ struct fo_record {
 	struct fo_unrolled unrolled; /* planned: offsets and sizes are set */
 	struct fo_timeline_file timeline;
 	struct fo_metered metered;
+	struct fo_record_rank *rank; /* with FO_RECORD_WITH_RANKS: of each rank of a program of several */
+	int ranks;                   /* 0: not asked for, one rank, or no program */
 };
 
 enum {
 	FO_RECORD_WITH_PROGRAM = 1,
 	FO_RECORD_WITH_TIMELINE = 2,
-	FO_RECORD_WITH_METERED = 4 /* both with the program, which they need */
+	FO_RECORD_WITH_METERED = 4, /* both with the program, which they need */
+	FO_RECORD_WITH_RANKS = 8    /* with the timeline: those of the other ranks too */
 };
 
 /* Opens run directory `dir`. FO_EIO: there is no such folder; FO_EARG: it has neither run.json nor log.jsonl. Other

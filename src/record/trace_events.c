@@ -12,7 +12,7 @@ struct writer {
 	struct fo_json j;
 	const struct fo_trace_source *from;
 	int pid;
-	int64_t origin_ns;
+	int64_t origin_ns, first_ns; /* subtracted from times; the first time of a run, on rank 0's clock */
 };
 
 static fo_status flush(struct writer *w, size_t least)
@@ -92,6 +92,11 @@ static void operation(struct writer *w, const struct fo_span *s, int lane, struc
 		fo_json_real(&w->j, "model_flop", c.model);
 		fo_json_real(&w->j, "exec_flop", c.exec);
 		fo_json_real(&w->j, "bytes", c.bytes);
+		if (fo_op_info(o->kind)->wire != FO_WIRE_NONE) {
+			fo_json_text(&w->j, "group", fo_group_name[o->group]);
+			fo_json_int(&w->j, "members", fo_mesh_group(&p->run.mesh, (enum fo_group)o->group, NULL, NULL));
+			fo_json_real(&w->j, "received_bytes", c.wire);
+		}
 		if (c.exec > 0 && seconds > 0)
 			fo_json_real(&w->j, "exec_flop_per_second", c.exec / seconds);
 	}
@@ -167,10 +172,12 @@ static fo_status put_source(struct writer *w)
 	const struct fo_timeline *t = w->from->timeline;
 	struct fo_str shapes = { 0 };
 	fo_status st = FO_OK;
-	w->origin_ns = INT64_MAX;
-	for (int l = 0; l < FO_LANE_COUNT; l++)
-		if (t->lane[l].n && t->lane[l].span[0].begin_ns < w->origin_ns)
-			w->origin_ns = t->lane[l].span[0].begin_ns;
+	if (!w->from->beside)
+		w->first_ns = INT64_MAX;
+	for (int l = 0; l < FO_LANE_COUNT && !w->from->beside; l++)
+		if (t->lane[l].n && t->lane[l].span[0].begin_ns < w->first_ns)
+			w->first_ns = t->lane[l].span[0].begin_ns;
+	w->origin_ns = w->first_ns - t->whose.clock_offset_ns;
 	metadata(w, "process_name", 0, "name", w->from->name, 0);
 	metadata(w, "process_sort_index", 0, "sort_index", NULL, w->pid);
 	if (t->lane[FO_LANE_COMPUTE].n)

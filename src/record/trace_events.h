@@ -17,6 +17,7 @@ struct fo_trace_source {
 	const struct fo_unrolled *unrolled; /* of it */
 	const struct fo_timeline *timeline;
 	const struct fo_record_steps *steps; /* counters of MFU and tokens/s by step; NULL: none */
+	bool beside; /* another rank of the run before it: its time 0 is the same, with its clock offset */
 };
 
 struct fo_trace_sink {

@@ -139,6 +139,7 @@ void fo_report_make(struct fo_report *o, const struct fo_record *r)
 	fo_report_find_phases(o);
 	fo_report_find_gaps(o);
 	o->has_profile = fo_record_profile_total(r, &o->profile) && o->profile.total_ns > 0;
+	fo_report_look_at_ranks(o);
 	fo_report_look_at_memory(o);
 	o->machine = fo_machine_over(r, INT64_MIN, INT64_MAX, true);
 	o->machine.load = fo_record_load(r); /* the highest */
@@ -149,6 +150,7 @@ void fo_report_make(struct fo_report *o, const struct fo_record *r)
 void fo_report_fini(struct fo_report *o)
 {
 	free(o->phase);
+	fo_ranks_fini(&o->ranks);
 	fo_arena_fini(&o->arena);
 	*o = (struct fo_report){ 0 };
 }
@@ -172,6 +174,9 @@ const char *fo_report_missing(const struct fo_report *o, int i, char *text)
 			snprintf(text, FO_REPORT_MISSING, "damaged: %s", f->why);
 		return text;
 	}
+	const char *rank = fo_report_missing_rank(o, i, &at, text);
+	if (rank)
+		return rank;
 	if (r->torn && at++ == i)
 		return "the log's last line is cut, as a kill leaves it or a run that writes just now: it is left out";
 	if (r->bad_lines && at++ == i) {

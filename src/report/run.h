@@ -12,6 +12,7 @@
 #include "base/fs.h"
 #include "draw/doc.h"
 #include "record/record.h"
+#include "timeline/ranks.h"
 
 /* A slow phase: a stretch of steps whose time, as a running median of FO_SLOW_WINDOW steps, is more than
  * FO_SLOW_TIMES the median of all the run's steps. Phases less than a window apart are one. A run of which more than
@@ -81,6 +82,7 @@ struct fo_report {
 	int64_t gaps[FO_GAP_COUNT];
 	bool has_profile;
 	struct fo_profile profile;
+	struct fo_ranks ranks; /* ranks 0: the run has one, or left nothing of several */
 	struct fo_report_memory memory;
 	struct fo_state_use machine; /* over the whole log; load: the highest */
 	/* Composed from metered steps (timeline/metered.h); NaN: there are none. */

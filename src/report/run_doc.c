@@ -799,6 +799,7 @@ void fo_report_doc(const struct fo_report *o, struct fo_doc *d)
 	fo_doc_only(d, FO_DOC_BOTH);
 	say_loss(&p);
 	say_speed(&p);
+	fo_report_say_ranks(o, d);
 	say_trouble(&p);
 	step_figures(&p);
 	fo_doc_only(d, FO_DOC_TERM);
@@ -806,11 +807,13 @@ void fo_report_doc(const struct fo_report *o, struct fo_doc *d)
 	machine_figures(&p);
 	say_split(&p);
 	screen_lists(&p);
+	fo_report_draw_ranks(o, d, false);
 	fo_doc_only(d, FO_DOC_PAGE);
 	draw_loss(&p);
 	draw_mfu(&p);
 	draw_phases(&p);
 	draw_time(&p);
+	fo_report_draw_ranks(o, d, true);
 	draw_memory(&p);
 	draw_machine(&p);
 	draw_guards(&p);
