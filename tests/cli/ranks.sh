@@ -51,6 +51,72 @@ says "2 x 4 rows of 32 tokens per step"
 run 0 eval parts
 says "^Logged: .* the same"
 
+# All ranks are recorded. What they computed, waited and received: the same figures in the report's JSON, and counted again from the
+# exported trace.
+for rank in 1 2 3; do [ -s by4/timeline-rank$rank.fot ] || wrong "rank $rank left no timeline"; done
+[ ! -e parts/timeline-rank4.fot ] && [ ! -e by4/program-rank1.txt ] || wrong "a file of a rank that is none, or a program twice"
+run 0 report by4
+says "^Ranks: .*of a step" "^  rank 3 .*[0-9]" "^  data, rank 3 "
+run 0 export by4 --trace by4.json
+run 0 report by4 --json
+python3 - out by4.json <<'END' || wrong "the report's ranks and the exported trace do not agree"
+import json, sys
+ranks = json.load(open(sys.argv[1]))["ranks"]
+events = json.load(open(sys.argv[2]))
+events = events["traceEvents"] if isinstance(events, dict) else events
+assert ranks["ranks"] == ranks["known"] == 4 and ranks["steps"] == 6 and ranks["unmatched"] == 0, ranks
+names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+assert [names[p] for p in sorted(names)] == ["rank %d of 4: by4" % r for r in range(4)], names
+calls, received = {}, [0] * 4
+for e in events:
+    if e["ph"] == "X" and "received_bytes" in e.get("args", {}):
+        rank = int(names[e["pid"]].split()[1])
+        calls.setdefault((e["args"]["step"], e["args"]["instance"]), {})[rank] = (e["ts"], e["ts"] + e["dur"])
+        received[rank] += e["args"]["received_bytes"]
+assert calls and all(len(c) == 4 for c in calls.values()) and len(calls) * 4 == ranks["calls"]
+waited, transfer, last = [0] * 4, [0] * 4, [0] * 4
+for call in calls.values():
+    latest = max(b for b, _ in call.values())
+    last[min(r for r, (b, _) in call.items() if b == latest)] += 1
+    for r, (begin, end) in call.items():
+        arrived = min(max(latest, begin), end)
+        waited[r] += arrived - begin
+        transfer[r] += end - arrived
+for g in ranks["group"]:
+    r = g["rank"]
+    near = lambda got, want: abs(got * 6e6 - want) < 0.01 + 1e-6 * want
+    assert g["group"] == "data" and g["members"] == 4 and g["calls"] == len(calls) and g["received_bytes"] == received[r], g
+    assert near(g["wait_seconds"], waited[r]) and near(g["transfer_seconds"], transfer[r]) and g["last"] == last[r], (g, waited, last)
+for t in ranks["rank"]:
+    parts = ["compute", "exposed_wait", "exposed_transfer", "exposed_unknown", "other"]
+    assert t["known"] and abs(sum(t[p + "_seconds"] for p in parts) - t["step_seconds"]) < 1e-9 and t["step_seconds"] > 0, t
+END
+run "0|1" diagnose by4
+says "^  4 ranks" "operations matched"
+! grep -q '^ *left out: ' out || wrong "a rank of the run is left out"
+run 0 report one --json
+says '"ranks": null'
+# Half a file, one of another run, none at all: each is told, and nothing is guessed.
+run 0 train $small --run.dir=other --ranks=4 --run.threads=4
+cp other/timeline-rank1.fot by4/
+rm by4/timeline-rank2.fot
+head -c 2000 other/timeline-rank3.fot >by4/timeline-rank3.fot
+run 0 report by4
+says "timeline-rank1.fot. is of another run than .*timeline.fot" "there is no by4/timeline-rank2.fot" "rank3.fot. is cut off" \
+	"^  rank 1 *- *- *-"
+run 0 report by4 --json
+says '"known": 1,' '"exposed_wait_seconds": null' '"waited_for_rank": null'
+run 0 export by4 --trace by4.json --force
+says "rank 1 is not in it: .*another run" "rank 2 is not in it: there is no" "rank 3 is not in it: .*cut off"
+run "0|1" diagnose by4
+says "rank 0 alone, of the job's 4" "timeline-rank1.fot' is of another run" "is cut off"
+refused 2 "not one job: .* were written by two runs" diagnose by4/timeline.fot other/timeline-rank1.fot
+# A run with fewer ranks in the same folder leaves no file of the others; one with one rank none at all.
+run 0 train $small --optim.schedule=constant --run.dir=parts --ranks=2 --train.steps=9
+[ -e parts/timeline-rank1.fot ] && [ ! -e parts/timeline-rank2.fot ] || wrong "files of ranks that are no more, or too few"
+run 0 train $small --optim.schedule=constant --run.dir=parts --train.steps=10
+[ ! -e parts/timeline-rank1.fot ] || wrong "files of ranks that are no more"
+
 # A value that is not finite: the rank that made it is named.
 refused 1 "on rank [01] of 2, .* the first value that is not finite" train $small --run.dir=nan --ranks=2 --optim.lr=10 \
 	--optim.warmup=0 --optim.clip=0 --optim.eps=0 --train.steps=400

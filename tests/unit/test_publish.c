@@ -372,8 +372,8 @@ static void test_trace(void **state)
 	double mfu[] = { 0.5 };
 	int64_t number_of[] = { 6 };
 	struct fo_record_steps steps = { .n = 1, .step = number_of, .value = { [FO_STEP_MFU] = mfu } };
-	struct fo_trace_source source[2] = { { "measured: \"x\"", &p, &u, &t, &steps },
-					     { "predicted", &p, &u, &t, NULL } };
+	struct fo_trace_source source[2] = { { "measured: \"x\"", &p, &u, &t, &steps, false },
+					     { "predicted", &p, &u, &t, NULL, false } };
 	struct fo_str out = { 0 };
 	must(fo_trace_events_write(source, 2, &(struct fo_trace_sink){ &out, gather }));
 	json_error_t why;
