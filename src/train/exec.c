@@ -226,9 +226,25 @@ void fo_exec_free(struct fo_exec *e)
 const struct fo_unrolled *fo_exec_unrolled(const struct fo_exec *e) { return &e->u; }
 struct fo_timeline *fo_exec_timeline(struct fo_exec *e) { return &e->timeline; }
 
+static int64_t tables_bytes(const struct fo_exec *e)
+{
+	const struct fo_program *p = e->p;
+	const struct fo_unrolled *u = &e->u;
+	size_t rooms = 0, per_op = sizeof *e->op + sizeof *e->call,
+	       per_instance = sizeof *u->slot + sizeof *u->op + sizeof *u->wait + sizeof *u->arg_begin +
+			      sizeof *u->first,
+	       per_life = sizeof *u->life + sizeof *e->data;
+	for (int b = 0; b < p->nblock; b++)
+		rooms += (size_t)p->block[b].cap;
+	return (int64_t)((size_t)e->ops * per_op + rooms * sizeof(struct fo_op) + (size_t)u->n * per_instance +
+			 (size_t)u->arg_begin[u->n] * sizeof *u->life_of + (size_t)u->nlife * per_life +
+			 p->buf_cap * sizeof *p->buf + p->block_cap * sizeof *p->block + p->slot_cap * sizeof *p->slot +
+			 (size_t)p->nslot * sizeof *u->slot_begin + p->param_cap * sizeof *p->param);
+}
+
 struct fo_memory fo_exec_memory(const struct fo_exec *e)
 {
-	struct fo_memory m = { .max_live = e->u.max_live_bytes };
+	struct fo_memory m = { .max_live = e->u.max_live_bytes, .tables = tables_bytes(e) };
 	e->engine->memory(e, &m);
 	return m;
 }

@@ -134,7 +134,11 @@ struct fo_timeline *fo_exec_timeline(struct fo_exec *e);
 struct fo_memory {
 	int64_t arena, persistent, workspace, max_live; /* on a device: of its memory */
 	int64_t host_arena; /* buffers of home HOST, beside the arena; page-locked where a device computes */
-	int64_t staging;    /* device: page-locked host memory of this executor, for batches and losses */
+	/* Processor: what the program, its unrolled form and the executor's tables take of the heap, and the stacks of
+	 * its threads. A job with several ranks counts it for each but the first, whose tables lie in memory that
+	 * preparing the run has left; the stacks' part is an estimate. */
+	int64_t tables;
+	int64_t staging; /* device: page-locked host memory of this executor, for batches and losses */
 	/* Device: the host's copy of persistent buffers (of a resident store its tables, until fo_exec_fetch takes
 	 * fo_store_bytes more) and its page-locked pieces. All executors of a store share it. */
 	int64_t host;

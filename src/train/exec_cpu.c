@@ -31,6 +31,8 @@ struct prepared {
 
 /* Between two looks at what is on its way. The kernel adds 50 us of slack; a call of a few MB takes longer. */
 enum { NAP_NS = 20000 };
+/* What a thread touches of its stack and of its part of the heap, as measured. */
+enum { STACK_BYTES = 32 << 10 };
 
 struct lane {
 	struct fo_exec *e;
@@ -536,6 +538,13 @@ static void memory(const struct fo_exec *e, struct fo_memory *m)
 	m->arena = (int64_t)fo_pages_size((size_t)e->u.arena_bytes);
 	m->persistent = (int64_t)fo_pages_size((size_t)fo_store_bytes(e->store));
 	m->host_arena = e->u.host_arena_bytes ? (int64_t)fo_pages_size((size_t)e->u.host_arena_bytes) : 0;
+	int threads = e->cpu->linked;
+	for (int l = 0; l < FO_LANE_COUNT; l++) {
+		threads += e->cpu->lane[l].started;
+		m->tables += (int64_t)e->u.n * (int64_t)sizeof *e->cpu->lane[l].instance;
+	}
+	/* Those of its lanes, the one that calls it, and the team that this one has. */
+	m->tables += (threads + e->o.threads) * STACK_BYTES;
 	for (int l = 0; l < FO_LANE_COUNT; l++)
 		m->workspace += e->cpu->lane[l].ws_bytes ? (int64_t)fo_pages_size(e->cpu->lane[l].ws_bytes) : 0;
 }

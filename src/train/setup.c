@@ -193,7 +193,7 @@ int64_t fo_setup_loader_bytes(const struct fo_setup *s)
 		eval = p->eval_program.tokens * TOKEN_BYTES * s->eval_batches,
 		order = fo_loader_order_bytes(&s->corpus.train, &shape);
 	return (int64_t)fo_pages_size((size_t)(STEPS * step + order)) + eval +
-	       (int64_t)fo_pages_size(fo_exec_timeline(p->exec)->bytes) + fo_team_timeline_bytes(p->team) +
+	       (int64_t)fo_pages_size(fo_exec_timeline(p->exec)->bytes) + fo_team_beside_bytes(p->team) +
 	       (int64_t)fo_pages_size(fo_exec_timeline(p->eval)->bytes);
 }
 

@@ -48,25 +48,10 @@ int fo_team_threads(int threads, int ranks) { return threads / ranks > 1 ? threa
 
 /* ---- a rank's thread ---- */
 
-static fo_status open_rank(struct rank *r)
-{
-	struct fo_team *t = r->team;
-	struct fo_lowering low = t->first->run;
-	struct fo_exec_options o = t->options;
-	low.mesh.rank = r->number;
-	r->ports.rank = r->number;
-	r->ports.ranks = t->ranks;
-	FO_TRY(fo_pass_build(&r->program, &t->first->model, &low));
-	FO_TRY(fo_links_open(&r->links, r->world, &r->program));
-	FO_TRY(fo_store_new(&r->store, &r->program));
-	o.links = &r->links;
-	return fo_exec_new(&r->exec, &r->program, r->store, &o, t->port, &r->ports, NULL);
-}
-
 static fo_status work(struct rank *r, enum task task, int32_t step)
 {
 	switch (task) {
-	case OPEN: return open_rank(r);
+	case OPEN: return fo_links_open(&r->links, r->world, &r->program);
 	case STEP: return fo_exec_step(r->exec, step);
 	case FIND_FAULT: return fo_exec_find_fault(r->exec, &r->fault);
 	case NOTHING:
@@ -158,6 +143,35 @@ static fo_status end(struct fo_team *t, fo_status st)
 
 /* ---- a job's life ---- */
 
+static fo_status build_rank(struct rank *r)
+{
+	struct fo_lowering low = r->team->first->run;
+	low.mesh.rank = r->number;
+	r->ports.rank = r->number;
+	r->ports.ranks = r->team->ranks;
+	return fo_pass_build(&r->program, &r->team->first->model, &low);
+}
+
+static fo_status make_rank(struct rank *r)
+{
+	struct fo_exec_options o = r->team->options;
+	o.links = &r->links;
+	FO_TRY(fo_store_new(&r->store, &r->program));
+	return fo_exec_new(&r->exec, &r->program, r->store, &o, r->team->port, &r->ports, NULL);
+}
+
+/* On this thread, one rank after the other: what lowering and planning took and gave back serves the next rank, where
+ * threads of their own would each keep as much. */
+static fo_status for_each(struct fo_team *t, fo_status (*fn)(struct rank *r))
+{
+	for (int i = 1; i < t->ranks; i++) {
+		fo_status st = fn(&t->rank[i]);
+		if (st != FO_OK)
+			return fo_wrap(st, "rank %d of %d", i, t->ranks);
+	}
+	return FO_OK;
+}
+
 fo_status fo_team_open(struct fo_team **out, const struct fo_program *first, const struct fo_exec_options *o,
 		       fo_port_fn *port)
 {
@@ -182,8 +196,10 @@ fo_status fo_team_open(struct fo_team **out, const struct fo_program *first, con
 	}
 	free(world);
 	FO_TRY(st);
+	FO_TRY(for_each(t, build_rank));
 	begin(t, OPEN, 0);
-	return end(t, fo_links_open(&t->rank[0].links, t->rank[0].world, first));
+	FO_TRY(end(t, fo_links_open(&t->rank[0].links, t->rank[0].world, first)));
+	return for_each(t, make_rank);
 }
 
 struct fo_links *fo_team_links(struct fo_team *t) { return &t->rank[0].links; }
@@ -205,11 +221,12 @@ fo_status fo_team_copy(struct fo_team *t, const struct fo_store *first)
 
 /* ---- timelines ---- */
 
-int64_t fo_team_timeline_bytes(const struct fo_team *t)
+int64_t fo_team_beside_bytes(const struct fo_team *t)
 {
 	int64_t sum = 0;
 	for (int i = 1; t && i < t->ranks; i++)
-		sum += (int64_t)fo_pages_size(fo_exec_timeline(t->rank[i].exec)->bytes);
+		sum += (int64_t)fo_pages_size(fo_exec_timeline(t->rank[i].exec)->bytes) +
+		       fo_exec_memory(t->rank[i].exec).tables;
 	return sum;
 }
 

@@ -19,8 +19,8 @@ FO_CHECKED fo_status fo_team_open(struct fo_team **out, const struct fo_program 
 struct fo_links *fo_team_links(struct fo_team *t); /* rank 0's */
 /* Gives every rank rank 0's weights and state, between steps. */
 FO_CHECKED fo_status fo_team_copy(struct fo_team *t, const struct fo_store *first);
-/* Bytes of the timelines of all ranks but rank 0. */
-int64_t fo_team_timeline_bytes(const struct fo_team *t);
+/* Bytes of the timelines, tables and stacks of all ranks but rank 0, which are in no executor's arena. */
+int64_t fo_team_beside_bytes(const struct fo_team *t);
 /* Writes what every rank did (timeline.h) into dir: rank 0's is e's timeline of `first`. Removes the files of ranks
  * that an earlier run had and this one has not. t NULL: there is rank 0 alone. */
 FO_CHECKED fo_status fo_team_write_timelines(struct fo_team *t, struct fo_exec *e, const struct fo_program *first,
