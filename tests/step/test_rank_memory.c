@@ -1,6 +1,6 @@
-/* What each rank of a job touches is what its plan says, to the byte: of the arena every byte of every life and no other
- * (communication has no buffers of its own: calls move what the program names), of the state the buffers of its
- * program. */
+/* What each rank of a job touches is what its plan says, to the byte: of the arena every byte of every life and no
+ * other (communication has no buffers of its own: calls move what the program names), of the state the buffers of
+ * its program. */
 #include "pass/pass.h"
 #include "support/choices.h"
 #include "support/must.h"
