@@ -20,7 +20,7 @@ struct signature {
 
 static const struct {
 	const char *name;
-	struct signature is[2]; /* any of them */
+	struct signature is[3]; /* any of them */
 	bool packed;            /* may be compressed */
 } kinds[FO_OUTPUT_COUNT] = {
 	[FO_OUTPUT_NONE] = { .name = "none" },
@@ -37,7 +37,7 @@ static const struct {
 	[FO_OUTPUT_STEPS] = { "steps", { { "step,seconds,tokens_per_second_per_device,mfu,", "" } }, false },
 	[FO_OUTPUT_PROMETHEUS] = { "prometheus", { { "# HELP flatout_", "" } }, false },
 	[FO_OUTPUT_PROGRAM] = { "program", { { "flatout-program ", "" } }, false },
-	[FO_OUTPUT_TIMELINE] = { "timeline", { { "FOTIMEL2", "" }, { "FOTIMEL1", "" } }, false },
+	[FO_OUTPUT_TIMELINE] = { "timeline", { { "FOTIMEL3", "" }, { "FOTIMEL2", "" }, { "FOTIMEL1", "" } }, false },
 	[FO_OUTPUT_PROFILE] = { "profile", { { JSON_HEAD, "\"cpu\":" } }, false },
 	[FO_OUTPUT_LADDER] = { "ladder", { { JSON_HEAD, "\"dir\":" } }, false },
 	[FO_OUTPUT_TOKENIZER] = { .name = "tokenizer" },
@@ -66,7 +66,8 @@ static const struct {
 	{ FO_OUTPUT_RUN,
 	  { { "run.json", { JSON_HEAD, "\"run\":" } }, { "data/source.txt", { "data.path ", "" } } },
 	  { "run.json", "program.txt", "log.jsonl", "timeline.fot", "metered.fom", "kernels.jsonl", "checkpoints",
-	    "report.html", "data/source.txt", "data/tokenizer.json", "data/train.shard", "data/val.shard" } },
+	    "timeline-rank1.fot", "report.html", "data/source.txt", "data/tokenizer.json", "data/train.shard",
+	    "data/val.shard" } },
 	{ FO_OUTPUT_LADDER_FOLDER,
 	  { { "plan.json", { JSON_HEAD, "\"version\":" } }, { "ladder.json", { JSON_HEAD, "\"dir\":" } } },
 	  { "ladder.json", "ladder.html", "plan.json" } },
@@ -123,7 +124,7 @@ static bool is_ours(enum fo_output kind, const char *path)
 {
 	char there[LOOKED_AT + 1];
 	first_bytes(path, kinds[kind].packed, there);
-	for (int i = 0; i < 2 && kinds[kind].is[i].begin; i++) {
+	for (int i = 0; i < 3 && kinds[kind].is[i].begin; i++) {
 		const char *next = after(there, &kinds[kind].is[i]);
 		bool other = false;
 		if (next && kind == FO_OUTPUT_JSON && strspn(next, "0123456789") == 0)
