@@ -5,7 +5,7 @@
  * accounting says, to the byte, per kind and group. A rank that fails ends the others.
  *
  * Most cases run on one thread, which draws the order of all ranks' instances (support/interleave.h); every twelfth has
- * a thread per rank and lane, with delays. FLATOUT_RANK_CASES says how many. */
+ * a thread per rank and lane, with delays. FLATOUT_RANK_CASES says how many, FLATOUT_RANK_SEED draws others. */
 #include "base/clock.h"
 #include "pass/pass.h"
 #include "support/choices.h"
@@ -410,7 +410,10 @@ static void test_equal_to_one_rank(void **state)
 {
 	(void)state;
 	static struct task t;
+	const char *seed = getenv("FLATOUT_RANK_SEED");
 	const int cases = cases_wanted();
+	if (seed)
+		choices_seed = strtoull(seed, NULL, 10);
 	list_options();
 	for (int i = 0; i < cases; i++) {
 		if (i % OF_A_TASK == 0)
