@@ -20,6 +20,16 @@ keys out schema short passed failed not_checked checks group against error bound
 grep -q '"group": "kernels avx2"' out && grep -q '"detail": "FLATOUT_ISA lowers the instruction set to ref"\|has no avx2' out ||
 	wrong "avx2 is not named among what was not checked"
 
+# Ranks against one rank: compared where asked for, never on a device.
+grep -q ' ranks ' out && wrong "ranks are compared unasked"
+run 0 verify --short --ranks=3 --json
+valid out
+[ "$(grep -c '"group": "3 ranks ref f64"' out)" = 4 ] || wrong "not four checks of three ranks in double precision"
+grep -A 5 '"group": "3 ranks' out | grep -q '"result": "FAIL"' && wrong "three ranks are not as one"
+run 0 verify --short --ranks=2
+says '^ *2 ranks ref f64 .* one rank .* of 1e-11  *pass$' '^ *2 ranks ref fp32 .* one rank .* pass$'
+refused 2 "'--ranks' must be an integer from 1 to 64 ranks, got '0'" verify --ranks=0
+
 # No place for a checkpoint: not checked, which is neither a pass nor a failure.
 TMPDIR=$tmp/absent
 run 0 verify --short --threads=1

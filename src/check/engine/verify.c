@@ -178,6 +178,7 @@ fo_status fo_verify(const struct fo_verify_options *o, struct fo_verify_report *
 	if (!o->cuda) /* nothing of it is the device's */
 		fo_verify_program(&v);
 	fo_verify_checkpoint(&v);
+	fo_verify_ranks(&v);
 	r->seconds = (double)(fo_now_ns() - t0) * 1e-9;
 	return FO_OK;
 }

@@ -5,6 +5,7 @@
  * - Step: losses, gradient norms and every gradient of a small Llama against stored values in double precision
  *   (data/step_values.inc); the bound is twice the error of transformers in the same precision.
  * - Determinism: the same steps twice, the same bits. Checkpoint: saved, read back, the same bits; damaged, refused.
+ *   Ranks, where asked for: three steps of as many ranks against those of one.
  *   Program, not on a device: dumped, read back, the same program and the same bits.
  *
  * cuDNN's attention adds the gradient of queries in no fixed order: steps with it that give other bits the second time
@@ -39,6 +40,7 @@ struct fo_verify_report {
 struct fo_verify_options {
 	bool brief;  /* the chosen kernel set only, one layout and thread count per case: for the start of a run */
 	int threads; /* of steps; >= 1 */
+	int ranks;   /* above 1: as many are compared with one; of the processor alone */
 	struct fo_cuda *cuda; /* what is checked; NULL: the processor */
 	/* Called with the group that begins; may be NULL. */
 	void (*progress)(void *ctx, const char *group);

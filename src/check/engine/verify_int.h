@@ -57,5 +57,6 @@ void fo_verify_steps(struct fo_verify_run *v);
 void fo_verify_repeat(struct fo_verify_run *v);
 void fo_verify_program(struct fo_verify_run *v);
 void fo_verify_checkpoint(struct fo_verify_run *v);
+void fo_verify_ranks(struct fo_verify_run *v); /* verify_ranks.c */
 
 #endif

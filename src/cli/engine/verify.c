@@ -10,7 +10,7 @@
 struct verify {
 	bool brief, force;
 	const char *json;
-	int64_t threads;
+	int64_t threads, ranks;
 	const char *device;
 };
 
@@ -19,6 +19,8 @@ static const struct fo_opt rows[] = {
 		    "the chosen kernel set only, one run per case: what a training run can do at its start"),
 	FO_OPT_INT(struct verify, threads, "verify.threads", "N", "0", 0, 1024, "threads",
 		   "of the steps; 0: all this process may use"),
+	FO_OPT_INT(struct verify, ranks, "verify.ranks", "N", "1", 1, 64, "ranks",
+		   "above 1: as many ranks train a small model, and one rank does; the largest difference is shown"),
 	FO_OPT_TEXT(
 		struct verify, device, "verify.device", "HOW", "cpu",
 		"what is checked: cpu, the processor's kernels; cuda or cuda:N, that device's; auto, as train.device"),
@@ -95,11 +97,13 @@ static void say(const struct fo_verify_report *r, struct fo_doc *d)
 		       r->count[FO_VERIFY_PASS], r->count[FO_VERIFY_FAIL], r->count[FO_VERIFY_NOT_CHECKED], r->seconds);
 }
 
-static void write_json(const struct fo_verify_report *r, bool brief, int threads, const char *device, struct fo_json *j)
+static void write_json(const struct fo_verify_report *r, bool brief, int threads, int ranks, const char *device,
+		       struct fo_json *j)
 {
-	fo_json_put(j, FO_BOOL("short", brief), FO_INT("threads", threads), FO_TEXT("device", device),
-		    FO_INT("passed", r->count[FO_VERIFY_PASS]), FO_INT("failed", r->count[FO_VERIFY_FAIL]),
-		    FO_INT("not_checked", r->count[FO_VERIFY_NOT_CHECKED]), FO_REAL("seconds", r->seconds));
+	fo_json_put(j, FO_BOOL("short", brief), FO_INT("threads", threads), FO_INT("ranks", ranks),
+		    FO_TEXT("device", device), FO_INT("passed", r->count[FO_VERIFY_PASS]),
+		    FO_INT("failed", r->count[FO_VERIFY_FAIL]), FO_INT("not_checked", r->count[FO_VERIFY_NOT_CHECKED]),
+		    FO_REAL("seconds", r->seconds));
 	fo_json_array(j, "checks");
 	for (size_t i = 0; i < r->n; i++) {
 		const struct fo_verify_check *c = &r->check[i];
@@ -156,10 +160,18 @@ static fo_status run(const struct fo_cli_call *call)
 {
 	const struct verify *in = call->in;
 	struct fo_verify_options o = { .brief = in->brief,
-				       .threads = in->threads ? (int)in->threads : fo_cpu_threads() };
+				       .threads = in->threads ? (int)in->threads : fo_cpu_threads(),
+				       .ranks = (int)in->ranks };
 	struct fo_verify_report r;
 	bool live = fo_cli_is_live(stderr);
 	FO_TRY(fo_cli_device_open(in->device, &o.cuda));
+	if (o.cuda && o.ranks > 1) {
+		fo_cuda_close(o.cuda);
+		return fo_fail(FO_EARG,
+			       "verify.ranks=%d compares ranks that compute on the processor: leave "
+			       "verify.device out",
+			       o.ranks);
+	}
 	if (live)
 		o.progress = show_group;
 	fo_status st = fo_verify(&o, &r);
@@ -167,7 +179,8 @@ static fo_status run(const struct fo_cli_call *call)
 		fprintf(stderr, "\r\033[K");
 	if (st == FO_OK) {
 		if (call->json)
-			write_json(&r, in->brief, o.threads, o.cuda ? fo_cuda_info(o.cuda)->name : NULL, call->json);
+			write_json(&r, in->brief, o.threads, o.ranks, o.cuda ? fo_cuda_info(o.cuda)->name : NULL,
+				   call->json);
 		else
 			say(&r, call->doc);
 		st = failed(&r, o.cuda);
@@ -180,7 +193,7 @@ static fo_status run(const struct fo_cli_call *call)
 const struct fo_command fo_cmd_verify = {
 	.name = "verify",
 	.group = "measure",
-	.usage = "flatout verify [--short] [--threads N] [--device HOW] [--json]",
+	.usage = "flatout verify [--short] [--threads N] [--ranks N] [--device HOW] [--json]",
 	.summary = "self-check: kernels, a training step, checkpoints",
 	.text = "Every operation with every kernel set that this machine has against double precision; losses, "
 		"gradients and gradient norms of a training step against stored values; the same steps twice; a "
@@ -189,6 +202,7 @@ const struct fo_command fo_cmd_verify = {
 		"\"not checked\".\n\n"
 		"  flatout verify\n"
 		"  flatout verify --short\n"
+		"  flatout verify --ranks=4\n"
 		"  flatout verify --device=cuda\n"
 		"  flatout train run.yaml --run.verify=short",
 	.opts = rows,

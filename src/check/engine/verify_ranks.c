@@ -1,0 +1,224 @@
+/* Several ranks against one, on a small Llama: the same rows, the same weights, three optimizer steps. */
+#include "check/engine/verify_int.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "pass/pass.h"
+#include "train/team.h"
+
+enum { SEQ = 16, MICRO = 2, VOCAB = 64, STEPS = 3 };
+
+/* The steps of `ranks` ranks, and what came of them. */
+struct job {
+	struct fo_program program;
+	struct fo_store *store;
+	struct fo_exec *exec;
+	struct fo_team *team;
+	struct fo_ports ports;
+	double loss[STEPS], norm[STEPS];
+};
+
+/* Rows of random tokens, one document each; of all ranks. */
+struct text {
+	int64_t rows;
+	int32_t *at;
+	struct fo_batch batch;
+};
+
+static void make_text(struct text *t, int64_t rows)
+{
+	const int64_t n = rows * SEQ * MICRO;
+	*t = (struct text){ .rows = rows, .at = fo_xmalloc((size_t)(4 * n) * sizeof *t->at) };
+	int32_t *token = t->at, *target = token + n, *position = target + n, *start = position + n;
+	for (int64_t i = 0; i < n; i++) {
+		const int64_t in_micro = i % (rows * SEQ);
+		token[i] = (int32_t)(fo_rng_u64(1, (uint64_t)i) % VOCAB);
+		/* Ranks have unlike numbers of targets. */
+		target[i] = i % (SEQ + 3) ? (int32_t)(fo_rng_u64(2, (uint64_t)i) % VOCAB) : -1;
+		t->batch.loss_tokens += target[i] >= 0;
+		position[i] = (int32_t)(i % SEQ);
+		start[i] = (int32_t)(in_micro - in_micro % SEQ);
+	}
+	t->batch.token = token;
+	t->batch.target = target;
+	t->batch.position = position;
+	t->batch.doc_start = start;
+}
+
+static void close_job(struct job *j)
+{
+	fo_exec_free(j->exec);
+	fo_team_close(j->team);
+	fo_store_free(j->store);
+	fo_program_fini(&j->program);
+	*j = (struct job){ 0 };
+}
+
+static fo_status run_job(struct job *j, const struct text *text, int ranks, enum fo_numerics precision,
+			 const struct fo_exec_options *how)
+{
+	const struct fo_model model = { .family = FO_FAMILY_LLAMA,
+					.name = "verify",
+					.gated = true,
+					.layers = 2,
+					.hidden = 32,
+					.heads = 4,
+					.kv_heads = 2,
+					.head_dim = 8,
+					.ffn = 48,
+					.vocab = VOCAB,
+					.norm_eps = 1e-5,
+					.rope = { .theta = 10000 } };
+	struct fo_lowering low = { .seq = SEQ,
+				   .rows = text->rows / ranks,
+				   .micro_batches = MICRO,
+				   .precision = precision,
+				   .mode = FO_MODE_TRAIN,
+				   .pass = { .ddp = ranks > 1 } };
+	struct fo_exec_options o = *how;
+	double *h = j->ports.hyper;
+	*j = (struct job){ .ports = { .batch = &text->batch, .ranks = ranks } };
+	o.poison = true;
+	o.timeline_steps = 1;
+	if (ranks > 1)
+		low.mesh.replicate = ranks;
+	FO_TRY(fo_pass_build(&j->program, &model, &low));
+	if (ranks > 1) {
+		FO_TRY(fo_team_open(&j->team, &j->program, &o, fo_ports_serve));
+		o.links = fo_team_links(j->team);
+	}
+	FO_TRY(fo_store_new(&j->store, &j->program));
+	FO_TRY(fo_exec_new(&j->exec, &j->program, j->store, &o, fo_ports_serve, &j->ports, NULL));
+	fo_store_init(j->store, &j->program, 1);
+	fo_exec_weights_changed(j->exec);
+	FO_TRY(fo_team_copy(j->team, j->store));
+	h[FO_HYPER_LR] = 1e-2;
+	h[FO_HYPER_BETA1] = 0.9;
+	h[FO_HYPER_BETA2] = 0.95;
+	h[FO_HYPER_EPS] = 1e-8;
+	h[FO_HYPER_DECAY] = 0.1;
+	h[FO_HYPER_CLIP] = 0.5;
+	h[FO_HYPER_INV_TOKENS] = 1 / (double)text->batch.loss_tokens;
+	for (int s = 0; s < STEPS; s++) {
+		h[FO_HYPER_CORR1] = 1 - pow(h[FO_HYPER_BETA1], s + 1);
+		h[FO_HYPER_CORR2] = 1 - pow(h[FO_HYPER_BETA2], s + 1);
+		FO_TRY(fo_team_step(j->team, j->exec, &j->ports, s));
+		j->loss[s] = j->ports.loss[0];
+		j->norm[s] = j->ports.scale[1];
+	}
+	return FO_OK;
+}
+
+/* ---- comparing ---- */
+
+struct visit {
+	struct fo_store_tensor *tensor;
+	size_t n, cap;
+};
+
+static fo_status remember(void *ctx, const struct fo_store_tensor *t)
+{
+	struct visit *v = ctx;
+	fo_array_room(&v->tensor, &v->cap, v->n, sizeof *v->tensor);
+	v->tensor[v->n++] = *t;
+	return FO_OK;
+}
+
+/* The largest difference of an element, over the largest element of its tensor. */
+static double distance(const struct fo_store_tensor *a, const struct fo_store_tensor *b)
+{
+	double off = 0, top = 0;
+	for (int64_t r = 0; r < a->rows; r++)
+		for (int64_t c = 0; c < a->cols; c++) {
+			double x = fo_element(a->data, a->dtype, r * a->ld + c),
+			       y = fo_element(b->data, b->dtype, r * b->ld + c);
+			off = fabs(x - y) <= 1e300 ? fmax(off, fabs(x - y)) : INFINITY;
+			top = fmax(top, fabs(y));
+		}
+	return off > 0 ? off / top : 0;
+}
+
+/* Weights and moments of two jobs. NaN: they are not of the same tensors. *name: where they differ most. */
+static fo_status compare(struct job *a, struct job *b, double *most, char *name, size_t size)
+{
+	struct visit of[2] = { 0 };
+	fo_status st = fo_store_visit(a->store, &a->program, remember, &of[0]);
+	if (st == FO_OK)
+		st = fo_store_visit(b->store, &b->program, remember, &of[1]);
+	*most = st == FO_OK && of[0].n == of[1].n && of[0].n ? 0 : NAN;
+	snprintf(name, size, "no difference");
+	for (size_t i = 0; i < of[0].n && !isnan(*most); i++) {
+		const struct fo_store_tensor *x = &of[0].tensor[i], *y = &of[1].tensor[i];
+		bool same = !strcmp(x->name, y->name) && x->which == y->which && x->rows == y->rows &&
+			    x->cols == y->cols && x->dtype == y->dtype;
+		double d = same ? distance(x, y) : NAN;
+		if (!(d <= *most)) {
+			static const char *const which[] = { "", ", master", ", first moment", ", second moment", "" };
+			*most = d;
+			snprintf(name, size, "the largest difference is %.3g of the largest of '%s'%s", d, x->name,
+				 which[x->which]);
+		}
+	}
+	free(of[0].tensor);
+	free(of[1].tensor);
+	return st;
+}
+
+static double series(const double *got, const double *want)
+{
+	double most = 0;
+	for (int s = 0; s < STEPS; s++) {
+		double d = fabs(got[s] / want[s] - 1);
+		most = d <= 1e300 ? fmax(most, d) : INFINITY;
+	}
+	return most;
+}
+
+static fo_status check_precision(struct fo_verify_run *v, const char *group, const struct text *text,
+				 enum fo_numerics precision, enum fo_isa isa)
+{
+	const int ranks = v->o->ranks;
+	const bool exact = precision == FO_PRECISION_F64;
+	/* A kernel's bits may depend on its threads: all jobs have one per rank. */
+	const struct fo_exec_options how = { .isa = isa, .threads = 1 };
+	const double bound = exact ? 1e-11 : 0x1p-14; /* of sums in another order, through three steps */
+	struct job one = { 0 }, many = { 0 }, again = { 0 };
+	char name[160], against[] = "one rank";
+	double most;
+	fo_status st;
+	FO_TRY_OR(st, run_job(&one, text, 1, precision, &how), done);
+	FO_TRY_OR(st, run_job(&many, text, ranks, precision, &how), done);
+	FO_TRY_OR(st, run_job(&again, text, ranks, precision, &how), done);
+	fo_verify_measured(v, group, "losses of 3 optimizer steps", against, series(many.loss, one.loss), bound, NULL);
+	fo_verify_measured(v, group, "gradient norms of 3 steps", against, series(many.norm, one.norm), bound, NULL);
+	FO_TRY_OR(st, compare(&many, &one, &most, name, sizeof name), done);
+	if (exact) /* elsewhere Adam makes much of a rounding where a gradient is near zero */
+		fo_verify_measured(v, group, "weights and moments after 3 steps", against, most, bound, name);
+	FO_TRY_OR(st, compare(&many, &again, &most, name, sizeof name), done);
+	fo_verify_same_bits(v, group, "the same steps again", "the first run", most == 0);
+done:
+	close_job(&one);
+	close_job(&many);
+	close_job(&again);
+	return st;
+}
+
+void fo_verify_ranks(struct fo_verify_run *v)
+{
+	struct text text;
+	if (v->o->ranks < 2)
+		return;
+	make_text(&text, v->o->ranks);
+	for (int exact = 1; exact >= 0; exact--) {
+		const enum fo_isa isa = exact ? FO_ISA_REF : v->isa; /* only ref computes in double precision */
+		const char *group = fo_verify_group(v, "%d ranks %s %s", v->o->ranks, fo_isa_name[isa],
+						    exact ? "f64" : "fp32");
+		if (check_precision(v, group, &text, exact ? FO_PRECISION_F64 : FO_PRECISION_F32, isa) != FO_OK)
+			fo_verify_error(v, group, "3 optimizer steps", "one rank");
+	}
+	free(text.at);
+}
