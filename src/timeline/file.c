@@ -14,6 +14,8 @@
 #define MAGIC "FOTIMEL2"
 #define MAGIC_1 "FOTIMEL1" /* without the lanes after send_backward */
 #define RANK_NAME "timeline-rank"
+/* 416 days: no run's clock goes further, and sums of times from anywhere do not overflow. */
+#define TIME_MOST ((int64_t)1 << 55)
 enum { MAX_SPANS = 1 << 28, MAX_COLLECTIVES = 1 << 25, LANES_1 = FO_LANE_SEND_BACKWARD + 1 };
 
 struct header {
@@ -151,9 +153,12 @@ static fo_status read_whose(struct fo_timeline_file *f, const char *path)
 	struct whose w;
 	memcpy(&w, f->t.memory, sizeof w);
 	if (w.ranks < 2 || w.ranks > FO_MESH_RANKS_MOST || w.rank < 0 || w.rank >= w.ranks || w.zero ||
-	    !memchr(w.host, 0, sizeof w.host))
-		return fo_fail(FO_EFORMAT, "timeline '%s' is of rank %d of %d, or its host's name does not end", path,
-			       w.rank, w.ranks);
+	    !memchr(w.host, 0, sizeof w.host) || w.clock_offset_ns < -TIME_MOST || w.clock_offset_ns > TIME_MOST)
+		return fo_fail(
+			FO_EFORMAT,
+			"timeline '%s' is of rank %d of %d, its clock is more than a year off, or its host's name "
+			"does not end",
+			path, w.rank, w.ranks);
 	f->rank = w.rank;
 	f->ranks = w.ranks;
 	f->t.whose.begun_unix_ns = w.begun_unix_ns;
@@ -174,10 +179,11 @@ static fo_status read_spans(struct fo_timeline_file *f, const struct header *h, 
 	for (int l = 0; l < FO_LANE_COUNT; l++) {
 		f->t.lane[l] = (struct fo_ring){ at, (uint32_t)h->spans[l], h->spans[l] };
 		for (uint64_t i = 0; i < h->spans[l]; i++)
-			if (at[i].end_ns < at[i].begin_ns || (i && at[i].begin_ns < at[i - 1].begin_ns))
+			if (at[i].end_ns < at[i].begin_ns || (i && at[i].begin_ns < at[i - 1].begin_ns) ||
+			    at[i].begin_ns < -TIME_MOST || at[i].end_ns > TIME_MOST)
 				return fo_fail(FO_EFORMAT,
-					       "timeline '%s': span %llu of lane %s ends before it begins or is out of "
-					       "order",
+					       "timeline '%s': span %llu of lane %s ends before it begins, is out of "
+					       "order or more than a year away",
 					       path, (unsigned long long)i, fo_lane_name[l]);
 		at += h->spans[l];
 	}

@@ -397,7 +397,7 @@ static void test_compare(void **state)
 	fo_timeline_fini(&line);
 	must(fo_timeline_init(&line, &g.p, &g.u, 4));
 	record(&line, &g, 0, 1);
-	f = (struct fo_timeline_file){ fo_program_hash(&g.p), line };
+	f = (struct fo_timeline_file){ .program_hash = fo_program_hash(&g.p), .t = line };
 	assert_int_equal(fo_sim_table_timeline(&t, &g.p, &f, path), FO_EARG);
 	fo_timeline_fini(&line);
 	fo_sim_table_fini(&t);

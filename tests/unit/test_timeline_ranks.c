@@ -342,17 +342,17 @@ static void test_hostile(void **state)
 		if (st == FO_OK)
 			fo_timeline_fini(&f.t);
 	}
-	/* rank, ranks, the host's name, the number of collectives; a collective's instance, kind, group, lane, members,
+	/* rank, ranks, the host's name, the number of collectives, the clock's offset; a collective's instance, kind, group, lane, members,
 	 * colour, place, peer, bytes. */
-	static const size_t at[] = { 3,      7,       0,       88,      96 + 3,  96 + 4, 96 + 5,
-				     96 + 6, 96 + 11, 96 + 15, 96 + 19, 96 + 23, 96 + 31 };
+	static const size_t at[] = { 3,      7,      0,       88,      23,      96 + 3,  96 + 4,
+				     96 + 5, 96 + 6, 96 + 11, 96 + 15, 96 + 19, 96 + 23, 96 + 31 };
 	for (size_t k = 0; k < sizeof at / sizeof *at; k++) {
 		memcpy(bad, good, n);
 		if (k == 2)
 			memset(bad + head + 24, 'x', 64);
 		else
 			bad[head + at[k]] = 0x7f;
-		if (k == 11 || k == 12) /* a peer of -1 is none, other negative ones are wrong */
+		if (k > 11) /* a peer of -1 is none, other negative ones are wrong */
 			bad[head + at[k]] = 0x80;
 		uint64_t sum = XXH3_64bits(bad + head, n - head);
 		memcpy(bad + 16, &sum, 8);
