@@ -22,7 +22,8 @@ static void time_text(char buf[32], double v)
 	if (v == 0)
 		snprintf(buf, 32, "0 s");
 	else
-		snprintf(buf, 32, "%.3g %s", v * unit[i].times, unit[i].name);
+		snprintf(buf, 32, fabs(v * unit[i].times) < 999.5 ? "%.3g %s" : "%.0f %s", v * unit[i].times,
+			 unit[i].name);
 }
 
 static void money_text(char buf[32], double v)

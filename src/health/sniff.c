@@ -84,8 +84,11 @@ static bool take_log(struct fo_health *h, struct fo_health_file *f)
 					    .seq = h->given.seq,
 					    .tokens_per_step = h->given.tokens_per_step };
 	*l = (struct fo_health_log){ .path = f->path };
-	bool known = fo_log_read(&f->path, 1, &l->log) == FO_OK && says_something(&l->log, f->named);
-	fo_status st = known ? fo_health_account(l, &given) : FO_OK;
+	/* A log whose lines are of several runs is one, too: the reader's reason stays. */
+	fo_status st = fo_log_read(&f->path, 1, &l->log);
+	bool known = says_something(&l->log, f->named);
+	if (known && st == FO_OK)
+		st = fo_health_account(l, &given);
 	if (!known || st != FO_OK) {
 		if (known)
 			refuse(h, f, st);
@@ -188,6 +191,10 @@ static void take_file(struct fo_health *h, const char *path, bool named)
 	const struct fo_foreign *known = fo_foreign_of(path);
 	/* Any text may be a log: that it is one tells nothing. */
 	bool tells = known && strncmp(known->what, "a text", strlen("a text")) != 0;
+	if (tells && strstr(known->what, "training log")) {
+		f->why = "it is a training log in which no step with a time or another figure was found";
+		return;
+	}
 	const char *is = tells ? fo_health_text(h, "it is %s, ", known->what) : "it is ";
 	f->why = fo_health_text(h,
 				"%snone of the files that health reads: logs, traces, configurations, host files, "

@@ -470,8 +470,8 @@ static void find_time(struct fo_log_account *a, const struct fo_log_given *given
 	if (a->other < -(2 + 0.01 * a->wall)) {
 		a->other = NAN;
 		note(a, "the time stamps span less than the steps take: time between steps is not known");
-	} else if (a->other < 0) {
-		a->other = 0; /* stamps are rounded */
+	} else if (a->other < 1e-6) {
+		a->other = 0; /* stamps are rounded, and so are differences */
 	}
 	a->seen_tokens = known(
 		known(fo_log_last(log, FO_LOG_SEEN_TOKENS), fo_log_last(log, FO_LOG_SEEN_SAMPLES) * a->seq), tokens);

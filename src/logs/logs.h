@@ -177,6 +177,7 @@ struct fo_log {
 	double *seconds;      /* of one step; NAN: not known */
 	const char *timed_by; /* "the time that each line prints", ...; NULL: no times in this log */
 	bool stamped;         /* by clocks that go on between steps, or that have whole seconds */
+	size_t crossings;     /* times that a file's steps fell back and then jumped on from where they were */
 	bool numbered;   /* lines tell their step: else each counts as one, and how many it stands for is unknown */
 	double interval; /* steps from one line to the next, mostly; the first lines' are 1 */
 	bool one_step;   /* a line's time is that of one of these steps; others' times are not told */

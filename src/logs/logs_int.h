@@ -110,5 +110,7 @@ bool fo_log_whole(struct fo_log *log, const char *text, size_t len, int file, co
 
 /* Makes the steps, parts, phases and spreads of log. */
 void fo_log_speed(struct fo_log *log);
+/* Do lines of two runs alternate in it, which no figure is right for? */
+bool fo_log_is_mixed(const struct fo_log *log);
 
 #endif

@@ -66,6 +66,13 @@ fo_status fo_log_read(const char *const *path, size_t files, struct fo_log *log)
 		FO_TRY(read_file(log, path[i], (int)i));
 	forget_impossible(log);
 	fo_log_speed(log);
+	if (log->kinds && fo_log_is_mixed(log))
+		return fo_hint(
+			fo_fail(FO_EFORMAT,
+				"'%s'%s: lines of several runs alternate: %zu times the step falls back and then "
+				"goes on from where it was",
+				path[0], files > 1 ? " and the files beside it" : "", log->crossings),
+			"no figure of such a log is right: give the lines of one run alone");
 	return FO_OK;
 }
 

@@ -111,21 +111,58 @@ struct file {
 
 enum { RANK_LINES = 16, RANK_FALLS = 3 };
 
-/* Lines of several ranks in one file fall back by a few steps again and again; no process begins again that often. */
+static int by_number(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+/* Lines of several ranks in one file fall back by a few steps again and again; no process begins again that often. What
+ * lies between two of all steps is the distance of lines, whoever prints them. */
 static double rank_fall(const struct fo_log_lines *l, size_t from, size_t to)
 {
-	double *up = fo_xmalloc((to - from + 1) * sizeof *up);
-	size_t ups = 0, falls = 0;
-	for (size_t i = from + 1; i < to; i++) {
-		double d = fo_log_get(l, i, FO_LOG_STEP) - fo_log_get(l, i - 1, FO_LOG_STEP);
-		falls += d < 0;
-		if (d > 0)
-			up[ups++] = d;
-	}
-	double few = falls >= RANK_FALLS && falls > (to - from) / 8 && ups ? RANK_LINES * fo_stats_select(up, ups, 0.5)
-									   : 0;
-	free(up);
+	size_t falls = 0, n = 0, gaps = 0;
+	for (size_t i = from + 1; i < to; i++)
+		falls += fo_log_get(l, i, FO_LOG_STEP) < fo_log_get(l, i - 1, FO_LOG_STEP);
+	if (falls < RANK_FALLS || falls <= (to - from) / 8)
+		return 0;
+	double *step = fo_xmalloc((to - from) * sizeof *step);
+	for (size_t i = from; i < to; i++)
+		if (!isnan(fo_log_get(l, i, FO_LOG_STEP)))
+			step[n++] = fo_log_get(l, i, FO_LOG_STEP);
+	qsort(step, n, sizeof *step, by_number);
+	for (size_t i = 1; i < n; i++)
+		if (step[i] > step[i - 1])
+			step[gaps++] = step[i] - step[i - 1];
+	double few = gaps ? RANK_LINES * fo_stats_select(step, gaps, 0.5) : 0;
+	free(step);
 	return few;
+}
+
+/* A process that begins again does the steps again that it lost, one line after the other. Where lines of two runs
+ * alternate, the steps fall back and then jump over all of them, again and again. */
+static size_t crossings(const struct fo_log_lines *l, size_t from, size_t to, double few)
+{
+	double high = INFINITY, least = INFINITY;
+	size_t n = 0;
+	for (size_t i = from + 1; i < to; i++) {
+		double before = fo_log_get(l, i - 1, FO_LOG_STEP), step = fo_log_get(l, i, FO_LOG_STEP);
+		if (step < before - few)
+			high = fmin(high, before);
+		if (step > before)
+			least = fmin(least, step - before);
+		if (step > high) {
+			n += step - before > (few > 0 ? few : 1.5 * least);
+			high = INFINITY;
+		}
+	}
+	return n;
+}
+
+enum { CROSSINGS = 3, CROSSING_LINES = 16 };
+bool fo_log_is_mixed(const struct fo_log *log)
+{
+	return log->crossings >= CROSSINGS && log->crossings >= log->lines[0].count / CROSSING_LINES;
 }
 
 /* Are two files, a before b, the same steps as two ranks printed them? Not where b begins when a has ended. */
@@ -147,8 +184,9 @@ static int by_time(const void *a, const void *b)
 }
 
 /* The files in the order of their first time stamps; of their first steps where not all have stamps. */
-static struct file *order_files(const struct fo_log_lines *l)
+static struct file *order_files(struct fo_log *log)
 {
+	const struct fo_log_lines *l = &log->lines[0];
 	struct file *file = fo_xmalloc((size_t)(l->files + 1) * sizeof *file);
 	bool stamps = true;
 	for (int f = 0; f < l->files; f++) {
@@ -156,6 +194,7 @@ static struct file *order_files(const struct fo_log_lines *l)
 		file[f].to = f + 1 < l->files ? l->from[f + 1] : l->count;
 		file[f].at = file[f].from < file[f].to ? fo_log_get(l, file[f].from, FO_LOG_AT) : INFINITY;
 		file[f].few = rank_fall(l, file[f].from, file[f].to);
+		log->crossings += crossings(l, file[f].from, file[f].to, file[f].few);
 		stamps &= !isnan(file[f].at);
 	}
 	for (int f = 0; f < l->files && !stamps; f++)
@@ -212,7 +251,7 @@ static void take_row(struct fo_log *log, size_t row, double few, double *latest)
 static void make_sequence(struct fo_log *log)
 {
 	const struct fo_log_lines *l = &log->lines[0];
-	struct file *file = order_files(l);
+	struct file *file = order_files(log);
 	double latest = -INFINITY; /* time stamp */
 	log->row = fo_xmalloc((l->count + 1) * sizeof *log->row);
 	for (int f = 0, taken = 0; f < l->files; f++) {

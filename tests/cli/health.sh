@@ -278,6 +278,15 @@ sentence
 run 2 health thesis.txt --json
 valid out
 refused 3 "no such file" health nothing.log
+# A training log of which nothing is known: the reason, not the list of what is read.
+i=1
+while [ $i -le 40 ]; do
+	echo "iter $((100 + i)): loss 2.2000, time 2000.00ms, mfu 21.23%"
+	echo "iter $i: loss 2.3000, time 1000.00ms, mfu 41.23%"
+	i=$((i + 1))
+done >two-runs.log
+run 2 health two-runs.log
+says "two-runs.log' is not used: .*lines of several runs alternate: 39 times"
 printf '[training]\nlocal_batch_size = 1\n[parallelism\ndata' >broken.toml
 run 2 health broken.toml
 says "as a configuration: broken.toml:[34]: not valid TOML"

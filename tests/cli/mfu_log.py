@@ -137,6 +137,14 @@ def coarse(folder):
     gap = "\n".join(torchtitan(i).replace(stamp(i), stamp(i + (1000 if i > 50 else 0))) for i in range(1, 101))
     j = read(folder, {"log": gap})
     check("gap", len(j["restarts"]) == 1 and j["restarts"][0]["step"] == 51 and not j["slow"], j["restarts"])
+    # Lines of two runs in one file, the second half as fast: nothing is told of either. One run alone is.
+    fast = [(i, torchtitan(i).replace(stamp(i), stamp(i + 1))) for i in range(1, 101)]
+    slow = [(2 * i + 0.5, torchtitan(i).replace(stamp(i), stamp(2 * i + 1))) for i in range(1, 51)]
+    both = read(folder, {"log": "\n".join(line for _, line in sorted(fast + slow))})
+    check("two runs", isinstance(both, subprocess.CompletedProcess) and both.returncode == 2 and "several runs alternate" in both.stderr, both)
+    crashes = [torchtitan(i).replace(stamp(i), stamp(i + 60 * n)) for n in range(6) for i in range(10 * n + 1, 10 * n + 18)]
+    j = read(folder, {"log": "\n".join(crashes)})
+    check("crashes", len(j["restarts"]) == 5, j)
     ranks = {"rank%d" % r: "\n".join(KINDS["maxtext"](i) for i in range(60)) for r in range(2)}
     check("ranks without stamps", not read(folder, ranks)["restarts"])
     mixed = "\n".join(KINDS["maxtext"](i) for s in range(2, 60) for i in (s, s - 1))

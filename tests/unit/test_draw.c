@@ -627,6 +627,7 @@ static void test_numbers(void **state)
 	assert_string_equal(fo_draw_number(b, 0.0125, FO_DRAW_SECONDS), "12.5 ms");
 	assert_string_equal(fo_draw_number(b, 3e-6, FO_DRAW_SECONDS), "3 us");
 	assert_string_equal(fo_draw_number(b, 600, FO_DRAW_SECONDS), "10 min");
+	assert_string_equal(fo_draw_number(b, 24912000, FO_DRAW_SECONDS), "6920 h");
 	assert_string_equal(fo_draw_number(b, NAN, FO_DRAW_BYTES), "-");
 	assert_string_equal(fo_draw_number(b, 3.25, FO_DRAW_NUMBER), "3.25");
 	assert_string_equal(fo_draw_number(b, 1.2914, FO_DRAW_FACTOR), "1.29 x");
