@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "cost/links.h"
 #include "hw/profile.h"
 #include "pass/pass.h"
 #include "program/run.h"
@@ -176,7 +177,7 @@ static void say_kernels(const struct fo_roofline *f, struct fo_doc *d, bool matm
 		for (end = i + 1; end < f->m->rows && same_kind(r, &f->m->row[end]); end++)
 			;
 		if (r->threads != f->threads || fo_roofline_is_product(r) != matmuls || fo_roofline_is_traffic(r) ||
-		    !(r->bytes > 0))
+		    !(r->bytes > 0) || fo_link_is_row(r))
 			continue;
 		if (!any) {
 			fo_doc_table(d, FO_DRAW_FULL, NULL, "llrrrrl", h[0], "type", "shapes", h[1], "quiet", h[2],
@@ -202,13 +203,37 @@ static void say_all(const struct fo_limits *m, struct fo_doc *d)
 	}
 }
 
+/* Calls between ranks, by kind and group: the smallest one, and the rate of the largest. */
+static void say_links(const struct fo_limits *m, struct fo_doc *d)
+{
+	bool any = false;
+	for (size_t i = 0, end; i < m->rows; i = end) {
+		const struct fo_limits_row *r = &m->row[i], *last = r;
+		for (end = i + 1; end < m->rows && same_kind(r, &m->row[end]); end++)
+			last = &m->row[end];
+		if (!fo_link_is_row(r))
+			continue;
+		if (!any)
+			fo_doc_table(d, FO_DRAW_FULL, NULL, "lrrrl", "calls between ranks", "ranks", "least us",
+				     "GB/s received", "measured");
+		any = true;
+		fo_doc_row(d, r->kind, fo_doc_count(d, r->dim[0]), number(d, 1e6 * fo_limits_row_seconds(r)),
+			   number(d, last->bytes / fo_limits_row_seconds(last) / 1e9),
+			   fo_doc_printf(d, "%.10s, %s", r->date, r->set));
+	}
+	if (!any)
+		fo_doc_line(d, "collectives",
+			    "not measured: 'flatout calibrate --ranks=N' measures calls between N "
+			    "ranks of one process");
+}
+
 static void say_overhead(const struct fo_limits *m, struct fo_doc *d)
 {
 	for (size_t i = 0; i < m->rows; i++)
 		if (!strcmp(m->row[i].kind, "overhead"))
 			fo_doc_line(d, "executor", "%.0f ns for each operation beside its kernel (all spans: %.0f)",
 				    1e9 * fo_limits_row_seconds(&m->row[i]), 1e9 * m->row[i].time.median_s);
-	fo_doc_line(d, "collectives", "not measured: no ranks");
+	say_links(m, d);
 }
 
 /* The state of the machine while it was measured. */
@@ -333,6 +358,7 @@ static fo_status measure_folder(const struct calibrate *in, const char *path, st
 		if (!c.threads && start && start->threads > 0)
 			c.threads = (int)start->threads;
 		c.program = &r.program;
+		c.ranks = r.program.ranks;
 		c.pairs = in->documents > 0
 				  ? (double)r.program.run.rows * fo_sim_pairs(r.program.run.seq, in->documents)
 				  : fo_sim_load_of_run(&r).pairs;
@@ -342,11 +368,25 @@ static fo_status measure_folder(const struct calibrate *in, const char *path, st
 	return st;
 }
 
+/* Calls between ranks are added to a profile that serves without them. */
+static bool has_matmuls(const char *path)
+{
+	struct fo_limits m;
+	bool has = fo_limits_read(path, &m) == FO_OK;
+	fo_err_clear();
+	if (has) {
+		has = fo_rates_threads(&m) > 0;
+		fo_limits_fini(&m);
+	}
+	return has;
+}
+
 /* A run file, or a flag of a run other than its threads, asks for that run's operations. */
 static bool names_run(const struct fo_opt_set *s, bool file)
 {
 	for (int i = 0; !file && i < s->count; i++)
-		if (s->origin[i].from == FO_ORIGIN_FLAG && strcmp(s->rows[i].key, "run.threads"))
+		if (s->origin[i].from == FO_ORIGIN_FLAG && strcmp(s->rows[i].key, "run.threads") &&
+		    strncmp(s->rows[i].key, "mesh.", 5))
 			return true;
 	return file;
 }
@@ -368,10 +408,12 @@ static fo_status run(const struct fo_cli_call *call)
 		const char *path = in->out ? in->out : kept;
 		bool run = names_run(call->options, file != NULL), folder = *in->of;
 		struct fo_cli_calibration c = { .threads = (int)in->run.threads,
+						.ranks = (int)in->run.ranks,
 						.quick = in->quick,
 						.live = !in->json };
 		c.seconds = in->seconds;
-		if (!(in->seconds > 0) && !run && !folder)
+		c.links_alone = c.ranks > 1 && !run && !folder && has_matmuls(path);
+		if (!(in->seconds > 0) && !run && !folder && !c.links_alone)
 			c.seconds = in->quick ? 10 : 120;
 		if (run && folder)
 			st = fo_cli_contradict(
@@ -393,6 +435,12 @@ static fo_status run(const struct fo_cli_call *call)
 static fo_status read_run(struct fo_opt_set *s, int argc, char **argv)
 {
 	const struct calibrate *in = s->target;
+	/* Calls between ranks are measured without a run, so its rows need not divide. */
+	if (argc == 1 && !names_run(s, false) && in->run.ranks > 1) {
+		char rows[24];
+		snprintf(rows, sizeof rows, "%lld", (long long)in->run.ranks);
+		fo_opt_set_text(s, "train.rows", rows, FO_ORIGIN_DEFAULT, "mesh.ranks");
+	}
 	return argc > 1 && !in->show ? fo_cli_options_yaml(&fo_cmd_calibrate, s, argv[1]) : FO_OK;
 }
 

@@ -67,6 +67,8 @@ struct fo_catalogue;
 struct fo_program;
 struct fo_cli_calibration {
 	int threads;      /* 0: all */
+	int ranks;        /* above 1: calls between so many are measured too */
+	bool links_alone; /* nothing but these */
 	double seconds;   /* 0: as long as it takes */
 	bool quick, live; /* live: progress may be drawn */
 	const struct fo_program

@@ -47,6 +47,7 @@ struct report {
 	struct fo_sim_load load;           /* tokens NaN: all of a step */
 	struct fo_record record;           /* with --compare: of that run */
 	bool compared, metered;            /* with metered steps, else with the timeline */
+	struct fo_predict_ranks ranks;     /* where there are several */
 	double quiet_share;                /* of the metered time, from operations that were ever quiet */
 };
 
@@ -117,6 +118,8 @@ static fo_status load_profile(struct report *r)
 	/* Training on this machine takes as many threads; with another number it would be another run. */
 	if (threads < 1)
 		threads = *r->in->profile ? fo_rates_threads(&r->limits) : fo_cpu_threads();
+	/* Ranks share them as in training (train/team.h). */
+	threads /= r->program->ranks;
 	st = fo_rates_init(&r->rates, &r->limits, threads < 1 ? 1 : (int)threads);
 	return st == FO_OK || *r->in->profile ? st : fo_hint(st, "%s", how_to_measure(r));
 }
@@ -181,9 +184,6 @@ static fo_status load_program(struct report *r)
 		fo_plan(r->program, &r->own_u);
 		r->load = (struct fo_sim_load){ -1, NAN, NAN };
 	}
-	if (r->program->ranks > 1)
-		return fo_fail(FO_EUNSUPPORTED, "predict knows the steps of one rank, and this run has %d",
-			       r->program->ranks);
 	if (r->in->documents > 0)
 		r->load.pairs = (double)r->program->run.rows * fo_sim_pairs(r->program->run.seq, r->in->documents);
 	return FO_OK;
@@ -202,8 +202,9 @@ static const char *seconds(struct fo_doc *d, double s)
 /* Tokens of a step, without padding where that is known. */
 static double tokens(const struct report *r)
 {
-	return isnan(r->load.tokens) ? (double)r->program->tokens * (double)r->program->run.micro_batches
-				     : r->load.tokens;
+	return isnan(r->load.tokens)
+		       ? (double)r->program->tokens * (double)r->program->run.micro_batches * r->program->ranks
+		       : r->load.tokens;
 }
 
 static struct fo_mfu mfu(const struct report *r)
@@ -211,7 +212,7 @@ static struct fo_mfu mfu(const struct report *r)
 	const struct fo_program *p = r->program;
 	double s = (double)p->run.seq,
 	       pairs = r->load.pairs >= 0 ? r->load.pairs : (double)p->run.rows * s * (s + 1) / 2;
-	return fo_mfu_of_step(p, tokens(r), pairs * (double)p->run.micro_batches, r->sim.step_s,
+	return fo_mfu_of_step(p, tokens(r), pairs * (double)p->run.micro_batches * p->ranks, r->sim.step_s,
 			      r->peak ? r->peak->best_flop_s : NAN);
 }
 
@@ -268,8 +269,9 @@ static void say_step(const struct report *r, struct fo_doc *d)
 
 static void say_memory(const struct report *r, struct fo_doc *d)
 {
-	fo_doc_line(d, "memory", "%s of the step alone: activations and gradients %s, weights and optimizer state %s",
-		    fo_doc_bytes(d, r->u->arena_bytes + r->u->persistent_bytes), fo_doc_bytes(d, r->u->arena_bytes),
+	fo_doc_line(d, "memory", "%s of the step alone%s: activations and gradients %s, weights and optimizer state %s",
+		    fo_doc_bytes(d, r->u->arena_bytes + r->u->persistent_bytes),
+		    r->program->ranks > 1 ? " on rank 0" : "", fo_doc_bytes(d, r->u->arena_bytes),
 		    fo_doc_bytes(d, r->u->persistent_bytes));
 	if (r->u->host_arena_bytes)
 		fo_doc_line(d, "beside that", "%s of activations wait for backward in host memory",
@@ -289,6 +291,8 @@ static void say_head(const struct report *r, struct fo_doc *d)
 	fo_doc_line(d, "machine", "%s, %d %s, calibrated %s", r->limits.cpu, r->rates.threads,
 		    fo_cli_plural(r->rates.threads, "thread", "threads"), r->limits.date);
 	say_step(r, d);
+	if (r->program->ranks > 1)
+		fo_cli_predict_ranks(&r->ranks, d);
 	say_memory(r, d);
 	say_sure(r, d);
 }
@@ -394,6 +398,8 @@ static void write_json(const struct report *r, struct fo_json *j)
 	for (int i = 0; i < FO_PART_COUNT; i++)
 		fo_json_real(j, fo_part_name[i], r->sim.part_s[i]);
 	fo_json_close(j);
+	if (r->program->ranks > 1)
+		fo_cli_predict_ranks_json(&r->ranks, j);
 	if (r->compared)
 		fo_json_record(j, "compared", FO_TEXT("with", r->metered ? "metered" : "timeline"),
 			       FO_REAL("quiet_share", r->metered ? r->quiet_share : NAN),
@@ -404,6 +410,30 @@ static void write_json(const struct report *r, struct fo_json *j)
 
 /* ---- the command ---- */
 
+/* All ranks; what is said of a step beside that is rank 0's, which waits for the last one at the end. */
+static fo_status simulate_ranks(struct report *r)
+{
+	struct fo_predict_ranks *x = &r->ranks;
+	const struct fo_record *run = *r->in->compare ? &r->record : NULL;
+	const struct fo_record_file *timeline = &r->record.file[FO_RECORD_TIMELINE];
+	x->threads = r->rates.threads;
+	x->links = (struct fo_link_rates){
+		.limits = &r->limits,
+		.copy_byte_s = r->rates.copy_byte_s,
+		.byte_s = fo_cli_predict_link_option(run, "mesh.link-gbps", r->in->run.link_gbps) * 1e9 / 8,
+		.latency_s = fo_cli_predict_link_option(run, "mesh.link-us", r->in->run.link_us) * 1e-6,
+	};
+	FO_TRY(fo_sim_ranks_init(&x->job, r->program));
+	FO_TRY(fo_sim_ranks_step(&x->job, &r->rates, &x->links,
+				 *r->in->profile ? fo_rates_threads(&r->limits) : fo_cpu_threads(), r->load.pairs));
+	r->sim = x->job.rank[0];
+	r->sim.part_s[FO_PART_UNATTRIBUTED] += x->job.step_s.mid - r->sim.step_s;
+	r->sim.step_s = x->job.step_s.mid;
+	return run && timeline->state == FO_RECORD_WHOLE
+		       ? fo_sim_exposed_of(&x->measured, r->program, r->u, &r->record.timeline, timeline->path)
+		       : FO_OK;
+}
+
 static fo_status report(struct report *r, const struct fo_cli_call *call)
 {
 	if (*r->in->compare)
@@ -412,8 +442,12 @@ static fo_status report(struct report *r, const struct fo_cli_call *call)
 	FO_TRY(load_program(r));
 	FO_TRY(load_profile(r));
 	const struct fo_program *p = r->program;
-	r->peak = fo_limits_peak(&r->limits, p->run.precision == FO_PRECISION_BF16 ? "bf16" : "f32", r->rates.threads);
-	fo_sim_step(&r->sim, p, r->u, &r->rates, r->load.pairs);
+	r->peak = fo_limits_peak(&r->limits, p->run.precision == FO_PRECISION_BF16 ? "bf16" : "f32",
+				 r->rates.threads * p->ranks);
+	if (p->ranks > 1)
+		FO_TRY(simulate_ranks(r));
+	else
+		fo_sim_step(&r->sim, p, r->u, &r->rates, r->load.pairs);
 	fo_sim_table_init(&r->table, &r->sim, p, r->u);
 	if (*r->in->compare)
 		FO_TRY(compare(r));
@@ -447,7 +481,10 @@ static fo_status run(const struct fo_cli_call *call)
 	struct report r = { .in = in, .options = call->options, .file = file };
 	fo_status st = report(&r, call);
 	fo_sim_table_fini(&r.table);
-	fo_sim_fini(&r.sim);
+	if (r.ranks.job.ranks)
+		fo_sim_ranks_fini(&r.ranks.job); /* r.sim is its own */
+	else
+		fo_sim_fini(&r.sim);
 	fo_unrolled_fini(&r.own_u);
 	fo_program_fini(&r.own);
 	fo_record_fini(&r.record);

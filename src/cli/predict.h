@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "program/run.h"
 #include "sim/compare.h"
+#include "sim/ranks.h"
 
 struct predict {
 	struct fo_run run;
@@ -25,5 +26,18 @@ const char *fo_cli_predict_operation(struct fo_doc *d, const struct fo_program *
 				     const struct fo_sim_line *l);
 /* Predicts the step on an accelerator of the catalogue (predict_device.c). */
 FO_CHECKED fo_status fo_cli_predict_device(const struct fo_cli_call *call);
+
+/* ---- several ranks (predict_ranks.c) ---- */
+
+struct fo_predict_ranks {
+	struct fo_sim_ranks job;
+	struct fo_link_rates links;
+	int threads;                    /* of each rank */
+	struct fo_sim_exposed measured; /* with --compare; steps 0: nothing to compare with */
+};
+void fo_cli_predict_ranks(const struct fo_predict_ranks *x, struct fo_doc *d);
+void fo_cli_predict_ranks_json(const struct fo_predict_ranks *x, struct fo_json *j);
+/* An option of a run that is recorded there (r NULL: no run), else what is given. */
+double fo_cli_predict_link_option(const struct fo_record *r, const char *key, double given);
 
 #endif

@@ -1,6 +1,7 @@
 #include "kernel/ceilings_int.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "cost/links.h"
 #include "kernel/calibrate.h"
 
 #include <math.h>
@@ -230,6 +231,8 @@ static fo_status measure_peaks(struct fo_grid *g, struct fo_limits *m)
  */
 static bool is_replaced(const struct fo_grid *g, const struct fo_limits *new, const struct fo_limits_row *old)
 {
+	if (fo_link_is_row(old)) /* ranks are measured by themselves */
+		return false;
 	for (int t = 0; !g->o->program && t < g->groups; t++)
 		if (old->threads == g->group[t])
 			return true;

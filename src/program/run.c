@@ -48,6 +48,10 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_INT(R, ranks, "mesh.ranks", "N", "1", 1, FO_RUN_RANKS_MOST, "ranks",
 		   "share the rows of each micro-batch and add up their gradients: threads of this process, which "
 		   "share run.threads"),
+	FO_OPT_REAL(R, link_gbps, "mesh.link-gbps", "X", "0", 0, 1e6, "Gbit/s",
+		    "emulates links between ranks: what each receives at most; 0: as fast as memory"),
+	FO_OPT_REAL(R, link_us, "mesh.link-us", "X", "0", 0, 1e6, "us",
+		    "emulates links between ranks: latency of each call once all its ranks are there"),
 	FO_OPT_ENUM(R, verify, "run.verify", "off", "self-check ('flatout verify') before the first step",
 		    "off|short|full"),
 	FO_OPT_INT(R, steps, "train.steps", "N", "1000", 1, 1e9, "steps", "optimizer steps of the whole run"),
@@ -292,6 +296,9 @@ fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 {
 	if (r->ranks > 1)
 		check_ranks(s, r);
+	else if (r->link_gbps > 0 || r->link_us > 0)
+		fo_opt_problem(s, "mesh.link-%s is about links between ranks, and there is one rank: set mesh.ranks",
+			       r->link_gbps > 0 ? "gbps" : "us");
 	/* A default gives way: nobody who asks for a short run has asked for a warm-up that is longer. */
 	if (!fo_opt_given(s, "optim.warmup")) {
 		char text[24];

@@ -43,6 +43,8 @@ struct fo_run {
 	const char *dir;
 	int64_t seed, steps, rows, micro_batches, threads;
 	int64_t ranks;         /* share the rows of each micro-batch */
+	double link_gbps;      /* of ranks in one process: Gbit/s that each receives; 0: as fast as memory */
+	double link_us;        /* the same: of each call, once all its ranks are there */
 	int64_t metered_every; /* 0: never */
 	int precision;         /* enum fo_run_dtype */
 	const char *device;    /* FO_RUN_DEVICES */

@@ -1,5 +1,6 @@
 #include "report/roofline.h"
 #include "base/mem.h"
+#include "cost/links.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -24,7 +25,7 @@ static void add_point(struct fo_roofline *r, const struct fo_limits_row *row)
 {
 	double s = fo_limits_row_seconds(row);
 	struct fo_roofline_point p = { .row = row, .half = !strcmp(row->dtype, "bf16") };
-	if (row->threads != r->threads || !(row->bytes > 0) || fo_roofline_is_traffic(row))
+	if (row->threads != r->threads || !(row->bytes > 0) || fo_roofline_is_traffic(row) || fo_link_is_row(row))
 		return;
 	if (!fo_roofline_is_product(row)) {
 		p.kind = FO_ROOFLINE_OPERATION;

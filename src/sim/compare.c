@@ -128,6 +128,33 @@ fo_status fo_sim_table_timeline(struct fo_sim_table *t, const struct fo_program 
 	return st;
 }
 
+fo_status fo_sim_exposed_of(struct fo_sim_exposed *x, const struct fo_program *p, const struct fo_unrolled *u,
+			    const struct fo_timeline_file *f, const char *where)
+{
+	const struct fo_ring *r = &f->t.lane[FO_LANE_COMPUTE];
+	int32_t *step;
+	int steps, k = 0;
+	*x = (struct fo_sim_exposed){ 0 };
+	FO_TRY(steps_of(r, where, &step, &steps));
+	double *wait = fo_xmalloc((size_t)(steps + 1) * sizeof *wait);
+	for (uint64_t i = r->n > r->cap ? r->n - r->cap : 0; i < r->n; i++) {
+		const struct fo_span *s = &r->span[i % r->cap];
+		while (k + 1 < steps && step[k] < s->step)
+			k++;
+		if (s->instance < 0 && ~s->instance < u->n &&
+		    fo_op_info(fo_instance_op(p, u, ~s->instance)->kind)->cls == FO_CLASS_COMM)
+			wait[k] += (double)(s->end_ns - s->begin_ns) * 1e-9;
+	}
+	if (steps > 1) {
+		x->steps = steps - 1;
+		x->best_s = fo_stats_quantile(wait + 1, (size_t)x->steps, 0);
+		x->median_s = fo_stats_quantile(wait + 1, (size_t)x->steps, 0.5);
+	}
+	free(wait);
+	free(step);
+	return FO_OK;
+}
+
 void fo_sim_table_composed(struct fo_sim_table *t, const struct fo_composed *c)
 {
 	t->measured_s = t->predicted_s = 0;
@@ -168,7 +195,7 @@ struct fo_sim_load fo_sim_load_of_run(const struct fo_record *r)
 	/* Executed FLOP grow by the same for each pair. */
 	double none = fo_program_cost(p, 0).exec, one = fo_program_cost(p, 1).exec,
 	       most = (double)p->run.rows * seq * (seq + 1) / 2;
-	double pairs = (fo_record_mean_flop(r, FO_STEP_HFU) - none) / (one - none);
+	double pairs = (fo_record_mean_flop(r, FO_STEP_HFU) / p->ranks - none) / (one - none); /* ranks do alike */
 	if (pairs >= 0 && pairs <= 1.001 * most)
 		load.pairs = fmin(pairs, most);
 	return load;

@@ -26,8 +26,8 @@ static struct fo_op_time time_of(struct ways *w, const struct fo_rates *r, const
 	return w->way[w->n++].time;
 }
 
-static void time_instances(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u,
-			   const struct fo_rates *r, double pairs)
+void fo_sim_time(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u, const struct fo_rates *r,
+		 double pairs)
 {
 	uint32_t *cold = fo_reuse_cold(p, u, r->limits->cache_bytes);
 	int *begin = fo_xmalloc((size_t)(p->nblock + 1) * sizeof *begin), ops = 0;
@@ -51,112 +51,6 @@ static void time_instances(struct fo_sim *s, const struct fo_program *p, const s
 	free(cold);
 }
 
-/* The part of the step that idle time before or after an operation of another lane belongs to (as in
- * fo_profile_add_step). */
-static enum fo_part part_of_wait(const struct fo_op *o)
-{
-	enum fo_part part = fo_part_of_op((enum fo_op_kind)o->kind);
-	return part < FO_PART_COMMUNICATION ? FO_PART_UNATTRIBUTED : part;
-}
-
-/* ---- the walk ---- */
-
-/* A lane's operation. left_s: what was left of it at at_s, in seconds of a lane that has the cores alone. */
-struct lane {
-	int next, runs; /* its first instance that has not begun, and the one that runs; -1: none */
-	double free_s;  /* its last one ended */
-	double at_s, left_s;
-};
-struct walk {
-	struct fo_sim *s;
-	const struct fo_program *p;
-	const struct fo_unrolled *u;
-	double idle_s; /* since when no lane computes */
-	struct lane lane[FO_LANE_COUNT];
-	int *after;          /* the next instance of the same lane; -1: none */
-	int computing, last; /* lanes that compute now; the instance that ended last */
-};
-
-static double share(const struct walk *w, int lane)
-{
-	return fo_lane_computes(lane) && w->computing > 1 ? w->computing : 1;
-}
-
-/* Lanes that compute share the cores: when one begins or ends, what the others have left takes another time. */
-static void change_computing(struct walk *w, int by, double now)
-{
-	for (int l = 0; l < FO_LANE_COUNT; l++) {
-		struct lane *x = &w->lane[l];
-		if (x->runs < 0 || !fo_lane_computes(l))
-			continue;
-		double left = x->left_s - (now - x->at_s) / share(w, l);
-		x->left_s = left > 0 ? left : 0;
-		x->at_s = now;
-	}
-	w->computing += by;
-}
-
-/* Begins the lane's next operation if all that it waits for has ended. */
-static void begin_next(struct walk *w, int lane)
-{
-	struct lane *x = &w->lane[lane];
-	struct fo_sim *s = w->s;
-	int i = x->next;
-	double ready = x->free_s;
-	if (i < 0 || x->runs >= 0)
-		return;
-	s->waited[i] = -1;
-	for (int l = 0; l < FO_LANE_COUNT; l++) {
-		int need = w->u->wait[i][l];
-		if (need < 0)
-			continue;
-		if (isnan(s->end_s[need]))
-			return;
-		if (s->end_s[need] > ready) {
-			ready = s->end_s[need];
-			s->waited[i] = need;
-		}
-	}
-	if (fo_lane_computes(lane)) {
-		const struct fo_op *o = fo_instance_op(w->p, w->u, i);
-		if (!w->computing && s->waited[i] >= 0)
-			s->part_s[part_of_wait(fo_instance_op(w->p, w->u, s->waited[i]))] += ready - w->idle_s;
-		change_computing(w, 1, ready);
-		s->part_s[fo_part_of_op((enum fo_op_kind)o->kind)] += s->seconds[i];
-		s->part_s[FO_PART_UNATTRIBUTED] += s->overhead_s;
-		s->sure_s[s->sure[i]] += s->seconds[i];
-	}
-	s->unknown += s->sure[i] == FO_SURE_NONE;
-	s->begin_s[i] = ready;
-	*x = (struct lane){ w->after[i], i, x->free_s, ready, s->seconds[i] + s->overhead_s };
-}
-
-/* Ends the operation that ends first, the older one of two; false: none runs. */
-static bool end_first(struct walk *w)
-{
-	int first = -1;
-	double end = 0;
-	for (int l = 0; l < FO_LANE_COUNT; l++) {
-		const struct lane *x = &w->lane[l];
-		double at = x->at_s + x->left_s * share(w, l);
-		if (x->runs < 0 || (first >= 0 && (at > end || (at == end && x->runs > w->lane[first].runs))))
-			continue;
-		first = l;
-		end = at;
-	}
-	if (first < 0)
-		return false;
-	struct lane *x = &w->lane[first];
-	w->s->end_s[x->runs] = x->free_s = end;
-	w->last = w->last < 0 || end > w->s->end_s[w->last] ? x->runs : w->last;
-	x->runs = -1;
-	if (fo_lane_computes(first)) {
-		change_computing(w, -1, end);
-		w->idle_s = end;
-	}
-	return true;
-}
-
 void fo_sim_init(struct fo_sim *s, const struct fo_unrolled *u, double overhead_s)
 {
 	size_t n = (size_t)u->n + 1;
@@ -166,37 +60,19 @@ void fo_sim_init(struct fo_sim *s, const struct fo_unrolled *u, double overhead_
 	s->seconds = fo_xmalloc(n * sizeof *s->seconds);
 	s->sure = fo_xmalloc(n * sizeof *s->sure);
 	s->waited = fo_xmalloc(n * sizeof *s->waited);
+	s->hold_s = fo_xmalloc(n * sizeof *s->hold_s);
+	s->late_s = fo_xmalloc(n * sizeof *s->late_s);
+	memset(s->hold_s, 0, n * sizeof *s->hold_s);
+	memset(s->late_s, 0, n * sizeof *s->late_s);
 	memset(s->seconds, 0, n * sizeof *s->seconds);
 	memset(s->sure, 0, n * sizeof *s->sure);
-}
-
-void fo_sim_walk(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u)
-{
-	struct walk w = { .s = s, .p = p, .u = u, .last = -1 };
-	w.after = fo_xmalloc((size_t)(u->n + 1) * sizeof *w.after);
-	for (int l = 0; l < FO_LANE_COUNT; l++)
-		w.lane[l].next = w.lane[l].runs = -1;
-	for (int i = u->n - 1; i >= 0; i--) {
-		struct lane *x = &w.lane[fo_instance_op(p, u, i)->lane];
-		s->end_s[i] = NAN;
-		w.after[i] = x->next;
-		x->next = i;
-	}
-	do
-		for (int l = 0; l < FO_LANE_COUNT; l++)
-			begin_next(&w, l);
-	while (end_first(&w));
-	s->step_s = w.last >= 0 ? s->end_s[w.last] : 0;
-	if (s->step_s > w.idle_s)
-		s->part_s[part_of_wait(fo_instance_op(p, u, w.last))] += s->step_s - w.idle_s;
-	free(w.after);
 }
 
 void fo_sim_step(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u, const struct fo_rates *r,
 		 double pairs)
 {
 	fo_sim_init(s, u, r->overhead_s);
-	time_instances(s, p, u, r, pairs);
+	fo_sim_time(s, p, u, r, pairs);
 	fo_sim_walk(s, p, u);
 }
 
@@ -207,6 +83,8 @@ void fo_sim_fini(struct fo_sim *s)
 	free(s->seconds);
 	free(s->sure);
 	free(s->waited);
+	free(s->hold_s);
+	free(s->late_s);
 	*s = (struct fo_sim){ 0 };
 }
 

@@ -21,6 +21,11 @@ struct fo_sim {
 	double *seconds;         /* time of its kernel with the cores to itself, without the overhead */
 	uint8_t *sure;           /* enum fo_sure */
 	int32_t *waited;         /* the instance of another lane that it had to wait for; -1: none */
+	double *hold_s;          /* of communication: how long it takes the links of its ranks */
+	double *late_s;          /* the same, after the walk: from when this rank came until the last one had */
+	/* Time in which calls to other ranks are under way, from when this rank came; of it, what no lane that computes
+	 * covers; of that, what is waiting for a rank that comes late. */
+	double comm_s, exposed_s, exposed_late_s;
 	/* Kernel time of lanes that compute, by how sure it is, and from rows without a quiet span. */
 	double sure_s[FO_SURE_COUNT], busy_s;
 	int unknown; /* instances of which nothing is known: the step takes longer than step_s */
@@ -33,6 +38,20 @@ void fo_sim_fini(struct fo_sim *s);
 /* Room for a step's instances, and the walk alone: s->seconds and s->sure are filled in between (zeros else). */
 void fo_sim_init(struct fo_sim *s, const struct fo_unrolled *u, double overhead_s);
 void fo_sim_walk(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u);
+/* Fills in s->seconds and s->sure of what computes. */
+void fo_sim_time(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u, const struct fo_rates *r,
+		 double pairs);
+
+/* The walk of all ranks of a job, by their numbers, with times filled in; of communication s->seconds is what ranks do
+ * themselves. A call begins when its last rank comes and its ranks' links are free, and is over at once for all of
+ * them, as in comm/local.c. alike: rank 0 is walked and stands for all, which is exact where all programs and times are
+ * equal and every call is of a whole group. FO_EBUG: ranks call different things, or wait for ever. */
+struct fo_sim_rank {
+	const struct fo_program *p; /* mesh.rank in it does not matter */
+	const struct fo_unrolled *u;
+	struct fo_sim *sim;
+};
+FO_CHECKED fo_status fo_sim_walk_ranks(const struct fo_sim_rank *rank, int ranks, bool alike);
 
 /* The step as spans of step 0, as the executor would have recorded them. Freed with fo_timeline_fini. FO_ENOMEM. */
 FO_CHECKED fo_status fo_sim_timeline(const struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u,

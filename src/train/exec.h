@@ -10,6 +10,7 @@
 #ifndef FO_TRAIN_EXEC_H
 #define FO_TRAIN_EXEC_H
 
+#include "comm/local.h"
 #include "kernel/cuda/cuda.h"
 #include "kernel/kernel.h"
 #include "program/program.h"
@@ -74,6 +75,7 @@ struct fo_exec_options {
 	uint64_t delay_seed; /* not 0: random delays before operations (tests) */
 	/* Instance fail_at of rank fail_rank fails, where it is above 0 (tests). */
 	int fail_rank, fail_at;
+	struct fo_comm_local local; /* of a team (team.h): links between its ranks */
 	double *mac;        /* not NULL: `ref` counts multiply-accumulates here (tests) */
 	int timeline_steps; /* steps that the span rings hold; 0: 64 */
 	/* The device, opened by the caller and closed after executors and store; NULL: the processor. With a device

@@ -1,13 +1,5 @@
 #include "train/links.h"
 
-/* The lane whose communicator a lane uses. */
-static int channel_of(int lane)
-{
-	if (lane == FO_LANE_RECV_FORWARD)
-		return FO_LANE_SEND_FORWARD;
-	return lane == FO_LANE_RECV_BACKWARD ? FO_LANE_SEND_BACKWARD : lane;
-}
-
 fo_status fo_links_open(struct fo_links *l, struct fo_comm *world, const struct fo_program *p)
 {
 	float used[FO_GROUP_COUNT][FO_LANE_COUNT] = { 0 };
@@ -17,7 +9,7 @@ fo_status fo_links_open(struct fo_links *l, struct fo_comm *world, const struct 
 			       fo_comm_ranks(world), p->rank, p->ranks);
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++)
-			used[p->block[b].op[i].group][channel_of(p->block[b].op[i].lane)] = 1;
+			used[p->block[b].op[i].group][fo_lane_channel(p->block[b].op[i].lane)] = 1;
 	/* Programs of ranks may differ, but all of them split the world alike. */
 	FO_TRY(fo_comm_call(world, &(struct fo_comm_call){ .kind = FO_COMM_ALL_REDUCE,
 							   .op = FO_COMM_MAX,
@@ -35,7 +27,7 @@ fo_status fo_links_open(struct fo_links *l, struct fo_comm *world, const struct 
 	return FO_OK;
 }
 
-struct fo_comm *fo_links_of(const struct fo_links *l, int group, int lane) { return l->of[group][channel_of(lane)]; }
+struct fo_comm *fo_links_of(const struct fo_links *l, int group, int lane) { return l->of[group][fo_lane_channel(lane)]; }
 
 void fo_links_close(struct fo_links *l)
 {

@@ -148,6 +148,8 @@ fo_status fo_setup_programs(struct fo_setup *s)
 	/* What all ranks use is what the peak is of: each has at least one, and all have the same number. */
 	if (s->run->ranks > 1)
 		p->options.threads = (int)s->run->ranks * fo_team_threads(p->options.threads, (int)s->run->ranks);
+	p->options.local.bytes_s = s->run->link_gbps * 1e9 / 8;
+	p->options.local.latency_s = s->run->link_us * 1e-6;
 	FO_TRY(fo_run_model(s->run, &p->model));
 	if (*s->run->program_file)
 		FO_TRY(read_program(s));

@@ -184,7 +184,7 @@ fo_status fo_team_open(struct fo_team **out, const struct fo_program *first, con
 	pthread_mutex_init(&t->lock, NULL);
 	pthread_cond_init(&t->changed, NULL);
 	struct fo_comm **world = fo_xmalloc((size_t)t->ranks * sizeof *world);
-	fo_status st = fo_comm_local_open(t->ranks, NULL, world);
+	fo_status st = fo_comm_local_open(t->ranks, &o->local, world);
 	for (int i = 0; i < t->ranks; i++) {
 		t->rank[i] = (struct rank){ .team = t, .number = i, .world = st == FO_OK ? world[i] : NULL };
 		if (st != FO_OK || !i)

@@ -9,7 +9,7 @@ good=$FLATOUT_SOURCE/fuzz/corpus/profile/two_cores.json
 LC_ALL=C expect 0 "memory 38.8 GB/s (copy)" calibrate --show "$good"
 narrow
 LC_ALL=C expect 0 "peak 206 GFLOP/s" calibrate --show "$good"
-LC_ALL=C expect 0 "Collectives: not measured: no ranks" calibrate --show "$good"
+LC_ALL=C expect 0 "Collectives: not measured: " calibrate --show "$good"
 LC_ALL=C expect 0 "512x12x12x64" calibrate --show "$good" --all
 narrow
 if LC_ALL=C grep -q '[^ -~]' "$tmp/out"; then

@@ -1,6 +1,8 @@
 /* The measuring half of flatout calibrate. */
 #include "base/clock.h"
 #include "cli/cli.h"
+#include "comm/measure.h"
+#include "kernel/calibrate.h"
 #include "kernel/calibrate.h"
 #include "kernel/ceilings.h"
 #include "train/overhead.h"
@@ -75,6 +77,25 @@ static fo_status measure(struct fo_limits *m, struct fo_ceilings_options *o)
 	return FO_OK;
 }
 
+/* Long enough for some calls of 16 MiB in each group. */
+#define LINKS_S 10
+#define PEAK_S 0.5
+
+/* Calls between ranks, and the peak of all their threads together: what ranks that compute at once take from each
+ * other. */
+static fo_status measure_links(struct fo_limits *m, const struct fo_cli_calibration *c, struct screen *s)
+{
+	int threads = c->threads ? c->threads : fo_cpu_threads(),
+	    each = threads / c->ranks > 1 ? threads / c->ranks : 1;
+	int all = each * c->ranks < fo_cpu_threads() ? each * c->ranks : fo_cpu_threads();
+	for (int k = 0; k < 4; k++) {
+		struct fo_limits_peak p;
+		FO_TRY(fo_calibrate_peak(k % 2 ? FO_BF16 : FO_F32, k < 2 ? each : all, PEAK_S, &p));
+		fo_limits_peak_raise(m, &p);
+	}
+	return fo_comm_measure(c->ranks, c->links_alone && c->seconds > 0 ? c->seconds : LINKS_S, m, progress, s);
+}
+
 static void record_state(struct screen *s, struct fo_limits_state *out)
 {
 	struct fo_machine now;
@@ -95,7 +116,10 @@ fo_status fo_cli_calibrate(const char *path, const struct fo_cli_calibration *c)
 		m = (struct fo_limits){ 0 };
 		snprintf(m.cpu, sizeof m.cpu, "%s", cpu);
 	}
-	struct fo_ceilings_options o = { .threads = c->threads ? c->threads : fo_cpu_threads(),
+	int threads = c->threads ? c->threads : fo_cpu_threads();
+	if (c->ranks > 1 && c->program) /* a rank computes with its share (train/team.h) */
+		threads = threads / c->ranks > 1 ? threads / c->ranks : 1;
+	struct fo_ceilings_options o = { .threads = threads,
 					 .seconds = c->seconds,
 					 .quick = c->quick,
 					 .program = c->program,
@@ -107,8 +131,11 @@ fo_status fo_cli_calibrate(const char *path, const struct fo_cli_calibration *c)
 	else if (!s.live)
 		fprintf(stderr, "calibrating: a minute or some\n");
 	fo_state_watch_start(&s.watch, "");
-	fo_status st = measure(&m, &o);
-	record_state(&s, &m.state);
+	fo_status st = c->links_alone ? FO_OK : measure(&m, &o);
+	if (st == FO_OK && c->ranks > 1)
+		st = measure_links(&m, c, &s);
+	if (!c->links_alone)
+		record_state(&s, &m.state);
 	if (s.live)
 		fprintf(stderr, "\r\033[K");
 	if (st == FO_OK)

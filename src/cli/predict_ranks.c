@@ -1,0 +1,124 @@
+/* flatout predict: what several ranks do to a step, in words and as JSON. */
+#include "cli/predict.h"
+
+#include "base/fs.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+double fo_cli_predict_link_option(const struct fo_record *r, const char *key, double given)
+{
+	const struct fo_record_option *o = r ? fo_record_option(r, key) : NULL;
+	return o ? strtod(o->value, NULL) : given;
+}
+
+/* "12.3 ms (10.1 to 15.0)", in the unit of the middle. */
+static const char *interval(struct fo_doc *d, struct fo_interval x)
+{
+	const char *unit = "us";
+	double by = 1e6;
+	if (x.mid >= 1)
+		unit = "s", by = 1;
+	else if (1e3 * x.mid >= 1)
+		unit = "ms", by = 1e3;
+	return fo_doc_printf(d, "%.4g %s (%.3g to %.3g)", by * x.mid, unit, by * x.low, by * x.high);
+}
+
+static const char *link_text(struct fo_doc *d, const struct fo_predict_ranks *x)
+{
+	const char *text = "", *origin = fo_doc_printf(d, "'flatout calibrate --ranks=%d' measures them", x->job.ranks);
+	for (size_t i = 0; i < x->links.limits->rows; i++) {
+		const struct fo_limits_row *row = &x->links.limits->row[i];
+		if (fo_link_is_row(row) && row->dim[0] == x->job.ranks)
+			origin = fo_doc_printf(d, "measured %.10s in groups of %d ranks", row->date, x->job.ranks);
+	}
+	if (x->links.byte_s > 0)
+		text = fo_doc_printf(d, "emulated, %g Gbit/s", x->links.byte_s * 8e-9);
+	if (x->links.latency_s > 0)
+		text = fo_doc_join(d, *text ? text : "emulated",
+				   fo_doc_printf(d, "%g us a call", x->links.latency_s * 1e6));
+	return fo_doc_join(d, text, fo_doc_printf(d, "threads of one process: %s", origin));
+}
+
+static void say_sure(const struct fo_predict_ranks *x, struct fo_doc *d)
+{
+	double all = 0;
+	for (int i = 0; i < FO_SURE_COUNT; i++)
+		all += x->job.sure_s[i];
+	if (!(all > 0))
+		return;
+	fo_doc_line(d, "calls sure",
+		    "%.0f %% of their time was measured in such groups, %.0f %% is beyond the sizes "
+		    "measured, %.0f %% guessed",
+		    100 * x->job.sure_s[FO_SURE_EXACT] / all, 100 * x->job.sure_s[FO_SURE_NEAR] / all,
+		    100 * (x->job.sure_s[FO_SURE_GUESS] + x->job.sure_s[FO_SURE_NONE]) / all);
+}
+
+void fo_cli_predict_ranks(const struct fo_predict_ranks *x, struct fo_doc *d)
+{
+	const struct fo_sim_ranks *j = &x->job;
+	fo_doc_line(d, "ranks", "%d of %d thread%s each, %s", j->ranks, x->threads, x->threads == 1 ? "" : "s",
+		    j->alike ? "all alike: one was simulated for all"
+			     : fo_doc_printf(d, "%d role%s, each rank simulated", j->roles, j->roles == 1 ? "" : "s"));
+	fo_doc_line(d, "step between", "%s", interval(d, j->step_s));
+	fo_doc_line(d, "exposed", "%s of communication while no lane computes; of it waiting for a late rank %s",
+		    interval(d, j->exposed_s), j->late_s.high > 0 ? interval(d, j->late_s) : "nothing");
+	fo_doc_line(d, "hidden", "%s of communication behind computing", interval(d, j->hidden_s));
+	fo_doc_line(d, "received", "%s a step by rank 0", fo_doc_bytes(d, llround(fo_sim_ranks_wire(j, 0))));
+	fo_doc_line(d, "links", "%s", link_text(d, x));
+	if (!j->crowd.known)
+		fo_doc_line(d, "together",
+			    "how much ranks that compute at once slow each other is not in the profile: the interval "
+			    "holds up to half again");
+	else if (j->crowd.tensor > 1.02)
+		fo_doc_line(d, "together",
+			    "ranks that compute at once take %.2f times as long as one alone, where memory is the "
+			    "limit %.2f times",
+			    j->crowd.tensor, j->crowd.memory);
+	say_sure(x, d);
+	if (x->measured.steps)
+		fo_doc_line(d, "measured",
+			    "%.4g ms of exposed communication on rank 0, the median of %d steps, the least %.4g ms: "
+			    "predicted %+.1f %%, of the least %+.1f %%",
+			    1e3 * x->measured.median_s, x->measured.steps, 1e3 * x->measured.best_s,
+			    100 * (j->exposed_s.mid / x->measured.median_s - 1),
+			    100 * (j->exposed_s.mid / x->measured.best_s - 1));
+}
+
+static void put_interval(struct fo_json *j, const char *name, struct fo_interval x)
+{
+	fo_json_record(j, name, FO_REAL("low", x.low), FO_REAL("mid", x.mid), FO_REAL("high", x.high));
+}
+
+void fo_cli_predict_ranks_json(const struct fo_predict_ranks *x, struct fo_json *j)
+{
+	const struct fo_sim_ranks *s = &x->job;
+	fo_json_object(j, "ranks");
+	fo_json_put(j, FO_INT("ranks", s->ranks), FO_INT("roles", s->roles), FO_INT("threads_each", x->threads),
+		    FO_BOOL("alike", s->alike));
+	put_interval(j, "step_seconds", s->step_s);
+	put_interval(j, "exposed_seconds", s->exposed_s);
+	put_interval(j, "late_seconds", s->late_s);
+	put_interval(j, "hidden_seconds", s->hidden_s);
+	fo_json_put(j, FO_REAL("received_bytes", fo_sim_ranks_wire(s, 0)),
+		    FO_REAL("link_bytes_per_second", x->links.byte_s > 0 ? x->links.byte_s : NAN),
+		    FO_REAL("link_latency_seconds", x->links.latency_s), FO_BOOL("crowd_known", s->crowd.known),
+		    FO_REAL("crowd_tensor", s->crowd.tensor), FO_REAL("crowd_memory", s->crowd.memory));
+	fo_json_object(j, "sure_seconds");
+	for (int i = 0; i < FO_SURE_COUNT; i++)
+		fo_json_real(j, fo_sure_name[i], s->sure_s[i]);
+	fo_json_close(j);
+	if (x->measured.steps)
+		fo_json_record(j, "measured", FO_INT("steps", x->measured.steps),
+			       FO_REAL("exposed_median_seconds", x->measured.median_s),
+			       FO_REAL("exposed_least_seconds", x->measured.best_s));
+	fo_json_array(j, "memory");
+	for (int r = 0; r < s->ranks; r++) {
+		const struct fo_unrolled *u = &s->role[s->role_of[r]].u;
+		fo_json_record(j, NULL, FO_INT("arena_bytes", u->arena_bytes),
+			       FO_INT("persistent_bytes", u->persistent_bytes));
+	}
+	fo_json_close(j);
+	fo_json_close(j);
+}

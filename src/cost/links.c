@@ -1,0 +1,143 @@
+#include "cost/links.h"
+
+#include <math.h>
+#include <string.h>
+
+bool fo_link_is_row(const struct fo_limits_row *row) { return !strcmp(row->variant, FO_LINK_VARIANT); }
+
+const char *fo_link_kind(enum fo_wire wire)
+{
+	/* What one rank sends another receives: their call is one. */
+	if (wire == FO_WIRE_SEND)
+		wire = FO_WIRE_RECEIVE;
+	for (int k = 0; wire != FO_WIRE_NONE && k < FO_OP_COUNT; k++)
+		if (fo_op_info(k)->wire == wire && !fo_op_info(k)->per_tensor)
+			return fo_op_info(k)->name;
+	return NULL;
+}
+
+/* Two points of the line that `bytes` lies on, of rows of a kind (NULL: any) in groups of so many ranks. */
+struct line {
+	const struct fo_limits_row *low, *high; /* the nearest below or at, above or at; NULL: none */
+	const struct fo_limits_row *second;     /* beside the only one of them, on the other side of it */
+};
+
+static bool fits(const struct fo_limits_row *row, const char *kind, int64_t ranks)
+{
+	return fo_link_is_row(row) && (!kind || !strcmp(row->kind, kind)) && row->dim[0] == ranks;
+}
+
+static struct line line_of(const struct fo_limits *l, const char *kind, int64_t ranks, double bytes)
+{
+	struct line x = { 0 };
+	for (size_t i = 0; i < l->rows; i++) {
+		const struct fo_limits_row *row = &l->row[i];
+		if (!fits(row, kind, ranks))
+			continue;
+		if (row->bytes <= bytes && (!x.low || row->bytes > x.low->bytes))
+			x.low = row;
+		if (row->bytes >= bytes && (!x.high || row->bytes < x.high->bytes))
+			x.high = row;
+	}
+	const struct fo_limits_row *end = x.low ? x.low : x.high;
+	for (size_t i = 0; i < l->rows && end && !(x.low && x.high); i++) {
+		const struct fo_limits_row *row = &l->row[i];
+		bool beyond = x.low ? row->bytes < end->bytes : row->bytes > end->bytes;
+		if (fits(row, kind, ranks) && beyond &&
+		    (!x.second || fabs(row->bytes - end->bytes) < fabs(x.second->bytes - end->bytes)))
+			x.second = row;
+	}
+	return x;
+}
+
+/* Latency is what the smallest call takes: nothing below it. Above the largest the last two sizes say how it goes on. */
+static double along(const struct line *x, double bytes, enum fo_sure *sure)
+{
+	*sure = FO_SURE_EXACT;
+	if (x->low && x->high) {
+		double a = fo_limits_row_seconds(x->low), b = fo_limits_row_seconds(x->high),
+		       width = x->high->bytes - x->low->bytes;
+		return width > 0 ? a + (b - a) * (bytes - x->low->bytes) / width : a;
+	}
+	if (!x->low)
+		return fo_limits_row_seconds(x->high);
+	*sure = FO_SURE_NEAR;
+	double end = fo_limits_row_seconds(x->low);
+	if (!x->second)
+		return end * bytes / x->low->bytes;
+	double slope = (end - fo_limits_row_seconds(x->second)) / (x->low->bytes - x->second->bytes);
+	return end + fmax(slope, 0) * (bytes - x->low->bytes);
+}
+
+/* The group size, of those measured, that is nearest; 0: none. */
+static int64_t nearest_group(const struct fo_limits *l, const char *kind, int64_t ranks)
+{
+	int64_t best = 0;
+	for (size_t i = 0; i < l->rows; i++) {
+		const struct fo_limits_row *row = &l->row[i];
+		int64_t n = row->dim[0];
+		if (fits(row, kind, n) &&
+		    (!best || fabs(log2((double)n / (double)ranks)) < fabs(log2((double)best / (double)ranks))))
+			best = n;
+	}
+	return best;
+}
+
+static double own_work(const struct fo_link_rates *r, enum fo_wire wire, int64_t ranks, double bytes,
+		       enum fo_sure *sure)
+{
+	const char *kinds[] = { fo_link_kind(wire), NULL };
+	for (int k = 0; k < 2; k++) {
+		int64_t group = nearest_group(r->limits, kinds[k], ranks);
+		if (!group)
+			continue;
+		struct line x = line_of(r->limits, kinds[k], group, bytes);
+		double s = along(&x, bytes, sure);
+		if (k || group != ranks)
+			*sure = FO_SURE_GUESS;
+		return s;
+	}
+	*sure = r->copy_byte_s > 0 ? FO_SURE_GUESS : FO_SURE_NONE;
+	return r->copy_byte_s > 0 ? bytes / r->copy_byte_s : 0;
+}
+
+struct fo_link_time fo_link_op(const struct fo_link_rates *r, const struct fo_program *p, const struct fo_op *o,
+			       double most)
+{
+	struct fo_link_time t = { 0 };
+	int64_t ranks = fo_mesh_group(&p->run.mesh, (enum fo_group)o->group, NULL, NULL);
+	if (fo_op_info(o->kind)->wire == FO_WIRE_SEND || fo_op_info(o->kind)->wire == FO_WIRE_RECEIVE)
+		ranks = 2;
+	t.own_s = own_work(r, fo_op_info(o->kind)->wire, ranks, most, &t.sure);
+	t.hold_s = t.own_s;
+	if (r->byte_s > 0 || r->latency_s > 0)
+		t.hold_s = fo_op_tensors(o->kind, o->n) * r->latency_s + (r->byte_s > 0 ? most / r->byte_s : 0);
+	return t;
+}
+
+/* ---- ranks that compute at once ---- */
+
+struct fo_crowd fo_rates_crowd(const struct fo_rates *r, int ranks, int cores)
+{
+	int all = ranks * r->threads, most = 0;
+	double turns = cores > 0 && all > cores ? (double)all / cores : 1;
+	struct fo_crowd c = { turns, turns, false };
+	if (ranks == 1)
+		return (struct fo_crowd){ 1, 1, true };
+	/* With more threads than cores the rate is that of the cores. */
+	for (size_t i = 0; i < r->limits->peaks; i++)
+		if (r->limits->peak[i].threads > most && r->limits->peak[i].threads <= all)
+			most = r->limits->peak[i].threads;
+	for (size_t i = 0; i < r->limits->peaks; i++) {
+		const struct fo_limits_peak *one = &r->limits->peak[i],
+					    *many = fo_limits_peak(r->limits, one->dtype, most);
+		if (one->threads != r->threads || !many || most <= r->threads || (most < all && most < cores))
+			continue;
+		c.tensor = fmax(c.known ? c.tensor : turns, ranks * one->best_flop_s / many->best_flop_s);
+		c.known = true;
+	}
+	double one = fo_limits_memory(r->limits, "copy", r->threads), many = fo_limits_memory(r->limits, "copy", most);
+	if (c.known && one > 0 && many > 0)
+		c.memory = fmax(turns, ranks * one / many);
+	return c;
+}

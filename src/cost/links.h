@@ -1,0 +1,45 @@
+/* How long operations of communication take between ranks.
+ *
+ * Ranks of one process (comm/local.h) move data themselves: a call takes what `flatout calibrate --ranks=N` measured of
+ * calls of its kind in groups of its size, a line through the sizes measured. Links may be emulated on top
+ * (mesh.link-gbps, mesh.link-us): as in that transport, a rank's link carries one call after the other, a call takes its
+ * latency and the bytes of the rank that receives most, and the ranks' own work goes on meanwhile. */
+#ifndef FO_COST_LINKS_H
+#define FO_COST_LINKS_H
+
+#include "cost/cost.h"
+
+/* Rows of a profile that stand for calls between ranks: kind as in ops.def of the operation on one tensor, this
+ * variant, set the transport, threads and dim[0] ranks, dim[1] and bytes what a rank receives. */
+#define FO_LINK_VARIANT "ranks"
+bool fo_link_is_row(const struct fo_limits_row *row);
+/* The name that calls of this kind have in such rows; NULL: none are measured. */
+const char *fo_link_kind(enum fo_wire wire);
+
+struct fo_link_rates {
+	const struct fo_limits *limits; /* outlives this */
+	double copy_byte_s;             /* where nothing was measured; 0: not known */
+	double byte_s, latency_s;       /* emulated; byte_s 0: as fast as memory */
+};
+struct fo_link_time {
+	double hold_s; /* the links of the group's ranks are taken for so long */
+	double own_s;  /* the call is not over before the ranks have done so much, from when the last of them came */
+	/* EXACT: between sizes that were measured in such a group. NEAR: beyond them. GUESS: from groups of other sizes or
+	 * other kinds of calls, or from the rate of copying. NONE: 0 s. */
+	enum fo_sure sure;
+};
+/* Of one operation of class COMM: the same on each rank of its group. most: the bytes that the rank which receives
+ * most gets, of each tensor, summed up. */
+struct fo_link_time fo_link_op(const struct fo_link_rates *r, const struct fo_program *p, const struct fo_op *o,
+			       double most);
+
+/* Ranks that compute at once share caches, memory and the units of a core: how many times as long one takes as alone,
+ * from peaks and copies measured with `threads` and with all of them. cores: of the machine; 0: not known. known is
+ * false where the profile does not tell, and the factors then say only that more threads than cores take turns. */
+struct fo_crowd {
+	double tensor, memory;
+	bool known;
+};
+struct fo_crowd fo_rates_crowd(const struct fo_rates *r, int ranks, int cores);
+
+#endif
