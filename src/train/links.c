@@ -27,7 +27,10 @@ fo_status fo_links_open(struct fo_links *l, struct fo_comm *world, const struct 
 	return FO_OK;
 }
 
-struct fo_comm *fo_links_of(const struct fo_links *l, int group, int lane) { return l->of[group][fo_lane_channel(lane)]; }
+struct fo_comm *fo_links_of(const struct fo_links *l, int group, int lane)
+{
+	return l->of[group][fo_lane_channel(lane)];
+}
 
 void fo_links_close(struct fo_links *l)
 {

@@ -17,6 +17,23 @@ for other in pass.fp8=current run.affinity=cores train.device=cuda; do
 	refused 2 "mesh.ranks=2 cannot be combined with ${other%%=*}" program $small --ranks=2 --$other
 done
 refused 2 "mesh.ranks=2 cannot be combined with program.file" program $small --ranks=2 --program.file=two.txt
+refused 2 "mesh.link-gbps is about links between ranks, and there is one rank" program $small --link-gbps=1
+refused 2 "mesh.link-us is about links between ranks, and there is one rank" program $small --link-us=1
+
+# Predictions, from a profile that knows nothing of calls between ranks: emulated links say how long they take at least.
+profile=$FLATOUT_SOURCE/fuzz/corpus/profile/two_cores.json
+run 0 predict $small --ranks=2 --profile="$profile"
+says "^Ranks: *2 of 1 thread each, all alike: one was simulated for all" "^Links: *threads of one process: 'flatout calibrate --ranks=2' measures" "^Exposed: "
+run 0 predict $small --ranks=2 --profile="$profile" --json
+cp out fast
+run 0 predict $small --ranks=2 --profile="$profile" --link-gbps=0.001 --json
+says '"link_bytes_per_second": 125000,'
+# number KEY FILE: of an object "KEY": {low, mid, high} the middle; else the number.
+number() { sed -n "/\"$1\": {/,/}/s/.*\"mid\": \([-0-9.e+]*\).*/\1/p" "$2" | head -n 1; }
+received=$(sed -n 's/^ *"received_bytes": \([0-9.e+]*\),*$/\1/p' out | head -n 1)
+awk -v a="$(number exposed_seconds out)" -v h="$(number hidden_seconds out)" -v b="$received" 'BEGIN { exit !(b > 0 && a + h > b / 125000 * 0.9999) }' ||
+	wrong "$received bytes at 125 kB/s are exposed for $(number exposed_seconds out) s and hidden for $(number hidden_seconds out)"
+awk -v a="$(number exposed_seconds out)" -v f="$(number exposed_seconds fast)" 'BEGIN { exit !(a > 10 * f) }' || wrong "slow links do not show"
 
 needs_engine
 make_text text
@@ -33,6 +50,20 @@ for ranks in 2 4; do
 	paste a b | awk '{ d = $1 > $2 ? $1 - $2 : $2 - $1; if (d > 1e-5 * $1) bad++ } END { exit bad > 0 }' ||
 		wrong "$ranks ranks have other losses: $(paste a b | tail -n 2)"
 done
+# Slow links change no number; calls between ranks are measured, and a run is set beside its prediction.
+run 0 train $small --run.dir=slow --ranks=2 --run.threads=2 --link-gbps=0.2 --link-us=100
+losses by2 >a
+losses slow >b
+cmp -s a b || wrong "slow links change losses"
+FLATOUT_CACHE=$PWD/cache
+export FLATOUT_CACHE
+run 0 calibrate $small --ranks=2 --run.threads=2 --seconds=2 --out=profile.json
+says "^ *calls between ranks  *ranks" "^ *all_reduce  *2 "
+grep -q '"kind":"receive","variant":"ranks"' profile.json || wrong "no calls in the profile"
+run 0 calibrate --ranks=2 --run.threads=2 --seconds=1 --out=profile.json
+says "^ *all_reduce  *2 " "^ *attention"
+run 0 predict --compare=slow --profile=profile.json --run.threads=2
+says "^Links: *emulated, 0.2 Gbit/s, 100 us a call" "^Measured: .* of exposed communication on rank 0" "^Calls sure: *100 %"
 # The same again, and in two parts: the same bits.
 run 0 train $small --run.dir=again --ranks=2 --run.threads=2
 same by2/$at/model.safetensors again/$at/model.safetensors

@@ -77,7 +77,7 @@ static fo_status measure(struct fo_limits *m, struct fo_ceilings_options *o)
 	return FO_OK;
 }
 
-/* Long enough for some calls of 16 MiB in each group. */
+/* Long enough for some calls of 16 MiB in each group; less where less is asked for. */
 #define LINKS_S 10
 #define PEAK_S 0.5
 
@@ -90,10 +90,13 @@ static fo_status measure_links(struct fo_limits *m, const struct fo_cli_calibrat
 	int all = each * c->ranks < fo_cpu_threads() ? each * c->ranks : fo_cpu_threads();
 	for (int k = 0; k < 4; k++) {
 		struct fo_limits_peak p;
-		FO_TRY(fo_calibrate_peak(k % 2 ? FO_BF16 : FO_F32, k < 2 ? each : all, PEAK_S, &p));
+		int dtype = k % 2 ? FO_BF16 : FO_F32, count = k < 2 ? each : all;
+		if (fo_limits_peak(m, fo_dtype_name[dtype], count))
+			continue;
+		FO_TRY(fo_calibrate_peak(dtype, count, PEAK_S, &p));
 		fo_limits_peak_raise(m, &p);
 	}
-	return fo_comm_measure(c->ranks, c->links_alone && c->seconds > 0 ? c->seconds : LINKS_S, m, progress, s);
+	return fo_comm_measure(c->ranks, c->seconds > 0 && c->seconds < LINKS_S ? c->seconds : LINKS_S, m, progress, s);
 }
 
 static void record_state(struct screen *s, struct fo_limits_state *out)
