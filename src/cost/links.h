@@ -1,7 +1,7 @@
 /* How long operations of communication take between ranks.
  *
- * Ranks of one process (comm/local.h) move data themselves: a call takes what `flatout calibrate --ranks=N` measured of
- * calls of its kind in groups of its size, a line through the sizes measured. Links may be emulated on top
+ * Ranks of one process (comm/local.h) move data themselves: a call takes what `flatout calibrate --ranks=N` measured
+ * of calls of its kind in groups of its size, a line through the sizes measured. Links may be emulated on top
  * (mesh.link-gbps, mesh.link-us): as in that transport, a rank's link carries one call after the other, a call takes its
  * latency and the bytes of the rank that receives most, and the ranks' own work goes on meanwhile. */
 #ifndef FO_COST_LINKS_H
@@ -24,8 +24,8 @@ struct fo_link_rates {
 struct fo_link_time {
 	double hold_s; /* the links of the group's ranks are taken for so long */
 	double own_s;  /* the call is not over before the ranks have done so much, from when the last of them came */
-	/* EXACT: between sizes that were measured in such a group. NEAR: beyond them. GUESS: from groups of other sizes or
-	 * other kinds of calls, or from the rate of copying. NONE: 0 s. */
+	/* EXACT: between sizes that were measured in such a group. NEAR: beyond them. GUESS: from groups of other sizes
+	 * or other kinds of calls, or from the rate of copying. NONE: 0 s. */
 	enum fo_sure sure;
 };
 /* Of one operation of class COMM: the same on each rank of its group. most: the bytes that the rank which receives

@@ -12,6 +12,7 @@
  *   read              plain                bytes of one span                     -
  *   write, copy       plain, nt            bytes of one span                     -
  *   overhead          executor             -                                     -
+ *   all_reduce, ...   ranks                ranks, bytes that one of them gets    f32 (cost/links.h)
  *
  * nt: stores that go past the caches. overhead: seconds per operation. A row with a key stands for one very operation
  * of a program (cost/cost.h), a matmul or attention too. */

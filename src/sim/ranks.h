@@ -25,8 +25,8 @@ struct fo_sim_ranks {
 	int *role_of;        /* per rank */
 	struct fo_sim *rank; /* the middle walk, per rank; alike: of rank 0 alone */
 	struct fo_crowd crowd;
-	/* Of the rank that takes longest, and of the rank that shows most communication. hidden: under way while the rank
-	 * computes. */
+	/* Of the rank that takes longest, and of the rank that shows most communication. hidden: under way while the
+	 * rank computes. */
 	struct fo_interval step_s, exposed_s, late_s, hidden_s;
 	double sure_s[FO_SURE_COUNT]; /* of communication, one rank's calls one after the other */
 };
