@@ -50,7 +50,8 @@ static struct line line_of(const struct fo_limits *l, const char *kind, int64_t 
 	return x;
 }
 
-/* Latency is what the smallest call takes: nothing below it. Above the largest the last two sizes say how it goes on. */
+/* Latency is what the smallest call takes: nothing below it. Above the largest the last two sizes say how it goes on.
+ */
 static double along(const struct line *x, double bytes, enum fo_sure *sure)
 {
 	*sure = FO_SURE_EXACT;

@@ -2,8 +2,8 @@
  *
  * Ranks of one process (comm/local.h) move data themselves: a call takes what `flatout calibrate --ranks=N` measured
  * of calls of its kind in groups of its size, a line through the sizes measured. Links may be emulated on top
- * (mesh.link-gbps, mesh.link-us): as in that transport, a rank's link carries one call after the other, a call takes its
- * latency and the bytes of the rank that receives most, and the ranks' own work goes on meanwhile. */
+ * (mesh.link-gbps, mesh.link-us): as in that transport, a rank's link carries one call after the other, a call takes
+ * its latency and the bytes of the rank that receives most, and the ranks' own work goes on meanwhile. */
 #ifndef FO_COST_LINKS_H
 #define FO_COST_LINKS_H
 
