@@ -124,6 +124,18 @@ for t in ranks["rank"]:
 END
 run "0|1" diagnose by4
 says "^  4 ranks" "operations matched"
+run 0 report by4 --json
+cp out report.json
+run "0|1" diagnose by4 --json
+python3 - out report.json <<'END' || wrong "report and diagnosis do not agree on who waited for whom"
+import json, sys
+waits, ranks = json.load(open(sys.argv[1]))["waits"], json.load(open(sys.argv[2]))["ranks"]
+for w, g in zip(waits, ranks["group"]):
+    ns = lambda key: round(g[key] * ranks["steps"] * 1e9)
+    assert w["rank"] == g["rank"] and w["matched"] == g["calls"] and w["last"] == g["last"], (w, g)
+    assert w["wait_ns"] == ns("wait_seconds") and w["transfer_ns"] == ns("transfer_seconds") and w["caused_wait_ns"] == ns("waited_for_seconds"), (w, g)
+assert len(waits) == len(ranks["group"]) == 4
+END
 ! grep -q '^ *left out: ' out || wrong "a rank of the run is left out"
 run 0 report one --json
 says '"ranks": null'

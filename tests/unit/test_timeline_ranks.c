@@ -342,8 +342,8 @@ static void test_hostile(void **state)
 		if (st == FO_OK)
 			fo_timeline_fini(&f.t);
 	}
-	/* rank, ranks, the host's name, the number of collectives, the clock's offset; a collective's instance, kind, group, lane, members,
-	 * colour, place, peer, bytes. */
+	/* rank, ranks, the host's name, the number of collectives, the clock's offset; a collective's instance, kind,
+	 * group, lane, members, colour, place, peer, bytes. */
 	static const size_t at[] = { 3,      7,      0,       88,      23,      96 + 3,  96 + 4,
 				     96 + 5, 96 + 6, 96 + 11, 96 + 15, 96 + 19, 96 + 23, 96 + 31 };
 	for (size_t k = 0; k < sizeof at / sizeof *at; k++) {
