@@ -138,7 +138,8 @@ void fo_report_say_ranks(const struct fo_report *o, struct fo_doc *d)
 
 /* ---- tables ---- */
 
-static bool shown(int64_t i, bool page) { return i < (page ? RANKS_ON_PAGE : RANKS_ON_SCREEN); }
+/* More lines than that nobody reads. */
+static int64_t lines(bool page) { return page ? RANKS_ON_PAGE : RANKS_ON_SCREEN; }
 
 static void rank_table(const struct fo_ranks *k, struct fo_doc *d, bool page)
 {
@@ -148,8 +149,10 @@ static void rank_table(const struct fo_ranks *k, struct fo_doc *d, bool page)
 		   "other, because not all its ranks left a timeline. hidden: communication behind computation.");
 	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lrrrrrrr", "", "step ms", "computes", "waits", "transfer", "unknown",
 		     "other", "hidden");
-	for (int i = 0; i < k->ranks && shown(i, page); i++) {
+	for (int i = 0; i < k->ranks; i++) {
 		const struct fo_rank_times *t = &k->rank[i];
+		if (i >= lines(page) && i != k->late) /* whoever is waited for most has a line */
+			continue;
 		if (t->known)
 			fo_doc_row(d, fo_doc_printf(d, "rank %d", i), each(k, d, t->step_ns), each(k, d, t->compute_ns),
 				   told(k, d, calls_of(k, i), t->exposed_ns[FO_RANK_WAIT]),
@@ -159,7 +162,7 @@ static void rank_table(const struct fo_ranks *k, struct fo_doc *d, bool page)
 		else
 			fo_doc_row(d, fo_doc_printf(d, "rank %d", i), "-", "-", "-", "-", "-", "-", "-");
 	}
-	if (!shown(k->ranks - 1, page))
+	if (k->ranks > lines(page))
 		fo_doc_remark(d, "... %d ranks in all: --json has each.", k->ranks);
 }
 
@@ -170,8 +173,10 @@ static void group_table(const struct fo_ranks *k, struct fo_doc *d, bool page)
 		      "all calls this rank came last; waited for: what the others of its group waited then.");
 	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lrrrrRrr", "group", "calls", "received", "waits ms", "transfer",
 		     "unknown", "last", "waited for");
-	for (int64_t i = 0; i < k->groups && shown(i, page); i++) {
+	for (int64_t i = 0; i < k->groups; i++) {
 		const struct fo_rank_group *g = &k->group[i];
+		if (i >= lines(page) && g->rank != k->late)
+			continue;
 		const char *name = fo_group_name[g->group];
 		/* A group of some ranks alone is one of several. */
 		const char *number = g->members == k->ranks ? "" : fo_doc_printf(d, " %d", g->colour);
@@ -182,7 +187,7 @@ static void group_table(const struct fo_ranks *k, struct fo_doc *d, bool page)
 			   g->calls > g->unmatched ? fo_doc_count(d, g->last) : "-",
 			   told(k, d, g->calls - g->unmatched, g->caused_ns));
 	}
-	if (!shown(k->groups - 1, page))
+	if (k->groups > lines(page))
 		fo_doc_remark(d, "... %lld lines in all: --json has each.", (long long)k->groups);
 }
 
