@@ -107,7 +107,19 @@ static void say_blocks(const struct fo_program *p, bool list, struct fo_doc *d)
 	}
 }
 
-static void say(const struct fo_program *p, const struct fo_unrolled *u, bool list, struct fo_doc *d)
+/* "2 roles (programs that differ in more than places): ranks 0 and 5 others, rank 3 and 1 other" */
+static void say_roles(const struct fo_roles *r, struct fo_doc *d)
+{
+	const char *who = "";
+	for (int k = 0; k < r->n && k < 6; k++)
+		who = fo_doc_printf(d, "%s%srank %d%s", who, k ? "; " : "", r->of[k].first,
+				    r->of[k].ranks > 1 ? fo_doc_printf(d, " and %d like it", r->of[k].ranks - 1) : "");
+	fo_doc_line(d, "roles", "%d: %s%s; %lld calls of all ranks fit together, and none waits for ever", r->n, who,
+		    r->n > 6 ? "; and others" : "", (long long)r->calls);
+}
+
+static void say(const struct fo_program *p, const struct fo_unrolled *u, const struct fo_roles *roles, bool list,
+		struct fo_doc *d)
 {
 	struct fo_cost cost = fo_program_cost(p, -1);
 	double tokens = (double)p->tokens * (double)p->run.micro_batches; /* of this rank, as all figures here */
@@ -124,6 +136,8 @@ static void say(const struct fo_program *p, const struct fo_unrolled *u, bool li
 	if (p->ranks > 1)
 		fo_doc_line(d, "received", "%s per step from the other ranks: what rank %d does, as all lines here",
 			    fo_doc_num(d, fo_program_wire(p), FO_DRAW_BYTES), p->rank);
+	if (p->ranks > 1)
+		say_roles(roles, d);
 	fo_doc_line(d, "memory", "%s: activations and gradients %s (live at most %s), weights and optimizer state %s",
 		    fo_doc_bytes(d, u->arena_bytes + u->persistent_bytes), fo_doc_bytes(d, u->arena_bytes),
 		    fo_doc_bytes(d, u->max_live_bytes), fo_doc_bytes(d, u->persistent_bytes));
@@ -132,7 +146,8 @@ static void say(const struct fo_program *p, const struct fo_unrolled *u, bool li
 			    fo_doc_bytes(d, u->host_arena_bytes));
 }
 
-static void write_json(const struct fo_program *p, const struct fo_unrolled *u, struct fo_json *j)
+static void write_json(const struct fo_program *p, const struct fo_unrolled *u, const struct fo_roles *roles,
+		       struct fo_json *j)
 {
 	struct fo_cost cost = fo_program_cost(p, -1);
 	fo_json_put(j, FO_HEX("hash", fo_program_hash(p)), FO_TEXT("model", p->model.name),
@@ -141,7 +156,8 @@ static void write_json(const struct fo_program *p, const struct fo_unrolled *u, 
 		    FO_REAL("moved_bytes", cost.bytes), FO_INT("arena_bytes", u->arena_bytes),
 		    FO_INT("host_arena_bytes", u->host_arena_bytes), FO_INT("max_live_bytes", u->max_live_bytes),
 		    FO_INT("persistent_bytes", u->persistent_bytes), FO_INT("instances", u->n), FO_INT("rank", p->rank),
-		    FO_INT("ranks", p->ranks), FO_REAL("received_bytes", fo_program_wire(p)));
+		    FO_INT("ranks", p->ranks), FO_INT("roles", p->ranks > 1 ? roles->n : 1),
+		    FO_REAL("received_bytes", fo_program_wire(p)));
 	fo_json_array(j, "blocks");
 	for (int b = 0; b < p->nblock; b++) {
 		fo_json_object(j, NULL);
@@ -221,16 +237,19 @@ static fo_status run(const struct fo_cli_call *call)
 	const struct program *in = call->in;
 	struct fo_program p;
 	struct fo_unrolled u;
+	struct fo_pass_ranks all = { 0 };
 	fo_status st = FO_OK;
 	FO_TRY(fo_pass_build_run(&p, &in->run));
 	if (*in->run.program_file)
 		FO_TRY_OR(st, fo_cli_same_program(&p, call->options, &in->run), done);
+	if (p.ranks > 1)
+		FO_TRY_OR(st, fo_pass_build_ranks(&all, &p), done);
 	FO_TRY_OR(st, fo_unroll(&p, &u), done);
 	fo_plan(&p, &u);
 	if (call->json)
-		write_json(&p, &u, call->json);
+		write_json(&p, &u, &all.roles, call->json);
 	else
-		say(&p, &u, in->operations, call->doc);
+		say(&p, &u, &all.roles, in->operations, call->doc);
 	fo_unrolled_fini(&u);
 	if (*in->dump) {
 		struct fo_str text = { 0 };
@@ -239,6 +258,7 @@ static fo_status run(const struct fo_cli_call *call)
 		fo_str_fini(&text);
 	}
 done:
+	fo_pass_ranks_fini(&all);
 	fo_program_fini(&p);
 	return st;
 }

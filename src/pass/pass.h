@@ -11,6 +11,7 @@
 #include "hw/catalogue.h"
 #include "cost/device.h"
 #include "program/program.h"
+#include "program/roles.h"
 #include "program/run.h"
 
 enum fo_pass_kind { FO_PASS_SHARD, FO_PASS_REWRITE, FO_PASS_SCHEDULE };
@@ -41,6 +42,16 @@ FO_CHECKED fo_status fo_pass_build(struct fo_program *p, const struct fo_model *
 /* The training program of a run without running it: read from program.file, else lowered, with what is left open chosen
  * for memory.budget (else memory.limit, else no limit). */
 FO_CHECKED fo_status fo_pass_build_run(struct fo_program *p, const struct fo_run *r);
+
+/* The programs of all ranks of the mesh of `first`, built as that one was, and checked together (program/roles.h). Of
+ * each role the program of one rank is kept. FO_EBUG: they do not fit together. */
+struct fo_pass_ranks {
+	struct fo_program *program; /* by role */
+	int n;
+	struct fo_roles roles;
+};
+FO_CHECKED fo_status fo_pass_build_ranks(struct fo_pass_ranks *r, const struct fo_program *first);
+void fo_pass_ranks_fini(struct fo_pass_ranks *r);
 
 /* ---- helpers that passes share (edit.c) ---- */
 

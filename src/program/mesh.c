@@ -18,6 +18,13 @@ int32_t fo_mesh_group(const struct fo_mesh *m, enum fo_group g, int32_t *place, 
 	return ranks;
 }
 
+int32_t fo_mesh_member(const struct fo_mesh *m, enum fo_group g, int32_t place)
+{
+	int32_t own;
+	fo_mesh_group(m, g, &own, NULL);
+	return m->rank + (place - own) * (g == FO_GROUP_REPLICATE && m->shard ? m->shard : 1);
+}
+
 int64_t fo_mesh_part(int64_t n, int32_t place, int32_t ranks, int64_t *begin)
 {
 	*begin = n * place / ranks;

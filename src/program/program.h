@@ -81,6 +81,13 @@ static inline int fo_lane_channel(int lane)
 	return lane == FO_LANE_RECV_BACKWARD ? FO_LANE_SEND_BACKWARD : lane;
 }
 static inline bool fo_lane_computes(int lane) { return lane == FO_LANE_COMPUTE || lane == FO_LANE_WGRAD; }
+/* The lane whose communicators a lane uses: what is sent and received in one direction goes through one. */
+static inline int fo_lane_channel(int lane)
+{
+	if (lane == FO_LANE_RECV_FORWARD)
+		return FO_LANE_SEND_FORWARD;
+	return lane == FO_LANE_RECV_BACKWARD ? FO_LANE_SEND_BACKWARD : lane;
+}
 
 /* DERIVE: makes what persists of weights alone. The executor does it, too, when weights were changed from outside. */
 enum fo_phase { FO_FORWARD, FO_BACKWARD, FO_WGRAD, FO_RECOMPUTE, FO_OPTIMIZER, FO_TRANSFER, FO_DERIVE, FO_PHASE_COUNT };
@@ -157,6 +164,8 @@ static inline int32_t fo_mesh_ranks(const struct fo_mesh *m)
 /* The number of ranks in this rank's group; *place (may be NULL): its own rank there; *colour (may be NULL): a number
  * that the ranks of its group share and no others have. */
 int32_t fo_mesh_group(const struct fo_mesh *m, enum fo_group g, int32_t *place, int32_t *colour);
+/* The rank of the mesh that has this place in m->rank's group. */
+int32_t fo_mesh_member(const struct fo_mesh *m, enum fo_group g, int32_t place);
 /* How many of n rows are those of rank `place` of `ranks`, and where they begin: n place / ranks to n (place + 1) /
  * ranks. */
 int64_t fo_mesh_part(int64_t n, int32_t place, int32_t ranks, int64_t *begin);

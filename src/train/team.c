@@ -6,6 +6,7 @@
 #include "base/thread.h"
 #include "comm/local.h"
 #include "pass/pass.h"
+#include "program/roles.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -172,6 +173,21 @@ static fo_status for_each(struct fo_team *t, fo_status (*fn)(struct rank *r))
 	return FO_OK;
 }
 
+/* Programs that do not fit together would hang, or train something else. */
+static fo_status check_together(const struct fo_team *t)
+{
+	struct fo_roles roles = { 0 };
+	fo_status st = FO_OK;
+	for (int i = 0; i < t->ranks && st == FO_OK; i++) {
+		bool kept;
+		st = fo_roles_add(&roles, i ? &t->rank[i].program : t->first, &kept);
+	}
+	if (st == FO_OK)
+		st = fo_roles_verify(&roles, t->first->run.rows * t->ranks);
+	fo_roles_fini(&roles);
+	return st;
+}
+
 fo_status fo_team_open(struct fo_team **out, const struct fo_program *first, const struct fo_exec_options *o,
 		       fo_port_fn *port)
 {
@@ -197,6 +213,7 @@ fo_status fo_team_open(struct fo_team **out, const struct fo_program *first, con
 	free(world);
 	FO_TRY(st);
 	FO_TRY(for_each(t, build_rank));
+	FO_TRY(check_together(t));
 	begin(t, OPEN, 0);
 	FO_TRY(end(t, fo_links_open(&t->rank[0].links, t->rank[0].world, first)));
 	return for_each(t, make_rank);

@@ -1,0 +1,572 @@
+/* Sums over ranks: whether a program adds up over exactly the ranks that it must, and whether all ranks together update
+ * every weight once.
+ *
+ * Each rank has rows of its own. What it makes of rows alone (activations) is its own affair. What it makes by adding
+ * up over rows (gradients, the loss) is a part of a sum: it is *pending* over the coordinates of the mesh, until an
+ * operation of class COMM has added it up over the ranks that differ there. What a reduce-scatter leaves is *split*:
+ * this rank's rows of it, so a sum over its elements (a norm) is pending over that coordinate again. These two sets of
+ * coordinates are followed through the instances in issue order, for every rectangle of every buffer without rows of
+ * tokens, which is what operands and the operations table say; no operation and no pass is known here by name. Wrong
+ * is: to use a pending value, but to move it or to add it to another that is equally pending; to add up over a
+ * coordinate that is not pending; to add more to a sum that is not pending alike.
+ *
+ * Weights are *new* once an optimizer's rectangle or what came from ranks with one has been written. At the end of a
+ * step no element that a rank holds may be old. */
+#include "program/roles.h"
+
+#include "base/count.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHARD = 1, REPLICATE = 2 };
+
+struct state {
+	uint8_t pending, split; /* sets of coordinates */
+	bool fresh;
+};
+
+/* A rectangle of a buffer's instance, all of it in one state. */
+struct part {
+	int32_t r0, r1, c0, c1;
+	struct state is;
+	int32_t next; /* of its instance or of the free list; -1: none */
+};
+
+struct flow {
+	const struct fo_program *p;
+	const struct fo_unrolled *u;
+	int *base, *head; /* per buffer: its first instance; per instance: a part, -1 none */
+	struct part *part;
+	size_t cap;
+	int n, unused;
+	int id;      /* the instance that is visited */
+	uint8_t all; /* coordinates of the mesh with several ranks */
+};
+
+/* ---- rectangles ---- */
+
+static int instances_of(const struct fo_program *p, const struct fo_buffer *b)
+{
+	int layers = b->axes & FO_PER_LAYER ? (int)p->model.layers + 1 : 1;
+	return layers * (b->axes & FO_PER_MICRO_BATCH ? (int)p->run.micro_batches : 1);
+}
+
+static int instance_of(const struct flow *f, const struct fo_operand *a)
+{
+	const struct fo_buffer *b = &f->p->buf[a->buf];
+	const struct fo_slot *s = &f->p->slot[f->u->slot[f->id]];
+	int mbs = b->axes & FO_PER_MICRO_BATCH ? (int)f->p->run.micro_batches : 1;
+	int layer = b->axes & FO_PER_LAYER ? s->layer + a->dlayer : 0;
+	return f->base[a->buf] + layer * mbs + (b->axes & FO_PER_MICRO_BATCH ? s->mb : 0);
+}
+
+static void push(struct flow *f, int inst, int32_t r0, int32_t r1, int32_t c0, int32_t c1, struct state is)
+{
+	int x = f->unused;
+	if (r0 >= r1 || c0 >= c1)
+		return;
+	if (x >= 0) {
+		f->unused = f->part[x].next;
+	} else {
+		x = f->n++;
+		fo_array_room(&f->part, &f->cap, (size_t)x, sizeof *f->part);
+	}
+	f->part[x] = (struct part){ r0, r1, c0, c1, is, f->head[inst] };
+	f->head[inst] = x;
+}
+
+static bool overlaps(const struct part *e, const struct fo_operand *a)
+{
+	return e->r0 < a->r0 + a->nr && a->r0 < e->r1 && e->c0 < a->c0 + a->nc && a->c0 < e->c1;
+}
+
+/* What was known of the rectangle is forgotten. */
+static void erase(struct flow *f, int inst, const struct fo_operand *a)
+{
+	int kept = f->head[inst];
+	f->head[inst] = -1;
+	while (kept >= 0) {
+		struct part e = f->part[kept];
+		int at = kept;
+		kept = e.next;
+		if (!overlaps(&e, a)) {
+			f->part[at].next = f->head[inst];
+			f->head[inst] = at;
+			continue;
+		}
+		f->part[at].next = f->unused;
+		f->unused = at;
+		int32_t r0 = (int32_t)fo_max(e.r0, a->r0), r1 = (int32_t)fo_min(e.r1, a->r0 + a->nr);
+		push(f, inst, e.r0, r0, e.c0, e.c1, e.is);
+		push(f, inst, r1, e.r1, e.c0, e.c1, e.is);
+		push(f, inst, r0, r1, e.c0, a->c0, e.is);
+		push(f, inst, r0, r1, a->c0 + a->nc, e.c1, e.is);
+	}
+}
+
+static void write(struct flow *f, const struct fo_operand *a, struct state is)
+{
+	int inst = instance_of(f, a);
+	erase(f, inst, a);
+	push(f, inst, a->r0, a->r0 + a->nr, a->c0, a->c0 + a->nc, is);
+}
+
+/* Pending and split of anything in the rectangle; fresh where all of it is. *alike: all that is known is pending over
+ * the same. */
+static struct state read(const struct flow *f, const struct fo_operand *a, bool *alike)
+{
+	struct state is = { 0 };
+	int64_t fresh = 0;
+	bool any = false;
+	*alike = true;
+	for (int x = f->head[instance_of(f, a)]; x >= 0; x = f->part[x].next) {
+		const struct part *e = &f->part[x];
+		if (!overlaps(e, a))
+			continue;
+		*alike &= !any || e->is.pending == is.pending;
+		any = true;
+		is.pending |= e->is.pending;
+		is.split |= e->is.split;
+		if (e->is.fresh)
+			fresh += (fo_min(e->r1, a->r0 + a->nr) - fo_max(e->r0, a->r0)) *
+				 (fo_min(e->c1, a->c0 + a->nc) - fo_max(e->c0, a->c0));
+	}
+	is.fresh = fresh == (int64_t)a->nr * a->nc;
+	return is;
+}
+
+/* ---- operations ---- */
+
+/* Rows of tokens are a rank's own. */
+static bool of_tokens(const struct fo_program *p, const struct fo_operand *a)
+{
+	return p->buf[a->buf].row_axis == FO_AXIS_TOKENS || p->buf[a->buf].col_axis == FO_AXIS_TOKENS;
+}
+
+static uint8_t coordinates(const struct fo_program *p, int group)
+{
+	uint8_t all = 0;
+	if (group == FO_GROUP_SHARD || group == FO_GROUP_DATA)
+		all |= p->run.mesh.shard > 1 ? SHARD : 0;
+	if (group == FO_GROUP_REPLICATE || group == FO_GROUP_DATA)
+		all |= p->run.mesh.replicate > 1 ? REPLICATE : 0;
+	return all;
+}
+
+static const char *group_of(uint8_t set)
+{
+	static const char *const name[] = { "no group", "group shard", "group replicate", "all ranks" };
+	return name[set & 3];
+}
+
+static fo_status wrong(const struct flow *f, const struct fo_operand *a, const char *what, uint8_t set)
+{
+	char where[192];
+	const struct fo_slot *s = &f->p->slot[f->u->slot[f->id]];
+	const struct fo_buffer *b = &f->p->buf[a->buf];
+	fo_roles_where(f->p, f->u, f->p->rank, f->id, b->name, where, sizeof where);
+	return fo_fail(FO_EBUG, "%s of layer %d, rows %d to %d: %s (%s)", where,
+		       b->axes & FO_PER_LAYER ? s->layer + a->dlayer : 0, a->r0, a->r0 + a->nr - 1, what,
+		       group_of(set));
+}
+
+/* This rank's part of the rows of a whole gradient: a sum over its elements is not the whole one's. */
+static uint8_t part_of(const struct flow *f, const struct fo_operand *a)
+{
+	static const enum fo_group by[] = { FO_GROUP_SHARD, FO_GROUP_REPLICATE, FO_GROUP_DATA };
+	const struct fo_program *p = f->p;
+	for (int q = 0; q < p->nparam; q++) {
+		const struct fo_param *pr = &p->param[q];
+		if (pr->grad != a->buf || a->nr >= pr->nr || a->r0 < pr->r0 || a->r0 + a->nr > pr->r0 + pr->nr)
+			continue;
+		for (size_t i = 0; i < sizeof by / sizeof *by; i++) {
+			int32_t place, ranks = fo_mesh_group(&p->run.mesh, by[i], &place, NULL);
+			int64_t begin, n = fo_mesh_part(pr->nr, place, ranks, &begin);
+			if (ranks > 1 && pr->r0 + begin == a->r0 && n == a->nr)
+				return coordinates(p, (int)by[i]);
+		}
+	}
+	return 0;
+}
+
+/* Adding, and moving from one place to another: what is pending stays so. */
+static bool keeps_pending(const struct fo_op *o)
+{
+	return fo_op_family(o->kind) == FO_OPS_POINTWISE || fo_op_family(o->kind) == FO_OPS_TRANSFER;
+}
+
+static fo_status add_up(struct flow *f, const struct fo_op *o, const struct fo_operand *a, struct state *is)
+{
+	uint8_t over = coordinates(f->p, o->group);
+	bool alike;
+	*is = read(f, a, &alike);
+	if (of_tokens(f->p, a))
+		return FO_OK; /* rows of ranks are different rows: no sum that this file knows */
+	if (!alike)
+		return wrong(f, a, "some of it was added up over ranks already", is->pending);
+	if (over & ~is->pending)
+		return wrong(f, a, "it is added up over ranks whose rows it has already", over & (uint8_t)~is->pending);
+	is->pending &= (uint8_t)~over;
+	return FO_OK;
+}
+
+static fo_status visit_comm(struct flow *f, const struct fo_op *o)
+{
+	const enum fo_wire wire = fo_op_info(o->kind)->wire;
+	const struct fo_operand *from = &o->arg[0], *to = &o->arg[o->n - 1];
+	uint8_t over = coordinates(f->p, o->group);
+	struct state is = { 0 };
+	bool alike;
+	int32_t place;
+	switch (wire) {
+	case FO_WIRE_ALL_REDUCE:
+		for (int k = 0; k < fo_op_tensors(o->kind, o->n); k++) {
+			FO_TRY(add_up(f, o, &o->arg[k], &is));
+			write(f, &o->arg[k], is);
+		}
+		return FO_OK;
+	case FO_WIRE_REDUCE_SCATTER:
+		FO_TRY(add_up(f, o, from, &is));
+		is.split |= over;
+		write(f, to, is);
+		return FO_OK;
+	case FO_WIRE_ALL_GATHER:
+		is = read(f, from, &alike);
+		if (is.pending & over)
+			return wrong(f, from, "it is gathered before it is added up over ranks", is.pending & over);
+		is.split &= (uint8_t)~over;
+		write(f, to, is);
+		return FO_OK;
+	case FO_WIRE_BROADCAST:
+		is = read(f, from, &alike);
+		fo_mesh_group(&f->p->run.mesh, (enum fo_group)o->group, &place, NULL);
+		if (is.pending & over && !of_tokens(f->p, from))
+			return wrong(f, from, "one rank's part of a sum goes to all", is.pending & over);
+		is.fresh |= place != o->attr.peer;
+		write(f, from, is);
+		return FO_OK;
+	case FO_WIRE_RECEIVE:
+		is.fresh = true;
+		write(f, to, is);
+		return FO_OK;
+	case FO_WIRE_ALL_TO_ALL: write(f, to, read(f, from, &alike)); return FO_OK;
+	case FO_WIRE_SEND:
+	case FO_WIRE_NONE: break;
+	}
+	return FO_OK;
+}
+
+/* What operands that are read say of what is made of them. */
+struct inputs {
+	bool tokens;
+	uint8_t pending;
+	struct {
+		int32_t nr, nc;
+		uint8_t split;
+	} in[FO_MAX_OPERANDS];
+	int n;
+};
+
+static fo_status look_at_inputs(struct flow *f, const struct fo_op *o, struct inputs *in)
+{
+	bool pending = false, whole = false;
+	*in = (struct inputs){ 0 };
+	for (int i = 0; i < o->n; i++) {
+		const struct fo_operand *a = &o->arg[i];
+		bool alike;
+		if (!fo_access_reads(a->access))
+			continue;
+		if (of_tokens(f->p, a)) {
+			in->tokens = true;
+			continue;
+		}
+		struct state is = read(f, a, &alike);
+		if (is.pending && (!keeps_pending(o) || !alike))
+			return wrong(f, a, "it is used before it is added up over ranks", is.pending);
+		if (pending && is.pending != in->pending)
+			return wrong(f, a, "it and another operand are sums over other ranks", is.pending);
+		in->pending |= is.pending;
+		pending = in->pending != 0;
+		whole |= !is.pending;
+		in->in[in->n].nr = a->nr;
+		in->in[in->n].nc = a->nc;
+		in->in[in->n++].split = is.split | part_of(f, a);
+	}
+	if (pending && (whole || in->tokens))
+		return wrong(f, &o->arg[0], "a part of a sum over ranks meets what is none", in->pending);
+	return FO_OK;
+}
+
+static struct state made(const struct flow *f, const struct inputs *in, const struct fo_operand *a)
+{
+	struct state is = { .pending = in->tokens ? f->all : in->pending };
+	for (int i = 0; i < in->n; i++) {
+		bool alike = in->in[i].nr == a->nr && in->in[i].nc == a->nc;
+		is.split |= alike ? in->in[i].split : 0;
+		/* A sum over elements of which each rank has a part. */
+		is.pending |= !alike && a->access == FO_ACC ? in->in[i].split : 0;
+	}
+	return is;
+}
+
+static fo_status visit(struct flow *f, const struct fo_op *o)
+{
+	struct inputs in;
+	const bool updates = fo_op_family(o->kind) == FO_OPS_UPDATE;
+	FO_TRY(look_at_inputs(f, o, &in));
+	for (int i = 0; i < o->n; i++) {
+		const struct fo_operand *a = &o->arg[i];
+		bool alike;
+		if (a->access == FO_TAKE)
+			erase(f, instance_of(f, a), a);
+		if (!fo_access_writes(a->access) || of_tokens(f->p, a))
+			continue;
+		struct state is = made(f, &in, a);
+		is.fresh = updates;
+		if (a->access == FO_ACC) {
+			struct state was = read(f, a, &alike);
+			bool known = false;
+			for (int x = f->head[instance_of(f, a)]; x >= 0; x = f->part[x].next)
+				known |= overlaps(&f->part[x], a);
+			if (known && (!alike || was.pending != is.pending))
+				return wrong(f, a, "more is added to it after it was added up over ranks",
+					     was.pending ^ is.pending);
+			is.split |= was.split;
+		}
+		write(f, a, is);
+	}
+	return FO_OK;
+}
+
+/* ---- the whole step ---- */
+
+static bool is_weight(const struct fo_program *p, int buf)
+{
+	bool is = false;
+	for (int q = 0; q < p->nparam; q++)
+		is |= p->param[q].weight == buf;
+	return is;
+}
+
+/* What a rank holds of weights is new at the end. */
+static fo_status check_weights(const struct flow *f)
+{
+	const struct fo_program *p = f->p;
+	for (int i = 0; i < p->nbuf; i++) {
+		const struct fo_buffer *b = &p->buf[i];
+		bool layers = b->axes & FO_PER_LAYER;
+		for (int l = layers ? p->layer_begin : 0; l < (layers ? p->layer_end : 1) && is_weight(p, i); l++) {
+			int64_t fresh = 0;
+			for (int x = f->head[f->base[i] + l]; x >= 0; x = f->part[x].next) {
+				const struct part *e = &f->part[x];
+				fresh += e->is.fresh ? (int64_t)(e->r1 - e->r0) * (e->c1 - e->c0) : 0;
+			}
+			if (fresh != b->rows * b->cols)
+				return fo_fail(
+					FO_EBUG,
+					"rank %d: of weights '%s' of layer %d, %lld of %lld elements are new at the "
+					"end of the step: neither an optimizer operation of this rank nor "
+					"communication writes the others",
+					p->rank, b->name, l, (long long)fresh, (long long)(b->rows * b->cols));
+		}
+	}
+	return FO_OK;
+}
+
+static fo_status follow(struct flow *f)
+{
+	for (int i = 0; i < f->u->n; i++) {
+		const struct fo_op *o = fo_instance_op(f->p, f->u, i);
+		f->id = i;
+		/* A new generation: nothing of the old one counts. */
+		for (int k = 0; k < o->n; k++)
+			if (o->arg[k].access == FO_DEF && !fo_home_persists(f->p->buf[o->arg[k].buf].home))
+				f->head[instance_of(f, &o->arg[k])] = -1;
+		bool comm = fo_op_info(o->kind)->cls == FO_CLASS_COMM;
+		FO_TRY(comm ? visit_comm(f, o) : visit(f, o));
+	}
+	return f->p->run.mode == FO_MODE_TRAIN && f->p->nparam ? check_weights(f) : FO_OK;
+}
+
+fo_status fo_sums_verify(const struct fo_program *p, const struct fo_unrolled *u)
+{
+	struct flow f = { .p = p, .u = u, .unused = -1, .all = coordinates(p, FO_GROUP_DATA) };
+	int instances = 0;
+	if (!f.all)
+		return FO_OK;
+	f.base = fo_xmalloc((size_t)(p->nbuf + 1) * sizeof *f.base);
+	for (int i = 0; i < p->nbuf; i++) {
+		f.base[i] = instances;
+		instances += instances_of(p, &p->buf[i]);
+	}
+	f.head = fo_xmalloc((size_t)(instances + 1) * sizeof *f.head);
+	memset(f.head, -1, (size_t)(instances + 1) * sizeof *f.head);
+	fo_status st = follow(&f);
+	free(f.base);
+	free(f.head);
+	free(f.part);
+	return st;
+}
+
+/* ---- who updates what ---- */
+
+/* The row of the whole weight that row 0 of a rank's buffer is: with fewer rows than the parameters in it have, the
+ * buffer has the rank's part of them. */
+static int64_t first_row(const struct fo_program *p, int buf)
+{
+	int64_t whole = 0, begin;
+	int32_t place, ranks = fo_mesh_group(&p->run.mesh, FO_GROUP_SHARD, &place, NULL);
+	for (int q = 0; q < p->nparam; q++)
+		if (p->param[q].weight == buf)
+			whole = fo_max(whole, p->param[q].r0 + p->param[q].nr);
+	fo_mesh_part(whole, place, ranks, &begin);
+	return p->buf[buf].rows < whole ? begin : 0;
+}
+
+static void add_update(struct fo_roles *r, const struct fo_program *p, int q, int layer, const struct fo_operand *w)
+{
+	const struct fo_param *pr = &p->param[q];
+	if (pr->weight != w->buf)
+		return;
+	int64_t row = w->r0 + first_row(p, w->buf), r0 = fo_max(pr->r0, row), r1 = fo_min(pr->r0 + pr->nr, row + w->nr);
+	int64_t c0 = fo_max(pr->c0, w->c0), c1 = fo_min(pr->c0 + pr->nc, w->c0 + w->nc);
+	if (r0 >= r1 || c0 >= c1)
+		return;
+	fo_array_room(&r->update, &r->update_cap, (size_t)r->updates, sizeof *r->update);
+	r->update[r->updates++] = (struct fo_role_update){ .param = q,
+							   .layer = pr->per_layer ? layer : 0,
+							   .rank = p->rank,
+							   .r0 = pr->global_r0 + r0 - pr->r0,
+							   .r1 = pr->global_r0 + r1 - pr->r0,
+							   .c0 = pr->global_c0 + c0 - pr->c0,
+							   .c1 = pr->global_c0 + c1 - pr->c0 };
+}
+
+void fo_updates_add(struct fo_roles *r, const struct fo_program *p)
+{
+	for (int s = 0; s < p->nslot; s++) {
+		const struct fo_block *b = &p->block[p->slot[s].block];
+		for (int i = 0; i < b->n; i++) {
+			const struct fo_op *o = &b->op[i];
+			if (fo_op_family(o->kind) != FO_OPS_UPDATE)
+				continue;
+			for (int t = 0; t < fo_op_tensors(o->kind, o->n); t++) {
+				const struct fo_operand *w = &o->arg[fo_op_operand_of(o->kind, t, FO_ADAMW_W)];
+				for (int q = 0; q < p->nparam; q++)
+					add_update(r, p, q, p->slot[s].layer + w->dlayer, w);
+			}
+		}
+	}
+}
+
+static int by_element(const void *x, const void *y)
+{
+	const struct fo_role_update *a = x, *b = y;
+	return FO_ORDER_BY(fo_order(a->param, b->param), fo_order(a->layer, b->layer), fo_order(a->r0, b->r0),
+			   fo_order(a->c0, b->c0), fo_order(a->r1, b->r1), fo_order(a->c1, b->c1),
+			   fo_order(a->rank, b->rank));
+}
+
+/* Owners of one element: every rank, or in each group (of one kind) the one in the same place. */
+static bool owned_once(const struct fo_mesh *mesh, const int32_t *owner, int n)
+{
+	for (int g = FO_GROUP_NONE; g < FO_GROUP_COUNT; g++) {
+		struct fo_mesh m = *mesh;
+		int32_t place, first = 0, ranks = fo_mesh_group(&m, (enum fo_group)g, NULL, NULL);
+		bool same = (int64_t)n * ranks == fo_mesh_ranks(&m);
+		for (int i = 0; i < n && same; i++) {
+			m.rank = owner[i];
+			fo_mesh_group(&m, (enum fo_group)g, &place, NULL);
+			first = i ? first : place;
+			same = g == FO_GROUP_NONE || place == first;
+		}
+		if (same)
+			return true;
+	}
+	return false;
+}
+
+static fo_status bad_cell(const struct fo_param *pr, int layer, int64_t row, int64_t col, const int32_t *owner, int n)
+{
+	struct fo_str by = { 0 };
+	for (int i = 0; i < n && i < 8; i++)
+		fo_str_printf(&by, "%s%d", i ? ", " : n > 1 ? "ranks " : "rank ", owner[i]);
+	fo_status st = fo_fail(
+		FO_EBUG,
+		"parameter '%s' of layer %d: the optimizer updates row %lld, column %lld on %s%s; each set "
+		"of ranks that hold the parameter together must do so once",
+		pr->name, layer, (long long)row, (long long)col, n ? by.data : "no rank", n > 8 ? " and others" : "");
+	fo_str_fini(&by);
+	return st;
+}
+
+/* One parameter of one layer: u[0, n). Rows and columns where a rectangle begins or ends cut it into cells, which have
+ * the same owners all over. */
+static fo_status check_cells(const struct fo_roles *r, const struct fo_role_update *u, int64_t n)
+{
+	const struct fo_program *p = r->of->p;
+	const struct fo_param *pr = &p->param[u->param];
+	int64_t *row = fo_xmalloc((size_t)(2 * n + 2) * sizeof *row),
+		*col = fo_xmalloc((size_t)(2 * n + 2) * sizeof *col);
+	int32_t *owner = fo_xmalloc((size_t)n * sizeof *owner);
+	fo_status st = FO_OK;
+	row[2 * n + 1] = pr->rows, col[2 * n + 1] = pr->cols; /* and 0, from fo_xmalloc */
+	for (int64_t i = 0; i < n; i++) {
+		row[2 * i] = u[i].r0, row[2 * i + 1] = u[i].r1;
+		col[2 * i] = u[i].c0, col[2 * i + 1] = u[i].c1;
+	}
+	qsort(row, (size_t)(2 * n + 2), sizeof *row, fo_by_int64);
+	qsort(col, (size_t)(2 * n + 2), sizeof *col, fo_by_int64);
+	for (int64_t y = 0; y <= 2 * n; y++)
+		for (int64_t x = 0; x <= 2 * n && row[y] < row[y + 1] && st == FO_OK; x++) {
+			int owners = 0;
+			bool twice = false;
+			for (int64_t i = 0; i < n && col[x] < col[x + 1]; i++) {
+				if (u[i].r0 > row[y] || u[i].r1 <= row[y] || u[i].c0 > col[x] || u[i].c1 <= col[x])
+					continue;
+				for (int k = 0; k < owners; k++)
+					twice |= owner[k] == u[i].rank;
+				owner[owners++] = u[i].rank;
+			}
+			if (col[x] < col[x + 1] && (twice || !owned_once(&p->run.mesh, owner, owners)))
+				st = bad_cell(pr, u->layer, row[y], col[x], owner, owners);
+		}
+	free(row);
+	free(col);
+	free(owner);
+	return st;
+}
+
+/* The common case without cells: every rank updates all of it in one piece. */
+static bool all_by_all(const struct fo_roles *r, const struct fo_role_update *u, int64_t n)
+{
+	const struct fo_param *pr = &r->of->p->param[u->param];
+	bool whole = n == r->ranks;
+	for (int64_t i = 0; i < n && whole; i++)
+		whole = u[i].rank == i && !u[i].r0 && !u[i].c0 && u[i].r1 == pr->rows && u[i].c1 == pr->cols;
+	return whole;
+}
+
+fo_status fo_updates_verify(struct fo_roles *r)
+{
+	const struct fo_program *p = r->of->p;
+	int64_t seen = 0, want = 0;
+	if (!r->updates || p->run.mode != FO_MODE_TRAIN)
+		return FO_OK; /* nobody trains */
+	qsort(r->update, (size_t)r->updates, sizeof *r->update, by_element);
+	for (int64_t i = 0, end; i < r->updates; i = end, seen++) {
+		for (end = i + 1; end < r->updates && r->update[end].param == r->update[i].param &&
+				  r->update[end].layer == r->update[i].layer;)
+			end++;
+		if (!all_by_all(r, r->update + i, end - i))
+			FO_TRY(check_cells(r, r->update + i, end - i));
+	}
+	for (int q = 0; q < p->nparam; q++)
+		want += p->param[q].per_layer ? p->model.layers : 1;
+	if (seen != want)
+		return fo_fail(FO_EBUG, "the ranks together update %lld of %lld weights", (long long)seen,
+			       (long long)want);
+	return FO_OK;
+}
