@@ -113,15 +113,6 @@ static bool same_role(const struct fo_program *p, const struct fo_program *q)
 
 /* ---- calls ---- */
 
-void fo_roles_where(const struct fo_program *p, const struct fo_unrolled *u, int rank, int instance, const char *buffer,
-		    char *out, size_t size)
-{
-	const struct fo_slot *s = &p->slot[u->slot[instance]];
-	const struct fo_op *o = fo_instance_op(p, u, instance);
-	snprintf(out, size, "rank %d, block '%s' (layer %d, micro-batch %d): %s of '%s'", rank, p->block[s->block].name,
-		 s->layer, s->mb, fo_op_info(o->kind)->name, buffer);
-}
-
 /* The operand that all ranks of the group have together. */
 static const struct fo_operand *whole_of(const struct fo_op *o, int tensor)
 {
@@ -207,7 +198,11 @@ static fo_status new_role(struct fo_roles *r, const struct fo_program *p)
 {
 	struct fo_unrolled u;
 	FO_TRY(fo_unroll(p, &u));
-	fo_status st = fo_sums_verify(p, &u);
+	fo_status st = FO_OK;
+	if (u.dead_stores && p->run.mode == FO_MODE_TRAIN)
+		st = fo_fail(FO_EBUG, "%d values are written and never read", u.dead_stores);
+	if (st == FO_OK)
+		st = fo_sums_verify(p, &u);
 	if (st != FO_OK) {
 		fo_unrolled_fini(&u);
 		return st;
@@ -270,21 +265,21 @@ void fo_roles_fini(struct fo_roles *r)
 
 /* ---- who meets whom ---- */
 
-/* "all_reduce_many of 'wq.g' (layer 3), 64 x 64 f32 from row 0" */
-static void describe(const struct fo_roles *r, const struct fo_role_call *c, bool whose, char *out, size_t size)
+/* What a call is, and where it stands in its rank's program. */
+static void describe(const struct fo_roles *r, const struct fo_role_call *c, char *out, size_t size)
 {
 	const struct fo_role_program *k = &r->of[r->role[c->rank]];
-	char where[160], root[32] = "";
+	char where[160], layer[24] = "", other[32] = "";
 	fo_roles_where(k->p, &k->u, c->rank, c->instance, k->p->buf[c->buf].name, where, sizeof where);
-	const char *short_form = strstr(where, ": ");
+	if (c->layer >= 0)
+		snprintf(layer, sizeof layer, " of layer %d", c->layer);
 	if (c->root >= 0)
-		snprintf(root, sizeof root, ", root %d", c->root);
+		snprintf(other, sizeof other, ", root %d", c->root);
 	if (c->side != COLLECTIVE)
-		snprintf(root, sizeof root, ", %s rank %d", c->side == SENDS ? "to" : "from",
+		snprintf(other, sizeof other, ", %s rank %d", c->side == SENDS ? "to" : "from",
 			 c->side == SENDS ? c->b : c->a);
-	snprintf(out, size, "%s (%d x %d %s from row %d, instance of layer %d, micro-batch %d%s)",
-		 whose || !short_form ? where : short_form + 2, c->rows, c->cols, fo_dtype_name[c->dtype], c->r0,
-		 c->layer, c->mb, root);
+	snprintf(out, size, "%s%s (%d x %d %s from row %d%s)", where, layer, c->rows, c->cols, fo_dtype_name[c->dtype],
+		 c->r0, other);
 }
 
 /* Calls that meet lie together: of one communicator, by their number there, then by place. */
@@ -332,8 +327,8 @@ static fo_status misfit(const struct fo_roles *r, const struct fo_role_call *a, 
 			int number)
 {
 	char one[320], other[320], lane[64];
-	describe(r, a, true, one, sizeof one);
-	describe(r, b, true, other, sizeof other);
+	describe(r, a, one, sizeof one);
+	describe(r, b, other, sizeof other);
 	snprintf(lane, sizeof lane, "group %s, lane %s", fo_group_name[a->group], fo_lane_name[a->channel]);
 	return fo_fail(FO_EBUG, "%s is call %d of %s, and it meets %s", one, number + 1, lane, other);
 }
@@ -341,7 +336,7 @@ static fo_status misfit(const struct fo_roles *r, const struct fo_role_call *a, 
 static fo_status alone(const struct fo_roles *r, const struct fo_role_call *a, int rank, int number)
 {
 	char one[320];
-	describe(r, a, true, one, sizeof one);
+	describe(r, a, one, sizeof one);
 	if (a->side == COLLECTIVE)
 		return fo_fail(FO_EBUG, "%s is call %d of group %s, lane %s, and rank %d has only %d there", one,
 			       number + 1, fo_group_name[a->group], fo_lane_name[a->channel], rank, number);
@@ -517,11 +512,11 @@ static fo_status stuck(const struct events *e, int rank)
 	char one[320], other[320];
 	int call, here = stuck_at(e, rank), with = who_is_missing(e, rank, here, &call), there = stuck_at(e, with),
 		  back;
-	describe(e->r, &e->r->call[call], true, one, sizeof one);
+	describe(e->r, &e->r->call[call], one, sizeof one);
 	if (there < 0)
 		return fo_fail(FO_EBUG, "%s waits for rank %d for ever", one, with);
 	int for_whom = who_is_missing(e, with, there, &back);
-	describe(e->r, &e->r->call[back], true, other, sizeof other);
+	describe(e->r, &e->r->call[back], other, sizeof other);
 	return fo_fail(FO_EBUG,
 		       "%s waits for ever: it waits for rank %d, and %s waits for rank %d before it comes there", one,
 		       with, other, for_whom);

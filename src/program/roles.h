@@ -64,13 +64,13 @@ void fo_roles_fini(struct fo_roles *r);
 
 /* ---- the parts of it ---- */
 
+/* "rank 1, block 'layer.b.r' (layer 3, micro-batch 0): all_reduce_many of 'wq.g'" */
+void fo_roles_where(const struct fo_program *p, const struct fo_unrolled *u, int rank, int instance, const char *buffer,
+		    char *out, size_t size);
 /* Sums over ranks in one program (sums.c). */
 FO_CHECKED fo_status fo_sums_verify(const struct fo_program *p, const struct fo_unrolled *u);
 /* Who updates what, of all ranks (sums.c). */
 void fo_updates_add(struct fo_roles *r, const struct fo_program *p);
 FO_CHECKED fo_status fo_updates_verify(struct fo_roles *r);
-/* "rank 1, block 'layer.b.r' (layer 3, micro-batch 0): all_reduce_many of 'wq.g'" */
-void fo_roles_where(const struct fo_program *p, const struct fo_unrolled *u, int rank, int instance, const char *buffer,
-		    char *out, size_t size);
 
 #endif

@@ -161,6 +161,15 @@ static const char *group_of(uint8_t set)
 	return name[set & 3];
 }
 
+void fo_roles_where(const struct fo_program *p, const struct fo_unrolled *u, int rank, int instance, const char *buffer,
+		    char *out, size_t size)
+{
+	const struct fo_slot *s = &p->slot[u->slot[instance]];
+	const struct fo_op *o = fo_instance_op(p, u, instance);
+	snprintf(out, size, "rank %d, block '%s' (layer %d, micro-batch %d): %s of '%s'", rank, p->block[s->block].name,
+		 s->layer, s->mb, fo_op_info(o->kind)->name, buffer);
+}
+
 static fo_status wrong(const struct flow *f, const struct fo_operand *a, const char *what, uint8_t set)
 {
 	char where[192];
