@@ -12,7 +12,7 @@ run 0 program $tiny --no-operations
 run 0 program $tiny --json --dump=one.txt
 cp out one.json
 valid one.json
-keys one.json schema hash model tokens_per_step model_flop model_causal_flop executed_flop moved_bytes arena_bytes max_live_bytes persistent_bytes rank ranks received_bytes \
+keys one.json schema hash model tokens_per_step model_flop model_causal_flop executed_flop moved_bytes arena_bytes max_live_bytes persistent_bytes rank ranks roles received_bytes \
 	instances blocks operations kind phase lane operands role slots
 grep -q '"tokens_per_step": 128,' one.json || wrong "not 2 x 2 x 32 tokens per step"
 

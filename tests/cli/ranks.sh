@@ -4,9 +4,10 @@
 
 small="$tiny --train.rows=4 --train.precision=fp32"
 run 0 program $small --ranks=2 --no-operations
-says "2 ranks x 2 micro-batches x 2 rows x 32 tokens" "^Received: .* per step from the other ranks" "^layer.b.r: "
+says "2 ranks x 2 micro-batches x 2 rows x 32 tokens" "^Received: .* per step from the other ranks" "^layer.b.r: " \
+	"^Roles: *1: rank 0 and 1 like it; "
 run 0 program $small --ranks=2 --json --dump=two.txt
-says '"ranks": 2,' '"received_bytes": '
+says '"ranks": 2,' '"roles": 1,' '"received_bytes": '
 grep -q '^mesh 2 0$' two.txt || wrong "the dump has no mesh"
 run 0 program $small --dump=one.txt
 ! grep -q '^mesh' one.txt || wrong "a program of one rank names a mesh"
