@@ -73,13 +73,6 @@ enum fo_lane {
 };
 extern const char *const fo_lane_name[FO_LANE_COUNT];
 /* Lanes whose operations compute: they share the cores of the processor or the device. */
-/* The lane whose calls a lane's are matched with: what one rank sends another receives on the lane's partner. */
-static inline int fo_lane_channel(int lane)
-{
-	if (lane == FO_LANE_RECV_FORWARD)
-		return FO_LANE_SEND_FORWARD;
-	return lane == FO_LANE_RECV_BACKWARD ? FO_LANE_SEND_BACKWARD : lane;
-}
 static inline bool fo_lane_computes(int lane) { return lane == FO_LANE_COMPUTE || lane == FO_LANE_WGRAD; }
 /* The lane whose communicators a lane uses: what is sent and received in one direction goes through one. */
 static inline int fo_lane_channel(int lane)

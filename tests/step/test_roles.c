@@ -10,6 +10,7 @@
 #include "support/ranks.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -459,10 +460,13 @@ static const struct defect *planted; /* NULL: the whole program */
 
 static void replace(struct fo_program *p)
 {
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* ranks are threads, random numbers have one state */
 	if (running->by_hand)
 		make_by_hand(p, running);
+	pthread_mutex_lock(&lock);
 	if (planted && (planted->rank < 0 || planted->rank == p->rank))
 		plant(p, planted);
+	pthread_mutex_unlock(&lock);
 }
 
 /* What persists begins unlike on each rank. */
