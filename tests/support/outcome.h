@@ -14,7 +14,7 @@ struct outcome {
 		bool part; /* of a number: the low halves of weights */
 		int64_t n;
 		double *v;
-	} item[1024];
+	} item[384];
 	int n;
 	double squares[5]; /* by kind, of all its tensors' elements */
 	int offset;        /* added to `which` */
