@@ -61,6 +61,7 @@ struct fo_form {
 	/* What no row can say: settings that follow from several keys, the model. NULL: nothing. */
 	void (*finish)(struct fo_reading *r);
 	bool dashes;   /* its keys are arguments: "--num-layers" */
+	bool alone;    /* starts a job by itself: files of two such frameworks are two jobs */
 	bool specific; /* decides before a file of another framework that is given beside (DeepSpeed, a model) */
 };
 

@@ -178,7 +178,13 @@ static void fsdp(struct fo_reading *r, double version)
 	double stage = fo_job_number(job, FO_JOB_ZERO);
 	fo_reading_imply(r, FO_JOB_RESHARD, stage == 3, "fsdp_config.fsdp_sharding_strategy");
 	/* FSDP 2 gathers ahead by itself; FSDP 1 does so where forward_prefetch is on. */
-	fo_reading_imply(r, FO_JOB_PREFETCH, version == 2, "fsdp_config.fsdp_forward_prefetch");
+	const struct fo_form_row *row = fo_form_row_of(r->form, "fsdp_config.fsdp_forward_prefetch");
+	if (version == 2) /* it takes no forward_prefetch: what a file says of it does nothing */
+		job->value[FO_JOB_PREFETCH] = (struct fo_job_value){ .origin = FO_JOB_DEFAULT,
+								     .number = 1,
+								     .key = row ? row->key : NULL };
+	else
+		fo_reading_imply(r, FO_JOB_PREFETCH, 0, "fsdp_config.fsdp_forward_prefetch");
 	fo_reading_imply(r, FO_JOB_RECOMPUTE, FO_JOB_RECOMPUTE_NONE, "fsdp_config.fsdp_activation_checkpointing");
 	fo_reading_imply(r, FO_JOB_OFFLOAD_PARAMS, 0, "fsdp_config.fsdp_offload_params");
 	fo_reading_imply(r, FO_JOB_GRAD_OVERLAP, 1, NULL);

@@ -515,6 +515,7 @@ const struct fo_form fo_form_megatron = {
 		"transformer_impl tokenizer_type lr_decay_style MODEL_ARGS.--lr",
 	.finish = finish_megatron,
 	.dashes = true,
+	.alone = true,
 };
 
 /* ---- NeMo 1 ---- */
@@ -623,6 +624,7 @@ const struct fo_form fo_form_nemo = {
 		     "exp_manager.exp_dir model.encoder_seq_length "
 		     "model.megatron_amp_O2 model.mcore_gpt exp_manager.create_dllogger_logger",
 	.finish = finish_nemo,
+	.alone = true,
 };
 
 /* ---- Megatron-Bridge and NeMo 2 ---- */
@@ -688,4 +690,5 @@ const struct fo_form fo_form_bridge = {
 		     "checkpoint.ckpt_format trainer.strategy.tensor_model_parallel_size optim.config.lr rng.seed "
 		     "train.global_batch_size",
 	.finish = finish_bridge,
+	.alone = true,
 };

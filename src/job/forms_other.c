@@ -228,6 +228,7 @@ const struct fo_form fo_form_maxtext = {
 	.signature = "base_config per_device_batch_size max_target_length ici_fsdp_parallelism dcn_fsdp_parallelism "
 		     "remat_policy base_emb_dim",
 	.finish = finish_maxtext,
+	.alone = true,
 };
 
 /* ---- LitGPT 0.5.13: litgpt/args.py, litgpt/pretrain.py ---- */

@@ -442,6 +442,7 @@ const struct fo_form fo_form_torchtitan = {
 	.ignored = { ignored },
 	.signature = "training.local_batch_size job.dump_folder model.flavor activation_checkpoint.selective_ac_option",
 	.finish = finish_toml,
+	.alone = true,
 };
 
 const struct fo_form fo_form_torchtitan_python = {
@@ -451,4 +452,5 @@ const struct fo_form fo_form_torchtitan_python = {
 	.ignored = { ignored },
 	.signature = "model_spec model_spec.0 hf_assets_path",
 	.finish = finish_python,
+	.alone = true,
 };

@@ -231,6 +231,24 @@ static fo_status read_all(struct all *all)
 		"give it beside the training configuration that it belongs to");
 }
 
+static fo_status refuse_two_jobs(const struct all *all)
+{
+	const struct fo_form *one = NULL;
+	const char *file = NULL;
+	for (int f = 0; f < all->files; f++) {
+		const struct fo_form *form = all->form[f];
+		if (one && form->alone && form != one)
+			return fo_hint(fo_fail(FO_EARG, "'%s' is of %s and '%s' of %s: these are two jobs", file,
+					       one->name.name, all->conf[f].file, form->name.name),
+				       "give the files of one job, and the other in a call of its own");
+		if (!one && form->alone) {
+			one = form;
+			file = all->conf[f].file;
+		}
+	}
+	return FO_OK;
+}
+
 /* Files of a framework that decides go first, then in the order of the caller. */
 static void apply_all(struct all *all)
 {
@@ -462,6 +480,7 @@ static fo_status find_model(struct all *all, const struct fo_job_given *given)
 static fo_status read_job(struct all *all, const struct fo_job_given *given)
 {
 	FO_TRY(read_all(all));
+	FO_TRY(refuse_two_jobs(all));
 	FO_TRY(take_given(all, given));
 	const struct fo_conf *by;
 	all->job->partial = source_missing(all, &by) != NULL;

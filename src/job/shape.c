@@ -71,7 +71,10 @@ static double positive(struct fo_job *job, struct fo_job_shape *o, enum fo_job_s
 	double n = fo_job_number(job, s);
 	if (isnan(n) || (n > 0 && n <= MOST))
 		return n;
-	WRONG("%s is %g and must be above 0", said(job, s), n);
+	if (n > MOST)
+		WRONG("%s is %.15g and must be at most %.0f", said(job, s), n, MOST);
+	else
+		WRONG("%s is %.15g and must be above 0", said(job, s), n);
 	return NAN;
 }
 

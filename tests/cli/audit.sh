@@ -210,6 +210,17 @@ expect 2 "it needs a configuration" audit --set tp=1
 code=$?
 [ $code -le 2 ] || wrong "two frameworks end with $code: $(cat err)"
 
+cp "$data/titan_8b_8xh100_tuned.toml" titan.toml
+expect 2 "'titan.toml' is of torchtitan (TOML) and 'meg.args' of Megatron-LM: these are two jobs" audit titan.toml meg.args
+# FSDP 2 of accelerate takes no forward_prefetch; FSDP 1 does.
+printf 'compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nmixed_precision: bf16\nfsdp_config:\n  fsdp_version: 2\n  fsdp_forward_prefetch: false\nnum_machines: 2\nnum_processes: 16\n' >fsdp2.yaml
+expect 0 "Audit:" audit fsdp2.yaml --cluster 2xHGX-H100
+! grep -q "gathered ahead" "$tmp/out" || wrong "a setting that does nothing is proposed"
+sed 's/fsdp_version: 2/fsdp_version: 1/' fsdp2.yaml >fsdp1.yaml
+expect 0 "gathered ahead" audit fsdp1.yaml --cluster 2xHGX-H100
+sed 's/seq_len = [0-9]*/seq_len = 8192000000/' titan.toml >long.toml
+expect 1 "is 8192000000 and must be at most 1000000000" audit long.toml --cluster 1xHGX-H100
+
 # ---- hosts beside it ----
 
 printf 'NCCL_IB_DISABLE=1\nNCCL_P2P_DISABLE=1\n' >env.txt
