@@ -35,7 +35,8 @@ static const struct built_in built_in[] = {
 	    { "pass.fused-optimizer", "no" },
 	    { "pass.optimizer-in-backward", "no" },
 	    { "pass.fp8", "off" },
-	    { "pass.attention", "eager" } } },
+	    { "pass.attention", "eager" },
+	    { "pass.ddp", "0" } } },
 	{ CLIMB, "packing", "documents end to end in full rows", { { "data.packing", "packed" } } },
 	{ CLIMB, "keep", "backward makes again only what memory cannot keep", { { "pass.recompute", "auto" } } },
 	{ CLIMB, "merge-qkv", "queries, keys and values from one matmul", { { "pass.merge-qkv", "yes" } } },
@@ -51,6 +52,7 @@ static const struct built_in built_in[] = {
 	  "micro-batch",
 	  "half as many micro-batches of twice the rows",
 	  { { "train.micro-batches", "/2" }, { "train.rows", "*2" } } },
+	{ CLIMB, "overlap", "ranks add up gradients while backward goes on", { { "pass.ddp", "25" } } },
 	{ BRANCH,
 	  "fp32",
 	  "weights and activations in fp32 instead of bf16",
@@ -68,8 +70,9 @@ bool fo_ladder_key_reserved(const char *key)
 	static const char *const own[] = { "run.dir",      "run.seed",       "run.verify",
 					   "data.path",    "data.tokenizer", "data.vocab",
 					   "data.holdout", "train.steps",    "train.metered-every",
-					   "model.",       "checkpoint.",    "eval.",
-					   "log.",         "sample.",        "guard." };
+					   "mesh.ranks",   "model.",         "checkpoint.",
+					   "eval.",        "log.",           "sample.",
+					   "guard." };
 	for (size_t i = 0; i < sizeof own / sizeof *own; i++)
 		if (!strncmp(key, own[i], strlen(own[i])))
 			return true;
@@ -112,10 +115,13 @@ static void apply_changes(const struct fo_ladder_plan *p, int i, struct fo_opt_s
 				p->rung[i].name);
 }
 
-/* Metered steps cost time and say the most when they are spread: the last of a turn, of a long one three. */
-static int64_t metered_every(const struct fo_ladder_plan *p)
+/* Metered steps cost time and say the most when they are spread: the last of a turn, of a long one three. Of several
+ * ranks none: composed of one rank's operations they would say nothing of what ranks wait for. */
+static int64_t metered_every(const struct fo_ladder_plan *p, const struct fo_run *r)
 {
 	int64_t turn = p->steps / p->rounds;
+	if (r->ranks > 1)
+		return 0;
 	return turn >= 12 ? turn / 3 : turn;
 }
 
@@ -130,7 +136,7 @@ static void apply_own(const struct fo_ladder_plan *p, int i, const char *data, s
 		const char *key, *value;
 	} own[] = { { "run.dir", dir },
 		    { "run.verify", "off" },
-		    { "train.metered-every", fo_arena_printf(&s->arena, "%lld", (long long)metered_every(p)) },
+		    { "train.metered-every", fo_arena_printf(&s->arena, "%lld", (long long)metered_every(p, r)) },
 		    { "optim.warmup", fo_arena_printf(&s->arena, "%lld", (long long)warmup) },
 		    { "eval.packing", "packed" }, /* the same rows for every rung, whatever it trains on */
 		    { "eval.every", fo_arena_printf(&s->arena, "%lld", (long long)p->steps) },
@@ -247,9 +253,6 @@ fo_status fo_ladder_plan_check(const struct fo_ladder_plan *p, struct fo_opt_set
 			       "%lld rounds of %lld steps in all: a turn needs %d (one is cold, one metered, two are "
 			       "timed), so --steps must be at least %lld",
 			       (long long)p->rounds, (long long)p->steps, FO_LADDER_MIN_TURN, (long long)least);
-	if (number(p, -1, "mesh.ranks") > 1)
-		fo_opt_problem(problems, "a ladder climbs with one rank, and mesh.ranks is %lld",
-			       (long long)number(p, -1, "mesh.ranks"));
 	for (int i = 0; i < p->rungs && !problems->problem_count; i++) {
 		struct fo_opt_set s;
 		struct fo_run r;
@@ -279,6 +282,8 @@ static void add_built_in(struct fo_ladder_plan *p, const struct built_in *b, int
 			int64_t n = number(p, from, key), by = v[1] - '0';
 			v = fo_arena_printf(&p->arena, "%lld", (long long)(*v == '*' ? n * by : n / by));
 		}
+		if (!strcmp(key, "pass.ddp") && from < 0 && number(p, -1, "mesh.ranks") == 1)
+			continue;
 		/* fp32 says which master weights only where the run has others. */
 		if (from >= 0 && !strcmp(fo_ladder_value(p, from, key), v))
 			continue;
@@ -299,6 +304,8 @@ fo_status fo_ladder_plan_default(struct fo_ladder_plan *p)
 		    (number(p, top, "train.batch-rows") || number(p, top, "train.micro-batches") % 2))
 			continue;
 		if (!strcmp(name, base_value(p, "train.precision")))
+			continue;
+		if (!strcmp(name, "overlap") && number(p, -1, "mesh.ranks") == 1)
 			continue;
 		add_built_in(p, &built_in[i], top);
 		if (built_in[i].place == CLIMB)

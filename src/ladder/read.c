@@ -3,7 +3,7 @@
 
 #include "base/fs.h"
 #include "record/record.h"
-#include "sim/sim.h"
+#include "sim/ranks.h"
 #include "timeline/metered.h"
 
 #include <stdlib.h>
@@ -142,6 +142,37 @@ static void fill_rung(const struct fo_ladder *l, struct fo_ladder_rung *g, struc
 		g->peak_flop_s = fmax(g->peak_flop_s, r->start[i].peak_flop_s);
 }
 
+static double link_option(const struct fo_record *r, const char *key)
+{
+	const struct fo_record_option *o = fo_record_option(r, key);
+	return o ? strtod(o->value, NULL) : 0;
+}
+
+/* A step of several ranks: all of them are walked. Nothing is predicted where calls between ranks are not known. */
+static void predict_ranks(struct fo_ladder_rung *g, const struct fo_record *r, const struct fo_rates *rates,
+			  double pairs)
+{
+	struct fo_sim_ranks x;
+	struct fo_link_rates links = { .limits = rates->limits,
+				       .copy_byte_s = rates->copy_byte_s,
+				       .byte_s = link_option(r, "mesh.link-gbps") * 1e9 / 8,
+				       .latency_s = link_option(r, "mesh.link-us") * 1e-6 };
+	fo_status st = fo_sim_ranks_init(&x, &r->program);
+	if (st == FO_OK)
+		st = fo_sim_ranks_step(&x, rates, &links, fo_rates_threads(rates->limits), pairs);
+	bool known = st == FO_OK && !x.rank->unknown;
+	double all = 0;
+	for (int k = 0; known && k < FO_SURE_COUNT; k++)
+		all += x.rank->sure_s[k];
+	for (int k = 0; known && k < FO_SURE_COUNT; k++)
+		g->sure[k] = x.rank->sure_s[k] / all;
+	if (known)
+		g->predicted_step_s = x.step_s.mid;
+	if (st != FO_OK)
+		fo_err_clear();
+	fo_sim_ranks_fini(&x);
+}
+
 /* Predicts this program's step by the machine profile, with the documents that it saw. */
 static void predict(struct fo_ladder_rung *g, struct rung_read *v, const struct fo_rates *rates)
 {
@@ -152,9 +183,15 @@ static void predict(struct fo_ladder_rung *g, struct rung_read *v, const struct 
 		return;
 	/* mfu_document counts 12 L H Q FLOP per pair more than mfu_6n (docs/metrics.md). */
 	double pairs = (mean(v->flop[FO_LADDER_MFU_DOCUMENT], v->n) - mean(v->flop[FO_LADDER_MFU_6N], v->n)) /
-		       (12.0 * (double)(m->layers * m->heads * m->head_dim)) / (double)r->program.run.micro_batches;
+		       (12.0 * (double)(m->layers * m->heads * m->head_dim)) / (double)r->program.run.micro_batches /
+		       r->program.ranks;
+	pairs = isfinite(pairs) && pairs > 0 ? pairs : -1;
+	if (r->program.ranks > 1) {
+		predict_ranks(g, r, rates, pairs);
+		return;
+	}
 	fo_prune_waits(&r->program, &r->unrolled);
-	fo_sim_step(&sim, &r->program, &r->unrolled, rates, isfinite(pairs) && pairs > 0 ? pairs : -1);
+	fo_sim_step(&sim, &r->program, &r->unrolled, rates, pairs);
 	g->predicted_step_s = sim.unknown ? NAN : sim.step_s;
 	double all = 0;
 	for (int k = 0; k < FO_SURE_COUNT; k++)
@@ -177,7 +214,10 @@ static void predict_all(struct fo_ladder *l, struct rung_read *v)
 		l->predict_hint = "no profile of this machine: 'flatout calibrate' makes one, then --show predicts";
 		return;
 	}
-	st = fo_rates_init(&rates, &limits, l->threads);
+	/* Ranks share the threads (train/team.h); all rungs have as many as the first. */
+	int ranks = l->rungs && v->open && v->record.program.ranks > 1 ? v->record.program.ranks : 1,
+	    threads = l->threads / ranks > 1 ? l->threads / ranks : 1;
+	st = fo_rates_init(&rates, &limits, threads);
 	if (st != FO_OK)
 		l->predict_hint = fo_arena_printf(
 			&l->arena,
