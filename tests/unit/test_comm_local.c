@@ -2,6 +2,8 @@
  * with delays at random; bytes received against the formula; meshes by splits; links with a rate; ranks that disagree
  * and ranks that end. */
 #include "comm/local.h"
+#include "comm/measure.h"
+#include "cost/links.h"
 
 #include "base/clock.h"
 #include "base/rng.h"
@@ -428,11 +430,35 @@ static void test_stuck(void **state)
 		fo_comm_close(c[r]);
 }
 
+/* Six kinds of calls at four sizes; measured again they replace themselves, and a profile holds them. */
+static void test_measure(void **state)
+{
+	(void)state;
+	struct fo_limits m = { .cpu = "here" }, again;
+	struct fo_str text = { 0 };
+	for (int k = 0; k < 2; k++)
+		assert_int_equal(fo_comm_measure(2, 0.1, &m, NULL, NULL), FO_OK);
+	assert_int_equal(m.rows, 24);
+	for (size_t i = 0; i < m.rows; i++) {
+		const struct fo_limits_row *r = &m.row[i];
+		assert_true(fo_link_is_row(r) && r->dim[0] == 2 && r->bytes > 0 && r->dim[1] == (int64_t)r->bytes);
+		assert_true(r->time.spans >= 7 && r->time.best_s > 0 && r->time.best_s <= r->time.median_s);
+		assert_true(!i || strcmp(r->kind, r[-1].kind) || r->bytes > r[-1].bytes);
+	}
+	fo_limits_json(&m, &text);
+	assert_int_equal(fo_limits_parse(text.data, text.len, "here", &again), FO_OK);
+	assert_int_equal(again.rows, 24);
+	fo_limits_fini(&again);
+	fo_limits_fini(&m);
+	fo_str_fini(&text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_kinds), cmocka_unit_test(test_point_to_point), cmocka_unit_test(test_mesh),
-		cmocka_unit_test(test_links), cmocka_unit_test(test_faults),         cmocka_unit_test(test_stuck),
+		cmocka_unit_test(test_measure), cmocka_unit_test(test_kinds), cmocka_unit_test(test_point_to_point),
+		cmocka_unit_test(test_mesh),    cmocka_unit_test(test_links), cmocka_unit_test(test_faults),
+		cmocka_unit_test(test_stuck),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
