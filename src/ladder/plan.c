@@ -35,8 +35,7 @@ static const struct built_in built_in[] = {
 	    { "pass.fused-optimizer", "no" },
 	    { "pass.optimizer-in-backward", "no" },
 	    { "pass.fp8", "off" },
-	    { "pass.attention", "eager" },
-	    { "pass.ddp", "0" } } },
+	    { "pass.attention", "eager" } } },
 	{ CLIMB, "packing", "documents end to end in full rows", { { "data.packing", "packed" } } },
 	{ CLIMB, "keep", "backward makes again only what memory cannot keep", { { "pass.recompute", "auto" } } },
 	{ CLIMB, "merge-qkv", "queries, keys and values from one matmul", { { "pass.merge-qkv", "yes" } } },
@@ -52,7 +51,6 @@ static const struct built_in built_in[] = {
 	  "micro-batch",
 	  "half as many micro-batches of twice the rows",
 	  { { "train.micro-batches", "/2" }, { "train.rows", "*2" } } },
-	{ CLIMB, "overlap", "ranks add up gradients while backward goes on", { { "pass.ddp", "25" } } },
 	{ BRANCH,
 	  "fp32",
 	  "weights and activations in fp32 instead of bf16",
@@ -282,8 +280,6 @@ static void add_built_in(struct fo_ladder_plan *p, const struct built_in *b, int
 			int64_t n = number(p, from, key), by = v[1] - '0';
 			v = fo_arena_printf(&p->arena, "%lld", (long long)(*v == '*' ? n * by : n / by));
 		}
-		if (!strcmp(key, "pass.ddp") && from < 0 && number(p, -1, "mesh.ranks") == 1)
-			continue;
 		/* fp32 says which master weights only where the run has others. */
 		if (from >= 0 && !strcmp(fo_ladder_value(p, from, key), v))
 			continue;
@@ -304,8 +300,6 @@ fo_status fo_ladder_plan_default(struct fo_ladder_plan *p)
 		    (number(p, top, "train.batch-rows") || number(p, top, "train.micro-batches") % 2))
 			continue;
 		if (!strcmp(name, base_value(p, "train.precision")))
-			continue;
-		if (!strcmp(name, "overlap") && number(p, -1, "mesh.ranks") == 1)
 			continue;
 		add_built_in(p, &built_in[i], top);
 		if (built_in[i].place == CLIMB)

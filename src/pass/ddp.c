@@ -134,42 +134,28 @@ static int reduce_block(struct fo_program *p, int of, int *made, const struct co
 	return made[of];
 }
 
-/* Buckets of so many MiB: nothing is added up before all gradients are complete. What a run's pass.ddp=0 becomes
- * (program/run.c). */
-#define AT_THE_END (1 << 20)
-
 void fo_pass_ddp(struct fo_program *p)
 {
 	const int layers = (int)p->model.layers + 1, blocks = p->nblock, slots = p->nslot;
 	if (p->run.mode != FO_MODE_TRAIN || p->ranks == 1)
 		return;
 	int *last = last_writers(p, layers), *made = fo_xmalloc((size_t)blocks * sizeof *made);
-	struct fo_slot *to = fo_xmalloc(2 * (size_t)slots * sizeof *to),
-		       *held = fo_xmalloc((size_t)slots * sizeof *held);
+	struct fo_slot *to = fo_xmalloc(2 * (size_t)slots * sizeof *to);
 	struct complete c = { 0 };
-	int n = 0, holds = 0;
+	int n = 0;
 	memset(made, -1, (size_t)blocks * sizeof *made);
 	for (int s = 0; s < slots; s++) {
-		for (int k = 0; p->block[p->slot[s].block].role == FO_ROLE_OPTIMIZER && k < holds; k++)
-			to[n++] = held[k];
-		if (p->block[p->slot[s].block].role == FO_ROLE_OPTIMIZER)
-			holds = 0;
 		to[n++] = p->slot[s];
 		find_complete(p, last, layers, s, &c);
 		if (!c.n)
 			continue;
-		held[holds] = p->slot[s];
-		held[holds++].block = (int16_t)reduce_block(p, p->slot[s].block, made, &c);
-		if (p->run.pass.ddp < AT_THE_END)
-			to[n++] = held[--holds];
+		to[n] = p->slot[s];
+		to[n++].block = (int16_t)reduce_block(p, p->slot[s].block, made, &c);
 	}
-	memcpy(to + n, held, (size_t)holds * sizeof *held);
-	n += holds;
 	free(p->slot);
 	p->slot = to;
 	p->nslot = n;
 	p->slot_cap = 2 * (size_t)slots;
-	free(held);
 	free(c.arg);
 	free(made);
 	free(last);

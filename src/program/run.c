@@ -182,8 +182,8 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_INT(R, offload, "pass.offload", "N", "0", 0, 10000, "layers",
 		   "activations of the first N layers wait for backward in host memory; 0: none. For devices; auto "
 		   "does not choose it"),
-	FO_OPT_INT(R, ddp, "pass.ddp", "N", "25", 0, 1 << 20, "MiB",
-		   "on several ranks: gradients are added up in buckets of N MiB while backward goes on; 0: after it"),
+	FO_OPT_INT(R, ddp, "pass.ddp", "N", "25", 1, 1 << 20, "MiB",
+		   "on several ranks: gradients are added up in buckets of N MiB while backward goes on"),
 	FO_OPT_YES_NO(R, fused_optimizer, "pass.fused-optimizer", "yes", "one operation steps many tensors"),
 	FO_OPT_YES_NO(R, optimizer_in_backward, "pass.optimizer-in-backward", "no",
 		      "update a layer's weights as soon as its gradients are complete: less memory"),
@@ -418,14 +418,6 @@ enum fo_numerics fo_run_precision(const struct fo_run *r)
 	return r->precision == FO_RUN_BF16 ? FO_PRECISION_BF16 : FO_PRECISION_F32;
 }
 
-/* A pass of 0 is off, and ranks always add up: all gradients at the end are the largest buckets (pass/ddp.c). */
-static int64_t buckets_of(const struct fo_run *r)
-{
-	if (r->ranks == 1)
-		return 0;
-	return r->ddp ? r->ddp : 1 << 20;
-}
-
 static struct fo_passes passes_of(const struct fo_run *r)
 {
 	static const int64_t recompute[] = {
@@ -445,7 +437,7 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		.offload = r->offload,
 		.fused_optimizer = r->fused_optimizer,
 		.optimizer_in_backward = r->optimizer_in_backward,
-		.ddp = buckets_of(r),
+		.ddp = r->ranks > 1 ? r->ddp : 0,
 		.wgrad_lane = r->wgrad_lane == FO_RUN_YES,
 		/* Without clipping it does not matter which step's norm it is. */
 		.previous_norm = r->clip_norm == FO_RUN_CLIP_PREVIOUS || (r->optimizer_in_backward && r->clip == 0),
