@@ -188,7 +188,10 @@ static fo_status never(const struct end *e, const struct op *o)
 	char why[128] = "it has nothing more to call";
 	int m;
 	pthread_mutex_lock(&w->lock);
-	int first = missing(o, 0), lacks = first < 0 ? -1 : e->group->rank_of[rank_at(o, first)];
+	const struct group *of = e->group;
+	if (missing(o, 0) < 0) /* another call of this rank is the one */
+		o = waits_in(w, number_of(e), &of, &m);
+	int lacks = o ? of->rank_of[rank_at(o, missing(o, 0))] : -1;
 	const struct op *other = lacks < 0 ? NULL : waits_in(w, lacks, &g, &m);
 	if (other) {
 		const struct fo_comm_call *k = &other->member[m].call;

@@ -67,11 +67,14 @@ fo_status fo_exec_transfer_start(struct fo_exec *e, int id, struct fo_transfer *
 fo_status fo_exec_transfer_test(struct fo_exec *e, int id, struct fo_transfer *t, bool *done)
 {
 	int left = 0;
+	t->moved = false;
 	for (int k = 0; k < t->n; k++) {
+		const struct fo_comm_request before = t->request[k];
 		bool over;
 		fo_status st = fo_comm_test(t->comm, &t->request[k], &over);
 		if (st != FO_OK)
 			return fo_exec_failed(e, id, st);
+		t->moved |= t->request[k].state != before.state || t->request[k].phase != before.phase;
 		left += !over;
 	}
 	*done = !left;

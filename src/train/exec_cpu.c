@@ -2,10 +2,12 @@
  * does so at a time. Lanes of communication share a thread. */
 #include "train/exec_int.h"
 #include "base/clock.h"
+#include "base/count.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "train/store_int.h"
 
+#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -29,8 +31,9 @@ struct prepared {
 	enum fo_isa isa;
 };
 
-/* Between two looks at what is on its way. The kernel adds 50 us of slack; a call of a few MB takes longer. */
-enum { NAP_NS = 20000 };
+/* Between two looks at what is on its way: a part of the time that it has taken so far, so that a look which comes late
+ * costs little beside the wait, and waiting for another rank costs no processor. Timers add 50 us of slack. */
+enum { NAP_NS = 20000, NAP_MOST_NS = 500000, NAP_PART = 16 };
 /* What a thread touches of its stack and of its part of the heap, as measured. */
 enum { STACK_BYTES = 32 << 10 };
 
@@ -95,23 +98,27 @@ static fo_status run_on(struct fo_exec *e, struct lane *ln, int id)
 	return FO_OK;
 }
 
-static void nap(void)
+static int64_t nap_after(int64_t since_ns)
 {
-	struct timespec t = { .tv_nsec = NAP_NS };
-	nanosleep(&t, NULL);
+	return fo_max(NAP_NS, fo_min(NAP_MOST_NS, (fo_now_ns() - since_ns) / NAP_PART));
 }
 
 /* On the calling thread, while nothing else of this rank runs. */
 static fo_status transfer(struct fo_exec *e, struct lane *ln, int id)
 {
 	bool done = false;
+	int64_t since = fo_now_ns();
 	FO_TRY(fo_exec_transfer_start(e, id, &ln->transfer));
 	for (;;) {
 		FO_TRY(fo_exec_transfer_test(e, id, &ln->transfer, &done));
 		if (done)
 			return FO_OK;
+		if (ln->transfer.moved) {
+			since = fo_now_ns();
+			continue;
+		}
 		fo_comm_idle(e->o.links->world, true);
-		nap();
+		nanosleep(&(struct timespec){ .tv_nsec = (long)nap_after(since) }, NULL);
 	}
 }
 
@@ -233,16 +240,23 @@ static bool is_ready(struct fo_exec *e, const struct lane *ln, bool sleeps)
 	return ready;
 }
 
-/* Nothing is on its way: returns when some lane may go on. */
-static void sleep_until_ready(struct fo_exec *e)
+/* Returns when some lane may go on; where calls are on their way (for_ns > 0) also when it is time to look at them. */
+static void sleep_until_ready(struct fo_exec *e, int64_t for_ns)
 {
 	struct fo_exec_cpu *x = e->cpu;
+	const int64_t until = fo_now_ns() + for_ns;
+	const struct timespec at = { .tv_sec = until / 1000000000, .tv_nsec = until % 1000000000 };
+	bool ready = false, late = false;
 	pthread_mutex_lock(&x->lock);
-	for (bool ready = false; !ready && !atomic_load(&x->failed);) {
+	while (!ready && !late && !atomic_load(&x->failed)) {
 		for (int l = 0; l < FO_LANE_COUNT; l++)
-			if (x->lane[l].linked && x->lane[l].next < x->lane[l].n)
+			if (x->lane[l].linked && x->lane[l].next < x->lane[l].n && !x->lane[l].on_its_way)
 				ready |= is_ready(e, &x->lane[l], true);
-		if (!ready)
+		if (ready)
+			break;
+		if (for_ns)
+			late = pthread_cond_timedwait(&x->wake, &x->lock, &at) == ETIMEDOUT;
+		else
 			pthread_cond_wait(&x->wake, &x->lock);
 	}
 	pthread_mutex_unlock(&x->lock);
@@ -281,6 +295,7 @@ static fo_status drive(struct fo_exec *e, struct lane *ln, int32_t step, bool *m
 		ln->on_its_way = *moved = true;
 	}
 	FO_TRY(fo_exec_transfer_test(e, id, &ln->transfer, &done));
+	*moved |= ln->transfer.moved;
 	if (!done)
 		return FO_OK;
 	fo_timeline_record(&e->timeline, ln->id, step, id, ln->begin_ns, fo_now_ns());
@@ -295,6 +310,7 @@ static void run_linked(struct fo_exec *e, int32_t step)
 {
 	for (int l = 0; l < FO_LANE_COUNT; l++)
 		e->cpu->lane[l].next = 0, e->cpu->lane[l].on_its_way = false;
+	int64_t since = fo_now_ns(); /* when something moved last */
 	while (!atomic_load(&e->cpu->failed)) {
 		int left = 0, under_way = 0;
 		bool moved = false;
@@ -312,12 +328,13 @@ static void run_linked(struct fo_exec *e, int32_t step)
 		}
 		if (!left)
 			return;
-		if (!moved && under_way) {
-			if (rests(e))
-				fo_comm_idle(e->o.links->world, true);
-			nap();
-		} else if (!moved)
-			sleep_until_ready(e);
+		if (moved) {
+			since = fo_now_ns();
+			continue;
+		}
+		if (under_way && rests(e))
+			fo_comm_idle(e->o.links->world, true);
+		sleep_until_ready(e, under_way ? nap_after(since) : 0);
 	}
 }
 
@@ -448,7 +465,11 @@ static fo_status open_engine(struct fo_exec *e)
 	struct fo_exec_cpu *x = e->cpu = fo_xmalloc(sizeof *x);
 	pthread_mutex_init(&x->cores, NULL);
 	pthread_mutex_init(&x->lock, NULL);
-	pthread_cond_init(&x->wake, NULL);
+	pthread_condattr_t clock;
+	pthread_condattr_init(&clock);
+	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC); /* of fo_now_ns */
+	pthread_cond_init(&x->wake, &clock);
+	pthread_condattr_destroy(&clock);
 	assign_lanes(e);
 	FO_TRY(link_lanes(e));
 	x->op = fo_xmalloc((size_t)(e->ops + 1) * sizeof *x->op);
