@@ -301,7 +301,7 @@ static fo_status look_at_inputs(struct flow *f, const struct fo_op *o, struct in
 		whole |= !is.pending;
 		in->in[in->n].nr = a->nr;
 		in->in[in->n].nc = a->nc;
-		in->in[in->n++].split = is.split | part_of(f, a);
+		in->in[in->n++].split = is.split ? is.split : part_of(f, a);
 	}
 	if (pending && (whole || in->tokens))
 		return wrong(f, &o->arg[0], "a part of a sum over ranks meets what is none", in->pending);
