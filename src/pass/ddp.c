@@ -134,6 +134,19 @@ static int reduce_block(struct fo_program *p, int of, int *made, const struct co
 	return made[of];
 }
 
+int fo_pass_ddp_norm(struct fo_program *p, int own, int rest, int all)
+{
+	int b = fo_block_add(p, "step.n", FO_ROLE_OPTIMIZER, FO_UNIT_STEP);
+	struct fo_op *o = fo_op_insert(p, b, 0, FO_OP_all_reduce, FO_TRANSFER, FO_LANE_REDUCE);
+	o->group = FO_GROUP_SHARD;
+	fo_op_arg(p, o, own, 0, FO_UPDATE);
+	o = fo_op_insert(p, b, 1, FO_OP_add, FO_OPTIMIZER, FO_LANE_COMPUTE);
+	fo_op_arg(p, o, own, 0, FO_READ);
+	fo_op_arg(p, o, rest, 0, FO_READ);
+	fo_op_arg(p, o, all, 0, FO_DEF);
+	return b;
+}
+
 void fo_pass_ddp(struct fo_program *p)
 {
 	const int layers = (int)p->model.layers + 1, blocks = p->nblock, slots = p->nslot;

@@ -50,6 +50,9 @@ const struct fo_pass fo_pass_table[] = {
 	     "one operation steps many tensors: threads start once and share them evenly"),
 	PASS(ddp, "ddp", SCHEDULE, 25, fo_pass_ddp_legal, fo_pass_ddp,
 	     "on several ranks: gradients are added up over all of them, in buckets, while backward goes on"),
+	PASS(zero, "zero", SCHEDULE, FO_ZERO_WEIGHTS, fo_pass_zero_legal, fo_pass_zero,
+	     "ranks of a shard group share optimizer state (1), gradients (2) and weights (3), by rows; 3 gathers "
+	     "weights ahead of their use"),
 	PASS(optimizer_in_backward, "optimizer-in-backward", SCHEDULE, 1, fo_pass_optimizer_in_backward_legal,
 	     fo_pass_optimizer_in_backward,
 	     "a parameter is updated as soon as its gradient is complete, and the gradient's bytes are free"),

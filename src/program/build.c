@@ -104,6 +104,14 @@ void fo_slot_add(struct fo_program *p, int block, int layer, int mb)
 	p->slot[p->nslot++] = (struct fo_slot){ .block = (int16_t)block, .layer = (int16_t)layer, .mb = mb };
 }
 
+int64_t fo_param_rows(const struct fo_param *q, const struct fo_buffer *b, int64_t *from)
+{
+	int64_t begin = q->r0 > b->row0 ? q->r0 : b->row0, end = q->r0 + q->nr, most = b->row0 + b->rows;
+	end = end < most ? end : most;
+	*from = begin - q->r0;
+	return end > begin ? end - begin : 0;
+}
+
 int64_t fo_buffer_bytes(const struct fo_buffer *b) { return b->rows * b->cols * (int64_t)fo_dtype_bytes(b->dtype); }
 
 void fo_program_fini(struct fo_program *p)

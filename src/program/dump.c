@@ -21,6 +21,8 @@ static const char *const fp8_name[FO_FP8_COUNT] = { "off", "current", "delayed",
 static const char *const fp8_wgrad_name[FO_FP8_WGRAD_COUNT] = { "fp8", "bf16" };
 static const char *const attention_name[FO_ATTENTION_COUNT] = { "flash", "eager" };
 
+static const char *const reshard_name[FO_RESHARD_COUNT] = { "forward", "backward", "step" };
+
 const struct fo_pass_field fo_pass_field[] = {
 #define X(member, name, values, n) { name, offsetof(struct fo_passes, member), values, n },
 	FO_PASS_FIELDS(X)
@@ -105,9 +107,12 @@ void fo_program_dump(const struct fo_program *p, struct fo_str *out)
 	fo_str_printf(out, "rank %d %d %d %d %u\n", p->rank, p->ranks, p->layer_begin, p->layer_end, p->next_id);
 	for (int i = 0; i < p->nbuf; i++) {
 		const struct fo_buffer *b = &p->buf[i];
-		fo_str_printf(out, "buffer %s %s %d %d %d %" PRId64 " %d %" PRId64 " %d\n", b->name,
+		fo_str_printf(out, "buffer %s %s %d %d %d %" PRId64 " %d %" PRId64 " %d", b->name,
 			      fo_dtype_name[b->dtype], b->layout, b->home, b->axes, b->rows, b->row_axis, b->cols,
 			      b->col_axis);
+		if (b->whole)
+			fo_str_printf(out, " %" PRId64 " %" PRId64, b->row0, b->whole);
+		fo_str_puts(out, "\n");
 	}
 	for (int i = 0; i < p->nparam; i++) {
 		const struct fo_param *q = &p->param[i];
@@ -237,7 +242,7 @@ static fo_status read_model(struct reader *r)
 static fo_status read_buffer(struct reader *r)
 {
 	struct fo_program *p = r->p;
-	if (r->words != 10 || p->nbuf >= INT16_MAX || strlen(r->word[1]) >= sizeof p->buf->name ||
+	if ((r->words != 10 && r->words != 12) || p->nbuf >= INT16_MAX || strlen(r->word[1]) >= sizeof p->buf->name ||
 	    fo_buffer_find(p, r->word[1]) >= 0)
 		return wrong(r, "a buffer line with a wrong number of fields, a name used twice or too long");
 	int dtype = name_of(r, 2, fo_dtype_name, FO_DTYPE_COUNT), home = (int)integer(r, 4, 0, FO_HOME_COUNT - 1),
@@ -245,9 +250,16 @@ static fo_status read_buffer(struct reader *r)
 	integer(r, 3, 0, FO_LAYOUT_COUNT - 1);
 	int64_t rows = integer(r, 6, 1, INT32_MAX), cols = integer(r, 8, 1, INT32_MAX);
 	int ra = (int)integer(r, 7, 0, FO_AXIS_COUNT - 1), ca = (int)integer(r, 9, 0, FO_AXIS_COUNT - 1);
+	int64_t row0 = 0, whole = 0;
+	if (r->words == 12) {
+		row0 = integer(r, 10, 0, INT32_MAX);
+		whole = integer(r, 11, row0 + rows, INT32_MAX);
+	}
 	if (r->failed || rows > ((int64_t)1 << 50) / cols)
 		return wrong(r, "a buffer's fields are out of range");
-	fo_buffer_add(p, r->word[1], dtype, home, axes, rows, ra, cols, ca);
+	int b = fo_buffer_add(p, r->word[1], dtype, home, axes, rows, ra, cols, ca);
+	p->buf[b].row0 = row0;
+	p->buf[b].whole = whole;
 	return FO_OK;
 }
 
@@ -273,12 +285,12 @@ static fo_status read_param(struct reader *r)
 	if (r->failed)
 		return wrong(r, "a parameter's fields are out of range");
 	const struct fo_buffer *b = &p->buf[q.weight];
-	if ((int64_t)q.r0 + q.nr > b->rows || (int64_t)q.c0 + q.nc > b->cols || q.global_r0 + q.nr > q.rows ||
-	    q.global_c0 + q.nc > q.cols || q.per_layer != !!(b->axes & FO_PER_LAYER))
+	if ((int64_t)q.r0 + q.nr > fo_buffer_whole(b) || (int64_t)q.c0 + q.nc > b->cols ||
+	    q.global_r0 + q.nr > q.rows || q.global_c0 + q.nc > q.cols || q.per_layer != !!(b->axes & FO_PER_LAYER))
 		return wrong(r, "a parameter's rectangle lies outside its buffer");
 	for (int i = 1; i < FO_PARAM_BUFFERS; i++) {
 		const struct fo_buffer *s = q.buf[i] < 0 ? b : &p->buf[q.buf[i]];
-		if (s->rows != b->rows || s->cols != b->cols || s->axes != b->axes)
+		if (fo_buffer_whole(s) != fo_buffer_whole(b) || s->cols != b->cols || s->axes != b->axes)
 			return wrong(r, "a parameter's state has another shape than its weight");
 	}
 	fo_array_room(&p->param, &p->param_cap, (size_t)p->nparam, sizeof q);

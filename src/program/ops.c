@@ -33,6 +33,7 @@ enum {
 	MODES_u = 1 << FO_UPDATE,
 	MODES_a = 1 << FO_ACC,
 	MODES_t = 1 << FO_TAKE,
+	MODES_rt = MODES_r | MODES_t,
 	MODES_dp = MODES_d | 1 << FO_PART,
 	MODES_dpa = MODES_dp | MODES_a,
 	MODES_ud = MODES_u | MODES_d,
@@ -99,6 +100,14 @@ int fo_op_kind_find(const char *name)
 		if (!strcmp(info[k].name, name))
 			return k;
 	return -1;
+}
+
+int fo_op_of_wire(enum fo_wire wire)
+{
+	int k = 0;
+	while (info[k].wire != wire || info[k].per_tensor)
+		k++;
+	return k;
 }
 
 int fo_op_tensors(int kind, int n)

@@ -186,6 +186,7 @@ struct fo_op_info {
 };
 const struct fo_op_info *fo_op_info(int kind);
 int fo_op_kind_find(const char *name); /* -1: no such operation */
+int fo_op_of_wire(enum fo_wire wire);  /* the operation on one tensor that does this between ranks */
 /* Whether a kernel runs it. The training loop serves HOST, a transport between ranks makes COMM. */
 static inline bool fo_op_has_kernel(int kind)
 {

@@ -197,7 +197,10 @@ struct fo_buffer {
 	char name[24];
 	uint8_t dtype, layout, home, axes, row_axis, col_axis;
 	int64_t rows, cols;
+	/* Where ranks share it: `rows` are rows row0 and on of a buffer of `whole` rows; whole 0: it is whole. */
+	int64_t row0, whole;
 };
+static inline int64_t fo_buffer_whole(const struct fo_buffer *b) { return b->whole ? b->whole : b->rows; }
 enum { FO_PARAM_BUFFERS = 5 }; /* of a parameter: weight, master, m, v, gradient */
 #define FO_INIT_ONES 0.0
 #define FO_INIT_ZEROS (-1.0)
@@ -215,9 +218,12 @@ struct fo_param {
 		};
 		int16_t buf[FO_PARAM_BUFFERS];
 	};
-	int32_t r0, c0, nr, nc; /* rectangle in the buffers */
+	int32_t r0, c0, nr, nc; /* rectangle in the buffers, as though each were whole */
 	int64_t global_r0, global_c0;
 };
+/* The rows of a parameter's rectangle that buffer b holds: how many, 0 for none; *from: the first one's place in the
+ * rectangle. A rank owns those that its buffer of moments holds. */
+int64_t fo_param_rows(const struct fo_param *q, const struct fo_buffer *b, int64_t *from);
 
 /* BF16: fp32 master, m, v (unless passes change that), gradients. F64: tests */
 enum fo_numerics { FO_PRECISION_F32, FO_PRECISION_BF16, FO_PRECISION_F64, FO_PRECISION_COUNT };
@@ -257,37 +263,42 @@ extern const char *const fo_master_name[FO_MASTER_COUNT], *const fo_moments_name
 
 /* The settings of passes (src/pass), each an int64_t: X(member, name in dumps, names of its values, how many). Without
  * such names 1 is yes, or it is a number. */
-#define FO_PASS_FIELDS(X)                                                                                          \
-	X(merge_qkv, "merge-qkv", NULL, 0)                                                                         \
-	X(merge_gate_up, "merge-gate-up", NULL, 0)                                                                 \
-	X(fuse_loss, "fuse-loss", NULL, 0) /* tokens of a chunk */                                                 \
-	X(fuse_elementwise, "fuse-elementwise", NULL, 0)                                                           \
-	X(fuse_rope, "fuse-rope", NULL, 0)                                                                         \
-	/* Backward repeats a sum of enum fo_recompute in the first recompute_layers layers (0: in all), */        \
-	/* another in the rest of them. */                                                                         \
-	X(recompute, "recompute", NULL, 0)                                                                         \
-	X(recompute_layers, "recompute-layers", NULL, 0)                                                           \
-	X(recompute_rest, "recompute-rest", NULL, 0)                                                               \
-	X(master, "master", fo_master_name, FO_MASTER_COUNT)                                                       \
-	X(moments, "moments", fo_moments_name, FO_MOMENTS_COUNT)                                                   \
-	/* Of weights with FO_MASTER_NONE and moments with FO_MOMENTS_BF16. */                                     \
-	X(rounding, "rounding", rounding_name, FO_ROUND_COUNT)                                                     \
-	X(fused_optimizer, "fused-optimizer", NULL, 0)                                                             \
-	X(optimizer_in_backward, "optimizer-in-backward", NULL, 0)                                                 \
-	/* Lowering does it: the bound on the gradient norm is on that of the step before (FO_HYPER_LAST_NORM). */ \
-	X(previous_norm, "previous-norm", NULL, 0)                                                                 \
-	X(fp8, "fp8", fp8_name, FO_FP8_COUNT)                                                                      \
-	X(fp8_history, "fp8-history", NULL, 0) /* delayed: steps that are remembered */                            \
-	X(fp8_precompute, "fp8-scale-precompute", NULL, 0)                                                         \
-	X(fp8_wgrad, "fp8-wgrad", fp8_wgrad_name, FO_FP8_WGRAD_COUNT)                                              \
-	X(fp8_transposed, "fp8-transposed", NULL, 0)                                                               \
-	X(fp8_fuse, "fp8-fuse", NULL, 0)                                                                           \
-	X(fp8_first, "fp8-skip-first", NULL, 0) /* so many layers at each end keep their precision */              \
-	X(fp8_last, "fp8-skip-last", NULL, 0)                                                                      \
-	X(attention, "attention", attention_name, FO_ATTENTION_COUNT)                                              \
-	X(offload, "offload", NULL, 0) /* layers whose activations wait in host memory */                          \
-	X(wgrad_lane, "wgrad-lane", NULL, 0)                                                                       \
-	X(ddp, "ddp", NULL, 0) /* MiB of a bucket of gradients */
+#define FO_PASS_FIELDS(X)                                                                                             \
+	X(merge_qkv, "merge-qkv", NULL, 0)                                                                            \
+	X(merge_gate_up, "merge-gate-up", NULL, 0)                                                                    \
+	X(fuse_loss, "fuse-loss", NULL, 0) /* tokens of a chunk */                                                    \
+	X(fuse_elementwise, "fuse-elementwise", NULL, 0)                                                              \
+	X(fuse_rope, "fuse-rope", NULL, 0)                                                                            \
+	/* Backward repeats a sum of enum fo_recompute in the first recompute_layers layers (0: in all), */           \
+	/* another in the rest of them. */                                                                            \
+	X(recompute, "recompute", NULL, 0)                                                                            \
+	X(recompute_layers, "recompute-layers", NULL, 0)                                                              \
+	X(recompute_rest, "recompute-rest", NULL, 0)                                                                  \
+	X(master, "master", fo_master_name, FO_MASTER_COUNT)                                                          \
+	X(moments, "moments", fo_moments_name, FO_MOMENTS_COUNT)                                                      \
+	/* Of weights with FO_MASTER_NONE and moments with FO_MOMENTS_BF16. */                                        \
+	X(rounding, "rounding", rounding_name, FO_ROUND_COUNT)                                                        \
+	X(fused_optimizer, "fused-optimizer", NULL, 0)                                                                \
+	X(optimizer_in_backward, "optimizer-in-backward", NULL, 0)                                                    \
+	/* Lowering does it: the bound on the gradient norm is on that of the step before (FO_HYPER_LAST_NORM). */    \
+	X(previous_norm, "previous-norm", NULL, 0)                                                                    \
+	X(fp8, "fp8", fp8_name, FO_FP8_COUNT)                                                                         \
+	X(fp8_history, "fp8-history", NULL, 0) /* delayed: steps that are remembered */                               \
+	X(fp8_precompute, "fp8-scale-precompute", NULL, 0)                                                            \
+	X(fp8_wgrad, "fp8-wgrad", fp8_wgrad_name, FO_FP8_WGRAD_COUNT)                                                 \
+	X(fp8_transposed, "fp8-transposed", NULL, 0)                                                                  \
+	X(fp8_fuse, "fp8-fuse", NULL, 0)                                                                              \
+	X(fp8_first, "fp8-skip-first", NULL, 0) /* so many layers at each end keep their precision */                 \
+	X(fp8_last, "fp8-skip-last", NULL, 0)                                                                         \
+	X(attention, "attention", attention_name, FO_ATTENTION_COUNT)                                                 \
+	X(offload, "offload", NULL, 0) /* layers whose activations wait in host memory */                             \
+	X(wgrad_lane, "wgrad-lane", NULL, 0)                                                                          \
+	X(ddp, "ddp", NULL, 0) /* MiB of a bucket of gradients */                                                     \
+	/* What ranks of a shard group share: enum fo_zero. WEIGHTS: so many uses ahead weights are gathered, and   \
+	 * when they are given up again, enum fo_reshard. */ \
+	X(zero, "zero", NULL, 0)                                                                                      \
+	X(zero_prefetch, "zero-prefetch", NULL, 0)                                                                    \
+	X(zero_reshard, "zero-reshard", reshard_name, FO_RESHARD_COUNT)
 /* The passes that shall be, or were, applied; 0: off. They travel with the program, so that programs which share
  * weights are built alike. */
 struct fo_passes {
@@ -295,6 +306,11 @@ struct fo_passes {
 	FO_PASS_FIELDS(X)
 #undef X
 };
+/* Each shares what the one before it shares, too. */
+enum { FO_ZERO_PREFETCH_MOST = 64 };
+enum fo_zero { FO_ZERO_OFF, FO_ZERO_STATE, FO_ZERO_GRADIENTS, FO_ZERO_WEIGHTS, FO_ZERO_COUNT };
+/* Gathered weights are given up after each use, after a micro-batch's backward, or at the end of the step. */
+enum fo_reshard { FO_RESHARD_FORWARD, FO_RESHARD_BACKWARD, FO_RESHARD_STEP, FO_RESHARD_COUNT };
 /* Tiled: scores of some queries and keys at a time. Eager: the probabilities of whole rows, in memory from forward to
  * backward. */
 enum fo_attention { FO_ATTENTION_FLASH, FO_ATTENTION_EAGER, FO_ATTENTION_COUNT };

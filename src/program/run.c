@@ -48,6 +48,11 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_INT(R, ranks, "mesh.ranks", "N", "1", 1, FO_RUN_RANKS_MOST, "ranks",
 		   "share the rows of each micro-batch and add up their gradients: threads of this process, which "
 		   "share run.threads"),
+	FO_OPT_INT(R, shard, "mesh.shard", "N", "0", 0, FO_RUN_RANKS_MOST, "ranks",
+		   "of a group that shares state, gradients and weights as pass.zero says: neighbours; 0: mesh.ranks / "
+		   "mesh.replicate, or 1 where neither it nor pass.zero is given"),
+	FO_OPT_INT(R, replicate, "mesh.replicate", "N", "0", 0, FO_RUN_RANKS_MOST, "groups",
+		   "groups of mesh.shard ranks, which hold the same; 0: mesh.ranks / mesh.shard"),
 	FO_OPT_REAL(R, link_gbps, "mesh.link-gbps", "X", "0", 0, 1e6, "Gbit/s",
 		    "emulates links between ranks: what each receives at most; 0: as fast as memory"),
 	FO_OPT_REAL(R, link_us, "mesh.link-us", "X", "0", 0, 1e6, "us",
@@ -184,6 +189,16 @@ const struct fo_opt fo_run_options[] = {
 		   "does not choose it"),
 	FO_OPT_INT(R, ddp, "pass.ddp", "N", "25", 1, 1 << 20, "MiB",
 		   "on several ranks: gradients are added up in buckets of N MiB while backward goes on"),
+	FO_OPT_ENUM(R, zero, "pass.zero", "3",
+		    "what ranks of a shard group (mesh.shard) share by rows: off: nothing; 1: the optimizer's state; "
+		    "2: gradients too; 3: weights too (fsdp), which are gathered where they are used",
+		    "off|1|2|3"), /* enum fo_zero */
+	FO_OPT_INT(R, zero_prefetch, "pass.zero-prefetch", "N", "1", 0, FO_ZERO_PREFETCH_MOST, "uses",
+		   "pass.zero=3: weights are gathered while the N blocks before theirs compute: time for memory"),
+	FO_OPT_ENUM(R, zero_reshard, "pass.zero-reshard", "forward",
+		    "pass.zero=3: gathered weights are given up after each use (forward), after a micro-batch's "
+		    "backward, or after the step: fewer bytes travel, more memory is taken",
+		    "forward|backward|step"), /* enum fo_reshard */
 	FO_OPT_YES_NO(R, fused_optimizer, "pass.fused-optimizer", "yes", "one operation steps many tensors"),
 	FO_OPT_YES_NO(R, optimizer_in_backward, "pass.optimizer-in-backward", "no",
 		      "update a layer's weights as soon as its gradients are complete: less memory"),
@@ -250,6 +265,55 @@ static int64_t nearest_divisor(int64_t n, int64_t to, int dir)
 	return to >= 1 && to <= n ? to : 0;
 }
 
+static void set_number(struct fo_opt_set *s, const char *key, int64_t value, const char *from)
+{
+	char text[24];
+	snprintf(text, sizeof text, "%lld", (long long)value);
+	fo_opt_set_text(s, key, text, FO_ORIGIN_DEFAULT, from);
+}
+
+/* Appends the meshes of `ranks` ranks whose shard group is nearest to this one. */
+static void put_meshes(struct fo_str *out, int64_t ranks, int64_t shard)
+{
+	const int64_t near[] = { nearest_divisor(ranks, shard - 1, -1), nearest_divisor(ranks, shard, 1) };
+	for (int i = 0; i < 2; i++)
+		if (near[i])
+			fo_str_printf(out, "%s%lld x %lld", out->len ? " or " : "", (long long)near[i],
+				      (long long)(ranks / near[i]));
+}
+
+/* Ranks are a mesh of shard x replicate: what is not given follows from what is. The options hold the result. */
+static void settle_mesh(struct fo_opt_set *s, const struct fo_run *r)
+{
+	const bool ranks_given = fo_opt_given(s, "mesh.ranks"), zero_given = fo_opt_given(s, "pass.zero") && r->zero;
+	const int64_t given = r->shard ? r->shard : r->replicate;
+	struct fo_str near = { 0 };
+	if (!ranks_given && given)
+		set_number(s, "mesh.ranks", (r->shard ? r->shard : 1) * (r->replicate ? r->replicate : 1), "the mesh");
+	if (!r->shard && !r->replicate && zero_given && r->ranks > 1)
+		set_number(s, "mesh.shard", r->ranks, "pass.zero");
+	else if (!r->shard)
+		set_number(s, "mesh.shard", r->replicate && r->ranks % r->replicate == 0 ? r->ranks / r->replicate : 1,
+			   "mesh.ranks");
+	if (!r->replicate)
+		set_number(s, "mesh.replicate", r->ranks % r->shard == 0 ? r->ranks / r->shard : 1, "mesh.ranks");
+	if (r->shard * r->replicate != r->ranks) {
+		/* Of what was given alone, its own nearest are listed as shard groups of so many. */
+		put_meshes(&near, r->ranks, r->shard);
+		fo_opt_problem(
+			s,
+			"mesh.shard=%lld x mesh.replicate=%lld are not mesh.ranks=%lld: the nearest meshes of so "
+			"many ranks are %s (shard x replicate)",
+			(long long)r->shard, (long long)r->replicate, (long long)r->ranks, near.data);
+	} else if (zero_given && r->shard == 1) {
+		fo_opt_problem(s,
+			       "pass.zero=%d is about what the ranks of a shard group share, and mesh.shard is 1: with "
+			       "more ranks (--ranks=4) give mesh.shard too, or leave pass.zero out",
+			       r->zero);
+	}
+	fo_str_fini(&near);
+}
+
 /* The rows that ranks share: a micro-batch's, or where its rows are chosen those of the step. */
 static void check_rows(struct fo_opt_set *s, const struct fo_run *r)
 {
@@ -294,6 +358,7 @@ static void check_ranks(struct fo_opt_set *s, const struct fo_run *r)
 
 fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 {
+	settle_mesh(s, r);
 	if (r->ranks > 1)
 		check_ranks(s, r);
 	else if (r->link_gbps > 0 || r->link_us > 0)
@@ -442,6 +507,11 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		/* Without clipping it does not matter which step's norm it is. */
 		.previous_norm = r->clip_norm == FO_RUN_CLIP_PREVIOUS || (r->optimizer_in_backward && r->clip == 0),
 	};
+	if (r->shard > 1) {
+		c.zero = r->zero;
+		c.zero_prefetch = r->zero == FO_ZERO_WEIGHTS ? r->zero_prefetch : 0;
+		c.zero_reshard = r->zero == FO_ZERO_WEIGHTS ? r->zero_reshard : 0;
+	}
 	if (r->fuse_loss == FO_RUN_FUSE_LOSS_AUTO)
 		c.fuse_loss = FO_RUN_FUSE_LOSS;
 	if (c.recompute)
@@ -474,7 +544,8 @@ struct fo_lowering fo_run_lowering(const struct fo_run *r, enum fo_mode mode)
 	/* Rank 0 evaluates alone, what one rank would. */
 	if (mode == FO_MODE_TRAIN && r->ranks > 1) {
 		low.rows /= r->ranks;
-		low.mesh.replicate = (int32_t)r->ranks;
+		low.mesh.shard = (int32_t)(r->shard ? r->shard : 1);
+		low.mesh.replicate = (int32_t)r->ranks / low.mesh.shard;
 	}
 	return low;
 }

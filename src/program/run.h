@@ -42,7 +42,8 @@ struct fo_run {
 	int packing; /* 0 packed, 1 padded, 2 bestfit: enum fo_packing */
 	const char *dir;
 	int64_t seed, steps, rows, micro_batches, threads;
-	int64_t ranks;         /* share the rows of each micro-batch */
+	int64_t ranks; /* share the rows of each micro-batch: shard x replicate */
+	int64_t shard, replicate;
 	double link_gbps;      /* of ranks in one process: Gbit/s that each receives; 0: as fast as memory */
 	double link_us;        /* the same: of each call, once all its ranks are there */
 	int64_t metered_every; /* 0: never */
@@ -91,7 +92,10 @@ struct fo_run {
 	int64_t fp8_first, fp8_last;
 	int64_t offload; /* layers */
 	int64_t ddp;     /* MiB of a bucket, where there are several ranks */
-	int attention;   /* enum fo_attention */
+	int zero;        /* enum fo_zero, where shard is above 1 */
+	int64_t zero_prefetch;
+	int zero_reshard; /* enum fo_reshard */
+	int attention;    /* enum fo_attention */
 };
 
 /* A command with flags of its own has a struct that begins with a struct fo_run, and a second table for

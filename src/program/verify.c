@@ -62,7 +62,7 @@ static fo_status check_disjoint(const struct fo_program *p)
 	return FO_OK;
 }
 
-/* Every element of every parameter is updated exactly once per step. */
+/* Every element of every parameter that this rank owns is updated exactly once per step. */
 static fo_status check_owners(const struct fo_program *p)
 {
 	int layers = (int)p->model.layers;
@@ -74,8 +74,9 @@ static fo_status check_owners(const struct fo_program *p)
 		for (struct updates at = { 0 }; (w = next_update(b, &at));) {
 			for (int q = 0; q < p->nparam; q++) {
 				const struct fo_param *pr = &p->param[q];
-				int64_t r0 = fo_max(pr->r0, w->r0), c0 = fo_max(pr->c0, w->c0);
-				int64_t r1 = fo_min(pr->r0 + pr->nr, w->r0 + w->nr);
+				int64_t first = w->r0 + p->buf[w->buf].row0; /* as though the buffer were whole */
+				int64_t r0 = fo_max(pr->r0, first), c0 = fo_max(pr->c0, w->c0);
+				int64_t r1 = fo_min(pr->r0 + pr->nr, first + w->nr);
 				int64_t c1 = fo_min(pr->c0 + pr->nc, w->c0 + w->nc);
 				int l = pr->per_layer ? p->slot[s].layer + w->dlayer : 0;
 				if (pr->weight == w->buf && r0 < r1 && c0 < c1 && l >= 0 && l < layers)
@@ -83,14 +84,16 @@ static fo_status check_owners(const struct fo_program *p)
 			}
 		}
 	}
-	for (int q = 0; q < p->nparam && st == FO_OK; q++)
-		for (int l = 0; l < (p->param[q].per_layer ? layers : 1) && st == FO_OK; l++)
-			if (area[q * layers + l] != (int64_t)p->param[q].nr * p->param[q].nc)
-				st = fo_fail(
-					FO_EBUG,
-					"parameter '%s' of layer %d: the optimizer updates %lld of its %lld elements",
-					p->param[q].name, l, (long long)area[q * layers + l],
-					(long long)p->param[q].nr * p->param[q].nc);
+	for (int q = 0; q < p->nparam && st == FO_OK; q++) {
+		const struct fo_param *pr = &p->param[q];
+		int64_t from, own = fo_param_rows(pr, &p->buf[pr->m >= 0 ? pr->m : pr->weight], &from) * pr->nc;
+		for (int l = 0; l < (pr->per_layer ? layers : 1) && st == FO_OK; l++)
+			if (area[q * layers + l] != own)
+				st = fo_fail(FO_EBUG,
+					     "parameter '%s' of layer %d: the optimizer updates %lld of the %lld "
+					     "elements that are this rank's",
+					     pr->name, l, (long long)area[q * layers + l], (long long)own);
+	}
 	free(area);
 	return st;
 }
@@ -98,6 +101,14 @@ static fo_status check_owners(const struct fo_program *p)
 /* Weights, their state and tables lie where the store looks for them and have a type that it can fill. */
 static fo_status check_homes(const struct fo_program *p)
 {
+	int32_t place, shard = fo_mesh_group(&p->run.mesh, FO_GROUP_SHARD, &place, NULL);
+	for (int i = 0; i < p->nbuf; i++) {
+		const struct fo_buffer *b = &p->buf[i];
+		int64_t begin, rows = fo_mesh_part(fo_buffer_whole(b), place, shard, &begin);
+		if (b->whole && (rows != b->rows || begin != b->row0))
+			return fo_fail(FO_EBUG, "the rows of '%s' are not this rank's part of all %lld", b->name,
+				       (long long)b->whole);
+	}
 	for (int i = 0; i < p->nbuf; i++)
 		if (p->buf[i].home == FO_HOME_CONST &&
 		    ((p->buf[i].dtype != FO_F32 && p->buf[i].dtype != FO_F64) || p->buf[i].cols % 2))

@@ -56,7 +56,7 @@ static void decide_async(struct fo_setup *s)
 {
 	int64_t budget = fo_room_budget(s->run, fo_setup_free(s)), have = fo_memory_mappable(),
 		copy = (int64_t)fo_pages_size((size_t)fo_store_bytes(s->step.store));
-	bool fits = !budget || fo_room_step_need(&s->step) + fo_exec_memory(s->step.exec).persistent <= budget;
+	bool fits = !budget || fo_room_step_need(&s->step) + copy <= budget;
 	if (s->cuda)
 		fits = !have || host_bytes(s) + copy <= have;
 	s->async = copies_checkpoints(s) && fits;
@@ -76,7 +76,7 @@ void fo_setup_plan(const struct fo_setup *s, struct fo_train_plan *out)
 		.memory_host = host_bytes(s),
 		.memory_host_copy = s->host_copy,
 		.memory_checkpoint = copy_bytes(s),
-		.save_bytes = fo_store_checkpoint_bytes(step->store, &step->program),
+		.save_bytes = fo_store_checkpoint_bytes(step->store, fo_room_step_whole(step)),
 		.save_count = checkpoints_added(s),
 		.disk_free = fo_fs_free(s->folder.ckpt_dir),
 		.peak = s->peak,

@@ -48,12 +48,16 @@ struct fo_store_tensor {
 	 * to no parameter and is not derived from weights ("fp8.history.3" of layer 3). */
 	int which;
 	int64_t rows, cols, ld; /* ld: row length in elements */
+	/* Where ranks share it: these are rows `row` and on of the tensor's `whole`; else 0 and all. */
+	int64_t row, whole;
 	uint8_t dtype;
 	void *data; /* the rectangle's first element */
 };
+/* Copies each buffer of `to` from the one of `from`: the rows that both have, where ranks share it. */
+FO_CHECKED fo_status fo_store_copy(struct fo_store *to, const struct fo_store *from);
 /* The parameter's Hugging Face name with the layer's number filled in. */
 void fo_param_name(const struct fo_param *pr, int layer, char *out, size_t size);
-/* Visits each logical tensor of each layer, then the state of kind 4. */
+/* Visits each logical tensor of each layer, of those that ranks share the rows that are here, then the state of kind 4. */
 typedef fo_status fo_store_visit_fn(void *ctx, const struct fo_store_tensor *t);
 FO_CHECKED fo_status fo_store_visit(struct fo_store *s, const struct fo_program *p, fo_store_visit_fn *fn, void *ctx);
 

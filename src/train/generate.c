@@ -243,6 +243,7 @@ fo_status fo_setup_sample(struct fo_setup *s, char **text)
 	struct fo_generator *g;
 	struct fo_sampler draw;
 	int64_t context = s->run->seq, vocab = fo_tokenizer_vocab(s->corpus.tokenizer);
+	FO_TRY(fo_room_step_collect(&s->step));
 	FO_TRY(fo_generator_new(&g, &s->step.model, s->step.program.run.precision, &s->step.program.run.pass,
 				s->step.store, &s->step.options, context,
 				context < SAMPLE_CHUNK ? context : SAMPLE_CHUNK, s->step.exec));

@@ -219,6 +219,7 @@ static fo_status copy_store(struct fo_saver *v)
 	int64_t n;
 	if (v->set->cuda)
 		return fo_exec_fetch(v->set->step.exec);
+	FO_TRY(fo_room_step_collect(&v->set->step));
 	const unsigned char *from = fo_store_memory(v->set->step.store, &n);
 	unsigned char *to = v->copy;
 #pragma omp parallel for schedule(static) num_threads(v->set->step.options.threads)
@@ -231,6 +232,7 @@ static fo_status save_here(struct fo_saver *v, const struct fo_ckpt_meta *meta, 
 {
 	struct fo_ckpt_content c = content_of(v->set);
 	int64_t t0 = fo_now_ns();
+	FO_TRY(fo_room_step_collect(&v->set->step));
 	FO_TRY(write_checkpoint(v, &c, meta, keep));
 	double seconds = (double)(fo_now_ns() - t0) * 1e-9;
 	report(v, meta->step, seconds, seconds);

@@ -303,7 +303,7 @@ void fo_setup_meta(const struct fo_setup *s, struct fo_ckpt_meta *meta)
 fo_status fo_setup_weights(struct fo_setup *s)
 {
 	struct fo_store *store = s->step.store;
-	const struct fo_program *p = &s->step.program;
+	const struct fo_program *p = fo_room_step_whole(&s->step);
 	uint64_t seed = (uint64_t)s->run->seed;
 	FO_TRY(fo_store_tensors(store, p, &s->tensors));
 	if (*s->run->weights && !s->found.path) /* a checkpoint of this run is further on than its start */
@@ -317,7 +317,7 @@ fo_status fo_setup_weights(struct fo_setup *s)
 fo_status fo_setup_weights_changed(struct fo_setup *s)
 {
 	fo_exec_weights_changed(s->step.exec);
-	return fo_team_copy(s->step.team, s->step.store);
+	return fo_team_copy(s->step.team, s->step.store, s->step.own);
 }
 
 /* ---- run.json and program.txt ---- */

@@ -190,9 +190,12 @@ static fo_status visit_memory(struct fo_store *s, const struct fo_program *p, fo
 		if (b->home != FO_HOME_STATE || comes_with_weights(p, i))
 			continue;
 		for (int l = 0; l < fo_buffer_layers(p, b); l++) {
-			struct fo_store_tensor t = {
-				.which = 4, .rows = b->rows, .cols = b->cols, .ld = b->cols, .dtype = b->dtype
-			};
+			struct fo_store_tensor t = { .which = 4,
+						     .rows = b->rows,
+						     .cols = b->cols,
+						     .ld = b->cols,
+						     .whole = b->rows,
+						     .dtype = b->dtype };
 			t.data = fo_store_find(s, b->name, l, NULL);
 			snprintf(t.name, sizeof t.name, "%s.%d", b->name, l);
 			if (t.data)
@@ -213,15 +216,43 @@ fo_status fo_store_visit(struct fo_store *s, const struct fo_program *p, fo_stor
 				unsigned char *data = buf >= 0 ? fo_store_find(s, p->buf[buf].name, l, &b) : NULL;
 				if (!data)
 					continue;
-				struct fo_store_tensor t = {
-					.which = which, .rows = pr->nr, .cols = pr->nc, .ld = b->cols, .dtype = b->dtype
-				};
-				t.data = data + (pr->r0 * b->cols + pr->c0) * (int64_t)fo_dtype_bytes(b->dtype);
+				int64_t from, rows = fo_param_rows(pr, b, &from);
+				if (!rows)
+					continue;
+				struct fo_store_tensor t = { .which = which,
+							     .rows = rows,
+							     .cols = pr->nc,
+							     .ld = b->cols,
+							     .row = pr->global_r0 + from,
+							     .whole = pr->rows,
+							     .dtype = b->dtype };
+				t.data = data + ((pr->r0 + from - b->row0) * b->cols + pr->c0) *
+							(int64_t)fo_dtype_bytes(b->dtype);
 				fo_param_name(pr, l, t.name, sizeof t.name);
 				FO_TRY(fn(ctx, &t));
 			}
 	}
 	return p->run.mode == FO_MODE_TRAIN ? visit_memory(s, p, fn, ctx) : FO_OK;
+}
+
+fo_status fo_store_copy(struct fo_store *to, const struct fo_store *from)
+{
+	for (int i = 0; i < to->n; i++) {
+		const struct fo_store_entry *t = &to->entry[i];
+		int k = find_entry(from, t->buf.name);
+		const struct fo_store_entry *f = k < 0 ? NULL : &from->entry[k];
+		if (!f || f->layers != t->layers || f->buf.dtype != t->buf.dtype || f->buf.cols != t->buf.cols ||
+		    fo_buffer_whole(&f->buf) != fo_buffer_whole(&t->buf))
+			return fo_fail(FO_EBUG, "two stores of one job differ in '%s'", t->buf.name);
+		int64_t begin = fo_max(f->buf.row0, t->buf.row0),
+			end = fo_min(f->buf.row0 + f->buf.rows, t->buf.row0 + t->buf.rows),
+			row = t->buf.cols * (int64_t)fo_dtype_bytes(t->buf.dtype);
+		for (int l = 0; begin < end && l < t->layers; l++)
+			memcpy(t->memory + t->offset + l * t->stride + (begin - t->buf.row0) * row,
+			       f->memory + f->offset + l * f->stride + (begin - f->buf.row0) * row,
+			       (size_t)((end - begin) * row));
+	}
+	return FO_OK;
 }
 
 /* ---- new weights, drawn by counter ---- */
@@ -254,17 +285,22 @@ static void init_param(struct fo_store *s, const struct fo_program *p, const str
 	if (pr->master >= 0)
 		m = fo_store_find(s, p->buf[pr->master].name, layer, &bm);
 #pragma omp parallel for schedule(static)
-	for (int64_t r = 0; r < pr->nr; r++)
-		for (int64_t c = 0; c < pr->nc; c++) {
+	for (int64_t r = 0; r < pr->nr; r++) {
+		/* Of a shared buffer only some rows are here, perhaps others of the weight than of the master. */
+		int64_t row = pr->r0 + r;
+		bool in_w = row >= bw->row0 && row < bw->row0 + bw->rows;
+		bool in_m = m && row >= bm->row0 && row < bm->row0 + bm->rows;
+		for (int64_t c = 0; (in_w || in_m) && c < pr->nc; c++) {
 			double v = first_value(pr, stream, (pr->global_r0 + r) * pr->cols + pr->global_c0 + c);
-			int64_t at = (pr->r0 + r) * bw->cols + pr->c0 + c; /* in both */
-			if (m && bm->dtype == FO_I16)
-				((uint16_t *)w)[at] = fo_split_high((float)v);
-			else
-				put(w, bw->dtype, at, v);
-			if (m)
-				put(m, bm->dtype, at, v);
+			int64_t at = row * bw->cols + pr->c0 + c; /* in both, were they whole */
+			if (in_w && m && bm->dtype == FO_I16)
+				((uint16_t *)w)[at - bw->row0 * bw->cols] = fo_split_high((float)v);
+			else if (in_w)
+				put(w, bw->dtype, at - bw->row0 * bw->cols, v);
+			if (in_m)
+				put(m, bm->dtype, at - bm->row0 * bm->cols, v);
 		}
+	}
 }
 
 void fo_store_init(struct fo_store *s, const struct fo_program *p, uint64_t seed)

@@ -221,19 +221,40 @@ fo_status fo_team_open(struct fo_team **out, const struct fo_program *first, con
 
 struct fo_links *fo_team_links(struct fo_team *t) { return &t->rank[0].links; }
 
-fo_status fo_team_copy(struct fo_team *t, const struct fo_store *first)
+/* Rank i's store; own: rank 0's. */
+static struct fo_store *store_of(struct fo_team *t, int i, struct fo_store *own) { return i ? t->rank[i].store : own; }
+
+fo_status fo_team_copy(struct fo_team *t, const struct fo_store *from, struct fo_store *own)
 {
-	int64_t bytes, same;
-	const unsigned char *from = fo_store_memory(first, &bytes);
-	for (int i = 1; t && i < t->ranks; i++) {
-		unsigned char *to = (unsigned char *)(uintptr_t)fo_store_memory(t->rank[i].store, &same);
-		if (same != bytes)
-			return fo_fail(FO_EBUG, "rank %d's store has %lld bytes, rank 0's %lld", i, (long long)same,
-				       (long long)bytes);
-		memcpy(to, from, (size_t)bytes);
-		fo_exec_weights_changed(t->rank[i].exec);
+	for (int i = 0; t && i < t->ranks; i++) {
+		struct fo_store *to = store_of(t, i, own);
+		if (to == from)
+			continue;
+		FO_TRY(fo_store_copy(to, from));
+		if (i)
+			fo_exec_weights_changed(t->rank[i].exec);
 	}
 	return FO_OK;
+}
+
+fo_status fo_team_collect(struct fo_team *t, struct fo_store *to, struct fo_store *own)
+{
+	/* Ranks of one shard group have all of it between them. */
+	for (int i = 0; i < fo_mesh_group(&t->first->run.mesh, FO_GROUP_SHARD, NULL, NULL); i++)
+		FO_TRY(fo_store_copy(to, store_of(t, i, own)));
+	return FO_OK;
+}
+
+void fo_team_memory(const struct fo_team *t, struct fo_memory *m)
+{
+	for (int i = 1; t && i < t->ranks; i++) {
+		struct fo_memory one = fo_exec_memory(t->rank[i].exec);
+		m->arena += one.arena;
+		m->persistent += one.persistent;
+		m->workspace += one.workspace;
+		m->max_live += one.max_live;
+		m->host_arena += one.host_arena;
+	}
 }
 
 /* ---- timelines ---- */

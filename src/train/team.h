@@ -1,8 +1,8 @@
 /* The other ranks of a job: threads of this process, each with a program, a store, an executor and ports of its own.
  * Rank 0 is the caller's: it holds what a run reads and writes, and says what all of them do next.
  *
- * Every rank has the same weights and state, bit by bit: they begin as copies of rank 0's, take the same sums of
- * gradients, and have equally many threads, because a kernel's bits may depend on that number. */
+ * Every rank has the same weights and state, bit by bit, or its rows of them: they begin as copies of rank 0's, take
+ * the same sums of gradients, and have equally many threads, because a kernel's bits may depend on that number. */
 #ifndef FO_TRAIN_TEAM_H
 #define FO_TRAIN_TEAM_H
 
@@ -17,8 +17,12 @@ int fo_team_threads(int threads, int ranks);
 FO_CHECKED fo_status fo_team_open(struct fo_team **out, const struct fo_program *first, const struct fo_exec_options *o,
 				  fo_port_fn *port);
 struct fo_links *fo_team_links(struct fo_team *t); /* rank 0's */
-/* Gives every rank rank 0's weights and state, between steps. */
-FO_CHECKED fo_status fo_team_copy(struct fo_team *t, const struct fo_store *first);
+/* Gives every rank its rows of `from`'s weights and state, between steps. own: rank 0's store, which may be `from`. */
+FO_CHECKED fo_status fo_team_copy(struct fo_team *t, const struct fo_store *from, struct fo_store *own);
+/* The way back, where ranks share them: fills `to`, a store of one rank's program, from all of their rows. */
+FO_CHECKED fo_status fo_team_collect(struct fo_team *t, struct fo_store *to, struct fo_store *own);
+/* Adds the memory of all but rank 0. */
+void fo_team_memory(const struct fo_team *t, struct fo_memory *m);
 /* Bytes of the timelines, tables and stacks of all ranks but rank 0, which are in no executor's arena. */
 int64_t fo_team_beside_bytes(const struct fo_team *t);
 /* Writes what every rank did (timeline.h) into dir: rank 0's is e's timeline of `first`. Removes the files of ranks

@@ -266,6 +266,7 @@ static fo_status evaluate(struct fo_session *s)
 	struct fo_setup *set = &s->set;
 	struct fo_event e = { .kind = FO_EVENT_EVALUATION, .step = s->meta.step, .evaluation = { .loss = NAN } };
 	double sum = 0, count = 0;
+	FO_TRY(fo_room_step_collect(&set->step));
 	for (int64_t i = 0; i < set->eval_batches; i++) {
 		set->eval_ports.batch = &set->eval_batch[i];
 		FO_TRY(fo_exec_step(set->step.eval, (int32_t)i));

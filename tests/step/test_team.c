@@ -66,7 +66,7 @@ static void job_new(struct job *j)
 	must(fo_exec_new(&j->exec, &j->p, j->store, &o, serve, &j->ports, NULL));
 	fo_store_init(j->store, &j->p, 1);
 	fo_exec_weights_changed(j->exec);
-	must(fo_team_copy(j->team, j->store));
+	must(fo_team_copy(j->team, j->store, j->store));
 	j->ports.batch = &j->batch;
 	double *h = j->ports.hyper;
 	h[FO_HYPER_LR] = 1e-3, h[FO_HYPER_BETA1] = 0.9, h[FO_HYPER_BETA2] = 0.95, h[FO_HYPER_EPS] = 1e-8;
