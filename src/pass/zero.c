@@ -8,8 +8,8 @@
  *
  * Pass ddp came before: its sums over all ranks become a reduce-scatter within the shard group and, where there are
  * several such groups, a sum of the own rows over them (hsdp). The gradient norm is of own rows, so it is added up over
- * the shard group; gradients that are whole on each rank are counted once, behind it. Under 1 and 2 weights are gathered
- * behind their update.
+ * the shard group; gradients that are whole on each rank are counted once, behind it. Under 1 and 2 weights are
+ * gathered behind their update.
  *
  * From: ZeRO (Rajbhandari et al. 2020). */
 #include "pass/pass.h"

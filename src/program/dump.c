@@ -21,6 +21,7 @@ static const char *const fp8_name[FO_FP8_COUNT] = { "off", "current", "delayed",
 static const char *const fp8_wgrad_name[FO_FP8_WGRAD_COUNT] = { "fp8", "bf16" };
 static const char *const attention_name[FO_ATTENTION_COUNT] = { "flash", "eager" };
 
+static const char *const zero_name[FO_ZERO_COUNT] = { "off", "1", "2", "3" };
 static const char *const reshard_name[FO_RESHARD_COUNT] = { "forward", "backward", "step" };
 
 const struct fo_pass_field fo_pass_field[] = {

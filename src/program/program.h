@@ -296,7 +296,7 @@ extern const char *const fo_master_name[FO_MASTER_COUNT], *const fo_moments_name
 	X(ddp, "ddp", NULL, 0) /* MiB of a bucket of gradients */                                                     \
 	/* What ranks of a shard group share: enum fo_zero. WEIGHTS: so many uses ahead weights are gathered, and   \
 	 * when they are given up again, enum fo_reshard. */ \
-	X(zero, "zero", NULL, 0)                                                                                      \
+	X(zero, "zero", zero_name, FO_ZERO_COUNT)                                                                     \
 	X(zero_prefetch, "zero-prefetch", NULL, 0)                                                                    \
 	X(zero_reshard, "zero-reshard", reshard_name, FO_RESHARD_COUNT)
 /* The passes that shall be, or were, applied; 0: off. They travel with the program, so that programs which share

@@ -8,7 +8,7 @@ says "2 ranks x 2 micro-batches x 2 rows x 32 tokens" "^Received: .* per step fr
 	"^Roles: *1: rank 0 and 1 like it; "
 run 0 program $small --ranks=2 --json --dump=two.txt
 says '"ranks": 2,' '"roles": 1,' '"received_bytes": '
-grep -q '^mesh 2 0$' two.txt || wrong "the dump has no mesh"
+grep -q '^mesh 2 1$' two.txt || wrong "the dump has no mesh"
 run 0 program $small --dump=one.txt
 ! grep -q '^mesh' one.txt || wrong "a program of one rank names a mesh"
 refused 2 "3 ranks cannot share .* train.rows=4: the nearest that can be shared are 3 or 6 rows, or 2 or 4 ranks" program $small --ranks=3

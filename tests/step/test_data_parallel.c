@@ -1,8 +1,8 @@
 /* Training on several ranks is what one rank does: random small models x every mesh of 1 to 8 ranks x random legal
- * subsets of passes x accumulation, in double precision against one rank's plain program with all rows: losses,
- * gradient norms, gradients, weights and moments of three steps agree to 1e-12; in fp32 and bf16 within rounding. A
- * job again, in another order or with other delays, gives the same bits. What the transport carries is what the
- * accounting says, to the byte, per kind and group. A rank that fails ends the others.
+ * subsets of passes x what shard groups share x accumulation, in double precision against one rank's plain program
+ * with all rows: losses, gradient norms, gradients, weights and moments of three steps agree to 1e-12; in fp32 and bf16
+ * within rounding. A job again, in another order or with other delays, gives the same bits. What the transport carries
+ * is what the accounting says, to the byte, per kind and group. A rank that fails ends the others.
  *
  * Most cases run on one thread, which draws the order of all ranks' instances (support/interleave.h); every twelfth has
  * a thread per rank and lane, with delays. FLATOUT_RANK_CASES says how many, FLATOUT_RANK_SEED draws others. */
@@ -227,12 +227,17 @@ static struct fo_mesh draw_mesh(int64_t rows, int64_t *micro)
 	return mesh;
 }
 
-static struct fo_passes draw_passes(const struct task *t, enum fo_numerics precision)
+static struct fo_passes draw_passes(const struct task *t, enum fo_numerics precision, int shard)
 {
 	struct fo_passes p = choices_passes(&t->m);
 	p.previous_norm = t->previous_norm;
 	p.optimizer_in_backward &= p.previous_norm;
 	p.ddp = 1 + choices_draw(30);
+	p.zero = shard > 1 ? choices_draw(FO_ZERO_COUNT) : FO_ZERO_OFF;
+	if (p.zero == FO_ZERO_WEIGHTS) {
+		p.zero_prefetch = choices_draw(4);
+		p.zero_reshard = choices_draw(FO_RESHARD_COUNT);
+	}
 	if (precision == FO_PRECISION_BF16) {
 		p.master = choices_draw(FO_MASTER_COUNT);
 		p.moments = choices_draw(FO_MOMENTS_COUNT);
@@ -299,7 +304,8 @@ static double most, most_narrow[FO_PRECISION_COUNT]; /* so far: the difference i
  * of fp32. */
 enum { TIMES = 4, UNITS = 16 };
 
-static void check_narrow(const struct task *t, const struct ranks_job *j, const char *label)
+static void check_narrow(const struct task *t, const struct ranks_job *j, const struct outcome *ranks,
+			 const char *label)
 {
 	static struct outcome alone;
 	struct fo_lowering low = j->low;
@@ -307,7 +313,7 @@ static void check_narrow(const struct task *t, const struct ranks_job *j, const 
 	low.mesh = (struct fo_mesh){ 0 };
 	low.rows = j->batch->rows;
 	train_alone(&alone, &t->m, &low, j->batch);
-	const struct difference got = differ(&j->rank[0].out, &t->truth), one = differ(&alone, &t->truth);
+	const struct difference got = differ(ranks, &t->truth), one = differ(&alone, &t->truth);
 	for (int k = 0; k < KINDS; k++) {
 		double bound = TIMES * one.of[k] + UNITS * unit;
 		if (!(got.of[k] <= bound))
@@ -318,9 +324,9 @@ static void check_narrow(const struct task *t, const struct ranks_job *j, const 
 	outcome_free(&alone);
 }
 
-static void check_double(const struct task *t, const struct ranks_job *j, const char *label)
+static void check_double(const struct task *t, const struct outcome *ranks, const char *label)
 {
-	const struct difference d = differ(&j->rank[0].out, &t->truth);
+	const struct difference d = differ(ranks, &t->truth);
 	for (int k = 0; k < KINDS; k++) {
 		if (!(d.of[k] <= EPS))
 			fail_msg("%s: %s of %s is off by %.3g", label, kind_name[k], d.where[k], d.of[k]);
@@ -328,22 +334,39 @@ static void check_double(const struct task *t, const struct ranks_job *j, const 
 	}
 }
 
+/* What persists from step to step lies in the store as planned: all of it, and nothing else. */
+static void check_memory(const struct ranks_rank *r, const char *label)
+{
+	const int64_t planned = fo_exec_unrolled(r->rig.exec)->persistent_bytes, taken = fo_store_bytes(r->rig.store);
+	if (planned != taken)
+		fail_msg("%s: rank %d plans %lld bytes of weights and state and takes %lld", label, r->rank,
+			 (long long)planned, (long long)taken);
+}
+
 static void check_outcome(const struct task *t, const struct ranks_job *j, const char *label)
 {
+	static struct outcome all;
+	const int shared = j->low.pass.zero ? j->low.mesh.shard : 1; /* ranks that have a tensor between them */
+	all = (struct outcome){ 0 };
 	for (int r = 0; r < j->ranks; r++) {
 		const struct ranks_rank *k = &j->rank[r];
 		if (k->error.st != FO_OK)
 			fail_msg("%s: rank %d: %s", label, r, k->error.text);
-		/* All ranks have the same losses, weights and state, bit by bit. */
-		if (k->hash != j->rank[0].hash || memcmp(k->out.loss, j->rank[0].out.loss, sizeof k->out.loss) ||
+		/* All ranks have the same losses, and weights and state or the same rows of them, bit by bit. */
+		if (k->hash != j->rank[r % shared].hash ||
+		    memcmp(k->out.loss, j->rank[0].out.loss, sizeof k->out.loss) ||
 		    memcmp(k->out.norm, j->rank[0].out.norm, sizeof k->out.norm))
-			fail_msg("%s: rank %d ended with other bits than rank 0", label, r);
+			fail_msg("%s: rank %d ended with other bits than rank %d", label, r, r % shared);
+		check_memory(k, label);
+		if (r < shared)
+			outcome_join(&all, &k->out);
 	}
 	ranks_check_wire(j, label);
 	if (j->low.precision == FO_PRECISION_F64)
-		check_double(t, j, label);
+		check_double(t, &all, label);
 	else
-		check_narrow(t, j, label);
+		check_narrow(t, j, &all, label);
+	outcome_free(&all);
 }
 
 /* The same job in another order, or with a thread per lane and rank and other delays. */
@@ -359,7 +382,7 @@ static void check_again(const struct ranks_job *first, const char *label)
 	j.transport.shake = j.options.delay_seed = choices_seed + choices_draws;
 	ranks_run(&j);
 	for (int r = 0; r < j.ranks; r++)
-		if (j.rank[r].hash != first->rank[0].hash)
+		if (j.rank[r].hash != first->rank[r].hash)
 			fail_msg("%s: rank %d has other bits when the job runs again", label, r);
 	ranks_free(&j);
 	saw(true, "again");
@@ -378,7 +401,7 @@ static void run_case(const struct task *t, int number)
 	const enum fo_numerics precision = precisions[choices_draw(8)];
 	split_batch(&b, &t->all, micro);
 	do {
-		j = job_of(&t->m, &b, mesh, draw_passes(t, precision));
+		j = job_of(&t->m, &b, mesh, draw_passes(t, precision, mesh.shard));
 		j.low.precision = precision;
 	} while (!is_legal(&j));
 	j.order = choices_draw(12) ? choices_seed + choices_draws : 0;
@@ -463,6 +486,61 @@ static void test_reduced_once(void **state)
 	}
 }
 
+/* Weights are gathered as often as zero-reshard says, and state, gradients and weights take a rank's share of bytes. */
+static void test_gathered(void **state)
+{
+	(void)state;
+	enum { LAYERS = 4, MICRO = 3, MATRICES = 7, OUTSIDE = 2 };
+	struct fo_model m = step_model(LAYERS, 64, 4, 4, 128, 512, false);
+	struct fo_lowering low = { .seq = 16,
+				   .rows = 1,
+				   .micro_batches = MICRO,
+				   .precision = FO_PRECISION_F32,
+				   .mesh = { .replicate = 1, .shard = 4 },
+				   .pass = { .ddp = 25 } };
+	const double matrices = (double)fo_model_params(&m).total - (2 * LAYERS + 1) * 64,
+		     norms = (2 * LAYERS + 1) * 64;
+	int64_t arena[2] = { 0 };
+	for (int zero = FO_ZERO_OFF; zero < FO_ZERO_COUNT; zero++) {
+		struct step_built b;
+		low.pass.zero = zero;
+		step_build(&b, &m, &low);
+		/* fp32: a weight and two moments, of a quarter of the matrices' rows where they are shared. */
+		double weights = zero == FO_ZERO_WEIGHTS ? matrices / 4 : matrices,
+		       moments = 2 * (zero ? matrices / 4 : matrices);
+		double table = 4.0 * 16 * 16; /* rope */
+		assert_true((double)b.u.persistent_bytes == 4 * (weights + moments + 3 * norms) + table);
+		step_built_free(&b);
+	}
+	low.pass.zero = FO_ZERO_WEIGHTS;
+	for (int reshard = 0; reshard < FO_RESHARD_COUNT; reshard++) {
+		/* Of layers: forward and backward of each micro-batch; once a micro-batch; once a step. The embedding
+		 * is used forward alone, the head's weights forward and backward. */
+		const int layers[] = { MICRO * 2 * LAYERS, MICRO * LAYERS, LAYERS }, outside[] = { MICRO, MICRO, 1 };
+		struct step_built b;
+		int calls = 0;
+		low.pass.zero_reshard = reshard;
+		step_build(&b, &m, &low);
+		for (int i = 0; i < b.u.n; i++) {
+			const struct fo_op *o = fo_instance_op(&b.p, &b.u, i);
+			calls += fo_op_info(o->kind)->wire == FO_WIRE_ALL_GATHER;
+			assert_true(fo_op_info(o->kind)->wire != FO_WIRE_ALL_GATHER || o->lane == FO_LANE_GATHER);
+		}
+		assert_int_equal(calls, MATRICES * layers[reshard] + OUTSIDE * outside[reshard] +
+						(reshard == FO_RESHARD_FORWARD ? MICRO : 0));
+		step_built_free(&b);
+	}
+	low.pass.zero_reshard = FO_RESHARD_FORWARD;
+	for (int ahead = 0; ahead < 2; ahead++) {
+		struct step_built b;
+		low.pass.zero_prefetch = 2 * ahead;
+		step_build(&b, &m, &low);
+		arena[ahead] = b.u.arena_bytes;
+		step_built_free(&b);
+	}
+	assert_true(arena[1] > arena[0]);
+}
+
 /* ---- faults ---- */
 
 static void break_rank(struct ranks_rank *r, int s)
@@ -500,6 +578,7 @@ int main(void)
 	omp_set_num_threads(1);
 	prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_equal_to_one_rank),
-					    cmocka_unit_test(test_reduced_once), cmocka_unit_test(test_fault) };
+					    cmocka_unit_test(test_reduced_once), cmocka_unit_test(test_gathered),
+					    cmocka_unit_test(test_fault) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,10 @@ fo_status outcome_keep(void *ctx, const struct fo_store_tensor *t)
 	struct outcome_item *i = &o->item[o->n++];
 	*i = (struct outcome_item){ .which = o->offset ? 4 : t->which,
 				    .part = t->dtype == FO_I16,
-				    .n = t->rows * t->cols };
+				    .n = t->rows * t->cols,
+				    .row = t->row,
+				    .whole = t->whole,
+				    .cols = t->cols };
 	snprintf(i->name, sizeof i->name, "%s", t->name);
 	i->v = malloc((size_t)i->n * sizeof *i->v);
 	assert_non_null(i->v);
@@ -48,6 +51,41 @@ void outcome_free(struct outcome *o)
 {
 	for (int i = 0; i < o->n; i++)
 		free(o->item[i].v);
+}
+
+static struct outcome_item *item_of(struct outcome *o, const struct outcome_item *like)
+{
+	for (int i = 0; i < o->n; i++)
+		if (o->item[i].which == like->which && !strcmp(o->item[i].name, like->name))
+			return &o->item[i];
+	assert_true(o->n < (int)(sizeof o->item / sizeof *o->item));
+	struct outcome_item *x = &o->item[o->n++];
+	*x = *like;
+	x->row = 0;
+	x->n = x->whole * x->cols;
+	x->v = malloc((size_t)x->n * sizeof *x->v);
+	assert_non_null(x->v);
+	for (int64_t i = 0; i < x->n; i++)
+		x->v[i] = NAN; /* nobody has brought it */
+	return x;
+}
+
+void outcome_join(struct outcome *o, const struct outcome *more)
+{
+	memcpy(o->loss, more->loss, sizeof o->loss);
+	memcpy(o->norm, more->norm, sizeof o->norm);
+	for (int i = 0; i < more->n; i++) {
+		const struct outcome_item *m = &more->item[i];
+		struct outcome_item *x = item_of(o, m);
+		double *v = x->v + m->row * x->cols;
+		assert_true(m->cols == x->cols && m->row * x->cols + m->n <= x->n);
+		for (int64_t k = 0; k < m->n; k++) {
+			if (!isnan(v[k]) && (m->n < x->n || memcmp(&v[k], &m->v[k], sizeof *v) != 0))
+				fail_msg("two ranks have row %lld of '%s' (%d)", (long long)(m->row + k / x->cols),
+					 x->name, x->which);
+			v[k] = m->v[k];
+		}
+	}
 }
 
 const struct outcome_item *outcome_find(const struct outcome *o, const struct outcome_item *like)

@@ -11,8 +11,8 @@ struct outcome {
 	struct outcome_item {
 		char name[96];
 		int which;
-		bool part; /* of a number: the low halves of weights */
-		int64_t n;
+		bool part;                   /* of a number: the low halves of weights */
+		int64_t n, row, whole, cols; /* rows `row` and on of a tensor of `whole` rows */
 		double *v;
 	} item[384];
 	int n;
@@ -27,6 +27,8 @@ void outcome_step(struct outcome *o, struct step_rig *r, int s);
 /* Notes weights and state after the last step. */
 void outcome_end(struct outcome *o, struct step_rig *r);
 void outcome_free(struct outcome *o);
+/* Adds what another rank of a shard group has: the same tensors, bit by bit, or other rows of them. */
+void outcome_join(struct outcome *o, const struct outcome *more);
 /* The same tensor of another run; a failure fails the test. */
 const struct outcome_item *outcome_find(const struct outcome *o, const struct outcome_item *like);
 /* |a - b| / |b| in the 2-norm, where |b| counts as at least 1e-3 of all tensors of its kind together: the gradient of a

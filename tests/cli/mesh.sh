@@ -1,0 +1,70 @@
+#!/bin/sh
+# mesh.shard and mesh.replicate: ranks that share state, gradients and weights by rows train as one does, leave the same
+# files, and a run goes on with another mesh; what cannot be is refused with what could.
+. "$(dirname "$0")/lib.sh"
+
+small="$tiny --train.rows=4 --train.precision=fp32"
+# Meshes: what is not given follows, what does not fit is refused with what would.
+run 0 program $small --mesh.shard=2 --mesh.replicate=2 --no-operations --dump=mesh.txt
+says "4 ranks x 2 micro-batches x 1 row" "^layer.f.g: .*gather"
+grep -q '^mesh 2 2$' mesh.txt || wrong "not a mesh of 2 x 2"
+grep -q '^pass zero 3$' mesh.txt || wrong "ranks of a shard group do not share weights unless told otherwise"
+run 0 program $small --ranks=4 --mesh.replicate=2 --dump=same.txt
+same mesh.txt same.txt
+run 0 program $small --ranks=4 --pass.zero=1 --dump=zero.txt
+grep -q '^mesh 1 4$' zero.txt || wrong "pass.zero alone does not make one shard group"
+run 0 program $small --ranks=4 --dump=ddp.txt
+! grep -q '^pass zero' ddp.txt || wrong "ranks without a shard group share something"
+refused 2 "mesh.shard=3 x mesh.replicate=1 are not mesh.ranks=4: the nearest .* are 2 x 2 or 4 x 1" program $small --ranks=4 --mesh.shard=3
+refused 2 "mesh.shard=4 x mesh.replicate=2 are not mesh.ranks=4: .* 2 x 2 or 4 x 1" program $small --ranks=4 --mesh.shard=4 --mesh.replicate=2
+refused 2 "6 ranks cannot share .* the nearest that can be shared are 6 rows, or 4 ranks" program $small --mesh.shard=3 --mesh.replicate=2
+refused 2 "pass.zero=2 is about .* mesh.shard is 1" program $small --pass.zero=2
+refused 2 "no weight has as many rows as there are ranks in a shard group, 512" program $small --train.rows=512 --mesh.shard=512
+
+needs_engine
+make_text text
+at=$(checkpoint . 6)
+# losses DIR: of its steps, one in a line.
+losses() { sed -n 's/^{"event":"step",.*"loss":\([-0-9.e]*\),.*/\1/p' "$1/log.jsonl"; }
+# Shared by rows, the same state is the same files, byte for byte: without clipping nothing is summed in another order.
+free="$small --optim.clip=0 --ranks=4 --run.threads=4"
+run 0 train $free --run.dir=ddp
+for zero in 1 2 3; do
+	run 0 train $free --run.dir=zero$zero --mesh.shard=4 --pass.zero=$zero
+	same ddp/$at/model.safetensors zero$zero/$at/model.safetensors
+	same ddp/$at/state.safetensors zero$zero/$at/state.safetensors
+	losses ddp >a
+	losses zero$zero >b
+	same a b
+done
+# In two parts: the same bits; with another mesh, or as one rank: the same losses but for rounding. What a rank shares
+# may change too.
+whole="--optim.schedule=constant --mesh.shard=2 --mesh.replicate=2"
+run 0 train $small $whole --run.dir=hsdp
+run 0 train $small $whole --run.dir=hparts --train.steps=3
+cp -r hparts other
+cp -r hparts single
+run 0 train $small $whole --run.dir=hparts
+says "^Resume: .*after step 3"
+same hsdp/$at/model.safetensors hparts/$at/model.safetensors
+same hsdp/$at/state.safetensors hparts/$at/state.safetensors
+run 0 train $small --optim.schedule=constant --mesh.shard=4 --pass.zero=1 --run.dir=other
+run 0 train $small --optim.schedule=constant --run.dir=single
+losses hsdp >a
+for dir in other single; do
+	losses $dir >b
+	paste a b | awk '{ d = $1 > $2 ? $1 - $2 : $2 - $1; if (d > 1e-5 * $1) bad++ } END { exit bad > 0 || NR != 6 }' ||
+		wrong "$dir goes on with other losses: $(paste a b | tail -n 3)"
+done
+run 0 eval hsdp
+says "^Logged: .* the same"
+# bf16: masters in halves, moments rounded at random, the optimizer in backward, a sample of the whole weights.
+run 0 train $tiny --train.rows=4 --mesh.shard=4 --run.dir=bf16 --optim.master=split --optim.moments=bf16 \
+	--optim.clip-norm=previous --pass.optimizer-in-backward=yes --pass.zero-prefetch=0 --pass.zero-reshard=step --sample.tokens=4
+run 0 eval bf16
+says "^Logged: .* the same"
+
+# A value that is not finite: the rank that made it is named.
+refused 1 "on rank [0-3] of 4, .* the first value that is not finite" train $small --run.dir=nan4 --mesh.shard=2 \
+	--mesh.replicate=2 --optim.lr=10 --optim.warmup=0 --optim.clip=0 --optim.eps=0 --train.steps=400
+finish
