@@ -95,7 +95,7 @@ static fo_status run_job(struct job *j, const struct text *text, int ranks, enum
 	FO_TRY(fo_exec_new(&j->exec, &j->program, j->store, &o, fo_ports_serve, &j->ports, NULL));
 	fo_store_init(j->store, &j->program, 1);
 	fo_exec_weights_changed(j->exec);
-	FO_TRY(fo_team_copy(j->team, j->store));
+	FO_TRY(fo_team_copy(j->team, j->store, j->store));
 	h[FO_HYPER_LR] = 1e-2;
 	h[FO_HYPER_BETA1] = 0.9;
 	h[FO_HYPER_BETA2] = 0.95;
