@@ -356,7 +356,7 @@ static void check_ranks(struct fo_opt_set *s, const struct fo_run *r)
 	check_rows(s, r);
 }
 
-fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
+static void check_mesh(struct fo_opt_set *s, const struct fo_run *r)
 {
 	settle_mesh(s, r);
 	if (r->ranks > 1)
@@ -364,6 +364,11 @@ fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 	else if (r->link_gbps > 0 || r->link_us > 0)
 		fo_opt_problem(s, "mesh.link-%s is about links between ranks, and there is one rank: set mesh.ranks",
 			       r->link_gbps > 0 ? "gbps" : "us");
+}
+
+fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
+{
+	check_mesh(s, r);
 	/* A default gives way: nobody who asks for a short run has asked for a warm-up that is longer. */
 	if (!fo_opt_given(s, "optim.warmup")) {
 		char text[24];
