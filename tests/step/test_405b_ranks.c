@@ -1,7 +1,7 @@
 /* The 405B's programs on eight ranks, here: null kernels, a transport that matches, checks and counts calls and moves
- * nothing, and memory that is reserved and never touched. Every instance of a step runs on every rank, once in an order
- * drawn among all that lanes, waits and calls permit, and once by the executors' own threads. Under sanitizers a few
- * layers stand for all: they have every kind of neighbour that a layer can have. */
+ * nothing, and memory that is reserved and never touched. Every instance of a step runs on every rank in an order drawn
+ * among all that lanes, waits and calls permit; those of a few layers, which have every kind of neighbour that a layer
+ * can have, by the executors' own threads, too (threads take long to hand over what takes no time). */
 #include "base/clock.h"
 #include "pass/pass.h"
 #include "support/must.h"
@@ -12,7 +12,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
-enum { RANKS = 8, FEW_LAYERS = 5, MICRO_BATCHES = 16 };
+enum { RANKS = 8, FEW_LAYERS = 6, MICRO_BATCHES = 16 };
 
 static double resident_gb(void)
 {
@@ -42,8 +42,7 @@ static void run_405b(struct fo_mesh mesh, struct fo_passes pass)
 		.steps = 1
 	};
 	must(fo_model_load("llama-3.1-405b", &j.model));
-	if (getenv("FLATOUT_SANITIZED"))
-		j.model.layers = FEW_LAYERS;
+	const int64_t layers = getenv("FLATOUT_SANITIZED") ? FEW_LAYERS : j.model.layers;
 	j.low = (struct fo_lowering){ .seq = 8192,
 				      .rows = 1,
 				      .micro_batches = MICRO_BATCHES,
@@ -54,6 +53,7 @@ static void run_405b(struct fo_mesh mesh, struct fo_passes pass)
 	for (int how = 0; how < 2; how++) {
 		int64_t t0 = fo_now_ns(), instances;
 		j.order = how ? 0 : 7;
+		j.model.layers = how ? FEW_LAYERS : layers;
 		char label[160];
 		ranks_run(&j);
 		double planned = planned_gb(&j, &instances);
@@ -81,6 +81,26 @@ static void test_ddp(void **state)
 		 (struct fo_passes){ .ddp = 25, .fuse_loss = 1024 });
 }
 
+/* Weights in parts, gathered two uses ahead: of all ranks, and within a domain of four with sums across two. */
+static void test_fsdp(void **state)
+{
+	(void)state;
+	const struct fo_passes pass = { .ddp = 25,
+					.fuse_loss = 1024,
+					.zero = FO_ZERO_WEIGHTS,
+					.zero_prefetch = 2,
+					.recompute = FO_RECOMPUTE_FULL };
+	run_405b((struct fo_mesh){ .replicate = 1, .shard = RANKS }, pass);
+}
+
+static void test_hsdp(void **state)
+{
+	(void)state;
+	struct fo_passes pass = { .ddp = 25, .fuse_loss = 1024, .zero = FO_ZERO_WEIGHTS, .zero_prefetch = 1 };
+	for (pass.zero_reshard = 0; pass.zero_reshard < FO_RESHARD_COUNT; pass.zero_reshard++)
+		run_405b((struct fo_mesh){ .replicate = 2, .shard = RANKS / 2 }, pass);
+}
+
 static int close_links(void **state)
 {
 	(void)state;
@@ -91,6 +111,7 @@ static int close_links(void **state)
 int main(void)
 {
 	prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0); /* what is touched counts by small pages */
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_ddp) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_ddp), cmocka_unit_test(test_fsdp),
+					    cmocka_unit_test(test_hsdp) };
 	return cmocka_run_group_tests(tests, NULL, close_links);
 }

@@ -154,6 +154,11 @@ static void test_enough(void **state)
 		low.mesh.rank = (int32_t)choices_draw(fo_mesh_ranks(&low.mesh));
 		low.pass = choices_passes(&m);
 		low.pass.ddp = 1;
+		low.pass.zero = choices_draw(FO_ZERO_COUNT);
+		if (low.pass.zero == FO_ZERO_WEIGHTS) {
+			low.pass.zero_prefetch = choices_draw(4);
+			low.pass.zero_reshard = choices_draw(FO_RESHARD_COUNT);
+		}
 		must(fo_pass_build(&p, &m, &low));
 		must(fo_unroll(&p, &u));
 		fo_plan(&p, &u);
@@ -173,6 +178,29 @@ static void test_enough(void **state)
 	assert_true(pairs > 1000);
 }
 
+/* State, gradients and weights in parts: reductions to the owner, gathers ahead of uses, sums over replicas. */
+static void test_zero(void **state)
+{
+	(void)state;
+	static const struct fo_mesh meshes[] = { { .replicate = 1, .shard = 2 }, { .replicate = 2, .shard = 2 } };
+	struct fo_model m = step_model(3, 16, 2, 1, 24, 24, false), tied = step_model(2, 16, 2, 2, 24, 24, true);
+	for (int zero = FO_ZERO_STATE; zero < FO_ZERO_COUNT; zero++) {
+		struct waits_tally t = { 0 };
+		for (int k = 0; k < 2; k++)
+			for (int reshard = 0; reshard < (zero == FO_ZERO_WEIGHTS ? FO_RESHARD_COUNT : 1); reshard++)
+				drop_each(k ? &tied : &m, meshes[k],
+					  (struct fo_passes){ .ddp = 1,
+							      .zero = zero,
+							      .zero_prefetch = zero == FO_ZERO_WEIGHTS ? 1 + k : 0,
+							      .zero_reshard = reshard },
+					  1 + k, &t);
+		print_message("zero=%d: ", zero);
+		waits_print(&t);
+		assert_true(t.data - t.commuting - t.stale > 10);
+		assert_true(t.idle * 5 <= t.waits && (t.commuting + t.stale) * 5 <= t.waits);
+	}
+}
+
 static int close_links(void **state)
 {
 	(void)state;
@@ -183,6 +211,7 @@ static int close_links(void **state)
 int main(void)
 {
 	omp_set_num_threads(1);
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_enough), cmocka_unit_test(test_ddp) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_enough), cmocka_unit_test(test_ddp),
+					    cmocka_unit_test(test_zero) };
 	return cmocka_run_group_tests(tests, NULL, close_links);
 }

@@ -66,11 +66,39 @@ static bool never_drawn(const char *pass)
 }
 
 static const char *const plain_options[] = {
-	"tied head",      "untied head",  "grouped heads", "one kv head",     "a kv head each",  "attention bias",
-	"output bias",    "mlp bias",     "qk norm",       "sliding window",  "head size apart", "rope default",
-	"rope linear",    "rope llama3",  "1 layer",       "2 layers",        "3 layers",        "documents in a row",
-	"a row per rank", "several rows", "1 micro-batch", "2 micro-batches", "3 micro-batches", "4 micro-batches",
-	"fp64",           "fp32",         "bf16",          "threads",         "one thread",      "again",
+	"tied head",
+	"untied head",
+	"grouped heads",
+	"one kv head",
+	"a kv head each",
+	"attention bias",
+	"output bias",
+	"mlp bias",
+	"qk norm",
+	"sliding window",
+	"head size apart",
+	"rope default",
+	"rope linear",
+	"rope llama3",
+	"1 layer",
+	"2 layers",
+	"3 layers",
+	"documents in a row",
+	"a row per rank",
+	"several rows",
+	"1 micro-batch",
+	"2 micro-batches",
+	"3 micro-batches",
+	"4 micro-batches",
+	"zero 1",
+	"zero 2",
+	"zero 3",
+	"fp64",
+	"fp32",
+	"bf16",
+	"threads",
+	"one thread",
+	"again",
 };
 static const char *const rope_name[FO_ROPE_OTHER] = { "default", "linear", "llama3" };
 
@@ -119,6 +147,7 @@ static void see_job(const struct ranks_job *j)
 	saw(low->rows > 1, "several rows");
 	saw(true, "%s", fo_numerics_name[low->precision]);
 	saw(true, j->order ? "one thread" : "threads");
+	saw(low->pass.zero > 0, "zero %d", (int)low->pass.zero);
 	saw(true, "%d x %d ranks", low->mesh.replicate, low->mesh.shard);
 	for (int i = 0; i < fo_pass_fields; i++) {
 		const struct fo_pass_field *f = &fo_pass_field[i];
@@ -212,18 +241,15 @@ static void split_batch(struct step_batch *out, const struct step_batch *all, in
 	step_batch_count(out);
 }
 
-/* A mesh and a number of micro-batches that share the rows evenly. */
+/* Of all meshes, one with a number of micro-batches that share the rows evenly. */
 static struct fo_mesh draw_mesh(int64_t rows, int64_t *micro)
 {
-	int ranks;
+	struct fo_mesh mesh = { 0 };
 	do {
-		ranks = 1 + (int)choices_draw(RANKS_MOST);
 		*micro = 1 + choices_draw(4);
-	} while (rows % (ranks * *micro));
-	struct fo_mesh mesh = { .shard = 1 + (int32_t)choices_draw(ranks) };
-	while (ranks % mesh.shard)
-		mesh.shard--;
-	mesh.replicate = ranks / mesh.shard;
+		mesh.replicate = 1 + (int32_t)choices_draw(RANKS_MOST);
+		mesh.shard = 1 + (int32_t)choices_draw(RANKS_MOST);
+	} while (fo_mesh_ranks(&mesh) > RANKS_MOST || rows % (fo_mesh_ranks(&mesh) * *micro));
 	return mesh;
 }
 

@@ -87,7 +87,10 @@ static void test_touched(void **state)
 		j.low = step_lowering(&b, FO_PRECISION_F32, FO_MODE_TRAIN);
 		j.low.rows = b.rows / ranks;
 		j.low.pass.ddp = 1;
-		j.low.mesh.replicate = ranks;
+		j.low.pass.zero = round % FO_ZERO_COUNT;
+		j.low.pass.zero_prefetch = j.low.pass.zero == FO_ZERO_WEIGHTS ? choices_draw(3) : 0;
+		j.low.mesh.shard = j.low.pass.zero ? 2 : 1;
+		j.low.mesh.replicate = ranks / j.low.mesh.shard;
 		choices_describe(label, sizeof label, &m, &j.low);
 		ranks_run(&j);
 		for (int r = 0; r < ranks; r++) {

@@ -154,16 +154,18 @@ static bool same_numbers(waits_run_fn *run, void *ctx, const int *order, const s
 	return !memcmp(shared, want, sizeof *want);
 }
 
-/* Instance i fetches what lies already where it puts it, for nobody used these bytes meanwhile. */
-static bool fetches_what_is_there(const struct waits *g, int i)
+/* Instance i copies what lies already where it puts it, for nobody used these bytes meanwhile: from host memory, or
+ * weights of other ranks, gathered again. */
+static bool copies_what_is_there(const struct waits *g, int i)
 {
-	if (fo_instance_op(g->p, g->u, i)->kind != FO_OP_fetch)
+	const struct fo_op *o = fo_instance_op(g->p, g->u, i);
+	if (o->kind != FO_OP_fetch && fo_op_info(o->kind)->wire != FO_WIRE_ALL_GATHER)
 		return false;
 	const struct fo_life *to = life_of(g, i, 1);
 	for (int k = 0; k < g->u->nlife; k++) {
 		const struct fo_life *l = &g->u->life[k];
-		if (l != to && l->buf == to->buf && l->layer == to->layer && l->mb == to->mb)
-			return l->offset == to->offset;
+		if (l != to && l->buf == to->buf && l->layer == to->layer && l->mb == to->mb && l->offset == to->offset)
+			return true;
 	}
 	return false;
 }
@@ -215,7 +217,8 @@ void waits_drop_each(struct waits *g, bool comm, waits_run_fn *run, void *ctx, c
 			t->data += data;
 			t->reuse += !data;
 			t->commuting += !noticed && commutes;
-			bool stale = !noticed && !commutes && fetches_what_is_there(g, w);
+			bool stale = !noticed && !commutes &&
+				     (copies_what_is_there(g, w) || copies_what_is_there(g, i));
 			t->stale += stale;
 			if (!noticed && !commutes && !stale)
 				fail_msg("%s: instance %d (%s) may drop its wait for %d (%s): the numbers stay", label,

@@ -38,7 +38,7 @@ struct waits_tally {
 	int waits, data, reuse; /* left out; of them noticed or excused below: for data, for reused bytes */
 	int idle;               /* no two instances that it alone orders touch the same bytes */
 	int commuting;          /* sums that came out the same in another order */
-	int stale;              /* a fetch whose numbers lay there already */
+	int stale;              /* a copy whose numbers lay there already: fetched, or gathered again */
 };
 /* Leaves out each wait; fails the test where the numbers stay and nothing of the above explains it. comm: only waits of
  * operations between ranks, and for them. */
