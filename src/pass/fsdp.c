@@ -58,7 +58,8 @@ static void read_copies(struct gathers *g)
 			}
 }
 
-/* The copies that a slot uses, each once, as operands of its block. */
+/* The copies that a slot uses, each once, as operands of its block: a layer has fewer weights than an operation may
+ * have operands. */
 static int copies_used(const struct gathers *g, int s, struct fo_operand *out)
 {
 	const struct fo_program *p = g->p;

@@ -269,6 +269,7 @@ static void set_number(struct fo_opt_set *s, const char *key, int64_t value, con
 {
 	char text[24];
 	snprintf(text, sizeof text, "%lld", (long long)value);
+	s->origin[fo_opt_find(s->rows, key)].from = FO_ORIGIN_DEFAULT; /* a 0 that was given asks for what follows */
 	fo_opt_set_text(s, key, text, FO_ORIGIN_DEFAULT, from);
 }
 
@@ -286,10 +287,11 @@ static void put_meshes(struct fo_str *out, int64_t ranks, int64_t shard)
 static void settle_mesh(struct fo_opt_set *s, const struct fo_run *r)
 {
 	const bool ranks_given = fo_opt_given(s, "mesh.ranks"), zero_given = fo_opt_given(s, "pass.zero") && r->zero;
+	const struct fo_mesh asked = { .replicate = (int32_t)r->replicate, .shard = (int32_t)r->shard };
 	const int64_t given = r->shard ? r->shard : r->replicate;
 	struct fo_str near = { 0 };
 	if (!ranks_given && given)
-		set_number(s, "mesh.ranks", (r->shard ? r->shard : 1) * (r->replicate ? r->replicate : 1), "the mesh");
+		set_number(s, "mesh.ranks", fo_mesh_ranks(&asked), "the mesh");
 	if (!r->shard && !r->replicate && zero_given && r->ranks > 1)
 		set_number(s, "mesh.shard", r->ranks, "pass.zero");
 	else if (!r->shard)

@@ -421,25 +421,12 @@ fo_status fo_sums_verify(const struct fo_program *p, const struct fo_unrolled *u
 
 /* ---- who updates what ---- */
 
-/* The row of the whole weight that row 0 of a rank's buffer is: with fewer rows than the parameters in it have, the
- * buffer has the rank's part of them. */
-static int64_t first_row(const struct fo_program *p, int buf)
-{
-	int64_t whole = 0, begin;
-	int32_t place, ranks = fo_mesh_group(&p->run.mesh, FO_GROUP_SHARD, &place, NULL);
-	for (int q = 0; q < p->nparam; q++)
-		if (p->param[q].weight == buf)
-			whole = fo_max(whole, p->param[q].r0 + p->param[q].nr);
-	fo_mesh_part(whole, place, ranks, &begin);
-	return p->buf[buf].rows < whole ? begin : 0;
-}
-
 static void add_update(struct fo_roles *r, const struct fo_program *p, int q, int layer, const struct fo_operand *w)
 {
 	const struct fo_param *pr = &p->param[q];
 	if (pr->weight != w->buf)
 		return;
-	int64_t row = w->r0 + first_row(p, w->buf), r0 = fo_max(pr->r0, row), r1 = fo_min(pr->r0 + pr->nr, row + w->nr);
+	int64_t row = w->r0 + p->buf[w->buf].row0, r0 = fo_max(pr->r0, row), r1 = fo_min(pr->r0 + pr->nr, row + w->nr);
 	int64_t c0 = fo_max(pr->c0, w->c0), c1 = fo_min(pr->c0 + pr->nc, w->c0 + w->nc);
 	if (r0 >= r1 || c0 >= c1)
 		return;

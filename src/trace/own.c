@@ -154,8 +154,9 @@ static int32_t add_collective(struct fo_trace_build *b, struct own *x, const str
 		words.len = 0;
 	}
 	struct fo_collective *c = fo_trace_add_collective(b, &index);
-	fo_str_printf(&words, "%s%s%s", fo_group_name[g], between_two ? "" : ", lane ",
-		      between_two ? "" : fo_lane_name[k->lane]);
+	fo_str_puts(&words, fo_group_name[g]);
+	if (!between_two)
+		fo_str_printf(&words, ", lane %s", fo_lane_name[k->lane]);
 	c->group = text(b, words.data);
 	fo_str_fini(&words);
 	c->name = text(b, wire_name[k->wire]);

@@ -15,6 +15,11 @@ run 0 program $small --ranks=4 --pass.zero=1 --dump=zero.txt
 grep -q '^mesh 1 4$' zero.txt || wrong "pass.zero alone does not make one shard group"
 run 0 program $small --ranks=4 --dump=ddp.txt
 ! grep -q '^pass zero' ddp.txt || wrong "ranks without a shard group share something"
+# A 0 asks for what follows, as if nothing were given.
+run 0 program $small --ranks=4 --mesh.shard=0 --mesh.replicate=2 --dump=same.txt
+same mesh.txt same.txt
+run 0 program $small --ranks=4 --mesh.shard=0 --mesh.replicate=0 --dump=same.txt
+same ddp.txt same.txt
 refused 2 "mesh.shard=3 x mesh.replicate=1 are not mesh.ranks=4: the nearest .* are 2 x 2 or 4 x 1" program $small --ranks=4 --mesh.shard=3
 refused 2 "mesh.shard=4 x mesh.replicate=2 are not mesh.ranks=4: .* 2 x 2 or 4 x 1" program $small --ranks=4 --mesh.shard=4 --mesh.replicate=2
 refused 2 "6 ranks cannot share .* the nearest that can be shared are 6 rows, or 4 ranks" program $small --mesh.shard=3 --mesh.replicate=2
