@@ -283,10 +283,17 @@ static void put_meshes(struct fo_str *out, int64_t ranks, int64_t shard)
 				      (long long)(ranks / near[i]));
 }
 
+/* Does anybody ask for a shard group by pass.zero? Not a run file with all defaults, such as `flatout init` writes. */
+static bool asks_for_shards(const struct fo_opt_set *s, const struct fo_run *r)
+{
+	const enum fo_opt_origin from = s->origin[fo_opt_find(s->rows, "pass.zero")].from;
+	return r->zero && from != FO_ORIGIN_DEFAULT && (from != FO_ORIGIN_FILE || r->zero != FO_ZERO_WEIGHTS);
+}
+
 /* Ranks are a mesh of shard x replicate: what is not given follows from what is. The options hold the result. */
 static void settle_mesh(struct fo_opt_set *s, const struct fo_run *r)
 {
-	const bool ranks_given = fo_opt_given(s, "mesh.ranks"), zero_given = fo_opt_given(s, "pass.zero") && r->zero;
+	const bool ranks_given = fo_opt_given(s, "mesh.ranks"), zero_given = asks_for_shards(s, r);
 	const struct fo_mesh asked = { .replicate = (int32_t)r->replicate, .shard = (int32_t)r->shard };
 	const int64_t given = r->shard ? r->shard : r->replicate;
 	struct fo_str near = { 0 };

@@ -86,6 +86,8 @@ static fo_status check_owners(const struct fo_program *p)
 	}
 	for (int q = 0; q < p->nparam && st == FO_OK; q++) {
 		const struct fo_param *pr = &p->param[q];
+		if (pr->r0 + (int64_t)pr->nr > fo_buffer_whole(&p->buf[pr->weight]))
+			st = fo_fail(FO_EBUG, "parameter '%s' has more rows than its buffer", pr->name);
 		int64_t from, own = fo_param_rows(pr, &p->buf[pr->m >= 0 ? pr->m : pr->weight], &from) * pr->nc;
 		for (int l = 0; l < (pr->per_layer ? layers : 1) && st == FO_OK; l++)
 			if (area[q * layers + l] != own)

@@ -92,7 +92,7 @@ refused() {
 	says "$pattern"
 	sentence
 }
-same() { cmp "$1" "$2" >/dev/null 2>&1 || wrong "'$1' and '$2' differ"; }
+same() { cmp "$1" "$2" >/dev/null 2>&1 || wrong "'$1' and '$2' differ: $(diff "$1" "$2" 2>&1 | head -n 4 | cut -c1-200)"; }
 differ() { ! cmp -s "$1" "$2" || wrong "'$1' and '$2' are the same"; }
 
 # valid FILE: JSON (one object per line for .jsonl), checked where python3 is installed.

@@ -20,6 +20,10 @@ run 0 program $small --ranks=4 --mesh.shard=0 --mesh.replicate=2 --dump=same.txt
 same mesh.txt same.txt
 run 0 program $small --ranks=4 --mesh.shard=0 --mesh.replicate=0 --dump=same.txt
 same ddp.txt same.txt
+# A run file with every default asks for no shard group.
+printf 'pass: {zero: 3}\nmesh: {ranks: 4}\n' >all.yaml
+run 0 program all.yaml $small --dump=same.txt
+same ddp.txt same.txt
 refused 2 "mesh.shard=3 x mesh.replicate=1 are not mesh.ranks=4: the nearest .* are 2 x 2 or 4 x 1" program $small --ranks=4 --mesh.shard=3
 refused 2 "mesh.shard=4 x mesh.replicate=2 are not mesh.ranks=4: .* 2 x 2 or 4 x 1" program $small --ranks=4 --mesh.shard=4 --mesh.replicate=2
 refused 2 "6 ranks cannot share .* the nearest that can be shared are 6 rows, or 4 ranks" program $small --mesh.shard=3 --mesh.replicate=2
