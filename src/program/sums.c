@@ -221,6 +221,23 @@ static fo_status add_up(struct flow *f, const struct fo_op *o, const struct fo_o
 	return FO_OK;
 }
 
+/* Stores what was made, or adds it to what is there, which must be the sum over the same ranks so far. */
+static fo_status add_or_write(struct flow *f, const struct fo_operand *a, struct state is)
+{
+	bool alike, known = false;
+	if (a->access == FO_ACC) {
+		struct state was = read(f, a, &alike);
+		for (int x = f->head[instance_of(f, a)]; x >= 0; x = f->part[x].next)
+			known |= overlaps(&f->part[x], a);
+		if (known && (!alike || was.pending != is.pending))
+			return wrong(f, a, "more is added to it after it was added up over ranks",
+				     was.pending ^ is.pending);
+		is.split |= was.split;
+	}
+	write(f, a, is);
+	return FO_OK;
+}
+
 static fo_status visit_comm(struct flow *f, const struct fo_op *o)
 {
 	const enum fo_wire wire = fo_op_info(o->kind)->wire;
@@ -238,9 +255,10 @@ static fo_status visit_comm(struct flow *f, const struct fo_op *o)
 		return FO_OK;
 	case FO_WIRE_REDUCE_SCATTER:
 		FO_TRY(add_up(f, o, from, &is));
+		if (from->access == FO_TAKE)
+			erase(f, instance_of(f, from), from);
 		is.split |= over;
-		write(f, to, is);
-		return FO_OK;
+		return add_or_write(f, to, is);
 	case FO_WIRE_ALL_GATHER:
 		is = read(f, from, &alike);
 		if (is.pending & over)
@@ -327,24 +345,13 @@ static fo_status visit(struct flow *f, const struct fo_op *o)
 	FO_TRY(look_at_inputs(f, o, &in));
 	for (int i = 0; i < o->n; i++) {
 		const struct fo_operand *a = &o->arg[i];
-		bool alike;
 		if (a->access == FO_TAKE)
 			erase(f, instance_of(f, a), a);
 		if (!fo_access_writes(a->access) || of_tokens(f->p, a))
 			continue;
 		struct state is = made(f, &in, a);
 		is.fresh = updates;
-		if (a->access == FO_ACC) {
-			struct state was = read(f, a, &alike);
-			bool known = false;
-			for (int x = f->head[instance_of(f, a)]; x >= 0; x = f->part[x].next)
-				known |= overlaps(&f->part[x], a);
-			if (known && (!alike || was.pending != is.pending))
-				return wrong(f, a, "more is added to it after it was added up over ranks",
-					     was.pending ^ is.pending);
-			is.split |= was.split;
-		}
-		write(f, a, is);
+		FO_TRY(add_or_write(f, a, is));
 	}
 	return FO_OK;
 }
