@@ -333,14 +333,16 @@ static void check_narrow(const struct task *t, const struct ranks_job *j, const 
 {
 	static struct outcome alone;
 	struct fo_lowering low = j->low;
-	const bool narrow = low.precision == FO_PRECISION_BF16 || low.pass.reduce_dtype == FO_REDUCE_BF16;
-	const double unit = narrow ? 0x1p-9 : 0x1p-24;
+	/* Of fp32 numbers only those that are sums of gradients are held to bf16's rounding: Adam makes much of a
+	 * rounding where a gradient is near zero. */
+	const bool wide = low.precision == FO_PRECISION_F32, narrow = low.pass.reduce_dtype == FO_REDUCE_BF16;
+	const double unit = wide && !narrow ? 0x1p-24 : 0x1p-9;
 	low.mesh = (struct fo_mesh){ 0 };
 	low.rows = j->batch->rows;
 	low.pass.reduce_dtype = FO_REDUCE_FP32;
 	train_alone(&alone, &t->m, &low, j->batch);
 	const struct difference got = differ(ranks, &t->truth), one = differ(&alone, &t->truth);
-	for (int k = 0; k < KINDS; k++) {
+	for (int k = wide && narrow ? 2 : 0; k < KINDS; k++) {
 		double bound = TIMES * one.of[k] + UNITS * unit;
 		if (!(got.of[k] <= bound))
 			fail_msg("%s: %s of %s is off by %.3g, one rank's (of %s) by %.3g", label, kind_name[k],
@@ -613,7 +615,7 @@ static void test_synced(void **state)
 			print_message("zero %d, %s: arena %lld of %lld bytes, at least %.0f less\n", zero,
 				      fo_numerics_name[precision], (long long)arena[FO_SYNC_MICRO_BATCH],
 				      (long long)arena[FO_SYNC_STEP], saved);
-			assert_true((double)(arena[FO_SYNC_STEP] - arena[FO_SYNC_MICRO_BATCH]) > 0.5 * saved);
+			assert_true((double)(arena[FO_SYNC_STEP] - arena[FO_SYNC_MICRO_BATCH]) >= saved);
 		}
 }
 
