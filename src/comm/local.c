@@ -253,7 +253,8 @@ static int64_t elements_of(const struct fo_comm_call *k, int ranks)
 static bool agree(const struct op *o, const struct fo_comm_call *a, const struct fo_comm_call *b)
 {
 	bool same = o->sender >= 0 || (a->kind == b->kind && a->op == b->op && a->peer == b->peer);
-	return same && a->n == b->n && a->dtype == b->dtype && !a->part == !b->part;
+	return same && a->n == b->n && a->dtype == b->dtype && !a->part == !b->part && a->accumulate == b->accumulate &&
+	       a->narrow == b->narrow;
 }
 
 /* Links carry one call after the other; the call is over when the busiest of its ranks has all bytes. */
@@ -328,11 +329,18 @@ static fo_status start(struct fo_comm *c, const struct fo_comm_call *k, struct f
 
 static double larger(double a, double b) { return b > a || isnan(b) ? b : a; }
 
+static float round_bf16(float x) { return fo_bf16_to_f32(fo_bf16_from_f32(x)); }
+
 /* to[i] = to[i] (op) b[i]; sums of bf16 numbers stand in `to` as fp32. A NaN stays one. */
-static void combine(void *to, const void *b, int64_t n, int dtype, enum fo_comm_op op)
+static void combine(void *to, const void *b, int64_t n, int dtype, bool narrow, enum fo_comm_op op)
 {
 	bool sum = op == FO_COMM_SUM;
-	if (dtype == FO_F64) {
+	if (narrow) {
+		float *t = to;
+		const float *x = b;
+		for (int64_t i = 0; i < n; i++)
+			t[i] += round_bf16(x[i]);
+	} else if (dtype == FO_F64) {
 		double *t = to;
 		const double *x = b;
 		for (int64_t i = 0; i < n; i++)
@@ -354,25 +362,39 @@ static void combine(void *to, const void *b, int64_t n, int dtype, enum fo_comm_
 
 enum { PIECE = 2048 }; /* elements: small enough for the stack and the first-level cache */
 
-/* Adds elements [begin, begin + n) of all ranks' input, in the order of ranks. */
+/* Numbers as they are added up: bf16 as fp32. */
+static void widen(void *to, const void *from, int64_t n, int dtype, bool narrow)
+{
+	if (narrow)
+		for (int64_t i = 0; i < n; i++)
+			((float *)to)[i] = round_bf16(((const float *)from)[i]);
+	else if (dtype != FO_BF16)
+		memcpy(to, from, (size_t)n * fo_dtype_bytes(dtype));
+	else
+		for (int64_t i = 0; i < n; i++)
+			((float *)to)[i] = fo_bf16_to_f32(((const uint16_t *)from)[i]);
+}
+
+/* Adds elements [begin, begin + n) of all ranks' input, in the order of ranks, perhaps to what is there. */
 static void add_part(const struct op *o, const struct fo_comm_call *k, int64_t begin, int64_t n, char *to)
 {
 	size_t size = fo_dtype_bytes(k->dtype);
 	double piece[PIECE];
 	for (int64_t at = 0; at < n; at += PIECE) {
 		int64_t few = fo_min(PIECE, n - at);
+		char *out = to + (size_t)at * size;
+		if (k->accumulate)
+			widen(piece, out, few, k->dtype, false);
 		for (int m = 0; m < o->members; m++) {
 			const char *from = (const char *)o->member[m].call.from + (size_t)(begin + at) * size;
-			if (m)
-				combine(piece, from, few, k->dtype, k->op);
-			else if (k->dtype != FO_BF16)
-				memcpy(piece, from, (size_t)few * size);
+			if (m || k->accumulate)
+				combine(piece, from, few, k->dtype, k->narrow, k->op);
 			else
-				for (int64_t i = 0; i < few; i++)
-					((float *)piece)[i] = fo_bf16_to_f32(((const uint16_t *)(const void *)from)[i]);
+				widen(piece, from, few, k->dtype, k->narrow);
 		}
-		char *out = to + (size_t)at * size;
-		if (k->dtype != FO_BF16)
+		if (k->narrow && k->kind == FO_COMM_ALL_REDUCE)
+			widen(out, piece, few, k->dtype, true);
+		else if (k->dtype != FO_BF16)
 			memcpy(out, piece, (size_t)few * size);
 		else
 			for (int64_t i = 0; i < few; i++)
@@ -608,6 +630,8 @@ static void close_end(struct fo_comm *c)
 static fo_status split(struct fo_comm *c, int colour, struct fo_comm **out);
 static const struct fo_comm_transport transport = {
 	.name = "threads",
+	.accumulates = true,
+	.narrows = true,
 	.call = call,
 	.group = group_call,
 	.start = start,

@@ -23,6 +23,9 @@
 
 enum { RANKS_MOST = 8, AT_ONCE = 6, ROUNDS = 12, MOST = 5000 };
 
+/* Inputs times this need more bits than bf16 has. */
+#define FINE (1 + 0x1p-10)
+
 /* Also in threads, where cmocka cannot jump. */
 static void need(bool good, const char *what, int line)
 {
@@ -101,14 +104,28 @@ static double get(const char *at, int dtype, int64_t i)
 	}
 }
 
-static double reduced(const struct one *o, int ranks, int64_t i)
+static double rounded(double v) { return (double)fo_bf16_to_f32(fo_bf16_from_f32((float)v)); }
+
+/* What a reduce-scatter adds to. */
+static double before(const struct one *o, int64_t i) { return input(o->salt + 77, 0, i); }
+
+/* `at`: of the output. */
+static double reduced(const struct one *o, int ranks, int64_t i, int64_t at)
 {
+	if (o->call.narrow) { /* numbers of more bits than bf16 has */
+		float v = o->call.accumulate ? (float)before(o, at) : 0;
+		for (int r = 0; r < ranks; r++)
+			v += (float)rounded(input(o->salt, r, i) * FINE);
+		return o->call.kind == FO_COMM_ALL_REDUCE ? rounded(v) : v;
+	}
 	double v = input(o->salt, 0, i);
 	for (int r = 1; r < ranks; r++) {
 		double x = input(o->salt, r, i);
 		v = o->call.op == FO_COMM_SUM ? v + x : fmax(v, x);
 	}
-	return o->call.dtype == FO_BF16 ? (double)fo_bf16_to_f32(fo_bf16_from_f32((float)v)) : v;
+	if (o->call.accumulate)
+		v += before(o, at);
+	return o->call.dtype == FO_BF16 ? rounded(v) : v;
 }
 
 /* What element i of the output of this rank is. */
@@ -116,8 +133,10 @@ static double expected(const struct one *o, int rank, int ranks, int64_t i)
 {
 	int64_t begin, from = 0;
 	switch (o->call.kind) {
-	case FO_COMM_ALL_REDUCE: return reduced(o, ranks, i);
-	case FO_COMM_REDUCE_SCATTER: fo_comm_part(&o->call, rank, ranks, &begin); return reduced(o, ranks, begin + i);
+	case FO_COMM_ALL_REDUCE: return reduced(o, ranks, i, i);
+	case FO_COMM_REDUCE_SCATTER:
+		fo_comm_part(&o->call, rank, ranks, &begin);
+		return reduced(o, ranks, begin + i, i);
 	case FO_COMM_ALL_GATHER:
 		for (int r = 0;; r++) {
 			int64_t n = fo_comm_part(&o->call, r, ranks, &begin);
@@ -144,6 +163,8 @@ static void draw(struct one *o, uint64_t seed, uint64_t number, int rank, int ra
 	*k = (struct fo_comm_call){ .kind = kind[v % 5], .op = v >> 8 & 1 ? FO_COMM_SUM : FO_COMM_MAX };
 	bool adds = k->kind == FO_COMM_ALL_REDUCE || k->kind == FO_COMM_REDUCE_SCATTER;
 	k->dtype = type[(v >> 12) % (adds ? 3 : 5)];
+	k->narrow = adds && k->op == FO_COMM_SUM && k->dtype == FO_F32 && v >> 42 & 1;
+	k->accumulate = k->kind == FO_COMM_REDUCE_SCATTER && k->op == FO_COMM_SUM && v >> 43 & 1;
 	k->n = (int64_t)((v >> 16) % MOST);
 	k->peer = (int)((v >> 32) % (unsigned)ranks);
 	o->salt = v >> 20;
@@ -163,9 +184,11 @@ static void draw(struct one *o, uint64_t seed, uint64_t number, int rank, int ra
 		o->to_n = (size_t)own;
 	o->from = malloc(o->from_n * size + 1);
 	for (size_t i = 0; i < o->from_n; i++)
-		put(o->from, k->dtype, (int64_t)i, input(o->salt, rank, (int64_t)i));
+		put(o->from, k->dtype, (int64_t)i, input(o->salt, rank, (int64_t)i) * (k->narrow ? FINE : 1));
 	bool in_place = v >> 41 & 1 && k->kind == FO_COMM_ALL_REDUCE;
 	o->to = in_place ? o->from : malloc(o->to_n * size + 1);
+	for (size_t i = 0; k->accumulate && i < o->to_n; i++)
+		put(o->to, k->dtype, (int64_t)i, before(o, (int64_t)i));
 	k->from = o->from;
 	k->to = o->to;
 }
@@ -375,6 +398,17 @@ static void refused(struct rank *r)
 	k = (struct fo_comm_call){
 		.kind = FO_COMM_ALL_TO_ALL, .from = &a, .to = &a, .n = 1, .dtype = FO_F32, .part = part
 	};
+	NEED(fo_comm_call(c, &k) == FO_EARG);
+	k = (struct fo_comm_call){
+		.kind = FO_COMM_ALL_REDUCE, .from = &a, .to = &a, .n = 1, .dtype = FO_F32, .accumulate = true
+	};
+	NEED(fo_comm_call(c, &k) == FO_EARG);
+	k.accumulate = false;
+	k.narrow = true;
+	k.op = FO_COMM_MAX;
+	NEED(fo_comm_call(c, &k) == FO_EARG);
+	k.op = FO_COMM_SUM;
+	k.dtype = FO_F64;
 	NEED(fo_comm_call(c, &k) == FO_EARG);
 	NEED(fo_comm_split(c, -1, &out) == FO_EARG);
 }
