@@ -14,17 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-fo_status fo_pass_ddp_legal(const struct fo_program *p)
-{
-	if (p->ranks > 1 && p->run.pass.fp8)
-		return fo_hint(fo_fail(FO_EARG,
-				       "fp8 scales come from the largest numbers of one rank's rows, and %d "
-				       "ranks would have %d of them",
-				       p->ranks, p->ranks),
-			       "pass.fp8=off trains on several ranks");
-	return FO_OK;
-}
-
 /* What is complete after a slot: operands as its own block would name them. */
 struct complete {
 	struct fo_operand *arg;

@@ -48,7 +48,7 @@ const struct fo_pass fo_pass_table[] = {
 	     "a CPU it only moves bytes"),
 	PASS(fused_optimizer, "fused-optimizer", REWRITE, 1, NULL, fo_pass_fused_optimizer,
 	     "one operation steps many tensors: threads start once and share them evenly"),
-	PASS(ddp, "ddp", SCHEDULE, 25, fo_pass_ddp_legal, fo_pass_ddp,
+	PASS(ddp, "ddp", SCHEDULE, 25, NULL, fo_pass_ddp,
 	     "on several ranks: gradients are added up over all of them, in buckets, while backward goes on"),
 	PASS(zero, "zero", SCHEDULE, FO_ZERO_WEIGHTS, fo_pass_zero_legal, fo_pass_zero,
 	     "ranks of a shard group share optimizer state (1), gradients (2) and weights (3), by rows; 3 gathers "

@@ -72,7 +72,10 @@ static void add_cases(struct fo_program *p)
 		for (int kind = 0; kind < FO_OP_COUNT; kind++)
 			if (fo_op_info(kind)->cls == FO_CLASS_COMM)
 				add_case(p, block, &n, kind, g,
-					 dtype[(g + kind - (fo_op_info(kind)->wire == FO_WIRE_RECEIVE)) % 3]);
+					 fo_op_info(kind)->max ? FO_F32 /* nothing else */
+							       : dtype[(g + kind - (fo_op_info(kind)->wire ==
+										    FO_WIRE_RECEIVE)) %
+								       3]);
 	fo_slot_add(p, block, 0, 0);
 	must(fo_program_verify(p, "the test's operations"));
 	__atomic_store_n(&ones, n, __ATOMIC_RELAXED);
@@ -110,8 +113,10 @@ static double expected(int c, int rank, int place, int ranks, const int *member,
 	switch (fo_op_info(o->kind)->wire) {
 	case FO_WIRE_REDUCE_SCATTER: i += begin * COLS; /* fallthrough */
 	case FO_WIRE_ALL_REDUCE:
-		for (int r = 0; r < ranks; r++)
-			sum += (int64_t)input(c, member[r], i);
+		for (int r = 0; r < ranks; r++) {
+			int64_t v = (int64_t)input(c, member[r], i);
+			sum = r && fo_op_info(o->kind)->max ? (v > sum ? v : sum) : sum + v;
+		}
 		return (double)sum;
 	case FO_WIRE_ALL_GATHER:
 		for (int r = 0; r < ranks; r++) {

@@ -59,12 +59,6 @@ static void saw(bool it, const char *fmt, ...)
 	fail_msg("'%s' was drawn and is not in the list of what may be", name);
 }
 
-/* A pass whose field is 0 throughout, and why. */
-static bool never_drawn(const char *pass)
-{
-	return !strncmp(pass, "fp8", 3); /* refused with several ranks, and the rest of fp8 without it */
-}
-
 static const char *const plain_options[] = {
 	"tied head",
 	"untied head",
@@ -109,8 +103,6 @@ static void list_options(void)
 		may("%s", plain_options[i]);
 	for (int i = 0; i < fo_pass_fields; i++) {
 		const struct fo_pass_field *f = &fo_pass_field[i];
-		if (never_drawn(f->name))
-			continue;
 		for (int64_t v = 1; v < f->values; v++)
 			may("%s=%s", f->name, f->value[v]);
 		if (!f->values)
@@ -227,20 +219,6 @@ static void task_draw(struct task *t)
 	train_alone(&t->truth, &t->m, &low, &t->all);
 }
 
-/* The same tokens in n micro-batches. */
-static void split_batch(struct step_batch *out, const struct step_batch *all, int64_t n)
-{
-	int64_t tokens = all->seq * all->rows / n;
-	step_batch_alloc(out, all->seq, all->rows / n, n);
-	for (int64_t i = 0; i < n * tokens; i++) {
-		out->token[i] = all->token[i];
-		out->target[i] = all->target[i];
-		out->position[i] = all->position[i];
-		out->doc_start[i] = all->doc_start[i] - (int32_t)(i / tokens * tokens);
-	}
-	step_batch_count(out);
-}
-
 /* Of all meshes, one with a number of micro-batches that share the rows evenly. */
 static struct fo_mesh draw_mesh(int64_t rows, int64_t *micro)
 {
@@ -264,6 +242,8 @@ static struct fo_passes draw_passes(const struct task *t, enum fo_numerics preci
 		p.zero_prefetch = choices_draw(4);
 		p.zero_reshard = choices_draw(FO_RESHARD_COUNT);
 	}
+	if (precision != FO_PRECISION_F64)
+		choices_fp8(&p, &t->m); /* to the bit of every scale: test_fp8_ranks.c */
 	if (precision == FO_PRECISION_BF16) {
 		p.master = choices_draw(FO_MASTER_COUNT);
 		p.moments = choices_draw(FO_MOMENTS_COUNT);
@@ -425,7 +405,7 @@ static void run_case(const struct task *t, int number)
 						       FO_PRECISION_F64, FO_PRECISION_F64, FO_PRECISION_F64,
 						       FO_PRECISION_F32, FO_PRECISION_BF16 };
 	const enum fo_numerics precision = precisions[choices_draw(8)];
-	split_batch(&b, &t->all, micro);
+	step_batch_split(&b, &t->all, micro);
 	do {
 		j = job_of(&t->m, &b, mesh, draw_passes(t, precision, mesh.shard));
 		j.low.precision = precision;

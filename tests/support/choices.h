@@ -17,6 +17,8 @@ extern const struct choices_pass {
 	int n;
 } choices_pass[CHOICES_PASSES];
 struct fo_passes choices_passes(const struct fo_model *m);
+/* A recipe of fp8, or none, with its settings: perhaps not legal with what shard groups share, or in fp64. */
+void choices_fp8(struct fo_passes *p, const struct fo_model *m);
 /* "fp64, layers 2 hidden 16 ..., fuse-loss=5" */
 void choices_describe(char *text, size_t size, const struct fo_model *m, const struct fo_lowering *low);
 
