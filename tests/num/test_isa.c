@@ -168,7 +168,8 @@ static void test_bf16(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_choose), cmocka_unit_test(test_pick),
-					    cmocka_unit_test(test_passed_over), cmocka_unit_test(test_maker), cmocka_unit_test(test_bf16) };
+					    cmocka_unit_test(test_passed_over), cmocka_unit_test(test_maker),
+					    cmocka_unit_test(test_bf16) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

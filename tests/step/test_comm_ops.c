@@ -72,10 +72,9 @@ static void add_cases(struct fo_program *p)
 		for (int kind = 0; kind < FO_OP_COUNT; kind++)
 			if (fo_op_info(kind)->cls == FO_CLASS_COMM)
 				add_case(p, block, &n, kind, g,
-					 fo_op_info(kind)->max ? FO_F32 /* nothing else */
-							       : dtype[(g + kind - (fo_op_info(kind)->wire ==
-										    FO_WIRE_RECEIVE)) %
-								       3]);
+					 fo_op_info(kind)->max
+						 ? FO_F32 /* nothing else */
+						 : dtype[(g + kind - (fo_op_info(kind)->wire == FO_WIRE_RECEIVE)) % 3]);
 	fo_slot_add(p, block, 0, 0);
 	must(fo_program_verify(p, "the test's operations"));
 	__atomic_store_n(&ones, n, __ATOMIC_RELAXED);
