@@ -21,12 +21,6 @@ fo_status fo_pass_ddp_legal(const struct fo_program *p)
 		return fo_fail(FO_EARG, "gradients travel in one of %d types", FO_REDUCE_COUNT);
 	if (p->ranks > 1 && dtype == FO_REDUCE_BF16 && p->run.precision == FO_PRECISION_F64)
 		return fo_fail(FO_EARG, "gradients in fp64 do not travel as bf16");
-	if (p->ranks > 1 && p->run.pass.fp8)
-		return fo_hint(fo_fail(FO_EARG,
-				       "fp8 scales come from the largest numbers of one rank's rows, and %d "
-				       "ranks would have %d of them",
-				       p->ranks, p->ranks),
-			       "pass.fp8=off trains on several ranks");
 	return FO_OK;
 }
 

@@ -324,6 +324,31 @@ static void share_optimizer(struct zero *z)
 	sum_norms(z);
 }
 
+/* What is made of weights alone (fp8 numbers, for the next step) waits for their gathering. It comes behind the updates
+ * of all layers, so that these go on meanwhile. */
+static void derive_behind(struct fo_program *p)
+{
+	for (int b = 0, blocks = p->nblock; b < blocks; b++) {
+		char name[sizeof p->block->name];
+		int derive = -1;
+		for (int i = 0; i < p->block[b].n; i++) {
+			if (p->block[b].op[i].phase != FO_DERIVE)
+				continue;
+			if (derive < 0) {
+				snprintf(name, sizeof name, "%.16s.d", p->block[b].name);
+				derive = fo_block_add(p, name, p->block[b].role, p->block[b].unit);
+			}
+			const struct fo_op o = p->block[b].op[i];
+			fo_op_remove(p, b, i--);
+			struct fo_op *to = fo_op_clone(p, derive, p->block[derive].n, &o);
+			to->origin = to->id;
+		}
+		for (int s = 0, slots = p->nslot; derive >= 0 && s < slots; s++)
+			if (p->slot[s].block == b)
+				fo_slot_add(p, derive, p->slot[s].layer, p->slot[s].mb);
+	}
+}
+
 void fo_pass_zero(struct fo_program *p)
 {
 	struct zero z = { .p = p, .n = p->nbuf, .sums = -1 };
@@ -340,6 +365,7 @@ void fo_pass_zero(struct fo_program *p)
 	share_buffers(&z);
 	scatter_gradients(&z);
 	share_optimizer(&z);
+	derive_behind(p);
 	free(z.shared);
 	free(z.own);
 	if (p->run.pass.zero == FO_ZERO_WEIGHTS)

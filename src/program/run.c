@@ -364,7 +364,6 @@ static void check_ranks(struct fo_opt_set *s, const struct fo_run *r)
 		bool is;
 		const char *text;
 	} row[] = {
-		{ r->fp8 != FO_FP8_OFF, "pass.fp8: scales would be of one rank's rows; leave it out" },
 		{ *r->program_file != 0, "program.file: a file holds the program of one rank; leave it out" },
 		{ strcmp(r->affinity, "none") != 0, "run.affinity: it binds the threads of one rank; leave it out" },
 		{ !strncmp(r->device, "cuda", 4), "train.device=cuda: ranks compute on the processor" },

@@ -10,6 +10,12 @@
  * is: to use a pending value, but to move it or to add it to another that is equally pending; to add up over a
  * coordinate that is not pending; to add more to a sum that is not pending alike.
  *
+ * Maxima over rows (operands of type MAX: what fp8 scales are made of) are pending like sums, until a maximum over
+ * ranks has joined them; adding them up is wrong. A number may count twice in a maximum, so more may join at any time,
+ * and joining over a coordinate twice is waste and no defect. The scale of the step (type STEP) is of maxima that were
+ * joined at the end of former steps, or of the rank's own numbers where there are none: every rank's numbers go with
+ * the scale that they were cast by, so it is never pending.
+ *
  * Weights are *new* once an optimizer's rectangle or what came from ranks with one has been written. At the end of a
  * step no element that a rank holds may be old. */
 #include "program/roles.h"
@@ -24,6 +30,7 @@ enum { SHARD = 1, REPLICATE = 2 };
 
 struct state {
 	uint8_t pending, split; /* sets of coordinates */
+	bool max;               /* what is pending is a maximum, not a sum */
 	bool fresh;
 };
 
@@ -129,6 +136,7 @@ static struct state read(const struct flow *f, const struct fo_operand *a, bool 
 		any = true;
 		is.pending |= e->is.pending;
 		is.split |= e->is.split;
+		is.max |= e->is.max;
 		if (e->is.fresh)
 			fresh += (fo_min(e->r1, a->r0 + a->nr) - fo_max(e->r0, a->r0)) *
 				 (fo_min(e->c1, a->c0 + a->nc) - fo_max(e->c0, a->c0));
@@ -200,9 +208,11 @@ static uint8_t part_of(const struct flow *f, const struct fo_operand *a)
 	return 0;
 }
 
-/* Adding, and moving from one place to another: what is pending stays so. */
-static bool keeps_pending(const struct fo_op *o)
+/* Adding, moving from one place to another, and a maximum of maxima: what is pending stays so. */
+static bool keeps_pending(const struct fo_op *o, bool max)
 {
+	if (max && fo_op_family(o->kind) != FO_OPS_TRANSFER)
+		return fo_op_info(o->kind)->max;
 	return fo_op_family(o->kind) == FO_OPS_POINTWISE || fo_op_family(o->kind) == FO_OPS_TRANSFER;
 }
 
@@ -213,6 +223,12 @@ static fo_status add_up(struct flow *f, const struct fo_op *o, const struct fo_o
 	*is = read(f, a, &alike);
 	if (of_tokens(f->p, a))
 		return FO_OK; /* rows of ranks are different rows: no sum that this file knows */
+	if (is->pending && is->max != fo_op_info(o->kind)->max)
+		return wrong(f, a, is->max ? "maxima are added up" : "a sum's parts are compared", is->pending);
+	if (is->max) {
+		is->pending &= (uint8_t)~over;
+		return FO_OK;
+	}
 	if (!alike)
 		return wrong(f, a, "some of it was added up over ranks already", is->pending);
 	if (over & ~is->pending)
@@ -225,7 +241,9 @@ static fo_status add_up(struct flow *f, const struct fo_op *o, const struct fo_o
 static fo_status add_or_write(struct flow *f, const struct fo_operand *a, struct state is)
 {
 	bool alike, known = false;
-	if (a->access == FO_ACC) {
+	if (a->access == FO_ACC && is.max) {
+		is.pending |= read(f, a, &alike).pending;
+	} else if (a->access == FO_ACC) {
 		struct state was = read(f, a, &alike);
 		for (int x = f->head[instance_of(f, a)]; x >= 0; x = f->part[x].next)
 			known |= overlaps(&f->part[x], a);
@@ -298,7 +316,7 @@ static fo_status visit_comm(struct flow *f, const struct fo_op *o)
 
 /* What operands that are read say of what is made of them. */
 struct inputs {
-	bool tokens;
+	bool tokens, max; /* max: what is pending are maxima */
 	uint8_t pending;
 	struct {
 		int32_t nr, nc;
@@ -321,9 +339,13 @@ static fo_status look_at_inputs(struct flow *f, const struct fo_op *o, struct in
 			continue;
 		}
 		struct state is = read(f, a, &alike);
-		if (is.pending && (!keeps_pending(o) || !alike))
-			return wrong(f, a, "it is used before it is added up over ranks", is.pending);
-		if (pending && is.pending != in->pending)
+		if (is.pending && (!keeps_pending(o, is.max) || (!alike && !is.max)))
+			return wrong(f, a,
+				     is.max ? "it is used before ranks join their maxima"
+					    : "it is used before it is added up over ranks",
+				     is.pending);
+		in->max |= is.pending && is.max;
+		if (pending && !in->max && is.pending != in->pending)
 			return wrong(f, a, "it and another operand are sums over other ranks", is.pending);
 		in->pending |= is.pending;
 		pending = in->pending != 0;
@@ -332,19 +354,23 @@ static fo_status look_at_inputs(struct flow *f, const struct fo_op *o, struct in
 		in->in[in->n].nc = a->nc;
 		in->in[in->n++].split = is.split ? is.split : part_of(f, a);
 	}
-	if (pending && (whole || in->tokens))
+	if (pending && !in->max && (whole || in->tokens))
 		return wrong(f, &o->arg[0], "a part of a sum over ranks meets what is none", in->pending);
 	return FO_OK;
 }
 
-static struct state made(const struct flow *f, const struct inputs *in, const struct fo_operand *a)
+static struct state made(const struct flow *f, const struct inputs *in, const struct fo_op *o, int operand)
 {
-	struct state is = { .pending = in->tokens ? f->all : in->pending };
+	const struct fo_operand *a = &o->arg[operand];
+	const int type = fo_op_info(o->kind)->operand[fo_op_operand_row(o->kind, operand)].type;
+	struct state is = { .pending = in->tokens ? f->all : in->pending, .max = type == FO_TYPE_MAX };
+	if (type == FO_TYPE_STEP)
+		return (struct state){ 0 };
 	for (int i = 0; i < in->n; i++) {
 		bool alike = in->in[i].nr == a->nr && in->in[i].nc == a->nc;
 		is.split |= alike ? in->in[i].split : 0;
 		/* A sum over elements of which each rank has a part. */
-		is.pending |= !alike && a->access == FO_ACC ? in->in[i].split : 0;
+		is.pending |= !alike && (a->access == FO_ACC || is.max) ? in->in[i].split : 0;
 	}
 	return is;
 }
@@ -360,7 +386,7 @@ static fo_status visit(struct flow *f, const struct fo_op *o)
 			erase(f, instance_of(f, a), a);
 		if (!fo_access_writes(a->access) || of_tokens(f->p, a))
 			continue;
-		struct state is = made(f, &in, a);
+		struct state is = made(f, &in, o, i);
 		is.fresh = updates;
 		FO_TRY(add_or_write(f, a, is));
 	}

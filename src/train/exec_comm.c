@@ -29,7 +29,7 @@ static struct fo_comm_call call_of(const struct fo_call *c, int k, const struct 
 	if (fo_op_info(c->kind)->per_tensor)
 		to = from;
 	struct fo_comm_call call = { .kind = (enum fo_comm_kind)(wire - 1),
-				     .op = FO_COMM_SUM,
+				     .op = fo_op_info(c->kind)->max ? FO_COMM_MAX : FO_COMM_SUM,
 				     .from = from->data,
 				     .to = to->data,
 				     .n = elements(from),
