@@ -157,6 +157,7 @@ static fo_status make_rank(struct rank *r)
 {
 	struct fo_exec_options o = r->team->options;
 	o.links = &r->links;
+	o.state = NULL; /* rank 0's */
 	FO_TRY(fo_store_new(&r->store, &r->program));
 	return fo_exec_new(&r->exec, &r->program, r->store, &o, r->team->port, &r->ports, NULL);
 }
