@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* strsignal */
 #include "record/rank_where.h"
 
 #include "base/clock.h"
@@ -22,6 +23,8 @@ enum fo_rank_health fo_rank_health(const struct fo_rank_seen *r, double bound)
 		return r->error == FO_ECOMM ? FO_HEALTH_ECHO : FO_HEALTH_FAILED;
 	if (fo_rank_phase_ended(r->phase))
 		return FO_HEALTH_ENDED;
+	if (r->end.known)
+		return r->end.told ? FO_HEALTH_ECHO : FO_HEALTH_GONE;
 	if (r->alive == FO_RANK_GONE)
 		return FO_HEALTH_GONE;
 	if (r->alive == FO_RANK_STOPPED)
@@ -173,6 +176,20 @@ static int awaited(const struct fo_ranks_seen *s, double least)
 	return s->ranks > 1 ? at : -1;
 }
 
+static void say_gone(const struct fo_rank_seen *r, const char *place, const char *doing, char *text, size_t size)
+{
+	const struct fo_rank_end *e = &r->end;
+	if (e->known && e->memory)
+		snprintf(text, size, "was killed by the system for lack of memory (%s): %s", place, doing);
+	else if (e->known && e->signal)
+		snprintf(text, size, "was killed by signal %d, %s (%s): %s", e->signal, strsignal(e->signal), place,
+			 doing);
+	else if (e->known)
+		snprintf(text, size, "ended with exit code %d and without a word (%s): %s", e->code, place, doing);
+	else
+		snprintf(text, size, "ended without a word (%s): %s", place, doing);
+}
+
 int fo_ranks_cause(const struct fo_ranks_seen *s, double bound, double least, char *text, size_t size)
 {
 	char place[200], doing[600];
@@ -193,8 +210,11 @@ int fo_ranks_cause(const struct fo_ranks_seen *s, double bound, double least, ch
 		snprintf(text, size, "has had no heartbeat for %.1f s (%s): %s", r->age, place, doing);
 		break;
 	case FO_HEALTH_STOPPED: snprintf(text, size, "is stopped by a signal (%s): %s", place, doing); break;
-	case FO_HEALTH_GONE: snprintf(text, size, "ended without a word (%s): %s", place, doing); break;
+	case FO_HEALTH_GONE: say_gone(r, place, doing, text, size); break;
 	case FO_HEALTH_ECHO:
+		snprintf(text, size, "%s (%s): %s", r->end.told ? "was told to end" : "failed", place,
+			 r->end.told ? doing : r->text);
+		break;
 	case FO_HEALTH_FAILED: snprintf(text, size, "failed (%s): %s", place, r->text); break;
 	default: snprintf(text, size, "is what the others wait for (%s): %s", place, doing); break;
 	}
