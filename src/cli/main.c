@@ -25,7 +25,7 @@ const struct fo_command *const fo_commands[] = {
 	&fo_cmd_demo,         &fo_cmd_data,
 	&fo_cmd_data_prepare, &fo_cmd_data_train_tokenizer,
 	&fo_cmd_data_inspect, &fo_cmd_generate,
-	&fo_cmd_eval,
+	&fo_cmd_eval,         &fo_cmd_launch,
 #endif
 	&fo_cmd_init,         &fo_cmd_config,
 	&fo_cmd_ops,          &fo_cmd_program,
