@@ -1,6 +1,7 @@
 #include "train/member.h"
 
 #include "pass/pass.h"
+#include "record/rank_state.h"
 
 #include <string.h>
 
@@ -55,6 +56,7 @@ static fo_status make(struct fo_member *m, const void *bytes, size_t n, struct f
 	o.mac = NULL;
 	o.cuda = NULL;
 	o.batch = NULL;
+	o.state = m->state;
 	FO_TRY(fo_store_new(&m->store, &m->program));
 	FO_TRY(fo_exec_new(&m->exec, &m->program, m->store, &o, m->port, &m->ports, NULL));
 	made.memory = fo_exec_memory(m->exec);
@@ -76,7 +78,10 @@ static fo_status run_step(struct fo_member *m, const void *bytes, size_t n, stru
 	int32_t step;
 	(void)out;
 	take_numbers(m, bytes, &step);
-	return fo_exec_step(m->exec, step);
+	fo_rank_state_step(m->state, step + 1, ((const struct fo_task_step *)bytes)->steps);
+	FO_TRY(fo_exec_step(m->exec, step));
+	fo_rank_state_phase(m->state, FO_RANK_BETWEEN);
+	return FO_OK;
 }
 
 static fo_status find_fault(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)
@@ -137,6 +142,7 @@ fo_status fo_member_work(struct fo_member *m, enum fo_task task, const void *byt
 	if (st == FO_OK)
 		return FO_OK;
 	fo_err_save(&out->error, st);
+	fo_rank_state_failed(m->state, st, fo_err_text());
 	fo_comm_abort(m->world); /* nobody waits for this rank */
 	return st;
 }

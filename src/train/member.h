@@ -20,6 +20,7 @@ struct fo_member {
 	struct fo_program program;
 	struct fo_store *store;
 	struct fo_exec *exec;
+	struct fo_rank_state *state; /* what others see of it; NULL: nothing */
 	struct fo_ports ports; /* batch: the caller's, where the rank has no loader of its own */
 };
 
@@ -55,6 +56,8 @@ struct fo_task_made {
 };
 struct fo_task_step {
 	int32_t step;
+	int64_t steps; /* of the run; 0: not known */
+	int64_t batch; /* the loader's number of it */
 	double hyper[FO_HYPER_COUNT];
 };
 /* Where ranks share a process they do such a task one after the other on the caller's thread. */

@@ -70,6 +70,9 @@ fo_status fo_team_open(struct fo_team **out, const struct fo_program *first, con
 	t->ranks = first->ranks;
 	t->made = fo_xmalloc((size_t)t->ranks * sizeof *t->made);
 	FO_TRY(fo_carrier_threads(&t->carrier, t->ranks, &o->local, port));
+	for (int i = 1; i < t->ranks && o->state; i++)
+		if (fo_rank_state_open_beside(&member(t, i)->state, o->state, i) != FO_OK)
+			fo_err_clear(); /* nobody sees what it does */
 	FO_TRY(build_all(t));
 	FO_TRY(link_all(t));
 	return make_all(t, o);
@@ -183,7 +186,9 @@ void fo_team_close(struct fo_team *t)
 static fo_status begin(struct fo_team *t, enum fo_task task, const struct fo_ports *ports, int32_t step,
 		       struct fo_task_step *what)
 {
-	*what = (struct fo_task_step){ .step = step };
+	*what = (struct fo_task_step){ .step = step,
+				       .steps = ports->steps,
+				       .batch = ports->batch ? ports->batch->step : -1 };
 	memcpy(what->hyper, ports->hyper, sizeof what->hyper);
 	for (int i = 1; i < t->ranks; i++)
 		member(t, i)->ports.batch = ports->batch;
