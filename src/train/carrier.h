@@ -28,10 +28,15 @@ FO_CHECKED fo_status fo_carrier_end(struct fo_carrier *c, fo_status own);
 FO_CHECKED fo_status fo_carrier_do(struct fo_carrier *c, enum fo_task task, const void *bytes, size_t n);
 /* Of all errors the cause: the first that is no echo of another; -1: none. */
 int fo_carrier_cause(const struct fo_answer *answer, int ranks);
-void fo_carrier_close(struct fo_carrier *c); /* NULL: nothing; what ranks own is closed by FO_TASK_CLOSE */
+void fo_carrier_close(struct fo_carrier *c); /* NULL: nothing; what ranks own is closed by FO_TASK_CLOSE before */
 
 /* Ranks as threads of this process. local: links between them. Closed with fo_carrier_close, whatever was returned. */
 FO_CHECKED fo_status fo_carrier_threads(struct fo_carrier **out, int ranks, const struct fo_comm_local *local,
 					fo_port_fn *port);
+/* Ranks as processes: rank 0's end, and what all others do until FO_TASK_END comes. tasks: a communicator of all ranks
+ * for nothing else, whose abort is not that of m->world. */
+void fo_carrier_processes(struct fo_carrier **out, struct fo_member *self, struct fo_comm *tasks);
+/* Returns rank 0's status at the end of the job, with m->ended true; or why its tasks come no more. */
+FO_CHECKED fo_status fo_carrier_serve(struct fo_member *m, struct fo_comm *tasks);
 
 #endif

@@ -93,7 +93,8 @@ static fo_status end(struct fo_carrier *c)
 	const int cause = fo_carrier_cause(c->answer, c->ranks);
 	if (cause < 0)
 		return FO_OK;
-	return fo_wrap(fo_err_raise(&c->answer[cause].error), "rank %d of %d", cause, c->ranks);
+	fo_member_name(&c->member[cause], &c->answer[cause].error);
+	return fo_err_raise(&c->answer[cause].error);
 }
 
 static void close_threads(struct fo_carrier *c)
@@ -108,7 +109,6 @@ static void close_threads(struct fo_carrier *c)
 			pthread_join(t->seat[i].thread, NULL);
 	for (int i = 0; i < c->ranks; i++) {
 		fo_rank_state_close(c->member[i].state, c->answer[i].error.st);
-		fo_links_close(&c->member[i].links);
 		fo_comm_close(c->member[i].world);
 	}
 	pthread_cond_destroy(&t->changed);

@@ -1,4 +1,4 @@
-#include "train/member.h"
+#include "train/member_int.h"
 
 #include "pass/pass.h"
 #include "record/rank_state.h"
@@ -19,6 +19,17 @@ fo_status fo_answer_get(const struct fo_answer *a, void *bytes, size_t n)
 		return fo_fail(FO_EBUG, "a rank answers %zu bytes where %zu are expected", a->n, n);
 	memcpy(bytes, a->bytes, n);
 	return FO_OK;
+}
+
+void fo_member_name(const struct fo_member *m, struct fo_err *e)
+{
+	if (e->st == FO_OK)
+		return;
+	fo_err_raise(e);
+	if (*m->host)
+		fo_err_save(e, fo_wrap(e->st, "rank %d of %d on host %s", m->number, m->ranks, m->host));
+	else
+		fo_err_save(e, fo_wrap(e->st, "rank %d of %d", m->number, m->ranks));
 }
 
 /* ---- tasks ---- */
@@ -78,6 +89,7 @@ static fo_status run_step(struct fo_member *m, const void *bytes, size_t n, stru
 	int32_t step;
 	(void)out;
 	take_numbers(m, bytes, &step);
+	FO_TRY(fo_member_next_batch(m, ((const struct fo_task_step *)bytes)->batch));
 	fo_rank_state_step(m->state, step + 1, ((const struct fo_task_step *)bytes)->steps);
 	FO_TRY(fo_exec_step(m->exec, step));
 	fo_rank_state_phase(m->state, FO_RANK_BETWEEN);
@@ -100,12 +112,24 @@ static fo_status close_own(struct fo_member *m, const void *bytes, size_t n, str
 	(void)n;
 	(void)bytes;
 	(void)out;
+	fo_loader_close(m->loader);
 	fo_exec_free(m->exec);
+	fo_links_close(&m->links);
 	fo_store_free(m->store);
 	fo_program_fini(&m->program);
+	m->loader = NULL;
 	m->exec = NULL;
 	m->store = NULL;
 	m->program = (struct fo_program){ 0 };
+	return FO_OK;
+}
+
+static fo_status finish(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)
+{
+	(void)bytes;
+	(void)n;
+	(void)out;
+	m->ended = true;
 	return FO_OK;
 }
 
@@ -114,7 +138,7 @@ _Static_assert(sizeof(struct fo_exec_fault) <= FO_ANSWER_BYTES && sizeof(struct 
 enum { ANY = -1 };
 static const struct {
 	const char *name;
-	fo_status (*fn)(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out);
+	fo_task_fn *fn;
 	size_t bytes; /* that belong to it; ANY: it looks at their number itself */
 	/* What lowering and planning took and gave back serves the next rank, where threads of their own would each
 	 * keep as much. */
@@ -126,6 +150,15 @@ static const struct {
 	[FO_TASK_STEP] = { "step", run_step, sizeof(struct fo_task_step), false },
 	[FO_TASK_FIND_FAULT] = { "find-fault", find_fault, sizeof(struct fo_task_step), false },
 	[FO_TASK_CLOSE] = { "close", close_own, 0, false },
+	[FO_TASK_FOLDER] = { "folder", fo_member_folder, sizeof(struct fo_task_folder), false },
+	[FO_TASK_PEAK] = { "peak", fo_member_peak, sizeof(struct fo_task_peak), false },
+	[FO_TASK_DATA] = { "data", fo_member_data, sizeof(struct fo_task_data), false },
+	[FO_TASK_LOADER] = { "loader", fo_member_loader, sizeof(struct fo_task_loader), false },
+	[FO_TASK_WEIGHTS] = { "weights", fo_member_weights, 0, false },
+	[FO_TASK_COLLECT] = { "collect", fo_member_collect, 0, false },
+	[FO_TASK_CLOCK] = { "clock", fo_member_clock, 0, false },
+	[FO_TASK_TIMELINE] = { "timeline", fo_member_timeline, sizeof(struct fo_task_timeline), false },
+	[FO_TASK_END] = { "end", finish, sizeof(struct fo_err), false },
 };
 
 bool fo_task_in_turn(enum fo_task task) { return row[task].in_turn; }

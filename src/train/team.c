@@ -5,7 +5,8 @@
 #include "base/mem.h"
 #include "pass/pass.h"
 #include "program/roles.h"
-#include "train/carrier.h"
+#include "record/rank_state.h"
+#include "train/member_int.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,8 @@
 struct fo_team {
 	const struct fo_program *first;
 	int ranks;
-	struct fo_carrier *carrier;
+	struct fo_processes *processes; /* NULL: threads */
+	struct fo_carrier *carrier;     /* the processes', or the team's own */
 	struct fo_task_made *made; /* of each rank but the first */
 };
 
@@ -25,24 +27,61 @@ static struct fo_member *member(const struct fo_team *t, int i) { return &t->car
 
 /* ---- a job's life ---- */
 
+/* Rank i's program, made here: that of a process, which has made its own. */
+static fo_status build_here(const struct fo_team *t, int i, struct fo_program *out)
+{
+	struct fo_lowering low = t->first->run;
+	low.mesh.rank = i;
+	return fo_pass_build(out, &t->first->model, &low);
+}
+
+/* Unlike programs come from unlike machines or libraries, as the program's file is the same. */
+static fo_status check_hash(const struct fo_team *t, int i, const struct fo_program *p)
+{
+	uint64_t hash;
+	FO_TRY(fo_answer_get(&t->carrier->answer[i], &hash, sizeof hash));
+	if (hash == fo_program_hash(p))
+		return FO_OK;
+	return fo_fail(FO_EBUG, "rank %d of %d on host %.63s has made another program than rank 0 makes for it", i,
+		       t->ranks, t->processes->place[i].host);
+}
+
 /* Programs that do not fit together would hang, or train something else. */
 static fo_status check_together(const struct fo_team *t)
 {
 	struct fo_roles roles = { 0 };
+	struct fo_program *own = fo_xmalloc((size_t)t->ranks * sizeof *own); /* of processes */
 	fo_status st = FO_OK;
 	for (int i = 0; i < t->ranks && st == FO_OK; i++) {
+		const struct fo_program *p = t->first;
 		bool kept;
-		st = fo_roles_add(&roles, i ? &member(t, i)->program : t->first, &kept);
+		if (i && t->processes) {
+			st = build_here(t, i, p = &own[i]);
+			if (st == FO_OK)
+				st = check_hash(t, i, p);
+		} else if (i) {
+			p = &member(t, i)->program;
+		}
+		if (st == FO_OK)
+			st = fo_roles_add(&roles, p, &kept);
+		if (p == &own[i] && (st != FO_OK || !kept))
+			fo_program_fini(&own[i]);
 	}
 	if (st == FO_OK)
 		st = fo_roles_verify(&roles, t->first->run.rows * t->ranks);
 	fo_roles_fini(&roles);
+	for (int i = 0; i < t->ranks; i++)
+		fo_program_fini(&own[i]);
+	free(own);
 	return st;
 }
 
 static fo_status build_all(struct fo_team *t)
 {
-	const struct fo_task_build what = { .model = t->first->model, .run = t->first->run };
+	struct fo_task_build what;
+	memset(&what, 0, sizeof what); /* what lies between its members travels too */
+	what.model = t->first->model;
+	what.run = t->first->run;
 	FO_TRY(fo_carrier_do(t->carrier, FO_TASK_BUILD, &what, sizeof what));
 	return check_together(t);
 }
@@ -62,17 +101,27 @@ static fo_status make_all(struct fo_team *t, const struct fo_exec_options *o)
 	return FO_OK;
 }
 
-fo_status fo_team_open(struct fo_team **out, const struct fo_program *first, const struct fo_exec_options *o,
-		       fo_port_fn *port)
+static fo_status open_threads(struct fo_team *t, const struct fo_exec_options *o, fo_port_fn *port)
 {
-	struct fo_team *t = *out = fo_xmalloc(sizeof *t);
-	t->first = first;
-	t->ranks = first->ranks;
-	t->made = fo_xmalloc((size_t)t->ranks * sizeof *t->made);
 	FO_TRY(fo_carrier_threads(&t->carrier, t->ranks, &o->local, port));
 	for (int i = 1; i < t->ranks && o->state; i++)
 		if (fo_rank_state_open_beside(&member(t, i)->state, o->state, i) != FO_OK)
 			fo_err_clear(); /* nobody sees what it does */
+	return FO_OK;
+}
+
+fo_status fo_team_open(struct fo_team **out, const struct fo_program *first, const struct fo_exec_options *o,
+		       fo_port_fn *port, struct fo_processes *p)
+{
+	struct fo_team *t = *out = fo_xmalloc(sizeof *t);
+	t->first = first;
+	t->ranks = first->ranks;
+	t->processes = p;
+	t->made = fo_xmalloc((size_t)t->ranks * sizeof *t->made);
+	if (p)
+		t->carrier = p->carrier;
+	else
+		FO_TRY(open_threads(t, o, port));
 	FO_TRY(build_all(t));
 	FO_TRY(link_all(t));
 	return make_all(t, o);
@@ -80,16 +129,40 @@ fo_status fo_team_open(struct fo_team **out, const struct fo_program *first, con
 
 struct fo_links *fo_team_links(struct fo_team *t) { return &t->carrier->self->links; }
 
-/* Rank i's store; own: rank 0's. */
-static struct fo_store *store_of(struct fo_team *t, int i, struct fo_store *own)
+/* Calls fn with each rank's rows: a rank's own store, or one of this process that they come from or go to. */
+static fo_status with_rows(struct fo_team *t, int i, bool send, struct fo_store *whole)
 {
-	return i ? member(t, i)->store : own;
+	struct fo_program p;
+	struct fo_store *rows = NULL;
+	FO_TRY(build_here(t, i, &p));
+	fo_status st = fo_store_new(&rows, &p);
+	if (st == FO_OK && send)
+		st = fo_store_copy(rows, whole);
+	if (st == FO_OK)
+		st = fo_member_move(t->carrier->self->world, rows, i, send);
+	if (st == FO_OK && !send)
+		st = fo_store_copy(whole, rows);
+	fo_store_free(rows);
+	fo_program_fini(&p);
+	return st;
+}
+
+static fo_status copy_to_processes(struct fo_team *t, const struct fo_store *from, struct fo_store *own)
+{
+	fo_status st = own == from ? FO_OK : fo_store_copy(own, from);
+	FO_TRY(st);
+	FO_TRY(fo_carrier_begin(t->carrier, FO_TASK_WEIGHTS, NULL, 0));
+	for (int i = 1; i < t->ranks && st == FO_OK; i++)
+		st = with_rows(t, i, true, (struct fo_store *)(uintptr_t)from);
+	return fo_carrier_end(t->carrier, st);
 }
 
 fo_status fo_team_copy(struct fo_team *t, const struct fo_store *from, struct fo_store *own)
 {
+	if (t && t->processes)
+		return copy_to_processes(t, from, own);
 	for (int i = 0; t && i < t->ranks; i++) {
-		struct fo_store *to = store_of(t, i, own);
+		struct fo_store *to = i ? member(t, i)->store : own;
 		if (to == from)
 			continue;
 		FO_TRY(fo_store_copy(to, from));
@@ -102,14 +175,23 @@ fo_status fo_team_copy(struct fo_team *t, const struct fo_store *from, struct fo
 fo_status fo_team_collect(struct fo_team *t, struct fo_store *to, struct fo_store *own)
 {
 	/* Ranks of one shard group have all of it between them. */
-	for (int i = 0; i < fo_mesh_group(&t->first->run.mesh, FO_GROUP_SHARD, NULL, NULL); i++)
-		FO_TRY(fo_store_copy(to, store_of(t, i, own)));
-	return FO_OK;
+	const int shards = fo_mesh_group(&t->first->run.mesh, FO_GROUP_SHARD, NULL, NULL);
+	FO_TRY(fo_store_copy(to, own));
+	if (!t->processes) {
+		for (int i = 1; i < shards; i++)
+			FO_TRY(fo_store_copy(to, member(t, i)->store));
+		return FO_OK;
+	}
+	fo_status st = FO_OK;
+	FO_TRY(fo_carrier_begin(t->carrier, FO_TASK_COLLECT, NULL, 0));
+	for (int i = 1; i < shards && st == FO_OK; i++)
+		st = with_rows(t, i, false, to);
+	return fo_carrier_end(t->carrier, st);
 }
 
 void fo_team_memory(const struct fo_team *t, struct fo_memory *m)
 {
-	for (int i = 1; t && i < t->ranks; i++) {
+	for (int i = 1; t && !t->processes && i < t->ranks; i++) {
 		const struct fo_memory *one = &t->made[i].memory;
 		m->arena += one->arena;
 		m->persistent += one->persistent;
@@ -124,7 +206,7 @@ void fo_team_memory(const struct fo_team *t, struct fo_memory *m)
 int64_t fo_team_beside_bytes(const struct fo_team *t)
 {
 	int64_t sum = 0;
-	for (int i = 1; t && i < t->ranks; i++)
+	for (int i = 1; t && !t->processes && i < t->ranks; i++)
 		sum += t->made[i].timeline_bytes + t->made[i].memory.tables;
 	return sum;
 }
@@ -143,6 +225,23 @@ static fo_status remove_others(const char *dir, int ranks)
 	return st;
 }
 
+static fo_status write_others(struct fo_team *t, const struct fo_timeline *own, const char *dir)
+{
+	fo_status st = FO_OK;
+	FO_TRY(fo_carrier_begin(t->carrier, FO_TASK_CLOCK, NULL, 0));
+	for (int i = 1; i < t->ranks && st == FO_OK; i++)
+		st = fo_member_ask_clock(t->carrier->self->world, i);
+	FO_TRY(fo_carrier_end(t->carrier, st));
+	struct fo_task_timeline *what = fo_xmalloc(sizeof *what);
+	what->begun_unix_ns = own->whose.begun_unix_ns;
+	what->origin_ns = own->origin_ns;
+	st = fo_fs_whole_path(dir, what->dir, sizeof what->dir);
+	if (st == FO_OK)
+		st = fo_carrier_do(t->carrier, FO_TASK_TIMELINE, what, sizeof *what);
+	free(what);
+	return st;
+}
+
 fo_status fo_team_write_timelines(struct fo_team *t, struct fo_exec *e, const struct fo_program *first, const char *dir)
 {
 	struct fo_timeline *own = fo_exec_timeline(e);
@@ -153,7 +252,9 @@ fo_status fo_team_write_timelines(struct fo_team *t, struct fo_exec *e, const st
 	own->whose = (struct fo_timeline_whose){ .begun_unix_ns = (int64_t)(fo_clock_unix() * 1e9 - ago) };
 	if (gethostname(own->whose.host, sizeof own->whose.host - 1))
 		own->whose.host[0] = 0;
-	for (int i = 1; t && i < t->ranks && st == FO_OK; i++) {
+	if (t && t->processes)
+		st = write_others(t, own, dir);
+	for (int i = 1; t && !t->processes && i < t->ranks && st == FO_OK; i++) {
 		struct fo_timeline *other = fo_exec_timeline(member(t, i)->exec);
 		other->whose = own->whose;
 		other->origin_ns = own->origin_ns;
@@ -171,11 +272,17 @@ fo_status fo_team_write_timelines(struct fo_team *t, struct fo_exec *e, const st
 
 void fo_team_close(struct fo_team *t)
 {
+	struct fo_err error; /* that ends the run: it stays */
 	if (!t)
 		return;
-	if (fo_carrier_do(t->carrier, FO_TASK_CLOSE, NULL, 0) != FO_OK)
-		fo_err_clear();
-	fo_carrier_close(t->carrier);
+	fo_err_save(&error, FO_EBUG);
+	if (fo_carrier_begin(t->carrier, FO_TASK_CLOSE, NULL, 0) == FO_OK) {
+		fo_links_close(&t->carrier->self->links);
+		(void)fo_carrier_end(t->carrier, FO_OK);
+	}
+	if (!t->processes) /* which go on */
+		fo_carrier_close(t->carrier);
+	(void)fo_err_raise(&error);
 	free(t->made);
 	free(t);
 }
@@ -190,7 +297,7 @@ static fo_status begin(struct fo_team *t, enum fo_task task, const struct fo_por
 				       .steps = ports->steps,
 				       .batch = ports->batch ? ports->batch->step : -1 };
 	memcpy(what->hyper, ports->hyper, sizeof what->hyper);
-	for (int i = 1; i < t->ranks; i++)
+	for (int i = 1; i < t->ranks && !t->processes; i++)
 		member(t, i)->ports.batch = ports->batch;
 	return fo_carrier_begin(t->carrier, task, what, sizeof *what);
 }

@@ -98,10 +98,15 @@ static fo_status open_plan(struct fo_session *s)
 	if (!dry) {
 		FO_TRY(fo_folder_lock(&set->folder, set->run->data));
 		open_rank_state(set);
+		if (set->hooks->processes)
+			FO_TRY(fo_processes_folder(set->hooks->processes, set->run->dir));
 		FO_TRY(fo_setup_has_weights(set));
 	}
 	FO_TRY(fo_setup_check_weights(set));
-	if (set->cuda || !dry)
+	if (set->hooks->processes && !dry)
+		FO_TRY(fo_processes_peak(set->hooks->processes, fo_run_precision(set->run), set->step.options.threads,
+					 &set->peak));
+	else if (set->cuda || !dry)
 		fo_train_peak(set->cuda, fo_run_precision(set->run), set->step.options.threads, &set->peak);
 	if (!dry) {
 		FO_TRY(fo_setup_data(set));
