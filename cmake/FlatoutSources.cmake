@@ -45,6 +45,7 @@ function(fo_modules)
 		endif()
 		file(GLOB_RECURSE files CONFIGURE_DEPENDS "${root}/${module}/*.c")
 		list(FILTER files EXCLUDE REGEX "/src/[a-z]+/onefile/") # cmake/FlatoutStatic.cmake
+		list(FILTER files EXCLUDE REGEX "/src/comm/mpi_plugin/") # cmake/FlatoutMpi.cmake
 		if(NOT FLATOUT_ENGINE)
 			list(FILTER files EXCLUDE REGEX "/src/[a-z]+/engine/")
 		endif()

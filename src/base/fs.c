@@ -272,6 +272,18 @@ bool fo_fs_is_dir(const char *path)
 	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+fo_status fo_fs_whole_path(const char *path, char *out, size_t size)
+{
+	char *real = realpath(path, NULL);
+	if (!real)
+		return fo_fs_refuse("find", path, errno);
+	const size_t n = strlen(real) + 1;
+	if (n <= size)
+		memcpy(out, real, n);
+	free(real);
+	return n <= size ? FO_OK : fo_fail(FO_EARG, "the path of '%s' is longer than %zu bytes", path, size);
+}
+
 struct names {
 	char **v;
 	size_t n, room;

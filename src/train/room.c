@@ -102,6 +102,7 @@ struct maker {
 	const struct fo_choice *choice;   /* the newest */
 	int64_t (*need)(const void *ctx); /* bytes of what was made last */
 	fo_status (*again)(void *ctx, int64_t reserve);
+	int64_t ranks; /* that take so much */
 };
 
 static fo_status settle(const struct maker *m, const struct fo_run *r, int64_t have)
@@ -110,7 +111,7 @@ static fo_status settle(const struct maker *m, const struct fo_run *r, int64_t h
 		int64_t budget = fo_room_budget(r, have), need = m->need(m->ctx);
 		if (!budget || need <= budget)
 			break;
-		FO_TRY(m->again(m->ctx, need - m->choice->bytes * r->ranks));
+		FO_TRY(m->again(m->ctx, need - m->choice->bytes * m->ranks));
 	}
 	return FO_OK;
 }
@@ -125,6 +126,8 @@ static fo_status build_evaluation(struct fo_program *out, const struct fo_run *r
 }
 
 /* ---- a step ---- */
+
+int fo_room_step_ranks_here(const struct fo_room_step *s) { return s->processes ? 1 : (int)s->run->ranks; }
 
 struct fo_memory fo_room_step_memory(const struct fo_room_step *s)
 {
@@ -148,6 +151,7 @@ fo_status fo_room_step_programs(struct fo_room_step *s, int64_t reserve)
 {
 	const struct fo_choose_rates *device = NULL;
 	struct fo_choose_rates rates;
+	const int ranks = fo_room_step_ranks_here(s);
 	if (s->given)
 		return build_evaluation(&s->eval_program, s->run, &s->model, &s->program);
 	if (s->options.cuda) {
@@ -156,7 +160,7 @@ fo_status fo_room_step_programs(struct fo_room_step *s, int64_t reserve)
 	}
 	/* Each rank has its share of the memory. */
 	fo_status st = fo_pass_choose_run(s->open ? s->open : s->run, &s->model,
-					  fo_room_budget(s->run, s->have) / s->run->ranks, reserve / s->run->ranks,
+					  fo_room_budget(s->run, s->have) / ranks, reserve / ranks,
 					  device, &s->choice);
 	if (st != FO_OK && st != FO_ENOMEM)
 		return st;
@@ -208,8 +212,8 @@ static fo_status make_executors(struct fo_room_step *s)
 	}
 	train.batch = s->batch;
 	if (s->program.ranks > 1) {
-		train.threads = fo_team_threads(s->options.threads, s->program.ranks);
-		FO_TRY(fo_team_open(&s->team, &s->program, &train, s->port));
+		train.threads = fo_team_threads(s->options.threads, fo_room_step_ranks_here(s));
+		FO_TRY(fo_team_open(&s->team, &s->program, &train, s->port, s->processes));
 		train.links = fo_team_links(s->team);
 	}
 	FO_TRY(make_stores(s));
@@ -235,7 +239,7 @@ static fo_status step_again(void *ctx, int64_t reserve)
 fo_status fo_room_step_executors(struct fo_room_step *s)
 {
 	FO_TRY(make_executors(s));
-	return settle(&(struct maker){ s, &s->choice, step_need, step_again }, s->run, s->have);
+	return settle(&(struct maker){ s, &s->choice, step_need, step_again, fo_room_step_ranks_here(s) }, s->run, s->have);
 }
 
 /* Bytes that a run may take: free memory of the device less its reserve, or of this machine (c NULL); 0: not known. */
@@ -348,7 +352,7 @@ static fo_status make(void *ctx, int64_t reserve)
 static fo_status make_that_fits(struct planned *p)
 {
 	FO_TRY(make(p, 0));
-	FO_TRY(settle(&(struct maker){ p, &p->choice, need_of, make }, p->r, p->have));
+	FO_TRY(settle(&(struct maker){ p, &p->choice, need_of, make, p->r->ranks }, p->r, p->have));
 	int64_t may = fo_room_allowed(p->r, p->have);
 	return need_of(p) <= may ? FO_OK : does_not_fit(&p->program, need_of(p), may);
 }

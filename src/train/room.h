@@ -32,7 +32,8 @@ int64_t fo_room_budget(const struct fo_run *r, int64_t have);
 struct fo_room_step {
 	const struct fo_run *run;       /* limits, precision, evaluation */
 	const struct fo_run *open;      /* the run whose open choices are made; NULL: run */
-	struct fo_exec_options options; /* threads: of all ranks together */
+	struct fo_exec_options options; /* threads: of all ranks of this process together */
+	struct fo_processes *processes; /* that ranks are; NULL: threads of this one */
 	fo_exec_batch_fn *batch;        /* of the step's executor; evaluation looks at no next batch */
 	fo_port_fn *port;
 	void *ctx, *eval_ctx;               /* of the ports */
@@ -63,7 +64,9 @@ FO_CHECKED fo_status fo_room_step_programs(struct fo_room_step *s, int64_t reser
  * `beside`) is known once executors are there: where both are too much, programs and executors are made again with less
  * for the program, a few times at most. FO_ENOMEM on a device that cannot hold the program. */
 FO_CHECKED fo_status fo_room_step_executors(struct fo_room_step *s);
-/* Memory of the step's executors, of all ranks together. */
+/* Ranks that this process has the memory and the threads of. */
+int fo_room_step_ranks_here(const struct fo_room_step *s);
+/* Memory of the step's executors, of all ranks of this process together. */
 struct fo_memory fo_room_step_memory(const struct fo_room_step *s);
 /* Bytes that the step takes: of the device, or of the host. */
 int64_t fo_room_step_need(const struct fo_room_step *s);

@@ -134,7 +134,18 @@ static fo_status read_program(struct fo_setup *s)
 
 int64_t fo_setup_free(const struct fo_setup *s)
 {
+	if (s->hooks->processes)
+		return fo_processes_memory(s->hooks->processes);
 	return s->cuda ? s->device_free - s->device_reserve : fo_memory_available();
+}
+
+/* What all ranks of this process use is what the peak is of: each has at least one, and all have the same number. */
+static int choose_threads(const struct fo_setup *s)
+{
+	const int given = (int)s->run->threads, ranks = fo_room_step_ranks_here(&s->step);
+	if (s->hooks->processes)
+		return given ? given : fo_processes_threads(s->hooks->processes);
+	return ranks * fo_team_threads(given ? given : fo_cpu_threads(), ranks);
 }
 
 fo_status fo_setup_programs(struct fo_setup *s)
@@ -144,10 +155,8 @@ fo_status fo_setup_programs(struct fo_setup *s)
 	p->run = s->run;
 	p->open = &s->choosing;
 	p->options.cuda = s->cuda;
-	p->options.threads = s->run->threads ? (int)s->run->threads : fo_cpu_threads();
-	/* What all ranks use is what the peak is of: each has at least one, and all have the same number. */
-	if (s->run->ranks > 1)
-		p->options.threads = (int)s->run->ranks * fo_team_threads(p->options.threads, (int)s->run->ranks);
+	p->processes = s->hooks->processes;
+	p->options.threads = choose_threads(s);
 	p->options.local.bytes_s = s->run->link_gbps * 1e9 / 8;
 	p->options.local.latency_s = s->run->link_us * 1e-6;
 	FO_TRY(fo_run_model(s->run, &p->model));
@@ -183,7 +192,12 @@ struct fo_batch_shape fo_setup_shape(const struct fo_setup *s, const struct fo_p
 fo_status fo_setup_loader(const struct fo_setup *s, const struct fo_loader_state *from, struct fo_loader **out)
 {
 	struct fo_batch_shape shape = fo_setup_shape(s, &s->step.program);
-	return fo_loader_open(out, &s->corpus.train, &shape, from, fo_tokenizer_eos(s->corpus.tokenizer));
+	const int32_t pad = fo_tokenizer_eos(s->corpus.tokenizer);
+	if (s->hooks->processes) {
+		FO_TRY(fo_processes_loader(s->hooks->processes, &shape, from, pad));
+		shape.own_rows = s->step.program.run.rows;
+	}
+	return fo_loader_open(out, &s->corpus.train, &shape, from, pad);
 }
 
 int64_t fo_setup_loader_bytes(const struct fo_setup *s)
@@ -191,7 +205,7 @@ int64_t fo_setup_loader_bytes(const struct fo_setup *s)
 	enum { TOKEN_BYTES = 16, STEPS = 3 }; /* four int32 each; steps that are alive at once (data.h) */
 	const struct fo_room_step *p = &s->step;
 	struct fo_batch_shape shape = fo_setup_shape(s, &p->program);
-	int64_t step = p->program.tokens * p->program.ranks * p->program.run.micro_batches * TOKEN_BYTES,
+	int64_t step = p->program.tokens * fo_room_step_ranks_here(p) * p->program.run.micro_batches * TOKEN_BYTES,
 		eval = p->eval_program.tokens * TOKEN_BYTES * s->eval_batches,
 		order = fo_loader_order_bytes(&s->corpus.train, &shape);
 	return (int64_t)fo_pages_size((size_t)(STEPS * step + order)) + eval +
@@ -243,7 +257,7 @@ fo_status fo_setup_data(struct fo_setup *s)
 	int64_t most = s->corpus.val.tokens / s->step.eval_program.tokens;
 	if (s->eval_batches > most)
 		s->eval_batches = most > 0 ? most : s->corpus.val.tokens > 1;
-	return FO_OK;
+	return h->processes ? fo_processes_data(h->processes, s->corpus.dir, s->corpus.train.checksum) : FO_OK;
 }
 
 /* ---- executors ---- */
@@ -263,9 +277,11 @@ fo_status fo_setup_executors(struct fo_setup *s)
 	p->options.timeline_steps = FO_TIMELINE_STEPS;
 	p->options.timed_every = (int)(s->run->timed_every < INT32_MAX ? s->run->timed_every : INT32_MAX);
 	FO_TRY(fo_isa_choose(&p->options.isa));
+	if (p->processes)
+		p->options.isa = fo_processes_isa(p->processes, p->options.isa);
 	if (s->run->inputs_ahead)
 		p->batch = fo_ports_batch;
-	s->ports.ranks = p->program.ranks;
+	s->ports.ranks = fo_room_step_ranks_here(p); /* a process's loader has no rows of others */
 	p->port = fo_ports_serve;
 	p->ctx = &s->ports;
 	p->eval_ctx = &s->eval_ports;

@@ -98,10 +98,15 @@ static fo_status open_plan(struct fo_session *s)
 	if (!dry) {
 		FO_TRY(fo_folder_lock(&set->folder, set->run->data));
 		open_rank_state(set);
+		if (set->hooks->processes)
+			FO_TRY(fo_processes_folder(set->hooks->processes, set->run->dir));
 		FO_TRY(fo_setup_has_weights(set));
 	}
 	FO_TRY(fo_setup_check_weights(set));
-	if (set->cuda || !dry)
+	if (set->hooks->processes && !dry)
+		FO_TRY(fo_processes_peak(set->hooks->processes, fo_run_precision(set->run), set->step.options.threads,
+					 &set->peak));
+	else if (set->cuda || !dry)
 		fo_train_peak(set->cuda, fo_run_precision(set->run), set->step.options.threads, &set->peak);
 	if (!dry) {
 		FO_TRY(fo_setup_data(set));
@@ -174,6 +179,7 @@ static fo_status feed(struct fo_session *s, struct fo_step_run *ran)
 	struct fo_ports *ports = &s->set.ports;
 	FO_TRY(fo_loader_next(s->loader, &ran->batch, &ran->wait_ns));
 	ports->batch = ran->batch;
+	ports->steps = s->set.run->steps;
 	ports->loader = s->meta.step + 1 < s->set.run->steps ? s->loader : NULL;
 	set_hyper(s, ran->batch);
 	return FO_OK;

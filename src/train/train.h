@@ -26,6 +26,7 @@
 #include "train/device.h"
 #include "train/event.h"
 #include "train/exec.h"
+#include "train/processes.h"
 
 #include <signal.h>
 
@@ -76,6 +77,7 @@ struct fo_train_hooks {
 	bool dry_run;                     /* return after FO_EVENT_PLAN */
 	const char *run_json;             /* JSON that goes into run.json: options, version; may be NULL */
 	const struct fo_opt_set *options; /* of the run: none may contradict program.file; may be NULL */
+	struct fo_processes *processes;   /* that the run's ranks are, joined; NULL: threads of this process */
 	const char *version;              /* of the program, as other tools shall name it; may be NULL */
 };
 

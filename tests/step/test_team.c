@@ -61,7 +61,7 @@ static void job_new(struct job *j)
 	low.mesh.replicate = RANKS;
 	must(fo_pass_build(&j->p, &m, &low));
 	must(fo_store_new(&j->store, &j->p));
-	must(fo_team_open(&j->team, &j->p, &o, serve));
+	must(fo_team_open(&j->team, &j->p, &o, serve, NULL));
 	o.links = fo_team_links(j->team);
 	must(fo_exec_new(&j->exec, &j->p, j->store, &o, serve, &j->ports, NULL));
 	fo_store_init(j->store, &j->p, 1);

@@ -190,7 +190,7 @@ static void check_one(struct one *o, int rank, int ranks)
 static void many_calls(struct rank *r)
 {
 	int rank = fo_comm_rank(r->c), ranks = fo_comm_ranks(r->c);
-	int64_t bytes = fo_comm_local_received(r->c);
+	int64_t bytes = fo_comm_received(r->c);
 	for (uint64_t round = 0; round < ROUNDS; round++) {
 		struct one one[AT_ONCE];
 		for (uint64_t i = 0; i < AT_ONCE; i++) {
@@ -211,7 +211,7 @@ static void many_calls(struct rank *r)
 		for (int i = 0; i < AT_ONCE; i++)
 			check_one(&one[i], rank, ranks);
 	}
-	NEED(fo_comm_local_received(r->c) == bytes);
+	NEED(fo_comm_received(r->c) == bytes);
 }
 
 static void test_kinds(void **state)

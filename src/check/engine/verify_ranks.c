@@ -88,7 +88,7 @@ static fo_status run_job(struct job *j, const struct text *text, int ranks, enum
 		low.mesh.replicate = ranks;
 	FO_TRY(fo_pass_build(&j->program, &model, &low));
 	if (ranks > 1) {
-		FO_TRY(fo_team_open(&j->team, &j->program, &o, fo_ports_serve));
+		FO_TRY(fo_team_open(&j->team, &j->program, &o, fo_ports_serve, NULL));
 		o.links = fo_team_links(j->team);
 	}
 	FO_TRY(fo_store_new(&j->store, &j->program));
