@@ -77,6 +77,11 @@ endfunction()
 include(FlatoutSoftCuda)
 list(APPEND FO_TEST_ENV "FLATOUT_SOFT_CUDA=${FO_SOFT_CUDA}")
 
+# Ranks that are processes: the plugin of this build.
+if(TARGET flatout_mpi)
+	list(APPEND FO_TEST_ENV "FLATOUT_MPI_PLUGIN=$<TARGET_FILE:flatout_mpi>")
+endif()
+
 file(GLOB_RECURSE support CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/tests/support/*.c")
 fo_test_files(support ${support})
 fo_library(fo_test_support ${support})

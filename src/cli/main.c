@@ -232,9 +232,14 @@ static bool wants_json(const struct fo_opt_set *s)
 
 /* A command that printed its result as JSON prints no second object: the error is on standard error. */
 static bool json_printed;
+/* A rank of a job whose first rank says why it ended. */
+static bool silent;
 
 static fo_status run_command(const struct fo_command *c, int argc, char **argv)
 {
+	fo_status served;
+	if (c->serve && c->serve(&served, &silent))
+		return served;
 	if (c->run)
 		return c->run(argc, argv);
 	struct fo_opt_set s;
@@ -322,7 +327,7 @@ static void *run_program(void *arguments)
 		fo_err_raise(&why);
 	else
 		st = written;
-	if (st != FO_OK && (st != FO_ENUMERIC || *fo_err_text())) /* a finding is no error (fo_cli_found) */
+	if (st != FO_OK && !silent && (st != FO_ENUMERIC || *fo_err_text())) /* a finding is no error (fo_cli_found) */
 		report(st, json && !json_printed);
 	a->code = close_output(fo_status_exit_code(st));
 	return NULL;

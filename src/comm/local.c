@@ -327,7 +327,8 @@ static fo_status start(struct fo_comm *c, const struct fo_comm_call *k, struct f
 /* ---- moving ---- */
 
 /* Adds elements [begin, begin + n) of all ranks' input, in the order of ranks. */
-static void add_part(const struct end *e, const struct op *o, const struct fo_comm_call *k, int64_t begin, int64_t n, char *to)
+static void add_part(const struct end *e, const struct op *o, const struct fo_comm_call *k, int64_t begin, int64_t n,
+		     char *to)
 {
 	for (int m = 0; m < o->members; m++)
 		e->from[m] = (const char *)o->member[m].call.from + (size_t)begin * fo_dtype_bytes(k->dtype);

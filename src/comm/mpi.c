@@ -54,7 +54,8 @@ static void look_for_news(struct fo_mpi_job *job)
 	const int64_t now = fo_now_ns();
 	struct fo_mpi_fault fault;
 	bool came = false;
-	if (now - atomic_load(&job->asked_ns) < NEWS_NS || atomic_load(&job->ended) || pthread_mutex_trylock(&job->lock))
+	if (now - atomic_load(&job->asked_ns) < NEWS_NS || atomic_load(&job->ended) ||
+	    pthread_mutex_trylock(&job->lock))
 		return;
 	atomic_store(&job->asked_ns, now);
 	if (!job->mpi->test(job->news, &came, &fault) && came) {
@@ -219,11 +220,10 @@ static fo_status split(struct fo_comm *c, int colour, struct fo_comm **out)
 		return fo_mpi_failed(job, error, "split a group of ranks");
 	struct fo_mpi_end *e = new_end(job, comm, rank, ranks);
 	const int32_t self = job->world.rank;
-	fo_status st = fo_comm_call(&e->base, &(struct fo_comm_call){ .kind = FO_COMM_ALL_GATHER,
-								       .from = &self,
-								       .to = e->rank_of,
-								       .n = 1,
-								       .dtype = FO_I32 });
+	fo_status st = fo_comm_call(
+		&e->base,
+		&(struct fo_comm_call){
+			.kind = FO_COMM_ALL_GATHER, .from = &self, .to = e->rank_of, .n = 1, .dtype = FO_I32 });
 	if (st != FO_OK) {
 		fo_comm_close(&e->base);
 		return st;
@@ -238,17 +238,19 @@ static fo_status compare(const struct fo_mpi_world *w, const struct fo_comm_laun
 {
 	const char *made_for = process.mpi->made_for;
 	if (w->one_thread)
-		return fo_hint(fo_fail(FO_EUNSUPPORTED,
-				       "%s allows calls from one thread alone, and a rank's thread of communication needs to "
-				       "call it, too",
-				       made_for),
-			       "build MPI with support for threads (MPI_THREAD_SERIALIZED or more)");
+		return fo_hint(
+			fo_fail(FO_EUNSUPPORTED,
+				"%s allows calls from one thread alone, and a rank's thread of communication needs to "
+				"call it, too",
+				made_for),
+			"build MPI with support for threads (MPI_THREAD_SERIALIZED or more)");
 	if (l->ranks == w->ranks)
 		return FO_OK;
-	return fo_hint(fo_fail(FO_ECOMM, "%s started %d processes, and MPI (%s) finds %d", l->by ? l->by : "no launcher",
-			       l->ranks, made_for, w->ranks),
-		       "the launcher and the plugin need the same MPI: start with that one's mpirun, or name a plugin that "
-		       "was made for this one in FLATOUT_MPI_PLUGIN");
+	return fo_hint(
+		fo_fail(FO_ECOMM, "%s started %d processes, and MPI (%s) finds %d", l->by ? l->by : "no launcher",
+			l->ranks, made_for, w->ranks),
+		"the launcher and the plugin need the same MPI: start with that one's mpirun, or name a plugin that "
+		"was made for this one in FLATOUT_MPI_PLUGIN");
 }
 
 /* The lock of the process is held. */

@@ -49,8 +49,8 @@ struct fo_mpi_op {
 	char *memory; /* of those; NULL: it waits for a place, or needs none */
 	size_t room;  /* of memory of its own */
 	char *own;
-	bool waits;       /* for a place */
-	int64_t bytes;    /* that this rank receives */
+	bool waits;        /* for a place */
+	int64_t bytes;     /* that this rank receives */
 	const void **from; /* room for a pointer per rank */
 };
 
@@ -88,7 +88,7 @@ static char *place_for(const struct fo_mpi_op *o, const struct slot *s, int rank
 static void describe(const struct fo_mpi_end *e, const struct fo_mpi_op *o, char *out, size_t size)
 {
 	const int64_t n = between_two(&o->call) || o->call.kind == FO_COMM_BROADCAST ? o->call.n
-										    : o->begin[e->base.ranks];
+										     : o->begin[e->base.ranks];
 	snprintf(out, size, "%s of %lld %s", fo_comm_kind_name(o->call.kind), (long long)n,
 		 fo_dtype_name[o->call.dtype]);
 }
@@ -100,11 +100,12 @@ static fo_status explain(const struct fo_mpi_end *e, const struct fo_mpi_op *o, 
 	describe(e, o, call, sizeof call);
 	const int peer = fault && fault->peer >= 0 ? e->rank_of[fault->peer] : -1;
 	if (!error)
-		return fo_fail(FO_ECOMM,
-			       "rank %d of %d: %s: rank %d sent %lld bytes where %lld were expected: it calls something "
-			       "else",
-			       e->job->world.rank, e->job->world.ranks, call, peer, (long long)fault->got,
-			       (long long)fault->expected);
+		return fo_fail(
+			FO_ECOMM,
+			"rank %d of %d: %s: rank %d sent %lld bytes where %lld were expected: it calls something "
+			"else",
+			e->job->world.rank, e->job->world.ranks, call, peer, (long long)fault->got,
+			(long long)fault->expected);
 	if (peer >= 0)
 		snprintf(doing, sizeof doing, "%s with rank %d", call, peer);
 	else
@@ -114,7 +115,9 @@ static fo_status explain(const struct fo_mpi_end *e, const struct fo_mpi_op *o, 
 
 static int tag_of(const struct fo_mpi_op *o, const struct slot *s)
 {
-	return o->tag + (int)(s - o->slot) * 2 + s->round;
+	/* What a rank sends down in its second round is the first of those below. */
+	const int round = o->call.kind == FO_COMM_BROADCAST ? FIRST : s->round;
+	return o->tag + (int)(s - o->slot) * 2 + round;
 }
 
 static fo_status send(struct fo_mpi_end *e, struct fo_mpi_op *o, struct slot *s, int to, const void *memory, int64_t n)
@@ -328,7 +331,7 @@ static void divide(struct fo_mpi_end *e, struct fo_mpi_op *o)
 		most = 0;
 	for (int r = 0; r < ranks; r++) {
 		int64_t n = k->kind == FO_COMM_ALL_REDUCE ? k->n * (r + 1) / ranks - o->begin[r]
-			    : k->part			  ? k->part[r]
+			    : k->part                     ? k->part[r]
 							  : k->n;
 		o->begin[r + 1] = o->begin[r] + n;
 		most = fo_max(most, n);
@@ -347,8 +350,9 @@ static void divide(struct fo_mpi_end *e, struct fo_mpi_op *o)
 static int next_tag(struct fo_mpi_end *e, const struct fo_comm_call *k)
 {
 	const int64_t each = 2 * DEPTH, numbers = ((int64_t)e->job->world.tag_most + 1) / (2 * each);
-	int64_t *count = k->kind == FO_COMM_SEND ? &e->sent[k->peer] : k->kind == FO_COMM_RECV ? &e->got[k->peer]
-											       : &e->calls;
+	int64_t *count = k->kind == FO_COMM_SEND   ? &e->sent[k->peer]
+			 : k->kind == FO_COMM_RECV ? &e->got[k->peer]
+						   : &e->calls;
 	return (int)(((*count)++ % numbers * 2 + between_two(k)) * each);
 }
 

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* sched_setaffinity */
 /* Tasks of a rank that is a process: what it has of its own where threads share rank 0's, and its place among hosts. */
 #include "train/member_int.h"
 

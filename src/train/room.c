@@ -160,8 +160,7 @@ fo_status fo_room_step_programs(struct fo_room_step *s, int64_t reserve)
 	}
 	/* Each rank has its share of the memory. */
 	fo_status st = fo_pass_choose_run(s->open ? s->open : s->run, &s->model,
-					  fo_room_budget(s->run, s->have) / ranks, reserve / ranks,
-					  device, &s->choice);
+					  fo_room_budget(s->run, s->have) / ranks, reserve / ranks, device, &s->choice);
 	if (st != FO_OK && st != FO_ENOMEM)
 		return st;
 	if (st == FO_ENOMEM)
@@ -239,7 +238,8 @@ static fo_status step_again(void *ctx, int64_t reserve)
 fo_status fo_room_step_executors(struct fo_room_step *s)
 {
 	FO_TRY(make_executors(s));
-	return settle(&(struct maker){ s, &s->choice, step_need, step_again, fo_room_step_ranks_here(s) }, s->run, s->have);
+	return settle(&(struct maker){ s, &s->choice, step_need, step_again, fo_room_step_ranks_here(s) }, s->run,
+		      s->have);
 }
 
 /* Bytes that a run may take: free memory of the device less its reserve, or of this machine (c NULL); 0: not known. */

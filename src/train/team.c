@@ -18,7 +18,7 @@ struct fo_team {
 	int ranks;
 	struct fo_processes *processes; /* NULL: threads */
 	struct fo_carrier *carrier;     /* the processes', or the team's own */
-	struct fo_task_made *made; /* of each rank but the first */
+	struct fo_task_made *made;      /* of each rank but the first */
 };
 
 int fo_team_threads(int threads, int ranks) { return threads / ranks > 1 ? threads / ranks : 1; }
@@ -56,7 +56,8 @@ static fo_status check_together(const struct fo_team *t)
 		const struct fo_program *p = t->first;
 		bool kept;
 		if (i && t->processes) {
-			st = build_here(t, i, p = &own[i]);
+			st = build_here(t, i, &own[i]);
+			p = &own[i];
 			if (st == FO_OK)
 				st = check_hash(t, i, p);
 		} else if (i) {
@@ -278,7 +279,8 @@ void fo_team_close(struct fo_team *t)
 	fo_err_save(&error, FO_EBUG);
 	if (fo_carrier_begin(t->carrier, FO_TASK_CLOSE, NULL, 0) == FO_OK) {
 		fo_links_close(&t->carrier->self->links);
-		(void)fo_carrier_end(t->carrier, FO_OK);
+		if (fo_carrier_end(t->carrier, FO_OK) != FO_OK)
+			fo_err_clear();
 	}
 	if (!t->processes) /* which go on */
 		fo_carrier_close(t->carrier);

@@ -17,7 +17,7 @@ struct fo_mpi_batch {
 		int peer;
 		bool receive, exact; /* exact: all bytes must come */
 		int64_t bytes;
-	} *message;
+	} * message;
 };
 
 /* With MPI_THREAD_SERIALIZED one thread may call at a time. */
@@ -197,8 +197,9 @@ static int receive(struct fo_mpi_batch *b, void *comm, void *to, int64_t bytes, 
 	int error = end(MPI_Irecv(to, (int)bytes, MPI_BYTE, peer < 0 ? MPI_ANY_SOURCE : peer, tag, *(MPI_Comm *)comm,
 				  &b->request[b->n]));
 	if (!error)
-		b->message[b->n++] =
-			(struct message){ .peer = peer, .receive = true, .exact = peer >= 0, .bytes = bytes };
+		b->message[b->n++] = (struct message){
+			.peer = peer, .receive = true, .exact = peer >= 0, .bytes = bytes
+		};
 	return error;
 }
 

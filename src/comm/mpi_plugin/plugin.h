@@ -27,8 +27,8 @@ struct fo_mpi_world {
 struct fo_mpi_batch;
 /* What went wrong with a message of a batch. */
 struct fo_mpi_fault {
-	int peer;     /* -1: nothing is wrong, or it is not known with whom */
-	bool receive; /* it was to come from there */
+	int peer;              /* -1: nothing is wrong, or it is not known with whom */
+	bool receive;          /* it was to come from there */
 	int64_t got, expected; /* bytes; got -1: not known */
 };
 
