@@ -68,9 +68,10 @@ static void take(struct fo_launch_said *s, const char *line)
 	} else if (s->block || begins(line, equals) || begins(line, "=   ") || begins(line, "YOUR APPLICATION TERM") ||
 		   begins(line, "This typically refers to a problem") || begins(line, "Please see the FAQ page") ||
 		   begins(line, "[proxy:") || begins(line, "[mpiexec@") || begins(line, "ssh: ") ||
-		   begins(line, "flatout: ") || begins(line, "hint: ") ||
-		   strstr(line, "more processes have sent help") || strstr(line, "orte_base_help_aggregate") ||
-		   strstr(line, "total processes failed to start") || strstr(line, "total processes killed")) {
+		   begins(line, "flatout: ") || begins(line, "hint: ") || begins(line, "mpirun: Forwarding signal") ||
+		   begins(line, "stopping as soon as all is saved") || strstr(line, "more processes have sent help") ||
+		   strstr(line, "orte_base_help_aggregate") || strstr(line, "total processes failed to start") ||
+		   strstr(line, "total processes killed")) {
 		hold(s, line);
 	} else {
 		fprintf(stderr, "%s\n", line);
