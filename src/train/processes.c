@@ -198,7 +198,8 @@ void fo_processes_close(struct fo_processes *p, fo_status st)
 		fo_shard_close(&p->self.shard);
 	if (error.st != FO_OK)
 		fo_err_raise(&error);
-	fo_rank_state_close(p->self.state, st);
+	if (p->self.number) /* rank 0's is the run's */
+		fo_rank_state_close(p->self.state, st);
 	fo_comm_close(p->self.world);
 	fo_comm_close(p->tasks);
 	free(p->place);

@@ -123,6 +123,7 @@ fo_status fo_team_open(struct fo_team **out, const struct fo_program *first, con
 		t->carrier = p->carrier;
 	else
 		FO_TRY(open_threads(t, o, port));
+	t->carrier->self->state = o->state;
 	FO_TRY(build_all(t));
 	FO_TRY(link_all(t));
 	return make_all(t, o);

@@ -98,7 +98,7 @@ static fo_status open_plan(struct fo_session *s)
 	if (!dry) {
 		FO_TRY(fo_folder_lock(&set->folder, set->run->data));
 		open_rank_state(set);
-		if (set->hooks->processes)
+		if (set->hooks->processes && set->folder.lock >= 0) /* else there is no text to train on */
 			FO_TRY(fo_processes_folder(set->hooks->processes, set->run->dir));
 		FO_TRY(fo_setup_has_weights(set));
 	}
