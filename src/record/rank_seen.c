@@ -58,13 +58,13 @@ static fo_status read_bytes(int fd, struct fo_rank_bytes *b, struct fo_rank_seen
 	return FO_OK;
 }
 
-static void take_lane(const struct fo_rank_lane_bytes *l, int64_t beat_ns, bool torn, struct fo_lane_seen *out)
+static void take_lane(const struct fo_rank_lane_bytes *l, bool torn, struct fo_lane_seen *out)
 {
 	memset(out, 0, sizeof *out);
 	TEXT(l->name, out->name);
 	out->torn = torn || l->does >= FO_LANE_DOES;
 	out->does = l->does < FO_LANE_DOES ? (enum fo_lane_does)l->does : FO_LANE_UNUSED;
-	out->seconds = out->torn ? NAN : seconds(l->since_ns, beat_ns);
+	out->since_ns = out->torn ? 0 : l->since_ns;
 	out->instance = out->torn ? -1 : l->instance;
 	out->layer = out->torn ? -1 : l->layer;
 	out->mb = out->torn ? -1 : l->mb;
@@ -87,13 +87,17 @@ static void take(const struct fo_rank_bytes *b, struct fo_rank_seen *out)
 	TEXT(b->job, out->job);
 	TEXT(b->program, out->program);
 	out->phase = b->phase < FO_RANK_PHASES ? (enum fo_rank_phase)b->phase : FO_RANK_STARTING;
-	out->phase_seconds = seconds(b->phase_ns, b->beat_ns);
 	out->step = b->step > 0 ? b->step : 0;
 	out->steps = b->steps > 0 ? b->steps : 0;
 	out->beats = b->beats;
 	out->error = b->has_error && b->error > FO_OK && b->error <= FO_EBUG ? (fo_status)b->error : FO_OK;
 	if (b->has_error)
 		TEXT(b->text, out->text);
+	out->end.known = b->has_end;
+	out->end.signal = b->end_signal < 128 ? (int)b->end_signal : 0;
+	out->end.code = (int)(b->end_code & 255);
+	out->end.told = b->end_told;
+	out->end.memory = b->end_memory;
 }
 
 /* What the system says, where it is the one under which the rank ran. */
@@ -114,6 +118,16 @@ static void ask(const struct fo_rank_bytes *b, struct fo_rank_seen *out)
 		out->alive = FO_RANK_GONE;
 	else
 		out->alive = state == 'T' || state == 't' ? FO_RANK_STOPPED : FO_RANK_ALIVE;
+}
+
+/* How long it has done what it does: until now where it runs under this system, else until its last heartbeat. */
+static void count(const struct fo_rank_bytes *b, struct fo_rank_seen *out)
+{
+	const bool now = out->here && out->alive != FO_RANK_GONE && !fo_rank_phase_ended(out->phase);
+	const int64_t until = now ? fo_now_ns() : b->beat_ns;
+	out->phase_seconds = seconds(b->phase_ns, until);
+	for (int l = 0; l < out->lanes; l++)
+		out->lane[l].seconds = seconds(out->lane[l].since_ns, until);
 }
 
 void fo_rank_state_read(const char *path, struct fo_rank_seen *out)
@@ -142,7 +156,7 @@ void fo_rank_state_read(const char *path, struct fo_rank_seen *out)
 		for (int l = 0; st == FO_OK && l < FO_RANK_LANES; l++) {
 			bool whole = first.lane[l].turn == then.lane[l].turn && first.lane[l].turn % 2 == 0;
 			if (!taken[l])
-				take_lane(&first.lane[l], then.beat_ns, !whole, &out->lane[l]);
+				take_lane(&first.lane[l], !whole, &out->lane[l]);
 			taken[l] |= whole;
 			left += !taken[l];
 		}
@@ -153,6 +167,8 @@ void fo_rank_state_read(const char *path, struct fo_rank_seen *out)
 	out->lanes = st == FO_OK ? FO_RANK_LANES : 0;
 	if (st == FO_OK)
 		ask(&then, out);
+	if (st == FO_OK)
+		count(&then, out);
 	close(fd);
 }
 

@@ -355,3 +355,47 @@ void fo_rank_state_lane(struct fo_rank_state *s, int lane, const char *name, enu
 	put_text(l->group, FO_RANK_WORDS(sizeof l->group), o->group);
 	atomic_store_explicit(&l->turn, atomic_load_explicit(&l->turn, memory_order_relaxed) + 1, memory_order_release);
 }
+
+/* ---- the end, as the parent saw it ---- */
+
+/* The file, if it is this job's; -1. */
+static int open_own(const char *path, const struct fo_rank_bytes *own)
+{
+	struct fo_rank_bytes there;
+	int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+	if (fd >= 0 && pread(fd, (void *)&there, sizeof there, 0) == (ssize_t)sizeof there &&
+	    !memcmp(there.magic, FO_RANK_MAGIC, sizeof there.magic) && !memcmp(there.job, own->job, sizeof own->job))
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
+fo_status fo_rank_state_ended(const char *dir, int rank, int ranks, const struct fo_rank_end *e)
+{
+	enum { BEGIN = offsetof(struct fo_rank_bytes, has_end), END = offsetof(struct fo_rank_bytes, spare3) };
+	struct fo_arena a = { 0 };
+	struct fo_rank_bytes own;
+	memset((void *)&own, 0, sizeof own);
+	fill(&own, rank, ranks);
+	own.has_end = 1;
+	own.end_signal = (uint32_t)e->signal;
+	own.end_code = (uint32_t)e->code;
+	own.end_told = e->told;
+	own.end_memory = e->memory;
+	const char *path = fo_rank_state_path(&a, dir, rank);
+	int fd = open_own(path, &own);
+	fo_status st = FO_OK;
+	if (fd >= 0) {
+		if (pwrite(fd, (const char *)&own + BEGIN, END - BEGIN, BEGIN) != END - BEGIN)
+			st = fo_fs_refuse("write", path, errno);
+	} else {
+		st = fo_fs_mkdirs(fo_arena_printf(&a, "%s/ranks", dir));
+		if (st == FO_OK)
+			st = fo_fs_write_atomic(path, (const void *)&own, sizeof own);
+	}
+	if (fd >= 0)
+		close(fd);
+	fo_arena_fini(&a);
+	return st;
+}

@@ -65,12 +65,24 @@ struct fo_rank_op {
 void fo_rank_state_lane(struct fo_rank_state *s, int lane, const char *name, enum fo_lane_does does,
 			const struct fo_rank_op *o, int64_t now_ns);
 
+/* How a rank's process ended, as its parent saw it. */
+struct fo_rank_end {
+	bool known;
+	int signal, code; /* signal 0: it exited with that code */
+	bool told;        /* the parent had been told to end it: no cause, but an effect */
+	bool memory;      /* the system killed a process of this control group for lack of memory meanwhile */
+};
+/* For that parent: writes it into the file of this job and rank, or makes one that says that the
+ * rank was starting. FO_EIO. */
+FO_CHECKED fo_status fo_rank_state_ended(const char *dir, int rank, int ranks, const struct fo_rank_end *e);
+
 /* ---- reading ---- */
 
 struct fo_lane_seen {
 	enum fo_lane_does does;
-	bool torn;      /* it changed while it was read: nothing but its name counts */
-	double seconds; /* since then, up to the heartbeat, by the rank's own clock */
+	bool torn; /* it changed while it was read: nothing but its name counts */
+	int64_t since_ns;
+	double seconds; /* since then; up to the heartbeat where the rank is not under this system; NAN */
 	int32_t instance, layer, mb;
 	char op[48], block[48], phase[24], group[24], name[24];
 };
@@ -84,12 +96,13 @@ struct fo_rank_seen {
 	int64_t pid, begun_unix_ns;
 	char host[80], job[80], program[48]; /* program: the binary's build id, "" not known */
 	enum fo_rank_phase phase;
-	double phase_seconds; /* in it, up to the heartbeat, by the rank's own clock */
+	double phase_seconds; /* in it, counted as those of a lane */
 	int64_t step, steps;  /* 0: none so far */
 	uint64_t beats;       /* heartbeats so far */
 	bool here;            /* it was written under this system: alive and age are known */
 	double age;           /* seconds since the heartbeat; NAN */
 	enum fo_rank_alive alive;
+	struct fo_rank_end end;
 	fo_status error; /* FO_OK: none */
 	char text[640];  /* of the error */
 	int lanes;

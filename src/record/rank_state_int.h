@@ -39,7 +39,10 @@ struct fo_rank_bytes {
 	_Atomic uint32_t has_error;
 	uint32_t error; /* a status of ours */
 	char text[512];
-	char spare3[120];
+	/* Written by the parent of the rank's process, where `flatout launch` started it. */
+	_Atomic uint32_t has_end;
+	uint32_t end_signal, end_code, end_told, end_memory, spare4;
+	char spare3[96];
 	struct fo_rank_lane_bytes lane[FO_RANK_LANES];
 };
 _Static_assert(offsetof(struct fo_rank_bytes, beats) == 320 && offsetof(struct fo_rank_bytes, text) == 392 &&
