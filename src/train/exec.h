@@ -14,6 +14,7 @@
 #include "kernel/cuda/cuda.h"
 #include "kernel/kernel.h"
 #include "program/program.h"
+#include "record/rank_state.h"
 #include "timeline/timeline.h"
 #include "train/links.h"
 
@@ -91,6 +92,8 @@ struct fo_exec_options {
 	int timed_every;
 	fo_exec_batch_fn *batch; /* device, may be NULL: the next step's batch is copied there while a step runs */
 	struct fo_links *links;  /* to the other ranks; NULL where there are none. They outlive the executor */
+	struct fo_rank_state
+		*state;          /* where lanes say what they do (processor); NULL: nowhere. It outlives the executor */
 	bool eager;              /* device: operations are launched one by one, never replayed as a graph */
 };
 

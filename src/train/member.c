@@ -1,0 +1,148 @@
+#include "train/member.h"
+
+#include "pass/pass.h"
+#include "record/rank_state.h"
+
+#include <string.h>
+
+/* ---- answers ---- */
+
+void fo_answer_put(struct fo_answer *a, const void *bytes, size_t n)
+{
+	a->n = n < sizeof a->bytes ? n : sizeof a->bytes;
+	memcpy(a->bytes, bytes, a->n);
+}
+
+fo_status fo_answer_get(const struct fo_answer *a, void *bytes, size_t n)
+{
+	if (a->n != n)
+		return fo_fail(FO_EBUG, "a rank answers %zu bytes where %zu are expected", a->n, n);
+	memcpy(bytes, a->bytes, n);
+	return FO_OK;
+}
+
+/* ---- tasks ---- */
+
+static fo_status build(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)
+{
+	(void)n;
+	const struct fo_task_build *t = bytes;
+	struct fo_lowering low = t->run;
+	low.mesh.rank = m->number;
+	m->ports.rank = m->number;
+	m->ports.ranks = m->ranks;
+	FO_TRY(fo_pass_build(&m->program, &t->model, &low));
+	const uint64_t hash = fo_program_hash(&m->program);
+	fo_answer_put(out, &hash, sizeof hash);
+	return FO_OK;
+}
+
+static fo_status link_up(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)
+{
+	(void)n;
+	(void)bytes;
+	(void)out;
+	return fo_links_open(&m->links, m->world, &m->program);
+}
+
+static fo_status make(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)
+{
+	(void)n;
+	struct fo_exec_options o;
+	struct fo_task_made made;
+	memcpy(&o, bytes, sizeof o);
+	/* Addresses mean nothing to another rank. */
+	o.links = &m->links;
+	o.mac = NULL;
+	o.cuda = NULL;
+	o.batch = NULL;
+	o.state = m->state;
+	FO_TRY(fo_store_new(&m->store, &m->program));
+	FO_TRY(fo_exec_new(&m->exec, &m->program, m->store, &o, m->port, &m->ports, NULL));
+	made.memory = fo_exec_memory(m->exec);
+	made.timeline_bytes = (int64_t)fo_pages_size(fo_exec_timeline(m->exec)->bytes);
+	fo_answer_put(out, &made, sizeof made);
+	return FO_OK;
+}
+
+static void take_numbers(struct fo_member *m, const void *bytes, int32_t *step)
+{
+	const struct fo_task_step *t = bytes;
+	memcpy(m->ports.hyper, t->hyper, sizeof t->hyper);
+	*step = t->step;
+}
+
+static fo_status run_step(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)
+{
+	(void)n;
+	int32_t step;
+	(void)out;
+	take_numbers(m, bytes, &step);
+	fo_rank_state_step(m->state, step + 1, ((const struct fo_task_step *)bytes)->steps);
+	FO_TRY(fo_exec_step(m->exec, step));
+	fo_rank_state_phase(m->state, FO_RANK_BETWEEN);
+	return FO_OK;
+}
+
+static fo_status find_fault(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)
+{
+	(void)n;
+	struct fo_exec_fault fault;
+	int32_t step;
+	take_numbers(m, bytes, &step);
+	FO_TRY(fo_exec_find_fault(m->exec, &fault));
+	fo_answer_put(out, &fault, sizeof fault);
+	return FO_OK;
+}
+
+static fo_status close_own(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)
+{
+	(void)n;
+	(void)bytes;
+	(void)out;
+	fo_exec_free(m->exec);
+	fo_store_free(m->store);
+	fo_program_fini(&m->program);
+	m->exec = NULL;
+	m->store = NULL;
+	m->program = (struct fo_program){ 0 };
+	return FO_OK;
+}
+
+_Static_assert(sizeof(struct fo_exec_fault) <= FO_ANSWER_BYTES && sizeof(struct fo_task_made) <= FO_ANSWER_BYTES, "");
+
+enum { ANY = -1 };
+static const struct {
+	const char *name;
+	fo_status (*fn)(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out);
+	size_t bytes; /* that belong to it; ANY: it looks at their number itself */
+	/* What lowering and planning took and gave back serves the next rank, where threads of their own would each
+	 * keep as much. */
+	bool in_turn;
+} row[FO_TASKS] = {
+	[FO_TASK_BUILD] = { "build", build, sizeof(struct fo_task_build), true },
+	[FO_TASK_LINK] = { "link", link_up, 0, false },
+	[FO_TASK_MAKE] = { "make", make, sizeof(struct fo_exec_options), true },
+	[FO_TASK_STEP] = { "step", run_step, sizeof(struct fo_task_step), false },
+	[FO_TASK_FIND_FAULT] = { "find-fault", find_fault, sizeof(struct fo_task_step), false },
+	[FO_TASK_CLOSE] = { "close", close_own, 0, false },
+};
+
+bool fo_task_in_turn(enum fo_task task) { return row[task].in_turn; }
+const char *fo_task_name(enum fo_task task) { return row[task].name; }
+
+fo_status fo_member_work(struct fo_member *m, enum fo_task task, const void *bytes, size_t n, struct fo_answer *out)
+{
+	out->error.st = FO_OK;
+	out->n = 0;
+	fo_status st = n == row[task].bytes || row[task].bytes == (size_t)ANY
+			       ? row[task].fn(m, bytes, n, out)
+			       : fo_fail(FO_EBUG, "task %s came with %zu bytes, expected %zu", row[task].name, n,
+					 row[task].bytes);
+	if (st == FO_OK)
+		return FO_OK;
+	fo_err_save(&out->error, st);
+	fo_rank_state_failed(m->state, st, fo_err_text());
+	fo_comm_abort(m->world); /* nobody waits for this rank */
+	return st;
+}
