@@ -7,6 +7,7 @@
 #define FO_TRAIN_MEMBER_H
 
 #include "train/exec.h"
+#include "train/keep.h"
 #include "train/ports.h"
 
 struct fo_member {
@@ -21,7 +22,12 @@ struct fo_member {
 	struct fo_store *store;
 	struct fo_exec *exec;
 	struct fo_rank_state *state; /* what others see of it; NULL: nothing */
-	struct fo_ports ports; /* batch: the caller's, where the rank has no loader of its own */
+	struct fo_ports ports;       /* batch: the caller's, where the rank has no loader of its own */
+	/* Evaluation, on the same weights; eval NULL: there is none. */
+	struct fo_program eval_program;
+	struct fo_exec *eval;
+	struct fo_ports eval_ports;
+	struct fo_keep keep;
 };
 
 enum { FO_ANSWER_BYTES = 1024 }; /* most that a rank answers to a task */
@@ -43,16 +49,24 @@ enum fo_task {
 	FO_TASK_MAKE,       /* bytes: struct fo_exec_options; store and executor; answers struct fo_task_made */
 	FO_TASK_STEP,       /* bytes: struct fo_task_step; all ranks at once */
 	FO_TASK_FIND_FAULT, /* the same; answers struct fo_exec_fault */
-	FO_TASK_CLOSE,      /* the rank's own is freed */
+	FO_TASK_EVALUATE,   /* bytes: struct fo_task_step of a batch of evaluation; all ranks at once */
+	FO_TASK_FILL,       /* bytes: struct fo_keep_task, of those that fill in weights and state */
+	/* bytes: struct fo_keep_task, of the others; all ranks at once; answers a bool, whether it is done. An error is
+	 * in the answer alone: a checkpoint that cannot be written is no reason to give the job up. */
+	FO_TASK_KEEP,
+	FO_TASK_CLOSE, /* the rank's own is freed */
 	FO_TASKS
 };
 struct fo_task_build {
 	struct fo_model model;
-	struct fo_lowering run; /* rank 0's */
+	struct fo_lowering run;  /* rank 0's */
+	struct fo_lowering eval; /* of evaluation; seq 0: there is none */
 };
 struct fo_task_made {
 	struct fo_memory memory;
 	int64_t timeline_bytes;
+	int64_t eval_bytes; /* that evaluation takes beyond the step's memory */
+	int64_t copy_bytes; /* that a copy of its rows would take (fo_keep_copy_bytes) */
 };
 struct fo_task_step {
 	int32_t step;

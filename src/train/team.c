@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 struct fo_team {
-	const struct fo_program *first;
+	const struct fo_program *first, *eval; /* eval NULL: there is none */
 	int ranks;
 	struct fo_carrier *carrier;
 	struct fo_task_made *made; /* of each rank but the first */
@@ -26,32 +26,36 @@ static struct fo_member *member(const struct fo_team *t, int i) { return &t->car
 /* ---- a job's life ---- */
 
 /* Programs that do not fit together would hang, or train something else. */
-static fo_status check_together(const struct fo_team *t)
+static fo_status check_together(const struct fo_team *t, const struct fo_program *first, bool eval)
 {
 	struct fo_roles roles = { 0 };
 	fo_status st = FO_OK;
 	for (int i = 0; i < t->ranks && st == FO_OK; i++) {
+		const struct fo_program *other = eval ? &member(t, i)->eval_program : &member(t, i)->program;
 		bool kept;
-		st = fo_roles_add(&roles, i ? &member(t, i)->program : t->first, &kept);
+		st = fo_roles_add(&roles, i ? other : first, &kept);
 	}
 	if (st == FO_OK)
-		st = fo_roles_verify(&roles, t->first->run.rows * t->ranks);
+		st = fo_roles_verify(&roles, first->run.rows * t->ranks);
 	fo_roles_fini(&roles);
 	return st;
 }
 
 static fo_status build_all(struct fo_team *t)
 {
-	const struct fo_task_build what = { .model = t->first->model, .run = t->first->run };
+	struct fo_task_build what = { .model = t->first->model, .run = t->first->run };
+	if (t->eval)
+		what.eval = t->eval->run;
 	FO_TRY(fo_carrier_do(t->carrier, FO_TASK_BUILD, &what, sizeof what));
-	return check_together(t);
+	FO_TRY(check_together(t, t->first, false));
+	return t->eval ? fo_wrap(check_together(t, t->eval, true), "evaluation") : FO_OK;
 }
 
 static fo_status link_all(struct fo_team *t)
 {
 	struct fo_member *self = t->carrier->self;
 	FO_TRY(fo_carrier_begin(t->carrier, FO_TASK_LINK, NULL, 0));
-	return fo_carrier_end(t->carrier, fo_links_open(&self->links, self->world, t->first));
+	return fo_carrier_end(t->carrier, fo_links_open(&self->links, self->world, t->first, t->eval));
 }
 
 static fo_status make_all(struct fo_team *t, const struct fo_exec_options *o)
@@ -62,11 +66,12 @@ static fo_status make_all(struct fo_team *t, const struct fo_exec_options *o)
 	return FO_OK;
 }
 
-fo_status fo_team_open(struct fo_team **out, const struct fo_program *first, const struct fo_exec_options *o,
-		       fo_port_fn *port)
+fo_status fo_team_open(struct fo_team **out, const struct fo_program *first, const struct fo_program *eval,
+		       const struct fo_exec_options *o, fo_port_fn *port)
 {
 	struct fo_team *t = *out = fo_xmalloc(sizeof *t);
 	t->first = first;
+	t->eval = eval;
 	t->ranks = first->ranks;
 	t->made = fo_xmalloc((size_t)t->ranks * sizeof *t->made);
 	FO_TRY(fo_carrier_threads(&t->carrier, t->ranks, &o->local, port));
@@ -80,31 +85,44 @@ fo_status fo_team_open(struct fo_team **out, const struct fo_program *first, con
 
 struct fo_links *fo_team_links(struct fo_team *t) { return &t->carrier->self->links; }
 
-/* Rank i's store; own: rank 0's. */
-static struct fo_store *store_of(struct fo_team *t, int i, struct fo_store *own)
+struct fo_comm *fo_team_world(struct fo_team *t) { return t ? t->carrier->self->world : NULL; }
+
+/* ---- weights and state ---- */
+
+fo_status fo_team_fill(struct fo_team *t, struct fo_keep *own, const struct fo_keep_task *task)
 {
-	return i ? member(t, i)->store : own;
+	fo_status st = fo_keep_work(own, task, NULL);
+	if (!t)
+		return st;
+	FO_TRY(st);
+	return fo_carrier_do(t->carrier, FO_TASK_FILL, task, sizeof *task);
 }
 
-fo_status fo_team_copy(struct fo_team *t, const struct fo_store *from, struct fo_store *own)
+fo_status fo_team_keep(struct fo_team *t, struct fo_keep *own, const struct fo_keep_task *task, bool *done)
 {
-	for (int i = 0; t && i < t->ranks; i++) {
-		struct fo_store *to = store_of(t, i, own);
-		if (to == from)
-			continue;
-		FO_TRY(fo_store_copy(to, from));
-		if (i)
-			fo_exec_weights_changed(member(t, i)->exec);
+	bool all = true, other;
+	if (!t) {
+		fo_status st = fo_keep_work(own, task, &all);
+		if (done)
+			*done = all;
+		return st;
 	}
-	return FO_OK;
+	FO_TRY(fo_carrier_begin(t->carrier, FO_TASK_KEEP, task, sizeof *task));
+	struct fo_err mine;
+	fo_err_save(&mine, fo_keep_work(own, task, &all));
+	fo_status st = fo_carrier_end(t->carrier, FO_OK);
+	for (int i = 1; i < t->ranks; i++)
+		all &= fo_answer_get(&t->carrier->answer[i], &other, sizeof other) == FO_OK && other;
+	if (done)
+		*done = all;
+	return mine.st == FO_OK ? st : fo_wrap(fo_err_raise(&mine), "rank 0 of %d", t->ranks);
 }
 
-fo_status fo_team_collect(struct fo_team *t, struct fo_store *to, struct fo_store *own)
+fo_status fo_team_lend(struct fo_team *t, struct fo_keep *own, struct fo_store *to, const struct fo_program *of)
 {
-	/* Ranks of one shard group have all of it between them. */
-	for (int i = 0; i < fo_mesh_group(&t->first->run.mesh, FO_GROUP_SHARD, NULL, NULL); i++)
-		FO_TRY(fo_store_copy(to, store_of(t, i, own)));
-	return FO_OK;
+	const struct fo_keep_task task = { .kind = FO_KEEP_LEND };
+	FO_TRY(fo_carrier_begin(t->carrier, FO_TASK_KEEP, &task, sizeof task));
+	return fo_carrier_end(t->carrier, fo_keep_lend(own, to, of));
 }
 
 void fo_team_memory(const struct fo_team *t, struct fo_memory *m)
@@ -125,7 +143,15 @@ int64_t fo_team_beside_bytes(const struct fo_team *t)
 {
 	int64_t sum = 0;
 	for (int i = 1; t && i < t->ranks; i++)
-		sum += t->made[i].timeline_bytes + t->made[i].memory.tables;
+		sum += t->made[i].timeline_bytes + t->made[i].memory.tables + t->made[i].eval_bytes;
+	return sum;
+}
+
+int64_t fo_team_copy_bytes(const struct fo_team *t)
+{
+	int64_t sum = 0;
+	for (int i = 1; t && i < t->ranks; i++)
+		sum += t->made[i].copy_bytes;
 	return sum;
 }
 
@@ -201,6 +227,17 @@ fo_status fo_team_step(struct fo_team *t, struct fo_exec *e, const struct fo_por
 	if (!t)
 		return fo_exec_step(e, step);
 	FO_TRY(begin(t, FO_TASK_STEP, ports, step, &what));
+	return fo_carrier_end(t->carrier, fo_exec_step(e, step));
+}
+
+fo_status fo_team_evaluate(struct fo_team *t, struct fo_exec *e, const struct fo_ports *ports, int32_t step)
+{
+	const struct fo_task_step what = { .step = step, .batch = step };
+	if (!t)
+		return fo_exec_step(e, step);
+	for (int i = 1; i < t->ranks; i++)
+		member(t, i)->eval_ports.batch = ports->batch;
+	FO_TRY(fo_carrier_begin(t->carrier, FO_TASK_EVALUATE, &what, sizeof what));
 	return fo_carrier_end(t->carrier, fo_exec_step(e, step));
 }
 

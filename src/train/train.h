@@ -125,7 +125,7 @@ struct fo_tensors {
 };
 FO_CHECKED fo_status fo_store_tensors(struct fo_store *s, const struct fo_program *p, struct fo_tensors *out);
 void fo_tensors_fini(struct fo_tensors *t);
-/* Bytes of these tensors: of a checkpoint except headers, tokenizer and text of some MB. */
+/* Bytes of these tensors, all rows of them: of a checkpoint except headers, tokenizer and text of some MB. */
 int64_t fo_store_checkpoint_bytes(struct fo_store *s, const struct fo_program *p);
 
 #define FO_EVAL_SEED 1 /* of the held-out rows: the same in every run, so that runs compare */
