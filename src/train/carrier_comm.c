@@ -63,7 +63,7 @@ static fo_status agree(struct fo_comm *c, const struct fo_answer *own, struct fo
 		*cause = RANKS - 1 - (int)say[0] % RANKS;
 		if (*cause == rank)
 			*error = own->error;
-		return send_all(c, error, sizeof *error, *cause);
+		FO_TRY(send_all(c, error, sizeof *error, *cause));
 	}
 	const size_t n = (size_t)say[1];
 	if (!n)

@@ -203,12 +203,13 @@ static void fail_in_step(int who, int ranks)
 	struct fo_ports ports = { .ranks = 1 };
 	must(fo_shard_open(&shard, at("processes4/data/train.shard")));
 	must(fo_processes_data(p, at("processes4/data"), shard.checksum));
-	must(fo_team_open(&team, &program, &o, fo_ports_serve, p));
+	must(fo_team_open(&team, &program, NULL, &o, fo_ports_serve, p));
 	o.links = fo_team_links(team);
 	must(fo_store_new(&store, &program));
 	must(fo_exec_new(&exec, &program, store, &o, fo_ports_serve, &ports, NULL));
-	fo_store_init(store, &program, 1);
-	must(fo_team_copy(team, store, store));
+	struct fo_keep keep;
+	fo_keep_init(&keep, &program, store, exec, fo_team_world(team), 1);
+	must(fo_team_fill(team, &keep, &(struct fo_keep_task){ .kind = FO_KEEP_INIT, .seed = 1 }));
 	struct fo_batch_shape shape = { .seq = low.seq, .rows = low.rows * ranks, .micro_batches = low.micro_batches };
 	struct fo_loader_state from = { .next_step = 2 };
 	must(fo_processes_loader(p, &shape, &from, 0));
@@ -225,6 +226,7 @@ static void fail_in_step(int who, int ranks)
 	struct fo_err error;
 	fo_err_save(&error, st);
 	fo_loader_close(loader);
+	fo_keep_close(&keep);
 	fo_exec_free(exec);
 	fo_team_close(team);
 	fo_store_free(store);
