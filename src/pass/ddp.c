@@ -150,8 +150,8 @@ int fo_pass_ddp_norm(struct fo_program *p, int own, int rest, int all)
 void fo_pass_ddp(struct fo_program *p)
 {
 	const int layers = (int)p->model.layers + 1, blocks = p->nblock, slots = p->nslot;
-	if (p->run.mode != FO_MODE_TRAIN || p->ranks == 1)
-		return;
+	if (p->ranks == 1)
+		return; /* evaluation has no gradients: its loss alone is added up */
 	int *last = last_writers(p, layers), *made = fo_xmalloc((size_t)blocks * sizeof *made);
 	struct fo_slot *to = fo_xmalloc(2 * (size_t)slots * sizeof *to);
 	struct complete c = { 0 };

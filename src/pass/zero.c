@@ -16,6 +16,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct zero {
 	struct fo_program *p;
@@ -57,7 +58,7 @@ fo_status fo_pass_zero_legal(const struct fo_program *p)
 	    c->zero_reshard < 0 || c->zero_reshard >= FO_RESHARD_COUNT)
 		return fo_fail(FO_EARG, "zero is 1, 2 or 3, its prefetch 0 to %d, its reshard one of %d ways",
 			       FO_ZERO_PREFETCH_MOST, FO_RESHARD_COUNT);
-	if (p->run.mode != FO_MODE_TRAIN || ranks < 2)
+	if (ranks < 2 || p->run.mode != FO_MODE_TRAIN) /* evaluation follows training */
 		return FO_OK;
 	if (!c->ddp)
 		return fo_fail(FO_EARG, "pass ddp, which adds gradients up over the ranks, comes before");
@@ -303,22 +304,50 @@ static void share_optimizer(struct zero *z)
 	sum_norms(z);
 }
 
+/* Evaluation works on training's weights: it shares the buffers that the training program shares. Which ones these are
+ * follows from the optimizer's operations, so that program is asked. */
+static void share_as_training(struct zero *z)
+{
+	struct fo_program *p = z->p, train;
+	struct fo_lowering low = p->run;
+	low.mode = FO_MODE_TRAIN;
+	if (fo_pass_build(&train, &p->model, &low) != FO_OK) {
+		fo_err_clear(); /* no training, nothing that is shared: the weights of any store are whole */
+		return;
+	}
+	for (int i = 0; i < z->n; i++)
+		for (int k = 0; p->buf[i].home == FO_HOME_PARAM && k < train.nbuf; k++)
+			if (train.buf[k].whole && !strcmp(train.buf[k].name, p->buf[i].name))
+				cut(z, i);
+	fo_program_fini(&train);
+}
+
+static void share_training(struct zero *z)
+{
+	struct fo_program *p = z->p;
+	z->shared = fo_xmalloc((size_t)p->nbuf * sizeof *z->shared);
+	z->own = fo_xmalloc((size_t)p->nbuf * sizeof *z->own);
+	for (int i = 0; i < p->nbuf; i++)
+		z->own[i] = -1;
+	share_buffers(z);
+	scatter_gradients(z);
+	share_optimizer(z);
+	free(z->shared);
+	free(z->own);
+}
+
 void fo_pass_zero(struct fo_program *p)
 {
 	struct zero z = { .p = p, .n = p->nbuf, .sums = -1 };
+	const bool weights = p->run.pass.zero == FO_ZERO_WEIGHTS;
 	z.ranks = fo_mesh_group(&p->run.mesh, FO_GROUP_SHARD, NULL, NULL);
 	z.replicas = fo_mesh_group(&p->run.mesh, FO_GROUP_REPLICATE, NULL, NULL);
-	if (p->run.mode != FO_MODE_TRAIN || z.ranks < 2)
+	if (z.ranks < 2)
 		return;
-	z.shared = fo_xmalloc((size_t)p->nbuf * sizeof *z.shared);
-	z.own = fo_xmalloc((size_t)p->nbuf * sizeof *z.own);
-	for (int i = 0; i < p->nbuf; i++)
-		z.own[i] = -1;
-	share_buffers(&z);
-	scatter_gradients(&z);
-	share_optimizer(&z);
-	free(z.shared);
-	free(z.own);
-	if (p->run.pass.zero == FO_ZERO_WEIGHTS)
+	if (p->run.mode == FO_MODE_TRAIN)
+		share_training(&z);
+	else if (weights)
+		share_as_training(&z);
+	if (weights)
 		fo_pass_zero_weights(p);
 }

@@ -6,6 +6,7 @@
 #include "train/carrier.h"
 
 #include "base/mem.h"
+#include "record/rank_state.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +63,7 @@ static fo_status agree(struct fo_comm *c, const struct fo_answer *own, struct fo
 		*cause = RANKS - 1 - (int)say[0] % RANKS;
 		if (*cause == rank)
 			*error = own->error;
-		return send_all(c, error, sizeof *error, *cause);
+		FO_TRY(send_all(c, error, sizeof *error, *cause));
 	}
 	const size_t n = (size_t)say[1];
 	if (!n)
@@ -99,7 +100,11 @@ static fo_status end(struct fo_carrier *c)
 		c->answer[i].n = 0;
 	fo_member_name(c->self, &c->answer[0].error);
 	FO_TRY(agree(of(c)->tasks, &c->answer[0], c->answer, &cause, &error));
-	return cause < 0 ? FO_OK : fo_err_raise(&error);
+	if (cause < 0)
+		return FO_OK;
+	if (cause) /* else what ends the run is told at its end */
+		fo_rank_state_failed(c->self->state, FO_ECOMM, error.text);
+	return fo_err_raise(&error);
 }
 
 static void close_carrier(struct fo_carrier *c)
@@ -145,6 +150,8 @@ fo_status fo_carrier_serve(struct fo_member *m, struct fo_comm *tasks)
 		(void)fo_member_work(m, (enum fo_task)got.task, bytes, (size_t)got.n, answer);
 		fo_member_name(m, &answer->error);
 		st = agree(tasks, answer, NULL, &cause, error);
+		if (st == FO_OK && cause >= 0 && cause != m->number)
+			fo_rank_state_failed(m->state, FO_ECOMM, error->text);
 	}
 	if (st == FO_OK && got.n == (int64_t)sizeof *error) { /* the end, as rank 0 sees it */
 		memcpy(error, bytes, sizeof *error);

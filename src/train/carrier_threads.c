@@ -108,7 +108,8 @@ static void close_threads(struct fo_carrier *c)
 		if (t->seat[i].started)
 			pthread_join(t->seat[i].thread, NULL);
 	for (int i = 0; i < c->ranks; i++) {
-		fo_rank_state_close(c->member[i].state, c->answer[i].error.st);
+		if (i) /* rank 0's is the caller's */
+			fo_rank_state_close(c->member[i].state, c->answer[i].error.st);
 		fo_comm_close(c->member[i].world);
 	}
 	pthread_cond_destroy(&t->changed);

@@ -42,9 +42,17 @@ static fo_status build(struct fo_member *m, const void *bytes, size_t n, struct 
 	low.mesh.rank = m->number;
 	m->ports.rank = m->number;
 	m->ports.ranks = m->ranks;
+	m->eval_ports.rank = m->number;
+	m->eval_ports.ranks = m->ranks;
 	FO_TRY(fo_pass_build(&m->program, &t->model, &low));
-	const uint64_t hash = fo_program_hash(&m->program);
-	fo_answer_put(out, &hash, sizeof hash);
+	if (t->eval.seq) {
+		low = t->eval;
+		low.mesh.rank = m->number;
+		FO_TRY(fo_pass_build(&m->eval_program, &t->model, &low));
+	}
+	const struct fo_task_built built = { .hash = fo_program_hash(&m->program),
+					     .eval_hash = t->eval.seq ? fo_program_hash(&m->eval_program) : 0 };
+	fo_answer_put(out, &built, sizeof built);
 	return FO_OK;
 }
 
@@ -53,7 +61,7 @@ static fo_status link_up(struct fo_member *m, const void *bytes, size_t n, struc
 	(void)n;
 	(void)bytes;
 	(void)out;
-	return fo_links_open(&m->links, m->world, &m->program);
+	return fo_links_open(&m->links, m->world, &m->program, m->eval_program.nbuf ? &m->eval_program : NULL);
 }
 
 static fo_status make(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)
@@ -70,8 +78,18 @@ static fo_status make(struct fo_member *m, const void *bytes, size_t n, struct f
 	o.state = m->state;
 	FO_TRY(fo_store_new(&m->store, &m->program));
 	FO_TRY(fo_exec_new(&m->exec, &m->program, m->store, &o, m->port, &m->ports, NULL));
-	made.memory = fo_exec_memory(m->exec);
-	made.timeline_bytes = (int64_t)fo_pages_size(fo_exec_timeline(m->exec)->bytes);
+	made = (struct fo_task_made){ .memory = fo_exec_memory(m->exec),
+				      .timeline_bytes = (int64_t)fo_pages_size(fo_exec_timeline(m->exec)->bytes) };
+	if (m->eval_program.nbuf) {
+		FO_TRY(fo_store_add(m->store, &m->eval_program));
+		FO_TRY(fo_exec_new(&m->eval, &m->eval_program, m->store, &o, m->port, &m->eval_ports, m->exec));
+		const struct fo_memory eval = fo_exec_memory(m->eval);
+		made.memory.persistent = eval.persistent; /* with tables that evaluation alone has */
+		made.eval_bytes = eval.workspace + eval.tables + (eval.arena > made.memory.arena ? eval.arena : 0) +
+				  (int64_t)fo_pages_size(fo_exec_timeline(m->eval)->bytes);
+	}
+	made.copy_bytes = fo_keep_copy_bytes(m->store);
+	fo_keep_init(&m->keep, &m->program, m->store, m->exec, m->world, o.threads);
 	fo_answer_put(out, &made, sizeof made);
 	return FO_OK;
 }
@@ -107,20 +125,52 @@ static fo_status find_fault(struct fo_member *m, const void *bytes, size_t n, st
 	return FO_OK;
 }
 
+static fo_status evaluate(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)
+{
+	(void)n;
+	(void)out;
+	const int32_t step = ((const struct fo_task_step *)bytes)->step;
+	FO_TRY(fo_member_eval_batch(m, step));
+	fo_rank_state_phase(m->state, FO_RANK_EVALUATING);
+	FO_TRY(fo_exec_step(m->eval, step));
+	fo_rank_state_phase(m->state, FO_RANK_BETWEEN);
+	return FO_OK;
+}
+
+static fo_status fill(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)
+{
+	(void)n;
+	(void)out;
+	return fo_keep_work(&m->keep, bytes, NULL);
+}
+
+static fo_status do_keep(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)
+{
+	(void)n;
+	bool done = true;
+	fo_status st = fo_keep_work(&m->keep, bytes, &done);
+	if (st != FO_OK)
+		fo_err_save(&out->error, st);
+	fo_answer_put(out, &done, sizeof done);
+	return FO_OK;
+}
+
 static fo_status close_own(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)
 {
 	(void)n;
 	(void)bytes;
 	(void)out;
 	fo_loader_close(m->loader);
+	fo_keep_close(&m->keep);
+	fo_exec_free(m->eval);
 	fo_exec_free(m->exec);
 	fo_links_close(&m->links);
 	fo_store_free(m->store);
+	fo_program_fini(&m->eval_program);
 	fo_program_fini(&m->program);
 	m->loader = NULL;
-	m->exec = NULL;
+	m->exec = m->eval = NULL;
 	m->store = NULL;
-	m->program = (struct fo_program){ 0 };
 	return FO_OK;
 }
 
@@ -149,13 +199,15 @@ static const struct {
 	[FO_TASK_MAKE] = { "make", make, sizeof(struct fo_exec_options), true },
 	[FO_TASK_STEP] = { "step", run_step, sizeof(struct fo_task_step), false },
 	[FO_TASK_FIND_FAULT] = { "find-fault", find_fault, sizeof(struct fo_task_step), false },
+	[FO_TASK_EVALUATE] = { "evaluate", evaluate, sizeof(struct fo_task_step), false },
+	[FO_TASK_FILL] = { "fill", fill, sizeof(struct fo_keep_task), true },
+	[FO_TASK_KEEP] = { "keep", do_keep, sizeof(struct fo_keep_task), false },
 	[FO_TASK_CLOSE] = { "close", close_own, 0, false },
 	[FO_TASK_FOLDER] = { "folder", fo_member_folder, sizeof(struct fo_task_folder), false },
 	[FO_TASK_PEAK] = { "peak", fo_member_peak, sizeof(struct fo_task_peak), false },
 	[FO_TASK_DATA] = { "data", fo_member_data, sizeof(struct fo_task_data), false },
 	[FO_TASK_LOADER] = { "loader", fo_member_loader, sizeof(struct fo_task_loader), false },
-	[FO_TASK_WEIGHTS] = { "weights", fo_member_weights, 0, false },
-	[FO_TASK_COLLECT] = { "collect", fo_member_collect, 0, false },
+	[FO_TASK_EVAL_DATA] = { "eval-data", fo_member_eval_data, sizeof(struct fo_task_eval_data), false },
 	[FO_TASK_CLOCK] = { "clock", fo_member_clock, 0, false },
 	[FO_TASK_TIMELINE] = { "timeline", fo_member_timeline, sizeof(struct fo_task_timeline), false },
 	[FO_TASK_END] = { "end", finish, sizeof(struct fo_err), false },

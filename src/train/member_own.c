@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "pass/pass.h"
 #include "record/rank_state.h"
+#include "train/train.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -43,6 +44,9 @@ fo_status fo_member_folder(struct fo_member *m, const void *bytes, size_t n, str
 	uint64_t text = ~t->text;
 	(void)n;
 	(void)out;
+	/* A launcher may start ranks elsewhere. Where that is not there, paths that need it fail by name. */
+	if (chdir(t->cwd))
+		errno = 0;
 	while (read_token(t, &text) != FO_OK || text != t->text) {
 		if (fo_now_ns() > until)
 			return fo_hint(fo_fail(FO_EIO,
@@ -101,19 +105,22 @@ fo_status fo_member_peak(struct fo_member *m, const void *bytes, size_t n, struc
 
 /* ---- text ---- */
 
+static fo_status open_shard(struct fo_shard *s, const struct fo_task_data *t)
+{
+	FO_TRY(fo_shard_open(s, t->path));
+	if (s->checksum == t->checksum)
+		return FO_OK;
+	fo_fail(FO_EFORMAT, "'%s' is another text than rank 0 has: its checksum is %016llx here and %016llx there",
+		t->path, (unsigned long long)s->checksum, (unsigned long long)t->checksum);
+	fo_shard_close(s);
+	return fo_hint(FO_EFORMAT, "all hosts of a job need the same file there");
+}
+
 fo_status fo_member_data(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)
 {
-	const struct fo_task_data *t = bytes;
 	(void)n;
 	(void)out;
-	FO_TRY(fo_shard_open(&m->shard, t->path));
-	if (m->shard.checksum != t->checksum)
-		return fo_hint(fo_fail(FO_EFORMAT,
-				       "'%s' is another text than rank 0 has: its checksum is %016llx here and "
-				       "%016llx there",
-				       t->path, (unsigned long long)m->shard.checksum, (unsigned long long)t->checksum),
-			       "all hosts of a job need the same file there");
-	return FO_OK;
+	return open_shard(&m->shard, bytes);
 }
 
 fo_status fo_member_loader(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)
@@ -143,44 +150,35 @@ fo_status fo_member_next_batch(struct fo_member *m, int64_t number)
 	return FO_OK;
 }
 
-/* ---- weights and state ---- */
+/* ---- evaluation ---- */
 
-/* Pieces that one call moves: MPI counts in int. */
-#define PIECE_BYTES ((int64_t)256 << 20)
-
-fo_status fo_member_move(struct fo_comm *c, struct fo_store *s, int peer, bool send)
+fo_status fo_member_eval_data(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)
 {
-	int64_t bytes;
-	unsigned char *at = (unsigned char *)(uintptr_t)fo_store_memory(s, &bytes);
-	for (int64_t n; bytes > 0; bytes -= n, at += n) {
-		n = bytes < PIECE_BYTES ? bytes : PIECE_BYTES;
-		FO_TRY(fo_comm_call(c, &(struct fo_comm_call){ .kind = send ? FO_COMM_SEND : FO_COMM_RECV,
-							       .from = at,
-							       .to = at,
-							       .n = n,
-							       .dtype = FO_E4M3,
-							       .peer = peer }));
-	}
-	return FO_OK;
-}
-
-fo_status fo_member_weights(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)
-{
-	(void)bytes;
+	const struct fo_task_eval_data *t = bytes;
+	struct fo_batch_shape shape = t->shape;
+	struct fo_shard held_out;
 	(void)n;
 	(void)out;
-	FO_TRY(fo_member_move(m->world, m->store, 0, false));
-	fo_exec_weights_changed(m->exec);
-	return FO_OK;
+	FO_TRY(open_shard(&held_out, &t->from));
+	shape.own_rows = shape.rows / m->ranks;
+	shape.first_row = m->number * shape.own_rows;
+	fo_status st = fo_eval_batches(&m->arena, &held_out, &shape, t->pad, t->batches, &m->eval_batch);
+	fo_shard_close(&held_out);
+	if (st == FO_OK)
+		m->eval_batches = t->batches;
+	return st;
 }
 
-fo_status fo_member_collect(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)
+fo_status fo_member_eval_batch(struct fo_member *m, int64_t step)
 {
-	(void)bytes;
-	(void)n;
-	(void)out;
-	int32_t shards = fo_mesh_group(&m->program.run.mesh, FO_GROUP_SHARD, NULL, NULL);
-	return m->number < shards ? fo_member_move(m->world, m->store, 0, true) : FO_OK;
+	if (!m->eval_batch)
+		return FO_OK;
+	if (step < 0 || step >= m->eval_batches)
+		return fo_fail(FO_EBUG, "there is no batch %lld of evaluation", (long long)step);
+	m->eval_ports.batch = &m->eval_batch[step];
+	m->eval_ports.rank = 0;
+	m->eval_ports.ranks = 1;
+	return FO_OK;
 }
 
 /* ---- the clock ---- */

@@ -196,9 +196,11 @@ void fo_processes_close(struct fo_processes *p, fo_status st)
 	fo_carrier_close(p->carrier);
 	if (p->self.shard.map)
 		fo_shard_close(&p->self.shard);
+	fo_arena_fini(&p->self.arena);
 	if (error.st != FO_OK)
 		fo_err_raise(&error);
-	fo_rank_state_close(p->self.state, st);
+	if (p->self.number) /* rank 0's is the run's */
+		fo_rank_state_close(p->self.state, st);
 	fo_comm_close(p->self.world);
 	fo_comm_close(p->tasks);
 	free(p->place);
@@ -244,6 +246,8 @@ fo_status fo_processes_folder(struct fo_processes *p, const char *dir)
 	t->text = (uint64_t)fo_now_ns() ^ (uint64_t)getpid() << 40;
 	snprintf(text, sizeof text, "%llx\n", (unsigned long long)t->text);
 	fo_status st = fo_fs_whole_path(dir, t->dir, FO_PATH_BYTES);
+	if (st == FO_OK)
+		st = fo_fs_whole_path(".", t->cwd, sizeof t->cwd);
 	if (st == FO_OK && snprintf(t->token, sizeof t->token, "%.*s/seen-%llx", FO_PATH_BYTES - 32, t->dir,
 				    (unsigned long long)t->text) >= (int)sizeof t->token)
 		st = fo_fail(FO_EARG, "the path '%s' is too long", t->dir);
@@ -286,18 +290,33 @@ fo_status fo_processes_peak(struct fo_processes *p, enum fo_numerics precision, 
 	return FO_OK;
 }
 
-fo_status fo_processes_data(struct fo_processes *p, const char *dir, uint64_t checksum)
+static fo_status name_shard(struct fo_task_data *t, const char *dir, const char *name, uint64_t checksum)
 {
-	struct fo_task_data *t = fo_xmalloc(sizeof *t);
 	char at[FO_PATH_BYTES];
 	t->checksum = checksum;
-	fo_status st = fo_fs_whole_path(dir, at, sizeof at);
-	if (st == FO_OK) {
-		snprintf(t->path, sizeof t->path, "%.*s/train.shard", FO_PATH_BYTES - 32, at);
-		st = fo_carrier_do(p->carrier, FO_TASK_DATA, t, sizeof *t);
-	}
-	free(t);
-	return st;
+	FO_TRY(fo_fs_whole_path(dir, at, sizeof at));
+	snprintf(t->path, sizeof t->path, "%.*s/%s", FO_PATH_BYTES - 32, at, name);
+	return FO_OK;
+}
+
+fo_status fo_processes_data(struct fo_processes *p, const char *dir, uint64_t checksum)
+{
+	struct fo_task_data t;
+	memset(&t, 0, sizeof t);
+	FO_TRY(name_shard(&t, dir, "train.shard", checksum));
+	return fo_carrier_do(p->carrier, FO_TASK_DATA, &t, sizeof t);
+}
+
+fo_status fo_processes_eval_data(struct fo_processes *p, const char *dir, uint64_t checksum,
+				 const struct fo_batch_shape *shape, int64_t batches, int32_t pad)
+{
+	struct fo_task_eval_data t;
+	memset(&t, 0, sizeof t);
+	FO_TRY(name_shard(&t.from, dir, "val.shard", checksum));
+	t.shape = *shape;
+	t.batches = batches;
+	t.pad = pad;
+	return fo_carrier_do(p->carrier, FO_TASK_EVAL_DATA, &t, sizeof t);
 }
 
 fo_status fo_processes_loader(struct fo_processes *p, const struct fo_batch_shape *shape,

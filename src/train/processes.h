@@ -57,6 +57,9 @@ FO_CHECKED fo_status fo_processes_peak(struct fo_processes *p, enum fo_numerics 
 				       struct fo_peak *out);
 /* Opens the text for training in `dir` everywhere: with this checksum. */
 FO_CHECKED fo_status fo_processes_data(struct fo_processes *p, const char *dir, uint64_t checksum);
+/* The others' own rows of `batches` batches of evaluation, from the held-out text there. */
+FO_CHECKED fo_status fo_processes_eval_data(struct fo_processes *p, const char *dir, uint64_t checksum,
+					    const struct fo_batch_shape *shape, int64_t batches, int32_t pad);
 /* Loaders of the others' own rows. shape: of all ranks together. */
 FO_CHECKED fo_status fo_processes_loader(struct fo_processes *p, const struct fo_batch_shape *shape,
 					 const struct fo_loader_state *from, int32_t pad);

@@ -133,8 +133,6 @@ struct fo_memory fo_room_step_memory(const struct fo_room_step *s)
 {
 	struct fo_memory m = fo_exec_memory(s->exec);
 	fo_team_memory(s->team, &m);
-	if (s->own != s->store)
-		m.persistent += (int64_t)fo_pages_size((size_t)fo_store_bytes(s->store));
 	return m;
 }
 
@@ -169,38 +167,6 @@ fo_status fo_room_step_programs(struct fo_room_step *s, int64_t reserve)
 	return build_evaluation(&s->eval_program, s->run, &s->model, &s->program);
 }
 
-const struct fo_program *fo_room_step_whole(const struct fo_room_step *s)
-{
-	return s->whole.nbuf ? &s->whole : &s->program;
-}
-
-fo_status fo_room_step_collect(struct fo_room_step *s)
-{
-	return s->own == s->store ? FO_OK : fo_team_collect(s->team, s->store, s->own);
-}
-
-static bool is_shared(const struct fo_program *p)
-{
-	bool shared = false;
-	for (int i = 0; i < p->nbuf; i++)
-		shared |= p->buf[i].whole != 0;
-	return shared;
-}
-
-/* The stores, of which the whole one is a copy of its own where ranks share it. */
-static fo_status make_stores(struct fo_room_step *s)
-{
-	FO_TRY(fo_store_new_on(&s->own, &s->program, s->options.cuda));
-	s->store = s->own;
-	if (!is_shared(&s->program))
-		return FO_OK;
-	struct fo_lowering one = s->program.run;
-	one.mesh = (struct fo_mesh){ 0 };
-	s->store = NULL;
-	FO_TRY(fo_pass_build(&s->whole, &s->model, &one));
-	return fo_store_new(&s->store, &s->whole);
-}
-
 static fo_status make_executors(struct fo_room_step *s)
 {
 	struct fo_exec_options train = s->options;
@@ -212,12 +178,13 @@ static fo_status make_executors(struct fo_room_step *s)
 	train.batch = s->batch;
 	if (s->program.ranks > 1) {
 		train.threads = fo_team_threads(s->options.threads, fo_room_step_ranks_here(s));
-		FO_TRY(fo_team_open(&s->team, &s->program, &train, s->port, s->processes));
+		FO_TRY(fo_team_open(&s->team, &s->program, &s->eval_program, &train, s->port, s->processes));
 		train.links = fo_team_links(s->team);
 	}
-	FO_TRY(make_stores(s));
-	FO_TRY(fo_exec_new(&s->exec, &s->program, s->own, &train, s->port, s->ctx, NULL));
-	return fo_exec_new(&s->eval, &s->eval_program, s->store, &s->options, s->port, s->eval_ctx, s->exec);
+	FO_TRY(fo_store_new_on(&s->store, &s->program, s->options.cuda));
+	FO_TRY(fo_exec_new(&s->exec, &s->program, s->store, &train, s->port, s->ctx, NULL));
+	train.batch = NULL;
+	return fo_exec_new(&s->eval, &s->eval_program, s->store, &train, s->port, s->eval_ctx, s->exec);
 }
 
 /* A step of which no choice fits is announced as it is, then refused. */
@@ -273,16 +240,13 @@ void fo_room_step_close(struct fo_room_step *s)
 {
 	fo_exec_free(s->eval);
 	fo_exec_free(s->exec);
-	if (s->own != s->store)
-		fo_store_free(s->own);
 	fo_store_free(s->store);
-	fo_program_fini(&s->whole);
 	fo_team_close(s->team);
 	s->team = NULL;
 	fo_program_fini(&s->eval_program);
 	fo_program_fini(&s->program);
 	s->exec = s->eval = NULL;
-	s->store = s->own = NULL;
+	s->store = NULL;
 }
 
 /* ---- without the device ---- */

@@ -46,11 +46,7 @@ struct fo_room_step {
 	struct fo_choice choice; /* planned 0: nothing was left to choose */
 	struct fo_err too_large; /* st FO_OK, or why no choice fits: the programs are then the least ones */
 	struct fo_program program, eval_program;
-	struct fo_store *store; /* zeroed; whole, for all that reads or writes weights and state between steps */
-	/* Where ranks share them (fo_room_step_collect): the program of one rank alone, which `store` is of, and rank
-	 * 0's own rows, which exec works on. Else there is no such program, and own is `store`. */
-	struct fo_program whole;
-	struct fo_store *own;
+	struct fo_store *store; /* zeroed; of several ranks rank 0's own rows */
 	/* eval is there because `flatout train` has it: its memory belongs to the choice. */
 	struct fo_exec *exec, *eval;
 	struct fo_team *team; /* the other ranks; NULL: there are none. program, store and exec are rank 0's */
@@ -70,10 +66,6 @@ int fo_room_step_ranks_here(const struct fo_room_step *s);
 struct fo_memory fo_room_step_memory(const struct fo_room_step *s);
 /* Bytes that the step takes: of the device, or of the host. */
 int64_t fo_room_step_need(const struct fo_room_step *s);
-/* The program that `store` is of. */
-const struct fo_program *fo_room_step_whole(const struct fo_room_step *s);
-/* Brings `store` up to date with the ranks' rows: before it is read. Where they share nothing it always is. */
-FO_CHECKED fo_status fo_room_step_collect(struct fo_room_step *s);
 void fo_room_step_close(struct fo_room_step *s); /* zeroed: nothing */
 
 /* Fields of an open JSON object: what is recomputed and its share of the time, formats of the state, rows,

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 struct fo_team {
-	const struct fo_program *first;
+	const struct fo_program *first, *eval; /* eval NULL: there is none */
 	int ranks;
 	struct fo_processes *processes; /* NULL: threads */
 	struct fo_carrier *carrier;     /* the processes', or the team's own */
@@ -27,41 +27,41 @@ static struct fo_member *member(const struct fo_team *t, int i) { return &t->car
 
 /* ---- a job's life ---- */
 
-/* Rank i's program, made here: that of a process, which has made its own. */
-static fo_status build_here(const struct fo_team *t, int i, struct fo_program *out)
+/* Rank i's program, made here as `first` was: that of a process, which has made its own. */
+static fo_status build_here(int i, const struct fo_program *first, struct fo_program *out)
 {
-	struct fo_lowering low = t->first->run;
+	struct fo_lowering low = first->run;
 	low.mesh.rank = i;
-	return fo_pass_build(out, &t->first->model, &low);
+	return fo_pass_build(out, &first->model, &low);
 }
 
 /* Unlike programs come from unlike machines or libraries, as the program's file is the same. */
-static fo_status check_hash(const struct fo_team *t, int i, const struct fo_program *p)
+static fo_status check_hash(const struct fo_team *t, int i, const struct fo_program *p, bool eval)
 {
-	uint64_t hash;
-	FO_TRY(fo_answer_get(&t->carrier->answer[i], &hash, sizeof hash));
-	if (hash == fo_program_hash(p))
+	struct fo_task_built built;
+	FO_TRY(fo_answer_get(&t->carrier->answer[i], &built, sizeof built));
+	if ((eval ? built.eval_hash : built.hash) == fo_program_hash(p))
 		return FO_OK;
 	return fo_fail(FO_EBUG, "rank %d of %d on host %.63s has made another program than rank 0 makes for it", i,
 		       t->ranks, t->processes->place[i].host);
 }
 
 /* Programs that do not fit together would hang, or train something else. */
-static fo_status check_together(const struct fo_team *t)
+static fo_status check_together(const struct fo_team *t, const struct fo_program *first, bool eval)
 {
 	struct fo_roles roles = { 0 };
 	struct fo_program *own = fo_xmalloc((size_t)t->ranks * sizeof *own); /* of processes */
 	fo_status st = FO_OK;
 	for (int i = 0; i < t->ranks && st == FO_OK; i++) {
-		const struct fo_program *p = t->first;
+		const struct fo_program *p = first;
 		bool kept;
 		if (i && t->processes) {
-			st = build_here(t, i, &own[i]);
+			st = build_here(i, first, &own[i]);
 			p = &own[i];
 			if (st == FO_OK)
-				st = check_hash(t, i, p);
+				st = check_hash(t, i, p, eval);
 		} else if (i) {
-			p = &member(t, i)->program;
+			p = eval ? &member(t, i)->eval_program : &member(t, i)->program;
 		}
 		if (st == FO_OK)
 			st = fo_roles_add(&roles, p, &kept);
@@ -69,7 +69,7 @@ static fo_status check_together(const struct fo_team *t)
 			fo_program_fini(&own[i]);
 	}
 	if (st == FO_OK)
-		st = fo_roles_verify(&roles, t->first->run.rows * t->ranks);
+		st = fo_roles_verify(&roles, first->run.rows * t->ranks);
 	fo_roles_fini(&roles);
 	for (int i = 0; i < t->ranks; i++)
 		fo_program_fini(&own[i]);
@@ -83,15 +83,18 @@ static fo_status build_all(struct fo_team *t)
 	memset(&what, 0, sizeof what); /* what lies between its members travels too */
 	what.model = t->first->model;
 	what.run = t->first->run;
+	if (t->eval)
+		what.eval = t->eval->run;
 	FO_TRY(fo_carrier_do(t->carrier, FO_TASK_BUILD, &what, sizeof what));
-	return check_together(t);
+	FO_TRY(check_together(t, t->first, false));
+	return t->eval ? fo_wrap(check_together(t, t->eval, true), "evaluation") : FO_OK;
 }
 
 static fo_status link_all(struct fo_team *t)
 {
 	struct fo_member *self = t->carrier->self;
 	FO_TRY(fo_carrier_begin(t->carrier, FO_TASK_LINK, NULL, 0));
-	return fo_carrier_end(t->carrier, fo_links_open(&self->links, self->world, t->first));
+	return fo_carrier_end(t->carrier, fo_links_open(&self->links, self->world, t->first, t->eval));
 }
 
 static fo_status make_all(struct fo_team *t, const struct fo_exec_options *o)
@@ -111,11 +114,12 @@ static fo_status open_threads(struct fo_team *t, const struct fo_exec_options *o
 	return FO_OK;
 }
 
-fo_status fo_team_open(struct fo_team **out, const struct fo_program *first, const struct fo_exec_options *o,
-		       fo_port_fn *port, struct fo_processes *p)
+fo_status fo_team_open(struct fo_team **out, const struct fo_program *first, const struct fo_program *eval,
+		       const struct fo_exec_options *o, fo_port_fn *port, struct fo_processes *p)
 {
 	struct fo_team *t = *out = fo_xmalloc(sizeof *t);
 	t->first = first;
+	t->eval = eval;
 	t->ranks = first->ranks;
 	t->processes = p;
 	t->made = fo_xmalloc((size_t)t->ranks * sizeof *t->made);
@@ -123,6 +127,7 @@ fo_status fo_team_open(struct fo_team **out, const struct fo_program *first, con
 		t->carrier = p->carrier;
 	else
 		FO_TRY(open_threads(t, o, port));
+	t->carrier->self->state = o->state;
 	FO_TRY(build_all(t));
 	FO_TRY(link_all(t));
 	return make_all(t, o);
@@ -130,64 +135,44 @@ fo_status fo_team_open(struct fo_team **out, const struct fo_program *first, con
 
 struct fo_links *fo_team_links(struct fo_team *t) { return &t->carrier->self->links; }
 
-/* Calls fn with each rank's rows: a rank's own store, or one of this process that they come from or go to. */
-static fo_status with_rows(struct fo_team *t, int i, bool send, struct fo_store *whole)
-{
-	struct fo_program p;
-	struct fo_store *rows = NULL;
-	FO_TRY(build_here(t, i, &p));
-	fo_status st = fo_store_new(&rows, &p);
-	if (st == FO_OK && send)
-		st = fo_store_copy(rows, whole);
-	if (st == FO_OK)
-		st = fo_member_move(t->carrier->self->world, rows, i, send);
-	if (st == FO_OK && !send)
-		st = fo_store_copy(whole, rows);
-	fo_store_free(rows);
-	fo_program_fini(&p);
-	return st;
-}
+struct fo_comm *fo_team_world(struct fo_team *t) { return t ? t->carrier->self->world : NULL; }
 
-static fo_status copy_to_processes(struct fo_team *t, const struct fo_store *from, struct fo_store *own)
+/* ---- weights and state ---- */
+
+fo_status fo_team_fill(struct fo_team *t, struct fo_keep *own, const struct fo_keep_task *task)
 {
-	fo_status st = own == from ? FO_OK : fo_store_copy(own, from);
+	fo_status st = fo_keep_work(own, task, NULL);
+	if (!t)
+		return st;
 	FO_TRY(st);
-	FO_TRY(fo_carrier_begin(t->carrier, FO_TASK_WEIGHTS, NULL, 0));
-	for (int i = 1; i < t->ranks && st == FO_OK; i++)
-		st = with_rows(t, i, true, (struct fo_store *)(uintptr_t)from);
-	return fo_carrier_end(t->carrier, st);
+	return fo_carrier_do(t->carrier, FO_TASK_FILL, task, sizeof *task);
 }
 
-fo_status fo_team_copy(struct fo_team *t, const struct fo_store *from, struct fo_store *own)
+fo_status fo_team_keep(struct fo_team *t, struct fo_keep *own, const struct fo_keep_task *task, bool *done)
 {
-	if (t && t->processes)
-		return copy_to_processes(t, from, own);
-	for (int i = 0; t && i < t->ranks; i++) {
-		struct fo_store *to = i ? member(t, i)->store : own;
-		if (to == from)
-			continue;
-		FO_TRY(fo_store_copy(to, from));
-		if (i)
-			fo_exec_weights_changed(member(t, i)->exec);
+	bool all = true, other;
+	if (!t) {
+		fo_status st = fo_keep_work(own, task, &all);
+		if (done)
+			*done = all;
+		return st;
 	}
-	return FO_OK;
+	FO_TRY(fo_carrier_begin(t->carrier, FO_TASK_KEEP, task, sizeof *task));
+	struct fo_err mine;
+	fo_err_save(&mine, fo_keep_work(own, task, &all));
+	fo_status st = fo_carrier_end(t->carrier, FO_OK);
+	for (int i = 1; i < t->ranks; i++)
+		all &= fo_answer_get(&t->carrier->answer[i], &other, sizeof other) == FO_OK && other;
+	if (done)
+		*done = all;
+	return mine.st == FO_OK ? st : fo_wrap(fo_err_raise(&mine), "rank 0 of %d", t->ranks);
 }
 
-fo_status fo_team_collect(struct fo_team *t, struct fo_store *to, struct fo_store *own)
+fo_status fo_team_lend(struct fo_team *t, struct fo_keep *own, struct fo_store *to, const struct fo_program *of)
 {
-	/* Ranks of one shard group have all of it between them. */
-	const int shards = fo_mesh_group(&t->first->run.mesh, FO_GROUP_SHARD, NULL, NULL);
-	FO_TRY(fo_store_copy(to, own));
-	if (!t->processes) {
-		for (int i = 1; i < shards; i++)
-			FO_TRY(fo_store_copy(to, member(t, i)->store));
-		return FO_OK;
-	}
-	fo_status st = FO_OK;
-	FO_TRY(fo_carrier_begin(t->carrier, FO_TASK_COLLECT, NULL, 0));
-	for (int i = 1; i < shards && st == FO_OK; i++)
-		st = with_rows(t, i, false, to);
-	return fo_carrier_end(t->carrier, st);
+	const struct fo_keep_task task = { .kind = FO_KEEP_LEND };
+	FO_TRY(fo_carrier_begin(t->carrier, FO_TASK_KEEP, &task, sizeof task));
+	return fo_carrier_end(t->carrier, fo_keep_lend(own, to, of));
 }
 
 void fo_team_memory(const struct fo_team *t, struct fo_memory *m)
@@ -208,7 +193,15 @@ int64_t fo_team_beside_bytes(const struct fo_team *t)
 {
 	int64_t sum = 0;
 	for (int i = 1; t && !t->processes && i < t->ranks; i++)
-		sum += t->made[i].timeline_bytes + t->made[i].memory.tables;
+		sum += t->made[i].timeline_bytes + t->made[i].memory.tables + t->made[i].eval_bytes;
+	return sum;
+}
+
+int64_t fo_team_copy_bytes(const struct fo_team *t)
+{
+	int64_t sum = 0;
+	for (int i = 1; t && !t->processes && i < t->ranks; i++)
+		sum += t->made[i].copy_bytes;
 	return sum;
 }
 
@@ -310,6 +303,17 @@ fo_status fo_team_step(struct fo_team *t, struct fo_exec *e, const struct fo_por
 	if (!t)
 		return fo_exec_step(e, step);
 	FO_TRY(begin(t, FO_TASK_STEP, ports, step, &what));
+	return fo_carrier_end(t->carrier, fo_exec_step(e, step));
+}
+
+fo_status fo_team_evaluate(struct fo_team *t, struct fo_exec *e, const struct fo_ports *ports, int32_t step)
+{
+	const struct fo_task_step what = { .step = step, .batch = step };
+	if (!t)
+		return fo_exec_step(e, step);
+	for (int i = 1; i < t->ranks && !t->processes; i++)
+		member(t, i)->eval_ports.batch = ports->batch;
+	FO_TRY(fo_carrier_begin(t->carrier, FO_TASK_EVALUATE, &what, sizeof what));
 	return fo_carrier_end(t->carrier, fo_exec_step(e, step));
 }
 

@@ -98,7 +98,7 @@ static fo_status open_plan(struct fo_session *s)
 	if (!dry) {
 		FO_TRY(fo_folder_lock(&set->folder, set->run->data));
 		open_rank_state(set);
-		if (set->hooks->processes)
+		if (set->hooks->processes && set->folder.lock >= 0) /* else there is no text to train on */
 			FO_TRY(fo_processes_folder(set->hooks->processes, set->run->dir));
 		FO_TRY(fo_setup_has_weights(set));
 	}
@@ -126,7 +126,6 @@ static fo_status open_state(struct fo_session *s)
 	struct fo_setup *set = &s->set;
 	FO_TRY(fo_setup_weights(set));
 	FO_TRY(fo_setup_resume(set, &s->meta));
-	FO_TRY(fo_setup_weights_changed(set));
 	FO_TRY(fo_setup_loader(set, &s->meta.loader, &s->loader));
 	fo_account_init(&s->account, &set->arena, set->run->steps - s->meta.step);
 	FO_TRY(fo_log_open(&s->log, &s->events, &set->arena, set->run->dir));
@@ -290,10 +289,9 @@ static fo_status evaluate(struct fo_session *s)
 	struct fo_event e = { .kind = FO_EVENT_EVALUATION, .step = s->meta.step, .evaluation = { .loss = NAN } };
 	double sum = 0, count = 0;
 	fo_rank_state_phase(set->step.options.state, FO_RANK_EVALUATING);
-	FO_TRY(fo_room_step_collect(&set->step));
 	for (int64_t i = 0; i < set->eval_batches; i++) {
 		set->eval_ports.batch = &set->eval_batch[i];
-		FO_TRY(fo_exec_step(set->step.eval, (int32_t)i));
+		FO_TRY(fo_team_evaluate(set->step.team, set->step.eval, &set->eval_ports, (int32_t)i));
 		sum += set->eval_ports.loss[0];
 		count += set->eval_ports.loss[1];
 	}

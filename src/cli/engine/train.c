@@ -1,5 +1,6 @@
 /* flatout train: run a run file. */
 #include "cli/engine/screen.h"
+#include "train/processes.h"
 
 #include <signal.h>
 #include <stdlib.h>
