@@ -356,6 +356,11 @@ static fo_status host_fault(struct job *j)
 		return fo_hint(fo_fail(FO_ECOMM, "a host cannot be reached: %s", s->unreachable),
 			       "'ssh HOST true' must work without a password from here to every host of %s",
 			       j->l->hosts ? j->l->hosts : "the list");
+	if (s->daemon)
+		return fo_hint(fo_fail(FO_ECOMM, "MPI could not start its daemon on a host of '%s'%s%s",
+				       j->l->hosts ? j->l->hosts : "localhost", *s->last ? ": " : "",
+				       fo_cli_seen(s->last)),
+			       "'ssh HOST which orted' must answer without a password on every host");
 	if (!*s->lost)
 		return FO_OK;
 	bool *in = fo_arena_alloc(j->arena, (size_t)seen->ranks + 1);

@@ -20,7 +20,7 @@ static void be_told(int signal)
 {
 	(void)signal;
 	told = 1;
-	ualarm(500000, 0);
+	ualarm(200000, 0);
 }
 
 static void end_child(int signal)
