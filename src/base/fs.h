@@ -78,5 +78,9 @@ FO_CHECKED fo_status fo_map_check(const void *data);
  * cut, the disk fails), it is left at once and FO_EIO names file and byte. Calls nest; threads must not block that
  * signal. */
 FO_CHECKED fo_status fo_map_guard(fo_status (*fn)(void *ctx), void *ctx);
+/* The shared map of whole pages at p is written to, and can be done without: when its file is gone below it, zeroed
+ * memory takes its place, and nobody notices. FO_EIO where there are thousands. Undone before it is unmapped. */
+FO_CHECKED fo_status fo_map_spare(void *p, size_t bytes);
+void fo_map_unspare(void *p);
 
 #endif

@@ -133,7 +133,8 @@ static void describe(struct fo_doc *d, const char *dir, const struct fo_ranks_se
 	for (int k = 0; k < n; k++) {
 		fo_ranks_text(g[k].in, s->ranks, ranks, sizeof ranks);
 		fo_doc_row(d, fo_doc_printf(d, "%s", ranks), *g[k].doing ? fo_doc_printf(d, "%s", g[k].doing) : "-",
-			   span_text(d, g[k].least, g[k].most), health_text(d, &g[k]));
+			   g[k].health == FO_HEALTH_ENDED ? "-" : span_text(d, g[k].least, g[k].most),
+			   health_text(d, &g[k]));
 		unknown += g[k].health == FO_HEALTH_UNKNOWN ? g[k].ranks : 0;
 		free(g[k].in);
 	}

@@ -202,6 +202,8 @@ static fo_status map_new(struct fo_rank_state *s, const char *path, const struct
 			st = fo_fs_refuse("map", path, errno);
 		else
 			s->b = m;
+		if (s->b)
+			st = fo_map_spare(s->b, sizeof *s->b);
 		s->flush = fd >= 0 && is_far(fd);
 		if (fd >= 0)
 			close(fd);
@@ -260,8 +262,10 @@ void fo_rank_state_close(struct fo_rank_state *s, fo_status st)
 		pthread_mutex_unlock(&s->lock);
 		pthread_join(s->heart, NULL);
 	}
-	if (s->b)
+	if (s->b) {
+		fo_map_unspare(s->b);
 		munmap(s->b, sizeof *s->b);
+	}
 	pthread_cond_destroy(&s->wake);
 	pthread_mutex_destroy(&s->lock);
 	free(s->dir);

@@ -149,8 +149,9 @@ static int worst(const struct fo_ranks_seen *s, double bound)
 		enum fo_rank_health h = fo_rank_health(r, bound);
 		if (!fo_rank_health_is_bad(h) || h < most)
 			continue;
-		bool nearer = h > most || !best || r->step < best->step ||
-			      (r->step == best->step && !only_waits(r) && only_waits(best));
+		bool nearer = h > most || !best || r->end.known > best->end.known;
+		if (!nearer && r->end.known == best->end.known)
+			nearer = r->step < best->step || (r->step == best->step && !only_waits(r) && only_waits(best));
 		if (nearer)
 			at = i, most = h;
 	}

@@ -163,15 +163,23 @@ static bool reap(struct job *j, int *status)
 	return got == j->pid || (got < 0 && errno == ECHILD);
 }
 
-/* Processes of this job that still run under this system. */
+/* Kills processes of this job that still run under this system, and waits until they are gone. */
 static void kill_ranks_here(struct job *j)
 {
-	if (fo_ranks_watch_look(&j->watch, j->dir) != FO_OK || strcmp(j->watch.seen.job, j->id) != 0)
-		return;
-	for (int i = 0; i < j->watch.seen.ranks; i++) {
-		const struct fo_rank_seen *r = &j->watch.seen.rank[i];
-		if (r->file == FO_RANK_FILE_WHOLE && (r->alive == FO_RANK_ALIVE || r->alive == FO_RANK_STOPPED))
+	enum { LOOKS = 50 };
+	for (int look = 0, left = 1; left && look < LOOKS; look++) {
+		left = 0;
+		if (fo_ranks_watch_look(&j->watch, j->dir) != FO_OK || strcmp(j->watch.seen.job, j->id) != 0)
+			return;
+		for (int i = 0; i < j->watch.seen.ranks; i++) {
+			const struct fo_rank_seen *r = &j->watch.seen.rank[i];
+			if (r->file != FO_RANK_FILE_WHOLE || r->alive < FO_RANK_ALIVE || r->alive == FO_RANK_GONE)
+				continue;
+			left++;
 			kill((pid_t)r->pid, SIGKILL);
+		}
+		if (left)
+			nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
 	}
 }
 
@@ -348,6 +356,11 @@ static fo_status host_fault(struct job *j)
 		return fo_hint(fo_fail(FO_ECOMM, "a host cannot be reached: %s", s->unreachable),
 			       "'ssh HOST true' must work without a password from here to every host of %s",
 			       j->l->hosts ? j->l->hosts : "the list");
+	if (s->daemon)
+		return fo_hint(fo_fail(FO_ECOMM, "MPI could not start its daemon on a host of '%s'%s%s",
+				       j->l->hosts ? j->l->hosts : "localhost", *s->last ? ": " : "",
+				       fo_cli_seen(s->last)),
+			       "'ssh HOST which orted' must answer without a password on every host");
 	if (!*s->lost)
 		return FO_OK;
 	bool *in = fo_arena_alloc(j->arena, (size_t)seen->ranks + 1);
@@ -412,6 +425,10 @@ static fo_status outcome(struct job *j, int status, bool *show)
 		return interrupted ? interrupted_by_user(j) : FO_OK;
 	if (j->stops > 1)
 		return interrupted_by_user(j);
+	if (WIFSIGNALED(status) && !j->ended_by_us) {
+		fo_fail(FO_ECOMM, "mpirun itself was killed by signal %d, and all ranks with it", WTERMSIG(status));
+		return with_checkpoint(j, FO_ECOMM);
+	}
 	int rank = ours ? fo_ranks_cause(&j->watch.seen, 1e9, 1e9, text, sizeof text) : -1;
 	enum fo_rank_health h = rank < 0 ? FO_HEALTH_FINE : fo_rank_health(&j->watch.seen.rank[rank], 1e9);
 	/* The file of a rank that failed, or that something killed, says more than anybody else; but what this program

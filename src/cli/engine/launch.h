@@ -43,7 +43,8 @@ struct fo_launch_said {
 	char node[80], exe[256]; /* a host that has no such program; "" */
 	char lost[80];           /* a host that MPI lost its connection to; "" */
 	char unreachable[160];   /* why a host cannot be reached; "" */
-	int signalled, signal;   /* a rank that a signal ended, as MPI says; -1 */
+	bool daemon;             /* MPI could not start its daemon somewhere */
+	char last[160];          /* the last line that passed on */
 };
 void fo_launch_said_begin(struct fo_launch_said *s);
 void fo_launch_said_add(struct fo_launch_said *s, const char *bytes, size_t n);

@@ -127,9 +127,11 @@ static void open_mpi(struct fo_arena *a, const struct fo_launch *l, struct fo_la
 		words(a, out,
 		      "--mca oob_tcp_keepalive_time 5 --mca oob_tcp_keepalive_intvl 2 --mca "
 		      "oob_tcp_keepalive_probes 3");
-		word(a, out, "--mca");
-		word(a, out, "plm_rsh_args");
-		word(a, out, "-o ConnectTimeout=10 -o BatchMode=yes");
+		if (!l->mpi_args || !strstr(l->mpi_args, "plm_rsh_")) {
+			word(a, out, "--mca");
+			word(a, out, "plm_rsh_args");
+			word(a, out, "-o ConnectTimeout=10 -o BatchMode=yes");
+		}
 	}
 	if (!geteuid())
 		word(a, out, "--allow-run-as-root");

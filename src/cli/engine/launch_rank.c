@@ -12,16 +12,48 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t child, told;
+static volatile sig_atomic_t child, told, ended_here;
+
+/* A term is MPI's word that the job is over, and its kill follows after a second: a rank that ends by itself meanwhile
+ * may, and the others end in time for how they ended to be written down. */
+static void be_told(int signal)
+{
+	(void)signal;
+	told = 1;
+	ualarm(200000, 0);
+}
+
+static void end_child(int signal)
+{
+	int error = errno;
+	(void)signal;
+	ended_here = 1;
+	if (child > 0)
+		kill((pid_t)child, SIGKILL);
+	errno = error;
+}
 
 static void pass_on(int signal)
 {
 	int error = errno;
-	if (signal == SIGTERM || signal == SIGHUP)
-		told = 1;
 	if (child > 0)
 		kill((pid_t)child, signal == SIGUSR1 ? SIGINT : signal);
 	errno = error;
+}
+
+static void catch_signals(void)
+{
+	static const struct {
+		int signal;
+		void (*by)(int signal);
+	} row[] = { { SIGTERM, be_told }, { SIGHUP, be_told },  { SIGALRM, end_child },
+		    { SIGINT, pass_on },  { SIGUSR1, pass_on }, { SIGUSR2, pass_on } };
+	struct sigaction a = { .sa_flags = SA_RESTART };
+	sigfillset(&a.sa_mask);
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+		a.sa_handler = row[i].by;
+		sigaction(row[i].signal, &a, NULL);
+	}
 }
 
 /* A number of the environment; -1: there is none. MPI's starters and Slurm name ranks in their own ways. */
@@ -62,6 +94,7 @@ static void run_child(char **argv, const sigset_t *mask, pid_t parent)
 {
 	/* A parent that is killed takes its rank along: nothing of the job stays behind. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	setpgid(0, 0); /* MPI's daemons signal the whole group, and an interrupt is to come once */
 	if (getppid() != parent)
 		_exit(3);
 	signal(SIGPIPE, SIG_DFL);
@@ -77,7 +110,6 @@ fo_status fo_launch_rank(const char *dir, char **argv)
 	static const char *const rank_names[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID",
 						  NULL },
 				 *const size_names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", NULL };
-	static const int passed[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 };
 	const int rank = number(rank_names), ranks = number(size_names);
 	if (rank < 0 || ranks <= rank)
 		return fo_hint(fo_fail(FO_EARG, "--as-rank is for processes that mpirun starts, and this is none"),
@@ -87,10 +119,7 @@ fo_status fo_launch_rank(const char *dir, char **argv)
 	sigset_t all, before;
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, &before);
-	struct sigaction a = { .sa_handler = pass_on, .sa_flags = SA_RESTART };
-	sigemptyset(&a.sa_mask);
-	for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
-		sigaction(passed[i], &a, NULL);
+	catch_signals();
 	const pid_t parent = getpid();
 	pid_t pid = fork();
 	if (!pid)
@@ -103,12 +132,15 @@ fo_status fo_launch_rank(const char *dir, char **argv)
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	child = 0;
-	struct fo_rank_end end = { .known = true,
-				   .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
-				   .code = WIFEXITED(status) ? WEXITSTATUS(status) : 0,
-				   .told = told,
-				   .memory = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && kills >= 0 &&
-					     killed_for_memory() > kills };
+	struct fo_rank_end end = {
+		.known = true,
+		.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
+		.code = WIFEXITED(status) ? WEXITSTATUS(status) : 0,
+		/* A signal that did not come from here is a cause, even when MPI has noticed first. */
+		.told = told && (ended_here || !WIFSIGNALED(status)),
+		.memory = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && kills >= 0 &&
+			  killed_for_memory() > kills
+	};
 	FO_TRY(fo_rank_state_ended(dir, rank, ranks, &end));
 	/* The rank printed what there is to say. One that was asked to stop has done so: MPI must not take it for a
 	 * fault and kill the others while they save; the launcher knows from its file. */

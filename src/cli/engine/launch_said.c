@@ -7,11 +7,7 @@
 
 enum { HELD_MAX = 1 << 18, LINE_MAX_ = 1 << 16 };
 
-void fo_launch_said_begin(struct fo_launch_said *s)
-{
-	memset(s, 0, sizeof *s);
-	s->signalled = -1;
-}
+void fo_launch_said_begin(struct fo_launch_said *s) { memset(s, 0, sizeof *s); }
 
 static bool begins(const char *line, const char *with) { return !strncmp(line, with, strlen(with)); }
 
@@ -29,18 +25,11 @@ static void word_after(const char *line, const char *key, char *out, size_t size
 /* Takes from a line of Open MPI or Hydra what it says about hosts and ranks. */
 static void learn(struct fo_launch_said *s, const char *line)
 {
-	const char *at;
-	int rank, signal;
 	if (begins(line, "Executable:"))
 		word_after(line, "Executable:", s->exe, sizeof s->exe);
 	if (begins(line, "Node:"))
 		word_after(line, "Node:", s->node, sizeof s->node);
-	if ((at = strstr(line, "noticed that process rank ")) &&
-	    sscanf(at, "noticed that process rank %d", &rank) == 1 && (at = strstr(at, "exited on signal ")) &&
-	    sscanf(at, "exited on signal %d", &signal) == 1) {
-		s->signalled = rank;
-		s->signal = signal;
-	}
+	s->daemon |= strstr(line, "unable to reliably start one or more daemons") != NULL;
 	if (begins(line, "  Remote daemon:"))
 		word_after(line, " on node ", s->lost, sizeof s->lost);
 	if (begins(line, "ssh: ") || strstr(line, "Permission denied (") ||
@@ -68,12 +57,15 @@ static void take(struct fo_launch_said *s, const char *line)
 	} else if (s->block || begins(line, equals) || begins(line, "=   ") || begins(line, "YOUR APPLICATION TERM") ||
 		   begins(line, "This typically refers to a problem") || begins(line, "Please see the FAQ page") ||
 		   begins(line, "[proxy:") || begins(line, "[mpiexec@") || begins(line, "ssh: ") ||
-		   begins(line, "flatout: ") || begins(line, "hint: ") ||
-		   strstr(line, "more processes have sent help") || strstr(line, "orte_base_help_aggregate") ||
-		   strstr(line, "total processes failed to start") || strstr(line, "total processes killed")) {
+		   begins(line, "flatout: ") || begins(line, "hint: ") || begins(line, "mpirun: Forwarding signal") ||
+		   begins(line, "stopping as soon as all is saved") || strstr(line, "more processes have sent help") ||
+		   strstr(line, "orte_base_help_aggregate") || strstr(line, "total processes failed to start") ||
+		   strstr(line, "total processes killed")) {
 		hold(s, line);
 	} else {
 		fprintf(stderr, "%s\n", line);
+		if (*line)
+			snprintf(s->last, sizeof s->last, "%.159s", line);
 	}
 }
 
