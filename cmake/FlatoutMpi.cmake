@@ -12,6 +12,7 @@ endif()
 # fo_mpi_flags(<out> <command>): what this compiler command adds: <out>_FLAGS for compiling, <out>_LIBRARIES for linking. Asked of the
 # command itself, so that the project's own compiler and warnings stay; CMake's FindMPI takes one MPI per build, and tests take two.
 function(fo_mpi_flags out command)
+	set(${out}_INCLUDE "" PARENT_SCOPE)
 	set(${out}_LIBRARIES "" PARENT_SCOPE)
 	foreach(way "--showme:compile;--showme:link" "-compile_info;-link_info")
 		list(GET way 0 compile)

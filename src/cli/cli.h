@@ -83,6 +83,10 @@ struct fo_cli_calibration {
 FO_CHECKED fo_status fo_cli_devices_local(const struct fo_cli_call *call, const struct fo_catalogue *c);
 /* Measures this machine and writes the profile (engine/calibrate.c); progress on standard error. */
 FO_CHECKED fo_status fo_cli_calibrate(const char *path, const struct fo_cli_calibration *c);
+/* Is this process one of several that mpirun started? *rank: which. */
+FO_CHECKED fo_status fo_cli_launched(bool *many, int *rank);
+/* Calls between the processes that mpirun started: each of them calls it, rank 0 writes. */
+FO_CHECKED fo_status fo_cli_calibrate_processes(const char *path, const struct fo_cli_calibration *c);
 #endif
 
 /* The command whose --help lists the options of a run; other commands that take a run refer to it. */

@@ -227,16 +227,20 @@ static bool moves(const struct fo_comm *c, const struct fo_comm_call *k)
 	return any;
 }
 
+/* Between two looks at what is on its way: a part of the time that it has taken so far, so that a look which comes late
+ * costs little beside the wait, and waiting for another rank costs no processor. Timers add 50 us of slack. */
+enum { NAP_NS = 20000, NAP_MOST_NS = 500000, NAP_PART = 16 };
+int64_t fo_comm_nap_ns(int64_t since_ns) { return fo_clamp((fo_now_ns() - since_ns) / NAP_PART, NAP_NS, NAP_MOST_NS); }
+
 /* A rank that waits leaves its processor to others: ranks may be more than processors. At first it only lets them go
- * before it, for a short call is over within microseconds; then it naps, the longer the longer nothing has moved. */
-enum { YIELD_NS = 200000, NAP_NS = 20000, NAP_MOST_NS = 500000, NAP_PART = 16 };
+ * before it, for a short call is over within microseconds. */
+enum { YIELD_NS = 200000 };
 static void rest(int64_t since_ns)
 {
-	const int64_t waited = fo_now_ns() - since_ns;
-	if (waited < YIELD_NS)
+	if (fo_now_ns() - since_ns < YIELD_NS)
 		sched_yield();
 	else
-		nanosleep(&(struct timespec){ .tv_nsec = fo_clamp(waited / NAP_PART, NAP_NS, NAP_MOST_NS) }, NULL);
+		nanosleep(&(struct timespec){ .tv_nsec = (long)fo_comm_nap_ns(since_ns) }, NULL);
 }
 
 /* Waits for the calls that are open: all are driven at once, for ranks may end them in unlike order. */

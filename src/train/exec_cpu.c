@@ -31,9 +31,6 @@ struct prepared {
 	enum fo_isa isa;
 };
 
-/* Between two looks at what is on its way: a part of the time that it has taken so far, so that a look which comes late
- * costs little beside the wait, and waiting for another rank costs no processor. Timers add 50 us of slack. */
-enum { NAP_NS = 20000, NAP_MOST_NS = 500000, NAP_PART = 16 };
 /* What a thread touches of its stack and of its part of the heap, as measured. */
 enum { STACK_BYTES = 32 << 10 };
 
@@ -121,11 +118,6 @@ static fo_status run_on(struct fo_exec *e, struct lane *ln, int id)
 	return FO_OK;
 }
 
-static int64_t nap_after(int64_t since_ns)
-{
-	return fo_max(NAP_NS, fo_min(NAP_MOST_NS, (fo_now_ns() - since_ns) / NAP_PART));
-}
-
 /* On the calling thread, while nothing else of this rank runs. */
 static fo_status transfer(struct fo_exec *e, struct lane *ln, int id)
 {
@@ -141,7 +133,7 @@ static fo_status transfer(struct fo_exec *e, struct lane *ln, int id)
 			continue;
 		}
 		fo_comm_idle(e->o.links->world, true);
-		nanosleep(&(struct timespec){ .tv_nsec = (long)nap_after(since) }, NULL);
+		nanosleep(&(struct timespec){ .tv_nsec = (long)fo_comm_nap_ns(since) }, NULL);
 	}
 }
 
@@ -363,7 +355,7 @@ static void run_linked(struct fo_exec *e, int32_t step)
 		}
 		if (under_way && rests(e))
 			fo_comm_idle(e->o.links->world, true);
-		sleep_until_ready(e, under_way ? nap_after(since) : 0);
+		sleep_until_ready(e, under_way ? fo_comm_nap_ns(since) : 0);
 	}
 }
 

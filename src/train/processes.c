@@ -211,6 +211,14 @@ void fo_processes_close(struct fo_processes *p, fo_status st)
 
 /* ---- what all have ---- */
 
+int fo_processes_hosts(const struct fo_processes *p)
+{
+	int hosts = 0;
+	for (int i = 0; i < p->self.ranks; i++)
+		hosts += !p->place[i].local_rank;
+	return hosts;
+}
+
 int fo_processes_threads(const struct fo_processes *p)
 {
 	int threads = p->place[0].threads;

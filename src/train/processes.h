@@ -44,6 +44,7 @@ void fo_processes_close(struct fo_processes *p, fo_status st);
 
 /* ---- what the slowest or smallest rank has: rank 0's ---- */
 
+int fo_processes_hosts(const struct fo_processes *p);
 int fo_processes_threads(const struct fo_processes *p); /* of a rank, where the run does not say */
 enum fo_isa fo_processes_isa(const struct fo_processes *p, enum fo_isa most); /* that all have, `most` at most */
 int64_t fo_processes_memory(const struct fo_processes *p); /* bytes that are free for each rank; 0: not known */

@@ -14,6 +14,7 @@ struct fo_saver {
 	enum { NOTHING, BEGINNING, ROWS, ENDING } stage;
 	int64_t step, begun_ns;
 	double blocked;
+	bool closing; /* nobody listens any more */
 };
 
 /* Without tensors, which each rank fills in. */
@@ -101,6 +102,8 @@ static void close_stage(struct fo_saver *v)
 	struct fo_keep *p = &v->set->keep;
 	v->stage = NOTHING;
 	fo_keep_drop(p);
+	if (v->closing)
+		return;
 	if (p->error.st == FO_OK)
 		report(v, v->step, (double)(fo_now_ns() - v->begun_ns) * 1e-9, v->blocked);
 	else
@@ -155,6 +158,7 @@ void fo_saver_close(struct fo_saver *v)
 {
 	if (!v)
 		return;
+	v->closing = true;
 	settle(v, true);
 	free(v);
 }

@@ -373,6 +373,8 @@ static void describe_run(struct fo_setup *s, const struct fo_ckpt_meta *meta, st
 		.passes = passes.data,
 		.cpu = cpu,
 		.threads = step->options.threads,
+		.processes = step->processes ? s->run->ranks : 0,
+		.hosts = step->processes ? fo_processes_hosts(step->processes) : 0,
 		.isa = fo_isa_name[step->options.isa],
 		.peak_flop_s = fo_peak_or_nan(&s->peak),
 		.peak_source = s->peak.source,
