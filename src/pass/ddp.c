@@ -203,6 +203,6 @@ void fo_pass_ddp_each(struct fo_program *p, const bool *of)
 
 void fo_pass_ddp(struct fo_program *p)
 {
-	if (p->run.mode == FO_MODE_TRAIN && p->ranks > 1)
+	if (p->ranks > 1) /* evaluation has no gradients: its loss alone is added up */
 		reduce(p, NULL);
 }

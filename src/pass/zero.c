@@ -16,6 +16,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct zero {
 	struct fo_program *p;
@@ -57,14 +58,15 @@ fo_status fo_pass_zero_legal(const struct fo_program *p)
 	if (c->zero >= FO_ZERO_COUNT || c->zero_prefetch < 0 || c->zero_prefetch > FO_ZERO_PREFETCH_MOST ||
 	    c->zero_reshard < 0 || c->zero_reshard >= FO_RESHARD_COUNT || c->zero_sync < 0 ||
 	    c->zero_sync >= FO_SYNC_COUNT)
-		return fo_fail(FO_EARG,
-			       "zero is 1, 2 or 3, its prefetch 0 to %d, its reshard one of %d ways, its sync one of %d",
-			       FO_ZERO_PREFETCH_MOST, FO_RESHARD_COUNT, FO_SYNC_COUNT);
+		return fo_fail(
+			FO_EARG,
+			"zero is 1, 2 or 3, its prefetch 0 to %d, its reshard one of %d ways, its sync one of %d",
+			FO_ZERO_PREFETCH_MOST, FO_RESHARD_COUNT, FO_SYNC_COUNT);
 	if (c->zero_first && !c->zero_prefetch)
 		return fo_hint(fo_fail(FO_EARG, "zero-first gathers the first zero-prefetch blocks' weights, and none "
 						"is gathered ahead"),
 			       "a zero-prefetch of 1 or more says how many");
-	if (p->run.mode != FO_MODE_TRAIN || ranks < 2)
+	if (ranks < 2 || p->run.mode != FO_MODE_TRAIN) /* evaluation follows training */
 		return FO_OK;
 	if (!c->ddp)
 		return fo_fail(FO_EARG, "pass ddp, which adds gradients up over the ranks, comes before");
@@ -349,25 +351,53 @@ static void derive_behind(struct fo_program *p)
 	}
 }
 
+/* Evaluation works on training's weights: it shares the buffers that the training program shares. Which ones these are
+ * follows from the optimizer's operations, so that program is asked. */
+static void share_as_training(struct zero *z)
+{
+	struct fo_program *p = z->p, train;
+	struct fo_lowering low = p->run;
+	low.mode = FO_MODE_TRAIN;
+	if (fo_pass_build(&train, &p->model, &low) != FO_OK) {
+		fo_err_clear(); /* no training, nothing that is shared: the weights of any store are whole */
+		return;
+	}
+	for (int i = 0; i < z->n; i++)
+		for (int k = 0; p->buf[i].home == FO_HOME_PARAM && k < train.nbuf; k++)
+			if (train.buf[k].whole && !strcmp(train.buf[k].name, p->buf[i].name))
+				cut(z, i);
+	fo_program_fini(&train);
+}
+
+static void share_training(struct zero *z)
+{
+	struct fo_program *p = z->p;
+	z->shared = fo_xmalloc((size_t)p->nbuf * sizeof *z->shared);
+	z->own = fo_xmalloc((size_t)p->nbuf * sizeof *z->own);
+	for (int i = 0; i < p->nbuf; i++)
+		z->own[i] = -1;
+	share_buffers(z);
+	scatter_gradients(z);
+	share_optimizer(z);
+	derive_behind(p);
+	free(z->shared);
+	free(z->own);
+}
+
 void fo_pass_zero(struct fo_program *p)
 {
 	struct zero z = { .p = p, .n = p->nbuf, .sums = -1 };
+	const bool weights = p->run.pass.zero == FO_ZERO_WEIGHTS;
 	z.ranks = fo_mesh_group(&p->run.mesh, FO_GROUP_SHARD, NULL, NULL);
 	z.replicas = fo_mesh_group(&p->run.mesh, FO_GROUP_REPLICATE, NULL, NULL);
 	z.each = p->run.pass.zero >= FO_ZERO_GRADIENTS && p->run.pass.zero_sync == FO_SYNC_MICRO_BATCH &&
 		 p->run.micro_batches > 1;
-	if (p->run.mode != FO_MODE_TRAIN || z.ranks < 2)
+	if (z.ranks < 2)
 		return;
-	z.shared = fo_xmalloc((size_t)p->nbuf * sizeof *z.shared);
-	z.own = fo_xmalloc((size_t)p->nbuf * sizeof *z.own);
-	for (int i = 0; i < p->nbuf; i++)
-		z.own[i] = -1;
-	share_buffers(&z);
-	scatter_gradients(&z);
-	share_optimizer(&z);
-	derive_behind(p);
-	free(z.shared);
-	free(z.own);
-	if (p->run.pass.zero == FO_ZERO_WEIGHTS)
+	if (p->run.mode == FO_MODE_TRAIN)
+		share_training(&z);
+	else if (weights)
+		share_as_training(&z);
+	if (weights)
 		fo_pass_zero_weights(p);
 }

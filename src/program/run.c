@@ -134,6 +134,8 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_YES_NO(R, ckpt_last, "checkpoint.last", "yes",
 		      "checkpoint at the end and when the run is stopped; no: those of checkpoint.every alone, so that "
 		      "with 0 no weights are ever saved"),
+	FO_OPT_BYTES(R, ckpt_file, "checkpoint.file-size", "SIZE", "5GB", 0, 0x1p53,
+		     "weights or state of more are split by layer into several files; 0: never"),
 	FO_OPT_YES_NO(R, ckpt_async, "checkpoint.async", "yes",
 		      "copy the state and write it while training goes on; no, or no memory for the copy: wait"),
 	FO_OPT_ENUM(R, guard_nonfinite, "guard.nonfinite", "stop",
@@ -568,8 +570,7 @@ struct fo_lowering fo_run_lowering(const struct fo_run *r, enum fo_mode mode)
 				   .precision = fo_run_precision(r),
 				   .mode = mode,
 				   .pass = passes_of(r) };
-	/* Rank 0 evaluates alone, what one rank would. */
-	if (mode == FO_MODE_TRAIN && r->ranks > 1) {
+	if (r->ranks > 1) {
 		low.rows /= r->ranks;
 		low.mesh.shard = (int32_t)(r->shard ? r->shard : 1);
 		low.mesh.replicate = (int32_t)r->ranks / low.mesh.shard;

@@ -63,6 +63,7 @@ struct fo_run {
 	int64_t warmup;
 	int eval_packing; /* 0 as packing, else 1 + packing */
 	int64_t eval_every, eval_batches, ckpt_every, ckpt_keep, log_every;
+	int64_t ckpt_file; /* most bytes of a checkpoint's file of tensors; 0: any */
 	bool ckpt_async, ckpt_last;
 	int guard_nonfinite, guard_spike; /* enum fo_nonfinite, fo_spike */
 	double guard_spike_z;

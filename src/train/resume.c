@@ -58,7 +58,7 @@ const char *const fo_resume_free[] = {
 	"optim.beta1", "optim.beta2", "optim.eps", "optim.weight-decay", "optim.clip", "optim.clip-norm",
 	/* Evaluation, checkpoints, guards, reports. */
 	"eval.every", "eval.batches", "eval.packing", "checkpoint.every", "checkpoint.keep", "checkpoint.async",
-	"checkpoint.last", "guard.nonfinite", "guard.spike", "guard.spike-z", "guard.spike-window", "guard.limit",
+	"checkpoint.last", "checkpoint.file-size", "guard.nonfinite", "guard.spike", "guard.spike-z", "guard.spike-window", "guard.limit",
 	"log.every", "report.tensorboard", "report.prometheus", "sample.prompt", "sample.tokens", "train.metered-every",
 	"train.timed-every", "train.kernel-times", "train.inputs-ahead",
 	/* Passes that change numbers by rounding alone. */
