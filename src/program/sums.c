@@ -221,6 +221,31 @@ static fo_status add_up(struct flow *f, const struct fo_op *o, const struct fo_o
 	return FO_OK;
 }
 
+/* Stores what was made, or adds it to what is there, which must be the sum over the same ranks so far. */
+static fo_status add_or_write(struct flow *f, const struct fo_operand *a, struct state is)
+{
+	bool alike, known = false;
+	if (a->access == FO_ACC) {
+		struct state was = read(f, a, &alike);
+		for (int x = f->head[instance_of(f, a)]; x >= 0; x = f->part[x].next)
+			known |= overlaps(&f->part[x], a);
+		if (known && (!alike || was.pending != is.pending))
+			return wrong(f, a, "more is added to it after it was added up over ranks",
+				     was.pending ^ is.pending);
+		is.split |= was.split;
+	}
+	write(f, a, is);
+	return FO_OK;
+}
+
+static bool is_weight(const struct fo_program *p, int buf)
+{
+	bool is = false;
+	for (int q = 0; q < p->nparam; q++)
+		is |= p->param[q].weight == buf;
+	return is;
+}
+
 static fo_status visit_comm(struct flow *f, const struct fo_op *o)
 {
 	const enum fo_wire wire = fo_op_info(o->kind)->wire;
@@ -238,13 +263,17 @@ static fo_status visit_comm(struct flow *f, const struct fo_op *o)
 		return FO_OK;
 	case FO_WIRE_REDUCE_SCATTER:
 		FO_TRY(add_up(f, o, from, &is));
+		if (from->access == FO_TAKE)
+			erase(f, instance_of(f, from), from);
 		is.split |= over;
-		write(f, to, is);
-		return FO_OK;
+		return add_or_write(f, to, is);
 	case FO_WIRE_ALL_GATHER:
 		is = read(f, from, &alike);
 		if (is.pending & over)
 			return wrong(f, from, "it is gathered before it is added up over ranks", is.pending & over);
+		if (is_weight(f->p, from->buf) && fo_home_persists(f->p->buf[to->buf].home) && !is.fresh &&
+		    f->p->run.mode == FO_MODE_TRAIN)
+			return wrong(f, from, "it is gathered for the next step before it is updated", over);
 		is.split &= (uint8_t)~over;
 		write(f, to, is);
 		return FO_OK;
@@ -327,37 +356,18 @@ static fo_status visit(struct flow *f, const struct fo_op *o)
 	FO_TRY(look_at_inputs(f, o, &in));
 	for (int i = 0; i < o->n; i++) {
 		const struct fo_operand *a = &o->arg[i];
-		bool alike;
 		if (a->access == FO_TAKE)
 			erase(f, instance_of(f, a), a);
 		if (!fo_access_writes(a->access) || of_tokens(f->p, a))
 			continue;
 		struct state is = made(f, &in, a);
 		is.fresh = updates;
-		if (a->access == FO_ACC) {
-			struct state was = read(f, a, &alike);
-			bool known = false;
-			for (int x = f->head[instance_of(f, a)]; x >= 0; x = f->part[x].next)
-				known |= overlaps(&f->part[x], a);
-			if (known && (!alike || was.pending != is.pending))
-				return wrong(f, a, "more is added to it after it was added up over ranks",
-					     was.pending ^ is.pending);
-			is.split |= was.split;
-		}
-		write(f, a, is);
+		FO_TRY(add_or_write(f, a, is));
 	}
 	return FO_OK;
 }
 
 /* ---- the whole step ---- */
-
-static bool is_weight(const struct fo_program *p, int buf)
-{
-	bool is = false;
-	for (int q = 0; q < p->nparam; q++)
-		is |= p->param[q].weight == buf;
-	return is;
-}
 
 /* What a rank holds of weights is new at the end. */
 static fo_status check_weights(const struct flow *f)
@@ -384,6 +394,22 @@ static fo_status check_weights(const struct flow *f)
 	return FO_OK;
 }
 
+/* What persists beside weights and their state is made again by whoever reads it: a copy of weights that nobody makes
+ * again is that of the step before. */
+static fo_status check_read(struct flow *f, const struct fo_op *o)
+{
+	for (int k = 0; k < o->n; k++) {
+		const struct fo_operand *a = &o->arg[k];
+		bool state = f->p->buf[a->buf].home == FO_HOME_STATE && a->access == FO_READ;
+		for (int q = 0; state && q < f->p->nparam; q++)
+			for (int i = 0; i < FO_PARAM_BUFFERS; i++)
+				state &= f->p->param[q].buf[i] != a->buf;
+		if (state && f->head[instance_of(f, a)] < 0)
+			return wrong(f, a, "it persists, and nothing makes it again in the step", f->all);
+	}
+	return FO_OK;
+}
+
 static fo_status follow(struct flow *f)
 {
 	for (int i = 0; i < f->u->n; i++) {
@@ -396,7 +422,11 @@ static fo_status follow(struct flow *f)
 		bool comm = fo_op_info(o->kind)->cls == FO_CLASS_COMM;
 		FO_TRY(comm ? visit_comm(f, o) : visit(f, o));
 	}
-	return f->p->run.mode == FO_MODE_TRAIN && f->p->nparam ? check_weights(f) : FO_OK;
+	if (f->p->run.mode != FO_MODE_TRAIN || !f->p->nparam)
+		return FO_OK;
+	for (f->id = 0; f->id < f->u->n; f->id++)
+		FO_TRY(check_read(f, fo_instance_op(f->p, f->u, f->id)));
+	return check_weights(f);
 }
 
 fo_status fo_sums_verify(const struct fo_program *p, const struct fo_unrolled *u)

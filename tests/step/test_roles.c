@@ -174,12 +174,7 @@ static struct job random_job(bool by_hand)
 		return j;
 	j.low.pass = choices_passes(&j.model);
 	j.low.pass.ddp = 1;
-	if (m[1] > 1)
-		j.low.pass.zero = choices_draw(FO_ZERO_COUNT);
-	if (j.low.pass.zero == FO_ZERO_WEIGHTS) {
-		j.low.pass.zero_prefetch = choices_draw(4);
-		j.low.pass.zero_reshard = choices_draw(FO_RESHARD_COUNT);
-	}
+	choices_zero(&j.low.pass, m[1]);
 	return j;
 }
 
