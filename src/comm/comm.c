@@ -343,9 +343,9 @@ int64_t fo_comm_received(const struct fo_comm *c)
 
 int64_t fo_comm_wire_bytes(const struct fo_comm_call *k, int rank, int ranks)
 {
-	int64_t size = (int64_t)fo_dtype_bytes(k->narrow ? FO_BF16 : k->dtype), begin, n = 0;
-	const int64_t own = fo_comm_part(k, rank, ranks, &begin), last = fo_comm_part(k, ranks - 1, ranks, &begin),
-		      others = begin + last - own;
+	int64_t size = (int64_t)fo_dtype_bytes(k->narrow ? FO_BF16 : k->dtype), begin,
+		own = fo_comm_part(k, rank, ranks, &begin), n = 0;
+	const int64_t last = fo_comm_part(k, ranks - 1, ranks, &begin), others = begin + last - own;
 	switch (k->kind) {
 	case FO_COMM_ALL_REDUCE: n = own * (ranks - 1) + others; break;
 	case FO_COMM_REDUCE_SCATTER: n = own * (ranks - 1); break;
