@@ -236,7 +236,7 @@ static void add(const struct fo_mpi_end *e, struct fo_mpi_op *o, const struct sl
 		o->from[r] = place_for(o, s, r);
 	o->from[rank] = address(k->from, at, k->dtype);
 	char *to = address(k->to, k->kind == FO_COMM_ALL_REDUCE ? at : s->piece * o->piece, k->dtype);
-	fo_comm_reduce(o->from, ranks, n, k->dtype, k->op, to);
+	fo_comm_reduce(k, o->from, ranks, n, to);
 }
 
 /* Goes on with a slot until its messages are not over. */

@@ -89,6 +89,8 @@ static void test_fsdp(void **state)
 					.fuse_loss = 1024,
 					.zero = FO_ZERO_WEIGHTS,
 					.zero_prefetch = 2,
+					.zero_sync = FO_SYNC_MICRO_BATCH,
+					.reduce_dtype = FO_REDUCE_BF16,
 					.recompute = FO_RECOMPUTE_FULL };
 	run_405b((struct fo_mesh){ .replicate = 1, .shard = RANKS }, pass);
 }

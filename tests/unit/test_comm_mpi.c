@@ -64,7 +64,7 @@ static void compare(const struct drawn_call *mine, uint64_t seed, uint64_t numbe
 	struct drawn_call o[DRAWN_RANKS_MOST];
 	NEED(fo_comm_local_open(ranks, NULL, c) == FO_OK);
 	for (int r = 0; r < ranks; r++) {
-		draw_call(&o[r], seed, number, r, ranks, true);
+		draw_call(&o[r], seed, number, r, ranks, true, false);
 		NEED(fo_comm_start(c[r], &o[r].call, &o[r].request) == FO_OK);
 	}
 	for (int left = ranks; left;) {
@@ -98,7 +98,7 @@ static void many_calls(struct fo_comm *c, uint64_t seed, int rounds)
 	for (uint64_t round = 0; round < (uint64_t)rounds; round++) {
 		struct drawn_call one[AT_ONCE];
 		for (uint64_t i = 0; i < AT_ONCE; i++) {
-			draw_call(&one[i], seed, round * AT_ONCE + i, rank, ranks, true);
+			draw_call(&one[i], seed, round * AT_ONCE + i, rank, ranks, true, false);
 			bytes += fo_comm_wire_bytes(&one[i].call, rank, ranks);
 			NEED(fo_comm_start(c, &one[i].call, &one[i].request) == FO_OK);
 		}
