@@ -87,7 +87,8 @@ static fo_status build_all(struct fo_team *t)
 		what.eval = t->eval->run;
 	FO_TRY(fo_carrier_do(t->carrier, FO_TASK_BUILD, &what, sizeof what));
 	FO_TRY(check_together(t, t->first, false));
-	return t->eval ? fo_wrap(check_together(t, t->eval, true), "evaluation") : FO_OK;
+	fo_status st = t->eval ? check_together(t, t->eval, true) : FO_OK;
+	return st == FO_OK ? st : fo_wrap(st, "evaluation");
 }
 
 static fo_status link_all(struct fo_team *t)
