@@ -72,6 +72,7 @@ struct fo_comm;
 struct fo_comm_request {
 	void *state; /* of the transport; NULL: over */
 	int phase;
+	int64_t until_ns; /* the newest test: it will not be over before (fo_now_ns); 0: the transport does not know */
 };
 /* The interface of a transport; its calls were checked. */
 struct fo_comm_transport {

@@ -98,10 +98,16 @@ static fo_status run_on(struct fo_exec *e, struct lane *ln, int id)
 	return FO_OK;
 }
 
-static int64_t nap_after(int64_t since_ns)
+/* How long to wait before calls are looked at again, since nothing has moved since then; not beyond until_ns, where the
+ * transport knows that something will be over (0: it does not). */
+static int64_t nap_after(int64_t since_ns, int64_t until_ns)
 {
-	return fo_max(NAP_NS, fo_min(NAP_MOST_NS, (fo_now_ns() - since_ns) / NAP_PART));
+	int64_t now = fo_now_ns(), nap = fo_max(NAP_NS, fo_min(NAP_MOST_NS, (now - since_ns) / NAP_PART));
+	return until_ns ? fo_max(1, fo_min(nap, until_ns - now)) : nap;
 }
+
+/* The earlier of two such times. */
+static int64_t earlier(int64_t a, int64_t b) { return a && b ? fo_min(a, b) : a + b; }
 
 /* On the calling thread, while nothing else of this rank runs. */
 static fo_status transfer(struct fo_exec *e, struct lane *ln, int id)
@@ -118,7 +124,7 @@ static fo_status transfer(struct fo_exec *e, struct lane *ln, int id)
 			continue;
 		}
 		fo_comm_idle(e->o.links->world, true);
-		nanosleep(&(struct timespec){ .tv_nsec = (long)nap_after(since) }, NULL);
+		nanosleep(&(struct timespec){ .tv_nsec = (long)nap_after(since, ln->transfer.until_ns) }, NULL);
 	}
 }
 
@@ -313,6 +319,7 @@ static void run_linked(struct fo_exec *e, int32_t step)
 	int64_t since = fo_now_ns(); /* when something moved last */
 	while (!atomic_load(&e->cpu->failed)) {
 		int left = 0, under_way = 0;
+		int64_t until = 0;
 		bool moved = false;
 		for (int l = 0; l < FO_LANE_COUNT; l++) {
 			struct lane *ln = &e->cpu->lane[l];
@@ -325,6 +332,7 @@ static void run_linked(struct fo_exec *e, int32_t step)
 			}
 			left += ln->next < ln->n;
 			under_way += ln->on_its_way;
+			until = ln->on_its_way ? earlier(until, ln->transfer.until_ns) : until;
 		}
 		if (!left)
 			return;
@@ -334,7 +342,7 @@ static void run_linked(struct fo_exec *e, int32_t step)
 		}
 		if (under_way && rests(e))
 			fo_comm_idle(e->o.links->world, true);
-		sleep_until_ready(e, under_way ? nap_after(since) : 0);
+		sleep_until_ready(e, under_way ? nap_after(since, until) : 0);
 	}
 }
 
