@@ -239,7 +239,11 @@ static bool moves(const struct fo_comm *c, const struct fo_comm_call *k)
 /* Between two looks at what is on its way: a part of the time that it has taken so far, so that a look which comes late
  * costs little beside the wait, and waiting for another rank costs no processor. Timers add 50 us of slack. */
 enum { NAP_NS = 20000, NAP_MOST_NS = 500000, NAP_PART = 16 };
-int64_t fo_comm_nap_ns(int64_t since_ns) { return fo_clamp((fo_now_ns() - since_ns) / NAP_PART, NAP_NS, NAP_MOST_NS); }
+int64_t fo_comm_nap_ns(int64_t since_ns, int64_t until_ns)
+{
+	const int64_t now = fo_now_ns(), nap = fo_clamp((now - since_ns) / NAP_PART, NAP_NS, NAP_MOST_NS);
+	return until_ns ? fo_max(1, fo_min(nap, until_ns - now)) : nap;
+}
 
 /* A rank that waits leaves its processor to others: ranks may be more than processors. At first it only lets them go
  * before it, for a short call is over within microseconds. */
@@ -249,7 +253,7 @@ static void rest(int64_t since_ns)
 	if (fo_now_ns() - since_ns < YIELD_NS)
 		sched_yield();
 	else
-		nanosleep(&(struct timespec){ .tv_nsec = (long)fo_comm_nap_ns(since_ns) }, NULL);
+		nanosleep(&(struct timespec){ .tv_nsec = (long)fo_comm_nap_ns(since_ns, 0) }, NULL);
 }
 
 /* Waits for the calls that are open: all are driven at once, for ranks may end them in unlike order. */

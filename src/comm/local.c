@@ -449,6 +449,8 @@ static fo_status test(struct fo_comm *c, struct fo_comm_request *r, bool *done)
 		atomic_fetch_add(&o->copied, 1);
 		r->phase = COPIED;
 	}
+	if (r->phase == COPIED && atomic_load(&o->copied) == o->members)
+		r->until_ns = over;
 	if (r->phase != COPIED || atomic_load(&o->copied) < o->members || fo_now_ns() < over)
 		return FO_OK;
 	leave(e, o);
