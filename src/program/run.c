@@ -191,6 +191,8 @@ const struct fo_opt fo_run_options[] = {
 		   "does not choose it"),
 	FO_OPT_INT(R, ddp, "pass.ddp", "N", "25", 1, 1 << 20, "MiB",
 		   "on several ranks: gradients are added up in buckets of N MiB while backward goes on"),
+	FO_OPT_YES_NO(R, overlap, "pass.overlap", "yes",
+		      "on several ranks: gradients travel while backward goes on; no: when it is over, a baseline"),
 	FO_OPT_ENUM(R, reduce_dtype, "pass.reduce-dtype", "fp32",
 		    "what gradients travel as between ranks: as they are, or rounded to bf16, half the bytes; sums "
 		    "are fp32 in any case",
@@ -529,6 +531,7 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		.fused_optimizer = r->fused_optimizer,
 		.optimizer_in_backward = r->optimizer_in_backward,
 		.ddp = r->ranks > 1 ? r->ddp : 0,
+		.reduce_late = r->ranks > 1 && !r->overlap,
 		.reduce_dtype = r->ranks > 1 ? r->reduce_dtype : 0,
 		.wgrad_lane = r->wgrad_lane == FO_RUN_YES,
 		/* Without clipping it does not matter which step's norm it is. */
