@@ -26,7 +26,7 @@ struct walk {
 	double moving_s;
 	int carried;    /* of these, those to which all ranks have come */
 	double until_s; /* so far exposed communication is counted */
-	int first; /* the lane whose operation ends first, and when; -1: none will */
+	int first;      /* the lane whose operation ends first, and when; -1: none will */
 	double first_s;
 };
 /* A call that some of its ranks have come to. A lane does one after the other, so a group has at most one open on a

@@ -192,6 +192,28 @@ static void test_groups(void **state)
 	end(g, 4);
 }
 
+/* Rank 0 comes to its neighbour's call at 1, and the neighbour at 3. Meanwhile, from 2 on, a call with its partner has
+ * rank 0's link for 4 ms: the first call is carried from 6 to 7, and what the neighbour calls at 4 after that. */
+static void test_link_taken(void **state)
+{
+	(void)state;
+	struct hand g[4];
+	for (int r = 0; r < 4; r++) {
+		begin(&g[r], 2, 2);
+		int x = input(&g[r]), a = compute(&g[r], x, "a", r == 1 ? 3 : 1), b = compute(&g[r], x, "b", 1);
+		reduce(&g[r], a, FO_GROUP_SHARD, FO_LANE_REDUCE, 0.5, 1);
+		reduce(&g[r], b, FO_GROUP_REPLICATE, FO_LANE_GATHER, 0.5, 4);
+		finish(&g[r]);
+	}
+	must(walk(g, 4));
+	near(g[2].s.end_s[4], 2e-3);
+	near(g[0].s.end_s[5], 6e-3);
+	near(g[0].s.end_s[4], 7e-3);
+	near(g[1].s.end_s[4], 7e-3);
+	near(g[1].s.end_s[5], 11e-3);
+	end(g, 4);
+}
+
 static void transfer(struct hand *g, int x, bool sends, int peer)
 {
 	struct fo_op *o = op(g, sends ? FO_OP_send : FO_OP_receive, sends ? FO_LANE_SEND_FORWARD : FO_LANE_RECV_FORWARD,
@@ -482,9 +504,13 @@ static void test_step(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_late),   cmocka_unit_test(test_links),
-		cmocka_unit_test(test_groups), cmocka_unit_test(test_pairs_and_hangs),
-		cmocka_unit_test(test_cost),   cmocka_unit_test(test_one_rank),
+		cmocka_unit_test(test_late),
+		cmocka_unit_test(test_links),
+		cmocka_unit_test(test_groups),
+		cmocka_unit_test(test_link_taken),
+		cmocka_unit_test(test_pairs_and_hangs),
+		cmocka_unit_test(test_cost),
+		cmocka_unit_test(test_one_rank),
 		cmocka_unit_test(test_step),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -212,7 +212,10 @@ static void test_random(void **state)
 		int64_t caused = 0, waited = 0;
 		for (int r = 0; r < RANKS; r++) {
 			const struct fo_rank_times *t = &o.rank[r];
-			int64_t own = 0;
+			int64_t own = 0, by_step = 0;
+			for (int s = 0; s < STEPS; s++)
+				by_step += fo_rank_step_exposed(j.given[r], s);
+			assert_int_equal(by_step, fo_rank_exposed(t));
 			assert_int_equal(t->compute_ns, want[r].compute);
 			for (int k = 0; k < FO_RANK_COMM_COUNT; k++) {
 				assert_int_equal(t->exposed_ns[k], want[r].exposed[k]);
