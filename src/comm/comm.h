@@ -111,11 +111,11 @@ struct fo_comm {
 static inline int fo_comm_rank(const struct fo_comm *c) { return c->rank; }
 static inline int fo_comm_ranks(const struct fo_comm *c) { return c->ranks; }
 
-/* Puts a call into its stream. Reductions take bf16, fp32 and fp64. How bf16 is summed is the transport's affair: threads
- * and MPI add in fp32 and round once, NCCL rounds to bf16 after each addition, so gradients are fp32
- * there and at most travel as bf16 (narrow). Calls that only move data take
- * any type. Send and receive block the stream until the other rank came; two ranks that send to each other do so in a
- * group. FO_EARG: a call that cannot be; FO_ECOMM: a rank or the transport failed. */
+/* Puts a call into its stream. Reductions take bf16, fp32 and fp64. How bf16 is summed is the transport's affair:
+ * threads and MPI add in fp32 and round once, NCCL rounds to bf16 after each addition, so gradients are fp32 there
+ * and at most travel as bf16 (narrow). Calls that only move data take any type. Send and receive block the stream
+ * until the other rank came; two ranks that send to each other do so in a group. FO_EARG: a call that cannot be;
+ * FO_ECOMM: a rank or the transport failed. */
 FO_CHECKED fo_status fo_comm_call(struct fo_comm *c, const struct fo_comm_call *k);
 /* Calls between begin and end start together, in whatever order suits the transport. */
 FO_CHECKED fo_status fo_comm_group_begin(struct fo_comm *c);
@@ -127,8 +127,8 @@ FO_CHECKED fo_status fo_comm_group_end(struct fo_comm *c);
 FO_CHECKED fo_status fo_comm_start(struct fo_comm *c, const struct fo_comm_call *k, struct fo_comm_request *r);
 FO_CHECKED fo_status fo_comm_test(struct fo_comm *c, struct fo_comm_request *r, bool *done);
 
-/* How long whoever drives calls sleeps between two tests, when nothing has moved since `since_ns`: little at first, then a
- * part of what it has waited, so that waiting takes next to nothing from those that compute. */
+/* How long whoever drives calls sleeps between two tests, when nothing has moved since `since_ns`: little at first,
+ * then a part of what it has waited, so that waiting takes next to nothing from those that compute. */
 int64_t fo_comm_nap_ns(int64_t since_ns);
 
 /* A group of those ranks that name the same colour (0 or more), in the order of their ranks here: an axis of a mesh.
