@@ -66,6 +66,8 @@ static void ours(struct fo_comm *c, const struct row *r, int rank)
 	int64_t since = fo_now_ns();
 	if (r->kind == FO_COMM_SEND && rank > 1)
 		return;
+	if (r->kind == FO_COMM_BROADCAST && !rank)
+		k.to = r->from; /* as plain MPI has it: nothing to copy */
 	if (r->kind == FO_COMM_SEND) {
 		k.kind = rank ? FO_COMM_RECV : FO_COMM_SEND;
 		k.peer = !rank;

@@ -29,7 +29,7 @@
  * needs at most SMALL has memory of its own, so that any number of small calls run at once. Measured with bench_mpi. */
 enum { DEPTH = 4, PLACE = 8 << 20, LEAST = 16 << 10, SMALL = 64 << 10, PLACES = FO_MPI_PLACES };
 /* Bytes of a piece that is only moved. */
-enum { MOVE = 8 << 20 };
+enum { MOVE = 1 << 20 };
 
 enum { FIRST, SECOND, OVER }; /* rounds of a slot */
 struct slot {
