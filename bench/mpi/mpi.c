@@ -1,11 +1,11 @@
-/* Calls between processes as a rank's thread of communication makes them (src/comm/mpi.h), beside the same call of plain
- * MPI, in one run, in turn:
+/* Calls between processes as a rank's thread of communication makes them (src/comm/mpi.h), beside the same call of
+ * plain MPI, in one run, in turn:
  *
- *   mpirun -n 4 --oversubscribe build/release/bench_mpi [SECONDS PER ROW 0.5] [LARGEST 64 MiB] [SMALLEST 4096 bytes] [PIECE bytes]
+ *   mpirun -n 4 --oversubscribe build/release/bench_mpi [SECONDS A ROW] [LARGEST MiB] [SMALLEST bytes] [PIECE bytes]
  *
- * Per kind, type and size one JSON line from rank 0: bytes that a rank receives by the least that can be, the median of
- * seconds from a barrier until the last rank has ended (plain, ours), and their quotient. Plain is MPI's blocking call,
- * which spins; ours naps while nothing moves, as in a step. Data is random. */
+ * Per kind, type and size one JSON line from rank 0: bytes that a rank receives by the least that can be, the median
+ * of seconds from a barrier until the last rank has ended (plain, ours), and their quotient. Plain is MPI's blocking
+ * call, which spins; ours naps while nothing moves, as in a step. Data is random. */
 #include "comm/comm.h"
 #include "comm/mpi.h"
 
@@ -66,6 +66,8 @@ static void ours(struct fo_comm *c, const struct row *r, int rank)
 	int64_t since = fo_now_ns();
 	if (r->kind == FO_COMM_SEND && rank > 1)
 		return;
+	if (r->kind == FO_COMM_BROADCAST && !rank)
+		k.to = r->from; /* as plain MPI has it: nothing to copy */
 	if (r->kind == FO_COMM_SEND) {
 		k.kind = rank ? FO_COMM_RECV : FO_COMM_SEND;
 		k.peer = !rank;

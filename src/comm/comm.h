@@ -112,11 +112,11 @@ struct fo_comm {
 static inline int fo_comm_rank(const struct fo_comm *c) { return c->rank; }
 static inline int fo_comm_ranks(const struct fo_comm *c) { return c->ranks; }
 
-/* Puts a call into its stream. Reductions take bf16, fp32 and fp64. How bf16 is summed is the transport's affair: threads
- * and MPI add in fp32 and round once, NCCL rounds to bf16 after each addition, so gradients are fp32
- * there and at most travel as bf16 (narrow). Calls that only move data take
- * any type. Send and receive block the stream until the other rank came; two ranks that send to each other do so in a
- * group. FO_EARG: a call that cannot be; FO_ECOMM: a rank or the transport failed. */
+/* Puts a call into its stream. Reductions take bf16, fp32 and fp64. How bf16 is summed is the transport's affair:
+ * threads and MPI add in fp32 and round once, NCCL rounds to bf16 after each addition, so gradients are fp32 there
+ * and at most travel as bf16 (narrow). Calls that only move data take any type. Send and receive block the stream
+ * until the other rank came; two ranks that send to each other do so in a group. FO_EARG: a call that cannot be;
+ * FO_ECOMM: a rank or the transport failed. */
 FO_CHECKED fo_status fo_comm_call(struct fo_comm *c, const struct fo_comm_call *k);
 /* Calls between begin and end start together, in whatever order suits the transport. */
 FO_CHECKED fo_status fo_comm_group_begin(struct fo_comm *c);

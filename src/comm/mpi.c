@@ -1,5 +1,5 @@
-/* The job of processes that MPI started: its beginning and end, groups, and news of ranks that gave up (mpi.h). Calls are
- * in mpi_op.c. */
+/* The job of processes that MPI started: its beginning and end, groups, and news of ranks that gave up (mpi.h).
+ * Calls are in mpi_op.c. */
 #include "comm/mpi_int.h"
 
 #include "base/clock.h"

@@ -1,15 +1,16 @@
 /* Ranks that are processes which MPI started, on one host or many.
  *
- * MPI itself is in a plugin (comm/mpi_plugin), which is found at run time: the file that FLATOUT_MPI_PLUGIN names, else
- * libflatout-mpi.so beside the program, else in ../lib/flatout from there. A program without it runs alone.
+ * MPI itself is in a plugin (comm/mpi_plugin), which is found at run time: the file that FLATOUT_MPI_PLUGIN names,
+ * else libflatout-mpi.so beside the program, else in ../lib/flatout from there. A program without it runs alone.
  *
- * What travels: each rank sends each other one what that one needs, in pieces, and adds up what it receives itself. That
- * moves the least bytes (fo_comm_wire_bytes), and sums go over the ranks in their order in the type's own precision
- * (bf16: in fp32, rounded once), as in a process (comm/local.h): the same ranks give the same bits, whatever carries
- * them. A broadcast goes along a tree. Memory for pieces: at most fo_comm_mpi_reserve() for each communicator.
+ * What travels: each rank sends each other one what that one needs, in pieces, and adds up what it receives itself.
+ * That moves the least bytes (fo_comm_wire_bytes), and sums go over the ranks in their order in the type's own
+ * precision (bf16: in fp32, rounded once), as in a process (comm/local.h): the same ranks give the same bits,
+ * whatever carries them. A broadcast goes along a tree. Memory for pieces: at most fo_comm_mpi_reserve() for each
+ * communicator.
  *
- * Messages move while a rank tests; a thread must drive that. A rank that computes for long, or hangs, is not told from
- * one that is gone: fo_comm_idle does nothing here, since who waits for whom is not known over processes. */
+ * Messages move while a rank tests; a thread must drive that. A rank that computes for long, or hangs, is not told
+ * from one that is gone: fo_comm_idle does nothing here, since who waits for whom is not known over processes. */
 #ifndef FO_COMM_MPI_H
 #define FO_COMM_MPI_H
 
@@ -29,11 +30,12 @@ struct fo_comm_mpi {
 	int64_t piece;  /* bytes of a message at most; 0: as suits */
 	uint64_t shake; /* seed of delays at random between tests; 0: none */
 };
-/* Gives this rank's end of all ranks; starts MPI the first time. Every rank calls it equally often: worlds are apart, and
- * the end of one by fo_comm_abort leaves another as it is. options may be NULL. FO_EUNSUPPORTED: no plugin, one of another
- * version, or an MPI that allows calls from one thread alone; FO_ECOMM: MPI does not start, or finds other ranks than the
- * launcher says. The last world that is closed ends MPI, which waits for all ranks and cannot be started again; where
- * that world was ended by fo_comm_abort, of this rank or another, the process ends without. */
+/* Gives this rank's end of all ranks; starts MPI the first time. Every rank calls it equally often: worlds are
+ * apart, and the end of one by fo_comm_abort leaves another as it is. options may be NULL. FO_EUNSUPPORTED: no
+ * plugin, one of another version, or an MPI that allows calls from one thread alone; FO_ECOMM: MPI does not start,
+ * or finds other ranks than the launcher says. The last world that is closed ends MPI, which waits for all ranks and
+ * cannot be started again; where that world was ended by fo_comm_abort, of this rank or another, the process ends
+ * without. */
 FO_CHECKED fo_status fo_comm_mpi_open(const struct fo_comm_mpi *options, struct fo_comm **world);
 /* The plugin's file and what it was made for ("Open MPI 4.1.4"), or in *why one sentence that says why there is none.
  * Loads it, starts nothing. */

@@ -1,18 +1,19 @@
 /* A call between processes, in messages (mpi.h).
  *
- * Each rank's part of a call goes in pieces. Up to DEPTH pieces are under way at once, each in a slot of its own, and a
- * piece has up to two rounds of messages:
+ * Each rank's part of a call goes in pieces. Up to DEPTH pieces are under way at once, each in a slot of its own,
+ * and a piece has up to two rounds of messages:
  *
  *   all-reduce       each part goes to its rank, which adds up in the order of ranks; the sum goes to all
  *   reduce-scatter   the first round alone
  *   all-gather, all-to-all, send, receive   one round
  *   broadcast        from the rank above in a binomial tree, then to those below
  *
- * In place works: a rank writes only its own part while it sends others', and what it takes in the second round replaces
- * what has left in the first.
+ * In place works: a rank writes only its own part while it sends others', and what it takes in the second round
+ * replaces what has left in the first.
  *
- * Messages are told apart by their tags: the call's number (of calls of all ranks, or of those from one rank to another),
- * slot and round. Messages of one tag between two ranks are sent and received in one order, that of pieces. */
+ * Messages are told apart by their tags: the call's number (of calls of all ranks, or of those from one rank to
+ * another), slot and round. Messages of one tag between two ranks are sent and received in one order, that of
+ * pieces. */
 #include "comm/mpi_int.h"
 #include "comm/sum.h"
 
@@ -28,7 +29,7 @@
  * needs at most SMALL has memory of its own, so that any number of small calls run at once. Measured with bench_mpi. */
 enum { DEPTH = 4, PLACE = 8 << 20, LEAST = 16 << 10, SMALL = 64 << 10, PLACES = FO_MPI_PLACES };
 /* Bytes of a piece that is only moved. */
-enum { MOVE = 8 << 20 };
+enum { MOVE = 1 << 20 };
 
 enum { FIRST, SECOND, OVER }; /* rounds of a slot */
 struct slot {
@@ -360,9 +361,9 @@ static void divide(struct fo_mpi_end *e, struct fo_mpi_op *o)
 	if (k->kind == FO_COMM_ALL_REDUCE || k->part)
 		most = 0;
 	for (int r = 0; r < ranks; r++) {
-		int64_t n = k->kind == FO_COMM_ALL_REDUCE ? k->n * (r + 1) / ranks - o->begin[r]
-			    : k->part                     ? k->part[r]
-							  : k->n;
+		int64_t n = k->part ? k->part[r] : k->n;
+		if (k->kind == FO_COMM_ALL_REDUCE)
+			n = k->n * (r + 1) / ranks - o->begin[r];
 		o->begin[r + 1] = o->begin[r] + n;
 		most = fo_max(most, n);
 	}
@@ -381,9 +382,11 @@ static void divide(struct fo_mpi_end *e, struct fo_mpi_op *o)
 static int next_tag(struct fo_mpi_end *e, const struct fo_comm_call *k)
 {
 	const int64_t each = 2 * DEPTH, numbers = ((int64_t)e->job->world.tag_most + 1) / (2 * each);
-	int64_t *count = k->kind == FO_COMM_SEND   ? &e->sent[k->peer]
-			 : k->kind == FO_COMM_RECV ? &e->got[k->peer]
-						   : &e->calls;
+	int64_t *count = &e->calls;
+	if (k->kind == FO_COMM_SEND)
+		count = &e->sent[k->peer];
+	else if (k->kind == FO_COMM_RECV)
+		count = &e->got[k->peer];
 	return (int)(((*count)++ % numbers * 2 + between_two(k)) * each);
 }
 
@@ -427,8 +430,8 @@ static fo_status go(struct fo_mpi_end *e, struct fo_mpi_op *o)
 	return FO_OK;
 }
 
-/* Gives free places to those that wait, in the order of their calls: the same on every rank, so that the first call that
- * is not over has a place wherever it was started. */
+/* Gives free places to those that wait, in the order of their calls: the same on every rank, so that the first call
+ * that is not over has a place wherever it was started. */
 static fo_status hand_out(struct fo_mpi_end *e)
 {
 	for (int i = 0; i < PLACES && e->first; i++) {

@@ -1,8 +1,8 @@
-/* Ranks as processes over MPI (src/comm/mpi.c): the test starts itself as four processes by the mpirun of the MPI that the
- * plugin was made for. Each kind of call, type, parts of unlike size, in place, groups of a split, in pieces small and
- * large, with delays at random: the bits are those of ranks that are threads (comm/local.h), and so are the bytes counted.
- * Two communicators are driven at once by two threads; a rank that gives up ends its own world alone; calls that disagree.
- * Without the plugin or mpirun the test is skipped. */
+/* Ranks as processes over MPI (src/comm/mpi.c): the test starts itself as four processes by the mpirun of the MPI
+ * that the plugin was made for. Each kind of call, type, parts of unlike size, in place, groups of a split, in
+ * pieces small and large, with delays at random: the bits are those of ranks that are threads (comm/local.h), and so
+ * are the bytes counted. Two communicators are driven at once by two threads; a rank that gives up ends its own
+ * world alone; calls that disagree. Without the plugin or mpirun the test is skipped. */
 #include "comm/local.h"
 #include "comm/mpi.h"
 
@@ -282,7 +282,8 @@ static fo_status test_until_over(struct fo_comm *c, struct fo_comm_request *q)
 	return st;
 }
 
-/* A rank gives up while the others wait for it, with large messages under way: they are told, and another world works. */
+/* A rank gives up while the others wait for it, with large messages under way: they are told, and another world
+ * works. */
 static void test_given_up(void **state)
 {
 	(void)state;

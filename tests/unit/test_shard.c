@@ -364,7 +364,7 @@ static void test_hostile_shards(void **state)
 			struct fo_loader *l;
 			const struct fo_batch *b;
 			int64_t wait_ns;
-			must(fo_loader_open(&l, &s, &(struct fo_batch_shape){ 16, 2, 2, FO_PACK_PACKED, 0 },
+			must(fo_loader_open(&l, &s, &(struct fo_batch_shape){ .seq = 16, .rows = 2, .micro_batches = 2, .packing = FO_PACK_PACKED },
 					    &(struct fo_loader_state){ 0 }, 0));
 			must(fo_loader_next(l, &b, &wait_ns));
 			fo_loader_close(l);

@@ -1,4 +1,5 @@
-/* The MPI plugin (plugin.h): the one file of the project that includes mpi.h. It is compiled into a library of its own. */
+/* The MPI plugin (plugin.h): the one file of the project that includes mpi.h. It is compiled into a library of its
+ * own. */
 #define _GNU_SOURCE 1 /* dladdr */
 #include "comm/mpi_plugin/plugin.h"
 
@@ -95,7 +96,9 @@ static int start(struct fo_mpi_world *w)
 	w->tag_most = known ? *most : 32767; /* the least that the standard allows */
 	error = find_nodes(w);
 	w->comm = error ? NULL : new_comm(MPI_COMM_WORLD);
-	return error ? error : w->comm ? 0 : MPI_ERR_NO_MEM;
+	if (!error && !w->comm)
+		error = MPI_ERR_NO_MEM;
+	return error;
 }
 
 static int finish(void)
@@ -122,8 +125,10 @@ static int split(void *comm, int colour, void **out, int *rank, int *ranks)
 		MPI_Comm_rank(c, rank);
 		MPI_Comm_size(c, ranks);
 		*out = new_comm(c);
+		if (!*out)
+			error = MPI_ERR_NO_MEM;
 	}
-	return end(error ? error : *out ? 0 : MPI_ERR_NO_MEM);
+	return end(error);
 }
 
 static int copy(void *comm, void **out)
@@ -133,7 +138,9 @@ static int copy(void *comm, void **out)
 	int error = MPI_Comm_dup(*(MPI_Comm *)comm, &c);
 	if (!error)
 		*out = new_comm(c);
-	return end(error ? error : *out ? 0 : MPI_ERR_NO_MEM);
+	if (!error && !*out)
+		error = MPI_ERR_NO_MEM;
+	return end(error);
 }
 
 static void release(void *comm)

@@ -1,9 +1,9 @@
-/* What the program and its MPI plugin say to each other. The plugin (libflatout-mpi.so) is a library of our own, the one
- * file that is compiled with an MPI's header and linked to that MPI; the program loads it at run time (comm/mpi.c) and
- * knows nothing else of MPI. It moves bytes from rank to rank and has no algorithm in it.
+/* What the program and its MPI plugin say to each other. The plugin (libflatout-mpi.so) is a library of our own, the
+ * one file that is compiled with an MPI's header and linked to that MPI; the program loads it at run time
+ * (comm/mpi.c) and knows nothing else of MPI. It moves bytes from rank to rank and has no algorithm in it.
  *
- * Calls may come from any thread, unless the plugin says that MPI allows one at a time; it then takes a lock of its own.
- * Those that return int return 0, or an error of MPI that `text` explains. */
+ * Calls may come from any thread, unless the plugin says that MPI allows one at a time; it then takes a lock of its
+ * own. Those that return int return 0, or an error of MPI that `text` explains. */
 #ifndef FO_COMM_MPI_PLUGIN_H
 #define FO_COMM_MPI_PLUGIN_H
 
@@ -55,8 +55,8 @@ struct fo_mpi_plugin {
 	int (*send)(struct fo_mpi_batch *b, void *comm, const void *from, int64_t bytes, int peer, int tag);
 	/* peer < 0: from any rank; then fewer bytes may come. */
 	int (*receive)(struct fo_mpi_batch *b, void *comm, void *to, int64_t bytes, int peer, int tag);
-	/* *over: all messages are; the batch is empty then. Else *fault names the message of an error, or one that brought
-	 * too few bytes (0 is returned, and a peer is named). */
+	/* *over: all messages are; the batch is empty then. Else *fault names the message of an error, or one that
+	 * brought too few bytes (0 is returned, and a peer is named). */
 	int (*test)(struct fo_mpi_batch *b, bool *over, struct fo_mpi_fault *fault);
 	void (*cancel)(struct fo_mpi_batch *b); /* of receives alone: what has not come is not waited for any more */
 };
