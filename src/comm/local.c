@@ -327,13 +327,13 @@ static fo_status start(struct fo_comm *c, const struct fo_comm_call *k, struct f
 
 /* ---- moving ---- */
 
-/* Adds elements [begin, begin + n) of all ranks' input. */
+/* Adds elements [begin, begin + n) of all ranks' input, in the order of ranks, perhaps to what is there. */
 static void add_part(const struct end *e, const struct op *o, const struct fo_comm_call *k, int64_t begin, int64_t n,
 		     char *to)
 {
 	for (int m = 0; m < o->members; m++)
 		e->from[m] = (const char *)o->member[m].call.from + (size_t)begin * fo_dtype_bytes(k->dtype);
-	fo_comm_reduce(k, e->from, o->members, n, to);
+	fo_comm_reduce(e->from, o->members, n, k, false, to);
 }
 
 static void copy(char *to, const char *from, int64_t n, size_t size)
@@ -449,6 +449,8 @@ static fo_status test(struct fo_comm *c, struct fo_comm_request *r, bool *done)
 		atomic_fetch_add(&o->copied, 1);
 		r->phase = COPIED;
 	}
+	if (r->phase == COPIED && atomic_load(&o->copied) == o->members)
+		r->until_ns = over;
 	if (r->phase != COPIED || atomic_load(&o->copied) < o->members || fo_now_ns() < over)
 		return FO_OK;
 	leave(e, o);
@@ -509,8 +511,6 @@ static void close_end(struct fo_comm *c)
 static fo_status split(struct fo_comm *c, int colour, struct fo_comm **out);
 static const struct fo_comm_transport transport = {
 	.name = "threads",
-	.accumulates = true,
-	.narrows = true,
 	.start = start,
 	.test = test,
 	.split = split,

@@ -188,6 +188,7 @@ static fo_status split(struct fo_comm *c, int colour, struct fo_comm **out);
 static const struct fo_comm_transport transport = {
 	.name = "MPI",
 	.accumulates = true,
+	.narrows = true,
 	.start = start,
 	.test = test,
 	.split = split,

@@ -71,6 +71,7 @@ fo_status fo_exec_transfer_test(struct fo_exec *e, int id, struct fo_transfer *t
 {
 	int left = 0;
 	t->moved = false;
+	t->until_ns = 0;
 	for (int k = 0; k < t->n; k++) {
 		const struct fo_comm_request before = t->request[k];
 		bool over;
@@ -79,6 +80,8 @@ fo_status fo_exec_transfer_test(struct fo_exec *e, int id, struct fo_transfer *t
 			return fo_exec_failed(e, id, st);
 		t->moved |= t->request[k].state != before.state || t->request[k].phase != before.phase;
 		left += !over;
+		if (!over && t->request[k].until_ns && (!t->until_ns || t->request[k].until_ns < t->until_ns))
+			t->until_ns = t->request[k].until_ns;
 	}
 	*done = !left;
 	return FO_OK;

@@ -16,6 +16,11 @@ double drawn_input(uint64_t salt, int rank, int64_t i, bool rough)
 	return ldexp((double)(v >> 11) - 0x1p52, (int)(v % 13) - 56);
 }
 
+double drawn_before(const struct drawn_call *o, int64_t i, bool rough)
+{
+	return drawn_input(o->salt + 77, 0, i, rough);
+}
+
 static void put(char *at, int dtype, int64_t i, double v)
 {
 	const int whole = isfinite(v) ? (int)(8 * v) : 99;
@@ -41,18 +46,13 @@ static void count(struct drawn_call *o, int rank, int ranks)
 		o->to_n = (size_t)own;
 }
 
-double drawn_before(const struct drawn_call *o, int64_t i, bool rough)
-{
-	return drawn_input(o->salt + 77, 0, i, rough);
-}
-
 static void place(struct drawn_call *o, int rank, int ranks, bool in_place)
 {
 	const enum fo_comm_kind kind = o->call.kind;
 	const size_t size = fo_dtype_bytes(o->call.dtype);
 	int64_t begin;
 	fo_comm_part(&o->call, rank, ranks, &begin);
-	in_place &= kind != FO_COMM_ALL_TO_ALL && !o->call.accumulate;
+	in_place &= kind != FO_COMM_ALL_TO_ALL;
 	o->own[0] = o->from = malloc(o->from_n * size + 1);
 	o->own[1] = o->to = malloc(o->to_n * size + 1);
 	if (in_place && kind == FO_COMM_ALL_GATHER)
@@ -63,7 +63,7 @@ static void place(struct drawn_call *o, int rank, int ranks, bool in_place)
 		o->to = o->from;
 }
 
-void draw_call(struct drawn_call *o, uint64_t seed, uint64_t number, int rank, int ranks, bool rough, bool narrow)
+void draw_call(struct drawn_call *o, uint64_t seed, uint64_t number, int rank, int ranks, bool rough)
 {
 	static const int type[] = { FO_F32, FO_BF16, FO_F64, FO_I32, FO_E4M3 };
 	static const enum fo_comm_kind kind[] = { FO_COMM_ALL_REDUCE, FO_COMM_ALL_GATHER, FO_COMM_REDUCE_SCATTER,
@@ -73,7 +73,7 @@ void draw_call(struct drawn_call *o, uint64_t seed, uint64_t number, int rank, i
 	*k = (struct fo_comm_call){ .kind = kind[v % 5], .op = v >> 8 & 1 ? FO_COMM_SUM : FO_COMM_MAX };
 	bool adds = k->kind == FO_COMM_ALL_REDUCE || k->kind == FO_COMM_REDUCE_SCATTER;
 	k->dtype = type[(v >> 12) % (adds ? 3 : 5)];
-	k->narrow = narrow && adds && k->op == FO_COMM_SUM && k->dtype == FO_F32 && v >> 42 & 1;
+	k->narrow = adds && k->op == FO_COMM_SUM && k->dtype == FO_F32 && v >> 42 & 1;
 	k->accumulate = k->kind == FO_COMM_REDUCE_SCATTER && k->op == FO_COMM_SUM && v >> 43 & 1;
 	k->n = (int64_t)((v >> 16) % DRAWN_MOST);
 	if (v >> 50 & 1) /* fewer elements than ranks, and none */
@@ -87,10 +87,10 @@ void draw_call(struct drawn_call *o, uint64_t seed, uint64_t number, int rank, i
 		o->part[(v >> 52) % (unsigned)ranks] = 0;
 	}
 	count(o, rank, ranks);
-	place(o, rank, ranks, v >> 41 & 1);
+	place(o, rank, ranks, (v >> 41 & 1) && !k->accumulate);
 	for (size_t i = 0; i < o->from_n; i++)
 		put(o->from, k->dtype, (int64_t)i,
-		    drawn_input(o->salt, rank, (int64_t)i, rough) * (k->narrow && !rough ? DRAWN_FINE : 1));
+		    drawn_input(o->salt, rank, (int64_t)i, rough) * (k->narrow ? DRAWN_FINE : 1));
 	for (size_t i = 0; k->accumulate && i < o->to_n; i++)
 		put(o->to, k->dtype, (int64_t)i, drawn_before(o, (int64_t)i, rough));
 	k->from = o->from;

@@ -80,11 +80,14 @@ static double get(const char *at, int dtype, int64_t i)
 
 static double rounded(double v) { return (double)fo_bf16_to_f32(fo_bf16_from_f32((float)v)); }
 
+/* What a reduce-scatter adds to. */
+static double before(const struct drawn_call *o, int64_t i) { return drawn_before(o, i, false); }
+
 /* `at`: of the output. */
 static double reduced(const struct drawn_call *o, int ranks, int64_t i, int64_t at)
 {
 	if (o->call.narrow) { /* numbers of more bits than bf16 has */
-		float v = o->call.accumulate ? (float)drawn_before(o, at, false) : 0;
+		float v = o->call.accumulate ? (float)before(o, at) : 0;
 		for (int r = 0; r < ranks; r++)
 			v += (float)rounded(input(o->salt, r, i) * DRAWN_FINE);
 		return o->call.kind == FO_COMM_ALL_REDUCE ? rounded(v) : v;
@@ -95,7 +98,7 @@ static double reduced(const struct drawn_call *o, int ranks, int64_t i, int64_t 
 		v = o->call.op == FO_COMM_SUM ? v + x : fmax(v, x);
 	}
 	if (o->call.accumulate)
-		v += drawn_before(o, at, false);
+		v += before(o, at);
 	return o->call.dtype == FO_BF16 ? rounded(v) : v;
 }
 
@@ -145,7 +148,7 @@ static void many_calls(struct rank *r)
 	for (uint64_t round = 0; round < ROUNDS; round++) {
 		struct drawn_call one[AT_ONCE];
 		for (uint64_t i = 0; i < AT_ONCE; i++) {
-			draw_call(&one[i], r->seed, round * AT_ONCE + i, rank, ranks, false, true);
+			draw_call(&one[i], r->seed, round * AT_ONCE + i, rank, ranks, false);
 			bytes += fo_comm_wire_bytes(&one[i].call, rank, ranks);
 			NEED(fo_comm_start(r->c, &one[i].call, &one[i].request) == FO_OK);
 		}
