@@ -61,8 +61,6 @@ says "^Logged: .* the same"
 
 # What cannot be.
 no 2 "mesh.ranks=4, and 2 processes were started" 2 train $small --run.dir=no --ranks=4
-no 2 "3 ranks cannot share the rows of a micro-batch evenly" 3 train $small --run.dir=no
-no 2 "mesh.shard=4 x mesh.replicate=1 are not mesh.ranks=2" 2 train $small --run.dir=no --mesh.shard=4
 no 2 "mesh.link-gbps emulates links between threads of one process" 2 train $small --run.dir=no --link-gbps=1
 no 3 "cannot read 'absent': no such file" 2 train $small --run.dir=no --data.path=absent
 cp "$bin" another
