@@ -46,7 +46,9 @@ static fo_status damaged(struct fo_rank_seen *out, const char *why)
 static fo_status read_bytes(int fd, struct fo_rank_bytes *b, struct fo_rank_seen *out)
 {
 	memset((void *)b, 0, sizeof *b);
-	ssize_t n = pread(fd, (void *)b, sizeof *b, 0);
+	ssize_t n;
+	while ((n = pread(fd, (void *)b, sizeof *b, 0)) < 0 && errno == EINTR)
+		;
 	if (n < 0)
 		return damaged(out, strerror(errno));
 	if (n < 8 || memcmp(b->magic, FO_RANK_MAGIC, sizeof b->magic))

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/retry.h"
 #include "base/thread.h"
 
 #include <errno.h>
@@ -43,7 +44,7 @@ static void copy(char *to, size_t size, const char *text)
 
 static void first_line(const char *path, char *out, size_t size)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = fo_open(path, O_RDONLY | O_CLOEXEC, 0);
 	ssize_t n = fd < 0 ? 0 : read(fd, out, size - 1);
 	if (fd >= 0)
 		close(fd);
@@ -185,18 +186,15 @@ static bool is_far(int fd)
 	return false;
 }
 
-/* Every page is there before it is mapped: a store into one that a full disk refuses would kill the process. */
+/* Its bytes are written before they are mapped: a full disk refuses them here, and not a store later on. */
 static fo_status map_new(struct fo_rank_state *s, const char *path, const struct fo_rank_bytes *first)
 {
 	struct fo_new_file f;
 	FO_TRY(fo_fs_new_begin(&f, path));
 	fo_status st = fo_fs_new_write(&f, first, sizeof *first);
-	int error = st == FO_OK ? posix_fallocate(f.fd, 0, sizeof *first) : 0;
-	if (error && error != EOPNOTSUPP && error != EINVAL)
-		st = fo_fs_refuse("write", path, error);
 	if (st == FO_OK) {
 		/* fo_fs_new_begin opens for writing alone, and a shared mapping needs both. */
-		int fd = f.beside ? open(f.beside, O_RDWR | O_CLOEXEC) : -1;
+		int fd = f.beside ? fo_open(f.beside, O_RDWR | O_CLOEXEC, 0) : -1;
 		void *m = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof *first, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		if (m == MAP_FAILED)
 			st = fo_fs_refuse("map", path, errno);
@@ -366,7 +364,7 @@ void fo_rank_state_lane(struct fo_rank_state *s, int lane, const char *name, enu
 static int open_own(const char *path, const struct fo_rank_bytes *own)
 {
 	struct fo_rank_bytes there;
-	int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+	int fd = fo_open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK, 0);
 	if (fd >= 0 && pread(fd, (void *)&there, sizeof there, 0) == (ssize_t)sizeof there &&
 	    !memcmp(there.magic, FO_RANK_MAGIC, sizeof there.magic) && !memcmp(there.job, own->job, sizeof own->job))
 		return fd;

@@ -340,7 +340,10 @@ fo_status fo_team_find_fault(struct fo_team *t, struct fo_exec *e, const struct 
 	for (int i = 1; i < t->ranks; i++) {
 		struct fo_exec_fault f;
 		FO_TRY(fo_answer_get(&t->carrier->answer[i], &f, sizeof f));
-		if (f.instance >= 0 && (out->instance < 0 || f.instance < out->instance))
+		const bool earlier = out->instance < 0 || f.instance < out->instance;
+		/* Of ranks that meet it in one call, one found it in what it had. */
+		const bool own = f.instance == out->instance && f.read && !out->read;
+		if (f.instance >= 0 && (earlier || own))
 			*out = f, from = i;
 	}
 	if (out->instance >= 0) {

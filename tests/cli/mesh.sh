@@ -120,6 +120,19 @@ run 0 train $tiny --train.rows=4 --mesh.shard=4 --run.dir=bf16 --optim.master=sp
 run 0 eval bf16
 says "^Logged: .* the same"
 
+# fp8: a scale is that of all rows, so a first loss is one rank's; histories are the same, and a run goes on as one rank.
+run 0 train $tiny --train.rows=4 --pass.fp8=current --run.dir=cur
+run 0 train $tiny --train.rows=4 --pass.fp8=current --run.dir=cur4 --mesh.shard=2 --mesh.replicate=2
+losses cur | sed -n 1p >a
+losses cur4 | sed -n 1p >b
+paste a b | awk '{ d = $1 > $2 ? $1 - $2 : $2 - $1; exit !(d <= 1e-12 * $1) }' || wrong "four ranks have other scales than one: $(paste a b)"
+run 0 train $tiny --train.rows=4 --pass.fp8=delayed --pass.fp8-scale-precompute=yes --run.dir=del --mesh.shard=4 --pass.zero=2 --train.steps=3
+run 0 train $tiny --train.rows=4 --pass.fp8=delayed --pass.fp8-scale-precompute=yes --run.dir=del
+says "^Resume: .*after step 3"
+refused 2 "fp8-scale-precompute: with zero=3 a weight is whole only between" train $tiny --train.rows=4 --pass.fp8=delayed \
+	--pass.fp8-scale-precompute=yes --run.dir=del3 --mesh.shard=4
+says "pass.zero=2 keeps whole weights"
+
 # A value that is not finite: the rank that made it is named.
 refused 1 "on rank [0-3] of 4, .* the first value that is not finite" train $small --run.dir=nan4 --mesh.shard=2 \
 	--mesh.replicate=2 --optim.lr=10 --optim.warmup=0 --optim.clip=0 --optim.eps=0 --train.steps=400

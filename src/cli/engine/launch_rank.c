@@ -70,19 +70,21 @@ static int number(const char *const *names)
 /* Processes of this control group that the system killed for lack of memory so far; -1: not known. */
 static long killed_for_memory(void)
 {
-	char line[4096], path[4200];
+	char line[4096], path[4300] = "";
 	long kills = -1;
 	FILE *f = fopen("/proc/self/cgroup", "re");
-	line[0] = 0;
-	while (f && fgets(line, sizeof line, f) && strncmp(line, "0::", 3) != 0)
-		line[0] = 0;
+	while (f && fgets(line, sizeof line, f)) {
+		const char *first = strstr(line, ":memory:"); /* of the first version of control groups */
+		line[strcspn(line, "\n")] = 0;
+		if (first)
+			snprintf(path, sizeof path, "/sys/fs/cgroup/memory%s/memory.oom_control",
+				 first + strlen(":memory:"));
+		else if (!strncmp(line, "0::", 3) && !*path)
+			snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.events", line + 3);
+	}
 	if (f)
 		fclose(f);
-	if (strncmp(line, "0::", 3) != 0)
-		return -1;
-	line[strcspn(line, "\n")] = 0;
-	snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.events", line + 3);
-	f = fopen(path, "re");
+	f = *path ? fopen(path, "re") : NULL;
 	while (f && fgets(line, sizeof line, f))
 		(void)sscanf(line, "oom_kill %ld", &kills);
 	if (f)
