@@ -147,7 +147,7 @@ static fo_status refuse_quantised(struct fo_st_set *f)
 	return st;
 }
 
-/* Where a folder has weights in PyTorch's format alone, the error says what to do. */
+/* The error of a folder that has weights in PyTorch's format alone says what to do. */
 static fo_status open_folder(struct fo_st_set *f, const char *dir)
 {
 	fo_status st = fo_st_set_open(f, dir, "model");

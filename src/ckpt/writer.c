@@ -239,8 +239,8 @@ fo_status fo_ckpt_writer_begin(struct fo_ckpt_writer *w)
 
 /* ---- every rank: its rows ---- */
 
-/* Of the rows that this rank holds those that it writes. index: the tensor's place, so that a tensor of one row is not
- * always the same rank's. */
+/* A rank writes a part of the rows that it holds. index: the tensor's place, so that a tensor of one row is not always
+ * the same rank's. */
 static int64_t own_rows(const struct fo_mesh *m, const struct fo_st_tensor *t, size_t index, int64_t *from)
 {
 	int32_t place, ranks = fo_mesh_group(m, t->shared ? FO_GROUP_REPLICATE : FO_GROUP_DATA, &place, NULL);

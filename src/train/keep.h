@@ -30,14 +30,14 @@ struct fo_keep_task {
 enum fo_keep_job { FO_JOB_BEGIN, FO_JOB_ROWS, FO_JOB_END };
 
 struct fo_keep {
-	/* Whose rows, and where; not owned. */
+	/* The owner of the rows, and their place; not owned. */
 	const struct fo_program *program;
 	struct fo_store *store;
 	struct fo_exec *exec;
 	struct fo_comm *world; /* NULL: there is one rank */
 	int threads;
 	bool on_device; /* the host's memory of the store is the copy */
-	/* From FO_KEEP_OPEN on. */
+	/* Set by FO_KEEP_OPEN. */
 	struct fo_tensors tensors, copied; /* of the store; of the copy */
 	void *copy;
 	int64_t copy_bytes;

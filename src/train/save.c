@@ -17,7 +17,7 @@ struct fo_saver {
 	bool closing; /* nobody listens any more */
 };
 
-/* Without tensors, which each rank fills in. */
+/* Each rank fills in its own tensors. */
 static struct fo_ckpt_content content_of(const struct fo_setup *s)
 {
 	return (struct fo_ckpt_content){
@@ -69,7 +69,7 @@ static void warn_not_saved(struct fo_saver *v, const char *why)
 	fo_events_warn(v->set->events, "%s; training goes on, and the checkpoints before it stay", why);
 }
 
-/* What all ranks do of the checkpoint that rank 0 has begun. */
+/* A task about the checkpoint that rank 0 has begun. */
 static struct fo_keep_task task_of(const struct fo_saver *v, enum fo_keep_kind kind, bool beside)
 {
 	struct fo_keep_task t = { .kind = (int)kind,

@@ -64,7 +64,7 @@ static void whole_free(struct whole *w)
 	}
 }
 
-/* What rank `rank` of the mesh has of it: between columns that are not its own. */
+/* The rows that a rank of the mesh has: between columns that are not its own. */
 static void take(struct fo_st_tensor *out, const struct fo_st_tensor *of, const struct fo_mesh *m, bool fill)
 {
 	int32_t place, ranks = fo_mesh_group(m, FO_GROUP_SHARD, &place, NULL);
