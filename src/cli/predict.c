@@ -435,7 +435,7 @@ static fo_status simulate_ranks(struct report *r)
 	r->sim.part_s[FO_PART_UNATTRIBUTED] += x->job.step_s.mid - r->sim.step_s;
 	r->sim.step_s = x->job.step_s.mid;
 	return run && timeline->state == FO_RECORD_WHOLE
-		       ? fo_sim_exposed_of(&x->measured, r->program, r->u, &r->record.timeline, timeline->path)
+		       ? fo_sim_exposed_of(&x->measured, &r->record.timeline, timeline->path)
 		       : FO_OK;
 }
 

@@ -212,6 +212,15 @@ static fo_status check_call(const struct fo_comm *c, const struct fo_comm_call *
 		return fo_fail(FO_EARG, "%s of %lld elements over %s without memory", what, (long long)k->n, over);
 	if (k->part && k->kind != FO_COMM_ALL_GATHER && k->kind != FO_COMM_REDUCE_SCATTER)
 		return fo_fail(FO_EARG, "%s over %s has parts of one size only", what, over);
+	if (k->accumulate && (k->kind != FO_COMM_REDUCE_SCATTER || k->op != FO_COMM_SUM))
+		return fo_fail(FO_EARG, "%s over %s adds to nothing: only sums of a reduce-scatter do", what, over);
+	if (k->accumulate && !c->transport->accumulates)
+		return fo_fail(FO_EUNSUPPORTED, "%s over %s cannot add to what is there", what, over);
+	if (k->narrow && (!kind[k->kind].reduces || k->op != FO_COMM_SUM || k->dtype != FO_F32))
+		return fo_fail(FO_EARG, "%s over %s of %s does not travel as bf16: only sums of f32 do", what, over,
+			       fo_dtype_name[k->dtype]);
+	if (k->narrow && !c->transport->narrows)
+		return fo_fail(FO_EUNSUPPORTED, "%s over %s cannot travel as bf16", what, over);
 	if (kind[k->kind].peer && (k->peer < 0 || k->peer >= c->ranks || (other && k->peer == c->rank)))
 		return fo_fail(FO_EARG, "%s: there is no %srank %d among %d", what, other ? "other " : "", k->peer,
 			       c->ranks);
@@ -230,7 +239,11 @@ static bool moves(const struct fo_comm *c, const struct fo_comm_call *k)
 /* Between two looks at what is on its way: a part of the time that it has taken so far, so that a look which comes late
  * costs little beside the wait, and waiting for another rank costs no processor. Timers add 50 us of slack. */
 enum { NAP_NS = 20000, NAP_MOST_NS = 500000, NAP_PART = 16 };
-int64_t fo_comm_nap_ns(int64_t since_ns) { return fo_clamp((fo_now_ns() - since_ns) / NAP_PART, NAP_NS, NAP_MOST_NS); }
+int64_t fo_comm_nap_ns(int64_t since_ns, int64_t until_ns)
+{
+	const int64_t now = fo_now_ns(), nap = fo_clamp((now - since_ns) / NAP_PART, NAP_NS, NAP_MOST_NS);
+	return until_ns ? fo_max(1, fo_min(nap, until_ns - now)) : nap;
+}
 
 /* A rank that waits leaves its processor to others: ranks may be more than processors. At first it only lets them go
  * before it, for a short call is over within microseconds. */
@@ -240,7 +253,7 @@ static void rest(int64_t since_ns)
 	if (fo_now_ns() - since_ns < YIELD_NS)
 		sched_yield();
 	else
-		nanosleep(&(struct timespec){ .tv_nsec = (long)fo_comm_nap_ns(since_ns) }, NULL);
+		nanosleep(&(struct timespec){ .tv_nsec = (long)fo_comm_nap_ns(since_ns, 0) }, NULL);
 }
 
 /* Waits for the calls that are open: all are driven at once, for ranks may end them in unlike order. */
@@ -334,7 +347,8 @@ int64_t fo_comm_received(const struct fo_comm *c)
 
 int64_t fo_comm_wire_bytes(const struct fo_comm_call *k, int rank, int ranks)
 {
-	int64_t size = (int64_t)fo_dtype_bytes(k->dtype), begin, own = fo_comm_part(k, rank, ranks, &begin), n = 0;
+	int64_t size = (int64_t)fo_dtype_bytes(k->narrow ? FO_BF16 : k->dtype), begin,
+		own = fo_comm_part(k, rank, ranks, &begin), n = 0;
 	const int64_t last = fo_comm_part(k, ranks - 1, ranks, &begin), others = begin + last - own;
 	switch (k->kind) {
 	case FO_COMM_ALL_REDUCE: n = own * (ranks - 1) + others; break;

@@ -65,6 +65,12 @@ struct fo_comm_call {
 	/* Parts of unlike size, for all-gather and reduce-scatter: the elements of each rank's part, the same on every
 	 * rank, in place of n; parts lie one behind the other. It stays until the call is over. NULL: all have n. */
 	const int64_t *part;
+	/* Of a reduce-scatter: to[i] = the sum of what is there and of all ranks' numbers, in this order. */
+	bool accumulate;
+	/* Of sums of fp32: numbers travel as bf16. Each rank's numbers, its own too, are rounded to nearest even and
+	 * added in fp32. A reduce-scatter's sums stay as they are; those of an all-reduce are rounded again on their
+	 * way to all, so that every rank has the same bits. */
+	bool narrow;
 };
 
 struct fo_comm;
@@ -72,10 +78,12 @@ struct fo_comm;
 struct fo_comm_request {
 	void *state; /* of the transport; NULL: over */
 	int phase;
+	int64_t until_ns; /* the newest test: it will not be over before (fo_now_ns); 0: the transport does not know */
 };
 /* The interface of a transport; its calls were checked. */
 struct fo_comm_transport {
-	const char *name; /* "NCCL" */
+	const char *name;          /* "NCCL" */
+	bool accumulates, narrows; /* else calls that ask for it are refused */
 	/* NULL, both: calls are started and waited for. */
 	fo_status (*call)(struct fo_comm *c, const struct fo_comm_call *k);
 	fo_status (*group)(struct fo_comm *c, bool end);
@@ -105,8 +113,8 @@ static inline int fo_comm_rank(const struct fo_comm *c) { return c->rank; }
 static inline int fo_comm_ranks(const struct fo_comm *c) { return c->ranks; }
 
 /* Puts a call into its stream. Reductions take bf16, fp32 and fp64. How bf16 is summed is the transport's affair: threads
- * and MPI add in fp32 and round once, NCCL rounds to bf16 after each addition, so gradients travel as fp32 where that
- * matters. Calls that only move data take
+ * and MPI add in fp32 and round once, NCCL rounds to bf16 after each addition, so gradients are fp32
+ * there and at most travel as bf16 (narrow). Calls that only move data take
  * any type. Send and receive block the stream until the other rank came; two ranks that send to each other do so in a
  * group. FO_EARG: a call that cannot be; FO_ECOMM: a rank or the transport failed. */
 FO_CHECKED fo_status fo_comm_call(struct fo_comm *c, const struct fo_comm_call *k);
@@ -121,8 +129,9 @@ FO_CHECKED fo_status fo_comm_start(struct fo_comm *c, const struct fo_comm_call 
 FO_CHECKED fo_status fo_comm_test(struct fo_comm *c, struct fo_comm_request *r, bool *done);
 
 /* How long whoever drives calls sleeps between two tests, when nothing has moved since `since_ns`: little at first, then a
- * part of what it has waited, so that waiting takes next to nothing from those that compute. */
-int64_t fo_comm_nap_ns(int64_t since_ns);
+ * part of what it has waited, so that waiting takes next to nothing from those that compute; not beyond until_ns, where
+ * the transport knows that something will be over (0: it does not). */
+int64_t fo_comm_nap_ns(int64_t since_ns, int64_t until_ns);
 
 /* A group of those ranks that name the same colour (0 or more), in the order of their ranks here: an axis of a mesh.
  * Every rank of c calls it. *out is closed before c. FO_EUNSUPPORTED: the transport cannot. */

@@ -253,7 +253,8 @@ static int64_t elements_of(const struct fo_comm_call *k, int ranks)
 static bool agree(const struct op *o, const struct fo_comm_call *a, const struct fo_comm_call *b)
 {
 	bool same = o->sender >= 0 || (a->kind == b->kind && a->op == b->op && a->peer == b->peer);
-	return same && a->n == b->n && a->dtype == b->dtype && !a->part == !b->part;
+	return same && a->n == b->n && a->dtype == b->dtype && !a->part == !b->part && a->accumulate == b->accumulate &&
+	       a->narrow == b->narrow;
 }
 
 /* Links carry one call after the other; the call is over when the busiest of its ranks has all bytes. */
@@ -326,13 +327,13 @@ static fo_status start(struct fo_comm *c, const struct fo_comm_call *k, struct f
 
 /* ---- moving ---- */
 
-/* Adds elements [begin, begin + n) of all ranks' input, in the order of ranks. */
+/* Adds elements [begin, begin + n) of all ranks' input, in the order of ranks, perhaps to what is there. */
 static void add_part(const struct end *e, const struct op *o, const struct fo_comm_call *k, int64_t begin, int64_t n,
 		     char *to)
 {
 	for (int m = 0; m < o->members; m++)
 		e->from[m] = (const char *)o->member[m].call.from + (size_t)begin * fo_dtype_bytes(k->dtype);
-	fo_comm_reduce(e->from, o->members, n, k->dtype, k->op, to);
+	fo_comm_reduce(e->from, o->members, n, k, false, to);
 }
 
 static void copy(char *to, const char *from, int64_t n, size_t size)
@@ -448,6 +449,8 @@ static fo_status test(struct fo_comm *c, struct fo_comm_request *r, bool *done)
 		atomic_fetch_add(&o->copied, 1);
 		r->phase = COPIED;
 	}
+	if (r->phase == COPIED && atomic_load(&o->copied) == o->members)
+		r->until_ns = over;
 	if (r->phase != COPIED || atomic_load(&o->copied) < o->members || fo_now_ns() < over)
 		return FO_OK;
 	leave(e, o);

@@ -45,6 +45,7 @@ struct fo_mpi_op {
 	int64_t *begin;        /* of each rank's part, in elements; ranks + 1 of them */
 	int slots, over;
 	struct slot slot[DEPTH];
+	int64_t wire; /* bytes of an element that travels */
 	size_t need;  /* bytes for pieces */
 	char *memory; /* of those; NULL: it waits for a place, or needs none */
 	size_t room;  /* of memory of its own */
@@ -77,9 +78,22 @@ static char *address(const void *memory, int64_t element, int dtype)
 	return (char *)((uintptr_t)memory + (size_t)element * fo_dtype_bytes(dtype));
 }
 
+/* Where a piece of a reduction comes to from rank `rank`. Where numbers are narrowed, what goes to it stands behind all
+ * of these. */
 static char *place_for(const struct fo_mpi_op *o, const struct slot *s, int rank)
 {
-	return s->memory + (size_t)rank * (size_t)o->piece * fo_dtype_bytes(o->call.dtype);
+	return s->memory + (size_t)rank * (size_t)o->piece * (size_t)o->wire;
+}
+
+/* n elements of `from` as they travel, packed for rank `rank` where they are narrowed. */
+static const void *wire_form(const struct fo_mpi_end *e, const struct fo_mpi_op *o, const struct slot *s, int rank,
+			     const void *from, int64_t n)
+{
+	if (!o->call.narrow)
+		return from;
+	char *to = place_for(o, s, e->base.ranks + rank);
+	fo_comm_pack(from, n, (uint16_t *)(void *)to);
+	return to;
 }
 
 /* ---- messages ---- */
@@ -122,14 +136,14 @@ static int tag_of(const struct fo_mpi_op *o, const struct slot *s)
 
 static fo_status send(struct fo_mpi_end *e, struct fo_mpi_op *o, struct slot *s, int to, const void *memory, int64_t n)
 {
-	const int64_t bytes = n * (int64_t)fo_dtype_bytes(o->call.dtype);
+	const int64_t bytes = n * o->wire;
 	int error = n ? e->job->mpi->send(s->batch, e->comm, memory, bytes, to, tag_of(o, s)) : 0;
 	return error ? explain(e, o, error, &(struct fo_mpi_fault){ .peer = to }) : FO_OK;
 }
 
 static fo_status receive(struct fo_mpi_end *e, struct fo_mpi_op *o, struct slot *s, int from, void *memory, int64_t n)
 {
-	const int64_t bytes = n * (int64_t)fo_dtype_bytes(o->call.dtype);
+	const int64_t bytes = n * o->wire;
 	int error = n ? e->job->mpi->receive(s->batch, e->comm, memory, bytes, from, tag_of(o, s)) : 0;
 	return error ? explain(e, o, error, &(struct fo_mpi_fault){ .peer = from }) : FO_OK;
 }
@@ -144,7 +158,8 @@ static fo_status scatter(struct fo_mpi_end *e, struct fo_mpi_op *o, struct slot 
 	for (int i = 1; i < ranks; i++) {
 		const int to = (rank + i) % ranks;
 		const int64_t n = piece_of(o, s->piece, to, &at);
-		FO_TRY(send(e, o, s, to, address(o->call.from, at, dtype), n));
+		const void *piece = wire_form(e, o, s, to, address(o->call.from, at, dtype), n);
+		FO_TRY(send(e, o, s, to, piece, n));
 	}
 	return FO_OK;
 }
@@ -157,9 +172,11 @@ static fo_status gather(struct fo_mpi_end *e, struct fo_mpi_op *o, struct slot *
 	for (int i = 1; i < ranks; i++) {
 		const int from = (rank + ranks - i) % ranks;
 		n = piece_of(o, s->piece, from, &at);
-		FO_TRY(receive(e, o, s, from, address(o->call.to, at, dtype), n));
+		char *to = o->call.narrow ? place_for(o, s, from) : address(o->call.to, at, dtype);
+		FO_TRY(receive(e, o, s, from, to, n));
 	}
 	n = piece_of(o, s->piece, rank, &at);
+	own = wire_form(e, o, s, rank, own, n);
 	for (int i = 1; i < ranks; i++)
 		FO_TRY(send(e, o, s, (rank + i) % ranks, own, n));
 	return FO_OK;
@@ -234,9 +251,20 @@ static void add(const struct fo_mpi_end *e, struct fo_mpi_op *o, const struct sl
 	int64_t at, n = piece_of(o, s->piece, rank, &at);
 	for (int r = 0; r < ranks; r++)
 		o->from[r] = place_for(o, s, r);
-	o->from[rank] = address(k->from, at, k->dtype);
+	o->from[rank] = wire_form(e, o, s, rank, address(k->from, at, k->dtype), n);
 	char *to = address(k->to, k->kind == FO_COMM_ALL_REDUCE ? at : s->piece * o->piece, k->dtype);
-	fo_comm_reduce(o->from, ranks, n, k->dtype, k->op, to);
+	fo_comm_reduce(o->from, ranks, n, k, k->narrow, to);
+}
+
+/* Sums of others that came as bf16. */
+static void widen(const struct fo_mpi_end *e, const struct fo_mpi_op *o, const struct slot *s)
+{
+	for (int r = 0; r < e->base.ranks; r++) {
+		int64_t at, n = piece_of(o, s->piece, r, &at);
+		float *to = (float *)(void *)address(o->call.to, at, o->call.dtype);
+		if (r != e->base.rank)
+			fo_comm_unpack((const uint16_t *)(const void *)place_for(o, s, r), n, to);
+	}
 }
 
 /* Goes on with a slot until its messages are not over. */
@@ -254,6 +282,8 @@ static fo_status drive(struct fo_mpi_end *e, struct fo_mpi_op *o, struct slot *s
 		*moved = true;
 		if (s->round == FIRST && reduces(&o->call))
 			add(e, o, s);
+		if (s->round == SECOND && o->call.narrow)
+			widen(e, o, s);
 		if (s->round == FIRST && two) {
 			s->round = SECOND;
 		} else {
@@ -336,6 +366,7 @@ static void divide(struct fo_mpi_end *e, struct fo_mpi_op *o)
 		o->begin[r + 1] = o->begin[r] + n;
 		most = fo_max(most, n);
 	}
+	o->wire = k->narrow ? (int64_t)fo_dtype_bytes(FO_BF16) : size;
 	if (reduces(k))
 		bytes = (int64_t)place_bytes(ranks) / (DEPTH * ranks);
 	if (asked)

@@ -301,8 +301,6 @@ fo_status fo_ladder_plan_default(struct fo_ladder_plan *p)
 			continue;
 		if (!strcmp(name, base_value(p, "train.precision")))
 			continue;
-		if (!strcmp(name, "fp8") && number(p, -1, "mesh.ranks") > 1) /* refused (program/run.c) */
-			continue;
 		add_built_in(p, &built_in[i], top);
 		if (built_in[i].place == CLIMB)
 			top = p->rungs - 1;

@@ -16,12 +16,11 @@
 
 fo_status fo_pass_ddp_legal(const struct fo_program *p)
 {
-	if (p->ranks > 1 && p->run.pass.fp8)
-		return fo_hint(fo_fail(FO_EARG,
-				       "fp8 scales come from the largest numbers of one rank's rows, and %d "
-				       "ranks would have %d of them",
-				       p->ranks, p->ranks),
-			       "pass.fp8=off trains on several ranks");
+	const int64_t dtype = p->run.pass.reduce_dtype;
+	if (dtype < 0 || dtype >= FO_REDUCE_COUNT)
+		return fo_fail(FO_EARG, "gradients travel in one of %d types", FO_REDUCE_COUNT);
+	if (p->ranks > 1 && dtype == FO_REDUCE_BF16 && p->run.precision == FO_PRECISION_F64)
+		return fo_fail(FO_EARG, "gradients in fp64 do not travel as bf16");
 	return FO_OK;
 }
 
@@ -45,39 +44,50 @@ static void add(struct complete *c, struct fo_operand a, const struct fo_program
 	c->arg[c->n++] = a;
 }
 
+/* Whose sums are complete, and when: those of a whole step, or the gradients in `of` (by buffer), each micro-batch but
+ * the last. */
+struct ends {
+	int layers, mb; /* mb: -1: the step's */
+	const bool *of; /* NULL: all */
+	int *last;      /* [buffer][layer]: the newest slot that adds to the instance; -1: none */
+};
+
 /* The newest slot that writes each buffer's instance before the optimizer: gradients, and what has no rows of tokens
  * and no micro-batches, which is the loss. */
-static int *last_writers(const struct fo_program *p, int layers)
+static void find_ends(const struct fo_program *p, struct ends *e)
 {
-	size_t n = (size_t)p->nbuf * (size_t)layers;
-	int *last = fo_xmalloc((n + 1) * sizeof *last);
-	memset(last, -1, n * sizeof *last);
+	memset(e->last, -1, (size_t)p->nbuf * (size_t)e->layers * sizeof *e->last);
 	for (int s = 0; s < p->nslot; s++) {
 		const struct fo_block *b = &p->block[p->slot[s].block];
-		for (int i = 0; b->role != FO_ROLE_OPTIMIZER && i < b->n; i++)
+		if (b->role == FO_ROLE_OPTIMIZER || (e->mb >= 0 && p->slot[s].mb != e->mb))
+			continue;
+		for (int i = 0; i < b->n; i++)
 			for (int k = 0; k < b->op[i].n; k++) {
 				const struct fo_operand *a = &b->op[i].arg[k];
 				int layer = p->buf[a->buf].axes & FO_PER_LAYER ? p->slot[s].layer + a->dlayer : 0;
 				if (a->access == FO_ACC)
-					last[a->buf * layers + layer] = s;
+					e->last[a->buf * e->layers + layer] = s;
 			}
 	}
-	return last;
 }
 
 /* Sums over micro-batches that the optimizer reads: gradients and the loss. */
-static bool is_summed(const struct fo_program *p, const struct fo_operand *a)
+static bool is_summed(const struct fo_program *p, const struct ends *e, const struct fo_operand *a)
 {
 	const struct fo_buffer *b = &p->buf[a->buf];
+	if (e->of && !e->of[a->buf])
+		return false;
 	return a->access == FO_ACC && !(b->axes & FO_PER_MICRO_BATCH) &&
 	       (b->home == FO_HOME_GRAD ||
 		(b->home == FO_HOME_ACT && b->dtype == FO_F64 && b->row_axis == FO_AXIS_ONE));
 }
 
-static void find_complete(const struct fo_program *p, const int *last, int layers, int s, struct complete *out)
+static void find_complete(const struct fo_program *p, const struct ends *e, int s, struct complete *out)
 {
 	const struct fo_block *b = &p->block[p->slot[s].block];
 	out->n = 0;
+	if (e->mb >= 0 && p->slot[s].mb != e->mb)
+		return;
 	/* In the order of their last writers within the block. */
 	for (int i = 0; b->role != FO_ROLE_OPTIMIZER && i < b->n; i++)
 		for (int k = 0; k < b->op[i].n; k++) {
@@ -88,7 +98,7 @@ static void find_complete(const struct fo_program *p, const int *last, int layer
 				for (int m = 0; m < b->op[j].n; m++)
 					later |= b->op[j].arg[m].access == FO_ACC && b->op[j].arg[m].buf == a->buf &&
 						 b->op[j].arg[m].dlayer == a->dlayer;
-			if (!later && is_summed(p, a) && last[a->buf * layers + layer] == s)
+			if (!later && is_summed(p, e, a) && e->last[a->buf * e->layers + layer] == s)
 				add(out, *a, p);
 		}
 }
@@ -106,6 +116,7 @@ static void fill_block(struct fo_program *p, int block, const struct complete *c
 			o = fo_op_insert(p, block, p->block[block].n, FO_OP_all_reduce_many, FO_TRANSFER,
 					 FO_LANE_REDUCE);
 			o->group = FO_GROUP_DATA;
+			o->attr.narrow = p->run.pass.reduce_dtype == FO_REDUCE_BF16 && b->dtype == FO_F32;
 			bytes = 0;
 		}
 		o->arg[o->n++] = c->arg[i];
@@ -147,19 +158,17 @@ int fo_pass_ddp_norm(struct fo_program *p, int own, int rest, int all)
 	return b;
 }
 
-void fo_pass_ddp(struct fo_program *p)
+/* Puts the sums behind the slots that complete them. made: by block, as reduce_block has it. */
+static void reduce_behind(struct fo_program *p, struct ends *e, int *made)
 {
-	const int layers = (int)p->model.layers + 1, blocks = p->nblock, slots = p->nslot;
-	if (p->ranks == 1)
-		return; /* evaluation has no gradients: its loss alone is added up */
-	int *last = last_writers(p, layers), *made = fo_xmalloc((size_t)blocks * sizeof *made);
+	const int slots = p->nslot;
 	struct fo_slot *to = fo_xmalloc(2 * (size_t)slots * sizeof *to);
 	struct complete c = { 0 };
 	int n = 0;
-	memset(made, -1, (size_t)blocks * sizeof *made);
+	find_ends(p, e);
 	for (int s = 0; s < slots; s++) {
 		to[n++] = p->slot[s];
-		find_complete(p, last, layers, s, &c);
+		find_complete(p, e, s, &c);
 		if (!c.n)
 			continue;
 		to[n] = p->slot[s];
@@ -170,6 +179,30 @@ void fo_pass_ddp(struct fo_program *p)
 	p->nslot = n;
 	p->slot_cap = 2 * (size_t)slots;
 	free(c.arg);
+}
+
+static void reduce(struct fo_program *p, const bool *of)
+{
+	struct ends e = { .layers = (int)p->model.layers + 1, .mb = of ? 0 : -1, .of = of };
+	size_t n = (size_t)p->nbuf * (size_t)e.layers, blocks = (size_t)p->nblock;
+	int *made = fo_xmalloc((blocks + 1) * sizeof *made);
+	e.last = fo_xmalloc((n + 1) * sizeof *e.last);
+	memset(made, -1, blocks * sizeof *made);
+	do
+		reduce_behind(p, &e, made);
+	while (of && ++e.mb < p->run.micro_batches - 1);
 	free(made);
-	free(last);
+	free(e.last);
+}
+
+void fo_pass_ddp_each(struct fo_program *p, const bool *of)
+{
+	if (p->run.micro_batches > 1)
+		reduce(p, of);
+}
+
+void fo_pass_ddp(struct fo_program *p)
+{
+	if (p->ranks > 1) /* evaluation has no gradients: its loss alone is added up */
+		reduce(p, NULL);
 }

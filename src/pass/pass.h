@@ -90,6 +90,8 @@ fo_pass_fn fo_pass_merge_qkv, fo_pass_merge_gate_up, fo_pass_attention, fo_pass_
 	fo_pass_fuse_elementwise, fo_pass_fuse_rope, fo_pass_offload, fo_pass_fused_optimizer, fo_pass_ddp,
 	fo_pass_zero, fo_pass_optimizer_in_backward, fo_pass_wgrad_lane;
 
+/* ddp.c: sums of the gradients in `of` (by buffer) over all ranks behind each micro-batch but the last. */
+void fo_pass_ddp_each(struct fo_program *p, const bool *of);
 /* ddp.c: a block that adds `own` up over the shard group, and makes `all` of it and `rest`. */
 int fo_pass_ddp_norm(struct fo_program *p, int own, int rest, int all);
 /* fsdp.c: weights that ranks share (fo_buffer.whole) are gathered where forward and backward read them. */

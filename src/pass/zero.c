@@ -24,6 +24,7 @@ struct zero {
 	int n;        /* buffers before the pass */
 	bool *shared; /* by buffer: ranks share its rows */
 	int *own;     /* by buffer of gradients: the one of its own rows; -1: none */
+	bool each;    /* gradients are scattered behind each micro-batch, and added to own rows */
 	int sums, own_sums, all_sums;
 };
 
@@ -55,9 +56,16 @@ fo_status fo_pass_zero_legal(const struct fo_program *p)
 	const struct fo_passes *c = &p->run.pass;
 	int32_t ranks = fo_mesh_group(&p->run.mesh, FO_GROUP_SHARD, NULL, NULL);
 	if (c->zero >= FO_ZERO_COUNT || c->zero_prefetch < 0 || c->zero_prefetch > FO_ZERO_PREFETCH_MOST ||
-	    c->zero_reshard < 0 || c->zero_reshard >= FO_RESHARD_COUNT)
-		return fo_fail(FO_EARG, "zero is 1, 2 or 3, its prefetch 0 to %d, its reshard one of %d ways",
-			       FO_ZERO_PREFETCH_MOST, FO_RESHARD_COUNT);
+	    c->zero_reshard < 0 || c->zero_reshard >= FO_RESHARD_COUNT || c->zero_sync < 0 ||
+	    c->zero_sync >= FO_SYNC_COUNT)
+		return fo_fail(
+			FO_EARG,
+			"zero is 1, 2 or 3, its prefetch 0 to %d, its reshard one of %d ways, its sync one of %d",
+			FO_ZERO_PREFETCH_MOST, FO_RESHARD_COUNT, FO_SYNC_COUNT);
+	if (c->zero_first && !c->zero_prefetch)
+		return fo_hint(fo_fail(FO_EARG, "zero-first gathers the first zero-prefetch blocks' weights, and none "
+						"is gathered ahead"),
+			       "a zero-prefetch of 1 or more says how many");
 	if (ranks < 2 || p->run.mode != FO_MODE_TRAIN) /* evaluation follows training */
 		return FO_OK;
 	if (!c->ddp)
@@ -143,8 +151,8 @@ static struct fo_op *append(struct fo_program *p, int block, int kind, int lane,
 	return o;
 }
 
-/* One bucket of ddp: what is whole stays in it. */
-static void scatter(struct zero *z, int block, const struct fo_op *bucket)
+/* One bucket of ddp: what is whole stays in it. complete: nothing more comes to these sums. */
+static void scatter(struct zero *z, int block, const struct fo_op *bucket, bool complete)
 {
 	struct fo_program *p = z->p;
 	struct fo_op rest = *bucket, own = *bucket;
@@ -159,8 +167,9 @@ static void scatter(struct zero *z, int block, const struct fo_op *bucket)
 		struct fo_op *o = append(p, block, fo_op_of_wire(FO_WIRE_REDUCE_SCATTER), FO_LANE_REDUCE,
 					 FO_GROUP_SHARD);
 		o->n = 2;
+		o->attr.narrow = bucket->attr.narrow;
 		x.access = y.buf == x.buf ? FO_READ : FO_TAKE;
-		y.access = y.buf == x.buf ? FO_PART : FO_DEF;
+		y.access = y.buf == x.buf ? FO_PART : z->each ? FO_ACC : FO_DEF;
 		o->arg[FO_REDUCE_SCATTER_X] = x;
 		o->arg[FO_REDUCE_SCATTER_Y] = y;
 		y.access = FO_UPDATE;
@@ -168,19 +177,36 @@ static void scatter(struct zero *z, int block, const struct fo_op *bucket)
 	}
 	if (rest.n)
 		fo_op_clone(p, block, p->block[block].n, &rest);
-	if (own.n && z->replicas > 1)
+	if (own.n && z->replicas > 1 && complete)
 		fo_op_clone(p, block, p->block[block].n, &own)->group = FO_GROUP_REPLICATE;
 }
 
-static void scatter_gradients(struct zero *z)
+/* The blocks from `first` on. */
+static void scatter_blocks(struct zero *z, int first, bool complete)
 {
 	struct fo_program *p = z->p;
-	for (int b = 0; b < p->nblock; b++)
+	for (int b = first; b < p->nblock; b++)
 		for (int left = p->block[b].role == FO_ROLE_REDUCE ? p->block[b].n : 0; left > 0; left--) {
 			const struct fo_op bucket = p->block[b].op[0];
 			fo_op_remove(p, b, 0);
-			scatter(z, b, &bucket);
+			scatter(z, b, &bucket, complete);
 		}
+}
+
+/* Small gradients that stay whole, and sums over several shard groups, travel once a step in any case. */
+static void scatter_gradients(struct zero *z)
+{
+	struct fo_program *p = z->p;
+	const int blocks = p->nblock;
+	scatter_blocks(z, 0, true);
+	if (!z->each)
+		return;
+	bool *of = fo_xmalloc((size_t)p->nbuf * sizeof *of);
+	for (int i = 0; i < z->n; i++)
+		of[i] = z->own[i] >= 0;
+	fo_pass_ddp_each(p, of);
+	scatter_blocks(z, blocks, false);
+	free(of);
 }
 
 /* ---- the optimizer ---- */
@@ -251,11 +277,7 @@ static void put_before(struct fo_program *p, int block, int of)
 	int s = 0;
 	while (p->slot[s].block != of)
 		s++;
-	fo_slot_add(p, block, 0, 0);
-	const struct fo_slot own = p->slot[p->nslot - 1];
-	for (int i = p->nslot - 1; i > s; i--)
-		p->slot[i] = p->slot[i - 1];
-	p->slot[s] = own;
+	fo_slot_insert(p, s, (struct fo_slot){ .block = (int16_t)block });
 }
 
 /* Who read the sum of all gradients reads that of all ranks'. */
@@ -304,6 +326,31 @@ static void share_optimizer(struct zero *z)
 	sum_norms(z);
 }
 
+/* What is made of weights alone (fp8 numbers, for the next step) waits for their gathering. It comes behind the updates
+ * of all layers, so that these go on meanwhile. */
+static void derive_behind(struct fo_program *p)
+{
+	for (int b = 0, blocks = p->nblock; b < blocks; b++) {
+		char name[sizeof p->block->name];
+		int derive = -1;
+		for (int i = 0; i < p->block[b].n; i++) {
+			if (p->block[b].op[i].phase != FO_DERIVE)
+				continue;
+			if (derive < 0) {
+				snprintf(name, sizeof name, "%.16s.d", p->block[b].name);
+				derive = fo_block_add(p, name, p->block[b].role, p->block[b].unit);
+			}
+			const struct fo_op o = p->block[b].op[i];
+			fo_op_remove(p, b, i--);
+			struct fo_op *to = fo_op_clone(p, derive, p->block[derive].n, &o);
+			to->origin = to->id;
+		}
+		for (int s = 0, slots = p->nslot; derive >= 0 && s < slots; s++)
+			if (p->slot[s].block == b)
+				fo_slot_add(p, derive, p->slot[s].layer, p->slot[s].mb);
+	}
+}
+
 /* Evaluation works on training's weights: it shares the buffers that the training program shares. Which ones these are
  * follows from the optimizer's operations, so that program is asked. */
 static void share_as_training(struct zero *z)
@@ -332,6 +379,7 @@ static void share_training(struct zero *z)
 	share_buffers(z);
 	scatter_gradients(z);
 	share_optimizer(z);
+	derive_behind(p);
 	free(z->shared);
 	free(z->own);
 }
@@ -342,6 +390,8 @@ void fo_pass_zero(struct fo_program *p)
 	const bool weights = p->run.pass.zero == FO_ZERO_WEIGHTS;
 	z.ranks = fo_mesh_group(&p->run.mesh, FO_GROUP_SHARD, NULL, NULL);
 	z.replicas = fo_mesh_group(&p->run.mesh, FO_GROUP_REPLICATE, NULL, NULL);
+	z.each = p->run.pass.zero >= FO_ZERO_GRADIENTS && p->run.pass.zero_sync == FO_SYNC_MICRO_BATCH &&
+		 p->run.micro_batches > 1;
 	if (z.ranks < 2)
 		return;
 	if (p->run.mode == FO_MODE_TRAIN)

@@ -23,6 +23,8 @@ static const char *const attention_name[FO_ATTENTION_COUNT] = { "flash", "eager"
 
 static const char *const zero_name[FO_ZERO_COUNT] = { "off", "1", "2", "3" };
 static const char *const reshard_name[FO_RESHARD_COUNT] = { "forward", "backward", "step" };
+static const char *const reduce_name[FO_REDUCE_COUNT] = { "fp32", "bf16" };
+static const char *const sync_name[FO_SYNC_COUNT] = { "step", "micro-batch" };
 
 const struct fo_pass_field fo_pass_field[] = {
 #define X(member, name, values, n) { name, offsetof(struct fo_passes, member), values, n },
@@ -133,7 +135,7 @@ void fo_program_dump(const struct fo_program *p, struct fo_str *out)
 				      o->group, o->attr.ta, o->attr.tb, o->attr.sign, o->attr.port, o->attr.head_dim,
 				      o->attr.window, o->attr.value, o->attr.stochastic, o->attr.element);
 			if (fo_op_info(o->kind)->cls == FO_CLASS_COMM)
-				fo_str_printf(out, " %d", o->attr.peer);
+				fo_str_printf(out, o->attr.narrow ? " %d %d" : " %d", o->attr.peer, o->attr.narrow);
 			fo_str_puts(out, "\n");
 			for (int a = 0; a < o->n; a++) {
 				const struct fo_operand *r = &o->arg[a];
@@ -304,7 +306,8 @@ static fo_status read_op(struct reader *r)
 	struct fo_program *p = r->p;
 	int kind = r->words > 3 ? fo_op_kind_find(r->word[3]) : -1;
 	bool comm = kind >= 0 && fo_op_info(kind)->cls == FO_CLASS_COMM;
-	if (r->words != 16 + comm || kind < 0 || !p->nblock || p->block[p->nblock - 1].n >= UINT16_MAX)
+	bool narrow = comm && r->words == 18;
+	if (r->words != 16 + comm + narrow || kind < 0 || !p->nblock || p->block[p->nblock - 1].n >= UINT16_MAX)
 		return wrong(r, "an operation outside a block, of unknown kind or with a wrong number of fields");
 	int b = p->nblock - 1;
 	struct fo_op *o = fo_op_insert(p, b, p->block[b].n, kind, name_of(r, 4, fo_phase_name, FO_PHASE_COUNT),
@@ -323,6 +326,8 @@ static fo_status read_op(struct reader *r)
 	o->attr.element = integer(r, 15, 0, INT64_MAX);
 	if (comm)
 		o->attr.peer = (int32_t)integer(r, 16, 0, FO_MESH_RANKS_MOST - 1);
+	if (narrow)
+		o->attr.narrow = (uint8_t)integer(r, 17, 0, 1);
 	return r->failed ? wrong(r, "an operation's fields are out of range") : FO_OK;
 }
 

@@ -200,7 +200,11 @@ static const char *check_transfer(const struct fo_program *p, const struct fo_op
 /* Memory that travels lies end to end: whole rows. One rank alone has nobody to send to. */
 static const char *check_comm(const struct fo_program *p, const struct fo_op *o, struct sizes *s)
 {
+	const enum fo_wire wire = fo_op_info(o->kind)->wire;
 	(void)s;
+	if (o->attr.narrow && ((wire != FO_WIRE_ALL_REDUCE && wire != FO_WIRE_REDUCE_SCATTER) ||
+			       type_of(p, &o->arg[0]) != FO_F32))
+		return "only sums of f32 travel as bf16";
 	if (o->group <= FO_GROUP_NONE || o->group >= FO_GROUP_COUNT)
 		return "communication names no group of ranks";
 	for (int i = 0; i < o->n; i++)
@@ -236,6 +240,8 @@ static const char *check_parts(const struct fo_program *p, const struct fo_op *o
 	if (part->nr != fo_mesh_part(whole->nr, place, ranks, &begin))
 		return "the rows are not this rank's part";
 	bool beside = part->buf != whole->buf || part->dlayer != whole->dlayer;
+	if (!beside && y->access == FO_ACC)
+		return "rows of x cannot be added to x";
 	return beside || part->r0 == whole->r0 + begin ? NULL : "the rows are another rank's part";
 }
 
@@ -354,7 +360,7 @@ static const char *check_number(int dtype, int type, int first, struct types *se
 		return "a cast makes fp8 numbers";
 	if (type == FO_TYPE_LIKE && dtype != first)
 		return "an operand must have the type of the first";
-	if ((type == FO_TYPE_F32 || type == FO_TYPE_STEP) && dtype != FO_F32)
+	if ((type == FO_TYPE_F32 || type == FO_TYPE_MAX || type == FO_TYPE_STEP) && dtype != FO_F32)
 		return "maxima and scales must be f32";
 	if (!makes || !fp8)
 		return NULL;
@@ -438,6 +444,8 @@ const char *fo_op_check(const struct fo_program *p, const struct fo_op *o)
 		why = check_type(p, o, i, &types);
 	if (!why && f->cls != FO_CLASS_COMM && o->group)
 		why = "only communication has a group of ranks";
+	if (!why && f->cls != FO_CLASS_COMM && o->attr.narrow)
+		why = "only communication travels as bf16";
 	if (!why && o->attr.stochastic && f->family != FO_OPS_UPDATE)
 		why = "only adamw rounds at random";
 	for (int d = 0; d < FO_DIM_COUNT; d++)

@@ -62,7 +62,8 @@ static struct fo_cost cost_comm(const struct fo_program *p, const struct fo_op *
 	int whole = fo_op_info(o->kind)->wire == FO_WIRE_ALL_GATHER ? FO_ALL_GATHER_Y : FO_ALL_REDUCE_X;
 	for (int k = 0; k < fo_op_tensors(o->kind, o->n); k++) {
 		const struct fo_operand *a = &o->arg[whole + k];
-		c.wire += wire_elements(o, a->nr, a->nc, place, ranks) * (double)fo_dtype_bytes(p->buf[a->buf].dtype);
+		int dtype = o->attr.narrow ? FO_BF16 : p->buf[a->buf].dtype;
+		c.wire += wire_elements(o, a->nr, a->nc, place, ranks) * (double)fo_dtype_bytes(dtype);
 	}
 	return c;
 }

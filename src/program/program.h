@@ -112,6 +112,7 @@ struct fo_attr {
 	int32_t window;     /* attention*: newest keys that a query sees at most, its own included; 0: all */
 	int32_t stochastic; /* adamw: 1: moments, and weights without a master, that are bf16 are rounded at random */
 	int32_t peer;       /* send, receive, broadcast: a rank of the group */
+	uint8_t narrow;     /* all_reduce*, reduce_scatter: 1: fp32 numbers travel as bf16 (fo_comm_call.narrow) */
 	int64_t element;    /* adamw, stochastic: number of the weight buffer's first element (kernel/round.h) */
 	double value;       /* rmsnorm*: eps; attention*: score scale; adamw: 1 where weight decay applies, else 0;
 			     * clip: 1 where the norm of the step before counts */
@@ -293,12 +294,15 @@ extern const char *const fo_master_name[FO_MASTER_COUNT], *const fo_moments_name
 	X(attention, "attention", attention_name, FO_ATTENTION_COUNT)                                                 \
 	X(offload, "offload", NULL, 0) /* layers whose activations wait in host memory */                             \
 	X(wgrad_lane, "wgrad-lane", NULL, 0)                                                                          \
+	X(reduce_dtype, "reduce-dtype", reduce_name, FO_REDUCE_COUNT) /* what gradients travel as */                  \
 	X(ddp, "ddp", NULL, 0) /* MiB of a bucket of gradients */                                                     \
 	/* What ranks of a shard group share: enum fo_zero. WEIGHTS: so many uses ahead weights are gathered, and   \
 	 * when they are given up again, enum fo_reshard. */ \
 	X(zero, "zero", zero_name, FO_ZERO_COUNT)                                                                     \
 	X(zero_prefetch, "zero-prefetch", NULL, 0)                                                                    \
-	X(zero_reshard, "zero-reshard", reshard_name, FO_RESHARD_COUNT)
+	X(zero_reshard, "zero-reshard", reshard_name, FO_RESHARD_COUNT)                                               \
+	X(zero_first, "zero-first", NULL, 0) /* the first zero_prefetch uses' weights are gathered a step ahead */    \
+	X(zero_sync, "zero-sync", sync_name, FO_SYNC_COUNT) /* GRADIENTS and WEIGHTS: enum fo_sync */
 /* The passes that shall be, or were, applied; 0: off. They travel with the program, so that programs which share
  * weights are built alike. */
 struct fo_passes {
@@ -311,6 +315,10 @@ enum { FO_ZERO_PREFETCH_MOST = 64 };
 enum fo_zero { FO_ZERO_OFF, FO_ZERO_STATE, FO_ZERO_GRADIENTS, FO_ZERO_WEIGHTS, FO_ZERO_COUNT };
 /* Gathered weights are given up after each use, after a micro-batch's backward, or at the end of the step. */
 enum fo_reshard { FO_RESHARD_FORWARD, FO_RESHARD_BACKWARD, FO_RESHARD_STEP, FO_RESHARD_COUNT };
+/* Gradients travel between ranks as they are, or rounded to bf16. */
+enum fo_reduce { FO_REDUCE_FP32, FO_REDUCE_BF16, FO_REDUCE_COUNT };
+/* Gradients are added up over the shard group once a step, or behind each micro-batch. */
+enum fo_sync { FO_SYNC_STEP, FO_SYNC_MICRO_BATCH, FO_SYNC_COUNT };
 /* Tiled: scores of some queries and keys at a time. Eager: the probabilities of whole rows, in memory from forward to
  * backward. */
 enum fo_attention { FO_ATTENTION_FLASH, FO_ATTENTION_EAGER, FO_ATTENTION_COUNT };
@@ -389,6 +397,7 @@ struct fo_op *fo_op_insert(struct fo_program *p, int block, int at, int kind, in
 void fo_op_remove(struct fo_program *p, int block, int at);
 void fo_op_arg(struct fo_program *p, struct fo_op *o, int buf, int dlayer, int access);
 void fo_slot_add(struct fo_program *p, int block, int layer, int mb);
+void fo_slot_insert(struct fo_program *p, int at, struct fo_slot s);
 int64_t fo_buffer_bytes(const struct fo_buffer *b);
 
 /* Reads and writes programs as text (docs/formats.md). Reading validates and verifies; `where` names it in errors. */

@@ -47,7 +47,7 @@ static bool same_attr(const struct fo_program *p, const struct fo_op *x, const s
 {
 	const struct fo_attr *a = &x->attr, *b = &y->attr;
 	bool same = a->ta == b->ta && a->tb == b->tb && a->sign == b->sign && a->port == b->port &&
-		    a->head_dim == b->head_dim && a->window == b->window && a->stochastic == b->stochastic &&
+		    a->head_dim == b->head_dim && a->window == b->window && a->stochastic == b->stochastic && a->narrow == b->narrow &&
 		    !(a->value < b->value) && !(a->value > b->value);
 	if (fo_op_family(x->kind) != FO_OPS_P2P)
 		return same && a->peer == b->peer;
@@ -134,7 +134,7 @@ static void add_call(struct fo_roles *r, const struct fo_program *p, const struc
 				    .kind = o->kind,
 				    .group = o->group,
 				    .channel = (uint8_t)fo_lane_channel(o->lane),
-				    .dtype = b->dtype,
+				    .dtype = o->attr.narrow ? FO_BF16 : b->dtype,
 				    .tensor = (int16_t)tensor,
 				    .buf = a->buf,
 				    .root = (int16_t)(wire == FO_WIRE_BROADCAST ? o->attr.peer : -1),

@@ -191,6 +191,10 @@ const struct fo_opt fo_run_options[] = {
 		   "does not choose it"),
 	FO_OPT_INT(R, ddp, "pass.ddp", "N", "25", 1, 1 << 20, "MiB",
 		   "on several ranks: gradients are added up in buckets of N MiB while backward goes on"),
+	FO_OPT_ENUM(R, reduce_dtype, "pass.reduce-dtype", "fp32",
+		    "what gradients travel as between ranks: as they are, or rounded to bf16, half the bytes; sums "
+		    "are fp32 in any case",
+		    "fp32|bf16"), /* enum fo_reduce */
 	FO_OPT_ENUM(R, zero, "pass.zero", "3",
 		    "what ranks of a shard group (mesh.shard) share by rows: off: nothing; 1: the optimizer's state; "
 		    "2: gradients too; 3: weights too (fsdp), which are gathered where they are used",
@@ -201,6 +205,13 @@ const struct fo_opt fo_run_options[] = {
 		    "pass.zero=3: gathered weights are given up after each use (forward), after a micro-batch's "
 		    "backward, or after the step: fewer bytes travel, more memory is taken",
 		    "forward|backward|step"), /* enum fo_reshard */
+	FO_OPT_YES_NO(R, zero_first, "pass.zero-first", "no",
+		      "pass.zero=3: the first pass.zero-prefetch blocks' weights are gathered behind their update, before "
+		      "the step that uses them; they stay in memory"),
+	FO_OPT_ENUM(R, zero_sync, "pass.zero-sync", "micro-batch",
+		    "pass.zero=2 and 3: gradients are added up over the shard group behind each micro-batch, and only "
+		    "own rows are kept, or once a step, and whole gradients are: fewer bytes travel",
+		    "step|micro-batch"), /* enum fo_sync */
 	FO_OPT_YES_NO(R, fused_optimizer, "pass.fused-optimizer", "yes", "one operation steps many tensors"),
 	FO_OPT_YES_NO(R, optimizer_in_backward, "pass.optimizer-in-backward", "no",
 		      "update a layer's weights as soon as its gradients are complete: less memory"),
@@ -355,7 +366,6 @@ static void check_ranks(struct fo_opt_set *s, const struct fo_run *r)
 		bool is;
 		const char *text;
 	} row[] = {
-		{ r->fp8 != FO_FP8_OFF, "pass.fp8: scales would be of one rank's rows; leave it out" },
 		{ *r->program_file != 0, "program.file: a file holds the program of one rank; leave it out" },
 		{ strcmp(r->affinity, "none") != 0, "run.affinity: it binds the threads of one rank; leave it out" },
 		{ !strncmp(r->device, "cuda", 4), "train.device=cuda: ranks compute on the processor" },
@@ -519,6 +529,7 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		.fused_optimizer = r->fused_optimizer,
 		.optimizer_in_backward = r->optimizer_in_backward,
 		.ddp = r->ranks > 1 ? r->ddp : 0,
+		.reduce_dtype = r->ranks > 1 ? r->reduce_dtype : 0,
 		.wgrad_lane = r->wgrad_lane == FO_RUN_YES,
 		/* Without clipping it does not matter which step's norm it is. */
 		.previous_norm = r->clip_norm == FO_RUN_CLIP_PREVIOUS || (r->optimizer_in_backward && r->clip == 0),
@@ -527,6 +538,8 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		c.zero = r->zero;
 		c.zero_prefetch = r->zero == FO_ZERO_WEIGHTS ? r->zero_prefetch : 0;
 		c.zero_reshard = r->zero == FO_ZERO_WEIGHTS ? r->zero_reshard : 0;
+		c.zero_first = r->zero == FO_ZERO_WEIGHTS && r->zero_first;
+		c.zero_sync = r->zero >= FO_ZERO_GRADIENTS ? r->zero_sync : 0;
 	}
 	if (r->fuse_loss == FO_RUN_FUSE_LOSS_AUTO)
 		c.fuse_loss = FO_RUN_FUSE_LOSS;

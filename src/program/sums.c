@@ -10,6 +10,12 @@
  * is: to use a pending value, but to move it or to add it to another that is equally pending; to add up over a
  * coordinate that is not pending; to add more to a sum that is not pending alike.
  *
+ * Maxima over rows (operands of type MAX: what fp8 scales are made of) are pending like sums, until a maximum over
+ * ranks has joined them; adding them up is wrong. A number may count twice in a maximum, so more may join at any time,
+ * and joining over a coordinate twice is waste and no defect. The scale of the step (type STEP) is of maxima that were
+ * joined at the end of former steps, or of the rank's own numbers where there are none: every rank's numbers go with
+ * the scale that they were cast by, so it is never pending.
+ *
  * Weights are *new* once an optimizer's rectangle or what came from ranks with one has been written. At the end of a
  * step no element that a rank holds may be old. */
 #include "program/roles.h"
@@ -24,6 +30,7 @@ enum { SHARD = 1, REPLICATE = 2 };
 
 struct state {
 	uint8_t pending, split; /* sets of coordinates */
+	bool max;               /* what is pending is a maximum, not a sum */
 	bool fresh;
 };
 
@@ -129,6 +136,7 @@ static struct state read(const struct flow *f, const struct fo_operand *a, bool 
 		any = true;
 		is.pending |= e->is.pending;
 		is.split |= e->is.split;
+		is.max |= e->is.max;
 		if (e->is.fresh)
 			fresh += (fo_min(e->r1, a->r0 + a->nr) - fo_max(e->r0, a->r0)) *
 				 (fo_min(e->c1, a->c0 + a->nc) - fo_max(e->c0, a->c0));
@@ -200,9 +208,11 @@ static uint8_t part_of(const struct flow *f, const struct fo_operand *a)
 	return 0;
 }
 
-/* Adding, and moving from one place to another: what is pending stays so. */
-static bool keeps_pending(const struct fo_op *o)
+/* Adding, moving from one place to another, and a maximum of maxima: what is pending stays so. */
+static bool keeps_pending(const struct fo_op *o, bool max)
 {
+	if (max && fo_op_family(o->kind) != FO_OPS_TRANSFER)
+		return fo_op_info(o->kind)->max;
 	return fo_op_family(o->kind) == FO_OPS_POINTWISE || fo_op_family(o->kind) == FO_OPS_TRANSFER;
 }
 
@@ -213,12 +223,45 @@ static fo_status add_up(struct flow *f, const struct fo_op *o, const struct fo_o
 	*is = read(f, a, &alike);
 	if (of_tokens(f->p, a))
 		return FO_OK; /* rows of ranks are different rows: no sum that this file knows */
+	if (is->pending && is->max != fo_op_info(o->kind)->max)
+		return wrong(f, a, is->max ? "maxima are added up" : "a sum's parts are compared", is->pending);
+	if (is->max) {
+		is->pending &= (uint8_t)~over;
+		return FO_OK;
+	}
 	if (!alike)
 		return wrong(f, a, "some of it was added up over ranks already", is->pending);
 	if (over & ~is->pending)
 		return wrong(f, a, "it is added up over ranks whose rows it has already", over & (uint8_t)~is->pending);
 	is->pending &= (uint8_t)~over;
 	return FO_OK;
+}
+
+/* Stores what was made, or adds it to what is there, which must be the sum over the same ranks so far. */
+static fo_status add_or_write(struct flow *f, const struct fo_operand *a, struct state is)
+{
+	bool alike, known = false;
+	if (a->access == FO_ACC && is.max) {
+		is.pending |= read(f, a, &alike).pending;
+	} else if (a->access == FO_ACC) {
+		struct state was = read(f, a, &alike);
+		for (int x = f->head[instance_of(f, a)]; x >= 0; x = f->part[x].next)
+			known |= overlaps(&f->part[x], a);
+		if (known && (!alike || was.pending != is.pending))
+			return wrong(f, a, "more is added to it after it was added up over ranks",
+				     was.pending ^ is.pending);
+		is.split |= was.split;
+	}
+	write(f, a, is);
+	return FO_OK;
+}
+
+static bool is_weight(const struct fo_program *p, int buf)
+{
+	bool is = false;
+	for (int q = 0; q < p->nparam; q++)
+		is |= p->param[q].weight == buf;
+	return is;
 }
 
 static fo_status visit_comm(struct flow *f, const struct fo_op *o)
@@ -238,13 +281,17 @@ static fo_status visit_comm(struct flow *f, const struct fo_op *o)
 		return FO_OK;
 	case FO_WIRE_REDUCE_SCATTER:
 		FO_TRY(add_up(f, o, from, &is));
+		if (from->access == FO_TAKE)
+			erase(f, instance_of(f, from), from);
 		is.split |= over;
-		write(f, to, is);
-		return FO_OK;
+		return add_or_write(f, to, is);
 	case FO_WIRE_ALL_GATHER:
 		is = read(f, from, &alike);
 		if (is.pending & over)
 			return wrong(f, from, "it is gathered before it is added up over ranks", is.pending & over);
+		if (is_weight(f->p, from->buf) && fo_home_persists(f->p->buf[to->buf].home) && !is.fresh &&
+		    f->p->run.mode == FO_MODE_TRAIN)
+			return wrong(f, from, "it is gathered for the next step before it is updated", over);
 		is.split &= (uint8_t)~over;
 		write(f, to, is);
 		return FO_OK;
@@ -269,7 +316,7 @@ static fo_status visit_comm(struct flow *f, const struct fo_op *o)
 
 /* What operands that are read say of what is made of them. */
 struct inputs {
-	bool tokens;
+	bool tokens, max; /* max: what is pending are maxima */
 	uint8_t pending;
 	struct {
 		int32_t nr, nc;
@@ -292,9 +339,13 @@ static fo_status look_at_inputs(struct flow *f, const struct fo_op *o, struct in
 			continue;
 		}
 		struct state is = read(f, a, &alike);
-		if (is.pending && (!keeps_pending(o) || !alike))
-			return wrong(f, a, "it is used before it is added up over ranks", is.pending);
-		if (pending && is.pending != in->pending)
+		if (is.pending && (!keeps_pending(o, is.max) || (!alike && !is.max)))
+			return wrong(f, a,
+				     is.max ? "it is used before ranks join their maxima"
+					    : "it is used before it is added up over ranks",
+				     is.pending);
+		in->max |= is.pending && is.max;
+		if (pending && !in->max && is.pending != in->pending)
 			return wrong(f, a, "it and another operand are sums over other ranks", is.pending);
 		in->pending |= is.pending;
 		pending = in->pending != 0;
@@ -303,19 +354,23 @@ static fo_status look_at_inputs(struct flow *f, const struct fo_op *o, struct in
 		in->in[in->n].nc = a->nc;
 		in->in[in->n++].split = is.split ? is.split : part_of(f, a);
 	}
-	if (pending && (whole || in->tokens))
+	if (pending && !in->max && (whole || in->tokens))
 		return wrong(f, &o->arg[0], "a part of a sum over ranks meets what is none", in->pending);
 	return FO_OK;
 }
 
-static struct state made(const struct flow *f, const struct inputs *in, const struct fo_operand *a)
+static struct state made(const struct flow *f, const struct inputs *in, const struct fo_op *o, int operand)
 {
-	struct state is = { .pending = in->tokens ? f->all : in->pending };
+	const struct fo_operand *a = &o->arg[operand];
+	const int type = fo_op_info(o->kind)->operand[fo_op_operand_row(o->kind, operand)].type;
+	struct state is = { .pending = in->tokens ? f->all : in->pending, .max = type == FO_TYPE_MAX };
+	if (type == FO_TYPE_STEP)
+		return (struct state){ 0 };
 	for (int i = 0; i < in->n; i++) {
 		bool alike = in->in[i].nr == a->nr && in->in[i].nc == a->nc;
 		is.split |= alike ? in->in[i].split : 0;
 		/* A sum over elements of which each rank has a part. */
-		is.pending |= !alike && a->access == FO_ACC ? in->in[i].split : 0;
+		is.pending |= !alike && (a->access == FO_ACC || is.max) ? in->in[i].split : 0;
 	}
 	return is;
 }
@@ -327,37 +382,18 @@ static fo_status visit(struct flow *f, const struct fo_op *o)
 	FO_TRY(look_at_inputs(f, o, &in));
 	for (int i = 0; i < o->n; i++) {
 		const struct fo_operand *a = &o->arg[i];
-		bool alike;
 		if (a->access == FO_TAKE)
 			erase(f, instance_of(f, a), a);
 		if (!fo_access_writes(a->access) || of_tokens(f->p, a))
 			continue;
-		struct state is = made(f, &in, a);
+		struct state is = made(f, &in, o, i);
 		is.fresh = updates;
-		if (a->access == FO_ACC) {
-			struct state was = read(f, a, &alike);
-			bool known = false;
-			for (int x = f->head[instance_of(f, a)]; x >= 0; x = f->part[x].next)
-				known |= overlaps(&f->part[x], a);
-			if (known && (!alike || was.pending != is.pending))
-				return wrong(f, a, "more is added to it after it was added up over ranks",
-					     was.pending ^ is.pending);
-			is.split |= was.split;
-		}
-		write(f, a, is);
+		FO_TRY(add_or_write(f, a, is));
 	}
 	return FO_OK;
 }
 
 /* ---- the whole step ---- */
-
-static bool is_weight(const struct fo_program *p, int buf)
-{
-	bool is = false;
-	for (int q = 0; q < p->nparam; q++)
-		is |= p->param[q].weight == buf;
-	return is;
-}
 
 /* What a rank holds of weights is new at the end. */
 static fo_status check_weights(const struct flow *f)
@@ -384,6 +420,22 @@ static fo_status check_weights(const struct flow *f)
 	return FO_OK;
 }
 
+/* What persists beside weights and their state is made again by whoever reads it: a copy of weights that nobody makes
+ * again is that of the step before. */
+static fo_status check_read(struct flow *f, const struct fo_op *o)
+{
+	for (int k = 0; k < o->n; k++) {
+		const struct fo_operand *a = &o->arg[k];
+		bool state = f->p->buf[a->buf].home == FO_HOME_STATE && a->access == FO_READ;
+		for (int q = 0; state && q < f->p->nparam; q++)
+			for (int i = 0; i < FO_PARAM_BUFFERS; i++)
+				state &= f->p->param[q].buf[i] != a->buf;
+		if (state && f->head[instance_of(f, a)] < 0)
+			return wrong(f, a, "it persists, and nothing makes it again in the step", f->all);
+	}
+	return FO_OK;
+}
+
 static fo_status follow(struct flow *f)
 {
 	for (int i = 0; i < f->u->n; i++) {
@@ -396,7 +448,11 @@ static fo_status follow(struct flow *f)
 		bool comm = fo_op_info(o->kind)->cls == FO_CLASS_COMM;
 		FO_TRY(comm ? visit_comm(f, o) : visit(f, o));
 	}
-	return f->p->run.mode == FO_MODE_TRAIN && f->p->nparam ? check_weights(f) : FO_OK;
+	if (f->p->run.mode != FO_MODE_TRAIN || !f->p->nparam)
+		return FO_OK;
+	for (f->id = 0; f->id < f->u->n; f->id++)
+		FO_TRY(check_read(f, fo_instance_op(f->p, f->u, f->id)));
+	return check_weights(f);
 }
 
 fo_status fo_sums_verify(const struct fo_program *p, const struct fo_unrolled *u)

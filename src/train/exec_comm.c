@@ -21,25 +21,27 @@ static void fill_parts(const struct fo_transfer *t, const struct fo_tensor *whol
 		t->part[r] = fo_mesh_part(whole->rows, r, fo_comm_ranks(t->comm), &begin) * whole->cols;
 }
 
-/* The call of tensor k. Operands of other kinds are one or two: from, to. */
-static struct fo_comm_call call_of(const struct fo_call *c, int k, const struct fo_transfer *t)
+/* The call of tensor k. Operands of other kinds are one or two: from, to. adds: to what is there. */
+static struct fo_comm_call call_of(const struct fo_call *c, int k, const struct fo_transfer *t, bool adds)
 {
 	const enum fo_wire wire = fo_op_info(c->kind)->wire;
 	const struct fo_tensor *from = &c->arg[k], *to = &c->arg[c->n - 1];
 	if (fo_op_info(c->kind)->per_tensor)
 		to = from;
 	struct fo_comm_call call = { .kind = (enum fo_comm_kind)(wire - 1),
-				     .op = FO_COMM_SUM,
+				     .op = fo_op_info(c->kind)->max ? FO_COMM_MAX : FO_COMM_SUM,
 				     .from = from->data,
 				     .to = to->data,
 				     .n = elements(from),
 				     .dtype = from->dtype,
-				     .peer = c->attr.peer };
+				     .peer = c->attr.peer,
+				     .narrow = c->attr.narrow };
 	if (wire == FO_WIRE_ALL_GATHER || wire == FO_WIRE_REDUCE_SCATTER) {
 		fill_parts(t, wire == FO_WIRE_ALL_GATHER ? to : from);
 		call.part = t->part;
 		call.n = 0;
 	}
+	call.accumulate = adds;
 	if (wire == FO_WIRE_ALL_TO_ALL)
 		call.n /= fo_comm_ranks(t->comm);
 	return call;
@@ -56,7 +58,8 @@ fo_status fo_exec_transfer_start(struct fo_exec *e, int id, struct fo_transfer *
 	t->comm = fo_links_of(e->o.links, o->group, o->lane);
 	t->n = 0;
 	for (int k = 0; k < fo_op_tensors(o->kind, o->n); k++) {
-		struct fo_comm_call call = call_of(&c, k, t);
+		bool adds = o->arg[o->n - 1].access == FO_ACC && !(c.first >> (o->n - 1) & 1);
+		struct fo_comm_call call = call_of(&c, k, t, adds);
 		fo_status st = fo_comm_start(t->comm, &call, &t->request[t->n++]);
 		if (st != FO_OK)
 			return fo_exec_failed(e, id, st);
@@ -68,6 +71,7 @@ fo_status fo_exec_transfer_test(struct fo_exec *e, int id, struct fo_transfer *t
 {
 	int left = 0;
 	t->moved = false;
+	t->until_ns = 0;
 	for (int k = 0; k < t->n; k++) {
 		const struct fo_comm_request before = t->request[k];
 		bool over;
@@ -76,6 +80,8 @@ fo_status fo_exec_transfer_test(struct fo_exec *e, int id, struct fo_transfer *t
 			return fo_exec_failed(e, id, st);
 		t->moved |= t->request[k].state != before.state || t->request[k].phase != before.phase;
 		left += !over;
+		if (!over && t->request[k].until_ns && (!t->until_ns || t->request[k].until_ns < t->until_ns))
+			t->until_ns = t->request[k].until_ns;
 	}
 	*done = !left;
 	return FO_OK;

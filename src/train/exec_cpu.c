@@ -118,6 +118,9 @@ static fo_status run_on(struct fo_exec *e, struct lane *ln, int id)
 	return FO_OK;
 }
 
+/* The earlier of two times; 0: not known. */
+static int64_t earlier(int64_t a, int64_t b) { return a && b ? fo_min(a, b) : a + b; }
+
 /* On the calling thread, while nothing else of this rank runs. */
 static fo_status transfer(struct fo_exec *e, struct lane *ln, int id)
 {
@@ -133,7 +136,7 @@ static fo_status transfer(struct fo_exec *e, struct lane *ln, int id)
 			continue;
 		}
 		fo_comm_idle(e->o.links->world, true);
-		nanosleep(&(struct timespec){ .tv_nsec = (long)fo_comm_nap_ns(since) }, NULL);
+		nanosleep(&(struct timespec){ .tv_nsec = (long)fo_comm_nap_ns(since, ln->transfer.until_ns) }, NULL);
 	}
 }
 
@@ -334,6 +337,7 @@ static void run_linked(struct fo_exec *e, int32_t step)
 	int64_t since = fo_now_ns(); /* when something moved last */
 	while (!atomic_load(&e->cpu->failed)) {
 		int left = 0, under_way = 0;
+		int64_t until = 0;
 		bool moved = false;
 		for (int l = 0; l < FO_LANE_COUNT; l++) {
 			struct lane *ln = &e->cpu->lane[l];
@@ -346,6 +350,7 @@ static void run_linked(struct fo_exec *e, int32_t step)
 			}
 			left += ln->next < ln->n;
 			under_way += ln->on_its_way;
+			until = ln->on_its_way ? earlier(until, ln->transfer.until_ns) : until;
 		}
 		if (!left)
 			return;
@@ -355,7 +360,7 @@ static void run_linked(struct fo_exec *e, int32_t step)
 		}
 		if (under_way && rests(e))
 			fo_comm_idle(e->o.links->world, true);
-		sleep_until_ready(e, under_way ? fo_comm_nap_ns(since) : 0);
+		sleep_until_ready(e, under_way ? fo_comm_nap_ns(since, until) : 0);
 	}
 }
 

@@ -27,6 +27,7 @@ struct fo_transfer {
 	struct fo_comm_request request[FO_MAX_OPERANDS];
 	int n;
 	bool moved;    /* by the newest test: more may be possible at once */
+	int64_t until_ns; /* before then none of it will be over (fo_now_ns); 0: not known */
 	int64_t *part; /* room for a number per rank of the group; the owner's */
 };
 

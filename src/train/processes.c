@@ -129,14 +129,15 @@ static fo_status introduce(struct fo_processes *p, const char *version)
 	return FO_OK;
 }
 
-fo_status fo_processes_launched(int *rank, int *ranks)
+fo_status fo_processes_launched(int *rank, int *ranks, int *local_rank)
 {
 	struct fo_comm_launch l;
-	*rank = 0;
+	*rank = *local_rank = 0;
 	*ranks = 1;
 	FO_TRY(fo_comm_launched(&l));
 	*rank = l.rank;
 	*ranks = l.ranks;
+	*local_rank = l.local_rank;
 	return FO_OK;
 }
 
@@ -178,6 +179,7 @@ fo_status fo_processes_serve(struct fo_processes *p, bool *told)
 	fo_err_save(&error, st);
 	fo_member_name(&p->self, &error);
 	fo_rank_state_failed(p->self.state, st, error.text);
+	fo_comm_abort(p->tasks); /* else its end would wait for ranks that may be gone */
 	return fo_err_raise(&error);
 }
 
@@ -188,8 +190,10 @@ void fo_processes_close(struct fo_processes *p, fo_status st)
 	struct fo_err error;
 	struct fo_answer *left = fo_xmalloc(sizeof *left);
 	fo_err_save(&error, st);
-	if (p->carrier && fo_carrier_begin(p->carrier, FO_TASK_END, &error, sizeof error) != FO_OK)
+	if (p->carrier && fo_carrier_begin(p->carrier, FO_TASK_END, &error, sizeof error) != FO_OK) {
+		fo_comm_abort(p->tasks);
 		fo_err_clear();
+	}
 	if (!p->carrier) /* what an end in the middle has left */
 		(void)fo_member_work(&p->self, FO_TASK_CLOSE, NULL, 0, left);
 	free(left);

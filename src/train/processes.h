@@ -27,9 +27,9 @@ struct fo_processes {
 	struct fo_processes_place *place; /* of each rank */
 };
 
-/* Is this process one of several that a launcher started? *rank, *ranks: which. FO_EARG: variables of a launcher make no
- * sense. */
-FO_CHECKED fo_status fo_processes_launched(int *rank, int *ranks);
+/* Is this process one of several that a launcher started? *rank of *ranks: which; *local_rank: on its host, -1: not
+ * known. FO_EARG: variables of a launcher make no sense. */
+FO_CHECKED fo_status fo_processes_launched(int *rank, int *ranks, int *local_rank);
 /* Meets the others. FO_EUNSUPPORTED: MPI is not there, or ranks run unlike programs. *out is closed with
  * fo_processes_close, whatever was returned. */
 FO_CHECKED fo_status fo_processes_join(struct fo_processes **out, const char *version);

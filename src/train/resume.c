@@ -37,6 +37,8 @@ static const struct fo_resume_row own[] = {
 	    "the text goes on after what was seen, and steps are of another size"),
 	OWN("optim.rounding", FO_RESUME_WARNED, FO_RESUME_PASS, PASS(rounding), false, NULL,
 	    "weights and moments are rounded differently from here on"),
+	OWN("pass.reduce-dtype", FO_RESUME_WARNED, FO_RESUME_PASS, PASS(reduce_dtype), false, NULL,
+	    "gradients are rounded differently between ranks from here on"),
 	/* The same bits are promised for the same kernels. Which ones a processor takes may change with the machine,
 	 * with FLATOUT_ISA, and where two sets are timed against each other. */
 	OWN("kernels", FO_RESUME_WARNED, FO_RESUME_KERNELS, 0, false, "",
@@ -64,7 +66,7 @@ const char *const fo_resume_free[] = {
 	"pass.recompute", "pass.recompute-layers", "pass.offload", "pass.fused-optimizer", "pass.optimizer-in-backward",
 	"pass.attention", "pass.fp8-scale-precompute", "pass.fp8-transposed", "pass.fp8-fuse", "pass.wgrad-lane",
 	"mesh.ranks", "mesh.shard", "mesh.replicate", "mesh.link-gbps", "mesh.link-us", "pass.ddp", "pass.zero",
-	"pass.zero-prefetch", "pass.zero-reshard", NULL
+	"pass.zero-prefetch", "pass.zero-reshard", "pass.zero-first", "pass.zero-sync", NULL
 };
 
 int fo_resume_rows(void) { return fo_model_fields + OWN_ROWS; }

@@ -87,7 +87,8 @@ static fo_status build_all(struct fo_team *t)
 		what.eval = t->eval->run;
 	FO_TRY(fo_carrier_do(t->carrier, FO_TASK_BUILD, &what, sizeof what));
 	FO_TRY(check_together(t, t->first, false));
-	return t->eval ? fo_wrap(check_together(t, t->eval, true), "evaluation") : FO_OK;
+	fo_status st = t->eval ? check_together(t, t->eval, true) : FO_OK;
+	return st == FO_OK ? st : fo_wrap(st, "evaluation");
 }
 
 static fo_status link_all(struct fo_team *t)
@@ -141,11 +142,10 @@ struct fo_comm *fo_team_world(struct fo_team *t) { return t ? t->carrier->self->
 
 fo_status fo_team_fill(struct fo_team *t, struct fo_keep *own, const struct fo_keep_task *task)
 {
-	fo_status st = fo_keep_work(own, task, NULL);
 	if (!t)
-		return st;
-	FO_TRY(st);
-	return fo_carrier_do(t->carrier, FO_TASK_FILL, task, sizeof *task);
+		return fo_keep_work(own, task, NULL);
+	FO_TRY(fo_carrier_begin(t->carrier, FO_TASK_FILL, task, sizeof *task));
+	return fo_carrier_end(t->carrier, fo_keep_work(own, task, NULL));
 }
 
 fo_status fo_team_keep(struct fo_team *t, struct fo_keep *own, const struct fo_keep_task *task, bool *done)
@@ -340,7 +340,10 @@ fo_status fo_team_find_fault(struct fo_team *t, struct fo_exec *e, const struct 
 	for (int i = 1; i < t->ranks; i++) {
 		struct fo_exec_fault f;
 		FO_TRY(fo_answer_get(&t->carrier->answer[i], &f, sizeof f));
-		if (f.instance >= 0 && (out->instance < 0 || f.instance < out->instance))
+		const bool earlier = out->instance < 0 || f.instance < out->instance;
+		/* Of ranks that meet it in one call, one found it in what it had. */
+		const bool own = f.instance == out->instance && f.read && !out->read;
+		if (f.instance >= 0 && (earlier || own))
 			*out = f, from = i;
 	}
 	if (out->instance >= 0) {

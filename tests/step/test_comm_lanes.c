@@ -154,11 +154,7 @@ static void test_enough(void **state)
 		low.mesh.rank = (int32_t)choices_draw(fo_mesh_ranks(&low.mesh));
 		low.pass = choices_passes(&m);
 		low.pass.ddp = 1;
-		low.pass.zero = choices_draw(FO_ZERO_COUNT);
-		if (low.pass.zero == FO_ZERO_WEIGHTS) {
-			low.pass.zero_prefetch = choices_draw(4);
-			low.pass.zero_reshard = choices_draw(FO_RESHARD_COUNT);
-		}
+		choices_zero(&low.pass, low.mesh.shard);
 		must(fo_pass_build(&p, &m, &low));
 		must(fo_unroll(&p, &u));
 		fo_plan(&p, &u);
@@ -192,7 +188,9 @@ static void test_zero(void **state)
 					  (struct fo_passes){ .ddp = 1,
 							      .zero = zero,
 							      .zero_prefetch = zero == FO_ZERO_WEIGHTS ? 1 + k : 0,
-							      .zero_reshard = reshard },
+							      .zero_reshard = reshard,
+							      .zero_first = zero == FO_ZERO_WEIGHTS && reshard != k,
+							      .zero_sync = zero > FO_ZERO_STATE && k },
 					  1 + k, &t);
 		print_message("zero=%d: ", zero);
 		waits_print(&t);

@@ -14,6 +14,7 @@ enum { REPLICATE = 2, SHARD = 3, ROWS = 7, COLS = 5, CASES_MOST = 64 };
 /* An operation of the test: operand 0 is read, the last one written. */
 struct one {
 	int kind, group, dtype, x, y;
+	bool adds, narrow; /* to what is there; travels as bf16 */
 	char name[2][24];
 };
 static struct one one[RANKS_MOST][CASES_MOST]; /* per rank */
@@ -25,7 +26,7 @@ static int add_buffer(struct fo_program *p, char *name, const char *what, int i,
 	return fo_buffer_add(p, name, dtype, FO_HOME_STATE, 0, rows, FO_AXIS_ONE, COLS, FO_AXIS_ONE);
 }
 
-static void add_case(struct fo_program *p, int block, int *n, int kind, int group, int dtype)
+static void add_case(struct fo_program *p, int block, int *n, int kind, int group, int dtype, bool adds)
 {
 	struct one *c = &one[p->rank][(*n)++];
 	int32_t place, ranks = fo_mesh_group(&p->run.mesh, (enum fo_group)group, &place, NULL);
@@ -39,7 +40,9 @@ static void add_case(struct fo_program *p, int block, int *n, int kind, int grou
 		out = own;
 	if (wire == FO_WIRE_ALL_TO_ALL)
 		in = out = 2 * ranks;
-	*c = (struct one){ .kind = kind, .group = group, .dtype = dtype };
+	*c = (struct one){ .kind = kind, .group = group, .dtype = dtype, .adds = adds };
+	c->narrow = dtype == FO_F32 && !fo_op_info(kind)->max &&
+		    (wire == FO_WIRE_ALL_REDUCE || wire == FO_WIRE_REDUCE_SCATTER);
 	c->x = c->y = add_buffer(p, c->name[0], "x", *n, dtype, in);
 	memcpy(c->name[1], c->name[0], sizeof c->name[0]);
 	if (!in_place)
@@ -54,7 +57,8 @@ static void add_case(struct fo_program *p, int block, int *n, int kind, int grou
 	o->group = (uint8_t)group;
 	fo_op_arg(p, o, c->x, 0, access);
 	if (!in_place)
-		fo_op_arg(p, o, c->y, 0, FO_DEF);
+		fo_op_arg(p, o, c->y, 0, adds ? FO_ACC : FO_DEF);
+	o->attr.narrow = c->narrow;
 	/* Around a ring; the last rank but one is the root. */
 	if (wire == FO_WIRE_SEND)
 		o->attr.peer = (place + 1) % ranks;
@@ -72,7 +76,12 @@ static void add_cases(struct fo_program *p)
 		for (int kind = 0; kind < FO_OP_COUNT; kind++)
 			if (fo_op_info(kind)->cls == FO_CLASS_COMM)
 				add_case(p, block, &n, kind, g,
-					 dtype[(g + kind - (fo_op_info(kind)->wire == FO_WIRE_RECEIVE)) % 3]);
+					 fo_op_info(kind)->max
+						 ? FO_F32 /* nothing else */
+						 : dtype[(g + kind - (fo_op_info(kind)->wire == FO_WIRE_RECEIVE)) % 3],
+					 false);
+	for (int g = FO_GROUP_DATA; g < FO_GROUP_COUNT; g++)
+		add_case(p, block, &n, FO_OP_reduce_scatter, g, dtype[g % 3], true);
 	fo_slot_add(p, block, 0, 0);
 	must(fo_program_verify(p, "the test's operations"));
 	__atomic_store_n(&ones, n, __ATOMIC_RELAXED);
@@ -91,6 +100,8 @@ static void put(void *data, int dtype, int64_t i, double v)
 		((uint16_t *)data)[i] = fo_bf16_from_f32((float)v);
 }
 
+static double before(int rank, int64_t i) { return (double)((rank * 3 + i) % 7 - 3); } /* that a sum is added to */
+
 static void fill(struct ranks_rank *r)
 {
 	for (int c = 0; c < ones; c++) {
@@ -98,6 +109,9 @@ static void fill(struct ranks_rank *r)
 		void *x = fo_store_find(r->rig.store, one[r->rank][c].name[0], 0, &b);
 		for (int64_t i = 0; i < b->rows * b->cols; i++)
 			put(x, b->dtype, i, input(c, r->rank, i));
+		x = fo_store_find(r->rig.store, one[r->rank][c].name[1], 0, &b);
+		for (int64_t i = 0; one[r->rank][c].adds && i < b->rows * b->cols; i++)
+			put(x, b->dtype, i, before(r->rank, i));
 	}
 }
 
@@ -105,13 +119,15 @@ static void fill(struct ranks_rank *r)
 static double expected(int c, int rank, int place, int ranks, const int *member, int64_t i)
 {
 	const struct one *o = &one[rank][c];
-	int64_t begin, sum = 0;
+	int64_t begin, sum = o->adds ? (int64_t)before(rank, i) : 0;
 	fo_mesh_part(ROWS, place, ranks, &begin);
 	switch (fo_op_info(o->kind)->wire) {
 	case FO_WIRE_REDUCE_SCATTER: i += begin * COLS; /* fallthrough */
 	case FO_WIRE_ALL_REDUCE:
-		for (int r = 0; r < ranks; r++)
-			sum += (int64_t)input(c, member[r], i);
+		for (int r = 0; r < ranks; r++) {
+			int64_t v = (int64_t)input(c, member[r], i);
+			sum = r && fo_op_info(o->kind)->max ? (v > sum ? v : sum) : sum + v;
+		}
 		return (double)sum;
 	case FO_WIRE_ALL_GATHER:
 		for (int r = 0; r < ranks; r++) {
@@ -226,6 +242,11 @@ static void test_text(void **state)
 			assert_non_null(fo_op_check(&p, o));
 			*o = kept;
 		}
+		o->attr.narrow = 1;
+		bool sums = fo_op_info(o->kind)->wire == FO_WIRE_ALL_REDUCE ||
+			    fo_op_info(o->kind)->wire == FO_WIRE_REDUCE_SCATTER;
+		assert_true((fo_op_check(&p, o) == NULL) == (sums && b->dtype == FO_F32));
+		*o = kept;
 		assert_null(fo_op_check(&p, o));
 	}
 	fo_program_fini(&p);

@@ -16,6 +16,11 @@ double drawn_input(uint64_t salt, int rank, int64_t i, bool rough)
 	return ldexp((double)(v >> 11) - 0x1p52, (int)(v % 13) - 56);
 }
 
+double drawn_before(const struct drawn_call *o, int64_t i, bool rough)
+{
+	return drawn_input(o->salt + 77, 0, i, rough);
+}
+
 static void put(char *at, int dtype, int64_t i, double v)
 {
 	const int whole = isfinite(v) ? (int)(8 * v) : 99;
@@ -68,6 +73,8 @@ void draw_call(struct drawn_call *o, uint64_t seed, uint64_t number, int rank, i
 	*k = (struct fo_comm_call){ .kind = kind[v % 5], .op = v >> 8 & 1 ? FO_COMM_SUM : FO_COMM_MAX };
 	bool adds = k->kind == FO_COMM_ALL_REDUCE || k->kind == FO_COMM_REDUCE_SCATTER;
 	k->dtype = type[(v >> 12) % (adds ? 3 : 5)];
+	k->narrow = adds && k->op == FO_COMM_SUM && k->dtype == FO_F32 && v >> 42 & 1;
+	k->accumulate = k->kind == FO_COMM_REDUCE_SCATTER && k->op == FO_COMM_SUM && v >> 43 & 1;
 	k->n = (int64_t)((v >> 16) % DRAWN_MOST);
 	if (v >> 50 & 1) /* fewer elements than ranks, and none */
 		k->n %= 5;
@@ -80,9 +87,12 @@ void draw_call(struct drawn_call *o, uint64_t seed, uint64_t number, int rank, i
 		o->part[(v >> 52) % (unsigned)ranks] = 0;
 	}
 	count(o, rank, ranks);
-	place(o, rank, ranks, v >> 41 & 1);
+	place(o, rank, ranks, (v >> 41 & 1) && !k->accumulate);
 	for (size_t i = 0; i < o->from_n; i++)
-		put(o->from, k->dtype, (int64_t)i, drawn_input(o->salt, rank, (int64_t)i, rough));
+		put(o->from, k->dtype, (int64_t)i,
+		    drawn_input(o->salt, rank, (int64_t)i, rough) * (k->narrow ? DRAWN_FINE : 1));
+	for (size_t i = 0; k->accumulate && i < o->to_n; i++)
+		put(o->to, k->dtype, (int64_t)i, drawn_before(o, (int64_t)i, rough));
 	k->from = o->from;
 	k->to = o->to;
 }

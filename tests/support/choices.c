@@ -74,6 +74,32 @@ struct fo_passes choices_passes(const struct fo_model *m)
 	return p;
 }
 
+void choices_zero(struct fo_passes *p, int64_t shards)
+{
+	p->zero = shards > 1 ? choices_draw(FO_ZERO_COUNT) : FO_ZERO_OFF;
+	if (p->zero >= FO_ZERO_GRADIENTS)
+		p->zero_sync = choices_draw(FO_SYNC_COUNT);
+	if (p->zero != FO_ZERO_WEIGHTS)
+		return;
+	p->zero_prefetch = choices_draw(4);
+	p->zero_reshard = choices_draw(FO_RESHARD_COUNT);
+	p->zero_first = p->zero_prefetch && choices_draw(2);
+}
+
+void choices_fp8(struct fo_passes *p, const struct fo_model *m)
+{
+	p->fp8 = choices_draw(FO_FP8_COUNT);
+	if (!p->fp8)
+		return;
+	p->fp8_history = p->fp8 == FO_FP8_DELAYED ? 1 + choices_draw(4) : 0;
+	p->fp8_precompute = choices_draw(2);
+	p->fp8_wgrad = choices_draw(3) == 0;
+	p->fp8_first = m->layers > 1 && choices_draw(3) == 0;
+	p->fp8_last = m->layers > 1 + p->fp8_first && choices_draw(3) == 0;
+	p->fp8_transposed = p->fp8 <= FO_FP8_DELAYED && p->fp8_precompute && choices_draw(2);
+	p->fp8_fuse = p->fp8 == FO_FP8_DELAYED && choices_draw(2);
+}
+
 void choices_describe(char *text, size_t size, const struct fo_model *m, const struct fo_lowering *low)
 {
 	int n = snprintf(text, size, "%s, layers %d hidden %d heads %d/%d ffn %d%s%s%s%s%s",

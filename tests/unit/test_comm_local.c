@@ -78,14 +78,28 @@ static double get(const char *at, int dtype, int64_t i)
 	}
 }
 
-static double reduced(const struct drawn_call *o, int ranks, int64_t i)
+static double rounded(double v) { return (double)fo_bf16_to_f32(fo_bf16_from_f32((float)v)); }
+
+/* What a reduce-scatter adds to. */
+static double before(const struct drawn_call *o, int64_t i) { return drawn_before(o, i, false); }
+
+/* `at`: of the output. */
+static double reduced(const struct drawn_call *o, int ranks, int64_t i, int64_t at)
 {
+	if (o->call.narrow) { /* numbers of more bits than bf16 has */
+		float v = o->call.accumulate ? (float)before(o, at) : 0;
+		for (int r = 0; r < ranks; r++)
+			v += (float)rounded(input(o->salt, r, i) * DRAWN_FINE);
+		return o->call.kind == FO_COMM_ALL_REDUCE ? rounded(v) : v;
+	}
 	double v = input(o->salt, 0, i);
 	for (int r = 1; r < ranks; r++) {
 		double x = input(o->salt, r, i);
 		v = o->call.op == FO_COMM_SUM ? v + x : fmax(v, x);
 	}
-	return o->call.dtype == FO_BF16 ? (double)fo_bf16_to_f32(fo_bf16_from_f32((float)v)) : v;
+	if (o->call.accumulate)
+		v += before(o, at);
+	return o->call.dtype == FO_BF16 ? rounded(v) : v;
 }
 
 /* What element i of the output of this rank is. */
@@ -93,8 +107,10 @@ static double expected(const struct drawn_call *o, int rank, int ranks, int64_t 
 {
 	int64_t begin, from = 0;
 	switch (o->call.kind) {
-	case FO_COMM_ALL_REDUCE: return reduced(o, ranks, i);
-	case FO_COMM_REDUCE_SCATTER: fo_comm_part(&o->call, rank, ranks, &begin); return reduced(o, ranks, begin + i);
+	case FO_COMM_ALL_REDUCE: return reduced(o, ranks, i, i);
+	case FO_COMM_REDUCE_SCATTER:
+		fo_comm_part(&o->call, rank, ranks, &begin);
+		return reduced(o, ranks, begin + i, i);
 	case FO_COMM_ALL_GATHER:
 		for (int r = 0;; r++) {
 			int64_t n = fo_comm_part(&o->call, r, ranks, &begin);
@@ -313,6 +329,17 @@ static void refused(struct rank *r)
 	k = (struct fo_comm_call){
 		.kind = FO_COMM_ALL_TO_ALL, .from = &a, .to = &a, .n = 1, .dtype = FO_F32, .part = part
 	};
+	NEED(fo_comm_call(c, &k) == FO_EARG);
+	k = (struct fo_comm_call){
+		.kind = FO_COMM_ALL_REDUCE, .from = &a, .to = &a, .n = 1, .dtype = FO_F32, .accumulate = true
+	};
+	NEED(fo_comm_call(c, &k) == FO_EARG);
+	k.accumulate = false;
+	k.narrow = true;
+	k.op = FO_COMM_MAX;
+	NEED(fo_comm_call(c, &k) == FO_EARG);
+	k.op = FO_COMM_SUM;
+	k.dtype = FO_F64;
 	NEED(fo_comm_call(c, &k) == FO_EARG);
 	NEED(fo_comm_split(c, -1, &out) == FO_EARG);
 }

@@ -37,15 +37,16 @@ static void leave_signals(void (*handler)(int))
 static bool serve(fo_status *st, bool *silent)
 {
 	struct fo_processes *p;
-	int rank, ranks;
-	if (fo_processes_launched(&rank, &ranks) != FO_OK || ranks == 1 || !rank)
+	int rank, ranks, local;
+	if (fo_processes_launched(&rank, &ranks, &local) != FO_OK || ranks == 1 || !rank)
 		return false; /* rank 0 says what is wrong with the variables */
 	leave_signals(SIG_IGN);
 	*st = fo_processes_join(&p, fo_version_number);
 	if (*st == FO_OK)
 		*st = fo_processes_serve(p, silent);
 	else
-		*silent = p && p->place; /* all ranks have seen the same */
+		/* All ranks have seen the same; what a host lacks is said by one of its ranks. */
+		*silent = (p && p->place) || (*st == FO_EUNSUPPORTED && local > 0);
 	fo_processes_close(p, *st);
 	if (*st != FO_OK) {
 		leave_signals(SIG_DFL);
@@ -60,11 +61,11 @@ static bool serve(fo_status *st, bool *silent)
 static fo_status prepare(struct fo_opt_set *s, int argc, char **argv)
 {
 	const struct fo_run *r = s->target;
-	int rank, ranks;
+	int rank, ranks, local;
 	char text[24];
 	if (argc > 1)
 		FO_TRY(fo_cli_options_yaml(&fo_cmd_train, s, argv[1]));
-	FO_TRY(fo_processes_launched(&rank, &ranks));
+	FO_TRY(fo_processes_launched(&rank, &ranks, &local));
 	if (ranks == 1)
 		return FO_OK;
 	if (fo_opt_given(s, "mesh.ranks") && r->ranks != ranks)
@@ -83,9 +84,9 @@ static fo_status prepare(struct fo_opt_set *s, int argc, char **argv)
 
 static fo_status join(struct fo_processes **p)
 {
-	int rank, ranks;
+	int rank, ranks, local;
 	*p = NULL;
-	FO_TRY(fo_processes_launched(&rank, &ranks));
+	FO_TRY(fo_processes_launched(&rank, &ranks, &local));
 	return ranks > 1 ? fo_processes_join(p, fo_version_number) : FO_OK;
 }
 
