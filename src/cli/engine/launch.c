@@ -548,7 +548,7 @@ const struct fo_command fo_cmd_launch = {
 	.name = "launch",
 	.group = "train",
 	.usage = "flatout launch -n N [--hosts LIST] [--restarts N] -- train run.yaml [--KEY=VALUE ...]",
-	.summary = "train with several processes, here or on several hosts, and watch them",
+	.summary = "train with several processes or hosts, and watch them",
 	.text = "Starts N ranks with mpirun, prints its command line, and stays until the job ends. When a rank is "
 		"killed, fails, stands still or never starts, or a host is lost, it ends everything and says in one "
 		"line which rank, where, and in which operation. A rank is taken for hung when its heart does not "
