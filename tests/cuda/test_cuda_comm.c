@@ -39,7 +39,7 @@ static void need(bool good, const char *what)
 #define NEED(x) need(x, #x)
 /* CALL(communicator, kind, op, from, to, elements, type, peer, stream) */
 #define CALL(c, kind, op, ...) \
-	fo_comm_call(c, &(struct fo_comm_call){ FO_COMM_##kind, FO_COMM_##op, __VA_ARGS__, NULL })
+	fo_comm_call(c, &(struct fo_comm_call){ FO_COMM_##kind, FO_COMM_##op, __VA_ARGS__, NULL, false, false })
 
 /* A buffer on the device and its copy in page-locked memory. */
 struct pair {
