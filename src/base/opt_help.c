@@ -179,6 +179,8 @@ static void put_roff(struct fo_str *out, const char *text, size_t n, bool line_s
 			fo_str_puts(out, "\\e");
 		else if (i == 0 && line_start && (text[i] == '.' || text[i] == '\''))
 			fo_str_printf(out, "\\&%c", text[i]);
+		else if (n == 2 && text[0] == '-' && text[1] == '-') /* alone it would be read as a dash */
+			fo_str_puts(out, "\\-");
 		else
 			fo_str_append(out, text + i, 1);
 	}

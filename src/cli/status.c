@@ -249,7 +249,7 @@ static fo_status follow(const struct fo_cli_call *call, struct fo_ranks_watch *w
 		if (fflush(stdout) || !goes_on(&w->seen, bound)) /* nobody reads any more */
 			return FO_OK;
 		nap(1);
-		FO_TRY(fo_ranks_watch_look(w, dir));
+		FO_TRY(fo_ranks_watch_look(w, dir, NULL));
 		if (!w->seen.ranks)
 			return no_ranks(dir);
 	}
@@ -259,7 +259,7 @@ static fo_status look(const struct fo_cli_call *call, struct fo_ranks_watch *w)
 {
 	const struct status *in = call->in;
 	const char *dir = call->argv[1];
-	FO_TRY(fo_ranks_watch_look(w, dir));
+	FO_TRY(fo_ranks_watch_look(w, dir, NULL));
 	if (!w->seen.ranks)
 		return no_ranks(dir);
 	if (in->follow) {
@@ -268,7 +268,7 @@ static fo_status look(const struct fo_cli_call *call, struct fo_ranks_watch *w)
 		/* Of ranks on other hosts only time tells whether their hearts beat. */
 		if (fo_ranks_need_watch(&w->seen)) {
 			nap(10 * (double)FO_RANK_BEAT_NS * 1e-9);
-			FO_TRY(fo_ranks_watch_look(w, dir));
+			FO_TRY(fo_ranks_watch_look(w, dir, NULL));
 		}
 		if (call->json)
 			write_json(call->json, &w->seen, in->bound);

@@ -109,7 +109,8 @@ static void ask(const struct fo_rank_bytes *b, struct fo_rank_seen *out)
 	int64_t ticks = 0;
 	char state = 0;
 	fo_rank_place_here(&here);
-	out->here = here.boot[0] && !strncmp(here.boot, b->boot, sizeof here.boot);
+	out->here = here.boot[0] && !strncmp(here.boot, b->boot, sizeof here.boot) &&
+		    here.time_namespace == b->time_namespace;
 	if (!out->here)
 		return;
 	const int64_t now = fo_now_ns();
@@ -187,7 +188,7 @@ static int rank_of(const char *path)
 	return strcmp(end, ".state") || v < 0 || v >= RANKS_MAX ? -1 : (int)v;
 }
 
-fo_status fo_ranks_seen_read(struct fo_ranks_seen *out, const char *dir)
+fo_status fo_ranks_seen_read(struct fo_ranks_seen *out, const char *dir, const char *job)
 {
 	struct fo_arena a = { 0 };
 	char **name, *folder = fo_arena_printf(&a, "%s/ranks", dir);
@@ -209,7 +210,8 @@ fo_status fo_ranks_seen_read(struct fo_ranks_seen *out, const char *dir)
 		if (r->file == FO_RANK_FILE_WHOLE && r->rank != rank)
 			(void)damaged(r, "it says that it is another rank's");
 		r->rank = rank;
-		if (r->file == FO_RANK_FILE_WHOLE && (newest == n || r->begun_unix_ns > all[newest].begun_unix_ns))
+		bool wanted = r->file == FO_RANK_FILE_WHOLE && (!job || !strcmp(r->job, job));
+		if (wanted && (newest == n || r->begun_unix_ns > all[newest].begun_unix_ns))
 			newest = files;
 		files++;
 	}
@@ -217,7 +219,7 @@ fo_status fo_ranks_seen_read(struct fo_ranks_seen *out, const char *dir)
 		out->ranks = all[newest].ranks;
 		memcpy(out->job, all[newest].job, sizeof out->job);
 	}
-	for (size_t i = 0; i < files && newest == n; i++) /* nothing but damage: the names say how many */
+	for (size_t i = 0; i < files && newest == n && !job; i++) /* nothing but damage: the names say how many */
 		out->ranks = all[i].rank >= out->ranks ? all[i].rank + 1 : out->ranks;
 	out->rank = fo_xmalloc((size_t)(out->ranks + 1) * sizeof *out->rank);
 	for (int i = 0; i < out->ranks; i++)

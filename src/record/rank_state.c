@@ -61,6 +61,8 @@ void fo_rank_place_here(struct fo_rank_place *p)
 		p->host[0] = 0;
 	if (!stat("/proc/self/ns/pid", &ns))
 		p->pid_namespace = (uint64_t)ns.st_ino;
+	if (!stat("/proc/self/ns/time", &ns)) /* monotonic clocks of two of them differ */
+		p->time_namespace = (uint64_t)ns.st_ino;
 }
 
 bool fo_rank_process(int64_t pid, int64_t *ticks, char *state)
@@ -133,6 +135,7 @@ static void fill(struct fo_rank_bytes *b, int rank, int ranks)
 	memcpy(b->boot, here.boot, sizeof b->boot);
 	memcpy(b->host, here.host, sizeof b->host);
 	b->pid_namespace = here.pid_namespace;
+	b->time_namespace = here.time_namespace;
 	dl_iterate_phdr(read_build_id, b->program);
 	name_job(b->job, sizeof b->job, b);
 	b->begun_ns = b->phase_ns = b->beat_ns = fo_now_ns();

@@ -119,8 +119,8 @@ struct fo_ranks_seen {
 	char job[80];
 	int strangers; /* files of other jobs, which are older than this one, and count as absent */
 };
-/* All ranks of the job that began last. FO_EIO: there is no such folder. Freed with fo_ranks_seen_fini. */
-FO_CHECKED fo_status fo_ranks_seen_read(struct fo_ranks_seen *out, const char *dir);
+/* All ranks of the job of that name; NULL: of the one that began last. FO_EIO: there is no such folder. Freed with fo_ranks_seen_fini. */
+FO_CHECKED fo_status fo_ranks_seen_read(struct fo_ranks_seen *out, const char *dir, const char *job);
 void fo_ranks_seen_fini(struct fo_ranks_seen *s);
 
 /* The lane that says what the rank does: that of its computation, which also says what it waits for; NULL: none runs. */

@@ -31,7 +31,8 @@ struct fo_rank_bytes {
 	uint64_t pid_namespace;
 	int64_t begun_unix_ns, begun_ns;
 	char boot[40], host[64], job[64], program[48];
-	char spare[40];
+	uint64_t time_namespace;
+	char spare[32];
 	_Atomic uint64_t beats;
 	_Atomic int64_t beat_ns, beat_unix_ns, spare1;
 	_Atomic uint32_t phase, spare2;
@@ -52,7 +53,7 @@ _Static_assert(offsetof(struct fo_rank_bytes, beats) == 320 && offsetof(struct f
 /* What names the system and the process to those who want to look at it. */
 struct fo_rank_place {
 	char boot[40], host[64];
-	uint64_t pid_namespace; /* 0 not known */
+	uint64_t pid_namespace, time_namespace; /* 0 not known */
 };
 void fo_rank_place_here(struct fo_rank_place *p);
 /* When the process began, in clock ticks since the boot, and the letter of its state; false: there is none. */

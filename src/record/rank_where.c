@@ -60,10 +60,10 @@ static void feel(struct fo_rank_pulse *p, struct fo_rank_seen *r, int64_t now)
 		r->age = (double)(now - p->first_ns) * 1e-9;
 }
 
-fo_status fo_ranks_watch_look(struct fo_ranks_watch *w, const char *dir)
+fo_status fo_ranks_watch_look(struct fo_ranks_watch *w, const char *dir, const char *job)
 {
 	struct fo_ranks_seen seen;
-	fo_status st = fo_ranks_seen_read(&seen, dir);
+	fo_status st = fo_ranks_seen_read(&seen, dir, job);
 	fo_ranks_seen_fini(&w->seen);
 	w->seen = seen;
 	if (st != FO_OK)

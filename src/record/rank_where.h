@@ -33,7 +33,7 @@ struct fo_ranks_watch {
 	int pulses;
 	char job[80];
 };
-FO_CHECKED fo_status fo_ranks_watch_look(struct fo_ranks_watch *w, const char *dir);
+FO_CHECKED fo_status fo_ranks_watch_look(struct fo_ranks_watch *w, const char *dir, const char *job);
 void fo_ranks_watch_fini(struct fo_ranks_watch *w);
 /* Is some rank under another system and not ended? Then a second look tells whether its heart beats. */
 bool fo_ranks_need_watch(const struct fo_ranks_seen *s);

@@ -136,7 +136,7 @@ static void test_alive(void **state)
 	assert_int_equal(fo_rank_state_ended(dir, 0, 1, &end), FO_OK);
 	struct fo_ranks_seen all;
 	char text[600];
-	assert_int_equal(fo_ranks_seen_read(&all, dir), FO_OK);
+	assert_int_equal(fo_ranks_seen_read(&all, dir, NULL), FO_OK);
 	assert_int_equal(fo_ranks_cause(&all, 15, 1, text, sizeof text), 0);
 	assert_non_null(strstr(text, "was killed by signal 9"));
 	fo_ranks_seen_fini(&all);
@@ -220,20 +220,20 @@ static void test_elsewhere(void **state)
 	PUT(0, boot, boot);
 	int64_t far = INT64_MAX / 2; /* a clock that is centuries ahead */
 	PUT(0, begun_ns, far);
-	assert_int_equal(fo_ranks_watch_look(&w, dir), FO_OK);
+	assert_int_equal(fo_ranks_watch_look(&w, dir, NULL), FO_OK);
 	assert_true(isnan(w.seen.rank[0].age));
 	assert_true(fo_ranks_need_watch(&w.seen));
 	assert_int_equal(fo_rank_health(&w.seen.rank[0], 15), FO_HEALTH_UNKNOWN);
 	usleep(600000);
-	assert_int_equal(fo_ranks_watch_look(&w, dir), FO_OK);
+	assert_int_equal(fo_ranks_watch_look(&w, dir, NULL), FO_OK);
 	assert_int_equal(fo_rank_health(&w.seen.rank[0], 15), FO_HEALTH_FINE);
 	fo_rank_state_close(s, FO_OK);
 	/* It has stopped beating, and did not say that it ended. */
 	uint32_t phase = FO_RANK_STEP;
 	PUT(0, phase, phase);
-	assert_int_equal(fo_ranks_watch_look(&w, dir), FO_OK); /* its last beat arrives */
+	assert_int_equal(fo_ranks_watch_look(&w, dir, NULL), FO_OK); /* its last beat arrives */
 	usleep(50000);
-	assert_int_equal(fo_ranks_watch_look(&w, dir), FO_OK);
+	assert_int_equal(fo_ranks_watch_look(&w, dir, NULL), FO_OK);
 	assert_int_equal(fo_rank_health(&w.seen.rank[0], 0.04), FO_HEALTH_SILENT);
 	fo_ranks_watch_fini(&w);
 }
@@ -254,7 +254,7 @@ static void test_cause(void **state)
 		fo_rank_state_lane(s[i], 0, "compute", i == 1 ? FO_LANE_RUNS : FO_LANE_WAITS,
 				   i == 1 ? &matmul : &gather, fo_now_ns() - 5000000000);
 	}
-	assert_int_equal(fo_ranks_seen_read(&all, dir), FO_OK);
+	assert_int_equal(fo_ranks_seen_read(&all, dir, NULL), FO_OK);
 	assert_int_equal(all.ranks, 4);
 	assert_int_equal(fo_ranks_cause(&all, 15, 2, text, sizeof text), 3); /* it never came */
 	assert_non_null(strstr(text, "has not started"));
@@ -262,7 +262,7 @@ static void test_cause(void **state)
 	assert_int_equal(fo_rank_state_open_beside(&s[3], s[0], 3), FO_OK);
 	fo_rank_state_step(s[3], 9, 10);
 	fo_rank_state_lane(s[3], 0, "compute", FO_LANE_WAITS, &gather, fo_now_ns() - 5000000000);
-	assert_int_equal(fo_ranks_seen_read(&all, dir), FO_OK);
+	assert_int_equal(fo_ranks_seen_read(&all, dir, NULL), FO_OK);
 	assert_int_equal(fo_ranks_cause(&all, 15, 2, text, sizeof text), 1); /* it computes, all others wait */
 	assert_non_null(strstr(text, "what the others wait for"));
 	assert_non_null(strstr(text, "matmul of layer 2"));
@@ -271,7 +271,7 @@ static void test_cause(void **state)
 	/* The cause comes before its echoes. */
 	fo_rank_state_failed(s[0], FO_ECOMM, "rank 2 ended the job");
 	fo_rank_state_failed(s[2], FO_EIO, "the disk is full");
-	assert_int_equal(fo_ranks_seen_read(&all, dir), FO_OK);
+	assert_int_equal(fo_ranks_seen_read(&all, dir, NULL), FO_OK);
 	assert_int_equal(fo_ranks_cause(&all, 15, 2, text, sizeof text), 2);
 	assert_non_null(strstr(text, "the disk is full"));
 	fo_ranks_seen_fini(&all);
@@ -280,7 +280,7 @@ static void test_cause(void **state)
 		fo_rank_state_close(s[i], FO_OK);
 	setenv(FO_RANK_JOB_VARIABLE, "the next one", 1);
 	s[0] = new_state(0, 2);
-	assert_int_equal(fo_ranks_seen_read(&all, dir), FO_OK);
+	assert_int_equal(fo_ranks_seen_read(&all, dir, NULL), FO_OK);
 	assert_int_equal(all.ranks, 2);
 	assert_int_equal(all.strangers, 3);
 	assert_int_equal(all.rank[1].file, FO_RANK_FILE_ABSENT);

@@ -169,7 +169,7 @@ static void kill_ranks_here(struct job *j)
 	enum { LOOKS = 50 };
 	for (int look = 0, left = 1; left && look < LOOKS; look++) {
 		left = 0;
-		if (fo_ranks_watch_look(&j->watch, j->dir) != FO_OK || strcmp(j->watch.seen.job, j->id) != 0)
+		if (fo_ranks_watch_look(&j->watch, j->dir, j->id) != FO_OK || strcmp(j->watch.seen.job, j->id) != 0)
 			return;
 		for (int i = 0; i < j->watch.seen.ranks; i++) {
 			const struct fo_rank_seen *r = &j->watch.seen.rank[i];
@@ -301,7 +301,7 @@ static void watch(struct job *j, int *status)
 		int64_t now = fo_now_ns();
 		bool due = now >= next;
 		/* Where there are no ranks yet, or the folder, there is nothing to see. */
-		if (due && fo_ranks_watch_look(&j->watch, j->dir) != FO_OK)
+		if (due && fo_ranks_watch_look(&j->watch, j->dir, j->id) != FO_OK)
 			fo_err_clear();
 		if (due) /* thousands of files take a while: at most a tenth of the time goes to them */
 			next = fo_now_ns() + (fo_now_ns() - now) * 10 + 200000000;
@@ -419,7 +419,7 @@ static fo_status outcome(struct job *j, int status, bool *show)
 	char text[1400];
 	bool interrupted;
 	const bool fine = WIFEXITED(status) && !WEXITSTATUS(status);
-	(void)!fo_ranks_watch_look(&j->watch, j->dir);
+	(void)!fo_ranks_watch_look(&j->watch, j->dir, j->id);
 	const bool ours = !strcmp(j->watch.seen.job, j->id);
 	if (all_ended(j, &interrupted))
 		return interrupted ? interrupted_by_user(j) : FO_OK;
@@ -548,7 +548,7 @@ const struct fo_command fo_cmd_launch = {
 	.name = "launch",
 	.group = "train",
 	.usage = "flatout launch -n N [--hosts LIST] [--restarts N] -- train run.yaml [--KEY=VALUE ...]",
-	.summary = "train with several processes, here or on several hosts, and watch them",
+	.summary = "train with several processes or hosts, and watch them",
 	.text = "Starts N ranks with mpirun, prints its command line, and stays until the job ends. When a rank is "
 		"killed, fails, stands still or never starts, or a host is lost, it ends everything and says in one "
 		"line which rank, where, and in which operation. A rank is taken for hung when its heart does not "

@@ -137,8 +137,8 @@ static void open_mpi(struct fo_arena *a, const struct fo_launch *l, struct fo_la
 		word(a, out, "--allow-run-as-root");
 	if (room && l->ranks > room)
 		word(a, out, "--oversubscribe");
-	/* Our threads choose their processors themselves, and one that waits leaves its own to the kernels. */
-	words(a, out, "--bind-to none --mca mpi_yield_when_idle 1");
+	/* Our threads choose their processors themselves. */
+	words(a, out, "--bind-to none");
 	for (char **e = environ; *e; e++)
 		if (!strncmp(*e, "FLATOUT_", 8)) {
 			word(a, out, "-x");

@@ -118,6 +118,10 @@ fo_status fo_launch_rank(const char *dir, char **argv)
 			       "'flatout launch -n N -- train run.yaml' starts them");
 	prctl(PR_SET_PDEATHSIG, SIGKILL); /* MPI's daemon on this host is gone: so is the job */
 	const long kills = killed_for_memory();
+	/* It has come, whatever its process waits for; that makes a file of its own, which takes this one's place. */
+	struct fo_rank_state *own;
+	if (fo_rank_state_open(&own, dir, rank, ranks) != FO_OK)
+		fo_err_clear();
 	sigset_t all, before;
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, &before);

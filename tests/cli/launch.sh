@@ -1,0 +1,73 @@
+#!/bin/sh
+# flatout launch and flatout status: a job of two processes on this machine, what ends it, and what is said of it.
+. "$(dirname "$0")/lib.sh"
+
+# Without MPI: what is refused, and status of folders that hold no state, or damage.
+mkdir empty
+refused 2 "'empty' has no state of any rank" status empty
+refused 3 "there is no run directory 'absent'" status absent
+refused 2 "no run directory" status
+refused 2 "leave one of them out" status empty --follow --json
+mkdir -p half/ranks
+printf 'FORANKS1' >half/ranks/00001.state
+run 1 status half
+says "Held up: *rank [01]" "missing" "damaged"
+run 1 status half --json
+says '"ranks": 2,' '"health": "damaged"'
+needs_engine
+refused 2 "nothing to launch" launch
+refused 2 "how many ranks" launch -- train x.yaml
+refused 2 "can 'train', got 'eval'" launch -n 2 -- eval
+refused 2 "'-n' must be an integer" launch -n none -- train
+refused 3 "there is no program './absent'" launch -n 2 --mpirun=./absent -- train $tiny
+refused 3 "is neither Open MPI's mpirun nor MPICH's" launch -n 2 --mpirun=/bin/true -- train $tiny
+refused 2 "--as-rank is for processes that mpirun starts" launch --as-rank=run -- train $tiny
+
+make_text text
+# One process that is stopped and killed.
+"$bin" train $tiny --train.steps=1000000 --eval.every=1000000 --run.dir=one >/dev/null 2>&1 </dev/null &
+one=$!
+for i in $(seq 150); do
+	"$bin" status one 2>/dev/null | grep -q "step [1-9]" && break
+	sleep 0.1
+done
+run 0 status one
+says "Job: *one: 1 rank, step [1-9]" "Hosts: " "ago$"
+kill -STOP $one
+run 1 status one
+says "Held up: *rank 0 is stopped by a signal .*process $one): *step"
+kill -9 $one
+wait $one 2>/dev/null
+run 1 status one --json
+says '"health": "gone",' '"cause_rank": 0,'
+
+plugin=$(dirname "$bin")/libflatout-mpi.so
+command -v mpirun >/dev/null && mpirun --version 2>&1 | grep -q "Open MPI" && [ -e "$plugin" ] || finish
+export FLATOUT_MPI_PLUGIN="$plugin"
+small="$tiny --train.rows=4"
+run 0 launch -n 2 --mpi-args=--oversubscribe --dry-run -- train $small
+says "^mpirun -n 2 .*--bind-to none .*-x FLATOUT_JOB .*--as-rank=run.* train "
+run 0 launch -n 2 --mpi-args=--oversubscribe -- train $small --run.dir=two
+[ -d two/checkpoints/step-00000006 ] || wrong "two ranks left no checkpoint"
+run 0 status two
+says "2 ranks, step 6 of 6" "done .* ended"
+# A rank is killed: one line names it, its place and its operation, and no process stays.
+"$bin" launch -n 2 --mpi-args=--oversubscribe -- train $small --train.steps=1000000 --eval.every=1000000 --checkpoint.every=20 \
+	--run.dir=dead >out 2>err </dev/null &
+job=$!
+for i in $(seq 150); do
+	"$bin" status dead --json >state 2>/dev/null
+	[ "$(sed -n 's/^ *"step": \([0-9]*\),/\1/p' state | sort -n | head -n 1)" -ge 25 ] 2>/dev/null && break
+	sleep 0.1
+done
+victim=$(sed -n 's/^ *"process": \([0-9]*\),/\1/p' state | tail -n 1)
+kill -9 "$victim"
+wait $job
+code=$?
+[ $code = 3 ] || wrong "a killed rank ends the job with $code: $(cat err)"
+[ "$(grep -c '^flatout: ' err)" = 1 ] || wrong "not one line: $(cat err)"
+grep -q "^flatout: rank 1 of 2 was killed by signal 9, Killed (host .*, process $victim): " err || wrong "$(cat err)"
+grep -q "^hint: the newest checkpoint is 'dead/checkpoints/step-" err || wrong "no hint: $(cat err)"
+! pgrep -f -- "--run.dir=dead" >/dev/null || sleep 1
+! pgrep -f -- "--run.dir=dead" >/dev/null || wrong "processes are left"
+finish
