@@ -58,15 +58,15 @@ const char *const fo_resume_free[] = {
 	"optim.beta1", "optim.beta2", "optim.eps", "optim.weight-decay", "optim.clip", "optim.clip-norm",
 	/* Evaluation, checkpoints, guards, reports. */
 	"eval.every", "eval.batches", "eval.packing", "checkpoint.every", "checkpoint.keep", "checkpoint.async",
-	"checkpoint.last", "checkpoint.file-size", "guard.nonfinite", "guard.spike", "guard.spike-z", "guard.spike-window", "guard.limit",
-	"log.every", "report.tensorboard", "report.prometheus", "sample.prompt", "sample.tokens", "train.metered-every",
-	"train.timed-every", "train.kernel-times", "train.inputs-ahead",
+	"checkpoint.last", "checkpoint.file-size", "guard.nonfinite", "guard.spike", "guard.spike-z",
+	"guard.spike-window", "guard.limit", "log.every", "report.tensorboard", "report.prometheus", "sample.prompt",
+	"sample.tokens", "train.metered-every", "train.timed-every", "train.kernel-times", "train.inputs-ahead",
 	/* Passes that change numbers by rounding alone. */
 	"pass.merge-qkv", "pass.merge-gate-up", "pass.fuse-loss", "pass.fuse-elementwise", "pass.fuse-rope",
 	"pass.recompute", "pass.recompute-layers", "pass.offload", "pass.fused-optimizer", "pass.optimizer-in-backward",
 	"pass.attention", "pass.fp8-scale-precompute", "pass.fp8-transposed", "pass.fp8-fuse", "pass.wgrad-lane",
-	"mesh.ranks", "mesh.shard", "mesh.replicate", "mesh.link-gbps", "mesh.link-us", "pass.ddp", "pass.overlap", "pass.zero",
-	"pass.zero-prefetch", "pass.zero-reshard", "pass.zero-first", "pass.zero-sync", NULL
+	"mesh.ranks", "mesh.shard", "mesh.replicate", "mesh.link-gbps", "mesh.link-us", "pass.ddp", "pass.overlap",
+	"pass.zero", "pass.zero-prefetch", "pass.zero-reshard", "pass.zero-first", "pass.zero-sync", NULL
 };
 
 int fo_resume_rows(void) { return fo_model_fields + OWN_ROWS; }

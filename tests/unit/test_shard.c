@@ -364,8 +364,11 @@ static void test_hostile_shards(void **state)
 			struct fo_loader *l;
 			const struct fo_batch *b;
 			int64_t wait_ns;
-			must(fo_loader_open(&l, &s, &(struct fo_batch_shape){ .seq = 16, .rows = 2, .micro_batches = 2, .packing = FO_PACK_PACKED },
-					    &(struct fo_loader_state){ 0 }, 0));
+			must(fo_loader_open(
+				&l, &s,
+				&(struct fo_batch_shape){
+					.seq = 16, .rows = 2, .micro_batches = 2, .packing = FO_PACK_PACKED },
+				&(struct fo_loader_state){ 0 }, 0));
 			must(fo_loader_next(l, &b, &wait_ns));
 			fo_loader_close(l);
 			assert_true(s.vocab > 1 << 20 || fo_data_bigram_loss(&s, &s, &nats) == FO_OK);
