@@ -202,8 +202,8 @@ static const char *check_comm(const struct fo_program *p, const struct fo_op *o,
 {
 	const enum fo_wire wire = fo_op_info(o->kind)->wire;
 	(void)s;
-	if (o->attr.narrow && ((wire != FO_WIRE_ALL_REDUCE && wire != FO_WIRE_REDUCE_SCATTER) ||
-			       type_of(p, &o->arg[0]) != FO_F32))
+	if (o->attr.narrow &&
+	    ((wire != FO_WIRE_ALL_REDUCE && wire != FO_WIRE_REDUCE_SCATTER) || type_of(p, &o->arg[0]) != FO_F32))
 		return "only sums of f32 travel as bf16";
 	if (o->group <= FO_GROUP_NONE || o->group >= FO_GROUP_COUNT)
 		return "communication names no group of ranks";

@@ -47,8 +47,8 @@ static bool same_attr(const struct fo_program *p, const struct fo_op *x, const s
 {
 	const struct fo_attr *a = &x->attr, *b = &y->attr;
 	bool same = a->ta == b->ta && a->tb == b->tb && a->sign == b->sign && a->port == b->port &&
-		    a->head_dim == b->head_dim && a->window == b->window && a->stochastic == b->stochastic && a->narrow == b->narrow &&
-		    !(a->value < b->value) && !(a->value > b->value);
+		    a->head_dim == b->head_dim && a->window == b->window && a->stochastic == b->stochastic &&
+		    a->narrow == b->narrow && !(a->value < b->value) && !(a->value > b->value);
 	if (fo_op_family(x->kind) != FO_OPS_P2P)
 		return same && a->peer == b->peer;
 	int32_t at, to, n = fo_mesh_group(&p->run.mesh, (enum fo_group)x->group, &at, NULL);

@@ -93,8 +93,8 @@ struct fo_exec_options {
 	fo_exec_batch_fn *batch; /* device, may be NULL: the next step's batch is copied there while a step runs */
 	struct fo_links *links;  /* to the other ranks; NULL where there are none. They outlive the executor */
 	struct fo_rank_state
-		*state;          /* where lanes say what they do (processor); NULL: nowhere. It outlives the executor */
-	bool eager;              /* device: operations are launched one by one, never replayed as a graph */
+		*state; /* where lanes say what they do (processor); NULL: nowhere. It outlives the executor */
+	bool eager;     /* device: operations are launched one by one, never replayed as a graph */
 };
 
 /* Element `at` of memory of this floating-point type. */
