@@ -132,7 +132,8 @@ static void describe(struct fo_doc *d, const char *dir, const struct fo_ranks_se
 	fo_doc_table(d, FO_DRAW_FITTED, NULL, "llrl", "rank", "does", "for", "heartbeat");
 	for (int k = 0; k < n; k++) {
 		fo_ranks_text(g[k].in, s->ranks, ranks, sizeof ranks);
-		fo_doc_row(d, fo_doc_printf(d, "%s", ranks), *g[k].doing ? fo_doc_printf(d, "%s", g[k].doing) : "-",
+		const char *doing = *g[k].doing ? fo_doc_printf(d, "%s", g[k].doing) : "-";
+		fo_doc_row(d, fo_doc_printf(d, "%s", ranks), doing,
 			   g[k].health == FO_HEALTH_ENDED ? "-" : span_text(d, g[k].least, g[k].most),
 			   health_text(d, &g[k]));
 		unknown += g[k].health == FO_HEALTH_UNKNOWN ? g[k].ranks : 0;

@@ -345,8 +345,14 @@ static void put_moves(struct work *w, int joined, bool in)
 					       FO_OPTIMIZER, FO_LANE_COMPUTE);
 		for (int k = 0; k < n; k++) {
 			struct fo_operand *x = &o->arg[o->n], *y = x + 1, *all = in ? y : x;
-			fo_op_arg(p, o, in ? w->amax : joined, in ? k : 0, FO_READ);
-			fo_op_arg(p, o, in ? joined : w->amax, in ? 0 : k, in && l + k > from ? FO_PART : FO_DEF);
+			const int writes = in && l + k > from ? FO_PART : FO_DEF;
+			if (in) {
+				fo_op_arg(p, o, w->amax, k, FO_READ);
+				fo_op_arg(p, o, joined, 0, writes);
+			} else {
+				fo_op_arg(p, o, joined, 0, FO_READ);
+				fo_op_arg(p, o, w->amax, k, writes);
+			}
 			all->r0 = (l + k - from) * w->sites;
 			all->nr = w->sites;
 			x->c0 = !in;

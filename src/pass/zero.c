@@ -169,7 +169,9 @@ static void scatter(struct zero *z, int block, const struct fo_op *bucket, bool 
 		o->n = 2;
 		o->attr.narrow = bucket->attr.narrow;
 		x.access = y.buf == x.buf ? FO_READ : FO_TAKE;
-		y.access = y.buf == x.buf ? FO_PART : z->each ? FO_ACC : FO_DEF;
+		y.access = z->each ? FO_ACC : FO_DEF;
+		if (y.buf == x.buf)
+			y.access = FO_PART;
 		o->arg[FO_REDUCE_SCATTER_X] = x;
 		o->arg[FO_REDUCE_SCATTER_Y] = y;
 		y.access = FO_UPDATE;

@@ -117,7 +117,9 @@ void fo_ranks_text(const bool *in, int n, char *out, size_t size)
 			continue;
 		while (to + 1 < n && in[to + 1])
 			to++;
-		fo_str_printf(&s, to == i ? "%s%d" : to == i + 1 ? "%s%d, %d" : "%s%d-%d", s.len ? ", " : "", i, to);
+		fo_str_printf(&s, "%s%d", s.len ? ", " : "", i);
+		if (to > i)
+			fo_str_printf(&s, to == i + 1 ? ", %d" : "-%d", to);
 		i = to;
 	}
 	snprintf(out, size, "%s", s.data);
@@ -213,8 +215,10 @@ int fo_ranks_cause(const struct fo_ranks_seen *s, double bound, double least, ch
 	case FO_HEALTH_STOPPED: snprintf(text, size, "is stopped by a signal (%s): %s", place, doing); break;
 	case FO_HEALTH_GONE: say_gone(r, place, doing, text, size); break;
 	case FO_HEALTH_ECHO:
-		snprintf(text, size, "%s (%s): %s", r->end.told ? "was told to end" : "failed", place,
-			 r->end.told ? doing : r->text);
+		if (r->end.told)
+			snprintf(text, size, "was told to end (%s): %s", place, doing);
+		else
+			snprintf(text, size, "failed (%s): %s", place, r->text);
 		break;
 	case FO_HEALTH_FAILED: snprintf(text, size, "failed (%s): %s", place, r->text); break;
 	default: snprintf(text, size, "is what the others wait for (%s): %s", place, doing); break;

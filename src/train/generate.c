@@ -1,6 +1,7 @@
 #include "train/generate.h"
 #include "train/setup.h"
 #include "base/clock.h"
+#include "base/count.h"
 #include "pass/pass.h"
 
 #include <math.h>
@@ -272,7 +273,7 @@ fo_status fo_setup_sample(struct fo_setup *s, char **text)
 	FO_TRY(whole_weights(s, &store));
 	fo_status st = fo_generator_new(&g, &s->step.model, s->step.program.run.precision, &s->step.program.run.pass,
 					store ? store : s->step.store, &s->step.options, context,
-					context < SAMPLE_CHUNK ? context : SAMPLE_CHUNK, s->step.exec);
+					fo_min(context, SAMPLE_CHUNK), s->step.exec);
 	if (st == FO_OK) {
 		fo_sampler_init(&draw, &how, vocab < s->step.model.vocab ? vocab : s->step.model.vocab);
 		st = continue_prompt(s, g, &draw, text);

@@ -179,8 +179,8 @@ fo_status fo_cli_calibrate_processes(const char *path, const struct fo_cli_calib
 		fprintf(stderr, "measuring calls between %d processes on %d host%s: about %.0f s\n",
 			fo_comm_ranks(world), where.nodes, where.nodes == 1 ? "" : "s", seconds);
 	fo_state_watch_start(&s.watch, "");
-	fo_status st = fo_comm_measure_world(world, where.nodes == 1, seconds, first ? &m : NULL,
-					     first ? progress : NULL, &s);
+	fo_status st = first ? fo_comm_measure_world(world, where.nodes == 1, seconds, &m, progress, &s)
+			     : fo_comm_measure_world(world, where.nodes == 1, seconds, NULL, NULL, &s);
 	if (s.live && first)
 		fprintf(stderr, "\r\033[K");
 	if (st != FO_OK)

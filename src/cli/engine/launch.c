@@ -244,10 +244,12 @@ static bool judge(struct job *j)
 	const double begun = (double)(now - j->begun_ns) * 1e-9;
 	char text[1400];
 	bool ours = s->ranks && !strcmp(s->job, j->id), all = ours, bad = false;
-	if (!ours && begun > j->l->start + 5)
-		return because(j, -1,
-			       fo_arena_printf(j->arena, "no rank has started within %.0f s%s%s", begun,
-					       j->l->hosts ? ": hosts " : "", j->l->hosts ? j->l->hosts : ""));
+	if (!ours && begun > j->l->start + 5) {
+		char *why = fo_arena_printf(j->arena, "no rank has started within %.0f s", begun);
+		if (j->l->hosts)
+			why = fo_arena_printf(j->arena, "%s: hosts %s", why, j->l->hosts);
+		return because(j, -1, why);
+	}
 	if (!ours)
 		return false;
 	if (!j->first_ns)
@@ -356,11 +358,12 @@ static fo_status host_fault(struct job *j)
 		return fo_hint(fo_fail(FO_ECOMM, "a host cannot be reached: %s", s->unreachable),
 			       "'ssh HOST true' must work without a password from here to every host of %s",
 			       j->l->hosts ? j->l->hosts : "the list");
-	if (s->daemon)
-		return fo_hint(fo_fail(FO_ECOMM, "MPI could not start its daemon on a host of '%s'%s%s",
-				       j->l->hosts ? j->l->hosts : "localhost", *s->last ? ": " : "",
-				       fo_cli_seen(s->last)),
+	if (s->daemon) {
+		const char *hosts = j->l->hosts ? j->l->hosts : "localhost";
+		return fo_hint(fo_fail(FO_ECOMM, "MPI could not start its daemon on a host of '%s'%s%s", hosts,
+				       *s->last ? ": " : "", fo_cli_seen(s->last)),
 			       "'ssh HOST which orted' must answer without a password on every host");
+	}
 	if (!*s->lost)
 		return FO_OK;
 	bool *in = fo_arena_alloc(j->arena, (size_t)seen->ranks + 1);
@@ -370,8 +373,10 @@ static fo_status host_fault(struct job *j)
 			fo_rank_doing(&seen->rank[i], doing, sizeof doing);
 	}
 	fo_ranks_text(in, seen->ranks, ranks, sizeof ranks);
+	if (!*doing)
+		snprintf(doing, sizeof doing, "not known what it did");
 	fo_fail(FO_ECOMM, "the connection to host %s was lost (rank %s): %s", s->lost, *ranks ? ranks : "not known",
-		*doing ? doing : "not known what it did");
+		doing);
 	return with_checkpoint(j, FO_ECOMM);
 }
 

@@ -140,16 +140,20 @@ fo_status fo_launch_rank(const char *dir, char **argv)
 	child = 0;
 	struct fo_rank_end end = {
 		.known = true,
-		.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
-		.code = WIFEXITED(status) ? WEXITSTATUS(status) : 0,
 		/* A signal that did not come from here is a cause, even when MPI has noticed first. */
 		.told = told && (ended_here || !WIFSIGNALED(status)),
 		.memory = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && kills >= 0 &&
 			  killed_for_memory() > kills
 	};
+	if (WIFSIGNALED(status))
+		end.signal = WTERMSIG(status);
+	else if (WIFEXITED(status))
+		end.code = WEXITSTATUS(status);
 	FO_TRY(fo_rank_state_ended(dir, rank, ranks, &end));
 	/* The rank printed what there is to say. One that was asked to stop has done so: MPI must not take it for a
 	 * fault and kill the others while they save; the launcher knows from its file. */
 	fflush(NULL);
-	_exit(end.signal ? 128 + end.signal : end.code == fo_status_exit_code(FO_EINTERRUPT) ? 0 : end.code);
+	if (end.signal)
+		_exit(128 + end.signal);
+	_exit(end.code == fo_status_exit_code(FO_EINTERRUPT) ? 0 : end.code);
 }
