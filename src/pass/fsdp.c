@@ -31,13 +31,15 @@ static void add_copies(struct gathers *g)
 {
 	struct fo_program *p = g->p;
 	for (int i = 0; i < g->n; i++) {
-		const struct fo_buffer b = p->buf[i];
+		struct fo_buffer b = p->buf[i];
 		char name[sizeof b.name];
 		if (b.home != FO_HOME_PARAM || !b.whole)
 			continue;
 		snprintf(name, sizeof name, "g.%.20s", b.name);
-		g->copy[i] = fo_buffer_add(p, name, b.dtype, FO_HOME_ACT, b.axes, b.whole, b.row_axis, b.cols,
-					   b.col_axis);
+		b.home = FO_HOME_ACT;
+		b.rows = b.whole;
+		b.row0 = b.whole = 0;
+		g->copy[i] = fo_buffer_like(p, name, &b);
 	}
 	g->source = fo_xmalloc((size_t)p->nbuf * sizeof *g->source);
 	memset(g->source, -1, (size_t)p->nbuf * sizeof *g->source);

@@ -28,15 +28,16 @@ enum side { COLLECTIVE, SENDS, RECEIVES };
 
 /* ---- roles ---- */
 
-/* Whether two operands of one buffer are the same rows, or each its own rank's part of the rows of a group. */
+/* Whether two operands of one buffer are the same rows, or lie alike in their own rank's part of the rows of a group. */
 static bool same_rows(const struct fo_program *p, const struct fo_operand *a, const struct fo_program *q,
 		      const struct fo_operand *b)
 {
 	for (int g = FO_GROUP_DATA; a->r0 != b->r0 && g < FO_GROUP_COUNT; g++) {
 		int32_t at, to, ranks = fo_mesh_group(&p->run.mesh, (enum fo_group)g, &at, NULL);
-		int64_t x, y, rows = p->buf[a->buf].rows, n = fo_mesh_part(rows, at, ranks, &x);
+		int64_t x, y, rows = p->buf[a->buf].rows, n = fo_mesh_part(rows, at, ranks, &x), m;
 		fo_mesh_group(&q->run.mesh, (enum fo_group)g, &to, NULL);
-		if (n == a->nr && x == a->r0 && fo_mesh_part(rows, to, ranks, &y) == b->nr && y == b->r0)
+		m = fo_mesh_part(rows, to, ranks, &y);
+		if (a->r0 >= x && a->r0 + a->nr <= x + n && b->r0 + b->nr <= y + m && a->r0 - x == b->r0 - y)
 			return true;
 	}
 	return a->r0 == b->r0;
@@ -95,14 +96,14 @@ static bool same_role(const struct fo_program *p, const struct fo_program *q)
 	for (int i = 0; i < p->nbuf; i++) {
 		const struct fo_buffer *a = &p->buf[i], *b = &q->buf[i];
 		if (a->rows != b->rows || a->cols != b->cols || a->dtype != b->dtype || a->home != b->home ||
-		    a->axes != b->axes || a->row_axis != b->row_axis || a->col_axis != b->col_axis ||
+		    a->axes != b->axes || a->row_axis != b->row_axis || a->col_axis != b->col_axis || a->tp != b->tp ||
 		    strcmp(a->name, b->name) != 0)
 			return false;
 	}
 	for (int i = 0; i < p->nparam; i++) {
 		const struct fo_param *a = &p->param[i], *b = &q->param[i];
 		bool same = a->nr == b->nr && a->nc == b->nc && a->rows == b->rows && a->cols == b->cols &&
-			    a->c0 == b->c0 && a->global_c0 == b->global_c0;
+			    a->c0 == b->c0;
 		for (int k = 0; k < FO_PARAM_BUFFERS; k++)
 			same &= a->buf[k] == b->buf[k];
 		if (!same || strcmp(a->name, b->name) != 0)
@@ -558,13 +559,15 @@ static fo_status check_alike(const struct fo_roles *r)
 		const struct fo_lowering *a = &first->run, *b = &p->run;
 		if (a->seq != b->seq || a->micro_batches != b->micro_batches || a->precision != b->precision ||
 		    a->mode != b->mode || a->mesh.replicate != b->mesh.replicate || a->mesh.shard != b->mesh.shard ||
+		    fo_mesh_tp(&a->mesh) != fo_mesh_tp(&b->mesh) ||
 		    first->nparam != p->nparam)
 			return fo_fail(FO_EBUG,
 				       "rank %d has %lld micro-batches, sequences of %lld tokens, %d parameters and a "
-				       "mesh of %d x %d; rank 0 has %lld, %lld, %d and %d x %d",
+				       "mesh of %d x %d x %d; rank 0 has %lld, %lld, %d and %d x %d x %d",
 				       r->of[k].first, (long long)b->micro_batches, (long long)b->seq, p->nparam,
-				       b->mesh.replicate, b->mesh.shard, (long long)a->micro_batches, (long long)a->seq,
-				       first->nparam, a->mesh.replicate, a->mesh.shard);
+				       b->mesh.replicate, b->mesh.shard, fo_mesh_tp(&b->mesh),
+				       (long long)a->micro_batches, (long long)a->seq, first->nparam, a->mesh.replicate,
+				       a->mesh.shard, fo_mesh_tp(&a->mesh));
 	}
 	if (r->ranks != first->ranks)
 		return fo_fail(FO_EBUG, "there are programs of %d ranks of %d", r->ranks, first->ranks);

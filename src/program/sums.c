@@ -10,6 +10,10 @@
  * is: to use a pending value, but to move it or to add it to another that is equally pending; to add up over a
  * coordinate that is not pending; to add more to a sum that is not pending alike.
  *
+ * Ranks of a tp group have the same rows, and of some buffers only their own rows or columns (fo_buffer.tp). What is
+ * made by adding up over those is pending over tp, rows of tokens too: a matmul's result where it sums over them, any
+ * other result that has not them.
+ *
  * Weights are *new* once an optimizer's rectangle or what came from ranks with one has been written. At the end of a
  * step no element that a rank holds may be old. */
 #include "program/roles.h"
@@ -20,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHARD = 1, REPLICATE = 2 };
+enum { SHARD = 1, REPLICATE = 2, TP = 4 };
 
 struct state {
 	uint8_t pending, split; /* sets of coordinates */
@@ -42,7 +46,8 @@ struct flow {
 	size_t cap;
 	int n, unused;
 	int id;      /* the instance that is visited */
-	uint8_t all; /* coordinates of the mesh with several ranks */
+	uint8_t all; /* coordinates with several ranks that have other rows */
+	bool tp;     /* there are tp groups: rows of tokens are followed too */
 };
 
 /* ---- rectangles ---- */
@@ -148,17 +153,22 @@ static bool of_tokens(const struct fo_program *p, const struct fo_operand *a)
 static uint8_t coordinates(const struct fo_program *p, int group)
 {
 	uint8_t all = 0;
-	if (group == FO_GROUP_SHARD || group == FO_GROUP_DATA)
+	if (group == FO_GROUP_SHARD || group == FO_GROUP_DATA || group == FO_GROUP_ALL)
 		all |= p->run.mesh.shard > 1 ? SHARD : 0;
-	if (group == FO_GROUP_REPLICATE || group == FO_GROUP_DATA)
+	if (group == FO_GROUP_REPLICATE || group == FO_GROUP_DATA || group == FO_GROUP_ALL)
 		all |= p->run.mesh.replicate > 1 ? REPLICATE : 0;
+	if (group == FO_GROUP_TP || group == FO_GROUP_ALL)
+		all |= p->run.mesh.tp > 1 ? TP : 0;
 	return all;
 }
 
 static const char *group_of(uint8_t set)
 {
-	static const char *const name[] = { "no group", "group shard", "group replicate", "all ranks" };
-	return name[set & 3];
+	static const char *const name[] = { "no group",        "group shard",
+					    "group replicate", "all ranks with other rows",
+					    "group tp",        "groups shard and tp",
+					    "groups replicate and tp", "all ranks" };
+	return name[set & 7];
 }
 
 void fo_roles_where(const struct fo_program *p, const struct fo_unrolled *u, int rank, int instance, const char *buffer,
@@ -211,7 +221,7 @@ static fo_status add_up(struct flow *f, const struct fo_op *o, const struct fo_o
 	uint8_t over = coordinates(f->p, o->group);
 	bool alike;
 	*is = read(f, a, &alike);
-	if (of_tokens(f->p, a))
+	if (of_tokens(f->p, a) && over != TP)
 		return FO_OK; /* rows of ranks are different rows: no sum that this file knows */
 	if (!alike)
 		return wrong(f, a, "some of it was added up over ranks already", is->pending);
@@ -257,7 +267,7 @@ static fo_status visit_comm(struct flow *f, const struct fo_op *o)
 		FO_TRY(add_up(f, o, from, &is));
 		if (from->access == FO_TAKE)
 			erase(f, instance_of(f, from), from);
-		is.split |= over;
+		is.split |= of_tokens(f->p, from) ? 0 : over;
 		return add_or_write(f, to, is);
 	case FO_WIRE_ALL_GATHER:
 		is = read(f, from, &alike);
@@ -285,9 +295,49 @@ static fo_status visit_comm(struct flow *f, const struct fo_op *o)
 	return FO_OK;
 }
 
+/* ---- parts of a tp group ---- */
+
+/* The tensor of an operation on many that operand i belongs to; -1: all. */
+static int tensor_of(const struct fo_op *o, int i)
+{
+	const struct fo_op_info *info = fo_op_info(o->kind);
+	return i < info->common || !info->per_tensor ? -1 : (i - info->common) / info->per_tensor;
+}
+
+static bool matmul_sums_over_parts(const struct fo_program *p, const struct fo_op *o)
+{
+	for (int i = FO_MATMUL_A; i <= FO_MATMUL_B; i++) {
+		int row, col;
+		bool rows, cols;
+		fo_op_dims(o, i, &row, &col);
+		fo_operand_divided(p, &o->arg[i], &rows, &cols);
+		if ((row == FO_DIM_K && rows) || (col == FO_DIM_K && cols))
+			return true;
+	}
+	return false;
+}
+
+/* Whether operand k, which is written, is a sum over what ranks of a tp group have parts of. */
+static bool sums_over_parts(const struct fo_program *p, const struct fo_op *o, int k)
+{
+	bool rows, cols, has_rows, has_cols;
+	if (fo_op_family(o->kind) == FO_OPS_MATMUL)
+		return matmul_sums_over_parts(p, o);
+	fo_operand_divided(p, &o->arg[k], &has_rows, &has_cols);
+	for (int i = 0; i < o->n; i++) {
+		if (!fo_access_reads(o->arg[i].access) || (tensor_of(o, k) >= 0 && tensor_of(o, i) >= 0 &&
+							   tensor_of(o, i) != tensor_of(o, k)))
+			continue;
+		fo_operand_divided(p, &o->arg[i], &rows, &cols);
+		if ((rows && !has_rows) || (cols && !has_cols))
+			return true;
+	}
+	return false;
+}
+
 /* What operands that are read say of what is made of them. */
 struct inputs {
-	bool tokens;
+	bool tokens, whole; /* there are rows of tokens; something is no part of a sum */
 	uint8_t pending;
 	struct {
 		int32_t nr, nc;
@@ -298,37 +348,46 @@ struct inputs {
 
 static fo_status look_at_inputs(struct flow *f, const struct fo_op *o, struct inputs *in)
 {
-	bool pending = false, whole = false;
+	bool pending = false;
 	*in = (struct inputs){ 0 };
 	for (int i = 0; i < o->n; i++) {
 		const struct fo_operand *a = &o->arg[i];
 		bool alike;
 		if (!fo_access_reads(a->access))
 			continue;
+		struct state is = read(f, a, &alike);
 		if (of_tokens(f->p, a)) {
 			in->tokens = true;
-			continue;
+			in->whole |= !is.pending;
+			if (!is.pending)
+				continue;
 		}
-		struct state is = read(f, a, &alike);
 		if (is.pending && (!keeps_pending(o) || !alike))
 			return wrong(f, a, "it is used before it is added up over ranks", is.pending);
 		if (pending && is.pending != in->pending)
 			return wrong(f, a, "it and another operand are sums over other ranks", is.pending);
 		in->pending |= is.pending;
 		pending = in->pending != 0;
-		whole |= !is.pending;
+		in->whole |= !is.pending;
 		in->in[in->n].nr = a->nr;
 		in->in[in->n].nc = a->nc;
 		in->in[in->n++].split = is.split ? is.split : part_of(f, a);
 	}
-	if (pending && (whole || in->tokens))
+	if (pending && in->whole)
 		return wrong(f, &o->arg[0], "a part of a sum over ranks meets what is none", in->pending);
 	return FO_OK;
 }
 
-static struct state made(const struct flow *f, const struct inputs *in, const struct fo_operand *a)
+static struct state made(const struct flow *f, const struct fo_op *o, const struct inputs *in, int k)
 {
-	struct state is = { .pending = in->tokens ? f->all : in->pending };
+	const struct fo_operand *a = &o->arg[k];
+	struct state is = { .pending = in->pending | (in->tokens ? f->all : 0) };
+	if (f->tp && sums_over_parts(f->p, o, k))
+		is.pending |= TP;
+	if (of_tokens(f->p, a)) {
+		is.pending &= TP;
+		return is;
+	}
 	for (int i = 0; i < in->n; i++) {
 		bool alike = in->in[i].nr == a->nr && in->in[i].nc == a->nc;
 		is.split |= alike ? in->in[i].split : 0;
@@ -347,9 +406,9 @@ static fo_status visit(struct flow *f, const struct fo_op *o)
 		const struct fo_operand *a = &o->arg[i];
 		if (a->access == FO_TAKE)
 			erase(f, instance_of(f, a), a);
-		if (!fo_access_writes(a->access) || of_tokens(f->p, a))
+		if (!fo_access_writes(a->access) || (of_tokens(f->p, a) && !f->tp))
 			continue;
-		struct state is = made(f, &in, a);
+		struct state is = made(f, o, &in, i);
 		is.fresh = updates;
 		FO_TRY(add_or_write(f, a, is));
 	}
@@ -408,9 +467,13 @@ static fo_status follow(struct flow *f)
 
 fo_status fo_sums_verify(const struct fo_program *p, const struct fo_unrolled *u)
 {
-	struct flow f = { .p = p, .u = u, .unused = -1, .all = coordinates(p, FO_GROUP_DATA) };
+	struct flow f = { .p = p,
+			  .u = u,
+			  .unused = -1,
+			  .all = coordinates(p, FO_GROUP_DATA),
+			  .tp = fo_mesh_tp(&p->run.mesh) > 1 };
 	int instances = 0;
-	if (!f.all)
+	if (!f.all && !f.tp)
 		return FO_OK;
 	f.base = fo_xmalloc((size_t)(p->nbuf + 1) * sizeof *f.base);
 	for (int i = 0; i < p->nbuf; i++) {
@@ -472,20 +535,29 @@ static int by_element(const void *x, const void *y)
 			   fo_order(a->rank, b->rank));
 }
 
-/* Owners of one element: every rank, or in each group (of one kind) the one in the same place. */
+/* Owners of one element: every rank, or those that are in the same place along some coordinates of the mesh. */
 static bool owned_once(const struct fo_mesh *mesh, const int32_t *owner, int n)
 {
-	for (int g = FO_GROUP_NONE; g < FO_GROUP_COUNT; g++) {
-		struct fo_mesh m = *mesh;
-		int32_t place, first = 0, ranks = fo_mesh_group(&m, (enum fo_group)g, NULL, NULL);
-		bool same = (int64_t)n * ranks == fo_mesh_ranks(&m);
-		for (int i = 0; i < n && same; i++) {
-			m.rank = owner[i];
-			fo_mesh_group(&m, (enum fo_group)g, &place, NULL);
-			first = i ? first : place;
-			same = g == FO_GROUP_NONE || place == first;
+	static const enum fo_group of[] = { FO_GROUP_SHARD, FO_GROUP_REPLICATE, FO_GROUP_TP };
+	enum { COORDINATES = sizeof of / sizeof *of };
+	for (int set = 0; set < 1 << COORDINATES; set++) {
+		struct fo_mesh m = *mesh, first = *mesh;
+		int64_t ranks = n;
+		bool same = n > 0;
+		for (int c = 0; c < COORDINATES && same; c++) {
+			if (!(set >> c & 1))
+				continue;
+			ranks *= fo_mesh_group(&m, of[c], NULL, NULL);
+			first.rank = owner[0];
+			for (int i = 1; i < n && same; i++) {
+				int32_t x, y;
+				m.rank = owner[i];
+				fo_mesh_group(&first, of[c], &x, NULL);
+				fo_mesh_group(&m, of[c], &y, NULL);
+				same = x == y;
+			}
 		}
-		if (same)
+		if (same && ranks == fo_mesh_ranks(mesh))
 			return true;
 	}
 	return false;

@@ -50,6 +50,7 @@ struct fo_store_tensor {
 	int64_t rows, cols, ld; /* ld: row length in elements */
 	/* Where ranks share it: these are rows `row` and on of the tensor's `whole`; else 0 and all. */
 	int64_t row, whole;
+	int64_t col, whole_cols; /* and of its columns those from `col` on (pass tp) */
 	uint8_t dtype;
 	void *data; /* the rectangle's first element */
 };
