@@ -87,11 +87,7 @@ void fo_edit_put_before(struct fo_program *p, int block, int of)
 	int s = 0;
 	while (p->slot[s].block != of)
 		s++;
-	fo_slot_add(p, block, 0, 0);
-	const struct fo_slot own = p->slot[p->nslot - 1];
-	for (int i = p->nslot - 1; i > s; i--)
-		p->slot[i] = p->slot[i - 1];
-	p->slot[s] = own;
+	fo_slot_insert(p, s, (struct fo_slot){ .block = (int16_t)block });
 }
 
 /* ---- one buffer for several ---- */

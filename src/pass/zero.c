@@ -66,6 +66,10 @@ fo_status fo_pass_zero_legal(const struct fo_program *p)
 		return fo_fail(FO_EARG,
 			       "zero is 1, 2 or 3, its prefetch 0 to %d, its reshard one of %d ways, its sync one of %d",
 			       FO_ZERO_PREFETCH_MOST, FO_RESHARD_COUNT, FO_SYNC_COUNT);
+	if (c->zero_first && !c->zero_prefetch)
+		return fo_hint(fo_fail(FO_EARG, "zero-first gathers the first zero-prefetch blocks' weights, and none "
+						"is gathered ahead"),
+			       "a zero-prefetch of 1 or more says how many");
 	if (p->run.mode != FO_MODE_TRAIN || ranks < 2)
 		return FO_OK;
 	if (!c->ddp)

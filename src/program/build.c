@@ -114,6 +114,13 @@ void fo_slot_add(struct fo_program *p, int block, int layer, int mb)
 	p->slot[p->nslot++] = (struct fo_slot){ .block = (int16_t)block, .layer = (int16_t)layer, .mb = mb };
 }
 
+void fo_slot_insert(struct fo_program *p, int at, struct fo_slot s)
+{
+	fo_slot_add(p, s.block, s.layer, s.mb);
+	memmove(p->slot + at + 1, p->slot + at, (size_t)(p->nslot - 1 - at) * sizeof *p->slot);
+	p->slot[at] = s;
+}
+
 int64_t fo_param_rows(const struct fo_param *q, const struct fo_buffer *b, int64_t *from)
 {
 	int64_t begin = q->r0 > b->row0 ? q->r0 : b->row0, end = q->r0 + q->nr, most = b->row0 + b->rows;

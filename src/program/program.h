@@ -322,6 +322,7 @@ extern const char *const fo_master_name[FO_MASTER_COUNT], *const fo_moments_name
 	X(zero, "zero", zero_name, FO_ZERO_COUNT)                                                                     \
 	X(zero_prefetch, "zero-prefetch", NULL, 0)                                                                    \
 	X(zero_reshard, "zero-reshard", reshard_name, FO_RESHARD_COUNT)                                               \
+	X(zero_first, "zero-first", NULL, 0) /* the first zero_prefetch uses' weights are gathered a step ahead */    \
 	X(zero_sync, "zero-sync", sync_name, FO_SYNC_COUNT) /* GRADIENTS and WEIGHTS: enum fo_sync */
 /* The passes that shall be, or were, applied; 0: off. They travel with the program, so that programs which share
  * weights are built alike. */
@@ -421,6 +422,7 @@ struct fo_op *fo_op_insert(struct fo_program *p, int block, int at, int kind, in
 void fo_op_remove(struct fo_program *p, int block, int at);
 void fo_op_arg(struct fo_program *p, struct fo_op *o, int buf, int dlayer, int access);
 void fo_slot_add(struct fo_program *p, int block, int layer, int mb);
+void fo_slot_insert(struct fo_program *p, int at, struct fo_slot s);
 int64_t fo_buffer_bytes(const struct fo_buffer *b);
 
 /* Reads and writes programs as text (docs/formats.md). Reading validates and verifies; `where` names it in errors. */

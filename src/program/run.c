@@ -209,6 +209,9 @@ const struct fo_opt fo_run_options[] = {
 		    "pass.zero=3: gathered weights are given up after each use (forward), after a micro-batch's "
 		    "backward, or after the step: fewer bytes travel, more memory is taken",
 		    "forward|backward|step"), /* enum fo_reshard */
+	FO_OPT_YES_NO(R, zero_first, "pass.zero-first", "no",
+		      "pass.zero=3: the first pass.zero-prefetch blocks' weights are gathered behind their update, before "
+		      "the step that uses them; they stay in memory"),
 	FO_OPT_ENUM(R, zero_sync, "pass.zero-sync", "micro-batch",
 		    "pass.zero=2 and 3: gradients are added up over the shard group behind each micro-batch, and only "
 		    "own rows are kept, or once a step, and whole gradients are: fewer bytes travel",
@@ -563,6 +566,7 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		c.zero = r->zero;
 		c.zero_prefetch = r->zero == FO_ZERO_WEIGHTS ? r->zero_prefetch : 0;
 		c.zero_reshard = r->zero == FO_ZERO_WEIGHTS ? r->zero_reshard : 0;
+		c.zero_first = r->zero == FO_ZERO_WEIGHTS && r->zero_first;
 		c.zero_sync = r->zero >= FO_ZERO_GRADIENTS ? r->zero_sync : 0;
 	}
 	if (r->fuse_loss == FO_RUN_FUSE_LOSS_AUTO)

@@ -97,7 +97,8 @@ struct fo_run {
 	int zero;        /* enum fo_zero, where shard is above 1 */
 	int64_t zero_prefetch;
 	int zero_reshard; /* enum fo_reshard */
-	int zero_sync;    /* enum fo_sync */
+	bool zero_first;
+	int zero_sync; /* enum fo_sync */
 	int attention;    /* enum fo_attention */
 };
 

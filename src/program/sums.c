@@ -248,6 +248,14 @@ static fo_status add_or_write(struct flow *f, const struct fo_operand *a, struct
 	return FO_OK;
 }
 
+static bool is_weight(const struct fo_program *p, int buf)
+{
+	bool is = false;
+	for (int q = 0; q < p->nparam; q++)
+		is |= p->param[q].weight == buf;
+	return is;
+}
+
 static fo_status visit_comm(struct flow *f, const struct fo_op *o)
 {
 	const enum fo_wire wire = fo_op_info(o->kind)->wire;
@@ -273,6 +281,9 @@ static fo_status visit_comm(struct flow *f, const struct fo_op *o)
 		is = read(f, from, &alike);
 		if (is.pending & over)
 			return wrong(f, from, "it is gathered before it is added up over ranks", is.pending & over);
+		if (is_weight(f->p, from->buf) && fo_home_persists(f->p->buf[to->buf].home) && !is.fresh &&
+		    f->p->run.mode == FO_MODE_TRAIN)
+			return wrong(f, from, "it is gathered for the next step before it is updated", over);
 		is.split &= (uint8_t)~over;
 		write(f, to, is);
 		return FO_OK;
@@ -417,14 +428,6 @@ static fo_status visit(struct flow *f, const struct fo_op *o)
 
 /* ---- the whole step ---- */
 
-static bool is_weight(const struct fo_program *p, int buf)
-{
-	bool is = false;
-	for (int q = 0; q < p->nparam; q++)
-		is |= p->param[q].weight == buf;
-	return is;
-}
-
 /* What a rank holds of weights is new at the end. */
 static fo_status check_weights(const struct flow *f)
 {
@@ -450,6 +453,22 @@ static fo_status check_weights(const struct flow *f)
 	return FO_OK;
 }
 
+/* What persists beside weights and their state is made again by whoever reads it: a copy of weights that nobody makes
+ * again is that of the step before. */
+static fo_status check_read(struct flow *f, const struct fo_op *o)
+{
+	for (int k = 0; k < o->n; k++) {
+		const struct fo_operand *a = &o->arg[k];
+		bool state = f->p->buf[a->buf].home == FO_HOME_STATE && a->access == FO_READ;
+		for (int q = 0; state && q < f->p->nparam; q++)
+			for (int i = 0; i < FO_PARAM_BUFFERS; i++)
+				state &= f->p->param[q].buf[i] != a->buf;
+		if (state && f->head[instance_of(f, a)] < 0)
+			return wrong(f, a, "it persists, and nothing makes it again in the step", f->all);
+	}
+	return FO_OK;
+}
+
 static fo_status follow(struct flow *f)
 {
 	for (int i = 0; i < f->u->n; i++) {
@@ -462,7 +481,11 @@ static fo_status follow(struct flow *f)
 		bool comm = fo_op_info(o->kind)->cls == FO_CLASS_COMM;
 		FO_TRY(comm ? visit_comm(f, o) : visit(f, o));
 	}
-	return f->p->run.mode == FO_MODE_TRAIN && f->p->nparam ? check_weights(f) : FO_OK;
+	if (f->p->run.mode != FO_MODE_TRAIN || !f->p->nparam)
+		return FO_OK;
+	for (f->id = 0; f->id < f->u->n; f->id++)
+		FO_TRY(check_read(f, fo_instance_op(f->p, f->u, f->id)));
+	return check_weights(f);
 }
 
 fo_status fo_sums_verify(const struct fo_program *p, const struct fo_unrolled *u)

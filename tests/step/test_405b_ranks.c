@@ -99,8 +99,10 @@ static void test_hsdp(void **state)
 {
 	(void)state;
 	struct fo_passes pass = { .ddp = 25, .fuse_loss = 1024, .zero = FO_ZERO_WEIGHTS, .zero_prefetch = 1 };
-	for (pass.zero_reshard = 0; pass.zero_reshard < FO_RESHARD_COUNT; pass.zero_reshard++)
+	for (pass.zero_reshard = 0; pass.zero_reshard < FO_RESHARD_COUNT; pass.zero_reshard++) {
+		pass.zero_first = pass.zero_reshard == FO_RESHARD_FORWARD;
 		run_405b((struct fo_mesh){ .replicate = 2, .shard = RANKS / 2 }, pass);
+	}
 }
 
 static int close_links(void **state)

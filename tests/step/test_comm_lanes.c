@@ -189,6 +189,7 @@ static void test_zero(void **state)
 							      .zero = zero,
 							      .zero_prefetch = zero == FO_ZERO_WEIGHTS ? 1 + k : 0,
 							      .zero_reshard = reshard,
+							      .zero_first = zero == FO_ZERO_WEIGHTS && reshard != k,
 							      .zero_sync = zero > FO_ZERO_STATE && k },
 					  1 + k, &t);
 		print_message("zero=%d: ", zero);

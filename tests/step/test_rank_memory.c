@@ -92,6 +92,7 @@ static void test_touched(void **state)
 		j.low.pass.ddp = 1;
 		j.low.pass.zero = round % FO_ZERO_COUNT;
 		j.low.pass.zero_prefetch = j.low.pass.zero == FO_ZERO_WEIGHTS ? choices_draw(3) : 0;
+		j.low.pass.zero_first = j.low.pass.zero_prefetch && choices_draw(2);
 		j.low.pass.zero_sync = j.low.pass.zero >= FO_ZERO_GRADIENTS ? choices_draw(FO_SYNC_COUNT) : 0;
 		j.low.pass.reduce_dtype = choices_draw(FO_REDUCE_COUNT);
 		if (ranks / tp < 2)

@@ -83,6 +83,7 @@ void choices_zero(struct fo_passes *p, int64_t shards)
 		return;
 	p->zero_prefetch = choices_draw(4);
 	p->zero_reshard = choices_draw(FO_RESHARD_COUNT);
+	p->zero_first = p->zero_prefetch && choices_draw(2);
 }
 
 void choices_describe(char *text, size_t size, const struct fo_model *m, const struct fo_lowering *low)

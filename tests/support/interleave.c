@@ -1,6 +1,7 @@
 #include "support/interleave.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/thread.h"
 #include "train/exec_int.h"
 
 #include <stdlib.h>
@@ -129,6 +130,47 @@ static void draw_turns(struct interleave *v)
 	}
 }
 
+struct begin {
+	struct fo_exec *e;
+	pthread_t thread;
+	struct fo_err error;
+};
+
+static void *begin_rank(void *arg)
+{
+	struct begin *b = arg;
+	fo_err_save(&b->error, fo_exec_begin(b->e));
+	return NULL;
+}
+
+/* What ranks make of weights alone they may make together, by calls that wait: that takes threads. */
+static fo_status begin_all(struct interleave *v)
+{
+	bool calls = false;
+	fo_status st = FO_OK;
+	for (int r = 0; r < v->ranks; r++)
+		for (int i = 0; i < v->exec[r]->u.n && !v->exec[r]->derived; i++) {
+			const struct fo_op *o = fo_instance_op(v->exec[r]->p, &v->exec[r]->u, i);
+			calls |= o->phase == FO_DERIVE && fo_exec_is_comm(o);
+		}
+	if (!calls) {
+		for (int r = 0; r < v->ranks; r++)
+			FO_TRY(fo_exec_begin(v->exec[r]));
+		return FO_OK;
+	}
+	struct begin *b = fo_xmalloc((size_t)v->ranks * sizeof *b);
+	for (int r = 0; r < v->ranks; r++) {
+		b[r] = (struct begin){ .e = v->exec[r] };
+		FO_TRY(fo_thread_start(&b[r].thread, begin_rank, &b[r], "a rank that begins"));
+	}
+	for (int r = 0; r < v->ranks; r++) {
+		pthread_join(b[r].thread, NULL);
+		st = b[r].error.st != FO_OK ? fo_err_raise(&b[r].error) : st;
+	}
+	free(b);
+	return st;
+}
+
 enum {
 	TURNS = 24, /* actions between two draws, on average */
 	LOOKS = 100000
@@ -142,8 +184,7 @@ fo_status interleave_step(struct interleave *v, uint64_t seed)
 	memset(v->done, -1, (size_t)v->ranks * sizeof *v->done);
 	for (int i = 0; i < v->lanes; i++)
 		v->lane[i].next = 0, v->lane[i].on_its_way = false;
-	for (int r = 0; r < v->ranks; r++)
-		FO_TRY(fo_exec_begin(v->exec[r]));
+	FO_TRY(begin_all(v));
 	for (int idle = 0; left;) {
 		bool moved = false;
 		if (draw(v) % TURNS == 0)

@@ -37,9 +37,12 @@ static void build(struct ranks_rank *r, struct fo_program *p)
 	for (int s = 0; s < p->nslot; s++)
 		for (int i = 0; i < p->block[p->slot[s].block].n; i++) {
 			const struct fo_op *o = &p->block[p->slot[s].block].op[i];
-			if (fo_op_info(o->kind)->wire != FO_WIRE_NONE)
-				r->wire_by[o->group][fo_op_info(o->kind)->wire - 1] +=
-					(int64_t)fo_op_cost(p, o, -1).wire;
+			if (fo_op_info(o->kind)->wire == FO_WIRE_NONE)
+				continue;
+			int64_t bytes = (int64_t)fo_op_cost(p, o, -1).wire;
+			r->wire_by[o->group][fo_op_info(o->kind)->wire - 1] += bytes;
+			if (o->phase == FO_DERIVE)
+				r->derived_by[o->group][fo_op_info(o->kind)->wire - 1] += bytes;
 		}
 }
 
@@ -250,17 +253,22 @@ void ranks_check_wire(const struct ranks_job *j, const char *label)
 {
 	for (int i = 0; i < j->ranks; i++) {
 		const struct ranks_rank *r = &j->rank[i];
-		if ((double)r->received != j->steps * r->wire)
-			fail_msg("%s: rank %d received %lld bytes, the program says %.17g", label, i,
-				 (long long)r->received, j->steps * r->wire);
+		int64_t derived = 0;
 		for (int g = 0; g < FO_GROUP_COUNT; g++)
-			for (int k = 0; k < FO_COMM_KINDS; k++)
-				if (r->received_by[g][k] != j->steps * r->wire_by[g][k])
+			for (int k = 0; k < FO_COMM_KINDS; k++) {
+				int64_t again = (1 + r->changes) * r->derived_by[g][k],
+					says = j->steps * r->wire_by[g][k] + again;
+				derived += again;
+				if (r->received_by[g][k] != says)
 					fail_msg("%s: rank %d received %lld bytes by %s of group %s, the program says "
 						 "%lld",
 						 label, i, (long long)r->received_by[g][k],
 						 fo_comm_kind_name((enum fo_comm_kind)k), fo_group_name[g],
-						 (long long)(j->steps * r->wire_by[g][k]));
+						 (long long)says);
+			}
+		if ((double)r->received != j->steps * r->wire + (double)derived)
+			fail_msg("%s: rank %d received %lld bytes, the program says %.17g", label, i,
+				 (long long)r->received, j->steps * r->wire + (double)derived);
 	}
 }
 

@@ -41,6 +41,10 @@ struct ranks_job {
 		int64_t received;    /* bytes over its links, all steps */
 		int64_t received_by[FO_GROUP_COUNT][FO_COMM_KINDS], wire_by[FO_GROUP_COUNT][FO_COMM_KINDS];
 		double wire; /* bytes of a step by its program's cost; wire_by: its parts */
+		/* Those of what is made of weights alone, which the executor makes before the first step, and each time
+		 * when `after` said that weights were changed. */
+		int64_t derived_by[FO_GROUP_COUNT][FO_COMM_KINDS];
+		int changes; /* counted by `after` */
 	} rank[RANKS_MOST];
 };
 /* Runs the job and fills in its second part; freed with ranks_free. */

@@ -240,10 +240,15 @@ void *step_rig_save(struct step_rig *r)
 	return c.at;
 }
 
-void step_rig_restore(struct step_rig *r, const void *saved)
+void step_rig_put_back(struct step_rig *r, const void *saved)
 {
 	struct copying c = { .at = (unsigned char *)saved, .restore = true };
 	must(fo_store_visit(r->store, &r->program, copy_tensor, &c));
+}
+
+void step_rig_restore(struct step_rig *r, const void *saved)
+{
+	step_rig_put_back(r, saved);
 	fo_exec_weights_changed(r->exec);
 }
 

@@ -68,6 +68,7 @@ uint64_t step_rig_hash(struct step_rig *r);
 /* Copies every weight, master copy, m and v out (the caller frees) and back in. */
 void *step_rig_save(struct step_rig *r);
 void step_rig_restore(struct step_rig *r, const void *saved);
+void step_rig_put_back(struct step_rig *r, const void *saved); /* and tells nobody */
 
 /* As double, whatever the dtype. */
 double step_get(const void *data, int dtype, int64_t i);
