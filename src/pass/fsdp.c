@@ -241,8 +241,8 @@ static void gather_kept(struct gathers *g)
 			const struct kept *e = &g->kept[next];
 			int s = updated_by(g, e);
 			behind = s > behind ? s : behind;
-			struct fo_op *o = fo_op_insert(p, block, p->block[block].n,
-						       fo_op_of_wire(FO_WIRE_ALL_GATHER), FO_DERIVE, FO_LANE_GATHER);
+			struct fo_op *o = fo_op_insert(p, block, p->block[block].n, fo_op_of_wire(FO_WIRE_ALL_GATHER),
+						       FO_DERIVE, FO_LANE_GATHER);
 			o->group = FO_GROUP_SHARD;
 			fo_op_arg(p, o, g->source[e->copy], e->of.dlayer, FO_READ);
 			fo_op_arg(p, o, e->buf, 0, FO_DEF);

@@ -119,8 +119,7 @@ fo_status fo_pass_fuse_loss_legal(const struct fo_program *p)
 	if (h.loss.at >= 0 && chunks_of(p, &h) * CHUNK_OPS + p->block[h.loss.block].n > BLOCK_OPS_MAX)
 		return fo_hint(fo_fail(FO_EARG, "%lld tokens make %lld chunks of %lld, at most %d fit into a block",
 				       (long long)tokens_of(p, &h), (long long)chunks_of(p, &h),
-				       (long long)p->run.pass.fuse_loss,
-				       BLOCK_OPS_MAX / CHUNK_OPS - 1),
+				       (long long)p->run.pass.fuse_loss, BLOCK_OPS_MAX / CHUNK_OPS - 1),
 			       "use larger chunks, or 0 for none");
 	return FO_OK;
 }

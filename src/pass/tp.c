@@ -29,8 +29,8 @@ struct tp {
 	struct fo_program *p;
 	int32_t ranks, place;
 	bool sequence;
-	int n;    /* buffers before the pass */
-	int *all; /* by buffer of own tokens: that of all tokens, gathered or a term of a sum; -1: none */
+	int n;        /* buffers before the pass */
+	int *all;     /* by buffer of own tokens: that of all tokens, gathered or a term of a sum; -1: none */
 	int *made_by; /* by buffer: the block that gathered `all`; -1: none did */
 };
 
@@ -43,7 +43,8 @@ fo_status fo_pass_tp_legal(const struct fo_program *p)
 	if (ranks < 2)
 		return FO_OK;
 	if (p->run.mode != FO_MODE_TRAIN)
-		return fo_fail(FO_EARG, "ranks of a tp group train together so far; they do not evaluate or write text");
+		return fo_fail(FO_EARG,
+			       "ranks of a tp group train together so far; they do not evaluate or write text");
 	if (p->run.pass.fp8)
 		return fo_hint(fo_fail(FO_EARG, "fp8 scales would be of one rank's part of a tensor"),
 			       "pass.fp8=off trains on ranks of a tp group");

@@ -63,9 +63,10 @@ fo_status fo_pass_zero_legal(const struct fo_program *p)
 	if (c->zero >= FO_ZERO_COUNT || c->zero_prefetch < 0 || c->zero_prefetch > FO_ZERO_PREFETCH_MOST ||
 	    c->zero_reshard < 0 || c->zero_reshard >= FO_RESHARD_COUNT || c->zero_sync < 0 ||
 	    c->zero_sync >= FO_SYNC_COUNT)
-		return fo_fail(FO_EARG,
-			       "zero is 1, 2 or 3, its prefetch 0 to %d, its reshard one of %d ways, its sync one of %d",
-			       FO_ZERO_PREFETCH_MOST, FO_RESHARD_COUNT, FO_SYNC_COUNT);
+		return fo_fail(
+			FO_EARG,
+			"zero is 1, 2 or 3, its prefetch 0 to %d, its reshard one of %d ways, its sync one of %d",
+			FO_ZERO_PREFETCH_MOST, FO_RESHARD_COUNT, FO_SYNC_COUNT);
 	if (c->zero_first && !c->zero_prefetch)
 		return fo_hint(fo_fail(FO_EARG, "zero-first gathers the first zero-prefetch blocks' weights, and none "
 						"is gathered ahead"),
@@ -315,8 +316,7 @@ static void sum_norms(struct zero *z, const struct sums *s)
 				reader = b;
 			}
 	snprintf(name, sizeof name, fo_block_find(p, "step.n") < 0 ? "step.n" : "step.n2");
-	fo_edit_put_before(p,
-			   fo_pass_ddp_norm(p, name, FO_GROUP_SHARD, s->own, s->rest ? s->all : -1, sum), reader);
+	fo_edit_put_before(p, fo_pass_ddp_norm(p, name, FO_GROUP_SHARD, s->own, s->rest ? s->all : -1, sum), reader);
 }
 
 static int sum_buffer(const struct fo_op *o) { return o->arg[fo_op_operand_of(o->kind, 0, FO_SUMSQ_ACC)].buf; }

@@ -249,8 +249,8 @@ static fo_status read_model(struct reader *r)
 static fo_status read_buffer(struct reader *r)
 {
 	struct fo_program *p = r->p;
-	if ((r->words != 10 && r->words != 12 && r->words != 13) || p->nbuf >= INT16_MAX || strlen(r->word[1]) >= sizeof p->buf->name ||
-	    fo_buffer_find(p, r->word[1]) >= 0)
+	if ((r->words != 10 && r->words != 12 && r->words != 13) || p->nbuf >= INT16_MAX ||
+	    strlen(r->word[1]) >= sizeof p->buf->name || fo_buffer_find(p, r->word[1]) >= 0)
 		return wrong(r, "a buffer line with a wrong number of fields, a name used twice or too long");
 	int dtype = name_of(r, 2, fo_dtype_name, FO_DTYPE_COUNT), home = (int)integer(r, 4, 0, FO_HOME_COUNT - 1),
 	    axes = (int)integer(r, 5, 0, 3);

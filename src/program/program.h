@@ -313,10 +313,10 @@ extern const char *const fo_master_name[FO_MASTER_COUNT], *const fo_moments_name
 	X(fp8_last, "fp8-skip-last", NULL, 0)                                                                         \
 	X(attention, "attention", attention_name, FO_ATTENTION_COUNT)                                                 \
 	X(tp, "tp", tp_name, FO_TP_COUNT) /* what ranks of a tp group do with the residual stream */                  \
-	X(offload, "offload", NULL, 0) /* layers whose activations wait in host memory */                             \
+	X(offload, "offload", NULL, 0)    /* layers whose activations wait in host memory */                          \
 	X(wgrad_lane, "wgrad-lane", NULL, 0)                                                                          \
 	X(reduce_dtype, "reduce-dtype", reduce_name, FO_REDUCE_COUNT) /* what gradients travel as */                  \
-	X(ddp, "ddp", NULL, 0) /* MiB of a bucket of gradients */                                                     \
+	X(ddp, "ddp", NULL, 0)                                        /* MiB of a bucket of gradients */              \
 	/* What ranks of a shard group share: enum fo_zero. WEIGHTS: so many uses ahead weights are gathered, and   \
 	 * when they are given up again, enum fo_reshard. */ \
 	X(zero, "zero", zero_name, FO_ZERO_COUNT)                                                                     \

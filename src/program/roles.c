@@ -48,8 +48,8 @@ static bool same_attr(const struct fo_program *p, const struct fo_op *x, const s
 {
 	const struct fo_attr *a = &x->attr, *b = &y->attr;
 	bool same = a->ta == b->ta && a->tb == b->tb && a->sign == b->sign && a->port == b->port &&
-		    a->head_dim == b->head_dim && a->window == b->window && a->stochastic == b->stochastic && a->narrow == b->narrow &&
-		    !(a->value < b->value) && !(a->value > b->value);
+		    a->head_dim == b->head_dim && a->window == b->window && a->stochastic == b->stochastic &&
+		    a->narrow == b->narrow && !(a->value < b->value) && !(a->value > b->value);
 	if (fo_op_family(x->kind) != FO_OPS_P2P)
 		return same && a->peer == b->peer;
 	int32_t at, to, n = fo_mesh_group(&p->run.mesh, (enum fo_group)x->group, &at, NULL);
@@ -559,8 +559,7 @@ static fo_status check_alike(const struct fo_roles *r)
 		const struct fo_lowering *a = &first->run, *b = &p->run;
 		if (a->seq != b->seq || a->micro_batches != b->micro_batches || a->precision != b->precision ||
 		    a->mode != b->mode || a->mesh.replicate != b->mesh.replicate || a->mesh.shard != b->mesh.shard ||
-		    fo_mesh_tp(&a->mesh) != fo_mesh_tp(&b->mesh) ||
-		    first->nparam != p->nparam)
+		    fo_mesh_tp(&a->mesh) != fo_mesh_tp(&b->mesh) || first->nparam != p->nparam)
 			return fo_fail(FO_EBUG,
 				       "rank %d has %lld micro-batches, sequences of %lld tokens, %d parameters and a "
 				       "mesh of %d x %d x %d; rank 0 has %lld, %lld, %d and %d x %d x %d",

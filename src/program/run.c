@@ -209,9 +209,10 @@ const struct fo_opt fo_run_options[] = {
 		    "pass.zero=3: gathered weights are given up after each use (forward), after a micro-batch's "
 		    "backward, or after the step: fewer bytes travel, more memory is taken",
 		    "forward|backward|step"), /* enum fo_reshard */
-	FO_OPT_YES_NO(R, zero_first, "pass.zero-first", "no",
-		      "pass.zero=3: the first pass.zero-prefetch blocks' weights are gathered behind their update, before "
-		      "the step that uses them; they stay in memory"),
+	FO_OPT_YES_NO(
+		R, zero_first, "pass.zero-first", "no",
+		"pass.zero=3: the first pass.zero-prefetch blocks' weights are gathered behind their update, before "
+		"the step that uses them; they stay in memory"),
 	FO_OPT_ENUM(R, zero_sync, "pass.zero-sync", "micro-batch",
 		    "pass.zero=2 and 3: gradients are added up over the shard group behind each micro-batch, and only "
 		    "own rows are kept, or once a step, and whole gradients are: fewer bytes travel",
@@ -552,7 +553,9 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		.fuse_elementwise = r->fuse_elementwise,
 		.fuse_rope = r->fuse_rope == FO_RUN_YES,
 		.attention = r->attention,
-		.tp = r->tp < 2 ? FO_TP_OFF : r->tp_sequence ? FO_TP_SEQUENCE : FO_TP_REPLICATED,
+		.tp = r->tp < 2        ? FO_TP_OFF
+		      : r->tp_sequence ? FO_TP_SEQUENCE
+				       : FO_TP_REPLICATED,
 		.offload = r->offload,
 		.fused_optimizer = r->fused_optimizer,
 		.optimizer_in_backward = r->optimizer_in_backward,

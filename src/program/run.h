@@ -91,15 +91,15 @@ struct fo_run {
 	int fp8_wgrad; /* enum fo_fp8_wgrad */
 	int fp8_fuse;  /* enum fo_run_choice */
 	int64_t fp8_first, fp8_last;
-	int64_t offload; /* layers */
-	int64_t ddp;     /* MiB of a bucket, where there are several ranks */
+	int64_t offload;  /* layers */
+	int64_t ddp;      /* MiB of a bucket, where there are several ranks */
 	int reduce_dtype; /* enum fo_reduce */
-	int zero;        /* enum fo_zero, where shard is above 1 */
+	int zero;         /* enum fo_zero, where shard is above 1 */
 	int64_t zero_prefetch;
 	int zero_reshard; /* enum fo_reshard */
 	bool zero_first;
 	int zero_sync; /* enum fo_sync */
-	int attention;    /* enum fo_attention */
+	int attention; /* enum fo_attention */
 };
 
 /* A command with flags of its own has a struct that begins with a struct fo_run, and a second table for

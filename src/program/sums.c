@@ -164,10 +164,10 @@ static uint8_t coordinates(const struct fo_program *p, int group)
 
 static const char *group_of(uint8_t set)
 {
-	static const char *const name[] = { "no group",        "group shard",
-					    "group replicate", "all ranks with other rows",
-					    "group tp",        "groups shard and tp",
-					    "groups replicate and tp", "all ranks" };
+	static const char *const name[] = {
+		"no group", "group shard",         "group replicate",         "all ranks with other rows",
+		"group tp", "groups shard and tp", "groups replicate and tp", "all ranks"
+	};
 	return name[set & 7];
 }
 
@@ -336,8 +336,8 @@ static bool sums_over_parts(const struct fo_program *p, const struct fo_op *o, i
 		return matmul_sums_over_parts(p, o);
 	fo_operand_divided(p, &o->arg[k], &has_rows, &has_cols);
 	for (int i = 0; i < o->n; i++) {
-		if (!fo_access_reads(o->arg[i].access) || (tensor_of(o, k) >= 0 && tensor_of(o, i) >= 0 &&
-							   tensor_of(o, i) != tensor_of(o, k)))
+		if (!fo_access_reads(o->arg[i].access) ||
+		    (tensor_of(o, k) >= 0 && tensor_of(o, i) >= 0 && tensor_of(o, i) != tensor_of(o, k)))
 			continue;
 		fo_operand_divided(p, &o->arg[i], &rows, &cols);
 		if ((rows && !has_rows) || (cols && !has_cols))
@@ -490,11 +490,9 @@ static fo_status follow(struct flow *f)
 
 fo_status fo_sums_verify(const struct fo_program *p, const struct fo_unrolled *u)
 {
-	struct flow f = { .p = p,
-			  .u = u,
-			  .unused = -1,
-			  .all = coordinates(p, FO_GROUP_DATA),
-			  .tp = fo_mesh_tp(&p->run.mesh) > 1 };
+	struct flow f = {
+		.p = p, .u = u, .unused = -1, .all = coordinates(p, FO_GROUP_DATA), .tp = fo_mesh_tp(&p->run.mesh) > 1
+	};
 	int instances = 0;
 	if (!f.all && !f.tp)
 		return FO_OK;

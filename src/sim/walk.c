@@ -148,9 +148,8 @@ static fo_status agree(const struct job *j, const struct meeting *m, int rank, i
 	const struct fo_op *x = op_of(a, m->instance), *y = op_of(b, i);
 	const struct fo_op_info *f = fo_op_info(x->kind), *g = fo_op_info(y->kind);
 	bool same = (m->sender >= 0 || (f->wire == g->wire && x->attr.peer == y->attr.peer)) &&
-		    x->attr.narrow == y->attr.narrow &&
-		    fo_op_tensors(x->kind, x->n) == fo_op_tensors(y->kind, y->n) && elements_of(x) == elements_of(y) &&
-		    a->p->buf[x->arg->buf].dtype == b->p->buf[y->arg->buf].dtype;
+		    x->attr.narrow == y->attr.narrow && fo_op_tensors(x->kind, x->n) == fo_op_tensors(y->kind, y->n) &&
+		    elements_of(x) == elements_of(y) && a->p->buf[x->arg->buf].dtype == b->p->buf[y->arg->buf].dtype;
 	if (same)
 		return FO_OK;
 	return fo_fail(FO_EBUG,

@@ -14,7 +14,6 @@ static const struct fo_mesh mesh_of[MESHES] = { { .replicate = REPLICATE, .shard
 						{ .shard = 2, .tp = 3 },
 						{ .replicate = 2, .shard = 2, .tp = 2 } };
 
-
 /* An operation of the test: operand 0 is read, the last one written. */
 struct one {
 	int kind, group, dtype, x, y;

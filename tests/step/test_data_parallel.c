@@ -616,8 +616,7 @@ static void test_gathered(void **state)
 			calls += fo_op_info(fo_instance_op(&b.p, &b.u, i)->kind)->wire == FO_WIRE_ALL_GATHER;
 		assert_int_equal(calls, first ? MATRICES * (2 * MICRO * (LAYERS - 1) + 1) + 1 + MICRO
 					      : MATRICES * (2 * MICRO * LAYERS - (MICRO - 1)) + MICRO + MICRO);
-		assert_true((double)b.u.persistent_bytes ==
-			    4 * (3 * matrices / 4 + 3 * norms + kept) + 4.0 * 16 * 16);
+		assert_true((double)b.u.persistent_bytes == 4 * (3 * matrices / 4 + 3 * norms + kept) + 4.0 * 16 * 16);
 		step_built_free(&b);
 	}
 	low.pass.zero_first = 0;
@@ -733,18 +732,18 @@ static void test_weights_changed(void **state)
 		struct step_batch b;
 		struct gone_back want, got, stale;
 		step_batch_random(&b, 8, 12, 2, m.vocab, 2, 7);
-		struct ranks_job j =
-			job_of(&m, &b, meshes[k % 2],
-			       (struct fo_passes){ .ddp = 1,
-						   .zero = FO_ZERO_WEIGHTS,
-						   .zero_prefetch = 1 + k % 3,
-						   .zero_reshard = k % 3,
-						   .zero_sync = k % 2,
-						   .merge_qkv = k > 3,
-						   .optimizer_in_backward = k == 5,
-						   .previous_norm = k == 5,
-						   .recompute = k == 2 ? FO_RECOMPUTE_FULL : FO_RECOMPUTE_SELECTIVE,
-						   .fused_optimizer = k == 4 });
+		struct ranks_job j = job_of(
+			&m, &b, meshes[k % 2],
+			(struct fo_passes){ .ddp = 1,
+					    .zero = FO_ZERO_WEIGHTS,
+					    .zero_prefetch = 1 + k % 3,
+					    .zero_reshard = k % 3,
+					    .zero_sync = k % 2,
+					    .merge_qkv = k > 3,
+					    .optimizer_in_backward = k == 5,
+					    .previous_norm = k == 5,
+					    .recompute = k == 2 ? FO_RECOMPUTE_FULL : FO_RECOMPUTE_SELECTIVE,
+					    .fused_optimizer = k == 4 });
 		run_back(&want, &j, false, true, 0);
 		run_back(&got, &j, true, true, (uint64_t)k / 4);
 		run_back(&stale, &j, true, false, 0);
@@ -793,10 +792,10 @@ int main(void)
 	/* One thread per kernel and no huge pages, which are zeroed whole: thousands of models of some KiB. */
 	omp_set_num_threads(1);
 	prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_equal_to_one_rank),
-					    cmocka_unit_test(test_reduced_once), cmocka_unit_test(test_gathered),
-					    cmocka_unit_test(test_synced),
-					    cmocka_unit_test(test_weights_changed),
-					    cmocka_unit_test(test_fault) };
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_equal_to_one_rank), cmocka_unit_test(test_reduced_once),
+		cmocka_unit_test(test_gathered),          cmocka_unit_test(test_synced),
+		cmocka_unit_test(test_weights_changed),   cmocka_unit_test(test_fault)
+	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -587,8 +587,8 @@ static void describe(const struct job *j, const struct defect *d, char *text, si
 	char where[24] = "all ranks";
 	if (d->rank >= 0)
 		snprintf(where, sizeof where, "rank %d", d->rank);
-	snprintf(text, size, "%s in %s; %s, mesh %d x %d x %d, %d micro-batches, %s", defect_name[d->kind],
-		 where, j->by_hand ? "by hand" : "ddp", j->low.mesh.replicate, j->low.mesh.shard, j->low.mesh.tp,
+	snprintf(text, size, "%s in %s; %s, mesh %d x %d x %d, %d micro-batches, %s", defect_name[d->kind], where,
+		 j->by_hand ? "by hand" : "ddp", j->low.mesh.replicate, j->low.mesh.shard, j->low.mesh.tp,
 		 (int)j->low.micro_batches, label);
 }
 
@@ -709,6 +709,7 @@ static void test_roles(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_defects), cmocka_unit_test(test_tp_defects), cmocka_unit_test(test_roles) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_defects), cmocka_unit_test(test_tp_defects),
+					    cmocka_unit_test(test_roles) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,8 +80,8 @@ static void test_sums(void **state)
 	const struct fo_model m = step_model(LAYERS, HIDDEN, 8, 8, 128, VOCAB, false);
 	for (int how = FO_TP_REPLICATED; how < FO_TP_COUNT; how++) {
 		const struct fo_lowering low = lowering_of(TP, how, 0);
-		const double whole = 2.0 * VOCAB * HIDDEN, norms = how == FO_TP_SEQUENCE ? (2 * LAYERS + 1) * HIDDEN : 0,
-			     each = 2.0 * (TP - 1) / TP;
+		const double whole = 2.0 * VOCAB * HIDDEN,
+			     norms = how == FO_TP_SEQUENCE ? (2 * LAYERS + 1) * HIDDEN : 0, each = 2.0 * (TP - 1) / TP;
 		struct step_built b;
 		double bytes = 0;
 		step_build(&b, &m, &low);
