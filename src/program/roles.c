@@ -128,6 +128,7 @@ static void add_call(struct fo_roles *r, const struct fo_program *p, const struc
 	const struct fo_operand *a = whole_of(o, tensor);
 	const struct fo_buffer *b = &p->buf[a->buf];
 	const enum fo_wire wire = fo_op_info(o->kind)->wire;
+	const bool parts = o->n == 2 && !fo_op_info(o->kind)->per_tensor;
 	fo_array_room(&r->call, &r->call_cap, (size_t)r->calls, sizeof *r->call);
 	struct fo_role_call *c = &r->call[r->calls++];
 	*c = (struct fo_role_call){ .rank = m->rank,
@@ -138,6 +139,7 @@ static void add_call(struct fo_roles *r, const struct fo_program *p, const struc
 				    .dtype = o->attr.narrow ? FO_BF16 : b->dtype,
 				    .tensor = (int16_t)tensor,
 				    .buf = a->buf,
+				    .part = (int16_t)(parts ? o->arg[a == o->arg].buf : -1),
 				    .root = (int16_t)(wire == FO_WIRE_BROADCAST ? o->attr.peer : -1),
 				    .layer = b->axes & FO_PER_LAYER ? s->layer + a->dlayer : -1,
 				    .mb = b->axes & FO_PER_MICRO_BATCH ? s->mb : -1,
@@ -270,10 +272,12 @@ void fo_roles_fini(struct fo_roles *r)
 static void describe(const struct fo_roles *r, const struct fo_role_call *c, char *out, size_t size)
 {
 	const struct fo_role_program *k = &r->of[r->role[c->rank]];
-	char where[160], layer[24] = "", other[32] = "";
+	char where[160], layer[24] = "", other[48] = "";
 	fo_roles_where(k->p, &k->u, c->rank, c->instance, k->p->buf[c->buf].name, where, sizeof where);
 	if (c->layer >= 0)
 		snprintf(layer, sizeof layer, " of layer %d", c->layer);
+	if (c->part >= 0)
+		snprintf(other, sizeof other, ", part '%s'", k->p->buf[c->part].name);
 	if (c->root >= 0)
 		snprintf(other, sizeof other, ", root %d", c->root);
 	if (c->side != COLLECTIVE)
@@ -310,6 +314,11 @@ static const char *name_of(const struct fo_roles *r, const struct fo_role_call *
 	return r->of[r->role[c->rank]].p->buf[c->buf].name;
 }
 
+static const char *part_of(const struct fo_roles *r, const struct fo_role_call *c)
+{
+	return c->part < 0 ? "" : r->of[r->role[c->rank]].p->buf[c->part].name;
+}
+
 /* Do two calls that meet fit together? A collective works on the same tensor on all ranks. What goes from one rank to
  * another may have two names, but is of one micro-batch. */
 static bool fits(const struct fo_roles *r, const struct fo_role_call *a, const struct fo_role_call *b)
@@ -319,8 +328,8 @@ static bool fits(const struct fo_roles *r, const struct fo_role_call *a, const s
 	if (a->dtype != b->dtype || !size)
 		return false;
 	if (a->side == COLLECTIVE)
-		return x == y && named && a->layer == b->layer && a->mb == b->mb && a->r0 == b->r0 &&
-		       a->root == b->root;
+		return x == y && named && !strcmp(part_of(r, a), part_of(r, b)) && a->layer == b->layer &&
+		       a->mb == b->mb && a->r0 == b->r0 && a->root == b->root;
 	return (a->mb < 0 || b->mb < 0 || a->mb == b->mb) && (!named || (a->layer == b->layer && a->r0 == b->r0));
 }
 

@@ -8,7 +8,7 @@
  * coordinates are followed through the instances in issue order, for every rectangle of every buffer without rows of
  * tokens, which is what operands and the operations table say; no operation and no pass is known here by name. Wrong
  * is: to use a pending value, but to move it or to add it to another that is equally pending; to add up over a
- * coordinate that is not pending; to add more to a sum that is not pending alike.
+ * coordinate that is not pending; to add more to a sum that is not pending alike, or that was read already.
  *
  * Ranks of a tp group have the same rows, and of some buffers only their own rows or columns (fo_buffer.tp). What is
  * made by adding up over those is pending over tp, rows of tokens too: a matmul's result where it sums over them, any
@@ -29,6 +29,7 @@ enum { SHARD = 1, REPLICATE = 2, TP = 4 };
 struct state {
 	uint8_t pending, split; /* sets of coordinates */
 	bool fresh;
+	bool used; /* it was read since it was written */
 };
 
 /* A rectangle of a buffer's instance, all of it in one state. */
@@ -113,9 +114,16 @@ static void erase(struct flow *f, int inst, const struct fo_operand *a)
 
 static void write(struct flow *f, const struct fo_operand *a, struct state is)
 {
+	is.used = false;
 	int inst = instance_of(f, a);
 	erase(f, inst, a);
 	push(f, inst, a->r0, a->r0 + a->nr, a->c0, a->c0 + a->nc, is);
+}
+
+static void mark_used(struct flow *f, const struct fo_operand *a)
+{
+	for (int x = f->head[instance_of(f, a)]; x >= 0; x = f->part[x].next)
+		f->part[x].is.used |= overlaps(&f->part[x], a);
 }
 
 /* Pending and split of anything in the rectangle; fresh where all of it is. *alike: all that is known is pending over
@@ -134,6 +142,7 @@ static struct state read(const struct flow *f, const struct fo_operand *a, bool 
 		any = true;
 		is.pending |= e->is.pending;
 		is.split |= e->is.split;
+		is.used |= e->is.used;
 		if (e->is.fresh)
 			fresh += (fo_min(e->r1, a->r0 + a->nr) - fo_max(e->r0, a->r0)) *
 				 (fo_min(e->c1, a->c0 + a->nc) - fo_max(e->c0, a->c0));
@@ -239,6 +248,8 @@ static fo_status add_or_write(struct flow *f, const struct fo_operand *a, struct
 		struct state was = read(f, a, &alike);
 		for (int x = f->head[instance_of(f, a)]; x >= 0; x = f->part[x].next)
 			known |= overlaps(&f->part[x], a);
+		if (known && was.used)
+			return wrong(f, a, "more is added to it after it was read", 0);
 		if (known && (!alike || was.pending != is.pending))
 			return wrong(f, a, "more is added to it after it was added up over ranks",
 				     was.pending ^ is.pending);
@@ -254,6 +265,16 @@ static bool is_weight(const struct fo_program *p, int buf)
 	for (int q = 0; q < p->nparam; q++)
 		is |= p->param[q].weight == buf;
 	return is;
+}
+
+/* Own tokens become all tokens over the tp group, and nothing else is gathered there. */
+static bool gathers_own(const struct fo_program *p, const struct fo_operand *from, const struct fo_operand *to,
+			uint8_t over)
+{
+	bool own, all, cols;
+	fo_operand_divided(p, from, &own, &cols);
+	fo_operand_divided(p, to, &all, &cols);
+	return !of_tokens(p, from) || (own && !all) == (over == TP);
 }
 
 static fo_status visit_comm(struct flow *f, const struct fo_op *o)
@@ -279,6 +300,8 @@ static fo_status visit_comm(struct flow *f, const struct fo_op *o)
 		return add_or_write(f, to, is);
 	case FO_WIRE_ALL_GATHER:
 		is = read(f, from, &alike);
+		if (f->tp && !gathers_own(f->p, from, to, over))
+			return wrong(f, from, "tokens are gathered over other ranks than those that divide them", over);
 		if (is.pending & over)
 			return wrong(f, from, "it is gathered before it is added up over ranks", is.pending & over);
 		if (is_weight(f->p, from->buf) && fo_home_persists(f->p->buf[to->buf].home) && !is.fresh &&
@@ -413,6 +436,9 @@ static fo_status visit(struct flow *f, const struct fo_op *o)
 	struct inputs in;
 	const bool updates = fo_op_family(o->kind) == FO_OPS_UPDATE;
 	FO_TRY(look_at_inputs(f, o, &in));
+	for (int i = 0; i < o->n; i++)
+		if (o->arg[i].access == FO_READ)
+			mark_used(f, &o->arg[i]);
 	for (int i = 0; i < o->n; i++) {
 		const struct fo_operand *a = &o->arg[i];
 		if (a->access == FO_TAKE)

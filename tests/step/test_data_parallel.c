@@ -359,6 +359,10 @@ static double most, most_narrow[FO_PRECISION_COUNT]; /* so far: the difference i
  * of fp32. */
 enum { TIMES = 4, UNITS = 16 };
 
+/* What ranks of a tp group add up is rounded as each rank's term and again as their sum, t times more than one rank's
+ * number; errors that have nothing to do with each other add up by their squares. */
+static double times_of(const struct fo_lowering *low) { return TIMES * sqrt(fo_mesh_tp(&low->mesh)); }
+
 static void check_narrow(const struct task *t, const struct ranks_job *j, const struct outcome *ranks,
 			 const char *label)
 {
@@ -374,7 +378,7 @@ static void check_narrow(const struct task *t, const struct ranks_job *j, const 
 	train_alone(&alone, &t->m, &low, j->batch);
 	const struct difference got = differ(ranks, &t->truth), one = differ(&alone, &t->truth);
 	for (int k = wide && narrow ? 2 : 0; k < KINDS; k++) {
-		double bound = TIMES * one.of[k] + UNITS * unit;
+		double bound = times_of(&j->low) * one.of[k] + UNITS * unit;
 		if (!(got.of[k] <= bound))
 			fail_msg("%s: %s of %s is off by %.3g, one rank's (of %s) by %.3g", label, kind_name[k],
 				 got.where[k], got.of[k], one.where[k], one.of[k]);

@@ -192,7 +192,8 @@ static struct job random_tp_job(void)
 	j.model.kv_heads *= m.tp;
 	j.model.ffn *= m.tp;
 	j.low.pass.tp = 1 + choices_draw(FO_TP_COUNT - 1);
-	j.low.pass.zero = j.low.pass.zero_sync = j.low.pass.zero_prefetch = j.low.pass.zero_reshard = 0;
+	j.low.pass.zero = j.low.pass.zero_sync = j.low.pass.zero_prefetch = j.low.pass.zero_reshard =
+		j.low.pass.zero_first = 0;
 	choices_zero(&j.low.pass, m.shard);
 	return j;
 }

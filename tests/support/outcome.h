@@ -28,8 +28,8 @@ void outcome_step(struct outcome *o, struct step_rig *r, int s);
 /* Notes weights and state after the last step. */
 void outcome_end(struct outcome *o, struct step_rig *r);
 void outcome_free(struct outcome *o);
-/* Adds what another rank has: the same tensors, bit by bit, or other rows or columns of them. again: parts may have been
- * brought by a rank before, bit by bit the same. */
+/* Adds what another rank has: the same tensors, bit by bit, or other rows or columns of them. again: a rank before may
+ * have brought parts, bit by bit the same. */
 void outcome_join(struct outcome *o, const struct outcome *more, bool again);
 /* The same tensor of another run; a failure fails the test. */
 const struct outcome_item *outcome_find(const struct outcome *o, const struct outcome_item *like);
