@@ -48,8 +48,6 @@ fo_status fo_pass_tp_legal(const struct fo_program *p)
 	if (p->run.pass.fp8)
 		return fo_hint(fo_fail(FO_EARG, "fp8 scales would be of one rank's part of a tensor"),
 			       "pass.fp8=off trains on ranks of a tp group");
-	if (!p->run.pass.ddp)
-		return fo_fail(FO_EARG, "pass ddp adds up what ranks of a tp group have terms of, and it is off");
 	return fo_mesh_tp_legal(&p->model, p->tokens, ranks);
 }
 
@@ -128,7 +126,7 @@ static bool is_of_own_tokens(const struct tp *t, const struct fo_op *o)
 	for (int k = 0; k < o->n; k++)
 		logits |= t->p->buf[o->arg[k].buf].col_axis == FO_AXIS_VOCAB &&
 			  t->p->buf[o->arg[k].buf].row_axis == FO_AXIS_TOKENS;
-	return logits || o->kind == FO_OP_embed_bwd || (o->kind == FO_OP_embed && t->sequence);
+	return logits || (fo_op_family(o->kind) == FO_OPS_EMBEDDING && (o->phase == FO_WGRAD || t->sequence));
 }
 
 /* What an operation on own tokens leaves of a buffer of all tokens is gathered from all ranks. */
@@ -139,7 +137,8 @@ static void gather_own(struct tp *t, int block, int at)
 		struct fo_operand own = o.arg[k], all = own;
 		if (!fo_access_writes(own.access) || own.nr == t->p->buf[own.buf].rows)
 			continue;
-		struct fo_op *g = fo_op_insert(t->p, block, at + 1, FO_OP_all_gather, FO_TRANSFER, FO_LANE_TP);
+		struct fo_op *g = fo_op_insert(t->p, block, at + 1, fo_op_of_wire(FO_WIRE_ALL_GATHER), FO_TRANSFER,
+					       FO_LANE_TP);
 		g->group = FO_GROUP_TP;
 		g->n = 2;
 		own.access = FO_READ;
@@ -211,7 +210,7 @@ static int gather_factor(struct tp *t, int block, int at, int factor)
 	if (t->made_by[own.buf] >= 0)
 		return 0;
 	t->made_by[own.buf] = block;
-	struct fo_op *g = fo_op_insert(t->p, block, at, FO_OP_all_gather, FO_TRANSFER, FO_LANE_TP);
+	struct fo_op *g = fo_op_insert(t->p, block, at, fo_op_of_wire(FO_WIRE_ALL_GATHER), FO_TRANSFER, FO_LANE_TP);
 	g->group = FO_GROUP_TP;
 	g->n = 2;
 	g->arg[FO_ALL_GATHER_X] = own;
@@ -243,7 +242,8 @@ static int add_up(struct tp *t, int block, int at)
 	}
 	if (!last)
 		return 0;
-	struct fo_op *o = fo_op_insert(t->p, block, at + 1, t->sequence ? FO_OP_reduce_scatter : FO_OP_all_reduce,
+	struct fo_op *o = fo_op_insert(t->p, block, at + 1,
+				       fo_op_of_wire(t->sequence ? FO_WIRE_REDUCE_SCATTER : FO_WIRE_ALL_REDUCE),
 				       FO_TRANSFER, FO_LANE_TP);
 	o->group = FO_GROUP_TP;
 	o->arg[o->n++] = term;
@@ -310,7 +310,9 @@ static void divide_norm(struct tp *t)
 		for (int i = 0; i < p->block[b].n; i++) {
 			struct fo_op *o = &p->block[b].op[i];
 			bool rows, cols;
-			if (o->kind != FO_OP_sumsq || !fo_operand_divided(p, &o->arg[FO_SUMSQ_G], &rows, &cols))
+			if (fo_op_family(o->kind) != FO_OPS_CLIP ||
+			    p->buf[o->arg[FO_SUMSQ_G].buf].home != FO_HOME_GRAD ||
+			    !fo_operand_divided(p, &o->arg[FO_SUMSQ_G], &rows, &cols))
 				continue;
 			if (own < 0) {
 				sums = o->arg[FO_SUMSQ_ACC].buf;

@@ -170,9 +170,6 @@ static void test_refused(void **state)
 	low.micro_batches = 1;
 	refused(&m, low, "ranks of a tp group train together so far");
 	low = lowering_of(4, FO_TP_SEQUENCE, 0);
-	low.pass.ddp = 0;
-	refused(&m, low, "pass ddp");
-	low.pass.ddp = 1;
 	low.pass.fp8 = FO_FP8_CURRENT;
 	refused(&m, low, "fp8 scales");
 	low.pass.fp8 = 0;
