@@ -262,7 +262,7 @@ static fo_status read_buffer(struct reader *r)
 	if (r->words >= 12) {
 		row0 = integer(r, 10, 0, INT32_MAX);
 		whole = integer(r, 11, 0, INT32_MAX);
-		r->failed |= (whole || r->words == 12) && whole < row0 + rows;
+		r->failed |= whole || r->words == 12 ? whole < row0 + rows : row0 > 0;
 	}
 	if (r->failed || rows > ((int64_t)1 << 50) / cols)
 		return wrong(r, "a buffer's fields are out of range");
