@@ -126,7 +126,8 @@ static void say(const struct fo_program *p, const struct fo_unrolled *u, const s
 		struct fo_doc *d)
 {
 	struct fo_cost cost = fo_program_cost(p, -1);
-	double tokens = (double)p->tokens * (double)p->run.micro_batches; /* of this rank, as all figures here */
+	/* Of this rank, as all figures here: it does a part of the work on tokens that its tp group shares. */
+	double tokens = (double)p->tokens * (double)p->run.micro_batches / fo_mesh_tp(&p->run.mesh);
 	fo_doc_verdict(d, FO_DOC_PLAIN, NULL, "step program of %s: %s", p->model.name, fo_cli_run_text(d, &p->run));
 	say_blocks(p, list, d);
 	fo_doc_line(d, "slots", "%d, with %d operation instances", p->nslot, u->n);

@@ -35,6 +35,10 @@ run 0 program $wide --mesh.tp=2 --no-operations --dump=tp.txt
 says "1 group of 2 ranks x 2 micro-batches x 4 rows" "2 ranks"
 grep -q '^mesh 1 1 2$' tp.txt || wrong "not a tp group of 2"
 grep -q '^pass tp 2$' tp.txt || wrong "ranks of a tp group have the residual stream of all tokens unless told otherwise"
+# What the model needs per token does not depend on the mesh.
+token=$(grep -o 'per token [0-9.]* [kM]*FLOP' out)
+run 0 program $wide --no-operations
+says "$token"
 run 0 program $wide --ranks=4 --mesh.tp=2 --mesh.shard=2 --pass.tp-sequence=no --dump=tp.txt
 grep -q '^mesh 1 2 2$' tp.txt || wrong "not a mesh of 1 x 2 x 2"
 grep -q '^pass tp 1$' tp.txt || wrong "pass.tp-sequence=no does not count"
