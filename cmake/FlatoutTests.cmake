@@ -77,6 +77,11 @@ endfunction()
 include(FlatoutSoftCuda)
 list(APPEND FO_TEST_ENV "FLATOUT_SOFT_CUDA=${FO_SOFT_CUDA}")
 
+# Ranks that are processes: the plugin of this build.
+if(TARGET flatout_mpi)
+	list(APPEND FO_TEST_ENV "FLATOUT_MPI_PLUGIN=$<TARGET_FILE:flatout_mpi>")
+endif()
+
 file(GLOB_RECURSE support CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/tests/support/*.c")
 fo_test_files(support ${support})
 fo_library(fo_test_support ${support})
@@ -162,6 +167,19 @@ foreach(group ${groups})
 		endif()
 	endforeach()
 endforeach()
+
+# The same ranks over MPICH, where it is installed beside the MPI of this build.
+if(TARGET test_comm_mpi AND TARGET flatout_mpi)
+	fo_mpi_flags(FO_MPICH mpicc.mpich)
+	if(FO_MPICH_LIBRARIES AND NOT FO_MPICH_LIBRARIES STREQUAL FO_MPI_LIBRARIES)
+		fo_mpi_plugin(fo_mpich_plugin "${FO_MPICH_INCLUDE}" "${FO_MPICH_LIBRARIES}")
+		set_target_properties(fo_mpich_plugin PROPERTIES PREFIX "" OUTPUT_NAME libflatout-mpich LIBRARY_OUTPUT_DIRECTORY "${FO_TEST_DIR}")
+		fo_test(test_comm_mpich unit test_comm_mpi)
+		set_property(TEST test_comm_mpich APPEND PROPERTY ENVIRONMENT "FLATOUT_MPI_PLUGIN=$<TARGET_FILE:fo_mpich_plugin>")
+		add_dependencies(test_comm_mpi fo_mpich_plugin)
+	endif()
+	add_dependencies(test_comm_mpi flatout_mpi)
+endif()
 
 # Not sanitized: it must neither need nor disturb the runtime of the program it is loaded into.
 if(FLATOUT_ENGINE)

@@ -38,6 +38,10 @@ g++|command g++|a C++ compiler
 dpkg-dev|command dpkg-shlibdeps|dpkg-dev
 mandoc|command mandoc|mandoc
 nodejs|command node|Node.js
+openmpi-bin|command mpirun.openmpi|Open MPI
+libopenmpi-dev|command mpicc.openmpi|the headers of Open MPI
+mpich|command mpirun.mpich|MPICH
+libmpich-dev|command mpicc.mpich|the headers of MPICH
 python3-venv|package|the venv module of Python
 zsh|command zsh|zsh
 fish|command fish|fish

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Predicted beside measured exposed communication, on emulated links (mesh.link-gbps).
 
-  python3 bench/ranks/exposed.py build/release/flatout FOLDER [--ranks 2,4] [--gbps 0.25,0.5,1] [--rounds 3] [--steps 12]
+  python3 bench/ranks/exposed.py build/release/flatout FOLDER [--meshes 2x1,4x1,1x4:3] [--gbps 0.25,0.5,1] [--rounds 3] [--steps 12]
 
-Trains a small model with few tokens a step, so that communication takes most of it, on each number of ranks and each rate, one after the
-other, and all of that in each of several rounds. Before that the operations of the run and the calls between its ranks are calibrated; no
-prediction uses a measured step. One JSON line per run, then one per number of ranks and rate: the ratios predicted / measured over rounds.
+A mesh is REPLICATExSHARD, with pass.zero behind a colon where ranks share something. Trains a small model with few tokens a step, so that
+communication takes most of it, on each mesh and each rate, one after the other, and all of that in each of several rounds. Before that the
+operations of the run and the calls between its ranks are calibrated; no prediction uses a measured step. One JSON line per run, then one per
+mesh and rate: the ratios predicted / measured over rounds.
 """
 import argparse, json, os, statistics, subprocess, sys
 
@@ -29,42 +30,54 @@ def call(*words):
     return done.stdout
 
 
+class Mesh:
+    def __init__(self, text):
+        self.text = text
+        self.mesh, _, zero = text.partition(":")
+        self.replicate, self.shard = (int(n) for n in self.mesh.split("x"))
+        self.ranks, self.zero = self.replicate * self.shard, int(zero or 0)
+        self.options = [f"--ranks={self.ranks}", f"--mesh.shard={self.shard}", f"--run.threads={self.ranks}"]
+        self.options += [f"--pass.zero={self.zero}"] if self.zero else []
+        self.says = {"ranks": self.ranks, "replicate": self.replicate, "shard": self.shard, "zero": self.zero}
+
+
 def main():
     a = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     a.add_argument("flatout")
     a.add_argument("folder")
-    a.add_argument("--ranks", default="2,4")
+    a.add_argument("--meshes", default="2x1,4x1")
     a.add_argument("--gbps", default="0.25,0.5,1")
     a.add_argument("--rounds", type=int, default=3)
     a.add_argument("--steps", type=int, default=12)
+    a.add_argument("--seconds", type=float, default=20, help="of calibration, for each mesh")
     o = a.parse_args()
     data, profile = f"{o.folder}/text", f"{o.folder}/profile.json"
     text(data)
-    ranks = [int(r) for r in o.ranks.split(",")]
-    for r in ranks:
-        call(o.flatout, "calibrate", *MODEL, f"--data.path={data}", f"--ranks={r}", f"--run.threads={r}", "--seconds=20",
-             f"--out={profile}")
+    meshes = [Mesh(m) for m in o.meshes.split(",")]
+    for m in meshes:
+        call(o.flatout, "calibrate", *MODEL, f"--data.path={data}", *m.options, f"--seconds={o.seconds:g}", f"--out={profile}")
     ratios = {}
     for n in range(o.rounds):
-        for r in ranks:
+        for m in meshes:
             for rate in o.gbps.split(","):
-                run = f"{o.folder}/r{r}-{rate}-{n}"
+                run = f"{o.folder}/r{m.text.replace(':', '-')}-{rate}-{n}"
                 load = os.getloadavg()[0]
-                call(o.flatout, "train", *MODEL, f"--data.path={data}", f"--ranks={r}", f"--run.threads={r}",
-                     f"--link-gbps={rate}", f"--train.steps={o.steps}", f"--run.dir={run}")
-                p = json.loads(call(o.flatout, "predict", "--compare", run, f"--profile={profile}", f"--run.threads={r}", "--json"))
+                call(o.flatout, "train", *MODEL, f"--data.path={data}", *m.options, f"--link-gbps={rate}",
+                     f"--train.steps={o.steps}", f"--run.dir={run}")
+                p = json.loads(call(o.flatout, "predict", "--compare", run, f"--profile={profile}", f"--run.threads={m.ranks}",
+                                    "--json"))
                 x = p["ranks"]
                 got, say = x["measured"]["exposed_median_seconds"], x["exposed_seconds"]
                 ratio = say["mid"] / got
-                ratios.setdefault((r, rate), []).append(ratio)
-                print(json.dumps({"ranks": r, "gbps": float(rate), "round": n, "steps": x["measured"]["steps"],
+                ratios.setdefault((m, rate), []).append(ratio)
+                print(json.dumps({**m.says, "gbps": float(rate), "round": n, "steps": x["measured"]["steps"],
                                   "measured_exposed_s": got, "least_exposed_s": x["measured"]["exposed_least_seconds"],
                                   "predicted_exposed_s": say, "predicted_step_s": x["step_seconds"], "ratio": ratio,
                                   "computing_measured_s": p["compared"]["measured_seconds"],
                                   "computing_predicted_s": p["compared"]["predicted_seconds"],
                                   "received_bytes": x["received_bytes"], "load": load}), flush=True)
-    for (r, rate), v in ratios.items():
-        print(json.dumps({"ranks": r, "gbps": float(rate), "ratio_median": statistics.median(v),
+    for (m, rate), v in ratios.items():
+        print(json.dumps({**m.says, "gbps": float(rate), "ratio_median": statistics.median(v),
                           "ratio_best": min(v, key=lambda q: abs(q - 1)), "ratios": sorted(v)}))
     all_of = [q for v in ratios.values() for q in v]
     print(json.dumps({"runs": len(all_of), "within_10_percent": sum(abs(q - 1) <= 0.1 for q in all_of),

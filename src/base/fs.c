@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -272,6 +273,18 @@ bool fo_fs_is_dir(const char *path)
 	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+fo_status fo_fs_whole_path(const char *path, char *out, size_t size)
+{
+	char *real = realpath(path, NULL);
+	if (!real)
+		return fo_fs_refuse("find", path, errno);
+	const size_t n = strlen(real) + 1;
+	if (n <= size)
+		memcpy(out, real, n);
+	free(real);
+	return n <= size ? FO_OK : fo_fail(FO_EARG, "the path of '%s' is longer than %zu bytes", path, size);
+}
+
 struct names {
 	char **v;
 	size_t n, room;
@@ -463,9 +476,29 @@ fo_status fo_map_check(const void *data)
 static _Thread_local sigjmp_buf *guard;
 static _Thread_local const unsigned char *volatile fault_at;
 
+/* Mapped files to which this program writes, and which it can do without. */
+enum { SPARED_MAX = 4096 };
+static struct {
+	_Atomic uintptr_t begin, bytes; /* begin 0: free */
+} spared[SPARED_MAX];
+
+/* Puts memory in the place of the map that holds the address; false: none does. Called by the signal's handler. */
+static bool replace_spared(uintptr_t at)
+{
+	for (size_t i = 0; i < SPARED_MAX; i++) {
+		uintptr_t begin = atomic_load(&spared[i].begin), bytes = atomic_load(&spared[i].bytes);
+		if (begin && at >= begin && at - begin < bytes)
+			return mmap((void *)begin, bytes, PROT_READ | PROT_WRITE,
+				    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
+	}
+	return false;
+}
+
 static void on_bus_error(int sig, siginfo_t *info, void *context)
 {
 	(void)context;
+	if (replace_spared((uintptr_t)info->si_addr))
+		return;
 	if (guard) {
 		fault_at = info->si_addr;
 		siglongjmp(*guard, 1);
@@ -478,6 +511,29 @@ static void catch_bus_errors(void)
 	struct sigaction a = { .sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO };
 	sigemptyset(&a.sa_mask);
 	sigaction(SIGBUS, &a, NULL);
+}
+
+fo_status fo_map_spare(void *p, size_t bytes)
+{
+	catch_bus_errors();
+	for (size_t i = 0; i < SPARED_MAX; i++) {
+		uintptr_t none = 0;
+		if (atomic_load(&spared[i].begin) || !atomic_compare_exchange_strong(&spared[i].begin, &none, 1))
+			continue;
+		atomic_store(&spared[i].bytes, bytes);
+		atomic_store(&spared[i].begin, (uintptr_t)p);
+		return FO_OK;
+	}
+	return fo_fail(FO_EIO, "more than %d maps to write to", SPARED_MAX);
+}
+
+void fo_map_unspare(void *p)
+{
+	for (size_t i = 0; i < SPARED_MAX; i++)
+		if (atomic_load(&spared[i].begin) == (uintptr_t)p) {
+			atomic_store(&spared[i].bytes, 0);
+			atomic_store(&spared[i].begin, 0);
+		}
 }
 
 /* The open map that holds the address of the fault. */

@@ -53,6 +53,8 @@ char *fo_fs_home_path(struct fo_arena *a, const char *path);
 /* The folder that holds path, in memory that the caller frees. */
 char *fo_fs_parent(const char *path);
 bool fo_fs_exists(const char *path);
+/* The path from the root, without links, as every process of this host finds it; FO_EIO: there is nothing. */
+FO_CHECKED fo_status fo_fs_whole_path(const char *path, char *out, size_t size);
 /* Bytes that this user may still write to the file system on which `path` is, or will be; -1: not known. */
 int64_t fo_fs_free(const char *path);
 bool fo_fs_is_dir(const char *path);
@@ -76,5 +78,9 @@ FO_CHECKED fo_status fo_map_check(const void *data);
  * cut, the disk fails), it is left at once and FO_EIO names file and byte. Calls nest; threads must not block that
  * signal. */
 FO_CHECKED fo_status fo_map_guard(fo_status (*fn)(void *ctx), void *ctx);
+/* The shared map of whole pages at p is written to, and can be done without: when its file is gone below it, zeroed
+ * memory takes its place, and nobody notices. FO_EIO where there are thousands. Undone before it is unmapped. */
+FO_CHECKED fo_status fo_map_spare(void *p, size_t bytes);
+void fo_map_unspare(void *p);
 
 #endif

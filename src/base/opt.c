@@ -347,12 +347,25 @@ static int read_flag(struct fo_opt_set *s, const char *arg, const char *next)
 	return 1;
 }
 
+/* "-n": the row of that letter; -1. */
+static int find_letter(const struct fo_opt_set *s, const char *arg)
+{
+	for (int i = 0; i < s->total && arg[0] == '-' && arg[1] && !arg[2]; i++)
+		if (fo_opt_row(s, i)->letter == arg[1])
+			return i;
+	return -1;
+}
+
 void fo_opt_read_args(struct fo_opt_set *s, int *argc, char **argv)
 {
 	int kept = *argc > 0;
 	for (int i = 1; i < *argc;) {
 		char *arg = argv[i];
-		if (!strcmp(arg, "--")) {
+		int letter = find_letter(s, arg);
+		if (letter >= 0 && i + 1 < *argc) {
+			fo_opt_assign(s, letter, argv[i + 1], strlen(argv[i + 1]), FO_ORIGIN_FLAG, arg);
+			i += 2;
+		} else if (!strcmp(arg, "--")) {
 			for (i++; i < *argc; i++)
 				argv[kept++] = argv[i];
 		} else if (!strncmp(arg, "--", 2)) {

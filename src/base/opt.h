@@ -52,6 +52,7 @@ struct fo_opt {
 	enum fo_output output; /* TEXT: what the command writes there; FO_OUTPUT_NONE: it only reads */
 	const char *bare; /* TEXT: the value of the flag alone ("--json" is "--json=-"); NULL: a value must follow */
 	bool binary;      /* INT, REAL: k and M are powers of 1024 */
+	char letter;      /* "-n 4" is the flag, too; 0: there is no such letter */
 };
 
 /* Offset of a field whose type must be T. */

@@ -531,7 +531,7 @@ static void read_fields(const struct fo_schema *s, int from, const json_t *o, vo
 fo_status fo_schema_read(const struct fo_schema *s, const json_t *o, void *record, struct fo_schema_reader *r)
 {
 	int64_t version = json_integer_value(json_object_get(o, "schema"));
-	if (s->version && version != s->version)
+	if (s->version && (version > s->version || version < (s->oldest ? s->oldest : s->version)))
 		return r->st = fo_fail(FO_EFORMAT, "'%s': schema is %lld, expected %d: not a %s of this version",
 				       r->where, (long long)version, s->version, s->what);
 	read_fields(s, 0, o, record, r);

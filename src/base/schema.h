@@ -100,6 +100,7 @@ struct fo_schema {
 	/* Checks what a row cannot express, such as the order of two numbers. A strict reader calls it for each record
 	 * whose rows were right; it calls fo_schema_refuse. NULL: no check. */
 	void (*check)(const void *record, struct fo_schema_reader *r);
+	int oldest; /* version that is still read; 0: `version` alone */
 };
 
 #define FO_FIELDS(S, rows) .field = (rows), .fields = sizeof(rows) / sizeof *(rows), .size = sizeof(S)

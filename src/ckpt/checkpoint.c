@@ -1,10 +1,8 @@
-#define _GNU_SOURCE /* renameat2 */
-#include "ckpt/ckpt.h"
+#include "ckpt/ckpt_int.h"
 #include "base/schema.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +10,14 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
-#define SCHEMA 1
+enum { SCHEMA = 1, MANIFEST_SCHEMA = 2 };
 #define MAX_JSON ((size_t)1 << 20)
+#define MAX_INDEX ((size_t)64 << 20) /* as shards.c reads */
 
-static const char *const file_name[] = { "config.json",       "model.safetensors", "tokenizer.json",
-					 "state.safetensors", "training.json",     "run.json" };
-enum { CONFIG, MODEL, TOKENIZER, STATE, TRAINING, RUN, FILES };
+#define CONFIG "config.json"
+#define TRAINING "training.json"
+static const char *const stem[] = { "model", "state" };
+enum { STEMS = sizeof stem / sizeof *stem };
 
 /* ---- records ---- */
 
@@ -60,66 +60,33 @@ static void check_meta(const void *record, struct fo_schema_reader *r)
 const struct fo_schema fo_ckpt_schema = { "training", "checkpoint's training.json", SCHEMA,
 					  FO_FIELDS(struct fo_ckpt_meta, meta_field), .check = check_meta };
 
-/* Size and checksum of the bytes that were handed to the file system. They are not read back: that would make a write
- * that went wrong look right. */
-struct sum {
-	const char *file;
-	int64_t bytes;
-	uint64_t hash;
-};
-/* A newer version may list files that this one does not know. */
-enum { MANIFEST_FILES = 64 };
-struct manifest {
-	struct sum sum[MANIFEST_FILES];
-	int files;
-};
+/* A newer version may list files that this one does not know. Two sets of files have at most 4,096 each (shards.c). */
+enum { MANIFEST_FILES = 1 << 14 };
 static const struct fo_schema_field sum_field[] = {
-	FO_FIELD(struct sum, file, "file", "", "its name"),
-	FO_FIELD(struct sum, bytes, "bytes", "B", "size", .flags = FO_NEEDED),
-	FO_FIELD(struct sum, hash, "xxh3_64", "", "checksum", .flags = FO_NEEDED),
+	FO_FIELD(struct fo_ckpt_sum, file, "file", "", "its name"),
+	FO_FIELD(struct fo_ckpt_sum, bytes, "bytes", "B", "size", .flags = FO_NEEDED),
+	FO_FIELD(struct fo_ckpt_sum, hash, "xxh3_64", "", "checksum of its bytes; absent: rows_xxh3_64 is there",
+		 .flags = FO_OMIT),
+	FO_FIELD(struct fo_ckpt_sum, rows, "rows_xxh3_64", "",
+		 "of safetensors: that of the header, plus that of each row, seeded with its offset, modulo 2^64",
+		 .flags = FO_OMIT, .since = 2),
 };
-static const struct fo_schema sum_schema = { "", "file", FO_FIELDS(struct sum, sum_field) };
+static void check_sum(const void *record, struct fo_schema_reader *r)
+{
+	const struct fo_ckpt_sum *s = record;
+	if (!s->hash == !s->rows)
+		fo_schema_refuse(r, "xxh3_64", "one of xxh3_64 and rows_xxh3_64");
+}
+static const struct fo_schema sum_schema = { "", "file", FO_FIELDS(struct fo_ckpt_sum, sum_field), .check = check_sum };
 static const struct fo_schema_field manifest_field[] = {
-	FO_FIELD_MAP(struct manifest, sum, files, &sum_schema, "files", "every other file of the folder, by name",
-		     .flags = FO_NEEDED, .elements = MANIFEST_FILES),
+	FO_FIELD_MAP(struct fo_ckpt_manifest, sum, files, &sum_schema, "files",
+		     "every other file of the folder, by name", .flags = FO_NEEDED | FO_POINTER,
+		     .elements = MANIFEST_FILES),
 };
-const struct fo_schema fo_ckpt_manifest_schema = { "manifest", "checkpoint's manifest.json", SCHEMA,
-						   FO_FIELDS(struct manifest, manifest_field) };
+const struct fo_schema fo_ckpt_manifest_schema = { "manifest", "checkpoint's manifest.json", MANIFEST_SCHEMA,
+						   FO_FIELDS(struct fo_ckpt_manifest, manifest_field), .oldest = 1 };
 
-/* ---- saving ---- */
-
-struct hashing {
-	struct fo_map map;
-	uint64_t hash;
-};
-
-static fo_status hash_map(void *ctx)
-{
-	struct hashing *h = ctx;
-	h->hash = XXH3_64bits(h->map.data, h->map.len);
-	return FO_OK;
-}
-
-static fo_status hash_file(const char *path, uint64_t *hash, uint64_t *size)
-{
-	struct hashing h = { 0 };
-	FO_TRY(fo_map_open(&h.map, path));
-	fo_status st = fo_map_guard(hash_map, &h);
-	*hash = h.hash;
-	*size = h.map.len;
-	fo_map_close(&h.map);
-	return st;
-}
-
-static fo_status write_text(struct fo_arena *a, const char *dir, int file, const char *text, struct sum *sum)
-{
-	size_t n = strlen(text);
-	sum[file] = (struct sum){ file_name[file], (int64_t)n, XXH3_64bits(text, n) };
-	return fo_fs_write_new(fo_arena_printf(a, "%s/%s", dir, file_name[file]), text, n);
-}
-
-/* The text of a record file, which ends with an empty line. Arena-owned. */
-static char *record_text(struct fo_arena *a, const struct fo_schema *schema, const void *record)
+char *fo_ckpt_record_text(struct fo_arena *a, const struct fo_schema *schema, const void *record)
 {
 	struct fo_str s = { 0 };
 	fo_schema_text(schema, record, true, &s);
@@ -128,53 +95,7 @@ static char *record_text(struct fo_arena *a, const struct fo_schema *schema, con
 	return text;
 }
 
-/* Files whose writer reports the checksum; the size is the file system's. */
-static fo_status written(struct fo_arena *a, const char *dir, int file, uint64_t hash, struct sum *sum)
-{
-	char *path = fo_arena_printf(a, "%s/%s", dir, file_name[file]);
-	struct stat st;
-	if (stat(path, &st))
-		return fo_fs_refuse("read", path, errno);
-	sum[file] = (struct sum){ file_name[file], (int64_t)st.st_size, hash };
-	return FO_OK;
-}
-
-static fo_status write_manifest(struct fo_arena *a, const char *dir, const struct sum sum[FILES])
-{
-	struct manifest m = { .files = 0 };
-	for (int i = 0; i < FILES; i++)
-		if (sum[i].file)
-			m.sum[m.files++] = sum[i];
-	const char *text = record_text(a, &fo_ckpt_manifest_schema, &m);
-	return fo_fs_write_new(fo_arena_printf(a, "%s/manifest.json", dir), text, strlen(text));
-}
-
-static fo_status write_files(struct fo_arena *a, const char *dir, const struct fo_ckpt_content *c,
-			     const struct fo_ckpt_meta *meta)
-{
-	struct sum sum[FILES] = { 0 };
-	uint64_t hash;
-	int64_t bos = -1, eos = -1;
-	if (c->tokenizer) {
-		bos = fo_tokenizer_bos(c->tokenizer);
-		eos = fo_tokenizer_eos(c->tokenizer);
-	}
-	FO_TRY(write_text(a, dir, CONFIG, fo_model_config_json(a, c->model, c->weight_dtype, bos, eos), sum));
-	FO_TRY(fo_st_write(fo_arena_printf(a, "%s/%s", dir, file_name[MODEL]), c->weight, c->weights,
-			   "{\"format\":\"pt\"}", &hash));
-	FO_TRY(written(a, dir, MODEL, hash, sum));
-	FO_TRY(fo_st_write(fo_arena_printf(a, "%s/%s", dir, file_name[STATE]), c->state, c->states, NULL, &hash));
-	FO_TRY(written(a, dir, STATE, hash, sum));
-	if (c->tokenizer) {
-		FO_TRY(fo_tokenizer_save(c->tokenizer, fo_arena_printf(a, "%s/%s", dir, file_name[TOKENIZER])));
-		FO_TRY(written(a, dir, TOKENIZER, fo_tokenizer_checksum(c->tokenizer), sum));
-	}
-	if (c->run_config_json)
-		FO_TRY(write_text(a, dir, RUN, c->run_config_json, sum));
-	FO_TRY(write_text(a, dir, TRAINING, record_text(a, &fo_ckpt_schema, meta), sum));
-	FO_TRY(write_manifest(a, dir, sum));
-	return fo_fs_sync_dir(dir);
-}
+/* ---- folders ---- */
 
 /* The step a folder's name carries, -1 when it is not a checkpoint's. */
 static int64_t step_of(const char *name)
@@ -186,22 +107,21 @@ static int64_t step_of(const char *name)
 	return *end || v < 0 ? -1 : v;
 }
 
-static char *step_path(struct fo_arena *a, const char *dir, int64_t step)
+char *fo_ckpt_step_path(struct fo_arena *a, const char *dir, int64_t step)
 {
 	return fo_arena_printf(a, "%s/step-%08" PRId64, dir, step);
 }
 
 /* Renamed first: a run that is killed while it removes must not leave half a checkpoint under a checkpoint's name. */
-static fo_status remove_step(struct fo_arena *a, const char *dir, int64_t step)
+fo_status fo_ckpt_remove_step(struct fo_arena *a, const char *dir, int64_t step)
 {
-	char *old = step_path(a, dir, step), *gone = fo_arena_printf(a, "%s/.tmp-step-%08" PRId64, dir, step);
+	char *old = fo_ckpt_step_path(a, dir, step), *gone = fo_arena_printf(a, "%s/.tmp-step-%08" PRId64, dir, step);
 	if (rename(old, gone))
 		return fo_fail(FO_EIO, "cannot rename '%s' to '%s': %s", old, gone, strerror(errno));
 	return fo_fs_remove_tree(gone);
 }
 
-/* Steps of the checkpoints in dir, newest first. clean: remove what killed runs left. */
-static fo_status list_steps(struct fo_arena *a, const char *dir, bool clean, int64_t **steps, size_t *n)
+fo_status fo_ckpt_list_steps(struct fo_arena *a, const char *dir, bool clean, int64_t **steps, size_t *n)
 {
 	*steps = NULL;
 	*n = 0;
@@ -232,61 +152,37 @@ static fo_status list_steps(struct fo_arena *a, const char *dir, bool clean, int
 	return st;
 }
 
-fo_status fo_ckpt_save(const char *dir, const struct fo_ckpt_content *c, const struct fo_ckpt_meta *meta, int keep)
+/* ---- loading ---- */
+
+struct hashing {
+	struct fo_map map;
+	uint64_t hash;
+};
+
+static fo_status hash_map(void *ctx)
 {
-	struct fo_arena a = { 0 };
-	char *tmp = fo_arena_printf(&a, "%s/.tmp-step-%08" PRId64, dir, meta->step),
-	     *path = step_path(&a, dir, meta->step);
-	int64_t *steps;
-	size_t n;
-	bool saved = false;
-	fo_status st;
-	FO_TRY_OR(st, fo_fs_mkdirs(dir), done);
-	FO_TRY_OR(st, fo_fs_remove_tree(tmp), done);
-	FO_TRY_OR(st, fo_fs_mkdirs(tmp), done);
-	FO_TRY_OR(st, write_files(&a, tmp, c, meta), done);
-	/* The same step again (a run that was resumed and interrupted at once) changes places with the old folder in
-	 * one step. */
-	if (renameat2(AT_FDCWD, tmp, AT_FDCWD, path, fo_fs_exists(path) ? RENAME_EXCHANGE : 0)) {
-		st = fo_fail(FO_EIO, "cannot rename '%s' to '%s': %s", tmp, path, strerror(errno));
-		goto done;
-	}
-	FO_TRY_OR(st, fo_fs_sync_dir(dir), done);
-	saved = true;
-	FO_TRY_OR(st, fo_fs_remove_tree(tmp), done);
-	FO_TRY_OR(st, list_steps(&a, dir, true, &steps, &n), done);
-	/* Checkpoints of later steps are damaged (a run goes on from the newest whole one). They neither count nor are
-	 * removed: counting them would remove whole ones. */
-	int64_t kept = 0;
-	for (size_t i = 0; keep > 0 && i < n && st == FO_OK; i++)
-		if (steps[i] <= meta->step && kept++ >= keep)
-			st = remove_step(&a, dir, steps[i]);
-done:
-	if (st != FO_OK && !saved) {
-		/* A half-written folder would take the space that the next attempt needs. */
-		struct fo_err why;
-		fo_err_save(&why, st);
-		if (fo_fs_remove_tree(tmp) != FO_OK)
-			fo_err_clear();
-		st = fo_err_raise(&why);
-	}
-	fo_arena_fini(&a);
-	if (st == FO_OK)
-		return st;
-	return fo_wrap(st,
-		       saved ? "the checkpoint of step %lld is saved, but what is older cannot be removed"
-			     : "cannot save the checkpoint of step %lld",
-		       (long long)meta->step);
+	struct hashing *h = ctx;
+	h->hash = XXH3_64bits(h->map.data, h->map.len);
+	return FO_OK;
 }
 
-/* ---- loading ---- */
+static fo_status hash_file(const char *path, uint64_t *hash, uint64_t *size)
+{
+	struct hashing h = { 0 };
+	FO_TRY(fo_map_open(&h.map, path));
+	fo_status st = fo_map_guard(hash_map, &h);
+	*hash = h.hash;
+	*size = h.map.len;
+	fo_map_close(&h.map);
+	return st;
+}
 
 fo_status fo_ckpt_newest(struct fo_arena *a, const char *dir, bool clean, char **path)
 {
 	int64_t *steps;
 	size_t n;
-	FO_TRY(list_steps(a, dir, clean, &steps, &n));
-	*path = n ? step_path(a, dir, steps[0]) : NULL;
+	FO_TRY(fo_ckpt_list_steps(a, dir, clean, &steps, &n));
+	*path = n ? fo_ckpt_step_path(a, dir, steps[0]) : NULL;
 	return FO_OK;
 }
 
@@ -295,7 +191,7 @@ int64_t fo_ckpt_count(const char *dir)
 	struct fo_arena a = { 0 };
 	int64_t *steps;
 	size_t n = 0;
-	if (list_steps(&a, dir, false, &steps, &n) != FO_OK)
+	if (fo_ckpt_list_steps(&a, dir, false, &steps, &n) != FO_OK)
 		fo_err_clear();
 	fo_arena_fini(&a);
 	return (int64_t)n;
@@ -307,10 +203,10 @@ fo_status fo_ckpt_pick(struct fo_arena *a, const char *dir, int64_t every, fo_ck
 	int64_t *steps;
 	size_t n;
 	struct fo_err newest = { 0 };
-	FO_TRY(list_steps(a, dir, true, &steps, &n));
+	FO_TRY(fo_ckpt_list_steps(a, dir, true, &steps, &n));
 	*path = NULL;
 	for (size_t i = 0; i < n; i++) {
-		char *try = step_path(a, dir, steps[i]);
+		char *try = fo_ckpt_step_path(a, dir, steps[i]);
 		if (every && steps[i] % every)
 			continue;
 		fo_status st = fo_ckpt_open(try, meta);
@@ -338,10 +234,10 @@ fo_status fo_ckpt_forget(const char *dir, int64_t step)
 	struct fo_arena a = { 0 };
 	int64_t *steps;
 	size_t n;
-	fo_status st = list_steps(&a, dir, true, &steps, &n);
+	fo_status st = fo_ckpt_list_steps(&a, dir, true, &steps, &n);
 	for (size_t i = 0; i < n && st == FO_OK; i++)
 		if (steps[i] > step)
-			st = remove_step(&a, dir, steps[i]);
+			st = fo_ckpt_remove_step(&a, dir, steps[i]);
 	fo_arena_fini(&a);
 	return st;
 }
@@ -354,7 +250,7 @@ static fo_status read_record(struct fo_arena *a, const char *dir, const char *fi
 	return fo_schema_read_file(schema, fo_arena_printf(a, "%s/%s", dir, file), MAX_JSON, record, &r);
 }
 
-static const struct sum *find_sum(const struct manifest *m, const char *file)
+static const struct fo_ckpt_sum *find_sum(const struct fo_ckpt_manifest *m, const char *file)
 {
 	for (int i = 0; i < m->files; i++)
 		if (!strcmp(m->sum[i].file, file))
@@ -362,23 +258,100 @@ static const struct sum *find_sum(const struct manifest *m, const char *file)
 	return NULL;
 }
 
-/* Every file that the manifest must or does name has its size and checksum. */
-static fo_status check_files(struct fo_arena *a, const char *dir, const struct manifest *m)
+static fo_status missing(const char *dir, const char *file)
 {
-	for (int i = 0; i < FILES; i++) {
-		const struct sum *want = find_sum(m, file_name[i]);
-		uint64_t hash, size;
-		if (!want && (i == TOKENIZER || i == RUN))
-			continue;
-		if (!want)
-			return fo_fail(FO_EFORMAT, "'%s/manifest.json' has no checksum of '%s'", dir, file_name[i]);
-		FO_TRY(hash_file(fo_arena_printf(a, "%s/%s", dir, file_name[i]), &hash, &size));
-		if ((int64_t)size != want->bytes || hash != want->hash)
-			return fo_fail(FO_EFORMAT,
-				       "'%s/%s' is damaged: got %" PRIu64 " bytes with checksum %016" PRIx64
-				       ", the manifest says %" PRId64 " bytes with %016" PRIx64,
-				       dir, file_name[i], size, hash, want->bytes, want->hash);
+	return fo_fail(FO_EFORMAT, "'%s/manifest.json' has no checksum of '%s'", dir, file);
+}
+
+/* The checksum of header and rows; the header is read first, and may be damaged itself. */
+static fo_status sum_rows(const char *path, uint64_t *sum, uint64_t *size)
+{
+	struct fo_st_file f;
+	fo_status st = fo_st_open(&f, path);
+	if (st != FO_OK)
+		return st == FO_EFORMAT ? fo_wrap(st, "'%s' is damaged", path) : st;
+	*size = f.map.len;
+	st = fo_st_sum(&f, sum);
+	fo_st_close(&f);
+	return st;
+}
+
+static fo_status check_file(struct fo_arena *a, const char *dir, const struct fo_ckpt_sum *want)
+{
+	const char *path = fo_arena_printf(a, "%s/%s", dir, want->file);
+	const uint64_t sum = want->rows ? want->rows : want->hash;
+	uint64_t hash = 0, size = 0;
+	FO_TRY(want->rows ? sum_rows(path, &hash, &size) : hash_file(path, &hash, &size));
+	if ((int64_t)size == want->bytes && hash == sum)
+		return FO_OK;
+	return fo_fail(FO_EFORMAT,
+		       "'%s' is damaged: got %" PRIu64 " bytes with checksum %016" PRIx64 ", the manifest says %" PRId64
+		       " bytes with %016" PRIx64,
+		       path, size, hash, want->bytes, sum);
+}
+
+/* Is it one of the files of this stem: whole, a shard, the index? */
+static bool is_of(const char *file, const char *of)
+{
+	char name[64];
+	int i, n;
+	snprintf(name, sizeof name, "%s-%%d-of-%%d", of);
+	if (sscanf(file, name, &i, &n) == 2) {
+		snprintf(name, sizeof name, FO_ST_SHARD, of, i, n);
+		return !strcmp(file, name);
 	}
+	snprintf(name, sizeof name, FO_ST_SINGLE, of);
+	if (!strcmp(file, name))
+		return true;
+	snprintf(name, sizeof name, FO_ST_INDEX, of);
+	return !strcmp(file, name);
+}
+
+/* Other files are a newer version's, and nobody here reads them. */
+static bool is_ours(const char *file)
+{
+	static const char *const text[] = { CONFIG, TRAINING, "tokenizer.json", "run.json" };
+	bool ours = false;
+	for (size_t i = 0; i < sizeof text / sizeof *text; i++)
+		ours |= !strcmp(file, text[i]);
+	for (int k = 0; k < STEMS; k++)
+		ours |= is_of(file, stem[k]);
+	return ours;
+}
+
+/* The files that a reader of this stem will open are all in the manifest. */
+static fo_status check_shards(struct fo_arena *a, const char *dir, const struct fo_ckpt_manifest *m, const char *of)
+{
+	const char *single = fo_arena_printf(a, FO_ST_SINGLE, of), *index = fo_arena_printf(a, FO_ST_INDEX, of);
+	char *text, **shard;
+	size_t len, n;
+	if (find_sum(m, single))
+		return FO_OK;
+	if (!find_sum(m, index))
+		return missing(dir, single);
+	if (fo_fs_exists(fo_arena_printf(a, "%s/%s", dir, single)))
+		return fo_fail(FO_EFORMAT, "'%s/%s' stands beside the shards of the checkpoint", dir, single);
+	const char *path = fo_arena_printf(a, "%s/%s", dir, index);
+	FO_TRY(fo_fs_read(a, path, MAX_INDEX, &text, &len));
+	FO_TRY(fo_hf_index_parse(a, text, len, path, &shard, &n));
+	for (size_t i = 0; i < n; i++)
+		if (!find_sum(m, shard[i]) || !is_of(shard[i], of))
+			return missing(dir, shard[i]);
+	return FO_OK;
+}
+
+/* Every file that the manifest must or does name has its size and checksum. */
+static fo_status check_files(struct fo_arena *a, const char *dir, const struct fo_ckpt_manifest *m)
+{
+	static const char *const needed[] = { CONFIG, TRAINING };
+	for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
+		if (!find_sum(m, needed[i]))
+			return missing(dir, needed[i]);
+	for (int i = 0; i < m->files; i++)
+		if (is_ours(m->sum[i].file))
+			FO_TRY(check_file(a, dir, &m->sum[i]));
+	for (int k = 0; k < STEMS; k++)
+		FO_TRY(check_shards(a, dir, m, stem[k]));
 	return FO_OK;
 }
 
@@ -403,61 +376,64 @@ static fo_status check_name(const char *path, int64_t step)
 fo_status fo_ckpt_open(const char *path, struct fo_ckpt_meta *meta)
 {
 	struct fo_arena a = { 0 };
-	struct manifest manifest = { 0 };
+	struct fo_ckpt_manifest manifest = { 0 };
 	fo_status st;
 	/* Versions that had no other formats did not name them. */
 	*meta = (struct fo_ckpt_meta){ .master = "fp32", .moments = "fp32" };
 	FO_TRY_OR(st, read_record(&a, path, "manifest.json", &fo_ckpt_manifest_schema, &manifest), done);
 	FO_TRY_OR(st, check_files(&a, path, &manifest), done);
-	FO_TRY_OR(st, read_record(&a, path, file_name[TRAINING], &fo_ckpt_schema, meta), done);
+	FO_TRY_OR(st, read_record(&a, path, TRAINING, &fo_ckpt_schema, meta), done);
 	st = check_name(path, meta->step);
 done:
 	fo_arena_fini(&a);
 	return st == FO_OK ? st : fo_wrap(st, "cannot load checkpoint '%s'", path);
 }
 
-/* Number of entries of the file that a reader must ask for; state that this run does not keep is passed over. */
-static size_t required(const struct fo_st_file *f)
+/* Number of tensors that a reader must ask for; state that this run does not keep is passed over. */
+static size_t required(const struct fo_st_set *f)
 {
 	size_t n = 0;
 	for (size_t i = 0; i < f->n; i++)
-		n += strncmp(f->entry[i].name, "state.", 6) != 0;
+		n += strncmp(f->held[i].entry->name, "state.", 6) != 0;
 	return n;
 }
 
-static fo_status read_tensor(const struct fo_st_file *f, const char *path, const struct fo_st_tensor *t)
+static fo_status read_tensor(const struct fo_st_set *f, const char *of, const struct fo_st_tensor *t)
 {
-	return t->optional && !fo_st_find(f, t->name) ? fo_st_zero(t) : fo_st_copy(f, path, t);
+	const struct fo_st_held *h = fo_st_set_find(f, t->name);
+	if (!h && t->optional)
+		return fo_st_zero(t);
+	if (!h)
+		return fo_fail(FO_EFORMAT, "'%s/" FO_ST_SINGLE "' has no tensor '%s'", f->dir, of, t->name);
+	return fo_st_copy_entry(&f->file[h->shard], f->path[h->shard], h->entry, t);
 }
 
-static fo_status read_file(const char *dir, const char *file, const struct fo_st_tensor *t, size_t n)
+static fo_status read_files(const char *dir, const char *of, const struct fo_st_tensor *t, size_t n)
 {
-	struct fo_arena a = { 0 };
-	struct fo_st_file f;
-	char *path = fo_arena_printf(&a, "%s/%s", dir, file);
-	fo_status st = fo_st_open(&f, path);
+	struct fo_st_set f;
+	fo_status st = fo_st_set_open(&f, dir, of);
 	if (st == FO_OK) {
 		/* One tensor more would be forgotten at the next save: a tied model over an untied one's checkpoint. */
 		size_t want = 0, have = required(&f);
 		for (size_t i = 0; i < n; i++)
 			want += !t[i].optional;
 		if (have != want)
-			st = fo_hint(
-				fo_fail(FO_EFORMAT, "'%s' has %zu tensors, this model has %zu", path, have, want),
-				"another model needs another run.dir; --model.weights=DIR starts from weights alone");
+			st = fo_hint(fo_fail(FO_EFORMAT, "'%s/" FO_ST_SINGLE "' has %zu tensors, this model has %zu",
+					     dir, of, have, want),
+				     "another model needs another run.dir; --model.weights=DIR starts from weights "
+				     "alone");
 		for (size_t i = 0; i < n && st == FO_OK; i++)
-			st = read_tensor(&f, path, &t[i]);
-		fo_st_close(&f);
+			st = read_tensor(&f, of, &t[i]);
 	}
-	fo_arena_fini(&a);
+	fo_st_set_close(&f);
 	return st;
 }
 
 fo_status fo_ckpt_read(const char *path, const struct fo_st_tensor *weight, size_t weights,
 		       const struct fo_st_tensor *state, size_t states)
 {
-	fo_status st = read_file(path, file_name[MODEL], weight, weights);
+	fo_status st = read_files(path, stem[0], weight, weights);
 	if (st == FO_OK)
-		st = read_file(path, file_name[STATE], state, states);
+		st = read_files(path, stem[1], state, states);
 	return st == FO_OK ? st : fo_wrap(st, "cannot load checkpoint '%s'", path);
 }

@@ -2,7 +2,8 @@
  *
  * A checkpoint is a folder "step-00000100" with config.json, model.safetensors (Hugging Face names: transformers loads
  * it), tokenizer.json, state.safetensors (master weights or their low halves, and AdamW moments), training.json and
- * manifest.json (size and XXH3-64 of every other file). It is written under a temporary name, every file and the folder
+ * manifest.json (size and checksum of every other file). Large tensors are split by layer into several files with an
+ * index, as Hugging Face does. The files are the same however many ranks wrote them. It is written under a temporary name, every file and the folder
  * are fsynced, then it is renamed: a folder of that name is always whole. docs/formats.md describes the files. */
 #ifndef FO_CKPT_CKPT_H
 #define FO_CKPT_CKPT_H
@@ -32,15 +33,37 @@ struct fo_st_tensor {
 	uint8_t dtype;
 	bool vector;
 	bool optional; /* of a checkpoint: where the file has none it is zeros. Its name begins with "state." */
-	int64_t rows, cols, ld;
+	/* Rows that are here, which may be none; with `whole` they are rows `row` and on of so many in the file. */
+	int64_t rows, cols, ld, row, whole;
+	bool shared;   /* the ranks of a shard group have other rows of it each; else every rank has all */
+	int32_t layer; /* it belongs to this layer, counted from 1; 0: to none */
 	void *data;
 	const struct fo_st_memory *memory; /* in which data and low lie; NULL: this process's */
 	int16_t *low; /* not NULL, for reading into bf16: data becomes the upper, this (of the same ld) the low halves
 		       * of the fp32 numbers of the file (kernel/round.h) */
 };
 
-/* Streams the tensors into a new file and fsyncs it. *checksum: XXH3-64 of the whole file. metadata_json may be NULL.
- */
+static inline int64_t fo_st_whole(const struct fo_st_tensor *t) { return t->whole ? t->whole : t->rows; }
+int64_t fo_st_bytes(const struct fo_st_tensor *t); /* in a file, all rows */
+
+/* A file's checksum can be made by several writers, each from what it writes, and added up:
+ *
+ *   XXH3-64 of the header + the sum over all rows of XXH3-64 of the row, seeded with its byte offset in the file
+ *
+ * modulo 2^64, the header with the 8 bytes of its length before it. A tensor of one dimension is one row. */
+
+/* Makes the header of a file of these tensors in this order, without its length; metadata_json may be NULL. It depends
+ * on names, types and whole shapes alone. */
+void fo_st_header(struct fo_str *out, const struct fo_st_tensor *t, size_t n, const char *metadata_json);
+uint64_t fo_st_header_sum(const struct fo_str *head);
+/* Bytes before a file's first tensor: header and its length. */
+static inline int64_t fo_st_header_bytes(const struct fo_str *head) { return 8 + (int64_t)head->len; }
+FO_CHECKED fo_status fo_st_put_header(int fd, const char *path, const struct fo_str *head);
+/* Writes `rows` of the rows that are here, from the one numbered `from` on, to where they belong in the open file,
+ * whose byte `at` is the tensor's first; adds their checksums to *sum. Nothing is flushed. */
+FO_CHECKED fo_status fo_st_put(int fd, const char *path, const struct fo_st_tensor *t, int64_t from, int64_t rows,
+			       int64_t at, uint64_t *sum);
+/* Streams the tensors, which have all their rows, into a new file and fsyncs it. metadata_json may be NULL. */
 FO_CHECKED fo_status fo_st_write(const char *path, const struct fo_st_tensor *t, size_t n, const char *metadata_json,
 				 uint64_t *checksum);
 
@@ -61,8 +84,9 @@ struct fo_st_file {
 /* Maps and validates: header length, JSON, types, shapes, offsets (ascending, without gaps, to the file's end). */
 FO_CHECKED fo_status fo_st_open(struct fo_st_file *f, const char *path);
 void fo_st_close(struct fo_st_file *f);
+FO_CHECKED fo_status fo_st_sum(const struct fo_st_file *f, uint64_t *sum);          /* its checksum; reads all of it */
 const struct fo_st_entry *fo_st_find(const struct fo_st_file *f, const char *name); /* NULL: none */
-/* Copies an entry into t (shape must agree), converting F32, BF16, F16 and F64 as t->dtype asks (BF16 rounds to nearest
+/* Copies an entry's rows that t has into it (the whole shape must agree), converting F32, BF16, F16 and F64 as t->dtype asks (BF16 rounds to nearest
  * even). */
 FO_CHECKED fo_status fo_st_copy(const struct fo_st_file *f, const char *path, const struct fo_st_tensor *t);
 /* The same for an entry of f that was found already. */
@@ -128,13 +152,35 @@ struct fo_ckpt_content {
 	const struct fo_st_tensor *state;
 	size_t states;
 	const char *run_config_json; /* effective options with origins; may be NULL */
+	int64_t file_bytes;          /* tensors of more than so many bytes are split into several files; 0: one file. */
+	struct fo_mesh mesh;         /* of the ranks that write it, and which this is */
 };
 
-/* Writes dir/step-%08d; then removes all but the newest `keep` checkpoints up to this step (0: keeps all). The
- * manifest's checksums are those of the bytes that were handed to the system. A failure leaves the other checkpoints as
- * they were. */
+/* Writes dir/step-%08d from tensors of one rank; then removes all but the newest `keep` checkpoints up to this step (0:
+ * keeps all). The manifest's checksums are those of the bytes that were handed to the system. A failure leaves the other
+ * checkpoints as they were. */
 FO_CHECKED fo_status fo_ckpt_save(const char *dir, const struct fo_ckpt_content *c, const struct fo_ckpt_meta *meta,
 				  int keep);
+
+/* The same by all ranks of content.mesh together. Each makes a writer of the same checkpoint over its own rows; then
+ *
+ *   rank 0: fo_ckpt_writer_begin     the folder under another name, texts, headers
+ *   all:    fo_ckpt_writer_rows      their rows, flushed
+ *   rank 0: fo_ckpt_writer_end       the manifest, the folder's name
+ *
+ * and none begins its part before the one above it is over on every rank. Content and meta outlive the writer. */
+struct fo_ckpt_writer;
+void fo_ckpt_writer_new(struct fo_ckpt_writer **out, const char *dir, const struct fo_ckpt_content *c,
+			const struct fo_ckpt_meta *meta);
+FO_CHECKED fo_status fo_ckpt_writer_begin(struct fo_ckpt_writer *w);
+FO_CHECKED fo_status fo_ckpt_writer_rows(struct fo_ckpt_writer *w);
+/* Checksums, one per file, of what this rank wrote. Before fo_ckpt_writer_end rank 0 puts there their sums over all
+ * ranks, modulo 2^64. */
+uint64_t *fo_ckpt_writer_sums(struct fo_ckpt_writer *w, size_t *n);
+/* st: what became of the parts before it. Not FO_OK: the folder is removed, and the error gets the step. */
+FO_CHECKED fo_status fo_ckpt_writer_end(struct fo_ckpt_writer *w, fo_status st, int keep);
+void fo_ckpt_writer_free(struct fo_ckpt_writer *w);
+
 /* The newest checkpoint folder in dir (arena-owned), NULL when there is none. clean: removes left-over temporary
  * folders, which only the process that trains there may do. */
 FO_CHECKED fo_status fo_ckpt_newest(struct fo_arena *a, const char *dir, bool clean, char **path);

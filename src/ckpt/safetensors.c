@@ -70,8 +70,8 @@ static fo_status do_part(const struct fo_st_tensor *t, int64_t row, int64_t col,
 /* Calls fn for the whole tensor in rising order: once where it is in this process's memory, else piece by piece. */
 static fo_status by_parts(const struct fo_st_tensor *t, bool writes, part_fn *fn, void *ctx)
 {
-	if (!t->memory)
-		return fn(ctx, t, 0, 0);
+	if (!t->memory || !t->rows)
+		return t->rows ? fn(ctx, t, 0, 0) : FO_OK;
 	int64_t room = t->memory->piece_bytes / (int64_t)fo_dtype_bytes(t->dtype),
 		rows = room < t->cols ? 1 : 1 + (room - t->cols) / t->ld;
 	for (int64_t r = 0; r < t->rows; r += rows)
@@ -82,20 +82,13 @@ static fo_status by_parts(const struct fo_st_tensor *t, bool writes, part_fn *fn
 
 /* ---- writing ---- */
 
-struct sink {
-	int fd;
-	const char *path;
-	XXH3_state_t *hash;
-};
+/* Bytes between two looks at the same memory: what is hashed is written while a processor's cache still has it. */
+#define PUT_BYTES ((int64_t)1 << 20)
 
-static fo_status put(struct sink *s, const void *bytes, size_t n)
-{
-	XXH3_64bits_update(s->hash, bytes, n);
-	int error = fo_write_all(s->fd, bytes, n, NULL);
-	return error ? fo_fs_refuse("write", s->path, error) : FO_OK;
-}
+static size_t row_bytes(const struct fo_st_tensor *t) { return (size_t)t->cols * fo_dtype_bytes(t->dtype); }
+int64_t fo_st_bytes(const struct fo_st_tensor *t) { return fo_st_whole(t) * (int64_t)row_bytes(t); }
 
-static void header(struct fo_str *out, const struct fo_st_tensor *t, size_t n, const char *metadata_json)
+void fo_st_header(struct fo_str *out, const struct fo_st_tensor *t, size_t n, const char *metadata_json)
 {
 	struct fo_json j;
 	size_t at = 0;
@@ -104,17 +97,16 @@ static void header(struct fo_str *out, const struct fo_st_tensor *t, size_t n, c
 	if (metadata_json)
 		fo_json_raw(&j, "__metadata__", metadata_json);
 	for (size_t i = 0; i < n; i++) {
-		size_t bytes = (size_t)(t[i].rows * t[i].cols) * fo_dtype_bytes(t[i].dtype);
 		fo_json_object(&j, t[i].name);
 		fo_json_text(&j, "dtype", type_name[t[i].dtype]);
 		fo_json_array(&j, "shape");
 		if (!t[i].vector)
-			fo_json_int(&j, NULL, t[i].rows);
+			fo_json_int(&j, NULL, fo_st_whole(&t[i]));
 		fo_json_int(&j, NULL, t[i].cols);
 		fo_json_close(&j);
 		fo_json_array(&j, "data_offsets");
 		fo_json_int(&j, NULL, (int64_t)at);
-		fo_json_int(&j, NULL, (int64_t)(at += bytes));
+		fo_json_int(&j, NULL, (int64_t)(at += (size_t)fo_st_bytes(&t[i])));
 		fo_json_close(&j);
 		fo_json_close(&j);
 	}
@@ -123,44 +115,117 @@ static void header(struct fo_str *out, const struct fo_st_tensor *t, size_t n, c
 		fo_str_puts(out, " ");
 }
 
-static fo_status put_part(void *ctx, const struct fo_st_tensor *t, int64_t row, int64_t col)
+uint64_t fo_st_header_sum(const struct fo_str *head)
 {
-	size_t es = fo_dtype_bytes(t->dtype);
-	(void)row, (void)col;
-	if (t->ld == t->cols)
-		return put(ctx, t->data, (size_t)(t->rows * t->cols) * es);
-	for (int64_t r = 0; r < t->rows; r++)
-		FO_TRY(put(ctx, (const char *)t->data + (size_t)(r * t->ld) * es, (size_t)t->cols * es));
+	const uint64_t len = head->len;
+	XXH3_state_t *s = XXH3_createState();
+	XXH3_64bits_reset(s);
+	XXH3_64bits_update(s, &len, sizeof len);
+	XXH3_64bits_update(s, head->data, head->len);
+	const uint64_t sum = XXH3_64bits_digest(s);
+	XXH3_freeState(s);
+	return sum;
+}
+
+fo_status fo_st_put_header(int fd, const char *path, const struct fo_str *head)
+{
+	const uint64_t len = head->len; /* little-endian, as every machine we build for is */
+	int error = fo_write_all(fd, &len, sizeof len, NULL);
+	if (!error)
+		error = fo_write_all(fd, head->data, head->len, NULL);
+	return error ? fo_fs_refuse("write", path, error) : FO_OK;
+}
+
+struct sink {
+	int fd;
+	const char *path;
+	int64_t at;   /* where the first of the rows that are put lies in the file */
+	int64_t cols; /* of whole rows */
+	uint64_t sum;
+	XXH3_state_t *part; /* of a row that comes in several parts */
+};
+
+static fo_status put(struct sink *s, const void *bytes, size_t n)
+{
+	int error = fo_write_all(s->fd, bytes, n, NULL);
+	return error ? fo_fs_refuse("write", s->path, error) : FO_OK;
+}
+
+static fo_status put_rows(struct sink *s, const struct fo_st_tensor *t, int64_t row)
+{
+	const size_t bytes = row_bytes(t);
+	const int64_t many = fo_max(1, PUT_BYTES / (int64_t)(bytes + 1));
+	for (int64_t r = 0; r < t->rows; r += many) {
+		int64_t end = fo_min(r + many, t->rows);
+		for (int64_t i = r; i < end; i++)
+			s->sum += XXH3_64bits_withSeed(element(t->data, t, i, 0), bytes,
+						       (uint64_t)(s->at + (row + i) * (int64_t)bytes));
+		if (t->ld == t->cols)
+			FO_TRY(put(s, element(t->data, t, r, 0), (size_t)(end - r) * bytes));
+		for (int64_t i = r; t->ld != t->cols && i < end; i++)
+			FO_TRY(put(s, element(t->data, t, i, 0), bytes));
+	}
 	return FO_OK;
 }
 
-static fo_status write_all(struct sink *s, const struct fo_st_tensor *t, size_t n, const struct fo_str *head)
+static fo_status put_part(void *ctx, const struct fo_st_tensor *t, int64_t row, int64_t col)
 {
-	uint64_t len = head->len; /* little-endian, as every machine we build for is */
-	FO_TRY(put(s, &len, 8));
-	FO_TRY(put(s, head->data, head->len));
-	for (size_t i = 0; i < n; i++)
-		FO_TRY(by_parts(&t[i], false, put_part, s));
-	if (fo_fsync(s->fd))
-		return fo_fs_refuse("write", s->path, errno);
-	return FO_OK;
+	struct sink *s = ctx;
+	const size_t bytes = row_bytes(t);
+	if (t->cols == s->cols)
+		return put_rows(s, t, row);
+	if (!col)
+		XXH3_64bits_reset_withSeed(s->part,
+					   (uint64_t)(s->at + row * s->cols * (int64_t)fo_dtype_bytes(t->dtype)));
+	XXH3_64bits_update(s->part, t->data, bytes);
+	if (col + t->cols == s->cols)
+		s->sum += XXH3_64bits_digest(s->part);
+	return put(s, t->data, bytes);
+}
+
+fo_status fo_st_put(int fd, const char *path, const struct fo_st_tensor *t, int64_t from, int64_t rows, int64_t at,
+		    uint64_t *sum)
+{
+	struct fo_st_tensor some = *t;
+	struct sink s = { .fd = fd, .path = path, .cols = t->cols };
+	if (!rows)
+		return FO_OK;
+	s.at = at + (t->row + from) * (int64_t)row_bytes(t);
+	some.rows = rows;
+	some.data = element(t->data, t, from, 0);
+	if (lseek(fd, s.at, SEEK_SET) != s.at)
+		return fo_fs_refuse("write", path, errno);
+	s.part = XXH3_createState();
+	fo_status st = by_parts(&some, false, put_part, &s);
+	XXH3_freeState(s.part);
+	*sum += s.sum;
+	return st;
+}
+
+static fo_status write_all(int fd, const char *path, const struct fo_st_tensor *t, size_t n, const struct fo_str *head,
+			   uint64_t *sum)
+{
+	int64_t at = fo_st_header_bytes(head);
+	FO_TRY(fo_st_put_header(fd, path, head));
+	*sum = fo_st_header_sum(head);
+	for (size_t i = 0; i < n; i++) {
+		FO_TRY(fo_st_put(fd, path, &t[i], 0, t[i].rows, at, sum));
+		at += fo_st_bytes(&t[i]);
+	}
+	return fo_fsync(fd) ? fo_fs_refuse("write", path, errno) : FO_OK;
 }
 
 fo_status fo_st_write(const char *path, const struct fo_st_tensor *t, size_t n, const char *metadata_json,
 		      uint64_t *checksum)
 {
-	struct sink s = { .fd = fo_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644), .path = path };
-	if (s.fd < 0)
+	int fd = fo_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	if (fd < 0)
 		return fo_fs_refuse("create", path, errno);
 	struct fo_str head = { 0 };
-	header(&head, t, n, metadata_json);
-	s.hash = XXH3_createState();
-	XXH3_64bits_reset(s.hash);
-	fo_status st = write_all(&s, t, n, &head);
-	*checksum = XXH3_64bits_digest(s.hash);
-	XXH3_freeState(s.hash);
+	fo_st_header(&head, t, n, metadata_json);
+	fo_status st = write_all(fd, path, t, n, &head, checksum);
 	fo_str_fini(&head);
-	if (fo_close(s.fd) && st == FO_OK)
+	if (fo_close(fd) && st == FO_OK)
 		st = fo_fs_refuse("write", path, errno);
 	return st;
 }
@@ -294,6 +359,36 @@ void fo_st_close(struct fo_st_file *f)
 	*f = (struct fo_st_file){ 0 };
 }
 
+struct summing {
+	const struct fo_st_file *f;
+	uint64_t sum;
+};
+
+static fo_status sum_mapped(void *ctx)
+{
+	struct summing *s = ctx;
+	const struct fo_st_file *f = s->f;
+	const size_t head = (size_t)(f->data - f->map.data);
+	s->sum = XXH3_64bits(f->map.data, head);
+	for (size_t i = 0; i < f->n; i++) {
+		const struct fo_st_entry *e = &f->entry[i];
+		size_t row = e->end - e->begin;
+		if (e->ndim > 1 && row)
+			row /= (size_t)e->shape[0];
+		for (size_t at = e->begin; at < e->end; at += row)
+			s->sum += XXH3_64bits_withSeed(f->data + at, row, head + at);
+	}
+	return FO_OK;
+}
+
+fo_status fo_st_sum(const struct fo_st_file *f, uint64_t *sum)
+{
+	struct summing s = { .f = f };
+	fo_status st = fo_map_guard(sum_mapped, &s);
+	*sum = s.sum;
+	return st;
+}
+
 const struct fo_st_entry *fo_st_find(const struct fo_st_file *f, const char *name)
 {
 	for (size_t i = 0; i < f->n; i++)
@@ -356,7 +451,7 @@ static void store_element(unsigned char *p, int dtype, double d)
 bool fo_st_fits(const struct fo_st_entry *e, const struct fo_st_tensor *t)
 {
 	return t->vector ? e->ndim == 1 && e->shape[0] == t->cols
-			 : e->ndim == 2 && e->shape[0] == t->rows && e->shape[1] == t->cols;
+			 : e->ndim == 2 && e->shape[0] == fo_st_whole(t) && e->shape[1] == t->cols;
 }
 
 /* enum fo_dtype, or F16; -1: a type that no tensor of ours takes. */
@@ -429,12 +524,13 @@ fo_status fo_st_copy_entry(const struct fo_st_file *f, const char *path, const s
 {
 	if (!fo_st_fits(e, t))
 		return fo_fail(FO_EFORMAT, "'%s': tensor '%s' has another shape than the model's %lld x %lld", path,
-			       t->name, (long long)t->rows, (long long)t->cols);
+			       t->name, (long long)fo_st_whole(t), (long long)t->cols);
 	int from = element_type(e);
 	if (from < 0 || (from != t->dtype && (is_integer(from) || is_integer(t->dtype))))
 		return fo_fail(FO_EFORMAT, "'%s': tensor '%s' is %s, expected F32, BF16, F16 or F64", path, t->name,
 			       e->dtype);
-	return by_parts(t, true, copy_part, &(struct copying){ NULL, f->data + e->begin, t->cols, from });
+	const size_t skipped = (size_t)(t->row * t->cols) * from_bytes(from);
+	return by_parts(t, true, copy_part, &(struct copying){ NULL, f->data + e->begin + skipped, t->cols, from });
 }
 
 fo_status fo_st_copy(const struct fo_st_file *f, const char *path, const struct fo_st_tensor *t)

@@ -137,7 +137,7 @@ static const char *work_text(struct fo_doc *d, const struct fo_limits_row *r)
 static bool same_kind(const struct fo_limits_row *a, const struct fo_limits_row *b)
 {
 	return !strcmp(a->kind, b->kind) && !strcmp(a->variant, b->variant) && !strcmp(a->dtype, b->dtype) &&
-	       a->threads == b->threads;
+	       a->threads == b->threads && (!fo_link_is_row(a) || !strcmp(a->set, b->set));
 }
 
 /* One line for the rows [i, end) of a kind, in percent of their ceilings: median over shapes. */
@@ -222,9 +222,10 @@ static void say_links(const struct fo_limits *m, struct fo_doc *d)
 			   fo_doc_printf(d, "%.10s, %s", r->date, r->set));
 	}
 	if (!any)
-		fo_doc_line(d, "collectives",
-			    "not measured: 'flatout calibrate --ranks=N' measures calls between N "
-			    "ranks of one process");
+		fo_doc_line(
+			d, "collectives",
+			"not measured: 'flatout calibrate --ranks=N' measures calls between N ranks of one process, "
+			"'mpirun -n N flatout calibrate' between processes");
 }
 
 static void say_overhead(const struct fo_limits *m, struct fo_doc *d)
@@ -333,6 +334,16 @@ static fo_status fo_cli_calibrate(const char *path, const struct fo_cli_calibrat
 	return fo_hint(fo_fail(FO_EUNSUPPORTED, "this build has no kernels to measure"),
 		       "'flatout calibrate --show FILE' shows a profile; build with -DFLATOUT_ENGINE=ON to measure");
 }
+static fo_status fo_cli_calibrate_processes(const char *path, const struct fo_cli_calibration *c)
+{
+	return fo_cli_calibrate(path, c);
+}
+static fo_status fo_cli_launched(bool *many, int *rank)
+{
+	*many = false;
+	*rank = 0;
+	return FO_OK;
+}
 #endif
 
 static fo_status measure_run(const struct calibrate *in, const char *path, struct fo_cli_calibration c)
@@ -391,6 +402,45 @@ static bool names_run(const struct fo_opt_set *s, bool file)
 	return file;
 }
 
+/* Measures what was asked for and writes it to path. *shows: what is there now is to be shown. */
+static fo_status measure_asked(const struct fo_cli_call *call, const char *path, bool *shows)
+{
+	const struct calibrate *in = call->in;
+	const bool run = names_run(call->options, call->argc > 1), folder = *in->of;
+	struct fo_cli_calibration c = {
+		.threads = (int)in->run.threads, .ranks = (int)in->run.ranks, .quick = in->quick, .live = !in->json
+	};
+	bool many = false;
+	int rank = 0;
+	*shows = true;
+	c.seconds = in->seconds;
+	FO_TRY(fo_cli_launched(&many, &rank));
+	if (many && (run || folder || c.ranks > 1))
+		return fo_cli_contradict(
+			"mpirun started several processes, whose calls '%s' measures: without mpirun it "
+			"measures a run or ranks that are threads",
+			"flatout calibrate");
+	if (many) {
+		*shows = !rank && has_matmuls(path);
+		FO_TRY(fo_cli_calibrate_processes(path, &c));
+		if (!rank && !*shows)
+			fprintf(stderr,
+				"written to %s, which has nothing but these calls: 'flatout calibrate' measures "
+				"the rest\n",
+				path);
+		return FO_OK;
+	}
+	c.links_alone = c.ranks > 1 && !run && !folder && has_matmuls(path);
+	if (!(in->seconds > 0) && !run && !folder && !c.links_alone)
+		c.seconds = in->quick ? 10 : 120;
+	if (run && folder)
+		return fo_cli_contradict("--for=%s says which run: a run file or options of one would say it twice",
+					 in->of);
+	if (folder)
+		return measure_folder(in, path, c);
+	return run ? measure_run(in, path, c) : fo_cli_calibrate(path, &c);
+}
+
 static fo_status run(const struct fo_cli_call *call)
 {
 	const struct calibrate *in = call->in;
@@ -406,25 +456,11 @@ static fo_status run(const struct fo_cli_call *call)
 			fo_hint(st, "'flatout calibrate' measures this machine and writes that file");
 	} else {
 		const char *path = in->out ? in->out : kept;
-		bool run = names_run(call->options, file != NULL), folder = *in->of;
-		struct fo_cli_calibration c = { .threads = (int)in->run.threads,
-						.ranks = (int)in->run.ranks,
-						.quick = in->quick,
-						.live = !in->json };
-		c.seconds = in->seconds;
-		c.links_alone = c.ranks > 1 && !run && !folder && has_matmuls(path);
-		if (!(in->seconds > 0) && !run && !folder && !c.links_alone)
-			c.seconds = in->quick ? 10 : 120;
-		if (run && folder)
-			st = fo_cli_contradict(
-				"--for=%s says which run: a run file or options of one would say it twice", in->of);
-		else if (folder)
-			st = measure_folder(in, path, c);
-		else
-			st = run ? measure_run(in, path, c) : fo_cli_calibrate(path, &c);
-		if (st == FO_OK)
+		bool shows;
+		st = measure_asked(call, path, &shows);
+		if (st == FO_OK && shows)
 			st = show_file(in, path);
-		if (st == FO_OK && !in->json)
+		if (st == FO_OK && shows && !in->json)
 			printf("\nwritten to %s\n", path);
 	}
 	fo_arena_fini(&a);

@@ -44,6 +44,9 @@ struct fo_command {
 	int most; /* or FO_CLI_ANY */
 	/* Sets further options before all are checked; NULL: of a command that takes a run, argv[1] is its run file. */
 	fo_status (*prepare)(struct fo_opt_set *s, int argc, char **argv);
+	/* Called before its options are read. True: this process is a rank of a job, but not the first, and has done what
+	 * that one wanted; *st is its end. *silent: the first rank says why. NULL: there are no such jobs. */
+	bool (*serve)(fo_status *st, bool *silent);
 	fo_status (*run)(int argc, char **argv); /* instead of act; argv[0] is the command's name */
 	enum fo_output writes; /* of a command that takes a run: what its run.dir becomes; FO_OUTPUT_NONE: the run's
 				* outputs are not written */
@@ -55,10 +58,10 @@ extern const struct fo_command *const fo_commands[]; /* NULL-terminated */
 
 extern const struct fo_command fo_cmd_flops, fo_cmd_mfu, fo_cmd_devices, fo_cmd_ops, fo_cmd_program, fo_cmd_passes,
 	fo_cmd_predict, fo_cmd_init, fo_cmd_config, fo_cmd_calibrate, fo_cmd_machine, fo_cmd_export, fo_cmd_compare,
-	fo_cmd_report, fo_cmd_ladder, fo_cmd_diagnose, fo_cmd_price, fo_cmd_health, fo_cmd_audit;
+	fo_cmd_report, fo_cmd_ladder, fo_cmd_diagnose, fo_cmd_price, fo_cmd_health, fo_cmd_audit, fo_cmd_status;
 #ifndef FO_NO_ENGINE
 extern const struct fo_command fo_cmd_verify, fo_cmd_train, fo_cmd_demo, fo_cmd_data, fo_cmd_data_prepare,
-	fo_cmd_data_train_tokenizer, fo_cmd_data_inspect, fo_cmd_generate, fo_cmd_eval;
+	fo_cmd_data_train_tokenizer, fo_cmd_data_inspect, fo_cmd_generate, fo_cmd_eval, fo_cmd_launch;
 /* Sets the spin of OpenMP's threads unless the user chose one. The process starts itself again for that, so main calls
  * it before anything else is done. */
 void fo_cli_tune_threads(char **argv, const char *turns);
@@ -80,6 +83,10 @@ struct fo_cli_calibration {
 FO_CHECKED fo_status fo_cli_devices_local(const struct fo_cli_call *call, const struct fo_catalogue *c);
 /* Measures this machine and writes the profile (engine/calibrate.c); progress on standard error. */
 FO_CHECKED fo_status fo_cli_calibrate(const char *path, const struct fo_cli_calibration *c);
+/* Is this process one of several that mpirun started? *rank: which. */
+FO_CHECKED fo_status fo_cli_launched(bool *many, int *rank);
+/* Calls between the processes that mpirun started: each of them calls it, rank 0 writes. */
+FO_CHECKED fo_status fo_cli_calibrate_processes(const char *path, const struct fo_cli_calibration *c);
 #endif
 
 /* The command whose --help lists the options of a run; other commands that take a run refer to it. */

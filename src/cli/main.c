@@ -17,18 +17,24 @@
 #include <unistd.h>
 
 const struct fo_command *const fo_commands[] = {
-	&fo_cmd_flops,        &fo_cmd_mfu,          &fo_cmd_devices,
-	&fo_cmd_machine,      &fo_cmd_calibrate,
+	&fo_cmd_flops,        &fo_cmd_mfu,
+	&fo_cmd_devices,      &fo_cmd_machine,
+	&fo_cmd_calibrate,
 #ifndef FO_NO_ENGINE
-	&fo_cmd_verify,       &fo_cmd_train,        &fo_cmd_demo,
-	&fo_cmd_data,         &fo_cmd_data_prepare, &fo_cmd_data_train_tokenizer,
-	&fo_cmd_data_inspect, &fo_cmd_generate,     &fo_cmd_eval,
+	&fo_cmd_verify,       &fo_cmd_train,
+	&fo_cmd_demo,         &fo_cmd_data,
+	&fo_cmd_data_prepare, &fo_cmd_data_train_tokenizer,
+	&fo_cmd_data_inspect, &fo_cmd_generate,
+	&fo_cmd_eval,         &fo_cmd_launch,
 #endif
-	&fo_cmd_init,         &fo_cmd_config,       &fo_cmd_ops,
-	&fo_cmd_program,      &fo_cmd_passes,       &fo_cmd_predict,
-	&fo_cmd_report,       &fo_cmd_compare,      &fo_cmd_ladder,
-	&fo_cmd_health,       &fo_cmd_diagnose,     &fo_cmd_audit,
-	&fo_cmd_export,       &fo_cmd_price,        NULL,
+	&fo_cmd_init,         &fo_cmd_config,
+	&fo_cmd_ops,          &fo_cmd_program,
+	&fo_cmd_passes,       &fo_cmd_predict,
+	&fo_cmd_status,       &fo_cmd_report,
+	&fo_cmd_compare,      &fo_cmd_ladder,
+	&fo_cmd_health,       &fo_cmd_diagnose,
+	&fo_cmd_audit,        &fo_cmd_export,
+	&fo_cmd_price,        NULL,
 };
 
 /* A descriptor 0, 1 or 2 that is closed would be given to the next file opened, and our messages would go into that
@@ -226,9 +232,14 @@ static bool wants_json(const struct fo_opt_set *s)
 
 /* A command that printed its result as JSON prints no second object: the error is on standard error. */
 static bool json_printed;
+/* A rank of a job whose first rank says why it ended. */
+static bool silent;
 
 static fo_status run_command(const struct fo_command *c, int argc, char **argv)
 {
+	fo_status served;
+	if (c->serve && c->serve(&served, &silent))
+		return served;
 	if (c->run)
 		return c->run(argc, argv);
 	struct fo_opt_set s;
@@ -316,7 +327,7 @@ static void *run_program(void *arguments)
 		fo_err_raise(&why);
 	else
 		st = written;
-	if (st != FO_OK && (st != FO_ENUMERIC || *fo_err_text())) /* a finding is no error (fo_cli_found) */
+	if (st != FO_OK && !silent && (st != FO_ENUMERIC || *fo_err_text())) /* a finding is no error (fo_cli_found) */
 		report(st, json && !json_printed);
 	a->code = close_output(fo_status_exit_code(st));
 	return NULL;

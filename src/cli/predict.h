@@ -11,6 +11,7 @@ struct predict {
 	struct fo_run run;
 	const char *profile, *compare, *timeline, *device;
 	double documents;
+	int over; /* 0 threads, 1 MPI */
 	bool all, budget, force;
 	const char *json;
 };

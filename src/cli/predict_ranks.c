@@ -27,10 +27,15 @@ static const char *interval(struct fo_doc *d, struct fo_interval x)
 
 static const char *link_text(struct fo_doc *d, const struct fo_predict_ranks *x)
 {
-	const char *text = "", *origin = fo_doc_printf(d, "'flatout calibrate --ranks=%d' measures them", x->job.ranks);
+	const bool mpi = !strcmp(x->links.over, FO_LINK_MPI);
+	const char *text = "", *origin;
+	if (mpi)
+		origin = fo_doc_printf(d, "'mpirun -n %d flatout calibrate' measures them", x->job.ranks);
+	else
+		origin = fo_doc_printf(d, "'flatout calibrate --ranks=%d' measures them", x->job.ranks);
 	for (size_t i = 0; i < x->links.limits->rows; i++) {
 		const struct fo_limits_row *row = &x->links.limits->row[i];
-		if (fo_link_is_row(row) && row->dim[0] == x->job.ranks)
+		if (fo_link_is_row(row) && row->dim[0] == x->job.ranks && !strcmp(row->set, x->links.over))
 			origin = fo_doc_printf(d, "measured %.10s in groups of %d ranks", row->date, x->job.ranks);
 	}
 	if (x->links.byte_s > 0)
@@ -38,7 +43,8 @@ static const char *link_text(struct fo_doc *d, const struct fo_predict_ranks *x)
 	if (x->links.latency_s > 0)
 		text = fo_doc_join(d, *text ? text : "emulated",
 				   fo_doc_printf(d, "%g us a call", x->links.latency_s * 1e6));
-	return fo_doc_join(d, text, fo_doc_printf(d, "threads of one process: %s", origin));
+	return fo_doc_join(d, text,
+			   fo_doc_printf(d, "%s: %s", mpi ? "processes over MPI" : "threads of one process", origin));
 }
 
 static void say_sure(const struct fo_predict_ranks *x, struct fo_doc *d)
@@ -101,7 +107,7 @@ void fo_cli_predict_ranks_json(const struct fo_predict_ranks *x, struct fo_json 
 	put_interval(j, "exposed_seconds", s->exposed_s);
 	put_interval(j, "late_seconds", s->late_s);
 	put_interval(j, "hidden_seconds", s->hidden_s);
-	fo_json_put(j, FO_REAL("received_bytes", fo_sim_ranks_wire(s, 0)),
+	fo_json_put(j, FO_TEXT("over", x->links.over), FO_REAL("received_bytes", fo_sim_ranks_wire(s, 0)),
 		    FO_REAL("link_bytes_per_second", x->links.byte_s > 0 ? x->links.byte_s : NAN),
 		    FO_REAL("link_latency_seconds", x->links.latency_s), FO_BOOL("crowd_known", s->crowd.known),
 		    FO_REAL("crowd_tensor", s->crowd.tensor), FO_REAL("crowd_memory", s->crowd.memory));

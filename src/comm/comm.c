@@ -2,14 +2,18 @@
 #include "comm/comm.h"
 
 #include "base/clock.h"
+#include "base/count.h"
 #include "base/fs.h"
+#include "base/mem.h"
 #include "base/str.h"
 #include "program/program.h"
 
 #include <math.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- where a rank belongs ---- */
@@ -232,10 +236,66 @@ static bool moves(const struct fo_comm *c, const struct fo_comm_call *k)
 	return any;
 }
 
+/* Between two looks at what is on its way: a part of the time that it has taken so far, so that a look which comes late
+ * costs little beside the wait, and waiting for another rank costs no processor. Timers add 50 us of slack. */
+enum { NAP_NS = 20000, NAP_MOST_NS = 500000, NAP_PART = 16 };
+int64_t fo_comm_nap_ns(int64_t since_ns, int64_t until_ns)
+{
+	const int64_t now = fo_now_ns(), nap = fo_clamp((now - since_ns) / NAP_PART, NAP_NS, NAP_MOST_NS);
+	return until_ns ? fo_max(1, fo_min(nap, until_ns - now)) : nap;
+}
+
+/* A rank that waits leaves its processor to others: ranks may be more than processors. At first it only lets them go
+ * before it, for a short call is over within microseconds. */
+enum { YIELD_NS = 200000 };
+static void rest(int64_t since_ns)
+{
+	if (fo_now_ns() - since_ns < YIELD_NS)
+		sched_yield();
+	else
+		nanosleep(&(struct timespec){ .tv_nsec = (long)fo_comm_nap_ns(since_ns, 0) }, NULL);
+}
+
+/* Waits for the calls that are open: all are driven at once, for ranks may end them in unlike order. */
+static fo_status wait_for_all(struct fo_comm *c)
+{
+	const size_t n = c->opens;
+	int64_t since = fo_now_ns();
+	c->opens = 0;
+	for (size_t left = n; left;) {
+		left = 0;
+		for (size_t i = 0; i < n; i++) {
+			const int phase = c->open[i].phase;
+			bool done;
+			FO_TRY(fo_comm_test(c, &c->open[i], &done));
+			left += !done;
+			if (done || c->open[i].phase != phase)
+				since = fo_now_ns();
+		}
+		if (left)
+			rest(since);
+	}
+	return FO_OK;
+}
+
+static fo_status start_and_wait(struct fo_comm *c, const struct fo_comm_call *k)
+{
+	fo_array_room(&c->open, &c->cap, c->opens, sizeof *c->open);
+	FO_TRY(fo_comm_start(c, k, &c->open[c->opens]));
+	c->opens++;
+	return c->groups ? FO_OK : wait_for_all(c);
+}
+
 fo_status fo_comm_call(struct fo_comm *c, const struct fo_comm_call *k)
 {
+	if (!c->transport->call)
+		return start_and_wait(c, k);
 	FO_TRY(check_call(c, k));
-	return moves(c, k) ? c->transport->call(c, k) : FO_OK;
+	if (!moves(c, k))
+		return FO_OK;
+	FO_TRY(c->transport->call(c, k));
+	c->received[k->kind] += fo_comm_wire_bytes(k, c->rank, c->ranks);
+	return FO_OK;
 }
 
 fo_status fo_comm_start(struct fo_comm *c, const struct fo_comm_call *k, struct fo_comm_request *r)
@@ -276,13 +336,20 @@ int64_t fo_comm_part(const struct fo_comm_call *k, int rank, int ranks, int64_t 
 	return k->part ? k->part[rank] : k->n;
 }
 
+int64_t fo_comm_received_by(const struct fo_comm *c, enum fo_comm_kind k) { return c->received[k]; }
+int64_t fo_comm_received(const struct fo_comm *c)
+{
+	int64_t sum = 0;
+	for (int k = 0; k < FO_COMM_KINDS; k++)
+		sum += c->received[k];
+	return sum;
+}
+
 int64_t fo_comm_wire_bytes(const struct fo_comm_call *k, int rank, int ranks)
 {
-	int64_t size = (int64_t)fo_dtype_bytes(k->narrow ? FO_BF16 : k->dtype), begin, own = fo_comm_part(k, rank, ranks, &begin), n = 0;
-	int64_t others = 0;
-	for (int r = 0; r < ranks; r++)
-		if (r != rank)
-			others += fo_comm_part(k, r, ranks, &begin);
+	int64_t size = (int64_t)fo_dtype_bytes(k->narrow ? FO_BF16 : k->dtype), begin,
+		own = fo_comm_part(k, rank, ranks, &begin), n = 0;
+	const int64_t last = fo_comm_part(k, ranks - 1, ranks, &begin), others = begin + last - own;
 	switch (k->kind) {
 	case FO_COMM_ALL_REDUCE: n = own * (ranks - 1) + others; break;
 	case FO_COMM_REDUCE_SCATTER: n = own * (ranks - 1); break;
@@ -298,7 +365,8 @@ int64_t fo_comm_wire_bytes(const struct fo_comm_call *k, int rank, int ranks)
 
 fo_status fo_comm_group_begin(struct fo_comm *c)
 {
-	FO_TRY(c->transport->group(c, false));
+	if (c->transport->group)
+		FO_TRY(c->transport->group(c, false));
 	c->groups++;
 	return FO_OK;
 }
@@ -307,16 +375,23 @@ fo_status fo_comm_group_end(struct fo_comm *c)
 	if (!c->groups)
 		return fo_fail(FO_EARG, "the end of a group of calls that was not begun");
 	c->groups--;
-	return c->transport->group(c, true);
+	if (c->transport->group)
+		return c->transport->group(c, true);
+	return c->groups ? FO_OK : wait_for_all(c);
 }
 fo_status fo_comm_alloc(struct fo_comm *c, size_t bytes, void **out)
 {
-	return c->transport->alloc(c, bytes ? bytes : 1, out);
+	if (c->transport->alloc)
+		return c->transport->alloc(c, bytes ? bytes : 1, out);
+	*out = fo_xmalloc(bytes ? bytes : 1);
+	return FO_OK;
 }
 void fo_comm_release(struct fo_comm *c, void *memory)
 {
-	if (memory)
+	if (memory && c->transport->release)
 		c->transport->release(c, memory);
+	else
+		free(memory);
 }
 fo_status fo_comm_check(struct fo_comm *c) { return c->transport->check(c); }
 void fo_comm_idle(struct fo_comm *c, bool idle)
@@ -328,6 +403,8 @@ void fo_comm_idle(struct fo_comm *c, bool idle)
 void fo_comm_abort(struct fo_comm *c) { c->transport->abort(c); }
 void fo_comm_close(struct fo_comm *c)
 {
-	if (c)
-		c->transport->close(c);
+	if (!c)
+		return;
+	free(c->open);
+	c->transport->close(c);
 }

@@ -78,11 +78,13 @@ struct fo_comm;
 struct fo_comm_request {
 	void *state; /* of the transport; NULL: over */
 	int phase;
+	int64_t until_ns; /* the newest test: it will not be over before (fo_now_ns); 0: the transport does not know */
 };
 /* The interface of a transport; its calls were checked. */
 struct fo_comm_transport {
-	const char *name; /* "NCCL" */
+	const char *name;          /* "NCCL" */
 	bool accumulates, narrows; /* else calls that ask for it are refused */
+	/* NULL, both: calls are started and waited for. */
 	fo_status (*call)(struct fo_comm *c, const struct fo_comm_call *k);
 	fo_status (*group)(struct fo_comm *c, bool end);
 	/* NULL: the transport has streams instead. */
@@ -90,6 +92,7 @@ struct fo_comm_transport {
 	fo_status (*test)(struct fo_comm *c, struct fo_comm_request *r, bool *done);
 	/* NULL: groups cannot be split. */
 	fo_status (*split)(struct fo_comm *c, int colour, struct fo_comm **out);
+	/* NULL, both: memory of the host. */
 	fo_status (*alloc)(struct fo_comm *c, size_t bytes, void **out);
 	void (*release)(struct fo_comm *c, void *memory);
 	fo_status (*check)(struct fo_comm *c);
@@ -101,13 +104,17 @@ struct fo_comm_transport {
 struct fo_comm {
 	const struct fo_comm_transport *transport;
 	int rank, ranks, groups; /* groups: of calls that are open */
+	int64_t received[FO_COMM_KINDS];
+	struct fo_comm_request *open; /* calls between group begin and end, of transports without streams */
+	size_t opens, cap;
 };
 
 static inline int fo_comm_rank(const struct fo_comm *c) { return c->rank; }
 static inline int fo_comm_ranks(const struct fo_comm *c) { return c->ranks; }
 
-/* Puts a call into its stream. Reductions take bf16, fp32 and fp64. How bf16 is summed is the transport's affair: NCCL
- * rounds to bf16 after each addition, so gradients are fp32 and at most travel as bf16 (narrow). Calls that only move data take
+/* Puts a call into its stream. Reductions take bf16, fp32 and fp64. How bf16 is summed is the transport's affair: threads
+ * and MPI add in fp32 and round once, NCCL rounds to bf16 after each addition, so gradients are fp32
+ * there and at most travel as bf16 (narrow). Calls that only move data take
  * any type. Send and receive block the stream until the other rank came; two ranks that send to each other do so in a
  * group. FO_EARG: a call that cannot be; FO_ECOMM: a rank or the transport failed. */
 FO_CHECKED fo_status fo_comm_call(struct fo_comm *c, const struct fo_comm_call *k);
@@ -121,13 +128,22 @@ FO_CHECKED fo_status fo_comm_group_end(struct fo_comm *c);
 FO_CHECKED fo_status fo_comm_start(struct fo_comm *c, const struct fo_comm_call *k, struct fo_comm_request *r);
 FO_CHECKED fo_status fo_comm_test(struct fo_comm *c, struct fo_comm_request *r, bool *done);
 
+/* How long whoever drives calls sleeps between two tests, when nothing has moved since `since_ns`: little at first, then a
+ * part of what it has waited, so that waiting takes next to nothing from those that compute; not beyond until_ns, where
+ * the transport knows that something will be over (0: it does not). */
+int64_t fo_comm_nap_ns(int64_t since_ns, int64_t until_ns);
+
 /* A group of those ranks that name the same colour (0 or more), in the order of their ranks here: an axis of a mesh.
  * Every rank of c calls it. *out is closed before c. FO_EUNSUPPORTED: the transport cannot. */
 FO_CHECKED fo_status fo_comm_split(struct fo_comm *c, int colour, struct fo_comm **out);
 
 /* Bytes that rank `rank` of `ranks` receives for a call, with the algorithm that moves least: what the accounting says
- * and what the transport of one process counts. */
+ * and what transports count. */
 int64_t fo_comm_wire_bytes(const struct fo_comm_call *k, int rank, int ranks);
+/* Bytes that this rank received so far, over c alone, by that formula; the same by calls of one kind. Calls count when
+ * they are over, those of a stream when they are put into it. */
+int64_t fo_comm_received(const struct fo_comm *c);
+int64_t fo_comm_received_by(const struct fo_comm *c, enum fo_comm_kind k);
 /* Elements of rank r's part, and where it begins: those of an all-reduce are n divided as evenly as can be. */
 int64_t fo_comm_part(const struct fo_comm_call *k, int rank, int ranks, int64_t *begin);
 

@@ -11,6 +11,7 @@
  * A rank is done when all ranks are, for until then another may still read from its memory. In place works because a
  * rank writes only its own part while others read theirs. */
 #include "comm/local.h"
+#include "comm/sum.h"
 
 #include "base/clock.h"
 #include "base/count.h"
@@ -69,10 +70,9 @@ struct group {
 struct end {
 	struct fo_comm base;
 	struct group *group;
-	int64_t calls, received[FO_COMM_KINDS];
+	int64_t calls;
 	uint64_t shake;
-	struct fo_comm_request *open; /* calls between group begin and end */
-	size_t opens, cap;
+	const void **from; /* room for a pointer per rank of the group */
 };
 
 static struct end *of(struct fo_comm *c) { return (struct end *)c; }
@@ -327,79 +327,13 @@ static fo_status start(struct fo_comm *c, const struct fo_comm_call *k, struct f
 
 /* ---- moving ---- */
 
-static double larger(double a, double b) { return b > a || isnan(b) ? b : a; }
-
-static float round_bf16(float x) { return fo_bf16_to_f32(fo_bf16_from_f32(x)); }
-
-/* to[i] = to[i] (op) b[i]; sums of bf16 numbers stand in `to` as fp32. A NaN stays one. */
-static void combine(void *to, const void *b, int64_t n, int dtype, bool narrow, enum fo_comm_op op)
-{
-	bool sum = op == FO_COMM_SUM;
-	if (narrow) {
-		float *t = to;
-		const float *x = b;
-		for (int64_t i = 0; i < n; i++)
-			t[i] += round_bf16(x[i]);
-	} else if (dtype == FO_F64) {
-		double *t = to;
-		const double *x = b;
-		for (int64_t i = 0; i < n; i++)
-			t[i] = sum ? t[i] + x[i] : larger(t[i], x[i]);
-	} else if (dtype == FO_F32) {
-		float *t = to;
-		const float *x = b;
-		for (int64_t i = 0; i < n; i++)
-			t[i] = sum ? t[i] + x[i] : (float)larger(t[i], x[i]);
-	} else {
-		float *t = to;
-		const uint16_t *x = b;
-		for (int64_t i = 0; i < n; i++) {
-			float v = fo_bf16_to_f32(x[i]);
-			t[i] = sum ? t[i] + v : (float)larger(t[i], v);
-		}
-	}
-}
-
-enum { PIECE = 2048 }; /* elements: small enough for the stack and the first-level cache */
-
-/* Numbers as they are added up: bf16 as fp32. */
-static void widen(void *to, const void *from, int64_t n, int dtype, bool narrow)
-{
-	if (narrow)
-		for (int64_t i = 0; i < n; i++)
-			((float *)to)[i] = round_bf16(((const float *)from)[i]);
-	else if (dtype != FO_BF16)
-		memcpy(to, from, (size_t)n * fo_dtype_bytes(dtype));
-	else
-		for (int64_t i = 0; i < n; i++)
-			((float *)to)[i] = fo_bf16_to_f32(((const uint16_t *)from)[i]);
-}
-
 /* Adds elements [begin, begin + n) of all ranks' input, in the order of ranks, perhaps to what is there. */
-static void add_part(const struct op *o, const struct fo_comm_call *k, int64_t begin, int64_t n, char *to)
+static void add_part(const struct end *e, const struct op *o, const struct fo_comm_call *k, int64_t begin, int64_t n,
+		     char *to)
 {
-	size_t size = fo_dtype_bytes(k->dtype);
-	double piece[PIECE];
-	for (int64_t at = 0; at < n; at += PIECE) {
-		int64_t few = fo_min(PIECE, n - at);
-		char *out = to + (size_t)at * size;
-		if (k->accumulate)
-			widen(piece, out, few, k->dtype, false);
-		for (int m = 0; m < o->members; m++) {
-			const char *from = (const char *)o->member[m].call.from + (size_t)(begin + at) * size;
-			if (m || k->accumulate)
-				combine(piece, from, few, k->dtype, k->narrow, k->op);
-			else
-				widen(piece, from, few, k->dtype, k->narrow);
-		}
-		if (k->narrow && k->kind == FO_COMM_ALL_REDUCE)
-			widen(out, piece, few, k->dtype, true);
-		else if (k->dtype != FO_BF16)
-			memcpy(out, piece, (size_t)few * size);
-		else
-			for (int64_t i = 0; i < few; i++)
-				((uint16_t *)(void *)out)[i] = fo_bf16_from_f32(((float *)piece)[i]);
-	}
+	for (int m = 0; m < o->members; m++)
+		e->from[m] = (const char *)o->member[m].call.from + (size_t)begin * fo_dtype_bytes(k->dtype);
+	fo_comm_reduce(e->from, o->members, n, k, false, to);
 }
 
 static void copy(char *to, const char *from, int64_t n, size_t size)
@@ -413,9 +347,9 @@ static void add(const struct end *e, const struct op *o, const struct fo_comm_ca
 {
 	int64_t begin, n = fo_comm_part(k, e->base.rank, e->base.ranks, &begin);
 	if (k->kind == FO_COMM_ALL_REDUCE)
-		add_part(o, k, begin, n, (char *)k->to + (size_t)begin * fo_dtype_bytes(k->dtype));
+		add_part(e, o, k, begin, n, (char *)k->to + (size_t)begin * fo_dtype_bytes(k->dtype));
 	else if (k->kind == FO_COMM_REDUCE_SCATTER)
-		add_part(o, k, begin, n, k->to);
+		add_part(e, o, k, begin, n, k->to);
 }
 
 /* The second: what this rank receives from others. */
@@ -511,10 +445,12 @@ static fo_status test(struct fo_comm *c, struct fo_comm_request *r, bool *done)
 	if (r->phase == ADDED && (!meets || atomic_load(&o->added) == o->members)) {
 		if (!null)
 			receive(e, o, k);
-		e->received[k->kind] += fo_comm_wire_bytes(k, c->rank, c->ranks);
+		c->received[k->kind] += fo_comm_wire_bytes(k, c->rank, c->ranks);
 		atomic_fetch_add(&o->copied, 1);
 		r->phase = COPIED;
 	}
+	if (r->phase == COPIED && atomic_load(&o->copied) == o->members)
+		r->until_ns = over;
 	if (r->phase != COPIED || atomic_load(&o->copied) < o->members || fo_now_ns() < over)
 		return FO_OK;
 	leave(e, o);
@@ -523,63 +459,8 @@ static fo_status test(struct fo_comm *c, struct fo_comm_request *r, bool *done)
 	return FO_OK;
 }
 
-/* ---- calls that wait ---- */
+/* ---- ends, groups ---- */
 
-static fo_status wait_for(struct fo_comm *c, struct fo_comm_request *r)
-{
-	struct timespec nap = { .tv_nsec = 20000 };
-	for (bool done = false; r->state;) {
-		FO_TRY(test(c, r, &done));
-		if (!done)
-			nanosleep(&nap, NULL);
-	}
-	return FO_OK;
-}
-
-static fo_status call(struct fo_comm *c, const struct fo_comm_call *k)
-{
-	struct end *e = of(c);
-	struct fo_comm_request r;
-	FO_TRY(start(c, k, &r));
-	if (!c->groups)
-		return wait_for(c, &r);
-	fo_array_room(&e->open, &e->cap, e->opens, sizeof *e->open);
-	e->open[e->opens++] = r;
-	return FO_OK;
-}
-
-static fo_status group_call(struct fo_comm *c, bool end)
-{
-	struct end *e = of(c);
-	if (!end || c->groups)
-		return FO_OK;
-	for (size_t left = 1; left;) {
-		left = 0;
-		for (size_t i = 0; i < e->opens; i++) {
-			bool done;
-			FO_TRY(fo_comm_test(c, &e->open[i], &done));
-			left += !done;
-		}
-		if (left)
-			nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
-	}
-	e->opens = 0;
-	return FO_OK;
-}
-
-/* ---- memory, ends, groups ---- */
-
-static fo_status alloc(struct fo_comm *c, size_t bytes, void **out)
-{
-	(void)c;
-	*out = fo_xmalloc(bytes);
-	return FO_OK;
-}
-static void release(struct fo_comm *c, void *memory)
-{
-	(void)c;
-	free(memory);
-}
 static fo_status check(struct fo_comm *c) { return alive(of(c)); }
 static void abort_group(struct fo_comm *c)
 {
@@ -623,22 +504,16 @@ static void close_end(struct fo_comm *c)
 		free(w->moves);
 		free(w);
 	}
-	free(e->open);
+	free(e->from);
 	free(e);
 }
 
 static fo_status split(struct fo_comm *c, int colour, struct fo_comm **out);
 static const struct fo_comm_transport transport = {
 	.name = "threads",
-	.accumulates = true,
-	.narrows = true,
-	.call = call,
-	.group = group_call,
 	.start = start,
 	.test = test,
 	.split = split,
-	.alloc = alloc,
-	.release = release,
 	.check = check,
 	.idle = idle,
 	.abort = abort_group,
@@ -664,6 +539,7 @@ static struct fo_comm *new_end(struct group *g, int rank)
 	struct end *e = fo_xmalloc(sizeof *e);
 	uint64_t seed = g->world->options.shake;
 	*e = (struct end){ .base = { .transport = &transport, .rank = rank, .ranks = g->ranks }, .group = g };
+	e->from = fo_xmalloc((size_t)g->ranks * sizeof *e->from);
 	if (seed)
 		e->shake = fo_rng_u64(seed, (uint64_t)g->rank_of[rank]);
 	g->ends++;
@@ -734,17 +610,4 @@ fo_status fo_comm_local_open(int ranks, const struct fo_comm_local *options, str
 	for (int r = 0; r < ranks; r++)
 		out[r] = new_end(g, r);
 	return FO_OK;
-}
-
-int64_t fo_comm_local_received_by(const struct fo_comm *c, enum fo_comm_kind k)
-{
-	return ((const struct end *)c)->received[k];
-}
-
-int64_t fo_comm_local_received(const struct fo_comm *c)
-{
-	int64_t sum = 0;
-	for (int k = 0; k < FO_COMM_KINDS; k++)
-		sum += fo_comm_local_received_by(c, (enum fo_comm_kind)k);
-	return sum;
 }

@@ -21,9 +21,5 @@ struct fo_comm_local {
  * what they share goes with the last. options may be NULL. */
 enum { FO_COMM_LOCAL_MOST = 4096 };
 FO_CHECKED fo_status fo_comm_local_open(int ranks, const struct fo_comm_local *options, struct fo_comm **out);
-/* Bytes that this rank received so far, over c alone. */
-int64_t fo_comm_local_received(const struct fo_comm *c);
-/* The same by calls of one kind. */
-int64_t fo_comm_local_received_by(const struct fo_comm *c, enum fo_comm_kind k);
 
 #endif

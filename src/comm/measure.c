@@ -18,111 +18,114 @@ enum { SIZES = sizeof sizes / sizeof *sizes, LEAST = 7, MOST = 400 };
 /* What an operation's wire is as a call; their order is one (exec_comm.c asserts it). */
 static enum fo_comm_kind kind_of(enum fo_wire wire) { return (enum fo_comm_kind)(wire - FO_WIRE_ALL_REDUCE); }
 
-struct group {
-	int ranks;
+/* One rank of a group that is measured; rank 0 keeps the times. */
+struct member {
+	struct fo_comm *comm;
 	enum fo_wire wire;
 	int64_t n; /* of the call: elements of one rank's part */
 	double seconds;
-	struct fo_comm **comm;
-	float **memory; /* per rank: what it sends, then what it receives */
+	float *memory;  /* what it sends, then what it receives */
 	size_t bytes;   /* of each half */
-	int64_t *begin, *end;
-	double *taken; /* seconds per call */
+	double ahead_s; /* of rank 0's clock */
+	double *taken;  /* seconds per call */
 	int calls;
-	bool enough; /* said by rank 0 between two calls */
-};
-struct member {
-	struct group *g;
-	int rank;
 	fo_status st;
 };
 
-/* All ranks come here: nobody goes on before. */
-static fo_status barrier(struct group *g, int rank)
+/* What a rank tells the others behind each call, by its own clock set right; rank 0 also whether that was enough. */
+struct told {
+	double begin, end, enough;
+};
+
+static fo_status tell_all(const struct member *m, const struct told *mine, struct told *all)
 {
-	float x[2] = { 0 };
-	return fo_comm_call(
-		g->comm[rank],
-		&(struct fo_comm_call){ .kind = FO_COMM_ALL_REDUCE, .from = x, .to = x, .n = 2, .dtype = FO_F32 });
+	return fo_comm_call(m->comm, &(struct fo_comm_call){ .kind = FO_COMM_ALL_GATHER,
+							     .from = mine,
+							     .to = all,
+							     .n = sizeof *mine / sizeof(double),
+							     .dtype = FO_F64 });
 }
 
-static struct fo_comm_call call_of(const struct group *g, int rank)
+static struct fo_comm_call call_of(const struct member *m)
 {
-	struct fo_comm_call c = { .kind = kind_of(g->wire), .n = g->n, .dtype = FO_F32 };
-	c.from = g->memory[rank];
-	c.to = (char *)g->memory[rank] + g->bytes;
-	if (g->wire == FO_WIRE_ALL_REDUCE) /* as gradients are added up */
-		c.to = g->memory[rank];
-	if (g->wire == FO_WIRE_RECEIVE) {
-		c.kind = rank ? FO_COMM_RECV : FO_COMM_SEND;
-		c.peer = !rank;
+	struct fo_comm_call c = { .kind = kind_of(m->wire), .n = m->n, .dtype = FO_F32 };
+	c.from = m->memory;
+	c.to = (char *)m->memory + m->bytes;
+	if (m->wire == FO_WIRE_ALL_REDUCE) /* as gradients are added up */
+		c.to = m->memory;
+	if (m->wire == FO_WIRE_RECEIVE) {
+		c.kind = fo_comm_rank(m->comm) ? FO_COMM_RECV : FO_COMM_SEND;
+		c.peer = !fo_comm_rank(m->comm);
 	}
 	return c;
 }
 
-static void count(struct group *g, int64_t begin_ns)
+static double now_s(const struct member *m) { return (double)fo_now_ns() * 1e-9 - m->ahead_s; }
+
+static void count(struct member *m, const struct told *all)
 {
-	int64_t last = g->begin[0];
-	double end = 0;
-	for (int r = 0; r < g->ranks; r++) {
-		last = g->begin[r] > last ? g->begin[r] : last;
-		end += (double)g->end[r] / g->ranks;
+	const int ranks = fo_comm_ranks(m->comm);
+	double last = all[0].begin, end = 0;
+	for (int r = 0; r < ranks; r++) {
+		last = fmax(last, all[r].begin);
+		end += all[r].end / ranks;
 	}
-	g->taken[g->calls++] = fmax(end - (double)last, 1) * 1e-9;
-	double spent = (double)(fo_now_ns() - begin_ns) * 1e-9;
-	g->enough = g->calls == MOST || (g->calls >= LEAST && spent > g->seconds);
+	m->taken[m->calls++] = fmax(end - last, 1e-9);
 }
 
-static fo_status repeat(struct group *g, int rank)
+static fo_status repeat(struct member *m, struct told *all)
 {
-	struct fo_comm_call c = call_of(g, rank);
-	int64_t begin = fo_now_ns();
-	FO_TRY(fo_comm_call(g->comm[rank], &c)); /* touches the memory */
-	for (;;) {
-		FO_TRY(barrier(g, rank));
-		if (g->enough)
-			return FO_OK;
-		FO_TRY(barrier(g, rank));
-		g->begin[rank] = fo_now_ns();
-		FO_TRY(fo_comm_call(g->comm[rank], &c));
-		g->end[rank] = fo_now_ns();
-		FO_TRY(barrier(g, rank));
-		if (!rank)
-			count(g, begin);
-	}
+	const struct fo_comm_call c = call_of(m);
+	const double begin = now_s(m);
+	struct told mine = { 0 };
+	FO_TRY(fo_comm_call(m->comm, &c)); /* touches the memory */
+	do {
+		FO_TRY(tell_all(m, &mine, all)); /* nobody goes on before all are there */
+		mine.begin = now_s(m);
+		FO_TRY(fo_comm_call(m->comm, &c));
+		mine.end = now_s(m);
+		mine.enough = m->calls + 1 == MOST || (m->calls + 1 >= LEAST && mine.end - begin > m->seconds);
+		FO_TRY(tell_all(m, &mine, all));
+		count(m, all);
+	} while (all[0].enough == 0);
+	return FO_OK;
 }
 
-static void *run_rank(void *arg)
+static void *run_member(void *arg)
 {
 	struct member *m = arg;
-	m->st = repeat(m->g, m->rank);
+	struct told *all = fo_xmalloc((size_t)fo_comm_ranks(m->comm) * sizeof *all);
+	m->st = repeat(m, all);
 	if (m->st != FO_OK)
-		fo_comm_abort(m->g->comm[m->rank]);
+		fo_comm_abort(m->comm);
+	free(all);
 	return NULL;
 }
 
-static fo_status run_group(struct group *g)
+/* Ranks of this process: a thread each. */
+static fo_status run_threads(int ranks, struct member *m)
 {
-	struct member *m = fo_xmalloc((size_t)g->ranks * sizeof *m);
-	pthread_t *thread = fo_xmalloc((size_t)g->ranks * sizeof *thread);
-	fo_status st = fo_comm_local_open(g->ranks, NULL, g->comm);
-	int started = 1, opened = st == FO_OK ? g->ranks : 0;
-	for (int r = 0; r < g->ranks; r++)
-		m[r] = (struct member){ .g = g, .rank = r };
-	for (; started < g->ranks && st == FO_OK; started += st == FO_OK)
-		st = fo_thread_start(&thread[started], run_rank, &m[started], "the thread of a rank");
+	const size_t n = (size_t)ranks;
+	pthread_t *thread = fo_xmalloc(n * sizeof *thread);
+	struct fo_comm **comm = fo_xmalloc(n * sizeof *comm);
+	fo_status st = fo_comm_local_open(ranks, NULL, comm);
+	int started = 1, opened = st == FO_OK ? ranks : 0;
+	for (int r = 0; r < opened; r++)
+		m[r].comm = comm[r];
+	for (; started < ranks && st == FO_OK; started += st == FO_OK)
+		st = fo_thread_start(&thread[started], run_member, &m[started], "the thread of a rank");
 	if (st != FO_OK && opened)
-		fo_comm_abort(g->comm[0]);
+		fo_comm_abort(comm[0]);
 	else if (st == FO_OK)
-		run_rank(&m[0]);
+		run_member(&m[0]);
 	for (int r = 1; opened && r < started; r++)
 		pthread_join(thread[r], NULL);
-	for (int r = 0; r < g->ranks && st == FO_OK; r++)
+	for (int r = 0; r < ranks && st == FO_OK; r++)
 		st = m[r].st;
 	for (int r = 0; r < opened; r++)
-		fo_comm_close(g->comm[r]);
+		fo_comm_close(comm[r]);
+	free(comm);
 	free(thread);
-	free(m);
 	return st;
 }
 
@@ -137,76 +140,193 @@ static int64_t part_of(enum fo_wire wire, int ranks, int64_t bytes)
 	return n < 1 ? 1 : (int64_t)n;
 }
 
-static fo_status measure_one(int ranks, enum fo_wire wire, int64_t bytes, double seconds, struct fo_limits_row *row)
+/* What is measured: a kind of call of about so many bytes in groups of so many ranks. */
+struct what {
+	int ranks;
+	enum fo_wire wire;
+	int64_t bytes;
+	double seconds;
+};
+
+static fo_status member_new(struct member *m, const struct what *w)
 {
-	struct group g = { .ranks = ranks, .wire = wire, .n = part_of(wire, ranks, bytes), .seconds = seconds };
-	const size_t n = (size_t)ranks;
-	struct fo_comm_call c = { .kind = kind_of(wire), .n = g.n, .dtype = FO_F32 };
-	g.bytes = (size_t)g.n * sizeof(float) * (wire == FO_WIRE_ALL_REDUCE ? 1 : n);
-	g.comm = fo_xmalloc(n * sizeof *g.comm);
-	g.memory = fo_xmalloc(n * sizeof *g.memory);
-	g.begin = fo_xmalloc(2 * n * sizeof *g.begin);
-	g.end = g.begin + n;
-	g.taken = fo_xmalloc(MOST * sizeof *g.taken);
-	fo_status st = FO_OK;
-	for (size_t r = 0; r < n && st == FO_OK; r++)
-		st = fo_pages_new(2 * g.bytes, (void **)&g.memory[r]);
-	if (st == FO_OK)
-		st = run_group(&g);
-	*row = (struct fo_limits_row){ .variant = FO_LINK_VARIANT, .dtype = "f32", .set = "threads", .cold = NAN };
-	snprintf(row->kind, sizeof row->kind, "%s", fo_link_kind(wire));
+	*m = (struct member){ .wire = w->wire, .n = part_of(w->wire, w->ranks, w->bytes), .seconds = w->seconds };
+	m->bytes = (size_t)m->n * sizeof(float) * (w->wire == FO_WIRE_ALL_REDUCE ? 1 : (size_t)w->ranks);
+	m->taken = fo_xmalloc(MOST * sizeof *m->taken);
+	return fo_pages_new(2 * m->bytes, (void **)&m->memory);
+}
+
+static void member_free(struct member *m)
+{
+	if (m->memory)
+		fo_pages_free(m->memory, 2 * m->bytes);
+	free(m->taken);
+}
+
+/* The profile's row of what rank 0 has measured. */
+static void fill_row(const struct what *w, struct member *m, const char *transport, struct fo_limits_row *row)
+{
+	struct fo_comm_call c = { .kind = kind_of(w->wire), .n = m->n, .dtype = FO_F32 };
+	*row = (struct fo_limits_row){ .variant = FO_LINK_VARIANT, .dtype = "f32", .cold = NAN };
+	snprintf(row->set, sizeof row->set, "%s", transport);
+	snprintf(row->kind, sizeof row->kind, "%s", fo_link_kind(w->wire));
 	fo_clock_utc(row->date);
-	row->threads = ranks;
-	for (int r = 0; r < ranks; r++)
-		row->bytes = fmax(row->bytes, (double)fo_comm_wire_bytes(&c, r, ranks));
-	row->dim[0] = ranks;
+	row->threads = w->ranks;
+	for (int r = 0; r < w->ranks; r++)
+		row->bytes = fmax(row->bytes, (double)fo_comm_wire_bytes(&c, r, w->ranks));
+	row->dim[0] = w->ranks;
 	row->dim[1] = (int64_t)row->bytes;
-	row->time = (struct fo_quiet_stats){ .spans = g.calls, .quiet_best_s = NAN, .quiet_median_s = NAN };
-	if (st == FO_OK) {
-		row->time.best_s = fo_stats_quantile(g.taken, (size_t)g.calls, 0);
-		row->time.median_s = fo_stats_quantile(g.taken, (size_t)g.calls, 0.5);
-	}
-	for (size_t r = 0; r < n; r++)
-		fo_pages_free(g.memory[r], 2 * g.bytes);
-	free(g.taken);
-	free(g.begin);
-	free(g.memory);
-	free(g.comm);
+	row->time = (struct fo_quiet_stats){ .spans = m->calls, .quiet_best_s = NAN, .quiet_median_s = NAN };
+	row->time.best_s = fo_stats_quantile(m->taken, (size_t)m->calls, 0);
+	row->time.median_s = fo_stats_quantile(m->taken, (size_t)m->calls, 0.5);
+}
+
+static fo_status measure_threads(const struct what *w, struct fo_limits_row *row)
+{
+	struct member *m = fo_xmalloc((size_t)w->ranks * sizeof *m);
+	fo_status st = FO_OK;
+	for (int r = 0; r < w->ranks && st == FO_OK; r++)
+		st = member_new(&m[r], w);
+	if (st == FO_OK)
+		st = run_threads(w->ranks, m);
+	if (st == FO_OK)
+		fill_row(w, &m[0], FO_LINK_THREADS, row);
+	for (int r = 0; r < w->ranks; r++)
+		member_free(&m[r]);
+	free(m);
 	return st;
 }
 
-static void drop_group(struct fo_limits *m, int ranks)
+/* One process of a group: every one of the group calls it. */
+static fo_status measure_processes(const struct what *w, struct fo_comm *group, double ahead_s,
+				   struct fo_limits_row *row)
+{
+	struct member m;
+	fo_status st = member_new(&m, w);
+	m.comm = group;
+	m.ahead_s = ahead_s;
+	if (st == FO_OK) {
+		run_member(&m);
+		st = m.st;
+	}
+	if (st == FO_OK)
+		fill_row(w, &m, FO_LINK_MPI, row);
+	member_free(&m);
+	return st;
+}
+
+static void drop_group(struct fo_limits *m, int ranks, const char *transport)
 {
 	size_t kept = 0;
 	for (size_t i = 0; i < m->rows; i++)
-		if (!fo_link_is_row(&m->row[i]) || m->row[i].dim[0] != ranks)
+		if (!fo_link_is_row(&m->row[i]) || m->row[i].dim[0] != ranks || strcmp(m->row[i].set, transport))
 			m->row[kept++] = m->row[i];
 	m->rows = kept;
+}
+
+void fo_comm_measure_replace(struct fo_limits *m, const struct fo_limits *from)
+{
+	for (size_t i = 0; i < from->rows; i++)
+		if (fo_link_is_row(&from->row[i]))
+			drop_group(m, (int)from->row[i].dim[0], from->row[i].set);
+	for (size_t i = 0; i < from->rows; i++)
+		if (fo_link_is_row(&from->row[i]))
+			fo_limits_row_add(m, &from->row[i]);
+}
+
+/* How far this rank's clock is ahead of rank 0's: half way between sending and the answer of the quickest of some. */
+enum { PINGS = 20 };
+static fo_status clock_ahead(struct fo_comm *c, double *ahead_s)
+{
+	double best = INFINITY, x = 0;
+	*ahead_s = 0;
+	for (int r = 1; r < fo_comm_ranks(c); r++)
+		for (int k = 0; k < PINGS; k++) {
+			const bool asks = fo_comm_rank(c) == r;
+			const double begin = (double)fo_now_ns() * 1e-9;
+			struct fo_comm_call to = {
+				.kind = FO_COMM_SEND, .from = &x, .n = 1, .dtype = FO_F64, .peer = asks ? 0 : r
+			};
+			struct fo_comm_call from = {
+				.kind = FO_COMM_RECV, .to = &x, .n = 1, .dtype = FO_F64, .peer = asks ? 0 : r
+			};
+			if (!asks && fo_comm_rank(c))
+				continue;
+			FO_TRY(fo_comm_call(c, asks ? &to : &from));
+			if (!asks)
+				x = (double)fo_now_ns() * 1e-9;
+			FO_TRY(fo_comm_call(c, asks ? &from : &to));
+			const double end = (double)fo_now_ns() * 1e-9;
+			if (!asks || end - begin > best)
+				continue;
+			best = end - begin;
+			*ahead_s = (begin + end) / 2 - x;
+		}
+	return FO_OK;
+}
+
+/* How a group of so many ranks is measured: threads, or this process's place in a world. */
+struct over {
+	struct fo_comm *world; /* NULL: threads of this process */
+	bool one_clock;
+	struct fo_limits *m; /* NULL: this rank keeps no rows */
+	void (*progress)(void *ctx, const char *what, double share);
+	void *ctx;
+	double each_s;
+	int done, all;
+};
+
+static fo_status measure_group(struct over *o, int ranks)
+{
+	struct fo_comm *group = NULL;
+	double ahead_s = 0;
+	fo_status st = FO_OK;
+	if (o->world)
+		FO_TRY(fo_comm_split(o->world, fo_comm_rank(o->world) / ranks, &group));
+	if (group && !o->one_clock)
+		st = clock_ahead(group, &ahead_s);
+	if (o->m)
+		drop_group(o->m, ranks, o->world ? FO_LINK_MPI : FO_LINK_THREADS);
+	for (int wire = FO_WIRE_ALL_REDUCE; wire <= FO_WIRE_ALL_TO_ALL; wire++)
+		for (int k = 0; k < SIZES && wire != FO_WIRE_SEND && st == FO_OK; k++, o->done++) {
+			const struct what w = { ranks, (enum fo_wire)wire, sizes[k], o->each_s };
+			struct fo_limits_row row;
+			if (wire == FO_WIRE_RECEIVE && ranks != 2)
+				continue;
+			if (o->progress)
+				o->progress(o->ctx, fo_link_kind(w.wire), (double)o->done / o->all);
+			st = group ? measure_processes(&w, group, ahead_s, &row) : measure_threads(&w, &row);
+			if (st == FO_OK && o->m)
+				fo_limits_row_add(o->m, &row);
+		}
+	fo_comm_close(group);
+	return st;
+}
+
+static fo_status measure_groups(struct over *o, int ranks, double seconds)
+{
+	const int kinds = FO_WIRE_ALL_TO_ALL - FO_WIRE_ALL_REDUCE; /* a sender's call is the receiver's */
+	int groups = 0;
+	for (int g = 2; g <= ranks; g++)
+		groups += ranks % g == 0;
+	o->all = groups * kinds * SIZES;
+	o->each_s = seconds / o->all;
+	for (int g = 2; g <= ranks; g++)
+		if (ranks % g == 0)
+			FO_TRY(measure_group(o, g));
+	return FO_OK;
 }
 
 fo_status fo_comm_measure(int ranks, double seconds, struct fo_limits *m,
 			  void (*progress)(void *ctx, const char *what, double share), void *ctx)
 {
-	int groups = 0, done = 0;
-	for (int g = 2; g <= ranks; g++)
-		groups += ranks % g == 0;
-	const int kinds = FO_WIRE_ALL_TO_ALL - FO_WIRE_ALL_REDUCE; /* a sender's call is the receiver's */
-	double each = seconds / (groups * kinds * SIZES);
-	for (int g = 2; g <= ranks; g++) {
-		if (ranks % g)
-			continue;
-		drop_group(m, g);
-		for (int w = FO_WIRE_ALL_REDUCE; w <= FO_WIRE_ALL_TO_ALL; w++)
-			for (int k = 0; k < SIZES && w != FO_WIRE_SEND; k++, done++) {
-				struct fo_limits_row row;
-				if (w == FO_WIRE_RECEIVE && g != 2)
-					continue;
-				if (progress)
-					progress(ctx, fo_link_kind((enum fo_wire)w),
-						 (double)done / (groups * kinds * SIZES));
-				FO_TRY(measure_one(g, (enum fo_wire)w, sizes[k], each, &row));
-				fo_limits_row_add(m, &row);
-			}
-	}
-	return FO_OK;
+	struct over o = { .m = m, .progress = progress, .ctx = ctx };
+	return measure_groups(&o, ranks, seconds);
+}
+
+fo_status fo_comm_measure_world(struct fo_comm *world, bool one_clock, double seconds, struct fo_limits *m,
+				void (*progress)(void *ctx, const char *what, double share), void *ctx)
+{
+	struct over o = { .world = world, .one_clock = one_clock, .m = m, .progress = progress, .ctx = ctx };
+	return measure_groups(&o, fo_comm_ranks(world), seconds);
 }

@@ -16,23 +16,31 @@ const char *fo_link_kind(enum fo_wire wire)
 	return NULL;
 }
 
-/* Two points of the line that `bytes` lies on, of rows of a kind (NULL: any) in groups of so many ranks. */
+/* Rows of a kind (NULL: any) over one transport. */
+struct rows {
+	const struct fo_limits *l;
+	const char *kind, *over;
+};
+
+/* Two points of the line that `bytes` lies on, in groups of so many ranks. */
 struct line {
 	const struct fo_limits_row *low, *high; /* the nearest below or at, above or at; NULL: none */
 	const struct fo_limits_row *second;     /* beside the only one of them, on the other side of it */
 };
 
-static bool fits(const struct fo_limits_row *row, const char *kind, int64_t ranks)
+static bool fits(const struct rows *x, const struct fo_limits_row *row, int64_t ranks)
 {
-	return fo_link_is_row(row) && (!kind || !strcmp(row->kind, kind)) && row->dim[0] == ranks;
+	return fo_link_is_row(row) && !strcmp(row->set, x->over) && (!x->kind || !strcmp(row->kind, x->kind)) &&
+	       row->dim[0] == ranks;
 }
 
-static struct line line_of(const struct fo_limits *l, const char *kind, int64_t ranks, double bytes)
+static struct line line_of(const struct rows *of, int64_t ranks, double bytes)
 {
+	const struct fo_limits *l = of->l;
 	struct line x = { 0 };
 	for (size_t i = 0; i < l->rows; i++) {
 		const struct fo_limits_row *row = &l->row[i];
-		if (!fits(row, kind, ranks))
+		if (!fits(of, row, ranks))
 			continue;
 		if (row->bytes <= bytes && (!x.low || row->bytes > x.low->bytes))
 			x.low = row;
@@ -43,7 +51,7 @@ static struct line line_of(const struct fo_limits *l, const char *kind, int64_t 
 	for (size_t i = 0; i < l->rows && end && !(x.low && x.high); i++) {
 		const struct fo_limits_row *row = &l->row[i];
 		bool beyond = x.low ? row->bytes < end->bytes : row->bytes > end->bytes;
-		if (fits(row, kind, ranks) && beyond &&
+		if (fits(of, row, ranks) && beyond &&
 		    (!x.second || fabs(row->bytes - end->bytes) < fabs(x.second->bytes - end->bytes)))
 			x.second = row;
 	}
@@ -71,13 +79,13 @@ static double along(const struct line *x, double bytes, enum fo_sure *sure)
 }
 
 /* The group size, of those measured, that is nearest; 0: none. */
-static int64_t nearest_group(const struct fo_limits *l, const char *kind, int64_t ranks)
+static int64_t nearest_group(const struct rows *of, int64_t ranks)
 {
 	int64_t best = 0;
-	for (size_t i = 0; i < l->rows; i++) {
-		const struct fo_limits_row *row = &l->row[i];
+	for (size_t i = 0; i < of->l->rows; i++) {
+		const struct fo_limits_row *row = &of->l->row[i];
 		int64_t n = row->dim[0];
-		if (fits(row, kind, n) &&
+		if (fits(of, row, n) &&
 		    (!best || fabs(log2((double)n / (double)ranks)) < fabs(log2((double)best / (double)ranks))))
 			best = n;
 	}
@@ -89,10 +97,11 @@ static double own_work(const struct fo_link_rates *r, enum fo_wire wire, int64_t
 {
 	const char *kinds[] = { fo_link_kind(wire), NULL };
 	for (int k = 0; k < 2; k++) {
-		int64_t group = nearest_group(r->limits, kinds[k], ranks);
+		const struct rows of = { r->limits, kinds[k], r->over ? r->over : FO_LINK_THREADS };
+		int64_t group = nearest_group(&of, ranks);
 		if (!group)
 			continue;
-		struct line x = line_of(r->limits, kinds[k], group, bytes);
+		struct line x = line_of(&of, group, bytes);
 		double s = along(&x, bytes, sure);
 		if (k || group != ranks)
 			*sure = FO_SURE_GUESS;

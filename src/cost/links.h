@@ -1,7 +1,8 @@
 /* How long operations of communication take between ranks.
  *
- * Ranks of one process (comm/local.h) move data themselves: a call takes what `flatout calibrate --ranks=N` measured
- * of calls of its kind in groups of its size, a line through the sizes measured. Links may be emulated on top
+ * Ranks move data themselves: a call takes what was measured over the same transport (`flatout calibrate --ranks=N`:
+ * threads of one process; the same command started by mpirun: processes over MPI) of calls of its kind in groups of its
+ * size, a line through the sizes measured. Links may be emulated on top
  * (mesh.link-gbps, mesh.link-us): as in that transport, a rank's link carries one call after the other, a call takes
  * its latency and the bytes of the rank that receives most, and the ranks' own work goes on meanwhile. */
 #ifndef FO_COST_LINKS_H
@@ -12,12 +13,15 @@
 /* Rows of a profile that stand for calls between ranks: kind as in ops.def of the operation on one tensor, this
  * variant, set the transport, threads and dim[0] ranks, dim[1] and bytes what a rank receives. */
 #define FO_LINK_VARIANT "ranks"
+#define FO_LINK_THREADS "threads" /* set of ranks that are threads of one process (comm/local.h) */
+#define FO_LINK_MPI "mpi"         /* of processes (comm/mpi.h) */
 bool fo_link_is_row(const struct fo_limits_row *row);
 /* The name that calls of this kind have in such rows; NULL: none are measured. */
 const char *fo_link_kind(enum fo_wire wire);
 
 struct fo_link_rates {
 	const struct fo_limits *limits; /* outlives this */
+	const char *over;               /* FO_LINK_THREADS (NULL) or FO_LINK_MPI: rows of which transport */
 	double copy_byte_s;             /* where nothing was measured; 0: not known */
 	double byte_s, latency_s;       /* emulated; byte_s 0: as fast as memory */
 };

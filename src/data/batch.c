@@ -43,11 +43,12 @@ static int64_t pairs_of(int64_t n, int64_t window)
 	return n * (n + 1) / 2 - hidden * (hidden + 1) / 2;
 }
 
-void batch_put_piece(struct fo_batch *b, const struct fo_batch_shape *shape, const struct fo_shard *s,
-		     const struct fo_piece *p)
+/* Tokens of a piece that are not in the rows which the shape fills in are counted only. */
+static void fill_in(struct fo_batch *b, const struct fo_batch_shape *shape, const struct fo_shard *s,
+		    const struct fo_piece *p)
 {
-	int64_t first = s->doc_at[p->doc] + p->from, n = p->tokens, row = p->row * shape->seq,
-		base = p->micro_batch * shape->rows * shape->seq + row + p->at;
+	int64_t first = s->doc_at[p->doc] + p->from, n = p->tokens, row = (p->row - shape->first_row) * shape->seq,
+		base = p->micro_batch * fo_batch_own_rows(shape) * shape->seq + row + p->at;
 	for (int64_t i = 0; i < n; i++) {
 		b->token[base + i] = shard_id(s, first + i);
 		b->position[base + i] = (int32_t)i;
@@ -57,6 +58,20 @@ void batch_put_piece(struct fo_batch *b, const struct fo_batch_shape *shape, con
 		b->target[base + i] = b->token[base + i + 1];
 	bool more = first + n < s->doc_at[p->doc + 1];
 	b->target[base + n - 1] = more ? shard_id(s, first + n) : -1;
+}
+
+static bool is_own(const struct fo_batch_shape *shape, int64_t row)
+{
+	return row >= shape->first_row && row < shape->first_row + fo_batch_own_rows(shape);
+}
+
+void batch_put_piece(struct fo_batch *b, const struct fo_batch_shape *shape, const struct fo_shard *s,
+		     const struct fo_piece *p)
+{
+	int64_t n = p->tokens;
+	bool more = p->from + n < shard_doc_length(s, p->doc);
+	if (is_own(shape, p->row))
+		fill_in(b, shape, s, p);
 	b->micro_loss_tokens[p->micro_batch] += n - !more;
 	b->pairs[p->micro_batch] += pairs_of(n, shape->window);
 	b->real_tokens += n;
@@ -211,10 +226,11 @@ static bool fill_piece(void *ctx, const struct fo_piece *p)
 {
 	const struct filling *f = ctx;
 	const struct fo_batch_shape *shape = &f->from->shape;
-	int64_t row = p->row * shape->seq;
+	int64_t row = (p->row - shape->first_row) * shape->seq;
 	/* A row's first piece pads the rest of the row, which later pieces overwrite. Packed rows have no padding. */
-	if (p->at == 0 && p->tokens < shape->seq && shape->packing != FO_PACK_PACKED)
-		batch_pad(f->b, p->micro_batch, shape->rows * shape->seq, row + p->tokens, row + shape->seq, f->pad_id);
+	if (p->at == 0 && p->tokens < shape->seq && shape->packing != FO_PACK_PACKED && is_own(shape, p->row))
+		batch_pad(f->b, p->micro_batch, fo_batch_own_rows(shape) * shape->seq, row + p->tokens,
+			  row + shape->seq, f->pad_id);
 	if (shape->packing == FO_PACK_PADDED)
 		f->b->truncated += shard_doc_length(f->from->shard, p->doc) - p->tokens;
 	batch_put_piece(f->b, shape, f->from->shard, p);

@@ -172,9 +172,13 @@ struct fo_batch_shape {
 	int64_t seq, rows, micro_batches;
 	enum fo_packing packing;
 	int64_t window; /* keys that a query sees at most; 0: all. Only `pairs` depends on it */
+	/* Rows first_row and on of each micro-batch are filled in, own_rows of them: one rank's. Counts are those of
+	 * all rows nevertheless. own_rows 0: all. */
+	int64_t first_row, own_rows;
 };
+static inline int64_t fo_batch_own_rows(const struct fo_batch_shape *s) { return s->own_rows ? s->own_rows : s->rows; }
 
-/* One step's tokens. Each array is [micro_batches][rows * seq]. T = rows * seq. */
+/* One step's tokens. Each array is [micro_batches][rows * seq], of the rows that are filled in. T = rows * seq. */
 struct fo_batch {
 	int32_t *token;  /* input ids; padding is the EOS id */
 	int32_t *target; /* the document's next token, also where that lies in the next row or was cut off; -1 where no

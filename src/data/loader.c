@@ -87,6 +87,9 @@ static fo_status check(const struct fo_shard *s, const struct fo_batch_shape *sh
 		return fo_fail(FO_EARG,
 			       "a batch of %lld micro-batches x %lld rows x %lld tokens: each must be at least 1",
 			       (long long)shape->micro_batches, (long long)shape->rows, (long long)shape->seq);
+	if (shape->own_rows < 0 || shape->first_row < 0 || shape->first_row > shape->rows - shape->own_rows)
+		return fo_fail(FO_EBUG, "rows %lld to %lld of a micro-batch of %lld", (long long)shape->first_row,
+			       (long long)(shape->first_row + shape->own_rows), (long long)shape->rows);
 	if (__builtin_mul_overflow(shape->seq, shape->rows, &width) || width > INT32_MAX ||
 	    __builtin_mul_overflow(width, shape->micro_batches, &width))
 		return fo_fail(FO_EARG, "a micro-batch of %lld rows x %lld tokens is too large: at most %d tokens",
@@ -122,7 +125,8 @@ int64_t fo_loader_order_bytes(const struct fo_shard *s, const struct fo_batch_sh
 static fo_status carve(struct fo_loader *l, size_t *bytes)
 {
 	size_t used = 0, width, docs = orders_documents(&l->from), micro = (size_t)l->from.shape.micro_batches;
-	FO_TRY(fo_mul_size((size_t)l->from.shape.rows * (size_t)l->from.shape.seq, micro * sizeof(int32_t), &width));
+	FO_TRY(fo_mul_size((size_t)fo_batch_own_rows(&l->from.shape) * (size_t)l->from.shape.seq,
+			   micro * sizeof(int32_t), &width));
 	struct {
 		void *slot;
 		size_t bytes;

@@ -1,6 +1,7 @@
 #include "hw/nvml.h"
 
-#include <dlfcn.h>
+#include "base/library.h"
+
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -39,52 +40,42 @@ static struct {
 	CALLS(MEMBER)
 #undef MEMBER
 } nvml;
-static void *handle;
+static struct fo_library opened;
 static struct fo_nvml_library library;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void *open_file(const char *folder, size_t len, const char *file)
-{
-	snprintf(library.file, sizeof library.file, "%.*s%s%s", (int)len, folder, len ? "/" : "", file);
-	return dlopen(library.file, RTLD_NOW | RTLD_LOCAL);
-}
-
-static void *open_library(void)
+static void open_library(void)
 {
 	static const char usual[] = "libnvidia-ml.so.1";
-	const char *file = getenv("FLATOUT_NVML"), *at = getenv("FLATOUT_CUDA_LIBRARIES");
-	void *h = NULL;
-	if (file && *file)
-		return open_file("", 0, file); /* who names a file wants that one */
-	while (at && *at && !h) {
-		size_t len = strcspn(at, ":");
-		h = len ? open_file(at, len, usual) : NULL;
-		at += len + (at[len] == ':');
+	const char *file = getenv("FLATOUT_NVML");
+	if (file && *file) {
+		fo_library_open(&opened, "", 0, file); /* who names a file wants that one */
+		return;
 	}
-	return h ? h : open_file("", 0, usual);
+	fo_library_open_in(&opened, getenv("FLATOUT_CUDA_LIBRARIES"), usual);
+	fo_library_open(&opened, "", 0, usual);
 }
 
-static void find(void *h, void *to, const char *name, const char *older)
+static void find(void *to, const char *name, const char *older)
 {
-	void *f = dlsym(h, name);
-	if (!f && older)
-		f = dlsym(h, older);
-	memcpy(to, &f, sizeof f); /* POSIX says that the address fits a function's pointer, ISO C does not */
+	if (!fo_library_find(&opened, name, to) && older)
+		fo_library_find(&opened, older, to);
 }
 
 static void load(void)
 {
-	void *h = handle = open_library();
-	if (!h) {
+	open_library();
+	snprintf(library.file, sizeof library.file, "%s", opened.file);
+	if (!opened.handle) {
 		snprintf(library.why, sizeof library.why, "'%s' was not found: it comes with the NVIDIA driver",
 			 library.file);
 		*library.file = 0;
 		return;
 	}
-#define FIND(name, function, older, parameters) find(h, &nvml.name, function, older);
+#define FIND(name, function, older, parameters) find(&nvml.name, function, older);
 	CALLS(FIND)
 #undef FIND
-	find(h, &nvml.error, "nvmlErrorString", NULL);
+	find(&nvml.error, "nvmlErrorString", NULL);
 	int st = nvml.init && nvml.by_pci ? nvml.init() : -1;
 	if (st != SUCCESS) {
 		snprintf(library.why, sizeof library.why, "'%s' cannot be used: %s", library.file,
@@ -109,7 +100,7 @@ bool fo_nvml_library(struct fo_nvml_library *out)
 void fo_nvml_symbol(const char *name, void *to)
 {
 	if (fo_nvml_library(NULL))
-		find(handle, to, name, NULL);
+		find(to, name, NULL);
 	else
 		memset(to, 0, sizeof(void *));
 }

@@ -61,6 +61,8 @@ enum fo_isa fo_isa_top(void)
 	return isa;
 }
 
+bool fo_isa_dots_gain(const char maker[12]) { return !memcmp(maker, "AuthenticAMD", 12); }
+
 bool fo_isa_have(enum fo_isa isa) { return isa <= fo_isa_top(); }
 
 bool fo_isa_named(const char *name, enum fo_isa *out)

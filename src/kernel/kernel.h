@@ -115,6 +115,8 @@ extern const struct fo_kernel_set *const fo_kernel_sets[FO_ISA_COUNT];
 FO_CHECKED fo_status fo_isa_choose(enum fo_isa *out);
 extern const char *const fo_isa_name[FO_ISA_COUNT];
 bool fo_isa_have(enum fo_isa isa);
+/* Whether VDPBF16PS gains anything over fp32 multiply-adds on processors of this maker (CPUID leaf 0, 12 letters). */
+bool fo_isa_dots_gain(const char maker[12]);
 enum fo_isa fo_isa_top(void); /* the highest that this machine has */
 /* The instruction set of that name; false where there is none. */
 bool fo_isa_named(const char *name, enum fo_isa *out);

@@ -35,7 +35,10 @@ static const struct built_in built_in[] = {
 	    { "pass.fused-optimizer", "no" },
 	    { "pass.optimizer-in-backward", "no" },
 	    { "pass.fp8", "off" },
-	    { "pass.attention", "eager" } } },
+	    { "pass.attention", "eager" },
+	    { "pass.overlap", "no" },
+	    { "pass.zero-prefetch", "0" },
+	    { "pass.zero-first", "no" } } },
 	{ CLIMB, "packing", "documents end to end in full rows", { { "data.packing", "packed" } } },
 	{ CLIMB, "keep", "backward makes again only what memory cannot keep", { { "pass.recompute", "auto" } } },
 	{ CLIMB, "merge-qkv", "queries, keys and values from one matmul", { { "pass.merge-qkv", "yes" } } },
@@ -51,11 +54,20 @@ static const struct built_in built_in[] = {
 	  "micro-batch",
 	  "half as many micro-batches of twice the rows",
 	  { { "train.micro-batches", "/2" }, { "train.rows", "*2" } } },
+	{ CLIMB, "overlap", "gradients travel between ranks while backward goes on", { { "pass.overlap", "yes" } } },
+	{ CLIMB,
+	  "prefetch",
+	  "weights that ranks share are gathered while the block before computes",
+	  { { "pass.zero-prefetch", "1" } } },
 	{ BRANCH,
 	  "fp32",
 	  "weights and activations in fp32 instead of bf16",
 	  { { "train.precision", "fp32" }, { "optim.master", "fp32" } } },
 	{ BRANCH, "bf16", "weights and activations in bf16 instead of fp32", { { "train.precision", "bf16" } } },
+	{ BRANCH,
+	  "first-blocks",
+	  "weights of the first blocks are gathered behind their update, before the next step",
+	  { { "pass.zero-first", "yes" } } },
 	{ EMULATED,
 	  "fp8",
 	  "factors of the layers' matmuls rounded to fp8; a processor computes them in a wider type",
@@ -264,6 +276,16 @@ fo_status fo_ladder_plan_check(const struct fo_ladder_plan *p, struct fo_opt_set
 
 /* ---- the built-in ladder ---- */
 
+/* Does the key say anything of this run? What ranks and shard groups have alone is nothing to others. */
+static bool concerns(const struct fo_ladder_plan *p, const char *key)
+{
+	if (!strcmp(key, "pass.overlap"))
+		return number(p, -1, "mesh.ranks") > 1;
+	if (!strncmp(key, "pass.zero-", 10))
+		return number(p, -1, "mesh.shard") > 1 && number(p, -1, "pass.zero") == FO_ZERO_WEIGHTS;
+	return true;
+}
+
 static void add_built_in(struct fo_ladder_plan *p, const struct built_in *b, int from)
 {
 	struct fo_ladder_rung *g = &p->rung[p->rungs];
@@ -273,8 +295,11 @@ static void add_built_in(struct fo_ladder_plan *p, const struct built_in *b, int
 	};
 	for (size_t k = 0; k < sizeof b->set / sizeof *b->set && b->set[k].key; k++) {
 		const char *v = b->set[k].value, *key = b->set[k].key;
+		if (!concerns(p, key))
+			continue;
 		/* The baseline takes what is not optimised from the run file, the rungs what they optimise. */
-		if (!strcmp(key, "pass.fuse-loss") && from >= 0 && strcmp(base_value(p, key), "0"))
+		if ((!strcmp(key, "pass.fuse-loss") || !strcmp(key, "pass.zero-prefetch")) && from >= 0 &&
+		    strcmp(base_value(p, key), "0"))
 			v = base_value(p, key);
 		if (*v == '*' || *v == '/') {
 			int64_t n = number(p, from, key), by = v[1] - '0';
@@ -301,7 +326,7 @@ fo_status fo_ladder_plan_default(struct fo_ladder_plan *p)
 			continue;
 		if (!strcmp(name, base_value(p, "train.precision")))
 			continue;
-		if (!strcmp(name, "fp8") && number(p, -1, "mesh.ranks") > 1) /* refused (program/run.c) */
+		if (!concerns(p, built_in[i].set[0].key))
 			continue;
 		add_built_in(p, &built_in[i], top);
 		if (built_in[i].place == CLIMB)

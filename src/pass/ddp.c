@@ -7,6 +7,8 @@
  * is complete. The gradient norm needs nothing: it is made of gradients that are sums already, the same on each rank.
  * Of what ranks of a tp group have terms of (fo_buffer.tp), the sum is over them too.
  *
+ * reduce_late is the baseline without overlap: all of it travels when backward is over.
+ *
  * The loss and its gradient carry 1 / targets of the whole job (FO_HYPER_INV_TOKENS), so a sum is what is wanted, not a
  * mean. PyTorch's DistributedDataParallel (Li et al. 2020) does the same with buckets of 25 MiB. */
 #include "pass/pass.h"
@@ -22,12 +24,6 @@ fo_status fo_pass_ddp_legal(const struct fo_program *p)
 		return fo_fail(FO_EARG, "gradients travel in one of %d types", FO_REDUCE_COUNT);
 	if (p->ranks > 1 && dtype == FO_REDUCE_BF16 && p->run.precision == FO_PRECISION_F64)
 		return fo_fail(FO_EARG, "gradients in fp64 do not travel as bf16");
-	if (p->ranks > 1 && p->run.pass.fp8)
-		return fo_hint(fo_fail(FO_EARG,
-				       "fp8 scales come from the largest numbers of one rank's rows, and %d "
-				       "ranks would have %d of them",
-				       p->ranks, p->ranks),
-			       "pass.fp8=off trains on several ranks");
 	return FO_OK;
 }
 
@@ -175,26 +171,35 @@ int fo_pass_ddp_norm(struct fo_program *p, const char *name, enum fo_group group
 	return b;
 }
 
-/* Puts the sums behind the slots that complete them. made: by block, as reduce_block has it. */
+/* Puts the sums behind the slots that complete them; with reduce_late behind the last of these, the newest sum first:
+ * a lane is in order, so nothing travels before backward is over. made: by block, as reduce_block has it. */
 static void reduce_behind(struct fo_program *p, struct ends *e, int *made)
 {
 	const int slots = p->nslot;
-	struct fo_slot *to = fo_xmalloc(2 * (size_t)slots * sizeof *to);
+	struct fo_slot *to = fo_xmalloc(2 * (size_t)slots * sizeof *to), *sum = fo_xmalloc((size_t)slots * sizeof *sum);
 	struct complete c = { 0 };
-	int n = 0;
+	int n = 0, sums = 0, left = 0;
 	find_ends(p, e);
+	for (int s = 0; s < slots; s++) {
+		find_complete(p, e, s, &c);
+		left += c.n > 0;
+	}
 	for (int s = 0; s < slots; s++) {
 		to[n++] = p->slot[s];
 		find_complete(p, e, s, &c);
 		if (!c.n)
 			continue;
-		to[n] = p->slot[s];
-		to[n++].block = (int16_t)reduce_block(p, p->slot[s].block, made, &c);
+		sum[sums] = p->slot[s];
+		sum[sums++].block = (int16_t)reduce_block(p, p->slot[s].block, made, &c);
+		left--;
+		while (sums && (!p->run.pass.reduce_late || !left))
+			to[n++] = sum[--sums];
 	}
 	free(p->slot);
 	p->slot = to;
 	p->nslot = n;
 	p->slot_cap = 2 * (size_t)slots;
+	free(sum);
 	free(c.arg);
 }
 
@@ -220,6 +225,6 @@ void fo_pass_ddp_each(struct fo_program *p, const bool *of)
 
 void fo_pass_ddp(struct fo_program *p)
 {
-	if (p->run.mode == FO_MODE_TRAIN && p->ranks > 1)
+	if (p->ranks > 1) /* evaluation has no gradients: its loss alone is added up */
 		reduce(p, NULL);
 }

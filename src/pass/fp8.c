@@ -4,7 +4,11 @@
  * gradient finds it again; a gradient in backward; a weight in front of its matmul. Scales are per tensor (`current`,
  * `delayed`), or per line that the sum runs along (`rowwise`): those of x(T,K) for y = x w' belong to rows, for dw =
  * dy' x to columns, so rowwise x is cast twice. Head, embedding and attention keep their precision, and so may the
- * first and last layers, which then have blocks of their own, and the weight gradients. docs/passes/fp8.md. */
+ * first and last layers, which then have blocks of their own, and the weight gradients.
+ *
+ * Ranks have rows of their own of activations and gradients, so a maximum over rows is one over ranks, too: that of a
+ * cast by its own maxima is joined before its scale is made, that of a step at the step's end, all of them in one call.
+ * Weights are whole where they are cast, and have the same maxima on each rank. docs/passes/fp8.md. */
 #include "pass/pass.h"
 #include "base/fp8.h"
 
@@ -170,9 +174,9 @@ static int add_buffer(struct fo_program *p, const struct spec *s, const char *su
 	int have = fo_buffer_find(p, name);
 	if (have >= 0)
 		return have; /* of the same weight in another block */
-	bool fp8 = fo_dtype_fp8(dtype);
-	return fo_buffer_add(p, name, dtype, FO_HOME_ACT, src.axes, rows, fp8 ? src.row_axis : FO_AXIS_ONE, cols,
-			     fp8 ? src.col_axis : FO_AXIS_ONE);
+	bool fp8 = fo_dtype_fp8(dtype), by_row = fp8 || s->axis == ROWS, by_col = fp8 || s->axis == COLS;
+	return fo_buffer_add(p, name, dtype, FO_HOME_ACT, src.axes, rows, by_row ? src.row_axis : FO_AXIS_ONE, cols,
+			     by_col ? src.col_axis : FO_AXIS_ONE);
 }
 
 static struct fo_op *put(struct work *w, int block, int *at, int kind)
@@ -183,6 +187,12 @@ static struct fo_op *put(struct work *w, int block, int *at, int kind)
 
 static void put_read(struct fo_op *o, const struct fo_operand *x) { o->arg[o->n++] = *x; }
 
+/* Whether a maximum of s is one over rows that other ranks have. */
+static bool is_joined(const struct fo_program *p, const struct spec *s)
+{
+	return p->ranks > 1 && s->axis != ROWS && !persists(p, &s->x);
+}
+
 /* Puts operations in front of operation *at of the block that cast s by its own maxima into q, with the scales f. */
 static struct fo_op *put_cast(struct work *w, int block, int *at, const struct spec *s, int q, int f)
 {
@@ -191,6 +201,14 @@ static struct fo_op *put_cast(struct work *w, int block, int *at, const struct s
 	struct fo_op *o = put(w, block, at, FO_OP_amax);
 	put_read(o, &s->x);
 	fo_op_arg(p, o, a, 0, FO_DEF);
+	if (is_joined(p, s)) {
+		/* Compute waits for it, so it has a lane without gradients in front. */
+		o = put(w, block, at, FO_OP_all_reduce_max);
+		o->phase = FO_TRANSFER;
+		o->lane = FO_LANE_TP;
+		o->group = FO_GROUP_DATA;
+		fo_op_arg(p, o, a, 0, FO_UPDATE);
+	}
 	o = put(w, block, at, FO_OP_fp8_scale);
 	o->attr.value = s->format == FO_E4M3 ? FO_E4M3_MAX : FO_E5M2_MAX;
 	o->attr.sign = w->recipe == FO_FP8_ROWWISE || w->recipe == FO_FP8_ROWWISE_HP;
@@ -260,17 +278,27 @@ static void convert(struct work *w, int block, int *at)
 		fo_op_arg(p, o, s[k], 0, FO_READ);
 }
 
-/* Slots that were added at the end, from `first` on, go before the first one of a forward block. */
-static void slots_to_front(struct fo_program *p, int first)
+/* Slots that were added at the end, from `first` on, go before slot `to`. */
+static void slots_to(struct fo_program *p, int first, int to)
 {
-	int to = 0, n = p->nslot - first;
-	while (to < first && p->block[p->slot[to].block].role != FO_ROLE_FORWARD)
-		to++;
+	int n = p->nslot - first;
 	for (int i = 0; i < n; i++) {
 		const struct fo_slot s = p->slot[first + i];
 		memmove(&p->slot[to + i + 1], &p->slot[to + i], (size_t)(first - to) * sizeof s);
 		p->slot[to + i] = s;
 	}
+}
+
+/* Layers that take fp8 are `from` to *to - 1. */
+static int first_layer(const struct fo_program *p, int *to)
+{
+	int from = p->layer_begin;
+	*to = p->layer_end;
+	while (from < *to && keeps_precision(p, from))
+		from++;
+	while (*to > from && keeps_precision(p, *to - 1))
+		--*to;
+	return from;
 }
 
 /* Looks up the largest maximum of each history at the beginning of the step, for as many layers at once as one
@@ -279,12 +307,8 @@ static void put_begin(struct work *w)
 {
 	struct fo_program *p = w->p;
 	const struct fo_op_info *f = fo_op_info(FO_OP_fp8_begin_many);
-	int from = p->layer_begin, to = p->layer_end, most = FO_MAX_OPERANDS / f->per_tensor, old = p->nslot;
+	int to, from = first_layer(p, &to), most = FO_MAX_OPERANDS / f->per_tensor, old = p->nslot;
 	int of[FO_MAX_OPERANDS + 1] = { 0 }; /* blocks by how many layers they take */
-	while (from < to && keeps_precision(p, from))
-		from++;
-	while (to > from && keeps_precision(p, to - 1))
-		to--;
 	for (int l = from; l < to; l += most) {
 		int n = to - l < most ? to - l : most;
 		if (!of[n]) {
@@ -300,21 +324,73 @@ static void put_begin(struct work *w)
 		}
 		fo_slot_add(p, of[n], l, 0);
 	}
-	slots_to_front(p, old);
+	int front = 0;
+	while (front < old && p->block[p->slot[front].block].role != FO_ROLE_FORWARD)
+		front++;
+	slots_to(p, old, front);
+}
+
+/* Moves the maxima of all layers into one buffer (in: true), in whose second column they are then, or back from there
+ * into that column of the layers' own. fp8_begin does it: the largest number of a row of one column is that number. */
+static void put_moves(struct work *w, int joined, bool in)
+{
+	struct fo_program *p = w->p;
+	int to, from = first_layer(p, &to), most = FO_MAX_OPERANDS / fo_op_info(FO_OP_fp8_begin_many)->per_tensor;
+	for (int l = from; l < to; l += most) {
+		char name[sizeof p->block->name];
+		int n = to - l < most ? to - l : most;
+		snprintf(name, sizeof name, "step.fp8.%s%d", in ? "in" : "out", l);
+		int block = fo_block_add(p, name, FO_ROLE_OPTIMIZER, FO_UNIT_STEP);
+		struct fo_op *o = fo_op_insert(p, block, 0, n > 1 ? FO_OP_fp8_begin_many : FO_OP_fp8_begin,
+					       FO_OPTIMIZER, FO_LANE_COMPUTE);
+		for (int k = 0; k < n; k++) {
+			struct fo_operand *x = &o->arg[o->n], *y = x + 1, *all = in ? y : x;
+			fo_op_arg(p, o, in ? w->amax : joined, in ? k : 0, FO_READ);
+			fo_op_arg(p, o, in ? joined : w->amax, in ? 0 : k, in && l + k > from ? FO_PART : FO_DEF);
+			all->r0 = (l + k - from) * w->sites;
+			all->nr = w->sites;
+			x->c0 = !in;
+			x->nc = 1;
+		}
+		fo_slot_add(p, block, l, 0);
+	}
+}
+
+/* Several ranks join their maxima of the step, in one call behind the decision whether the step is taken. Nobody waits
+ * for it before the step's last operations. */
+static int put_join(struct work *w, int decision)
+{
+	struct fo_program *p = w->p;
+	int to, from = first_layer(p, &to), slots = p->nslot, at = slots;
+	int joined = fo_buffer_add(p, "fp8.joined", FO_F32, FO_HOME_ACT, 0, (int64_t)(to - from) * w->sites,
+				   FO_AXIS_ONE, FO_FP8_AMAX_COLS, FO_AXIS_ONE);
+	put_moves(w, joined, true);
+	int block = fo_block_add(p, "step.fp8.join", FO_ROLE_OPTIMIZER, FO_UNIT_STEP);
+	struct fo_op *o = fo_op_insert(p, block, 0, FO_OP_all_reduce_max, FO_TRANSFER, FO_LANE_REDUCE);
+	o->group = FO_GROUP_DATA;
+	fo_op_arg(p, o, joined, 0, FO_UPDATE);
+	fo_slot_add(p, block, 0, 0);
+	for (int s = 0; s < slots; s++)
+		at = p->slot[s].block == decision ? s + 1 : at;
+	slots_to(p, slots, at);
+	put_moves(w, joined, false);
+	return 1; /* the column of the layers' maxima */
 }
 
 /* The step's maxima join the history at its end, after the decision whether it is taken. */
 static void put_history(struct work *w)
 {
 	struct fo_program *p = w->p;
-	int scale = -1;
+	int scale = -1, decision = -1;
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++)
 			if (p->block[b].op[i].kind == FO_OP_clip)
-				scale = p->block[b].op[i].arg[FO_CLIP_SCALE].buf;
+				scale = p->block[b].op[i].arg[FO_CLIP_SCALE].buf, decision = b;
+	int column = p->ranks > 1 ? put_join(w, decision) : 0;
 	int block = fo_block_add(p, "layer.h", FO_ROLE_OPTIMIZER, FO_UNIT_LAYER);
 	struct fo_op *o = fo_op_insert(p, block, 0, FO_OP_fp8_push, FO_OPTIMIZER, FO_LANE_COMPUTE);
 	fo_op_arg(p, o, w->amax, 0, FO_READ);
+	o->arg[FO_FP8_PUSH_AMAX].c0 = column;
 	o->arg[FO_FP8_PUSH_AMAX].nc = 1;
 	fo_op_arg(p, o, w->history, 0, FO_UPDATE);
 	fo_op_arg(p, o, scale, 0, FO_READ);
@@ -428,7 +504,14 @@ static const struct fo_op *find_weight_cast(const struct fo_program *p)
 
 fo_status fo_pass_fp8_precompute_legal(const struct fo_program *p)
 {
-	return p->run.pass.fp8 ? FO_OK : fo_fail(FO_EARG, "without fp8 there is no cast of a weight");
+	if (!p->run.pass.fp8)
+		return fo_fail(FO_EARG, "without fp8 there is no cast of a weight");
+	if (p->run.pass.zero == FO_ZERO_WEIGHTS && fo_mesh_group(&p->run.mesh, FO_GROUP_SHARD, NULL, NULL) > 1)
+		return fo_hint(fo_fail(FO_EARG, "with zero=3 a weight is whole only between its gathering and its use, "
+						"and so it is cast there, not after the optimizer"),
+			       "pass.fp8-scale-precompute=no casts each gathered weight; pass.zero=2 keeps whole "
+			       "weights");
+	return FO_OK;
 }
 
 void fo_pass_fp8_precompute(struct fo_program *p)

@@ -16,6 +16,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct zero {
 	struct fo_program *p;
@@ -71,7 +72,7 @@ fo_status fo_pass_zero_legal(const struct fo_program *p)
 		return fo_hint(fo_fail(FO_EARG, "zero-first gathers the first zero-prefetch blocks' weights, and none "
 						"is gathered ahead"),
 			       "a zero-prefetch of 1 or more says how many");
-	if (p->run.mode != FO_MODE_TRAIN || ranks < 2)
+	if (ranks < 2 || p->run.mode != FO_MODE_TRAIN) /* evaluation follows training */
 		return FO_OK;
 	if (!c->ddp)
 		return fo_fail(FO_EARG, "pass ddp, which adds gradients up over the ranks, comes before");
@@ -342,24 +343,78 @@ static void share_optimizer(struct zero *z)
 		sum_norms(z, &z->sums[i]);
 }
 
+/* What is made of weights alone (fp8 numbers, for the next step) waits for their gathering. It comes behind the updates
+ * of all layers, so that these go on meanwhile. */
+static void derive_behind(struct fo_program *p)
+{
+	for (int b = 0, blocks = p->nblock; b < blocks; b++) {
+		char name[sizeof p->block->name];
+		int derive = -1;
+		for (int i = 0; i < p->block[b].n; i++) {
+			if (p->block[b].op[i].phase != FO_DERIVE)
+				continue;
+			if (derive < 0) {
+				snprintf(name, sizeof name, "%.16s.d", p->block[b].name);
+				derive = fo_block_add(p, name, p->block[b].role, p->block[b].unit);
+			}
+			const struct fo_op o = p->block[b].op[i];
+			fo_op_remove(p, b, i--);
+			struct fo_op *to = fo_op_clone(p, derive, p->block[derive].n, &o);
+			to->origin = to->id;
+		}
+		for (int s = 0, slots = p->nslot; derive >= 0 && s < slots; s++)
+			if (p->slot[s].block == b)
+				fo_slot_add(p, derive, p->slot[s].layer, p->slot[s].mb);
+	}
+}
+
+/* Evaluation works on training's weights: it shares the buffers that the training program shares. Which ones these are
+ * follows from the optimizer's operations, so that program is asked. */
+static void share_as_training(struct zero *z)
+{
+	struct fo_program *p = z->p, train;
+	struct fo_lowering low = p->run;
+	low.mode = FO_MODE_TRAIN;
+	if (fo_pass_build(&train, &p->model, &low) != FO_OK) {
+		fo_err_clear(); /* no training, nothing that is shared: the weights of any store are whole */
+		return;
+	}
+	for (int i = 0; i < z->n; i++)
+		for (int k = 0; p->buf[i].home == FO_HOME_PARAM && k < train.nbuf; k++)
+			if (train.buf[k].whole && !strcmp(train.buf[k].name, p->buf[i].name))
+				cut(z, i);
+	fo_program_fini(&train);
+}
+
+static void share_training(struct zero *z)
+{
+	struct fo_program *p = z->p;
+	z->shared = fo_xmalloc((size_t)p->nbuf * sizeof *z->shared);
+	z->own = fo_xmalloc((size_t)p->nbuf * sizeof *z->own);
+	for (int i = 0; i < p->nbuf; i++)
+		z->own[i] = -1;
+	share_buffers(z);
+	scatter_gradients(z);
+	share_optimizer(z);
+	derive_behind(p);
+	free(z->shared);
+	free(z->own);
+}
+
 void fo_pass_zero(struct fo_program *p)
 {
 	struct zero z = { .p = p, .n = p->nbuf };
+	const bool weights = p->run.pass.zero == FO_ZERO_WEIGHTS;
 	z.ranks = fo_mesh_group(&p->run.mesh, FO_GROUP_SHARD, NULL, NULL);
 	z.replicas = fo_mesh_group(&p->run.mesh, FO_GROUP_REPLICATE, NULL, NULL);
 	z.each = p->run.pass.zero >= FO_ZERO_GRADIENTS && p->run.pass.zero_sync == FO_SYNC_MICRO_BATCH &&
 		 p->run.micro_batches > 1;
-	if (p->run.mode != FO_MODE_TRAIN || z.ranks < 2)
+	if (z.ranks < 2)
 		return;
-	z.shared = fo_xmalloc((size_t)p->nbuf * sizeof *z.shared);
-	z.own = fo_xmalloc((size_t)p->nbuf * sizeof *z.own);
-	for (int i = 0; i < p->nbuf; i++)
-		z.own[i] = -1;
-	share_buffers(&z);
-	scatter_gradients(&z);
-	share_optimizer(&z);
-	free(z.shared);
-	free(z.own);
-	if (p->run.pass.zero == FO_ZERO_WEIGHTS)
+	if (p->run.mode == FO_MODE_TRAIN)
+		share_training(&z);
+	else if (weights)
+		share_as_training(&z);
+	if (weights)
 		fo_pass_zero_weights(p);
 }

@@ -360,7 +360,7 @@ static const char *check_number(int dtype, int type, int first, struct types *se
 		return "a cast makes fp8 numbers";
 	if (type == FO_TYPE_LIKE && dtype != first)
 		return "an operand must have the type of the first";
-	if ((type == FO_TYPE_F32 || type == FO_TYPE_STEP) && dtype != FO_F32)
+	if ((type == FO_TYPE_F32 || type == FO_TYPE_MAX || type == FO_TYPE_STEP) && dtype != FO_F32)
 		return "maxima and scales must be f32";
 	if (!makes || !fp8)
 		return NULL;

@@ -95,7 +95,8 @@ enum fo_operand_type {
 	FO_TYPE_MASTER, /* a number, or the low half of an fp32 number whose high half is the weight (i16) */
 	FO_TYPE_I32,    /* an index */
 	FO_TYPE_F64,    /* f64 in every precision: norms, losses, hyper-parameters */
-	FO_TYPE_F32,    /* a maximum or scale of fp8 numbers */
+	FO_TYPE_F32,    /* a scale of fp8 numbers */
+	FO_TYPE_MAX,    /* F32: maxima of magnitudes; written to, they are joined, not added */
 	FO_TYPE_STEP,   /* F32: the scale of the step; its fp8 numbers, maxima and perhaps their copy follow it */
 	FO_TYPE_FP8,    /* e4m3 or e5m2 */
 	FO_TYPE_CAST,   /* fp8, or the type of the first operand: a second result of a cast */
@@ -181,6 +182,7 @@ struct fo_op_info {
 	/* The set of enum fo_recompute that the operation belongs to; 0: FO_RECOMPUTE_REST. */
 	int recompute;
 	enum fo_wire wire;
+	bool max; /* it writes maxima of what it reads: those of maxima over some rows, too */
 	/* Two of them over neighbouring rectangles may become one along these: bit set of 1 << fo_dim. */
 	uint32_t joins;
 };

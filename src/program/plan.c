@@ -174,6 +174,20 @@ static void find_ends(struct plan *s)
 	free(further);
 }
 
+/* Bytes of what persists and that no operation touches: memory has an instance of each layer (train/store.h), histories
+ * and copies of layers that keep their precision among them. */
+static int64_t untouched(const struct fo_program *p, const struct fo_unrolled *u)
+{
+	int64_t bytes = 0, *touched = fo_xmalloc((size_t)(p->nbuf + 1) * sizeof *touched);
+	for (int i = 0; i < u->nlife; i++)
+		touched[u->life[i].buf] += u->life[i].persists;
+	for (int b = 0; b < p->nbuf; b++)
+		if (touched[b] && p->buf[b].axes & FO_PER_LAYER)
+			bytes += (p->model.layers - touched[b]) * fo_round_up(fo_buffer_bytes(&p->buf[b]), ALIGN);
+	free(touched);
+	return bytes;
+}
+
 void fo_plan(const struct fo_program *p, struct fo_unrolled *u)
 {
 	struct plan s = { .p = p, .u = u };
@@ -192,6 +206,7 @@ void fo_plan(const struct fo_program *p, struct fo_unrolled *u)
 			dies[l->until] = i;
 		}
 	}
+	u->persistent_bytes += untouched(p, u);
 	for (int id = 0; id < u->n; id++) {
 		const struct fo_op *o = fo_instance_op(p, u, id);
 		for (int i = 0; i < o->n; i++) {

@@ -316,7 +316,8 @@ extern const char *const fo_master_name[FO_MASTER_COUNT], *const fo_moments_name
 	X(offload, "offload", NULL, 0)    /* layers whose activations wait in host memory */                          \
 	X(wgrad_lane, "wgrad-lane", NULL, 0)                                                                          \
 	X(reduce_dtype, "reduce-dtype", reduce_name, FO_REDUCE_COUNT) /* what gradients travel as */                  \
-	X(ddp, "ddp", NULL, 0)                                        /* MiB of a bucket of gradients */              \
+	X(reduce_late, "reduce-late", NULL, 0) /* sums over ranks when backward is over */                            \
+	X(ddp, "ddp", NULL, 0) /* MiB of a bucket of gradients */                                                     \
 	/* What ranks of a shard group share: enum fo_zero. WEIGHTS: so many uses ahead weights are gathered, and   \
 	 * when they are given up again, enum fo_reshard. */ \
 	X(zero, "zero", zero_name, FO_ZERO_COUNT)                                                                     \

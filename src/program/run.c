@@ -137,6 +137,8 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_YES_NO(R, ckpt_last, "checkpoint.last", "yes",
 		      "checkpoint at the end and when the run is stopped; no: those of checkpoint.every alone, so that "
 		      "with 0 no weights are ever saved"),
+	FO_OPT_BYTES(R, ckpt_file, "checkpoint.file-size", "SIZE", "5GB", 0, 0x1p53,
+		     "weights or state of more are split by layer into several files; 0: never"),
 	FO_OPT_YES_NO(R, ckpt_async, "checkpoint.async", "yes",
 		      "copy the state and write it while training goes on; no, or no memory for the copy: wait"),
 	FO_OPT_ENUM(R, guard_nonfinite, "guard.nonfinite", "stop",
@@ -195,6 +197,8 @@ const struct fo_opt fo_run_options[] = {
 		      "no: of all tokens each"),
 	FO_OPT_INT(R, ddp, "pass.ddp", "N", "25", 1, 1 << 20, "MiB",
 		   "on several ranks: gradients are added up in buckets of N MiB while backward goes on"),
+	FO_OPT_YES_NO(R, overlap, "pass.overlap", "yes",
+		      "on several ranks: gradients travel while backward goes on; no: when it is over, a baseline"),
 	FO_OPT_ENUM(R, reduce_dtype, "pass.reduce-dtype", "fp32",
 		    "what gradients travel as between ranks: as they are, or rounded to bf16, half the bytes; sums "
 		    "are fp32 in any case",
@@ -393,7 +397,6 @@ static void check_ranks(struct fo_opt_set *s, const struct fo_run *r)
 		bool is;
 		const char *text;
 	} row[] = {
-		{ r->fp8 != FO_FP8_OFF, "pass.fp8: scales would be of one rank's rows; leave it out" },
 		{ *r->program_file != 0, "program.file: a file holds the program of one rank; leave it out" },
 		{ strcmp(r->affinity, "none") != 0, "run.affinity: it binds the threads of one rank; leave it out" },
 		{ !strncmp(r->device, "cuda", 4), "train.device=cuda: ranks compute on the processor" },
@@ -560,6 +563,7 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		.fused_optimizer = r->fused_optimizer,
 		.optimizer_in_backward = r->optimizer_in_backward,
 		.ddp = r->ranks > 1 ? r->ddp : 0,
+		.reduce_late = r->ranks > 1 && !r->overlap,
 		.reduce_dtype = r->ranks > 1 ? r->reduce_dtype : 0,
 		.wgrad_lane = r->wgrad_lane == FO_RUN_YES,
 		/* Without clipping it does not matter which step's norm it is. */
@@ -601,8 +605,7 @@ struct fo_lowering fo_run_lowering(const struct fo_run *r, enum fo_mode mode)
 				   .precision = fo_run_precision(r),
 				   .mode = mode,
 				   .pass = passes_of(r) };
-	/* Rank 0 evaluates alone, what one rank would. */
-	if (mode == FO_MODE_TRAIN && r->ranks > 1) {
+	if (r->ranks > 1) {
 		low.mesh.shard = (int32_t)(r->shard ? r->shard : 1);
 		low.mesh.tp = (int32_t)(r->tp ? r->tp : 1);
 		low.mesh.replicate = (int32_t)r->ranks / low.mesh.tp / low.mesh.shard;

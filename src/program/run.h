@@ -64,6 +64,7 @@ struct fo_run {
 	int64_t warmup;
 	int eval_packing; /* 0 as packing, else 1 + packing */
 	int64_t eval_every, eval_batches, ckpt_every, ckpt_keep, log_every;
+	int64_t ckpt_file; /* most bytes of a checkpoint's file of tensors; 0: any */
 	bool ckpt_async, ckpt_last;
 	int guard_nonfinite, guard_spike; /* enum fo_nonfinite, fo_spike */
 	double guard_spike_z;
@@ -91,8 +92,9 @@ struct fo_run {
 	int fp8_wgrad; /* enum fo_fp8_wgrad */
 	int fp8_fuse;  /* enum fo_run_choice */
 	int64_t fp8_first, fp8_last;
-	int64_t offload;  /* layers */
-	int64_t ddp;      /* MiB of a bucket, where there are several ranks */
+	int64_t offload; /* layers */
+	int64_t ddp;     /* MiB of a bucket, where there are several ranks */
+	bool overlap;     /* of sums over ranks and backward */
 	int reduce_dtype; /* enum fo_reduce */
 	int zero;         /* enum fo_zero, where shard is above 1 */
 	int64_t zero_prefetch;

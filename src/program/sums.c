@@ -14,6 +14,12 @@
  * made by adding up over those is pending over tp, rows of tokens too: a matmul's result where it sums over them, any
  * other result that has not them.
  *
+ * Maxima over rows (operands of type MAX: what fp8 scales are made of) are pending like sums, until a maximum over
+ * ranks has joined them; adding them up is wrong. A number may count twice in a maximum, so more may join at any time,
+ * and joining over a coordinate twice is waste and no defect. The scale of the step (type STEP) is of maxima that were
+ * joined at the end of former steps, or of the rank's own numbers where there are none: every rank's numbers go with
+ * the scale that they were cast by, so it is never pending.
+ *
  * Weights are *new* once an optimizer's rectangle or what came from ranks with one has been written. At the end of a
  * step no element that a rank holds may be old. */
 #include "program/roles.h"
@@ -28,6 +34,7 @@ enum { SHARD = 1, REPLICATE = 2, TP = 4 };
 
 struct state {
 	uint8_t pending, split; /* sets of coordinates */
+	bool max;               /* what is pending is a maximum, not a sum */
 	bool fresh;
 	bool used; /* it was read since it was written */
 };
@@ -143,6 +150,7 @@ static struct state read(const struct flow *f, const struct fo_operand *a, bool 
 		is.pending |= e->is.pending;
 		is.split |= e->is.split;
 		is.used |= e->is.used;
+		is.max |= e->is.max;
 		if (e->is.fresh)
 			fresh += (fo_min(e->r1, a->r0 + a->nr) - fo_max(e->r0, a->r0)) *
 				 (fo_min(e->c1, a->c0 + a->nc) - fo_max(e->c0, a->c0));
@@ -219,9 +227,11 @@ static uint8_t part_of(const struct flow *f, const struct fo_operand *a)
 	return 0;
 }
 
-/* Adding, and moving from one place to another: what is pending stays so. */
-static bool keeps_pending(const struct fo_op *o)
+/* Adding, moving from one place to another, and a maximum of maxima: what is pending stays so. */
+static bool keeps_pending(const struct fo_op *o, bool max)
 {
+	if (max && fo_op_family(o->kind) != FO_OPS_TRANSFER)
+		return fo_op_info(o->kind)->max;
 	return fo_op_family(o->kind) == FO_OPS_POINTWISE || fo_op_family(o->kind) == FO_OPS_TRANSFER;
 }
 
@@ -232,6 +242,12 @@ static fo_status add_up(struct flow *f, const struct fo_op *o, const struct fo_o
 	*is = read(f, a, &alike);
 	if (of_tokens(f->p, a) && over != TP)
 		return FO_OK; /* rows of ranks are different rows: no sum that this file knows */
+	if (is->pending && is->max != fo_op_info(o->kind)->max)
+		return wrong(f, a, is->max ? "maxima are added up" : "a sum's parts are compared", is->pending);
+	if (is->max) {
+		is->pending &= (uint8_t)~over;
+		return FO_OK;
+	}
 	if (!alike)
 		return wrong(f, a, "some of it was added up over ranks already", is->pending);
 	if (over & ~is->pending)
@@ -244,11 +260,13 @@ static fo_status add_up(struct flow *f, const struct fo_op *o, const struct fo_o
 static fo_status add_or_write(struct flow *f, const struct fo_operand *a, struct state is)
 {
 	bool alike, known = false;
-	if (a->access == FO_ACC) {
+	if (a->access == FO_ACC && is.max) {
+		is.pending |= read(f, a, &alike).pending;
+	} else if (a->access == FO_ACC) {
 		struct state was = read(f, a, &alike);
 		for (int x = f->head[instance_of(f, a)]; x >= 0; x = f->part[x].next)
 			known |= overlaps(&f->part[x], a);
-		if (known && was.used)
+		if (known && was.used && !is.max)
 			return wrong(f, a, "more is added to it after it was read", 0);
 		if (known && (!alike || was.pending != is.pending))
 			return wrong(f, a, "more is added to it after it was added up over ranks",
@@ -371,7 +389,8 @@ static bool sums_over_parts(const struct fo_program *p, const struct fo_op *o, i
 
 /* What operands that are read say of what is made of them. */
 struct inputs {
-	bool tokens, whole; /* there are rows of tokens; something is no part of a sum */
+	bool tokens, max;   /* max: what is pending are maxima */
+	bool whole;         /* something is no part of a sum */
 	uint8_t pending;
 	struct {
 		int32_t nr, nc;
@@ -396,9 +415,13 @@ static fo_status look_at_inputs(struct flow *f, const struct fo_op *o, struct in
 			if (!is.pending)
 				continue;
 		}
-		if (is.pending && (!keeps_pending(o) || !alike))
-			return wrong(f, a, "it is used before it is added up over ranks", is.pending);
-		if (pending && is.pending != in->pending)
+		if (is.pending && (!keeps_pending(o, is.max) || (!alike && !is.max)))
+			return wrong(f, a,
+				     is.max ? "it is used before ranks join their maxima"
+					    : "it is used before it is added up over ranks",
+				     is.pending);
+		in->max |= is.pending && is.max;
+		if (pending && !in->max && is.pending != in->pending)
 			return wrong(f, a, "it and another operand are sums over other ranks", is.pending);
 		in->pending |= is.pending;
 		pending = in->pending != 0;
@@ -407,16 +430,19 @@ static fo_status look_at_inputs(struct flow *f, const struct fo_op *o, struct in
 		in->in[in->n].nc = a->nc;
 		in->in[in->n++].split = is.split ? is.split : part_of(f, a);
 	}
-	if (pending && in->whole)
+	if (pending && !in->max && in->whole)
 		return wrong(f, &o->arg[0], "a part of a sum over ranks meets what is none", in->pending);
 	return FO_OK;
 }
 
-static struct state made(const struct flow *f, const struct fo_op *o, const struct inputs *in, int k)
+static struct state made(const struct flow *f, const struct inputs *in, const struct fo_op *o, int operand)
 {
-	const struct fo_operand *a = &o->arg[k];
-	struct state is = { .pending = in->pending | (in->tokens ? f->all : 0) };
-	if (f->tp && sums_over_parts(f->p, o, k))
+	const struct fo_operand *a = &o->arg[operand];
+	const int type = fo_op_info(o->kind)->operand[fo_op_operand_row(o->kind, operand)].type;
+	struct state is = { .pending = in->pending | (in->tokens ? f->all : 0), .max = type == FO_TYPE_MAX };
+	if (type == FO_TYPE_STEP)
+		return (struct state){ 0 };
+	if (f->tp && sums_over_parts(f->p, o, operand))
 		is.pending |= TP;
 	if (of_tokens(f->p, a)) {
 		is.pending &= TP;
@@ -426,7 +452,7 @@ static struct state made(const struct flow *f, const struct fo_op *o, const stru
 		bool alike = in->in[i].nr == a->nr && in->in[i].nc == a->nc;
 		is.split |= alike ? in->in[i].split : 0;
 		/* A sum over elements of which each rank has a part. */
-		is.pending |= !alike && a->access == FO_ACC ? in->in[i].split : 0;
+		is.pending |= !alike && (a->access == FO_ACC || is.max) ? in->in[i].split : 0;
 	}
 	return is;
 }
@@ -445,7 +471,7 @@ static fo_status visit(struct flow *f, const struct fo_op *o)
 			erase(f, instance_of(f, a), a);
 		if (!fo_access_writes(a->access) || (of_tokens(f->p, a) && !f->tp))
 			continue;
-		struct state is = made(f, o, &in, i);
+		struct state is = made(f, &in, o, i);
 		is.fresh = updates;
 		FO_TRY(add_or_write(f, a, is));
 	}

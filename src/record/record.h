@@ -188,6 +188,7 @@ struct fo_record {
 	const char *started, *version, *commit, *compiler, *passes, *cpu, *isa, *peak_source, *affinity, *device;
 	const char *tokenizer_checksum, *train_checksum, *val_checksum, *program_hash; /* hexadecimal */
 	int64_t threads, seed;                                                         /* -1 */
+	int64_t processes, hosts; /* 0: ranks are threads of one process */
 	struct fo_machine state;                                                       /* when it started */
 	double peak_flop_s;                                                            /* NAN: not known */
 	struct fo_record_option *option;

@@ -202,7 +202,9 @@ static const struct fo_schema command_schema = { "", "command", FO_FIELDS(struct
 
 static const struct fo_schema_field computer_field[] = {
 	RUN(cpu, "cpu", "", "name of the processor"),
-	RUN(threads, "threads", "", "threads that compute", .absent = -1),
+	RUN(threads, "threads", "", "threads that compute; of each process where there are several", .absent = -1),
+	RUN(processes, "processes", "", "ranks that are processes", .flags = FO_OMIT),
+	RUN(hosts, "hosts", "", "hosts that they ran on", .flags = FO_OMIT),
 	RUN(isa, "isa", "", "kernel set"),
 	RUN(peak_flop_s, "peak_flop_s", "FLOP/s", "peak that MFU divides by", .low = 0x1p-1022, .high = 1e308),
 	RUN(peak_source, "peak_source", "", "where that is from"),

@@ -221,6 +221,9 @@ static const char *processor(const struct page *p)
 	const char *text = r->cpu;
 	if (r->threads > 0)
 		JOIN(text, "%lld thread%s", (long long)r->threads, fo_doc_plural(r->threads));
+	if (r->processes > 1)
+		JOIN(text, "in each of %lld processes on %lld host%s", (long long)r->processes, (long long)r->hosts,
+		     fo_doc_plural(r->hosts));
 	if (*r->isa)
 		JOIN(text, "kernels up to %s", r->isa);
 	if (*r->state.governor)

@@ -1,6 +1,7 @@
 #include "sim/compare.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "timeline/ranks.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -128,29 +129,21 @@ fo_status fo_sim_table_timeline(struct fo_sim_table *t, const struct fo_program 
 	return st;
 }
 
-fo_status fo_sim_exposed_of(struct fo_sim_exposed *x, const struct fo_program *p, const struct fo_unrolled *u,
-			    const struct fo_timeline_file *f, const char *where)
+fo_status fo_sim_exposed_of(struct fo_sim_exposed *x, const struct fo_timeline_file *f, const char *where)
 {
-	const struct fo_ring *r = &f->t.lane[FO_LANE_COMPUTE];
 	int32_t *step;
-	int steps, k = 0;
+	int steps;
 	*x = (struct fo_sim_exposed){ 0 };
-	FO_TRY(steps_of(r, where, &step, &steps));
-	double *wait = fo_xmalloc((size_t)(steps + 1) * sizeof *wait);
-	for (uint64_t i = r->n > r->cap ? r->n - r->cap : 0; i < r->n; i++) {
-		const struct fo_span *s = &r->span[i % r->cap];
-		while (k + 1 < steps && step[k] < s->step)
-			k++;
-		if (s->instance < 0 && ~s->instance < u->n &&
-		    fo_op_info(fo_instance_op(p, u, ~s->instance)->kind)->cls == FO_CLASS_COMM)
-			wait[k] += (double)(s->end_ns - s->begin_ns) * 1e-9;
-	}
+	FO_TRY(steps_of(&f->t.lane[FO_LANE_COMPUTE], where, &step, &steps));
+	double *exposed = fo_xmalloc((size_t)(steps + 1) * sizeof *exposed);
+	for (int k = 1; k < steps; k++)
+		exposed[k] = (double)fo_rank_step_exposed(f, step[k]) * 1e-9;
 	if (steps > 1) {
 		x->steps = steps - 1;
-		x->best_s = fo_stats_quantile(wait + 1, (size_t)x->steps, 0);
-		x->median_s = fo_stats_quantile(wait + 1, (size_t)x->steps, 0.5);
+		x->best_s = fo_stats_quantile(exposed + 1, (size_t)x->steps, 0);
+		x->median_s = fo_stats_quantile(exposed + 1, (size_t)x->steps, 0.5);
 	}
-	free(wait);
+	free(exposed);
 	free(step);
 	return FO_OK;
 }

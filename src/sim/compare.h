@@ -33,14 +33,12 @@ FO_CHECKED fo_status fo_sim_table_timeline(struct fo_sim_table *t, const struct 
 /* The same from metered steps: each operation's quiet median, else the median of all its spans. t->measured_s is their
  * sum. Without any span a line is NaN and counts in neither sum. */
 void fo_sim_table_composed(struct fo_sim_table *t, const struct fo_composed *c);
-/* How long the compute lane waited for calls to other ranks in each step of a timeline but the first. */
+/* Communication that was exposed (timeline/ranks.h) in the steps of rank 0's timeline but the first. */
 struct fo_sim_exposed {
 	int steps;
 	double median_s, best_s;
 };
-FO_CHECKED fo_status fo_sim_exposed_of(struct fo_sim_exposed *x, const struct fo_program *p,
-				       const struct fo_unrolled *u, const struct fo_timeline_file *f,
-				       const char *where);
+FO_CHECKED fo_status fo_sim_exposed_of(struct fo_sim_exposed *x, const struct fo_timeline_file *f, const char *where);
 /* Sorts by difference, largest first; then what was not measured, longest first. line_of does not hold after that. */
 void fo_sim_table_sort(struct fo_sim_table *t);
 

@@ -20,10 +20,12 @@ struct walk {
 	const struct fo_unrolled *u;
 	double idle_s; /* since when no lane computes */
 	struct lane lane[FO_LANE_COUNT];
-	int *after, *before; /* the next and the last instance of the same lane; -1: none */
+	int *after;          /* the next instance of the same lane; -1: none */
 	int computing, last; /* lanes that compute now; the instance that ended last */
 	int moving;          /* calls that are under way, and since when there is one */
 	double moving_s;
+	int carried;    /* of these, those to which all ranks have come */
+	double until_s; /* so far exposed communication is counted */
 	int first; /* the lane whose operation ends first, and when; -1: none will */
 	double first_s;
 };
@@ -32,7 +34,7 @@ struct walk {
 struct meeting {
 	int group, channel, colour, sender, receiver; /* -1, -1: all ranks of the group; else they are of the job */
 	int members, came, who, instance;             /* of the first that came */
-	double hold_s, own_s, free_s; /* longest of all that came; when the last of their links is free */
+	double hold_s, own_s;                         /* longest of all that came */
 	int *rank;
 };
 struct job {
@@ -74,20 +76,22 @@ static void change_computing(struct walk *w, int by, double now)
 	w->computing += by;
 }
 
-static double overlap(double a, double b, double from, double to) { return fmax(0, fmin(b, to) - fmax(a, from)); }
-
 /* No lane computes from idle_s to `until`, and the one that would waits for instance `need`. */
 static void add_wait(struct walk *w, int need, double until)
 {
-	struct fo_sim *s = w->s;
-	s->part_s[part_of_wait(op_of(w, need))] += until - w->idle_s;
-	if (!is_comm(op_of(w, need)))
+	w->s->part_s[part_of_wait(op_of(w, need))] += until - w->idle_s;
+}
+
+/* Called before anything that computes or communicates begins or ends. Communication is exposed while nothing computes,
+ * as in timelines (timeline/ranks.h): where one call waits and another is carried, the moment is transfer. */
+static void pass_time(struct walk *w, double now)
+{
+	if (now <= w->until_s)
 		return;
-	/* Calls in front of it on its lane are waited for as well. */
-	for (int i = need; i >= 0 && s->end_s[i] > w->idle_s; i = w->before[i]) {
-		s->exposed_s += overlap(w->idle_s, until, s->begin_s[i], s->end_s[i]);
-		s->exposed_late_s += overlap(w->idle_s, until, s->begin_s[i], s->begin_s[i] + s->late_s[i]);
-	}
+	double passed = w->moving && !w->computing ? now - w->until_s : 0;
+	w->s->exposed_s += passed;
+	w->s->exposed_late_s += w->carried ? 0 : passed;
+	w->until_s = now;
 }
 
 /* ---- meetings ---- */
@@ -178,7 +182,10 @@ static void find_first(struct walk *w)
  * part from now on (comm/local.c). */
 static void begin_call(struct job *j, struct meeting *m, double now)
 {
-	double begin = fmax(now, m->free_s), end = fmax(begin + m->hold_s, now + m->own_s);
+	double begin = now;
+	for (int k = 0; k < m->came; k++)
+		begin = fmax(begin, j->link_s[m->rank[k]]);
+	double end = fmax(begin + m->hold_s, now + m->own_s);
 	for (int k = 0; k < m->came; k++) {
 		struct walk *w = &j->walk[m->rank[k]];
 		j->link_s[m->rank[k]] = begin + m->hold_s;
@@ -189,6 +196,8 @@ static void begin_call(struct job *j, struct meeting *m, double now)
 			struct meeting key = key_of(w, m->rank[k], op_of(w, x->runs));
 			if (!same_key(&key, m))
 				continue;
+			pass_time(w, now);
+			w->carried++;
 			w->s->late_s[x->runs] = now - x->at_s;
 			x->at_s = now;
 			x->left_s = end - now + w->s->overhead_s;
@@ -219,7 +228,6 @@ static fo_status come(struct job *j, int rank, int i, double now)
 	m->rank[m->came++] = rank;
 	m->hold_s = fmax(m->hold_s, w->s->hold_s[i]);
 	m->own_s = fmax(m->own_s, w->s->seconds[i]);
-	m->free_s = fmax(m->free_s, j->link_s[rank]);
 	if (m->came < m->members)
 		return FO_OK;
 	begin_call(j, m, now);
@@ -253,6 +261,7 @@ static fo_status begin_next(struct job *j, int rank, int lane)
 		}
 	}
 	const struct fo_op *o = op_of(w, i);
+	pass_time(w, ready);
 	if (fo_lane_computes(lane)) {
 		if (!w->computing && s->waited[i] >= 0)
 			add_wait(w, s->waited[i], ready);
@@ -266,6 +275,7 @@ static fo_status begin_next(struct job *j, int rank, int lane)
 	*x = (struct lane){ w->after[i], i, x->free_s, ready, s->seconds[i] + s->overhead_s };
 	if (is_comm(o) && !w->moving++)
 		w->moving_s = ready;
+	w->carried += !j->meets && is_comm(o);
 	if (!j->meets || !is_comm(o))
 		return FO_OK;
 	x->left_s = INFINITY;
@@ -285,7 +295,10 @@ static fo_status end_first(struct job *j, bool *any)
 		return FO_OK;
 	struct lane *x = &w->lane[w->first];
 	double end = w->first_s;
-	if (is_comm(op_of(w, x->runs)) && !--w->moving)
+	const bool call = is_comm(op_of(w, x->runs));
+	pass_time(w, end);
+	w->carried -= call;
+	if (call && !--w->moving)
 		w->s->comm_s += end - w->moving_s;
 	w->s->end_s[x->runs] = x->free_s = end;
 	w->last = w->last < 0 || end > w->s->end_s[w->last] ? x->runs : w->last;
@@ -303,8 +316,7 @@ static fo_status end_first(struct job *j, bool *any)
 static void open_rank(struct walk *w)
 {
 	const size_t n = (size_t)(w->u->n + 1);
-	w->after = fo_xmalloc(2 * n * sizeof *w->after);
-	w->before = w->after + n;
+	w->after = fo_xmalloc(n * sizeof *w->after);
 	w->last = -1;
 	for (int l = 0; l < FO_LANE_COUNT; l++)
 		w->lane[l].next = w->lane[l].runs = -1;
@@ -312,9 +324,6 @@ static void open_rank(struct walk *w)
 		struct lane *x = &w->lane[op_of(w, i)->lane];
 		w->s->end_s[i] = NAN;
 		w->after[i] = x->next;
-		w->before[i] = -1;
-		if (x->next >= 0)
-			w->before[x->next] = i;
 		x->next = i;
 	}
 }

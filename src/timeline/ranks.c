@@ -303,6 +303,26 @@ static void sweep(struct fo_rank_times *t, struct edges *e)
 	}
 }
 
+int64_t fo_rank_step_exposed(const struct fo_timeline_file *f, int32_t step)
+{
+	struct fo_rank_times t = { 0 };
+	struct edges e = { 0 };
+	for (int l = 0; l < FO_LANE_COUNT; l++) {
+		const struct fo_ring *r = &f->t.lane[l];
+		for (uint64_t i = newest_ascent(r); i < r->n; i++) {
+			const struct fo_span *s = &r->span[i];
+			const struct fo_timeline_collective *c = s->instance >= 0
+									 ? fo_timeline_collective_of(f, s->instance)
+									 : NULL;
+			if (s->step == step && s->instance >= 0 && (fo_lane_computes(l) || (c && c->members > 1)))
+				add_edges(&e, fo_lane_computes(l) ? COMPUTES : FO_RANK_UNKNOWN, s->begin_ns, s->end_ns);
+		}
+	}
+	sweep(&t, &e);
+	free(e.v);
+	return fo_rank_exposed(&t);
+}
+
 /* from: the rank's first call, behind those of lower ranks. Returns that of the next rank. */
 static size_t add_rank(struct fo_ranks *out, int rank, const struct fo_timeline_file *f, const struct steps *s,
 		       const struct calls *all, size_t from)

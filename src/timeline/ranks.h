@@ -45,6 +45,9 @@ struct fo_ranks {
 /* file[r]: of rank r, or NULL. Files of one run. */
 void fo_ranks_merge(struct fo_ranks *out, const struct fo_timeline_file *const *file, int ranks);
 void fo_ranks_fini(struct fo_ranks *r);
+/* ns of a rank's step (as its spans name it) in which it communicates and no lane computes: waiting and transfer, which
+ * its own file alone does not tell apart. */
+int64_t fo_rank_step_exposed(const struct fo_timeline_file *f, int32_t step);
 static inline int64_t fo_rank_exposed(const struct fo_rank_times *t)
 {
 	return t->exposed_ns[FO_RANK_TRANSFER] + t->exposed_ns[FO_RANK_UNKNOWN] + t->exposed_ns[FO_RANK_WAIT];

@@ -29,12 +29,10 @@ static bool copies_checkpoints(const struct fo_setup *s)
 	return s->run->ckpt_async && every && last / every > s->found.meta.step / every;
 }
 
-/* Bytes of the copy that checkpoints on the processor are written from; 0: there is none. */
+/* Bytes of the copies that checkpoints on the processor are written from, of all ranks; 0: there are none. */
 static int64_t copy_bytes(const struct fo_setup *s)
 {
-	int64_t bytes;
-	fo_store_memory(s->step.store, &bytes);
-	return s->async && !s->cuda ? (int64_t)fo_pages_size((size_t)bytes) : 0;
+	return s->async && !s->cuda ? fo_keep_copy_bytes(s->step.store) + fo_team_copy_bytes(s->step.team) : 0;
 }
 
 /* ---- memory ---- */
@@ -55,7 +53,7 @@ int64_t fo_setup_planned(const struct fo_setup *s) { return fo_room_step_need(&s
 static void decide_async(struct fo_setup *s)
 {
 	int64_t budget = fo_room_budget(s->run, fo_setup_free(s)), have = fo_memory_mappable(),
-		copy = (int64_t)fo_pages_size((size_t)fo_store_bytes(s->step.store));
+		copy = (int64_t)fo_pages_size((size_t)fo_store_bytes(s->step.store)) + fo_team_copy_bytes(s->step.team);
 	bool fits = !budget || fo_room_step_need(&s->step) + copy <= budget;
 	if (s->cuda)
 		fits = !have || host_bytes(s) + copy <= have;
@@ -76,7 +74,7 @@ void fo_setup_plan(const struct fo_setup *s, struct fo_train_plan *out)
 		.memory_host = host_bytes(s),
 		.memory_host_copy = s->host_copy,
 		.memory_checkpoint = copy_bytes(s),
-		.save_bytes = fo_store_checkpoint_bytes(step->store, fo_room_step_whole(step)),
+		.save_bytes = fo_store_checkpoint_bytes(step->store, &step->program),
 		.save_count = checkpoints_added(s),
 		.disk_free = fo_fs_free(s->folder.ckpt_dir),
 		.peak = s->peak,

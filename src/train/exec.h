@@ -14,6 +14,7 @@
 #include "kernel/cuda/cuda.h"
 #include "kernel/kernel.h"
 #include "program/program.h"
+#include "record/rank_state.h"
 #include "timeline/timeline.h"
 #include "train/links.h"
 
@@ -47,19 +48,19 @@ struct fo_store_tensor {
 	/* 0 weight, 1 master (of dtype I16: the low halves that complete the weight), 2 m, 3 v; 4: state that belongs
 	 * to no parameter and is not derived from weights ("fp8.history.3" of layer 3). */
 	int which;
+	int32_t layer;          /* it belongs to this one, counted from 1; 0: to none */
 	int64_t rows, cols, ld; /* ld: row length in elements */
-	/* Where ranks share it: these are rows `row` and on of the tensor's `whole`; else 0 and all. */
+	/* Where ranks share it: these are rows `row` and on of the tensor's `whole`, perhaps none; else 0 and all. */
 	int64_t row, whole;
+	bool shared;
 	int64_t col, whole_cols; /* and of its columns those from `col` on (pass tp) */
 	uint8_t dtype;
-	void *data; /* the rectangle's first element */
+	void *data; /* the rectangle's first element; NULL: no row is here */
 };
-/* Copies each buffer of `to` from the one of `from`: the rows that both have, where ranks share it. */
-FO_CHECKED fo_status fo_store_copy(struct fo_store *to, const struct fo_store *from);
 /* The parameter's Hugging Face name with the layer's number filled in. */
 void fo_param_name(const struct fo_param *pr, int layer, char *out, size_t size);
-/* Visits each logical tensor of each layer, of those that ranks share the rows that are here, then the state of kind 4.
- */
+/* Visits each logical tensor of each layer, the same ones in the same order on every rank; of those that ranks share the
+ * rows that are here. Then the state of kind 4. */
 typedef fo_status fo_store_visit_fn(void *ctx, const struct fo_store_tensor *t);
 FO_CHECKED fo_status fo_store_visit(struct fo_store *s, const struct fo_program *p, fo_store_visit_fn *fn, void *ctx);
 
@@ -92,6 +93,8 @@ struct fo_exec_options {
 	int timed_every;
 	fo_exec_batch_fn *batch; /* device, may be NULL: the next step's batch is copied there while a step runs */
 	struct fo_links *links;  /* to the other ranks; NULL where there are none. They outlive the executor */
+	struct fo_rank_state
+		*state;          /* where lanes say what they do (processor); NULL: nowhere. It outlives the executor */
 	bool eager;              /* device: operations are launched one by one, never replayed as a graph */
 };
 

@@ -29,7 +29,7 @@ static struct fo_comm_call call_of(const struct fo_call *c, int k, const struct 
 	if (fo_op_info(c->kind)->per_tensor)
 		to = from;
 	struct fo_comm_call call = { .kind = (enum fo_comm_kind)(wire - 1),
-				     .op = FO_COMM_SUM,
+				     .op = fo_op_info(c->kind)->max ? FO_COMM_MAX : FO_COMM_SUM,
 				     .from = from->data,
 				     .to = to->data,
 				     .n = elements(from),
@@ -71,6 +71,7 @@ fo_status fo_exec_transfer_test(struct fo_exec *e, int id, struct fo_transfer *t
 {
 	int left = 0;
 	t->moved = false;
+	t->until_ns = 0;
 	for (int k = 0; k < t->n; k++) {
 		const struct fo_comm_request before = t->request[k];
 		bool over;
@@ -79,6 +80,8 @@ fo_status fo_exec_transfer_test(struct fo_exec *e, int id, struct fo_transfer *t
 			return fo_exec_failed(e, id, st);
 		t->moved |= t->request[k].state != before.state || t->request[k].phase != before.phase;
 		left += !over;
+		if (!over && t->request[k].until_ns && (!t->until_ns || t->request[k].until_ns < t->until_ns))
+			t->until_ns = t->request[k].until_ns;
 	}
 	*done = !left;
 	return FO_OK;

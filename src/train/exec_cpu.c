@@ -31,9 +31,6 @@ struct prepared {
 	enum fo_isa isa;
 };
 
-/* Between two looks at what is on its way: a part of the time that it has taken so far, so that a look which comes late
- * costs little beside the wait, and waiting for another rank costs no processor. Timers add 50 us of slack. */
-enum { NAP_NS = 20000, NAP_MOST_NS = 500000, NAP_PART = 16 };
 /* What a thread touches of its stack and of its part of the heap, as measured. */
 enum { STACK_BYTES = 32 << 10 };
 
@@ -78,6 +75,29 @@ struct fo_exec_cpu {
 	struct fo_err error; /* guarded by lock */
 };
 
+/* ---- for those who ask where it hangs ---- */
+
+/* Lane ln runs instance `id`, or waits for it; -1: it does nothing. */
+static void tell(const struct fo_exec *e, const struct lane *ln, enum fo_lane_does does, int32_t id, int64_t now_ns)
+{
+	if (!e->o.state)
+		return;
+	struct fo_rank_op op = { .instance = id, .layer = -1, .mb = -1 };
+	if (id >= 0) {
+		const struct fo_slot *s = &e->p->slot[e->u.slot[id]];
+		const struct fo_block *b = &e->p->block[s->block];
+		const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
+		const bool once = b->role == FO_ROLE_OPTIMIZER || b->unit == FO_UNIT_STEP;
+		op.op = fo_op_info(o->kind)->name;
+		op.block = b->name;
+		op.phase = fo_phase_name[o->phase];
+		op.group = fo_exec_is_comm(o) ? fo_group_name[o->group] : NULL;
+		op.layer = b->unit == FO_UNIT_LAYER ? s->layer : -1;
+		op.mb = once ? -1 : s->mb;
+	}
+	fo_rank_state_lane(e->o.state, ln->id, fo_lane_name[ln->id], does, &op, now_ns);
+}
+
 /* ---- one instance ---- */
 
 static fo_status run_on(struct fo_exec *e, struct lane *ln, int id)
@@ -98,10 +118,8 @@ static fo_status run_on(struct fo_exec *e, struct lane *ln, int id)
 	return FO_OK;
 }
 
-static int64_t nap_after(int64_t since_ns)
-{
-	return fo_max(NAP_NS, fo_min(NAP_MOST_NS, (fo_now_ns() - since_ns) / NAP_PART));
-}
+/* The earlier of two times; 0: not known. */
+static int64_t earlier(int64_t a, int64_t b) { return a && b ? fo_min(a, b) : a + b; }
 
 /* On the calling thread, while nothing else of this rank runs. */
 static fo_status transfer(struct fo_exec *e, struct lane *ln, int id)
@@ -118,7 +136,7 @@ static fo_status transfer(struct fo_exec *e, struct lane *ln, int id)
 			continue;
 		}
 		fo_comm_idle(e->o.links->world, true);
-		nanosleep(&(struct timespec){ .tv_nsec = (long)nap_after(since) }, NULL);
+		nanosleep(&(struct timespec){ .tv_nsec = (long)fo_comm_nap_ns(since, ln->transfer.until_ns) }, NULL);
 	}
 }
 
@@ -200,6 +218,7 @@ static void run_lane(struct lane *ln, int32_t step)
 			if (l == ln->id || need < 0 || atomic_load(&e->cpu->lane[l].done) >= need)
 				continue;
 			int64_t t0 = fo_now_ns();
+			tell(e, ln, FO_LANE_WAITS, need, t0);
 			wait_for(e, ln, l, need);
 			fo_timeline_record(&e->timeline, ln->id, step, ~need, t0, fo_now_ns());
 		}
@@ -210,6 +229,7 @@ static void run_lane(struct lane *ln, int32_t step)
 		if (fo_lane_computes(ln->id))
 			pthread_mutex_lock(&e->cpu->cores);
 		int64_t t0 = fo_now_ns();
+		tell(e, ln, FO_LANE_RUNS, id, t0);
 		fo_status st = run_on(e, ln, id);
 		fo_timeline_record(&e->timeline, ln->id, step, id, t0, fo_now_ns());
 		if (fo_lane_computes(ln->id))
@@ -221,6 +241,7 @@ static void run_lane(struct lane *ln, int32_t step)
 		}
 		finished(e, ln, id);
 	}
+	tell(e, ln, FO_LANE_IDLE, -1, fo_now_ns());
 }
 
 /* ---- lanes of communication ---- */
@@ -291,6 +312,7 @@ static fo_status drive(struct fo_exec *e, struct lane *ln, int32_t step, bool *m
 		if (e->o.delay_seed)
 			random_delay(e, ln);
 		ln->begin_ns = fo_now_ns();
+		tell(e, ln, FO_LANE_RUNS, id, ln->begin_ns);
 		FO_TRY(fo_exec_transfer_start(e, id, &ln->transfer));
 		ln->on_its_way = *moved = true;
 	}
@@ -298,7 +320,9 @@ static fo_status drive(struct fo_exec *e, struct lane *ln, int32_t step, bool *m
 	*moved |= ln->transfer.moved;
 	if (!done)
 		return FO_OK;
-	fo_timeline_record(&e->timeline, ln->id, step, id, ln->begin_ns, fo_now_ns());
+	const int64_t now = fo_now_ns();
+	fo_timeline_record(&e->timeline, ln->id, step, id, ln->begin_ns, now);
+	tell(e, ln, FO_LANE_IDLE, -1, now);
 	ln->on_its_way = false;
 	ln->next++;
 	*moved = true;
@@ -313,6 +337,7 @@ static void run_linked(struct fo_exec *e, int32_t step)
 	int64_t since = fo_now_ns(); /* when something moved last */
 	while (!atomic_load(&e->cpu->failed)) {
 		int left = 0, under_way = 0;
+		int64_t until = 0;
 		bool moved = false;
 		for (int l = 0; l < FO_LANE_COUNT; l++) {
 			struct lane *ln = &e->cpu->lane[l];
@@ -325,6 +350,7 @@ static void run_linked(struct fo_exec *e, int32_t step)
 			}
 			left += ln->next < ln->n;
 			under_way += ln->on_its_way;
+			until = ln->on_its_way ? earlier(until, ln->transfer.until_ns) : until;
 		}
 		if (!left)
 			return;
@@ -334,7 +360,7 @@ static void run_linked(struct fo_exec *e, int32_t step)
 		}
 		if (under_way && rests(e))
 			fo_comm_idle(e->o.links->world, true);
-		sleep_until_ready(e, under_way ? nap_after(since) : 0);
+		sleep_until_ready(e, under_way ? fo_comm_nap_ns(since, until) : 0);
 	}
 }
 

@@ -237,19 +237,48 @@ static fo_status continue_prompt(struct fo_setup *s, struct fo_generator *g, str
 	return st;
 }
 
+/* A store of all weights for as long as the sample takes, where ranks share them; else *out NULL: rank 0's has all. */
+static fo_status whole_weights(struct fo_setup *s, struct fo_store **out)
+{
+	const struct fo_program *p = &s->step.program;
+	struct fo_lowering low = { .seq = 1,
+				   .rows = 1,
+				   .micro_batches = 1,
+				   .precision = p->run.precision,
+				   .mode = FO_MODE_DECODE,
+				   .context = s->run->seq,
+				   .pass = p->run.pass };
+	struct fo_program one;
+	bool shared = false;
+	for (int i = 0; i < p->nbuf; i++)
+		shared |= p->buf[i].home == FO_HOME_PARAM && p->buf[i].whole;
+	if (!shared)
+		return FO_OK;
+	FO_TRY(fo_pass_build(&one, &s->step.model, &low));
+	fo_status st = fo_store_new(out, &one);
+	if (st == FO_OK)
+		st = fo_team_lend(s->step.team, &s->keep, *out, &one);
+	fo_program_fini(&one);
+	return st;
+}
+
 fo_status fo_setup_sample(struct fo_setup *s, char **text)
 {
 	const struct fo_sampling how = { .temperature = 0.8, .top_k = 40, .top_p = 1, .seed = (uint64_t)s->run->seed };
 	struct fo_generator *g;
 	struct fo_sampler draw;
 	int64_t context = s->run->seq, vocab = fo_tokenizer_vocab(s->corpus.tokenizer);
-	FO_TRY(fo_room_step_collect(&s->step));
-	FO_TRY(fo_generator_new(&g, &s->step.model, s->step.program.run.precision, &s->step.program.run.pass,
-				s->step.store, &s->step.options, context,
-				context < SAMPLE_CHUNK ? context : SAMPLE_CHUNK, s->step.exec));
-	fo_sampler_init(&draw, &how, vocab < s->step.model.vocab ? vocab : s->step.model.vocab);
-	fo_status st = continue_prompt(s, g, &draw, text);
-	fo_sampler_fini(&draw);
-	fo_generator_free(g);
+	struct fo_store *store = NULL;
+	FO_TRY(whole_weights(s, &store));
+	fo_status st = fo_generator_new(&g, &s->step.model, s->step.program.run.precision, &s->step.program.run.pass,
+					store ? store : s->step.store, &s->step.options, context,
+					context < SAMPLE_CHUNK ? context : SAMPLE_CHUNK, s->step.exec);
+	if (st == FO_OK) {
+		fo_sampler_init(&draw, &how, vocab < s->step.model.vocab ? vocab : s->step.model.vocab);
+		st = continue_prompt(s, g, &draw, text);
+		fo_sampler_fini(&draw);
+		fo_generator_free(g);
+	}
+	fo_store_free(store);
 	return st;
 }

@@ -1,15 +1,25 @@
 #include "train/links.h"
 
-fo_status fo_links_open(struct fo_links *l, struct fo_comm *world, const struct fo_program *p)
+enum { GROUPS = FO_GROUP_COUNT, LANES = FO_LANE_COUNT };
+
+static void note_used(const struct fo_program *p, float used[GROUPS][LANES])
 {
-	float used[FO_GROUP_COUNT][FO_LANE_COUNT] = { 0 };
+	for (int b = 0; b < p->nblock; b++)
+		for (int i = 0; i < p->block[b].n; i++)
+			used[p->block[b].op[i].group][fo_lane_channel(p->block[b].op[i].lane)] = 1;
+}
+
+fo_status fo_links_open(struct fo_links *l, struct fo_comm *world, const struct fo_program *p,
+			const struct fo_program *other)
+{
+	float used[GROUPS][LANES] = { 0 };
 	*l = (struct fo_links){ .world = world };
 	if (fo_comm_ranks(world) != p->ranks || fo_comm_rank(world) != p->rank)
 		return fo_fail(FO_EBUG, "rank %d of %d runs the program of rank %d of %d", fo_comm_rank(world),
 			       fo_comm_ranks(world), p->rank, p->ranks);
-	for (int b = 0; b < p->nblock; b++)
-		for (int i = 0; i < p->block[b].n; i++)
-			used[p->block[b].op[i].group][fo_lane_channel(p->block[b].op[i].lane)] = 1;
+	note_used(p, used);
+	if (other)
+		note_used(other, used);
 	/* Programs of ranks may differ, but all of them split the world alike. */
 	FO_TRY(fo_comm_call(world, &(struct fo_comm_call){ .kind = FO_COMM_ALL_REDUCE,
 							   .op = FO_COMM_MAX,

@@ -13,9 +13,10 @@ struct fo_links {
 	struct fo_comm *world;                             /* all ranks; the caller's, who closes it after the links */
 	struct fo_comm *of[FO_GROUP_COUNT][FO_LANE_COUNT]; /* of a pair of lanes the one that sends */
 };
-/* Splits the world as p needs it. Every rank of the world calls it, with its own program of one mesh. *l is closed with
- * fo_links_close, whatever was returned. */
-FO_CHECKED fo_status fo_links_open(struct fo_links *l, struct fo_comm *world, const struct fo_program *p);
+/* Splits the world as p needs it, and `other` (NULL: none), which never runs at the same time. Every rank of the world
+ * calls it, with its own programs of one mesh. *l is closed with fo_links_close, whatever was returned. */
+FO_CHECKED fo_status fo_links_open(struct fo_links *l, struct fo_comm *world, const struct fo_program *p,
+				   const struct fo_program *other);
 /* The communicator of operations of this group on this lane. */
 struct fo_comm *fo_links_of(const struct fo_links *l, int group, int lane);
 void fo_links_close(struct fo_links *l);
@@ -26,6 +27,7 @@ struct fo_transfer {
 	struct fo_comm_request request[FO_MAX_OPERANDS];
 	int n;
 	bool moved;    /* by the newest test: more may be possible at once */
+	int64_t until_ns; /* before then none of it will be over (fo_now_ns); 0: not known */
 	int64_t *part; /* room for a number per rank of the group; the owner's */
 };
 

@@ -8,7 +8,7 @@ fo_status fo_step_meter_open(struct fo_step_meter *m, struct fo_setup *set, int6
 	const struct fo_exec_options *o = &set->step.options;
 	/* Of several ranks rank 0 is metered, with its own threads; the others' next to it are part of what a step is.
 	 */
-	const int threads = fo_team_threads(o->threads, set->step.program.ranks);
+	const int threads = fo_team_threads(o->threads, fo_room_step_ranks_here(&set->step));
 	int dtype = fo_run_precision(r) == FO_PRECISION_BF16 ? FO_BF16 : FO_F32;
 	*m = (struct fo_step_meter){ .every = r->metered_every, .set = set, .events = set->events };
 	if (!r->metered_every)

@@ -12,6 +12,7 @@ struct fo_ports {
 	struct fo_loader *loader;
 	const struct fo_batch *ahead; /* served while an executor fills in the next step */
 	double hyper[FO_HYPER_COUNT];
+	int64_t steps; /* of the run, for who watches; 0: not known */
 	double loss[2], scale[2]; /* came out: sum and count of losses; scale and norm of the gradient */
 	const int32_t *chunk;     /* for a generator: ids; their number and first position are below */
 	int64_t chunk_tokens, chunk_begin;

@@ -58,7 +58,7 @@ const char *const fo_resume_free[] = {
 	"optim.beta1", "optim.beta2", "optim.eps", "optim.weight-decay", "optim.clip", "optim.clip-norm",
 	/* Evaluation, checkpoints, guards, reports. */
 	"eval.every", "eval.batches", "eval.packing", "checkpoint.every", "checkpoint.keep", "checkpoint.async",
-	"checkpoint.last", "guard.nonfinite", "guard.spike", "guard.spike-z", "guard.spike-window", "guard.limit",
+	"checkpoint.last", "checkpoint.file-size", "guard.nonfinite", "guard.spike", "guard.spike-z", "guard.spike-window", "guard.limit",
 	"log.every", "report.tensorboard", "report.prometheus", "sample.prompt", "sample.tokens", "train.metered-every",
 	"train.timed-every", "train.kernel-times", "train.inputs-ahead",
 	/* Passes that change numbers by rounding alone. */
@@ -66,7 +66,8 @@ const char *const fo_resume_free[] = {
 	"pass.recompute", "pass.recompute-layers", "pass.offload", "pass.fused-optimizer", "pass.optimizer-in-backward",
 	"pass.attention", "pass.fp8-scale-precompute", "pass.fp8-transposed", "pass.fp8-fuse", "pass.wgrad-lane",
 	"mesh.ranks", "mesh.shard", "mesh.replicate", "mesh.tp", "mesh.link-gbps", "mesh.link-us", "pass.tp-sequence",
-	"pass.ddp", "pass.zero", "pass.zero-prefetch", "pass.zero-reshard", "pass.zero-first", "pass.zero-sync", NULL
+	"pass.ddp", "pass.overlap", "pass.zero", "pass.zero-prefetch", "pass.zero-reshard", "pass.zero-first", "pass.zero-sync",
+	NULL
 };
 
 int fo_resume_rows(void) { return fo_model_fields + OWN_ROWS; }

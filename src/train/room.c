@@ -102,6 +102,7 @@ struct maker {
 	const struct fo_choice *choice;   /* the newest */
 	int64_t (*need)(const void *ctx); /* bytes of what was made last */
 	fo_status (*again)(void *ctx, int64_t reserve);
+	int64_t ranks; /* that take so much */
 };
 
 static fo_status settle(const struct maker *m, const struct fo_run *r, int64_t have)
@@ -110,7 +111,7 @@ static fo_status settle(const struct maker *m, const struct fo_run *r, int64_t h
 		int64_t budget = fo_room_budget(r, have), need = m->need(m->ctx);
 		if (!budget || need <= budget)
 			break;
-		FO_TRY(m->again(m->ctx, need - m->choice->bytes * r->ranks));
+		FO_TRY(m->again(m->ctx, need - m->choice->bytes * m->ranks));
 	}
 	return FO_OK;
 }
@@ -126,12 +127,12 @@ static fo_status build_evaluation(struct fo_program *out, const struct fo_run *r
 
 /* ---- a step ---- */
 
+int fo_room_step_ranks_here(const struct fo_room_step *s) { return s->processes ? 1 : (int)s->run->ranks; }
+
 struct fo_memory fo_room_step_memory(const struct fo_room_step *s)
 {
 	struct fo_memory m = fo_exec_memory(s->exec);
 	fo_team_memory(s->team, &m);
-	if (s->own != s->store)
-		m.persistent += (int64_t)fo_pages_size((size_t)fo_store_bytes(s->store));
 	return m;
 }
 
@@ -148,6 +149,7 @@ fo_status fo_room_step_programs(struct fo_room_step *s, int64_t reserve)
 {
 	const struct fo_choose_rates *device = NULL;
 	struct fo_choose_rates rates;
+	const int ranks = fo_room_step_ranks_here(s);
 	if (s->given)
 		return build_evaluation(&s->eval_program, s->run, &s->model, &s->program);
 	if (s->options.cuda) {
@@ -156,46 +158,13 @@ fo_status fo_room_step_programs(struct fo_room_step *s, int64_t reserve)
 	}
 	/* Each rank has its share of the memory. */
 	fo_status st = fo_pass_choose_run(s->open ? s->open : s->run, &s->model,
-					  fo_room_budget(s->run, s->have) / s->run->ranks, reserve / s->run->ranks,
-					  device, &s->choice);
+					  fo_room_budget(s->run, s->have) / ranks, reserve / ranks, device, &s->choice);
 	if (st != FO_OK && st != FO_ENOMEM)
 		return st;
 	if (st == FO_ENOMEM)
 		fo_err_save(&s->too_large, st);
 	FO_TRY(fo_pass_build(&s->program, &s->model, &s->choice.run));
 	return build_evaluation(&s->eval_program, s->run, &s->model, &s->program);
-}
-
-const struct fo_program *fo_room_step_whole(const struct fo_room_step *s)
-{
-	return s->whole.nbuf ? &s->whole : &s->program;
-}
-
-fo_status fo_room_step_collect(struct fo_room_step *s)
-{
-	return s->own == s->store ? FO_OK : fo_team_collect(s->team, s->store, s->own);
-}
-
-static bool is_shared(const struct fo_program *p)
-{
-	bool shared = false;
-	for (int i = 0; i < p->nbuf; i++)
-		shared |= p->buf[i].whole != 0;
-	return shared;
-}
-
-/* The stores, of which the whole one is a copy of its own where ranks share it. */
-static fo_status make_stores(struct fo_room_step *s)
-{
-	FO_TRY(fo_store_new_on(&s->own, &s->program, s->options.cuda));
-	s->store = s->own;
-	if (!is_shared(&s->program))
-		return FO_OK;
-	struct fo_lowering one = s->program.run;
-	one.mesh = (struct fo_mesh){ 0 };
-	s->store = NULL;
-	FO_TRY(fo_pass_build(&s->whole, &s->model, &one));
-	return fo_store_new(&s->store, &s->whole);
 }
 
 static fo_status make_executors(struct fo_room_step *s)
@@ -208,13 +177,14 @@ static fo_status make_executors(struct fo_room_step *s)
 	}
 	train.batch = s->batch;
 	if (s->program.ranks > 1) {
-		train.threads = fo_team_threads(s->options.threads, s->program.ranks);
-		FO_TRY(fo_team_open(&s->team, &s->program, &train, s->port));
+		train.threads = fo_team_threads(s->options.threads, fo_room_step_ranks_here(s));
+		FO_TRY(fo_team_open(&s->team, &s->program, &s->eval_program, &train, s->port, s->processes));
 		train.links = fo_team_links(s->team);
 	}
-	FO_TRY(make_stores(s));
-	FO_TRY(fo_exec_new(&s->exec, &s->program, s->own, &train, s->port, s->ctx, NULL));
-	return fo_exec_new(&s->eval, &s->eval_program, s->store, &s->options, s->port, s->eval_ctx, s->exec);
+	FO_TRY(fo_store_new_on(&s->store, &s->program, s->options.cuda));
+	FO_TRY(fo_exec_new(&s->exec, &s->program, s->store, &train, s->port, s->ctx, NULL));
+	train.batch = NULL;
+	return fo_exec_new(&s->eval, &s->eval_program, s->store, &train, s->port, s->eval_ctx, s->exec);
 }
 
 /* A step of which no choice fits is announced as it is, then refused. */
@@ -235,7 +205,8 @@ static fo_status step_again(void *ctx, int64_t reserve)
 fo_status fo_room_step_executors(struct fo_room_step *s)
 {
 	FO_TRY(make_executors(s));
-	return settle(&(struct maker){ s, &s->choice, step_need, step_again }, s->run, s->have);
+	return settle(&(struct maker){ s, &s->choice, step_need, step_again, fo_room_step_ranks_here(s) }, s->run,
+		      s->have);
 }
 
 /* Bytes that a run may take: free memory of the device less its reserve, or of this machine (c NULL); 0: not known. */
@@ -269,16 +240,13 @@ void fo_room_step_close(struct fo_room_step *s)
 {
 	fo_exec_free(s->eval);
 	fo_exec_free(s->exec);
-	if (s->own != s->store)
-		fo_store_free(s->own);
 	fo_store_free(s->store);
-	fo_program_fini(&s->whole);
 	fo_team_close(s->team);
 	s->team = NULL;
 	fo_program_fini(&s->eval_program);
 	fo_program_fini(&s->program);
 	s->exec = s->eval = NULL;
-	s->store = s->own = NULL;
+	s->store = NULL;
 }
 
 /* ---- without the device ---- */
@@ -348,7 +316,7 @@ static fo_status make(void *ctx, int64_t reserve)
 static fo_status make_that_fits(struct planned *p)
 {
 	FO_TRY(make(p, 0));
-	FO_TRY(settle(&(struct maker){ p, &p->choice, need_of, make }, p->r, p->have));
+	FO_TRY(settle(&(struct maker){ p, &p->choice, need_of, make, p->r->ranks }, p->r, p->have));
 	int64_t may = fo_room_allowed(p->r, p->have);
 	return need_of(p) <= may ? FO_OK : does_not_fit(&p->program, need_of(p), may);
 }

@@ -32,7 +32,8 @@ int64_t fo_room_budget(const struct fo_run *r, int64_t have);
 struct fo_room_step {
 	const struct fo_run *run;       /* limits, precision, evaluation */
 	const struct fo_run *open;      /* the run whose open choices are made; NULL: run */
-	struct fo_exec_options options; /* threads: of all ranks together */
+	struct fo_exec_options options; /* threads: of all ranks of this process together */
+	struct fo_processes *processes; /* that ranks are; NULL: threads of this one */
 	fo_exec_batch_fn *batch;        /* of the step's executor; evaluation looks at no next batch */
 	fo_port_fn *port;
 	void *ctx, *eval_ctx;               /* of the ports */
@@ -45,11 +46,7 @@ struct fo_room_step {
 	struct fo_choice choice; /* planned 0: nothing was left to choose */
 	struct fo_err too_large; /* st FO_OK, or why no choice fits: the programs are then the least ones */
 	struct fo_program program, eval_program;
-	struct fo_store *store; /* zeroed; whole, for all that reads or writes weights and state between steps */
-	/* Where ranks share them (fo_room_step_collect): the program of one rank alone, which `store` is of, and rank
-	 * 0's own rows, which exec works on. Else there is no such program, and own is `store`. */
-	struct fo_program whole;
-	struct fo_store *own;
+	struct fo_store *store; /* zeroed; of several ranks rank 0's own rows */
 	/* eval is there because `flatout train` has it: its memory belongs to the choice. */
 	struct fo_exec *exec, *eval;
 	struct fo_team *team; /* the other ranks; NULL: there are none. program, store and exec are rank 0's */
@@ -63,14 +60,12 @@ FO_CHECKED fo_status fo_room_step_programs(struct fo_room_step *s, int64_t reser
  * `beside`) is known once executors are there: where both are too much, programs and executors are made again with less
  * for the program, a few times at most. FO_ENOMEM on a device that cannot hold the program. */
 FO_CHECKED fo_status fo_room_step_executors(struct fo_room_step *s);
-/* Memory of the step's executors, of all ranks together. */
+/* Ranks that this process has the memory and the threads of. */
+int fo_room_step_ranks_here(const struct fo_room_step *s);
+/* Memory of the step's executors, of all ranks of this process together. */
 struct fo_memory fo_room_step_memory(const struct fo_room_step *s);
 /* Bytes that the step takes: of the device, or of the host. */
 int64_t fo_room_step_need(const struct fo_room_step *s);
-/* The program that `store` is of. */
-const struct fo_program *fo_room_step_whole(const struct fo_room_step *s);
-/* Brings `store` up to date with the ranks' rows: before it is read. Where they share nothing it always is. */
-FO_CHECKED fo_status fo_room_step_collect(struct fo_room_step *s);
 void fo_room_step_close(struct fo_room_step *s); /* zeroed: nothing */
 
 /* Fields of an open JSON object: what is recomputed and its share of the time, formats of the state, rows,

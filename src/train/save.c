@@ -1,169 +1,45 @@
-#define _GNU_SOURCE /* gettid, SYS_gettid */
+/* Rank 0's side of checkpoints: when one is due it says so to all ranks, looks how far they are between steps, and tells
+ * the run what came of it. What each rank does is in keep.c. */
 #include "train/session.h"
 #include "base/clock.h"
-#include "base/retry.h"
-#include "base/thread.h"
-#include "train/store_int.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-/* The writer yields to the threads that compute: weight 110 against their 1024 in Linux's fair scheduler (nice 10
- * against 0), so that it takes a tenth of one core while all are busy and still ends. */
-#define WRITER_NICE 10
-/* Pieces in which threads copy the state: large against a page, small against the state. */
-#define COPY_BYTES ((int64_t)4 << 20)
 
 struct fo_saver {
 	struct fo_setup *set;
-	int log; /* descriptor of the log, which reaches the disk before a checkpoint; -1: none */
-	pthread_t thread;
-	bool started;
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	bool busy, quit, finished; /* guarded by lock; finished: done and not reported yet */
-	/* The job: the caller's while not busy, the thread's while busy. */
-	struct fo_ckpt_content content;
-	struct fo_ckpt_meta meta;
-	int keep;
-	void *copy;
-	int64_t copy_bytes;
-	struct fo_st_tensor *weight, *state; /* of the copy */
-	struct fo_err error;
-	double seconds, blocked;
-	/* The caller's alone. */
 	int64_t saved_step; /* the newest checkpoint that is known to be whole; -1: none */
+	/* A checkpoint that is written beside training: what is waited for. */
+	enum { NOTHING, BEGINNING, ROWS, ENDING } stage;
+	int64_t step, begun_ns;
+	double blocked;
+	bool closing; /* nobody listens any more */
 };
 
+/* Without tensors, which each rank fills in. */
 static struct fo_ckpt_content content_of(const struct fo_setup *s)
 {
 	return (struct fo_ckpt_content){
 		.model = &s->step.model,
 		.weight_dtype = s->step.program.run.precision == FO_PRECISION_BF16 ? "bfloat16" : "float32",
 		.tokenizer = s->corpus.tokenizer,
-		.weight = s->tensors.weight,
-		.weights = s->tensors.weights,
-		.state = s->tensors.state,
-		.states = s->tensors.states,
 		.run_config_json = s->run_json,
+		.file_bytes = s->run->ckpt_file,
 	};
 }
 
-/* The log reaches the disk before the checkpoint that it leads to. A log that cannot is no reason to lose the
- * checkpoint. */
-static fo_status write_checkpoint(const struct fo_saver *v, const struct fo_ckpt_content *c,
-				  const struct fo_ckpt_meta *meta, int keep)
+static fo_status all(struct fo_saver *v, const struct fo_keep_task *task, bool *done)
 {
-	if (v->log >= 0)
-		(void)!fo_fdatasync(v->log);
-	return fo_ckpt_save(v->set->folder.ckpt_dir, c, meta, keep);
-}
-
-/* ---- the writer ---- */
-
-static void *writer(void *arg)
-{
-	struct fo_saver *v = arg;
-	setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), WRITER_NICE); /* where it fails training is slower */
-	/* Touches the copy's pages here, not while a step waits for the first copy. Their contents stay, which are a
-	 * device's tables. */
-	for (int64_t at = 0; at < v->copy_bytes; at += sysconf(_SC_PAGESIZE)) {
-		volatile unsigned char *byte = (unsigned char *)v->copy + at;
-		*byte = *byte;
-	}
-	pthread_mutex_lock(&v->lock);
-	v->busy = false;
-	pthread_cond_broadcast(&v->changed);
-	for (;;) {
-		while (!v->busy && !v->quit)
-			pthread_cond_wait(&v->changed, &v->lock);
-		if (!v->busy)
-			break;
-		pthread_mutex_unlock(&v->lock);
-		int64_t t0 = fo_now_ns();
-		fo_status st = write_checkpoint(v, &v->content, &v->meta, v->keep);
-		pthread_mutex_lock(&v->lock);
-		v->seconds = (double)(fo_now_ns() - t0) * 1e-9;
-		if (st == FO_OK)
-			v->error.st = FO_OK;
-		else
-			fo_err_save(&v->error, st);
-		v->busy = false;
-		v->finished = true;
-		pthread_cond_broadcast(&v->changed);
-	}
-	pthread_mutex_unlock(&v->lock);
-	return NULL;
-}
-
-/* Tensors whose data lies in the copy where it lies in the store; the copy is memory of this process. */
-static struct fo_st_tensor *moved(const struct fo_store *s, const struct fo_st_tensor *t, size_t n, void *copy)
-{
-	struct fo_st_tensor *m = fo_xmalloc((n + 1) * sizeof *m);
-	int64_t bytes;
-	const unsigned char *from = fo_store_memory(s, &bytes);
-	for (size_t i = 0; i < n; i++) {
-		m[i] = t[i];
-		m[i].data = (unsigned char *)copy + ((const unsigned char *)t[i].data - from);
-		m[i].memory = NULL;
-	}
-	return m;
-}
-
-static fo_status start_writer(struct fo_saver *v)
-{
-	const struct fo_setup *s = v->set;
-	struct fo_store *store = s->step.store;
-	/* A device trains on its own memory: the store's host memory is the copy, and the next fetch waits until it is
-	 * written. */
-	const unsigned char *own = fo_store_memory(store, &v->copy_bytes);
-	v->copy = (void *)(uintptr_t)own;
-	fo_status st = s->cuda ? fo_store_take(store) : fo_pages_new((size_t)v->copy_bytes, &v->copy);
-	if (st != FO_OK) {
-		v->copy = NULL;
-		return fo_wrap(st, "cannot hold the copy that checkpoints are written from");
-	}
-	v->weight = moved(store, s->tensors.weight, s->tensors.weights, v->copy);
-	v->state = moved(store, s->tensors.state, s->tensors.states, v->copy);
-	v->busy = true; /* until the thread is ready */
-	st = fo_thread_start(&v->thread, writer, v, "the thread that writes checkpoints");
-	v->started = st == FO_OK;
-	return st;
+	return fo_team_keep(v->set->step.team, &v->set->keep, task, done);
 }
 
 fo_status fo_saver_open(struct fo_saver **out, struct fo_setup *s, int log)
 {
 	struct fo_saver *v = *out = fo_xmalloc(sizeof *v);
-	v->set = s;
-	v->log = log;
-	pthread_mutex_init(&v->lock, NULL);
-	pthread_cond_init(&v->changed, NULL);
-	v->saved_step = s->found.path ? s->found.meta.step : -1;
-	return s->async ? start_writer(v) : FO_OK;
-}
-
-void fo_saver_close(struct fo_saver *v)
-{
-	if (!v)
-		return;
-	if (v->started) {
-		pthread_mutex_lock(&v->lock);
-		v->quit = true;
-		pthread_cond_broadcast(&v->changed);
-		pthread_mutex_unlock(&v->lock);
-		pthread_join(v->thread, NULL);
-	}
-	if (!v->set->cuda)
-		fo_pages_free(v->copy, (size_t)v->copy_bytes);
-	free(v->weight);
-	free(v->state);
-	pthread_cond_destroy(&v->changed);
-	pthread_mutex_destroy(&v->lock);
-	free(v);
+	*v = (struct fo_saver){ .set = s, .saved_step = s->found.path ? s->found.meta.step : -1 };
+	s->keep.log = log;
+	return all(v, &(struct fo_keep_task){ .kind = FO_KEEP_OPEN, .beside = s->async }, NULL);
 }
 
 /* ---- the loop's side ---- */
@@ -193,49 +69,139 @@ static void warn_not_saved(struct fo_saver *v, const char *why)
 	fo_events_warn(v->set->events, "%s; training goes on, and the checkpoints before it stay", why);
 }
 
-/* Reports what the writer has finished; wait: after it has finished what is under way. */
+/* What all ranks do of the checkpoint that rank 0 has begun. */
+static struct fo_keep_task task_of(const struct fo_saver *v, enum fo_keep_kind kind, bool beside)
+{
+	struct fo_keep_task t = { .kind = (int)kind,
+				  .beside = beside,
+				  .step = v->set->keep.meta.step,
+				  .file_bytes = v->set->run->ckpt_file };
+	snprintf(t.path, sizeof t.path, "%s", v->set->folder.ckpt_dir);
+	return t;
+}
+
+/* All ranks have written their rows, or failed (st): the checksums are added up, and the ranks are done with it. The
+ * error is left for FO_JOB_END. */
+static void end_rows(struct fo_saver *v, fo_status st)
+{
+	struct fo_keep *p = &v->set->keep;
+	struct fo_keep_task t = task_of(v, FO_KEEP_END, false);
+	struct fo_err why = { .st = FO_OK };
+	if (st != FO_OK)
+		fo_err_save(&why, st);
+	t.add = st == FO_OK;
+	st = all(v, &t, NULL);
+	if (st != FO_OK && why.st == FO_OK)
+		fo_err_save(&why, st);
+	p->error = why;
+}
+
+/* The checkpoint that was written beside training is over. */
+static void close_stage(struct fo_saver *v)
+{
+	struct fo_keep *p = &v->set->keep;
+	v->stage = NOTHING;
+	fo_keep_drop(p);
+	if (v->closing)
+		return;
+	if (p->error.st == FO_OK)
+		report(v, v->step, (double)(fo_now_ns() - v->begun_ns) * 1e-9, v->blocked);
+	else
+		warn_not_saved(v, p->error.text);
+}
+
+/* Goes on with it as far as it can; wait: waits for what is under way. True: there is more to go on with. */
+static bool advance(struct fo_saver *v, bool wait)
+{
+	struct fo_keep *p = &v->set->keep;
+	const bool team = v->set->step.team != NULL;
+	fo_status st = FO_OK;
+	bool done;
+	if (v->stage == NOTHING || !fo_keep_idle(p, wait))
+		return false;
+	if (v->stage == BEGINNING && (!team || p->error.st != FO_OK)) {
+		if (team) { /* what was begun is removed, with the error that it failed with */
+			fo_keep_hand(p, FO_JOB_END);
+			v->stage = ENDING;
+			return true;
+		}
+		close_stage(v);
+	} else if (v->stage == BEGINNING) {
+		struct fo_keep_task t = task_of(v, FO_KEEP_WRITE, true);
+		st = all(v, &t, NULL);
+		v->stage = ROWS;
+	} else if (v->stage == ROWS) {
+		struct fo_keep_task t = task_of(v, FO_KEEP_POLL, false);
+		t.wait = wait;
+		st = all(v, &t, &done);
+		if (!done)
+			return false;
+		end_rows(v, st);
+		fo_keep_hand(p, FO_JOB_END);
+		v->stage = ENDING;
+	} else {
+		close_stage(v);
+	}
+	return v->stage != NOTHING;
+}
+
+/* Reports what the writers have finished; wait: after they have finished what is under way. */
 static void settle(struct fo_saver *v, bool wait)
 {
-	if (!v->started)
-		return;
-	pthread_mutex_lock(&v->lock);
-	while (wait && v->busy)
-		pthread_cond_wait(&v->changed, &v->lock);
-	bool finished = v->finished;
-	v->finished = false;
-	pthread_mutex_unlock(&v->lock);
-	if (!finished)
-		return;
-	if (v->error.st == FO_OK)
-		report(v, v->meta.step, v->seconds, v->blocked);
-	else
-		warn_not_saved(v, v->error.text);
+	while (advance(v, wait))
+		;
 }
 
 void fo_saver_poll(struct fo_saver *v) { settle(v, false); }
 
-static fo_status copy_store(struct fo_saver *v)
+void fo_saver_close(struct fo_saver *v)
 {
-	int64_t n;
-	if (v->set->cuda)
-		return fo_exec_fetch(v->set->step.exec);
-	FO_TRY(fo_room_step_collect(&v->set->step));
-	const unsigned char *from = fo_store_memory(v->set->step.store, &n);
-	unsigned char *to = v->copy;
-#pragma omp parallel for schedule(static) num_threads(v->set->step.options.threads)
-	for (int64_t at = 0; at < n; at += COPY_BYTES)
-		memcpy(to + at, from + at, (size_t)(n - at < COPY_BYTES ? n - at : COPY_BYTES));
-	return FO_OK;
+	if (!v)
+		return;
+	v->closing = true;
+	settle(v, true);
+	free(v);
+}
+
+/* All of it before anything else goes on. */
+static fo_status write_now(struct fo_saver *v, const struct fo_ckpt_meta *meta, int keep)
+{
+	struct fo_keep *p = &v->set->keep;
+	const struct fo_ckpt_content c = content_of(v->set);
+	fo_keep_prepare(p, v->set->folder.ckpt_dir, &c, meta, keep, false);
+	fo_status st = fo_keep_now(p, FO_JOB_BEGIN);
+	if (v->set->step.team) {
+		if (st == FO_OK) {
+			struct fo_keep_task t = task_of(v, FO_KEEP_WRITE, false);
+			end_rows(v, all(v, &t, NULL));
+		}
+		st = fo_keep_now(p, FO_JOB_END);
+	}
+	fo_keep_drop(p);
+	return st;
 }
 
 static fo_status save_here(struct fo_saver *v, const struct fo_ckpt_meta *meta, int keep)
 {
-	struct fo_ckpt_content c = content_of(v->set);
 	int64_t t0 = fo_now_ns();
-	FO_TRY(fo_room_step_collect(&v->set->step));
-	FO_TRY(write_checkpoint(v, &c, meta, keep));
+	FO_TRY(write_now(v, meta, keep));
 	double seconds = (double)(fo_now_ns() - t0) * 1e-9;
 	report(v, meta->step, seconds, seconds);
+	return FO_OK;
+}
+
+/* Copies all ranks' rows, and begins to write them. */
+static fo_status begin_beside(struct fo_saver *v, const struct fo_ckpt_meta *meta, int keep, int64_t t0)
+{
+	struct fo_keep *p = &v->set->keep;
+	const struct fo_ckpt_content c = content_of(v->set);
+	FO_TRY(all(v, &(struct fo_keep_task){ .kind = FO_KEEP_COPY }, NULL));
+	fo_keep_prepare(p, v->set->folder.ckpt_dir, &c, meta, keep, true);
+	v->step = meta->step;
+	v->blocked = (double)(fo_now_ns() - t0) * 1e-9;
+	v->begun_ns = fo_now_ns();
+	v->stage = BEGINNING;
+	fo_keep_hand(p, FO_JOB_BEGIN);
 	return FO_OK;
 }
 
@@ -289,21 +255,9 @@ fo_status fo_saver_begin(struct fo_saver *v, const struct fo_ckpt_meta *meta)
 	int64_t t0 = fo_now_ns();
 	settle(v, true);
 	FO_TRY(save_if_lost(v, meta));
-	fo_status st = v->started ? copy_store(v) : save_here(v, meta, keep);
+	fo_status st = v->set->keep.started ? begin_beside(v, meta, keep, t0) : save_here(v, meta, keep);
 	if (st != FO_OK)
 		warn_not_saved(v, fo_err_text());
-	if (st != FO_OK || !v->started)
-		return FO_OK;
-	v->content = content_of(v->set);
-	v->content.weight = v->weight;
-	v->content.state = v->state;
-	v->meta = *meta;
-	v->keep = keep;
-	v->blocked = (double)(fo_now_ns() - t0) * 1e-9;
-	pthread_mutex_lock(&v->lock);
-	v->busy = true;
-	pthread_cond_broadcast(&v->changed);
-	pthread_mutex_unlock(&v->lock);
 	return FO_OK;
 }
 
@@ -348,9 +302,8 @@ fo_status fo_saver_go_back(struct fo_saver *v, struct fo_ckpt_meta *meta, bool *
 		st = fo_ckpt_pick(&a, s->folder.ckpt_dir, 0, NULL, NULL, &path, &m);
 	*found = st == FO_OK && path;
 	if (*found) { /* what the checkpoint lacks stays as it is */
-		st = fo_ckpt_read(path, s->tensors.weight, s->tensors.weights, s->tensors.state, s->tensors.states);
+		st = fo_setup_read(s, path);
 		*torn = st != FO_OK;
-		FO_TRY(fo_setup_weights_changed(s));
 	}
 	if (*found && st == FO_OK) {
 		st = fo_ckpt_forget(s->folder.ckpt_dir, m.step);

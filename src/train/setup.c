@@ -134,7 +134,18 @@ static fo_status read_program(struct fo_setup *s)
 
 int64_t fo_setup_free(const struct fo_setup *s)
 {
+	if (s->hooks->processes)
+		return fo_processes_memory(s->hooks->processes);
 	return s->cuda ? s->device_free - s->device_reserve : fo_memory_available();
+}
+
+/* What all ranks of this process use is what the peak is of: each has at least one, and all have the same number. */
+static int choose_threads(const struct fo_setup *s)
+{
+	const int given = (int)s->run->threads, ranks = fo_room_step_ranks_here(&s->step);
+	if (s->hooks->processes)
+		return given ? given : fo_processes_threads(s->hooks->processes);
+	return ranks * fo_team_threads(given ? given : fo_cpu_threads(), ranks);
 }
 
 fo_status fo_setup_programs(struct fo_setup *s)
@@ -144,10 +155,8 @@ fo_status fo_setup_programs(struct fo_setup *s)
 	p->run = s->run;
 	p->open = &s->choosing;
 	p->options.cuda = s->cuda;
-	p->options.threads = s->run->threads ? (int)s->run->threads : fo_cpu_threads();
-	/* What all ranks use is what the peak is of: each has at least one, and all have the same number. */
-	if (s->run->ranks > 1)
-		p->options.threads = (int)s->run->ranks * fo_team_threads(p->options.threads, (int)s->run->ranks);
+	p->processes = s->hooks->processes;
+	p->options.threads = choose_threads(s);
 	p->options.local.bytes_s = s->run->link_gbps * 1e9 / 8;
 	p->options.local.latency_s = s->run->link_us * 1e-6;
 	FO_TRY(fo_run_model(s->run, &p->model));
@@ -183,7 +192,18 @@ struct fo_batch_shape fo_setup_shape(const struct fo_setup *s, const struct fo_p
 fo_status fo_setup_loader(const struct fo_setup *s, const struct fo_loader_state *from, struct fo_loader **out)
 {
 	struct fo_batch_shape shape = fo_setup_shape(s, &s->step.program);
-	return fo_loader_open(out, &s->corpus.train, &shape, from, fo_tokenizer_eos(s->corpus.tokenizer));
+	const int32_t pad = fo_tokenizer_eos(s->corpus.tokenizer);
+	if (s->hooks->processes) {
+		FO_TRY(fo_processes_loader(s->hooks->processes, &shape, from, pad));
+		shape.own_rows = s->step.program.run.rows;
+	}
+	return fo_loader_open(out, &s->corpus.train, &shape, from, pad);
+}
+
+/* Tokens of a batch of evaluation, of all ranks. */
+static int64_t eval_tokens(const struct fo_setup *s)
+{
+	return s->step.eval_program.tokens * s->step.eval_program.ranks;
 }
 
 int64_t fo_setup_loader_bytes(const struct fo_setup *s)
@@ -191,8 +211,9 @@ int64_t fo_setup_loader_bytes(const struct fo_setup *s)
 	enum { TOKEN_BYTES = 16, STEPS = 3 }; /* four int32 each; steps that are alive at once (data.h) */
 	const struct fo_room_step *p = &s->step;
 	struct fo_batch_shape shape = fo_setup_shape(s, &p->program);
-	int64_t step = p->program.tokens * p->program.ranks * p->program.run.micro_batches * TOKEN_BYTES,
-		eval = p->eval_program.tokens * TOKEN_BYTES * s->eval_batches,
+	const int64_t here = fo_room_step_ranks_here(p);
+	int64_t step = p->program.tokens * here * p->program.run.micro_batches * TOKEN_BYTES,
+		eval = p->eval_program.tokens * here * TOKEN_BYTES * s->eval_batches,
 		order = fo_loader_order_bytes(&s->corpus.train, &shape);
 	return (int64_t)fo_pages_size((size_t)(STEPS * step + order)) + eval +
 	       (int64_t)fo_pages_size(fo_exec_timeline(p->exec)->bytes) + fo_team_beside_bytes(p->team) +
@@ -210,27 +231,39 @@ static struct fo_batch copy_batch(struct fo_arena *a, const struct fo_batch *b, 
 	};
 }
 
+fo_status fo_eval_batches(struct fo_arena *a, const struct fo_shard *held_out, const struct fo_batch_shape *shape,
+			  int32_t pad, int64_t batches, struct fo_batch **out)
+{
+	struct fo_loader_state state = { .seed = FO_EVAL_SEED, .shard_checksum = held_out->checksum };
+	struct fo_loader *l;
+	FO_TRY(fo_loader_open(&l, held_out, shape, &state, pad));
+	*out = fo_arena_alloc(a, (size_t)batches * sizeof **out);
+	fo_status st = FO_OK;
+	for (int64_t i = 0, wait; i < batches && st == FO_OK; i++) {
+		const struct fo_batch *b;
+		st = fo_loader_next(l, &b, &wait);
+		if (st == FO_OK)
+			(*out)[i] = copy_batch(a, b, fo_batch_own_rows(shape) * shape->seq * shape->micro_batches);
+	}
+	fo_loader_close(l);
+	return st;
+}
+
 /* Evaluation reads the same held-out micro-batches each time: copied once, so that evaluating allocates nothing. */
 fo_status fo_setup_eval_batches(struct fo_setup *s)
 {
 	struct fo_batch_shape shape = fo_setup_shape(s, &s->step.eval_program);
-	struct fo_loader_state state = { .seed = FO_EVAL_SEED, .shard_checksum = s->corpus.val.checksum };
-	struct fo_loader *l;
+	const int32_t pad = fo_tokenizer_eos(s->corpus.tokenizer);
 	if (s->run->eval_packing)
 		shape.packing = (enum fo_packing)(s->run->eval_packing - 1);
 	if (!s->eval_batches)
 		return FO_OK;
-	FO_TRY(fo_loader_open(&l, &s->corpus.val, &shape, &state, fo_tokenizer_eos(s->corpus.tokenizer)));
-	s->eval_batch = fo_arena_alloc(&s->arena, (size_t)s->eval_batches * sizeof *s->eval_batch);
-	fo_status st = FO_OK;
-	for (int64_t i = 0, wait; i < s->eval_batches && st == FO_OK; i++) {
-		const struct fo_batch *b;
-		st = fo_loader_next(l, &b, &wait);
-		if (st == FO_OK)
-			s->eval_batch[i] = copy_batch(&s->arena, b, s->step.eval_program.tokens);
+	if (s->hooks->processes) {
+		FO_TRY(fo_processes_eval_data(s->hooks->processes, s->corpus.dir, s->corpus.val.checksum, &shape,
+					      s->eval_batches, pad));
+		shape.own_rows = s->step.eval_program.run.rows;
 	}
-	fo_loader_close(l);
-	return st;
+	return fo_eval_batches(&s->arena, &s->corpus.val, &shape, pad, s->eval_batches, &s->eval_batch);
 }
 
 /* The corpus makes the run's folder once it knows that there is something to train on. */
@@ -240,10 +273,10 @@ fo_status fo_setup_data(struct fo_setup *s)
 	FO_TRY(fo_corpus_open(&s->corpus, s->run, s->step.model.vocab, h->progress, h->ctx, h->stop));
 	s->eval_batches = s->run->eval_every ? s->run->eval_batches : 0;
 	/* No more evaluation than held-out text. */
-	int64_t most = s->corpus.val.tokens / s->step.eval_program.tokens;
+	int64_t most = s->corpus.val.tokens / eval_tokens(s);
 	if (s->eval_batches > most)
 		s->eval_batches = most > 0 ? most : s->corpus.val.tokens > 1;
-	return FO_OK;
+	return h->processes ? fo_processes_data(h->processes, s->corpus.dir, s->corpus.train.checksum) : FO_OK;
 }
 
 /* ---- executors ---- */
@@ -263,9 +296,12 @@ fo_status fo_setup_executors(struct fo_setup *s)
 	p->options.timeline_steps = FO_TIMELINE_STEPS;
 	p->options.timed_every = (int)(s->run->timed_every < INT32_MAX ? s->run->timed_every : INT32_MAX);
 	FO_TRY(fo_isa_choose(&p->options.isa));
+	if (p->processes)
+		p->options.isa = fo_processes_isa(p->processes, p->options.isa);
 	if (s->run->inputs_ahead)
 		p->batch = fo_ports_batch;
-	s->ports.ranks = p->program.ranks;
+	/* A process's loader has no rows of others. */
+	s->ports.ranks = s->eval_ports.ranks = fo_room_step_ranks_here(p);
 	p->port = fo_ports_serve;
 	p->ctx = &s->ports;
 	p->eval_ctx = &s->eval_ports;
@@ -278,6 +314,9 @@ fo_status fo_setup_executors(struct fo_setup *s)
 	/* A dumped program that names its buffers otherwise is the user's mistake, not ours. */
 	if (st == FO_EBUG && p->given)
 		return fo_wrap(FO_EFORMAT, "the program in '%s' does not fit this run", s->run->program_file);
+	if (st == FO_OK)
+		fo_keep_init(&s->keep, &p->program, p->store, p->exec, fo_team_world(p->team),
+			     fo_team_threads(p->options.threads, p->program.ranks));
 	return st;
 }
 
@@ -300,25 +339,22 @@ void fo_setup_meta(const struct fo_setup *s, struct fo_ckpt_meta *meta)
 	snprintf(meta->moments, sizeof meta->moments, "%s", fo_moments_name[p->pass.moments]);
 }
 
-fo_status fo_setup_weights(struct fo_setup *s)
+static fo_status fill(struct fo_setup *s, enum fo_keep_kind kind, const char *path)
 {
-	struct fo_store *store = s->step.store;
-	const struct fo_program *p = fo_room_step_whole(&s->step);
-	uint64_t seed = (uint64_t)s->run->seed;
-	FO_TRY(fo_store_tensors(store, p, &s->tensors));
-	if (*s->run->weights && !s->found.path) /* a checkpoint of this run is further on than its start */
-		return fo_store_load(store, p, s->run->weights);
-	if (s->cuda)
-		return fo_store_init_device(store, p, seed, s->cuda);
-	fo_store_init(store, p, seed);
-	return FO_OK;
+	struct fo_keep_task task = { .kind = kind, .seed = (uint64_t)s->run->seed };
+	if (snprintf(task.path, sizeof task.path, "%s", path) >= (int)sizeof task.path)
+		return fo_fail(FO_EARG, "the path '%.200s...' is too long", path);
+	return fo_team_fill(s->step.team, &s->keep, &task);
 }
 
-fo_status fo_setup_weights_changed(struct fo_setup *s)
+fo_status fo_setup_weights(struct fo_setup *s)
 {
-	fo_exec_weights_changed(s->step.exec);
-	return fo_team_copy(s->step.team, s->step.store, s->step.own);
+	if (*s->run->weights && !s->found.path) /* a checkpoint of this run is further on than its start */
+		return fill(s, FO_KEEP_LOAD, s->run->weights);
+	return fill(s, FO_KEEP_INIT, "");
 }
+
+fo_status fo_setup_read(struct fo_setup *s, const char *path) { return fill(s, FO_KEEP_READ, path); }
 
 /* ---- run.json and program.txt ---- */
 
@@ -337,6 +373,8 @@ static void describe_run(struct fo_setup *s, const struct fo_ckpt_meta *meta, st
 		.passes = passes.data,
 		.cpu = cpu,
 		.threads = step->options.threads,
+		.processes = step->processes ? s->run->ranks : 0,
+		.hosts = step->processes ? fo_processes_hosts(step->processes) : 0,
 		.isa = fo_isa_name[step->options.isa],
 		.peak_flop_s = fo_peak_or_nan(&s->peak),
 		.peak_source = s->peak.source,
@@ -371,10 +409,10 @@ fo_status fo_setup_write_files(struct fo_setup *s, const struct fo_ckpt_meta *me
 
 void fo_setup_close(struct fo_setup *s)
 {
+	fo_keep_close(&s->keep);
 	fo_room_step_close(&s->step);
 	fo_cuda_close(s->cuda);
 	fo_corpus_close(&s->corpus);
-	fo_tensors_fini(&s->tensors);
 	fo_folder_close(&s->folder);
 	fo_arena_fini(&s->arena);
 }

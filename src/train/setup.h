@@ -5,6 +5,7 @@
 
 #include "kernel/place.h"
 #include "train/event.h"
+#include "train/keep.h"
 #include "train/ports.h"
 #include "train/room.h"
 #include "train/train.h"
@@ -51,11 +52,11 @@ struct fo_setup {
 	struct fo_batch *eval_batch; /* eval_batches single micro-batches, the same in every evaluation */
 	int64_t eval_batches;
 	struct fo_peak peak;
-	struct fo_place place;     /* processors of the compute threads */
-	struct fo_tensors tensors; /* of the store, as a checkpoint names them */
-	bool async;                /* periodic checkpoints are copied, then written by a thread of their own */
-	int64_t host_copy;         /* device: bytes of that copy in host memory; 0: none */
-	char *run_json;            /* the text of run.json; NULL until it was written */
+	struct fo_place place; /* processors of the compute threads */
+	struct fo_keep keep;   /* rank 0's part in making, reading and writing weights and state */
+	bool async;            /* periodic checkpoints are copied, then written by threads of their own */
+	int64_t host_copy;     /* device: bytes of that copy in host memory; 0: none */
+	char *run_json;        /* the text of run.json; NULL until it was written */
 	struct {
 		char *path; /* the newest whole checkpoint; NULL: none */
 		struct fo_ckpt_meta meta;
@@ -78,10 +79,10 @@ FO_CHECKED fo_status fo_setup_eval_batches(struct fo_setup *s);
 FO_CHECKED fo_status fo_setup_executors(struct fo_setup *s);
 /* The state of a run that has done no step. */
 void fo_setup_meta(const struct fo_setup *s, struct fo_ckpt_meta *meta);
-/* Fills the store with new weights, or with those of model.weights; a checkpoint's take their place later. */
+/* Fills all ranks' stores with new weights, or with those of model.weights; a checkpoint's take their place later. */
 FO_CHECKED fo_status fo_setup_weights(struct fo_setup *s);
-/* The store was filled from outside, between steps: all ranks take what is in it. */
-FO_CHECKED fo_status fo_setup_weights_changed(struct fo_setup *s);
+/* Fills them from the checkpoint in this folder. */
+FO_CHECKED fo_status fo_setup_read(struct fo_setup *s, const char *path);
 /* The batches that a program takes, the step's or the evaluation's. */
 struct fo_batch_shape fo_setup_shape(const struct fo_setup *s, const struct fo_program *p);
 /* A loader of the training text from this state on. */
@@ -114,7 +115,7 @@ void fo_setup_find(struct fo_setup *s);
 /* FO_EARG where a run in this folder did steps and checkpoint.last=no left no checkpoint of them: it cannot go on, and
  * to begin anew would mix two runs in one log. */
 FO_CHECKED fo_status fo_setup_has_weights(struct fo_setup *s);
-/* Reads the checkpoint that was found, if any, into store and meta; FO_EARG where it is another run's. */
+/* Reads the checkpoint that was found, if any, into all ranks' stores and meta; FO_EARG where it is another run's. */
 FO_CHECKED fo_status fo_setup_resume(struct fo_setup *s, struct fo_ckpt_meta *meta);
 /* *meta becomes a checkpoint's, its place in the text counted in this run's steps. */
 void fo_setup_adopt(struct fo_ckpt_meta *meta, const struct fo_ckpt_meta *from);

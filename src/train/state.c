@@ -164,13 +164,12 @@ void fo_setup_adopt(struct fo_ckpt_meta *meta, const struct fo_ckpt_meta *from)
 
 fo_status fo_setup_resume(struct fo_setup *s, struct fo_ckpt_meta *meta)
 {
-	const struct fo_tensors *t = &s->tensors;
 	if (s->found.error.st != FO_OK)
 		return fo_err_raise(&s->found.error);
 	if (!s->found.path)
 		return FO_OK;
 	FO_TRY(compare_record(s, meta));
-	FO_TRY(fo_ckpt_read(s->found.path, t->weight, t->weights, t->state, t->states));
+	FO_TRY(fo_setup_read(s, s->found.path));
 	fo_setup_adopt(meta, &s->found.meta);
 	return FO_OK;
 }

@@ -191,6 +191,7 @@ static fo_status visit_memory(struct fo_store *s, const struct fo_program *p, fo
 			continue;
 		for (int l = 0; l < fo_buffer_layers(p, b); l++) {
 			struct fo_store_tensor t = { .which = 4,
+						     .layer = b->axes & FO_PER_LAYER ? l + 1 : 0,
 						     .rows = b->rows,
 						     .cols = b->cols,
 						     .ld = b->cols,
@@ -218,44 +219,25 @@ fo_status fo_store_visit(struct fo_store *s, const struct fo_program *p, fo_stor
 				if (!data)
 					continue;
 				int64_t from, rows = fo_param_rows(pr, b, &from);
-				if (!rows)
-					continue;
 				struct fo_store_tensor t = { .which = which,
+							     .layer = pr->per_layer ? l + 1 : 0,
 							     .rows = rows,
 							     .cols = pr->nc,
 							     .ld = b->cols,
-							     .row = pr->global_r0 + from,
+							     .row = rows ? pr->global_r0 + from : 0,
 							     .whole = pr->rows,
 							     .col = pr->global_c0,
 							     .whole_cols = pr->cols,
+							     .shared = b->whole != 0,
 							     .dtype = b->dtype };
-				t.data = data + ((pr->r0 + from - b->row0) * b->cols + pr->c0) *
-							(int64_t)fo_dtype_bytes(b->dtype);
+				if (rows)
+					t.data = data + ((pr->r0 + from - b->row0) * b->cols + pr->c0) *
+								(int64_t)fo_dtype_bytes(b->dtype);
 				fo_param_name(pr, l, t.name, sizeof t.name);
 				FO_TRY(fn(ctx, &t));
 			}
 	}
 	return p->run.mode == FO_MODE_TRAIN ? visit_memory(s, p, fn, ctx) : FO_OK;
-}
-
-fo_status fo_store_copy(struct fo_store *to, const struct fo_store *from)
-{
-	for (int i = 0; i < to->n; i++) {
-		const struct fo_store_entry *t = &to->entry[i];
-		int k = find_entry(from, t->buf.name);
-		const struct fo_store_entry *f = k < 0 ? NULL : &from->entry[k];
-		if (!f || f->layers != t->layers || f->buf.dtype != t->buf.dtype || f->buf.cols != t->buf.cols ||
-		    fo_buffer_whole(&f->buf) != fo_buffer_whole(&t->buf))
-			return fo_fail(FO_EBUG, "two stores of one job differ in '%s'", t->buf.name);
-		int64_t begin = fo_max(f->buf.row0, t->buf.row0),
-			end = fo_min(f->buf.row0 + f->buf.rows, t->buf.row0 + t->buf.rows),
-			row = t->buf.cols * (int64_t)fo_dtype_bytes(t->buf.dtype);
-		for (int l = 0; begin < end && l < t->layers; l++)
-			memcpy(t->memory + t->offset + l * t->stride + (begin - t->buf.row0) * row,
-			       f->memory + f->offset + l * f->stride + (begin - f->buf.row0) * row,
-			       (size_t)((end - begin) * row));
-	}
-	return FO_OK;
 }
 
 /* ---- new weights, drawn by counter ---- */

@@ -3,257 +3,187 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
-#include "base/thread.h"
-#include "comm/local.h"
 #include "pass/pass.h"
 #include "program/roles.h"
+#include "record/rank_state.h"
+#include "train/member_int.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum task { NOTHING, OPEN, STEP, FIND_FAULT, QUIT };
-
-struct rank {
-	struct fo_team *team;
-	int number;
-	struct fo_comm *world;
-	struct fo_links links;
-	/* Of all but rank 0. */
-	pthread_t thread;
-	bool started;
-	struct fo_program program;
-	struct fo_store *store;
-	struct fo_exec *exec;
-	struct fo_ports ports;
-	struct fo_exec_fault fault;
-	struct fo_err error; /* of the newest task; st FO_OK: none */
-};
-
 struct fo_team {
-	const struct fo_program *first;
-	struct fo_exec_options options;
-	fo_port_fn *port;
+	const struct fo_program *first, *eval; /* eval NULL: there is none */
 	int ranks;
-	struct rank *rank;
-	pthread_mutex_t lock; /* of what follows */
-	pthread_cond_t changed;
-	enum task task;
-	int64_t tasks; /* begun so far */
-	int busy;      /* ranks that are not done with the newest one */
-	int32_t step;
+	struct fo_processes *processes; /* NULL: threads */
+	struct fo_carrier *carrier;     /* the processes', or the team's own */
+	struct fo_task_made *made;      /* of each rank but the first */
 };
 
 int fo_team_threads(int threads, int ranks) { return threads / ranks > 1 ? threads / ranks : 1; }
 
-/* ---- a rank's thread ---- */
-
-static fo_status work(struct rank *r, enum task task, int32_t step)
-{
-	switch (task) {
-	case OPEN: return fo_links_open(&r->links, r->world, &r->program);
-	case STEP: return fo_exec_step(r->exec, step);
-	case FIND_FAULT: return fo_exec_find_fault(r->exec, &r->fault);
-	case NOTHING:
-	case QUIT: break;
-	}
-	return FO_OK;
-}
-
-static void close_rank(struct rank *r)
-{
-	fo_exec_free(r->exec);
-	fo_store_free(r->store);
-	fo_program_fini(&r->program);
-}
-
-static void *rank_thread(void *arg)
-{
-	struct rank *r = arg;
-	struct fo_team *t = r->team;
-	int64_t seen = 0;
-	for (;;) {
-		pthread_mutex_lock(&t->lock);
-		while (t->tasks == seen)
-			pthread_cond_wait(&t->changed, &t->lock);
-		seen = t->tasks;
-		enum task task = t->task;
-		int32_t step = t->step;
-		pthread_mutex_unlock(&t->lock);
-		fo_status st = work(r, task, step);
-		r->error.st = FO_OK;
-		if (st != FO_OK) {
-			fo_err_save(&r->error, st);
-			fo_comm_abort(r->world); /* nobody waits for this rank */
-		}
-		fo_comm_idle(r->world, true); /* before the next task it calls nothing */
-		if (task == QUIT)
-			close_rank(r);
-		pthread_mutex_lock(&t->lock);
-		t->busy--;
-		pthread_cond_broadcast(&t->changed);
-		pthread_mutex_unlock(&t->lock);
-		if (task == QUIT)
-			return NULL;
-	}
-}
-
-/* ---- tasks for all ---- */
-
-static void begin(struct fo_team *t, enum task task, int32_t step)
-{
-	pthread_mutex_lock(&t->lock);
-	t->task = task;
-	t->step = step;
-	t->tasks++;
-	for (int i = 0; i < t->ranks; i++)
-		fo_comm_idle(t->rank[i].world, false);
-	for (int i = 1; i < t->ranks; i++)
-		t->busy += t->rank[i].started;
-	pthread_cond_broadcast(&t->changed);
-	pthread_mutex_unlock(&t->lock);
-}
-
-/* Waits for all. st: what rank 0's part returned. A rank that fails ends the others, whose errors say only that: the
- * error that is no such echo is the cause. */
-static fo_status end(struct fo_team *t, fo_status st)
-{
-	struct fo_err *first = &t->rank[0].error;
-	const struct rank *cause = NULL;
-	first->st = FO_OK;
-	if (st != FO_OK) {
-		fo_err_save(first, st);
-		fo_comm_abort(t->rank[0].world);
-	}
-	fo_comm_idle(t->rank[0].world, true);
-	pthread_mutex_lock(&t->lock);
-	while (t->busy)
-		pthread_cond_wait(&t->changed, &t->lock);
-	pthread_mutex_unlock(&t->lock);
-	for (int i = 0; i < t->ranks; i++) {
-		const struct rank *r = &t->rank[i];
-		if (r->error.st != FO_OK && (!cause || (cause->error.st == FO_ECOMM && r->error.st != FO_ECOMM)))
-			cause = r;
-	}
-	if (!cause)
-		return FO_OK;
-	st = fo_err_raise(&cause->error);
-	return fo_wrap(st, "rank %d of %d", cause->number, t->ranks);
-}
+static struct fo_member *member(const struct fo_team *t, int i) { return &t->carrier->member[i]; }
 
 /* ---- a job's life ---- */
 
-static fo_status build_rank(struct rank *r)
+/* Rank i's program, made here as `first` was: that of a process, which has made its own. */
+static fo_status build_here(int i, const struct fo_program *first, struct fo_program *out)
 {
-	struct fo_lowering low = r->team->first->run;
-	low.mesh.rank = r->number;
-	r->ports.rank = r->number;
-	r->ports.ranks = r->team->ranks;
-	return fo_pass_build(&r->program, &r->team->first->model, &low);
+	struct fo_lowering low = first->run;
+	low.mesh.rank = i;
+	return fo_pass_build(out, &first->model, &low);
 }
 
-static fo_status make_rank(struct rank *r)
+/* Unlike programs come from unlike machines or libraries, as the program's file is the same. */
+static fo_status check_hash(const struct fo_team *t, int i, const struct fo_program *p, bool eval)
 {
-	struct fo_exec_options o = r->team->options;
-	o.links = &r->links;
-	FO_TRY(fo_store_new(&r->store, &r->program));
-	return fo_exec_new(&r->exec, &r->program, r->store, &o, r->team->port, &r->ports, NULL);
-}
-
-/* On this thread, one rank after the other: what lowering and planning took and gave back serves the next rank, where
- * threads of their own would each keep as much. */
-static fo_status for_each(struct fo_team *t, fo_status (*fn)(struct rank *r))
-{
-	for (int i = 1; i < t->ranks; i++) {
-		fo_status st = fn(&t->rank[i]);
-		if (st != FO_OK)
-			return fo_wrap(st, "rank %d of %d", i, t->ranks);
-	}
-	return FO_OK;
+	struct fo_task_built built;
+	FO_TRY(fo_answer_get(&t->carrier->answer[i], &built, sizeof built));
+	if ((eval ? built.eval_hash : built.hash) == fo_program_hash(p))
+		return FO_OK;
+	return fo_fail(FO_EBUG, "rank %d of %d on host %.63s has made another program than rank 0 makes for it", i,
+		       t->ranks, t->processes->place[i].host);
 }
 
 /* Programs that do not fit together would hang, or train something else. */
-static fo_status check_together(const struct fo_team *t)
+static fo_status check_together(const struct fo_team *t, const struct fo_program *first, bool eval)
 {
 	struct fo_roles roles = { 0 };
+	struct fo_program *own = fo_xmalloc((size_t)t->ranks * sizeof *own); /* of processes */
 	fo_status st = FO_OK;
 	for (int i = 0; i < t->ranks && st == FO_OK; i++) {
+		const struct fo_program *p = first;
 		bool kept;
-		st = fo_roles_add(&roles, i ? &t->rank[i].program : t->first, &kept);
+		if (i && t->processes) {
+			st = build_here(i, first, &own[i]);
+			p = &own[i];
+			if (st == FO_OK)
+				st = check_hash(t, i, p, eval);
+		} else if (i) {
+			p = eval ? &member(t, i)->eval_program : &member(t, i)->program;
+		}
+		if (st == FO_OK)
+			st = fo_roles_add(&roles, p, &kept);
+		if (p == &own[i] && (st != FO_OK || !kept))
+			fo_program_fini(&own[i]);
 	}
 	if (st == FO_OK)
-		st = fo_roles_verify(&roles, t->first->run.rows * t->ranks);
+		st = fo_roles_verify(&roles, first->run.rows * fo_mesh_data(&first->run.mesh));
 	fo_roles_fini(&roles);
+	for (int i = 0; i < t->ranks; i++)
+		fo_program_fini(&own[i]);
+	free(own);
 	return st;
 }
 
-fo_status fo_team_open(struct fo_team **out, const struct fo_program *first, const struct fo_exec_options *o,
-		       fo_port_fn *port)
+static fo_status build_all(struct fo_team *t)
+{
+	struct fo_task_build what;
+	memset(&what, 0, sizeof what); /* what lies between its members travels too */
+	what.model = t->first->model;
+	what.run = t->first->run;
+	if (t->eval)
+		what.eval = t->eval->run;
+	FO_TRY(fo_carrier_do(t->carrier, FO_TASK_BUILD, &what, sizeof what));
+	FO_TRY(check_together(t, t->first, false));
+	fo_status st = t->eval ? check_together(t, t->eval, true) : FO_OK;
+	return st == FO_OK ? st : fo_wrap(st, "evaluation");
+}
+
+static fo_status link_all(struct fo_team *t)
+{
+	struct fo_member *self = t->carrier->self;
+	FO_TRY(fo_carrier_begin(t->carrier, FO_TASK_LINK, NULL, 0));
+	return fo_carrier_end(t->carrier, fo_links_open(&self->links, self->world, t->first, t->eval));
+}
+
+static fo_status make_all(struct fo_team *t, const struct fo_exec_options *o)
+{
+	FO_TRY(fo_carrier_do(t->carrier, FO_TASK_MAKE, o, sizeof *o));
+	for (int i = 1; i < t->ranks; i++)
+		FO_TRY(fo_answer_get(&t->carrier->answer[i], &t->made[i], sizeof t->made[i]));
+	return FO_OK;
+}
+
+static fo_status open_threads(struct fo_team *t, const struct fo_exec_options *o, fo_port_fn *port)
+{
+	FO_TRY(fo_carrier_threads(&t->carrier, t->ranks, &o->local, port));
+	for (int i = 1; i < t->ranks && o->state; i++)
+		if (fo_rank_state_open_beside(&member(t, i)->state, o->state, i) != FO_OK)
+			fo_err_clear(); /* nobody sees what it does */
+	return FO_OK;
+}
+
+fo_status fo_team_open(struct fo_team **out, const struct fo_program *first, const struct fo_program *eval,
+		       const struct fo_exec_options *o, fo_port_fn *port, struct fo_processes *p)
 {
 	struct fo_team *t = *out = fo_xmalloc(sizeof *t);
 	t->first = first;
-	t->options = *o;
-	t->port = port;
+	t->eval = eval;
 	t->ranks = first->ranks;
-	t->rank = fo_xmalloc((size_t)t->ranks * sizeof *t->rank);
-	pthread_mutex_init(&t->lock, NULL);
-	pthread_cond_init(&t->changed, NULL);
-	struct fo_comm **world = fo_xmalloc((size_t)t->ranks * sizeof *world);
-	fo_status st = fo_comm_local_open(t->ranks, &o->local, world);
-	for (int i = 0; i < t->ranks; i++) {
-		t->rank[i] = (struct rank){ .team = t, .number = i, .world = st == FO_OK ? world[i] : NULL };
-		if (st != FO_OK || !i)
-			continue;
-		st = fo_thread_start(&t->rank[i].thread, rank_thread, &t->rank[i], "the thread of a rank");
-		t->rank[i].started = st == FO_OK;
-		for (int k = i + 1; st != FO_OK && k < t->ranks; k++)
-			fo_comm_close(world[k]);
-	}
-	free(world);
-	FO_TRY(st);
-	FO_TRY(for_each(t, build_rank));
-	FO_TRY(check_together(t));
-	begin(t, OPEN, 0);
-	FO_TRY(end(t, fo_links_open(&t->rank[0].links, t->rank[0].world, first)));
-	return for_each(t, make_rank);
+	t->processes = p;
+	t->made = fo_xmalloc((size_t)t->ranks * sizeof *t->made);
+	if (p)
+		t->carrier = p->carrier;
+	else
+		FO_TRY(open_threads(t, o, port));
+	t->carrier->self->state = o->state;
+	FO_TRY(build_all(t));
+	FO_TRY(link_all(t));
+	return make_all(t, o);
 }
 
-struct fo_links *fo_team_links(struct fo_team *t) { return &t->rank[0].links; }
+struct fo_links *fo_team_links(struct fo_team *t) { return &t->carrier->self->links; }
 
-/* Rank i's store; own: rank 0's. */
-static struct fo_store *store_of(struct fo_team *t, int i, struct fo_store *own) { return i ? t->rank[i].store : own; }
+struct fo_comm *fo_team_world(struct fo_team *t) { return t ? t->carrier->self->world : NULL; }
 
-fo_status fo_team_copy(struct fo_team *t, const struct fo_store *from, struct fo_store *own)
+/* ---- weights and state ---- */
+
+fo_status fo_team_fill(struct fo_team *t, struct fo_keep *own, const struct fo_keep_task *task)
 {
-	for (int i = 0; t && i < t->ranks; i++) {
-		struct fo_store *to = store_of(t, i, own);
-		if (to == from)
-			continue;
-		FO_TRY(fo_store_copy(to, from));
-		if (i)
-			fo_exec_weights_changed(t->rank[i].exec);
-	}
-	return FO_OK;
+	if (!t)
+		return fo_keep_work(own, task, NULL);
+	FO_TRY(fo_carrier_begin(t->carrier, FO_TASK_FILL, task, sizeof *task));
+	return fo_carrier_end(t->carrier, fo_keep_work(own, task, NULL));
 }
 
-fo_status fo_team_collect(struct fo_team *t, struct fo_store *to, struct fo_store *own)
+fo_status fo_team_keep(struct fo_team *t, struct fo_keep *own, const struct fo_keep_task *task, bool *done)
 {
-	/* Ranks of one shard group have all of it between them. */
-	for (int i = 0; i < fo_mesh_group(&t->first->run.mesh, FO_GROUP_SHARD, NULL, NULL); i++)
-		FO_TRY(fo_store_copy(to, store_of(t, i, own)));
-	return FO_OK;
+	bool all = true, other;
+	if (!t) {
+		fo_status st = fo_keep_work(own, task, &all);
+		if (done)
+			*done = all;
+		return st;
+	}
+	FO_TRY(fo_carrier_begin(t->carrier, FO_TASK_KEEP, task, sizeof *task));
+	struct fo_err mine;
+	fo_err_save(&mine, fo_keep_work(own, task, &all));
+	fo_status st = fo_carrier_end(t->carrier, FO_OK);
+	for (int i = 1; i < t->ranks; i++)
+		all &= fo_answer_get(&t->carrier->answer[i], &other, sizeof other) == FO_OK && other;
+	if (done)
+		*done = all;
+	return mine.st == FO_OK ? st : fo_wrap(fo_err_raise(&mine), "rank 0 of %d", t->ranks);
+}
+
+fo_status fo_team_lend(struct fo_team *t, struct fo_keep *own, struct fo_store *to, const struct fo_program *of)
+{
+	const struct fo_keep_task task = { .kind = FO_KEEP_LEND };
+	FO_TRY(fo_carrier_begin(t->carrier, FO_TASK_KEEP, &task, sizeof task));
+	return fo_carrier_end(t->carrier, fo_keep_lend(own, to, of));
 }
 
 void fo_team_memory(const struct fo_team *t, struct fo_memory *m)
 {
-	for (int i = 1; t && i < t->ranks; i++) {
-		struct fo_memory one = fo_exec_memory(t->rank[i].exec);
-		m->arena += one.arena;
-		m->persistent += one.persistent;
-		m->workspace += one.workspace;
-		m->max_live += one.max_live;
-		m->host_arena += one.host_arena;
+	for (int i = 1; t && !t->processes && i < t->ranks; i++) {
+		const struct fo_memory *one = &t->made[i].memory;
+		m->arena += one->arena;
+		m->persistent += one->persistent;
+		m->workspace += one->workspace;
+		m->max_live += one->max_live;
+		m->host_arena += one->host_arena;
 	}
 }
 
@@ -262,9 +192,16 @@ void fo_team_memory(const struct fo_team *t, struct fo_memory *m)
 int64_t fo_team_beside_bytes(const struct fo_team *t)
 {
 	int64_t sum = 0;
-	for (int i = 1; t && i < t->ranks; i++)
-		sum += (int64_t)fo_pages_size(fo_exec_timeline(t->rank[i].exec)->bytes) +
-		       fo_exec_memory(t->rank[i].exec).tables;
+	for (int i = 1; t && !t->processes && i < t->ranks; i++)
+		sum += t->made[i].timeline_bytes + t->made[i].memory.tables + t->made[i].eval_bytes;
+	return sum;
+}
+
+int64_t fo_team_copy_bytes(const struct fo_team *t)
+{
+	int64_t sum = 0;
+	for (int i = 1; t && !t->processes && i < t->ranks; i++)
+		sum += t->made[i].copy_bytes;
 	return sum;
 }
 
@@ -282,6 +219,23 @@ static fo_status remove_others(const char *dir, int ranks)
 	return st;
 }
 
+static fo_status write_others(struct fo_team *t, const struct fo_timeline *own, const char *dir)
+{
+	fo_status st = FO_OK;
+	FO_TRY(fo_carrier_begin(t->carrier, FO_TASK_CLOCK, NULL, 0));
+	for (int i = 1; i < t->ranks && st == FO_OK; i++)
+		st = fo_member_ask_clock(t->carrier->self->world, i);
+	FO_TRY(fo_carrier_end(t->carrier, st));
+	struct fo_task_timeline *what = fo_xmalloc(sizeof *what);
+	what->begun_unix_ns = own->whose.begun_unix_ns;
+	what->origin_ns = own->origin_ns;
+	st = fo_fs_whole_path(dir, what->dir, sizeof what->dir);
+	if (st == FO_OK)
+		st = fo_carrier_do(t->carrier, FO_TASK_TIMELINE, what, sizeof *what);
+	free(what);
+	return st;
+}
+
 fo_status fo_team_write_timelines(struct fo_team *t, struct fo_exec *e, const struct fo_program *first, const char *dir)
 {
 	struct fo_timeline *own = fo_exec_timeline(e);
@@ -292,13 +246,15 @@ fo_status fo_team_write_timelines(struct fo_team *t, struct fo_exec *e, const st
 	own->whose = (struct fo_timeline_whose){ .begun_unix_ns = (int64_t)(fo_clock_unix() * 1e9 - ago) };
 	if (gethostname(own->whose.host, sizeof own->whose.host - 1))
 		own->whose.host[0] = 0;
-	for (int i = 1; t && i < t->ranks && st == FO_OK; i++) {
-		struct fo_timeline *other = fo_exec_timeline(t->rank[i].exec);
+	if (t && t->processes)
+		st = write_others(t, own, dir);
+	for (int i = 1; t && !t->processes && i < t->ranks && st == FO_OK; i++) {
+		struct fo_timeline *other = fo_exec_timeline(member(t, i)->exec);
 		other->whose = own->whose;
 		other->origin_ns = own->origin_ns;
-		st = fo_timeline_write(other, &t->rank[i].program, fo_timeline_rank_path(&a, dir, i));
+		st = fo_timeline_write(other, &member(t, i)->program, fo_timeline_rank_path(&a, dir, i));
 		if (st == FO_OK)
-			st = fo_timeline_write_program(&t->rank[i].program, first, dir);
+			st = fo_timeline_write_program(&member(t, i)->program, first, dir);
 	}
 	if (st == FO_OK)
 		st = fo_timeline_write(own, first, fo_timeline_rank_path(&a, dir, 0));
@@ -310,67 +266,85 @@ fo_status fo_team_write_timelines(struct fo_team *t, struct fo_exec *e, const st
 
 void fo_team_close(struct fo_team *t)
 {
+	struct fo_err error; /* that ends the run: it stays */
 	if (!t)
 		return;
-	begin(t, QUIT, 0);
-	for (int i = 1; i < t->ranks; i++)
-		if (t->rank[i].started)
-			pthread_join(t->rank[i].thread, NULL);
-	for (int i = 0; i < t->ranks; i++) {
-		fo_links_close(&t->rank[i].links);
-		fo_comm_close(t->rank[i].world);
+	fo_err_save(&error, FO_EBUG);
+	if (fo_carrier_begin(t->carrier, FO_TASK_CLOSE, NULL, 0) == FO_OK) {
+		fo_links_close(&t->carrier->self->links);
+		if (fo_carrier_end(t->carrier, FO_OK) != FO_OK)
+			fo_err_clear();
 	}
-	pthread_cond_destroy(&t->changed);
-	pthread_mutex_destroy(&t->lock);
-	free(t->rank);
+	if (!t->processes) /* which go on */
+		fo_carrier_close(t->carrier);
+	(void)fo_err_raise(&error);
+	free(t->made);
 	free(t);
 }
 
 /* ---- steps ---- */
 
-/* All ranks read one batch, each its own rows of it. */
-static void feed(struct fo_team *t, const struct fo_ports *ports)
+/* Begins a task that all ranks do with this step's numbers. They read one batch, each its own rows of it. */
+static fo_status begin(struct fo_team *t, enum fo_task task, const struct fo_ports *ports, int32_t step,
+		       struct fo_task_step *what)
 {
-	for (int i = 1; i < t->ranks; i++) {
-		struct fo_ports *to = &t->rank[i].ports;
-		to->batch = ports->batch;
-		memcpy(to->hyper, ports->hyper, sizeof to->hyper);
-	}
+	*what = (struct fo_task_step){ .step = step,
+				       .steps = ports->steps,
+				       .batch = ports->batch ? ports->batch->step : -1 };
+	memcpy(what->hyper, ports->hyper, sizeof what->hyper);
+	for (int i = 1; i < t->ranks && !t->processes; i++)
+		member(t, i)->ports.batch = ports->batch;
+	return fo_carrier_begin(t->carrier, task, what, sizeof *what);
 }
 
 fo_status fo_team_step(struct fo_team *t, struct fo_exec *e, const struct fo_ports *ports, int32_t step)
 {
+	struct fo_task_step what;
 	if (!t)
 		return fo_exec_step(e, step);
-	feed(t, ports);
-	begin(t, STEP, step);
-	return end(t, fo_exec_step(e, step));
+	FO_TRY(begin(t, FO_TASK_STEP, ports, step, &what));
+	return fo_carrier_end(t->carrier, fo_exec_step(e, step));
+}
+
+fo_status fo_team_evaluate(struct fo_team *t, struct fo_exec *e, const struct fo_ports *ports, int32_t step)
+{
+	const struct fo_task_step what = { .step = step, .batch = step };
+	if (!t)
+		return fo_exec_step(e, step);
+	for (int i = 1; i < t->ranks && !t->processes; i++)
+		member(t, i)->eval_ports.batch = ports->batch;
+	FO_TRY(fo_carrier_begin(t->carrier, FO_TASK_EVALUATE, &what, sizeof what));
+	return fo_carrier_end(t->carrier, fo_exec_step(e, step));
 }
 
 fo_status fo_team_step_around(struct fo_team *t, struct fo_exec *e, const struct fo_ports *ports, int32_t step,
 			      fo_exec_around_fn *around, void *ctx)
 {
+	struct fo_task_step what;
 	if (!t)
 		return fo_exec_step_around(e, around, ctx);
-	feed(t, ports);
-	begin(t, STEP, step);
-	return end(t, fo_exec_step_around(e, around, ctx));
+	FO_TRY(begin(t, FO_TASK_STEP, ports, step, &what));
+	return fo_carrier_end(t->carrier, fo_exec_step_around(e, around, ctx));
 }
 
 fo_status fo_team_find_fault(struct fo_team *t, struct fo_exec *e, const struct fo_ports *ports,
 			     struct fo_exec_fault *out)
 {
+	struct fo_task_step what;
 	if (!t)
 		return fo_exec_find_fault(e, out);
-	feed(t, ports);
-	begin(t, FIND_FAULT, 0);
-	FO_TRY(end(t, fo_exec_find_fault(e, out)));
+	FO_TRY(begin(t, FO_TASK_FIND_FAULT, ports, 0, &what));
+	FO_TRY(fo_carrier_end(t->carrier, fo_exec_find_fault(e, out)));
 	/* Sums over ranks carry a value on: the earliest place is where it came from. */
 	int from = 0;
 	for (int i = 1; i < t->ranks; i++) {
-		const struct fo_exec_fault *f = &t->rank[i].fault;
-		if (f->instance >= 0 && (out->instance < 0 || f->instance < out->instance))
-			*out = *f, from = i;
+		struct fo_exec_fault f;
+		FO_TRY(fo_answer_get(&t->carrier->answer[i], &f, sizeof f));
+		const bool earlier = out->instance < 0 || f.instance < out->instance;
+		/* Of ranks that meet it in one call, one found it in what it had. */
+		const bool own = f.instance == out->instance && f.read && !out->read;
+		if (f.instance >= 0 && (earlier || own))
+			*out = f, from = i;
 	}
 	if (out->instance >= 0) {
 		char text[sizeof out->text];

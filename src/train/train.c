@@ -69,6 +69,20 @@ static void init_session(struct fo_session *s, const struct fo_run *r, const str
 	subscribe(s);
 }
 
+/* Where it fails, a full disk or a folder of others, nobody sees what the ranks do, and the run goes on. */
+static void open_rank_state(struct fo_setup *set)
+{
+	struct fo_rank_state **state = &set->step.options.state;
+	if (*state || set->folder.lock < 0)
+		return;
+	fo_status st = fo_rank_state_open(state, set->run->dir, 0, (int)set->run->ranks);
+	if (st == FO_OK)
+		st = fo_rank_state_clean(set->run->dir, (int)set->run->ranks);
+	fo_rank_state_phase(*state, FO_RANK_PREPARING);
+	if (st != FO_OK)
+		fo_events_warn(set->events, "'flatout status' cannot show this run: %s", fo_err_text());
+}
+
 /* Up to the plan, which a dry run ends with: nothing is written, no memory is taken for good. */
 static fo_status open_plan(struct fo_session *s)
 {
@@ -83,10 +97,16 @@ static fo_status open_plan(struct fo_session *s)
 	FO_TRY(fo_setup_programs(set));
 	if (!dry) {
 		FO_TRY(fo_folder_lock(&set->folder, set->run->data));
+		open_rank_state(set);
+		if (set->hooks->processes && set->folder.lock >= 0) /* else there is no text to train on */
+			FO_TRY(fo_processes_folder(set->hooks->processes, set->run->dir));
 		FO_TRY(fo_setup_has_weights(set));
 	}
 	FO_TRY(fo_setup_check_weights(set));
-	if (set->cuda || !dry)
+	if (set->hooks->processes && !dry)
+		FO_TRY(fo_processes_peak(set->hooks->processes, fo_run_precision(set->run), set->step.options.threads,
+					 &set->peak));
+	else if (set->cuda || !dry)
 		fo_train_peak(set->cuda, fo_run_precision(set->run), set->step.options.threads, &set->peak);
 	if (!dry) {
 		FO_TRY(fo_setup_data(set));
@@ -106,7 +126,6 @@ static fo_status open_state(struct fo_session *s)
 	struct fo_setup *set = &s->set;
 	FO_TRY(fo_setup_weights(set));
 	FO_TRY(fo_setup_resume(set, &s->meta));
-	FO_TRY(fo_setup_weights_changed(set));
 	FO_TRY(fo_setup_loader(set, &s->meta.loader, &s->loader));
 	fo_account_init(&s->account, &set->arena, set->run->steps - s->meta.step);
 	FO_TRY(fo_log_open(&s->log, &s->events, &set->arena, set->run->dir));
@@ -159,6 +178,7 @@ static fo_status feed(struct fo_session *s, struct fo_step_run *ran)
 	struct fo_ports *ports = &s->set.ports;
 	FO_TRY(fo_loader_next(s->loader, &ran->batch, &ran->wait_ns));
 	ports->batch = ran->batch;
+	ports->steps = s->set.run->steps;
 	ports->loader = s->meta.step + 1 < s->set.run->steps ? s->loader : NULL;
 	set_hyper(s, ran->batch);
 	return FO_OK;
@@ -168,12 +188,14 @@ static fo_status run_step(struct fo_session *s, struct fo_step_run *ran)
 {
 	const int64_t number = s->meta.step + 1;
 	FO_TRY(fo_events_send(&s->events, (struct fo_event){ .kind = FO_EVENT_STEP_BEGINS, .step = number }));
+	fo_rank_state_step(s->set.step.options.state, number, s->set.run->steps);
 	ran->metered = fo_step_meter_due(&s->meter, number, !s->account.steps);
 	ran->begin_ns = s->mark_ns;
 	fo_status st = ran->metered
 			       ? fo_step_meter_run(&s->meter, number)
 			       : fo_team_step(s->set.step.team, s->set.step.exec, &s->set.ports, (int32_t)s->meta.step);
 	ran->end_ns = s->mark_ns = fo_now_ns();
+	fo_rank_state_phase(s->set.step.options.state, FO_RANK_BETWEEN);
 	if (st != FO_OK) {
 		s->torn = true;
 		return fo_wrap(st, "step %lld", (long long)number);
@@ -266,10 +288,10 @@ static fo_status evaluate(struct fo_session *s)
 	struct fo_setup *set = &s->set;
 	struct fo_event e = { .kind = FO_EVENT_EVALUATION, .step = s->meta.step, .evaluation = { .loss = NAN } };
 	double sum = 0, count = 0;
-	FO_TRY(fo_room_step_collect(&set->step));
+	fo_rank_state_phase(set->step.options.state, FO_RANK_EVALUATING);
 	for (int64_t i = 0; i < set->eval_batches; i++) {
 		set->eval_ports.batch = &set->eval_batch[i];
-		FO_TRY(fo_exec_step(set->step.eval, (int32_t)i));
+		FO_TRY(fo_team_evaluate(set->step.team, set->step.eval, &set->eval_ports, (int32_t)i));
 		sum += set->eval_ports.loss[0];
 		count += set->eval_ports.loss[1];
 	}
@@ -327,6 +349,8 @@ static fo_status run_loop(struct fo_session *s)
 			FO_TRY(fo_events_tell(&s->events, FO_EVENT_PAUSE));
 		if (eval && (st = evaluate(s)) != FO_OK)
 			return fo_saver_rescue(s->saver, &s->meta, st);
+		if (ends || save)
+			fo_rank_state_phase(s->set.step.options.state, FO_RANK_SAVING);
 		if (ends)
 			FO_TRY(fo_saver_last(s->saver, &s->meta, save));
 		else if (save)
@@ -337,6 +361,7 @@ static fo_status run_loop(struct fo_session *s)
 			fo_account_look(&s->account, &s->set);
 			s->mark_ns = fo_now_ns();
 		}
+		fo_rank_state_phase(s->set.step.options.state, FO_RANK_BETWEEN);
 		if (!ends)
 			FO_TRY(fo_events_tell(&s->events, FO_EVENT_GO_ON));
 	}
@@ -419,7 +444,11 @@ fo_status fo_train(const struct fo_run *r, const struct fo_train_hooks *h, struc
 		st = open_state(&s);
 	if (st == FO_OK && !h->dry_run)
 		st = train(&s, out);
+	struct fo_rank_state *state = s.set.step.options.state;
+	if (st != FO_OK && st != FO_EINTERRUPT)
+		fo_rank_state_failed(state, st, fo_err_text());
 	close_session(&s);
+	fo_rank_state_close(state, st); /* the executors wrote to it */
 	return st;
 }
 

@@ -68,6 +68,7 @@ static inline int64_t fo_train_planned(const struct fo_train_plan *p)
 	return fo_memory_taken(&p->memory, p->device != NULL) + p->memory_other + p->memory_checkpoint;
 }
 
+struct fo_processes;
 struct fo_train_hooks {
 	void *ctx;
 	fo_progress_fn *progress;         /* long preparations; may be NULL */
@@ -76,6 +77,7 @@ struct fo_train_hooks {
 	bool dry_run;                     /* return after FO_EVENT_PLAN */
 	const char *run_json;             /* JSON that goes into run.json: options, version; may be NULL */
 	const struct fo_opt_set *options; /* of the run: none may contradict program.file; may be NULL */
+	struct fo_processes *processes;   /* that the run's ranks are, joined; NULL: threads of this process */
 	const char *version;              /* of the program, as other tools shall name it; may be NULL */
 };
 
@@ -125,10 +127,15 @@ struct fo_tensors {
 };
 FO_CHECKED fo_status fo_store_tensors(struct fo_store *s, const struct fo_program *p, struct fo_tensors *out);
 void fo_tensors_fini(struct fo_tensors *t);
-/* Bytes of these tensors: of a checkpoint except headers, tokenizer and text of some MB. */
+/* Bytes of these tensors, all rows of them: of a checkpoint except headers, tokenizer and text of some MB. */
 int64_t fo_store_checkpoint_bytes(struct fo_store *s, const struct fo_program *p);
 
 #define FO_EVAL_SEED 1 /* of the held-out rows: the same in every run, so that runs compare */
+
+/* The first batches of evaluation in memory of the arena: those rows of them that the shape fills in. */
+FO_CHECKED fo_status fo_eval_batches(struct fo_arena *a, const struct fo_shard *held_out,
+				     const struct fo_batch_shape *shape, int32_t pad, int64_t batches,
+				     struct fo_batch **out);
 
 /* Opens the run's tokenizer and shards: those of data.path where `flatout data prepare` made that folder, else those of
  * DIR/data, which are made once from data.path and kept. stop as with fo_tokenizer_train. */

@@ -63,6 +63,53 @@ for zero in 1 2 3; do
 	losses zero$zero >b
 	same a b
 done
+# Split by layer into files of a bounded size: all files are the same whichever mesh wrote them, the manifest too, but for the
+# settings in run.json, and the gradient norm in training.json, which is summed in another order.
+manifest() { sed '/"run.json": {/,/}/d; /"training.json": {/,/}/d' "$1/manifest.json"; }
+same_checkpoint() {
+	[ "$(ls "$1")" = "$(ls "$2")" ] || wrong "'$1' and '$2' have other files"
+	for file in $(ls "$1"); do
+		case $file in
+		run.json) ;;
+		training.json) grep -v grad_norm "$1/$file" >a && grep -v grad_norm "$2/$file" >b && same a b ;;
+		manifest.json) manifest "$1" >a && manifest "$2" >b && same a b ;;
+		*) same "$1/$file" "$2/$file" ;;
+		esac
+	done
+}
+cut="$free --checkpoint.file-size=60kB"
+run 0 train $cut --run.dir=cut
+for stem in model state; do
+	[ "$(ls cut/$at/$stem-*-of-*.safetensors | wc -l)" -ge 3 ] && [ -s cut/$at/$stem.safetensors.index.json ] ||
+		wrong "not split: $(ls cut/$at | tr '\n' ' ')"
+done
+for zero in 1 2 3; do
+	same_checkpoint ddp/$at zero$zero/$at
+	run 0 train $cut --mesh.shard=4 --pass.zero=$zero --run.dir=cut$zero --checkpoint.every=3 --checkpoint.keep=0
+	same_checkpoint cut/$at cut$zero/$at
+done
+# Whoever reads weights reads such files; a run goes on from them with any mesh, as from one file.
+run 0 eval cut3
+says "^Logged: .* the same"
+run 0 generate cut3 --prompt=a --tokens=2
+run 0 train $small --run.dir=fresh --model.name=cut3/$at --model.weights=cut3/$at --cli.dry-run
+constant="$free --optim.schedule=constant --train.steps=8"
+cp -r ddp onefile
+run 0 train $constant --run.dir=onefile
+for mesh in "--pass.zero=1 --mesh.shard=4" "--pass.zero=3 --mesh.shard=4"; do
+	rm -rf on
+	cp -r cut3 on
+	run 0 train $constant $mesh --run.dir=on
+	says "^Resume: .*after step 6"
+	same "onefile/$(checkpoint . 8)/model.safetensors" "on/$(checkpoint . 8)/model.safetensors"
+	same "onefile/$(checkpoint . 8)/state.safetensors" "on/$(checkpoint . 8)/state.safetensors"
+done
+mv cut3/$at/model-00002-of-*.safetensors aside
+refused 3 "model-00002-of-.*safetensors" eval cut3/$at
+run 0 train $cut --mesh.shard=4 --run.dir=cut3 # the checkpoint before it is taken
+says "^warning: .*model-00002-of-.*safetensors.*going on from .*step-00000003"
+same_checkpoint cut/$at cut3/$at
+
 # In two parts: the same bits; with another mesh, or as one rank: the same losses but for rounding. What a rank shares
 # may change too.
 whole="--optim.schedule=constant --mesh.shard=2 --mesh.replicate=2"
@@ -89,6 +136,19 @@ run 0 train $tiny --train.rows=4 --mesh.shard=4 --run.dir=bf16 --optim.master=sp
 	--optim.clip-norm=previous --pass.optimizer-in-backward=yes --pass.zero-prefetch=0 --pass.zero-reshard=step --sample.tokens=4
 run 0 eval bf16
 says "^Logged: .* the same"
+
+# fp8: a scale is that of all rows, so a first loss is one rank's; histories are the same, and a run goes on as one rank.
+run 0 train $tiny --train.rows=4 --pass.fp8=current --run.dir=cur
+run 0 train $tiny --train.rows=4 --pass.fp8=current --run.dir=cur4 --mesh.shard=2 --mesh.replicate=2
+losses cur | sed -n 1p >a
+losses cur4 | sed -n 1p >b
+paste a b | awk '{ d = $1 > $2 ? $1 - $2 : $2 - $1; exit !(d <= 1e-12 * $1) }' || wrong "four ranks have other scales than one: $(paste a b)"
+run 0 train $tiny --train.rows=4 --pass.fp8=delayed --pass.fp8-scale-precompute=yes --run.dir=del --mesh.shard=4 --pass.zero=2 --train.steps=3
+run 0 train $tiny --train.rows=4 --pass.fp8=delayed --pass.fp8-scale-precompute=yes --run.dir=del
+says "^Resume: .*after step 3"
+refused 2 "fp8-scale-precompute: with zero=3 a weight is whole only between" train $tiny --train.rows=4 --pass.fp8=delayed \
+	--pass.fp8-scale-precompute=yes --run.dir=del3 --mesh.shard=4
+says "pass.zero=2 keeps whole weights"
 
 # A value that is not finite: the rank that made it is named.
 refused 1 "on rank [0-3] of 4, .* the first value that is not finite" train $small --run.dir=nan4 --mesh.shard=2 \

@@ -53,7 +53,7 @@ arguments_of() {
 	"export --json") echo "trace.json --csv=csv$n.csv" ;;
 	"export --trace") echo "--program step.txt --predicted step.fot" ;;
 	"export "*) echo "log" ;;
-	"ladder "* | "demo "* | "generate "* | "eval "* | "verify "* | "data inspect "*) echo "-" ;;
+	"status "* | "ladder "* | "demo "* | "generate "* | "eval "* | "verify "* | "data inspect "*) echo "-" ;;
 	"data prepare "*) echo "text --vocab=300 --holdout=10 --out=prepared$n" ;;
 	"data train-tokenizer "*) echo "text --vocab=300 --out=tokenizer$n.json" ;;
 	"train "*) echo "$tiny --run.dir=run$n" ;;

@@ -52,6 +52,15 @@ cmp -s "$tmp/header" "$tmp/archive" || wrong "libflatout.a exports: $(diff "$tmp
 nm -D --defined-only "$FLATOUT_STAGE/bin/flatout" | grep -E ' (fo|flatout)_' && wrong "the program exports the above"
 readelf -d "$FLATOUT_STAGE/$libdir/libflatout.so" >"$tmp/out"
 grep -q 'SONAME.*\[libflatout\.so\.0\]' "$tmp/out" || wrong "soname: $(cat "$tmp/out")"
+# MPI is in the plugin alone, which exports one function; the program has no name of MPI in it.
+plugin=lib/flatout/libflatout-mpi.so
+if [ -e "$FLATOUT_BUILD/libflatout-mpi.so" ]; then
+	[ -s "$FLATOUT_STAGE/$plugin" ] || wrong "no '$plugin'"
+	nm -D --defined-only "$FLATOUT_STAGE/$plugin" | awk '{ print $3 }' >"$tmp/out"
+	[ "$(cat "$tmp/out")" = fo_mpi_plugin ] || wrong "the MPI plugin exports: $(cat "$tmp/out")"
+fi
+nm -D "$FLATOUT_STAGE/bin/flatout" | grep -E ' (MPI|PMPI|ompi)_' && wrong "the program names MPI's functions"
+readelf -d "$FLATOUT_STAGE/bin/flatout" | grep -i 'NEEDED.*mpi' && wrong "the program needs MPI"
 # Who embeds a meter should not get a training engine's libraries with it.
 grep NEEDED "$tmp/out" | grep -v -E '\[(libjansson|libm|libc|ld-linux[a-z0-9-]*)\.so\.[0-9]*\]' && wrong "libflatout.so needs the above"
 grep -E 'R(UN)?PATH' "$tmp/out" && wrong "libflatout.so has the above"

@@ -4,6 +4,7 @@
  * change. */
 #include "pass/pass.h"
 #include "support/choices.h"
+#include "support/interleave.h"
 #include "support/must.h"
 #include "support/ranks.h"
 #include "support/waits.h"
@@ -44,9 +45,27 @@ static fo_status run_everywhere(struct alike *a, int id)
 	return FO_OK;
 }
 
+/* What the next step reads beside weights and state. */
+static uint64_t sum_derived(const struct step_rig *r)
+{
+	uint64_t sum = 0;
+	for (int b = 0; b < r->program.nblock; b++)
+		for (int i = 0; i < r->program.block[b].n; i++) {
+			const struct fo_op *o = &r->program.block[b].op[i];
+			const struct fo_buffer *y = &r->program.buf[o->arg[o->n - 1].buf];
+			if (o->phase != FO_DERIVE)
+				continue;
+			const unsigned char *at = fo_store_find(r->store, y->name, 0, NULL);
+			for (int64_t k = 0; k < fo_buffer_bytes(y); k++)
+				sum = sum * 0x9e3779b97f4a7c15 + at[k];
+		}
+	return sum;
+}
+
 static void run_order(void *ctx, const int *order, struct waits_result *out)
 {
 	struct alike *a = ctx;
+	struct fo_exec *exec[RANKS_MOST];
 	memset(out, 0, sizeof *out);
 	for (int r = 0; r < a->job->ranks; r++) {
 		struct step_rig *rig = &a->job->rank[r].rig;
@@ -54,8 +73,9 @@ static void run_order(void *ctx, const int *order, struct waits_result *out)
 		memset(rig->scale, 0, sizeof rig->scale);
 		step_rig_restore(rig, a->start[r]);
 		memset(rig->arena, 0xff, (size_t)fo_exec_unrolled(rig->exec)->arena_bytes);
-		must(fo_exec_begin(rig->exec));
+		exec[r] = rig->exec;
 	}
+	must(interleave_begin(exec, a->job->ranks));
 	for (int i = 0; i < fo_exec_unrolled(exec_of(a, 0))->n; i++)
 		if (run_everywhere(a, order[i]) != FO_OK)
 			return;
@@ -65,7 +85,7 @@ static void run_order(void *ctx, const int *order, struct waits_result *out)
 		out->loss[1] += rig->loss[1] * (r + 1);
 		out->scale[0] += rig->scale[0] * (r + 1);
 		out->scale[1] += rig->scale[1] * (r + 1);
-		out->hash = out->hash * 31 + step_rig_hash(&a->job->rank[r].rig);
+		out->hash = out->hash * 31 + step_rig_hash(&a->job->rank[r].rig) + sum_derived(rig);
 	}
 	out->finished = true;
 }

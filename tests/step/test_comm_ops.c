@@ -44,7 +44,8 @@ static void add_case(struct fo_program *p, int block, int *n, int kind, int grou
 	if (wire == FO_WIRE_ALL_TO_ALL)
 		in = out = 2 * ranks;
 	*c = (struct one){ .kind = kind, .group = group, .dtype = dtype, .adds = adds };
-	c->narrow = dtype == FO_F32 && (wire == FO_WIRE_ALL_REDUCE || wire == FO_WIRE_REDUCE_SCATTER);
+	c->narrow = dtype == FO_F32 && !fo_op_info(kind)->max &&
+		    (wire == FO_WIRE_ALL_REDUCE || wire == FO_WIRE_REDUCE_SCATTER);
 	c->x = c->y = add_buffer(p, c->name[0], "x", *n, dtype, in);
 	memcpy(c->name[1], c->name[0], sizeof c->name[0]);
 	if (!in_place)
@@ -84,7 +85,10 @@ static void add_cases(struct fo_program *p)
 		for (int kind = 0; kind < FO_OP_COUNT; kind++)
 			if (fo_op_info(kind)->cls == FO_CLASS_COMM && has_others(p, g))
 				add_case(p, block, &n, kind, g,
-					 dtype[(g + kind - (fo_op_info(kind)->wire == FO_WIRE_RECEIVE)) % 3], false);
+					 fo_op_info(kind)->max
+						 ? FO_F32 /* nothing else */
+						 : dtype[(g + kind - (fo_op_info(kind)->wire == FO_WIRE_RECEIVE)) % 3],
+					 false);
 	for (int g = FO_GROUP_DATA; g < FO_GROUP_COUNT; g++)
 		if (has_others(p, g))
 			add_case(p, block, &n, FO_OP_reduce_scatter, g, dtype[g % 3], true);
@@ -130,8 +134,10 @@ static double expected(int c, int rank, int place, int ranks, const int *member,
 	switch (fo_op_info(o->kind)->wire) {
 	case FO_WIRE_REDUCE_SCATTER: i += begin * COLS; /* fallthrough */
 	case FO_WIRE_ALL_REDUCE:
-		for (int r = 0; r < ranks; r++)
-			sum += (int64_t)input(c, member[r], i);
+		for (int r = 0; r < ranks; r++) {
+			int64_t v = (int64_t)input(c, member[r], i);
+			sum = r && fo_op_info(o->kind)->max ? (v > sum ? v : sum) : sum + v;
+		}
 		return (double)sum;
 	case FO_WIRE_ALL_GATHER:
 		for (int r = 0; r < ranks; r++) {

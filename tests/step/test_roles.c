@@ -175,6 +175,12 @@ static struct job random_job(bool by_hand)
 	j.low.pass = choices_passes(&j.model);
 	j.low.pass.ddp = 1;
 	choices_zero(&j.low.pass, m[1]);
+	if (choices_draw(3) == 0) {
+		j.low.precision = FO_PRECISION_F32;
+		choices_fp8(&j.low.pass, &j.model);
+		j.low.pass.fp8_precompute &= j.low.pass.zero != FO_ZERO_WEIGHTS;
+		j.low.pass.fp8_transposed &= j.low.pass.fp8_precompute;
+	}
 	return j;
 }
 
@@ -216,6 +222,7 @@ enum defect_kind {
 	DROP_TENSOR,
 	DOUBLE_TENSOR,
 	TYPE,
+	MAXIMUM,
 	LANE,
 	UPDATE_ROWS,
 	UPDATE_DROP,
@@ -241,6 +248,7 @@ static const char *const defect_name[DEFECTS] = {
 	"tensor of a bucket dropped",
 	"tensor of a bucket twice",
 	"buffer of another type",
+	"maximum of ranks added up",
 	"another lane",
 	"optimizer leaves out a row",
 	"optimizer operation dropped",
@@ -275,6 +283,7 @@ static bool names_peer(const struct fo_op *o)
 {
 	return fo_op_family(o->kind) == FO_OPS_P2P || fo_op_info(o->kind)->wire == FO_WIRE_BROADCAST;
 }
+static bool is_max(const struct fo_op *o) { return is_comm(o) && fo_op_info(o->kind)->max; }
 static bool is_update(const struct fo_op *o) { return fo_op_family(o->kind) == FO_OPS_UPDATE; }
 static bool is_product(const struct fo_op *o) { return fo_op_family(o->kind) == FO_OPS_MATMUL; }
 
@@ -343,6 +352,8 @@ static bool break_call(struct fo_program *p, const struct defect *d)
 	struct fo_op *o = find_op(p, d->kind == PEER ? names_peer : is_comm, &b, &i);
 	if (d->kind == DROP_TENSOR || d->kind == DOUBLE_TENSOR)
 		o = find_op(p, is_bucket, &b, &i);
+	if (d->kind == MAXIMUM)
+		o = find_op(p, is_max, &b, &i);
 	if (!o)
 		return false;
 	int k = below(o->n), v;
@@ -379,6 +390,7 @@ static bool break_call(struct fo_program *p, const struct defect *d)
 		o->arg[o->n++] = *a;
 		return true;
 	case TYPE: p->buf[a->buf].dtype = p->buf[a->buf].dtype == FO_F32 ? FO_BF16 : FO_F32; return true;
+	case MAXIMUM: o->kind = (uint8_t)kind_of("all_reduce"); return true;
 	case LANE: o->lane = (uint8_t)(FO_LANE_TP + (o->lane - FO_LANE_TP + 1 + below(6)) % 7); return true;
 	default: return false;
 	}

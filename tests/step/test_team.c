@@ -42,6 +42,7 @@ struct job {
 	struct fo_store *store;
 	struct fo_exec *exec;
 	struct fo_team *team;
+	struct fo_keep keep;
 	struct fo_ports ports;
 };
 
@@ -61,12 +62,11 @@ static void job_new(struct job *j)
 	low.mesh.replicate = RANKS;
 	must(fo_pass_build(&j->p, &m, &low));
 	must(fo_store_new(&j->store, &j->p));
-	must(fo_team_open(&j->team, &j->p, &o, serve));
+	must(fo_team_open(&j->team, &j->p, NULL, &o, serve, NULL));
 	o.links = fo_team_links(j->team);
 	must(fo_exec_new(&j->exec, &j->p, j->store, &o, serve, &j->ports, NULL));
-	fo_store_init(j->store, &j->p, 1);
-	fo_exec_weights_changed(j->exec);
-	must(fo_team_copy(j->team, j->store, j->store));
+	fo_keep_init(&j->keep, &j->p, j->store, j->exec, fo_team_world(j->team), 1);
+	must(fo_team_fill(j->team, &j->keep, &(struct fo_keep_task){ .kind = FO_KEEP_INIT, .seed = 1 }));
 	j->ports.batch = &j->batch;
 	double *h = j->ports.hyper;
 	h[FO_HYPER_LR] = 1e-3, h[FO_HYPER_BETA1] = 0.9, h[FO_HYPER_BETA2] = 0.95, h[FO_HYPER_EPS] = 1e-8;

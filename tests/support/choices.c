@@ -86,6 +86,20 @@ void choices_zero(struct fo_passes *p, int64_t shards)
 	p->zero_first = p->zero_prefetch && choices_draw(2);
 }
 
+void choices_fp8(struct fo_passes *p, const struct fo_model *m)
+{
+	p->fp8 = choices_draw(FO_FP8_COUNT);
+	if (!p->fp8)
+		return;
+	p->fp8_history = p->fp8 == FO_FP8_DELAYED ? 1 + choices_draw(4) : 0;
+	p->fp8_precompute = choices_draw(2);
+	p->fp8_wgrad = choices_draw(3) == 0;
+	p->fp8_first = m->layers > 1 && choices_draw(3) == 0;
+	p->fp8_last = m->layers > 1 + p->fp8_first && choices_draw(3) == 0;
+	p->fp8_transposed = p->fp8 <= FO_FP8_DELAYED && p->fp8_precompute && choices_draw(2);
+	p->fp8_fuse = p->fp8 == FO_FP8_DELAYED && choices_draw(2);
+}
+
 void choices_describe(char *text, size_t size, const struct fo_model *m, const struct fo_lowering *low)
 {
 	int n = snprintf(text, size, "%s, layers %d hidden %d heads %d/%d ffn %d%s%s%s%s%s",

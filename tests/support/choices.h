@@ -19,6 +19,8 @@ extern const struct choices_pass {
 struct fo_passes choices_passes(const struct fo_model *m);
 /* What ranks of a shard group share, and how: a level of zero that shards > 1 permits, with its settings. */
 void choices_zero(struct fo_passes *p, int64_t shards);
+/* A recipe of fp8, or none, with its settings: perhaps not legal with what shard groups share, or in fp64. */
+void choices_fp8(struct fo_passes *p, const struct fo_model *m);
 /* "fp64, layers 2 hidden 16 ..., fuse-loss=5" */
 void choices_describe(char *text, size_t size, const struct fo_model *m, const struct fo_lowering *low);
 

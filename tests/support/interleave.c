@@ -143,27 +143,27 @@ static void *begin_rank(void *arg)
 	return NULL;
 }
 
-/* What ranks make of weights alone they may make together, by calls that wait: that takes threads. */
-static fo_status begin_all(struct interleave *v)
+/* By calls that wait: that takes threads. */
+fo_status interleave_begin(struct fo_exec *const *exec, int ranks)
 {
 	bool calls = false;
 	fo_status st = FO_OK;
-	for (int r = 0; r < v->ranks; r++)
-		for (int i = 0; i < v->exec[r]->u.n && !v->exec[r]->derived; i++) {
-			const struct fo_op *o = fo_instance_op(v->exec[r]->p, &v->exec[r]->u, i);
+	for (int r = 0; r < ranks; r++)
+		for (int i = 0; i < exec[r]->u.n && !exec[r]->derived; i++) {
+			const struct fo_op *o = fo_instance_op(exec[r]->p, &exec[r]->u, i);
 			calls |= o->phase == FO_DERIVE && fo_exec_is_comm(o);
 		}
 	if (!calls) {
-		for (int r = 0; r < v->ranks; r++)
-			FO_TRY(fo_exec_begin(v->exec[r]));
+		for (int r = 0; r < ranks; r++)
+			FO_TRY(fo_exec_begin(exec[r]));
 		return FO_OK;
 	}
-	struct begin *b = fo_xmalloc((size_t)v->ranks * sizeof *b);
-	for (int r = 0; r < v->ranks; r++) {
-		b[r] = (struct begin){ .e = v->exec[r] };
+	struct begin *b = fo_xmalloc((size_t)ranks * sizeof *b);
+	for (int r = 0; r < ranks; r++) {
+		b[r] = (struct begin){ .e = exec[r] };
 		FO_TRY(fo_thread_start(&b[r].thread, begin_rank, &b[r], "a rank that begins"));
 	}
-	for (int r = 0; r < v->ranks; r++) {
+	for (int r = 0; r < ranks; r++) {
 		pthread_join(b[r].thread, NULL);
 		st = b[r].error.st != FO_OK ? fo_err_raise(&b[r].error) : st;
 	}
@@ -184,7 +184,7 @@ fo_status interleave_step(struct interleave *v, uint64_t seed)
 	memset(v->done, -1, (size_t)v->ranks * sizeof *v->done);
 	for (int i = 0; i < v->lanes; i++)
 		v->lane[i].next = 0, v->lane[i].on_its_way = false;
-	FO_TRY(begin_all(v));
+	FO_TRY(interleave_begin(v->exec, v->ranks));
 	for (int idle = 0; left;) {
 		bool moved = false;
 		if (draw(v) % TURNS == 0)

@@ -10,6 +10,8 @@
 struct interleave;
 /* Executors of rank 0 to ranks - 1, with links; they outlive it. */
 struct interleave *interleave_new(struct fo_exec *const *exec, int ranks);
+/* fo_exec_begin of each: what ranks make of weights alone they may make together. */
+FO_CHECKED fo_status interleave_begin(struct fo_exec *const *exec, int ranks);
 void interleave_free(struct interleave *v);
 /* One step of all ranks. FO_EBUG: nothing can go on (each waits for another). */
 FO_CHECKED fo_status interleave_step(struct interleave *v, uint64_t seed);

@@ -9,7 +9,7 @@
 fo_status outcome_keep(void *ctx, const struct fo_store_tensor *t)
 {
 	struct outcome *o = ctx;
-	if (o->offset && t->which != 2)
+	if (!t->rows || (o->offset ? t->which != 2 : t->which > 3)) /* histories of fp8: only such programs have them */
 		return FO_OK;
 	assert_true(o->n < (int)(sizeof o->item / sizeof *o->item));
 	struct outcome_item *i = &o->item[o->n++];

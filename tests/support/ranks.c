@@ -52,7 +52,7 @@ static void count_received(struct ranks_rank *r, int sign)
 	for (int g = 0; g < FO_GROUP_COUNT; g++)
 		for (int l = 0; l < FO_LANE_COUNT; l++)
 			for (int k = 0; r->links.of[g][l] && k < FO_COMM_KINDS; k++)
-				r->received_by[g][k] += sign * fo_comm_local_received_by(r->links.of[g][l],
+				r->received_by[g][k] += sign * fo_comm_received_by(r->links.of[g][l],
 											 (enum fo_comm_kind)k);
 	r->received = 0;
 	for (int g = 0; g < FO_GROUP_COUNT; g++)
@@ -115,7 +115,7 @@ static void *run_rank(void *arg)
 	struct fo_program p;
 	omp_set_num_threads(r->job->options.threads); /* else each rank has a team for its weights' first values */
 	build(r, &p);
-	must(fo_links_open(&r->links, r->world, &p));
+	must(fo_links_open(&r->links, r->world, &p, NULL));
 	make_rig(r, &p);
 	for (int s = 0; s < r->job->steps && r->error.st == FO_OK; s++) {
 		before_step(r, s);

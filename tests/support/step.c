@@ -86,6 +86,20 @@ void step_batch_random(struct step_batch *b, int64_t seq, int64_t rows, int64_t 
 	step_batch_count(b);
 }
 
+void step_batch_split(struct step_batch *out, const struct step_batch *all, int64_t micro_batches)
+{
+	int64_t rows = all->rows * all->micro_batches, from = all->seq * all->rows,
+		to = all->seq * rows / micro_batches; /* tokens of a micro-batch */
+	step_batch_alloc(out, all->seq, rows / micro_batches, micro_batches);
+	for (int64_t i = 0; i < all->seq * rows; i++) {
+		out->token[i] = all->token[i];
+		out->target[i] = all->target[i];
+		out->position[i] = all->position[i];
+		out->doc_start[i] = (int32_t)(all->doc_start[i] + i / from * from - i / to * to);
+	}
+	step_batch_count(out);
+}
+
 void step_batch_free(struct step_batch *b)
 {
 	free(b->token);

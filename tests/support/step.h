@@ -35,6 +35,8 @@ struct fo_lowering step_lowering(const struct step_batch *b, enum fo_numerics pr
 void step_batch_random(struct step_batch *b, int64_t seq, int64_t rows, int64_t micro_batches, int64_t vocab,
 		       int documents, uint64_t seed);
 void step_batch_alloc(struct step_batch *b, int64_t seq, int64_t rows, int64_t micro_batches);
+/* The same tokens in `micro_batches`, of equally many rows. */
+void step_batch_split(struct step_batch *out, const struct step_batch *all, int64_t micro_batches);
 /* Counts targets and pairs. */
 void step_batch_count(struct step_batch *b);
 /* Counts pairs anew for a model whose queries see at most `window` keys (0: all). */

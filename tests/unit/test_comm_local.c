@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "base/thread.h"
 #include "kernel/kernel.h"
+#include "support/calls.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -21,10 +22,7 @@
 
 #include <cmocka.h>
 
-enum { RANKS_MOST = 8, AT_ONCE = 6, ROUNDS = 12, MOST = 5000 };
-
-/* Inputs times this need more bits than bf16 has. */
-#define FINE (1 + 0x1p-10)
+enum { RANKS_MOST = 8, AT_ONCE = 6, ROUNDS = 12 };
 
 /* Also in threads, where cmocka cannot jump. */
 static void need(bool good, const char *what, int line)
@@ -67,31 +65,7 @@ static void with_ranks(int ranks, const struct fo_comm_local *options, uint64_t 
 
 /* ---- one call, and what it must give ---- */
 
-struct one {
-	struct fo_comm_call call;
-	int64_t part[RANKS_MOST];
-	struct fo_comm_request request;
-	uint64_t salt;
-	char *from, *to;
-	size_t from_n, to_n;
-};
-
-/* Element i of rank r's input: a small multiple of 1/8, so that sums in any type are exact unless they are rounded. */
-static double input(uint64_t salt, int rank, int64_t i)
-{
-	return (double)(int)(fo_rng_u64(salt + (uint64_t)rank, (uint64_t)i) % 61) / 8 - 3.75;
-}
-
-static void put(char *at, int dtype, int64_t i, double v)
-{
-	switch (dtype) {
-	case FO_F64: ((double *)(void *)at)[i] = v; break;
-	case FO_F32: ((float *)(void *)at)[i] = (float)v; break;
-	case FO_BF16: ((uint16_t *)(void *)at)[i] = fo_bf16_from_f32((float)v); break;
-	case FO_I32: ((int32_t *)(void *)at)[i] = (int32_t)(8 * v); break;
-	default: at[i] = (char)(int)(8 * v); break;
-	}
-}
+static double input(uint64_t salt, int rank, int64_t i) { return drawn_input(salt, rank, i, false); }
 
 static double get(const char *at, int dtype, int64_t i)
 {
@@ -107,15 +81,15 @@ static double get(const char *at, int dtype, int64_t i)
 static double rounded(double v) { return (double)fo_bf16_to_f32(fo_bf16_from_f32((float)v)); }
 
 /* What a reduce-scatter adds to. */
-static double before(const struct one *o, int64_t i) { return input(o->salt + 77, 0, i); }
+static double before(const struct drawn_call *o, int64_t i) { return drawn_before(o, i, false); }
 
 /* `at`: of the output. */
-static double reduced(const struct one *o, int ranks, int64_t i, int64_t at)
+static double reduced(const struct drawn_call *o, int ranks, int64_t i, int64_t at)
 {
 	if (o->call.narrow) { /* numbers of more bits than bf16 has */
 		float v = o->call.accumulate ? (float)before(o, at) : 0;
 		for (int r = 0; r < ranks; r++)
-			v += (float)rounded(input(o->salt, r, i) * FINE);
+			v += (float)rounded(input(o->salt, r, i) * DRAWN_FINE);
 		return o->call.kind == FO_COMM_ALL_REDUCE ? rounded(v) : v;
 	}
 	double v = input(o->salt, 0, i);
@@ -129,7 +103,7 @@ static double reduced(const struct one *o, int ranks, int64_t i, int64_t at)
 }
 
 /* What element i of the output of this rank is. */
-static double expected(const struct one *o, int rank, int ranks, int64_t i)
+static double expected(const struct drawn_call *o, int rank, int ranks, int64_t i)
 {
 	int64_t begin, from = 0;
 	switch (o->call.kind) {
@@ -152,48 +126,7 @@ static double expected(const struct one *o, int rank, int ranks, int64_t i)
 	}
 }
 
-/* A call that all ranks draw alike from the seed; a send to the next rank has its receive drawn with it. */
-static void draw(struct one *o, uint64_t seed, uint64_t number, int rank, int ranks)
-{
-	static const int type[] = { FO_F32, FO_BF16, FO_F64, FO_I32, FO_E4M3 };
-	uint64_t v = fo_rng_u64(seed, number);
-	enum fo_comm_kind kind[] = { FO_COMM_ALL_REDUCE, FO_COMM_ALL_GATHER, FO_COMM_REDUCE_SCATTER, FO_COMM_BROADCAST,
-				     FO_COMM_ALL_TO_ALL };
-	struct fo_comm_call *k = &o->call;
-	*k = (struct fo_comm_call){ .kind = kind[v % 5], .op = v >> 8 & 1 ? FO_COMM_SUM : FO_COMM_MAX };
-	bool adds = k->kind == FO_COMM_ALL_REDUCE || k->kind == FO_COMM_REDUCE_SCATTER;
-	k->dtype = type[(v >> 12) % (adds ? 3 : 5)];
-	k->narrow = adds && k->op == FO_COMM_SUM && k->dtype == FO_F32 && v >> 42 & 1;
-	k->accumulate = k->kind == FO_COMM_REDUCE_SCATTER && k->op == FO_COMM_SUM && v >> 43 & 1;
-	k->n = (int64_t)((v >> 16) % MOST);
-	k->peer = (int)((v >> 32) % (unsigned)ranks);
-	o->salt = v >> 20;
-	if ((v >> 40 & 1) && (k->kind == FO_COMM_ALL_GATHER || k->kind == FO_COMM_REDUCE_SCATTER)) {
-		k->part = o->part;
-		for (int r = 0; r < ranks; r++)
-			o->part[r] = (int64_t)(fo_rng_u64(v, (uint64_t)r) % 700);
-	}
-	int64_t begin, own = fo_comm_part(k, rank, ranks, &begin), last = fo_comm_part(k, ranks - 1, ranks, &begin);
-	size_t all = (size_t)(begin + last), size = fo_dtype_bytes(k->dtype);
-	bool gathers = k->kind == FO_COMM_ALL_GATHER;
-	o->from_n = k->kind == FO_COMM_BROADCAST ? (size_t)k->n : all;
-	o->to_n = o->from_n;
-	if (gathers)
-		o->from_n = (size_t)own;
-	if (k->kind == FO_COMM_REDUCE_SCATTER)
-		o->to_n = (size_t)own;
-	o->from = malloc(o->from_n * size + 1);
-	for (size_t i = 0; i < o->from_n; i++)
-		put(o->from, k->dtype, (int64_t)i, input(o->salt, rank, (int64_t)i) * (k->narrow ? FINE : 1));
-	bool in_place = v >> 41 & 1 && k->kind == FO_COMM_ALL_REDUCE;
-	o->to = in_place ? o->from : malloc(o->to_n * size + 1);
-	for (size_t i = 0; k->accumulate && i < o->to_n; i++)
-		put(o->to, k->dtype, (int64_t)i, before(o, (int64_t)i));
-	k->from = o->from;
-	k->to = o->to;
-}
-
-static void check_one(struct one *o, int rank, int ranks)
+static void check_one(struct drawn_call *o, int rank, int ranks)
 {
 	for (size_t i = 0; i < o->to_n; i++) {
 		double got = get(o->to, o->call.dtype, (int64_t)i), want = expected(o, rank, ranks, (int64_t)i);
@@ -204,20 +137,18 @@ static void check_one(struct one *o, int rank, int ranks)
 				o->to_n, got, want);
 		NEED(got == want);
 	}
-	if (o->to != o->from)
-		free(o->to);
-	free(o->from);
+	drawn_free(o);
 }
 
 /* Several calls are under way at once and are tested in an order that differs from rank to rank. */
 static void many_calls(struct rank *r)
 {
 	int rank = fo_comm_rank(r->c), ranks = fo_comm_ranks(r->c);
-	int64_t bytes = fo_comm_local_received(r->c);
+	int64_t bytes = fo_comm_received(r->c);
 	for (uint64_t round = 0; round < ROUNDS; round++) {
-		struct one one[AT_ONCE];
+		struct drawn_call one[AT_ONCE];
 		for (uint64_t i = 0; i < AT_ONCE; i++) {
-			draw(&one[i], r->seed, round * AT_ONCE + i, rank, ranks);
+			draw_call(&one[i], r->seed, round * AT_ONCE + i, rank, ranks, false);
 			bytes += fo_comm_wire_bytes(&one[i].call, rank, ranks);
 			NEED(fo_comm_start(r->c, &one[i].call, &one[i].request) == FO_OK);
 		}
@@ -234,7 +165,7 @@ static void many_calls(struct rank *r)
 		for (int i = 0; i < AT_ONCE; i++)
 			check_one(&one[i], rank, ranks);
 	}
-	NEED(fo_comm_local_received(r->c) == bytes);
+	NEED(fo_comm_received(r->c) == bytes);
 }
 
 static void test_kinds(void **state)

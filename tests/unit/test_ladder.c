@@ -207,6 +207,26 @@ static void test_built_in(void **state)
 	for (int i = 0; i < p.plan.rungs; i++)
 		assert_true(strcmp(p.plan.rung[i].name, "fp32") && strcmp(p.plan.rung[i].name, "micro-batch"));
 	end(&p);
+	/* Ranks: overlap; those that share weights: prefetch, too. One rank has neither in its list. */
+	for (int shard = 0; shard <= 2; shard++) {
+		static const char *const of_ranks[] = { "overlap", "prefetch", "first-blocks" };
+		int seen[3] = { 0 };
+		begin(&p, 500);
+		if (shard) {
+			fo_opt_set_text(&p.base, "mesh.ranks", "4", FO_ORIGIN_FLAG, "");
+			fo_opt_set_text(&p.base, "mesh.shard", shard == 1 ? "1" : "2", FO_ORIGIN_FLAG, "");
+			fo_opt_set_text(&p.base, "mesh.replicate", shard == 1 ? "4" : "2", FO_ORIGIN_FLAG, "");
+			fo_opt_set_text(&p.base, "train.rows", "4", FO_ORIGIN_FLAG, "");
+		}
+		must(fo_ladder_plan_default(&p.plan));
+		for (int i = 0; i < p.plan.rungs; i++)
+			for (int k = 0; k < 3; k++)
+				seen[k] += !strcmp(p.plan.rung[i].name, of_ranks[k]) && p.plan.rung[i].changes == 1;
+		assert_true(seen[0] == (shard > 0) && seen[1] == (shard > 1) && seen[2] == (shard > 1));
+		assert_true(!strstr(p.plan.rung[0].options, "overlap") == !shard);
+		assert_true(!strstr(p.plan.rung[0].options, "--pass.zero-prefetch=0") == (shard < 2));
+		end(&p);
+	}
 	begin(&p, 19);
 	assert_int_equal(fo_ladder_plan_default(&p.plan), FO_EARG);
 	assert_non_null(strstr(fo_err_text(), "at least 20"));

@@ -252,7 +252,8 @@ static void test_split_is_packed_where_nothing_is_padded(void **state)
 	for (int64_t d = 0; d <= s.docs; d++) /* of the first tokens, so that there are ids for all */
 		at[d] = d < s.docs ? d * (s.tokens / 8 / s.docs) * 8 : s.tokens / 8 * 8;
 	s.tokens = at[s.docs];
-	struct fo_batch_shape packed = { 8, 2, 3, FO_PACK_PACKED, 0 }, split = { 8, 2, 3, FO_PACK_SPLIT, 0 };
+	struct fo_batch_shape packed = { 8, 2, 3, FO_PACK_PACKED, 0, 0, 0 },
+			      split = { 8, 2, 3, FO_PACK_SPLIT, 0, 0, 0 };
 	struct fo_loader *a = open_at(&s, packed, 0, 11), *b = open_at(&s, split, 0, 11);
 	for (int64_t step = 0; step < 60; step++)
 		assert_true(same_batch(next(a), next(b), &packed));
@@ -268,7 +269,7 @@ static void test_text_seen(void **state)
 	struct fo_shard s = make_shard(60, 40, 3);
 	static const int64_t some[] = { 1, 3, 10, 90 };
 	for (int packing = 0; packing < FO_PACK_COUNT; packing++) {
-		struct fo_batch_shape shape = { 32, 2, 2, (enum fo_packing)packing, 0 };
+		struct fo_batch_shape shape = { 32, 2, 2, (enum fo_packing)packing, 0, 0, 0 };
 		struct fo_loader *l = open_at(&s, shape, 0, 9);
 		int *seen = calloc((size_t)s.tokens, sizeof *seen);
 		int64_t served = 0, step = 0, over = 0;
@@ -416,7 +417,7 @@ static void test_resume_at_any_step_gives_the_same_bytes(void **state)
 	(void)state;
 	struct fo_shard s = make_shard(40, 30, 8);
 	for (int packing = 0; packing < FO_PACK_COUNT; packing++) {
-		struct fo_batch_shape shape = { 32, 2, 3, (enum fo_packing)packing, 0 };
+		struct fo_batch_shape shape = { 32, 2, 3, (enum fo_packing)packing, 0, 0, 0 };
 		struct fo_loader *whole = open_at(&s, shape, 0, 11);
 		for (int64_t step = 0; step < 40; step++) {
 			struct fo_loader_state at = fo_loader_state(whole);
@@ -446,7 +447,7 @@ static void test_order_depends_on_seed_and_epoch(void **state)
 		at[d] = d;
 	s.doc_at = at;
 	s.docs = s.tokens = 64;
-	struct fo_batch_shape shape = { 64, 1, 1, FO_PACK_PACKED, 0 };
+	struct fo_batch_shape shape = { 64, 1, 1, FO_PACK_PACKED, 0, 0, 0 };
 	int32_t order[4][64];
 	for (int seed = 0; seed < 2; seed++) {
 		struct fo_loader *l = open_at(&s, shape, 0, (uint64_t)seed);
@@ -468,7 +469,7 @@ static void test_a_batch_stays_until_the_next_call(void **state)
 {
 	(void)state;
 	struct fo_shard s = make_shard(40, 30, 8);
-	struct fo_batch_shape shape = { 64, 2, 1, FO_PACK_PACKED, 0 };
+	struct fo_batch_shape shape = { 64, 2, 1, FO_PACK_PACKED, 0, 0, 0 };
 	struct fo_loader *l = open_at(&s, shape, 0, 1);
 	int32_t copy[128];
 	uint64_t allocations = fo_mem_count();
@@ -491,7 +492,7 @@ static void test_looking_ahead(void **state)
 {
 	(void)state;
 	struct fo_shard s = make_shard(40, 30, 8);
-	struct fo_batch_shape shape = { 64, 2, 1, FO_PACK_PACKED, 0 };
+	struct fo_batch_shape shape = { 64, 2, 1, FO_PACK_PACKED, 0, 0, 0 };
 	struct fo_loader *l = open_at(&s, shape, 5, 1);
 	int32_t copy[128];
 	for (int step = 5; step < 55; step++) {
@@ -516,7 +517,7 @@ static void test_open_and_close_at_any_moment(void **state)
 {
 	(void)state;
 	struct fo_shard s = make_shard(200, 50, 2);
-	struct fo_batch_shape shape = { 128, 4, 2, FO_PACK_PADDED, 0 };
+	struct fo_batch_shape shape = { 128, 4, 2, FO_PACK_PADDED, 0, 0, 0 };
 	for (int i = 0; i < 60; i++) {
 		struct fo_loader *l = open_at(&s, shape, i, 1);
 		for (int k = 0; k < i % 6; k++)
@@ -572,12 +573,59 @@ static void test_pieces_name_the_documents_of_a_batch(void **state)
 	drop_shard(&s);
 }
 
+/* What each of several ranks fills in is its rows of the whole batch, and counts are the whole's. */
+static void test_ranks_fill_in_their_own_rows(void **state)
+{
+	(void)state;
+	enum { ROWS = 6, SEQ = 16, MICRO = 2, RANKS = 3, OWN = ROWS / RANKS };
+	struct fo_shard s = make_shard(60, 40, 3);
+	for (int packing = 0; packing < FO_PACK_COUNT; packing++) {
+		struct fo_batch_shape shape = { .seq = SEQ,
+						.rows = ROWS,
+						.micro_batches = MICRO,
+						.packing = (enum fo_packing)packing,
+						.window = 7 };
+		struct fo_loader *whole = open_at(&s, shape, 0, 9), *part[RANKS];
+		for (int r = 0; r < RANKS; r++) {
+			struct fo_batch_shape own = shape;
+			own.first_row = r * OWN;
+			own.own_rows = OWN;
+			part[r] = open_at(&s, own, 0, 9);
+		}
+		for (int64_t step = 0; step < 30; step++) { /* several epochs */
+			const struct fo_batch *all = next(whole);
+			for (int r = 0; r < RANKS; r++) {
+				const struct fo_batch *b = next(part[r]);
+				assert_int_equal(b->loss_tokens, all->loss_tokens);
+				assert_int_equal(b->real_tokens, all->real_tokens);
+				assert_int_equal(b->truncated, all->truncated);
+				for (int m = 0; m < MICRO; m++) {
+					const int64_t at = (m * ROWS + r * OWN) * SEQ, own = m * OWN * SEQ;
+					assert_int_equal(b->pairs[m], all->pairs[m]);
+					assert_int_equal(b->micro_loss_tokens[m], all->micro_loss_tokens[m]);
+					for (int64_t i = 0; i < OWN * SEQ; i++) {
+						assert_int_equal(b->token[own + i], all->token[at + i]);
+						assert_int_equal(b->target[own + i], all->target[at + i]);
+						assert_int_equal(b->position[own + i], all->position[at + i]);
+						assert_int_equal(b->doc_start[own + i] + r * OWN * SEQ,
+								 all->doc_start[at + i]);
+					}
+				}
+			}
+		}
+		fo_loader_close(whole);
+		for (int r = 0; r < RANKS; r++)
+			fo_loader_close(part[r]);
+	}
+	drop_shard(&s);
+}
+
 static void test_an_error_in_the_thread_reaches_the_caller(void **state)
 {
 	(void)state;
 	struct fo_shard s = make_shard(20, 10, 2);
 	for (int packing = 0; packing < 2; packing++) {
-		struct fo_batch_shape shape = { 8, 2, 1, packing ? FO_PACK_PADDED : FO_PACK_PACKED, 0 };
+		struct fo_batch_shape shape = { 8, 2, 1, packing ? FO_PACK_PADDED : FO_PACK_PACKED, 0, 0, 0 };
 		int64_t unit = packing ? 2 : 16, last = (INT64_MAX - s.tokens) / unit - 2;
 		struct fo_loader *l = open_at(&s, shape, last - 1, 1);
 		int *seen = calloc((size_t)s.tokens, sizeof *seen);
@@ -607,18 +655,18 @@ static void test_bad_arguments(void **state)
 		fo_status st;
 		const char *says;
 	} bad[] = {
-		{ { 0, 1, 1, FO_PACK_PACKED, 0 }, { 0 }, 0, FO_EARG, "at least 1" },
-		{ { 8, -1, 1, FO_PACK_PACKED, 0 }, { 0 }, 0, FO_EARG, "at least 1" },
-		{ { 8, 1, 0, FO_PACK_PACKED, 0 }, { 0 }, 0, FO_EARG, "at least 1" },
-		{ { 65536, 65536, 1, FO_PACK_PACKED, 0 }, { 0 }, 0, FO_EARG, "too large" },
-		{ { INT64_MAX, INT64_MAX, 1, FO_PACK_PACKED, 0 }, { 0 }, 0, FO_EARG, "too large" },
-		{ { 1024, 1024, INT64_MAX / 2, FO_PACK_PADDED, 0 }, { 0 }, 0, FO_EARG, "too large" },
-		{ { 1024, 1024, (int64_t)1 << 36, FO_PACK_PADDED, 0 }, { 0 }, 0, FO_ENOMEM, "memory" },
-		{ { 8, 1, 1, (enum fo_packing)7, 0 }, { 0 }, 0, FO_EARG, "packing 7" },
-		{ { 8, 1, 1, FO_PACK_PACKED, 0 }, { 0 }, -1, FO_EARG, "padding id is -1" },
-		{ { 8, 1, 1, FO_PACK_PACKED, 0 }, { 0 }, 1 << 30, FO_EARG, "padding id" },
-		{ { 8, 1, 1, FO_PACK_PACKED, 0 }, { .next_step = -1 }, 0, FO_EARG, "step -1" },
-		{ { 8, 1, 1, FO_PACK_PACKED, 0 }, { .shard_checksum = 5 }, 0, FO_EARG, "the data changed" },
+		{ { 0, 1, 1, FO_PACK_PACKED, 0, 0, 0 }, { 0 }, 0, FO_EARG, "at least 1" },
+		{ { 8, -1, 1, FO_PACK_PACKED, 0, 0, 0 }, { 0 }, 0, FO_EARG, "at least 1" },
+		{ { 8, 1, 0, FO_PACK_PACKED, 0, 0, 0 }, { 0 }, 0, FO_EARG, "at least 1" },
+		{ { 65536, 65536, 1, FO_PACK_PACKED, 0, 0, 0 }, { 0 }, 0, FO_EARG, "too large" },
+		{ { INT64_MAX, INT64_MAX, 1, FO_PACK_PACKED, 0, 0, 0 }, { 0 }, 0, FO_EARG, "too large" },
+		{ { 1024, 1024, INT64_MAX / 2, FO_PACK_PADDED, 0, 0, 0 }, { 0 }, 0, FO_EARG, "too large" },
+		{ { 1024, 1024, (int64_t)1 << 36, FO_PACK_PADDED, 0, 0, 0 }, { 0 }, 0, FO_ENOMEM, "memory" },
+		{ { 8, 1, 1, (enum fo_packing)7, 0, 0, 0 }, { 0 }, 0, FO_EARG, "packing 7" },
+		{ { 8, 1, 1, FO_PACK_PACKED, 0, 0, 0 }, { 0 }, -1, FO_EARG, "padding id is -1" },
+		{ { 8, 1, 1, FO_PACK_PACKED, 0, 0, 0 }, { 0 }, 1 << 30, FO_EARG, "padding id" },
+		{ { 8, 1, 1, FO_PACK_PACKED, 0, 0, 0 }, { .next_step = -1 }, 0, FO_EARG, "step -1" },
+		{ { 8, 1, 1, FO_PACK_PACKED, 0, 0, 0 }, { .shard_checksum = 5 }, 0, FO_EARG, "the data changed" },
 	};
 	struct fo_shard s = make_shard(20, 10, 2);
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -650,6 +698,7 @@ int main(void)
 		cmocka_unit_test(test_looking_ahead),
 		cmocka_unit_test(test_open_and_close_at_any_moment),
 		cmocka_unit_test(test_pieces_name_the_documents_of_a_batch),
+		cmocka_unit_test(test_ranks_fill_in_their_own_rows),
 		cmocka_unit_test(test_an_error_in_the_thread_reaches_the_caller),
 		cmocka_unit_test(test_bad_arguments),
 	};

@@ -271,6 +271,7 @@ static void row(struct fo_limits *m, const char *kind, const char *variant, int 
 	snprintf(r.kind, sizeof r.kind, "%s", kind);
 	snprintf(r.variant, sizeof r.variant, "%s", variant);
 	snprintf(r.dtype, sizeof r.dtype, "f32");
+	snprintf(r.set, sizeof r.set, FO_LINK_THREADS);
 	fo_limits_row_add(m, &r);
 }
 
@@ -315,6 +316,15 @@ static void test_cost(void **state)
 		near(t.hold_s, want[i].seconds);
 		assert_int_equal(t.sure, want[i].sure);
 	}
+	/* Processes know nothing of threads. */
+	l.over = FO_LINK_MPI;
+	near(fo_link_op(&l, &g.p, o, 51000).own_s, 51e-6);
+	assert_int_equal(fo_link_op(&l, &g.p, o, 51000).sure, FO_SURE_GUESS);
+	row(&m, "all_reduce", FO_LINK_VARIANT, 4, 4, 51000, 4e-5);
+	snprintf(m.row[m.rows - 1].set, sizeof m.row->set, FO_LINK_MPI);
+	near(fo_link_op(&l, &g.p, o, 51000).own_s, 4e-5);
+	l.over = NULL;
+	near(fo_link_op(&l, &g.p, o, 51000).own_s, 6e-5);
 	/* A link of 1 MB/s and 2 ms. */
 	l.byte_s = 1e6;
 	l.latency_s = 2e-3;

@@ -42,6 +42,7 @@ static int dtype_of(const struct list *l, int type)
 	case FO_TYPE_WIDE:
 	case FO_TYPE_MASTER:
 	case FO_TYPE_F32:
+	case FO_TYPE_MAX:
 	case FO_TYPE_STEP: return wide(l);
 	case FO_TYPE_FP8: return fp8(l, FO_E4M3);
 	default: return l->dtype;
@@ -65,7 +66,8 @@ static int fill_of(const struct fo_op_operand *f, int access)
 		return FO_NUM_HYPER;
 	if (f->type == FO_TYPE_I32)
 		return FO_NUM_DOC_START;
-	return f->type == FO_TYPE_F64 || f->type == FO_TYPE_F32 ? FO_NUM_POSITIVE : FO_NUM_NORMAL;
+	bool positive = f->type == FO_TYPE_F64 || f->type == FO_TYPE_F32 || f->type == FO_TYPE_MAX;
+	return positive ? FO_NUM_POSITIVE : FO_NUM_NORMAL;
 }
 
 /* Appends the operands of rows `from` to `to` of the operation's table. */
@@ -613,6 +615,7 @@ static void cases_host_in(struct list *l) { (void)l; }
 static void cases_host_out(struct list *l) { (void)l; }
 static void cases_all_reduce(struct list *l) { (void)l; }
 static void cases_all_reduce_many(struct list *l) { (void)l; }
+static void cases_all_reduce_max(struct list *l) { (void)l; }
 static void cases_reduce_scatter(struct list *l) { (void)l; }
 static void cases_all_gather(struct list *l) { (void)l; }
 static void cases_all_to_all(struct list *l) { (void)l; }

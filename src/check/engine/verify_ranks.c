@@ -18,6 +18,7 @@ struct job {
 	struct fo_store *store;
 	struct fo_exec *exec;
 	struct fo_team *team;
+	struct fo_keep keep;
 	struct fo_ports ports;
 	double loss[STEPS], norm[STEPS];
 };
@@ -51,6 +52,7 @@ static void make_text(struct text *t, int64_t rows)
 
 static void close_job(struct job *j)
 {
+	fo_keep_close(&j->keep);
 	fo_exec_free(j->exec);
 	fo_team_close(j->team);
 	fo_store_free(j->store);
@@ -88,14 +90,13 @@ static fo_status run_job(struct job *j, const struct text *text, int ranks, enum
 		low.mesh.replicate = ranks;
 	FO_TRY(fo_pass_build(&j->program, &model, &low));
 	if (ranks > 1) {
-		FO_TRY(fo_team_open(&j->team, &j->program, &o, fo_ports_serve));
+		FO_TRY(fo_team_open(&j->team, &j->program, NULL, &o, fo_ports_serve, NULL));
 		o.links = fo_team_links(j->team);
 	}
 	FO_TRY(fo_store_new(&j->store, &j->program));
 	FO_TRY(fo_exec_new(&j->exec, &j->program, j->store, &o, fo_ports_serve, &j->ports, NULL));
-	fo_store_init(j->store, &j->program, 1);
-	fo_exec_weights_changed(j->exec);
-	FO_TRY(fo_team_copy(j->team, j->store, j->store));
+	fo_keep_init(&j->keep, &j->program, j->store, j->exec, fo_team_world(j->team), 1);
+	FO_TRY(fo_team_fill(j->team, &j->keep, &(struct fo_keep_task){ .kind = FO_KEEP_INIT, .seed = 1 }));
 	h[FO_HYPER_LR] = 1e-2;
 	h[FO_HYPER_BETA1] = 0.9;
 	h[FO_HYPER_BETA2] = 0.95;

@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "cli/cli.h"
 #include "comm/measure.h"
-#include "kernel/calibrate.h"
+#include "comm/mpi.h"
 #include "kernel/calibrate.h"
 #include "kernel/ceilings.h"
 #include "train/overhead.h"
@@ -143,6 +143,51 @@ fo_status fo_cli_calibrate(const char *path, const struct fo_cli_calibration *c)
 		fprintf(stderr, "\r\033[K");
 	if (st == FO_OK)
 		st = fo_limits_update(path, cpu, take, &m);
+	fo_limits_fini(&m);
+	return st;
+}
+
+fo_status fo_cli_launched(bool *many, int *rank)
+{
+	struct fo_comm_launch l;
+	FO_TRY(fo_comm_launched(&l));
+	*many = l.ranks > 1;
+	*rank = l.rank;
+	return FO_OK;
+}
+
+/* The rows of calls over MPI are this calibration's; all else stays. */
+static void take_links(struct fo_limits *m, void *ctx)
+{
+	const struct fo_limits *n = (const struct fo_limits *)ctx;
+	fo_comm_measure_replace(m, n);
+}
+
+fo_status fo_cli_calibrate_processes(const char *path, const struct fo_cli_calibration *c)
+{
+	struct screen s = { .live = c->live && fo_cli_is_live(stderr) };
+	struct fo_limits m = { 0 };
+	struct fo_comm *world;
+	char cpu[80];
+	fo_cpu_name(cpu, sizeof cpu);
+	snprintf(m.cpu, sizeof m.cpu, "%s", cpu);
+	FO_TRY(fo_comm_mpi_open(NULL, &world));
+	const struct fo_comm_where where = fo_comm_mpi_where(world);
+	const bool first = fo_comm_rank(world) == 0;
+	const double seconds = c->seconds > 0 ? c->seconds : LINKS_S;
+	if (first)
+		fprintf(stderr, "measuring calls between %d processes on %d host%s: about %.0f s\n",
+			fo_comm_ranks(world), where.nodes, where.nodes == 1 ? "" : "s", seconds);
+	fo_state_watch_start(&s.watch, "");
+	fo_status st = fo_comm_measure_world(world, where.nodes == 1, seconds, first ? &m : NULL,
+					     first ? progress : NULL, &s);
+	if (s.live && first)
+		fprintf(stderr, "\r\033[K");
+	if (st != FO_OK)
+		fo_comm_abort(world);
+	fo_comm_close(world);
+	if (st == FO_OK && first)
+		st = fo_limits_update(path, cpu, take_links, &m);
 	fo_limits_fini(&m);
 	return st;
 }

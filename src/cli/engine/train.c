@@ -1,7 +1,11 @@
 /* flatout train: run a run file. */
 #include "cli/engine/screen.h"
+#include "train/processes.h"
 
+#include <signal.h>
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
 struct train {
 	struct fo_run run;
@@ -14,6 +18,77 @@ static const struct fo_opt extra[] = {
 	FO_CLI_OUTPUT_ROWS(struct train, "cli",
 			   "print the result (of a dry run the plan) as JSON, progress on standard error")
 };
+
+/* ---- ranks that are processes ---- */
+
+/* How long a rank stays after the job has ended with an error: launchers kill all ranks when one exits with another code
+ * than 0, and the first is to write its message before that. */
+#define STAY_S 2
+
+/* Rank 0 alone is asked to stop, by Ctrl-C or a launcher, and ends the others: they neither print nor stop of
+ * themselves. */
+static void leave_signals(void (*handler)(int))
+{
+	signal(SIGINT, handler);
+	signal(SIGTERM, handler);
+	signal(SIGHUP, handler);
+}
+
+static bool serve(fo_status *st, bool *silent)
+{
+	struct fo_processes *p;
+	int rank, ranks, local;
+	if (fo_processes_launched(&rank, &ranks, &local) != FO_OK || ranks == 1 || !rank)
+		return false; /* rank 0 says what is wrong with the variables */
+	leave_signals(SIG_IGN);
+	*st = fo_processes_join(&p, fo_version_number);
+	if (*st == FO_OK)
+		*st = fo_processes_serve(p, silent);
+	else
+		/* All ranks have seen the same; what a host lacks is said by one of its ranks. */
+		*silent = (p && p->place) || (*st == FO_EUNSUPPORTED && local > 0);
+	fo_processes_close(p, *st);
+	if (*st != FO_OK) {
+		leave_signals(SIG_DFL);
+		fflush(stderr);
+		if (*silent)
+			nanosleep(&(struct timespec){ .tv_sec = STAY_S }, NULL);
+	}
+	return true;
+}
+
+/* The run file, and what follows from a launcher: it has started as many ranks as there are. */
+static fo_status prepare(struct fo_opt_set *s, int argc, char **argv)
+{
+	const struct fo_run *r = s->target;
+	int rank, ranks, local;
+	char text[24];
+	if (argc > 1)
+		FO_TRY(fo_cli_options_yaml(&fo_cmd_train, s, argv[1]));
+	FO_TRY(fo_processes_launched(&rank, &ranks, &local));
+	if (ranks == 1)
+		return FO_OK;
+	if (fo_opt_given(s, "mesh.ranks") && r->ranks != ranks)
+		fo_opt_problem(s,
+			       "mesh.ranks=%lld, and %d processes were started: start as many, or leave mesh.ranks out",
+			       (long long)r->ranks, ranks);
+	else if (r->link_gbps > 0 || r->link_us > 0)
+		fo_opt_problem(s,
+			       "mesh.link-%s emulates links between threads of one process, and %d processes were "
+			       "started: leave it out",
+			       r->link_gbps > 0 ? "gbps" : "us", ranks);
+	snprintf(text, sizeof text, "%d", ranks);
+	fo_opt_set_text(s, "mesh.ranks", text, FO_ORIGIN_ENV, "the launcher");
+	return FO_OK;
+}
+
+static fo_status join(struct fo_processes **p)
+{
+	int rank, ranks, local;
+	*p = NULL;
+	FO_TRY(fo_processes_launched(&rank, &ranks, &local));
+	return ranks > 1 ? fo_processes_join(p, fo_version_number) : FO_OK;
+}
 
 static fo_status run(const struct fo_cli_call *call)
 {
@@ -31,13 +106,15 @@ static fo_status run(const struct fo_cli_call *call)
 	char *run_json = fo_screen_run_json(call->options);
 	hooks.run_json = run_json;
 	fo_catch_signals();
-	if (in->run.verify != FO_VERIFY_AT_START_OFF && !in->dry_run)
+	st = join(&hooks.processes);
+	if (st == FO_OK && in->run.verify != FO_VERIFY_AT_START_OFF && !in->dry_run)
 		st = fo_cli_verify_at_start(in->run.verify == FO_VERIFY_AT_START_SHORT, (int)in->run.threads,
 					    in->run.device, screen.out);
 	if (st == FO_OK) {
 		st = fo_train(&in->run, &hooks, &result);
 		fo_screen_end_line(&screen);
 	}
+	fo_processes_close(hooks.processes, st);
 	if (st == FO_OK && !in->dry_run) {
 		if (!result.steps)
 			fprintf(screen.out,
@@ -68,6 +145,8 @@ const struct fo_command fo_cmd_train = {
 	.own = extra,
 	.writes = FO_OUTPUT_RUN,
 	.act = run,
+	.prepare = prepare,
+	.serve = serve,
 	.size = sizeof(struct train),
 	.most = 1,
 	.spin = FO_SPIN_TRAINING,

@@ -1,7 +1,8 @@
 /* NVIDIA's libraries, found and loaded at run time. */
 #include "kernel/cuda/libraries.h"
 
-#include <dlfcn.h>
+#include "base/library.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,64 +79,38 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- the file ---- */
 
-/* Opens `name` in the folder folder[0..len), or where the system's loader finds it (len 0). NULL: f->why says why, if
- * the file is there and cannot be loaded. */
-static void *open_in(const char *folder, size_t len, const char *name, struct fo_cuda_found *f)
-{
-	char path[512];
-	snprintf(path, sizeof path, "%.*s%s%s", (int)len, folder, len ? "/" : "", name);
-	void *h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	const char *text = h ? NULL : dlerror();
-	if (h)
-		snprintf(f->file, sizeof f->file, "%s", path);
-	/* The loader's message begins with the file that it did not find: this one, or one that this one needs. */
-	else if (text && (strncmp(text, path, strlen(path)) != 0 || !strstr(text, "No such file")) && !*f->why)
-		snprintf(f->why, sizeof f->why, "cannot load '%s': %s", path, text);
-	return h;
-}
-
-static void *open_in_folders(const char *folders, const char *name, struct fo_cuda_found *f)
-{
-	void *h = NULL;
-	for (const char *at = folders; at && *at && !h;) {
-		size_t len = strcspn(at, ":");
-		h = len ? open_in(at, len, name, f) : NULL;
-		at += len + (at[len] == ':');
-	}
-	return h;
-}
-
 /* only_named: look only in the folders of FLATOUT_CUDA_LIBRARIES. */
-static void *find(struct fo_cuda_found *f, const char *name, bool only_named)
+static struct fo_library find(struct fo_cuda_found *f, const char *name, bool only_named)
 {
 	const char *hint = "name its folder in FLATOUT_CUDA_LIBRARIES";
-	void *h = open_in_folders(getenv("FLATOUT_CUDA_LIBRARIES"), name, f);
-	if (!h && !only_named)
-		h = open_in("", 0, name, f);
-	if (!h && !only_named)
-		h = open_in_folders(FO_CUDA_FOLDERS, name, f);
-	f->loaded = h;
-	if (h)
-		*f->why = 0;
-	if (h || *f->why)
-		return h;
+	struct fo_library l = { 0 };
+	fo_library_open_in(&l, getenv("FLATOUT_CUDA_LIBRARIES"), name);
+	if (!only_named)
+		fo_library_open(&l, "", 0, name);
+	if (!only_named)
+		fo_library_open_in(&l, FO_CUDA_FOLDERS, name);
+	f->loaded = l.handle;
+	snprintf(f->why, sizeof f->why, "%s", l.why);
+	if (l.handle)
+		snprintf(f->file, sizeof f->file, "%s", l.file);
+	if (l.handle || *f->why)
+		return l;
 	if (only_named)
 		hint = "beside a software driver only FLATOUT_CUDA_LIBRARIES is looked at";
 	else if (f == &library[FO_CUDA_DRIVER].found)
 		hint = "it comes with the NVIDIA driver; where that lies elsewhere, name its folder in "
 		       "FLATOUT_CUDA_LIBRARIES";
 	snprintf(f->why, sizeof f->why, "'%s' was not found: %s", name, hint);
-	return NULL;
+	return l;
 }
 
 /* Finds every function or none. Those that only newer versions have are NULL in older ones. */
-static bool find_all(void *h, struct library *l)
+static bool find_all(const struct fo_library *h, struct library *l)
 {
 	const struct fo_cuda_found f = l->found;
 	for (int i = 0; i < l->functions; i++) {
 		const bool newer = *l->name[i] == '?';
-		l->function[i] = dlsym(h, l->name[i] + newer);
-		if (l->function[i] || newer)
+		if (fo_library_find(h, l->name[i] + newer, &l->function[i]) || newer)
 			continue;
 		snprintf(l->found.why, sizeof l->found.why, "'%s' has no function %s: it is too old", f.file,
 			 l->name[i]);
@@ -148,11 +123,12 @@ static bool find_all(void *h, struct library *l)
 /* ---- the version ---- */
 
 /* The number by which a library tells its version; 0: it does not. */
-static int64_t version_of(void *h, const struct library *l)
+static int64_t version_of(const struct fo_library *h, const struct library *l)
 {
 	int (*stores)(int *), v = 0;
 	size_t (*returns)(void);
-	*(void **)&stores = *(void **)&returns = dlsym(h, l->version);
+	fo_library_find(h, l->version, &stores);
+	fo_library_find(h, l->version, &returns);
 	if (l->returns_version)
 		return returns ? (int64_t)returns() : 0;
 	return stores && !stores(&v) ? v : 0;
@@ -178,9 +154,8 @@ static void load_compiler(bool only_named)
 	struct fo_cuda_found f = { 0 };
 	int (*compiler_version)(int *, int *), major = 0, minor = 0;
 	char builtins[48];
-	void *h = find(&f, "libnvrtc.so." FO_CUDA_TEXT(CUBLAS_VER_MAJOR), only_named);
-	*(void **)&compiler_version = h ? dlsym(h, "nvrtcVersion") : NULL;
-	if (!compiler_version || compiler_version(&major, &minor))
+	const struct fo_library h = find(&f, "libnvrtc.so." FO_CUDA_TEXT(CUBLAS_VER_MAJOR), only_named);
+	if (!fo_library_find(&h, "nvrtcVersion", &compiler_version) || compiler_version(&major, &minor))
 		return; /* plans then say what is missing */
 	snprintf(builtins, sizeof builtins, "libnvrtc-builtins.so.%d.%d", major, minor);
 	(void)find(&f, builtins, only_named);
@@ -211,13 +186,15 @@ static void load(enum fo_cuda_lib which)
 {
 	struct library *l = &library[which];
 	/* NVIDIA's own libraries would talk to another driver than the software one, or find none. */
-	void *h = find(&l->found, l->file, which != FO_CUDA_DRIVER && library[FO_CUDA_DRIVER].software);
+	const struct fo_library h = find(&l->found, l->file,
+					 which != FO_CUDA_DRIVER && library[FO_CUDA_DRIVER].software);
 	l->tried = true;
-	l->software = h && dlsym(h, "fo_software_device");
-	l->good = h && find_all(h, l);
+	void *mark;
+	l->software = fo_library_find(&h, "fo_software_device", &mark);
+	l->good = h.handle && find_all(&h, l);
 	if (!l->good)
 		return;
-	const int64_t version = version_of(h, l);
+	const int64_t version = version_of(&h, l);
 	print_version(l, version);
 	if (which == FO_CUDA_CUDNN)
 		judge_cudnn(l, version);

@@ -1,14 +1,12 @@
 /* The AVX512_BF16 set: what gains from dot products of bf16 pairs (VDPBF16PS). All else falls to AVX-512.
  *
  * Processors differ: on AMD's Zen 4 and Zen 5 the instruction does twice the work of an fp32 multiply-add in the same
- * time, on Intel's up to Emerald Rapids half of it. So the set is used only where its register-only loop beats that of
- * AVX-512. */
+ * time, on Intel's up to Emerald Rapids half of it. So the set is used on AMD's. */
 #define FO_LANES 16
 #define FO_PAIR 2
 #define FO_NAME(x) x##_avx512bf16
 #define FO_SET_ISA FO_ISA_AVX512BF16
 #define FO_SET_TEXT "avx512bf16"
-#include "base/clock.h"
 #include "kernel/x86/attention.inc"
 #include "kernel/x86/dot_matmul.inc"
 
@@ -16,7 +14,7 @@ static const struct fo_kernel_set *const sets[] = { &fo_kernels_ref, &fo_kernels
 						    &fo_kernels_avx512bf16 };
 #include "kernel/x86/attention_eager.inc"
 
-#include <stdatomic.h>
+#include <cpuid.h>
 
 /* n rounds of 24 independent sums (two pipes times the latency need ten to twelve), each of a random operand times
  * another and then times its negative: sums stay between two random numbers for ever, and their bits toggle. Nothing
@@ -48,32 +46,15 @@ static double peak_burst(int dtype, int64_t n)
 	return 2.0 * SUMS * FO_LANES * 4 * (double)n;
 }
 
-/* Compares FLOP per second, the best of some bursts of about 20 us. The ratio is a factor of two either way, so a busy
- * machine does not reverse it. */
-static bool faster(void)
-{
-	const struct fo_kernel_set *set[2] = { &fo_kernels_avx512, &fo_kernels_avx512bf16 };
-	double best[2] = { 0, 0 };
-	for (int i = 0; i < 24; i++) {
-		int which = i % 2;
-		int64_t start = fo_now_ns();
-		double flop = set[which]->peak_burst(FO_BF16, which ? 3000 : 12000), rate;
-		rate = flop / (double)(fo_now_ns() - start);
-		if (i >= 4 && rate > best[which]) /* the first ones wake the unit */
-			best[which] = rate;
-	}
-	return best[1] > best[0];
-}
-
+/* By the maker's name, not by a measurement: the choice decides bits, and a run must have the same ones whatever else
+ * the machine does while it begins. */
 static bool worth(void)
 {
-	static atomic_int known = -1; /* every thread would find the same: a race is harmless */
-	int is = atomic_load_explicit(&known, memory_order_relaxed);
-	if (is < 0) {
-		is = fo_isa_have(FO_ISA_AVX512BF16) && faster();
-		atomic_store_explicit(&known, is, memory_order_relaxed);
-	}
-	return is;
+	char maker[12];
+	uint32_t leaf;
+	return fo_isa_have(FO_ISA_AVX512BF16) &&
+	       __get_cpuid(0, &leaf, (uint32_t *)maker, (uint32_t *)(maker + 8), (uint32_t *)(maker + 4)) &&
+	       fo_isa_dots_gain(maker);
 }
 
 #define FO_SET_ATTENTION

@@ -1,0 +1,175 @@
+/* The command lines of mpirun (Open MPI) and mpiexec.hydra (MPICH). */
+#include "cli/engine/launch.h"
+
+#include "base/fs.h"
+#include "hw/profile.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { WORDS_MAX = 4096 };
+
+static void word(struct fo_arena *a, struct fo_launch_line *l, const char *text)
+{
+	if (l->argc < WORDS_MAX)
+		l->argv[l->argc++] = fo_arena_strdup(a, text);
+}
+
+static void words(struct fo_arena *a, struct fo_launch_line *l, const char *text)
+{
+	while (*(text += strspn(text, " \t\n"))) {
+		size_t n = strcspn(text, " \t\n");
+		word(a, l, fo_arena_printf(a, "%.*s", (int)n, text));
+		text += n;
+	}
+}
+
+/* What `mpirun --version` says. A child of its own, not a shell: the name may hold anything. */
+static fo_status ask_version(const char *mpirun, char *out, size_t size)
+{
+	int pipe_[2];
+	if (pipe(pipe_))
+		return fo_fail(FO_EIO, "cannot make a pipe: %s", strerror(errno));
+	pid_t pid = fork();
+	if (!pid) {
+		dup2(pipe_[1], STDOUT_FILENO);
+		dup2(pipe_[1], STDERR_FILENO);
+		close(pipe_[0]);
+		execlp(mpirun, mpirun, "--version", (char *)NULL);
+		_exit(127);
+	}
+	close(pipe_[1]);
+	size_t n = 0;
+	for (ssize_t got; n + 1 < size && (got = read(pipe_[0], out + n, size - 1 - n)) != 0;) {
+		if (got > 0)
+			n += (size_t)got;
+		else if (errno != EINTR)
+			break;
+	}
+	out[n] = 0;
+	close(pipe_[0]);
+	int status = 0;
+	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return pid < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 127) ? FO_EUNSUPPORTED : FO_OK;
+}
+
+static fo_status find_kind(const char *mpirun, enum fo_mpi_kind *kind)
+{
+	char text[4096];
+	if (ask_version(mpirun, text, sizeof text) != FO_OK)
+		return fo_hint(fo_fail(FO_EUNSUPPORTED, "there is no program '%s' to start ranks with", mpirun),
+			       "install Open MPI (openmpi-bin) or MPICH, or name it: --mpirun=PATH; on one machine "
+			       "'flatout train run.yaml --ranks=N' needs neither");
+	if (strstr(text, "Open MPI") || strstr(text, "OpenRTE"))
+		*kind = FO_MPI_OPEN;
+	else if (strstr(text, "HYDRA") || strstr(text, "Hydra") || strstr(text, "Intel(R) MPI"))
+		*kind = FO_MPI_HYDRA;
+	else
+		return fo_hint(
+			fo_fail(FO_EUNSUPPORTED, "'%s' is neither Open MPI's mpirun nor MPICH's mpiexec.hydra", mpirun),
+			"start the ranks with it yourself: '%s ... flatout train run.yaml' works too", mpirun);
+	return FO_OK;
+}
+
+/* ---- hosts ---- */
+
+/* Ranks that the list has room for; 0: a file, or no number is given for some host. */
+static int64_t slots_of(const char *list)
+{
+	int64_t sum = 0;
+	if (!list || fo_fs_exists(list))
+		return 0;
+	for (const char *at = list; *at;) {
+		size_t n = strcspn(at, ",");
+		const char *colon = memchr(at, ':', n);
+		int64_t k = colon ? strtoll(colon + 1, NULL, 10) : 1;
+		sum += k > 0 ? k : 1;
+		at += n + (at[n] == ',');
+	}
+	return sum;
+}
+
+const char *fo_launch_host_of(struct fo_arena *a, const struct fo_launch *l, int rank)
+{
+	if (!l->hosts || fo_fs_exists(l->hosts))
+		return NULL;
+	int64_t before = 0;
+	for (const char *at = l->hosts; *at;) {
+		size_t n = strcspn(at, ","), name = strcspn(at, ":,");
+		int64_t k = name < n ? strtoll(at + name + 1, NULL, 10) : 1;
+		if (rank < before + (k > 0 ? k : 1))
+			return fo_arena_printf(a, "%.*s", (int)name, at);
+		before += k > 0 ? k : 1;
+		at += n + (at[n] == ',');
+	}
+	return NULL;
+}
+
+/* ---- the line ---- */
+
+static void open_mpi(struct fo_arena *a, const struct fo_launch *l, struct fo_launch_line *out)
+{
+	const int64_t room = l->hosts ? slots_of(l->hosts) : fo_cpu_threads();
+	word(a, out, "-n");
+	word(a, out, fo_arena_printf(a, "%lld", (long long)l->ranks));
+	if (l->hosts) {
+		word(a, out, fo_fs_exists(l->hosts) ? "--hostfile" : "--host");
+		word(a, out, l->hosts);
+		/* A host that is gone is noticed after 10 s, where the default is hours; ssh asks nobody and waits for
+		 * no host for longer than that. */
+		words(a, out,
+		      "--mca oob_tcp_keepalive_time 5 --mca oob_tcp_keepalive_intvl 2 --mca "
+		      "oob_tcp_keepalive_probes 3");
+		if (!l->mpi_args || !strstr(l->mpi_args, "plm_rsh_")) {
+			word(a, out, "--mca");
+			word(a, out, "plm_rsh_args");
+			word(a, out, "-o ConnectTimeout=10 -o BatchMode=yes");
+		}
+	}
+	if (!geteuid())
+		word(a, out, "--allow-run-as-root");
+	if (room && l->ranks > room)
+		word(a, out, "--oversubscribe");
+	/* Our threads choose their processors themselves, and one that waits leaves its own to the kernels. */
+	words(a, out, "--bind-to none --mca mpi_yield_when_idle 1");
+	for (char **e = environ; *e; e++)
+		if (!strncmp(*e, "FLATOUT_", 8)) {
+			word(a, out, "-x");
+			word(a, out, fo_arena_printf(a, "%.*s", (int)strcspn(*e, "="), *e));
+		}
+}
+
+static void hydra(struct fo_arena *a, const struct fo_launch *l, struct fo_launch_line *out)
+{
+	word(a, out, "-n");
+	word(a, out, fo_arena_printf(a, "%lld", (long long)l->ranks));
+	if (l->hosts) {
+		word(a, out, fo_fs_exists(l->hosts) ? "-f" : "-hosts");
+		word(a, out, l->hosts);
+	}
+	words(a, out, "-bind-to none"); /* the whole environment goes along by itself */
+}
+
+fo_status fo_launch_line(struct fo_arena *a, const struct fo_launch *l, char *const *child, struct fo_launch_line *out)
+{
+	out->argc = 0;
+	out->argv = fo_arena_alloc(a, (WORDS_MAX + 1) * sizeof *out->argv);
+	FO_TRY(find_kind(l->mpirun, &out->kind));
+	word(a, out, l->mpirun);
+	if (out->kind == FO_MPI_OPEN)
+		open_mpi(a, l, out);
+	else
+		hydra(a, l, out);
+	if (l->mpi_args)
+		words(a, out, l->mpi_args);
+	for (; *child; child++)
+		word(a, out, *child);
+	return out->argc < WORDS_MAX ? FO_OK : fo_fail(FO_EARG, "more than %d words to start a rank with", WORDS_MAX);
+}

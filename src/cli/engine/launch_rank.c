@@ -1,0 +1,151 @@
+/* The parent of one rank's process, on the rank's host: it alone sees how that process ends. */
+#define _GNU_SOURCE
+#include "cli/engine/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t child, told, ended_here;
+
+/* A term is MPI's word that the job is over, and its kill follows after a second: a rank that ends by itself meanwhile
+ * may, and the others end in time for how they ended to be written down. */
+static void be_told(int signal)
+{
+	(void)signal;
+	told = 1;
+	ualarm(200000, 0);
+}
+
+static void end_child(int signal)
+{
+	int error = errno;
+	(void)signal;
+	ended_here = 1;
+	if (child > 0)
+		kill((pid_t)child, SIGKILL);
+	errno = error;
+}
+
+static void pass_on(int signal)
+{
+	int error = errno;
+	if (child > 0)
+		kill((pid_t)child, signal == SIGUSR1 ? SIGINT : signal);
+	errno = error;
+}
+
+static void catch_signals(void)
+{
+	static const struct {
+		int signal;
+		void (*by)(int signal);
+	} row[] = { { SIGTERM, be_told }, { SIGHUP, be_told },  { SIGALRM, end_child },
+		    { SIGINT, pass_on },  { SIGUSR1, pass_on }, { SIGUSR2, pass_on } };
+	struct sigaction a = { .sa_flags = SA_RESTART };
+	sigfillset(&a.sa_mask);
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+		a.sa_handler = row[i].by;
+		sigaction(row[i].signal, &a, NULL);
+	}
+}
+
+/* A number of the environment; -1: there is none. MPI's starters and Slurm name ranks in their own ways. */
+static int number(const char *const *names)
+{
+	for (; *names; names++) {
+		const char *text = getenv(*names);
+		if (text && *text >= '0' && *text <= '9')
+			return atoi(text);
+	}
+	return -1;
+}
+
+/* Processes of this control group that the system killed for lack of memory so far; -1: not known. */
+static long killed_for_memory(void)
+{
+	char line[4096], path[4300] = "";
+	long kills = -1;
+	FILE *f = fopen("/proc/self/cgroup", "re");
+	while (f && fgets(line, sizeof line, f)) {
+		const char *first = strstr(line, ":memory:"); /* of the first version of control groups */
+		line[strcspn(line, "\n")] = 0;
+		if (first)
+			snprintf(path, sizeof path, "/sys/fs/cgroup/memory%s/memory.oom_control",
+				 first + strlen(":memory:"));
+		else if (!strncmp(line, "0::", 3) && !*path)
+			snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.events", line + 3);
+	}
+	if (f)
+		fclose(f);
+	f = *path ? fopen(path, "re") : NULL;
+	while (f && fgets(line, sizeof line, f))
+		(void)sscanf(line, "oom_kill %ld", &kills);
+	if (f)
+		fclose(f);
+	return kills;
+}
+
+static void run_child(char **argv, const sigset_t *mask, pid_t parent)
+{
+	/* A parent that is killed takes its rank along: nothing of the job stays behind. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	setpgid(0, 0); /* MPI's daemons signal the whole group, and an interrupt is to come once */
+	if (getppid() != parent)
+		_exit(3);
+	signal(SIGPIPE, SIG_DFL);
+	signal(SIGXFSZ, SIG_DFL);
+	sigprocmask(SIG_SETMASK, mask, NULL);
+	execv("/proc/self/exe", argv);
+	fprintf(stderr, "flatout: cannot start '%s' again: %s\n", argv[0], strerror(errno));
+	_exit(3);
+}
+
+fo_status fo_launch_rank(const char *dir, char **argv)
+{
+	static const char *const rank_names[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID",
+						  NULL },
+				 *const size_names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", NULL };
+	const int rank = number(rank_names), ranks = number(size_names);
+	if (rank < 0 || ranks <= rank)
+		return fo_hint(fo_fail(FO_EARG, "--as-rank is for processes that mpirun starts, and this is none"),
+			       "'flatout launch -n N -- train run.yaml' starts them");
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* MPI's daemon on this host is gone: so is the job */
+	const long kills = killed_for_memory();
+	sigset_t all, before;
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, &before);
+	catch_signals();
+	const pid_t parent = getpid();
+	pid_t pid = fork();
+	if (!pid)
+		run_child(argv, &before, parent);
+	if (pid < 0)
+		return fo_fail(FO_EIO, "cannot start a rank's process: %s", strerror(errno));
+	child = pid;
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	int status = 0;
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	child = 0;
+	struct fo_rank_end end = {
+		.known = true,
+		.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
+		.code = WIFEXITED(status) ? WEXITSTATUS(status) : 0,
+		/* A signal that did not come from here is a cause, even when MPI has noticed first. */
+		.told = told && (ended_here || !WIFSIGNALED(status)),
+		.memory = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && kills >= 0 &&
+			  killed_for_memory() > kills
+	};
+	FO_TRY(fo_rank_state_ended(dir, rank, ranks, &end));
+	/* The rank printed what there is to say. One that was asked to stop has done so: MPI must not take it for a
+	 * fault and kill the others while they save; the launcher knows from its file. */
+	fflush(NULL);
+	_exit(end.signal ? 128 + end.signal : end.code == fo_status_exit_code(FO_EINTERRUPT) ? 0 : end.code);
+}

@@ -1,0 +1,61 @@
+/* The bytes of a rank's state file (docs/formats.md). All numbers are little endian, times are nanoseconds. */
+#ifndef FO_RECORD_RANK_STATE_INT_H
+#define FO_RECORD_RANK_STATE_INT_H
+
+#include "record/rank_state.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+#define FO_RANK_MAGIC "FORANKS1"
+
+/* A text that is written word by word, so that no store is torn. */
+#define FO_RANK_WORDS(bytes) ((bytes) / 8)
+
+struct fo_rank_lane_bytes {
+	_Atomic uint32_t turn; /* odd while the rest changes */
+	_Atomic uint32_t does;
+	_Atomic int64_t since_ns;
+	_Atomic int32_t instance, layer, mb, spare;
+	_Atomic uint64_t op[FO_RANK_WORDS(24)], block[FO_RANK_WORDS(24)], phase[FO_RANK_WORDS(16)],
+		group[FO_RANK_WORDS(16)];
+	char name[16];
+};
+_Static_assert(sizeof(struct fo_rank_lane_bytes) == 128, "as docs/formats.md says");
+
+struct fo_rank_bytes {
+	char magic[8];
+	uint32_t bytes, lanes; /* of this struct; in it */
+	int32_t rank, ranks;
+	int64_t pid, pid_ticks; /* pid_ticks: when the process began, as /proc/PID/stat has it */
+	uint64_t pid_namespace;
+	int64_t begun_unix_ns, begun_ns;
+	char boot[40], host[64], job[64], program[48];
+	char spare[40];
+	_Atomic uint64_t beats;
+	_Atomic int64_t beat_ns, beat_unix_ns, spare1;
+	_Atomic uint32_t phase, spare2;
+	_Atomic int64_t phase_ns, step, steps;
+	_Atomic uint32_t has_error;
+	uint32_t error; /* a status of ours */
+	char text[512];
+	/* Written by the parent of the rank's process, where `flatout launch` started it. */
+	_Atomic uint32_t has_end;
+	uint32_t end_signal, end_code, end_told, end_memory, spare4;
+	char spare3[96];
+	struct fo_rank_lane_bytes lane[FO_RANK_LANES];
+};
+_Static_assert(offsetof(struct fo_rank_bytes, beats) == 320 && offsetof(struct fo_rank_bytes, text) == 392 &&
+		       offsetof(struct fo_rank_bytes, lane) == 1024 && sizeof(struct fo_rank_bytes) == 3072,
+	       "as docs/formats.md says");
+
+/* What names the system and the process to those who want to look at it. */
+struct fo_rank_place {
+	char boot[40], host[64];
+	uint64_t pid_namespace; /* 0 not known */
+};
+void fo_rank_place_here(struct fo_rank_place *p);
+/* When the process began, in clock ticks since the boot, and the letter of its state; false: there is none. */
+bool fo_rank_process(int64_t pid, int64_t *ticks, char *state);
+
+#endif

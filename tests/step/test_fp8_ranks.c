@@ -1,0 +1,239 @@
+/* fp8 on several ranks: every scale is the one that one rank with all rows makes. Random small models x meshes x
+ * recipes x passes x what shard groups share, against one rank's program with the same passes. The learning rate is 0,
+ * so that weights stay as they are and all three steps must agree: histories bit by bit, gradients, norms and moments
+ * within the rounding of sums in fp32, which ranks add up in another order. One cast with another scale moves them by
+ * some thousands of that. The verifier refuses programs whose maxima stay those of one rank. */
+#include "base/clock.h"
+#include "pass/pass.h"
+#include "support/choices.h"
+#include "support/must.h"
+#include "support/ranks.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEPS = OUTCOME_STEPS, HISTORY = STEPS + 2, LAYERS_MOST = 3, SITES_MOST = 24 };
+/* A gradient is a sum of at most 128 tokens' products, so another order moves it by at most 128 units of roundoff, if
+ * all of them err one way; errors of random sign move it by the root of that. */
+#define BOUND (128 * 0x1p-24)
+
+/* Rows of a layer's history after the last step; 0 rows: the layer keeps its precision. */
+struct history {
+	int64_t rows[LAYERS_MOST];
+	float v[LAYERS_MOST][SITES_MOST * HISTORY];
+};
+
+static float *history_of(struct step_rig *r, int64_t layer, int64_t *rows)
+{
+	const struct fo_buffer *b;
+	*rows = 0;
+	if (fo_buffer_find(&r->program, "fp8.history") < 0)
+		return NULL;
+	float *v = fo_store_find(r->store, "fp8.history", (int)layer, &b);
+	assert_non_null(v);
+	assert_int_equal(b->cols, HISTORY);
+	assert_true(b->rows <= SITES_MOST);
+	*rows = b->rows;
+	return v;
+}
+
+static void keep_history(struct step_rig *r, struct history *h)
+{
+	*h = (struct history){ 0 };
+	for (int64_t l = 0; l < r->program.model.layers; l++) {
+		const float *v = history_of(r, l, &h->rows[l]);
+		if (v)
+			memcpy(h->v[l], v, (size_t)(h->rows[l] * HISTORY) * sizeof *v);
+	}
+}
+
+static bool filled;           /* whether a case begins with maxima of former steps */
+static uint64_t history_seed; /* of them */
+
+static void begin(struct step_rig *r)
+{
+	r->hyper[FO_HYPER_LR] = 0;
+	for (int64_t l = 0, rows; l < r->program.model.layers && filled; l++) {
+		float *v = history_of(r, l, &rows);
+		for (int64_t i = 0; i < rows * HISTORY; i++) {
+			/* 2^-10 to 2^3: some saturate. */
+			uint64_t u = fo_rng_u64(history_seed + (uint64_t)l, (uint64_t)i);
+			v[i] = ldexpf(1 + (float)(u % 1024) / 1024, (int)(u >> 32 & 7) - 8 + (int)(u >> 40 & 3));
+		}
+	}
+}
+
+static struct history of_rank[RANKS_MOST];
+static void begin_rank(struct ranks_rank *r) { begin(&r->rig); }
+static void end_rank(struct ranks_rank *r, int s)
+{
+	if (s == STEPS - 1)
+		keep_history(&r->rig, &of_rank[r->rank]);
+}
+
+/* One rank with all rows. */
+static void train_alone(struct outcome *out, struct history *h, const struct fo_model *m, const struct fo_lowering *low,
+			const struct step_batch *b)
+{
+	struct step_rig r;
+	const struct fo_exec_options o = { .isa = FO_ISA_REF, .threads = 1, .poison = true, .timeline_steps = 1 };
+	*out = (struct outcome){ 0 };
+	step_rig_lower(&r, m, low, b, &o);
+	r.hyper[FO_HYPER_CLIP] = 0.5;
+	r.hyper[FO_HYPER_EPS] = 1e-4;
+	begin(&r);
+	for (int s = 0; s < STEPS; s++) {
+		step_rig_at(&r, s + 1);
+		must(fo_exec_step(r.exec, s));
+		outcome_step(out, &r, s);
+	}
+	outcome_end(out, &r);
+	keep_history(&r, h);
+	step_rig_free(&r);
+}
+
+/* Perhaps not legal. */
+static struct fo_passes draw_passes(const struct fo_model *m, int shard)
+{
+	struct fo_passes p = choices_passes(m);
+	p.ddp = 1 + choices_draw(30);
+	p.zero = shard > 1 ? choices_draw(FO_ZERO_COUNT) : FO_ZERO_OFF;
+	if (p.zero == FO_ZERO_WEIGHTS) {
+		p.zero_prefetch = choices_draw(4);
+		p.zero_reshard = choices_draw(FO_RESHARD_COUNT);
+	}
+	choices_fp8(&p, m);
+	return p;
+}
+
+/* ---- one case ---- */
+
+static double worst;
+static int drawn[FO_FP8_COUNT][FO_ZERO_COUNT], joined_steps, filled_cases;
+
+static void check_close(const char *label, const struct outcome *got, const struct outcome *want)
+{
+	for (int s = 0; s < STEPS; s++) {
+		double loss = fabs(got->loss[s] / want->loss[s] - 1), norm = fabs(got->norm[s] / want->norm[s] - 1);
+		if (!(loss <= BOUND) || !(norm <= BOUND))
+			fail_msg("%s: step %d: loss is off by %.3g, norm by %.3g", label, s, loss, norm);
+	}
+	for (int i = 0; i < got->n; i++) {
+		const struct outcome_item *g = &got->item[i];
+		if (g->part)
+			continue;
+		double e = outcome_distance(g, outcome_find(want, g), want);
+		worst = fmax(worst, e);
+		if (!(e <= BOUND))
+			fail_msg("%s: %s (%d) is off by %.3g", label, g->name, g->which, e);
+	}
+}
+
+static void check_histories(const char *label, const struct history *want, const struct ranks_job *j)
+{
+	for (int r = 0; r < j->ranks; r++)
+		for (int64_t l = 0; l < j->model.layers; l++) {
+			assert_int_equal(of_rank[r].rows[l], want->rows[l]);
+			for (int64_t i = 0; i < want->rows[l] * HISTORY; i++)
+				if (memcmp(&of_rank[r].v[l][i], &want->v[l][i], sizeof(float)))
+					fail_msg("%s: rank %d: layer %d, maximum %d of site %d is %.9g, one rank has "
+						 "%.9g",
+						 label, r, (int)l, (int)(i % HISTORY), (int)(i / HISTORY),
+						 (double)of_rank[r].v[l][i], (double)want->v[l][i]);
+		}
+}
+
+static void run_case(int number)
+{
+	static const int mesh[][2] = { { 2, 1 }, { 1, 2 }, { 4, 1 }, { 1, 4 }, { 2, 2 }, { 3, 1 }, { 1, 3 }, { 2, 4 } };
+	const int *d = mesh[choices_draw(sizeof mesh / sizeof *mesh)], ranks = d[0] * d[1];
+	static struct outcome alone, all;
+	static struct history want;
+	struct fo_model m = choices_small_model();
+	struct step_batch b, one;
+	char label[700];
+	step_batch_random(&b, 4 + choices_draw(5), ranks * (1 + choices_draw(2)), 1 + choices_draw(3), m.vocab,
+			  (int)choices_draw(4), choices_seed + choices_draws);
+	struct ranks_job j = { .model = m,
+			       .batch = &b,
+			       .options = { .isa = FO_ISA_REF, .threads = 1, .poison = true, .timeline_steps = 1 },
+			       .clip = 0.5,
+			       .eps = 1e-4,
+			       .before = begin_rank,
+			       .after = end_rank };
+	struct fo_program p;
+	fo_status st;
+	do {
+		j.low = step_lowering(&b, choices_draw(2) ? FO_PRECISION_BF16 : FO_PRECISION_F32, FO_MODE_TRAIN);
+		j.low.mesh = (struct fo_mesh){ .replicate = d[0], .shard = d[1] };
+		j.low.rows = b.rows / ranks;
+		j.low.pass = draw_passes(&m, d[1]);
+		if (j.low.pass.fp8 == FO_FP8_DELAYED)
+			j.low.pass.fp8_history = HISTORY;
+		st = j.low.pass.fp8 ? fo_pass_build(&p, &m, &j.low) : FO_EARG;
+		fo_err_clear();
+	} while (st != FO_OK);
+	fo_program_fini(&p);
+	filled = j.low.pass.fp8 == FO_FP8_DELAYED && choices_draw(2);
+	history_seed = choices_seed + choices_draws;
+	j.order = choices_draw(6) ? choices_seed + choices_draws : 0;
+	int n = snprintf(label, sizeof label, "case %d, %d x %d ranks, %s, ", number, d[0], d[1],
+			 filled ? "with a history" : "without");
+	choices_describe(label + n, sizeof label - (size_t)n, &m, &j.low);
+	ranks_run(&j);
+	/* Without a history each cast of the first step has the scale of its own rows: those of a rank are then what a
+	 * micro-batch is. */
+	struct fo_lowering low = j.low;
+	low.mesh = (struct fo_mesh){ 0 };
+	low.pass.ddp = low.pass.zero = low.pass.zero_prefetch = low.pass.zero_reshard = 0;
+	bool apart = j.low.pass.fp8 == FO_FP8_DELAYED && !filled;
+	step_batch_split(&one, &b, apart ? b.micro_batches * ranks : b.micro_batches);
+	low.rows = one.rows;
+	low.micro_batches = one.micro_batches;
+	train_alone(&alone, &want, &m, &low, &one);
+	all = (struct outcome){ 0 };
+	for (int r = 0; r < ranks; r++) {
+		if (j.rank[r].error.st != FO_OK)
+			fail_msg("%s: rank %d: %s", label, r, j.rank[r].error.text);
+		if (r < (j.low.pass.zero ? d[1] : 1))
+			outcome_join(&all, &j.rank[r].out);
+	}
+	check_histories(label, &want, &j);
+	check_close(label, &all, &alone);
+	ranks_check_wire(&j, label);
+	drawn[j.low.pass.fp8][j.low.pass.zero]++;
+	filled_cases += filled;
+	joined_steps += j.low.pass.fp8 == FO_FP8_DELAYED;
+	outcome_free(&all);
+	outcome_free(&alone);
+	ranks_free(&j);
+	step_batch_free(&one);
+	step_batch_free(&b);
+}
+
+static void test_equal_scales(void **state)
+{
+	(void)state;
+	const char *more = getenv("FLATOUT_FP8_RANK_CASES");
+	const int cases = more ? atoi(more) : getenv("FLATOUT_SANITIZED") ? 40 : 300;
+	for (int i = 0; i < cases; i++)
+		run_case(i);
+	ranks_close_links();
+	print_message("%d cases: gradients and moments off by at most %.3g, %.0f %% of the bound; %d with delayed "
+		      "scales, %d of them with a history\n",
+		      cases, worst, 100 * worst / BOUND, joined_steps, filled_cases);
+	for (int f = FO_FP8_CURRENT; f < FO_FP8_COUNT && cases >= 300; f++)
+		for (int z = 0; z < FO_ZERO_COUNT; z++)
+			if (!drawn[f][z])
+				fail_msg("no case of %d has recipe %d with zero %d", cases, f, z);
+}
+
+int main(void)
+{
+	omp_set_num_threads(1);
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_equal_scales) };
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
