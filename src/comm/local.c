@@ -511,6 +511,8 @@ static void close_end(struct fo_comm *c)
 static fo_status split(struct fo_comm *c, int colour, struct fo_comm **out);
 static const struct fo_comm_transport transport = {
 	.name = "threads",
+	.accumulates = true,
+	.narrows = true,
 	.start = start,
 	.test = test,
 	.split = split,

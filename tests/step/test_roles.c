@@ -198,6 +198,8 @@ static struct job random_tp_job(void)
 	j.model.kv_heads *= m.tp;
 	j.model.ffn *= m.tp;
 	j.low.pass.tp = 1 + choices_draw(FO_TP_COUNT - 1);
+	j.low.pass.fp8 = j.low.pass.fp8_history = j.low.pass.fp8_precompute = j.low.pass.fp8_wgrad = 0;
+	j.low.pass.fp8_transposed = j.low.pass.fp8_fuse = j.low.pass.fp8_first = j.low.pass.fp8_last = 0;
 	j.low.pass.zero = j.low.pass.zero_sync = j.low.pass.zero_prefetch = j.low.pass.zero_reshard =
 		j.low.pass.zero_first = 0;
 	choices_zero(&j.low.pass, m.shard);
