@@ -206,9 +206,9 @@ static const char *seconds(struct fo_doc *d, double s)
 /* Tokens of a step, without padding where that is known. */
 static double tokens(const struct report *r)
 {
-	return isnan(r->load.tokens)
-		       ? (double)r->program->tokens * (double)r->program->run.micro_batches * r->program->ranks
-		       : r->load.tokens;
+	return isnan(r->load.tokens) ? (double)r->program->tokens * (double)r->program->run.micro_batches *
+					       fo_mesh_data(&r->program->run.mesh)
+				     : r->load.tokens;
 }
 
 static struct fo_mfu mfu(const struct report *r)
@@ -216,8 +216,8 @@ static struct fo_mfu mfu(const struct report *r)
 	const struct fo_program *p = r->program;
 	double s = (double)p->run.seq,
 	       pairs = r->load.pairs >= 0 ? r->load.pairs : (double)p->run.rows * s * (s + 1) / 2;
-	return fo_mfu_of_step(p, tokens(r), pairs * (double)p->run.micro_batches * p->ranks, r->sim.step_s,
-			      r->peak ? r->peak->best_flop_s : NAN);
+	return fo_mfu_of_step(p, tokens(r), pairs * (double)p->run.micro_batches * fo_mesh_data(&p->run.mesh),
+			      r->sim.step_s, r->peak ? r->peak->best_flop_s : NAN);
 }
 
 /* The share that part_s has in the time of all kernels on compute lanes. */

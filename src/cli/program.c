@@ -64,6 +64,10 @@ const char *fo_cli_run_text(struct fo_doc *d, const struct fo_lowering *run)
 {
 	int ranks = fo_mesh_ranks(&run->mesh);
 	const char *each = ranks > 1 ? fo_doc_printf(d, "%d ranks x ", ranks) : "";
+	if (fo_mesh_tp(&run->mesh) > 1)
+		each = fo_doc_printf(d, "%d %s of %d ranks x ", fo_mesh_data(&run->mesh),
+				     fo_cli_plural(fo_mesh_data(&run->mesh), "group", "groups"),
+				     fo_mesh_tp(&run->mesh));
 	return fo_doc_printf(d, "%s%lld %s x %lld %s x %lld tokens, %s", each, (long long)run->micro_batches,
 			     fo_cli_plural(run->micro_batches, "micro-batch", "micro-batches"), (long long)run->rows,
 			     fo_cli_plural(run->rows, "row", "rows"), (long long)run->seq,
@@ -122,7 +126,8 @@ static void say(const struct fo_program *p, const struct fo_unrolled *u, const s
 		struct fo_doc *d)
 {
 	struct fo_cost cost = fo_program_cost(p, -1);
-	double tokens = (double)p->tokens * (double)p->run.micro_batches; /* of this rank, as all figures here */
+	/* Of this rank, as all figures here: it does a part of the work on tokens that its tp group shares. */
+	double tokens = (double)p->tokens * (double)p->run.micro_batches / fo_mesh_tp(&p->run.mesh);
 	fo_doc_verdict(d, FO_DOC_PLAIN, NULL, "step program of %s: %s", p->model.name, fo_cli_run_text(d, &p->run));
 	say_blocks(p, list, d);
 	fo_doc_line(d, "slots", "%d, with %d operation instances", p->nslot, u->n);

@@ -26,9 +26,10 @@ static int add_probabilities(struct fo_program *p, int lse, int q)
 	int have = fo_buffer_find(p, "prob");
 	if (have >= 0)
 		return have;
-	const struct fo_buffer b = p->buf[lse];
-	return fo_buffer_add(p, "prob", p->buf[q].dtype, b.home, b.axes, b.rows, b.row_axis, b.cols * p->run.seq,
-			     b.col_axis);
+	struct fo_buffer b = p->buf[lse];
+	b.dtype = p->buf[q].dtype;
+	b.cols *= p->run.seq;
+	return fo_buffer_like(p, "prob", &b);
 }
 
 static void replace_forward(struct fo_program *p, struct fo_op *o)

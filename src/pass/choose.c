@@ -429,9 +429,9 @@ static fo_status refuse(struct search *s)
 			}
 	struct fo_lowering run = s->out->run = s->least_run;
 	/* Users give rows and memory of the job, plans are of a rank. */
-	const int64_t ranks = fo_mesh_ranks(&run.mesh);
-	snprintf(what, sizeof what, "micro-batches of %lld %s of %lld tokens", (long long)(run.rows * ranks),
-		 run.rows * ranks == 1 ? "row" : "rows", (long long)run.seq);
+	const int64_t ranks = fo_mesh_ranks(&run.mesh), groups = fo_mesh_data(&run.mesh);
+	snprintf(what, sizeof what, "micro-batches of %lld %s of %lld tokens", (long long)(run.rows * groups),
+		 run.rows * groups == 1 ? "row" : "rows", (long long)run.seq);
 	snprintf(would, sizeof would, "no shorter rows would fit: choose a smaller model");
 	while (run.rows > 1 || run.seq > SHORTEST) {
 		int64_t bytes;
@@ -441,7 +441,7 @@ static fo_status refuse(struct search *s)
 		if (bytes > s->budget)
 			continue;
 		snprintf(would, sizeof would, "%s=%lld would fit", rows ? "train.rows" : "data.seq",
-			 (long long)(rows ? run.rows * ranks : run.seq));
+			 (long long)(rows ? run.rows * groups : run.seq));
 		break;
 	}
 	return fo_hint(
@@ -476,7 +476,7 @@ static fo_status measure_splits(struct search *s, const struct fo_ask *ask, int 
 	return s->splits
 		       ? FO_OK
 		       : fo_fail(FO_EARG, "no split of a step of %lld rows gives micro-batches of at most 2^28 tokens",
-				 (long long)(batch_rows * fo_mesh_ranks(&ask[0].run.mesh)));
+				 (long long)(batch_rows * fo_mesh_data(&ask[0].run.mesh)));
 }
 
 /* ---- chunks of the loss ---- */
@@ -681,7 +681,7 @@ static fo_status choose_open(const struct fo_run *r, const struct room *room, st
 	int asks = asks_of(r, ask);
 	const struct fo_choose want = { .budget_bytes = room->budget_bytes,
 					.reserve_bytes = room->reserve_bytes,
-					.batch_rows = r->batch_rows / fo_mesh_ranks(&ask[0].run.mesh),
+					.batch_rows = r->batch_rows / fo_mesh_data(&ask[0].run.mesh),
 					.host_apart = room->device != NULL,
 					.recompute = r->recompute == FO_RUN_RECOMPUTE_AUTO,
 					.fuse_loss = room->device && r->fuse_loss == FO_RUN_FUSE_LOSS_AUTO,

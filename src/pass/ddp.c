@@ -1,10 +1,11 @@
-/* ddp: each rank has rows of its own and all weights; gradients are added over the ranks while backward goes on.
+/* ddp: ranks have rows of their own; gradients are added over the ranks while backward goes on.
  *
  * Behind the slot that completes gradients comes one that adds them up over all ranks of the job, on the reduce lane.
  * With accumulation that is the last micro-batch's alone, so that each gradient travels once a step. The gradients of a
  * slot go into buckets, in the order in which they are complete: an operation that adds up many tensors waits for the
  * last of them, so a smaller bucket starts earlier, and a larger one is fewer calls. The loss is added up as soon as it
  * is complete. The gradient norm needs nothing: it is made of gradients that are sums already, the same on each rank.
+ * Of what ranks of a tp group have terms of (fo_buffer.tp), the sum is over them too.
  *
  * reduce_late is the baseline without overlap: all of it travels when backward is over.
  *
@@ -79,6 +80,8 @@ static bool is_summed(const struct fo_program *p, const struct ends *e, const st
 	const struct fo_buffer *b = &p->buf[a->buf];
 	if (e->of && !e->of[a->buf])
 		return false;
+	if (b->tp != FO_TP_TERM && fo_mesh_data(&p->run.mesh) < 2)
+		return false;
 	return a->access == FO_ACC && !(b->axes & FO_PER_MICRO_BATCH) &&
 	       (b->home == FO_HOME_GRAD ||
 		(b->home == FO_HOME_ACT && b->dtype == FO_F64 && b->row_axis == FO_AXIS_ONE));
@@ -105,7 +108,12 @@ static void find_complete(const struct fo_program *p, const struct ends *e, int 
 		}
 }
 
-/* An operation takes tensors of one type up to a bucket's bytes. */
+static enum fo_group group_of(const struct fo_program *p, int buf)
+{
+	return p->buf[buf].tp == FO_TP_TERM ? FO_GROUP_ALL : FO_GROUP_DATA;
+}
+
+/* An operation takes tensors of one type and group up to a bucket's bytes. */
 static void fill_block(struct fo_program *p, int block, const struct complete *c)
 {
 	const int64_t bucket = p->run.pass.ddp << 20;
@@ -113,11 +121,12 @@ static void fill_block(struct fo_program *p, int block, const struct complete *c
 	struct fo_op *o = NULL;
 	for (int i = 0; i < c->n; i++) {
 		const struct fo_buffer *b = &p->buf[c->arg[i].buf];
-		bool other = o && p->buf[o->arg[0].buf].dtype != b->dtype;
+		bool other = o && (p->buf[o->arg[0].buf].dtype != b->dtype ||
+				   group_of(p, o->arg[0].buf) != group_of(p, c->arg[i].buf));
 		if (!o || other || o->n == FO_MAX_OPERANDS || bytes + fo_buffer_bytes(b) > bucket) {
 			o = fo_op_insert(p, block, p->block[block].n, FO_OP_all_reduce_many, FO_TRANSFER,
 					 FO_LANE_REDUCE);
-			o->group = FO_GROUP_DATA;
+			o->group = (uint8_t)group_of(p, c->arg[i].buf);
 			o->attr.narrow = p->run.pass.reduce_dtype == FO_REDUCE_BF16 && b->dtype == FO_F32;
 			bytes = 0;
 		}
@@ -147,12 +156,14 @@ static int reduce_block(struct fo_program *p, int of, int *made, const struct co
 	return made[of];
 }
 
-int fo_pass_ddp_norm(struct fo_program *p, int own, int rest, int all)
+int fo_pass_ddp_norm(struct fo_program *p, const char *name, enum fo_group group, int own, int rest, int all)
 {
-	int b = fo_block_add(p, "step.n", FO_ROLE_OPTIMIZER, FO_UNIT_STEP);
+	int b = fo_block_add(p, name, FO_ROLE_OPTIMIZER, FO_UNIT_STEP);
 	struct fo_op *o = fo_op_insert(p, b, 0, FO_OP_all_reduce, FO_TRANSFER, FO_LANE_REDUCE);
-	o->group = FO_GROUP_SHARD;
+	o->group = (uint8_t)group;
 	fo_op_arg(p, o, own, 0, FO_UPDATE);
+	if (rest < 0)
+		return b;
 	o = fo_op_insert(p, b, 1, FO_OP_add, FO_OPTIMIZER, FO_LANE_COMPUTE);
 	fo_op_arg(p, o, own, 0, FO_READ);
 	fo_op_arg(p, o, rest, 0, FO_READ);

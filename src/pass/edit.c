@@ -82,6 +82,14 @@ int fo_edit_split(struct fo_program *p, int block, const char *suffix, const boo
 	return own;
 }
 
+void fo_edit_put_before(struct fo_program *p, int block, int of)
+{
+	int s = 0;
+	while (p->slot[s].block != of)
+		s++;
+	fo_slot_insert(p, s, (struct fo_slot){ .block = (int16_t)block });
+}
+
 /* ---- one buffer for several ---- */
 
 static void widen_operands(struct fo_program *p, int merged, const int *ids, const int32_t *offset, int n, bool by_rows)
@@ -117,7 +125,7 @@ int fo_edit_concat(struct fo_program *p, const char *name, const int *ids, int n
 		total += (int32_t)(by_rows ? b->rows : b->cols);
 	}
 	const struct fo_buffer b = p->buf[ids[0]];
-	int merged = fo_buffer_add(p, name, b.dtype, b.home, b.axes, b.rows, b.row_axis, b.cols, b.col_axis);
+	int merged = fo_buffer_like(p, name, &b);
 	*(by_rows ? &p->buf[merged].rows : &p->buf[merged].cols) = total;
 	widen_operands(p, merged, ids, offset, n, by_rows);
 	for (int x = 0; x < n; x++)

@@ -46,13 +46,15 @@ static void add_copies(struct gathers *g)
 {
 	struct fo_program *p = g->p;
 	for (int i = 0; i < g->n; i++) {
-		const struct fo_buffer b = p->buf[i];
+		struct fo_buffer b = p->buf[i];
 		char name[sizeof b.name];
 		if (b.home != FO_HOME_PARAM || !b.whole)
 			continue;
 		snprintf(name, sizeof name, "g.%.20s", b.name);
-		g->copy[i] = fo_buffer_add(p, name, b.dtype, FO_HOME_ACT, b.axes, b.whole, b.row_axis, b.cols,
-					   b.col_axis);
+		b.home = FO_HOME_ACT;
+		b.rows = b.whole;
+		b.row0 = b.whole = 0;
+		g->copy[i] = fo_buffer_like(p, name, &b);
 	}
 	g->source = fo_xmalloc((size_t)p->nbuf * sizeof *g->source);
 	memset(g->source, -1, (size_t)p->nbuf * sizeof *g->source);
@@ -141,10 +143,12 @@ static void add_kept(struct gathers *g)
 	g->kept_from = p->nbuf;
 	for (int k = 0; k < g->nkept; k++) {
 		struct kept *e = &g->kept[k];
-		const struct fo_buffer b = p->buf[e->copy];
+		struct fo_buffer b = p->buf[e->copy];
 		char name[sizeof b.name];
 		snprintf(name, sizeof name, "k%d.%.16s", e->layer, p->buf[g->source[e->copy]].name);
-		e->buf = fo_buffer_add(p, name, b.dtype, FO_HOME_STATE, 0, b.rows, b.row_axis, b.cols, b.col_axis);
+		b.home = FO_HOME_STATE;
+		b.axes = 0;
+		e->buf = fo_buffer_like(p, name, &b);
 	}
 	g->source = fo_xrealloc(g->source, (size_t)p->nbuf * sizeof *g->source);
 	for (int i = g->kept_from; i < p->nbuf; i++)

@@ -96,7 +96,15 @@ static const char *backward_follows(const struct fo_program *p, const struct hea
 	return NULL;
 }
 
-static int64_t chunks_of(const struct fo_program *p) { return fo_ceil_div(p->tokens, p->run.pass.fuse_loss); }
+/* Tokens whose logits this rank makes. */
+static int64_t tokens_of(const struct fo_program *p, const struct head *h)
+{
+	return h->loss.at < 0 ? p->tokens : p->buf[h->logits].rows;
+}
+static int64_t chunks_of(const struct fo_program *p, const struct head *h)
+{
+	return fo_ceil_div(tokens_of(p, h), p->run.pass.fuse_loss);
+}
 
 fo_status fo_pass_fuse_loss_legal(const struct fo_program *p)
 {
@@ -108,10 +116,10 @@ fo_status fo_pass_fuse_loss_legal(const struct fo_program *p)
 		return fo_fail(FO_EARG, "the loss cannot be computed by chunks: %s", why);
 	if (p->run.pass.fuse_loss > 1 << 24) /* as the option: sums with a micro-batch's tokens stay in range */
 		return fo_fail(FO_EARG, "chunks of %lld tokens: at most 2^24", (long long)p->run.pass.fuse_loss);
-	if (h.loss.at >= 0 && chunks_of(p) * CHUNK_OPS + p->block[h.loss.block].n > BLOCK_OPS_MAX)
+	if (h.loss.at >= 0 && chunks_of(p, &h) * CHUNK_OPS + p->block[h.loss.block].n > BLOCK_OPS_MAX)
 		return fo_hint(fo_fail(FO_EARG, "%lld tokens make %lld chunks of %lld, at most %d fit into a block",
-				       (long long)p->tokens, (long long)chunks_of(p), (long long)p->run.pass.fuse_loss,
-				       BLOCK_OPS_MAX / CHUNK_OPS - 1),
+				       (long long)tokens_of(p, &h), (long long)chunks_of(p, &h),
+				       (long long)p->run.pass.fuse_loss, BLOCK_OPS_MAX / CHUNK_OPS - 1),
 			       "use larger chunks, or 0 for none");
 	return FO_OK;
 }
@@ -140,7 +148,8 @@ void fo_pass_fuse_loss(struct fo_program *p)
 	struct head h;
 	int64_t chunk = p->run.pass.fuse_loss;
 	find_head(p, &h); /* legal: nothing to say */
-	if (h.loss.at < 0 || chunk >= p->tokens)
+	const int64_t tokens = tokens_of(p, &h);
+	if (h.loss.at < 0 || chunk >= tokens)
 		return;
 	bool train = p->run.mode == FO_MODE_TRAIN;
 	const struct fo_op matmul = *op_at(p, h.matmul), loss = *op_at(p, h.loss);
@@ -154,8 +163,8 @@ void fo_pass_fuse_loss(struct fo_program *p)
 	fo_op_remove(p, h.loss.block, h.loss.at);
 	fo_op_remove(p, h.matmul.block, h.matmul.at);
 	int at = h.matmul.at;
-	for (int64_t begin = 0; begin < p->tokens; begin += chunk) {
-		int64_t n = fo_min(chunk, p->tokens - begin);
+	for (int64_t begin = 0; begin < tokens; begin += chunk) {
+		int64_t n = fo_min(chunk, tokens - begin);
 		clone_rows(p, h.loss.block, at++, &matmul, h.logits, 1 << FO_MATMUL_A, begin, n);
 		clone_rows(p, h.loss.block, at++, &loss, h.logits, 1 << FO_XENT_TARGET, begin, n);
 		if (!train)

@@ -90,7 +90,7 @@ static void find_kept(const struct fo_program *p, struct layer *l)
 
 static int host_buffer(struct fo_program *p, int buf)
 {
-	const struct fo_buffer b = p->buf[buf];
+	struct fo_buffer b = p->buf[buf];
 	char name[sizeof b.name];
 	snprintf(name, sizeof name, "host.%.18s", b.name);
 	if (strlen(b.name) > 18) /* a name that would be cut off: by its number */
@@ -98,7 +98,8 @@ static int host_buffer(struct fo_program *p, int buf)
 	int have = fo_buffer_find(p, name);
 	if (have >= 0)
 		return have;
-	return fo_buffer_add(p, name, b.dtype, FO_HOME_HOST, b.axes, b.rows, b.row_axis, b.cols, b.col_axis);
+	b.home = FO_HOME_HOST;
+	return fo_buffer_like(p, name, &b);
 }
 
 /* Copies of the layer that lies `distance` before: out after everything, back before it. */

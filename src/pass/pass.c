@@ -12,6 +12,8 @@ const char *const fo_pass_kind_name[] = { "shard", "rewrite", "schedule" };
 	}
 /* The passes in the order in which they are applied. */
 const struct fo_pass fo_pass_table[] = {
+	PASS(tp, "tp", SHARD, FO_TP_SEQUENCE, fo_pass_tp_legal, fo_pass_tp,
+	     "ranks of a tp group have the same rows and divide the layers' weights, heads and columns among them"),
 	PASS(merge_qkv, "merge-qkv", REWRITE, 1, NULL, fo_pass_merge_qkv,
 	     "queries, keys and values come from one matmul: their input is read once, forward and backward"),
 	PASS(merge_gate_up, "merge-gate-up", REWRITE, 1, NULL, fo_pass_merge_gate_up,

@@ -73,6 +73,8 @@ bool fo_edit_beside(const struct fo_op *x, const struct fo_op *y);
 bool fo_edit_fuse(struct fo_program *p, int block, int i, int k, const struct fo_op *fused);
 /* Whether the order of two operations of one block matters. */
 bool fo_edit_conflict(const struct fo_op *x, const struct fo_op *y);
+/* A slot of `block`, without layer, in front of the first one whose block is `of`. */
+void fo_edit_put_before(struct fo_program *p, int block, int of);
 /* Whether two operands name the same elements. */
 bool fo_edit_same(const struct fo_operand *a, const struct fo_operand *b);
 /* Slots of `block` that `apart` says (by slot) get a block of their own, a copy named "BLOCK.SUFFIX"; returns it, or -1
@@ -81,19 +83,20 @@ int fo_edit_split(struct fo_program *p, int block, const char *suffix, const boo
 
 /* ---- the passes ---- */
 
-fo_pass_legal_fn fo_pass_attention_legal, fo_pass_master_legal, fo_pass_moments_legal, fo_pass_fp8_legal,
-	fo_pass_fp8_precompute_legal, fo_pass_fp8_transposed_legal, fo_pass_fp8_fuse_legal, fo_pass_fuse_loss_legal,
-	fo_pass_recompute_legal, fo_pass_offload_legal, fo_pass_ddp_legal, fo_pass_zero_legal,
+fo_pass_legal_fn fo_pass_tp_legal, fo_pass_attention_legal, fo_pass_master_legal, fo_pass_moments_legal,
+	fo_pass_fp8_legal, fo_pass_fp8_precompute_legal, fo_pass_fp8_transposed_legal, fo_pass_fp8_fuse_legal,
+	fo_pass_fuse_loss_legal, fo_pass_recompute_legal, fo_pass_offload_legal, fo_pass_ddp_legal, fo_pass_zero_legal,
 	fo_pass_optimizer_in_backward_legal;
-fo_pass_fn fo_pass_merge_qkv, fo_pass_merge_gate_up, fo_pass_attention, fo_pass_master, fo_pass_moments, fo_pass_fp8,
-	fo_pass_fp8_precompute, fo_pass_fp8_transposed, fo_pass_fp8_fuse, fo_pass_fuse_loss, fo_pass_recompute,
-	fo_pass_fuse_elementwise, fo_pass_fuse_rope, fo_pass_offload, fo_pass_fused_optimizer, fo_pass_ddp,
-	fo_pass_zero, fo_pass_optimizer_in_backward, fo_pass_wgrad_lane;
+fo_pass_fn fo_pass_tp, fo_pass_merge_qkv, fo_pass_merge_gate_up, fo_pass_attention, fo_pass_master, fo_pass_moments,
+	fo_pass_fp8, fo_pass_fp8_precompute, fo_pass_fp8_transposed, fo_pass_fp8_fuse, fo_pass_fuse_loss,
+	fo_pass_recompute, fo_pass_fuse_elementwise, fo_pass_fuse_rope, fo_pass_offload, fo_pass_fused_optimizer,
+	fo_pass_ddp, fo_pass_zero, fo_pass_optimizer_in_backward, fo_pass_wgrad_lane;
 
 /* ddp.c: sums of the gradients in `of` (by buffer) over all ranks behind each micro-batch but the last. */
 void fo_pass_ddp_each(struct fo_program *p, const bool *of);
-/* ddp.c: a block that adds `own` up over the shard group, and makes `all` of it and `rest`. */
-int fo_pass_ddp_norm(struct fo_program *p, int own, int rest, int all);
+/* ddp.c: a block that adds `own` up over a group, and makes `all` of it and `rest` (-1: there is none, nothing is made).
+ */
+int fo_pass_ddp_norm(struct fo_program *p, const char *name, enum fo_group group, int own, int rest, int all);
 /* fsdp.c: weights that ranks share (fo_buffer.whole) are gathered where forward and backward read them. */
 void fo_pass_zero_weights(struct fo_program *p);
 /* recompute.c: "norm, swiglu in the first 3 of 12 layers; norm in the rest", or "nothing". */

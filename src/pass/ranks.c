@@ -22,7 +22,7 @@ fo_status fo_pass_build_ranks(struct fo_pass_ranks *r, const struct fo_program *
 			fo_program_fini(&r->program[--r->n]);
 	}
 	if (st == FO_OK)
-		st = fo_roles_verify(&r->roles, first->run.rows * first->ranks);
+		st = fo_roles_verify(&r->roles, first->run.rows * fo_mesh_data(&first->run.mesh));
 	if (st != FO_OK)
 		fo_pass_ranks_fini(r);
 	return st;

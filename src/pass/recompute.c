@@ -3,8 +3,8 @@
  * Forward operations of a layer are cloned into its backward block, each as late as its readers allow. A clone's DEF
  * begins a new generation, so the first one dies in forward by itself: nothing is renamed. Only what backward reads,
  * and what that is made from, is cloned (early stop: the layer's last matmul is not); an UPDATE comes with the DEF of
- * its buffer. Clones have phase recompute: work that runs and that no model needs. What came from other ranks (a
- * maximum for an fp8 scale) is kept instead: making it again would take all of them.
+ * its buffer. Clones have phase recompute: work that runs and that no model needs. A maximum of all ranks for an fp8
+ * scale is kept instead; gathers and sums of activations (pass tp) are made again like other operations.
  *
  * All of a layer from its input: Chen et al. 2016, "Training deep nets with sublinear memory cost". Only the cheap
  * operations: Korthikanti et al. 2022, "Reducing activation recomputation in large transformer models". */
@@ -124,7 +124,7 @@ static void clone_into(struct fo_program *p, int f, int b, int64_t sets)
 		const struct fo_op o = p->block[f].op[i];
 		if (!(fo_recompute_set_of(&p->block[f], i) & sets) || !is_needed(p, &o, need))
 			continue;
-		if (fo_op_info(o.kind)->cls == FO_CLASS_COMM) {
+		if (fo_op_info(o.kind)->max) {
 			for (int k = 0; k < o.n; k++)
 				if (fo_access_writes(o.arg[k].access))
 					need[o.arg[k].buf] = false;

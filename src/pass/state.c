@@ -17,7 +17,7 @@
 
 /* Elements are counted through the parameters in the list's order, those of layers and those outside them each for
  * themselves. Number of the first element of buffer `buf`, as though all of it were numbered: element (r, c) has first
- * + r cols + c. False where its parameters do not follow each other like that, or where numbers exceed 32 bits. */
+ * + r cols + c. Of a buffer that ranks of a tp group divide, each counts its own part, one after the other. False where its parameters do not follow each other like that, or where numbers exceed 32 bits. */
 static bool first_element(const struct fo_program *p, int buf, int64_t *first)
 {
 	int64_t next[2] = { 0, 0 };
@@ -30,9 +30,15 @@ static bool first_element(const struct fo_program *p, int buf, int64_t *first)
 			return false;
 		if (q->weight != buf)
 			continue;
-		int64_t cols = p->buf[buf].cols,
-			at = base + q->global_r0 * q->cols + q->global_c0 - (q->r0 * cols + q->c0);
-		if ((q->nr > 1 && q->cols != cols) || (found && at != *first) || at < 0)
+		const struct fo_buffer *b = &p->buf[buf];
+		int64_t cols = b->cols, own = q->cols, off = q->r0 * cols + q->c0,
+			at = base + q->global_r0 * q->cols + q->global_c0 - off;
+		if (b->tp) {
+			int32_t place, ranks = fo_mesh_group(&p->run.mesh, FO_GROUP_TP, &place, NULL);
+			own = q->nc;
+			at = base - ranks * off + place * b->rows * cols;
+		}
+		if ((q->nr > 1 && own != cols) || (found && at != *first) || at < 0)
 			return false;
 		*first = at;
 		found = true;

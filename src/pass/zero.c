@@ -25,7 +25,13 @@ struct zero {
 	bool *shared; /* by buffer: ranks share its rows */
 	int *own;     /* by buffer of gradients: the one of its own rows; -1: none */
 	bool each;    /* gradients are scattered behind each micro-batch, and added to own rows */
-	int sums, own_sums, all_sums;
+	/* Sums of squares of gradients (pass tp makes two), and those of own rows, -1 while there are none; `rest`: some
+	 * gradient of the sum is whole. */
+	struct sums {
+		int all, own;
+		bool rest;
+	} sums[2];
+	int nsums;
 };
 
 /* Whether the optimizer's operations take all rows of a buffer at once. A random number belongs to an element: those of
@@ -96,7 +102,7 @@ static void add_own_gradient(struct zero *z, int grad)
 	const struct fo_buffer b = z->p->buf[grad];
 	char name[sizeof b.name];
 	snprintf(name, sizeof name, "r.%.20s", b.name[0] == 'd' && b.name[1] == '.' ? b.name + 2 : b.name);
-	z->own[grad] = fo_buffer_add(z->p, name, b.dtype, b.home, b.axes, b.rows, b.row_axis, b.cols, b.col_axis);
+	z->own[grad] = fo_buffer_like(z->p, name, &b);
 	cut(z, z->own[grad]);
 }
 
@@ -181,6 +187,8 @@ static void scatter(struct zero *z, int block, const struct fo_op *bucket, bool 
 		fo_op_clone(p, block, p->block[block].n, &rest);
 	if (own.n && z->replicas > 1 && complete)
 		fo_op_clone(p, block, p->block[block].n, &own)->group = FO_GROUP_REPLICATE;
+	if (own.n && bucket->group == FO_GROUP_ALL && complete)
+		fo_op_clone(p, block, p->block[block].n, &own)->group = FO_GROUP_TP;
 }
 
 /* The blocks from `first` on. */
@@ -213,6 +221,14 @@ static void scatter_gradients(struct zero *z)
 
 /* ---- the optimizer ---- */
 
+static struct sums *sums_of(struct zero *z, int buf)
+{
+	for (int i = 0; i < z->nsums; i++)
+		if (z->sums[i].all == buf)
+			return &z->sums[i];
+	return NULL;
+}
+
 /* Of an operation on gradients alone: own rows have a sum of their own. */
 static void split_sums(struct zero *z, int block, int at)
 {
@@ -228,7 +244,15 @@ static void split_sums(struct zero *z, int block, int at)
 	}
 	for (int k = 0; k < 2; k++)
 		side[k].n = (uint8_t)(f->per_tensor ? f->common + n[k] * f->per_tensor : o.n);
-	side[1].arg[fo_op_operand_of(o.kind, 0, FO_SUMSQ_ACC)].buf = (int16_t)z->own_sums;
+	struct fo_operand *acc = &side[1].arg[fo_op_operand_of(o.kind, 0, FO_SUMSQ_ACC)];
+	struct sums *s = sums_of(z, acc->buf);
+	if (n[1] && s->own < 0) {
+		char name[sizeof p->buf->name];
+		snprintf(name, sizeof name, "%.18s.own", p->buf[s->all].name);
+		s->own = fo_buffer_like(p, name, &p->buf[s->all]);
+	}
+	s->rest |= n[0] > 0;
+	acc->buf = (int16_t)s->own;
 	p->block[block].op[at] = side[!n[0]];
 	if (n[0] && n[1])
 		fo_op_clone(p, block, at + 1, &side[1]);
@@ -273,59 +297,52 @@ static bool sums_gradients(const struct fo_program *p, const struct fo_op *o)
 	       p->buf[o->arg[fo_op_operand_of(o->kind, 0, FO_SUMSQ_G)].buf].home == FO_HOME_GRAD;
 }
 
-/* A slot in front of the first one whose block this is. */
-static void put_before(struct fo_program *p, int block, int of)
-{
-	int s = 0;
-	while (p->slot[s].block != of)
-		s++;
-	fo_slot_insert(p, s, (struct fo_slot){ .block = (int16_t)block });
-}
-
-/* Who read the sum of all gradients reads that of all ranks'. */
-static void sum_norms(struct zero *z)
+/* Who used a sum of gradients uses that of all ranks'. */
+static void sum_norms(struct zero *z, const struct sums *s)
 {
 	struct fo_program *p = z->p;
-	int reader = -1;
+	char name[sizeof p->buf->name];
+	int reader = -1, sum = s->own;
+	if (s->own < 0)
+		return;
+	if (s->rest) {
+		snprintf(name, sizeof name, "%.18s.all", p->buf[s->all].name);
+		sum = fo_buffer_like(p, name, &p->buf[s->all]);
+	}
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++)
 			for (int k = 0; k < p->block[b].op[i].n; k++) {
 				struct fo_operand *a = &p->block[b].op[i].arg[k];
-				if (a->buf != z->sums || a->access != FO_READ)
+				if (a->buf != s->all || a->access == FO_ACC)
 					continue;
-				a->buf = (int16_t)z->all_sums;
+				a->buf = (int16_t)sum;
 				reader = b;
 			}
-	put_before(p, fo_pass_ddp_norm(p, z->own_sums, z->sums, z->all_sums), reader);
+	snprintf(name, sizeof name, fo_block_find(p, "step.n") < 0 ? "step.n" : "step.n2");
+	fo_edit_put_before(p, fo_pass_ddp_norm(p, name, FO_GROUP_SHARD, s->own, s->rest ? s->all : -1, sum), reader);
 }
 
-static int add_sums(struct fo_program *p, int like, const char *name)
-{
-	const struct fo_buffer b = p->buf[like];
-	return fo_buffer_add(p, name, b.dtype, b.home, b.axes, b.rows, b.row_axis, b.cols, b.col_axis);
-}
+static int sum_buffer(const struct fo_op *o) { return o->arg[fo_op_operand_of(o->kind, 0, FO_SUMSQ_ACC)].buf; }
 
 static void share_optimizer(struct zero *z)
 {
 	struct fo_program *p = z->p;
 	for (int b = 0; b < p->nblock; b++)
-		for (int i = 0; i < p->block[b].n && z->sums < 0; i++)
-			if (sums_gradients(p, &p->block[b].op[i])) {
-				const struct fo_op *o = &p->block[b].op[i];
-				z->sums = o->arg[fo_op_operand_of(o->kind, 0, FO_SUMSQ_ACC)].buf;
-			}
-	z->own_sums = add_sums(p, z->sums, "sumsq.own");
-	z->all_sums = add_sums(p, z->sums, "sumsq.all");
+		for (int i = 0; i < p->block[b].n; i++) {
+			const struct fo_op *o = &p->block[b].op[i];
+			if (sums_gradients(p, o) && !sums_of(z, sum_buffer(o)))
+				z->sums[z->nsums++] = (struct sums){ sum_buffer(o), -1, false };
+		}
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++) {
 			const struct fo_op *o = &p->block[b].op[i];
 			if (fo_op_family(o->kind) == FO_OPS_UPDATE)
 				update_own(z, b, i);
-			else if (sums_gradients(p, o) &&
-				 o->arg[fo_op_operand_of(o->kind, 0, FO_SUMSQ_ACC)].buf == z->sums)
+			else if (sums_gradients(p, o) && sums_of(z, sum_buffer(o)))
 				split_sums(z, b, i);
 		}
-	sum_norms(z);
+	for (int i = 0; i < z->nsums; i++)
+		sum_norms(z, &z->sums[i]);
 }
 
 /* What is made of weights alone (fp8 numbers, for the next step) waits for their gathering. It comes behind the updates
@@ -388,7 +405,7 @@ static void share_training(struct zero *z)
 
 void fo_pass_zero(struct fo_program *p)
 {
-	struct zero z = { .p = p, .n = p->nbuf, .sums = -1 };
+	struct zero z = { .p = p, .n = p->nbuf };
 	const bool weights = p->run.pass.zero == FO_ZERO_WEIGHTS;
 	z.ranks = fo_mesh_group(&p->run.mesh, FO_GROUP_SHARD, NULL, NULL);
 	z.replicas = fo_mesh_group(&p->run.mesh, FO_GROUP_REPLICATE, NULL, NULL);

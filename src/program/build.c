@@ -22,6 +22,16 @@ int fo_buffer_add(struct fo_program *p, const char *name, int dtype, int home, i
 	return p->nbuf++;
 }
 
+int fo_buffer_like(struct fo_program *p, const char *name, const struct fo_buffer *like)
+{
+	const struct fo_buffer b = *like; /* it may stand in the list that grows here */
+	int at = fo_buffer_add(p, name, b.dtype, b.home, b.axes, b.rows, b.row_axis, b.cols, b.col_axis);
+	p->buf[at].tp = b.tp;
+	p->buf[at].row0 = b.row0;
+	p->buf[at].whole = b.whole;
+	return at;
+}
+
 int fo_buffer_find(const struct fo_program *p, const char *name)
 {
 	for (int i = 0; i < p->nbuf; i++)

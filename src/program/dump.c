@@ -21,6 +21,7 @@ static const char *const fp8_name[FO_FP8_COUNT] = { "off", "current", "delayed",
 static const char *const fp8_wgrad_name[FO_FP8_WGRAD_COUNT] = { "fp8", "bf16" };
 static const char *const attention_name[FO_ATTENTION_COUNT] = { "flash", "eager" };
 
+static const char *const tp_name[FO_TP_COUNT] = { "off", "replicated", "sequence" };
 static const char *const zero_name[FO_ZERO_COUNT] = { "off", "1", "2", "3" };
 static const char *const reshard_name[FO_RESHARD_COUNT] = { "forward", "backward", "step" };
 static const char *const reduce_name[FO_REDUCE_COUNT] = { "fp32", "bf16" };
@@ -106,15 +107,18 @@ void fo_program_dump(const struct fo_program *p, struct fo_str *out)
 			fo_str_printf(out, "pass %s %" PRId64 "\n", fo_pass_field[i].name, value);
 	}
 	if (p->ranks > 1)
-		fo_str_printf(out, "mesh %d %d\n", p->run.mesh.replicate, p->run.mesh.shard);
+		fo_str_printf(out, p->run.mesh.tp > 1 ? "mesh %d %d %d\n" : "mesh %d %d\n", p->run.mesh.replicate,
+			      p->run.mesh.shard, p->run.mesh.tp);
 	fo_str_printf(out, "rank %d %d %d %d %u\n", p->rank, p->ranks, p->layer_begin, p->layer_end, p->next_id);
 	for (int i = 0; i < p->nbuf; i++) {
 		const struct fo_buffer *b = &p->buf[i];
 		fo_str_printf(out, "buffer %s %s %d %d %d %" PRId64 " %d %" PRId64 " %d", b->name,
 			      fo_dtype_name[b->dtype], b->layout, b->home, b->axes, b->rows, b->row_axis, b->cols,
 			      b->col_axis);
-		if (b->whole)
+		if (b->whole || b->tp)
 			fo_str_printf(out, " %" PRId64 " %" PRId64, b->row0, b->whole);
+		if (b->tp)
+			fo_str_printf(out, " %d", b->tp);
 		fo_str_puts(out, "\n");
 	}
 	for (int i = 0; i < p->nparam; i++) {
@@ -245,8 +249,8 @@ static fo_status read_model(struct reader *r)
 static fo_status read_buffer(struct reader *r)
 {
 	struct fo_program *p = r->p;
-	if ((r->words != 10 && r->words != 12) || p->nbuf >= INT16_MAX || strlen(r->word[1]) >= sizeof p->buf->name ||
-	    fo_buffer_find(p, r->word[1]) >= 0)
+	if ((r->words != 10 && r->words != 12 && r->words != 13) || p->nbuf >= INT16_MAX ||
+	    strlen(r->word[1]) >= sizeof p->buf->name || fo_buffer_find(p, r->word[1]) >= 0)
 		return wrong(r, "a buffer line with a wrong number of fields, a name used twice or too long");
 	int dtype = name_of(r, 2, fo_dtype_name, FO_DTYPE_COUNT), home = (int)integer(r, 4, 0, FO_HOME_COUNT - 1),
 	    axes = (int)integer(r, 5, 0, 3);
@@ -254,15 +258,18 @@ static fo_status read_buffer(struct reader *r)
 	int64_t rows = integer(r, 6, 1, INT32_MAX), cols = integer(r, 8, 1, INT32_MAX);
 	int ra = (int)integer(r, 7, 0, FO_AXIS_COUNT - 1), ca = (int)integer(r, 9, 0, FO_AXIS_COUNT - 1);
 	int64_t row0 = 0, whole = 0;
-	if (r->words == 12) {
+	int tp = r->words == 13 ? (int)integer(r, 12, 1, FO_TP_PARTS - 1) : FO_TP_WHOLE;
+	if (r->words >= 12) {
 		row0 = integer(r, 10, 0, INT32_MAX);
-		whole = integer(r, 11, row0 + rows, INT32_MAX);
+		whole = integer(r, 11, 0, INT32_MAX);
+		r->failed |= whole || r->words == 12 ? whole < row0 + rows : row0 > 0;
 	}
 	if (r->failed || rows > ((int64_t)1 << 50) / cols)
 		return wrong(r, "a buffer's fields are out of range");
 	int b = fo_buffer_add(p, r->word[1], dtype, home, axes, rows, ra, cols, ca);
 	p->buf[b].row0 = row0;
 	p->buf[b].whole = whole;
+	p->buf[b].tp = (uint8_t)tp;
 	return FO_OK;
 }
 
@@ -386,7 +393,9 @@ static fo_status read_line(struct reader *r)
 	if (!strcmp(what, "mesh")) {
 		p->run.mesh.replicate = (int32_t)integer(r, 1, 0, FO_MESH_RANKS_MOST);
 		p->run.mesh.shard = (int32_t)integer(r, 2, 0, FO_MESH_RANKS_MOST);
-		if ((int64_t)p->run.mesh.replicate * p->run.mesh.shard > FO_MESH_RANKS_MOST)
+		p->run.mesh.tp = r->words > 3 ? (int32_t)integer(r, 3, 2, FO_MESH_RANKS_MOST) : 0;
+		if ((int64_t)p->run.mesh.replicate * p->run.mesh.shard > FO_MESH_RANKS_MOST ||
+		    (int64_t)fo_mesh_data(&p->run.mesh) * fo_mesh_tp(&p->run.mesh) > FO_MESH_RANKS_MOST)
 			r->failed = true;
 		return r->failed ? wrong(r, "a mesh's fields are out of range") : FO_OK;
 	}

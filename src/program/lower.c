@@ -532,6 +532,17 @@ static void emit(struct lowering *c)
 		fo_slot_add(p, out, 0, 0);
 }
 
+static fo_status check_mesh(const struct fo_mesh *m)
+{
+	if (m->replicate < 0 || m->shard < 0 || m->tp < 0 || m->rank < 0 || m->tp > FO_MESH_RANKS_MOST ||
+	    (int64_t)m->replicate * m->shard > FO_MESH_RANKS_MOST ||
+	    (int64_t)fo_mesh_data(m) * fo_mesh_tp(m) > FO_MESH_RANKS_MOST || m->rank >= fo_mesh_ranks(m))
+		return fo_fail(FO_EARG,
+			       "cannot lower rank %d of a mesh of %d x %d x %d: at most %d ranks, counted from 0",
+			       m->rank, m->replicate, m->shard, m->tp, FO_MESH_RANKS_MOST);
+	return FO_OK;
+}
+
 fo_status fo_program_lower(struct fo_program *p, const struct fo_model *m, const struct fo_lowering *run)
 {
 	FO_TRY(fo_model_check(m));
@@ -553,11 +564,7 @@ fo_status fo_program_lower(struct fo_program *p, const struct fo_model *m, const
 		return fo_fail(FO_EARG,
 			       "cannot lower %lld layers x %lld micro-batches: a step has at most 2^20 of them",
 			       (long long)m->layers, (long long)run->micro_batches);
-	if (run->mesh.replicate < 0 || run->mesh.shard < 0 || run->mesh.rank < 0 ||
-	    (int64_t)run->mesh.replicate * run->mesh.shard > FO_MESH_RANKS_MOST ||
-	    run->mesh.rank >= fo_mesh_ranks(&run->mesh))
-		return fo_fail(FO_EARG, "cannot lower rank %d of a mesh of %d x %d: at most %d ranks, counted from 0",
-			       run->mesh.rank, run->mesh.replicate, run->mesh.shard, FO_MESH_RANKS_MOST);
+	FO_TRY(check_mesh(&run->mesh));
 	*p = (struct fo_program){
 		.model = *m,
 		.run = *run,

@@ -1,20 +1,33 @@
 /* Ranks as a mesh: groups, places in them, and the rows that each has. */
 #include "program/program.h"
 
+#include <string.h>
+
+/* Ranks of a group are `stride` apart. */
+static int32_t stride_of(const struct fo_mesh *m, enum fo_group g)
+{
+	if (g == FO_GROUP_REPLICATE)
+		return fo_mesh_tp(m) * (m->shard ? m->shard : 1);
+	return g == FO_GROUP_DATA || g == FO_GROUP_SHARD ? fo_mesh_tp(m) : 1;
+}
+
 int32_t fo_mesh_group(const struct fo_mesh *m, enum fo_group g, int32_t *place, int32_t *colour)
 {
-	int32_t shard = m->shard ? m->shard : 1, ranks = fo_mesh_ranks(m), at = 0, same = m->rank;
+	const int32_t stride = stride_of(m, g);
+	int32_t ranks = 1;
 	switch (g) {
-	case FO_GROUP_DATA: at = m->rank, same = 0; break;
-	case FO_GROUP_SHARD: at = m->rank % shard, same = m->rank / shard, ranks = shard; break;
-	case FO_GROUP_REPLICATE: at = m->rank / shard, same = m->rank % shard, ranks /= shard; break;
+	case FO_GROUP_DATA: ranks = fo_mesh_data(m); break;
+	case FO_GROUP_SHARD: ranks = m->shard ? m->shard : 1; break;
+	case FO_GROUP_REPLICATE: ranks = m->replicate ? m->replicate : 1; break;
+	case FO_GROUP_TP: ranks = fo_mesh_tp(m); break;
+	case FO_GROUP_ALL: ranks = fo_mesh_ranks(m); break;
 	case FO_GROUP_NONE:
-	case FO_GROUP_COUNT: ranks = 1; break;
+	case FO_GROUP_COUNT: break;
 	}
 	if (place)
-		*place = at;
+		*place = m->rank / stride % ranks;
 	if (colour)
-		*colour = same;
+		*colour = m->rank / (stride * ranks) * stride + m->rank % stride;
 	return ranks;
 }
 
@@ -22,11 +35,71 @@ int32_t fo_mesh_member(const struct fo_mesh *m, enum fo_group g, int32_t place)
 {
 	int32_t own;
 	fo_mesh_group(m, g, &own, NULL);
-	return m->rank + (place - own) * (g == FO_GROUP_REPLICATE && m->shard ? m->shard : 1);
+	return m->rank + (place - own) * stride_of(m, g);
 }
 
 int64_t fo_mesh_part(int64_t n, int32_t place, int32_t ranks, int64_t *begin)
 {
 	*begin = n * place / ranks;
 	return n * (place + 1) / ranks - *begin;
+}
+
+/* ---- tensor parallel ---- */
+
+struct shared {
+	const char *what;
+	int64_t n;
+};
+enum { SHARED = 4 };
+
+static void shared_of(const struct fo_model *m, int64_t tokens, struct shared out[SHARED])
+{
+	const struct shared all[SHARED] = { { "attention heads", m->heads },
+					    { "key and value heads", m->kv_heads },
+					    { "columns of the feed-forward layer", m->ffn },
+					    { "tokens of a micro-batch", tokens } };
+	memcpy(out, all, sizeof all);
+}
+
+static bool divides_all(const struct shared s[SHARED], int32_t tp)
+{
+	for (int i = 0; i < SHARED; i++)
+		if (s[i].n % tp)
+			return false;
+	return true;
+}
+
+fo_status fo_mesh_tp_legal(const struct fo_model *m, int64_t tokens, int32_t tp)
+{
+	struct shared s[SHARED];
+	int32_t below = tp - 1, above = tp + 1;
+	int bad = 0;
+	shared_of(m, tokens, s);
+	if (tp < 2 || divides_all(s, tp))
+		return FO_OK;
+	while (s[bad].n % tp == 0)
+		bad++;
+	while (!divides_all(s, below)) /* 1 divides everything */
+		below--;
+	while (above <= m->kv_heads && !divides_all(s, above))
+		above++;
+	fo_status st = fo_fail(FO_EARG, "%d ranks of a tp group cannot share %lld %s evenly", tp, (long long)s[bad].n,
+			       s[bad].what);
+	if (above <= m->kv_heads)
+		return fo_hint(st, "mesh.tp=%d or %d can share all that is divided", below, above);
+	return fo_hint(st, "mesh.tp=%d is the most that can share all that is divided", below);
+}
+
+bool fo_operand_divided(const struct fo_program *p, const struct fo_operand *a, bool *rows, bool *cols)
+{
+	const struct fo_buffer *b = &p->buf[a->buf];
+	*rows = b->tp == FO_TP_ROWS;
+	*cols = b->tp == FO_TP_COLS;
+	if (p->run.pass.tp && b->tp == FO_TP_WHOLE && b->row_axis == FO_AXIS_TOKENS) {
+		/* Own tokens of a buffer that has all. */
+		int32_t place, ranks = fo_mesh_group(&p->run.mesh, FO_GROUP_TP, &place, NULL);
+		int64_t begin, n = fo_mesh_part(b->rows, place, ranks, &begin);
+		*rows = ranks > 1 && a->r0 >= begin && a->r0 + a->nr <= begin + n;
+	}
+	return *rows || *cols;
 }

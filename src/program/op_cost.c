@@ -231,9 +231,25 @@ static cost_fn *const cost_of[FO_OP_COUNT] = {
 #include "program/ops.def"
 };
 
+/* What ranks of a tp group all do alike the model needs once: operations on nothing that is divided, and the weight of
+ * norms over heads, which counts once however many heads there are. */
+static double share_of_model(const struct fo_program *p, const struct fo_op *o)
+{
+	const int32_t tp = fo_mesh_tp(&p->run.mesh);
+	bool divided = false, rows, cols;
+	if (tp < 2 || !p->run.pass.tp)
+		return 1;
+	for (int i = 0; i < o->n; i++)
+		divided |= fo_operand_divided(p, &o->arg[i], &rows, &cols);
+	return divided && !(fo_op_family(o->kind) == FO_OPS_NORM && o->attr.head_dim) ? 1 : 1.0 / tp;
+}
+
 struct fo_cost fo_op_cost(const struct fo_program *p, const struct fo_op *o, double pairs)
 {
 	struct fo_cost c = cost_of[o->kind](p, o, pairs);
+	const double share = share_of_model(p, o);
+	c.model *= share;
+	c.model_causal *= share;
 	if (o->phase == FO_RECOMPUTE)
 		c.model = c.model_causal = 0; /* executed work, never model work */
 	return c;

@@ -142,19 +142,33 @@ enum fo_hyper {
 	FO_HYPER_COUNT
 };
 
-/* The ranks that work on a step, as a mesh of `replicate` x `shard`; 0 stands for 1. Ranks of one shard group are
- * neighbours: rank = its place in the replicate group x shard + its place in the shard group. Each has its own rows. */
+/* The ranks that work on a step, as a mesh of `replicate` x `shard` x `tp`; 0 stands for 1. Ranks of one tp group are
+ * neighbours, those of one shard group are next: rank = (its place in the replicate group x shard + its place in the
+ * shard group) x tp + its place in the tp group. Ranks of a tp group have the same rows, and divide the weights and the
+ * work on these rows (pass tp); others have rows of their own. */
 struct fo_mesh {
-	int32_t rank, replicate, shard;
+	int32_t rank, replicate, shard, tp;
 };
-/* Which ranks take part in an operation of class COMM: all, or those that differ in one coordinate alone. */
+/* Which ranks take part in an operation of class COMM: those that differ in one coordinate alone; DATA: in shard and
+ * replicate, the ranks with other rows; ALL: every rank. */
 enum { FO_MESH_RANKS_MOST = 1 << 16 };
-enum fo_group { FO_GROUP_NONE, FO_GROUP_DATA, FO_GROUP_SHARD, FO_GROUP_REPLICATE, FO_GROUP_COUNT };
+enum fo_group {
+	FO_GROUP_NONE,
+	FO_GROUP_DATA,
+	FO_GROUP_SHARD,
+	FO_GROUP_REPLICATE,
+	FO_GROUP_TP,
+	FO_GROUP_ALL,
+	FO_GROUP_COUNT
+};
 extern const char *const fo_group_name[FO_GROUP_COUNT];
-static inline int32_t fo_mesh_ranks(const struct fo_mesh *m)
+static inline int32_t fo_mesh_tp(const struct fo_mesh *m) { return m->tp ? m->tp : 1; }
+/* Ranks of a data group: so many sets of rows there are. */
+static inline int32_t fo_mesh_data(const struct fo_mesh *m)
 {
 	return (m->replicate ? m->replicate : 1) * (m->shard ? m->shard : 1);
 }
+static inline int32_t fo_mesh_ranks(const struct fo_mesh *m) { return fo_mesh_data(m) * fo_mesh_tp(m); }
 /* The number of ranks in this rank's group; *place (may be NULL): its own rank there; *colour (may be NULL): a number
  * that the ranks of its group share and no others have. */
 int32_t fo_mesh_group(const struct fo_mesh *m, enum fo_group g, int32_t *place, int32_t *colour);
@@ -163,6 +177,9 @@ int32_t fo_mesh_member(const struct fo_mesh *m, enum fo_group g, int32_t place);
 /* How many of n rows are those of rank `place` of `ranks`, and where they begin: n place / ranks to n (place + 1) /
  * ranks. */
 int64_t fo_mesh_part(int64_t n, int32_t place, int32_t ranks, int64_t *begin);
+/* Whether tp ranks can divide the layers of a model and `tokens` of a micro-batch. FO_EARG: what cannot be shared evenly,
+ * and the numbers of ranks nearest to tp that can share all of it. */
+FO_CHECKED fo_status fo_mesh_tp_legal(const struct fo_model *m, int64_t tokens, int32_t tp);
 
 struct fo_op {
 	uint32_t id, origin; /* fresh per inserted op; id of the op it was cloned or merged from (its own otherwise) */
@@ -194,9 +211,12 @@ struct fo_slot {
 	int16_t block, layer;
 	int32_t mb;
 };
+/* What a rank of a tp group has of a buffer: all of it, as the others do; its part of the rows or columns, which all are
+ * equal; or one term of a sum over the group (gradients and the loss, until pass ddp has added them up). */
+enum fo_tp_part { FO_TP_WHOLE, FO_TP_ROWS, FO_TP_COLS, FO_TP_TERM, FO_TP_PARTS };
 struct fo_buffer {
 	char name[24];
-	uint8_t dtype, layout, home, axes, row_axis, col_axis;
+	uint8_t dtype, layout, home, axes, row_axis, col_axis, tp;
 	int64_t rows, cols;
 	/* Where ranks share it: `rows` are rows row0 and on of a buffer of `whole` rows; whole 0: it is whole. */
 	int64_t row0, whole;
@@ -292,7 +312,8 @@ extern const char *const fo_master_name[FO_MASTER_COUNT], *const fo_moments_name
 	X(fp8_first, "fp8-skip-first", NULL, 0) /* so many layers at each end keep their precision */                 \
 	X(fp8_last, "fp8-skip-last", NULL, 0)                                                                         \
 	X(attention, "attention", attention_name, FO_ATTENTION_COUNT)                                                 \
-	X(offload, "offload", NULL, 0) /* layers whose activations wait in host memory */                             \
+	X(tp, "tp", tp_name, FO_TP_COUNT) /* what ranks of a tp group do with the residual stream */                  \
+	X(offload, "offload", NULL, 0)    /* layers whose activations wait in host memory */                          \
 	X(wgrad_lane, "wgrad-lane", NULL, 0)                                                                          \
 	X(reduce_dtype, "reduce-dtype", reduce_name, FO_REDUCE_COUNT) /* what gradients travel as */                  \
 	X(reduce_late, "reduce-late", NULL, 0)                        /* sums over ranks when backward is over */     \
@@ -311,6 +332,8 @@ struct fo_passes {
 	FO_PASS_FIELDS(X)
 #undef X
 };
+/* Each rank of a tp group has the residual stream of all tokens, or (sequence parallel) of its own. */
+enum fo_tp { FO_TP_OFF, FO_TP_REPLICATED, FO_TP_SEQUENCE, FO_TP_COUNT };
 /* Each shares what the one before it shares, too. */
 enum { FO_ZERO_PREFETCH_MOST = 64 };
 enum fo_zero { FO_ZERO_OFF, FO_ZERO_STATE, FO_ZERO_GRADIENTS, FO_ZERO_WEIGHTS, FO_ZERO_COUNT };
@@ -388,6 +411,8 @@ void fo_program_fini(struct fo_program *p);
 /* Building blocks for lowering and passes. Indices are returned; dimensions default to the whole buffer. */
 int fo_buffer_add(struct fo_program *p, const char *name, int dtype, int home, int axes, int64_t rows, int row_axis,
 		  int64_t cols, int col_axis);
+/* Another one with all that *like has but the name. */
+int fo_buffer_like(struct fo_program *p, const char *name, const struct fo_buffer *like);
 int fo_buffer_find(const struct fo_program *p, const char *name); /* -1: none */
 int fo_block_add(struct fo_program *p, const char *name, int role, int unit);
 int fo_block_find(const struct fo_program *p, const char *name);
@@ -426,6 +451,8 @@ static inline void fo_matmul_dims(const struct fo_op *o, int64_t *m, int64_t *n,
  * second sums a whole step, the third the operations of one category. */
 struct fo_cost fo_op_cost(const struct fo_program *p, const struct fo_op *o, double pairs);
 struct fo_cost fo_program_cost(const struct fo_program *p, double pairs);
+/* Whether the rows or columns of an operand are one rank's own in its tp group. */
+bool fo_operand_divided(const struct fo_program *p, const struct fo_operand *a, bool *rows, bool *cols);
 /* Bytes that this rank receives from others in a step. */
 double fo_program_wire(const struct fo_program *p);
 struct fo_cost fo_program_category_cost(const struct fo_program *p, enum fo_category c, double pairs);

@@ -28,15 +28,16 @@ enum side { COLLECTIVE, SENDS, RECEIVES };
 
 /* ---- roles ---- */
 
-/* Whether two operands of one buffer are the same rows, or each its own rank's part of the rows of a group. */
+/* Whether two operands of one buffer are the same rows, or lie alike in their own rank's part of the rows of a group. */
 static bool same_rows(const struct fo_program *p, const struct fo_operand *a, const struct fo_program *q,
 		      const struct fo_operand *b)
 {
 	for (int g = FO_GROUP_DATA; a->r0 != b->r0 && g < FO_GROUP_COUNT; g++) {
 		int32_t at, to, ranks = fo_mesh_group(&p->run.mesh, (enum fo_group)g, &at, NULL);
-		int64_t x, y, rows = p->buf[a->buf].rows, n = fo_mesh_part(rows, at, ranks, &x);
+		int64_t x, y, rows = p->buf[a->buf].rows, n = fo_mesh_part(rows, at, ranks, &x), m;
 		fo_mesh_group(&q->run.mesh, (enum fo_group)g, &to, NULL);
-		if (n == a->nr && x == a->r0 && fo_mesh_part(rows, to, ranks, &y) == b->nr && y == b->r0)
+		m = fo_mesh_part(rows, to, ranks, &y);
+		if (a->r0 >= x && a->r0 + a->nr <= x + n && b->r0 + b->nr <= y + m && a->r0 - x == b->r0 - y)
 			return true;
 	}
 	return a->r0 == b->r0;
@@ -95,14 +96,14 @@ static bool same_role(const struct fo_program *p, const struct fo_program *q)
 	for (int i = 0; i < p->nbuf; i++) {
 		const struct fo_buffer *a = &p->buf[i], *b = &q->buf[i];
 		if (a->rows != b->rows || a->cols != b->cols || a->dtype != b->dtype || a->home != b->home ||
-		    a->axes != b->axes || a->row_axis != b->row_axis || a->col_axis != b->col_axis ||
+		    a->axes != b->axes || a->row_axis != b->row_axis || a->col_axis != b->col_axis || a->tp != b->tp ||
 		    strcmp(a->name, b->name) != 0)
 			return false;
 	}
 	for (int i = 0; i < p->nparam; i++) {
 		const struct fo_param *a = &p->param[i], *b = &q->param[i];
 		bool same = a->nr == b->nr && a->nc == b->nc && a->rows == b->rows && a->cols == b->cols &&
-			    a->c0 == b->c0 && a->global_c0 == b->global_c0;
+			    a->c0 == b->c0;
 		for (int k = 0; k < FO_PARAM_BUFFERS; k++)
 			same &= a->buf[k] == b->buf[k];
 		if (!same || strcmp(a->name, b->name) != 0)
@@ -127,6 +128,7 @@ static void add_call(struct fo_roles *r, const struct fo_program *p, const struc
 	const struct fo_operand *a = whole_of(o, tensor);
 	const struct fo_buffer *b = &p->buf[a->buf];
 	const enum fo_wire wire = fo_op_info(o->kind)->wire;
+	const bool parts = o->n == 2 && !fo_op_info(o->kind)->per_tensor;
 	fo_array_room(&r->call, &r->call_cap, (size_t)r->calls, sizeof *r->call);
 	struct fo_role_call *c = &r->call[r->calls++];
 	*c = (struct fo_role_call){ .rank = m->rank,
@@ -137,6 +139,7 @@ static void add_call(struct fo_roles *r, const struct fo_program *p, const struc
 				    .dtype = o->attr.narrow ? FO_BF16 : b->dtype,
 				    .tensor = (int16_t)tensor,
 				    .buf = a->buf,
+				    .part = (int16_t)(parts ? o->arg[a == o->arg].buf : -1),
 				    .root = (int16_t)(wire == FO_WIRE_BROADCAST ? o->attr.peer : -1),
 				    .layer = b->axes & FO_PER_LAYER ? s->layer + a->dlayer : -1,
 				    .mb = b->axes & FO_PER_MICRO_BATCH ? s->mb : -1,
@@ -269,10 +272,12 @@ void fo_roles_fini(struct fo_roles *r)
 static void describe(const struct fo_roles *r, const struct fo_role_call *c, char *out, size_t size)
 {
 	const struct fo_role_program *k = &r->of[r->role[c->rank]];
-	char where[160], layer[24] = "", other[32] = "";
+	char where[160], layer[24] = "", other[48] = "";
 	fo_roles_where(k->p, &k->u, c->rank, c->instance, k->p->buf[c->buf].name, where, sizeof where);
 	if (c->layer >= 0)
 		snprintf(layer, sizeof layer, " of layer %d", c->layer);
+	if (c->part >= 0)
+		snprintf(other, sizeof other, ", part '%s'", k->p->buf[c->part].name);
 	if (c->root >= 0)
 		snprintf(other, sizeof other, ", root %d", c->root);
 	if (c->side != COLLECTIVE)
@@ -309,6 +314,11 @@ static const char *name_of(const struct fo_roles *r, const struct fo_role_call *
 	return r->of[r->role[c->rank]].p->buf[c->buf].name;
 }
 
+static const char *part_of(const struct fo_roles *r, const struct fo_role_call *c)
+{
+	return c->part < 0 ? "" : r->of[r->role[c->rank]].p->buf[c->part].name;
+}
+
 /* Do two calls that meet fit together? A collective works on the same tensor on all ranks. What goes from one rank to
  * another may have two names, but is of one micro-batch. */
 static bool fits(const struct fo_roles *r, const struct fo_role_call *a, const struct fo_role_call *b)
@@ -318,8 +328,8 @@ static bool fits(const struct fo_roles *r, const struct fo_role_call *a, const s
 	if (a->dtype != b->dtype || !size)
 		return false;
 	if (a->side == COLLECTIVE)
-		return x == y && named && a->layer == b->layer && a->mb == b->mb && a->r0 == b->r0 &&
-		       a->root == b->root;
+		return x == y && named && !strcmp(part_of(r, a), part_of(r, b)) && a->layer == b->layer &&
+		       a->mb == b->mb && a->r0 == b->r0 && a->root == b->root;
 	return (a->mb < 0 || b->mb < 0 || a->mb == b->mb) && (!named || (a->layer == b->layer && a->r0 == b->r0));
 }
 
@@ -558,13 +568,14 @@ static fo_status check_alike(const struct fo_roles *r)
 		const struct fo_lowering *a = &first->run, *b = &p->run;
 		if (a->seq != b->seq || a->micro_batches != b->micro_batches || a->precision != b->precision ||
 		    a->mode != b->mode || a->mesh.replicate != b->mesh.replicate || a->mesh.shard != b->mesh.shard ||
-		    first->nparam != p->nparam)
+		    fo_mesh_tp(&a->mesh) != fo_mesh_tp(&b->mesh) || first->nparam != p->nparam)
 			return fo_fail(FO_EBUG,
 				       "rank %d has %lld micro-batches, sequences of %lld tokens, %d parameters and a "
-				       "mesh of %d x %d; rank 0 has %lld, %lld, %d and %d x %d",
+				       "mesh of %d x %d x %d; rank 0 has %lld, %lld, %d and %d x %d x %d",
 				       r->of[k].first, (long long)b->micro_batches, (long long)b->seq, p->nparam,
-				       b->mesh.replicate, b->mesh.shard, (long long)a->micro_batches, (long long)a->seq,
-				       first->nparam, a->mesh.replicate, a->mesh.shard);
+				       b->mesh.replicate, b->mesh.shard, fo_mesh_tp(&b->mesh),
+				       (long long)a->micro_batches, (long long)a->seq, first->nparam, a->mesh.replicate,
+				       a->mesh.shard, fo_mesh_tp(&a->mesh));
 	}
 	if (r->ranks != first->ranks)
 		return fo_fail(FO_EBUG, "there are programs of %d ranks of %d", r->ranks, first->ranks);

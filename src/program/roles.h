@@ -24,6 +24,7 @@ struct fo_role_call {
 	int32_t meeting; /* the ranks that have the same number meet here; set by fo_roles_verify */
 	uint8_t kind, group, channel, side, dtype;
 	int16_t tensor, buf, root; /* root: of a broadcast, a place in the group; else -1 */
+	int16_t part;              /* the operand that has this rank's part, where it is another one; -1: none */
 	int32_t layer, mb;         /* of the buffer; -1: it has none */
 	int32_t r0, rows, cols;    /* of what all ranks of the group have together; point-to-point: what travels */
 };

@@ -53,6 +53,9 @@ const struct fo_opt fo_run_options[] = {
 		   "mesh.replicate, or 1 where neither it nor pass.zero is given"),
 	FO_OPT_INT(R, replicate, "mesh.replicate", "N", "0", 0, FO_RUN_RANKS_MOST, "groups",
 		   "groups of mesh.shard ranks, which hold the same; 0: mesh.ranks / mesh.shard"),
+	FO_OPT_INT(R, tp, "mesh.tp", "N", "1", 1, FO_RUN_RANKS_MOST, "ranks",
+		   "of a group that has the same rows and divides the layers' heads, columns and weights: neighbours "
+		   "(pass tp)"),
 	FO_OPT_REAL(R, link_gbps, "mesh.link-gbps", "X", "0", 0, 1e6, "Gbit/s",
 		    "emulates links between ranks: what each receives at most; 0: as fast as memory"),
 	FO_OPT_REAL(R, link_us, "mesh.link-us", "X", "0", 0, 1e6, "us",
@@ -189,6 +192,9 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_INT(R, offload, "pass.offload", "N", "0", 0, 10000, "layers",
 		   "activations of the first N layers wait for backward in host memory; 0: none. For devices; auto "
 		   "does not choose it"),
+	FO_OPT_YES_NO(R, tp_sequence, "pass.tp-sequence", "yes",
+		      "ranks of a tp group have norms and the residual stream of their own tokens (sequence parallel); "
+		      "no: of all tokens each"),
 	FO_OPT_INT(R, ddp, "pass.ddp", "N", "25", 1, 1 << 20, "MiB",
 		   "on several ranks: gradients are added up in buckets of N MiB while backward goes on"),
 	FO_OPT_YES_NO(R, overlap, "pass.overlap", "yes",
@@ -306,30 +312,51 @@ static bool asks_for_shards(const struct fo_opt_set *s, const struct fo_run *r)
 	return r->zero && from != FO_ORIGIN_DEFAULT && (from != FO_ORIGIN_FILE || r->zero != FO_ZERO_WEIGHTS);
 }
 
-/* Ranks are a mesh of shard x replicate: what is not given follows from what is. The options hold the result. */
+/* mesh.tp does not divide mesh.ranks. */
+static void refuse_tp(struct fo_opt_set *s, const struct fo_run *r)
+{
+	const int64_t below = nearest_divisor(r->ranks, r->tp, -1), above = nearest_divisor(r->ranks, r->tp, 1);
+	struct fo_str near = { 0 };
+	fo_str_printf(&near, "%lld", (long long)below);
+	if (above)
+		fo_str_printf(&near, " and %lld", (long long)above);
+	fo_opt_problem(s, "mesh.tp=%lld does not divide mesh.ranks=%lld: the nearest that %s %s", (long long)r->tp,
+		       (long long)r->ranks, above ? "do are" : "does is", near.data);
+	fo_str_fini(&near);
+}
+
+/* Ranks are a mesh of shard x replicate x tp: what is not given follows from what is. The options hold the result. */
 static void settle_mesh(struct fo_opt_set *s, const struct fo_run *r)
 {
 	const bool ranks_given = fo_opt_given(s, "mesh.ranks"), zero_given = asks_for_shards(s, r);
-	const struct fo_mesh asked = { .replicate = (int32_t)r->replicate, .shard = (int32_t)r->shard };
+	const struct fo_mesh asked = { .replicate = (int32_t)r->replicate,
+				       .shard = (int32_t)r->shard,
+				       .tp = (int32_t)r->tp };
 	const int64_t given = r->shard ? r->shard : r->replicate;
 	struct fo_str near = { 0 };
-	if (!ranks_given && given)
+	if (!ranks_given && (given || r->tp > 1))
 		set_number(s, "mesh.ranks", fo_mesh_ranks(&asked), "the mesh");
-	if (!r->shard && !r->replicate && zero_given && r->ranks > 1)
-		set_number(s, "mesh.shard", r->ranks, "pass.zero");
+	if (r->ranks % r->tp) {
+		refuse_tp(s, r);
+		return;
+	}
+	const int64_t ranks = r->ranks / r->tp;
+	if (!r->shard && !r->replicate && zero_given && ranks > 1)
+		set_number(s, "mesh.shard", ranks, "pass.zero");
 	else if (!r->shard)
-		set_number(s, "mesh.shard", r->replicate && r->ranks % r->replicate == 0 ? r->ranks / r->replicate : 1,
+		set_number(s, "mesh.shard", r->replicate && ranks % r->replicate == 0 ? ranks / r->replicate : 1,
 			   "mesh.ranks");
 	if (!r->replicate)
-		set_number(s, "mesh.replicate", r->ranks % r->shard == 0 ? r->ranks / r->shard : 1, "mesh.ranks");
-	if (r->shard * r->replicate != r->ranks) {
+		set_number(s, "mesh.replicate", ranks % r->shard == 0 ? ranks / r->shard : 1, "mesh.ranks");
+	if (r->shard * r->replicate != ranks) {
 		/* Of what was given alone, its own nearest are listed as shard groups of so many. */
-		put_meshes(&near, r->ranks, r->shard);
+		put_meshes(&near, ranks, r->shard);
 		fo_opt_problem(
 			s,
-			"mesh.shard=%lld x mesh.replicate=%lld are not mesh.ranks=%lld: the nearest meshes of so "
+			"mesh.shard=%lld x mesh.replicate=%lld are not mesh.ranks=%lld%s: the nearest meshes of so "
 			"many ranks are %s (shard x replicate)",
-			(long long)r->shard, (long long)r->replicate, (long long)r->ranks, near.data);
+			(long long)r->shard, (long long)r->replicate, (long long)r->ranks,
+			r->tp > 1 ? " / mesh.tp" : "", near.data);
 	} else if (zero_given && r->shard == 1) {
 		fo_opt_problem(s,
 			       "pass.zero=%d is about what the ranks of a shard group share, and mesh.shard is 1: with "
@@ -343,21 +370,22 @@ static void settle_mesh(struct fo_opt_set *s, const struct fo_run *r)
 static void check_rows(struct fo_opt_set *s, const struct fo_run *r)
 {
 	struct fo_str near = { 0 };
-	const int64_t shared = r->batch_rows ? r->batch_rows : r->rows;
-	const int64_t rows = shared / r->ranks * r->ranks, below = nearest_divisor(shared, r->ranks, -1),
-		      above = nearest_divisor(shared, r->ranks, 1);
-	if (shared % r->ranks == 0)
+	const int64_t shared = r->batch_rows ? r->batch_rows : r->rows, ranks = r->ranks / r->tp;
+	const int64_t rows = shared / ranks * ranks, below = nearest_divisor(shared, ranks, -1),
+		      above = nearest_divisor(shared, ranks, 1);
+	const char *what = r->tp > 1 ? "tp group" : "rank";
+	if (shared % ranks == 0)
 		return;
 	if (rows)
 		fo_str_printf(&near, "%lld or ", (long long)rows);
-	fo_str_printf(&near, "%lld rows, or %lld", (long long)(rows + r->ranks), (long long)below);
+	fo_str_printf(&near, "%lld rows, or %lld", (long long)(rows + ranks), (long long)below);
 	if (above)
 		fo_str_printf(&near, " or %lld", (long long)above);
 	fo_opt_problem(s,
-		       "%lld ranks cannot share the rows of a %s evenly, %s=%lld: the nearest that "
-		       "can be shared are %s rank%s",
-		       (long long)r->ranks, r->batch_rows ? "step" : "micro-batch",
-		       r->batch_rows ? "train.batch-rows" : "train.rows", (long long)shared, near.data,
+		       "%lld %ss cannot share the rows of a %s evenly, %s=%lld: the nearest that "
+		       "can be shared are %s %s%s",
+		       (long long)ranks, what, r->batch_rows ? "step" : "micro-batch",
+		       r->batch_rows ? "train.batch-rows" : "train.rows", (long long)shared, near.data, what,
 		       above || below > 1 ? "s" : "");
 	fo_str_fini(&near);
 }
@@ -383,7 +411,7 @@ static void check_ranks(struct fo_opt_set *s, const struct fo_run *r)
 static void check_mesh(struct fo_opt_set *s, const struct fo_run *r)
 {
 	settle_mesh(s, r);
-	if (r->ranks > 1)
+	if (r->ranks > 1 && r->ranks % r->tp == 0)
 		check_ranks(s, r);
 	else if (r->link_gbps > 0 || r->link_us > 0)
 		fo_opt_problem(s, "mesh.link-%s is about links between ranks, and there is one rank: set mesh.ranks",
@@ -528,6 +556,9 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		.fuse_elementwise = r->fuse_elementwise,
 		.fuse_rope = r->fuse_rope == FO_RUN_YES,
 		.attention = r->attention,
+		.tp = r->tp < 2        ? FO_TP_OFF
+		      : r->tp_sequence ? FO_TP_SEQUENCE
+				       : FO_TP_REPLICATED,
 		.offload = r->offload,
 		.fused_optimizer = r->fused_optimizer,
 		.optimizer_in_backward = r->optimizer_in_backward,
@@ -575,9 +606,10 @@ struct fo_lowering fo_run_lowering(const struct fo_run *r, enum fo_mode mode)
 				   .mode = mode,
 				   .pass = passes_of(r) };
 	if (r->ranks > 1) {
-		low.rows /= r->ranks;
 		low.mesh.shard = (int32_t)(r->shard ? r->shard : 1);
-		low.mesh.replicate = (int32_t)r->ranks / low.mesh.shard;
+		low.mesh.tp = (int32_t)(r->tp ? r->tp : 1);
+		low.mesh.replicate = (int32_t)r->ranks / low.mesh.tp / low.mesh.shard;
+		low.rows /= fo_mesh_data(&low.mesh);
 	}
 	return low;
 }

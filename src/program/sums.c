@@ -8,7 +8,11 @@
  * coordinates are followed through the instances in issue order, for every rectangle of every buffer without rows of
  * tokens, which is what operands and the operations table say; no operation and no pass is known here by name. Wrong
  * is: to use a pending value, but to move it or to add it to another that is equally pending; to add up over a
- * coordinate that is not pending; to add more to a sum that is not pending alike.
+ * coordinate that is not pending; to add more to a sum that is not pending alike, or that was read already.
+ *
+ * Ranks of a tp group have the same rows, and of some buffers only their own rows or columns (fo_buffer.tp). What is
+ * made by adding up over those is pending over tp, rows of tokens too: a matmul's result where it sums over them, any
+ * other result that has not them.
  *
  * Maxima over rows (operands of type MAX: what fp8 scales are made of) are pending like sums, until a maximum over
  * ranks has joined them; adding them up is wrong. A number may count twice in a maximum, so more may join at any time,
@@ -26,12 +30,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHARD = 1, REPLICATE = 2 };
+enum { SHARD = 1, REPLICATE = 2, TP = 4 };
 
 struct state {
 	uint8_t pending, split; /* sets of coordinates */
 	bool max;               /* what is pending is a maximum, not a sum */
 	bool fresh;
+	bool used; /* it was read since it was written */
 };
 
 /* A rectangle of a buffer's instance, all of it in one state. */
@@ -49,7 +54,8 @@ struct flow {
 	size_t cap;
 	int n, unused;
 	int id;      /* the instance that is visited */
-	uint8_t all; /* coordinates of the mesh with several ranks */
+	uint8_t all; /* coordinates with several ranks that have other rows */
+	bool tp;     /* there are tp groups: rows of tokens are followed too */
 };
 
 /* ---- rectangles ---- */
@@ -115,9 +121,16 @@ static void erase(struct flow *f, int inst, const struct fo_operand *a)
 
 static void write(struct flow *f, const struct fo_operand *a, struct state is)
 {
+	is.used = false;
 	int inst = instance_of(f, a);
 	erase(f, inst, a);
 	push(f, inst, a->r0, a->r0 + a->nr, a->c0, a->c0 + a->nc, is);
+}
+
+static void mark_used(struct flow *f, const struct fo_operand *a)
+{
+	for (int x = f->head[instance_of(f, a)]; x >= 0; x = f->part[x].next)
+		f->part[x].is.used |= overlaps(&f->part[x], a);
 }
 
 /* Pending and split of anything in the rectangle; fresh where all of it is. *alike: all that is known is pending over
@@ -136,6 +149,7 @@ static struct state read(const struct flow *f, const struct fo_operand *a, bool 
 		any = true;
 		is.pending |= e->is.pending;
 		is.split |= e->is.split;
+		is.used |= e->is.used;
 		is.max |= e->is.max;
 		if (e->is.fresh)
 			fresh += (fo_min(e->r1, a->r0 + a->nr) - fo_max(e->r0, a->r0)) *
@@ -156,17 +170,22 @@ static bool of_tokens(const struct fo_program *p, const struct fo_operand *a)
 static uint8_t coordinates(const struct fo_program *p, int group)
 {
 	uint8_t all = 0;
-	if (group == FO_GROUP_SHARD || group == FO_GROUP_DATA)
+	if (group == FO_GROUP_SHARD || group == FO_GROUP_DATA || group == FO_GROUP_ALL)
 		all |= p->run.mesh.shard > 1 ? SHARD : 0;
-	if (group == FO_GROUP_REPLICATE || group == FO_GROUP_DATA)
+	if (group == FO_GROUP_REPLICATE || group == FO_GROUP_DATA || group == FO_GROUP_ALL)
 		all |= p->run.mesh.replicate > 1 ? REPLICATE : 0;
+	if (group == FO_GROUP_TP || group == FO_GROUP_ALL)
+		all |= p->run.mesh.tp > 1 ? TP : 0;
 	return all;
 }
 
 static const char *group_of(uint8_t set)
 {
-	static const char *const name[] = { "no group", "group shard", "group replicate", "all ranks" };
-	return name[set & 3];
+	static const char *const name[] = {
+		"no group", "group shard",         "group replicate",         "all ranks with other rows",
+		"group tp", "groups shard and tp", "groups replicate and tp", "all ranks"
+	};
+	return name[set & 7];
 }
 
 void fo_roles_where(const struct fo_program *p, const struct fo_unrolled *u, int rank, int instance, const char *buffer,
@@ -221,7 +240,7 @@ static fo_status add_up(struct flow *f, const struct fo_op *o, const struct fo_o
 	uint8_t over = coordinates(f->p, o->group);
 	bool alike;
 	*is = read(f, a, &alike);
-	if (of_tokens(f->p, a))
+	if (of_tokens(f->p, a) && over != TP)
 		return FO_OK; /* rows of ranks are different rows: no sum that this file knows */
 	if (is->pending && is->max != fo_op_info(o->kind)->max)
 		return wrong(f, a, is->max ? "maxima are added up" : "a sum's parts are compared", is->pending);
@@ -247,6 +266,8 @@ static fo_status add_or_write(struct flow *f, const struct fo_operand *a, struct
 		struct state was = read(f, a, &alike);
 		for (int x = f->head[instance_of(f, a)]; x >= 0; x = f->part[x].next)
 			known |= overlaps(&f->part[x], a);
+		if (known && was.used && !is.max)
+			return wrong(f, a, "more is added to it after it was read", 0);
 		if (known && (!alike || was.pending != is.pending))
 			return wrong(f, a, "more is added to it after it was added up over ranks",
 				     was.pending ^ is.pending);
@@ -262,6 +283,16 @@ static bool is_weight(const struct fo_program *p, int buf)
 	for (int q = 0; q < p->nparam; q++)
 		is |= p->param[q].weight == buf;
 	return is;
+}
+
+/* Own tokens become all tokens over the tp group, and nothing else is gathered there. */
+static bool gathers_own(const struct fo_program *p, const struct fo_operand *from, const struct fo_operand *to,
+			uint8_t over)
+{
+	bool own, all, cols;
+	fo_operand_divided(p, from, &own, &cols);
+	fo_operand_divided(p, to, &all, &cols);
+	return !of_tokens(p, from) || (own && !all) == (over == TP);
 }
 
 static fo_status visit_comm(struct flow *f, const struct fo_op *o)
@@ -283,10 +314,12 @@ static fo_status visit_comm(struct flow *f, const struct fo_op *o)
 		FO_TRY(add_up(f, o, from, &is));
 		if (from->access == FO_TAKE)
 			erase(f, instance_of(f, from), from);
-		is.split |= over;
+		is.split |= of_tokens(f->p, from) ? 0 : over;
 		return add_or_write(f, to, is);
 	case FO_WIRE_ALL_GATHER:
 		is = read(f, from, &alike);
+		if (f->tp && !gathers_own(f->p, from, to, over))
+			return wrong(f, from, "tokens are gathered over other ranks than those that divide them", over);
 		if (is.pending & over)
 			return wrong(f, from, "it is gathered before it is added up over ranks", is.pending & over);
 		if (is_weight(f->p, from->buf) && fo_home_persists(f->p->buf[to->buf].home) && !is.fresh &&
@@ -314,9 +347,50 @@ static fo_status visit_comm(struct flow *f, const struct fo_op *o)
 	return FO_OK;
 }
 
+/* ---- parts of a tp group ---- */
+
+/* The tensor of an operation on many that operand i belongs to; -1: all. */
+static int tensor_of(const struct fo_op *o, int i)
+{
+	const struct fo_op_info *info = fo_op_info(o->kind);
+	return i < info->common || !info->per_tensor ? -1 : (i - info->common) / info->per_tensor;
+}
+
+static bool matmul_sums_over_parts(const struct fo_program *p, const struct fo_op *o)
+{
+	for (int i = FO_MATMUL_A; i <= FO_MATMUL_B; i++) {
+		int row, col;
+		bool rows, cols;
+		fo_op_dims(o, i, &row, &col);
+		fo_operand_divided(p, &o->arg[i], &rows, &cols);
+		if ((row == FO_DIM_K && rows) || (col == FO_DIM_K && cols))
+			return true;
+	}
+	return false;
+}
+
+/* Whether operand k, which is written, is a sum over what ranks of a tp group have parts of. */
+static bool sums_over_parts(const struct fo_program *p, const struct fo_op *o, int k)
+{
+	bool rows, cols, has_rows, has_cols;
+	if (fo_op_family(o->kind) == FO_OPS_MATMUL)
+		return matmul_sums_over_parts(p, o);
+	fo_operand_divided(p, &o->arg[k], &has_rows, &has_cols);
+	for (int i = 0; i < o->n; i++) {
+		if (!fo_access_reads(o->arg[i].access) ||
+		    (tensor_of(o, k) >= 0 && tensor_of(o, i) >= 0 && tensor_of(o, i) != tensor_of(o, k)))
+			continue;
+		fo_operand_divided(p, &o->arg[i], &rows, &cols);
+		if ((rows && !has_rows) || (cols && !has_cols))
+			return true;
+	}
+	return false;
+}
+
 /* What operands that are read say of what is made of them. */
 struct inputs {
-	bool tokens, max; /* max: what is pending are maxima */
+	bool tokens, max;   /* max: what is pending are maxima */
+	bool whole;         /* something is no part of a sum */
 	uint8_t pending;
 	struct {
 		int32_t nr, nc;
@@ -327,18 +401,20 @@ struct inputs {
 
 static fo_status look_at_inputs(struct flow *f, const struct fo_op *o, struct inputs *in)
 {
-	bool pending = false, whole = false;
+	bool pending = false;
 	*in = (struct inputs){ 0 };
 	for (int i = 0; i < o->n; i++) {
 		const struct fo_operand *a = &o->arg[i];
 		bool alike;
 		if (!fo_access_reads(a->access))
 			continue;
+		struct state is = read(f, a, &alike);
 		if (of_tokens(f->p, a)) {
 			in->tokens = true;
-			continue;
+			in->whole |= !is.pending;
+			if (!is.pending)
+				continue;
 		}
-		struct state is = read(f, a, &alike);
 		if (is.pending && (!keeps_pending(o, is.max) || (!alike && !is.max)))
 			return wrong(f, a,
 				     is.max ? "it is used before ranks join their maxima"
@@ -349,12 +425,12 @@ static fo_status look_at_inputs(struct flow *f, const struct fo_op *o, struct in
 			return wrong(f, a, "it and another operand are sums over other ranks", is.pending);
 		in->pending |= is.pending;
 		pending = in->pending != 0;
-		whole |= !is.pending;
+		in->whole |= !is.pending;
 		in->in[in->n].nr = a->nr;
 		in->in[in->n].nc = a->nc;
 		in->in[in->n++].split = is.split ? is.split : part_of(f, a);
 	}
-	if (pending && !in->max && (whole || in->tokens))
+	if (pending && !in->max && in->whole)
 		return wrong(f, &o->arg[0], "a part of a sum over ranks meets what is none", in->pending);
 	return FO_OK;
 }
@@ -363,9 +439,15 @@ static struct state made(const struct flow *f, const struct inputs *in, const st
 {
 	const struct fo_operand *a = &o->arg[operand];
 	const int type = fo_op_info(o->kind)->operand[fo_op_operand_row(o->kind, operand)].type;
-	struct state is = { .pending = in->tokens ? f->all : in->pending, .max = type == FO_TYPE_MAX };
+	struct state is = { .pending = in->pending | (in->tokens ? f->all : 0), .max = type == FO_TYPE_MAX };
 	if (type == FO_TYPE_STEP)
 		return (struct state){ 0 };
+	if (f->tp && sums_over_parts(f->p, o, operand))
+		is.pending |= TP;
+	if (of_tokens(f->p, a)) {
+		is.pending &= TP;
+		return is;
+	}
 	for (int i = 0; i < in->n; i++) {
 		bool alike = in->in[i].nr == a->nr && in->in[i].nc == a->nc;
 		is.split |= alike ? in->in[i].split : 0;
@@ -380,11 +462,14 @@ static fo_status visit(struct flow *f, const struct fo_op *o)
 	struct inputs in;
 	const bool updates = fo_op_family(o->kind) == FO_OPS_UPDATE;
 	FO_TRY(look_at_inputs(f, o, &in));
+	for (int i = 0; i < o->n; i++)
+		if (o->arg[i].access == FO_READ)
+			mark_used(f, &o->arg[i]);
 	for (int i = 0; i < o->n; i++) {
 		const struct fo_operand *a = &o->arg[i];
 		if (a->access == FO_TAKE)
 			erase(f, instance_of(f, a), a);
-		if (!fo_access_writes(a->access) || of_tokens(f->p, a))
+		if (!fo_access_writes(a->access) || (of_tokens(f->p, a) && !f->tp))
 			continue;
 		struct state is = made(f, &in, o, i);
 		is.fresh = updates;
@@ -457,9 +542,11 @@ static fo_status follow(struct flow *f)
 
 fo_status fo_sums_verify(const struct fo_program *p, const struct fo_unrolled *u)
 {
-	struct flow f = { .p = p, .u = u, .unused = -1, .all = coordinates(p, FO_GROUP_DATA) };
+	struct flow f = {
+		.p = p, .u = u, .unused = -1, .all = coordinates(p, FO_GROUP_DATA), .tp = fo_mesh_tp(&p->run.mesh) > 1
+	};
 	int instances = 0;
-	if (!f.all)
+	if (!f.all && !f.tp)
 		return FO_OK;
 	f.base = fo_xmalloc((size_t)(p->nbuf + 1) * sizeof *f.base);
 	for (int i = 0; i < p->nbuf; i++) {
@@ -521,20 +608,29 @@ static int by_element(const void *x, const void *y)
 			   fo_order(a->rank, b->rank));
 }
 
-/* Owners of one element: every rank, or in each group (of one kind) the one in the same place. */
+/* Owners of one element: every rank, or those that are in the same place along some coordinates of the mesh. */
 static bool owned_once(const struct fo_mesh *mesh, const int32_t *owner, int n)
 {
-	for (int g = FO_GROUP_NONE; g < FO_GROUP_COUNT; g++) {
-		struct fo_mesh m = *mesh;
-		int32_t place, first = 0, ranks = fo_mesh_group(&m, (enum fo_group)g, NULL, NULL);
-		bool same = (int64_t)n * ranks == fo_mesh_ranks(&m);
-		for (int i = 0; i < n && same; i++) {
-			m.rank = owner[i];
-			fo_mesh_group(&m, (enum fo_group)g, &place, NULL);
-			first = i ? first : place;
-			same = g == FO_GROUP_NONE || place == first;
+	static const enum fo_group of[] = { FO_GROUP_SHARD, FO_GROUP_REPLICATE, FO_GROUP_TP };
+	enum { COORDINATES = sizeof of / sizeof *of };
+	for (int set = 0; set < 1 << COORDINATES; set++) {
+		struct fo_mesh m = *mesh, first = *mesh;
+		int64_t ranks = n;
+		bool same = n > 0;
+		for (int c = 0; c < COORDINATES && same; c++) {
+			if (!(set >> c & 1))
+				continue;
+			ranks *= fo_mesh_group(&m, of[c], NULL, NULL);
+			first.rank = owner[0];
+			for (int i = 1; i < n && same; i++) {
+				int32_t x, y;
+				m.rank = owner[i];
+				fo_mesh_group(&first, of[c], &x, NULL);
+				fo_mesh_group(&m, of[c], &y, NULL);
+				same = x == y;
+			}
 		}
-		if (same)
+		if (same && ranks == fo_mesh_ranks(mesh))
 			return true;
 	}
 	return false;

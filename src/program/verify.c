@@ -162,6 +162,8 @@ static fo_status check(const struct fo_program *p)
 	double want = f.mfu * (double)p->tokens * (double)p->run.micro_batches / (train ? 1 : 3);
 	if (decode) /* the head (and the norm before it, 2 FLOP per weight) sees only the last token */
 		want -= (double)(p->tokens - 1) * (f.component[FO_COMP_HEAD].forward + 2.0 * (double)p->model.hidden);
+	if (p->run.pass.tp) /* the ranks of a tp group have the same rows */
+		want /= fo_mesh_tp(&p->run.mesh);
 	double have = fo_program_cost(p, -1).model;
 	if (fabs(have - want) > 1e-12 * want)
 		return fo_fail(FO_EBUG, "model FLOP are %.17g, the closed formula says %.17g", have, want);

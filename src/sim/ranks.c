@@ -75,14 +75,9 @@ fo_status fo_sim_ranks_init(struct fo_sim_ranks *x, const struct fo_program *fir
 static double most_received(struct fo_program *p, const struct fo_op *o)
 {
 	const struct fo_mesh mesh = p->run.mesh;
-	int shard = mesh.shard ? mesh.shard : 1;
 	double most = 0;
-	for (int r = 0; r < p->ranks; r++) {
-		bool same = o->group == FO_GROUP_DATA || (o->group == FO_GROUP_SHARD ? r / shard == mesh.rank / shard
-										     : r % shard == mesh.rank % shard);
-		if (!same)
-			continue;
-		p->run.mesh.rank = r;
+	for (int i = 0, n = fo_mesh_group(&mesh, (enum fo_group)o->group, NULL, NULL); i < n; i++) {
+		p->run.mesh.rank = fo_mesh_member(&mesh, (enum fo_group)o->group, i);
 		most = fmax(most, fo_op_cost(p, o, -1).wire);
 	}
 	p->run.mesh = mesh;

@@ -104,14 +104,6 @@ static struct fo_mesh mesh_of(const struct walk *w, int rank)
 	return m;
 }
 
-static int rank_at(const struct fo_mesh *m, int group, int colour, int place)
-{
-	int shard = m->shard ? m->shard : 1;
-	if (group == FO_GROUP_SHARD)
-		return colour * shard + place;
-	return group == FO_GROUP_REPLICATE ? place * shard + colour : place;
-}
-
 static struct meeting key_of(const struct walk *w, int rank, const struct fo_op *o)
 {
 	struct fo_mesh mesh = mesh_of(w, rank);
@@ -126,7 +118,7 @@ static struct meeting key_of(const struct walk *w, int rank, const struct fo_op 
 			     .members = members };
 	if (wire != FO_WIRE_SEND && wire != FO_WIRE_RECEIVE)
 		return m;
-	int peer = rank_at(&mesh, o->group, colour, o->attr.peer);
+	int peer = fo_mesh_member(&mesh, (enum fo_group)o->group, o->attr.peer);
 	m.sender = wire == FO_WIRE_SEND ? rank : peer;
 	m.receiver = wire == FO_WIRE_SEND ? peer : rank;
 	m.members = 2;

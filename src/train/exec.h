@@ -53,6 +53,7 @@ struct fo_store_tensor {
 	/* Where ranks share it: these are rows `row` and on of the tensor's `whole`, perhaps none; else 0 and all. */
 	int64_t row, whole;
 	bool shared;
+	int64_t col, whole_cols; /* and of its columns those from `col` on (pass tp) */
 	uint8_t dtype;
 	void *data; /* the rectangle's first element; NULL: no row is here */
 };

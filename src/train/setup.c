@@ -59,7 +59,7 @@ static bool is_open(struct fo_run *r)
 /* Makes the choices of a run the program's, where they are open. */
 static void adopt_choices(struct fo_run *r, const struct fo_lowering *of)
 {
-	const int64_t rows = of->rows * fo_mesh_ranks(&of->mesh); /* of all ranks, which may be others now */
+	const int64_t rows = of->rows * fo_mesh_data(&of->mesh); /* of all ranks, which may be others now */
 	if (r->batch_rows && of->seq == r->seq && rows * of->micro_batches == r->batch_rows && rows % r->ranks == 0) {
 		r->rows = rows;
 		r->micro_batches = of->micro_batches;

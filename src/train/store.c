@@ -196,6 +196,7 @@ static fo_status visit_memory(struct fo_store *s, const struct fo_program *p, fo
 						     .cols = b->cols,
 						     .ld = b->cols,
 						     .whole = b->rows,
+						     .whole_cols = b->cols,
 						     .dtype = b->dtype };
 			t.data = fo_store_find(s, b->name, l, NULL);
 			snprintf(t.name, sizeof t.name, "%s.%d", b->name, l);
@@ -225,6 +226,8 @@ fo_status fo_store_visit(struct fo_store *s, const struct fo_program *p, fo_stor
 							     .ld = b->cols,
 							     .row = rows ? pr->global_r0 + from : 0,
 							     .whole = pr->rows,
+							     .col = pr->global_c0,
+							     .whole_cols = pr->cols,
 							     .shared = b->whole != 0,
 							     .dtype = b->dtype };
 				if (rows)

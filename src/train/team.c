@@ -69,7 +69,7 @@ static fo_status check_together(const struct fo_team *t, const struct fo_program
 			fo_program_fini(&own[i]);
 	}
 	if (st == FO_OK)
-		st = fo_roles_verify(&roles, first->run.rows * t->ranks);
+		st = fo_roles_verify(&roles, first->run.rows * fo_mesh_data(&first->run.mesh));
 	fo_roles_fini(&roles);
 	for (int i = 0; i < t->ranks; i++)
 		fo_program_fini(&own[i]);

@@ -29,6 +29,23 @@ refused 2 "mesh.shard=4 x mesh.replicate=2 are not mesh.ranks=4: .* 2 x 2 or 4 x
 refused 2 "6 ranks cannot share .* the nearest that can be shared are 6 rows, or 4 ranks" program $small --mesh.shard=3 --mesh.replicate=2
 refused 2 "pass.zero=2 is about .* mesh.shard is 1" program $small --pass.zero=2
 refused 2 "no weight has as many rows as there are ranks in a shard group, 512" program $small --train.rows=512 --mesh.shard=512
+# tp groups: a third axis, whose ranks have the same rows.
+wide="$small --model.heads=4 --model.kv-heads=2"
+run 0 program $wide --mesh.tp=2 --no-operations --dump=tp.txt
+says "1 group of 2 ranks x 2 micro-batches x 4 rows" "2 ranks"
+grep -q '^mesh 1 1 2$' tp.txt || wrong "not a tp group of 2"
+grep -q '^pass tp 2$' tp.txt || wrong "ranks of a tp group have the residual stream of all tokens unless told otherwise"
+# What the model needs per token does not depend on the mesh.
+token=$(grep -o 'per token [0-9.]* [kM]*FLOP' out)
+run 0 program $wide --no-operations
+says "$token"
+run 0 program $wide --ranks=4 --mesh.tp=2 --mesh.shard=2 --pass.tp-sequence=no --dump=tp.txt
+grep -q '^mesh 1 2 2$' tp.txt || wrong "not a mesh of 1 x 2 x 2"
+grep -q '^pass tp 1$' tp.txt || wrong "pass.tp-sequence=no does not count"
+refused 2 "mesh.tp=3 does not divide mesh.ranks=4: the nearest that do are 2 and 4" program $wide --ranks=4 --mesh.tp=3
+refused 2 "pass tp: 4 ranks of a tp group cannot share .* key and value heads evenly" program $wide --mesh.tp=4
+refused 2 "3 tp groups cannot share the rows .* 3 or 6 rows, or 2 or 4 tp groups" program $wide --ranks=6 --mesh.tp=2
+refused 3 "mesh.tp=2: ranks that divide a tensor by columns cannot write checkpoints yet" train $wide --mesh.tp=2
 
 needs_engine
 make_text text

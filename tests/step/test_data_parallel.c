@@ -1,4 +1,5 @@
-/* Training on several ranks is what one rank does: random small models x every mesh of 1 to 8 ranks x random legal
+/* Training on several ranks is what one rank does: random small models x meshes of 1 to 8 ranks (all of replicate x
+ * shard, with tp groups of 1, 2, 3, 4 and 8 where they fit) x random legal
  * subsets of passes x what shard groups share x accumulation, in double precision against one rank's plain program
  * with all rows: losses, gradient norms, gradients, weights and moments of three steps agree to 1e-12; in fp32 and bf16
  * within rounding; fp8 is held to the bit of every scale in test_fp8_ranks.c, here to all the rest. A job again, in another order or with other delays, gives the same bits. What the transport carries
@@ -28,7 +29,7 @@ enum { STEPS = OUTCOME_STEPS };
 static struct seen {
 	char name[48];
 	int n;
-} seen[192];
+} seen[256];
 static int nseen;
 
 static void may(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -94,6 +95,7 @@ static const char *const plain_options[] = {
 	"one thread",
 	"again",
 };
+static const int tp_drawn[] = { 1, 2, 3, 4, 8 }; /* ranks of a tp group */
 static const char *const rope_name[FO_ROPE_OTHER] = { "default", "linear", "llama3" };
 
 static void list_options(void)
@@ -110,7 +112,9 @@ static void list_options(void)
 	}
 	for (int replicate = 1; replicate <= RANKS_MOST; replicate++)
 		for (int shard = 1; replicate * shard <= RANKS_MOST; shard++)
-			may("%d x %d ranks", replicate, shard);
+			for (size_t i = 0; i < sizeof tp_drawn / sizeof *tp_drawn; i++)
+				if (replicate * shard * tp_drawn[i] <= RANKS_MOST)
+					may("%d x %d x %d ranks", replicate, shard, tp_drawn[i]);
 }
 
 static void see_model(const struct fo_model *m)
@@ -140,7 +144,7 @@ static void see_job(const struct ranks_job *j)
 	saw(true, "%s", fo_numerics_name[low->precision]);
 	saw(true, j->order ? "one thread" : "threads");
 	saw(low->pass.zero > 0, "zero %d", (int)low->pass.zero);
-	saw(true, "%d x %d ranks", low->mesh.replicate, low->mesh.shard);
+	saw(true, "%d x %d x %d ranks", low->mesh.replicate, low->mesh.shard, low->mesh.tp);
 	for (int i = 0; i < fo_pass_fields; i++) {
 		const struct fo_pass_field *f = &fo_pass_field[i];
 		int64_t v = fo_passes_get(&low->pass, f->offset);
@@ -195,7 +199,7 @@ static struct ranks_job job_of(const struct fo_model *m, const struct step_batch
 	j.low = step_lowering(b, FO_PRECISION_F64, FO_MODE_TRAIN);
 	j.low.pass = pass;
 	j.low.mesh = mesh;
-	j.low.rows = b->rows / fo_mesh_ranks(&mesh);
+	j.low.rows = b->rows / fo_mesh_data(&mesh);
 	return j;
 }
 
@@ -204,13 +208,28 @@ struct task {
 	struct fo_model m;
 	struct step_batch all; /* in one micro-batch */
 	bool previous_norm;    /* other mathematics, not a pass */
+	int tp;                /* so many ranks of a tp group can share the model at most */
 	struct outcome truth;
 };
+
+/* In some tasks a model that ranks of a tp group can share: more heads, and as many columns. */
+static void widen_for_tp(struct task *t)
+{
+	struct fo_model *m = &t->m;
+	t->tp = tp_drawn[choices_draw(sizeof tp_drawn / sizeof *tp_drawn)];
+	if (m->kv_heads % t->tp) {
+		const int64_t more = m->kv_heads == 2 && t->tp % 2 == 0 ? t->tp / 2 : t->tp;
+		m->kv_heads *= more;
+		m->heads *= more;
+	}
+	m->ffn += (t->tp - m->ffn % t->tp) % t->tp;
+}
 
 static void task_draw(struct task *t)
 {
 	static const uint8_t rows[] = { 4, 5, 6, 6, 7, 8, 8, 12, 16 };
 	t->m = choices_small_model();
+	widen_for_tp(t);
 	step_batch_random(&t->all, 4 + choices_draw(5), rows[choices_draw(sizeof rows)], 1, t->m.vocab,
 			  (int)choices_draw(4), choices_seed + choices_draws);
 	t->previous_norm = choices_draw(2);
@@ -219,26 +238,38 @@ static void task_draw(struct task *t)
 	train_alone(&t->truth, &t->m, &low, &t->all);
 }
 
-/* Of all meshes, one with a number of micro-batches that share the rows evenly. */
-static struct fo_mesh draw_mesh(int64_t rows, int64_t *micro)
+static bool is_shared(const struct task *t, const struct fo_mesh *mesh, int64_t micro)
+{
+	const int64_t parts = fo_mesh_data(mesh) * micro, tokens = t->all.rows / parts * t->all.seq;
+	bool shared = fo_mesh_ranks(mesh) <= RANKS_MOST && t->all.rows % parts == 0 &&
+		      fo_mesh_tp_legal(&t->m, tokens, mesh->tp) == FO_OK;
+	fo_err_clear();
+	return shared;
+}
+
+/* Of all meshes, one with a number of micro-batches that share rows, heads and columns evenly. */
+static struct fo_mesh draw_mesh(const struct task *t, int64_t *micro)
 {
 	struct fo_mesh mesh = { 0 };
 	do {
 		*micro = 1 + choices_draw(4);
 		mesh.replicate = 1 + (int32_t)choices_draw(RANKS_MOST);
 		mesh.shard = 1 + (int32_t)choices_draw(RANKS_MOST);
-	} while (fo_mesh_ranks(&mesh) > RANKS_MOST || rows % (fo_mesh_ranks(&mesh) * *micro));
+		mesh.tp = tp_drawn[choices_draw(sizeof tp_drawn / sizeof *tp_drawn)];
+	} while (!is_shared(t, &mesh, *micro));
 	return mesh;
 }
 
-static struct fo_passes draw_passes(const struct task *t, enum fo_numerics precision, int shard)
+static struct fo_passes draw_passes(const struct task *t, enum fo_numerics precision, const struct fo_mesh *mesh)
 {
 	struct fo_passes p = choices_passes(&t->m);
 	p.previous_norm = t->previous_norm;
 	p.optimizer_in_backward &= p.previous_norm;
 	p.ddp = 1 + choices_draw(30);
 	p.reduce_late = choices_draw(4) == 0;
-	choices_zero(&p, shard);
+	choices_zero(&p, mesh->shard);
+	if (mesh->tp > 1)
+		p.tp = 1 + choices_draw(FO_TP_COUNT - 1);
 	if (precision != FO_PRECISION_F64) {
 		p.reduce_dtype = choices_draw(FO_REDUCE_COUNT);
 		choices_fp8(&p, &t->m);
@@ -309,6 +340,10 @@ static double most, most_narrow[FO_PRECISION_COUNT]; /* so far: the difference i
  * of fp32. */
 enum { TIMES = 4, UNITS = 16 };
 
+/* What ranks of a tp group add up is rounded as each rank's term and again as their sum, t times more than one rank's
+ * number; errors that have nothing to do with each other add up by their squares. */
+static double times_of(const struct fo_lowering *low) { return TIMES * sqrt(fo_mesh_tp(&low->mesh)); }
+
 static void check_narrow(const struct task *t, const struct ranks_job *j, const struct outcome *ranks,
 			 const char *label)
 {
@@ -324,7 +359,7 @@ static void check_narrow(const struct task *t, const struct ranks_job *j, const 
 	train_alone(&alone, &t->m, &low, j->batch);
 	const struct difference got = differ(ranks, &t->truth), one = differ(&alone, &t->truth);
 	for (int k = wide && narrow ? 2 : 0; k < KINDS; k++) {
-		double bound = TIMES * one.of[k] + UNITS * unit;
+		double bound = times_of(&j->low) * one.of[k] + UNITS * unit;
 		if (!(got.of[k] <= bound))
 			fail_msg("%s: %s of %s is off by %.3g, one rank's (of %s) by %.3g", label, kind_name[k],
 				 got.where[k], got.of[k], one.where[k], one.of[k]);
@@ -365,7 +400,8 @@ static void check_memory(const struct ranks_rank *r, const char *label)
 static void check_outcome(const struct task *t, const struct ranks_job *j, const char *label)
 {
 	static struct outcome all;
-	const int shared = j->low.pass.zero ? j->low.mesh.shard : 1; /* ranks that have a tensor between them */
+	/* Ranks that have a tensor between them. */
+	const int tp = fo_mesh_tp(&j->low.mesh), shared = tp * (j->low.pass.zero ? j->low.mesh.shard : 1);
 	all = (struct outcome){ 0 };
 	for (int r = 0; r < j->ranks; r++) {
 		const struct ranks_rank *k = &j->rank[r];
@@ -378,7 +414,7 @@ static void check_outcome(const struct task *t, const struct ranks_job *j, const
 			fail_msg("%s: rank %d ended with other bits than rank %d", label, r, r % shared);
 		check_memory(k, label);
 		if (r < shared)
-			outcome_join(&all, &k->out);
+			outcome_join(&all, &k->out, tp > 1 && r > 0); /* roles know owners */
 	}
 	ranks_check_wire(j, label);
 	if (j->low.precision == FO_PRECISION_F64)
@@ -409,31 +445,43 @@ static void check_again(const struct ranks_job *first, const char *label)
 	saw(true, "again");
 }
 
+/* The programs of all ranks fit together: calls, sums, owners, FLOP. */
+static void check_roles(const struct ranks_job *j, const char *label)
+{
+	struct fo_pass_ranks all;
+	if (fo_pass_build_ranks(&all, &j->rank[0].rig.program) != FO_OK)
+		fail_msg("%s: %s", label, fo_err_text());
+	fo_pass_ranks_fini(&all);
+}
+
 static void run_case(const struct task *t, int number)
 {
 	struct step_batch b;
 	struct ranks_job j;
 	char label[640];
 	int64_t micro;
-	const struct fo_mesh mesh = draw_mesh(t->all.rows, &micro);
+	const struct fo_mesh mesh = draw_mesh(t, &micro);
 	static const enum fo_numerics precisions[] = { FO_PRECISION_F64, FO_PRECISION_F64, FO_PRECISION_F64,
 						       FO_PRECISION_F64, FO_PRECISION_F64, FO_PRECISION_F64,
 						       FO_PRECISION_F32, FO_PRECISION_BF16 };
 	const enum fo_numerics precision = precisions[choices_draw(8)];
 	step_batch_split(&b, &t->all, micro);
 	do {
-		j = job_of(&t->m, &b, mesh, draw_passes(t, precision, mesh.shard));
+		j = job_of(&t->m, &b, mesh, draw_passes(t, precision, &mesh));
 		j.low.precision = precision;
 	} while (!is_legal(&j));
 	j.order = choices_draw(12) ? choices_seed + choices_draws : 0;
 	if (!j.order && choices_draw(2))
 		j.transport.shake = j.options.delay_seed = choices_seed + choices_draws;
-	int n = snprintf(label, sizeof label, "case %d, %d x %d ranks, ", number, mesh.replicate, mesh.shard);
+	int n = snprintf(label, sizeof label, "case %d, %d x %d x %d ranks, ", number, mesh.replicate, mesh.shard,
+			 mesh.tp);
 	choices_describe(label + n, sizeof label - (size_t)n, &t->m, &j.low);
 	ranks_run(&j);
 	see_job(&j);
 	saw(b.position[b.seq - 1] != b.seq - 1, "documents in a row");
 	check_outcome(t, &j, label);
+	if (choices_draw(4) == 0)
+		check_roles(&j, label);
 	if (choices_draw(8) == 0)
 		check_again(&j, label);
 	ranks_free(&j);

@@ -70,9 +70,10 @@ static void check_state(const struct ranks_rank *r)
 static void test_touched(void **state)
 {
 	(void)state;
-	for (int round = 0; round < 12; round++) {
-		int ranks = 1 << (1 + (int)choices_draw(3));
+	for (int round = 0; round < 16; round++) {
+		int tp = round < 12 ? 1 : 2, ranks = 1 << (1 + (int)choices_draw(3));
 		struct fo_model m = choices_model();
+		m.heads *= tp, m.kv_heads *= tp, m.ffn *= tp;
 		struct step_batch b;
 		char label[512];
 		step_batch_random(&b, 8, ranks * (1 + choices_draw(2)), 1 + choices_draw(2), m.vocab, 2,
@@ -85,15 +86,19 @@ static void test_touched(void **state)
 				       .after = look,
 				       .steps = STEPS };
 		j.low = step_lowering(&b, FO_PRECISION_F32, FO_MODE_TRAIN);
-		j.low.rows = b.rows / ranks;
+		j.low.rows = b.rows / ranks * tp;
+		j.low.mesh.tp = tp;
+		j.low.pass.tp = tp > 1 ? 1 + round % 2 : 0;
 		j.low.pass.ddp = 1;
 		j.low.pass.zero = round % FO_ZERO_COUNT;
 		j.low.pass.zero_prefetch = j.low.pass.zero == FO_ZERO_WEIGHTS ? choices_draw(3) : 0;
 		j.low.pass.zero_first = j.low.pass.zero_prefetch && choices_draw(2);
 		j.low.pass.zero_sync = j.low.pass.zero >= FO_ZERO_GRADIENTS ? choices_draw(FO_SYNC_COUNT) : 0;
 		j.low.pass.reduce_dtype = choices_draw(FO_REDUCE_COUNT);
+		if (ranks / tp < 2)
+			j.low.pass.zero = j.low.pass.zero_prefetch = j.low.pass.zero_sync = 0;
 		j.low.mesh.shard = j.low.pass.zero ? 2 : 1;
-		j.low.mesh.replicate = ranks / j.low.mesh.shard;
+		j.low.mesh.replicate = ranks / tp / j.low.mesh.shard;
 		choices_describe(label, sizeof label, &m, &j.low);
 		ranks_run(&j);
 		for (int r = 0; r < ranks; r++) {

@@ -166,7 +166,7 @@ static struct job random_job(bool by_hand)
 				      .micro_batches = 1 + choices_draw(by_hand ? 6 : 3),
 				      .precision = FO_PRECISION_F64,
 				      .mode = FO_MODE_TRAIN,
-				      .mesh = { 0, m[0], m[1] } };
+				      .mesh = { 0, m[0], m[1], 0 } };
 	j.gpipe = (int)choices_draw(2);
 	j.extras = (int)choices_draw(4);
 	j.seed = choices_seed + choices_draws * 0x9e3779b97f4a7c15;
@@ -181,6 +181,28 @@ static struct job random_job(bool by_hand)
 		j.low.pass.fp8_precompute &= j.low.pass.zero != FO_ZERO_WEIGHTS;
 		j.low.pass.fp8_transposed &= j.low.pass.fp8_precompute;
 	}
+	return j;
+}
+
+/* The same with tp groups: a model that they can share. */
+static struct job random_tp_job(void)
+{
+	static const struct fo_mesh mesh[] = { { 0, 1, 1, 2 }, { 0, 2, 1, 2 }, { 0, 1, 2, 2 }, { 0, 1, 1, 4 },
+					       { 0, 2, 2, 2 }, { 0, 1, 2, 4 }, { 0, 2, 1, 3 } };
+	struct job j = random_job(false);
+	const struct fo_mesh m = mesh[choices_draw(sizeof mesh / sizeof *mesh)];
+	j.ranks = fo_mesh_ranks(&m);
+	j.low.mesh = m;
+	j.low.seq = m.tp * (2 + choices_draw(3));
+	j.model.heads *= m.tp;
+	j.model.kv_heads *= m.tp;
+	j.model.ffn *= m.tp;
+	j.low.pass.tp = 1 + choices_draw(FO_TP_COUNT - 1);
+	j.low.pass.fp8 = j.low.pass.fp8_history = j.low.pass.fp8_precompute = j.low.pass.fp8_wgrad = 0;
+	j.low.pass.fp8_transposed = j.low.pass.fp8_fuse = j.low.pass.fp8_first = j.low.pass.fp8_last = 0;
+	j.low.pass.zero = j.low.pass.zero_sync = j.low.pass.zero_prefetch = j.low.pass.zero_reshard =
+		j.low.pass.zero_first = 0;
+	choices_zero(&j.low.pass, m.shard);
 	return j;
 }
 
@@ -350,7 +372,12 @@ static bool break_call(struct fo_program *p, const struct defect *d)
 		*o = p->block[b].op[v];
 		p->block[b].op[v] = t;
 		return true;
-	case GROUP: o->group = (uint8_t)(1 + (o->group + below(2)) % 3); return true;
+	case GROUP:
+		if (fo_mesh_tp(&p->run.mesh) > 1)
+			o->group = (uint8_t)(1 + (o->group + below(FO_GROUP_COUNT - 2)) % (FO_GROUP_COUNT - 1));
+		else
+			o->group = (uint8_t)(1 + (o->group + below(2)) % 3);
+		return true;
 	case PEER: o->attr.peer = (o->attr.peer + 1 + below(ranks > 2 ? ranks - 1 : 1)) % ranks; return ranks > 1;
 	case FEWER_ROWS: return a->nr-- > 1;
 	case LATER_ROWS: a->r0++; return a->nr-- > 1;
@@ -458,7 +485,7 @@ static fo_status verify(const struct job *j, const struct defect *broken, bool *
 	if (st == FO_OK && broken && broken->kind == ADDED_WAIT)
 		add_wait(&roles, broken);
 	if (st == FO_OK)
-		st = fo_roles_verify(&roles, j->by_hand ? 0 : j->low.rows * j->ranks);
+		st = fo_roles_verify(&roles, j->by_hand ? 0 : j->low.rows * fo_mesh_data(&j->low.mesh));
 	fo_roles_fini(&roles);
 	for (int r = 0; r < j->ranks; r++)
 		fo_program_fini(&p[r]);
@@ -513,7 +540,7 @@ struct result {
 static void run(const struct job *j, const struct defect *d, struct result *to)
 {
 	struct step_batch b;
-	step_batch_random(&b, j->low.seq, j->ranks, j->low.micro_batches, j->model.vocab, 1, j->seed);
+	step_batch_random(&b, j->low.seq, fo_mesh_data(&j->low.mesh), j->low.micro_batches, j->model.vocab, 1, j->seed);
 	struct ranks_job job = { .model = j->model,
 				 .low = j->low,
 				 .batch = &b,
@@ -575,24 +602,22 @@ static void describe(const struct job *j, const struct defect *d, char *text, si
 	char where[24] = "all ranks";
 	if (d->rank >= 0)
 		snprintf(where, sizeof where, "rank %d", d->rank);
-	snprintf(text, size, "%s in %s; %s, mesh %d x %d, %d micro-batches, %s", defect_name[d->kind], where,
-		 j->by_hand ? "by hand" : "ddp", j->low.mesh.replicate, j->low.mesh.shard, (int)j->low.micro_batches,
-		 label);
+	snprintf(text, size, "%s in %s; %s, mesh %d x %d x %d, %d micro-batches, %s", defect_name[d->kind], where,
+		 j->by_hand ? "by hand" : "ddp", j->low.mesh.replicate, j->low.mesh.shard, j->low.mesh.tp,
+		 (int)j->low.micro_batches, label);
 }
 
 struct tally {
 	int planted, caught, alike, missed;
 };
 
-static void test_defects(void **state)
+static void plant_defects(int cases, bool tp)
 {
-	(void)state;
 	struct tally by[DEFECTS] = { 0 }, all = { 0 };
-	const char *more = getenv("FLATOUT_ROLE_CASES"); /* a nightly run asks for many */
-	int cases = more ? atoi(more) : 1100, hung = 0;
+	int hung = 0;
 	int64_t begin = fo_now_ns();
 	for (int i = 0; i < cases; i++) {
-		struct job j = random_job(i / DEFECTS % 3 == 2 || i % DEFECTS >= ONE_LANE);
+		struct job j = tp ? random_tp_job() : random_job(i / DEFECTS % 3 == 2 || i % DEFECTS >= ONE_LANE);
 		struct defect d = { .kind = i % DEFECTS,
 				    .rank = choices_draw(3) ? (int)choices_draw(j.ranks) : -1,
 				    .seed = (uint64_t)i * 7919 + 1 };
@@ -646,6 +671,21 @@ static void test_defects(void **state)
 	assert_true(all.caught * 100 >= 95 * (all.caught + all.missed));
 }
 
+/* FLATOUT_ROLE_CASES: a nightly run asks for many. */
+static void test_defects(void **state)
+{
+	(void)state;
+	const char *more = getenv("FLATOUT_ROLE_CASES");
+	plant_defects(more ? atoi(more) : 1100, false);
+}
+
+static void test_tp_defects(void **state)
+{
+	(void)state;
+	const char *more = getenv("FLATOUT_ROLE_CASES");
+	plant_defects(more ? atoi(more) : 550, true);
+}
+
 /* Ranks that do the same are one role, and what the check takes is said. */
 static void test_roles(void **state)
 {
@@ -684,6 +724,7 @@ static void test_roles(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_defects), cmocka_unit_test(test_roles) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_defects), cmocka_unit_test(test_tp_defects),
+					    cmocka_unit_test(test_roles) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,9 @@ fo_status outcome_keep(void *ctx, const struct fo_store_tensor *t)
 				    .n = t->rows * t->cols,
 				    .row = t->row,
 				    .whole = t->whole,
-				    .cols = t->cols };
+				    .cols = t->cols,
+				    .col = t->col,
+				    .whole_cols = t->whole_cols };
 	snprintf(i->name, sizeof i->name, "%s", t->name);
 	i->v = malloc((size_t)i->n * sizeof *i->v);
 	assert_non_null(i->v);
@@ -61,7 +63,8 @@ static struct outcome_item *item_of(struct outcome *o, const struct outcome_item
 	assert_true(o->n < (int)(sizeof o->item / sizeof *o->item));
 	struct outcome_item *x = &o->item[o->n++];
 	*x = *like;
-	x->row = 0;
+	x->row = x->col = 0;
+	x->cols = x->whole_cols;
 	x->n = x->whole * x->cols;
 	x->v = malloc((size_t)x->n * sizeof *x->v);
 	assert_non_null(x->v);
@@ -70,20 +73,20 @@ static struct outcome_item *item_of(struct outcome *o, const struct outcome_item
 	return x;
 }
 
-void outcome_join(struct outcome *o, const struct outcome *more)
+void outcome_join(struct outcome *o, const struct outcome *more, bool again)
 {
 	memcpy(o->loss, more->loss, sizeof o->loss);
 	memcpy(o->norm, more->norm, sizeof o->norm);
 	for (int i = 0; i < more->n; i++) {
 		const struct outcome_item *m = &more->item[i];
 		struct outcome_item *x = item_of(o, m);
-		double *v = x->v + m->row * x->cols;
-		assert_true(m->cols == x->cols && m->row * x->cols + m->n <= x->n);
+		assert_true(m->col + m->cols <= x->cols && m->row + m->n / m->cols <= x->whole);
 		for (int64_t k = 0; k < m->n; k++) {
-			if (!isnan(v[k]) && (m->n < x->n || memcmp(&v[k], &m->v[k], sizeof *v) != 0))
-				fail_msg("two ranks have row %lld of '%s' (%d)", (long long)(m->row + k / x->cols),
+			double *v = &x->v[(m->row + k / m->cols) * x->cols + m->col + k % m->cols];
+			if (!isnan(*v) && ((m->n < x->n && !again) || memcmp(v, &m->v[k], sizeof *v) != 0))
+				fail_msg("two ranks have row %lld of '%s' (%d)", (long long)(m->row + k / m->cols),
 					 x->name, x->which);
-			v[k] = m->v[k];
+			*v = m->v[k];
 		}
 	}
 }

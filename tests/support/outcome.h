@@ -13,6 +13,7 @@ struct outcome {
 		int which;
 		bool part;                   /* of a number: the low halves of weights */
 		int64_t n, row, whole, cols; /* rows `row` and on of a tensor of `whole` rows */
+		int64_t col, whole_cols;     /* and of its columns those from `col` on */
 		double *v;
 	} item[384];
 	int n;
@@ -27,8 +28,9 @@ void outcome_step(struct outcome *o, struct step_rig *r, int s);
 /* Notes weights and state after the last step. */
 void outcome_end(struct outcome *o, struct step_rig *r);
 void outcome_free(struct outcome *o);
-/* Adds what another rank of a shard group has: the same tensors, bit by bit, or other rows of them. */
-void outcome_join(struct outcome *o, const struct outcome *more);
+/* Adds what another rank has: the same tensors, bit by bit, or other rows or columns of them. again: a rank before may
+ * have brought parts, bit by bit the same. */
+void outcome_join(struct outcome *o, const struct outcome *more, bool again);
 /* The same tensor of another run; a failure fails the test. */
 const struct outcome_item *outcome_find(const struct outcome *o, const struct outcome_item *like);
 /* |a - b| / |b| in the 2-norm, where |b| counts as at least 1e-3 of all tensors of its kind together: the gradient of a

@@ -32,7 +32,7 @@ static void build(struct ranks_rank *r, struct fo_program *p)
 	if (j->build)
 		j->build(p);
 	if (j->batch)
-		ranks_slice(&r->batch, j->batch, r->rank, j->ranks);
+		ranks_slice(&r->batch, j->batch, r->rank / fo_mesh_tp(&low.mesh), fo_mesh_data(&low.mesh));
 	r->wire = fo_program_wire(p);
 	for (int s = 0; s < p->nslot; s++)
 		for (int i = 0; i < p->block[p->slot[s].block].n; i++) {
@@ -177,7 +177,8 @@ static void *open_links(void *arg)
 static struct kept *links_of(const struct fo_mesh *m, bool null)
 {
 	for (int i = 0; i < nkept; i++)
-		if (kept[i].mesh.replicate == m->replicate && kept[i].mesh.shard == m->shard && kept[i].null == null)
+		if (kept[i].mesh.replicate == m->replicate && kept[i].mesh.shard == m->shard &&
+		    fo_mesh_tp(&kept[i].mesh) == fo_mesh_tp(m) && kept[i].null == null)
 			return &kept[i];
 	struct kept *k = &kept[nkept++];
 	struct fo_comm *world[RANKS_MOST];
@@ -240,7 +241,7 @@ void ranks_run(struct ranks_job *j)
 {
 	j->ranks = fo_mesh_ranks(&j->low.mesh);
 	j->steps = j->steps ? j->steps : OUTCOME_STEPS;
-	assert_true(j->ranks <= RANKS_MOST && (!j->batch || j->batch->rows % j->ranks == 0));
+	assert_true(j->ranks <= RANKS_MOST && (!j->batch || j->batch->rows % fo_mesh_data(&j->low.mesh) == 0));
 	assert_true(!j->options.null_kernels || (!j->batch && j->transport.null));
 	if (j->order)
 		run_interleaved(j);

@@ -54,7 +54,8 @@ void ranks_free(struct ranks_job *j);
 void ranks_check_wire(const struct ranks_job *j, const char *label);
 /* Closes the links that jobs with `order` share. */
 void ranks_close_links(void);
-/* The rows of rank `rank` of `ranks`: as many of each micro-batch as all others. Freed with step_batch_free. */
+/* The rows of rank `rank` of `ranks` with rows of their own: as many of each micro-batch as all others. Freed with
+ * step_batch_free. */
 void ranks_slice(struct step_batch *out, const struct step_batch *job, int rank, int ranks);
 
 #endif

@@ -1,0 +1,194 @@
+/* Ranks of a tp group, by what their programs say: bytes on the wire are those of the published formulas, FLOP and
+ * weights are divided, and what cannot be divided is refused with what can. That they train as one rank does is in
+ * test_data_parallel.c. */
+#include "pass/pass.h"
+#include "support/must.h"
+#include "support/ranks.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { LAYERS = 3, MICRO = 2, SEQ = 16, HIDDEN = 64, VOCAB = 512 };
+
+static struct fo_lowering lowering_of(int tp, int how, int64_t recompute)
+{
+	return (struct fo_lowering){ .seq = SEQ,
+				     .rows = 2,
+				     .micro_batches = MICRO,
+				     .precision = FO_PRECISION_BF16,
+				     .mesh = { .tp = tp },
+				     .pass = { .ddp = 25, .tp = how, .recompute = recompute } };
+}
+
+/* Bytes that a rank receives in a step on lane tp, in blocks of one unit. */
+static double received(const struct fo_program *p, int unit)
+{
+	double bytes = 0;
+	for (int s = 0; s < p->nslot; s++) {
+		const struct fo_block *b = &p->block[p->slot[s].block];
+		for (int i = 0; b->unit == unit && i < b->n; i++)
+			if (b->op[i].lane == FO_LANE_TP) {
+				assert_int_equal(b->op[i].group, FO_GROUP_TP);
+				bytes += fo_op_cost(p, &b->op[i], -1).wire;
+			}
+	}
+	return bytes;
+}
+
+/* Shoeybi et al. 2019: two all-reduces of the residual stream forward and two backward in each layer. Korthikanti et
+ * al. 2022: with sequence parallel as many all-gathers and reduce-scatters, which together move the same bytes, and two
+ * more gathers where backward gathers norms' outputs again instead of keeping all tokens of them. Of t ranks each
+ * receives (t - 1) / t of the stream in a gather or a scatter, twice that in an all-reduce. Full recomputation stops
+ * early: of the second half's sum nothing is needed. */
+static void test_wire(void **state)
+{
+	(void)state;
+	static const struct {
+		int how;
+		int64_t recompute;
+		double gathers; /* or scatters, of a layer and micro-batch; an all-reduce is two of them */
+	} row[] = {
+		{ FO_TP_REPLICATED, 0, 8 },
+		{ FO_TP_REPLICATED, FO_RECOMPUTE_SELECTIVE, 8 },
+		{ FO_TP_REPLICATED, FO_RECOMPUTE_FULL, 8 + 2 },
+		{ FO_TP_SEQUENCE, 0, 8 },
+		{ FO_TP_SEQUENCE, FO_RECOMPUTE_SELECTIVE, 8 + 2 },
+		{ FO_TP_SEQUENCE, FO_RECOMPUTE_FULL, 8 + 2 + 1 },
+	};
+	const struct fo_model m = step_model(LAYERS, HIDDEN, 8, 8, 128, VOCAB, false);
+	const double stream = 2.0 * SEQ * HIDDEN * 2; /* rows, bytes of bf16 */
+	for (int tp = 2; tp <= 8; tp *= 2)
+		for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+			const struct fo_lowering low = lowering_of(tp, row[i].how, row[i].recompute);
+			const double gather = stream * (tp - 1) / tp;
+			struct step_built b;
+			step_build(&b, &m, &low);
+			assert_true(received(&b.p, FO_UNIT_LAYER) == LAYERS * MICRO * row[i].gathers * gather);
+			/* The head's gradient, where each rank has the stream of all tokens. */
+			assert_true(received(&b.p, FO_UNIT_HEAD) ==
+				    (row[i].how == FO_TP_REPLICATED ? MICRO * gather : 0));
+			assert_true(received(&b.p, FO_UNIT_EMBED) == 0);
+			step_built_free(&b);
+		}
+}
+
+/* Once a step: gradients of what each rank has whole and makes a term of, the norm, the loss. */
+static void test_sums(void **state)
+{
+	(void)state;
+	enum { TP = 4 };
+	const struct fo_model m = step_model(LAYERS, HIDDEN, 8, 8, 128, VOCAB, false);
+	for (int how = FO_TP_REPLICATED; how < FO_TP_COUNT; how++) {
+		const struct fo_lowering low = lowering_of(TP, how, 0);
+		const double whole = 2.0 * VOCAB * HIDDEN,
+			     norms = how == FO_TP_SEQUENCE ? (2 * LAYERS + 1) * HIDDEN : 0, each = 2.0 * (TP - 1) / TP;
+		struct step_built b;
+		double bytes = 0;
+		step_build(&b, &m, &low);
+		for (int s = 0; s < b.p.nslot; s++) {
+			const struct fo_block *k = &b.p.block[b.p.slot[s].block];
+			for (int i = 0; i < k->n; i++)
+				if (k->op[i].group == FO_GROUP_ALL)
+					bytes += fo_op_cost(&b.p, &k->op[i], -1).wire;
+		}
+		/* The loss is one number, which rank 0 only receives the sum of, from the rank whose part it is. */
+		assert_true(bytes == 4 * each * (whole + norms) + 8);
+		step_built_free(&b);
+	}
+}
+
+/* What t ranks have together is what one has: weights of the layers, heads, columns; norms, embedding and head are on
+ * each. Their FLOP are the closed formula's. */
+static void test_divided(void **state)
+{
+	(void)state;
+	const struct fo_model m = step_model(LAYERS, HIDDEN, 8, 4, 128, VOCAB, false);
+	const double norms = (2 * LAYERS + 1) * HIDDEN, outside = 2.0 * VOCAB * HIDDEN,
+		     layers = (double)fo_model_params(&m).total - norms - outside;
+	const double flop = fo_model_flop_per_token(&m, SEQ).mfu * 2 * SEQ * MICRO;
+	double table = 4.0 * SEQ * (HIDDEN / 8);
+	for (int tp = 2; tp <= 4; tp *= 2)
+		for (int how = FO_TP_REPLICATED; how < FO_TP_COUNT; how++) {
+			struct fo_lowering low = lowering_of(tp, how, 0);
+			struct step_built b;
+			struct fo_pass_ranks all;
+			low.precision = FO_PRECISION_F32;
+			step_build(&b, &m, &low);
+			assert_true((double)b.u.persistent_bytes ==
+				    3 * 4 * (layers / tp + norms + outside) + table); /* weights and two moments */
+			assert_true(fabs(b.cost.model * tp / flop - 1) < 1e-12);
+			must(fo_pass_build_ranks(&all, &b.p));
+			assert_int_equal(all.n, 1); /* one role */
+			fo_pass_ranks_fini(&all);
+			step_built_free(&b);
+		}
+}
+
+/* Sequence parallel keeps a rank's own tokens of what the other way keeps of all. */
+static void test_kept(void **state)
+{
+	(void)state;
+	const struct fo_model m = step_model(8, HIDDEN, 8, 8, 128, VOCAB, false);
+	int64_t arena[FO_TP_COUNT] = { 0 };
+	for (int how = FO_TP_REPLICATED; how < FO_TP_COUNT; how++) {
+		const struct fo_lowering low = lowering_of(8, how, FO_RECOMPUTE_SELECTIVE);
+		struct step_built b;
+		step_build(&b, &m, &low);
+		arena[how] = b.u.arena_bytes;
+		step_built_free(&b);
+	}
+	/* At least the two stream tensors that each of the layers keeps, of the other 7/8 of the tokens. */
+	const int64_t saved = 8 * 2 * 2 * SEQ * HIDDEN * 2 * 7 / 8;
+	assert_true(arena[FO_TP_REPLICATED] - arena[FO_TP_SEQUENCE] >= saved);
+}
+
+static void refused(const struct fo_model *m, struct fo_lowering low, const char *why)
+{
+	struct fo_program p;
+	struct fo_err e;
+	assert_int_equal(fo_pass_build(&p, m, &low), FO_EARG);
+	fo_err_save(&e, FO_EARG);
+	if (!strstr(e.text, why))
+		fail_msg("'%s' does not say '%s'", e.text, why);
+	fo_err_clear();
+}
+
+static void test_refused(void **state)
+{
+	(void)state;
+	const struct fo_model m = step_model(LAYERS, 96, 12, 4, 128, VOCAB, false);
+	struct fo_lowering low = lowering_of(3, FO_TP_SEQUENCE, 0);
+	refused(&m, low, "3 ranks of a tp group cannot share 4 key and value heads evenly");
+	low.mesh.tp = 8;
+	refused(&m, low, "8 ranks of a tp group cannot share 12 attention heads evenly");
+	low.mesh.tp = 4;
+	low.seq = 7;
+	low.rows = 1;
+	refused(&m, low, "4 ranks of a tp group cannot share 7 tokens of a micro-batch evenly");
+	low = lowering_of(4, FO_TP_SEQUENCE, 0);
+	low.mode = FO_MODE_LOGITS;
+	low.micro_batches = 1;
+	refused(&m, low, "ranks of a tp group train together so far");
+	low = lowering_of(4, FO_TP_SEQUENCE, 0);
+	low.pass.fp8 = FO_FP8_CURRENT;
+	refused(&m, low, "fp8 scales");
+	low.pass.fp8 = 0;
+	low.pass.tp = FO_TP_COUNT;
+	refused(&m, low, "tp is 1 (replicated) or 2 (sequence)");
+	/* Every number of ranks is legal or names one below it that is. */
+	for (int tp = 2; tp <= 16; tp++) {
+		if (fo_mesh_tp_legal(&m, 32, tp) == FO_OK)
+			assert_true(tp == 2 || tp == 4);
+		else
+			assert_true(tp != 2 && tp != 4);
+		fo_err_clear();
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_wire), cmocka_unit_test(test_sums),
+					    cmocka_unit_test(test_divided), cmocka_unit_test(test_kept),
+					    cmocka_unit_test(test_refused) };
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
