@@ -389,8 +389,8 @@ static bool sums_over_parts(const struct fo_program *p, const struct fo_op *o, i
 
 /* What operands that are read say of what is made of them. */
 struct inputs {
-	bool tokens, max;   /* max: what is pending are maxima */
-	bool whole;         /* something is no part of a sum */
+	bool tokens, max; /* max: what is pending are maxima */
+	bool whole;       /* something is no part of a sum */
 	uint8_t pending;
 	struct {
 		int32_t nr, nc;
