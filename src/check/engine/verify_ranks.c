@@ -1,4 +1,5 @@
-/* Several ranks against one, on a small Llama: the same rows, the same weights, three optimizer steps. */
+/* Several ranks against one, on a small Llama and several meshes: the same rows, the same weights, three optimizer
+ * steps. */
 #include "check/engine/verify_int.h"
 
 #include <math.h>
@@ -10,7 +11,14 @@
 #include "pass/pass.h"
 #include "train/team.h"
 
-enum { SEQ = 16, MICRO = 2, VOCAB = 64, STEPS = 3 };
+enum { SEQ = 16, MICRO = 2, VOCAB = 64, STEPS = 3, HIDDEN = 32 };
+
+/* The meshes of a number of ranks: who holds all of what. */
+struct form {
+	const char *name; /* in the name of a group of checks; "": all ranks have all */
+	int shard, zero;
+	bool several; /* shard groups */
+};
 
 /* The steps of `ranks` ranks, and what came of them. */
 struct job {
@@ -20,6 +28,8 @@ struct job {
 	struct fo_team *team;
 	struct fo_keep keep;
 	struct fo_ports ports;
+	struct fo_store *whole; /* of `of`: the weights that ranks share; NULL: store has all */
+	const struct fo_program *of;
 	double loss[STEPS], norm[STEPS];
 };
 
@@ -52,6 +62,7 @@ static void make_text(struct text *t, int64_t rows)
 
 static void close_job(struct job *j)
 {
+	fo_store_free(j->whole);
 	fo_keep_close(&j->keep);
 	fo_exec_free(j->exec);
 	fo_team_close(j->team);
@@ -60,14 +71,23 @@ static void close_job(struct job *j)
 	*j = (struct job){ 0 };
 }
 
-static fo_status run_job(struct job *j, const struct text *text, int ranks, enum fo_numerics precision,
-			 const struct fo_exec_options *how)
+/* What ranks share is compared on rank 0: all weights come there. one: a program of one rank. */
+static fo_status collect(struct job *j, const struct fo_program *one)
+{
+	j->of = one;
+	FO_TRY(fo_store_new(&j->whole, one));
+	FO_TRY(fo_team_fill(j->team, &j->keep, &(struct fo_keep_task){ .kind = FO_KEEP_OPEN }));
+	return fo_team_lend(j->team, &j->keep, j->whole, one);
+}
+
+static fo_status run_job(struct job *j, const struct text *text, int ranks, const struct form *form,
+			 enum fo_numerics precision, const struct fo_exec_options *how)
 {
 	const struct fo_model model = { .family = FO_FAMILY_LLAMA,
 					.name = "verify",
 					.gated = true,
 					.layers = 2,
-					.hidden = 32,
+					.hidden = HIDDEN,
 					.heads = 4,
 					.kv_heads = 2,
 					.head_dim = 8,
@@ -86,8 +106,11 @@ static fo_status run_job(struct job *j, const struct text *text, int ranks, enum
 	*j = (struct job){ .ports = { .batch = &text->batch, .ranks = ranks } };
 	o.poison = true;
 	o.timeline_steps = 1;
-	if (ranks > 1)
-		low.mesh.replicate = ranks;
+	if (ranks > 1) {
+		low.mesh = (struct fo_mesh){ .replicate = ranks / form->shard, .shard = form->shard };
+		low.pass.zero = form->zero;
+		low.pass.zero_prefetch = form->zero == FO_ZERO_WEIGHTS;
+	}
 	FO_TRY(fo_pass_build(&j->program, &model, &low));
 	if (ranks > 1) {
 		FO_TRY(fo_team_open(&j->team, &j->program, NULL, &o, fo_ports_serve, NULL));
@@ -143,17 +166,26 @@ static double distance(const struct fo_store_tensor *a, const struct fo_store_te
 	return off > 0 ? off / top : 0;
 }
 
-/* Weights and moments of two jobs. NaN: they are not of the same tensors. *name: where they differ most. */
+static fo_status visit_all(struct job *j, struct visit *v)
+{
+	return fo_store_visit(j->whole ? j->whole : j->store, j->whole ? j->of : &j->program, remember, v);
+}
+
+/* Weights of two jobs, and moments where rank 0 has all of them. NaN: they are not of the same tensors. *name: where
+ * they differ most. */
 static fo_status compare(struct job *a, struct job *b, double *most, char *name, size_t size)
 {
+	const bool weights_alone = a->whole || b->whole;
 	struct visit of[2] = { 0 };
-	fo_status st = fo_store_visit(a->store, &a->program, remember, &of[0]);
+	fo_status st = visit_all(a, &of[0]);
 	if (st == FO_OK)
-		st = fo_store_visit(b->store, &b->program, remember, &of[1]);
+		st = visit_all(b, &of[1]);
 	*most = st == FO_OK && of[0].n == of[1].n && of[0].n ? 0 : NAN;
 	snprintf(name, size, "no difference");
 	for (size_t i = 0; i < of[0].n && !isnan(*most); i++) {
 		const struct fo_store_tensor *x = &of[0].tensor[i], *y = &of[1].tensor[i];
+		if (weights_alone && x->which)
+			continue;
 		bool same = !strcmp(x->name, y->name) && x->which == y->which && x->rows == y->rows &&
 			    x->cols == y->cols && x->dtype == y->dtype;
 		double d = same ? distance(x, y) : NAN;
@@ -180,7 +212,7 @@ static double series(const double *got, const double *want)
 }
 
 static fo_status check_precision(struct fo_verify_run *v, const char *group, const struct text *text,
-				 enum fo_numerics precision, enum fo_isa isa)
+				 const struct form *form, enum fo_numerics precision, enum fo_isa isa)
 {
 	const int ranks = v->o->ranks;
 	const bool exact = precision == FO_PRECISION_F64;
@@ -191,14 +223,20 @@ static fo_status check_precision(struct fo_verify_run *v, const char *group, con
 	char name[160], against[] = "one rank";
 	double most;
 	fo_status st;
-	FO_TRY_OR(st, run_job(&one, text, 1, precision, &how), done);
-	FO_TRY_OR(st, run_job(&many, text, ranks, precision, &how), done);
-	FO_TRY_OR(st, run_job(&again, text, ranks, precision, &how), done);
+	FO_TRY_OR(st, run_job(&one, text, 1, form, precision, &how), done);
+	FO_TRY_OR(st, run_job(&many, text, ranks, form, precision, &how), done);
+	FO_TRY_OR(st, run_job(&again, text, ranks, form, precision, &how), done);
+	if (form->shard > 1) {
+		FO_TRY_OR(st, collect(&many, &one.program), done);
+		FO_TRY_OR(st, collect(&again, &one.program), done);
+	}
 	fo_verify_measured(v, group, "losses of 3 optimizer steps", against, series(many.loss, one.loss), bound, NULL);
 	fo_verify_measured(v, group, "gradient norms of 3 steps", against, series(many.norm, one.norm), bound, NULL);
 	FO_TRY_OR(st, compare(&many, &one, &most, name, sizeof name), done);
 	if (exact) /* elsewhere Adam makes much of a rounding where a gradient is near zero */
-		fo_verify_measured(v, group, "weights and moments after 3 steps", against, most, bound, name);
+		fo_verify_measured(v, group,
+				   form->shard > 1 ? "weights after 3 steps" : "weights and moments after 3 steps",
+				   against, most, bound, name);
 	FO_TRY_OR(st, compare(&many, &again, &most, name, sizeof name), done);
 	fo_verify_same_bits(v, group, "the same steps again", "the first run", most == 0);
 done:
@@ -208,18 +246,36 @@ done:
 	return st;
 }
 
-void fo_verify_ranks(struct fo_verify_run *v)
+/* A mesh in double precision, where only the order of sums differs, and in fp32 with this machine's kernels. */
+static void check_form(struct fo_verify_run *v, const struct text *text, const struct form *form)
 {
-	struct text text;
-	if (v->o->ranks < 2)
-		return;
-	make_text(&text, v->o->ranks);
 	for (int exact = 1; exact >= 0; exact--) {
 		const enum fo_isa isa = exact ? FO_ISA_REF : v->isa; /* only ref computes in double precision */
-		const char *group = fo_verify_group(v, "%d ranks %s %s", v->o->ranks, fo_isa_name[isa],
+		const char *group = fo_verify_group(v, "%d ranks%s %s %s", v->o->ranks, form->name, fo_isa_name[isa],
 						    exact ? "f64" : "fp32");
-		if (check_precision(v, group, &text, exact ? FO_PRECISION_F64 : FO_PRECISION_F32, isa) != FO_OK)
+		if (check_precision(v, group, text, form, exact ? FO_PRECISION_F64 : FO_PRECISION_F32, isa) != FO_OK)
 			fo_verify_error(v, group, "3 optimizer steps", "one rank");
+	}
+}
+
+void fo_verify_ranks(struct fo_verify_run *v)
+{
+	const int ranks = v->o->ranks;
+	const struct form form[] = { { "", 1, FO_ZERO_OFF, false },
+				     { " zero=1", ranks, FO_ZERO_STATE, false },
+				     { " zero=2", ranks, FO_ZERO_GRADIENTS, false },
+				     { " fsdp", ranks, FO_ZERO_WEIGHTS, false },
+				     { " hsdp", 2, FO_ZERO_WEIGHTS, true } };
+	struct text text;
+	if (ranks < 2)
+		return;
+	make_text(&text, ranks);
+	for (size_t i = 0; i < sizeof form / sizeof *form; i++) {
+		const int shard = form[i].shard;
+		const bool too_many = shard > HIDDEN, /* the narrowest weights have so many rows */
+			none = form[i].several && (ranks % shard || ranks == shard);
+		if (!too_many && !none)
+			check_form(v, &text, &form[i]);
 	}
 	free(text.at);
 }
