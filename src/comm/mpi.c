@@ -15,13 +15,6 @@
 
 static struct fo_mpi_end *of(struct fo_comm *c) { return (struct fo_mpi_end *)c; }
 
-fo_status fo_mpi_failed(const struct fo_mpi_job *job, int error, const char *doing)
-{
-	char text[512];
-	job->mpi->text(error, text, sizeof text);
-	return fo_fail(FO_ECOMM, "rank %d of %d: %s: MPI says \"%s\"", job->world.rank, job->world.ranks, doing, text);
-}
-
 /* ---- the end of a job ---- */
 
 static fo_status alive(const struct fo_mpi_job *job)

@@ -25,6 +25,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+fo_status fo_mpi_failed(const struct fo_mpi_job *job, int error, const char *doing)
+{
+	char text[512];
+	job->mpi->text(error, text, sizeof text);
+	return fo_fail(FO_ECOMM, "rank %d of %d: %s: MPI says \"%s\"", job->world.rank, job->world.ranks, doing, text);
+}
+
 /* Bytes of memory for pieces of a reduction, over all slots; at least LEAST a piece, for a message has its price. What
  * needs at most SMALL has memory of its own, so that any number of small calls run at once. Measured with bench_mpi. */
 enum { DEPTH = 4, PLACE = 8 << 20, LEAST = 16 << 10, SMALL = 64 << 10, PLACES = FO_MPI_PLACES };

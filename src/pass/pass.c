@@ -65,6 +65,23 @@ const struct fo_pass fo_pass_table[] = {
 #undef PASS
 const int fo_pass_count = sizeof fo_pass_table / sizeof *fo_pass_table;
 
+/* Evaluation works on training's weights, so where ranks share these it is told how. */
+static void follow_training(struct fo_program *p, const struct fo_pass *pass)
+{
+	struct fo_program train;
+	struct fo_lowering low = p->run;
+	low.mode = FO_MODE_TRAIN;
+	if (pass->apply != fo_pass_zero || p->run.mode == FO_MODE_TRAIN || p->run.pass.zero != FO_ZERO_WEIGHTS ||
+	    fo_mesh_group(&p->run.mesh, FO_GROUP_SHARD, NULL, NULL) < 2)
+		return;
+	if (fo_pass_build(&train, &p->model, &low) != FO_OK) {
+		fo_err_clear(); /* no training, nothing that is shared: the weights of any store are whole */
+		return;
+	}
+	fo_pass_zero_follow(p, &train);
+	fo_program_fini(&train);
+}
+
 static fo_status apply_one(struct fo_program *p, const struct fo_pass *pass)
 {
 	if (pass->legal) {
@@ -73,6 +90,7 @@ static fo_status apply_one(struct fo_program *p, const struct fo_pass *pass)
 			return fo_wrap(st, "pass %s", pass->name);
 	}
 	pass->apply(p);
+	follow_training(p, pass);
 	return fo_program_verify(p, pass->name);
 }
 

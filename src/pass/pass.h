@@ -99,6 +99,8 @@ void fo_pass_ddp_each(struct fo_program *p, const bool *of);
 int fo_pass_ddp_norm(struct fo_program *p, const char *name, enum fo_group group, int own, int rest, int all);
 /* fsdp.c: weights that ranks share (fo_buffer.whole) are gathered where forward and backward read them. */
 void fo_pass_zero_weights(struct fo_program *p);
+/* zero.c: p, a program of another mode, shares the weights that `train` shares, the training program of one mesh. */
+void fo_pass_zero_follow(struct fo_program *p, const struct fo_program *train);
 /* recompute.c: "norm, swiglu in the first 3 of 12 layers; norm in the rest", or "nothing". */
 void fo_recompute_text(const struct fo_passes *c, int64_t layers, struct fo_str *out);
 /* The set (enum fo_recompute) that an operation of a layer's forward block belongs to. */

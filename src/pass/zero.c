@@ -370,24 +370,6 @@ static void derive_behind(struct fo_program *p)
 	}
 }
 
-/* Evaluation works on training's weights: it shares the buffers that the training program shares. Which ones these are
- * follows from the optimizer's operations, so that program is asked. */
-static void share_as_training(struct zero *z)
-{
-	struct fo_program *p = z->p, train;
-	struct fo_lowering low = p->run;
-	low.mode = FO_MODE_TRAIN;
-	if (fo_pass_build(&train, &p->model, &low) != FO_OK) {
-		fo_err_clear(); /* no training, nothing that is shared: the weights of any store are whole */
-		return;
-	}
-	for (int i = 0; i < z->n; i++)
-		for (int k = 0; p->buf[i].home == FO_HOME_PARAM && k < train.nbuf; k++)
-			if (train.buf[k].whole && !strcmp(train.buf[k].name, p->buf[i].name))
-				cut(z, i);
-	fo_program_fini(&train);
-}
-
 static void share_training(struct zero *z)
 {
 	struct fo_program *p = z->p;
@@ -403,20 +385,33 @@ static void share_training(struct zero *z)
 	free(z->own);
 }
 
-void fo_pass_zero(struct fo_program *p)
+static struct zero begin(struct fo_program *p)
 {
-	struct zero z = { .p = p, .n = p->nbuf };
-	const bool weights = p->run.pass.zero == FO_ZERO_WEIGHTS;
+	struct zero z = { .p = p, .n = p->nbuf, .sums = -1 };
 	z.ranks = fo_mesh_group(&p->run.mesh, FO_GROUP_SHARD, NULL, NULL);
 	z.replicas = fo_mesh_group(&p->run.mesh, FO_GROUP_REPLICATE, NULL, NULL);
 	z.each = p->run.pass.zero >= FO_ZERO_GRADIENTS && p->run.pass.zero_sync == FO_SYNC_MICRO_BATCH &&
 		 p->run.micro_batches > 1;
-	if (z.ranks < 2)
+	return z;
+}
+
+void fo_pass_zero(struct fo_program *p)
+{
+	struct zero z = begin(p);
+	if (z.ranks < 2 || p->run.mode != FO_MODE_TRAIN)
 		return;
-	if (p->run.mode == FO_MODE_TRAIN)
-		share_training(&z);
-	else if (weights)
-		share_as_training(&z);
-	if (weights)
+	share_training(&z);
+	if (p->run.pass.zero == FO_ZERO_WEIGHTS)
 		fo_pass_zero_weights(p);
+}
+
+/* Which buffers are shared follows from the optimizer's operations, which evaluation does not have. */
+void fo_pass_zero_follow(struct fo_program *p, const struct fo_program *train)
+{
+	struct zero z = begin(p);
+	for (int i = 0; i < z.n; i++)
+		for (int k = 0; p->buf[i].home == FO_HOME_PARAM && k < train->nbuf; k++)
+			if (train->buf[k].whole && !strcmp(train->buf[k].name, p->buf[i].name))
+				cut(&z, i);
+	fo_pass_zero_weights(p);
 }

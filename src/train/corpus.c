@@ -179,3 +179,32 @@ void fo_corpus_close(struct fo_corpus *c)
 	free(c->dir);
 	*c = (struct fo_corpus){ 0 };
 }
+
+static struct fo_batch copy_batch(struct fo_arena *a, const struct fo_batch *b, int64_t tokens)
+{
+	const int32_t *const from[] = { b->token, b->target, b->position, b->doc_start };
+	int32_t *copy = fo_arena_alloc(a, (size_t)tokens * sizeof from / sizeof *from * sizeof *copy);
+	for (size_t k = 0; k < sizeof from / sizeof *from; k++)
+		memcpy(copy + (int64_t)k * tokens, from[k], (size_t)tokens * sizeof *copy);
+	return (struct fo_batch){
+		.token = copy, .target = copy + tokens, .position = copy + 2 * tokens, .doc_start = copy + 3 * tokens
+	};
+}
+
+fo_status fo_eval_batches(struct fo_arena *a, const struct fo_shard *held_out, const struct fo_batch_shape *shape,
+			  int32_t pad, int64_t batches, struct fo_batch **out)
+{
+	struct fo_loader_state state = { .seed = FO_EVAL_SEED, .shard_checksum = held_out->checksum };
+	struct fo_loader *l;
+	FO_TRY(fo_loader_open(&l, held_out, shape, &state, pad));
+	*out = fo_arena_alloc(a, (size_t)batches * sizeof **out);
+	fo_status st = FO_OK;
+	for (int64_t i = 0, wait; i < batches && st == FO_OK; i++) {
+		const struct fo_batch *b;
+		st = fo_loader_next(l, &b, &wait);
+		if (st == FO_OK)
+			(*out)[i] = copy_batch(a, b, fo_batch_own_rows(shape) * shape->seq * shape->micro_batches);
+	}
+	fo_loader_close(l);
+	return st;
+}

@@ -199,7 +199,7 @@ static void run_case(int number)
 		if (j.rank[r].error.st != FO_OK)
 			fail_msg("%s: rank %d: %s", label, r, j.rank[r].error.text);
 		if (r < (j.low.pass.zero ? d[1] : 1))
-			outcome_join(&all, &j.rank[r].out);
+			outcome_join(&all, &j.rank[r].out, false);
 	}
 	check_histories(label, &want, &j);
 	check_close(label, &all, &alone);
