@@ -514,9 +514,10 @@ static fo_status run(const struct fo_cli_call *call)
 	const char *dir = NULL;
 	char **child;
 	if (call->argc < 2)
-		return fo_hint(fo_fail(FO_EARG, "nothing to launch"), "usage: %s", call->command->usage);
+		return fo_hint(fo_fail(FO_EARG, "nothing to launch: no 'train run.yaml' is given"), "usage: %s",
+			       call->command->usage);
 	if (strcmp(call->argv[1], "train") != 0)
-		return fo_hint(fo_fail(FO_EARG, "ranks of several processes can 'train', got '%s'",
+		return fo_hint(fo_fail(FO_EARG, "launch can 'train', got '%s': no other command has several processes",
 				       fo_cli_seen(call->argv[1])),
 			       "usage: %s", call->command->usage);
 	if (l->as_rank) {
@@ -525,7 +526,8 @@ static fo_status run(const struct fo_cli_call *call)
 		return fo_launch_rank(l->as_rank, argv);
 	}
 	if (!l->ranks)
-		return fo_hint(fo_fail(FO_EARG, "how many ranks?"), "usage: %s", call->command->usage);
+		return fo_hint(fo_fail(FO_EARG, "launch does not know how many ranks to start: give -n N"), "usage: %s",
+			       call->command->usage);
 	struct sigaction on = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
 	sigemptyset(&on.sa_mask);
 	fo_status st = find_dir(&a, call->argc - 1, call->argv + 1, &dir);
