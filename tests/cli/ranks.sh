@@ -24,7 +24,7 @@ refused 2 "mesh.link-us is about links between ranks, and there is one rank" pro
 # Predictions, from a profile that knows nothing of calls between ranks: emulated links say how long they take at least.
 profile=$FLATOUT_SOURCE/fuzz/corpus/profile/two_cores.json
 run 0 predict $small --ranks=2 --profile="$profile"
-says "^Ranks: *2 of 1 thread each, all alike: one was simulated for all" "^Links: *threads of one process: not measured ('flatout calibrate --ranks=2' does)" "^Exposed: "
+says "^Ranks: *2 of 1 thread each, all alike: one was simulated for all" "^Links: *threads of one process: not measured in groups of 2 ranks" "^Exposed: "
 run 0 predict $small --ranks=2 --profile="$profile" --json
 cp out fast
 run 0 predict $small --ranks=2 --profile="$profile" --link-gbps=0.001 --json
