@@ -76,7 +76,7 @@ static void on_signal(int signal)
 /* ---- the child's words ---- */
 
 /* The run directory of `train ARGUMENTS`: its mistakes are told once, here, and not by every rank. */
-static fo_status find_dir(struct fo_arena *a, int argc, char **argv, const char **dir)
+static fo_status find_dir(struct fo_arena *a, int argc, char **argv, int ranks, const char **dir)
 {
 	const struct fo_command *c = &fo_cmd_train;
 	struct fo_opt_set s;
@@ -84,6 +84,8 @@ static fo_status find_dir(struct fo_arena *a, int argc, char **argv, const char 
 	memcpy(copy, argv, (size_t)argc * sizeof *copy);
 	fo_cli_options_read(c, &s, fo_arena_alloc(a, c->size), &argc, copy);
 	fo_status st = argc > 1 ? fo_cli_options_yaml(c, &s, copy[1]) : FO_OK;
+	if (st == FO_OK && ranks > 1)
+		fo_launch_ranks_are(&s, s.target, ranks);
 	if (st == FO_OK)
 		st = fo_run_check(&s, s.target);
 	if (st == FO_OK)
@@ -128,6 +130,9 @@ static fo_status start(struct job *j, char **argv)
 		int null = open("/dev/null", O_RDONLY);
 		dup2(null, STDIN_FILENO);
 		dup2(err[1], STDERR_FILENO);
+		/* MPI gives rank 0 a terminal whatever this program writes to: a log file is to have whole lines. */
+		if (!isatty(STDOUT_FILENO))
+			setenv("TERM", "dumb", 1);
 		signal(SIGPIPE, SIG_DFL);
 		signal(SIGXFSZ, SIG_DFL);
 		execvp(argv[0], argv);
@@ -392,6 +397,12 @@ static fo_status rank_fault(struct job *j, int rank, const char *why)
 			return fo_hint(r->error, "%s", hint);
 		return with_checkpoint(j, r->error);
 	}
+	/* A mistake that only a rank sees is told before it has a state to write it into. */
+	if (r && r->end.known && r->end.code == fo_status_exit_code(FO_EARG) &&
+	    fo_launch_said_error(&j->said, "", text, hint, sizeof text)) {
+		fo_fail(FO_EARG, "%s", text);
+		return *hint ? fo_hint(FO_EARG, "%s", hint) : FO_EARG;
+	}
 	fo_fail(FO_ECOMM, "rank %d of %lld %s", rank, (long long)j->l->ranks, why);
 	return with_checkpoint(j, FO_ECOMM);
 }
@@ -530,7 +541,7 @@ static fo_status run(const struct fo_cli_call *call)
 			       call->command->usage);
 	struct sigaction on = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
 	sigemptyset(&on.sa_mask);
-	fo_status st = find_dir(&a, call->argc - 1, call->argv + 1, &dir);
+	fo_status st = find_dir(&a, call->argc - 1, call->argv + 1, (int)l->ranks, &dir);
 	if (st == FO_OK)
 		st = child_words(&a, dir, call->argc - 1, call->argv + 1, &child);
 	if (st == FO_OK && !l->dry_run) {
