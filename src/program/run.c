@@ -314,8 +314,9 @@ static void settle_mesh(struct fo_opt_set *s, const struct fo_run *r)
 	const struct fo_mesh asked = { .replicate = (int32_t)r->replicate, .shard = (int32_t)r->shard };
 	const int64_t given = r->shard ? r->shard : r->replicate;
 	struct fo_str near = { 0 };
-	if (!ranks_given && given)
-		set_number(s, "mesh.ranks", fo_mesh_ranks(&asked), "the mesh");
+	/* Always noted as what follows: `flatout init` then writes it as a comment, and a launcher or --mesh.shard decides. */
+	if (!ranks_given)
+		set_number(s, "mesh.ranks", given ? fo_mesh_ranks(&asked) : r->ranks, "the mesh");
 	if (!r->shard && !r->replicate && zero_given && r->ranks > 1)
 		set_number(s, "mesh.shard", r->ranks, "pass.zero");
 	else if (!r->shard)
