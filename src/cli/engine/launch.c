@@ -397,11 +397,14 @@ static fo_status rank_fault(struct job *j, int rank, const char *why)
 			return fo_hint(r->error, "%s", hint);
 		return with_checkpoint(j, r->error);
 	}
-	/* A mistake that only a rank sees is told before it has a state to write it into. */
-	if (r && r->end.known && r->end.code == fo_status_exit_code(FO_EARG) &&
-	    fo_launch_said_error(&j->said, "", text, hint, sizeof text)) {
-		fo_fail(FO_EARG, "%s", text);
-		return *hint ? fo_hint(FO_EARG, "%s", hint) : FO_EARG;
+	/* A rank whose state file did not take its error (it had none yet, or the folder is gone) has printed it. */
+	if (r && r->end.known && r->end.code && fo_launch_said_error(&j->said, "", text, hint, sizeof text)) {
+		const fo_status st = r->end.code == fo_status_exit_code(FO_EARG)       ? FO_EARG
+				     : r->end.code == fo_status_exit_code(FO_ENUMERIC) ? FO_ENUMERIC
+				     : r->end.code == fo_status_exit_code(FO_EBUG)     ? FO_EBUG
+										       : FO_ECOMM;
+		fo_fail(st, "%s", text);
+		return *hint ? fo_hint(st, "%s", hint) : st == FO_ECOMM ? with_checkpoint(j, st) : st;
 	}
 	fo_fail(FO_ECOMM, "rank %d of %lld %s", rank, (long long)j->l->ranks, why);
 	return with_checkpoint(j, FO_ECOMM);
