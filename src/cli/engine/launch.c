@@ -385,6 +385,16 @@ static fo_status host_fault(struct job *j)
 	return with_checkpoint(j, FO_ECOMM);
 }
 
+/* What an exit code says: a 3 may have any cause, so it counts as a fault. */
+static fo_status status_of(int code)
+{
+	static const fo_status known[] = { FO_EARG, FO_ENUMERIC, FO_EBUG };
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (code == fo_status_exit_code(known[i]))
+			return known[i];
+	return FO_ECOMM;
+}
+
 /* A rank's own error, in the words in which it printed it, with its place. */
 static fo_status rank_fault(struct job *j, int rank, const char *why)
 {
@@ -399,12 +409,11 @@ static fo_status rank_fault(struct job *j, int rank, const char *why)
 	}
 	/* A rank whose state file did not take its error (it had none yet, or the folder is gone) has printed it. */
 	if (r && r->end.known && r->end.code && fo_launch_said_error(&j->said, "", text, hint, sizeof text)) {
-		const fo_status st = r->end.code == fo_status_exit_code(FO_EARG)       ? FO_EARG
-				     : r->end.code == fo_status_exit_code(FO_ENUMERIC) ? FO_ENUMERIC
-				     : r->end.code == fo_status_exit_code(FO_EBUG)     ? FO_EBUG
-										       : FO_ECOMM;
+		const fo_status st = status_of(r->end.code);
 		fo_fail(st, "%s", text);
-		return *hint ? fo_hint(st, "%s", hint) : st == FO_ECOMM ? with_checkpoint(j, st) : st;
+		if (*hint)
+			return fo_hint(st, "%s", hint);
+		return st == FO_ECOMM ? with_checkpoint(j, st) : st;
 	}
 	fo_fail(FO_ECOMM, "rank %d of %lld %s", rank, (long long)j->l->ranks, why);
 	return with_checkpoint(j, FO_ECOMM);
