@@ -486,16 +486,20 @@ const struct fo_command fo_cmd_calibrate = {
 	.usage = "flatout calibrate [--threads N] [--seconds S] [--quick] [--out FILE] [--svg FILE] [--all] [--json]\n"
 		 "flatout calibrate run.yaml [--KEY=VALUE ...] [--documents N] [--seconds S] [--out FILE] [--json]\n"
 		 "flatout calibrate --for RUN [--threads N] [--seconds S] [--out FILE] [--json]\n"
+		 "flatout calibrate --ranks=N [--threads N] [--seconds S] [--out FILE] [--json]\n"
 		 "flatout calibrate --show [FILE] [--svg FILE] [--all] [--json]",
 	.summary = "what this machine reaches: peaks, matmuls, attention, memory",
 	.text = "Measures the kernels of training by shape, memory by threads and the executor's own cost, each "
 		"run between two bursts of known work that tell whether the machine was quiet. Figures are medians "
 		"of quiet runs and of all. The profile stays in the user's cache; 'train' takes its peak from "
 		"there. With a run file (or options of one) it measures the operations of that run instead, as "
-		"they come in its step, and adds them to the profile: 'predict' then goes by these.\n\n"
+		"they come in its step, and adds them to the profile: 'predict' then goes by these. --ranks=N measures "
+		"calls between N ranks of one process, mpirun those between processes.\n\n"
 		"  flatout calibrate\n"
 		"  flatout calibrate --quick --svg roofline.svg\n"
 		"  flatout calibrate run.yaml && flatout predict run.yaml\n"
+		"  flatout calibrate run.yaml --ranks=2 && flatout predict run.yaml --ranks=2\n"
+		"  mpirun -n 2 flatout calibrate\n"
 		"  flatout calibrate --show\n"
 		"  flatout calibrate --show other-machine.json --all",
 	.opts = fo_run_options,

@@ -74,6 +74,11 @@ static fo_status make_report(struct report *r, const struct fo_model *m, const s
 		struct fo_lowering more = *want;
 		e->value = e->pass->on;
 		fo_passes_set(&more.pass, e->pass->choice, e->value);
+		/* As for a run: pass.zero alone makes one shard group of all ranks. */
+		if (!strcmp(e->pass->name, "zero") && more.mesh.shard <= 1) {
+			more.mesh.shard = fo_mesh_ranks(&more.mesh);
+			more.mesh.replicate = 1;
+		}
 		e->state = measure(m, more, &e->f) == FO_OK ? OFF : REFUSED;
 		if (e->state == REFUSED)
 			e->why = fo_arena_strdup(&r->arena, fo_err_text());

@@ -146,8 +146,10 @@ static fo_status load_program(struct report *r)
 	}
 	FO_TRY(st);
 	if (r->program.ranks > 1)
-		return fo_fail(FO_EUNSUPPORTED, "predict knows the steps of one rank, and this run has %d",
-			       r->program.ranks);
+		return fo_fail(
+			FO_EUNSUPPORTED,
+			"predict --device knows the steps of one rank, and this run has %d: leave mesh.ranks out",
+			r->program.ranks);
 	FO_TRY(fo_unroll(&r->program, &r->u));
 	fo_plan(&r->program, &r->u);
 	fo_prune_waits(&r->program, &r->u);

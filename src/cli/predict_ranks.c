@@ -30,9 +30,11 @@ static const char *link_text(struct fo_doc *d, const struct fo_predict_ranks *x)
 	const bool mpi = !strcmp(x->links.over, FO_LINK_MPI);
 	const char *text = "", *origin;
 	if (mpi)
-		origin = fo_doc_printf(d, "'mpirun -n %d flatout calibrate' measures them", x->job.ranks);
+		origin = fo_doc_printf(d, "not measured in groups of %d ranks ('mpirun -n %d flatout calibrate' does)",
+				       x->job.ranks, x->job.ranks);
 	else
-		origin = fo_doc_printf(d, "'flatout calibrate --ranks=%d' measures them", x->job.ranks);
+		origin = fo_doc_printf(d, "not measured in groups of %d ranks ('flatout calibrate --ranks=%d' does)",
+				       x->job.ranks, x->job.ranks);
 	for (size_t i = 0; i < x->links.limits->rows; i++) {
 		const struct fo_limits_row *row = &x->links.limits->row[i];
 		if (fo_link_is_row(row) && row->dim[0] == x->job.ranks && !strcmp(row->set, x->links.over))

@@ -117,7 +117,9 @@ static void say_roles(const struct fo_roles *r, struct fo_doc *d)
 	const char *who = "";
 	for (int k = 0; k < r->n && k < 6; k++)
 		who = fo_doc_printf(d, "%s%srank %d%s", who, k ? "; " : "", r->of[k].first,
-				    r->of[k].ranks > 1 ? fo_doc_printf(d, " and %d like it", r->of[k].ranks - 1) : "");
+				    r->of[k].ranks > 1 ? fo_doc_printf(d, " and %d other%s like it", r->of[k].ranks - 1,
+								       fo_doc_plural(r->of[k].ranks - 1))
+						       : "");
 	fo_doc_line(d, "roles", "%d: %s%s; %lld calls of all ranks fit together, and none waits for ever", r->n, who,
 		    r->n > 6 ? "; and others" : "", (long long)r->calls);
 }

@@ -75,7 +75,7 @@ static int make_groups(const struct fo_ranks_seen *s, double bound, struct group
 
 static const char *span_text(struct fo_doc *d, double least, double most)
 {
-	if (isnan(least))
+	if (!(most > 0)) /* of a rank whose file is missing or damaged, or that died as it began something */
 		return "-";
 	if (most - least < 0.1 * most)
 		return fo_doc_num(d, most, FO_DRAW_SECONDS);

@@ -387,7 +387,7 @@ static void share_training(struct zero *z)
 
 static struct zero begin(struct fo_program *p)
 {
-	struct zero z = { .p = p, .n = p->nbuf, .sums = -1 };
+	struct zero z = { .p = p, .n = p->nbuf };
 	z.ranks = fo_mesh_group(&p->run.mesh, FO_GROUP_SHARD, NULL, NULL);
 	z.replicas = fo_mesh_group(&p->run.mesh, FO_GROUP_REPLICATE, NULL, NULL);
 	z.each = p->run.pass.zero >= FO_ZERO_GRADIENTS && p->run.pass.zero_sync == FO_SYNC_MICRO_BATCH &&

@@ -207,7 +207,7 @@ int fo_ranks_cause(const struct fo_ranks_seen *s, double bound, double least, ch
 	fo_rank_place_text(r, place, sizeof place);
 	fo_rank_doing(r, doing, sizeof doing);
 	switch (bad ? fo_rank_health(r, bound) : FO_HEALTH_FINE) {
-	case FO_HEALTH_ABSENT: snprintf(text, size, "has not started: it left no file"); break;
+	case FO_HEALTH_ABSENT: snprintf(text, size, "left no file: it has not started, or the file was deleted"); break;
 	case FO_HEALTH_DAMAGED: snprintf(text, size, "has a damaged file: %s", r->why); break;
 	case FO_HEALTH_SILENT:
 		snprintf(text, size, "has had no heartbeat for %.1f s (%s): %s", r->age, place, doing);

@@ -96,6 +96,9 @@ run 0 init weights.yaml --model.weights=somewhere
 grep -q '^  hidden: 0' weights.yaml || wrong "sizes of its own beside model.weights"
 run 0 init plain.yaml
 grep -q '^  hidden: 256' plain.yaml || wrong "no sizes for a first run"
+# The number of ranks is left to a launcher or the mesh.
+grep -q '^  # ranks: 1' plain.yaml || wrong "the file insists on one rank"
+run 0 program plain.yaml --mesh.shard=2 --no-operations
 
 if [ -n "${FLATOUT_HAS_ENGINE:-}" ]; then
 	make_text text

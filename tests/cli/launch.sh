@@ -48,9 +48,14 @@ small="$tiny --train.rows=4"
 run 0 launch -n 2 --mpi-args=--oversubscribe --dry-run -- train $small
 says "^mpirun -n 2 .*--bind-to none .*-x FLATOUT_JOB .*--as-rank=run.* train "
 run 0 launch -n 2 --mpi-args=--oversubscribe -- train $small --run.dir=two
+! grep -q "$(printf '\033')" out || wrong "control characters where the output is no terminal"
 [ -d two/checkpoints/step-00000006 ] || wrong "two ranks left no checkpoint"
 run 0 status two
 says "2 ranks, step 6 of 6" "done .* ended"
+# What does not fit the ranks is told before any starts.
+refused 2 "3 ranks cannot share the rows of a micro-batch" launch -n 3 -- train $small --run.dir=never
+refused 2 "mesh.ranks=4, and 2 processes" launch -n 2 -- train $small --ranks=4 --run.dir=never
+[ ! -e never ] || wrong "a job that was refused left a folder"
 # A rank is killed: one line names it, its place and its operation, and no process stays.
 "$bin" launch -n 2 --mpi-args=--oversubscribe -- train $small --train.steps=1000000 --eval.every=1000000 --checkpoint.every=20 \
 	--run.dir=dead >out 2>err </dev/null &

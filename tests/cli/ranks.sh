@@ -5,7 +5,7 @@
 small="$tiny --train.rows=4 --train.precision=fp32"
 run 0 program $small --ranks=2 --no-operations
 says "2 ranks x 2 micro-batches x 2 rows x 32 tokens" "^Received: .* per step from the other ranks" "^layer.b.r: " \
-	"^Roles: *1: rank 0 and 1 like it; "
+	"^Roles: *1: rank 0 and 1 other like it; "
 run 0 program $small --ranks=2 --json --dump=two.txt
 says '"ranks": 2,' '"roles": 1,' '"received_bytes": '
 grep -q '^mesh 2 1$' two.txt || wrong "the dump has no mesh"
@@ -24,7 +24,7 @@ refused 2 "mesh.link-us is about links between ranks, and there is one rank" pro
 # Predictions, from a profile that knows nothing of calls between ranks: emulated links say how long they take at least.
 profile=$FLATOUT_SOURCE/fuzz/corpus/profile/two_cores.json
 run 0 predict $small --ranks=2 --profile="$profile"
-says "^Ranks: *2 of 1 thread each, all alike: one was simulated for all" "^Links: *threads of one process: 'flatout calibrate --ranks=2' measures" "^Exposed: "
+says "^Ranks: *2 of 1 thread each, all alike: one was simulated for all" "^Links: *threads of one process: not measured in groups of 2 ranks" "^Exposed: "
 run 0 predict $small --ranks=2 --profile="$profile" --json
 cp out fast
 run 0 predict $small --ranks=2 --profile="$profile" --link-gbps=0.001 --json

@@ -76,7 +76,7 @@ static void on_signal(int signal)
 /* ---- the child's words ---- */
 
 /* The run directory of `train ARGUMENTS`: its mistakes are told once, here, and not by every rank. */
-static fo_status find_dir(struct fo_arena *a, int argc, char **argv, const char **dir)
+static fo_status find_dir(struct fo_arena *a, int argc, char **argv, int ranks, const char **dir)
 {
 	const struct fo_command *c = &fo_cmd_train;
 	struct fo_opt_set s;
@@ -84,6 +84,8 @@ static fo_status find_dir(struct fo_arena *a, int argc, char **argv, const char 
 	memcpy(copy, argv, (size_t)argc * sizeof *copy);
 	fo_cli_options_read(c, &s, fo_arena_alloc(a, c->size), &argc, copy);
 	fo_status st = argc > 1 ? fo_cli_options_yaml(c, &s, copy[1]) : FO_OK;
+	if (st == FO_OK && ranks > 1)
+		fo_launch_ranks_are(&s, s.target, ranks);
 	if (st == FO_OK)
 		st = fo_run_check(&s, s.target);
 	if (st == FO_OK)
@@ -128,6 +130,9 @@ static fo_status start(struct job *j, char **argv)
 		int null = open("/dev/null", O_RDONLY);
 		dup2(null, STDIN_FILENO);
 		dup2(err[1], STDERR_FILENO);
+		/* MPI gives rank 0 a terminal whatever this program writes to: a log file is to have whole lines. */
+		if (!isatty(STDOUT_FILENO))
+			setenv("TERM", "dumb", 1);
 		signal(SIGPIPE, SIG_DFL);
 		signal(SIGXFSZ, SIG_DFL);
 		execvp(argv[0], argv);
@@ -380,6 +385,16 @@ static fo_status host_fault(struct job *j)
 	return with_checkpoint(j, FO_ECOMM);
 }
 
+/* What an exit code says: a 3 may have any cause, so it counts as a fault. */
+static fo_status status_of(int code)
+{
+	static const fo_status known[] = { FO_EARG, FO_ENUMERIC, FO_EBUG };
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (code == fo_status_exit_code(known[i]))
+			return known[i];
+	return FO_ECOMM;
+}
+
 /* A rank's own error, in the words in which it printed it, with its place. */
 static fo_status rank_fault(struct job *j, int rank, const char *why)
 {
@@ -391,6 +406,14 @@ static fo_status rank_fault(struct job *j, int rank, const char *why)
 		if (fo_launch_said_error(&j->said, r->text, text, hint, sizeof text) && *hint)
 			return fo_hint(r->error, "%s", hint);
 		return with_checkpoint(j, r->error);
+	}
+	/* A rank whose state file did not take its error (it had none yet, or the folder is gone) has printed it. */
+	if (r && r->end.known && r->end.code && fo_launch_said_error(&j->said, "", text, hint, sizeof text)) {
+		const fo_status st = status_of(r->end.code);
+		fo_fail(st, "%s", text);
+		if (*hint)
+			return fo_hint(st, "%s", hint);
+		return st == FO_ECOMM ? with_checkpoint(j, st) : st;
 	}
 	fo_fail(FO_ECOMM, "rank %d of %lld %s", rank, (long long)j->l->ranks, why);
 	return with_checkpoint(j, FO_ECOMM);
@@ -514,9 +537,10 @@ static fo_status run(const struct fo_cli_call *call)
 	const char *dir = NULL;
 	char **child;
 	if (call->argc < 2)
-		return fo_hint(fo_fail(FO_EARG, "nothing to launch"), "usage: %s", call->command->usage);
+		return fo_hint(fo_fail(FO_EARG, "nothing to launch: no 'train run.yaml' is given"), "usage: %s",
+			       call->command->usage);
 	if (strcmp(call->argv[1], "train") != 0)
-		return fo_hint(fo_fail(FO_EARG, "ranks of several processes can 'train', got '%s'",
+		return fo_hint(fo_fail(FO_EARG, "launch can 'train', got '%s': no other command has several processes",
 				       fo_cli_seen(call->argv[1])),
 			       "usage: %s", call->command->usage);
 	if (l->as_rank) {
@@ -525,10 +549,11 @@ static fo_status run(const struct fo_cli_call *call)
 		return fo_launch_rank(l->as_rank, argv);
 	}
 	if (!l->ranks)
-		return fo_hint(fo_fail(FO_EARG, "how many ranks?"), "usage: %s", call->command->usage);
+		return fo_hint(fo_fail(FO_EARG, "launch does not know how many ranks to start: give -n N"), "usage: %s",
+			       call->command->usage);
 	struct sigaction on = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
 	sigemptyset(&on.sa_mask);
-	fo_status st = find_dir(&a, call->argc - 1, call->argv + 1, &dir);
+	fo_status st = find_dir(&a, call->argc - 1, call->argv + 1, (int)l->ranks, &dir);
 	if (st == FO_OK)
 		st = child_words(&a, dir, call->argc - 1, call->argv + 1, &child);
 	if (st == FO_OK && !l->dry_run) {

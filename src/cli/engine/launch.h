@@ -4,7 +4,9 @@
 
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/opt.h"
 #include "base/str.h"
+#include "program/run.h"
 #include "record/rank_where.h"
 
 #include <stdbool.h>
@@ -58,5 +60,10 @@ bool fo_launch_said_error(const struct fo_launch_said *s, const char *part, char
 /* Runs argv as a child, passes signals on (SIGUSR1 as SIGINT), and leaves how it ended in dir. Never returns but with
  * an error; else the process ends with the child's exit code. */
 FO_CHECKED fo_status fo_launch_rank(const char *dir, char **argv);
+
+/* ---- train.c ---- */
+
+/* The options of a run that so many processes carry out: mesh.ranks follows, and what contradicts it is a problem. */
+void fo_launch_ranks_are(struct fo_opt_set *s, const struct fo_run *r, int ranks);
 
 #endif

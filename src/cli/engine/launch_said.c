@@ -34,7 +34,7 @@ static void learn(struct fo_launch_said *s, const char *line)
 		word_after(line, " on node ", s->lost, sizeof s->lost);
 	if (begins(line, "ssh: ") || strstr(line, "Permission denied (") ||
 	    strstr(line, "Host key verification failed"))
-		snprintf(s->unreachable, sizeof s->unreachable, "%s", line);
+		snprintf(s->unreachable, sizeof s->unreachable, "%.*s", (int)strcspn(line, "\r"), line);
 	if (strstr(line, "execvp error on file ")) { /* [proxy:0:1@h2] HYDU_create_process (...): ... FILE (reason) */
 		word_after(line, "execvp error on file ", s->exe, sizeof s->exe);
 		word_after(line, "@", s->node, sizeof s->node);

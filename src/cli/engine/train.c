@@ -1,4 +1,5 @@
 /* flatout train: run a run file. */
+#include "cli/engine/launch.h"
 #include "cli/engine/screen.h"
 #include "train/processes.h"
 
@@ -57,17 +58,9 @@ static bool serve(fo_status *st, bool *silent)
 	return true;
 }
 
-/* The run file, and what follows from a launcher: it has started as many ranks as there are. */
-static fo_status prepare(struct fo_opt_set *s, int argc, char **argv)
+void fo_launch_ranks_are(struct fo_opt_set *s, const struct fo_run *r, int ranks)
 {
-	const struct fo_run *r = s->target;
-	int rank, ranks, local;
 	char text[24];
-	if (argc > 1)
-		FO_TRY(fo_cli_options_yaml(&fo_cmd_train, s, argv[1]));
-	FO_TRY(fo_processes_launched(&rank, &ranks, &local));
-	if (ranks == 1)
-		return FO_OK;
 	if (fo_opt_given(s, "mesh.ranks") && r->ranks != ranks)
 		fo_opt_problem(s,
 			       "mesh.ranks=%lld, and %d processes were started: start as many, or leave mesh.ranks out",
@@ -79,6 +72,18 @@ static fo_status prepare(struct fo_opt_set *s, int argc, char **argv)
 			       r->link_gbps > 0 ? "gbps" : "us", ranks);
 	snprintf(text, sizeof text, "%d", ranks);
 	fo_opt_set_text(s, "mesh.ranks", text, FO_ORIGIN_ENV, "the launcher");
+}
+
+/* The run file, and what follows from a launcher: it has started as many ranks as there are. */
+static fo_status prepare(struct fo_opt_set *s, int argc, char **argv)
+{
+	const struct fo_run *r = s->target;
+	int rank, ranks, local;
+	if (argc > 1)
+		FO_TRY(fo_cli_options_yaml(&fo_cmd_train, s, argv[1]));
+	FO_TRY(fo_processes_launched(&rank, &ranks, &local));
+	if (ranks > 1)
+		fo_launch_ranks_are(s, r, ranks);
 	return FO_OK;
 }
 
