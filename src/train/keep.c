@@ -216,6 +216,9 @@ static fo_status start_writer(struct fo_keep *p)
 static fo_status copy_rows(struct fo_keep *p)
 {
 	int64_t n;
+	/* The thread may still touch the copy's pages: it would put old bytes back, and a job that is handed to it
+	 * meanwhile would be lost. */
+	(void)fo_keep_idle(p, true);
 	if (p->on_device)
 		return fo_exec_fetch(p->exec);
 	const unsigned char *from = fo_store_memory(p->store, &n);
