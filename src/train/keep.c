@@ -327,6 +327,9 @@ static fo_status receive(const struct fo_keep *p, size_t index, const int32_t *r
 	for (int r = 1; r < shard; r++) {
 		struct fo_st_tensor part = *whole;
 		part.rows = rows[(size_t)r * p->tensors.weights + index];
+		if (part.rows < 0 || part.rows > whole->rows - at)
+			return fo_fail(FO_EBUG, "of '%s' rank %d has %lld rows where %lld are left", own->name, r,
+				       (long long)part.rows, (long long)(whole->rows - at));
 		part.data = row_of(whole, at);
 		at += part.rows;
 		if (part.rows)
