@@ -9,9 +9,9 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "ckpt/ckpt.h"
 #include "program/run.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -322,23 +322,15 @@ static void watch(struct job *j, int *status)
 
 /* ---- what happened ---- */
 
-static const char *newest_checkpoint(struct job *j)
-{
-	const char *dir = fo_arena_printf(j->arena, "%s/checkpoints", j->dir);
-	DIR *d = opendir(dir);
-	long long newest = -1, step;
-	int end;
-	for (struct dirent *e; d && (e = readdir(d));)
-		if (end = 0, sscanf(e->d_name, "step-%lld%n", &step, &end) == 1 && !e->d_name[end] && step > newest)
-			newest = step;
-	if (d)
-		closedir(d);
-	return newest < 0 ? NULL : fo_arena_printf(j->arena, "%s/step-%08lld", dir, newest);
-}
-
+/* To an error that was raised. */
 static fo_status with_checkpoint(struct job *j, fo_status st)
 {
-	const char *path = newest_checkpoint(j);
+	struct fo_err why;
+	char *path = NULL;
+	fo_err_save(&why, st);
+	if (fo_ckpt_newest(j->arena, fo_arena_printf(j->arena, "%s/checkpoints", j->dir), false, &path) != FO_OK)
+		path = NULL;
+	(void)fo_err_raise(&why);
 	if (path)
 		return fo_hint(st, "the newest checkpoint is '%s'; the same command goes on from there", path);
 	return fo_hint(st, "there is no checkpoint yet: the same command begins anew");
@@ -428,7 +420,8 @@ static fo_status outcome(struct job *j, int status, bool *show)
 	const bool ours = !strcmp(j->watch.seen.job, j->id);
 	if (all_ended(j, &interrupted))
 		return interrupted ? interrupted_by_user(j) : FO_OK;
-	if (j->stops > 1)
+	/* An early Ctrl-C comes before mpirun has a handler of its own. */
+	if (j->stops > 1 || (j->stops && WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR1))
 		return interrupted_by_user(j);
 	if (WIFSIGNALED(status) && !j->ended_by_us) {
 		fo_fail(FO_ECOMM, "mpirun itself was killed by signal %d, and all ranks with it", WTERMSIG(status));
@@ -526,6 +519,7 @@ static fo_status run(const struct fo_cli_call *call)
 	}
 	if (!l->ranks)
 		return fo_hint(fo_fail(FO_EARG, "how many ranks?"), "usage: %s", call->command->usage);
+	signal(SIGCHLD, SIG_DFL); /* ignored, it would hide how mpirun ends */
 	struct sigaction on = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
 	sigemptyset(&on.sa_mask);
 	fo_status st = find_dir(&a, call->argc - 1, call->argv + 1, &dir);
@@ -542,8 +536,10 @@ static fo_status run(const struct fo_cli_call *call)
 			break;
 		fprintf(stderr, "flatout: %s\nflatout: restart %lld of %lld\n", fo_cli_seen(fo_err_text()),
 			(long long)again + 1, (long long)l->restarts);
-		st = FO_OK;
 		nanosleep(&(struct timespec){ .tv_sec = 1 }, NULL);
+		if (stops) /* nothing runs that could be stopped */
+			break;
+		st = FO_OK;
 	}
 	fo_arena_fini(&a);
 	return st;
