@@ -11,6 +11,7 @@
 #include "base/fs.h"
 #include "ckpt/ckpt.h"
 #include "program/run.h"
+#include "train/setup.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -59,6 +60,7 @@ struct job {
 	struct fo_launch_said said;
 	struct fo_ranks_watch watch;
 	int64_t begun_ns, first_ns, bad_ns, over_ns; /* 0: not yet. first: some rank came; over: all have ended */
+	bool *came;                                  /* by rank: its file was there */
 	int stops;                                   /* signals that were passed on */
 	bool ended_by_us;
 	/* Why it is ended: rank -1: no rank. */
@@ -244,7 +246,8 @@ static bool judge(struct job *j)
 	const double begun = (double)(now - j->begun_ns) * 1e-9;
 	char text[1400];
 	bool ours = s->ranks && !strcmp(s->job, j->id), all = ours, bad = false;
-	if (!ours && begun > j->l->start + 5) {
+	/* Once ranks have come, files that are gone say nothing: somebody tidied up. */
+	if (!ours && !j->first_ns && begun > j->l->start + 5) {
 		char *why = fo_arena_printf(j->arena, "no rank has started within %.0f s", begun);
 		if (j->l->hosts)
 			why = fo_arena_printf(j->arena, "%s: hosts %s", why, j->l->hosts);
@@ -260,7 +263,10 @@ static bool judge(struct job *j)
 		enum fo_rank_health h = fo_rank_health(&s->rank[i], j->l->silent);
 		all &= h == FO_HEALTH_ENDED;
 		bad |= h == FO_HEALTH_FAILED || h == FO_HEALTH_GONE || h == FO_HEALTH_ECHO;
-		if (h == FO_HEALTH_ABSENT && (double)(now - j->first_ns) * 1e-9 > j->l->start)
+		if (i < j->l->ranks)
+			j->came[i] |= h != FO_HEALTH_ABSENT;
+		if (h == FO_HEALTH_ABSENT && i < j->l->ranks && !j->came[i] &&
+		    (double)(now - j->first_ns) * 1e-9 > j->l->start)
 			return because(j, i, missing_text(j, i));
 		if (h == FO_HEALTH_SILENT || (h == FO_HEALTH_STOPPED && s->rank[i].age > j->l->silent)) {
 			int at = fo_ranks_cause(s, j->l->silent, 1e9, text, sizeof text);
@@ -477,6 +483,7 @@ static void print_line(FILE *f, char *const *argv)
 static fo_status one_job(struct fo_arena *a, const struct fo_launch *l, const char *dir, char **child)
 {
 	struct job j = { .l = l, .arena = a, .dir = dir, .rank = -1 };
+	j.came = fo_arena_alloc(a, (size_t)l->ranks * sizeof *j.came);
 	struct fo_launch_line line;
 	int status = 0;
 	name_job(&j);
@@ -525,6 +532,8 @@ static fo_status run(const struct fo_cli_call *call)
 	fo_status st = find_dir(&a, call->argc - 1, call->argv + 1, &dir);
 	if (st == FO_OK)
 		st = child_words(&a, dir, call->argc - 1, call->argv + 1, &child);
+	if (st == FO_OK && !l->dry_run) /* ranks would take the places of that job's files */
+		st = fo_folder_free(dir);
 	if (st == FO_OK && !l->dry_run) {
 		sigaction(SIGINT, &on, NULL);
 		sigaction(SIGTERM, &on, NULL);
