@@ -147,8 +147,15 @@ static fo_status fill(struct fo_member *m, const void *bytes, size_t n, struct f
 static fo_status do_keep(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)
 {
 	(void)n;
+	const struct fo_keep_task *t = bytes;
+	/* May take long: a rank that hangs in it must not look like one that waits for rank 0. */
+	const bool saves = t->kind == FO_KEEP_COPY || t->kind == FO_KEEP_WRITE || (t->kind == FO_KEEP_POLL && t->wait);
 	bool done = true;
-	fo_status st = fo_keep_work(&m->keep, bytes, &done);
+	if (saves)
+		fo_rank_state_phase(m->state, FO_RANK_SAVING);
+	fo_status st = fo_keep_work(&m->keep, t, &done);
+	if (saves)
+		fo_rank_state_phase(m->state, FO_RANK_BETWEEN);
 	if (st != FO_OK)
 		fo_err_save(&out->error, st);
 	fo_answer_put(out, &done, sizeof done);
