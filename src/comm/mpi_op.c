@@ -335,7 +335,8 @@ void fo_mpi_end_free(struct fo_mpi_end *e)
 		op_free(e, o);
 	}
 	for (int i = 0; i < PLACES; i++)
-		free(e->place[i]);
+		if (!e->holder[i]) /* else MPI may still write to it: the job has ended in the middle of a call */
+			free(e->place[i]);
 	free(e->sent);
 	free(e->got);
 	free(e->rank_of);

@@ -223,7 +223,7 @@ fo_status fo_ranks_seen_read(struct fo_ranks_seen *out, const char *dir, const c
 		out->ranks = all[i].rank >= out->ranks ? all[i].rank + 1 : out->ranks;
 	out->rank = fo_xmalloc((size_t)(out->ranks + 1) * sizeof *out->rank);
 	for (int i = 0; i < out->ranks; i++)
-		out->rank[i].rank = i;
+		out->rank[i] = (struct fo_rank_seen){ .rank = i, .age = NAN, .phase_seconds = NAN };
 	for (size_t i = 0; i < files; i++) {
 		bool same = all[i].file != FO_RANK_FILE_WHOLE || !strcmp(all[i].job, out->job);
 		if (same && all[i].rank < out->ranks)

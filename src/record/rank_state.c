@@ -241,9 +241,11 @@ fo_status fo_rank_state_open(struct fo_rank_state **out, const char *dir, int ra
 	return st;
 }
 
-fo_status fo_rank_state_open_beside(struct fo_rank_state **out, const struct fo_rank_state *first, int rank)
+fo_status fo_rank_state_open_beside(struct fo_rank_state **out, struct fo_rank_state *first, int rank, int ranks)
 {
-	return fo_rank_state_open(out, first->dir, rank, first->b->ranks);
+	FO_TRY(fo_rank_state_open(out, first->dir, rank, ranks));
+	first->b->ranks = ranks;
+	return FO_OK;
 }
 
 void fo_rank_state_close(struct fo_rank_state *s, fo_status st)

@@ -42,8 +42,10 @@ struct fo_rank_state;
  * FO_RANK_JOB_VARIABLE, else by what MPI, PMIx or Slurm put into the environment, else by this process. FO_EIO. The
  * other functions take a state that is NULL and do nothing. */
 FO_CHECKED fo_status fo_rank_state_open(struct fo_rank_state **out, const char *dir, int rank, int ranks);
-/* The file of another rank of the same job, which is a thread of this process. */
-FO_CHECKED fo_status fo_rank_state_open_beside(struct fo_rank_state **out, const struct fo_rank_state *first, int rank);
+/* The file of another rank of the same job, a thread of this process. From then on the job has `ranks` ranks: before
+ * there are threads it has one, so that nobody takes the others for missing. */
+FO_CHECKED fo_status fo_rank_state_open_beside(struct fo_rank_state **out, struct fo_rank_state *first, int rank,
+					       int ranks);
 /* Ends the heartbeat. A rank that is neither done nor failed is so with the status of its run: FO_OK, FO_EINTERRUPT, or
  * an error, whose text it takes. The file stays. */
 void fo_rank_state_close(struct fo_rank_state *s, fo_status st);

@@ -102,7 +102,8 @@ static fo_status end(struct fo_carrier *c)
 	FO_TRY(agree(of(c)->tasks, &c->answer[0], c->answer, &cause, &error));
 	if (cause < 0)
 		return FO_OK;
-	if (cause) /* else what ends the run is told at its end */
+	/* An error of this rank is told at the run's end. */
+	if (cause && fo_task_ends_job((enum fo_task)of(c)->sent.task))
 		fo_rank_state_failed(c->self->state, FO_ECOMM, error.text);
 	return fo_err_raise(&error);
 }
@@ -150,7 +151,7 @@ fo_status fo_carrier_serve(struct fo_member *m, struct fo_comm *tasks)
 		(void)fo_member_work(m, (enum fo_task)got.task, bytes, (size_t)got.n, answer);
 		fo_member_name(m, &answer->error);
 		st = agree(tasks, answer, NULL, &cause, error);
-		if (st == FO_OK && cause >= 0 && cause != m->number)
+		if (st == FO_OK && cause >= 0 && cause != m->number && fo_task_ends_job((enum fo_task)got.task))
 			fo_rank_state_failed(m->state, FO_ECOMM, error->text);
 	}
 	if (st == FO_OK && got.n == (int64_t)sizeof *error) { /* the end, as rank 0 sees it */

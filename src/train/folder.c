@@ -27,6 +27,23 @@ static fo_status take_lock(const char *path, int *fd, bool *held)
 	return FO_OK;
 }
 
+static fo_status held_by_another(const char *dir)
+{
+	return fo_hint(fo_fail(FO_EIO, "another process is training in '%s'", dir),
+		       "stop that one or choose another run.dir");
+}
+
+fo_status fo_folder_free(const char *dir)
+{
+	struct fo_arena a = { 0 };
+	int fd = fo_open(fo_arena_printf(&a, "%s/lock", dir), O_RDWR | O_CLOEXEC, 0);
+	bool held = fd >= 0 && fo_flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
+	if (fd >= 0)
+		close(fd);
+	fo_arena_fini(&a);
+	return held ? held_by_another(dir) : FO_OK;
+}
+
 void fo_folder_init(struct fo_folder *f, struct fo_arena *arena, const char *dir)
 {
 	*f = (struct fo_folder){ .arena = arena, .dir = dir, .lock = -1, .self = -1 };
@@ -42,8 +59,7 @@ fo_status fo_folder_lock(struct fo_folder *f, const char *data)
 	FO_TRY(fo_fs_mkdirs(f->dir));
 	FO_TRY(take_lock(lock_path(f), &f->lock, &held));
 	if (!held)
-		return fo_hint(fo_fail(FO_EIO, "another process is training in '%s'", f->dir),
-			       "stop that one or choose another run.dir");
+		return held_by_another(f->dir);
 	/* A folder that may not be listed cannot be compared later. */
 	f->self = fo_open(f->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 	return FO_OK;

@@ -259,6 +259,10 @@ static fo_status whole_weights(struct fo_setup *s, struct fo_store **out)
 	fo_status st = fo_store_new(out, &one);
 	if (st == FO_OK)
 		st = fo_team_lend(s->step.team, &s->keep, *out, &one);
+	if (st != FO_OK) {
+		fo_store_free(*out);
+		*out = NULL;
+	}
 	fo_program_fini(&one);
 	return st;
 }

@@ -216,6 +216,9 @@ static fo_status start_writer(struct fo_keep *p)
 static fo_status copy_rows(struct fo_keep *p)
 {
 	int64_t n;
+	/* The thread may still touch the copy's pages: it would put old bytes back, and a job that is handed to it
+	 * meanwhile would be lost. */
+	(void)fo_keep_idle(p, true);
 	if (p->on_device)
 		return fo_exec_fetch(p->exec);
 	const unsigned char *from = fo_store_memory(p->store, &n);
@@ -324,6 +327,9 @@ static fo_status receive(const struct fo_keep *p, size_t index, const int32_t *r
 	for (int r = 1; r < shard; r++) {
 		struct fo_st_tensor part = *whole;
 		part.rows = rows[(size_t)r * p->tensors.weights + index];
+		if (part.rows < 0 || part.rows > whole->rows - at)
+			return fo_fail(FO_EBUG, "of '%s' rank %d has %lld rows where %lld are left", own->name, r,
+				       (long long)part.rows, (long long)(whole->rows - at));
 		part.data = row_of(whole, at);
 		at += part.rows;
 		if (part.rows)

@@ -118,8 +118,15 @@ static fo_status fill(struct fo_member *m, const void *bytes, size_t n, struct f
 static fo_status do_keep(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)
 {
 	(void)n;
+	const struct fo_keep_task *t = bytes;
+	/* May take long: a rank that hangs in it must not look like one that waits for rank 0. */
+	const bool saves = t->kind == FO_KEEP_COPY || t->kind == FO_KEEP_WRITE || (t->kind == FO_KEEP_POLL && t->wait);
 	bool done = true;
-	fo_status st = fo_keep_work(&m->keep, bytes, &done);
+	if (saves)
+		fo_rank_state_phase(m->state, FO_RANK_SAVING);
+	fo_status st = fo_keep_work(&m->keep, t, &done);
+	if (saves)
+		fo_rank_state_phase(m->state, FO_RANK_BETWEEN);
 	if (st != FO_OK)
 		fo_err_save(&out->error, st);
 	fo_answer_put(out, &done, sizeof done);
@@ -164,27 +171,29 @@ static const struct {
 	/* What lowering and planning took and gave back serves the next rank, where threads of their own would each
 	 * keep as much. */
 	bool in_turn;
+	bool goes_on; /* the job does, where some rank has an error */
 } row[FO_TASKS] = {
-	[FO_TASK_BUILD] = { "build", build, sizeof(struct fo_task_build), true },
-	[FO_TASK_LINK] = { "link", link_up, 0, false },
-	[FO_TASK_MAKE] = { "make", make, sizeof(struct fo_exec_options), true },
-	[FO_TASK_STEP] = { "step", run_step, sizeof(struct fo_task_step), false },
-	[FO_TASK_FIND_FAULT] = { "find-fault", find_fault, sizeof(struct fo_task_step), false },
-	[FO_TASK_EVALUATE] = { "evaluate", evaluate, sizeof(struct fo_task_step), false },
-	[FO_TASK_FILL] = { "fill", fill, sizeof(struct fo_keep_task), true },
-	[FO_TASK_KEEP] = { "keep", do_keep, sizeof(struct fo_keep_task), false },
-	[FO_TASK_CLOSE] = { "close", close_own, 0, false },
-	[FO_TASK_FOLDER] = { "folder", fo_member_folder, sizeof(struct fo_task_folder), false },
-	[FO_TASK_PEAK] = { "peak", fo_member_peak, sizeof(struct fo_task_peak), false },
-	[FO_TASK_DATA] = { "data", fo_member_data, sizeof(struct fo_task_data), false },
-	[FO_TASK_LOADER] = { "loader", fo_member_loader, sizeof(struct fo_task_loader), false },
-	[FO_TASK_EVAL_DATA] = { "eval-data", fo_member_eval_data, sizeof(struct fo_task_eval_data), false },
-	[FO_TASK_CLOCK] = { "clock", fo_member_clock, 0, false },
-	[FO_TASK_TIMELINE] = { "timeline", fo_member_timeline, sizeof(struct fo_task_timeline), false },
-	[FO_TASK_END] = { "end", finish, sizeof(struct fo_err), false },
+	[FO_TASK_BUILD] = { "build", build, sizeof(struct fo_task_build), true, false },
+	[FO_TASK_LINK] = { "link", link_up, 0, false, false },
+	[FO_TASK_MAKE] = { "make", make, sizeof(struct fo_exec_options), true, false },
+	[FO_TASK_STEP] = { "step", run_step, sizeof(struct fo_task_step), false, false },
+	[FO_TASK_FIND_FAULT] = { "find-fault", find_fault, sizeof(struct fo_task_step), false, false },
+	[FO_TASK_EVALUATE] = { "evaluate", evaluate, sizeof(struct fo_task_step), false, false },
+	[FO_TASK_FILL] = { "fill", fill, sizeof(struct fo_keep_task), true, false },
+	[FO_TASK_KEEP] = { "keep", do_keep, sizeof(struct fo_keep_task), false, true },
+	[FO_TASK_CLOSE] = { "close", close_own, 0, false, false },
+	[FO_TASK_FOLDER] = { "folder", fo_member_folder, sizeof(struct fo_task_folder), false, false },
+	[FO_TASK_PEAK] = { "peak", fo_member_peak, sizeof(struct fo_task_peak), false, false },
+	[FO_TASK_DATA] = { "data", fo_member_data, sizeof(struct fo_task_data), false, false },
+	[FO_TASK_LOADER] = { "loader", fo_member_loader, sizeof(struct fo_task_loader), false, false },
+	[FO_TASK_EVAL_DATA] = { "eval-data", fo_member_eval_data, sizeof(struct fo_task_eval_data), false, false },
+	[FO_TASK_CLOCK] = { "clock", fo_member_clock, 0, false, false },
+	[FO_TASK_TIMELINE] = { "timeline", fo_member_timeline, sizeof(struct fo_task_timeline), false, false },
+	[FO_TASK_END] = { "end", finish, sizeof(struct fo_err), false, false },
 };
 
 bool fo_task_in_turn(enum fo_task task) { return row[task].in_turn; }
+bool fo_task_ends_job(enum fo_task task) { return !row[task].goes_on; }
 const char *fo_task_name(enum fo_task task) { return row[task].name; }
 
 fo_status fo_member_work(struct fo_member *m, enum fo_task task, const void *bytes, size_t n, struct fo_answer *out)

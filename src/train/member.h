@@ -131,6 +131,8 @@ struct fo_task_timeline {
 };
 /* Where ranks share a process they do such a task one after the other on the caller's thread. */
 bool fo_task_in_turn(enum fo_task task);
+/* Does an error of it end the job? Of FO_TASK_KEEP it does not. */
+bool fo_task_ends_job(enum fo_task task);
 const char *fo_task_name(enum fo_task task); /* "step" */
 /* Carries out a task with its n bytes. *out is the answer, with the error that is returned. */
 fo_status fo_member_work(struct fo_member *m, enum fo_task task, const void *bytes, size_t n, struct fo_answer *out);

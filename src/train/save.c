@@ -116,7 +116,7 @@ static bool advance(struct fo_saver *v, bool wait)
 	struct fo_keep *p = &v->set->keep;
 	const bool team = v->set->step.team != NULL;
 	fo_status st = FO_OK;
-	bool done;
+	bool done = true; /* where the task itself fails nothing more is waited for */
 	if (v->stage == NOTHING || !fo_keep_idle(p, wait))
 		return false;
 	if (v->stage == BEGINNING && (!team || p->error.st != FO_OK)) {

@@ -287,7 +287,7 @@ fo_status fo_setup_executors(struct fo_setup *s)
 		return fo_wrap(FO_EFORMAT, "the program in '%s' does not fit this run", s->run->program_file);
 	if (st == FO_OK)
 		fo_keep_init(&s->keep, &p->program, p->store, p->exec, fo_team_world(p->team),
-			     fo_team_threads(p->options.threads, p->program.ranks));
+			     fo_team_threads(p->options.threads, fo_room_step_ranks_here(p)));
 	return st;
 }
 

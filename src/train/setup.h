@@ -28,6 +28,8 @@ void fo_folder_init(struct fo_folder *f, struct fo_arena *arena, const char *dir
 /* Makes DIR and locks it until it is closed, if DIR is there or `data` names text to make it for. FO_EIO where another
  * process holds the lock: two in one folder would take each other's files for left-overs. */
 FO_CHECKED fo_status fo_folder_lock(struct fo_folder *f, const char *data);
+/* That error now, without taking the lock for good. */
+FO_CHECKED fo_status fo_folder_free(const char *dir);
 /* Called before anything is saved: FO_EIO, once, where DIR is no longer the folder in which the run began. ckpt_dir is
  * then a place for its state: the folder's new path, else a new folder beside it, which gets `run_json`. */
 FO_CHECKED fo_status fo_folder_check(struct fo_folder *f, const char *run_json);

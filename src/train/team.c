@@ -110,7 +110,7 @@ static fo_status open_threads(struct fo_team *t, const struct fo_exec_options *o
 {
 	FO_TRY(fo_carrier_threads(&t->carrier, t->ranks, &o->local, port));
 	for (int i = 1; i < t->ranks && o->state; i++)
-		if (fo_rank_state_open_beside(&member(t, i)->state, o->state, i) != FO_OK)
+		if (fo_rank_state_open_beside(&member(t, i)->state, o->state, i, t->ranks) != FO_OK)
 			fo_err_clear(); /* nobody sees what it does */
 	return FO_OK;
 }

@@ -75,7 +75,8 @@ static void open_rank_state(struct fo_setup *set)
 	struct fo_rank_state **state = &set->step.options.state;
 	if (*state || set->folder.lock < 0)
 		return;
-	fo_status st = fo_rank_state_open(state, set->run->dir, 0, (int)set->run->ranks);
+	/* Ranks that are threads come later, when text is there and the peak is measured. */
+	fo_status st = fo_rank_state_open(state, set->run->dir, 0, set->hooks->processes ? (int)set->run->ranks : 1);
 	if (st == FO_OK)
 		st = fo_rank_state_clean(set->run->dir, (int)set->run->ranks);
 	fo_rank_state_phase(*state, FO_RANK_PREPARING);

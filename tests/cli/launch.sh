@@ -62,7 +62,8 @@ refused 2 "mesh.ranks=4, and 2 processes" launch -n 2 -- train $small --ranks=4 
 job=$!
 for i in $(seq 150); do
 	"$bin" status dead --json >state 2>/dev/null
-	[ "$(sed -n 's/^ *"step": \([0-9]*\),/\1/p' state | sort -n | head -n 1)" -ge 25 ] 2>/dev/null && break
+	[ "$(sed -n 's/^ *"step": \([0-9]*\),/\1/p' state | sort -n | head -n 1)" -ge 25 ] 2>/dev/null &&
+		[ -d dead/checkpoints/step-00000020 ] && break
 	sleep 0.1
 done
 victim=$(sed -n 's/^ *"process": \([0-9]*\),/\1/p' state | tail -n 1)

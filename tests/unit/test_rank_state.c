@@ -247,7 +247,7 @@ static void test_cause(void **state)
 	struct fo_rank_state *s[4];
 	for (int i = 0; i < 3; i++) {
 		if (i)
-			assert_int_equal(fo_rank_state_open_beside(&s[i], s[0], i), FO_OK);
+			assert_int_equal(fo_rank_state_open_beside(&s[i], s[0], i, 4), FO_OK);
 		else
 			s[0] = new_state(0, 4);
 		fo_rank_state_step(s[i], 9, 10);
@@ -259,7 +259,7 @@ static void test_cause(void **state)
 	assert_int_equal(fo_ranks_cause(&all, 15, 2, text, sizeof text), 3); /* it never came */
 	assert_non_null(strstr(text, "left no file"));
 	fo_ranks_seen_fini(&all);
-	assert_int_equal(fo_rank_state_open_beside(&s[3], s[0], 3), FO_OK);
+	assert_int_equal(fo_rank_state_open_beside(&s[3], s[0], 3, 4), FO_OK);
 	fo_rank_state_step(s[3], 9, 10);
 	fo_rank_state_lane(s[3], 0, "compute", FO_LANE_WAITS, &gather, fo_now_ns() - 5000000000);
 	assert_int_equal(fo_ranks_seen_read(&all, dir, NULL), FO_OK);

@@ -9,9 +9,10 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "ckpt/ckpt.h"
 #include "program/run.h"
+#include "train/setup.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -59,6 +60,7 @@ struct job {
 	struct fo_launch_said said;
 	struct fo_ranks_watch watch;
 	int64_t begun_ns, first_ns, bad_ns, over_ns; /* 0: not yet. first: some rank came; over: all have ended */
+	bool *came;                                  /* by rank: its file was there */
 	int stops;                                   /* signals that were passed on */
 	bool ended_by_us;
 	/* Why it is ended: rank -1: no rank. */
@@ -249,7 +251,8 @@ static bool judge(struct job *j)
 	const double begun = (double)(now - j->begun_ns) * 1e-9;
 	char text[1400];
 	bool ours = s->ranks && !strcmp(s->job, j->id), all = ours, bad = false;
-	if (!ours && begun > j->l->start + 5) {
+	/* Once ranks have come, files that are gone say nothing: somebody tidied up. */
+	if (!ours && !j->first_ns && begun > j->l->start + 5) {
 		char *why = fo_arena_printf(j->arena, "no rank has started within %.0f s", begun);
 		if (j->l->hosts)
 			why = fo_arena_printf(j->arena, "%s: hosts %s", why, j->l->hosts);
@@ -265,7 +268,10 @@ static bool judge(struct job *j)
 		enum fo_rank_health h = fo_rank_health(&s->rank[i], j->l->silent);
 		all &= h == FO_HEALTH_ENDED;
 		bad |= h == FO_HEALTH_FAILED || h == FO_HEALTH_GONE || h == FO_HEALTH_ECHO;
-		if (h == FO_HEALTH_ABSENT && (double)(now - j->first_ns) * 1e-9 > j->l->start)
+		if (i < j->l->ranks)
+			j->came[i] |= h != FO_HEALTH_ABSENT;
+		if (h == FO_HEALTH_ABSENT && i < j->l->ranks && !j->came[i] &&
+		    (double)(now - j->first_ns) * 1e-9 > j->l->start)
 			return because(j, i, missing_text(j, i));
 		if (h == FO_HEALTH_SILENT || (h == FO_HEALTH_STOPPED && s->rank[i].age > j->l->silent)) {
 			int at = fo_ranks_cause(s, j->l->silent, 1e9, text, sizeof text);
@@ -327,23 +333,15 @@ static void watch(struct job *j, int *status)
 
 /* ---- what happened ---- */
 
-static const char *newest_checkpoint(struct job *j)
-{
-	const char *dir = fo_arena_printf(j->arena, "%s/checkpoints", j->dir);
-	DIR *d = opendir(dir);
-	long long newest = -1, step;
-	int end;
-	for (struct dirent *e; d && (e = readdir(d));)
-		if (end = 0, sscanf(e->d_name, "step-%lld%n", &step, &end) == 1 && !e->d_name[end] && step > newest)
-			newest = step;
-	if (d)
-		closedir(d);
-	return newest < 0 ? NULL : fo_arena_printf(j->arena, "%s/step-%08lld", dir, newest);
-}
-
+/* To an error that was raised. */
 static fo_status with_checkpoint(struct job *j, fo_status st)
 {
-	const char *path = newest_checkpoint(j);
+	struct fo_err why;
+	char *path = NULL;
+	fo_err_save(&why, st);
+	if (fo_ckpt_newest(j->arena, fo_arena_printf(j->arena, "%s/checkpoints", j->dir), false, &path) != FO_OK)
+		path = NULL;
+	(void)fo_err_raise(&why);
 	if (path)
 		return fo_hint(st, "the newest checkpoint is '%s'; the same command goes on from there", path);
 	return fo_hint(st, "there is no checkpoint yet: the same command begins anew");
@@ -451,7 +449,8 @@ static fo_status outcome(struct job *j, int status, bool *show)
 	const bool ours = !strcmp(j->watch.seen.job, j->id);
 	if (all_ended(j, &interrupted))
 		return interrupted ? interrupted_by_user(j) : FO_OK;
-	if (j->stops > 1)
+	/* An early Ctrl-C comes before mpirun has a handler of its own. */
+	if (j->stops > 1 || (j->stops && WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR1))
 		return interrupted_by_user(j);
 	if (WIFSIGNALED(status) && !j->ended_by_us) {
 		fo_fail(FO_ECOMM, "mpirun itself was killed by signal %d, and all ranks with it", WTERMSIG(status));
@@ -507,6 +506,7 @@ static void print_line(FILE *f, char *const *argv)
 static fo_status one_job(struct fo_arena *a, const struct fo_launch *l, const char *dir, char **child)
 {
 	struct job j = { .l = l, .arena = a, .dir = dir, .rank = -1 };
+	j.came = fo_arena_alloc(a, (size_t)l->ranks * sizeof *j.came);
 	struct fo_launch_line line;
 	int status = 0;
 	name_job(&j);
@@ -551,11 +551,14 @@ static fo_status run(const struct fo_cli_call *call)
 	if (!l->ranks)
 		return fo_hint(fo_fail(FO_EARG, "launch does not know how many ranks to start: give -n N"), "usage: %s",
 			       call->command->usage);
+	signal(SIGCHLD, SIG_DFL); /* ignored, it would hide how mpirun ends */
 	struct sigaction on = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
 	sigemptyset(&on.sa_mask);
 	fo_status st = find_dir(&a, call->argc - 1, call->argv + 1, (int)l->ranks, &dir);
 	if (st == FO_OK)
 		st = child_words(&a, dir, call->argc - 1, call->argv + 1, &child);
+	if (st == FO_OK && !l->dry_run) /* ranks would take the places of that job's files */
+		st = fo_folder_free(dir);
 	if (st == FO_OK && !l->dry_run) {
 		sigaction(SIGINT, &on, NULL);
 		sigaction(SIGTERM, &on, NULL);
@@ -567,8 +570,10 @@ static fo_status run(const struct fo_cli_call *call)
 			break;
 		fprintf(stderr, "flatout: %s\nflatout: restart %lld of %lld\n", fo_cli_seen(fo_err_text()),
 			(long long)again + 1, (long long)l->restarts);
-		st = FO_OK;
 		nanosleep(&(struct timespec){ .tv_sec = 1 }, NULL);
+		if (stops) /* nothing runs that could be stopped */
+			break;
+		st = FO_OK;
 	}
 	fo_arena_fini(&a);
 	return st;

@@ -125,6 +125,7 @@ fo_status fo_launch_rank(const char *dir, char **argv)
 	sigset_t all, before;
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, &before);
+	signal(SIGCHLD, SIG_DFL); /* ignored, it would hide how the rank ends */
 	catch_signals();
 	const pid_t parent = getpid();
 	pid_t pid = fork();
@@ -149,7 +150,9 @@ fo_status fo_launch_rank(const char *dir, char **argv)
 		end.signal = WTERMSIG(status);
 	else if (WIFEXITED(status))
 		end.code = WEXITSTATUS(status);
-	FO_TRY(fo_rank_state_ended(dir, rank, ranks, &end));
+	/* A full disk does not make a fault of a rank that ended well. */
+	if (fo_rank_state_ended(dir, rank, ranks, &end) != FO_OK)
+		fprintf(stderr, "flatout: %s\n", fo_err_text());
 	/* The rank printed what there is to say. One that was asked to stop has done so: MPI must not take it for a
 	 * fault and kill the others while they save; the launcher knows from its file. */
 	fflush(NULL);
