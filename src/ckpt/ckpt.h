@@ -1,10 +1,11 @@
 /* Checkpoints: Hugging Face layout plus training state, checksummed, atomic.
  *
- * A checkpoint is a folder "step-00000100" with config.json, model.safetensors (Hugging Face names: transformers loads
- * it), tokenizer.json, state.safetensors (master weights or their low halves, and AdamW moments), training.json and
- * manifest.json (size and checksum of every other file). Large tensors are split by layer into several files with an
- * index, as Hugging Face does. The files are the same however many ranks wrote them. It is written under a temporary name, every file and the folder
- * are fsynced, then it is renamed: a folder of that name is always whole. docs/formats.md describes the files. */
+ * A checkpoint is a folder "step-00000100" with config.json, model.safetensors (Hugging Face names: transformers
+ * loads it), tokenizer.json, state.safetensors (master weights or their low halves, and AdamW moments),
+ * training.json and manifest.json (size and checksum of every other file). Large tensors are split by layer into
+ * several files with an index, as Hugging Face does. The files are the same however many ranks wrote them. It is
+ * written under a temporary name, every file and the folder are fsynced, then it is renamed: a folder of that name
+ * is always whole. docs/formats.md describes the files. */
 #ifndef FO_CKPT_CKPT_H
 #define FO_CKPT_CKPT_H
 
@@ -86,8 +87,8 @@ FO_CHECKED fo_status fo_st_open(struct fo_st_file *f, const char *path);
 void fo_st_close(struct fo_st_file *f);
 FO_CHECKED fo_status fo_st_sum(const struct fo_st_file *f, uint64_t *sum);          /* its checksum; reads all of it */
 const struct fo_st_entry *fo_st_find(const struct fo_st_file *f, const char *name); /* NULL: none */
-/* Copies an entry's rows that t has into it (the whole shape must agree), converting F32, BF16, F16 and F64 as t->dtype asks (BF16 rounds to nearest
- * even). */
+/* Copies an entry's rows that t has into it (the whole shape must agree), converting F32, BF16, F16 and F64 as
+ * t->dtype asks (BF16 rounds to nearest even). */
 FO_CHECKED fo_status fo_st_copy(const struct fo_st_file *f, const char *path, const struct fo_st_tensor *t);
 /* The same for an entry of f that was found already. */
 FO_CHECKED fo_status fo_st_copy_entry(const struct fo_st_file *f, const char *path, const struct fo_st_entry *e,
@@ -156,9 +157,9 @@ struct fo_ckpt_content {
 	struct fo_mesh mesh;         /* of the ranks that write it, and which this is */
 };
 
-/* Writes dir/step-%08d from tensors of one rank; then removes all but the newest `keep` checkpoints up to this step (0:
- * keeps all). The manifest's checksums are those of the bytes that were handed to the system. A failure leaves the other
- * checkpoints as they were. */
+/* Writes dir/step-%08d from tensors of one rank; then removes all but the newest `keep` checkpoints up to this step
+ * (0: keeps all). The manifest's checksums are those of the bytes that were handed to the system. A failure leaves
+ * the other checkpoints as they were. */
 FO_CHECKED fo_status fo_ckpt_save(const char *dir, const struct fo_ckpt_content *c, const struct fo_ckpt_meta *meta,
 				  int keep);
 

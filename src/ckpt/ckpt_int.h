@@ -1,4 +1,5 @@
-/* Private to checkpoints: sets of safetensors files (shards.c), the manifest and the folders of a run (checkpoint.c). */
+/* Private to checkpoints: sets of safetensors files (shards.c), the manifest and the folders of a run
+ * (checkpoint.c). */
 #ifndef FO_CKPT_CKPT_INT_H
 #define FO_CKPT_CKPT_INT_H
 

@@ -44,8 +44,9 @@ struct fo_command {
 	int most; /* or FO_CLI_ANY */
 	/* Sets further options before all are checked; NULL: of a command that takes a run, argv[1] is its run file. */
 	fo_status (*prepare)(struct fo_opt_set *s, int argc, char **argv);
-	/* Called before its options are read. True: this process is a rank of a job, but not the first, and has done what
-	 * that one wanted; *st is its end. *silent: the first rank says why. NULL: there are no such jobs. */
+	/* Called before its options are read. True: this process is a rank of a job, but not the first, and has
+	 * done what that one wanted; *st is its end. *silent: the first rank says why. NULL: there are no such
+	 * jobs. */
 	bool (*serve)(fo_status *st, bool *silent);
 	fo_status (*run)(int argc, char **argv); /* instead of act; argv[0] is the command's name */
 	enum fo_output writes; /* of a command that takes a run: what its run.dir becomes; FO_OUTPUT_NONE: the run's

@@ -297,7 +297,8 @@ const struct fo_command fo_cmd_status = {
 	.group = "diagnose",
 	.usage = "flatout status RUN [--follow] [--json]",
 	.summary = "what each rank of a job does now, and where it hangs",
-	.text = "Reads what the ranks keep in RUN/ranks while they train: step, operation, since when, and a heartbeat. "
+	.text = "Reads what the ranks keep in RUN/ranks while they train: step, operation, since when, and a "
+		"heartbeat. "
 		"It asks no rank, so it also answers when the job hangs. Ranks that do the same share a row. The line "
 		"'Held up' names the rank for which the others wait: it failed, its process is gone, it is stopped, "
 		"its heart does not beat, it never started, or it alone computes.\n\n"

@@ -128,9 +128,9 @@ FO_CHECKED fo_status fo_comm_group_end(struct fo_comm *c);
 FO_CHECKED fo_status fo_comm_start(struct fo_comm *c, const struct fo_comm_call *k, struct fo_comm_request *r);
 FO_CHECKED fo_status fo_comm_test(struct fo_comm *c, struct fo_comm_request *r, bool *done);
 
-/* How long whoever drives calls sleeps between two tests, when nothing has moved since `since_ns`: little at first, then a
- * part of what it has waited, so that waiting takes next to nothing from those that compute; not beyond until_ns, where
- * the transport knows that something will be over (0: it does not). */
+/* How long whoever drives calls sleeps between two tests, when nothing has moved since `since_ns`: little at first,
+ * then a part of what it has waited, so that waiting takes next to nothing from those that compute; not beyond
+ * until_ns, where the transport knows that something will be over (0: it does not). */
 int64_t fo_comm_nap_ns(int64_t since_ns, int64_t until_ns);
 
 /* A group of those ranks that name the same colour (0 or more), in the order of their ranks here: an axis of a mesh.

@@ -5,10 +5,10 @@
  * a copy lives: `forward`: to its use, unless the next one's gathering would begin before that ends; `backward`: to the
  * end of the micro-batch's backward; `step`: to the end of the step, whatever the number of micro-batches.
  *
- * zero_first: the copies that the first zero_prefetch uses of a step read persist from step to step. They are gathered
- * behind the optimizer's update of their weights, beside the rest of the optimizer, so a step begins with what it needs;
- * whoever else reads these weights in the step reads the same copy. The gathers are of phase DERIVE: the executor makes
- * the copies before the first step, and when weights were changed from outside.
+ * zero_first: the copies that the first zero_prefetch uses of a step read persist from step to step. They are
+ * gathered behind the optimizer's update of their weights, beside the rest of the optimizer, so a step begins with
+ * what it needs; whoever else reads these weights in the step reads the same copy. The gathers are of phase DERIVE:
+ * the executor makes the copies before the first step, and when weights were changed from outside.
  *
  * From: FairScale's and PyTorch's FSDP (Zhao et al. 2023), whose second version shards by rows as well. */
 #include "pass/pass.h"

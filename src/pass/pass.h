@@ -94,7 +94,8 @@ fo_pass_fn fo_pass_tp, fo_pass_merge_qkv, fo_pass_merge_gate_up, fo_pass_attenti
 
 /* ddp.c: sums of the gradients in `of` (by buffer) over all ranks behind each micro-batch but the last. */
 void fo_pass_ddp_each(struct fo_program *p, const bool *of);
-/* ddp.c: a block that adds `own` up over a group, and makes `all` of it and `rest` (-1: there is none, nothing is made).
+/* ddp.c: a block that adds `own` up over a group, and makes `all` of it and `rest` (-1: there is none, nothing is
+ * made).
  */
 int fo_pass_ddp_norm(struct fo_program *p, const char *name, enum fo_group group, int own, int rest, int all);
 /* fsdp.c: weights that ranks share (fo_buffer.whole) are gathered where forward and backward read them. */

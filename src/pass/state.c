@@ -16,8 +16,9 @@
 /* ---- numbers of elements, for rounding at random ---- */
 
 /* Elements are counted through the parameters in the list's order, those of layers and those outside them each for
- * themselves. Number of the first element of buffer `buf`, as though all of it were numbered: element (r, c) has first
- * + r cols + c. Of a buffer that ranks of a tp group divide, each counts its own part, one after the other. False where its parameters do not follow each other like that, or where numbers exceed 32 bits. */
+ * themselves. Number of the first element of buffer `buf`, as though all of it were numbered: element (r, c) has
+ * first + r cols + c. Of a buffer that ranks of a tp group divide, each counts its own part, one after the other.
+ * False where its parameters do not follow each other like that, or where numbers exceed 32 bits. */
 static bool first_element(const struct fo_program *p, int buf, int64_t *first)
 {
 	int64_t next[2] = { 0, 0 };

@@ -230,7 +230,8 @@ static bool is_added_to(const struct fo_block *b, int at, const struct fo_operan
 	return false;
 }
 
-/* Behind the last matmul that adds to the sum it is added up over the ranks. Returns how many operations came behind. */
+/* Behind the last matmul that adds to the sum it is added up over the ranks. Returns how many operations came
+ * behind. */
 static int add_up(struct tp *t, int block, int at)
 {
 	const struct fo_operand c = t->p->block[block].op[at].arg[FO_MATMUL_C];

@@ -177,8 +177,8 @@ int32_t fo_mesh_member(const struct fo_mesh *m, enum fo_group g, int32_t place);
 /* How many of n rows are those of rank `place` of `ranks`, and where they begin: n place / ranks to n (place + 1) /
  * ranks. */
 int64_t fo_mesh_part(int64_t n, int32_t place, int32_t ranks, int64_t *begin);
-/* Whether tp ranks can divide the layers of a model and `tokens` of a micro-batch. FO_EARG: what cannot be shared evenly,
- * and the numbers of ranks nearest to tp that can share all of it. */
+/* Whether tp ranks can divide the layers of a model and `tokens` of a micro-batch. FO_EARG: what cannot be shared
+ * evenly, and the numbers of ranks nearest to tp that can share all of it. */
 FO_CHECKED fo_status fo_mesh_tp_legal(const struct fo_model *m, int64_t tokens, int32_t tp);
 
 struct fo_op {
@@ -211,8 +211,8 @@ struct fo_slot {
 	int16_t block, layer;
 	int32_t mb;
 };
-/* What a rank of a tp group has of a buffer: all of it, as the others do; its part of the rows or columns, which all are
- * equal; or one term of a sum over the group (gradients and the loss, until pass ddp has added them up). */
+/* What a rank of a tp group has of a buffer: all of it, as the others do; its part of the rows or columns, which
+ * all are equal; or one term of a sum over the group (gradients and the loss, until pass ddp has added them up). */
 enum fo_tp_part { FO_TP_WHOLE, FO_TP_ROWS, FO_TP_COLS, FO_TP_TERM, FO_TP_PARTS };
 struct fo_buffer {
 	char name[24];

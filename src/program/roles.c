@@ -28,7 +28,8 @@ enum side { COLLECTIVE, SENDS, RECEIVES };
 
 /* ---- roles ---- */
 
-/* Whether two operands of one buffer are the same rows, or lie alike in their own rank's part of the rows of a group. */
+/* Whether two operands of one buffer are the same rows, or lie alike in their own rank's part of the rows of a
+ * group. */
 static bool same_rows(const struct fo_program *p, const struct fo_operand *a, const struct fo_program *q,
 		      const struct fo_operand *b)
 {

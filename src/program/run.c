@@ -45,10 +45,10 @@ const struct fo_opt fo_run_options[] = {
 		   "of the compute lane; 0: all this process may use"),
 	FO_OPT_TEXT(R, affinity, "run.affinity", "HOW", "none",
 		    "binds compute threads: none, cores (one per physical core), or a list: 0,2,4-7"),
-	FO_OPT_INT(
-		R, ranks, "mesh.ranks", "N", "1", 1, FO_RUN_RANKS_MOST, "ranks",
-		"ranks share the rows of each micro-batch and add up their gradients; they are threads of this process, "
-		"which share run.threads, or the processes that a launcher started"),
+	FO_OPT_INT(R, ranks, "mesh.ranks", "N", "1", 1, FO_RUN_RANKS_MOST, "ranks",
+		   "ranks share the rows of each micro-batch and add up their gradients; they are threads of "
+		   "this process, "
+		   "which share run.threads, or the processes that a launcher started"),
 	FO_OPT_INT(R, shard, "mesh.shard", "N", "0", 0, FO_RUN_RANKS_MOST, "ranks",
 		   "neighbouring ranks that share state, gradients and weights as pass.zero says; 0: mesh.ranks / "
 		   "mesh.replicate, or 1 where neither it nor pass.zero is given"),
@@ -335,7 +335,8 @@ static void settle_mesh(struct fo_opt_set *s, const struct fo_run *r)
 				       .tp = (int32_t)r->tp };
 	const int64_t given = r->shard ? r->shard : r->replicate;
 	struct fo_str near = { 0 };
-	/* Always noted as what follows: `flatout init` then writes it as a comment, and a launcher or --mesh.shard decides. */
+	/* Always noted as what follows: `flatout init` then writes it as a comment, and a launcher or --mesh.shard
+	 * decides. */
 	if (!ranks_given)
 		set_number(s, "mesh.ranks", given || r->tp > 1 ? fo_mesh_ranks(&asked) : r->ranks, "the mesh");
 	if (r->ranks % r->tp) {

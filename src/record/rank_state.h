@@ -1,8 +1,9 @@
 /* What a rank does at this moment: a small file per rank in the run directory (RUN/ranks/00003.state), which the rank
  * maps and writes with a few stores per operation, and which anybody reads, also when the job hangs.
  *
- * A thread of the writer renews its heartbeat every FO_RANK_BEAT_NS, whatever the rank does: a heart that does not beat
- * is a process that was stopped, killed or starved, never one whose operation takes long. docs/formats.md has the bytes.
+ * A thread of the writer renews its heartbeat every FO_RANK_BEAT_NS, whatever the rank does: a heart that does not
+ * beat is a process that was stopped, killed or starved, never one whose operation takes long. docs/formats.md has
+ * the bytes.
  *
  * Readers never trust a file: it may be cut, of another version, or change while it is read. Texts that come out of
  * here are ended and safe for a terminal. */
@@ -121,11 +122,13 @@ struct fo_ranks_seen {
 	char job[80];
 	int strangers; /* files of other jobs, which are older than this one, and count as absent */
 };
-/* All ranks of the job of that name; NULL: of the one that began last. FO_EIO: there is no such folder. Freed with fo_ranks_seen_fini. */
+/* All ranks of the job of that name; NULL: of the one that began last. FO_EIO: there is no such folder. Freed with
+ * fo_ranks_seen_fini. */
 FO_CHECKED fo_status fo_ranks_seen_read(struct fo_ranks_seen *out, const char *dir, const char *job);
 void fo_ranks_seen_fini(struct fo_ranks_seen *s);
 
-/* The lane that says what the rank does: that of its computation, which also says what it waits for; NULL: none runs. */
+/* The lane that says what the rank does: that of its computation, which also says what it waits for; NULL: none
+ * runs. */
 const struct fo_lane_seen *fo_rank_main_lane(const struct fo_rank_seen *r);
 /* "all_gather of layer 3 (forward, micro-batch 2)"; "" where it is torn. */
 void fo_lane_text(const struct fo_lane_seen *l, char *out, size_t size);

@@ -38,10 +38,11 @@ void fo_ranks_watch_fini(struct fo_ranks_watch *w);
 /* Is some rank under another system and not ended? Then a second look tells whether its heart beats. */
 bool fo_ranks_need_watch(const struct fo_ranks_seen *s);
 
-/* The rank that holds the others up, or ended the job: the worst health, of equals the one whose end its parent saw,
- * then the one least far (step, then what is not merely waiting). Where all are well: one that computes, or does something else, while all others
- * have waited for longer than `least` seconds. -1: none. *text: a clause about it, without its number: "is stopped
- * (host h2, process 41): step 3: matmul of layer 1 (forward, micro-batch 1)". */
+/* The rank that holds the others up, or ended the job: the worst health, of equals the one whose end its parent
+ * saw, then the one least far (step, then what is not merely waiting). Where all are well: one that computes, or
+ * does something else, while all others have waited for longer than `least` seconds. -1: none. *text: a clause
+ * about it, without its number: "is stopped (host h2, process 41): step 3: matmul of layer 1 (forward, micro-batch
+ * 1)". */
 int fo_ranks_cause(const struct fo_ranks_seen *s, double bound, double least, char *text, size_t size);
 /* "0-2, 5" of the ranks for which `in` is true. */
 void fo_ranks_text(const bool *in, int n, char *out, size_t size);

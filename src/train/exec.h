@@ -59,8 +59,8 @@ struct fo_store_tensor {
 };
 /* The parameter's Hugging Face name with the layer's number filled in. */
 void fo_param_name(const struct fo_param *pr, int layer, char *out, size_t size);
-/* Visits each logical tensor of each layer, the same ones in the same order on every rank; of those that ranks share the
- * rows that are here. Then the state of kind 4. */
+/* Visits each logical tensor of each layer, the same ones in the same order on every rank; of those that ranks
+ * share the rows that are here. Then the state of kind 4. */
 typedef fo_status fo_store_visit_fn(void *ctx, const struct fo_store_tensor *t);
 FO_CHECKED fo_status fo_store_visit(struct fo_store *s, const struct fo_program *p, fo_store_visit_fn *fn, void *ctx);
 

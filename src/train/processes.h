@@ -1,5 +1,5 @@
-/* A job whose ranks are processes, on any number of hosts, which MPI started. Rank 0 trains as one process does and gives
- * the others their tasks (member.h); they know nothing of the run but what comes with these. */
+/* A job whose ranks are processes, on any number of hosts, which MPI started. Rank 0 trains as one process does and
+ * gives the others their tasks (member.h); they know nothing of the run but what comes with these. */
 #ifndef FO_TRAIN_PROCESSES_H
 #define FO_TRAIN_PROCESSES_H
 

@@ -1,5 +1,5 @@
-/* Rank 0's side of checkpoints: when one is due it says so to all ranks, looks how far they are between steps, and tells
- * the run what came of it. What each rank does is in keep.c. */
+/* Rank 0's side of checkpoints: when one is due it says so to all ranks, looks how far they are between steps, and
+ * tells the run what came of it. What each rank does is in keep.c. */
 #include "train/session.h"
 #include "base/clock.h"
 

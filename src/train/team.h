@@ -15,9 +15,9 @@
 struct fo_team;
 /* Threads of one rank, where `threads` are shared by `ranks`: at least one. */
 int fo_team_threads(int threads, int ranks);
-/* Makes ranks 1 to first->ranks - 1 as rank 0's programs are made, the step's and that of evaluation (NULL: none); o: of
- * each rank's executors. p: the processes that they are, which serve fo_ports_serve; NULL: threads. *out is closed with
- * fo_team_close, whatever was returned, after rank 0's executors. */
+/* Makes ranks 1 to first->ranks - 1 as rank 0's programs are made, the step's and that of evaluation (NULL: none);
+ * o: of each rank's executors. p: the processes that they are, which serve fo_ports_serve; NULL: threads. *out is
+ * closed with fo_team_close, whatever was returned, after rank 0's executors. */
 FO_CHECKED fo_status fo_team_open(struct fo_team **out, const struct fo_program *first, const struct fo_program *eval,
 				  const struct fo_exec_options *o, fo_port_fn *port, struct fo_processes *p);
 struct fo_links *fo_team_links(struct fo_team *t); /* rank 0's */

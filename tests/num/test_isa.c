@@ -135,8 +135,8 @@ static void test_passed_over(void **state)
 	assert_int_equal(fo_isa_best_of(one, FO_ISA_AVX2), FO_ISA_REF);
 }
 
-/* The choice is a matter of the processor alone. It was timed once: bits of bf16 runs then hung on what else the machine
- * did while a process began. */
+/* The choice is a matter of the processor alone. It was timed once: bits of bf16 runs then hung on what else the
+ * machine did while a process began. */
 static void test_maker(void **state)
 {
 	(void)state;

@@ -1,9 +1,10 @@
 /* Training on several ranks is what one rank does: random small models x meshes of 1 to 8 ranks (all of replicate x
- * shard, with tp groups of 1, 2, 3, 4 and 8 where they fit) x random legal
- * subsets of passes x what shard groups share x accumulation, in double precision against one rank's plain program
- * with all rows: losses, gradient norms, gradients, weights and moments of three steps agree to 1e-12; in fp32 and bf16
- * within rounding; fp8 is held to the bit of every scale in test_fp8_ranks.c, here to all the rest. A job again, in another order or with other delays, gives the same bits. What the transport carries
- * is what the accounting says, to the byte, per kind and group. A rank that fails ends the others.
+ * shard, with tp groups of 1, 2, 3, 4 and 8 where they fit) x random legal subsets of passes x what shard groups
+ * share x accumulation, in double precision against one rank's plain program with all rows: losses, gradient norms,
+ * gradients, weights and moments of three steps agree to 1e-12; in fp32 and bf16 within rounding; fp8 is held to
+ * the bit of every scale in test_fp8_ranks.c, here to all the rest. A job again, in another order or with other
+ * delays, gives the same bits. What the transport carries is what the accounting says, to the byte, per kind and
+ * group. A rank that fails ends the others.
  *
  * Most cases run on one thread, which draws the order of all ranks' instances (support/interleave.h); every twelfth has
  * a thread per rank and lane, with delays. FLATOUT_RANK_CASES says how many, FLATOUT_RANK_SEED draws others. */

@@ -833,7 +833,8 @@ static void test_promises(void **state)
 	assert_true(ends.matmul.bytes - plain.matmul.bytes == (pre.matmul.bytes - plain.matmul.bytes) * (L - 2) / L);
 	assert_true(ends.elementwise.bytes - plain.elementwise.bytes ==
 		    (pre.elementwise.bytes - plain.elementwise.bytes) * (L - 2) / L);
-	/* The store has an instance of each layer, also of the two that nothing reads (fo_plan counts what is taken). */
+	/* The store has an instance of each layer, the two that nothing reads among them: fo_plan counts what is
+	 * taken. */
 	assert_true(ends.persistent == pre.persistent);
 	assert_true(ends.cost.model == plain.cost.model && ends.cost.exec == plain.cost.exec);
 	/* Per layer 16 casts of three operations. */

@@ -1,6 +1,6 @@
-/* Ranks that are processes (train/processes.h), here on threads over communicators of one process: tasks and errors go
- * the way that they go between hosts, each rank has its own program, weights and loader, and the bits are those of ranks
- * as threads. */
+/* Ranks that are processes (train/processes.h), here on threads over communicators of one process: tasks and errors
+ * go the way that they go between hosts, each rank has its own program, weights and loader, and the bits are those of
+ * ranks as threads. */
 #include "train/processes.h"
 
 #include "base/fs.h"

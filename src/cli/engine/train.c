@@ -22,8 +22,8 @@ static const struct fo_opt extra[] = {
 
 /* ---- ranks that are processes ---- */
 
-/* How long a rank stays after the job has ended with an error: launchers kill all ranks when one exits with another code
- * than 0, and the first is to write its message before that. */
+/* How long a rank stays after the job has ended with an error: launchers kill all ranks when one exits with another
+ * code than 0, and the first is to write its message before that. */
 #define STAY_S 2
 
 /* Rank 0 alone is asked to stop, by Ctrl-C or a launcher, and ends the others: they neither print nor stop of
