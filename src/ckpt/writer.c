@@ -318,7 +318,8 @@ static fo_status remove_old(struct fo_ckpt_writer *w, int keep)
 	return FO_OK;
 }
 
-static fo_status finish(struct fo_ckpt_writer *w, int keep, bool *saved)
+/* *renamed: the new folder has its name; only then is it saved for good once the folder around it reached the disk. */
+static fo_status finish(struct fo_ckpt_writer *w, int keep, bool *renamed, bool *saved)
 {
 	FO_TRY(write_manifest(w));
 	FO_TRY(fo_fs_sync_dir(w->tmp));
@@ -326,6 +327,7 @@ static fo_status finish(struct fo_ckpt_writer *w, int keep, bool *saved)
 	 * one step. */
 	if (renameat2(AT_FDCWD, w->tmp, AT_FDCWD, w->path, fo_fs_exists(w->path) ? RENAME_EXCHANGE : 0))
 		return fo_fail(FO_EIO, "cannot rename '%s' to '%s': %s", w->tmp, w->path, strerror(errno));
+	*renamed = true; /* what has the other name now may be the last good checkpoint of this step */
 	FO_TRY(fo_fs_sync_dir(w->dir));
 	*saved = true;
 	FO_TRY(fo_fs_remove_tree(w->tmp));
@@ -335,10 +337,10 @@ static fo_status finish(struct fo_ckpt_writer *w, int keep, bool *saved)
 fo_status fo_ckpt_writer_end(struct fo_ckpt_writer *w, fo_status st, int keep)
 {
 	const long long step = (long long)w->meta->step;
-	bool saved = false;
+	bool renamed = false, saved = false;
 	if (st == FO_OK)
-		st = finish(w, keep, &saved);
-	if (st != FO_OK && !saved) {
+		st = finish(w, keep, &renamed, &saved);
+	if (st != FO_OK && !renamed) {
 		/* A half-written folder would take the space that the next attempt needs. */
 		struct fo_err why;
 		fo_err_save(&why, st);
