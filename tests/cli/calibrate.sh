@@ -67,7 +67,7 @@ general "$tmp"/cache/machine-*.json >"$tmp/after"
 # Bit for bit: memory, products in general and the executor were not measured again.
 [ -z "$(comm -23 "$tmp/before" "$tmp/after")" ] || { printf 'FAILED: a run replaced what is not its own\n'; failed=1; }
 # A profile that lacks memory gets it all the same: a prediction needs it.
-expect 0 '"kind":"copy"' calibrate "$tmp/run.yaml" --seconds 1 --out "$tmp/fresh.json" --json
+expect 0 '"kind":"copy"' calibrate "$tmp/run.yaml" --seconds 4 --out "$tmp/fresh.json" --json
 expect 0 '"kind":"overhead"' calibrate --show "$tmp/fresh.json" --json
 expect 0 '"exact": 1,' predict "$tmp/run.yaml" --json
 # Options that are not those of the run's shapes change nothing; of its shapes they do.

@@ -462,7 +462,8 @@ static fo_status outcome(struct job *j, int status, bool *show)
 	 * itself ended is no cause. */
 	if (*j->why && j->rank >= 0)
 		return rank_fault(j, j->rank, j->why);
-	if (!j->ended_by_us && (h == FO_HEALTH_FAILED || (h == FO_HEALTH_GONE && !*j->said.lost)))
+	const bool host = *j->said.exe || *j->said.unreachable || j->said.daemon || *j->said.lost;
+	if (!j->ended_by_us && (h == FO_HEALTH_FAILED || (h == FO_HEALTH_GONE && !host)))
 		return rank_fault(j, rank, text);
 	fo_status st = host_fault(j);
 	if (st != FO_OK)
