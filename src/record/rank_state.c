@@ -138,8 +138,12 @@ static void fill(struct fo_rank_bytes *b, int rank, int ranks)
 	b->time_namespace = here.time_namespace;
 	dl_iterate_phdr(read_build_id, b->program);
 	name_job(b->job, sizeof b->job, b);
-	b->begun_ns = b->phase_ns = b->beat_ns = fo_now_ns();
-	b->begun_unix_ns = b->beat_unix_ns = (int64_t)(fo_clock_unix() * 1e9);
+	const int64_t now = fo_now_ns(), now_unix = (int64_t)(fo_clock_unix() * 1e9);
+	b->begun_ns = now;
+	b->phase_ns = now;
+	b->beat_ns = now;
+	b->begun_unix_ns = now_unix;
+	b->beat_unix_ns = now_unix;
 	b->beats = 1;
 }
 
