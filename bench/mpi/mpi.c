@@ -83,7 +83,7 @@ static void ours(struct fo_comm *c, const struct row *r, int rank)
 		if (q.phase != phase)
 			since = fo_now_ns();
 		else
-			nanosleep(&(struct timespec){ .tv_nsec = (long)fo_comm_nap_ns(since) }, NULL);
+			nanosleep(&(struct timespec){ .tv_nsec = (long)fo_comm_nap_ns(since, 0) }, NULL);
 	}
 }
 
