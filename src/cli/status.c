@@ -34,15 +34,9 @@ struct group {
 	double least, most, age; /* seconds that they have done it; oldest heartbeat; NAN */
 };
 
-static double since(const struct fo_rank_seen *r)
-{
-	const struct fo_lane_seen *l = r->phase == FO_RANK_STEP ? fo_rank_main_lane(r) : NULL;
-	return l && !l->torn ? l->seconds : r->phase_seconds;
-}
-
 static void add(struct group *g, const struct fo_rank_seen *r)
 {
-	double s = since(r);
+	double s = fo_rank_seconds(r);
 	g->in[r->rank] = true;
 	g->ranks++;
 	g->least = fmin(g->least, s); /* of NAN and a number the number */
@@ -180,7 +174,7 @@ static void rank_json(struct fo_json *j, const struct fo_rank_seen *r, double bo
 			j, FO_TEXT("host", r->host), FO_INT("process", r->pid),
 			FO_TEXT("program", fo_json_some(r->program)), FO_REAL("began", (double)r->begun_unix_ns * 1e-9),
 			FO_TEXT("phase", fo_rank_phase_name[r->phase]), FO_INT("step", r->step),
-			FO_INT("steps", r->steps), FO_TEXT("does", doing), FO_REAL("seconds", since(r)),
+			FO_INT("steps", r->steps), FO_TEXT("does", doing), FO_REAL("seconds", fo_rank_seconds(r)),
 			FO_REAL("heartbeat_age_seconds", r->age), FO_TEXT("error", r->error == FO_OK ? NULL : r->text));
 		lanes_json(j, r);
 	}

@@ -259,6 +259,12 @@ const struct fo_lane_seen *fo_rank_main_lane(const struct fo_rank_seen *r)
 	return best;
 }
 
+double fo_rank_seconds(const struct fo_rank_seen *r)
+{
+	const struct fo_lane_seen *l = r->phase == FO_RANK_STEP ? fo_rank_main_lane(r) : NULL;
+	return l && !l->torn ? l->seconds : r->phase_seconds;
+}
+
 void fo_lane_text(const struct fo_lane_seen *l, char *out, size_t size)
 {
 	struct fo_str s = { 0 };

@@ -134,5 +134,7 @@ const struct fo_lane_seen *fo_rank_main_lane(const struct fo_rank_seen *r);
 void fo_lane_text(const struct fo_lane_seen *l, char *out, size_t size);
 /* "step 12: waits for all_gather of layer 3 (forward, micro-batch 2)", "saving". */
 void fo_rank_doing(const struct fo_rank_seen *r, char *out, size_t size);
+/* How long it has done so, in seconds; NAN: not known. */
+double fo_rank_seconds(const struct fo_rank_seen *r);
 
 #endif

@@ -136,12 +136,6 @@ static bool only_waits(const struct fo_rank_seen *r)
 }
 
 /* How long it has done what it does. */
-static double since(const struct fo_rank_seen *r)
-{
-	const struct fo_lane_seen *l = r->phase == FO_RANK_STEP ? fo_rank_main_lane(r) : NULL;
-	return l && !l->torn ? l->seconds : r->phase_seconds;
-}
-
 static int worst(const struct fo_ranks_seen *s, double bound)
 {
 	int at = -1;
@@ -172,7 +166,7 @@ static int awaited(const struct fo_ranks_seen *s, double least)
 			if (at >= 0)
 				return -1;
 			at = i;
-		} else if (!(since(r) > least)) {
+		} else if (!(fo_rank_seconds(r) > least)) {
 			return -1;
 		}
 	}

@@ -278,7 +278,7 @@ static bool judge(struct job *j)
 			return because(j, at, text);
 		}
 	}
-	/* What mpirun should have noticed, and has not. */
+	/* mpirun should have noticed, and has not. */
 	if (bad && !j->bad_ns)
 		j->bad_ns = now;
 	if (bad && now - j->bad_ns > GRACE_NS)
@@ -313,7 +313,7 @@ static void watch(struct job *j, int *status)
 		bool at_once = pass_stops_on(j);
 		int64_t now = fo_now_ns();
 		bool due = now >= next;
-		/* Where there are no ranks yet, or the folder, there is nothing to see. */
+		/* Before the folder and its ranks exist there is nothing to see. */
 		if (due && fo_ranks_watch_look(&j->watch, j->dir, j->id) != FO_OK)
 			fo_err_clear();
 		if (due) /* thousands of files take a while: at most a tenth of the time goes to them */
@@ -347,7 +347,7 @@ static fo_status with_checkpoint(struct job *j, fo_status st)
 	return fo_hint(st, "there is no checkpoint yet: the same command begins anew");
 }
 
-/* What MPI said about hosts, where no rank can tell. */
+/* MPI's words about hosts name the cause where no rank can. */
 static fo_status host_fault(struct job *j)
 {
 	const struct fo_launch_said *s = &j->said;
@@ -383,7 +383,7 @@ static fo_status host_fault(struct job *j)
 	return with_checkpoint(j, FO_ECOMM);
 }
 
-/* What an exit code says: a 3 may have any cause, so it counts as a fault. */
+/* An exit code's meaning: a 3 may have any cause, so it counts as a fault. */
 static fo_status status_of(int code)
 {
 	static const fo_status known[] = { FO_EARG, FO_ENUMERIC, FO_EBUG };
