@@ -70,14 +70,14 @@ all_rows()
 		"$FLATOUT_BIN" calibrate "$tmp/run.yaml" --seconds 4 >/dev/null 2>&1 </dev/null
 	done
 }
-expect 0 '"key":"' calibrate "$tmp/run.yaml" --seconds 4 --json
+expect 0 '"schema": 1' calibrate "$tmp/run.yaml" --seconds 4 --json
+all_rows
 general "$tmp"/cache/machine-*.json >"$tmp/after"
 # Bit for bit: memory, products in general and the executor were not measured again.
 [ -z "$(comm -23 "$tmp/before" "$tmp/after")" ] || { printf 'FAILED: a run replaced what is not its own\n'; failed=1; }
 # A profile that lacks memory gets it all the same: a prediction needs it.
 expect 0 '"kind":"copy"' calibrate "$tmp/run.yaml" --seconds 4 --out "$tmp/fresh.json" --json
 expect 0 '"kind":"overhead"' calibrate --show "$tmp/fresh.json" --json
-all_rows
 expect 0 '"exact": 1,' predict "$tmp/run.yaml" --json
 # Options that are not those of the run's shapes change nothing; of its shapes they do.
 expect 0 '"exact": 1,' predict "$tmp/run.yaml" --optim.lr=1e-4 --json
@@ -88,7 +88,7 @@ expect 0 '"sure": "interpolated"' predict "$tmp/run.yaml" --documents 10 --json
 attention() { grep '"kind":"attention",' "$tmp"/cache/machine-*.json | grep -c '"key"'; }
 [ "$(attention)" = 1 ] || { printf 'FAILED: %s rows of attention before documents\n' "$(attention)"; failed=1; }
 for _ in 1 2 3 4 5; do
-	[ "$(attention)" = 2 ] || expect 0 '"key":"' calibrate "$tmp/run.yaml" --seconds 4 --documents 10 --json
+	[ "$(attention)" = 2 ] || expect 0 '"schema": 1' calibrate "$tmp/run.yaml" --seconds 4 --documents 10 --json
 done
 [ "$(attention)" = 2 ] || { printf 'FAILED: %s rows of attention with documents\n' "$(attention)"; failed=1; }
 # What the first of the two found missing the second keeps.
