@@ -223,6 +223,7 @@ static fo_status split(struct fo_comm *c, int colour, struct fo_comm **out)
 		fo_comm_close(&e->base);
 		return st;
 	}
+	memset(e->base.received, 0, sizeof e->base.received); /* what the group's user calls counts alone */
 	*out = &e->base;
 	return FO_OK;
 }

@@ -12,8 +12,8 @@
 #include "base/thread.h"
 #include "program/program.h"
 #include "support/calls.h"
+#include "support/mpirun.h"
 
-#include <errno.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,12 +21,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-enum { RANKS = 4, AT_ONCE = 6, ROUNDS = 6, SKIPPED = 77 };
+enum { RANKS = 4, AT_ONCE = 6, ROUNDS = 6 };
 static int self;
 
 /* Also in threads, where cmocka cannot jump. */
@@ -359,33 +357,6 @@ static void test_where(void **state)
 
 /* ---- starting ---- */
 
-/* The whole program, under the launcher of the plugin's MPI. */
-static int start_ranks(char *program)
-{
-	const char *file, *made_for, *why;
-	if (!fo_comm_mpi_found(&file, &made_for, &why)) {
-		printf("skipped: %s\n", why);
-		return SKIPPED;
-	}
-	const bool open_mpi = !strncmp(made_for, "Open MPI", 8);
-	char ranks[8], *name[] = { open_mpi ? "mpirun.openmpi" : "mpirun.mpich", "mpirun" };
-	/* More ranks than processors, and perhaps as root in a container. */
-	setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 1);
-	setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 1);
-	setenv("OMPI_MCA_mpi_yield_when_idle", "0", 1);
-	setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
-	setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-	snprintf(ranks, sizeof ranks, "%d", RANKS);
-	for (int i = 0; i < 2; i++) {
-		char *argv[] = { name[i], "-n", ranks, program, NULL };
-		execvp(name[i], argv);
-		if (errno != ENOENT)
-			break;
-	}
-	printf("skipped: cannot start mpirun: %s\n", strerror(errno));
-	return SKIPPED;
-}
-
 int main(int argc, char **argv)
 {
 	struct fo_comm_launch l;
@@ -393,7 +364,7 @@ int main(int argc, char **argv)
 	NEED(fo_comm_launched(&l) == FO_OK);
 	self = l.rank;
 	if (l.ranks == 1)
-		return start_ranks(argv[0]);
+		return mpirun_self(argv[0], RANKS);
 	/* One rank's lines are enough; a failure speaks for itself. */
 	if (l.rank && !freopen("/dev/null", "w", stdout))
 		return 1;
