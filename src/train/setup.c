@@ -285,10 +285,12 @@ fo_status fo_setup_executors(struct fo_setup *s)
 	/* A dumped program that names its buffers otherwise is the user's mistake, not ours. */
 	if (st == FO_EBUG && p->given)
 		return fo_wrap(FO_EFORMAT, "the program in '%s' does not fit this run", s->run->program_file);
-	if (st == FO_OK)
-		fo_keep_init(&s->keep, &p->program, p->store, p->exec, fo_team_world(p->team),
-			     fo_team_threads(p->options.threads, fo_room_step_ranks_here(p)));
-	return st;
+	if (st != FO_OK)
+		return st;
+	fo_keep_init(&s->keep, &p->program, p->store, p->exec, fo_team_world(p->team),
+		     fo_team_threads(p->options.threads, fo_room_step_ranks_here(p)));
+	s->keep.sums = fo_team_tasks(p->team);
+	return FO_OK;
 }
 
 /* ---- the state ---- */
