@@ -515,6 +515,17 @@ static void forget(struct fo_mpi_end *e, const struct fo_mpi_op *o)
 
 /* ---- calls ---- */
 
+/* Into pieces of at most so many bytes; most: elements of the largest part. */
+static void cut(struct fo_mpi_op *o, int64_t most, int64_t bytes, int64_t size)
+{
+	o->piece = fo_max(1, bytes / size);
+	o->pieces = (most + o->piece - 1) / o->piece;
+	o->piece = fo_min(o->piece, most);
+	o->slots = (int)fo_min(o->pieces, DEPTH);
+}
+
+static int64_t piece_bytes(int ranks) { return (int64_t)place_bytes(ranks) / (DEPTH * ranks); }
+
 /* Each rank's part, and how large pieces are. */
 static void divide(struct fo_mpi_end *e, struct fo_mpi_op *o)
 {
@@ -533,14 +544,19 @@ static void divide(struct fo_mpi_end *e, struct fo_mpi_op *o)
 	}
 	o->wire = k->narrow ? (int64_t)fo_dtype_bytes(FO_BF16) : size;
 	if (reduces(k))
-		bytes = (int64_t)place_bytes(ranks) / (DEPTH * ranks);
+		bytes = piece_bytes(ranks);
 	if (asked)
 		bytes = fo_min(bytes, asked);
-	o->piece = fo_max(1, bytes / size);
-	o->pieces = (most + o->piece - 1) / o->piece;
-	o->piece = fo_min(o->piece, most);
-	o->slots = (int)fo_min(o->pieces, DEPTH);
+	cut(o, most, bytes, size);
 	o->need = reduces(k) ? (size_t)o->slots * (size_t)ranks * (size_t)o->piece * (size_t)size : 0;
+}
+
+int64_t fo_comm_mpi_touches(int64_t elements, size_t size, int ranks)
+{
+	struct fo_mpi_op o = { 0 };
+	cut(&o, (elements + ranks - 1) / ranks, piece_bytes(ranks), (int64_t)size);
+	const int64_t need = o.slots * ranks * o.piece * (int64_t)size;
+	return need > SMALL ? PLACES * need : 0;
 }
 
 static int next_tag(struct fo_mpi_end *e, const struct fo_comm_call *k)

@@ -411,6 +411,11 @@ static void test_where(void **state)
 	NEED(l.local_rank < 0 || l.local_rank == w.local_rank);
 	NEED(l.local_ranks < 0 || l.local_ranks == RANKS);
 	NEED(fo_comm_mpi_reserve(RANKS) > 0 && fo_comm_mpi_reserve(5000) > fo_comm_mpi_reserve(RANKS));
+	/* Nothing for what is small, all of it for what is large. */
+	NEED(fo_comm_mpi_touches(1000, 4, RANKS) == 0);
+	NEED(fo_comm_mpi_touches(100000, 4, RANKS) >= 2 * 400000);
+	NEED(fo_comm_mpi_touches(100000, 4, RANKS) < fo_comm_mpi_reserve(RANKS));
+	NEED(fo_comm_mpi_touches((int64_t)1 << 30, 4, RANKS) == fo_comm_mpi_reserve(RANKS));
 	fo_comm_idle(c, true);
 	NEED(fo_comm_check(c) == FO_OK);
 	barrier(c);
