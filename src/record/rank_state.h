@@ -83,6 +83,10 @@ struct fo_rank_end {
  * rank was starting. FO_EIO. */
 FO_CHECKED fo_status fo_rank_state_ended(const char *dir, int rank, int ranks, const struct fo_rank_end *e);
 
+/* Says in DIR/ranks that the job of that name (FO_RANK_JOB_VARIABLE) is over: whoever still is of it is to end. */
+FO_CHECKED fo_status fo_rank_job_ends(const char *dir, const char *job);
+bool fo_rank_job_is_over(const char *dir, const char *job); /* false where it cannot be told */
+
 /* ---- reading ---- */
 
 struct fo_lane_seen {

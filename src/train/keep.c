@@ -27,6 +27,7 @@ void fo_keep_init(struct fo_keep *p, const struct fo_program *program, struct fo
 			       .store = store,
 			       .exec = exec,
 			       .world = world,
+			       .sums = world,
 			       .threads = threads,
 			       .on_device = store->cuda != NULL,
 			       .log = -1 };
@@ -257,7 +258,7 @@ static fo_status end_rows(struct fo_keep *p, bool add)
 	size_t n;
 	if (add && p->world) {
 		uint64_t *sum = fo_ckpt_writer_sums(p->writer, &n);
-		st = add_up(p->world, sum, n);
+		st = add_up(p->sums, sum, n);
 	}
 	if (p->program->run.mesh.rank)
 		fo_keep_drop(p);

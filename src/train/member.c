@@ -61,6 +61,7 @@ static fo_status make(struct fo_member *m, const void *bytes, size_t n, struct f
 	}
 	made.copy_bytes = fo_keep_copy_bytes(m->store);
 	fo_keep_init(&m->keep, &m->program, m->store, m->exec, m->world, o.threads);
+	m->keep.sums = m->tasks;
 	fo_answer_put(out, &made, sizeof made);
 	return FO_OK;
 }
@@ -108,10 +109,21 @@ static fo_status evaluate(struct fo_member *m, const void *bytes, size_t n, stru
 	return FO_OK;
 }
 
+/* A path that counts from rank 0's working directory would name something else here. */
+static fo_status check_path(const struct fo_member *m, const char *path)
+{
+	if (!m->lost || !*path || *path == '/')
+		return FO_OK;
+	return fo_hint(fo_fail(FO_EIO, "'%s' counts from rank 0's working directory '%s', which is not there", path,
+			       m->lost),
+		       "give the whole path, or start in a folder that all hosts have");
+}
+
 static fo_status fill(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)
 {
 	(void)n;
 	(void)out;
+	FO_TRY(check_path(m, ((const struct fo_keep_task *)bytes)->path));
 	return fo_keep_work(&m->keep, bytes, NULL);
 }
 
@@ -124,7 +136,9 @@ static fo_status do_keep(struct fo_member *m, const void *bytes, size_t n, struc
 	bool done = true;
 	if (saves)
 		fo_rank_state_phase(m->state, FO_RANK_SAVING);
-	fo_status st = fo_keep_work(&m->keep, t, &done);
+	fo_status st = check_path(m, t->path);
+	if (st == FO_OK)
+		st = fo_keep_work(&m->keep, t, &done);
 	if (saves)
 		fo_rank_state_phase(m->state, FO_RANK_BETWEEN);
 	if (st != FO_OK)

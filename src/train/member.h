@@ -15,10 +15,13 @@
 struct fo_member {
 	int number, ranks;
 	char host[64]; /* "": not told, a rank is a thread */
+	char *lost;    /* rank 0's working directory, where it is not there on this host; else NULL */
 	bool ended;    /* rank 0 has ended the job */
 	/* All ranks, for what the program sends. It is given up when a task fails, so that nobody waits for this rank.
 	 */
 	struct fo_comm *world;
+	/* All ranks, for what must go on when a step has failed. Used within a task alone. */
+	struct fo_comm *tasks;
 	struct fo_links links;
 	/* Of all but rank 0, which has them elsewhere (room.h). */
 	fo_port_fn *port;

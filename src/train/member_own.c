@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -44,9 +45,10 @@ fo_status fo_member_folder(struct fo_member *m, const void *bytes, size_t n, str
 	uint64_t text = ~t->text;
 	(void)n;
 	(void)out;
-	/* A launcher may start ranks elsewhere. Where that is not there, paths that need it fail by name. */
-	if (chdir(t->cwd))
-		errno = 0;
+	/* A launcher may start ranks elsewhere. Where that is not there, only paths that count from it cannot be used. */
+	free(m->lost);
+	m->lost = chdir(t->cwd) ? fo_xstrdup(t->cwd) : NULL;
+	errno = 0;
 	while (read_token(t, &text) != FO_OK || text != t->text) {
 		if (fo_now_ns() > until)
 			return fo_hint(fo_fail(FO_EIO,

@@ -215,7 +215,9 @@ int64_t fo_setup_loader_bytes(const struct fo_setup *s)
 	int64_t step = p->program.tokens * here * p->program.run.micro_batches * TOKEN_BYTES,
 		eval = p->eval_program.tokens * here * TOKEN_BYTES * s->eval_batches,
 		order = fo_loader_order_bytes(&s->corpus.train, &shape);
-	return (int64_t)fo_pages_size((size_t)(STEPS * step + order)) + eval +
+	const int64_t pieces =
+		s->hooks->processes ? fo_links_bytes(&p->program, p->eval_program.nbuf ? &p->eval_program : NULL) : 0;
+	return (int64_t)fo_pages_size((size_t)(STEPS * step + order)) + eval + pieces +
 	       (int64_t)fo_pages_size(fo_exec_timeline(p->exec)->bytes) + fo_team_beside_bytes(p->team) +
 	       (int64_t)fo_pages_size(fo_exec_timeline(p->eval)->bytes);
 }
@@ -285,10 +287,12 @@ fo_status fo_setup_executors(struct fo_setup *s)
 	/* A dumped program that names its buffers otherwise is the user's mistake, not ours. */
 	if (st == FO_EBUG && p->given)
 		return fo_wrap(FO_EFORMAT, "the program in '%s' does not fit this run", s->run->program_file);
-	if (st == FO_OK)
-		fo_keep_init(&s->keep, &p->program, p->store, p->exec, fo_team_world(p->team),
-			     fo_team_threads(p->options.threads, fo_room_step_ranks_here(p)));
-	return st;
+	if (st != FO_OK)
+		return st;
+	fo_keep_init(&s->keep, &p->program, p->store, p->exec, fo_team_world(p->team),
+		     fo_team_threads(p->options.threads, fo_room_step_ranks_here(p)));
+	s->keep.sums = fo_team_tasks(p->team);
+	return FO_OK;
 }
 
 /* ---- the state ---- */

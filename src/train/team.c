@@ -137,6 +137,7 @@ fo_status fo_team_open(struct fo_team **out, const struct fo_program *first, con
 struct fo_links *fo_team_links(struct fo_team *t) { return &t->carrier->self->links; }
 
 struct fo_comm *fo_team_world(struct fo_team *t) { return t ? t->carrier->self->world : NULL; }
+struct fo_comm *fo_team_tasks(struct fo_team *t) { return t ? t->carrier->self->tasks : NULL; }
 
 /* ---- weights and state ---- */
 
@@ -264,6 +265,12 @@ fo_status fo_team_write_timelines(struct fo_team *t, struct fo_exec *e, const st
 	return st;
 }
 
+void fo_team_over(struct fo_team *t, fo_status st)
+{
+	if (t && t->carrier)
+		t->carrier->over = st;
+}
+
 void fo_team_close(struct fo_team *t)
 {
 	struct fo_err error; /* that ends the run: it stays */
@@ -275,6 +282,7 @@ void fo_team_close(struct fo_team *t)
 		if (fo_carrier_end(t->carrier, FO_OK) != FO_OK)
 			fo_err_clear();
 	}
+	(void)fo_err_raise(&error);
 	if (!t->processes) /* which go on */
 		fo_carrier_close(t->carrier);
 	(void)fo_err_raise(&error);

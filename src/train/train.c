@@ -448,6 +448,7 @@ fo_status fo_train(const struct fo_run *r, const struct fo_train_hooks *h, struc
 	struct fo_rank_state *state = s.set.step.options.state;
 	if (st != FO_OK && st != FO_EINTERRUPT)
 		fo_rank_state_failed(state, st, fo_err_text());
+	fo_team_over(s.set.step.team, st);
 	close_session(&s);
 	fo_rank_state_close(state, st); /* the executors wrote to it */
 	return st;
