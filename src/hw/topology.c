@@ -2,8 +2,10 @@
 #include "hw/topology.h"
 
 #include "base/mem.h"
+#include "hw/profile.h"
 #include "hw/state_int.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -213,14 +215,32 @@ int fo_topology_share(const struct fo_topology *t, const struct fo_cpus *allowed
 	return divided ? least : 1;
 }
 
+void fo_cpus_here(struct fo_cpus *set)
+{
+	*set = (struct fo_cpus){ { 0 } };
+	if (sched_getaffinity(0, sizeof set->word, (cpu_set_t *)set->word))
+		*set = (struct fo_cpus){ { 0 } };
+}
+
+/* The system's own form: a bit per hardware thread, least first (sched_setaffinity(2)). */
+int fo_cpus_bind(const struct fo_cpus *set)
+{
+	return sched_setaffinity(0, sizeof set->word, (const cpu_set_t *)set->word) ? errno : 0;
+}
+
 int fo_topology_share_here(int ranks, struct fo_cpus *share)
 {
-	struct fo_cpus allowed = { { 0 } };
-	if (sched_getaffinity(0, sizeof allowed.word, (cpu_set_t *)allowed.word) < 0 || !fo_cpus_count(&allowed))
-		return 0;
+	struct fo_cpus allowed;
+	int granted = fo_cpu_threads() / ranks;
+	granted = granted > 1 ? granted : 1;
+	fo_cpus_here(&allowed);
+	if (!fo_cpus_count(&allowed)) {
+		memset(share, 0, (size_t)ranks * sizeof *share);
+		return granted;
+	}
 	struct fo_topology *t = fo_xmalloc(sizeof *t);
 	fo_topology_read(t, "");
 	const int least = fo_topology_share(t, &allowed, ranks, share);
 	free(t);
-	return least;
+	return least < granted ? least : granted;
 }

@@ -19,7 +19,12 @@ void fo_topology_read(struct fo_topology *t, const char *root);
  * hardware threads are divided evenly; with fewer of these than ranks nothing is, and each share is `allowed`. A pure
  * function. Returns the least number of hardware threads that a rank has for itself, at least 1. */
 int fo_topology_share(const struct fo_topology *t, const struct fo_cpus *allowed, int ranks, struct fo_cpus *share);
-/* The same for this machine and what this thread may use. 0: the system does not tell what that is. */
+/* The same for this machine and what this thread may use. Returns the threads that a rank may have: no more than its
+ * part of what the control group grants. Shares are empty where the system does not tell what may be used. */
 int fo_topology_share_here(int ranks, struct fo_cpus *share);
+/* What this thread may use; empty: the system does not tell. */
+void fo_cpus_here(struct fo_cpus *set);
+/* Binds this thread, and those that it starts from now on, to the set; 0, or the errno of the system's refusal. */
+int fo_cpus_bind(const struct fo_cpus *set);
 
 #endif

@@ -59,6 +59,7 @@ static fo_status make(struct fo_member *m, const void *bytes, size_t n, struct f
 		made.eval_bytes = eval.workspace + eval.tables + (eval.arena > made.memory.arena ? eval.arena : 0) +
 				  (int64_t)fo_pages_size(fo_exec_timeline(m->eval)->bytes);
 	}
+	fo_rank_state_processors(m->state, o.threads, &m->cpus);
 	made.copy_bytes = fo_keep_copy_bytes(m->store);
 	fo_keep_init(&m->keep, &m->program, m->store, m->exec, m->world, o.threads);
 	fo_answer_put(out, &made, sizeof made);

@@ -7,6 +7,7 @@
 #define FO_TRAIN_MEMBER_H
 
 #include "base/fs.h"
+#include "hw/state.h"
 #include "kernel/calibrate.h"
 #include "train/exec.h"
 #include "train/keep.h"
@@ -14,8 +15,9 @@
 
 struct fo_member {
 	int number, ranks;
-	char host[64]; /* "": not told, a rank is a thread */
-	bool ended;    /* rank 0 has ended the job */
+	char host[64];       /* "": not told, a rank is a thread */
+	bool ended;          /* rank 0 has ended the job */
+	struct fo_cpus cpus; /* that it may use */
 	/* All ranks, for what the program sends. It is given up when a task fails, so that nobody waits for this rank.
 	 */
 	struct fo_comm *world;

@@ -1,16 +1,14 @@
-#define _GNU_SOURCE /* sched_getaffinity */
 #include "train/processes.h"
 
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "comm/mpi.h"
-#include "hw/state.h"
+#include "hw/topology.h"
 #include "train/member_int.h"
 #include "train/room.h"
 
 #define XXH_INLINE_ALL
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +22,8 @@ struct joining {
 	char magic[8];
 	struct fo_processes_place place;
 	uint64_t processors; /* XXH3-64 of the set that this process may use */
-	unsigned char room[512 - 16 - sizeof(struct fo_processes_place)];
+	uint64_t bind;       /* rank 0's wish */
+	unsigned char room[512 - 24 - sizeof(struct fo_processes_place)];
 };
 _Static_assert(sizeof(struct joining) == 512, "other versions read it");
 #define MAGIC "FLATJOB1"
@@ -42,12 +41,12 @@ static uint64_t hash_of_program(void)
 	return hash;
 }
 
-static void say_own(struct joining *j, const char *version)
+static void say_own(struct joining *j, const char *version, bool bind)
 {
 	struct fo_processes_place *own = &j->place;
-	cpu_set_t set;
+	struct fo_cpus set;
 	enum fo_isa isa;
-	*j = (struct joining){ .magic = MAGIC };
+	*j = (struct joining){ .magic = MAGIC, .bind = bind };
 	snprintf(own->version, sizeof own->version, "%s", version);
 	own->binary = hash_of_program();
 	if (gethostname(own->host, sizeof own->host - 1))
@@ -59,17 +58,22 @@ static void say_own(struct joining *j, const char *version)
 	}
 	own->isa = (int32_t)isa;
 	own->memory = fo_memory_available();
-	if (!sched_getaffinity(0, sizeof set, &set))
-		j->processors = XXH3_64bits(&set, sizeof set);
+	fo_cpus_here(&set);
+	j->processors = XXH3_64bits(&set, sizeof set);
 }
 
-/* Ranks of a host are numbered in their order; those that may use the very same processors share them. */
+/* Ranks of a host that may use the very same processors share them. */
+static bool shares(const struct joining *a, const struct joining *b)
+{
+	return !strcmp(a->place.host, b->place.host) && a->processors == b->processors;
+}
+
+/* Ranks of a host are numbered in their order. */
 static void place_all(struct fo_processes *p, const struct joining *all)
 {
 	const int ranks = p->self.ranks;
 	for (int i = 0; i < ranks; i++) {
 		struct fo_processes_place *own = &p->place[i];
-		int sharing = 0;
 		*own = all[i].place;
 		own->local_rank = own->local_ranks = 0;
 		for (int k = 0; k < ranks; k++) {
@@ -77,10 +81,32 @@ static void place_all(struct fo_processes *p, const struct joining *all)
 				continue;
 			own->local_ranks++;
 			own->local_rank += k < i;
-			sharing += all[k].processors == all[i].processors;
 		}
-		own->threads = own->threads / sharing > 1 ? own->threads / sharing : 1;
 	}
+}
+
+/* Takes this rank's share of the processors, and tells the others which it is. */
+static fo_status take_share(struct fo_processes *p, const struct joining *all)
+{
+	const int ranks = p->self.ranks, number = p->self.number;
+	struct fo_processes_place own = p->place[number];
+	int sharing = 0, at = 0;
+	for (int i = 0; i < ranks; i++) {
+		sharing += shares(&all[i], &all[number]);
+		at += i < number && shares(&all[i], &all[number]);
+	}
+	struct fo_cpus *share = fo_xmalloc((size_t)sharing * sizeof *share);
+	own.threads = fo_topology_share_here(sharing, share);
+	if (all[0].bind && fo_cpus_count(&share[at]))
+		(void)fo_cpus_bind(&share[at]); /* where the system refuses, it goes on unbound */
+	free(share);
+	fo_cpus_here(&p->self.cpus);
+	fo_cpus_text(&p->self.cpus, own.cpus, sizeof own.cpus);
+	return fo_comm_call(p->tasks, &(struct fo_comm_call){ .kind = FO_COMM_ALL_GATHER,
+							      .from = &own,
+							      .to = p->place,
+							      .n = (int64_t)sizeof own,
+							      .dtype = FO_E4M3 });
 }
 
 static fo_status check_alike(const struct joining *all, int ranks)
@@ -103,11 +129,11 @@ static fo_status check_alike(const struct joining *all, int ranks)
 	return FO_OK;
 }
 
-static fo_status introduce(struct fo_processes *p, const char *version)
+static fo_status introduce(struct fo_processes *p, const char *version, bool bind)
 {
 	const int ranks = p->self.ranks;
 	struct joining own, *all = fo_xmalloc((size_t)ranks * sizeof *all);
-	say_own(&own, version);
+	say_own(&own, version, bind);
 	fo_status st = fo_comm_call(p->tasks, &(struct fo_comm_call){ .kind = FO_COMM_ALL_GATHER,
 								      .from = &own,
 								      .to = all,
@@ -118,8 +144,10 @@ static fo_status introduce(struct fo_processes *p, const char *version)
 	if (st == FO_OK)
 		st = check_alike(all, ranks);
 	p->place = fo_xmalloc((size_t)ranks * sizeof *p->place);
-	if (st == FO_OK)
+	if (st == FO_OK) {
 		place_all(p, all);
+		st = take_share(p, all);
+	}
 	free(all);
 	FO_TRY(st);
 	const struct fo_processes_place *self = &p->place[p->self.number];
@@ -142,20 +170,20 @@ fo_status fo_processes_launched(int *rank, int *ranks, int *local_rank)
 }
 
 fo_status fo_processes_meet(struct fo_processes **out, struct fo_comm *tasks, struct fo_comm *steps,
-			    const char *version)
+			    const char *version, bool bind)
 {
 	struct fo_processes *p = *out = fo_xmalloc(sizeof *p);
 	p->tasks = tasks;
 	p->self = (struct fo_member){
 		.number = fo_comm_rank(tasks), .ranks = fo_comm_ranks(tasks), .world = steps, .port = fo_ports_serve
 	};
-	FO_TRY(introduce(p, version));
+	FO_TRY(introduce(p, version, bind));
 	if (!p->self.number)
 		fo_carrier_processes(&p->carrier, &p->self, p->tasks);
 	return FO_OK;
 }
 
-fo_status fo_processes_join(struct fo_processes **out, const char *version)
+fo_status fo_processes_join(struct fo_processes **out, const char *version, bool bind)
 {
 	struct fo_comm *tasks, *steps;
 	*out = NULL;
@@ -166,7 +194,7 @@ fo_status fo_processes_join(struct fo_processes **out, const char *version)
 		fo_comm_close(tasks);
 		return st;
 	}
-	return fo_processes_meet(out, tasks, steps, version);
+	return fo_processes_meet(out, tasks, steps, version, bind);
 }
 
 fo_status fo_processes_serve(struct fo_processes *p, bool *told)

@@ -1,9 +1,12 @@
 #include "train/setup.h"
 #include "base/schema.h"
+#include "hw/topology.h"
+#include "record/rank_state.h"
 #include "record/record.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- the device ---- */
@@ -145,7 +148,27 @@ static int choose_threads(const struct fo_setup *s)
 	const int given = (int)s->run->threads, ranks = fo_room_step_ranks_here(&s->step);
 	if (s->hooks->processes)
 		return given ? given : fo_processes_threads(s->hooks->processes);
-	return ranks * fo_team_threads(given ? given : fo_cpu_threads(), ranks);
+	if (ranks == 1 || given)
+		return ranks * fo_team_threads(given ? given : fo_cpu_threads(), ranks);
+	struct fo_cpus *share = fo_xmalloc((size_t)ranks * sizeof *share);
+	const int own = fo_topology_share_here(ranks, share);
+	free(share);
+	return ranks * own;
+}
+
+/* Where compute threads run. Ranks that are processes were bound when they joined. */
+static fo_status choose_place(struct fo_setup *s)
+{
+	struct fo_room_step *p = &s->step;
+	const int ranks = fo_room_step_ranks_here(p);
+	p->options.bind = ranks > 1 && !strcmp(s->run->affinity, "auto");
+	if (!p->options.bind)
+		return fo_place_plan(&s->place, s->run->affinity, p->options.threads, NULL, NULL);
+	struct fo_cpus *share = fo_xmalloc((size_t)ranks * sizeof *share);
+	(void)fo_topology_share_here(ranks, share);
+	fo_place_share(&s->place, share, fo_team_threads(p->options.threads, ranks));
+	free(share);
+	return FO_OK;
 }
 
 fo_status fo_setup_programs(struct fo_setup *s)
@@ -261,7 +284,7 @@ static int64_t bytes_beside(const void *setup)
 fo_status fo_setup_executors(struct fo_setup *s)
 {
 	struct fo_room_step *p = &s->step;
-	FO_TRY(fo_place_plan(&s->place, s->run->affinity, p->options.threads, NULL, NULL));
+	FO_TRY(choose_place(s));
 	/* Lanes and loader, which start from here on, leave the compute threads alone. */
 	FO_TRY(fo_place_others(&s->place));
 	p->options.timeline_steps = FO_TIMELINE_STEPS;
@@ -285,9 +308,11 @@ fo_status fo_setup_executors(struct fo_setup *s)
 	/* A dumped program that names its buffers otherwise is the user's mistake, not ours. */
 	if (st == FO_EBUG && p->given)
 		return fo_wrap(FO_EFORMAT, "the program in '%s' does not fit this run", s->run->program_file);
+	const struct fo_cpus own = fo_place_cpus(&s->place);
+	const int threads = fo_team_threads(p->options.threads, fo_room_step_ranks_here(p));
+	fo_rank_state_processors(p->options.state, threads, &own);
 	if (st == FO_OK)
-		fo_keep_init(&s->keep, &p->program, p->store, p->exec, fo_team_world(p->team),
-			     fo_team_threads(p->options.threads, fo_room_step_ranks_here(p)));
+		fo_keep_init(&s->keep, &p->program, p->store, p->exec, fo_team_world(p->team), threads);
 	return st;
 }
 

@@ -44,7 +44,7 @@ static void *other(void *arg)
 {
 	struct rank *r = arg;
 	struct fo_processes *p;
-	r->st = fo_processes_meet(&p, r->tasks, r->steps, r->version);
+	r->st = fo_processes_meet(&p, r->tasks, r->steps, r->version, false);
 	if (r->st == FO_OK)
 		r->st = fo_processes_serve(p, &r->told);
 	snprintf(r->text, sizeof r->text, "%s", fo_err_text());
@@ -64,7 +64,7 @@ static fo_status begin(struct rank rank[MOST], int ranks, const char *last_versi
 					 .version = i == ranks - 1 ? last_version : "1" };
 		must(fo_thread_start(&rank[i].thread, other, &rank[i], "a rank"));
 	}
-	return fo_processes_meet(p, tasks[0], steps[0], "1");
+	return fo_processes_meet(p, tasks[0], steps[0], "1", true);
 }
 
 static void join(struct rank *rank, int ranks)

@@ -50,11 +50,11 @@ static const struct {
 	{ 1, 2, 2, true, "0-3", 3, 1, "0 | 2 | 1" },
 	{ 1, 2, 2, true, "0-3", 4, 1, "0 | 2 | 1 | 3" },
 	/* Three ranks on two nodes: one of them is in both, and none has less for that. */
-	{ 2, 8, 1, true, "0-15", 3, 5, "0-5 | 8-12,13 | 6-7,14-15" },
+	{ 2, 8, 1, true, "0-15", 3, 5, "0-4 | 8-12,15 | 5-7,13-14" },
 	/* Whole nodes first, then cores of the one that is left. */
-	{ 4, 4, 1, true, "0-15", 3, 5, "0-3,12 | 4-7,13 | 8-11,14" },
-	/* A control group took half of one node: both ranks have as many cores. */
-	{ 2, 4, 1, true, "0-5", 2, 3, "0-2 | 3-5" },
+	{ 4, 4, 1, true, "0-15", 3, 5, "0-3,12,15 | 4-7,13 | 8-11,14" },
+	/* A control group took half of one node: both ranks have as many cores, one of them all of that node. */
+	{ 2, 4, 1, true, "0-5", 2, 3, "0,4-5 | 1-3" },
 	/* One sibling alone may be used. */
 	{ 1, 4, 2, true, "0-4", 2, 2, "0-1,4 | 2-3" },
 	/* What a launcher left: numbers that nothing is known about are cores of node 0. */
