@@ -404,7 +404,7 @@ static void check_ranks(struct fo_opt_set *s, const struct fo_run *r)
 	} row[] = {
 		{ *r->program_file != 0, "program.file: a file holds the program of one rank; leave it out" },
 		{ strcmp(r->affinity, "none") != 0 && strcmp(r->affinity, "auto") != 0,
-		  "run.affinity: cores and lists bind the threads of one rank; auto gives each rank its share" },
+		  "run.affinity: cores and lists bind the threads of one rank; leave it out" },
 		{ !strncmp(r->device, "cuda", 4), "train.device=cuda: ranks compute on the processor" },
 	};
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++)

@@ -147,7 +147,9 @@ static fo_status close_own(struct fo_member *m, const void *bytes, size_t n, str
 	fo_store_free(m->store);
 	fo_program_fini(&m->eval_program);
 	fo_program_fini(&m->program);
+	fo_order_share_close(m->order);
 	m->loader = NULL;
+	m->order = NULL;
 	m->exec = m->eval = NULL;
 	m->store = NULL;
 	return FO_OK;

@@ -226,6 +226,7 @@ void fo_processes_close(struct fo_processes *p, fo_status st)
 		(void)fo_member_work(&p->self, FO_TASK_CLOSE, NULL, 0, left);
 	free(left);
 	fo_carrier_close(p->carrier);
+	fo_order_share_close(p->self.order);
 	if (p->self.shard.map)
 		fo_shard_close(&p->self.shard);
 	fo_arena_fini(&p->self.arena);
@@ -242,6 +243,8 @@ void fo_processes_close(struct fo_processes *p, fo_status st)
 }
 
 /* ---- what all have ---- */
+
+int fo_processes_on_host(const struct fo_processes *p) { return p->place[0].local_ranks; }
 
 int fo_processes_hosts(const struct fo_processes *p)
 {
@@ -359,13 +362,16 @@ fo_status fo_processes_eval_data(struct fo_processes *p, const char *dir, uint64
 	return fo_carrier_do(p->carrier, FO_TASK_EVAL_DATA, &t, sizeof t);
 }
 
-fo_status fo_processes_loader(struct fo_processes *p, const struct fo_batch_shape *shape,
-			      const struct fo_loader_state *from, int32_t pad)
+fo_status fo_processes_loader(struct fo_processes *p, const struct fo_shard *shard, const struct fo_batch_shape *shape,
+			      const struct fo_loader_state *from, int32_t pad, struct fo_order_share **order)
 {
 	struct fo_task_loader t;
 	memset(&t, 0, sizeof t);
 	t.shape = *shape;
 	t.from = *from;
 	t.pad = pad;
-	return fo_carrier_do(p->carrier, FO_TASK_LOADER, &t, sizeof t);
+	FO_TRY(fo_carrier_begin(p->carrier, FO_TASK_LOADER, &t, sizeof t));
+	FO_TRY(fo_carrier_end(p->carrier, fo_member_order(&p->self, shard, shape)));
+	*order = p->self.order;
+	return FO_OK;
 }

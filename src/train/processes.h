@@ -46,6 +46,7 @@ void fo_processes_close(struct fo_processes *p, fo_status st);
 
 /* ---- what the slowest or smallest rank has: rank 0's ---- */
 
+int fo_processes_on_host(const struct fo_processes *p); /* ranks on rank 0's host */
 int fo_processes_hosts(const struct fo_processes *p);
 int fo_processes_threads(const struct fo_processes *p); /* of a rank, where the run does not say */
 enum fo_isa fo_processes_isa(const struct fo_processes *p, enum fo_isa most); /* that all have, `most` at most */
@@ -63,8 +64,10 @@ FO_CHECKED fo_status fo_processes_data(struct fo_processes *p, const char *dir, 
 /* The others' own rows of `batches` batches of evaluation, from the held-out text there. */
 FO_CHECKED fo_status fo_processes_eval_data(struct fo_processes *p, const char *dir, uint64_t checksum,
 					    const struct fo_batch_shape *shape, int64_t batches, int32_t pad);
-/* Loaders of the others' own rows. shape: of all ranks together. */
-FO_CHECKED fo_status fo_processes_loader(struct fo_processes *p, const struct fo_batch_shape *shape,
-					 const struct fo_loader_state *from, int32_t pad);
+/* Loaders of the others' own rows. shape: of all ranks together. shard: rank 0's, of the same text. *order: for rank
+ * 0's loader, which is closed before the next call and before fo_processes_close; may be NULL. */
+FO_CHECKED fo_status fo_processes_loader(struct fo_processes *p, const struct fo_shard *shard,
+					 const struct fo_batch_shape *shape, const struct fo_loader_state *from,
+					 int32_t pad, struct fo_order_share **order);
 
 #endif

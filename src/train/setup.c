@@ -216,11 +216,12 @@ fo_status fo_setup_loader(const struct fo_setup *s, const struct fo_loader_state
 {
 	struct fo_batch_shape shape = fo_setup_shape(s, &s->step.program);
 	const int32_t pad = fo_tokenizer_eos(s->corpus.tokenizer);
+	struct fo_order_share *order = NULL;
 	if (s->hooks->processes) {
-		FO_TRY(fo_processes_loader(s->hooks->processes, &shape, from, pad));
+		FO_TRY(fo_processes_loader(s->hooks->processes, &s->corpus.train, &shape, from, pad, &order));
 		shape.own_rows = s->step.program.run.rows;
 	}
-	return fo_loader_open(out, &s->corpus.train, &shape, from, pad);
+	return fo_loader_open_shared(out, &s->corpus.train, &shape, from, pad, order);
 }
 
 /* Tokens of a batch of evaluation, of all ranks. */
@@ -237,7 +238,8 @@ int64_t fo_setup_loader_bytes(const struct fo_setup *s)
 	const int64_t here = fo_room_step_ranks_here(p);
 	int64_t step = p->program.tokens * here * p->program.run.micro_batches * TOKEN_BYTES,
 		eval = p->eval_program.tokens * here * TOKEN_BYTES * s->eval_batches,
-		order = fo_loader_order_bytes(&s->corpus.train, &shape);
+		order = fo_loader_order_bytes(&s->corpus.train, &shape,
+					      p->processes ? fo_processes_on_host(p->processes) : 1);
 	return (int64_t)fo_pages_size((size_t)(STEPS * step + order)) + eval +
 	       (int64_t)fo_pages_size(fo_exec_timeline(p->exec)->bytes) + fo_team_beside_bytes(p->team) +
 	       (int64_t)fo_pages_size(fo_exec_timeline(p->eval)->bytes);

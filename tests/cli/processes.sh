@@ -49,7 +49,7 @@ cpus() {
 [ "$(nproc)" -lt 2 ] || [ "$(cpus by2 | wc -l)" = 2 ] || wrong "both ranks have the same processors: $(cpus by2)"
 run 0 status two
 says "^Processors: *1 thread each"
-job 0 2 train $small --run.dir=free --run.affinity=none --train.steps=1
+job 0 2 train $small --run.dir=free --run.affinity=none --train.steps=3
 [ "$(cpus free | wc -l)" = 1 ] || wrong "ranks are bound, although run.affinity is none: $(cpus free)"
 # Four share weights and state; they go on as two, and those as one.
 run 0 train $small --run.dir=four --mesh.shard=2 --mesh.replicate=2 --run.threads=4 --train.steps=3

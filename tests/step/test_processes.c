@@ -213,9 +213,10 @@ static void fail_in_step(int who, int ranks)
 	must(fo_team_fill(team, &keep, &(struct fo_keep_task){ .kind = FO_KEEP_INIT, .seed = 1 }));
 	struct fo_batch_shape shape = { .seq = low.seq, .rows = low.rows * ranks, .micro_batches = low.micro_batches };
 	struct fo_loader_state from = { .next_step = 2 };
-	must(fo_processes_loader(p, &shape, &from, 0));
+	struct fo_order_share *order;
+	must(fo_processes_loader(p, &shard, &shape, &from, 0, &order));
 	shape.own_rows = low.rows;
-	must(fo_loader_open(&loader, &shard, &shape, &from, 0));
+	must(fo_loader_open_shared(&loader, &shard, &shape, &from, 0, order));
 	int64_t wait_ns;
 	must(fo_loader_next(loader, &ports.batch, &wait_ns));
 	fo_status st = fo_team_step(team, exec, &ports, 0);
