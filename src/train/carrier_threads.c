@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "comm/local.h"
+#include "hw/topology.h"
 
 #include <stdlib.h>
 
@@ -12,7 +13,7 @@ struct seat { /* of a rank but the first */
 	struct threads *of;
 	int number;
 	pthread_t thread;
-	bool started;
+	bool started, bind;
 };
 
 struct threads {
@@ -36,6 +37,8 @@ static void *rank_thread(void *arg)
 	struct threads *t = seat->of;
 	struct fo_member *m = &t->c.member[seat->number];
 	int64_t seen = 0;
+	if (seat->bind)
+		(void)fo_cpus_bind(&m->cpus); /* where the system refuses, it goes on unbound */
 	pthread_mutex_lock(&t->lock);
 	for (;;) {
 		while (t->tasks == seen && !t->quit)
@@ -125,7 +128,8 @@ static void close_threads(struct fo_carrier *c)
 
 static const struct fo_carrier_way way = { begin, end, close_threads };
 
-fo_status fo_carrier_threads(struct fo_carrier **out, int ranks, const struct fo_comm_local *local, fo_port_fn *port)
+fo_status fo_carrier_threads(struct fo_carrier **out, int ranks, const struct fo_comm_local *local,
+			     const struct fo_cpus *share, fo_port_fn *port)
 {
 	struct threads *t = fo_xmalloc(sizeof *t);
 	struct fo_member *member = fo_xmalloc((size_t)ranks * sizeof *member);
@@ -144,7 +148,11 @@ fo_status fo_carrier_threads(struct fo_carrier **out, int ranks, const struct fo
 		member[i] = (struct fo_member){
 			.number = i, .ranks = ranks, .port = port, .world = world[i], .tasks = tasks[i]
 		};
-		t->seat[i] = (struct seat){ .of = t, .number = i };
+		t->seat[i] = (struct seat){ .of = t, .number = i, .bind = share && fo_cpus_count(&share[i]) };
+		if (share)
+			member[i].cpus = share[i];
+		else
+			fo_cpus_here(&member[i].cpus);
 		if (st != FO_OK || !i)
 			continue;
 		st = fo_thread_start(&t->seat[i].thread, rank_thread, &t->seat[i], "the thread of a rank");

@@ -83,6 +83,7 @@ struct fo_exec_options {
 	/* Instance fail_at of rank fail_rank fails, where it is above 0 (tests). */
 	int fail_rank, fail_at;
 	struct fo_comm_local local; /* of a team (team.h): links between its ranks */
+	bool bind;                  /* a team's ranks that are threads, each to its share of the processors */
 	double *mac;                /* not NULL: `ref` counts multiply-accumulates here (tests) */
 	int timeline_steps;         /* steps that the span rings hold; 0: 64 */
 	/* The device, opened by the caller and closed after executors and store; NULL: the processor. With a device

@@ -59,6 +59,7 @@ static fo_status make(struct fo_member *m, const void *bytes, size_t n, struct f
 		made.eval_bytes = eval.workspace + eval.tables + (eval.arena > made.memory.arena ? eval.arena : 0) +
 				  (int64_t)fo_pages_size(fo_exec_timeline(m->eval)->bytes);
 	}
+	fo_rank_state_processors(m->state, o.threads, &m->cpus);
 	made.copy_bytes = fo_keep_copy_bytes(m->store);
 	fo_keep_init(&m->keep, &m->program, m->store, m->exec, m->world, o.threads);
 	m->keep.sums = m->tasks;
@@ -160,7 +161,9 @@ static fo_status close_own(struct fo_member *m, const void *bytes, size_t n, str
 	fo_store_free(m->store);
 	fo_program_fini(&m->eval_program);
 	fo_program_fini(&m->program);
+	fo_order_share_close(m->order);
 	m->loader = NULL;
+	m->order = NULL;
 	m->exec = m->eval = NULL;
 	m->store = NULL;
 	return FO_OK;

@@ -1,9 +1,12 @@
 #include "train/setup.h"
 #include "base/schema.h"
+#include "hw/topology.h"
+#include "record/rank_state.h"
 #include "record/record.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- the device ---- */
@@ -145,7 +148,27 @@ static int choose_threads(const struct fo_setup *s)
 	const int given = (int)s->run->threads, ranks = fo_room_step_ranks_here(&s->step);
 	if (s->hooks->processes)
 		return given ? given : fo_processes_threads(s->hooks->processes);
-	return ranks * fo_team_threads(given ? given : fo_cpu_threads(), ranks);
+	if (ranks == 1 || given)
+		return ranks * fo_team_threads(given ? given : fo_cpu_threads(), ranks);
+	struct fo_cpus *share = fo_xmalloc((size_t)ranks * sizeof *share);
+	const int own = fo_topology_share_here(ranks, share);
+	free(share);
+	return ranks * own;
+}
+
+/* Where compute threads run. Ranks that are processes were bound when they joined. */
+static fo_status choose_place(struct fo_setup *s)
+{
+	struct fo_room_step *p = &s->step;
+	const int ranks = fo_room_step_ranks_here(p);
+	p->options.bind = ranks > 1 && !strcmp(s->run->affinity, "auto");
+	if (!p->options.bind)
+		return fo_place_plan(&s->place, s->run->affinity, p->options.threads, NULL, NULL);
+	struct fo_cpus *share = fo_xmalloc((size_t)ranks * sizeof *share);
+	(void)fo_topology_share_here(ranks, share);
+	fo_place_share(&s->place, share, fo_team_threads(p->options.threads, ranks));
+	free(share);
+	return FO_OK;
 }
 
 fo_status fo_setup_programs(struct fo_setup *s)
@@ -193,11 +216,12 @@ fo_status fo_setup_loader(const struct fo_setup *s, const struct fo_loader_state
 {
 	struct fo_batch_shape shape = fo_setup_shape(s, &s->step.program);
 	const int32_t pad = fo_tokenizer_eos(s->corpus.tokenizer);
+	struct fo_order_share *order = NULL;
 	if (s->hooks->processes) {
-		FO_TRY(fo_processes_loader(s->hooks->processes, &shape, from, pad));
+		FO_TRY(fo_processes_loader(s->hooks->processes, &s->corpus.train, &shape, from, pad, &order));
 		shape.own_rows = s->step.program.run.rows;
 	}
-	return fo_loader_open(out, &s->corpus.train, &shape, from, pad);
+	return fo_loader_open_shared(out, &s->corpus.train, &shape, from, pad, order);
 }
 
 /* Tokens of a batch of evaluation, of all ranks. */
@@ -214,9 +238,10 @@ int64_t fo_setup_loader_bytes(const struct fo_setup *s)
 	const int64_t here = fo_room_step_ranks_here(p);
 	int64_t step = p->program.tokens * here * p->program.run.micro_batches * TOKEN_BYTES,
 		eval = p->eval_program.tokens * here * TOKEN_BYTES * s->eval_batches,
-		order = fo_loader_order_bytes(&s->corpus.train, &shape);
+		order = fo_loader_order_bytes(&s->corpus.train, &shape,
+					      p->processes ? fo_processes_on_host(p->processes) : 1);
 	const int64_t pieces =
-		s->hooks->processes ? fo_links_bytes(&p->program, p->eval_program.nbuf ? &p->eval_program : NULL) : 0;
+		p->processes ? fo_links_bytes(&p->program, p->eval_program.nbuf ? &p->eval_program : NULL) : 0;
 	return (int64_t)fo_pages_size((size_t)(STEPS * step + order)) + eval + pieces +
 	       (int64_t)fo_pages_size(fo_exec_timeline(p->exec)->bytes) + fo_team_beside_bytes(p->team) +
 	       (int64_t)fo_pages_size(fo_exec_timeline(p->eval)->bytes);
@@ -263,7 +288,7 @@ static int64_t bytes_beside(const void *setup)
 fo_status fo_setup_executors(struct fo_setup *s)
 {
 	struct fo_room_step *p = &s->step;
-	FO_TRY(fo_place_plan(&s->place, s->run->affinity, p->options.threads, NULL, NULL));
+	FO_TRY(choose_place(s));
 	/* Lanes and loader, which start from here on, leave the compute threads alone. */
 	FO_TRY(fo_place_others(&s->place));
 	p->options.timeline_steps = FO_TIMELINE_STEPS;
@@ -289,8 +314,10 @@ fo_status fo_setup_executors(struct fo_setup *s)
 		return fo_wrap(FO_EFORMAT, "the program in '%s' does not fit this run", s->run->program_file);
 	if (st != FO_OK)
 		return st;
-	fo_keep_init(&s->keep, &p->program, p->store, p->exec, fo_team_world(p->team),
-		     fo_team_threads(p->options.threads, fo_room_step_ranks_here(p)));
+	const struct fo_cpus own = fo_place_cpus(&s->place);
+	const int threads = fo_team_threads(p->options.threads, fo_room_step_ranks_here(p));
+	fo_rank_state_processors(p->options.state, threads, &own);
+	fo_keep_init(&s->keep, &p->program, p->store, p->exec, fo_team_world(p->team), threads);
 	s->keep.sums = fo_team_tasks(p->team);
 	return FO_OK;
 }

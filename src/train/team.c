@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "hw/topology.h"
 #include "pass/pass.h"
 #include "program/roles.h"
 #include "record/rank_state.h"
@@ -108,7 +109,12 @@ static fo_status make_all(struct fo_team *t, const struct fo_exec_options *o)
 
 static fo_status open_threads(struct fo_team *t, const struct fo_exec_options *o, fo_port_fn *port)
 {
-	FO_TRY(fo_carrier_threads(&t->carrier, t->ranks, &o->local, port));
+	struct fo_cpus *share = o->bind ? fo_xmalloc((size_t)t->ranks * sizeof *share) : NULL;
+	if (share)
+		(void)fo_topology_share_here(t->ranks, share);
+	fo_status st = fo_carrier_threads(&t->carrier, t->ranks, &o->local, share, port);
+	free(share);
+	FO_TRY(st);
 	for (int i = 1; i < t->ranks && o->state; i++)
 		if (fo_rank_state_open_beside(&member(t, i)->state, o->state, i, t->ranks) != FO_OK)
 			fo_err_clear(); /* nobody sees what it does */
