@@ -353,7 +353,9 @@ fo_status fo_keep_lend(struct fo_keep *p, struct fo_store *to, const struct fo_p
 {
 	struct fo_tensors whole = { 0 };
 	int32_t *rows = NULL;
-	fo_status st = fo_store_tensors(to, of, &whole);
+	fo_status st = p->on_device ? fo_exec_fetch(p->exec) : FO_OK; /* travels by the host's addresses */
+	if (st == FO_OK)
+		st = fo_store_tensors(to, of, &whole);
 	if (st == FO_OK)
 		st = count_rows(p, &rows);
 	for (size_t i = 0; i < p->tensors.weights && st == FO_OK; i++) {
@@ -371,6 +373,8 @@ static fo_status lend(const struct fo_keep *p)
 {
 	const int shard = fo_mesh_group(&p->program->run.mesh, FO_GROUP_SHARD, NULL, NULL);
 	int32_t *rows = NULL;
+	if (p->on_device)
+		FO_TRY(fo_exec_fetch(p->exec));
 	fo_status st = count_rows(p, &rows);
 	free(rows);
 	for (size_t i = 0; i < p->tensors.weights && st == FO_OK; i++) {

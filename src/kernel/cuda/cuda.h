@@ -94,6 +94,7 @@ void fo_cuda_event_free(struct fo_cuda *c, fo_cuda_event e);
 FO_CHECKED fo_status fo_cuda_event_record(struct fo_cuda *c, fo_cuda_event e, fo_cuda_stream s, bool external);
 FO_CHECKED fo_status fo_cuda_event_after(struct fo_cuda *c, fo_cuda_stream s, fo_cuda_event e); /* s waits for e */
 FO_CHECKED fo_status fo_cuda_event_wait(struct fo_cuda *c, fo_cuda_event e); /* the host waits for it */
+FO_CHECKED fo_status fo_cuda_event_done(struct fo_cuda *c, fo_cuda_event e, bool *done); /* does not wait */
 FO_CHECKED fo_status fo_cuda_event_ms(struct fo_cuda *c, fo_cuda_event begin, fo_cuda_event end, float *ms);
 /* Copies in stream order; host memory must be page-locked and stay until the stream has done it. */
 FO_CHECKED fo_status fo_cuda_copy_in(struct fo_cuda *c, void *device, const void *host, size_t bytes, fo_cuda_stream s);
@@ -218,6 +219,8 @@ struct fo_cuda_init {
 	double std;
 };
 FO_CHECKED fo_status fo_cuda_init_weights(struct fo_cuda_queue *q, const struct fo_cuda_init *in);
+/* to = to + from, bf16 or fp32, of one shape and type. */
+FO_CHECKED fo_status fo_cuda_add(struct fo_cuda_queue *q, const struct fo_tensor *to, const struct fo_tensor *from);
 /* Stores the index of the first element of t that is not finite in found[0] (int64 on the device); -1: all are. */
 FO_CHECKED fo_status fo_cuda_find_nonfinite(struct fo_cuda_queue *q, const struct fo_tensor *t, int64_t *found);
 
