@@ -69,7 +69,10 @@ fo_status fo_member_device(struct fo_member *m, const void *bytes, size_t n, str
 
 /* ---- what carries calls ---- */
 
-static bool same(const struct is *a, const struct is *b) { return !strcmp(a->pci, b->pci) && !strcmp(a->host, b->host); }
+static bool same(const struct is *a, const struct is *b)
+{
+	return !strcmp(a->pci, b->pci) && !strcmp(a->host, b->host);
+}
 
 static void count(struct fo_devices *d, const struct is *is)
 {

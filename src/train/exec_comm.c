@@ -53,7 +53,7 @@ bool fo_exec_adds(const struct fo_op *o, uint32_t first)
 	return o->arg[o->n - 1].access == FO_ACC && !(first >> (o->n - 1) & 1);
 }
 
-fo_status fo_exec_transfer_start(struct fo_exec *e, int id, const struct fo_call *c, struct fo_transfer *t)
+fo_status fo_exec_transfer_start_at(struct fo_exec *e, int id, const struct fo_call *c, struct fo_transfer *t)
 {
 	const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
 	fo_status fails = fo_exec_fails(e, id);
@@ -68,6 +68,13 @@ fo_status fo_exec_transfer_start(struct fo_exec *e, int id, const struct fo_call
 			return fo_exec_failed(e, id, st);
 	}
 	return FO_OK;
+}
+
+fo_status fo_exec_transfer_start(struct fo_exec *e, int id, struct fo_transfer *t)
+{
+	const struct fo_call c = fo_exec_call(e, id);
+	fo_exec_poison(e, id);
+	return fo_exec_transfer_start_at(e, id, &c, t);
 }
 
 fo_status fo_exec_transfer_put(struct fo_exec *e, int id, struct fo_transfer *t, fo_comm_stream stream, void *scratch)

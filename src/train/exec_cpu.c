@@ -121,19 +121,12 @@ static fo_status run_on(struct fo_exec *e, struct lane *ln, int id)
 /* The earlier of two times; 0: not known. */
 static int64_t earlier(int64_t a, int64_t b) { return a && b ? fo_min(a, b) : a + b; }
 
-static fo_status start_transfer(struct fo_exec *e, struct lane *ln, int id)
-{
-	const struct fo_call c = fo_exec_call(e, id);
-	fo_exec_poison(e, id);
-	return fo_exec_transfer_start(e, id, &c, &ln->transfer);
-}
-
 /* On the calling thread, while nothing else of this rank runs. */
 static fo_status transfer(struct fo_exec *e, struct lane *ln, int id)
 {
 	bool done = false;
 	int64_t since = fo_now_ns();
-	FO_TRY(start_transfer(e, ln, id));
+	FO_TRY(fo_exec_transfer_start(e, id, &ln->transfer));
 	for (;;) {
 		FO_TRY(fo_exec_transfer_test(e, id, &ln->transfer, &done));
 		if (done)
@@ -320,7 +313,7 @@ static fo_status drive(struct fo_exec *e, struct lane *ln, int32_t step, bool *m
 			random_delay(e, ln);
 		ln->begin_ns = fo_now_ns();
 		tell(e, ln, FO_LANE_RUNS, id, ln->begin_ns);
-		FO_TRY(start_transfer(e, ln, id));
+		FO_TRY(fo_exec_transfer_start(e, id, &ln->transfer));
 		ln->on_its_way = *moved = true;
 	}
 	FO_TRY(fo_exec_transfer_test(e, id, &ln->transfer, &done));

@@ -73,8 +73,11 @@ static inline size_t fo_tensor_bytes(const struct fo_tensor *t)
 }
 static inline bool fo_exec_is_host(const struct fo_op *o) { return fo_op_info(o->kind)->cls == FO_CLASS_HOST; }
 static inline bool fo_exec_is_comm(const struct fo_op *o) { return fo_op_info(o->kind)->cls == FO_CLASS_COMM; }
-/* Starts an operation of class COMM, whose call has operands in the transport's memory, and looks whether it is over. */
-FO_CHECKED fo_status fo_exec_transfer_start(struct fo_exec *e, int id, const struct fo_call *c, struct fo_transfer *t);
+/* Starts an operation of class COMM, and looks whether it is over. */
+FO_CHECKED fo_status fo_exec_transfer_start(struct fo_exec *e, int id, struct fo_transfer *t);
+/* The same where its operands lie elsewhere, in the transport's memory: c has their places. */
+FO_CHECKED fo_status fo_exec_transfer_start_at(struct fo_exec *e, int id, const struct fo_call *c,
+					       struct fo_transfer *t);
 FO_CHECKED fo_status fo_exec_transfer_test(struct fo_exec *e, int id, struct fo_transfer *t, bool *done);
 /* The same over a transport that has streams: puts all of it into one. scratch: room for what it adds to (fo_exec_adds),
  * as the transport wants it. */

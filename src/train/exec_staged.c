@@ -90,7 +90,7 @@ static fo_status go_on(struct fo_exec *e, int id, bool *moved)
 		if (!done)
 			return FO_OK;
 		const struct fo_call c = staged(e, id);
-		FO_TRY(fo_exec_transfer_start(e, id, &c, &lane->transfer));
+		FO_TRY(fo_exec_transfer_start_at(e, id, &c, &lane->transfer));
 		lane->phase = FO_EXEC_TRAVELS;
 		*moved = true;
 	}

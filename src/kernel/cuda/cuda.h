@@ -213,7 +213,8 @@ void fo_cuda_trace_stop(void);
 
 /* A parameter's rectangle filled as fo_store_init does it, N(0, std) by counter; std 0: ones, below 0: zeros. */
 struct fo_cuda_init {
-	struct fo_tensor weight, master; /* master: fp32, or the low halves of split numbers; data NULL: none */
+	struct fo_tensor weight, master; /* of one shape, where both are there; data NULL: that one is not made */
+	/* Of the master, also where only the weight is made: fp32, or I16, the low halves of split numbers. */
 	int64_t first, global_cols; /* number of the first element in the whole tensor; elements in a row of that */
 	uint64_t stream;            /* of random numbers */
 	double std;
