@@ -69,7 +69,8 @@ static fo_status begin(struct fo_carrier *c, enum fo_task task, const void *byte
 			c->answer[i].error.st = FO_OK;
 		for (int i = 1; i < c->ranks && st == FO_OK; i++)
 			st = fo_member_work(&c->member[i], task, bytes, n, &c->answer[i]);
-		return FO_OK; /* the error is in the answer */
+		/* The error is in the answer; this thread goes on with rank 0's device. */
+		return c->self->cuda ? fo_cuda_attach(c->self->cuda) : FO_OK;
 	}
 	pthread_mutex_lock(&t->lock);
 	t->task = task;

@@ -30,6 +30,7 @@ struct fo_member {
 	struct fo_program program;
 	struct fo_store *store;
 	struct fo_exec *exec;
+	struct fo_cuda *cuda; /* its device; NULL: the processor. Rank 0's belongs to the caller */
 	struct fo_rank_state *state; /* what others see of it; NULL: nothing */
 	struct fo_ports ports;       /* batch: rank 0's, where the rank is a thread */
 	/* Of a rank that is a process: member_own.c. */
@@ -66,7 +67,8 @@ void fo_member_name(const struct fo_member *m, struct fo_err *e);
 
 enum fo_task {
 	FO_TASK_BUILD,      /* bytes: struct fo_task_build; answers struct fo_task_built */
-	FO_TASK_LINK,       /* communicators of the program's lanes; all ranks at once */
+	FO_TASK_DEVICE,     /* bytes: struct fo_exec_devices; devices.c: the rank opens its own */
+	FO_TASK_LINK,       /* bytes: a bool, over NCCL; communicators of the program's lanes; all ranks at once */
 	FO_TASK_MAKE,       /* bytes: struct fo_exec_options; store and executor; answers struct fo_task_made */
 	FO_TASK_STEP,       /* bytes: struct fo_task_step; all ranks at once */
 	FO_TASK_FIND_FAULT, /* the same; answers struct fo_exec_fault */

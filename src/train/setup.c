@@ -3,6 +3,7 @@
 #include "hw/topology.h"
 #include "record/rank_state.h"
 #include "record/record.h"
+#include "train/devices.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,13 +12,37 @@
 
 /* ---- the device ---- */
 
+/* Those of the other ranks. Threads open theirs when they are made, and what rank 0's device has free is for all that
+ * share it; processes open theirs now, and each plans with its own part. */
+static fo_status open_devices(struct fo_setup *s)
+{
+	struct fo_exec_devices *how = &s->step.options.devices;
+	struct fo_devices seen;
+	*how = (struct fo_exec_devices){ .tune = s->run->tune, .over = s->run->over };
+	snprintf(how->text, sizeof how->text, "%s", s->run->device);
+	if (!s->hooks->processes) {
+		s->step.sharing = fo_devices_sharing(s->run->device, (int)s->run->ranks, &s->devices);
+		return FO_OK;
+	}
+	s->step.sharing = 1;
+	fo_status st = fo_devices_open(&seen, s->hooks->processes->carrier, how, s->cuda);
+	s->devices = seen.devices;
+	s->device_free = seen.free_bytes + s->device_reserve;
+	fo_devices_fini(&seen);
+	return st;
+}
+
 fo_status fo_setup_device(struct fo_setup *s)
 {
-	char why[320];
+	char why[320] = "";
 	int64_t total;
-	if (s->run->ranks > 1) /* they compute on the processor, whatever devices are there */
-		return FO_OK;
-	FO_TRY(fo_device_open(s->run->device, &s->cuda, why, sizeof why));
+	if (s->run->ranks > 1 && strncmp(s->run->device, "cuda", 4))
+		return FO_OK; /* they compute on the processor, unless devices are asked for by name */
+	if (s->run->ranks > 1)
+		FO_TRY(fo_devices_open_own(s->run->device,
+					   s->hooks->processes ? s->hooks->processes->self.local_rank : 0, &s->cuda));
+	else
+		FO_TRY(fo_device_open(s->run->device, &s->cuda, why, sizeof why));
 	if (*why)
 		fo_events_warn(s->events,
 			       "a CUDA device is there but cannot be used: %s; the processor computes "
@@ -29,7 +54,7 @@ fo_status fo_setup_device(struct fo_setup *s)
 	fo_cuda_tune_hooks(s->cuda, s->hooks->progress, s->hooks->ctx, s->hooks->stop);
 	FO_TRY(fo_cuda_memory(s->cuda, &s->device_free, &total));
 	s->device_reserve = fo_device_reserve(total);
-	return FO_OK;
+	return s->run->ranks > 1 ? open_devices(s) : FO_OK;
 }
 
 void fo_setup_check_attention(struct fo_setup *s)
@@ -138,9 +163,9 @@ static fo_status read_program(struct fo_setup *s)
 
 int64_t fo_setup_free(const struct fo_setup *s)
 {
-	if (s->hooks->processes)
-		return fo_processes_memory(s->hooks->processes);
-	return s->cuda ? s->device_free - s->device_reserve : fo_memory_available();
+	if (s->cuda)
+		return s->device_free - s->device_reserve;
+	return s->hooks->processes ? fo_processes_memory(s->hooks->processes) : fo_memory_available();
 }
 
 /* What all ranks of this process use is what the peak is of: each has at least one, and all have the same number. */
