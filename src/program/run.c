@@ -566,9 +566,10 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		.tp = r->tp < 2        ? FO_TP_OFF
 		      : r->tp_sequence ? FO_TP_SEQUENCE
 				       : FO_TP_REPLICATED,
-		.tp_async = r->tp < 2 || !r->tp_sequence ? 0
-			    : r->tp_async < 0            ? FO_TP_ASYNC_AUTO
-							 : r->tp_async,
+		.tp_async = r->tp < 2          ? 0
+			    : r->tp_async >= 0 ? r->tp_async
+			    : r->tp_sequence   ? FO_TP_ASYNC_AUTO
+					       : 0,
 		.offload = r->offload,
 		.fused_optimizer = r->fused_optimizer,
 		.optimizer_in_backward = r->optimizer_in_backward,
