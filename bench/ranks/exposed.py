@@ -67,14 +67,14 @@ def main():
     a.add_argument("--rounds", type=int, default=3)
     a.add_argument("--steps", type=int, default=12)
     a.add_argument("--model", default="", help="options of a run that replace those of the small one")
-    a.add_argument("--seconds", type=float, default=20, help="of calibration, for each mesh")
+    a.add_argument("--seconds", type=float, default=20, help="of calibration, for each mesh; 0: FOLDER has a profile already")
     o = a.parse_args()
     given = {w.split("=")[0] for w in o.model.split()}
     model = [w for w in MODEL if w.split("=")[0] not in given] + o.model.split()
     data, profile = f"{o.folder}/text", f"{o.folder}/profile.json"
     text(data)
     meshes = [Mesh(m) for m in o.meshes.split(",")]
-    for m in meshes:
+    for m in meshes if o.seconds else []:
         call(o.flatout, "calibrate", *model, f"--data.path={data}", *m.options, f"--seconds={o.seconds:g}", f"--out={profile}")
     ratios = {}
     for n in range(o.rounds):
