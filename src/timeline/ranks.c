@@ -381,7 +381,7 @@ static void find_slow(struct fo_ranks *out, const struct fo_timeline_file *const
 			if (!at->taken)
 				continue;
 			const int64_t all = at->end_ns - at->begin_ns;
-			own[r * n + w] = (double)fo_max(all - fo_rank_step_exposed(file[r], at->step), 0) * 1e-9;
+			own[r * n + w] = (double)fo_max(all - fo_rank_step_exposed(file[r], at->step, NULL), 0) * 1e-9;
 			step[w] = fmax(step[w], (double)all * 1e-9);
 			w++;
 		}
