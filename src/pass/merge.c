@@ -87,6 +87,9 @@ static void merge(struct fo_program *p, int set, const char *weight, const char 
 {
 	struct family f;
 	find(p, set, &f);
+	for (int k = 1; k < f.n; k++) /* a sum over a kv group takes whole buffers */
+		if (p->buf[f.weight[0][k]].tp != p->buf[f.weight[0][0]].tp)
+			return;
 	for (int k = 0; k < FIELDS && f.n > 1; k++)
 		concat(p, f.weight[k], f.n, prefix[k], weight, true);
 	for (int k = 0; k < FIELDS && f.n > 1; k++)

@@ -499,6 +499,8 @@ fo_status fo_program_parse(struct fo_program *p, const char *text, size_t len, c
 	if (st == FO_OK)
 		st = check_size(p, where);
 	if (st == FO_OK)
+		p->run.mesh.kv = p->run.pass.tp ? fo_mesh_kv_of(&p->model, fo_mesh_tp(&p->run.mesh)) : 1;
+	if (st == FO_OK)
 		st = fo_program_verify(p, where);
 	free(copy);
 	if (st != FO_OK)

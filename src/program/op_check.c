@@ -107,6 +107,28 @@ static const char *check_eager(const struct fo_program *p, const struct fo_op *o
 	return why;
 }
 
+/* Own rows of the table, or columns of the logits, where ranks of a tp group divide the vocabulary. */
+static const char *check_vocab(const struct fo_program *p, const struct fo_op *o, struct sizes *s)
+{
+	int64_t begin = 0;
+	for (int i = 0; i < o->n; i++) {
+		int rows, cols;
+		int32_t place, ranks = fo_mesh_group(&p->run.mesh, FO_GROUP_TP, &place, NULL);
+		fo_op_dims(o, i, &rows, &cols);
+		if ((rows == FO_DIM_V || cols == FO_DIM_V) && p->buf[o->arg[i].buf].tp)
+			s->of[FO_DIM_V] = fo_mesh_part(p->model.vocab, place, ranks, &begin);
+	}
+	return o->attr.element == begin ? NULL : "the first word is not that of this rank's part of the vocabulary";
+}
+
+static const char *check_xent_loss(const struct fo_program *p, const struct fo_op *o, struct sizes *s)
+{
+	(void)p, (void)s;
+	return o->arg[FO_XENT_LOSS_LOSS].nc == (o->n > FO_XENT_LOSS_HYPER ? 1 : 2)
+		       ? NULL
+		       : "the loss is (1,1) with hyper, (1,2) without";
+}
+
 static const char *check_cache_put(const struct fo_program *p, const struct fo_op *o, struct sizes *s)
 {
 	(void)p, (void)s;
@@ -347,6 +369,8 @@ struct types {
 static const char *check_number(int dtype, int type, int first, struct types *seen)
 {
 	bool fp8 = fo_dtype_fp8(dtype), makes = type == FO_TYPE_FP8 || type == FO_TYPE_CAST;
+	if (type == FO_TYPE_MAX) /* in every precision */
+		return dtype == FO_F32 ? NULL : "maxima and scales must be f32";
 	if (seen->wide >= 0 && seen->wide != (dtype == FO_F64))
 		return "operands mix f64 with narrower numbers";
 	seen->wide = dtype == FO_F64;
@@ -360,7 +384,7 @@ static const char *check_number(int dtype, int type, int first, struct types *se
 		return "a cast makes fp8 numbers";
 	if (type == FO_TYPE_LIKE && dtype != first)
 		return "an operand must have the type of the first";
-	if ((type == FO_TYPE_F32 || type == FO_TYPE_MAX || type == FO_TYPE_STEP) && dtype != FO_F32)
+	if ((type == FO_TYPE_F32 || type == FO_TYPE_STEP) && dtype != FO_F32)
 		return "maxima and scales must be f32";
 	if (!makes || !fp8)
 		return NULL;
@@ -395,7 +419,7 @@ static bool fits(const struct fo_program *p, struct sizes *s, int dim, int64_t n
 	case FO_DIM_2: return n == 2;
 	case FO_DIM_4: return n == 4;
 	case FO_DIM_HYPER: return n == FO_HYPER_COUNT;
-	case FO_DIM_V: return n == p->model.vocab;
+	case FO_DIM_V: return n == (s->of[FO_DIM_V] < 0 ? p->model.vocab : s->of[FO_DIM_V]);
 	case FO_DIM_CONTEXT: return n == p->run.context;
 	case FO_DIM_POSITIONS: return n >= (p->run.mode == FO_MODE_DECODE ? p->run.context : p->run.seq);
 	case FO_DIM_F2: return n == 2 * s->of[FO_DIM_F];

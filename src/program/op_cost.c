@@ -68,11 +68,13 @@ static struct fo_cost cost_comm(const struct fo_program *p, const struct fo_op *
 	return c;
 }
 
-/* A look-up touches one table row per token, not the table. */
+/* A look-up touches one table row per token, not the table; of a part of the vocabulary as many of them as it is a part
+ * of all, on average. */
 static struct fo_cost look_up(const struct fo_program *p, const struct fo_operand *token,
 			      const struct fo_operand *table, const struct fo_operand *x)
 {
-	double rows = (double)x->nr * x->nc * (double)fo_dtype_bytes(p->buf[table->buf].dtype);
+	double part = p->buf[table->buf].tp ? (double)table->nr / (double)p->model.vocab : 1;
+	double rows = part * x->nr * x->nc * (double)fo_dtype_bytes(p->buf[table->buf].dtype);
 	return (struct fo_cost){ .bytes = operand_bytes(p, token) + operand_bytes(p, x) +
 					  (table->access == FO_ACC ? 2 : 1) * rows };
 }
@@ -236,11 +238,16 @@ static cost_fn *const cost_of[FO_OP_COUNT] = {
 static double share_of_model(const struct fo_program *p, const struct fo_op *o)
 {
 	const int32_t tp = fo_mesh_tp(&p->run.mesh);
-	bool divided = false, rows, cols;
+	bool divided = false, kv = false;
+	uint8_t rows, cols;
 	if (tp < 2 || !p->run.pass.tp)
 		return 1;
-	for (int i = 0; i < o->n; i++)
+	for (int i = 0; i < o->n; i++) {
 		divided |= fo_operand_divided(p, &o->arg[i], &rows, &cols);
+		kv |= fo_tp_is_kv(p->buf[o->arg[i].buf].tp);
+	}
+	if (kv) /* the same on each rank of the kv group */
+		return 1.0 / fo_mesh_kv(&p->run.mesh);
 	return divided && !(fo_op_family(o->kind) == FO_OPS_NORM && o->attr.head_dim) ? 1 : 1.0 / tp;
 }
 

@@ -116,7 +116,8 @@ struct fo_attr {
 	int32_t stochastic; /* adamw: 1: moments, and weights without a master, that are bf16 are rounded at random */
 	int32_t peer;       /* send, receive, broadcast: a rank of the group */
 	uint8_t narrow;     /* all_reduce*, reduce_scatter: 1: fp32 numbers travel as bf16 (fo_comm_call.narrow) */
-	int64_t element;    /* adamw, stochastic: number of the weight buffer's first element (kernel/round.h) */
+	int64_t element; /* adamw, stochastic: number of the weight buffer's first element (kernel/round.h); embed*, xent_*:
+			     * the first word of a table or of columns that are one rank's part of the vocabulary */
 	double value;       /* rmsnorm*: eps; attention*: score scale; adamw: 1 where weight decay applies, else 0;
 			     * clip: 1 where the norm of the step before counts */
 };
@@ -148,12 +149,14 @@ enum fo_hyper {
 /* The ranks that work on a step, as a mesh of `replicate` x `shard` x `tp`; 0 stands for 1. Ranks of one tp group are
  * neighbours, those of one shard group are next: rank = (its place in the replicate group x shard + its place in the
  * shard group) x tp + its place in the tp group. Ranks of a tp group have the same rows, and divide the weights and the
- * work on these rows (pass tp); others have rows of their own. */
+ * work on these rows (pass tp); others have rows of their own. Where a model has fewer key and value heads than there
+ * are ranks in a tp group, kv neighbours have the same ones: lowering says so. */
 struct fo_mesh {
-	int32_t rank, replicate, shard, tp;
+	int32_t rank, replicate, shard, tp, kv;
 };
 /* Which ranks take part in an operation of class COMM: those that differ in one coordinate alone; DATA: in shard and
- * replicate, the ranks with other rows; ALL: every rank. */
+ * replicate, the ranks with other rows; ALL: every rank; of a tp group, KV: those with the same key and value heads,
+ * HEADS: one of each such set. */
 enum { FO_MESH_RANKS_MOST = 1 << 16 };
 enum fo_group {
 	FO_GROUP_NONE,
@@ -162,10 +165,18 @@ enum fo_group {
 	FO_GROUP_REPLICATE,
 	FO_GROUP_TP,
 	FO_GROUP_ALL,
+	FO_GROUP_KV,
+	FO_GROUP_HEADS,
 	FO_GROUP_COUNT
 };
 extern const char *const fo_group_name[FO_GROUP_COUNT];
 static inline int32_t fo_mesh_tp(const struct fo_mesh *m) { return m->tp ? m->tp : 1; }
+static inline int32_t fo_mesh_kv(const struct fo_mesh *m) { return m->kv ? m->kv : 1; }
+/* So many neighbours of tp ranks have the same key and value heads of a model. */
+static inline int32_t fo_mesh_kv_of(const struct fo_model *m, int32_t tp)
+{
+	return m->kv_heads < tp && tp % m->kv_heads == 0 ? tp / (int32_t)m->kv_heads : 1;
+}
 /* Ranks of a data group: so many sets of rows there are. */
 static inline int32_t fo_mesh_data(const struct fo_mesh *m)
 {
@@ -214,9 +225,13 @@ struct fo_slot {
 	int16_t block, layer;
 	int32_t mb;
 };
-/* What a rank of a tp group has of a buffer: all of it, as the others do; its part of the rows or columns, which
- * all are equal; or one term of a sum over the group (gradients and the loss, until pass ddp has added them up). */
-enum fo_tp_part { FO_TP_WHOLE, FO_TP_ROWS, FO_TP_COLS, FO_TP_TERM, FO_TP_PARTS };
+/* What a rank of a tp group has of a buffer: all of it, as the others do; its part of the rows or columns; the part
+ * that ranks of its kv group have, too (weights of keys and values, their gradients and state); or one term of a sum over
+ * the group (gradients, until pass ddp has added them up). */
+enum fo_tp_part { FO_TP_WHOLE, FO_TP_ROWS, FO_TP_COLS, FO_TP_KV_ROWS, FO_TP_KV_COLS, FO_TP_TERM, FO_TP_PARTS };
+static inline bool fo_tp_is_kv(int part) { return part == FO_TP_KV_ROWS || part == FO_TP_KV_COLS; }
+/* Coordinates of a tp group, as a set: which key and value heads, which rank of those with the same ones. */
+enum { FO_ACROSS_HEADS = 1, FO_ACROSS_KV = 2 };
 struct fo_buffer {
 	char name[24];
 	uint8_t dtype, layout, home, axes, row_axis, col_axis, tp;
@@ -461,8 +476,8 @@ struct fo_cost fo_program_cost(const struct fo_program *p, double pairs);
 /* So many pieces of a micro-batch's tokens travel by themselves between ranks of a tp group (pass tp-async); 1: tokens
  * are not in pieces. A rank's own tokens are its part of each piece. */
 int64_t fo_tp_pieces(const struct fo_program *p);
-/* Whether the rows or columns of an operand are one rank's own in its tp group. */
-bool fo_operand_divided(const struct fo_program *p, const struct fo_operand *a, bool *rows, bool *cols);
+/* Whether the rows or columns of an operand are one rank's own in its tp group, and along which coordinates of it. */
+bool fo_operand_divided(const struct fo_program *p, const struct fo_operand *a, uint8_t *rows, uint8_t *cols);
 /* Bytes that this rank receives from others in a step. */
 double fo_program_wire(const struct fo_program *p);
 struct fo_cost fo_program_category_cost(const struct fo_program *p, enum fo_category c, double pairs);

@@ -76,6 +76,8 @@ static const char *const plain_options[] = {
 	"output bias",
 	"mlp bias",
 	"qk norm",
+	"kv heads on several ranks",
+	"an uneven vocabulary",
 	"sliding window",
 	"head size apart",
 	"rope default",
@@ -149,6 +151,8 @@ static void see_job(const struct ranks_job *j)
 	saw(low->rows > 1, "several rows");
 	saw(true, "%s", fo_numerics_name[low->precision]);
 	saw(true, j->order ? "one thread" : "threads");
+	saw(fo_mesh_kv_of(&j->model, fo_mesh_tp(&low->mesh)) > 1, "kv heads on several ranks");
+	saw(j->model.vocab % fo_mesh_tp(&low->mesh) != 0, "an uneven vocabulary");
 	saw(low->pass.zero > 0, "zero %d", (int)low->pass.zero);
 	saw(true, "%d x %d x %d ranks", low->mesh.replicate, low->mesh.shard, low->mesh.tp);
 	for (int i = 0; i < fo_pass_fields; i++) {
@@ -218,16 +222,19 @@ struct task {
 	struct outcome truth;
 };
 
-/* In some tasks a model that ranks of a tp group can share: more heads, and as many columns. */
+/* In some tasks a model that ranks of a tp group can share: more heads, and as many columns. Key and value heads become
+ * more where they neither divide the ranks nor are divided by them, and in half of the others. */
 static void widen_for_tp(struct task *t)
 {
 	struct fo_model *m = &t->m;
 	t->tp = tp_drawn[choices_draw(sizeof tp_drawn / sizeof *tp_drawn)];
-	if (m->kv_heads % t->tp) {
+	if (m->kv_heads % t->tp && (t->tp % m->kv_heads || choices_draw(2))) {
 		const int64_t more = m->kv_heads == 2 && t->tp % 2 == 0 ? t->tp / 2 : t->tp;
 		m->kv_heads *= more;
 		m->heads *= more;
 	}
+	while (m->heads % t->tp)
+		m->heads += m->kv_heads;
 	m->ffn += (t->tp - m->ffn % t->tp) % t->tp;
 }
 

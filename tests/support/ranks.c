@@ -156,7 +156,7 @@ struct kept {
 		struct fo_links links;
 	} rank[RANKS_MOST];
 };
-enum { KEPT_MOST = 64 };
+enum { KEPT_MOST = 128 };
 static struct kept kept[KEPT_MOST];
 static int nkept;
 
@@ -178,7 +178,8 @@ static struct kept *links_of(const struct fo_mesh *m, bool null)
 {
 	for (int i = 0; i < nkept; i++)
 		if (kept[i].mesh.replicate == m->replicate && kept[i].mesh.shard == m->shard &&
-		    fo_mesh_tp(&kept[i].mesh) == fo_mesh_tp(m) && kept[i].null == null)
+		    fo_mesh_tp(&kept[i].mesh) == fo_mesh_tp(m) && fo_mesh_kv(&kept[i].mesh) == fo_mesh_kv(m) &&
+		    kept[i].null == null)
 			return &kept[i];
 	struct kept *k = &kept[nkept++];
 	struct fo_comm *world[RANKS_MOST];
@@ -209,7 +210,9 @@ void ranks_close_links(void)
 
 static void run_interleaved(struct ranks_job *j)
 {
-	struct kept *k = links_of(&j->low.mesh, j->transport.null);
+	struct fo_mesh mesh = j->low.mesh;
+	mesh.kv = j->low.pass.tp ? fo_mesh_kv_of(&j->model, fo_mesh_tp(&mesh)) : 1;
+	struct kept *k = links_of(&mesh, j->transport.null);
 	struct fo_exec *exec[RANKS_MOST];
 	fo_status st = FO_OK;
 	for (int i = 0; i < j->ranks; i++) {

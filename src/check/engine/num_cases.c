@@ -287,8 +287,26 @@ static void rows_sum(struct list *l, int sum, enum fo_num_fill how, int64_t limi
 		}
 }
 
-static void cases_embed(struct list *l) { rows(l, FO_EMBED_TOKEN, FO_NUM_INDEX, 0, VOCABULARY); }
-static void cases_embed_bwd(struct list *l) { rows_sum(l, FO_EMBED_BWD_DTABLE, FO_NUM_INDEX, VOCABULARY); }
+/* A table of all words, and one of some in the middle. */
+static void cases_embed(struct list *l)
+{
+	rows(l, FO_EMBED_TOKEN, FO_NUM_INDEX, 0, VOCABULARY);
+	for (int s = 0; s < ROW_SHAPES; s++) {
+		struct fo_num_case *c = all(l, ROWS(s));
+		fill(c, FO_EMBED_TOKEN, FO_NUM_INDEX, 0, 2 * VOCABULARY);
+		c->call.attr.element = 1 + s;
+	}
+}
+static void cases_embed_bwd(struct list *l)
+{
+	rows_sum(l, FO_EMBED_BWD_DTABLE, FO_NUM_INDEX, VOCABULARY);
+	for (int s = 0; s < 2 * ROW_SHAPES; s++) {
+		struct fo_num_case *c = all(l, ROWS(s / 2));
+		fill(c, FO_EMBED_BWD_TOKEN, FO_NUM_INDEX, 0, 2 * VOCABULARY);
+		fo_num_case_sum(c, FO_EMBED_BWD_DTABLE, s % 2);
+		c->call.attr.element = 1 + s;
+	}
+}
 static void cases_add_bias(struct list *l) { rows(l, FO_ADD_BIAS_Y, FO_NUM_NORMAL, 1, 0); }
 static void cases_bias_grad(struct list *l) { rows_sum(l, FO_BIAS_GRAD_DB, FO_NUM_NORMAL, 0); }
 static void cases_add(struct list *l) { rows(l, FO_ADD_A, FO_NUM_NORMAL, 1, 0); }
@@ -325,6 +343,36 @@ static void cases_xent(struct list *l)
 		}
 }
 static void cases_xent_fwd(struct list *l) { cases_xent(l); }
+
+/* Columns from an earlier or a later word on: some targets are none of them. sums: the operand of sums of exponentials
+ * that is read; -1: none. */
+static void columns(struct list *l, int sums)
+{
+	for (int s = 0; s < 2 * ROW_SHAPES; s++) {
+		const int cols = row_shape[s / 2].cols;
+		struct fo_num_case *c = all(l, SIZES(DIM(T, row_shape[s / 2].rows), DIM(V, cols)));
+		fill(c, FO_XENT_LOGITS, FO_NUM_NORMAL, 3, 0);
+		if (fo_op_info(l->kind)->max)
+			continue;
+		fill(c, FO_XENT_TARGET, FO_NUM_TARGET, 0, 2 * cols);
+		c->call.attr.element = s % 2 * cols / 2;
+		if (sums >= 0)
+			fill(c, sums, FO_NUM_POSITIVE, cols, 0);
+	}
+}
+static void cases_xent_max(struct list *l) { columns(l, -1); }
+static void cases_xent_sums(struct list *l) { columns(l, -1); }
+static void cases_xent_grad(struct list *l) { columns(l, FO_XENT_GRAD_SUMS); }
+static void cases_xent_loss(struct list *l)
+{
+	for (int s = 0; s < 4 * ROW_SHAPES; s++) {
+		const int64_t *size = SIZES(DIM(T, row_shape[s / 4].rows), DIM(ANY, 1 + s % 2));
+		struct fo_num_case *c = upto(l, s % 2 ? FO_XENT_LOSS_LOSS : FO_XENT_LOSS_HYPER, size);
+		fill(c, FO_XENT_LOSS_SUMS, FO_NUM_POSITIVE, 9, 0);
+		fill(c, FO_XENT_LOSS_TARGET, FO_NUM_TARGET, 0, VOCABULARY);
+		fo_num_case_sum(c, FO_XENT_LOSS_LOSS, s / 2 % 2);
+	}
+}
 
 /* ---- norms ---- */
 
