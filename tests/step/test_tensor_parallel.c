@@ -314,7 +314,7 @@ static void test_refused(void **state)
 	refused(&few, low, "4 ranks of a tp group cannot share 3 words of the vocabulary");
 	low.mode = FO_MODE_LOGITS;
 	low.micro_batches = 1;
-	refused(&m, low, "ranks of a tp group train and evaluate together");
+	refused(&m, low, "they do not write text");
 	low = lowering_of(4, FO_TP_SEQUENCE, 0);
 	low.pass.tp_async = 3;
 	refused(&m, low, "8 tokens of a rank cannot be 3 equal pieces");
