@@ -182,6 +182,8 @@ static inline int32_t fo_mesh_data(const struct fo_mesh *m)
 {
 	return (m->replicate ? m->replicate : 1) * (m->shard ? m->shard : 1);
 }
+/* Which of these sets a rank has. */
+static inline int32_t fo_mesh_set(const struct fo_mesh *m) { return m->rank / fo_mesh_tp(m); }
 static inline int32_t fo_mesh_ranks(const struct fo_mesh *m) { return fo_mesh_data(m) * fo_mesh_tp(m); }
 /* The number of ranks in this rank's group; *place (may be NULL): its own rank there; *colour (may be NULL): a number
  * that the ranks of its group share and no others have. */
