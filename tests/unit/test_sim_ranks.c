@@ -347,6 +347,25 @@ static void test_cost(void **state)
 	near(fo_link_op(&l, &g.p, o, 51000).own_s, 4e-5);
 	l.over = NULL;
 	near(fo_link_op(&l, &g.p, o, 51000).own_s, 6e-5);
+	/* On several hosts it matters how far apart a group's ranks are numbered. These four are neighbours. */
+	l.over = FO_LINK_MPI;
+	m.row[m.rows - 1].dim[2] = 2;
+	near(fo_link_op(&l, &g.p, o, 51000).own_s, 4e-5);
+	assert_int_equal(fo_link_op(&l, &g.p, o, 51000).sure, FO_SURE_GUESS);
+	row(&m, "all_reduce", FO_LINK_VARIANT, 4, 4, 51000, 5e-5);
+	snprintf(m.row[m.rows - 1].set, sizeof m.row->set, FO_LINK_MPI);
+	m.row[m.rows - 1].dim[2] = 1;
+	near(fo_link_op(&l, &g.p, o, 51000).own_s, 5e-5);
+	assert_int_equal(fo_link_op(&l, &g.p, o, 51000).sure, FO_SURE_EXACT);
+	/* As replicas of two that share weights they are two apart. */
+	g.p.run.mesh.shard = 2;
+	g.p.run.mesh.replicate = 4;
+	struct fo_op apart = *o;
+	apart.group = FO_GROUP_REPLICATE;
+	near(fo_link_op(&l, &g.p, &apart, 51000).own_s, 4e-5);
+	assert_int_equal(fo_link_op(&l, &g.p, &apart, 51000).sure, FO_SURE_EXACT);
+	g.p.run.mesh.shard = 1;
+	l.over = NULL;
 	/* A link of 1 MB/s and 2 ms. */
 	l.byte_s = 1e6;
 	l.latency_s = 2e-3;
