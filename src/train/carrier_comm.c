@@ -27,12 +27,9 @@ struct processes {
 static struct fo_comm_call to_all(void *bytes, size_t n, int from)
 {
 	/* Any type of one byte will do: nothing is added. */
-	return (struct fo_comm_call){ .kind = FO_COMM_BROADCAST,
-				      .from = bytes,
-				      .to = bytes,
-				      .n = (int64_t)n,
-				      .dtype = FO_E4M3,
-				      .peer = from };
+	return (struct fo_comm_call){
+		.kind = FO_COMM_BROADCAST, .from = bytes, .to = bytes, .n = (int64_t)n, .dtype = FO_E4M3, .peer = from
+	};
 }
 
 static fo_status send_all(struct fo_comm *c, void *bytes, size_t n, int from)

@@ -818,8 +818,7 @@ static const struct form {
 	{ "tp and ddp, accumulated", 4, 0, 1, 2, FO_ZERO_OFF, 2, FO_PRECISION_F64, 0 },
 	{ "tp and hsdp", 8, 2, 2, 2, FO_ZERO_WEIGHTS, 1, FO_PRECISION_F64, 0 },
 	{ "ddp, fp32 reduced as bf16", 2, 0, 1, 1, FO_ZERO_OFF, 1, FO_PRECISION_F32, FO_REDUCE_BF16 },
-	{ "fsdp, bf16 reduced as bf16, accumulated", 2, 1, 0, 1, FO_ZERO_WEIGHTS, 2, FO_PRECISION_BF16,
-	  FO_REDUCE_BF16 },
+	{ "fsdp, bf16 numbers and sums", 2, 1, 0, 1, FO_ZERO_WEIGHTS, 2, FO_PRECISION_BF16, FO_REDUCE_BF16 },
 	{ "zero 2, bf16", 2, 1, 0, 1, FO_ZERO_GRADIENTS, 2, FO_PRECISION_BF16, 0 },
 };
 enum { FORMS = sizeof form / sizeof *form };
