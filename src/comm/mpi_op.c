@@ -144,8 +144,9 @@ static fo_status compare(const struct fo_mpi_end *e, const struct fo_mpi_op *o)
 	const struct said *a = &o->own, *b = &o->other;
 	if (!b->known || !memcmp(a, b, sizeof *a))
 		return FO_OK;
-	const bool two = b->kind == FO_COMM_RECV && between_two(&o->call); /* a pair of both */
-	const enum fo_comm_kind theirs = two ? FO_COMM_SEND : b->kind < FO_COMM_KINDS ? b->kind : 0;
+	enum fo_comm_kind theirs = b->kind < FO_COMM_KINDS ? (enum fo_comm_kind)b->kind : FO_COMM_KINDS - 1;
+	if (theirs == FO_COMM_RECV && between_two(&o->call)) /* a pair of both */
+		theirs = FO_COMM_SEND;
 	const int rank = e->job->world.rank, peer = e->rank_of[o->from_rank];
 	return fo_fail(FO_ECOMM, "rank %d calls %s of %lld %s where rank %d calls %s of %lld %s", rank,
 		       fo_comm_kind_name(o->call.kind), (long long)a->n, fo_dtype_name[o->call.dtype], peer,

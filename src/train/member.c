@@ -120,9 +120,9 @@ static fo_status check_path(const struct fo_member *m, const char *path)
 {
 	if (!m->lost || !*path || *path == '/')
 		return FO_OK;
-	return fo_hint(fo_fail(FO_EIO, "'%s' counts from rank 0's working directory '%s', which is not there", path,
-			       m->lost),
-		       "give the whole path, or start in a folder that all hosts have");
+	return fo_hint(
+		fo_fail(FO_EIO, "'%s' counts from rank 0's working directory '%s', which is not there", path, m->lost),
+		"give the whole path, or start in a folder that all hosts have");
 }
 
 static fo_status fill(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)

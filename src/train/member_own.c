@@ -45,7 +45,8 @@ fo_status fo_member_folder(struct fo_member *m, const void *bytes, size_t n, str
 	uint64_t text = ~t->text;
 	(void)n;
 	(void)out;
-	/* A launcher may start ranks elsewhere. Where that is not there, only paths that count from it cannot be used. */
+	/* A launcher may start ranks elsewhere. If that is not there, only paths that
+	 * count from it cannot be used. */
 	free(m->lost);
 	m->lost = chdir(t->cwd) ? fo_xstrdup(t->cwd) : NULL;
 	errno = 0;
