@@ -44,7 +44,7 @@ alike two by2 6
 # Each has its share of the processors, unless it is not to be bound.
 cpus() {
 	run 0 status "$1" --json
-	grep -o '"processors":"[^"]*"' out | sort -u
+	grep -o '"processors": *"[^"]*"' out | sort -u
 }
 [ "$(nproc)" -lt 2 ] || [ "$(cpus by2 | wc -l)" = 2 ] || wrong "both ranks have the same processors: $(cpus by2)"
 run 0 status two
