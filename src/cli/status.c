@@ -126,9 +126,9 @@ static void say_processors(struct fo_doc *d, const struct fo_ranks_seen *s)
 		return;
 	const char *each = fo_doc_printf(d, "%d thread%s each", threads, fo_doc_plural(threads));
 	if (!unlike) {
-		fo_doc_line(d, "Processors", "%s, on %s",
-			    told > 1 ? each : fo_doc_printf(d, "%d thread%s", threads, fo_doc_plural(threads)),
-			    *first->cpus ? first->cpus : "not known");
+		if (told == 1)
+			each = fo_doc_printf(d, "%d thread%s", threads, fo_doc_plural(threads));
+		fo_doc_line(d, "Processors", "%s, on %s", each, *first->cpus ? first->cpus : "not known");
 		return;
 	}
 	for (int i = 0, left = told; i < s->ranks; i++) {

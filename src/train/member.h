@@ -34,7 +34,7 @@ struct fo_member {
 	struct fo_shard shard;       /* map NULL: not open */
 	struct fo_loader *loader;
 	struct fo_order_share *order; /* of documents, with other ranks of this host; NULL: the loader has its own */
-	struct fo_batch *eval_batch; /* with all that they hold in `arena` */
+	struct fo_batch *eval_batch;  /* with all that they hold in `arena` */
 	int64_t eval_batches;
 	struct fo_arena arena;
 	int64_t clock_offset_ns; /* added to this rank's times: those of rank 0's clock */
