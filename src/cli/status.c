@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "record/rank_where.h"
+#include "report/run.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -107,6 +108,35 @@ static const char *hosts_text(struct fo_doc *d, const struct fo_ranks_seen *s)
 	return text;
 }
 
+/* Only of a job that runs, and is well: of one that ended `flatout report` says it. */
+static bool slow_of(const struct fo_ranks_seen *s, double bound, struct fo_slow_rank *slow)
+{
+	bool runs = s->ranks > 1;
+	for (int i = 0; i < s->ranks; i++) {
+		enum fo_rank_health h = fo_rank_health(&s->rank[i], bound);
+		runs &= h == FO_HEALTH_FINE || h == FO_HEALTH_UNKNOWN;
+		runs &= s->rank[i].step > 0;
+	}
+	if (runs)
+		fo_ranks_slow(s, true, slow);
+	return runs;
+}
+
+static void say_slow(struct fo_doc *d, const struct fo_ranks_seen *s, double bound)
+{
+	struct fo_slow_rank slow;
+	if (!slow_of(s, bound, &slow))
+		return;
+	if (!slow.known)
+		fo_doc_remark(d,
+			      "Not known yet: whether a rank is slower than all others. The ranks have %d stretches of "
+			      "half a second or more in common, and %d are needed.",
+			      slow.windows, slow.needed);
+	else if (slow.rank >= 0)
+		fo_doc_verdict(d, FO_DOC_BAD, "Straggler", "%s",
+			       fo_report_slow_text(d, &slow, s->rank[slow.rank].host));
+}
+
 /* What ranks compute on: where all have the same once, else of the first ones and the last. */
 static void say_processors(struct fo_doc *d, const struct fo_ranks_seen *s)
 {
@@ -162,6 +192,7 @@ static void describe(struct fo_doc *d, const char *dir, const struct fo_ranks_se
 	int at = fo_ranks_cause(s, bound, WAITED_S, cause, sizeof cause), n = make_groups(s, bound, &g), unknown = 0;
 	if (at >= 0)
 		fo_doc_verdict(d, FO_DOC_BAD, "Held up", "rank %d %s", at, cause);
+	say_slow(d, s, bound);
 	/* Last, the text of what they do is wrapped on a narrow screen. */
 	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lrll", "rank", "for", "heartbeat", "does");
 	for (int k = 0; k < n; k++) {
@@ -225,9 +256,14 @@ static void rank_json(struct fo_json *j, const struct fo_rank_seen *r, double bo
 static void write_json(struct fo_json *j, const struct fo_ranks_seen *s, double bound)
 {
 	char cause[1400];
+	struct fo_slow_rank slow;
 	int at = fo_ranks_cause(s, bound, WAITED_S, cause, sizeof cause);
 	fo_json_put(j, FO_TEXT("job", s->job), FO_INT("ranks", s->ranks), FO_INT("cause_rank", at),
 		    FO_TEXT("cause", at < 0 ? NULL : cause));
+	if (slow_of(s, bound, &slow))
+		fo_report_slow_json(j, &slow);
+	else
+		fo_json_raw(j, "straggler", "null");
 	fo_json_array(j, "rank");
 	for (int i = 0; i < s->ranks; i++)
 		rank_json(j, &s->rank[i], bound);
@@ -336,7 +372,10 @@ const struct fo_command fo_cmd_status = {
 		"heartbeat. "
 		"It asks no rank, so it also answers when the job hangs. Ranks that do the same share a row. The line "
 		"'Held up' names the rank for which the others wait: it failed, its process is gone, it is stopped, "
-		"its heart does not beat, it never started, or it alone computes.\n\n"
+		"its heart does not beat, it never started, or it alone computes. The line 'Straggler' names a rank "
+		"that works longer in a step than all others, over the last stretches of half a second or more, and "
+		"what that costs; it is not there where chance could explain it, or a step is not 1.1 times as "
+		"long for it.\n\n"
 		"A rank on another host counts as alive when new heartbeats arrive here within 2.5 s; clocks of two "
 		"hosts are not compared.\n\n"
 		"Exit code 1: some rank failed, is gone, stopped, silent or missing.\n\n"

@@ -141,7 +141,7 @@ void fo_rank_state_read(const char *path, struct fo_rank_seen *out)
 {
 	enum { LOOKS = 8 };
 	struct fo_rank_bytes first, then;
-	bool taken[FO_RANK_LANES] = { false };
+	bool taken[FO_RANK_LANES] = { false }, paced = false;
 	int fd;
 	memset(out, 0, sizeof *out);
 	out->age = out->phase_seconds = NAN;
@@ -160,6 +160,11 @@ void fo_rank_state_read(const char *path, struct fo_rank_seen *out)
 	for (int look = 0; st == FO_OK && look < LOOKS; look++) {
 		st = read_bytes(fd, &then, out);
 		int left = 0;
+		if (st == FO_OK && !paced && first.pace.turn == then.pace.turn && first.pace.turn % 2 == 0) {
+			fo_rank_pace_take(&first.pace, out);
+			paced = true;
+		}
+		left += !paced;
 		for (int l = 0; st == FO_OK && l < FO_RANK_LANES; l++) {
 			bool whole = first.lane[l].turn == then.lane[l].turn && first.lane[l].turn % 2 == 0;
 			if (!taken[l])

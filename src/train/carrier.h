@@ -17,6 +17,7 @@ struct fo_carrier {
 	struct fo_member *self;   /* rank 0 */
 	struct fo_member *member; /* all ranks where they are threads of this process, rank 0 first; else NULL */
 	struct fo_answer *answer; /* of each rank to the newest task */
+	fo_status over;           /* how the run ended (fo_team_over) */
 };
 
 /* Gives all other ranks a task. The bytes stay as they are until its end. */
@@ -37,6 +38,9 @@ FO_CHECKED fo_status fo_carrier_threads(struct fo_carrier **out, int ranks, cons
 /* Ranks as processes: rank 0's end, and what all others do until FO_TASK_END comes. tasks: a communicator of all ranks
  * for nothing else, whose abort is not that of m->world. */
 void fo_carrier_processes(struct fo_carrier **out, struct fo_member *self, struct fo_comm *tasks);
+/* Rank 0's end of the job, with how the run ended: FO_TASK_END. FO_ECOMM: some rank has not taken it in so many
+ * seconds (INFINITY: no limit); the communicator is of no use any more. */
+FO_CHECKED fo_status fo_carrier_finish(struct fo_carrier *processes, const struct fo_err *how, double seconds);
 /* Returns rank 0's status at the end of the job, with m->ended true; or why its tasks come no more. */
 FO_CHECKED fo_status fo_carrier_serve(struct fo_member *m, struct fo_comm *tasks);
 

@@ -16,17 +16,21 @@
 struct fo_member {
 	int number, ranks;
 	char host[64];       /* "": not told, a rank is a thread */
+	char *lost;          /* rank 0's working directory, where it is not there on this host; else NULL */
 	bool ended;          /* rank 0 has ended the job */
 	struct fo_cpus cpus; /* that it may use */
 	/* All ranks, for what the program sends. It is given up when a task fails, so that nobody waits for this rank.
 	 */
 	struct fo_comm *world;
+	/* All ranks, for what must go on when a step has failed. Used within a task alone. */
+	struct fo_comm *tasks;
 	struct fo_links links;
 	/* Of all but rank 0, which has them elsewhere (room.h). */
 	fo_port_fn *port;
 	struct fo_program program;
 	struct fo_store *store;
 	struct fo_exec *exec;
+	struct fo_cuda *cuda;        /* its device; NULL: the processor. Rank 0's belongs to the caller */
 	struct fo_rank_state *state; /* what others see of it; NULL: nothing */
 	struct fo_ports ports;       /* batch: rank 0's, where the rank is a thread */
 	/* Of a rank that is a process: member_own.c. */
@@ -63,7 +67,8 @@ void fo_member_name(const struct fo_member *m, struct fo_err *e);
 
 enum fo_task {
 	FO_TASK_BUILD,      /* bytes: struct fo_task_build; answers struct fo_task_built */
-	FO_TASK_LINK,       /* communicators of the program's lanes; all ranks at once */
+	FO_TASK_DEVICE,     /* bytes: struct fo_exec_devices; devices.c: the rank opens its own */
+	FO_TASK_LINK,       /* bytes: a bool, over NCCL; communicators of the program's lanes; all ranks at once */
 	FO_TASK_MAKE,       /* bytes: struct fo_exec_options; store and executor; answers struct fo_task_made */
 	FO_TASK_STEP,       /* bytes: struct fo_task_step; all ranks at once */
 	FO_TASK_FIND_FAULT, /* the same; answers struct fo_exec_fault */

@@ -6,7 +6,7 @@
 
 typedef fo_status fo_task_fn(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out);
 fo_task_fn fo_member_folder, fo_member_peak, fo_member_data, fo_member_loader, fo_member_eval_data, fo_member_clock,
-	fo_member_timeline;
+	fo_member_timeline, fo_member_device;
 
 /* The step's batch from the rank's own loader, if it has one: that of this number. */
 FO_CHECKED fo_status fo_member_next_batch(struct fo_member *m, int64_t number);

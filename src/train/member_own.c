@@ -45,9 +45,10 @@ fo_status fo_member_folder(struct fo_member *m, const void *bytes, size_t n, str
 	uint64_t text = ~t->text;
 	(void)n;
 	(void)out;
-	/* A launcher may start ranks elsewhere. Where that is not there, paths that need it fail by name. */
-	if (chdir(t->cwd))
-		errno = 0;
+	/* A launcher may start ranks elsewhere. Where that is not there, only paths that count from it cannot be used. */
+	free(m->lost);
+	m->lost = chdir(t->cwd) ? fo_xstrdup(t->cwd) : NULL;
+	errno = 0;
 	while (read_token(t, &text) != FO_OK || text != t->text) {
 		if (fo_now_ns() > until)
 			return fo_hint(fo_fail(FO_EIO,
@@ -152,6 +153,14 @@ fo_status fo_member_order(struct fo_member *m, const struct fo_shard *shard, con
 	return st;
 }
 
+static void take_own_rows(const struct fo_program *p, struct fo_batch_shape *shape)
+{
+	int32_t place;
+	fo_mesh_group(&p->run.mesh, FO_GROUP_DATA, &place, NULL);
+	shape->own_rows = p->run.rows;
+	shape->first_row = place * shape->own_rows;
+}
+
 fo_status fo_member_loader(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)
 {
 	const struct fo_task_loader *t = bytes;
@@ -160,8 +169,7 @@ fo_status fo_member_loader(struct fo_member *m, const void *bytes, size_t n, str
 	(void)out;
 	fo_loader_close(m->loader);
 	m->loader = NULL;
-	shape.own_rows = m->program.run.rows;
-	shape.first_row = m->number * shape.own_rows;
+	take_own_rows(&m->program, &shape);
 	m->ports.rank = 0; /* the loader has no rows of others */
 	m->ports.ranks = 1;
 	FO_TRY(fo_member_order(m, &m->shard, &t->shape));
@@ -190,8 +198,7 @@ fo_status fo_member_eval_data(struct fo_member *m, const void *bytes, size_t n, 
 	(void)n;
 	(void)out;
 	FO_TRY(open_shard(&held_out, &t->from));
-	shape.own_rows = shape.rows / m->ranks;
-	shape.first_row = m->number * shape.own_rows;
+	take_own_rows(&m->eval_program, &shape);
 	fo_status st = fo_eval_batches(&m->arena, &held_out, &shape, t->pad, t->batches, &m->eval_batch);
 	fo_shard_close(&held_out);
 	if (st == FO_OK)

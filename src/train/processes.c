@@ -9,6 +9,7 @@
 #include "train/room.h"
 
 #define XXH_INLINE_ALL
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,14 +170,21 @@ fo_status fo_processes_launched(int *rank, int *ranks, int *local_rank)
 	return FO_OK;
 }
 
+/* Ranks that serve take it within milliseconds; MPI's starter ends the job of a rank that is gone within a second or
+ * two, but one that hangs is there. */
+#define END_S 5.0
+
 fo_status fo_processes_meet(struct fo_processes **out, struct fo_comm *tasks, struct fo_comm *steps,
 			    const char *version, bool bind)
 {
 	struct fo_processes *p = *out = fo_xmalloc(sizeof *p);
 	p->tasks = tasks;
-	p->self = (struct fo_member){
-		.number = fo_comm_rank(tasks), .ranks = fo_comm_ranks(tasks), .world = steps, .port = fo_ports_serve
-	};
+	p->end_s = END_S;
+	p->self = (struct fo_member){ .number = fo_comm_rank(tasks),
+				      .ranks = fo_comm_ranks(tasks),
+				      .world = steps,
+				      .tasks = tasks,
+				      .port = fo_ports_serve };
 	FO_TRY(introduce(p, version, bind));
 	if (!p->self.number)
 		fo_carrier_processes(&p->carrier, &p->self, p->tasks);
@@ -218,24 +226,25 @@ void fo_processes_close(struct fo_processes *p, fo_status st)
 	struct fo_err error;
 	struct fo_answer *left = fo_xmalloc(sizeof *left);
 	fo_err_save(&error, st);
-	if (p->carrier && fo_carrier_begin(p->carrier, FO_TASK_END, &error, sizeof error) != FO_OK) {
+	if (p->carrier && fo_carrier_finish(p->carrier, &error, st == FO_OK ? INFINITY : p->end_s) != FO_OK) {
 		fo_comm_abort(p->tasks);
 		fo_err_clear();
 	}
 	if (!p->carrier) /* what an end in the middle has left */
 		(void)fo_member_work(&p->self, FO_TASK_CLOSE, NULL, 0, left);
 	free(left);
-	fo_carrier_close(p->carrier);
 	fo_order_share_close(p->self.order);
 	if (p->self.shard.map)
 		fo_shard_close(&p->self.shard);
 	fo_arena_fini(&p->self.arena);
+	free(p->self.lost);
 	if (error.st != FO_OK)
 		fo_err_raise(&error);
 	if (p->self.number) /* rank 0's is the run's */
 		fo_rank_state_close(p->self.state, st);
 	fo_comm_close(p->self.world);
 	fo_comm_close(p->tasks);
+	fo_carrier_close(p->carrier); /* what it sent may have been on its way */
 	free(p->place);
 	free(p);
 	if (error.st != FO_OK)

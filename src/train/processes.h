@@ -26,6 +26,7 @@ struct fo_processes {
 	struct fo_member self;            /* self.world: of the steps */
 	struct fo_carrier *carrier;       /* rank 0's; else NULL */
 	struct fo_processes_place *place; /* of each rank */
+	double end_s; /* how long the others have to take the end of a job that failed: some may be gone */
 };
 
 /* Is this process one of several that a launcher started? *rank of *ranks: which; *local_rank: on its host, -1: not
