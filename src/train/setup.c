@@ -16,6 +16,8 @@ static fo_status open_devices(struct fo_setup *s)
 	struct fo_exec_devices *how = &s->step.options.devices;
 	struct fo_devices seen;
 	*how = (struct fo_exec_devices){ .tune = s->run->tune, .over = s->run->over };
+	if (s->run->link_gbps > 0 || s->run->link_us > 0)
+		how->over = FO_RUN_OVER_HOST; /* links that are emulated are the host's */
 	snprintf(how->text, sizeof how->text, "%s", s->run->device);
 	if (!s->hooks->processes) {
 		s->step.sharing = fo_devices_sharing(s->run->device, (int)s->run->ranks, &s->devices);
