@@ -26,7 +26,7 @@ static fo_status open_devices(struct fo_setup *s)
 	s->step.sharing = 1;
 	fo_status st = fo_devices_open(&seen, s->hooks->processes->carrier, how, s->cuda);
 	s->devices = seen.devices;
-	s->device_free = seen.free_bytes + s->device_reserve;
+	s->device_have = seen.free_bytes;
 	fo_devices_fini(&seen);
 	return st;
 }
@@ -53,6 +53,7 @@ fo_status fo_setup_device(struct fo_setup *s)
 	fo_cuda_tune_hooks(s->cuda, s->hooks->progress, s->hooks->ctx, s->hooks->stop);
 	FO_TRY(fo_cuda_memory(s->cuda, &s->device_free, &total));
 	s->device_reserve = fo_device_reserve(total);
+	s->device_have = s->device_free - s->device_reserve;
 	return s->run->ranks > 1 ? open_devices(s) : FO_OK;
 }
 
@@ -162,7 +163,7 @@ static fo_status read_program(struct fo_setup *s)
 int64_t fo_setup_free(const struct fo_setup *s)
 {
 	if (s->cuda)
-		return s->device_free - s->device_reserve;
+		return s->device_have;
 	return s->hooks->processes ? fo_processes_memory(s->hooks->processes) : fo_memory_available();
 }
 
