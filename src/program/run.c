@@ -43,8 +43,10 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_INT(R, seed, "run.seed", "N", "1", 0, 9e15, "", "initial weights and order of documents"),
 	FO_OPT_INT(R, threads, "run.threads", "N", "0", 0, 1024, "threads",
 		   "of the compute lane; 0: all this process may use"),
-	FO_OPT_TEXT(R, affinity, "run.affinity", "HOW", "none",
-		    "binds compute threads: none, cores (one per physical core), or a list: 0,2,4-7"),
+	FO_OPT_TEXT(
+		R, affinity, "run.affinity", "HOW", "auto",
+		"binds compute threads: auto (ranks of a host each to their share of it, one rank not at all), none, "
+		"cores (one per physical core), or a list: 0,2,4-7"),
 	FO_OPT_INT(R, ranks, "mesh.ranks", "N", "1", 1, FO_RUN_RANKS_MOST, "ranks",
 		   "ranks share the rows of each micro-batch and add up their gradients; they are threads of "
 		   "this process, "
@@ -405,7 +407,8 @@ static void check_ranks(struct fo_opt_set *s, const struct fo_run *r)
 		const char *text;
 	} row[] = {
 		{ *r->program_file != 0, "program.file: a file holds the program of one rank; leave it out" },
-		{ strcmp(r->affinity, "none") != 0, "run.affinity: it binds the threads of one rank; leave it out" },
+		{ strcmp(r->affinity, "none") != 0 && strcmp(r->affinity, "auto") != 0,
+		  "run.affinity: cores and lists bind the threads of one rank; leave it out" },
 		{ (r->link_gbps > 0 || r->link_us > 0) && r->over == FO_RUN_OVER_NCCL,
 		  "mesh.link-gbps or mesh.link-us and mesh.over=nccl: only links through host memory are emulated" },
 		{ !strncmp(r->device, "cuda", 4) && r->kernel_times > 0,

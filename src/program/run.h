@@ -56,7 +56,7 @@ struct fo_run {
 	int64_t kernel_times;  /* on a device: steps of a process; 0: none */
 	int tune;              /* on a device: enum fo_run_tune */
 	bool inputs_ahead;     /* on a device */
-	const char *affinity;  /* "none", "cores", or a list of hardware threads */
+	const char *affinity;  /* "auto", "none", "cores", or a list of hardware threads */
 	int verify;            /* self-check at the start: enum fo_verify_at_start */
 	int master, moments;   /* enum fo_master, fo_moments */
 	int rounding;          /* enum fo_run_rounding */

@@ -1,5 +1,7 @@
 #include "train/links.h"
 
+#include "base/count.h"
+#include "comm/mpi.h"
 #include "comm/nccl.h"
 
 enum { GROUPS = FO_GROUP_COUNT, LANES = FO_LANE_COUNT };
@@ -88,4 +90,34 @@ void fo_links_close(struct fo_links *l)
 		for (int lane = 0; lane < FO_LANE_COUNT; lane++)
 			fo_comm_close(l->of[g][lane]);
 	*l = (struct fo_links){ 0 };
+}
+
+static void note_largest(const struct fo_program *p, int64_t most[GROUPS][LANES])
+{
+	for (int b = 0; b < p->nblock; b++)
+		for (int i = 0; i < p->block[b].n; i++) {
+			const struct fo_op *o = &p->block[b].op[i];
+			const enum fo_wire wire = fo_op_info(o->kind)->wire;
+			if (wire != FO_WIRE_ALL_REDUCE && wire != FO_WIRE_REDUCE_SCATTER)
+				continue;
+			const int ranks = fo_mesh_group(&p->run.mesh, (enum fo_group)o->group, NULL, NULL);
+			int64_t *bytes = &most[o->group][fo_lane_channel(o->lane)];
+			for (int k = 0; ranks > 1 && k < fo_op_tensors(o->kind, o->n); k++) {
+				const struct fo_operand *a = &o->arg[k];
+				const size_t size = fo_dtype_bytes(p->buf[a->buf].dtype);
+				*bytes = fo_max(*bytes, fo_comm_mpi_touches((int64_t)a->nr * a->nc, size, ranks));
+			}
+		}
+}
+
+int64_t fo_links_bytes(const struct fo_program *p, const struct fo_program *other)
+{
+	int64_t most[GROUPS][LANES] = { 0 }, sum = 0;
+	note_largest(p, most);
+	if (other)
+		note_largest(other, most);
+	for (int g = 0; g < GROUPS; g++)
+		for (int lane = 0; lane < LANES; lane++)
+			sum += most[g][lane];
+	return sum;
 }

@@ -27,6 +27,8 @@ void fo_links_abort(struct fo_links *l);
 /* The communicator of operations of this group on this lane. */
 struct fo_comm *fo_links_of(const struct fo_links *l, int group, int lane);
 void fo_links_close(struct fo_links *l);
+/* Bytes that the links of these programs take for pieces of sums, where ranks are processes. */
+int64_t fo_links_bytes(const struct fo_program *p, const struct fo_program *other);
 
 /* An operation of class COMM that was started and is not over: the calls of its tensors. */
 struct fo_transfer {

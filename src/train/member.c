@@ -10,11 +10,12 @@ static fo_status build(struct fo_member *m, const void *bytes, size_t n, struct 
 	(void)n;
 	const struct fo_task_build *t = bytes;
 	struct fo_lowering low = t->run;
+	int32_t place;
 	low.mesh.rank = m->number;
-	m->ports.rank = m->number;
-	m->ports.ranks = m->ranks;
-	m->eval_ports.rank = m->number;
-	m->eval_ports.ranks = m->ranks;
+	m->ports.ranks = (int)fo_mesh_group(&low.mesh, FO_GROUP_DATA, &place, NULL);
+	m->ports.rank = (int)place;
+	m->eval_ports.ranks = m->ports.ranks;
+	m->eval_ports.rank = m->ports.rank;
 	FO_TRY(fo_pass_build(&m->program, &t->model, &low));
 	if (t->eval.seq) {
 		low = t->eval;
@@ -64,8 +65,10 @@ static fo_status make(struct fo_member *m, const void *bytes, size_t n, struct f
 		else
 			made.eval_bytes += own;
 	}
+	fo_rank_state_processors(m->state, o.threads, &m->cpus);
 	made.copy_bytes = fo_keep_copy_bytes(m->store);
 	fo_keep_init(&m->keep, &m->program, m->store, m->exec, m->world, o.threads);
+	m->keep.sums = m->tasks;
 	fo_answer_put(out, &made, sizeof made);
 	return FO_OK;
 }
@@ -113,10 +116,21 @@ static fo_status evaluate(struct fo_member *m, const void *bytes, size_t n, stru
 	return FO_OK;
 }
 
+/* A path that counts from rank 0's working directory would name something else here. */
+static fo_status check_path(const struct fo_member *m, const char *path)
+{
+	if (!m->lost || !*path || *path == '/')
+		return FO_OK;
+	return fo_hint(fo_fail(FO_EIO, "'%s' counts from rank 0's working directory '%s', which is not there", path,
+			       m->lost),
+		       "give the whole path, or start in a folder that all hosts have");
+}
+
 static fo_status fill(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)
 {
 	(void)n;
 	(void)out;
+	FO_TRY(check_path(m, ((const struct fo_keep_task *)bytes)->path));
 	return fo_keep_work(&m->keep, bytes, NULL);
 }
 
@@ -129,7 +143,9 @@ static fo_status do_keep(struct fo_member *m, const void *bytes, size_t n, struc
 	bool done = true;
 	if (saves)
 		fo_rank_state_phase(m->state, FO_RANK_SAVING);
-	fo_status st = fo_keep_work(&m->keep, t, &done);
+	fo_status st = check_path(m, t->path);
+	if (st == FO_OK)
+		st = fo_keep_work(&m->keep, t, &done);
 	if (saves)
 		fo_rank_state_phase(m->state, FO_RANK_BETWEEN);
 	if (st != FO_OK)
@@ -151,10 +167,12 @@ static fo_status close_own(struct fo_member *m, const void *bytes, size_t n, str
 	fo_store_free(m->store);
 	fo_program_fini(&m->eval_program);
 	fo_program_fini(&m->program);
+	fo_order_share_close(m->order);
 	if (m->number)
 		fo_cuda_close(m->cuda);
 	m->cuda = NULL;
 	m->loader = NULL;
+	m->order = NULL;
 	m->exec = m->eval = NULL;
 	m->store = NULL;
 	return FO_OK;

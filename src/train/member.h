@@ -7,6 +7,7 @@
 #define FO_TRAIN_MEMBER_H
 
 #include "base/fs.h"
+#include "hw/state.h"
 #include "kernel/calibrate.h"
 #include "train/exec.h"
 #include "train/keep.h"
@@ -14,11 +15,15 @@
 
 struct fo_member {
 	int number, ranks;
-	char host[64]; /* "": not told, a rank is a thread */
-	bool ended;    /* rank 0 has ended the job */
+	char host[64];       /* "": not told, a rank is a thread */
+	char *lost;          /* rank 0's working directory, where it is not there on this host; else NULL */
+	bool ended;          /* rank 0 has ended the job */
+	struct fo_cpus cpus; /* that it may use */
 	/* All ranks, for what the program sends. It is given up when a task fails, so that nobody waits for this rank.
 	 */
 	struct fo_comm *world;
+	/* All ranks, for what must go on when a step has failed. Used within a task alone. */
+	struct fo_comm *tasks;
 	struct fo_links links;
 	/* Of all but rank 0, which has them elsewhere (room.h). */
 	fo_port_fn *port;
@@ -32,6 +37,7 @@ struct fo_member {
 	int local_rank, local_ranks; /* on this host */
 	struct fo_shard shard;       /* map NULL: not open */
 	struct fo_loader *loader;
+	struct fo_order_share *order; /* of documents, with other ranks of this host; NULL: the loader has its own */
 	struct fo_batch *eval_batch; /* with all that they hold in `arena` */
 	int64_t eval_batches;
 	struct fo_arena arena;

@@ -17,4 +17,8 @@ void fo_member_measure(int local_ranks, const struct fo_task_peak *what, struct 
 /* Rank 0's end of FO_TASK_CLOCK, for each rank in turn, which learns what to add to its times. */
 FO_CHECKED fo_status fo_member_ask_clock(struct fo_comm *c, int rank);
 
+/* m->order, for loaders of this text, whose shape is that of all ranks: all of them at once. */
+FO_CHECKED fo_status fo_member_order(struct fo_member *m, const struct fo_shard *shard,
+				     const struct fo_batch_shape *shape);
+
 #endif

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "hw/topology.h"
 #include "pass/pass.h"
 #include "program/roles.h"
 #include "record/rank_state.h"
@@ -112,7 +113,12 @@ static fo_status make_all(struct fo_team *t, const struct fo_exec_options *o)
 
 static fo_status open_threads(struct fo_team *t, const struct fo_exec_options *o, fo_port_fn *port)
 {
-	FO_TRY(fo_carrier_threads(&t->carrier, t->ranks, &o->local, port));
+	struct fo_cpus *share = o->bind ? fo_xmalloc((size_t)t->ranks * sizeof *share) : NULL;
+	if (share)
+		(void)fo_topology_share_here(t->ranks, share);
+	fo_status st = fo_carrier_threads(&t->carrier, t->ranks, &o->local, share, port);
+	free(share);
+	FO_TRY(st);
 	for (int i = 1; i < t->ranks && o->state; i++)
 		if (fo_rank_state_open_beside(&member(t, i)->state, o->state, i, t->ranks) != FO_OK)
 			fo_err_clear(); /* nobody sees what it does */
@@ -145,6 +151,7 @@ struct fo_links *fo_team_links(struct fo_team *t) { return &t->carrier->self->li
 bool fo_team_over_nccl(const struct fo_team *t) { return t && t->devices.nccl; }
 
 struct fo_comm *fo_team_world(struct fo_team *t) { return t ? t->carrier->self->world : NULL; }
+struct fo_comm *fo_team_tasks(struct fo_team *t) { return t ? t->carrier->self->tasks : NULL; }
 
 /* ---- weights and state ---- */
 
@@ -276,6 +283,12 @@ fo_status fo_team_write_timelines(struct fo_team *t, struct fo_exec *e, const st
 	return st;
 }
 
+void fo_team_over(struct fo_team *t, fo_status st)
+{
+	if (t && t->carrier)
+		t->carrier->over = st;
+}
+
 void fo_team_close(struct fo_team *t)
 {
 	struct fo_err error; /* that ends the run: it stays */
@@ -287,6 +300,7 @@ void fo_team_close(struct fo_team *t)
 		if (fo_carrier_end(t->carrier, FO_OK) != FO_OK)
 			fo_err_clear();
 	}
+	(void)fo_err_raise(&error);
 	if (!t->processes) /* which go on */
 		fo_carrier_close(t->carrier);
 	(void)fo_err_raise(&error);
