@@ -71,6 +71,7 @@ static void make_rig(struct ranks_rank *r, struct fo_program *p)
 {
 	struct fo_exec_options o = r->job->options;
 	o.links = &r->links;
+	o.cuda = r->cuda;
 	if (o.null_kernels) {
 		r->rig = (struct step_rig){ .program = *p };
 		must(fo_store_new(&r->rig.store, &r->rig.program));
@@ -94,6 +95,7 @@ static void before_step(struct ranks_rank *r, int s)
 static void after_step(struct ranks_rank *r, int s)
 {
 	r->step_s += 1e-9 * (double)fo_now_ns();
+	must(fo_exec_fetch(r->rig.exec));
 	if (r->job->batch && s < OUTCOME_STEPS)
 		outcome_step(&r->out, &r->rig, s);
 	if (r->job->after)
@@ -115,7 +117,9 @@ static void *run_rank(void *arg)
 	struct fo_program p;
 	omp_set_num_threads(r->job->options.threads); /* else each rank has a team for its weights' first values */
 	build(r, &p);
-	must(fo_links_open(&r->links, r->world, &p, NULL, NULL));
+	if (r->job->where)
+		must(fo_cuda_open(&r->cuda, r->job->where == RANKS_OWN_DEVICES ? r->rank : 0));
+	must(fo_links_open(&r->links, r->world, &p, NULL, r->job->where == RANKS_OWN_DEVICES ? r->cuda : NULL));
 	make_rig(r, &p);
 	for (int s = 0; s < r->job->steps && r->error.st == FO_OK; s++) {
 		before_step(r, s);
@@ -297,6 +301,8 @@ void ranks_free(struct ranks_job *j)
 		struct ranks_rank *r = &j->rank[i];
 		if (j->one && !r->world)
 			continue;
+		if (r->cuda)
+			must(fo_cuda_attach(r->cuda));
 		step_rig_free(&r->rig);
 		step_batch_free(&r->batch);
 		outcome_free(&r->out);
@@ -305,5 +311,6 @@ void ranks_free(struct ranks_job *j)
 		fo_links_close(&r->links);
 		if (!j->one)
 			fo_comm_close(r->world);
+		fo_cuda_close(r->cuda);
 	}
 }

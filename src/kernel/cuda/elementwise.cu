@@ -104,6 +104,13 @@ struct swiglu_bwd_map {
 	template <typename T> static FO_DEVICE_MEMBER void at(float *x) { swiglu_gradient<T>(&x[0], &x[1], x[2]); }
 };
 MAP(add, add_map)
+/* Sums that ranks share by parts: a few numbers. */
+FO_KERNEL(add_f64, struct fo_cuda_map_args, THREADS)
+{
+	FO_EACH_ELEMENT(i, r, c, p.out[0].rows, p.out[0].cols)
+	((double *)p.out[0].data)[r * p.out[0].ld + c] =
+		((const double *)p.in[0].data)[r * p.in[0].ld + c] + ((const double *)p.in[1].data)[r * p.in[1].ld + c];
+}
 MAP(add_bias, add_bias_map)
 MAP(swiglu, swiglu_map)
 MAP(swiglu_bwd, swiglu_bwd_map)

@@ -88,6 +88,7 @@ struct fo_cuda_embed_sum_args {
 	X(name##_any, struct fo_cuda_map_args)
 #define FO_CUDA_ELEMENTWISE(X)                                       \
 	FO_CUDA_MAP(X, add)                                          \
+	X(add_f64, struct fo_cuda_map_args)                          \
 	FO_CUDA_MAP(X, add_bias)                                     \
 	FO_CUDA_MAP(X, swiglu)                                       \
 	FO_CUDA_MAP(X, swiglu_bwd)                                   \

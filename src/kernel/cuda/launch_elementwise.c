@@ -38,13 +38,22 @@ static fo_status map(struct fo_cuda_queue *q, const struct fo_call *c, int64_t v
 			  fo_cuda_in_eights(args.in, FO_CUDA_MAP_IN + FO_CUDA_MAP_OUT);
 	if (m->kind == FO_OP_add_bias)
 		args.in[FO_ADD_BIAS_B].ld = 0; /* one row for all */
+	if (like->dtype == FO_F64)
+		return fo_cuda_launch_each(q, FO_CUDA_FN_add_f64, like->rows * like->cols, &args);
 	if (!fast)
 		return fo_cuda_launch_each(q, m->any, like->rows * like->cols, &args);
 	args.groups = (struct fo_cuda_groups){ (uint32_t)groups, fo_cuda_divisor_of((uint32_t)per_row) };
 	return fo_cuda_launch_blocks(q, like->dtype == FO_BF16 ? m->bf16 : m->f32,
 				     fo_ceil_div(groups, THREADS * m->share), &args);
 }
-const struct fo_cuda_kernel fo_cuda_map = { .by = "flatout", .cannot = fo_cuda_floats_only, .run = map };
+static const char *map_cannot(const struct fo_cuda *c, const struct fo_call *s)
+{
+	bool doubles = s->kind == FO_OP_add;
+	for (int i = 0; i < s->n; i++)
+		doubles &= s->arg[i].dtype == FO_F64;
+	return doubles ? NULL : fo_cuda_floats_only(c, s);
+}
+const struct fo_cuda_kernel fo_cuda_map = { .by = "flatout", .cannot = map_cannot, .run = map };
 
 fo_status fo_cuda_add(struct fo_cuda_queue *q, const struct fo_tensor *to, const struct fo_tensor *from)
 {
