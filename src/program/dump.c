@@ -82,6 +82,17 @@ void fo_passes_text(const struct fo_passes *c, struct fo_str *out)
 		fo_str_puts(out, "none");
 }
 
+/* Coordinates that most meshes lack come last. */
+static void put_mesh(struct fo_str *out, const struct fo_mesh *m)
+{
+	fo_str_printf(out, "mesh %d %d", m->replicate, m->shard);
+	if (fo_mesh_tp(m) > 1 || fo_mesh_cp(m) > 1)
+		fo_str_printf(out, " %d", fo_mesh_tp(m));
+	if (fo_mesh_cp(m) > 1)
+		fo_str_printf(out, " %d", m->cp);
+	fo_str_puts(out, "\n");
+}
+
 void fo_program_dump(const struct fo_program *p, struct fo_str *out)
 {
 	const char *m = (const char *)&p->model;
@@ -107,8 +118,7 @@ void fo_program_dump(const struct fo_program *p, struct fo_str *out)
 			fo_str_printf(out, "pass %s %" PRId64 "\n", fo_pass_field[i].name, value);
 	}
 	if (p->ranks > 1)
-		fo_str_printf(out, p->run.mesh.tp > 1 ? "mesh %d %d %d\n" : "mesh %d %d\n", p->run.mesh.replicate,
-			      p->run.mesh.shard, p->run.mesh.tp);
+		put_mesh(out, &p->run.mesh);
 	fo_str_printf(out, "rank %d %d %d %d %u\n", p->rank, p->ranks, p->layer_begin, p->layer_end, p->next_id);
 	for (int i = 0; i < p->nbuf; i++) {
 		const struct fo_buffer *b = &p->buf[i];
@@ -338,6 +348,15 @@ static fo_status read_op(struct reader *r)
 	return r->failed ? wrong(r, "an operation's fields are out of range") : FO_OK;
 }
 
+static fo_status read_mesh(struct reader *r, struct fo_mesh *m)
+{
+	m->replicate = (int32_t)integer(r, 1, 0, FO_MESH_RANKS_MOST);
+	m->shard = (int32_t)integer(r, 2, 0, FO_MESH_RANKS_MOST);
+	m->tp = r->words > 3 ? (int32_t)integer(r, 3, 1, FO_MESH_RANKS_MOST) : 0;
+	m->cp = r->words > 4 ? (int32_t)integer(r, 4, 2, FO_MESH_RANKS_MOST) : 0;
+	return r->failed || !fo_mesh_is_sound(m) ? wrong(r, "a mesh's fields are out of range") : FO_OK;
+}
+
 static fo_status read_arg(struct reader *r)
 {
 	struct fo_program *p = r->p;
@@ -390,15 +409,8 @@ static fo_status read_line(struct reader *r)
 			}
 		return wrong(r, "a pass that is not known");
 	}
-	if (!strcmp(what, "mesh")) {
-		p->run.mesh.replicate = (int32_t)integer(r, 1, 0, FO_MESH_RANKS_MOST);
-		p->run.mesh.shard = (int32_t)integer(r, 2, 0, FO_MESH_RANKS_MOST);
-		p->run.mesh.tp = r->words > 3 ? (int32_t)integer(r, 3, 2, FO_MESH_RANKS_MOST) : 0;
-		if ((int64_t)p->run.mesh.replicate * p->run.mesh.shard > FO_MESH_RANKS_MOST ||
-		    (int64_t)fo_mesh_data(&p->run.mesh) * fo_mesh_tp(&p->run.mesh) > FO_MESH_RANKS_MOST)
-			r->failed = true;
-		return r->failed ? wrong(r, "a mesh's fields are out of range") : FO_OK;
-	}
+	if (!strcmp(what, "mesh"))
+		return read_mesh(r, &p->run.mesh);
 	if (!strcmp(what, "rank")) {
 		p->ranks = fo_mesh_ranks(&p->run.mesh);
 		p->rank = p->run.mesh.rank = (int32_t)integer(r, 1, 0, p->ranks - 1);
@@ -445,6 +457,8 @@ static fo_status check_size(const struct fo_program *p, const char *where)
 	double layers = (double)(p->model.layers + 1), micro_batches = (double)p->run.micro_batches;
 	if (p->nbuf == 0 || p->run.seq == 0)
 		return fo_fail(FO_EFORMAT, "%s: the step program has no run or no buffers", where);
+	if (p->run.seq % fo_mesh_cp(&p->run.mesh))
+		return fo_fail(FO_EFORMAT, "%s: ranks of the step program cannot share the tokens of its rows", where);
 	for (int i = 0; i < p->nslot; i++)
 		instances += p->block[p->slot[i].block].n;
 	for (int i = 0; i < p->nbuf; i++)
@@ -498,6 +512,7 @@ fo_status fo_program_parse(struct fo_program *p, const char *text, size_t len, c
 		fo_wrap(st, "%s", where);
 	if (st == FO_OK)
 		st = check_size(p, where);
+	p->tokens /= fo_mesh_cp(&p->run.mesh);
 	if (st == FO_OK)
 		st = fo_program_verify(p, where);
 	free(copy);

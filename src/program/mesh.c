@@ -7,8 +7,8 @@
 static int32_t stride_of(const struct fo_mesh *m, enum fo_group g)
 {
 	if (g == FO_GROUP_REPLICATE)
-		return fo_mesh_tp(m) * (m->shard ? m->shard : 1);
-	return g == FO_GROUP_DATA || g == FO_GROUP_SHARD ? fo_mesh_tp(m) : 1;
+		return fo_mesh_tp(m) * fo_mesh_cp(m) * (m->shard ? m->shard : 1);
+	return g == FO_GROUP_DATA || g == FO_GROUP_SHARD || g == FO_GROUP_CP ? fo_mesh_tp(m) : 1;
 }
 
 int32_t fo_mesh_group(const struct fo_mesh *m, enum fo_group g, int32_t *place, int32_t *colour)
@@ -16,9 +16,10 @@ int32_t fo_mesh_group(const struct fo_mesh *m, enum fo_group g, int32_t *place, 
 	const int32_t stride = stride_of(m, g);
 	int32_t ranks = 1;
 	switch (g) {
-	case FO_GROUP_DATA: ranks = fo_mesh_data(m); break;
-	case FO_GROUP_SHARD: ranks = m->shard ? m->shard : 1; break;
+	case FO_GROUP_DATA: ranks = fo_mesh_data(m) * fo_mesh_cp(m); break;
+	case FO_GROUP_SHARD: ranks = (m->shard ? m->shard : 1) * fo_mesh_cp(m); break;
 	case FO_GROUP_REPLICATE: ranks = m->replicate ? m->replicate : 1; break;
+	case FO_GROUP_CP: ranks = fo_mesh_cp(m); break;
 	case FO_GROUP_TP: ranks = fo_mesh_tp(m); break;
 	case FO_GROUP_ALL: ranks = fo_mesh_ranks(m); break;
 	case FO_GROUP_NONE:
@@ -29,6 +30,20 @@ int32_t fo_mesh_group(const struct fo_mesh *m, enum fo_group g, int32_t *place, 
 	if (colour)
 		*colour = m->rank / (stride * ranks) * stride + m->rank % stride;
 	return ranks;
+}
+
+bool fo_mesh_is_sound(const struct fo_mesh *m)
+{
+	const int32_t axis[] = { m->replicate, m->shard, m->cp, m->tp };
+	int64_t ranks = 1;
+	for (size_t i = 0; i < sizeof axis / sizeof *axis; i++) {
+		if (axis[i] < 0)
+			return false;
+		ranks *= axis[i] ? axis[i] : 1;
+		if (ranks > FO_MESH_RANKS_MOST)
+			return false;
+	}
+	return true;
 }
 
 int32_t fo_mesh_member(const struct fo_mesh *m, enum fo_group g, int32_t place)

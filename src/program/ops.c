@@ -17,7 +17,7 @@ const char *const fo_lane_name[FO_LANE_COUNT] = {
 const char *const fo_phase_name[FO_PHASE_COUNT] = { "forward",   "backward", "wgrad", "recompute",
 						    "optimizer", "transfer", "derive" };
 const char *const fo_port_name[FO_PORT_COUNT] = { "none", "batch", "hyper", "loss", "logits", "chunk" };
-const char *const fo_group_name[FO_GROUP_COUNT] = { "none", "data", "shard", "replicate", "tp", "all" };
+const char *const fo_group_name[FO_GROUP_COUNT] = { "none", "data", "shard", "replicate", "tp", "all", "cp" };
 const char *const fo_role_name[FO_ROLE_COUNT] = { "forward", "backward", "wgrad", "optimizer",
 						  "gather",  "reduce",   "p2p",   "host" };
 const char *const fo_unit_name[FO_UNIT_COUNT] = { "embed", "layer", "head", "step" };

@@ -142,15 +142,16 @@ enum fo_hyper {
 	FO_HYPER_COUNT
 };
 
-/* The ranks that work on a step, as a mesh of `replicate` x `shard` x `tp`; 0 stands for 1. Ranks of one tp group are
- * neighbours, those of one shard group are next: rank = (its place in the replicate group x shard + its place in the
- * shard group) x tp + its place in the tp group. Ranks of a tp group have the same rows, and divide the weights and the
- * work on these rows (pass tp); others have rows of their own. */
+/* The ranks that work on a step, as a mesh of `replicate` x `shard` x `cp` x `tp`; 0 stands for 1. The last coordinate
+ * varies fastest: rank = ((r x shard + s) x cp + c) x tp + t. Ranks that differ in replicate or shard have rows of
+ * their own. Those that differ in cp have the same rows, each its own tokens of every row (pass cp); those that differ
+ * in tp have the same tokens, and divide the weights and the work on them (pass tp). */
 struct fo_mesh {
-	int32_t rank, replicate, shard, tp;
+	int32_t rank, replicate, shard, cp, tp;
 };
-/* Which ranks take part in an operation of class COMM: those that differ in one coordinate alone; DATA: in shard and
- * replicate, the ranks with other rows; ALL: every rank. */
+/* Which ranks take part in an operation of class COMM. REPLICATE, CP, TP: those that differ in this coordinate alone.
+ * SHARD: in shard and cp; cp's ranks have the same weights, so they share them like the others of a shard group. DATA:
+ * in replicate, shard and cp, all ranks with other tokens. ALL: every rank. Numbers stand in timelines. */
 enum { FO_MESH_RANKS_MOST = 1 << 16 };
 enum fo_group {
 	FO_GROUP_NONE,
@@ -159,16 +160,22 @@ enum fo_group {
 	FO_GROUP_REPLICATE,
 	FO_GROUP_TP,
 	FO_GROUP_ALL,
+	FO_GROUP_CP,
 	FO_GROUP_COUNT
 };
 extern const char *const fo_group_name[FO_GROUP_COUNT];
 static inline int32_t fo_mesh_tp(const struct fo_mesh *m) { return m->tp ? m->tp : 1; }
-/* Ranks of a data group: so many sets of rows there are. */
+static inline int32_t fo_mesh_cp(const struct fo_mesh *m) { return m->cp ? m->cp : 1; }
+/* So many sets of rows there are. */
 static inline int32_t fo_mesh_data(const struct fo_mesh *m)
 {
 	return (m->replicate ? m->replicate : 1) * (m->shard ? m->shard : 1);
 }
-static inline int32_t fo_mesh_ranks(const struct fo_mesh *m) { return fo_mesh_data(m) * fo_mesh_tp(m); }
+static inline int32_t fo_mesh_ranks(const struct fo_mesh *m) { return fo_mesh_data(m) * fo_mesh_cp(m) * fo_mesh_tp(m); }
+/* Whether no coordinate is negative and there are at most FO_MESH_RANKS_MOST ranks. */
+bool fo_mesh_is_sound(const struct fo_mesh *m);
+/* Which of these sets of rows this rank has, from 0. */
+static inline int32_t fo_mesh_set(const struct fo_mesh *m) { return m->rank / (fo_mesh_cp(m) * fo_mesh_tp(m)); }
 /* The number of ranks in this rank's group; *place (may be NULL): its own rank there; *colour (may be NULL): a number
  * that the ranks of its group share and no others have. */
 int32_t fo_mesh_group(const struct fo_mesh *m, enum fo_group g, int32_t *place, int32_t *colour);
@@ -374,7 +381,8 @@ void fo_pass_value_text(size_t offset, int64_t value, struct fo_str *out);
 void fo_passes_text(const struct fo_passes *c, struct fo_str *out);
 
 struct fo_lowering {
-	/* Rows of `seq` tokens per micro-batch, of this rank alone: T = rows x seq. */
+	/* Rows of `seq` tokens per micro-batch, of this rank alone, with its part of their tokens: T = rows x seq / cp.
+	 */
 	int64_t seq, rows, micro_batches;
 	enum fo_numerics precision;
 	enum fo_mode mode;
@@ -386,7 +394,7 @@ struct fo_lowering {
 struct fo_program {
 	struct fo_model model;
 	struct fo_lowering run;
-	int64_t tokens;                 /* T: per micro-batch */
+	int64_t tokens;                 /* T: of this rank, per micro-batch */
 	int32_t rank, ranks;            /* those of run.mesh */
 	int32_t layer_begin, layer_end; /* layers that live on this rank */
 	struct fo_buffer *buf;

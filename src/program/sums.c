@@ -171,7 +171,7 @@ static uint8_t coordinates(const struct fo_program *p, int group)
 {
 	uint8_t all = 0;
 	if (group == FO_GROUP_SHARD || group == FO_GROUP_DATA || group == FO_GROUP_ALL)
-		all |= p->run.mesh.shard > 1 ? SHARD : 0;
+		all |= fo_mesh_group(&p->run.mesh, FO_GROUP_SHARD, NULL, NULL) > 1 ? SHARD : 0;
 	if (group == FO_GROUP_REPLICATE || group == FO_GROUP_DATA || group == FO_GROUP_ALL)
 		all |= p->run.mesh.replicate > 1 ? REPLICATE : 0;
 	if (group == FO_GROUP_TP || group == FO_GROUP_ALL)

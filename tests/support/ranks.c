@@ -32,7 +32,7 @@ static void build(struct ranks_rank *r, struct fo_program *p)
 	if (j->build)
 		j->build(p);
 	if (j->batch)
-		ranks_slice(&r->batch, j->batch, r->rank / fo_mesh_tp(&low.mesh), fo_mesh_data(&low.mesh));
+		ranks_slice(&r->batch, j->batch, fo_mesh_set(&low.mesh), fo_mesh_data(&low.mesh));
 	r->wire = fo_program_wire(p);
 	for (int s = 0; s < p->nslot; s++)
 		for (int i = 0; i < p->block[p->slot[s].block].n; i++) {
@@ -178,7 +178,8 @@ static struct kept *links_of(const struct fo_mesh *m, bool null)
 {
 	for (int i = 0; i < nkept; i++)
 		if (kept[i].mesh.replicate == m->replicate && kept[i].mesh.shard == m->shard &&
-		    fo_mesh_tp(&kept[i].mesh) == fo_mesh_tp(m) && kept[i].null == null)
+		    fo_mesh_cp(&kept[i].mesh) == fo_mesh_cp(m) && fo_mesh_tp(&kept[i].mesh) == fo_mesh_tp(m) &&
+		    kept[i].null == null)
 			return &kept[i];
 	struct kept *k = &kept[nkept++];
 	struct fo_comm *world[RANKS_MOST];
