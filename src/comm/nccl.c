@@ -75,6 +75,21 @@ static fo_status all_to_all(struct group *g, const struct fo_comm_call *k)
 	return failed(g, r == ncclSuccess ? end : r, fo_comm_kind_name(k->kind));
 }
 
+static fo_status shift(struct group *g, const struct fo_comm_call *k)
+{
+	const struct fo_nccl_calls *f = g->nccl;
+	const int rank = g->base.rank, ranks = g->base.ranks;
+	size_t n = (size_t)k->n;
+	ncclDataType_t type = type_of(k->dtype, &n);
+	ncclResult_t r = f->ncclGroupStart();
+	if (r == ncclSuccess)
+		r = f->ncclSend(k->from, n, type, (rank + 1) % ranks, g->comm, k->stream);
+	if (r == ncclSuccess)
+		r = f->ncclRecv(k->to, n, type, (rank + ranks - 1) % ranks, g->comm, k->stream);
+	ncclResult_t end = f->ncclGroupEnd();
+	return failed(g, r == ncclSuccess ? end : r, fo_comm_kind_name(k->kind));
+}
+
 static fo_status call(struct fo_comm *c, const struct fo_comm_call *k)
 {
 	struct group *g = of(c);
@@ -88,6 +103,8 @@ static fo_status call(struct fo_comm *c, const struct fo_comm_call *k)
 		return fo_fail(FO_EUNSUPPORTED, "%s of parts of unlike size over NCCL", fo_comm_kind_name(k->kind));
 	if (k->kind == FO_COMM_ALL_TO_ALL)
 		return all_to_all(g, k);
+	if (k->kind == FO_COMM_SHIFT)
+		return shift(g, k);
 	switch (k->kind) {
 	case FO_COMM_ALL_REDUCE: r = f->ncclAllReduce(k->from, k->to, n, type, op_of(k->op), comm, k->stream); break;
 	case FO_COMM_ALL_GATHER: r = f->ncclAllGather(k->from, k->to, n, type, comm, k->stream); break;
@@ -98,6 +115,7 @@ static fo_status call(struct fo_comm *c, const struct fo_comm_call *k)
 	case FO_COMM_SEND: r = f->ncclSend(k->from, n, type, k->peer, comm, k->stream); break;
 	case FO_COMM_RECV: r = f->ncclRecv(k->to, n, type, k->peer, comm, k->stream); break;
 	case FO_COMM_ALL_TO_ALL:
+	case FO_COMM_SHIFT:
 	case FO_COMM_KINDS: break;
 	}
 	return failed(g, r, fo_comm_kind_name(k->kind));

@@ -7,8 +7,8 @@ bool fo_link_is_row(const struct fo_limits_row *row) { return !strcmp(row->varia
 
 const char *fo_link_kind(enum fo_wire wire)
 {
-	/* What one rank sends another receives: their call is one. */
-	if (wire == FO_WIRE_SEND)
+	/* What one rank sends another receives: their call is one. A shift is as many such calls side by side. */
+	if (wire == FO_WIRE_SEND || wire == FO_WIRE_SHIFT)
 		wire = FO_WIRE_RECEIVE;
 	for (int k = 0; wire != FO_WIRE_NONE && k < FO_OP_COUNT; k++)
 		if (fo_op_info(k)->wire == wire && !fo_op_info(k)->per_tensor)
@@ -116,7 +116,8 @@ struct fo_link_time fo_link_op(const struct fo_link_rates *r, const struct fo_pr
 {
 	struct fo_link_time t = { 0 };
 	int64_t ranks = fo_mesh_group(&p->run.mesh, (enum fo_group)o->group, NULL, NULL);
-	if (fo_op_info(o->kind)->wire == FO_WIRE_SEND || fo_op_info(o->kind)->wire == FO_WIRE_RECEIVE)
+	const enum fo_wire wire = fo_op_info(o->kind)->wire;
+	if (wire == FO_WIRE_SEND || wire == FO_WIRE_RECEIVE || wire == FO_WIRE_SHIFT)
 		ranks = 2;
 	t.own_s = own_work(r, fo_op_info(o->kind)->wire, ranks, most, &t.sure);
 	t.hold_s = t.own_s;

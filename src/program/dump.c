@@ -21,6 +21,7 @@ static const char *const fp8_name[FO_FP8_COUNT] = { "off", "current", "delayed",
 static const char *const fp8_wgrad_name[FO_FP8_WGRAD_COUNT] = { "fp8", "bf16" };
 static const char *const attention_name[FO_ATTENTION_COUNT] = { "flash", "eager" };
 
+static const char *const cp_name[FO_CP_COUNT] = { "off", "ring" };
 static const char *const tp_name[FO_TP_COUNT] = { "off", "replicated", "sequence" };
 static const char *const zero_name[FO_ZERO_COUNT] = { "off", "1", "2", "3" };
 static const char *const reshard_name[FO_RESHARD_COUNT] = { "forward", "backward", "step" };
@@ -150,6 +151,9 @@ void fo_program_dump(const struct fo_program *p, struct fo_str *out)
 				      o->attr.window, o->attr.value, o->attr.stochastic, o->attr.element);
 			if (fo_op_info(o->kind)->cls == FO_CLASS_COMM)
 				fo_str_printf(out, o->attr.narrow ? " %d %d" : " %d", o->attr.peer, o->attr.narrow);
+			if (o->attr.cp)
+				fo_str_printf(out, " %d %d %d %d", o->attr.peer, o->attr.cp, o->attr.place,
+					      o->attr.chunk);
 			fo_str_puts(out, "\n");
 			for (int a = 0; a < o->n; a++) {
 				const struct fo_operand *r = &o->arg[a];
@@ -324,7 +328,9 @@ static fo_status read_op(struct reader *r)
 	int kind = r->words > 3 ? fo_op_kind_find(r->word[3]) : -1;
 	bool comm = kind >= 0 && fo_op_info(kind)->cls == FO_CLASS_COMM;
 	bool narrow = comm && r->words == 18;
-	if (r->words != 16 + comm + narrow || kind < 0 || !p->nblock || p->block[p->nblock - 1].n >= UINT16_MAX)
+	bool ring = !comm && r->words == 20;
+	if (r->words != 16 + comm + narrow + 4 * ring || kind < 0 || !p->nblock ||
+	    p->block[p->nblock - 1].n >= UINT16_MAX)
 		return wrong(r, "an operation outside a block, of unknown kind or with a wrong number of fields");
 	int b = p->nblock - 1;
 	struct fo_op *o = fo_op_insert(p, b, p->block[b].n, kind, name_of(r, 4, fo_phase_name, FO_PHASE_COUNT),
@@ -343,6 +349,12 @@ static fo_status read_op(struct reader *r)
 	o->attr.element = integer(r, 15, 0, INT64_MAX);
 	if (comm)
 		o->attr.peer = (int32_t)integer(r, 16, 0, FO_MESH_RANKS_MOST - 1);
+	if (ring) {
+		o->attr.peer = (int32_t)integer(r, 16, 0, FO_MESH_RANKS_MOST - 1);
+		o->attr.cp = (int32_t)integer(r, 17, 1, FO_MESH_RANKS_MOST);
+		o->attr.place = (int32_t)integer(r, 18, 0, FO_MESH_RANKS_MOST - 1);
+		o->attr.chunk = (int32_t)integer(r, 19, 1, 1 << 24);
+	}
 	if (narrow)
 		o->attr.narrow = (uint8_t)integer(r, 17, 0, 1);
 	return r->failed ? wrong(r, "an operation's fields are out of range") : FO_OK;

@@ -1,6 +1,7 @@
 /* Ranks as a mesh: groups, places in them, and the rows that each has. */
 #include "program/program.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Ranks of a group are `stride` apart. */
@@ -103,6 +104,32 @@ fo_status fo_mesh_tp_legal(const struct fo_model *m, int64_t tokens, int32_t tp)
 	if (above <= m->kv_heads)
 		return fo_hint(st, "mesh.tp=%d or %d can share all that is divided", below, above);
 	return fo_hint(st, "mesh.tp=%d is the most that can share all that is divided", below);
+}
+
+/* ---- context parallel ---- */
+
+fo_status fo_mesh_cp_legal(int64_t seq, int32_t cp)
+{
+	int64_t below = cp - 1, above = cp + 1, shorter = seq / (2 * (int64_t)cp) * 2 * cp;
+	char rows[64], more[32] = "";
+	if (cp < 2 || seq % (2 * (int64_t)cp) == 0)
+		return FO_OK;
+	while (below > 1 && seq % (2 * below))
+		below--;
+	while (2 * above <= seq && seq % (2 * above))
+		above++;
+	fo_status st = fo_fail(
+		FO_EARG,
+		"%d ranks of a cp group cannot share rows of %lld tokens: each has two chunks of a row, so "
+		"its tokens must be a multiple of %lld",
+		cp, (long long)seq, 2LL * cp);
+	if (2 * above <= seq)
+		snprintf(more, sizeof more, " or %lld", (long long)above);
+	if (shorter)
+		snprintf(rows, sizeof rows, "%lld or %lld", (long long)shorter, (long long)shorter + 2 * cp);
+	else
+		snprintf(rows, sizeof rows, "%lld", 2LL * cp);
+	return fo_hint(st, "mesh.cp=%lld%s can share them; or data.seq=%s", (long long)below, more, rows);
 }
 
 bool fo_operand_divided(const struct fo_program *p, const struct fo_operand *a, bool *rows, bool *cols)

@@ -12,7 +12,7 @@ const char *const fo_access_name[] = { "read", "def", "part", "update", "acc", "
 const char *const fo_dtype_name[FO_DTYPE_COUNT] = { "f32", "bf16", "f64", "i32", "i16", "e4m3", "e5m2" };
 const char *const fo_lane_name[FO_LANE_COUNT] = {
 	"compute",      "host",          "copy",          "tp",    "gather", "reduce", "recv_forward",
-	"send_forward", "recv_backward", "send_backward", "wgrad",
+	"send_forward", "recv_backward", "send_backward", "wgrad", "cp",
 };
 const char *const fo_phase_name[FO_PHASE_COUNT] = { "forward",   "backward", "wgrad", "recompute",
 						    "optimizer", "transfer", "derive" };

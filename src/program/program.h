@@ -69,6 +69,7 @@ enum fo_lane {
 	FO_LANE_RECV_BACKWARD,
 	FO_LANE_SEND_BACKWARD,
 	FO_LANE_WGRAD, /* a second one of compute: matmuls that make gradients of weights (pass wgrad-lane) */
+	FO_LANE_CP,    /* keys, values and their gradients between the ranks of a cp group */
 	FO_LANE_COUNT
 };
 extern const char *const fo_lane_name[FO_LANE_COUNT];
@@ -111,7 +112,10 @@ struct fo_attr {
 	int32_t head_dim;   /* attention, rope: columns of one head; rmsnorm*: of what is normed, 0: whole rows */
 	int32_t window;     /* attention*: newest keys that a query sees at most, its own included; 0: all */
 	int32_t stochastic; /* adamw: 1: moments, and weights without a master, that are bf16 are rounded at random */
-	int32_t peer;       /* send, receive, broadcast: a rank of the group */
+	int32_t peer;       /* send, receive, broadcast: a rank of the group; attention_block*: how many places before
+			     * this rank in the ring the keys' rank is */
+	int32_t cp, place, chunk; /* attention_block*: ranks of the cp group, this one's place there, tokens of one of
+				   * the 2 cp chunks of a row (ring.h) */
 	uint8_t narrow;     /* all_reduce*, reduce_scatter: 1: fp32 numbers travel as bf16 (fo_comm_call.narrow) */
 	int64_t element;    /* adamw, stochastic: number of the weight buffer's first element (kernel/round.h) */
 	double value;       /* rmsnorm*: eps; attention*: score scale; adamw: 1 where weight decay applies, else 0;
@@ -186,6 +190,8 @@ int32_t fo_mesh_member(const struct fo_mesh *m, enum fo_group g, int32_t place);
 int64_t fo_mesh_part(int64_t n, int32_t place, int32_t ranks, int64_t *begin);
 /* Whether tp ranks can divide the layers of a model and `tokens` of a micro-batch. FO_EARG: what cannot be shared
  * evenly, and the numbers of ranks nearest to tp that can share all of it. */
+/* The same for cp ranks and rows of seq tokens: 2 cp chunks of one size. */
+FO_CHECKED fo_status fo_mesh_cp_legal(int64_t seq, int32_t cp);
 FO_CHECKED fo_status fo_mesh_tp_legal(const struct fo_model *m, int64_t tokens, int32_t tp);
 
 struct fo_op {
@@ -320,6 +326,7 @@ extern const char *const fo_master_name[FO_MASTER_COUNT], *const fo_moments_name
 	X(fp8_last, "fp8-skip-last", NULL, 0)                                                                         \
 	X(attention, "attention", attention_name, FO_ATTENTION_COUNT)                                                 \
 	X(tp, "tp", tp_name, FO_TP_COUNT) /* what ranks of a tp group do with the residual stream */                  \
+	X(cp, "cp", cp_name, FO_CP_COUNT) /* how tokens of a cp group's ranks see each other's keys */                \
 	X(offload, "offload", NULL, 0)    /* layers whose activations wait in host memory */                          \
 	X(wgrad_lane, "wgrad-lane", NULL, 0)                                                                          \
 	X(reduce_dtype, "reduce-dtype", reduce_name, FO_REDUCE_COUNT) /* what gradients travel as */                  \
@@ -339,6 +346,8 @@ struct fo_passes {
 	FO_PASS_FIELDS(X)
 #undef X
 };
+/* Keys and values of the ranks of a cp group travel round a ring. */
+enum fo_cp { FO_CP_OFF, FO_CP_RING, FO_CP_COUNT };
 /* Each rank of a tp group has the residual stream of all tokens, or (sequence parallel) of its own. */
 enum fo_tp { FO_TP_OFF, FO_TP_REPLICATED, FO_TP_SEQUENCE, FO_TP_COUNT };
 /* Each shares what the one before it shares, too. */

@@ -340,6 +340,7 @@ static fo_status visit_comm(struct flow *f, const struct fo_op *o)
 		is.fresh = true;
 		write(f, to, is);
 		return FO_OK;
+	case FO_WIRE_SHIFT:
 	case FO_WIRE_ALL_TO_ALL: write(f, to, read(f, from, &alike)); return FO_OK;
 	case FO_WIRE_SEND:
 	case FO_WIRE_NONE: break;
