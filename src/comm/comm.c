@@ -194,6 +194,7 @@ static const struct {
 	[FO_COMM_SEND] = { .name = "send", .peer = true, .other = true },
 	[FO_COMM_RECV] = { .name = "receive", .peer = true, .other = true },
 	[FO_COMM_ALL_TO_ALL] = { .name = "all-to-all" },
+	[FO_COMM_SHIFT] = { .name = "shift" },
 };
 
 const char *fo_comm_kind_name(enum fo_comm_kind k) { return kind[k].name; }
@@ -367,6 +368,7 @@ int64_t fo_comm_wire_bytes(const struct fo_comm_call *k, int rank, int ranks)
 	case FO_COMM_ALL_GATHER:
 	case FO_COMM_ALL_TO_ALL: n = others; break;
 	case FO_COMM_BROADCAST: n = rank == k->peer ? 0 : k->n; break;
+	case FO_COMM_SHIFT:
 	case FO_COMM_RECV: n = k->n; break;
 	case FO_COMM_SEND:
 	case FO_COMM_KINDS: break;

@@ -47,6 +47,7 @@ enum fo_comm_kind {
 	FO_COMM_SEND,           /* from[i] goes to rank `peer` */
 	FO_COMM_RECV,           /* to[i] comes from rank `peer` */
 	FO_COMM_ALL_TO_ALL,     /* to[r n + i] = from[rank n + i] of rank r */
+	FO_COMM_SHIFT,          /* to[i] = from[i] of the rank before this one; before rank 0 is the last */
 	FO_COMM_KINDS
 };
 const char *fo_comm_kind_name(enum fo_comm_kind k); /* "all-reduce" */

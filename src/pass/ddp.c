@@ -81,7 +81,7 @@ static bool is_summed(const struct fo_program *p, const struct ends *e, const st
 	const struct fo_buffer *b = &p->buf[a->buf];
 	if (e->of && !e->of[a->buf])
 		return false;
-	if (b->tp != FO_TP_TERM && !fo_tp_is_kv(b->tp) && fo_mesh_data(&p->run.mesh) < 2)
+	if (b->tp != FO_TP_TERM && !fo_tp_is_kv(b->tp) && fo_mesh_group(&p->run.mesh, FO_GROUP_DATA, NULL, NULL) < 2)
 		return false;
 	return a->access == FO_ACC && !(b->axes & FO_PER_MICRO_BATCH) &&
 	       (b->home == FO_HOME_GRAD ||

@@ -565,12 +565,10 @@ static void emit(struct lowering *c)
 
 static fo_status check_mesh(const struct fo_mesh *m)
 {
-	if (m->replicate < 0 || m->shard < 0 || m->tp < 0 || m->rank < 0 || m->tp > FO_MESH_RANKS_MOST ||
-	    (int64_t)m->replicate * m->shard > FO_MESH_RANKS_MOST ||
-	    (int64_t)fo_mesh_data(m) * fo_mesh_tp(m) > FO_MESH_RANKS_MOST || m->rank >= fo_mesh_ranks(m))
+	if (!fo_mesh_is_sound(m) || m->rank < 0 || m->rank >= fo_mesh_ranks(m))
 		return fo_fail(FO_EARG,
-			       "cannot lower rank %d of a mesh of %d x %d x %d: at most %d ranks, counted from 0",
-			       m->rank, m->replicate, m->shard, m->tp, FO_MESH_RANKS_MOST);
+			       "cannot lower rank %d of a mesh of %d x %d x %d x %d: at most %d ranks, counted from 0",
+			       m->rank, m->replicate, m->shard, m->cp, m->tp, FO_MESH_RANKS_MOST);
 	return FO_OK;
 }
 
@@ -596,10 +594,13 @@ fo_status fo_program_lower(struct fo_program *p, const struct fo_model *m, const
 			       "cannot lower %lld layers x %lld micro-batches: a step has at most 2^20 of them",
 			       (long long)m->layers, (long long)run->micro_batches);
 	FO_TRY(check_mesh(&run->mesh));
+	if (run->seq % fo_mesh_cp(&run->mesh))
+		return fo_fail(FO_EARG, "%d ranks of a cp group cannot share rows of %lld tokens evenly", run->mesh.cp,
+			       (long long)run->seq);
 	*p = (struct fo_program){
 		.model = *m,
 		.run = *run,
-		.tokens = run->seq * run->rows,
+		.tokens = run->seq / fo_mesh_cp(&run->mesh) * run->rows,
 		.rank = run->mesh.rank,
 		.ranks = fo_mesh_ranks(&run->mesh),
 		.layer_end = (int32_t)m->layers,

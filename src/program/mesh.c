@@ -1,6 +1,7 @@
 /* Ranks as a mesh: groups, places in them, and the rows that each has. */
 #include "program/program.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Ranks of a group are `stride` apart. */
@@ -9,8 +10,8 @@ static int32_t stride_of(const struct fo_mesh *m, enum fo_group g)
 	if (g == FO_GROUP_HEADS)
 		return fo_mesh_kv(m);
 	if (g == FO_GROUP_REPLICATE)
-		return fo_mesh_tp(m) * (m->shard ? m->shard : 1);
-	return g == FO_GROUP_DATA || g == FO_GROUP_SHARD ? fo_mesh_tp(m) : 1;
+		return fo_mesh_tp(m) * fo_mesh_cp(m) * (m->shard ? m->shard : 1);
+	return g == FO_GROUP_DATA || g == FO_GROUP_SHARD || g == FO_GROUP_CP ? fo_mesh_tp(m) : 1;
 }
 
 int32_t fo_mesh_group(const struct fo_mesh *m, enum fo_group g, int32_t *place, int32_t *colour)
@@ -18,9 +19,10 @@ int32_t fo_mesh_group(const struct fo_mesh *m, enum fo_group g, int32_t *place, 
 	const int32_t stride = stride_of(m, g);
 	int32_t ranks = 1;
 	switch (g) {
-	case FO_GROUP_DATA: ranks = fo_mesh_data(m); break;
-	case FO_GROUP_SHARD: ranks = m->shard ? m->shard : 1; break;
+	case FO_GROUP_DATA: ranks = fo_mesh_data(m) * fo_mesh_cp(m); break;
+	case FO_GROUP_SHARD: ranks = (m->shard ? m->shard : 1) * fo_mesh_cp(m); break;
 	case FO_GROUP_REPLICATE: ranks = m->replicate ? m->replicate : 1; break;
+	case FO_GROUP_CP: ranks = fo_mesh_cp(m); break;
 	case FO_GROUP_TP: ranks = fo_mesh_tp(m); break;
 	case FO_GROUP_KV: ranks = fo_mesh_kv(m); break;
 	case FO_GROUP_HEADS: ranks = fo_mesh_tp(m) / fo_mesh_kv(m); break;
@@ -33,6 +35,20 @@ int32_t fo_mesh_group(const struct fo_mesh *m, enum fo_group g, int32_t *place, 
 	if (colour)
 		*colour = m->rank / (stride * ranks) * stride + m->rank % stride;
 	return ranks;
+}
+
+bool fo_mesh_is_sound(const struct fo_mesh *m)
+{
+	const int32_t axis[] = { m->replicate, m->shard, m->cp, m->tp };
+	int64_t ranks = 1;
+	for (size_t i = 0; i < sizeof axis / sizeof *axis; i++) {
+		if (axis[i] < 0)
+			return false;
+		ranks *= axis[i] ? axis[i] : 1;
+		if (ranks > FO_MESH_RANKS_MOST)
+			return false;
+	}
+	return true;
 }
 
 int32_t fo_mesh_member(const struct fo_mesh *m, enum fo_group g, int32_t place)
@@ -112,6 +128,34 @@ fo_status fo_mesh_tp_legal(const struct fo_model *m, int64_t tokens, int32_t tp)
 		return fo_hint(st, "mesh.tp=%d or %d can share all that is divided", below, above);
 	return fo_hint(st, "mesh.tp=%d is the most that can share all that is divided", below);
 }
+
+/* ---- context parallel ---- */
+
+fo_status fo_mesh_cp_legal(int64_t seq, int32_t cp)
+{
+	int64_t below = cp - 1, above = cp + 1, shorter = seq / (2 * (int64_t)cp) * 2 * cp;
+	char rows[64], more[32] = "";
+	if (cp < 2 || seq % (2 * (int64_t)cp) == 0)
+		return FO_OK;
+	while (below > 1 && seq % (2 * below))
+		below--;
+	while (2 * above <= seq && seq % (2 * above))
+		above++;
+	fo_status st = fo_fail(
+		FO_EARG,
+		"%d ranks of a cp group cannot share rows of %lld tokens: each has two chunks of a row, so "
+		"its tokens must be a multiple of %lld",
+		cp, (long long)seq, 2LL * cp);
+	if (2 * above <= seq)
+		snprintf(more, sizeof more, " or %lld", (long long)above);
+	if (shorter)
+		snprintf(rows, sizeof rows, "%lld or %lld", (long long)shorter, (long long)shorter + 2 * cp);
+	else
+		snprintf(rows, sizeof rows, "%lld", 2LL * cp);
+	return fo_hint(st, "mesh.cp=%lld%s can share them; or data.seq=%s", (long long)below, more, rows);
+}
+
+/* ---- tp in pieces ---- */
 
 enum {
 	/* Of pieces that were tried (bench/results/2026-11-28-tp-async.jsonl) so many hid most; with fewer tokens than

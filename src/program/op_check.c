@@ -20,6 +20,10 @@ SAME_PLACE(FO_ATTENTION_Q, FO_ATTENTION_BWD_Q);
 SAME_PLACE(FO_ATTENTION_Q, FO_ATTENTION_BWD_ROPE_Q);
 SAME_PLACE(FO_ATTENTION_Q, FO_ATTENTION_EAGER_Q);
 SAME_PLACE(FO_ATTENTION_Q, FO_ATTENTION_EAGER_BWD_Q);
+SAME_PLACE(FO_ATTENTION_Q, FO_ATTENTION_BLOCK_Q);
+SAME_PLACE(FO_ATTENTION_Q, FO_ATTENTION_BLOCK_BWD_Q);
+SAME_PLACE(FO_ATTENTION_K, FO_ATTENTION_BLOCK_K);
+SAME_PLACE(FO_ATTENTION_K, FO_ATTENTION_BLOCK_BWD_K);
 SAME_PLACE(FO_ATTENTION_Q, FO_ATTENTION_CACHED_Q);
 SAME_PLACE(FO_ATTENTION_K, FO_ATTENTION_BWD_K);
 SAME_PLACE(FO_ATTENTION_K, FO_ATTENTION_BWD_ROPE_K);
@@ -88,6 +92,31 @@ static const char *check_attention(const struct fo_program *p, const struct fo_o
 		return "there are more queries than keys";
 	s->of[FO_DIM_Q] = d;
 	s->of[FO_DIM_H] = q->nc / d;
+	return NULL;
+}
+
+/* The rows are this rank's part of its cp group's. */
+static const char *check_attention_block(const struct fo_program *p, const struct fo_op *o, struct sizes *s)
+{
+	const char *why = check_attention(p, o, s);
+	const struct fo_attr *a = &o->attr;
+	int32_t place, cp = fo_mesh_group(&p->run.mesh, FO_GROUP_CP, &place, NULL);
+	if (why)
+		return why;
+	if (a->cp != cp || a->place != place || 2LL * a->chunk * cp != p->run.seq)
+		return "the ring is not the one of this rank's cp group and rows";
+	if (a->peer < 0 || a->peer >= cp)
+		return "the ring has no such rank";
+	return o->arg[FO_ATTENTION_Q].nr % (2 * a->chunk) ? "queries are not a rank's part of whole rows" : NULL;
+}
+
+static const char *check_attention_merge(const struct fo_program *p, const struct fo_op *o, struct sizes *s)
+{
+	const int32_t d = o->attr.head_dim;
+	(void)p;
+	if (d <= 0 || o->arg[FO_ATTENTION_MERGE_O].nc % d)
+		return "columns of o must be whole heads";
+	s->of[FO_DIM_H] = o->arg[FO_ATTENTION_MERGE_O].nc / d;
 	return NULL;
 }
 
@@ -470,6 +499,8 @@ const char *fo_op_check(const struct fo_program *p, const struct fo_op *o)
 		why = "only communication has a group of ranks";
 	if (!why && f->cls != FO_CLASS_COMM && o->attr.narrow)
 		why = "only communication travels as bf16";
+	if (!why && o->attr.cp && o->kind != FO_OP_attention_block && o->kind != FO_OP_attention_block_bwd)
+		why = "only attention over blocks of keys names a ring of ranks";
 	if (!why && o->attr.stochastic && f->family != FO_OPS_UPDATE)
 		why = "only adamw rounds at random";
 	for (int d = 0; d < FO_DIM_COUNT; d++)

@@ -1,6 +1,6 @@
 /* The costs of operations: FLOP that the model needs, FLOP run, bytes moved, bytes on the wire. ops.def names the rule
  * of each operation; a rule may serve several whose first operands are the same. */
-#include "program/program.h"
+#include "program/ring.h"
 
 /* pairs: visible (query, key) pairs of the micro-batch, < 0: of unbroken rows. */
 typedef struct fo_cost cost_fn(const struct fo_program *p, const struct fo_op *o, double pairs);
@@ -49,6 +49,7 @@ static double wire_elements(const struct fo_op *o, double rows, double cols, int
 	case FO_WIRE_ALL_GATHER:
 	case FO_WIRE_ALL_TO_ALL: return (double)all - own;
 	case FO_WIRE_BROADCAST: return place == o->attr.peer ? 0 : (double)all;
+	case FO_WIRE_SHIFT:
 	case FO_WIRE_RECEIVE: return (double)all;
 	case FO_WIRE_SEND:
 	case FO_WIRE_NONE: break;
@@ -185,6 +186,39 @@ static struct fo_cost cost_attention(const struct fo_program *p, const struct fo
 static struct fo_cost cost_attention_bwd(const struct fo_program *p, const struct fo_op *o, double pairs)
 {
 	return attention(p, o, 4, 5, visible_pairs(p, o, pairs));
+}
+
+/* Visible pairs of this rank's queries and the keys of one rank of its ring. In unbroken rows without a window every
+ * rank has the same number: of its own keys a chunk's square and two triangles, of another's two squares. With documents
+ * the mean over all ranks and blocks stands for each. */
+static double block_pairs(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	const struct fo_attr *a = &o->attr;
+	double chunk = a->chunk, sum = 0;
+	if (pairs >= 0)
+		return pairs / a->cp / a->cp;
+	if (!a->window)
+		return (double)p->run.rows * (chunk * chunk + (a->peer ? chunk * chunk : chunk * (chunk + 1)));
+	for (int64_t i = 0; i < 2 * a->chunk; i++) {
+		const struct fo_ring_keys see = fo_ring_keys(a, i, 0);
+		sum += (double)(see.end - see.first);
+	}
+	return (double)p->run.rows * sum;
+}
+/* Of what the model needs each of the cp blocks counts for one part. */
+static struct fo_cost one_block(struct fo_cost c, const struct fo_op *o)
+{
+	c.model /= o->attr.cp;
+	c.model_causal /= o->attr.cp;
+	return c;
+}
+static struct fo_cost cost_attention_block(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	return one_block(attention(p, o, 2, 2, block_pairs(p, o, pairs)), o);
+}
+static struct fo_cost cost_attention_block_bwd(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	return one_block(attention(p, o, 4, 5, block_pairs(p, o, pairs)), o);
 }
 
 /* Attention over the cache reads only the rows that a query sees. Without a window the last of T queries sees pairs / T

@@ -144,7 +144,8 @@ enum fo_wire {
 	FO_WIRE_BROADCAST,
 	FO_WIRE_SEND,
 	FO_WIRE_RECEIVE,
-	FO_WIRE_ALL_TO_ALL
+	FO_WIRE_ALL_TO_ALL,
+	FO_WIRE_SHIFT
 };
 
 /* READ. DEF starts a generation: the old contents are dead. PART writes a rectangle of the live generation. UPDATE

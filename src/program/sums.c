@@ -171,7 +171,7 @@ static uint8_t coordinates(const struct fo_program *p, int group)
 {
 	uint8_t all = 0;
 	if (group == FO_GROUP_SHARD || group == FO_GROUP_DATA || group == FO_GROUP_ALL)
-		all |= p->run.mesh.shard > 1 ? SHARD : 0;
+		all |= fo_mesh_group(&p->run.mesh, FO_GROUP_SHARD, NULL, NULL) > 1 ? SHARD : 0;
 	if (group == FO_GROUP_REPLICATE || group == FO_GROUP_DATA || group == FO_GROUP_ALL)
 		all |= p->run.mesh.replicate > 1 ? REPLICATE : 0;
 	const bool heads = fo_mesh_kv(&p->run.mesh)<fo_mesh_tp(&p->run.mesh), kv = fo_mesh_kv(&p->run.mesh)> 1;
@@ -355,6 +355,7 @@ static fo_status visit_comm(struct flow *f, const struct fo_op *o)
 		is.fresh = true;
 		write(f, to, is);
 		return FO_OK;
+	case FO_WIRE_SHIFT:
 	case FO_WIRE_ALL_TO_ALL: write(f, to, read(f, from, &alike)); return FO_OK;
 	case FO_WIRE_SEND:
 	case FO_WIRE_NONE: break;

@@ -103,7 +103,8 @@ static const char *const plain_options[] = {
 	"one thread",
 	"again",
 };
-static const int tp_drawn[] = { 1, 2, 3, 4, 8 }; /* ranks of a tp group */
+static const int tp_drawn[] = { 1, 2, 3, 4, 8 };       /* ranks of a tp group */
+static const int cp_drawn[] = { 1, 1, 1, 2, 2, 3, 4 }; /* of a cp group, as often as each is tried */
 static const char *const rope_name[FO_ROPE_OTHER] = { "default", "linear", "llama3" };
 
 static void list_options(void)
@@ -123,6 +124,11 @@ static void list_options(void)
 			for (size_t i = 0; i < sizeof tp_drawn / sizeof *tp_drawn; i++)
 				if (replicate * shard * tp_drawn[i] <= RANKS_MOST)
 					may("%d x %d x %d ranks", replicate, shard, tp_drawn[i]);
+	for (int cp = 1; cp <= 4; cp++)
+		may("cp group of %d", cp);
+	may("cp group of 2, tp group of 2");
+	may("cp group of 2, zero 3");
+	may("cp group of 4, several rows");
 }
 
 static void see_model(const struct fo_model *m)
@@ -155,6 +161,10 @@ static void see_job(const struct ranks_job *j)
 	saw(j->model.vocab % fo_mesh_tp(&low->mesh) != 0, "an uneven vocabulary");
 	saw(low->pass.zero > 0, "zero %d", (int)low->pass.zero);
 	saw(true, "%d x %d x %d ranks", low->mesh.replicate, low->mesh.shard, low->mesh.tp);
+	saw(true, "cp group of %d", low->mesh.cp);
+	saw(low->mesh.cp == 2 && low->mesh.tp == 2, "cp group of 2, tp group of 2");
+	saw(low->mesh.cp == 2 && low->pass.zero == FO_ZERO_WEIGHTS, "cp group of 2, zero 3");
+	saw(low->mesh.cp == 4 && low->rows > 1, "cp group of 4, several rows");
 	for (int i = 0; i < fo_pass_fields; i++) {
 		const struct fo_pass_field *f = &fo_pass_field[i];
 		int64_t v = fo_passes_get(&low->pass, f->offset);
@@ -258,8 +268,9 @@ static void task_train(struct task *t)
 
 static bool is_shared(const struct task *t, const struct fo_mesh *mesh, int64_t micro)
 {
-	const int64_t parts = fo_mesh_data(mesh) * micro, tokens = t->all.rows / parts * t->all.seq;
+	const int64_t parts = fo_mesh_data(mesh) * micro, tokens = t->all.rows / parts * t->all.seq / fo_mesh_cp(mesh);
 	bool shared = fo_mesh_ranks(mesh) <= RANKS_MOST && t->all.rows % parts == 0 &&
+		      fo_mesh_cp_legal(t->all.seq, mesh->cp) == FO_OK &&
 		      fo_mesh_tp_legal(&t->m, tokens, mesh->tp) == FO_OK;
 	fo_err_clear();
 	return shared;
@@ -274,6 +285,7 @@ static struct fo_mesh draw_mesh(const struct task *t, int64_t *micro)
 		mesh.replicate = 1 + (int32_t)choices_draw(RANKS_MOST);
 		mesh.shard = 1 + (int32_t)choices_draw(RANKS_MOST);
 		mesh.tp = tp_drawn[choices_draw(sizeof tp_drawn / sizeof *tp_drawn)];
+		mesh.cp = cp_drawn[choices_draw(sizeof cp_drawn / sizeof *cp_drawn)];
 	} while (!is_shared(t, &mesh, *micro));
 	return mesh;
 }
@@ -285,7 +297,9 @@ static struct fo_passes draw_passes(const struct task *t, enum fo_numerics preci
 	p.optimizer_in_backward &= p.previous_norm;
 	p.ddp = 1 + choices_draw(30);
 	p.reduce_late = choices_draw(4) == 0;
-	choices_zero(&p, mesh->shard);
+	choices_zero(&p, fo_mesh_group(mesh, FO_GROUP_SHARD, NULL, NULL));
+	if (mesh->cp > 1)
+		p.cp = 1 + choices_draw(FO_CP_COUNT - 1);
 	if (mesh->tp > 1)
 		p.tp = 1 + choices_draw(FO_TP_COUNT - 1);
 	if (p.tp == FO_TP_SEQUENCE)
@@ -361,8 +375,11 @@ static double most, most_narrow[FO_PRECISION_COUNT]; /* so far: the difference i
 enum { TIMES = 4, UNITS = 16 };
 
 /* What ranks of a tp group add up is rounded as each rank's term and again as their sum, t times more than one rank's
- * number; errors that have nothing to do with each other add up by their squares. */
-static double times_of(const struct fo_lowering *low) { return TIMES * sqrt(fo_mesh_tp(&low->mesh)); }
+ * number; so is what queries find on each rank of a cp group, and the sum of a key's gradients; errors that have nothing to do with each other add up by their squares. */
+static double times_of(const struct fo_lowering *low)
+{
+	return TIMES * sqrt(fo_mesh_tp(&low->mesh) * fo_mesh_cp(&low->mesh));
+}
 
 static void check_narrow(const struct task *t, const struct ranks_job *j, const struct outcome *ranks,
 			 const char *label)
@@ -421,7 +438,8 @@ static void check_outcome(const struct task *t, const struct ranks_job *j, const
 {
 	static struct outcome all;
 	/* Ranks that have a tensor between them. */
-	const int tp = fo_mesh_tp(&j->low.mesh), shared = tp * (j->low.pass.zero ? j->low.mesh.shard : 1);
+	const int tp = fo_mesh_tp(&j->low.mesh),
+		  shared = tp * (j->low.pass.zero ? fo_mesh_group(&j->low.mesh, FO_GROUP_SHARD, NULL, NULL) : 1);
 	all = (struct outcome){ 0 };
 	for (int r = 0; r < j->ranks; r++) {
 		const struct ranks_rank *k = &j->rank[r];
@@ -493,8 +511,8 @@ static void run_case(const struct task *t, int number)
 	j.order = choices_draw(12) ? choices_seed + choices_draws : 0;
 	if (!j.order && choices_draw(2))
 		j.transport.shake = j.options.delay_seed = choices_seed + choices_draws;
-	int n = snprintf(label, sizeof label, "case %d, %d x %d x %d ranks, ", number, mesh.replicate, mesh.shard,
-			 mesh.tp);
+	int n = snprintf(label, sizeof label, "case %d, %d x %d x %d x %d ranks, ", number, mesh.replicate, mesh.shard,
+			 mesh.cp, mesh.tp);
 	choices_describe(label + n, sizeof label - (size_t)n, &t->m, &j.low);
 	ranks_run(&j);
 	see_job(&j);

@@ -205,6 +205,45 @@ static void cases_attention_bwd(struct list *l)
 }
 static void cases_attention_bwd_rope(struct list *l) { cases_attention_bwd(l); }
 
+/* Own keys, those of a rank before and of one behind; rows, documents, windows. */
+static const struct ring {
+	int cp, place, peer, chunk, rows, heads, kv, dim, window;
+} ring[] = {
+	{ 1, 0, 0, 2, 1, 1, 1, 8, 0 },    { 2, 1, 0, 9, 1, 4, 2, 16, 0 },   { 2, 1, 1, 9, 2, 4, 2, 16, 0 },
+	{ 2, 0, 1, 33, 2, 3, 1, 24, 0 },  { 4, 2, 1, 50, 1, 2, 2, 64, 0 },  { 4, 1, 3, 50, 1, 2, 1, 32, 0 },
+	{ 3, 1, 0, 30, 2, 4, 2, 16, 11 }, { 3, 2, 1, 30, 2, 4, 2, 16, 40 }, { 3, 0, 2, 70, 1, 2, 1, 128, 150 },
+};
+enum { RINGS = sizeof ring / sizeof *ring };
+
+static struct fo_num_case *of_ring(struct list *l, const struct ring *r)
+{
+	struct fo_num_case *c = all(l, SIZES(DIM(T, 2 * r->chunk * r->rows), DIM(HQ, r->heads * r->dim),
+					     DIM(KQ, r->kv * r->dim), DIM(H, r->heads)));
+	attend(c, &(struct heads){ .dim = r->dim, .window = r->window });
+	return c;
+}
+
+static void cases_attention_block(struct list *l)
+{
+	for (int s = 0; s < RINGS; s++) {
+		struct fo_num_case *c = of_ring(l, &ring[s]);
+		if (l->kind == FO_OP_attention_block_bwd) {
+			fill(c, FO_ATTENTION_BLOCK_BWD_O, FO_NUM_FORWARD, 0, 0);
+			fill(c, FO_ATTENTION_BLOCK_BWD_LSE, FO_NUM_FORWARD, 0, 0);
+		}
+		c->call.attr.cp = ring[s].cp;
+		c->call.attr.place = ring[s].place;
+		c->call.attr.peer = ring[s].peer;
+		c->call.attr.chunk = ring[s].chunk;
+	}
+}
+static void cases_attention_block_bwd(struct list *l) { cases_attention_block(l); }
+static void cases_attention_merge(struct list *l)
+{
+	for (int s = 0; s < RINGS; s++)
+		of_ring(l, &ring[s]);
+}
+
 /* One row of the batch and several; heads that share keys; documents, windows. */
 static void cases_attention_eager(struct list *l)
 {
@@ -667,6 +706,7 @@ static void cases_all_reduce_max(struct list *l) { (void)l; }
 static void cases_reduce_scatter(struct list *l) { (void)l; }
 static void cases_all_gather(struct list *l) { (void)l; }
 static void cases_all_to_all(struct list *l) { (void)l; }
+static void cases_shift(struct list *l) { (void)l; }
 static void cases_broadcast(struct list *l) { (void)l; }
 static void cases_send(struct list *l) { (void)l; }
 static void cases_receive(struct list *l) { (void)l; }
