@@ -116,7 +116,7 @@ struct fo_attr {
 	int32_t stochastic; /* adamw: 1: moments, and weights without a master, that are bf16 are rounded at random */
 	int32_t peer;       /* send, receive, broadcast: a rank of the group */
 	uint8_t narrow;     /* all_reduce*, reduce_scatter: 1: fp32 numbers travel as bf16 (fo_comm_call.narrow) */
-	int64_t element; /* adamw, stochastic: number of the weight buffer's first element (kernel/round.h); embed*, xent_*:
+	int64_t element; /* adamw, stochastic: number of the weight buffer's first element (kernel/round.h); embed*, xent*:
 			     * the first word of a table or of columns that are one rank's part of the vocabulary */
 	double value;       /* rmsnorm*: eps; attention*: score scale; adamw: 1 where weight decay applies, else 0;
 			     * clip: 1 where the norm of the step before counts */
@@ -226,8 +226,8 @@ struct fo_slot {
 	int32_t mb;
 };
 /* What a rank of a tp group has of a buffer: all of it, as the others do; its part of the rows or columns; the part
- * that ranks of its kv group have, too (weights of keys and values, their gradients and state); or one term of a sum over
- * the group (gradients, until pass ddp has added them up). */
+ * that ranks of its kv group have, too (weights of keys and values, their gradients and state); or one term of a sum
+ * over the group (gradients, until pass ddp has added them up). */
 enum fo_tp_part { FO_TP_WHOLE, FO_TP_ROWS, FO_TP_COLS, FO_TP_KV_ROWS, FO_TP_KV_COLS, FO_TP_TERM, FO_TP_PARTS };
 static inline bool fo_tp_is_kv(int part) { return part == FO_TP_KV_ROWS || part == FO_TP_KV_COLS; }
 /* Coordinates of a tp group, as a set: which key and value heads, which rank of those with the same ones. */

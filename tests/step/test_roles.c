@@ -187,8 +187,12 @@ static struct job random_job(bool by_hand)
 /* The same with tp groups: a model that they can share. */
 static struct job random_tp_job(void)
 {
-	static const struct fo_mesh mesh[] = { { 0, 1, 1, 2 }, { 0, 2, 1, 2 }, { 0, 1, 2, 2 }, { 0, 1, 1, 4 },
-					       { 0, 2, 2, 2 }, { 0, 1, 2, 4 }, { 0, 2, 1, 3 } };
+	static const struct fo_mesh mesh[] = {
+		{ .replicate = 1, .shard = 1, .tp = 2 }, { .replicate = 2, .shard = 1, .tp = 2 },
+		{ .replicate = 1, .shard = 2, .tp = 2 }, { .replicate = 1, .shard = 1, .tp = 4 },
+		{ .replicate = 2, .shard = 2, .tp = 2 }, { .replicate = 1, .shard = 2, .tp = 4 },
+		{ .replicate = 2, .shard = 1, .tp = 3 }
+	};
 	struct job j = random_job(false);
 	const struct fo_mesh m = mesh[choices_draw(sizeof mesh / sizeof *mesh)];
 	j.ranks = fo_mesh_ranks(&m);
