@@ -116,8 +116,8 @@ struct fo_attr {
 	int32_t stochastic; /* adamw: 1: moments, and weights without a master, that are bf16 are rounded at random */
 	int32_t peer;       /* send, receive, broadcast: a rank of the group */
 	uint8_t narrow;     /* all_reduce*, reduce_scatter: 1: fp32 numbers travel as bf16 (fo_comm_call.narrow) */
-	int64_t element; /* adamw, stochastic: number of the weight buffer's first element (kernel/round.h); embed*, xent*:
-			     * the first word of a table or of columns that are one rank's part of the vocabulary */
+	int64_t element;    /* adamw, stochastic: number of the weight buffer's first element (kernel/round.h);
+			     * embed*, xent_*: the first word of a rank's part of the vocabulary */
 	double value;       /* rmsnorm*: eps; attention*: score scale; adamw: 1 where weight decay applies, else 0;
 			     * clip: 1 where the norm of the step before counts */
 };
