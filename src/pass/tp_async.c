@@ -11,9 +11,9 @@
  * before. An operation that meets own tokens and all of them (embedding, loss) is cut where the pieces end.
  *
  * Then each block's operations get a new order: list scheduling (Graham 1969) on one lane that computes and one that
- * communicates. Whatever is ready first goes first; of several, that with the longest way to the end of the block; the
- * gradients of weights, which nothing in backward waits for, come last and so fill the gaps. All ranks of a group make
- * the same order of the same sizes.
+ * communicates. Whatever is ready first goes first, of several that with the longest, or the shortest, way to the end of
+ * the block, whichever ends the block sooner; the gradients of weights, which nothing in backward waits for, come last
+ * and so fill the gaps. All ranks of a group make the same order of the same sizes.
  *
  * From: asynchronous tensor parallel of PyTorch (Liang et al. 2024) and of Wang et al. 2023, "Overlap communication
  * with dependent computation via decomposition", which pass blocks around a ring; pieces that go through several
@@ -274,41 +274,65 @@ struct job {
 	int before; /* operations that must be done first and are not */
 	bool done, last;
 };
+struct order {
+	const struct fo_block *b;
+	struct job *job;
+	bool *follows; /* n x n: the order of the two matters */
+	int *at;       /* the order that is made */
+};
+/* Of calls, and of what computes, that could begin at the same time: the one with the longest way to go, or the shortest,
+ * which takes one piece as far as it can get. Which is better depends on the block: each of the four is tried. */
+enum { LONGEST_CALL = 1, LONGEST_WORK = 2, RULES = 4 };
 enum { ORDER_MOST = 1024 }; /* operations of a block: the work grows with their square */
 
-/* Calls take so long that all of a block's take half of what its operations do: where hiding begins to be hard. */
-static void weigh(const struct async *a, const struct fo_block *b, struct job *job)
+static bool is_comm(const struct fo_op *o) { return fo_op_info(o->kind)->cls == FO_CLASS_COMM; }
+
+static bool has_calls(const struct async *a, const struct fo_block *b)
 {
-	const struct fo_choose_rates *rates = &fo_choose_processor;
-	double work = 0, wire = 0;
-	for (int i = 0; i < b->n; i++) {
-		const bool comm = fo_op_info(b->op[i].kind)->cls == FO_CLASS_COMM;
-		job[i].seconds = comm ? fo_op_cost(a->p, &b->op[i], -1).wire : fo_op_seconds(a->p, &b->op[i], rates);
-		*(comm ? &wire : &work) += job[i].seconds;
-		job[i].last = b->op[i].phase == FO_WGRAD;
-	}
+	bool any = false;
 	for (int i = 0; i < b->n; i++)
-		if (fo_op_info(b->op[i].kind)->cls == FO_CLASS_COMM && wire > 0)
-			job[i].seconds *= work / 2 / wire;
+		any |= is_tp_call(a, &b->op[i]);
+	return any && b->n <= ORDER_MOST;
+}
+
+/* Seconds of a byte, so that all calls of a step take half as long as what the blocks with calls compute: there hiding
+ * begins to be hard. */
+static double seconds_of_byte(const struct async *a)
+{
+	double work = 0, wire = 0;
+	for (int s = 0; s < a->p->nslot; s++) {
+		const struct fo_block *b = &a->p->block[a->p->slot[s].block];
+		for (int i = 0; has_calls(a, b) && i < b->n; i++) {
+			if (is_comm(&b->op[i]))
+				wire += fo_op_cost(a->p, &b->op[i], -1).wire;
+			else
+				work += fo_op_seconds(a->p, &b->op[i], &fo_choose_processor);
+		}
+	}
+	return wire > 0 ? work / 2 / wire : 0;
 }
 
 /* Both lanes that compute are one here. */
 static int lane_of(const struct fo_op *o) { return fo_lane_computes(o->lane) ? FO_LANE_COMPUTE : o->lane; }
 
-static bool is_before(const struct job *x, const struct job *y, double x_start, double y_start)
+static bool is_before(const struct job *x, const struct job *y, double x_start, double y_start, bool longest)
 {
 	if (x_start < y_start || x_start > y_start)
 		return x_start < y_start;
-	return x->last != y->last ? y->last : x->way > y->way;
+	if (x->last != y->last)
+		return y->last;
+	return longest ? x->way > y->way : x->way < y->way;
 }
 
-static int next_of(const struct fo_block *b, const struct job *job, const double *free_at, double *start)
+static int next_of(const struct order *o, int rules, const double *free_at, double *start)
 {
 	int best = -1;
-	for (int i = 0; i < b->n; i++) {
-		const int lane = lane_of(&b->op[i]);
-		const double s = job[i].ready > free_at[lane] ? job[i].ready : free_at[lane];
-		if (job[i].done || job[i].before || (best >= 0 && !is_before(&job[i], &job[best], s, *start)))
+	for (int i = 0; i < o->b->n; i++) {
+		const struct job *x = &o->job[i];
+		const int lane = lane_of(&o->b->op[i]);
+		const bool longest = rules & (is_comm(&o->b->op[i]) ? LONGEST_CALL : LONGEST_WORK);
+		const double s = x->ready > free_at[lane] ? x->ready : free_at[lane];
+		if (x->done || x->before || (best >= 0 && !is_before(x, &o->job[best], s, *start, longest)))
 			continue;
 		best = i;
 		*start = s;
@@ -316,48 +340,81 @@ static int next_of(const struct fo_block *b, const struct job *job, const double
 	return best;
 }
 
-static void order_block(struct async *a, int block)
+/* Times of operations and what follows what: the same whatever the rules. */
+static void weigh(const struct async *a, struct order *o, double byte_s)
 {
-	struct fo_block *b = &a->p->block[block];
-	const int n = b->n;
-	bool any = false;
-	for (int i = 0; i < n; i++)
-		any |= is_tp_call(a, &b->op[i]);
-	if (!any || n > ORDER_MOST)
-		return;
-	struct job *job = fo_xmalloc((size_t)n * sizeof *job);
-	struct fo_op *op = fo_xmalloc((size_t)n * sizeof *op);
-	bool *follows = fo_xmalloc((size_t)n * (size_t)n * sizeof *follows);
-	double free_at[FO_LANE_COUNT] = { 0 };
-	weigh(a, b, job);
+	const int n = o->b->n;
 	for (int i = n - 1; i >= 0; i--) {
+		const struct fo_op *x = &o->b->op[i];
+		struct job *j = &o->job[i];
+		j->seconds = is_comm(x) ? byte_s * fo_op_cost(a->p, x, -1).wire
+					: fo_op_seconds(a->p, x, &fo_choose_processor);
+		j->last = x->phase == FO_WGRAD;
 		for (int k = i + 1; k < n; k++) {
-			follows[i * n + k] = fo_edit_conflict(&b->op[i], &b->op[k]);
-			if (!follows[i * n + k])
-				continue;
-			job[k].before++;
-			job[i].way = job[k].way > job[i].way ? job[k].way : job[i].way;
+			o->follows[i * n + k] = fo_edit_conflict(x, &o->b->op[k]);
+			if (o->follows[i * n + k] && o->job[k].way > j->way)
+				j->way = o->job[k].way;
 		}
-		job[i].way += job[i].seconds;
+		j->way += j->seconds;
+	}
+}
+
+/* Fills in o->at; returns when the last operation ends. */
+static double list(struct order *o, int rules)
+{
+	const int n = o->b->n;
+	double free_at[FO_LANE_COUNT] = { 0 }, end = 0;
+	for (int k = 0; k < n; k++) {
+		o->job[k].done = false;
+		o->job[k].ready = 0;
+		o->job[k].before = 0;
+		for (int i = 0; i < k; i++)
+			o->job[k].before += o->follows[i * n + k];
 	}
 	for (int at = 0; at < n; at++) {
 		double start = 0;
-		const int i = next_of(b, job, free_at, &start);
-		const int lane = lane_of(&b->op[i]);
-		job[i].done = true;
-		free_at[lane] = start + job[i].seconds;
-		for (int k = i + 1; k < n; k++)
-			if (follows[i * n + k]) {
-				job[k].before--;
-				if (job[k].ready < free_at[lane])
-					job[k].ready = free_at[lane];
-			}
-		op[at] = b->op[i];
+		const int i = next_of(o, rules, free_at, &start), lane = lane_of(&o->b->op[i]);
+		const double over = start + o->job[i].seconds;
+		o->job[i].done = true;
+		o->at[at] = i;
+		free_at[lane] = over;
+		end = over > end ? over : end;
+		for (int k = i + 1; k < n; k++) {
+			o->job[k].before -= o->follows[i * n + k];
+			if (o->follows[i * n + k] && o->job[k].ready < over)
+				o->job[k].ready = over;
+		}
 	}
-	memcpy(b->op, op, (size_t)n * sizeof *op);
-	free(job);
+	return end;
+}
+
+static void order_block(struct async *a, int block, double byte_s)
+{
+	struct fo_block *b = &a->p->block[block];
+	const size_t n = (size_t)b->n;
+	double least = 0;
+	int best = -1;
+	struct order o = { .b = b };
+	o.job = fo_xmalloc(n * sizeof *o.job);
+	o.follows = fo_xmalloc(n * n * sizeof *o.follows);
+	o.at = fo_xmalloc(n * sizeof *o.at);
+	weigh(a, &o, byte_s);
+	for (int rules = 0; rules < RULES; rules++) {
+		const double end = list(&o, rules);
+		if (best >= 0 && end >= least)
+			continue;
+		best = rules;
+		least = end;
+	}
+	list(&o, best);
+	struct fo_op *op = fo_xmalloc(n * sizeof *op);
+	for (size_t i = 0; i < n; i++)
+		op[i] = b->op[o.at[i]];
+	memcpy(b->op, op, n * sizeof *op);
 	free(op);
-	free(follows);
+	free(o.job);
+	free(o.follows);
+	free(o.at);
 }
 
 void fo_pass_tp_async(struct fo_program *p)
@@ -365,8 +422,10 @@ void fo_pass_tp_async(struct fo_program *p)
 	struct async a = async_of(p);
 	if (a.pieces < 2)
 		return;
-	for (int b = 0; b < p->nblock; b++) {
+	for (int b = 0; b < p->nblock; b++)
 		cut_block(&a, b);
-		order_block(&a, b);
-	}
+	const double byte_s = seconds_of_byte(&a);
+	for (int b = 0; b < p->nblock; b++)
+		if (has_calls(&a, &p->block[b]))
+			order_block(&a, b, byte_s);
 }
