@@ -12,7 +12,6 @@
 
 enum { SCHEMA = 1, MANIFEST_SCHEMA = 3 };
 #define MAX_JSON ((size_t)1 << 20)
-#define MAX_INDEX ((size_t)64 << 20) /* as shards.c reads */
 
 #define CONFIG "config.json"
 #define TRAINING "training.json"
@@ -336,7 +335,7 @@ static fo_status check_shards(struct fo_arena *a, const char *dir, const struct 
 	if (fo_fs_exists(fo_arena_printf(a, "%s/%s", dir, single)))
 		return fo_fail(FO_EFORMAT, "'%s/%s' stands beside the shards of the checkpoint", dir, single);
 	const char *path = fo_arena_printf(a, "%s/%s", dir, index);
-	FO_TRY(fo_fs_read(a, path, MAX_INDEX, &text, &len));
+	FO_TRY(fo_fs_read(a, path, FO_CKPT_INDEX_MOST, &text, &len));
 	FO_TRY(fo_hf_index_parse(a, text, len, path, &shard, &n));
 	for (size_t i = 0; i < n; i++)
 		if (!find_sum(m, shard[i]) || !is_of(shard[i], of))

@@ -17,6 +17,7 @@ uint64_t fo_st_words_sum(const void *data, size_t element_bytes, int64_t element
 #define FO_ST_SINGLE "%s.safetensors"
 #define FO_ST_INDEX "%s.safetensors.index.json"
 #define FO_ST_SHARD "%s-%05d-of-%05d.safetensors"
+#define FO_CKPT_INDEX_MOST ((size_t)64 << 20) /* bytes of an index: one with 60,000 tensors has 6 MiB */
 
 struct fo_st_held {
 	const struct fo_st_entry *entry;

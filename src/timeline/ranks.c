@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -366,6 +367,32 @@ static size_t add_rank(struct fo_ranks *out, int rank, const struct fo_timeline_
 	return from;
 }
 
+/* ---- who is slow ---- */
+
+static void find_slow(struct fo_ranks *out, const struct fo_timeline_file *const *file, const struct steps *s)
+{
+	const int64_t n = out->known == out->ranks ? out->steps : 0;
+	double *own = fo_xmalloc((size_t)(n * out->ranks + 1) * sizeof *own),
+	       *step = fo_xmalloc((size_t)(n + 1) * sizeof *step);
+	for (int r = 0; n && r < out->ranks; r++) {
+		int64_t w = 0;
+		for (int64_t i = 0; i < s[r].n; i++) {
+			const struct step *at = &s[r].v[i];
+			if (!at->taken)
+				continue;
+			const int64_t all = at->end_ns - at->begin_ns;
+			own[r * n + w] = (double)fo_max(all - fo_rank_step_exposed(file[r], at->step, NULL), 0) * 1e-9;
+			step[w] = fmax(step[w], (double)all * 1e-9);
+			w++;
+		}
+	}
+	fo_slow_rank_find(&out->slow, own, step, out->ranks, (int)n);
+	out->slow.first = out->first_step;
+	out->slow.last = out->last_step;
+	free(own);
+	free(step);
+}
+
 /* ---- all ranks ---- */
 
 static void find_calls(struct calls *all, int rank, const struct fo_timeline_file *f, const struct steps *s)
@@ -403,6 +430,7 @@ void fo_ranks_merge(struct fo_ranks *out, const struct fo_timeline_file *const *
 	add_up_calls(out, of, &all);
 	if (all.n)
 		qsort(all.v, all.n, sizeof *all.v, by_rank);
+	find_slow(out, file, s);
 	for (int r = 0; r < ranks; r++) {
 		const struct fo_rank_times *t = &out->rank[r];
 		if (file[r])

@@ -7,6 +7,7 @@
 #ifndef FO_TIMELINE_RANKS_H
 #define FO_TIMELINE_RANKS_H
 
+#include "timeline/slow.h"
 #include "timeline/timeline.h"
 
 /* What a rank that communicates does at a moment; the earlier one counts where two operations differ. */
@@ -44,6 +45,7 @@ struct fo_ranks {
 	int64_t groups, calls, unmatched;
 	int late;          /* the rank for which others waited longest; -1: for none */
 	int64_t waited_ns; /* by all ranks together, summed over calls */
+	struct fo_slow_rank slow; /* each of the steps is a window; not known unless all ranks are */
 };
 /* file[r]: of rank r, or NULL. Files of one run. */
 void fo_ranks_merge(struct fo_ranks *out, const struct fo_timeline_file *const *file, int ranks);

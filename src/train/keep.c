@@ -27,6 +27,7 @@ void fo_keep_init(struct fo_keep *p, const struct fo_program *program, struct fo
 			       .store = store,
 			       .exec = exec,
 			       .world = world,
+			       .sums = world,
 			       .threads = threads,
 			       .on_device = store->cuda != NULL,
 			       .log = -1 };
@@ -257,7 +258,7 @@ static fo_status end_rows(struct fo_keep *p, bool add)
 	size_t n;
 	if (add && p->world) {
 		uint64_t *sum = fo_ckpt_writer_sums(p->writer, &n);
-		st = add_up(p->world, sum, n);
+		st = add_up(p->sums, sum, n);
 	}
 	if (p->program->run.mesh.rank)
 		fo_keep_drop(p);
@@ -370,7 +371,9 @@ fo_status fo_keep_lend(struct fo_keep *p, struct fo_store *to, const struct fo_p
 {
 	struct fo_tensors whole = { 0 };
 	int32_t *places = NULL;
-	fo_status st = fo_store_tensors(to, of, &whole);
+	fo_status st = p->on_device ? fo_exec_fetch(p->exec) : FO_OK; /* travels by the host's addresses */
+	if (st == FO_OK)
+		st = fo_store_tensors(to, of, &whole);
 	if (st == FO_OK)
 		st = tell_places(p, &places);
 	for (size_t i = 0; i < p->tensors.weights && st == FO_OK; i++) {
@@ -387,6 +390,8 @@ fo_status fo_keep_lend(struct fo_keep *p, struct fo_store *to, const struct fo_p
 static fo_status lend(const struct fo_keep *p)
 {
 	int32_t *places = NULL;
+	if (p->on_device)
+		FO_TRY(fo_exec_fetch(p->exec));
 	fo_status st = tell_places(p, &places);
 	free(places);
 	for (size_t i = 0; i < p->tensors.weights && st == FO_OK; i++) {
