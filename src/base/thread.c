@@ -24,8 +24,8 @@ fo_status fo_thread_start(pthread_t *t, void *(*fn)(void *), void *arg, const ch
 void fo_thread_wakes_promptly(void)
 {
 #if defined(SYS_sched_setattr) && defined(SYS_sched_getattr)
-	/* The least that Linux takes. With slices as they are (3 ms) calls between ranks began and ended when the threads
-	 * that compute paused: 2 ranks on 2 processors, Linux 6.18, November 2026. */
+	/* The least that Linux takes. With its usual slices of 3 ms calls between ranks began and ended when
+	 * threads that compute paused (2 ranks on 2 processors, Linux 6.18, November 2026). */
 	enum { SLICE_NS = 100000 };
 	struct { /* sched_setattr(2), its first version */
 		uint32_t size, policy;

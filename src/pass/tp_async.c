@@ -1,8 +1,8 @@
 /* tp-async: communication of tp groups, in pieces beside the work on other pieces.
  *
  * With sequence parallel each layer gathers tokens in front of matmuls and adds up and scatters them behind others, and
- * waits for both (pass tp). Here the tokens of a micro-batch are k pieces: a gather or a scatter becomes k, one for each
- * piece, and so do the operations around it that treat each token by itself: the matmuls at both ends, and the norm,
+ * waits for both (pass tp). Here the tokens of a micro-batch are k pieces: a gather or a scatter becomes k, one for
+ * each piece, and so do the operations around it that treat each token by itself: the matmuls at both ends, and the norm,
  * SwiGLU or addition between two of them. While one piece travels, another is multiplied. Attention and the gradients
  * of weights, which are sums over tokens, stay whole and wait for all pieces.
  *
@@ -11,8 +11,8 @@
  * before. An operation that meets own tokens and all of them (embedding, loss) is cut where the pieces end.
  *
  * Then each block's operations get a new order: list scheduling (Graham 1969) on one lane that computes and one that
- * communicates. Whatever is ready first goes first, of several that with the longest, or the shortest, way to the end of
- * the block, whichever ends the block sooner; the gradients of weights, which nothing in backward waits for, come last
+ * communicates. Whatever is ready first goes first, of several that with the longest, or the shortest, way to the end
+ * of the block, whichever ends the block sooner; the gradients of weights, which nothing in backward waits for, come last
  * and so fill the gaps. All ranks of a group make the same order of the same sizes.
  *
  * From: asynchronous tensor parallel of PyTorch (Liang et al. 2024) and of Wang et al. 2023, "Overlap communication
@@ -280,8 +280,9 @@ struct order {
 	bool *follows; /* n x n: the order of the two matters */
 	int *at;       /* the order that is made */
 };
-/* Of calls, and of what computes, that could begin at the same time: the one with the longest way to go, or the shortest,
- * which takes one piece as far as it can get. Which is better depends on the block: each of the four is tried. */
+/* When several calls, or several operations that compute, could begin: the one with the longest way to go goes first, or
+ * that with the shortest, which takes one piece as far as it can get. The better of the two depends on the block: all
+ * four combinations are tried. */
 enum { LONGEST_CALL = 1, LONGEST_WORK = 2, RULES = 4 };
 enum { ORDER_MOST = 1024 }; /* operations of a block: the work grows with their square */
 
