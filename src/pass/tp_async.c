@@ -2,9 +2,9 @@
  *
  * With sequence parallel each layer gathers tokens in front of matmuls and adds up and scatters them behind others, and
  * waits for both (pass tp). Here the tokens of a micro-batch are k pieces: a gather or a scatter becomes k, one for
- * each piece, and so do the operations around it that treat each token by itself: the matmuls at both ends, and the norm,
- * SwiGLU or addition between two of them. While one piece travels, another is multiplied. Attention and the gradients
- * of weights, which are sums over tokens, stay whole and wait for all pieces.
+ * each piece, and so do the operations around it that treat each token by itself: the matmuls at both ends, and the
+ * norm, SwiGLU or addition between two of them. While one piece travels, another is multiplied. Attention, and the
+ * gradients of weights, which are sums over tokens, stay whole and wait for all pieces.
  *
  * A rank's own tokens are its part of each piece, no longer one stretch: piece j of the gathered rows is made of piece
  * j of all ranks' own rows, so calls take whole rows that lie together on both sides, and as many bytes travel as
@@ -12,8 +12,8 @@
  *
  * Then each block's operations get a new order: list scheduling (Graham 1969) on one lane that computes and one that
  * communicates. Whatever is ready first goes first, of several that with the longest, or the shortest, way to the end
- * of the block, whichever ends the block sooner; the gradients of weights, which nothing in backward waits for, come last
- * and so fill the gaps. All ranks of a group make the same order of the same sizes.
+ * of the block, whichever ends the block sooner; the gradients of weights, which nothing in backward waits for, come
+ * last and so fill the gaps. All ranks of a group make the same order of the same sizes.
  *
  * From: asynchronous tensor parallel of PyTorch (Liang et al. 2024) and of Wang et al. 2023, "Overlap communication
  * with dependent computation via decomposition", which pass blocks around a ring; pieces that go through several
@@ -140,10 +140,11 @@ fo_status fo_pass_tp_async_legal(const struct fo_program *p)
 			below--;
 		while (above < of && of % above)
 			above++;
-		return fo_hint(fo_fail(FO_EARG, "%lld tokens of a rank cannot be %lld equal pieces", (long long)of,
-				       (long long)pieces),
-			       "use pass.tp-async=%lld or %lld%s", (long long)(below < 2 ? 0 : below), (long long)above,
-			       below < 2 ? " (0: none)" : "");
+		const fo_status st = fo_fail(FO_EARG, "%lld tokens of a rank cannot be %lld equal pieces",
+					     (long long)of, (long long)pieces);
+		if (below < 2)
+			return fo_hint(st, "use pass.tp-async=%lld, or 0 for none", (long long)above);
+		return fo_hint(st, "use pass.tp-async=%lld or %lld", (long long)below, (long long)above);
 	}
 	const struct async a = async_of(p);
 	for (int b = 0; b < p->nblock; b++)
@@ -235,7 +236,7 @@ static bool find_one(const struct async *a, const struct fo_block *b, bool *in)
 		if (in[i] || !is_by_token(a, &b->op[i]))
 			continue;
 		for (int k = 0; k < b->n; k++) {
-			const struct fo_op *x = &b->op[k < i ? k : i], *y = &b->op[k < i ? i : k];
+			const struct fo_op *x = &b->op[fo_min(i, k)], *y = &b->op[fo_max(i, k)];
 			if (k == i || !in[k] || !feeds(a, x, y))
 				continue;
 			*(k < i ? &before : &behind) = true;
@@ -280,9 +281,9 @@ struct order {
 	bool *follows; /* n x n: the order of the two matters */
 	int *at;       /* the order that is made */
 };
-/* When several calls, or several operations that compute, could begin: the one with the longest way to go goes first, or
- * that with the shortest, which takes one piece as far as it can get. The better of the two depends on the block: all
- * four combinations are tried. */
+/* When several calls, or several operations that compute, could begin: the one with the longest way to go goes first,
+ * or that with the shortest, which takes one piece as far as it can get. The better of the two depends on the block:
+ * all four combinations are tried. */
 enum { LONGEST_CALL = 1, LONGEST_WORK = 2, RULES = 4 };
 enum { ORDER_MOST = 1024 }; /* operations of a block: the work grows with their square */
 

@@ -150,8 +150,8 @@ static int calls_of(const struct step_built *b)
 	return n;
 }
 
-/* Pieces: as many bytes in k times as many calls on lane tp, FLOP and the rest as before, and all ranks are one role that
- * never waits for ever. */
+/* Pieces: as many bytes in k times as many calls on lane tp, FLOP and the rest as before, and all ranks are one role
+ * that never waits for ever. */
 static void test_pieces(void **state)
 {
 	(void)state;
