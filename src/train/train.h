@@ -45,6 +45,8 @@ struct fo_train_plan {
 	int64_t save_count; /* so many more of them at once, while the run goes on; 0: none is written */
 	int64_t disk_free;  /* of the file system of run.dir; -1: not known */
 	const struct fo_cuda_device *device; /* NULL: the processor */
+	int devices;                         /* of all ranks */
+	bool over_nccl; /* of several ranks on devices: calls go over NCCL, else through host memory */
 	/* Device: its free memory that is not planned on; host memory of tables, pieces, staging, loader, activations
 	 * that wait there and the copy; that copy alone, 0: checkpoints are waited for. */
 	int64_t memory_reserve, memory_host, memory_host_copy;
@@ -54,6 +56,7 @@ struct fo_train_plan {
 	struct fo_peak peak;        /* flop_s 0: unknown, see peak.source */
 	enum fo_isa isa;
 	int threads;
+	int ranks_here; /* whose threads and memory these are: all ranks, or one of them */
 	int kernels[FO_ISA_COUNT];
 	int64_t resumed_step;             /* 0: from the start */
 	int64_t train_tokens, val_tokens; /* in the shards */
@@ -94,6 +97,7 @@ struct fo_train_result {
 	int64_t skipped, rewinds; /* steps refused by a guard; times the run went back */
 	/* Peak resident memory beyond what the process had before, or the device's memory: planned and seen. */
 	int64_t planned_bytes, measured_bytes;
+	int ranks, ranks_here;       /* of the run; those whose bytes these are */
 	struct fo_state_use machine; /* of the loop: evaluations and checkpoints included; NAN where not readable */
 	double joules_per_token;     /* of those with loss; NAN */
 	bool on_device;
