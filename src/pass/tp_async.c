@@ -8,7 +8,7 @@
  *
  * A rank's own tokens are its part of each piece, no longer one stretch: piece j of the gathered rows is made of piece
  * j of all ranks' own rows, so calls take whole rows that lie together on both sides, and as many bytes travel as
- * before. An operation that meets own tokens and all of them (embedding, loss) is cut where the pieces end.
+ * before.
  *
  * Then each block's operations get a new order: list scheduling (Graham 1969) on one lane that computes and one that
  * communicates. Whatever is ready first goes first, of several that with the longest, or the shortest, way to the end
@@ -26,18 +26,9 @@
 
 struct async {
 	struct fo_program *p;
-	int32_t pieces, ranks, place;
+	int32_t pieces;
 	int32_t all, own; /* tokens of a piece, and this rank's part of them */
 };
-
-static struct async async_of(const struct fo_program *p)
-{
-	struct async a = { .p = (struct fo_program *)p, .pieces = (int32_t)fo_tp_pieces(p) };
-	a.ranks = fo_mesh_group(&p->run.mesh, FO_GROUP_TP, &a.place, NULL);
-	a.all = (int32_t)(p->tokens / a.pieces);
-	a.own = a.all / a.ranks;
-	return a;
-}
 
 /* ---- operands ---- */
 
@@ -91,7 +82,7 @@ static bool is_tp_call(const struct async *a, const struct fo_op *o)
 	       (wire == FO_WIRE_ALL_GATHER || wire == FO_WIRE_REDUCE_SCATTER);
 }
 
-/* Own rows meet all rows: their rectangles must follow the pieces. */
+/* Own rows meet all rows: such an operation would have to be cut where pieces end. */
 static bool meets_own(const struct async *a, const struct fo_op *o)
 {
 	bool own = false, all = false;
@@ -110,13 +101,46 @@ static const char *misfit(const struct async *a, const struct fo_op *o)
 	for (int k = 0; is_tp_call(a, o) && k < o->n; k++)
 		if (!is_whole(a, &o->arg[k]) || o->arg[k].access == FO_TAKE || o->arg[k].access == FO_ACC)
 			return "a gather or a scatter is not of all tokens";
-	for (int k = 0; meets_own(a, o) && k < o->n; k++) {
-		const struct fo_operand *x = &o->arg[k];
-		const int32_t begin = a->place * a->own * a->pieces;
-		if (has_tokens(a, x) && !is_own(a, x) && (x->r0 < begin || x->r0 + x->nr > begin + a->own * a->pieces))
-			return "an operation on own tokens reads others";
-	}
-	return NULL;
+	return meets_own(a, o) ? "an operation meets own tokens and a buffer of all" : NULL;
+}
+
+static const char *any_misfit(const struct async *a)
+{
+	const char *why = NULL;
+	for (int b = 0; b < a->p->nblock; b++)
+		for (int i = 0; i < a->p->block[b].n && !why; i++)
+			why = misfit(a, &a->p->block[b].op[i]);
+	return why;
+}
+
+static struct async async_of(const struct fo_program *p, int64_t pieces)
+{
+	struct async a = { .p = (struct fo_program *)p, .pieces = (int32_t)pieces };
+	a.all = (int32_t)(p->tokens / pieces);
+	a.own = a.all / fo_mesh_tp(&p->run.mesh);
+	return a;
+}
+
+enum {
+	/* Of those tried (bench/results/2026-11-28-tp-async.jsonl) so many pieces hid most; a piece of fewer tokens makes
+	 * matmuls slower than half of their rate at 1,024. */
+	MOST_PIECES = 4,
+	LEAST_TOKENS = 64
+};
+
+/* pieces 1: none. Evaluation keeps nothing of training's order but weights. */
+static struct async pieces_of(const struct fo_program *p)
+{
+	const int64_t want = p->run.pass.tp_async, tp = fo_mesh_tp(&p->run.mesh);
+	int64_t pieces = MOST_PIECES;
+	if (tp < 2 || p->run.pass.tp != FO_TP_SEQUENCE || p->run.mode != FO_MODE_TRAIN)
+		return async_of(p, 1);
+	if (want > FO_TP_ASYNC_AUTO)
+		return async_of(p, want);
+	while (pieces > 1 && (p->tokens % (pieces * tp) || p->tokens / pieces < LEAST_TOKENS))
+		pieces--;
+	const struct async a = async_of(p, pieces);
+	return any_misfit(&a) ? async_of(p, 1) : a;
 }
 
 fo_status fo_pass_tp_async_legal(const struct fo_program *p)
@@ -131,7 +155,8 @@ fo_status fo_pass_tp_async_legal(const struct fo_program *p)
 		return fo_hint(
 			fo_fail(FO_EARG, "only the gathers and scatters of sequence parallel are done in pieces"),
 			"use pass.tp-sequence=yes, or pass.tp-async=0");
-	const int64_t pieces = fo_tp_pieces(p), of = p->tokens / tp;
+	const struct async a = pieces_of(p);
+	const int64_t pieces = a.pieces, of = p->tokens / tp;
 	if (pieces < 2)
 		return FO_OK;
 	if (of % pieces) {
@@ -146,45 +171,10 @@ fo_status fo_pass_tp_async_legal(const struct fo_program *p)
 			return fo_hint(st, "use pass.tp-async=%lld, or 0 for none", (long long)above);
 		return fo_hint(st, "use pass.tp-async=%lld or %lld", (long long)below, (long long)above);
 	}
-	const struct async a = async_of(p);
-	for (int b = 0; b < p->nblock; b++)
-		for (int i = 0; i < p->block[b].n; i++) {
-			const char *why = misfit(&a, &p->block[b].op[i]);
-			if (why)
-				return fo_fail(FO_EARG, "block '%s', %s: %s", p->block[b].name,
-					       fo_op_info(p->block[b].op[i].kind)->name, why);
-		}
+	const char *why = any_misfit(&a);
+	if (why)
+		return fo_fail(FO_EARG, "tokens of a tp group cannot travel in pieces: %s", why);
 	return FO_OK;
-}
-
-/* ---- own rows of all rows ---- */
-
-/* An operation on own rows [from, from + n), and the same of all rows, is cut where pieces end. */
-static int cut_own(struct async *a, int block, int at)
-{
-	const struct fo_op o = a->p->block[block].op[at];
-	int32_t from = 0, n = 0;
-	int parts = 0;
-	for (int k = 0; k < o.n; k++)
-		if (has_tokens(a, &o.arg[k]) && !is_own(a, &o.arg[k])) {
-			from = o.arg[k].r0 - a->place * a->own * a->pieces;
-			n = o.arg[k].nr;
-		}
-	for (int32_t x = from, end; x < from + n; x = end, parts++) {
-		end = (int32_t)fo_min(from + n, (x / a->own + 1) * a->own);
-		struct fo_op *c = parts ? fo_op_clone(a->p, block, at + parts, &o) : &a->p->block[block].op[at];
-		for (int k = 0; k < c->n; k++) {
-			struct fo_operand *y = &c->arg[k];
-			if (!has_tokens(a, y))
-				continue;
-			y->r0 = is_own(a, y) ? o.arg[k].r0 + x - from
-					     : x / a->own * a->all + a->place * a->own + x % a->own;
-			y->nr = end - x;
-			if (parts && y->access == FO_DEF)
-				y->access = FO_PART;
-		}
-	}
-	return parts - 1;
 }
 
 /* ---- operations around calls ---- */
@@ -258,12 +248,8 @@ static void cut_block(struct async *a, int block)
 		in[i] = is_tp_call(a, &b->op[i]);
 	while (find_one(a, b, in))
 		continue;
-	for (int i = 0; i < n; i++, at++) {
-		if (in[i])
-			at += cut(a, block, at);
-		else if (meets_own(a, &a->p->block[block].op[at]))
-			at += cut_own(a, block, at);
-	}
+	for (int i = 0; i < n; i++, at++)
+		at += in[i] ? cut(a, block, at) : 0;
 	free(in);
 }
 
@@ -421,7 +407,7 @@ static void order_block(struct async *a, int block, double byte_s)
 
 void fo_pass_tp_async(struct fo_program *p)
 {
-	struct async a = async_of(p);
+	struct async a = pieces_of(p);
 	if (a.pieces < 2)
 		return;
 	for (int b = 0; b < p->nblock; b++)
