@@ -122,10 +122,11 @@ static struct async async_of(const struct fo_program *p, int64_t pieces)
 }
 
 enum {
-	/* Of those tried (bench/results/2026-11-28-tp-async.jsonl) so many pieces hid most; a piece of fewer tokens makes
-	 * matmuls slower than half of their rate at 1,024. */
+	/* Of 2, 4 and 8 pieces, 4 gave the shortest step, predicted and measured; as pieces of 256 tokens a step's work takes
+	 * 9 % longer than whole, of 128 34 % (hidden 512, calibrated on an Emerald Rapids server, 2026-11-28;
+	 * bench/results/2026-11-28-tp-async.jsonl). */
 	MOST_PIECES = 4,
-	LEAST_TOKENS = 64
+	LEAST_TOKENS = 256
 };
 
 /* pieces 1: none. Evaluation keeps nothing of training's order but weights. */
