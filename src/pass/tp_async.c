@@ -289,13 +289,17 @@ static bool has_calls(const struct async *a, const struct fo_block *b)
 static double seconds_of_byte(const struct async *a)
 {
 	double work = 0, wire = 0;
-	for (int s = 0; s < a->p->nslot; s++) {
-		const struct fo_block *b = &a->p->block[a->p->slot[s].block];
-		for (int i = 0; has_calls(a, b) && i < b->n; i++) {
+	for (int k = 0; k < a->p->nblock; k++) {
+		const struct fo_block *b = &a->p->block[k];
+		const bool calls = has_calls(a, b);
+		int slots = 0;
+		for (int s = 0; calls && s < a->p->nslot; s++)
+			slots += a->p->slot[s].block == k;
+		for (int i = 0; calls && i < b->n; i++) {
 			if (is_comm(&b->op[i]))
-				wire += fo_op_cost(a->p, &b->op[i], -1).wire;
+				wire += slots * fo_op_cost(a->p, &b->op[i], -1).wire;
 			else
-				work += fo_op_seconds(a->p, &b->op[i], &fo_choose_processor);
+				work += slots * fo_op_seconds(a->p, &b->op[i], &fo_choose_processor);
 		}
 	}
 	return wire > 0 ? work / 2 / wire : 0;
