@@ -284,6 +284,39 @@ static bool has_calls(const struct async *a, const struct fo_block *b)
 	return any && b->n <= ORDER_MOST;
 }
 
+/* Ranks may have unlike parts of the vocabulary, and must make one order: here each has the same part of it. */
+static struct fo_op with_equal_parts(const struct async *a, const struct fo_op *o)
+{
+	const int32_t part = (int32_t)fo_ceil_div(a->p->model.vocab, fo_mesh_tp(&a->p->run.mesh));
+	struct fo_op x = *o;
+	for (int k = 0; k < x.n; k++) {
+		if (a->p->buf[x.arg[k].buf].row_axis == FO_AXIS_VOCAB)
+			x.arg[k].nr = part;
+		if (a->p->buf[x.arg[k].buf].col_axis == FO_AXIS_VOCAB)
+			x.arg[k].nc = part;
+	}
+	return x;
+}
+
+static double work_of(const struct async *a, const struct fo_op *o)
+{
+	const struct fo_op x = with_equal_parts(a, o);
+	return fo_op_seconds(a->p, &x, &fo_choose_processor);
+}
+
+/* Bytes of a call's largest tensor: what a rank receives of it may be a row more or less than others do. */
+static double wire_of(const struct async *a, const struct fo_op *o)
+{
+	const struct fo_op x = with_equal_parts(a, o);
+	double most = 0;
+	for (int k = 0; k < x.n; k++) {
+		const double bytes = (double)x.arg[k].nr * x.arg[k].nc *
+				     (double)fo_dtype_bytes(a->p->buf[x.arg[k].buf].dtype);
+		most = bytes > most ? bytes : most;
+	}
+	return most;
+}
+
 /* Seconds of a byte, so that all calls of a step take half as long as what the blocks with calls compute: there hiding
  * begins to be hard. */
 static double seconds_of_byte(const struct async *a)
@@ -297,9 +330,9 @@ static double seconds_of_byte(const struct async *a)
 			slots += a->p->slot[s].block == k;
 		for (int i = 0; calls && i < b->n; i++) {
 			if (is_comm(&b->op[i]))
-				wire += slots * fo_op_cost(a->p, &b->op[i], -1).wire;
+				wire += slots * wire_of(a, &b->op[i]);
 			else
-				work += slots * fo_op_seconds(a->p, &b->op[i], &fo_choose_processor);
+				work += slots * work_of(a, &b->op[i]);
 		}
 	}
 	return wire > 0 ? work / 2 / wire : 0;
@@ -340,8 +373,7 @@ static void weigh(const struct async *a, struct order *o, double byte_s)
 	for (int i = n - 1; i >= 0; i--) {
 		const struct fo_op *x = &o->b->op[i];
 		struct job *j = &o->job[i];
-		j->seconds = is_comm(x) ? byte_s * fo_op_cost(a->p, x, -1).wire
-					: fo_op_seconds(a->p, x, &fo_choose_processor);
+		j->seconds = is_comm(x) ? byte_s * wire_of(a, x) : work_of(a, x);
 		j->last = x->phase == FO_WGRAD;
 		for (int k = i + 1; k < n; k++) {
 			o->follows[i * n + k] = fo_edit_conflict(x, &o->b->op[k]);
