@@ -219,14 +219,17 @@ static void test_kept(void **state)
 	assert_true(arena[FO_TP_REPLICATED] - arena[FO_TP_SEQUENCE] >= saved);
 }
 
-/* Gathers and scatters of tokens: the loss's three numbers of each are joined in one call. */
+static bool moves_tokens(const struct fo_op *o)
+{
+	const enum fo_wire wire = fo_op_info(o->kind)->wire;
+	return o->lane == FO_LANE_TP && (wire == FO_WIRE_ALL_GATHER || wire == FO_WIRE_REDUCE_SCATTER);
+}
+
 static int calls_of(const struct step_built *b)
 {
 	int n = 0;
-	for (int i = 0; i < b->u.n; i++) {
-		const struct fo_op *o = fo_instance_op(&b->p, &b->u, i);
-		n += o->lane == FO_LANE_TP && fo_op_info(o->kind)->wire != FO_WIRE_ALL_REDUCE;
-	}
+	for (int i = 0; i < b->u.n; i++)
+		n += moves_tokens(fo_instance_op(&b->p, &b->u, i));
 	return n;
 }
 
