@@ -180,6 +180,12 @@ if(TARGET test_comm_mpi AND TARGET flatout_mpi)
 		add_dependencies(test_comm_mpi fo_mpich_plugin)
 	endif()
 	add_dependencies(test_comm_mpi flatout_mpi)
+	# A sample of the cases of ranks that are threads, as processes.
+	if(TARGET test_data_parallel)
+		fo_test(test_data_parallel_mpi step test_data_parallel)
+		set_property(TEST test_data_parallel_mpi APPEND PROPERTY ENVIRONMENT FLATOUT_OVER=mpi)
+		add_dependencies(test_data_parallel flatout_mpi)
+	endif()
 endif()
 
 # Not sanitized: it must neither need nor disturb the runtime of the program it is loaded into.
@@ -276,7 +282,7 @@ foreach(cost cli_demo=30 test_sets=15 install_package=15 install_make=10 install
 endforeach()
 
 # MPI keeps memory to its end, which is no leak of ours: of processes that it starts none is looked for.
-foreach(name test_comm_mpi test_comm_mpich cli_processes cli_launch cli_launch_faults cli_launch_kills cli_straggler)
+foreach(name test_comm_mpi test_comm_mpich test_data_parallel_mpi cli_processes cli_launch cli_launch_faults cli_launch_kills cli_straggler)
 	if(FLATOUT_SANITIZE AND TEST ${name})
 		set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=0")
 	endif()

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_INDEX ((size_t)64 << 20) /* one with 60,000 tensors has 6 MiB */
 #define MAX_SHARDS 4096              /* Llama 3.1 405B has 191 */
 
 static int by_name(const void *a, const void *b)
@@ -97,7 +96,7 @@ static fo_status read_index(struct fo_st_set *f, const char *index, json_t **map
 	char *text, **shard;
 	size_t len;
 	*map = NULL;
-	FO_TRY(fo_fs_read(&f->arena, index, MAX_INDEX, &text, &len));
+	FO_TRY(fo_fs_read(&f->arena, index, FO_CKPT_INDEX_MOST, &text, &len));
 	FO_TRY(parse_index(&f->arena, text, len, index, map, &shard, &f->shards));
 	for (size_t i = 0; i < f->shards; i++)
 		f->path[i] = fo_arena_printf(&f->arena, "%s/%s", f->dir, shard[i]);

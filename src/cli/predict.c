@@ -24,10 +24,10 @@ static const struct fo_opt extra[] = {
 			   "mean length of documents: attention ends at their bounds; 0: rows are unbroken"),
 	FO_OPT_PATH(struct predict, compare, "cli.compare", "RUN", "",
 		    "predict what this run folder ran, beside what was measured there"),
-	FO_OPT_ENUM(
-		struct predict, over, "cli.over", "threads",
-		"what carries calls between ranks: threads of one process, or processes over MPI as mpirun starts them",
-		"threads|mpi"),
+	FO_OPT_ENUM(struct predict, over, "cli.over", "threads",
+		    "what carries calls between ranks: threads of one process, or processes over MPI as mpirun starts "
+		    "them; with --compare as in the run",
+		    "threads|mpi"),
 	FO_OPT_OUTPUT(struct predict, timeline, "cli.timeline", "FILE", "", "write the predicted timeline",
 		      FO_OUTPUT_TIMELINE),
 	FO_OPT_BOOL(struct predict, all, "cli.all", "false", "list every operation"),
@@ -423,7 +423,8 @@ static fo_status simulate_ranks(struct report *r)
 	x->threads = r->rates.threads;
 	x->links = (struct fo_link_rates){
 		.limits = &r->limits,
-		.over = r->in->over ? FO_LINK_MPI : FO_LINK_THREADS,
+		/* Ranks of a run that were processes are compared with processes. */
+		.over = r->in->over || (run && run->processes) ? FO_LINK_MPI : FO_LINK_THREADS,
 		.copy_byte_s = r->rates.copy_byte_s,
 		.byte_s = fo_cli_predict_link_option(run, "mesh.link-gbps", r->in->run.link_gbps) * 1e9 / 8,
 		.latency_s = fo_cli_predict_link_option(run, "mesh.link-us", r->in->run.link_us) * 1e-6,

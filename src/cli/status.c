@@ -137,6 +137,43 @@ static void say_slow(struct fo_doc *d, const struct fo_ranks_seen *s, double bou
 			       fo_report_slow_text(d, &slow, s->rank[slow.rank].host));
 }
 
+/* What ranks compute on: where all have the same once, else of the first ones and the last. */
+static void say_processors(struct fo_doc *d, const struct fo_ranks_seen *s)
+{
+	enum { SHOWN = 4 };
+	const char *text = "";
+	int told = 0, threads = 0, unlike = 0, shown = 0;
+	const struct fo_rank_seen *first = NULL;
+	for (int i = 0; i < s->ranks; i++) {
+		const struct fo_rank_seen *r = &s->rank[i];
+		if (!r->threads)
+			continue;
+		first = told++ ? first : r;
+		threads = r->threads > threads ? r->threads : threads;
+		unlike += strcmp(r->cpus, first->cpus) != 0;
+	}
+	if (!told)
+		return;
+	const char *each = fo_doc_printf(d, "%d thread%s each", threads, fo_doc_plural(threads));
+	if (!unlike) {
+		fo_doc_line(d, "Processors", "%s, on %s",
+			    told > 1 ? each : fo_doc_printf(d, "%d thread%s", threads, fo_doc_plural(threads)),
+			    *first->cpus ? first->cpus : "not known");
+		return;
+	}
+	for (int i = 0, left = told; i < s->ranks; i++) {
+		if (!s->rank[i].threads)
+			continue;
+		left--;
+		if (shown++ < SHOWN || !left)
+			text = fo_doc_join(
+				d, text, fo_doc_printf(d, "%s (rank %d)", *s->rank[i].cpus ? s->rank[i].cpus : "?", i));
+		else if (shown == SHOWN + 1)
+			text = fo_doc_join(d, text, "...");
+	}
+	fo_doc_line(d, "Processors", "%s: %s", each, text);
+}
+
 static void describe(struct fo_doc *d, const char *dir, const struct fo_ranks_seen *s, double bound)
 {
 	struct group *g;
@@ -150,6 +187,7 @@ static void describe(struct fo_doc *d, const char *dir, const struct fo_ranks_se
 	fo_doc_line(d, "Job", "%s: %d rank%s, step %lld of %lld", dir, s->ranks, fo_doc_plural(s->ranks),
 		    (long long)step, (long long)steps);
 	fo_doc_line(d, "Hosts", "%s", hosts_text(d, s));
+	say_processors(d, s);
 	int at = fo_ranks_cause(s, bound, WAITED_S, cause, sizeof cause), n = make_groups(s, bound, &g), unknown = 0;
 	if (at >= 0)
 		fo_doc_verdict(d, FO_DOC_BAD, "Held up", "rank %d %s", at, cause);
@@ -203,7 +241,8 @@ static void rank_json(struct fo_json *j, const struct fo_rank_seen *r, double bo
 		fo_rank_doing(r, doing, sizeof doing);
 		fo_json_put(
 			j, FO_TEXT("host", r->host), FO_INT("process", r->pid),
-			FO_TEXT("program", fo_json_some(r->program)), FO_REAL("began", (double)r->begun_unix_ns * 1e-9),
+			FO_TEXT("program", fo_json_some(r->program)), FO_REAL("threads", r->threads ? r->threads : NAN),
+			FO_TEXT("processors", fo_json_some(r->cpus)), FO_REAL("began", (double)r->begun_unix_ns * 1e-9),
 			FO_TEXT("phase", fo_rank_phase_name[r->phase]), FO_INT("step", r->step),
 			FO_INT("steps", r->steps), FO_TEXT("does", doing), FO_REAL("seconds", fo_rank_seconds(r)),
 			FO_REAL("heartbeat_age_seconds", r->age), FO_TEXT("error", r->error == FO_OK ? NULL : r->text));

@@ -76,6 +76,18 @@ static void tell(struct fo_mpi_job *job)
 		job->mpi->batch_free(b); /* else MPI still reads from it */
 }
 
+/* Whoever made calls frees their memory next. Messages that have begun to move are over within that time, unless the
+ * other rank hangs; those that have not are never read. */
+#define DRAIN_S 0.5
+static void drain(struct fo_mpi_end *e, int64_t until_ns)
+{
+	pthread_mutex_lock(&e->lock);
+	fo_mpi_end_drain(e, until_ns);
+	pthread_mutex_unlock(&e->lock);
+}
+
+static int64_t drain_until(void) { return fo_now_ns() + (int64_t)(DRAIN_S * 1e9); }
+
 static void abort_job(struct fo_comm *c)
 {
 	struct fo_mpi_job *job = of(c)->job;
@@ -86,6 +98,11 @@ static void abort_job(struct fo_comm *c)
 	pthread_mutex_unlock(&job->lock);
 	if (first)
 		tell(job);
+	const int64_t until = drain_until();
+	pthread_mutex_lock(&job->lock);
+	for (struct fo_mpi_end *e = job->ends; e; e = e->next)
+		drain(e, until);
+	pthread_mutex_unlock(&job->lock);
 }
 
 static fo_status check(struct fo_comm *c)
@@ -98,11 +115,15 @@ static fo_status check(struct fo_comm *c)
 
 static fo_status start(struct fo_comm *c, const struct fo_comm_call *k, struct fo_comm_request *r)
 {
-	struct fo_mpi_op *o;
-	FO_TRY(alive(of(c)->job));
-	FO_TRY(fo_mpi_op_start(of(c), k, &o));
+	struct fo_mpi_end *e = of(c);
+	struct fo_mpi_op *o = NULL;
+	pthread_mutex_lock(&e->lock);
+	fo_status st = alive(e->job);
+	if (st == FO_OK)
+		st = fo_mpi_op_start(e, k, &o);
+	pthread_mutex_unlock(&e->lock);
 	*r = (struct fo_comm_request){ .state = o };
-	return FO_OK;
+	return st;
 }
 
 /* A delay at random, seldom a long one. */
@@ -122,9 +143,13 @@ static fo_status test(struct fo_comm *c, struct fo_comm_request *r, bool *done)
 	struct fo_mpi_end *e = of(c);
 	bool moved = false;
 	look_for_news(e->job);
-	FO_TRY(alive(e->job));
 	shake(e);
-	FO_TRY(fo_mpi_op_test(e, r->state, &moved, done));
+	pthread_mutex_lock(&e->lock);
+	fo_status st = alive(e->job);
+	if (st == FO_OK)
+		st = fo_mpi_op_test(e, r->state, &moved, done);
+	pthread_mutex_unlock(&e->lock);
+	FO_TRY(st);
 	r->phase = (r->phase + moved) & 0xffff;
 	if (*done)
 		*r = (struct fo_comm_request){ 0 };
@@ -149,7 +174,11 @@ static void close_world(struct fo_mpi_job *job)
 	pthread_mutex_lock(&process.lock);
 	const bool last = !--process.worlds;
 	if (good) {
+		struct fo_mpi_fault fault;
+		bool over = false;
 		job->mpi->cancel(job->news);
+		while (!over && !job->mpi->test(job->news, &over, &fault)) /* news that come now come whole */
+			sched_yield();
 		job->mpi->batch_free(job->news);
 		job->mpi->release(job->control);
 		job->mpi->release(job->world.comm);
@@ -169,8 +198,17 @@ static void close_end(struct fo_comm *c)
 {
 	struct fo_mpi_end *e = of(c);
 	struct fo_mpi_job *job = e->job;
-	const bool world = e->comm == job->world.comm;
-	if (!world && !atomic_load(&job->ended))
+	const bool world = e->comm == job->world.comm, ended = atomic_load(&job->ended);
+	pthread_mutex_lock(&job->lock);
+	for (struct fo_mpi_end **p = &job->ends; *p; p = &(*p)->next)
+		if (*p == e) {
+			*p = e->next;
+			break;
+		}
+	pthread_mutex_unlock(&job->lock);
+	if (ended)
+		drain(e, drain_until());
+	else if (!world)
 		job->mpi->release(e->comm);
 	fo_mpi_end_free(e);
 	if (world)
@@ -199,8 +237,13 @@ static struct fo_mpi_end *new_end(struct fo_mpi_job *job, void *comm, int rank, 
 	e->rank_of = fo_xmalloc((size_t)ranks * sizeof *e->rank_of);
 	e->sent = fo_xmalloc((size_t)ranks * sizeof *e->sent);
 	e->got = fo_xmalloc((size_t)ranks * sizeof *e->got);
+	pthread_mutex_init(&e->lock, NULL);
 	if (job->options.shake)
 		e->shake = fo_rng_u64(job->options.shake, (uint64_t)job->world.rank);
+	pthread_mutex_lock(&job->lock);
+	e->next = job->ends;
+	job->ends = e;
+	pthread_mutex_unlock(&job->lock);
 	return e;
 }
 
@@ -223,6 +266,7 @@ static fo_status split(struct fo_comm *c, int colour, struct fo_comm **out)
 		fo_comm_close(&e->base);
 		return st;
 	}
+	memset(e->base.received, 0, sizeof e->base.received); /* what the group's user calls counts alone */
 	*out = &e->base;
 	return FO_OK;
 }

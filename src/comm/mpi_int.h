@@ -18,6 +18,7 @@ struct fo_mpi_job {
 	struct fo_mpi_world world;
 	void *control; /* for news of the end, apart from all calls */
 	pthread_mutex_t lock;
+	struct fo_mpi_end *ends;   /* that are open, under the lock */
 	struct fo_mpi_batch *news; /* one receive, under the lock */
 	char note[256];            /* what it receives */
 	_Atomic int64_t asked_ns;  /* when news were looked for last */
@@ -31,6 +32,9 @@ struct fo_mpi_op;
 struct fo_mpi_end {
 	struct fo_comm base;
 	struct fo_mpi_job *job;
+	struct fo_mpi_end *next; /* of the job's */
+	/* Of its calls, since another thread than its own may end the job. The job's is taken before. */
+	pthread_mutex_t lock;
 	void *comm;          /* the plugin's */
 	int *rank_of;        /* of the world, per rank of the group */
 	int64_t calls;       /* collective ones so far */
@@ -38,6 +42,8 @@ struct fo_mpi_end {
 	uint64_t shake;
 	/* Reductions of more than a little take one of few places for pieces, in the order of their calls. */
 	struct fo_mpi_op *first; /* those that wait for one */
+	struct fo_mpi_op *live;  /* all that are not over */
+	bool drained;            /* the job has ended, and receives were given up */
 	struct fo_mpi_op *holder[FO_MPI_PLACES];
 	char *place[FO_MPI_PLACES];
 	struct fo_mpi_op *spare; /* records to use again */
@@ -46,7 +52,9 @@ struct fo_mpi_end {
 /* Starts the next call, and does what can be done by now. *moved: something changed; *over: the record is gone. */
 fo_status fo_mpi_op_start(struct fo_mpi_end *e, const struct fo_comm_call *k, struct fo_mpi_op **out);
 fo_status fo_mpi_op_test(struct fo_mpi_end *e, struct fo_mpi_op *o, bool *moved, bool *over);
-void fo_mpi_end_free(struct fo_mpi_end *e); /* records and memory */
+/* The job has ended: waits until MPI uses no memory of calls any more, at most until then. The lock is held. */
+void fo_mpi_end_drain(struct fo_mpi_end *e, int64_t until_ns);
+void fo_mpi_end_free(struct fo_mpi_end *e); /* records, and memory that MPI does not use */
 
 /* "rank 1 of 4: all-reduce of 1000 f32 with rank 3: MPI says ..." */
 fo_status fo_mpi_failed(const struct fo_mpi_job *job, int error, const char *doing);

@@ -11,16 +11,22 @@
  * In place works: a rank writes only its own part while it sends others', and what it takes in the second round
  * replaces what has left in the first.
  *
+ * Before its first piece a rank says what it calls to one that needs it: to the next rank, where all need all, along
+ * the tree, to the receiver. Calls that are not the same are seen even where their bytes would fit.
+ *
  * Messages are told apart by their tags: the call's number (of calls of all ranks, or of those from one rank to
  * another), slot and round. Messages of one tag between two ranks are sent and received in one order, that of
  * pieces. */
 #include "comm/mpi_int.h"
 #include "comm/sum.h"
 
+#include "base/clock.h"
 #include "base/count.h"
 #include "base/mem.h"
+#include "base/rng.h"
 #include "program/program.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +45,16 @@ enum { DEPTH = 4, PLACE = 8 << 20, LEAST = 16 << 10, SMALL = 64 << 10, PLACES = 
 enum { MOVE = 1 << 20 };
 
 enum { FIRST, SECOND, OVER }; /* rounds of a slot */
+/* Tags of a call: of each slot and round, and of what is said. */
+enum { SAYS = 2 * DEPTH, TAGS };
+
+/* What a rank calls, as another one sees it: a message and its receipt are alike. */
+struct said {
+	uint8_t known, kind, op, dtype, accumulate, narrow, zero[2]; /* no gaps: bytes are compared */
+	int32_t peer, zeros;
+	int64_t n;      /* elements of all parts */
+	uint64_t parts; /* hash of their places */
+};
 struct slot {
 	int64_t piece;
 	int round;
@@ -47,7 +63,10 @@ struct slot {
 };
 struct fo_mpi_op {
 	struct fo_mpi_op *next; /* those that wait for a place, or are spare */
+	struct fo_mpi_op *live; /* those that are not over */
 	struct fo_comm_call call;
+	struct said own, other; /* what this rank calls; and another one, `from_rank` of the group */
+	int from_rank;
 	int tag;
 	int64_t piece, pieces; /* elements of a piece; pieces of the largest part */
 	int64_t *begin;        /* of each rank's part, in elements; ranks + 1 of them */
@@ -57,7 +76,7 @@ struct fo_mpi_op {
 	size_t need;  /* bytes for pieces */
 	char *memory; /* of those; NULL: it waits for a place, or needs none */
 	size_t room;  /* of memory of its own */
-	char *own;
+	char *own_memory;
 	bool waits;        /* for a place */
 	int64_t bytes;     /* that this rank receives */
 	const void **from; /* room for a pointer per rank */
@@ -106,19 +125,39 @@ static const void *wire_form(const struct fo_mpi_end *e, const struct fo_mpi_op 
 
 /* ---- messages ---- */
 
+static int64_t elements(const struct fo_mpi_end *e, const struct fo_mpi_op *o)
+{
+	const bool whole = between_two(&o->call) || o->call.kind == FO_COMM_BROADCAST;
+	return whole ? o->call.n : o->begin[e->base.ranks];
+}
+
 /* What a message belongs to, for a sentence about it. */
 static void describe(const struct fo_mpi_end *e, const struct fo_mpi_op *o, char *out, size_t size)
 {
-	const int64_t n = between_two(&o->call) || o->call.kind == FO_COMM_BROADCAST ? o->call.n
-										     : o->begin[e->base.ranks];
-	snprintf(out, size, "%s of %lld %s", fo_comm_kind_name(o->call.kind), (long long)n,
+	snprintf(out, size, "%s of %lld %s", fo_comm_kind_name(o->call.kind), (long long)elements(e, o),
 		 fo_dtype_name[o->call.dtype]);
+}
+
+/* FO_OK: the other rank has said nothing yet, or the same. */
+static fo_status compare(const struct fo_mpi_end *e, const struct fo_mpi_op *o)
+{
+	const struct said *a = &o->own, *b = &o->other;
+	if (!b->known || !memcmp(a, b, sizeof *a))
+		return FO_OK;
+	const bool two = b->kind == FO_COMM_RECV && between_two(&o->call); /* a pair of both */
+	const enum fo_comm_kind theirs = two ? FO_COMM_SEND : b->kind < FO_COMM_KINDS ? b->kind : 0;
+	const int rank = e->job->world.rank, peer = e->rank_of[o->from_rank];
+	return fo_fail(FO_ECOMM, "rank %d calls %s of %lld %s where rank %d calls %s of %lld %s", rank,
+		       fo_comm_kind_name(o->call.kind), (long long)a->n, fo_dtype_name[o->call.dtype], peer,
+		       fo_comm_kind_name(theirs), (long long)b->n,
+		       b->dtype < FO_DTYPE_COUNT ? fo_dtype_name[b->dtype] : "(unknown)");
 }
 
 static fo_status explain(const struct fo_mpi_end *e, const struct fo_mpi_op *o, int error,
 			 const struct fo_mpi_fault *fault)
 {
 	char call[96], doing[192];
+	FO_TRY(compare(e, o)); /* what was said came before */
 	describe(e, o, call, sizeof call);
 	const int peer = fault && fault->peer >= 0 ? e->rank_of[fault->peer] : -1;
 	if (!error)
@@ -154,6 +193,56 @@ static fo_status receive(struct fo_mpi_end *e, struct fo_mpi_op *o, struct slot 
 	const int64_t bytes = n * o->wire;
 	int error = n ? e->job->mpi->receive(s->batch, e->comm, memory, bytes, from, tag_of(o, s)) : 0;
 	return error ? explain(e, o, error, &(struct fo_mpi_fault){ .peer = from }) : FO_OK;
+}
+
+/* The record of what all say. */
+static void note_own(const struct fo_mpi_end *e, struct fo_mpi_op *o)
+{
+	const struct fo_comm_call *k = &o->call;
+	const bool sum = reduces(k);
+	memset(&o->own, 0, sizeof o->own);
+	memset(&o->other, 0, sizeof o->other);
+	o->own.known = 1;
+	o->own.kind = (uint8_t)(k->kind == FO_COMM_SEND ? FO_COMM_RECV : k->kind);
+	o->own.op = (uint8_t)(sum ? k->op : 0);
+	o->own.dtype = (uint8_t)k->dtype;
+	o->own.accumulate = k->accumulate;
+	o->own.narrow = k->narrow;
+	o->own.peer = k->kind == FO_COMM_BROADCAST ? k->peer : 0;
+	o->own.n = elements(e, o);
+	for (int r = 0; r < e->base.ranks && !between_two(k); r++)
+		o->own.parts = fo_rng_u64(o->own.parts, (uint64_t)o->begin[r + 1]);
+}
+
+static fo_status say(struct fo_mpi_end *e, struct fo_mpi_op *o, struct slot *s, int to)
+{
+	const int error = e->job->mpi->send(s->batch, e->comm, &o->own, sizeof o->own, to, o->tag + SAYS);
+	return error ? explain(e, o, error, &(struct fo_mpi_fault){ .peer = to }) : FO_OK;
+}
+
+static fo_status hear(struct fo_mpi_end *e, struct fo_mpi_op *o, struct slot *s, int from)
+{
+	const int error = e->job->mpi->receive(s->batch, e->comm, &o->other, sizeof o->other, from, o->tag + SAYS);
+	o->from_rank = from;
+	return error ? explain(e, o, error, &(struct fo_mpi_fault){ .peer = from }) : FO_OK;
+}
+
+_Static_assert(sizeof(struct said) == 32, "no gaps");
+
+/* Where all need all, and between two. The tree has its own way. */
+static fo_status say_what(struct fo_mpi_end *e, struct fo_mpi_op *o, struct slot *s)
+{
+	const int rank = e->base.rank, ranks = e->base.ranks;
+	switch (o->call.kind) {
+	case FO_COMM_SEND: return say(e, o, s, o->call.peer);
+	case FO_COMM_RECV: return hear(e, o, s, o->call.peer);
+	case FO_COMM_BROADCAST: return FO_OK;
+	default: break;
+	}
+	if (ranks == 1)
+		return FO_OK;
+	FO_TRY(hear(e, o, s, (rank + ranks - 1) % ranks));
+	return say(e, o, s, (rank + 1) % ranks);
 }
 
 /* Each rank's piece of `from` goes to it; those that come go into the slot's memory. */
@@ -218,11 +307,17 @@ static fo_status descend(struct fo_mpi_end *e, struct fo_mpi_op *o, struct slot 
 	int bit = 1;
 	while (bit < ranks && !(mine & bit))
 		bit *= 2;
+	if (first && mine && !s->piece)
+		FO_TRY(hear(e, o, s, (mine - bit + root) % ranks));
 	if (first)
 		return mine ? receive(e, o, s, (mine - bit + root) % ranks, here, n) : FO_OK;
-	while (bit /= 2)
-		if (mine + bit < ranks)
-			FO_TRY(send(e, o, s, (mine + bit + root) % ranks, here, n));
+	while (bit /= 2) {
+		if (mine + bit >= ranks)
+			continue;
+		if (!s->piece)
+			FO_TRY(say(e, o, s, (mine + bit + root) % ranks));
+		FO_TRY(send(e, o, s, (mine + bit + root) % ranks, here, n));
+	}
 	return FO_OK;
 }
 
@@ -232,6 +327,8 @@ static fo_status begin_round(struct fo_mpi_end *e, struct fo_mpi_op *o, struct s
 {
 	const struct fo_comm_call *k = &o->call;
 	int64_t at = s->piece * o->piece;
+	if (!s->piece && s->round == FIRST)
+		FO_TRY(say_what(e, o, s));
 	switch (k->kind) {
 	case FO_COMM_REDUCE_SCATTER: return scatter(e, o, s);
 	case FO_COMM_ALL_REDUCE:
@@ -288,6 +385,8 @@ static fo_status drive(struct fo_mpi_end *e, struct fo_mpi_op *o, struct slot *s
 		if (!over)
 			return FO_OK;
 		*moved = true;
+		if (s->round == FIRST && !s->piece)
+			FO_TRY(compare(e, o));
 		if (s->round == FIRST && reduces(&o->call))
 			add(e, o, s);
 		if (s->round == SECOND && o->call.narrow)
@@ -324,8 +423,55 @@ static void op_free(const struct fo_mpi_end *e, struct fo_mpi_op *o)
 		e->job->mpi->batch_free(o->slot[i].batch);
 	free(o->begin);
 	free(o->from);
-	free(o->own);
+	free(o->own_memory);
 	free(o);
+}
+
+/* Is MPI done with what a call has under way? An error or a cut message is an end, too. */
+static bool is_still(const struct fo_mpi_end *e, struct fo_mpi_op *o)
+{
+	bool still = true;
+	for (int i = 0; i < o->slots && !o->waits; i++) {
+		struct fo_mpi_fault fault = { .peer = -1 };
+		bool over = false;
+		if (o->slot[i].round == OVER || !o->slot[i].batch)
+			continue;
+		const int error = e->job->mpi->test(o->slot[i].batch, &over, &fault);
+		still &= over || error || fault.peer >= 0;
+	}
+	return still;
+}
+
+void fo_mpi_end_drain(struct fo_mpi_end *e, int64_t until_ns)
+{
+	bool still = false;
+	for (struct fo_mpi_op *o = e->live; o; o = o->live)
+		for (int i = 0; i < o->slots && !o->waits && !e->drained; i++)
+			if (o->slot[i].round != OVER && o->slot[i].batch)
+				e->job->mpi->cancel(o->slot[i].batch);
+	e->drained = true;
+	while (!still) {
+		still = true;
+		for (struct fo_mpi_op **p = &e->live; *p;) {
+			struct fo_mpi_op *o = *p;
+			if (!is_still(e, o)) {
+				still = false;
+				p = &o->live;
+				continue;
+			}
+			for (int i = 0; i < PLACES; i++)
+				if (e->holder[i] == o)
+					e->holder[i] = NULL;
+			*p = o->live;
+			o->next = e->spare;
+			e->spare = o;
+		}
+		if (fo_now_ns() > until_ns)
+			break;
+		if (!still)
+			sched_yield();
+	}
+	e->first = NULL;
 }
 
 void fo_mpi_end_free(struct fo_mpi_end *e)
@@ -335,8 +481,9 @@ void fo_mpi_end_free(struct fo_mpi_end *e)
 		op_free(e, o);
 	}
 	for (int i = 0; i < PLACES; i++)
-		if (!e->holder[i]) /* else MPI may still write to it: the job has ended in the middle of a call */
+		if (!e->holder[i]) /* else MPI may still use it, and the call's record: a rank hangs */
 			free(e->place[i]);
+	pthread_mutex_destroy(&e->lock);
 	free(e->sent);
 	free(e->got);
 	free(e->rank_of);
@@ -357,7 +504,27 @@ static struct fo_mpi_op *take_record(struct fo_mpi_end *e)
 	return o;
 }
 
+static void forget(struct fo_mpi_end *e, const struct fo_mpi_op *o)
+{
+	struct fo_mpi_op **p = &e->live;
+	while (*p && *p != o)
+		p = &(*p)->live;
+	if (*p)
+		*p = o->live;
+}
+
 /* ---- calls ---- */
+
+/* Into pieces of at most so many bytes; most: elements of the largest part. */
+static void cut(struct fo_mpi_op *o, int64_t most, int64_t bytes, int64_t size)
+{
+	o->piece = fo_max(1, bytes / size);
+	o->pieces = (most + o->piece - 1) / o->piece;
+	o->piece = fo_min(o->piece, most);
+	o->slots = (int)fo_min(o->pieces, DEPTH);
+}
+
+static int64_t piece_bytes(int ranks) { return (int64_t)place_bytes(ranks) / (DEPTH * ranks); }
 
 /* Each rank's part, and how large pieces are. */
 static void divide(struct fo_mpi_end *e, struct fo_mpi_op *o)
@@ -377,19 +544,24 @@ static void divide(struct fo_mpi_end *e, struct fo_mpi_op *o)
 	}
 	o->wire = k->narrow ? (int64_t)fo_dtype_bytes(FO_BF16) : size;
 	if (reduces(k))
-		bytes = (int64_t)place_bytes(ranks) / (DEPTH * ranks);
+		bytes = piece_bytes(ranks);
 	if (asked)
 		bytes = fo_min(bytes, asked);
-	o->piece = fo_max(1, bytes / size);
-	o->pieces = (most + o->piece - 1) / o->piece;
-	o->piece = fo_min(o->piece, most);
-	o->slots = (int)fo_min(o->pieces, DEPTH);
+	cut(o, most, bytes, size);
 	o->need = reduces(k) ? (size_t)o->slots * (size_t)ranks * (size_t)o->piece * (size_t)size : 0;
+}
+
+int64_t fo_comm_mpi_touches(int64_t elements, size_t size, int ranks)
+{
+	struct fo_mpi_op o = { 0 };
+	cut(&o, (elements + ranks - 1) / ranks, piece_bytes(ranks), (int64_t)size);
+	const int64_t need = o.slots * ranks * o.piece * (int64_t)size;
+	return need > SMALL ? PLACES * need : 0;
 }
 
 static int next_tag(struct fo_mpi_end *e, const struct fo_comm_call *k)
 {
-	const int64_t each = 2 * DEPTH, numbers = ((int64_t)e->job->world.tag_most + 1) / (2 * each);
+	const int64_t each = TAGS, numbers = ((int64_t)e->job->world.tag_most + 1) / (2 * each);
 	int64_t *count = &e->calls;
 	if (k->kind == FO_COMM_SEND)
 		count = &e->sent[k->peer];
@@ -427,7 +599,7 @@ static fo_status go(struct fo_mpi_end *e, struct fo_mpi_op *o)
 		struct slot *s = &o->slot[i];
 		struct fo_mpi_batch *kept = s->batch;
 		if (!kept)
-			kept = e->job->mpi->batch_new(2 * e->base.ranks);
+			kept = e->job->mpi->batch_new(2 * e->base.ranks + 2);
 		if (!kept)
 			return fo_fail(FO_ENOMEM, "no memory for messages of %d ranks", e->base.ranks);
 		*s = (struct slot){ .piece = i, .round = FIRST, .batch = kept };
@@ -467,15 +639,18 @@ fo_status fo_mpi_op_start(struct fo_mpi_end *e, const struct fo_comm_call *k, st
 	o->tag = next_tag(e, k);
 	divide(e, o);
 	o->bytes = fo_comm_wire_bytes(k, e->base.rank, e->base.ranks);
+	note_own(e, o);
+	o->live = e->live;
+	e->live = o;
 	o->call.part = NULL; /* the caller may use its memory again */
 	copy_own(e, o);
 	if (o->need <= SMALL) {
 		if (o->need > o->room) {
-			free(o->own);
-			o->own = fo_xmalloc(SMALL);
+			free(o->own_memory);
+			o->own_memory = fo_xmalloc(SMALL);
 			o->room = SMALL;
 		}
-		o->memory = o->own;
+		o->memory = o->own_memory;
 		return go(e, o);
 	}
 	o->waits = true;
@@ -501,6 +676,7 @@ fo_status fo_mpi_op_test(struct fo_mpi_end *e, struct fo_mpi_op *o, bool *moved,
 	if (!*over)
 		return FO_OK;
 	e->base.received[o->call.kind] += o->bytes;
+	forget(e, o);
 	o->next = e->spare;
 	e->spare = o;
 	return FO_OK;

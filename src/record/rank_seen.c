@@ -86,6 +86,10 @@ static void take(const struct fo_rank_bytes *b, struct fo_rank_seen *out)
 	out->pid = b->pid;
 	out->begun_unix_ns = b->begun_unix_ns;
 	TEXT(b->host, out->host);
+	const uint32_t threads = atomic_load_explicit(&b->threads, memory_order_acquire);
+	out->threads = threads <= FO_CPUS_MAX ? (int)threads : 0;
+	if (out->threads)
+		TEXT(b->cpus, out->cpus);
 	TEXT(b->job, out->job);
 	TEXT(b->program, out->program);
 	out->phase = b->phase < FO_RANK_PHASES ? (enum fo_rank_phase)b->phase : FO_RANK_STARTING;

@@ -303,6 +303,14 @@ fo_status fo_rank_state_clean(const char *dir, int ranks)
 
 #define PUT(to, v) atomic_store_explicit(to, v, memory_order_relaxed)
 
+void fo_rank_state_processors(struct fo_rank_state *s, int threads, const struct fo_cpus *cpus)
+{
+	if (!s || atomic_load_explicit(&s->b->threads, memory_order_relaxed))
+		return;
+	fo_cpus_text(cpus, s->b->cpus, sizeof s->b->cpus);
+	atomic_store_explicit(&s->b->threads, (uint32_t)threads, memory_order_release);
+}
+
 void fo_rank_state_phase(struct fo_rank_state *s, enum fo_rank_phase phase)
 {
 	if (!s || fo_rank_phase_ended(atomic_load_explicit(&s->b->phase, memory_order_relaxed)))

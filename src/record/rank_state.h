@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "base/mem.h"
+#include "hw/state.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -52,6 +53,8 @@ FO_CHECKED fo_status fo_rank_state_open_beside(struct fo_rank_state **out, struc
 void fo_rank_state_close(struct fo_rank_state *s, fo_status st);
 /* Removes the files of ranks that an earlier job had and this one has not. */
 FO_CHECKED fo_status fo_rank_state_clean(const char *dir, int ranks);
+/* The threads that compute, and the hardware threads that they may use: told once. */
+void fo_rank_state_processors(struct fo_rank_state *s, int threads, const struct fo_cpus *cpus);
 void fo_rank_state_phase(struct fo_rank_state *s, enum fo_rank_phase phase);
 /* Step number `step` of `steps`, from 1, begins. */
 void fo_rank_state_step(struct fo_rank_state *s, int64_t step, int64_t steps);
@@ -83,6 +86,10 @@ struct fo_rank_end {
  * rank was starting. FO_EIO. */
 FO_CHECKED fo_status fo_rank_state_ended(const char *dir, int rank, int ranks, const struct fo_rank_end *e);
 
+/* Says in DIR/ranks that the job of that name (FO_RANK_JOB_VARIABLE) is over: whoever still is of it is to end. */
+FO_CHECKED fo_status fo_rank_job_ends(const char *dir, const char *job);
+bool fo_rank_job_is_over(const char *dir, const char *job); /* false where it cannot be told */
+
 /* ---- reading ---- */
 
 struct fo_lane_seen {
@@ -112,6 +119,8 @@ struct fo_rank_seen {
 	double phase_seconds; /* in it, counted as those of a lane */
 	int64_t step, steps;  /* 0: none so far */
 	uint64_t beats;       /* heartbeats so far */
+	int threads;          /* that compute; 0: not told */
+	char cpus[40];        /* hardware threads that they may use; "" not told */
 	bool here;            /* it was written under this system: alive and age are known */
 	double age;           /* seconds since the heartbeat; NAN */
 	enum fo_rank_alive alive;

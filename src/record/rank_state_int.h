@@ -45,7 +45,8 @@ struct fo_rank_bytes {
 	int64_t begun_unix_ns, begun_ns;
 	char boot[40], host[64], job[64], program[48];
 	uint64_t time_namespace;
-	char spare[32];
+	_Atomic uint32_t threads; /* 0: not told yet; what follows does not change after that */
+	char cpus[28];
 	_Atomic uint64_t beats;
 	_Atomic int64_t beat_ns, beat_unix_ns, spare1;
 	_Atomic uint32_t phase, spare2;

@@ -5,11 +5,13 @@
  * leave with it. */
 #include "train/carrier.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "record/rank_state.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct message {
 	int32_t task, zero;
@@ -20,17 +22,24 @@ struct processes {
 	struct fo_carrier c;
 	struct fo_comm *tasks;
 	struct message sent;
+	struct fo_err how; /* the run ended */
 };
+
+static struct fo_comm_call to_all(void *bytes, size_t n, int from)
+{
+	/* Any type of one byte will do: nothing is added. */
+	return (struct fo_comm_call){ .kind = FO_COMM_BROADCAST,
+				      .from = bytes,
+				      .to = bytes,
+				      .n = (int64_t)n,
+				      .dtype = FO_E4M3,
+				      .peer = from };
+}
 
 static fo_status send_all(struct fo_comm *c, void *bytes, size_t n, int from)
 {
-	/* Any type of one byte will do: nothing is added. */
-	return fo_comm_call(c, &(struct fo_comm_call){ .kind = FO_COMM_BROADCAST,
-						       .from = bytes,
-						       .to = bytes,
-						       .n = (int64_t)n,
-						       .dtype = FO_E4M3,
-						       .peer = from });
+	const struct fo_comm_call k = to_all(bytes, n, from);
+	return fo_comm_call(c, &k);
 }
 
 /* ---- how a task went: every rank calls it with its own answer ---- */
@@ -90,6 +99,33 @@ static fo_status begin(struct fo_carrier *c, enum fo_task task, const void *byte
 	p->sent = (struct message){ .task = (int32_t)task, .n = (int64_t)n };
 	FO_TRY(send_all(p->tasks, &p->sent, sizeof p->sent, 0));
 	return n ? send_all(p->tasks, (void *)(uintptr_t)bytes, n, 0) : FO_OK;
+}
+
+/* As send_all by rank 0, for so long. What was sent stays where it is until the communicator is closed. */
+static fo_status send_within(struct fo_comm *c, void *bytes, size_t n, double seconds)
+{
+	const struct fo_comm_call k = to_all(bytes, n, 0);
+	const int64_t since = fo_now_ns();
+	struct fo_comm_request q;
+	bool done = false;
+	FO_TRY(fo_comm_start(c, &k, &q));
+	for (;;) {
+		FO_TRY(fo_comm_test(c, &q, &done));
+		if (done)
+			return FO_OK;
+		if ((double)(fo_now_ns() - since) * 1e-9 > seconds)
+			return fo_fail(FO_ECOMM, "some rank has not taken the end of the job within %.0f s", seconds);
+		nanosleep(&(struct timespec){ .tv_nsec = (long)fo_comm_nap_ns(since, 0) }, NULL);
+	}
+}
+
+fo_status fo_carrier_finish(struct fo_carrier *c, const struct fo_err *how, double seconds)
+{
+	struct processes *p = of(c);
+	p->how = *how;
+	p->sent = (struct message){ .task = FO_TASK_END, .n = (int64_t)sizeof p->how };
+	FO_TRY(send_within(p->tasks, &p->sent, sizeof p->sent, seconds));
+	return send_within(p->tasks, &p->how, sizeof p->how, seconds);
 }
 
 static fo_status end(struct fo_carrier *c)

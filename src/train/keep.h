@@ -35,6 +35,9 @@ struct fo_keep {
 	struct fo_store *store;
 	struct fo_exec *exec;
 	struct fo_comm *world; /* NULL: there is one rank */
+	/* The same ranks, for the checksums of a checkpoint: where a step failed `world` was given up, and what was
+	 * written beside it is good. fo_keep_init: world. */
+	struct fo_comm *sums;
 	int threads;
 	bool on_device; /* the host's memory of the store is the copy */
 	/* Set by FO_KEEP_OPEN. */

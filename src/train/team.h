@@ -21,7 +21,9 @@ int fo_team_threads(int threads, int ranks);
 FO_CHECKED fo_status fo_team_open(struct fo_team **out, const struct fo_program *first, const struct fo_program *eval,
 				  const struct fo_exec_options *o, fo_port_fn *port, struct fo_processes *p);
 struct fo_links *fo_team_links(struct fo_team *t); /* rank 0's */
+bool fo_team_over_nccl(const struct fo_team *t);    /* calls go over NCCL, from device to device */
 struct fo_comm *fo_team_world(struct fo_team *t);  /* rank 0's; t NULL: NULL */
+struct fo_comm *fo_team_tasks(struct fo_team *t);  /* the same, which no failed step ends (struct fo_member) */
 /* All ranks do their part of a task (keep.h), own: rank 0's, who alone does it where t is NULL. *done (may be NULL): it
  * is done on all of them. An error is that of the first rank that has one, by name; the ranks go on. */
 FO_CHECKED fo_status fo_team_keep(struct fo_team *t, struct fo_keep *own, const struct fo_keep_task *task, bool *done);
@@ -30,7 +32,7 @@ FO_CHECKED fo_status fo_team_fill(struct fo_team *t, struct fo_keep *own, const 
 /* FO_KEEP_LEND: fills `to`, a store of `of`, a program of one rank. */
 FO_CHECKED fo_status fo_team_lend(struct fo_team *t, struct fo_keep *own, struct fo_store *to,
 				  const struct fo_program *of);
-/* Adds the memory of all but rank 0 that this process has. */
+/* Adds the memory of all but rank 0 that this process has; of a device's, that of rank 0's device. */
 void fo_team_memory(const struct fo_team *t, struct fo_memory *m);
 /* Bytes of the timelines, tables and stacks of all ranks but rank 0, and of their evaluation, which are in no step's
  * arena. */
@@ -40,6 +42,8 @@ int64_t fo_team_copy_bytes(const struct fo_team *t); /* of their copies for chec
  * that an earlier run had and this one has not. t NULL: there is rank 0 alone. */
 FO_CHECKED fo_status fo_team_write_timelines(struct fo_team *t, struct fo_exec *e, const struct fo_program *first,
 					     const char *dir);
+/* How the run ended, for what ranks that are threads say of themselves. NULL: nothing. */
+void fo_team_over(struct fo_team *t, fo_status st);
 void fo_team_close(struct fo_team *t); /* NULL: nothing */
 
 /* Runs a step on rank 0's executor e and on all others (t NULL: there are none). ports are rank 0's: all take their

@@ -45,6 +45,37 @@ wait $one 2>/dev/null
 run 1 status one --json
 says '"health": "gone",' '"cause_rank": 0,'
 
+# A report of MPI that begins behind a line which a rank has not ended: what ranks say passes, the report does not.
+cat >mpirun.sh <<'EOF'
+#!/bin/sh
+[ "$1" = --version ] && echo "mpirun (Open MPI) 4.1.4" && exit
+rule=--------------------------------------------------------------------------
+printf 'half a line%s\nORTE was unable to reliably start one or more daemons.\n%s\nanother line\n' $rule $rule >&2
+exit 1
+EOF
+chmod +x mpirun.sh
+run 3 launch -n 2 --mpirun=./mpirun.sh -- train $tiny --train.rows=4 --run.dir=report
+says "^half a line$" "^another line$" "MPI could not start its daemon"
+! grep -q -- "------" err || wrong "a report of MPI shows: $(cat err)"
+
+# A rank that was left behind ends when the launcher says that its job is over, and not before.
+FLATOUT_JOB=launch-1 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 "$bin" launch --as-rank=left -- \
+	train $tiny --train.steps=1000000 --eval.every=1000000 --run.dir=left >/dev/null 2>&1 </dev/null &
+left=$!
+for i in $(seq 150); do
+	"$bin" status left 2>/dev/null | grep -q "step [1-9]" && break
+	sleep 0.1
+done
+echo launch-11 >>left/ranks/over
+sleep 3
+kill -0 $left || wrong "a rank ended with another job"
+echo launch-1 >>left/ranks/over
+want=137 code=0
+wait $left || code=$?
+judge "a rank of a job that is over"
+run 1 status left --json
+says '"health": "ended with another",'
+
 plugin=$(dirname "$bin")/libflatout-mpi.so
 command -v mpirun >/dev/null && mpirun --version 2>&1 | grep -q "Open MPI" && [ -e "$plugin" ] || finish
 export FLATOUT_MPI_PLUGIN="$plugin"

@@ -46,6 +46,14 @@ for ranks in 2 4; do
 	run 0 train $small --run.dir=by$ranks --ranks=$ranks --run.threads=$ranks
 	losses one >a
 	losses by$ranks >b
+	# The transport is the run's.
+	run 0 predict --compare=by$ranks --profile="$profile"
+	says "^Links: *threads of one process"
+	cp -r by$ranks over$ranks
+	sed -i 's/"threads": '"[0-9]*"',/&\n    "processes": '$ranks', "hosts": 1,/' over$ranks/run.json
+	run 0 predict --compare=over$ranks --profile="$profile"
+	says "^Links: *processes over MPI"
+	rm -r over$ranks
 	[ "$(wc -l <b)" = 6 ] || wrong "$ranks ranks: not six losses"
 	# Six steps of fp32: sums in another order.
 	paste a b | awk '{ d = $1 > $2 ? $1 - $2 : $2 - $1; if (d > 1e-5 * $1) bad++ } END { exit bad > 0 }' ||

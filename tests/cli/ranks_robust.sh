@@ -65,4 +65,7 @@ judge "a run of two ranks, interrupted twice"
 # ---- a value that is not finite, rank and operation are named ----
 refused 1 "on rank [01] of 2, .* of .* the first value that is not finite" train $small --run.dir=nan --ranks=2 --run.threads=2 \
 	--train.batch-rows=6 --optim.lr=10 --optim.warmup=0 --optim.clip=0 --optim.eps=0 --train.steps=400
+# No rank of a run that failed says that it is done.
+run 1 status nan --json
+grep -q '"phase": "done"' out && wrong "a rank of a run that failed says done: $(cat out)"
 finish

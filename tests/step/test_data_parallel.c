@@ -6,11 +6,16 @@
  * delays, gives the same bits. What the transport carries is what the accounting says, to the byte, per kind and
  * group. A rank that fails ends the others.
  *
+ * FLATOUT_OVER=mpi runs a sample of such cases, of each kind of mesh, as processes that MPI carries (run_forms): the
+ * bits are those of threads.
+ *
  * Most cases run on one thread, which draws the order of all ranks' instances (support/interleave.h); every twelfth has
  * a thread per rank and lane, with delays. FLATOUT_RANK_CASES says how many, FLATOUT_RANK_SEED draws others. */
 #include "base/clock.h"
+#include "comm/mpi.h"
 #include "pass/pass.h"
 #include "support/choices.h"
+#include "support/mpirun.h"
 #include "support/must.h"
 #include "support/ranks.h"
 
@@ -234,6 +239,11 @@ static void task_draw(struct task *t)
 	step_batch_random(&t->all, 4 + choices_draw(5), rows[choices_draw(sizeof rows)], 1, t->m.vocab,
 			  (int)choices_draw(4), choices_seed + choices_draws);
 	t->previous_norm = choices_draw(2);
+}
+
+/* What one rank makes of it. */
+static void task_train(struct task *t)
+{
 	struct fo_lowering low = step_lowering(&t->all, FO_PRECISION_F64, FO_MODE_TRAIN);
 	low.pass.previous_norm = t->previous_norm;
 	train_alone(&t->truth, &t->m, &low, &t->all);
@@ -271,6 +281,8 @@ static struct fo_passes draw_passes(const struct task *t, enum fo_numerics preci
 	choices_zero(&p, mesh->shard);
 	if (mesh->tp > 1)
 		p.tp = 1 + choices_draw(FO_TP_COUNT - 1);
+	if (p.tp == FO_TP_SEQUENCE)
+		p.tp_async = choices_draw(5); /* pieces */
 	if (precision != FO_PRECISION_F64) {
 		p.reduce_dtype = choices_draw(FO_REDUCE_COUNT);
 		choices_fp8(&p, &t->m);
@@ -510,7 +522,7 @@ static void test_equal_to_one_rank(void **state)
 	list_options();
 	for (int i = 0; i < cases; i++) {
 		if (i % OF_A_TASK == 0)
-			task_draw(&t);
+			task_draw(&t), task_train(&t);
 		run_case(&t, i);
 		if (i % OF_A_TASK == OF_A_TASK - 1 || i == cases - 1) {
 			outcome_free(&t.truth);
@@ -785,11 +797,167 @@ static void test_fault(void **state)
 	step_batch_free(&b);
 }
 
-int main(void)
+/* ---- the same over MPI ---- */
+
+/* What a sample has of each number of ranks. 0: what is left of the mesh. */
+static const struct form {
+	const char *name;
+	int ranks_least, replicate, shard, tp, zero, micro;
+	enum fo_numerics precision;
+	int reduce;
+} form[] = {
+	{ "ddp", 2, 0, 1, 1, FO_ZERO_OFF, 1, FO_PRECISION_F64, 0 },
+	{ "ddp, accumulated", 2, 0, 1, 1, FO_ZERO_OFF, 2, FO_PRECISION_F64, 0 },
+	{ "zero 1", 2, 1, 0, 1, FO_ZERO_STATE, 1, FO_PRECISION_F64, 0 },
+	{ "zero 2", 2, 1, 0, 1, FO_ZERO_GRADIENTS, 1, FO_PRECISION_F64, 0 },
+	{ "zero 2, accumulated", 2, 1, 0, 1, FO_ZERO_GRADIENTS, 2, FO_PRECISION_F64, 0 },
+	{ "fsdp", 2, 1, 0, 1, FO_ZERO_WEIGHTS, 1, FO_PRECISION_F64, 0 },
+	{ "fsdp, accumulated", 2, 1, 0, 1, FO_ZERO_WEIGHTS, 2, FO_PRECISION_F64, 0 },
+	{ "hsdp", 4, 2, 0, 1, FO_ZERO_WEIGHTS, 1, FO_PRECISION_F64, 0 },
+	{ "hsdp, accumulated", 4, 0, 2, 1, FO_ZERO_WEIGHTS, 2, FO_PRECISION_F64, 0 },
+	{ "tp", 2, 1, 1, 0, FO_ZERO_OFF, 1, FO_PRECISION_F64, 0 },
+	{ "tp and fsdp", 4, 1, 0, 2, FO_ZERO_WEIGHTS, 1, FO_PRECISION_F64, 0 },
+	{ "tp and ddp, accumulated", 4, 0, 1, 2, FO_ZERO_OFF, 2, FO_PRECISION_F64, 0 },
+	{ "tp and hsdp", 8, 2, 2, 2, FO_ZERO_WEIGHTS, 1, FO_PRECISION_F64, 0 },
+	{ "ddp, fp32 reduced as bf16", 2, 0, 1, 1, FO_ZERO_OFF, 1, FO_PRECISION_F32, FO_REDUCE_BF16 },
+	{ "fsdp, bf16 reduced as bf16, accumulated", 2, 1, 0, 1, FO_ZERO_WEIGHTS, 2, FO_PRECISION_BF16,
+	  FO_REDUCE_BF16 },
+	{ "zero 2, bf16", 2, 1, 0, 1, FO_ZERO_GRADIENTS, 2, FO_PRECISION_BF16, 0 },
+};
+enum { FORMS = sizeof form / sizeof *form };
+
+static struct fo_mesh mesh_of(const struct form *f, int ranks)
 {
+	const int tp = f->tp ? f->tp : ranks;
+	struct fo_mesh mesh = { .replicate = f->replicate, .shard = f->shard, .tp = tp };
+	if (!mesh.replicate)
+		mesh.replicate = ranks / tp / mesh.shard;
+	if (!mesh.shard)
+		mesh.shard = ranks / tp / mesh.replicate;
+	assert_int_equal(fo_mesh_ranks(&mesh), ranks);
+	return mesh;
+}
+
+/* A task and a job of a form, the same in every process, for each draws the same. */
+static struct ranks_job draw_form(const struct form *f, int ranks, struct task *t, struct step_batch *b)
+{
+	const struct fo_mesh mesh = mesh_of(f, ranks);
+	struct ranks_job j;
+	for (task_draw(t); !is_shared(t, &mesh, f->micro); task_draw(t))
+		step_batch_free(&t->all);
+	step_batch_split(b, &t->all, f->micro);
+	do {
+		j = job_of(&t->m, b, mesh, draw_passes(t, f->precision, &mesh));
+		j.low.precision = f->precision;
+	} while (j.low.pass.zero != f->zero || j.low.pass.reduce_dtype != f->reduce || !is_legal(&j));
+	return j;
+}
+
+/* What a rank has to say; it travels as bytes. */
+struct rank_said {
+	uint64_t hash, outcome;
+	double loss[STEPS], norm[STEPS];
+	int64_t received[FO_GROUP_COUNT][FO_COMM_KINDS];
+};
+
+static struct rank_said say(const struct ranks_rank *r)
+{
+	struct rank_said s;
+	memset(&s, 0, sizeof s);
+	s.hash = r->hash;
+	s.outcome = outcome_hash(&r->out);
+	memcpy(s.loss, r->out.loss, sizeof s.loss);
+	memcpy(s.norm, r->out.norm, sizeof s.norm);
+	memcpy(s.received, r->received_by, sizeof s.received);
+	return s;
+}
+
+static void over_mpi(const struct form *f, struct fo_comm *world)
+{
+	static struct task t;
+	const int ranks = fo_comm_ranks(world), rank = fo_comm_rank(world);
+	struct rank_said all[RANKS_MOST], own;
+	struct step_batch b;
+	char label[640];
+	struct ranks_job j = draw_form(f, ranks, &t, &b), threads = j;
+	int n = snprintf(label, sizeof label, "%s, %d ranks over MPI, ", f->name, ranks);
+	choices_describe(label + n, sizeof label - (size_t)n, &t.m, &j.low);
+	threads.order = choices_seed + choices_draws;
+	ranks_run_one(&j, world);
+	if (j.rank[rank].error.st != FO_OK)
+		fail_msg("%s: rank %d: %s", label, rank, j.rank[rank].error.text);
+	check_memory(&j.rank[rank], label);
+	ranks_check_wire_of(&j.rank[rank], label);
+	own = say(&j.rank[rank]);
+	must(fo_comm_call(world, &(struct fo_comm_call){ .kind = FO_COMM_ALL_GATHER,
+							 .from = &own,
+							 .to = all,
+							 .n = (int64_t)sizeof own,
+							 .dtype = FO_E4M3 }));
+	ranks_free(&j);
+	if (rank == 0) { /* the others wait in the next case */
+		task_train(&t);
+		ranks_run(&threads);
+		check_outcome(&t, &threads, label);
+		for (int r = 0; r < ranks; r++) {
+			const struct rank_said want = say(&threads.rank[r]);
+			if (memcmp(&all[r], &want, sizeof want))
+				fail_msg(
+					"%s: rank %d has other bits or bytes than a rank that is a thread: losses %.17g, "
+					"%.17g and %.17g, %.17g",
+					label, r, all[r].loss[0], all[r].loss[STEPS - 1], want.loss[0],
+					want.loss[STEPS - 1]);
+		}
+		ranks_free(&threads);
+		outcome_free(&t.truth);
+	}
+	step_batch_free(&b);
+	step_batch_free(&t.all);
+}
+
+/* One of the processes. Every other form in small pieces with delays at random. A failure ends the process, and so
+ * the job. */
+static int run_forms(void)
+{
+	static const struct fo_comm_mpi options[] = { { 0 }, { .piece = 96, .shake = 7 } };
+	struct fo_comm *world[2];
+	int cases = 0;
+	for (int i = 0; i < 2; i++)
+		must(fo_comm_mpi_open(&options[i], &world[i]));
+	for (int i = 0; i < FORMS; i++)
+		if (fo_comm_ranks(world[0]) >= form[i].ranks_least)
+			over_mpi(&form[i], world[cases++ % 2]);
+	if (fo_comm_rank(world[0]) == 0)
+		print_message("%d processes, %d cases: the bits of threads; at most %.3g off in double precision\n",
+			      fo_comm_ranks(world[0]), cases, most);
+	ranks_close_links();
+	for (int i = 0; i < 2; i++)
+		fo_comm_close(world[i]);
+	return 0;
+}
+
+/* The program is started again by mpirun, for each number of ranks. */
+static int start_over_mpi(char *program)
+{
+	int status = 0;
+	for (int ranks = 2; ranks <= RANKS_MOST && !status; ranks *= 2)
+		status = mpirun_self(program, ranks);
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	struct fo_comm_launch launch;
+	const char *over = getenv("FLATOUT_OVER");
+	(void)argc;
 	/* One thread per kernel and no huge pages, which are zeroed whole: thousands of models of some KiB. */
 	omp_set_num_threads(1);
 	prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+	must(fo_comm_launched(&launch));
+	if (launch.ranks > 1)
+		return run_forms();
+	if (over && !strcmp(over, "mpi"))
+		return start_over_mpi(argv[0]);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_equal_to_one_rank), cmocka_unit_test(test_reduced_once),
 		cmocka_unit_test(test_gathered),          cmocka_unit_test(test_synced),

@@ -8,6 +8,8 @@
 #include "base/opt.h"
 #include "base/thread.h"
 #include "pass/pass.h"
+#include "record/rank_state.h"
+#include "support/keep_beside.h"
 #include "support/must.h"
 #include "train/team.h"
 #include "train/train.h"
@@ -44,7 +46,7 @@ static void *other(void *arg)
 {
 	struct rank *r = arg;
 	struct fo_processes *p;
-	r->st = fo_processes_meet(&p, r->tasks, r->steps, r->version);
+	r->st = fo_processes_meet(&p, r->tasks, r->steps, r->version, false);
 	if (r->st == FO_OK)
 		r->st = fo_processes_serve(p, &r->told);
 	snprintf(r->text, sizeof r->text, "%s", fo_err_text());
@@ -64,7 +66,7 @@ static fo_status begin(struct rank rank[MOST], int ranks, const char *last_versi
 					 .version = i == ranks - 1 ? last_version : "1" };
 		must(fo_thread_start(&rank[i].thread, other, &rank[i], "a rank"));
 	}
-	return fo_processes_meet(p, tasks[0], steps[0], "1");
+	return fo_processes_meet(p, tasks[0], steps[0], "1", true);
 }
 
 static void join(struct rank *rank, int ranks)
@@ -180,7 +182,7 @@ static void test_unlike_programs(void **state)
 	}
 }
 
-/* A run as a team has it, whose rank `who` fails in the middle of a step. */
+/* A run as a team has it, whose rank `who` fails in the middle of a step, while a checkpoint is written. */
 static void fail_in_step(int who, int ranks)
 {
 	struct fo_opt_set s;
@@ -213,11 +215,15 @@ static void fail_in_step(int who, int ranks)
 	must(fo_team_fill(team, &keep, &(struct fo_keep_task){ .kind = FO_KEEP_INIT, .seed = 1 }));
 	struct fo_batch_shape shape = { .seq = low.seq, .rows = low.rows * ranks, .micro_batches = low.micro_batches };
 	struct fo_loader_state from = { .next_step = 2 };
-	must(fo_processes_loader(p, &shape, &from, 0));
+	struct fo_order_share *order;
+	must(fo_processes_loader(p, &shard, &shape, &from, 0, &order));
 	shape.own_rows = low.rows;
-	must(fo_loader_open(&loader, &shard, &shape, &from, 0));
+	must(fo_loader_open_shared(&loader, &shard, &shape, &from, 0, order));
 	int64_t wait_ns;
 	must(fo_loader_next(loader, &ports.batch, &wait_ns));
+	char beside[64];
+	snprintf(beside, sizeof beside, "%s", at(who == 1 ? "beside1" : "beside3"));
+	keep_beside_begin(team, &keep, beside);
 	fo_status st = fo_team_step(team, exec, &ports, 0);
 	assert_int_not_equal(st, FO_OK);
 	assert_int_not_equal(st, FO_ECOMM); /* an echo */
@@ -226,6 +232,7 @@ static void fail_in_step(int who, int ranks)
 		fail_msg("'%s' does not begin with '%s'", fo_err_text(), name);
 	struct fo_err error;
 	fo_err_save(&error, st);
+	keep_beside_end(team, &keep, beside); /* what was under way is not lost */
 	fo_loader_close(loader);
 	fo_keep_close(&keep);
 	fo_exec_free(exec);
@@ -267,6 +274,61 @@ static void test_what_is_not_the_same(void **state)
 	assert_true(rank[1].told);
 }
 
+/* A rank that takes no more tasks: its process is gone, or hangs. */
+static void *leave(void *arg)
+{
+	struct rank *r = arg;
+	struct fo_processes *p;
+	r->st = fo_processes_meet(&p, r->tasks, r->steps, "1", false);
+	while (r->st == FO_OK)
+		r->st = fo_comm_check(r->tasks);
+	fo_processes_close(p, r->st);
+	return NULL;
+}
+
+/* Rank 0 ends a job that failed without the ranks that do not take its end. */
+static void test_a_rank_is_gone(void **state)
+{
+	(void)state;
+	struct fo_comm *tasks[2], *steps[2];
+	struct fo_processes *p;
+	must(fo_comm_local_open(2, NULL, tasks));
+	must(fo_comm_local_open(2, NULL, steps));
+	struct rank gone = { .tasks = tasks[1], .steps = steps[1] };
+	must(fo_thread_start(&gone.thread, leave, &gone, "a rank"));
+	must(fo_processes_meet(&p, tasks[0], steps[0], "1", false));
+	p->end_s = 0.1;
+	fo_processes_close(p, fo_fail(FO_EIO, "the disk is full"));
+	assert_string_equal(fo_err_text(), "the disk is full");
+	pthread_join(gone.thread, NULL);
+	assert_int_equal(gone.st, FO_ECOMM);
+}
+
+/* A host without rank 0's working directory: only what counts from it is refused. */
+static void test_no_such_folder(void **state)
+{
+	(void)state;
+	static struct fo_task_folder t;
+	static struct fo_answer answer;
+	struct fo_comm *world;
+	struct fo_member m = { .number = 0, .ranks = 1 };
+	struct fo_keep_task load = { .kind = FO_KEEP_LOAD, .path = "weights" };
+	must(fo_comm_local_open(1, NULL, &world));
+	m.world = world;
+	snprintf(t.cwd, sizeof t.cwd, "/no such/folder");
+	snprintf(t.dir, sizeof t.dir, "%s", at("elsewhere"));
+	snprintf(t.token, sizeof t.token, "%s", at("token"));
+	t.text = 7;
+	must(fo_fs_write_atomic(t.token, "7\n", 2));
+	must(fo_member_work(&m, FO_TASK_FOLDER, &t, sizeof t, &answer));
+	assert_int_equal(fo_member_work(&m, FO_TASK_FILL, &load, sizeof load, &answer), FO_EIO);
+	assert_string_equal(answer.error.text,
+			    "'weights' counts from rank 0's working directory '/no such/folder', which is not there");
+	fo_rank_state_close(m.state, FO_EIO);
+	fo_comm_close(world);
+	free(m.lost);
+}
+
 static int make_text(void **state)
 {
 	(void)state;
@@ -295,6 +357,8 @@ int main(void)
 		cmocka_unit_test(test_unlike_programs),
 		cmocka_unit_test(test_a_rank_fails),
 		cmocka_unit_test(test_what_is_not_the_same),
+		cmocka_unit_test(test_a_rank_is_gone),
+		cmocka_unit_test(test_no_such_folder),
 	};
 	return cmocka_run_group_tests(tests, make_text, remove_all);
 }

@@ -3,7 +3,9 @@
 #include "train/team.h"
 
 #include "pass/pass.h"
+#include "support/keep_beside.h"
 #include "support/must.h"
+#include "support/scratch.h"
 #include "support/step.h"
 #include "train/links.h"
 
@@ -76,6 +78,7 @@ static void job_new(struct job *j)
 
 static void job_free(struct job *j)
 {
+	fo_keep_close(&j->keep);
 	fo_exec_free(j->exec);
 	fo_team_close(j->team);
 	fo_store_free(j->store);
@@ -88,8 +91,10 @@ static void test_fails(void **state)
 	(void)state;
 	for (int rank = 0; rank < RANKS; rank++) {
 		struct job j;
-		char name[32];
+		char name[32], beside[80];
 		job_new(&j);
+		snprintf(beside, sizeof beside, "%s/%d", fo_scratch, rank);
+		keep_beside_begin(j.team, &j.keep, beside);
 		what = NOTHING;
 		must(fo_team_step(j.team, j.exec, &j.ports, 0));
 		assert_true(isfinite(j.ports.loss[0]) && j.ports.loss[0] > 0);
@@ -99,6 +104,7 @@ static void test_fails(void **state)
 		snprintf(name, sizeof name, "rank %d of %d", rank, RANKS);
 		assert_non_null(strstr(fo_err_text(), name));
 		assert_non_null(strstr(fo_err_text(), "no batch came"));
+		keep_beside_end(j.team, &j.keep, beside); /* what was under way is not lost */
 		job_free(&j);
 	}
 }
@@ -126,5 +132,5 @@ static void test_not_finite(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_fails), cmocka_unit_test(test_not_finite) };
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

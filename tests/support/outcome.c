@@ -1,10 +1,12 @@
 #include "support/outcome.h"
 #include "support/must.h"
 
+#define XXH_INLINE_ALL
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 fo_status outcome_keep(void *ctx, const struct fo_store_tensor *t)
 {
@@ -53,6 +55,14 @@ void outcome_free(struct outcome *o)
 {
 	for (int i = 0; i < o->n; i++)
 		free(o->item[i].v);
+}
+
+uint64_t outcome_hash(const struct outcome *o)
+{
+	uint64_t hash = (uint64_t)o->n;
+	for (int i = 0; i < o->n; i++)
+		hash = XXH3_64bits_withSeed(o->item[i].v, (size_t)o->item[i].n * sizeof *o->item[i].v, hash);
+	return hash;
 }
 
 static struct outcome_item *item_of(struct outcome *o, const struct outcome_item *like)

@@ -28,6 +28,8 @@ void outcome_step(struct outcome *o, struct step_rig *r, int s);
 /* Notes weights and state after the last step. */
 void outcome_end(struct outcome *o, struct step_rig *r);
 void outcome_free(struct outcome *o);
+/* Of the bits of all tensors in their order: gradients, weights and state. */
+uint64_t outcome_hash(const struct outcome *o);
 /* Adds what another rank has: the same tensors, bit by bit, or other rows or columns of them. again: a rank before may
  * have brought parts, bit by bit the same. */
 void outcome_join(struct outcome *o, const struct outcome *more, bool again);

@@ -115,7 +115,7 @@ static void *run_rank(void *arg)
 	struct fo_program p;
 	omp_set_num_threads(r->job->options.threads); /* else each rank has a team for its weights' first values */
 	build(r, &p);
-	must(fo_links_open(&r->links, r->world, &p, NULL));
+	must(fo_links_open(&r->links, r->world, &p, NULL, NULL));
 	make_rig(r, &p);
 	for (int s = 0; s < r->job->steps && r->error.st == FO_OK; s++) {
 		before_step(r, s);
@@ -237,51 +237,70 @@ static void run_interleaved(struct ranks_job *j)
 		end_rank(&j->rank[i]);
 }
 
-void ranks_run(struct ranks_job *j)
+static void complete(struct ranks_job *j)
 {
 	j->ranks = fo_mesh_ranks(&j->low.mesh);
 	j->steps = j->steps ? j->steps : OUTCOME_STEPS;
 	assert_true(j->ranks <= RANKS_MOST && (!j->batch || j->batch->rows % fo_mesh_data(&j->low.mesh) == 0));
 	assert_true(!j->options.null_kernels || (!j->batch && j->transport.null));
+}
+
+void ranks_run(struct ranks_job *j)
+{
+	complete(j);
 	if (j->order)
 		run_interleaved(j);
 	else
 		run_threads(j);
 }
 
+void ranks_run_one(struct ranks_job *j, struct fo_comm *world)
+{
+	const int rank = fo_comm_rank(world);
+	complete(j);
+	assert_true(fo_comm_ranks(world) == j->ranks && !j->order);
+	j->one = true;
+	j->rank[rank] = (struct ranks_rank){ .job = j, .rank = rank, .world = world };
+	run_rank(&j->rank[rank]);
+}
+
+void ranks_check_wire_of(const struct ranks_rank *r, const char *label)
+{
+	const int steps = r->job->steps;
+	int64_t derived = 0;
+	for (int g = 0; g < FO_GROUP_COUNT; g++)
+		for (int k = 0; k < FO_COMM_KINDS; k++) {
+			int64_t again = (1 + r->changes) * r->derived_by[g][k], says = steps * r->wire_by[g][k] + again;
+			derived += again;
+			if (r->received_by[g][k] != says)
+				fail_msg("%s: rank %d received %lld bytes by %s of group %s, the program says %lld",
+					 label, r->rank, (long long)r->received_by[g][k],
+					 fo_comm_kind_name((enum fo_comm_kind)k), fo_group_name[g], (long long)says);
+		}
+	if ((double)r->received != steps * r->wire + (double)derived)
+		fail_msg("%s: rank %d received %lld bytes, the program says %.17g", label, r->rank,
+			 (long long)r->received, steps * r->wire + (double)derived);
+}
+
 void ranks_check_wire(const struct ranks_job *j, const char *label)
 {
-	for (int i = 0; i < j->ranks; i++) {
-		const struct ranks_rank *r = &j->rank[i];
-		int64_t derived = 0;
-		for (int g = 0; g < FO_GROUP_COUNT; g++)
-			for (int k = 0; k < FO_COMM_KINDS; k++) {
-				int64_t again = (1 + r->changes) * r->derived_by[g][k],
-					says = j->steps * r->wire_by[g][k] + again;
-				derived += again;
-				if (r->received_by[g][k] != says)
-					fail_msg("%s: rank %d received %lld bytes by %s of group %s, the program says "
-						 "%lld",
-						 label, i, (long long)r->received_by[g][k],
-						 fo_comm_kind_name((enum fo_comm_kind)k), fo_group_name[g],
-						 (long long)says);
-			}
-		if ((double)r->received != j->steps * r->wire + (double)derived)
-			fail_msg("%s: rank %d received %lld bytes, the program says %.17g", label, i,
-				 (long long)r->received, j->steps * r->wire + (double)derived);
-	}
+	for (int i = 0; i < j->ranks; i++)
+		ranks_check_wire_of(&j->rank[i], label);
 }
 
 void ranks_free(struct ranks_job *j)
 {
 	for (int i = 0; i < j->ranks; i++) {
 		struct ranks_rank *r = &j->rank[i];
+		if (j->one && !r->world)
+			continue;
 		step_rig_free(&r->rig);
 		step_batch_free(&r->batch);
 		outcome_free(&r->out);
-		if (r->job->order)
+		if (j->order)
 			continue;
 		fo_links_close(&r->links);
-		fo_comm_close(r->world);
+		if (!j->one)
+			fo_comm_close(r->world);
 	}
 }

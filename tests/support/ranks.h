@@ -26,6 +26,7 @@ struct ranks_job {
 	uint64_t order;
 
 	int ranks;
+	bool one; /* ranks_run_one: the others have nothing here */
 	struct ranks_rank {
 		struct ranks_job *job;
 		int rank;
@@ -49,9 +50,12 @@ struct ranks_job {
 };
 /* Runs the job and fills in its second part; freed with ranks_free. */
 void ranks_run(struct ranks_job *j);
+/* Runs one rank of it: that of `world` among those of the mesh, which stays open. The others are other processes'. */
+void ranks_run_one(struct ranks_job *j, struct fo_comm *world);
 void ranks_free(struct ranks_job *j);
 /* Fails the test unless each rank received in all steps, per group and kind of call, what its program says. */
 void ranks_check_wire(const struct ranks_job *j, const char *label);
+void ranks_check_wire_of(const struct ranks_rank *r, const char *label); /* of one rank */
 /* Closes the links that jobs with `order` share. */
 void ranks_close_links(void);
 /* The rows of rank `rank` of `ranks` with rows of their own: as many of each micro-batch as all others. Freed with

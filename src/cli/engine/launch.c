@@ -190,6 +190,49 @@ static void kill_ranks_here(struct job *j)
 	}
 }
 
+/* Ranks on other hosts end by themselves, or their parents end them (launch_rank.c). Which of them still beats its
+ * heart after OTHERS_S? -1: none. One that has not for QUIET_S is gone, or cut off from the folder. */
+#define OTHERS_S 15.0
+#define QUIET_S 3.0
+static int left_elsewhere(struct job *j)
+{
+	const int64_t begun = fo_now_ns();
+	int left = 0;
+	while (left >= 0 && (double)(fo_now_ns() - begun) * 1e-9 < OTHERS_S) {
+		left = -1;
+		if (fo_ranks_watch_look(&j->watch, j->dir, j->id) != FO_OK || strcmp(j->watch.seen.job, j->id) != 0)
+			break;
+		for (int i = 0; i < j->watch.seen.ranks; i++) {
+			const struct fo_rank_seen *r = &j->watch.seen.rank[i];
+			const bool ended = r->end.known || fo_rank_phase_ended(r->phase);
+			if (r->file == FO_RANK_FILE_WHOLE && !r->here && !ended && r->age < QUIET_S)
+				left = i;
+		}
+		if (left >= 0)
+			nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
+	}
+	fo_err_clear();
+	return left;
+}
+
+/* The job has ended by a fault: nothing of it goes on. *again: it may be started again. */
+static fo_status leave_nothing(struct job *j, fo_status st, bool *again)
+{
+	struct fo_err why;
+	fo_err_save(&why, st);
+	if (fo_rank_job_ends(j->dir, j->id) != FO_OK)
+		fo_err_clear(); /* the folder may be what failed */
+	const int left = *again ? left_elsewhere(j) : -1;
+	(void)fo_err_raise(&why);
+	if (left < 0)
+		return st;
+	const struct fo_rank_seen *r = &j->watch.seen.rank[left];
+	*again = false;
+	return fo_hint(
+		st, "the job is not started again, because rank %d of it still runs on host %s: end process %lld there",
+		left, r->host, (long long)r->pid);
+}
+
 /* Ends mpirun, which ends what it started, and waits for it: a second for a term, then by force. */
 static void end_job(struct job *j, int *status)
 {
@@ -504,7 +547,10 @@ static void print_line(FILE *f, char *const *argv)
 	fo_str_fini(&s);
 }
 
-static fo_status one_job(struct fo_arena *a, const struct fo_launch *l, const char *dir, char **child)
+static bool is_fault(fo_status st) { return st == FO_ECOMM || st == FO_EDEVICE; }
+
+/* *again: a job that a fault ended may be started again. */
+static fo_status one_job(struct fo_arena *a, const struct fo_launch *l, const char *dir, char **child, bool *again)
 {
 	struct job j = { .l = l, .arena = a, .dir = dir, .rank = -1 };
 	j.came = fo_arena_alloc(a, (size_t)l->ranks * sizeof *j.came);
@@ -523,13 +569,16 @@ static fo_status one_job(struct fo_arena *a, const struct fo_launch *l, const ch
 	struct fo_err why;
 	fo_err_save(&why, st);
 	kill_ranks_here(&j);
+	*again &= is_fault(st);
+	if (is_fault(st)) {
+		(void)fo_err_raise(&why);
+		fo_err_save(&why, leave_nothing(&j, st, again));
+	}
 	fo_launch_said_end(&j.said, show);
 	close(j.err);
 	fo_ranks_watch_fini(&j.watch);
 	return st == FO_OK ? FO_OK : fo_err_raise(&why);
 }
-
-static bool is_fault(fo_status st) { return st == FO_ECOMM || st == FO_EDEVICE; }
 
 static fo_status run(const struct fo_cli_call *call)
 {
@@ -566,8 +615,9 @@ static fo_status run(const struct fo_cli_call *call)
 		sigaction(SIGHUP, &on, NULL);
 	}
 	for (int64_t again = 0; st == FO_OK; again++) {
-		st = one_job(&a, l, dir, child);
-		if (!is_fault(st) || again == l->restarts || stops)
+		bool may = again < l->restarts;
+		st = one_job(&a, l, dir, child, &may);
+		if (!may || stops)
 			break;
 		fprintf(stderr, "flatout: %s\nflatout: restart %lld of %lld\n", fo_cli_seen(fo_err_text()),
 			(long long)again + 1, (long long)l->restarts);

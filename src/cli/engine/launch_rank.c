@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "cli/engine/launch.h"
 
+#include "comm/mpi.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -10,6 +12,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static volatile sig_atomic_t child, told, ended_here;
@@ -56,17 +59,6 @@ static void catch_signals(void)
 	}
 }
 
-/* A number of the environment; -1: there is none. MPI's starters and Slurm name ranks in their own ways. */
-static int number(const char *const *names)
-{
-	for (; *names; names++) {
-		const char *text = getenv(*names);
-		if (text && *text >= '0' && *text <= '9')
-			return atoi(text);
-	}
-	return -1;
-}
-
 /* Processes of this control group that the system killed for lack of memory so far; -1: not known. */
 static long killed_for_memory(void)
 {
@@ -107,13 +99,35 @@ static void run_child(char **argv, const sigset_t *mask, pid_t parent)
 	_exit(3);
 }
 
+/* Waits for the end of the rank, and ends it once the launcher says that its job is over: where MPI's daemon hangs, or
+ * the host was cut off, nobody else does. */
+enum { LOOK_S = 2 };
+static int wait_for_child(pid_t pid, const char *dir)
+{
+	const char *job = getenv(FO_RANK_JOB_VARIABLE);
+	const struct timespec look = { .tv_sec = LOOK_S };
+	sigset_t ends;
+	int status = 0;
+	sigemptyset(&ends);
+	sigaddset(&ends, SIGCHLD);
+	for (;;) {
+		const pid_t got = waitpid(pid, &status, WNOHANG);
+		if (got == pid || (got < 0 && errno != EINTR))
+			return status;
+		const int signal = sigtimedwait(&ends, NULL, &look);
+		if (signal < 0 && errno == EAGAIN && job && fo_rank_job_is_over(dir, job)) {
+			told = 1;
+			end_child(0);
+		}
+	}
+}
+
 fo_status fo_launch_rank(const char *dir, char **argv)
 {
-	static const char *const rank_names[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID",
-						  NULL },
-				 *const size_names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", NULL };
-	const int rank = number(rank_names), ranks = number(size_names);
-	if (rank < 0 || ranks <= rank)
+	struct fo_comm_launch place;
+	FO_TRY(fo_comm_launched(&place));
+	const int rank = place.rank, ranks = place.ranks;
+	if (!place.by)
 		return fo_hint(fo_fail(FO_EARG, "--as-rank is for processes that mpirun starts, and this is none"),
 			       "'flatout launch -n N -- train run.yaml' starts them");
 	prctl(PR_SET_PDEATHSIG, SIGKILL); /* MPI's daemon on this host is gone: so is the job */
@@ -134,10 +148,9 @@ fo_status fo_launch_rank(const char *dir, char **argv)
 	if (pid < 0)
 		return fo_fail(FO_EIO, "cannot start a rank's process: %s", strerror(errno));
 	child = pid;
+	sigaddset(&before, SIGCHLD); /* it stays pending, for wait_for_child */
 	sigprocmask(SIG_SETMASK, &before, NULL);
-	int status = 0;
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
+	const int status = wait_for_child(pid, dir);
 	child = 0;
 	struct fo_rank_end end = {
 		.known = true,

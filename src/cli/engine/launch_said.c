@@ -47,13 +47,37 @@ static void hold(struct fo_launch_said *s, const char *line)
 		fo_str_printf(&s->held, "%s\n", line);
 }
 
+/* Where MPI's rule of dashes begins, which is the rest of the line: behind what a rank has not ended its line of. */
+static const char *rule_in(const char *line)
+{
+	enum { LEAST = 60 }; /* Open MPI's has 74 */
+	const char *at = line + strlen(line);
+	while (at > line && at[-1] == '-')
+		at--;
+	return strlen(at) >= LEAST ? at : NULL;
+}
+
+static void pass(struct fo_launch_said *s, const char *line)
+{
+	fprintf(stderr, "%s\n", line);
+	if (*line)
+		snprintf(s->last, sizeof s->last, "%.159s", line);
+}
+
 static void take(struct fo_launch_said *s, const char *line)
 {
-	static const char dashes[] = "----------------------------------------", equals[] = "========================";
+	static const char equals[] = "========================";
+	const char *rule = rule_in(line);
 	learn(s, line);
-	if (begins(line, dashes)) {
+	if (rule) {
+		if (rule > line && !s->block) {
+			char *first = fo_xstrdup(line);
+			first[rule - line] = 0;
+			take(s, first);
+			free(first);
+		}
 		s->block = !s->block;
-		hold(s, line);
+		hold(s, rule);
 	} else if (s->block || begins(line, equals) || begins(line, "=   ") || begins(line, "YOUR APPLICATION TERM") ||
 		   begins(line, "This typically refers to a problem") || begins(line, "Please see the FAQ page") ||
 		   begins(line, "[proxy:") || begins(line, "[mpiexec@") || begins(line, "ssh: ") ||
@@ -63,9 +87,7 @@ static void take(struct fo_launch_said *s, const char *line)
 		   strstr(line, "total processes killed")) {
 		hold(s, line);
 	} else {
-		fprintf(stderr, "%s\n", line);
-		if (*line)
-			snprintf(s->last, sizeof s->last, "%.159s", line);
+		pass(s, line);
 	}
 }
 

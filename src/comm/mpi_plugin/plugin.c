@@ -242,12 +242,9 @@ static void cancel(struct fo_mpi_batch *b)
 {
 	begin();
 	for (int i = 0; i < b->n; i++)
-		if (b->message[i].receive && b->request[i] != MPI_REQUEST_NULL) {
+		if (b->message[i].receive && b->request[i] != MPI_REQUEST_NULL)
 			MPI_Cancel(&b->request[i]);
-			MPI_Wait(&b->request[i], MPI_STATUS_IGNORE);
-		}
 	end(0);
-	b->n = 0;
 }
 
 #define TEXT_(x) #x

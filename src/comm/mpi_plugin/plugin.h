@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FO_MPI_ABI = 1 }; /* goes up with every change of this file */
+enum { FO_MPI_ABI = 2 }; /* goes up with every change of this file */
 
 /* What MPI says about this process once it has started. */
 struct fo_mpi_world {
@@ -58,7 +58,9 @@ struct fo_mpi_plugin {
 	/* *over: all messages are; the batch is empty then. Else *fault names the message of an error, or one that
 	 * brought too few bytes (0 is returned, and a peer is named). */
 	int (*test)(struct fo_mpi_batch *b, bool *over, struct fo_mpi_fault *fault);
-	void (*cancel)(struct fo_mpi_batch *b); /* of receives alone: what has not come is not waited for any more */
+	/* Receives of which nothing has come are given up: `test` says that they are over, with no bytes. The others,
+	 * and what is sent, go on. */
+	void (*cancel)(struct fo_mpi_batch *b);
 };
 
 /* The one function that the plugin exports: FO_MPI_ENTRY. */
