@@ -52,7 +52,7 @@ says "^warning: cannot save the checkpoint of step 3: rank 1 of 2.*: cannot .*[N
 [ ! -e "$(checkpoint hard 3)" ] || wrong "the checkpoint of step 3 is there"
 [ -z "$(find hard -name '.tmp*')" ] || wrong "left over: $(find hard -name '.tmp*' | tr '\n' ' ')"
 run 0 status hard
-says "0, 1 *done"
+says "^ *0, 1 .*ended *done"
 diff -r --exclude=run.json --exclude=manifest.json "whole/$last" "hard/$last" >difference || wrong "another checkpoint: $(head -n 3 difference)"
 # From some write on for good: what was saved before stays, the end is an error of rank 1, and the job goes on from there once there is
 # room again.
