@@ -282,7 +282,8 @@ foreach(cost cli_demo=30 test_sets=15 install_package=15 install_make=10 install
 endforeach()
 
 # MPI keeps memory to its end, which is no leak of ours: of processes that it starts none is looked for.
-foreach(name test_comm_mpi test_comm_mpich test_data_parallel_mpi cli_processes cli_launch cli_launch_faults cli_launch_kills cli_straggler)
+foreach(name test_comm_mpi test_comm_mpich test_data_parallel_mpi cli_processes cli_launch cli_launch_faults cli_launch_kills
+	cli_straggler)
 	if(FLATOUT_SANITIZE AND TEST ${name})
 		set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=0")
 	endif()

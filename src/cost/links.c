@@ -7,8 +7,8 @@ bool fo_link_is_row(const struct fo_limits_row *row) { return !strcmp(row->varia
 
 const char *fo_link_kind(enum fo_wire wire)
 {
-	/* What one rank sends another receives: their call is one. */
-	if (wire == FO_WIRE_SEND)
+	/* What one rank sends another receives: their call is one. A shift is as many such calls side by side. */
+	if (wire == FO_WIRE_SEND || wire == FO_WIRE_SHIFT)
 		wire = FO_WIRE_RECEIVE;
 	for (int k = 0; wire != FO_WIRE_NONE && k < FO_OP_COUNT; k++)
 		if (fo_op_info(k)->wire == wire && !fo_op_info(k)->per_tensor)
@@ -134,12 +134,13 @@ struct fo_link_time fo_link_op(const struct fo_link_rates *r, const struct fo_pr
 	struct fo_link_time t = { 0 };
 	const struct fo_mesh *m = &p->run.mesh;
 	const enum fo_group group = (enum fo_group)o->group;
+	const enum fo_wire wire = fo_op_info(o->kind)->wire;
 	struct shape g = { fo_mesh_group(m, group, NULL, NULL), 1 };
 	if (g.ranks > 1)
 		g.apart = fo_mesh_member(m, group, 1) - fo_mesh_member(m, group, 0);
-	if (fo_op_info(o->kind)->wire == FO_WIRE_SEND || fo_op_info(o->kind)->wire == FO_WIRE_RECEIVE)
+	if (wire == FO_WIRE_SEND || wire == FO_WIRE_RECEIVE || wire == FO_WIRE_SHIFT)
 		g.ranks = 2;
-	t.own_s = own_work(r, fo_op_info(o->kind)->wire, g, most, &t.sure);
+	t.own_s = own_work(r, wire, g, most, &t.sure);
 	t.hold_s = t.own_s;
 	if (r->byte_s > 0 || r->latency_s > 0)
 		t.hold_s = fo_op_tensors(o->kind, o->n) * r->latency_s + (r->byte_s > 0 ? most / r->byte_s : 0);

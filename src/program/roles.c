@@ -572,14 +572,15 @@ static fo_status check_alike(const struct fo_roles *r)
 		const struct fo_lowering *a = &first->run, *b = &p->run;
 		if (a->seq != b->seq || a->micro_batches != b->micro_batches || a->precision != b->precision ||
 		    a->mode != b->mode || a->mesh.replicate != b->mesh.replicate || a->mesh.shard != b->mesh.shard ||
-		    fo_mesh_tp(&a->mesh) != fo_mesh_tp(&b->mesh) || first->nparam != p->nparam)
+		    fo_mesh_cp(&a->mesh) != fo_mesh_cp(&b->mesh) || fo_mesh_tp(&a->mesh) != fo_mesh_tp(&b->mesh) ||
+		    first->nparam != p->nparam)
 			return fo_fail(FO_EBUG,
 				       "rank %d has %lld micro-batches, sequences of %lld tokens, %d parameters and a "
-				       "mesh of %d x %d x %d; rank 0 has %lld, %lld, %d and %d x %d x %d",
+				       "mesh of %d x %d x %d x %d; rank 0 has %lld, %lld, %d and %d x %d x %d x %d",
 				       r->of[k].first, (long long)b->micro_batches, (long long)b->seq, p->nparam,
-				       b->mesh.replicate, b->mesh.shard, fo_mesh_tp(&b->mesh),
+				       b->mesh.replicate, b->mesh.shard, fo_mesh_cp(&b->mesh), fo_mesh_tp(&b->mesh),
 				       (long long)a->micro_batches, (long long)a->seq, first->nparam, a->mesh.replicate,
-				       a->mesh.shard, fo_mesh_tp(&a->mesh));
+				       a->mesh.shard, fo_mesh_cp(&a->mesh), fo_mesh_tp(&a->mesh));
 	}
 	if (r->ranks != first->ranks)
 		return fo_fail(FO_EBUG, "there are programs of %d ranks of %d", r->ranks, first->ranks);

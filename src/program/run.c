@@ -413,6 +413,8 @@ static void check_ranks(struct fo_opt_set *s, const struct fo_run *r)
 		{ *r->program_file != 0, "program.file: a file holds the program of one rank; leave it out" },
 		{ strcmp(r->affinity, "none") != 0 && strcmp(r->affinity, "auto") != 0,
 		  "run.affinity: cores and lists bind the threads of one rank; leave it out" },
+		{ (r->link_gbps > 0 || r->link_us > 0) && r->over == FO_RUN_OVER_NCCL,
+		  "mesh.link-gbps or mesh.link-us and mesh.over=nccl: only links through host memory are emulated" },
 		{ !strncmp(r->device, "cuda", 4) && r->kernel_times > 0,
 		  "train.kernel-times: CUPTI sees the kernels of all ranks of a process alike; leave it out" },
 	};

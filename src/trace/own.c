@@ -136,6 +136,7 @@ static const char *const wire_name[] = {
 	[FO_WIRE_SEND] = "send",
 	[FO_WIRE_RECEIVE] = "recv",
 	[FO_WIRE_ALL_TO_ALL] = "alltoall",
+	[FO_WIRE_SHIFT] = "permute",
 };
 
 /* A collective with what tells it from others: its group is named with the lane, which has communicators of its own. */

@@ -93,6 +93,8 @@ void fo_setup_plan(const struct fo_setup *s, struct fo_train_plan *out)
 	if (!s->cuda)
 		return;
 	out->device = fo_cuda_info(s->cuda);
+	out->devices = s->devices;
+	out->over_nccl = fo_team_over_nccl(step->team);
 	const struct fo_choose_rates rates = fo_device_choose_rates(out->device, fo_run_precision(s->run));
 	out->gain_of_more = fo_program_gain_of_more(&step->program, &rates, FO_TRAIN_MICRO_BATCHES);
 	fo_cuda_tune_result(s->cuda, &out->tuned);

@@ -59,6 +59,8 @@ fo_status fo_member_device(struct fo_member *m, const void *bytes, size_t n, str
 	(void)n;
 	if (!m->cuda) {
 		FO_TRY(fo_devices_open_own(how->text, m->local_ranks ? m->local_rank : m->number, &m->cuda));
+		if (!m->cuda)
+			return fo_fail(FO_EUNSUPPORTED, "there is no CUDA device");
 		const struct fo_run tune = { .tune = how->tune };
 		FO_TRY(fo_device_tune(m->cuda, &tune));
 	}

@@ -45,7 +45,8 @@ fo_status fo_member_folder(struct fo_member *m, const void *bytes, size_t n, str
 	uint64_t text = ~t->text;
 	(void)n;
 	(void)out;
-	/* A launcher may start ranks elsewhere. Where that is not there, only paths that count from it cannot be used. */
+	/* A launcher may start ranks elsewhere. If that is not there, only paths that
+	 * count from it cannot be used. */
 	free(m->lost);
 	m->lost = chdir(t->cwd) ? fo_xstrdup(t->cwd) : NULL;
 	errno = 0;
@@ -155,10 +156,8 @@ fo_status fo_member_order(struct fo_member *m, const struct fo_shard *shard, con
 
 static void take_own_rows(const struct fo_program *p, struct fo_batch_shape *shape)
 {
-	int32_t place;
-	fo_mesh_group(&p->run.mesh, FO_GROUP_DATA, &place, NULL);
 	shape->own_rows = p->run.rows;
-	shape->first_row = place * shape->own_rows;
+	shape->first_row = fo_mesh_set(&p->run.mesh) * shape->own_rows;
 }
 
 fo_status fo_member_loader(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)

@@ -19,6 +19,8 @@ static fo_status open_devices(struct fo_setup *s)
 	struct fo_exec_devices *how = &s->step.options.devices;
 	struct fo_devices seen;
 	*how = (struct fo_exec_devices){ .tune = s->run->tune, .over = s->run->over };
+	if (s->run->link_gbps > 0 || s->run->link_us > 0)
+		how->over = FO_RUN_OVER_HOST; /* links that are emulated are the host's */
 	snprintf(how->text, sizeof how->text, "%s", s->run->device);
 	if (!s->hooks->processes) {
 		s->step.sharing = fo_devices_sharing(s->run->device, (int)s->run->ranks, &s->devices);
@@ -27,7 +29,7 @@ static fo_status open_devices(struct fo_setup *s)
 	s->step.sharing = 1;
 	fo_status st = fo_devices_open(&seen, s->hooks->processes->carrier, how, s->cuda);
 	s->devices = seen.devices;
-	s->device_free = seen.free_bytes + s->device_reserve;
+	s->device_have = seen.free_bytes;
 	fo_devices_fini(&seen);
 	return st;
 }
@@ -54,6 +56,7 @@ fo_status fo_setup_device(struct fo_setup *s)
 	fo_cuda_tune_hooks(s->cuda, s->hooks->progress, s->hooks->ctx, s->hooks->stop);
 	FO_TRY(fo_cuda_memory(s->cuda, &s->device_free, &total));
 	s->device_reserve = fo_device_reserve(total);
+	s->device_have = s->device_free - s->device_reserve;
 	return s->run->ranks > 1 ? open_devices(s) : FO_OK;
 }
 
@@ -164,7 +167,7 @@ static fo_status read_program(struct fo_setup *s)
 int64_t fo_setup_free(const struct fo_setup *s)
 {
 	if (s->cuda)
-		return s->device_free - s->device_reserve;
+		return s->device_have;
 	return s->hooks->processes ? fo_processes_memory(s->hooks->processes) : fo_memory_available();
 }
 

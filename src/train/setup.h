@@ -47,6 +47,7 @@ struct fo_setup {
 	int devices;              /* of all ranks, where they compute on some */
 	int64_t device_free;      /* bytes of its memory that were free when it was opened */
 	int64_t device_reserve;   /* of these left alone */
+	int64_t device_have;      /* that this run may take, or of ranks that are processes this one */
 	bool attention_reported;  /* that attention runs on slow kernels */
 	struct fo_run choosing;   /* `run` with the choices that a checkpoint has made already */
 	struct fo_room_step step; /* model, programs, store, executors */

@@ -45,6 +45,8 @@ struct fo_train_plan {
 	int64_t save_count; /* so many more of them at once, while the run goes on; 0: none is written */
 	int64_t disk_free;  /* of the file system of run.dir; -1: not known */
 	const struct fo_cuda_device *device; /* NULL: the processor */
+	int devices;                         /* of all ranks */
+	bool over_nccl; /* of several ranks on devices: calls go over NCCL, else through host memory */
 	/* Device: its free memory that is not planned on; host memory of tables, pieces, staging, loader, activations
 	 * that wait there and the copy; that copy alone, 0: checkpoints are waited for. */
 	int64_t memory_reserve, memory_host, memory_host_copy;

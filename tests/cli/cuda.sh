@@ -88,11 +88,6 @@ keys out built devices libraries software compute_capability can_train
 run 0 train $tiny --run.dir=auto2 --train.device=auto
 [ "$(losses auto2)" = "$(losses cpu)" ] || wrong "auto took the software device"
 
-# near FILE FILE PERCENT: "step loss norm" of both, losses within so much.
-near() {
-	paste "$1" "$2" | awk -v most="$3" '{ d = $2 - $5; if (d < 0) d = -d; if (NF != 6 || $1 != $4 || d > most / 100 * $2) exit 1 }' ||
-		wrong "losses of $1 and $2 differ: $(paste "$1" "$2" | tr '\n' ';')"
-}
 losses cpu >cpu.losses
 run 0 train $gpu --run.dir=gpu
 says "^Device:  *cuda:0, " "^Memory:  *of the device " "MFU:  *unknown: a software device has no peak"

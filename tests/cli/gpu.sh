@@ -177,7 +177,7 @@ decided() {
 # ---- is it right? ----
 
 on 0 tree/tests/gpu/run one
-grep -q "^$((6 + tests)) passed, 0 failed, 0 skipped" out || wrong "not every check passed: $(cat out)"
+grep -q "^$((7 + tests)) passed, 0 failed, 0 skipped" out || wrong "not every check passed: $(cat out)"
 left one 1b.jsonl bf16.jsonl device.csv fp32.jsonl log.txt summary.json
 on 1 LAST=9 tree/tests/gpu/run two # losses that rise
 grep -q "^fp32_follows_cpu *failed" out && grep -q "^1b_learns *failed" out || wrong "rising losses passed: $(cat out)"

@@ -116,6 +116,11 @@ keys() {
 }
 # "step loss norm" of each training step in a run's log; of a step logged twice (before and after a resume) both.
 losses() { sed -n 's/^{"event":"step","step":\([0-9]*\),"loss":\([^,]*\),"grad_norm":\([^,]*\),.*/\1 \2 \3/p' "$1/log.jsonl"; }
+# near FILE FILE PERCENT: "step loss norm" of both, losses within so much.
+near() {
+	paste "$1" "$2" | awk -v most="$3" '{ d = $2 - $5; if (d < 0) d = -d; if (NF != 6 || $1 != $4 || d > most / 100 * $2) exit 1 }' ||
+		wrong "losses of $1 and $2 differ: $(paste "$1" "$2" | tr '\n' ';')"
+}
 # checkpoint RUN STEP: its folder.
 checkpoint() { printf '%s/checkpoints/step-%08d' "$1" "$2"; }
 # flip FILE: changes the byte in its middle.

@@ -322,9 +322,10 @@ void soft_some(void)
 
 void soft_look(void)
 {
+	enum { AT_MOST = 32 }; /* pieces of work between two looks */
 	soft_some();
-	if (order == FO_SOFT_LAZY)
-		step();
+	for (uint32_t n = 1 + soft_draw(AT_MOST); n && step(); n--)
+		;
 }
 
 /* ---- putting work in ---- */

@@ -2,11 +2,34 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "pass/pass.h"
+#include "program/ring.h"
 #include "support/interleave.h"
 #include "support/must.h"
 
 #include <omp.h>
 #include <string.h>
+
+/* Own tokens of the rows that a cp group shares; documents begin where they do in whole rows. */
+static void keep_own_tokens(struct step_batch *b, int cp, int place)
+{
+	struct step_batch own;
+	const int64_t chunk = b->seq / cp / 2;
+	if (cp < 2)
+		return;
+	step_batch_alloc(&own, b->seq / cp, b->rows, b->micro_batches);
+	for (int64_t m = 0; m < b->micro_batches; m++)
+		for (int64_t i = 0; i < own.rows * own.seq; i++) {
+			const int64_t to = m * own.rows * own.seq + i,
+				      from = (m * b->rows + i / own.seq) * b->seq + fo_ring_place(cp, place, chunk, i);
+			own.token[to] = b->token[from];
+			own.target[to] = b->target[from];
+			own.position[to] = b->position[from];
+			own.doc_start[to] = b->doc_start[from];
+		}
+	own.loss_tokens = b->loss_tokens;
+	step_batch_free(b);
+	*b = own;
+}
 
 void ranks_slice(struct step_batch *out, const struct step_batch *job, int rank, int ranks)
 {
@@ -31,8 +54,11 @@ static void build(struct ranks_rank *r, struct fo_program *p)
 	must(fo_pass_build(p, &j->model, &low));
 	if (j->build)
 		j->build(p);
-	if (j->batch)
-		ranks_slice(&r->batch, j->batch, r->rank / fo_mesh_tp(&low.mesh), fo_mesh_data(&low.mesh));
+	if (j->batch) {
+		int32_t place, cp = fo_mesh_group(&low.mesh, FO_GROUP_CP, &place, NULL);
+		ranks_slice(&r->batch, j->batch, fo_mesh_set(&low.mesh), fo_mesh_data(&low.mesh));
+		keep_own_tokens(&r->batch, cp, place);
+	}
 	r->wire = fo_program_wire(p);
 	for (int s = 0; s < p->nslot; s++)
 		for (int i = 0; i < p->block[p->slot[s].block].n; i++) {
@@ -71,6 +97,7 @@ static void make_rig(struct ranks_rank *r, struct fo_program *p)
 {
 	struct fo_exec_options o = r->job->options;
 	o.links = &r->links;
+	o.cuda = r->cuda;
 	if (o.null_kernels) {
 		r->rig = (struct step_rig){ .program = *p };
 		must(fo_store_new(&r->rig.store, &r->rig.program));
@@ -94,6 +121,7 @@ static void before_step(struct ranks_rank *r, int s)
 static void after_step(struct ranks_rank *r, int s)
 {
 	r->step_s += 1e-9 * (double)fo_now_ns();
+	must(fo_exec_fetch(r->rig.exec));
 	if (r->job->batch && s < OUTCOME_STEPS)
 		outcome_step(&r->out, &r->rig, s);
 	if (r->job->after)
@@ -115,7 +143,9 @@ static void *run_rank(void *arg)
 	struct fo_program p;
 	omp_set_num_threads(r->job->options.threads); /* else each rank has a team for its weights' first values */
 	build(r, &p);
-	must(fo_links_open(&r->links, r->world, &p, NULL, NULL));
+	if (r->job->where)
+		must(fo_cuda_open(&r->cuda, r->job->where == RANKS_OWN_DEVICES ? r->rank : 0));
+	must(fo_links_open(&r->links, r->world, &p, NULL, r->job->where == RANKS_OWN_DEVICES ? r->cuda : NULL));
 	make_rig(r, &p);
 	for (int s = 0; s < r->job->steps && r->error.st == FO_OK; s++) {
 		before_step(r, s);
@@ -156,7 +186,7 @@ struct kept {
 		struct fo_links links;
 	} rank[RANKS_MOST];
 };
-enum { KEPT_MOST = 64 };
+enum { KEPT_MOST = 128 };
 static struct kept kept[KEPT_MOST];
 static int nkept;
 
@@ -178,7 +208,8 @@ static struct kept *links_of(const struct fo_mesh *m, bool null)
 {
 	for (int i = 0; i < nkept; i++)
 		if (kept[i].mesh.replicate == m->replicate && kept[i].mesh.shard == m->shard &&
-		    fo_mesh_tp(&kept[i].mesh) == fo_mesh_tp(m) && kept[i].null == null)
+		    fo_mesh_cp(&kept[i].mesh) == fo_mesh_cp(m) && fo_mesh_tp(&kept[i].mesh) == fo_mesh_tp(m) &&
+		    fo_mesh_kv(&kept[i].mesh) == fo_mesh_kv(m) && kept[i].null == null)
 			return &kept[i];
 	struct kept *k = &kept[nkept++];
 	struct fo_comm *world[RANKS_MOST];
@@ -209,7 +240,9 @@ void ranks_close_links(void)
 
 static void run_interleaved(struct ranks_job *j)
 {
-	struct kept *k = links_of(&j->low.mesh, j->transport.null);
+	struct fo_mesh mesh = j->low.mesh;
+	mesh.kv = j->low.pass.tp ? fo_mesh_kv_of(&j->model, fo_mesh_tp(&mesh)) : 1;
+	struct kept *k = links_of(&mesh, j->transport.null);
 	struct fo_exec *exec[RANKS_MOST];
 	fo_status st = FO_OK;
 	for (int i = 0; i < j->ranks; i++) {
@@ -294,6 +327,8 @@ void ranks_free(struct ranks_job *j)
 		struct ranks_rank *r = &j->rank[i];
 		if (j->one && !r->world)
 			continue;
+		if (r->cuda)
+			must(fo_cuda_attach(r->cuda));
 		step_rig_free(&r->rig);
 		step_batch_free(&r->batch);
 		outcome_free(&r->out);
@@ -302,5 +337,6 @@ void ranks_free(struct ranks_job *j)
 		fo_links_close(&r->links);
 		if (!j->one)
 			fo_comm_close(r->world);
+		fo_cuda_close(r->cuda);
 	}
 }

@@ -40,7 +40,8 @@ struct fo_verify_report {
 struct fo_verify_options {
 	bool brief;  /* the chosen kernel set only, one layout and thread count per case: for the start of a run */
 	int threads; /* of steps; >= 1 */
-	int ranks;   /* above 1: as many are compared with one; of the processor alone */
+	int ranks;   /* above 1: as many are compared with one */
+	const char *device;   /* of ranks, where cuda is not NULL: how they open theirs, as train.device */
 	struct fo_cuda *cuda; /* what is checked; NULL: the processor */
 	/* Called with the group that begins; may be NULL. */
 	void (*progress)(void *ctx, const char *group);

@@ -9,6 +9,7 @@
 
 #include "base/rng.h"
 #include "pass/pass.h"
+#include "program/run.h"
 #include "train/team.h"
 
 enum { SEQ = 16, MICRO = 2, VOCAB = 64, STEPS = 3, HIDDEN = 32 };
@@ -119,7 +120,7 @@ static fo_status run_job(struct job *j, const struct text *text, int ranks, cons
 		FO_TRY(fo_team_open(&j->team, &j->program, NULL, &o, fo_ports_serve, NULL));
 		o.links = fo_team_links(j->team);
 	}
-	FO_TRY(fo_store_new(&j->store, &j->program));
+	FO_TRY(fo_store_new_on(&j->store, &j->program, o.cuda));
 	FO_TRY(fo_exec_new(&j->exec, &j->program, j->store, &o, fo_ports_serve, &j->ports, NULL));
 	fo_keep_init(&j->keep, &j->program, j->store, j->exec, fo_team_world(j->team), 1);
 	FO_TRY(fo_team_fill(j->team, &j->keep, &(struct fo_keep_task){ .kind = FO_KEEP_INIT, .seed = 1 }));
@@ -137,7 +138,7 @@ static fo_status run_job(struct job *j, const struct text *text, int ranks, cons
 		j->loss[s] = j->ports.loss[0];
 		j->norm[s] = j->ports.scale[1];
 	}
-	return FO_OK;
+	return fo_exec_fetch(j->exec);
 }
 
 /* ---- comparing ---- */
@@ -220,12 +221,14 @@ static fo_status check_precision(struct fo_verify_run *v, const char *group, con
 	const int ranks = v->o->ranks;
 	const bool exact = precision == FO_PRECISION_F64, parts = form->shard > 1 || form->tp > 1;
 	/* A kernel's bits may depend on its threads: all jobs have one per rank. */
-	const struct fo_exec_options how = { .isa = isa, .threads = 1 };
+	struct fo_exec_options how = { .isa = isa, .threads = 1, .cuda = v->o->cuda };
 	const double bound = exact ? 1e-11 : 0x1p-14; /* of sums in another order, through three steps */
 	struct job one = { 0 }, many = { 0 }, again = { 0 };
 	char name[160], against[] = "one rank";
 	double most;
 	fo_status st;
+	snprintf(how.devices.text, sizeof how.devices.text, "%s", v->o->device);
+	how.devices.tune = FO_RUN_TUNE_KEPT;
 	FO_TRY_OR(st, run_job(&one, text, 1, form, precision, &how), done);
 	FO_TRY_OR(st, run_job(&many, text, ranks, form, precision, &how), done);
 	FO_TRY_OR(st, run_job(&again, text, ranks, form, precision, &how), done);
@@ -248,13 +251,14 @@ done:
 	return st;
 }
 
-/* A mesh in double precision, where only the order of sums differs, and in fp32 with this machine's kernels. */
+/* A mesh in double precision, where only the order of sums differs, and in fp32 with this machine's kernels; a device
+ * has fp32 alone. */
 static void check_form(struct fo_verify_run *v, const struct text *text, const struct form *form)
 {
-	for (int exact = 1; exact >= 0; exact--) {
+	for (int exact = v->o->cuda == NULL; exact >= 0; exact--) {
 		const enum fo_isa isa = exact ? FO_ISA_REF : v->isa; /* only ref computes in double precision */
-		const char *group = fo_verify_group(v, "%d ranks%s %s %s", v->o->ranks, form->name, fo_isa_name[isa],
-						    exact ? "f64" : "fp32");
+		const char *group = fo_verify_group(v, "%d ranks%s %s %s", v->o->ranks, form->name,
+						    v->o->cuda ? "cuda" : fo_isa_name[isa], exact ? "f64" : "fp32");
 		if (check_precision(v, group, text, form, exact ? FO_PRECISION_F64 : FO_PRECISION_F32, isa) != FO_OK)
 			fo_verify_error(v, group, "3 optimizer steps", "one rank");
 	}

@@ -316,7 +316,11 @@ static void say_kernels(const struct fo_train_plan *p, struct fo_doc *d)
 	if (p->device)
 		fo_doc_line(d, "device", "cuda:%d, %s%s: %s operations per step", p->device->index, p->device->name,
 			    p->device->software ? " (a model of one: its times mean nothing)" : "", sets);
-	else
+	if (p->device && p->program->ranks > 1)
+		fo_doc_line(d, "ranks", "on %d %s; calls between them go %s", p->devices,
+			    fo_cli_plural(p->devices, "device", "devices"),
+			    p->over_nccl ? "over NCCL" : "through host memory");
+	if (!p->device)
 		fo_doc_line(d, "kernels", "%s on %d %s%s: %s operations per step", fo_isa_name[p->isa], p->threads,
 			    fo_cli_plural(p->threads, "thread", "threads"), whose_after(p), sets);
 	say_matmuls(&p->tuned, d);

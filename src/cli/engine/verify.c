@@ -161,17 +161,11 @@ static fo_status run(const struct fo_cli_call *call)
 	const struct verify *in = call->in;
 	struct fo_verify_options o = { .brief = in->brief,
 				       .threads = in->threads ? (int)in->threads : fo_cpu_threads(),
-				       .ranks = (int)in->ranks };
+				       .ranks = (int)in->ranks,
+				       .device = in->device };
 	struct fo_verify_report r;
 	bool live = fo_cli_is_live(stderr);
 	FO_TRY(fo_cli_device_open(in->device, &o.cuda));
-	if (o.cuda && o.ranks > 1) {
-		fo_cuda_close(o.cuda);
-		return fo_fail(FO_EARG,
-			       "verify.ranks=%d compares ranks that compute on the processor: leave "
-			       "verify.device out",
-			       o.ranks);
-	}
 	if (live)
 		o.progress = show_group;
 	fo_status st = fo_verify(&o, &r);

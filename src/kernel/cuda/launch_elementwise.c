@@ -38,13 +38,22 @@ static fo_status map(struct fo_cuda_queue *q, const struct fo_call *c, int64_t v
 			  fo_cuda_in_eights(args.in, FO_CUDA_MAP_IN + FO_CUDA_MAP_OUT);
 	if (m->kind == FO_OP_add_bias)
 		args.in[FO_ADD_BIAS_B].ld = 0; /* one row for all */
+	if (like->dtype == FO_F64)
+		return fo_cuda_launch_each(q, FO_CUDA_FN_add_f64, like->rows * like->cols, &args);
 	if (!fast)
 		return fo_cuda_launch_each(q, m->any, like->rows * like->cols, &args);
 	args.groups = (struct fo_cuda_groups){ (uint32_t)groups, fo_cuda_divisor_of((uint32_t)per_row) };
 	return fo_cuda_launch_blocks(q, like->dtype == FO_BF16 ? m->bf16 : m->f32,
 				     fo_ceil_div(groups, THREADS * m->share), &args);
 }
-const struct fo_cuda_kernel fo_cuda_map = { .by = "flatout", .cannot = fo_cuda_floats_only, .run = map };
+static const char *map_cannot(const struct fo_cuda *c, const struct fo_call *s)
+{
+	bool doubles = s->kind == FO_OP_add;
+	for (int i = 0; i < s->n; i++)
+		doubles &= s->arg[i].dtype == FO_F64;
+	return doubles ? NULL : fo_cuda_floats_only(c, s);
+}
+const struct fo_cuda_kernel fo_cuda_map = { .by = "flatout", .cannot = map_cannot, .run = map };
 
 fo_status fo_cuda_add(struct fo_cuda_queue *q, const struct fo_tensor *to, const struct fo_tensor *from)
 {
@@ -121,6 +130,7 @@ static fo_status copy_rows(struct fo_cuda_queue *q, const struct fo_call *c, int
 					  .index = fo_cuda_view_of(&c->arg[m->index]),
 					  .y = fo_cuda_view_of(y),
 					  .mode = m->mode,
+					  .first = c->attr.element,
 					  .rows = (int32_t)(m->mode == FO_CUDA_COPY_PUT ? x->rows : y->rows) };
 	if (x->dtype != y->dtype || args.rows * per_row > INT_MAX || !fo_cuda_in_eights(&args.x, 1) ||
 	    !fo_cuda_in_eights(&args.y, 1))
@@ -166,7 +176,7 @@ static fo_status embed_bwd(struct fo_cuda_queue *q, const struct fo_call *c, int
 	int32_t *order = q->ws, *rank = order + token->rows;
 	const struct fo_cuda_embed_order_args ordering = { fo_cuda_view_of(token), order, rank };
 	const struct fo_cuda_embed_sum_args args = { ordering.token, fo_cuda_view_of(dx), fo_cuda_view_of(table), order,
-						     rank,           .add = !store };
+						     rank,           c->attr.element,     .add = !store };
 	struct fo_cuda_grid grid = { (uint32_t)token->rows, 1, 1, THREADS, 0 };
 	if (store)
 		FO_TRY(zero(q, table));
