@@ -1,6 +1,6 @@
 /* The rest of test_data_parallel.c, which includes it: a sample of its cases as processes that MPI carries. Every
- * process draws the same case and runs its own rank; rank 0 runs the job on threads as well, holds that to one rank's as the
- * test does, and each process to its bits. */
+ * process draws the same case and runs its own rank. Rank 0 runs the job on threads as well, holds that to one rank's
+ * as the test does, and each process to its bits. */
 #ifndef FO_TESTS_STEP_OVER_MPI_H
 #define FO_TESTS_STEP_OVER_MPI_H
 
