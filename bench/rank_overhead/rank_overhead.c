@@ -97,7 +97,7 @@ static void open_rank(struct rank *r)
 	}
 	must(fo_pass_build(&r->program, &m, &low));
 	if (r->job->kind != PLAIN) {
-		must(fo_links_open(&r->links, r->world, &r->program, NULL));
+		must(fo_links_open(&r->links, r->world, &r->program, NULL, NULL));
 		o.links = &r->links;
 	}
 	make_text(r);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "record/rank_where.h"
+#include "report/run.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -107,6 +108,72 @@ static const char *hosts_text(struct fo_doc *d, const struct fo_ranks_seen *s)
 	return text;
 }
 
+/* Only of a job that runs, and is well: of one that ended `flatout report` says it. */
+static bool slow_of(const struct fo_ranks_seen *s, double bound, struct fo_slow_rank *slow)
+{
+	bool runs = s->ranks > 1;
+	for (int i = 0; i < s->ranks; i++) {
+		enum fo_rank_health h = fo_rank_health(&s->rank[i], bound);
+		runs &= h == FO_HEALTH_FINE || h == FO_HEALTH_UNKNOWN;
+		runs &= s->rank[i].step > 0;
+	}
+	if (runs)
+		fo_ranks_slow(s, true, slow);
+	return runs;
+}
+
+static void say_slow(struct fo_doc *d, const struct fo_ranks_seen *s, double bound)
+{
+	struct fo_slow_rank slow;
+	if (!slow_of(s, bound, &slow))
+		return;
+	if (!slow.known)
+		fo_doc_remark(d,
+			      "Not known yet: whether a rank is slower than all others. The ranks have %d stretches of "
+			      "half a second or more in common, and %d are needed.",
+			      slow.windows, slow.needed);
+	else if (slow.rank >= 0)
+		fo_doc_verdict(d, FO_DOC_BAD, "Straggler", "%s",
+			       fo_report_slow_text(d, &slow, s->rank[slow.rank].host));
+}
+
+/* What ranks compute on: where all have the same once, else of the first ones and the last. */
+static void say_processors(struct fo_doc *d, const struct fo_ranks_seen *s)
+{
+	enum { SHOWN = 4 };
+	const char *text = "";
+	int told = 0, threads = 0, unlike = 0, shown = 0;
+	const struct fo_rank_seen *first = NULL;
+	for (int i = 0; i < s->ranks; i++) {
+		const struct fo_rank_seen *r = &s->rank[i];
+		if (!r->threads)
+			continue;
+		first = told++ ? first : r;
+		threads = r->threads > threads ? r->threads : threads;
+		unlike += strcmp(r->cpus, first->cpus) != 0;
+	}
+	if (!told)
+		return;
+	const char *each = fo_doc_printf(d, "%d thread%s each", threads, fo_doc_plural(threads));
+	if (!unlike) {
+		fo_doc_line(d, "Processors", "%s, on %s",
+			    told > 1 ? each : fo_doc_printf(d, "%d thread%s", threads, fo_doc_plural(threads)),
+			    *first->cpus ? first->cpus : "not known");
+		return;
+	}
+	for (int i = 0, left = told; i < s->ranks; i++) {
+		if (!s->rank[i].threads)
+			continue;
+		left--;
+		if (shown++ < SHOWN || !left)
+			text = fo_doc_join(
+				d, text, fo_doc_printf(d, "%s (rank %d)", *s->rank[i].cpus ? s->rank[i].cpus : "?", i));
+		else if (shown == SHOWN + 1)
+			text = fo_doc_join(d, text, "...");
+	}
+	fo_doc_line(d, "Processors", "%s: %s", each, text);
+}
+
 static void describe(struct fo_doc *d, const char *dir, const struct fo_ranks_seen *s, double bound)
 {
 	struct group *g;
@@ -120,9 +187,11 @@ static void describe(struct fo_doc *d, const char *dir, const struct fo_ranks_se
 	fo_doc_line(d, "Job", "%s: %d rank%s, step %lld of %lld", dir, s->ranks, fo_doc_plural(s->ranks),
 		    (long long)step, (long long)steps);
 	fo_doc_line(d, "Hosts", "%s", hosts_text(d, s));
+	say_processors(d, s);
 	int at = fo_ranks_cause(s, bound, WAITED_S, cause, sizeof cause), n = make_groups(s, bound, &g), unknown = 0;
 	if (at >= 0)
 		fo_doc_verdict(d, FO_DOC_BAD, "Held up", "rank %d %s", at, cause);
+	say_slow(d, s, bound);
 	fo_doc_table(d, FO_DRAW_FITTED, NULL, "llrl", "rank", "does", "for", "heartbeat");
 	for (int k = 0; k < n; k++) {
 		fo_ranks_text(g[k].in, s->ranks, ranks, sizeof ranks);
@@ -172,7 +241,8 @@ static void rank_json(struct fo_json *j, const struct fo_rank_seen *r, double bo
 		fo_rank_doing(r, doing, sizeof doing);
 		fo_json_put(
 			j, FO_TEXT("host", r->host), FO_INT("process", r->pid),
-			FO_TEXT("program", fo_json_some(r->program)), FO_REAL("began", (double)r->begun_unix_ns * 1e-9),
+			FO_TEXT("program", fo_json_some(r->program)), FO_REAL("threads", r->threads ? r->threads : NAN),
+			FO_TEXT("processors", fo_json_some(r->cpus)), FO_REAL("began", (double)r->begun_unix_ns * 1e-9),
 			FO_TEXT("phase", fo_rank_phase_name[r->phase]), FO_INT("step", r->step),
 			FO_INT("steps", r->steps), FO_TEXT("does", doing), FO_REAL("seconds", fo_rank_seconds(r)),
 			FO_REAL("heartbeat_age_seconds", r->age), FO_TEXT("error", r->error == FO_OK ? NULL : r->text));
@@ -184,9 +254,14 @@ static void rank_json(struct fo_json *j, const struct fo_rank_seen *r, double bo
 static void write_json(struct fo_json *j, const struct fo_ranks_seen *s, double bound)
 {
 	char cause[1400];
+	struct fo_slow_rank slow;
 	int at = fo_ranks_cause(s, bound, WAITED_S, cause, sizeof cause);
 	fo_json_put(j, FO_TEXT("job", s->job), FO_INT("ranks", s->ranks), FO_INT("cause_rank", at),
 		    FO_TEXT("cause", at < 0 ? NULL : cause));
+	if (slow_of(s, bound, &slow))
+		fo_report_slow_json(j, &slow);
+	else
+		fo_json_raw(j, "straggler", "null");
 	fo_json_array(j, "rank");
 	for (int i = 0; i < s->ranks; i++)
 		rank_json(j, &s->rank[i], bound);
@@ -295,7 +370,10 @@ const struct fo_command fo_cmd_status = {
 		"heartbeat. "
 		"It asks no rank, so it also answers when the job hangs. Ranks that do the same share a row. The line "
 		"'Held up' names the rank for which the others wait: it failed, its process is gone, it is stopped, "
-		"its heart does not beat, it never started, or it alone computes.\n\n"
+		"its heart does not beat, it never started, or it alone computes. The line 'Straggler' names a rank "
+		"that works longer in a step than all others, over the last stretches of half a second or more, and "
+		"what that costs; it is not there where chance could explain it, or a step is not 1.1 times as "
+		"long for it.\n\n"
 		"A rank on another host counts as alive when new heartbeats arrive here within 2.5 s; clocks of two "
 		"hosts are not compared.\n\n"
 		"Exit code 1: some rank failed, is gone, stopped, silent or missing.\n\n"

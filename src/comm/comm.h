@@ -71,6 +71,9 @@ struct fo_comm_call {
 	 * added in fp32. A reduce-scatter's sums stay as they are; those of an all-reduce are rounded again on their
 	 * way to all, so that every rank has the same bits. */
 	bool narrow;
+	/* Of a call that accumulates, over a transport with streams: memory for this rank's part, which nobody else uses
+	 * until the call is over. */
+	void *scratch;
 };
 
 struct fo_comm;
@@ -111,6 +114,8 @@ struct fo_comm {
 
 static inline int fo_comm_rank(const struct fo_comm *c) { return c->rank; }
 static inline int fo_comm_ranks(const struct fo_comm *c) { return c->ranks; }
+/* Calls go into streams (fo_comm_call alone), and their memory is a device's. */
+static inline bool fo_comm_has_streams(const struct fo_comm *c) { return c->transport->call != NULL; }
 
 /* Puts a call into its stream. Reductions take bf16, fp32 and fp64. How bf16 is summed is the transport's affair:
  * threads and MPI add in fp32 and round once, NCCL rounds to bf16 after each addition, so gradients are fp32 there

@@ -4,6 +4,7 @@
 #include "base/count.h"
 #include "base/mem.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #if FO_CUDA && FO_NCCL
@@ -75,28 +76,83 @@ static fo_status all_to_all(struct group *g, const struct fo_comm_call *k)
 	return failed(g, r == ncclSuccess ? end : r, fo_comm_kind_name(k->kind));
 }
 
+/* Are the parts of all ranks of one size? *n: which. */
+static bool even(const struct group *g, const struct fo_comm_call *k, size_t *n)
+{
+	bool same = true;
+	for (int r = 0; k->part && r < g->base.ranks; r++)
+		same &= k->part[r] == k->part[0];
+	*n = (size_t)(k->part ? k->part[g->base.rank] : k->n);
+	return same;
+}
+
+/* Parts of unlike size go one by one, in a group: from each rank to all, or from all to the rank whose part it is. */
+static fo_status uneven(struct group *g, const struct fo_comm_call *k, void *to)
+{
+	const struct fo_nccl_calls *f = g->nccl;
+	const size_t size = fo_dtype_bytes(k->dtype);
+	ncclResult_t r = f->ncclGroupStart();
+	for (int p = 0; p < g->base.ranks && r == ncclSuccess; p++) {
+		int64_t begin;
+		size_t n = (size_t)fo_comm_part(k, p, g->base.ranks, &begin), at = (size_t)begin * size;
+		const ncclDataType_t type = type_of(k->dtype, &n);
+		if (n && k->kind == FO_COMM_ALL_GATHER)
+			r = f->ncclBroadcast(k->from, (char *)to + at, n, type, p, g->comm, k->stream);
+		else if (n)
+			r = f->ncclReduce((const char *)k->from + at, p == g->base.rank ? to : NULL, n, type,
+					  op_of(k->op), p, g->comm, k->stream);
+	}
+	ncclResult_t end = f->ncclGroupEnd();
+	return failed(g, r == ncclSuccess ? end : r, fo_comm_kind_name(k->kind));
+}
+
+/* A reduce-scatter into `to`. */
+static fo_status reduce_scatter(struct group *g, const struct fo_comm_call *k, void *to)
+{
+	size_t n;
+	if (!even(g, k, &n))
+		return uneven(g, k, to);
+	const ncclDataType_t type = type_of(k->dtype, &n);
+	return failed(g, g->nccl->ncclReduceScatter(k->from, to, n, type, op_of(k->op), g->comm, k->stream),
+		      fo_comm_kind_name(k->kind));
+}
+
+/* NCCL stores sums; ours are then added to what is there. */
+static fo_status accumulate(struct group *g, const struct fo_comm_call *k)
+{
+	struct fo_cuda_queue q = { .cuda = g->cuda, .stream = k->stream };
+	int64_t begin;
+	const int64_t n = fo_comm_part(k, g->base.rank, g->base.ranks, &begin);
+	struct fo_tensor to = { .data = k->to, .rows = 1, .cols = n, .ld = n, .dtype = k->dtype }, sum = to;
+	if (!k->scratch)
+		return fo_fail(FO_EARG, "%s over NCCL needs memory to add from", fo_comm_kind_name(k->kind));
+	sum.data = k->scratch;
+	FO_TRY(reduce_scatter(g, k, k->scratch));
+	return n ? fo_cuda_add(&q, &to, &sum) : FO_OK;
+}
+
 static fo_status call(struct fo_comm *c, const struct fo_comm_call *k)
 {
 	struct group *g = of(c);
 	const struct fo_nccl_calls *f = g->nccl;
 	ncclComm_t comm = g->comm;
-	size_t n = (size_t)k->n;
-	ncclDataType_t type = type_of(k->dtype, &n);
+	size_t n;
 	ncclResult_t r = ncclInternalError;
 	FO_TRY(alive(g));
-	if (k->part)
-		return fo_fail(FO_EUNSUPPORTED, "%s of parts of unlike size over NCCL", fo_comm_kind_name(k->kind));
 	if (k->kind == FO_COMM_ALL_TO_ALL)
 		return all_to_all(g, k);
+	if (k->kind == FO_COMM_REDUCE_SCATTER)
+		return k->accumulate ? accumulate(g, k) : reduce_scatter(g, k, k->to);
+	if (!even(g, k, &n))
+		return uneven(g, k, k->to);
+	const ncclDataType_t type = type_of(k->dtype, &n);
 	switch (k->kind) {
 	case FO_COMM_ALL_REDUCE: r = f->ncclAllReduce(k->from, k->to, n, type, op_of(k->op), comm, k->stream); break;
 	case FO_COMM_ALL_GATHER: r = f->ncclAllGather(k->from, k->to, n, type, comm, k->stream); break;
-	case FO_COMM_REDUCE_SCATTER:
-		r = f->ncclReduceScatter(k->from, k->to, n, type, op_of(k->op), comm, k->stream);
-		break;
 	case FO_COMM_BROADCAST: r = f->ncclBroadcast(k->from, k->to, n, type, k->peer, comm, k->stream); break;
 	case FO_COMM_SEND: r = f->ncclSend(k->from, n, type, k->peer, comm, k->stream); break;
 	case FO_COMM_RECV: r = f->ncclRecv(k->to, n, type, k->peer, comm, k->stream); break;
+	case FO_COMM_REDUCE_SCATTER:
 	case FO_COMM_ALL_TO_ALL:
 	case FO_COMM_KINDS: break;
 	}
@@ -207,6 +263,7 @@ static void close_group(struct fo_comm *c)
 
 static const struct fo_comm_transport transport = {
 	.name = "NCCL",
+	.accumulates = true,
 	.call = call,
 	.group = group_call,
 	.alloc = alloc,
@@ -216,38 +273,71 @@ static const struct fo_comm_transport transport = {
 	.close = close_group,
 };
 
-static fo_status meet(struct group *g, const struct fo_comm_place *place)
+/* Rank 0's id comes to all, by the file of `place` or over `host`. */
+static fo_status share(ncclUniqueId *id, const struct fo_comm_place *place, struct fo_comm *host)
+{
+	if (place)
+		return fo_comm_meet(place, id, sizeof *id);
+	/* Any type of one byte will do: nothing is added. */
+	return fo_comm_call(host, &(struct fo_comm_call){ .kind = FO_COMM_BROADCAST,
+							  .from = id,
+							  .to = id,
+							  .n = (int64_t)sizeof *id,
+							  .dtype = FO_E4M3 });
+}
+
+static fo_status meet(struct group *g, const struct fo_comm_place *place, struct fo_comm *host)
 {
 	ncclUniqueId id = { { 0 } };
-	if (place->rank == 0)
+	if (g->base.rank == 0)
 		FO_TRY(failed(g, g->nccl->ncclGetUniqueId(&id), "make an id"));
-	FO_TRY(fo_comm_meet(place, &id, sizeof id));
+	FO_TRY(share(&id, place, host));
 	FO_TRY(fo_cuda_attach(g->cuda));
 	/* returns when all ranks are there */
-	FO_TRY(failed(g, g->nccl->ncclCommInitRank(&g->comm, place->ranks, id, place->rank), "come together"));
-	fo_comm_met(place);
+	return failed(g, g->nccl->ncclCommInitRank(&g->comm, g->base.ranks, id, g->base.rank), "come together");
+}
+
+static fo_status open_group(struct fo_comm **out, struct fo_cuda *cuda, const struct fo_comm_place *place,
+			    struct fo_comm *host)
+{
+	struct fo_cuda_found found;
+	const struct fo_nccl_calls *nccl = fo_cuda_load(FO_CUDA_NCCL, &found);
+	const int rank = place ? place->rank : fo_comm_rank(host), ranks = place ? place->ranks : fo_comm_ranks(host);
+	if (ranks < 1 || ranks > FO_COMM_RANKS_MAX || rank < 0 || rank >= ranks)
+		return fo_fail(FO_EARG, "there is no rank %d among %d", rank, ranks);
+	if (!nccl)
+		return fo_fail(FO_EUNSUPPORTED, "no NCCL for %d ranks: %s", ranks, found.why);
+	struct group *g = fo_xmalloc(sizeof *g);
+	*g = (struct group){ .base = { .transport = &transport, .rank = rank, .ranks = ranks },
+			     .nccl = nccl,
+			     .cuda = cuda };
+	fo_status st = meet(g, place, host);
+	if (st != FO_OK) {
+		close_group(&g->base);
+		return st;
+	}
+	if (place)
+		fo_comm_met(place);
+	*out = &g->base;
 	return FO_OK;
 }
 
 fo_status fo_comm_nccl_open(struct fo_comm **out, struct fo_cuda *cuda, const struct fo_comm_place *place)
 {
+	return open_group(out, cuda, place, NULL);
+}
+
+bool fo_comm_nccl_there(char *why, size_t size)
+{
 	struct fo_cuda_found found;
-	const struct fo_nccl_calls *nccl = fo_cuda_load(FO_CUDA_NCCL, &found);
-	if (place->ranks < 1 || place->ranks > FO_COMM_RANKS_MAX || place->rank < 0 || place->rank >= place->ranks)
-		return fo_fail(FO_EARG, "there is no rank %d among %d", place->rank, place->ranks);
-	if (!nccl)
-		return fo_fail(FO_EUNSUPPORTED, "no NCCL for %d ranks: %s", place->ranks, found.why);
-	struct group *g = fo_xmalloc(sizeof *g);
-	*g = (struct group){ .base = { .transport = &transport, .rank = place->rank, .ranks = place->ranks },
-			     .nccl = nccl,
-			     .cuda = cuda };
-	fo_status st = meet(g, place);
-	if (st != FO_OK) {
-		close_group(&g->base);
-		return st;
-	}
-	*out = &g->base;
-	return FO_OK;
+	const bool there = fo_cuda_load(FO_CUDA_NCCL, &found) != NULL;
+	snprintf(why, size, "%s", there ? "" : found.why);
+	return there;
+}
+
+fo_status fo_comm_nccl_among(struct fo_comm **out, struct fo_cuda *cuda, struct fo_comm *host)
+{
+	return open_group(out, cuda, NULL, host);
 }
 #else
 fo_status fo_comm_nccl_open(struct fo_comm **out, struct fo_cuda *cuda, const struct fo_comm_place *place)
@@ -255,6 +345,16 @@ fo_status fo_comm_nccl_open(struct fo_comm **out, struct fo_cuda *cuda, const st
 	(void)out, (void)cuda, (void)place;
 	return fo_hint(fo_fail(FO_EUNSUPPORTED, "this build has no NCCL"),
 		       "install NCCL with its header (nccl.h) and build again");
+}
+bool fo_comm_nccl_there(char *why, size_t size)
+{
+	snprintf(why, size, "this build has no NCCL");
+	return false;
+}
+fo_status fo_comm_nccl_among(struct fo_comm **out, struct fo_cuda *cuda, struct fo_comm *host)
+{
+	(void)host;
+	return fo_comm_nccl_open(out, cuda, NULL);
 }
 int fo_comm_nccl_windows(const struct fo_comm *c)
 {

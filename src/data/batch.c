@@ -131,10 +131,13 @@ static int64_t show(struct visit *v, int64_t row, int64_t at, int64_t doc, int64
 	return n;
 }
 
-static struct epoch_order *order_of(struct batches *b, int64_t epoch)
+/* NULL: there is none, and the walk is over. */
+static const struct epoch_order *order_of(struct visit *v, int64_t epoch)
 {
-	epoch_order_build(&b->order[epoch & 1], epoch);
-	return &b->order[epoch & 1];
+	struct batches *b = v->of;
+	b->st = epoch_order_build(&b->order[epoch & 1], epoch);
+	v->enough |= b->st != FO_OK;
+	return b->st == FO_OK ? &b->order[epoch & 1] : NULL;
 }
 
 /* Rows are drawn in random order, block by block of `rows` of them. */
@@ -153,14 +156,14 @@ static void walk_packed(struct visit *v, int64_t row, int64_t global)
 	const struct fo_shard *s = b->shard;
 	int64_t seq = b->shape.seq, first = drawn(b, fo_max(s->tokens / seq, 1), global) * seq;
 	int64_t epoch = first / s->tokens, at = first % s->tokens;
-	const struct epoch_order *o = order_of(b, epoch);
-	int64_t place = find_place(o, at);
-	for (int64_t i = 0; i < seq;) {
+	const struct epoch_order *o = order_of(v, epoch);
+	int64_t place = o ? find_place(o, at) : 0;
+	for (int64_t i = 0; o && i < seq;) {
 		int64_t n = show(v, row, i, o->doc[place], at - o->start[place]);
 		i += n;
 		at += n;
 		if (at == o->start[place + 1] && ++place == s->docs) {
-			o = order_of(b, ++epoch);
+			o = order_of(v, ++epoch);
 			place = at = 0;
 		}
 	}
@@ -169,7 +172,9 @@ static void walk_packed(struct visit *v, int64_t row, int64_t global)
 static void walk_padded(struct visit *v, int64_t row, int64_t global)
 {
 	int64_t docs = v->of->shard->docs;
-	show(v, row, 0, order_of(v->of, global / docs)->doc[global % docs], 0);
+	const struct epoch_order *o = order_of(v, global / docs);
+	if (o)
+		show(v, row, 0, o->doc[global % docs], 0);
 }
 
 /* Documents in the epoch's order, each cut into rows; then the rows are drawn as packed ones are, with the same draws:
@@ -178,7 +183,9 @@ static void walk_split(struct visit *v, int64_t row, int64_t global)
 {
 	struct batches *b = v->of;
 	int64_t rows = b->order[0].rows, at = drawn(b, rows, global) % rows;
-	const struct epoch_order *o = order_of(b, global / rows);
+	const struct epoch_order *o = order_of(v, global / rows);
+	if (!o)
+		return;
 	int64_t place = find_place(o, at);
 	show(v, row, 0, o->doc[place], (at - o->start[place]) * b->shape.seq);
 }
@@ -206,12 +213,24 @@ static bool walk(struct batches *b, int64_t step, fo_piece_fn *fn, void *ctx)
 	return !v.enough;
 }
 
-fo_status batches_init(struct batches *b, const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed)
+fo_status batches_init(struct batches *b, const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed,
+		       struct fo_order_share *share)
 {
 	*b = (struct batches){ .shard = s, .shape = *shape, .seed = seed };
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 2; i++) {
 		b->order[i] = epoch_order_of(s, shape, seed);
-	return shape->packing == FO_PACK_BESTFIT ? pack_plan_new(&b->plan, s, shape->seq) : FO_OK;
+		b->order[i].share = share;
+	}
+	if (shape->packing != FO_PACK_BESTFIT)
+		return FO_OK;
+	return share ? pack_plan_shared(&b->plan, s, shape->seq, share) : pack_plan_new(&b->plan, s, shape->seq);
+}
+
+int64_t batches_order_bytes(const struct fo_shard *s, const struct fo_batch_shape *shape)
+{
+	if (shape->packing == FO_PACK_BESTFIT)
+		return pack_plan_bytes(pack_pieces(s, shape->seq));
+	return (int64_t)(EPOCH_ORDER_WORDS(s->docs) * sizeof(int64_t));
 }
 
 /* ---- filling ---- */
@@ -257,7 +276,7 @@ fo_status batch_fill(struct fo_batch *b, struct batches *from, int32_t pad_id)
 	walk(from, b->step, fill_piece, &(struct filling){ b, from, pad_id });
 	for (int64_t m = 0; m < shape->micro_batches; m++)
 		b->loss_tokens += b->micro_loss_tokens[m];
-	return FO_OK;
+	return from->st;
 }
 
 /* ---- naming a batch's documents ---- */
@@ -281,16 +300,12 @@ fo_status fo_batch_pieces(const struct fo_shard *s, const struct fo_batch_shape 
 			  int64_t steps, fo_piece_fn *fn, void *ctx)
 {
 	struct asking a = { .first = first, .steps = steps, .fn = fn, .ctx = ctx };
-	FO_TRY(batches_init(&a.of, s, shape, seed));
-	for (int i = 0; i < 2; i++) {
-		a.of.order[i].doc = fo_xmalloc((size_t)s->docs * sizeof(int64_t));
-		a.of.order[i].start = fo_xmalloc(((size_t)s->docs + 1) * sizeof(int64_t));
-	}
+	FO_TRY(batches_init(&a.of, s, shape, seed, NULL));
+	for (int i = 0; i < 2; i++)
+		a.of.order[i].room = fo_xmalloc(EPOCH_ORDER_WORDS(s->docs) * sizeof(int64_t));
 	fo_status st = fo_map_guard(ask, &a);
-	for (int i = 0; i < 2; i++) {
-		free(a.of.order[i].doc);
-		free(a.of.order[i].start);
-	}
+	for (int i = 0; i < 2; i++)
+		free(a.of.order[i].room);
 	pack_plan_free(&a.of.plan);
 	return st;
 }

@@ -249,8 +249,30 @@ FO_CHECKED fo_status fo_loader_next(struct fo_loader *l, const struct fo_batch *
 const struct fo_batch *fo_loader_peek(struct fo_loader *l);
 struct fo_loader_state fo_loader_state(const struct fo_loader *l); /* after the batch last returned */
 void fo_loader_close(struct fo_loader *l);
-/* Bytes that a loader takes beside its batches: the order of the documents or the rows. */
-int64_t fo_loader_order_bytes(const struct fo_shard *s, const struct fo_batch_shape *shape);
+/* Bytes that a loader takes beside its batches: the order of the documents or the rows, of which `users` loaders each
+ * bear their part. */
+int64_t fo_loader_order_bytes(const struct fo_shard *s, const struct fo_batch_shape *shape, int users);
+
+/* The order of documents once for the loaders of several processes of a host (order_share.c). One makes it for `users`
+ * of them, its own included, and is user 0; the others join by its place, which is plain data, while it is open. shape:
+ * of all ranks. NULL, without an error: the system does not allow it, and each loader has an order of its own. */
+struct fo_order_share;
+struct fo_order_place {
+	int64_t pid, fd; /* fd -1: there is none */
+	uint64_t token;
+};
+struct fo_order_share *fo_order_share_make(const struct fo_shard *s, const struct fo_batch_shape *shape, int users,
+					   struct fo_order_place *place);
+struct fo_order_share *fo_order_share_join(const struct fo_shard *s, const struct fo_batch_shape *shape, int user,
+					   const struct fo_order_place *place);
+/* A loader that waits for another one to make an order gives up: before it is closed. NULL: nothing. */
+void fo_order_share_quit(struct fo_order_share *o);
+void fo_order_share_close(struct fo_order_share *o);          /* after its loader; NULL: nothing */
+int64_t fo_order_share_bytes(const struct fo_order_share *o); /* that it takes now, of all users together; -1 */
+/* fo_loader_open with an order that is shared; NULL: the loader has its own. It outlives the loader. */
+FO_CHECKED fo_status fo_loader_open_shared(struct fo_loader **out, const struct fo_shard *s,
+					   const struct fo_batch_shape *shape, const struct fo_loader_state *state,
+					   int32_t pad_id, struct fo_order_share *order);
 
 /* The cost of a packing in one epoch of rows of seq tokens. */
 struct fo_packing_cost {

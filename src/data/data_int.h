@@ -220,17 +220,27 @@ FO_CHECKED fo_status sources_path(char *buf, size_t size, const char *shard_path
 struct epoch_order {
 	const struct fo_shard *shard;
 	uint64_t seed;
-	int64_t epoch;  /* -1: none built yet */
-	int64_t *doc;   /* docs: shard's document at each place */
-	int64_t *start; /* docs + 1: tokens of this epoch before each place; of split rows the rows */
-	int64_t seq;    /* of split rows, else 0 */
-	int64_t rows;   /* of split rows in an epoch, else 0 */
+	int64_t epoch;        /* -1: none built yet */
+	const int64_t *doc;   /* docs: shard's document at each place */
+	const int64_t *start; /* docs + 1: tokens of this epoch before each place; of split rows the rows */
+	int64_t seq;          /* of split rows, else 0 */
+	int64_t rows;         /* of split rows in an epoch, else 0 */
+	int64_t *room;        /* EPOCH_ORDER_WORDS for both; not used with `share` */
+	struct fo_order_share *share;
 };
+#define EPOCH_ORDER_WORDS(docs) (2 * (size_t)(docs) + 1)
 
-/* An order of no epoch yet; the caller gives it room for doc and start. */
+/* An order of no epoch yet; the caller gives it room, or a share. */
 struct epoch_order epoch_order_of(const struct fo_shard *s, const struct fo_batch_shape *shape, uint64_t seed);
-/* Lays out epoch `epoch` unless o holds it already. */
-void epoch_order_build(struct epoch_order *o, int64_t epoch);
+/* Lays out epoch `epoch` unless o holds it already. Fails only where it is shared. */
+FO_CHECKED fo_status epoch_order_build(struct epoch_order *o, int64_t epoch);
+
+/* Fills in a segment's memory; what it fails with is what order_share_get returns. */
+typedef fo_status order_share_fn(void *ctx, void *memory);
+/* Gives segment `number` (>= 0), which is made by fn where it is not there, and stays until another one of the same
+ * parity is asked for. For one thread. */
+FO_CHECKED fo_status order_share_get(struct fo_order_share *o, int64_t number, order_share_fn *fn, void *ctx,
+				     const void **out);
 
 /* The rows of best-fit packing: row r holds piece[row_at[r]] .. piece[row_at[r + 1] - 1]. */
 struct pack_piece {
@@ -243,6 +253,14 @@ struct pack_plan {
 	void *memory;
 	size_t memory_bytes;
 };
+/* Rows and pieces, then the arrays, as they lie in memory that is shared. */
+static inline int64_t pack_plan_bytes(int64_t pieces)
+{
+	return 3 * (int64_t)sizeof(int64_t) + pieces * (int64_t)(sizeof(struct pack_piece) + sizeof(int64_t));
+}
+/* The plan of pack_plan_new in shared memory, which `o` owns. */
+FO_CHECKED fo_status pack_plan_shared(struct pack_plan *plan, const struct fo_shard *s, int64_t seq,
+				      struct fo_order_share *o);
 /* A pure function of (shard, seq), seq in 1..INT32_MAX; O(tokens / seq + docs) time, 24 bytes per piece and as many
  * until it returns. */
 FO_CHECKED fo_status pack_plan_new(struct pack_plan *plan, const struct fo_shard *s, int64_t seq);
@@ -257,10 +275,13 @@ struct batches {
 	uint64_t seed;
 	struct epoch_order order[2];
 	struct pack_plan plan; /* of best-fit packing */
+	fo_status st;          /* why the walk ended early */
 };
-/* The caller gives both orders room for doc and start, and ends with pack_plan_free. */
+/* Without a share the caller gives both orders room. It ends with pack_plan_free. */
 FO_CHECKED fo_status batches_init(struct batches *b, const struct fo_shard *s, const struct fo_batch_shape *shape,
-				  uint64_t seed);
+				  uint64_t seed, struct fo_order_share *share);
+/* Bytes of one order of documents, or of the plan of best-fit packing. */
+int64_t batches_order_bytes(const struct fo_shard *s, const struct fo_batch_shape *shape);
 /* Fills *b (arrays allocated, b->step set). Allocates nothing. */
 FO_CHECKED fo_status batch_fill(struct fo_batch *b, struct batches *from, int32_t pad_id);
 /* Writes a piece to its place, and counts it. */

@@ -6,6 +6,7 @@
 #include "data/data_int.h"
 
 #include "base/clock.h"
+#include "base/count.h"
 #include "base/fs.h"
 #include "base/thread.h"
 
@@ -108,29 +109,28 @@ static fo_status check(const struct fo_shard *s, const struct fo_batch_shape *sh
 	return FO_OK;
 }
 
-/* Best-fit packing has a plan instead of an order. */
-static size_t orders_documents(const struct batches *b)
+/* Of each of both orders. Best-fit packing has a plan instead, and what is shared is not the loader's. */
+static size_t order_words(const struct batches *b)
 {
-	return b->shape.packing == FO_PACK_BESTFIT ? 0 : (size_t)b->shard->docs;
+	return b->shape.packing == FO_PACK_BESTFIT || b->order[0].share ? 0 : EPOCH_ORDER_WORDS(b->shard->docs);
 }
 
-int64_t fo_loader_order_bytes(const struct fo_shard *s, const struct fo_batch_shape *shape)
+int64_t fo_loader_order_bytes(const struct fo_shard *s, const struct fo_batch_shape *shape, int users)
 {
-	if (shape->packing == FO_PACK_BESTFIT)
-		return pack_pieces(s, shape->seq) * (int64_t)(sizeof(struct pack_piece) + sizeof(int64_t));
-	return s->docs * 32; /* two permutations and their prefix sums, 8 bytes each */
+	const int orders = shape->packing == FO_PACK_BESTFIT ? 1 : 2; /* of two epochs */
+	return fo_ceil_div(orders * batches_order_bytes(s, shape), users);
 }
 
 /* Carves the arrays from one piece of memory, 64-byte aligned; with memory NULL only counts the bytes. */
 static fo_status carve(struct fo_loader *l, size_t *bytes)
 {
-	size_t used = 0, width, docs = orders_documents(&l->from), micro = (size_t)l->from.shape.micro_batches;
+	size_t used = 0, width, words = order_words(&l->from), micro = (size_t)l->from.shape.micro_batches;
 	FO_TRY(fo_mul_size((size_t)fo_batch_own_rows(&l->from.shape) * (size_t)l->from.shape.seq,
 			   micro * sizeof(int32_t), &width));
 	struct {
 		void *slot;
 		size_t bytes;
-	} part[6 * SLOTS + 4];
+	} part[6 * SLOTS + 2];
 	int n = 0;
 	for (int i = 0; i < SLOTS; i++) {
 		int32_t **wide[] = { &l->batch[i].token, &l->batch[i].target, &l->batch[i].position,
@@ -145,10 +145,8 @@ static fo_status carve(struct fo_loader *l, size_t *bytes)
 		part[n++].bytes = micro * sizeof(int64_t);
 	}
 	for (int i = 0; i < 2; i++) {
-		part[n].slot = &l->from.order[i].doc;
-		part[n++].bytes = docs * sizeof(int64_t);
-		part[n].slot = &l->from.order[i].start;
-		part[n++].bytes = (docs + 1) * sizeof(int64_t);
+		part[n].slot = &l->from.order[i].room;
+		part[n++].bytes = words * sizeof(int64_t);
 	}
 	for (int i = 0; i < n; i++) {
 		if (l->memory) {
@@ -167,6 +165,12 @@ static fo_status carve(struct fo_loader *l, size_t *bytes)
 fo_status fo_loader_open(struct fo_loader **out, const struct fo_shard *s, const struct fo_batch_shape *shape,
 			 const struct fo_loader_state *state, int32_t pad_id)
 {
+	return fo_loader_open_shared(out, s, shape, state, pad_id, NULL);
+}
+
+fo_status fo_loader_open_shared(struct fo_loader **out, const struct fo_shard *s, const struct fo_batch_shape *shape,
+				const struct fo_loader_state *state, int32_t pad_id, struct fo_order_share *order)
+{
 	FO_TRY(check(s, shape, state, pad_id));
 	struct fo_loader *l = fo_xmalloc(sizeof *l);
 	l->state = *state;
@@ -175,7 +179,7 @@ fo_status fo_loader_open(struct fo_loader **out, const struct fo_shard *s, const
 	l->first_step = state->next_step;
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_cond_init(&l->changed, NULL);
-	fo_status st = batches_init(&l->from, s, shape, state->seed);
+	fo_status st = batches_init(&l->from, s, shape, state->seed, order);
 	if (st == FO_OK)
 		st = carve(l, &l->memory_bytes);
 	if (st == FO_OK)
@@ -232,6 +236,7 @@ void fo_loader_close(struct fo_loader *l)
 	if (!l)
 		return;
 	if (l->running) {
+		fo_order_share_quit(l->from.order[0].share);
 		pthread_mutex_lock(&l->lock);
 		l->stop = true;
 		pthread_cond_broadcast(&l->changed);

@@ -24,25 +24,48 @@ int64_t pack_pieces(const struct fo_shard *s, int64_t seq)
 
 /* A permutation of the documents (Fisher and Yates; the draws depend on seed, epoch and place only) and the tokens
  * before each. The modulo's bias is below documents / 2^64. */
-void epoch_order_build(struct epoch_order *o, int64_t epoch)
+struct epoch {
+	const struct epoch_order *o;
+	int64_t number;
+};
+
+static fo_status lay_out_epoch(void *ctx, void *memory)
 {
-	const struct fo_shard *s = o->shard;
-	if (o->epoch == epoch)
-		return;
-	uint64_t stream = fo_rng_u64(o->seed, (uint64_t)epoch);
+	const struct epoch *e = ctx;
+	const struct fo_shard *s = e->o->shard;
+	const int64_t seq = e->o->seq;
+	int64_t *doc = memory, *start = doc + s->docs;
+	uint64_t stream = fo_rng_u64(e->o->seed, (uint64_t)e->number);
 	for (int64_t i = 0; i < s->docs; i++)
-		o->doc[i] = i;
+		doc[i] = i;
 	for (int64_t i = s->docs - 1; i > 0; i--) {
-		int64_t k = (int64_t)(fo_rng_u64(stream, (uint64_t)i) % (uint64_t)(i + 1)), d = o->doc[i];
-		o->doc[i] = o->doc[k];
-		o->doc[k] = d;
+		int64_t k = (int64_t)(fo_rng_u64(stream, (uint64_t)i) % (uint64_t)(i + 1)), d = doc[i];
+		doc[i] = doc[k];
+		doc[k] = d;
 	}
-	o->start[0] = 0;
+	start[0] = 0;
 	for (int64_t i = 0; i < s->docs; i++) {
-		int64_t len = shard_doc_length(s, o->doc[i]);
-		o->start[i + 1] = o->start[i] + (o->seq ? fo_ceil_div(len, o->seq) : len);
+		int64_t len = shard_doc_length(s, doc[i]);
+		start[i + 1] = start[i] + (seq ? fo_ceil_div(len, seq) : len);
 	}
+	return FO_OK;
+}
+
+fo_status epoch_order_build(struct epoch_order *o, int64_t epoch)
+{
+	struct epoch e = { o, epoch };
+	const void *memory = o->room;
+	if (o->epoch == epoch)
+		return FO_OK;
+	o->epoch = -1;
+	if (o->share)
+		FO_TRY(order_share_get(o->share, epoch, lay_out_epoch, &e, &memory));
+	else
+		FO_TRY(lay_out_epoch(&e, o->room));
+	o->doc = memory;
+	o->start = o->doc + o->shard->docs;
 	o->epoch = epoch;
+	return FO_OK;
 }
 
 /* ---- a set of numbers below n that finds the next member: 64 bits to a word, a level above says which are not zero
@@ -216,9 +239,46 @@ fo_status pack_plan_new(struct pack_plan *plan, const struct fo_shard *s, int64_
 	return FO_OK;
 }
 
+struct plan_of {
+	const struct fo_shard *shard;
+	int64_t seq, pieces;
+};
+
+/* Lays the plan's arrays out behind its two numbers. */
+static void plan_at(struct pack_plan *plan, int64_t pieces, const void *memory)
+{
+	int64_t *word = (int64_t *)(uintptr_t)memory;
+	*plan = (struct pack_plan){ .rows = word[0], .pieces = word[1], .piece = (struct pack_piece *)(word + 2) };
+	plan->row_at = (int64_t *)(plan->piece + pieces);
+}
+
+static fo_status copy_plan(void *ctx, void *memory)
+{
+	const struct plan_of *of = ctx;
+	struct pack_plan own, shared;
+	FO_TRY(pack_plan_new(&own, of->shard, of->seq));
+	((int64_t *)memory)[0] = own.rows;
+	((int64_t *)memory)[1] = own.pieces;
+	plan_at(&shared, of->pieces, memory);
+	memcpy(shared.piece, own.piece, (size_t)own.pieces * sizeof *own.piece);
+	memcpy(shared.row_at, own.row_at, (size_t)(own.rows + 1) * sizeof *own.row_at);
+	pack_plan_free(&own);
+	return FO_OK;
+}
+
+fo_status pack_plan_shared(struct pack_plan *plan, const struct fo_shard *s, int64_t seq, struct fo_order_share *o)
+{
+	struct plan_of of = { s, seq, pack_pieces(s, seq) };
+	const void *memory;
+	FO_TRY(order_share_get(o, 0, copy_plan, &of, &memory));
+	plan_at(plan, of.pieces, memory);
+	return FO_OK;
+}
+
 void pack_plan_free(struct pack_plan *plan)
 {
-	fo_pages_free(plan->memory, plan->memory_bytes);
+	if (plan->memory) /* else it is shared */
+		fo_pages_free(plan->memory, plan->memory_bytes);
 	*plan = (struct pack_plan){ 0 };
 }
 
@@ -227,13 +287,11 @@ void pack_plan_free(struct pack_plan *plan)
 /* Documents that fit into a row and are cut all the same when epoch 0 is laid end to end. */
 static fo_status count_cuts(const struct fo_shard *s, int64_t seq, uint64_t seed, int64_t *cut)
 {
-	size_t bytes = (size_t)(2 * s->docs + 1) * sizeof(int64_t);
+	size_t bytes = EPOCH_ORDER_WORDS(s->docs) * sizeof(int64_t);
 	void *memory;
 	FO_TRY(fo_pages_new(bytes, &memory));
-	struct epoch_order o = {
-		.shard = s, .seed = seed, .epoch = -1, .doc = memory, .start = (int64_t *)memory + s->docs
-	};
-	epoch_order_build(&o, 0);
+	struct epoch_order o = { .shard = s, .seed = seed, .epoch = -1, .room = memory };
+	FO_TRY(epoch_order_build(&o, 0)); /* not shared: it does not fail */
 	for (int64_t i = 0; i < s->docs; i++)
 		*cut += o.start[i + 1] - o.start[i] <= seq && o.start[i] / seq != (o.start[i + 1] - 1) / seq;
 	fo_pages_free(memory, bytes);

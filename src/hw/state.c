@@ -44,6 +44,26 @@ int fo_cpus_count(const struct fo_cpus *set)
 	return n;
 }
 
+void fo_cpus_text(const struct fo_cpus *set, char *buf, size_t size)
+{
+	enum { ROOM = 16 }; /* ",4095-4095" and "..." */
+	size_t n = 0;
+	buf[0] = 0;
+	for (int cpu = 0; cpu < FO_CPUS_MAX; cpu++) {
+		if (!fo_cpus_have(set, cpu))
+			continue;
+		int to = cpu;
+		while (fo_cpus_have(set, to + 1))
+			to++;
+		if (n + ROOM > size) {
+			snprintf(buf + n, size - n, "%.*s", (int)(size - n - 1), "...");
+			return;
+		}
+		n += (size_t)snprintf(buf + n, size - n, to > cpu ? "%s%d-%d" : "%s%d", n ? "," : "", cpu, to);
+		cpu = to;
+	}
+}
+
 bool fo_state_allowed(const char *root, struct fo_cpus *set)
 {
 	static const char key[] = "\nCpus_allowed_list:";

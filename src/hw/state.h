@@ -22,6 +22,8 @@ struct fo_cpus {
 /* "0-3,8" into a set; false (and an empty set) for anything else. An empty text is an empty set. */
 bool fo_cpus_parse(const char *text, struct fo_cpus *set);
 int fo_cpus_count(const struct fo_cpus *set);
+/* "0-3,8"; "..." ends a text that `size` (at least 16) is too small for. */
+void fo_cpus_text(const struct fo_cpus *set, char *buf, size_t size);
 static inline bool fo_cpus_have(const struct fo_cpus *s, int cpu)
 {
 	return cpu >= 0 && cpu < FO_CPUS_MAX && (s->word[cpu / 64] >> (cpu % 64) & 1);

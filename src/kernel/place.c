@@ -2,18 +2,13 @@
 #include "kernel/place.h"
 
 #include "base/str.h"
+#include "hw/topology.h"
 
 #include <errno.h>
 #include <omp.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
-
-/* The system's own form: a bit per hardware thread, least first (sched_setaffinity(2)). */
-static int bind_to(const struct fo_cpus *set)
-{
-	return sched_setaffinity(0, sizeof set->word, (const cpu_set_t *)set->word);
-}
 
 static struct fo_cpus only(int cpu)
 {
@@ -87,7 +82,7 @@ static fo_status plan_list(struct fo_place *p, const char *list, int threads)
 	fo_str_visible(shown, sizeof shown, list);
 	if (!fo_cpus_parse(list, &all) || !fo_cpus_count(&all))
 		return fo_hint(fo_fail(FO_EARG, "run.affinity is '%s', which is no list of hardware threads", shown),
-			       "it may be none, cores, or a list like 0,2,4-7");
+			       "it may be auto, none, cores, or a list like 0,2,4-7");
 	for (int cpu = 0; cpu < FO_CPUS_MAX; cpu++) {
 		if (!fo_cpus_have(&all, cpu))
 			continue;
@@ -105,7 +100,7 @@ fo_status fo_place_plan(struct fo_place *p, const char *how, int threads, const 
 			const char *synthetic)
 {
 	*p = (struct fo_place){ 0 };
-	if (!strcmp(how, "none"))
+	if (!strcmp(how, "none") || !strcmp(how, "auto"))
 		return FO_OK;
 	if (allowed)
 		p->allowed = *allowed;
@@ -127,6 +122,27 @@ fo_status fo_place_plan(struct fo_place *p, const char *how, int threads, const 
 	return st;
 }
 
+void fo_place_share(struct fo_place *p, const struct fo_cpus *share, int threads)
+{
+	*p = (struct fo_place){ .shared = true, .share = *share };
+	fo_cpus_here(&p->allowed);
+	p->others = p->allowed;
+	if (fo_cpus_count(share) && fo_cpus_count(&p->allowed))
+		p->threads = threads;
+}
+
+struct fo_cpus fo_place_cpus(const struct fo_place *p)
+{
+	struct fo_cpus all = { { 0 } };
+	if (p->threads && p->shared)
+		return p->share;
+	if (!p->threads)
+		fo_cpus_here(&all);
+	for (int i = 0; i < p->threads; i++)
+		all.word[p->cpu[i] / 64] |= (uint64_t)1 << (p->cpu[i] % 64);
+	return all;
+}
+
 static fo_status refused(int reason)
 {
 	return fo_hint(fo_fail(FO_EUNSUPPORTED, "the system refuses to bind a thread: %s", strerror(reason)),
@@ -135,7 +151,9 @@ static fo_status refused(int reason)
 
 fo_status fo_place_others(const struct fo_place *p)
 {
-	return p->threads && bind_to(&p->others) ? refused(errno) : FO_OK;
+	const int reason = p->threads ? fo_cpus_bind(&p->others) : 0;
+	/* A share is a wish of ours and not of the user's. */
+	return reason && !p->shared ? refused(reason) : FO_OK;
 }
 
 /* Binds each thread of the team to its own processor, or to every allowed one. */
@@ -144,9 +162,10 @@ static int bind_team(const struct fo_place *p, bool free)
 	atomic_int reason = 0;
 #pragma omp parallel num_threads(p->threads)
 	{
-		struct fo_cpus one = free ? p->allowed : only(p->cpu[omp_get_thread_num()]);
-		if (bind_to(&one))
-			atomic_store(&reason, errno);
+		struct fo_cpus one = free ? p->allowed : p->shared ? p->share : only(p->cpu[omp_get_thread_num()]);
+		const int why = fo_cpus_bind(&one);
+		if (why)
+			atomic_store(&reason, why);
 	}
 	return atomic_load(&reason);
 }
@@ -154,7 +173,7 @@ static int bind_team(const struct fo_place *p, bool free)
 fo_status fo_place_compute(const struct fo_place *p)
 {
 	int reason = p->threads ? bind_team(p, false) : 0;
-	return reason ? refused(reason) : FO_OK;
+	return reason && !p->shared ? refused(reason) : FO_OK;
 }
 
 void fo_place_undo(const struct fo_place *p)

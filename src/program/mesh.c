@@ -44,6 +44,16 @@ int64_t fo_mesh_part(int64_t n, int32_t place, int32_t ranks, int64_t *begin)
 	return n * (place + 1) / ranks - *begin;
 }
 
+int32_t fo_buffer_holders(const struct fo_mesh *m, const struct fo_buffer *b, int32_t *place)
+{
+	const bool divided = b->tp == FO_TP_ROWS || b->tp == FO_TP_COLS;
+	int32_t same, in_tp;
+	const int32_t ranks = fo_mesh_group(m, b->whole ? FO_GROUP_REPLICATE : FO_GROUP_DATA, &same, NULL);
+	const int32_t tp = fo_mesh_group(m, FO_GROUP_TP, &in_tp, NULL);
+	*place = divided ? same : same * tp + in_tp;
+	return divided ? ranks : ranks * tp;
+}
+
 /* ---- tensor parallel ---- */
 
 struct shared {
@@ -90,6 +100,26 @@ fo_status fo_mesh_tp_legal(const struct fo_model *m, int64_t tokens, int32_t tp)
 	return fo_hint(st, "mesh.tp=%d is the most that can share all that is divided", below);
 }
 
+enum {
+	/* Of pieces that were tried (bench/results/2026-11-28-tp-async.jsonl) so many hid most; with fewer tokens than
+	 * LEAST_TOKENS a piece's matmuls are slower by more than is hidden. */
+	MOST_PIECES = 4,
+	LEAST_TOKENS = 64
+};
+
+int64_t fo_tp_pieces(const struct fo_program *p)
+{
+	const int64_t want = p->run.pass.tp_async, tp = fo_mesh_tp(&p->run.mesh);
+	int64_t pieces = MOST_PIECES;
+	if (!want || tp < 2 || p->run.pass.tp != FO_TP_SEQUENCE || p->run.mode != FO_MODE_TRAIN)
+		return 1;
+	if (want > FO_TP_ASYNC_AUTO)
+		return want;
+	while (pieces > 1 && (p->tokens % (pieces * tp) || p->tokens / pieces < LEAST_TOKENS))
+		pieces--;
+	return pieces;
+}
+
 bool fo_operand_divided(const struct fo_program *p, const struct fo_operand *a, bool *rows, bool *cols)
 {
 	const struct fo_buffer *b = &p->buf[a->buf];
@@ -98,8 +128,9 @@ bool fo_operand_divided(const struct fo_program *p, const struct fo_operand *a, 
 	if (p->run.pass.tp && b->tp == FO_TP_WHOLE && b->row_axis == FO_AXIS_TOKENS) {
 		/* Own tokens of a buffer that has all. */
 		int32_t place, ranks = fo_mesh_group(&p->run.mesh, FO_GROUP_TP, &place, NULL);
-		int64_t begin, n = fo_mesh_part(b->rows, place, ranks, &begin);
-		*rows = ranks > 1 && a->r0 >= begin && a->r0 + a->nr <= begin + n;
+		const int64_t piece = b->rows / fo_tp_pieces(p), at = piece ? a->r0 % piece : 0;
+		int64_t begin, n = fo_mesh_part(piece, place, ranks, &begin);
+		*rows = ranks > 1 && at >= begin && at + a->nr <= begin + n;
 	}
 	return *rows || *cols;
 }

@@ -14,6 +14,15 @@ const char *const fo_lane_name[FO_LANE_COUNT] = {
 	"compute",      "host",          "copy",          "tp",    "gather", "reduce", "recv_forward",
 	"send_forward", "recv_backward", "send_backward", "wgrad",
 };
+const char *const fo_lane_carries[FO_LANE_COUNT] = {
+	[FO_LANE_TP] = "tensor parallel",
+	[FO_LANE_GATHER] = "weights",
+	[FO_LANE_REDUCE] = "gradients",
+	[FO_LANE_RECV_FORWARD] = "activations received",
+	[FO_LANE_SEND_FORWARD] = "activations sent",
+	[FO_LANE_RECV_BACKWARD] = "their gradients received",
+	[FO_LANE_SEND_BACKWARD] = "their gradients sent",
+};
 const char *const fo_phase_name[FO_PHASE_COUNT] = { "forward",   "backward", "wgrad", "recompute",
 						    "optimizer", "transfer", "derive" };
 const char *const fo_port_name[FO_PORT_COUNT] = { "none", "batch", "hyper", "loss", "logits", "chunk" };

@@ -72,6 +72,9 @@ enum fo_lane {
 	FO_LANE_COUNT
 };
 extern const char *const fo_lane_name[FO_LANE_COUNT];
+/* What travels on a lane of communication, as reports and predictions of exposed communication name it ("tensor
+ * parallel"); NULL: ranks do not communicate on it. */
+extern const char *const fo_lane_carries[FO_LANE_COUNT];
 /* Lanes whose operations compute: they share the cores of the processor or the device. */
 static inline bool fo_lane_computes(int lane) { return lane == FO_LANE_COMPUTE || lane == FO_LANE_WGRAD; }
 /* The lane whose communicators a lane uses: what is sent and received in one direction goes through one. */
@@ -221,6 +224,8 @@ struct fo_buffer {
 	/* Where ranks share it: `rows` are rows row0 and on of a buffer of `whole` rows; whole 0: it is whole. */
 	int64_t row0, whole;
 };
+/* Ranks of m that have the same part of a buffer that persists; *place: which of them this one is. */
+int32_t fo_buffer_holders(const struct fo_mesh *m, const struct fo_buffer *b, int32_t *place);
 static inline int64_t fo_buffer_whole(const struct fo_buffer *b) { return b->whole ? b->whole : b->rows; }
 enum { FO_PARAM_BUFFERS = 5 }; /* of a parameter: weight, master, m, v, gradient */
 #define FO_INIT_ONES 0.0
@@ -313,6 +318,7 @@ extern const char *const fo_master_name[FO_MASTER_COUNT], *const fo_moments_name
 	X(fp8_last, "fp8-skip-last", NULL, 0)                                                                         \
 	X(attention, "attention", attention_name, FO_ATTENTION_COUNT)                                                 \
 	X(tp, "tp", tp_name, FO_TP_COUNT) /* what ranks of a tp group do with the residual stream */                  \
+	X(tp_async, "tp-async", NULL, 0)  /* pieces of a micro-batch's tokens; 1: fo_tp_pieces says how many */       \
 	X(offload, "offload", NULL, 0)    /* layers whose activations wait in host memory */                          \
 	X(wgrad_lane, "wgrad-lane", NULL, 0)                                                                          \
 	X(reduce_dtype, "reduce-dtype", reduce_name, FO_REDUCE_COUNT) /* what gradients travel as */                  \
@@ -334,6 +340,7 @@ struct fo_passes {
 };
 /* Each rank of a tp group has the residual stream of all tokens, or (sequence parallel) of its own. */
 enum fo_tp { FO_TP_OFF, FO_TP_REPLICATED, FO_TP_SEQUENCE, FO_TP_COUNT };
+enum { FO_TP_ASYNC_AUTO = 1, FO_TP_ASYNC_MOST = 64 };
 /* Each shares what the one before it shares, too. */
 enum { FO_ZERO_PREFETCH_MOST = 64 };
 enum fo_zero { FO_ZERO_OFF, FO_ZERO_STATE, FO_ZERO_GRADIENTS, FO_ZERO_WEIGHTS, FO_ZERO_COUNT };
@@ -451,6 +458,9 @@ static inline void fo_matmul_dims(const struct fo_op *o, int64_t *m, int64_t *n,
  * second sums a whole step, the third the operations of one category. */
 struct fo_cost fo_op_cost(const struct fo_program *p, const struct fo_op *o, double pairs);
 struct fo_cost fo_program_cost(const struct fo_program *p, double pairs);
+/* So many pieces of a micro-batch's tokens travel by themselves between ranks of a tp group (pass tp-async); 1: tokens
+ * are not in pieces. A rank's own tokens are its part of each piece. */
+int64_t fo_tp_pieces(const struct fo_program *p);
 /* Whether the rows or columns of an operand are one rank's own in its tp group. */
 bool fo_operand_divided(const struct fo_program *p, const struct fo_operand *a, bool *rows, bool *cols);
 /* Bytes that this rank receives from others in a step. */

@@ -43,8 +43,10 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_INT(R, seed, "run.seed", "N", "1", 0, 9e15, "", "initial weights and order of documents"),
 	FO_OPT_INT(R, threads, "run.threads", "N", "0", 0, 1024, "threads",
 		   "of the compute lane; 0: all this process may use"),
-	FO_OPT_TEXT(R, affinity, "run.affinity", "HOW", "none",
-		    "binds compute threads: none, cores (one per physical core), or a list: 0,2,4-7"),
+	FO_OPT_TEXT(
+		R, affinity, "run.affinity", "HOW", "auto",
+		"binds compute threads: auto (ranks of a host each to their share of it, one rank not at all), none, "
+		"cores (one per physical core), or a list: 0,2,4-7"),
 	FO_OPT_INT(R, ranks, "mesh.ranks", "N", "1", 1, FO_RUN_RANKS_MOST, "ranks",
 		   "ranks share the rows of each micro-batch and add up their gradients; they are threads of "
 		   "this process, "
@@ -57,6 +59,10 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_INT(R, tp, "mesh.tp", "N", "1", 1, FO_RUN_RANKS_MOST, "ranks",
 		   "of a group that has the same rows and divides the layers' heads, columns and weights: neighbours "
 		   "(pass tp)"),
+	FO_OPT_ENUM(R, over, "mesh.over", "auto",
+		    "what carries calls between ranks on devices: nccl, from device to device; host, through host "
+		    "memory; auto: nccl where each rank has a device of its own",
+		    "auto|host|nccl"), /* enum fo_run_over */
 	FO_OPT_REAL(R, link_gbps, "mesh.link-gbps", "X", "0", 0, 1e6, "Gbit/s",
 		    "emulates links between ranks: what each receives at most; 0: as fast as memory"),
 	FO_OPT_REAL(R, link_us, "mesh.link-us", "X", "0", 0, 1e6, "us",
@@ -196,6 +202,10 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_YES_NO(R, tp_sequence, "pass.tp-sequence", "yes",
 		      "ranks of a tp group have norms and the residual stream of their own tokens (sequence parallel); "
 		      "no: of all tokens each"),
+	FO_OPT_INT_OR(R, tp_async, "pass.tp-async", "N|auto", "auto", 0, FO_TP_ASYNC_MOST, "pieces",
+		      "with pass.tp-sequence: tokens travel between ranks of a tp group in N pieces, while the work on "
+		      "other pieces goes on; 0: all at once, which is waited for; auto: up to 4 pieces of 64 tokens",
+		      "auto"),
 	FO_OPT_INT(R, ddp, "pass.ddp", "N", "25", 1, 1 << 20, "MiB",
 		   "on several ranks: gradients are added up in buckets of N MiB while backward goes on"),
 	FO_OPT_YES_NO(R, overlap, "pass.overlap", "yes",
@@ -401,8 +411,10 @@ static void check_ranks(struct fo_opt_set *s, const struct fo_run *r)
 		const char *text;
 	} row[] = {
 		{ *r->program_file != 0, "program.file: a file holds the program of one rank; leave it out" },
-		{ strcmp(r->affinity, "none") != 0, "run.affinity: it binds the threads of one rank; leave it out" },
-		{ !strncmp(r->device, "cuda", 4), "train.device=cuda: ranks compute on the processor" },
+		{ strcmp(r->affinity, "none") != 0 && strcmp(r->affinity, "auto") != 0,
+		  "run.affinity: cores and lists bind the threads of one rank; leave it out" },
+		{ !strncmp(r->device, "cuda", 4) && r->kernel_times > 0,
+		  "train.kernel-times: CUPTI sees the kernels of all ranks of a process alike; leave it out" },
 	};
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++)
 		if (row[i].is)
@@ -562,6 +574,10 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		.tp = r->tp < 2        ? FO_TP_OFF
 		      : r->tp_sequence ? FO_TP_SEQUENCE
 				       : FO_TP_REPLICATED,
+		.tp_async = r->tp < 2          ? 0
+			    : r->tp_async >= 0 ? r->tp_async
+			    : r->tp_sequence   ? FO_TP_ASYNC_AUTO
+					       : 0,
 		.offload = r->offload,
 		.fused_optimizer = r->fused_optimizer,
 		.optimizer_in_backward = r->optimizer_in_backward,

@@ -17,6 +17,7 @@ enum fo_run_recompute {
 	FO_RUN_RECOMPUTE_SELECTIVE,
 	FO_RUN_RECOMPUTE_FULL
 };
+enum fo_run_over { FO_RUN_OVER_AUTO, FO_RUN_OVER_HOST, FO_RUN_OVER_NCCL };
 enum fo_run_tune { FO_RUN_TUNE_ON, FO_RUN_TUNE_KEPT, FO_RUN_TUNE_OFF, FO_RUN_TUNE_LONG };
 enum fo_run_device { FO_RUN_DEVICE_AUTO, FO_RUN_DEVICE_CPU, FO_RUN_DEVICE_CUDA };
 /* Values of pass.fuse-loss: auto (src/pass/choose.c chooses on a device), and the tokens of a chunk on a processor,
@@ -45,6 +46,8 @@ struct fo_run {
 	int64_t ranks; /* shard x replicate, which share the rows of each micro-batch, x tp */
 	int64_t shard, replicate, tp;
 	bool tp_sequence;
+	int64_t tp_async;      /* pieces; 0: no; negative: auto */
+	int over;              /* of ranks on devices: enum fo_run_over */
 	double link_gbps;      /* of ranks in one process: Gbit/s that each receives; 0: as fast as memory */
 	double link_us;        /* the same: of each call, once all its ranks are there */
 	int64_t metered_every; /* 0: never */
@@ -54,7 +57,7 @@ struct fo_run {
 	int64_t kernel_times;  /* on a device: steps of a process; 0: none */
 	int tune;              /* on a device: enum fo_run_tune */
 	bool inputs_ahead;     /* on a device */
-	const char *affinity;  /* "none", "cores", or a list of hardware threads */
+	const char *affinity;  /* "auto", "none", "cores", or a list of hardware threads */
 	int verify;            /* self-check at the start: enum fo_verify_at_start */
 	int master, moments;   /* enum fo_master, fo_moments */
 	int rounding;          /* enum fo_run_rounding */

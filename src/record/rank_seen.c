@@ -86,6 +86,10 @@ static void take(const struct fo_rank_bytes *b, struct fo_rank_seen *out)
 	out->pid = b->pid;
 	out->begun_unix_ns = b->begun_unix_ns;
 	TEXT(b->host, out->host);
+	const uint32_t threads = atomic_load_explicit(&b->threads, memory_order_acquire);
+	out->threads = threads <= FO_CPUS_MAX ? (int)threads : 0;
+	if (out->threads)
+		TEXT(b->cpus, out->cpus);
 	TEXT(b->job, out->job);
 	TEXT(b->program, out->program);
 	out->phase = b->phase < FO_RANK_PHASES ? (enum fo_rank_phase)b->phase : FO_RANK_STARTING;
@@ -137,7 +141,7 @@ void fo_rank_state_read(const char *path, struct fo_rank_seen *out)
 {
 	enum { LOOKS = 8 };
 	struct fo_rank_bytes first, then;
-	bool taken[FO_RANK_LANES] = { false };
+	bool taken[FO_RANK_LANES] = { false }, paced = false;
 	int fd;
 	memset(out, 0, sizeof *out);
 	out->age = out->phase_seconds = NAN;
@@ -156,6 +160,11 @@ void fo_rank_state_read(const char *path, struct fo_rank_seen *out)
 	for (int look = 0; st == FO_OK && look < LOOKS; look++) {
 		st = read_bytes(fd, &then, out);
 		int left = 0;
+		if (st == FO_OK && !paced && first.pace.turn == then.pace.turn && first.pace.turn % 2 == 0) {
+			fo_rank_pace_take(&first.pace, out);
+			paced = true;
+		}
+		left += !paced;
 		for (int l = 0; st == FO_OK && l < FO_RANK_LANES; l++) {
 			bool whole = first.lane[l].turn == then.lane[l].turn && first.lane[l].turn % 2 == 0;
 			if (!taken[l])

@@ -25,6 +25,7 @@ const char *const fo_rank_phase_name[FO_RANK_PHASES] = { "starting",      "prepa
 struct fo_rank_state {
 	struct fo_rank_bytes *b;
 	char *dir;
+	struct fo_rank_pace_writer pace;
 	bool flush; /* the file lies on another host: pages go there only when they are told to */
 	pthread_t heart;
 	bool beats;
@@ -302,11 +303,24 @@ fo_status fo_rank_state_clean(const char *dir, int ranks)
 
 #define PUT(to, v) atomic_store_explicit(to, v, memory_order_relaxed)
 
+void fo_rank_state_processors(struct fo_rank_state *s, int threads, const struct fo_cpus *cpus)
+{
+	if (!s || atomic_load_explicit(&s->b->threads, memory_order_relaxed))
+		return;
+	fo_cpus_text(cpus, s->b->cpus, sizeof s->b->cpus);
+	atomic_store_explicit(&s->b->threads, (uint32_t)threads, memory_order_release);
+}
+
 void fo_rank_state_phase(struct fo_rank_state *s, enum fo_rank_phase phase)
 {
 	if (!s || fo_rank_phase_ended(atomic_load_explicit(&s->b->phase, memory_order_relaxed)))
 		return;
-	PUT(&s->b->phase_ns, fo_now_ns());
+	const int64_t now = fo_now_ns();
+	/* A step that ends in anything else has failed, and its time says nothing. */
+	if (phase == FO_RANK_BETWEEN &&
+	    atomic_load_explicit(&s->b->phase, memory_order_relaxed) == (uint32_t)FO_RANK_STEP)
+		fo_rank_pace_end(&s->pace, &s->b->pace, atomic_load_explicit(&s->b->step, memory_order_relaxed), now);
+	PUT(&s->b->phase_ns, now);
 	PUT(&s->b->phase, (uint32_t)phase);
 }
 
@@ -317,6 +331,7 @@ void fo_rank_state_step(struct fo_rank_state *s, int64_t step, int64_t steps)
 	PUT(&s->b->step, step);
 	PUT(&s->b->steps, steps);
 	fo_rank_state_phase(s, FO_RANK_STEP);
+	fo_rank_pace_begin(&s->pace, fo_now_ns());
 }
 
 void fo_rank_state_failed(struct fo_rank_state *s, fo_status st, const char *text)
@@ -352,6 +367,8 @@ void fo_rank_state_lane(struct fo_rank_state *s, int lane, const char *name, enu
 		return;
 	struct fo_rank_lane_bytes *l = &s->b->lane[lane];
 	o = o ? o : &none;
+	if (!lane)
+		fo_rank_pace_lane(&s->pace, does, o->group != NULL, now_ns);
 	if (!l->name[0])
 		copy(l->name, sizeof l->name, name);
 	/* A reader that sees any of what follows sees the odd turn, too. */
@@ -367,6 +384,12 @@ void fo_rank_state_lane(struct fo_rank_state *s, int lane, const char *name, enu
 	put_text(l->phase, FO_RANK_WORDS(sizeof l->phase), o->phase);
 	put_text(l->group, FO_RANK_WORDS(sizeof l->group), o->group);
 	atomic_store_explicit(&l->turn, atomic_load_explicit(&l->turn, memory_order_relaxed) + 1, memory_order_release);
+}
+
+void fo_rank_state_late(struct fo_rank_state *s, int64_t ns)
+{
+	if (s)
+		fo_rank_pace_late(&s->pace, ns);
 }
 
 /* ---- the end, as the parent saw it ---- */

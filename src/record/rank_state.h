@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "base/mem.h"
+#include "hw/state.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,7 +33,7 @@ extern const char *const fo_rank_phase_name[FO_RANK_PHASES]; /* "starting", ... 
 static inline bool fo_rank_phase_ended(enum fo_rank_phase p) { return p >= FO_RANK_DONE; }
 
 enum fo_lane_does { FO_LANE_UNUSED, FO_LANE_IDLE, FO_LANE_RUNS, FO_LANE_WAITS, FO_LANE_DOES };
-enum { FO_RANK_LANES = 16 };
+enum { FO_RANK_LANES = 16, FO_RANK_RECENT = 33, FO_RANK_WHOLE = 64 };
 #define FO_RANK_BEAT_NS ((int64_t)250000000)
 #define FO_RANK_JOB_VARIABLE "FLATOUT_JOB" /* names the job to its ranks */
 
@@ -52,6 +53,8 @@ FO_CHECKED fo_status fo_rank_state_open_beside(struct fo_rank_state **out, struc
 void fo_rank_state_close(struct fo_rank_state *s, fo_status st);
 /* Removes the files of ranks that an earlier job had and this one has not. */
 FO_CHECKED fo_status fo_rank_state_clean(const char *dir, int ranks);
+/* The threads that compute, and the hardware threads that they may use: told once. */
+void fo_rank_state_processors(struct fo_rank_state *s, int threads, const struct fo_cpus *cpus);
 void fo_rank_state_phase(struct fo_rank_state *s, enum fo_rank_phase phase);
 /* Step number `step` of `steps`, from 1, begins. */
 void fo_rank_state_step(struct fo_rank_state *s, int64_t step, int64_t steps);
@@ -67,6 +70,10 @@ struct fo_rank_op {
  * `o` may be NULL. Only one thread writes a lane at a time. A few stores. */
 void fo_rank_state_lane(struct fo_rank_state *s, int lane, const char *name, enum fo_lane_does does,
 			const struct fo_rank_op *o, int64_t now_ns);
+
+/* The thread of communication had its turn `ns` later than it wanted: the processor was not there for it, or it worked
+ * on what came. Counts as the rank's own where lane 0 has nothing else to do meanwhile. */
+void fo_rank_state_late(struct fo_rank_state *s, int64_t ns);
 
 /* How a rank's process ended, as its parent saw it. */
 struct fo_rank_end {
@@ -94,6 +101,12 @@ struct fo_lane_seen {
 	char op[48], block[48], phase[24], group[24], name[24];
 };
 enum fo_rank_file { FO_RANK_FILE_ABSENT, FO_RANK_FILE_WHOLE, FO_RANK_FILE_DAMAGED };
+/* A rank's own work up to the end of a step: all of a step's time but what its computation waited for other ranks, and of
+ * that what its thread of communication was late. Sums since its file was made. */
+struct fo_rank_mark {
+	int64_t step, at_ns, own_ns;
+	int64_t counted; /* steps that are in own_ns: metered ones are not */
+};
 /* Alive? Asked of the system where the process ran under this one, else NOT_KNOWN. */
 enum fo_rank_alive { FO_RANK_NOT_KNOWN, FO_RANK_ALIVE, FO_RANK_STOPPED, FO_RANK_GONE };
 struct fo_rank_seen {
@@ -106,6 +119,8 @@ struct fo_rank_seen {
 	double phase_seconds; /* in it, counted as those of a lane */
 	int64_t step, steps;  /* 0: none so far */
 	uint64_t beats;       /* heartbeats so far */
+	int threads;          /* that compute; 0: not told */
+	char cpus[40];        /* hardware threads that they may use; "" not told */
 	bool here;            /* it was written under this system: alive and age are known */
 	double age;           /* seconds since the heartbeat; NAN */
 	enum fo_rank_alive alive;
@@ -114,6 +129,9 @@ struct fo_rank_seen {
 	char text[640];  /* of the error */
 	int lanes;
 	struct fo_lane_seen lane[FO_RANK_LANES];
+	/* By step. recent: half a second or more apart; whole: over all steps since the file was made. */
+	int recents, wholes;
+	struct fo_rank_mark recent[FO_RANK_RECENT], whole[FO_RANK_WHOLE];
 };
 /* "DIR/ranks/00003.state" */
 char *fo_rank_state_path(struct fo_arena *a, const char *dir, int rank);

@@ -1,12 +1,30 @@
 /* Several ranks in a report: what each computed, what of its communication that hid, and for whom it waited. */
+#include "record/rank_where.h"
 #include "report/run_int.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { RANKS_ON_SCREEN = 16, RANKS_ON_PAGE = 128, BARS = 64, MISSING_RANKS = 4 };
 
-void fo_report_look_at_ranks(struct fo_report *o)
+/* The ranks' own marks tell of the whole run, timelines of the last steps. */
+static void look_for_slow(struct fo_report *o)
+{
+	struct fo_ranks_seen seen;
+	struct fo_slow_rank marks = { .rank = -1 };
+	if (fo_ranks_seen_read(&seen, o->r->dir, NULL) != FO_OK)
+		fo_err_clear();
+	const bool own = seen.ranks == o->r->ranks;
+	if (own)
+		fo_ranks_slow(&seen, false, &marks);
+	o->slow = marks.known || !o->ranks.slow.known ? marks : o->ranks.slow;
+	if (own && o->slow.rank >= 0)
+		memcpy(o->slow_host, seen.rank[o->slow.rank].host, sizeof o->slow_host);
+	fo_ranks_seen_fini(&seen);
+}
+
+static void look_at_timelines(struct fo_report *o)
 {
 	const struct fo_record *r = o->r;
 	int whole = 0;
@@ -18,6 +36,15 @@ void fo_report_look_at_ranks(struct fo_report *o)
 	for (int i = 0; i < r->ranks; i++)
 		file[i] = r->rank[i].timeline;
 	fo_ranks_merge(&o->ranks, file, r->ranks);
+}
+
+void fo_report_look_at_ranks(struct fo_report *o)
+{
+	o->slow.rank = -1;
+	if (o->r->ranks < 2)
+		return;
+	look_at_timelines(o);
+	look_for_slow(o);
 }
 
 /* Is there something to say of this rank's file that was not said of the run's? */
@@ -102,9 +129,37 @@ static const char *what_of(const struct fo_ranks *k, struct fo_doc *d)
 			     ranks);
 }
 
+const char *fo_report_slow_text(struct fo_doc *d, const struct fo_slow_rank *s, const char *host)
+{
+	const char *at = *host ? fo_doc_printf(d, " (host %s)", host) : "";
+	return fo_doc_printf(d,
+			     "rank %d%s works %s of a step, the slowest other rank %s; it was the slowest in %d of %d "
+			     "stretches of steps %lld to %lld. What it works longer is %s of a step of %s: about what "
+			     "the job would save if it were as fast as the others",
+			     s->rank, at, fo_doc_num(d, s->own_s, FO_DRAW_SECONDS),
+			     fo_doc_num(d, s->other_s, FO_DRAW_SECONDS), s->slowest, s->windows, (long long)s->first,
+			     (long long)s->last, fo_doc_num(d, s->lost_s / s->step_s, FO_DRAW_SHARE),
+			     fo_doc_num(d, s->step_s, FO_DRAW_SECONDS));
+}
+
+static void say_slow(const struct fo_report *o, struct fo_doc *d)
+{
+	if (o->r->ranks < 2)
+		return;
+	if (!o->slow.known)
+		fo_doc_verdict(
+			d, FO_DOC_PLAIN, "straggler",
+			"not known from this: the ranks left marks of %d stretches of steps in common, and %d are "
+			"needed",
+			o->slow.windows, o->slow.needed);
+	else if (o->slow.rank >= 0)
+		fo_doc_verdict(d, FO_DOC_BAD, "straggler", "%s", fo_report_slow_text(d, &o->slow, o->slow_host));
+}
+
 void fo_report_say_ranks(const struct fo_report *o, struct fo_doc *d)
 {
 	const struct fo_ranks *k = &o->ranks;
+	say_slow(o, d);
 	if (!k->ranks)
 		return;
 	if (!k->steps) {
@@ -164,6 +219,24 @@ static void rank_table(const struct fo_ranks *k, struct fo_doc *d, bool page)
 	}
 	if (k->ranks > lines(page))
 		fo_doc_remark(d, "... %d ranks in all: --json has each.", k->ranks);
+}
+
+/* Mean over ranks and steps, by what travels. */
+static void lane_table(const struct fo_ranks *k, struct fo_doc *d)
+{
+	fo_doc_remark(d, "What travels, mean of the ranks: exposed while nothing is computed, waiting for late ranks "
+			 "included, and hidden. Where several lanes are under way, a moment counts for the first.");
+	fo_doc_table(d, FO_DRAW_FITTED, NULL, "llrrr", "", "lane", "exposed ms", "hidden ms", "hidden");
+	for (int l = 0; l < FO_LANE_COUNT; l++) {
+		int64_t exposed = 0, hidden = 0;
+		for (int i = 0; i < k->ranks; i++) {
+			exposed += k->rank[i].lane_exposed_ns[l];
+			hidden += k->rank[i].lane_hidden_ns[l];
+		}
+		if (fo_lane_carries[l] && exposed + hidden)
+			fo_doc_row(d, fo_lane_carries[l], fo_lane_name[l], each(k, d, exposed / k->known),
+				   each(k, d, hidden / k->known), fo_doc_share(d, hidden, exposed + hidden));
+	}
 }
 
 static void group_table(const struct fo_ranks *k, struct fo_doc *d, bool page)
@@ -245,9 +318,10 @@ void fo_report_draw_ranks(const struct fo_report *o, struct fo_doc *d, bool page
 		fo_doc_para(d, "Ranks, milliseconds of a step: %s", what_of(k, d));
 	}
 	rank_table(k, d, page);
-	if (k->groups)
+	if (k->groups) {
+		lane_table(k, d);
 		group_table(k, d, page);
-	else
+	} else
 		fo_doc_para(d, "Their programs have no collectives.");
 }
 
@@ -283,6 +357,18 @@ static void rank_json(struct fo_json *j, const struct fo_ranks *k, int i)
 		told_json(j, "hidden_transfer_seconds", k, calls_of(k, i), t->hidden_ns[FO_RANK_TRANSFER]);
 		seconds_json(j, "hidden_unknown_seconds", k, t->hidden_ns[FO_RANK_UNKNOWN]);
 		seconds_json(j, "other_seconds", k, t->other_ns);
+		fo_json_array(j, "lanes");
+		for (int l = 0; l < FO_LANE_COUNT; l++) {
+			if (!fo_lane_carries[l] || !(t->lane_exposed_ns[l] || t->lane_hidden_ns[l]))
+				continue;
+			fo_json_object(j, NULL);
+			fo_json_text(j, "lane", fo_lane_name[l]);
+			fo_json_text(j, "carries", fo_lane_carries[l]);
+			seconds_json(j, "exposed_seconds", k, t->lane_exposed_ns[l]);
+			seconds_json(j, "hidden_seconds", k, t->lane_hidden_ns[l]);
+			fo_json_close(j);
+		}
+		fo_json_close(j);
 		fo_json_int(j, "last", t->last);
 		told_json(j, "waited_for_seconds", k, calls_of(k, i), t->caused_ns);
 	}
@@ -307,9 +393,35 @@ static void group_json(struct fo_json *j, const struct fo_ranks *k, const struct
 	fo_json_close(j);
 }
 
+void fo_report_slow_json(struct fo_json *j, const struct fo_slow_rank *s)
+{
+	fo_json_object(j, "straggler");
+	fo_json_bool(j, "known", s->known);
+	fo_json_int(j, "windows", s->windows);
+	fo_json_int(j, "windows_needed", s->needed);
+	if (s->rank < 0)
+		fo_json_raw(j, "rank", "null");
+	else
+		fo_json_int(j, "rank", s->rank);
+	if (s->known && s->windows) {
+		fo_json_int(j, "first_step", s->first);
+		fo_json_int(j, "last_step", s->last);
+		fo_json_int(j, "slowest_windows", s->slowest);
+		fo_json_real(j, "own_seconds", s->own_s);
+		fo_json_real(j, "other_seconds", s->other_s);
+		fo_json_real(j, "step_seconds", s->step_s);
+		fo_json_real(j, "lost_seconds", s->lost_s);
+	}
+	fo_json_close(j);
+}
+
 void fo_report_ranks_json(const struct fo_report *o, struct fo_json *j)
 {
 	const struct fo_ranks *k = &o->ranks;
+	if (o->r->ranks > 1)
+		fo_report_slow_json(j, &o->slow);
+	else
+		fo_json_raw(j, "straggler", "null");
 	if (!k->ranks) {
 		fo_json_raw(j, "ranks", "null");
 		return;

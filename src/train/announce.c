@@ -41,7 +41,7 @@ static int64_t copy_bytes(const struct fo_setup *s)
  * activations that wait there, and the copy that checkpoints are written from. */
 static int64_t host_bytes(const struct fo_setup *s)
 {
-	struct fo_memory m = fo_exec_memory(s->step.exec), e = fo_exec_memory(s->step.eval);
+	struct fo_memory m = fo_room_step_memory(&s->step), e = fo_exec_memory(s->step.eval);
 	if (!s->cuda)
 		return 0;
 	return m.host + m.staging + e.staging + m.host_arena + fo_setup_loader_bytes(s) + s->host_copy;

@@ -31,9 +31,10 @@ FO_CHECKED fo_status fo_carrier_do(struct fo_carrier *c, enum fo_task task, cons
 int fo_carrier_cause(const struct fo_answer *answer, int ranks);
 void fo_carrier_close(struct fo_carrier *c); /* NULL: nothing; what ranks own is closed by FO_TASK_CLOSE before */
 
-/* Ranks as threads of this process. local: links between them. Closed with fo_carrier_close, whatever was returned. */
+/* Ranks as threads of this process. local: links between them. share: by rank, what each of them is bound to, the first
+ * left out, which is the caller; NULL: nothing is bound. Closed with fo_carrier_close, whatever was returned. */
 FO_CHECKED fo_status fo_carrier_threads(struct fo_carrier **out, int ranks, const struct fo_comm_local *local,
-					fo_port_fn *port);
+					const struct fo_cpus *share, fo_port_fn *port);
 /* Ranks as processes: rank 0's end, and what all others do until FO_TASK_END comes. tasks: a communicator of all ranks
  * for nothing else, whose abort is not that of m->world. */
 void fo_carrier_processes(struct fo_carrier **out, struct fo_member *self, struct fo_comm *tasks);

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "comm/local.h"
+#include "hw/topology.h"
 
 #include <stdlib.h>
 
@@ -12,7 +13,7 @@ struct seat { /* of a rank but the first */
 	struct threads *of;
 	int number;
 	pthread_t thread;
-	bool started;
+	bool started, bind;
 };
 
 struct threads {
@@ -36,6 +37,8 @@ static void *rank_thread(void *arg)
 	struct threads *t = seat->of;
 	struct fo_member *m = &t->c.member[seat->number];
 	int64_t seen = 0;
+	if (seat->bind)
+		(void)fo_cpus_bind(&m->cpus); /* where the system refuses, it goes on unbound */
 	pthread_mutex_lock(&t->lock);
 	for (;;) {
 		while (t->tasks == seen && !t->quit)
@@ -66,7 +69,8 @@ static fo_status begin(struct fo_carrier *c, enum fo_task task, const void *byte
 			c->answer[i].error.st = FO_OK;
 		for (int i = 1; i < c->ranks && st == FO_OK; i++)
 			st = fo_member_work(&c->member[i], task, bytes, n, &c->answer[i]);
-		return FO_OK; /* the error is in the answer */
+		/* The error is in the answer; this thread goes on with rank 0's device. */
+		return c->self->cuda ? fo_cuda_attach(c->self->cuda) : FO_OK;
 	}
 	pthread_mutex_lock(&t->lock);
 	t->task = task;
@@ -125,7 +129,8 @@ static void close_threads(struct fo_carrier *c)
 
 static const struct fo_carrier_way way = { begin, end, close_threads };
 
-fo_status fo_carrier_threads(struct fo_carrier **out, int ranks, const struct fo_comm_local *local, fo_port_fn *port)
+fo_status fo_carrier_threads(struct fo_carrier **out, int ranks, const struct fo_comm_local *local,
+			     const struct fo_cpus *share, fo_port_fn *port)
 {
 	struct threads *t = fo_xmalloc(sizeof *t);
 	struct fo_member *member = fo_xmalloc((size_t)ranks * sizeof *member);
@@ -144,7 +149,11 @@ fo_status fo_carrier_threads(struct fo_carrier **out, int ranks, const struct fo
 		member[i] = (struct fo_member){
 			.number = i, .ranks = ranks, .port = port, .world = world[i], .tasks = tasks[i]
 		};
-		t->seat[i] = (struct seat){ .of = t, .number = i };
+		t->seat[i] = (struct seat){ .of = t, .number = i, .bind = share && fo_cpus_count(&share[i]) };
+		if (share)
+			member[i].cpus = share[i];
+		else
+			fo_cpus_here(&member[i].cpus);
 		if (st != FO_OK || !i)
 			continue;
 		st = fo_thread_start(&t->seat[i].thread, rank_thread, &t->seat[i], "the thread of a rank");

@@ -52,15 +52,15 @@ struct fo_store_tensor {
 	int64_t rows, cols, ld; /* ld: row length in elements */
 	/* Where ranks share it: these are rows `row` and on of the tensor's `whole`, perhaps none; else 0 and all. */
 	int64_t row, whole;
-	bool shared;
 	int64_t col, whole_cols; /* and of its columns those from `col` on (pass tp) */
+	int32_t copies, copy;    /* ranks that have this rectangle, and which of them this is */
 	uint8_t dtype;
 	void *data; /* the rectangle's first element; NULL: no row is here */
 };
 /* The parameter's Hugging Face name with the layer's number filled in. */
 void fo_param_name(const struct fo_param *pr, int layer, char *out, size_t size);
 /* Visits each logical tensor of each layer, the same ones in the same order on every rank; of those that ranks
- * share the rows that are here. Then the state of kind 4. */
+ * share the rectangle that is here. Then the state of kind 4. */
 typedef fo_status fo_store_visit_fn(void *ctx, const struct fo_store_tensor *t);
 FO_CHECKED fo_status fo_store_visit(struct fo_store *s, const struct fo_program *p, fo_store_visit_fn *fn, void *ctx);
 
@@ -74,6 +74,13 @@ typedef fo_status fo_port_fn(void *ctx, enum fo_port port, int mb, const struct 
  * is none, or it is not ready. ctx is the port's. */
 typedef int64_t fo_exec_batch_fn(void *ctx, bool next);
 
+/* The devices of a team (devices.h): each rank opens its own. */
+struct fo_exec_devices {
+	char text[32]; /* train.device; "": ranks compute on the processor */
+	int tune;      /* enum fo_run_tune */
+	int over;      /* enum fo_run_over */
+};
+
 struct fo_exec_options {
 	enum fo_isa isa;
 	bool null_kernels;   /* every kernel returns at once: loops and schedules without arithmetic */
@@ -82,7 +89,9 @@ struct fo_exec_options {
 	uint64_t delay_seed; /* not 0: random delays before operations (tests) */
 	/* Instance fail_at of rank fail_rank fails, where it is above 0 (tests). */
 	int fail_rank, fail_at;
-	struct fo_comm_local local; /* of a team (team.h): links between its ranks */
+	struct fo_comm_local local;     /* of a team (team.h): links between its ranks */
+	bool bind;                      /* a team's ranks that are threads, each to its share of the processors */
+	struct fo_exec_devices devices; /* of a team; `cuda` is rank 0's */
 	double *mac;                /* not NULL: `ref` counts multiply-accumulates here (tests) */
 	int timeline_steps;         /* steps that the span rings hold; 0: 64 */
 	/* The device, opened by the caller and closed after executors and store; NULL: the processor. With a device

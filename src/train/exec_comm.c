@@ -1,4 +1,5 @@
-/* Operations of class COMM: the calls of their tensors, started and tested. Who drives them is the engine's affair. */
+/* Operations of class COMM: the calls of their tensors, started and tested, or put into a stream. Who drives them is the
+ * engine's affair. */
 #include "train/exec_int.h"
 
 /* What an operation does is named once, in ops.def; a call has the same names in the same order. */
@@ -47,24 +48,55 @@ static struct fo_comm_call call_of(const struct fo_call *c, int k, const struct 
 	return call;
 }
 
-fo_status fo_exec_transfer_start(struct fo_exec *e, int id, struct fo_transfer *t)
+bool fo_exec_adds(const struct fo_op *o, uint32_t first)
+{
+	return o->arg[o->n - 1].access == FO_ACC && !(first >> (o->n - 1) & 1);
+}
+
+fo_status fo_exec_transfer_start_at(struct fo_exec *e, int id, const struct fo_call *c, struct fo_transfer *t)
 {
 	const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
-	struct fo_call c = fo_exec_call(e, id);
-	fo_exec_poison(e, id);
 	fo_status fails = fo_exec_fails(e, id);
 	if (fails != FO_OK)
 		return fo_exec_failed(e, id, fails);
 	t->comm = fo_links_of(e->o.links, o->group, o->lane);
 	t->n = 0;
 	for (int k = 0; k < fo_op_tensors(o->kind, o->n); k++) {
-		bool adds = o->arg[o->n - 1].access == FO_ACC && !(c.first >> (o->n - 1) & 1);
-		struct fo_comm_call call = call_of(&c, k, t, adds);
+		struct fo_comm_call call = call_of(c, k, t, fo_exec_adds(o, c->first));
 		fo_status st = fo_comm_start(t->comm, &call, &t->request[t->n++]);
 		if (st != FO_OK)
 			return fo_exec_failed(e, id, st);
 	}
 	return FO_OK;
+}
+
+fo_status fo_exec_transfer_start(struct fo_exec *e, int id, struct fo_transfer *t)
+{
+	const struct fo_call c = fo_exec_call(e, id);
+	fo_exec_poison(e, id);
+	return fo_exec_transfer_start_at(e, id, &c, t);
+}
+
+fo_status fo_exec_transfer_put(struct fo_exec *e, int id, struct fo_transfer *t, fo_comm_stream stream, void *scratch)
+{
+	const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
+	const struct fo_call c = fo_exec_call(e, id);
+	FO_TRY(fo_exec_fails(e, id));
+	t->comm = fo_links_of(e->o.links, o->group, o->lane);
+	const int n = fo_op_tensors(o->kind, o->n);
+	if (n > 1)
+		FO_TRY(fo_comm_group_begin(t->comm));
+	fo_status st = FO_OK;
+	for (int k = 0; k < n && st == FO_OK; k++) {
+		struct fo_comm_call call = call_of(&c, k, t, fo_exec_adds(o, c.first));
+		call.stream = stream;
+		call.scratch = scratch;
+		st = fo_comm_call(t->comm, &call);
+	}
+	if (n == 1)
+		return st;
+	const fo_status end = fo_comm_group_end(t->comm);
+	return st == FO_OK ? end : st;
 }
 
 fo_status fo_exec_transfer_test(struct fo_exec *e, int id, struct fo_transfer *t, bool *done)

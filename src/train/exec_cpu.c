@@ -330,13 +330,22 @@ static fo_status drive(struct fo_exec *e, struct lane *ln, int32_t step, bool *m
 	return FO_OK;
 }
 
+/* Naps end up to half a millisecond late by themselves (they are that long, and timers have slack); a processor that
+ * another process has, or that a control group's quota denies, is away for longer. */
+#define LATE_NS 1000000
+
 static void run_linked(struct fo_exec *e, int32_t step)
 {
 	for (int l = 0; l < FO_LANE_COUNT; l++)
 		e->cpu->lane[l].next = 0, e->cpu->lane[l].on_its_way = false;
 	int64_t since = fo_now_ns(); /* when something moved last */
+	int64_t due = 0;             /* when this thread wanted its turn; 0: when others wake it */
 	while (!atomic_load(&e->cpu->failed)) {
 		int left = 0, under_way = 0;
+		const int64_t turn = fo_now_ns();
+		if (due && turn - due > LATE_NS)
+			fo_rank_state_late(e->o.state, turn - due);
+		due = turn;
 		int64_t until = 0;
 		bool moved = false;
 		for (int l = 0; l < FO_LANE_COUNT; l++) {
@@ -361,10 +370,14 @@ static void run_linked(struct fo_exec *e, int32_t step)
 		const bool resting = under_way && rests(e);
 		if (resting)
 			fo_comm_idle(e->o.links->world, true);
-		/* Nothing is computed meanwhile: a processor is free. */
-		if (resting && fo_comm_spin(since))
+		/* Nothing is computed meanwhile: a processor is free. Who lets others go first is not late. */
+		if (resting && fo_comm_spin(since)) {
+			due = 0;
 			continue;
-		sleep_until_ready(e, under_way ? fo_comm_nap_ns(since, until) : 0);
+		}
+		const int64_t nap = under_way ? fo_comm_nap_ns(since, until) : 0;
+		due = nap ? fo_now_ns() + nap : 0;
+		sleep_until_ready(e, nap);
 	}
 }
 

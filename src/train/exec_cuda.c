@@ -19,6 +19,14 @@ enum {
 
 /* ---- one instance ---- */
 
+static fo_status give_up(struct fo_exec *e, fo_status st)
+{
+	struct fo_err why;
+	fo_err_save(&why, st);
+	fo_exec_give_up(e);
+	return fo_err_raise(&why);
+}
+
 /* A port that reads is served after the copy to the host. A port that fills is served before the copy to the device,
  * and its contents may ask for other plans. */
 static fo_status run(struct fo_exec *e, int id)
@@ -34,11 +42,15 @@ static fo_status run(struct fo_exec *e, int id)
 		FO_TRY(fo_exec_prepare(e));
 	}
 	FO_TRY(fo_cuda_event_record(x->c, x->base, stream, false));
-	FO_TRY(fo_exec_enqueue(e, id));
-	FO_TRY(fo_cuda_event_record(x->c, x->fork, stream, false));
-	fo_status st = fo_cuda_stream_wait(x->c, stream);
+	fo_status st = x->staged && fo_exec_is_comm(o) ? fo_exec_staged_run(e, id) : fo_exec_enqueue(e, id);
+	if (st == FO_OK)
+		st = fo_cuda_event_record(x->c, x->fork, stream, false);
+	if (st == FO_OK) {
+		st = fo_exec_wait(e, stream);
+		st = st == FO_OK ? FO_OK : fo_exec_failed(e, id, st);
+	}
 	if (st != FO_OK)
-		return fo_exec_failed(e, id, st);
+		return give_up(e, st);
 	FO_TRY(fo_cuda_event_ms(x->c, x->base, x->fork, &x->around_ms));
 	if (e->changes)
 		fo_store_device_changed(e->store);
@@ -84,7 +96,7 @@ static fo_status find_kernels(struct fo_exec *e)
 		char text[256];
 		d->variant = -1;
 		x->lane[o->lane].used = true;
-		if (fo_exec_is_host(o))
+		if (fo_exec_is_host(o) || fo_exec_is_comm(o))
 			continue;
 		d->kernel = fo_cuda_kernel_of((enum fo_op_kind)o->kind);
 		const char *why = fo_cuda_cannot(x->c, &e->call[i]);
@@ -106,10 +118,33 @@ static fo_status find_kernels(struct fo_exec *e)
 	return st;
 }
 
+/* Lanes' instances; those of communication need links. */
+static fo_status fill_lanes(struct fo_exec *e)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	for (int l = 0; l < FO_LANE_COUNT; l++)
+		x->lane[l].instance = fo_xmalloc((size_t)(e->u.n + 1) * sizeof *x->lane[l].instance);
+	for (int id = 0; id < e->u.n; id++) {
+		const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
+		struct fo_exec_stream *lane = &x->lane[o->lane];
+		lane->instance[lane->instances++] = id;
+		if (!fo_exec_is_comm(o) || lane->transfer.part)
+			continue;
+		if (!e->o.links || o->lane == FO_LANE_COMPUTE)
+			return fo_fail(FO_EBUG, "%s on lane %s, and no other rank to reach from there",
+				       fo_op_info(o->kind)->name, fo_lane_name[o->lane]);
+		lane->transfer.part = fo_xmalloc((size_t)e->p->ranks * sizeof *lane->transfer.part);
+	}
+	x->staged = e->o.links && !e->o.links->streams;
+	return FO_OK;
+}
+
 static fo_status find_firsts(struct fo_exec *e)
 {
 	for (int id = 0; id < e->u.n; id++) {
 		struct fo_exec_device_op *d = &e->cuda->op[fo_exec_op(e, id)];
+		if (!d->kernel)
+			continue;
 		const int room = sizeof d->first / sizeof *d->first;
 		int k = 0;
 		while (k < d->firsts && d->first[k] != e->u.first[id])
@@ -148,6 +183,8 @@ static fo_status plan_staging(struct fo_exec *e)
 		}
 		x->inputs.bytes = others ? x->inputs.bytes : x->staging_bytes;
 	}
+	if (x->staged)
+		fo_exec_staged_plan(e);
 	x->scratch_at = x->staging_bytes;
 	x->staging_bytes += SCRATCH_BYTES;
 	return FO_OK;
@@ -201,6 +238,7 @@ static fo_status open_engine(struct fo_exec *e)
 	x->c = e->o.cuda;
 	FO_TRY(fo_cuda_attach(x->c));
 	FO_TRY(find_kernels(e));
+	FO_TRY(fill_lanes(e));
 	FO_TRY(find_firsts(e));
 	FO_TRY(plan_staging(e));
 	FO_TRY(fo_cuda_host_alloc(x->c, x->staging_bytes, &staging));
@@ -275,8 +313,11 @@ static void close_engine(struct fo_exec *e)
 		return;
 	fo_exec_graph_close(e);
 	fo_exec_inputs_close(e);
-	for (int l = 0; l < FO_LANE_COUNT; l++)
+	for (int l = 0; l < FO_LANE_COUNT; l++) {
 		fo_cuda_stream_free(x->c, x->lane[l].stream);
+		free(x->lane[l].instance);
+		free(x->lane[l].transfer.part);
+	}
 	fo_cuda_free(x->c, x->workspace);
 	fo_cuda_host_free(x->c, x->staging);
 	free(x->op);

@@ -1,4 +1,4 @@
-/* Private to the device engine (exec_cuda.c, exec_graph.c). */
+/* Private to the device engine (exec_cuda.c, exec_graph.c, exec_plans.c, exec_inputs.c, exec_staged.c). */
 #ifndef FO_TRAIN_EXEC_CUDA_H
 #define FO_TRAIN_EXEC_CUDA_H
 
@@ -22,6 +22,15 @@ struct fo_exec_stream {
 	fo_cuda_stream stream;
 	fo_cuda_event join;
 	size_t ws_bytes, ws_at; /* in the workspace */
+	int *instance, instances; /* its instances, in order */
+	struct fo_transfer transfer; /* of a lane of communication */
+	/* exec_staged.c */
+	size_t stage_bytes, stage_at; /* in the staging */
+	int next;                     /* of `instance`: under way, or the next to begin */
+	int32_t issued;               /* newest instance that was put into the stream; -1: none */
+	/* What the operation under way does: its operands come to the host, or it is under way from there. */
+	enum { FO_EXEC_RESTS, FO_EXEC_LEAVES, FO_EXEC_TRAVELS } phase;
+	fo_cuda_event left; /* the copies to the host are done */
 };
 /* exec_inputs.c */
 struct fo_exec_inputs {
@@ -61,6 +70,8 @@ struct fo_exec_cuda {
 	int64_t *stage;
 	struct fo_exec_inputs inputs;
 	bool whole_step; /* a step is put into the streams, not an instance alone */
+	bool staged;     /* communication goes through host memory */
+	fo_cuda_event over; /* of a step in which other ranks' devices take part: it is done */
 	struct fo_exec_site *site;
 	int sites;
 	size_t site_cap;
@@ -79,6 +90,24 @@ static inline const struct fo_exec_device_op *fo_exec_device_op(const struct fo_
 {
 	return &e->cuda->op[fo_exec_op(e, id)];
 }
+/* With option poison: fills what the instance begins with 0xff, NaN in every floating-point type and -1 as an index. */
+FO_CHECKED fo_status fo_exec_poison_device(struct fo_exec *e, int id);
+/* Before the first instance of a step is put into the streams, and after the last one. */
+FO_CHECKED fo_status fo_exec_lanes_begin(struct fo_exec *e, bool timed, bool capturing);
+FO_CHECKED fo_status fo_exec_lanes_end(struct fo_exec *e);
+/* Before and after instance id is: waits and events. */
+FO_CHECKED fo_status fo_exec_instance_begins(struct fo_exec *e, int id, bool timed, bool capturing);
+FO_CHECKED fo_status fo_exec_instance_ends(struct fo_exec *e, int id, bool timed, bool capturing);
+/* Waits until a stream is idle. FO_ECOMM: another rank, which takes part in what is in it, has given up. */
+FO_CHECKED fo_status fo_exec_wait(struct fo_exec *e, fo_cuda_stream s);
+/* Nobody waits for this rank any more, nor does it for others. */
+void fo_exec_give_up(struct fo_exec *e);
+/* Adds the room for operations of communication to the staging. */
+void fo_exec_staged_plan(struct fo_exec *e);
+/* Runs such an operation alone; its copies in are in the stream. */
+FO_CHECKED fo_status fo_exec_staged_run(struct fo_exec *e, int id);
+/* Puts a step into the streams. */
+FO_CHECKED fo_status fo_exec_staged_step(struct fo_exec *e, bool timed);
 /* Puts instance id into its lane's stream. */
 FO_CHECKED fo_status fo_exec_enqueue(struct fo_exec *e, int id);
 /* Ports: before (host_in) or after (host_out) the copies. */

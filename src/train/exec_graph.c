@@ -17,6 +17,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static bool fills(const struct fo_op *o) { return fo_exec_is_host(o) && fo_access_writes(o->arg[FO_HOST_IN_A].access); }
 
@@ -30,9 +31,13 @@ fo_status fo_exec_graph_open(struct fo_exec *e)
 	memset(last, -1, sizeof last);
 	FO_TRY(fo_cuda_event_new(x->c, true, &x->base));
 	FO_TRY(fo_cuda_event_new(x->c, true, &x->fork));
-	for (int l = 0; l < FO_LANE_COUNT; l++)
+	FO_TRY(fo_cuda_event_new(x->c, false, &x->over));
+	for (int l = 0; l < FO_LANE_COUNT; l++) {
 		if (x->lane[l].used)
 			FO_TRY(fo_cuda_event_new(x->c, false, &x->lane[l].join));
+		if (x->lane[l].stage_bytes)
+			FO_TRY(fo_cuda_event_new(x->c, false, &x->lane[l].left));
+	}
 	for (int i = 0; i < e->u.n; i++) {
 		int lane = fo_instance_op(e->p, &e->u, i)->lane;
 		bool waits = last[lane] < 0;
@@ -63,18 +68,20 @@ void fo_exec_graph_close(struct fo_exec *e)
 	}
 	for (int l = 0; l < FO_LANE_COUNT; l++) {
 		fo_cuda_event_free(x->c, x->lane[l].join);
-		x->lane[l].join = NULL;
+		fo_cuda_event_free(x->c, x->lane[l].left);
+		x->lane[l].join = x->lane[l].left = NULL;
 	}
 	fo_cuda_event_free(x->c, x->base);
 	fo_cuda_event_free(x->c, x->fork);
-	x->base = x->fork = NULL;
+	fo_cuda_event_free(x->c, x->over);
+	x->base = x->fork = x->over = NULL;
 	free(x->at);
 	x->at = NULL;
 }
 
 /* ---- putting a step into streams ---- */
 
-static fo_status enqueue_instance(struct fo_exec *e, int id, bool timed, bool capturing)
+fo_status fo_exec_instance_begins(struct fo_exec *e, int id, bool timed, bool capturing)
 {
 	struct fo_exec_cuda *x = e->cuda;
 	fo_cuda_stream s = x->lane[fo_instance_op(e->p, &e->u, id)->lane].stream;
@@ -83,7 +90,13 @@ static fo_status enqueue_instance(struct fo_exec *e, int id, bool timed, bool ca
 			FO_TRY(fo_cuda_event_after(x->c, s, x->at[e->u.wait[id][l]].done));
 	if (timed && x->at[id].begins)
 		FO_TRY(fo_cuda_event_record(x->c, x->at[id].begins, s, capturing));
-	FO_TRY(fo_exec_enqueue(e, id));
+	return FO_OK;
+}
+
+fo_status fo_exec_instance_ends(struct fo_exec *e, int id, bool timed, bool capturing)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	fo_cuda_stream s = x->lane[fo_instance_op(e->p, &e->u, id)->lane].stream;
 	if (timed)
 		FO_TRY(fo_cuda_event_record(x->c, x->at[id].ends, s, capturing));
 	return x->at[id].done ? fo_cuda_event_record(x->c, x->at[id].done, s, false) : FO_OK;
@@ -91,7 +104,7 @@ static fo_status enqueue_instance(struct fo_exec *e, int id, bool timed, bool ca
 
 /* All streams begin after the compute lane's and end before it goes on: waiting for that one is waiting for the
  * step. */
-static fo_status enqueue_step(struct fo_exec *e, bool timed, bool capturing)
+fo_status fo_exec_lanes_begin(struct fo_exec *e, bool timed, bool capturing)
 {
 	struct fo_exec_cuda *x = e->cuda;
 	fo_cuda_stream first = x->lane[FO_LANE_COMPUTE].stream;
@@ -101,8 +114,13 @@ static fo_status enqueue_step(struct fo_exec *e, bool timed, bool capturing)
 	for (int l = 0; l < FO_LANE_COUNT; l++)
 		if (x->lane[l].used && l != FO_LANE_COMPUTE)
 			FO_TRY(fo_cuda_event_after(x->c, x->lane[l].stream, x->fork));
-	for (int id = 0; id < e->u.n; id++)
-		FO_TRY(enqueue_instance(e, id, timed, capturing));
+	return FO_OK;
+}
+
+fo_status fo_exec_lanes_end(struct fo_exec *e)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	fo_cuda_stream first = x->lane[FO_LANE_COMPUTE].stream;
 	for (int l = 0; l < FO_LANE_COUNT; l++) {
 		if (!x->lane[l].used || l == FO_LANE_COMPUTE)
 			continue;
@@ -110,6 +128,17 @@ static fo_status enqueue_step(struct fo_exec *e, bool timed, bool capturing)
 		FO_TRY(fo_cuda_event_after(x->c, first, x->lane[l].join));
 	}
 	return FO_OK;
+}
+
+static fo_status enqueue_step(struct fo_exec *e, bool timed, bool capturing)
+{
+	FO_TRY(fo_exec_lanes_begin(e, timed, capturing));
+	for (int id = 0; id < e->u.n; id++) {
+		FO_TRY(fo_exec_instance_begins(e, id, timed, capturing));
+		FO_TRY(fo_exec_enqueue(e, id));
+		FO_TRY(fo_exec_instance_ends(e, id, timed, capturing));
+	}
+	return fo_exec_lanes_end(e);
 }
 
 /* ---- graphs ---- */
@@ -155,6 +184,8 @@ static fo_status launch(struct fo_exec *e, bool timed)
 {
 	struct fo_exec_cuda *x = e->cuda;
 	bool fresh;
+	if (x->staged)
+		return fo_exec_staged_step(e, timed);
 	if (e->o.eager)
 		return enqueue_step(e, timed, false);
 	struct fo_exec_graph *g = find_graph(x, &fresh);
@@ -221,6 +252,31 @@ static fo_status record_spans(struct fo_exec *e, int32_t step, int64_t filled_ns
 
 /* ---- the step ---- */
 
+void fo_exec_give_up(struct fo_exec *e)
+{
+	if (!e->o.links)
+		return;
+	fo_comm_abort(e->o.links->world);
+	fo_links_abort(e->o.links);
+}
+
+fo_status fo_exec_wait(struct fo_exec *e, fo_cuda_stream s)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	const int64_t since = fo_now_ns();
+	bool done = false;
+	if (!e->o.links || x->staged)
+		return fo_cuda_stream_wait(x->c, s);
+	FO_TRY(fo_cuda_event_record(x->c, x->over, s, false));
+	for (;;) {
+		FO_TRY(fo_cuda_event_done(x->c, x->over, &done));
+		FO_TRY(fo_links_check(e->o.links)); /* what ended because it was given up is not done */
+		if (done)
+			return FO_OK;
+		nanosleep(&(struct timespec){ .tv_nsec = (long)fo_comm_nap_ns(since, 0) }, NULL);
+	}
+}
+
 static fo_status serve_all(struct fo_exec *e, bool filling)
 {
 	bool apart = e->cuda->inputs.now != NULL; /* batches */
@@ -254,7 +310,7 @@ static fo_status launch_and_wait(struct fo_exec *e, bool timed)
 	x->whole_step = false;
 	if (st == FO_OK && x->inputs.now)
 		st = fo_exec_inputs_ahead(e);
-	return st == FO_OK ? fo_cuda_stream_wait(x->c, x->lane[FO_LANE_COMPUTE].stream) : st;
+	return st == FO_OK ? fo_exec_wait(e, x->lane[FO_LANE_COMPUTE].stream) : st;
 }
 
 /* Where not all steps are timed, the third is the first: in the first, libraries load late; the second captures. */
@@ -277,6 +333,7 @@ fo_status fo_exec_cuda_step(struct fo_exec *e, int32_t step)
 	if (st != FO_OK) {
 		struct fo_err why;
 		fo_err_save(&why, fo_wrap(st, "step %d on the device", (int)step));
+		fo_exec_give_up(e);
 		e->engine->stop(e); /* nothing of it runs on while the caller looks at what there is */
 		return fo_err_raise(&why);
 	}

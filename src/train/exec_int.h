@@ -67,11 +67,24 @@ static inline int fo_exec_op(const struct fo_exec *e, int id)
 }
 /* Instance id's call, with the operands' places. */
 struct fo_call fo_exec_call(const struct fo_exec *e, int id);
+static inline size_t fo_tensor_bytes(const struct fo_tensor *t)
+{
+	return (size_t)(t->rows * t->cols) * fo_dtype_bytes(t->dtype);
+}
 static inline bool fo_exec_is_host(const struct fo_op *o) { return fo_op_info(o->kind)->cls == FO_CLASS_HOST; }
 static inline bool fo_exec_is_comm(const struct fo_op *o) { return fo_op_info(o->kind)->cls == FO_CLASS_COMM; }
 /* Starts an operation of class COMM, and looks whether it is over. */
 FO_CHECKED fo_status fo_exec_transfer_start(struct fo_exec *e, int id, struct fo_transfer *t);
+/* The same where its operands lie elsewhere, in the transport's memory: c has their places. */
+FO_CHECKED fo_status fo_exec_transfer_start_at(struct fo_exec *e, int id, const struct fo_call *c,
+					       struct fo_transfer *t);
 FO_CHECKED fo_status fo_exec_transfer_test(struct fo_exec *e, int id, struct fo_transfer *t, bool *done);
+/* The same over a transport that has streams: puts all of it into one. scratch: room for what it adds to (fo_exec_adds),
+ * as the transport wants it. */
+FO_CHECKED fo_status fo_exec_transfer_put(struct fo_exec *e, int id, struct fo_transfer *t, fo_comm_stream stream,
+					  void *scratch);
+/* Does an operation of class COMM add to its last operand, where the bits of `first` (fo_call) are these? */
+bool fo_exec_adds(const struct fo_op *o, uint32_t first);
 /* With option poison: fills what the instance begins with NaN, -1 as an index. */
 void fo_exec_poison(const struct fo_exec *e, int id);
 /* Does operand i of instance id begin a life whose bytes no other operand has? Such bytes may be poisoned. */

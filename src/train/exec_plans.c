@@ -10,14 +10,23 @@ enum { WS_ALIGN = 256 }; /* promised by struct fo_cuda_queue */
 
 /* ---- one instance ---- */
 
-static size_t tensor_bytes(const struct fo_tensor *t) { return (size_t)(t->rows * t->cols) * fo_dtype_bytes(t->dtype); }
-
 fo_status fo_exec_serve(struct fo_exec *e, int id)
 {
 	struct fo_call c = fo_exec_call(e, id);
 	for (int i = 0; i < c.n; i++)
 		c.arg[i].data = e->cuda->staging + e->cuda->stage[e->u.arg_begin[id] + i];
 	return e->port(e->ctx, c.attr.port, e->p->slot[e->u.slot[id]].mb, c.arg, c.n);
+}
+
+fo_status fo_exec_poison_device(struct fo_exec *e, int id)
+{
+	const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
+	const int32_t *life_of = &e->u.life_of[e->u.arg_begin[id]];
+	for (int i = 0; e->o.poison && i < o->n; i++)
+		if (fo_exec_begins(e, id, i) && e->p->buf[o->arg[i].buf].home != FO_HOME_HOST)
+			FO_TRY(fo_cuda_fill(e->cuda->c, e->data[life_of[i]], 0xff,
+					    (size_t)e->u.life[life_of[i]].bytes, e->cuda->lane[o->lane].stream));
+	return FO_OK;
 }
 
 static fo_status enqueue(struct fo_exec *e, int id)
@@ -27,23 +36,20 @@ static fo_status enqueue(struct fo_exec *e, int id)
 	const struct fo_exec_device_op *d = fo_exec_device_op(e, id);
 	struct fo_exec_stream *lane = &x->lane[o->lane];
 	struct fo_call c = fo_exec_call(e, id);
-	const int32_t *life_of = &e->u.life_of[e->u.arg_begin[id]];
-	for (int i = 0; e->o.poison && i < c.n; i++)
-		if (fo_exec_begins(e, id, i) &&
-		    e->p->buf[o->arg[i].buf].home !=
-			    FO_HOME_HOST) /* NaN in every floating-point type, -1 as an index */
-			FO_TRY(fo_cuda_fill(x->c, e->data[life_of[i]], 0xff, (size_t)e->u.life[life_of[i]].bytes,
-					    lane->stream));
+	FO_TRY(fo_exec_poison_device(e, id));
+	if (fo_exec_is_comm(o))
+		return fo_exec_transfer_put(e, id, &lane->transfer, lane->stream, x->workspace + lane->ws_at);
+	FO_TRY(fo_exec_fails(e, id));
 	for (int i = 0; !d->kernel && i < c.n; i++) {
 		int64_t at = x->stage[e->u.arg_begin[id] + i];
 		void *staged = x->staging + at;
 		if (x->inputs.now && x->whole_step && fo_exec_is_batch(o))
-			FO_TRY(fo_cuda_copy(x->c, c.arg[i].data, x->inputs.now + at, tensor_bytes(&c.arg[i]),
+			FO_TRY(fo_cuda_copy(x->c, c.arg[i].data, x->inputs.now + at, fo_tensor_bytes(&c.arg[i]),
 					    lane->stream));
 		else if (fo_access_writes(o->arg[i].access))
-			FO_TRY(fo_cuda_copy_in(x->c, c.arg[i].data, staged, tensor_bytes(&c.arg[i]), lane->stream));
+			FO_TRY(fo_cuda_copy_in(x->c, c.arg[i].data, staged, fo_tensor_bytes(&c.arg[i]), lane->stream));
 		else
-			FO_TRY(fo_cuda_copy_out(x->c, staged, c.arg[i].data, tensor_bytes(&c.arg[i]), lane->stream));
+			FO_TRY(fo_cuda_copy_out(x->c, staged, c.arg[i].data, fo_tensor_bytes(&c.arg[i]), lane->stream));
 	}
 	if (!d->kernel || e->o.null_kernels)
 		return FO_OK;
@@ -81,6 +87,11 @@ static fo_status prepare_op(struct fo_exec *e, int op, bool *larger)
 	struct fo_exec_cuda *x = e->cuda;
 	const struct fo_exec_device_op *d = &x->op[op];
 	struct fo_exec_stream *lane = &x->lane[e->op[op]->lane];
+	/* Sums that are added to something have room of their own. */
+	const struct fo_op *o = e->op[op];
+	if (fo_exec_is_comm(o) && !x->staged && o->arg[o->n - 1].access == FO_ACC)
+		lane->ws_bytes = (size_t)fo_max((int64_t)lane->ws_bytes,
+						(int64_t)fo_tensor_bytes(&e->call[op].arg[o->n - 1]));
 	for (int i = 0; d->kernel && d->kernel->prepare && i < d->firsts; i++) {
 		struct fo_call shape = e->call[op];
 		size_t ws = 0;

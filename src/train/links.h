@@ -9,14 +9,21 @@
 #include "comm/comm.h"
 #include "program/program.h"
 
+struct fo_cuda;
 struct fo_links {
 	struct fo_comm *world;                             /* all ranks; the caller's, who closes it after the links */
 	struct fo_comm *of[FO_GROUP_COUNT][FO_LANE_COUNT]; /* of a pair of lanes the one that sends */
+	bool streams; /* calls are of devices and go into their streams (NCCL); the world is of the host all the same */
 };
 /* Splits the world as p needs it, and `other` (NULL: none), which never runs at the same time. Every rank of the world
- * calls it, with its own programs of one mesh. *l is closed with fo_links_close, whatever was returned. */
+ * calls it, with its own programs of one mesh. nccl: this rank's device, which has groups over NCCL; NULL: calls go over
+ * the world's own transport, on every rank. *l is closed with fo_links_close, whatever was returned. */
 FO_CHECKED fo_status fo_links_open(struct fo_links *l, struct fo_comm *world, const struct fo_program *p,
-				   const struct fo_program *other);
+				   const struct fo_program *other, struct fo_cuda *nccl);
+/* FO_ECOMM: another rank has given up, or a call went wrong meanwhile. */
+FO_CHECKED fo_status fo_links_check(const struct fo_links *l);
+/* Ends what runs over links with streams; the world stays as it is. */
+void fo_links_abort(struct fo_links *l);
 /* The communicator of operations of this group on this lane. */
 struct fo_comm *fo_links_of(const struct fo_links *l, int group, int lane);
 void fo_links_close(struct fo_links *l);

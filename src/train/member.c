@@ -10,11 +10,12 @@ static fo_status build(struct fo_member *m, const void *bytes, size_t n, struct 
 	(void)n;
 	const struct fo_task_build *t = bytes;
 	struct fo_lowering low = t->run;
+	int32_t place;
 	low.mesh.rank = m->number;
-	m->ports.rank = m->number;
-	m->ports.ranks = m->ranks;
-	m->eval_ports.rank = m->number;
-	m->eval_ports.ranks = m->ranks;
+	m->ports.ranks = (int)fo_mesh_group(&low.mesh, FO_GROUP_DATA, &place, NULL);
+	m->ports.rank = (int)place;
+	m->eval_ports.ranks = m->ports.ranks;
+	m->eval_ports.rank = m->ports.rank;
 	FO_TRY(fo_pass_build(&m->program, &t->model, &low));
 	if (t->eval.seq) {
 		low = t->eval;
@@ -30,9 +31,9 @@ static fo_status build(struct fo_member *m, const void *bytes, size_t n, struct 
 static fo_status link_up(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)
 {
 	(void)n;
-	(void)bytes;
 	(void)out;
-	return fo_links_open(&m->links, m->world, &m->program, m->eval_program.nbuf ? &m->eval_program : NULL);
+	return fo_links_open(&m->links, m->world, &m->program, m->eval_program.nbuf ? &m->eval_program : NULL,
+			     *(const bool *)bytes ? m->cuda : NULL);
 }
 
 static fo_status make(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)
@@ -44,10 +45,10 @@ static fo_status make(struct fo_member *m, const void *bytes, size_t n, struct f
 	/* Addresses mean nothing to another rank. */
 	o.links = &m->links;
 	o.mac = NULL;
-	o.cuda = NULL;
+	o.cuda = m->cuda;
 	o.batch = NULL;
 	o.state = m->state;
-	FO_TRY(fo_store_new(&m->store, &m->program));
+	FO_TRY(fo_store_new_on(&m->store, &m->program, m->cuda));
 	FO_TRY(fo_exec_new(&m->exec, &m->program, m->store, &o, m->port, &m->ports, NULL));
 	made = (struct fo_task_made){ .memory = fo_exec_memory(m->exec),
 				      .timeline_bytes = (int64_t)fo_pages_size(fo_exec_timeline(m->exec)->bytes) };
@@ -56,9 +57,15 @@ static fo_status make(struct fo_member *m, const void *bytes, size_t n, struct f
 		FO_TRY(fo_exec_new(&m->eval, &m->eval_program, m->store, &o, m->port, &m->eval_ports, m->exec));
 		const struct fo_memory eval = fo_exec_memory(m->eval);
 		made.memory.persistent = eval.persistent; /* with tables that evaluation alone has */
-		made.eval_bytes = eval.workspace + eval.tables + (eval.arena > made.memory.arena ? eval.arena : 0) +
-				  (int64_t)fo_pages_size(fo_exec_timeline(m->eval)->bytes);
+		const int64_t own = eval.workspace + (eval.arena > made.memory.arena ? eval.arena : 0);
+		made.eval_bytes = eval.tables + (int64_t)fo_pages_size(fo_exec_timeline(m->eval)->bytes);
+		made.memory.staging += eval.staging;
+		if (m->cuda)
+			made.memory.workspace += own;
+		else
+			made.eval_bytes += own;
 	}
+	fo_rank_state_processors(m->state, o.threads, &m->cpus);
 	made.copy_bytes = fo_keep_copy_bytes(m->store);
 	fo_keep_init(&m->keep, &m->program, m->store, m->exec, m->world, o.threads);
 	m->keep.sums = m->tasks;
@@ -160,7 +167,12 @@ static fo_status close_own(struct fo_member *m, const void *bytes, size_t n, str
 	fo_store_free(m->store);
 	fo_program_fini(&m->eval_program);
 	fo_program_fini(&m->program);
+	fo_order_share_close(m->order);
+	if (m->number)
+		fo_cuda_close(m->cuda);
+	m->cuda = NULL;
 	m->loader = NULL;
+	m->order = NULL;
 	m->exec = m->eval = NULL;
 	m->store = NULL;
 	return FO_OK;
@@ -188,7 +200,8 @@ static const struct {
 	bool goes_on; /* the job does, where some rank has an error */
 } row[FO_TASKS] = {
 	[FO_TASK_BUILD] = { "build", build, sizeof(struct fo_task_build), true, false },
-	[FO_TASK_LINK] = { "link", link_up, 0, false, false },
+	[FO_TASK_DEVICE] = { "device", fo_member_device, sizeof(struct fo_exec_devices), true, false },
+	[FO_TASK_LINK] = { "link", link_up, sizeof(bool), false, false },
 	[FO_TASK_MAKE] = { "make", make, sizeof(struct fo_exec_options), true, false },
 	[FO_TASK_STEP] = { "step", run_step, sizeof(struct fo_task_step), false, false },
 	[FO_TASK_FIND_FAULT] = { "find-fault", find_fault, sizeof(struct fo_task_step), false, false },
@@ -214,10 +227,12 @@ fo_status fo_member_work(struct fo_member *m, enum fo_task task, const void *byt
 {
 	out->error.st = FO_OK;
 	out->n = 0;
-	fo_status st = n == row[task].bytes || row[task].bytes == (size_t)ANY
-			       ? row[task].fn(m, bytes, n, out)
-			       : fo_fail(FO_EBUG, "task %s came with %zu bytes, expected %zu", row[task].name, n,
-					 row[task].bytes);
+	fo_status st = m->cuda ? fo_cuda_attach(m->cuda) : FO_OK;
+	if (st == FO_OK)
+		st = n == row[task].bytes || row[task].bytes == (size_t)ANY
+			     ? row[task].fn(m, bytes, n, out)
+			     : fo_fail(FO_EBUG, "task %s came with %zu bytes, expected %zu", row[task].name, n,
+				       row[task].bytes);
 	if (st == FO_OK)
 		return FO_OK;
 	fo_err_save(&out->error, st);

@@ -7,6 +7,7 @@
 #define FO_TRAIN_MEMBER_H
 
 #include "base/fs.h"
+#include "hw/state.h"
 #include "kernel/calibrate.h"
 #include "train/exec.h"
 #include "train/keep.h"
@@ -14,9 +15,10 @@
 
 struct fo_member {
 	int number, ranks;
-	char host[64]; /* "": not told, a rank is a thread */
-	char *lost;    /* rank 0's working directory, where it is not there on this host; else NULL */
-	bool ended;    /* rank 0 has ended the job */
+	char host[64];       /* "": not told, a rank is a thread */
+	char *lost;          /* rank 0's working directory, where it is not there on this host; else NULL */
+	bool ended;          /* rank 0 has ended the job */
+	struct fo_cpus cpus; /* that it may use */
 	/* All ranks, for what the program sends. It is given up when a task fails, so that nobody waits for this rank.
 	 */
 	struct fo_comm *world;
@@ -28,13 +30,15 @@ struct fo_member {
 	struct fo_program program;
 	struct fo_store *store;
 	struct fo_exec *exec;
+	struct fo_cuda *cuda;        /* its device; NULL: the processor. Rank 0's belongs to the caller */
 	struct fo_rank_state *state; /* what others see of it; NULL: nothing */
 	struct fo_ports ports;       /* batch: rank 0's, where the rank is a thread */
 	/* Of a rank that is a process: member_own.c. */
 	int local_rank, local_ranks; /* on this host */
 	struct fo_shard shard;       /* map NULL: not open */
 	struct fo_loader *loader;
-	struct fo_batch *eval_batch; /* with all that they hold in `arena` */
+	struct fo_order_share *order; /* of documents, with other ranks of this host; NULL: the loader has its own */
+	struct fo_batch *eval_batch;  /* with all that they hold in `arena` */
 	int64_t eval_batches;
 	struct fo_arena arena;
 	int64_t clock_offset_ns; /* added to this rank's times: those of rank 0's clock */
@@ -63,7 +67,8 @@ void fo_member_name(const struct fo_member *m, struct fo_err *e);
 
 enum fo_task {
 	FO_TASK_BUILD,      /* bytes: struct fo_task_build; answers struct fo_task_built */
-	FO_TASK_LINK,       /* communicators of the program's lanes; all ranks at once */
+	FO_TASK_DEVICE,     /* bytes: struct fo_exec_devices; devices.c: the rank opens its own */
+	FO_TASK_LINK,       /* bytes: a bool, over NCCL; communicators of the program's lanes; all ranks at once */
 	FO_TASK_MAKE,       /* bytes: struct fo_exec_options; store and executor; answers struct fo_task_made */
 	FO_TASK_STEP,       /* bytes: struct fo_task_step; all ranks at once */
 	FO_TASK_FIND_FAULT, /* the same; answers struct fo_exec_fault */

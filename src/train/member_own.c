@@ -126,6 +126,42 @@ fo_status fo_member_data(struct fo_member *m, const void *bytes, size_t n, struc
 	return open_shard(&m->shard, bytes);
 }
 
+/* The ranks of a host find the first of them, which has made the order. */
+struct order_entry {
+	char host[64];
+	int32_t local_rank, spare;
+	struct fo_order_place place;
+};
+
+fo_status fo_member_order(struct fo_member *m, const struct fo_shard *shard, const struct fo_batch_shape *shape)
+{
+	struct order_entry own = { .local_rank = m->local_rank, .place.fd = -1 }, *all;
+	fo_order_share_close(m->order);
+	m->order = NULL;
+	snprintf(own.host, sizeof own.host, "%s", m->host);
+	if (!m->local_rank && m->local_ranks > 1)
+		m->order = fo_order_share_make(shard, shape, m->local_ranks, &own.place);
+	all = fo_xmalloc((size_t)m->ranks * sizeof *all);
+	fo_status st = fo_comm_call(m->world, &(struct fo_comm_call){ .kind = FO_COMM_ALL_GATHER,
+								      .from = &own,
+								      .to = all,
+								      .n = (int64_t)sizeof own,
+								      .dtype = FO_E4M3 });
+	for (int i = 0; st == FO_OK && m->local_rank && i < m->ranks; i++)
+		if (!all[i].local_rank && !strncmp(all[i].host, own.host, sizeof own.host))
+			m->order = fo_order_share_join(shard, shape, m->local_rank, &all[i].place);
+	free(all);
+	return st;
+}
+
+static void take_own_rows(const struct fo_program *p, struct fo_batch_shape *shape)
+{
+	int32_t place;
+	fo_mesh_group(&p->run.mesh, FO_GROUP_DATA, &place, NULL);
+	shape->own_rows = p->run.rows;
+	shape->first_row = place * shape->own_rows;
+}
+
 fo_status fo_member_loader(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)
 {
 	const struct fo_task_loader *t = bytes;
@@ -134,11 +170,11 @@ fo_status fo_member_loader(struct fo_member *m, const void *bytes, size_t n, str
 	(void)out;
 	fo_loader_close(m->loader);
 	m->loader = NULL;
-	shape.own_rows = m->program.run.rows;
-	shape.first_row = m->number * shape.own_rows;
+	take_own_rows(&m->program, &shape);
 	m->ports.rank = 0; /* the loader has no rows of others */
 	m->ports.ranks = 1;
-	return fo_loader_open(&m->loader, &m->shard, &shape, &t->from, t->pad);
+	FO_TRY(fo_member_order(m, &m->shard, &t->shape));
+	return fo_loader_open_shared(&m->loader, &m->shard, &shape, &t->from, t->pad, m->order);
 }
 
 fo_status fo_member_next_batch(struct fo_member *m, int64_t number)
@@ -163,8 +199,7 @@ fo_status fo_member_eval_data(struct fo_member *m, const void *bytes, size_t n, 
 	(void)n;
 	(void)out;
 	FO_TRY(open_shard(&held_out, &t->from));
-	shape.own_rows = shape.rows / m->ranks;
-	shape.first_row = m->number * shape.own_rows;
+	take_own_rows(&m->eval_program, &shape);
 	fo_status st = fo_eval_batches(&m->arena, &held_out, &shape, t->pad, t->batches, &m->eval_batch);
 	fo_shard_close(&held_out);
 	if (st == FO_OK)

@@ -7,7 +7,7 @@
 
 struct fo_ports {
 	const struct fo_batch *batch; /* the step's tokens, of all ranks */
-	int rank, ranks; /* whose rows are served: in each micro-batch as many as all others'; 0 of 0: all */
+	int rank, ranks; /* which set of rows is served, of so many that are alike in each micro-batch; 0 of 0: all */
 	/* The next step's batch is its next; NULL: there is no next step, or nobody may look ahead. */
 	struct fo_loader *loader;
 	const struct fo_batch *ahead; /* served while an executor fills in the next step */

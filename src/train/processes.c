@@ -1,17 +1,15 @@
-#define _GNU_SOURCE /* sched_getaffinity */
 #include "train/processes.h"
 
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "comm/mpi.h"
-#include "hw/state.h"
+#include "hw/topology.h"
 #include "train/member_int.h"
 #include "train/room.h"
 
 #define XXH_INLINE_ALL
 #include <math.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +23,8 @@ struct joining {
 	char magic[8];
 	struct fo_processes_place place;
 	uint64_t processors; /* XXH3-64 of the set that this process may use */
-	unsigned char room[512 - 16 - sizeof(struct fo_processes_place)];
+	uint64_t bind;       /* rank 0's wish */
+	unsigned char room[512 - 24 - sizeof(struct fo_processes_place)];
 };
 _Static_assert(sizeof(struct joining) == 512, "other versions read it");
 #define MAGIC "FLATJOB1"
@@ -43,12 +42,12 @@ static uint64_t hash_of_program(void)
 	return hash;
 }
 
-static void say_own(struct joining *j, const char *version)
+static void say_own(struct joining *j, const char *version, bool bind)
 {
 	struct fo_processes_place *own = &j->place;
-	cpu_set_t set;
+	struct fo_cpus set;
 	enum fo_isa isa;
-	*j = (struct joining){ .magic = MAGIC };
+	*j = (struct joining){ .magic = MAGIC, .bind = bind };
 	snprintf(own->version, sizeof own->version, "%s", version);
 	own->binary = hash_of_program();
 	if (gethostname(own->host, sizeof own->host - 1))
@@ -60,17 +59,22 @@ static void say_own(struct joining *j, const char *version)
 	}
 	own->isa = (int32_t)isa;
 	own->memory = fo_memory_available();
-	if (!sched_getaffinity(0, sizeof set, &set))
-		j->processors = XXH3_64bits(&set, sizeof set);
+	fo_cpus_here(&set);
+	j->processors = XXH3_64bits(&set, sizeof set);
 }
 
-/* Ranks of a host are numbered in their order; those that may use the very same processors share them. */
+/* Ranks of a host that may use the very same processors share them. */
+static bool shares(const struct joining *a, const struct joining *b)
+{
+	return !strcmp(a->place.host, b->place.host) && a->processors == b->processors;
+}
+
+/* Ranks of a host are numbered in their order. */
 static void place_all(struct fo_processes *p, const struct joining *all)
 {
 	const int ranks = p->self.ranks;
 	for (int i = 0; i < ranks; i++) {
 		struct fo_processes_place *own = &p->place[i];
-		int sharing = 0;
 		*own = all[i].place;
 		own->local_rank = own->local_ranks = 0;
 		for (int k = 0; k < ranks; k++) {
@@ -78,10 +82,32 @@ static void place_all(struct fo_processes *p, const struct joining *all)
 				continue;
 			own->local_ranks++;
 			own->local_rank += k < i;
-			sharing += all[k].processors == all[i].processors;
 		}
-		own->threads = own->threads / sharing > 1 ? own->threads / sharing : 1;
 	}
+}
+
+/* Takes this rank's share of the processors, and tells the others which it is. */
+static fo_status take_share(struct fo_processes *p, const struct joining *all)
+{
+	const int ranks = p->self.ranks, number = p->self.number;
+	struct fo_processes_place own = p->place[number];
+	int sharing = 0, at = 0;
+	for (int i = 0; i < ranks; i++) {
+		sharing += shares(&all[i], &all[number]);
+		at += i < number && shares(&all[i], &all[number]);
+	}
+	struct fo_cpus *share = fo_xmalloc((size_t)sharing * sizeof *share);
+	own.threads = fo_topology_share_here(sharing, share);
+	if (all[0].bind && fo_cpus_count(&share[at]))
+		(void)fo_cpus_bind(&share[at]); /* where the system refuses, it goes on unbound */
+	free(share);
+	fo_cpus_here(&p->self.cpus);
+	fo_cpus_text(&p->self.cpus, own.cpus, sizeof own.cpus);
+	return fo_comm_call(p->tasks, &(struct fo_comm_call){ .kind = FO_COMM_ALL_GATHER,
+							      .from = &own,
+							      .to = p->place,
+							      .n = (int64_t)sizeof own,
+							      .dtype = FO_E4M3 });
 }
 
 static fo_status check_alike(const struct joining *all, int ranks)
@@ -104,11 +130,11 @@ static fo_status check_alike(const struct joining *all, int ranks)
 	return FO_OK;
 }
 
-static fo_status introduce(struct fo_processes *p, const char *version)
+static fo_status introduce(struct fo_processes *p, const char *version, bool bind)
 {
 	const int ranks = p->self.ranks;
 	struct joining own, *all = fo_xmalloc((size_t)ranks * sizeof *all);
-	say_own(&own, version);
+	say_own(&own, version, bind);
 	fo_status st = fo_comm_call(p->tasks, &(struct fo_comm_call){ .kind = FO_COMM_ALL_GATHER,
 								      .from = &own,
 								      .to = all,
@@ -119,8 +145,10 @@ static fo_status introduce(struct fo_processes *p, const char *version)
 	if (st == FO_OK)
 		st = check_alike(all, ranks);
 	p->place = fo_xmalloc((size_t)ranks * sizeof *p->place);
-	if (st == FO_OK)
+	if (st == FO_OK) {
 		place_all(p, all);
+		st = take_share(p, all);
+	}
 	free(all);
 	FO_TRY(st);
 	const struct fo_processes_place *self = &p->place[p->self.number];
@@ -147,7 +175,7 @@ fo_status fo_processes_launched(int *rank, int *ranks, int *local_rank)
 #define END_S 5.0
 
 fo_status fo_processes_meet(struct fo_processes **out, struct fo_comm *tasks, struct fo_comm *steps,
-			    const char *version)
+			    const char *version, bool bind)
 {
 	struct fo_processes *p = *out = fo_xmalloc(sizeof *p);
 	p->tasks = tasks;
@@ -157,13 +185,13 @@ fo_status fo_processes_meet(struct fo_processes **out, struct fo_comm *tasks, st
 				      .world = steps,
 				      .tasks = tasks,
 				      .port = fo_ports_serve };
-	FO_TRY(introduce(p, version));
+	FO_TRY(introduce(p, version, bind));
 	if (!p->self.number)
 		fo_carrier_processes(&p->carrier, &p->self, p->tasks);
 	return FO_OK;
 }
 
-fo_status fo_processes_join(struct fo_processes **out, const char *version)
+fo_status fo_processes_join(struct fo_processes **out, const char *version, bool bind)
 {
 	struct fo_comm *tasks, *steps;
 	*out = NULL;
@@ -174,7 +202,7 @@ fo_status fo_processes_join(struct fo_processes **out, const char *version)
 		fo_comm_close(tasks);
 		return st;
 	}
-	return fo_processes_meet(out, tasks, steps, version);
+	return fo_processes_meet(out, tasks, steps, version, bind);
 }
 
 fo_status fo_processes_serve(struct fo_processes *p, bool *told)
@@ -205,6 +233,7 @@ void fo_processes_close(struct fo_processes *p, fo_status st)
 	if (!p->carrier) /* what an end in the middle has left */
 		(void)fo_member_work(&p->self, FO_TASK_CLOSE, NULL, 0, left);
 	free(left);
+	fo_order_share_close(p->self.order);
 	if (p->self.shard.map)
 		fo_shard_close(&p->self.shard);
 	fo_arena_fini(&p->self.arena);
@@ -223,6 +252,8 @@ void fo_processes_close(struct fo_processes *p, fo_status st)
 }
 
 /* ---- what all have ---- */
+
+int fo_processes_on_host(const struct fo_processes *p) { return p->place[0].local_ranks; }
 
 int fo_processes_hosts(const struct fo_processes *p)
 {
@@ -340,13 +371,16 @@ fo_status fo_processes_eval_data(struct fo_processes *p, const char *dir, uint64
 	return fo_carrier_do(p->carrier, FO_TASK_EVAL_DATA, &t, sizeof t);
 }
 
-fo_status fo_processes_loader(struct fo_processes *p, const struct fo_batch_shape *shape,
-			      const struct fo_loader_state *from, int32_t pad)
+fo_status fo_processes_loader(struct fo_processes *p, const struct fo_shard *shard, const struct fo_batch_shape *shape,
+			      const struct fo_loader_state *from, int32_t pad, struct fo_order_share **order)
 {
 	struct fo_task_loader t;
 	memset(&t, 0, sizeof t);
 	t.shape = *shape;
 	t.from = *from;
 	t.pad = pad;
-	return fo_carrier_do(p->carrier, FO_TASK_LOADER, &t, sizeof t);
+	FO_TRY(fo_carrier_begin(p->carrier, FO_TASK_LOADER, &t, sizeof t));
+	FO_TRY(fo_carrier_end(p->carrier, fo_member_order(&p->self, shard, shape)));
+	*order = p->self.order;
+	return FO_OK;
 }

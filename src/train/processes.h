@@ -18,6 +18,7 @@ struct fo_processes_place {
 	int32_t threads; /* hardware threads that are its own, or its share of those that ranks of its host share */
 	int32_t isa;     /* enum fo_isa */
 	int64_t memory;  /* bytes that are free on its host; 0: not known */
+	char cpus[64];   /* hardware threads that it may use: "0-3,8"; "" not known */
 };
 
 struct fo_processes {
@@ -31,12 +32,13 @@ struct fo_processes {
 /* Is this process one of several that a launcher started? *rank of *ranks: which; *local_rank: on its host, -1: not
  * known. FO_EARG: variables of a launcher make no sense. */
 FO_CHECKED fo_status fo_processes_launched(int *rank, int *ranks, int *local_rank);
-/* Meets the others. FO_EUNSUPPORTED: MPI is not there, or ranks run unlike programs. *out is closed with
+/* Meets the others. bind: of rank 0, whether each rank is bound to its share of the processors that ranks of its host
+ * were given together; where a launcher has given each rank its own, they stay. FO_EUNSUPPORTED: MPI is not there, or ranks run unlike programs. *out is closed with
  * fo_processes_close, whatever was returned. */
-FO_CHECKED fo_status fo_processes_join(struct fo_processes **out, const char *version);
+FO_CHECKED fo_status fo_processes_join(struct fo_processes **out, const char *version, bool bind);
 /* The same for communicators that are there already (tests): of ranks that are threads, say. */
 FO_CHECKED fo_status fo_processes_meet(struct fo_processes **out, struct fo_comm *tasks, struct fo_comm *steps,
-				       const char *version);
+				       const char *version, bool bind);
 /* Of all but rank 0: carries out what rank 0 says, until it ends the job with a status, which is returned. *told false:
  * rank 0 does not know of the error, whose text begins with rank and host. */
 FO_CHECKED fo_status fo_processes_serve(struct fo_processes *p, bool *told);
@@ -45,6 +47,7 @@ void fo_processes_close(struct fo_processes *p, fo_status st);
 
 /* ---- what the slowest or smallest rank has: rank 0's ---- */
 
+int fo_processes_on_host(const struct fo_processes *p); /* ranks on rank 0's host */
 int fo_processes_hosts(const struct fo_processes *p);
 int fo_processes_threads(const struct fo_processes *p); /* of a rank, where the run does not say */
 enum fo_isa fo_processes_isa(const struct fo_processes *p, enum fo_isa most); /* that all have, `most` at most */
@@ -62,8 +65,10 @@ FO_CHECKED fo_status fo_processes_data(struct fo_processes *p, const char *dir, 
 /* The others' own rows of `batches` batches of evaluation, from the held-out text there. */
 FO_CHECKED fo_status fo_processes_eval_data(struct fo_processes *p, const char *dir, uint64_t checksum,
 					    const struct fo_batch_shape *shape, int64_t batches, int32_t pad);
-/* Loaders of the others' own rows. shape: of all ranks together. */
-FO_CHECKED fo_status fo_processes_loader(struct fo_processes *p, const struct fo_batch_shape *shape,
-					 const struct fo_loader_state *from, int32_t pad);
+/* Loaders of the others' own rows. shape: of all ranks together. shard: rank 0's, of the same text. *order: for rank
+ * 0's loader, which is closed before the next call and before fo_processes_close; may be NULL. */
+FO_CHECKED fo_status fo_processes_loader(struct fo_processes *p, const struct fo_shard *shard,
+					 const struct fo_batch_shape *shape, const struct fo_loader_state *from,
+					 int32_t pad, struct fo_order_share **order);
 
 #endif

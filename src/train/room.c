@@ -129,6 +129,13 @@ static fo_status build_evaluation(struct fo_program *out, const struct fo_run *r
 
 int fo_room_step_ranks_here(const struct fo_room_step *s) { return s->processes ? 1 : (int)s->run->ranks; }
 
+int fo_room_step_rows_here(const struct fo_room_step *s)
+{
+	return s->processes ? 1 : (int)fo_mesh_data(&s->program.run.mesh);
+}
+
+static int sharing(const struct fo_room_step *s) { return s->sharing ? s->sharing : fo_room_step_ranks_here(s); }
+
 struct fo_memory fo_room_step_memory(const struct fo_room_step *s)
 {
 	struct fo_memory m = fo_exec_memory(s->exec);
@@ -149,7 +156,7 @@ fo_status fo_room_step_programs(struct fo_room_step *s, int64_t reserve)
 {
 	const struct fo_choose_rates *device = NULL;
 	struct fo_choose_rates rates;
-	const int ranks = fo_room_step_ranks_here(s);
+	const int ranks = sharing(s);
 	if (s->given)
 		return build_evaluation(&s->eval_program, s->run, &s->model, &s->program);
 	if (s->options.cuda) {
@@ -173,9 +180,9 @@ static fo_status make_executors(struct fo_room_step *s)
 	if (s->options.cuda) {
 		if (s->too_large.st != FO_OK)
 			return fo_err_raise(&s->too_large);
-		FO_TRY(fits(s->run, &s->program, 0, s->have));
+		FO_TRY(fits(s->run, &s->program, 0, s->have / sharing(s)));
 	}
-	train.batch = s->batch;
+	train.batch = s->program.ranks > 1 ? NULL : s->batch;
 	if (s->program.ranks > 1) {
 		train.threads = fo_team_threads(s->options.threads, fo_room_step_ranks_here(s));
 		FO_TRY(fo_team_open(&s->team, &s->program, &s->eval_program, &train, s->port, s->processes));
@@ -205,8 +212,7 @@ static fo_status step_again(void *ctx, int64_t reserve)
 fo_status fo_room_step_executors(struct fo_room_step *s)
 {
 	FO_TRY(make_executors(s));
-	return settle(&(struct maker){ s, &s->choice, step_need, step_again, fo_room_step_ranks_here(s) }, s->run,
-		      s->have);
+	return settle(&(struct maker){ s, &s->choice, step_need, step_again, sharing(s) }, s->run, s->have);
 }
 
 /* Bytes that a run may take: free memory of the device less its reserve, or of this machine (c NULL); 0: not known. */

@@ -34,7 +34,9 @@ struct fo_room_step {
 	const struct fo_run *open;      /* the run whose open choices are made; NULL: run */
 	struct fo_exec_options options; /* threads: of all ranks of this process together */
 	struct fo_processes *processes; /* that ranks are; NULL: threads of this one */
-	fo_exec_batch_fn *batch;        /* of the step's executor; evaluation looks at no next batch */
+	int sharing; /* ranks that take of `have`; 0: all of this process (fo_room_step_ranks_here) */
+	/* Of the step's executor; evaluation looks at no next batch, nor do several ranks, which read rank 0's. */
+	fo_exec_batch_fn *batch;
 	fo_port_fn *port;
 	void *ctx, *eval_ctx;               /* of the ports */
 	int64_t have;                       /* bytes that are free without what is left alone; 0: not known */
@@ -62,6 +64,8 @@ FO_CHECKED fo_status fo_room_step_programs(struct fo_room_step *s, int64_t reser
 FO_CHECKED fo_status fo_room_step_executors(struct fo_room_step *s);
 /* Ranks that this process has the memory and the threads of. */
 int fo_room_step_ranks_here(const struct fo_room_step *s);
+/* Sets of rows that the loader of this process fills in: those of all its ranks, which a tp group shares. */
+int fo_room_step_rows_here(const struct fo_room_step *s);
 /* Memory of the step's executors, of all ranks of this process together. */
 struct fo_memory fo_room_step_memory(const struct fo_room_step *s);
 /* Bytes that the step takes: of the device, or of the host. */

@@ -1,20 +1,48 @@
 #include "train/setup.h"
 #include "base/schema.h"
+#include "hw/topology.h"
+#include "record/rank_state.h"
 #include "record/record.h"
+#include "train/devices.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- the device ---- */
 
+/* Those of the other ranks. Threads open theirs when they are made, and what rank 0's device has free is for all that
+ * share it; processes open theirs now, and each plans with its own part. */
+static fo_status open_devices(struct fo_setup *s)
+{
+	struct fo_exec_devices *how = &s->step.options.devices;
+	struct fo_devices seen;
+	*how = (struct fo_exec_devices){ .tune = s->run->tune, .over = s->run->over };
+	snprintf(how->text, sizeof how->text, "%s", s->run->device);
+	if (!s->hooks->processes) {
+		s->step.sharing = fo_devices_sharing(s->run->device, (int)s->run->ranks, &s->devices);
+		return FO_OK;
+	}
+	s->step.sharing = 1;
+	fo_status st = fo_devices_open(&seen, s->hooks->processes->carrier, how, s->cuda);
+	s->devices = seen.devices;
+	s->device_free = seen.free_bytes + s->device_reserve;
+	fo_devices_fini(&seen);
+	return st;
+}
+
 fo_status fo_setup_device(struct fo_setup *s)
 {
-	char why[320];
+	char why[320] = "";
 	int64_t total;
-	if (s->run->ranks > 1) /* they compute on the processor, whatever devices are there */
-		return FO_OK;
-	FO_TRY(fo_device_open(s->run->device, &s->cuda, why, sizeof why));
+	if (s->run->ranks > 1 && strncmp(s->run->device, "cuda", 4))
+		return FO_OK; /* they compute on the processor, unless devices are asked for by name */
+	if (s->run->ranks > 1)
+		FO_TRY(fo_devices_open_own(s->run->device,
+					   s->hooks->processes ? s->hooks->processes->self.local_rank : 0, &s->cuda));
+	else
+		FO_TRY(fo_device_open(s->run->device, &s->cuda, why, sizeof why));
 	if (*why)
 		fo_events_warn(s->events,
 			       "a CUDA device is there but cannot be used: %s; the processor computes "
@@ -26,7 +54,7 @@ fo_status fo_setup_device(struct fo_setup *s)
 	fo_cuda_tune_hooks(s->cuda, s->hooks->progress, s->hooks->ctx, s->hooks->stop);
 	FO_TRY(fo_cuda_memory(s->cuda, &s->device_free, &total));
 	s->device_reserve = fo_device_reserve(total);
-	return FO_OK;
+	return s->run->ranks > 1 ? open_devices(s) : FO_OK;
 }
 
 void fo_setup_check_attention(struct fo_setup *s)
@@ -60,7 +88,8 @@ static bool is_open(struct fo_run *r)
 static void adopt_choices(struct fo_run *r, const struct fo_lowering *of)
 {
 	const int64_t rows = of->rows * fo_mesh_data(&of->mesh); /* of all ranks, which may be others now */
-	if (r->batch_rows && of->seq == r->seq && rows * of->micro_batches == r->batch_rows && rows % r->ranks == 0) {
+	if (r->batch_rows && of->seq == r->seq && rows * of->micro_batches == r->batch_rows &&
+	    rows % (r->ranks / r->tp) == 0) {
 		r->rows = rows;
 		r->micro_batches = of->micro_batches;
 		r->batch_rows = 0;
@@ -134,9 +163,9 @@ static fo_status read_program(struct fo_setup *s)
 
 int64_t fo_setup_free(const struct fo_setup *s)
 {
-	if (s->hooks->processes)
-		return fo_processes_memory(s->hooks->processes);
-	return s->cuda ? s->device_free - s->device_reserve : fo_memory_available();
+	if (s->cuda)
+		return s->device_free - s->device_reserve;
+	return s->hooks->processes ? fo_processes_memory(s->hooks->processes) : fo_memory_available();
 }
 
 /* What all ranks of this process use is what the peak is of: each has at least one, and all have the same number. */
@@ -145,7 +174,27 @@ static int choose_threads(const struct fo_setup *s)
 	const int given = (int)s->run->threads, ranks = fo_room_step_ranks_here(&s->step);
 	if (s->hooks->processes)
 		return given ? given : fo_processes_threads(s->hooks->processes);
-	return ranks * fo_team_threads(given ? given : fo_cpu_threads(), ranks);
+	if (ranks == 1 || given)
+		return ranks * fo_team_threads(given ? given : fo_cpu_threads(), ranks);
+	struct fo_cpus *share = fo_xmalloc((size_t)ranks * sizeof *share);
+	const int own = fo_topology_share_here(ranks, share);
+	free(share);
+	return ranks * own;
+}
+
+/* Where compute threads run. Ranks that are processes were bound when they joined. */
+static fo_status choose_place(struct fo_setup *s)
+{
+	struct fo_room_step *p = &s->step;
+	const int ranks = fo_room_step_ranks_here(p);
+	p->options.bind = ranks > 1 && !strcmp(s->run->affinity, "auto");
+	if (!p->options.bind)
+		return fo_place_plan(&s->place, s->run->affinity, p->options.threads, NULL, NULL);
+	struct fo_cpus *share = fo_xmalloc((size_t)ranks * sizeof *share);
+	(void)fo_topology_share_here(ranks, share);
+	fo_place_share(&s->place, share, fo_team_threads(p->options.threads, ranks));
+	free(share);
+	return FO_OK;
 }
 
 fo_status fo_setup_programs(struct fo_setup *s)
@@ -183,7 +232,7 @@ fo_status fo_setup_check_weights(struct fo_setup *s)
 struct fo_batch_shape fo_setup_shape(const struct fo_setup *s, const struct fo_program *p)
 {
 	return (struct fo_batch_shape){ .seq = p->run.seq,
-					.rows = p->run.rows * p->ranks, /* of all ranks */
+					.rows = p->run.rows * fo_mesh_data(&p->run.mesh), /* of all ranks */
 					.micro_batches = p->run.micro_batches,
 					.packing = (enum fo_packing)s->run->packing,
 					.window = s->step.model.sliding_window };
@@ -193,17 +242,18 @@ fo_status fo_setup_loader(const struct fo_setup *s, const struct fo_loader_state
 {
 	struct fo_batch_shape shape = fo_setup_shape(s, &s->step.program);
 	const int32_t pad = fo_tokenizer_eos(s->corpus.tokenizer);
+	struct fo_order_share *order = NULL;
 	if (s->hooks->processes) {
-		FO_TRY(fo_processes_loader(s->hooks->processes, &shape, from, pad));
+		FO_TRY(fo_processes_loader(s->hooks->processes, &s->corpus.train, &shape, from, pad, &order));
 		shape.own_rows = s->step.program.run.rows;
 	}
-	return fo_loader_open(out, &s->corpus.train, &shape, from, pad);
+	return fo_loader_open_shared(out, &s->corpus.train, &shape, from, pad, order);
 }
 
 /* Tokens of a batch of evaluation, of all ranks. */
 static int64_t eval_tokens(const struct fo_setup *s)
 {
-	return s->step.eval_program.tokens * s->step.eval_program.ranks;
+	return s->step.eval_program.tokens * fo_mesh_data(&s->step.eval_program.run.mesh);
 }
 
 int64_t fo_setup_loader_bytes(const struct fo_setup *s)
@@ -211,13 +261,13 @@ int64_t fo_setup_loader_bytes(const struct fo_setup *s)
 	enum { TOKEN_BYTES = 16, STEPS = 3 }; /* four int32 each; steps that are alive at once (data.h) */
 	const struct fo_room_step *p = &s->step;
 	struct fo_batch_shape shape = fo_setup_shape(s, &p->program);
-	const int64_t here = fo_room_step_ranks_here(p);
+	const int64_t here = fo_room_step_rows_here(p);
 	int64_t step = p->program.tokens * here * p->program.run.micro_batches * TOKEN_BYTES,
 		eval = p->eval_program.tokens * here * TOKEN_BYTES * s->eval_batches,
-		order = fo_loader_order_bytes(&s->corpus.train, &shape);
-	const int64_t pieces = s->hooks->processes
-				       ? fo_links_bytes(&p->program, p->eval_program.nbuf ? &p->eval_program : NULL)
-				       : 0;
+		order = fo_loader_order_bytes(&s->corpus.train, &shape,
+					      p->processes ? fo_processes_on_host(p->processes) : 1);
+	const int64_t pieces =
+		p->processes ? fo_links_bytes(&p->program, p->eval_program.nbuf ? &p->eval_program : NULL) : 0;
 	return (int64_t)fo_pages_size((size_t)(STEPS * step + order)) + eval + pieces +
 	       (int64_t)fo_pages_size(fo_exec_timeline(p->exec)->bytes) + fo_team_beside_bytes(p->team) +
 	       (int64_t)fo_pages_size(fo_exec_timeline(p->eval)->bytes);
@@ -264,7 +314,7 @@ static int64_t bytes_beside(const void *setup)
 fo_status fo_setup_executors(struct fo_setup *s)
 {
 	struct fo_room_step *p = &s->step;
-	FO_TRY(fo_place_plan(&s->place, s->run->affinity, p->options.threads, NULL, NULL));
+	FO_TRY(choose_place(s));
 	/* Lanes and loader, which start from here on, leave the compute threads alone. */
 	FO_TRY(fo_place_others(&s->place));
 	p->options.timeline_steps = FO_TIMELINE_STEPS;
@@ -274,8 +324,7 @@ fo_status fo_setup_executors(struct fo_setup *s)
 		p->options.isa = fo_processes_isa(p->processes, p->options.isa);
 	if (s->run->inputs_ahead)
 		p->batch = fo_ports_batch;
-	/* A process's loader has no rows of others. */
-	s->ports.ranks = s->eval_ports.ranks = fo_room_step_ranks_here(p);
+	s->ports.ranks = s->eval_ports.ranks = fo_room_step_rows_here(p);
 	p->port = fo_ports_serve;
 	p->ctx = &s->ports;
 	p->eval_ctx = &s->eval_ports;
@@ -290,8 +339,10 @@ fo_status fo_setup_executors(struct fo_setup *s)
 		return fo_wrap(FO_EFORMAT, "the program in '%s' does not fit this run", s->run->program_file);
 	if (st != FO_OK)
 		return st;
-	fo_keep_init(&s->keep, &p->program, p->store, p->exec, fo_team_world(p->team),
-		     fo_team_threads(p->options.threads, fo_room_step_ranks_here(p)));
+	const struct fo_cpus own = fo_place_cpus(&s->place);
+	const int threads = fo_team_threads(p->options.threads, fo_room_step_ranks_here(p));
+	fo_rank_state_processors(p->options.state, threads, &own);
+	fo_keep_init(&s->keep, &p->program, p->store, p->exec, fo_team_world(p->team), threads);
 	s->keep.sums = fo_team_tasks(p->team);
 	return FO_OK;
 }
@@ -306,7 +357,7 @@ void fo_setup_meta(const struct fo_setup *s, struct fo_ckpt_meta *meta)
 				       .loader = { .seed = (uint64_t)r->seed,
 						   .shard_checksum = s->corpus.train.checksum },
 				       .seq = r->seq,
-				       .rows_per_step = p->rows * s->step.program.ranks * p->micro_batches,
+				       .rows_per_step = p->rows * fo_mesh_data(&p->mesh) * p->micro_batches,
 				       .packing = r->packing };
 	if (s->corpus.tokenizer)
 		meta->tokenizer_checksum = fo_tokenizer_checksum(s->corpus.tokenizer);

@@ -44,6 +44,7 @@ struct fo_setup {
 	struct fo_arena arena;    /* texts and arrays that live as long as the run */
 	struct fo_folder folder;
 	struct fo_cuda *cuda;     /* the device; NULL: the processor computes */
+	int devices;              /* of all ranks, where they compute on some */
 	int64_t device_free;      /* bytes of its memory that were free when it was opened */
 	int64_t device_reserve;   /* of these left alone */
 	bool attention_reported;  /* that attention runs on slow kernels */

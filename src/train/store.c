@@ -198,6 +198,7 @@ static fo_status visit_memory(struct fo_store *s, const struct fo_program *p, fo
 						     .whole = b->rows,
 						     .whole_cols = b->cols,
 						     .dtype = b->dtype };
+			t.copies = fo_buffer_holders(&p->run.mesh, b, &t.copy);
 			t.data = fo_store_find(s, b->name, l, NULL);
 			snprintf(t.name, sizeof t.name, "%s.%d", b->name, l);
 			if (t.data)
@@ -228,8 +229,8 @@ fo_status fo_store_visit(struct fo_store *s, const struct fo_program *p, fo_stor
 							     .whole = pr->rows,
 							     .col = pr->global_c0,
 							     .whole_cols = pr->cols,
-							     .shared = b->whole != 0,
 							     .dtype = b->dtype };
+				t.copies = fo_buffer_holders(&p->run.mesh, b, &t.copy);
 				if (rows)
 					t.data = data + ((pr->r0 + from - b->row0) * b->cols + pr->c0) *
 								(int64_t)fo_dtype_bytes(b->dtype);
@@ -297,28 +298,48 @@ void fo_store_init(struct fo_store *s, const struct fo_program *p, uint64_t seed
 
 /* ---- on a device ---- */
 
-static struct fo_tensor rectangle(const struct fo_store *s, const struct fo_param *pr, const char *buffer, int layer)
+/* Rows [from, to) of a parameter's rectangle; data NULL where they are another rank's: all of them are here or none. */
+static struct fo_tensor rectangle(const struct fo_store *s, const struct fo_param *pr, const char *buffer, int layer,
+				  int64_t from, int64_t to)
 {
 	const struct fo_buffer *b = NULL;
 	const void *host = fo_store_find(s, buffer, layer, &b);
-	struct fo_tensor t = { .rows = pr->nr, .cols = pr->nc, .ld = b->cols, .dtype = b->dtype };
-	t.data = (unsigned char *)fo_store_on_device(s, host) +
-		 (pr->r0 * b->cols + pr->c0) * (int64_t)fo_dtype_bytes(b->dtype);
+	struct fo_tensor t = { .rows = to - from, .cols = pr->nc, .ld = b->cols, .dtype = b->dtype };
+	const int64_t row = pr->r0 + from - b->row0;
+	if (row >= 0 && row < b->rows)
+		t.data = (unsigned char *)fo_store_on_device(s, host) +
+			 (row * b->cols + pr->c0) * (int64_t)fo_dtype_bytes(b->dtype);
 	return t;
+}
+
+/* The first row above `from` where a buffer's rows begin or end within the parameter's rectangle, else `most`. */
+static int64_t border(const struct fo_param *pr, const struct fo_buffer *b, int64_t from, int64_t most)
+{
+	const int64_t begin = b->row0 - pr->r0, end = begin + b->rows;
+	most = begin > from && begin < most ? begin : most;
+	return end > from && end < most ? end : most;
 }
 
 static fo_status init_on_device(struct fo_store *s, const struct fo_program *p, int param, int layer, uint64_t seed)
 {
 	const struct fo_param *pr = &p->param[param];
 	struct fo_cuda_queue q = { .cuda = s->cuda, .stream = s->stream[0] };
-	struct fo_cuda_init in = { .first = pr->global_r0 * pr->cols + pr->global_c0,
-				   .global_cols = pr->cols,
+	struct fo_cuda_init in = { .global_cols = pr->cols,
 				   .stream = fo_store_stream(seed, param, layer),
 				   .std = pr->init_std == FO_INIT_ZEROS ? -1 : pr->init_std };
-	in.weight = rectangle(s, pr, p->buf[pr->weight].name, layer);
-	if (pr->master >= 0)
-		in.master = rectangle(s, pr, p->buf[pr->master].name, layer);
-	return fo_cuda_init_weights(&q, &in);
+	/* Of a shared buffer only some rows are here, perhaps others of the weight than of the master. */
+	for (int64_t from = 0, to; from < pr->nr; from = to) {
+		to = border(pr, &p->buf[pr->weight], from, pr->nr);
+		if (pr->master >= 0)
+			to = border(pr, &p->buf[pr->master], from, to);
+		in.first = (pr->global_r0 + from) * pr->cols + pr->global_c0;
+		in.weight = rectangle(s, pr, p->buf[pr->weight].name, layer, from, to);
+		if (pr->master >= 0)
+			in.master = rectangle(s, pr, p->buf[pr->master].name, layer, from, to);
+		if (in.weight.data || in.master.data)
+			FO_TRY(fo_cuda_init_weights(&q, &in));
+	}
+	return FO_OK;
 }
 
 fo_status fo_store_init_device(struct fo_store *s, const struct fo_program *p, uint64_t seed, struct fo_cuda *c)

@@ -3,9 +3,11 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "hw/topology.h"
 #include "pass/pass.h"
 #include "program/roles.h"
 #include "record/rank_state.h"
+#include "train/devices.h"
 #include "train/member_int.h"
 
 #include <stdio.h>
@@ -18,6 +20,7 @@ struct fo_team {
 	int ranks;
 	struct fo_processes *processes; /* NULL: threads */
 	struct fo_carrier *carrier;     /* the processes', or the team's own */
+	struct fo_devices devices;      /* ranks 0: they compute on the processor */
 	struct fo_task_made *made;      /* of each rank but the first */
 };
 
@@ -94,8 +97,10 @@ static fo_status build_all(struct fo_team *t)
 static fo_status link_all(struct fo_team *t)
 {
 	struct fo_member *self = t->carrier->self;
-	FO_TRY(fo_carrier_begin(t->carrier, FO_TASK_LINK, NULL, 0));
-	return fo_carrier_end(t->carrier, fo_links_open(&self->links, self->world, t->first, t->eval));
+	const bool nccl = t->devices.nccl;
+	FO_TRY(fo_carrier_begin(t->carrier, FO_TASK_LINK, &nccl, sizeof nccl));
+	return fo_carrier_end(t->carrier, fo_links_open(&self->links, self->world, t->first, t->eval,
+							nccl ? self->cuda : NULL));
 }
 
 static fo_status make_all(struct fo_team *t, const struct fo_exec_options *o)
@@ -108,7 +113,12 @@ static fo_status make_all(struct fo_team *t, const struct fo_exec_options *o)
 
 static fo_status open_threads(struct fo_team *t, const struct fo_exec_options *o, fo_port_fn *port)
 {
-	FO_TRY(fo_carrier_threads(&t->carrier, t->ranks, &o->local, port));
+	struct fo_cpus *share = o->bind ? fo_xmalloc((size_t)t->ranks * sizeof *share) : NULL;
+	if (share)
+		(void)fo_topology_share_here(t->ranks, share);
+	fo_status st = fo_carrier_threads(&t->carrier, t->ranks, &o->local, share, port);
+	free(share);
+	FO_TRY(st);
 	for (int i = 1; i < t->ranks && o->state; i++)
 		if (fo_rank_state_open_beside(&member(t, i)->state, o->state, i, t->ranks) != FO_OK)
 			fo_err_clear(); /* nobody sees what it does */
@@ -129,12 +139,16 @@ fo_status fo_team_open(struct fo_team **out, const struct fo_program *first, con
 	else
 		FO_TRY(open_threads(t, o, port));
 	t->carrier->self->state = o->state;
+	if (o->cuda)
+		FO_TRY(fo_devices_open(&t->devices, t->carrier, &o->devices, o->cuda));
 	FO_TRY(build_all(t));
 	FO_TRY(link_all(t));
 	return make_all(t, o);
 }
 
 struct fo_links *fo_team_links(struct fo_team *t) { return &t->carrier->self->links; }
+
+bool fo_team_over_nccl(const struct fo_team *t) { return t && t->devices.nccl; }
 
 struct fo_comm *fo_team_world(struct fo_team *t) { return t ? t->carrier->self->world : NULL; }
 struct fo_comm *fo_team_tasks(struct fo_team *t) { return t ? t->carrier->self->tasks : NULL; }
@@ -180,11 +194,15 @@ void fo_team_memory(const struct fo_team *t, struct fo_memory *m)
 {
 	for (int i = 1; t && !t->processes && i < t->ranks; i++) {
 		const struct fo_memory *one = &t->made[i].memory;
+		m->staging += one->staging;
+		m->host += one->host;
+		m->host_arena += one->host_arena;
+		if (t->devices.ranks && !t->devices.with_first[i])
+			continue;
 		m->arena += one->arena;
 		m->persistent += one->persistent;
 		m->workspace += one->workspace;
 		m->max_live += one->max_live;
-		m->host_arena += one->host_arena;
 	}
 }
 
@@ -286,6 +304,7 @@ void fo_team_close(struct fo_team *t)
 	if (!t->processes) /* which go on */
 		fo_carrier_close(t->carrier);
 	(void)fo_err_raise(&error);
+	fo_devices_fini(&t->devices);
 	free(t->made);
 	free(t);
 }

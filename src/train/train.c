@@ -104,11 +104,13 @@ static fo_status open_plan(struct fo_session *s)
 		FO_TRY(fo_setup_has_weights(set));
 	}
 	FO_TRY(fo_setup_check_weights(set));
-	if (set->hooks->processes && !dry)
+	if (set->hooks->processes && !dry && !set->cuda)
 		FO_TRY(fo_processes_peak(set->hooks->processes, fo_run_precision(set->run), set->step.options.threads,
 					 &set->peak));
 	else if (set->cuda || !dry)
 		fo_train_peak(set->cuda, fo_run_precision(set->run), set->step.options.threads, &set->peak);
+	if (set->devices > 1)
+		set->peak.flop_s *= set->devices;
 	if (!dry) {
 		FO_TRY(fo_setup_data(set));
 		s->account.resident_before = fo_memory_resident(); /* from here on everything is planned */
@@ -388,7 +390,8 @@ static void summarise(struct fo_session *s, struct fo_train_result *out)
 		return;
 	const struct fo_cuda_device *d = fo_cuda_info(set->cuda);
 	memcpy(out->device, d->name, sizeof out->device);
-	out->split = fo_device_split(d, fo_run_precision(set->run), &out->mfu, set->peak.flop_s, &out->device_use);
+	out->split = fo_device_split(d, fo_run_precision(set->run), &out->mfu,
+				     set->peak.flop_s / (set->devices ? set->devices : 1), &out->device_use);
 }
 
 /* Writes the last spans and the end of the log. A run that had nothing left to do keeps those of the one before it. */
@@ -433,12 +436,6 @@ fo_status fo_train(const struct fo_run *r, const struct fo_train_hooks *h, struc
 {
 	struct fo_session s;
 	*out = (struct fo_train_result){ .val_loss = NAN, .bigram_loss = NAN };
-	if (r->tp > 1)
-		return fo_hint(
-			fo_fail(FO_EUNSUPPORTED,
-				"mesh.tp=%lld: ranks that divide a tensor by columns cannot write checkpoints yet",
-				(long long)r->tp),
-			"'flatout program' shows and checks their programs; mesh.shard and mesh.replicate train");
 	init_session(&s, r, h);
 	fo_status st = open_plan(&s);
 	if (st == FO_OK && !h->dry_run)

@@ -41,6 +41,16 @@ alike() {
 run 0 train $small --run.dir=two --ranks=2 --run.threads=2
 job 0 2 train $small --run.dir=by2
 alike two by2 6
+# Each has its share of the processors, unless it is not to be bound.
+cpus() {
+	run 0 status "$1" --json
+	grep -o '"processors":"[^"]*"' out | sort -u
+}
+[ "$(nproc)" -lt 2 ] || [ "$(cpus by2 | wc -l)" = 2 ] || wrong "both ranks have the same processors: $(cpus by2)"
+run 0 status two
+says "^Processors: *1 thread each"
+job 0 2 train $small --run.dir=free --run.affinity=none --train.steps=3
+[ "$(cpus free | wc -l)" = 1 ] || wrong "ranks are bound, although run.affinity is none: $(cpus free)"
 # Four share weights and state; they go on as two, and those as one.
 run 0 train $small --run.dir=four --mesh.shard=2 --mesh.replicate=2 --run.threads=4 --train.steps=3
 job 0 4 train $small --run.dir=by4 --mesh.shard=2 --mesh.replicate=2 --train.steps=3
@@ -57,6 +67,16 @@ alike four by4 6
 says "^Resume: .*after step 3"
 run 0 train $small --run.dir=by4 --train.steps=8
 run 0 eval by4
+says "^Logged: .* the same"
+# tp groups: processes and threads leave the same files, asynchronously too, and processes go on with what they left.
+heads="$small --model.heads=4 --model.kv-heads=2 --mesh.tp=2 --checkpoint.every=2 --checkpoint.keep=0"
+run 0 train $heads --run.dir=tp --mesh.shard=2 --run.threads=4
+job 0 4 train $heads --run.dir=bytp --mesh.shard=2
+alike tp bytp 2
+alike tp bytp 6
+job 0 2 train $heads --run.dir=bytp --train.steps=8 --sample.tokens=4
+says "^Resume: .*after step 6" "^Sample: "
+run 0 eval bytp
 says "^Logged: .* the same"
 
 # What cannot be.

@@ -29,7 +29,7 @@ enum {
 
 static bool initialised;
 static int devices = 1;
-static char contexts[16]; /* of which only addresses matter */
+static char contexts[SOFT_DEVICES_MOST]; /* of which only addresses matter */
 static _Thread_local void *context;
 static _Thread_local int capturing_here; /* captures that this thread began in a mode other than relaxed */
 static struct soft_stream *default_stream;
@@ -55,6 +55,7 @@ static CUresult enter(void)
 	pthread_mutex_lock(&soft_lock);
 	return !initialised ? CUDA_ERROR_NOT_INITIALIZED : CUDA_SUCCESS;
 }
+int soft_device(void) { return context ? (int)((char *)context - contexts) : 0; }
 static CUresult enter_context(void)
 {
 	CUresult r = enter();
@@ -192,13 +193,13 @@ CUresult cuDeviceGetUuid(CUuuid *id, CUdevice dev)
 }
 CUresult cuDeviceGetPCIBusId(char *text, int size, CUdevice dev)
 {
-	snprintf(text, (size_t)size, "0000:%02x:00.0", (unsigned)dev + 1);
+	snprintf(text, (size_t)size, "0000:%02x:00.0", (unsigned)dev);
 	return leave(enter());
 }
 CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice dev)
 {
-	(void)dev;
 	switch (a) {
+	case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: *v = dev; break;
 	case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *v = 9; break;
 	case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *v = 0; break;
 	case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *v = MULTIPROCESSORS; break;
@@ -228,7 +229,7 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
 	if (r == CUDA_SUCCESS && (dev < 0 || dev >= devices))
 		r = CUDA_ERROR_INVALID_DEVICE;
 	if (r == CUDA_SUCCESS)
-		soft_drain(NULL);
+		soft_drain_device(dev);
 	return leave(r);
 }
 CUresult cuCtxSetCurrent(CUcontext c)
@@ -598,7 +599,8 @@ CUresult cuLaunchKernel(CUfunction fn, unsigned gx, unsigned gy, unsigned gz, un
 						     .bytes = f->kernel->args_bytes }));
 }
 
-int fo_software_enqueue(void *stream, void (*run)(void *args), const void *args, size_t bytes, const char *name)
+int fo_software_enqueue_met(void *stream, void (*run)(void *args), bool (*met)(void *args), const void *args,
+			    size_t bytes, const char *name)
 {
 	ENTER;
 	struct soft_stream *s = stream_of(stream);
@@ -607,7 +609,11 @@ int fo_software_enqueue(void *stream, void (*run)(void *args), const void *args,
 	return (int)leave(soft_put(
 		s,
 		(struct soft_work){
-			.kind = SOFT_CALL, .name = name, .run = run, .args = args_new(args, bytes), .bytes = bytes }));
+			.kind = SOFT_CALL, .name = name, .run = run, .met = met, .args = args_new(args, bytes), .bytes = bytes }));
+}
+int fo_software_enqueue(void *stream, void (*run)(void *args), const void *args, size_t bytes, const char *name)
+{
+	return fo_software_enqueue_met(stream, run, NULL, args, bytes, name);
 }
 
 /* ---- memory ---- */
@@ -623,7 +629,7 @@ CUresult cuMemFree(CUdeviceptr p)
 	ENTER;
 	if (forbidden())
 		return leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-	soft_drain(NULL);
+	soft_drain_device(soft_device());
 	return leave(soft_free(p));
 }
 CUresult cuMemAllocHost(void **p, size_t bytes)
@@ -641,7 +647,7 @@ CUresult cuMemFreeHost(void *p)
 	ENTER;
 	if (forbidden())
 		return leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-	soft_drain(NULL);
+	soft_drain_device(soft_device());
 	return leave(soft_host_free(p));
 }
 CUresult cuMemHostRegister(void *p, size_t bytes, unsigned flags)
@@ -653,14 +659,14 @@ CUresult cuMemHostRegister(void *p, size_t bytes, unsigned flags)
 CUresult cuMemHostUnregister(void *p)
 {
 	ENTER;
-	soft_drain(NULL);
+	soft_drain_device(soft_device());
 	return leave(soft_host_register(p, 0, false));
 }
 CUresult cuMemGetInfo(size_t *have, size_t *all)
 {
 	ENTER;
 	*all = soft_total();
-	*have = *all - (size_t)soft_count.live_bytes;
+	*have = *all - soft_taken();
 	return leave(CUDA_SUCCESS);
 }
 
@@ -783,7 +789,7 @@ CUresult cuStreamQuery(CUstream stream)
 		s->capture->invalid = true;
 		return leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	}
-	soft_some();
+	soft_look();
 	return leave(s->head ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
 }
 CUresult cuCtxSynchronize(void)
@@ -791,7 +797,7 @@ CUresult cuCtxSynchronize(void)
 	ENTER;
 	if (forbidden())
 		return leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-	soft_drain(NULL);
+	soft_drain_device(soft_device());
 	soft_count.synchronisations++;
 	return leave(CUDA_SUCCESS);
 }
@@ -921,7 +927,7 @@ CUresult cuEventQuery(CUevent event)
 		return leave(CUDA_ERROR_INVALID_HANDLE);
 	if (e->capture)
 		return leave(CUDA_ERROR_CAPTURED_EVENT);
-	soft_some();
+	soft_look();
 	return leave(!e->ticket || e->ticket->done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
 }
 CUresult cuEventElapsedTime(float *ms, CUevent begin, CUevent end)

@@ -17,6 +17,9 @@ extern bool soft_trace, soft_check;
 uint32_t soft_draw(uint32_t below);
 void soft_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+enum { SOFT_DEVICES_MOST = 16 };
+int soft_device(void); /* of the calling thread's context */
+
 /* ---- memory (soft_memory.c) ---- */
 
 enum soft_where { SOFT_NOWHERE, SOFT_DEVICE, SOFT_HOST };
@@ -25,7 +28,8 @@ CUresult soft_free(CUdeviceptr p);
 CUresult soft_host_alloc(void **out, size_t bytes);
 CUresult soft_host_free(void *p);
 CUresult soft_host_register(void *p, size_t bytes, bool add);
-size_t soft_total(void);
+size_t soft_total(void); /* bytes of a device */
+size_t soft_taken(void); /* of the calling thread's device */
 /* In whose memory all of p[0 .. bytes) lies. */
 enum soft_where soft_where(const void *p, size_t bytes);
 /* What a word among a kernel's arguments is the address of, where it cannot be meant; NULL: nothing is known against
@@ -59,6 +63,7 @@ struct soft_work {
 	uint32_t grid[3], threads, shared_bytes;
 	/* call */
 	void (*run)(void *args);
+	bool (*met)(void *args); /* may it run now? NULL: yes. Asked again and again, with the lock held */
 	void *args; /* own; 64-byte aligned */
 	/* copy, fill */
 	void *to;
@@ -91,11 +96,13 @@ struct soft_entry {
 	struct soft_work work;
 	struct soft_graph *graph; /* SOFT_GRAPH: its nodes' state: */
 	int *left, ran;
+	bool started;
 	struct soft_ticket **tickets; /* of nodes that record */
 	struct soft_entry *next;
 };
 struct soft_stream {
 	uint32_t magic;
+	int device;
 	struct soft_entry *head, **tail;
 	struct soft_capture *capture;
 	int *front, fronts;
@@ -106,9 +113,11 @@ void soft_stream_drop(struct soft_stream *s); /* an idle one */
 /* Takes over what `w` owns. */
 CUresult soft_put(struct soft_stream *s, struct soft_work w);
 CUresult soft_put_graph(struct soft_stream *s, struct soft_graph *g);
-void soft_drain(struct soft_stream *s); /* NULL: all */
+void soft_drain(struct soft_stream *s);
+void soft_drain_device(int device); /* all of its streams */
 void soft_drain_until(const struct soft_ticket *t);
 void soft_some(void); /* a few steps, or none, as the order wants */
+void soft_look(void); /* the same, for somebody who looks again and again until it is done */
 struct soft_ticket *soft_ticket_new(void);
 void soft_ticket_drop(struct soft_ticket *t);
 void soft_graph_drop(struct soft_graph *g);

@@ -22,12 +22,14 @@ enum {
 struct piece {
 	unsigned char *at;
 	size_t bytes;
+	int device;
 };
 static struct pieces {
 	struct piece *piece; /* by address */
 	int n, cap;
 } device, host;
 static unsigned char *range;
+static size_t taken[SOFT_DEVICES_MOST];
 static size_t cursor = FIRST, most = FIRST; /* where to look for room next; no allocation was ever beyond */
 
 static int find(const struct pieces *all, const void *p)
@@ -53,7 +55,7 @@ static void insert(struct pieces *all, unsigned char *at, size_t bytes)
 	}
 	int i = find(all, at) + 1;
 	memmove(&all->piece[i + 1], &all->piece[i], (size_t)(all->n - i) * sizeof *all->piece);
-	all->piece[i] = (struct piece){ at, bytes };
+	all->piece[i] = (struct piece){ at, bytes, soft_device() };
 	all->n++;
 }
 
@@ -98,6 +100,8 @@ size_t soft_total(void)
 	return text && *text ? (size_t)strtoull(text, NULL, 0) : (size_t)8 << 30;
 }
 
+size_t soft_taken(void) { return taken[soft_device()]; }
+
 static size_t up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 /* Room for `bytes` with an untouchable page on each side, after the last one; from the start again where the range
@@ -134,7 +138,7 @@ CUresult soft_alloc(CUdeviceptr *out, size_t bytes)
 		if (range == MAP_FAILED)
 			abort();
 	}
-	if ((size_t)soft_count.live_bytes + own > soft_total())
+	if (soft_taken() + own > soft_total())
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	unsigned char *page = place(pages);
 	if (!page || mprotect(page, pages, PROT_READ | PROT_WRITE))
@@ -147,6 +151,7 @@ CUresult soft_alloc(CUdeviceptr *out, size_t bytes)
 	memset(p + bytes, PATTERN, own - bytes);
 	insert(&device, p, bytes);
 	soft_count.allocations++;
+	taken[soft_device()] += own;
 	soft_count.live_bytes += (int64_t)own;
 	if (soft_count.live_bytes > soft_count.peak_bytes)
 		soft_count.peak_bytes = soft_count.live_bytes;
@@ -188,6 +193,7 @@ CUresult soft_free(CUdeviceptr ptr)
 	check_piece(&device.piece[i], "it was freed");
 	size_t own = up(device.piece[i].bytes, ALIGN), pages = up(own, PAGE);
 	unsigned char *page = p + own - pages;
+	taken[device.piece[i].device] -= own;
 	drop(&device, i);
 	madvise(page, pages, MADV_REMOVE); /* of shared pages the only one that gives them back */
 	mprotect(page, pages, PROT_NONE);

@@ -1,10 +1,11 @@
 /* libnccl of the tests: groups of ranks that are threads of one process, on the software device.
  *
- * One rank: its calls become work of the stream, which can be captured. More: a call waits for its stream, then for the
- * other ranks, in the calling thread; the last one to come does the arithmetic for all, in the order of ranks, rounding
- * to the type after each addition. What real ranks must agree on (kind, count, type, operation) is compared, memory
- * must be the device's and may not overlap but where NCCL allows it. FLATOUT_SOFT_NCCL_NO_WINDOWS=1: devices that
- * cannot share windows. */
+ * A collective becomes work of the stream, which can be captured: it is over when all ranks' streams have come to it.
+ * The last one to come does the arithmetic for all, in the order of ranks, rounding to the type after each addition.
+ * What real ranks must agree on (kind, count, type, operation) is compared: where they do not, or one gives up, the
+ * streams go on, results are what they were, and ncclCommGetAsyncError tells. Sends and receives are waited for in the
+ * calling thread. Memory must be the device's and may not overlap but where NCCL allows it.
+ * FLATOUT_SOFT_NCCL_NO_WINDOWS=1: devices that cannot share windows. */
 #define _GNU_SOURCE
 #include "cuda/soft.h"
 #include "kernel/kernel.h"
@@ -17,7 +18,7 @@
 #include <string.h>
 
 enum { RANKS_MOST = 64, CALLS_MOST = 64, PAGE = NCCL_WIN_REQUIRED_ALIGNMENT };
-enum kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, WINDOW, SEND, RECV };
+enum kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, REDUCE, WINDOW, SEND, RECV };
 
 struct call {
 	enum kind kind;
@@ -25,16 +26,18 @@ struct call {
 	char *to;
 	size_t count;
 	ncclDataType_t type;
-	int op, peer; /* peer: of send and receive; root of a broadcast */
+	int op, peer; /* peer: of send and receive; root of a broadcast and a reduce */
 	ncclComm_t comm;
 	CUstream stream;
+	bool came; /* the stream has come to it, in this round */
+	uint64_t round;
 };
 struct world {
 	ncclUniqueId id;
 	int ranks, joined, left, arrived;
 	uint64_t round;
 	bool gone;
-	ncclResult_t verdict;
+	ncclResult_t verdict; /* of the last round; once gone: why */
 	ncclComm_t member[RANKS_MOST];
 	struct call slot[RANKS_MOST];
 	struct call *box[RANKS_MOST][RANKS_MOST]; /* sent from, to; NULL: nothing waits */
@@ -44,11 +47,13 @@ struct ncclComm {
 	struct world *w;
 	int rank;
 	bool finalized;
+	struct ncclComm *next; /* of those that were given up: work that is left in streams still names them */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t change = PTHREAD_COND_INITIALIZER;
 static struct world *worlds;
+static struct ncclComm *given_up;
 static __thread int depth;
 static __thread int calls;
 static __thread struct call queued[CALLS_MOST];
@@ -154,6 +159,7 @@ static void carry_out(const struct world *w)
 	if (!result)
 		abort();
 	switch (c->kind) {
+	case REDUCE:
 	case ALL_REDUCE: reduce(w, result, 0, c->count); break;
 	case REDUCE_SCATTER: reduce(w, result, 0, c->count * (size_t)w->ranks); break;
 	case ALL_GATHER:
@@ -164,16 +170,10 @@ static void carry_out(const struct world *w)
 	default: break;
 	}
 	for (int r = 0; r < w->ranks && c->kind != WINDOW; r++)
-		memcpy(w->slot[r].to, result + (c->kind == REDUCE_SCATTER ? (size_t)r * bytes : 0),
+		if (c->kind != REDUCE || r == c->peer)
+			memcpy(w->slot[r].to, result + (c->kind == REDUCE_SCATTER ? (size_t)r * bytes : 0),
 		       c->kind == ALL_GATHER ? all : bytes);
 	free(result);
-}
-
-static void alone(void *args)
-{
-	struct world w = { .ranks = 1 };
-	w.slot[0] = *(struct call *)args;
-	carry_out(&w);
 }
 
 /* ---- a call among ranks ---- */
@@ -186,8 +186,9 @@ static ncclResult_t check(const struct call *c)
 	size_t part = c->count * size_of(c->type), all = part * (size_t)w->ranks,
 	       in = c->kind == REDUCE_SCATTER ? all : part, out = c->kind == ALL_GATHER ? all : part,
 	       own = (size_t)c->comm->rank * part;
-	bool reads = c->kind != RECV && c->kind != WINDOW, writes = c->kind != SEND && c->kind != WINDOW;
-	if (c->comm->finalized || w->gone)
+	bool reads = c->kind != RECV && c->kind != WINDOW, writes = c->kind != SEND && c->kind != WINDOW &&
+	     (c->kind != REDUCE || c->comm->rank == c->peer);
+	if (c->comm->finalized)
 		return ncclInvalidUsage;
 	if (!size_of(c->type) || (c->peer < 0 || c->peer >= w->ranks) || (c->op != ncclSum && c->op != ncclMax))
 		return ncclInvalidArgument;
@@ -207,29 +208,53 @@ static bool agree(const struct world *w)
 	for (int r = 1; r < w->ranks; r++) {
 		const struct call *a = &w->slot[0], *b = &w->slot[r];
 		if (a->kind != b->kind || a->count != b->count || a->type != b->type || a->op != b->op ||
-		    (a->kind == BROADCAST && a->peer != b->peer))
+		    ((a->kind == BROADCAST || a->kind == REDUCE) && a->peer != b->peer))
 			return false;
 	}
 	return true;
 }
 
-/* Waits until all ranks are here; the last one does it. Wants the lock. */
-static ncclResult_t together(const struct call *c)
+/* A rank has come to a call; the last one does it. Wants the lock. */
+static void come(struct call *c)
 {
 	struct world *w = c->comm->w;
-	uint64_t round = w->round;
+	c->came = true;
+	c->round = w->round;
 	w->slot[c->comm->rank] = *c;
-	if (++w->arrived == w->ranks) {
-		w->verdict = agree(w) ? ncclSuccess : ncclInvalidUsage;
-		if (w->verdict == ncclSuccess)
-			carry_out(w);
-		w->arrived = 0;
-		w->round++;
-		pthread_cond_broadcast(&change);
-	}
-	while (w->round == round && !w->gone)
+	if (++w->arrived < w->ranks)
+		return;
+	if (agree(w))
+		carry_out(w);
+	else
+		w->gone = true, w->verdict = ncclInvalidUsage;
+	w->arrived = 0;
+	w->round++;
+	pthread_cond_broadcast(&change);
+}
+
+/* Of a call in a stream: it is over. */
+static bool over(void *args)
+{
+	struct call *c = args;
+	const struct world *w = c->comm->w;
+	pthread_mutex_lock(&lock);
+	if (!c->came && !w->gone)
+		come(c);
+	const bool yes = w->gone || w->round > c->round;
+	pthread_mutex_unlock(&lock);
+	return yes;
+}
+/* A graph's node comes again in the next launch. */
+static void pass(void *args) { ((struct call *)args)->came = false; }
+
+/* Waits until all ranks are here. Wants the lock. */
+static ncclResult_t together(struct call *c)
+{
+	const struct world *w = c->comm->w;
+	come(c);
+	while (w->round == c->round && !w->gone)
 		pthread_cond_wait(&change, &lock);
-	return w->round == round ? ncclRemoteError : w->verdict;
+	return w->gone ? ncclRemoteError : ncclSuccess;
 }
 
 static ncclResult_t receive(const struct call *c)
@@ -248,12 +273,12 @@ static ncclResult_t receive(const struct call *c)
 	return r;
 }
 
-/* Sends are laid out, receives done, sends waited for, then collectives one after the other. */
+/* Sends are laid out, receives done, sends waited for, then collectives put into their streams. */
 static ncclResult_t carry_out_all(struct call *list, int n)
 {
 	ncclResult_t r = ncclSuccess;
 	for (int i = 0; i < n; i++)
-		if (list[i].comm->w->ranks > 1 && list[i].stream)
+		if (list[i].kind >= SEND && list[i].stream)
 			cuStreamSynchronize(list[i].stream);
 	pthread_mutex_lock(&lock);
 	for (int i = 0; i < n && r == ncclSuccess; i++)
@@ -276,9 +301,14 @@ static ncclResult_t carry_out_all(struct call *list, int n)
 				*box = NULL, r = ncclRemoteError;
 		}
 	for (int i = 0; i < n && r == ncclSuccess; i++)
-		if (list[i].kind < SEND)
+		if (list[i].kind == WINDOW)
 			r = together(&list[i]);
 	pthread_mutex_unlock(&lock);
+	for (int i = 0; i < n && r == ncclSuccess; i++)
+		if (list[i].kind < WINDOW)
+			r = fo_software_enqueue_met(list[i].stream, pass, over, &list[i], sizeof list[i], "collective")
+				    ? ncclUnhandledCudaError
+				    : ncclSuccess;
 	return r;
 }
 
@@ -287,9 +317,6 @@ static ncclResult_t start(struct call c)
 	ncclResult_t r = check(&c);
 	if (r != ncclSuccess)
 		return r;
-	if (c.comm->w->ranks == 1 && c.kind < SEND && c.kind != WINDOW)
-		return fo_software_enqueue(c.stream, alone, &c, sizeof c, "collective") ? ncclUnhandledCudaError
-											: ncclSuccess;
 	if (!depth)
 		return carry_out_all(&c, 1);
 	if (calls == CALLS_MOST)
@@ -351,6 +378,19 @@ ncclResult_t ncclBroadcast(const void *from, void *to, size_t n, ncclDataType_t 
 				    .to = to,
 				    .count = n,
 				    .type = t,
+				    .peer = root,
+				    .comm = c,
+				    .stream = (CUstream)s });
+}
+ncclResult_t ncclReduce(const void *from, void *to, size_t n, ncclDataType_t t, ncclRedOp_t op, int root, ncclComm_t c,
+			cudaStream_t s)
+{
+	return start((struct call){ .kind = REDUCE,
+				    .from = from,
+				    .to = to,
+				    .count = n,
+				    .type = t,
+				    .op = op,
 				    .peer = root,
 				    .comm = c,
 				    .stream = (CUstream)s });
@@ -429,8 +469,15 @@ static void leave(ncclComm_t c, bool kill)
 {
 	pthread_mutex_lock(&lock);
 	struct world *w = c->w, **at = &worlds;
-	w->gone |= kill;
+	if (kill && !w->gone)
+		w->gone = true, w->verdict = ncclRemoteError;
 	pthread_cond_broadcast(&change);
+	if (kill) {
+		c->next = given_up;
+		given_up = c;
+		pthread_mutex_unlock(&lock);
+		return;
+	}
 	if (++w->left == w->ranks) {
 		while (*at != w)
 			at = &(*at)->next;
@@ -453,7 +500,7 @@ ncclResult_t ncclCommAbort(ncclComm_t c)
 ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *out)
 {
 	pthread_mutex_lock(&lock);
-	*out = c->w->gone ? ncclRemoteError : ncclSuccess;
+	*out = c->w->gone ? c->w->verdict : ncclSuccess;
 	pthread_mutex_unlock(&lock);
 	return ncclSuccess;
 }

@@ -195,14 +195,24 @@ static void pop(struct soft_stream *s)
 	queued--;
 }
 
+static bool meeting; /* something that could run otherwise waits for other threads */
+
+/* What has all that it waits for in its stream may wait for others, which come when they come. */
+static bool is_met(const struct soft_work *w)
+{
+	const bool met = !w->met || w->met(w->args);
+	meeting |= !met;
+	return met;
+}
+
 /* One node of a graph that has all it waits for. */
 static void graph_step(struct soft_stream *s, struct soft_entry *e)
 {
 	struct soft_graph *g = e->graph;
 	int ready = 0, pick = -1;
-	g->running = true;
+	g->running = e->started = true;
 	for (int i = 0; i < g->nodes; i++)
-		if (!e->left[i] && soft_draw((uint32_t)++ready) == 0)
+		if (!e->left[i] && is_met(&g->node[i].work) && soft_draw((uint32_t)++ready) == 0)
 			pick = i;
 	if (pick >= 0) {
 		run(&g->node[pick].work, e->tickets[pick]);
@@ -224,8 +234,15 @@ static bool can_step(const struct soft_stream *s)
 		return false;
 	if (e->work.kind == SOFT_WAIT)
 		return e->work.ticket->done;
+	if (e->work.kind != SOFT_GRAPH)
+		return is_met(&e->work);
 	/* Two launches of one graph do not overlap. */
-	return e->work.kind != SOFT_GRAPH || !e->graph->running || e->ran;
+	if (e->graph->running && !e->ran && !e->started)
+		return false;
+	bool any = e->ran == e->graph->nodes;
+	for (int i = 0; i < e->graph->nodes && !any; i++)
+		any = !e->left[i] && is_met(&e->graph->node[i].work);
+	return any;
 }
 
 /* One piece of work of a stream that has one to run; false: none has. */
@@ -233,6 +250,7 @@ static bool step(void)
 {
 	struct soft_stream *pick = NULL;
 	uint32_t ready = 0;
+	meeting = false;
 	for (struct soft_stream *s = streams; s; s = s->next)
 		if (can_step(s) && soft_draw(++ready) == 0)
 			pick = s;
@@ -248,22 +266,36 @@ static bool step(void)
 	return true;
 }
 
-static _Noreturn void stuck(void)
+/* One piece of work. Where none can run but what waits for other threads' devices, these get their turn. */
+static void step_or_wait(void)
 {
-	soft_say("streams wait for each other");
-	abort();
+	if (step())
+		return;
+	if (!meeting) {
+		soft_say("streams wait for each other");
+		abort();
+	}
+	pthread_mutex_unlock(&soft_lock);
+	nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
+	pthread_mutex_lock(&soft_lock);
 }
 
 void soft_drain(struct soft_stream *s)
 {
-	for (;;) {
-		bool left = s && s->head;
-		for (struct soft_stream *o = streams; o && !s; o = o->next)
-			left |= o->head != NULL;
-		if (!left)
-			break;
-		if (!step())
-			stuck();
+	while (s->head)
+		step_or_wait();
+	soft_check_guards("somebody waited for the device");
+}
+
+void soft_drain_device(int device)
+{
+	bool left = true;
+	while (left) {
+		left = false;
+		for (struct soft_stream *s = streams; s; s = s->next)
+			left |= s->device == device && s->head;
+		if (left)
+			step_or_wait();
 	}
 	soft_check_guards("somebody waited for the device");
 }
@@ -271,8 +303,7 @@ void soft_drain(struct soft_stream *s)
 void soft_drain_until(const struct soft_ticket *t)
 {
 	while (!t->done)
-		if (!step())
-			stuck();
+		step_or_wait();
 	soft_check_guards("somebody waited for an event");
 }
 
@@ -287,6 +318,13 @@ void soft_some(void)
 			;
 	while (queued > QUEUE_MOST && step())
 		;
+}
+
+void soft_look(void)
+{
+	soft_some();
+	if (order == FO_SOFT_LAZY)
+		step();
 }
 
 /* ---- putting work in ---- */
@@ -367,6 +405,7 @@ void soft_stream_drop(struct soft_stream *s)
 struct soft_stream *soft_stream_new(void)
 {
 	struct soft_stream *s = get(sizeof *s);
+	s->device = soft_device();
 	s->tail = &s->head;
 	s->next = streams;
 	streams = s;

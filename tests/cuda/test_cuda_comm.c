@@ -39,7 +39,7 @@ static void need(bool good, const char *what)
 #define NEED(x) need(x, #x)
 /* CALL(communicator, kind, op, from, to, elements, type, peer, stream) */
 #define CALL(c, kind, op, ...) \
-	fo_comm_call(c, &(struct fo_comm_call){ FO_COMM_##kind, FO_COMM_##op, __VA_ARGS__, NULL, false, false })
+	fo_comm_call(c, &(struct fo_comm_call){ FO_COMM_##kind, FO_COMM_##op, __VA_ARGS__, NULL, false, false, NULL })
 
 /* A buffer on the device and its copy in page-locked memory. */
 struct pair {
@@ -202,7 +202,7 @@ static void *member_main(void *arg)
 	struct member *m = arg;
 	struct fo_comm_place place = { .rank = m->rank, .ranks = RANKS, .job = "test.1", .wait_s = 20 };
 	snprintf(place.meet, sizeof place.meet, "%s", meet_path);
-	ok(fo_cuda_open(&m->cuda, 0));
+	ok(fo_cuda_open(&m->cuda, m->rank));
 	ok(fo_comm_nccl_open(&m->comm, m->cuda, &place));
 	ok(fo_cuda_stream_new(m->cuda, &m->s));
 	m->run(m);
@@ -217,6 +217,7 @@ static void among(void (*run)(struct member *m))
 	struct member m[RANKS];
 	if (!soft)
 		skip();
+	setenv("FLATOUT_SOFT_DEVICES", "4", 1); /* one each */
 	for (int r = 0; r < RANKS; r++) {
 		m[r] = (struct member){ .rank = r, .run = run };
 		assert_int_equal(pthread_create(&m[r].thread, NULL, member_main, &m[r]), 0);
@@ -239,6 +240,44 @@ static void fill(struct pair *p, int dtype, int rank, int n)
 static float get(const struct pair *p, int dtype, int i)
 {
 	return dtype == FO_F32 ? ((float *)p->host)[i] : fo_bf16_to_f32(((uint16_t *)p->host)[i]);
+}
+
+/* Parts of unlike size, one of them empty: rank 0's bits and ends of others are not touched. The sum is also added to
+ * what is there. */
+static void uneven(struct member *m, int dtype)
+{
+	static const int64_t part[RANKS] = { 7, 0, 30, 3 }, begin[RANKS] = { 0, 7, 7, 37 };
+	const size_t size = fo_dtype_bytes(dtype);
+	struct pair all = pair_new(m->cuda, 40 * size), own = pair_new(m->cuda, 40 * size), room = own;
+	struct fo_comm_call k = { .kind = FO_COMM_REDUCE_SCATTER,
+				  .from = all.device,
+				  .to = own.device,
+				  .dtype = dtype,
+				  .part = part,
+				  .stream = m->s };
+	room = pair_new(m->cuda, 40 * size);
+	fill(&all, dtype, m->rank, 40);
+	in(m->cuda, &all, m->s);
+	ok(fo_comm_call(m->comm, &k));
+	k.accumulate = true;
+	k.scratch = room.device;
+	ok(fo_comm_call(m->comm, &k));
+	out(m->cuda, &own, m->s);
+	for (int i = 0; i < part[m->rank]; i++)
+		NEED(get(&own, dtype, i) == number(9, (int)begin[m->rank] + i) * 2);
+	k = (struct fo_comm_call){ .kind = FO_COMM_ALL_GATHER,
+				   .from = own.device,
+				   .to = all.device,
+				   .dtype = dtype,
+				   .part = part,
+				   .stream = m->s };
+	ok(fo_comm_call(m->comm, &k));
+	out(m->cuda, &all, m->s);
+	for (int i = 0; i < 40; i++)
+		NEED(get(&all, dtype, i) == number(9, i) * 2);
+	pair_free(m->cuda, &all);
+	pair_free(m->cuda, &own);
+	pair_free(m->cuda, &room);
 }
 
 static void collectives(struct member *m)
@@ -269,6 +308,7 @@ static void collectives(struct member *m)
 		out(m->cuda, &all, m->s);
 		for (int i = 0; i < N; i++)
 			NEED(get(&all, dtype, m->rank * N + i) == RANKS * number(m->rank, i));
+		uneven(m, dtype);
 		ok(CALL(m->comm, BROADCAST, SUM, part.device, part.device, N, dtype, 2, m->s));
 		out(m->cuda, &part, m->s);
 		for (int i = 0; i < N; i++)
@@ -336,8 +376,11 @@ static void disagree(struct member *m)
 	int64_t n = m->rank == 3 ? N - 1 : N;
 	fill(&p, FO_F32, m->rank, N);
 	in(m->cuda, &p, m->s);
-	NEED(CALL(m->comm, ALL_REDUCE, SUM, p.device, p.device, n, FO_F32, 0, m->s) == FO_ECOMM);
+	ok(CALL(m->comm, ALL_REDUCE, SUM, p.device, p.device, n, FO_F32, 0, m->s));
+	ok(fo_cuda_stream_wait(m->cuda, m->s));
+	NEED(fo_comm_check(m->comm) == FO_ECOMM);
 	NEED(strstr(fo_err_text(), "invalid usage") != NULL);
+	fo_comm_abort(m->comm);
 	pair_free(m->cuda, &p);
 }
 static void test_disagree(void **state)
@@ -356,7 +399,8 @@ static void give_up(struct member *m)
 		fo_comm_abort(m->comm);
 		NEED(fo_comm_check(m->comm) == FO_ECOMM);
 	} else {
-		NEED(CALL(m->comm, ALL_REDUCE, SUM, p.device, p.device, N, FO_F32, 0, m->s) == FO_ECOMM);
+		ok(CALL(m->comm, ALL_REDUCE, SUM, p.device, p.device, N, FO_F32, 0, m->s));
+		ok(fo_cuda_stream_wait(m->cuda, m->s));
 		NEED(fo_comm_check(m->comm) == FO_ECOMM);
 	}
 	ok(fo_cuda_stream_wait(m->cuda, m->s));

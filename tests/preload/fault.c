@@ -14,6 +14,7 @@
  *                 io        it and all later ones: EIO
  *                 signals   every other open, write, ftruncate and flush, from it on: EINTR, as if a signal had come; a
  * write does a part of its bytes each other time it is let through FAULT_FREE    bytes that statvfs says are free
+ *   FAULT_RANK    only the process that mpirun numbers so is struck
  *   FAULT_COUNT   file that gets the number of operations when the process ends
  *
  * System calls are made directly, because a sanitizer takes over the names. */
@@ -53,7 +54,10 @@ static int files, moves;
 __attribute__((constructor)) static void begin(void)
 {
 	const char *n = getenv("FAULT_AT");
+	const char *rank = getenv("FAULT_RANK"), *own = getenv("OMPI_COMM_WORLD_RANK");
 	under = getenv("FAULT_UNDER");
+	if (rank && (!own || strcmp(rank, own)))
+		under = NULL;
 	at = n ? atol(n) : 0;
 	if (getenv("FAULT_HOW"))
 		how = getenv("FAULT_HOW");

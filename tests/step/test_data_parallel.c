@@ -281,6 +281,8 @@ static struct fo_passes draw_passes(const struct task *t, enum fo_numerics preci
 	choices_zero(&p, mesh->shard);
 	if (mesh->tp > 1)
 		p.tp = 1 + choices_draw(FO_TP_COUNT - 1);
+	if (p.tp == FO_TP_SEQUENCE)
+		p.tp_async = choices_draw(5); /* pieces */
 	if (precision != FO_PRECISION_F64) {
 		p.reduce_dtype = choices_draw(FO_REDUCE_COUNT);
 		choices_fp8(&p, &t->m);

@@ -46,7 +46,7 @@ static void *other(void *arg)
 {
 	struct rank *r = arg;
 	struct fo_processes *p;
-	r->st = fo_processes_meet(&p, r->tasks, r->steps, r->version);
+	r->st = fo_processes_meet(&p, r->tasks, r->steps, r->version, false);
 	if (r->st == FO_OK)
 		r->st = fo_processes_serve(p, &r->told);
 	snprintf(r->text, sizeof r->text, "%s", fo_err_text());
@@ -66,7 +66,7 @@ static fo_status begin(struct rank rank[MOST], int ranks, const char *last_versi
 					 .version = i == ranks - 1 ? last_version : "1" };
 		must(fo_thread_start(&rank[i].thread, other, &rank[i], "a rank"));
 	}
-	return fo_processes_meet(p, tasks[0], steps[0], "1");
+	return fo_processes_meet(p, tasks[0], steps[0], "1", true);
 }
 
 static void join(struct rank *rank, int ranks)
@@ -215,9 +215,10 @@ static void fail_in_step(int who, int ranks)
 	must(fo_team_fill(team, &keep, &(struct fo_keep_task){ .kind = FO_KEEP_INIT, .seed = 1 }));
 	struct fo_batch_shape shape = { .seq = low.seq, .rows = low.rows * ranks, .micro_batches = low.micro_batches };
 	struct fo_loader_state from = { .next_step = 2 };
-	must(fo_processes_loader(p, &shape, &from, 0));
+	struct fo_order_share *order;
+	must(fo_processes_loader(p, &shard, &shape, &from, 0, &order));
 	shape.own_rows = low.rows;
-	must(fo_loader_open(&loader, &shard, &shape, &from, 0));
+	must(fo_loader_open_shared(&loader, &shard, &shape, &from, 0, order));
 	int64_t wait_ns;
 	must(fo_loader_next(loader, &ports.batch, &wait_ns));
 	char beside[64];
@@ -278,7 +279,7 @@ static void *leave(void *arg)
 {
 	struct rank *r = arg;
 	struct fo_processes *p;
-	r->st = fo_processes_meet(&p, r->tasks, r->steps, "1");
+	r->st = fo_processes_meet(&p, r->tasks, r->steps, "1", false);
 	while (r->st == FO_OK)
 		r->st = fo_comm_check(r->tasks);
 	fo_processes_close(p, r->st);
@@ -295,7 +296,7 @@ static void test_a_rank_is_gone(void **state)
 	must(fo_comm_local_open(2, NULL, steps));
 	struct rank gone = { .tasks = tasks[1], .steps = steps[1] };
 	must(fo_thread_start(&gone.thread, leave, &gone, "a rank"));
-	must(fo_processes_meet(&p, tasks[0], steps[0], "1"));
+	must(fo_processes_meet(&p, tasks[0], steps[0], "1", false));
 	p->end_s = 0.1;
 	fo_processes_close(p, fo_fail(FO_EIO, "the disk is full"));
 	assert_string_equal(fo_err_text(), "the disk is full");

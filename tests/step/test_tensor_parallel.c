@@ -142,6 +142,73 @@ static void test_kept(void **state)
 	assert_true(arena[FO_TP_REPLICATED] - arena[FO_TP_SEQUENCE] >= saved);
 }
 
+static int calls_of(const struct step_built *b)
+{
+	int n = 0;
+	for (int i = 0; i < b->u.n; i++)
+		n += fo_instance_op(&b->p, &b->u, i)->lane == FO_LANE_TP;
+	return n;
+}
+
+/* Pieces: as many bytes in k times as many calls on lane tp, FLOP and the rest as before, and all ranks are one role that
+ * never waits for ever. */
+static void test_pieces(void **state)
+{
+	(void)state;
+	const struct fo_model m = step_model(LAYERS, HIDDEN, 8, 8, 128, VOCAB, false);
+	static const int64_t recompute[] = { 0, FO_RECOMPUTE_SELECTIVE, FO_RECOMPUTE_FULL };
+	for (int tp = 2; tp <= 4; tp *= 2)
+		for (int i = 0; i < 3; i++) {
+			struct fo_lowering low = lowering_of(tp, FO_TP_SEQUENCE, recompute[i]);
+			struct step_built plain;
+			step_build(&plain, &m, &low);
+			const int calls = calls_of(&plain);
+			for (int pieces = 2; pieces <= 8; pieces *= 2) {
+				struct step_built b;
+				struct fo_pass_ranks all;
+				low.pass.tp_async = pieces;
+				step_build(&b, &m, &low);
+				assert_int_equal(calls_of(&b), pieces * calls);
+				assert_true(b.cost.wire == plain.cost.wire && b.cost.exec == plain.cost.exec &&
+					    b.cost.model == plain.cost.model);
+				assert_int_equal(b.u.persistent_bytes, plain.u.persistent_bytes);
+				must(fo_pass_build_ranks(&all, &b.p));
+				assert_int_equal(all.n, 1);
+				fo_pass_ranks_fini(&all);
+				step_built_free(&b);
+			}
+			low.pass.tp_async = 0;
+			step_built_free(&plain);
+		}
+}
+
+/* Behind the first piece of what is gathered comes a matmul of that piece, before the last piece has come; backward a
+ * gradient of weights stands between the last piece of a sum and what reads the sum. */
+static void test_order(void **state)
+{
+	(void)state;
+	const struct fo_model m = step_model(LAYERS, HIDDEN, 8, 8, 128, VOCAB, false);
+	struct fo_lowering low = lowering_of(2, FO_TP_SEQUENCE, 0);
+	struct step_built b;
+	low.pass.tp_async = 4;
+	step_build(&b, &m, &low);
+	for (int k = 0; k < b.p.nblock; k++) {
+		const struct fo_block *v = &b.p.block[k];
+		int gathers = 0, matmuls = 0, early = 0, sums = 0, behind = 0;
+		for (int i = 0; v->unit == FO_UNIT_LAYER && i < v->n; i++) {
+			const enum fo_wire wire = fo_op_info(v->op[i].kind)->wire;
+			matmuls += fo_op_family(v->op[i].kind) == FO_OPS_MATMUL;
+			if (wire == FO_WIRE_ALL_GATHER)
+				early += gathers++ > 0 && matmuls > 0;
+			sums += wire == FO_WIRE_REDUCE_SCATTER;
+			behind += v->op[i].phase == FO_WGRAD && fo_op_family(v->op[i].kind) == FO_OPS_MATMUL && sums;
+		}
+		assert_true(!gathers || early > 0);
+		assert_true(v->role != FO_ROLE_BACKWARD || !gathers || behind > 0);
+	}
+	step_built_free(&b);
+}
+
 static void refused(const struct fo_model *m, struct fo_lowering low, const char *why)
 {
 	struct fo_program p;
@@ -170,6 +237,14 @@ static void test_refused(void **state)
 	low.micro_batches = 1;
 	refused(&m, low, "ranks of a tp group train together so far");
 	low = lowering_of(4, FO_TP_SEQUENCE, 0);
+	low.pass.tp_async = 3;
+	refused(&m, low, "8 tokens of a rank cannot be 3 equal pieces");
+	low.pass.tp_async = 2;
+	low.pass.tp = FO_TP_REPLICATED;
+	refused(&m, low, "only the gathers and scatters of sequence parallel are done in pieces");
+	low.pass.tp_async = FO_TP_ASYNC_MOST + 1;
+	refused(&m, low, "tp-async is a number of pieces up to 64, not 65");
+	low = lowering_of(4, FO_TP_SEQUENCE, 0);
 	low.pass.fp8 = FO_FP8_CURRENT;
 	refused(&m, low, "fp8 scales");
 	low.pass.fp8 = 0;
@@ -187,8 +262,9 @@ static void test_refused(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_wire), cmocka_unit_test(test_sums),
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_wire),    cmocka_unit_test(test_sums),
 					    cmocka_unit_test(test_divided), cmocka_unit_test(test_kept),
+					    cmocka_unit_test(test_pieces),  cmocka_unit_test(test_order),
 					    cmocka_unit_test(test_refused) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -115,7 +115,7 @@ static void *run_rank(void *arg)
 	struct fo_program p;
 	omp_set_num_threads(r->job->options.threads); /* else each rank has a team for its weights' first values */
 	build(r, &p);
-	must(fo_links_open(&r->links, r->world, &p, NULL));
+	must(fo_links_open(&r->links, r->world, &p, NULL, NULL));
 	make_rig(r, &p);
 	for (int s = 0; s < r->job->steps && r->error.st == FO_OK; s++) {
 		before_step(r, s);

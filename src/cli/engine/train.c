@@ -42,7 +42,7 @@ static bool serve(fo_status *st, bool *silent)
 	if (fo_processes_launched(&rank, &ranks, &local) != FO_OK || ranks == 1 || !rank)
 		return false; /* rank 0 says what is wrong with the variables */
 	leave_signals(SIG_IGN);
-	*st = fo_processes_join(&p, fo_version_number);
+	*st = fo_processes_join(&p, fo_version_number, false);
 	if (*st == FO_OK)
 		*st = fo_processes_serve(p, silent);
 	else
@@ -87,12 +87,12 @@ static fo_status prepare(struct fo_opt_set *s, int argc, char **argv)
 	return FO_OK;
 }
 
-static fo_status join(struct fo_processes **p)
+static fo_status join(struct fo_processes **p, const struct fo_run *r)
 {
 	int rank, ranks, local;
 	*p = NULL;
 	FO_TRY(fo_processes_launched(&rank, &ranks, &local));
-	return ranks > 1 ? fo_processes_join(p, fo_version_number) : FO_OK;
+	return ranks > 1 ? fo_processes_join(p, fo_version_number, !strcmp(r->affinity, "auto")) : FO_OK;
 }
 
 static fo_status run(const struct fo_cli_call *call)
@@ -111,7 +111,7 @@ static fo_status run(const struct fo_cli_call *call)
 	char *run_json = fo_screen_run_json(call->options);
 	hooks.run_json = run_json;
 	fo_catch_signals();
-	st = join(&hooks.processes);
+	st = join(&hooks.processes, &in->run);
 	if (st == FO_OK && in->run.verify != FO_VERIFY_AT_START_OFF && !in->dry_run)
 		st = fo_cli_verify_at_start(in->run.verify == FO_VERIFY_AT_START_SHORT, (int)in->run.threads,
 					    in->run.device, screen.out);

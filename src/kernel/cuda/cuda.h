@@ -94,6 +94,7 @@ void fo_cuda_event_free(struct fo_cuda *c, fo_cuda_event e);
 FO_CHECKED fo_status fo_cuda_event_record(struct fo_cuda *c, fo_cuda_event e, fo_cuda_stream s, bool external);
 FO_CHECKED fo_status fo_cuda_event_after(struct fo_cuda *c, fo_cuda_stream s, fo_cuda_event e); /* s waits for e */
 FO_CHECKED fo_status fo_cuda_event_wait(struct fo_cuda *c, fo_cuda_event e); /* the host waits for it */
+FO_CHECKED fo_status fo_cuda_event_done(struct fo_cuda *c, fo_cuda_event e, bool *done); /* does not wait */
 FO_CHECKED fo_status fo_cuda_event_ms(struct fo_cuda *c, fo_cuda_event begin, fo_cuda_event end, float *ms);
 /* Copies in stream order; host memory must be page-locked and stay until the stream has done it. */
 FO_CHECKED fo_status fo_cuda_copy_in(struct fo_cuda *c, void *device, const void *host, size_t bytes, fo_cuda_stream s);
@@ -212,12 +213,15 @@ void fo_cuda_trace_stop(void);
 
 /* A parameter's rectangle filled as fo_store_init does it, N(0, std) by counter; std 0: ones, below 0: zeros. */
 struct fo_cuda_init {
-	struct fo_tensor weight, master; /* master: fp32, or the low halves of split numbers; data NULL: none */
+	struct fo_tensor weight, master; /* of one shape, where both are there; data NULL: that one is not made */
+	/* Of the master, also where only the weight is made: fp32, or I16, the low halves of split numbers. */
 	int64_t first, global_cols; /* number of the first element in the whole tensor; elements in a row of that */
 	uint64_t stream;            /* of random numbers */
 	double std;
 };
 FO_CHECKED fo_status fo_cuda_init_weights(struct fo_cuda_queue *q, const struct fo_cuda_init *in);
+/* to = to + from, bf16 or fp32, of one shape and type. */
+FO_CHECKED fo_status fo_cuda_add(struct fo_cuda_queue *q, const struct fo_tensor *to, const struct fo_tensor *from);
 /* Stores the index of the first element of t that is not finite in found[0] (int64 on the device); -1: all are. */
 FO_CHECKED fo_status fo_cuda_find_nonfinite(struct fo_cuda_queue *q, const struct fo_tensor *t, int64_t *found);
 

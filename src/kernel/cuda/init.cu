@@ -23,12 +23,12 @@ FO_KERNEL(init_weights, struct fo_cuda_init_weights_args, 256)
 			const double u = 1.0 - uniform(p.stream, 2 * global), w = uniform(p.stream, 2 * global + 1);
 			v = (float)(p.std * (sqrt(-2 * log(u)) * cos(6.283185307179586 * w)));
 		}
-		const bool split = p.master && p.master_type == FO_CUDA_I16;
-		if (p.weight_type == FO_CUDA_BF16)
+		const bool split = p.master_type == FO_CUDA_I16;
+		if (p.weight && p.weight_type == FO_CUDA_BF16)
 			((uint16_t *)p.weight)[at] = split ? fo_split_high(v) : fo_to_bf16(v);
-		else
+		else if (p.weight)
 			((float *)p.weight)[at] = v;
-		if (split)
+		if (p.master && split)
 			((int16_t *)p.master)[at] = fo_split_low(v);
 		else if (p.master)
 			((float *)p.master)[at] = v;

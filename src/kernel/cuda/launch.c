@@ -137,12 +137,13 @@ const struct fo_cuda_kernel fo_cuda_transfer = { .by = "CUDA", .cannot = transfe
 fo_status fo_cuda_init_weights(struct fo_cuda_queue *q, const struct fo_cuda_init *in)
 {
 	const struct fo_tensor *w = &in->weight, *m = &in->master;
+	const struct fo_tensor *like = w->data ? w : m;
 	if (!fo_cuda_is_float(w) || (m->data && m->dtype != FO_F32 && m->dtype != FO_I16))
 		return fo_fail(FO_EUNSUPPORTED, "the device does not make weights of type %s", fo_dtype_name[w->dtype]);
-	const struct fo_cuda_init_weights_args args = { w->data, m->data,   w->rows,         w->cols,
-							w->ld,   in->first, in->global_cols, in->stream,
-							in->std, w->dtype,  m->dtype };
-	return fo_cuda_launch_each(q, FO_CUDA_FN_init_weights, w->rows * w->cols, &args);
+	const struct fo_cuda_init_weights_args args = { w->data,  m->data,   like->rows,      like->cols,
+							like->ld, in->first, in->global_cols, in->stream,
+							in->std,  w->dtype,  m->dtype };
+	return fo_cuda_launch_each(q, FO_CUDA_FN_init_weights, like->rows * like->cols, &args);
 }
 
 fo_status fo_cuda_find_nonfinite(struct fo_cuda_queue *q, const struct fo_tensor *t, int64_t *found)

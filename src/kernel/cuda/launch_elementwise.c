@@ -46,6 +46,15 @@ static fo_status map(struct fo_cuda_queue *q, const struct fo_call *c, int64_t v
 }
 const struct fo_cuda_kernel fo_cuda_map = { .by = "flatout", .cannot = fo_cuda_floats_only, .run = map };
 
+fo_status fo_cuda_add(struct fo_cuda_queue *q, const struct fo_tensor *to, const struct fo_tensor *from)
+{
+	struct fo_call c = { .kind = FO_OP_add, .n = 3 };
+	c.arg[FO_ADD_A] = c.arg[FO_ADD_C] = *to;
+	c.arg[FO_ADD_B] = *from;
+	const char *why = fo_cuda_floats_only(q->cuda, &c);
+	return why ? fo_fail(FO_EUNSUPPORTED, "the device does not add them: %s", why) : map(q, &c, 0);
+}
+
 /* ---- rotations ---- */
 
 static const char *rope_cannot(const struct fo_cuda *c, const struct fo_call *s)

@@ -56,6 +56,7 @@
 	X(cuEventRecord)               \
 	X(cuEventRecordWithFlags)      \
 	X(cuEventSynchronize)          \
+	X(cuEventQuery)                \
 	X(cuEventElapsedTime)          \
 	X(cuGraphInstantiateWithFlags) \
 	X(cuGraphLaunch)               \
@@ -102,6 +103,7 @@
 	X(ncclAllReduce)         \
 	X(ncclAllGather)         \
 	X(ncclReduceScatter)     \
+	X(ncclReduce)            \
 	X(ncclBroadcast)         \
 	X(ncclSend)              \
 	X(ncclRecv)              \

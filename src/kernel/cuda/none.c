@@ -35,6 +35,7 @@ void fo_cuda_event_free(struct fo_cuda *c, fo_cuda_event e) {}
 fo_status fo_cuda_event_record(struct fo_cuda *c, fo_cuda_event e, fo_cuda_stream s, bool external) { return none(); }
 fo_status fo_cuda_event_after(struct fo_cuda *c, fo_cuda_stream s, fo_cuda_event e) { return none(); }
 fo_status fo_cuda_event_wait(struct fo_cuda *c, fo_cuda_event e) { return none(); }
+fo_status fo_cuda_event_done(struct fo_cuda *c, fo_cuda_event e, bool *done) { return none(); }
 fo_status fo_cuda_event_ms(struct fo_cuda *c, fo_cuda_event begin, fo_cuda_event end, float *ms) { return none(); }
 fo_status fo_cuda_copy_in(struct fo_cuda *c, void *device, const void *host, size_t bytes, fo_cuda_stream s)
 {
@@ -79,4 +80,8 @@ fo_status fo_cuda_trace_take(struct fo_cuda_trace *out)
 void fo_cuda_trace_fini(struct fo_cuda_trace *t) {}
 void fo_cuda_trace_stop(void) {}
 fo_status fo_cuda_find_nonfinite(struct fo_cuda_queue *q, const struct fo_tensor *t, int64_t *found) { return none(); }
+fo_status fo_cuda_add(struct fo_cuda_queue *q, const struct fo_tensor *to, const struct fo_tensor *from)
+{
+	return none();
+}
 fo_status fo_cuda_init_weights(struct fo_cuda_queue *q, const struct fo_cuda_init *in) { return none(); }

@@ -129,6 +129,12 @@ fo_status fo_cuda_event_wait(struct fo_cuda *c, fo_cuda_event e)
 {
 	return fo_cuda_check(c, c->driver->cuEventSynchronize(e), "wait for what was put before an event");
 }
+fo_status fo_cuda_event_done(struct fo_cuda *c, fo_cuda_event e, bool *done)
+{
+	const CUresult r = c->driver->cuEventQuery(e);
+	*done = r == CUDA_SUCCESS;
+	return r == CUDA_ERROR_NOT_READY ? FO_OK : fo_cuda_check(c, r, "look whether an event has happened");
+}
 fo_status fo_cuda_event_ms(struct fo_cuda *c, fo_cuda_event begin, fo_cuda_event end, float *ms)
 {
 	return fo_cuda_check(c, c->driver->cuEventElapsedTime(ms, begin, end), "read the time between two events");
