@@ -140,7 +140,7 @@ fo_status fo_member_order(struct fo_member *m, const struct fo_shard *shard, con
 	m->order = NULL;
 	snprintf(own.host, sizeof own.host, "%s", m->host);
 	if (!m->local_rank && m->local_ranks > 1)
-		m->order = fo_order_share_make(shard, shape, m->local_ranks, &own.place);
+		m->order = fo_order_share_make(fo_order_bytes(shard, shape), m->local_ranks, &own.place);
 	all = fo_xmalloc((size_t)m->ranks * sizeof *all);
 	fo_status st = fo_comm_call(m->world, &(struct fo_comm_call){ .kind = FO_COMM_ALL_GATHER,
 								      .from = &own,
@@ -149,7 +149,7 @@ fo_status fo_member_order(struct fo_member *m, const struct fo_shard *shard, con
 								      .dtype = FO_E4M3 });
 	for (int i = 0; st == FO_OK && m->local_rank && i < m->ranks; i++)
 		if (!all[i].local_rank && !strncmp(all[i].host, own.host, sizeof own.host))
-			m->order = fo_order_share_join(shard, shape, m->local_rank, &all[i].place);
+			m->order = fo_order_share_join(fo_order_bytes(shard, shape), m->local_rank, &all[i].place);
 	free(all);
 	return st;
 }
