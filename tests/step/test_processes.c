@@ -354,10 +354,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_trains_as_threads_do), /* makes the text that others read */
-		cmocka_unit_test(test_unlike_programs),
-		cmocka_unit_test(test_a_rank_fails),
-		cmocka_unit_test(test_what_is_not_the_same),
-		cmocka_unit_test(test_a_rank_is_gone),
+		cmocka_unit_test(test_unlike_programs),      cmocka_unit_test(test_a_rank_fails),
+		cmocka_unit_test(test_what_is_not_the_same), cmocka_unit_test(test_a_rank_is_gone),
 		cmocka_unit_test(test_no_such_folder),
 	};
 	return cmocka_run_group_tests(tests, make_text, remove_all);
