@@ -269,8 +269,9 @@ int64_t fo_setup_loader_bytes(const struct fo_setup *s)
 		eval = p->eval_program.tokens * here * TOKEN_BYTES * s->eval_batches,
 		order = fo_loader_order_bytes(&s->corpus.train, &shape,
 					      p->processes ? fo_processes_on_host(p->processes) : 1);
-	const int64_t pieces =
-		p->processes ? fo_links_bytes(&p->program, p->eval_program.nbuf ? &p->eval_program : NULL) : 0;
+	const int64_t pieces = p->processes
+				       ? fo_links_bytes(&p->program, p->eval_program.nbuf ? &p->eval_program : NULL)
+				       : 0;
 	return (int64_t)fo_pages_size((size_t)(STEPS * step + order)) + eval + pieces +
 	       (int64_t)fo_pages_size(fo_exec_timeline(p->exec)->bytes) + fo_team_beside_bytes(p->team) +
 	       (int64_t)fo_pages_size(fo_exec_timeline(p->eval)->bytes);
