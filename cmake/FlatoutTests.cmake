@@ -271,7 +271,7 @@ fo_test(tree_checks_refuse tree sh "${CMAKE_CURRENT_SOURCE_DIR}/tools/test-check
 
 # The longest first (about their seconds; a tree that has been tested knows better): at the end nothing long runs alone.
 foreach(cost cli_demo=30 test_sets=15 install_package=15 install_make=10 install_static=13 install_bundle=90 cli_gpu=40 cli_hostile=15 cli_bench_gpu=70 cli_cuda=12 test_train=12 cli_disk=12 test_guard=10 test_cuda_kernels=10
-	cli_launch_faults=15 cli_launch_kills=20 cli_resume=10 cli_host_memory=10 test_passes=10 cli_data=9 cli_ladder=8 cli_calibrate=8 cli_html=8 test_wide_avx2=7 test_cuda_step=7 test_fuzz_replay=7 test_generate=6
+	cli_launch_faults=15 cli_launch_kills=20 cli_straggler=15 cli_resume=10 cli_host_memory=10 test_passes=10 cli_data=9 cli_ladder=8 cli_calibrate=8 cli_html=8 test_wide_avx2=7 test_cuda_step=7 test_fuzz_replay=7 test_generate=6
 	test_attention=5)
 	string(REPLACE "=" ";" cost ${cost})
 	list(GET cost 0 name)
@@ -282,7 +282,8 @@ foreach(cost cli_demo=30 test_sets=15 install_package=15 install_make=10 install
 endforeach()
 
 # MPI keeps memory to its end, which is no leak of ours: of processes that it starts none is looked for.
-foreach(name test_comm_mpi test_comm_mpich test_data_parallel_mpi cli_processes cli_launch cli_launch_faults cli_launch_kills)
+foreach(name test_comm_mpi test_comm_mpich test_data_parallel_mpi cli_processes cli_launch cli_launch_faults cli_launch_kills
+	cli_straggler)
 	if(FLATOUT_SANITIZE AND TEST ${name})
 		set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=0")
 	endif()

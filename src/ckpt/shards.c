@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_SHARDS 4096              /* Llama 3.1 405B has 191 */
+#define MAX_SHARDS 4096 /* Llama 3.1 405B has 191 */
 
 static int by_name(const void *a, const void *b)
 {

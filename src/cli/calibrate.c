@@ -481,6 +481,7 @@ static fo_status read_run(struct fo_opt_set *s, int argc, char **argv)
 }
 
 const struct fo_command fo_cmd_calibrate = {
+	.processes = true,
 	.name = "calibrate",
 	.group = "measure",
 	.usage = "flatout calibrate [--threads N] [--seconds S] [--quick] [--out FILE] [--svg FILE] [--all] [--json]\n"

@@ -48,6 +48,7 @@ struct fo_command {
 	 * done what that one wanted; *st is its end. *silent: the first rank says why. NULL: there are no such
 	 * jobs. */
 	bool (*serve)(fo_status *st, bool *silent);
+	bool processes; /* does its work once, however many processes a launcher starts; others refuse to be several */
 	fo_status (*run)(int argc, char **argv); /* instead of act; argv[0] is the command's name */
 	enum fo_output writes; /* of a command that takes a run: what its run.dir becomes; FO_OUTPUT_NONE: the run's
 				* outputs are not written */
@@ -66,6 +67,9 @@ extern const struct fo_command fo_cmd_verify, fo_cmd_train, fo_cmd_demo, fo_cmd_
 /* Sets the spin of OpenMP's threads unless the user chose one. The process starts itself again for that, so main calls
  * it before anything else is done. */
 void fo_cli_tune_threads(char **argv, const char *turns);
+/* FO_EARG: a launcher started several processes, and the command's row has no `processes`. *silent: it is another one
+ * that says so. */
+FO_CHECKED fo_status fo_cli_one_process(const struct fo_command *c, bool *silent);
 #endif
 struct fo_catalogue;
 struct fo_program;

@@ -238,6 +238,11 @@ static bool silent;
 static fo_status run_command(const struct fo_command *c, int argc, char **argv)
 {
 	fo_status served;
+#ifndef FO_NO_ENGINE
+	fo_status one = fo_cli_one_process(c, &silent);
+	if (one != FO_OK) /* one rank says so, and MPI does not end it before */
+		return silent ? FO_OK : one;
+#endif
 	if (c->serve && c->serve(&served, &silent))
 		return served;
 	if (c->run)

@@ -63,6 +63,21 @@ static void say_sure(const struct fo_predict_ranks *x, struct fo_doc *d)
 		    100 * (x->job.sure_s[FO_SURE_GUESS] + x->job.sure_s[FO_SURE_NONE]) / all);
 }
 
+/* A line for each lane that communicates: what it carries, and how much of that shows. */
+static void say_lanes(const struct fo_predict_ranks *x, struct fo_doc *d)
+{
+	for (int l = 0; l < FO_LANE_COUNT; l++) {
+		const struct fo_interval e = x->job.lane_exposed_s[l], h = x->job.lane_hidden_s[l];
+		const char *got = "";
+		if (!fo_lane_carries[l] || !(e.high > 0 || h.high > 0))
+			continue;
+		if (x->measured.steps)
+			got = fo_doc_printf(d, "; measured %.4g ms exposed", 1e3 * x->measured.lane_median_s[l]);
+		fo_doc_line(d, fo_doc_printf(d, "lane %s", fo_lane_name[l]), "%s: %s exposed, %s hidden%s",
+			    fo_lane_carries[l], interval(d, e), interval(d, h), got);
+	}
+}
+
 void fo_cli_predict_ranks(const struct fo_predict_ranks *x, struct fo_doc *d)
 {
 	const struct fo_sim_ranks *j = &x->job;
@@ -73,6 +88,7 @@ void fo_cli_predict_ranks(const struct fo_predict_ranks *x, struct fo_doc *d)
 	fo_doc_line(d, "exposed", "%s of communication while no lane computes; of it waiting for a late rank %s",
 		    interval(d, j->exposed_s), j->late_s.high > 0 ? interval(d, j->late_s) : "nothing");
 	fo_doc_line(d, "hidden", "%s of communication behind computing", interval(d, j->hidden_s));
+	say_lanes(x, d);
 	fo_doc_line(d, "received", "%s a step by rank 0", fo_doc_bytes(d, llround(fo_sim_ranks_wire(j, 0))));
 	fo_doc_line(d, "links", "%s", link_text(d, x));
 	if (!j->crowd.known)
@@ -109,6 +125,19 @@ void fo_cli_predict_ranks_json(const struct fo_predict_ranks *x, struct fo_json 
 	put_interval(j, "exposed_seconds", s->exposed_s);
 	put_interval(j, "late_seconds", s->late_s);
 	put_interval(j, "hidden_seconds", s->hidden_s);
+	fo_json_array(j, "lanes");
+	for (int l = 0; l < FO_LANE_COUNT; l++) {
+		if (!fo_lane_carries[l] || !(s->lane_exposed_s[l].high > 0 || s->lane_hidden_s[l].high > 0))
+			continue;
+		fo_json_object(j, NULL);
+		fo_json_put(j, FO_TEXT("lane", fo_lane_name[l]), FO_TEXT("carries", fo_lane_carries[l]));
+		put_interval(j, "exposed_seconds", s->lane_exposed_s[l]);
+		put_interval(j, "hidden_seconds", s->lane_hidden_s[l]);
+		if (x->measured.steps)
+			fo_json_real(j, "measured_exposed_median_seconds", x->measured.lane_median_s[l]);
+		fo_json_close(j);
+	}
+	fo_json_close(j);
 	fo_json_put(j, FO_TEXT("over", x->links.over), FO_REAL("received_bytes", fo_sim_ranks_wire(s, 0)),
 		    FO_REAL("link_bytes_per_second", x->links.byte_s > 0 ? x->links.byte_s : NAN),
 		    FO_REAL("link_latency_seconds", x->links.latency_s), FO_BOOL("crowd_known", s->crowd.known),

@@ -64,10 +64,10 @@ const char *fo_cli_run_text(struct fo_doc *d, const struct fo_lowering *run)
 {
 	int ranks = fo_mesh_ranks(&run->mesh);
 	const char *each = ranks > 1 ? fo_doc_printf(d, "%d ranks x ", ranks) : "";
-	if (fo_mesh_tp(&run->mesh) > 1)
+	if (ranks > fo_mesh_data(&run->mesh))
 		each = fo_doc_printf(d, "%d %s of %d ranks x ", fo_mesh_data(&run->mesh),
 				     fo_cli_plural(fo_mesh_data(&run->mesh), "group", "groups"),
-				     fo_mesh_tp(&run->mesh));
+				     ranks / fo_mesh_data(&run->mesh));
 	return fo_doc_printf(d, "%s%lld %s x %lld %s x %lld tokens, %s", each, (long long)run->micro_batches,
 			     fo_cli_plural(run->micro_batches, "micro-batch", "micro-batches"), (long long)run->rows,
 			     fo_cli_plural(run->rows, "row", "rows"), (long long)run->seq,

@@ -156,9 +156,9 @@ static void say_processors(struct fo_doc *d, const struct fo_ranks_seen *s)
 		return;
 	const char *each = fo_doc_printf(d, "%d thread%s each", threads, fo_doc_plural(threads));
 	if (!unlike) {
-		fo_doc_line(d, "Processors", "%s, on %s",
-			    told > 1 ? each : fo_doc_printf(d, "%d thread%s", threads, fo_doc_plural(threads)),
-			    *first->cpus ? first->cpus : "not known");
+		if (told == 1)
+			each = fo_doc_printf(d, "%d thread%s", threads, fo_doc_plural(threads));
+		fo_doc_line(d, "Processors", "%s, on %s", each, *first->cpus ? first->cpus : "not known");
 		return;
 	}
 	for (int i = 0, left = told; i < s->ranks; i++) {
@@ -184,21 +184,23 @@ static void describe(struct fo_doc *d, const char *dir, const struct fo_ranks_se
 		steps = s->rank[i].steps > steps ? s->rank[i].steps : steps;
 		begun = s->rank[i].begun_unix_ns > begun ? s->rank[i].begun_unix_ns : begun;
 	}
-	fo_doc_line(d, "Job", "%s: %d rank%s, step %lld of %lld", dir, s->ranks, fo_doc_plural(s->ranks),
-		    (long long)step, (long long)steps);
+	const char *at_step = steps ? fo_doc_printf(d, "step %lld of %lld", (long long)step, (long long)steps)
+				    : "no step so far";
+	fo_doc_line(d, "Job", "%s: %d rank%s, %s", dir, s->ranks, fo_doc_plural(s->ranks), at_step);
 	fo_doc_line(d, "Hosts", "%s", hosts_text(d, s));
 	say_processors(d, s);
 	int at = fo_ranks_cause(s, bound, WAITED_S, cause, sizeof cause), n = make_groups(s, bound, &g), unknown = 0;
 	if (at >= 0)
 		fo_doc_verdict(d, FO_DOC_BAD, "Held up", "rank %d %s", at, cause);
 	say_slow(d, s, bound);
-	fo_doc_table(d, FO_DRAW_FITTED, NULL, "llrl", "rank", "does", "for", "heartbeat");
+	/* Last, the text of what they do is wrapped on a narrow screen. */
+	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lrll", "rank", "for", "heartbeat", "does");
 	for (int k = 0; k < n; k++) {
 		fo_ranks_text(g[k].in, s->ranks, ranks, sizeof ranks);
 		const char *doing = *g[k].doing ? fo_doc_printf(d, "%s", g[k].doing) : "-";
-		fo_doc_row(d, fo_doc_printf(d, "%s", ranks), doing,
+		fo_doc_row(d, fo_doc_printf(d, "%s", ranks),
 			   g[k].health == FO_HEALTH_ENDED ? "-" : span_text(d, g[k].least, g[k].most),
-			   health_text(d, &g[k]));
+			   health_text(d, &g[k]), doing);
 		unknown += g[k].health == FO_HEALTH_UNKNOWN ? g[k].ranks : 0;
 		free(g[k].in);
 	}

@@ -194,6 +194,7 @@ static const struct {
 	[FO_COMM_SEND] = { .name = "send", .peer = true, .other = true },
 	[FO_COMM_RECV] = { .name = "receive", .peer = true, .other = true },
 	[FO_COMM_ALL_TO_ALL] = { .name = "all-to-all" },
+	[FO_COMM_SHIFT] = { .name = "shift" },
 };
 
 const char *fo_comm_kind_name(enum fo_comm_kind k) { return kind[k].name; }
@@ -245,15 +246,26 @@ int64_t fo_comm_nap_ns(int64_t since_ns, int64_t until_ns)
 	return until_ns ? fo_max(1, fo_min(nap, until_ns - now)) : nap;
 }
 
-/* A rank that waits leaves its processor to others: ranks may be more than processors. At first it only lets them go
- * before it, for a short call is over within microseconds. */
-enum { YIELD_NS = 200000 };
-static void rest(int64_t since_ns)
+/* Another thread that yields, too, is back within some 10 us; one that computes keeps the processor for a time slice, 3
+ * ms and more by default. */
+enum { SPIN_NS = 200000, SLICE_NS = 500000, CROWDED_NS = 50000000 };
+bool fo_comm_spin(int64_t since_ns)
 {
-	if (fo_now_ns() - since_ns < YIELD_NS)
-		sched_yield();
-	else
-		nanosleep(&(struct timespec){ .tv_nsec = (long)fo_comm_nap_ns(since_ns, 0) }, NULL);
+	static _Thread_local int64_t crowded_until;
+	const int64_t now = fo_now_ns();
+	if (now - since_ns >= SPIN_NS || now < crowded_until)
+		return false;
+	sched_yield();
+	const int64_t then = fo_now_ns();
+	if (then - now > SLICE_NS)
+		crowded_until = then + CROWDED_NS;
+	return true;
+}
+
+void fo_comm_rest(int64_t since_ns, int64_t until_ns)
+{
+	if (!fo_comm_spin(since_ns))
+		nanosleep(&(struct timespec){ .tv_nsec = (long)fo_comm_nap_ns(since_ns, until_ns) }, NULL);
 }
 
 /* Waits for the calls that are open: all are driven at once, for ranks may end them in unlike order. */
@@ -273,7 +285,7 @@ static fo_status wait_for_all(struct fo_comm *c)
 				since = fo_now_ns();
 		}
 		if (left)
-			rest(since);
+			fo_comm_rest(since, 0);
 	}
 	return FO_OK;
 }
@@ -356,6 +368,7 @@ int64_t fo_comm_wire_bytes(const struct fo_comm_call *k, int rank, int ranks)
 	case FO_COMM_ALL_GATHER:
 	case FO_COMM_ALL_TO_ALL: n = others; break;
 	case FO_COMM_BROADCAST: n = rank == k->peer ? 0 : k->n; break;
+	case FO_COMM_SHIFT:
 	case FO_COMM_RECV: n = k->n; break;
 	case FO_COMM_SEND:
 	case FO_COMM_KINDS: break;

@@ -47,6 +47,7 @@ enum fo_comm_kind {
 	FO_COMM_SEND,           /* from[i] goes to rank `peer` */
 	FO_COMM_RECV,           /* to[i] comes from rank `peer` */
 	FO_COMM_ALL_TO_ALL,     /* to[r n + i] = from[rank n + i] of rank r */
+	FO_COMM_SHIFT,          /* to[i] = from[i] of the rank before this one; before rank 0 is the last */
 	FO_COMM_KINDS
 };
 const char *fo_comm_kind_name(enum fo_comm_kind k); /* "all-reduce" */
@@ -137,6 +138,12 @@ FO_CHECKED fo_status fo_comm_test(struct fo_comm *c, struct fo_comm_request *r, 
  * then a part of what it has waited, so that waiting takes next to nothing from those that compute; not beyond
  * until_ns, where the transport knows that something will be over (0: it does not). */
 int64_t fo_comm_nap_ns(int64_t since_ns, int64_t until_ns);
+/* For a thread whose rank has nothing else to do: where something moved that short ago, lets others have the processor
+ * and returns true, for the next look at once. A small call is over within microseconds, and a nap takes a hundred.
+ * Where others kept the processor for long it returns false for a while: who naps gets it back sooner. */
+bool fo_comm_spin(int64_t since_ns);
+/* One or the other. */
+void fo_comm_rest(int64_t since_ns, int64_t until_ns);
 
 /* A group of those ranks that name the same colour (0 or more), in the order of their ranks here: an axis of a mesh.
  * Every rank of c calls it. *out is closed before c. FO_EUNSUPPORTED: the transport cannot. */

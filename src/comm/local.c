@@ -381,6 +381,7 @@ static void receive(const struct end *e, const struct op *o, const struct fo_com
 		}
 		break;
 	case FO_COMM_BROADCAST: copy(k->to, o->member[k->peer].call.from, k->n, size); break;
+	case FO_COMM_SHIFT: copy(k->to, o->member[(rank + ranks - 1) % ranks].call.from, k->n, size); break;
 	case FO_COMM_RECV: copy(k->to, o->member[0].call.from, k->n, size); break;
 	default: break;
 	}

@@ -142,7 +142,7 @@ static int64_t part_of(enum fo_wire wire, int ranks, int64_t bytes)
 
 /* What is measured: a kind of call of about so many bytes in groups of so many ranks. */
 struct what {
-	int ranks;
+	int ranks, apart; /* apart: 0 on one host (cost/links.h) */
 	enum fo_wire wire;
 	int64_t bytes;
 	double seconds;
@@ -176,6 +176,7 @@ static void fill_row(const struct what *w, struct member *m, const char *transpo
 		row->bytes = fmax(row->bytes, (double)fo_comm_wire_bytes(&c, r, w->ranks));
 	row->dim[0] = w->ranks;
 	row->dim[1] = (int64_t)row->bytes;
+	row->dim[2] = w->apart;
 	row->time = (struct fo_quiet_stats){ .spans = m->calls, .quiet_best_s = NAN, .quiet_median_s = NAN };
 	row->time.best_s = fo_stats_quantile(m->taken, (size_t)m->calls, 0);
 	row->time.median_s = fo_stats_quantile(m->taken, (size_t)m->calls, 0.5);
@@ -268,7 +269,7 @@ static fo_status clock_ahead(struct fo_comm *c, double *ahead_s)
 /* How a group of so many ranks is measured: threads, or this process's place in a world. */
 struct over {
 	struct fo_comm *world; /* NULL: threads of this process */
-	bool one_clock;
+	bool one_host;         /* and so one clock */
 	struct fo_limits *m; /* NULL: this rank keeps no rows */
 	void (*progress)(void *ctx, const char *what, double share);
 	void *ctx;
@@ -276,20 +277,21 @@ struct over {
 	int done, all;
 };
 
-static fo_status measure_group(struct over *o, int ranks)
+/* apart: the ranks of a group are numbered so far apart. */
+static fo_status measure_group(struct over *o, int ranks, int apart)
 {
 	struct fo_comm *group = NULL;
 	double ahead_s = 0;
 	fo_status st = FO_OK;
+	const int rank = o->world ? fo_comm_rank(o->world) : 0;
 	if (o->world)
-		FO_TRY(fo_comm_split(o->world, fo_comm_rank(o->world) / ranks, &group));
-	if (group && !o->one_clock)
+		FO_TRY(fo_comm_split(o->world, rank / (ranks * apart) * apart + rank % apart, &group));
+	if (group && !o->one_host)
 		st = clock_ahead(group, &ahead_s);
-	if (o->m)
-		drop_group(o->m, ranks, o->world ? FO_LINK_MPI : FO_LINK_THREADS);
 	for (int wire = FO_WIRE_ALL_REDUCE; wire <= FO_WIRE_ALL_TO_ALL; wire++)
 		for (int k = 0; k < SIZES && wire != FO_WIRE_SEND && st == FO_OK; k++, o->done++) {
-			const struct what w = { ranks, (enum fo_wire)wire, sizes[k], o->each_s };
+			const struct what w = { ranks, o->one_host ? 0 : apart, (enum fo_wire)wire, sizes[k],
+						o->each_s };
 			struct fo_limits_row row;
 			if (wire == FO_WIRE_RECEIVE && ranks != 2)
 				continue;
@@ -303,30 +305,36 @@ static fo_status measure_group(struct over *o, int ranks)
 	return st;
 }
 
+/* On several hosts a group of some ranks may lie on one or spread over many: groups of neighbours are measured, and those
+ * of ranks 2, 4 ... apart as long as they divide the job. All groups of a kind call at once, as in a run. */
 static fo_status measure_groups(struct over *o, int ranks, double seconds)
 {
 	const int kinds = FO_WIRE_ALL_TO_ALL - FO_WIRE_ALL_REDUCE; /* a sender's call is the receiver's */
 	int groups = 0;
 	for (int g = 2; g <= ranks; g++)
-		groups += ranks % g == 0;
+		for (int apart = 1; ranks % (g * apart) == 0 && (apart == 1 || !o->one_host); apart *= 2)
+			groups++;
 	o->all = groups * kinds * SIZES;
 	o->each_s = seconds / o->all;
-	for (int g = 2; g <= ranks; g++)
-		if (ranks % g == 0)
-			FO_TRY(measure_group(o, g));
+	for (int g = 2; g <= ranks; g++) {
+		if (ranks % g == 0 && o->m)
+			drop_group(o->m, g, o->world ? FO_LINK_MPI : FO_LINK_THREADS);
+		for (int apart = 1; ranks % (g * apart) == 0 && (apart == 1 || !o->one_host); apart *= 2)
+			FO_TRY(measure_group(o, g, apart));
+	}
 	return FO_OK;
 }
 
 fo_status fo_comm_measure(int ranks, double seconds, struct fo_limits *m,
 			  void (*progress)(void *ctx, const char *what, double share), void *ctx)
 {
-	struct over o = { .m = m, .progress = progress, .ctx = ctx };
+	struct over o = { .one_host = true, .m = m, .progress = progress, .ctx = ctx };
 	return measure_groups(&o, ranks, seconds);
 }
 
-fo_status fo_comm_measure_world(struct fo_comm *world, bool one_clock, double seconds, struct fo_limits *m,
+fo_status fo_comm_measure_world(struct fo_comm *world, bool one_host, double seconds, struct fo_limits *m,
 				void (*progress)(void *ctx, const char *what, double share), void *ctx)
 {
-	struct over o = { .world = world, .one_clock = one_clock, .m = m, .progress = progress, .ctx = ctx };
+	struct over o = { .world = world, .one_host = one_host, .m = m, .progress = progress, .ctx = ctx };
 	return measure_groups(&o, fo_comm_ranks(world), seconds);
 }

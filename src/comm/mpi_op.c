@@ -144,8 +144,9 @@ static fo_status compare(const struct fo_mpi_end *e, const struct fo_mpi_op *o)
 	const struct said *a = &o->own, *b = &o->other;
 	if (!b->known || !memcmp(a, b, sizeof *a))
 		return FO_OK;
-	const bool two = b->kind == FO_COMM_RECV && between_two(&o->call); /* a pair of both */
-	const enum fo_comm_kind theirs = two ? FO_COMM_SEND : b->kind < FO_COMM_KINDS ? b->kind : 0;
+	enum fo_comm_kind theirs = b->kind < FO_COMM_KINDS ? (enum fo_comm_kind)b->kind : FO_COMM_KINDS - 1;
+	if (theirs == FO_COMM_RECV && between_two(&o->call)) /* a pair of both */
+		theirs = FO_COMM_SEND;
 	const int rank = e->job->world.rank, peer = e->rank_of[o->from_rank];
 	return fo_fail(FO_ECOMM, "rank %d calls %s of %lld %s where rank %d calls %s of %lld %s", rank,
 		       fo_comm_kind_name(o->call.kind), (long long)a->n, fo_dtype_name[o->call.dtype], peer,
@@ -296,6 +297,16 @@ static fo_status exchange(struct fo_mpi_end *e, struct fo_mpi_op *o, struct slot
 	return FO_OK;
 }
 
+static fo_status hand_on(struct fo_mpi_end *e, struct fo_mpi_op *o, struct slot *s)
+{
+	const int rank = e->base.rank, ranks = e->base.ranks;
+	const int64_t at = s->piece * o->piece, n = fo_clamp(o->call.n - at, 0, o->piece);
+	if (ranks == 1)
+		return FO_OK;
+	FO_TRY(receive(e, o, s, (rank + ranks - 1) % ranks, address(o->call.to, at, o->call.dtype), n));
+	return send(e, o, s, (rank + 1) % ranks, address(o->call.from, at, o->call.dtype), n);
+}
+
 /* The binomial tree below `root`: ranks are counted from it, and a rank's lowest bit that is set leads to the one
  * above. */
 static fo_status descend(struct fo_mpi_end *e, struct fo_mpi_op *o, struct slot *s)
@@ -339,6 +350,7 @@ static fo_status begin_round(struct fo_mpi_end *e, struct fo_mpi_op *o, struct s
 	case FO_COMM_ALL_GATHER: return gather(e, o, s, address(k->from, at, k->dtype));
 	case FO_COMM_ALL_TO_ALL: return exchange(e, o, s);
 	case FO_COMM_BROADCAST: return descend(e, o, s);
+	case FO_COMM_SHIFT: return hand_on(e, o, s);
 	case FO_COMM_SEND:
 		return send(e, o, s, k->peer, address(k->from, at, k->dtype), fo_clamp(k->n - at, 0, o->piece));
 	case FO_COMM_RECV:
@@ -582,7 +594,7 @@ static void copy_own(const struct fo_mpi_end *e, const struct fo_mpi_op *o)
 		to = address(k->to, at, k->dtype);
 	else if (k->kind == FO_COMM_ALL_TO_ALL)
 		from = address(k->from, at, k->dtype), to = address(k->to, at, k->dtype);
-	else if (k->kind == FO_COMM_BROADCAST && rank == k->peer)
+	else if ((k->kind == FO_COMM_BROADCAST && rank == k->peer) || (k->kind == FO_COMM_SHIFT && e->base.ranks == 1))
 		n = k->n;
 	else
 		return;

@@ -106,6 +106,21 @@ static fo_status uneven(struct group *g, const struct fo_comm_call *k, void *to)
 	return failed(g, r == ncclSuccess ? end : r, fo_comm_kind_name(k->kind));
 }
 
+static fo_status shift(struct group *g, const struct fo_comm_call *k)
+{
+	const struct fo_nccl_calls *f = g->nccl;
+	const int rank = g->base.rank, ranks = g->base.ranks;
+	size_t n = (size_t)k->n;
+	ncclDataType_t type = type_of(k->dtype, &n);
+	ncclResult_t r = f->ncclGroupStart();
+	if (r == ncclSuccess)
+		r = f->ncclSend(k->from, n, type, (rank + 1) % ranks, g->comm, k->stream);
+	if (r == ncclSuccess)
+		r = f->ncclRecv(k->to, n, type, (rank + ranks - 1) % ranks, g->comm, k->stream);
+	ncclResult_t end = f->ncclGroupEnd();
+	return failed(g, r == ncclSuccess ? end : r, fo_comm_kind_name(k->kind));
+}
+
 /* A reduce-scatter into `to`. */
 static fo_status reduce_scatter(struct group *g, const struct fo_comm_call *k, void *to)
 {
@@ -141,6 +156,8 @@ static fo_status call(struct fo_comm *c, const struct fo_comm_call *k)
 	FO_TRY(alive(g));
 	if (k->kind == FO_COMM_ALL_TO_ALL)
 		return all_to_all(g, k);
+	if (k->kind == FO_COMM_SHIFT)
+		return shift(g, k);
 	if (k->kind == FO_COMM_REDUCE_SCATTER)
 		return k->accumulate ? accumulate(g, k) : reduce_scatter(g, k, k->to);
 	if (!even(g, k, &n))
@@ -154,6 +171,7 @@ static fo_status call(struct fo_comm *c, const struct fo_comm_call *k)
 	case FO_COMM_RECV: r = f->ncclRecv(k->to, n, type, k->peer, comm, k->stream); break;
 	case FO_COMM_REDUCE_SCATTER:
 	case FO_COMM_ALL_TO_ALL:
+	case FO_COMM_SHIFT:
 	case FO_COMM_KINDS: break;
 	}
 	return failed(g, r, fo_comm_kind_name(k->kind));
@@ -279,11 +297,10 @@ static fo_status share(ncclUniqueId *id, const struct fo_comm_place *place, stru
 	if (place)
 		return fo_comm_meet(place, id, sizeof *id);
 	/* Any type of one byte will do: nothing is added. */
-	return fo_comm_call(host, &(struct fo_comm_call){ .kind = FO_COMM_BROADCAST,
-							  .from = id,
-							  .to = id,
-							  .n = (int64_t)sizeof *id,
-							  .dtype = FO_E4M3 });
+	return fo_comm_call(
+		host,
+		&(struct fo_comm_call){
+			.kind = FO_COMM_BROADCAST, .from = id, .to = id, .n = (int64_t)sizeof *id, .dtype = FO_E4M3 });
 }
 
 static fo_status meet(struct group *g, const struct fo_comm_place *place, struct fo_comm *host)

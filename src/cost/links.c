@@ -7,14 +7,19 @@ bool fo_link_is_row(const struct fo_limits_row *row) { return !strcmp(row->varia
 
 const char *fo_link_kind(enum fo_wire wire)
 {
-	/* What one rank sends another receives: their call is one. */
-	if (wire == FO_WIRE_SEND)
+	/* What one rank sends another receives: their call is one. A shift is as many such calls side by side. */
+	if (wire == FO_WIRE_SEND || wire == FO_WIRE_SHIFT)
 		wire = FO_WIRE_RECEIVE;
 	for (int k = 0; wire != FO_WIRE_NONE && k < FO_OP_COUNT; k++)
 		if (fo_op_info(k)->wire == wire && !fo_op_info(k)->per_tensor)
 			return fo_op_info(k)->name;
 	return NULL;
 }
+
+/* Groups of so many ranks, numbered so far apart. */
+struct shape {
+	int64_t ranks, apart;
+};
 
 /* Rows of a kind (NULL: any) over one transport. */
 struct rows {
@@ -28,13 +33,17 @@ struct line {
 	const struct fo_limits_row *second;     /* beside the only one of them, on the other side of it */
 };
 
-static bool fits(const struct rows *x, const struct fo_limits_row *row, int64_t ranks)
+static bool is_of(const struct rows *x, const struct fo_limits_row *row)
 {
-	return fo_link_is_row(row) && !strcmp(row->set, x->over) && (!x->kind || !strcmp(row->kind, x->kind)) &&
-	       row->dim[0] == ranks;
+	return fo_link_is_row(row) && !strcmp(row->set, x->over) && (!x->kind || !strcmp(row->kind, x->kind));
 }
 
-static struct line line_of(const struct rows *of, int64_t ranks, double bytes)
+static bool fits(const struct rows *x, const struct fo_limits_row *row, struct shape g)
+{
+	return is_of(x, row) && row->dim[0] == g.ranks && row->dim[2] == g.apart;
+}
+
+static struct line line_of(const struct rows *of, struct shape ranks, double bytes)
 {
 	const struct fo_limits *l = of->l;
 	struct line x = { 0 };
@@ -78,32 +87,40 @@ static double along(const struct line *x, double bytes, enum fo_sure *sure)
 	return end + fmax(slope, 0) * (bytes - x->low->bytes);
 }
 
-/* The group size, of those measured, that is nearest; 0: none. */
-static int64_t nearest_group(const struct rows *of, int64_t ranks)
+/* How many times one is the other, either way, as a power of two. */
+static double unlike(int64_t a, int64_t b) { return fabs(log2((double)a / (double)b)); }
+
+/* The groups, of those measured, that are nearest: in size, then in how far apart; ranks 0: none. */
+static struct shape nearest_group(const struct rows *of, struct shape g)
 {
-	int64_t best = 0;
+	struct shape best = { 0 };
+	double size = 0, apart = 0;
 	for (size_t i = 0; i < of->l->rows; i++) {
 		const struct fo_limits_row *row = &of->l->row[i];
-		int64_t n = row->dim[0];
-		if (fits(of, row, n) &&
-		    (!best || fabs(log2((double)n / (double)ranks)) < fabs(log2((double)best / (double)ranks))))
-			best = n;
+		if (!is_of(of, row) || row->dim[0] < 1 || row->dim[2] < 0)
+			continue;
+		const double s = unlike(row->dim[0], g.ranks), a = row->dim[2] ? unlike(row->dim[2], g.apart) : 0;
+		if (best.ranks && (s > size || (s == size && a >= apart)))
+			continue;
+		best = (struct shape){ row->dim[0], row->dim[2] };
+		size = s;
+		apart = a;
 	}
 	return best;
 }
 
-static double own_work(const struct fo_link_rates *r, enum fo_wire wire, int64_t ranks, double bytes,
+static double own_work(const struct fo_link_rates *r, enum fo_wire wire, struct shape g, double bytes,
 		       enum fo_sure *sure)
 {
 	const char *kinds[] = { fo_link_kind(wire), NULL };
 	for (int k = 0; k < 2; k++) {
 		const struct rows of = { r->limits, kinds[k], r->over ? r->over : FO_LINK_THREADS };
-		int64_t group = nearest_group(&of, ranks);
-		if (!group)
+		struct shape group = nearest_group(&of, g);
+		if (!group.ranks)
 			continue;
 		struct line x = line_of(&of, group, bytes);
 		double s = along(&x, bytes, sure);
-		if (k || group != ranks)
+		if (k || group.ranks != g.ranks || (group.apart && group.apart != g.apart))
 			*sure = FO_SURE_GUESS;
 		return s;
 	}
@@ -115,10 +132,15 @@ struct fo_link_time fo_link_op(const struct fo_link_rates *r, const struct fo_pr
 			       double most)
 {
 	struct fo_link_time t = { 0 };
-	int64_t ranks = fo_mesh_group(&p->run.mesh, (enum fo_group)o->group, NULL, NULL);
-	if (fo_op_info(o->kind)->wire == FO_WIRE_SEND || fo_op_info(o->kind)->wire == FO_WIRE_RECEIVE)
-		ranks = 2;
-	t.own_s = own_work(r, fo_op_info(o->kind)->wire, ranks, most, &t.sure);
+	const struct fo_mesh *m = &p->run.mesh;
+	const enum fo_group group = (enum fo_group)o->group;
+	const enum fo_wire wire = fo_op_info(o->kind)->wire;
+	struct shape g = { fo_mesh_group(m, group, NULL, NULL), 1 };
+	if (g.ranks > 1)
+		g.apart = fo_mesh_member(m, group, 1) - fo_mesh_member(m, group, 0);
+	if (wire == FO_WIRE_SEND || wire == FO_WIRE_RECEIVE || wire == FO_WIRE_SHIFT)
+		g.ranks = 2;
+	t.own_s = own_work(r, wire, g, most, &t.sure);
 	t.hold_s = t.own_s;
 	if (r->byte_s > 0 || r->latency_s > 0)
 		t.hold_s = fo_op_tensors(o->kind, o->n) * r->latency_s + (r->byte_s > 0 ? most / r->byte_s : 0);

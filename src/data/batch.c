@@ -226,7 +226,7 @@ fo_status batches_init(struct batches *b, const struct fo_shard *s, const struct
 	return share ? pack_plan_shared(&b->plan, s, shape->seq, share) : pack_plan_new(&b->plan, s, shape->seq);
 }
 
-int64_t batches_order_bytes(const struct fo_shard *s, const struct fo_batch_shape *shape)
+int64_t fo_order_bytes(const struct fo_shard *s, const struct fo_batch_shape *shape)
 {
 	if (shape->packing == FO_PACK_BESTFIT)
 		return pack_plan_bytes(pack_pieces(s, shape->seq));

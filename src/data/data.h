@@ -254,17 +254,17 @@ void fo_loader_close(struct fo_loader *l);
 int64_t fo_loader_order_bytes(const struct fo_shard *s, const struct fo_batch_shape *shape, int users);
 
 /* The order of documents once for the loaders of several processes of a host (order_share.c). One makes it for `users`
- * of them, its own included, and is user 0; the others join by its place, which is plain data, while it is open. shape:
- * of all ranks. NULL, without an error: the system does not allow it, and each loader has an order of its own. */
+ * of them, its own included, and is user 0; the others join by its place, which is plain data, while it is open. bytes:
+ * fo_order_bytes. NULL, without an error: the system does not allow it, and each loader has an order of its own. */
 struct fo_order_share;
 struct fo_order_place {
 	int64_t pid, fd; /* fd -1: there is none */
 	uint64_t token;
 };
-struct fo_order_share *fo_order_share_make(const struct fo_shard *s, const struct fo_batch_shape *shape, int users,
-					   struct fo_order_place *place);
-struct fo_order_share *fo_order_share_join(const struct fo_shard *s, const struct fo_batch_shape *shape, int user,
-					   const struct fo_order_place *place);
+struct fo_order_share *fo_order_share_make(int64_t bytes, int users, struct fo_order_place *place);
+struct fo_order_share *fo_order_share_join(int64_t bytes, int user, const struct fo_order_place *place);
+/* Of one order: of an epoch's documents, or the rows of best-fit packing. */
+int64_t fo_order_bytes(const struct fo_shard *s, const struct fo_batch_shape *shape);
 /* A loader that waits for another one to make an order gives up: before it is closed. NULL: nothing. */
 void fo_order_share_quit(struct fo_order_share *o);
 void fo_order_share_close(struct fo_order_share *o);          /* after its loader; NULL: nothing */

@@ -280,8 +280,6 @@ struct batches {
 /* Without a share the caller gives both orders room. It ends with pack_plan_free. */
 FO_CHECKED fo_status batches_init(struct batches *b, const struct fo_shard *s, const struct fo_batch_shape *shape,
 				  uint64_t seed, struct fo_order_share *share);
-/* Bytes of one order of documents, or of the plan of best-fit packing. */
-int64_t batches_order_bytes(const struct fo_shard *s, const struct fo_batch_shape *shape);
 /* Fills *b (arrays allocated, b->step set). Allocates nothing. */
 FO_CHECKED fo_status batch_fill(struct fo_batch *b, struct batches *from, int32_t pad_id);
 /* Writes a piece to its place, and counts it. */

@@ -118,7 +118,7 @@ static size_t order_words(const struct batches *b)
 int64_t fo_loader_order_bytes(const struct fo_shard *s, const struct fo_batch_shape *shape, int users)
 {
 	const int orders = shape->packing == FO_PACK_BESTFIT ? 1 : 2; /* of two epochs */
-	return fo_ceil_div(orders * batches_order_bytes(s, shape), users);
+	return fo_ceil_div(orders * fo_order_bytes(s, shape), users);
 }
 
 /* Carves the arrays from one piece of memory, 64-byte aligned; with memory NULL only counts the bytes. */

@@ -79,8 +79,7 @@ static struct fo_order_share *opened(int fd, int user)
 
 static void lay_out(struct fo_order_share *s) { s->stride = whole_pages(sizeof(struct ready) + (size_t)s->h->bytes); }
 
-struct fo_order_share *fo_order_share_make(const struct fo_shard *shard, const struct fo_batch_shape *shape, int users,
-					   struct fo_order_place *place)
+struct fo_order_share *fo_order_share_make(int64_t bytes, int users, struct fo_order_place *place)
 {
 	struct rlimit most;
 	*place = (struct fo_order_place){ .fd = -1 };
@@ -97,7 +96,7 @@ struct fo_order_share *fo_order_share_make(const struct fo_shard *shard, const s
 	if (!s)
 		return NULL;
 	s->h->token = (uint64_t)fo_now_ns() ^ (uint64_t)getpid() << 40;
-	s->h->bytes = batches_order_bytes(shard, shape);
+	s->h->bytes = bytes;
 	s->h->users = users;
 	memcpy(s->h->magic, MAGIC, sizeof s->h->magic);
 	lay_out(s);
@@ -105,8 +104,7 @@ struct fo_order_share *fo_order_share_make(const struct fo_shard *shard, const s
 	return s;
 }
 
-struct fo_order_share *fo_order_share_join(const struct fo_shard *shard, const struct fo_batch_shape *shape, int user,
-					   const struct fo_order_place *place)
+struct fo_order_share *fo_order_share_join(int64_t bytes, int user, const struct fo_order_place *place)
 {
 	char path[64];
 	struct stat st;
@@ -125,7 +123,7 @@ struct fo_order_share *fo_order_share_join(const struct fo_shard *shard, const s
 	if (!s)
 		return NULL;
 	if (memcmp(s->h->magic, MAGIC, sizeof s->h->magic) || s->h->token != place->token || user < 0 ||
-	    user >= s->h->users || s->h->bytes != batches_order_bytes(shard, shape))
+	    user >= s->h->users || s->h->bytes != bytes)
 		return closed(s);
 	lay_out(s);
 	return s;

@@ -72,3 +72,62 @@ void fo_comm_kinds_of(const struct fo_subject *s, struct fo_comm_kinds *out)
 	out->reduce_bytes /= s->steps;
 	free(length);
 }
+
+/* ---- what communication is for ---- */
+
+static int purpose_at(struct fo_comm_purpose *out, int n, int32_t text)
+{
+	int i = 0;
+	while (i < n && out[i].text != text)
+		i++;
+	return i;
+}
+
+static int most_exposed_first(const void *a, const void *b)
+{
+	const struct fo_comm_purpose *x = a, *y = b;
+	return FO_ORDER_BY(fo_order(y->exposed_ns, x->exposed_ns), fo_order(y->hidden_ns, x->hidden_ns),
+			   fo_order(x->text, y->text));
+}
+
+int fo_comm_purposes(const struct fo_trace *t, int16_t device, int64_t begin_ns, int64_t end_ns,
+		     struct fo_comm_purpose out[FO_COMM_PURPOSES])
+{
+	struct fo_intervals compute = { 0 }, taken = { 0 };
+	int64_t first, end;
+	int n = 0;
+	fo_subject_ops(t, device, begin_ns, end_ns, &first, &end);
+	for (int64_t i = first; i < end; i++) {
+		const struct fo_gpu_op *g = &t->gpu[i];
+		const int32_t text = g->collective >= 0 ? t->collective[g->collective].purpose : -1;
+		if (g->class < FO_K_COMPUTE_COUNT)
+			fo_intervals_add(&compute, g->begin_ns, g->end_ns);
+		if (g->class == FO_K_COMMUNICATION && purpose_at(out, n, text) == n && n < FO_COMM_PURPOSES)
+			out[n++] = (struct fo_comm_purpose){ .text = text };
+	}
+	fo_intervals_unite(&compute);
+	for (int k = 0; k < n; k++) {
+		struct fo_intervals all = { 0 }, own = { 0 }, bare = { 0 };
+		for (int64_t i = first; i < end; i++) {
+			const struct fo_gpu_op *g = &t->gpu[i];
+			const int32_t text = g->collective >= 0 ? t->collective[g->collective].purpose : -1;
+			if (g->class == FO_K_COMMUNICATION && text == out[k].text)
+				fo_intervals_add(&all, g->begin_ns, g->end_ns);
+		}
+		fo_intervals_unite(&all);
+		fo_intervals_subtract(&own, &all, &taken);
+		fo_intervals_subtract(&bare, &own, &compute);
+		out[k].exposed_ns = fo_intervals_within(&bare, begin_ns, end_ns);
+		out[k].hidden_ns = fo_intervals_within(&own, begin_ns, end_ns) - out[k].exposed_ns;
+		for (size_t i = 0; i < own.n; i++)
+			fo_intervals_add(&taken, own.v[i].begin, own.v[i].end);
+		fo_intervals_unite(&taken);
+		fo_intervals_fini(&all);
+		fo_intervals_fini(&own);
+		fo_intervals_fini(&bare);
+	}
+	fo_intervals_fini(&compute);
+	fo_intervals_fini(&taken);
+	qsort(out, (size_t)n, sizeof *out, most_exposed_first);
+	return n;
+}

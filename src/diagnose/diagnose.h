@@ -118,6 +118,17 @@ struct fo_host_step {
 	int64_t number, begin_ns, end_ns, part_ns[FO_HOST_PART_COUNT];
 };
 
+/* What communication of a device is for, as the trace says of its groups: exposed and hidden in [begin_ns, end_ns). A
+ * moment with several counts for the one that came first. Returns how many there are, the most exposed first; text -1:
+ * of what the trace does not say so. */
+enum { FO_COMM_PURPOSES = 8 };
+struct fo_comm_purpose {
+	int32_t text; /* in the trace */
+	int64_t exposed_ns, hidden_ns;
+};
+int fo_comm_purposes(const struct fo_trace *t, int16_t device, int64_t begin_ns, int64_t end_ns,
+		     struct fo_comm_purpose out[FO_COMM_PURPOSES]);
+
 enum fo_window_origin {
 	FO_WINDOW_LAUNCHED_STEPS, /* the host's steps, by the GPU operations that were launched in them */
 	FO_WINDOW_HOST_STEP, /* the only one, marked on the host: to its end or that of the last operation launched */

@@ -59,7 +59,9 @@ void fo_cpus_text(const struct fo_cpus *set, char *buf, size_t size)
 			snprintf(buf + n, size - n, "%.*s", (int)(size - n - 1), "...");
 			return;
 		}
-		n += (size_t)snprintf(buf + n, size - n, to > cpu ? "%s%d-%d" : "%s%d", n ? "," : "", cpu, to);
+		n += (size_t)snprintf(buf + n, size - n, "%s%d", n ? "," : "", cpu);
+		if (to > cpu)
+			n += (size_t)snprintf(buf + n, size - n, "-%d", to);
 		cpu = to;
 	}
 }

@@ -82,9 +82,11 @@ static int list_units(const struct fo_topology *t, const struct fo_cpus *allowed
 {
 	int n = 0, kept = 0;
 	for (int cpu = 0; cpu < FO_CPUS_MAX; cpu++)
-		if (fo_cpus_have(allowed, cpu))
-			out[n++] = (struct unit){ t->core[cpu] < 0 ? 0 : t->node[cpu],
-						  t->core[cpu] < 0 ? cpu : t->core[cpu], cpu, -1 };
+		if (fo_cpus_have(allowed, cpu)) {
+			const bool known = t->core[cpu] >= 0;
+			out[n] = (struct unit){ .core = known ? t->core[cpu] : cpu, .cpu = cpu, .owner = -1 };
+			out[n++].node = known ? t->node[cpu] : 0;
+		}
 	qsort(out, (size_t)n, sizeof *out, by_node);
 	for (int i = 0; i < n; i++)
 		if (!cores || !kept || out[kept - 1].core != out[i].core || out[kept - 1].node != out[i].node)

@@ -50,6 +50,12 @@ struct fo_call {
 static inline bool fo_call_has(const struct fo_call *c, int i) { return c->n > i; }
 /* Whether operand i is stored; else it is added to. */
 static inline bool fo_call_stores(const struct fo_call *c, int i) { return c->first >> i & 1; }
+/* Place of a word in a table of n rows, or in n columns, that begin with word attr.element; -1: it is none of them. */
+static inline int64_t fo_call_word(const struct fo_call *c, int32_t word, int64_t n)
+{
+	int64_t at = word - c->attr.element;
+	return word >= 0 && at >= 0 && at < n ? at : -1;
+}
 
 /* A matmul c = op(a) op(b), stored or added to c; threads and workspace are still to be set. */
 struct fo_call fo_call_matmul(struct fo_tensor a, bool ta, struct fo_tensor b, bool tb, struct fo_tensor c, bool store);

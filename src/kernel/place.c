@@ -162,7 +162,9 @@ static int bind_team(const struct fo_place *p, bool free)
 	atomic_int reason = 0;
 #pragma omp parallel num_threads(p->threads)
 	{
-		struct fo_cpus one = free ? p->allowed : p->shared ? p->share : only(p->cpu[omp_get_thread_num()]);
+		struct fo_cpus one = p->allowed;
+		if (!free)
+			one = p->shared ? p->share : only(p->cpu[omp_get_thread_num()]);
 		const int why = fo_cpus_bind(&one);
 		if (why)
 			atomic_store(&reason, why);

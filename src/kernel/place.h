@@ -19,9 +19,9 @@ struct fo_place {
 	struct fo_cpus allowed, others, share;
 };
 
-/* Plans `threads` compute threads. how: "auto", "none", "cores", or a list of hardware threads ("0,2,4-7"). allowed: NULL asks
- * the system. synthetic: NULL, or a machine in hwloc's words (tests). FO_EARG: not a list, processors that may not be
- * used, or fewer of them than threads; FO_EUNSUPPORTED: "cores" in a build without hwloc. */
+/* Plans `threads` compute threads. how: "auto", "none", "cores", or a list of hardware threads ("0,2,4-7").
+ * allowed: NULL asks the system. synthetic: NULL, or a machine in hwloc's words (tests). FO_EARG: not a list,
+ * processors that may not be used, or fewer of them than threads; FO_EUNSUPPORTED: "cores" in a build without hwloc. */
 FO_CHECKED fo_status fo_place_plan(struct fo_place *p, const char *how, int threads, const struct fo_cpus *allowed,
 				   const char *synthetic);
 /* Plans those of the first of several ranks of this process. Its other threads (loader, checkpoints) serve all ranks

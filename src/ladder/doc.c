@@ -705,6 +705,12 @@ static void say_method(struct page *p)
 
 /* ---- the whole ---- */
 
+/* "2 ranks, "; "" of one. */
+static const char *ranks_text(struct page *p)
+{
+	return p->l->ranks > 1 ? fo_doc_printf(p->d, "%d ranks, ", p->l->ranks) : "";
+}
+
 static void say_what_it_is(struct page *p)
 {
 	const struct fo_ladder *l = p->l;
@@ -715,13 +721,14 @@ static void say_what_it_is(struct page *p)
 		fo_doc_title(p->d, "Ladder of a model of %s weights", si(p, l->params, ""));
 	else
 		fo_doc_title(p->d, "Ladder of a run");
-	fo_doc_lead(p->d, "One change at a time, measured against the rung it starts from. %s, %d thread%s%s.",
-		    machine(l), l->threads, fo_doc_plural(l->threads), text ? fo_doc_printf(p->d, "; %s", text) : "");
+	fo_doc_lead(p->d, "One change at a time, measured against the rung it starts from. %s, %s%d thread%s%s.",
+		    machine(l), ranks_text(p), l->threads, fo_doc_plural(l->threads),
+		    text ? fo_doc_printf(p->d, "; %s", text) : "");
 	fo_doc_footer(p->d, "flatout ladder; begun %s; flatout %s", known(l->started), version(l));
 	fo_doc_only(p->d, FO_DOC_TERM);
 	fo_doc_fact(p->d, "ladder",
-		    fo_doc_printf(p->d, "%s: %s parameters, %lld tokens per step, rows of %lld",
-				  l->model && *l->model ? l->model : "not begun", si(p, l->params, ""),
+		    fo_doc_printf(p->d, "%s: %s parameters, %s%lld tokens per step, rows of %lld",
+				  l->model && *l->model ? l->model : "not begun", si(p, l->params, ""), ranks_text(p),
 				  (long long)l->tokens_per_step, (long long)l->seq),
 		    NULL);
 	if (l->device && *l->device)

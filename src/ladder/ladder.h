@@ -118,6 +118,7 @@ struct fo_ladder {
 	const char *model;                   /* "flatout-134m", "custom" */
 	double params, flop_per_token;       /* by rule mfu */
 	int64_t seq, tokens_per_step;        /* padding included */
+	int ranks;                           /* that share a step's rows; 0: not known */
 	int64_t text_tokens;                 /* of the text that is trained on; 0: not known */
 	const char *cpu, *isa;
 	const char *device; /* that the rungs were trained on; "": the processor */

@@ -36,6 +36,8 @@ static const struct built_in built_in[] = {
 	    { "pass.optimizer-in-backward", "no" },
 	    { "pass.fp8", "off" },
 	    { "pass.attention", "eager" },
+	    { "pass.tp-sequence", "no" },
+	    { "pass.tp-async", "0" },
 	    { "pass.overlap", "no" },
 	    { "pass.zero-prefetch", "0" },
 	    { "pass.zero-first", "no" } } },
@@ -54,6 +56,14 @@ static const struct built_in built_in[] = {
 	  "micro-batch",
 	  "half as many micro-batches of twice the rows",
 	  { { "train.micro-batches", "/2" }, { "train.rows", "*2" } } },
+	{ CLIMB,
+	  "tp-sequence",
+	  "ranks of a tp group have norms and the residual stream of their own tokens",
+	  { { "pass.tp-sequence", "yes" } } },
+	{ CLIMB,
+	  "tp-overlap",
+	  "tokens travel between ranks of a tp group in pieces, while others are computed",
+	  { { "pass.tp-async", "auto" } } },
 	{ CLIMB, "overlap", "gradients travel between ranks while backward goes on", { { "pass.overlap", "yes" } } },
 	{ CLIMB,
 	  "prefetch",
@@ -281,6 +291,8 @@ static bool concerns(const struct fo_ladder_plan *p, const char *key)
 {
 	if (!strcmp(key, "pass.overlap"))
 		return number(p, -1, "mesh.ranks") > 1;
+	if (!strncmp(key, "pass.tp-", 8))
+		return number(p, -1, "mesh.tp") > 1;
 	if (!strncmp(key, "pass.zero-", 10))
 		return number(p, -1, "mesh.shard") > 1 && number(p, -1, "pass.zero") == FO_ZERO_WEIGHTS;
 	return true;
@@ -298,8 +310,9 @@ static void add_built_in(struct fo_ladder_plan *p, const struct built_in *b, int
 		if (!concerns(p, key))
 			continue;
 		/* The baseline takes what is not optimised from the run file, the rungs what they optimise. */
-		if ((!strcmp(key, "pass.fuse-loss") || !strcmp(key, "pass.zero-prefetch")) && from >= 0 &&
-		    strcmp(base_value(p, key), "0"))
+		if ((!strcmp(key, "pass.fuse-loss") || !strcmp(key, "pass.zero-prefetch") ||
+		     !strcmp(key, "pass.tp-async")) &&
+		    from >= 0 && strcmp(base_value(p, key), "0"))
 			v = base_value(p, key);
 		if (*v == '*' || *v == '/') {
 			int64_t n = number(p, from, key), by = v[1] - '0';

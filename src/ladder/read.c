@@ -343,6 +343,7 @@ static void describe(struct fo_ladder *l, const struct fo_record *r)
 	l->params = fo_model_params(&p->model).total;
 	l->flop_per_token = fo_model_flop_per_token(&p->model, p->run.seq).mfu;
 	l->seq = p->run.seq;
+	l->ranks = p->ranks;
 	l->tokens_per_step = p->tokens * fo_mesh_data(&p->run.mesh) * p->run.micro_batches;
 	l->isa = fo_arena_strdup(&l->arena, r->isa);
 	l->device = fo_arena_strdup(&l->arena, r->starts ? r->start[r->starts - 1].device : "");

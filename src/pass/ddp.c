@@ -5,7 +5,8 @@
  * slot go into buckets, in the order in which they are complete: an operation that adds up many tensors waits for the
  * last of them, so a smaller bucket starts earlier, and a larger one is fewer calls. The loss is added up as soon as it
  * is complete. The gradient norm needs nothing: it is made of gradients that are sums already, the same on each rank.
- * Of what ranks of a tp group have terms of (fo_buffer.tp), the sum is over them too.
+ * Of what ranks of a tp group have terms of (fo_buffer.tp), the sum is over them too; of weights of keys and values
+ * that a kv group shares, there comes a second one over that group.
  *
  * reduce_late is the baseline without overlap: all of it travels when backward is over.
  *
@@ -80,7 +81,7 @@ static bool is_summed(const struct fo_program *p, const struct ends *e, const st
 	const struct fo_buffer *b = &p->buf[a->buf];
 	if (e->of && !e->of[a->buf])
 		return false;
-	if (b->tp != FO_TP_TERM && fo_mesh_data(&p->run.mesh) < 2)
+	if (b->tp != FO_TP_TERM && !fo_tp_is_kv(b->tp) && fo_mesh_group(&p->run.mesh, FO_GROUP_DATA, NULL, NULL) < 2)
 		return false;
 	return a->access == FO_ACC && !(b->axes & FO_PER_MICRO_BATCH) &&
 	       (b->home == FO_HOME_GRAD ||
@@ -113,26 +114,35 @@ static enum fo_group group_of(const struct fo_program *p, int buf)
 	return p->buf[buf].tp == FO_TP_TERM ? FO_GROUP_ALL : FO_GROUP_DATA;
 }
 
-/* An operation takes tensors of one type and group up to a bucket's bytes. */
-static void fill_block(struct fo_program *p, int block, const struct complete *c)
+/* An operation takes tensors of one type and group up to a bucket's bytes. group: NONE: each tensor's own; KV: of those
+ * that have one, in a second round. */
+static void fill_round(struct fo_program *p, int block, const struct complete *c, enum fo_group group)
 {
 	const int64_t bucket = p->run.pass.ddp << 20;
 	int64_t bytes = 0;
 	struct fo_op *o = NULL;
 	for (int i = 0; i < c->n; i++) {
 		const struct fo_buffer *b = &p->buf[c->arg[i].buf];
-		bool other = o && (p->buf[o->arg[0].buf].dtype != b->dtype ||
-				   group_of(p, o->arg[0].buf) != group_of(p, c->arg[i].buf));
+		const enum fo_group over = group ? group : group_of(p, c->arg[i].buf);
+		if (group ? !fo_tp_is_kv(b->tp) : fo_mesh_group(&p->run.mesh, over, NULL, NULL) < 2)
+			continue;
+		bool other = o && (p->buf[o->arg[0].buf].dtype != b->dtype || o->group != over);
 		if (!o || other || o->n == FO_MAX_OPERANDS || bytes + fo_buffer_bytes(b) > bucket) {
 			o = fo_op_insert(p, block, p->block[block].n, FO_OP_all_reduce_many, FO_TRANSFER,
 					 FO_LANE_REDUCE);
-			o->group = (uint8_t)group_of(p, c->arg[i].buf);
+			o->group = (uint8_t)over;
 			o->attr.narrow = p->run.pass.reduce_dtype == FO_REDUCE_BF16 && b->dtype == FO_F32;
 			bytes = 0;
 		}
 		o->arg[o->n++] = c->arg[i];
 		bytes += fo_buffer_bytes(b);
 	}
+}
+
+static void fill_block(struct fo_program *p, int block, const struct complete *c)
+{
+	fill_round(p, block, c, FO_GROUP_NONE);
+	fill_round(p, block, c, FO_GROUP_KV);
 }
 
 /* The block that adds up these, made where slots of `of` have not needed it yet. made: by block, the newest such block
@@ -143,7 +153,7 @@ static int reduce_block(struct fo_program *p, int of, int *made, const struct co
 	const struct fo_block *b = &p->block[of];
 	int r = made[of], n = 0;
 	for (int i = 0; r >= 0 && i < p->block[r].n; i++)
-		for (int k = 0; k < p->block[r].op[i].n; k++, n++)
+		for (int k = 0; r >= 0 && p->block[r].op[i].group != FO_GROUP_KV && k < p->block[r].op[i].n; k++, n++)
 			if (n >= c->n || !fo_edit_same(&p->block[r].op[i].arg[k], &c->arg[n]))
 				r = -1;
 	if (r >= 0 && n == c->n)

@@ -3,7 +3,8 @@
  * Forward the input is packed and read once and the matmul is wider; backward the gradient of the input is one matmul
  * over the joint depth instead of several that add to each other, and the weight gradient is one matmul too. The merged
  * tensors are buffers of their own (wqkv, gateup, ...); what was a tensor is a rectangle of it, for checkpoints as for
- * attention. NVIDIA's Megatron-LM and others do the same.
+ * attention. NVIDIA's Megatron-LM and others do the same. Results that travel between ranks stay buffers of their own,
+ * each with its matmul.
  *
  * The matmuls are found by what reads their results (fo_recompute_set_of), their other buffers by the operations that
  * use them. */
@@ -83,16 +84,33 @@ static void concat(struct fo_program *p, const int *ids, int n, const char *befo
 	fo_edit_concat(p, text, ids, n, by_rows);
 }
 
+/* Whether ranks send one of them to each other (pass cp): what travels is whole rows of a buffer. */
+static bool travels(const struct fo_program *p, const int *ids, int n)
+{
+	bool any = false;
+	for (int b = 0; b < p->nblock; b++)
+		for (int i = 0; i < p->block[b].n; i++)
+			for (int k = 0;
+			     fo_op_info(p->block[b].op[i].kind)->cls == FO_CLASS_COMM && k < p->block[b].op[i].n; k++)
+				for (int j = 0; j < n; j++)
+					any |= p->block[b].op[i].arg[k].buf == ids[j];
+	return any;
+}
+
 static void merge(struct fo_program *p, int set, const char *weight, const char *bias, const char *value)
 {
 	struct family f;
 	find(p, set, &f);
+	for (int k = 1; k < f.n; k++) /* a sum over a kv group takes whole buffers */
+		if (p->buf[f.weight[0][k]].tp != p->buf[f.weight[0][0]].tp)
+			return;
 	for (int k = 0; k < FIELDS && f.n > 1; k++)
 		concat(p, f.weight[k], f.n, prefix[k], weight, true);
 	for (int k = 0; k < FIELDS && f.n > 1; k++)
 		concat(p, f.bias[k], f.n, prefix[k], bias, false);
 	if (f.n > 1) {
-		concat(p, f.value, f.n, "", value, false);
+		if (!travels(p, f.value, f.n))
+			concat(p, f.value, f.n, "", value, false);
 		concat(p, f.gradient, f.n, "d.", value, false);
 	}
 	fo_edit_join(p);

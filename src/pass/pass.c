@@ -14,6 +14,9 @@ const char *const fo_pass_kind_name[] = { "shard", "rewrite", "schedule" };
 const struct fo_pass fo_pass_table[] = {
 	PASS(tp, "tp", SHARD, FO_TP_SEQUENCE, fo_pass_tp_legal, fo_pass_tp,
 	     "ranks of a tp group have the same rows and divide the layers' weights, heads and columns among them"),
+	PASS(cp, "cp", SHARD, FO_CP_RING, fo_pass_cp_legal, fo_pass_cp,
+	     "ranks of a cp group share the tokens of rows; keys and values travel round a ring while queries meet those "
+	     "that are there"),
 	PASS(merge_qkv, "merge-qkv", REWRITE, 1, NULL, fo_pass_merge_qkv,
 	     "queries, keys and values come from one matmul: their input is read once, forward and backward"),
 	PASS(merge_gate_up, "merge-gate-up", REWRITE, 1, NULL, fo_pass_merge_gate_up,
@@ -50,6 +53,8 @@ const struct fo_pass fo_pass_table[] = {
 	     "a CPU it only moves bytes"),
 	PASS(fused_optimizer, "fused-optimizer", REWRITE, 1, NULL, fo_pass_fused_optimizer,
 	     "one operation steps many tensors: threads start once and share them evenly"),
+	PASS(tp_async, "tp-async", SCHEDULE, FO_TP_ASYNC_AUTO, fo_pass_tp_async_legal, fo_pass_tp_async,
+	     "gathers and scatters of a tp group travel in pieces, while the work on other pieces goes on"),
 	PASS(ddp, "ddp", SCHEDULE, 25, fo_pass_ddp_legal, fo_pass_ddp,
 	     "on several ranks: gradients are added up over all of them, in buckets, while backward goes on"),
 	PASS(zero, "zero", SCHEDULE, FO_ZERO_WEIGHTS, fo_pass_zero_legal, fo_pass_zero,

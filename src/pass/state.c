@@ -17,12 +17,16 @@
 
 /* Elements are counted through the parameters in the list's order, those of layers and those outside them each for
  * themselves. Number of the first element of buffer `buf`, as though all of it were numbered: element (r, c) has
- * first + r cols + c. Of a buffer that ranks of a tp group divide, each counts its own part, one after the other.
+ * first + r cols + c. Of a buffer that ranks of a tp group divide, each counts its own part, one after the other; ranks
+ * with the same part count it alike.
  * False where its parameters do not follow each other like that, or where numbers exceed 32 bits. */
 static bool first_element(const struct fo_program *p, int buf, int64_t *first)
 {
-	int64_t next[2] = { 0, 0 };
+	int64_t next[2] = { 0, 0 }, parts = 0, whole = 0; /* whole: elements of parameters of the buffer, so far */
 	bool found = false;
+	for (int i = 0; i < p->nparam; i++) /* of ranks before this one */
+		if (p->param[i].weight == buf)
+			parts += p->param[i].global_r0 * p->param[i].cols + p->param[i].global_c0 * p->param[i].rows;
 	for (int i = 0; i < p->nparam; i++) {
 		const struct fo_param *q = &p->param[i];
 		int64_t base = next[q->per_layer];
@@ -35,10 +39,10 @@ static bool first_element(const struct fo_program *p, int buf, int64_t *first)
 		int64_t cols = b->cols, own = q->cols, off = q->r0 * cols + q->c0,
 			at = base + q->global_r0 * q->cols + q->global_c0 - off;
 		if (b->tp) {
-			int32_t place, ranks = fo_mesh_group(&p->run.mesh, FO_GROUP_TP, &place, NULL);
 			own = q->nc;
-			at = base - ranks * off + place * b->rows * cols;
+			at = base - whole + parts;
 		}
+		whole += q->rows * q->cols;
 		if ((q->nr > 1 && own != cols) || (found && at != *first) || at < 0)
 			return false;
 		*first = at;

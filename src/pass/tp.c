@@ -10,12 +10,16 @@
  *               in front of the first matmuls, a reduce-scatter behind each sum. As many bytes travel, and norms,
  *               additions and what they keep are divided too.
  *
- * Embedding and head are not divided by vocabulary: each rank has the weights of all of it, and makes the loss of its
- * own tokens, the head by rows of tokens. So no logits and no statistics of them travel, and the gradients of these two
- * tensors are terms of a sum over the group, which pass ddp adds up with the sum over other rows.
+ * Embedding and head are divided by words: a rank looks up its own, and the others' rows are 0 until all are added up;
+ * it makes the logits of its own words, of all tokens. The loss then comes in steps (lowering has them), between which
+ * ranks join the maximum of each token's logits, then the sum of their exponentials with the target's logit. No logits
+ * travel. Words that cannot be shared evenly make parts of one word more or less: there is no padding.
  *
- * The plain program has whole operands. Buffers are cut by the axes that lowering gave them (FO_AXIS_Q, KV, FFN, HEADS;
- * TOKENS x HIDDEN), operands follow, and communication is found by what a matmul sums over; no operation is known here
+ * Where there are fewer key and value heads than ranks, neighbours (a kv group) have the same ones. Each makes the
+ * gradients of its own queries' share in them: terms of a sum over the kv group, which pass ddp adds up.
+ *
+ * The plain program has whole operands. Buffers are cut by the axes that lowering gave them (FO_AXIS_Q, KV, FFN, HEADS,
+ * VOCAB; TOKENS x HIDDEN), operands follow, and communication is found by what a matmul sums over; no operation is known here
  * by its place.
  *
  * From: Megatron-LM (Shoeybi et al. 2019); sequence parallel: Korthikanti et al. 2022. */
@@ -27,11 +31,15 @@
 
 struct tp {
 	struct fo_program *p;
-	int32_t ranks, place;
+	int32_t ranks, place, kv; /* kv: so many have the same key and value heads */
 	bool sequence;
-	int n;        /* buffers before the pass */
-	int *all;     /* by buffer of own tokens: that of all tokens, gathered or a term of a sum; -1: none */
-	int *made_by; /* by buffer: the block that gathered `all`; -1: none did */
+	int n;    /* buffers before the pass */
+	int *all; /* by buffer of own tokens: that of all tokens, gathered or a term of a sum; -1: none */
+	/* By buffer: the block that gathered `all`, -1 where none did, and of which layer beside its own. */
+	struct {
+		int block, dlayer;
+	} * made_by;
+	bool *loss; /* by buffer: the loss uses it */
 };
 
 fo_status fo_pass_tp_legal(const struct fo_program *p)
@@ -54,27 +62,54 @@ fo_status fo_pass_tp_legal(const struct fo_program *p)
 
 static bool is_divided_axis(int axis)
 {
-	return axis == FO_AXIS_Q || axis == FO_AXIS_KV || axis == FO_AXIS_FFN || axis == FO_AXIS_HEADS;
+	return axis == FO_AXIS_Q || axis == FO_AXIS_KV || axis == FO_AXIS_FFN || axis == FO_AXIS_HEADS ||
+	       axis == FO_AXIS_VOCAB;
 }
 
 /* The residual stream, its norms, their statistics, and the gradients of all that. */
-static bool is_stream(const struct fo_buffer *b)
+static bool is_stream(const struct tp *t, int buf)
 {
-	return b->home == FO_HOME_ACT && b->row_axis == FO_AXIS_TOKENS && b->dtype != FO_I32 &&
-	       (b->col_axis == FO_AXIS_HIDDEN || b->col_axis == FO_AXIS_ONE);
+	const struct fo_buffer *b = &t->p->buf[buf];
+	return buf < t->n && !t->loss[buf] && b->home == FO_HOME_ACT && b->row_axis == FO_AXIS_TOKENS &&
+	       b->dtype != FO_I32 && (b->col_axis == FO_AXIS_HIDDEN || b->col_axis == FO_AXIS_ONE);
+}
+
+static void find_loss(struct tp *t)
+{
+	for (int b = 0; b < t->p->nblock; b++)
+		for (int i = 0; i < t->p->block[b].n; i++) {
+			const struct fo_op *o = &t->p->block[b].op[i];
+			for (int k = 0; fo_op_family(o->kind) == FO_OPS_LOSS && k < o->n; k++)
+				t->loss[o->arg[k].buf] = true;
+		}
+}
+
+/* How many of n are this rank's, and which is the first. */
+static int64_t part_of(const struct tp *t, int64_t n, int64_t *begin)
+{
+	return fo_mesh_part(n, t->place, t->ranks, begin);
+}
+
+/* The same along an axis: ranks of a kv group have the same keys and values. */
+static int64_t part_along(const struct tp *t, int axis, int64_t n, int64_t *begin)
+{
+	if (axis == FO_AXIS_KV || (axis == FO_AXIS_HEADS && n < t->ranks))
+		return fo_mesh_part(n, t->place / t->kv, t->ranks / t->kv, begin);
+	return part_of(t, n, begin);
 }
 
 static void cut_buffers(struct tp *t)
 {
 	for (int i = 0; i < t->n; i++) {
 		struct fo_buffer *b = &t->p->buf[i];
+		const bool own = b->home == FO_HOME_ACT || t->kv < 2; /* a kv group divides what it makes of keys */
+		int64_t begin;
 		if (is_divided_axis(b->col_axis)) {
-			b->cols /= t->ranks;
-			b->tp = FO_TP_COLS;
-		} else if (is_divided_axis(b->row_axis) || (t->sequence && is_stream(b)) ||
-			   (b->row_axis == FO_AXIS_TOKENS && b->col_axis == FO_AXIS_VOCAB)) {
-			b->rows /= t->ranks;
-			b->tp = FO_TP_ROWS;
+			b->cols = part_along(t, b->col_axis, b->cols, &begin);
+			b->tp = !own && b->col_axis == FO_AXIS_KV ? FO_TP_KV_COLS : FO_TP_COLS;
+		} else if (is_divided_axis(b->row_axis) || (t->sequence && is_stream(t, i))) {
+			b->rows = part_along(t, b->row_axis, b->rows, &begin);
+			b->tp = !own && b->row_axis == FO_AXIS_KV ? FO_TP_KV_ROWS : FO_TP_ROWS;
 		}
 	}
 }
@@ -86,8 +121,10 @@ static void cut_params(struct tp *t)
 		const struct fo_buffer *b = &t->p->buf[q->weight];
 		q->nr = (int32_t)b->rows;
 		q->nc = (int32_t)b->cols;
-		q->global_r0 = b->tp == FO_TP_ROWS ? t->place * b->rows : 0;
-		q->global_c0 = b->tp == FO_TP_COLS ? t->place * b->cols : 0;
+		if (b->tp == FO_TP_ROWS || b->tp == FO_TP_KV_ROWS)
+			part_along(t, b->row_axis, q->rows, &q->global_r0);
+		if (b->tp == FO_TP_COLS || b->tp == FO_TP_KV_COLS)
+			part_along(t, b->col_axis, q->cols, &q->global_c0);
 	}
 }
 
@@ -103,59 +140,13 @@ static void cut_operands(struct tp *t)
 			}
 }
 
-/* ---- own tokens where a buffer has all ---- */
-
-static void take_own_tokens(struct tp *t, struct fo_op *o)
-{
-	for (int k = 0; k < o->n; k++) {
-		struct fo_operand *a = &o->arg[k];
-		const struct fo_buffer *b = &t->p->buf[a->buf];
-		if (b->row_axis != FO_AXIS_TOKENS || b->tp)
-			continue;
-		a->nr = (int32_t)(b->rows / t->ranks);
-		a->r0 = t->place * a->nr;
-	}
-}
-
-/* Whether each rank does this for its own tokens: what touches the logits, and the embedding where its result or the
- * sum over tokens asks for it. */
-static bool is_of_own_tokens(const struct tp *t, const struct fo_op *o)
-{
-	bool logits = false;
-	for (int k = 0; k < o->n; k++)
-		logits |= t->p->buf[o->arg[k].buf].col_axis == FO_AXIS_VOCAB &&
-			  t->p->buf[o->arg[k].buf].row_axis == FO_AXIS_TOKENS;
-	return logits || (fo_op_family(o->kind) == FO_OPS_EMBEDDING && (o->phase == FO_WGRAD || t->sequence));
-}
-
-/* What an operation on own tokens leaves of a buffer of all tokens is gathered from all ranks. */
-static void gather_own(struct tp *t, int block, int at)
-{
-	const struct fo_op o = t->p->block[block].op[at];
-	for (int k = 0; k < o.n; k++) {
-		struct fo_operand own = o.arg[k], all = own;
-		if (!fo_access_writes(own.access) || own.nr == t->p->buf[own.buf].rows)
-			continue;
-		struct fo_op *g = fo_op_insert(t->p, block, at + 1, fo_op_of_wire(FO_WIRE_ALL_GATHER), FO_TRANSFER,
-					       FO_LANE_TP);
-		g->group = FO_GROUP_TP;
-		g->n = 2;
-		own.access = FO_READ;
-		all.access = FO_PART;
-		all.r0 = 0;
-		all.nr = (int32_t)t->p->buf[all.buf].rows;
-		g->arg[FO_ALL_GATHER_X] = own;
-		g->arg[FO_ALL_GATHER_Y] = all;
-	}
-}
-
 /* ---- matmuls ---- */
 
 static bool is_cols(const struct tp *t, const struct fo_operand *a) { return t->p->buf[a->buf].tp == FO_TP_COLS; }
 
 static bool is_own_tokens(const struct tp *t, const struct fo_operand *a)
 {
-	return t->sequence && a->buf < t->n && is_stream(&t->p->buf[a->buf]);
+	return t->sequence && is_stream(t, a->buf);
 }
 
 /* Matmuls of the layers: one of the three is a weight, or its gradient, that is divided. */
@@ -206,9 +197,10 @@ static int gather_factor(struct tp *t, int block, int at, int factor)
 	const struct fo_operand own = t->p->block[block].op[at].arg[factor];
 	const struct fo_operand all = of_all_tokens(t, &own);
 	t->p->block[block].op[at].arg[factor] = all;
-	if (t->made_by[own.buf] >= 0)
+	if (t->made_by[own.buf].block >= 0 && t->made_by[own.buf].dlayer == own.dlayer)
 		return 0;
-	t->made_by[own.buf] = block;
+	t->made_by[own.buf].block = block;
+	t->made_by[own.buf].dlayer = own.dlayer;
 	struct fo_op *g = fo_op_insert(t->p, block, at, fo_op_of_wire(FO_WIRE_ALL_GATHER), FO_TRANSFER, FO_LANE_TP);
 	g->group = FO_GROUP_TP;
 	g->n = 2;
@@ -229,21 +221,21 @@ static bool is_added_to(const struct fo_block *b, int at, const struct fo_operan
 	return false;
 }
 
-/* Behind the last matmul that adds to the sum it is added up over the ranks. Returns how many operations came
+/* Behind the last operation that adds to operand `sum` it is added up over the ranks. Returns how many operations came
  * behind. */
-static int add_up(struct tp *t, int block, int at)
+static int add_up(struct tp *t, int block, int at, int sum)
 {
-	const struct fo_operand c = t->p->block[block].op[at].arg[FO_MATMUL_C];
+	const struct fo_operand c = t->p->block[block].op[at].arg[sum];
 	const bool last = !is_added_to(&t->p->block[block], at, &c);
 	struct fo_operand term = c;
 	if (t->sequence) {
 		term = of_all_tokens(t, &c);
-		t->p->block[block].op[at].arg[FO_MATMUL_C] = term;
+		t->p->block[block].op[at].arg[sum] = term;
 	}
 	if (!last)
 		return 0;
 	struct fo_op *o = fo_op_insert(t->p, block, at + 1,
-				       fo_op_of_wire(t->sequence ? FO_WIRE_REDUCE_SCATTER : FO_WIRE_ALL_REDUCE),
+				       t->sequence ? fo_op_of_wire(FO_WIRE_REDUCE_SCATTER) : fo_op_joining(false),
 				       FO_TRANSFER, FO_LANE_TP);
 	o->group = FO_GROUP_TP;
 	o->arg[o->n++] = term;
@@ -262,8 +254,49 @@ static int divide_matmul(struct tp *t, int block, int at)
 		if (is_own_tokens(t, &t->p->block[block].op[at + more].arg[k]))
 			more += gather_factor(t, block, at + more, k);
 	if (sums_over_divided(t, &t->p->block[block].op[at + more]))
-		more += add_up(t, block, at + more);
+		more += add_up(t, block, at + more, FO_MATMUL_C);
 	return more;
+}
+
+/* ---- vocabulary ---- */
+
+static bool is_of_words(const struct tp *t, const struct fo_op *o)
+{
+	bool words = false;
+	for (int k = 0; k < o->n; k++)
+		words |= t->p->buf[o->arg[k].buf].col_axis == FO_AXIS_VOCAB ||
+			 t->p->buf[o->arg[k].buf].row_axis == FO_AXIS_VOCAB;
+	return words && (fo_op_family(o->kind) == FO_OPS_EMBEDDING || fo_op_family(o->kind) == FO_OPS_LOSS);
+}
+
+/* What a rank found of its own words of each token is joined. Returns how many operations came behind. */
+static int join_words(struct tp *t, int block, int at)
+{
+	const struct fo_op o = t->p->block[block].op[at];
+	int more = 0;
+	for (int k = 0; k < o.n; k++) {
+		const struct fo_operand *a = &o.arg[k];
+		if (a->access != FO_DEF || t->p->buf[a->buf].tp)
+			continue;
+		struct fo_op *j = fo_op_insert(t->p, block, at + 1 + more++, fo_op_joining(fo_op_info(o.kind)->max),
+					       FO_TRANSFER, FO_LANE_TP);
+		j->group = FO_GROUP_TP;
+		j->n = 1;
+		j->arg[FO_ALL_REDUCE_X] = *a;
+		j->arg[FO_ALL_REDUCE_X].access = FO_UPDATE;
+	}
+	return more;
+}
+
+static int divide_words(struct tp *t, int block, int at)
+{
+	struct fo_op *o = &t->p->block[block].op[at];
+	part_of(t, t->p->model.vocab, &o->attr.element);
+	if (fo_op_family(o->kind) == FO_OPS_LOSS)
+		return join_words(t, block, at);
+	if (o->phase == FO_FORWARD)
+		return add_up(t, block, at, FO_EMBED_X);
+	return is_own_tokens(t, &o->arg[FO_EMBED_BWD_DX]) ? gather_factor(t, block, at, FO_EMBED_BWD_DX) : 0;
 }
 
 static void divide_blocks(struct tp *t)
@@ -272,25 +305,24 @@ static void divide_blocks(struct tp *t)
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++) {
 			struct fo_op *o = &p->block[b].op[i];
-			if (is_of_own_tokens(t, o)) {
-				take_own_tokens(t, o);
-				gather_own(t, b, i);
-			} else if (is_divided_matmul(t, o)) {
+			if (is_divided_matmul(t, o))
 				i += divide_matmul(t, b, i);
-			}
+			else if (is_of_words(t, o))
+				i += divide_words(t, b, i);
 		}
 }
 
 /* ---- sums over the group ---- */
 
-/* A gradient of a whole weight, and the loss, that each rank makes of its own heads or tokens. */
+/* A gradient of a whole weight that each rank makes of its own heads or tokens. */
 static void mark_terms(struct tp *t)
 {
 	struct fo_program *p = t->p;
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; p->block[b].role != FO_ROLE_OPTIMIZER && i < p->block[b].n; i++) {
 			const struct fo_op *o = &p->block[b].op[i];
-			bool divided = false, rows, cols;
+			bool divided = false;
+			uint8_t rows, cols;
 			for (int k = 0; k < o->n; k++)
 				divided |= fo_operand_divided(p, &o->arg[k], &rows, &cols);
 			for (int k = 0; divided && k < o->n; k++)
@@ -300,38 +332,57 @@ static void mark_terms(struct tp *t)
 		}
 }
 
-/* The gradient norm: squares of divided gradients have a sum of their own, which is added up over the group; those of
- * whole ones count once. */
-static void divide_norm(struct tp *t)
+static bool is_sum_of_squares(const struct fo_program *p, const struct fo_op *o)
 {
-	struct fo_program *p = t->p;
-	int sums = -1, own = -1, all = -1, reader = -1;
+	return fo_op_family(o->kind) == FO_OPS_CLIP && p->buf[o->arg[FO_SUMSQ_G].buf].home == FO_HOME_GRAD;
+}
+
+/* Squares of gradients that are divided along `set` get a sum of their own, which is added up over the group before the
+ * whole norm is read: those that all ranks have count once. *from: the sum that they were part of, which becomes that
+ * of all. */
+static void divide_squares(struct fo_program *p, uint8_t set, enum fo_group group, int *from)
+{
+	const char *of = fo_group_name[group];
+	char name[sizeof p->buf->name];
+	int own = -1, all = -1, reader = -1;
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++) {
 			struct fo_op *o = &p->block[b].op[i];
-			bool rows, cols;
-			if (fo_op_family(o->kind) != FO_OPS_CLIP ||
-			    p->buf[o->arg[FO_SUMSQ_G].buf].home != FO_HOME_GRAD ||
-			    !fo_operand_divided(p, &o->arg[FO_SUMSQ_G], &rows, &cols))
+			uint8_t rows, cols;
+			if (!is_sum_of_squares(p, o) || !fo_operand_divided(p, &o->arg[FO_SUMSQ_G], &rows, &cols) ||
+			    (rows | cols) != set)
 				continue;
 			if (own < 0) {
-				sums = o->arg[FO_SUMSQ_ACC].buf;
-				own = fo_buffer_like(p, "sumsq.tp", &p->buf[sums]);
-				all = fo_buffer_like(p, "sumsq.sum", &p->buf[sums]);
+				*from = *from < 0 ? o->arg[FO_SUMSQ_ACC].buf : *from;
+				snprintf(name, sizeof name, "sumsq.%s", of);
+				own = fo_buffer_like(p, name, &p->buf[*from]);
+				snprintf(name, sizeof name, "sumsq.%s.all", of);
+				all = fo_buffer_like(p, name, &p->buf[*from]);
 			}
 			o->arg[FO_SUMSQ_ACC].buf = (int16_t)own;
 		}
+	if (own < 0) /* none, or evaluation */
+		return;
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++)
 			for (int k = 0; k < p->block[b].op[i].n; k++)
-				if (p->block[b].op[i].arg[k].buf == sums &&
+				if (p->block[b].op[i].arg[k].buf == *from &&
 				    p->block[b].op[i].arg[k].access == FO_READ) {
 					p->block[b].op[i].arg[k].buf = (int16_t)all;
 					reader = b;
 				}
-	if (own < 0)
-		return; /* evaluation */
-	fo_edit_put_before(p, fo_pass_ddp_norm(p, "step.tp", FO_GROUP_TP, own, sums, all), reader);
+	snprintf(name, sizeof name, "step.%s", of);
+	fo_edit_put_before(p, fo_pass_ddp_norm(p, name, group, own, *from, all), reader);
+	*from = all;
+}
+
+static void divide_norm(struct tp *t)
+{
+	int sums = -1;
+	uint8_t heads = t->kv < t->ranks ? FO_ACROSS_HEADS : 0, kv = t->kv > 1 ? FO_ACROSS_KV : 0;
+	divide_squares(t->p, heads | kv, FO_GROUP_TP, &sums);
+	if (heads && kv)
+		divide_squares(t->p, heads, FO_GROUP_HEADS, &sums);
 }
 
 void fo_pass_tp(struct fo_program *p)
@@ -340,10 +391,13 @@ void fo_pass_tp(struct fo_program *p)
 	t.ranks = fo_mesh_group(&p->run.mesh, FO_GROUP_TP, &t.place, NULL);
 	if (t.ranks < 2)
 		return;
+	t.kv = fo_mesh_kv(&p->run.mesh);
 	t.all = fo_xmalloc((size_t)t.n * sizeof *t.all);
 	t.made_by = fo_xmalloc((size_t)t.n * sizeof *t.made_by);
+	t.loss = fo_xmalloc((size_t)t.n * sizeof *t.loss);
 	memset(t.all, -1, (size_t)t.n * sizeof *t.all);
 	memset(t.made_by, -1, (size_t)t.n * sizeof *t.made_by);
+	find_loss(&t);
 	cut_buffers(&t);
 	cut_params(&t);
 	cut_operands(&t);
@@ -352,4 +406,5 @@ void fo_pass_tp(struct fo_program *p)
 	divide_norm(&t);
 	free(t.all);
 	free(t.made_by);
+	free(t.loss);
 }

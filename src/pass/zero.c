@@ -25,12 +25,12 @@ struct zero {
 	bool *shared; /* by buffer: ranks share its rows */
 	int *own;     /* by buffer of gradients: the one of its own rows; -1: none */
 	bool each;    /* gradients are scattered behind each micro-batch, and added to own rows */
-	/* Sums of squares of gradients (pass tp makes two), and those of own rows, -1 while there are none; `rest`:
+	/* Sums of squares of gradients (pass tp makes two or three), and those of own rows, -1 while there are none; `rest`:
 	 * some gradient of the sum is whole. */
 	struct sums {
 		int all, own;
 		bool rest;
-	} sums[2];
+	} sums[3];
 	int nsums;
 };
 
@@ -163,6 +163,16 @@ static void scatter(struct zero *z, int block, const struct fo_op *bucket, bool 
 	struct fo_program *p = z->p;
 	struct fo_op rest = *bucket, own = *bucket;
 	rest.n = own.n = 0;
+	if (bucket->group == FO_GROUP_KV) {
+		for (int k = 0; k < bucket->n; k++)
+			if (bucket->arg[k].buf < z->n && z->shared[bucket->arg[k].buf]) {
+				rest.arg[k] = own_rows(z, bucket->arg[k]);
+				rest.arg[k].access = FO_UPDATE;
+			}
+		rest.n = bucket->n;
+		fo_op_clone(p, block, p->block[block].n, &rest);
+		return;
+	}
 	for (int k = 0; k < bucket->n; k++) {
 		struct fo_operand x = bucket->arg[k];
 		if (x.buf >= z->n || !z->shared[x.buf]) {

@@ -21,6 +21,7 @@ static const char *const fp8_name[FO_FP8_COUNT] = { "off", "current", "delayed",
 static const char *const fp8_wgrad_name[FO_FP8_WGRAD_COUNT] = { "fp8", "bf16" };
 static const char *const attention_name[FO_ATTENTION_COUNT] = { "flash", "eager" };
 
+static const char *const cp_name[FO_CP_COUNT] = { "off", "ring" };
 static const char *const tp_name[FO_TP_COUNT] = { "off", "replicated", "sequence" };
 static const char *const zero_name[FO_ZERO_COUNT] = { "off", "1", "2", "3" };
 static const char *const reshard_name[FO_RESHARD_COUNT] = { "forward", "backward", "step" };
@@ -82,6 +83,17 @@ void fo_passes_text(const struct fo_passes *c, struct fo_str *out)
 		fo_str_puts(out, "none");
 }
 
+/* Coordinates that most meshes lack come last. */
+static void put_mesh(struct fo_str *out, const struct fo_mesh *m)
+{
+	fo_str_printf(out, "mesh %d %d", m->replicate, m->shard);
+	if (fo_mesh_tp(m) > 1 || fo_mesh_cp(m) > 1)
+		fo_str_printf(out, " %d", fo_mesh_tp(m));
+	if (fo_mesh_cp(m) > 1)
+		fo_str_printf(out, " %d", m->cp);
+	fo_str_puts(out, "\n");
+}
+
 void fo_program_dump(const struct fo_program *p, struct fo_str *out)
 {
 	const char *m = (const char *)&p->model;
@@ -107,8 +119,7 @@ void fo_program_dump(const struct fo_program *p, struct fo_str *out)
 			fo_str_printf(out, "pass %s %" PRId64 "\n", fo_pass_field[i].name, value);
 	}
 	if (p->ranks > 1)
-		fo_str_printf(out, p->run.mesh.tp > 1 ? "mesh %d %d %d\n" : "mesh %d %d\n", p->run.mesh.replicate,
-			      p->run.mesh.shard, p->run.mesh.tp);
+		put_mesh(out, &p->run.mesh);
 	fo_str_printf(out, "rank %d %d %d %d %u\n", p->rank, p->ranks, p->layer_begin, p->layer_end, p->next_id);
 	for (int i = 0; i < p->nbuf; i++) {
 		const struct fo_buffer *b = &p->buf[i];
@@ -140,6 +151,9 @@ void fo_program_dump(const struct fo_program *p, struct fo_str *out)
 				      o->attr.window, o->attr.value, o->attr.stochastic, o->attr.element);
 			if (fo_op_info(o->kind)->cls == FO_CLASS_COMM)
 				fo_str_printf(out, o->attr.narrow ? " %d %d" : " %d", o->attr.peer, o->attr.narrow);
+			if (o->attr.cp)
+				fo_str_printf(out, " %d %d %d %d", o->attr.peer, o->attr.cp, o->attr.place,
+					      o->attr.chunk);
 			fo_str_puts(out, "\n");
 			for (int a = 0; a < o->n; a++) {
 				const struct fo_operand *r = &o->arg[a];
@@ -314,7 +328,9 @@ static fo_status read_op(struct reader *r)
 	int kind = r->words > 3 ? fo_op_kind_find(r->word[3]) : -1;
 	bool comm = kind >= 0 && fo_op_info(kind)->cls == FO_CLASS_COMM;
 	bool narrow = comm && r->words == 18;
-	if (r->words != 16 + comm + narrow || kind < 0 || !p->nblock || p->block[p->nblock - 1].n >= UINT16_MAX)
+	bool ring = !comm && r->words == 20;
+	if (r->words != 16 + comm + narrow + 4 * ring || kind < 0 || !p->nblock ||
+	    p->block[p->nblock - 1].n >= UINT16_MAX)
 		return wrong(r, "an operation outside a block, of unknown kind or with a wrong number of fields");
 	int b = p->nblock - 1;
 	struct fo_op *o = fo_op_insert(p, b, p->block[b].n, kind, name_of(r, 4, fo_phase_name, FO_PHASE_COUNT),
@@ -333,9 +349,24 @@ static fo_status read_op(struct reader *r)
 	o->attr.element = integer(r, 15, 0, INT64_MAX);
 	if (comm)
 		o->attr.peer = (int32_t)integer(r, 16, 0, FO_MESH_RANKS_MOST - 1);
+	if (ring) {
+		o->attr.peer = (int32_t)integer(r, 16, 0, FO_MESH_RANKS_MOST - 1);
+		o->attr.cp = (int32_t)integer(r, 17, 1, FO_MESH_RANKS_MOST);
+		o->attr.place = (int32_t)integer(r, 18, 0, FO_MESH_RANKS_MOST - 1);
+		o->attr.chunk = (int32_t)integer(r, 19, 1, 1 << 24);
+	}
 	if (narrow)
 		o->attr.narrow = (uint8_t)integer(r, 17, 0, 1);
 	return r->failed ? wrong(r, "an operation's fields are out of range") : FO_OK;
+}
+
+static fo_status read_mesh(struct reader *r, struct fo_mesh *m)
+{
+	m->replicate = (int32_t)integer(r, 1, 0, FO_MESH_RANKS_MOST);
+	m->shard = (int32_t)integer(r, 2, 0, FO_MESH_RANKS_MOST);
+	m->tp = r->words > 3 ? (int32_t)integer(r, 3, 1, FO_MESH_RANKS_MOST) : 0;
+	m->cp = r->words > 4 ? (int32_t)integer(r, 4, 2, FO_MESH_RANKS_MOST) : 0;
+	return r->failed || !fo_mesh_is_sound(m) ? wrong(r, "a mesh's fields are out of range") : FO_OK;
 }
 
 static fo_status read_arg(struct reader *r)
@@ -390,15 +421,8 @@ static fo_status read_line(struct reader *r)
 			}
 		return wrong(r, "a pass that is not known");
 	}
-	if (!strcmp(what, "mesh")) {
-		p->run.mesh.replicate = (int32_t)integer(r, 1, 0, FO_MESH_RANKS_MOST);
-		p->run.mesh.shard = (int32_t)integer(r, 2, 0, FO_MESH_RANKS_MOST);
-		p->run.mesh.tp = r->words > 3 ? (int32_t)integer(r, 3, 2, FO_MESH_RANKS_MOST) : 0;
-		if ((int64_t)p->run.mesh.replicate * p->run.mesh.shard > FO_MESH_RANKS_MOST ||
-		    (int64_t)fo_mesh_data(&p->run.mesh) * fo_mesh_tp(&p->run.mesh) > FO_MESH_RANKS_MOST)
-			r->failed = true;
-		return r->failed ? wrong(r, "a mesh's fields are out of range") : FO_OK;
-	}
+	if (!strcmp(what, "mesh"))
+		return read_mesh(r, &p->run.mesh);
 	if (!strcmp(what, "rank")) {
 		p->ranks = fo_mesh_ranks(&p->run.mesh);
 		p->rank = p->run.mesh.rank = (int32_t)integer(r, 1, 0, p->ranks - 1);
@@ -445,6 +469,8 @@ static fo_status check_size(const struct fo_program *p, const char *where)
 	double layers = (double)(p->model.layers + 1), micro_batches = (double)p->run.micro_batches;
 	if (p->nbuf == 0 || p->run.seq == 0)
 		return fo_fail(FO_EFORMAT, "%s: the step program has no run or no buffers", where);
+	if (p->run.seq % fo_mesh_cp(&p->run.mesh))
+		return fo_fail(FO_EFORMAT, "%s: ranks of the step program cannot share the tokens of its rows", where);
 	for (int i = 0; i < p->nslot; i++)
 		instances += p->block[p->slot[i].block].n;
 	for (int i = 0; i < p->nbuf; i++)
@@ -498,6 +524,9 @@ fo_status fo_program_parse(struct fo_program *p, const char *text, size_t len, c
 		fo_wrap(st, "%s", where);
 	if (st == FO_OK)
 		st = check_size(p, where);
+	p->tokens /= fo_mesh_cp(&p->run.mesh);
+	if (st == FO_OK)
+		p->run.mesh.kv = p->run.pass.tp ? fo_mesh_kv_of(&p->model, fo_mesh_tp(&p->run.mesh)) : 1;
 	if (st == FO_OK)
 		st = fo_program_verify(p, where);
 	free(copy);

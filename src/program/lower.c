@@ -20,6 +20,7 @@ struct lowering {
 	int act, stat, weight, state; /* data types: activations, lse and rstd, weights, fp32 things */
 	int token, target, position, doc, span, hyper, rope, loss, acc, scale;
 	int x, n1, r1, q, k, v, o, lse, ao, xm, n2, r2, gate, up, s, down, nf, rf, logits;
+	int lmax, lsums;              /* where ranks divide the vocabulary: of each row of logits */
 	int cache_k, cache_v, xl;     /* decode: keys and values so far; the residual stream of the last token */
 	int qp, kp, rq, rk, dqp, dkp; /* with query and key norms */
 	int dx, dxm, dn1, dq, dk, dv, dout, dn2, ds, dgate, dup, dnf;
@@ -133,6 +134,13 @@ static void add_decode_buffers(struct lowering *c)
 	c->logits = fo_buffer_add(p, "logits", c->act, FO_HOME_ACT, M, 1, one, m->vocab, FO_AXIS_VOCAB);
 }
 
+/* Whether pass tp will divide the columns of the logits: the loss then comes in steps, between which ranks join what
+ * they found of their own columns. */
+static bool divides_vocabulary(const struct lowering *c)
+{
+	return c->p->run.pass.tp && fo_mesh_tp(&c->p->run.mesh) > 1 && c->p->run.mode != FO_MODE_LOGITS && !c->decode;
+}
+
 static void add_forward_buffers(struct lowering *c)
 {
 	const struct fo_model *m = c->m;
@@ -179,6 +187,10 @@ static void add_forward_buffers(struct lowering *c)
 	c->nf = act(c, "nf", c->act, M, d, FO_AXIS_HIDDEN);
 	c->rf = act(c, "rf", c->stat, M, 1, FO_AXIS_ONE);
 	c->logits = act(c, "logits", c->act, M, m->vocab, FO_AXIS_VOCAB);
+	if (divides_vocabulary(c)) {
+		c->lmax = act(c, "logits.max", FO_F32, M, 1, FO_AXIS_ONE);
+		c->lsums = act(c, "logits.sums", c->stat, M, 2, FO_AXIS_ONE);
+	}
 	c->loss = fo_buffer_add(c->p, "loss", FO_F64, FO_HOME_ACT, 0, 1, FO_AXIS_ONE, c->train ? 1 : 2, FO_AXIS_ONE);
 }
 
@@ -363,6 +375,21 @@ static int layer_forward(struct lowering *c)
 	return b;
 }
 
+static void put_divided_loss(struct lowering *c, int b)
+{
+	struct fo_op *o = put(c, b, FO_OP_xent_max, FO_FORWARD);
+	A(c->logits, FO_READ), A(c->lmax, FO_DEF);
+	o = put(c, b, FO_OP_xent_sums, FO_FORWARD);
+	A(c->logits, FO_READ), A(c->target, FO_READ), A(c->lmax, FO_READ), A(c->lsums, FO_DEF);
+	o = put(c, b, FO_OP_xent_loss, FO_FORWARD);
+	A(c->lsums, FO_READ), A(c->target, FO_READ), A(c->loss, FO_ACC);
+	if (!c->train)
+		return;
+	A(c->hyper, FO_READ);
+	o = put(c, b, FO_OP_xent_grad, FO_FORWARD);
+	A(c->logits, FO_UPDATE), A(c->target, FO_READ), A(c->lmax, FO_READ), A(c->lsums, FO_READ), A(c->hyper, FO_READ);
+}
+
 static int head_forward(struct lowering *c)
 {
 	int b = fo_block_add(c->p, "head.f", FO_ROLE_FORWARD, FO_UNIT_HEAD);
@@ -375,6 +402,10 @@ static int head_forward(struct lowering *c)
 	put_linear(c, b, c->nf, c->wh.w, 0, c->logits);
 	if (c->decode || c->p->run.mode == FO_MODE_LOGITS)
 		return b;
+	if (divides_vocabulary(c)) {
+		put_divided_loss(c, b);
+		return b;
+	}
 	o = put(c, b, c->train ? FO_OP_xent : FO_OP_xent_fwd, FO_FORWARD);
 	A(c->logits, c->train ? FO_UPDATE : FO_READ), A(c->target, FO_READ);
 	if (c->train)
@@ -534,12 +565,10 @@ static void emit(struct lowering *c)
 
 static fo_status check_mesh(const struct fo_mesh *m)
 {
-	if (m->replicate < 0 || m->shard < 0 || m->tp < 0 || m->rank < 0 || m->tp > FO_MESH_RANKS_MOST ||
-	    (int64_t)m->replicate * m->shard > FO_MESH_RANKS_MOST ||
-	    (int64_t)fo_mesh_data(m) * fo_mesh_tp(m) > FO_MESH_RANKS_MOST || m->rank >= fo_mesh_ranks(m))
+	if (!fo_mesh_is_sound(m) || m->rank < 0 || m->rank >= fo_mesh_ranks(m))
 		return fo_fail(FO_EARG,
-			       "cannot lower rank %d of a mesh of %d x %d x %d: at most %d ranks, counted from 0",
-			       m->rank, m->replicate, m->shard, m->tp, FO_MESH_RANKS_MOST);
+			       "cannot lower rank %d of a mesh of %d x %d x %d x %d: at most %d ranks, counted from 0",
+			       m->rank, m->replicate, m->shard, m->cp, m->tp, FO_MESH_RANKS_MOST);
 	return FO_OK;
 }
 
@@ -565,14 +594,18 @@ fo_status fo_program_lower(struct fo_program *p, const struct fo_model *m, const
 			       "cannot lower %lld layers x %lld micro-batches: a step has at most 2^20 of them",
 			       (long long)m->layers, (long long)run->micro_batches);
 	FO_TRY(check_mesh(&run->mesh));
+	if (run->seq % fo_mesh_cp(&run->mesh))
+		return fo_fail(FO_EARG, "%d ranks of a cp group cannot share rows of %lld tokens evenly", run->mesh.cp,
+			       (long long)run->seq);
 	*p = (struct fo_program){
 		.model = *m,
 		.run = *run,
-		.tokens = run->seq * run->rows,
+		.tokens = run->seq / fo_mesh_cp(&run->mesh) * run->rows,
 		.rank = run->mesh.rank,
 		.ranks = fo_mesh_ranks(&run->mesh),
 		.layer_end = (int32_t)m->layers,
 	};
+	p->run.mesh.kv = run->pass.tp ? fo_mesh_kv_of(m, fo_mesh_tp(&run->mesh)) : 1;
 	struct lowering c = {
 		.p = p, .m = m, .train = run->mode == FO_MODE_TRAIN, .decode = run->mode == FO_MODE_DECODE
 	};

@@ -20,6 +20,10 @@ SAME_PLACE(FO_ATTENTION_Q, FO_ATTENTION_BWD_Q);
 SAME_PLACE(FO_ATTENTION_Q, FO_ATTENTION_BWD_ROPE_Q);
 SAME_PLACE(FO_ATTENTION_Q, FO_ATTENTION_EAGER_Q);
 SAME_PLACE(FO_ATTENTION_Q, FO_ATTENTION_EAGER_BWD_Q);
+SAME_PLACE(FO_ATTENTION_Q, FO_ATTENTION_BLOCK_Q);
+SAME_PLACE(FO_ATTENTION_Q, FO_ATTENTION_BLOCK_BWD_Q);
+SAME_PLACE(FO_ATTENTION_K, FO_ATTENTION_BLOCK_K);
+SAME_PLACE(FO_ATTENTION_K, FO_ATTENTION_BLOCK_BWD_K);
 SAME_PLACE(FO_ATTENTION_Q, FO_ATTENTION_CACHED_Q);
 SAME_PLACE(FO_ATTENTION_K, FO_ATTENTION_BWD_K);
 SAME_PLACE(FO_ATTENTION_K, FO_ATTENTION_BWD_ROPE_K);
@@ -91,6 +95,31 @@ static const char *check_attention(const struct fo_program *p, const struct fo_o
 	return NULL;
 }
 
+/* The rows are this rank's part of its cp group's. */
+static const char *check_attention_block(const struct fo_program *p, const struct fo_op *o, struct sizes *s)
+{
+	const char *why = check_attention(p, o, s);
+	const struct fo_attr *a = &o->attr;
+	int32_t place, cp = fo_mesh_group(&p->run.mesh, FO_GROUP_CP, &place, NULL);
+	if (why)
+		return why;
+	if (a->cp != cp || a->place != place || 2LL * a->chunk * cp != p->run.seq)
+		return "the ring is not the one of this rank's cp group and rows";
+	if (a->peer < 0 || a->peer >= cp)
+		return "the ring has no such rank";
+	return o->arg[FO_ATTENTION_Q].nr % (2 * a->chunk) ? "queries are not a rank's part of whole rows" : NULL;
+}
+
+static const char *check_attention_merge(const struct fo_program *p, const struct fo_op *o, struct sizes *s)
+{
+	const int32_t d = o->attr.head_dim;
+	(void)p;
+	if (d <= 0 || o->arg[FO_ATTENTION_MERGE_O].nc % d)
+		return "columns of o must be whole heads";
+	s->of[FO_DIM_H] = o->arg[FO_ATTENTION_MERGE_O].nc / d;
+	return NULL;
+}
+
 static const char *check_attention_rope(const struct fo_program *p, const struct fo_op *o, struct sizes *s)
 {
 	const char *why = check_attention(p, o, s);
@@ -105,6 +134,28 @@ static const char *check_eager(const struct fo_program *p, const struct fo_op *o
 		return "queries must be whole rows of the run";
 	s->of[FO_DIM_HS] = s->of[FO_DIM_H] * p->run.seq;
 	return why;
+}
+
+/* Own rows of the table, or columns of the logits, where ranks of a tp group divide the vocabulary. */
+static const char *check_vocab(const struct fo_program *p, const struct fo_op *o, struct sizes *s)
+{
+	int64_t begin = 0;
+	for (int i = 0; i < o->n; i++) {
+		int rows, cols;
+		int32_t place, ranks = fo_mesh_group(&p->run.mesh, FO_GROUP_TP, &place, NULL);
+		fo_op_dims(o, i, &rows, &cols);
+		if ((rows == FO_DIM_V || cols == FO_DIM_V) && p->buf[o->arg[i].buf].tp)
+			s->of[FO_DIM_V] = fo_mesh_part(p->model.vocab, place, ranks, &begin);
+	}
+	return o->attr.element == begin ? NULL : "the first word is not that of this rank's part of the vocabulary";
+}
+
+static const char *check_xent_loss(const struct fo_program *p, const struct fo_op *o, struct sizes *s)
+{
+	(void)p, (void)s;
+	return o->arg[FO_XENT_LOSS_LOSS].nc == (o->n > FO_XENT_LOSS_HYPER ? 1 : 2)
+		       ? NULL
+		       : "the loss is (1,1) with hyper, (1,2) without";
 }
 
 static const char *check_cache_put(const struct fo_program *p, const struct fo_op *o, struct sizes *s)
@@ -347,6 +398,8 @@ struct types {
 static const char *check_number(int dtype, int type, int first, struct types *seen)
 {
 	bool fp8 = fo_dtype_fp8(dtype), makes = type == FO_TYPE_FP8 || type == FO_TYPE_CAST;
+	if (type == FO_TYPE_MAX) /* in every precision */
+		return dtype == FO_F32 ? NULL : "maxima and scales must be f32";
 	if (seen->wide >= 0 && seen->wide != (dtype == FO_F64))
 		return "operands mix f64 with narrower numbers";
 	seen->wide = dtype == FO_F64;
@@ -360,7 +413,7 @@ static const char *check_number(int dtype, int type, int first, struct types *se
 		return "a cast makes fp8 numbers";
 	if (type == FO_TYPE_LIKE && dtype != first)
 		return "an operand must have the type of the first";
-	if ((type == FO_TYPE_F32 || type == FO_TYPE_MAX || type == FO_TYPE_STEP) && dtype != FO_F32)
+	if ((type == FO_TYPE_F32 || type == FO_TYPE_STEP) && dtype != FO_F32)
 		return "maxima and scales must be f32";
 	if (!makes || !fp8)
 		return NULL;
@@ -395,7 +448,7 @@ static bool fits(const struct fo_program *p, struct sizes *s, int dim, int64_t n
 	case FO_DIM_2: return n == 2;
 	case FO_DIM_4: return n == 4;
 	case FO_DIM_HYPER: return n == FO_HYPER_COUNT;
-	case FO_DIM_V: return n == p->model.vocab;
+	case FO_DIM_V: return n == (s->of[FO_DIM_V] < 0 ? p->model.vocab : s->of[FO_DIM_V]);
 	case FO_DIM_CONTEXT: return n == p->run.context;
 	case FO_DIM_POSITIONS: return n >= (p->run.mode == FO_MODE_DECODE ? p->run.context : p->run.seq);
 	case FO_DIM_F2: return n == 2 * s->of[FO_DIM_F];
@@ -446,6 +499,8 @@ const char *fo_op_check(const struct fo_program *p, const struct fo_op *o)
 		why = "only communication has a group of ranks";
 	if (!why && f->cls != FO_CLASS_COMM && o->attr.narrow)
 		why = "only communication travels as bf16";
+	if (!why && o->attr.cp && o->kind != FO_OP_attention_block && o->kind != FO_OP_attention_block_bwd)
+		why = "only attention over blocks of keys names a ring of ranks";
 	if (!why && o->attr.stochastic && f->family != FO_OPS_UPDATE)
 		why = "only adamw rounds at random";
 	for (int d = 0; d < FO_DIM_COUNT; d++)

@@ -1,6 +1,6 @@
 /* The costs of operations: FLOP that the model needs, FLOP run, bytes moved, bytes on the wire. ops.def names the rule
  * of each operation; a rule may serve several whose first operands are the same. */
-#include "program/program.h"
+#include "program/ring.h"
 
 /* pairs: visible (query, key) pairs of the micro-batch, < 0: of unbroken rows. */
 typedef struct fo_cost cost_fn(const struct fo_program *p, const struct fo_op *o, double pairs);
@@ -49,6 +49,7 @@ static double wire_elements(const struct fo_op *o, double rows, double cols, int
 	case FO_WIRE_ALL_GATHER:
 	case FO_WIRE_ALL_TO_ALL: return (double)all - own;
 	case FO_WIRE_BROADCAST: return place == o->attr.peer ? 0 : (double)all;
+	case FO_WIRE_SHIFT:
 	case FO_WIRE_RECEIVE: return (double)all;
 	case FO_WIRE_SEND:
 	case FO_WIRE_NONE: break;
@@ -68,11 +69,13 @@ static struct fo_cost cost_comm(const struct fo_program *p, const struct fo_op *
 	return c;
 }
 
-/* A look-up touches one table row per token, not the table. */
+/* A look-up touches one table row per token, not the table; of a part of the vocabulary as many of them as it is a part
+ * of all, on average. */
 static struct fo_cost look_up(const struct fo_program *p, const struct fo_operand *token,
 			      const struct fo_operand *table, const struct fo_operand *x)
 {
-	double rows = (double)x->nr * x->nc * (double)fo_dtype_bytes(p->buf[table->buf].dtype);
+	double part = p->buf[table->buf].tp ? (double)table->nr / (double)p->model.vocab : 1;
+	double rows = part * x->nr * x->nc * (double)fo_dtype_bytes(p->buf[table->buf].dtype);
 	return (struct fo_cost){ .bytes = operand_bytes(p, token) + operand_bytes(p, x) +
 					  (table->access == FO_ACC ? 2 : 1) * rows };
 }
@@ -185,6 +188,39 @@ static struct fo_cost cost_attention_bwd(const struct fo_program *p, const struc
 	return attention(p, o, 4, 5, visible_pairs(p, o, pairs));
 }
 
+/* Visible pairs of this rank's queries and the keys of one rank of its ring. In unbroken rows without a window every
+ * rank has the same number: of its own keys a chunk's square and two triangles, of another's two squares. With documents
+ * the mean over all ranks and blocks stands for each. */
+static double block_pairs(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	const struct fo_attr *a = &o->attr;
+	double chunk = a->chunk, sum = 0;
+	if (pairs >= 0)
+		return pairs / a->cp / a->cp;
+	if (!a->window)
+		return (double)p->run.rows * (chunk * chunk + (a->peer ? chunk * chunk : chunk * (chunk + 1)));
+	for (int64_t i = 0; i < 2 * a->chunk; i++) {
+		const struct fo_ring_keys see = fo_ring_keys(a, i, 0);
+		sum += (double)(see.end - see.first);
+	}
+	return (double)p->run.rows * sum;
+}
+/* Of what the model needs each of the cp blocks counts for one part. */
+static struct fo_cost one_block(struct fo_cost c, const struct fo_op *o)
+{
+	c.model /= o->attr.cp;
+	c.model_causal /= o->attr.cp;
+	return c;
+}
+static struct fo_cost cost_attention_block(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	return one_block(attention(p, o, 2, 2, block_pairs(p, o, pairs)), o);
+}
+static struct fo_cost cost_attention_block_bwd(const struct fo_program *p, const struct fo_op *o, double pairs)
+{
+	return one_block(attention(p, o, 4, 5, block_pairs(p, o, pairs)), o);
+}
+
 /* Attention over the cache reads only the rows that a query sees. Without a window the last of T queries sees pairs / T
  * + (T - 1) / 2 keys; with one and T > 1 a few more rows are read than that. */
 static struct fo_cost cost_attention_cached(const struct fo_program *p, const struct fo_op *o, double pairs)
@@ -236,11 +272,16 @@ static cost_fn *const cost_of[FO_OP_COUNT] = {
 static double share_of_model(const struct fo_program *p, const struct fo_op *o)
 {
 	const int32_t tp = fo_mesh_tp(&p->run.mesh);
-	bool divided = false, rows, cols;
+	bool divided = false, kv = false;
+	uint8_t rows, cols;
 	if (tp < 2 || !p->run.pass.tp)
 		return 1;
-	for (int i = 0; i < o->n; i++)
+	for (int i = 0; i < o->n; i++) {
 		divided |= fo_operand_divided(p, &o->arg[i], &rows, &cols);
+		kv |= fo_tp_is_kv(p->buf[o->arg[i].buf].tp);
+	}
+	if (kv) /* the same on each rank of the kv group */
+		return 1.0 / fo_mesh_kv(&p->run.mesh);
 	return divided && !(fo_op_family(o->kind) == FO_OPS_NORM && o->attr.head_dim) ? 1 : 1.0 / tp;
 }
 

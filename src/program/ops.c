@@ -12,12 +12,23 @@ const char *const fo_access_name[] = { "read", "def", "part", "update", "acc", "
 const char *const fo_dtype_name[FO_DTYPE_COUNT] = { "f32", "bf16", "f64", "i32", "i16", "e4m3", "e5m2" };
 const char *const fo_lane_name[FO_LANE_COUNT] = {
 	"compute",      "host",          "copy",          "tp",    "gather", "reduce", "recv_forward",
-	"send_forward", "recv_backward", "send_backward", "wgrad",
+	"send_forward", "recv_backward", "send_backward", "wgrad", "cp",
+};
+const char *const fo_lane_carries[FO_LANE_COUNT] = {
+	[FO_LANE_TP] = "tensor parallel",
+	[FO_LANE_GATHER] = "weights",
+	[FO_LANE_REDUCE] = "gradients",
+	[FO_LANE_RECV_FORWARD] = "activations received",
+	[FO_LANE_SEND_FORWARD] = "activations sent",
+	[FO_LANE_RECV_BACKWARD] = "their gradients received",
+	[FO_LANE_SEND_BACKWARD] = "their gradients sent",
+	[FO_LANE_CP] = "context parallel",
 };
 const char *const fo_phase_name[FO_PHASE_COUNT] = { "forward",   "backward", "wgrad", "recompute",
 						    "optimizer", "transfer", "derive" };
 const char *const fo_port_name[FO_PORT_COUNT] = { "none", "batch", "hyper", "loss", "logits", "chunk" };
-const char *const fo_group_name[FO_GROUP_COUNT] = { "none", "data", "shard", "replicate", "tp", "all" };
+const char *const fo_group_name[FO_GROUP_COUNT] = { "none", "data", "shard", "replicate", "tp",
+						    "all",  "kv",   "heads", "cp" };
 const char *const fo_role_name[FO_ROLE_COUNT] = { "forward", "backward", "wgrad", "optimizer",
 						  "gather",  "reduce",   "p2p",   "host" };
 const char *const fo_unit_name[FO_UNIT_COUNT] = { "embed", "layer", "head", "step" };
@@ -106,6 +117,14 @@ int fo_op_of_wire(enum fo_wire wire)
 {
 	int k = 0;
 	while (info[k].wire != wire || info[k].per_tensor)
+		k++;
+	return k;
+}
+
+int fo_op_joining(bool max)
+{
+	int k = 0;
+	while (info[k].wire != FO_WIRE_ALL_REDUCE || info[k].per_tensor || info[k].max != max)
 		k++;
 	return k;
 }

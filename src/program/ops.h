@@ -96,7 +96,7 @@ enum fo_operand_type {
 	FO_TYPE_I32,    /* an index */
 	FO_TYPE_F64,    /* f64 in every precision: norms, losses, hyper-parameters */
 	FO_TYPE_F32,    /* a scale of fp8 numbers */
-	FO_TYPE_MAX,    /* F32: maxima of magnitudes; written to, they are joined, not added */
+	FO_TYPE_MAX,    /* F32, also beside f64: maxima; written to, they are joined, not added */
 	FO_TYPE_STEP,   /* F32: the scale of the step; its fp8 numbers, maxima and perhaps their copy follow it */
 	FO_TYPE_FP8,    /* e4m3 or e5m2 */
 	FO_TYPE_CAST,   /* fp8, or the type of the first operand: a second result of a cast */
@@ -113,7 +113,7 @@ enum fo_dim {
 	FO_DIM_2,
 	FO_DIM_4,
 	FO_DIM_HYPER,     /* columns of the hyper buffer */
-	FO_DIM_V,         /* vocabulary */
+	FO_DIM_V,         /* vocabulary, or a rank's part of it (pass tp) */
 	FO_DIM_CONTEXT,   /* rows of the cache of keys and values */
 	FO_DIM_POSITIONS, /* at least a row for each position */
 	FO_DIM_F2,        /* 2 F */
@@ -144,7 +144,8 @@ enum fo_wire {
 	FO_WIRE_BROADCAST,
 	FO_WIRE_SEND,
 	FO_WIRE_RECEIVE,
-	FO_WIRE_ALL_TO_ALL
+	FO_WIRE_ALL_TO_ALL,
+	FO_WIRE_SHIFT
 };
 
 /* READ. DEF starts a generation: the old contents are dead. PART writes a rectangle of the live generation. UPDATE
@@ -189,6 +190,7 @@ struct fo_op_info {
 const struct fo_op_info *fo_op_info(int kind);
 int fo_op_kind_find(const char *name); /* -1: no such operation */
 int fo_op_of_wire(enum fo_wire wire);  /* the operation on one tensor that does this between ranks */
+int fo_op_joining(bool max);           /* the operation that joins sums, or maxima, over all ranks of a group */
 /* Whether a kernel runs it. The training loop serves HOST, a transport between ranks makes COMM. */
 static inline bool fo_op_has_kernel(int kind)
 {

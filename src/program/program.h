@@ -69,9 +69,13 @@ enum fo_lane {
 	FO_LANE_RECV_BACKWARD,
 	FO_LANE_SEND_BACKWARD,
 	FO_LANE_WGRAD, /* a second one of compute: matmuls that make gradients of weights (pass wgrad-lane) */
+	FO_LANE_CP,    /* keys, values and their gradients between the ranks of a cp group */
 	FO_LANE_COUNT
 };
 extern const char *const fo_lane_name[FO_LANE_COUNT];
+/* What travels on a lane of communication, as reports and predictions of exposed communication name it ("tensor
+ * parallel"); NULL: ranks do not communicate on it. */
+extern const char *const fo_lane_carries[FO_LANE_COUNT];
 /* Lanes whose operations compute: they share the cores of the processor or the device. */
 static inline bool fo_lane_computes(int lane) { return lane == FO_LANE_COMPUTE || lane == FO_LANE_WGRAD; }
 /* The lane whose communicators a lane uses: what is sent and received in one direction goes through one. */
@@ -111,10 +115,14 @@ struct fo_attr {
 	int32_t head_dim;   /* attention, rope: columns of one head; rmsnorm*: of what is normed, 0: whole rows */
 	int32_t window;     /* attention*: newest keys that a query sees at most, its own included; 0: all */
 	int32_t stochastic; /* adamw: 1: moments, and weights without a master, that are bf16 are rounded at random */
-	int32_t peer;       /* send, receive, broadcast: a rank of the group */
-	uint8_t narrow;     /* all_reduce*, reduce_scatter: 1: fp32 numbers travel as bf16 (fo_comm_call.narrow) */
-	int64_t element;    /* adamw, stochastic: number of the weight buffer's first element (kernel/round.h) */
-	double value;       /* rmsnorm*: eps; attention*: score scale; adamw: 1 where weight decay applies, else 0;
+	int32_t peer;       /* send, receive, broadcast: a rank of the group; attention_block*: how many places before
+			     * this rank in the ring the keys' rank is */
+	int32_t cp, place, chunk; /* attention_block*: ranks of the cp group, this one's place there, tokens of one of
+				   * the 2 cp chunks of a row (ring.h) */
+	uint8_t narrow; /* all_reduce*, reduce_scatter: 1: fp32 numbers travel as bf16 (fo_comm_call.narrow) */
+	int64_t element; /* adamw, stochastic: number of the weight buffer's first element (kernel/round.h); embed*, xent_*:
+			     * the first word of a table or of columns that are one rank's part of the vocabulary */
+	double value; /* rmsnorm*: eps; attention*: score scale; adamw: 1 where weight decay applies, else 0;
 			     * clip: 1 where the norm of the step before counts */
 };
 enum fo_port { FO_PORT_NONE, FO_PORT_BATCH, FO_PORT_HYPER, FO_PORT_LOSS, FO_PORT_LOGITS, FO_PORT_CHUNK, FO_PORT_COUNT };
@@ -142,15 +150,18 @@ enum fo_hyper {
 	FO_HYPER_COUNT
 };
 
-/* The ranks that work on a step, as a mesh of `replicate` x `shard` x `tp`; 0 stands for 1. Ranks of one tp group are
- * neighbours, those of one shard group are next: rank = (its place in the replicate group x shard + its place in the
- * shard group) x tp + its place in the tp group. Ranks of a tp group have the same rows, and divide the weights and the
- * work on these rows (pass tp); others have rows of their own. */
+/* The ranks that work on a step, as a mesh of `replicate` x `shard` x `cp` x `tp`; 0 stands for 1. The last coordinate
+ * varies fastest: rank = ((r x shard + s) x cp + c) x tp + t. Ranks that differ in replicate or shard have rows of
+ * their own. Those that differ in cp have the same rows, each its own tokens of every row (pass cp); those that differ
+ * in tp have the same tokens, and divide the weights and the work on them (pass tp). Where a model has fewer key and
+ * value heads than there are ranks in a tp group, kv neighbours have the same ones: lowering says so. */
 struct fo_mesh {
-	int32_t rank, replicate, shard, tp;
+	int32_t rank, replicate, shard, cp, tp, kv;
 };
-/* Which ranks take part in an operation of class COMM: those that differ in one coordinate alone; DATA: in shard and
- * replicate, the ranks with other rows; ALL: every rank. */
+/* Which ranks take part in an operation of class COMM. REPLICATE, CP, TP: those that differ in this coordinate alone.
+ * SHARD: in shard and cp; cp's ranks have the same weights, so they share them like the others of a shard group. DATA:
+ * in replicate, shard and cp, all ranks with other tokens. ALL: every rank. Of a tp group, KV: those with the same key
+ * and value heads, HEADS: one of each such set. Numbers stand in timelines. */
 enum { FO_MESH_RANKS_MOST = 1 << 16 };
 enum fo_group {
 	FO_GROUP_NONE,
@@ -159,16 +170,30 @@ enum fo_group {
 	FO_GROUP_REPLICATE,
 	FO_GROUP_TP,
 	FO_GROUP_ALL,
+	FO_GROUP_KV,
+	FO_GROUP_HEADS,
+	FO_GROUP_CP,
 	FO_GROUP_COUNT
 };
 extern const char *const fo_group_name[FO_GROUP_COUNT];
 static inline int32_t fo_mesh_tp(const struct fo_mesh *m) { return m->tp ? m->tp : 1; }
-/* Ranks of a data group: so many sets of rows there are. */
+static inline int32_t fo_mesh_kv(const struct fo_mesh *m) { return m->kv ? m->kv : 1; }
+/* So many neighbours of tp ranks have the same key and value heads of a model. */
+static inline int32_t fo_mesh_kv_of(const struct fo_model *m, int32_t tp)
+{
+	return m->kv_heads < tp && tp % m->kv_heads == 0 ? tp / (int32_t)m->kv_heads : 1;
+}
+static inline int32_t fo_mesh_cp(const struct fo_mesh *m) { return m->cp ? m->cp : 1; }
+/* So many sets of rows there are. */
 static inline int32_t fo_mesh_data(const struct fo_mesh *m)
 {
 	return (m->replicate ? m->replicate : 1) * (m->shard ? m->shard : 1);
 }
-static inline int32_t fo_mesh_ranks(const struct fo_mesh *m) { return fo_mesh_data(m) * fo_mesh_tp(m); }
+static inline int32_t fo_mesh_ranks(const struct fo_mesh *m) { return fo_mesh_data(m) * fo_mesh_cp(m) * fo_mesh_tp(m); }
+/* Whether no coordinate is negative and there are at most FO_MESH_RANKS_MOST ranks. */
+bool fo_mesh_is_sound(const struct fo_mesh *m);
+/* Which of these sets of rows this rank has, from 0. */
+static inline int32_t fo_mesh_set(const struct fo_mesh *m) { return m->rank / (fo_mesh_cp(m) * fo_mesh_tp(m)); }
 /* The number of ranks in this rank's group; *place (may be NULL): its own rank there; *colour (may be NULL): a number
  * that the ranks of its group share and no others have. */
 int32_t fo_mesh_group(const struct fo_mesh *m, enum fo_group g, int32_t *place, int32_t *colour);
@@ -179,6 +204,8 @@ int32_t fo_mesh_member(const struct fo_mesh *m, enum fo_group g, int32_t place);
 int64_t fo_mesh_part(int64_t n, int32_t place, int32_t ranks, int64_t *begin);
 /* Whether tp ranks can divide the layers of a model and `tokens` of a micro-batch. FO_EARG: what cannot be shared
  * evenly, and the numbers of ranks nearest to tp that can share all of it. */
+/* The same for cp ranks and rows of seq tokens: 2 cp chunks of one size. */
+FO_CHECKED fo_status fo_mesh_cp_legal(int64_t seq, int32_t cp);
 FO_CHECKED fo_status fo_mesh_tp_legal(const struct fo_model *m, int64_t tokens, int32_t tp);
 
 struct fo_op {
@@ -211,9 +238,13 @@ struct fo_slot {
 	int16_t block, layer;
 	int32_t mb;
 };
-/* What a rank of a tp group has of a buffer: all of it, as the others do; its part of the rows or columns, which
- * all are equal; or one term of a sum over the group (gradients and the loss, until pass ddp has added them up). */
-enum fo_tp_part { FO_TP_WHOLE, FO_TP_ROWS, FO_TP_COLS, FO_TP_TERM, FO_TP_PARTS };
+/* What a rank of a tp group has of a buffer: all of it, as the others do; its part of the rows or columns; the part
+ * that ranks of its kv group have, too (weights of keys and values, their gradients and state); or one term of a sum over
+ * the group (gradients, until pass ddp has added them up). */
+enum fo_tp_part { FO_TP_WHOLE, FO_TP_ROWS, FO_TP_COLS, FO_TP_KV_ROWS, FO_TP_KV_COLS, FO_TP_TERM, FO_TP_PARTS };
+static inline bool fo_tp_is_kv(int part) { return part == FO_TP_KV_ROWS || part == FO_TP_KV_COLS; }
+/* Coordinates of a tp group, as a set: which key and value heads, which rank of those with the same ones. */
+enum { FO_ACROSS_HEADS = 1, FO_ACROSS_KV = 2 };
 struct fo_buffer {
 	char name[24];
 	uint8_t dtype, layout, home, axes, row_axis, col_axis, tp;
@@ -315,6 +346,8 @@ extern const char *const fo_master_name[FO_MASTER_COUNT], *const fo_moments_name
 	X(fp8_last, "fp8-skip-last", NULL, 0)                                                                         \
 	X(attention, "attention", attention_name, FO_ATTENTION_COUNT)                                                 \
 	X(tp, "tp", tp_name, FO_TP_COUNT) /* what ranks of a tp group do with the residual stream */                  \
+	X(cp, "cp", cp_name, FO_CP_COUNT) /* how tokens of a cp group's ranks see each other's keys */                \
+	X(tp_async, "tp-async", NULL, 0)  /* pieces of a micro-batch's tokens; 1: fo_tp_pieces says how many */       \
 	X(offload, "offload", NULL, 0)    /* layers whose activations wait in host memory */                          \
 	X(wgrad_lane, "wgrad-lane", NULL, 0)                                                                          \
 	X(reduce_dtype, "reduce-dtype", reduce_name, FO_REDUCE_COUNT) /* what gradients travel as */                  \
@@ -334,8 +367,11 @@ struct fo_passes {
 	FO_PASS_FIELDS(X)
 #undef X
 };
+/* Keys and values of the ranks of a cp group travel round a ring. */
+enum fo_cp { FO_CP_OFF, FO_CP_RING, FO_CP_COUNT };
 /* Each rank of a tp group has the residual stream of all tokens, or (sequence parallel) of its own. */
 enum fo_tp { FO_TP_OFF, FO_TP_REPLICATED, FO_TP_SEQUENCE, FO_TP_COUNT };
+enum { FO_TP_ASYNC_AUTO = 1, FO_TP_ASYNC_MOST = 64 };
 /* Each shares what the one before it shares, too. */
 enum { FO_ZERO_PREFETCH_MOST = 64 };
 enum fo_zero { FO_ZERO_OFF, FO_ZERO_STATE, FO_ZERO_GRADIENTS, FO_ZERO_WEIGHTS, FO_ZERO_COUNT };
@@ -376,7 +412,8 @@ void fo_pass_value_text(size_t offset, int64_t value, struct fo_str *out);
 void fo_passes_text(const struct fo_passes *c, struct fo_str *out);
 
 struct fo_lowering {
-	/* Rows of `seq` tokens per micro-batch, of this rank alone: T = rows x seq. */
+	/* Rows of `seq` tokens per micro-batch, of this rank alone, with its part of their tokens: T = rows x seq / cp.
+	 */
 	int64_t seq, rows, micro_batches;
 	enum fo_numerics precision;
 	enum fo_mode mode;
@@ -388,7 +425,7 @@ struct fo_lowering {
 struct fo_program {
 	struct fo_model model;
 	struct fo_lowering run;
-	int64_t tokens;                 /* T: per micro-batch */
+	int64_t tokens;                 /* T: of this rank, per micro-batch */
 	int32_t rank, ranks;            /* those of run.mesh */
 	int32_t layer_begin, layer_end; /* layers that live on this rank */
 	struct fo_buffer *buf;
@@ -453,8 +490,11 @@ static inline void fo_matmul_dims(const struct fo_op *o, int64_t *m, int64_t *n,
  * second sums a whole step, the third the operations of one category. */
 struct fo_cost fo_op_cost(const struct fo_program *p, const struct fo_op *o, double pairs);
 struct fo_cost fo_program_cost(const struct fo_program *p, double pairs);
-/* Whether the rows or columns of an operand are one rank's own in its tp group. */
-bool fo_operand_divided(const struct fo_program *p, const struct fo_operand *a, bool *rows, bool *cols);
+/* So many pieces of a micro-batch's tokens travel by themselves between ranks of a tp group (pass tp-async); 1: tokens
+ * are not in pieces. A rank's own tokens are its part of each piece. */
+int64_t fo_tp_pieces(const struct fo_program *p);
+/* Whether the rows or columns of an operand are one rank's own in its tp group, and along which coordinates of it. */
+bool fo_operand_divided(const struct fo_program *p, const struct fo_operand *a, uint8_t *rows, uint8_t *cols);
 /* Bytes that this rank receives from others in a step. */
 double fo_program_wire(const struct fo_program *p);
 struct fo_cost fo_program_category_cost(const struct fo_program *p, enum fo_category c, double pairs);

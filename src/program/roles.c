@@ -35,9 +35,12 @@ static bool same_rows(const struct fo_program *p, const struct fo_operand *a, co
 {
 	for (int g = FO_GROUP_DATA; a->r0 != b->r0 && g < FO_GROUP_COUNT; g++) {
 		int32_t at, to, ranks = fo_mesh_group(&p->run.mesh, (enum fo_group)g, &at, NULL);
-		int64_t x, y, rows = p->buf[a->buf].rows, n = fo_mesh_part(rows, at, ranks, &x), m;
+		const int64_t pieces = g == FO_GROUP_TP ? fo_tp_pieces(p) : 1, rows = p->buf[a->buf].rows / pieces;
+		int64_t x, y, n = fo_mesh_part(rows, at, ranks, &x), m;
 		fo_mesh_group(&q->run.mesh, (enum fo_group)g, &to, NULL);
 		m = fo_mesh_part(rows, to, ranks, &y);
+		const int64_t piece = rows ? a->r0 / rows * rows : 0;
+		x += piece, y += piece;
 		if (a->r0 >= x && a->r0 + a->nr <= x + n && b->r0 + b->nr <= y + m && a->r0 - x == b->r0 - y)
 			return true;
 	}
@@ -569,14 +572,15 @@ static fo_status check_alike(const struct fo_roles *r)
 		const struct fo_lowering *a = &first->run, *b = &p->run;
 		if (a->seq != b->seq || a->micro_batches != b->micro_batches || a->precision != b->precision ||
 		    a->mode != b->mode || a->mesh.replicate != b->mesh.replicate || a->mesh.shard != b->mesh.shard ||
-		    fo_mesh_tp(&a->mesh) != fo_mesh_tp(&b->mesh) || first->nparam != p->nparam)
+		    fo_mesh_cp(&a->mesh) != fo_mesh_cp(&b->mesh) || fo_mesh_tp(&a->mesh) != fo_mesh_tp(&b->mesh) ||
+		    first->nparam != p->nparam)
 			return fo_fail(FO_EBUG,
 				       "rank %d has %lld micro-batches, sequences of %lld tokens, %d parameters and a "
-				       "mesh of %d x %d x %d; rank 0 has %lld, %lld, %d and %d x %d x %d",
+				       "mesh of %d x %d x %d x %d; rank 0 has %lld, %lld, %d and %d x %d x %d x %d",
 				       r->of[k].first, (long long)b->micro_batches, (long long)b->seq, p->nparam,
-				       b->mesh.replicate, b->mesh.shard, fo_mesh_tp(&b->mesh),
+				       b->mesh.replicate, b->mesh.shard, fo_mesh_cp(&b->mesh), fo_mesh_tp(&b->mesh),
 				       (long long)a->micro_batches, (long long)a->seq, first->nparam, a->mesh.replicate,
-				       a->mesh.shard, fo_mesh_tp(&a->mesh));
+				       a->mesh.shard, fo_mesh_cp(&a->mesh), fo_mesh_tp(&a->mesh));
 	}
 	if (r->ranks != first->ranks)
 		return fo_fail(FO_EBUG, "there are programs of %d ranks of %d", r->ranks, first->ranks);

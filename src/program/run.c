@@ -202,6 +202,10 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_YES_NO(R, tp_sequence, "pass.tp-sequence", "yes",
 		      "ranks of a tp group have norms and the residual stream of their own tokens (sequence parallel); "
 		      "no: of all tokens each"),
+	FO_OPT_INT_OR(R, tp_async, "pass.tp-async", "N|auto", "auto", 0, FO_TP_ASYNC_MOST, "pieces",
+		      "with pass.tp-sequence: tokens travel between ranks of a tp group in N pieces, while the work on "
+		      "other pieces goes on; 0: all at once, which is waited for; auto: up to 4 pieces of 64 tokens",
+		      "auto"),
 	FO_OPT_INT(R, ddp, "pass.ddp", "N", "25", 1, 1 << 20, "MiB",
 		   "on several ranks: gradients are added up in buckets of N MiB while backward goes on"),
 	FO_OPT_YES_NO(R, overlap, "pass.overlap", "yes",
@@ -572,6 +576,10 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		.tp = r->tp < 2        ? FO_TP_OFF
 		      : r->tp_sequence ? FO_TP_SEQUENCE
 				       : FO_TP_REPLICATED,
+		.tp_async = r->tp < 2          ? 0
+			    : r->tp_async >= 0 ? r->tp_async
+			    : r->tp_sequence   ? FO_TP_ASYNC_AUTO
+					       : 0,
 		.offload = r->offload,
 		.fused_optimizer = r->fused_optimizer,
 		.optimizer_in_backward = r->optimizer_in_backward,

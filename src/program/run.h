@@ -46,6 +46,7 @@ struct fo_run {
 	int64_t ranks; /* shard x replicate, which share the rows of each micro-batch, x tp */
 	int64_t shard, replicate, tp;
 	bool tp_sequence;
+	int64_t tp_async;      /* pieces; 0: no; negative: auto */
 	int over;              /* of ranks on devices: enum fo_run_over */
 	double link_gbps;      /* of ranks in one process: Gbit/s that each receives; 0: as fast as memory */
 	double link_us;        /* the same: of each call, once all its ranks are there */

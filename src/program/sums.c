@@ -30,7 +30,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHARD = 1, REPLICATE = 2, TP = 4 };
+enum { SHARD = 1, REPLICATE = 2, HEADS = 4, KV = 8, TP = HEADS | KV };
 
 struct state {
 	uint8_t pending, split; /* sets of coordinates */
@@ -171,21 +171,36 @@ static uint8_t coordinates(const struct fo_program *p, int group)
 {
 	uint8_t all = 0;
 	if (group == FO_GROUP_SHARD || group == FO_GROUP_DATA || group == FO_GROUP_ALL)
-		all |= p->run.mesh.shard > 1 ? SHARD : 0;
+		all |= fo_mesh_group(&p->run.mesh, FO_GROUP_SHARD, NULL, NULL) > 1 ? SHARD : 0;
 	if (group == FO_GROUP_REPLICATE || group == FO_GROUP_DATA || group == FO_GROUP_ALL)
 		all |= p->run.mesh.replicate > 1 ? REPLICATE : 0;
-	if (group == FO_GROUP_TP || group == FO_GROUP_ALL)
-		all |= p->run.mesh.tp > 1 ? TP : 0;
+	const bool heads = fo_mesh_kv(&p->run.mesh)<fo_mesh_tp(&p->run.mesh), kv = fo_mesh_kv(&p->run.mesh)> 1;
+	if (group == FO_GROUP_TP || group == FO_GROUP_ALL || group == FO_GROUP_HEADS)
+		all |= heads ? HEADS : 0;
+	if (group == FO_GROUP_TP || group == FO_GROUP_ALL || group == FO_GROUP_KV)
+		all |= kv ? KV : 0;
 	return all;
 }
 
-static const char *group_of(uint8_t set)
+static const char *group_of(const struct flow *f, uint8_t set)
 {
-	static const char *const name[] = {
-		"no group", "group shard",         "group replicate",         "all ranks with other rows",
-		"group tp", "groups shard and tp", "groups replicate and tp", "all ranks"
-	};
-	return name[set & 7];
+	static const enum fo_group alone[] = { FO_GROUP_SHARD, FO_GROUP_REPLICATE, FO_GROUP_TP, FO_GROUP_HEADS,
+					       FO_GROUP_KV };
+	static char text[96];
+	if (set == coordinates(f->p, FO_GROUP_ALL))
+		return "all ranks";
+	if (set == coordinates(f->p, FO_GROUP_DATA))
+		return "all ranks with other rows";
+	text[0] = 0;
+	for (size_t i = 0; i < sizeof alone / sizeof *alone; i++) {
+		const uint8_t one = coordinates(f->p, (int)alone[i]);
+		const size_t n = strlen(text);
+		if (!one || (set & one) != one)
+			continue;
+		set &= (uint8_t)~one;
+		snprintf(text + n, sizeof text - n, "%s%s", n ? " and " : "group ", fo_group_name[alone[i]]);
+	}
+	return text[0] ? text : "no group";
 }
 
 void fo_roles_where(const struct fo_program *p, const struct fo_unrolled *u, int rank, int instance, const char *buffer,
@@ -205,7 +220,7 @@ static fo_status wrong(const struct flow *f, const struct fo_operand *a, const c
 	fo_roles_where(f->p, f->u, f->p->rank, f->id, b->name, where, sizeof where);
 	return fo_fail(FO_EBUG, "%s of layer %d, rows %d to %d: %s (%s)", where,
 		       b->axes & FO_PER_LAYER ? s->layer + a->dlayer : 0, a->r0, a->r0 + a->nr - 1, what,
-		       group_of(set));
+		       group_of(f, set));
 }
 
 /* This rank's part of the rows of a whole gradient: a sum over its elements is not the whole one's. */
@@ -240,7 +255,7 @@ static fo_status add_up(struct flow *f, const struct fo_op *o, const struct fo_o
 	uint8_t over = coordinates(f->p, o->group);
 	bool alike;
 	*is = read(f, a, &alike);
-	if (of_tokens(f->p, a) && over != TP)
+	if (of_tokens(f->p, a) && (over & ~TP || !over))
 		return FO_OK; /* rows of ranks are different rows: no sum that this file knows */
 	if (is->pending && is->max != fo_op_info(o->kind)->max)
 		return wrong(f, a, is->max ? "maxima are added up" : "a sum's parts are compared", is->pending);
@@ -289,10 +304,10 @@ static bool is_weight(const struct fo_program *p, int buf)
 static bool gathers_own(const struct fo_program *p, const struct fo_operand *from, const struct fo_operand *to,
 			uint8_t over)
 {
-	bool own, all, cols;
+	uint8_t own, all, cols;
 	fo_operand_divided(p, from, &own, &cols);
 	fo_operand_divided(p, to, &all, &cols);
-	return !of_tokens(p, from) || (own && !all) == (over == TP);
+	return !of_tokens(p, from) || (own && !all) == (over == coordinates(p, FO_GROUP_TP));
 }
 
 static fo_status visit_comm(struct flow *f, const struct fo_op *o)
@@ -340,6 +355,7 @@ static fo_status visit_comm(struct flow *f, const struct fo_op *o)
 		is.fresh = true;
 		write(f, to, is);
 		return FO_OK;
+	case FO_WIRE_SHIFT:
 	case FO_WIRE_ALL_TO_ALL: write(f, to, read(f, from, &alike)); return FO_OK;
 	case FO_WIRE_SEND:
 	case FO_WIRE_NONE: break;
@@ -356,35 +372,44 @@ static int tensor_of(const struct fo_op *o, int i)
 	return i < info->common || !info->per_tensor ? -1 : (i - info->common) / info->per_tensor;
 }
 
-static bool matmul_sums_over_parts(const struct fo_program *p, const struct fo_op *o)
+/* Coordinates of a tp group as those of the mesh. */
+static uint8_t across(uint8_t set) { return (set & FO_ACROSS_HEADS ? HEADS : 0) | (set & FO_ACROSS_KV ? KV : 0); }
+
+/* The set that a dimension of an operand is divided along; 0 where it has none of this letter. */
+static uint8_t divided_along(const struct fo_program *p, const struct fo_op *o, int i, int dim)
 {
-	for (int i = FO_MATMUL_A; i <= FO_MATMUL_B; i++) {
-		int row, col;
-		bool rows, cols;
-		fo_op_dims(o, i, &row, &col);
-		fo_operand_divided(p, &o->arg[i], &rows, &cols);
-		if ((row == FO_DIM_K && rows) || (col == FO_DIM_K && cols))
-			return true;
-	}
-	return false;
+	int row, col;
+	uint8_t rows, cols;
+	fo_op_dims(o, i, &row, &col);
+	fo_operand_divided(p, &o->arg[i], &rows, &cols);
+	return (row == dim ? rows : 0) | (col == dim ? cols : 0);
 }
 
-/* Whether operand k, which is written, is a sum over what ranks of a tp group have parts of. */
-static bool sums_over_parts(const struct fo_program *p, const struct fo_op *o, int k)
+/* What it sums over, and lines of the result that more ranks have than made the line it comes from. */
+static uint8_t matmul_sums_over(const struct fo_program *p, const struct fo_op *o)
 {
-	bool rows, cols, has_rows, has_cols;
+	const uint8_t a = divided_along(p, o, FO_MATMUL_A, FO_DIM_K), b = divided_along(p, o, FO_MATMUL_B, FO_DIM_K),
+		      m = divided_along(p, o, FO_MATMUL_A, FO_DIM_M), n = divided_along(p, o, FO_MATMUL_B, FO_DIM_N);
+	return across(a | b | (m & (uint8_t)~divided_along(p, o, FO_MATMUL_C, FO_DIM_M)) |
+		      (n & (uint8_t)~divided_along(p, o, FO_MATMUL_C, FO_DIM_N)));
+}
+
+/* The coordinates of a tp group that operand k, which is written, is a sum over: ranks have parts of what is read along
+ * them, and not of it. */
+static uint8_t sums_over_parts(const struct fo_program *p, const struct fo_op *o, int k)
+{
+	uint8_t rows, cols, has_rows, has_cols, over = 0;
 	if (fo_op_family(o->kind) == FO_OPS_MATMUL)
-		return matmul_sums_over_parts(p, o);
+		return matmul_sums_over(p, o);
 	fo_operand_divided(p, &o->arg[k], &has_rows, &has_cols);
 	for (int i = 0; i < o->n; i++) {
 		if (!fo_access_reads(o->arg[i].access) ||
 		    (tensor_of(o, k) >= 0 && tensor_of(o, i) >= 0 && tensor_of(o, i) != tensor_of(o, k)))
 			continue;
 		fo_operand_divided(p, &o->arg[i], &rows, &cols);
-		if ((rows && !has_rows) || (cols && !has_cols))
-			return true;
+		over |= across((rows & (uint8_t)~has_rows) | (cols & (uint8_t)~has_cols));
 	}
-	return false;
+	return over;
 }
 
 /* What operands that are read say of what is made of them. */
@@ -442,8 +467,8 @@ static struct state made(const struct flow *f, const struct inputs *in, const st
 	struct state is = { .pending = in->pending | (in->tokens ? f->all : 0), .max = type == FO_TYPE_MAX };
 	if (type == FO_TYPE_STEP)
 		return (struct state){ 0 };
-	if (f->tp && sums_over_parts(f->p, o, operand))
-		is.pending |= TP;
+	if (f->tp)
+		is.pending |= sums_over_parts(f->p, o, operand);
 	if (of_tokens(f->p, a)) {
 		is.pending &= TP;
 		return is;
@@ -611,7 +636,7 @@ static int by_element(const void *x, const void *y)
 /* Owners of one element: every rank, or those that are in the same place along some coordinates of the mesh. */
 static bool owned_once(const struct fo_mesh *mesh, const int32_t *owner, int n)
 {
-	static const enum fo_group of[] = { FO_GROUP_SHARD, FO_GROUP_REPLICATE, FO_GROUP_TP };
+	static const enum fo_group of[] = { FO_GROUP_SHARD, FO_GROUP_REPLICATE, FO_GROUP_HEADS, FO_GROUP_KV };
 	enum { COORDINATES = sizeof of / sizeof *of };
 	for (int set = 0; set < 1 << COORDINATES; set++) {
 		struct fo_mesh m = *mesh, first = *mesh;

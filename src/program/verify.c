@@ -142,6 +142,15 @@ static fo_status check_homes(const struct fo_program *p)
 	return FO_OK;
 }
 
+/* This rank's part of the vocabulary: parts differ by a word. */
+static double share_of_words(const struct fo_program *p)
+{
+	for (int q = 0; q < p->nparam; q++)
+		if (p->buf[p->param[q].weight].tp && p->buf[p->param[q].weight].row_axis == FO_AXIS_VOCAB)
+			return (double)p->param[q].nr / (double)p->param[q].rows;
+	return 1.0 / fo_mesh_tp(&p->run.mesh);
+}
+
 static fo_status check(const struct fo_program *p)
 {
 	bool train = p->run.mode == FO_MODE_TRAIN, decode = p->run.mode == FO_MODE_DECODE;
@@ -162,8 +171,11 @@ static fo_status check(const struct fo_program *p)
 	double want = f.mfu * (double)p->tokens * (double)p->run.micro_batches / (train ? 1 : 3);
 	if (decode) /* the head (and the norm before it, 2 FLOP per weight) sees only the last token */
 		want -= (double)(p->tokens - 1) * (f.component[FO_COMP_HEAD].forward + 2.0 * (double)p->model.hidden);
-	if (p->run.pass.tp) /* the ranks of a tp group have the same rows */
-		want /= fo_mesh_tp(&p->run.mesh);
+	if (p->run.pass.tp) { /* the ranks of a tp group have the same rows */
+		double head = f.component[FO_COMP_HEAD].forward * (double)p->tokens * (double)p->run.micro_batches *
+			      (train ? 3 : 1);
+		want = (want - head) / fo_mesh_tp(&p->run.mesh) + head * share_of_words(p);
+	}
 	double have = fo_program_cost(p, -1).model;
 	if (fabs(have - want) > 1e-12 * want)
 		return fo_fail(FO_EBUG, "model FLOP are %.17g, the closed formula says %.17g", have, want);

@@ -218,6 +218,25 @@ static void ledger_table(struct fo_doc *doc, const struct fo_trace *t, const str
 		   fo_doc_ms(doc, l->span_ns), fo_doc_count(doc, l->ops), "");
 }
 
+/* Exposed communication by what it is for, where the trace says that of any. */
+static void purposes(struct fo_doc *doc, const struct fo_trace *t, const struct fo_device_ledger *v,
+		     const struct fo_ledger *l)
+{
+	struct fo_comm_purpose p[FO_COMM_PURPOSES];
+	const int n = fo_comm_purposes(t, v->device, l->begin_ns, l->end_ns, p);
+	const char *line = "";
+	bool known = false;
+	for (int i = 0; i < n; i++) {
+		const char *name = p[i].text >= 0 ? fo_trace_text(t, p[i].text) : "";
+		known |= *name;
+		line = fo_doc_join(doc, line,
+				   fo_doc_printf(doc, "%s %s exposed, %s hidden", *name ? name : "not known what for",
+						 fo_doc_ns(doc, p[i].exposed_ns), fo_doc_ns(doc, p[i].hidden_ns)));
+	}
+	if (known)
+		fo_doc_remark(doc, "By what travels: %s.", line);
+}
+
 /* Prints figures that lie over the parts and are in no sum. */
 static void overlays(struct fo_doc *doc, const struct fo_trace *t, const struct fo_device_ledger *v)
 {
@@ -231,6 +250,7 @@ static void overlays(struct fo_doc *doc, const struct fo_trace *t, const struct 
 	if (l->comm_ns)
 		fo_doc_remark(doc, "Communication: %s, of which %s lies under computation.", fo_doc_ns(doc, l->comm_ns),
 			      percent(doc, l->comm_ns - l->exposed_comm_ns, l->comm_ns));
+	purposes(doc, t, v, l);
 	if (l->recompute_ns)
 		fo_doc_remark(doc, "Forward work done again for the backward pass: %s of the time.",
 			      percent(doc, l->recompute_ns, l->span_ns));

@@ -532,6 +532,11 @@ static void draw_time(struct page *p)
 		return;
 	fo_doc_para(p->d, "%s of the %s from the first step to the last were spent in steps that counted.",
 		    share(p, o->step_time_s / o->wall_s), seconds(p, o->wall_s));
+	bool any = p->r->undone_steps > 0;
+	for (int k = 0; k < FO_GAP_COUNT; k++)
+		any |= o->gaps[k] > 0;
+	if (!any)
+		return;
 	fo_doc_table(p->d, FO_DRAW_SLIM, NULL, "lrr", "between the steps", "time", "share of the wall time");
 	for (int k = 0; k < FO_GAP_COUNT; k++)
 		if (o->gaps[k])
@@ -774,12 +779,14 @@ static void say_what_it_is(struct page *p)
 	const struct fo_record *r = p->r;
 	const struct fo_program *g = &r->program;
 	const char *begun = *r->started ? fo_doc_printf(p->d, "begun %s", r->started) : "", *model = "";
+	const char *ranks = g->ranks > 1 ? fo_doc_printf(p->d, " on %d ranks", g->ranks) : "";
 	if (r->file[FO_RECORD_PROGRAM].state == FO_RECORD_WHOLE)
 		model = fo_doc_printf(
-			p->d, "%s: %lld layer%s, hidden %lld; %lld x %lld rows of %lld tokens per step, %s",
+			p->d, "%s: %lld layer%s, hidden %lld; %lld x %lld rows of %lld tokens per step%s, %s",
 			*g->model.name ? g->model.name : "custom", (long long)g->model.layers,
 			fo_doc_plural(g->model.layers), (long long)g->model.hidden, (long long)g->run.micro_batches,
-			(long long)(g->run.rows * fo_mesh_data(&g->run.mesh)), (long long)g->run.seq, fo_numerics_name[g->run.precision]);
+			(long long)(g->run.rows * fo_mesh_data(&g->run.mesh)), (long long)g->run.seq, ranks,
+			fo_numerics_name[g->run.precision]);
 	fo_doc_title(p->d, "Run %s", r->dir);
 	fo_doc_lead(p->d, "%s%s%s", model, *model && *begun ? "; " : "", begun);
 	fo_doc_footer(p->d, "flatout report %s. Figures are defined in docs/metrics.md.", r->dir);

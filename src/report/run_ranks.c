@@ -221,6 +221,24 @@ static void rank_table(const struct fo_ranks *k, struct fo_doc *d, bool page)
 		fo_doc_remark(d, "... %d ranks in all: --json has each.", k->ranks);
 }
 
+/* Mean over ranks and steps, by what travels. */
+static void lane_table(const struct fo_ranks *k, struct fo_doc *d)
+{
+	fo_doc_remark(d, "What travels, mean of the ranks: exposed while nothing is computed, waiting for late ranks "
+			 "included, and hidden. Where several lanes are under way, a moment counts for the first.");
+	fo_doc_table(d, FO_DRAW_FITTED, NULL, "llrrr", "", "lane", "exposed ms", "hidden ms", "hidden");
+	for (int l = 0; l < FO_LANE_COUNT; l++) {
+		int64_t exposed = 0, hidden = 0;
+		for (int i = 0; i < k->ranks; i++) {
+			exposed += k->rank[i].lane_exposed_ns[l];
+			hidden += k->rank[i].lane_hidden_ns[l];
+		}
+		if (fo_lane_carries[l] && exposed + hidden)
+			fo_doc_row(d, fo_lane_carries[l], fo_lane_name[l], each(k, d, exposed / k->known),
+				   each(k, d, hidden / k->known), fo_doc_share(d, hidden, exposed + hidden));
+	}
+}
+
 static void group_table(const struct fo_ranks *k, struct fo_doc *d, bool page)
 {
 	fo_doc_remark(d,
@@ -300,9 +318,10 @@ void fo_report_draw_ranks(const struct fo_report *o, struct fo_doc *d, bool page
 		fo_doc_para(d, "Ranks, milliseconds of a step: %s", what_of(k, d));
 	}
 	rank_table(k, d, page);
-	if (k->groups)
+	if (k->groups) {
+		lane_table(k, d);
 		group_table(k, d, page);
-	else
+	} else
 		fo_doc_para(d, "Their programs have no collectives.");
 }
 
@@ -338,6 +357,18 @@ static void rank_json(struct fo_json *j, const struct fo_ranks *k, int i)
 		told_json(j, "hidden_transfer_seconds", k, calls_of(k, i), t->hidden_ns[FO_RANK_TRANSFER]);
 		seconds_json(j, "hidden_unknown_seconds", k, t->hidden_ns[FO_RANK_UNKNOWN]);
 		seconds_json(j, "other_seconds", k, t->other_ns);
+		fo_json_array(j, "lanes");
+		for (int l = 0; l < FO_LANE_COUNT; l++) {
+			if (!fo_lane_carries[l] || !(t->lane_exposed_ns[l] || t->lane_hidden_ns[l]))
+				continue;
+			fo_json_object(j, NULL);
+			fo_json_text(j, "lane", fo_lane_name[l]);
+			fo_json_text(j, "carries", fo_lane_carries[l]);
+			seconds_json(j, "exposed_seconds", k, t->lane_exposed_ns[l]);
+			seconds_json(j, "hidden_seconds", k, t->lane_hidden_ns[l]);
+			fo_json_close(j);
+		}
+		fo_json_close(j);
 		fo_json_int(j, "last", t->last);
 		told_json(j, "waited_for_seconds", k, calls_of(k, i), t->caused_ns);
 	}

@@ -135,13 +135,20 @@ fo_status fo_sim_exposed_of(struct fo_sim_exposed *x, const struct fo_timeline_f
 	int steps;
 	*x = (struct fo_sim_exposed){ 0 };
 	FO_TRY(steps_of(&f->t.lane[FO_LANE_COMPUTE], where, &step, &steps));
-	double *exposed = fo_xmalloc((size_t)(steps + 1) * sizeof *exposed);
-	for (int k = 1; k < steps; k++)
-		exposed[k] = (double)fo_rank_step_exposed(f, step[k]) * 1e-9;
+	const size_t n = (size_t)(steps + 1);
+	double *exposed = fo_xmalloc((FO_LANE_COUNT + 1) * n * sizeof *exposed), *lane = exposed + n;
+	for (int k = 1; k < steps; k++) {
+		int64_t by_lane[FO_LANE_COUNT];
+		exposed[k] = (double)fo_rank_step_exposed(f, step[k], by_lane) * 1e-9;
+		for (int l = 0; l < FO_LANE_COUNT; l++)
+			lane[(size_t)l * n + (size_t)k] = (double)by_lane[l] * 1e-9;
+	}
 	if (steps > 1) {
 		x->steps = steps - 1;
 		x->best_s = fo_stats_quantile(exposed + 1, (size_t)x->steps, 0);
 		x->median_s = fo_stats_quantile(exposed + 1, (size_t)x->steps, 0.5);
+		for (int l = 0; l < FO_LANE_COUNT; l++)
+			x->lane_median_s[l] = fo_stats_quantile(lane + (size_t)l * n + 1, (size_t)x->steps, 0.5);
 	}
 	free(exposed);
 	free(step);

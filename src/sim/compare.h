@@ -37,6 +37,7 @@ void fo_sim_table_composed(struct fo_sim_table *t, const struct fo_composed *c);
 struct fo_sim_exposed {
 	int steps;
 	double median_s, best_s;
+	double lane_median_s[FO_LANE_COUNT]; /* by lane; medians do not sum to the median of sums */
 };
 FO_CHECKED fo_status fo_sim_exposed_of(struct fo_sim_exposed *x, const struct fo_timeline_file *f, const char *where);
 /* Sorts by difference, largest first; then what was not measured, longest first. line_of does not hold after that. */

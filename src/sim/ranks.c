@@ -192,6 +192,10 @@ static fo_status walk(struct fo_sim_ranks *x, double turns, int end, struct fo_s
 	*end_of(&x->exposed_s, end) = most->exposed_s;
 	*end_of(&x->late_s, end) = most->exposed_late_s;
 	*end_of(&x->hidden_s, end) = most->comm_s - most->exposed_s;
+	for (int l = 0; l < FO_LANE_COUNT; l++) {
+		*end_of(&x->lane_exposed_s[l], end) = most->lane_exposed_s[l];
+		*end_of(&x->lane_hidden_s[l], end) = most->lane_hidden_s[l];
+	}
 	return st;
 }
 
@@ -227,6 +231,10 @@ fo_status fo_sim_ranks_step(struct fo_sim_ranks *x, const struct fo_rates *r, co
 	sort(&x->exposed_s);
 	sort(&x->late_s);
 	sort(&x->hidden_s);
+	for (int l = 0; l < FO_LANE_COUNT; l++) {
+		sort(&x->lane_exposed_s[l]);
+		sort(&x->lane_hidden_s[l]);
+	}
 	return st;
 }
 

@@ -28,6 +28,7 @@ struct fo_sim_ranks {
 	/* Of the rank that takes longest, and of the rank that shows most communication. hidden: under way while the
 	 * rank computes. */
 	struct fo_interval step_s, exposed_s, late_s, hidden_s;
+	struct fo_interval lane_exposed_s[FO_LANE_COUNT], lane_hidden_s[FO_LANE_COUNT]; /* of that rank, by lane */
 	double sure_s[FO_SURE_COUNT]; /* of communication, one rank's calls one after the other */
 };
 /* The program, unrolled and planned, of each role of the job of which `first` is rank 0's. */

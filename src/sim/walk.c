@@ -88,9 +88,15 @@ static void pass_time(struct walk *w, double now)
 {
 	if (now <= w->until_s)
 		return;
-	double passed = w->moving && !w->computing ? now - w->until_s : 0;
-	w->s->exposed_s += passed;
-	w->s->exposed_late_s += w->carried ? 0 : passed;
+	const double passed = w->moving ? now - w->until_s : 0, exposed = w->computing ? 0 : passed;
+	for (int l = 0; w->moving && l < FO_LANE_COUNT; l++) {
+		if (w->lane[l].runs < 0 || !is_comm(op_of(w, w->lane[l].runs)))
+			continue;
+		*(w->computing ? &w->s->lane_hidden_s[l] : &w->s->lane_exposed_s[l]) += passed;
+		break;
+	}
+	w->s->exposed_s += exposed;
+	w->s->exposed_late_s += w->carried ? 0 : exposed;
 	w->until_s = now;
 }
 

@@ -142,10 +142,10 @@ static fo_status check_file(const struct fo_map *m, const char *path, struct hea
 
 static bool collective_ok(const struct fo_timeline_collective *c, int32_t before, int32_t ranks)
 {
-	return c->instance > before && c->wire > FO_WIRE_NONE && c->wire <= FO_WIRE_ALL_TO_ALL &&
-	       c->group > FO_GROUP_NONE && c->group < FO_GROUP_COUNT && c->lane < FO_LANE_COUNT && !c->zero &&
-	       c->members > 0 && c->members <= ranks && c->colour >= 0 && c->colour < ranks && c->place >= 0 &&
-	       c->place < c->members && c->peer >= -1 && c->peer < c->members && c->bytes >= 0;
+	return c->instance > before && c->wire > FO_WIRE_NONE && c->wire <= FO_WIRE_SHIFT && c->group > FO_GROUP_NONE &&
+	       c->group < FO_GROUP_COUNT && c->lane < FO_LANE_COUNT && !c->zero && c->members > 0 &&
+	       c->members <= ranks && c->colour >= 0 && c->colour < ranks && c->place >= 0 && c->place < c->members &&
+	       c->peer >= -1 && c->peer < c->members && c->bytes >= 0;
 }
 
 static fo_status read_whose(struct fo_timeline_file *f, const char *path)

@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- steps ---- */
 
@@ -266,20 +267,20 @@ static void add_up_calls(struct fo_ranks *out, struct fo_rank_group **of, const 
 enum { COMPUTES = FO_RANK_COMM_COUNT };
 struct edge {
 	int64_t ns;
-	int what, by;
+	int what, lane, by; /* lane: of communication */
 };
 struct edges {
 	struct edge *v;
 	size_t n, cap;
 };
 
-static void add_edges(struct edges *e, int what, int64_t begin_ns, int64_t end_ns)
+static void add_edges(struct edges *e, int what, int lane, int64_t begin_ns, int64_t end_ns)
 {
 	if (end_ns <= begin_ns)
 		return;
 	fo_array_room(&e->v, &e->cap, e->n + 1, sizeof *e->v);
-	e->v[e->n++] = (struct edge){ begin_ns, what, 1 };
-	e->v[e->n++] = (struct edge){ end_ns, what, -1 };
+	e->v[e->n++] = (struct edge){ begin_ns, what, lane, 1 };
+	e->v[e->n++] = (struct edge){ end_ns, what, lane, -1 };
 }
 
 static int by_time(const void *a, const void *b)
@@ -289,7 +290,7 @@ static int by_time(const void *a, const void *b)
 
 static void sweep(struct fo_rank_times *t, struct edges *e)
 {
-	int on[COMPUTES + 1] = { 0 };
+	int on[COMPUTES + 1] = { 0 }, on_lane[FO_LANE_COUNT] = { 0 };
 	if (e->n)
 		qsort(e->v, e->n, sizeof *e->v, by_time);
 	for (size_t i = 0; i < e->n; i++) {
@@ -298,13 +299,19 @@ static void sweep(struct fo_rank_times *t, struct edges *e)
 		while (kind < COMPUTES && !on[kind])
 			kind++;
 		t->compute_ns += on[COMPUTES] ? ns : 0;
-		if (kind < COMPUTES)
+		if (kind < COMPUTES) {
+			int lane = 0;
+			while (!on_lane[lane])
+				lane++;
 			*(on[COMPUTES] ? &t->hidden_ns[kind] : &t->exposed_ns[kind]) += ns;
+			*(on[COMPUTES] ? &t->lane_hidden_ns[lane] : &t->lane_exposed_ns[lane]) += ns;
+		}
 		on[e->v[i].what] += e->v[i].by;
+		on_lane[e->v[i].lane] += e->v[i].what < COMPUTES ? e->v[i].by : 0;
 	}
 }
 
-int64_t fo_rank_step_exposed(const struct fo_timeline_file *f, int32_t step)
+int64_t fo_rank_step_exposed(const struct fo_timeline_file *f, int32_t step, int64_t by_lane[FO_LANE_COUNT])
 {
 	struct fo_rank_times t = { 0 };
 	struct edges e = { 0 };
@@ -316,11 +323,14 @@ int64_t fo_rank_step_exposed(const struct fo_timeline_file *f, int32_t step)
 									 ? fo_timeline_collective_of(f, s->instance)
 									 : NULL;
 			if (s->step == step && s->instance >= 0 && (fo_lane_computes(l) || (c && c->members > 1)))
-				add_edges(&e, fo_lane_computes(l) ? COMPUTES : FO_RANK_UNKNOWN, s->begin_ns, s->end_ns);
+				add_edges(&e, fo_lane_computes(l) ? COMPUTES : FO_RANK_UNKNOWN, l, s->begin_ns,
+					  s->end_ns);
 		}
 	}
 	sweep(&t, &e);
 	free(e.v);
+	if (by_lane)
+		memcpy(by_lane, t.lane_exposed_ns, sizeof t.lane_exposed_ns);
 	return fo_rank_exposed(&t);
 }
 
@@ -338,18 +348,18 @@ static size_t add_rank(struct fo_ranks *out, int rank, const struct fo_timeline_
 		for (uint64_t i = fo_lane_computes(l) ? newest_ascent(r) : r->n; i < r->n; i++) {
 			const struct step *at = step_at(s, r->span[i].step);
 			if (at && at->taken && r->span[i].instance >= 0)
-				add_edges(&e, COMPUTES, fo_plus(r->span[i].begin_ns, offset),
+				add_edges(&e, COMPUTES, l, fo_plus(r->span[i].begin_ns, offset),
 					  fo_plus(r->span[i].end_ns, offset));
 		}
 	}
 	for (; from < all->n && all->v[from].rank == rank; from++) {
 		const struct call *x = &all->v[from];
 		if (!x->matched) {
-			add_edges(&e, FO_RANK_UNKNOWN, x->begin_ns, x->end_ns);
+			add_edges(&e, FO_RANK_UNKNOWN, x->c->lane, x->begin_ns, x->end_ns);
 			continue;
 		}
-		add_edges(&e, FO_RANK_WAIT, x->begin_ns, x->arrived_ns);
-		add_edges(&e, FO_RANK_TRANSFER, x->arrived_ns, x->end_ns);
+		add_edges(&e, FO_RANK_WAIT, x->c->lane, x->begin_ns, x->arrived_ns);
+		add_edges(&e, FO_RANK_TRANSFER, x->c->lane, x->arrived_ns, x->end_ns);
 	}
 	sweep(t, &e);
 	t->other_ns = t->step_ns - t->compute_ns - fo_rank_exposed(t);
@@ -371,7 +381,7 @@ static void find_slow(struct fo_ranks *out, const struct fo_timeline_file *const
 			if (!at->taken)
 				continue;
 			const int64_t all = at->end_ns - at->begin_ns;
-			own[r * n + w] = (double)fo_max(all - fo_rank_step_exposed(file[r], at->step), 0) * 1e-9;
+			own[r * n + w] = (double)fo_max(all - fo_rank_step_exposed(file[r], at->step, NULL), 0) * 1e-9;
 			step[w] = fmax(step[w], (double)all * 1e-9);
 			w++;
 		}

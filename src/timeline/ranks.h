@@ -20,6 +20,9 @@ struct fo_rank_times {
 	int64_t compute_ns; /* some lane that computes ran an operation */
 	int64_t exposed_ns[FO_RANK_COMM_COUNT],
 		hidden_ns[FO_RANK_COMM_COUNT]; /* communication outside and inside that */
+	/* The same by lane (fo_lane_carries): where several are under way, a moment counts for the first of them, so
+	 * these sum to all exposed and all hidden communication. */
+	int64_t lane_exposed_ns[FO_LANE_COUNT], lane_hidden_ns[FO_LANE_COUNT];
 	int64_t other_ns;                      /* neither: dispatch, ports, the host */
 	int64_t last, caused_ns;               /* collectives in which it arrived last; what the others waited then */
 };
@@ -48,8 +51,8 @@ struct fo_ranks {
 void fo_ranks_merge(struct fo_ranks *out, const struct fo_timeline_file *const *file, int ranks);
 void fo_ranks_fini(struct fo_ranks *r);
 /* ns of a rank's step (as its spans name it) in which it communicates and no lane computes: waiting and transfer, which
- * its own file alone does not tell apart. */
-int64_t fo_rank_step_exposed(const struct fo_timeline_file *f, int32_t step);
+ * its own file alone does not tell apart. by_lane: NULL, or the same by lane as in fo_rank_times. */
+int64_t fo_rank_step_exposed(const struct fo_timeline_file *f, int32_t step, int64_t by_lane[FO_LANE_COUNT]);
 static inline int64_t fo_rank_exposed(const struct fo_rank_times *t)
 {
 	return t->exposed_ns[FO_RANK_TRANSFER] + t->exposed_ns[FO_RANK_UNKNOWN] + t->exposed_ns[FO_RANK_WAIT];

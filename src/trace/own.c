@@ -136,6 +136,7 @@ static const char *const wire_name[] = {
 	[FO_WIRE_SEND] = "send",
 	[FO_WIRE_RECEIVE] = "recv",
 	[FO_WIRE_ALL_TO_ALL] = "alltoall",
+	[FO_WIRE_SHIFT] = "permute",
 };
 
 /* A collective with what tells it from others: its group is named with the lane, which has communicators of its own. */
@@ -161,7 +162,7 @@ static int32_t add_collective(struct fo_trace_build *b, struct own *x, const str
 	fo_str_fini(&words);
 	c->name = text(b, wire_name[k->wire]);
 	c->members = x->members[g] - 1;
-	c->purpose = text(b, fo_group_name[g]);
+	c->purpose = text(b, fo_lane_carries[k->lane] ? fo_lane_carries[k->lane] : fo_group_name[g]);
 	c->dtype = text(b, fo_dtype_name[x->program.buf[o->arg[0].buf].dtype]);
 	c->group_size = k->members;
 	c->sequence = between_two ? -1 : (int64_t)s->step * x->unrolled.n + s->instance;

@@ -80,6 +80,7 @@ void fo_setup_plan(const struct fo_setup *s, struct fo_train_plan *out)
 		.peak = s->peak,
 		.isa = step->options.isa,
 		.threads = step->options.threads,
+		.ranks_here = fo_room_step_ranks_here(step),
 		.resumed_step = s->found.meta.step,
 		.train_tokens = s->corpus.train.tokens,
 		.val_tokens = s->corpus.val.tokens,

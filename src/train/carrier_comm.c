@@ -11,7 +11,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct message {
 	int32_t task, zero;
@@ -28,12 +27,9 @@ struct processes {
 static struct fo_comm_call to_all(void *bytes, size_t n, int from)
 {
 	/* Any type of one byte will do: nothing is added. */
-	return (struct fo_comm_call){ .kind = FO_COMM_BROADCAST,
-				      .from = bytes,
-				      .to = bytes,
-				      .n = (int64_t)n,
-				      .dtype = FO_E4M3,
-				      .peer = from };
+	return (struct fo_comm_call){
+		.kind = FO_COMM_BROADCAST, .from = bytes, .to = bytes, .n = (int64_t)n, .dtype = FO_E4M3, .peer = from
+	};
 }
 
 static fo_status send_all(struct fo_comm *c, void *bytes, size_t n, int from)
@@ -115,7 +111,7 @@ static fo_status send_within(struct fo_comm *c, void *bytes, size_t n, double se
 			return FO_OK;
 		if ((double)(fo_now_ns() - since) * 1e-9 > seconds)
 			return fo_fail(FO_ECOMM, "some rank has not taken the end of the job within %.0f s", seconds);
-		nanosleep(&(struct timespec){ .tv_nsec = (long)fo_comm_nap_ns(since, 0) }, NULL);
+		fo_comm_rest(since, 0);
 	}
 }
 

@@ -11,6 +11,7 @@ SAME(BROADCAST, BROADCAST);
 SAME(SEND, SEND);
 SAME(RECEIVE, RECV);
 SAME(ALL_TO_ALL, ALL_TO_ALL);
+SAME(SHIFT, SHIFT);
 
 static int64_t elements(const struct fo_tensor *t) { return t->rows * t->cols; }
 

@@ -136,7 +136,7 @@ static fo_status transfer(struct fo_exec *e, struct lane *ln, int id)
 			continue;
 		}
 		fo_comm_idle(e->o.links->world, true);
-		nanosleep(&(struct timespec){ .tv_nsec = (long)fo_comm_nap_ns(since, ln->transfer.until_ns) }, NULL);
+		fo_comm_rest(since, ln->transfer.until_ns);
 	}
 }
 
@@ -367,8 +367,12 @@ static void run_linked(struct fo_exec *e, int32_t step)
 			since = fo_now_ns();
 			continue;
 		}
-		if (under_way && rests(e))
+		const bool resting = under_way && rests(e);
+		if (resting)
 			fo_comm_idle(e->o.links->world, true);
+		/* Nothing is computed meanwhile: a processor is free. */
+		if (resting && fo_comm_spin(since))
+			continue;
 		const int64_t nap = under_way ? fo_comm_nap_ns(since, until) : 0;
 		due = nap ? fo_now_ns() + nap : 0;
 		sleep_until_ready(e, nap);

@@ -238,7 +238,8 @@ static fo_status continue_prompt(struct fo_setup *s, struct fo_generator *g, str
 	return st;
 }
 
-/* A store of all weights for as long as the sample takes, where ranks share or divide them; else *out NULL: rank 0's has all. */
+/* A store of all weights for as long as the sample takes, where ranks share or divide them; else *out NULL: rank 0's
+ * has all. */
 static fo_status whole_weights(struct fo_setup *s, struct fo_store **out)
 {
 	const struct fo_program *p = &s->step.program;

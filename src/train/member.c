@@ -10,10 +10,9 @@ static fo_status build(struct fo_member *m, const void *bytes, size_t n, struct 
 	(void)n;
 	const struct fo_task_build *t = bytes;
 	struct fo_lowering low = t->run;
-	int32_t place;
 	low.mesh.rank = m->number;
-	m->ports.ranks = (int)fo_mesh_group(&low.mesh, FO_GROUP_DATA, &place, NULL);
-	m->ports.rank = (int)place;
+	m->ports.ranks = (int)fo_mesh_data(&low.mesh);
+	m->ports.rank = (int)fo_mesh_set(&low.mesh);
 	m->eval_ports.ranks = m->ports.ranks;
 	m->eval_ports.rank = m->ports.rank;
 	FO_TRY(fo_pass_build(&m->program, &t->model, &low));
@@ -121,9 +120,9 @@ static fo_status check_path(const struct fo_member *m, const char *path)
 {
 	if (!m->lost || !*path || *path == '/')
 		return FO_OK;
-	return fo_hint(fo_fail(FO_EIO, "'%s' counts from rank 0's working directory '%s', which is not there", path,
-			       m->lost),
-		       "give the whole path, or start in a folder that all hosts have");
+	return fo_hint(
+		fo_fail(FO_EIO, "'%s' counts from rank 0's working directory '%s', which is not there", path, m->lost),
+		"give the whole path, or start in a folder that all hosts have");
 }
 
 static fo_status fill(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)

@@ -30,7 +30,7 @@ struct fo_member {
 	struct fo_program program;
 	struct fo_store *store;
 	struct fo_exec *exec;
-	struct fo_cuda *cuda; /* its device; NULL: the processor. Rank 0's belongs to the caller */
+	struct fo_cuda *cuda;        /* its device; NULL: the processor. Rank 0's belongs to the caller */
 	struct fo_rank_state *state; /* what others see of it; NULL: nothing */
 	struct fo_ports ports;       /* batch: rank 0's, where the rank is a thread */
 	/* Of a rank that is a process: member_own.c. */
@@ -38,7 +38,7 @@ struct fo_member {
 	struct fo_shard shard;       /* map NULL: not open */
 	struct fo_loader *loader;
 	struct fo_order_share *order; /* of documents, with other ranks of this host; NULL: the loader has its own */
-	struct fo_batch *eval_batch; /* with all that they hold in `arena` */
+	struct fo_batch *eval_batch;  /* with all that they hold in `arena` */
 	int64_t eval_batches;
 	struct fo_arena arena;
 	int64_t clock_offset_ns; /* added to this rank's times: those of rank 0's clock */

@@ -45,7 +45,8 @@ fo_status fo_member_folder(struct fo_member *m, const void *bytes, size_t n, str
 	uint64_t text = ~t->text;
 	(void)n;
 	(void)out;
-	/* A launcher may start ranks elsewhere. Where that is not there, only paths that count from it cannot be used. */
+	/* A launcher may start ranks elsewhere. If that is not there, only paths that
+	 * count from it cannot be used. */
 	free(m->lost);
 	m->lost = chdir(t->cwd) ? fo_xstrdup(t->cwd) : NULL;
 	errno = 0;
@@ -139,7 +140,7 @@ fo_status fo_member_order(struct fo_member *m, const struct fo_shard *shard, con
 	m->order = NULL;
 	snprintf(own.host, sizeof own.host, "%s", m->host);
 	if (!m->local_rank && m->local_ranks > 1)
-		m->order = fo_order_share_make(shard, shape, m->local_ranks, &own.place);
+		m->order = fo_order_share_make(fo_order_bytes(shard, shape), m->local_ranks, &own.place);
 	all = fo_xmalloc((size_t)m->ranks * sizeof *all);
 	fo_status st = fo_comm_call(m->world, &(struct fo_comm_call){ .kind = FO_COMM_ALL_GATHER,
 								      .from = &own,
@@ -148,17 +149,15 @@ fo_status fo_member_order(struct fo_member *m, const struct fo_shard *shard, con
 								      .dtype = FO_E4M3 });
 	for (int i = 0; st == FO_OK && m->local_rank && i < m->ranks; i++)
 		if (!all[i].local_rank && !strncmp(all[i].host, own.host, sizeof own.host))
-			m->order = fo_order_share_join(shard, shape, m->local_rank, &all[i].place);
+			m->order = fo_order_share_join(fo_order_bytes(shard, shape), m->local_rank, &all[i].place);
 	free(all);
 	return st;
 }
 
 static void take_own_rows(const struct fo_program *p, struct fo_batch_shape *shape)
 {
-	int32_t place;
-	fo_mesh_group(&p->run.mesh, FO_GROUP_DATA, &place, NULL);
 	shape->own_rows = p->run.rows;
-	shape->first_row = place * shape->own_rows;
+	shape->first_row = fo_mesh_set(&p->run.mesh) * shape->own_rows;
 }
 
 fo_status fo_member_loader(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)

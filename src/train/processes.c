@@ -180,9 +180,11 @@ fo_status fo_processes_meet(struct fo_processes **out, struct fo_comm *tasks, st
 	struct fo_processes *p = *out = fo_xmalloc(sizeof *p);
 	p->tasks = tasks;
 	p->end_s = END_S;
-	p->self = (struct fo_member){
-		.number = fo_comm_rank(tasks), .ranks = fo_comm_ranks(tasks), .world = steps, .tasks = tasks, .port = fo_ports_serve
-	};
+	p->self = (struct fo_member){ .number = fo_comm_rank(tasks),
+				      .ranks = fo_comm_ranks(tasks),
+				      .world = steps,
+				      .tasks = tasks,
+				      .port = fo_ports_serve };
 	FO_TRY(introduce(p, version, bind));
 	if (!p->self.number)
 		fo_carrier_processes(&p->carrier, &p->self, p->tasks);

@@ -33,8 +33,8 @@ struct fo_processes {
  * known. FO_EARG: variables of a launcher make no sense. */
 FO_CHECKED fo_status fo_processes_launched(int *rank, int *ranks, int *local_rank);
 /* Meets the others. bind: of rank 0, whether each rank is bound to its share of the processors that ranks of its host
- * were given together; where a launcher has given each rank its own, they stay. FO_EUNSUPPORTED: MPI is not there, or ranks run unlike programs. *out is closed with
- * fo_processes_close, whatever was returned. */
+ * were given together; where a launcher has given each rank its own, they stay. FO_EUNSUPPORTED: MPI is not
+ * there, or ranks run unlike programs. *out is closed with fo_processes_close, whatever was returned. */
 FO_CHECKED fo_status fo_processes_join(struct fo_processes **out, const char *version, bool bind);
 /* The same for communicators that are there already (tests): of ranks that are threads, say. */
 FO_CHECKED fo_status fo_processes_meet(struct fo_processes **out, struct fo_comm *tasks, struct fo_comm *steps,

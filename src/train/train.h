@@ -56,6 +56,7 @@ struct fo_train_plan {
 	struct fo_peak peak;        /* flop_s 0: unknown, see peak.source */
 	enum fo_isa isa;
 	int threads;
+	int ranks_here; /* whose threads and memory these are: all ranks, or one of them */
 	int kernels[FO_ISA_COUNT];
 	int64_t resumed_step;             /* 0: from the start */
 	int64_t train_tokens, val_tokens; /* in the shards */
@@ -96,6 +97,7 @@ struct fo_train_result {
 	int64_t skipped, rewinds; /* steps refused by a guard; times the run went back */
 	/* Peak resident memory beyond what the process had before, or the device's memory: planned and seen. */
 	int64_t planned_bytes, measured_bytes;
+	int ranks, ranks_here;       /* of the run; those whose bytes these are */
 	struct fo_state_use machine; /* of the loop: evaluations and checkpoints included; NAN where not readable */
 	double joules_per_token;     /* of those with loss; NAN */
 	bool on_device;

@@ -2,6 +2,11 @@
 # flatout launch and flatout status: a job of two processes on this machine, what ends it, and what is said of it.
 . "$(dirname "$0")/lib.sh"
 
+# A terminal of 80 columns has room for each line.
+narrow() {
+	[ -z "$(awk 'length > 80' out)" ] || wrong "lines of more than 80 columns: $(awk 'length > 80' out)"
+}
+
 # Without MPI: what is refused, and status of folders that hold no state, or damage.
 mkdir empty
 refused 2 "'empty' has no state of any rank" status empty
@@ -32,7 +37,7 @@ for i in $(seq 150); do
 	sleep 0.1
 done
 run 0 status one
-says "Job: *one: 1 rank, step [1-9]" "Hosts: " "ago$"
+says "Job: *one: 1 rank, step [1-9]" "Hosts: " "Processors: *1 thread, on [0-9]" " ago  *step [1-9]"
 kill -STOP $one
 for i in $(seq 100); do # a signal takes its time on a busy machine
 	grep -q ') T ' /proc/$one/stat && break
@@ -40,6 +45,7 @@ for i in $(seq 100); do # a signal takes its time on a busy machine
 done
 run 1 status one
 says "Held up: *rank 0 is stopped by a signal .*process $one): *step"
+narrow
 kill -9 $one
 wait $one 2>/dev/null
 run 1 status one --json
@@ -86,7 +92,13 @@ run 0 launch -n 2 --mpi-args=--oversubscribe -- train $small --run.dir=two
 ! grep -q "$(printf '\033')" out || wrong "control characters where the output is no terminal"
 [ -d two/checkpoints/step-00000006 ] || wrong "two ranks left no checkpoint"
 run 0 status two
-says "2 ranks, step 6 of 6" "done .* ended"
+says "2 ranks, step 6 of 6" "Processors: *[0-9]* threads\{0,1\} each" "ended  *done"
+# A run that has nothing to do has taken no step.
+run 0 launch -n 2 --mpi-args=--oversubscribe -- train $small --run.dir=two
+run 0 status two
+says "2 ranks, no step so far"
+refused 2 "2 ranks are asked for, and --hosts=h1:1 has room for 1" launch -n 2 --hosts=h1:1 -- train $small --run.dir=never
+refused 2 "3 ranks are asked for, and --hosts=h1,h2 has room for 2" launch -n 3 --hosts=h1,h2 -- train $tiny --train.rows=3 --run.dir=never
 # What does not fit the ranks is told before any starts.
 refused 2 "3 ranks cannot share the rows of a micro-batch" launch -n 3 -- train $small --run.dir=never
 refused 2 "mesh.ranks=4, and 2 processes" launch -n 2 -- train $small --ranks=4 --run.dir=never
@@ -109,6 +121,8 @@ code=$?
 [ "$(grep -c '^flatout: ' err)" = 1 ] || wrong "not one line: $(cat err)"
 grep -q "^flatout: rank 1 of 2 was killed by signal 9, Killed (host .*, process $victim): " err || wrong "$(cat err)"
 grep -q "^hint: the newest checkpoint is 'dead/checkpoints/step-" err || wrong "no hint: $(cat err)"
+run 1 status dead
+narrow
 ! pgrep -f -- "--run.dir=dead" >/dev/null || sleep 1
 ! pgrep -f -- "--run.dir=dead" >/dev/null || wrong "processes are left"
 finish

@@ -44,7 +44,7 @@ alike two by2 6
 # Each has its share of the processors, unless it is not to be bound.
 cpus() {
 	run 0 status "$1" --json
-	grep -o '"processors":"[^"]*"' out | sort -u
+	grep -o '"processors": *"[^"]*"' out | sort -u
 }
 [ "$(nproc)" -lt 2 ] || [ "$(cpus by2 | wc -l)" = 2 ] || wrong "both ranks have the same processors: $(cpus by2)"
 run 0 status two
@@ -85,6 +85,21 @@ no 2 "mesh.link-gbps emulates links between threads of one process" 2 train $sma
 no 3 "cannot read 'absent': no such file" 2 train $small --run.dir=no --data.path=absent
 cp "$bin" another
 printf x >>another
+# Another text at the same place of one rank: its own mounts stand for a disk of its own.
+if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
+	mkdir -p other
+	sed 's/a/b/g' text/* >other/text
+	run 0 train $small --run.dir=mine --train.steps=3
+	run 0 train $small --run.dir=theirs --data.path=other --train.steps=3
+	rm -r mine/checkpoints mine/log.jsonl
+	no 2 "rank 1 of 2 on host .*: '.*mine/data/train.shard' is another text than rank 0 has" 1 train $small --run.dir=mine : \
+		-n 1 -x FLATOUT_MPI_PLUGIN="$plugin" unshare -m sh -c "mount --bind theirs/data mine/data && exec '$bin' train"
+	[ ! -s mine/log.jsonl ] || wrong "a step was taken although the texts differ"
+fi
+# Commands of one process are not done twice.
+for command in "status two" "eval two" "generate two"; do
+	no 2 "'${command%% *}' is done by one process, and Open MPI has started 2" 2 $command
+done
 no 3 "rank 1 on host .* runs another program than rank 0" 1 train $small --run.dir=no : -n 1 -x FLATOUT_MPI_PLUGIN="$plugin" ./another train
 
 # Ctrl-C of rank 0 ends all after the step, with a checkpoint, and the same command goes on.

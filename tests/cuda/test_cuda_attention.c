@@ -493,7 +493,7 @@ static void test_turned(void **state)
  * without gaps, which cuDNN takes. */
 static void test_same_bits(void **state)
 {
-	enum { CASES = 512 };
+	enum { CASES = 1024 };
 	struct fo_num_case *list = calloc(CASES, sizeof *list);
 	cudnnHandle_t handle = cuda->dnn_handle;
 	int seen[2] = { 0 };

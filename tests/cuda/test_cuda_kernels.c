@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-enum { CASES = 512 };
+enum { CASES = 1024 };
 
 static struct fo_cuda *cuda;
 

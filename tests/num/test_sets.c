@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-enum { CASES = 512 };
+enum { CASES = 1024 };
 
 static bool takes(const struct fo_kernel *k, const struct fo_num_case *c)
 {

@@ -1,5 +1,5 @@
-/* Checkpoints of real programs: ranks of any mesh (replicate x shard x tp) begin with one rank's weights, leave one rank's
- * files byte for byte, and read what another mesh wrote, for random models, passes and formats of state. */
+/* Checkpoints of real programs: ranks of any mesh (replicate x shard x tp) begin with one rank's weights, leave one
+ * rank's files byte for byte, and read what another mesh wrote, for random models, passes and formats of state. */
 #include "base/rng.h"
 #include "pass/pass.h"
 #include "support/choices.h"

@@ -147,6 +147,7 @@ static double expected(int c, int rank, int place, int ranks, const int *member,
 		}
 		break;
 	case FO_WIRE_ALL_TO_ALL: return input(c, member[i / (2 * COLS)], 2 * COLS * place + i % (2 * COLS));
+	case FO_WIRE_SHIFT: return input(c, member[(place + ranks - 1) % ranks], i);
 	case FO_WIRE_BROADCAST: return input(c, member[ranks - 2], i);
 	case FO_WIRE_RECEIVE: return input(c - 1, member[(place + ranks - 1) % ranks], i);
 	case FO_WIRE_SEND: return input(c, rank, i);

@@ -76,6 +76,8 @@ static const char *const plain_options[] = {
 	"output bias",
 	"mlp bias",
 	"qk norm",
+	"kv heads on several ranks",
+	"an uneven vocabulary",
 	"sliding window",
 	"head size apart",
 	"rope default",
@@ -101,7 +103,8 @@ static const char *const plain_options[] = {
 	"one thread",
 	"again",
 };
-static const int tp_drawn[] = { 1, 2, 3, 4, 8 }; /* ranks of a tp group */
+static const int tp_drawn[] = { 1, 2, 3, 4, 8 };       /* ranks of a tp group */
+static const int cp_drawn[] = { 1, 1, 1, 2, 2, 3, 4 }; /* of a cp group, as often as each is tried */
 static const char *const rope_name[FO_ROPE_OTHER] = { "default", "linear", "llama3" };
 
 static void list_options(void)
@@ -121,6 +124,11 @@ static void list_options(void)
 			for (size_t i = 0; i < sizeof tp_drawn / sizeof *tp_drawn; i++)
 				if (replicate * shard * tp_drawn[i] <= RANKS_MOST)
 					may("%d x %d x %d ranks", replicate, shard, tp_drawn[i]);
+	for (int cp = 1; cp <= 4; cp++)
+		may("cp group of %d", cp);
+	may("cp group of 2, tp group of 2");
+	may("cp group of 2, zero 3");
+	may("cp group of 4, several rows");
 }
 
 static void see_model(const struct fo_model *m)
@@ -149,8 +157,14 @@ static void see_job(const struct ranks_job *j)
 	saw(low->rows > 1, "several rows");
 	saw(true, "%s", fo_numerics_name[low->precision]);
 	saw(true, j->order ? "one thread" : "threads");
+	saw(fo_mesh_kv_of(&j->model, fo_mesh_tp(&low->mesh)) > 1, "kv heads on several ranks");
+	saw(j->model.vocab % fo_mesh_tp(&low->mesh) != 0, "an uneven vocabulary");
 	saw(low->pass.zero > 0, "zero %d", (int)low->pass.zero);
 	saw(true, "%d x %d x %d ranks", low->mesh.replicate, low->mesh.shard, low->mesh.tp);
+	saw(true, "cp group of %d", low->mesh.cp);
+	saw(low->mesh.cp == 2 && low->mesh.tp == 2, "cp group of 2, tp group of 2");
+	saw(low->mesh.cp == 2 && low->pass.zero == FO_ZERO_WEIGHTS, "cp group of 2, zero 3");
+	saw(low->mesh.cp == 4 && low->rows > 1, "cp group of 4, several rows");
 	for (int i = 0; i < fo_pass_fields; i++) {
 		const struct fo_pass_field *f = &fo_pass_field[i];
 		int64_t v = fo_passes_get(&low->pass, f->offset);
@@ -218,16 +232,19 @@ struct task {
 	struct outcome truth;
 };
 
-/* In some tasks a model that ranks of a tp group can share: more heads, and as many columns. */
+/* In some tasks a model that ranks of a tp group can share: more heads, and as many columns. Key and value heads become
+ * more where they neither divide the ranks nor are divided by them, and in half of the others. */
 static void widen_for_tp(struct task *t)
 {
 	struct fo_model *m = &t->m;
 	t->tp = tp_drawn[choices_draw(sizeof tp_drawn / sizeof *tp_drawn)];
-	if (m->kv_heads % t->tp) {
+	if (m->kv_heads % t->tp && (t->tp % m->kv_heads || choices_draw(2))) {
 		const int64_t more = m->kv_heads == 2 && t->tp % 2 == 0 ? t->tp / 2 : t->tp;
 		m->kv_heads *= more;
 		m->heads *= more;
 	}
+	while (m->heads % t->tp)
+		m->heads += m->kv_heads;
 	m->ffn += (t->tp - m->ffn % t->tp) % t->tp;
 }
 
@@ -251,8 +268,9 @@ static void task_train(struct task *t)
 
 static bool is_shared(const struct task *t, const struct fo_mesh *mesh, int64_t micro)
 {
-	const int64_t parts = fo_mesh_data(mesh) * micro, tokens = t->all.rows / parts * t->all.seq;
+	const int64_t parts = fo_mesh_data(mesh) * micro, tokens = t->all.rows / parts * t->all.seq / fo_mesh_cp(mesh);
 	bool shared = fo_mesh_ranks(mesh) <= RANKS_MOST && t->all.rows % parts == 0 &&
+		      fo_mesh_cp_legal(t->all.seq, mesh->cp) == FO_OK &&
 		      fo_mesh_tp_legal(&t->m, tokens, mesh->tp) == FO_OK;
 	fo_err_clear();
 	return shared;
@@ -267,6 +285,7 @@ static struct fo_mesh draw_mesh(const struct task *t, int64_t *micro)
 		mesh.replicate = 1 + (int32_t)choices_draw(RANKS_MOST);
 		mesh.shard = 1 + (int32_t)choices_draw(RANKS_MOST);
 		mesh.tp = tp_drawn[choices_draw(sizeof tp_drawn / sizeof *tp_drawn)];
+		mesh.cp = cp_drawn[choices_draw(sizeof cp_drawn / sizeof *cp_drawn)];
 	} while (!is_shared(t, &mesh, *micro));
 	return mesh;
 }
@@ -278,9 +297,13 @@ static struct fo_passes draw_passes(const struct task *t, enum fo_numerics preci
 	p.optimizer_in_backward &= p.previous_norm;
 	p.ddp = 1 + choices_draw(30);
 	p.reduce_late = choices_draw(4) == 0;
-	choices_zero(&p, mesh->shard);
+	choices_zero(&p, fo_mesh_group(mesh, FO_GROUP_SHARD, NULL, NULL));
+	if (mesh->cp > 1)
+		p.cp = 1 + choices_draw(FO_CP_COUNT - 1);
 	if (mesh->tp > 1)
 		p.tp = 1 + choices_draw(FO_TP_COUNT - 1);
+	if (p.tp == FO_TP_SEQUENCE)
+		p.tp_async = choices_draw(5); /* pieces */
 	if (precision != FO_PRECISION_F64) {
 		p.reduce_dtype = choices_draw(FO_REDUCE_COUNT);
 		choices_fp8(&p, &t->m);
@@ -352,8 +375,11 @@ static double most, most_narrow[FO_PRECISION_COUNT]; /* so far: the difference i
 enum { TIMES = 4, UNITS = 16 };
 
 /* What ranks of a tp group add up is rounded as each rank's term and again as their sum, t times more than one rank's
- * number; errors that have nothing to do with each other add up by their squares. */
-static double times_of(const struct fo_lowering *low) { return TIMES * sqrt(fo_mesh_tp(&low->mesh)); }
+ * number; so is what queries find on each rank of a cp group, and the sum of a key's gradients; errors that have nothing to do with each other add up by their squares. */
+static double times_of(const struct fo_lowering *low)
+{
+	return TIMES * sqrt(fo_mesh_tp(&low->mesh) * fo_mesh_cp(&low->mesh));
+}
 
 static void check_narrow(const struct task *t, const struct ranks_job *j, const struct outcome *ranks,
 			 const char *label)
@@ -412,7 +438,8 @@ static void check_outcome(const struct task *t, const struct ranks_job *j, const
 {
 	static struct outcome all;
 	/* Ranks that have a tensor between them. */
-	const int tp = fo_mesh_tp(&j->low.mesh), shared = tp * (j->low.pass.zero ? j->low.mesh.shard : 1);
+	const int tp = fo_mesh_tp(&j->low.mesh),
+		  shared = tp * (j->low.pass.zero ? fo_mesh_group(&j->low.mesh, FO_GROUP_SHARD, NULL, NULL) : 1);
 	all = (struct outcome){ 0 };
 	for (int r = 0; r < j->ranks; r++) {
 		const struct ranks_rank *k = &j->rank[r];
@@ -484,8 +511,8 @@ static void run_case(const struct task *t, int number)
 	j.order = choices_draw(12) ? choices_seed + choices_draws : 0;
 	if (!j.order && choices_draw(2))
 		j.transport.shake = j.options.delay_seed = choices_seed + choices_draws;
-	int n = snprintf(label, sizeof label, "case %d, %d x %d x %d ranks, ", number, mesh.replicate, mesh.shard,
-			 mesh.tp);
+	int n = snprintf(label, sizeof label, "case %d, %d x %d x %d x %d ranks, ", number, mesh.replicate, mesh.shard,
+			 mesh.cp, mesh.tp);
 	choices_describe(label + n, sizeof label - (size_t)n, &t->m, &j.low);
 	ranks_run(&j);
 	see_job(&j);
@@ -803,24 +830,24 @@ static const struct form {
 	int ranks_least, replicate, shard, tp, zero, micro;
 	enum fo_numerics precision;
 	int reduce;
+	bool eight; /* also of eight ranks: a case of these takes longest */
 } form[] = {
-	{ "ddp", 2, 0, 1, 1, FO_ZERO_OFF, 1, FO_PRECISION_F64, 0 },
-	{ "ddp, accumulated", 2, 0, 1, 1, FO_ZERO_OFF, 2, FO_PRECISION_F64, 0 },
-	{ "zero 1", 2, 1, 0, 1, FO_ZERO_STATE, 1, FO_PRECISION_F64, 0 },
-	{ "zero 2", 2, 1, 0, 1, FO_ZERO_GRADIENTS, 1, FO_PRECISION_F64, 0 },
-	{ "zero 2, accumulated", 2, 1, 0, 1, FO_ZERO_GRADIENTS, 2, FO_PRECISION_F64, 0 },
-	{ "fsdp", 2, 1, 0, 1, FO_ZERO_WEIGHTS, 1, FO_PRECISION_F64, 0 },
-	{ "fsdp, accumulated", 2, 1, 0, 1, FO_ZERO_WEIGHTS, 2, FO_PRECISION_F64, 0 },
-	{ "hsdp", 4, 2, 0, 1, FO_ZERO_WEIGHTS, 1, FO_PRECISION_F64, 0 },
-	{ "hsdp, accumulated", 4, 0, 2, 1, FO_ZERO_WEIGHTS, 2, FO_PRECISION_F64, 0 },
-	{ "tp", 2, 1, 1, 0, FO_ZERO_OFF, 1, FO_PRECISION_F64, 0 },
-	{ "tp and fsdp", 4, 1, 0, 2, FO_ZERO_WEIGHTS, 1, FO_PRECISION_F64, 0 },
-	{ "tp and ddp, accumulated", 4, 0, 1, 2, FO_ZERO_OFF, 2, FO_PRECISION_F64, 0 },
-	{ "tp and hsdp", 8, 2, 2, 2, FO_ZERO_WEIGHTS, 1, FO_PRECISION_F64, 0 },
-	{ "ddp, fp32 reduced as bf16", 2, 0, 1, 1, FO_ZERO_OFF, 1, FO_PRECISION_F32, FO_REDUCE_BF16 },
-	{ "fsdp, bf16 reduced as bf16, accumulated", 2, 1, 0, 1, FO_ZERO_WEIGHTS, 2, FO_PRECISION_BF16,
-	  FO_REDUCE_BF16 },
-	{ "zero 2, bf16", 2, 1, 0, 1, FO_ZERO_GRADIENTS, 2, FO_PRECISION_BF16, 0 },
+	{ "ddp", 2, 0, 1, 1, FO_ZERO_OFF, 1, FO_PRECISION_F64, 0, false },
+	{ "ddp, accumulated", 2, 0, 1, 1, FO_ZERO_OFF, 2, FO_PRECISION_F64, 0, true },
+	{ "zero 1", 2, 1, 0, 1, FO_ZERO_STATE, 1, FO_PRECISION_F64, 0, false },
+	{ "zero 2", 2, 1, 0, 1, FO_ZERO_GRADIENTS, 1, FO_PRECISION_F64, 0, false },
+	{ "zero 2, accumulated", 2, 1, 0, 1, FO_ZERO_GRADIENTS, 2, FO_PRECISION_F64, 0, true },
+	{ "fsdp", 2, 1, 0, 1, FO_ZERO_WEIGHTS, 1, FO_PRECISION_F64, 0, false },
+	{ "fsdp, accumulated", 2, 1, 0, 1, FO_ZERO_WEIGHTS, 2, FO_PRECISION_F64, 0, true },
+	{ "hsdp", 4, 2, 0, 1, FO_ZERO_WEIGHTS, 1, FO_PRECISION_F64, 0, true },
+	{ "hsdp, accumulated", 4, 0, 2, 1, FO_ZERO_WEIGHTS, 2, FO_PRECISION_F64, 0, false },
+	{ "tp", 2, 1, 1, 0, FO_ZERO_OFF, 1, FO_PRECISION_F64, 0, true },
+	{ "tp and fsdp", 4, 1, 0, 2, FO_ZERO_WEIGHTS, 1, FO_PRECISION_F64, 0, false },
+	{ "tp and ddp, accumulated", 4, 0, 1, 2, FO_ZERO_OFF, 2, FO_PRECISION_F64, 0, false },
+	{ "tp and hsdp", 8, 2, 2, 2, FO_ZERO_WEIGHTS, 1, FO_PRECISION_F64, 0, true },
+	{ "ddp, fp32 reduced as bf16", 2, 0, 1, 1, FO_ZERO_OFF, 1, FO_PRECISION_F32, FO_REDUCE_BF16, false },
+	{ "fsdp, bf16 numbers and sums", 2, 1, 0, 1, FO_ZERO_WEIGHTS, 2, FO_PRECISION_BF16, FO_REDUCE_BF16, true },
+	{ "zero 2, bf16", 2, 1, 0, 1, FO_ZERO_GRADIENTS, 2, FO_PRECISION_BF16, 0, false },
 };
 enum { FORMS = sizeof form / sizeof *form };
 
@@ -922,12 +949,13 @@ static int run_forms(void)
 	int cases = 0;
 	for (int i = 0; i < 2; i++)
 		must(fo_comm_mpi_open(&options[i], &world[i]));
+	const int ranks = fo_comm_ranks(world[0]);
 	for (int i = 0; i < FORMS; i++)
-		if (fo_comm_ranks(world[0]) >= form[i].ranks_least)
+		if (ranks >= form[i].ranks_least && (ranks < RANKS_MOST || form[i].eight))
 			over_mpi(&form[i], world[cases++ % 2]);
 	if (fo_comm_rank(world[0]) == 0)
 		print_message("%d processes, %d cases: the bits of threads; at most %.3g off in double precision\n",
-			      fo_comm_ranks(world[0]), cases, most);
+			      ranks, cases, most);
 	ranks_close_links();
 	for (int i = 0; i < 2; i++)
 		fo_comm_close(world[i]);

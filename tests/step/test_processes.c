@@ -279,7 +279,7 @@ static void *leave(void *arg)
 {
 	struct rank *r = arg;
 	struct fo_processes *p;
-	r->st = fo_processes_meet(&p, r->tasks, r->steps, "1");
+	r->st = fo_processes_meet(&p, r->tasks, r->steps, "1", false);
 	while (r->st == FO_OK)
 		r->st = fo_comm_check(r->tasks);
 	fo_processes_close(p, r->st);
@@ -296,7 +296,7 @@ static void test_a_rank_is_gone(void **state)
 	must(fo_comm_local_open(2, NULL, steps));
 	struct rank gone = { .tasks = tasks[1], .steps = steps[1] };
 	must(fo_thread_start(&gone.thread, leave, &gone, "a rank"));
-	must(fo_processes_meet(&p, tasks[0], steps[0], "1"));
+	must(fo_processes_meet(&p, tasks[0], steps[0], "1", false));
 	p->end_s = 0.1;
 	fo_processes_close(p, fo_fail(FO_EIO, "the disk is full"));
 	assert_string_equal(fo_err_text(), "the disk is full");
@@ -354,10 +354,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_trains_as_threads_do), /* makes the text that others read */
-		cmocka_unit_test(test_unlike_programs),
-		cmocka_unit_test(test_a_rank_fails),
-		cmocka_unit_test(test_what_is_not_the_same),
-		cmocka_unit_test(test_a_rank_is_gone),
+		cmocka_unit_test(test_unlike_programs),      cmocka_unit_test(test_a_rank_fails),
+		cmocka_unit_test(test_what_is_not_the_same), cmocka_unit_test(test_a_rank_is_gone),
 		cmocka_unit_test(test_no_such_folder),
 	};
 	return cmocka_run_group_tests(tests, make_text, remove_all);

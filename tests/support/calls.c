@@ -38,7 +38,7 @@ static void count(struct drawn_call *o, int rank, int ranks)
 {
 	const struct fo_comm_call *k = &o->call;
 	int64_t begin, own = fo_comm_part(k, rank, ranks, &begin), last = fo_comm_part(k, ranks - 1, ranks, &begin);
-	o->from_n = k->kind == FO_COMM_BROADCAST ? (size_t)k->n : (size_t)(begin + last);
+	o->from_n = k->kind == FO_COMM_BROADCAST || k->kind == FO_COMM_SHIFT ? (size_t)k->n : (size_t)(begin + last);
 	o->to_n = o->from_n;
 	if (k->kind == FO_COMM_ALL_GATHER)
 		o->from_n = (size_t)own;
@@ -52,7 +52,7 @@ static void place(struct drawn_call *o, int rank, int ranks, bool in_place)
 	const size_t size = fo_dtype_bytes(o->call.dtype);
 	int64_t begin;
 	fo_comm_part(&o->call, rank, ranks, &begin);
-	in_place &= kind != FO_COMM_ALL_TO_ALL;
+	in_place &= kind != FO_COMM_ALL_TO_ALL && kind != FO_COMM_SHIFT;
 	o->own[0] = o->from = malloc(o->from_n * size + 1);
 	o->own[1] = o->to = malloc(o->to_n * size + 1);
 	if (in_place && kind == FO_COMM_ALL_GATHER)
@@ -67,10 +67,10 @@ void draw_call(struct drawn_call *o, uint64_t seed, uint64_t number, int rank, i
 {
 	static const int type[] = { FO_F32, FO_BF16, FO_F64, FO_I32, FO_E4M3 };
 	static const enum fo_comm_kind kind[] = { FO_COMM_ALL_REDUCE, FO_COMM_ALL_GATHER, FO_COMM_REDUCE_SCATTER,
-						  FO_COMM_BROADCAST, FO_COMM_ALL_TO_ALL };
+						  FO_COMM_BROADCAST,  FO_COMM_ALL_TO_ALL, FO_COMM_SHIFT };
 	const uint64_t v = fo_rng_u64(seed, number);
 	struct fo_comm_call *k = &o->call;
-	*k = (struct fo_comm_call){ .kind = kind[v % 5], .op = v >> 8 & 1 ? FO_COMM_SUM : FO_COMM_MAX };
+	*k = (struct fo_comm_call){ .kind = kind[v % 6], .op = v >> 8 & 1 ? FO_COMM_SUM : FO_COMM_MAX };
 	bool adds = k->kind == FO_COMM_ALL_REDUCE || k->kind == FO_COMM_REDUCE_SCATTER;
 	k->dtype = type[(v >> 12) % (adds ? 3 : 5)];
 	k->narrow = adds && k->op == FO_COMM_SUM && k->dtype == FO_F32 && v >> 42 & 1;

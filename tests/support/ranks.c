@@ -2,11 +2,34 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "pass/pass.h"
+#include "program/ring.h"
 #include "support/interleave.h"
 #include "support/must.h"
 
 #include <omp.h>
 #include <string.h>
+
+/* Own tokens of the rows that a cp group shares; documents begin where they do in whole rows. */
+static void keep_own_tokens(struct step_batch *b, int cp, int place)
+{
+	struct step_batch own;
+	const int64_t chunk = b->seq / cp / 2;
+	if (cp < 2)
+		return;
+	step_batch_alloc(&own, b->seq / cp, b->rows, b->micro_batches);
+	for (int64_t m = 0; m < b->micro_batches; m++)
+		for (int64_t i = 0; i < own.rows * own.seq; i++) {
+			const int64_t to = m * own.rows * own.seq + i,
+				      from = (m * b->rows + i / own.seq) * b->seq + fo_ring_place(cp, place, chunk, i);
+			own.token[to] = b->token[from];
+			own.target[to] = b->target[from];
+			own.position[to] = b->position[from];
+			own.doc_start[to] = b->doc_start[from];
+		}
+	own.loss_tokens = b->loss_tokens;
+	step_batch_free(b);
+	*b = own;
+}
 
 void ranks_slice(struct step_batch *out, const struct step_batch *job, int rank, int ranks)
 {
@@ -31,8 +54,11 @@ static void build(struct ranks_rank *r, struct fo_program *p)
 	must(fo_pass_build(p, &j->model, &low));
 	if (j->build)
 		j->build(p);
-	if (j->batch)
-		ranks_slice(&r->batch, j->batch, r->rank / fo_mesh_tp(&low.mesh), fo_mesh_data(&low.mesh));
+	if (j->batch) {
+		int32_t place, cp = fo_mesh_group(&low.mesh, FO_GROUP_CP, &place, NULL);
+		ranks_slice(&r->batch, j->batch, fo_mesh_set(&low.mesh), fo_mesh_data(&low.mesh));
+		keep_own_tokens(&r->batch, cp, place);
+	}
 	r->wire = fo_program_wire(p);
 	for (int s = 0; s < p->nslot; s++)
 		for (int i = 0; i < p->block[p->slot[s].block].n; i++) {
@@ -160,7 +186,7 @@ struct kept {
 		struct fo_links links;
 	} rank[RANKS_MOST];
 };
-enum { KEPT_MOST = 64 };
+enum { KEPT_MOST = 128 };
 static struct kept kept[KEPT_MOST];
 static int nkept;
 
@@ -182,7 +208,8 @@ static struct kept *links_of(const struct fo_mesh *m, bool null)
 {
 	for (int i = 0; i < nkept; i++)
 		if (kept[i].mesh.replicate == m->replicate && kept[i].mesh.shard == m->shard &&
-		    fo_mesh_tp(&kept[i].mesh) == fo_mesh_tp(m) && kept[i].null == null)
+		    fo_mesh_cp(&kept[i].mesh) == fo_mesh_cp(m) && fo_mesh_tp(&kept[i].mesh) == fo_mesh_tp(m) &&
+		    fo_mesh_kv(&kept[i].mesh) == fo_mesh_kv(m) && kept[i].null == null)
 			return &kept[i];
 	struct kept *k = &kept[nkept++];
 	struct fo_comm *world[RANKS_MOST];
@@ -213,7 +240,9 @@ void ranks_close_links(void)
 
 static void run_interleaved(struct ranks_job *j)
 {
-	struct kept *k = links_of(&j->low.mesh, j->transport.null);
+	struct fo_mesh mesh = j->low.mesh;
+	mesh.kv = j->low.pass.tp ? fo_mesh_kv_of(&j->model, fo_mesh_tp(&mesh)) : 1;
+	struct kept *k = links_of(&mesh, j->transport.null);
 	struct fo_exec *exec[RANKS_MOST];
 	fo_status st = FO_OK;
 	for (int i = 0; i < j->ranks; i++) {

@@ -122,6 +122,7 @@ static double expected(const struct drawn_call *o, int rank, int ranks, int64_t 
 		return input(o->salt, (int)from, rank * o->call.n + i % o->call.n);
 	case FO_COMM_BROADCAST: return input(o->salt, o->call.peer, i);
 	case FO_COMM_RECV: return input(o->salt, o->call.peer, i);
+	case FO_COMM_SHIFT: return input(o->salt, (rank + ranks - 1) % ranks, i);
 	default: return NAN;
 	}
 }

@@ -299,11 +299,15 @@ static void test_given_up(void **state)
 	NEED(fo_comm_split(bad, 0, &group) == FO_OK);
 	for (int i = 0; i < CALLS; i++) {
 		k[i] = (struct fo_comm_call){ .kind = kind[i], .dtype = FO_F32, .n = N, .peer = 3 };
-		k[i].n = i == 0 ? N / RANKS : i == 2 ? 16 : N;
+		if (i == 0)
+			k[i].n = N / RANKS;
+		else if (i == 2)
+			k[i].n = 16;
 		k[i].from = x + (size_t)(2 * i) * BYTES;
 		k[i].to = x + (size_t)(2 * i + 1) * BYTES;
 	}
-	for (int i = 0; i < (self == 0 ? CALLS : self == 1 ? 2 : self == 2 ? 1 : 0); i++) {
+	static const int begins[RANKS] = { CALLS, 2, 1, 0 };
+	for (int i = 0; i < begins[self]; i++) {
 		NEED(fo_comm_start(group, &k[i], &q[i]) == FO_OK);
 		NEED(fo_comm_test(group, &q[i], &done) == FO_OK);
 	}

@@ -227,6 +227,19 @@ static void test_built_in(void **state)
 		assert_true(!strstr(p.plan.rung[0].options, "--pass.zero-prefetch=0") == (shard < 2));
 		end(&p);
 	}
+	/* A tp group: its own tokens, then overlap; with one micro-batch of 4 rows on two ranks. */
+	static const char *const of_tp[] = { "tp-sequence", "tp-overlap", "overlap" };
+	int tp_seen[3] = { 0 };
+	begin(&p, 500);
+	fo_opt_set_text(&p.base, "mesh.ranks", "2", FO_ORIGIN_FLAG, "");
+	fo_opt_set_text(&p.base, "mesh.tp", "2", FO_ORIGIN_FLAG, "");
+	must(fo_ladder_plan_default(&p.plan));
+	for (int i = 0; i < p.plan.rungs; i++)
+		for (int k = 0; k < 3; k++)
+			tp_seen[k] += !strcmp(p.plan.rung[i].name, of_tp[k]) && p.plan.rung[i].changes == 1;
+	assert_true(tp_seen[0] && tp_seen[1] && tp_seen[2]);
+	assert_non_null(strstr(p.plan.rung[0].options, "--pass.tp-async=0"));
+	end(&p);
 	begin(&p, 19);
 	assert_int_equal(fo_ladder_plan_default(&p.plan), FO_EARG);
 	assert_non_null(strstr(fo_err_text(), "at least 20"));

@@ -72,7 +72,7 @@ static void test_batches_of_processes(void **state)
 		/* A batch has most of an epoch, so that epochs change all the time. */
 		struct fo_batch_shape shape = { 16, 2 * USERS, 4, (enum fo_packing)packing, 0, 0, 2 };
 		struct fo_order_place place;
-		struct fo_order_share *order = fo_order_share_make(&s, &shape, USERS, &place);
+		struct fo_order_share *order = fo_order_share_make(fo_order_bytes(&s, &shape), USERS, &place);
 		assert_non_null(order);
 		pid_t pid[USERS];
 		for (int u = 1; u < USERS; u++) {
@@ -81,7 +81,7 @@ static void test_batches_of_processes(void **state)
 			if (pid[u])
 				continue;
 			shape.first_row = 2 * u;
-			struct fo_order_share *joined = fo_order_share_join(&s, &shape, u, &place);
+			struct fo_order_share *joined = fo_order_share_join(fo_order_bytes(&s, &shape), u, &place);
 			_exit(joined && same_batches(&s, shape, 3, 60 + 20 * u, joined) ? 0 : 1);
 		}
 		assert_true(same_batches(&s, shape, 3, 70, order));
@@ -102,11 +102,11 @@ static void test_memory(void **state)
 	struct fo_order_share *order[USERS];
 	const struct fo_loader_state from = { .seed = 5 };
 	struct fo_loader *l[USERS];
-	order[0] = fo_order_share_make(&s, &shape, USERS, &place);
+	order[0] = fo_order_share_make(fo_order_bytes(&s, &shape), USERS, &place);
 	assert_non_null(order[0]);
 	for (int u = 0; u < USERS; u++) {
 		if (u)
-			order[u] = fo_order_share_join(&s, &shape, u, &place);
+			order[u] = fo_order_share_join(fo_order_bytes(&s, &shape), u, &place);
 		assert_non_null(order[u]);
 		must(fo_loader_open_shared(&l[u], &s, &shape, &from, 0, order[u]));
 	}
@@ -155,14 +155,14 @@ static void test_killed_in_the_middle(void **state)
 	struct fo_shard s = make_shard(200, 40);
 	struct fo_batch_shape shape = { .seq = 16, .rows = 2, .micro_batches = 1 };
 	struct fo_order_place place;
-	struct fo_order_share *order = fo_order_share_make(&s, &shape, 2, &place);
+	struct fo_order_share *order = fo_order_share_make(fo_order_bytes(&s, &shape), 2, &place);
 	assert_non_null(order);
 	for (int64_t i = 0; i < 6; i++) {
 		int signal = SIGKILL;
 		const void *memory;
 		pid_t pid = fork();
 		if (!pid) {
-			struct fo_order_share *joined = fo_order_share_join(&s, &shape, 1, &place);
+			struct fo_order_share *joined = fo_order_share_join(fo_order_bytes(&s, &shape), 1, &place);
 			if (joined && order_share_get(joined, i, ends_here, &signal, &memory) == FO_OK)
 				_exit(1);
 			_exit(2);
@@ -184,13 +184,13 @@ static void test_gives_up(void **state)
 	struct fo_shard s = make_shard(200, 40);
 	struct fo_batch_shape shape = { .seq = 16, .rows = 2, .micro_batches = 1 };
 	struct fo_order_place place;
-	struct fo_order_share *order = fo_order_share_make(&s, &shape, 2, &place);
+	struct fo_order_share *order = fo_order_share_make(fo_order_bytes(&s, &shape), 2, &place);
 	assert_non_null(order);
 	pid_t pid = fork();
 	if (!pid) {
 		int signal = SIGSTOP;
 		const void *memory;
-		struct fo_order_share *joined = fo_order_share_join(&s, &shape, 1, &place);
+		struct fo_order_share *joined = fo_order_share_join(fo_order_bytes(&s, &shape), 1, &place);
 		_exit(joined && order_share_get(joined, 0, ends_here, &signal, &memory) == FO_OK ? 0 : 1);
 	}
 	int status = 0;
@@ -214,19 +214,19 @@ static void test_not_joined(void **state)
 	struct fo_shard s = make_shard(50, 10), other = make_shard(51, 10);
 	struct fo_batch_shape shape = { .seq = 16, .rows = 2, .micro_batches = 1 };
 	struct fo_order_place place;
-	struct fo_order_share *order = fo_order_share_make(&s, &shape, 2, &place);
+	struct fo_order_share *order = fo_order_share_make(fo_order_bytes(&s, &shape), 2, &place);
 	assert_non_null(order);
-	assert_null(fo_order_share_join(&other, &shape, 1, &place));
-	assert_null(fo_order_share_join(&s, &shape, 2, &place));
-	assert_null(fo_order_share_join(&s, &shape, -1, &place));
+	assert_null(fo_order_share_join(fo_order_bytes(&other, &shape), 1, &place));
+	assert_null(fo_order_share_join(fo_order_bytes(&s, &shape), 2, &place));
+	assert_null(fo_order_share_join(fo_order_bytes(&s, &shape), -1, &place));
 	struct fo_order_place bad[] = { place, place, place, place };
 	bad[0].token++;
 	bad[1].fd = -1;
 	bad[2].fd = 2; /* a terminal, a pipe or a file of somebody's */
 	bad[3].pid = 0;
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-		assert_null(fo_order_share_join(&s, &shape, 1, &bad[i]));
-	assert_null(fo_order_share_make(&s, &shape, 0, &place));
+		assert_null(fo_order_share_join(fo_order_bytes(&s, &shape), 1, &bad[i]));
+	assert_null(fo_order_share_make(fo_order_bytes(&s, &shape), 0, &place));
 	assert_int_equal(place.fd, -1);
 	assert_true(same_batches(&s, shape, 0, 10, NULL));
 	fo_order_share_quit(NULL);

@@ -373,6 +373,44 @@ static void test_cost(void **state)
 	end(&g, 1);
 }
 
+/* On several hosts it matters how far apart a group's ranks are numbered. */
+static void test_apart(void **state)
+{
+	(void)state;
+	struct hand g;
+	struct fo_limits m = { 0 };
+	begin(&g, 4, 1);
+	int a = compute(&g, input(&g), "a", 1);
+	reduce(&g, a, FO_GROUP_DATA, FO_LANE_REDUCE, 0, 0);
+	finish(&g);
+	const struct fo_op *o = fo_instance_op(&g.p, &g.u, 3);
+	struct fo_link_rates l = { .limits = &m, .over = FO_LINK_MPI };
+	/* These four are neighbours, and only others were measured: a guess. */
+	row(&m, "all_reduce", FO_LINK_VARIANT, 4, 4, 51000, 4e-5);
+	snprintf(m.row[m.rows - 1].set, sizeof m.row->set, FO_LINK_MPI);
+	m.row[m.rows - 1].dim[2] = 2;
+	near(fo_link_op(&l, &g.p, o, 51000).own_s, 4e-5);
+	assert_int_equal(fo_link_op(&l, &g.p, o, 51000).sure, FO_SURE_GUESS);
+	row(&m, "all_reduce", FO_LINK_VARIANT, 4, 4, 51000, 5e-5);
+	snprintf(m.row[m.rows - 1].set, sizeof m.row->set, FO_LINK_MPI);
+	m.row[m.rows - 1].dim[2] = 1;
+	near(fo_link_op(&l, &g.p, o, 51000).own_s, 5e-5);
+	assert_int_equal(fo_link_op(&l, &g.p, o, 51000).sure, FO_SURE_EXACT);
+	/* As replicas of two that share weights they are two apart. */
+	g.p.run.mesh.shard = 2;
+	struct fo_op replicas = *o;
+	replicas.group = FO_GROUP_REPLICATE;
+	near(fo_link_op(&l, &g.p, &replicas, 51000).own_s, 4e-5);
+	assert_int_equal(fo_link_op(&l, &g.p, &replicas, 51000).sure, FO_SURE_EXACT);
+	/* Measured on one host: it makes no difference. */
+	m.row[1].dim[2] = 0;
+	m.row[0].dim[0] = 2;
+	near(fo_link_op(&l, &g.p, &replicas, 51000).own_s, 5e-5);
+	assert_int_equal(fo_link_op(&l, &g.p, &replicas, 51000).sure, FO_SURE_EXACT);
+	fo_limits_fini(&m);
+	end(&g, 1);
+}
+
 /* ---- whole steps ---- */
 
 static const struct fo_model tiny = { .name = "tiny",
@@ -510,6 +548,7 @@ int main(void)
 		cmocka_unit_test(test_link_taken),
 		cmocka_unit_test(test_pairs_and_hangs),
 		cmocka_unit_test(test_cost),
+		cmocka_unit_test(test_apart),
 		cmocka_unit_test(test_one_rank),
 		cmocka_unit_test(test_step),
 	};

@@ -144,6 +144,7 @@ static void test_went_back(void **state)
 
 struct counted {
 	int64_t compute, exposed[FO_RANK_COMM_COUNT], hidden[FO_RANK_COMM_COUNT];
+	int64_t lane[2][FO_LANE_COUNT]; /* exposed and hidden */
 };
 
 /* arrived[c]: when the last member of this rank's collective c came in step s. */
@@ -151,6 +152,7 @@ static void count(const struct job *j, int rank, int s, const int64_t *arrived, 
 {
 	for (int64_t ns = 0; ns < STEPS * 1000; ns++) {
 		bool computes = false, does[FO_RANK_COMM_COUNT] = { false };
+		int first = -1; /* lane that communicates */
 		for (int l = 0; l < FO_LANE_COUNT; l++)
 			for (uint64_t i = 0; i < j->file[rank].t.lane[l].n; i++) {
 				const struct fo_span *x = &j->span[rank][l][i];
@@ -158,9 +160,13 @@ static void count(const struct job *j, int rank, int s, const int64_t *arrived, 
 					continue;
 				computes |= x->instance < 4;
 				if (x->instance >= 4)
+					first = first < 0 ? l : first;
+				if (x->instance >= 4)
 					does[ns < arrived[x->instance - 4] ? FO_RANK_WAIT : FO_RANK_TRANSFER] = true;
 			}
 		out->compute += computes;
+		if (first >= 0)
+			out->lane[computes][first]++;
 		for (int k = 0; k < FO_RANK_COMM_COUNT; k++)
 			if (does[k]) {
 				(computes ? out->hidden : out->exposed)[k]++;
@@ -214,13 +220,15 @@ static void test_random(void **state)
 			const struct fo_rank_times *t = &o.rank[r];
 			int64_t own = 0, by_step = 0;
 			for (int s = 0; s < STEPS; s++)
-				by_step += fo_rank_step_exposed(j.given[r], s);
+				by_step += fo_rank_step_exposed(j.given[r], s, NULL);
 			assert_int_equal(by_step, fo_rank_exposed(t));
 			assert_int_equal(t->compute_ns, want[r].compute);
 			for (int k = 0; k < FO_RANK_COMM_COUNT; k++) {
 				assert_int_equal(t->exposed_ns[k], want[r].exposed[k]);
 				assert_int_equal(t->hidden_ns[k], want[r].hidden[k]);
 			}
+			assert_memory_equal(t->lane_exposed_ns, want[r].lane[0], sizeof t->lane_exposed_ns);
+			assert_memory_equal(t->lane_hidden_ns, want[r].lane[1], sizeof t->lane_hidden_ns);
 			for (int64_t g = 0; g < o.groups; g++)
 				own += o.group[g].rank == r ? o.group[g].wait_ns : 0;
 			assert_int_equal(own, wait[r]);

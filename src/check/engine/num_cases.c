@@ -205,6 +205,45 @@ static void cases_attention_bwd(struct list *l)
 }
 static void cases_attention_bwd_rope(struct list *l) { cases_attention_bwd(l); }
 
+/* Own keys, those of a rank before and of one behind; rows, documents, windows. */
+static const struct ring {
+	int cp, place, peer, chunk, rows, heads, kv, dim, window;
+} ring[] = {
+	{ 1, 0, 0, 2, 1, 1, 1, 8, 0 },    { 2, 1, 0, 9, 1, 4, 2, 16, 0 },   { 2, 1, 1, 9, 2, 4, 2, 16, 0 },
+	{ 2, 0, 1, 33, 2, 3, 1, 24, 0 },  { 4, 2, 1, 50, 1, 2, 2, 64, 0 },  { 4, 1, 3, 50, 1, 2, 1, 32, 0 },
+	{ 3, 1, 0, 30, 2, 4, 2, 16, 11 }, { 3, 2, 1, 30, 2, 4, 2, 16, 40 }, { 3, 0, 2, 70, 1, 2, 1, 128, 150 },
+};
+enum { RINGS = sizeof ring / sizeof *ring };
+
+static struct fo_num_case *of_ring(struct list *l, const struct ring *r)
+{
+	struct fo_num_case *c = all(l, SIZES(DIM(T, 2 * r->chunk * r->rows), DIM(HQ, r->heads * r->dim),
+					     DIM(KQ, r->kv * r->dim), DIM(H, r->heads)));
+	attend(c, &(struct heads){ .dim = r->dim, .window = r->window });
+	return c;
+}
+
+static void cases_attention_block(struct list *l)
+{
+	for (int s = 0; s < RINGS; s++) {
+		struct fo_num_case *c = of_ring(l, &ring[s]);
+		if (l->kind == FO_OP_attention_block_bwd) {
+			fill(c, FO_ATTENTION_BLOCK_BWD_O, FO_NUM_FORWARD, 0, 0);
+			fill(c, FO_ATTENTION_BLOCK_BWD_LSE, FO_NUM_FORWARD, 0, 0);
+		}
+		c->call.attr.cp = ring[s].cp;
+		c->call.attr.place = ring[s].place;
+		c->call.attr.peer = ring[s].peer;
+		c->call.attr.chunk = ring[s].chunk;
+	}
+}
+static void cases_attention_block_bwd(struct list *l) { cases_attention_block(l); }
+static void cases_attention_merge(struct list *l)
+{
+	for (int s = 0; s < RINGS; s++)
+		of_ring(l, &ring[s]);
+}
+
 /* One row of the batch and several; heads that share keys; documents, windows. */
 static void cases_attention_eager(struct list *l)
 {
@@ -287,8 +326,26 @@ static void rows_sum(struct list *l, int sum, enum fo_num_fill how, int64_t limi
 		}
 }
 
-static void cases_embed(struct list *l) { rows(l, FO_EMBED_TOKEN, FO_NUM_INDEX, 0, VOCABULARY); }
-static void cases_embed_bwd(struct list *l) { rows_sum(l, FO_EMBED_BWD_DTABLE, FO_NUM_INDEX, VOCABULARY); }
+/* A table of all words, and one of some in the middle. */
+static void cases_embed(struct list *l)
+{
+	rows(l, FO_EMBED_TOKEN, FO_NUM_INDEX, 0, VOCABULARY);
+	for (int s = 0; s < ROW_SHAPES; s++) {
+		struct fo_num_case *c = all(l, ROWS(s));
+		fill(c, FO_EMBED_TOKEN, FO_NUM_INDEX, 0, 2 * VOCABULARY);
+		c->call.attr.element = 1 + s;
+	}
+}
+static void cases_embed_bwd(struct list *l)
+{
+	rows_sum(l, FO_EMBED_BWD_DTABLE, FO_NUM_INDEX, VOCABULARY);
+	for (int s = 0; s < 2 * ROW_SHAPES; s++) {
+		struct fo_num_case *c = all(l, ROWS(s / 2));
+		fill(c, FO_EMBED_BWD_TOKEN, FO_NUM_INDEX, 0, 2 * VOCABULARY);
+		fo_num_case_sum(c, FO_EMBED_BWD_DTABLE, s % 2);
+		c->call.attr.element = 1 + s;
+	}
+}
 static void cases_add_bias(struct list *l) { rows(l, FO_ADD_BIAS_Y, FO_NUM_NORMAL, 1, 0); }
 static void cases_bias_grad(struct list *l) { rows_sum(l, FO_BIAS_GRAD_DB, FO_NUM_NORMAL, 0); }
 static void cases_add(struct list *l) { rows(l, FO_ADD_A, FO_NUM_NORMAL, 1, 0); }
@@ -325,6 +382,36 @@ static void cases_xent(struct list *l)
 		}
 }
 static void cases_xent_fwd(struct list *l) { cases_xent(l); }
+
+/* Columns from an earlier or a later word on: some targets are none of them. sums: the operand of sums of exponentials
+ * that is read; -1: none. */
+static void columns(struct list *l, int sums)
+{
+	for (int s = 0; s < 2 * ROW_SHAPES; s++) {
+		const int cols = row_shape[s / 2].cols;
+		struct fo_num_case *c = all(l, SIZES(DIM(T, row_shape[s / 2].rows), DIM(V, cols)));
+		fill(c, FO_XENT_LOGITS, FO_NUM_NORMAL, 3, 0);
+		if (fo_op_info(l->kind)->max)
+			continue;
+		fill(c, FO_XENT_TARGET, FO_NUM_TARGET, 0, 2 * cols);
+		c->call.attr.element = s % 2 * cols / 2;
+		if (sums >= 0)
+			fill(c, sums, FO_NUM_POSITIVE, cols, 0);
+	}
+}
+static void cases_xent_max(struct list *l) { columns(l, -1); }
+static void cases_xent_sums(struct list *l) { columns(l, -1); }
+static void cases_xent_grad(struct list *l) { columns(l, FO_XENT_GRAD_SUMS); }
+static void cases_xent_loss(struct list *l)
+{
+	for (int s = 0; s < 4 * ROW_SHAPES; s++) {
+		const int64_t *size = SIZES(DIM(T, row_shape[s / 4].rows), DIM(ANY, 1 + s % 2));
+		struct fo_num_case *c = upto(l, s % 2 ? FO_XENT_LOSS_LOSS : FO_XENT_LOSS_HYPER, size);
+		fill(c, FO_XENT_LOSS_SUMS, FO_NUM_POSITIVE, 9, 0);
+		fill(c, FO_XENT_LOSS_TARGET, FO_NUM_TARGET, 0, VOCABULARY);
+		fo_num_case_sum(c, FO_XENT_LOSS_LOSS, s / 2 % 2);
+	}
+}
 
 /* ---- norms ---- */
 
@@ -619,6 +706,7 @@ static void cases_all_reduce_max(struct list *l) { (void)l; }
 static void cases_reduce_scatter(struct list *l) { (void)l; }
 static void cases_all_gather(struct list *l) { (void)l; }
 static void cases_all_to_all(struct list *l) { (void)l; }
+static void cases_shift(struct list *l) { (void)l; }
 static void cases_broadcast(struct list *l) { (void)l; }
 static void cases_send(struct list *l) { (void)l; }
 static void cases_receive(struct list *l) { (void)l; }

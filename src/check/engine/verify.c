@@ -30,7 +30,7 @@ static void name_missing_sets(struct fo_verify_run *v)
 
 /* ---- kernels ---- */
 
-enum { CASES_MAX = 512 };
+enum { CASES_MAX = 1024 };
 
 static bool has_case(const struct fo_num_case *list, size_t n, int kind)
 {

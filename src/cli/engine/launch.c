@@ -631,6 +631,7 @@ static fo_status run(const struct fo_cli_call *call)
 }
 
 const struct fo_command fo_cmd_launch = {
+	.processes = true,
 	.name = "launch",
 	.group = "train",
 	.usage = "flatout launch -n N [--hosts LIST] [--restarts N] -- train run.yaml [--KEY=VALUE ...]",

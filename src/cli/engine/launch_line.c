@@ -114,9 +114,20 @@ const char *fo_launch_host_of(struct fo_arena *a, const struct fo_launch *l, int
 
 /* ---- the line ---- */
 
+/* Open MPI refuses more ranks than there is room for, in a page of text. */
+static fo_status hosts_have_room(const struct fo_launch *l)
+{
+	const int64_t room = slots_of(l->hosts);
+	if (!room || l->ranks <= room || (l->mpi_args && strstr(l->mpi_args, "--oversubscribe")))
+		return FO_OK;
+	return fo_hint(fo_fail(FO_EARG, "%lld ranks are asked for, and --hosts=%s has room for %lld",
+			       (long long)l->ranks, l->hosts, (long long)room),
+		       "say how many ranks each host takes: --hosts=h1:2,h2:2");
+}
+
 static void open_mpi(struct fo_arena *a, const struct fo_launch *l, struct fo_launch_line *out)
 {
-	const int64_t room = l->hosts ? slots_of(l->hosts) : fo_cpu_threads();
+	const int64_t room = l->hosts ? 0 : fo_cpu_threads();
 	word(a, out, "-n");
 	word(a, out, fo_arena_printf(a, "%lld", (long long)l->ranks));
 	if (l->hosts) {
@@ -162,6 +173,8 @@ fo_status fo_launch_line(struct fo_arena *a, const struct fo_launch *l, char *co
 	out->argc = 0;
 	out->argv = fo_arena_alloc(a, (WORDS_MAX + 1) * sizeof *out->argv);
 	FO_TRY(find_kind(l->mpirun, &out->kind));
+	if (out->kind == FO_MPI_OPEN)
+		FO_TRY(hosts_have_room(l));
 	word(a, out, l->mpirun);
 	if (out->kind == FO_MPI_OPEN)
 		open_mpi(a, l, out);

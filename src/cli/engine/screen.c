@@ -237,15 +237,25 @@ static const char *copy_text(struct fo_doc *d, int64_t bytes)
 	return bytes ? fo_doc_printf(d, ", copy for checkpoints %s", fo_doc_bytes(d, bytes)) : "";
 }
 
+/* Whose memory a line is about. */
+static const char *whose_memory(bool device, int ranks, int ranks_here)
+{
+	if (device)
+		return "of the device ";
+	if (ranks <= 1)
+		return "";
+	return ranks_here == 1 ? "of each rank " : "of all ranks ";
+}
+
 static void say_memory(const struct fo_train_plan *p, struct fo_doc *d)
 {
-	fo_doc_line(
-		d, "memory",
-		"%s%s: activations and gradients %s, weights and optimizer %s, workspace %s, other %s%s; %s available",
-		p->device ? "of the device " : "", fo_doc_bytes(d, fo_train_planned(p)),
-		fo_doc_bytes(d, p->memory.arena), fo_doc_bytes(d, p->memory.persistent),
-		fo_doc_bytes(d, p->memory.workspace), fo_doc_bytes(d, p->memory_other),
-		copy_text(d, p->memory_checkpoint), fo_doc_bytes(d, p->memory_available));
+	fo_doc_line(d, "memory",
+		    "%s%s: activations and gradients %s, weights and optimizer %s, workspace %s, other %s%s; %s "
+		    "available",
+		    whose_memory(p->device, p->program->ranks, p->ranks_here), fo_doc_bytes(d, fo_train_planned(p)),
+		    fo_doc_bytes(d, p->memory.arena), fo_doc_bytes(d, p->memory.persistent),
+		    fo_doc_bytes(d, p->memory.workspace), fo_doc_bytes(d, p->memory_other),
+		    copy_text(d, p->memory_checkpoint), fo_doc_bytes(d, p->memory_available));
 	if (p->device)
 		fo_doc_line(d, "",
 			    "%s more of the device are left alone; the host holds %s (tables, staging, loader%s)",
@@ -285,6 +295,13 @@ static void say_matmuls(const struct fo_cuda_tuned *t, struct fo_doc *d)
 			    t->note);
 }
 
+static const char *whose_after(const struct fo_train_plan *p)
+{
+	if (p->program->ranks == 1)
+		return "";
+	return p->ranks_here == 1 ? " of each rank" : " of all ranks";
+}
+
 /* Says which kernel sets or libraries run the step's operations. */
 static void say_kernels(const struct fo_train_plan *p, struct fo_doc *d)
 {
@@ -304,8 +321,8 @@ static void say_kernels(const struct fo_train_plan *p, struct fo_doc *d)
 			    fo_cli_plural(p->devices, "device", "devices"),
 			    p->over_nccl ? "over NCCL" : "through host memory");
 	if (!p->device)
-		fo_doc_line(d, "kernels", "%s on %d %s: %s operations per step", fo_isa_name[p->isa], p->threads,
-			    fo_cli_plural(p->threads, "thread", "threads"), sets);
+		fo_doc_line(d, "kernels", "%s on %d %s%s: %s operations per step", fo_isa_name[p->isa], p->threads,
+			    fo_cli_plural(p->threads, "thread", "threads"), whose_after(p), sets);
 	say_matmuls(&p->tuned, d);
 }
 
@@ -598,8 +615,9 @@ static void say_figures(const struct fo_train_result *r, struct fo_doc *d)
 	say_rules(r, d);
 	if (r->on_device)
 		say_device(r, d);
-	fo_doc_line(d, "memory", "%splanned %s, measured %s (%+.1f %%)", r->on_device ? "of the device " : "",
-		    fo_doc_bytes(d, r->planned_bytes), fo_doc_bytes(d, r->measured_bytes),
+	fo_doc_line(d, "memory", "%splanned %s, measured %s (%+.1f %%)",
+		    whose_memory(r->on_device, r->ranks, r->ranks_here), fo_doc_bytes(d, r->planned_bytes),
+		    fo_doc_bytes(d, r->measured_bytes),
 		    100 * ((double)r->measured_bytes / (double)r->planned_bytes - 1));
 	say_machine(r, d);
 	fo_doc_line(d, "padding", "%.1f %% of the tokens; truncated %.1f %%", 100 * r->waste, 100 * r->truncated);

@@ -135,6 +135,7 @@ static fo_status run(const struct fo_cli_call *call)
 }
 
 const struct fo_command fo_cmd_train = {
+	.processes = true,
 	.name = "train",
 	.group = "train",
 	.usage = "flatout train run.yaml [--KEY=VALUE ...] [--dry-run] [--json]",

@@ -76,6 +76,10 @@ uint32_t fo_cuda_blocks(const struct fo_cuda *c, int64_t n, int64_t per_block);
 	/* launch_loss.c */                   \
 	X(xent, xent)                         \
 	X(xent_fwd, xent)                     \
+	X(xent_max, xent_max)                 \
+	X(xent_sums, xent_sums)               \
+	X(xent_grad, xent_grad)               \
+	X(xent_loss, xent_loss)               \
 	/* launch_optimizer.c */              \
 	X(sumsq, sumsq)                       \
 	X(sumsq_many, sumsq)                  \

@@ -178,16 +178,20 @@ FO_KERNEL(rope_any, struct fo_cuda_rope_args, THREADS)
 /* ---- rows from here to there: embedding, key-value cache, the last row; (8192, 4096) in bf16: 134 MB, 0.031 ms ----
  */
 
-/* Row of x for row r of the loop, -1: none; *to is the row of y. */
+enum { NO_ROW = -1, ZEROS = -2 };
+
+/* Row of x for row r of the loop, NO_ROW, or ZEROS that stand for one; *to is the row of y. */
 FO_DEVICE int64_t copy_from(const fo_cuda_copy_args &p, int64_t r, int64_t *to)
 {
 	const int32_t *index = (const int32_t *)p.index.data;
 	*to = p.mode == FO_CUDA_COPY_PUT ? index[0] + r : r;
-	if (p.mode == FO_CUDA_COPY_GATHER)
-		return index[r * p.index.ld];
+	if (p.mode == FO_CUDA_COPY_GATHER) {
+		const int64_t row = index[r * p.index.ld] - p.first;
+		return row >= 0 && row < p.x.rows ? row : ZEROS;
+	}
 	if (p.mode == FO_CUDA_COPY_LAST)
 		return index[1] - 1;
-	return r < index[1] ? r : -1;
+	return r < index[1] ? r : NO_ROW;
 }
 
 /* Units of 16 bytes, whatever they hold: x and y are of one type. */
@@ -205,9 +209,13 @@ FO_KERNEL(copy_rows_16, struct fo_cuda_copy_args, THREADS)
 		const uint32_t r = fo_quotient(i, p.per_row), at = (i - r * p.per_row.value) * 16;
 		int64_t y;
 		const int64_t x = copy_from(p, r, &y);
-		if (x < 0)
+		if (x == NO_ROW)
 			continue;
-		v[k] = *reinterpret_cast<const fo_16 *>((const unsigned char *)p.x.data + x * p.x.ld * bytes + at);
+		if (x >= 0)
+			v[k] = *reinterpret_cast<const fo_16 *>((const unsigned char *)p.x.data +
+								x * p.x.ld * bytes + at);
+		else
+			v[k].w[0] = v[k].w[1] = v[k].w[2] = v[k].w[3] = 0;
 		to[k] = (unsigned char *)p.y.data + y * p.y.ld * bytes + at;
 	}
 #pragma unroll
@@ -221,8 +229,8 @@ FO_KERNEL(copy_rows_any, struct fo_cuda_copy_args, THREADS)
 	{
 		int64_t y;
 		const int64_t x = copy_from(p, r, &y);
-		if (x >= 0)
-			fo_view_put(p.y, y, c, fo_view_get(p.x, x, c));
+		if (x != NO_ROW)
+			fo_view_put(p.y, y, c, x >= 0 ? fo_view_get(p.x, x, c) : 0);
 	}
 }
 
@@ -301,9 +309,11 @@ FO_DEVICE int32_t occurrence(const fo_cuda_embed_sum_args &p, int32_t at, int32_
 {
 	return at + j < p.token.rows && p.rank[at + j] == j ? p.order[at + j] : -1;
 }
+/* Of the id at place `at` of the order; -1: the table does not have it. */
 FO_DEVICE int64_t table_row(const fo_cuda_embed_sum_args &p, int32_t at)
 {
-	return ((const int32_t *)p.token.data)[p.order[at] * p.token.ld];
+	const int64_t row = ((const int32_t *)p.token.data)[p.order[at] * p.token.ld] - p.first;
+	return row >= 0 && row < p.table.rows ? row : -1;
 }
 
 enum { BATCH = 4 }; /* rows that a thread reads at a time */
@@ -346,6 +356,8 @@ template <typename T> FO_DEVICE void embed_few(const fo_cuda_embed_sum_args &p)
 	if (p.rank[at] || c >= p.dx.cols || many_of(p, at))
 		return;
 	const int64_t row = table_row(p, at);
+	if (row < 0)
+		return;
 	float sum[8] = { 0, 0, 0, 0, 0, 0, 0, 0 }, old[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
 	if (p.add && p.table.dtype == FO_CUDA_BF16)
 		fo_load8((const uint16_t *)p.table.data + row * p.table.ld + c, old);
@@ -374,7 +386,7 @@ template <typename T> FO_DEVICE void embed_many(const fo_cuda_embed_sum_args &p)
 	for (int k = 0; k < FO_CUDA_EMBED_FEW; k++)
 		if (place + k < n && p.rank[place + k] == FO_CUDA_EMBED_FEW)
 			at = place + k - FO_CUDA_EMBED_FEW;
-	if (at < 0)
+	if (at < 0 || table_row(p, at) < 0)
 		return;
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 	const int32_t slab = (int32_t)blockIdx.y * THREADS;
@@ -402,6 +414,8 @@ FO_KERNEL(embed_any, struct fo_cuda_embed_sum_args, THREADS)
 	if (p.rank[at])
 		return;
 	const int64_t row = table_row(p, at);
+	if (row < 0)
+		return;
 	for (int64_t c = threadIdx.x; c < p.dx.cols; c += blockDim.x) {
 		float sum = 0;
 		for (int32_t j = 0, o; (o = occurrence(p, at, j)) >= 0; j++)

@@ -62,6 +62,7 @@ enum fo_cuda_copy_mode {
 struct fo_cuda_copy_args {
 	struct fo_cuda_view x, index, y;
 	int32_t mode, rows; /* of the loop */
+	int64_t first;      /* GATHER: the word of x's first row; rows of other words are 0 */
 	uint32_t units;
 	struct fo_cuda_divisor per_row;
 };
@@ -79,7 +80,8 @@ struct fo_cuda_embed_order_args {
 struct fo_cuda_embed_sum_args {
 	struct fo_cuda_view token, dx, table;
 	const int32_t *order, *rank;
-	int32_t add; /* else stored */
+	int64_t first; /* the word of the table's first row; others are left out */
+	int32_t add;   /* else stored */
 };
 #define FO_CUDA_MAP(X, name)                             \
 	FO_CUDA_FLOATS(X, name, struct fo_cuda_map_args) \
@@ -176,11 +178,34 @@ struct fo_cuda_loss_sum_args {
 	double *loss;
 	int32_t stored;
 };
+/* Columns from word `first` on of logits whose other columns are other ranks'. */
+struct fo_cuda_xent_part_args {
+	struct fo_cuda_view logits;
+	const int32_t *target;
+	int64_t target_ld, first;
+	float *max, *sums; /* of row i at i * max_ld, i * sums_ld */
+	int64_t max_ld, sums_ld;
+	const double *inv_tokens;
+};
+struct fo_cuda_xent_loss_args {
+	const float *sums;
+	int64_t sums_ld;
+	const int32_t *target;
+	int64_t target_ld, rows;
+	double *row_loss;
+};
+#define FO_CUDA_XENT_PART(X, name)                             \
+	FO_CUDA_FLOATS(X, name, struct fo_cuda_xent_part_args) \
+	FO_CUDA_FLOATS(X, name##_any, struct fo_cuda_xent_part_args)
 #define FO_CUDA_LOSS(X)                                           \
 	FO_CUDA_FLOATS(X, xent, struct fo_cuda_xent_args)         \
 	FO_CUDA_FLOATS(X, xent_any, struct fo_cuda_xent_args)     \
 	FO_CUDA_FLOATS(X, xent_fwd, struct fo_cuda_xent_args)     \
 	FO_CUDA_FLOATS(X, xent_fwd_any, struct fo_cuda_xent_args) \
+	FO_CUDA_XENT_PART(X, xent_max)                            \
+	FO_CUDA_XENT_PART(X, xent_sums)                           \
+	FO_CUDA_XENT_PART(X, xent_grad)                           \
+	X(xent_row_loss, struct fo_cuda_xent_loss_args)           \
 	X(loss_sum, struct fo_cuda_loss_sum_args)
 
 /* ---- gradient norm, clipping, AdamW, the search for numbers that are not finite ----

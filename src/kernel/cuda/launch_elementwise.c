@@ -130,6 +130,7 @@ static fo_status copy_rows(struct fo_cuda_queue *q, const struct fo_call *c, int
 					  .index = fo_cuda_view_of(&c->arg[m->index]),
 					  .y = fo_cuda_view_of(y),
 					  .mode = m->mode,
+					  .first = c->attr.element,
 					  .rows = (int32_t)(m->mode == FO_CUDA_COPY_PUT ? x->rows : y->rows) };
 	if (x->dtype != y->dtype || args.rows * per_row > INT_MAX || !fo_cuda_in_eights(&args.x, 1) ||
 	    !fo_cuda_in_eights(&args.y, 1))
@@ -175,7 +176,7 @@ static fo_status embed_bwd(struct fo_cuda_queue *q, const struct fo_call *c, int
 	int32_t *order = q->ws, *rank = order + token->rows;
 	const struct fo_cuda_embed_order_args ordering = { fo_cuda_view_of(token), order, rank };
 	const struct fo_cuda_embed_sum_args args = { ordering.token, fo_cuda_view_of(dx), fo_cuda_view_of(table), order,
-						     rank,           .add = !store };
+						     rank,           c->attr.element,     .add = !store };
 	struct fo_cuda_grid grid = { (uint32_t)token->rows, 1, 1, THREADS, 0 };
 	if (store)
 		FO_TRY(zero(q, table));

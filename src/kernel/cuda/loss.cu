@@ -189,6 +189,120 @@ XENT(xent_fwd_f32, false, 8, float)
 XENT(xent_fwd_any_bf16, false, 1, uint16_t)
 XENT(xent_fwd_any_f32, false, 1, float)
 
+/* ---- the same where ranks divide the vocabulary: three kernels, between which ranks join maxima and sums ----
+ *
+ * Each reads the logits once, 8,192 x 16,032 of bf16 on 8 ranks: 263 MB, 0.06 ms at 4.2 TB/s. */
+
+FO_DEVICE float row_max(float x)
+{
+	__shared__ float scratch[32];
+	const int warps = blockDim.x / 32;
+#pragma unroll
+	for (int k = 16; k; k >>= 1)
+		x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, k));
+	__syncthreads(); /* who still reads scratch of the row before */
+	if (threadIdx.x % 32 == 0)
+		scratch[threadIdx.x / 32] = x;
+	__syncthreads();
+	x = (int)(threadIdx.x % 32) < warps ? scratch[threadIdx.x % 32] : LEAST;
+#pragma unroll
+	for (int k = 16; k; k >>= 1)
+		x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, k));
+	return x;
+}
+
+template <int N, typename T> FO_DEVICE void part_max(const fo_cuda_xent_part_args &p, int64_t r, const T *row, int n)
+{
+	float top = LEAST;
+	for (int i = threadIdx.x; i < n; i += blockDim.x) {
+		float x[N];
+		get<N>(row + (int64_t)i * N, x);
+#pragma unroll
+		for (int k = 0; k < N; k++)
+			top = fmaxf(top, x[k]);
+	}
+	top = row_max(top);
+	if (threadIdx.x == 0)
+		p.max[r * p.max_ld] = top;
+}
+
+template <int N, typename T> FO_DEVICE void part_sums(const fo_cuda_xent_part_args &p, int64_t r, const T *row, int n)
+{
+	const float top = p.max[r * p.max_ld];
+	const int64_t own = p.target[r * p.target_ld] - p.first;
+	float sum = 0;
+	for (int i = threadIdx.x; i < n; i += blockDim.x) {
+		float x[N];
+		get<N>(row + (int64_t)i * N, x);
+#pragma unroll
+		for (int k = 0; k < N; k++)
+			sum += fo_exp2_fast((x[k] - top) * LOG2_E);
+	}
+	sum = fo_block_sum(sum, blockDim.x / 32);
+	if (threadIdx.x)
+		return;
+	p.sums[r * p.sums_ld] = sum;
+	p.sums[r * p.sums_ld + 1] = own >= 0 && own < p.logits.cols ? fo_load(row + own) - top : 0;
+}
+
+template <int N, typename T> FO_DEVICE void part_grad(const fo_cuda_xent_part_args &p, int64_t r, T *row, int n)
+{
+	const float top = p.max[r * p.max_ld], inv_tokens = (float)*p.inv_tokens;
+	const int target = p.target[r * p.target_ld];
+	const int64_t own = target - p.first;
+	const int hit = own >= 0 && own < p.logits.cols ? (int)own : -1;
+	if (target < 0) {
+		zero_write<N>(row, n);
+		return;
+	}
+	const float factor = fo_div_rn(inv_tokens, p.sums[r * p.sums_ld]);
+	for (int i = threadIdx.x; i < n; i += blockDim.x) {
+		float x[N];
+		get<N>(row + (int64_t)i * N, x);
+		gradient_put<N>(row, i, x, hit, top, factor, inv_tokens);
+	}
+}
+
+#define PART(name, type, n)                                                                               \
+	FO_KERNEL(name, struct fo_cuda_xent_part_args, 1024)                                              \
+	{                                                                                                 \
+		for (int64_t r = blockIdx.x; r < p.logits.rows; r += gridDim.x)                           \
+			PART_OF(p, r, (type *)p.logits.data + r * p.logits.ld, (int)(p.logits.cols / n)); \
+	}
+#define PART_OF part_max<8>
+PART(xent_max_bf16, uint16_t, 8)
+PART(xent_max_f32, float, 8)
+#undef PART_OF
+#define PART_OF part_max<1>
+PART(xent_max_any_bf16, uint16_t, 1)
+PART(xent_max_any_f32, float, 1)
+#undef PART_OF
+#define PART_OF part_sums<8>
+PART(xent_sums_bf16, uint16_t, 8)
+PART(xent_sums_f32, float, 8)
+#undef PART_OF
+#define PART_OF part_sums<1>
+PART(xent_sums_any_bf16, uint16_t, 1)
+PART(xent_sums_any_f32, float, 1)
+#undef PART_OF
+#define PART_OF part_grad<8>
+PART(xent_grad_bf16, uint16_t, 8)
+PART(xent_grad_f32, float, 8)
+#undef PART_OF
+#define PART_OF part_grad<1>
+PART(xent_grad_any_bf16, uint16_t, 1)
+PART(xent_grad_any_f32, float, 1)
+#undef PART_OF
+
+FO_KERNEL(xent_row_loss, struct fo_cuda_xent_loss_args, 1024)
+{
+	FO_EACH(i, p.rows)
+	{
+		const float *sums = p.sums + i * p.sums_ld;
+		p.row_loss[i] = p.target[i * p.target_ld] < 0 ? 0 : (double)(logf(sums[0]) - sums[1]);
+	}
+}
+
 /* A single block reads 8 B a row: a few microseconds. */
 FO_KERNEL(loss_sum, struct fo_cuda_loss_sum_args, 1024)
 {

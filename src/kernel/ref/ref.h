@@ -8,6 +8,7 @@
 #define FO_KERNEL_REF_REF_H
 
 #include "kernel/kernel.h"
+#include "program/ring.h"
 
 #define FO_OP(id, ...) fo_kernel_fn fo_ref_f32_##id, fo_ref_f64_##id;
 #include "program/ops.def"
@@ -19,6 +20,8 @@ typedef size_t fo_ref_ws_fn(const struct fo_call *c);
 	X(attention, attention_ws)                     \
 	X(attention_bwd, attention_bwd_ws)             \
 	X(attention_bwd_rope, attention_bwd_ws)        \
+	X(attention_block, attention_ws)               \
+	X(attention_block_bwd, attention_bwd_ws)       \
 	X(attention_eager, attention_eager_ws)         \
 	X(attention_eager_bwd, attention_eager_bwd_ws) \
 	X(attention_cached, attention_cached_ws)       \

@@ -1,0 +1,203 @@
+/* cp: ranks of a cp group share the tokens of every row. Each has its own queries, keys and values; a query must see keys
+ * of others.
+ *
+ * ring: keys and values travel round the group, on lane cp, and a rank's queries look at those that are there while the
+ * next ones come. What they find among the keys of each rank is merged by log-sum-exp, so a rank never holds the keys of
+ * a whole row. Backward they travel once more. With them goes, one place behind, the sum of their gradients: each rank
+ * adds what its own queries contribute, and hands the sum on while it works on the next keys. With n ranks each of keys,
+ * values and their gradients is handed on n - 1 times; what a rank contributes to its own keys stays where it is.
+ *
+ * Rows are cut so that all ranks have the same number of pairs to compute (program/ring.h). All else in a program is done
+ * token by token, and sees nothing of it: a rank's program simply has fewer tokens (fo_program.tokens). Weights are those
+ * of all, so their gradients are added up over cp as over ranks with other rows (FO_GROUP_DATA, FO_GROUP_SHARD).
+ *
+ * From: Ring Attention (Liu et al. 2023); two chunks of a row for each rank: "zig-zag" (Zhu 2024, ring-flash-attention). */
+#include "pass/pass.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct ring {
+	struct fo_program *p;
+	int32_t ranks, place, chunk;
+	int block, at;   /* where the next operation goes */
+	struct fo_op of; /* the attention that it stands for */
+};
+
+fo_status fo_pass_cp_legal(const struct fo_program *p)
+{
+	const int64_t cp = p->run.pass.cp;
+	const int32_t ranks = fo_mesh_cp(&p->run.mesh);
+	if (cp < 0 || cp >= FO_CP_COUNT)
+		return fo_fail(FO_EARG, "cp is 1 (ring), not %lld", (long long)cp);
+	if (ranks < 2)
+		return FO_OK;
+	if (p->run.mode != FO_MODE_TRAIN && p->run.mode != FO_MODE_EVAL)
+		return fo_fail(FO_EARG, "ranks of a cp group train and evaluate; they do not write text");
+	if (p->run.pass.attention == FO_ATTENTION_EAGER)
+		return fo_hint(fo_fail(FO_EARG,
+				       "eager attention has the probabilities of whole rows, which no rank of a "
+				       "cp group sees"),
+			       "pass.attention=flash, or mesh.cp=1");
+	return fo_mesh_cp_legal(p->run.seq, ranks);
+}
+
+static struct fo_op *put(struct ring *r, int kind, int phase, int lane)
+{
+	struct fo_op *o = fo_op_insert(r->p, r->block, r->at++, kind, phase, lane);
+	if (fo_op_info(kind)->cls == FO_CLASS_COMM)
+		o->group = FO_GROUP_CP;
+	return o;
+}
+
+static void add_arg(struct fo_op *o, struct fo_operand a, int access)
+{
+	a.access = (uint8_t)access;
+	o->arg[o->n++] = a;
+}
+
+/* Another buffer like that of an operand, named after it and a step of the ring. */
+static struct fo_operand another(struct ring *r, const struct fo_operand *like, const char *prefix, int step)
+{
+	char name[sizeof r->p->buf->name];
+	struct fo_operand a = *like;
+	const struct fo_buffer b = r->p->buf[like->buf];
+	snprintf(name, sizeof name, "%.4s%.12s.%d", prefix, b.name, step);
+	const int known = fo_buffer_find(r->p, name);
+	a.buf = (int16_t)(known >= 0 ? known : fo_buffer_like(r->p, name, &b));
+	return a;
+}
+
+/* The next rank has it as `prefix`NAME.step. */
+static struct fo_operand hand_on(struct ring *r, const struct fo_operand *x, const struct fo_operand *like,
+				 const char *prefix, int step)
+{
+	const struct fo_operand y = another(r, like, prefix, step);
+	struct fo_op *o = put(r, FO_OP_shift, FO_TRANSFER, FO_LANE_CP);
+	add_arg(o, *x, FO_READ);
+	add_arg(o, y, FO_DEF);
+	return y;
+}
+
+/* The operation over the keys that have come `step` places; its operands as r->of has them. */
+static struct fo_op *put_block(struct ring *r, int kind, int step)
+{
+	struct fo_op *o = put(r, kind, r->of.phase, FO_LANE_COMPUTE);
+	o->attr = r->of.attr;
+	o->attr.cp = r->ranks;
+	o->attr.place = r->place;
+	o->attr.chunk = r->chunk;
+	o->attr.peer = step;
+	o->n = r->of.n;
+	memcpy(o->arg, r->of.arg, sizeof o->arg);
+	return o;
+}
+
+static void forward(struct ring *r)
+{
+	const struct fo_operand *of = r->of.arg;
+	struct fo_operand k = of[FO_ATTENTION_K], v = of[FO_ATTENTION_V], o, lse;
+	for (int step = 0; step < r->ranks; step++) {
+		struct fo_operand nextk, nextv;
+		if (step + 1 < r->ranks) {
+			nextk = hand_on(r, &k, &of[FO_ATTENTION_K], "f.", step + 1);
+			nextv = hand_on(r, &v, &of[FO_ATTENTION_V], "f.", step + 1);
+		}
+		o = step ? another(r, &of[FO_ATTENTION_O], "f.", step) : of[FO_ATTENTION_O];
+		lse = step ? another(r, &of[FO_ATTENTION_LSE], "f.", step) : of[FO_ATTENTION_LSE];
+		struct fo_op *b = put_block(r, FO_OP_attention_block, step);
+		b->arg[FO_ATTENTION_BLOCK_K].buf = k.buf;
+		b->arg[FO_ATTENTION_BLOCK_V].buf = v.buf;
+		b->arg[FO_ATTENTION_BLOCK_O].buf = o.buf;
+		b->arg[FO_ATTENTION_BLOCK_LSE].buf = lse.buf;
+		if (step) {
+			b = put(r, FO_OP_attention_merge, r->of.phase, FO_LANE_COMPUTE);
+			b->attr.head_dim = r->of.attr.head_dim;
+			add_arg(b, o, FO_READ);
+			add_arg(b, lse, FO_READ);
+			add_arg(b, of[FO_ATTENTION_O], FO_UPDATE);
+			add_arg(b, of[FO_ATTENTION_LSE], FO_UPDATE);
+		}
+		k = nextk, v = nextv;
+	}
+}
+
+/* The sum of a gradient that came and this rank's own, as `to`. */
+static void add_up(struct ring *r, const struct fo_operand *came, const struct fo_operand *own,
+		   const struct fo_operand *to)
+{
+	struct fo_op *o = put(r, FO_OP_add, FO_BACKWARD, FO_LANE_COMPUTE);
+	add_arg(o, *came, FO_READ);
+	add_arg(o, *own, FO_READ);
+	add_arg(o, *to, FO_DEF);
+}
+
+/* sum[]: of the gradients of keys and of values, what goes to the next rank. */
+static void hand_on_gradients(struct ring *r, int step, struct fo_operand sum[2])
+{
+	for (int i = 0; i < 2; i++) {
+		const struct fo_operand *d = &r->of.arg[FO_ATTENTION_BWD_DK + i];
+		const struct fo_operand own = another(r, d, "c.", step);
+		if (step == 1) {
+			sum[i] = own;
+		} else {
+			const struct fo_operand came = sum[i];
+			sum[i] = another(r, d, "s.", step);
+			add_up(r, &came, &own, &sum[i]);
+		}
+		sum[i] = hand_on(r, &sum[i], d, "t.", step);
+	}
+}
+
+static void backward(struct ring *r)
+{
+	const struct fo_operand *of = r->of.arg;
+	struct fo_operand k = of[FO_ATTENTION_BWD_K], v = of[FO_ATTENTION_BWD_V], sum[2];
+	for (int step = 0; step < r->ranks; step++) {
+		struct fo_operand nextk, nextv;
+		if (step + 1 < r->ranks) {
+			nextk = hand_on(r, &k, &of[FO_ATTENTION_BWD_K], "b.", step + 1);
+			nextv = hand_on(r, &v, &of[FO_ATTENTION_BWD_V], "b.", step + 1);
+		}
+		struct fo_op *b = put_block(r, FO_OP_attention_block_bwd, step);
+		b->arg[FO_ATTENTION_BLOCK_BWD_K].buf = k.buf;
+		b->arg[FO_ATTENTION_BLOCK_BWD_V].buf = v.buf;
+		b->arg[FO_ATTENTION_BLOCK_BWD_DQ].access = step ? FO_ACC : FO_DEF;
+		const int at = r->at - 1;
+		for (int i = FO_ATTENTION_BLOCK_BWD_DK; i <= FO_ATTENTION_BLOCK_BWD_DV; i++) {
+			const struct fo_operand d = another(r, &of[i], "c.", step);
+			r->p->block[r->block].op[at].arg[i].buf = d.buf;
+		}
+		if (step)
+			hand_on_gradients(r, step, sum);
+		k = nextk, v = nextv;
+	}
+	for (int i = 0; i < 2; i++) {
+		const struct fo_operand *d = &of[FO_ATTENTION_BWD_DK + i];
+		const struct fo_operand own = another(r, d, "c.", 0);
+		add_up(r, &sum[i], &own, d);
+	}
+}
+
+void fo_pass_cp(struct fo_program *p)
+{
+	struct ring r = { .p = p };
+	r.ranks = fo_mesh_group(&p->run.mesh, FO_GROUP_CP, &r.place, NULL);
+	if (r.ranks < 2)
+		return;
+	r.chunk = (int32_t)(p->run.seq / r.ranks / 2);
+	for (int b = 0; b < p->nblock; b++)
+		for (int i = 0; i < p->block[b].n; i++) {
+			r.of = p->block[b].op[i];
+			if (r.of.kind != FO_OP_attention && r.of.kind != FO_OP_attention_bwd)
+				continue;
+			fo_op_remove(p, b, i);
+			r.block = b;
+			r.at = i;
+			if (r.of.kind == FO_OP_attention)
+				forward(&r);
+			else
+				backward(&r);
+			i = r.at - 1;
+		}
+}
