@@ -21,8 +21,8 @@ struct fo_exec_stream {
 	bool used;
 	fo_cuda_stream stream;
 	fo_cuda_event join;
-	size_t ws_bytes, ws_at; /* in the workspace */
-	int *instance, instances; /* its instances, in order */
+	size_t ws_bytes, ws_at;      /* in the workspace */
+	int *instance, instances;    /* its instances, in order */
 	struct fo_transfer transfer; /* of a lane of communication */
 	/* exec_staged.c */
 	size_t stage_bytes, stage_at; /* in the staging */
@@ -69,8 +69,8 @@ struct fo_exec_cuda {
 	size_t staging_bytes, scratch_at;
 	int64_t *stage;
 	struct fo_exec_inputs inputs;
-	bool whole_step; /* a step is put into the streams, not an instance alone */
-	bool staged;     /* communication goes through host memory */
+	bool whole_step;    /* a step is put into the streams, not an instance alone */
+	bool staged;        /* communication goes through host memory */
 	fo_cuda_event over; /* of a step in which other ranks' devices take part: it is done */
 	struct fo_exec_site *site;
 	int sites;
