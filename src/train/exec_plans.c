@@ -26,8 +26,8 @@ fo_status fo_exec_poison_device(struct fo_exec *e, int id)
 	const int32_t *life_of = &e->u.life_of[e->u.arg_begin[id]];
 	for (int i = 0; e->o.poison && i < o->n; i++)
 		if (fo_exec_begins(e, id, i) && e->p->buf[o->arg[i].buf].home != FO_HOME_HOST)
-			FO_TRY(fo_cuda_fill(e->cuda->c, e->data[life_of[i]], 0xff,
-					    (size_t)e->u.life[life_of[i]].bytes, e->cuda->lane[o->lane].stream));
+			FO_TRY(fo_cuda_fill(e->cuda->c, e->data[life_of[i]], 0xff, (size_t)e->u.life[life_of[i]].bytes,
+					    e->cuda->lane[o->lane].stream));
 	return FO_OK;
 }
 
