@@ -12,7 +12,7 @@
 
 /* ---- the device ---- */
 
-/* Those of the other ranks. Threads open theirs when they are made, and what rank 0's device has free is for all that
+/* The other ranks' devices. Threads open theirs when they are made, and what rank 0's device has free is for all that
  * share it; processes open theirs now, and each plans with its own part. */
 static fo_status open_devices(struct fo_setup *s)
 {

@@ -232,7 +232,7 @@ static void come(struct call *c)
 	pthread_cond_broadcast(&change);
 }
 
-/* Of a call in a stream: it is over. */
+/* Is a call in a stream over? */
 static bool over(void *args)
 {
 	struct call *c = args;
