@@ -1,8 +1,11 @@
 #include "base/thread.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 fo_status fo_thread_start(pthread_t *t, void *(*fn)(void *), void *arg, const char *what)
@@ -16,6 +19,26 @@ fo_status fo_thread_start(pthread_t *t, void *(*fn)(void *), void *arg, const ch
 	int error = pthread_create(t, NULL, fn, arg);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return error ? fo_fail(FO_EIO, "cannot start %s: %s", what, strerror(error)) : FO_OK;
+}
+
+void fo_thread_wakes_promptly(void)
+{
+#if defined(SYS_sched_setattr) && defined(SYS_sched_getattr)
+	/* The least that Linux takes. With its usual slices of 3 ms calls between ranks began and ended when
+	 * threads that compute paused (2 ranks on 2 processors, Linux 6.18, November 2026). */
+	enum { SLICE_NS = 100000 };
+	struct { /* sched_setattr(2), its first version */
+		uint32_t size, policy;
+		uint64_t flags;
+		int32_t nice;
+		uint32_t priority;
+		uint64_t runtime, deadline, period;
+	} attr = { .size = sizeof attr };
+	if (syscall(SYS_sched_getattr, 0, &attr, sizeof attr, 0) || attr.policy != SCHED_OTHER)
+		return;
+	attr.runtime = SLICE_NS;
+	(void)syscall(SYS_sched_setattr, 0, &attr, 0); /* refused: as before */
+#endif
 }
 
 struct share {

@@ -1,19 +1,19 @@
 /* tp-async: communication of tp groups, in pieces beside the work on other pieces.
  *
  * With sequence parallel each layer gathers tokens in front of matmuls and adds up and scatters them behind others, and
- * waits for both (pass tp). Here the tokens of a micro-batch are k pieces: a gather or a scatter becomes k, one for each
- * piece, and so do the operations around it that treat each token by itself: the matmuls at both ends, and the norm,
- * SwiGLU or addition between two of them. While one piece travels, another is multiplied. Attention and the gradients
- * of weights, which are sums over tokens, stay whole and wait for all pieces.
+ * waits for both (pass tp). Here the tokens of a micro-batch are k pieces: a gather or a scatter becomes k, one for
+ * each piece, and so do the operations around it that treat each token by itself: the matmuls at both ends, and the
+ * norm, SwiGLU or addition between two of them. While one piece travels, another is multiplied. Attention, and the
+ * gradients of weights, which are sums over tokens, stay whole and wait for all pieces.
  *
  * A rank's own tokens are its part of each piece, no longer one stretch: piece j of the gathered rows is made of piece
  * j of all ranks' own rows, so calls take whole rows that lie together on both sides, and as many bytes travel as
- * before. An operation that meets own tokens and all of them (embedding, loss) is cut where the pieces end.
+ * before.
  *
  * Then each block's operations get a new order: list scheduling (Graham 1969) on one lane that computes and one that
- * communicates. Whatever is ready first goes first; of several, that with the longest way to the end of the block; the
- * gradients of weights, which nothing in backward waits for, come last and so fill the gaps. All ranks of a group make
- * the same order of the same sizes.
+ * communicates. Whatever is ready first goes first, of several that with the longest, or the shortest, way to the end
+ * of the block, whichever ends the block sooner; the gradients of weights, which nothing in backward waits for, come
+ * last and so fill the gaps. All ranks of a group make the same order of the same sizes.
  *
  * From: asynchronous tensor parallel of PyTorch (Liang et al. 2024) and of Wang et al. 2023, "Overlap communication
  * with dependent computation via decomposition", which pass blocks around a ring; pieces that go through several
@@ -26,18 +26,9 @@
 
 struct async {
 	struct fo_program *p;
-	int32_t pieces, ranks, place;
+	int32_t pieces;
 	int32_t all, own; /* tokens of a piece, and this rank's part of them */
 };
-
-static struct async async_of(const struct fo_program *p)
-{
-	struct async a = { .p = (struct fo_program *)p, .pieces = (int32_t)fo_tp_pieces(p) };
-	a.ranks = fo_mesh_group(&p->run.mesh, FO_GROUP_TP, &a.place, NULL);
-	a.all = (int32_t)(p->tokens / a.pieces);
-	a.own = a.all / a.ranks;
-	return a;
-}
 
 /* ---- operands ---- */
 
@@ -91,7 +82,7 @@ static bool is_tp_call(const struct async *a, const struct fo_op *o)
 	       (wire == FO_WIRE_ALL_GATHER || wire == FO_WIRE_REDUCE_SCATTER);
 }
 
-/* Own rows meet all rows: their rectangles must follow the pieces. */
+/* Own rows meet all rows: such an operation would have to be cut where pieces end. */
 static bool meets_own(const struct async *a, const struct fo_op *o)
 {
 	bool own = false, all = false;
@@ -110,13 +101,47 @@ static const char *misfit(const struct async *a, const struct fo_op *o)
 	for (int k = 0; is_tp_call(a, o) && k < o->n; k++)
 		if (!is_whole(a, &o->arg[k]) || o->arg[k].access == FO_TAKE || o->arg[k].access == FO_ACC)
 			return "a gather or a scatter is not of all tokens";
-	for (int k = 0; meets_own(a, o) && k < o->n; k++) {
-		const struct fo_operand *x = &o->arg[k];
-		const int32_t begin = a->place * a->own * a->pieces;
-		if (has_tokens(a, x) && !is_own(a, x) && (x->r0 < begin || x->r0 + x->nr > begin + a->own * a->pieces))
-			return "an operation on own tokens reads others";
-	}
-	return NULL;
+	return meets_own(a, o) ? "an operation meets own tokens and a buffer of all" : NULL;
+}
+
+static const char *any_misfit(const struct async *a)
+{
+	const char *why = NULL;
+	for (int b = 0; b < a->p->nblock; b++)
+		for (int i = 0; i < a->p->block[b].n && !why; i++)
+			why = misfit(a, &a->p->block[b].op[i]);
+	return why;
+}
+
+static struct async async_of(const struct fo_program *p, int64_t pieces)
+{
+	struct async a = { .p = (struct fo_program *)p, .pieces = (int32_t)pieces };
+	a.all = (int32_t)(p->tokens / pieces);
+	a.own = a.all / fo_mesh_tp(&p->run.mesh);
+	return a;
+}
+
+enum {
+	/* 4 pieces gave the shortest step, of 2, 4 and 8 predicted and of 2 and 4 measured; pieces of 256 tokens make a
+	 * step's work 9 % longer than whole, of 128 34 % (hidden 512, calibrated on an Emerald Rapids server,
+	 * 2026-11-28; bench/results/2026-11-28-tp-async.jsonl). */
+	MOST_PIECES = 4,
+	LEAST_TOKENS = 256
+};
+
+/* pieces 1: none. Evaluation keeps nothing of training's order but weights. */
+static struct async pieces_of(const struct fo_program *p)
+{
+	const int64_t want = p->run.pass.tp_async, tp = fo_mesh_tp(&p->run.mesh);
+	int64_t pieces = MOST_PIECES;
+	if (tp < 2 || p->run.pass.tp != FO_TP_SEQUENCE || p->run.mode != FO_MODE_TRAIN)
+		return async_of(p, 1);
+	if (want > FO_TP_ASYNC_AUTO)
+		return async_of(p, want);
+	while (pieces > 1 && (p->tokens % (pieces * tp) || p->tokens / pieces < LEAST_TOKENS))
+		pieces--;
+	const struct async a = async_of(p, pieces);
+	return any_misfit(&a) ? async_of(p, 1) : a;
 }
 
 fo_status fo_pass_tp_async_legal(const struct fo_program *p)
@@ -131,7 +156,8 @@ fo_status fo_pass_tp_async_legal(const struct fo_program *p)
 		return fo_hint(
 			fo_fail(FO_EARG, "only the gathers and scatters of sequence parallel are done in pieces"),
 			"use pass.tp-sequence=yes, or pass.tp-async=0");
-	const int64_t pieces = fo_tp_pieces(p), of = p->tokens / tp;
+	const struct async a = pieces_of(p);
+	const int64_t pieces = a.pieces, of = p->tokens / tp;
 	if (pieces < 2)
 		return FO_OK;
 	if (of % pieces) {
@@ -140,50 +166,16 @@ fo_status fo_pass_tp_async_legal(const struct fo_program *p)
 			below--;
 		while (above < of && of % above)
 			above++;
-		return fo_hint(fo_fail(FO_EARG, "%lld tokens of a rank cannot be %lld equal pieces", (long long)of,
-				       (long long)pieces),
-			       "use pass.tp-async=%lld or %lld%s", (long long)(below < 2 ? 0 : below), (long long)above,
-			       below < 2 ? " (0: none)" : "");
+		const fo_status st = fo_fail(FO_EARG, "%lld tokens of a rank cannot be %lld equal pieces",
+					     (long long)of, (long long)pieces);
+		if (below < 2)
+			return fo_hint(st, "use pass.tp-async=%lld, or 0 for none", (long long)above);
+		return fo_hint(st, "use pass.tp-async=%lld or %lld", (long long)below, (long long)above);
 	}
-	const struct async a = async_of(p);
-	for (int b = 0; b < p->nblock; b++)
-		for (int i = 0; i < p->block[b].n; i++) {
-			const char *why = misfit(&a, &p->block[b].op[i]);
-			if (why)
-				return fo_fail(FO_EARG, "block '%s', %s: %s", p->block[b].name,
-					       fo_op_info(p->block[b].op[i].kind)->name, why);
-		}
+	const char *why = any_misfit(&a);
+	if (why)
+		return fo_fail(FO_EARG, "tokens of a tp group cannot travel in pieces: %s", why);
 	return FO_OK;
-}
-
-/* ---- own rows of all rows ---- */
-
-/* An operation on own rows [from, from + n), and the same of all rows, is cut where pieces end. */
-static int cut_own(struct async *a, int block, int at)
-{
-	const struct fo_op o = a->p->block[block].op[at];
-	int32_t from = 0, n = 0;
-	int parts = 0;
-	for (int k = 0; k < o.n; k++)
-		if (has_tokens(a, &o.arg[k]) && !is_own(a, &o.arg[k])) {
-			from = o.arg[k].r0 - a->place * a->own * a->pieces;
-			n = o.arg[k].nr;
-		}
-	for (int32_t x = from, end; x < from + n; x = end, parts++) {
-		end = (int32_t)fo_min(from + n, (x / a->own + 1) * a->own);
-		struct fo_op *c = parts ? fo_op_clone(a->p, block, at + parts, &o) : &a->p->block[block].op[at];
-		for (int k = 0; k < c->n; k++) {
-			struct fo_operand *y = &c->arg[k];
-			if (!has_tokens(a, y))
-				continue;
-			y->r0 = is_own(a, y) ? o.arg[k].r0 + x - from
-					     : x / a->own * a->all + a->place * a->own + x % a->own;
-			y->nr = end - x;
-			if (parts && y->access == FO_DEF)
-				y->access = FO_PART;
-		}
-	}
-	return parts - 1;
 }
 
 /* ---- operations around calls ---- */
@@ -235,7 +227,7 @@ static bool find_one(const struct async *a, const struct fo_block *b, bool *in)
 		if (in[i] || !is_by_token(a, &b->op[i]))
 			continue;
 		for (int k = 0; k < b->n; k++) {
-			const struct fo_op *x = &b->op[k < i ? k : i], *y = &b->op[k < i ? i : k];
+			const struct fo_op *x = &b->op[fo_min(i, k)], *y = &b->op[fo_max(i, k)];
 			if (k == i || !in[k] || !feeds(a, x, y))
 				continue;
 			*(k < i ? &before : &behind) = true;
@@ -257,12 +249,8 @@ static void cut_block(struct async *a, int block)
 		in[i] = is_tp_call(a, &b->op[i]);
 	while (find_one(a, b, in))
 		continue;
-	for (int i = 0; i < n; i++, at++) {
-		if (in[i])
-			at += cut(a, block, at);
-		else if (meets_own(a, &a->p->block[block].op[at]))
-			at += cut_own(a, block, at);
-	}
+	for (int i = 0; i < n; i++, at++)
+		at += in[i] ? cut(a, block, at) : 0;
 	free(in);
 }
 
@@ -274,41 +262,103 @@ struct job {
 	int before; /* operations that must be done first and are not */
 	bool done, last;
 };
+struct order {
+	const struct fo_block *b;
+	struct job *job;
+	bool *follows; /* n x n: the order of the two matters */
+	int *at;       /* the order that is made */
+};
+/* When several calls, or several operations that compute, could begin: the one with the longest way to go goes first,
+ * or that with the shortest, which takes one piece as far as it can get. The better of the two depends on the block:
+ * all four combinations are tried. */
+enum { LONGEST_CALL = 1, LONGEST_WORK = 2, RULES = 4 };
 enum { ORDER_MOST = 1024 }; /* operations of a block: the work grows with their square */
 
-/* Calls take so long that all of a block's take half of what its operations do: where hiding begins to be hard. */
-static void weigh(const struct async *a, const struct fo_block *b, struct job *job)
+static bool is_comm(const struct fo_op *o) { return fo_op_info(o->kind)->cls == FO_CLASS_COMM; }
+
+static bool has_calls(const struct async *a, const struct fo_block *b)
 {
-	const struct fo_choose_rates *rates = &fo_choose_processor;
-	double work = 0, wire = 0;
-	for (int i = 0; i < b->n; i++) {
-		const bool comm = fo_op_info(b->op[i].kind)->cls == FO_CLASS_COMM;
-		job[i].seconds = comm ? fo_op_cost(a->p, &b->op[i], -1).wire : fo_op_seconds(a->p, &b->op[i], rates);
-		*(comm ? &wire : &work) += job[i].seconds;
-		job[i].last = b->op[i].phase == FO_WGRAD;
-	}
+	bool any = false;
 	for (int i = 0; i < b->n; i++)
-		if (fo_op_info(b->op[i].kind)->cls == FO_CLASS_COMM && wire > 0)
-			job[i].seconds *= work / 2 / wire;
+		any |= is_tp_call(a, &b->op[i]);
+	return any && b->n <= ORDER_MOST;
+}
+
+/* Ranks may have unlike parts of the vocabulary, and must make one order: here each has the same part of it. */
+static struct fo_op with_equal_parts(const struct async *a, const struct fo_op *o)
+{
+	const int32_t part = (int32_t)fo_ceil_div(a->p->model.vocab, fo_mesh_tp(&a->p->run.mesh));
+	struct fo_op x = *o;
+	for (int k = 0; k < x.n; k++) {
+		if (a->p->buf[x.arg[k].buf].row_axis == FO_AXIS_VOCAB)
+			x.arg[k].nr = part;
+		if (a->p->buf[x.arg[k].buf].col_axis == FO_AXIS_VOCAB)
+			x.arg[k].nc = part;
+	}
+	return x;
+}
+
+static double work_of(const struct async *a, const struct fo_op *o)
+{
+	const struct fo_op x = with_equal_parts(a, o);
+	return fo_op_seconds(a->p, &x, &fo_choose_processor);
+}
+
+/* Bytes of a call's largest tensor: what a rank receives of it may be a row more or less than others do. */
+static double wire_of(const struct async *a, const struct fo_op *o)
+{
+	const struct fo_op x = with_equal_parts(a, o);
+	double most = 0;
+	for (int k = 0; k < x.n; k++) {
+		const double bytes = (double)x.arg[k].nr * x.arg[k].nc *
+				     (double)fo_dtype_bytes(a->p->buf[x.arg[k].buf].dtype);
+		most = bytes > most ? bytes : most;
+	}
+	return most;
+}
+
+/* Seconds of a byte, so that all calls of a step take half as long as what the blocks with calls compute: there hiding
+ * begins to be hard. */
+static double seconds_of_byte(const struct async *a)
+{
+	double work = 0, wire = 0;
+	for (int k = 0; k < a->p->nblock; k++) {
+		const struct fo_block *b = &a->p->block[k];
+		const bool calls = has_calls(a, b);
+		int slots = 0;
+		for (int s = 0; calls && s < a->p->nslot; s++)
+			slots += a->p->slot[s].block == k;
+		for (int i = 0; calls && i < b->n; i++) {
+			if (is_comm(&b->op[i]))
+				wire += slots * wire_of(a, &b->op[i]);
+			else
+				work += slots * work_of(a, &b->op[i]);
+		}
+	}
+	return wire > 0 ? work / 2 / wire : 0;
 }
 
 /* Both lanes that compute are one here. */
 static int lane_of(const struct fo_op *o) { return fo_lane_computes(o->lane) ? FO_LANE_COMPUTE : o->lane; }
 
-static bool is_before(const struct job *x, const struct job *y, double x_start, double y_start)
+static bool is_before(const struct job *x, const struct job *y, double x_start, double y_start, bool longest)
 {
 	if (x_start < y_start || x_start > y_start)
 		return x_start < y_start;
-	return x->last != y->last ? y->last : x->way > y->way;
+	if (x->last != y->last)
+		return y->last;
+	return longest ? x->way > y->way : x->way < y->way;
 }
 
-static int next_of(const struct fo_block *b, const struct job *job, const double *free_at, double *start)
+static int next_of(const struct order *o, int rules, const double *free_at, double *start)
 {
 	int best = -1;
-	for (int i = 0; i < b->n; i++) {
-		const int lane = lane_of(&b->op[i]);
-		const double s = job[i].ready > free_at[lane] ? job[i].ready : free_at[lane];
-		if (job[i].done || job[i].before || (best >= 0 && !is_before(&job[i], &job[best], s, *start)))
+	for (int i = 0; i < o->b->n; i++) {
+		const struct job *x = &o->job[i];
+		const int lane = lane_of(&o->b->op[i]);
+		const bool longest = rules & (is_comm(&o->b->op[i]) ? LONGEST_CALL : LONGEST_WORK);
+		const double s = x->ready > free_at[lane] ? x->ready : free_at[lane];
+		if (x->done || x->before || (best >= 0 && !is_before(x, &o->job[best], s, *start, longest)))
 			continue;
 		best = i;
 		*start = s;
@@ -316,57 +366,91 @@ static int next_of(const struct fo_block *b, const struct job *job, const double
 	return best;
 }
 
-static void order_block(struct async *a, int block)
+/* Times of operations and what follows what: the same whatever the rules. */
+static void weigh(const struct async *a, struct order *o, double byte_s)
 {
-	struct fo_block *b = &a->p->block[block];
-	const int n = b->n;
-	bool any = false;
-	for (int i = 0; i < n; i++)
-		any |= is_tp_call(a, &b->op[i]);
-	if (!any || n > ORDER_MOST)
-		return;
-	struct job *job = fo_xmalloc((size_t)n * sizeof *job);
-	struct fo_op *op = fo_xmalloc((size_t)n * sizeof *op);
-	bool *follows = fo_xmalloc((size_t)n * (size_t)n * sizeof *follows);
-	double free_at[FO_LANE_COUNT] = { 0 };
-	weigh(a, b, job);
+	const int n = o->b->n;
 	for (int i = n - 1; i >= 0; i--) {
+		const struct fo_op *x = &o->b->op[i];
+		struct job *j = &o->job[i];
+		j->seconds = is_comm(x) ? byte_s * wire_of(a, x) : work_of(a, x);
+		j->last = x->phase == FO_WGRAD;
 		for (int k = i + 1; k < n; k++) {
-			follows[i * n + k] = fo_edit_conflict(&b->op[i], &b->op[k]);
-			if (!follows[i * n + k])
-				continue;
-			job[k].before++;
-			job[i].way = job[k].way > job[i].way ? job[k].way : job[i].way;
+			o->follows[i * n + k] = fo_edit_conflict(x, &o->b->op[k]);
+			if (o->follows[i * n + k] && o->job[k].way > j->way)
+				j->way = o->job[k].way;
 		}
-		job[i].way += job[i].seconds;
+		j->way += j->seconds;
+	}
+}
+
+/* Fills in o->at; returns when the last operation ends. */
+static double list(struct order *o, int rules)
+{
+	const int n = o->b->n;
+	double free_at[FO_LANE_COUNT] = { 0 }, end = 0;
+	for (int k = 0; k < n; k++) {
+		o->job[k].done = false;
+		o->job[k].ready = 0;
+		o->job[k].before = 0;
+		for (int i = 0; i < k; i++)
+			o->job[k].before += o->follows[i * n + k];
 	}
 	for (int at = 0; at < n; at++) {
 		double start = 0;
-		const int i = next_of(b, job, free_at, &start);
-		const int lane = lane_of(&b->op[i]);
-		job[i].done = true;
-		free_at[lane] = start + job[i].seconds;
-		for (int k = i + 1; k < n; k++)
-			if (follows[i * n + k]) {
-				job[k].before--;
-				if (job[k].ready < free_at[lane])
-					job[k].ready = free_at[lane];
-			}
-		op[at] = b->op[i];
+		const int i = next_of(o, rules, free_at, &start), lane = lane_of(&o->b->op[i]);
+		const double over = start + o->job[i].seconds;
+		o->job[i].done = true;
+		o->at[at] = i;
+		free_at[lane] = over;
+		end = over > end ? over : end;
+		for (int k = i + 1; k < n; k++) {
+			o->job[k].before -= o->follows[i * n + k];
+			if (o->follows[i * n + k] && o->job[k].ready < over)
+				o->job[k].ready = over;
+		}
 	}
-	memcpy(b->op, op, (size_t)n * sizeof *op);
-	free(job);
+	return end;
+}
+
+static void order_block(struct async *a, int block, double byte_s)
+{
+	struct fo_block *b = &a->p->block[block];
+	const size_t n = (size_t)b->n;
+	double least = 0;
+	int best = -1;
+	struct order o = { .b = b };
+	o.job = fo_xmalloc(n * sizeof *o.job);
+	o.follows = fo_xmalloc(n * n * sizeof *o.follows);
+	o.at = fo_xmalloc(n * sizeof *o.at);
+	weigh(a, &o, byte_s);
+	for (int rules = 0; rules < RULES; rules++) {
+		const double end = list(&o, rules);
+		if (best >= 0 && end >= least)
+			continue;
+		best = rules;
+		least = end;
+	}
+	list(&o, best);
+	struct fo_op *op = fo_xmalloc(n * sizeof *op);
+	for (size_t i = 0; i < n; i++)
+		op[i] = b->op[o.at[i]];
+	memcpy(b->op, op, n * sizeof *op);
 	free(op);
-	free(follows);
+	free(o.job);
+	free(o.follows);
+	free(o.at);
 }
 
 void fo_pass_tp_async(struct fo_program *p)
 {
-	struct async a = async_of(p);
+	struct async a = pieces_of(p);
 	if (a.pieces < 2)
 		return;
-	for (int b = 0; b < p->nblock; b++) {
+	for (int b = 0; b < p->nblock; b++)
 		cut_block(&a, b);
-		order_block(&a, b);
-	}
+	const double byte_s = seconds_of_byte(&a);
+	for (int b = 0; b < p->nblock; b++)
+		if (has_calls(&a, &p->block[b]))
+			order_block(&a, b, byte_s);
 }

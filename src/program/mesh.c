@@ -157,26 +157,6 @@ fo_status fo_mesh_cp_legal(int64_t seq, int32_t cp)
 
 /* ---- tp in pieces ---- */
 
-enum {
-	/* Of pieces that were tried (bench/results/2026-11-28-tp-async.jsonl) so many hid most; with fewer tokens than
-	 * LEAST_TOKENS a piece's matmuls are slower by more than is hidden. */
-	MOST_PIECES = 4,
-	LEAST_TOKENS = 64
-};
-
-int64_t fo_tp_pieces(const struct fo_program *p)
-{
-	const int64_t want = p->run.pass.tp_async, tp = fo_mesh_tp(&p->run.mesh);
-	int64_t pieces = MOST_PIECES;
-	if (!want || tp < 2 || p->run.pass.tp != FO_TP_SEQUENCE || p->run.mode != FO_MODE_TRAIN)
-		return 1;
-	if (want > FO_TP_ASYNC_AUTO)
-		return want;
-	while (pieces > 1 && (p->tokens % (pieces * tp) || p->tokens / pieces < LEAST_TOKENS))
-		pieces--;
-	return pieces;
-}
-
 bool fo_operand_divided(const struct fo_program *p, const struct fo_operand *a, uint8_t *rows, uint8_t *cols)
 {
 	const int part = p->buf[a->buf].tp;

@@ -239,8 +239,8 @@ struct fo_slot {
 	int32_t mb;
 };
 /* What a rank of a tp group has of a buffer: all of it, as the others do; its part of the rows or columns; the part
- * that ranks of its kv group have, too (weights of keys and values, their gradients and state); or one term of a sum over
- * the group (gradients, until pass ddp has added them up). */
+ * that ranks of its kv group have, too (weights of keys and values, their gradients and state); or one term of a sum
+ * over the group (gradients, until pass ddp has added them up). */
 enum fo_tp_part { FO_TP_WHOLE, FO_TP_ROWS, FO_TP_COLS, FO_TP_KV_ROWS, FO_TP_KV_COLS, FO_TP_TERM, FO_TP_PARTS };
 static inline bool fo_tp_is_kv(int part) { return part == FO_TP_KV_ROWS || part == FO_TP_KV_COLS; }
 /* Coordinates of a tp group, as a set: which key and value heads, which rank of those with the same ones. */
@@ -347,7 +347,7 @@ extern const char *const fo_master_name[FO_MASTER_COUNT], *const fo_moments_name
 	X(attention, "attention", attention_name, FO_ATTENTION_COUNT)                                                 \
 	X(tp, "tp", tp_name, FO_TP_COUNT) /* what ranks of a tp group do with the residual stream */                  \
 	X(cp, "cp", cp_name, FO_CP_COUNT) /* how tokens of a cp group's ranks see each other's keys */                \
-	X(tp_async, "tp-async", NULL, 0)  /* pieces of a micro-batch's tokens; 1: fo_tp_pieces says how many */       \
+	X(tp_async, "tp-async", NULL, 0)  /* pieces of a micro-batch's tokens; 1: as many as pay */                   \
 	X(offload, "offload", NULL, 0)    /* layers whose activations wait in host memory */                          \
 	X(wgrad_lane, "wgrad-lane", NULL, 0)                                                                          \
 	X(reduce_dtype, "reduce-dtype", reduce_name, FO_REDUCE_COUNT) /* what gradients travel as */                  \
@@ -490,9 +490,6 @@ static inline void fo_matmul_dims(const struct fo_op *o, int64_t *m, int64_t *n,
  * second sums a whole step, the third the operations of one category. */
 struct fo_cost fo_op_cost(const struct fo_program *p, const struct fo_op *o, double pairs);
 struct fo_cost fo_program_cost(const struct fo_program *p, double pairs);
-/* So many pieces of a micro-batch's tokens travel by themselves between ranks of a tp group (pass tp-async); 1: tokens
- * are not in pieces. A rank's own tokens are its part of each piece. */
-int64_t fo_tp_pieces(const struct fo_program *p);
 /* Whether the rows or columns of an operand are one rank's own in its tp group, and along which coordinates of it. */
 bool fo_operand_divided(const struct fo_program *p, const struct fo_operand *a, uint8_t *rows, uint8_t *cols);
 /* Bytes that this rank receives from others in a step. */

@@ -35,12 +35,9 @@ static bool same_rows(const struct fo_program *p, const struct fo_operand *a, co
 {
 	for (int g = FO_GROUP_DATA; a->r0 != b->r0 && g < FO_GROUP_COUNT; g++) {
 		int32_t at, to, ranks = fo_mesh_group(&p->run.mesh, (enum fo_group)g, &at, NULL);
-		const int64_t pieces = g == FO_GROUP_TP ? fo_tp_pieces(p) : 1, rows = p->buf[a->buf].rows / pieces;
-		int64_t x, y, n = fo_mesh_part(rows, at, ranks, &x), m;
+		int64_t x, y, rows = p->buf[a->buf].rows, n = fo_mesh_part(rows, at, ranks, &x), m;
 		fo_mesh_group(&q->run.mesh, (enum fo_group)g, &to, NULL);
 		m = fo_mesh_part(rows, to, ranks, &y);
-		const int64_t piece = rows ? a->r0 / rows * rows : 0;
-		x += piece, y += piece;
 		if (a->r0 >= x && a->r0 + a->nr <= x + n && b->r0 + b->nr <= y + m && a->r0 - x == b->r0 - y)
 			return true;
 	}

@@ -186,7 +186,7 @@ static const char *group_of(const struct flow *f, uint8_t set)
 {
 	static const enum fo_group alone[] = { FO_GROUP_SHARD, FO_GROUP_REPLICATE, FO_GROUP_TP, FO_GROUP_HEADS,
 					       FO_GROUP_KV };
-	static char text[96];
+	static _Thread_local char text[96]; /* programs of several ranks are checked by a thread each */
 	if (set == coordinates(f->p, FO_GROUP_ALL))
 		return "all ranks";
 	if (set == coordinates(f->p, FO_GROUP_DATA))

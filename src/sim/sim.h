@@ -26,7 +26,7 @@ struct fo_sim {
 	/* Time in which calls to other ranks are under way, from when this rank came; of it, what no lane that computes
 	 * covers; of that, what is waiting for a rank that comes late. */
 	double comm_s, exposed_s, exposed_late_s;
-	/* By lane, exposed and behind computing; of several that are under way the first counts, as in fo_rank_times. */
+	/* By lane, exposed and behind computing; of several under way the first counts, as in fo_rank_times. */
 	double lane_exposed_s[FO_LANE_COUNT], lane_hidden_s[FO_LANE_COUNT];
 	/* Kernel time of lanes that compute, by how sure it is, and from rows without a quiet span. */
 	double sure_s[FO_SURE_COUNT], busy_s;

@@ -43,8 +43,8 @@ struct fo_ranks {
 	struct fo_rank_times *rank;    /* each of them */
 	struct fo_rank_group *group;   /* by group, colour, place */
 	int64_t groups, calls, unmatched;
-	int late;          /* the rank for which others waited longest; -1: for none */
-	int64_t waited_ns; /* by all ranks together, summed over calls */
+	int late;                 /* the rank for which others waited longest; -1: for none */
+	int64_t waited_ns;        /* by all ranks together, summed over calls */
 	struct fo_slow_rank slow; /* each of the steps is a window; not known unless all ranks are */
 };
 /* file[r]: of rank r, or NULL. Files of one run. */

@@ -301,20 +301,31 @@ static bool rests(struct fo_exec *e)
 	return rests;
 }
 
+/* Starts the lane's next instance if it is ready. */
+static fo_status start_next(struct fo_exec *e, struct lane *ln)
+{
+	int id = ln->instance[ln->next];
+	if (!is_ready(e, ln, false))
+		return FO_OK;
+	if (e->o.delay_seed)
+		random_delay(e, ln);
+	ln->begin_ns = fo_now_ns();
+	tell(e, ln, FO_LANE_RUNS, id, ln->begin_ns);
+	FO_TRY(fo_exec_transfer_start(e, id, &ln->transfer));
+	ln->on_its_way = true;
+	return FO_OK;
+}
+
 /* Starts or tests the lane's next instance. *moved: something changed. */
 static fo_status drive(struct fo_exec *e, struct lane *ln, int32_t step, bool *moved)
 {
 	int id = ln->instance[ln->next];
 	bool done = false;
 	if (!ln->on_its_way) {
-		if (!is_ready(e, ln, false))
+		FO_TRY(start_next(e, ln));
+		if (!ln->on_its_way)
 			return FO_OK;
-		if (e->o.delay_seed)
-			random_delay(e, ln);
-		ln->begin_ns = fo_now_ns();
-		tell(e, ln, FO_LANE_RUNS, id, ln->begin_ns);
-		FO_TRY(fo_exec_transfer_start(e, id, &ln->transfer));
-		ln->on_its_way = *moved = true;
+		*moved = true;
 	}
 	FO_TRY(fo_exec_transfer_test(e, id, &ln->transfer, &done));
 	*moved |= ln->transfer.moved;
@@ -326,6 +337,9 @@ static fo_status drive(struct fo_exec *e, struct lane *ln, int32_t step, bool *m
 	ln->on_its_way = false;
 	ln->next++;
 	*moved = true;
+	/* Whoever is woken may take this processor for some milliseconds: what follows on the lane starts before. */
+	if (ln->next < ln->n)
+		FO_TRY(start_next(e, ln));
 	finished(e, ln, id);
 	return FO_OK;
 }
@@ -370,9 +384,11 @@ static void run_linked(struct fo_exec *e, int32_t step)
 		const bool resting = under_way && rests(e);
 		if (resting)
 			fo_comm_idle(e->o.links->world, true);
-		/* Nothing is computed meanwhile: a processor is free. */
-		if (resting && fo_comm_spin(since))
+		/* Nothing is computed meanwhile: a processor is free. Who lets others go first is not late. */
+		if (resting && fo_comm_spin(since)) {
+			due = 0;
 			continue;
+		}
 		const int64_t nap = under_way ? fo_comm_nap_ns(since, until) : 0;
 		due = nap ? fo_now_ns() + nap : 0;
 		sleep_until_ready(e, nap);
@@ -417,6 +433,7 @@ static void *lane_thread(void *arg)
 
 static void *link_thread(void *arg)
 {
+	fo_thread_wakes_promptly(); /* a call that is over holds up others */
 	serve_steps(arg, NULL);
 	return NULL;
 }

@@ -12,7 +12,7 @@
 
 /* ---- the device ---- */
 
-/* Those of the other ranks. Threads open theirs when they are made, and what rank 0's device has free is for all that
+/* The other ranks' devices. Threads open theirs when they are made, and what rank 0's device has free is for all that
  * share it; processes open theirs now, and each plans with its own part. */
 static fo_status open_devices(struct fo_setup *s)
 {
@@ -269,8 +269,9 @@ int64_t fo_setup_loader_bytes(const struct fo_setup *s)
 		eval = p->eval_program.tokens * here * TOKEN_BYTES * s->eval_batches,
 		order = fo_loader_order_bytes(&s->corpus.train, &shape,
 					      p->processes ? fo_processes_on_host(p->processes) : 1);
-	const int64_t pieces =
-		p->processes ? fo_links_bytes(&p->program, p->eval_program.nbuf ? &p->eval_program : NULL) : 0;
+	const int64_t pieces = p->processes
+				       ? fo_links_bytes(&p->program, p->eval_program.nbuf ? &p->eval_program : NULL)
+				       : 0;
 	return (int64_t)fo_pages_size((size_t)(STEPS * step + order)) + eval + pieces +
 	       (int64_t)fo_pages_size(fo_exec_timeline(p->exec)->bytes) + fo_team_beside_bytes(p->team) +
 	       (int64_t)fo_pages_size(fo_exec_timeline(p->eval)->bytes);
@@ -297,7 +298,10 @@ fo_status fo_setup_eval_batches(struct fo_setup *s)
 fo_status fo_setup_data(struct fo_setup *s)
 {
 	const struct fo_train_hooks *h = s->hooks;
-	FO_TRY(fo_corpus_open(&s->corpus, s->run, s->step.model.vocab, h->progress, h->ctx, h->stop));
+	fo_processes_use_all(h->processes, true);
+	fo_status st = fo_corpus_open(&s->corpus, s->run, s->step.model.vocab, h->progress, h->ctx, h->stop);
+	fo_processes_use_all(h->processes, false);
+	FO_TRY(st);
 	s->eval_batches = s->run->eval_every ? s->run->eval_batches : 0;
 	/* No more evaluation than held-out text. */
 	int64_t most = s->corpus.val.tokens / eval_tokens(s);

@@ -154,6 +154,25 @@ static fo_status parse(struct planned *p, const char *text)
 	return fo_ladder_plan_text(&p->plan, text, strlen(text), "mine.yaml");
 }
 
+/* A tp group of two: its own tokens, then overlap, one at a time. */
+static void test_tp_rungs(void **state)
+{
+	(void)state;
+	static const char *const name[] = { "tp-sequence", "tp-overlap", "overlap" };
+	struct planned p;
+	int seen[3] = { 0 };
+	begin(&p, 500);
+	fo_opt_set_text(&p.base, "mesh.ranks", "2", FO_ORIGIN_FLAG, "");
+	fo_opt_set_text(&p.base, "mesh.tp", "2", FO_ORIGIN_FLAG, "");
+	must(fo_ladder_plan_default(&p.plan));
+	for (int i = 0; i < p.plan.rungs; i++)
+		for (int k = 0; k < 3; k++)
+			seen[k] += !strcmp(p.plan.rung[i].name, name[k]) && p.plan.rung[i].changes == 1;
+	assert_true(seen[0] && seen[1] && seen[2]);
+	assert_non_null(strstr(p.plan.rung[0].options, "--pass.tp-async=0"));
+	end(&p);
+}
+
 static void test_built_in(void **state)
 {
 	(void)state;
@@ -227,19 +246,6 @@ static void test_built_in(void **state)
 		assert_true(!strstr(p.plan.rung[0].options, "--pass.zero-prefetch=0") == (shard < 2));
 		end(&p);
 	}
-	/* A tp group: its own tokens, then overlap; with one micro-batch of 4 rows on two ranks. */
-	static const char *const of_tp[] = { "tp-sequence", "tp-overlap", "overlap" };
-	int tp_seen[3] = { 0 };
-	begin(&p, 500);
-	fo_opt_set_text(&p.base, "mesh.ranks", "2", FO_ORIGIN_FLAG, "");
-	fo_opt_set_text(&p.base, "mesh.tp", "2", FO_ORIGIN_FLAG, "");
-	must(fo_ladder_plan_default(&p.plan));
-	for (int i = 0; i < p.plan.rungs; i++)
-		for (int k = 0; k < 3; k++)
-			tp_seen[k] += !strcmp(p.plan.rung[i].name, of_tp[k]) && p.plan.rung[i].changes == 1;
-	assert_true(tp_seen[0] && tp_seen[1] && tp_seen[2]);
-	assert_non_null(strstr(p.plan.rung[0].options, "--pass.tp-async=0"));
-	end(&p);
 	begin(&p, 19);
 	assert_int_equal(fo_ladder_plan_default(&p.plan), FO_EARG);
 	assert_non_null(strstr(fo_err_text(), "at least 20"));
@@ -764,13 +770,21 @@ static int tear_down(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_interval),  cmocka_unit_test(test_coverage),
-		cmocka_unit_test(test_deviation), cmocka_unit_test(test_order),
-		cmocka_unit_test(test_built_in),  cmocka_unit_test(test_own_rungs),
-		cmocka_unit_test(test_mistakes),  cmocka_unit_test(test_options),
-		cmocka_unit_test(test_held_out),  cmocka_unit_test(test_foreign_plan),
-		cmocka_unit_test(test_result),    cmocka_unit_test(test_unsteady),
-		cmocka_unit_test(test_text),      cmocka_unit_test(test_other_configuration),
+		cmocka_unit_test(test_interval),
+		cmocka_unit_test(test_coverage),
+		cmocka_unit_test(test_deviation),
+		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_built_in),
+		cmocka_unit_test(test_tp_rungs),
+		cmocka_unit_test(test_own_rungs),
+		cmocka_unit_test(test_mistakes),
+		cmocka_unit_test(test_options),
+		cmocka_unit_test(test_held_out),
+		cmocka_unit_test(test_foreign_plan),
+		cmocka_unit_test(test_result),
+		cmocka_unit_test(test_unsteady),
+		cmocka_unit_test(test_text),
+		cmocka_unit_test(test_other_configuration),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }
