@@ -202,10 +202,11 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_YES_NO(R, tp_sequence, "pass.tp-sequence", "yes",
 		      "ranks of a tp group have norms and the residual stream of their own tokens (sequence parallel); "
 		      "no: of all tokens each"),
-	FO_OPT_INT_OR(R, tp_async, "pass.tp-async", "N|auto", "auto", 0, FO_TP_ASYNC_MOST, "pieces",
-		      "with pass.tp-sequence: tokens travel between ranks of a tp group in N pieces, while the work on "
-		      "other pieces goes on; 0: all at once, which is waited for; auto: up to 4 pieces of 256 tokens or more",
-		      "auto"),
+	FO_OPT_INT_OR(
+		R, tp_async, "pass.tp-async", "N|auto", "auto", 0, FO_TP_ASYNC_MOST, "pieces",
+		"with pass.tp-sequence: tokens travel between ranks of a tp group in N pieces, while the work on "
+		"other pieces goes on; 0: all at once, which is waited for; auto: up to 4 pieces of 256 tokens or more",
+		"auto"),
 	FO_OPT_INT(R, ddp, "pass.ddp", "N", "25", 1, 1 << 20, "MiB",
 		   "on several ranks: gradients are added up in buckets of N MiB while backward goes on"),
 	FO_OPT_YES_NO(R, overlap, "pass.overlap", "yes",

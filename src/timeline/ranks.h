@@ -23,8 +23,8 @@ struct fo_rank_times {
 	/* The same by lane (fo_lane_carries): where several are under way, a moment counts for the first of them, so
 	 * these sum to all exposed and all hidden communication. */
 	int64_t lane_exposed_ns[FO_LANE_COUNT], lane_hidden_ns[FO_LANE_COUNT];
-	int64_t other_ns;                      /* neither: dispatch, ports, the host */
-	int64_t last, caused_ns;               /* collectives in which it arrived last; what the others waited then */
+	int64_t other_ns;        /* neither: dispatch, ports, the host */
+	int64_t last, caused_ns; /* collectives in which it arrived last; what the others waited then */
 };
 /* A rank's calls in one group. */
 struct fo_rank_group {

@@ -21,7 +21,7 @@ struct fo_exec_stream {
 	bool used;
 	fo_cuda_stream stream;
 	fo_cuda_event join;
-	size_t ws_bytes, ws_at; /* in the workspace */
+	size_t ws_bytes, ws_at;      /* in the workspace */
 	int *instance, instances;    /* its instances, in order */
 	struct fo_transfer transfer; /* of a lane of communication */
 	/* exec_staged.c */

@@ -108,8 +108,8 @@ MAP(add, add_map)
 FO_KERNEL(add_f64, struct fo_cuda_map_args, THREADS)
 {
 	FO_EACH_ELEMENT(i, r, c, p.out[0].rows, p.out[0].cols)
-	((double *)p.out[0].data)[r * p.out[0].ld + c] =
-		((const double *)p.in[0].data)[r * p.in[0].ld + c] + ((const double *)p.in[1].data)[r * p.in[1].ld + c];
+	((double *)p.out[0].data)[r * p.out[0].ld + c] = ((const double *)p.in[0].data)[r * p.in[0].ld + c] +
+							 ((const double *)p.in[1].data)[r * p.in[1].ld + c];
 }
 MAP(add_bias, add_bias_map)
 MAP(swiglu, swiglu_map)
@@ -212,8 +212,8 @@ FO_KERNEL(copy_rows_16, struct fo_cuda_copy_args, THREADS)
 		if (x == NO_ROW)
 			continue;
 		if (x >= 0)
-			v[k] = *reinterpret_cast<const fo_16 *>((const unsigned char *)p.x.data +
-								x * p.x.ld * bytes + at);
+			v[k] = *reinterpret_cast<const fo_16 *>((const unsigned char *)p.x.data + x * p.x.ld * bytes +
+								at);
 		else
 			v[k].w[0] = v[k].w[1] = v[k].w[2] = v[k].w[3] = 0;
 		to[k] = (unsigned char *)p.y.data + y * p.y.ld * bytes + at;
